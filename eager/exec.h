@@ -1,0 +1,43 @@
+/*
+ * eager/exec.h -- the contract between dispatch and the kernels of non-elementwise rows.
+ *
+ * Dispatch checks and infers, brings operands to the row's dtypes, allocates results (contiguous,
+ * never overlapping an operand) and calls wf_exec_<exec>. Kernels take any strides on operands, may
+ * use wf_parallel_for and wf_alloc scratch, split work by shape only and give the same bits at any
+ * thread count and vector width. A data-dependent error (a bad index) fills `why` and returns its
+ * code; results are then discarded.
+ */
+#ifndef EAGER_EXEC_H
+#define EAGER_EXEC_H
+
+#include "eager/view.h"
+#include "jit/ir/op.h"
+
+typedef struct wf_exec {
+    wf_op op;
+    int nsrc, ndst;
+    const wf_view *src; /* src[i].data == NULL && dtype == WEFT_DTYPE_DEFAULT: absent optional operand */
+    wf_view *dst;       /* dims and dtype as inferred, contiguous, uninitialised memory */
+    const wf_attr *attr;
+    wf_why *why;
+} wf_exec;
+
+/* Returns 0 or a weft_status with e->why filled. */
+typedef int (*wf_exec_fn)(wf_exec *e);
+
+/* Elementwise rows: dst may have any strides (in-place and views write through it); operand i has
+ * dims broadcastable to dst->dims with stride 0 already inserted, any dtype that a tile load converts to `compute`.
+ * dst dtype: rounding cast from `compute` (or from bool for predicates and comparisons) on store. */
+int wf_exec_map(wf_op op, int compute, const wf_view *dst, int nsrc, const wf_view *src);
+/* The vjp of operand `which` as one fused pass: srcs are g, operands, y (unused ones may be NULL data). */
+int wf_exec_vjp(wf_op op, int which, int compute, const wf_view *dst, int nsrc, const wf_view *src);
+/* Bit i set: the vjp of operand `which` reads operand i; bit 7: reads y; bit 6: reads g. */
+unsigned wf_vjp_reads(wf_op op, int which);
+/* Strided, casting copy dst := src (same dims). Parallel, cache-blocked transposes, non-temporal when large. */
+void wf_copy(const wf_view *dst, const wf_view *src);
+/* dst := the value v of dtype compute-converted (a fill); v points to one element of dst's dtype. */
+void wf_fill(const wf_view *dst, const void *v);
+
+#define WF_EXEC_DECL(fn) int wf_exec_##fn(wf_exec *e)
+
+#endif

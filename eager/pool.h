@@ -1,0 +1,27 @@
+/*
+ * eager/pool.h -- weft's own thread pool, the only one in the process that weft starts.
+ *
+ * Invariants: work is split by shape only (the caller's grain), so results never depend on the
+ * number of threads; a caller inside a task, or one that finds the pool busy with another thread's
+ * work, runs its tasks inline; no thread is started before the first call that needs one.
+ */
+#ifndef EAGER_POOL_H
+#define EAGER_POOL_H
+
+#include <stdint.h>
+
+/* Processes indices [begin, end). Must not fail; report through arg. */
+typedef void (*wf_task_fn)(void *arg, int64_t begin, int64_t end);
+
+/* Runs fn over [0, n) in chunks of `grain` indices (the last may be short): chunk k is always
+ * [k * grain, min(n, (k + 1) * grain)), whoever runs it. n <= grain runs inline without waking
+ * anyone. Returns after all chunks are done; writes made by tasks are visible to the caller. */
+void wf_parallel_for(int64_t n, int64_t grain, wf_task_fn fn, void *arg);
+
+/* Threads that wf_parallel_for may use, the caller included (>= 1). Default: CPUs this process may
+ * run on, or WEFT_NUM_THREADS. */
+int wf_num_threads(void);
+/* n >= 1; takes effect at the next wf_parallel_for. Returns 0, or -1 if n is out of [1, 1024]. */
+int wf_set_num_threads(int n);
+
+#endif

@@ -1,0 +1,44 @@
+/*
+ * eager/view.h -- the description of strided memory that every kernel takes.
+ *
+ * A view is plain data: no ownership, no handle. Kernels read dims and strides (in elements, may be
+ * zero or negative) and never allocate on behalf of a view. Rank 0 is a scalar; any dim may be 0.
+ */
+#ifndef EAGER_VIEW_H
+#define EAGER_VIEW_H
+
+#include <stdint.h>
+
+#include "jit/ir/dtype.h"
+
+typedef struct wf_view {
+    void *data;                  /* address of element [0, 0, ...] */
+    uint8_t dtype;               /* wf_dtype */
+    uint8_t rank;                /* 0..WF_MAX_RANK */
+    int64_t dims[WF_MAX_RANK];   /* extents, >= 0 */
+    int64_t strides[WF_MAX_RANK]; /* in elements */
+} wf_view;
+
+static inline int64_t wf_view_numel(const wf_view *v)
+{
+    int64_t n = 1;
+    for (int i = 0; i < v->rank; i++) {
+        n *= v->dims[i];
+    }
+    return n;
+}
+
+/* Row-major contiguous (dims of extent 1 may have any stride). */
+static inline int wf_view_is_contiguous(const wf_view *v)
+{
+    int64_t expect = 1;
+    for (int i = v->rank - 1; i >= 0; i--) {
+        if (v->dims[i] != 1 && v->strides[i] != expect) {
+            return 0;
+        }
+        expect *= v->dims[i];
+    }
+    return 1;
+}
+
+#endif
