@@ -64,6 +64,127 @@ typedef enum weft_status {
     WEFT_STATUS_COUNT
 } weft_status;
 
+/* "invalid argument", "shape", ... One word or two; never NULL. */
+WEFT_API const char *weft_status_name(weft_status status);
+/* "f32", "bool", ...; "default" for WEFT_DTYPE_DEFAULT, "invalid" outside the enum. */
+WEFT_API const char *weft_dtype_name(weft_dtype dtype);
+/* Bytes of one element; 0 outside the enum. */
+WEFT_API size_t weft_dtype_size(weft_dtype dtype);
+/* The type that arithmetic on a and b gives (docs/dtypes.md); WEFT_DTYPE_DEFAULT if either is invalid. */
+WEFT_API weft_dtype weft_promote(weft_dtype a, weft_dtype b);
+/* "0.1.0" */
+WEFT_API const char *weft_version(void);
+
+/* -- handles ---------------------------------------------------------------------------------------
+ * A tensor is a value of 16 bytes: copy it, store it, compare it. It is checked at every use; a dead
+ * handle is an error and never a crash. A handle with slot 0 is the empty handle: the result of a
+ * call that failed (it carries the error's number) or of zero-initialised memory. Ops given an empty
+ * handle return it, so calls nest and one check at the end finds the first error.
+ *
+ * Ownership: results belong to the innermost scope of the thread that made them and are valid on
+ * that thread only. weft_keep takes one out of all scopes until weft_free; a kept handle may be used
+ * on any thread. Fields are private. */
+typedef struct weft_tensor {
+    uint32_t slot;
+    uint32_t context;
+    uint64_t serial;
+} weft_tensor;
+
+/* The empty handle. */
+#if defined(__cplusplus)
+#define WEFT_NONE (weft_tensor{0, 0, 0})
+#else
+#define WEFT_NONE ((weft_tensor){0, 0, 0})
+#endif
+
+/* True if t names a live tensor (or is a scalar) that this thread may use. Never an error. */
+WEFT_API bool weft_ok(weft_tensor t);
+
+/* A scalar operand: an immediate value, no memory, no ownership. It is weak: it adopts the element
+ * type of the tensor it meets unless its kind (bool < integer < float) is higher. */
+WEFT_API weft_tensor weft_f(double value);
+WEFT_API weft_tensor weft_i(int64_t value);
+WEFT_API weft_tensor weft_b(bool value);
+
+/* -- errors ----------------------------------------------------------------------------------------
+ * Every failure is recorded on the calling thread with a full sentence: the op, its operands (dtype,
+ * shape, name, where they were made), the rule that was broken and what to do. */
+
+/* The error of an empty handle: its status and text. A live handle: WEFT_OK and "". The text stays
+ * valid until 64 further errors on this thread. */
+WEFT_API weft_status weft_error_status(weft_tensor t);
+WEFT_API const char *weft_error_text(weft_tensor t);
+/* The last error of this thread, whatever raised it; WEFT_OK and "" when there was none since the
+ * last weft_clear_error. */
+WEFT_API weft_status weft_last_status(void);
+WEFT_API const char *weft_last_error(void);
+WEFT_API void weft_clear_error(void);
+
+/* -- scopes and lifetime ---------------------------------------------------------------------------- */
+typedef struct weft_scope {
+    uint32_t depth;
+    uint32_t context;
+    uint64_t serial;
+} weft_scope;
+
+/* Opens a scope: results made from now on belong to it. On failure (memory) a scope that
+ * weft_scope_end refuses. */
+WEFT_API weft_scope weft_scope_begin(void);
+/* Releases every tensor of the scope and of scopes opened inside it. WEFT_EHANDLE if it has ended or
+ * belongs to another thread. */
+WEFT_API weft_status weft_scope_end(weft_scope scope);
+/* Hands t to the scope around `scope`, then ends `scope`; returns t. A kept or empty t passes through.
+ * Idiom: `return weft_scope_return(s, y);` */
+WEFT_API weft_tensor weft_scope_return(weft_scope scope, weft_tensor t);
+/* Hands t to the scope around `scope` without ending it (several results). */
+WEFT_API weft_tensor weft_scope_give(weft_scope scope, weft_tensor t);
+/* Takes t out of all scopes until weft_free; returns t. Keeping a kept tensor changes nothing. */
+WEFT_API weft_tensor weft_keep(weft_tensor t);
+/* Releases t at once, kept or not. WEFT_EHANDLE if it is dead; the empty handle and scalars are ignored. */
+WEFT_API weft_status weft_free(weft_tensor t);
+/* *x := value: releases what *x held and stores value with the ownership *x had (kept stays kept; an
+ * empty *x takes value as it is). If value is empty, *x is left alone and its error's status returned. */
+WEFT_API weft_status weft_assign(weft_tensor *x, weft_tensor value);
+
+/* Bytes and counts of this process. Library memory only; the compiler's is not in it. */
+typedef struct weft_memory_stats {
+    int64_t live_bytes;     /* tensor storage in use */
+    int64_t peak_bytes;     /* largest live_bytes since weft_memory_reset_peak */
+    int64_t reserved_bytes; /* held from the system, in use or cached */
+    int64_t live_tensors;   /* handles alive on all threads */
+    int64_t kept_tensors;   /* of those, kept */
+    int64_t allocations;    /* storage allocations so far */
+    int64_t system_allocations; /* of those, the ones that asked the system */
+} weft_memory_stats;
+WEFT_API void weft_memory_get_stats(weft_memory_stats *out);
+WEFT_API void weft_memory_reset_peak(void);
+/* Gives cached memory back to the system; returns the bytes given back. */
+WEFT_API int64_t weft_memory_trim(void);
+/* Writes one line per kept tensor still alive: shape, dtype, bytes, name, file:line; returns how many.
+ * out may be NULL (count only). */
+WEFT_API int64_t weft_leak_report(FILE *out);
+/* Ends all scopes of this thread, stops the pool and returns cached memory. Kept tensors stay valid.
+ * Optional; weft may be used again afterwards. */
+WEFT_API void weft_shutdown(void);
+
+/* -- threads ----------------------------------------------------------------------------------------
+ * Threads that one op may use, the caller included (default: CPUs allowed, or WEFT_NUM_THREADS).
+ * Results never depend on it. WEFT_EINVALID outside [1, 1024]. */
+WEFT_API weft_status weft_set_num_threads(int n);
+WEFT_API int weft_get_num_threads(void);
+
+/* Writes what this build and machine offer: instruction set, threads, libraries found, environment. */
+WEFT_API void weft_doctor(FILE *out);
+
+/* -- call sites -------------------------------------------------------------------------------------
+ * Every op is a function and a macro of the same name; the macro stamps the result (or the error)
+ * with file:line after the call. Calling `(weft_add)(a, b)` skips the stamp. */
+WEFT_API weft_tensor weft_sited(const char *site, weft_tensor t);
+WEFT_API weft_status weft_sited_status(const char *site, weft_status status);
+#define WEFT_STR_(x) #x
+#define WEFT_STR(x) WEFT_STR_(x)
+#define WEFT_HERE __FILE__ ":" WEFT_STR(__LINE__)
+
 #ifdef __cplusplus
 }
 #endif

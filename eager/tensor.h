@@ -1,0 +1,229 @@
+/*
+ * eager/tensor.h -- what a handle names: slots, storage, contexts, scopes.
+ *
+ * Invariants
+ *  - Slots live in chunks that never move; a slot's state word packs serial, DEAD, KEPT and pins, so
+ *    a handle is checked by one load, and a kept one is pinned by one compare-and-swap.
+ *  - A scope-owned slot is touched by its own thread only; a kept one by any thread that pinned it.
+ *  - Storage is reference counted by slots, saved values of the tape and imports. `handles` counts
+ *    the slots among them: when no handle is left the recorded root of in-place writes is released.
+ *  - The version of a storage grows by one at every in-place write, through whichever alias.
+ */
+#ifndef EAGER_TENSOR_H
+#define EAGER_TENSOR_H
+
+#include <stdatomic.h>
+
+#include "eager/view.h"
+#include "jit/ir/op.h"
+#include "weft/core.h"
+
+typedef uint32_t wf_ref; /* node of the thread's tape or trace; 0 = none */
+
+typedef struct wf_storage {
+    _Atomic int32_t refs;
+    _Atomic int32_t handles;
+    _Atomic uint32_t version;
+    uint32_t root_gen;       /* recorded in-place writes so far */
+    wf_ref root;             /* node of the whole storage after the last recorded write, or 0 */
+    uint32_t root_ctx;       /* context whose tape root belongs to */
+    uint16_t write_op;       /* last in-place op, for the stale-value message */
+    uint8_t inline_data;     /* data lies behind this header in the same block */
+    uint8_t read_only;
+    uint64_t broken;         /* error number of a write that failed half-way, 0 = sound */
+    const char *write_site;
+    void *data;
+    size_t nbytes;
+    void (*deleter)(void *arg); /* external memory; NULL for our own */
+    void *deleter_arg;
+} wf_storage;
+
+enum { WF_INLINE_RANK = 6 };
+
+#define WF_SLOT_WEAK 1u          /* 0-d result of scalars only */
+#define WF_SLOT_REQUIRES_GRAD 2u /* leaf that wants a gradient */
+#define WF_SLOT_RETAIN_GRAD 4u   /* non-leaf that keeps its gradient */
+#define WF_SLOT_TRACED 8u        /* no storage: node is a reference into the running trace */
+
+/* Rare per-tensor facts: gradient, hooks, name. Shared by a tensor and its tape leaf. */
+typedef struct wf_meta {
+    _Atomic int32_t refs;
+    _Atomic int32_t lock;
+    weft_tensor grad; /* kept handle or empty */
+    struct wf_hook *hooks;
+    char *name;
+} wf_meta;
+
+typedef struct wf_slot {
+    _Atomic uint64_t state; /* serial << 18 | DEAD << 17 | KEPT << 16 | pins */
+    uint32_t next, prev;    /* scope list (kept slots: the context's kept list is not linked) */
+    uint32_t scope;         /* depth of the owning scope, 0 = kept */
+    uint32_t context;
+    uint8_t dtype, rank, flags, pad;
+    wf_ref node;       /* tape node of the value (context's tape), or trace node */
+    uint32_t node_gen; /* root_gen of the storage when node was taken */
+    wf_storage *st;
+    char *data;
+    int64_t *ext; /* dims then strides when rank > WF_INLINE_RANK */
+    wf_meta *meta;
+    const char *site;
+    int64_t dims_[WF_INLINE_RANK];
+    int64_t strides_[WF_INLINE_RANK];
+} wf_slot;
+
+static inline int64_t *wf_dims(wf_slot *s)
+{
+    return s->ext ? s->ext : s->dims_;
+}
+static inline int64_t *wf_strides(wf_slot *s)
+{
+    return s->ext ? s->ext + s->rank : s->strides_;
+}
+int64_t wf_slot_numel(wf_slot *s);
+int wf_slot_is_contiguous(wf_slot *s);
+void wf_slot_view(wf_slot *s, wf_view *v);
+void wf_slot_type(wf_slot *s, wf_type *t);
+/* The slot covers its whole storage in row-major order. */
+int wf_slot_is_whole(wf_slot *s);
+
+#define WF_STATE_DEAD (1ull << 17)
+#define WF_STATE_KEPT (1ull << 16)
+#define WF_STATE_PINS 0xFFFFull
+#define WF_STATE_SERIAL(st) ((st) >> 18)
+
+enum { WF_CHUNK_SLOTS = 512, WF_MAX_CHUNKS = 1 << 16, WF_MAX_CTX = 4096, WF_ERRORS = 64 };
+
+/* Scalar handles carry their value: slot = this, context = kind, serial = bits. */
+#define WF_SCALAR_SLOT 0xFFFFFFFEu
+enum { WF_SCALAR_BOOL = 0, WF_SCALAR_INT = 1, WF_SCALAR_FLOAT = 2 };
+static inline bool wf_is_scalar(weft_tensor t)
+{
+    return t.slot == WF_SCALAR_SLOT;
+}
+
+typedef struct wf_error {
+    uint64_t id;
+    int status;
+    int sited;
+    char text[1400];
+} wf_error;
+
+typedef struct wf_scope_rec {
+    uint32_t head; /* first slot, 0 = none */
+    uint64_t serial;
+} wf_scope_rec;
+
+struct wf_ctx;
+
+/* Installed by the tracer: every dispatched op is appended instead of run. */
+typedef struct wf_recorder {
+    int (*record)(struct wf_recorder *r, wf_op op, const wf_attr *attr, int nsrc,
+                  const weft_tensor *src, weft_tensor *dst, wf_why *why);
+} wf_recorder;
+
+/* Installed once by the autograd layer: appends executed ops that touch tracked values. */
+typedef struct wf_tape_hooks {
+    /* An op ran (dst slots live, values computed). Sets dst[i]->node. inplace: dst[0] is src[0]'s slot
+     * and `pre_version` the storage version the operands had. Returns 0 or a status. */
+    int (*append)(struct wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, wf_slot *const *src,
+                  const weft_tensor *handles, int ndst, wf_slot *const *dst, wf_why *why);
+    /* Before an in-place op runs: captures operands that its derivative needs, or refuses. */
+    int (*before_write)(struct wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
+                        wf_slot *const *src, const weft_tensor *handles, wf_slot *dst, wf_why *why);
+    int (*after_write)(struct wf_ctx *c, wf_slot *dst, wf_why *why);
+    void (*abort_write)(struct wf_ctx *c);
+    void (*release)(struct wf_ctx *c, uint32_t owner_ctx, wf_ref node);
+    void (*stamp)(struct wf_ctx *c, wf_ref node, const char *site);
+    void (*close)(struct wf_ctx *c);
+} wf_tape_hooks;
+extern const wf_tape_hooks *wf_tape_api; /* NULL until autograd is linked in and used */
+
+typedef struct wf_ctx {
+    uint32_t id;
+    uint32_t depth; /* innermost scope */
+    uint32_t free_head;
+    uint32_t nchunks;
+    _Atomic uint32_t remote_free; /* slots freed by other threads: linked through next */
+    uint32_t grad_off;            /* no_grad nesting */
+    wf_slot **chunks;             /* WF_MAX_CHUNKS pointers, reserved once */
+    wf_scope_rec *scopes;
+    uint32_t scopes_cap;
+    uint64_t scope_serial;
+    wf_recorder *recorder;
+    void *tape;
+    uint64_t error_next;
+    uint64_t error_last;
+    wf_error *errors; /* ring of WF_ERRORS */
+    const char *op_site;
+    uint64_t rng_seed, rng_offset;
+    _Atomic int64_t live; /* slots in use */
+    _Atomic int64_t kept;
+    struct wf_ctx *next_free;
+    int failed; /* the context itself could not be allocated: ops return ENOMEM */
+} wf_ctx;
+
+extern _Thread_local wf_ctx *wf_tls_ctx __attribute__((tls_model("initial-exec")));
+wf_ctx *wf_ctx_open(void); /* slow path of wf_ctx_get; NULL when memory is exhausted */
+static inline wf_ctx *wf_ctx_get(void)
+{
+    wf_ctx *c = wf_tls_ctx;
+    return __builtin_expect(c != NULL, 1) ? c : wf_ctx_open();
+}
+wf_ctx *wf_ctx_at(uint32_t id);
+
+static inline wf_slot *wf_slot_at(wf_ctx *c, uint32_t i)
+{
+    return &c->chunks[i / WF_CHUNK_SLOTS][i % WF_CHUNK_SLOTS];
+}
+
+/* -- handles to slots ------------------------------------------------------------------------------ */
+/* Checks t and pins it if it is kept. NULL: *why says dead, foreign or null. Balanced by wf_unpin. */
+wf_slot *wf_pin(wf_ctx *c, weft_tensor t, wf_why *why);
+void wf_unpin(wf_ctx *c, wf_slot *s);
+/* A new slot of the innermost scope, contents zero but for identity. NULL: no memory. */
+wf_slot *wf_slot_new(wf_ctx *c, weft_tensor *handle);
+/* Gives the slot its extents; strides NULL = row-major. 0 or WEFT_ENOMEM. */
+int wf_slot_shape(wf_slot *s, int rank, const int64_t *dims, const int64_t *strides);
+weft_tensor wf_handle_of(wf_ctx *c, wf_slot *s);
+void wf_slot_destroy(wf_ctx *c, wf_slot *s);
+wf_meta *wf_slot_meta(wf_slot *s); /* made on demand; NULL: no memory */
+void wf_meta_release(wf_meta *m);
+
+/* -- storage ---------------------------------------------------------------------------------------- */
+wf_storage *wf_storage_new(size_t nbytes); /* uninitialised; NULL: no memory */
+wf_storage *wf_storage_wrap(void *data, size_t nbytes, void (*deleter)(void *), void *arg);
+void wf_storage_retain(wf_storage *st);
+void wf_storage_release(wf_storage *st);
+
+/* -- errors ------------------------------------------------------------------------------------------ */
+/* Records an error about op (name may be NULL) on operands; returns the empty handle with its number. */
+weft_tensor wf_raise(wf_ctx *c, const char *op, int nsrc, const weft_tensor *src, const wf_why *why);
+weft_tensor wf_raise_text(wf_ctx *c, int status, const char *op, const char *fmt, ...) WF_PRINTF(4, 5);
+/* The same for functions that return a status. */
+int wf_raise_status(wf_ctx *c, const char *op, int nsrc, const weft_tensor *src, const wf_why *why);
+/* Appends "f32[2,3] 'name' (made at file:line)" for a handle. */
+void wf_describe(wf_ctx *c, weft_tensor t, char *buf, size_t size);
+
+/* -- dispatch ---------------------------------------------------------------------------------------- */
+/* The choke point. On failure returns a status and makes every dst the empty handle of one error. */
+int wf_dispatch(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src, int ndst,
+                weft_tensor *dst);
+/* Conveniences for one result. */
+weft_tensor wf_op0(wf_op op, const wf_attr *attr);
+weft_tensor wf_op1(wf_op op, const wf_attr *attr, weft_tensor a);
+weft_tensor wf_op2(wf_op op, const wf_attr *attr, weft_tensor a, weft_tensor b);
+weft_tensor wf_op3(wf_op op, const wf_attr *attr, weft_tensor a, weft_tensor b, weft_tensor d);
+/* dst[...] := op(src...) through dst's view; dst may be among src. Bumps the version. */
+int wf_dispatch_inplace(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src, weft_tensor dst);
+
+static inline bool wf_grad_enabled(const wf_ctx *c)
+{
+    return c->grad_off == 0;
+}
+/* Is the value tracked: a leaf that requires grad, or a result with a tape node? */
+static inline bool wf_slot_tracked(const wf_slot *s)
+{
+    return (s->flags & WF_SLOT_REQUIRES_GRAD) != 0 || s->node != 0;
+}
+
+#endif
