@@ -1,0 +1,43 @@
+# cmake/WeftFlags.cmake -- compile flags, as interface targets.
+#
+# weft_flags      warnings and language mode, for everything written here
+# weft_numerics   what keeps the bits of strict IEEE arithmetic; for the library and for tests that
+#                 compute references. No fast-math flag may ever be added to it.
+
+add_library(weft_flags INTERFACE)
+target_compile_definitions(weft_flags INTERFACE _GNU_SOURCE)
+target_compile_options(weft_flags INTERFACE
+    -Wall -Wextra -Wshadow -Wformat=2
+    $<$<COMPILE_LANGUAGE:C>:-Wconversion -Wswitch-enum>)
+if(WEFT_WERROR)
+    target_compile_options(weft_flags INTERFACE -Werror)
+endif()
+target_include_directories(weft_flags INTERFACE
+    $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}>
+    $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>)
+
+# -fno-fast-math first: clang lets it reset the options before it.
+add_library(weft_numerics INTERFACE)
+target_compile_options(weft_numerics INTERFACE
+    -fno-fast-math -ffp-contract=off -fno-math-errno -fno-trapping-math -fwrapv)
+
+# Sanitizers and coverage change every object, so they are global.
+if(WEFT_SANITIZE STREQUAL "address")
+    add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+    add_link_options(-fsanitize=address,undefined)
+elseif(WEFT_SANITIZE STREQUAL "thread")
+    add_compile_options(-fsanitize=thread -fno-omit-frame-pointer -g)
+    add_link_options(-fsanitize=thread)
+elseif(WEFT_SANITIZE STREQUAL "fuzzer")
+    if(NOT CMAKE_C_COMPILER_ID STREQUAL "Clang")
+        message(FATAL_ERROR "WEFT_SANITIZE=fuzzer needs clang")
+    endif()
+    add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -g)
+    add_link_options(-fsanitize=address,undefined)
+elseif(NOT WEFT_SANITIZE STREQUAL "")
+    message(FATAL_ERROR "WEFT_SANITIZE must be address, thread, fuzzer or empty")
+endif()
+if(WEFT_COVERAGE)
+    add_compile_options(--coverage)
+    add_link_options(--coverage)
+endif()

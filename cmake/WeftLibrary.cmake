@@ -1,0 +1,71 @@
+# cmake/WeftLibrary.cmake -- libweft.so and libweft.a from one set of objects.
+#
+# weft_ir    jit/ir, also linked into libweft-llvm: the vocabulary both sides share
+# weft_core  everything else; jit/codegen_cuda belongs here because NVRTC and the driver are dlopened
+# weft_<isa> eager/kernels/*.inc.c, compiled once per instruction set with WF_ISA=<isa>
+
+set(weft_hidden -fvisibility=hidden)
+file(GLOB weft_ir_sources CONFIGURE_DEPENDS jit/ir/*.c)
+file(GLOB weft_core_sources CONFIGURE_DEPENDS
+    eager/*.c eager/cpu/*.c eager/cuda/*.c eager/kernels/*.c autograd/*.c
+    jit/*.c jit/passes/*.c jit/codegen_cuda/*.c nn/*.c io/*.c data/*.c)
+list(FILTER weft_core_sources EXCLUDE REGEX "\\.inc\\.c$")
+file(GLOB weft_isa_sources CONFIGURE_DEPENDS eager/kernels/*.inc.c)
+
+set(weft_object_sets "")
+function(weft_objects name)
+    if(NOT ARGN)
+        return()
+    endif()
+    add_library(${name} OBJECT ${ARGN})
+    target_link_libraries(${name} PRIVATE weft_flags weft_numerics)
+    target_compile_options(${name} PRIVATE ${weft_hidden} -ffunction-sections -fdata-sections)
+    list(APPEND weft_object_sets ${name})
+    set(weft_object_sets "${weft_object_sets}" PARENT_SCOPE)
+endfunction()
+
+weft_objects(weft_ir ${weft_ir_sources})
+weft_objects(weft_core ${weft_core_sources})
+
+function(weft_isa isa)
+    if(NOT weft_isa_sources)
+        return()
+    endif()
+    weft_objects(weft_${isa} ${weft_isa_sources})
+    set(weft_object_sets "${weft_object_sets}" PARENT_SCOPE)
+    target_compile_definitions(weft_${isa} PRIVATE WF_ISA=${isa})
+    target_compile_options(weft_${isa} PRIVATE ${ARGN})
+endfunction()
+
+set(kernel_opt $<$<CONFIG:Release>:-O3>)
+weft_isa(sse2)
+weft_isa(avx2 -march=x86-64-v3 ${kernel_opt})
+weft_isa(avx512 -march=x86-64-v4 -mprefer-vector-width=512 ${kernel_opt})
+
+set(weft_objects_all "")
+foreach(set IN LISTS weft_object_sets)
+    list(APPEND weft_objects_all $<TARGET_OBJECTS:${set}>)
+endforeach()
+if(NOT weft_object_sets)
+    message(FATAL_ERROR "no library sources found under ${CMAKE_CURRENT_SOURCE_DIR}")
+endif()
+
+add_library(weft SHARED ${weft_objects_all})
+add_library(weft_static STATIC ${weft_objects_all})
+add_library(weft::weft ALIAS weft)
+add_library(weft::weft_static ALIAS weft_static)
+set_target_properties(weft weft_static PROPERTIES LINKER_LANGUAGE C)
+set_target_properties(weft PROPERTIES
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+    LINK_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/cmake/weft.map")
+set_target_properties(weft_static PROPERTIES OUTPUT_NAME weft EXPORT_NAME weft_static)
+target_link_options(weft PRIVATE
+    "-Wl,--version-script,${CMAKE_CURRENT_SOURCE_DIR}/cmake/weft.map" -Wl,--gc-sections
+    -Wl,--as-needed -Wl,-Bsymbolic)
+foreach(lib weft weft_static)
+    target_include_directories(${lib} INTERFACE
+        $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>
+        $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+endforeach()
+target_link_libraries(weft PRIVATE m ${CMAKE_DL_LIBS} Threads::Threads)
+target_link_libraries(weft_static PUBLIC m ${CMAKE_DL_LIBS} Threads::Threads)

@@ -1,0 +1,46 @@
+# cmake/WeftPrograms.cmake -- everything that is one program per file: examples, tools, benchmarks, the
+# command line. Examples see the public library only, as a user's program does.
+
+function(weft_programs folder)
+    cmake_parse_arguments(arg "NUMERICS" "" "LIBS;SHARED_SOURCES;DEFINES" ${ARGN})
+    file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.c)
+    foreach(source IN LISTS sources)
+        get_filename_component(name ${source} NAME_WE)
+        add_executable(${name} ${source} ${arg_SHARED_SOURCES})
+        target_link_libraries(${name} PRIVATE weft_flags ${arg_LIBS})
+        target_compile_definitions(${name} PRIVATE ${arg_DEFINES})
+        if(arg_NUMERICS)
+            target_link_libraries(${name} PRIVATE weft_numerics)
+        endif()
+        set_target_properties(${name} PROPERTIES
+            RUNTIME_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/${folder}")
+    endforeach()
+endfunction()
+
+if(WEFT_BUILD_EXAMPLES)
+    weft_programs(examples LIBS weft m)
+endif()
+
+if(WEFT_BUILD_TOOLS)
+    find_library(WEFT_MPFR mpfr)
+    find_library(WEFT_GMP gmp)
+    find_path(WEFT_MPFR_INCLUDE mpfr.h)
+    if(WEFT_MPFR AND WEFT_GMP AND WEFT_MPFR_INCLUDE)
+        weft_programs(tools NUMERICS LIBS weft_static ${WEFT_MPFR} ${WEFT_GMP} DEFINES WF_HAVE_MPFR=1)
+    else()
+        weft_programs(tools NUMERICS LIBS weft_static)
+    endif()
+endif()
+
+if(WEFT_BUILD_BENCH)
+    file(GLOB weft_bench_support CONFIGURE_DEPENDS bench/support/*.c)
+    weft_programs(bench LIBS weft_static SHARED_SOURCES ${weft_bench_support})
+endif()
+
+file(GLOB weft_cli_sources CONFIGURE_DEPENDS cli/*.c)
+if(weft_cli_sources)
+    add_executable(weft_cli ${weft_cli_sources})
+    set_target_properties(weft_cli PROPERTIES OUTPUT_NAME weft
+        RUNTIME_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/bin")
+    target_link_libraries(weft_cli PRIVATE weft_flags weft_static)
+endif()
