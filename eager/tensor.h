@@ -91,11 +91,18 @@ int wf_slot_is_whole(wf_slot *s);
 #define WF_STATE_PINS 0xFFFFull
 #define WF_STATE_SERIAL(st) ((st) >> 18)
 
-enum { WF_CHUNK_SLOTS = 512, WF_MAX_CHUNKS = 1 << 16, WF_MAX_CTX = 4096, WF_ERRORS = 64 };
+enum { WF_CHUNK_SLOTS = 1024, WF_MAX_CHUNKS = 1 << 14, WF_MAX_CTX = 4096, WF_ERRORS = 64 };
 
 /* Scalar handles carry their value: slot = this, context = kind, serial = bits. */
 #define WF_SCALAR_SLOT 0xFFFFFFFEu
 enum { WF_SCALAR_BOOL = 0, WF_SCALAR_INT = 1, WF_SCALAR_FLOAT = 2 };
+/* An optional operand that was not given. */
+#define WF_ABSENT_SLOT 0xFFFFFFFDu
+#define WF_ABSENT ((weft_tensor){WF_ABSENT_SLOT, 0, 0})
+static inline bool wf_is_absent(weft_tensor t)
+{
+    return t.slot == WF_ABSENT_SLOT;
+}
 static inline bool wf_is_scalar(weft_tensor t)
 {
     return t.slot == WF_SCALAR_SLOT;
@@ -123,15 +130,12 @@ typedef struct wf_recorder {
 
 /* Installed once by the autograd layer: appends executed ops that touch tracked values. */
 typedef struct wf_tape_hooks {
-    /* An op ran (dst slots live, values computed). Sets dst[i]->node. inplace: dst[0] is src[0]'s slot
-     * and `pre_version` the storage version the operands had. Returns 0 or a status. */
+    /* An op ran out of place: dst slots hold its values. Sets their nodes. 0 or a status. */
     int (*append)(struct wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, wf_slot *const *src,
-                  const weft_tensor *handles, int ndst, wf_slot *const *dst, wf_why *why);
-    /* Before an in-place op runs: captures operands that its derivative needs, or refuses. */
-    int (*before_write)(struct wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
-                        wf_slot *const *src, const weft_tensor *handles, wf_slot *dst, wf_why *why);
-    int (*after_write)(struct wf_ctx *c, wf_slot *dst, wf_why *why);
-    void (*abort_write)(struct wf_ctx *c);
+                  int ndst, wf_slot *const *dst, wf_why *why);
+    /* dst's elements are about to be replaced by those of value (same type): records the new value
+     * of the storage. Called before the copy. */
+    int (*store)(struct wf_ctx *c, wf_slot *dst, wf_slot *value, wf_why *why);
     void (*release)(struct wf_ctx *c, uint32_t owner_ctx, wf_ref node);
     void (*stamp)(struct wf_ctx *c, wf_ref node, const char *site);
     void (*close)(struct wf_ctx *c);
@@ -142,7 +146,7 @@ typedef struct wf_ctx {
     uint32_t id;
     uint32_t depth; /* innermost scope */
     uint32_t free_head;
-    uint32_t nchunks;
+    _Atomic uint32_t nchunks;
     _Atomic uint32_t remote_free; /* slots freed by other threads: linked through next */
     uint32_t grad_off;            /* no_grad nesting */
     wf_slot **chunks;             /* WF_MAX_CHUNKS pointers, reserved once */
@@ -177,8 +181,9 @@ static inline wf_slot *wf_slot_at(wf_ctx *c, uint32_t i)
 }
 
 /* -- handles to slots ------------------------------------------------------------------------------ */
-/* Checks t and pins it if it is kept. NULL: *why says dead, foreign or null. Balanced by wf_unpin. */
-wf_slot *wf_pin(wf_ctx *c, weft_tensor t, wf_why *why);
+/* Checks t and pins it if it is kept (*pinned). NULL: *why says dead, foreign or null. A pinned slot
+ * is given back by wf_unpin. */
+wf_slot *wf_pin(wf_ctx *c, weft_tensor t, bool *pinned, wf_why *why);
 void wf_unpin(wf_ctx *c, wf_slot *s);
 /* A new slot of the innermost scope, contents zero but for identity. NULL: no memory. */
 wf_slot *wf_slot_new(wf_ctx *c, weft_tensor *handle);
@@ -213,6 +218,13 @@ weft_tensor wf_op0(wf_op op, const wf_attr *attr);
 weft_tensor wf_op1(wf_op op, const wf_attr *attr, weft_tensor a);
 weft_tensor wf_op2(wf_op op, const wf_attr *attr, weft_tensor a, weft_tensor b);
 weft_tensor wf_op3(wf_op op, const wf_attr *attr, weft_tensor a, weft_tensor b, weft_tensor d);
+/* A fresh handle of the innermost scope on memory st (a reference is taken); strides in elements, NULL =
+ * row-major; data = address of the first element. The empty handle on failure (an error is recorded). */
+weft_tensor wf_wrap_view(wf_ctx *c, wf_storage *st, void *data, int dtype, int rank, const int64_t *dims,
+                         const int64_t *strides);
+/* Applies a VIEW row to a view. 0, 1 (reshape needs a copy: out has the row-major result), or a status. */
+int wf_view_apply(wf_op op, const wf_attr *attr, const wf_type *result, const wf_view *src, wf_view *out,
+                  wf_why *why);
 /* dst[...] := op(src...) through dst's view; dst may be among src. Bumps the version. */
 int wf_dispatch_inplace(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src, weft_tensor dst);
 
@@ -220,10 +232,11 @@ static inline bool wf_grad_enabled(const wf_ctx *c)
 {
     return c->grad_off == 0;
 }
-/* Is the value tracked: a leaf that requires grad, or a result with a tape node? */
+/* Is the value tracked: a leaf that requires grad, a result with a tape node, or memory that a recorded
+ * write through an alias changed? */
 static inline bool wf_slot_tracked(const wf_slot *s)
 {
-    return (s->flags & WF_SLOT_REQUIRES_GRAD) != 0 || s->node != 0;
+    return (s->flags & WF_SLOT_REQUIRES_GRAD) != 0 || s->node != 0 || (s->st && s->st->root != 0);
 }
 
 #endif

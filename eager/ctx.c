@@ -1,0 +1,700 @@
+/*
+ * eager/ctx.c -- thread contexts, slots, handles and scopes.
+ *
+ * Invariants: a context belongs to one live thread at a time and is recycled, never freed, so that
+ * kept handles of a finished thread stay valid; slot chunks never move; a slot is destroyed by the
+ * one who marks it DEAD, or by the last pin that outlives the mark.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "eager/tensor.h"
+
+_Thread_local wf_ctx *wf_tls_ctx __attribute__((tls_model("initial-exec")));
+
+static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(wf_ctx *) registry[WF_MAX_CTX];
+static uint32_t registry_count = 1; /* id 0 is nobody */
+static wf_ctx *free_contexts;
+static pthread_key_t exit_key;
+static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
+static int exit_key_ok;
+
+const wf_tape_hooks *wf_tape_api;
+
+wf_ctx *wf_ctx_at(uint32_t id)
+{
+    return id < WF_MAX_CTX ? atomic_load_explicit(&registry[id], memory_order_acquire) : NULL;
+}
+
+static void end_all_scopes(wf_ctx *c);
+
+/* Runs when a thread that used weft ends. */
+static void context_close(void *arg)
+{
+    wf_ctx *c = arg;
+    end_all_scopes(c);
+    if (wf_tape_api) {
+        wf_tape_api->close(c);
+    }
+    wf_tls_ctx = NULL;
+    pthread_mutex_lock(&registry_lock);
+    c->next_free = free_contexts;
+    free_contexts = c;
+    pthread_mutex_unlock(&registry_lock);
+}
+
+static void make_exit_key(void)
+{
+    exit_key_ok = pthread_key_create(&exit_key, context_close) == 0;
+}
+
+static int scopes_reserve(wf_ctx *c, uint32_t depth)
+{
+    if (depth < c->scopes_cap) {
+        return 0;
+    }
+    uint32_t cap = c->scopes_cap ? c->scopes_cap * 2 : 64;
+    wf_scope_rec *p = wf_realloc(c->scopes, cap * sizeof *p);
+    if (!p) {
+        return WEFT_ENOMEM;
+    }
+    c->scopes = p;
+    c->scopes_cap = cap;
+    return 0;
+}
+
+static wf_ctx *context_new(void)
+{
+    wf_ctx *c = calloc(1, sizeof *c);
+    if (!c) {
+        return NULL;
+    }
+    c->chunks = calloc(WF_MAX_CHUNKS, sizeof *c->chunks);
+    c->errors = calloc(WF_ERRORS, sizeof *c->errors);
+    if (!c->chunks || !c->errors || scopes_reserve(c, 1) != 0 || registry_count >= WF_MAX_CTX) {
+        free(c->chunks);
+        free(c->errors);
+        wf_mfree(c->scopes);
+        free(c);
+        return NULL;
+    }
+    c->id = registry_count++;
+    c->error_next = 1;
+    c->scope_serial = 1;
+    atomic_store_explicit(&registry[c->id], c, memory_order_release);
+    return c;
+}
+
+wf_ctx *wf_ctx_open(void)
+{
+    pthread_once(&exit_once, make_exit_key);
+    pthread_mutex_lock(&registry_lock);
+    wf_ctx *c = free_contexts;
+    if (c) {
+        free_contexts = c->next_free;
+    } else {
+        c = context_new();
+    }
+    pthread_mutex_unlock(&registry_lock);
+    if (!c) {
+        return NULL;
+    }
+    c->depth = 1; /* the thread's root scope */
+    c->scopes[1] = (wf_scope_rec){.head = 0, .serial = ++c->scope_serial};
+    c->grad_off = 0;
+    c->recorder = NULL;
+    c->error_last = 0;
+    wf_tls_ctx = c;
+    if (exit_key_ok) {
+        pthread_setspecific(exit_key, c);
+    }
+    return c;
+}
+
+/* -- slots -------------------------------------------------------------------------------------------- */
+
+static int chunk_add(wf_ctx *c)
+{
+    uint32_t n = atomic_load_explicit(&c->nchunks, memory_order_relaxed);
+    if (n >= WF_MAX_CHUNKS) {
+        return WEFT_ENOMEM;
+    }
+    wf_slot *chunk = wf_malloc(WF_CHUNK_SLOTS * sizeof *chunk);
+    if (!chunk) {
+        return WEFT_ENOMEM;
+    }
+    memset(chunk, 0, WF_CHUNK_SLOTS * sizeof *chunk);
+    c->chunks[n] = chunk;
+    uint32_t base = n * WF_CHUNK_SLOTS;
+    for (uint32_t i = WF_CHUNK_SLOTS; i-- > (n == 0 ? 1u : 0u);) {
+        atomic_store_explicit(&chunk[i].state, WF_STATE_DEAD, memory_order_relaxed);
+        chunk[i].context = c->id;
+        chunk[i].next = c->free_head;
+        c->free_head = base + i;
+    }
+    atomic_store_explicit(&c->nchunks, n + 1, memory_order_release);
+    return 0;
+}
+
+
+wf_slot *wf_slot_new(wf_ctx *c, weft_tensor *handle)
+{
+    if (c->free_head == 0) {
+        c->free_head = atomic_exchange_explicit(&c->remote_free, 0, memory_order_acquire);
+        if (c->free_head == 0 && chunk_add(c) != 0) {
+            return NULL;
+        }
+    }
+    uint32_t i = c->free_head;
+    wf_slot *s = wf_slot_at(c, i);
+    c->free_head = s->next;
+    uint64_t serial = WF_STATE_SERIAL(atomic_load_explicit(&s->state, memory_order_relaxed)) + 1;
+    wf_scope_rec *scope = &c->scopes[c->depth];
+    s->next = scope->head;
+    s->prev = 0;
+    if (scope->head) {
+        wf_slot_at(c, scope->head)->prev = i;
+    }
+    scope->head = i;
+    s->scope = c->depth;
+    s->dtype = s->rank = s->flags = s->pad = 0;
+    s->node = 0;
+    s->node_gen = 0;
+    s->st = NULL;
+    s->data = NULL;
+    s->ext = NULL;
+    s->meta = NULL;
+    s->site = NULL;
+    atomic_store_explicit(&s->state, serial << 18, memory_order_release);
+    atomic_store_explicit(&c->live, atomic_load_explicit(&c->live, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    *handle = (weft_tensor){i, c->id, serial};
+    return s;
+}
+
+static void slot_clear(wf_ctx *c, wf_slot *s)
+{
+    if (s->node && !(s->flags & WF_SLOT_TRACED) && wf_tape_api) {
+        wf_tape_api->release(c, s->context, s->node);
+    }
+    s->node = 0;
+    wf_storage *st = s->st;
+    s->st = NULL;
+    if (st) {
+        if (atomic_fetch_sub_explicit(&st->handles, 1, memory_order_acq_rel) == 1 && st->root) {
+            wf_ref root = st->root;
+            st->root = 0;
+            if (wf_tape_api) {
+                wf_tape_api->release(c, st->root_ctx, root);
+            }
+        }
+        wf_storage_release(st);
+    }
+    if (s->ext) {
+        wf_mfree(s->ext);
+        s->ext = NULL;
+    }
+    if (s->meta) {
+        wf_meta_release(s->meta);
+        s->meta = NULL;
+    }
+}
+
+/* The slot's state is DEAD and nobody pins it: release contents, return it to its context. */
+static void slot_recycle(wf_ctx *c, wf_slot *s, uint32_t index)
+{
+    wf_ctx *owner = c->id == s->context ? c : wf_ctx_at(s->context);
+    slot_clear(c, s);
+    if (owner == c) {
+        atomic_store_explicit(&c->live, atomic_load_explicit(&c->live, memory_order_relaxed) - 1,
+                              memory_order_relaxed);
+        s->next = c->free_head;
+        c->free_head = index;
+        return;
+    }
+    atomic_fetch_sub_explicit(&owner->live, 1, memory_order_relaxed);
+    uint32_t head = atomic_load_explicit(&owner->remote_free, memory_order_relaxed);
+    do {
+        s->next = head;
+    } while (!atomic_compare_exchange_weak_explicit(&owner->remote_free, &head, index,
+                                                    memory_order_release, memory_order_relaxed));
+}
+
+static uint32_t index_of(wf_ctx *owner, wf_slot *s)
+{
+    uint32_t n = atomic_load_explicit(&owner->nchunks, memory_order_acquire);
+    for (uint32_t k = n; k-- > 0;) {
+        if (s >= owner->chunks[k] && s < owner->chunks[k] + WF_CHUNK_SLOTS) {
+            return k * WF_CHUNK_SLOTS + (uint32_t)(s - owner->chunks[k]);
+        }
+    }
+    return 0;
+}
+
+static void scope_unlink(wf_ctx *c, wf_slot *s)
+{
+    if (s->prev) {
+        wf_slot_at(c, s->prev)->next = s->next;
+    } else {
+        c->scopes[s->scope].head = s->next;
+    }
+    if (s->next) {
+        wf_slot_at(c, s->next)->prev = s->prev;
+    }
+    s->next = s->prev = 0;
+    s->scope = 0;
+}
+
+/* A scope-owned slot of this thread: no one else can hold it. */
+static void destroy_owned(wf_ctx *c, wf_slot *s, uint32_t index)
+{
+    uint64_t st = atomic_load_explicit(&s->state, memory_order_relaxed);
+    atomic_store_explicit(&s->state, (st & ~(WF_STATE_PINS | WF_STATE_KEPT)) | WF_STATE_DEAD,
+                          memory_order_relaxed);
+    slot_recycle(c, s, index);
+}
+
+void wf_slot_destroy(wf_ctx *c, wf_slot *s)
+{
+    uint32_t index = index_of(c, s);
+    scope_unlink(c, s);
+    destroy_owned(c, s, index);
+}
+
+static wf_slot *pin_fail(weft_tensor t, wf_why *why)
+{
+    if (t.slot == 0) {
+        wf_fail(why, WEFT_EINVALID, "an operand is the empty handle");
+        wf_hint(why, "it was never assigned; create a tensor first");
+    } else {
+        wf_fail(why, WEFT_EHANDLE, "a handle is dead: its tensor was freed or its scope has ended");
+        wf_hint(why, "use weft_keep or weft_scope_return on tensors that outlive their scope");
+    }
+    return NULL;
+}
+
+wf_slot *wf_pin(wf_ctx *c, weft_tensor t, bool *pinned, wf_why *why)
+{
+    *pinned = false;
+    wf_ctx *o = t.context == c->id ? c : wf_ctx_at(t.context);
+    if (!o || t.slot == 0 ||
+        t.slot / WF_CHUNK_SLOTS >= atomic_load_explicit(&o->nchunks, memory_order_acquire)) {
+        return pin_fail(t, why);
+    }
+    wf_slot *s = wf_slot_at(o, t.slot);
+    uint64_t st = atomic_load_explicit(&s->state, memory_order_acquire);
+    for (;;) {
+        if (WF_STATE_SERIAL(st) != t.serial || (st & WF_STATE_DEAD)) {
+            return pin_fail(t, why);
+        }
+        if (!(st & WF_STATE_KEPT)) {
+            if (o == c) {
+                return s;
+            }
+            wf_fail(why, WEFT_EHANDLE, "a handle belongs to a scope of another thread");
+            wf_hint(why, "weft_keep the tensor on its own thread before handing it over");
+            return NULL;
+        }
+        if ((st & WF_STATE_PINS) == WF_STATE_PINS) {
+            wf_fail(why, WEFT_EHANDLE, "a handle is in use by 65535 calls at once");
+            return NULL;
+        }
+        if (atomic_compare_exchange_weak_explicit(&s->state, &st, st + 1, memory_order_acquire,
+                                                  memory_order_acquire)) {
+            *pinned = true;
+            return s;
+        }
+    }
+}
+
+void wf_unpin(wf_ctx *c, wf_slot *s)
+{
+    uint64_t st = atomic_fetch_sub_explicit(&s->state, 1, memory_order_acq_rel) - 1;
+    if ((st & WF_STATE_DEAD) && (st & WF_STATE_PINS) == 0) {
+        slot_recycle(c, s, index_of(wf_ctx_at(s->context), s));
+    }
+}
+
+weft_tensor wf_handle_of(wf_ctx *c, wf_slot *s)
+{
+    wf_ctx *o = s->context == c->id ? c : wf_ctx_at(s->context);
+    return (weft_tensor){index_of(o, s), s->context,
+                         WF_STATE_SERIAL(atomic_load_explicit(&s->state, memory_order_relaxed))};
+}
+
+int wf_slot_shape(wf_slot *s, int rank, const int64_t *dims, const int64_t *strides)
+{
+    s->rank = (uint8_t)rank;
+    if (rank > WF_INLINE_RANK) {
+        s->ext = wf_malloc(2 * (size_t)rank * sizeof(int64_t));
+        if (!s->ext) {
+            s->rank = 0;
+            return WEFT_ENOMEM;
+        }
+    }
+    int64_t *d = wf_dims(s), *st = wf_strides(s);
+    int64_t step = 1;
+    for (int i = rank; i-- > 0;) {
+        d[i] = dims[i];
+        st[i] = strides ? strides[i] : step;
+        step *= dims[i];
+    }
+    return 0;
+}
+
+int64_t wf_slot_numel(wf_slot *s)
+{
+    const int64_t *d = wf_dims(s);
+    int64_t n = 1;
+    for (int i = 0; i < s->rank; i++) {
+        n *= d[i];
+    }
+    return n;
+}
+
+int wf_slot_is_contiguous(wf_slot *s)
+{
+    const int64_t *d = wf_dims(s), *st = wf_strides(s);
+    int64_t expect = 1;
+    for (int i = s->rank; i-- > 0;) {
+        if (d[i] != 1 && st[i] != expect) {
+            return wf_slot_numel(s) == 0;
+        }
+        expect *= d[i];
+    }
+    return 1;
+}
+
+int wf_slot_is_whole(wf_slot *s)
+{
+    return s->st && s->data == s->st->data && wf_slot_is_contiguous(s) &&
+           (size_t)wf_slot_numel(s) * wf_dtype_size(s->dtype) == s->st->nbytes;
+}
+
+void wf_slot_view(wf_slot *s, wf_view *v)
+{
+    v->data = s->data;
+    v->dtype = s->dtype;
+    v->rank = s->rank;
+    const int64_t *d = wf_dims(s), *st = wf_strides(s);
+    for (int i = 0; i < s->rank; i++) {
+        v->dims[i] = d[i];
+        v->strides[i] = st[i];
+    }
+}
+
+void wf_slot_type(wf_slot *s, wf_type *t)
+{
+    t->dtype = s->dtype;
+    t->rank = s->rank;
+    memcpy(t->dims, wf_dims(s), (size_t)s->rank * sizeof(int64_t));
+}
+
+wf_meta *wf_slot_meta(wf_slot *s)
+{
+    if (!s->meta) {
+        wf_meta *m = wf_malloc(sizeof *m);
+        if (!m) {
+            return NULL;
+        }
+        memset(m, 0, sizeof *m);
+        atomic_store_explicit(&m->refs, 1, memory_order_relaxed);
+        s->meta = m;
+    }
+    return s->meta;
+}
+
+/* -- scopes ------------------------------------------------------------------------------------------ */
+
+static void scope_release(wf_ctx *c, uint32_t depth)
+{
+    while (c->scopes[depth].head) {
+        uint32_t i = c->scopes[depth].head;
+        wf_slot *s = wf_slot_at(c, i);
+        c->scopes[depth].head = s->next;
+        if (s->next) {
+            wf_slot_at(c, s->next)->prev = 0;
+        }
+        s->next = s->prev = 0;
+        s->scope = 0;
+        destroy_owned(c, s, i);
+    }
+}
+
+static void end_all_scopes(wf_ctx *c)
+{
+    for (uint32_t d = c->depth; d >= 1; d--) {
+        scope_release(c, d);
+    }
+    c->depth = 1;
+}
+
+weft_scope weft_scope_begin(void)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c) {
+        return (weft_scope){0, 0, 0};
+    }
+    if (scopes_reserve(c, c->depth + 1) != 0) {
+        wf_raise_text(c, WEFT_ENOMEM, "scope_begin", "out of memory for scope %u", c->depth + 1);
+        return (weft_scope){0, 0, 0};
+    }
+    c->depth++;
+    c->scopes[c->depth] = (wf_scope_rec){.head = 0, .serial = ++c->scope_serial};
+    return (weft_scope){c->depth, c->id, c->scope_serial};
+}
+
+static int scope_check(wf_ctx *c, weft_scope scope, const char *op)
+{
+    if (!c) {
+        return WEFT_ENOMEM;
+    }
+    if (scope.context != c->id || scope.depth < 2 || scope.depth > c->depth ||
+        c->scopes[scope.depth].serial != scope.serial) {
+        wf_raise_text(c, WEFT_EHANDLE, op,
+                      "the scope has ended, was never opened, or belongs to another thread; end "
+                      "each scope once, on the thread that began it");
+        return WEFT_EHANDLE;
+    }
+    return 0;
+}
+
+weft_status weft_scope_end(weft_scope scope)
+{
+    wf_ctx *c = wf_ctx_get();
+    int rc = scope_check(c, scope, "scope_end");
+    if (rc) {
+        return (weft_status)rc;
+    }
+    while (c->depth >= scope.depth) {
+        scope_release(c, c->depth);
+        c->scopes[c->depth].serial = 0;
+        c->depth--;
+    }
+    return WEFT_OK;
+}
+
+weft_tensor weft_scope_give(weft_scope scope, weft_tensor t)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (t.slot == 0 || wf_is_scalar(t) || scope_check(c, scope, "scope_give")) {
+        return t;
+    }
+    wf_why why = {0};
+    bool pinned;
+    wf_slot *s = wf_pin(c, t, &pinned, &why);
+    if (!s) {
+        return wf_raise(c, "scope_give", 1, &t, &why);
+    }
+    if (pinned) {
+        wf_unpin(c, s);
+        return t;
+    }
+    if (s->scope >= scope.depth) {
+        scope_unlink(c, s);
+        s->scope = scope.depth - 1;
+        wf_scope_rec *r = &c->scopes[s->scope];
+        s->next = r->head;
+        if (r->head) {
+            wf_slot_at(c, r->head)->prev = t.slot;
+        }
+        r->head = t.slot;
+    }
+    return t;
+}
+
+weft_tensor weft_scope_return(weft_scope scope, weft_tensor t)
+{
+    weft_tensor r = weft_scope_give(scope, t);
+    weft_scope_end(scope);
+    return r;
+}
+
+weft_tensor weft_keep(weft_tensor t)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c || t.slot == 0 || wf_is_scalar(t)) {
+        return t;
+    }
+    wf_why why = {0};
+    bool pinned;
+    wf_slot *s = wf_pin(c, t, &pinned, &why);
+    if (!s) {
+        return wf_raise(c, "keep", 1, &t, &why);
+    }
+    if (pinned) {
+        wf_unpin(c, s);
+        return t;
+    }
+    scope_unlink(c, s);
+    atomic_fetch_add_explicit(&c->kept, 1, memory_order_relaxed);
+    atomic_fetch_or_explicit(&s->state, WF_STATE_KEPT, memory_order_release);
+    return t;
+}
+
+weft_status weft_free(weft_tensor t)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c) {
+        return WEFT_ENOMEM;
+    }
+    if (t.slot == 0 || wf_is_scalar(t)) {
+        return WEFT_OK;
+    }
+    wf_why why = {0};
+    bool pinned;
+    wf_slot *s = wf_pin(c, t, &pinned, &why);
+    if (!s) {
+        return (weft_status)wf_raise_status(c, "free", 1, &t, &why);
+    }
+    if (!pinned) {
+        scope_unlink(c, s);
+        destroy_owned(c, s, t.slot);
+        return WEFT_OK;
+    }
+    uint64_t st = atomic_fetch_or_explicit(&s->state, WF_STATE_DEAD, memory_order_acq_rel);
+    if (!(st & WF_STATE_DEAD)) {
+        atomic_fetch_sub_explicit(&wf_ctx_at(s->context)->kept, 1, memory_order_relaxed);
+    }
+    wf_unpin(c, s);
+    return WEFT_OK;
+}
+
+weft_status weft_assign(weft_tensor *x, weft_tensor value)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c) {
+        return WEFT_ENOMEM;
+    }
+    if (!x) {
+        wf_raise_text(c, WEFT_EINVALID, "assign", "the address of the variable is NULL");
+        return WEFT_EINVALID;
+    }
+    if (value.slot == 0) {
+        if (value.serial == 0) {
+            wf_raise_text(c, WEFT_EINVALID, "assign", "the value is the empty handle");
+            return WEFT_EINVALID;
+        }
+        return weft_error_status(value);
+    }
+    if (x->slot == value.slot && x->context == value.context && x->serial == value.serial) {
+        return WEFT_OK;
+    }
+    if (x->slot == 0 || wf_is_scalar(*x)) {
+        *x = value;
+        return WEFT_OK;
+    }
+    wf_why why = {0};
+    bool pinned;
+    wf_slot *old = wf_pin(c, *x, &pinned, &why);
+    if (!old) {
+        return (weft_status)wf_raise_status(c, "assign", 1, x, &why);
+    }
+    uint32_t scope = old->scope;
+    if (pinned) {
+        wf_unpin(c, old);
+        weft_keep(value);
+    } else if (!wf_is_scalar(value)) {
+        bool vp;
+        wf_slot *v = wf_pin(c, value, &vp, &why);
+        if (!v) {
+            return (weft_status)wf_raise_status(c, "assign", 1, &value, &why);
+        }
+        if (vp) {
+            wf_unpin(c, v);
+        } else if (v->scope > scope) {
+            scope_unlink(c, v);
+            v->scope = scope;
+            v->next = c->scopes[scope].head;
+            if (v->next) {
+                wf_slot_at(c, v->next)->prev = value.slot;
+            }
+            c->scopes[scope].head = value.slot;
+        }
+    }
+    weft_free(*x);
+    *x = value;
+    return WEFT_OK;
+}
+
+bool weft_ok(weft_tensor t)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c || t.slot == 0) {
+        return false;
+    }
+    if (wf_is_scalar(t)) {
+        return true;
+    }
+    bool pinned;
+    wf_slot *s = wf_pin(c, t, &pinned, NULL);
+    if (s && pinned) {
+        wf_unpin(c, s);
+    }
+    return s != NULL;
+}
+
+/* -- process-wide accounting --------------------------------------------------------------------------- */
+
+void weft_memory_get_stats(weft_memory_stats *out)
+{
+    if (!out) {
+        return;
+    }
+    wf_alloc_stats a;
+    wf_alloc_get_stats(&a);
+    *out = (weft_memory_stats){.live_bytes = a.live_bytes,
+                               .peak_bytes = a.peak_bytes,
+                               .reserved_bytes = a.reserved_bytes,
+                               .allocations = a.allocs,
+                               .system_allocations = a.system_allocs};
+    for (uint32_t i = 1; i < WF_MAX_CTX; i++) {
+        wf_ctx *c = wf_ctx_at(i);
+        if (!c) {
+            break;
+        }
+        out->live_tensors += atomic_load_explicit(&c->live, memory_order_relaxed);
+        out->kept_tensors += atomic_load_explicit(&c->kept, memory_order_relaxed);
+    }
+}
+
+void weft_memory_reset_peak(void)
+{
+    wf_alloc_reset_peak();
+}
+
+int64_t weft_memory_trim(void)
+{
+    return wf_alloc_trim();
+}
+
+int64_t weft_leak_report(FILE *out)
+{
+    wf_ctx *me = wf_ctx_get();
+    int64_t n = 0;
+    for (uint32_t i = 1; me && i < WF_MAX_CTX; i++) {
+        wf_ctx *c = wf_ctx_at(i);
+        if (!c) {
+            break;
+        }
+        uint32_t total =
+            atomic_load_explicit(&c->nchunks, memory_order_acquire) * (uint32_t)WF_CHUNK_SLOTS;
+        for (uint32_t k = 1; k < total; k++) {
+            uint64_t st = atomic_load_explicit(&wf_slot_at(c, k)->state, memory_order_acquire);
+            if (!(st & WF_STATE_KEPT) || (st & WF_STATE_DEAD)) {
+                continue;
+            }
+            weft_tensor t = {k, c->id, WF_STATE_SERIAL(st)};
+            n++;
+            if (out) {
+                char text[256];
+                wf_describe(me, t, text, sizeof text);
+                fprintf(out, "weft: kept and never freed: %s\n", text);
+            }
+        }
+    }
+    return n;
+}

@@ -1,0 +1,253 @@
+/*
+ * eager/error.c -- errors as values: records, texts, call sites.
+ *
+ * Invariants: an error is formatted once, when it is raised; nested calls pass its number on and
+ * never replace it; raising needs no memory beyond the thread's ring of records.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "eager/tensor.h"
+
+static const char *const status_names[WEFT_STATUS_COUNT] = {
+    [WEFT_OK] = "ok",
+    [WEFT_EINVALID] = "invalid argument",
+    [WEFT_EHANDLE] = "dead handle",
+    [WEFT_ESHAPE] = "shape",
+    [WEFT_EDTYPE] = "element type",
+    [WEFT_EINDEX] = "index out of range",
+    [WEFT_ENOMEM] = "out of memory",
+    [WEFT_EGRAD] = "gradient",
+    [WEFT_EIO] = "input/output",
+    [WEFT_EUNSUPPORTED] = "unsupported",
+};
+
+const char *weft_status_name(weft_status status)
+{
+    unsigned i = (unsigned)status;
+    return i < WEFT_STATUS_COUNT ? status_names[i] : "unknown status";
+}
+
+/* Appends to buf[size] at *at; never overruns, keeps buf terminated. */
+static void put(char *buf, size_t size, size_t *at, const char *fmt, ...) WF_PRINTF(4, 5);
+static void put(char *buf, size_t size, size_t *at, const char *fmt, ...)
+{
+    if (*at >= size) {
+        return;
+    }
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(buf + *at, size - *at, fmt, ap);
+    va_end(ap);
+    *at += n > 0 ? (size_t)n : 0;
+    if (*at > size - 1) {
+        *at = size - 1;
+    }
+}
+
+void wf_describe(wf_ctx *c, weft_tensor t, char *buf, size_t size)
+{
+    size_t at = 0;
+    buf[0] = '\0';
+    if (wf_is_scalar(t)) {
+        double d;
+        memcpy(&d, &t.serial, sizeof d);
+        if (t.context == WF_SCALAR_FLOAT) {
+            put(buf, size, &at, "scalar %g", d);
+        } else {
+            put(buf, size, &at, "scalar %lld", (long long)t.serial);
+        }
+        return;
+    }
+    if (wf_is_absent(t)) {
+        put(buf, size, &at, "(not given)");
+        return;
+    }
+    bool pinned;
+    wf_slot *s = wf_pin(c, t, &pinned, NULL);
+    if (!s) {
+        put(buf, size, &at, t.slot == 0 ? "(empty handle)" : "(dead handle)");
+        return;
+    }
+    put(buf, size, &at, "%s[", wf_dtype_name(s->dtype));
+    const int64_t *d = wf_dims(s);
+    for (int i = 0; i < s->rank; i++) {
+        put(buf, size, &at, i ? ",%lld" : "%lld", (long long)d[i]);
+    }
+    put(buf, size, &at, "]");
+    if (s->meta && s->meta->name) {
+        put(buf, size, &at, " '%s'", s->meta->name);
+    }
+    if (s->site) {
+        put(buf, size, &at, " (made at %s)", s->site);
+    }
+    if (pinned) {
+        wf_unpin(c, s);
+    }
+}
+
+static weft_tensor record(wf_ctx *c, int status, const char *text)
+{
+    if (!c) {
+        return (weft_tensor){0, 0, UINT64_MAX};
+    }
+    wf_error *e = &c->errors[c->error_next % WF_ERRORS];
+    e->id = c->error_next;
+    e->status = status;
+    e->sited = 0;
+    snprintf(e->text, sizeof e->text, "%s", text);
+    c->error_last = c->error_next++;
+    return (weft_tensor){0, c->id, e->id};
+}
+
+weft_tensor wf_raise(wf_ctx *c, const char *op, int nsrc, const weft_tensor *src, const wf_why *why)
+{
+    char text[sizeof((wf_error *)0)->text];
+    size_t at = 0;
+    if (!c) {
+        return record(c, WEFT_ENOMEM, "");
+    }
+    put(text, sizeof text, &at, "%s: %s", op, why->rule);
+    for (int i = 0; i < nsrc && i < 4; i++) {
+        char one[256];
+        if (wf_is_absent(src[i])) {
+            continue;
+        }
+        wf_describe(c, src[i], one, sizeof one);
+        put(text, sizeof text, &at, i == 0 ? "; operands: %s" : ", %s", one);
+    }
+    if (nsrc > 4) {
+        put(text, sizeof text, &at, ", ... (%d in all)", nsrc);
+    }
+    if (why->hint[0]) {
+        put(text, sizeof text, &at, "; %s", why->hint);
+    }
+    return record(c, why->code, text);
+}
+
+weft_tensor wf_raise_text(wf_ctx *c, int status, const char *op, const char *fmt, ...)
+{
+    char text[sizeof((wf_error *)0)->text];
+    size_t at = 0;
+    put(text, sizeof text, &at, "%s: ", op);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text + at, sizeof text - at, fmt, ap);
+    va_end(ap);
+    return record(c, status, text);
+}
+
+int wf_raise_status(wf_ctx *c, const char *op, int nsrc, const weft_tensor *src, const wf_why *why)
+{
+    wf_raise(c, op, nsrc, src, why);
+    return why->code;
+}
+
+static wf_error *find(wf_ctx *c, uint64_t id)
+{
+    wf_error *e = &c->errors[id % WF_ERRORS];
+    return id != 0 && e->id == id ? e : NULL;
+}
+
+weft_status weft_error_status(weft_tensor t)
+{
+    if (t.slot != 0) {
+        return WEFT_OK;
+    }
+    if (t.serial == UINT64_MAX) {
+        return WEFT_ENOMEM;
+    }
+    wf_ctx *c = wf_ctx_get();
+    wf_error *e = c && t.context == c->id ? find(c, t.serial) : NULL;
+    return e ? (weft_status)e->status : WEFT_EINVALID;
+}
+
+const char *weft_error_text(weft_tensor t)
+{
+    if (t.slot != 0) {
+        return "";
+    }
+    if (t.serial == 0) {
+        return "the empty handle: it was never assigned";
+    }
+    if (t.serial == UINT64_MAX) {
+        return "out of memory: this thread's context could not be made";
+    }
+    wf_ctx *c = wf_ctx_get();
+    if (!c || t.context != c->id) {
+        return "an error of another thread";
+    }
+    wf_error *e = find(c, t.serial);
+    return e ? e->text : "an error older than the last 64 of this thread";
+}
+
+weft_status weft_last_status(void)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c) {
+        return WEFT_ENOMEM;
+    }
+    wf_error *e = find(c, c->error_last);
+    return e ? (weft_status)e->status : WEFT_OK;
+}
+
+const char *weft_last_error(void)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c) {
+        return "out of memory: this thread's context could not be made";
+    }
+    wf_error *e = find(c, c->error_last);
+    return e ? e->text : "";
+}
+
+void weft_clear_error(void)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (c) {
+        c->error_last = 0;
+    }
+}
+
+static void error_site(wf_error *e, const char *site)
+{
+    if (e && !e->sited) {
+        e->sited = 1;
+        size_t at = strlen(e->text);
+        put(e->text, sizeof e->text, &at, " [at %s]", site);
+    }
+}
+
+weft_tensor weft_sited(const char *site, weft_tensor t)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c || t.slot >= WF_ABSENT_SLOT) {
+        return t;
+    }
+    if (t.slot == 0) {
+        if (t.context == c->id) {
+            error_site(find(c, t.serial), site);
+        }
+        return t;
+    }
+    if (t.context == c->id && t.slot / WF_CHUNK_SLOTS < c->nchunks) {
+        wf_slot *s = wf_slot_at(c, t.slot);
+        if (!s->site) {
+            s->site = site;
+            if (s->node && wf_tape_api && !(s->flags & WF_SLOT_TRACED)) {
+                wf_tape_api->stamp(c, s->node, site);
+            }
+        }
+    }
+    return t;
+}
+
+weft_status weft_sited_status(const char *site, weft_status status)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (c && status != WEFT_OK) {
+        error_site(find(c, c->error_last), site);
+    }
+    return status;
+}
