@@ -1,0 +1,409 @@
+/*
+ * jit/ir/math_f32.h -- f32 math bodies in the row language; math_f64.h must be included before.
+ *
+ * The functions that rows of a network are full of (exp, log, tanh, sigmoid, gelu...) are computed
+ * in f32; the others go through their f64 body, which leaves half an ULP plus nothing to speak of.
+ *
+ * Invariants: those of math_f64.h. Factors of 2^n come as s1 * s2 so that results round once into
+ * the subnormal range.
+ */
+
+#define MATH_INF32 KF32(__builtin_inff())
+#define MATH_NAN32 KF32(__builtin_nanf(""))
+
+/* -- exponentials -------------------------------------------------------------------------------- */
+
+/* r with exp(x) = 2^n exp(r), |r| <= ln2/2, and two factors with *s1 * *s2 = 2^n */
+KFUN(VF32, exp_reduce_f32, VF32 x, VF32 *s1, VF32 *s2)
+{
+    const VF32 magic = KF32(0x1.8p23f + 254.0f);
+    const VF32 t = FMA(x, KF32(0x1.715476p+0f), magic);
+    const VF32 n = SUB(t, magic);
+    const VU32 i = BITS32(t);
+    const VU32 a = SHRK(i, 1);
+    *s1 = FLT32(SHLK(a, 23));
+    *s2 = FLT32(SHLK(SUB(i, a), 23));
+    const VF32 h = FMA(n, KF32(-0x1.62e43p-1f), x);
+    return FMA(n, KF32(0x1.05c61p-29f), h);
+}
+
+#define MATH_EXP_POLY32(r) FMA(r, FMA(r, POLY_exp_f32(r), KF32(1.0f)), KF32(1.0f))
+
+KFUN(VF32, exp_f32, VF32 x)
+{
+    VF32 s1, s2;
+    const VF32 lo = SELECT(LT(x, KF32(-104.0f)), KF32(-104.0f), x);
+    const VF32 c = SELECT(GT(lo, KF32(89.0f)), KF32(89.0f), lo);
+    const VF32 r = CALL(exp_reduce_f32, c, &s1, &s2);
+    return MUL(MUL(MATH_EXP_POLY32(r), s1), s2);
+}
+
+/* exp(-|x|) */
+KFUN(VF32, exp_neg_f32, VF32 x)
+{
+    VF32 s1, s2;
+    const VF32 a = FABS(x);
+    const VF32 c = SELECT(GT(a, KF32(104.0f)), KF32(104.0f), a);
+    const VF32 r = CALL(exp_reduce_f32, NEG(c), &s1, &s2);
+    return MUL(MUL(MATH_EXP_POLY32(r), s1), s2);
+}
+
+KFUN(VF32, exp2_f32, VF32 x)
+{
+    const VF32 magic = KF32(0x1.8p23f + 254.0f);
+    const VF32 lo = SELECT(LT(x, KF32(-151.0f)), KF32(-151.0f), x);
+    const VF32 c = SELECT(GT(lo, KF32(129.0f)), KF32(129.0f), lo);
+    const VF32 t = ADD(c, magic);
+    const VF32 r = SUB(c, SUB(t, magic));
+    const VU32 i = BITS32(t);
+    const VU32 a = SHRK(i, 1);
+    const VF32 p = FMA(r, POLY_exp2_f32(r), KF32(1.0f));
+    return MUL(MUL(p, FLT32(SHLK(a, 23))), FLT32(SHLK(SUB(i, a), 23)));
+}
+
+/* exp(x) - 1 without the care for -0; x in [-30, 89] */
+KFUN(VF32, expm1_core_f32, VF32 x)
+{
+    const VF32 magic = KF32(0x1.8p23f + 126.0f);
+    const VF32 t = FMA(x, KF32(0x1.715476p+0f), magic);
+    const VF32 n = SUB(t, magic);
+    const VF32 h = FMA(n, KF32(-0x1.62e43p-1f), x);
+    const VF32 r = FMA(n, KF32(0x1.05c61p-29f), h);
+    const VF32 s = FLT32(SHLK(BITS32(t), 23)); /* 2^(n-1): 2^n itself may overflow */
+    const VF32 p = FMA(MUL(r, r), POLY_exp_f32(r), r);
+    const VF32 y = FMA(s, p, SUB(s, KF32(0.5f)));
+    return ADD(y, y);
+}
+
+KFUN(VF32, expm1_f32, VF32 x)
+{
+    const VF32 lo = SELECT(LT(x, KF32(-30.0f)), KF32(-30.0f), x);
+    const VF32 c = SELECT(GT(lo, KF32(89.0f)), KF32(89.0f), lo);
+    return SELECT(LT(FABS(x), KF32(0x1p-25f)), x, CALL(expm1_core_f32, c));
+}
+
+/* -- logarithms ---------------------------------------------------------------------------------- */
+
+/* x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); returns f. x must be positive and finite. */
+KFUN(VF32, log_reduce_f32, VF32 x, VF32 *e)
+{
+    const VB tiny = LT(x, KF32(0x1p-126f));
+    const VF32 xs = SELECT(tiny, MUL(x, KF32(0x1p23f)), x);
+    const VU32 u = SUB(BITS32(xs), KU32(0x3f3504f3));
+    const VF32 k = F32_OF_S32(SARK(u, 23));
+    *e = SELECT(tiny, SUB(k, KF32(23.0f)), k);
+    return SUB(FLT32(ADD(IAND(u, KU32(0x007fffff)), KU32(0x3f3504f3))), KF32(1.0f));
+}
+
+/* log(1 + f) - f */
+#define MATH_LOG_TAIL32(f) MUL(MUL(f, f), FMA(f, POLY_log_f32(f), KF32(-0.5f)))
+
+/* Put right log's result y for the arguments log_reduce_f32 cannot take. */
+KFUN(VF32, log_special_f32, VF32 x, VF32 y)
+{
+    const VF32 neg = SELECT(EQ(x, KF32(0.0f)), NEG(MATH_INF32), MATH_NAN32);
+    const VF32 pos = SELECT(LT(x, MATH_INF32), y, x); /* +inf, NaN */
+    return SELECT(LE(x, KF32(0.0f)), neg, pos);
+}
+
+KFUN(VF32, log_f32, VF32 x)
+{
+    VF32 e;
+    const VF32 f = CALL(log_reduce_f32, x, &e);
+    const VF32 t = FMA(e, KF32(-0x1.05c61p-29f), MATH_LOG_TAIL32(f));
+    const VF32 y = FMA(e, KF32(0x1.62e43p-1f), ADD(f, t));
+    return CALL(log_special_f32, x, y);
+}
+
+KFUN(VF32, log2_f32, VF32 x)
+{
+    VF32 e;
+    const VF32 f = CALL(log_reduce_f32, x, &e);
+    const VF32 t = MATH_LOG_TAIL32(f);
+    const VF32 l = FMA(f, KF32(0x1.4ae0cp-26f), MUL(t, KF32(0x1.715476p+0f)));
+    const VF32 y = ADD(e, FMA(f, KF32(0x1.715476p+0f), l));
+    return CALL(log_special_f32, x, y);
+}
+
+KFUN(VF32, log10_f32, VF32 x)
+{
+    VF32 e;
+    const VF32 f = CALL(log_reduce_f32, x, &e);
+    const VF32 t = MATH_LOG_TAIL32(f);
+    const VF32 l = FMA(f, KF32(-0x1.5b235ep-27f), MUL(t, KF32(0x1.bcb7b2p-2f)));
+    const VF32 m = FMA(e, KF32(-0x1.ec10cp-27f), FMA(f, KF32(0x1.bcb7b2p-2f), l));
+    const VF32 y = FMA(e, KF32(0x1.344136p-2f), m);
+    return CALL(log_special_f32, x, y);
+}
+
+KFUN(VF32, log1p_f32, VF32 x)
+{
+    const VF32 u = ADD(x, KF32(1.0f));
+    const VU32 i = SUB(BITS32(u), KU32(0x3f3504f3));
+    const VU32 k = SARK(i, 23);
+    const VF32 e = F32_OF_S32(k);
+    /* f = (1 + x) 2^-e - 1 by way of x, whose low bits 1 + x has lost */
+    const VF32 s = FLT32(SUB(KU32(0x3f800000), SHLK(k, 23)));
+    const VF32 m = FLT32(ADD(IAND(i, KU32(0x007fffff)), KU32(0x3f3504f3)));
+    const VB big = GT(x, KF32(0x1p30f));
+    const VF32 f = SELECT(big, SUB(m, KF32(1.0f)), FMA(x, s, SUB(s, KF32(1.0f))));
+    const VF32 t = FMA(e, KF32(-0x1.05c61p-29f), MATH_LOG_TAIL32(f));
+    const VF32 y = FMA(e, KF32(0x1.62e43p-1f), ADD(f, t));
+    const VF32 neg = SELECT(EQ(x, KF32(-1.0f)), NEG(MATH_INF32), MATH_NAN32);
+    const VF32 pos = SELECT(LT(x, MATH_INF32), y, x);
+    const VF32 r = SELECT(LE(x, KF32(-1.0f)), neg, pos);
+    return SELECT(LT(FABS(x), KF32(0x1p-25f)), x, r);
+}
+
+/* -- trigonometry --------------------------------------------------------------------------------- */
+
+#define MATH_PI32_1 0x1.921fb6p+1f
+#define MATH_PI32_2 -0x1.777a5cp-24f
+#define MATH_PI32_3 -0x1.ee59dap-49f
+
+KFUN(VB, sin_f32_rare, VF32 x) { return BNOT(LE(FABS(x), KF32(0x1p17f))); }
+KFUN(VB, cos_f32_rare, VF32 x) { return BNOT(LE(FABS(x), KF32(0x1p17f))); }
+KFUN(VB, tan_f32_rare, VF32 x) { return BNOT(LE(FABS(x), KF32(0x1p17f))); }
+
+KFUN(VF32, sin_f32_fast, VF32 x)
+{
+    const VF32 magic = KF32(0x1.8p23f);
+    const VF32 t = FMA(x, KF32(0x1.45f306p-2f), magic);
+    const VF32 n = SUB(t, magic);
+    const VF32 r1 = FMA(n, KF32(-MATH_PI32_1), x);
+    const VF32 r2 = FMA(n, KF32(-MATH_PI32_2), r1);
+    const VF32 r = FMA(n, KF32(-MATH_PI32_3), r2);
+    const VF32 z = MUL(r, r);
+    const VF32 y = FMA(MUL(r, z), POLY_sin_f32(z), r);
+    const VF32 s = FLT32(IXOR(BITS32(y), SHLK(BITS32(t), 31)));
+    return SELECT(EQ(x, KF32(0.0f)), x, s); /* keeps -0 */
+}
+
+/* cos x = (-1)^k sin(q pi/2 - x) with q = 2k + 1 the odd integer nearest to 2x/pi */
+KFUN(VF32, cos_f32_fast, VF32 x)
+{
+    const VF32 magic = KF32(0x1.8p23f);
+    const VF32 t = ADD(FMA(x, KF32(0x1.45f306p-2f), KF32(-0.5f)), magic);
+    const VF32 q = FMA(SUB(t, magic), KF32(2.0f), KF32(1.0f));
+    const VF32 r1 = FMA(q, KF32(MATH_PI32_1 / 2), NEG(x));
+    const VF32 r2 = FMA(q, KF32(MATH_PI32_2 / 2), r1);
+    const VF32 r = FMA(q, KF32(MATH_PI32_3 / 2), r2);
+    const VF32 z = MUL(r, r);
+    const VF32 y = FMA(MUL(r, z), POLY_sin_f32(z), r);
+    return FLT32(IXOR(BITS32(y), SHLK(BITS32(t), 31)));
+}
+
+KFUN(VF32, tan_f32_fast, VF32 x) { return F32_OF_F64(CALL(tan_f64_fast, F64_OF_F32(x))); }
+
+/*
+ * |x| = r + *q pi/2 (mod 2 pi), |r| <= pi/4, for |x| >= 2^17 and finite: the 24-bit significand
+ * times 96 bits of 2/pi, of which the top 64 count.
+ */
+KFUN(VF64, trig_big_f32, VF32 x, VU64 *q)
+{
+    const VU32 u = BITS32(x);
+    const VU32 ex = MIN(MAX(IAND(SHRK(u, 23), KU32(255)), KU32(127 + 17)), KU32(254));
+    const VU32 pos = SUB(ex, KU32(150 - 30)); /* the first bit of 2/pi wanted, from the zero word */
+    const VU32 i = SHRK(pos, 5);
+    const VU64 sh = U64_OF_U32(IAND(pos, KU32(31)));
+    const VU64 t0 = LOOKUP(two_over_pi_w64, i);
+    const VU64 t1 = LOOKUP(two_over_pi_w64, ADD(i, KU32(1)));
+    const VU64 t2 = LOOKUP(two_over_pi_w64, ADD(i, KU32(2)));
+    const VU64 t3 = LOOKUP(two_over_pi_w64, ADD(i, KU32(3)));
+    const VU32 w0 = U32_OF_U64(MATH_PI_WORD(t0, t1, sh));
+    const VU32 w1 = U32_OF_U64(MATH_PI_WORD(t1, t2, sh));
+    const VU32 w2 = U32_OF_U64(MATH_PI_WORD(t2, t3, sh));
+    const VU32 m = IOR(IAND(u, KU32(0x007fffff)), KU32(0x00800000));
+    const VU64 a0 = MULW32(m, w0), a1 = MULW32(m, w1), a2 = MULW32(m, w2);
+    const VU64 top = ADD(ADD(SHLK(a0, 32), a1), SHRK(a2, 32));
+    *q = SHRK(ADD(top, KU64(0x2000000000000000)), 62);
+    const VU64 f = SHLK(top, 2);
+    const VU64 neg = SUB(KU64(0), SHRK(f, 63));
+    const VU64 g = IXOR(f, neg);
+    const VU64 gh = SHRK(g, 32), gl = MATH_LO32(g);
+    const VF64 v = ADD(MATH_U32_F64(gh, 32), MATH_U32_F64(gl, 64));
+    const VF64 r = MUL(v, KF64(0x1.921fb54442d18p+0));
+    return FLT64(IXOR(BITS64(r), IAND(neg, KU64(0x8000000000000000))));
+}
+
+KFUN(VF32, sin_f32_slow, VF32 x)
+{
+    VU64 q;
+    const VF64 r = CALL(trig_big_f32, x, &q);
+    const VF32 y = F32_OF_F64(CALL(sin_quadrant_f64, r, KF64(0.0), q));
+    const VF32 s = FLT32(IXOR(BITS32(y), IAND(BITS32(x), KU32(0x80000000))));
+    return ADD(s, SUB(x, x)); /* inf and NaN give NaN */
+}
+
+KFUN(VF32, cos_f32_slow, VF32 x)
+{
+    VU64 q;
+    const VF64 r = CALL(trig_big_f32, x, &q);
+    const VF32 y = F32_OF_F64(CALL(sin_quadrant_f64, r, KF64(0.0), ADD(q, KU64(1))));
+    return ADD(y, SUB(x, x));
+}
+
+KFUN(VF32, tan_f32_slow, VF32 x)
+{
+    VU64 q;
+    const VF64 r = CALL(trig_big_f32, x, &q);
+    const VF32 y = F32_OF_F64(CALL(tan_poly_f64, r, KF64(0.0), q));
+    const VF32 s = FLT32(IXOR(BITS32(y), IAND(BITS32(x), KU32(0x80000000))));
+    return ADD(s, SUB(x, x));
+}
+
+KFUN(VF32, sin_f32, VF32 x)
+{
+    return SELECT(CALL(sin_f32_rare, x), CALL(sin_f32_slow, x), CALL(sin_f32_fast, x));
+}
+KFUN(VF32, cos_f32, VF32 x)
+{
+    return SELECT(CALL(cos_f32_rare, x), CALL(cos_f32_slow, x), CALL(cos_f32_fast, x));
+}
+KFUN(VF32, tan_f32, VF32 x)
+{
+    return SELECT(CALL(tan_f32_rare, x), CALL(tan_f32_slow, x), CALL(tan_f32_fast, x));
+}
+
+/* -- hyperbolic tangent and activations ----------------------------------------------------------- */
+
+KFUN(VF32, tanh_f32, VF32 x)
+{
+    const VF32 a = FABS(x);
+    const VF32 c = SELECT(GT(a, KF32(10.0f)), KF32(10.0f), a);
+    const VF32 t = CALL(expm1_core_f32, ADD(c, c));
+    return COPYSIGN(DIV(t, ADD(t, KF32(2.0f))), x);
+}
+
+KFUN(VF32, sigmoid_f32, VF32 x)
+{
+    const VF32 e = CALL(exp_neg_f32, x);
+    return DIV(SELECT(LT(x, KF32(0.0f)), e, KF32(1.0f)), ADD(e, KF32(1.0f)));
+}
+
+/* log1p(exp(-|x|)) + max(x, 0) */
+KFUN(VF32, softplus_f32, VF32 x)
+{
+    const VF32 e = CALL(exp_neg_f32, x);
+    const VB up = GT(e, KF32(0x1.a8279ap-2f));
+    const VF32 f = SELECT(up, FMA(e, KF32(0.5f), KF32(-0.5f)), e);
+    const VF32 l = ADD(f, MATH_LOG_TAIL32(f));
+    const VF32 b = SELECT(GT(x, KF32(0.0f)), x, KF32(0.0f));
+    return ADD(ADD(l, SELECT(up, KF32(0x1.62e43p-1f), KF32(0.0f))), b);
+}
+
+KFUN(VF32, log_sigmoid_f32, VF32 x) { return NEG(CALL(softplus_f32, NEG(x))); }
+
+/* -- error function --------------------------------------------------------------------------------- */
+
+KFUN(VF32, erf_f32, VF32 x)
+{
+    const VF32 b = FABS(x);
+    const VF32 a = SELECT(GT(b, KF32(4.0f)), KF32(4.0f), b);
+    const VF32 z = MUL(a, a);
+    const VF32 small = FMA(a, POLY_erfs_f32(z), a);
+    /* 1 - 2^(log2 erfc a): only the absolute error of erfc counts here */
+    const VF32 g = POLY_erfl_f32(a);
+    const VF32 magic = KF32(0x1.8p23f + 127.0f);
+    const VF32 t = ADD(g, magic);
+    const VF32 r = SUB(g, SUB(t, magic));
+    const VF32 p = FMA(r, POLY_exp2_f32(r), KF32(1.0f));
+    const VF32 big = FMA(NEG(p), FLT32(SHLK(BITS32(t), 23)), KF32(1.0f));
+    return COPYSIGN(SELECT(LT(a, KF32(1.0f)), small, big), x);
+}
+
+/* normcdf(-a) for a in [0, 15] as the returned value times *s2 */
+KFUN(VF32, normcdf_tail_f32, VF32 a, VF32 *s2)
+{
+    VF32 s1;
+    /* exp(-a^2/2) d P(d), d = 1 / (1 + a/4) */
+    const VF32 den = FMA(a, KF32(0.25f), KF32(1.0f));
+    const VF32 d = DIV(KF32(1.0f), den);
+    const VF32 denl = FMA(a, KF32(0.25f), SUB(KF32(1.0f), den));
+    const VF32 fix = FMA(NEG(d), denl, FMA(NEG(d), den, KF32(1.0f)));
+    const VF32 g = MUL(d, POLY_ncdf_f32(d));
+    const VF32 h = MUL(a, KF32(-0.5f));
+    const VF32 q = MUL(h, a);
+    const VF32 ql = FMA(h, a, NEG(q));
+    const VF32 r = ADD(CALL(exp_reduce_f32, q, &s1, s2), ql);
+    const VF32 u = FMA(MUL(r, r), POLY_exp_f32(r), r);
+    return MUL(FMA(g, ADD(u, fix), g), s1);
+}
+
+/* the standard normal distribution function, erfc(-x / sqrt(2)) / 2 */
+KFUN(VF32, normcdf_f32, VF32 x)
+{
+    VF32 s2;
+    const VF32 b = FABS(x);
+    const VF32 a = SELECT(GT(b, KF32(15.0f)), KF32(15.0f), b);
+    const VF32 p = CALL(normcdf_tail_f32, a, &s2);
+    const VF32 h = MUL(p, s2);
+    return SELECT(GT(x, KF32(0.0f)), SUB(KF32(1.0f), h), h);
+}
+
+/* x normcdf(x) */
+KFUN(VF32, gelu_f32, VF32 x)
+{
+    VF32 s2;
+    const VF32 b = FABS(x);
+    const VF32 a = SELECT(GT(b, KF32(15.0f)), KF32(15.0f), b);
+    const VF32 p = CALL(normcdf_tail_f32, a, &s2);
+    const VF32 h = MUL(MUL(p, a), s2); /* |x| normcdf(-|x|) */
+    return SUB(SELECT(LT(x, KF32(0.0f)), KF32(-0.0f), x), h);
+}
+
+/* x / (1 + exp(-2u)), 2u = 2 sqrt(2/pi) (x + 0.044715 x^3); the left tail keeps its precision */
+KFUN(VF32, gelu_tanh_f32, VF32 x)
+{
+    VF32 s1, s2;
+    const VF32 b = FABS(x);
+    const VF32 a = SELECT(GT(b, KF32(11.0f)), KF32(11.0f), b);
+    const VF32 z = MUL(a, a);
+    const VF32 zl = FMA(a, a, NEG(z));
+    const VF32 k1 = KF32(-0x1.988454p+0f), k3 = KF32(-0x1.2444f2p-4f);
+    const VF32 w = FMA(k3, z, k1);
+    const VF32 w0 = FMA(k3, z, SUB(k1, w));
+    const VF32 wl = FMA(k3, zl, FMA(z, KF32(-0x1.49b16ap-29f), ADD(w0, KF32(0x1.857936p-25f))));
+    const VF32 v = MUL(a, w);
+    const VF32 vl = FMA(a, wl, FMA(a, w, NEG(v)));
+    const VF32 r = ADD(CALL(exp_reduce_f32, v, &s1, &s2), vl);
+    const VF32 p = MUL(MATH_EXP_POLY32(r), s1);
+    const VF32 den = FMA(p, s2, KF32(1.0f));
+    const VF32 num = SELECT(LT(x, KF32(0.0f)), NEG(MUL(MUL(p, a), s2)), x);
+    return DIV(num, den);
+}
+
+/* -- through f64 ------------------------------------------------------------------------------------ */
+
+KFUN(VF32, erfc_f32, VF32 x) { return F32_OF_F64(CALL(erfc_f64, F64_OF_F32(x))); }
+KFUN(VF32, asin_f32, VF32 x) { return F32_OF_F64(CALL(asin_f64, F64_OF_F32(x))); }
+KFUN(VF32, acos_f32, VF32 x) { return F32_OF_F64(CALL(acos_f64, F64_OF_F32(x))); }
+KFUN(VF32, atan_f32, VF32 x) { return F32_OF_F64(CALL(atan_f64, F64_OF_F32(x))); }
+KFUN(VF32, sinh_f32, VF32 x) { return F32_OF_F64(CALL(sinh_f64, F64_OF_F32(x))); }
+KFUN(VF32, cosh_f32, VF32 x) { return F32_OF_F64(CALL(cosh_f64, F64_OF_F32(x))); }
+KFUN(VF32, asinh_f32, VF32 x) { return F32_OF_F64(CALL(asinh_f64, F64_OF_F32(x))); }
+KFUN(VF32, acosh_f32, VF32 x) { return F32_OF_F64(CALL(acosh_f64, F64_OF_F32(x))); }
+KFUN(VF32, atanh_f32, VF32 x) { return F32_OF_F64(CALL(atanh_f64, F64_OF_F32(x))); }
+KFUN(VF32, cbrt_f32, VF32 x) { return F32_OF_F64(CALL(cbrt_f64, F64_OF_F32(x))); }
+KFUN(VF32, atan2_f32, VF32 y, VF32 x)
+{
+    return F32_OF_F64(CALL(atan2_f64, F64_OF_F32(y), F64_OF_F32(x)));
+}
+
+KFUN(VF32, rsqrt_f32, VF32 x) { return DIV(KF32(1.0f), SQRT(x)); }
+
+KFUN(VF32, hypot_f32, VF32 x, VF32 y)
+{
+    const VF64 a = F64_OF_F32(x), b = F64_OF_F32(y);
+    const VF32 h = F32_OF_F64(SQRT(FMA(a, a, MUL(b, b)))); /* the squares are exact and in range */
+    const VB inf = BOR(EQ(FABS(x), MATH_INF32), EQ(FABS(y), MATH_INF32));
+    return SELECT(inf, MATH_INF32, h);
+}
+
+/* In f64 log and exp need no second word: y log x <= 104 leaves 2^-45. */
+KFUN(VF32, pow_f32, VF32 x, VF32 y)
+{
+    const VF64 a = F64_OF_F32(x), b = F64_OF_F32(y);
+    const VF64 r = CALL(exp_f64, MUL(b, CALL(log_f64, FABS(a))));
+    return F32_OF_F64(CALL(pow_special_f64, a, b, r));
+}

@@ -1,0 +1,721 @@
+/*
+ * tools/ulp_sweep.c -- measures the error and the speed of jit/ir/math_f32.h and math_f64.h.
+ *
+ * Unary f32 functions are swept over all 2^32 arguments (or every N-th) against double references;
+ * f64 and two-argument functions are sampled: f64 against MPFR, f32 pairs against double.
+ *
+ * Build: cc -O3 -march=x86-64-v4 -mprefer-vector-width=512 -std=gnu17 -ffp-contract=off
+ *        -fno-math-errno -fno-trapping-math -fwrapv -Ijit/ir tools/ulp_sweep.c -lmpfr -lm -lpthread
+ *
+ * Invariants
+ *  - An error is in units of the last place of the format's number nearest the exact result, the
+ *    unit of subnormal results being that of the smallest normal ones.
+ *  - NaN for a number or the reverse, a wrong infinity and a wrong sign of zero are not errors in
+ *    ULP but counted on their own, and any makes the exit status 1.
+ */
+#include "dict_c.h"
+
+#include "math_f64.h"
+
+#include "math_f32.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <mpfr.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { BLOCK = 4096, PREC = 200, MAX_THREADS = 64 };
+
+/* -- reference values in double, for f32 ----------------------------------------------------------- */
+
+static double ref_sigmoid(double x) { return 1 / (1 + exp(-x)); }
+static double ref_rsqrt(double x) { return 1 / sqrt(x); }
+static double ref_softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
+static double ref_log_sigmoid(double x) { return -ref_softplus(-x); }
+static double ref_normcdf(double x) { return 0.5 * erfc(-x * M_SQRT1_2); }
+static double ref_gelu(double x) { return x == -INFINITY ? -0.0 : x * ref_normcdf(x); }
+static double ref_gelu_tanh(double x)
+{
+    double u2 = 2 * M_2_SQRTPI * M_SQRT1_2 * (x + 0.044715 * x * x * x);
+    return x == -INFINITY ? -0.0 : x / (1 + exp(-u2));
+}
+#define ref_exp exp
+#define ref_exp2 exp2
+#define ref_expm1 expm1
+#define ref_log log
+#define ref_log2 log2
+#define ref_log10 log10
+#define ref_log1p log1p
+#define ref_sin sin
+#define ref_cos cos
+#define ref_tan tan
+#define ref_asin asin
+#define ref_acos acos
+#define ref_atan atan
+#define ref_sinh sinh
+#define ref_cosh cosh
+#define ref_tanh tanh
+#define ref_asinh asinh
+#define ref_acosh acosh
+#define ref_atanh atanh
+#define ref_erf erf
+#define ref_erfc erfc
+#define ref_cbrt cbrt
+#define ref_atan2 atan2
+#define ref_pow pow
+#define ref_hypot hypot
+
+/* -- reference values in MPFR, for f64 ------------------------------------------------------------- */
+
+typedef void mp_unary(mpfr_t y, const mpfr_t x);
+typedef void mp_binary(mpfr_t z, const mpfr_t x, const mpfr_t y);
+
+#define MP_PLAIN(name, fn)                                                                         \
+    static void mp_##name(mpfr_t y, const mpfr_t x) { fn(y, x, MPFR_RNDN); }
+MP_PLAIN(exp, mpfr_exp)
+MP_PLAIN(exp2, mpfr_exp2)
+MP_PLAIN(expm1, mpfr_expm1)
+MP_PLAIN(log2, mpfr_log2)
+MP_PLAIN(log10, mpfr_log10)
+MP_PLAIN(log, mpfr_log)
+MP_PLAIN(log1p, mpfr_log1p)
+MP_PLAIN(sin, mpfr_sin)
+MP_PLAIN(cos, mpfr_cos)
+MP_PLAIN(tan, mpfr_tan)
+MP_PLAIN(asin, mpfr_asin)
+MP_PLAIN(acos, mpfr_acos)
+MP_PLAIN(atan, mpfr_atan)
+MP_PLAIN(sinh, mpfr_sinh)
+MP_PLAIN(cosh, mpfr_cosh)
+MP_PLAIN(tanh, mpfr_tanh)
+MP_PLAIN(asinh, mpfr_asinh)
+MP_PLAIN(acosh, mpfr_acosh)
+MP_PLAIN(atanh, mpfr_atanh)
+MP_PLAIN(erf, mpfr_erf)
+MP_PLAIN(erfc, mpfr_erfc)
+MP_PLAIN(cbrt, mpfr_cbrt)
+
+/* The argument clipped to [-b, b]: beyond it these functions have long reached 0 or x. */
+static void clip(mpfr_t y, const mpfr_t x, double b)
+{
+    mpfr_set(y, x, MPFR_RNDN);
+    if (mpfr_cmp_d(y, b) > 0)
+        mpfr_set_d(y, b, MPFR_RNDN);
+    if (mpfr_cmp_d(y, -b) < 0)
+        mpfr_set_d(y, -b, MPFR_RNDN);
+}
+
+static void mp_sigmoid(mpfr_t y, const mpfr_t x)
+{
+    clip(y, x, 1e6);
+    mpfr_neg(y, y, MPFR_RNDN);
+    mpfr_exp(y, y, MPFR_RNDN);
+    mpfr_add_ui(y, y, 1, MPFR_RNDN);
+    mpfr_ui_div(y, 1, y, MPFR_RNDN);
+}
+
+static void mp_softplus(mpfr_t y, const mpfr_t x)
+{
+    clip(y, x, 1e6);
+    mpfr_abs(y, y, MPFR_RNDN);
+    mpfr_neg(y, y, MPFR_RNDN);
+    mpfr_exp(y, y, MPFR_RNDN);
+    mpfr_log1p(y, y, MPFR_RNDN);
+    if (mpfr_nan_p(x) || mpfr_sgn(x) > 0)
+        mpfr_add(y, y, x, MPFR_RNDN);
+}
+
+static void mp_log_sigmoid(mpfr_t y, const mpfr_t x)
+{
+    mpfr_t t;
+    mpfr_init2(t, PREC);
+    mpfr_neg(t, x, MPFR_RNDN);
+    mp_softplus(y, t);
+    mpfr_neg(y, y, MPFR_RNDN);
+    mpfr_clear(t);
+}
+
+static void mp_normcdf(mpfr_t y, const mpfr_t x)
+{
+    mpfr_t t;
+    mpfr_init2(t, PREC);
+    mpfr_set_ui(t, 2, MPFR_RNDN);
+    mpfr_rec_sqrt(t, t, MPFR_RNDN);
+    clip(y, x, 1e3);
+    mpfr_mul(t, y, t, MPFR_RNDN);
+    mpfr_neg(t, t, MPFR_RNDN);
+    mpfr_erfc(y, t, MPFR_RNDN);
+    mpfr_div_2ui(y, y, 1, MPFR_RNDN);
+    mpfr_clear(t);
+}
+
+static void mp_gelu(mpfr_t y, const mpfr_t x)
+{
+    mpfr_t t;
+    mpfr_init2(t, PREC);
+    clip(t, x, 1e3);
+    if (mpfr_cmp_d(x, 1e3) > 0) {
+        mpfr_set(y, x, MPFR_RNDN);
+    } else {
+        mp_normcdf(y, t);
+        mpfr_mul(y, y, t, MPFR_RNDN);
+    }
+    mpfr_clear(t);
+}
+
+static void mp_gelu_tanh(mpfr_t y, const mpfr_t x)
+{
+    mpfr_t t, c;
+    mpfr_inits2(PREC, t, c, (mpfr_ptr)0);
+    clip(t, x, 1e3);
+    mpfr_sqr(y, t, MPFR_RNDN);
+    mpfr_mul_ui(y, y, 44715, MPFR_RNDN);
+    mpfr_div_ui(y, y, 1000000, MPFR_RNDN);
+    mpfr_add_ui(y, y, 1, MPFR_RNDN);
+    mpfr_mul(y, y, t, MPFR_RNDN);
+    mpfr_const_pi(c, MPFR_RNDN);
+    mpfr_ui_div(c, 8, c, MPFR_RNDN);
+    mpfr_sqrt(c, c, MPFR_RNDN);
+    mpfr_mul(y, y, c, MPFR_RNDN);
+    mpfr_neg(y, y, MPFR_RNDN);
+    mpfr_exp(y, y, MPFR_RNDN);
+    mpfr_add_ui(y, y, 1, MPFR_RNDN);
+    mpfr_div(y, mpfr_cmp_d(x, 1e3) > 0 ? x : t, y, MPFR_RNDN);
+    mpfr_clears(t, c, (mpfr_ptr)0);
+}
+
+static void mp_rsqrt(mpfr_t y, const mpfr_t x)
+{
+    mpfr_rec_sqrt(y, x, MPFR_RNDN);
+    if (mpfr_zero_p(x)) /* IEEE 754 rSqrt(-0) is -inf, MPFR's is +inf */
+        mpfr_set_inf(y, mpfr_signbit(x) ? -1 : 1);
+}
+
+static void mp_pow(mpfr_t z, const mpfr_t x, const mpfr_t y) { mpfr_pow(z, x, y, MPFR_RNDN); }
+static void mp_atan2(mpfr_t z, const mpfr_t x, const mpfr_t y) { mpfr_atan2(z, x, y, MPFR_RNDN); }
+static void mp_hypot(mpfr_t z, const mpfr_t x, const mpfr_t y) { mpfr_hypot(z, x, y, MPFR_RNDN); }
+
+/* -- the functions ---------------------------------------------------------------------------------- */
+
+/* name and the range timed (and sampled most) */
+#define UNARY(X)                                                                                   \
+    X(exp, -20, 20) X(exp2, -20, 20) X(expm1, -20, 20) X(log, 0.01, 100) X(log2, 0.01, 100)        \
+    X(log10, 0.01, 100) X(log1p, -0.9, 100) X(sin, -50, 50) X(cos, -50, 50) X(tan, -50, 50)        \
+    X(asin, -1, 1) X(acos, -1, 1) X(atan, -10, 10) X(sinh, -20, 20) X(cosh, -20, 20)               \
+    X(tanh, -5, 5) X(asinh, -10, 10) X(acosh, 1, 10) X(atanh, -1, 1) X(sigmoid, -10, 10)           \
+    X(erf, -4, 4) X(erfc, -4, 10) X(rsqrt, 0.01, 100) X(cbrt, -100, 100) X(normcdf, -10, 10)       \
+    X(gelu, -8, 8) X(gelu_tanh, -8, 8) X(softplus, -20, 20) X(log_sigmoid, -20, 20)
+#define BINARY(X) X(atan2, -10, 10) X(pow, 0, 10) X(hypot, -10, 10)
+/* timed only: what kernels run when no argument of a block is rare */
+#define FAST(X) X(sin, -50, 50) X(cos, -50, 50) X(tan, -50, 50)
+
+#define LOOP1(name, type)                                                                          \
+    __attribute__((noinline)) static void run_##name(const type *restrict x, type *restrict y,    \
+                                                     size_t n)                                     \
+    {                                                                                              \
+        for (size_t i = 0; i < n; i++)                                                             \
+            y[i] = name(x[i]);                                                                     \
+    }
+#define LOOP2(name, type)                                                                          \
+    __attribute__((noinline)) static void run_##name(const type *restrict x,                      \
+                                                     const type *restrict y, type *restrict z,    \
+                                                     size_t n)                                     \
+    {                                                                                              \
+        for (size_t i = 0; i < n; i++)                                                             \
+            z[i] = name(x[i], y[i]);                                                               \
+    }
+#define X(n, a, b) LOOP1(n##_f32, float) LOOP1(n##_f64, double)
+UNARY(X)
+#undef X
+#define X(n, a, b) LOOP1(n##_f32_fast, float) LOOP1(n##_f64_fast, double)
+FAST(X)
+#undef X
+#define X(n, a, b) LOOP2(n##_f32, float) LOOP2(n##_f64, double)
+BINARY(X)
+#undef X
+
+struct fun {
+    const char *name;
+    double lo, hi;
+    void (*f1)(const float *, float *, size_t);
+    void (*f2)(const float *, const float *, float *, size_t);
+    void (*d1)(const double *, double *, size_t);
+    void (*d2)(const double *, const double *, double *, size_t);
+    double (*ref1)(double);
+    double (*ref2)(double, double);
+    mp_unary *mp1;
+    mp_binary *mp2;
+};
+
+static const struct fun funs[] = {
+#define X(n, a, b) {.name = #n "_f32", .lo = a, .hi = b, .f1 = run_##n##_f32, .ref1 = ref_##n},
+    UNARY(X)
+#undef X
+#define X(n, a, b) {.name = #n "_f32", .lo = a, .hi = b, .f2 = run_##n##_f32, .ref2 = ref_##n},
+    BINARY(X)
+#undef X
+#define X(n, a, b) {.name = #n "_f32_fast", .lo = a, .hi = b, .f1 = run_##n##_f32_fast},
+    FAST(X)
+#undef X
+#define X(n, a, b) {.name = #n "_f64", .lo = a, .hi = b, .d1 = run_##n##_f64, .mp1 = mp_##n},
+    UNARY(X)
+#undef X
+#define X(n, a, b) {.name = #n "_f64", .lo = a, .hi = b, .d2 = run_##n##_f64, .mp2 = mp_##n},
+    BINARY(X)
+#undef X
+#define X(n, a, b) {.name = #n "_f64_fast", .lo = a, .hi = b, .d1 = run_##n##_f64_fast},
+    FAST(X)
+#undef X
+};
+enum { N_FUNS = sizeof funs / sizeof funs[0] };
+
+/* -- errors ------------------------------------------------------------------------------------------ */
+
+struct tally {
+    uint64_t count, special;
+    double max, at, at2, special_at, special_at2;
+};
+
+static void merge(struct tally *t, const struct tally *u)
+{
+    t->count += u->count;
+    if (!t->special && u->special) {
+        t->special_at = u->special_at;
+        t->special_at2 = u->special_at2;
+    }
+    t->special += u->special;
+    if (u->max > t->max) {
+        t->max = u->max;
+        t->at = u->at;
+        t->at2 = u->at2;
+    }
+}
+
+static void note(struct tally *t, double err, double x, double y)
+{
+    t->count++;
+    if (err < 0) {
+        if (!t->special++) {
+            t->special_at = x;
+            t->special_at2 = y;
+        }
+    } else if (err > t->max) {
+        t->max = err;
+        t->at = x;
+        t->at2 = y;
+    }
+}
+
+/* Error of got in ULP of f32 against the nearly exact ref; -1 for a wrong special value. */
+static double ulp_f32(float got, double ref)
+{
+    if (isnan(ref) || isnan(got))
+        return isnan(ref) && isnan(got) ? 0 : -1;
+    if ((got == 0 || ref == 0) && (!signbit(got) != !signbit(ref) || (ref == 0 && got != 0)))
+        return -1;
+    if (isinf(ref) || (isinf(got) && (ref > 0) != (got > 0)))
+        return (double)got == ref ? 0 : -1;
+    uint64_t bits;
+    memcpy(&bits, &ref, sizeof bits);
+    int e = (int)(bits >> 52 & 2047) - 1023;
+    e = (e < -126 ? -126 : e > 127 ? 127 : e) - 23;
+    uint64_t sbits = (uint64_t)(1023 - e) << 52; /* 1 / ulp */
+    double scale;
+    memcpy(&scale, &sbits, sizeof scale);
+    if (isinf(got)) /* right from half an ulp above the largest number on */
+        return fabs(ref) >= 0x1.ffffffp127 ? 0 : (0x1p128 - fabs(ref)) * scale;
+    if (fabs(ref) >= 0x1.ffffffp127)
+        return (0x1p128 - fabs((double)got)) * scale;
+    return fabs((double)got - ref) * scale;
+}
+
+/* The same for f64; scratch is a spare variable. */
+static double ulp_f64(double got, const mpfr_t ref, mpfr_t scratch)
+{
+    if (mpfr_nan_p(ref) || isnan(got))
+        return mpfr_nan_p(ref) && isnan(got) ? 0 : -1;
+    if ((got == 0 || mpfr_zero_p(ref)) &&
+        (!signbit(got) != !mpfr_signbit(ref) || (mpfr_zero_p(ref) && got != 0)))
+        return -1;
+    if (mpfr_inf_p(ref) || (isinf(got) && (mpfr_sgn(ref) > 0) != (got > 0)))
+        return isinf(got) && mpfr_inf_p(ref) && (mpfr_sgn(ref) > 0) == (got > 0) ? 0 : -1;
+    if (mpfr_zero_p(ref))
+        return 0;
+    if (isinf(got) && isinf(mpfr_get_d(ref, MPFR_RNDN)))
+        return 0;
+    long e = mpfr_get_exp(ref) - 1;
+    e = (e < -1022 ? -1022 : e > 1023 ? 1023 : e) - 52;
+    if (isinf(got)) {
+        mpfr_set_ui_2exp(scratch, 1, 1024, MPFR_RNDN);
+        mpfr_setsign(scratch, scratch, got < 0, MPFR_RNDN);
+        mpfr_sub(scratch, scratch, ref, MPFR_RNDN);
+    } else {
+        mpfr_d_sub(scratch, got, ref, MPFR_RNDN);
+    }
+    mpfr_mul_2si(scratch, scratch, -e, MPFR_RNDN);
+    return fabs(mpfr_get_d(scratch, MPFR_RNDN));
+}
+
+static int check(const char *what, bool ok)
+{
+    if (!ok)
+        fprintf(stderr, "self-test failed: %s\n", what);
+    return !ok;
+}
+
+static int self_test(void)
+{
+    int bad = 0;
+    mpfr_t r, s;
+    mpfr_inits2(PREC, r, s, (mpfr_ptr)0);
+    bad += check("exact", ulp_f32(1.5F, 1.5) == 0);
+    bad += check("one ulp above 1", ulp_f32(1.0F + 0x1p-23F, 1.0) == 1);
+    bad += check("one ulp below 2", ulp_f32(2.0F - 0x1p-23F, 2.0) == 0.5);
+    bad += check("half ulp", ulp_f32(1.0F, 1.0 + 0x1p-24) == 0.5);
+    bad += check("subnormal ulp", ulp_f32(0x1p-149F, 0x1p-148) == 1);
+    bad += check("underflow to zero", ulp_f32(0.0F, 0x1p-150) == 0.5);
+    bad += check("lost sign of underflow", ulp_f32(0.0F, -0x1p-150) < 0);
+    bad += check("sign of zero", ulp_f32(-0.0F, 0.0) < 0);
+    bad += check("zero for zero", ulp_f32(-0.0F, -0.0) == 0);
+    bad += check("subnormal for zero", ulp_f32(0x1p-149F, 0.0) < 0);
+    bad += check("nan for number", ulp_f32(NAN, 1.0) < 0);
+    bad += check("number for nan", ulp_f32(1.0F, NAN) < 0);
+    bad += check("nan for nan", ulp_f32(NAN, NAN) == 0);
+    bad += check("inf of the wrong sign", ulp_f32(-INFINITY, 1e300) < 0);
+    bad += check("inf for inf", ulp_f32(INFINITY, INFINITY) == 0);
+    bad += check("number for inf", ulp_f32(0x1.fffffep127F, INFINITY) < 0);
+    bad += check("overflow", ulp_f32(INFINITY, 1e300) == 0);
+    bad += check("early inf", ulp_f32(INFINITY, 0x1.fffffcp127) == 2);
+    bad += check("late inf", ulp_f32(0x1.fffffep127F, 0x1p128) == 1);
+    mpfr_set_d(r, 1.0, MPFR_RNDN);
+    bad += check("f64 exact", ulp_f64(1.0, r, s) == 0);
+    bad += check("f64 one ulp", ulp_f64(1.0 + 0x1p-52, r, s) == 1);
+    bad += check("f64 nan for number", ulp_f64(NAN, r, s) < 0);
+    bad += check("f64 inf for number", ulp_f64(-INFINITY, r, s) < 0);
+    mpfr_set_d(r, 0x1p-1074, MPFR_RNDN);
+    bad += check("f64 subnormal", ulp_f64(0x1p-1073, r, s) == 1);
+    bad += check("f64 underflow", ulp_f64(0.0, r, s) == 1);
+    bad += check("f64 underflow sign", ulp_f64(-0.0, r, s) < 0);
+    mpfr_set_zero(r, -1);
+    bad += check("f64 sign of zero", ulp_f64(0.0, r, s) < 0 && ulp_f64(-0.0, r, s) == 0);
+    mpfr_set_inf(r, 1);
+    bad += check("f64 inf", ulp_f64(INFINITY, r, s) == 0 && ulp_f64(-INFINITY, r, s) < 0);
+    mpfr_set_nan(r);
+    bad += check("f64 nan", ulp_f64(NAN, r, s) == 0 && ulp_f64(0.0, r, s) < 0);
+    mpfr_set_ui_2exp(r, 1, 1024, MPFR_RNDN);
+    bad += check("f64 late inf", ulp_f64(0x1.fffffffffffffp1023, r, s) == 1);
+    bad += check("f64 overflow", ulp_f64(INFINITY, r, s) == 0);
+    mpfr_clears(r, s, (mpfr_ptr)0);
+    printf("self-test: %s\n", bad ? "FAILED" : "ok");
+    return bad;
+}
+
+/* -- arguments --------------------------------------------------------------------------------------- */
+
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+static double uniform(uint64_t *state) { return (double)(next_random(state) >> 11) * 0x1p-53; }
+
+static const double lattice[] = {
+    0.0,  0x1p-1074, 0x1.fffffffffffffp-1023, 0x1p-1022, 0x1p-149, 0x1p-126, 0x1p-60, 0x1p-54,
+    0x1p-28, 0x1p-25, 0.25, 0.5, 0x1.6a09e667f3bcdp-1, 0.75, 1.0, 0x1.6a09e667f3bcdp0, 1.5, 2.0,
+    3.0, 4.0, 5.0, 0x1.921fb54442d18p-1, 0x1.921fb54442d18p0, 0x1.921fb54442d18p1,
+    0x1.921fb54442d18p2, 0x1.2d97c7f3321d2p1, 10.0, 16.0, 28.0, 37.5, 40.0, 0x1.62e42fefa39efp-1,
+    0x1.62e42fefa39efp9, 708.3964185322641, 709.782712893384, 745.1332191019411, 1022.0, 1024.0,
+    1074.0, 1075.0, 0x1p17, 0x1p30, 0x1p31, 0x1p52, 0x1p53, 0x1p60, 0x1.921fb54442d18p60,
+    6381956970095103.0 * 0x1p797, 0x1p127, 0x1.fffffep127, 0x1p1023, 0x1.fffffffffffffp1023,
+};
+
+/* A structured argument: specials and neighbours, every exponent, or the range of interest. */
+static double argument(uint64_t *state, double lo, double hi)
+{
+    enum { N = sizeof lattice / sizeof lattice[0] };
+    uint64_t r = next_random(state);
+    double v;
+    uint64_t bits;
+    switch (r & 7) {
+    case 0:
+        v = lattice[(r >> 8) % N];
+        memcpy(&bits, &v, sizeof bits);
+        bits += (r >> 20 & 15) - (bits > 8 ? 8 : 0);
+        memcpy(&v, &bits, sizeof v);
+        if ((r >> 24 & 63) == 0)
+            v = r >> 30 & 1 ? INFINITY : NAN;
+        break;
+    case 1:
+    case 2:
+        bits = next_random(state) & 0x7fffffffffffffff;
+        memcpy(&v, &bits, sizeof v);
+        break;
+    case 3:
+    case 4:
+        bits = (next_random(state) >> 12) | (1023 - 12 + (r >> 8) % 24) << 52;
+        memcpy(&v, &bits, sizeof v);
+        break;
+    default:
+        return lo + (hi - lo) * uniform(state);
+    }
+    return r >> 40 & 1 ? -v : v;
+}
+
+/* For pow: an exponent that takes the result anywhere between underflow and overflow. */
+static double second(const struct fun *f, uint64_t *state, double x, double limit)
+{
+    double l = log(fabs(x));
+    if (f->ref2 != pow && f->mp2 != mp_pow)
+        return next_random(state) & 1 ? argument(state, f->lo, f->hi)
+                                      : x * exp2(30 * uniform(state) - 15);
+    uint64_t r = next_random(state);
+    if ((r & 3) == 0)
+        return argument(state, -5, 5);
+    if ((r & 3) == 1)
+        return trunc(20 * uniform(state) - 10);
+    return (2 * uniform(state) - 1) * limit / l;
+}
+
+/* -- sweeps ------------------------------------------------------------------------------------------ */
+
+struct job {
+    const struct fun *f;
+    uint64_t begin, end, stride, sample, seed;
+    struct tally t;
+};
+
+static void *sweep_f32(void *arg)
+{
+    struct job *j = arg;
+    static _Thread_local float x[BLOCK], y[BLOCK];
+    for (uint64_t u = j->begin; u < j->end;) {
+        size_t n = 0;
+        for (; n < BLOCK && u < j->end; n++, u += j->stride)
+            x[n] = wf_flt32((uint32_t)u);
+        j->f->f1(x, y, n);
+        for (size_t i = 0; i < n; i++)
+            note(&j->t, ulp_f32(y[i], j->f->ref1((double)x[i])), (double)x[i], 0);
+    }
+    return NULL;
+}
+
+static void *sample_f32_pairs(void *arg)
+{
+    struct job *j = arg;
+    static _Thread_local float x[BLOCK], y[BLOCK], z[BLOCK];
+    for (uint64_t done = 0; done < j->sample; done += BLOCK) {
+        for (size_t i = 0; i < BLOCK; i++) {
+            x[i] = (float)argument(&j->seed, j->f->lo, j->f->hi);
+            y[i] = (float)second(j->f, &j->seed, (double)x[i], 105);
+        }
+        j->f->f2(x, y, z, BLOCK);
+        for (size_t i = 0; i < BLOCK; i++)
+            note(&j->t, ulp_f32(z[i], j->f->ref2((double)x[i], (double)y[i])), (double)x[i],
+                 (double)y[i]);
+    }
+    return NULL;
+}
+
+static void *sample_f64(void *arg)
+{
+    struct job *j = arg;
+    static _Thread_local double x[BLOCK], y[BLOCK], z[BLOCK];
+    mpfr_t a, b, r, s;
+    mpfr_inits2(PREC, a, b, r, s, (mpfr_ptr)0);
+    for (uint64_t done = 0; done < j->sample; done += BLOCK) {
+        for (size_t i = 0; i < BLOCK; i++) {
+            x[i] = argument(&j->seed, j->f->lo, j->f->hi);
+            y[i] = j->f->d2 ? second(j->f, &j->seed, x[i], 746) : 0;
+        }
+        if (j->f->d1)
+            j->f->d1(x, z, BLOCK);
+        else
+            j->f->d2(x, y, z, BLOCK);
+        for (size_t i = 0; i < BLOCK; i++) {
+            mpfr_set_d(a, x[i], MPFR_RNDN);
+            mpfr_set_d(b, y[i], MPFR_RNDN);
+            if (j->f->d1)
+                j->f->mp1(r, a);
+            else
+                j->f->mp2(r, a, b);
+            note(&j->t, ulp_f64(z[i], r, s), x[i], y[i]);
+        }
+    }
+    mpfr_clears(a, b, r, s, (mpfr_ptr)0);
+    mpfr_free_cache();
+    return NULL;
+}
+
+struct options {
+    uint64_t stride, sample;
+    unsigned threads;
+    bool timing;
+};
+
+static bool measure(const struct fun *f, const struct options *o, struct tally *t)
+{
+    struct job jobs[MAX_THREADS];
+    pthread_t ids[MAX_THREADS];
+    void *(*work)(void *) = f->f1 ? sweep_f32 : f->f2 ? sample_f32_pairs : sample_f64;
+    uint64_t part = (UINT64_C(1) << 32) / o->threads / o->stride * o->stride;
+    unsigned started = 0;
+    for (; started < o->threads; started++) {
+        bool last = started + 1 == o->threads;
+        jobs[started] = (struct job){.f = f,
+                                     .begin = started * part,
+                                     .end = last ? UINT64_C(1) << 32 : (started + 1) * part,
+                                     .stride = o->stride,
+                                     .sample = o->sample / o->threads,
+                                     .seed = 0x5eed + started};
+        if (pthread_create(&ids[started], NULL, work, &jobs[started]) != 0)
+            break;
+    }
+    for (unsigned i = 0; i < started; i++) {
+        pthread_join(ids[i], NULL);
+        merge(t, &jobs[i].t);
+    }
+    return started == o->threads;
+}
+
+/* -- timing ------------------------------------------------------------------------------------------ */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+/* ns per element over arrays that fit the second-level cache; median of 15 batches */
+static double speed(const struct fun *f)
+{
+    enum { N = 16384, BATCHES = 15 };
+    static float fx[N], fy[N], fz[N];
+    static double dx[N], dy[N], dz[N];
+    double t[BATCHES];
+    uint64_t seed = 1;
+    for (size_t i = 0; i < N; i++) {
+        dx[i] = f->lo + (f->hi - f->lo) * uniform(&seed);
+        dy[i] = f->lo + (f->hi - f->lo) * uniform(&seed);
+        fx[i] = (float)dx[i];
+        fy[i] = (float)dy[i];
+    }
+    for (int b = -1; b < BATCHES; b++) {
+        double start = now(), end = start;
+        size_t n = 0;
+        for (; end - start < 4e6; n += N) {
+            if (f->f1)
+                f->f1(fx, fz, N);
+            else if (f->f2)
+                f->f2(fx, fy, fz, N);
+            else if (f->d1)
+                f->d1(dx, dz, N);
+            else
+                f->d2(dx, dy, dz, N);
+            end = now();
+        }
+        if (b >= 0)
+            t[b] = (end - start) / (double)n;
+    }
+    qsort(t, BATCHES, sizeof t[0], by_value);
+    return t[BATCHES / 2];
+}
+
+/* -- command line ------------------------------------------------------------------------------------ */
+
+static const char usage[] =
+    "usage: ulp_sweep [options] [FUNCTION...]      FUNCTION as in exp_f32; _f32 or _f64 for all\n"
+    "  --stride N    sweep every N-th f32 argument (default 1: all of them)\n"
+    "  --sample N    arguments sampled for f64 and two-argument functions (default 262144)\n"
+    "  --threads N   threads (default 1)\n"
+    "  --time        measure ns per element instead of errors\n"
+    "  --self-test   test the error measure itself\n"
+    "  --list        list the functions\n";
+
+static bool wanted(const char *name, int n, char **names)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0 || (names[i][0] == '_' && strstr(name, names[i])))
+            return true;
+    return n == 0;
+}
+
+static int report(const struct options *o, int n, char **names)
+{
+    bool wrong = false;
+    if (o->timing)
+        printf("| function | ns per element |\n| --- | --- |\n");
+    else
+        printf("| function | arguments | max ULP | at | special values wrong |\n"
+               "| --- | --- | --- | --- | --- |\n");
+    for (size_t i = 0; i < N_FUNS; i++) {
+        const struct fun *f = &funs[i];
+        if (!wanted(f->name, n, names) || (!o->timing && strstr(f->name, "_fast")))
+            continue;
+        if (o->timing) {
+            printf("| %s | %.3f |\n", f->name, speed(f));
+            fflush(stdout);
+            continue;
+        }
+        struct tally t = {0};
+        if (!measure(f, o, &t)) {
+            fprintf(stderr, "ulp_sweep: cannot start %u threads\n", o->threads);
+            return 2;
+        }
+        printf("| %s | %" PRIu64 " | %.3f | %a", f->name, t.count, t.max, t.at);
+        if (f->f2 || f->d2)
+            printf(", %a", t.at2);
+        printf(" | %" PRIu64, t.special);
+        if (t.special)
+            printf(" (first at %a, %a)", t.special_at, t.special_at2);
+        printf(" |\n");
+        fflush(stdout);
+        wrong = wrong || t.special;
+    }
+    return wrong;
+}
+
+int main(int argc, char **argv)
+{
+    struct options o = {.stride = 1, .sample = 262144, .threads = 1};
+    int names = 0;
+    for (int i = 1; i < argc; i++) {
+        uint64_t v = i + 1 < argc ? strtoull(argv[i + 1], NULL, 10) : 0;
+        if (strcmp(argv[i], "--self-test") == 0)
+            return self_test() ? 1 : 0;
+        if (strcmp(argv[i], "--time") == 0) {
+            o.timing = true;
+        } else if (strcmp(argv[i], "--list") == 0) {
+            for (size_t k = 0; k < N_FUNS; k++)
+                puts(funs[k].name);
+            return 0;
+        } else if (strcmp(argv[i], "--stride") == 0 && v > 0) {
+            o.stride = v;
+            i++;
+        } else if (strcmp(argv[i], "--sample") == 0 && v > 0) {
+            o.sample = v;
+            i++;
+        } else if (strcmp(argv[i], "--threads") == 0 && v > 0 && v <= MAX_THREADS) {
+            o.threads = (unsigned)v;
+            i++;
+        } else if (argv[i][0] == '-') {
+            fputs(usage, stderr);
+            return 2;
+        } else {
+            argv[1 + names++] = argv[i];
+        }
+    }
+    return report(&o, names, argv + 1);
+}
