@@ -1,0 +1,47 @@
+/*
+ * eager/call.h -- an op on its way through dispatch; shared by dispatch.c and inplace.c only.
+ *
+ * Invariant: between wf_call_open and wf_call_close every operand is pinned.
+ */
+#ifndef EAGER_CALL_H
+#define EAGER_CALL_H
+
+#include "eager/tensor.h"
+
+enum { SMALL_SRC = 8 };
+
+/* An op on its way: operands pinned, scalars still immediate (slot NULL). */
+typedef struct wf_call {
+    wf_ctx *c;
+    wf_op op;
+    const wf_attr *attr;
+    int nsrc;
+    const weft_tensor *src;
+    wf_slot **slot;
+    bool *pinned;
+    wf_slot *slot_[SMALL_SRC];
+    bool pinned_[SMALL_SRC];
+    bool tracked;
+    wf_why why;
+} wf_call;
+
+
+/* Pins operands. Returns 0, a status with why filled, or -1 with *failed set to an operand that is
+ * already an error. */
+int wf_call_open(wf_call *k, wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
+                 const weft_tensor *src, weft_tensor *failed);
+void wf_call_close(wf_call *k);
+/* The common element type of the value operands from `first` on; 0 = error in why. */
+int wf_call_join_types(wf_call *k, int first);
+int wf_call_join_shapes(wf_call *k, wf_type *out, bool *same);
+/* Operand i with the result's extents (flat: one axis of n); scalars are written to *scalar. */
+void wf_call_operand_view(wf_call *k, int i, int dt, bool flat, int64_t n, const wf_type *out,
+                          wf_view *v, void *scalar);
+/* Element type of an elementwise row's result when its operands are `join`. */
+int wf_call_output_dtype(wf_op op, int join);
+/* Records the call's error. */
+weft_tensor wf_call_fail(wf_call *k);
+/* The 0-d tensor of a scalar handle (bool, i64 or f32). */
+weft_tensor wf_scalar_tensor(weft_tensor t);
+
+#endif

@@ -1,0 +1,716 @@
+/*
+ * eager/dispatch.c -- the choke point of every op.
+ *
+ * dispatch: check and infer the type -> a recorder is installed? it appends -> otherwise run the
+ * row's kernel, and if a gradient is wanted the tape appends the same node. There is no per-op code
+ * here beyond what a row's kind says.
+ *
+ * Invariants: a failing call leaves operands as they were, returns empty handles that carry one error
+ * number, and an empty operand passes its error on unchanged. Pins are held for the whole call.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "eager/call.h"
+#include "eager/exec.h"
+
+
+
+static const wf_attr no_attr;
+
+/* clang-format off */
+#define ROW(NAME, name, kind, min_src, max_src, n_dst, infer, exec, vjp, attributes)               \
+    WF_EXEC_DECL(exec);
+#include "jit/ir/ops.def"
+static const wf_exec_fn exec_table[WF_OP_COUNT] = {
+#define ROW(NAME, name, kind, min_src, max_src, n_dst, infer, exec, vjp, attributes) [WF_OP_##NAME] = wf_exec_##exec,
+#include "jit/ir/ops.def"
+};
+/* Rows that gradients flow through. */
+#define IS_DIFF(vjp) (sizeof(#vjp) != sizeof("NODIFF") || memcmp(#vjp, "NODIFF", 6) != 0)
+static bool differentiable(wf_op op)
+{
+    switch ((int)op) {
+#define UNARY(NAME, name, types, rare, ulp, expr, vjp) case WF_OP_##NAME: return IS_DIFF(vjp);
+#define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b) case WF_OP_##NAME: return IS_DIFF(vjp_a);
+#define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c) case WF_OP_##NAME: return IS_DIFF(vjp_a);
+#define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b) case WF_OP_##NAME: return true;
+#define ROW(NAME, name, kind, min_src, max_src, n_dst, infer, exec, vjp, attributes) case WF_OP_##NAME: return IS_DIFF(vjp);
+#include "jit/ir/ops.def"
+    }
+    return false;
+}
+/* clang-format on */
+
+/* Views never reach the table's entry: dispatch maps them. */
+int wf_exec_view(wf_exec *e)
+{
+    return wf_fail(e->why, WEFT_EUNSUPPORTED, "a view was sent to a kernel");
+}
+
+/* -- operands ---------------------------------------------------------------------------------------- */
+
+void wf_call_close(wf_call *k)
+{
+    for (int i = 0; i < k->nsrc; i++) {
+        if (k->pinned[i]) {
+            wf_unpin(k->c, k->slot[i]);
+        }
+    }
+    if (k->slot != k->slot_) {
+        wf_mfree(k->slot);
+        wf_mfree(k->pinned);
+    }
+}
+
+/* Pins operands. Returns 0, a status with why filled, or -1 with *failed set to an operand that is
+ * already an error. */
+int wf_call_open(wf_call *k, wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
+                     const weft_tensor *src, weft_tensor *failed)
+{
+    k->c = c;
+    k->op = op;
+    k->attr = attr ? attr : &no_attr;
+    k->nsrc = 0;
+    k->src = src;
+    k->slot = k->slot_;
+    k->pinned = k->pinned_;
+    k->tracked = false;
+    k->why.code = 0;
+    k->why.rule[0] = k->why.hint[0] = '\0';
+    if (nsrc > SMALL_SRC) {
+        k->slot = wf_malloc((size_t)nsrc * sizeof *k->slot);
+        k->pinned = wf_malloc((size_t)nsrc * sizeof *k->pinned);
+        if (!k->slot || !k->pinned) {
+            return wf_fail(&k->why, WEFT_ENOMEM, "out of memory for %d operands", nsrc);
+        }
+    }
+    for (int i = 0; i < nsrc; i++) {
+        k->slot[i] = NULL;
+        k->pinned[i] = false;
+        k->nsrc = i + 1;
+        if (src[i].slot >= WF_ABSENT_SLOT) {
+            continue;
+        }
+        if (src[i].slot == 0 && src[i].serial != 0) {
+            *failed = src[i];
+            return -1;
+        }
+        wf_slot *s = wf_pin(c, src[i], &k->pinned[i], &k->why);
+        if (!s) {
+            return k->why.code;
+        }
+        k->slot[i] = s;
+        if (s->st && s->st->broken) {
+            wf_fail(&k->why, WEFT_EINVALID,
+                    "operand %d holds no valid value: an in-place %s on it failed", i,
+                    wf_rows[s->st->write_op].name);
+            wf_hint(&k->why, "write it anew (weft_copy_, weft_fill_) before reading it");
+            return k->why.code;
+        }
+        k->tracked |= wf_slot_tracked(s);
+    }
+    return 0;
+}
+
+static double scalar_double(weft_tensor t)
+{
+    double d;
+    if (t.context != WF_SCALAR_FLOAT) {
+        return (double)(int64_t)t.serial;
+    }
+    memcpy(&d, &t.serial, sizeof d);
+    return d;
+}
+
+/* Writes scalar t as an element of dtype dt (a compute type or bool). */
+static void scalar_store(weft_tensor t, int dt, void *out)
+{
+    int64_t i = (int64_t)t.serial;
+    double d = scalar_double(t);
+    switch (dt) {
+    case WEFT_F64:
+        memcpy(out, &d, sizeof d);
+        break;
+    case WEFT_F32: {
+        float f = t.context == WF_SCALAR_FLOAT ? (float)d : (float)i;
+        memcpy(out, &f, sizeof f);
+        break;
+    }
+    case WEFT_I64:
+        memcpy(out, &i, 8);
+        break;
+    case WEFT_I32:
+        memcpy(out, &i, 4);
+        break;
+    case WEFT_I16:
+        memcpy(out, &i, 2);
+        break;
+    case WEFT_BOOL: {
+        uint8_t b = t.context == WF_SCALAR_FLOAT ? d != 0 : i != 0;
+        memcpy(out, &b, 1);
+        break;
+    }
+    default:
+        memcpy(out, &i, 1);
+        break;
+    }
+}
+
+/* -- elementwise --------------------------------------------------------------------------------------- */
+
+static const int kind_default[3] = {WEFT_BOOL, WEFT_I64, WEFT_F32};
+
+/* The common type of the value operands under promotion and weak scalars; 0 = error in why. */
+int wf_call_join_types(wf_call *k, int first)
+{
+    int join = 0, weak = -1;
+    for (int i = first; i < k->nsrc; i++) {
+        if (k->slot[i]) {
+            int dt = k->slot[i]->dtype;
+            join = join ? (join == dt ? dt : wf_dtype_promote(join, dt)) : dt;
+        } else if ((int)k->src[i].context > weak) {
+            weak = (int)k->src[i].context;
+        }
+    }
+    if (weak >= 0 && (join == 0 || wf_dtype_kind(join) < weak)) {
+        join = kind_default[weak];
+    }
+    unsigned mask = wf_rows[k->op].types;
+    if (!(mask & WF_BIT(join))) {
+        if ((mask & WF_DT_F) && !(mask & WF_DT_I) && wf_dtype_kind(join) <= 1) {
+            return WEFT_F32;
+        }
+        wf_fail(&k->why, WEFT_EDTYPE, "%s operands are not accepted", wf_dtype_name(join));
+        wf_hint(&k->why, "cast first: weft_cast(x, %s)",
+                join == WEFT_BOOL ? "WEFT_I64" : (mask & WF_DT_F) ? "WEFT_F32" : "WEFT_I32 or WEFT_BOOL");
+        return 0;
+    }
+    return join;
+}
+
+/* Result extents: all tensor operands broadcast. Sets *same when every tensor has the result's extents
+ * and is contiguous. */
+int wf_call_join_shapes(wf_call *k, wf_type *out, bool *same)
+{
+    bool have = false;
+    *same = true;
+    out->rank = 0;
+    for (int i = 0; i < k->nsrc; i++) {
+        wf_slot *s = k->slot[i];
+        if (!s) {
+            continue;
+        }
+        const int64_t *d = wf_dims(s);
+        if (!have) {
+            have = true;
+            out->rank = s->rank;
+            memcpy(out->dims, d, (size_t)s->rank * sizeof *d);
+            continue;
+        }
+        if (s->rank != out->rank || memcmp(d, out->dims, (size_t)s->rank * sizeof *d) != 0) {
+            wf_type t;
+            wf_slot_type(s, &t);
+            *same = false;
+            if (wf_broadcast(out, &t, &k->why)) {
+                return k->why.code;
+            }
+        }
+    }
+    for (int i = 0; *same && i < k->nsrc; i++) {
+        if (k->slot[i] && !wf_slot_is_contiguous(k->slot[i])) {
+            *same = false;
+        }
+    }
+    return 0;
+}
+
+/* Operand i as a view with the result's extents (flat: one axis of n). */
+void wf_call_operand_view(wf_call *k, int i, int dt, bool flat, int64_t n, const wf_type *out,
+                         wf_view *v, void *scalar)
+{
+    wf_slot *s = k->slot[i];
+    v->rank = flat ? 1 : out->rank;
+    if (flat) {
+        v->dims[0] = n;
+    } else {
+        memcpy(v->dims, out->dims, (size_t)out->rank * sizeof(int64_t));
+    }
+    if (!s) {
+        scalar_store(k->src[i], dt, scalar);
+        v->data = scalar;
+        v->dtype = (uint8_t)dt;
+        for (int a = 0; a < v->rank; a++) {
+            v->strides[a] = 0;
+        }
+        return;
+    }
+    v->data = s->data;
+    v->dtype = s->dtype;
+    if (flat) {
+        v->strides[0] = 1;
+        return;
+    }
+    const int64_t *d = wf_dims(s), *st = wf_strides(s);
+    int lead = out->rank - s->rank;
+    for (int a = 0; a < out->rank; a++) {
+        int b = a - lead;
+        v->strides[a] = b >= 0 && (d[b] == out->dims[a]) ? st[b] : 0;
+    }
+}
+
+static weft_tensor cast_to(weft_tensor t, int dt)
+{
+    wf_attr a = {.dtype = (uint8_t)dt};
+    return wf_op1(WF_OP_CAST, &a, t);
+}
+
+/* Operands that must really be converted before the op: tracked ones (their gradient converts back)
+ * and integers meeting a half type (they round to it first). */
+static bool needs_cast(const wf_call *k, int first, int join)
+{
+    bool half = join == WEFT_F16 || join == WEFT_BF16;
+    for (int i = first; i < k->nsrc; i++) {
+        wf_slot *s = k->slot[i];
+        if (s && s->dtype != join && (half || (k->tracked && wf_grad_enabled(k->c)))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+weft_tensor wf_call_fail(wf_call *k)
+{
+    return wf_raise(k->c, wf_rows[k->op].name, k->nsrc, k->src, &k->why);
+}
+
+/* Result memory: row-major. The handle, or an error. */
+static wf_slot *result_new(wf_call *k, const wf_type *t, weft_tensor *h)
+{
+    int64_t n = wf_type_numel(t);
+    if (n < 0) {
+        wf_fail(&k->why, WEFT_ENOMEM, "the result's size overflows");
+        return NULL;
+    }
+    size_t bytes = (size_t)n * wf_dtype_size(t->dtype);
+    wf_storage *st = wf_storage_new(bytes);
+    wf_slot *s = st ? wf_slot_new(k->c, h) : NULL;
+    if (!s || wf_slot_shape(s, t->rank, t->dims, NULL) != 0) {
+        if (s) {
+            wf_slot_destroy(k->c, s);
+        }
+        if (st) {
+            wf_storage_release(st);
+        }
+        wf_fail(&k->why, WEFT_ENOMEM, "out of memory for a result of %zu bytes", bytes);
+        wf_hint(&k->why, "free tensors, end scopes sooner, or call weft_memory_trim");
+        return NULL;
+    }
+    s->dtype = t->dtype;
+    s->st = st;
+    s->data = st->data;
+    atomic_store_explicit(&st->handles, 1, memory_order_relaxed);
+    return s;
+}
+
+/* Records an executed op on the tape; on failure the result is dropped. */
+static int tape_append(wf_call *k, int ndst, wf_slot *const *dst)
+{
+    bool flt = false;
+    for (int i = 0; i < ndst; i++) {
+        flt |= wf_dtype_kind(dst[i]->dtype) == 2;
+    }
+    if (!flt || !wf_tape_api || !differentiable(k->op)) {
+        return 0;
+    }
+    return wf_tape_api->append(k->c, k->op, k->attr, k->nsrc, k->slot, ndst, dst, &k->why);
+}
+
+int wf_call_output_dtype(wf_op op, int join)
+{
+    int kind = wf_rows[op].kind;
+    return kind == WF_KIND_PREDICATE || kind == WF_KIND_COMPARE ? WEFT_BOOL : join;
+}
+
+static void map_views(wf_call *k, int first, int compute, const wf_type *out, bool flat, wf_view *v,
+                     double (*scalars)[3])
+{
+    int64_t n = wf_type_numel(out);
+    for (int i = 0; i < k->nsrc; i++) {
+        wf_call_operand_view(k, i, i < first ? WEFT_BOOL : compute, flat, n, out, &v[i], &(*scalars)[i]);
+    }
+}
+
+static weft_tensor run_elementwise(wf_call *k)
+{
+    int first = wf_rows[k->op].kind == WF_KIND_CHOOSE ? 1 : 0;
+    int join = wf_call_join_types(k, first);
+    if (!join) {
+        return wf_call_fail(k);
+    }
+    if (first && k->slot[0] && k->slot[0]->dtype != WEFT_BOOL) {
+        wf_fail(&k->why, WEFT_EDTYPE, "the condition is %s, not bool",
+                wf_dtype_name(k->slot[0]->dtype));
+        wf_hint(&k->why, "compare it: weft_not_equal(x, weft_i(0))");
+        return wf_call_fail(k);
+    }
+    if (needs_cast(k, first, join)) {
+        weft_tensor t[3];
+        weft_scope sc = weft_scope_begin();
+        for (int i = 0; i < k->nsrc; i++) {
+            bool other = i >= first && k->slot[i] && k->slot[i]->dtype != join;
+            t[i] = other ? cast_to(k->src[i], join) : k->src[i];
+        }
+        weft_tensor r;
+        wf_dispatch(k->op, k->attr, k->nsrc, t, 1, &r);
+        return weft_scope_return(sc, r);
+    }
+    wf_type out;
+    bool flat;
+    if (wf_call_join_shapes(k, &out, &flat)) {
+        return wf_call_fail(k);
+    }
+    int compute = wf_dtype_compute(join);
+    out.dtype = (uint8_t)wf_call_output_dtype(k->op, join);
+    weft_tensor h;
+    wf_slot *r = result_new(k, &out, &h);
+    if (!r) {
+        return wf_call_fail(k);
+    }
+    double scalars[3];
+    wf_view v[3], d;
+    map_views(k, first, compute, &out, flat, v, &scalars);
+    d.data = r->data;
+    d.dtype = out.dtype;
+    d.rank = flat ? 1 : out.rank;
+    if (flat) {
+        d.dims[0] = wf_type_numel(&out);
+        d.strides[0] = 1;
+    } else {
+        memcpy(d.dims, out.dims, (size_t)out.rank * sizeof(int64_t));
+        memcpy(d.strides, wf_strides(r), (size_t)out.rank * sizeof(int64_t));
+    }
+    int rc = wf_exec_map(k->op, compute, &d, k->nsrc, v);
+    if (rc) {
+        wf_fail(&k->why, rc, "out of memory for scratch tiles");
+    } else if (k->tracked && wf_grad_enabled(k->c)) {
+        rc = tape_append(k, 1, &r);
+    }
+    if (rc) {
+        wf_slot_destroy(k->c, r);
+        return wf_call_fail(k);
+    }
+    return h;
+}
+
+/* -- views --------------------------------------------------------------------------------------------- */
+
+weft_tensor wf_wrap_view(wf_ctx *c, wf_storage *st, void *data, int dtype, int rank,
+                         const int64_t *dims, const int64_t *strides)
+{
+    weft_tensor h;
+    wf_slot *s = wf_slot_new(c, &h);
+    if (!s || wf_slot_shape(s, rank, dims, strides) != 0) {
+        if (s) {
+            wf_slot_destroy(c, s);
+        }
+        return wf_raise_text(c, WEFT_ENOMEM, "view", "out of memory for a handle");
+    }
+    s->dtype = (uint8_t)dtype;
+    s->st = st;
+    s->data = data;
+    wf_storage_retain(st);
+    atomic_fetch_add_explicit(&st->handles, 1, memory_order_relaxed);
+    return h;
+}
+
+/* as_strided and diagonal reach anywhere: every element must lie inside the storage. */
+static int check_bounds(wf_call *k, const wf_view *v)
+{
+    wf_slot *s = k->slot[0];
+    int64_t lo = 0, hi = 0, size = (int64_t)wf_dtype_size(v->dtype);
+    for (int i = 0; i < v->rank; i++) {
+        int64_t span;
+        if (v->dims[i] == 0) {
+            return 0;
+        }
+        if (__builtin_mul_overflow(v->dims[i] - 1, v->strides[i], &span) ||
+            __builtin_add_overflow(span < 0 ? lo : hi, span, span < 0 ? &lo : &hi)) {
+            return wf_fail(&k->why, WEFT_ESHAPE, "the index map overflows");
+        }
+    }
+    int64_t base = (char *)v->data - (char *)s->st->data;
+    int64_t total = (int64_t)s->st->nbytes;
+    int64_t first, last;
+    if (__builtin_mul_overflow(lo, size, &first) || __builtin_add_overflow(first, base, &first) ||
+        __builtin_mul_overflow(hi, size, &last) || __builtin_add_overflow(last, base + size, &last) ||
+        first < 0 || last > total) {
+        wf_fail(&k->why, WEFT_ESHAPE,
+                "the index map reaches outside the tensor's memory of %lld elements",
+                (long long)(total / size));
+        wf_hint(&k->why, "check extents, strides (in elements) and offset");
+        return k->why.code;
+    }
+    return 0;
+}
+
+static weft_tensor run_view(wf_call *k)
+{
+    wf_slot *s = k->slot[0];
+    wf_type in, out;
+    wf_view v, w;
+    wf_slot_type(s, &in);
+    if (wf_infer(k->op, k->attr, 1, &in, &out, &k->why)) {
+        return wf_call_fail(k);
+    }
+    wf_slot_view(s, &v);
+    int64_t delta;
+    if (k->op == WF_OP_AS_STRIDED &&
+        (__builtin_mul_overflow(k->attr->dyn[2 * out.rank], (int64_t)16, &delta))) {
+        wf_fail(&k->why, WEFT_ESHAPE, "the offset overflows");
+        return wf_call_fail(k);
+    }
+    int rc = wf_view_apply(k->op, k->attr, &out, &v, &w, &k->why);
+    if (rc > 1) {
+        return wf_call_fail(k);
+    }
+    weft_tensor h;
+    wf_slot *r;
+    if (rc == 1) { /* a reshape that needs a copy */
+        r = result_new(k, &out, &h);
+        if (!r) {
+            return wf_call_fail(k);
+        }
+        wf_view d = v;
+        d.data = r->data;
+        int64_t step = 1;
+        for (int i = d.rank; i-- > 0;) {
+            d.strides[i] = step;
+            step *= d.dims[i];
+        }
+        wf_copy(&d, &v);
+    } else {
+        if ((k->op == WF_OP_AS_STRIDED || k->op == WF_OP_DIAGONAL) && check_bounds(k, &w)) {
+            return wf_call_fail(k);
+        }
+        h = wf_wrap_view(k->c, s->st, w.data, w.dtype, w.rank, w.dims, w.strides);
+        if (h.slot == 0) {
+            return h;
+        }
+        r = wf_slot_at(k->c, h.slot);
+    }
+    if (k->tracked && wf_grad_enabled(k->c) && tape_append(k, 1, &r)) {
+        wf_slot_destroy(k->c, r);
+        return wf_call_fail(k);
+    }
+    return h;
+}
+
+/* -- every other row ------------------------------------------------------------------------------------ */
+
+/* Scalars among operands of such rows become 0-d tensors. */
+static bool has_scalar(const wf_call *k)
+{
+    for (int i = 0; i < k->nsrc; i++) {
+        if (wf_is_scalar(k->src[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+weft_tensor wf_scalar_tensor(weft_tensor t)
+{
+    double v = scalar_double(t);
+    int64_t iv = (int64_t)t.serial;
+    wf_attr a = {.dtype = (uint8_t)kind_default[t.context], .n_flt = 1, .flt = &v};
+    weft_tensor r = wf_op0(WF_OP_FULL, &a);
+    if (t.context == WF_SCALAR_INT && r.slot != 0) {
+        wf_ctx *c = wf_ctx_get();
+        wf_slot *s = c->recorder ? NULL : wf_slot_at(c, r.slot);
+        if (s) {
+            memcpy(s->data, &iv, sizeof iv);
+        }
+    }
+    return r;
+}
+
+static void with_scalars(wf_call *k, int ndst, weft_tensor *dst)
+{
+    weft_tensor t[SMALL_SRC];
+    weft_scope sc = weft_scope_begin();
+    for (int i = 0; i < k->nsrc; i++) {
+        t[i] = wf_is_scalar(k->src[i]) ? wf_scalar_tensor(k->src[i]) : k->src[i];
+    }
+    wf_dispatch(k->op, k->attr, k->nsrc, t, ndst, dst);
+    for (int i = 0; i < ndst; i++) {
+        dst[i] = weft_scope_give(sc, dst[i]);
+    }
+    weft_scope_end(sc);
+}
+
+/* Views and types of all operands in one block when there are many. */
+typedef struct operands {
+    wf_view view_[SMALL_SRC];
+    wf_type type_[SMALL_SRC];
+    wf_view *view;
+    wf_type *type;
+} operands;
+
+static int operands_open(wf_call *k, operands *o)
+{
+    o->view = o->view_;
+    o->type = o->type_;
+    if (k->nsrc > SMALL_SRC) {
+        o->view = wf_malloc((size_t)k->nsrc * sizeof *o->view);
+        o->type = wf_malloc((size_t)k->nsrc * sizeof *o->type);
+        if (!o->view || !o->type) {
+            return wf_fail(&k->why, WEFT_ENOMEM, "out of memory for %d operands", k->nsrc);
+        }
+    }
+    for (int i = 0; i < k->nsrc; i++) {
+        if (!k->slot[i]) {
+            o->view[i] = (wf_view){.data = NULL, .dtype = WEFT_DTYPE_DEFAULT};
+            o->type[i] = (wf_type){.dtype = WEFT_DTYPE_DEFAULT};
+            continue;
+        }
+        wf_slot_view(k->slot[i], &o->view[i]);
+        wf_slot_type(k->slot[i], &o->type[i]);
+    }
+    return 0;
+}
+
+static void operands_close(wf_call *k, operands *o)
+{
+    (void)k;
+    if (o->view != o->view_) {
+        wf_mfree(o->view);
+    }
+    if (o->type != o->type_) {
+        wf_mfree(o->type);
+    }
+}
+
+static int row_results(wf_call *k, operands *o, int ndst, weft_tensor *dst)
+{
+    wf_type out[WF_MAX_DST];
+    wf_view v[WF_MAX_DST];
+    wf_slot *r[WF_MAX_DST];
+    int rc = wf_infer(k->op, k->attr, k->nsrc, o->type, out, &k->why);
+    if (rc) {
+        return rc;
+    }
+    int made = 0;
+    for (; made < ndst; made++) {
+        r[made] = result_new(k, &out[made], &dst[made]);
+        if (!r[made]) {
+            rc = k->why.code;
+            break;
+        }
+        wf_slot_view(r[made], &v[made]);
+    }
+    if (!rc) {
+        wf_exec e = {k->op, k->nsrc, ndst, o->view, v, k->attr, &k->why};
+        rc = exec_table[k->op](&e);
+        if (rc && k->why.rule[0] == '\0') {
+            wf_fail(&k->why, rc, "out of memory while it ran");
+        }
+    }
+    if (!rc && k->tracked && wf_grad_enabled(k->c)) {
+        rc = tape_append(k, ndst, r);
+    }
+    for (int i = 0; rc && i < made; i++) {
+        wf_slot_destroy(k->c, r[i]);
+    }
+    return rc;
+}
+
+static int fail_all(wf_call *k, int ndst, weft_tensor *dst)
+{
+    weft_tensor e = wf_call_fail(k);
+    for (int i = 0; i < ndst; i++) {
+        dst[i] = e;
+    }
+    return k->why.code;
+}
+
+static int run_row(wf_call *k, int ndst, weft_tensor *dst)
+{
+    if (has_scalar(k)) {
+        with_scalars(k, ndst, dst);
+        return dst[0].slot == 0 ? (int)weft_error_status(dst[0]) : 0;
+    }
+    if (wf_rows[k->op].kind == WF_KIND_VIEW) {
+        dst[0] = run_view(k);
+        return dst[0].slot == 0 ? (int)weft_error_status(dst[0]) : 0;
+    }
+    operands o;
+    int rc = operands_open(k, &o);
+    if (!rc) {
+        rc = row_results(k, &o, ndst, dst);
+    }
+    operands_close(k, &o);
+    return rc ? fail_all(k, ndst, dst) : 0;
+}
+
+int wf_dispatch(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src, int ndst,
+                weft_tensor *dst)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (__builtin_expect(!c, 0)) {
+        for (int i = 0; i < ndst; i++) {
+            dst[i] = (weft_tensor){0, 0, UINT64_MAX};
+        }
+        return WEFT_ENOMEM;
+    }
+    wf_call k;
+    weft_tensor failed = {0, 0, 0};
+    int rc = wf_call_open(&k, c, op, attr, nsrc, src, &failed);
+    if (rc < 0) {
+        for (int i = 0; i < ndst; i++) {
+            dst[i] = failed;
+        }
+        rc = (int)weft_error_status(failed);
+    } else if (rc > 0) {
+        rc = fail_all(&k, ndst, dst);
+    } else if (c->recorder) {
+        rc = c->recorder->record(c->recorder, op, k.attr, nsrc, src, dst, &k.why);
+        rc = rc ? fail_all(&k, ndst, dst) : 0;
+    } else if (wf_op_is_elementwise(op)) {
+        dst[0] = run_elementwise(&k);
+        rc = dst[0].slot == 0 ? (int)weft_error_status(dst[0]) : 0;
+    } else {
+        rc = run_row(&k, ndst, dst);
+    }
+    wf_call_close(&k);
+    return rc;
+}
+
+weft_tensor wf_op0(wf_op op, const wf_attr *attr)
+{
+    weft_tensor r;
+    wf_dispatch(op, attr, 0, NULL, 1, &r);
+    return r;
+}
+
+weft_tensor wf_op1(wf_op op, const wf_attr *attr, weft_tensor a)
+{
+    weft_tensor r;
+    wf_dispatch(op, attr, 1, &a, 1, &r);
+    return r;
+}
+
+weft_tensor wf_op2(wf_op op, const wf_attr *attr, weft_tensor a, weft_tensor b)
+{
+    weft_tensor s[2] = {a, b}, r;
+    wf_dispatch(op, attr, 2, s, 1, &r);
+    return r;
+}
+
+weft_tensor wf_op3(wf_op op, const wf_attr *attr, weft_tensor a, weft_tensor b, weft_tensor d)
+{
+    weft_tensor s[3] = {a, b, d}, r;
+    wf_dispatch(op, attr, 3, s, 1, &r);
+    return r;
+}

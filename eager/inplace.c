@@ -1,0 +1,343 @@
+/*
+ * eager/inplace.c -- writes into existing memory.
+ *
+ * A write that no gradient watches runs the row's kernel straight into the view. A watched one is
+ * computed out of place like any op and then stored, so that tape and memory see one assignment
+ * `storage := update(storage, map, value)`: aliases are right by construction.
+ *
+ * Invariants: the version of the storage grows by one per write; operands that overlap the target in
+ * any way but exactly are copied first; a target that is not fully written is marked broken.
+ */
+#include <string.h>
+
+#include "eager/call.h"
+#include "eager/exec.h"
+
+/* Bytes [*lo, *hi) that a slot's view touches. */
+static void byte_range(wf_slot *s, const char **lo, const char **hi)
+{
+    const int64_t *d = wf_dims(s), *st = wf_strides(s);
+    int64_t size = (int64_t)wf_dtype_size(s->dtype);
+    int64_t a = 0, b = 0;
+    for (int i = 0; i < s->rank; i++) {
+        int64_t span = (d[i] - 1) * st[i];
+        if (span < 0) {
+            a += span;
+        } else {
+            b += span;
+        }
+    }
+    *lo = s->data + a * size;
+    *hi = s->data + (b + 1) * size;
+}
+
+static bool same_view(wf_slot *a, wf_slot *b)
+{
+    return a->data == b->data && a->dtype == b->dtype && a->rank == b->rank &&
+           memcmp(wf_dims(a), wf_dims(b), (size_t)a->rank * sizeof(int64_t)) == 0 &&
+           memcmp(wf_strides(a), wf_strides(b), (size_t)a->rank * sizeof(int64_t)) == 0;
+}
+
+static bool overlaps(wf_slot *a, wf_slot *b)
+{
+    const char *al, *ah, *bl, *bh;
+    byte_range(a, &al, &ah);
+    byte_range(b, &bl, &bh);
+    return al < bh && bl < ah;
+}
+
+/* Two indices of one view at one address: an expanded axis, or as_strided with small strides. */
+static bool self_overlaps(wf_slot *s)
+{
+    const int64_t *d = wf_dims(s), *st = wf_strides(s);
+    int order[WF_MAX_RANK], n = 0;
+    for (int i = 0; i < s->rank; i++) {
+        if (d[i] == 0) {
+            return false;
+        }
+        if (d[i] == 1) {
+            continue;
+        }
+        int64_t a = st[i] < 0 ? -st[i] : st[i];
+        int at = n++;
+        for (; at > 0; at--) {
+            int64_t b = st[order[at - 1]];
+            if ((b < 0 ? -b : b) <= a) {
+                break;
+            }
+            order[at] = order[at - 1];
+        }
+        order[at] = i;
+    }
+    int64_t reach = 0; /* largest offset that the axes so far can make */
+    for (int i = 0; i < n; i++) {
+        int64_t a = st[order[i]] < 0 ? -st[order[i]] : st[order[i]];
+        if (a <= reach) {
+            return true;
+        }
+        reach += (d[order[i]] - 1) * a;
+    }
+    return false;
+}
+
+static int target_check(wf_call *k, wf_slot *dst)
+{
+    if (dst->st->read_only) {
+        wf_fail(&k->why, WEFT_EINVALID, "the target's memory is read-only");
+        wf_hint(&k->why, "write to a copy: weft_clone(x)");
+    } else if (self_overlaps(dst)) {
+        wf_fail(&k->why, WEFT_ESHAPE, "several elements of the target share one address");
+        wf_hint(&k->why, "write to a copy: weft_clone(x)");
+    } else if ((dst->flags & WF_SLOT_REQUIRES_GRAD) && wf_grad_enabled(k->c)) {
+        wf_fail(&k->why, WEFT_EGRAD, "the target is a leaf that requires a gradient");
+        wf_hint(&k->why, "update parameters between weft_no_grad_begin and weft_no_grad_end");
+    }
+    return k->why.code;
+}
+
+/* The result's type must fit the target: extents equal, kind not above the target's. */
+static int result_check(wf_call *k, wf_slot *dst, const wf_type *out)
+{
+    wf_type t;
+    wf_slot_type(dst, &t);
+    if (wf_dtype_kind(out->dtype) > wf_dtype_kind(dst->dtype)) {
+        wf_fail(&k->why, WEFT_EDTYPE, "a %s result does not go into a %s target",
+                wf_dtype_name(out->dtype), wf_dtype_name(dst->dtype));
+        wf_hint(&k->why, "cast the result: weft_copy_(x, weft_cast(value, %s))", "dtype of x");
+        return k->why.code;
+    }
+    wf_type wide = t;
+    if (wf_broadcast(&wide, out, &k->why)) {
+        return k->why.code;
+    }
+    if (wide.rank != t.rank || memcmp(wide.dims, t.dims, (size_t)t.rank * sizeof(int64_t)) != 0) {
+        wf_fail(&k->why, WEFT_ESHAPE, "the result is larger than the target");
+        wf_hint(&k->why, "in-place ops broadcast operands, never the target");
+    }
+    return k->why.code;
+}
+
+static void wrote(wf_call *k, wf_slot *dst)
+{
+    atomic_fetch_add_explicit(&dst->st->version, 1, memory_order_relaxed);
+    dst->st->write_op = (uint16_t)k->op;
+    dst->st->write_site = NULL;
+    dst->st->broken = 0;
+}
+
+/* dst := value by assignment; records it when either is tracked. */
+static int store(wf_call *k, wf_slot *dst, weft_tensor value)
+{
+    wf_ctx *c = k->c;
+    bool pinned;
+    wf_slot *v = wf_pin(c, value, &pinned, &k->why);
+    if (!v) {
+        return k->why.code;
+    }
+    wf_type t;
+    wf_slot_type(dst, &t);
+    wf_view d, s;
+    wf_slot_view(dst, &d);
+    wf_slot_view(v, &s);
+    int rc = 0;
+    if (wf_grad_enabled(c) && wf_tape_api && wf_dtype_kind(dst->dtype) == 2 &&
+        (wf_slot_tracked(dst) || wf_slot_tracked(v))) {
+        rc = wf_tape_api->store(c, dst, v, &k->why);
+    }
+    if (!rc) {
+        wf_copy(&d, &s);
+        wrote(k, dst);
+    }
+    if (pinned) {
+        wf_unpin(c, v);
+    }
+    return rc;
+}
+
+/* value as the target's element type and extents, through ordinary recorded ops. */
+static weft_tensor fit(weft_tensor value, wf_slot *dst)
+{
+    wf_attr cast = {.dtype = dst->dtype};
+    wf_attr dims = {.n_dyn = dst->rank, .dyn = wf_dims(dst)};
+    weft_tensor v = wf_op1(WF_OP_CAST, &cast, value);
+    return wf_op1(WF_OP_EXPAND, &dims, v);
+}
+
+static int run_tracked(wf_call *k, wf_slot *dst)
+{
+    weft_scope sc = weft_scope_begin();
+    weft_tensor r;
+    int rc = 0;
+    if (k->op == WF_OP_COPY) {
+        r = wf_is_scalar(k->src[0]) ? wf_scalar_tensor(k->src[0]) : k->src[0];
+    } else {
+        wf_dispatch(k->op, k->attr, k->nsrc, k->src, 1, &r);
+    }
+    if (r.slot != 0) {
+        wf_type t;
+        bool pinned;
+        wf_slot *s = wf_pin(k->c, r, &pinned, &k->why);
+        if (s) {
+            wf_slot_type(s, &t);
+            rc = result_check(k, dst, &t);
+            bool alias = s->st == dst->st && overlaps(s, dst);
+            if (pinned) {
+                wf_unpin(k->c, s);
+            }
+            if (!rc) {
+                r = fit(alias ? wf_op1(WF_OP_COPY, NULL, r) : r, dst);
+                rc = r.slot ? store(k, dst, r) : -1;
+            }
+        } else {
+            rc = k->why.code;
+        }
+    } else {
+        rc = -1;
+    }
+    weft_scope_end(sc);
+    return rc;
+}
+
+/* Replaces operands that overlap the target without being it by copies in the open scope. */
+static int separate(wf_call *k, wf_slot *dst, weft_tensor *src)
+{
+    for (int i = 0; i < k->nsrc; i++) {
+        wf_slot *s = k->slot[i];
+        src[i] = k->src[i];
+        if (s && s->st == dst->st && !same_view(s, dst) && overlaps(s, dst)) {
+            src[i] = wf_op1(WF_OP_COPY, NULL, src[i]);
+            if (src[i].slot == 0) {
+                return -1;
+            }
+        }
+    }
+    return 0;
+}
+
+static int run_direct(wf_call *k, wf_slot *dst)
+{
+    wf_view d, v[3];
+    wf_slot_view(dst, &d);
+    wf_type out;
+    bool flat;
+    if (k->op == WF_OP_COPY) {
+        double scalar;
+        int dt = k->slot[0] ? k->slot[0]->dtype : wf_dtype_compute(dst->dtype);
+        wf_slot_type(dst, &out);
+        if (k->slot[0]) {
+            wf_type t;
+            wf_slot_type(k->slot[0], &t);
+            wf_type wide = out;
+            if (wf_broadcast(&wide, &t, &k->why)) {
+                return k->why.code;
+            }
+            if (wide.rank != out.rank ||
+                memcmp(wide.dims, out.dims, (size_t)out.rank * sizeof(int64_t)) != 0) {
+                return wf_fail(&k->why, WEFT_ESHAPE, "the source is larger than the target");
+            }
+        } else if ((int)k->src[0].context > wf_dtype_kind(dst->dtype)) {
+            wf_fail(&k->why, WEFT_EDTYPE, "a scalar of higher kind does not go into a %s target",
+                    wf_dtype_name(dst->dtype));
+            return k->why.code;
+        }
+        wf_call_operand_view(k, 0, dt, false, 0, &out, &v[0], &scalar);
+        wf_copy(&d, &v[0]);
+        wrote(k, dst);
+        return 0;
+    }
+    int first = wf_rows[k->op].kind == WF_KIND_CHOOSE ? 1 : 0;
+    int join = wf_call_join_types(k, first);
+    if (!join || wf_call_join_shapes(k, &out, &flat)) {
+        return k->why.code;
+    }
+    int compute = wf_dtype_compute(join);
+    out.dtype = (uint8_t)wf_call_output_dtype(k->op, join);
+    int rc = result_check(k, dst, &out);
+    if (rc) {
+        return rc;
+    }
+    double scalars[3];
+    wf_slot_type(dst, &out);
+    for (int i = 0; i < k->nsrc; i++) {
+        wf_call_operand_view(k, i, i < first ? WEFT_BOOL : compute, false, 0, &out, &v[i],
+                             &scalars[i]);
+    }
+    rc = wf_exec_map(k->op, compute, &d, k->nsrc, v);
+    if (rc) {
+        return wf_fail(&k->why, rc, "out of memory for scratch tiles");
+    }
+    wrote(k, dst);
+    return 0;
+}
+
+static int run_inplace(wf_call *k, wf_slot *dst)
+{
+    int rc = target_check(k, dst);
+    if (rc) {
+        return rc;
+    }
+    bool elementwise = wf_op_is_elementwise(k->op) || k->op == WF_OP_COPY;
+    bool tracked = wf_grad_enabled(k->c) && wf_tape_api && (k->tracked || wf_slot_tracked(dst));
+    if (tracked || !elementwise) {
+        return run_tracked(k, dst);
+    }
+    weft_scope sc = weft_scope_begin();
+    weft_tensor src[SMALL_SRC];
+    rc = k->nsrc <= SMALL_SRC ? separate(k, dst, src) : -1;
+    if (!rc) {
+        wf_call inner;
+        weft_tensor failed;
+        rc = wf_call_open(&inner, k->c, k->op, k->attr, k->nsrc, src, &failed);
+        if (!rc) {
+            rc = run_direct(&inner, dst);
+        }
+        if (rc > 0) {
+            k->why = inner.why;
+        }
+        wf_call_close(&inner);
+    }
+    weft_scope_end(sc);
+    return rc;
+}
+
+int wf_dispatch_inplace(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
+                        weft_tensor dst)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c) {
+        return WEFT_ENOMEM;
+    }
+    wf_call k;
+    weft_tensor failed = {0, 0, 0};
+    if (dst.slot == 0 && dst.serial != 0) {
+        return (int)weft_error_status(dst);
+    }
+    int rc = wf_call_open(&k, c, op, attr, nsrc, src, &failed);
+    if (rc < 0) {
+        rc = (int)weft_error_status(failed);
+    } else if (rc == 0) {
+        bool pinned = false;
+        wf_slot *s = dst.slot < WF_ABSENT_SLOT ? wf_pin(c, dst, &pinned, &k.why) : NULL;
+        if (s) {
+            rc = run_inplace(&k, s);
+        } else {
+            rc = k.why.code ? k.why.code
+                            : wf_fail(&k.why, WEFT_EINVALID, "the target is a scalar, not a tensor");
+        }
+        if (rc > 0) {
+            weft_tensor all[SMALL_SRC + 1] = {dst};
+            int n = nsrc < SMALL_SRC ? nsrc : SMALL_SRC;
+            memcpy(all + 1, src, (size_t)n * sizeof *src);
+            wf_raise(c, wf_rows[op].name, n + 1, all, &k.why);
+        } else if (rc < 0) {
+            rc = (int)weft_last_status();
+        }
+        if (s && pinned) {
+            wf_unpin(c, s);
+        }
+    } else {
+        wf_call_fail(&k);
+    }
+    wf_call_close(&k);
+    return rc;
+}
