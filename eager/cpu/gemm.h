@@ -1,0 +1,69 @@
+/*
+ * eager/cpu/gemm.h -- matrix product and 2-d convolution on raw pointers: the opaque CPU rows.
+ *
+ * Invariants
+ *  - The work is cut into blocks by shape, strides and dtype alone, and each block is computed by one
+ *    thread in one order: results have the same bits at any thread count, on one machine with one
+ *    back end. They are not covered by the bitwise contract between tiers, machines and libraries.
+ *  - f32 and f64 accumulate in their own type; bf16 and f16 accumulate in f32 and round once at the
+ *    end; integers wrap. No term is skipped, so NaN and infinity go where plain IEEE sums take them.
+ *  - Nothing here aborts or prints; every failure is a return code, and then the outputs are unspecified.
+ *  - The only threads are those of eager/pool.h. The OpenMP state of the calling thread is as before.
+ */
+#ifndef EAGER_CPU_GEMM_H
+#define EAGER_CPU_GEMM_H
+
+#include <stdint.h>
+
+#define WF_GEMM_OK 0
+#define WF_GEMM_NOMEM (-1)
+#define WF_GEMM_UNSUPPORTED (-2) /* dtype without a product (bool), or a malformed description */
+
+/* C[b] := A[b] * B[b] for b in [0, batch). Strides count elements and may be anything, 0 and negative
+ * included; C's column stride is 1. C must not overlap A or B. k == 0 gives zeros. */
+typedef struct wf_gemm_desc {
+    int dtype; /* of A, B and C */
+    int64_t m, n, k;
+    int64_t batch;
+    const void *a; /* [m][k] */
+    int64_t a_rs, a_cs, a_bs;
+    const void *b; /* [k][n] */
+    int64_t b_rs, b_cs, b_bs;
+    void *c; /* [m][n] */
+    int64_t c_rs, c_bs;
+} wf_gemm_desc;
+
+int wf_gemm(const wf_gemm_desc *d);
+
+/* Activations: [n][c][h][w] (NCHW) or [n][h][w][c] (NHWC), dense, chosen per side. */
+#define WF_CONV_SRC_NHWC 1u
+#define WF_CONV_DST_NHWC 2u
+
+/* Cross-correlation, floating dtypes. src is n x c x h x w, dst is n x o x oh x ow, the weight is dense
+ * [o][c / groups][kh][kw]. oh = (h + 2 pad[0] - dilation[0] (kh - 1) - 1) / stride[0] + 1, rounded
+ * down, likewise ow; dilation 1 is the dense kernel. Empty sums give zeros (or the bias). */
+typedef struct wf_conv_desc {
+    int dtype;
+    unsigned layout; /* WF_CONV_* */
+    int64_t n, c, h, w;
+    int64_t o, kh, kw;
+    int64_t oh, ow;
+    int64_t stride[2], pad[2], dilation[2];
+    int64_t groups;
+} wf_conv_desc;
+
+/* bias: [o] of the same dtype, added before the rounding, or NULL. */
+int wf_conv2d_forward(const wf_conv_desc *d, const void *src, const void *weight, const void *bias,
+                      void *dst);
+int wf_conv2d_backward_data(const wf_conv_desc *d, const void *ddst, const void *weight, void *dsrc);
+int wf_conv2d_backward_weight(const wf_conv_desc *d, const void *src, const void *ddst, void *dweight);
+
+enum { WF_GEMM_AUTO, WF_GEMM_BUILTIN, WF_GEMM_ONEDNN };
+
+/* Chooses the back end (tests): AUTO is oneDNN when it can be opened and WEFT_NO_ONEDNN is not 1.
+ * Returns the back end now in use, BUILTIN when oneDNN is not there. Call it while nothing runs. */
+int wf_gemm_set_backend(int backend);
+/* "oneDNN 2.6.3", or "built-in (reason why oneDNN is not used)". Opens oneDNN if not yet done. */
+const char *wf_gemm_backend_name(void);
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * eager/cpu/gemm_impl.h -- what the files of eager/cpu and the kernels per instruction set share.
+ */
+#ifndef EAGER_CPU_GEMM_IMPL_H
+#define EAGER_CPU_GEMM_IMPL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "eager/cpu/gemm.h"
+#include "jit/ir/dtype.h"
+
+/* Bytes of an element of a dtype that has a product; 0 otherwise. */
+static inline size_t wf_gemm_esize(int dtype)
+{
+    return dtype > WEFT_BOOL && dtype < WF_NDTYPE ? wf_dtype_size(dtype) : 0;
+}
+
+/* One product on one thread; the scratch comes from the caller so that the kernels cannot fail. */
+typedef struct wf_gemm_block {
+    int dtype; /* f32, f64, bf16, f16 */
+    int64_t m, n, k;
+    const void *a;
+    int64_t a_rs, a_cs;
+    const void *b;
+    int64_t b_rs, b_cs;
+    void *c;
+    int64_t c_rs;
+    void *scratch; /* 64-byte aligned, of wf_gemm_kernels.scratch bytes */
+} wf_gemm_block;
+
+typedef struct wf_gemm_kernels {
+    size_t (*scratch)(const wf_gemm_block *g);
+    void (*block)(const wf_gemm_block *g);
+    int mr, nr; /* register tile of f32; f64 has nr / 2 */
+} wf_gemm_kernels;
+
+extern const wf_gemm_kernels wf_gemm_kernels_sse2, wf_gemm_kernels_avx2, wf_gemm_kernels_avx512;
+
+/* The table for wf_isa(). */
+const wf_gemm_kernels *wf_gemm_isa(void);
+
+/* C := A * B by the built-in kernels on the calling thread. */
+int wf_gemm_builtin_block(const wf_gemm_block *g);
+/* Integer dtypes, on the pool. */
+int wf_gemm_int(const wf_gemm_desc *d);
+
+#endif
