@@ -22,5 +22,6 @@ write_basic_package_version_file(weftConfigVersion.cmake COMPATIBILITY SameMinor
 install(EXPORT weftTargets NAMESPACE weft:: DESTINATION ${weft_package_dir})
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/weftConfig.cmake"
     "${CMAKE_CURRENT_BINARY_DIR}/weftConfigVersion.cmake" DESTINATION ${weft_package_dir})
+file(RELATIVE_PATH weft_pc_to_prefix "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
 configure_file(cmake/weft.pc.in weft.pc @ONLY)
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/weft.pc" DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

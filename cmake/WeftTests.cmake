@@ -6,6 +6,43 @@
 # `threads` puts it into the TSan run, `serial` keeps other tests away while it runs, `timeout` is in
 # seconds (default 240).
 
+if(WEFT_SANITIZE STREQUAL "fuzzer")
+    return() # script/fuzz builds fuzz targets only
+endif()
+
+# Checks that are scripts.
+if(NOT WEFT_SANITIZE AND NOT WEFT_COVERAGE)
+    add_test(NAME check_install
+        COMMAND script/check-install ${CMAKE_CURRENT_BINARY_DIR}
+        WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    set_tests_properties(check_install PROPERTIES LABELS install TIMEOUT 300
+        ENVIRONMENT "CC=${CMAKE_C_COMPILER}")
+    file(GLOB weft_lint_checks CONFIGURE_DEPENDS tests/lint/check_*)
+    foreach(check IN LISTS weft_lint_checks)
+        get_filename_component(name ${check} NAME)
+        add_test(NAME ${name} COMMAND ${check} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+        set_tests_properties(${name} PROPERTIES LABELS lint TIMEOUT 300
+            ENVIRONMENT "CC=${CMAKE_C_COMPILER}")
+    endforeach()
+endif()
+
+# The inputs the fuzzer has found so far, as a test without the fuzzer.
+file(GLOB weft_fuzz_sources CONFIGURE_DEPENDS tests/fuzz/fuzz_*.c)
+foreach(source IN LISTS weft_fuzz_sources)
+    if(WEFT_SANITIZE STREQUAL "thread")
+        break()
+    endif()
+    get_filename_component(name ${source} NAME_WE)
+    string(REPLACE "fuzz_" "" corpus ${name})
+    add_executable(replay_${corpus} ${source} tests/runner/replay.c)
+    target_link_libraries(replay_${corpus} PRIVATE weft_flags weft_numerics weft_static)
+    set_target_properties(replay_${corpus} PROPERTIES
+        RUNTIME_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/tests")
+    add_test(NAME replay_${corpus}
+        COMMAND replay_${corpus} ${CMAKE_CURRENT_SOURCE_DIR}/tests/fuzz/corpus/${corpus})
+    set_tests_properties(replay_${corpus} PROPERTIES LABELS fuzz TIMEOUT 240)
+endforeach()
+
 find_path(CRITERION_INCLUDE criterion/criterion.h)
 find_library(CRITERION_LIBRARY NAMES libcriterion.so criterion)
 if(NOT CRITERION_INCLUDE OR NOT CRITERION_LIBRARY)
@@ -16,6 +53,10 @@ endif()
 file(GLOB weft_test_support CONFIGURE_DEPENDS tests/support/*.c tests/ref/*.c)
 file(GLOB weft_test_sources CONFIGURE_DEPENDS tests/*/test_*.c)
 list(FILTER weft_test_sources EXCLUDE REGEX "/tests/mustfail/")
+# Criterion cannot run under TSan; its tests can (tests/runner/runner.c).
+if(WEFT_SANITIZE STREQUAL "thread")
+    list(APPEND weft_test_support ${CMAKE_CURRENT_SOURCE_DIR}/tests/runner/runner.c)
+endif()
 file(GLOB weft_mustfail_sources CONFIGURE_DEPENDS tests/mustfail/*.c)
 
 if(weft_test_support)
@@ -34,12 +75,16 @@ function(weft_test_program name)
         RUNTIME_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/tests")
 endfunction()
 
+# Sanitized programs are slower.
+set(weft_timeout_factor 1)
+if(WEFT_SANITIZE OR WEFT_COVERAGE)
+    set(weft_timeout_factor 3)
+endif()
+
 foreach(source IN LISTS weft_test_sources)
     get_filename_component(name ${source} NAME_WE)
     get_filename_component(folder ${source} DIRECTORY)
     get_filename_component(folder ${folder} NAME)
-    weft_test_program(${name} ${source})
-    add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
     set(labels ${folder} criterion)
     set(timeout 240)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
@@ -53,13 +98,20 @@ foreach(source IN LISTS weft_test_sources)
             list(APPEND labels ${mark})
         endif()
     endforeach()
-    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout})
+    if(WEFT_SANITIZE STREQUAL "thread" AND NOT "threads" IN_LIST labels)
+        continue()
+    endif()
+    weft_test_program(${name} ${source})
+    add_test(NAME ${name} COMMAND ${name} -j1 --verbose=1 WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    math(EXPR timeout "${timeout} * ${weft_timeout_factor}")
+    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout}
+        ENVIRONMENT "ASAN_OPTIONS=allocator_may_return_null=1;UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=ignore_noninstrumented_modules=1")
     if("serial" IN_LIST labels)
         set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
     endif()
 endforeach()
 
 # Every test of this program must fail: script/test runs it and counts. It is not in CTest.
-if(weft_mustfail_sources)
+if(weft_mustfail_sources AND NOT WEFT_SANITIZE)
     weft_test_program(mustfail ${weft_mustfail_sources})
 endif()

@@ -1,0 +1,50 @@
+# script/summary.awk -- sums a CTest log: skip reasons, then "N passed, N failed, N skipped".
+#
+# A Criterion program counts as its tests, any other test as one. A program that failed without a failing
+# test of its own (a timeout, a leak at exit), or that ran no test at all, counts as one failure.
+# Variables: status = ctest's exit status, bad = failures found elsewhere.
+
+/^[0-9]+\/[0-9]+ Testing: / { name = $3; ran = 0; broke = 0; skips = 0; criterion = 0 }
+/\[SKIP\] / {
+    line = $0
+    sub(/.*\[SKIP\] /, "", line)
+    reason = line
+    sub(/^[^ ]*: */, "", reason)
+    if (reason == "" || reason == line)
+        reason = "no reason given"
+    reasons[reason]++
+    skips++
+    skipped++
+}
+/Synthesis: Tested: / {
+    criterion = 1
+    line = $0
+    gsub(/[^0-9]+/, " ", line)
+    n = split(line, v, " ")
+    ran += v[n - 3]
+    passed += v[n - 2]
+    broke += v[n - 1] + v[n]
+}
+/^Test (Passed|Failed)\./ || /^Test time(d)? ?out/ {
+    ok = $0 ~ /Passed/
+    failed += broke
+    if (!criterion) {
+        if (ok) passed++; else { failed++; broke = 1 }
+    }
+    if (criterion && ran + skips == 0) {
+        print "no test ran in " name
+        failed++
+        broke++
+    }
+    if (!ok && broke == 0)
+        failed++
+}
+END {
+    failed += bad
+    if (status != 0 && failed == 0)
+        failed = 1
+    for (reason in reasons)
+        printf "skipped %d: %s\n", reasons[reason], reason
+    printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
+    exit failed > 0 || passed == 0
+}
