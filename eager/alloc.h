@@ -1,8 +1,8 @@
 /*
  * eager/alloc.h -- the caching allocator of CPU memory.
  *
- * Invariants: every block is 64-byte aligned; sizes are rounded up to a size class; a freed block is
- * reused before the system is asked; blocks of 2 MiB and more are 2 MiB aligned with huge pages
+ * Invariants: every block is 64-byte aligned; sizes are rounded up to a size class; a freed block
+ * is reused before the system is asked; blocks of 2 MiB and more are 2 MiB aligned with huge pages
  * advised; any thread may free what another allocated; every request can fail and returns NULL.
  */
 #ifndef EAGER_ALLOC_H
@@ -19,7 +19,8 @@ typedef struct wf_alloc_stats {
     int64_t system_allocs;  /* calls that went to the system */
 } wf_alloc_stats;
 
-/* size >= 0 (0 gives a unique non-NULL block). NULL when memory is exhausted or a planned failure hits. */
+/* size >= 0 (0 gives a unique non-NULL block). NULL when memory is exhausted or a planned failure
+ * hits. */
 void *wf_alloc(size_t size);
 /* p from wf_alloc with the same size, or NULL. */
 void wf_free(void *p, size_t size);
@@ -29,7 +30,8 @@ size_t wf_alloc_round(size_t size);
 int64_t wf_alloc_trim(void);
 void wf_alloc_get_stats(wf_alloc_stats *out);
 void wf_alloc_reset_peak(void);
-/* Makes the n-th next allocation fail (and all after it if `forever`); n = 0 switches it off. Tests. */
+/* Makes the n-th next allocation fail (and all after it if `forever`); n = 0 switches it off.
+ * Tests. */
 void wf_alloc_fail_after(int64_t n, int forever);
 /* Host-side small objects (slots, shapes, nodes): same failure injection, plain malloc inside. */
 void *wf_malloc(size_t size);

@@ -9,6 +9,11 @@
 #define EAGER_POOL_H
 
 #include <stdint.h>
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#else
+#include <fenv.h>
+#endif
 
 /* Processes indices [begin, end). Must not fail; report through arg. */
 typedef void (*wf_task_fn)(void *arg, int64_t begin, int64_t end);
@@ -23,5 +28,41 @@ void wf_parallel_for(int64_t n, int64_t grain, wf_task_fn fn, void *arg);
 int wf_num_threads(void);
 /* n >= 1; takes effect at the next wf_parallel_for. Returns 0, or -1 if n is out of [1, 1024]. */
 int wf_set_num_threads(int n);
+/* Joins all workers; they start again when next needed. Does nothing inside a task. */
+void wf_pool_shutdown(void);
+/* Workers running now (tests). */
+int wf_pool_workers(void);
+
+/* Floating-point environment of kernels: round to nearest, subnormals kept (FTZ and DAZ off), traps
+ * masked. Workers always run so; a caller of wf_parallel_for brackets its work with this pair, else
+ * its own chunks could differ. Sticky exception flags are left as the work made them. */
+#if defined(__SSE__)
+enum { WF_MXCSR_CONTROL = 0xFFC0, WF_MXCSR_DEFAULT = 0x1F80 };
+static inline unsigned wf_fpenv_enter(void)
+{
+    unsigned saved = _mm_getcsr();
+    if ((saved & WF_MXCSR_CONTROL) != WF_MXCSR_DEFAULT)
+        _mm_setcsr(WF_MXCSR_DEFAULT);
+    return saved;
+}
+static inline void wf_fpenv_leave(unsigned saved)
+{
+    if ((saved & WF_MXCSR_CONTROL) != WF_MXCSR_DEFAULT)
+        _mm_setcsr(saved);
+}
+#else
+static inline unsigned wf_fpenv_enter(void)
+{
+    int saved = fegetround();
+    if (saved != FE_TONEAREST)
+        fesetround(FE_TONEAREST);
+    return (unsigned)saved;
+}
+static inline void wf_fpenv_leave(unsigned saved)
+{
+    if (saved != FE_TONEAREST)
+        fesetround((int)saved);
+}
+#endif
 
 #endif

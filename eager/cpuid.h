@@ -1,0 +1,25 @@
+/*
+ * eager/cpuid.h -- which of the instruction sets that kernels are compiled for this machine runs.
+ *
+ * Invariants: levels are ordered, a level implies those below it; the answer includes the operating
+ * system's support for the registers; bits of results never depend on it.
+ */
+#ifndef EAGER_CPUID_H
+#define EAGER_CPUID_H
+
+enum {
+    WF_ISA_SSE2,   /* x86-64: the baseline, correct and untimed */
+    WF_ISA_AVX2,   /* x86-64-v3: AVX2, FMA, F16C, BMI */
+    WF_ISA_AVX512, /* x86-64-v4: AVX-512 F, BW, CD, DQ, VL */
+    WF_NISA
+};
+
+/* Level in use: the machine's, capped by WEFT_ISA and by wf_set_isa. Detected once. */
+int wf_isa(void);
+/* Lowers the level (tests); a level above the machine's gives the machine's. Returns the level now
+ * in use. Call it while no kernel runs. */
+int wf_set_isa(int level);
+/* "sse2", "avx2", "avx512" */
+const char *wf_isa_name(int level);
+
+#endif

@@ -1,0 +1,116 @@
+/*
+ * eager/env.c -- parses the environment into wf_env_values.
+ *
+ * Strings are copied into static storage, because a pointer of getenv dies at the next setenv and a
+ * copy on the heap could fail.
+ */
+#include "eager/env.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum env_id {
+#define ENV(name, type, dflt, help) ID_##name,
+#include "eager/env.def"
+#undef ENV
+    N_ENV
+};
+
+enum env_state { ENV_UNSET, ENV_SET, ENV_BAD };
+
+static wf_env_values values;
+static char text[N_ENV][WF_ENV_STR_MAX];
+static enum env_state state[N_ENV];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static bool parse_int(const char *s, int64_t *out)
+{
+    char *end;
+    errno = 0;
+    long long v = strtoll(s, &end, 10);
+    if (errno || end == s || *end)
+        return false;
+    *out = v;
+    return true;
+}
+
+static bool parse_bytes(const char *s, int64_t *out)
+{
+    char *end;
+    errno = 0;
+    long long v = strtoll(s, &end, 10);
+    if (errno || end == s || v < 0)
+        return false;
+    int shift = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
+    if (end[shift != 0] || v > (INT64_MAX >> shift))
+        return false;
+    *out = v << shift;
+    return true;
+}
+
+static bool parse_str(const char *s, const char **out)
+{
+    *out = s;
+    return true;
+}
+
+/* Copies the variable into text[id]; false if it is unset, empty or too long. */
+static bool fetch(const char *name, int id)
+{
+    const char *s = getenv(name);
+    if (!s || !*s)
+        return false;
+    size_t n = strlen(s);
+    if (n >= WF_ENV_STR_MAX) {
+        state[id] = ENV_BAD;
+        return false;
+    }
+    memcpy(text[id], s, n + 1);
+    return true;
+}
+
+static void load(void)
+{
+#define ENV(name, type, dflt, help)                                                                \
+    values.name = (dflt);                                                                          \
+    if (fetch(#name, ID_##name))                                                                   \
+        state[ID_##name] = parse_##type(text[ID_##name], &values.name) ? ENV_SET : ENV_BAD;
+#include "eager/env.def"
+#undef ENV
+}
+
+const wf_env_values *wf_env(void)
+{
+    pthread_once(&once, load);
+    return &values;
+}
+
+bool wf_env_stress(const char *mode, int64_t *arg)
+{
+    size_t len = strlen(mode);
+    if (arg)
+        *arg = 0;
+    for (const char *s = wf_env()->WEFT_STRESS; *s;) {
+        size_t n = strcspn(s, ",");
+        if (n >= len && memcmp(s, mode, len) == 0 && (n == len || s[len] == ':')) {
+            if (arg && n > len)
+                *arg = strtoll(s + len + 1, NULL, 10);
+            return true;
+        }
+        s += n + (s[n] == ',');
+    }
+    return false;
+}
+
+void wf_env_list(FILE *out)
+{
+    wf_env();
+#define ENV(name, type, dflt, help)                                                                \
+    fprintf(out, "%-18s %-12s (default %s) %s%s\n", #name,                                         \
+            state[ID_##name] == ENV_SET ? text[ID_##name] : "-", #dflt, help,                      \
+            state[ID_##name] == ENV_BAD ? " [value given is not valid: ignored]" : "");
+#include "eager/env.def"
+#undef ENV
+}

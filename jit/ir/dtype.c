@@ -1,0 +1,77 @@
+/*
+ * jit/ir/dtype.c -- facts about element types.
+ *
+ * The types form a chain of levels, with two types on two of them:
+ *
+ *     bool < {u8, i8} < i16 < i32 < i64 < {f16, bf16} < f32 < f64
+ *
+ * The join of two types is the higher one; of two different types on one level it is the first type
+ * of the next. Levels make the join total, commutative and associative by construction.
+ * WEFT_DTYPE_DEFAULT is the bottom: it joins as "nothing given". A code outside the enum is treated
+ * like it (size 0, name "?").
+ */
+#include "jit/ir/dtype.h"
+
+#include <string.h>
+
+typedef struct dtype_info {
+    const char *name;
+    uint8_t size, level, kind, compute;
+} dtype_info;
+
+static const dtype_info dtypes[WF_NDTYPE] = {
+    [WEFT_DTYPE_DEFAULT] = {"?", 0, 0, 0, WEFT_DTYPE_DEFAULT},
+    [WEFT_BOOL] = {"bool", 1, 1, 0, WEFT_BOOL},
+    [WEFT_U8] = {"u8", 1, 2, 1, WEFT_U8},
+    [WEFT_I8] = {"i8", 1, 2, 1, WEFT_I8},
+    [WEFT_I16] = {"i16", 2, 3, 1, WEFT_I16},
+    [WEFT_I32] = {"i32", 4, 4, 1, WEFT_I32},
+    [WEFT_I64] = {"i64", 8, 5, 1, WEFT_I64},
+    [WEFT_F16] = {"f16", 2, 6, 2, WEFT_F32},
+    [WEFT_BF16] = {"bf16", 2, 6, 2, WEFT_F32},
+    [WEFT_F32] = {"f32", 4, 7, 2, WEFT_F32},
+    [WEFT_F64] = {"f64", 8, 8, 2, WEFT_F64},
+};
+
+static const dtype_info *info(int dt)
+{
+    return &dtypes[dt > 0 && dt < WF_NDTYPE ? dt : WEFT_DTYPE_DEFAULT];
+}
+
+size_t wf_dtype_size(int dt)
+{
+    return info(dt)->size;
+}
+
+const char *wf_dtype_name(int dt)
+{
+    return info(dt)->name;
+}
+
+int wf_dtype_parse(const char *s, size_t n)
+{
+    for (int dt = WEFT_BOOL; dt < WF_NDTYPE; dt++)
+        if (strlen(dtypes[dt].name) == n && memcmp(dtypes[dt].name, s, n) == 0)
+            return dt;
+    return -1;
+}
+
+int wf_dtype_compute(int dt)
+{
+    return info(dt)->compute;
+}
+
+int wf_dtype_promote(int a, int b)
+{
+    const dtype_info *x = info(a), *y = info(b);
+    if (x == y)
+        return (int)(x - dtypes);
+    if (x->level == y->level)
+        return x->kind == 2 ? WEFT_F32 : WEFT_I16;
+    return (int)((x->level > y->level ? x : y) - dtypes);
+}
+
+int wf_dtype_kind(int dt)
+{
+    return info(dt)->kind;
+}
