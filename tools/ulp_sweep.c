@@ -5,7 +5,7 @@
  * f64 and two-argument functions are sampled: f64 against MPFR, f32 pairs against double.
  *
  * Build: cc -O3 -march=x86-64-v4 -mprefer-vector-width=512 -std=gnu17 -ffp-contract=off
- *        -fno-math-errno -fno-trapping-math -fwrapv -Ijit/ir tools/ulp_sweep.c -lmpfr -lm -lpthread
+ *        -fno-math-errno -fno-trapping-math -fwrapv -I. tools/ulp_sweep.c -lmpfr -lm -lpthread
  *
  * Invariants
  *  - An error is in units of the last place of the format's number nearest the exact result, the
@@ -13,11 +13,11 @@
  *  - NaN for a number or the reverse, a wrong infinity and a wrong sign of zero are not errors in
  *    ULP but counted on their own, and any makes the exit status 1.
  */
-#include "dict_c.h"
+#include "jit/ir/dict_c.h"
 
-#include "math_f64.h"
+#include "jit/ir/math_f64.h"
 
-#include "math_f32.h"
+#include "jit/ir/math_f32.h"
 
 #include <inttypes.h>
 #include <math.h>
