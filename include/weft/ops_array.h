@@ -1,0 +1,166 @@
+/*
+ * weft/ops_array.h -- reductions, views, movement, indexing, creation. Included by weft/ops.h, which
+ * says what holds for every op.
+ */
+#ifndef WEFT_OPS_ARRAY_H
+#define WEFT_OPS_ARRAY_H
+
+#include "weft/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* -- reductions ------------------------------------------------------------------------------------------
+ * .axes: which axes go (default all; WEFT_NO_AXES: none); .keepdim leaves them with extent 1. Results
+ * do not depend on the number of threads. An empty reduction gives the neutral element, or an error
+ * where there is none (max, min, argmax, argmin). */
+typedef struct weft_reduce_args {
+    weft_tensor x;
+    weft_axes axes;
+    bool keepdim;
+    weft_dtype dtype; /* sum, prod, mean: type of the result and of the addition; default: x's, i64 for
+                         sums and products of integers and bool, f32 for means of them */
+    int end_;
+} weft_reduce_args;
+WEFT_API weft_tensor weft_sum(const weft_reduce_args *args);
+WEFT_API weft_tensor weft_prod(const weft_reduce_args *args);
+WEFT_API weft_tensor weft_mean(const weft_reduce_args *args);
+WEFT_API weft_tensor weft_max(const weft_reduce_args *args); /* NaN if any is */
+WEFT_API weft_tensor weft_min(const weft_reduce_args *args); /* NaN if any is */
+WEFT_API weft_tensor weft_logsumexp(const weft_reduce_args *args); /* log(sum(e^x)), no overflow */
+WEFT_API weft_tensor weft_any(const weft_reduce_args *args); /* bool: some element is not 0 */
+WEFT_API weft_tensor weft_all(const weft_reduce_args *args); /* bool: no element is 0 */
+WEFT_API weft_tensor weft_count_nonzero(const weft_reduce_args *args); /* i64 */
+/* i64 index of the first largest (smallest) element along one axis; without .axes of the flattened
+ * tensor. NaN counts as largest (smallest). */
+WEFT_API weft_tensor weft_argmax(const weft_reduce_args *args);
+WEFT_API weft_tensor weft_argmin(const weft_reduce_args *args);
+
+typedef struct weft_var_args {
+    weft_tensor x;
+    weft_axes axes;
+    bool keepdim;
+    double correction; /* sum of squares / (n - correction); default 0, 1 for the sample estimate */
+    int end_;
+} weft_var_args;
+WEFT_API weft_tensor weft_var(const weft_var_args *args);
+WEFT_API weft_tensor weft_std(const weft_var_args *args);
+
+typedef struct weft_norm_args {
+    weft_tensor x;
+    weft_axes axes;
+    bool keepdim;
+    double order; /* (sum |x|^order)^(1/order); default 2; INFINITY: largest |x|; WEFT_ZERO: how many
+                     are not 0 */
+    int end_;
+} weft_norm_args;
+WEFT_API weft_tensor weft_norm(const weft_norm_args *args);
+
+/* Running sum and product along an axis; dtype as in weft_sum (WEFT_DTYPE_DEFAULT: the default). */
+WEFT_API weft_tensor weft_cumsum(weft_tensor x, int axis);
+WEFT_API weft_tensor weft_cumprod(weft_tensor x, int axis);
+
+/* -- matrix product --------------------------------------------------------------------------------------- */
+/* NumPy's matmul: [.., m, k] x [.., k, n] -> [.., m, n], leading axes broadcast; rank 1 is a row on the
+ * left, a column on the right. Operands are promoted to one type. */
+WEFT_API weft_tensor weft_matmul(weft_tensor a, weft_tensor b);
+
+/* -- element type and copies ------------------------------------------------------------------------------ */
+/* The values as dtype, rounded once to nearest even; float to integer truncates and saturates, NaN
+ * becomes 0. Already of that type: a view. */
+WEFT_API weft_tensor weft_cast(weft_tensor x, weft_dtype dtype);
+WEFT_API weft_tensor weft_clone(weft_tensor x);      /* a row-major copy */
+WEFT_API weft_tensor weft_contiguous(weft_tensor x); /* a view if x is row-major, else a copy */
+WEFT_API weft_tensor weft_detach(weft_tensor x);     /* a view that gradients do not flow through */
+
+/* -- views ------------------------------------------------------------------------------------------------ */
+/* Same elements in row-major order; one extent may be -1. A view where strides allow, else a copy. */
+WEFT_API weft_tensor weft_reshape(weft_tensor x, weft_shape shape);
+/* Axes from..to become one (both included). As weft_reshape. */
+WEFT_API weft_tensor weft_flatten(weft_tensor x, int from, int to);
+WEFT_API weft_tensor weft_squeeze(weft_tensor x, weft_axes axes); /* drops axes of extent 1; none given: all such */
+WEFT_API weft_tensor weft_unsqueeze(weft_tensor x, int axis);     /* new axis of extent 1 before `axis` of the result */
+WEFT_API weft_tensor weft_transpose(weft_tensor x, int axis0, int axis1); /* swaps two axes */
+WEFT_API weft_tensor weft_permute(weft_tensor x, weft_axes axes); /* axis i of the result is axes[i] of x */
+/* Axes of extent 1 are repeated, leading axes added; -1 keeps an extent. */
+WEFT_API weft_tensor weft_expand(weft_tensor x, weft_shape shape);
+WEFT_API weft_tensor weft_broadcast_to(weft_tensor x, weft_shape shape); /* the same without -1 */
+/* x[start:stop:step] of Python along an axis: negative counts from the end, out of range is clipped,
+ * WEFT_OMIT leaves one out; step may be negative, not 0. */
+WEFT_API weft_tensor weft_slice(weft_tensor x, int axis, int64_t start, int64_t stop, int64_t step);
+/* `length` elements from `start` (may be negative); both are checked, not clipped. */
+WEFT_API weft_tensor weft_narrow(weft_tensor x, int axis, int64_t start, int64_t length);
+/* Element `index` (may be negative) of an axis; the axis goes. */
+WEFT_API weft_tensor weft_select(weft_tensor x, int axis, int64_t index);
+WEFT_API weft_tensor weft_flip(weft_tensor x, weft_axes axes); /* reversed along axes; none given: all */
+/* Any extents and strides (elements, from x's first one + offset) that stay inside the memory. */
+WEFT_API weft_tensor weft_as_strided(weft_tensor x, weft_shape shape, weft_shape strides, int64_t offset);
+/* Elements (i, i + offset) of axes axis0, axis1, which go; the diagonal is the new last axis. */
+WEFT_API weft_tensor weft_diagonal(weft_tensor x, int64_t offset, int axis0, int axis1);
+/* Windows of `size` every `step` along an axis; the window is a new last axis. */
+WEFT_API weft_tensor weft_unfold(weft_tensor x, int axis, int64_t size, int64_t step);
+/* Views of sizes[i] along an axis into out[0..n); the sizes sum to its extent. */
+WEFT_API weft_status weft_split(weft_tensor x, int axis, const int64_t *sizes, int n, weft_tensor *out);
+/* n views as equal as can be (the first ones are longer by 1), out[0..n). */
+WEFT_API weft_status weft_chunk(weft_tensor x, int axis, int n, weft_tensor *out);
+
+/* -- movement: copies ------------------------------------------------------------------------------------- */
+/* n >= 1 tensors end to end along an axis (the same extents elsewhere), promoted to one type. In C,
+ * weft_concat(WEFT_LIST(a, b, c), 0). */
+WEFT_API weft_tensor weft_concat(const weft_tensor *parts, int n, int axis);
+WEFT_API weft_tensor weft_stack(const weft_tensor *parts, int n, int axis); /* along a new axis */
+/* before[i] and after[i] elements of `value` around axis i (both of x's rank; >= 0). */
+WEFT_API weft_tensor weft_pad(weft_tensor x, weft_shape before, weft_shape after, double value);
+/* Element i goes to (i + shifts[k]) mod extent along axes[k]. */
+WEFT_API weft_tensor weft_roll(weft_tensor x, weft_shape shifts, weft_axes axes);
+WEFT_API weft_tensor weft_tril(weft_tensor x, int64_t diagonal); /* of the last two axes: column <= row + diagonal, else 0 */
+WEFT_API weft_tensor weft_triu(weft_tensor x, int64_t diagonal); /* column >= row + diagonal, else 0 */
+WEFT_API weft_tensor weft_tile(weft_tensor x, weft_shape reps);  /* NumPy's tile: x side by side, reps[i] times */
+WEFT_API weft_tensor weft_repeat(weft_tensor x, int64_t n, int axis); /* each element n times in a row */
+
+/* -- indexing -----------------------------------------------------------------------------------------------
+ * Indices are i64 or i32; negative ones count from the end; one out of range is WEFT_EINDEX. */
+/* out[.., i, ..] = x[.., indices[.., i, ..], ..]: indices has x's rank. The same as gather. */
+WEFT_API weft_tensor weft_take_along(weft_tensor x, int axis, weft_tensor indices);
+WEFT_API weft_tensor weft_gather(weft_tensor x, int axis, weft_tensor indices);
+/* The axis is replaced by the axes of indices (any rank). */
+WEFT_API weft_tensor weft_index_select(weft_tensor x, int axis, weft_tensor indices);
+/* Rows weight[indices]: [n, e] and [..] -> [.., e]. */
+WEFT_API weft_tensor weft_embedding(weft_tensor weight, weft_tensor indices);
+/* base with values[..] added at indices[..] along an axis (indices and values have one shape). Adds in
+ * index order: the same bits at any number of threads. */
+WEFT_API weft_tensor weft_scatter_add(weft_tensor base, int axis, weft_tensor indices, weft_tensor values);
+/* base with slices of values added: the adjoint of weft_index_select. */
+WEFT_API weft_tensor weft_index_add(weft_tensor base, int axis, weft_tensor indices, weft_tensor values);
+/* [..] of integers in [0, classes) -> [.., classes] of 0 and 1. dtype default: f32. */
+WEFT_API weft_tensor weft_one_hot(weft_tensor indices, int64_t classes, weft_dtype dtype);
+/* Sorted along an axis, stable, NaN last; i64 indices into x. Either result may be NULL. */
+WEFT_API weft_status weft_sort(weft_tensor x, int axis, bool descending, weft_tensor *values, weft_tensor *indices);
+WEFT_API weft_tensor weft_argsort(weft_tensor x, int axis, bool descending);
+/* The k largest (or smallest) along an axis, in order. Either result may be NULL. */
+WEFT_API weft_status weft_topk(weft_tensor x, int64_t k, int axis, bool smallest, weft_tensor *values, weft_tensor *indices);
+
+/* -- creation -----------------------------------------------------------------------------------------------
+ * WEFT_DTYPE_DEFAULT is f32 unless said otherwise. Random numbers: weft/random.h. */
+WEFT_API weft_tensor weft_zeros(weft_shape shape, weft_dtype dtype);
+WEFT_API weft_tensor weft_ones(weft_shape shape, weft_dtype dtype);
+WEFT_API weft_tensor weft_full(weft_shape shape, double value, weft_dtype dtype);
+WEFT_API weft_tensor weft_zeros_like(weft_tensor x);
+WEFT_API weft_tensor weft_ones_like(weft_tensor x);
+WEFT_API weft_tensor weft_full_like(weft_tensor x, double value);
+/* start, start + step, ... before stop; ceil((stop - start) / step) elements. Default dtype: i64 if all
+ * three are whole numbers, else f32. */
+WEFT_API weft_tensor weft_arange(double start, double stop, double step, weft_dtype dtype);
+/* n evenly spaced values, both ends included. */
+WEFT_API weft_tensor weft_linspace(double start, double stop, int64_t n, weft_dtype dtype);
+/* [rows, columns] with 1 on a diagonal (offset > 0: above the main one). */
+WEFT_API weft_tensor weft_eye(int64_t rows, int64_t columns, int64_t offset, weft_dtype dtype);
+/* The 0-d tensor of a value. */
+WEFT_API weft_tensor weft_scalar(double value, weft_dtype dtype);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,145 @@
+/*
+ * weft/ops_nn.h -- layers and losses called as one op. Included by weft/ops.h, which says what holds
+ * for every op. Operands are f16, bf16, f32 or f64. An optional operand is left out as WEFT_NONE.
+ */
+#ifndef WEFT_OPS_NN_H
+#define WEFT_OPS_NN_H
+
+#include "weft/random.h"
+#include "weft/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* x[.., in] * weight[out, in]^T + bias[out]; bias may be WEFT_NONE. */
+WEFT_API weft_tensor weft_linear(weft_tensor x, weft_tensor weight, weft_tensor bias);
+
+WEFT_API weft_tensor weft_softmax(weft_tensor x, int axis);     /* e^x / sum(e^x) along an axis */
+WEFT_API weft_tensor weft_log_softmax(weft_tensor x, int axis); /* x - logsumexp(x) along an axis */
+
+/* (x - mean) / sqrt(var + eps) over the last `axes` axes, times weight, plus bias (of those extents). */
+typedef struct weft_layer_norm_args {
+    weft_tensor x;
+    weft_tensor weight, bias; /* optional */
+    int axes;                 /* default 1 */
+    double eps;               /* default 1e-5; WEFT_ZERO: 0 */
+    int end_;
+} weft_layer_norm_args;
+WEFT_API weft_tensor weft_layer_norm(const weft_layer_norm_args *args);
+
+/* x / sqrt(mean(x^2) + eps) over the last `axes` axes, times weight. */
+typedef struct weft_rms_norm_args {
+    weft_tensor x;
+    weft_tensor weight; /* optional */
+    int axes;           /* default 1 */
+    double eps;         /* default 1e-6; WEFT_ZERO: 0 */
+    int end_;
+} weft_rms_norm_args;
+WEFT_API weft_tensor weft_rms_norm(const weft_rms_norm_args *args);
+
+/* x[n, c, ..] normalised per channel: by its own statistics when training (then the running ones move
+ * in place: r += momentum * (batch - r), with the sample variance, not recorded for gradients), else
+ * by the running ones. */
+typedef struct weft_batch_norm_args {
+    weft_tensor x;
+    weft_tensor weight, bias;              /* [c], optional */
+    weft_tensor running_mean, running_var; /* [c]; optional when training */
+    bool training;
+    double momentum; /* default 0.1; WEFT_ZERO: 0 */
+    double eps;      /* default 1e-5; WEFT_ZERO: 0 */
+    int end_;
+} weft_batch_norm_args;
+WEFT_API weft_tensor weft_batch_norm(const weft_batch_norm_args *args);
+
+/* Cross-correlation of x[n, c, h, w] with weight[o, c / groups, kh, kw]; bias[o] optional. One number
+ * stands for both spatial axes: weft_shape(2) = weft_shape(2, 2). */
+typedef struct weft_conv2d_args {
+    weft_tensor x;
+    weft_tensor weight;
+    weft_tensor bias;
+    weft_shape stride;   /* default 1 */
+    weft_shape padding;  /* zeros on each side, default 0 */
+    weft_shape dilation; /* default 1 */
+    int64_t groups;      /* default 1 */
+    int end_;
+} weft_conv2d_args;
+WEFT_API weft_tensor weft_conv2d(const weft_conv2d_args *args);
+
+/* Windows of x[n, c, h, w]. */
+typedef struct weft_pool2d_args {
+    weft_tensor x;
+    weft_shape kernel;      /* one or two numbers */
+    weft_shape stride;      /* default: kernel */
+    weft_shape padding;     /* default 0; at most half the kernel */
+    weft_shape dilation;    /* max_pool2d only; default 1 */
+    bool ceil_mode;         /* windows that start inside but end outside count */
+    bool count_include_pad; /* avg_pool2d: padding counts in the divisor */
+    weft_tensor *indices;   /* max_pool2d: if given, receives i64 positions h * width + w */
+    int end_;
+} weft_pool2d_args;
+WEFT_API weft_tensor weft_max_pool2d(const weft_pool2d_args *args);
+WEFT_API weft_tensor weft_avg_pool2d(const weft_pool2d_args *args);
+
+/* softmax(q k^T * scale + mask) v: q[.., l, e], k[.., s, e], v[.., s, ev] -> [.., l, ev]. */
+typedef struct weft_attention_args {
+    weft_tensor q, k, v;
+    weft_tensor mask; /* [.., l, s], optional: bool (true takes part), or float that is added */
+    bool causal;      /* query i sees keys 0 .. i */
+    double scale;     /* default 1 / sqrt(e); WEFT_ZERO: 0 */
+    int end_;
+} weft_attention_args;
+WEFT_API weft_tensor weft_scaled_dot_product_attention(const weft_attention_args *args);
+
+/* Sets elements to 0 with probability p and divides the others by 1 - p, when training; else (or when
+ * p is 0) a view of x. p in [0, 1]. */
+typedef struct weft_dropout_args {
+    weft_tensor x;
+    double p; /* no default: 0 drops nothing */
+    bool training;
+    weft_generator *generator; /* default: the thread's */
+    int end_;
+} weft_dropout_args;
+WEFT_API weft_tensor weft_dropout(const weft_dropout_args *args);
+
+/* -- losses ------------------------------------------------------------------------------------------- */
+typedef enum weft_reduction {
+    WEFT_REDUCE_MEAN = 0, /* over all elements; cross_entropy and nll: over targets not ignored */
+    WEFT_REDUCE_SUM,
+    WEFT_REDUCE_NONE
+} weft_reduction;
+
+/* -log(softmax(logits)[target]) with logits[.., c] and integer targets[..] in [0, c). */
+typedef struct weft_cross_entropy_args {
+    weft_tensor logits;
+    weft_tensor targets;
+    weft_reduction reduction;
+    int64_t ignore_index;   /* targets that do not count; default -100; see WEFT_IGNORE_ZERO, _NONE */
+    double label_smoothing; /* in [0, 1]: this share of the target is spread over all classes */
+    int end_;
+} weft_cross_entropy_args;
+WEFT_API weft_tensor weft_cross_entropy(const weft_cross_entropy_args *args);
+
+/* -log_probs[.., target]. label_smoothing is not used. */
+WEFT_API weft_tensor weft_nll_loss(const weft_cross_entropy_args *args);
+
+typedef struct weft_loss_args {
+    weft_tensor x;
+    weft_tensor target; /* broadcasts with x */
+    weft_reduction reduction;
+    double delta; /* huber_loss: where the square turns into a line; default 1 */
+    int end_;
+} weft_loss_args;
+WEFT_API weft_tensor weft_mse_loss(const weft_loss_args *args);   /* (x - target)^2 */
+WEFT_API weft_tensor weft_l1_loss(const weft_loss_args *args);    /* |x - target| */
+WEFT_API weft_tensor weft_huber_loss(const weft_loss_args *args); /* d = |x - target|: d < delta ? d^2/2 : delta*(d - delta/2) */
+/* -(t log x + (1 - t) log(1 - x)), x in [0, 1]; logarithms are held at -100 or above. */
+WEFT_API weft_tensor weft_binary_cross_entropy(const weft_loss_args *args);
+/* The same of sigmoid(x), no overflow. */
+WEFT_API weft_tensor weft_bce_with_logits(const weft_loss_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,178 @@
+/*
+ * weft/tensor.h -- making tensors from memory, reading them, asking about them, printing them.
+ *
+ * Queries take any live handle of this thread or kept handle. Given a dead handle they record an
+ * error and return the value named with each.
+ */
+#ifndef WEFT_TENSOR_H
+#define WEFT_TENSOR_H
+
+#include "weft/core.h"
+
+/* -- extents and axis sets --------------------------------------------------------------------------
+ * A value of up to 16 integers. weft_shape(64, 784), weft_shape() for rank 0, weft_axes(0, -1). A
+ * zero-initialised one is empty: a shape of rank 0; as a set of axes "the default" (for reductions:
+ * all axes). n = -1 is the result of a query that failed. */
+typedef struct weft_shape {
+    int64_t n;
+    int64_t v[WEFT_MAX_RANK];
+#ifdef __cplusplus
+    weft_shape() = default;
+    template <class... T>
+    weft_shape(int64_t first, T... rest)
+        : n(1 + static_cast<int64_t>(sizeof...(rest))), v{first, static_cast<int64_t>(rest)...}
+    {
+        static_assert(sizeof...(rest) < WEFT_MAX_RANK, "at most 16 extents or axes");
+    }
+#endif
+} weft_shape;
+typedef weft_shape weft_axes;
+
+/* The empty set of axes, said on purpose: a reduction over no axis. */
+#define WEFT_NO_AXES weft_no_axes_()
+
+/* n > 16 is kept as it is, so that the op that gets it can refuse it. */
+static inline weft_shape weft_shape_from(int64_t n, const int64_t *v)
+{
+    weft_shape s;
+    int64_t i;
+    s.n = n;
+    for (i = 0; i < WEFT_MAX_RANK; i++) {
+        s.v[i] = i < n ? v[i] : 0;
+    }
+    return s;
+}
+static inline weft_axes weft_no_axes_(void)
+{
+    weft_axes s = weft_shape_from(0, NULL);
+    s.n = -1;
+    return s;
+}
+
+#ifndef __cplusplus
+#define WEFT_INTS_(...)                                                                            \
+    weft_shape_from((int64_t)(sizeof((const int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1,    \
+                    (const int64_t[]){0, __VA_ARGS__} + 1)
+#define weft_shape(...) WEFT_INTS_(__VA_ARGS__)
+#define weft_axes(...) WEFT_INTS_(__VA_ARGS__)
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* -- tensors on given memory ------------------------------------------------------------------------ */
+
+/* A new tensor with a copy of the row-major elements at data (numel of them, of type dtype; NULL is
+ * allowed when there are none). WEFT_F32 for WEFT_DTYPE_DEFAULT. */
+WEFT_API weft_tensor weft_from_data(const void *data, weft_shape shape, weft_dtype dtype);
+
+/* A tensor on memory that stays yours: nothing is copied, the time does not depend on the size, and
+ * writes are visible both ways. `deleter(arg)` runs exactly once, when the last tensor, view or saved
+ * value on the memory is gone (any thread). When the call fails it does not run. */
+typedef struct weft_blob_args {
+    void *data; /* element [0, ..., 0]; aligned to the element size */
+    weft_shape shape;
+    weft_dtype dtype;       /* default f32 */
+    const int64_t *strides; /* per axis, in elements, may be 0 or negative; NULL: row-major */
+    void (*deleter)(void *arg);
+    void *arg;
+    bool read_only; /* in-place ops and weft_data_mut refuse it */
+    int end_;
+} weft_blob_args;
+WEFT_API weft_tensor weft_from_blob(const weft_blob_args *args);
+
+/* -- reading ---------------------------------------------------------------------------------------- */
+
+/* Address of the first element, valid while a tensor or view on this memory lives. No copy: other
+ * elements are at weft_stride apart. NULL on error. Reads only: writing through it is not seen by the
+ * version counter that protects gradients; use weft_data_mut for that. */
+WEFT_API const void *weft_data(weft_tensor t);
+/* The same for writing: counts as an in-place write now. Refuses read-only memory, and values that a
+ * gradient is recorded for (weft_copy_ records the write; a detached tensor may be written). */
+WEFT_API void *weft_data_mut(weft_tensor t);
+/* *out := the value of a tensor with one element (any rank), or of a scalar, converted to double. */
+WEFT_API weft_status weft_item(weft_tensor t, double *out);
+/* The same as a result: NaN on error. */
+WEFT_API double weft_item_f64(weft_tensor t);
+/* As an integer: exact for integer tensors, truncated towards zero and saturated for floating-point
+ * ones. INT64_MIN on error. */
+WEFT_API int64_t weft_item_i64(weft_tensor t);
+/* Copies all elements in row-major order to dst[n], converted to dtype (default: the tensor's).
+ * WEFT_ESHAPE unless n is the number of elements. */
+WEFT_API weft_status weft_to_array(weft_tensor t, void *dst, int64_t n, weft_dtype dtype);
+
+/* -- queries ---------------------------------------------------------------------------------------- */
+
+WEFT_API int weft_rank(weft_tensor t);               /* -1 on error */
+WEFT_API weft_shape weft_shape_of(weft_tensor t);    /* .n = -1 on error */
+WEFT_API int64_t weft_dim(weft_tensor t, int axis);  /* axis may be negative; -1 on error */
+WEFT_API int64_t weft_stride(weft_tensor t, int axis); /* in elements, 0 on error */
+WEFT_API weft_dtype weft_dtype_of(weft_tensor t);    /* WEFT_DTYPE_DEFAULT on error */
+WEFT_API int64_t weft_numel(weft_tensor t);          /* -1 on error */
+WEFT_API int64_t weft_nbytes(weft_tensor t);         /* elements times their size; -1 on error */
+/* Distance in elements from the start of the memory to the first element; -1 on error. */
+WEFT_API int64_t weft_offset(weft_tensor t);
+/* Row-major without gaps; false on error. */
+WEFT_API bool weft_is_contiguous(weft_tensor t);
+/* In-place writes to the tensor's memory so far, through whichever view; 0 on error. */
+WEFT_API uint32_t weft_write_count(weft_tensor t);
+/* Both are on the same memory block (they may still touch different elements of it). */
+WEFT_API bool weft_shares_memory(weft_tensor a, weft_tensor b);
+
+/* A name for error messages, reports and listings; copied. NULL removes it. */
+WEFT_API weft_status weft_set_name(weft_tensor t, const char *name);
+/* "" when there is none or t is dead. Valid until the tensor goes or is renamed. */
+WEFT_API const char *weft_name(weft_tensor t);
+/* "file:line" of the call that made t; "" when it is not known. */
+WEFT_API const char *weft_site(weft_tensor t);
+
+/* -- printing ---------------------------------------------------------------------------------------
+ * As NumPy prints: aligned columns, 4 digits after the point (scientific when the range asks for it),
+ * `...` inside axes longer than 6 once there are more than 1000 elements; the dtype follows. */
+WEFT_API weft_status weft_print(weft_tensor t); /* to stdout, with a newline */
+WEFT_API weft_status weft_fprint(FILE *out, weft_tensor t);
+/* Writes the text to buf[size], truncated and terminated; returns the length of the whole text
+ * (buf may be NULL when size is 0), or -1 on error. */
+WEFT_API int64_t weft_to_string(weft_tensor t, char *buf, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+/* -- the caller's site ------------------------------------------------------------------------------- */
+/* WEFT_NO_SITES before the include leaves call sites out. C++ has no sites. */
+#ifdef WEFT_NO_SITES
+#define WEFT_T_(...) (__VA_ARGS__)
+#define WEFT_S_(...) (__VA_ARGS__)
+#else
+#define WEFT_T_(...) weft_sited(WEFT_HERE, __VA_ARGS__)
+#define WEFT_S_(...) weft_sited_status(WEFT_HERE, __VA_ARGS__)
+#endif
+
+#ifndef __cplusplus
+#define weft_from_blob(...)                                                                        \
+    WEFT_T_((weft_from_blob)(&(const weft_blob_args){__VA_ARGS__, .end_ = 0}))
+#ifndef WEFT_NO_SITES
+#define weft_from_data(...) WEFT_T_((weft_from_data)(__VA_ARGS__))
+#define weft_item(...) WEFT_S_((weft_item)(__VA_ARGS__))
+#define weft_to_array(...) WEFT_S_((weft_to_array)(__VA_ARGS__))
+#define weft_set_name(...) WEFT_S_((weft_set_name)(__VA_ARGS__))
+#define weft_print(...) WEFT_S_((weft_print)(__VA_ARGS__))
+#define weft_fprint(...) WEFT_S_((weft_fprint)(__VA_ARGS__))
+#endif
+#else
+inline weft_tensor weft_from_blob(void *data, weft_shape shape, weft_dtype dtype = WEFT_F32,
+                                  void (*deleter)(void *) = nullptr, void *arg = nullptr)
+{
+    weft_blob_args a = {};
+    a.data = data;
+    a.shape = shape;
+    a.dtype = dtype;
+    a.deleter = deleter;
+    a.arg = arg;
+    return weft_from_blob(&a);
+}
+#endif
+
+#endif

@@ -1,0 +1,13 @@
+/*
+ * weft/weft.h -- everything.
+ */
+#ifndef WEFT_WEFT_H
+#define WEFT_WEFT_H
+
+#include "weft/core.h"
+#include "weft/tensor.h"
+#include "weft/random.h"
+#include "weft/ops.h"
+#include "weft/dlpack.h"
+
+#endif
