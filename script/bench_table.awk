@@ -6,6 +6,7 @@
 function unquote(s) { gsub(/^[ \t]*"?|"?[ \t]*$/, "", s); return s }
 function number(s) {
     if (s !~ /^-?[0-9]*\.[0-9]+([eE][-+]?[0-9]+)?$/) return s
+    s += 0
     return (s >= 1000 || s <= -1000) ? sprintf("%.0f", s) : sprintf("%.4g", s)
 }
 /^[ \t]*\{/ {

@@ -1,7 +1,8 @@
 # tests/lint/guards.awk -- the include guard of a/b/c.h is A_B_C_H.
 #
-# A header meant to be included several times has none and says so: "no include guard", or what "the includer"
-# provides, in its comment.
+# A header meant to be a part of another, or to be included several times, has none and says so in its
+# opening comment: "no include guard", "included by ...", "must be included before", or what "the includer"
+# provides.
 
 function finish() {
     if (name == "" || guarded || exempt)
@@ -18,6 +19,8 @@ FNR == 1 {
     guarded = 0
     exempt = 0
 }
-FNR < 80 && tolower($0) ~ /no include guard|the includer/ { exempt = 1 }
+FNR < 16 && tolower($0) ~ /no include guard|the includer|must be included before|included( by |$)/ {
+    exempt = 1
+}
 /^#ifndef / && $2 == guard { guarded = 1 }
 END { finish() }
