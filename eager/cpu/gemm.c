@@ -1,6 +1,6 @@
 /*
- * eager/cpu/gemm.c -- entry point of the matrix product: checks, cuts the work into blocks, and runs
- * them on the pool through oneDNN or the built-in kernels.
+ * eager/cpu/gemm.c -- entry point of the matrix product: checks, cuts the work into blocks, and
+ * runs them on the pool through oneDNN or the built-in kernels.
  *
  * Invariant: block sizes depend on shape, strides and dtype only.
  */
@@ -85,7 +85,8 @@ static void run_blocks(void *arg, int64_t begin, int64_t end)
     blocks *w = arg;
     const wf_gemm_desc *d = w->d;
     for (int64_t t = begin; t < end; t++) {
-        int64_t batch = t / (w->rows * w->columns), r = t / w->columns % w->rows, q = t % w->columns;
+        int64_t batch = t / (w->rows * w->columns), r = t / w->columns % w->rows,
+                q = t % w->columns;
         int64_t i = r * w->bm, j = q * w->bn;
         int64_t size = (int64_t)w->size;
         wf_gemm_block g = {

@@ -2,13 +2,16 @@
  * eager/cpu/gemm.h -- matrix product and 2-d convolution on raw pointers: the opaque CPU rows.
  *
  * Invariants
- *  - The work is cut into blocks by shape, strides and dtype alone, and each block is computed by one
- *    thread in one order: results have the same bits at any thread count, on one machine with one
+ *  - The work is cut into blocks by shape, strides and dtype alone, and each block is computed by
+ * one thread in one order: results have the same bits at any thread count, on one machine with one
  *    back end. They are not covered by the bitwise contract between tiers, machines and libraries.
  *  - f32 and f64 accumulate in their own type; bf16 and f16 accumulate in f32 and round once at the
- *    end; integers wrap. No term is skipped, so NaN and infinity go where plain IEEE sums take them.
- *  - Nothing here aborts or prints; every failure is a return code, and then the outputs are unspecified.
- *  - The only threads are those of eager/pool.h. The OpenMP state of the calling thread is as before.
+ *    end; integers wrap. No term is skipped, so NaN and infinity go where plain IEEE sums take
+ * them.
+ *  - Nothing here aborts or prints; every failure is a return code, and then the outputs are
+ * unspecified.
+ *  - The only threads are those of eager/pool.h. The OpenMP state of the calling thread is as
+ * before.
  */
 #ifndef EAGER_CPU_GEMM_H
 #define EAGER_CPU_GEMM_H
@@ -19,8 +22,8 @@
 #define WF_GEMM_NOMEM (-1)
 #define WF_GEMM_UNSUPPORTED (-2) /* dtype without a product (bool), or a malformed description */
 
-/* C[b] := A[b] * B[b] for b in [0, batch). Strides count elements and may be anything, 0 and negative
- * included; C's column stride is 1. C must not overlap A or B. k == 0 gives zeros. */
+/* C[b] := A[b] * B[b] for b in [0, batch). Strides count elements and may be anything, 0 and
+ * negative included; C's column stride is 1. C must not overlap A or B. k == 0 gives zeros. */
 typedef struct wf_gemm_desc {
     int dtype; /* of A, B and C */
     int64_t m, n, k;
@@ -39,9 +42,10 @@ int wf_gemm(const wf_gemm_desc *d);
 #define WF_CONV_SRC_NHWC 1u
 #define WF_CONV_DST_NHWC 2u
 
-/* Cross-correlation, floating dtypes. src is n x c x h x w, dst is n x o x oh x ow, the weight is dense
- * [o][c / groups][kh][kw]. oh = (h + 2 pad[0] - dilation[0] (kh - 1) - 1) / stride[0] + 1, rounded
- * down, likewise ow; dilation 1 is the dense kernel. Empty sums give zeros (or the bias). */
+/* Cross-correlation, floating dtypes. src is n x c x h x w, dst is n x o x oh x ow, the weight is
+ * dense [o][c / groups][kh][kw]. oh = (h + 2 pad[0] - dilation[0] (kh - 1) - 1) / stride[0] + 1,
+ * rounded down, likewise ow; dilation 1 is the dense kernel. Empty sums give zeros (or the bias).
+ */
 typedef struct wf_conv_desc {
     int dtype;
     unsigned layout; /* WF_CONV_* */
@@ -55,8 +59,10 @@ typedef struct wf_conv_desc {
 /* bias: [o] of the same dtype, added before the rounding, or NULL. */
 int wf_conv2d_forward(const wf_conv_desc *d, const void *src, const void *weight, const void *bias,
                       void *dst);
-int wf_conv2d_backward_data(const wf_conv_desc *d, const void *ddst, const void *weight, void *dsrc);
-int wf_conv2d_backward_weight(const wf_conv_desc *d, const void *src, const void *ddst, void *dweight);
+int wf_conv2d_backward_data(const wf_conv_desc *d, const void *ddst, const void *weight,
+                            void *dsrc);
+int wf_conv2d_backward_weight(const wf_conv_desc *d, const void *src, const void *ddst,
+                              void *dweight);
 
 enum { WF_GEMM_AUTO, WF_GEMM_BUILTIN, WF_GEMM_ONEDNN };
 

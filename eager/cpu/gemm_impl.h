@@ -26,6 +26,7 @@ typedef struct wf_gemm_block {
     int64_t b_rs, b_cs;
     void *c;
     int64_t c_rs;
+    int add;       /* C += A * B; f32 and f64 only */
     void *scratch; /* 64-byte aligned, of wf_gemm_kernels.scratch bytes */
 } wf_gemm_block;
 
@@ -44,5 +45,13 @@ const wf_gemm_kernels *wf_gemm_isa(void);
 int wf_gemm_builtin_block(const wf_gemm_block *g);
 /* Integer dtypes, on the pool. */
 int wf_gemm_int(const wf_gemm_desc *d);
+
+/* The built-in convolution: descriptions already checked and not empty. */
+int wf_conv_builtin_forward(const wf_conv_desc *d, const void *src, const void *weight,
+                            const void *bias, void *dst);
+int wf_conv_builtin_backward_data(const wf_conv_desc *d, const void *ddst, const void *weight,
+                                  void *dsrc);
+int wf_conv_builtin_backward_weight(const wf_conv_desc *d, const void *src, const void *ddst,
+                                    void *dweight);
 
 #endif

@@ -242,10 +242,10 @@ static void block_run(const wf_gemm_block *g)
         if (g->dtype == WEFT_F64)
             slice_f64(g->m, g->n, len, (const double *)(void *)pa, (const double *)(void *)pb,
                       in_place ? (const double *)g->b + k0 * g->b_rs : NULL, g->b_rs, acc, ldc,
-                      k0 > 0);
+                      g->add || k0 > 0);
         else
             slice_f32(g->m, g->n, len, (const float *)(void *)pa, (const float *)(void *)pb,
-                      in_place ? (const float *)g->b + k0 * g->b_rs : NULL, g->b_rs, acc, ldc, k0 > 0);
+                      in_place ? (const float *)g->b + k0 * g->b_rs : NULL, g->b_rs, acc, ldc, g->add || k0 > 0);
     }
     if (s.acc)
         store_narrow(g, acc);

@@ -1,0 +1,347 @@
+/*
+ * tests/unit/test_conv.c -- convolution and its gradients against direct sums in higher precision,
+ * on both back ends.
+ *
+ * The bound is that of test_gemm.c with k = number of terms of the element: any order of k products
+ * and additions in the accumulation type, then one rounding to storage. Where a back end sums parts
+ * with filled-in zeros, zeros add no error.
+ *
+ * ctest: threads
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eager/cpu/gemm.h"
+#include "eager/pool.h"
+#include "jit/ir/dtype.h"
+
+static uint64_t rng_state = 0x9E3779B97F4A7C15u;
+
+static int64_t between(int64_t lo, int64_t hi)
+{
+    rng_state ^= rng_state << 13;
+    rng_state ^= rng_state >> 7;
+    rng_state ^= rng_state << 17;
+    return lo + (int64_t)(rng_state % (uint64_t)(hi - lo + 1));
+}
+
+typedef struct tensor {
+    double *x; /* what the stored values are, exactly */
+    void *data;
+    int64_t count;
+    int dtype;
+} tensor;
+
+static void put(tensor *t, int64_t i, double v)
+{
+    if (t->dtype == WEFT_F64)
+        ((double *)t->data)[i] = v;
+    else if (t->dtype == WEFT_F32)
+        ((float *)t->data)[i] = (float)v;
+    else
+        ((uint16_t *)t->data)[i] =
+            t->dtype == WEFT_BF16 ? wf_bf16_of_f32((float)v) : wf_f16_of_f32((float)v);
+}
+
+static double get(const tensor *t, int64_t i)
+{
+    if (t->dtype == WEFT_F64)
+        return ((double *)t->data)[i];
+    if (t->dtype == WEFT_F32)
+        return ((float *)t->data)[i];
+    uint16_t h = ((uint16_t *)t->data)[i];
+    return t->dtype == WEFT_BF16 ? wf_f32_of_bf16(h) : wf_f32_of_f16(h);
+}
+
+static tensor make(int dtype, int64_t count)
+{
+    tensor t = {.count = count, .dtype = dtype};
+    t.data = malloc((size_t)(count + 1) * 8);
+    t.x = malloc((size_t)(count + 1) * sizeof *t.x);
+    memset(t.data, 0x5A, (size_t)(count + 1) * 8);
+    for (int64_t i = 0; i < count; i++) {
+        put(&t, i, (double)between(-1000, 1000) / 900.0);
+        t.x[i] = get(&t, i);
+    }
+    return t;
+}
+
+static void drop(tensor *t)
+{
+    free(t->x);
+    free(t->data);
+}
+
+static int64_t src_at(const wf_conv_desc *d, int64_t n, int64_t c, int64_t y, int64_t x)
+{
+    return d->layout & WF_CONV_SRC_NHWC ? ((n * d->h + y) * d->w + x) * d->c + c
+                                        : ((n * d->c + c) * d->h + y) * d->w + x;
+}
+static int64_t dst_at(const wf_conv_desc *d, int64_t n, int64_t o, int64_t y, int64_t x)
+{
+    return d->layout & WF_CONV_DST_NHWC ? ((n * d->oh + y) * d->ow + x) * d->o + o
+                                        : ((n * d->o + o) * d->oh + y) * d->ow + x;
+}
+
+typedef struct sums {
+    double *sum, *mag;
+    int64_t *terms;
+} sums;
+
+static sums sums_new(int64_t count)
+{
+    size_t n = (size_t)(count + 1);
+    return (sums){calloc(n, sizeof(double)), calloc(n, sizeof(double)), calloc(n, sizeof(int64_t))};
+}
+
+static void sums_drop(sums *s)
+{
+    free(s->sum);
+    free(s->mag);
+    free(s->terms);
+}
+
+static void term(sums *s, int64_t at, double product)
+{
+    s->sum[at] += product;
+    s->mag[at] += fabs(product);
+    s->terms[at]++;
+}
+
+/* Walks every (output, tap, channel) that exists; what: 0 forward, 1 data, 2 weight. */
+static sums reference(const wf_conv_desc *d, int what, const double *src, const double *weight,
+                      const double *ddst, int64_t count)
+{
+    sums s = sums_new(count);
+    int64_t cg = d->c / d->groups, og = d->o / d->groups;
+    for (int64_t n = 0; n < d->n; n++)
+        for (int64_t o = 0; o < d->o; o++)
+            for (int64_t y = 0; y < d->oh; y++)
+                for (int64_t x = 0; x < d->ow; x++)
+                    for (int64_t c = 0; c < cg; c++)
+                        for (int64_t i = 0; i < d->kh; i++)
+                            for (int64_t j = 0; j < d->kw; j++) {
+                                int64_t iy = y * d->stride[0] + i * d->dilation[0] - d->pad[0];
+                                int64_t ix = x * d->stride[1] + j * d->dilation[1] - d->pad[1];
+                                if (iy < 0 || iy >= d->h || ix < 0 || ix >= d->w)
+                                    continue;
+                                int64_t in = src_at(d, n, o / og * cg + c, iy, ix);
+                                int64_t wt = ((o * cg + c) * d->kh + i) * d->kw + j;
+                                int64_t out = dst_at(d, n, o, y, x);
+                                if (what == 0)
+                                    term(&s, out, src[in] * weight[wt]);
+                                else if (what == 1)
+                                    term(&s, in, ddst[out] * weight[wt]);
+                                else
+                                    term(&s, wt, ddst[out] * src[in]);
+                            }
+    return s;
+}
+
+static void check(const wf_conv_desc *d, const char *what, const tensor *got, const sums *s)
+{
+    /* The reference itself sums in double: its error joins the bound (it is all of it for f64). */
+    double unit = d->dtype == WEFT_F64 ? 0x1p-53 : 0x1p-24;
+    double store = d->dtype == WEFT_F16 ? 0x1p-11 : d->dtype == WEFT_BF16 ? 0x1p-8 : 0;
+    double tiny = d->dtype == WEFT_F16 ? 0x1p-24 : 0x1p-126;
+    for (int64_t i = 0; i < got->count; i++) {
+        double u = (unit + 0x1p-53) * (double)(s->terms[i] + 2), gamma = u / (1 - u);
+        double bound = gamma * s->mag[i];
+        bound += store * (fabs(s->sum[i]) + bound) + tiny;
+        double err = fabs(get(got, i) - s->sum[i]);
+        cr_assert(
+            err <= bound,
+            "%s %s %s n%ld c%ld %ldx%ld o%ld k%ldx%ld s%ld,%ld p%ld,%ld d%ld,%ld g%ld layout %u: "
+            "element %ld is %g, should be %g, bound %g",
+            wf_gemm_backend_name(), what, wf_dtype_name(d->dtype), (long)d->n, (long)d->c,
+            (long)d->h, (long)d->w, (long)d->o, (long)d->kh, (long)d->kw, (long)d->stride[0],
+            (long)d->stride[1], (long)d->pad[0], (long)d->pad[1], (long)d->dilation[0],
+            (long)d->dilation[1], (long)d->groups, d->layout, (long)i, get(got, i), s->sum[i],
+            bound);
+    }
+    for (size_t b = (size_t)got->count * wf_dtype_size(d->dtype); b < (size_t)got->count * 8 + 8;
+         b++)
+        cr_assert(((unsigned char *)got->data)[b] == 0x5A, "%s wrote past its result", what);
+}
+
+static void all_three(const wf_conv_desc *d)
+{
+    int64_t ns = d->n * d->c * d->h * d->w, nd = d->n * d->o * d->oh * d->ow;
+    int64_t nw = d->o * (d->c / d->groups) * d->kh * d->kw;
+    tensor src = make(d->dtype, ns), w = make(d->dtype, nw), bias = make(d->dtype, d->o);
+    tensor dst = make(d->dtype, nd), ddst = make(d->dtype, nd);
+    for (int with_bias = 0; with_bias < 2; with_bias++) {
+        cr_assert_eq(wf_conv2d_forward(d, src.data, w.data, with_bias ? bias.data : NULL, dst.data),
+                     0);
+        sums s = reference(d, 0, src.x, w.x, NULL, nd);
+        for (int64_t n = 0; n < d->n && with_bias; n++)
+            for (int64_t o = 0; o < d->o; o++)
+                for (int64_t y = 0; y < d->oh; y++)
+                    for (int64_t x = 0; x < d->ow; x++)
+                        term(&s, dst_at(d, n, o, y, x), bias.x[o]);
+        check(d, "forward", &dst, &s);
+        sums_drop(&s);
+    }
+    cr_assert_eq(wf_conv2d_backward_data(d, ddst.data, w.data, src.data), 0);
+    sums s = reference(d, 1, NULL, w.x, ddst.x, ns);
+    check(d, "backward data", &src, &s);
+    sums_drop(&s);
+    for (int64_t i = 0; i < ns; i++)
+        put(&src, i, src.x[i]);
+    cr_assert_eq(wf_conv2d_backward_weight(d, src.data, ddst.data, w.data), 0);
+    s = reference(d, 2, src.x, NULL, ddst.x, nw);
+    check(d, "backward weight", &w, &s);
+    sums_drop(&s);
+    drop(&src), drop(&w), drop(&bias), drop(&dst), drop(&ddst);
+}
+
+static int64_t out_size(int64_t in, int64_t k, int64_t stride, int64_t pad, int64_t dilation)
+{
+    int64_t room = in + 2 * pad - dilation * (k - 1) - 1;
+    return room < 0 ? -1 : room / stride + 1;
+}
+
+static wf_conv_desc random_desc(int dtype)
+{
+    for (;;) {
+        wf_conv_desc d = {.dtype = dtype, .layout = (unsigned)between(0, 3), .n = between(1, 3)};
+        d.groups = between(0, 2) ? 1 : between(1, 4);
+        d.c = d.groups * between(1, 9);
+        d.o = d.groups * between(1, 9);
+        if (between(0, 5) == 0) /* depthwise */
+            d.groups = d.c = d.o = between(1, 35);
+        if (between(0, 7) == 0)
+            d.c = 16 * d.groups, d.o = 32 * d.groups;
+        d.h = between(1, 13);
+        d.w = between(1, 13);
+        d.kh = between(1, 4);
+        d.kw = between(1, 4);
+        for (int i = 0; i < 2; i++) {
+            d.stride[i] = between(1, 3);
+            d.pad[i] = between(0, 3);
+            d.dilation[i] = between(0, 2) ? 1 : between(1, 3);
+        }
+        d.oh = out_size(d.h, d.kh, d.stride[0], d.pad[0], d.dilation[0]);
+        d.ow = out_size(d.w, d.kw, d.stride[1], d.pad[1], d.dilation[1]);
+        if (d.oh >= 0 && d.ow >= 0)
+            return d;
+    }
+}
+
+static const int float_types[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_F16};
+static const int backends[] = {WF_GEMM_BUILTIN, WF_GEMM_ONEDNN};
+
+Test(conv, random_shapes)
+{
+    for (size_t b = 0; b < 2; b++) {
+        wf_gemm_set_backend(backends[b]);
+        for (size_t t = 0; t < 4; t++)
+            for (int i = 0; i < 60; i++) {
+                wf_conv_desc d = random_desc(float_types[t]);
+                all_three(&d);
+            }
+    }
+}
+
+/* Layers large enough for several blocks, ragged last ones included. */
+static const wf_conv_desc layers[] = {
+    {.n = 2, .c = 3, .h = 37, .w = 41, .o = 20, .kh = 7, .kw = 7, .stride = {2, 2}, .pad = {3, 3}},
+    {.n = 3, .c = 16, .h = 19, .w = 23, .o = 24, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
+    {.n = 1, .c = 40, .h = 30, .w = 30, .o = 33, .kh = 1, .kw = 1, .stride = {1, 1}, .pad = {0, 0}},
+    {.n = 9, .c = 8, .h = 9, .w = 9, .o = 16, .kh = 3, .kw = 3, .stride = {2, 2}, .pad = {1, 1}},
+};
+
+static wf_conv_desc layer(size_t i, int dtype, unsigned layout)
+{
+    wf_conv_desc d = layers[i];
+    d.dtype = dtype;
+    d.layout = layout;
+    d.groups = d.dilation[0] = d.dilation[1] = 1;
+    d.oh = out_size(d.h, d.kh, d.stride[0], d.pad[0], 1);
+    d.ow = out_size(d.w, d.kw, d.stride[1], d.pad[1], 1);
+    return d;
+}
+
+Test(conv, layers)
+{
+    for (size_t b = 0; b < 2; b++) {
+        wf_gemm_set_backend(backends[b]);
+        for (size_t t = 0; t < 4; t++)
+            for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+                wf_conv_desc d = layer(i, float_types[t], (unsigned)between(0, 3));
+                all_three(&d);
+            }
+    }
+}
+
+Test(conv, same_bits_at_any_thread_count)
+{
+    static const int threads[] = {1, 2, 3, 7};
+    int before = wf_num_threads();
+    for (size_t run = 0; run < 2 * 4 * 4 * 2; run++) {
+        wf_gemm_set_backend(backends[run % 2]);
+        wf_conv_desc d = layer(run / 2 % 4, float_types[run / 8 % 4], run / 32 ? 3 : 0);
+        int64_t ns = d.n * d.c * d.h * d.w, nd = d.n * d.o * d.oh * d.ow,
+                nw = d.o * d.c * d.kh * d.kw;
+        tensor src = make(d.dtype, ns), w = make(d.dtype, nw), ddst = make(d.dtype, nd);
+        tensor out[3] = {make(d.dtype, nd), make(d.dtype, ns), make(d.dtype, nw)}, first[3];
+        for (size_t t = 0; t < 4; t++) {
+            wf_set_num_threads(threads[t]);
+            cr_assert_eq(wf_conv2d_forward(&d, src.data, w.data, NULL, out[0].data), 0);
+            cr_assert_eq(wf_conv2d_backward_data(&d, ddst.data, w.data, out[1].data), 0);
+            cr_assert_eq(wf_conv2d_backward_weight(&d, src.data, ddst.data, out[2].data), 0);
+            for (int x = 0; x < 3; x++) {
+                size_t size = (size_t)out[x].count * 8;
+                if (t == 0) {
+                    first[x] = (tensor){.data = malloc(size)};
+                    memcpy(first[x].data, out[x].data, size);
+                }
+                cr_assert_eq(memcmp(first[x].data, out[x].data, size), 0,
+                             "%s %s: result %d of layer %zu differs with %d threads",
+                             wf_gemm_backend_name(), wf_dtype_name(d.dtype), x, run / 2 % 4,
+                             threads[t]);
+            }
+        }
+        for (int x = 0; x < 3; x++)
+            drop(&first[x]), drop(&out[x]);
+        drop(&src), drop(&w), drop(&ddst);
+    }
+    wf_set_num_threads(before);
+}
+
+/* Every size that can be zero, one at a time. */
+Test(conv, zero_sizes)
+{
+    for (size_t b = 0; b < 2; b++) {
+        wf_gemm_set_backend(backends[b]);
+        for (int z = 0; z < 5; z++) {
+            wf_conv_desc d = {.dtype = WEFT_F32, .n = 2, .c = 4, .h = 5, .w = 6, .o = 4, .kh = 3};
+            d.kw = 3;
+            d.groups = 2;
+            for (int i = 0; i < 2; i++)
+                d.stride[i] = d.dilation[i] = 1, d.pad[i] = 2;
+            int64_t *sizes[] = {&d.n, &d.c, &d.o, &d.h, &d.w};
+            *sizes[z] = 0;
+            d.oh = out_size(d.h, d.kh, 1, 2, 1);
+            d.ow = out_size(d.w, d.kw, 1, 2, 1);
+            all_three(&d);
+        }
+    }
+}
+
+Test(conv, refuses)
+{
+    wf_conv_desc good = layer(1, WEFT_F32, 0), d = good;
+    d.dtype = WEFT_I32;
+    cr_assert_eq(wf_conv2d_forward(&d, NULL, NULL, NULL, NULL), WF_GEMM_UNSUPPORTED);
+    d = good, d.groups = 3;
+    cr_assert_eq(wf_conv2d_backward_data(&d, NULL, NULL, NULL), WF_GEMM_UNSUPPORTED);
+    d = good, d.oh++;
+    cr_assert_eq(wf_conv2d_backward_weight(&d, NULL, NULL, NULL), WF_GEMM_UNSUPPORTED);
+    d = good, d.stride[1] = 0;
+    cr_assert_eq(wf_conv2d_forward(&d, NULL, NULL, NULL, NULL), WF_GEMM_UNSUPPORTED);
+    d = good, d.dtype = -5;
+    cr_assert_eq(wf_conv2d_forward(&d, NULL, NULL, NULL, NULL), WF_GEMM_UNSUPPORTED);
+}

@@ -1,0 +1,381 @@
+/*
+ * tests/unit/test_gemm.c -- the matrix product against sums in higher precision, on both back ends.
+ *
+ * The bound on an element is derived, not tuned: a sum of k products in any order, each product and
+ * each addition rounded once, is off by at most k * eps / (1 - k * eps) * sum |a||b|, plus one
+ * rounding of the result to its storage type.
+ *
+ * ctest: threads
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eager/cpu/gemm.h"
+#include "eager/pool.h"
+#include "jit/ir/dtype.h"
+
+static uint64_t rng_state = 88172645463325252u;
+
+static uint64_t rng(void)
+{
+    rng_state ^= rng_state << 13;
+    rng_state ^= rng_state >> 7;
+    rng_state ^= rng_state << 17;
+    return rng_state;
+}
+
+static int64_t between(int64_t lo, int64_t hi)
+{
+    return lo + (int64_t)(rng() % (uint64_t)(hi - lo + 1));
+}
+
+static void put(void *p, int dtype, int64_t i, double x)
+{
+    switch (dtype) {
+    case WEFT_F64:
+        ((double *)p)[i] = x;
+        break;
+    case WEFT_F32:
+        ((float *)p)[i] = (float)x;
+        break;
+    case WEFT_BF16:
+        ((uint16_t *)p)[i] = wf_bf16_of_f32((float)x);
+        break;
+    default:
+        ((uint16_t *)p)[i] = wf_f16_of_f32((float)x);
+    }
+}
+
+static double get(const void *p, int dtype, int64_t i)
+{
+    switch (dtype) {
+    case WEFT_F64:
+        return ((const double *)p)[i];
+    case WEFT_F32:
+        return ((const float *)p)[i];
+    case WEFT_BF16:
+        return wf_f32_of_bf16(((const uint16_t *)p)[i]);
+    default:
+        return wf_f32_of_f16(((const uint16_t *)p)[i]);
+    }
+}
+
+/* Unit roundoff of the accumulation and of the storage; smallest step near zero. */
+static double eps_sum(int dtype)
+{
+    return dtype == WEFT_F64 ? 0x1p-53 : 0x1p-24;
+}
+static double eps_store(int dtype)
+{
+    return dtype == WEFT_F16 ? 0x1p-11 : dtype == WEFT_BF16 ? 0x1p-8 : 0;
+}
+static double tiny(int dtype)
+{
+    return dtype == WEFT_F64 ? 0x1p-1070 : dtype == WEFT_F16 ? 0x1p-24 : 0x1p-126;
+}
+
+typedef struct operands {
+    wf_gemm_desc d;
+    void *a, *b, *c;
+    size_t c_bytes;
+} operands;
+
+/* mode bit 0: A transposed, bit 1: B transposed, bit 2: odd strides of A, bit 3: of B, bit 4: A
+ * broadcast over the batch, bit 5: B broadcast, bit 6: gap between rows of C */
+static operands make(int dtype, int64_t batch, int64_t m, int64_t n, int64_t k, unsigned mode)
+{
+    int64_t gap_a = mode & 4 ? 3 : 1, gap_b = mode & 8 ? 2 : 1;
+    wf_gemm_desc d = {.dtype = dtype, .m = m, .n = n, .k = k, .batch = batch};
+    d.a_rs = (mode & 1 ? 1 : k) * gap_a;
+    d.a_cs = (mode & 1 ? m : 1) * gap_a;
+    d.a_bs = mode & 16 ? 0 : m * k * gap_a;
+    d.b_rs = (mode & 2 ? 1 : n) * gap_b;
+    d.b_cs = (mode & 2 ? k : 1) * gap_b;
+    d.b_bs = mode & 32 ? 0 : n * k * gap_b;
+    d.c_rs = n + (mode & 64 ? 5 : 0);
+    d.c_bs = m * d.c_rs;
+    size_t size = wf_dtype_size(dtype);
+    size_t na = (size_t)(batch * m * k * gap_a) + 1, nb = (size_t)(batch * n * k * gap_b) + 1;
+    size_t nc = (size_t)(batch * d.c_bs) + 1;
+    operands o = {.a = malloc(na * size), .b = malloc(nb * size), .c_bytes = nc * size};
+    o.c = malloc(o.c_bytes);
+    memset(o.c, 0x5A, o.c_bytes);
+    for (size_t i = 0; i < na; i++)
+        put(o.a, dtype, (int64_t)i, (double)between(-1000, 1000) / 700.0);
+    for (size_t i = 0; i < nb; i++)
+        put(o.b, dtype, (int64_t)i, (double)between(-1000, 1000) / 700.0);
+    d.a = o.a;
+    d.b = o.b;
+    d.c = o.c;
+    o.d = d;
+    return o;
+}
+
+static void drop(operands *o)
+{
+    free(o->a);
+    free(o->b);
+    free(o->c);
+}
+
+static void check(const operands *o, const char *what)
+{
+    const wf_gemm_desc *d = &o->d;
+    double u = eps_sum(d->dtype) * (double)(d->k + 1), gamma = u / (1 - u);
+    for (int64_t s = 0; s < d->batch; s++)
+        for (int64_t i = 0; i < d->m; i++)
+            for (int64_t j = 0; j < d->n; j++) {
+                long double sum = 0, mag = 0;
+                for (int64_t p = 0; p < d->k; p++) {
+                    double x = get(o->a, d->dtype, s * d->a_bs + i * d->a_rs + p * d->a_cs);
+                    double y = get(o->b, d->dtype, s * d->b_bs + p * d->b_rs + j * d->b_cs);
+                    sum += (long double)x * y;
+                    mag += fabsl((long double)x * y);
+                }
+                double got = get(o->c, d->dtype, s * d->c_bs + i * d->c_rs + j);
+                double err = (double)fabsl((long double)got - sum);
+                double bound = gamma * (double)mag;
+                bound += eps_store(d->dtype) * ((double)fabsl(sum) + bound) + tiny(d->dtype);
+                cr_assert(
+                    err <= bound,
+                    "%s %s batch %ld m %ld n %ld k %ld at %ld %ld %ld: %g is %g off, bound %g",
+                    what, wf_dtype_name(d->dtype), (long)d->batch, (long)d->m, (long)d->n,
+                    (long)d->k, (long)s, (long)i, (long)j, got, err, bound);
+            }
+}
+
+/* Memory between the rows of C must not be touched. */
+static void check_gaps(const operands *o)
+{
+    const wf_gemm_desc *d = &o->d;
+    size_t size = wf_dtype_size(d->dtype);
+    for (int64_t r = 0; r < d->batch * d->m; r++) {
+        const unsigned char *gap =
+            (const unsigned char *)o->c + (size_t)(r * d->c_rs + d->n) * size;
+        for (size_t x = 0; x < (size_t)(d->c_rs - d->n) * size; x++)
+            cr_assert(gap[x] == 0x5A, "row %ld of C written past its end", (long)r);
+    }
+}
+
+static const int float_types[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_F16};
+static const int backends[] = {WF_GEMM_BUILTIN, WF_GEMM_ONEDNN};
+
+static void random_products(int backend, int dtype, int count)
+{
+    wf_gemm_set_backend(backend);
+    for (int t = 0; t < count; t++) {
+        int64_t m = between(1, 40), n = between(1, 70), k = between(1, 90), batch = 1;
+        switch (rng() % 6) {
+        case 0:
+            m = 1;
+            n = between(1, 300);
+            k = between(1, 600);
+            break;
+        case 1:
+            n = 1;
+            m = between(1, 300);
+            break;
+        case 2:
+            k = between(250, 800);
+            break;
+        case 3:
+            batch = between(1, 5);
+            break;
+        case 4:
+            m = between(40, 300);
+            k = between(1, 40);
+            break;
+        default:
+            break;
+        }
+        operands o = make(dtype, batch, m, n, k, (unsigned)rng());
+        cr_assert_eq(wf_gemm(&o.d), 0);
+        check(&o, wf_gemm_backend_name());
+        check_gaps(&o);
+        drop(&o);
+    }
+}
+
+Test(gemm, random_shapes)
+{
+    for (size_t b = 0; b < 2; b++)
+        for (size_t t = 0; t < 4; t++)
+            random_products(backends[b], float_types[t], 150);
+}
+
+Test(gemm, empty_and_k_zero)
+{
+    for (size_t b = 0; b < 2; b++) {
+        wf_gemm_set_backend(backends[b]);
+        for (size_t t = 0; t < 4; t++) {
+            operands o = make(float_types[t], 2, 5, 7, 0, 64);
+            cr_assert_eq(wf_gemm(&o.d), 0);
+            check(&o, "k = 0");
+            check_gaps(&o);
+            drop(&o);
+            o = make(float_types[t], 2, 0, 7, 3, 0);
+            cr_assert_eq(wf_gemm(&o.d), 0);
+            o.d.n = 0;
+            o.d.m = 4;
+            cr_assert_eq(wf_gemm(&o.d), 0);
+            o.d.n = 7;
+            o.d.batch = 0;
+            cr_assert_eq(wf_gemm(&o.d), 0);
+            for (size_t x = 0; x < o.c_bytes; x++)
+                cr_assert(((unsigned char *)o.c)[x] == 0x5A);
+            drop(&o);
+        }
+    }
+}
+
+Test(gemm, refuses)
+{
+    wf_gemm_desc d = {.dtype = WEFT_BOOL, .m = 1, .n = 1, .k = 1, .batch = 1};
+    cr_assert_eq(wf_gemm(&d), WF_GEMM_UNSUPPORTED);
+    d.dtype = 77;
+    cr_assert_eq(wf_gemm(&d), WF_GEMM_UNSUPPORTED);
+    d.dtype = WEFT_F32;
+    d.m = -1;
+    cr_assert_eq(wf_gemm(&d), WF_GEMM_UNSUPPORTED);
+}
+
+/* inf * 0 is NaN and must reach exactly the row and column of C that contain it. */
+Test(gemm, nan_and_inf_propagate)
+{
+    for (size_t b = 0; b < 2; b++) {
+        wf_gemm_set_backend(backends[b]);
+        for (size_t t = 0; t < 4; t++)
+            for (unsigned mode = 0; mode < 4; mode++)
+                for (int64_t m = 1; m <= 13; m += 4) {
+                    int dt = float_types[t];
+                    operands o = make(dt, 1, m, 35, 67, mode);
+                    wf_gemm_desc *d = &o.d;
+                    for (int64_t p = 0; p < d->k; p++)
+                        put(o.a, dt, p * d->a_cs, 0);
+                    put(o.b, dt, 3 * d->b_rs + 5 * d->b_cs, INFINITY);
+                    put(o.b, dt, 66 * d->b_rs + 34 * d->b_cs, NAN);
+                    cr_assert_eq(wf_gemm(d), 0);
+                    for (int64_t i = 0; i < m; i++)
+                        for (int64_t j = 0; j < d->n; j++) {
+                            double x = get(o.c, dt, i * d->c_rs + j);
+                            if (j == 34 || (i == 0 && j == 5))
+                                cr_assert(isnan(x), "c[%ld][%ld] = %g", (long)i, (long)j, x);
+                            else if (j != 5)
+                                cr_assert(i ? isfinite(x) : x == 0);
+                            else
+                                cr_assert(!isfinite(x));
+                        }
+                    drop(&o);
+                }
+    }
+}
+
+Test(gemm, same_bits_at_any_thread_count)
+{
+    static const int64_t shapes[][4] = {{1, 1, 700, 900}, {1, 300, 1, 1500}, {1, 257, 301, 129},
+                                        {7, 33, 65, 40},  {1, 8, 1024, 512}, {2, 500, 70, 600},
+                                        {1, 3, 5, 20000}, {40, 8, 8, 64}};
+    static const int threads[] = {1, 2, 3, 7};
+    int before = wf_num_threads();
+    for (size_t b = 0; b < 2; b++) {
+        wf_gemm_set_backend(backends[b]);
+        for (size_t t = 0; t < 4; t++)
+            for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+                for (unsigned mode = 0; mode < 4; mode++) {
+                    const int64_t *h = shapes[s];
+                    operands o = make(float_types[t], h[0], h[1], h[2], h[3], mode);
+                    void *first = malloc(o.c_bytes);
+                    for (size_t c = 0; c < 4; c++) {
+                        wf_set_num_threads(threads[c]);
+                        memset(o.c, 0x5A, o.c_bytes);
+                        cr_assert_eq(wf_gemm(&o.d), 0);
+                        if (c == 0)
+                            memcpy(first, o.c, o.c_bytes);
+                        cr_assert_eq(memcmp(first, o.c, o.c_bytes), 0,
+                                     "%s %s shape %zu mode %u differs with %d threads",
+                                     wf_gemm_backend_name(), wf_dtype_name(float_types[t]), s, mode,
+                                     threads[c]);
+                    }
+                    free(first);
+                    drop(&o);
+                }
+    }
+    wf_set_num_threads(before);
+}
+
+#define CHECK_INT(U, S, dt)                                                                        \
+    do {                                                                                           \
+        for (int t = 0; t < 30; t++) {                                                             \
+            int64_t m = between(1, 20), n = between(1, 40), k = between(0, 30), batch = 2;         \
+            unsigned mode = (unsigned)rng() & 3;                                                   \
+            U *a = malloc((size_t)(batch * m * k + 1) * sizeof *a);                                \
+            U *b = malloc((size_t)(n * k + 1) * sizeof *b);                                        \
+            U *c = malloc((size_t)(batch * m * n) * sizeof *c);                                    \
+            for (int64_t i = 0; i < batch * m * k; i++)                                            \
+                a[i] = (U)rng();                                                                   \
+            for (int64_t i = 0; i < n * k; i++)                                                    \
+                b[i] = (U)rng();                                                                   \
+            wf_gemm_desc d = {.dtype = (dt), .m = m, .n = n, .k = k, .batch = batch};              \
+            d.a = a, d.b = b, d.c = c;                                                             \
+            d.a_rs = mode & 1 ? 1 : k, d.a_cs = mode & 1 ? m : 1, d.a_bs = m * k;                  \
+            d.b_rs = mode & 2 ? 1 : n, d.b_cs = mode & 2 ? k : 1;                                  \
+            d.c_rs = n, d.c_bs = m * n;                                                            \
+            cr_assert_eq(wf_gemm(&d), 0);                                                          \
+            for (int64_t s = 0; s < batch; s++)                                                    \
+                for (int64_t i = 0; i < m; i++)                                                    \
+                    for (int64_t j = 0; j < n; j++) {                                              \
+                        U sum = 0;                                                                 \
+                        for (int64_t p = 0; p < k; p++)                                            \
+                            sum = (U)(sum + (uint64_t)a[s * m * k + i * d.a_rs + p * d.a_cs] *     \
+                                                b[p * d.b_rs + j * d.b_cs]);                       \
+                        cr_assert(c[(s * m + i) * n + j] == sum, "%s", wf_dtype_name(dt));         \
+                    }                                                                              \
+            free(a), free(b), free(c);                                                             \
+        }                                                                                          \
+    } while (0)
+
+Test(gemm, integers_wrap)
+{
+    CHECK_INT(uint8_t, int8_t, WEFT_U8);
+    CHECK_INT(uint8_t, int8_t, WEFT_I8);
+    CHECK_INT(uint16_t, int16_t, WEFT_I16);
+    CHECK_INT(uint32_t, int32_t, WEFT_I32);
+    CHECK_INT(uint64_t, int64_t, WEFT_I64);
+}
+
+static void *caller(void *arg)
+{
+    operands *o = arg;
+    void *first = malloc(o->c_bytes);
+    wf_gemm(&o->d);
+    memcpy(first, o->c, o->c_bytes);
+    intptr_t bad = 0;
+    for (int t = 0; t < 50; t++) {
+        memset(o->c, 0x5A, o->c_bytes);
+        bad |= wf_gemm(&o->d) != 0;
+        bad |= memcmp(first, o->c, o->c_bytes) != 0;
+    }
+    free(first);
+    return (void *)bad;
+}
+
+Test(gemm, two_callers)
+{
+    for (size_t b = 0; b < 2; b++) {
+        wf_gemm_set_backend(backends[b]);
+        operands o[2] = {make(WEFT_F32, 1, 130, 140, 150, 64), make(WEFT_BF16, 1, 90, 200, 64, 66)};
+        pthread_t id[2];
+        for (int t = 0; t < 2; t++)
+            cr_assert_eq(pthread_create(&id[t], NULL, caller, &o[t]), 0);
+        for (int t = 0; t < 2; t++) {
+            void *bad;
+            pthread_join(id[t], &bad);
+            cr_assert_null(bad);
+            check(&o[t], "two callers");
+            drop(&o[t]);
+        }
+    }
+}
