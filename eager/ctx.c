@@ -22,7 +22,7 @@ static pthread_key_t exit_key;
 static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
 static int exit_key_ok;
 
-const wf_tape_hooks *wf_tape_api;
+const wf_tape_hooks *_Atomic wf_tape_api;
 
 wf_ctx *wf_ctx_at(uint32_t id)
 {

@@ -324,7 +324,8 @@ static int tape_append(wf_call *k, int ndst, wf_slot *const *dst)
     if (!flt || !wf_tape_api || !differentiable(k->op)) {
         return 0;
     }
-    return wf_tape_api->append(k->c, k->op, k->attr, k->nsrc, k->slot, ndst, dst, &k->why);
+    return wf_tape_api->append(k->c, k->op, k->attr, k->nsrc, k->slot, k->src, ndst, dst,
+                                &k->why);
 }
 
 int wf_call_output_dtype(wf_op op, int join)

@@ -248,6 +248,16 @@ weft_status weft_sited_status(const char *site, weft_status status)
     wf_ctx *c = wf_ctx_get();
     if (c && status != WEFT_OK) {
         error_site(find(c, c->error_last), site);
+    } else if (c && c->last_write.slot) {
+        bool pinned;
+        wf_slot *s = wf_pin(c, c->last_write, &pinned, NULL);
+        if (s && s->st) {
+            s->st->write_site = site;
+        }
+        if (s && pinned) {
+            wf_unpin(c, s);
+        }
+        c->last_write = WEFT_NONE;
     }
     return status;
 }

@@ -307,6 +307,7 @@ int wf_dispatch_inplace(wf_op op, const wf_attr *attr, int nsrc, const weft_tens
     if (!c) {
         return WEFT_ENOMEM;
     }
+    c->last_write = WEFT_NONE;
     wf_call k;
     weft_tensor failed = {0, 0, 0};
     if (dst.slot == 0 && dst.serial != 0) {
@@ -334,6 +335,9 @@ int wf_dispatch_inplace(wf_op op, const wf_attr *attr, int nsrc, const weft_tens
         }
         if (s && pinned) {
             wf_unpin(c, s);
+        }
+        if (rc == 0) {
+            c->last_write = dst;
         }
     } else {
         wf_call_fail(&k);

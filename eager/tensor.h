@@ -45,12 +45,22 @@ enum { WF_INLINE_RANK = 6 };
 #define WF_SLOT_RETAIN_GRAD 4u   /* non-leaf that keeps its gradient */
 #define WF_SLOT_TRACED 8u        /* no storage: node is a reference into the running trace */
 
+typedef struct wf_hook {
+    struct wf_hook *next;
+    uint64_t id;
+    int post; /* runs after accumulation */
+    weft_tensor (*fn)(void *user, weft_tensor grad);
+    void *user;
+    void (*release)(void *user);
+} wf_hook;
+
 /* Rare per-tensor facts: gradient, hooks, name. Shared by a tensor and its tape leaf. */
 typedef struct wf_meta {
     _Atomic int32_t refs;
     _Atomic int32_t lock;
     weft_tensor grad; /* kept handle or empty */
-    struct wf_hook *hooks;
+    int retain;       /* a recorded result that keeps its gradient */
+    wf_hook *hooks; /* in order of registration */
     char *name;
 } wf_meta;
 
@@ -132,7 +142,7 @@ typedef struct wf_recorder {
 typedef struct wf_tape_hooks {
     /* An op ran out of place: dst slots hold its values. Sets their nodes. 0 or a status. */
     int (*append)(struct wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, wf_slot *const *src,
-                  int ndst, wf_slot *const *dst, wf_why *why);
+                  const weft_tensor *handles, int ndst, wf_slot *const *dst, wf_why *why);
     /* dst's elements are about to be replaced by those of value (same type): records the new value
      * of the storage. Called before the copy. */
     int (*store)(struct wf_ctx *c, wf_slot *dst, wf_slot *value, wf_why *why);
@@ -140,7 +150,7 @@ typedef struct wf_tape_hooks {
     void (*stamp)(struct wf_ctx *c, wf_ref node, const char *site);
     void (*close)(struct wf_ctx *c);
 } wf_tape_hooks;
-extern const wf_tape_hooks *wf_tape_api; /* NULL until autograd is linked in and used */
+extern const wf_tape_hooks *_Atomic wf_tape_api; /* NULL until something requires a gradient */
 
 typedef struct wf_ctx {
     uint32_t id;
@@ -158,7 +168,7 @@ typedef struct wf_ctx {
     uint64_t error_next;
     uint64_t error_last;
     wf_error *errors; /* ring of WF_ERRORS */
-    const char *op_site;
+    weft_tensor last_write; /* target of the last in-place op, for its call site */
     uint64_t rng_seed, rng_offset;
     _Atomic int64_t live; /* slots in use */
     _Atomic int64_t kept;

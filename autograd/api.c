@@ -1,0 +1,477 @@
+/*
+ * autograd/api.c -- the public face of autograd: leaves, gradients, modes, backward.
+ *
+ * Invariant: gradients handed to the user are handles of the current scope on shared memory; the
+ * accumulated gradient itself is a kept handle owned by the tensor's meta.
+ */
+#include <string.h>
+
+#include "autograd/backward.h"
+#include "autograd/tape.h"
+#include "eager/alloc.h"
+#include "weft/grad.h"
+
+/* Defined without the call-site macros. */
+#undef weft_backward
+#undef weft_grad_of
+
+static const char *const no_memory = "out of memory";
+
+weft_tensor wf_alias(wf_ctx *c, wf_slot *s)
+{
+    weft_tensor h =
+        wf_wrap_view(c, s->st, s->data, s->dtype, s->rank, wf_dims(s), wf_strides(s));
+    if (h.slot && s->node && s->context == c->id) {
+        wf_slot *a = wf_slot_at(c, h.slot);
+        a->node = s->node;
+        a->node_gen = s->node_gen;
+        wf_tnode_at(c->tape, s->node)->refs++;
+    }
+    return h;
+}
+
+weft_tensor wf_give_to(wf_ctx *c, uint32_t depth, weft_tensor t)
+{
+    /* weft_scope_give moves to the scope around the one it is given. */
+    if (depth + 1 > c->depth) {
+        return t;
+    }
+    weft_scope s = {depth + 1, c->id, c->scopes[depth + 1].serial};
+    return weft_scope_give(s, t);
+}
+
+/* Pins t or records an error; the slot must be given back with wf_unpin when *pinned. */
+static wf_slot *open_tensor(wf_ctx *c, weft_tensor t, const char *op, bool *pinned, int *status)
+{
+    wf_why why = {0};
+    *pinned = false;
+    *status = 0;
+    if (t.slot == 0 && t.serial != 0) {
+        *status = (int)weft_error_status(t);
+        return NULL;
+    }
+    if (t.slot >= WF_ABSENT_SLOT) {
+        wf_fail(&why, WEFT_EINVALID, "a scalar is not a tensor");
+        *status = wf_raise_status(c, op, 1, &t, &why);
+        return NULL;
+    }
+    wf_slot *s = wf_pin(c, t, pinned, &why);
+    if (!s) {
+        *status = wf_raise_status(c, op, 1, &t, &why);
+    }
+    return s;
+}
+
+static weft_status closed(wf_ctx *c, wf_slot *s, bool pinned, int rc)
+{
+    if (s && pinned) {
+        wf_unpin(c, s);
+    }
+    return (weft_status)rc;
+}
+
+static int raise_for(wf_ctx *c, const char *op, weft_tensor t, int code, const char *rule,
+                     const char *hint)
+{
+    wf_why why = {0};
+    wf_fail(&why, code, "%s", rule);
+    wf_hint(&why, "%s", hint);
+    return wf_raise_status(c, op, 1, &t, &why);
+}
+
+weft_status weft_requires_grad_(weft_tensor t, bool on)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c) {
+        return WEFT_ENOMEM;
+    }
+    bool pinned;
+    int rc;
+    wf_slot *s = open_tensor(c, t, "requires_grad_", &pinned, &rc);
+    if (!s) {
+        return (weft_status)rc;
+    }
+    if (wf_dtype_kind(s->dtype) != 2) {
+        rc = raise_for(c, "requires_grad_", t, WEFT_EDTYPE,
+                       "only floating-point tensors have gradients", "cast it first: weft_cast");
+    } else if (!(s->flags & WF_SLOT_REQUIRES_GRAD) && wf_slot_tracked(s)) {
+        rc = raise_for(c, "requires_grad_", t, WEFT_EGRAD,
+                       "the tensor is the result of a recorded op, not a leaf",
+                       "detach it first (weft_detach), or use weft_retain_grad");
+    } else if (on && !wf_slot_meta(s)) {
+        rc = raise_for(c, "requires_grad_", t, WEFT_ENOMEM, no_memory, "");
+    } else {
+        atomic_store(&wf_tape_api, &wf_tape_hook_table);
+        if (!on && s->node) {
+            wf_tape_api->release(c, s->context, s->node);
+            s->node = 0;
+        }
+        s->flags = (uint8_t)(on ? s->flags | WF_SLOT_REQUIRES_GRAD
+                                : s->flags & ~WF_SLOT_REQUIRES_GRAD);
+    }
+    return closed(c, s, pinned, rc);
+}
+
+bool weft_requires_grad(weft_tensor t)
+{
+    wf_ctx *c = wf_ctx_get();
+    bool pinned;
+    wf_slot *s = c && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, NULL) : NULL;
+    bool yes = s && wf_dtype_kind(s->dtype) == 2 && wf_slot_tracked(s);
+    if (s) {
+        closed(c, s, pinned, 0);
+    }
+    return yes;
+}
+
+bool weft_is_leaf(weft_tensor t)
+{
+    wf_ctx *c = wf_ctx_get();
+    bool pinned;
+    wf_slot *s = c && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, NULL) : NULL;
+    bool yes = s && ((s->flags & WF_SLOT_REQUIRES_GRAD) || !wf_slot_tracked(s));
+    if (s) {
+        closed(c, s, pinned, 0);
+    }
+    return yes;
+}
+
+bool weft_has_grad(weft_tensor t)
+{
+    wf_ctx *c = wf_ctx_get();
+    bool pinned;
+    wf_slot *s = c && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, NULL) : NULL;
+    bool yes = s && s->meta && s->meta->grad.slot != 0;
+    if (s) {
+        closed(c, s, pinned, 0);
+    }
+    return yes;
+}
+
+weft_tensor weft_grad(weft_tensor t)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c) {
+        return (weft_tensor){0, 0, UINT64_MAX};
+    }
+    bool pinned;
+    int rc;
+    wf_slot *s = open_tensor(c, t, "grad", &pinned, &rc);
+    if (!s) {
+        return t.slot == 0 && t.serial ? t : (weft_tensor){0, c->id, c->error_last};
+    }
+    weft_tensor r;
+    if (!s->meta || s->meta->grad.slot == 0) {
+        raise_for(c, "grad", t, WEFT_EGRAD, "the tensor has no gradient",
+                  "mark it with weft_requires_grad_ (or weft_retain_grad) and run weft_backward");
+        r = (weft_tensor){0, c->id, c->error_last};
+    } else {
+        bool gp;
+        wf_why why = {0};
+        wf_slot *g = wf_pin(c, s->meta->grad, &gp, &why);
+        r = g ? wf_alias(c, g) : wf_raise(c, "grad", 1, &t, &why);
+        closed(c, g, gp, 0);
+    }
+    closed(c, s, pinned, 0);
+    return r;
+}
+
+weft_status weft_set_grad(weft_tensor t, weft_tensor g)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c) {
+        return WEFT_ENOMEM;
+    }
+    bool pinned, gp = false;
+    int rc;
+    wf_slot *s = open_tensor(c, t, "set_grad", &pinned, &rc), *gs = NULL;
+    if (!s) {
+        return (weft_status)rc;
+    }
+    wf_meta *m = wf_slot_meta(s);
+    if (!m) {
+        rc = raise_for(c, "set_grad", t, WEFT_ENOMEM, no_memory, "");
+    } else if (g.slot == 0 && g.serial != 0) {
+        rc = (int)weft_error_status(g);
+    } else {
+        weft_tensor own = WEFT_NONE;
+        if (g.slot != 0) {
+            gs = open_tensor(c, g, "set_grad", &gp, &rc);
+            wf_type a, b;
+            if (gs) {
+                wf_slot_type(s, &a);
+                wf_slot_type(gs, &b);
+                if (a.dtype != b.dtype || a.rank != b.rank ||
+                    memcmp(a.dims, b.dims, (size_t)a.rank * sizeof(int64_t)) != 0) {
+                    rc = raise_for(c, "set_grad", t, WEFT_ESHAPE,
+                                   "the gradient's shape or dtype differs from the tensor's", "");
+                } else {
+                    own = weft_keep(wf_alias(c, gs));
+                    rc = own.slot ? 0 : (int)weft_error_status(own);
+                }
+            }
+        }
+        if (!rc) {
+            if (m->grad.slot) {
+                weft_free(m->grad);
+            }
+            m->grad = own;
+        }
+    }
+    closed(c, gs, gp, 0);
+    return closed(c, s, pinned, rc);
+}
+
+/* Meta of a recorded result, shared with its node, so that backward finds hooks and retain. */
+static wf_meta *node_meta(wf_ctx *c, wf_slot *s, const char *op, weft_tensor t, int *rc)
+{
+    wf_meta *m = wf_slot_meta(s);
+    if (!m) {
+        *rc = raise_for(c, op, t, WEFT_ENOMEM, no_memory, "");
+        return NULL;
+    }
+    if (!wf_slot_tracked(s)) {
+        *rc = raise_for(c, op, t, WEFT_EGRAD, "the tensor does not take part in gradients",
+                        "weft_requires_grad_ it, or an operand it is computed from");
+        return NULL;
+    }
+    wf_why why = {0};
+    wf_ref r = wf_tape_node_of(c, s, &why);
+    if (!r) {
+        *rc = wf_raise_status(c, op, 1, &t, &why);
+        return NULL;
+    }
+    wf_tnode *n = wf_tnode_at(c->tape, r);
+    if (!n->meta) {
+        n->meta = m;
+        atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
+    }
+    return n->meta;
+}
+
+weft_status weft_retain_grad(weft_tensor t)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c) {
+        return WEFT_ENOMEM;
+    }
+    bool pinned;
+    int rc;
+    wf_slot *s = open_tensor(c, t, "retain_grad", &pinned, &rc);
+    if (!s) {
+        return (weft_status)rc;
+    }
+    wf_meta *m = node_meta(c, s, "retain_grad", t, &rc);
+    if (m) {
+        m->retain = 1;
+    }
+    return closed(c, s, pinned, rc);
+}
+
+bool wf_meta_retains(const wf_meta *m)
+{
+    return m->retain != 0;
+}
+
+/* -- modes ---------------------------------------------------------------------------------------------- */
+
+void weft_no_grad_begin(void)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (c) {
+        c->grad_off++;
+    }
+}
+
+void weft_no_grad_end(void)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (c && c->grad_off) {
+        c->grad_off--;
+    }
+}
+
+uint32_t weft_enable_grad_begin(void)
+{
+    wf_ctx *c = wf_ctx_get();
+    uint32_t was = c ? c->grad_off : 0;
+    if (c) {
+        c->grad_off = 0;
+    }
+    return was;
+}
+
+void weft_enable_grad_end(uint32_t saved)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (c) {
+        c->grad_off = saved;
+    }
+}
+
+bool weft_is_grad_enabled(void)
+{
+    wf_ctx *c = wf_ctx_get();
+    return c && wf_grad_enabled(c);
+}
+
+int64_t weft_tape_nodes(void)
+{
+    wf_ctx *c = wf_ctx_get();
+    return c && c->tape ? ((wf_tape *)c->tape)->live : 0;
+}
+
+/* -- backward --------------------------------------------------------------------------------------------- */
+
+/* The gradient to start from: given, or one for a single element. */
+static weft_tensor seed(wf_ctx *c, wf_slot *s, weft_tensor t, weft_tensor g, const char *op)
+{
+    wf_type a, b;
+    wf_slot_type(s, &a);
+    if (g.slot == 0 && g.serial != 0) {
+        return g;
+    }
+    if (g.slot == 0) {
+        if (wf_type_numel(&a) != 1) {
+            raise_for(c, op, t, WEFT_EGRAD, "the loss has more than one element",
+                      "reduce it (weft_sum, weft_mean) or pass .gradient of its shape");
+            return (weft_tensor){0, c->id, c->error_last};
+        }
+        double one = 1;
+        wf_attr full = {.dtype = a.dtype, .n_dyn = a.rank, .dyn = a.dims, .n_flt = 1, .flt = &one};
+        return wf_op0(WF_OP_FULL, &full);
+    }
+    bool pinned;
+    int rc;
+    wf_slot *gs = open_tensor(c, g, op, &pinned, &rc);
+    if (!gs) {
+        return (weft_tensor){0, c->id, c->error_last};
+    }
+    wf_slot_type(gs, &b);
+    closed(c, gs, pinned, 0);
+    if (a.dtype != b.dtype || a.rank != b.rank ||
+        memcmp(a.dims, b.dims, (size_t)a.rank * sizeof(int64_t)) != 0) {
+        weft_tensor both[2] = {t, g};
+        wf_why why = {0};
+        wf_fail(&why, WEFT_ESHAPE, "the gradient's shape or dtype differs from the output's");
+        return wf_raise(c, op, 2, both, &why);
+    }
+    return g;
+}
+
+/* The node of an output and its seed. */
+static int root_of(wf_ctx *c, weft_tensor t, weft_tensor grad, const char *op, wf_ref *node,
+                   weft_tensor *g)
+{
+    bool pinned;
+    int rc;
+    wf_slot *s = open_tensor(c, t, op, &pinned, &rc);
+    if (!s) {
+        return rc;
+    }
+    wf_why why = {0};
+    if (wf_dtype_kind(s->dtype) != 2 || !wf_slot_tracked(s)) {
+        rc = raise_for(c, op, t, WEFT_EGRAD, "nothing it was computed from requires a gradient",
+                       "mark leaves with weft_requires_grad_ and compute outside weft_no_grad_begin");
+    } else {
+        *node = wf_tape_node_of(c, s, &why);
+        rc = *node ? 0 : wf_raise_status(c, op, 1, &t, &why);
+    }
+    if (!rc) {
+        *g = seed(c, s, t, grad, op);
+        rc = g->slot ? 0 : (int)weft_error_status(*g);
+    }
+    return (int)closed(c, s, pinned, rc);
+}
+
+weft_status weft_backward(const weft_backward_args *args)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c) {
+        return WEFT_ENOMEM;
+    }
+    if (!args) {
+        wf_raise_text(c, WEFT_EINVALID, "backward", "the arguments are NULL");
+        return WEFT_EINVALID;
+    }
+    weft_scope sc = weft_scope_begin();
+    wf_ref node = 0;
+    weft_tensor g;
+    int rc = root_of(c, args->loss, args->gradient, "backward", &node, &g);
+    if (!rc) {
+        rc = wf_backward_run(c, 1, &node, &g, args->retain_graph, args->create_graph, 0, NULL);
+    }
+    weft_scope_end(sc);
+    return (weft_status)rc;
+}
+
+/* What identifies input i on the tape. Holds no references: the input's handle does. */
+static int capture_of(wf_ctx *c, weft_tensor t, weft_tensor *result, wf_grad_capture *k)
+{
+    bool pinned;
+    int rc;
+    wf_slot *s = open_tensor(c, t, "grad_of", &pinned, &rc);
+    if (!s) {
+        return rc;
+    }
+    *result = WEFT_NONE;
+    *k = (wf_grad_capture){.result = result};
+    wf_why why = {0};
+    if (wf_dtype_kind(s->dtype) != 2 || !wf_slot_tracked(s)) {
+        rc = raise_for(c, "grad_of", t, WEFT_EGRAD, "an input does not require a gradient",
+                       "mark it with weft_requires_grad_ before computing the outputs");
+    } else if (s->flags & WF_SLOT_REQUIRES_GRAD) {
+        k->meta = s->meta;
+    } else {
+        k->node = wf_tape_node_of(c, s, &why);
+        rc = k->node ? 0 : wf_raise_status(c, "grad_of", 1, &t, &why);
+    }
+    return (int)closed(c, s, pinned, rc);
+}
+
+weft_status weft_grad_of(const weft_grad_of_args *args)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c) {
+        return WEFT_ENOMEM;
+    }
+    if (!args || args->n_outputs < 1 || args->n_inputs < 1 || !args->outputs || !args->inputs ||
+        !args->grads) {
+        wf_raise_text(c, WEFT_EINVALID, "grad_of",
+                      "outputs, inputs and grads must be given, with at least one of each");
+        return WEFT_EINVALID;
+    }
+    size_t no = (size_t)args->n_outputs, ni = (size_t)args->n_inputs;
+    wf_ref *node = wf_malloc(no * sizeof *node);
+    weft_tensor *g = wf_malloc(no * sizeof *g);
+    wf_grad_capture *cap = wf_malloc(ni * sizeof *cap);
+    int rc = node && g && cap ? 0 : WEFT_ENOMEM;
+    if (rc) {
+        wf_raise_text(c, rc, "grad_of", "out of memory");
+    }
+    weft_scope sc = weft_scope_begin();
+    for (size_t i = 0; i < no && !rc; i++) {
+        rc = root_of(c, args->outputs[i], args->grad_outputs ? args->grad_outputs[i] : WEFT_NONE,
+                     "grad_of", &node[i], &g[i]);
+    }
+    for (size_t i = 0; i < ni && !rc; i++) {
+        rc = capture_of(c, args->inputs[i], &args->grads[i], &cap[i]);
+    }
+    if (!rc) {
+        rc = wf_backward_run(c, args->n_outputs, node, g, args->retain_graph, args->create_graph,
+                             args->n_inputs, cap);
+    }
+    for (size_t i = 0; i < ni && !rc; i++) {
+        args->grads[i] = weft_scope_give(sc, args->grads[i]);
+        if (args->grads[i].slot == 0 && !args->allow_unused) {
+            rc = raise_for(c, "grad_of", args->inputs[i], WEFT_EGRAD,
+                           "the outputs do not depend on this input",
+                           "pass .allow_unused = true to get WEFT_NONE for it");
+        }
+    }
+    weft_scope_end(sc);
+    wf_mfree(node);
+    wf_mfree(g);
+    wf_mfree(cap);
+    return (weft_status)rc;
+}

@@ -1,0 +1,444 @@
+/*
+ * autograd/backward.c -- the engine: walks recorded ops in reverse and runs their derivatives.
+ *
+ * Builds, runs and drops the adjoint node by node. A node is processed when every later node that
+ * uses it has been: nodes leave a heap in descending order. Nothing recurses, so a chain of a
+ * million ops needs no stack.
+ *
+ * Invariants: pending gradients live in the engine's scope and are released as they are consumed;
+ * on error every pending gradient and queue mark is cleared; saved values are dropped behind the
+ * engine unless the graph is retained.
+ */
+#include <string.h>
+
+#include "autograd/backward.h"
+#include "autograd/tape.h"
+#include "autograd/vjp.h"
+#include "eager/alloc.h"
+
+int wf_vjp_elementwise(wf_vjp *v);
+
+/* clang-format off */
+typedef int (*vjp_fn)(wf_vjp *v);
+int wf_vjp_NODIFF(wf_vjp *v);
+int wf_vjp_NODIFF(wf_vjp *v) { (void)v; return 0; }
+static vjp_fn row_vjp(wf_op op)
+{
+#define ROW(NAME, name, kind, min_src, max_src, n_dst, infer, exec, vjp, attributes) int wf_vjp_##vjp(wf_vjp *v);
+#include "jit/ir/ops.def"
+    static const vjp_fn table[WF_OP_COUNT] = {
+#define ROW(NAME, name, kind, min_src, max_src, n_dst, infer, exec, vjp, attributes) [WF_OP_##NAME] = wf_vjp_##vjp,
+#include "jit/ir/ops.def"
+    };
+    return op == WF_OP_CUSTOM ? wf_vjp_custom : wf_op_is_elementwise(op) ? wf_vjp_elementwise : table[op];
+}
+/* clang-format on */
+
+/* -- the queue: a max-heap of nodes by order ------------------------------------------------------------ */
+
+typedef struct engine {
+    wf_ctx *c;
+    wf_tape *t;
+    wf_ref *heap;
+    uint32_t n, cap;
+    weft_scope scope;
+    bool retain, create;
+    const wf_grad_capture *cap_in;
+    int n_cap;
+} engine;
+
+static int queue_push(engine *e, wf_ref r)
+{
+    wf_tnode *n = wf_tnode_at(e->t, r);
+    if (n->flags & WF_TN_QUEUED) {
+        return 0;
+    }
+    if (e->n == e->cap) {
+        uint32_t cap = e->cap ? e->cap * 2 : 64;
+        wf_ref *p = wf_realloc(e->heap, cap * sizeof *p);
+        if (!p) {
+            wf_raise_text(e->c, WEFT_ENOMEM, "backward", "out of memory for the queue");
+            return WEFT_ENOMEM;
+        }
+        e->heap = p;
+        e->cap = cap;
+    }
+    n->flags |= WF_TN_QUEUED;
+    n->refs++;
+    uint64_t key = wf_tnode_order(e->t, r);
+    uint32_t i = e->n++;
+    while (i > 0) {
+        uint32_t up = (i - 1) / 2;
+        if (wf_tnode_order(e->t, e->heap[up]) >= key) {
+            break;
+        }
+        e->heap[i] = e->heap[up];
+        i = up;
+    }
+    e->heap[i] = r;
+    return 0;
+}
+
+static wf_ref queue_pop(engine *e)
+{
+    wf_ref top = e->heap[0], last = e->heap[--e->n];
+    uint64_t key = wf_tnode_order(e->t, last);
+    uint32_t i = 0;
+    for (;;) {
+        uint32_t k = 2 * i + 1;
+        if (k >= e->n) {
+            break;
+        }
+        if (k + 1 < e->n &&
+            wf_tnode_order(e->t, e->heap[k + 1]) > wf_tnode_order(e->t, e->heap[k])) {
+            k++;
+        }
+        if (wf_tnode_order(e->t, e->heap[k]) <= key) {
+            break;
+        }
+        e->heap[i] = e->heap[k];
+        i = k;
+    }
+    e->heap[i] = last;
+    wf_tnode_at(e->t, top)->flags &= (uint8_t)~WF_TN_QUEUED;
+    return top;
+}
+
+/* -- gradients in flight ------------------------------------------------------------------------------------ */
+
+/* No other handle or saved value shares g's memory, and it may be written. */
+static bool exclusive(wf_ctx *c, weft_tensor g)
+{
+    bool pinned, yes = false;
+    wf_slot *s = wf_pin(c, g, &pinned, NULL);
+    if (s) {
+        yes = s->st && !pinned && atomic_load(&s->st->handles) == 1 &&
+              atomic_load(&s->st->refs) == 1 && wf_slot_is_whole(s) && !s->node &&
+              !s->st->read_only;
+    }
+    if (s && pinned) {
+        wf_unpin(c, s);
+    }
+    return yes;
+}
+
+/* *to += g, where g is owned by the caller's scope; gives it to the engine's. */
+static int accumulate(engine *e, weft_tensor *to, weft_tensor g)
+{
+    if (to->slot == 0) {
+        bool pinned;
+        wf_slot *s = wf_pin(e->c, g, &pinned, NULL);
+        if (s && (pinned || s->scope <= e->scope.depth)) {
+            /* somebody else's handle, passed through: take one of our own on the same memory */
+            weft_tensor own = wf_alias(e->c, s);
+            if (pinned) {
+                wf_unpin(e->c, s);
+            }
+            g = own;
+        }
+        *to = wf_give_to(e->c, e->scope.depth, g);
+        return g.slot ? 0 : (int)weft_error_status(g);
+    }
+    weft_tensor src[2] = {*to, g};
+    if (!e->create && exclusive(e->c, *to)) {
+        return wf_dispatch_inplace(WF_OP_ADD, NULL, 2, src, *to);
+    }
+    weft_tensor sum = wf_op2(WF_OP_ADD, NULL, *to, g);
+    if (sum.slot == 0) {
+        return (int)weft_error_status(sum);
+    }
+    weft_free(*to);
+    *to = wf_give_to(e->c, e->scope.depth, sum);
+    return 0;
+}
+
+/* Adds g to the gradient of node r (of result k when r has several). */
+static int deliver(engine *e, wf_ref r, weft_tensor g)
+{
+    wf_tnode *n = wf_tnode_at(e->t, r);
+    if (n->sort == WF_TN_INPUT) {
+        return 0;
+    }
+    int rc = accumulate(e, &n->g, g);
+    return rc ? rc : queue_push(e, r);
+}
+
+static void drop(weft_tensor *g)
+{
+    if (g->slot) {
+        weft_free(*g);
+    }
+    *g = WEFT_NONE;
+}
+
+/* -- leaves, hooks, captures -------------------------------------------------------------------------------- */
+
+static void meta_lock(wf_meta *m)
+{
+    while (atomic_exchange_explicit(&m->lock, 1, memory_order_acquire)) {
+    }
+}
+
+static void meta_unlock(wf_meta *m)
+{
+    atomic_store_explicit(&m->lock, 0, memory_order_release);
+}
+
+/* Adds g to what m has accumulated. A first gradient is taken over when nothing else shares it. */
+static int leaf_accumulate(engine *e, wf_meta *m, weft_tensor g)
+{
+    int rc = 0;
+    meta_lock(m);
+    if (m->grad.slot == 0) {
+        weft_tensor own = g;
+        if (!e->create && !exclusive(e->c, g)) {
+            own = wf_op1(WF_OP_COPY, NULL, g);
+        } else {
+            bool pinned;
+            wf_slot *s = wf_pin(e->c, g, &pinned, NULL);
+            own = s ? wf_alias(e->c, s) : g;
+        }
+        rc = own.slot ? 0 : (int)weft_error_status(own);
+        m->grad = rc ? WEFT_NONE : weft_keep(own);
+    } else {
+        bool pinned;
+        wf_slot *s = wf_pin(e->c, m->grad, &pinned, NULL);
+        bool in_place = !e->create && s && atomic_load(&s->st->handles) == 1 && !s->node;
+        if (s && pinned) {
+            wf_unpin(e->c, s);
+        }
+        weft_tensor src[2] = {m->grad, g};
+        if (in_place) {
+            rc = wf_dispatch_inplace(WF_OP_ADD, NULL, 2, src, m->grad);
+        } else {
+            weft_tensor sum = wf_op2(WF_OP_ADD, NULL, m->grad, g);
+            rc = sum.slot ? 0 : (int)weft_error_status(sum);
+            if (!rc) {
+                weft_free(m->grad);
+                m->grad = weft_keep(sum);
+            }
+        }
+    }
+    meta_unlock(m);
+    return rc;
+}
+
+/* Hooks of node n see and may replace *g. */
+static int run_hooks(engine *e, wf_tnode *n, weft_tensor *g)
+{
+    if (!n->meta || !n->meta->hooks) {
+        return 0;
+    }
+    return wf_hooks_run(e->c, n->meta, false, g, e->scope.depth);
+}
+
+static int capture(engine *e, wf_ref r, wf_tnode *n)
+{
+    int rc = 0;
+    for (int i = 0; i < e->n_cap && !rc; i++) {
+        const wf_grad_capture *k = &e->cap_in[i];
+        bool hit = n->sort == WF_TN_LEAF ? k->meta && k->meta == n->meta : k->node == r;
+        if (hit && k->result->slot == 0) {
+            bool pinned;
+            wf_slot *s = wf_pin(e->c, n->g, &pinned, NULL);
+            *k->result = s ? wf_give_to(e->c, e->scope.depth - 1, wf_alias(e->c, s)) : n->g;
+        } else if (hit) { /* a leaf used through several nodes */
+            weft_tensor sum = wf_op2(WF_OP_ADD, NULL, *k->result, n->g);
+            rc = sum.slot ? 0 : (int)weft_error_status(sum);
+            if (!rc) {
+                weft_free(*k->result);
+                *k->result = wf_give_to(e->c, e->scope.depth - 1, sum);
+            }
+        }
+    }
+    return rc;
+}
+
+/* -- one node ------------------------------------------------------------------------------------------------ */
+
+static int run_vjp(engine *e, wf_ref r)
+{
+    wf_tnode *n = wf_tnode_at(e->t, r);
+    weft_tensor small[8];
+    weft_tensor *dsrc = n->nsrc > 8 ? wf_malloc(n->nsrc * sizeof *dsrc) : small;
+    if (!dsrc) {
+        wf_raise_text(e->c, WEFT_ENOMEM, "backward", "out of memory");
+        return WEFT_ENOMEM;
+    }
+    if (n->flags & WF_TN_SPENT) {
+        wf_raise_text(e->c, WEFT_EGRAD, "backward",
+                      "%s (%s) was already differentiated and its saved values were released; pass "
+                      ".retain_graph = true to the first backward",
+                      wf_rows[n->op].name, n->site ? n->site : "unknown site");
+        return WEFT_EGRAD;
+    }
+    static const wf_attr none;
+    wf_vjp v = {.c = e->c, .op = (wf_op)n->op, .attr = n->aux ? &n->aux->attr : &none,
+                .nsrc = n->nsrc, .ndst = n->ndst, .create_graph = e->create, .dsrc = dsrc,
+                .node = r};
+    for (int i = 0; i < n->nsrc; i++) {
+        dsrc[i] = WEFT_NONE;
+        wf_ref s = wf_tnode_src(n)[i];
+        bool want = s && wf_tnode_at(e->t, s)->sort != WF_TN_INPUT;
+        if (i < 8) {
+            v.need[i] = want;
+        }
+    }
+    v.g[0] = n->g;
+    for (int k = 1; k < n->ndst; k++) {
+        v.g[k] = n->aux->g[k];
+    }
+    weft_scope sc = weft_scope_begin();
+    int rc = row_vjp((wf_op)n->op)(&v);
+    n = wf_tnode_at(e->t, r); /* create_graph may have grown the tape */
+    for (int i = 0; i < n->nsrc && !rc; i++) {
+        wf_ref s = wf_tnode_src(n)[i];
+        if (s && dsrc[i].slot) {
+            rc = deliver(e, s, dsrc[i]);
+        } else if (dsrc[i].serial && !dsrc[i].slot) {
+            rc = (int)weft_error_status(dsrc[i]);
+        }
+    }
+    weft_scope_end(sc);
+    if (dsrc != small) {
+        wf_mfree(dsrc);
+    }
+    return rc;
+}
+
+static int step(engine *e, wf_ref r)
+{
+    wf_tnode *n = wf_tnode_at(e->t, r);
+    int rc = n->g.slot ? run_hooks(e, n, &n->g) : 0;
+    n = wf_tnode_at(e->t, r);
+    if (!rc && n->g.slot) {
+        rc = capture(e, r, n);
+    }
+    if (!rc && n->sort == WF_TN_RESULT) {
+        wf_ref main = n->src_[0];
+        weft_tensor g = n->g;
+        n->g = WEFT_NONE;
+        weft_tensor *to = &wf_tnode_at(e->t, main)->aux->g[n->out];
+        if (to->slot == 0) {
+            *to = g;
+        } else {
+            rc = accumulate(e, to, g);
+            weft_free(g);
+        }
+        return rc ? rc : queue_push(e, main);
+    }
+    if (!rc && n->sort == WF_TN_LEAF && e->n_cap == 0 && n->g.slot) {
+        rc = leaf_accumulate(e, n->meta, n->g);
+        if (!rc && n->meta->hooks) {
+            weft_tensor g = n->meta->grad;
+            rc = wf_hooks_run(e->c, n->meta, true, &g, e->scope.depth);
+        }
+    }
+    if (!rc && n->sort == WF_TN_OP) {
+        if (n->meta && n->meta->grad.slot == 0 && wf_meta_retains(n->meta) && n->g.slot) {
+            rc = leaf_accumulate(e, n->meta, n->g);
+        }
+        rc = rc ? rc : run_vjp(e, r);
+        n = wf_tnode_at(e->t, r);
+        if (!rc && !e->retain) {
+            n->flags |= WF_TN_SPENT;
+            wf_tape_drop_saved(e->t, n);
+        }
+    }
+    return rc;
+}
+
+static void clear_pending(engine *e, wf_ref r)
+{
+    wf_tnode *n = wf_tnode_at(e->t, r);
+    drop(&n->g);
+    for (int k = 1; n->sort == WF_TN_OP && k < n->ndst; k++) {
+        drop(&n->aux->g[k]);
+    }
+    wf_tape_release_ref(e->c, r);
+}
+
+int wf_backward_run(wf_ctx *c, int n, const wf_ref *roots, const weft_tensor *grads, bool retain,
+                    bool create, int n_cap, const wf_grad_capture *cap)
+{
+    engine e = {.c = c, .t = c->tape, .retain = retain || create, .create = create,
+                .cap_in = cap, .n_cap = n_cap};
+    uint32_t off = c->grad_off;
+    e.scope = weft_scope_begin();
+    if (e.scope.depth == 0) {
+        return WEFT_ENOMEM;
+    }
+    c->grad_off = create ? 0 : 1;
+    int rc = 0;
+    for (int i = 0; i < n && !rc; i++) {
+        rc = deliver(&e, roots[i], grads[i]);
+    }
+    while (e.n && !rc) {
+        wf_ref r = queue_pop(&e);
+        rc = step(&e, r);
+        clear_pending(&e, r);
+    }
+    while (e.n) {
+        clear_pending(&e, queue_pop(&e));
+    }
+    c->grad_off = off;
+    weft_scope_end(e.scope);
+    wf_mfree(e.heap);
+    return rc;
+}
+
+/* -- what a vjp may ask ---------------------------------------------------------------------------------------- */
+
+weft_tensor wf_vjp_src(wf_vjp *v, int i)
+{
+    wf_tape *t = v->c->tape;
+    wf_tnode *n = wf_tnode_at(t, v->node);
+    wf_ref s = wf_tnode_src(n)[i];
+    if (!s) {
+        return n->aux && n->aux->scalar ? n->aux->scalar[i] : WF_ABSENT;
+    }
+    if (!(n->saved_src & (1u << i))) {
+        return wf_raise_text(v->c, WEFT_EGRAD, wf_rows[n->op].name,
+                             "internal: the derivative reads operand %d, which its row does not save",
+                             i);
+    }
+    return wf_tape_value(v->c, s, v->node, i);
+}
+
+weft_tensor wf_vjp_dst(wf_vjp *v, int k)
+{
+    wf_tape *t = v->c->tape;
+    wf_tnode *n = wf_tnode_at(t, v->node);
+    wf_ref r = k == 0 ? v->node : n->aux->extra[k];
+    return wf_tape_value(v->c, r, v->node, -1 - k);
+}
+
+void wf_vjp_src_type(wf_vjp *v, int i, wf_type *t)
+{
+    wf_tnode *n = wf_tnode_at(v->c->tape, v->node);
+    wf_ref s = wf_tnode_src(n)[i];
+    memset(t, 0, sizeof *t);
+    if (s) {
+        wf_tnode_type(wf_tnode_at(v->c->tape, s), t);
+    }
+}
+
+void wf_vjp_dst_type(wf_vjp *v, int k, wf_type *t)
+{
+    wf_tnode *n = wf_tnode_at(v->c->tape, v->node);
+    memset(t, 0, sizeof *t);
+    if (k == 0) {
+        wf_tnode_type(n, t);
+    } else if (n->aux->extra[k]) {
+        wf_tnode_type(wf_tnode_at(v->c->tape, n->aux->extra[k]), t);
+    }
+}
+
+bool wf_vjp_has_src(wf_vjp *v, int i)
+{
+    if (i >= v->nsrc) {
+        return false;
+    }
+    wf_tnode *n = wf_tnode_at(v->c->tape, v->node);
+    return wf_tnode_src(n)[i] || !(n->aux && n->aux->scalar && wf_is_absent(n->aux->scalar[i]));
+}

@@ -1,0 +1,261 @@
+/*
+ * autograd/custom.c -- user functions with their own derivative.
+ *
+ * Invariants: forward runs unrecorded and becomes one node; saved tensors are held as tape values with
+ * their versions; `user` is released exactly once, when the record dies or was never made.
+ */
+#include <string.h>
+
+#include "autograd/backward.h"
+#include "autograd/tape.h"
+#include "eager/alloc.h"
+#include "weft/grad.h"
+
+enum { MAX_SAVED = 8, MAX_IN = 8 };
+
+struct wf_custom {
+    weft_function f;
+    void *user;
+    int n_saved;
+    bool self[MAX_SAVED]; /* the saved tensor is result 0 */
+};
+
+struct weft_function_ctx {
+    wf_ctx *c;
+    weft_tensor saved[MAX_SAVED]; /* forward: what was handed in */
+    int n_saved;
+    struct wf_custom *custom; /* backward */
+    uint32_t node;
+};
+
+void wf_custom_release(struct wf_custom *custom);
+void wf_custom_release(struct wf_custom *custom)
+{
+    if (custom->f.release) {
+        custom->f.release(custom->user);
+    }
+    wf_mfree(custom);
+}
+
+weft_status weft_function_save(weft_function_ctx *ctx, const weft_tensor *t, int n)
+{
+    if (!ctx || !t || n < 0 || ctx->n_saved + n > MAX_SAVED) {
+        wf_raise_text(wf_ctx_get(), WEFT_EINVALID, "function_save",
+                      "at most %d tensors may be saved, from a non-NULL array", MAX_SAVED);
+        return WEFT_EINVALID;
+    }
+    for (int i = 0; i < n; i++) {
+        ctx->saved[ctx->n_saved++] = t[i];
+    }
+    return WEFT_OK;
+}
+
+weft_tensor weft_function_saved(weft_function_ctx *ctx, int i)
+{
+    if (!ctx || !ctx->custom || i < 0 || i >= ctx->custom->n_saved) {
+        return wf_raise_text(wf_ctx_get(), WEFT_EINVALID, "function_saved",
+                             "there is no saved tensor %d", i);
+    }
+    wf_tnode *n = wf_tnode_at(ctx->c->tape, ctx->node);
+    wf_ref r = ctx->custom->self[i] ? ctx->node : n->aux->extra[i];
+    return wf_tape_value(ctx->c, r, ctx->node, i);
+}
+
+int wf_vjp_custom(wf_vjp *v)
+{
+    wf_tnode *n = wf_tnode_at(v->c->tape, v->node);
+    struct wf_custom *k = n->aux->custom;
+    weft_function_ctx ctx = {.c = v->c, .custom = k, .node = v->node};
+    weft_status rc = k->f.backward(&ctx, k->user, v->g, v->ndst, v->dsrc, v->need, v->nsrc);
+    for (int i = 0; i < v->nsrc && rc == WEFT_OK; i++) {
+        if (!v->need[i]) {
+            v->dsrc[i] = WEFT_NONE;
+            continue;
+        }
+        if (v->dsrc[i].slot == 0) {
+            rc = v->dsrc[i].serial ? weft_error_status(v->dsrc[i]) : WEFT_OK;
+            continue;
+        }
+        wf_type want, got;
+        wf_why why = {0};
+        bool pinned;
+        wf_slot *s = wf_pin(v->c, v->dsrc[i], &pinned, &why);
+        if (s) {
+            wf_vjp_src_type(v, i, &want);
+            wf_slot_type(s, &got);
+            if (want.dtype != got.dtype || want.rank != got.rank ||
+                memcmp(want.dims, got.dims, (size_t)want.rank * sizeof(int64_t)) != 0) {
+                wf_fail(&why, WEFT_ESHAPE,
+                        "its backward gave operand %d a gradient of another shape or dtype", i);
+            }
+            if (pinned) {
+                wf_unpin(v->c, s);
+            }
+        }
+        if (why.code) {
+            rc = (weft_status)wf_raise_status(v->c, k->f.name, 1, &v->dsrc[i], &why);
+        }
+    }
+    if (rc != WEFT_OK && v->c->error_last == 0) {
+        wf_raise_text(v->c, rc, k->f.name, "its backward failed");
+    }
+    return (int)rc;
+}
+
+/* Moves what forward saved onto the node of result 0. */
+static int attach_saved(wf_ctx *c, weft_function_ctx *ctx, struct wf_custom *k, wf_slot *out0,
+                        wf_why *why)
+{
+    wf_tape *t = c->tape;
+    wf_ref node = out0->node;
+    for (int i = 0; i < ctx->n_saved; i++) {
+        bool pinned;
+        wf_slot *s = wf_pin(c, ctx->saved[i], &pinned, why);
+        if (!s) {
+            return why->code;
+        }
+        int rc = 0;
+        k->self[i] = s == out0;
+        if (k->self[i]) {
+            wf_tnode *n = wf_tnode_at(t, node);
+            if (!(n->flags & WF_TN_SELF)) {
+                rc = wf_tape_save(t, node, s);
+                n->flags |= rc ? 0 : WF_TN_SELF;
+            }
+        } else {
+            wf_ref r = wf_tape_node_of(c, s, why);
+            rc = r ? 0 : why->code;
+            if (r) {
+                wf_tnode_at(t, r)->refs++;
+                rc = wf_tape_save(t, r, s);
+                if (rc) {
+                    wf_tape_release_ref(c, r);
+                } else {
+                    wf_tnode_at(t, node)->aux->extra[i] = r;
+                }
+            }
+        }
+        k->n_saved = i + 1;
+        if (pinned) {
+            wf_unpin(c, s);
+        }
+        if (rc) {
+            return wf_fail(why, rc, "out of memory for a saved tensor");
+        }
+    }
+    return 0;
+}
+
+static int record(wf_ctx *c, weft_function_ctx *ctx, const weft_function *f, void *user,
+                  wf_slot **src, const weft_tensor *in, int n_in, const weft_tensor *out, int n_out,
+                  wf_why *why)
+{
+    struct wf_custom *k = wf_malloc(sizeof *k);
+    wf_slot *dst[WF_MAX_DST];
+    if (!k) {
+        return wf_fail(why, WEFT_ENOMEM, "out of memory");
+    }
+    memset(k, 0, sizeof *k);
+    k->f = *f;
+    k->f.release = NULL; /* ours only once the node exists */
+    k->user = user;
+    for (int i = 0; i < n_out; i++) {
+        dst[i] = wf_slot_at(c, out[i].slot);
+    }
+    int rc = wf_tape_append_custom(c, k, n_in, src, in, n_out, dst, why);
+    if (rc) {
+        wf_mfree(k); /* only a complete node takes it */
+        return rc;
+    }
+    rc = attach_saved(c, ctx, k, dst[0], why);
+    if (!rc) {
+        k->f.release = f->release;
+    }
+    return rc;
+}
+
+/* Results must be live tensors of this thread, distinct from the operands. */
+static int check_results(wf_ctx *c, const weft_function *f, const weft_tensor *in, int n_in,
+                         weft_tensor *out, int n_out, wf_why *why)
+{
+    for (int i = 0; i < n_out; i++) {
+        if (out[i].slot == 0 && out[i].serial) {
+            return -(int)weft_error_status(out[i]);
+        }
+        bool pinned, own = true;
+        wf_slot *s = out[i].slot < WF_ABSENT_SLOT ? wf_pin(c, out[i], &pinned, why) : NULL;
+        if (!s) {
+            return wf_fail(why, WEFT_EINVALID, "%s gave no result %d", f->name, i);
+        }
+        for (int k = 0; k < n_in; k++) {
+            own = own && !(in[k].slot == out[i].slot && in[k].context == out[i].context);
+        }
+        if (pinned || !own) {
+            out[i] = wf_alias(c, s);
+        }
+        if (pinned) {
+            wf_unpin(c, s);
+        }
+    }
+    return 0;
+}
+
+weft_status weft_apply(const weft_function *f, void *user, const weft_tensor *in, int n_in,
+                       weft_tensor *out, int n_out)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c) {
+        return WEFT_ENOMEM;
+    }
+    if (!f || !f->forward || !f->backward || !f->name || !in || !out || n_in < 1 || n_in > MAX_IN ||
+        n_out < 1 || n_out > WF_MAX_DST) {
+        wf_raise_text(c, WEFT_EINVALID, "apply",
+                      "a name, forward and backward, 1 to %d operands and 1 to %d results are needed",
+                      MAX_IN, WF_MAX_DST);
+        return WEFT_EINVALID;
+    }
+    wf_slot *src[MAX_IN] = {NULL};
+    bool pinned[MAX_IN] = {false}, tracked = false, recorded = false;
+    wf_why why = {0};
+    int rc = 0;
+    for (int i = 0; i < n_in && !rc; i++) {
+        if (in[i].slot == 0 && in[i].serial) {
+            rc = -(int)weft_error_status(in[i]);
+        } else if (in[i].slot < WF_ABSENT_SLOT) {
+            src[i] = wf_pin(c, in[i], &pinned[i], &why);
+            rc = src[i] ? 0 : why.code;
+            tracked = tracked || (src[i] && wf_slot_tracked(src[i]));
+        }
+    }
+    weft_function_ctx ctx = {.c = c};
+    weft_scope sc = weft_scope_begin();
+    if (!rc) {
+        for (int i = 0; i < n_out; i++) {
+            out[i] = WEFT_NONE;
+        }
+        c->grad_off++;
+        rc = -(int)f->forward(&ctx, user, in, n_in, out, n_out);
+        rc = rc ? rc : check_results(c, f, in, n_in, out, n_out, &why);
+        c->grad_off--;
+    }
+    if (!rc && tracked && wf_grad_enabled(c)) {
+        rc = record(c, &ctx, f, user, src, in, n_in, out, n_out, &why);
+        recorded = !rc;
+    }
+    for (int i = 0; i < n_out && !rc; i++) {
+        out[i] = weft_scope_give(sc, out[i]);
+    }
+    weft_scope_end(sc);
+    for (int i = 0; i < n_in; i++) {
+        if (pinned[i]) {
+            wf_unpin(c, src[i]);
+        }
+    }
+    if (!recorded && f->release) {
+        f->release(user);
+    }
+    if (rc > 0) {
+        rc = wf_raise_status(c, f->name, n_in, in, &why);
+    }
+    return (weft_status)(rc < 0 ? -rc : rc);
+}

@@ -1,0 +1,169 @@
+/*
+ * autograd/hooks.c -- functions that see gradients as backward passes.
+ *
+ * Invariants: hooks run in order of registration, outside any lock, with the engine's grad mode; a
+ * replacement has the gradient's shape and dtype; an error handle from a hook ends backward.
+ */
+#include <string.h>
+
+#include "autograd/backward.h"
+#include "autograd/tape.h"
+#include "eager/alloc.h"
+#include "weft/grad.h"
+
+static int check_replacement(wf_ctx *c, weft_tensor old, weft_tensor now)
+{
+    bool op, np;
+    wf_why why = {0};
+    wf_slot *a = wf_pin(c, old, &op, &why), *b = wf_pin(c, now, &np, &why);
+    wf_type x, y;
+    int rc = 0;
+    if (a && b) {
+        wf_slot_type(a, &x);
+        wf_slot_type(b, &y);
+        if (x.dtype != y.dtype || x.rank != y.rank ||
+            memcmp(x.dims, y.dims, (size_t)x.rank * sizeof(int64_t)) != 0) {
+            wf_fail(&why, WEFT_ESHAPE, "a hook replaced a gradient by one of another shape or dtype");
+        }
+    }
+    if (why.code) {
+        weft_tensor both[2] = {old, now};
+        rc = wf_raise_status(c, "hook", 2, both, &why);
+    }
+    if (a && op) {
+        wf_unpin(c, a);
+    }
+    if (b && np) {
+        wf_unpin(c, b);
+    }
+    return rc;
+}
+
+int wf_hooks_run(wf_ctx *c, wf_meta *m, bool post, weft_tensor *g, uint32_t depth)
+{
+    for (wf_hook *h = m->hooks, *next; h; h = next) {
+        next = h->next; /* a hook may remove itself */
+        if (h->post != (int)post) {
+            continue;
+        }
+        weft_scope sc = weft_scope_begin();
+        weft_tensor r = h->fn(h->user, *g);
+        int rc = 0;
+        if (r.slot == 0 && r.serial != 0) {
+            rc = (int)weft_error_status(r);
+        } else if (r.slot != 0 && !post) {
+            rc = check_replacement(c, *g, r);
+            if (!rc) {
+                bool pinned;
+                wf_slot *s = wf_pin(c, r, &pinned, NULL);
+                weft_tensor own = wf_give_to(c, depth, wf_alias(c, s));
+                if (pinned) {
+                    wf_unpin(c, s);
+                }
+                weft_free(*g);
+                *g = own;
+                rc = own.slot ? 0 : (int)weft_error_status(own);
+            }
+        }
+        weft_scope_end(sc);
+        if (rc) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*release)(void *), int post)
+{
+    static _Atomic uint64_t next_id = 1;
+    const char *op = post ? "register_post_hook" : "register_hook";
+    wf_ctx *c = wf_ctx_get();
+    wf_why why = {0};
+    bool pinned = false;
+    wf_slot *s = c && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, &why) : NULL;
+    wf_meta *m = NULL;
+    wf_hook *h = NULL;
+    if (!s) {
+        if (!why.code) {
+            wf_fail(&why, WEFT_EINVALID, "a scalar is not a tensor");
+        }
+    } else if (!fn) {
+        wf_fail(&why, WEFT_EINVALID, "the hook's function is NULL");
+    } else if (!wf_slot_tracked(s) || (post && !(s->flags & WF_SLOT_REQUIRES_GRAD))) {
+        wf_fail(&why, WEFT_EGRAD, "%s",
+                post ? "the tensor is not a leaf that requires a gradient"
+                     : "the tensor does not take part in gradients");
+        wf_hint(&why, "call weft_requires_grad_ first");
+    } else if (!(m = wf_slot_meta(s)) || !(h = wf_malloc(sizeof *h))) {
+        wf_fail(&why, WEFT_ENOMEM, "out of memory");
+    } else {
+        wf_ref r = wf_tape_node_of(c, s, &why);
+        wf_tnode *n = r ? wf_tnode_at(c->tape, r) : NULL;
+        if (n && !n->meta) {
+            n->meta = m;
+            atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
+        }
+        if (n && n->refs == 0) { /* a leaf of another thread: the meta is shared anyway */
+            n->refs = 1;
+            wf_tape_release_ref(c, r);
+        }
+    }
+    uint64_t id = 0;
+    if (why.code) {
+        wf_mfree(h);
+        wf_raise(c, op, 1, &t, &why);
+    } else {
+        id = atomic_fetch_add(&next_id, 1);
+        *h = (wf_hook){.id = id, .post = post, .fn = fn, .user = user, .release = release};
+        wf_hook **p = &m->hooks;
+        while (*p) {
+            p = &(*p)->next;
+        }
+        *p = h;
+    }
+    if (s && pinned) {
+        wf_unpin(c, s);
+    }
+    return id;
+}
+
+uint64_t weft_register_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*release)(void *user))
+{
+    return add_hook(t, fn, user, release, 0);
+}
+
+uint64_t weft_register_post_hook(weft_tensor leaf, weft_hook_fn fn, void *user,
+                                 void (*release)(void *user))
+{
+    return add_hook(leaf, fn, user, release, 1);
+}
+
+weft_status weft_remove_hook(weft_tensor t, uint64_t hook)
+{
+    wf_ctx *c = wf_ctx_get();
+    wf_why why = {0};
+    bool pinned = false;
+    wf_slot *s = c && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, &why) : NULL;
+    wf_hook *found = NULL;
+    for (wf_hook **p = s && s->meta ? &s->meta->hooks : NULL; p && *p; p = &(*p)->next) {
+        if ((*p)->id == hook) {
+            found = *p;
+            *p = found->next;
+            break;
+        }
+    }
+    if (s && pinned) {
+        wf_unpin(c, s);
+    }
+    if (!found) {
+        if (!why.code) {
+            wf_fail(&why, WEFT_EINVALID, "the tensor has no such hook");
+        }
+        return (weft_status)wf_raise_status(c, "remove_hook", 1, &t, &why);
+    }
+    if (found->release) {
+        found->release(found->user);
+    }
+    wf_mfree(found);
+    return WEFT_OK;
+}

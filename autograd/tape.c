@@ -1,0 +1,828 @@
+/*
+ * autograd/tape.c -- recording executed ops, saving values, releasing what nothing can reach.
+ *
+ * Requirements on whoever edits next: (1) a node's operands are claimed (refs) before the node is
+ * visible; (2) wf_tape_release_ref never recurses; (3) only the owning thread touches nodes: others
+ * park references in `pending`.
+ */
+#include <string.h>
+
+#include "autograd/tape.h"
+#include "autograd/vjp.h"
+#include "eager/alloc.h"
+#include "eager/exec.h"
+
+/* -- nodes and chunks ----------------------------------------------------------------------------------- */
+
+static int chunk_open(wf_tape *t)
+{
+    uint32_t i;
+    if (t->nfree) {
+        i = t->free_list[--t->nfree];
+    } else {
+        if (t->nchunk == t->cap) {
+            uint32_t cap = t->cap ? t->cap * 2 : 64;
+            wf_tchunk **p = wf_realloc(t->chunk, cap * sizeof *p);
+            if (!p) {
+                return WEFT_ENOMEM;
+            }
+            t->chunk = p;
+            uint32_t *f = wf_realloc(t->free_list, cap * sizeof *f);
+            if (!f) {
+                return WEFT_ENOMEM;
+            }
+            t->free_list = f;
+            t->cap = cap;
+        }
+        if (t->nchunk >= UINT32_MAX / WF_TAPE_CHUNK) {
+            return WEFT_ENOMEM;
+        }
+        wf_tchunk *c = wf_malloc(sizeof *c);
+        if (!c) {
+            return WEFT_ENOMEM;
+        }
+        i = t->nchunk++;
+        t->chunk[i] = c;
+    }
+    wf_tchunk *c = t->chunk[i];
+    c->seq = ++t->seq;
+    c->live = 0;
+    c->used = i == 0 ? 1 : 0; /* reference 0 is "none" */
+    t->current = i;
+    return 0;
+}
+
+wf_tape *wf_tape_get(wf_ctx *c)
+{
+    wf_tape *t = c->tape;
+    if (!t) {
+        t = wf_malloc(sizeof *t);
+        if (!t) {
+            return NULL;
+        }
+        memset(t, 0, sizeof *t);
+        if (chunk_open(t) != 0) {
+            wf_mfree(t->chunk);
+            wf_mfree(t->free_list);
+            wf_mfree(t);
+            return NULL;
+        }
+        c->tape = t;
+    }
+    return t;
+}
+
+static wf_ref node_new(wf_tape *t, int sort, wf_op op, int dtype, int rank, const int64_t *dims)
+{
+    wf_tchunk *c = t->chunk[t->current];
+    if (c->used == WF_TAPE_CHUNK) {
+        if (c->live == 0) { /* everything in it has died: start it over with a later order */
+            c->seq = ++t->seq;
+            c->used = t->current == 0 ? 1 : 0;
+        } else if (chunk_open(t) != 0) {
+            return 0;
+        }
+        c = t->chunk[t->current];
+    }
+    int64_t *ext = NULL;
+    if (rank > WF_TAPE_DIMS) {
+        ext = wf_malloc((size_t)rank * sizeof *ext);
+        if (!ext) {
+            return 0;
+        }
+    }
+    uint32_t k = c->used++;
+    wf_tnode *n = &c->node[k];
+    memset(n, 0, offsetof(wf_tnode, u));
+    n->op = (uint16_t)op;
+    n->sort = (uint8_t)sort;
+    n->dtype = (uint8_t)dtype;
+    n->rank = (uint8_t)rank;
+    n->ndst = 1;
+    int64_t *d = ext ? ext : n->u.dims_;
+    for (int i = 0; i < rank; i++) {
+        d[i] = dims[i];
+    }
+    if (ext) {
+        n->u.ext = ext;
+    }
+    c->live++;
+    t->live++;
+    return t->current * WF_TAPE_CHUNK + k;
+}
+
+void wf_tnode_type(const wf_tnode *n, wf_type *t)
+{
+    t->dtype = n->dtype;
+    t->rank = n->rank;
+    memcpy(t->dims, wf_tnode_dims(n), (size_t)n->rank * sizeof(int64_t));
+}
+
+static void val_free(wf_tnode *n)
+{
+    wf_storage *st = n->val->st;
+    wf_mfree(n->val->name);
+    wf_mfree(n->val);
+    n->val = NULL;
+    wf_storage_release(st);
+}
+
+static void val_unuse(wf_tnode *n)
+{
+    if (n->val && --n->val->users == 0) {
+        val_free(n);
+    }
+}
+
+void wf_tape_drop_saved(wf_tape *t, wf_tnode *n)
+{
+    wf_ref *src = wf_tnode_src(n);
+    for (int i = 0; i < n->nsrc && i < 8; i++) {
+        if (n->saved_src & (1u << i)) {
+            val_unuse(wf_tnode_at(t, src[i]));
+        }
+    }
+    n->saved_src = 0;
+    for (int k = 0; n->aux && k < 8 && !(n->flags & WF_TN_DROPPED); k++) {
+        if (n->aux->extra[k]) {
+            val_unuse(wf_tnode_at(t, n->aux->extra[k]));
+        }
+    }
+    n->flags |= WF_TN_DROPPED;
+    if (n->flags & WF_TN_SELF) {
+        n->flags &= (uint8_t)~WF_TN_SELF;
+        val_unuse(n);
+    }
+}
+
+void wf_custom_release(struct wf_custom *custom);
+
+static void aux_free(wf_taux *a)
+{
+    if (a->custom) {
+        wf_custom_release(a->custom);
+    }
+    wf_mfree(a);
+}
+
+/* Takes a dead node apart; operands that die too are linked in front of *list. */
+static void node_free(wf_tape *t, wf_ref r, wf_ref *list)
+{
+    wf_tnode *n = wf_tnode_at(t, r);
+    wf_tape_drop_saved(t, n);
+    if (n->val) {
+        val_free(n);
+    }
+    wf_ref *src = wf_tnode_src(n);
+    for (int i = 0; i < n->nsrc; i++) {
+        if (src[i] && --wf_tnode_at(t, src[i])->refs == 0) {
+            wf_tnode_at(t, src[i])->g.slot = *list;
+            *list = src[i];
+        }
+    }
+    for (int k = 0; n->aux && k < 8; k++) {
+        wf_ref d = n->aux->extra[k];
+        if (d && --wf_tnode_at(t, d)->refs == 0) {
+            wf_tnode_at(t, d)->g.slot = *list;
+            *list = d;
+        }
+    }
+    if (n->aux) {
+        aux_free(n->aux);
+    }
+    if (n->meta) {
+        wf_meta_release(n->meta);
+    }
+    if (n->rank > WF_TAPE_DIMS) {
+        wf_mfree(n->u.ext);
+    }
+    uint32_t ci = r / WF_TAPE_CHUNK;
+    t->live--;
+    if (--t->chunk[ci]->live == 0 && ci != t->current) {
+        t->free_list[t->nfree++] = ci;
+    }
+}
+
+static void lock(_Atomic int *l)
+{
+    while (atomic_exchange_explicit(l, 1, memory_order_acquire)) {
+    }
+}
+
+static void unlock(_Atomic int *l)
+{
+    atomic_store_explicit(l, 0, memory_order_release);
+}
+
+static void release_now(wf_tape *t, wf_ref r)
+{
+    wf_tnode *n = wf_tnode_at(t, r);
+    if (--n->refs != 0) {
+        return;
+    }
+    wf_ref list = 0;
+    node_free(t, r, &list);
+    while (list) {
+        wf_ref next = wf_tnode_at(t, list)->g.slot;
+        wf_ref dead = list;
+        list = next;
+        node_free(t, dead, &list);
+    }
+}
+
+/* References that other threads gave back. */
+static void drain_remote(wf_tape *t)
+{
+    if (!atomic_load_explicit(&t->remote, memory_order_relaxed)) {
+        return;
+    }
+    for (;;) {
+        lock(&t->lock);
+        wf_ref r = t->npending ? t->pending[--t->npending] : 0;
+        if (!r) {
+            atomic_store_explicit(&t->remote, 0, memory_order_relaxed);
+        }
+        unlock(&t->lock);
+        if (!r) {
+            return;
+        }
+        release_now(t, r);
+    }
+}
+
+void wf_tape_release_ref(wf_ctx *c, wf_ref r)
+{
+    release_now(c->tape, r);
+}
+
+static void hook_release(wf_ctx *c, uint32_t owner, wf_ref r)
+{
+    if (owner == c->id) {
+        if (c->tape) {
+            release_now(c->tape, r);
+        }
+        return;
+    }
+    wf_ctx *o = wf_ctx_at(owner);
+    wf_tape *t = o ? o->tape : NULL;
+    if (!t) {
+        return;
+    }
+    lock(&t->lock);
+    if (t->npending == t->cap_pending) {
+        uint32_t cap = t->cap_pending ? t->cap_pending * 2 : 16;
+        wf_ref *p = wf_realloc(t->pending, cap * sizeof *p);
+        if (p) {
+            t->pending = p;
+            t->cap_pending = cap;
+        }
+    }
+    if (t->npending < t->cap_pending) { /* else: no memory; the node lives until its thread ends */
+        t->pending[t->npending++] = r;
+        atomic_store_explicit(&t->remote, 1, memory_order_relaxed);
+    }
+    unlock(&t->lock);
+}
+
+static void hook_close(wf_ctx *c)
+{
+    wf_tape *t = c->tape;
+    if (t) {
+        drain_remote(t);
+    }
+    if (t && t->live == 0) {
+        c->tape = NULL;
+        for (uint32_t i = 0; i < t->nchunk; i++) {
+            wf_mfree(t->chunk[i]);
+        }
+        wf_mfree(t->chunk);
+        wf_mfree(t->free_list);
+        wf_mfree(t->pending);
+        wf_mfree(t);
+    }
+}
+
+static void hook_stamp(wf_ctx *c, wf_ref r, const char *site)
+{
+    wf_tape *t = c->tape;
+    if (t && !wf_tnode_at(t, r)->site) {
+        wf_tnode_at(t, r)->site = site;
+    }
+}
+
+/* -- values ---------------------------------------------------------------------------------------------- */
+
+int wf_tape_save(wf_tape *t, wf_ref node, wf_slot *s)
+{
+    wf_tnode *n = wf_tnode_at(t, node);
+    uint32_t version = atomic_load_explicit(&s->st->version, memory_order_relaxed);
+    if (n->val) {
+        n->val->users++;
+        return 0;
+    }
+    wf_tval *v = wf_malloc(sizeof *v + (size_t)s->rank * sizeof(int64_t));
+    if (!v) {
+        return WEFT_ENOMEM;
+    }
+    v->st = s->st;
+    wf_storage_retain(s->st);
+    v->data = s->data;
+    v->version = version;
+    v->users = 1;
+    v->name = NULL;
+    if (s->meta && s->meta->name) {
+        size_t len = strlen(s->meta->name) + 1;
+        v->name = wf_malloc(len);
+        if (v->name) {
+            memcpy(v->name, s->meta->name, len);
+        }
+    }
+    memcpy(v->strides, wf_strides(s), (size_t)s->rank * sizeof(int64_t));
+    n->val = v;
+    return 0;
+}
+
+static weft_tensor stale(wf_ctx *c, wf_tnode *n, wf_tnode *user, int which, uint32_t now)
+{
+    char dims[128];
+    size_t at = 0;
+    const int64_t *d = wf_tnode_dims(n);
+    dims[0] = '\0';
+    for (int i = 0; i < n->rank && at < sizeof dims - 24; i++) {
+        at += (size_t)snprintf(dims + at, sizeof dims - at, i ? ",%lld" : "%lld", (long long)d[i]);
+    }
+    wf_storage *st = n->val->st;
+    return wf_raise_text(
+        c, WEFT_EGRAD, "backward",
+        "%s (%s) needs %s %d, %s[%s]%s%s%s made at %s, as it was at version %u, but %s_ at %s changed "
+        "it to version %u; use an out-of-place op there, or give the first op a copy (weft_clone)",
+        wf_rows[user->op].name, user->site ? user->site : "unknown site",
+        which < 0 ? "its result" : "operand", which < 0 ? -which - 1 : which,
+        wf_dtype_name(n->dtype), dims, n->val->name ? " '" : "", n->val->name ? n->val->name : "",
+        n->val->name ? "'" : "", n->site ? n->site : "unknown site", n->val->version,
+        wf_rows[st->write_op].name, st->write_site ? st->write_site : "unknown site", now);
+}
+
+weft_tensor wf_tape_value(wf_ctx *c, wf_ref r, wf_ref user, int which)
+{
+    wf_tape *t = c->tape;
+    wf_tnode *n = wf_tnode_at(t, r);
+    wf_tnode *u = wf_tnode_at(t, user);
+    if (!n->val) {
+        return wf_raise_text(c, WEFT_EGRAD, "backward",
+                             "the values that %s (%s) saved were released by an earlier backward; "
+                             "pass .retain_graph = true to the first one",
+                             wf_rows[u->op].name, u->site ? u->site : "unknown site");
+    }
+    uint32_t now = atomic_load_explicit(&n->val->st->version, memory_order_relaxed);
+    if (now != n->val->version) {
+        return stale(c, n, u, which, now);
+    }
+    weft_tensor h = wf_wrap_view(c, n->val->st, n->val->data, n->dtype, n->rank, wf_tnode_dims(n),
+                                 n->val->strides);
+    if (h.slot && wf_grad_enabled(c)) {
+        wf_slot *s = wf_slot_at(c, h.slot);
+        if (n->sort == WF_TN_LEAF) {
+            s->flags |= WF_SLOT_REQUIRES_GRAD;
+        }
+        if (n->sort != WF_TN_INPUT) {
+            s->node = r;
+            s->node_gen = n->val->st->root_gen;
+            n->refs++;
+        }
+        if (n->meta) {
+            s->meta = n->meta;
+            atomic_fetch_add_explicit(&n->meta->refs, 1, memory_order_relaxed);
+        }
+    }
+    return h;
+}
+
+/* -- nodes of slots ------------------------------------------------------------------------------------- */
+
+/* Index map of a slot relative to its storage: dims, strides, offset, in one array for wf_attr.dyn. */
+static int storage_map(wf_slot *s, int64_t *dyn)
+{
+    int r = s->rank;
+    memcpy(dyn, wf_dims(s), (size_t)r * sizeof *dyn);
+    memcpy(dyn + r, wf_strides(s), (size_t)r * sizeof *dyn);
+    dyn[2 * r] = (s->data - (char *)s->st->data) / (int64_t)wf_dtype_size(s->dtype);
+    return 2 * r + 1;
+}
+
+static wf_taux *aux_new(const wf_attr *a, int nsrc, bool scalars)
+{
+    size_t nwords = (size_t)a->n_ints + a->n_dyn + a->n_flt;
+    size_t nref = nsrc > 3 ? (size_t)nsrc : 0;
+    size_t nsc = scalars ? (size_t)nsrc : 0;
+    wf_taux *x = wf_malloc(sizeof *x + nsc * sizeof(weft_tensor) + nwords * 8 +
+                           nref * sizeof(wf_ref));
+    if (!x) {
+        return NULL;
+    }
+    memset(x, 0, sizeof *x);
+    char *p = (char *)(x + 1);
+    if (nsc) {
+        x->scalar = (weft_tensor *)p;
+        memset(p, 0, nsc * sizeof(weft_tensor));
+        p += nsc * sizeof(weft_tensor);
+    }
+    x->attr = *a;
+#define COPY(field, count)                                                                         \
+    if (a->count) {                                                                                \
+        memcpy(p, a->field, a->count * 8u);                                                        \
+    }                                                                                              \
+    x->attr.field = (void *)p;                                                                     \
+    p += a->count * 8u
+    COPY(ints, n_ints);
+    COPY(dyn, n_dyn);
+    COPY(flt, n_flt);
+#undef COPY
+    if (nref) {
+        x->src = (wf_ref *)p;
+        memset(p, 0, nref * sizeof(wf_ref));
+    }
+    return x;
+}
+
+static void slot_set_node(wf_ctx *c, wf_slot *s, wf_ref r)
+{
+    wf_tape *t = c->tape;
+    wf_tnode_at(t, r)->refs++;
+    wf_ref old = s->node;
+    s->node = r;
+    s->node_gen = s->st ? s->st->root_gen : 0;
+    if (old) {
+        release_now(t, old);
+    }
+}
+
+static int slot_name_node(wf_slot *s, wf_tnode *n)
+{
+    n->site = s->site;
+    if (s->flags & WF_SLOT_REQUIRES_GRAD) {
+        wf_meta *m = wf_slot_meta(s);
+        if (!m) {
+            return WEFT_ENOMEM;
+        }
+        n->meta = m;
+        atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
+    }
+    return 0;
+}
+
+/* A view of the storage's recorded value, for an alias whose own node is out of date. */
+static wf_ref alias_node(wf_ctx *c, wf_tape *t, wf_slot *s)
+{
+    int64_t dyn[2 * WF_MAX_RANK + 1], rank = s->rank;
+    wf_attr a = {.n_ints = 1, .ints = &rank, .dyn = dyn};
+    a.n_dyn = (uint8_t)storage_map(s, dyn);
+    wf_ref r = node_new(t, WF_TN_OP, WF_OP_AS_STRIDED, s->dtype, s->rank, wf_dims(s));
+    wf_taux *x = r ? aux_new(&a, 1, false) : NULL;
+    if (!x) {
+        if (r) {
+            wf_tnode_at(t, r)->refs = 1;
+            release_now(t, r);
+        }
+        return 0;
+    }
+    wf_tnode *n = wf_tnode_at(t, r);
+    n->aux = x;
+    n->nsrc = 1;
+    n->src_[0] = s->st->root;
+    n->flags |= WF_TN_ALIAS;
+    n->site = s->site;
+    wf_tnode_at(t, s->st->root)->refs++;
+    slot_set_node(c, s, r);
+    return r;
+}
+
+/* The value changed since a consumer saved it under this node: later consumers need a node of their
+ * own, or both would share one saved version. */
+static bool node_is_outdated(wf_tape *t, wf_slot *s, wf_ref r)
+{
+    wf_tnode *n = wf_tnode_at(t, r);
+    return n->val &&
+           n->val->version != atomic_load_explicit(&s->st->version, memory_order_relaxed);
+}
+
+wf_ref wf_tape_node_of(wf_ctx *c, wf_slot *s, wf_why *why)
+{
+    wf_tape *t = wf_tape_get(c);
+    if (!t) {
+        wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
+        return 0;
+    }
+    bool leaf = (s->flags & WF_SLOT_REQUIRES_GRAD) != 0;
+    bool mine = s->context == c->id;
+    if (!leaf && s->node && !mine) {
+        wf_fail(why, WEFT_EGRAD, "an operand was computed with gradients on another thread");
+        wf_hint(why, "weft_detach it there, or use it under weft_no_grad_begin");
+        return 0;
+    }
+    if (!leaf && s->st->root && s->st->root_ctx != c->id) {
+        wf_fail(why, WEFT_EGRAD, "an operand's memory was written with gradients on another thread");
+        wf_hint(why, "weft_detach it there, or use it under weft_no_grad_begin");
+        return 0;
+    }
+    if (mine && s->node) {
+        if (s->st->root && s->node_gen != s->st->root_gen) {
+            return alias_node(c, t, s);
+        }
+        if (wf_tnode_at(t, s->node)->sort == WF_TN_OP ||
+            wf_tnode_at(t, s->node)->sort == WF_TN_RESULT || !node_is_outdated(t, s, s->node)) {
+            return s->node;
+        }
+    } else if (!leaf && s->st->root) {
+        return alias_node(c, t, s);
+    }
+    wf_ref r = node_new(t, leaf ? WF_TN_LEAF : WF_TN_INPUT, WF_OP_INPUT, s->dtype, s->rank,
+                        wf_dims(s));
+    if (!r || slot_name_node(s, wf_tnode_at(t, r))) {
+        wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
+        return 0;
+    }
+    if (mine && leaf) {
+        slot_set_node(c, s, r); /* so that every use of a parameter is one leaf */
+    }
+    return r;
+}
+
+/* -- appending ------------------------------------------------------------------------------------------- */
+
+/* clang-format off */
+#define NODIFF_(x) 0
+static unsigned row_saves(wf_op op)
+{
+#define WF_SAVES_OF(vjp) extern const unsigned wf_vjp_saves_##vjp;
+#define ROW(NAME, name, kind, min_src, max_src, n_dst, infer, exec, vjp, attributes) WF_SAVES_OF(vjp)
+#include "jit/ir/ops.def"
+    static const unsigned *const table[WF_OP_COUNT] = {
+#define ROW(NAME, name, kind, min_src, max_src, n_dst, infer, exec, vjp, attributes) [WF_OP_##NAME] = &wf_vjp_saves_##vjp,
+#include "jit/ir/ops.def"
+    };
+    return *table[op];
+}
+/* clang-format on */
+const unsigned wf_vjp_saves_NODIFF = 0;
+
+/* What the derivative of op reads, given which operands are tracked. */
+static unsigned saves_mask(wf_op op, int nsrc, wf_slot *const *src)
+{
+    if (!wf_op_is_elementwise(op)) {
+        return row_saves(op);
+    }
+    unsigned m = 0;
+    for (int i = 0; i < nsrc; i++) {
+        if (src[i] && wf_slot_tracked(src[i]) && wf_dtype_kind(src[i]->dtype) == 2) {
+            unsigned reads = wf_vjp_reads(op, i);
+            m |= (reads & 7u) | (reads & 128u ? WF_SAVES_DST(0) : 0);
+        }
+    }
+    return m;
+}
+
+static void undo(wf_tape *t, wf_ref r)
+{
+    wf_tnode_at(t, r)->refs = 1;
+    release_now(t, r);
+}
+
+/* Links operands into node r and saves what `mask` asks for. */
+static int link_sources(wf_ctx *c, wf_tape *t, wf_ref r, unsigned mask, int nsrc,
+                        wf_slot *const *src, const weft_tensor *handles, wf_why *why)
+{
+    for (int i = 0; i < nsrc; i++) {
+        bool save = i < 8 && (mask & WF_SAVES_SRC(i)) != 0;
+        if (!src[i]) {
+            if (wf_tnode_at(t, r)->aux && wf_tnode_at(t, r)->aux->scalar) {
+                wf_tnode_at(t, r)->aux->scalar[i] = handles[i];
+            }
+            continue;
+        }
+        bool tracked = wf_slot_tracked(src[i]) && wf_dtype_kind(src[i]->dtype) == 2;
+        if (!tracked && !save) {
+            continue;
+        }
+        wf_ref s = wf_tape_node_of(c, src[i], why);
+        if (!s) {
+            return why && why->code ? why->code : WEFT_ENOMEM;
+        }
+        wf_tnode *n = wf_tnode_at(t, r);
+        wf_tnode_src(n)[i] = s;
+        wf_tnode_at(t, s)->refs++;
+        if (save) {
+            if (wf_tape_save(t, s, src[i])) {
+                return wf_fail(why, WEFT_ENOMEM, "out of memory for a saved value");
+            }
+            n->saved_src |= (uint8_t)(1u << i);
+        }
+    }
+    return 0;
+}
+
+static int append_node(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_custom *custom,
+                       unsigned mask, int nsrc, wf_slot *const *src, const weft_tensor *handles,
+                       int ndst, wf_slot *const *dst, wf_why *why)
+{
+    wf_tape *t = wf_tape_get(c);
+    if (!t) {
+        return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
+    }
+    drain_remote(t);
+    bool scalars = false;
+    for (int i = 0; i < nsrc; i++) {
+        scalars |= !src[i];
+    }
+    wf_taux *aux = NULL;
+    if (nsrc > 255) {
+        return wf_fail(why, WEFT_EUNSUPPORTED, "more than 255 operands cannot be recorded");
+    }
+    if (attr->n_ints + attr->n_dyn + attr->n_flt + attr->flags + attr->dtype != 0 || nsrc > 3 ||
+        scalars || ndst > 1 || custom) {
+        aux = aux_new(attr, nsrc, scalars);
+        if (!aux) {
+            return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
+        }
+    }
+    wf_ref r = node_new(t, WF_TN_OP, op, dst[0]->dtype, dst[0]->rank, wf_dims(dst[0]));
+    if (!r) {
+        wf_mfree(aux);
+        return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
+    }
+    wf_tnode *n = wf_tnode_at(t, r);
+    n->aux = aux;
+    n->nsrc = (uint8_t)nsrc;
+    n->ndst = (uint8_t)ndst;
+    n->site = dst[0]->site;
+    n->flags |= (uint8_t)((wf_rows[op].kind == WF_KIND_VIEW && src[0]->st == dst[0]->st ? WF_TN_ALIAS : 0) |
+                          (wf_slot_is_whole(dst[0]) ? WF_TN_WHOLE : 0));
+    int rc = link_sources(c, t, r, mask, nsrc, src, handles, why);
+    if (!rc && (mask & WF_SAVES_DST(0))) {
+        rc = wf_tape_save(t, r, dst[0]);
+        n->flags |= rc ? 0 : WF_TN_SELF;
+    }
+    if (rc) {
+        undo(t, r);
+        return rc;
+    }
+    for (int k = 1; k < ndst && !rc; k++) {
+        if (!(mask & WF_SAVES_DST(k))) {
+            continue;
+        }
+        wf_ref q = node_new(t, WF_TN_INPUT, WF_OP_INPUT, dst[k]->dtype, dst[k]->rank, wf_dims(dst[k]));
+        if (q) {
+            wf_tnode_at(t, q)->refs = 1;
+            aux->extra[k] = q;
+        }
+        rc = q ? wf_tape_save(t, q, dst[k]) : WEFT_ENOMEM;
+    }
+    if (rc) {
+        undo(t, r);
+        return wf_fail(why, WEFT_ENOMEM, "out of memory for a saved value");
+    }
+    slot_set_node(c, dst[0], r);
+    for (int k = 1; k < ndst; k++) {
+        wf_ref q = node_new(t, WF_TN_RESULT, op, dst[k]->dtype, dst[k]->rank, wf_dims(dst[k]));
+        if (!q) {
+            return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
+        }
+        wf_tnode *m = wf_tnode_at(t, q);
+        m->out = (uint8_t)k;
+        m->nsrc = 1;
+        m->src_[0] = r;
+        m->flags |= WF_TN_WHOLE;
+        wf_tnode_at(t, r)->refs++;
+        slot_set_node(c, dst[k], q);
+    }
+    if (custom) {
+        aux->custom = custom; /* taken only by a complete node */
+    }
+    return 0;
+}
+
+int wf_tape_append_custom(wf_ctx *c, struct wf_custom *custom, int nsrc, wf_slot *const *src,
+                          const weft_tensor *handles, int ndst, wf_slot *const *dst, wf_why *why)
+{
+    wf_attr none = {0};
+    return append_node(c, WF_OP_CUSTOM, &none, custom, 0, nsrc, src, handles, ndst, dst, why);
+}
+
+static int hook_append(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, wf_slot *const *src,
+                       const weft_tensor *handles, int ndst, wf_slot *const *dst, wf_why *why)
+{
+    return append_node(c, op, attr, NULL, saves_mask(op, nsrc, src), nsrc, src, handles, ndst, dst,
+                       why);
+}
+
+/* -- recorded writes -------------------------------------------------------------------------------------- */
+
+/* The node whose result is the whole storage of s, before the write; 0 with *plain set when the
+ * storage has no history. */
+static wf_ref root_before(wf_ctx *c, wf_tape *t, wf_slot *s, bool *plain, wf_why *why)
+{
+    *plain = false;
+    if (s->st->root) {
+        if (s->st->root_ctx != c->id) {
+            wf_fail(why, WEFT_EGRAD, "the target was written with gradients on another thread");
+            return 0;
+        }
+        return s->st->root;
+    }
+    if (!s->node || s->context != c->id) {
+        *plain = true;
+        return 0;
+    }
+    wf_ref r = s->node;
+    while ((wf_tnode_at(t, r)->flags & WF_TN_ALIAS) && wf_tnode_src(wf_tnode_at(t, r))[0]) {
+        r = wf_tnode_src(wf_tnode_at(t, r))[0];
+    }
+    wf_tnode *n = wf_tnode_at(t, r);
+    if (n->sort == WF_TN_LEAF) {
+        wf_fail(why, WEFT_EGRAD, "the target is a view of a leaf that requires a gradient");
+        wf_hint(why, "update parameters between weft_no_grad_begin and weft_no_grad_end");
+        return 0;
+    }
+    if (n->sort == WF_TN_INPUT) {
+        *plain = true;
+        return 0;
+    }
+    if (!(n->flags & WF_TN_WHOLE)) {
+        wf_fail(why, WEFT_EGRAD, "the target is a view whose base does not own its whole memory");
+        wf_hint(why, "write to a copy: weft_clone(x)");
+        return 0;
+    }
+    return r;
+}
+
+/* root' := update(root, map of dst, value); dst and every alias now read from root'. */
+static int hook_store(wf_ctx *c, wf_slot *dst, wf_slot *value, wf_why *why)
+{
+    wf_tape *t = wf_tape_get(c);
+    bool plain;
+    if (!t) {
+        return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
+    }
+    drain_remote(t);
+    wf_ref old = root_before(c, t, dst, &plain, why);
+    if (!old && !plain) {
+        return why->code;
+    }
+    if (plain && !wf_slot_tracked(value)) {
+        return 0;
+    }
+    wf_ref v = wf_tape_node_of(c, value, why);
+    if (!v) {
+        return why->code;
+    }
+    wf_tnode_at(t, v)->refs++; /* held while we build */
+    wf_ref root = v;
+    if (!wf_slot_is_whole(dst)) {
+        int64_t dyn[2 * WF_MAX_RANK + 1], rank = dst->rank;
+        wf_attr a = {.n_ints = 1, .ints = &rank, .dyn = dyn};
+        a.n_dyn = (uint8_t)storage_map(dst, dyn);
+        int64_t total = (int64_t)(dst->st->nbytes / wf_dtype_size(dst->dtype));
+        if (!old) {
+            old = node_new(t, WF_TN_INPUT, WF_OP_INPUT, dst->dtype, 1, &total);
+        }
+        root = old ? node_new(t, WF_TN_OP, WF_OP_UPDATE, dst->dtype, 1, &total) : 0;
+        wf_taux *x = root ? aux_new(&a, 2, false) : NULL;
+        if (!x) {
+            release_now(t, v);
+            return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
+        }
+        wf_tnode *n = wf_tnode_at(t, root);
+        n->aux = x;
+        n->nsrc = 2;
+        n->src_[0] = old;
+        n->src_[1] = v;
+        n->flags |= WF_TN_WHOLE;
+        wf_tnode_at(t, old)->refs++;
+        wf_tnode_at(t, v)->refs++;
+    }
+    wf_storage *st = dst->st;
+    wf_ref was = st->root;
+    wf_tnode_at(t, root)->refs++;
+    st->root = root;
+    st->root_ctx = c->id;
+    st->root_gen++;
+    if (was) {
+        release_now(t, was);
+    }
+    if (root == v) {
+        slot_set_node(c, dst, v);
+    } else if (dst->context == c->id && !alias_node(c, t, dst)) {
+        release_now(t, v);
+        return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
+    }
+    release_now(t, v);
+    return 0;
+}
+
+const wf_tape_hooks wf_tape_hook_table = {
+    .append = hook_append,
+    .store = hook_store,
+    .release = hook_release,
+    .stamp = hook_stamp,
+    .close = hook_close,
+};

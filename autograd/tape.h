@@ -1,0 +1,135 @@
+/*
+ * autograd/tape.h -- the tape: recorded ops of one thread, in chunks that are recycled.
+ *
+ * A node is what the IR calls an instruction: op, attributes, operands (earlier nodes), one result
+ * type. Further results of an op are RESULT nodes that point at it. The tape appends: no folding, no
+ * merging. It holds storage, never handles.
+ *
+ * Invariants
+ *  - A node lives while a handle, a later node or a storage root refers to it; releasing is iterative.
+ *  - Order (chunk sequence, index) is topological; chunk memory is reused, order numbers are not.
+ *  - A value is saved only if a derivative that can be asked for reads it, with the version of its
+ *    storage; backward drops it as it passes unless the graph is retained.
+ */
+#ifndef AUTOGRAD_TAPE_H
+#define AUTOGRAD_TAPE_H
+
+#include "eager/tensor.h"
+
+enum { WF_TAPE_CHUNK = 256, WF_TAPE_DIMS = 4 };
+
+extern const wf_tape_hooks wf_tape_hook_table;
+
+/* A saved value: a view of storage at a version. */
+typedef struct wf_tval {
+    wf_storage *st;
+    char *data;
+    uint32_t version;
+    uint32_t users; /* nodes whose derivative still wants it */
+    char *name;     /* copy of the tensor's name, or NULL */
+    int64_t strides[];
+} wf_tval;
+
+struct wf_custom;
+
+/* What does not fit a node: attributes, more than three operands, scalars, pending gradients of
+ * several results. */
+typedef struct wf_taux {
+    wf_attr attr; /* arrays live behind this struct */
+    wf_ref *src;  /* all operands when nsrc > 3 */
+    weft_tensor *scalar; /* per operand: the scalar or absent handle, or empty; NULL if none */
+    weft_tensor g[WF_MAX_DST]; /* pending gradients of results 1.. of a multi-result op */
+    wf_ref extra[8]; /* nodes held for their saved values: result k at [k]; a custom op's saved tensors */
+    struct wf_custom *custom;
+} wf_taux;
+
+#define WF_TN_QUEUED 1u   /* in the backward queue */
+#define WF_TN_WHOLE 2u    /* the result covers its storage in row-major order */
+#define WF_TN_ALIAS 4u    /* a view that shares its operand's storage */
+#define WF_TN_SPENT 8u    /* backward passed and dropped the saved values */
+#define WF_TN_SAVED 16u   /* operands' values were captured */
+#define WF_TN_DROPPED 64u /* `extra` claims were given back */
+#define WF_TN_SELF 32u    /* its own result's value was captured for it */
+
+enum { WF_TN_INPUT = 1, WF_TN_LEAF = 2, WF_TN_OP = 3, WF_TN_RESULT = 4 };
+
+typedef struct wf_tnode {
+    uint16_t op;
+    uint8_t sort; /* WF_TN_INPUT.. */
+    uint8_t nsrc;
+    uint8_t flags;
+    uint8_t dtype, rank;
+    uint8_t out; /* RESULT: which */
+    uint8_t ndst;
+    uint8_t saved_src; /* bit i: holds a user count on operand i's value (nsrc <= 8) */
+    uint8_t pad[2];
+    uint32_t refs;
+    wf_ref src_[3];
+    wf_tval *val;
+    wf_taux *aux;
+    wf_meta *meta;
+    const char *site;
+    weft_tensor g; /* pending gradient during backward; link while being released */
+    union {
+        int64_t dims_[WF_TAPE_DIMS];
+        int64_t *ext;
+    } u;
+} wf_tnode;
+
+typedef struct wf_tchunk {
+    uint64_t seq;
+    uint32_t live;
+    uint32_t used;
+    wf_tnode node[WF_TAPE_CHUNK];
+} wf_tchunk;
+
+typedef struct wf_tape {
+    wf_tchunk **chunk; /* by chunk number; never shrinks, entries are reused */
+    uint32_t nchunk, cap;
+    uint32_t current;
+    uint32_t *free_list;
+    uint32_t nfree;
+    uint64_t seq;
+    int64_t live;       /* nodes alive, for tests and statistics */
+    _Atomic int remote; /* references released by other threads wait in `pending` */
+    wf_ref *pending;
+    uint32_t npending, cap_pending;
+    _Atomic int lock;
+} wf_tape;
+
+static inline wf_tnode *wf_tnode_at(wf_tape *t, wf_ref r)
+{
+    return &t->chunk[r / WF_TAPE_CHUNK]->node[r % WF_TAPE_CHUNK];
+}
+static inline uint64_t wf_tnode_order(wf_tape *t, wf_ref r)
+{
+    return t->chunk[r / WF_TAPE_CHUNK]->seq * WF_TAPE_CHUNK + r % WF_TAPE_CHUNK;
+}
+static inline const int64_t *wf_tnode_dims(const wf_tnode *n)
+{
+    return n->rank > WF_TAPE_DIMS ? n->u.ext : n->u.dims_;
+}
+static inline wf_ref *wf_tnode_src(wf_tnode *n)
+{
+    return n->nsrc > 3 ? n->aux->src : n->src_;
+}
+void wf_tnode_type(const wf_tnode *n, wf_type *t);
+
+/* The context's tape, made on demand; NULL: no memory. */
+wf_tape *wf_tape_get(wf_ctx *c);
+/* The node of a slot's present value (a reference is not taken); 0: no memory. Makes LEAF, INPUT and
+ * alias nodes as needed. */
+wf_ref wf_tape_node_of(wf_ctx *c, wf_slot *s, wf_why *why);
+void wf_tape_release_ref(wf_ctx *c, wf_ref r);
+/* Drops the node's claims on saved values (its operands' and its own). */
+void wf_tape_drop_saved(wf_tape *t, wf_tnode *n);
+/* Claims the present value of slot s for node `user`'s derivative. 0 or ENOMEM. */
+int wf_tape_save(wf_tape *t, wf_ref node, wf_slot *s);
+/* A handle of the innermost scope on node r's saved value; attaches the node when gradients are on.
+ * Empty (error recorded) when the value is stale or gone. `user`: the node that reads it. */
+weft_tensor wf_tape_value(wf_ctx *c, wf_ref r, wf_ref user, int which);
+/* Custom functions: appends a node for `custom` over operands to results. */
+int wf_tape_append_custom(wf_ctx *c, struct wf_custom *custom, int nsrc, wf_slot *const *src,
+                          const weft_tensor *handles, int ndst, wf_slot *const *dst, wf_why *why);
+
+#endif

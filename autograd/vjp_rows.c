@@ -1,0 +1,269 @@
+/*
+ * autograd/vjp_rows.c -- the vjp column of elementwise rows, twice.
+ *
+ * Eager backward runs the row's fused kernel (wf_exec_vjp): g, operands and result in, gradient out,
+ * one pass, one rounding. When the gradients are to be differentiated again, the same row text is
+ * expanded in the graph dictionary below: every row name is a function that calls the op. Half types
+ * are widened first and rounded once at the end, so both ways give the same bits.
+ */
+#include <string.h>
+
+#include "autograd/tape.h"
+#include "autograd/vjp.h"
+#include "eager/exec.h"
+
+/* -- the graph dictionary: row names are functions on tensors ---------------------------------------------- */
+/* clang-format off */
+#define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
+    __attribute__((unused)) static weft_tensor NAME(weft_tensor x) { return wf_op1(WF_OP_##NAME, NULL, x); }
+#define PREDICATE(NAME, name, types, expr)                                                         \
+    __attribute__((unused)) static weft_tensor NAME(weft_tensor x) { return wf_op1(WF_OP_##NAME, NULL, x); }
+#define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
+    __attribute__((unused)) static weft_tensor NAME(weft_tensor a, weft_tensor b) { return wf_op2(WF_OP_##NAME, NULL, a, b); }
+#define COMPARE(NAME, name, types, expr)                                                           \
+    __attribute__((unused)) static weft_tensor NAME(weft_tensor a, weft_tensor b) { return wf_op2(WF_OP_##NAME, NULL, a, b); }
+#define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c)                                 \
+    __attribute__((unused)) static weft_tensor NAME(weft_tensor a, weft_tensor b, weft_tensor c) { return wf_op3(WF_OP_##NAME, NULL, a, b, c); }
+#define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b)                                              \
+    __attribute__((unused)) static weft_tensor NAME(weft_tensor a, weft_tensor b, weft_tensor c) { return wf_op3(WF_OP_##NAME, NULL, a, b, c); }
+#include "jit/ir/ops.def"
+#define K(v) weft_f(v)
+#define ZERO weft_f(0)
+#define NODIFF WEFT_NONE
+
+static weft_tensor graph_vjp(wf_op op, int which, weft_tensor g, weft_tensor s0, weft_tensor s1,
+                             weft_tensor s2, weft_tensor y)
+{
+    const weft_tensor x = s0, p = s0;
+    weft_tensor a = s0, b = s1, c = s2;
+    (void)x; (void)p; (void)a; (void)b; (void)c; (void)y;
+    switch ((int)op) {
+#define UNARY(NAME, name, types, rare, ulp, expr, vjp) case WF_OP_##NAME: return vjp;
+#define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b) case WF_OP_##NAME: return which == 0 ? (vjp_a) : (vjp_b);
+#define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c) case WF_OP_##NAME: return which == 0 ? (vjp_a) : which == 1 ? (vjp_b) : (vjp_c);
+#define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b) case WF_OP_##NAME: return which == 1 ? (vjp_a) : (vjp_b);
+#include "jit/ir/ops.def"
+    }
+    return WEFT_NONE;
+}
+
+/* Columns that are exactly `g`: the gradient passes through untouched. */
+static bool passes_through(wf_op op, int which)
+{
+#define IS_G(vjp) (sizeof(#vjp) == 2 && #vjp[0] == 'g')
+    switch ((int)op) {
+#define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b) case WF_OP_##NAME: return which == 0 ? IS_G(vjp_a) : IS_G(vjp_b);
+#define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c) case WF_OP_##NAME: return which == 0 ? IS_G(vjp_a) : which == 1 ? IS_G(vjp_b) : IS_G(vjp_c);
+#include "jit/ir/ops.def"
+    }
+    return false;
+#undef IS_G
+}
+/* clang-format on */
+#undef K
+#undef ZERO
+#undef NODIFF
+
+weft_tensor wf_as_dtype(weft_tensor g, int dt)
+{
+    if (g.slot == 0 || wf_is_scalar(g)) {
+        return g;
+    }
+    bool pinned;
+    wf_ctx *c = wf_ctx_get();
+    wf_slot *s = wf_pin(c, g, &pinned, NULL);
+    bool same = s && s->dtype == dt;
+    if (s && pinned) {
+        wf_unpin(c, s);
+    }
+    wf_attr a = {.dtype = (uint8_t)dt};
+    return same ? g : wf_op1(WF_OP_CAST, &a, g);
+}
+
+weft_tensor wf_sum_to(weft_tensor g, int rank, const int64_t *dims)
+{
+    wf_ctx *c = wf_ctx_get();
+    bool pinned;
+    wf_why why = {0};
+    if (g.slot == 0) {
+        return g;
+    }
+    wf_slot *s = wf_pin(c, g, &pinned, &why);
+    if (!s) {
+        return wf_raise(c, "backward", 1, &g, &why);
+    }
+    wf_type t;
+    wf_slot_type(s, &t);
+    if (pinned) {
+        wf_unpin(c, s);
+    }
+    int64_t axes[WF_MAX_RANK];
+    int n = 0, lead = t.rank - rank;
+    for (int i = 0; i < t.rank; i++) {
+        if (i < lead || (dims[i - lead] == 1 && t.dims[i] != 1)) {
+            axes[n++] = i;
+        }
+    }
+    if (n == 0) {
+        return g;
+    }
+    wf_attr sum = {.flags = WF_FLAG_KEEPDIM, .n_ints = (uint8_t)n, .ints = axes, .dtype = t.dtype};
+    weft_tensor r = wf_op1(WF_OP_SUM, &sum, g);
+    wf_attr reshape = {.n_dyn = (uint8_t)rank, .dyn = dims};
+    return lead > 0 ? wf_op1(WF_OP_RESHAPE, &reshape, r) : r;
+}
+
+/* The type the row computes in: that of its value operands, halves widened. */
+static int compute_type(wf_vjp *v)
+{
+    wf_type t;
+    wf_vjp_dst_type(v, 0, &t);
+    return wf_dtype_compute(t.dtype);
+}
+
+/* One operand as a broadcast view for the kernel. */
+static int bind(wf_vjp *v, weft_tensor h, const wf_type *out, int compute, wf_view *view,
+                double *scalar)
+{
+    memset(view, 0, offsetof(wf_view, dims));
+    view->rank = out->rank;
+    memcpy(view->dims, out->dims, (size_t)out->rank * sizeof(int64_t));
+    memset(view->strides, 0, (size_t)out->rank * sizeof(int64_t));
+    view->dtype = (uint8_t)compute;
+    if (wf_is_scalar(h)) {
+        double d;
+        memcpy(&d, &h.serial, sizeof d);
+        d = h.context == WF_SCALAR_FLOAT ? d : (double)(int64_t)h.serial;
+        float f = (float)d;
+        if (compute == WEFT_F32) {
+            memcpy(scalar, &f, sizeof f);
+        } else {
+            *scalar = d;
+        }
+        view->data = scalar;
+        return 0;
+    }
+    wf_why why = {0};
+    bool pinned;
+    wf_slot *s = wf_pin(v->c, h, &pinned, &why);
+    if (!s) {
+        return h.slot == 0 ? (int)weft_error_status(h) : why.code;
+    }
+    view->data = s->data;
+    view->dtype = s->dtype;
+    int lead = out->rank - s->rank;
+    for (int i = lead; i < out->rank; i++) {
+        view->strides[i] = wf_dims(s)[i - lead] == out->dims[i] ? wf_strides(s)[i - lead] : 0;
+    }
+    if (pinned) {
+        wf_unpin(v->c, s);
+    }
+    return 0;
+}
+
+/* A fresh uninitialised tensor of the current scope. */
+static weft_tensor empty_like(wf_ctx *c, const wf_type *t)
+{
+    wf_storage *st = wf_storage_new((size_t)wf_type_numel(t) * wf_dtype_size(t->dtype));
+    if (!st) {
+        return wf_raise_text(c, WEFT_ENOMEM, "backward", "out of memory for a gradient");
+    }
+    weft_tensor h = wf_wrap_view(c, st, st->data, t->dtype, t->rank, t->dims, NULL);
+    wf_storage_release(st);
+    return h;
+}
+
+static weft_tensor fused_vjp(wf_vjp *v, int which, const wf_type *out, int compute, int store)
+{
+    wf_view view[5];
+    double scalar[5];
+    unsigned reads = wf_vjp_reads(v->op, which);
+    memset(view, 0, sizeof view);
+    int rc = 0;
+    if (reads & 64u) {
+        rc = bind(v, v->g[0], out, compute, &view[0], &scalar[0]);
+    }
+    for (int i = 0; i < v->nsrc && !rc; i++) {
+        if (reads & (1u << i)) {
+            rc = bind(v, wf_vjp_src(v, i), out, compute, &view[1 + i], &scalar[1 + i]);
+        }
+    }
+    if (!rc && (reads & 128u)) {
+        rc = bind(v, wf_vjp_dst(v, 0), out, compute, &view[1 + v->nsrc], &scalar[4]);
+    }
+    if (rc) {
+        return (weft_tensor){0, v->c->id, v->c->error_last};
+    }
+    wf_type t = *out;
+    t.dtype = (uint8_t)store;
+    weft_tensor h = empty_like(v->c, &t);
+    if (h.slot == 0) {
+        return h;
+    }
+    wf_view d;
+    wf_slot_view(wf_slot_at(v->c, h.slot), &d);
+    rc = wf_exec_vjp(v->op, which, compute, &d, v->nsrc + 2, view);
+    return rc ? wf_raise_text(v->c, rc, wf_rows[v->op].name, "out of memory in backward") : h;
+}
+
+static weft_tensor expanded_vjp(wf_vjp *v, int which, const wf_type *out, int compute)
+{
+    weft_tensor s[3] = {WEFT_NONE, WEFT_NONE, WEFT_NONE}, y = WEFT_NONE;
+    unsigned reads = wf_vjp_reads(v->op, which);
+    for (int i = 0; i < v->nsrc; i++) {
+        if (reads & (1u << i)) {
+            s[i] = wf_vjp_src(v, i);
+            wf_type t;
+            bool value = !wf_is_scalar(s[i]) && s[i].slot != 0;
+            if (value) {
+                wf_vjp_src_type(v, i, &t);
+                value = wf_dtype_kind(t.dtype) == 2;
+            }
+            s[i] = value ? wf_as_dtype(s[i], compute) : s[i];
+        }
+    }
+    if (reads & 128u) {
+        y = wf_as_dtype(wf_vjp_dst(v, 0), compute);
+    }
+    weft_tensor g = wf_as_dtype(v->g[0], compute);
+    weft_tensor r = graph_vjp(v->op, which, g, s[0], s[1], s[2], y);
+    if (wf_is_scalar(r)) { /* zero: as a tensor of the result's extents */
+        wf_attr full = {.dtype = (uint8_t)compute, .n_dyn = out->rank, .dyn = out->dims};
+        double zero = 0;
+        full.n_flt = 1;
+        full.flt = &zero;
+        r = wf_op0(WF_OP_FULL, &full);
+    }
+    return r;
+}
+
+int wf_vjp_elementwise(wf_vjp *v)
+{
+    wf_type out, t;
+    wf_vjp_dst_type(v, 0, &out);
+    int compute = compute_type(v);
+    for (int i = 0; i < v->nsrc; i++) {
+        if (!v->need[i]) {
+            continue;
+        }
+        wf_vjp_src_type(v, i, &t);
+        bool reduce = t.rank != out.rank ||
+                      memcmp(t.dims, out.dims, (size_t)t.rank * sizeof(int64_t)) != 0;
+        weft_tensor g;
+        if (passes_through(v->op, i)) {
+            g = reduce ? wf_as_dtype(v->g[0], compute) : v->g[0];
+        } else if (v->create_graph) {
+            g = expanded_vjp(v, i, &out, compute);
+        } else {
+            g = fused_vjp(v, i, &out, compute, reduce ? compute : t.dtype);
+        }
+        if (reduce) {
+            g = wf_sum_to(g, t.rank, t.dims);
+        }
+        v->dsrc[i] = wf_as_dtype(g, t.dtype);
+        if (v->dsrc[i].slot == 0) {
+            return (int)weft_error_status(v->dsrc[i]);
+        }
+    }
+    return 0;
+}

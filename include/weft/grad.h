@@ -1,0 +1,143 @@
+/*
+ * weft/grad.h -- reverse-mode differentiation, hooks, custom functions, gradient checks.
+ *
+ * The tape is rebuilt by every run: ops on tensors that require gradients are recorded as they
+ * execute, weft_backward walks the record once and releases saved values as it passes them.
+ * Method: reverse accumulation with a tape (Paszke et al., 2019, section 4.3).
+ */
+#ifndef WEFT_GRAD_H
+#define WEFT_GRAD_H
+
+#include "weft/core.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Marks t as a leaf that wants a gradient (or no longer does). t: floating point, not the result of a
+ * recorded op. Returns WEFT_EDTYPE, WEFT_EGRAD or WEFT_EHANDLE otherwise. */
+WEFT_API weft_status weft_requires_grad_(weft_tensor t, bool on);
+/* True if gradients flow to t: a leaf that requires one, or a recorded result. */
+WEFT_API bool weft_requires_grad(weft_tensor t);
+/* True if t is not the result of a recorded op. */
+WEFT_API bool weft_is_leaf(weft_tensor t);
+/* The gradient accumulated so far, of t's shape and dtype: a handle of the current scope that shares
+ * its memory. The empty handle of a WEFT_EGRAD error if there is none. */
+WEFT_API weft_tensor weft_grad(weft_tensor t);
+/* True if t has an accumulated gradient. Never an error. */
+WEFT_API bool weft_has_grad(weft_tensor t);
+/* Replaces the gradient by g (same shape and dtype; shared, not copied) or drops it (g = WEFT_NONE). */
+WEFT_API weft_status weft_set_grad(weft_tensor t, weft_tensor g);
+/* Keeps the gradient of a recorded result when backward passes it. */
+WEFT_API weft_status weft_retain_grad(weft_tensor t);
+
+/* Switch recording off and on again on this thread; they nest. */
+WEFT_API void weft_no_grad_begin(void);
+WEFT_API void weft_no_grad_end(void);
+/* Recording on inside a no-grad region, until weft_enable_grad_end. Returns what to hand to it. */
+WEFT_API uint32_t weft_enable_grad_begin(void);
+WEFT_API void weft_enable_grad_end(uint32_t saved);
+WEFT_API bool weft_is_grad_enabled(void);
+
+typedef struct weft_backward_args {
+    weft_tensor loss;
+    weft_tensor gradient; /* of the loss's shape; may be left out if the loss has one element */
+    bool retain_graph;    /* keep saved values for another backward */
+    bool create_graph;    /* record the gradients' own computation (implies retain_graph) */
+    int end_;
+} weft_backward_args;
+/* Adds d(loss)/d(leaf) to the gradient of every leaf that requires one. Errors: WEFT_EGRAD when
+ * nothing requires a gradient, a saved value was changed in place (the message names tensor, versions,
+ * both ops and sites) or was released by an earlier backward; errors of hooks and custom functions. */
+WEFT_API weft_status weft_backward(const weft_backward_args *args);
+
+typedef struct weft_grad_of_args {
+    const weft_tensor *outputs;
+    int n_outputs;
+    const weft_tensor *inputs; /* leaves or recorded results */
+    int n_inputs;
+    weft_tensor *grads;              /* n_inputs results, in the current scope */
+    const weft_tensor *grad_outputs; /* n_outputs, or NULL: ones for one-element outputs */
+    bool retain_graph, create_graph;
+    bool allow_unused; /* an input the outputs do not depend on gets WEFT_NONE instead of an error */
+    int end_;
+} weft_grad_of_args;
+/* Gradients of sum(outputs * grad_outputs) with respect to inputs, without touching accumulated ones. */
+WEFT_API weft_status weft_grad_of(const weft_grad_of_args *args);
+
+/* -- hooks --------------------------------------------------------------------------------------------
+ * A hook sees the full gradient of its tensor before it is used or accumulated; it returns a
+ * replacement of the same shape and dtype, or WEFT_NONE to leave it. Hooks run in order of
+ * registration. An empty handle with an error aborts backward with that error. */
+typedef weft_tensor (*weft_hook_fn)(void *user, weft_tensor grad);
+/* release (may be NULL) is called with user when the hook is removed or the tensor's record dies.
+ * Returns the hook's number (> 0), or 0 with an error. */
+WEFT_API uint64_t weft_register_hook(weft_tensor t, weft_hook_fn fn, void *user,
+                                     void (*release)(void *user));
+/* Runs after a leaf's gradient was accumulated; sees the accumulated gradient, result ignored. */
+WEFT_API uint64_t weft_register_post_hook(weft_tensor leaf, weft_hook_fn fn, void *user,
+                                          void (*release)(void *user));
+WEFT_API weft_status weft_remove_hook(weft_tensor t, uint64_t hook);
+
+/* -- custom functions -----------------------------------------------------------------------------------
+ * forward computes n_out results from n_in operands (recording is off); it may save tensors.
+ * backward gets the gradients of the results (WEFT_NONE = zero) and stores the gradients of the
+ * operands it was asked for (needs[i]); what it computes with ops is differentiable again. */
+typedef struct weft_function_ctx weft_function_ctx;
+typedef struct weft_function {
+    const char *name;
+    weft_status (*forward)(weft_function_ctx *ctx, void *user, const weft_tensor *in, int n_in,
+                           weft_tensor *out, int n_out);
+    weft_status (*backward)(weft_function_ctx *ctx, void *user, const weft_tensor *grad_out,
+                            int n_out, weft_tensor *grad_in, const bool *needs, int n_in);
+    void (*release)(void *user); /* when the last record of a call dies; may be NULL */
+} weft_function;
+/* Runs f; out receives n_out results in the current scope. n_in <= 8, n_out <= 3. */
+WEFT_API weft_status weft_apply(const weft_function *f, void *user, const weft_tensor *in, int n_in,
+                                weft_tensor *out, int n_out);
+/* In forward: saves up to 8 tensors (operands, results or others) for backward; versions are checked. */
+WEFT_API weft_status weft_function_save(weft_function_ctx *ctx, const weft_tensor *t, int n);
+/* In backward: the i-th saved tensor, in the current scope. */
+WEFT_API weft_tensor weft_function_saved(weft_function_ctx *ctx, int i);
+
+/* -- checks ---------------------------------------------------------------------------------------------
+ * fn computes n_out results from n_in inputs; inputs that require a gradient must be f64. */
+typedef weft_status (*weft_check_fn)(void *user, const weft_tensor *in, int n_in, weft_tensor *out,
+                                     int n_out);
+typedef struct weft_gradcheck_args {
+    weft_check_fn fn;
+    void *user;
+    const weft_tensor *inputs;
+    int n_in, n_out;
+    double step; /* 0: 1e-6 */
+    double rtol; /* 0: 1e-3 */
+    double atol; /* 0: 1e-5 */
+    char *report; /* filled on failure: which input, element, both values; may be NULL */
+    size_t report_size;
+    int end_;
+} weft_gradcheck_args;
+/* Compares backward against central differences of fn, element by element. WEFT_EGRAD when they differ. */
+WEFT_API weft_status weft_gradcheck(const weft_gradcheck_args *args);
+/* The same for second derivatives: gradcheck of the gradients themselves. */
+WEFT_API weft_status weft_gradgradcheck(const weft_gradcheck_args *args);
+
+/* What the tape of this thread holds: nodes alive, and chunks of 256 nodes held for them. */
+WEFT_API int64_t weft_tape_nodes(void);
+/* Writes the recorded ops that t depends on, one a line, in the text form of the IR. */
+WEFT_API weft_status weft_tape_print(FILE *out, weft_tensor t);
+
+#ifdef __cplusplus
+}
+#elif !defined(WEFT_NO_SITES)
+#define weft_backward(...)                                                                         \
+    weft_sited_status(WEFT_HERE, (weft_backward)(&(weft_backward_args){__VA_ARGS__, .end_ = 0}))
+#define weft_grad_of(...)                                                                          \
+    weft_sited_status(WEFT_HERE, (weft_grad_of)(&(weft_grad_of_args){__VA_ARGS__, .end_ = 0}))
+#define weft_gradcheck(...)                                                                        \
+    weft_sited_status(WEFT_HERE, (weft_gradcheck)(&(weft_gradcheck_args){__VA_ARGS__, .end_ = 0}))
+#define weft_gradgradcheck(...)                                                                    \
+    weft_sited_status(WEFT_HERE,                                                                   \
+                      (weft_gradgradcheck)(&(weft_gradcheck_args){__VA_ARGS__, .end_ = 0}))
+#endif
+
+#endif
