@@ -8,6 +8,8 @@
 #ifndef WEFT_OPS_SITES_H
 #define WEFT_OPS_SITES_H
 
+#include "weft/ops.h"
+
 #ifndef __cplusplus
 
 /* Tensors as an array and its length: weft_concat(WEFT_LIST(a, b, c), 0). */
