@@ -1,0 +1,325 @@
+/*
+ * tests/unit/test_alloc.c -- the caching allocator: blocks never overlap, counters are exact, memory
+ * is reused and returned, failures can be planned.
+ *
+ * ctest: threads
+ */
+#include <criterion/criterion.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eager/alloc.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+/* Under AddressSanitizer blocks are the system's and nothing is cached. */
+#if defined(__SANITIZE_ADDRESS__)
+#define CACHING 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define CACHING 0
+#endif
+#endif
+#ifndef CACHING
+#define CACHING 1
+#endif
+
+static wf_alloc_stats stats(void)
+{
+    wf_alloc_stats s;
+    wf_alloc_get_stats(&s);
+    return s;
+}
+
+static uint64_t next(uint64_t *state)
+{
+    *state += 0x9E3779B97F4A7C15u;
+    uint64_t z = (*state ^ (*state >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+static size_t random_size(uint64_t *state)
+{
+    uint64_t r = next(state);
+    return (size_t)(next(state) % ((uint64_t)1 << (r % 23)));
+}
+
+Test(alloc, classes)
+{
+    size_t last = 0;
+    for (size_t s = 0; s < (size_t)1 << 40; s += 1 + s / 37) {
+        size_t r = wf_alloc_round(s);
+        cr_assert(r >= s && r >= 64 && r % 64 == 0 && r >= last);
+        cr_assert(s <= 512 ? r - s <= 64 : r - s <= s / 8, "%zu gives %zu", s, r);
+        cr_assert_eq(wf_alloc_round(r), r);
+        cr_assert(r == s || wf_alloc_round(r + 1) > r);
+        last = r;
+    }
+    for (size_t s = 0; s < (size_t)64 << 20; s = s * 2 + 1) {
+        char *p = wf_alloc(s);
+        cr_assert_not_null(p);
+        cr_assert_eq((uintptr_t)p % (s >= (size_t)2 << 20 ? (size_t)2 << 20 : 64), 0);
+        if (s) {
+            p[0] = 1;
+            p[s - 1] = 2;
+        }
+        wf_free(p, s);
+    }
+    char *a = wf_alloc(0), *b = wf_alloc(0);
+    cr_assert(a && b && a != b);
+    wf_free(a, 0);
+    wf_free(b, 0);
+    wf_free(NULL, 5);
+    cr_assert_null(wf_alloc(SIZE_MAX));
+    cr_assert_null(wf_alloc(SIZE_MAX / 2));
+    cr_assert_null(wf_alloc((size_t)1 << 46));
+    cr_assert_eq(stats().live_bytes, 0);
+}
+
+/* -- random traces on several threads ----------------------------------------------------------------- */
+
+enum { SLOTS = 500, THREADS = 4, STEPS = SANITIZED ? 6000 : 60000 };
+
+typedef struct held {
+    unsigned char *p;
+    size_t size;
+    unsigned char mark;
+} held;
+
+/* Blocks handed from thread to thread. */
+static _Atomic(held *) mailbox[64];
+
+static void mark(held *h, uint64_t *state)
+{
+    h->mark = (unsigned char)next(state);
+    size_t edge = h->size < 100 ? h->size : 100;
+    memset(h->p, h->mark, edge);
+    memset(h->p + h->size - edge, h->mark, edge);
+}
+
+static bool intact(const held *h)
+{
+    for (size_t i = 0; i < h->size && i < 100; i++)
+        if (h->p[i] != h->mark || h->p[h->size - 1 - i] != h->mark)
+            return false;
+    return (uintptr_t)h->p % 64 == 0;
+}
+
+static void *trace(void *arg)
+{
+    uint64_t state = (uintptr_t)arg;
+    held *slots = calloc(SLOTS, sizeof *slots);
+    intptr_t bad = 0;
+    for (int i = 0; i < STEPS; i++) {
+        held *h = &slots[next(&state) % SLOTS];
+        if (h->p) {
+            bad += !intact(h);
+            wf_free(h->p, h->size);
+            h->p = NULL;
+        } else {
+            h->size = random_size(&state);
+            h->p = wf_alloc(h->size);
+            if (h->p)
+                mark(h, &state);
+            bad += !h->p;
+        }
+        if (i % 16 == 0) {
+            held *gift = malloc(sizeof *gift);
+            gift->size = random_size(&state);
+            gift->p = wf_alloc(gift->size);
+            mark(gift, &state);
+            held *got = atomic_exchange(&mailbox[next(&state) % 64], gift);
+            if (got) {
+                bad += !intact(got);
+                wf_free(got->p, got->size);
+                free(got);
+            }
+        }
+        if (i % 5000 == 4999)
+            wf_alloc_trim();
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        if (slots[i].p)
+            bad += !intact(&slots[i]);
+        wf_free(slots[i].p, slots[i].size);
+    }
+    free(slots);
+    return (void *)bad;
+}
+
+Test(alloc, random_traces, .timeout = 240)
+{
+    int64_t live = stats().live_bytes;
+    for (uintptr_t round = 0; round < 3; round++) {
+        pthread_t threads[THREADS];
+        for (uintptr_t t = 0; t < THREADS; t++)
+            pthread_create(&threads[t], NULL, trace, (void *)(round * 100 + t + 1));
+        for (int t = 0; t < THREADS; t++) {
+            void *bad;
+            pthread_join(threads[t], &bad);
+            cr_assert_eq((intptr_t)bad, 0);
+        }
+    }
+    for (int i = 0; i < 64; i++) {
+        held *h = atomic_load(&mailbox[i]);
+        if (!h)
+            continue;
+        cr_assert(intact(h));
+        wf_free(h->p, h->size);
+        free(h);
+    }
+    cr_assert_eq(stats().live_bytes, live);
+    cr_assert(stats().peak_bytes > live);
+    wf_alloc_trim();
+    cr_assert_eq(stats().reserved_bytes, CACHING ? 0 : live, "threads returned their caches");
+}
+
+/* -- counters -------------------------------------------------------------------------------------------- */
+
+Test(alloc, counters_are_exact)
+{
+    static const size_t sizes[] = {1, 64, 1000, 8192, 8193, 40000, 65536, 65537, 3000000, 20000000};
+    enum { N = sizeof sizes / sizeof *sizes };
+    void *p[N];
+    wf_alloc_stats before = stats();
+    int64_t sum = 0;
+    for (int i = 0; i < N; i++) {
+        p[i] = wf_alloc(sizes[i]);
+        sum += (int64_t)sizes[i];
+        cr_assert_eq(stats().live_bytes - before.live_bytes, sum);
+        cr_assert_eq(stats().peak_bytes - before.live_bytes, sum);
+    }
+    cr_assert_eq(stats().allocs - before.allocs, N);
+    cr_assert(stats().reserved_bytes >= sum);
+    for (int i = 0; i < N; i++)
+        wf_free(p[i], sizes[i]);
+    cr_assert_eq(stats().live_bytes, before.live_bytes);
+    cr_assert_eq(stats().peak_bytes - before.live_bytes, sum);
+    wf_alloc_reset_peak();
+    cr_assert_eq(stats().peak_bytes, before.live_bytes);
+    for (int i = 0; i < 1000; i++)
+        wf_free(wf_alloc(777), 777);
+    cr_assert_eq(stats().peak_bytes, before.live_bytes + 777);
+}
+
+/* A loop whose sizes change at every step reuses what it has. */
+Test(alloc, loops_do_not_grow, .disabled = !CACHING)
+{
+    uint64_t state = 3;
+    int64_t reserved = 0, peak = 0, calls = 0;
+    for (int step = 0; step < 200; step++) {
+        void *p[40];
+        size_t size[40], scale = 1000 + next(&state) % 100000;
+        for (size_t i = 0; i < 40; i++) {
+            size[i] = scale * (1 + i % 7) * (i % 3 ? 1 : 4);
+            p[i] = wf_alloc(size[i]);
+        }
+        for (size_t i = 0; i < 40; i++) {
+            size_t k = i * 7 % 40;
+            wf_free(p[k], size[k]);
+        }
+        if (step == 100) {
+            reserved = stats().reserved_bytes;
+            peak = stats().peak_bytes;
+            calls = stats().system_allocs;
+        }
+    }
+    cr_assert(reserved <= peak + peak / 4 + (16 << 20), "%ld for %ld", (long)reserved, (long)peak);
+    cr_assert(stats().reserved_bytes <= reserved + reserved / 8);
+    cr_assert(stats().system_allocs <= calls + 3);
+}
+
+/* Sizes that grow step by step: what was mapped for one is joined or returned for the next. */
+Test(alloc, growing_sizes, .disabled = !CACHING)
+{
+    for (size_t mb = 8; mb < 512; mb += 24) {
+        void *p = wf_alloc(mb << 20);
+        cr_assert_not_null(p);
+        wf_free(p, mb << 20);
+    }
+    cr_assert(stats().reserved_bytes <= (int64_t)1100 << 20, "%ld", (long)stats().reserved_bytes);
+    void *keep = wf_alloc(100);
+    cr_assert(wf_alloc_trim() > 0);
+    cr_assert_eq(stats().reserved_bytes, 2 << 20);
+    wf_free(keep, 100);
+    wf_alloc_trim();
+    cr_assert_eq(stats().reserved_bytes, 0);
+}
+
+/* -- failures ---------------------------------------------------------------------------------------------- */
+
+Test(alloc, planned_failures)
+{
+    int64_t live = stats().live_bytes;
+    wf_free(wf_alloc(100), 100); /* so that the thread's cache holds one */
+    for (int n = 1; n < 6; n++) {
+        wf_alloc_fail_after(n, 0);
+        for (int i = 1; i < 9; i++) {
+            void *p = i % 2 ? wf_alloc(100) : wf_malloc(100);
+            cr_assert_eq(p == NULL, i == n);
+            if (i % 2)
+                wf_free(p, 100);
+            else
+                wf_mfree(p);
+        }
+        wf_alloc_fail_after(n, 1);
+        for (int i = 1; i < 9; i++) {
+            void *p = wf_alloc(1 << 20);
+            cr_assert_eq(p == NULL, i >= n);
+            wf_free(p, 1 << 20);
+        }
+    }
+    void *block = NULL;
+    wf_alloc_fail_after(0, 0);
+    cr_assert_not_null(block = wf_malloc(10));
+    wf_alloc_fail_after(1, 0);
+    cr_assert_null(wf_realloc(block, 20));
+    cr_assert_not_null(block = wf_realloc(block, 20));
+    wf_mfree(block);
+    /* a plan far away must not change how caches work */
+    wf_alloc_fail_after(1 << 20, 0);
+    int64_t reserved = 0;
+    for (int i = 0; i < 20000; i++) {
+        wf_free(wf_alloc(4000), 4000);
+        if (i == 100)
+            reserved = stats().reserved_bytes;
+    }
+    cr_assert_eq(stats().reserved_bytes, reserved);
+    cr_assert_eq(stats().live_bytes, live);
+}
+
+Test(alloc, stress_by_environment)
+{
+    setenv("WEFT_STRESS", "oom:3", 1);
+    for (int i = 1; i < 6; i++) {
+        void *p = wf_alloc(10);
+        cr_assert_eq(p == NULL, i == 3);
+        wf_free(p, 10);
+    }
+}
+
+Test(alloc, cap, .disabled = !CACHING)
+{
+    setenv("WEFT_ALLOC_CAP", "64M", 1);
+    void *a = wf_alloc((size_t)40 << 20);
+    cr_assert_not_null(a);
+    cr_assert_null(wf_alloc((size_t)40 << 20));
+    wf_free(a, (size_t)40 << 20);
+    void *b = wf_alloc((size_t)60 << 20);
+    cr_assert_not_null(b, "the cache is returned before a request is refused");
+    cr_assert(stats().reserved_bytes <= 64 << 20);
+    wf_free(b, (size_t)60 << 20);
+}
