@@ -65,7 +65,7 @@ def remez(fv, xs, wv, pv, n):
     return [c[j] for j in range(n)], err
 
 
-def fit(f, w, a, b, n, fmt, keep=4):
+def fit(f, w, a, b, n, fmt, keep=4, split=False):
     """Coefficients of sum c_j x^j (j < n) on [a, b], the first `keep` rounded one at a time."""
     a, b = mpf(a), mpf(b)
     m = 24 * n + 40
@@ -75,13 +75,13 @@ def fit(f, w, a, b, n, fmt, keep=4):
     done = []
     for j in range(min(keep, n)):
         c, _ = remez(fv, xs, wv, pv[j:], n - j)
-        r = rnd(c[0], fmt)
+        r = c[0] if split and j == 0 else rnd(c[0], fmt)
         done.append(r)
         fv = [v - r * p for v, p in zip(fv, pv[j])]
     if n > keep:
         c, _ = remez(fv, xs, wv, pv[keep:], n - keep)
         for j, cc in enumerate(c):
-            r = rnd(cc, fmt)
+            r = cc if split and keep == 0 and j == 0 else rnd(cc, fmt)
             done.append(r)
             fv = [v - r * p for v, p in zip(fv, pv[keep + j])]
     err = max(abs(v * ww) for v, ww in zip(fv, wv))
@@ -98,7 +98,9 @@ def cut(g):
     return h
 
 
-def normcdf_h(d, c):
+def normcdf_h(v, c):
+    """normcdf(-a) exp(a^2/2) / d as a function of v = d - 1/2, d = 1 / (1 + c a)."""
+    d = v + mpf("0.5")
     a = (1 / d - 1) / c
     return M.exp(a * a / 2) * M.erfc(a / M.sqrt(2)) / 2 / d
 
@@ -120,15 +122,19 @@ for fm, n_exp, n_exp2, n_log in (("f32", 5, 6, 9), ("f64", 11, 12, 0)):
     if n_log:
         add(f"log_{fm}", fm, lambda x: (M.log1p(x) - x + x * x / 2) / x**3,
             lambda x: x**3 / M.log1p(x), 1 / S2 - 1 - mpf("1e-6"), S2 - 1 + mpf("1e-6"), n_log, 2)
-# sine on [-pi/2, pi/2] in z = r^2
-for fm, n in (("f32", 4), ("f64", 9)):
+# sin r = r + r^3 P(z), cos r = 1 - z/2 + z^2 P(z) on |r| <= pi/4, in z = r^2
+for fm, n in (("f32", 3), ("f64", 6)):
+    Q = (M.pi / 4 + mpf("1e-5"))**2
     add(f"sin_{fm}", fm, lambda z: (M.sin(M.sqrt(z)) - M.sqrt(z)) / M.sqrt(z)**3,
-        lambda z: M.sqrt(z)**3 / M.sin(M.sqrt(z)), mpf("1e-9"), (M.pi / 2 + mpf("1e-5"))**2, n, 2)
+        lambda z: M.sqrt(z)**3 / M.sin(M.sqrt(z)), mpf("1e-9"), Q, n)
+    add(f"cos_{fm}", fm, lambda z: (M.cos(M.sqrt(z)) - 1 + z / 2) / z**2,
+        lambda z: z**2 / M.cos(M.sqrt(z)), mpf("1e-9"), Q, n)
 add("erfs_f32", "f32", lambda z: M.erf(M.sqrt(z)) / M.sqrt(z) - 1, lambda z: M.sqrt(z) / M.erf(M.sqrt(z)),
     mpf("1e-9"), mpf("1.0"), 7, 3)
 add("erfl_f32", "f32", lambda a: M.log(M.erfc(a), 2), lambda a: M.erfc(a) * M.ln(2), mpf(1), mpf(4), 7, 3)
 NC = mpf("0.25")
-add("ncdf_f32", "f32", lambda d: normcdf_h(d, NC), lambda d: 1 / normcdf_h(d, NC), 1 / (1 + NC * 15), 1, 10, 2)
+add("ncdf_f32", "f32", lambda d: normcdf_h(d, NC), lambda d: 1 / normcdf_h(d, NC), 1 / (1 + NC * 15) - mpf("0.5"),
+    mpf("0.5"), 11, 4)
 # log(1 + f) = 2 s + s R(s^2), s = f / (2 + f): R / s^2
 SL = (S2 - 1) / (S2 + 1)
 add("logs_f64", "f64", lambda z: (2 * M.atanh(M.sqrt(z)) - 2 * M.sqrt(z)) / M.sqrt(z) / z,
@@ -139,17 +145,16 @@ add("logq_f64", "f64", lambda z: (2 * M.atanh(M.sqrt(z)) / M.sqrt(z) - 2 - 2 * z
 # erf near 0 and the smooth factor of erfc: erfc(a) = exp(-a^2) G(t) / (1 + 2a), t = (a-k)/(a+k)
 add("erfs_f64", "f64", lambda z: M.erf(M.sqrt(z)) / M.sqrt(z) - 1, lambda z: M.sqrt(z) / M.erf(M.sqrt(z)),
     mpf("1e-9"), mpf("1.0"), 13)
-EK = mpf(4)
+EK = mpf("3.75")
 
 
 def erfc_g(t):
-    if t == 1:
-        return 2 / M.sqrt(M.pi)
     a = EK * (1 + t) / (1 - t)
     return M.exp(a * a) * M.erfc(a) * (1 + 2 * a)
 
 
-add("erfc_f64", "f64", erfc_g, lambda t: 1 / erfc_g(t), -1, (mpf(28) - EK) / (mpf(28) + EK), 26)
+add("erfc_f64", "f64", erfc_g, lambda t: 1 / erfc_g(t), (mpf("0.5") - EK) / (mpf("0.5") + EK),
+    (mpf(28) - EK) / (mpf(28) + EK), 22)
 
 
 def odd(g):
@@ -157,25 +162,33 @@ def odd(g):
     return lambda z: (g(M.sqrt(z)) / M.sqrt(z) - 1) / z, lambda z: z * M.sqrt(z) / g(M.sqrt(z))
 
 
+T = mpf("0.3026")
+add("tanh_f32", "f32", *odd(M.tanh), mpf("1e-9"), T, 5)
+add("tanh_f64", "f64", *odd(M.tanh), mpf("1e-9"), T, 11)
 for nm, g, hi, n in (("atan_f64", M.atan, (S2 - 1)**2 + mpf("1e-6"), 11),
                      ("asin_f64", M.asin, mpf("0.25"), 13), ("sinh_f64", M.sinh, mpf(1), 8)):
     add(nm, "f64", *odd(g), mpf("1e-9"), hi, n)
 
 
+# c_0 in two parts, POLY_name_H and POLY_name_L; POLY_name(z) is then (sum c_j z^j - c_0) / z
+SPLIT = {"erfc_f64", "ncdf_f32"}
+
+
 def emit(name):
     fmt, f, w, a, b, n, keep = FITS[name]
-    c, err = fit(f, w, a, b, n, fmt, keep)
+    split = name in SPLIT
+    c, err = fit(f, w, a, b, n, fmt, keep, split)
     k = "KF32" if fmt == "f32" else "KF64"
     out = [f"/* {name}: {n} coefficients on [{float(a):.6g}, {float(b):.6g}], error 2^{float(M.log(err, 2)):.1f} */"]
-    body = f"{k}({hexf(c[-1], fmt)})"
-    lines = []
-    for v in reversed(c[:-1]):
-        lines.append(f"FMA(z, ")
+    if split:
+        hi = rnd(c[0], fmt)
+        out.append(f"#define POLY_{name}_H {k}({hexf(hi, fmt)})")
+        out.append(f"#define POLY_{name}_L {k}({hexf(rnd(c[0] - hi, fmt), fmt)})")
+        c = c[1:]
     cs = [f"{k}({hexf(v, fmt)})" for v in c]
     lines = [f"#define POLY_{name}(z)"]
-    open_ = "".join("FMA(z, " for _ in c[:-1])
     rows, row = [], "    "
-    for piece in ["FMA(z, "] * (n - 1) + [cs[-1]] + [f", {v})" for v in reversed(cs[:-1])]:
+    for piece in ["FMA(z, "] * (len(c) - 1) + [cs[-1]] + [f", {v})" for v in reversed(cs[:-1])]:
         if len(row) + len(piece.rstrip()) > 96:
             rows.append(row.rstrip())
             row = "    "
@@ -196,7 +209,8 @@ def emit(name):
 HEAD = """/*
  * jit/ir/math_coef.h -- polynomial coefficients of the math bodies; written by tools/math_coeffs.py.
  *
- * POLY_name(z) evaluates one minimax polynomial by Horner's rule; z must be a plain variable. The
+ * POLY_name(z) evaluates one minimax polynomial by Horner's rule; z must be a plain variable. Where
+ * there are POLY_name_H and POLY_name_L the polynomial is H + L + z POLY_name(z). The
  * comment gives the fitted interval and the weighted error after rounding the coefficients.
  */
 #ifndef JIT_IR_MATH_COEF_H

@@ -29,14 +29,33 @@
 
 enum { BLOCK = 4096, PREC = 200, MAX_THREADS = 64 };
 
-/* -- reference values in double, for f32 ----------------------------------------------------------- */
+/* -- reference values in double, for f32
+ * ----------------------------------------------------------- */
 
-static double ref_sigmoid(double x) { return 1 / (1 + exp(-x)); }
-static double ref_rsqrt(double x) { return 1 / sqrt(x); }
-static double ref_softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
-static double ref_log_sigmoid(double x) { return -ref_softplus(-x); }
-static double ref_normcdf(double x) { return 0.5 * erfc(-x * M_SQRT1_2); }
-static double ref_gelu(double x) { return x == -INFINITY ? -0.0 : x * ref_normcdf(x); }
+static double ref_sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+static double ref_rsqrt(double x)
+{
+    return 1 / sqrt(x);
+}
+static double ref_softplus(double x)
+{
+    return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+}
+static double ref_log_sigmoid(double x)
+{
+    return -ref_softplus(-x);
+}
+static double ref_normcdf(double x)
+{
+    return 0.5 * erfc(-x * M_SQRT1_2);
+}
+static double ref_gelu(double x)
+{
+    return x == -INFINITY ? -0.0 : x * ref_normcdf(x);
+}
 static double ref_gelu_tanh(double x)
 {
     double u2 = 2 * M_2_SQRTPI * M_SQRT1_2 * (x + 0.044715 * x * x * x);
@@ -68,13 +87,17 @@ static double ref_gelu_tanh(double x)
 #define ref_pow pow
 #define ref_hypot hypot
 
-/* -- reference values in MPFR, for f64 ------------------------------------------------------------- */
+/* -- reference values in MPFR, for f64
+ * ------------------------------------------------------------- */
 
 typedef void mp_unary(mpfr_t y, const mpfr_t x);
 typedef void mp_binary(mpfr_t z, const mpfr_t x, const mpfr_t y);
 
 #define MP_PLAIN(name, fn)                                                                         \
-    static void mp_##name(mpfr_t y, const mpfr_t x) { fn(y, x, MPFR_RNDN); }
+    static void mp_##name(mpfr_t y, const mpfr_t x)                                                \
+    {                                                                                              \
+        fn(y, x, MPFR_RNDN);                                                                       \
+    }
 MP_PLAIN(exp, mpfr_exp)
 MP_PLAIN(exp2, mpfr_exp2)
 MP_PLAIN(expm1, mpfr_expm1)
@@ -194,38 +217,53 @@ static void mp_rsqrt(mpfr_t y, const mpfr_t x)
         mpfr_set_inf(y, mpfr_signbit(x) ? -1 : 1);
 }
 
-static void mp_pow(mpfr_t z, const mpfr_t x, const mpfr_t y) { mpfr_pow(z, x, y, MPFR_RNDN); }
-static void mp_atan2(mpfr_t z, const mpfr_t x, const mpfr_t y) { mpfr_atan2(z, x, y, MPFR_RNDN); }
-static void mp_hypot(mpfr_t z, const mpfr_t x, const mpfr_t y) { mpfr_hypot(z, x, y, MPFR_RNDN); }
+static void mp_pow(mpfr_t z, const mpfr_t x, const mpfr_t y)
+{
+    mpfr_pow(z, x, y, MPFR_RNDN);
+}
+static void mp_atan2(mpfr_t z, const mpfr_t x, const mpfr_t y)
+{
+    mpfr_atan2(z, x, y, MPFR_RNDN);
+}
+static void mp_hypot(mpfr_t z, const mpfr_t x, const mpfr_t y)
+{
+    mpfr_hypot(z, x, y, MPFR_RNDN);
+}
 
-/* -- the functions ---------------------------------------------------------------------------------- */
+/* -- the functions
+ * ---------------------------------------------------------------------------------- */
 
 /* name and the range timed (and sampled most) */
 #define UNARY(X)                                                                                   \
-    X(exp, -20, 20) X(exp2, -20, 20) X(expm1, -20, 20) X(log, 0.01, 100) X(log2, 0.01, 100)        \
-    X(log10, 0.01, 100) X(log1p, -0.9, 100) X(sin, -50, 50) X(cos, -50, 50) X(tan, -50, 50)        \
-    X(asin, -1, 1) X(acos, -1, 1) X(atan, -10, 10) X(sinh, -20, 20) X(cosh, -20, 20)               \
-    X(tanh, -5, 5) X(asinh, -10, 10) X(acosh, 1, 10) X(atanh, -1, 1) X(sigmoid, -10, 10)           \
-    X(erf, -4, 4) X(erfc, -4, 10) X(rsqrt, 0.01, 100) X(cbrt, -100, 100) X(normcdf, -10, 10)       \
-    X(gelu, -8, 8) X(gelu_tanh, -8, 8) X(softplus, -20, 20) X(log_sigmoid, -20, 20)
+    X(exp, -20, 20)                                                                                \
+    X(exp2, -20, 20) X(expm1, -20, 20) X(log, 0.01, 100) X(log2, 0.01, 100) X(log10, 0.01, 100)    \
+        X(log1p, -0.9, 100) X(sin, -50, 50) X(cos, -50, 50) X(tan, -50, 50) X(asin, -1, 1)         \
+            X(acos, -1, 1) X(atan, -10, 10) X(sinh, -20, 20) X(cosh, -20, 20) X(tanh, -5, 5)       \
+                X(asinh, -10, 10) X(acosh, 1, 10) X(atanh, -1, 1) X(sigmoid, -10, 10)              \
+                    X(erf, -4, 4) X(erfc, -4, 10) X(rsqrt, 0.01, 100) X(cbrt, -100, 100)           \
+                        X(normcdf, -10, 10) X(gelu, -8, 8) X(gelu_tanh, -8, 8)                     \
+                            X(softplus, -20, 20) X(log_sigmoid, -20, 20)
 #define BINARY(X) X(atan2, -10, 10) X(pow, 0, 10) X(hypot, -10, 10)
 /* timed only: what kernels run when no argument of a block is rare */
 #define FAST(X) X(sin, -50, 50) X(cos, -50, 50) X(tan, -50, 50)
 
+/* clang is told to interleave as the compiled kernels do; gcc has no such request */
+#ifdef __clang__
+#define WIDE _Pragma("clang loop interleave_count(4)")
+#else
+#define WIDE
+#endif
 #define LOOP1(name, type)                                                                          \
-    __attribute__((noinline)) static void run_##name(const type *restrict x, type *restrict y,    \
+    __attribute__((noinline)) static void run_##name(const type *restrict x, type *restrict y,     \
                                                      size_t n)                                     \
     {                                                                                              \
-        for (size_t i = 0; i < n; i++)                                                             \
-            y[i] = name(x[i]);                                                                     \
+        WIDE for (size_t i = 0; i < n; i++) y[i] = name(x[i]);                                     \
     }
 #define LOOP2(name, type)                                                                          \
-    __attribute__((noinline)) static void run_##name(const type *restrict x,                      \
-                                                     const type *restrict y, type *restrict z,    \
-                                                     size_t n)                                     \
+    __attribute__((noinline)) static void run_##name(                                              \
+        const type *restrict x, const type *restrict y, type *restrict z, size_t n)                \
     {                                                                                              \
-        for (size_t i = 0; i < n; i++)                                                             \
-            z[i] = name(x[i], y[i]);                                                               \
+        WIDE for (size_t i = 0; i < n; i++) z[i] = name(x[i], y[i]);                               \
     }
 #define X(n, a, b) LOOP1(n##_f32, float) LOOP1(n##_f64, double)
 UNARY(X)
@@ -255,24 +293,25 @@ static const struct fun funs[] = {
     UNARY(X)
 #undef X
 #define X(n, a, b) {.name = #n "_f32", .lo = a, .hi = b, .f2 = run_##n##_f32, .ref2 = ref_##n},
-    BINARY(X)
+        BINARY(X)
 #undef X
 #define X(n, a, b) {.name = #n "_f32_fast", .lo = a, .hi = b, .f1 = run_##n##_f32_fast},
-    FAST(X)
+            FAST(X)
 #undef X
 #define X(n, a, b) {.name = #n "_f64", .lo = a, .hi = b, .d1 = run_##n##_f64, .mp1 = mp_##n},
-    UNARY(X)
+                UNARY(X)
 #undef X
 #define X(n, a, b) {.name = #n "_f64", .lo = a, .hi = b, .d2 = run_##n##_f64, .mp2 = mp_##n},
-    BINARY(X)
+                    BINARY(X)
 #undef X
 #define X(n, a, b) {.name = #n "_f64_fast", .lo = a, .hi = b, .d1 = run_##n##_f64_fast},
-    FAST(X)
+                        FAST(X)
 #undef X
 };
 enum { N_FUNS = sizeof funs / sizeof funs[0] };
 
-/* -- errors ------------------------------------------------------------------------------------------ */
+/* -- errors
+ * ------------------------------------------------------------------------------------------ */
 
 struct tally {
     uint64_t count, special;
@@ -413,7 +452,8 @@ static int self_test(void)
     return bad;
 }
 
-/* -- arguments --------------------------------------------------------------------------------------- */
+/* -- arguments
+ * --------------------------------------------------------------------------------------- */
 
 static uint64_t next_random(uint64_t *state)
 {
@@ -423,16 +463,64 @@ static uint64_t next_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
-static double uniform(uint64_t *state) { return (double)(next_random(state) >> 11) * 0x1p-53; }
+static double uniform(uint64_t *state)
+{
+    return (double)(next_random(state) >> 11) * 0x1p-53;
+}
 
 static const double lattice[] = {
-    0.0,  0x1p-1074, 0x1.fffffffffffffp-1023, 0x1p-1022, 0x1p-149, 0x1p-126, 0x1p-60, 0x1p-54,
-    0x1p-28, 0x1p-25, 0.25, 0.5, 0x1.6a09e667f3bcdp-1, 0.75, 1.0, 0x1.6a09e667f3bcdp0, 1.5, 2.0,
-    3.0, 4.0, 5.0, 0x1.921fb54442d18p-1, 0x1.921fb54442d18p0, 0x1.921fb54442d18p1,
-    0x1.921fb54442d18p2, 0x1.2d97c7f3321d2p1, 10.0, 16.0, 28.0, 37.5, 40.0, 0x1.62e42fefa39efp-1,
-    0x1.62e42fefa39efp9, 708.3964185322641, 709.782712893384, 745.1332191019411, 1022.0, 1024.0,
-    1074.0, 1075.0, 0x1p17, 0x1p30, 0x1p31, 0x1p52, 0x1p53, 0x1p60, 0x1.921fb54442d18p60,
-    6381956970095103.0 * 0x1p797, 0x1p127, 0x1.fffffep127, 0x1p1023, 0x1.fffffffffffffp1023,
+    0.0,
+    0x1p-1074,
+    0x1.fffffffffffffp-1023,
+    0x1p-1022,
+    0x1p-149,
+    0x1p-126,
+    0x1p-60,
+    0x1p-54,
+    0x1p-28,
+    0x1p-25,
+    0.25,
+    0.5,
+    0x1.6a09e667f3bcdp-1,
+    0.75,
+    1.0,
+    0x1.6a09e667f3bcdp0,
+    1.5,
+    2.0,
+    3.0,
+    4.0,
+    5.0,
+    0x1.921fb54442d18p-1,
+    0x1.921fb54442d18p0,
+    0x1.921fb54442d18p1,
+    0x1.921fb54442d18p2,
+    0x1.2d97c7f3321d2p1,
+    10.0,
+    16.0,
+    28.0,
+    37.5,
+    40.0,
+    0x1.62e42fefa39efp-1,
+    0x1.62e42fefa39efp9,
+    708.3964185322641,
+    709.782712893384,
+    745.1332191019411,
+    1022.0,
+    1024.0,
+    1074.0,
+    1075.0,
+    0x1p17,
+    0x1p30,
+    0x1p31,
+    0x1p52,
+    0x1p53,
+    0x1p60,
+    0x1.921fb54442d18p60,
+    6381956970095103.0 * 0x1p797,
+    0x1p127,
+    0x1.fffffep127,
+    0x1p1023,
+    0x1.fffffffffffffp1023,
 };
 
 /* A structured argument: specials and neighbours, every exponent, or the range of interest. */
@@ -482,7 +570,8 @@ static double second(const struct fun *f, uint64_t *state, double x, double limi
     return (2 * uniform(state) - 1) * limit / l;
 }
 
-/* -- sweeps ------------------------------------------------------------------------------------------ */
+/* -- sweeps
+ * ------------------------------------------------------------------------------------------ */
 
 struct job {
     const struct fun *f;
@@ -583,7 +672,8 @@ static bool measure(const struct fun *f, const struct options *o, struct tally *
     return started == o->threads;
 }
 
-/* -- timing ------------------------------------------------------------------------------------------ */
+/* -- timing
+ * ------------------------------------------------------------------------------------------ */
 
 static int by_value(const void *a, const void *b)
 {
@@ -633,7 +723,8 @@ static double speed(const struct fun *f)
     return t[BATCHES / 2];
 }
 
-/* -- command line ------------------------------------------------------------------------------------ */
+/* -- command line
+ * ------------------------------------------------------------------------------------ */
 
 static const char usage[] =
     "usage: ulp_sweep [options] [FUNCTION...]      FUNCTION as in exp_f32; _f32 or _f64 for all\n"

@@ -27,9 +27,13 @@
 #define VU64 uint64_t
 #define VB bool
 
-#define KFUN(ret, name, ...) __attribute__((unused)) static inline ret name(__VA_ARGS__)
+#define KFUN(ret, name, ...)                                                                       \
+    __attribute__((unused, always_inline)) static inline ret name(__VA_ARGS__)
 #define CALL(name, ...) name(__VA_ARGS__)
-/* A constant table: KTABLE(VU32, two_over_pi, 8, 0x..., ...); read with LOOKUP(two_over_pi, u32 index). */
+/*
+ * A constant table: KTABLE(VU32, two_over_pi, 8, 0x..., ...); read with LOOKUP(two_over_pi, index).
+ * The index is a VU32 or VU64, of the elements' width: gcc vectorises no other gather.
+ */
 #define KTABLE(type, name, n, ...) static const type name[n] = {__VA_ARGS__}
 #define LOOKUP(table, idx) ((table)[idx])
 

@@ -1,7 +1,8 @@
 /*
  * jit/ir/math_coef.h -- polynomial coefficients of the math bodies; written by tools/math_coeffs.py.
  *
- * POLY_name(z) evaluates one minimax polynomial by Horner's rule; z must be a plain variable. The
+ * POLY_name(z) evaluates one minimax polynomial by Horner's rule; z must be a plain variable. Where
+ * there are POLY_name_H and POLY_name_L the polynomial is H + L + z POLY_name(z). The
  * comment gives the fitted interval and the weighted error after rounding the coefficients.
  */
 #ifndef JIT_IR_MATH_COEF_H
@@ -41,17 +42,25 @@
     KF64(0x1.430912f6dc53cp-13)), KF64(0x1.5d87fe7879bfep-10)), KF64(0x1.3b2ab6fba5262p-7)),       \
     KF64(0x1.c6b08d704a1c4p-5)), KF64(0x1.ebfbdff82c58ep-3)), KF64(0x1.62e42fefa39efp-1))
 
-/* sin_f32: 4 coefficients on [1e-09, 2.46743], error 2^-27.3 */
+/* sin_f32: 3 coefficients on [1e-09, 0.616866], error 2^-26.9 */
 #define POLY_sin_f32(z)                                                                            \
-    FMA(z, FMA(z, FMA(z, KF32(0x1.5dc8c6p-19f), KF32(-0x1.9f70eep-13f)), KF32(0x1.110edap-7f)),    \
-    KF32(-0x1.55554cp-3f))
+    FMA(z, FMA(z, KF32(-0x1.9943eap-13f), KF32(0x1.11073cp-7f)), KF32(-0x1.555546p-3f))
 
-/* sin_f64: 9 coefficients on [1e-09, 2.46743], error 2^-61.1 */
+/* cos_f32: 3 coefficients on [1e-09, 0.616866], error 2^-32.4 */
+#define POLY_cos_f32(z)                                                                            \
+    FMA(z, FMA(z, KF32(0x1.99eb98p-16f), KF32(-0x1.6c0c34p-10f)), KF32(0x1.55554ap-5f))
+
+/* sin_f64: 6 coefficients on [1e-09, 0.616866], error 2^-56.3 */
 #define POLY_sin_f64(z)                                                                            \
-    FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, KF64(-0x1.4f13002d4e20cp-60),          \
-    KF64(0x1.89fe37de8a535p-49)), KF64(-0x1.ae4ba6717d046p-41)), KF64(0x1.6123e09e2cfaep-33)),     \
-    KF64(-0x1.ae64550a2c21ap-26)), KF64(0x1.71de3a52f390ap-19)), KF64(-0x1.a01a01a0155ap-13)),     \
-    KF64(0x1.11111111110cdp-7)), KF64(-0x1.5555555555555p-3))
+    FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, KF64(0x1.5d8fcb9e1cfeap-33),                                \
+    KF64(-0x1.ae5e5a7bfa053p-26)), KF64(0x1.71de3567b616ap-19)), KF64(-0x1.a01a019bfdc9p-13)),     \
+    KF64(0x1.111111110f7cfp-7)), KF64(-0x1.5555555555548p-3))
+
+/* cos_f64: 6 coefficients on [1e-09, 0.616866], error 2^-59.7 */
+#define POLY_cos_f64(z)                                                                            \
+    FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, KF64(-0x1.8fa494eda67fbp-37),                               \
+    KF64(0x1.1ee9d7abd6164p-29)), KF64(-0x1.27e4f7eab8f8cp-22)), KF64(0x1.a01a019c8441dp-16)),     \
+    KF64(-0x1.6c16c16c14f91p-10)), KF64(0x1.555555555554bp-5))
 
 /* erfs_f32: 7 coefficients on [1e-09, 1], error 2^-29.1 */
 #define POLY_erfs_f32(z)                                                                           \
@@ -65,12 +74,14 @@
     KF32(0x1.01b48ap-5f)), KF32(-0x1.306fep-3f)), KF32(-0x1.d76e9ep-1f)),                          \
     KF32(-0x1.a03fdep0f)), KF32(-0x1.0ba03cp-11f))
 
-/* ncdf_f32: 10 coefficients on [0.210526, 1], error 2^-26.5 */
+/* ncdf_f32: 11 coefficients on [-0.289474, 0.5], error 2^-27.3 */
+#define POLY_ncdf_f32_H KF32(0x1.82b4bcp-3f)
+#define POLY_ncdf_f32_L KF32(-0x1.af6cccp-29f)
 #define POLY_ncdf_f32(z)                                                                           \
-    FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, KF32(0x1.196e12p-6f),           \
-    KF32(-0x1.0ed28ep-4f)), KF32(0x1.e8fef2p-5f)), KF32(0x1.1cdccep-6f)),                          \
-    KF32(0x1.6be918p-6f)), KF32(0x1.4d490ap-4f)), KF32(0x1.2eb432p-4f)), KF32(0x1.857cc2p-4f)),    \
-    KF32(0x1.97bde6p-4f)), KF32(0x1.988e34p-4f))
+    FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, KF32(-0x1.2ef774p-7f),          \
+    KF32(0x1.ace39cp-6f)), KF32(0x1.6a07b4p-7f)), KF32(-0x1.aae7c6p-5f)),                          \
+    KF32(-0x1.c9f0b4p-5f)), KF32(0x1.ee5072p-5f)), KF32(0x1.eec86ap-3f)),                          \
+    KF32(0x1.7dfed4p-2f)), KF32(0x1.8c6dbcp-2f)), KF32(0x1.373e3cp-2f))
 
 /* logs_f64: 7 coefficients on [1e-12, 0.0294376], error 2^-59.3 */
 #define POLY_logs_f64(z)                                                                           \
@@ -94,19 +105,32 @@
     KF64(-0x1.b82ce3128499bp-6)), KF64(0x1.ce2f21a042b2p-4)), KF64(-0x1.812746b0379e6p-2)),        \
     KF64(0x1.06eba8214db69p-3))
 
-/* erfc_f64: 26 coefficients on [-1, 0.75], error 2^-54.3 */
+/* erfc_f64: 22 coefficients on [-0.764706, 0.76378], error 2^-56.8 */
+#define POLY_erfc_f64_H KF64(0x1.3ccda0b5d5dc2p0)
+#define POLY_erfc_f64_L KF64(0x1.cebe274c51cbbp-54)
 #define POLY_erfc_f64(z)                                                                           \
     FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z,     \
-    FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z,            \
-    KF64(-0x1.7315b03c8aaf5p-33), KF64(-0x1.0ed78edace06cp-32)), KF64(0x1.1f4c708f19939p-29)),     \
-    KF64(0x1.bf8bd46d521a6p-29)), KF64(-0x1.0b28809cf0713p-26)), KF64(-0x1.68f5578ad9a8cp-26)),    \
-    KF64(0x1.de001634b5c4bp-24)), KF64(0x1.501091ada1c47p-24)), KF64(-0x1.bb6d157108a3bp-21)),     \
-    KF64(0x1.38b8d2aad1f36p-22)), KF64(0x1.7f2d3b78e872ap-18)), KF64(-0x1.78827eded8065p-17)),     \
-    KF64(-0x1.995995937a3b2p-16)), KF64(0x1.3be03644d686p-13)), KF64(-0x1.a1df2369aa663p-13)),     \
-    KF64(-0x1.8d4a99b129d82p-11)), KF64(0x1.49c67283fa373p-8)), KF64(-0x1.096238852f893p-6)),      \
-    KF64(0x1.3079edf688c15p-5)), KF64(-0x1.0fb06dfe4914p-4)), KF64(0x1.7fee004e122e1p-4)),         \
-    KF64(-0x1.9ddb23c3e90cfp-4)), KF64(0x1.16ecefcfa53a3p-4)), KF64(0x1.f7f5df66fd7b7p-7)),        \
-    KF64(-0x1.1df1ad154a28ep-3)), KF64(0x1.3ba5916e9fd7fp0))
+    FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, KF64(-0x1.7dcece2b36057p-29),                 \
+    KF64(0x1.a7cfdd905bc86p-26)), KF64(0x1.7a8921f8fd077p-26)), KF64(-0x1.02556081864ddp-22)),     \
+    KF64(-0x1.e4adfccd85232p-25)), KF64(0x1.d2923e2395231p-20)), KF64(-0x1.0566b6315da54p-20)),    \
+    KF64(-0x1.7fca1301c3244p-17)), KF64(0x1.778b87e06d407p-16)), KF64(0x1.b13f80ca48b48p-15)),     \
+    KF64(-0x1.303fa261cb6f9p-12)), KF64(0x1.33fb429deb76bp-12)), KF64(0x1.cc3a0e4d4e5cfp-10)),     \
+    KF64(-0x1.3f603c518e5c6p-7)), KF64(0x1.d0b0037d92257p-6)), KF64(-0x1.e0d0fa6d76843p-5)),       \
+    KF64(0x1.7a14188a9a5f8p-4)), KF64(-0x1.bda9309a2b1bap-4)), KF64(0x1.510169d0967cap-4)),        \
+    KF64(0x1.d5f294815b03fp-9)), KF64(-0x1.1f367683f89a7p-3))
+
+/* tanh_f32: 5 coefficients on [1e-09, 0.3026], error 2^-27.6 */
+#define POLY_tanh_f32(z)                                                                           \
+    FMA(z, FMA(z, FMA(z, FMA(z, KF32(-0x1.9b2646p-8f), KF32(0x1.593b64p-6f)),                      \
+    KF32(-0x1.b9284cp-5f)), KF32(0x1.110d26p-3f)), KF32(-0x1.55554ap-2f))
+
+/* tanh_f64: 11 coefficients on [1e-09, 0.3026], error 2^-58.7 */
+#define POLY_tanh_f64(z)                                                                           \
+    FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z,                          \
+    KF64(-0x1.46fdc41379b71p-16), KF64(0x1.5d6cb5a18e09p-14)), KF64(-0x1.e96d29d748545p-13)),      \
+    KF64(0x1.34836e56ddf45p-11)), KF64(-0x1.7d8fcc0ad750ep-10)), KF64(0x1.d6d29b0271cp-9)),        \
+    KF64(-0x1.226e2f10e2f3ap-7)), KF64(0x1.664f4859552f2p-6)), KF64(-0x1.ba1ba1b97d10ep-5)),       \
+    KF64(0x1.1111111110797p-3)), KF64(-0x1.555555555554fp-2))
 
 /* atan_f64: 11 coefficients on [1e-09, 0.171574], error 2^-57.5 */
 #define POLY_atan_f64(z)                                                                           \

@@ -11,10 +11,11 @@
 #define MATH_INF32 KF32(__builtin_inff())
 #define MATH_NAN32 KF32(__builtin_nanf(""))
 
-/* -- exponentials -------------------------------------------------------------------------------- */
+/* -- exponentials --------------------------------------------------------------------------------
+ */
 
-/* r with exp(x) = 2^n exp(r), |r| <= ln2/2, and two factors with *s1 * *s2 = 2^n */
-KFUN(VF32, exp_reduce_f32, VF32 x, VF32 *s1, VF32 *s2)
+/* r with exp(x + xl) = 2^n exp(r), |r| <= ln2/2, and two factors with *s1 * *s2 = 2^n */
+KFUN(VF32, exp_reduce_f32, VF32 x, VF32 xl, VF32 *s1, VF32 *s2)
 {
     const VF32 magic = KF32(0x1.8p23f + 254.0f);
     const VF32 t = FMA(x, KF32(0x1.715476p+0f), magic);
@@ -24,7 +25,7 @@ KFUN(VF32, exp_reduce_f32, VF32 x, VF32 *s1, VF32 *s2)
     *s1 = FLT32(SHLK(a, 23));
     *s2 = FLT32(SHLK(SUB(i, a), 23));
     const VF32 h = FMA(n, KF32(-0x1.62e43p-1f), x);
-    return FMA(n, KF32(0x1.05c61p-29f), h);
+    return ADD(h, FMA(n, KF32(0x1.05c61p-29f), xl));
 }
 
 #define MATH_EXP_POLY32(r) FMA(r, FMA(r, POLY_exp_f32(r), KF32(1.0f)), KF32(1.0f))
@@ -34,7 +35,7 @@ KFUN(VF32, exp_f32, VF32 x)
     VF32 s1, s2;
     const VF32 lo = SELECT(LT(x, KF32(-104.0f)), KF32(-104.0f), x);
     const VF32 c = SELECT(GT(lo, KF32(89.0f)), KF32(89.0f), lo);
-    const VF32 r = CALL(exp_reduce_f32, c, &s1, &s2);
+    const VF32 r = CALL(exp_reduce_f32, c, KF32(-0.0f), &s1, &s2);
     return MUL(MUL(MATH_EXP_POLY32(r), s1), s2);
 }
 
@@ -44,7 +45,7 @@ KFUN(VF32, exp_neg_f32, VF32 x)
     VF32 s1, s2;
     const VF32 a = FABS(x);
     const VF32 c = SELECT(GT(a, KF32(104.0f)), KF32(104.0f), a);
-    const VF32 r = CALL(exp_reduce_f32, NEG(c), &s1, &s2);
+    const VF32 r = CALL(exp_reduce_f32, NEG(c), KF32(-0.0f), &s1, &s2);
     return MUL(MUL(MATH_EXP_POLY32(r), s1), s2);
 }
 
@@ -82,7 +83,8 @@ KFUN(VF32, expm1_f32, VF32 x)
     return SELECT(LT(FABS(x), KF32(0x1p-25f)), x, CALL(expm1_core_f32, c));
 }
 
-/* -- logarithms ---------------------------------------------------------------------------------- */
+/* -- logarithms ----------------------------------------------------------------------------------
+ */
 
 /* x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); returns f. x must be positive and finite. */
 KFUN(VF32, log_reduce_f32, VF32 x, VF32 *e)
@@ -155,45 +157,63 @@ KFUN(VF32, log1p_f32, VF32 x)
     return SELECT(LT(FABS(x), KF32(0x1p-25f)), x, r);
 }
 
-/* -- trigonometry --------------------------------------------------------------------------------- */
+/* -- trigonometry ---------------------------------------------------------------------------------
+ */
 
-#define MATH_PI32_1 0x1.921fb6p+1f
-#define MATH_PI32_2 -0x1.777a5cp-24f
-#define MATH_PI32_3 -0x1.ee59dap-49f
+/* pi/2 = MATH_PI32_1 + MATH_PI32_2 + MATH_PI32_3 */
+#define MATH_PI32_1 0x1.921fb6p+0f
+#define MATH_PI32_2 (-0x1.777a5cp-25f)
+#define MATH_PI32_3 (-0x1.ee59dap-50f)
 
-KFUN(VB, sin_f32_rare, VF32 x) { return BNOT(LE(FABS(x), KF32(0x1p17f))); }
-KFUN(VB, cos_f32_rare, VF32 x) { return BNOT(LE(FABS(x), KF32(0x1p17f))); }
-KFUN(VB, tan_f32_rare, VF32 x) { return BNOT(LE(FABS(x), KF32(0x1p17f))); }
+KFUN(VB, sin_f32_rare, VF32 x)
+{
+    return BNOT(LE(FABS(x), KF32(0x1p17f)));
+}
+KFUN(VB, cos_f32_rare, VF32 x)
+{
+    return BNOT(LE(FABS(x), KF32(0x1p17f)));
+}
+KFUN(VB, tan_f32_rare, VF32 x)
+{
+    return BNOT(LE(FABS(x), KF32(0x1p17f)));
+}
 
-KFUN(VF32, sin_f32_fast, VF32 x)
+/* sin(x + q pi/2) for |x| <= 2^17 */
+KFUN(VF32, sin_shifted_f32, VF32 x, VU32 shift)
 {
     const VF32 magic = KF32(0x1.8p23f);
-    const VF32 t = FMA(x, KF32(0x1.45f306p-2f), magic);
+    const VF32 t = FMA(x, KF32(0x1.45f306p-1f), magic);
     const VF32 n = SUB(t, magic);
-    const VF32 r1 = FMA(n, KF32(-MATH_PI32_1), x);
+    const VU32 q = ADD(BITS32(t), shift);
+    const VF32 r1 = FMA(n, KF32(-MATH_PI32_1), x); /* exact */
     const VF32 r2 = FMA(n, KF32(-MATH_PI32_2), r1);
     const VF32 r = FMA(n, KF32(-MATH_PI32_3), r2);
     const VF32 z = MUL(r, r);
-    const VF32 y = FMA(MUL(r, z), POLY_sin_f32(z), r);
-    const VF32 s = FLT32(IXOR(BITS32(y), SHLK(BITS32(t), 31)));
-    return SELECT(EQ(x, KF32(0.0f)), x, s); /* keeps -0 */
+    const VF32 s = FMA(MUL(r, z), POLY_sin_f32(z), r);
+    const VF32 c = FMA(z, FMA(z, POLY_cos_f32(z), KF32(-0.5f)), KF32(1.0f));
+    const VF32 y = SELECT(NE(IAND(q, KU32(1)), KU32(0)), c, s);
+    return FLT32(IXOR(BITS32(y), SHLK(IAND(q, KU32(2)), 30)));
 }
 
-/* cos x = (-1)^k sin(q pi/2 - x) with q = 2k + 1 the odd integer nearest to 2x/pi */
+KFUN(VF32, sin_f32_fast, VF32 x)
+{
+    const VF32 y = CALL(sin_shifted_f32, x, KU32(0));
+    return SELECT(EQ(x, KF32(0.0f)), x, y); /* keeps -0 */
+}
+
 KFUN(VF32, cos_f32_fast, VF32 x)
 {
-    const VF32 magic = KF32(0x1.8p23f);
-    const VF32 t = ADD(FMA(x, KF32(0x1.45f306p-2f), KF32(-0.5f)), magic);
-    const VF32 q = FMA(SUB(t, magic), KF32(2.0f), KF32(1.0f));
-    const VF32 r1 = FMA(q, KF32(MATH_PI32_1 / 2), NEG(x));
-    const VF32 r2 = FMA(q, KF32(MATH_PI32_2 / 2), r1);
-    const VF32 r = FMA(q, KF32(MATH_PI32_3 / 2), r2);
-    const VF32 z = MUL(r, r);
-    const VF32 y = FMA(MUL(r, z), POLY_sin_f32(z), r);
-    return FLT32(IXOR(BITS32(y), SHLK(BITS32(t), 31)));
+    return CALL(sin_shifted_f32, x, KU32(1));
 }
 
-KFUN(VF32, tan_f32_fast, VF32 x) { return F32_OF_F64(CALL(tan_f64_fast, F64_OF_F32(x))); }
+KFUN(VF32, tan_f32_fast, VF32 x)
+{
+    return F32_OF_F64(CALL(tan_f64_fast, F64_OF_F32(x)));
+}
+
+/* 2/pi after the binary point in 32-bit words, behind one word of zeros */
+KTABLE(VU32, two_over_pi_w32, 8, 0, 0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599,
+       0x3c439041, 0xfe5163ab);
 
 /*
  * |x| = r + *q pi/2 (mod 2 pi), |r| <= pi/4, for |x| >= 2^17 and finite: the 24-bit significand
@@ -206,10 +226,10 @@ KFUN(VF64, trig_big_f32, VF32 x, VU64 *q)
     const VU32 pos = SUB(ex, KU32(150 - 30)); /* the first bit of 2/pi wanted, from the zero word */
     const VU32 i = SHRK(pos, 5);
     const VU64 sh = U64_OF_U32(IAND(pos, KU32(31)));
-    const VU64 t0 = LOOKUP(two_over_pi_w64, i);
-    const VU64 t1 = LOOKUP(two_over_pi_w64, ADD(i, KU32(1)));
-    const VU64 t2 = LOOKUP(two_over_pi_w64, ADD(i, KU32(2)));
-    const VU64 t3 = LOOKUP(two_over_pi_w64, ADD(i, KU32(3)));
+    const VU64 t0 = U64_OF_U32(LOOKUP(two_over_pi_w32, i));
+    const VU64 t1 = U64_OF_U32(LOOKUP(two_over_pi_w32, ADD(i, KU32(1))));
+    const VU64 t2 = U64_OF_U32(LOOKUP(two_over_pi_w32, ADD(i, KU32(2))));
+    const VU64 t3 = U64_OF_U32(LOOKUP(two_over_pi_w32, ADD(i, KU32(3))));
     const VU32 w0 = U32_OF_U64(MATH_PI_WORD(t0, t1, sh));
     const VU32 w1 = U32_OF_U64(MATH_PI_WORD(t1, t2, sh));
     const VU32 w2 = U32_OF_U64(MATH_PI_WORD(t2, t3, sh));
@@ -254,31 +274,49 @@ KFUN(VF32, tan_f32_slow, VF32 x)
 
 KFUN(VF32, sin_f32, VF32 x)
 {
-    return SELECT(CALL(sin_f32_rare, x), CALL(sin_f32_slow, x), CALL(sin_f32_fast, x));
+    const VF32 slow = CALL(sin_f32_slow, x);
+    const VF32 fast = CALL(sin_f32_fast, x);
+    return SELECT(CALL(sin_f32_rare, x), slow, fast);
 }
 KFUN(VF32, cos_f32, VF32 x)
 {
-    return SELECT(CALL(cos_f32_rare, x), CALL(cos_f32_slow, x), CALL(cos_f32_fast, x));
+    const VF32 slow = CALL(cos_f32_slow, x);
+    const VF32 fast = CALL(cos_f32_fast, x);
+    return SELECT(CALL(cos_f32_rare, x), slow, fast);
 }
 KFUN(VF32, tan_f32, VF32 x)
 {
-    return SELECT(CALL(tan_f32_rare, x), CALL(tan_f32_slow, x), CALL(tan_f32_fast, x));
+    const VF32 slow = CALL(tan_f32_slow, x);
+    const VF32 fast = CALL(tan_f32_fast, x);
+    return SELECT(CALL(tan_f32_rare, x), slow, fast);
 }
 
-/* -- hyperbolic tangent and activations ----------------------------------------------------------- */
+/* -- hyperbolic tangent and activations -----------------------------------------------------------
+ */
 
 KFUN(VF32, tanh_f32, VF32 x)
 {
     const VF32 a = FABS(x);
+    const VF32 z = MUL(a, a);
+    const VF32 small = FMA(MUL(a, z), POLY_tanh_f32(z), a);
+    /* 1 - 2 / (exp(2a) + 1), with an exponent that needs no second factor */
     const VF32 c = SELECT(GT(a, KF32(10.0f)), KF32(10.0f), a);
-    const VF32 t = CALL(expm1_core_f32, ADD(c, c));
-    return COPYSIGN(DIV(t, ADD(t, KF32(2.0f))), x);
+    const VF32 magic = KF32(0x1.8p23f + 127.0f);
+    const VF32 t = FMA(c, KF32(0x1.715476p+1f), magic);
+    const VF32 r = FMA(c, KF32(0x1.715476p+1f), SUB(magic, t)); /* exp(2a) = 2^n 2^r */
+    const VF32 p = FMA(r, POLY_exp2_f32(r), KF32(1.0f));
+    const VF32 d = FMA(p, FLT32(SHLK(BITS32(t), 23)), KF32(1.0f));
+    const VF32 big = SUB(KF32(1.0f), DIV(KF32(2.0f), d));
+    return COPYSIGN(SELECT(LT(a, KF32(0.55f)), small, big), x);
 }
 
 KFUN(VF32, sigmoid_f32, VF32 x)
 {
     const VF32 e = CALL(exp_neg_f32, x);
-    return DIV(SELECT(LT(x, KF32(0.0f)), e, KF32(1.0f)), ADD(e, KF32(1.0f)));
+    const VF32 d = ADD(e, KF32(1.0f));
+    const VF32 y = DIV(SELECT(LT(x, KF32(0.0f)), e, KF32(1.0f)), d);
+    const VF32 dl = SUB(e, SUB(d, KF32(1.0f))); /* counts where e is small and d near 1 */
+    return FMA(NEG(y), dl, y);
 }
 
 /* log1p(exp(-|x|)) + max(x, 0) */
@@ -292,9 +330,13 @@ KFUN(VF32, softplus_f32, VF32 x)
     return ADD(ADD(l, SELECT(up, KF32(0x1.62e43p-1f), KF32(0.0f))), b);
 }
 
-KFUN(VF32, log_sigmoid_f32, VF32 x) { return NEG(CALL(softplus_f32, NEG(x))); }
+KFUN(VF32, log_sigmoid_f32, VF32 x)
+{
+    return NEG(CALL(softplus_f32, NEG(x)));
+}
 
-/* -- error function --------------------------------------------------------------------------------- */
+/* -- error function
+ * --------------------------------------------------------------------------------- */
 
 KFUN(VF32, erf_f32, VF32 x)
 {
@@ -312,85 +354,141 @@ KFUN(VF32, erf_f32, VF32 x)
     return COPYSIGN(SELECT(LT(a, KF32(1.0f)), small, big), x);
 }
 
-/* normcdf(-a) for a in [0, 15] as the returned value times *s2 */
-KFUN(VF32, normcdf_tail_f32, VF32 a, VF32 *s2)
+/*
+ * normcdf(-a) for a in [0, 15] is *d (P + POLY_ncdf_f32_L) (1 + *fix) (1 + *u) *s1 *s2 with
+ * d = 1 / (1 + a/4) and P the value returned; the last three factors are exp(-a^2/2).
+ */
+KFUN(VF32, normcdf_parts_f32, VF32 a, VF32 *d, VF32 *fix, VF32 *u, VF32 *s1, VF32 *s2)
 {
-    VF32 s1;
-    /* exp(-a^2/2) d P(d), d = 1 / (1 + a/4) */
     const VF32 den = FMA(a, KF32(0.25f), KF32(1.0f));
-    const VF32 d = DIV(KF32(1.0f), den);
     const VF32 denl = FMA(a, KF32(0.25f), SUB(KF32(1.0f), den));
-    const VF32 fix = FMA(NEG(d), denl, FMA(NEG(d), den, KF32(1.0f)));
-    const VF32 g = MUL(d, POLY_ncdf_f32(d));
+    const VF32 rd = DIV(KF32(1.0f), den);
+    const VF32 err = FMA(NEG(rd), denl, FMA(NEG(rd), den, KF32(1.0f)));
+    const VF32 v = SUB(rd, KF32(0.5f));
+    const VF32 t = POLY_ncdf_f32(v);
+    const VF32 p = FMA(v, t, POLY_ncdf_f32_H); /* + POLY_ncdf_f32_L */
+    *d = rd;
     const VF32 h = MUL(a, KF32(-0.5f));
     const VF32 q = MUL(h, a);
     const VF32 ql = FMA(h, a, NEG(q));
-    const VF32 r = ADD(CALL(exp_reduce_f32, q, &s1, s2), ql);
-    const VF32 u = FMA(MUL(r, r), POLY_exp_f32(r), r);
-    return MUL(FMA(g, ADD(u, fix), g), s1);
+    const VF32 r = CALL(exp_reduce_f32, q, ql, s1, s2);
+    /* d P goes with d to the power 1 at d = 0, 3.2 at d = 1 */
+    const VF32 power = FMA(rd, FMA(rd, KF32(1.16f), KF32(1.03f)), KF32(1.0f));
+    *fix = MUL(err, power);
+    *u = FMA(MUL(r, r), POLY_exp_f32(r), r);
+    return p;
 }
 
 /* the standard normal distribution function, erfc(-x / sqrt(2)) / 2 */
 KFUN(VF32, normcdf_f32, VF32 x)
 {
-    VF32 s2;
+    VF32 d, fix, u, s1, s2;
     const VF32 b = FABS(x);
     const VF32 a = SELECT(GT(b, KF32(15.0f)), KF32(15.0f), b);
-    const VF32 p = CALL(normcdf_tail_f32, a, &s2);
-    const VF32 h = MUL(p, s2);
+    const VF32 p = CALL(normcdf_parts_f32, a, &d, &fix, &u, &s1, &s2);
+    const VF32 g = MUL(d, p);
+    const VF32 gf = FMA(g, fix, FMA(d, POLY_ncdf_f32_L, FMA(d, p, NEG(g))));
+    const VF32 h = MUL(MUL(ADD(g, FMA(g, u, FMA(gf, u, gf))), s1), s2);
     return SELECT(GT(x, KF32(0.0f)), SUB(KF32(1.0f), h), h);
 }
 
 /* x normcdf(x) */
 KFUN(VF32, gelu_f32, VF32 x)
 {
-    VF32 s2;
+    VF32 d, fix, u, s1, s2;
     const VF32 b = FABS(x);
     const VF32 a = SELECT(GT(b, KF32(15.0f)), KF32(15.0f), b);
-    const VF32 p = CALL(normcdf_tail_f32, a, &s2);
-    const VF32 h = MUL(MUL(p, a), s2); /* |x| normcdf(-|x|) */
+    const VF32 p = CALL(normcdf_parts_f32, a, &d, &fix, &u, &s1, &s2);
+    const VF32 c = MUL(a, d);
+    const VF32 cl = FMA(a, d, NEG(c));
+    const VF32 g = MUL(c, p);
+    const VF32 gl = FMA(c, POLY_ncdf_f32_L, FMA(c, p, NEG(g)));
+    const VF32 gf = FMA(g, fix, FMA(cl, p, gl));
+    const VF32 h = MUL(MUL(ADD(g, FMA(g, u, FMA(gf, u, gf))), s1), s2); /* |x| normcdf(-|x|) */
     return SUB(SELECT(LT(x, KF32(0.0f)), KF32(-0.0f), x), h);
 }
 
 /* x / (1 + exp(-2u)), 2u = 2 sqrt(2/pi) (x + 0.044715 x^3); the left tail keeps its precision */
 KFUN(VF32, gelu_tanh_f32, VF32 x)
 {
-    VF32 s1, s2;
     const VF32 b = FABS(x);
     const VF32 a = SELECT(GT(b, KF32(11.0f)), KF32(11.0f), b);
     const VF32 z = MUL(a, a);
     const VF32 zl = FMA(a, a, NEG(z));
-    const VF32 k1 = KF32(-0x1.988454p+0f), k3 = KF32(-0x1.2444f2p-4f);
+    /* in base 2: 2u log2(e) = a (w + wl); k1 has few enough bits for k1 - w to be exact */
+    const VF32 k1 = KF32(-0x1.26aecp+1f), k3 = KF32(-0x1.a5a7dp-4f);
     const VF32 w = FMA(k3, z, k1);
     const VF32 w0 = FMA(k3, z, SUB(k1, w));
-    const VF32 wl = FMA(k3, zl, FMA(z, KF32(-0x1.49b16ap-29f), ADD(w0, KF32(0x1.857936p-25f))));
-    const VF32 v = MUL(a, w);
-    const VF32 vl = FMA(a, wl, FMA(a, w, NEG(v)));
-    const VF32 r = ADD(CALL(exp_reduce_f32, v, &s1, &s2), vl);
-    const VF32 p = MUL(MATH_EXP_POLY32(r), s1);
-    const VF32 den = FMA(p, s2, KF32(1.0f));
-    const VF32 num = SELECT(LT(x, KF32(0.0f)), NEG(MUL(MUL(p, a), s2)), x);
-    return DIV(num, den);
+    const VF32 wl = FMA(k3, zl, ADD(w0, FMA(z, KF32(0x1.151aaep-29f), KF32(-0x1.0de73ap-22f))));
+    const VF32 magic = KF32(0x1.8p23f + 254.0f);
+    const VF32 t = FMA(a, w, magic);
+    const VF32 r = FMA(a, wl, FMA(a, w, SUB(magic, t)));
+    const VU32 i = BITS32(t);
+    const VU32 ih = SHRK(i, 1);
+    const VF32 s1 = FLT32(SHLK(ih, 23));
+    const VF32 s2 = FLT32(SHLK(SUB(i, ih), 23));
+    const VF32 q = POLY_exp2_f32(r);
+    const VF32 p = FMA(r, q, KF32(1.0f));
+    const VF32 pa = FMA(MUL(a, r), q, a);
+    const VF32 den = FMA(MUL(p, s1), s2, KF32(1.0f));
+    const VF32 denl = FMA(MUL(p, s1), s2, SUB(KF32(1.0f), den));
+    const VB neg = LT(x, KF32(0.0f));
+    const VF32 y = DIV(SELECT(neg, MUL(MUL(pa, s1), s2), b), den);
+    return COPYSIGN(SELECT(neg, FMA(MUL(y, KF32(-0.75f)), denl, y), y), x);
 }
 
-/* -- through f64 ------------------------------------------------------------------------------------ */
+/* -- through f64
+ * ------------------------------------------------------------------------------------ */
 
-KFUN(VF32, erfc_f32, VF32 x) { return F32_OF_F64(CALL(erfc_f64, F64_OF_F32(x))); }
-KFUN(VF32, asin_f32, VF32 x) { return F32_OF_F64(CALL(asin_f64, F64_OF_F32(x))); }
-KFUN(VF32, acos_f32, VF32 x) { return F32_OF_F64(CALL(acos_f64, F64_OF_F32(x))); }
-KFUN(VF32, atan_f32, VF32 x) { return F32_OF_F64(CALL(atan_f64, F64_OF_F32(x))); }
-KFUN(VF32, sinh_f32, VF32 x) { return F32_OF_F64(CALL(sinh_f64, F64_OF_F32(x))); }
-KFUN(VF32, cosh_f32, VF32 x) { return F32_OF_F64(CALL(cosh_f64, F64_OF_F32(x))); }
-KFUN(VF32, asinh_f32, VF32 x) { return F32_OF_F64(CALL(asinh_f64, F64_OF_F32(x))); }
-KFUN(VF32, acosh_f32, VF32 x) { return F32_OF_F64(CALL(acosh_f64, F64_OF_F32(x))); }
-KFUN(VF32, atanh_f32, VF32 x) { return F32_OF_F64(CALL(atanh_f64, F64_OF_F32(x))); }
-KFUN(VF32, cbrt_f32, VF32 x) { return F32_OF_F64(CALL(cbrt_f64, F64_OF_F32(x))); }
+KFUN(VF32, erfc_f32, VF32 x)
+{
+    return F32_OF_F64(CALL(erfc_f64, F64_OF_F32(x)));
+}
+KFUN(VF32, asin_f32, VF32 x)
+{
+    return F32_OF_F64(CALL(asin_f64, F64_OF_F32(x)));
+}
+KFUN(VF32, acos_f32, VF32 x)
+{
+    return F32_OF_F64(CALL(acos_f64, F64_OF_F32(x)));
+}
+KFUN(VF32, atan_f32, VF32 x)
+{
+    return F32_OF_F64(CALL(atan_f64, F64_OF_F32(x)));
+}
+KFUN(VF32, sinh_f32, VF32 x)
+{
+    return F32_OF_F64(CALL(sinh_f64, F64_OF_F32(x)));
+}
+KFUN(VF32, cosh_f32, VF32 x)
+{
+    return F32_OF_F64(CALL(cosh_f64, F64_OF_F32(x)));
+}
+KFUN(VF32, asinh_f32, VF32 x)
+{
+    return F32_OF_F64(CALL(asinh_f64, F64_OF_F32(x)));
+}
+KFUN(VF32, acosh_f32, VF32 x)
+{
+    return F32_OF_F64(CALL(acosh_f64, F64_OF_F32(x)));
+}
+KFUN(VF32, atanh_f32, VF32 x)
+{
+    return F32_OF_F64(CALL(atanh_f64, F64_OF_F32(x)));
+}
+KFUN(VF32, cbrt_f32, VF32 x)
+{
+    return F32_OF_F64(CALL(cbrt_f64, F64_OF_F32(x)));
+}
 KFUN(VF32, atan2_f32, VF32 y, VF32 x)
 {
     return F32_OF_F64(CALL(atan2_f64, F64_OF_F32(y), F64_OF_F32(x)));
 }
 
-KFUN(VF32, rsqrt_f32, VF32 x) { return DIV(KF32(1.0f), SQRT(x)); }
+KFUN(VF32, rsqrt_f32, VF32 x)
+{
+    return DIV(KF32(1.0f), SQRT(x));
+}
 
 KFUN(VF32, hypot_f32, VF32 x, VF32 y)
 {

@@ -17,10 +17,14 @@
 #define MATH_INF64 KF64(__builtin_inf())
 #define MATH_NAN64 KF64(__builtin_nan(""))
 
-/* -- exponentials -------------------------------------------------------------------------------- */
+/* -- exponentials --------------------------------------------------------------------------------
+ */
 
-/* r with exp(x) = 2^n exp(r), |r| <= ln2/2, and two factors with *s1 * *s2 = 2^(n + k). */
-KFUN(VF64, exp_reduce_f64, VF64 x, VF64 magic, VF64 *s1, VF64 *s2)
+/*
+ * r with exp(x + xl) = 2^n exp(r), |r| <= ln2/2, and two factors with *s1 * *s2 = 2^(n + k); magic
+ * is 0x1.8p52 + 2046 + k.
+ */
+KFUN(VF64, exp_reduce_f64, VF64 x, VF64 xl, VF64 magic, VF64 *s1, VF64 *s2)
 {
     const VF64 t = FMA(x, KF64(0x1.71547652b82fep+0), magic);
     const VF64 n = SUB(t, magic);
@@ -29,18 +33,21 @@ KFUN(VF64, exp_reduce_f64, VF64 x, VF64 magic, VF64 *s1, VF64 *s2)
     *s1 = FLT64(SHLK(a, 52));
     *s2 = FLT64(SHLK(SUB(i, a), 52));
     const VF64 h = FMA(n, KF64(-0x1.62e42fefa39efp-1), x);
-    return FMA(n, KF64(-0x1.abc9e3b39803fp-56), h);
+    return ADD(h, FMA(n, KF64(-0x1.abc9e3b39803fp-56), xl));
 }
 
 /* exp(r) - 1 for the reduced argument */
-KFUN(VF64, expm1_poly_f64, VF64 r) { return FMA(MUL(r, r), POLY_exp_f64(r), r); }
+KFUN(VF64, expm1_poly_f64, VF64 r)
+{
+    return FMA(MUL(r, r), POLY_exp_f64(r), r);
+}
 
 KFUN(VF64, exp_f64, VF64 x)
 {
     VF64 s1, s2;
     const VF64 lo = SELECT(LT(x, KF64(-746.0)), KF64(-746.0), x);
     const VF64 c = SELECT(GT(lo, KF64(710.0)), KF64(710.0), lo);
-    const VF64 r = CALL(exp_reduce_f64, c, KF64(0x1.8p52 + 2046.0), &s1, &s2);
+    const VF64 r = CALL(exp_reduce_f64, c, KF64(-0.0), KF64(0x1.8p52 + 2046.0), &s1, &s2);
     const VF64 p = FMA(r, FMA(r, POLY_exp_f64(r), KF64(1.0)), KF64(1.0));
     return MUL(MUL(p, s1), s2);
 }
@@ -51,7 +58,7 @@ KFUN(VF64, exp_half_f64, VF64 hi, VF64 lo)
     VF64 s1, s2;
     const VF64 c = SELECT(LT(hi, KF64(-748.0)), KF64(-748.0), hi);
     const VF64 d = SELECT(GT(c, KF64(712.0)), KF64(712.0), c);
-    const VF64 r = ADD(CALL(exp_reduce_f64, d, KF64(0x1.8p52 + 2045.0), &s1, &s2), lo);
+    const VF64 r = CALL(exp_reduce_f64, d, lo, KF64(0x1.8p52 + 2045.0), &s1, &s2);
     const VF64 p = FMA(r, FMA(r, POLY_exp_f64(r), KF64(1.0)), KF64(1.0));
     return MUL(MUL(p, s1), s2);
 }
@@ -92,7 +99,8 @@ KFUN(VF64, expm1_f64, VF64 x)
     return SELECT(LT(FABS(x), KF64(0x1p-54)), x, y);
 }
 
-/* -- logarithms ---------------------------------------------------------------------------------- */
+/* -- logarithms ----------------------------------------------------------------------------------
+ */
 
 /* x = 2^e m with m in [sqrt(1/2), sqrt(2)); returns m. x must be positive and finite. */
 KFUN(VF64, log_reduce_f64, VF64 x, VF64 *e)
@@ -152,8 +160,8 @@ KFUN(VF64, log_base_f64, VF64 x, VF64 kh, VF64 kl, VF64 eh, VF64 el)
 
 KFUN(VF64, log2_f64, VF64 x)
 {
-    return CALL(log_base_f64, x, KF64(0x1.71547652b82fep+0), KF64(0x1.777d0ffda0d24p-56),
-                KF64(1.0), KF64(0.0));
+    return CALL(log_base_f64, x, KF64(0x1.71547652b82fep+0), KF64(0x1.777d0ffda0d24p-56), KF64(1.0),
+                KF64(0.0));
 }
 
 KFUN(VF64, log10_f64, VF64 x)
@@ -192,14 +200,17 @@ KFUN(VF64, log1p_f64, VF64 x)
     return SELECT(LT(FABS(x), KF64(0x1p-54)), x, r);
 }
 
-/* -- hyperbolics and their inverses --------------------------------------------------------------- */
+/* -- hyperbolics and their inverses ---------------------------------------------------------------
+ */
 
 KFUN(VF64, tanh_f64, VF64 x)
 {
     const VF64 a = FABS(x);
-    const VF64 c = SELECT(GT(a, KF64(20.0)), KF64(20.0), a);
-    const VF64 t = CALL(expm1_core_f64, ADD(c, c));
-    return COPYSIGN(DIV(t, ADD(t, KF64(2.0))), x);
+    const VF64 z = MUL(a, a);
+    const VF64 small = FMA(MUL(a, z), POLY_tanh_f64(z), a);
+    const VF64 e = CALL(exp_f64, ADD(a, a));
+    const VF64 big = SUB(KF64(1.0), DIV(KF64(2.0), ADD(e, KF64(1.0))));
+    return COPYSIGN(SELECT(LT(a, KF64(0.55)), small, big), x);
 }
 
 KFUN(VF64, sinh_f64, VF64 x)
@@ -300,12 +311,16 @@ KFUN(VF64, atanh_f64, VF64 x)
     return COPYSIGN(yb, x);
 }
 
-/* -- activations ---------------------------------------------------------------------------------- */
+/* -- activations ----------------------------------------------------------------------------------
+ */
 
 KFUN(VF64, sigmoid_f64, VF64 x)
 {
     const VF64 e = CALL(exp_f64, NEG(FABS(x)));
-    return DIV(SELECT(LT(x, KF64(0.0)), e, KF64(1.0)), ADD(e, KF64(1.0)));
+    const VF64 d = ADD(e, KF64(1.0));
+    const VF64 y = DIV(SELECT(LT(x, KF64(0.0)), e, KF64(1.0)), d);
+    const VF64 dl = SUB(e, SUB(d, KF64(1.0))); /* counts where e is small and d near 1 */
+    return FMA(NEG(y), dl, y);
 }
 
 /* log1p(exp(-|x|)) + max(x, 0) */
@@ -316,7 +331,10 @@ KFUN(VF64, softplus_f64, VF64 x)
     return ADD(l, SELECT(GT(x, KF64(0.0)), x, KF64(0.0)));
 }
 
-KFUN(VF64, log_sigmoid_f64, VF64 x) { return NEG(CALL(softplus_f64, NEG(x))); }
+KFUN(VF64, log_sigmoid_f64, VF64 x)
+{
+    return NEG(CALL(softplus_f64, NEG(x)));
+}
 
 #include "math_f64_trig.h"
 #include "math_f64_pow.h"

@@ -6,7 +6,8 @@
  * intermediate is kept as an unevaluated sum of two numbers.
  */
 
-/* -- powers and roots ----------------------------------------------------------------------------- */
+/* -- powers and roots -----------------------------------------------------------------------------
+ */
 
 /* log(x) + *lo for x > 0 finite, about 2^-66 relative */
 KFUN(VF64, log_dd_f64, VF64 x, VF64 *lo)
@@ -47,7 +48,7 @@ KFUN(VF64, exp_dd_f64, VF64 hi, VF64 lo)
     VF64 s1, s2;
     const VF64 c = SELECT(LT(hi, KF64(-746.0)), KF64(-746.0), hi);
     const VF64 d = SELECT(GT(c, KF64(710.0)), KF64(710.0), c);
-    const VF64 r = ADD(CALL(exp_reduce_f64, d, KF64(0x1.8p52 + 2046.0), &s1, &s2), lo);
+    const VF64 r = CALL(exp_reduce_f64, d, lo, KF64(0x1.8p52 + 2046.0), &s1, &s2);
     const VF64 p = FMA(r, FMA(r, POLY_exp_f64(r), KF64(1.0)), KF64(1.0));
     return MUL(MUL(p, s1), s2);
 }
@@ -81,20 +82,28 @@ KFUN(VF64, pow_f64, VF64 x, VF64 y)
     return CALL(pow_special_f64, x, y, r);
 }
 
-KFUN(VF64, rsqrt_f64, VF64 x) { return DIV(KF64(1.0), SQRT(x)); }
+KFUN(VF64, rsqrt_f64, VF64 x)
+{
+    return DIV(KF64(1.0), SQRT(x));
+}
 
 KFUN(VF64, cbrt_f64, VF64 x)
 {
     const VF64 a = FABS(x);
     const VB tiny = LT(a, KF64(0x1p-700));
-    const VF64 c = SELECT(tiny, MUL(a, KF64(0x1p300)), a);
+    const VB huge = GT(a, KF64(0x1p700));
+    const VF64 k = SELECT(tiny, KF64(0x1p300), SELECT(huge, KF64(0x1p-300), KF64(1.0)));
+    const VF64 ik = SELECT(tiny, KF64(0x1p-100), SELECT(huge, KF64(0x1p100), KF64(1.0)));
+    const VF64 c = MUL(a, k);
     /* c^(-1/3) to 5 bits by a third of the exponent, then two steps of high order */
     const VU32 hi = U32_OF_U64(SHRK(BITS64(c), 32));
     const VU64 third = SHRK(MULW32(hi, KU32(0x55555556)), 32);
     const VF64 y0 = FLT64(SHLK(SUB(KU64(0x553ef0ff), third), 32));
     const VF64 e0 = FMA(NEG(MUL(c, y0)), MUL(y0, y0), KF64(1.0));
-    const VF64 g0 = FMA(e0, FMA(e0, FMA(e0, KF64(0x1.61f9add3c0ca4p-3), KF64(0x1.c71c71c71c71cp-3)),
-                                KF64(0x1.5555555555555p-2)), KF64(1.0));
+    const VF64 g0 = FMA(e0,
+                        FMA(e0, FMA(e0, KF64(0x1.61f9add3c0ca4p-3), KF64(0x1.c71c71c71c71cp-3)),
+                            KF64(0x1.5555555555555p-2)),
+                        KF64(1.0));
     const VF64 y1 = MUL(y0, g0);
     const VF64 e1 = FMA(NEG(MUL(c, y1)), MUL(y1, y1), KF64(1.0));
     const VF64 g1 = MUL(e1, FMA(e1, FMA(e1, KF64(0x1.61f9add3c0ca4p-3), KF64(0x1.c71c71c71c71cp-3)),
@@ -109,7 +118,7 @@ KFUN(VF64, cbrt_f64, VF64 x)
     const VF64 ql = FMA(r2l, r, FMA(r2, r, NEG(q)));
     const VF64 d = ADD(SUB(c, q), NEG(ql));
     const VF64 v = FMA(MUL(d, y2), KF64(0x1.5555555555555p-2), r);
-    const VF64 w = SELECT(tiny, MUL(v, KF64(0x1p-100)), v);
+    const VF64 w = MUL(v, ik);
     const VB plain = BAND(GT(a, KF64(0.0)), LT(a, MATH_INF64));
     return COPYSIGN(SELECT(plain, w, a), x);
 }
@@ -138,28 +147,38 @@ KFUN(VF64, hypot_f64, VF64 x, VF64 y)
     return SELECT(BOR(EQ(p, MATH_INF64), EQ(q, MATH_INF64)), MATH_INF64, n);
 }
 
-/* -- error function -------------------------------------------------------------------------------- */
+/* -- error function
+ * -------------------------------------------------------------------------------- */
 
 /* erfc(a + al) / 2 for a >= 0, times scale before the last rounding */
 KFUN(VF64, erfc_half_f64, VF64 a, VF64 al, VF64 scale)
 {
     VF64 s1, s2;
     const VF64 c = SELECT(GT(a, KF64(28.0)), KF64(28.0), a);
-    /* erfc(c) = exp(-c^2) G(t) / (1 + 2c), t = (c - 4) / (c + 4) */
+    /* from 1/2 on, erfc(c) = exp(-c^2) G(t) / (1 + 2c), t = (c - 3.75) / (c + 3.75) */
     const VF64 d = FMA(c, KF64(2.0), KF64(1.0));
-    const VF64 dl = FMA(c, KF64(2.0), SUB(KF64(1.0), d));
+    const VF64 dl = FMA(c, KF64(2.0), FMA(al, KF64(2.0), SUB(KF64(1.0), d)));
     const VF64 rd = DIV(KF64(1.0), d);
-    const VF64 t = DIV(SUB(c, KF64(4.0)), ADD(c, KF64(4.0)));
-    const VF64 g = MUL(POLY_erfc_f64(t), rd);
+    const VF64 t = DIV(SUB(c, KF64(3.75)), ADD(c, KF64(3.75)));
+    const VF64 gp = POLY_erfc_f64(t);
+    const VF64 gt = FMA(t, gp, POLY_erfc_f64_H);
+    const VF64 gtl = ADD(FMA(t, gp, SUB(POLY_erfc_f64_H, gt)), POLY_erfc_f64_L);
+    const VF64 g0 = MUL(gt, rd);
+    const VF64 g0l = FMA(gtl, rd, FMA(gt, rd, NEG(g0)));
+    const VF64 g = MUL(g0, scale);
+    const VF64 gl = FMA(g0l, scale, FMA(g0, scale, NEG(g)));
     const VF64 fix = FMA(NEG(rd), dl, FMA(NEG(rd), d, KF64(1.0)));
     const VF64 q = MUL(c, c);
     const VF64 ql = FMA(c, c, NEG(q));
-    const VF64 r0 = CALL(exp_reduce_f64, NEG(q), KF64(0x1.8p52 + 2045.0), &s1, &s2);
-    const VF64 r = SUB(r0, FMA(MUL(c, KF64(2.0)), al, ql));
+    const VF64 xl = FMA(MUL(c, KF64(-2.0)), al, NEG(ql));
+    const VF64 r = CALL(exp_reduce_f64, NEG(q), xl, KF64(0x1.8p52 + 2045.0), &s1, &s2);
     const VF64 u = FMA(MUL(r, r), POLY_exp_f64(r), r);
-    /* g (1 + fix) (1 + u) */
-    const VF64 v = FMA(g, ADD(u, fix), g);
-    return MUL(MUL(MUL(v, s1), scale), s2);
+    /* (g + gl) (1 + fix) (1 + u) */
+    const VF64 gf = FMA(g, fix, gl);
+    const VF64 v = ADD(g, FMA(g, u, FMA(gf, u, gf)));
+    const VF64 big = MUL(MUL(v, s1), s2);
+    const VF64 e = ADD(a, FMA(a, POLY_erfs_f64(q), al));
+    return SELECT(LT(a, KF64(0.5)), MUL(FMA(e, KF64(-0.5), KF64(0.5)), scale), big);
 }
 
 KFUN(VF64, erf_f64, VF64 x)
@@ -211,7 +230,8 @@ KFUN(VF64, gelu_f64, VF64 x)
 KFUN(VF64, gelu_tanh_f64, VF64 x)
 {
     VF64 s1, s2;
-    const VF64 k1 = KF64(0x1.9884533d43651p+0), k1l = KF64(-0x1.cbc0d30ebfd15p-54);
+    const VF64 k1 = KF64(0x1.9884533d4366p+0), k1l = KF64(-0x1.ee5e069875fe9p-49);
+    /* k1 has few enough bits for k1 - w to be exact */
     const VF64 k3 = KF64(0x1.2444f2a4d8b4bp-4), k3l = KF64(-0x1.6c843a29d1c7p-61);
     const VF64 b = FABS(x);
     const VF64 a = SELECT(GT(b, KF64(23.0)), KF64(23.0), b);
@@ -221,11 +241,14 @@ KFUN(VF64, gelu_tanh_f64, VF64 x)
     const VF64 wl = FMA(k3, zl, FMA(k3l, z, ADD(FMA(k3, z, SUB(k1, w)), k1l)));
     const VF64 v = MUL(a, w);
     const VF64 vl = FMA(a, wl, FMA(a, w, NEG(v)));
-    const VF64 r0 = CALL(exp_reduce_f64, NEG(v), KF64(0x1.8p52 + 2046.0), &s1, &s2);
-    const VF64 r = SUB(r0, vl);
-    const VF64 p = MUL(FMA(r, FMA(r, POLY_exp_f64(r), KF64(1.0)), KF64(1.0)), s1);
+    const VF64 magic = KF64(0x1.8p52 + 2046.0);
+    const VF64 r = CALL(exp_reduce_f64, NEG(v), NEG(vl), magic, &s1, &s2);
+    const VF64 e = FMA(r, POLY_exp_f64(r), KF64(1.0));
+    const VF64 p = MUL(FMA(r, e, KF64(1.0)), s1);
+    const VF64 pa = MUL(FMA(MUL(a, r), e, a), s1);
     const VF64 den = FMA(p, s2, KF64(1.0));
-    const VF64 c = SELECT(LT(x, KF64(-23.0)), KF64(-23.0), x);
-    const VF64 num = SELECT(LT(x, KF64(0.0)), MUL(MUL(p, c), s2), x);
-    return DIV(num, den);
+    const VF64 denl = FMA(p, s2, SUB(KF64(1.0), den));
+    const VB neg = LT(x, KF64(0.0));
+    const VF64 y = DIV(SELECT(neg, MUL(pa, s2), b), den);
+    return COPYSIGN(SELECT(neg, FMA(NEG(y), denl, y), y), x);
 }

@@ -5,12 +5,14 @@
  * when the argument is not ordinary), NAME_f64_slow (every argument, Payne-Hanek reduction) and
  * NAME_f64, the selection of the two.
  *
- * Invariant: one polynomial, sin on [-pi/2, pi/2], serves them all; cos r is sin(pi/2 - |r|).
+ * Invariant: the reduced argument is r + lo with |r| <= pi/4, so that no result is off by more than
+ * about an ULP.
  */
 
-#define MATH_PI64_1 0x1.921fb54442d18p+1
-#define MATH_PI64_2 0x1.1a62633145c07p-53
-#define MATH_PI64_3 -0x1.f1976b7ed8fbcp-109
+/* pi/2 = MATH_PI64_1 + MATH_PI64_2 + MATH_PI64_3 */
+#define MATH_PI64_1 0x1.921fb54442d18p+0
+#define MATH_PI64_2 0x1.1a62633145c07p-54
+#define MATH_PI64_3 -0x1.f1976b7ed8fbcp-110
 
 /* 2/pi after the binary point in 32-bit words, behind one word of zeros */
 KTABLE(VU64, two_over_pi_w64, 40, 0, 0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599,
@@ -20,67 +22,75 @@ KTABLE(VU64, two_over_pi_w64, 40, 0, 0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534d
        0x6d367ecf, 0x27cb09b7, 0x4f463f66, 0x9e5fea2d, 0x7527bac7, 0xebe5f17b, 0x3d0739f7,
        0x8a5292ea, 0x6bfb5fb1, 0x1f8d5d08, 0x56033046, 0xfc7b6bab, 0xf0cfbc20);
 
-/* sin(r + rl) for |r| <= pi/2 */
-KFUN(VF64, sin_poly_f64, VF64 r, VF64 rl)
+/* sin(r + rl + q pi/2) for |r| <= pi/4 */
+KFUN(VF64, sin_quadrant_f64, VF64 r, VF64 rl, VU64 q)
 {
     const VF64 z = MUL(r, r);
-    return ADD(r, FMA(MUL(r, z), POLY_sin_f64(z), rl));
+    const VF64 s = ADD(r, FMA(MUL(r, z), POLY_sin_f64(z), rl));
+    const VF64 u = MUL(z, FMA(z, POLY_cos_f64(z), KF64(-0.5)));
+    const VF64 c = ADD(FMA(NEG(r), rl, u), KF64(1.0));
+    const VF64 y = SELECT(NE(IAND(q, KU64(1)), KU64(0)), c, s);
+    return FLT64(IXOR(BITS64(y), SHLK(IAND(q, KU64(2)), 62)));
 }
 
-/* x - n c for the constant c = c1 + c2 + c3, exact but for the last bit of *lo */
-KFUN(VF64, trig_sub_f64, VF64 x, VF64 n, VF64 c1, VF64 c2, VF64 c3, VF64 *lo)
+/* x = r + *lo + *q pi/2 for |x| <= 2^30; only the low two bits of *q count */
+KFUN(VF64, trig_reduce_f64, VF64 x, VF64 *lo, VU64 *q)
 {
-    const VF64 r1 = FMA(n, NEG(c1), x);
-    const VF64 r = FMA(n, NEG(c2), r1);
-    *lo = FMA(n, NEG(c3), FMA(n, NEG(c2), SUB(r1, r)));
+    const VF64 magic = KF64(0x1.8p52);
+    const VF64 t = FMA(x, KF64(0x1.45f306dc9c883p-1), magic);
+    const VF64 n = SUB(t, magic);
+    const VF64 r1 = FMA(n, KF64(-MATH_PI64_1), x); /* exact */
+    const VF64 r = FMA(n, KF64(-MATH_PI64_2), r1);
+    *lo = FMA(n, KF64(-(MATH_PI64_3)), FMA(n, KF64(-MATH_PI64_2), SUB(r1, r)));
+    *q = BITS64(t);
     return r;
 }
 
-KFUN(VB, sin_f64_rare, VF64 x) { return BNOT(LE(FABS(x), KF64(0x1p30))); }
-KFUN(VB, cos_f64_rare, VF64 x) { return BNOT(LE(FABS(x), KF64(0x1p30))); }
-KFUN(VB, tan_f64_rare, VF64 x) { return BNOT(LE(FABS(x), KF64(0x1p30))); }
+KFUN(VB, sin_f64_rare, VF64 x)
+{
+    return BNOT(LE(FABS(x), KF64(0x1p30)));
+}
+KFUN(VB, cos_f64_rare, VF64 x)
+{
+    return BNOT(LE(FABS(x), KF64(0x1p30)));
+}
+KFUN(VB, tan_f64_rare, VF64 x)
+{
+    return BNOT(LE(FABS(x), KF64(0x1p30)));
+}
 
 KFUN(VF64, sin_f64_fast, VF64 x)
 {
     VF64 lo;
-    const VF64 magic = KF64(0x1.8p52);
-    const VF64 t = FMA(x, KF64(0x1.45f306dc9c883p-2), magic);
-    const VF64 r = CALL(trig_sub_f64, x, SUB(t, magic), KF64(MATH_PI64_1), KF64(MATH_PI64_2),
-                        KF64(MATH_PI64_3), &lo);
-    const VF64 y = CALL(sin_poly_f64, r, lo);
-    const VF64 s = FLT64(IXOR(BITS64(y), SHLK(BITS64(t), 63)));
-    return SELECT(EQ(x, KF64(0.0)), x, s); /* keeps -0 */
+    VU64 q;
+    const VF64 r = CALL(trig_reduce_f64, x, &lo, &q);
+    const VF64 y = CALL(sin_quadrant_f64, r, lo, q);
+    return SELECT(EQ(x, KF64(0.0)), x, y); /* keeps -0 */
 }
 
-/* cos x = (-1)^k sin(q pi/2 - x) with q = 2k + 1 the odd integer nearest to 2x/pi */
 KFUN(VF64, cos_f64_fast, VF64 x)
 {
     VF64 lo;
-    const VF64 magic = KF64(0x1.8p52);
-    const VF64 t = ADD(FMA(x, KF64(0x1.45f306dc9c883p-2), KF64(-0.5)), magic);
-    const VF64 q = FMA(SUB(t, magic), KF64(2.0), KF64(1.0));
-    const VF64 r = CALL(trig_sub_f64, x, q, KF64(MATH_PI64_1 / 2), KF64(MATH_PI64_2 / 2),
-                        KF64(MATH_PI64_3 / 2), &lo);
-    const VF64 y = CALL(sin_poly_f64, r, lo);
-    return FLT64(IXOR(BITS64(y), SHLK(INOT(BITS64(t)), 63)));
+    VU64 q;
+    const VF64 r = CALL(trig_reduce_f64, x, &lo, &q);
+    return CALL(sin_quadrant_f64, r, lo, ADD(q, KU64(1)));
 }
 
-/* tan of r + rl + q pi/2 with |r| <= pi/4: a quotient of sines kept to twice the precision */
+/* tan(r + rl + q pi/2) for |r| <= pi/4: sine and cosine and their quotient to twice the precision
+ */
 KFUN(VF64, tan_poly_f64, VF64 r, VF64 rl, VU64 q)
 {
     const VF64 z = MUL(r, r);
     const VF64 st = FMA(MUL(r, z), POLY_sin_f64(z), rl);
     const VF64 s = ADD(r, st);
     const VF64 sl = ADD(SUB(r, s), st);
-    /* w + wl = pi/2 - |r + rl| */
-    const VF64 a = FABS(r);
-    const VF64 w = SUB(KF64(MATH_PI64_1 / 2), a);
-    const VF64 al = SELECT(LT(r, KF64(0.0)), NEG(rl), rl);
-    const VF64 wl = ADD(SUB(SUB(KF64(MATH_PI64_1 / 2), w), a), SUB(KF64(MATH_PI64_2 / 2), al));
-    const VF64 y = MUL(w, w);
-    const VF64 ct = FMA(MUL(w, y), POLY_sin_f64(y), MUL(wl, FABS(s))); /* cos w = sin |r| */
-    const VF64 c = ADD(w, ct);
-    const VF64 cl = ADD(SUB(w, c), ct);
+    const VF64 h = MUL(z, KF64(-0.5));
+    const VF64 hl = FMA(r, r, NEG(z)); /* -2 times what h lacks */
+    const VF64 c0 = ADD(h, KF64(1.0));
+    const VF64 ct = FMA(z, MUL(z, POLY_cos_f64(z)), FMA(hl, KF64(-0.5), MUL(NEG(r), rl)));
+    const VF64 c1 = ADD(ADD(SUB(KF64(1.0), c0), h), ct);
+    const VF64 c = ADD(c0, c1);
+    const VF64 cl = ADD(SUB(c0, c), c1);
     const VB odd = NE(IAND(q, KU64(1)), KU64(0));
     const VF64 n = SELECT(odd, NEG(c), s);
     const VF64 nl = SELECT(odd, NEG(cl), sl);
@@ -95,11 +105,9 @@ KFUN(VF64, tan_poly_f64, VF64 r, VF64 rl, VU64 q)
 KFUN(VF64, tan_f64_fast, VF64 x)
 {
     VF64 lo;
-    const VF64 magic = KF64(0x1.8p52);
-    const VF64 t = FMA(x, KF64(0x1.45f306dc9c883p-1), magic);
-    const VF64 r = CALL(trig_sub_f64, x, SUB(t, magic), KF64(MATH_PI64_1 / 2),
-                        KF64(MATH_PI64_2 / 2), KF64(MATH_PI64_3 / 2), &lo);
-    const VF64 y = CALL(tan_poly_f64, r, lo, BITS64(t));
+    VU64 q;
+    const VF64 r = CALL(trig_reduce_f64, x, &lo, &q);
+    const VF64 y = CALL(tan_poly_f64, r, lo, q);
     return SELECT(LT(FABS(x), KF64(0x1p-28)), x, y);
 }
 
@@ -119,16 +127,17 @@ KFUN(VF64, trig_big_f64, VF64 x, VF64 *lo, VU64 *q)
 {
     const VU64 u = IAND(BITS64(x), KU64(0x7fffffffffffffff));
     const VU32 ex = MIN(MAX(U32_OF_U64(SHRK(u, 52)), KU32(1023 + 28)), KU32(2046));
-    const VU32 pos = SUB(ex, KU32(1075 - 30)); /* the first bit of 2/pi wanted, from the zero word */
-    const VU32 i = SHRK(pos, 5);
-    const VU64 sh = U64_OF_U32(IAND(pos, KU32(31)));
+    /* the first bit of 2/pi wanted, counted from the zero word */
+    const VU64 pos = SUB(U64_OF_U32(ex), KU64(1075 - 30));
+    const VU64 i = SHRK(pos, 5);
+    const VU64 sh = IAND(pos, KU64(31));
     const VU64 t0 = LOOKUP(two_over_pi_w64, i);
-    const VU64 t1 = LOOKUP(two_over_pi_w64, ADD(i, KU32(1)));
-    const VU64 t2 = LOOKUP(two_over_pi_w64, ADD(i, KU32(2)));
-    const VU64 t3 = LOOKUP(two_over_pi_w64, ADD(i, KU32(3)));
-    const VU64 t4 = LOOKUP(two_over_pi_w64, ADD(i, KU32(4)));
-    const VU64 t5 = LOOKUP(two_over_pi_w64, ADD(i, KU32(5)));
-    const VU64 t6 = LOOKUP(two_over_pi_w64, ADD(i, KU32(6)));
+    const VU64 t1 = LOOKUP(two_over_pi_w64, ADD(i, KU64(1)));
+    const VU64 t2 = LOOKUP(two_over_pi_w64, ADD(i, KU64(2)));
+    const VU64 t3 = LOOKUP(two_over_pi_w64, ADD(i, KU64(3)));
+    const VU64 t4 = LOOKUP(two_over_pi_w64, ADD(i, KU64(4)));
+    const VU64 t5 = LOOKUP(two_over_pi_w64, ADD(i, KU64(5)));
+    const VU64 t6 = LOOKUP(two_over_pi_w64, ADD(i, KU64(6)));
     const VU32 w0 = U32_OF_U64(MATH_PI_WORD(t0, t1, sh));
     const VU32 w1 = U32_OF_U64(MATH_PI_WORD(t1, t2, sh));
     const VU32 w2 = U32_OF_U64(MATH_PI_WORD(t2, t3, sh));
@@ -170,25 +179,12 @@ KFUN(VF64, trig_big_f64, VF64 x, VF64 *lo, VU64 *q)
     const VF64 e0 = ADD(SUB(v1, SUB(s0, v0)), v2);
     const VF64 s = ADD(s0, e0);
     const VF64 sl = ADD(SUB(s0, s), e0);
-    const VF64 r = MUL(s, KF64(MATH_PI64_1 / 2));
-    const VF64 rl = FMA(s, KF64(MATH_PI64_1 / 2), NEG(r));
-    const VF64 rl2 = FMA(s, KF64(MATH_PI64_2 / 2), FMA(sl, KF64(MATH_PI64_1 / 2), rl));
+    const VF64 r = MUL(s, KF64(MATH_PI64_1));
+    const VF64 rl = FMA(s, KF64(MATH_PI64_1), NEG(r));
+    const VF64 rl2 = FMA(s, KF64(MATH_PI64_2), FMA(sl, KF64(MATH_PI64_1), rl));
     const VU64 sign = IAND(neg, KU64(0x8000000000000000));
     *lo = FLT64(IXOR(BITS64(rl2), sign));
     return FLT64(IXOR(BITS64(r), sign));
-}
-
-/* sin(r + rl + q pi/2) for |r| <= pi/4 */
-KFUN(VF64, sin_quadrant_f64, VF64 r, VF64 rl, VU64 q)
-{
-    const VF64 a = FABS(r);
-    const VF64 w = SUB(KF64(MATH_PI64_1 / 2), a);
-    const VF64 al = SELECT(LT(r, KF64(0.0)), NEG(rl), rl);
-    const VF64 wl = ADD(SUB(SUB(KF64(MATH_PI64_1 / 2), w), a), SUB(KF64(MATH_PI64_2 / 2), al));
-    const VB odd = NE(IAND(q, KU64(1)), KU64(0));
-    /* wl counts by cos w = sin a, about a */
-    const VF64 y = CALL(sin_poly_f64, SELECT(odd, w, r), SELECT(odd, MUL(wl, a), rl));
-    return FLT64(IXOR(BITS64(y), SHLK(SHRK(q, 1), 63)));
 }
 
 KFUN(VF64, sin_f64_slow, VF64 x)
@@ -221,18 +217,25 @@ KFUN(VF64, tan_f64_slow, VF64 x)
 
 KFUN(VF64, sin_f64, VF64 x)
 {
-    return SELECT(CALL(sin_f64_rare, x), CALL(sin_f64_slow, x), CALL(sin_f64_fast, x));
+    const VF64 slow = CALL(sin_f64_slow, x);
+    const VF64 fast = CALL(sin_f64_fast, x);
+    return SELECT(CALL(sin_f64_rare, x), slow, fast);
 }
 KFUN(VF64, cos_f64, VF64 x)
 {
-    return SELECT(CALL(cos_f64_rare, x), CALL(cos_f64_slow, x), CALL(cos_f64_fast, x));
+    const VF64 slow = CALL(cos_f64_slow, x);
+    const VF64 fast = CALL(cos_f64_fast, x);
+    return SELECT(CALL(cos_f64_rare, x), slow, fast);
 }
 KFUN(VF64, tan_f64, VF64 x)
 {
-    return SELECT(CALL(tan_f64_rare, x), CALL(tan_f64_slow, x), CALL(tan_f64_fast, x));
+    const VF64 slow = CALL(tan_f64_slow, x);
+    const VF64 fast = CALL(tan_f64_fast, x);
+    return SELECT(CALL(tan_f64_rare, x), slow, fast);
 }
 
-/* -- inverses ------------------------------------------------------------------------------------ */
+/* -- inverses ------------------------------------------------------------------------------------
+ */
 
 /* asin(s) - s for s^2 = z <= 1/4 */
 #define MATH_ASIN_TAIL64(s, z) MUL(MUL(s, z), POLY_asin_f64(z))
@@ -249,9 +252,9 @@ KFUN(VF64, asin_f64, VF64 x)
     const VF64 v = SELECT(small, a, s);
     const VF64 t = MATH_ASIN_TAIL64(v, z);
     /* pi/2 - 2 (s + sl + t) */
-    const VF64 b1 = FMA(s, KF64(-2.0), KF64(MATH_PI64_1 / 2));
-    const VF64 b1l = FMA(s, KF64(-2.0), SUB(KF64(MATH_PI64_1 / 2), b1));
-    const VF64 b = ADD(b1, FMA(ADD(sl, t), KF64(-2.0), ADD(b1l, KF64(MATH_PI64_2 / 2))));
+    const VF64 b1 = FMA(s, KF64(-2.0), KF64(MATH_PI64_1));
+    const VF64 b1l = FMA(s, KF64(-2.0), SUB(KF64(MATH_PI64_1), b1));
+    const VF64 b = ADD(b1, FMA(ADD(sl, t), KF64(-2.0), ADD(b1l, KF64(MATH_PI64_2))));
     const VF64 y = SELECT(small, ADD(a, t), b);
     return COPYSIGN(y, x); /* SQRT of a negative number gave NaN for |x| > 1 */
 }
@@ -269,15 +272,15 @@ KFUN(VF64, acos_f64, VF64 x)
     const VF64 v = SELECT(small, x, s);
     const VF64 t = MATH_ASIN_TAIL64(v, z);
     /* pi/2 - (x + t) */
-    const VF64 c = SUB(KF64(MATH_PI64_1 / 2), x);
-    const VF64 cl = SUB(SUB(KF64(MATH_PI64_1 / 2), c), x);
-    const VF64 yc = ADD(c, SUB(ADD(cl, KF64(MATH_PI64_2 / 2)), t));
+    const VF64 c = SUB(KF64(MATH_PI64_1), x);
+    const VF64 cl = SUB(SUB(KF64(MATH_PI64_1), c), x);
+    const VF64 yc = ADD(c, SUB(ADD(cl, KF64(MATH_PI64_2)), t));
     /* 2 (s + sl + t), or pi less that */
     const VF64 e = ADD(sl, t);
     const VF64 p = ADD(s, e);
-    const VF64 n1 = FMA(s, KF64(-2.0), KF64(MATH_PI64_1));
-    const VF64 n1l = FMA(s, KF64(-2.0), SUB(KF64(MATH_PI64_1), n1));
-    const VF64 n = ADD(n1, FMA(e, KF64(-2.0), ADD(n1l, KF64(MATH_PI64_2))));
+    const VF64 n1 = FMA(s, KF64(-2.0), KF64(MATH_PI64_1 * 2));
+    const VF64 n1l = FMA(s, KF64(-2.0), SUB(KF64(MATH_PI64_1 * 2), n1));
+    const VF64 n = ADD(n1, FMA(e, KF64(-2.0), ADD(n1l, KF64(MATH_PI64_2 * 2))));
     return SELECT(small, yc, SELECT(neg, n, ADD(p, p)));
 }
 
@@ -302,14 +305,12 @@ KFUN(VF64, atan_ratio_f64, VF64 n, VF64 d, VB mirror)
     const VF64 tl = MUL(rem2, rd);
     const VF64 z = MUL(t, t);
     /* the angle t is counted from, or pi less that angle */
-    const VF64 bh = SELECT(low, KF64(0.0),
-                           SELECT(mid, KF64(MATH_PI64_1 / 4), KF64(MATH_PI64_1 / 2)));
-    const VF64 bl = SELECT(low, KF64(0.0),
-                           SELECT(mid, KF64(MATH_PI64_2 / 4), KF64(MATH_PI64_2 / 2)));
-    const VF64 mh = SELECT(low, KF64(MATH_PI64_1),
-                           SELECT(mid, KF64(0x1.2d97c7f3321d2p+1), KF64(MATH_PI64_1 / 2)));
-    const VF64 ml = SELECT(low, KF64(MATH_PI64_2),
-                           SELECT(mid, KF64(0x1.a79394c9e8a0ap-54), KF64(MATH_PI64_2 / 2)));
+    const VF64 bh = SELECT(low, KF64(0.0), SELECT(mid, KF64(MATH_PI64_1 / 2), KF64(MATH_PI64_1)));
+    const VF64 bl = SELECT(low, KF64(0.0), SELECT(mid, KF64(MATH_PI64_2 / 2), KF64(MATH_PI64_2)));
+    const VF64 mh = SELECT(low, KF64(MATH_PI64_1 * 2),
+                           SELECT(mid, KF64(0x1.2d97c7f3321d2p+1), KF64(MATH_PI64_1)));
+    const VF64 ml = SELECT(low, KF64(MATH_PI64_2 * 2),
+                           SELECT(mid, KF64(0x1.a79394c9e8a0ap-54), KF64(MATH_PI64_2)));
     const VF64 v = FMA(MUL(t, z), POLY_atan_f64(z), tl);
     const VF64 w = SELECT(mirror, SUB(ml, v), ADD(bl, v));
     const VF64 u = SELECT(mirror, NEG(t), t);
