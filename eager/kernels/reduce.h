@@ -1,0 +1,68 @@
+/*
+ * eager/kernels/reduce.h -- what the reduction kernels of one instruction set offer.
+ *
+ * Kernels see contiguous values of a compute type (f32, f64, i64) only; eager/reduce.c brings any
+ * dtype, stride and axis set into that form. SUM and PROD follow the canonical order of
+ * docs/reductions.md: the bits of a result depend on the values and their index alone.
+ */
+#ifndef EAGER_KERNELS_REDUCE_H
+#define EAGER_KERNELS_REDUCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "eager/view.h"
+
+enum { WF_LANES = 64, WF_BLOCK = 4096 };
+
+typedef enum wf_red { WF_RED_SUM, WF_RED_PROD, WF_RED_MAX, WF_RED_MIN, WF_RED_COUNT } wf_red;
+
+/* What happens to an element x before it is reduced; p, q are parameters, y a second operand. */
+typedef enum wf_map {
+    WF_MAP_NONE,
+    WF_MAP_ABS,     /* |x| */
+    WF_MAP_SQUARE,  /* x * x */
+    WF_MAP_NONZERO, /* x != 0 ? 1 : 0 */
+    WF_MAP_ABSPOW,  /* pow(|x|, p) */
+    WF_MAP_EXPSUB,  /* exp(x - p) */
+    WF_MAP_SQDEV,   /* (x - p) * (x - p) */
+    WF_MAP_XHAT,    /* y * ((x - p) * q) */
+    WF_MAP_COUNT
+} wf_map;
+
+typedef struct wf_red_kernels {
+    size_t size; /* of one value */
+    /* *out = the reduction of x[0..n), any n >= 1; canonical for SUM and PROD. */
+    void (*run[WF_RED_COUNT])(void *out, const void *x, int64_t n);
+    /* out[i] = the reduction of the row at x + i * stride, n in [1, WF_LANES]. */
+    void (*shorts[WF_RED_COUNT])(void *out, const void *x, int64_t n, int64_t stride,
+                                 int64_t count);
+    /* acc[c] = acc[c] op rows[0][c] op rows[1][c] ... in this order; init: starts at rows[0]. */
+    void (*rows[WF_RED_COUNT])(void *acc, const void *const *rows, int64_t nrows, int64_t ncols,
+                               int init);
+    /* dst[i] = map(x[i]); p and q are stepped by pstep (0 or 1). dst may be x or y. */
+    void (*map)(wf_map map, void *dst, const void *x, const void *y, const void *p, const void *q,
+                int pstep, int64_t n);
+    /* First index of the largest (sign > 0) or smallest value, NaN counting as both; *best = it. */
+    int64_t (*arg)(void *best, const void *x, int64_t n, int sign);
+    /* best[c], index[c] updated by row r. */
+    void (*arg_row)(void *best, int64_t *index, const void *x, int64_t r, int64_t n, int sign);
+    /* dst[i] = the value, or for `truth` (i64 only) the truth value, of src[i * stride]. */
+    void (*load)(void *dst, const void *src, int dtype, int64_t stride, int64_t n);
+    void (*truth)(void *dst, const void *src, int dtype, int64_t stride, int64_t n);
+    /* dst[i] = src[i] rounded (integers: wrapped) once to dtype; contiguous. */
+    void (*store)(void *dst, int dtype, const void *src, int64_t n);
+    /* out[i] = p[i] + log(x[i]) / pow(x[i], q[0]); floats only. */
+    void (*add_log)(void *out, const void *p, const void *x, int64_t n);
+    void (*power)(void *out, const void *x, const void *q, int64_t n);
+} wf_red_kernels;
+
+/* Indexed by wf_red_slot. */
+extern const wf_red_kernels wf_red_kernels_sse2[3];
+extern const wf_red_kernels wf_red_kernels_avx2[3];
+extern const wf_red_kernels wf_red_kernels_avx512[3];
+
+/* The kernels of a compute dtype (WEFT_F32, WEFT_F64, anything else: i64) for this machine. */
+const wf_red_kernels *wf_red_kernels_of(int compute);
+
+#endif

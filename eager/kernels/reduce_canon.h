@@ -1,0 +1,150 @@
+/*
+ * eager/kernels/reduce_canon.h -- template: one canonical reduction over contiguous operands.
+ *
+ * The includer defines T (value), SFX (f32, f64, i64), ESIZE (bytes of T), NAME, OP (+ or *),
+ * IDENTITY and EXPR (the element, of LD(x), LD(y), LD(w) and the scalars p, q) and gets
+ *     static T NAME_SFX(const T *x, const T *y, const T *w, T p, T q, int64_t n)
+ * Operands that EXPR does not name may be NULL. The macros NAME and EXPR are undefined at the end.
+ *
+ * Invariants: lane l of a block of 4096 holds the sequential reduction of the elements with index
+ * = l mod 64; lanes are combined l with l + 32, then + 16 ... + 1; results of blocks are a sequence
+ * reduced by the same rule. Missing elements are the identity (-0 or 1), which changes no bits, so
+ * padding may be added or left out freely.
+ */
+#define FN(name) WF_CAT(name, SFX)
+#define V WF_CAT(wf_vec, SFX)
+#define VMEM WF_CAT(wf_mem, SFX)
+#define VN (WF_VBYTES / ESIZE)
+#define NA (WF_LANES / VN)
+
+/* One register, halved: v[i] = v[i] op v[i + h] for h = VN / 2 ... 1. */
+#if VN == 16
+#define FOLD(v)                                                                                    \
+    v = v OP WF_SHUF(v, WF_ROT16_8);                                                               \
+    v = v OP WF_SHUF(v, WF_ROT16_4);                                                               \
+    v = v OP WF_SHUF(v, WF_ROT16_2);                                                               \
+    v = v OP WF_SHUF(v, WF_ROT16_1)
+#elif VN == 8
+#define FOLD(v)                                                                                    \
+    v = v OP WF_SHUF(v, WF_ROT8_4);                                                                \
+    v = v OP WF_SHUF(v, WF_ROT8_2);                                                                \
+    v = v OP WF_SHUF(v, WF_ROT8_1)
+#elif VN == 4
+#define FOLD(v)                                                                                    \
+    v = v OP WF_SHUF(v, WF_ROT4_2);                                                                \
+    v = v OP WF_SHUF(v, WF_ROT4_1)
+#else
+#define FOLD(v) v = v OP WF_SHUF(v, WF_ROT2_1)
+#endif
+
+#define ARGS x, y, w, p, q
+#define PARAMS                                                                                     \
+    __attribute__((unused)) const T *x, __attribute__((unused)) const T *y,                        \
+        __attribute__((unused)) const T *w, __attribute__((unused)) T p,                           \
+        __attribute__((unused)) T q
+
+/* Elements [i, n) of the last, short group of a block, as 64 lanes. */
+WF_INLINE void FN(WF_CAT(NAME, tail))(T *t, PARAMS, int64_t i, int64_t n)
+{
+#define LD(ptr) ((ptr)[i + j])
+    for (int64_t j = 0; j < WF_LANES; j++) {
+        t[j] = (T)(IDENTITY);
+    }
+    for (int64_t j = 0; j < n - i; j++) {
+        t[j] = (T)(EXPR);
+    }
+#undef LD
+}
+
+/* One block, elements [i, n), 0 < n - i <= 4096. */
+WF_INLINE T FN(WF_CAT(NAME, block))(PARAMS, int64_t i, int64_t n)
+{
+#define LD(ptr) ((V) * (const VMEM *)((ptr) + i + k * VN))
+    V a[NA];
+    T t[WF_LANES];
+    if (n - i >= WF_LANES) {
+        WF_UNROLL for (int k = 0; k < NA; k++)
+        {
+            a[k] = EXPR;
+        }
+        for (i += WF_LANES; i + WF_LANES <= n; i += WF_LANES) {
+            WF_UNROLL for (int k = 0; k < NA; k++)
+            {
+                a[k] = a[k] OP(EXPR);
+            }
+        }
+        if (i < n) {
+            FN(WF_CAT(NAME, tail))(t, ARGS, i, n);
+            WF_UNROLL for (int k = 0; k < NA; k++)
+            {
+                a[k] = a[k] OP((V) * (const VMEM *)(t + k * VN));
+            }
+        }
+    } else {
+        FN(WF_CAT(NAME, tail))(t, ARGS, i, n);
+        WF_UNROLL for (int k = 0; k < NA; k++)
+        {
+            a[k] = (V) * (const VMEM *)(t + k * VN);
+        }
+    }
+    WF_UNROLL for (int h = NA / 2; h >= 1; h /= 2)
+    {
+        WF_UNROLL for (int k = 0; k < h; k++)
+        {
+            a[k] = a[k] OP a[k + h];
+        }
+    }
+    FOLD(a[0]);
+    return (T)a[0][0];
+#undef LD
+}
+
+/* Any n >= 0. Results of blocks go to the lanes of the next level as they come. */
+__attribute__((unused)) static T FN(NAME)(PARAMS, int64_t n)
+{
+    if (n <= WF_BLOCK) {
+        return n > 0 ? FN(WF_CAT(NAME, block))(ARGS, 0, n) : (T)(IDENTITY);
+    }
+    enum { LEVELS = 5 };
+    T lane[LEVELS][WF_LANES];
+    int64_t count[LEVELS] = {0};
+    int top = 0;
+    for (int64_t i = 0; i < n; i += WF_BLOCK) {
+        T part = FN(WF_CAT(NAME, block))(ARGS, i, n - i < WF_BLOCK ? n : i + WF_BLOCK);
+        bool last = n - i <= WF_BLOCK;
+        for (int level = 0; level < LEVELS; level++) {
+            int64_t c = count[level]++;
+            T *a = &lane[level][c % WF_LANES];
+            *a = c < WF_LANES ? part : (T)(*a OP part);
+            top = top > level ? top : level;
+            if (count[level] < WF_BLOCK && !(last && level <= top)) {
+                break;
+            }
+            for (int64_t l = count[level]; l < WF_LANES; l++) {
+                lane[level][l] = (T)(IDENTITY);
+            }
+            for (int h = WF_LANES / 2; h >= 1; h /= 2) {
+                for (int l = 0; l < h; l++) {
+                    lane[level][l] = (T)(lane[level][l] OP lane[level][l + h]);
+                }
+            }
+            part = lane[level][0];
+            count[level] = 0;
+            if (last && level == top) {
+                return part;
+            }
+        }
+    }
+    return (T)(IDENTITY);
+}
+
+#undef PARAMS
+#undef ARGS
+#undef FOLD
+#undef NA
+#undef VN
+#undef VMEM
+#undef V
+#undef FN
+#undef EXPR
+#undef NAME

@@ -1,0 +1,101 @@
+/*
+ * eager/kernels/reduce_vec.h -- registers of the instruction set this translation unit is built for.
+ *
+ * 64 lanes are NA = 64 / VN registers of VN values. Only operations whose result does not depend on
+ * the register width are offered, so every instruction set gives the same bits.
+ */
+#ifndef EAGER_KERNELS_REDUCE_VEC_H
+#define EAGER_KERNELS_REDUCE_VEC_H
+
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX512F__)
+#define WF_VBYTES 64
+#elif defined(__AVX2__)
+#define WF_VBYTES 32
+#else
+#define WF_VBYTES 16
+#endif
+
+#if defined(__clang__)
+/* A loop that does not pay in vectors (pow in f64) is not an error. */
+#pragma clang diagnostic ignored "-Wpass-failed"
+#define WF_IVDEP _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define WF_IVDEP _Pragma("GCC ivdep")
+#endif
+#define WF_UNROLL _Pragma("GCC unroll 16")
+#define WF_INLINE __attribute__((always_inline, unused)) static inline
+
+typedef float wf_vec_f32 __attribute__((vector_size(WF_VBYTES)));
+typedef double wf_vec_f64 __attribute__((vector_size(WF_VBYTES)));
+typedef uint64_t wf_vec_i64 __attribute__((vector_size(WF_VBYTES)));
+typedef float wf_mem_f32 __attribute__((vector_size(WF_VBYTES), aligned(4), may_alias));
+typedef double wf_mem_f64 __attribute__((vector_size(WF_VBYTES), aligned(8), may_alias));
+typedef uint64_t wf_mem_i64 __attribute__((vector_size(WF_VBYTES), aligned(8), may_alias));
+
+/* v[i + h] for i < h, the rest arbitrary. */
+#define WF_ROT16_8 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7
+#define WF_ROT16_4 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11
+#define WF_ROT16_2 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13
+#define WF_ROT16_1 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14
+#define WF_ROT8_4 4, 5, 6, 7, 0, 1, 2, 3
+#define WF_ROT8_2 2, 3, 0, 1, 6, 7, 4, 5
+#define WF_ROT8_1 1, 0, 3, 2, 5, 4, 7, 6
+#define WF_ROT4_2 2, 3, 0, 1
+#define WF_ROT4_1 1, 0, 3, 2
+#define WF_ROT2_1 1, 0
+#define WF_SHUF(v, ...) __builtin_shufflevector(v, v, __VA_ARGS__)
+
+/* max/min of one register, and a mask that remembers whether a NaN was seen. With a NaN operand the
+ * result lane is unspecified: the mask decides. */
+#if WF_VBYTES == 64
+typedef __mmask16 wf_nan_f32;
+typedef __mmask8 wf_nan_f64;
+#define WF_VMAX_f32(a, b) ((wf_vec_f32)_mm512_max_ps((__m512)(a), (__m512)(b)))
+#define WF_VMIN_f32(a, b) ((wf_vec_f32)_mm512_min_ps((__m512)(a), (__m512)(b)))
+#define WF_VMAX_f64(a, b) ((wf_vec_f64)_mm512_max_pd((__m512d)(a), (__m512d)(b)))
+#define WF_VMIN_f64(a, b) ((wf_vec_f64)_mm512_min_pd((__m512d)(a), (__m512d)(b)))
+#define WF_NAN_f32(m, a, b)                                                                        \
+    ((wf_nan_f32)((m) | _mm512_cmp_ps_mask((__m512)(a), (__m512)(b), _CMP_UNORD_Q)))
+#define WF_NAN_f64(m, a, b)                                                                        \
+    ((wf_nan_f64)((m) | _mm512_cmp_pd_mask((__m512d)(a), (__m512d)(b), _CMP_UNORD_Q)))
+#define WF_NAN0_f32 0
+#define WF_NAN0_f64 0
+#define WF_ANYNAN_f32(m) ((m) != 0)
+#define WF_ANYNAN_f64(m) ((m) != 0)
+#elif WF_VBYTES == 32
+typedef __m256 wf_nan_f32;
+typedef __m256d wf_nan_f64;
+#define WF_VMAX_f32(a, b) ((wf_vec_f32)_mm256_max_ps((__m256)(a), (__m256)(b)))
+#define WF_VMIN_f32(a, b) ((wf_vec_f32)_mm256_min_ps((__m256)(a), (__m256)(b)))
+#define WF_VMAX_f64(a, b) ((wf_vec_f64)_mm256_max_pd((__m256d)(a), (__m256d)(b)))
+#define WF_VMIN_f64(a, b) ((wf_vec_f64)_mm256_min_pd((__m256d)(a), (__m256d)(b)))
+#define WF_NAN_f32(m, a, b) _mm256_or_ps((m), _mm256_cmp_ps((__m256)(a), (__m256)(b), _CMP_UNORD_Q))
+#define WF_NAN_f64(m, a, b)                                                                        \
+    _mm256_or_pd((m), _mm256_cmp_pd((__m256d)(a), (__m256d)(b), _CMP_UNORD_Q))
+#define WF_NAN0_f32 _mm256_setzero_ps()
+#define WF_NAN0_f64 _mm256_setzero_pd()
+#define WF_ANYNAN_f32(m) (_mm256_movemask_ps(m) != 0)
+#define WF_ANYNAN_f64(m) (_mm256_movemask_pd(m) != 0)
+#else
+typedef __m128 wf_nan_f32;
+typedef __m128d wf_nan_f64;
+#define WF_VMAX_f32(a, b) ((wf_vec_f32)_mm_max_ps((__m128)(a), (__m128)(b)))
+#define WF_VMIN_f32(a, b) ((wf_vec_f32)_mm_min_ps((__m128)(a), (__m128)(b)))
+#define WF_VMAX_f64(a, b) ((wf_vec_f64)_mm_max_pd((__m128d)(a), (__m128d)(b)))
+#define WF_VMIN_f64(a, b) ((wf_vec_f64)_mm_min_pd((__m128d)(a), (__m128d)(b)))
+#define WF_NAN_f32(m, a, b) _mm_or_ps((m), _mm_cmpunord_ps((__m128)(a), (__m128)(b)))
+#define WF_NAN_f64(m, a, b) _mm_or_pd((m), _mm_cmpunord_pd((__m128d)(a), (__m128d)(b)))
+#define WF_NAN0_f32 _mm_setzero_ps()
+#define WF_NAN0_f64 _mm_setzero_pd()
+#define WF_ANYNAN_f32(m) (_mm_movemask_ps(m) != 0)
+#define WF_ANYNAN_f64(m) (_mm_movemask_pd(m) != 0)
+#endif
+
+#define WF_CAT2(a, b) a##_##b
+#define WF_CAT(a, b) WF_CAT2(a, b)
+
+#endif

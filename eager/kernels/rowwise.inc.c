@@ -1,0 +1,47 @@
+/*
+ * eager/kernels/rowwise.inc.c -- the row kernels, compiled once per instruction set (WF_ISA).
+ *
+ * Invariant: every sum follows the canonical order (reduce_canon.h), every other step is elementwise,
+ * so bits do not depend on the instruction set.
+ */
+#include <stdbool.h>
+
+#include "eager/kernels/reduce.h"
+#include "eager/kernels/reduce_vec.h"
+#include "eager/kernels/rowwise.h"
+#include "jit/ir/dict_c.h"
+#include "jit/ir/math_f64.h"
+#include "jit/ir/math_f32.h"
+
+#define OP +
+
+#define IDENTITY -0.0f
+#define T float
+#define SFX f32
+#define ESIZE 4
+#include "eager/kernels/rowwise_sums.h"
+#include "eager/kernels/reduce_flt.h"
+#include "eager/kernels/rowwise_t.h"
+#undef IDENTITY
+#undef T
+#undef SFX
+#undef ESIZE
+
+#define IDENTITY -0.0
+#define T double
+#define SFX f64
+#define ESIZE 8
+#include "eager/kernels/rowwise_sums.h"
+#include "eager/kernels/reduce_flt.h"
+#include "eager/kernels/rowwise_t.h"
+
+#define KERNELS(sfx)                                                                               \
+    {                                                                                              \
+        .softmax = softmax_##sfx, .log_softmax = log_softmax_##sfx,                                \
+        .softmax_bwd = softmax_bwd_##sfx, .log_softmax_bwd = log_softmax_bwd_##sfx,                \
+        .norm = norm_##sfx, .norm_bwd = norm_bwd_##sfx, .cross_entropy = cross_entropy_##sfx,      \
+        .cross_entropy_bwd = cross_entropy_bwd_##sfx, .affine = affine_##sfx,                      \
+        .affine_bwd = affine_bwd_##sfx, .g_xhat = g_xhat_##sfx,                                    \
+    }
+
+const wf_row_kernels WF_CAT(wf_row_kernels, WF_ISA)[2] = {KERNELS(f32), KERNELS(f64)};

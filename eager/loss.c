@@ -1,0 +1,98 @@
+/*
+ * eager/loss.c -- cross entropy of logits [n, classes] against class indices, forward and backward.
+ *
+ * Invariants: every target is checked before any row is computed; rows whose target is ignore_index
+ * give 0 and pass no gradient. Formulas: eager/kernels/rowwise.h.
+ */
+#include "eager/rows.h"
+
+#include <string.h>
+
+typedef struct loss_job {
+    const wf_row_kernels *k;
+    const wf_red_kernels *convert;
+    const wf_view *targets;
+    int64_t ignore, n;
+    double smooth;
+    const wf_view *loss; /* forward: result; backward: the incoming gradient */
+    const wf_view *lse;
+    bool backward;
+} loss_job;
+
+static int64_t target_at(const wf_view *t, int64_t row)
+{
+    int64_t i = row * t->strides[0];
+    return t->dtype == WEFT_I32 ? ((const int32_t *)t->data)[i] : ((const int64_t *)t->data)[i];
+}
+
+static char *scalar_at(const wf_view *v, int64_t row)
+{
+    return (char *)v->data + row * v->strides[0] * (int64_t)wf_dtype_size(v->dtype);
+}
+
+static void loss_row(void *ctx, int64_t row, const void *const *in, void *const *out)
+{
+    const loss_job *j = ctx;
+    int64_t t = target_at(j->targets, row);
+    t = t == j->ignore ? -1 : t;
+    double a = 0.0, b = 0.0; /* room for one compute value each */
+    if (j->backward) {
+        j->convert->load(&a, scalar_at(j->loss, row), j->loss->dtype, 1, 1);
+        j->convert->load(&b, scalar_at(j->lse, row), j->lse->dtype, 1, 1);
+        j->k->cross_entropy_bwd(out[0], in[0], j->n, t, j->smooth, &a, &b);
+    } else {
+        j->k->cross_entropy(&a, &b, in[0], j->n, t, j->smooth);
+        j->convert->store(scalar_at(j->loss, row), j->loss->dtype, &a, 1);
+        j->convert->store(scalar_at(j->lse, row), j->lse->dtype, &b, 1);
+    }
+}
+
+static int check_targets(const wf_view *t, int64_t rows, int64_t classes, int64_t ignore,
+                         wf_why *why)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t v = target_at(t, i);
+        if (v != ignore && (v < 0 || v >= classes)) {
+            int code = wf_fail(why, WEFT_EINDEX,
+                               "targets[%lld] is %lld, which is not a class in [0, %lld)",
+                               (long long)i, (long long)v, (long long)classes);
+            wf_hint(why, "logits have %lld classes; rows to skip must hold ignore_index (%lld)",
+                    (long long)classes, (long long)ignore);
+            return code;
+        }
+    }
+    return 0;
+}
+
+WF_EXEC_DECL(cross_entropy)
+{
+    bool backward = e->op == WF_OP_CROSS_ENTROPY_BWD;
+    const wf_view *logits = &e->src[backward ? 1 : 0], *targets = &e->src[backward ? 2 : 1];
+    int64_t rows = logits->dims[0], n = logits->dims[1];
+    loss_job j = {.targets = targets, .n = n, .backward = backward};
+    j.ignore = e->attr->n_dyn > 0 ? e->attr->dyn[0] : -100;
+    j.smooth = e->attr->n_flt > 0 ? e->attr->flt[0] : 0.0;
+    j.loss = backward ? &e->src[0] : &e->dst[0];
+    j.lse = backward ? &e->src[3] : &e->dst[1];
+    int status = check_targets(targets, rows, n, j.ignore, e->why);
+    wf_packed x = {.data = NULL};
+    status = status != 0 ? status : wf_pack(&x, logits, logits->dtype, -1, e->why);
+    if (status != 0) {
+        return status;
+    }
+    int compute = wf_red_compute(logits->dtype);
+    j.k = wf_row_kernels_of(compute);
+    j.convert = wf_red_kernels_of(compute);
+    wf_row_job r = {.rows = rows, .n = n, .compute = compute, .nin = 1, .nout = backward ? 1 : 0};
+    r.in[0].data = x.data;
+    r.in[0].dtype = logits->dtype;
+    if (backward) {
+        r.out[0].data = e->dst[0].data;
+        r.out[0].dtype = e->dst[0].dtype;
+    }
+    r.fn = loss_row;
+    r.ctx = &j;
+    status = wf_rows_run(&r, e->why);
+    wf_unpack(&x);
+    return status;
+}

@@ -1,0 +1,473 @@
+/*
+ * eager/norm.c -- layer_norm, rms_norm and batch_norm, forward and backward.
+ *
+ * Everything is computed in the compute type of x and each result is rounded once. Formulas of the
+ * rows: eager/kernels/rowwise.h; sums over rows and channels run in the canonical order of
+ * docs/reductions.md, over the row-major index of the summed axes.
+ */
+#include "eager/rows.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "eager/alloc.h"
+
+static double get(const void *p, int compute, int64_t i)
+{
+    return compute == WEFT_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
+}
+static void put(void *p, int compute, int64_t i, double v)
+{
+    if (compute == WEFT_F64) {
+        ((double *)p)[i] = v;
+    } else {
+        ((float *)p)[i] = (float)v;
+    }
+}
+
+/* -- layer_norm, rms_norm ----------------------------------------------------------------------------- */
+
+typedef struct norm_job {
+    const wf_row_kernels *k;
+    int64_t n;
+    size_t size;
+    double eps;
+    bool center;
+    const void *w, *b;
+    char *mean, *rstd; /* one value per row; mean NULL for rms_norm */
+} norm_job;
+
+static void norm_row(void *ctx, int64_t row, const void *const *in, void *const *out)
+{
+    const norm_job *j = ctx;
+    size_t at = (size_t)row * j->size;
+    j->k->norm(out[0], in[0], j->w, j->b, j->n, j->eps, j->center,
+               j->mean != NULL ? j->mean + at : NULL, j->rstd + at);
+}
+
+static int run_norm(wf_exec *e, bool center)
+{
+    const wf_view *x = &e->src[0];
+    int compute = wf_red_compute(x->dtype), trailing = (int)e->attr->ints[0];
+    norm_job j = {.k = wf_row_kernels_of(compute), .n = 1, .size = wf_red_size(compute)};
+    for (int i = x->rank - trailing; i < x->rank; i++) {
+        j.n *= x->dims[i];
+    }
+    j.center = center;
+    j.eps = e->attr->n_flt > 0 ? e->attr->flt[0] : 1e-5;
+    j.mean = center ? e->dst[1].data : NULL;
+    j.rstd = e->dst[center ? 2 : 1].data;
+    int64_t rows = wf_view_numel(&e->dst[center ? 2 : 1]);
+    if (j.n == 0) {
+        for (int64_t i = 0; i < rows; i++) {
+            put(j.rstd, compute, i, NAN);
+            put(center ? j.mean : j.rstd, compute, i, NAN);
+        }
+        return 0;
+    }
+    wf_packed px = {.data = NULL}, w = {.data = NULL}, b = {.data = NULL};
+    int status = wf_pack(&px, x, x->dtype, -1, e->why);
+    if (status == 0 && e->nsrc > 1) {
+        status = wf_pack(&w, &e->src[1], compute, -1, e->why);
+    }
+    if (status == 0 && e->nsrc > 2) {
+        status = wf_pack(&b, &e->src[2], compute, -1, e->why);
+    }
+    if (status == 0) {
+        j.w = w.data;
+        j.b = b.data;
+        wf_row_job r = {.rows = rows, .n = j.n, .compute = compute, .nin = 1, .nout = 1};
+        r.in[0].data = px.data;
+        r.in[0].dtype = x->dtype;
+        r.out[0].data = e->dst[0].data;
+        r.out[0].dtype = e->dst[0].dtype;
+        r.fn = norm_row;
+        r.ctx = &j;
+        status = wf_rows_run(&r, e->why);
+    }
+    wf_unpack(&px);
+    wf_unpack(&w);
+    wf_unpack(&b);
+    return status;
+}
+
+WF_EXEC_DECL(layer_norm)
+{
+    return run_norm(e, true);
+}
+
+WF_EXEC_DECL(rms_norm)
+{
+    return run_norm(e, false);
+}
+
+static void norm_bwd_row(void *ctx, int64_t row, const void *const *in, void *const *out)
+{
+    const norm_job *j = ctx;
+    size_t at = (size_t)row * j->size;
+    j->k->norm_bwd(out[0], in[0], in[1], j->w, j->n, j->mean != NULL ? j->mean + at : NULL,
+                   j->rstd + at);
+}
+
+static void g_xhat_row(void *ctx, int64_t row, const void *const *in, void *const *out)
+{
+    const norm_job *j = ctx;
+    size_t at = (size_t)row * j->size;
+    j->k->g_xhat(out[0], in[0], in[1], j->mean != NULL ? j->mean + at : NULL, j->rstd + at, j->n);
+}
+
+/* dst[c] = the canonical sum over rows of data[rows][n], rounded once. */
+static int sum_rows(const void *data, int dtype, int compute, int64_t rows, int64_t n,
+                    const wf_view *dst, wf_why *why)
+{
+    wf_view v = {.data = (void *)(uintptr_t)data, .dtype = (uint8_t)dtype, .rank = 2};
+    v.dims[0] = rows;
+    v.dims[1] = n;
+    v.strides[0] = n;
+    v.strides[1] = 1;
+    size_t bytes = dst->dtype == compute ? 0 : (size_t)n * wf_red_size(compute);
+    void *tmp = bytes > 0 ? wf_alloc(bytes) : NULL;
+    if (bytes > 0 && tmp == NULL) {
+        return wf_red_nomem(why, (int64_t)bytes);
+    }
+    void *out = bytes > 0 ? tmp : dst->data;
+    int status = 0;
+    if (rows == 0) {
+        memset(out, 0, (size_t)n * wf_red_size(compute));
+    } else {
+        wf_red_job job = {.op = WF_RED_SUM, .compute = compute, .axes = 1, .x = &v, .out = out};
+        status = wf_red_run(&job) != 0 ? wf_red_nomem(why, rows / WF_BLOCK * n * 8) : 0;
+    }
+    if (status == 0 && bytes > 0) {
+        wf_red_kernels_of(compute)->store(dst->data, dst->dtype, tmp, n);
+    }
+    wf_free(tmp, bytes);
+    return status;
+}
+
+typedef struct norm_operands {
+    wf_packed g, x, mean, rstd, w;
+} norm_operands;
+
+static int bwd_packed(wf_exec *e, bool center, norm_job *j, const norm_operands *p, int64_t rows)
+{
+    const wf_view *x = &e->src[1];
+    int compute = wf_red_compute(x->dtype);
+    wf_row_job r = {.rows = rows, .n = j->n, .compute = compute, .nin = 2, .nout = 1, .ctx = j};
+    r.in[0].data = p->g.data;
+    r.in[0].dtype = e->src[0].dtype;
+    r.in[1].data = p->x.data;
+    r.in[1].dtype = x->dtype;
+    r.out[0].data = e->dst[0].data;
+    r.out[0].dtype = e->dst[0].dtype;
+    r.fn = norm_bwd_row;
+    int status = wf_rows_run(&r, e->why);
+    size_t bytes = (size_t)(rows * j->n) * j->size;
+    void *terms = wf_alloc(bytes);
+    if (status == 0 && terms == NULL) {
+        status = wf_red_nomem(e->why, (int64_t)bytes);
+    }
+    if (status == 0) {
+        r.out[0].data = terms;
+        r.out[0].dtype = compute;
+        r.fn = g_xhat_row;
+        status = wf_rows_run(&r, e->why);
+    }
+    status =
+        status != 0 ? status : sum_rows(terms, compute, compute, rows, j->n, &e->dst[1], e->why);
+    wf_free(terms, bytes);
+    if (status == 0 && center) {
+        status = sum_rows(p->g.data, e->src[0].dtype, compute, rows, j->n, &e->dst[2], e->why);
+    }
+    return status;
+}
+
+static int run_norm_bwd(wf_exec *e, bool center)
+{
+    const wf_view *x = &e->src[1];
+    int compute = wf_red_compute(x->dtype), at_rstd = center ? 3 : 2;
+    norm_job j = {.k = wf_row_kernels_of(compute), .n = wf_view_numel(&e->dst[1])};
+    j.size = wf_red_size(compute);
+    int64_t rows = wf_view_numel(&e->src[at_rstd]);
+    norm_operands p;
+    memset(&p, 0, sizeof p);
+    int status = wf_pack(&p.g, &e->src[0], e->src[0].dtype, -1, e->why);
+    status = status != 0 ? status : wf_pack(&p.x, x, x->dtype, -1, e->why);
+    status = status != 0 ? status : wf_pack(&p.rstd, &e->src[at_rstd], compute, -1, e->why);
+    if (status == 0 && center) {
+        status = wf_pack(&p.mean, &e->src[2], compute, -1, e->why);
+    }
+    if (status == 0 && e->nsrc > at_rstd + 1) {
+        status = wf_pack(&p.w, &e->src[at_rstd + 1], compute, -1, e->why);
+    }
+    if (status == 0) {
+        j.mean = center ? p.mean.data : NULL;
+        j.rstd = p.rstd.data;
+        j.w = p.w.data;
+        status = bwd_packed(e, center, &j, &p, rows);
+    }
+    wf_unpack(&p.g);
+    wf_unpack(&p.x);
+    wf_unpack(&p.mean);
+    wf_unpack(&p.rstd);
+    wf_unpack(&p.w);
+    return status;
+}
+
+WF_EXEC_DECL(layer_norm_bwd)
+{
+    return run_norm_bwd(e, true);
+}
+
+WF_EXEC_DECL(rms_norm_bwd)
+{
+    return run_norm_bwd(e, false);
+}
+
+/* -- batch_norm ------------------------------------------------------------------------------------- */
+
+/* Per channel values are compute-type arrays of c. A row is a channel's plane, or, when planes are
+ * single elements, all channels of one sample. */
+typedef struct channel_job {
+    const wf_row_kernels *k;
+    int64_t c, n;
+    size_t size;
+    bool planes;
+    const char *mean, *rstd, *w, *b; /* forward; w, b may be NULL */
+    const char *s, *da, *dc;         /* backward */
+} channel_job;
+
+static const void *channel(const channel_job *j, const char *p, int64_t row)
+{
+    return p == NULL ? NULL : p + (j->planes ? row % j->c * (int64_t)j->size : 0);
+}
+
+static void batch_row(void *ctx, int64_t row, const void *const *in, void *const *out)
+{
+    const channel_job *j = ctx;
+    j->k->affine(out[0], in[0], channel(j, j->mean, row), channel(j, j->rstd, row),
+                 channel(j, j->w, row), channel(j, j->b, row), j->planes ? 0 : 1, j->n);
+}
+
+static void batch_bwd_row(void *ctx, int64_t row, const void *const *in, void *const *out)
+{
+    const channel_job *j = ctx;
+    j->k->affine_bwd(out[0], in[0], in[1], channel(j, j->mean, row), channel(j, j->rstd, row),
+                     channel(j, j->s, row), channel(j, j->da, row), channel(j, j->dc, row),
+                     j->planes ? 0 : 1, j->n);
+}
+
+static channel_job channels_of(const wf_view *x, int compute)
+{
+    channel_job j = {
+        .k = wf_row_kernels_of(compute), .c = x->dims[1], .size = wf_red_size(compute)};
+    int64_t plane = 1;
+    for (int i = 2; i < x->rank; i++) {
+        plane *= x->dims[i];
+    }
+    j.planes = plane > 1;
+    j.n = j.planes ? plane : j.c;
+    return j;
+}
+
+/* 1 / sqrt(v + eps) in the compute type. */
+static double rstd_of(double v, double eps, int compute)
+{
+    if (compute == WEFT_F64) {
+        return 1.0 / sqrt(v + eps);
+    }
+    float s = (float)v + (float)eps;
+    return (double)(1.0f / sqrtf(s));
+}
+
+static double quotient(double a, double n, int compute)
+{
+    return compute == WEFT_F64 ? a / n : (double)((float)a / (float)n);
+}
+
+/* mean and rstd per channel from x. */
+static int batch_statistics(const wf_view *x, int compute, double eps, void *mean, void *rstd,
+                            wf_why *why)
+{
+    int64_t c = x->dims[1];
+    unsigned axes = ((1u << x->rank) - 1u) & ~2u;
+    wf_red_job j = {.op = WF_RED_SUM, .compute = compute, .axes = axes, .x = x, .out = mean};
+    double count = c > 0 ? (double)(wf_view_numel(x) / c) : 0.0;
+    if (count == 0.0) {
+        for (int64_t i = 0; i < c; i++) {
+            put(mean, compute, i, NAN);
+            put(rstd, compute, i, NAN);
+        }
+        return 0;
+    }
+    int status = wf_red_run(&j);
+    for (int64_t i = 0; i < c && status == 0; i++) {
+        put(mean, compute, i, quotient(get(mean, compute, i), count, compute));
+    }
+    j.map = WF_MAP_SQDEV;
+    j.p = mean;
+    j.out = rstd;
+    status = status != 0 ? status : wf_red_run(&j);
+    for (int64_t i = 0; i < c && status == 0; i++) {
+        put(rstd, compute, i,
+            rstd_of(quotient(get(rstd, compute, i), count, compute), eps, compute));
+    }
+    return status != 0 ? wf_red_nomem(why, wf_view_numel(x) / WF_BLOCK * 8) : 0;
+}
+
+static int batch_running(wf_exec *e, int compute, double eps)
+{
+    void *mean = e->dst[1].data, *rstd = e->dst[2].data;
+    wf_packed m = {.data = NULL}, v = {.data = NULL};
+    int64_t c = e->dst[1].dims[0];
+    int status = wf_pack(&m, &e->src[3], compute, -1, e->why);
+    status = status != 0 ? status : wf_pack(&v, &e->src[4], compute, -1, e->why);
+    if (status == 0) {
+        memcpy(mean, m.data, (size_t)c * wf_red_size(compute));
+        for (int64_t i = 0; i < c; i++) {
+            put(rstd, compute, i, rstd_of(get(v.data, compute, i), eps, compute));
+        }
+    }
+    wf_unpack(&m);
+    wf_unpack(&v);
+    return status;
+}
+
+WF_EXEC_DECL(batch_norm)
+{
+    const wf_view *x = &e->src[0];
+    int compute = wf_red_compute(x->dtype);
+    double eps = e->attr->n_flt > 0 ? e->attr->flt[0] : 1e-5;
+    int status = (e->attr->flags & WF_FLAG_TRAINING) != 0
+                     ? batch_statistics(x, compute, eps, e->dst[1].data, e->dst[2].data, e->why)
+                     : batch_running(e, compute, eps);
+    if (status != 0 || wf_view_numel(x) == 0) {
+        return status;
+    }
+    wf_packed px = {.data = NULL}, w = {.data = NULL}, b = {.data = NULL};
+    status = wf_pack(&px, x, x->dtype, -1, e->why);
+    status = status != 0 ? status : wf_pack(&w, &e->src[1], compute, -1, e->why);
+    status = status != 0 ? status : wf_pack(&b, &e->src[2], compute, -1, e->why);
+    if (status == 0) {
+        channel_job j = channels_of(x, compute);
+        j.mean = e->dst[1].data;
+        j.rstd = e->dst[2].data;
+        j.w = w.data;
+        j.b = b.data;
+        wf_row_job r = {
+            .n = j.n, .compute = compute, .nin = 1, .nout = 1, .fn = batch_row, .ctx = &j};
+        r.rows = wf_view_numel(x) / j.n;
+        r.in[0].data = px.data;
+        r.in[0].dtype = x->dtype;
+        r.out[0].data = e->dst[0].data;
+        r.out[0].dtype = e->dst[0].dtype;
+        status = wf_rows_run(&r, e->why);
+    }
+    wf_unpack(&px);
+    wf_unpack(&w);
+    wf_unpack(&b);
+    return status;
+}
+
+/* arrays[5][c]: mean, rstd, s = w * rstd, sum(g), sum(g * xhat); the last two become the means. */
+static int batch_bwd_sums(wf_exec *e, int compute, char *arrays, const void *w)
+{
+    const wf_view *g = &e->src[0], *x = &e->src[1];
+    int64_t c = x->dims[1];
+    size_t row = (size_t)c * wf_red_size(compute);
+    char *mean = arrays, *rstd = arrays + row, *s = arrays + 2 * row;
+    char *da = arrays + 3 * row, *dc = arrays + 4 * row;
+    int64_t count = c > 0 ? wf_view_numel(x) / c : 0;
+    for (int64_t i = 0; i < c; i++) {
+        double r = get(rstd, compute, i);
+        double wi = w != NULL ? get(w, compute, i) : 1.0;
+        put(s, compute, i, compute == WEFT_F64 ? wi * r : (double)((float)wi * (float)r));
+    }
+    memset(da, 0, 2 * row);
+    if (count > 0) {
+        unsigned axes = ((1u << x->rank) - 1u) & ~2u;
+        wf_red_job j = {.op = WF_RED_SUM, .compute = compute, .axes = axes, .x = g, .out = da};
+        int status = wf_red_run(&j);
+        j.map = WF_MAP_XHAT;
+        j.x = x;
+        j.y = g;
+        j.p = mean;
+        j.q = rstd;
+        j.out = dc;
+        status = status != 0 ? status : wf_red_run(&j);
+        if (status != 0) {
+            return wf_red_nomem(e->why, wf_view_numel(x) / WF_BLOCK * 8);
+        }
+    }
+    const wf_red_kernels *k = wf_red_kernels_of(compute);
+    k->store(e->dst[1].data, e->dst[1].dtype, dc, c);
+    k->store(e->dst[2].data, e->dst[2].dtype, da, c);
+    for (int64_t i = 0; i < c && count > 0; i++) {
+        put(da, compute, i, quotient(get(da, compute, i), (double)count, compute));
+        put(dc, compute, i, quotient(get(dc, compute, i), (double)count, compute));
+    }
+    return 0;
+}
+
+static int batch_bwd_dx(wf_exec *e, int compute, char *arrays)
+{
+    const wf_view *g = &e->src[0], *x = &e->src[1];
+    bool training = (e->attr->flags & WF_FLAG_TRAINING) != 0;
+    channel_job j = channels_of(x, compute);
+    size_t row = (size_t)j.c * j.size;
+    wf_packed pg = {.data = NULL}, px = {.data = NULL};
+    int status = wf_pack(&pg, g, g->dtype, -1, e->why);
+    status = status != 0 ? status : wf_pack(&px, x, x->dtype, -1, e->why);
+    if (status == 0) {
+        wf_row_job r = {
+            .n = j.n, .compute = compute, .nin = 2, .nout = 1, .fn = batch_bwd_row, .ctx = &j};
+        j.mean = arrays;
+        j.rstd = arrays + row;
+        j.s = arrays + 2 * row;
+        j.da = arrays + 3 * row;
+        j.dc = arrays + 4 * row;
+        if (!training) { /* dx = (g - 0) * s */
+            memset(arrays, 0, row);
+            j.rstd = j.s;
+            r.nin = 1;
+            r.fn = batch_row;
+        }
+        r.rows = wf_view_numel(x) / j.n;
+        r.in[0].data = pg.data;
+        r.in[0].dtype = g->dtype;
+        r.in[1].data = px.data;
+        r.in[1].dtype = x->dtype;
+        r.out[0].data = e->dst[0].data;
+        r.out[0].dtype = e->dst[0].dtype;
+        status = wf_rows_run(&r, e->why);
+    }
+    wf_unpack(&pg);
+    wf_unpack(&px);
+    return status;
+}
+
+WF_EXEC_DECL(batch_norm_bwd)
+{
+    const wf_view *x = &e->src[1];
+    int compute = wf_red_compute(x->dtype);
+    size_t row = (size_t)x->dims[1] * wf_red_size(compute);
+    wf_packed w = {.data = NULL}, mean = {.data = NULL}, rstd = {.data = NULL};
+    char *arrays = wf_alloc(5 * row);
+    int status = arrays == NULL ? wf_red_nomem(e->why, (int64_t)(5 * row)) : 0;
+    status = status != 0 ? status : wf_pack(&w, &e->src[2], compute, -1, e->why);
+    status = status != 0 ? status : wf_pack(&mean, &e->src[3], compute, -1, e->why);
+    status = status != 0 ? status : wf_pack(&rstd, &e->src[4], compute, -1, e->why);
+    if (status == 0) {
+        memcpy(arrays, mean.data, row);
+        memcpy(arrays + row, rstd.data, row);
+        status = batch_bwd_sums(e, compute, arrays, w.data);
+    }
+    if (status == 0 && wf_view_numel(x) > 0) {
+        status = batch_bwd_dx(e, compute, arrays);
+    }
+    wf_unpack(&w);
+    wf_unpack(&mean);
+    wf_unpack(&rstd);
+    wf_free(arrays, 5 * row);
+    return status;
+}

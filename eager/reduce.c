@@ -1,0 +1,520 @@
+/*
+ * eager/reduce.c -- the reduction engine: any dtype, strides and axis set, in the canonical order.
+ *
+ * Axes are split into kept and reduced ones and collapsed where strides allow. Three ways follow:
+ *   inner   the reduced elements lie (in pieces) next to each other: blocks of 4096 are loaded, or
+ *           used in place, and reduced to one value each
+ *   wide    the innermost kept axis is contiguous and long: tiles of columns; the lanes of a block are
+ *           visited in bit-reversed order, so that the halving tree needs one buffer per level
+ *   narrow  the same with few columns: 64 rows at a time are one wide row of 64 * columns lanes
+ * Blocks and, where that leaves too few tasks, classes of lanes (subtrees of the halving tree) are
+ * separate tasks; their partial results are combined by the same rule. Tasks depend on shape only.
+ *
+ * Invariant: every way gives the bits of the definition in docs/reductions.md.
+ */
+#include "eager/reduce.h"
+
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "eager/cpuid.h"
+#include "eager/pool.h"
+
+enum {
+    NARROW_BYTES = 512,     /* rows up to this many bytes go the narrow way */
+    WIDE_BYTES = 4096,      /* bytes of a tile's row: long enough to stream, levels fit in L1 */
+    TASK_ELEMENTS = 1 << 16 /* elements worth waking another thread for */
+};
+
+typedef struct engine {
+    const wf_red_job *job;
+    const wf_red_kernels *k;
+    wf_red_axis_split g;
+    char *out;       /* results, or partial results when blocks > 1 or classes > 1 */
+    int64_t blocks;  /* per kept index */
+    int64_t columns; /* innermost kept extent (wide, narrow) */
+    int64_t tile, tiles;
+    int classes;
+    bool in_place; /* x can be read as compute values without a load */
+} engine;
+
+const wf_red_kernels *wf_red_kernels_of(int compute)
+{
+    static const wf_red_kernels *const by_isa[WF_NISA] = {
+        [WF_ISA_SSE2] = wf_red_kernels_sse2,
+        [WF_ISA_AVX2] = wf_red_kernels_avx2,
+        [WF_ISA_AVX512] = wf_red_kernels_avx512,
+    };
+    return &by_isa[wf_isa()][compute == WEFT_F32 ? 0 : compute == WEFT_F64 ? 1 : 2];
+}
+
+int wf_red_compute(int dtype)
+{
+    if (dtype == WEFT_F64) {
+        return WEFT_F64;
+    }
+    return (WF_BIT(dtype) & WF_DT_F) != 0 ? WEFT_F32 : WEFT_I64;
+}
+
+size_t wf_red_size(int compute)
+{
+    return compute == WEFT_F32 ? 4 : 8;
+}
+
+unsigned wf_red_axes(const wf_attr *attr, int rank)
+{
+    unsigned axes = 0;
+    for (int i = 0; i < attr->n_ints; i++) {
+        axes |= 1u << attr->ints[i];
+    }
+    return attr->n_ints == 0 ? (1u << rank) - 1u : axes;
+}
+
+int wf_red_nomem(wf_why *why, int64_t bytes)
+{
+    int code = wf_fail(why, WEFT_ENOMEM, "%lld bytes of scratch memory are not available",
+                       (long long)bytes);
+    wf_hint(why, "free tensors that are no longer needed, or work on smaller pieces");
+    return code;
+}
+
+static void add_axis(int64_t *d, int64_t *x, int64_t *y, int *n, int64_t dim, int64_t sx,
+                     int64_t sy)
+{
+    if (dim == 1) {
+        return;
+    }
+    if (*n > 0 && x[*n - 1] == sx * dim && y[*n - 1] == sy * dim) {
+        d[*n - 1] *= dim;
+        x[*n - 1] = sx;
+        y[*n - 1] = sy;
+        return;
+    }
+    d[*n] = dim;
+    x[*n] = sx;
+    y[*n] = sy;
+    (*n)++;
+}
+
+wf_red_axis_split wf_red_split(const wf_view *x, const wf_view *y, unsigned axes)
+{
+    wf_red_axis_split g = {.kept = 1, .reduced = 1};
+    for (int i = 0; i < x->rank; i++) {
+        int64_t sy = y != NULL ? y->strides[i] : 0;
+        if ((axes >> i & 1u) != 0) {
+            g.reduced *= x->dims[i];
+            add_axis(g.rd, g.rx, g.ry, &g.nr, x->dims[i], x->strides[i], sy);
+        } else {
+            g.kept *= x->dims[i];
+            add_axis(g.kd, g.kx, g.ky, &g.nk, x->dims[i], x->strides[i], sy);
+        }
+    }
+    return g;
+}
+
+void wf_red_locate(int64_t i, int n, const int64_t *d, const int64_t *x, const int64_t *y,
+                   int64_t *ox, int64_t *oy)
+{
+    for (int a = n - 1; a >= 0; a--) {
+        int64_t c = a > 0 ? i % d[a] : i;
+        i = a > 0 ? i / d[a] : 0;
+        *ox += c * x[a];
+        *oy += c * y[a];
+    }
+}
+
+static const char *at(const wf_view *v, int64_t offset)
+{
+    return (const char *)v->data + offset * (int64_t)wf_dtype_size(v->dtype);
+}
+
+static void load(const engine *e, void *dst, const wf_view *v, int64_t offset, int64_t stride,
+                 int64_t n)
+{
+    (e->job->truth ? e->k->truth : e->k->load)(dst, at(v, offset), v->dtype, stride, n);
+}
+
+/* n elements of the reduced index starting at r, for a kept offset: values in buf. */
+static void gather(const engine *e, char *buf, const wf_view *v, bool second, int64_t kept,
+                   int64_t r, int64_t n)
+{
+    const wf_red_axis_split *g = &e->g;
+    const int64_t *strides = second ? g->ry : g->rx;
+    int64_t inner = g->nr > 0 ? g->rd[g->nr - 1] : 1;
+    int64_t step = g->nr > 0 ? strides[g->nr - 1] : 1;
+    while (n > 0) {
+        int64_t in = r % inner, ox = 0, oy = 0;
+        wf_red_locate(r / inner, g->nr - 1, g->rd, g->rx, g->ry, &ox, &oy);
+        int64_t m = inner - in < n ? inner - in : n;
+        load(e, buf, v, kept + (second ? oy : ox) + in * step, step, m);
+        buf += m * (int64_t)e->k->size;
+        r += m;
+        n -= m;
+    }
+}
+
+/* Address of parameter `index`; NULL stays NULL. */
+static const void *param(const engine *e, const void *p, int64_t index)
+{
+    return p == NULL ? NULL
+                     : (const char *)p + (e->job->one_param ? 0 : index * (int64_t)e->k->size);
+}
+
+/* -- inner ------------------------------------------------------------------------------------------ */
+
+/* One block of one kept index to one value. */
+static void inner_block(const engine *e, int64_t kept, int64_t block, char *out)
+{
+    const wf_red_job *j = e->job;
+    const wf_red_axis_split *g = &e->g;
+    _Alignas(64) char xs[WF_BLOCK * 8];
+    _Alignas(64) char ys[WF_BLOCK * 8];
+    int64_t r = block * WF_BLOCK;
+    int64_t n = g->reduced - r < WF_BLOCK ? g->reduced - r : WF_BLOCK;
+    int64_t ox = 0, oy = 0;
+    wf_red_locate(kept, g->nk, g->kd, g->kx, g->ky, &ox, &oy);
+    const void *x = xs;
+    if (e->in_place && g->nr <= 1 && (g->nr == 0 || g->rx[0] == 1)) {
+        x = at(j->x, ox + r);
+    } else {
+        gather(e, xs, j->x, false, ox, r, n);
+    }
+    if (j->map != WF_MAP_NONE) {
+        if (j->y != NULL) {
+            gather(e, ys, j->y, true, oy, r, n);
+        }
+        e->k->map(j->map, xs, x, ys, param(e, j->p, kept), param(e, j->q, kept), 0, n);
+        x = xs;
+    }
+    e->k->run[j->op](out, x, n);
+}
+
+static void inner_task(void *arg, int64_t begin, int64_t end)
+{
+    const engine *e = arg;
+    for (int64_t i = begin; i < end; i++) {
+        inner_block(e, i / e->blocks, i % e->blocks, e->out + i * (int64_t)e->k->size);
+    }
+}
+
+/* Contiguous rows of at most 64 values, without a map. */
+static void short_task(void *arg, int64_t begin, int64_t end)
+{
+    const engine *e = arg;
+    int64_t stride = e->g.nk > 0 ? e->g.kx[0] : 0;
+    e->k->shorts[e->job->op](e->out + begin * (int64_t)e->k->size, at(e->job->x, begin * stride),
+                             e->g.reduced, stride, end - begin);
+}
+
+/* Results of blocks to results: each kept index has e->blocks partial values in a row. */
+typedef struct fold_args {
+    const wf_red_kernels *k;
+    wf_red op;
+    const char *parts;
+    char *out;
+    int64_t blocks;
+} fold_args;
+static void fold_task(void *arg, int64_t begin, int64_t end)
+{
+    const fold_args *f = arg;
+    int64_t size = (int64_t)f->k->size;
+    for (int64_t i = begin; i < end; i++) {
+        f->k->run[f->op](f->out + i * size, f->parts + i * f->blocks * size, f->blocks);
+    }
+}
+
+static int run_inner(engine *e)
+{
+    const wf_red_job *j = e->job;
+    const wf_red_axis_split *g = &e->g;
+    e->blocks = (g->reduced + WF_BLOCK - 1) / WF_BLOCK;
+    e->out = j->out;
+    if (e->in_place && j->map == WF_MAP_NONE && g->reduced <= WF_LANES && g->nk <= 1 &&
+        g->nr <= 1 && (g->nr == 0 || g->rx[0] == 1)) {
+        wf_parallel_for(g->kept, TASK_ELEMENTS / g->reduced, short_task, e);
+        return 0;
+    }
+    size_t bytes = (size_t)(g->kept * e->blocks) * e->k->size;
+    if (e->blocks > 1) {
+        e->out = wf_alloc(bytes);
+        if (e->out == NULL) {
+            return WEFT_ENOMEM;
+        }
+    }
+    int64_t per = g->reduced < WF_BLOCK ? g->reduced : WF_BLOCK;
+    wf_parallel_for(g->kept * e->blocks, (TASK_ELEMENTS + per - 1) / per, inner_task, e);
+    if (e->blocks > 1) {
+        fold_args f = {e->k, j->op, e->out, j->out, e->blocks};
+        wf_parallel_for(g->kept, (TASK_ELEMENTS + e->blocks - 1) / e->blocks, fold_task, &f);
+        wf_free(e->out, bytes);
+    }
+    return 0;
+}
+
+/* -- wide and narrow: rows of columns ----------------------------------------------------------------- */
+
+/* Where a tile's rows come from. */
+typedef struct tile {
+    const engine *e;
+    int64_t ox, oy;    /* offsets of the tile's first column in row 0 */
+    int64_t row0;      /* first row of the block */
+    int64_t rows;      /* of the block */
+    int64_t width;     /* columns */
+    const void *p, *q; /* parameters of the first column */
+    char *levels;      /* buffers of the tree, one per level */
+    char *loaded;      /* room for loaded rows */
+} tile;
+
+static void row_offset(const tile *t, int64_t r, int64_t *ox, int64_t *oy)
+{
+    const wf_red_axis_split *g = &t->e->g;
+    *ox = t->ox;
+    *oy = t->oy;
+    wf_red_locate(t->row0 + r, g->nr, g->rd, g->rx, g->ry, ox, oy);
+}
+
+/* Row r of the tile as compute values, loaded and mapped into buf if need be. */
+static const void *tile_row(const tile *t, int64_t r, char *buf, char *second)
+{
+    const engine *e = t->e;
+    const wf_red_job *j = e->job;
+    int64_t ox, oy;
+    row_offset(t, r, &ox, &oy);
+    const void *x = buf;
+    if (e->in_place) {
+        x = at(j->x, ox);
+    } else {
+        load(e, buf, j->x, ox, 1, t->width);
+    }
+    if (j->map == WF_MAP_NONE) {
+        return x;
+    }
+    if (j->y != NULL) {
+        load(e, second, j->y, oy, e->g.ky[e->g.nk - 1], t->width);
+    }
+    e->k->map(j->map, buf, x, second, t->p, t->q, j->one_param ? 0 : 1, t->width);
+    return buf;
+}
+
+enum { GROUP = 9 }; /* rows handed to the kernel at once: a start and eight more */
+
+/* acc = rows l, l + 64, ... of the block in sequence. Order-free reductions take any lane order. */
+static void wide_lane(const tile *t, int64_t l, char *acc)
+{
+    const engine *e = t->e;
+    int64_t bytes = t->width * (int64_t)e->k->size;
+    const void *rows[GROUP];
+    int n = 0, init = 1;
+    for (int64_t r = l; r < t->rows; r += WF_LANES) {
+        rows[n] = tile_row(t, r, t->loaded + n * bytes, t->loaded + GROUP * bytes);
+        n++;
+        if (n == (init ? GROUP : GROUP - 1)) {
+            e->k->rows[e->job->op](acc, rows, n, t->width, init);
+            n = 0;
+            init = 0;
+        }
+    }
+    if (n > 0) {
+        e->k->rows[e->job->op](acc, rows, n, t->width, init);
+    }
+}
+
+/* The subtree of lanes l, l + step, l + 2 * step ... : node(step, l) = node(2 step, l) op
+ * node(2 step, l + step); a lane without rows is the identity and is left out. */
+static void wide_node(const tile *t, int64_t step, int64_t l, int level, char *acc)
+{
+    if (step >= WF_LANES || l + step >= t->rows) {
+        wide_lane(t, l, acc);
+        return;
+    }
+    if (2 * step >= WF_LANES && t->rows <= WF_LANES) { /* two lanes of one row each */
+        int64_t bytes = t->width * (int64_t)t->e->k->size;
+        char *second = t->loaded + GROUP * bytes;
+        const void *rows[2];
+        rows[0] = tile_row(t, l, t->loaded, second);
+        rows[1] = tile_row(t, l + step, t->loaded + bytes, second);
+        t->e->k->rows[t->e->job->op](acc, rows, 2, t->width, 1);
+        return;
+    }
+    char *right = t->levels + level * t->width * (int64_t)t->e->k->size;
+    wide_node(t, 2 * step, l, level + 1, acc);
+    wide_node(t, 2 * step, l + step, level + 1, right);
+    t->e->k->rows[t->e->job->op](acc, (const void *const[]){right}, 1, t->width, 0);
+}
+
+/* Order-free: all rows one after the other. */
+static void wide_in_order(const tile *t, int64_t begin, int64_t end, char *acc)
+{
+    int64_t bytes = t->width * (int64_t)t->e->k->size;
+    const void *rows[GROUP];
+    int n = 0, init = 1;
+    for (int64_t r = begin; r < end; r++) {
+        rows[n] = tile_row(t, r, t->loaded + n * bytes, t->loaded + GROUP * bytes);
+        n++;
+        if (n == (init ? GROUP : GROUP - 1) || r + 1 == end) {
+            t->e->k->rows[t->e->job->op](acc, rows, n, t->width, init);
+            n = 0;
+            init = 0;
+        }
+    }
+}
+
+static void wide_task(void *arg, int64_t begin, int64_t end)
+{
+    const engine *e = arg;
+    const wf_red_axis_split *g = &e->g;
+    int64_t size = (int64_t)e->k->size;
+    _Alignas(64) char levels[6 * WIDE_BYTES];
+    _Alignas(64) char loaded[(GROUP + 1) * WIDE_BYTES];
+    for (int64_t i = begin; i < end; i++) {
+        int64_t class = i % e->classes, rest = i / e->classes;
+        int64_t b = rest % e->blocks;
+        rest /= e->blocks;
+        int64_t c0 = rest % e->tiles * e->tile, outer = rest / e->tiles;
+        int64_t kept = outer * e->columns + c0;
+        tile t = {.e = e, .row0 = b * WF_BLOCK, .levels = levels, .loaded = loaded};
+        t.width = e->columns - c0 < e->tile ? e->columns - c0 : e->tile;
+        t.rows = g->reduced - t.row0 < WF_BLOCK ? g->reduced - t.row0 : WF_BLOCK;
+        wf_red_locate(kept, g->nk, g->kd, g->kx, g->ky, &t.ox, &t.oy);
+        t.p = param(e, e->job->p, kept);
+        t.q = param(e, e->job->q, kept);
+        char *acc = e->out + ((b * e->classes + class) * g->kept + kept) * size;
+        if (e->job->op == WF_RED_MAX || e->job->op == WF_RED_MIN) {
+            int64_t share = (t.rows + e->classes - 1) / e->classes;
+            int64_t first = class * share < t.rows ? class * share : t.rows - 1;
+            int64_t last = first + share < t.rows ? first + share : t.rows;
+            wide_in_order(&t, first, last, acc); /* repeats of the last row change nothing */
+        } else {
+            wide_node(&t, e->classes, class, 0, acc);
+        }
+    }
+}
+
+/* 64 rows of few columns are one row of 64 * columns lanes. */
+static void narrow_task(void *arg, int64_t begin, int64_t end)
+{
+    const engine *e = arg;
+    const wf_red_axis_split *g = &e->g;
+    int64_t size = (int64_t)e->k->size, width = e->columns * size;
+    _Alignas(64) char acc[WF_LANES * NARROW_BYTES];
+    _Alignas(64) char loaded[WF_LANES * NARROW_BYTES];
+    _Alignas(64) char second[NARROW_BYTES];
+    for (int64_t i = begin; i < end; i++) {
+        int64_t b = i % e->blocks, kept = i / e->blocks * e->columns;
+        tile t = {.e = e, .row0 = b * WF_BLOCK, .width = e->columns};
+        t.rows = g->reduced - t.row0 < WF_BLOCK ? g->reduced - t.row0 : WF_BLOCK;
+        wf_red_locate(kept, g->nk, g->kd, g->kx, g->ky, &t.ox, &t.oy);
+        t.p = param(e, e->job->p, kept);
+        t.q = param(e, e->job->q, kept);
+        bool packed =
+            e->in_place && e->job->map == WF_MAP_NONE && g->nr == 1 && g->rx[0] == e->columns;
+        for (int64_t r = 0; r < t.rows; r += WF_LANES) {
+            int64_t m = t.rows - r < WF_LANES ? t.rows - r : WF_LANES;
+            const void *rows[1] = {loaded};
+            if (packed) {
+                rows[0] = at(e->job->x, t.ox + (t.row0 + r) * e->columns);
+            } else {
+                for (int64_t k = 0; k < m; k++) {
+                    const void *row = tile_row(&t, r + k, loaded + k * width, second);
+                    if (row != loaded + k * width) {
+                        memcpy(loaded + k * width, row, (size_t)width);
+                    }
+                }
+            }
+            e->k->rows[e->job->op](acc, rows, 1, m * e->columns, r == 0);
+        }
+        int64_t lanes = t.rows < WF_LANES ? t.rows : WF_LANES;
+        for (int64_t h = WF_LANES / 2; h >= 1; h /= 2) {
+            if (lanes > h) {
+                const void *upper[1] = {acc + h * width};
+                e->k->rows[e->job->op](acc, upper, 1, (lanes - h) * e->columns, 0);
+                lanes = h;
+            }
+        }
+        memcpy(e->out + (b * g->kept + kept) * size, acc, (size_t)width);
+    }
+}
+
+/* parts[classes][kept] of one block to its first row, by the tree of the lanes. */
+static void fold_classes(const engine *e, char *parts)
+{
+    int64_t row = e->g.kept * (int64_t)e->k->size;
+    for (int h = e->classes / 2; h >= 1; h /= 2) {
+        for (int c = 0; c < h; c++) {
+            const void *upper[1] = {parts + (c + h) * row};
+            e->k->rows[e->job->op](parts + c * row, upper, 1, e->g.kept, 0);
+        }
+    }
+}
+
+/* Blocks of every column: a sequence again, reduced by the same engine. */
+static int fold_blocks(const engine *e, char *parts)
+{
+    wf_view v = {.data = parts, .dtype = (uint8_t)e->job->compute, .rank = 2};
+    v.dims[0] = e->blocks;
+    v.dims[1] = e->g.kept;
+    v.strides[0] = e->g.kept * e->classes;
+    v.strides[1] = 1;
+    wf_red_job j = {
+        .op = e->job->op, .compute = e->job->compute, .axes = 1, .x = &v, .out = e->job->out};
+    return wf_red_run(&j);
+}
+
+static int run_outer(engine *e, bool narrow)
+{
+    const wf_red_axis_split *g = &e->g;
+    int64_t size = (int64_t)e->k->size;
+    e->blocks = (g->reduced + WF_BLOCK - 1) / WF_BLOCK;
+    int64_t rows = g->reduced < WF_BLOCK ? g->reduced : WF_BLOCK;
+    int64_t wide = e->in_place && e->job->map == WF_MAP_NONE ? WIDE_BYTES : WIDE_BYTES / 2;
+    e->tile = narrow ? e->columns : wide / size;
+    e->tiles = (e->columns + e->tile - 1) / e->tile;
+    int64_t items = g->kept / e->columns * e->tiles * e->blocks;
+    e->classes = 1;
+    while (!narrow && items * e->classes < 8 && e->classes < 8 &&
+           rows / e->classes >= 2 * WF_LANES) {
+        e->classes *= 2;
+    }
+    size_t bytes = (size_t)(g->kept * e->blocks * e->classes) * e->k->size;
+    bool parts = e->blocks > 1 || e->classes > 1;
+    e->out = parts ? wf_alloc(bytes) : e->job->out;
+    if (e->out == NULL) {
+        return WEFT_ENOMEM;
+    }
+    int64_t cost = rows * e->tile / e->classes;
+    cost = cost > 0 ? cost : 1;
+    wf_parallel_for(items * e->classes, (TASK_ELEMENTS + cost - 1) / cost,
+                    narrow ? narrow_task : wide_task, e);
+    int status = 0;
+    if (parts) {
+        for (int64_t b = 0; e->classes > 1 && b < e->blocks; b++) {
+            fold_classes(e, e->out + b * e->classes * g->kept * size);
+        }
+        if (e->blocks > 1) {
+            status = fold_blocks(e, e->out);
+        } else {
+            memcpy(e->job->out, e->out, (size_t)g->kept * e->k->size);
+        }
+        wf_free(e->out, bytes);
+    }
+    return status;
+}
+
+int wf_red_run(const wf_red_job *job)
+{
+    engine e = {.job = job,
+                .k = wf_red_kernels_of(job->compute),
+                .g = wf_red_split(job->x, job->y, job->axes)};
+    const wf_red_axis_split *g = &e.g;
+    if (g->kept == 0 || g->reduced == 0) {
+        return 0;
+    }
+    e.in_place = job->x->dtype == job->compute && !job->truth;
+    bool inner = g->nr == 0 || g->rx[g->nr - 1] == 1;
+    bool columns = g->nk > 0 && g->kx[g->nk - 1] == 1 && g->kd[g->nk - 1] >= 4;
+    if (inner || !columns) {
+        return run_inner(&e);
+    }
+    e.columns = g->kd[g->nk - 1];
+    return run_outer(&e, e.columns * (int64_t)e.k->size <= NARROW_BYTES);
+}

@@ -1,0 +1,52 @@
+/*
+ * eager/reduce.h -- the reduction engine that rows, norms and losses share.
+ *
+ * A job reduces map(x, y, p, q) over a set of axes in the canonical order of docs/reductions.md and
+ * leaves one compute-type value per kept index (row-major over the kept axes).
+ */
+#ifndef EAGER_REDUCE_H
+#define EAGER_REDUCE_H
+
+#include <stdbool.h>
+
+#include "eager/exec.h"
+#include "eager/kernels/reduce.h"
+
+typedef struct wf_red_job {
+    wf_red op;
+    wf_map map;
+    int compute;       /* WEFT_F32, WEFT_F64 or WEFT_I64 */
+    bool truth;        /* i64 only: reduce truth values of x */
+    unsigned axes;     /* bit i: axis i is reduced */
+    const wf_view *x;  /* any dtype that loads as `compute`, any strides; no reduced extent is 0 */
+    const wf_view *y;  /* second operand of x's dims, or NULL */
+    const void *p, *q; /* parameters of the map, one per kept index, or one for all if one_param */
+    bool one_param;
+    void *out; /* one compute value per kept index */
+} wf_red_job;
+
+/* Axes of x (and y), split into kept and reduced ones, collapsed where strides allow. */
+typedef struct wf_red_axis_split {
+    int nk, nr;                                                /* collapsed kept and reduced axes */
+    int64_t kd[WF_MAX_RANK], kx[WF_MAX_RANK], ky[WF_MAX_RANK]; /* extents, strides of x and y */
+    int64_t rd[WF_MAX_RANK], rx[WF_MAX_RANK], ry[WF_MAX_RANK];
+    int64_t kept, reduced; /* products */
+} wf_red_axis_split;
+wf_red_axis_split wf_red_split(const wf_view *x, const wf_view *y, unsigned axes);
+/* Adds the element offsets of flat index i over n axes d with strides x and y to *ox and *oy. */
+void wf_red_locate(int64_t i, int n, const int64_t *d, const int64_t *x, const int64_t *y,
+                   int64_t *ox, int64_t *oy);
+
+/* 0 or WEFT_ENOMEM. */
+int wf_red_run(const wf_red_job *job);
+
+/* WEFT_F32 for halves and f32, WEFT_F64 for f64, WEFT_I64 for integers and bool. */
+int wf_red_compute(int dtype);
+/* The axes of attr (ints; none = all of rank) as a bit mask. */
+unsigned wf_red_axes(const wf_attr *attr, int rank);
+/* Bytes of one compute value. */
+size_t wf_red_size(int compute);
+/* Fills why with "out of memory" and returns WEFT_ENOMEM. */
+int wf_red_nomem(wf_why *why, int64_t bytes);
+
+#endif

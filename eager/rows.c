@@ -1,0 +1,146 @@
+/*
+ * eager/rows.c -- see eager/rows.h.
+ *
+ * Invariant: how rows are grouped into tasks depends on shape only and never on results.
+ */
+#include "eager/rows.h"
+
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "eager/cpuid.h"
+#include "eager/pool.h"
+
+enum {
+    ROW_TASK_ELEMENTS = 1 << 15, /* elements worth a task */
+    SCRATCH_BYTES = 32 << 20     /* aim for converted rows of all tasks together */
+};
+
+const wf_row_kernels *wf_row_kernels_of(int compute)
+{
+    static const wf_row_kernels *const by_isa[WF_NISA] = {
+        [WF_ISA_SSE2] = wf_row_kernels_sse2,
+        [WF_ISA_AVX2] = wf_row_kernels_avx2,
+        [WF_ISA_AVX512] = wf_row_kernels_avx512,
+    };
+    return &by_isa[wf_isa()][compute == WEFT_F64 ? 1 : 0];
+}
+
+typedef struct row_run {
+    const wf_row_job *job;
+    const wf_red_kernels *k;
+    char *scratch; /* slots of one row each, `slots` per task */
+    int slots;
+    int64_t grain;
+} row_run;
+
+static void rows_task(void *arg, int64_t begin, int64_t end)
+{
+    const row_run *r = arg;
+    const wf_row_job *job = r->job;
+    int64_t row_bytes = job->n * (int64_t)r->k->size;
+    char *slot = r->scratch + (r->slots > 0 ? begin / r->grain * r->slots * row_bytes : 0);
+    for (int64_t i = begin; i < end; i++) {
+        const void *in[WF_ROWS_IN] = {NULL};
+        void *out[WF_ROWS_OUT] = {NULL};
+        char *free_slot = slot;
+        for (int k = 0; k < job->nin; k++) {
+            const char *at = (const char *)job->in[k].data +
+                             i * job->n * (int64_t)wf_dtype_size(job->in[k].dtype);
+            in[k] = at;
+            if (job->in[k].dtype != job->compute) {
+                r->k->load(free_slot, at, job->in[k].dtype, 1, job->n);
+                in[k] = free_slot;
+                free_slot += row_bytes;
+            }
+        }
+        char *to[WF_ROWS_OUT] = {NULL};
+        for (int k = 0; k < job->nout; k++) {
+            to[k] = (char *)(uintptr_t)job->out[k].data +
+                    i * job->n * (int64_t)wf_dtype_size(job->out[k].dtype);
+            out[k] = job->out[k].dtype != job->compute ? free_slot : to[k];
+            free_slot += job->out[k].dtype != job->compute ? row_bytes : 0;
+        }
+        job->fn(job->ctx, i, in, out);
+        for (int k = 0; k < job->nout; k++) {
+            if (out[k] != to[k]) {
+                r->k->store(to[k], job->out[k].dtype, out[k], job->n);
+            }
+        }
+    }
+}
+
+int wf_rows_run(const wf_row_job *job, wf_why *why)
+{
+    if (job->rows == 0 || job->n == 0) {
+        return 0;
+    }
+    row_run r = {.job = job, .k = wf_red_kernels_of(job->compute)};
+    for (int k = 0; k < job->nin; k++) {
+        r.slots += job->in[k].dtype != job->compute;
+    }
+    for (int k = 0; k < job->nout; k++) {
+        r.slots += job->out[k].dtype != job->compute;
+    }
+    int64_t row_bytes = job->n * (int64_t)r.k->size;
+    r.grain = ROW_TASK_ELEMENTS / job->n + 1;
+    size_t bytes = 0;
+    if (r.slots > 0) {
+        int64_t most = SCRATCH_BYTES / (r.slots * row_bytes);
+        most = most < 8 ? 8 : most;
+        int64_t least = (job->rows + most - 1) / most;
+        r.grain = r.grain > least ? r.grain : least;
+        bytes = (size_t)((job->rows + r.grain - 1) / r.grain * r.slots * row_bytes);
+        r.scratch = wf_alloc(bytes);
+        if (r.scratch == NULL) {
+            return wf_red_nomem(why, (int64_t)bytes);
+        }
+    }
+    wf_parallel_for(job->rows, r.grain, rows_task, &r);
+    wf_free(r.scratch, bytes);
+    return 0;
+}
+
+wf_view wf_move_last(const wf_view *v, int last)
+{
+    wf_view r = *v;
+    if (last >= 0) {
+        for (int i = last; i + 1 < v->rank; i++) {
+            r.dims[i] = v->dims[i + 1];
+            r.strides[i] = v->strides[i + 1];
+        }
+        r.dims[v->rank - 1] = v->dims[last];
+        r.strides[v->rank - 1] = v->strides[last];
+    }
+    return r;
+}
+
+int wf_pack(wf_packed *p, const wf_view *v, int dtype, int last, wf_why *why)
+{
+    *p = (wf_packed){.data = v->data};
+    wf_view from = wf_move_last(v, last);
+    if (v->data == NULL || (v->dtype == dtype && wf_view_is_contiguous(&from))) {
+        return 0;
+    }
+    wf_view to = from;
+    int64_t n = 1;
+    for (int i = to.rank - 1; i >= 0; i--) {
+        to.strides[i] = n;
+        n *= to.dims[i];
+    }
+    to.dtype = (uint8_t)dtype;
+    p->bytes = (size_t)n * wf_dtype_size(dtype);
+    p->owned = wf_alloc(p->bytes);
+    if (p->owned == NULL) {
+        return wf_red_nomem(why, (int64_t)p->bytes);
+    }
+    p->data = to.data = p->owned;
+    wf_copy(&to, &from);
+    return 0;
+}
+
+void wf_unpack(wf_packed *p)
+{
+    wf_free(p->owned, p->bytes);
+    p->owned = NULL;
+}

@@ -1,0 +1,46 @@
+/*
+ * eager/rows.h -- runs a row kernel over the rows of operands of any dtype and layout.
+ *
+ * Rows of a compute dtype are handed to the kernel in place; others are converted row by row through
+ * scratch that is allocated before the first task (tasks cannot fail).
+ */
+#ifndef EAGER_ROWS_H
+#define EAGER_ROWS_H
+
+#include "eager/exec.h"
+#include "eager/kernels/rowwise.h"
+#include "eager/reduce.h"
+
+enum { WF_ROWS_IN = 3, WF_ROWS_OUT = 1 };
+
+/* One row: in[k] and out[k] hold n compute values. */
+typedef void (*wf_row_fn)(void *ctx, int64_t row, const void *const *in, void *const *out);
+
+typedef struct wf_row_job {
+    int64_t rows, n;
+    int compute; /* WEFT_F32 or WEFT_F64 */
+    int nin, nout;
+    struct {
+        const void *data; /* [rows][n], contiguous */
+        int dtype;
+    } in[WF_ROWS_IN], out[WF_ROWS_OUT];
+    wf_row_fn fn;
+    void *ctx;
+} wf_row_job;
+
+/* 0 or WEFT_ENOMEM with why filled. */
+int wf_rows_run(const wf_row_job *job, wf_why *why);
+
+/* A contiguous array of v's elements, converted to dtype, with axis `last` moved to the end (-1: as it
+ * is): v's own memory where possible, else a copy. */
+typedef struct wf_packed {
+    void *data;
+    void *owned; /* to be freed, or NULL */
+    size_t bytes;
+} wf_packed;
+int wf_pack(wf_packed *p, const wf_view *v, int dtype, int last, wf_why *why);
+void wf_unpack(wf_packed *p); /* frees a copy */
+/* v with axis `last` moved to the end. */
+wf_view wf_move_last(const wf_view *v, int last);
+
+#endif

@@ -1,0 +1,454 @@
+/*
+ * tests/unit/test_reduce.c -- reductions, arg reductions and scans against their definitions.
+ *
+ * ctest: threads timeout=300
+ */
+#include <criterion/criterion.h>
+
+#include "jit/ir/dict_c.h"
+#include "jit/ir/math_f64.h"
+#include "jit/ir/math_f32.h"
+#include "tests/unit/reduce_support.h"
+
+WF_EXEC_DECL(reduce);
+WF_EXEC_DECL(argreduce);
+WF_EXEC_DECL(scan);
+
+/* -- references ------------------------------------------------------------------------------------ */
+
+/* Elements of x that reduce to result `out` (row-major over kept axes), in row-major order. */
+static int64_t elements_of(const wf_view *x, unsigned axes, int64_t out, int64_t *offsets)
+{
+    int64_t base = 0, n = 1;
+    for (int i = x->rank - 1; i >= 0; i--) {
+        if ((axes >> i & 1u) == 0) {
+            base += out % x->dims[i] * x->strides[i];
+            out /= x->dims[i];
+        } else {
+            n *= x->dims[i];
+        }
+    }
+    for (int64_t r = 0; r < n; r++) {
+        int64_t at = base, rest = r;
+        for (int i = x->rank - 1; i >= 0; i--) {
+            if ((axes >> i & 1u) != 0) {
+                at += rest % x->dims[i] * x->strides[i];
+                rest /= x->dims[i];
+            }
+        }
+        offsets[r] = at;
+    }
+    return n;
+}
+
+#define DEFINE_REFERENCE(T, sfx, sq)                                                               \
+    static T reference_##sfx(wf_op op, T *v, int64_t n, double param)                              \
+    {                                                                                              \
+        T m = n > 0 ? v[0] : (T)0, p = (T)param;                                                   \
+        switch ((int)op) {                                                                         \
+        case WF_OP_SUM:                                                                            \
+            return n > 0 ? canon_##sfx(v, n, false) : (T)0;                                        \
+        case WF_OP_PROD:                                                                           \
+            return canon_##sfx(v, n, true);                                                        \
+        case WF_OP_AMAX:                                                                           \
+            for (int64_t i = 1; i < n; i++) {                                                      \
+                m = MAX(m, v[i]);                                                                  \
+            }                                                                                      \
+            return m;                                                                              \
+        case WF_OP_AMIN:                                                                           \
+            for (int64_t i = 1; i < n; i++) {                                                      \
+                m = MIN(m, v[i]);                                                                  \
+            }                                                                                      \
+            return m;                                                                              \
+        case WF_OP_MEAN:                                                                           \
+            return n > 0 ? canon_##sfx(v, n, false) / (T)n : (T)NAN;                               \
+        case WF_OP_VAR:                                                                            \
+        case WF_OP_STD:                                                                            \
+            if (n == 0) {                                                                          \
+                return (T)NAN;                                                                     \
+            }                                                                                      \
+            m = canon_##sfx(v, n, false) / (T)n;                                                   \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                v[i] = (v[i] - m) * (v[i] - m);                                                    \
+            }                                                                                      \
+            m = canon_##sfx(v, n, false) / (T)((double)n > param ? (double)n - param : 0.0);       \
+            return op == WF_OP_STD ? sq(m) : m;                                                    \
+        case WF_OP_LOGSUMEXP:                                                                      \
+            m = reference_##sfx(WF_OP_AMAX, v, n, 0);                                              \
+            m = n > 0 && isfinite(m) ? m : (T)0;                                                   \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                v[i] = exp_##sfx(v[i] - m);                                                        \
+            }                                                                                      \
+            return n > 0 ? m + log_##sfx(canon_##sfx(v, n, false)) : (T)-INFINITY;                 \
+        default: /* NORM */                                                                        \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                v[i] = param == 2                   ? v[i] * v[i]                                  \
+                       : param == 0                 ? (T)(v[i] != 0)                               \
+                       : isinf(param) || param == 1 ? FABS(v[i])                                   \
+                                                    : pow_##sfx(FABS(v[i]), p);                    \
+            }                                                                                      \
+            if (n == 0) {                                                                          \
+                return (T)0;                                                                       \
+            }                                                                                      \
+            if (isinf(param)) {                                                                    \
+                return reference_##sfx(param > 0 ? WF_OP_AMAX : WF_OP_AMIN, v, n, 0);              \
+            }                                                                                      \
+            m = canon_##sfx(v, n, false);                                                          \
+            return param == 2                 ? sq(m)                                              \
+                   : param == 0 || param == 1 ? m                                                  \
+                                              : pow_##sfx(m, (T)(1.0 / param));                    \
+        }                                                                                          \
+    }
+DEFINE_REFERENCE(float, f32, sqrtf)
+DEFINE_REFERENCE(double, f64, sqrt)
+
+static int64_t reference_int(wf_op op, const int64_t *v, int64_t n)
+{
+    uint64_t sum = 0, prod = 1;
+    int64_t lo = n > 0 ? v[0] : 0, hi = lo, nonzero = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += (uint64_t)v[i];
+        prod *= (uint64_t)v[i];
+        lo = v[i] < lo ? v[i] : lo;
+        hi = v[i] > hi ? v[i] : hi;
+        nonzero += v[i] != 0;
+    }
+    switch ((int)op) {
+    case WF_OP_SUM:
+        return (int64_t)sum;
+    case WF_OP_PROD:
+        return (int64_t)prod;
+    case WF_OP_AMAX:
+        return hi;
+    case WF_OP_AMIN:
+        return lo;
+    case WF_OP_ANY:
+        return nonzero > 0;
+    case WF_OP_ALL:
+        return nonzero == n;
+    default:
+        return nonzero;
+    }
+}
+
+/* First index of the extreme value; NaN is more extreme than anything. */
+static int64_t reference_arg(const double *v, int64_t n, int sign)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < n && v[best] == v[best]; i++) {
+        if (v[i] != v[i] || (sign > 0 ? v[i] > v[best] : v[i] < v[best])) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+static void expect_result(wf_op op, const wf_view *x, unsigned axes, const wf_attr *attr,
+                          const wf_view *dst)
+{
+    int64_t n = wf_view_numel(x), outs = wf_view_numel(dst);
+    int64_t *at = malloc((size_t)(n + 1) * sizeof *at);
+    double *d = malloc((size_t)(n + 1) * sizeof *d);
+    float *f = malloc((size_t)(n + 1) * sizeof *f);
+    int64_t *w = malloc((size_t)(n + 1) * sizeof *w);
+    char want[16];
+    double param = attr->n_flt > 0 ? attr->flt[0] : op == WF_OP_NORM ? 2.0 : 1.0;
+    bool truth = op == WF_OP_ANY || op == WF_OP_ALL || op == WF_OP_COUNT_NONZERO;
+    for (int64_t o = 0; o < outs; o++) {
+        int64_t m = elements_of(x, axes, o, at);
+        for (int64_t i = 0; i < m; i++) {
+            d[i] = get_elem(x->data, x->dtype, at[i]);
+            f[i] = (float)d[i];
+            w[i] = truth ? d[i] != 0 : is_float(x->dtype) ? 0 : get_int(x->data, x->dtype, at[i]);
+        }
+        if (op == WF_OP_ARGMAX || op == WF_OP_ARGMIN) {
+            int64_t r = reference_arg(d, m, op == WF_OP_ARGMAX ? 1 : -1);
+            memcpy(want, &r, sizeof r);
+        } else if (dst->dtype == WEFT_F64) {
+            set_elem(want, WEFT_F64, 0, reference_f64(op, d, m, param));
+        } else if (is_float(dst->dtype)) {
+            set_elem(want, dst->dtype, 0, (double)reference_f32(op, f, m, param));
+        } else if (dst->dtype == WEFT_I64) {
+            int64_t r = reference_int(op, w, m);
+            memcpy(want, &r, sizeof r);
+        } else {
+            uint64_t r = (uint64_t)reference_int(op, w, m); /* wraps: the low bytes */
+            memcpy(want, &r, sizeof r);
+        }
+        const char *got = (const char *)dst->data + (size_t)o * wf_dtype_size(dst->dtype);
+        cr_assert(
+            same_elem(got, want, dst->dtype, 0),
+            "%s %s rank %d axes %#x result %lld of %lld (%lld elements): got %.17g, want %.17g",
+            wf_rows[op].name, wf_dtype_name(x->dtype), x->rank, axes, (long long)o, (long long)outs,
+            (long long)m, get_elem(got, dst->dtype, 0), get_elem(want, dst->dtype, 0));
+    }
+    free(at);
+    free(d);
+    free(f);
+    free(w);
+}
+
+static void check(wf_op op, const wf_view *x, unsigned axes, double param, bool keepdim, int dtype)
+{
+    int64_t ints[WF_MAX_RANK];
+    wf_attr attr = {.flags = keepdim ? WF_FLAG_KEEPDIM : 0, .dtype = (uint8_t)dtype, .ints = ints};
+    attr.n_flt = op == WF_OP_VAR || op == WF_OP_STD || op == WF_OP_NORM;
+    attr.flt = &param;
+    for (int i = 0; i < x->rank; i++) {
+        if ((axes >> i & 1u) != 0) {
+            ints[attr.n_ints++] = i;
+        }
+    }
+    bool arg = op == WF_OP_ARGMAX || op == WF_OP_ARGMIN;
+    if (axes == 0) {
+        axes = (1u << x->rank) - 1u;
+    }
+    call c = run_op(op, arg ? wf_exec_argreduce : wf_exec_reduce, &attr, 1, x);
+    bool empty = false;
+    for (int i = 0; i < x->rank; i++) {
+        empty = empty || ((axes >> i & 1u) != 0 && x->dims[i] == 0);
+    }
+    if (empty && (arg || op == WF_OP_AMAX || op == WF_OP_AMIN)) {
+        cr_assert_eq(c.status, WEFT_ESHAPE);
+        cr_assert(c.why.rule[0] != 0 && c.why.hint[0] != 0);
+        return;
+    }
+    cr_assert_eq(c.status, 0, "%s: %s", wf_rows[op].name, c.why.rule);
+    expect_result(op, x, axes, &attr, &c.dst[0].v);
+    free_call(&c);
+}
+
+static const wf_op all_ops[] = {WF_OP_SUM,       WF_OP_PROD,  WF_OP_AMAX, WF_OP_AMIN,
+                                WF_OP_MEAN,      WF_OP_VAR,   WF_OP_STD,  WF_OP_NORM,
+                                WF_OP_LOGSUMEXP, WF_OP_ANY,   WF_OP_ALL,  WF_OP_COUNT_NONZERO,
+                                WF_OP_ARGMAX,    WF_OP_ARGMIN};
+enum { NOPS = sizeof all_ops / sizeof all_ops[0] };
+static const double orders[] = {2.0, 1.0, INFINITY, -INFINITY, 0.0, 3.0, 0.5};
+
+static double param_of(wf_op op)
+{
+    return op == WF_OP_NORM ? orders[pick(7)] : (double)pick(3);
+}
+
+/* Every axis set of every rank up to 4, every op, every dtype and layout in turn. */
+Test(reduce, axis_sets)
+{
+    static const int64_t extents[] = {1, 2, 3, 5, 8, 13, 20};
+    int trial = 0;
+    for (int rank = 0; rank <= 4; rank++) {
+        for (unsigned axes = 0; axes < 1u << rank; axes++) {
+            for (int dt = WEFT_BOOL; dt < WEFT_DTYPE_COUNT; dt++) {
+                for (int k = 0; k < NOPS; k++, trial++) {
+                    bool arg = all_ops[k] == WF_OP_ARGMAX || all_ops[k] == WF_OP_ARGMIN;
+                    if (arg && __builtin_popcount(axes) > 1) {
+                        continue;
+                    }
+                    int64_t dims[4];
+                    for (int i = 0; i < rank; i++) {
+                        dims[i] = extents[pick(7)];
+                    }
+                    set_machine(trial);
+                    operand x = make_operand(dt, rank, dims, (int)pick(NLAYOUT));
+                    fill_operand(&x, (int)pick(4));
+                    check(all_ops[k], &x.v, axes, param_of(all_ops[k]), pick(2) == 0, 0);
+                    free_operand(&x);
+                }
+            }
+        }
+    }
+}
+
+/* Long axes: many blocks, inner, outer and middle, wide and narrow, tails on both sides of 64 and 4096. */
+Test(reduce, long_axes)
+{
+    static const int64_t shapes[][3] = {
+        {1, 1, 4096},  {1, 1, 4097},   {3, 1, 8191},   {1, 1, 300000}, {2, 5000, 3},
+        {2, 5000, 7},  {1, 9000, 64},  {1, 4096, 130}, {1, 8200, 300}, {2, 70, 1100},
+        {1, 63, 2050}, {1, 1, 63},     {1, 65, 1030},  {3, 128, 129},  {1, 300, 1500},
+        {1, 20000, 4}, {40, 100, 200}, {1, 1, 65},     {1, 2, 3000},   {1, 1, 64},
+        {600, 1, 40},  {600, 1, 64},   {70, 1, 100},   {1, 13000, 5},
+    };
+    static const int dtypes[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_F16, WEFT_I32, WEFT_U8};
+    int trial = 0;
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+        for (unsigned axes = 1; axes < 8; axes++) {
+            for (int t = 0; t < 3; t++, trial++) {
+                int dt = t < 2 ? dtypes[t] : dtypes[2 + trial % 4];
+                wf_op op = all_ops[(size_t)trial % NOPS];
+                if (t == 0) {
+                    op = WF_OP_SUM;
+                } else if (__builtin_popcount(axes) > 1 &&
+                           (op == WF_OP_ARGMAX || op == WF_OP_ARGMIN)) {
+                    op = WF_OP_VAR;
+                }
+                set_machine(trial);
+                operand x = make_operand(dt, 3, shapes[s], trial % 3 == 0 ? PERMUTED : PLAIN);
+                fill_operand(&x, 0);
+                check(op, &x.v, axes, param_of(op), false, 0);
+                free_operand(&x);
+            }
+        }
+    }
+}
+
+/* One result over more than 4096 blocks: the third level of the tree. */
+Test(reduce, three_levels)
+{
+    int64_t n = 4096ll * 4096 + 4096 * 3 + 5;
+    operand x = make_operand(WEFT_F32, 1, &n, PLAIN);
+    fill_operand(&x, 0);
+    for (int trial = 1; trial <= 9; trial += 4) {
+        set_machine(trial);
+        check(WF_OP_SUM, &x.v, 1, 0, false, 0);
+    }
+    free_operand(&x);
+}
+
+/* |canonical sum - exact| <= (depth) * eps * sum |x|, depth = 64 per lane + 6 per level of lanes. */
+Test(reduce, error_bound)
+{
+    for (int64_t n = 1; n < 400000; n = n * 3 + 1) {
+        operand x = make_operand(WEFT_F32, 1, &n, PLAIN);
+        fill_operand(&x, 0);
+        long double sum = 0, mag = 0;
+        for (int64_t i = 0; i < n; i++) {
+            sum += (long double)((float *)x.v.data)[i];
+            mag += fabsl((long double)((float *)x.v.data)[i]);
+        }
+        wf_attr attr = {.dtype = 0};
+        call c = run_op(WF_OP_SUM, wf_exec_reduce, &attr, 1, &x.v);
+        long double got = (long double)*(float *)c.dst[0].v.data;
+        long double levels = n > 4096 ? 2 : 1;
+        cr_assert(fabsl(got - sum) <= levels * (64 + 6) * 0x1p-24L * mag, "n = %lld", (long long)n);
+        free_call(&c);
+        free_operand(&x);
+    }
+}
+
+Test(reduce, special_values)
+{
+    float v[] = {-0.0f, -0.0f};
+    wf_view x = {.data = v, .dtype = WEFT_F32, .rank = 1, .dims = {2}, .strides = {1}};
+    wf_attr attr = {.dtype = 0};
+    call c = run_op(WF_OP_SUM, wf_exec_reduce, &attr, 1, &x);
+    cr_assert(signbit(*(float *)c.dst[0].v.data), "-0 + -0 is -0");
+    free_call(&c);
+    x.dims[0] = 0;
+    c = run_op(WF_OP_SUM, wf_exec_reduce, &attr, 1, &x);
+    cr_assert(!signbit(*(float *)c.dst[0].v.data) && *(float *)c.dst[0].v.data == 0,
+              "an empty sum is +0");
+    free_call(&c);
+    float inf[] = {-INFINITY, -INFINITY};
+    x.data = inf;
+    x.dims[0] = 2;
+    c = run_op(WF_OP_LOGSUMEXP, wf_exec_reduce, &attr, 1, &x);
+    cr_assert(*(float *)c.dst[0].v.data == -INFINITY);
+    free_call(&c);
+    inf[1] = INFINITY;
+    c = run_op(WF_OP_LOGSUMEXP, wf_exec_reduce, &attr, 1, &x);
+    cr_assert(*(float *)c.dst[0].v.data == INFINITY);
+    free_call(&c);
+}
+
+Test(reduce, zero_sizes)
+{
+    static const int64_t shapes[][3] = {{0, 3, 4}, {2, 0, 4}, {2, 3, 0}, {0, 0, 0}};
+    for (size_t s = 0; s < 4; s++) {
+        for (unsigned axes = 0; axes < 8; axes++) {
+            for (int k = 0; k < NOPS; k++) {
+                bool arg = all_ops[k] == WF_OP_ARGMAX || all_ops[k] == WF_OP_ARGMIN;
+                if (!arg || __builtin_popcount(axes) <= 1) {
+                    operand x = make_operand(k % 2 ? WEFT_F32 : WEFT_I16, 3, shapes[s], PLAIN);
+                    check(all_ops[k], &x.v, axes, 2.0, false, 0);
+                    free_operand(&x);
+                }
+            }
+        }
+    }
+}
+
+Test(reduce, result_dtype)
+{
+    int64_t dims[2] = {37, 70};
+    static const int pairs[][2] = {
+        {WEFT_U8, WEFT_U8},   {WEFT_I32, WEFT_I16},  {WEFT_BOOL, WEFT_F32}, {WEFT_I64, WEFT_F64},
+        {WEFT_F16, WEFT_F32}, {WEFT_BF16, WEFT_F64}, {WEFT_F32, WEFT_F64},  {WEFT_F32, WEFT_BF16}};
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        for (unsigned axes = 1; axes < 4; axes++) {
+            operand x = make_operand(pairs[i][0], 2, dims, PLAIN);
+            fill_operand(&x, 0);
+            check(WF_OP_SUM, &x.v, axes, 0, false, pairs[i][1]);
+            check(WF_OP_PROD, &x.v, axes, 0, true, pairs[i][1]);
+            free_operand(&x);
+        }
+    }
+    operand x = make_operand(WEFT_F32, 2, dims, PLAIN);
+    wf_attr attr = {.dtype = WEFT_I32};
+    call c = run_op(WF_OP_SUM, wf_exec_reduce, &attr, 1, &x.v);
+    cr_assert_eq(c.status, WEFT_EDTYPE);
+    free_operand(&x);
+}
+
+/* -- scans ------------------------------------------------------------------------------------------- */
+
+static void check_scan(wf_op op, const wf_view *x, int axis)
+{
+    int64_t axes[1] = {axis};
+    wf_attr attr = {.n_ints = 1, .ints = axes};
+    call c = run_op(op, wf_exec_scan, &attr, 1, x);
+    cr_assert_eq(c.status, 0);
+    const wf_view *y = &c.dst[0].v;
+    int64_t inner = 1;
+    for (int i = axis + 1; i < x->rank; i++) {
+        inner *= x->dims[i];
+    }
+    int64_t n = wf_view_numel(x), len = x->dims[axis];
+    for (int64_t line = 0; len > 0 && line < n / len; line++) {
+        double d = 0;
+        uint64_t u = 0;
+        for (int64_t r = 0; r < len; r++) {
+            int64_t flat = (line / inner * len + r) * inner + line % inner;
+            double v = view_get(x, flat);
+            uint64_t w =
+                is_float(x->dtype) ? 0 : (uint64_t)get_int(x->data, x->dtype, offset_of(x, flat));
+            d = r == 0 ? v : op == WF_OP_CUMSUM ? d + v : d * v;
+            u = r == 0 ? w : op == WF_OP_CUMSUM ? u + w : u * w;
+            double got = get_elem(y->data, y->dtype, flat);
+            if (y->dtype == WEFT_I64) {
+                cr_assert_eq(((uint64_t *)y->data)[flat], u);
+            } else if (y->dtype == WEFT_F64 || y->dtype == WEFT_F32) {
+                double want = y->dtype == WEFT_F32 ? (double)(float)d : d;
+                cr_assert(got == want || (got != got && want != want), "%g %g", got, want);
+            } else { /* a half: nothing representable is nearer */
+                uint16_t bits = ((uint16_t *)y->data)[flat];
+                for (int step = -1; step <= 1 && isfinite(d) && isfinite(got); step += 2) {
+                    uint16_t near = (uint16_t)(bits + step);
+                    double other = get_elem(&near, y->dtype, 0);
+                    cr_assert(!(fabs(other - d) < fabs(got - d)), "%a: %a, %a is nearer", d, got,
+                              other);
+                }
+                cr_assert(isnan(d) == isnan(got));
+            }
+        }
+    }
+    free_call(&c);
+}
+
+Test(reduce, scans)
+{
+    static const int64_t shapes[][3] = {{2, 3, 4},    {1, 1, 3000}, {3, 50, 9}, {2, 1, 1},
+                                        {2, 1200, 3}, {2, 7, 1500}, {0, 3, 2},  {3, 0, 2}};
+    int trial = 0;
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+        for (int axis = 0; axis < 3; axis++) {
+            for (int dt = WEFT_BOOL; dt < WEFT_DTYPE_COUNT; dt++, trial++) {
+                set_machine(trial);
+                operand x = make_operand(dt, 3, shapes[s], trial % NLAYOUT);
+                fill_operand(&x, trial % 3);
+                check_scan(WF_OP_CUMSUM, &x.v, axis);
+                check_scan(WF_OP_CUMPROD, &x.v, axis);
+                free_operand(&x);
+            }
+        }
+    }
+}
