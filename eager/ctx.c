@@ -107,6 +107,7 @@ wf_ctx *wf_ctx_open(void)
     c->grad_off = 0;
     c->recorder = NULL;
     c->error_last = 0;
+    c->rng = (weft_generator){0, 0};
     wf_tls_ctx = c;
     if (exit_key_ok) {
         pthread_setspecific(exit_key, c);
@@ -430,6 +431,11 @@ static void end_all_scopes(wf_ctx *c)
         scope_release(c, d);
     }
     c->depth = 1;
+}
+
+void wf_ctx_end_scopes(wf_ctx *c)
+{
+    end_all_scopes(c);
 }
 
 weft_scope weft_scope_begin(void)

@@ -16,7 +16,7 @@
 
 #include "eager/view.h"
 #include "jit/ir/op.h"
-#include "weft/core.h"
+#include "weft/random.h"
 
 typedef uint32_t wf_ref; /* node of the thread's tape or trace; 0 = none */
 
@@ -169,7 +169,7 @@ typedef struct wf_ctx {
     uint64_t error_last;
     wf_error *errors; /* ring of WF_ERRORS */
     weft_tensor last_write; /* target of the last in-place op, for its call site */
-    uint64_t rng_seed, rng_offset;
+    weft_generator rng; /* the default generator of random ops */
     _Atomic int64_t live; /* slots in use */
     _Atomic int64_t kept;
     struct wf_ctx *next_free;
@@ -184,6 +184,7 @@ static inline wf_ctx *wf_ctx_get(void)
     return __builtin_expect(c != NULL, 1) ? c : wf_ctx_open();
 }
 wf_ctx *wf_ctx_at(uint32_t id);
+void wf_ctx_end_scopes(wf_ctx *c); /* the root scope's tensors too */
 
 static inline wf_slot *wf_slot_at(wf_ctx *c, uint32_t i)
 {

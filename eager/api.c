@@ -1,0 +1,246 @@
+/*
+ * eager/api.c -- argument checks that the public functions share, and the small calls of core.h.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "eager/api.h"
+#include "eager/alloc.h"
+#include "eager/pool.h"
+
+bool wf_arg_fail(wf_arg *a, int code, const char *hint, const char *fmt, ...)
+{
+    wf_why why = {.code = code};
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(why.rule, sizeof why.rule, fmt, ap);
+    va_end(ap);
+    if (hint) {
+        snprintf(why.hint, sizeof why.hint, "%s", hint);
+    }
+    a->error = wf_raise(a->c, a->op, 1, &a->x, &why);
+    return false;
+}
+
+bool wf_arg_open(wf_arg *a, const char *op, weft_tensor x)
+{
+    static const uint8_t scalar_dtype[3] = {WEFT_BOOL, WEFT_I64, WEFT_F32};
+    a->c = wf_ctx_get();
+    a->op = op;
+    a->x = x;
+    a->type.rank = 0;
+    a->error = x;
+    if (!a->c) {
+        a->error = wf_raise(NULL, op, 0, NULL, NULL);
+        return false;
+    }
+    if (wf_is_scalar(x)) {
+        a->type.dtype = scalar_dtype[x.context % 3];
+        return true;
+    }
+    if (x.slot == 0 && x.serial != 0) {
+        return false;
+    }
+    wf_why why = {0};
+    bool pinned;
+    wf_slot *s = wf_pin(a->c, x, &pinned, &why);
+    if (!s) {
+        a->error = wf_raise(a->c, op, 1, &x, &why);
+        return false;
+    }
+    wf_slot_type(s, &a->type);
+    memcpy(a->strides, wf_strides(s), (size_t)s->rank * sizeof a->strides[0]);
+    if (pinned) {
+        wf_unpin(a->c, s);
+    }
+    return true;
+}
+
+bool wf_arg_axis(wf_arg *a, int rank, int64_t axis, int64_t *out)
+{
+    if (axis < -rank || axis >= rank) {
+        char hint[64];
+        if (rank == 0) {
+            snprintf(hint, sizeof hint, "a tensor of rank 0 has no axes");
+        } else {
+            snprintf(hint, sizeof hint, "axes run from %d to %d", -rank, rank - 1);
+        }
+        return wf_arg_fail(a, WEFT_ESHAPE, hint, "axis %lld is out of range for rank %d",
+                           (long long)axis, rank);
+    }
+    *out = axis < 0 ? axis + rank : axis;
+    return true;
+}
+
+bool wf_arg_axes(wf_arg *a, const weft_axes *axes, int64_t *out, int *n)
+{
+    unsigned seen = 0;
+    *n = axes->n < 0 ? 0 : (int)(axes->n > WF_MAX_RANK ? WF_MAX_RANK + 1 : axes->n);
+    if (*n > WF_MAX_RANK) {
+        return wf_arg_fail(a, WEFT_ESHAPE, "name every axis at most once", "%lld axes are given",
+                           (long long)axes->n);
+    }
+    for (int i = 0; i < *n; i++) {
+        if (!wf_arg_axis(a, a->type.rank, axes->v[i], &out[i])) {
+            return false;
+        }
+        if (seen & (1u << out[i])) {
+            return wf_arg_fail(a, WEFT_ESHAPE, "name every axis at most once",
+                               "axis %lld is given twice", (long long)out[i]);
+        }
+        seen |= 1u << out[i];
+    }
+    return true;
+}
+
+bool wf_arg_shape(wf_arg *a, const weft_shape *s)
+{
+    if (s->n < 0 || s->n > WF_MAX_RANK) {
+        return wf_arg_fail(a, WEFT_ESHAPE, "a shape has 0 to 16 extents",
+                           "a shape of %lld extents is given", (long long)s->n);
+    }
+    return true;
+}
+
+weft_tensor wf_api_error(const char *op, int code, const char *fmt, ...)
+{
+    char text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return wf_raise_text(wf_ctx_get(), code, op, "%s", text);
+}
+
+weft_tensor wf_api_null(const char *op, const char *what)
+{
+    return wf_api_error(op, WEFT_EINVALID, "%s is NULL; pass its address", what);
+}
+
+int wf_api_dtype(weft_tensor t, bool *weak)
+{
+    wf_ctx *c = wf_ctx_get();
+    *weak = wf_is_scalar(t);
+    if (!c || t.slot == 0 || t.slot >= WF_ABSENT_SLOT) {
+        return WEFT_DTYPE_DEFAULT;
+    }
+    bool pinned;
+    wf_slot *s = wf_pin(c, t, &pinned, NULL);
+    if (!s) {
+        return WEFT_DTYPE_DEFAULT;
+    }
+    int dt = s->dtype;
+    if (pinned) {
+        wf_unpin(c, s);
+    }
+    return dt;
+}
+
+void wf_api_unify(int n, weft_tensor *t)
+{
+    int join = 0;
+    bool differ = false;
+    for (int i = 0; i < n; i++) {
+        bool weak;
+        int dt = wf_api_dtype(t[i], &weak);
+        if (dt) {
+            differ |= join && dt != join;
+            join = join ? wf_dtype_promote(join, dt) : dt;
+        }
+    }
+    for (int i = 0; differ && i < n; i++) {
+        bool weak;
+        int dt = wf_api_dtype(t[i], &weak);
+        if (dt && dt != join) {
+            t[i] = wf_op1(WF_OP_CAST, &(wf_attr){.dtype = (uint8_t)join}, t[i]);
+        }
+    }
+}
+
+weft_tensor wf_api_reshape(weft_tensor x, int rank, const int64_t *dims)
+{
+    return wf_op1(WF_OP_RESHAPE, &(wf_attr){.n_dyn = (uint8_t)rank, .dyn = dims}, x);
+}
+
+weft_tensor wf_api_alias(weft_tensor x, const wf_type *type)
+{
+    return wf_api_reshape(x, type->rank, type->dims);
+}
+
+/* -- core.h --------------------------------------------------------------------------------------------- */
+
+const char *weft_dtype_name(weft_dtype dtype)
+{
+    if (dtype == WEFT_DTYPE_DEFAULT) {
+        return "default";
+    }
+    unsigned i = (unsigned)dtype;
+    return i < WEFT_DTYPE_COUNT ? wf_dtype_name((int)dtype) : "invalid";
+}
+
+size_t weft_dtype_size(weft_dtype dtype)
+{
+    unsigned i = (unsigned)dtype;
+    return i > 0 && i < WEFT_DTYPE_COUNT ? wf_dtype_size((int)dtype) : 0;
+}
+
+weft_dtype weft_promote(weft_dtype a, weft_dtype b)
+{
+    if (weft_dtype_size(a) == 0 || weft_dtype_size(b) == 0) {
+        return WEFT_DTYPE_DEFAULT;
+    }
+    return (weft_dtype)wf_dtype_promote((int)a, (int)b);
+}
+
+const char *weft_version(void)
+{
+    return WEFT_STR(WEFT_VERSION_MAJOR) "." WEFT_STR(WEFT_VERSION_MINOR) "." WEFT_STR(
+        WEFT_VERSION_PATCH);
+}
+
+static weft_tensor scalar(uint32_t kind, uint64_t bits)
+{
+    return (weft_tensor){WF_SCALAR_SLOT, kind, bits};
+}
+
+weft_tensor weft_f(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return scalar(WF_SCALAR_FLOAT, bits);
+}
+
+weft_tensor weft_i(int64_t value)
+{
+    return scalar(WF_SCALAR_INT, (uint64_t)value);
+}
+
+weft_tensor weft_b(bool value)
+{
+    return scalar(WF_SCALAR_BOOL, value);
+}
+
+weft_status weft_set_num_threads(int n)
+{
+    if (wf_set_num_threads(n) != 0) {
+        wf_api_error("set_num_threads", WEFT_EINVALID, "%d threads are asked for; 1 to 1024 can be",
+                     n);
+        return WEFT_EINVALID;
+    }
+    return WEFT_OK;
+}
+
+int weft_get_num_threads(void)
+{
+    return wf_num_threads();
+}
+
+void weft_shutdown(void)
+{
+    if (wf_tls_ctx) {
+        wf_ctx_end_scopes(wf_tls_ctx);
+    }
+    wf_pool_shutdown();
+    wf_alloc_trim();
+}

@@ -1,0 +1,79 @@
+/*
+ * eager/api.h -- what the public functions share: looking at operands, checking arguments, errors.
+ *
+ * Invariants: public functions check what an op row cannot (NULL pointers, axes that count from the
+ * end, -1 extents) and hand normalised attributes to dispatch; a failed check is one recorded error;
+ * an operand that is an error already passes through unchanged.
+ *
+ * Included first in its file: the library's own calls carry no sites, and public functions are defined
+ * under parenthesised names because ops.h has macros of the same name.
+ */
+#ifndef EAGER_API_H
+#define EAGER_API_H
+
+#define WEFT_NO_SITES
+
+#include "eager/tensor.h"
+#include "weft/weft.h"
+
+/* An operand under inspection. */
+typedef struct wf_arg {
+    wf_ctx *c; /* NULL: no memory for a context */
+    const char *op;
+    weft_tensor x;
+    wf_type type;
+    int64_t strides[WF_MAX_RANK]; /* of a tensor; zero for scalars */
+    weft_tensor error;            /* the empty handle to return after a false */
+} wf_arg;
+
+/* Looks at x for op. False: a->error is what to return. Scalars have rank 0. */
+bool wf_arg_open(wf_arg *a, const char *op, weft_tensor x);
+/* Records an error about a->x; returns false. hint may be NULL. */
+bool wf_arg_fail(wf_arg *a, int code, const char *hint, const char *fmt, ...) WF_PRINTF(4, 5);
+/* axis counted from the end if negative -> [0, rank). */
+bool wf_arg_axis(wf_arg *a, int rank, int64_t axis, int64_t *out);
+/* Axes normalised and distinct, in the order given; n < 0 counts as none. */
+bool wf_arg_axes(wf_arg *a, const weft_axes *axes, int64_t *out, int *n);
+/* 0 <= s->n <= 16. */
+bool wf_arg_shape(wf_arg *a, const weft_shape *s);
+
+/* An error of op that is about no operand. */
+weft_tensor wf_api_error(const char *op, int code, const char *fmt, ...) WF_PRINTF(3, 4);
+weft_tensor wf_api_null(const char *op, const char *what);
+
+/* Element type of a handle: tensors' own, scalars' default; WEFT_DTYPE_DEFAULT if it is dead, empty or
+ * absent (dispatch will say so). *weak: it is a scalar. */
+int wf_api_dtype(weft_tensor t, bool *weak);
+/* DEFAULT or one of the enum. */
+static inline bool wf_api_dtype_ok(weft_dtype dt)
+{
+    return (unsigned)dt < WEFT_DTYPE_COUNT;
+}
+/* Truncated towards zero and saturated; NaN gives 0. */
+static inline int64_t wf_f64_to_i64(double v)
+{
+    return v >= 9223372036854775808.0    ? INT64_MAX
+           : v >= -9223372036854775808.0 ? (int64_t)v
+           : v != v                      ? 0
+                                         : INT64_MIN;
+}
+/* Casts the n tensors to the type they promote to. Handles that are not live are left for dispatch. */
+void wf_api_unify(int n, weft_tensor *t);
+/* A fresh handle on the same memory and type: what an op returns that has nothing to do. */
+weft_tensor wf_api_alias(weft_tensor x, const wf_type *type);
+/* x with these extents (numel is the caller's business). */
+weft_tensor wf_api_reshape(weft_tensor x, int rank, const int64_t *dims);
+/* Element at p as a double. */
+double wf_element_f64(int dtype, const void *p);
+/* The whole empty handle (not an error) means "not given". */
+static inline weft_tensor wf_optional(weft_tensor t)
+{
+    return t.slot == 0 && t.serial == 0 ? WF_ABSENT : t;
+}
+/* An option whose 0 means dflt and WEFT_ZERO means 0. */
+static inline double wf_option(double v, double dflt)
+{
+    return v == 0 ? dflt : v == WEFT_ZERO ? 0 : v;
+}
+
+#endif

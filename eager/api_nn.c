@@ -1,0 +1,297 @@
+/*
+ * eager/api_nn.c -- layers called as one op (weft/ops_nn.h).
+ *
+ * Invariants: optional operands that were not given go to dispatch as WF_ABSENT; float operands of
+ * different types are promoted to one; compositions open a scope of their own.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "eager/api.h"
+
+#pragma GCC diagnostic error "-Wmissing-prototypes"
+
+/* Promotes src and runs op on it; the first of ndst results is returned, the others go to rest[]. */
+static weft_tensor promoted(wf_op op, const wf_attr *attr, int nsrc, weft_tensor *src, int ndst,
+                            weft_tensor *rest)
+{
+    weft_tensor r[WF_MAX_DST];
+    weft_scope sc = weft_scope_begin();
+    wf_api_unify(nsrc, src);
+    wf_dispatch(op, attr, nsrc, src, ndst, r);
+    for (int i = 1; rest && i < ndst; i++) {
+        rest[i - 1] = weft_scope_give(sc, r[i]);
+    }
+    return weft_scope_return(sc, r[0]);
+}
+
+weft_tensor(weft_linear)(weft_tensor x, weft_tensor weight, weft_tensor bias)
+{
+    bool weak;
+    weft_tensor src[3] = {x, weight, wf_optional(bias)};
+    int n = wf_is_absent(src[2]) ? 2 : 3;
+    int dt = wf_api_dtype(x, &weak);
+    if (wf_api_dtype(weight, &weak) == dt && (n == 2 || wf_api_dtype(bias, &weak) == dt)) {
+        weft_tensor r;
+        wf_dispatch(WF_OP_LINEAR, NULL, n, src, 1, &r);
+        return r;
+    }
+    return promoted(WF_OP_LINEAR, NULL, n, src, 1, NULL);
+}
+
+static weft_tensor along(wf_op op, weft_tensor x, int axis)
+{
+    wf_arg a;
+    int64_t i = 0;
+    if (!wf_arg_open(&a, wf_rows[op].name, x) || !wf_arg_axis(&a, a.type.rank, axis, &i)) {
+        return a.error;
+    }
+    return wf_op1(op, &(wf_attr){.n_ints = 1, .ints = &i}, x);
+}
+
+weft_tensor(weft_softmax)(weft_tensor x, int axis)
+{
+    return along(WF_OP_SOFTMAX, x, axis);
+}
+
+weft_tensor(weft_log_softmax)(weft_tensor x, int axis)
+{
+    return along(WF_OP_LOG_SOFTMAX, x, axis);
+}
+
+/* -- normalisation ------------------------------------------------------------------------------------------ */
+
+weft_tensor(weft_layer_norm)(const weft_layer_norm_args *args)
+{
+    if (!args) {
+        return wf_api_null("layer_norm", "the argument struct");
+    }
+    int64_t axes = args->axes ? args->axes : 1;
+    double eps = wf_option(args->eps, 1e-5);
+    weft_tensor src[3] = {args->x, wf_optional(args->weight), wf_optional(args->bias)};
+    wf_attr attr = {.n_ints = 1, .ints = &axes, .n_flt = 1, .flt = &eps};
+    return promoted(WF_OP_LAYER_NORM, &attr, 3, src, 3, NULL);
+}
+
+weft_tensor(weft_rms_norm)(const weft_rms_norm_args *args)
+{
+    if (!args) {
+        return wf_api_null("rms_norm", "the argument struct");
+    }
+    int64_t axes = args->axes ? args->axes : 1;
+    double eps = wf_option(args->eps, 1e-6);
+    weft_tensor src[2] = {args->x, wf_optional(args->weight)};
+    wf_attr attr = {.n_ints = 1, .ints = &axes, .n_flt = 1, .flt = &eps};
+    return promoted(WF_OP_RMS_NORM, &attr, 2, src, 2, NULL);
+}
+
+/* running += momentum * (batch - running), not recorded. */
+static weft_tensor move_running(weft_tensor running, weft_tensor batch, double momentum)
+{
+    if (wf_is_absent(running)) {
+        return WEFT_NONE;
+    }
+    wf_ctx *c = wf_ctx_get();
+    weft_tensor src[3] = {running, batch, weft_f(momentum)};
+    c->grad_off++;
+    int rc = wf_dispatch_inplace(WF_OP_LERP, NULL, 3, src, running);
+    c->grad_off--;
+    return rc ? (weft_tensor){0, c->id, c->error_last} : WEFT_NONE;
+}
+
+/* The statistics that batch_norm used, as the update of the running ones. */
+static weft_tensor track(const weft_tensor *src, int64_t count, double momentum, double eps,
+                         weft_tensor mean, weft_tensor rstd)
+{
+    weft_tensor err = move_running(src[3], mean, momentum);
+    if (err.serial != 0 || wf_is_absent(src[4])) {
+        return err;
+    }
+    /* The row gives 1 / sqrt(var + eps); running statistics hold the sample variance. */
+    double unbias = count > 1 ? (double)count / (double)(count - 1) : 1;
+    weft_tensor v = wf_op1(WF_OP_RECIPROCAL, NULL, wf_op1(WF_OP_SQUARE, NULL, rstd));
+    v = wf_op2(WF_OP_MAXIMUM, NULL, wf_op2(WF_OP_SUB, NULL, v, weft_f(eps)), weft_f(0));
+    v = wf_op2(WF_OP_MUL, NULL, v, weft_f(unbias));
+    return move_running(src[4], v, momentum);
+}
+
+weft_tensor(weft_batch_norm)(const weft_batch_norm_args *args)
+{
+    wf_arg a;
+    if (!args) {
+        return wf_api_null("batch_norm", "the argument struct");
+    }
+    if (!wf_arg_open(&a, "batch_norm", args->x)) {
+        return a.error;
+    }
+    weft_tensor src[5] = {args->x, wf_optional(args->weight), wf_optional(args->bias),
+                          wf_optional(args->running_mean), wf_optional(args->running_var)};
+    if (!args->training && (wf_is_absent(src[3]) || wf_is_absent(src[4]))) {
+        wf_arg_fail(&a, WEFT_EINVALID, "pass running_mean and running_var, or .training = true",
+                    "without training the running statistics are needed");
+        return a.error;
+    }
+    double eps = wf_option(args->eps, 1e-5), momentum = wf_option(args->momentum, 0.1);
+    wf_attr attr = {.flags = args->training ? WF_FLAG_TRAINING : 0, .n_flt = 1, .flt = &eps};
+    weft_tensor r[3];
+    weft_scope sc = weft_scope_begin();
+    wf_dispatch(WF_OP_BATCH_NORM, &attr, 5, src, 3, r);
+    if (args->training && r[0].slot != 0) {
+        int64_t count = a.type.rank > 1 && a.type.dims[1]
+                            ? wf_type_numel(&a.type) / a.type.dims[1]
+                            : 0;
+        weft_tensor err = track(src, count, momentum, eps, r[1], r[2]);
+        if (err.serial != 0) {
+            return weft_scope_return(sc, err);
+        }
+    }
+    return weft_scope_return(sc, r[0]);
+}
+
+/* -- windows -------------------------------------------------------------------------------------------------- */
+
+/* One or two numbers into out[2]; none: dflt. */
+static bool pair(wf_arg *a, const char *what, const weft_shape *s, const int64_t *dflt,
+                 int64_t *out)
+{
+    if (s->n == 0 && dflt) {
+        out[0] = dflt[0];
+        out[1] = dflt[1];
+        return true;
+    }
+    if (s->n != 1 && s->n != 2) {
+        return wf_arg_fail(a, WEFT_EINVALID, "one number stands for both axes",
+                           "%s has %lld numbers; height and width are needed", what,
+                           (long long)s->n);
+    }
+    out[0] = s->v[0];
+    out[1] = s->v[s->n - 1];
+    return true;
+}
+
+static const int64_t ones[2] = {1, 1}, zeros[2] = {0, 0};
+
+weft_tensor(weft_conv2d)(const weft_conv2d_args *args)
+{
+    wf_arg a;
+    int64_t ints[7];
+    if (!args) {
+        return wf_api_null("conv2d", "the argument struct");
+    }
+    if (!wf_arg_open(&a, "conv2d", args->x) || !pair(&a, "stride", &args->stride, ones, ints) ||
+        !pair(&a, "padding", &args->padding, zeros, ints + 2) ||
+        !pair(&a, "dilation", &args->dilation, ones, ints + 4)) {
+        return a.error;
+    }
+    ints[6] = args->groups ? args->groups : 1;
+    weft_tensor src[3] = {args->x, args->weight, wf_optional(args->bias)};
+    wf_attr attr = {.n_ints = 7, .ints = ints};
+    return promoted(WF_OP_CONV2D, &attr, wf_is_absent(src[2]) ? 2 : 3, src, 1, NULL);
+}
+
+static bool pool_ints(wf_arg *a, const weft_pool2d_args *args, int64_t *ints)
+{
+    return pair(a, "kernel", &args->kernel, NULL, ints) &&
+           pair(a, "stride", &args->stride, ints, ints + 2) &&
+           pair(a, "padding", &args->padding, zeros, ints + 4) &&
+           pair(a, "dilation", &args->dilation, ones, ints + 6);
+}
+
+weft_tensor(weft_max_pool2d)(const weft_pool2d_args *args)
+{
+    wf_arg a;
+    int64_t ints[8];
+    if (!args) {
+        return wf_api_null("max_pool2d", "the argument struct");
+    }
+    if (!wf_arg_open(&a, "max_pool2d", args->x) || !pool_ints(&a, args, ints)) {
+        return a.error;
+    }
+    wf_attr attr = {.flags = args->ceil_mode ? WF_FLAG_CEIL : 0, .n_ints = 8, .ints = ints};
+    weft_tensor r[2];
+    if (wf_dispatch(WF_OP_MAX_POOL2D, &attr, 1, &args->x, 2, r) == 0 && !args->indices) {
+        weft_free(r[1]);
+    }
+    if (args->indices) {
+        *args->indices = r[1];
+    }
+    return r[0];
+}
+
+weft_tensor(weft_avg_pool2d)(const weft_pool2d_args *args)
+{
+    wf_arg a;
+    int64_t ints[8];
+    if (!args) {
+        return wf_api_null("avg_pool2d", "the argument struct");
+    }
+    if (!wf_arg_open(&a, "avg_pool2d", args->x) || !pool_ints(&a, args, ints)) {
+        return a.error;
+    }
+    if (args->indices || args->dilation.n) {
+        wf_arg_fail(&a, WEFT_EINVALID, "max_pool2d has them", "it takes no %s",
+                    args->indices ? ".indices" : ".dilation");
+        return a.error;
+    }
+    unsigned flags = (args->ceil_mode ? WF_FLAG_CEIL : 0) |
+                     (args->count_include_pad ? WF_FLAG_COUNT_PAD : 0);
+    return wf_op1(WF_OP_AVG_POOL2D,
+                  &(wf_attr){.flags = (uint8_t)flags, .n_ints = 6, .ints = ints}, args->x);
+}
+
+/* -- attention --------------------------------------------------------------------------------------------------- */
+
+weft_tensor(weft_scaled_dot_product_attention)(const weft_attention_args *args)
+{
+    wf_arg a;
+    if (!args) {
+        return wf_api_null("scaled_dot_product_attention", "the argument struct");
+    }
+    if (!wf_arg_open(&a, "scaled_dot_product_attention", args->q)) {
+        return a.error;
+    }
+    int64_t e = a.type.rank ? a.type.dims[a.type.rank - 1] : 1;
+    double scale = wf_option(args->scale, e > 0 ? 1 / sqrt((double)e) : 1);
+    weft_tensor src[4] = {args->q, args->k, args->v, wf_optional(args->mask)};
+    wf_attr attr = {.flags = args->causal ? WF_FLAG_CAUSAL : 0, .n_flt = 1, .flt = &scale};
+    weft_tensor r[2];
+    weft_scope sc = weft_scope_begin();
+    wf_api_unify(3, src);
+    wf_dispatch(WF_OP_SDPA, &attr, wf_is_absent(src[3]) ? 3 : 4, src, 2, r);
+    return weft_scope_return(sc, r[0]);
+}
+
+/* -- dropout ------------------------------------------------------------------------------------------------------ */
+
+weft_tensor(weft_dropout)(const weft_dropout_args *args)
+{
+    wf_arg a;
+    if (!args) {
+        return wf_api_null("dropout", "the argument struct");
+    }
+    if (!wf_arg_open(&a, "dropout", args->x)) {
+        return a.error;
+    }
+    if (!(args->p >= 0 && args->p <= 1)) {
+        wf_arg_fail(&a, WEFT_EINVALID, "p is the share that is dropped",
+                    "probability %g is not in [0, 1]", args->p);
+        return a.error;
+    }
+    if (!(WF_BIT(a.type.dtype) & WF_DT_F)) {
+        wf_arg_fail(&a, WEFT_EDTYPE, "cast first: weft_cast(x, WEFT_F32)",
+                    "%s elements cannot be scaled", wf_dtype_name(a.type.dtype));
+        return a.error;
+    }
+    double p = args->p == WEFT_ZERO ? 0 : args->p;
+    if (!args->training || p == 0) {
+        return wf_is_scalar(args->x) ? args->x : wf_api_alias(args->x, &a.type);
+    }
+    weft_scope sc = weft_scope_begin();
+    double keep = 1 - p;
+    weft_shape shape = weft_shape_from(a.type.rank, a.type.dims);
+    weft_tensor mask = weft_bernoulli(shape, keep == 0 ? WEFT_ZERO : keep, WEFT_BOOL,
+                                      .generator = args->generator);
+    double factor = keep > 0 ? 1 / keep : 0;
+    weft_tensor y = wf_op2(WF_OP_MUL, NULL, args->x, weft_f(factor));
+    return weft_scope_return(sc, wf_op3(WF_OP_WHERE, NULL, mask, y, weft_f(0)));
+}

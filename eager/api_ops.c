@@ -1,0 +1,294 @@
+/*
+ * eager/api_ops.c -- the elementwise ops and reductions of weft/ops.h.
+ *
+ * Every elementwise row of the op table becomes a function here, and its in-place twin. Compiled with
+ * -Wmissing-prototypes: a row whose prototype is missing from ops.h does not build.
+ */
+#include "eager/api.h"
+
+#pragma GCC diagnostic error "-Wmissing-prototypes"
+
+/* -- rows ------------------------------------------------------------------------------------------------ */
+
+static weft_status in_place(wf_op op, int nsrc, const weft_tensor *src, weft_tensor dst)
+{
+    return (weft_status)wf_dispatch_inplace(op, NULL, nsrc, src, dst);
+}
+
+#define UNARY_FN(NAME, name)                                                                       \
+    weft_tensor(weft_##name)(weft_tensor x)                                                        \
+    {                                                                                              \
+        return wf_op1(WF_OP_##NAME, NULL, x);                                                      \
+    }
+#define BINARY_FN(NAME, name)                                                                      \
+    weft_tensor(weft_##name)(weft_tensor a, weft_tensor b)                                         \
+    {                                                                                              \
+        return wf_op2(WF_OP_##NAME, NULL, a, b);                                                   \
+    }
+#define TERNARY_FN(NAME, name)                                                                     \
+    weft_tensor(weft_##name)(weft_tensor a, weft_tensor b, weft_tensor c)                          \
+    {                                                                                              \
+        return wf_op3(WF_OP_##NAME, NULL, a, b, c);                                                \
+    }
+
+#define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
+    UNARY_FN(NAME, name)                                                                           \
+    weft_status(weft_##name##_)(weft_tensor x)                                                     \
+    {                                                                                              \
+        return in_place(WF_OP_##NAME, 1, &x, x);                                                   \
+    }
+#define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
+    BINARY_FN(NAME, name)                                                                          \
+    weft_status(weft_##name##_)(weft_tensor x, weft_tensor b)                                      \
+    {                                                                                              \
+        return in_place(WF_OP_##NAME, 2, (weft_tensor[]){x, b}, x);                                \
+    }
+#define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c)                                 \
+    TERNARY_FN(NAME, name)                                                                         \
+    weft_status(weft_##name##_)(weft_tensor x, weft_tensor b, weft_tensor c)                       \
+    {                                                                                              \
+        return in_place(WF_OP_##NAME, 3, (weft_tensor[]){x, b, c}, x);                             \
+    }
+#define PREDICATE(NAME, name, types, expr) UNARY_FN(NAME, name)
+#define COMPARE(NAME, name, types, expr) BINARY_FN(NAME, name)
+#define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b) TERNARY_FN(NAME, name)
+#include "jit/ir/ops.def"
+
+/* -- elementwise that are not rows ------------------------------------------------------------------------ */
+
+/* Klambauer et al. 2017: the fixed point of mean 0 and variance 1. */
+#define SELU_ALPHA 1.6732632423543772848
+#define SELU_SCALE 1.0507009873554804934
+
+weft_tensor(weft_selu)(weft_tensor x)
+{
+    weft_scope sc = weft_scope_begin();
+    weft_tensor e = wf_op2(WF_OP_ELU, NULL, x, weft_f(SELU_ALPHA));
+    return weft_scope_return(sc, wf_op2(WF_OP_MUL, NULL, e, weft_f(SELU_SCALE)));
+}
+
+weft_tensor(weft_masked_fill)(weft_tensor x, weft_tensor mask, weft_tensor value)
+{
+    return wf_op3(WF_OP_WHERE, NULL, mask, value, x);
+}
+
+weft_status(weft_masked_fill_)(weft_tensor x, weft_tensor mask, weft_tensor value)
+{
+    return in_place(WF_OP_WHERE, 3, (weft_tensor[]){mask, value, x}, x);
+}
+
+weft_status(weft_copy_)(weft_tensor x, weft_tensor value)
+{
+    return in_place(WF_OP_COPY, 1, &value, x);
+}
+
+weft_status(weft_fill_)(weft_tensor x, double value)
+{
+    bool weak;
+    int dt = wf_api_dtype(x, &weak);
+    weft_tensor v = weft_f(value);
+    if (dt == WEFT_BOOL) {
+        v = weft_b(value != 0);
+    } else if (dt != WEFT_DTYPE_DEFAULT && wf_dtype_kind(dt) == 1) {
+        v = weft_i(wf_f64_to_i64(value));
+    }
+    return in_place(WF_OP_COPY, 1, &v, x);
+}
+
+weft_status(weft_zero_)(weft_tensor x)
+{
+    return (weft_fill_)(x, 0);
+}
+
+/* -- reductions --------------------------------------------------------------------------------------------- */
+
+/* The axes of a reduction: sorted; all of them when none are named. */
+static bool reduce_axes(wf_arg *a, const weft_axes *axes, bool none_is_all, int64_t *out, int *n)
+{
+    if (!wf_arg_axes(a, axes, out, n)) {
+        return false;
+    }
+    if (axes->n == 0 && none_is_all) {
+        *n = a->type.rank;
+        for (int i = 0; i < *n; i++) {
+            out[i] = i;
+        }
+        return true;
+    }
+    for (int i = 1; i < *n; i++) {
+        int64_t v = out[i];
+        int k = i;
+        for (; k > 0 && out[k - 1] > v; k--) {
+            out[k] = out[k - 1];
+        }
+        out[k] = v;
+    }
+    return true;
+}
+
+static weft_tensor reduce(wf_op op, weft_tensor x, const weft_axes *axes, bool keepdim, int dtype,
+                          const double *flt)
+{
+    wf_arg a;
+    int64_t ints[WF_MAX_RANK];
+    int n;
+    if (!wf_arg_open(&a, wf_rows[op].name, x)) {
+        return a.error;
+    }
+    bool arg = op == WF_OP_ARGMAX || op == WF_OP_ARGMIN;
+    if (!reduce_axes(&a, axes, !arg, ints, &n)) {
+        return a.error;
+    }
+    if (arg && axes->n < 0) {
+        wf_arg_fail(&a, WEFT_EINVALID, "name one axis, or leave .axes out for the flattened tensor",
+                    "no axis is left to search");
+        return a.error;
+    }
+    wf_attr attr = {.dtype = (uint8_t)dtype,
+                    .flags = keepdim ? WF_FLAG_KEEPDIM : 0,
+                    .n_ints = (uint8_t)n,
+                    .ints = ints,
+                    .n_flt = flt ? 1 : 0,
+                    .flt = flt};
+    return wf_op1(op, &attr, x);
+}
+
+static weft_tensor reduce_args(wf_op op, const weft_reduce_args *args, bool typed)
+{
+    const char *name = wf_rows[op].name;
+    if (!args) {
+        return wf_api_null(name, "the argument struct");
+    }
+    if (!wf_api_dtype_ok(args->dtype)) {
+        return wf_api_error(name, WEFT_EDTYPE, "%d is not an element type; use WEFT_F32, ...",
+                            (int)args->dtype);
+    }
+    if (!typed && args->dtype != WEFT_DTYPE_DEFAULT) {
+        return wf_api_error(name, WEFT_EINVALID,
+                            "it takes no .dtype; cast the result: weft_cast(y, ...)");
+    }
+    return reduce(op, args->x, &args->axes, args->keepdim, (int)args->dtype, NULL);
+}
+
+#define REDUCE(NAME, name, typed)                                                                  \
+    weft_tensor(weft_##name)(const weft_reduce_args *args)                                         \
+    {                                                                                              \
+        return reduce_args(WF_OP_##NAME, args, typed);                                             \
+    }
+REDUCE(SUM, sum, true)
+REDUCE(PROD, prod, true)
+REDUCE(MEAN, mean, true)
+REDUCE(AMAX, max, false)
+REDUCE(AMIN, min, false)
+REDUCE(LOGSUMEXP, logsumexp, false)
+REDUCE(ANY, any, false)
+REDUCE(ALL, all, false)
+REDUCE(COUNT_NONZERO, count_nonzero, false)
+REDUCE(ARGMAX, argmax, false)
+REDUCE(ARGMIN, argmin, false)
+
+static weft_tensor variance(wf_op op, const weft_var_args *args)
+{
+    if (!args) {
+        return wf_api_null(wf_rows[op].name, "the argument struct");
+    }
+    return reduce(op, args->x, &args->axes, args->keepdim, WEFT_DTYPE_DEFAULT, &args->correction);
+}
+
+weft_tensor(weft_var)(const weft_var_args *args)
+{
+    return variance(WF_OP_VAR, args);
+}
+
+weft_tensor(weft_std)(const weft_var_args *args)
+{
+    return variance(WF_OP_STD, args);
+}
+
+weft_tensor(weft_norm)(const weft_norm_args *args)
+{
+    if (!args) {
+        return wf_api_null("norm", "the argument struct");
+    }
+    double order = wf_option(args->order, 2);
+    return reduce(WF_OP_NORM, args->x, &args->axes, args->keepdim, WEFT_DTYPE_DEFAULT, &order);
+}
+
+static weft_tensor scan(wf_op op, weft_tensor x, int axis)
+{
+    wf_arg a;
+    int64_t i;
+    if (!wf_arg_open(&a, wf_rows[op].name, x) || !wf_arg_axis(&a, a.type.rank, axis, &i)) {
+        return a.error;
+    }
+    return wf_op1(op, &(wf_attr){.n_ints = 1, .ints = &i}, x);
+}
+
+weft_tensor(weft_cumsum)(weft_tensor x, int axis)
+{
+    return scan(WF_OP_CUMSUM, x, axis);
+}
+
+weft_tensor(weft_cumprod)(weft_tensor x, int axis)
+{
+    return scan(WF_OP_CUMPROD, x, axis);
+}
+
+/* -- element types and copies --------------------------------------------------------------------------------- */
+
+weft_tensor(weft_cast)(weft_tensor x, weft_dtype dtype)
+{
+    wf_arg a;
+    if (!wf_arg_open(&a, "cast", x)) {
+        return a.error;
+    }
+    if (dtype == WEFT_DTYPE_DEFAULT || !wf_api_dtype_ok(dtype)) {
+        wf_arg_fail(&a, WEFT_EDTYPE, "name one: WEFT_F32, WEFT_I64, ...", "%d is not an element type",
+                    (int)dtype);
+        return a.error;
+    }
+    if (a.type.dtype == (int)dtype && !wf_is_scalar(x)) {
+        return wf_api_alias(x, &a.type);
+    }
+    return wf_op1(WF_OP_CAST, &(wf_attr){.dtype = (uint8_t)dtype}, x);
+}
+
+weft_tensor(weft_clone)(weft_tensor x)
+{
+    return wf_op1(WF_OP_COPY, NULL, x);
+}
+
+weft_tensor(weft_detach)(weft_tensor x)
+{
+    return wf_op1(WF_OP_DETACH, NULL, x);
+}
+
+weft_tensor(weft_contiguous)(weft_tensor x)
+{
+    wf_arg a;
+    if (!wf_arg_open(&a, "contiguous", x)) {
+        return a.error;
+    }
+    int64_t step = 1;
+    for (int i = a.type.rank; i-- > 0;) {
+        if (a.type.dims[i] != 1 && a.strides[i] != step && wf_type_numel(&a.type) != 0) {
+            return wf_op1(WF_OP_COPY, NULL, x);
+        }
+        step *= a.type.dims[i];
+    }
+    return wf_api_alias(x, &a.type);
+}
+
+/* -- matrix product ---------------------------------------------------------------------------------------------- */
+
+weft_tensor(weft_matmul)(weft_tensor a, weft_tensor b)
+{
+    bool wa, wb;
+    if (wf_api_dtype(a, &wa) == wf_api_dtype(b, &wb)) {
+        return wf_op2(WF_OP_MATMUL, NULL, a, b);
+    }
+    weft_scope sc = weft_scope_begin();
+    weft_tensor t[2] = {a, b};
+    wf_api_unify(2, t);
+    return weft_scope_return(sc, wf_op2(WF_OP_MATMUL, NULL, t[0], t[1]));
+}

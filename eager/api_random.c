@@ -1,0 +1,123 @@
+/*
+ * eager/api_random.c -- generators and random tensors (weft/random.h).
+ *
+ * Invariant: a call that succeeds advances its generator by exactly the blocks it may have read; a
+ * call that fails leaves it alone.
+ */
+#include <string.h>
+
+#include "eager/api.h"
+#include "eager/rng_core.h"
+
+#pragma GCC diagnostic error "-Wmissing-prototypes"
+
+weft_generator *weft_default_generator(void)
+{
+    wf_ctx *c = wf_ctx_get();
+    return c ? &c->rng : NULL;
+}
+
+void weft_manual_seed(uint64_t seed)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (c) {
+        c->rng = (weft_generator){seed, 0};
+    }
+}
+
+/* Runs a random row: extents, seed, offset and more[n_more] are its integer slots. */
+static weft_tensor draw(wf_op op, const weft_shape *shape, weft_dtype dtype, weft_dtype dflt,
+                        wf_rng_kind kind, weft_generator *g, const double *flt, int n_flt,
+                        const int64_t *more, int n_more)
+{
+    const char *name = wf_rows[op].name;
+    int64_t dyn[WF_MAX_RANK + 4];
+    if (shape->n < 0 || shape->n > WF_MAX_RANK) {
+        return wf_api_error(name, WEFT_ESHAPE, "a shape of %lld extents is given; 0 to 16 can be",
+                            (long long)shape->n);
+    }
+    if (!wf_api_dtype_ok(dtype)) {
+        return wf_api_error(name, WEFT_EDTYPE, "%d is not an element type; use WEFT_F32, ...",
+                            (int)dtype);
+    }
+    g = g ? g : weft_default_generator();
+    if (!g) {
+        return wf_raise(NULL, name, 0, NULL, NULL);
+    }
+    int n = (int)shape->n;
+    memcpy(dyn, shape->v, (size_t)n * sizeof *dyn);
+    dyn[n] = (int64_t)g->seed;
+    dyn[n + 1] = (int64_t)g->offset;
+    if (n_more) {
+        memcpy(dyn + n + 2, more, (size_t)n_more * sizeof *dyn);
+    }
+    wf_attr attr = {.dtype = (uint8_t)(dtype ? dtype : dflt),
+                    .n_dyn = (uint8_t)(n + 2 + n_more),
+                    .dyn = dyn,
+                    .n_flt = (uint8_t)n_flt,
+                    .flt = flt};
+    weft_tensor r = wf_op0(op, &attr);
+    if (r.slot != 0) {
+        wf_type t = {.dtype = attr.dtype, .rank = (uint8_t)n};
+        memcpy(t.dims, shape->v, (size_t)n * sizeof *dyn);
+        g->offset += wf_rng_blocks(kind, (uint64_t)wf_type_numel(&t));
+    }
+    return r;
+}
+
+static wf_rng_kind by_width(weft_dtype dtype, wf_rng_kind f32, wf_rng_kind f64)
+{
+    return dtype == WEFT_F64 ? f64 : f32;
+}
+
+weft_tensor(weft_rand)(const weft_rand_args *args)
+{
+    if (!args) {
+        return wf_api_null("rand", "the argument struct");
+    }
+    double flt[2] = {args->low, args->low == 0 && args->high == 0 ? 1 : args->high};
+    return draw(WF_OP_RAND, &args->shape, args->dtype, WEFT_F32,
+                by_width(args->dtype, WF_RNG_UNIFORM_F32, WF_RNG_UNIFORM_F64), args->generator,
+                flt, 2, NULL, 0);
+}
+
+weft_tensor(weft_randn)(const weft_randn_args *args)
+{
+    if (!args) {
+        return wf_api_null("randn", "the argument struct");
+    }
+    double flt[2] = {args->mean, wf_option(args->std, 1)};
+    return draw(WF_OP_RANDN, &args->shape, args->dtype, WEFT_F32,
+                by_width(args->dtype, WF_RNG_NORMAL_F32, WF_RNG_NORMAL_F64), args->generator, flt,
+                2, NULL, 0);
+}
+
+weft_tensor(weft_randint)(const weft_randint_args *args)
+{
+    if (!args) {
+        return wf_api_null("randint", "the argument struct");
+    }
+    int64_t range[2] = {args->low, args->high};
+    return draw(WF_OP_RANDINT, &args->shape, args->dtype, WEFT_I64, WF_RNG_RANDINT,
+                args->generator, NULL, 0, range, 2);
+}
+
+weft_tensor(weft_bernoulli)(const weft_bernoulli_args *args)
+{
+    if (!args) {
+        return wf_api_null("bernoulli", "the argument struct");
+    }
+    double p = wf_option(args->p, 0.5);
+    return draw(WF_OP_BERNOULLI, &args->shape, args->dtype, WEFT_BOOL, WF_RNG_BERNOULLI,
+                args->generator, &p, 1, NULL, 0);
+}
+
+weft_tensor(weft_randperm)(const weft_randperm_args *args)
+{
+    if (!args) {
+        return wf_api_null("randperm", "the argument struct");
+    }
+    weft_shape shape = weft_shape_from(1, &args->n);
+    return draw(WF_OP_RANDPERM, &shape, args->dtype, WEFT_I64, WF_RNG_RANDINT, args->generator,
+                NULL, 0, NULL, 0);
+}

@@ -1,0 +1,530 @@
+/*
+ * eager/api_tensor.c -- tensors on given memory, reading elements, queries (weft/tensor.h).
+ *
+ * Invariants: reading never changes a tensor; writing through a pointer counts as a write when the
+ * pointer is handed out; a tensor of a running trace has no memory, and reading it says so.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "eager/api.h"
+#include "eager/exec.h"
+
+#pragma GCC diagnostic error "-Wmissing-prototypes"
+
+/* -- looking at one tensor ------------------------------------------------------------------------------- */
+
+typedef struct look {
+    wf_ctx *c;
+    wf_slot *s;
+    bool pinned;
+} look;
+
+/* False: an error is recorded (or was when t was made). */
+static bool look_open(look *l, const char *op, weft_tensor t)
+{
+    l->c = wf_ctx_get();
+    if (!l->c || (t.slot == 0 && t.serial != 0)) {
+        return false;
+    }
+    wf_why why = {0};
+    if (wf_is_scalar(t) || wf_is_absent(t)) {
+        wf_fail(&why, WEFT_EINVALID, "a scalar has no memory");
+        wf_hint(&why, "make a tensor of it: weft_scalar");
+        l->s = NULL;
+    } else {
+        l->s = wf_pin(l->c, t, &l->pinned, &why);
+    }
+    if (!l->s) {
+        wf_raise(l->c, op, 1, &t, &why);
+    }
+    return l->s != NULL;
+}
+
+static void look_close(look *l)
+{
+    if (l->pinned) {
+        wf_unpin(l->c, l->s);
+    }
+}
+
+/* The same for reading elements. */
+static bool read_open(look *l, const char *op, weft_tensor t)
+{
+    if (!look_open(l, op, t)) {
+        return false;
+    }
+    wf_why why = {0};
+    if (!l->s->st) {
+        wf_fail(&why, WEFT_EUNSUPPORTED, "a value of a running trace is read");
+        wf_hint(&why, "values exist when the traced call has returned");
+    } else if (l->s->st->broken) {
+        wf_fail(&why, WEFT_EINVALID, "it holds no valid value: an in-place %s on it failed",
+                wf_rows[l->s->st->write_op].name);
+        wf_hint(&why, "write it anew (weft_copy_, weft_fill_) before reading it");
+    } else {
+        return true;
+    }
+    look_close(l);
+    wf_raise(l->c, op, 1, &t, &why);
+    return false;
+}
+
+/* -- tensors on given memory ------------------------------------------------------------------------------ */
+
+/* Checks shape and dtype (made f32 if DEFAULT); fills type. */
+static bool memory_type(const char *op, const weft_shape *shape, weft_dtype dtype, wf_type *type,
+                        weft_tensor *error)
+{
+    if (shape->n < 0 || shape->n > WF_MAX_RANK) {
+        *error = wf_api_error(op, WEFT_ESHAPE, "a shape of %lld extents is given; 0 to 16 can be",
+                              (long long)shape->n);
+        return false;
+    }
+    if (!wf_api_dtype_ok(dtype)) {
+        *error = wf_api_error(op, WEFT_EDTYPE, "%d is not an element type; use WEFT_F32, ...",
+                              (int)dtype);
+        return false;
+    }
+    type->dtype = (uint8_t)(dtype ? dtype : WEFT_F32);
+    type->rank = (uint8_t)shape->n;
+    memcpy(type->dims, shape->v, sizeof type->dims);
+    for (int i = 0; i < type->rank; i++) {
+        if (type->dims[i] < 0) {
+            *error = wf_api_error(op, WEFT_ESHAPE, "extent %lld of axis %d is negative",
+                                  (long long)type->dims[i], i);
+            return false;
+        }
+    }
+    if (wf_type_numel(type) < 0) {
+        *error = wf_api_error(op, WEFT_ENOMEM, "the size of the shape overflows 64 bits");
+        return false;
+    }
+    return true;
+}
+
+/* A handle on st, which the call takes over. */
+static weft_tensor wrap(wf_storage *st, void *data, const wf_type *t, const int64_t *strides)
+{
+    wf_ctx *c = wf_ctx_get();
+    weft_tensor h = c ? wf_wrap_view(c, st, data, t->dtype, t->rank, t->dims, strides)
+                      : (weft_tensor){0, 0, UINT64_MAX};
+    if (h.slot == 0) {
+        st->deleter = NULL; /* the caller keeps the memory when the call fails */
+    }
+    wf_storage_release(st);
+    return h;
+}
+
+weft_tensor(weft_from_data)(const void *data, weft_shape shape, weft_dtype dtype)
+{
+    wf_type t;
+    weft_tensor error;
+    if (!memory_type("from_data", &shape, dtype, &t, &error)) {
+        return error;
+    }
+    size_t bytes = (size_t)wf_type_numel(&t) * wf_dtype_size(t.dtype);
+    if (!data && bytes) {
+        return wf_api_null("from_data", "the data");
+    }
+    wf_storage *st = wf_storage_new(bytes);
+    if (!st) {
+        return wf_api_error("from_data", WEFT_ENOMEM,
+                            "out of memory for %zu bytes; free tensors, end scopes sooner, or call "
+                            "weft_memory_trim",
+                            bytes);
+    }
+    if (bytes) {
+        memcpy(st->data, data, bytes);
+    }
+    return wrap(st, st->data, &t, NULL);
+}
+
+/* Offsets in elements of the lowest and one past the highest element; false if they overflow. */
+static bool reach(const wf_type *t, const int64_t *strides, int64_t *lo, int64_t *hi)
+{
+    *lo = 0;
+    *hi = 1;
+    if (wf_type_numel(t) == 0) {
+        *hi = 0;
+        return true;
+    }
+    for (int i = 0; i < t->rank; i++) {
+        int64_t span;
+        if (__builtin_mul_overflow(t->dims[i] - 1, strides[i], &span)) {
+            return false;
+        }
+        int64_t *end = span < 0 ? lo : hi;
+        if (__builtin_add_overflow(*end, span, end)) {
+            return false;
+        }
+    }
+    int64_t size = (int64_t)wf_dtype_size(t->dtype), n, bytes;
+    return !__builtin_sub_overflow(*hi, *lo, &n) && !__builtin_mul_overflow(n, size, &bytes) &&
+           !__builtin_mul_overflow(*lo, size, &bytes);
+}
+
+weft_tensor(weft_from_blob)(const weft_blob_args *args)
+{
+    wf_type t;
+    weft_tensor error;
+    int64_t strides[WF_MAX_RANK], lo, hi;
+    if (!args) {
+        return wf_api_null("from_blob", "the argument struct");
+    }
+    if (!memory_type("from_blob", &args->shape, args->dtype, &t, &error)) {
+        return error;
+    }
+    int64_t size = (int64_t)wf_dtype_size(t.dtype), numel = wf_type_numel(&t);
+    if (!args->data && numel) {
+        return wf_api_null("from_blob", "the data");
+    }
+    if ((uintptr_t)args->data % (uintptr_t)size) {
+        return wf_api_error("from_blob", WEFT_EINVALID,
+                            "the address is not a multiple of the %lld bytes of a %s; copy with "
+                            "weft_from_data",
+                            (long long)size, wf_dtype_name(t.dtype));
+    }
+    int64_t step = 1;
+    for (int i = t.rank; i-- > 0;) {
+        strides[i] = args->strides ? args->strides[i] : step;
+        step *= t.dims[i] ? t.dims[i] : 1; /* a zero extent elsewhere keeps this from mattering */
+    }
+    if (!reach(&t, strides, &lo, &hi)) {
+        return wf_api_error("from_blob", WEFT_ESHAPE, "extents and strides overflow 64 bits");
+    }
+    char *base = numel ? (char *)args->data + lo * size : args->data;
+    wf_storage *st =
+        wf_storage_wrap(base, (size_t)((hi - lo) * size), args->deleter, args->arg);
+    if (!st) {
+        return wf_api_error("from_blob", WEFT_ENOMEM, "out of memory for a handle");
+    }
+    st->read_only = args->read_only;
+    return wrap(st, args->data, &t, strides);
+}
+
+/* -- reading ------------------------------------------------------------------------------------------------- */
+
+const void *weft_data(weft_tensor t)
+{
+    look l;
+    if (!read_open(&l, "data", t)) {
+        return NULL;
+    }
+    const void *p = l.s->data;
+    look_close(&l);
+    return p;
+}
+
+void *weft_data_mut(weft_tensor t)
+{
+    look l;
+    if (!read_open(&l, "data_mut", t)) {
+        return NULL;
+    }
+    wf_why why = {0};
+    void *p = NULL;
+    if (l.s->st->read_only) {
+        wf_fail(&why, WEFT_EINVALID, "the memory is read-only");
+        wf_hint(&why, "write to a copy: weft_clone(x)");
+    } else if (wf_grad_enabled(l.c) && wf_slot_tracked(l.s)) {
+        wf_fail(&why, WEFT_EGRAD, "a gradient is recorded for the value");
+        wf_hint(&why, "use weft_copy_, or write between weft_no_grad_begin and weft_no_grad_end");
+    } else {
+        atomic_fetch_add_explicit(&l.s->st->version, 1, memory_order_relaxed);
+        l.s->st->write_op = WF_OP_COPY;
+        l.s->st->write_site = NULL;
+        p = l.s->data;
+    }
+    look_close(&l);
+    if (!p && why.code) {
+        wf_raise(l.c, "data_mut", 1, &t, &why);
+    }
+    return p;
+}
+
+double wf_element_f64(int dtype, const void *p)
+{
+    switch (dtype) {
+    case WEFT_BOOL:
+    case WEFT_U8:
+        return *(const uint8_t *)p;
+    case WEFT_I8:
+        return *(const int8_t *)p;
+    case WEFT_I16:
+        return *(const int16_t *)p;
+    case WEFT_I32:
+        return *(const int32_t *)p;
+    case WEFT_I64:
+        return (double)*(const int64_t *)p;
+    case WEFT_F16:
+        return (double)wf_f32_of_f16(*(const uint16_t *)p);
+    case WEFT_BF16:
+        return (double)wf_f32_of_bf16(*(const uint16_t *)p);
+    case WEFT_F32:
+        return (double)*(const float *)p;
+    default:
+        return *(const double *)p;
+    }
+}
+
+/* The one element of t: as an integer (exact) when it has such a type, else as a double. */
+static bool item(const char *op, weft_tensor t, bool *whole, int64_t *i, double *d)
+{
+    if (wf_is_scalar(t)) {
+        *whole = t.context != WF_SCALAR_FLOAT;
+        *i = (int64_t)t.serial;
+        memcpy(d, &t.serial, sizeof *d);
+        return true;
+    }
+    look l;
+    if (!read_open(&l, op, t)) {
+        return false;
+    }
+    wf_slot *s = l.s;
+    bool one = wf_slot_numel(s) == 1;
+    if (one) {
+        *whole = wf_dtype_kind(s->dtype) < 2;
+        *d = wf_element_f64(s->dtype, s->data);
+        *i = s->dtype == WEFT_I64 ? *(const int64_t *)(const void *)s->data : wf_f64_to_i64(*d);
+    } else {
+        wf_why why = {0};
+        wf_fail(&why, WEFT_ESHAPE, "a tensor of %lld elements is not one item",
+                (long long)wf_slot_numel(s));
+        wf_hint(&why, "reduce or select first, or read them all: weft_to_array");
+        wf_raise(l.c, op, 1, &t, &why);
+    }
+    look_close(&l);
+    return one;
+}
+
+double weft_item_f64(weft_tensor t)
+{
+    bool whole;
+    int64_t i;
+    double d;
+    if (!item("item", t, &whole, &i, &d)) {
+        return NAN;
+    }
+    return whole ? (double)i : d;
+}
+
+int64_t weft_item_i64(weft_tensor t)
+{
+    bool whole;
+    int64_t i;
+    double d;
+    if (!item("item", t, &whole, &i, &d)) {
+        return INT64_MIN;
+    }
+    return whole ? i : wf_f64_to_i64(d);
+}
+
+static weft_status status_of(weft_tensor t)
+{
+    return t.slot == 0 && t.serial != 0 ? weft_error_status(t) : weft_last_status();
+}
+
+weft_status(weft_item)(weft_tensor t, double *out)
+{
+    bool whole;
+    int64_t i;
+    double d;
+    if (!out) {
+        return weft_error_status(wf_api_null("item", "the result"));
+    }
+    if (!item("item", t, &whole, &i, &d)) {
+        return status_of(t);
+    }
+    *out = whole ? (double)i : d;
+    return WEFT_OK;
+}
+
+weft_status(weft_to_array)(weft_tensor t, void *dst, int64_t n, weft_dtype dtype)
+{
+    look l;
+    if (!wf_api_dtype_ok(dtype)) {
+        return weft_error_status(
+            wf_api_error("to_array", WEFT_EDTYPE, "%d is not an element type", (int)dtype));
+    }
+    if (!dst && n != 0) {
+        return weft_error_status(wf_api_null("to_array", "the array"));
+    }
+    if (!read_open(&l, "to_array", t)) {
+        return status_of(t);
+    }
+    wf_view s, d;
+    int64_t numel = wf_slot_numel(l.s);
+    int rc = 0;
+    if (numel != n) {
+        wf_why why = {0};
+        wf_fail(&why, WEFT_ESHAPE, "the array has room for %lld elements, the tensor has %lld",
+                (long long)n, (long long)numel);
+        wf_hint(&why, "weft_numel tells how many there are");
+        rc = wf_raise_status(l.c, "to_array", 1, &t, &why);
+    } else if (n > 0) {
+        wf_slot_view(l.s, &s);
+        d = s;
+        d.data = dst;
+        d.dtype = (uint8_t)(dtype ? (int)dtype : s.dtype);
+        int64_t step = 1;
+        for (int i = d.rank; i-- > 0;) {
+            d.strides[i] = step;
+            step *= d.dims[i];
+        }
+        wf_copy(&d, &s);
+    }
+    look_close(&l);
+    return (weft_status)rc;
+}
+
+/* -- queries ---------------------------------------------------------------------------------------------------- */
+
+int weft_rank(weft_tensor t)
+{
+    wf_arg a;
+    return wf_arg_open(&a, "rank", t) ? a.type.rank : -1;
+}
+
+weft_shape weft_shape_of(weft_tensor t)
+{
+    wf_arg a;
+    if (wf_arg_open(&a, "shape_of", t)) {
+        return weft_shape_from(a.type.rank, a.type.dims);
+    }
+    return weft_no_axes_();
+}
+
+int64_t weft_dim(weft_tensor t, int axis)
+{
+    wf_arg a;
+    int64_t i;
+    return wf_arg_open(&a, "dim", t) && wf_arg_axis(&a, a.type.rank, axis, &i) ? a.type.dims[i]
+                                                                               : -1;
+}
+
+int64_t weft_stride(weft_tensor t, int axis)
+{
+    wf_arg a;
+    int64_t i;
+    return wf_arg_open(&a, "stride", t) && wf_arg_axis(&a, a.type.rank, axis, &i) ? a.strides[i]
+                                                                                  : 0;
+}
+
+weft_dtype weft_dtype_of(weft_tensor t)
+{
+    wf_arg a;
+    return wf_arg_open(&a, "dtype_of", t) ? (weft_dtype)a.type.dtype : WEFT_DTYPE_DEFAULT;
+}
+
+int64_t weft_numel(weft_tensor t)
+{
+    wf_arg a;
+    return wf_arg_open(&a, "numel", t) ? wf_type_numel(&a.type) : -1;
+}
+
+int64_t weft_nbytes(weft_tensor t)
+{
+    wf_arg a;
+    return wf_arg_open(&a, "nbytes", t)
+               ? wf_type_numel(&a.type) * (int64_t)wf_dtype_size(a.type.dtype)
+               : -1;
+}
+
+int64_t weft_offset(weft_tensor t)
+{
+    look l;
+    if (!read_open(&l, "offset", t)) {
+        return -1;
+    }
+    int64_t bytes = l.s->data - (char *)l.s->st->data;
+    int64_t size = (int64_t)wf_dtype_size(l.s->dtype);
+    look_close(&l);
+    return bytes / size;
+}
+
+bool weft_is_contiguous(weft_tensor t)
+{
+    look l;
+    if (!look_open(&l, "is_contiguous", t)) {
+        return false;
+    }
+    bool yes = wf_slot_is_contiguous(l.s) != 0;
+    look_close(&l);
+    return yes;
+}
+
+uint32_t weft_write_count(weft_tensor t)
+{
+    look l;
+    if (!look_open(&l, "write_count", t)) {
+        return 0;
+    }
+    uint32_t v = l.s->st ? atomic_load_explicit(&l.s->st->version, memory_order_relaxed) : 0;
+    look_close(&l);
+    return v;
+}
+
+bool weft_shares_memory(weft_tensor a, weft_tensor b)
+{
+    look la, lb;
+    if (!look_open(&la, "shares_memory", a)) {
+        return false;
+    }
+    bool yes = false;
+    if (look_open(&lb, "shares_memory", b)) {
+        yes = la.s->st && la.s->st == lb.s->st;
+        look_close(&lb);
+    }
+    look_close(&la);
+    return yes;
+}
+
+weft_status(weft_set_name)(weft_tensor t, const char *name)
+{
+    look l;
+    if (!look_open(&l, "set_name", t)) {
+        return status_of(t);
+    }
+    int rc = 0;
+    wf_meta *m = wf_slot_meta(l.s);
+    size_t n = name ? strlen(name) + 1 : 0;
+    char *copy = n ? wf_malloc(n) : NULL;
+    if (!m || (n && !copy)) {
+        wf_why why = {0};
+        wf_fail(&why, WEFT_ENOMEM, "out of memory for a name");
+        rc = wf_raise_status(l.c, "set_name", 1, &t, &why);
+        wf_mfree(copy);
+    } else {
+        if (n) {
+            memcpy(copy, name, n);
+        }
+        wf_mfree(m->name);
+        m->name = copy;
+    }
+    look_close(&l);
+    return (weft_status)rc;
+}
+
+const char *weft_name(weft_tensor t)
+{
+    look l;
+    if (!look_open(&l, "name", t)) {
+        return "";
+    }
+    const char *name = l.s->meta && l.s->meta->name ? l.s->meta->name : "";
+    look_close(&l);
+    return name;
+}
+
+const char *weft_site(weft_tensor t)
+{
+    look l;
+    if (!look_open(&l, "site", t)) {
+        return "";
+    }
+    const char *site = l.s->site ? l.s->site : "";
+    look_close(&l);
+    return site;
+}

@@ -1,0 +1,434 @@
+/*
+ * eager/api_view.c -- views of weft/ops_array.h: what users say about axes, sizes and slices becomes
+ * the normalised attributes of the VIEW rows.
+ */
+#include <string.h>
+
+#include "eager/api.h"
+
+#pragma GCC diagnostic error "-Wmissing-prototypes"
+
+weft_tensor(weft_reshape)(weft_tensor x, weft_shape shape)
+{
+    wf_arg a;
+    if (!wf_arg_open(&a, "reshape", x) || !wf_arg_shape(&a, &shape)) {
+        return a.error;
+    }
+    int hole = -1;
+    int64_t known = 1, have = wf_type_numel(&a.type);
+    for (int i = 0; i < shape.n; i++) {
+        if (shape.v[i] == -1 && hole < 0) {
+            hole = i;
+        } else if (shape.v[i] < 0) {
+            wf_arg_fail(&a, WEFT_ESHAPE, "extents are 0 or more; one of them may be -1",
+                        "extent %lld of axis %d is negative", (long long)shape.v[i], i);
+            return a.error;
+        } else if (__builtin_mul_overflow(known, shape.v[i], &known)) {
+            known = shape.v[i] == 0 ? 0 : -1; /* inference reports the overflow */
+            break;
+        }
+    }
+    if (hole >= 0) {
+        if (known <= 0 || have % known != 0) {
+            wf_arg_fail(&a, WEFT_ESHAPE, "the product of the other extents must divide the count",
+                        "no extent in place of -1 makes %lld elements out of %lld",
+                        (long long)have, (long long)known);
+            return a.error;
+        }
+        shape.v[hole] = have / known;
+    }
+    return wf_api_reshape(x, (int)shape.n, shape.v);
+}
+
+weft_tensor(weft_flatten)(weft_tensor x, int from, int to)
+{
+    wf_arg a;
+    int64_t dims[WF_MAX_RANK], f = 0, t = 0;
+    if (!wf_arg_open(&a, "flatten", x)) {
+        return a.error;
+    }
+    int rank = a.type.rank;
+    if (rank == 0 && (from == 0 || from == -1) && (to == 0 || to == -1)) {
+        return wf_api_reshape(x, 1, (int64_t[]){1});
+    }
+    if (!wf_arg_axis(&a, rank, from, &f) || !wf_arg_axis(&a, rank, to, &t)) {
+        return a.error;
+    }
+    if (f > t) {
+        wf_arg_fail(&a, WEFT_ESHAPE, "name the first axis first", "axis %d comes after axis %d",
+                    (int)f, (int)t);
+        return a.error;
+    }
+    int n = 0;
+    for (int i = 0; i < rank; i++) {
+        if (i > f && i <= t) {
+            dims[n - 1] *= a.type.dims[i];
+        } else {
+            dims[n++] = a.type.dims[i];
+        }
+    }
+    return wf_api_reshape(x, n, dims);
+}
+
+weft_tensor(weft_squeeze)(weft_tensor x, weft_axes axes)
+{
+    wf_arg a;
+    int64_t drop[WF_MAX_RANK], dims[WF_MAX_RANK];
+    int n, rank = 0;
+    unsigned mask = 0;
+    if (!wf_arg_open(&a, "squeeze", x) || !wf_arg_axes(&a, &axes, drop, &n)) {
+        return a.error;
+    }
+    for (int i = 0; i < n; i++) {
+        if (a.type.dims[drop[i]] != 1) {
+            wf_arg_fail(&a, WEFT_ESHAPE, "only axes of extent 1 can be dropped",
+                        "axis %d has extent %lld", (int)drop[i], (long long)a.type.dims[drop[i]]);
+            return a.error;
+        }
+        mask |= 1u << drop[i];
+    }
+    for (int i = 0; i < a.type.rank; i++) {
+        if (axes.n == 0 ? a.type.dims[i] != 1 : !(mask & (1u << i))) {
+            dims[rank++] = a.type.dims[i];
+        }
+    }
+    return wf_api_reshape(x, rank, dims);
+}
+
+weft_tensor(weft_unsqueeze)(weft_tensor x, int axis)
+{
+    wf_arg a;
+    int64_t at, dims[WF_MAX_RANK + 1];
+    if (!wf_arg_open(&a, "unsqueeze", x) || !wf_arg_axis(&a, a.type.rank + 1, axis, &at)) {
+        return a.error;
+    }
+    if (a.type.rank == WF_MAX_RANK) {
+        wf_arg_fail(&a, WEFT_ESHAPE, NULL, "the result would have rank %d; 16 is the largest",
+                    WF_MAX_RANK + 1);
+        return a.error;
+    }
+    for (int i = 0; i <= a.type.rank; i++) {
+        dims[i] = i == at ? 1 : a.type.dims[i - (i > at)];
+    }
+    return wf_api_reshape(x, a.type.rank + 1, dims);
+}
+
+static weft_tensor permute(weft_tensor x, int rank, const int64_t *axes)
+{
+    return wf_op1(WF_OP_PERMUTE, &(wf_attr){.n_ints = (uint8_t)rank, .ints = axes}, x);
+}
+
+weft_tensor(weft_transpose)(weft_tensor x, int axis0, int axis1)
+{
+    wf_arg a;
+    int64_t i, j, p[WF_MAX_RANK];
+    if (!wf_arg_open(&a, "transpose", x) || !wf_arg_axis(&a, a.type.rank, axis0, &i) ||
+        !wf_arg_axis(&a, a.type.rank, axis1, &j)) {
+        return a.error;
+    }
+    for (int k = 0; k < a.type.rank; k++) {
+        p[k] = k == i ? j : k == j ? i : k;
+    }
+    return permute(x, a.type.rank, p);
+}
+
+weft_tensor(weft_permute)(weft_tensor x, weft_axes axes)
+{
+    wf_arg a;
+    int64_t p[WF_MAX_RANK];
+    int n;
+    if (!wf_arg_open(&a, "permute", x) || !wf_arg_axes(&a, &axes, p, &n)) {
+        return a.error;
+    }
+    return permute(x, n, p);
+}
+
+static weft_tensor expand(const char *op, weft_tensor x, weft_shape shape, bool keep)
+{
+    wf_arg a;
+    if (!wf_arg_open(&a, op, x) || !wf_arg_shape(&a, &shape)) {
+        return a.error;
+    }
+    int lead = (int)shape.n - a.type.rank;
+    for (int i = 0; keep && i < shape.n; i++) {
+        if (shape.v[i] == -1 && i >= lead) {
+            shape.v[i] = a.type.dims[i - lead];
+        }
+    }
+    return wf_op1(WF_OP_EXPAND, &(wf_attr){.n_dyn = (uint8_t)shape.n, .dyn = shape.v}, x);
+}
+
+weft_tensor(weft_expand)(weft_tensor x, weft_shape shape)
+{
+    return expand("expand", x, shape, true);
+}
+
+weft_tensor(weft_broadcast_to)(weft_tensor x, weft_shape shape)
+{
+    return expand("broadcast_to", x, shape, false);
+}
+
+/* -- slices ----------------------------------------------------------------------------------------------- */
+
+static weft_tensor slice_row(weft_tensor x, int64_t axis, int64_t start, int64_t stop, int64_t step)
+{
+    int64_t dyn[3] = {start, stop, step};
+    return wf_op1(WF_OP_SLICE,
+                  &(wf_attr){.n_ints = 1, .ints = &axis, .n_dyn = 3, .dyn = dyn}, x);
+}
+
+static int64_t clip(int64_t v, int64_t lo, int64_t hi)
+{
+    return v < lo ? lo : v > hi ? hi : v;
+}
+
+/* One end of a slice of n elements: negative counts from the end, then clipped. */
+static int64_t slice_end(int64_t v, int64_t n, int64_t lo, int64_t hi)
+{
+    return v < 0 ? clip(v < -n ? -1 : v + n, lo, hi) : clip(v, lo, hi);
+}
+
+weft_tensor(weft_slice)(weft_tensor x, int axis, int64_t start, int64_t stop, int64_t step)
+{
+    wf_arg a;
+    int64_t i;
+    if (!wf_arg_open(&a, "slice", x) || !wf_arg_axis(&a, a.type.rank, axis, &i)) {
+        return a.error;
+    }
+    if (step == WEFT_OMIT) {
+        step = 1;
+    }
+    if (step == 0) {
+        wf_arg_fail(&a, WEFT_EINVALID, "a step is positive or negative", "the step is 0");
+        return a.error;
+    }
+    int64_t n = a.type.dims[i];
+    int64_t longest = n < INT64_MAX ? n + 1 : n;
+    step = clip(step, -longest, longest); /* longer steps all miss the second element */
+    int64_t b, e;
+    if (step > 0) {
+        b = start == WEFT_OMIT ? 0 : slice_end(start, n, 0, n);
+        e = stop == WEFT_OMIT ? n : slice_end(stop, n, 0, n);
+        e = e < b ? b : e;
+    } else {
+        b = start == WEFT_OMIT ? n - 1 : slice_end(start, n, -1, n - 1);
+        e = stop == WEFT_OMIT ? -1 : slice_end(stop, n, -1, n - 1);
+        e = e > b ? b : e;
+    }
+    return slice_row(x, i, b, e, step);
+}
+
+weft_tensor(weft_narrow)(weft_tensor x, int axis, int64_t start, int64_t length)
+{
+    wf_arg a;
+    int64_t i;
+    if (!wf_arg_open(&a, "narrow", x) || !wf_arg_axis(&a, a.type.rank, axis, &i)) {
+        return a.error;
+    }
+    int64_t n = a.type.dims[i], s = start < 0 && start >= -n ? start + n : start;
+    if (s < 0 || s > n || length < 0 || length > n - s) {
+        wf_arg_fail(&a, WEFT_ESHAPE, "weft_slice clips to what there is",
+                    "%lld elements from %lld do not lie inside axis %d of %lld elements",
+                    (long long)length, (long long)start, (int)i, (long long)n);
+        return a.error;
+    }
+    return slice_row(x, i, s, s + length, 1);
+}
+
+weft_tensor(weft_select)(weft_tensor x, int axis, int64_t index)
+{
+    wf_arg a;
+    int64_t i, dims[WF_MAX_RANK];
+    if (!wf_arg_open(&a, "select", x) || !wf_arg_axis(&a, a.type.rank, axis, &i)) {
+        return a.error;
+    }
+    int64_t n = a.type.dims[i], s = index < 0 && index >= -n ? index + n : index;
+    if (s < 0 || s >= n) {
+        wf_arg_fail(&a, WEFT_EINDEX, NULL, "index %lld is out of range for axis %d of %lld elements",
+                    (long long)index, (int)i, (long long)n);
+        return a.error;
+    }
+    int r = 0;
+    for (int k = 0; k < a.type.rank; k++) {
+        if (k != i) {
+            dims[r++] = a.type.dims[k];
+        }
+    }
+    weft_scope sc = weft_scope_begin();
+    weft_tensor y = slice_row(x, i, s, s + 1, 1);
+    return weft_scope_return(sc, wf_api_reshape(y, r, dims));
+}
+
+weft_tensor(weft_flip)(weft_tensor x, weft_axes axes)
+{
+    wf_arg a;
+    int64_t list[WF_MAX_RANK];
+    int n;
+    if (!wf_arg_open(&a, "flip", x) || !wf_arg_axes(&a, &axes, list, &n)) {
+        return a.error;
+    }
+    if (axes.n == 0) {
+        n = a.type.rank;
+        for (int i = 0; i < n; i++) {
+            list[i] = i;
+        }
+    }
+    if (n == 0) {
+        return wf_api_alias(x, &a.type);
+    }
+    weft_scope sc = weft_scope_begin();
+    for (int i = 0; i < n; i++) {
+        x = slice_row(x, list[i], a.type.dims[list[i]] - 1, -1, -1);
+    }
+    return weft_scope_return(sc, x);
+}
+
+/* -- free-form views --------------------------------------------------------------------------------------- */
+
+static weft_tensor as_strided(weft_tensor x, int rank, const int64_t *dims, const int64_t *strides,
+                              int64_t offset)
+{
+    int64_t ints = rank, dyn[2 * WF_MAX_RANK + 1];
+    memcpy(dyn, dims, (size_t)rank * sizeof *dyn);
+    memcpy(dyn + rank, strides, (size_t)rank * sizeof *dyn);
+    dyn[2 * rank] = offset;
+    wf_attr attr = {.n_ints = 1, .ints = &ints, .n_dyn = (uint8_t)(2 * rank + 1), .dyn = dyn};
+    return wf_op1(WF_OP_AS_STRIDED, &attr, x);
+}
+
+weft_tensor(weft_as_strided)(weft_tensor x, weft_shape shape, weft_shape strides, int64_t offset)
+{
+    wf_arg a;
+    if (!wf_arg_open(&a, "as_strided", x) || !wf_arg_shape(&a, &shape)) {
+        return a.error;
+    }
+    if (shape.n != strides.n) {
+        wf_arg_fail(&a, WEFT_ESHAPE, "give one stride for every extent",
+                    "%lld extents and %lld strides are given", (long long)shape.n,
+                    (long long)strides.n);
+        return a.error;
+    }
+    return as_strided(x, (int)shape.n, shape.v, strides.v, offset);
+}
+
+weft_tensor(weft_diagonal)(weft_tensor x, int64_t offset, int axis0, int axis1)
+{
+    wf_arg a;
+    int64_t ints[2];
+    int n;
+    weft_axes axes = {.n = 2, .v = {axis0, axis1}};
+    if (!wf_arg_open(&a, "diagonal", x) || !wf_arg_axes(&a, &axes, ints, &n)) {
+        return a.error;
+    }
+    return wf_op1(WF_OP_DIAGONAL,
+                  &(wf_attr){.n_ints = 2, .ints = ints, .n_dyn = 1, .dyn = &offset}, x);
+}
+
+weft_tensor(weft_unfold)(weft_tensor x, int axis, int64_t size, int64_t step)
+{
+    wf_arg a;
+    int64_t i, dims[WF_MAX_RANK + 1], strides[WF_MAX_RANK + 1];
+    if (!wf_arg_open(&a, "unfold", x) || !wf_arg_axis(&a, a.type.rank, axis, &i)) {
+        return a.error;
+    }
+    int r = a.type.rank;
+    int64_t n = a.type.dims[i];
+    if (size < 0 || size > n || step < 1) {
+        wf_arg_fail(&a, WEFT_ESHAPE, "the size is 0 to the extent, the step 1 or more",
+                    "windows of %lld every %lld do not fit axis %d of %lld elements",
+                    (long long)size, (long long)step, (int)i, (long long)n);
+        return a.error;
+    }
+    if (r == WF_MAX_RANK) {
+        wf_arg_fail(&a, WEFT_ESHAPE, NULL, "the result would have rank %d; 16 is the largest",
+                    WF_MAX_RANK + 1);
+        return a.error;
+    }
+    memcpy(dims, a.type.dims, (size_t)r * sizeof *dims);
+    memcpy(strides, a.strides, (size_t)r * sizeof *strides);
+    dims[i] = (n - size) / step + 1;
+    dims[r] = size;
+    strides[r] = strides[i];
+    strides[i] = dims[i] > 1 ? strides[i] * step : 0;
+    return as_strided(x, r + 1, dims, strides, 0);
+}
+
+/* -- several views ------------------------------------------------------------------------------------------- */
+
+static weft_status fail_parts(wf_arg *a, int n, weft_tensor *out)
+{
+    for (int i = 0; i < n; i++) {
+        out[i] = a->error;
+    }
+    return weft_error_status(a->error);
+}
+
+static bool parts_given(const char *op, const void *sizes, int n, const weft_tensor *out)
+{
+    if (n > 0 && (!out || !sizes)) {
+        wf_api_null(op, !out ? "the array of results" : "the array of sizes");
+        return false;
+    }
+    return true;
+}
+
+weft_status(weft_split)(weft_tensor x, int axis, const int64_t *sizes, int n, weft_tensor *out)
+{
+    wf_arg a;
+    int64_t i, sum = 0;
+    if (!parts_given("split", sizes, n, out)) {
+        return WEFT_EINVALID;
+    }
+    if (!wf_arg_open(&a, "split", x) || !wf_arg_axis(&a, a.type.rank, axis, &i)) {
+        return fail_parts(&a, n, out);
+    }
+    for (int k = 0; k < n; k++) {
+        if (sizes[k] < 0 || __builtin_add_overflow(sum, sizes[k], &sum)) {
+            sum = -1;
+            break;
+        }
+    }
+    if (sum != a.type.dims[i]) {
+        wf_arg_fail(&a, WEFT_ESHAPE, "sizes are 0 or more and sum to the extent",
+                    "%d sizes do not sum to the %lld elements of axis %d", n,
+                    (long long)a.type.dims[i], (int)i);
+        return fail_parts(&a, n, out);
+    }
+    int64_t at = 0;
+    for (int k = 0; k < n; k++) {
+        out[k] = slice_row(x, i, at, at + sizes[k], 1);
+        at += sizes[k];
+        if (out[k].slot == 0) {
+            a.error = out[k];
+            return fail_parts(&a, n, out);
+        }
+    }
+    return WEFT_OK;
+}
+
+weft_status(weft_chunk)(weft_tensor x, int axis, int n, weft_tensor *out)
+{
+    wf_arg a;
+    int64_t i;
+    if (!parts_given("chunk", "", n, out)) {
+        return WEFT_EINVALID;
+    }
+    if (!wf_arg_open(&a, "chunk", x) || !wf_arg_axis(&a, a.type.rank, axis, &i)) {
+        return fail_parts(&a, n, out);
+    }
+    if (n < 1) {
+        wf_arg_fail(&a, WEFT_EINVALID, "ask for 1 or more", "%d chunks are asked for", n);
+        return weft_error_status(a.error);
+    }
+    int64_t whole = a.type.dims[i] / n, extra = a.type.dims[i] % n, at = 0;
+    for (int k = 0; k < n; k++) {
+        int64_t size = whole + (k < extra);
+        out[k] = slice_row(x, i, at, at + size, 1);
+        at += size;
+        if (out[k].slot == 0) {
+            a.error = out[k];
+            return fail_parts(&a, n, out);
+        }
+    }
+    return WEFT_OK;
+}
