@@ -1,0 +1,151 @@
+/*
+ * eager/copy.c -- wf_copy and wf_fill: moving and casting elements between strided views.
+ *
+ * Dimensions are walked in the order of the destination's strides. Where the source runs along another
+ * dimension the walk cuts square blocks, which are transposed in registers; large copies store past
+ * the caches. Casting rules are those of eager/kernels/cast.h.
+ *
+ * Invariant: views do not overlap, except that they may be equal.
+ */
+#include <string.h>
+
+#include "eager/exec.h"
+#include "eager/kernels/kernels.h"
+#include "eager/pool.h"
+#include "eager/tile.h"
+
+enum {
+    TILE = 4096,           /* elements of a block that is transposed or cast: 64 x 64 */
+    ROW = 16384,           /* elements of a contiguous block */
+    GRAIN = 65536,         /* elements per chunk */
+    STREAM_FROM = 24 << 20 /* bytes moved from which stores bypass the caches */
+};
+
+typedef struct job {
+    const wf_walk *w;
+    const wf_kernels *k;
+    int to, from;
+    int64_t per_chunk; /* blocks */
+    bool stream;
+} job;
+
+static void copy_block(void *arg, const wf_block *b)
+{
+    const job *j = arg;
+    const wf_pack_fn pack = (j->stream ? j->k->pack_nt : j->k->pack)[wf_width(j->to)];
+    const size_t rows = (size_t)b->rows, cols = (size_t)b->cols;
+    if (b->cols == 1 || b->col[0] == 1)
+        pack(b->ptr[0], b->row[0], b->ptr[1], b->row[1], b->col[1], rows, cols);
+    else {
+        _Alignas(64) char tile[TILE * 8];
+        j->k->pack[wf_width(j->to)](tile, b->cols, b->ptr[1], b->row[1], b->col[1], rows, cols);
+        j->k->unpack[wf_width(j->to)](b->ptr[0], b->row[0], b->col[0], tile, rows, cols);
+    }
+}
+
+static void cast_block(void *arg, const wf_block *b)
+{
+    const job *j = arg;
+    const wf_cast_fn cast = j->k->cast[j->to][j->from];
+    const size_t rows = (size_t)b->rows, cols = (size_t)b->cols, n = rows * cols;
+    const bool rows_in = b->col[1] == 1 || cols == 1, rows_out = b->col[0] == 1 || cols == 1;
+    const bool packed_in = rows_in && (rows == 1 || b->row[1] == b->cols);
+    const bool packed_out = rows_out && (rows == 1 || b->row[0] == b->cols);
+    _Alignas(64) char in[TILE * 8], out[TILE * 8];
+    const char *src = b->ptr[1];
+    if (!packed_in) {
+        j->k->pack[wf_width(j->from)](in, b->cols, src, b->row[1], b->col[1], rows, cols);
+        src = in;
+    }
+    if (packed_out && !j->stream) {
+        cast(b->ptr[0], src, n);
+        return;
+    }
+    cast(out, src, n);
+    if (packed_out)
+        j->k->stream(b->ptr[0], out, n * wf_dtype_size(j->to));
+    else
+        j->k->unpack[wf_width(j->to)](b->ptr[0], b->row[0], b->col[0], out, rows, cols);
+}
+
+static void fill_block(void *arg, const wf_block *b)
+{
+    const job *j = arg;
+    const size_t rows = (size_t)b->rows, cols = (size_t)b->cols;
+    if (b->cols == 1 || b->col[0] == 1) {
+        j->k->pack[wf_width(j->to)](b->ptr[0], b->row[0], b->ptr[1], 0, 0, rows, cols);
+        return;
+    }
+    const int64_t size = (int64_t)wf_dtype_size(j->to);
+    for (int64_t i = 0; i < b->rows; i++) /* one column at a time, strided */
+        j->k->pack[wf_width(j->to)](b->ptr[0] + i * b->row[0] * size, b->col[0], b->ptr[1], 0, 0,
+                                    cols, 1);
+}
+
+typedef struct task {
+    const job *j;
+    wf_block_fn fn;
+} task;
+
+static void do_chunk(void *arg, int64_t begin, int64_t end)
+{
+    const task *t = arg;
+    const int64_t last = end * t->j->per_chunk;
+    job j = *t->j;
+    wf_walk_blocks(t->j->w, begin * t->j->per_chunk, last < j.w->nblocks ? last : j.w->nblocks,
+                   t->fn, &j);
+    if (j.stream)
+        j.k->fence();
+}
+
+static void run_job(job *j, wf_block_fn fn)
+{
+    const int64_t block = j->w->rows * j->w->cols;
+    j->per_chunk = (GRAIN + block - 1) / block;
+    task t = {j, fn};
+    const int64_t chunks = (j->w->nblocks + j->per_chunk - 1) / j->per_chunk;
+    if (chunks <= 2)
+        for (int64_t i = 0; i < chunks; i++)
+            do_chunk(&t, i, i + 1);
+    else
+        wf_parallel_for(chunks, 1, do_chunk, &t);
+}
+
+void wf_copy(const wf_view *dst, const wf_view *src)
+{
+    wf_walk w;
+    if (!wf_walk_init(&w, 2, (const wf_view *const[]){dst, src}))
+        return;
+    job j = {.w = &w, .k = wf_kernels_now(), .to = dst->dtype, .from = src->dtype};
+    const bool move = j.to == j.from || (j.from == WEFT_BOOL && wf_dtype_size(j.to) == 1) ||
+                      (j.to != WEFT_BOOL && wf_dtype_size(j.to) == 1 && wf_dtype_size(j.from) == 1);
+    int64_t n = 1;
+    for (int i = 0; i < w.rank; i++)
+        n *= w.dims[i];
+    j.stream = n * (w.op[0].esize + w.op[1].esize) >= STREAM_FROM && dst->data != src->data;
+    if (move) {
+        if (dst->data == src->data && w.flat)
+            return;
+        wf_walk_cut(&w, TILE, ROW);
+        if (w.cols > TILE && w.op[0].strides[w.rank - 1] != 1)
+            wf_walk_cut(&w, TILE, TILE);
+        run_job(&j, copy_block);
+    } else {
+        wf_walk_cut(&w, TILE, TILE);
+        run_job(&j, cast_block);
+    }
+}
+
+void wf_fill(const wf_view *dst, const void *v)
+{
+    wf_walk w;
+    wf_view value = *dst;
+    memcpy(&value.data, &v, sizeof v); /* read only */
+    for (int i = 0; i < value.rank; i++)
+        value.strides[i] = 0;
+    if (!wf_walk_init(&w, 2, (const wf_view *const[]){dst, &value}))
+        return;
+    wf_walk_cut(&w, ROW, ROW);
+    job j = {.w = &w, .k = wf_kernels_now(), .to = dst->dtype, .from = dst->dtype};
+    run_job(&j, fill_block);
+}

@@ -1,0 +1,199 @@
+/*
+ * eager/kernels/cast.inc.c -- casting loops between all element types: wf_cast_<isa>[to][from].
+ *
+ * The rules are those of cast.h. Where the machine converts f16 itself (F16C) it is used: the values
+ * are the same, a NaN may carry other bits.
+ */
+#include "eager/kernels/cast.h"
+
+#include "eager/kernels/kernels.h"
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+#if defined(__clang__)
+#define WF_IVDEP _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define WF_IVDEP _Pragma("GCC ivdep")
+#endif
+
+#define WF_CTYPE_bool uint8_t
+#define WF_CTYPE_u8 uint8_t
+#define WF_CTYPE_i8 int8_t
+#define WF_CTYPE_i16 int16_t
+#define WF_CTYPE_i32 int32_t
+#define WF_CTYPE_i64 int64_t
+#define WF_CTYPE_f16 uint16_t
+#define WF_CTYPE_bf16 uint16_t
+#define WF_CTYPE_f32 float
+#define WF_CTYPE_f64 double
+
+#define WF_CAST(to, from)                                                                          \
+    static void c_##to##_##from(void *dst, const void *src, size_t n)                              \
+    {                                                                                              \
+        WF_CTYPE_##to *d = dst;                                                                    \
+        const WF_CTYPE_##from *s = src;                                                            \
+        WF_IVDEP for (size_t i = 0; i < n; i++) d[i] = wf_to_##to##_##from(s[i]);                  \
+    }
+#define WF_MOVE(width)                                                                             \
+    static void c_move##width(void *dst, const void *src, size_t n)                                \
+    {                                                                                              \
+        memcpy(dst, src, n *width);                                                                \
+    }
+WF_MOVE(1)
+WF_MOVE(2)
+WF_MOVE(4)
+WF_MOVE(8)
+
+/* Same-width integers are moves, and so is anything without loss of bits. */
+#define WF_CASTS_INT(from)                                                                         \
+    WF_CAST(bool, from)                                                                            \
+    WF_CAST(f64, from)                                                                             \
+    WF_CAST(bf16, from)
+WF_CASTS_INT(u8)
+WF_CASTS_INT(i8)
+WF_CASTS_INT(i16)
+WF_CASTS_INT(i32)
+WF_CASTS_INT(i64)
+WF_CAST(i16, u8)
+WF_CAST(i32, u8)
+WF_CAST(i64, u8)
+WF_CAST(i16, i8)
+WF_CAST(i32, i8)
+WF_CAST(i64, i8)
+WF_CAST(u8, i16)
+WF_CAST(i32, i16)
+WF_CAST(i64, i16)
+WF_CAST(u8, i32)
+WF_CAST(i16, i32)
+WF_CAST(i64, i32)
+WF_CAST(u8, i64)
+WF_CAST(i16, i64)
+WF_CAST(i32, i64)
+WF_CAST(f32, u8)
+WF_CAST(f32, i8)
+WF_CAST(f32, i16)
+WF_CAST(f32, i32)
+WF_CAST(f32, i64)
+#define WF_CASTS_FLOAT(from)                                                                       \
+    WF_CAST(bool, from)                                                                            \
+    WF_CAST(u8, from)                                                                              \
+    WF_CAST(i8, from)                                                                              \
+    WF_CAST(i16, from)                                                                             \
+    WF_CAST(i32, from)                                                                             \
+    WF_CAST(i64, from)
+WF_CASTS_FLOAT(f16)
+WF_CASTS_FLOAT(bf16)
+WF_CASTS_FLOAT(f32)
+WF_CASTS_FLOAT(f64)
+WF_CAST(f64, bf16)
+WF_CAST(f64, f32)
+WF_CAST(f32, bf16)
+WF_CAST(f32, f64)
+WF_CAST(bf16, f16)
+WF_CAST(bf16, f32)
+WF_CAST(bf16, f64)
+WF_CAST(f64, f16)
+
+#if defined(__F16C__)
+static void c_f32_f16(void *dst, const void *src, size_t n)
+{
+    float *d = dst;
+    const uint16_t *s = src;
+    size_t i = 0;
+#if defined(__AVX512F__)
+    for (; i + 16 <= n; i += 16)
+        _mm512_storeu_ps(d + i, _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(s + i))));
+#endif
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(d + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(s + i))));
+    for (; i < n; i++)
+        d[i] = wf_f32_of_f16(s[i]);
+}
+static void c_f16_f32(void *dst, const void *src, size_t n)
+{
+    uint16_t *d = dst;
+    const float *s = src;
+    size_t i = 0;
+#if defined(__AVX512F__)
+    for (; i + 16 <= n; i += 16)
+        _mm256_storeu_si256((void *)(d + i), _mm512_cvtps_ph(_mm512_loadu_ps(s + i), 0));
+#endif
+    for (; i + 8 <= n; i += 8)
+        _mm_storeu_si128((void *)(d + i), _mm256_cvtps_ph(_mm256_loadu_ps(s + i), 0));
+    for (; i < n; i++)
+        d[i] = wf_f16_of_f32(s[i]);
+}
+#else
+WF_CAST(f32, f16)
+WF_CAST(f16, f32)
+#endif
+
+/* To f16 from another type: by way of an f32 that rounds alike, a piece at a time. */
+enum { PIECE = 256 };
+#define WF_VIA_F32(from)                                                                           \
+    static void c_f16_##from(void *dst, const void *src, size_t n)                                 \
+    {                                                                                              \
+        uint16_t *d = dst;                                                                         \
+        const WF_CTYPE_##from *s = src;                                                            \
+        float t[PIECE];                                                                            \
+        for (size_t o = 0; o < n; o += PIECE) {                                                    \
+            const size_t m = n - o < PIECE ? n - o : PIECE;                                        \
+            WF_IVDEP for (size_t i = 0; i < m; i++) t[i] = wf_half_##from(s[o + i]);               \
+            c_f16_f32(d + o, t, m);                                                                \
+        }                                                                                          \
+    }
+WF_VIA_F32(u8)
+WF_VIA_F32(i8)
+WF_VIA_F32(i16)
+WF_VIA_F32(i32)
+WF_VIA_F32(i64)
+WF_VIA_F32(bf16)
+WF_VIA_F32(f64)
+
+extern const wf_cast_fn WF_SYM(wf_cast)[WF_NDTYPE][WF_NDTYPE];
+/* clang-format off */
+const wf_cast_fn WF_SYM(wf_cast)[WF_NDTYPE][WF_NDTYPE] = {
+    [WEFT_BOOL] = {[WEFT_BOOL] = c_move1, [WEFT_U8] = c_bool_u8, [WEFT_I8] = c_bool_i8,
+                   [WEFT_I16] = c_bool_i16, [WEFT_I32] = c_bool_i32, [WEFT_I64] = c_bool_i64,
+                   [WEFT_F16] = c_bool_f16, [WEFT_BF16] = c_bool_bf16, [WEFT_F32] = c_bool_f32,
+                   [WEFT_F64] = c_bool_f64},
+    [WEFT_U8] = {[WEFT_BOOL] = c_move1, [WEFT_U8] = c_move1, [WEFT_I8] = c_move1,
+                 [WEFT_I16] = c_u8_i16, [WEFT_I32] = c_u8_i32, [WEFT_I64] = c_u8_i64,
+                 [WEFT_F16] = c_u8_f16, [WEFT_BF16] = c_u8_bf16, [WEFT_F32] = c_u8_f32,
+                 [WEFT_F64] = c_u8_f64},
+    [WEFT_I8] = {[WEFT_BOOL] = c_move1, [WEFT_U8] = c_move1, [WEFT_I8] = c_move1,
+                 [WEFT_I16] = c_u8_i16, [WEFT_I32] = c_u8_i32, [WEFT_I64] = c_u8_i64,
+                 [WEFT_F16] = c_i8_f16, [WEFT_BF16] = c_i8_bf16, [WEFT_F32] = c_i8_f32,
+                 [WEFT_F64] = c_i8_f64},
+    [WEFT_I16] = {[WEFT_BOOL] = c_i16_u8, [WEFT_U8] = c_i16_u8, [WEFT_I8] = c_i16_i8,
+                  [WEFT_I16] = c_move2, [WEFT_I32] = c_i16_i32, [WEFT_I64] = c_i16_i64,
+                  [WEFT_F16] = c_i16_f16, [WEFT_BF16] = c_i16_bf16, [WEFT_F32] = c_i16_f32,
+                  [WEFT_F64] = c_i16_f64},
+    [WEFT_I32] = {[WEFT_BOOL] = c_i32_u8, [WEFT_U8] = c_i32_u8, [WEFT_I8] = c_i32_i8,
+                  [WEFT_I16] = c_i32_i16, [WEFT_I32] = c_move4, [WEFT_I64] = c_i32_i64,
+                  [WEFT_F16] = c_i32_f16, [WEFT_BF16] = c_i32_bf16, [WEFT_F32] = c_i32_f32,
+                  [WEFT_F64] = c_i32_f64},
+    [WEFT_I64] = {[WEFT_BOOL] = c_i64_u8, [WEFT_U8] = c_i64_u8, [WEFT_I8] = c_i64_i8,
+                  [WEFT_I16] = c_i64_i16, [WEFT_I32] = c_i64_i32, [WEFT_I64] = c_move8,
+                  [WEFT_F16] = c_i64_f16, [WEFT_BF16] = c_i64_bf16, [WEFT_F32] = c_i64_f32,
+                  [WEFT_F64] = c_i64_f64},
+    [WEFT_F16] = {[WEFT_BOOL] = c_f16_u8, [WEFT_U8] = c_f16_u8, [WEFT_I8] = c_f16_i8,
+                  [WEFT_I16] = c_f16_i16, [WEFT_I32] = c_f16_i32, [WEFT_I64] = c_f16_i64,
+                  [WEFT_F16] = c_move2, [WEFT_BF16] = c_f16_bf16, [WEFT_F32] = c_f16_f32,
+                  [WEFT_F64] = c_f16_f64},
+    [WEFT_BF16] = {[WEFT_BOOL] = c_bf16_u8, [WEFT_U8] = c_bf16_u8, [WEFT_I8] = c_bf16_i8,
+                   [WEFT_I16] = c_bf16_i16, [WEFT_I32] = c_bf16_i32, [WEFT_I64] = c_bf16_i64,
+                   [WEFT_F16] = c_bf16_f16, [WEFT_BF16] = c_move2, [WEFT_F32] = c_bf16_f32,
+                   [WEFT_F64] = c_bf16_f64},
+    [WEFT_F32] = {[WEFT_BOOL] = c_f32_u8, [WEFT_U8] = c_f32_u8, [WEFT_I8] = c_f32_i8,
+                  [WEFT_I16] = c_f32_i16, [WEFT_I32] = c_f32_i32, [WEFT_I64] = c_f32_i64,
+                  [WEFT_F16] = c_f32_f16, [WEFT_BF16] = c_f32_bf16, [WEFT_F32] = c_move4,
+                  [WEFT_F64] = c_f32_f64},
+    [WEFT_F64] = {[WEFT_BOOL] = c_f64_u8, [WEFT_U8] = c_f64_u8, [WEFT_I8] = c_f64_i8,
+                  [WEFT_I16] = c_f64_i16, [WEFT_I32] = c_f64_i32, [WEFT_I64] = c_f64_i64,
+                  [WEFT_F16] = c_f64_f16, [WEFT_BF16] = c_f64_bf16, [WEFT_F32] = c_f64_f32,
+                  [WEFT_F64] = c_move8},
+};
+/* clang-format on */

@@ -1,0 +1,87 @@
+/*
+ * eager/kernels/kernels.h -- what the .inc.c files beside it provide to map.c and copy.c.
+ *
+ * Every .inc.c file is compiled once per instruction set with WF_ISA = sse2, avx2 or avx512; symbols
+ * end in _<isa>. A set is reached through one const table, picked by wf_isa() at every call, so a
+ * test that lowers the level with wf_set_isa sees it at once.
+ *
+ * Invariants
+ *  - Kernels work on contiguous tiles of compute types. dst may be exactly a source (in place); any
+ *    other overlap is excluded by the caller.
+ *  - No kernel allocates, fails or starts threads. All sets give the same bits.
+ */
+#ifndef EAGER_KERNELS_KERNELS_H
+#define EAGER_KERNELS_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "eager/cpuid.h"
+#include "jit/ir/op.h"
+
+#define WF_CAT_(a, b) a##b
+#define WF_CAT(a, b) WF_CAT_(a, b)
+/* name_<isa> */
+#define WF_SYM(name) WF_CAT(WF_CAT(name, _), WF_ISA)
+
+/* dst[i] := row(src[0][i], ...). Bit k of bcast: src[k] is one element, used for every i. Sources have
+ * the compute type (the first of a CHOOSE row: bool); dst has it too, or bool for predicates and
+ * comparisons. */
+typedef void (*wf_map_fn)(void *dst, const void *const *src, size_t n, unsigned bcast);
+/* dst[i] := (type)src[i]; rules in eager/kernels/cast.h. */
+typedef void (*wf_cast_fn)(void *dst, const void *src, size_t n);
+/* dst[i * ldd + j] := src[i * s1 + j * s0] for i < m, j < n; strides in elements. */
+typedef void (*wf_pack_fn)(void *dst, int64_t ldd, const void *src, int64_t s1, int64_t s0,
+                           size_t m, size_t n);
+/* dst[i * s1 + j * s0] := src[i * n + j] */
+typedef void (*wf_unpack_fn)(void *dst, int64_t s1, int64_t s0, const void *src, size_t m,
+                             size_t n);
+
+/* Compute types in the order of the tables; bool shares the kernels of u8 (its values are 0 and 1). */
+enum { WF_CT_U8, WF_CT_I8, WF_CT_I16, WF_CT_I32, WF_CT_I64, WF_CT_F32, WF_CT_F64, WF_NCT };
+/* Width classes: elements of 1, 2, 4 and 8 bytes. */
+enum { WF_NWIDTH = 4 };
+enum { WF_VJP_MAX = 3 };
+
+typedef struct wf_kernels {
+    const wf_map_fn *map[WF_NCT];          /* [op] */
+    const wf_map_fn (*vjp[2])[WF_VJP_MAX]; /* f32, f64: [op][operand]; srcs g, operands, y */
+    const wf_cast_fn (*cast)[WF_NDTYPE];   /* [to][from]; from == to copies */
+    const wf_pack_fn *pack;                /* [width] */
+    const wf_pack_fn *pack_nt;             /* the same with non-temporal stores where that pays */
+    const wf_unpack_fn *unpack;            /* [width] */
+    void (*stream)(void *dst, const void *src, size_t bytes); /* memcpy, non-temporal stores */
+    void (*fence)(void); /* orders non-temporal stores before what follows */
+} wf_kernels;
+
+extern const wf_kernels wf_kernels_sse2, wf_kernels_avx2, wf_kernels_avx512;
+
+static inline const wf_kernels *wf_kernels_now(void)
+{
+    const int isa = wf_isa();
+    return isa == WF_ISA_AVX512 ? &wf_kernels_avx512
+           : isa == WF_ISA_AVX2 ? &wf_kernels_avx2
+                                : &wf_kernels_sse2;
+}
+
+/* Index of a compute dtype in wf_kernels.map; -1 for f16, bf16 and anything else. */
+static inline int wf_ct(int dtype)
+{
+    static const int8_t index[WF_NDTYPE] = {
+        [WEFT_DTYPE_DEFAULT] = -1, [WEFT_BOOL] = WF_CT_U8, [WEFT_U8] = WF_CT_U8,
+        [WEFT_I8] = WF_CT_I8,      [WEFT_I16] = WF_CT_I16, [WEFT_I32] = WF_CT_I32,
+        [WEFT_I64] = WF_CT_I64,    [WEFT_F16] = -1,        [WEFT_BF16] = -1,
+        [WEFT_F32] = WF_CT_F32,    [WEFT_F64] = WF_CT_F64,
+    };
+    return index[dtype];
+}
+static inline int wf_width(int dtype)
+{
+    static const uint8_t width[WF_NDTYPE] = {
+        [WEFT_I16] = 1, [WEFT_F16] = 1, [WEFT_BF16] = 1, [WEFT_I32] = 2,
+        [WEFT_F32] = 2, [WEFT_I64] = 3, [WEFT_F64] = 3,
+    };
+    return width[dtype];
+}
+
+#endif

@@ -1,0 +1,7 @@
+/*
+ * eager/kernels/map_f32.inc.c -- elementwise rows on f32 tiles: wf_map_f32_<isa>.
+ */
+#define WF_T float
+#define WF_S f32
+#define WF_LANE uint32_t
+#include "eager/kernels/map_float.h"

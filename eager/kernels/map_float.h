@@ -1,0 +1,51 @@
+/*
+ * eager/kernels/map_float.h -- every elementwise row that takes floats, for one float type: the body
+ * of map_f32.inc.c and map_f64.inc.c, which define WF_T, WF_S and WF_LANE.
+ */
+#include "eager/kernels/map_rows.h"
+
+/* -- complete bodies ------------------------------------------------------------------------------- */
+#define TC(fn, ...) WF_CAT(WF_CAT(fn, _), WF_S)(__VA_ARGS__)
+#define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
+    WF_IF(WF_IN_FLT_##types)(WF_KERNEL(k_##NAME, WF_T, 1, 0, WF_P1, WF_L1, expr))
+#define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
+    WF_IF(WF_IN_FLT_##types)(WF_KERNEL(k_##NAME, WF_T, 2, 0, WF_P2, WF_L2, expr))
+#define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c)                                 \
+    WF_IF(WF_IN_FLT_##types)(WF_KERNEL(k_##NAME, WF_T, 3, 0, WF_P3, WF_L3, expr))
+#define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b)                                              \
+    WF_IF(WF_IN_FLT_##types)(WF_KERNEL(k_##NAME, WF_T, 3, 1, WF_PC, WF_LC, expr))
+#define PREDICATE(NAME, name, types, expr)                                                         \
+    WF_IF(WF_IN_FLT_##types)(WF_KERNEL(k_##NAME, uint8_t, 1, 0, WF_P1, WF_L1, expr))
+#define COMPARE(NAME, name, types, expr)                                                           \
+    WF_IF(WF_IN_FLT_##types)(WF_KERNEL(k_##NAME, uint8_t, 2, 0, WF_P2, WF_L2, expr))
+#include "jit/ir/ops.def"
+#undef TC
+
+/* -- ordinary lanes of rows with a rare branch -------------------------------------------------------- */
+#define TC(fn, ...) WF_CAT(WF_CAT(WF_CAT(fn, _), WF_S), _fast)(__VA_ARGS__)
+#define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
+    WF_IF(WF_RARE_OF_##rare)                                                                       \
+    (WF_KERNEL(f_##NAME, WF_T, 1, 0, WF_P1, WF_L1, expr)                                           \
+         WF_RARE_KERNEL(r_##NAME, k_##NAME, f_##NAME, WF_T, 1, WF_P1, WF_L1, WF_TEST_##rare))
+#define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
+    WF_IF(WF_RARE_OF_##rare)                                                                       \
+    (WF_KERNEL(f_##NAME, WF_T, 2, 0, WF_P2, WF_L2, expr)                                           \
+         WF_RARE_KERNEL(r_##NAME, k_##NAME, f_##NAME, WF_T, 2, WF_P2, WF_L2, WF_TEST_##rare))
+#include "jit/ir/ops.def"
+#undef TC
+
+#define WF_ENTRY_NORARE k_
+#define WF_ENTRY_RARE(fn, ...) r_
+extern const wf_map_fn WF_SYM(WF_CAT(wf_map_, WF_S))[WF_OP_COUNT];
+const wf_map_fn WF_SYM(WF_CAT(wf_map_, WF_S))[WF_OP_COUNT] = {
+#define ENTRY(NAME, types) WF_IF(WF_IN_FLT_##types)([WF_OP_##NAME] = k_##NAME, )
+#define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
+    WF_IF(WF_IN_FLT_##types)([WF_OP_##NAME] = WF_CAT(WF_ENTRY_##rare, NAME), )
+#define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
+    WF_IF(WF_IN_FLT_##types)([WF_OP_##NAME] = WF_CAT(WF_ENTRY_##rare, NAME), )
+#define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c) ENTRY(NAME, types)
+#define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b) ENTRY(NAME, types)
+#define PREDICATE(NAME, name, types, expr) ENTRY(NAME, types)
+#define COMPARE(NAME, name, types, expr) ENTRY(NAME, types)
+#include "jit/ir/ops.def"
+};

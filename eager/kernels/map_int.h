@@ -1,0 +1,32 @@
+/*
+ * eager/kernels/map_int.h -- every elementwise row that takes integers, for one integer type: the
+ * body of map_u8.inc.c (which serves bool too) to map_i64.inc.c, which define WF_T and WF_S.
+ */
+#include "eager/kernels/map_rows.h"
+
+#define TC(fn, ...) WF_CAT(WF_CAT(fn, _), WF_S)(__VA_ARGS__)
+#define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
+    WF_IF(WF_IN_INT_##types)(WF_KERNEL(k_##NAME, WF_T, 1, 0, WF_P1, WF_L1, expr))
+#define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
+    WF_IF(WF_IN_INT_##types)(WF_KERNEL(k_##NAME, WF_T, 2, 0, WF_P2, WF_L2, expr))
+#define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c)                                 \
+    WF_IF(WF_IN_INT_##types)(WF_KERNEL(k_##NAME, WF_T, 3, 0, WF_P3, WF_L3, expr))
+#define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b)                                              \
+    WF_IF(WF_IN_INT_##types)(WF_KERNEL(k_##NAME, WF_T, 3, 1, WF_PC, WF_LC, expr))
+#define PREDICATE(NAME, name, types, expr)                                                         \
+    WF_IF(WF_IN_INT_##types)(WF_KERNEL(k_##NAME, uint8_t, 1, 0, WF_P1, WF_L1, expr))
+#define COMPARE(NAME, name, types, expr)                                                           \
+    WF_IF(WF_IN_INT_##types)(WF_KERNEL(k_##NAME, uint8_t, 2, 0, WF_P2, WF_L2, expr))
+#include "jit/ir/ops.def"
+
+extern const wf_map_fn WF_SYM(WF_CAT(wf_map_, WF_S))[WF_OP_COUNT];
+const wf_map_fn WF_SYM(WF_CAT(wf_map_, WF_S))[WF_OP_COUNT] = {
+#define ENTRY(NAME, types) WF_IF(WF_IN_INT_##types)([WF_OP_##NAME] = k_##NAME, )
+#define UNARY(NAME, name, types, rare, ulp, expr, vjp) ENTRY(NAME, types)
+#define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b) ENTRY(NAME, types)
+#define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c) ENTRY(NAME, types)
+#define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b) ENTRY(NAME, types)
+#define PREDICATE(NAME, name, types, expr) ENTRY(NAME, types)
+#define COMPARE(NAME, name, types, expr) ENTRY(NAME, types)
+#include "jit/ir/ops.def"
+};

@@ -1,0 +1,375 @@
+/*
+ * eager/map.c -- elementwise rows on views: tile loads, a kernel, tile stores.
+ *
+ * Kernels know contiguous tiles of compute types only. An operand that is one already is read in
+ * place; a broadcast element is passed as such; everything else (casts, strides, transposes, repeated
+ * rows) is loaded into a scratch tile that stays in L1. Results are written in place, or go through a
+ * scratch tile for a rounding cast, a strided store or non-temporal stores.
+ *
+ * Invariants
+ *  - Blocks and chunks are cut by shapes alone; no result depends on threads.
+ *  - A destination may be exactly one of the sources; then it is read before it is written, block by
+ *    block. Any other overlap is the caller's to avoid.
+ *  - Nothing is allocated; scratch is on the stack (see SCRATCH).
+ */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "eager/exec.h"
+#include "eager/kernels/kernels.h"
+#include "eager/map.h"
+#include "eager/pool.h"
+
+enum {
+    TILE = 1024,           /* elements of a scratch tile when there are few operands */
+    ROW = 8192,            /* elements of a block that needs no scratch */
+    SCRATCH = 64 << 10,    /* bytes of stack for tiles, per running chunk */
+    GRAIN_CHEAP = 32768,   /* elements per chunk: add, compare, ... */
+    GRAIN_HEAVY = 4096,    /* elements per chunk: rows with polynomials */
+    STREAM_FROM = 24 << 20 /* bytes moved from which stores bypass the caches */
+};
+
+/* One run of a tile function, shared by all chunks. Operand k of the walk: destinations first. */
+typedef struct run {
+    const wf_tiles *t;
+    const wf_kernels *k;
+    wf_walk *w;
+    int64_t per_chunk; /* blocks */
+    int64_t tile;
+    bool stream;
+} run;
+
+typedef struct chunk {
+    const run *r;
+    char *scratch;
+    /* what scratch tile of a source holds: rows that are read again need no second load */
+    const char *held[WF_WALK_OPS];
+    int64_t held_rows[WF_WALK_OPS], held_cols[WF_WALK_OPS];
+} chunk;
+
+/* Values of type `from` are values of type `to` as they lie in memory. */
+static bool same_bits(int from, int to)
+{
+    return from == to || (from == WEFT_BOOL && to == WEFT_U8);
+}
+
+static bool is_packed(const wf_block *b, int k)
+{
+    return (b->col[k] == 1 || b->cols == 1) && (b->rows == 1 || b->row[k] == b->cols);
+}
+
+/* Source k of the block as a contiguous tile of its wanted type; sets its bit in bcast if one element
+ * stands for all. */
+static const void *load(chunk *c, const wf_block *b, int k, unsigned *bcast)
+{
+    const run *r = c->r;
+    const int o = r->t->ndst + k;
+    const int from = r->t->src[k].dtype, to = r->t->src_type[k];
+    const wf_cast_fn cast = r->k->cast[to][from];
+    const bool same = same_bits(from, to);
+    const int64_t n = b->rows * b->cols;
+    char *tile = c->scratch + (int64_t)o * r->tile * 8;
+    if ((b->col[o] == 0 || b->cols == 1) && (b->row[o] == 0 || b->rows == 1)) {
+        *bcast |= n > 1 ? 1u << k : 0;
+        if (same)
+            return b->ptr[o];
+        cast(tile, b->ptr[o], 1);
+        return tile;
+    }
+    const bool packed = is_packed(b, o);
+    if (packed && same)
+        return b->ptr[o];
+    if (c->held[k] == b->ptr[o] && c->held_rows[k] == b->rows && c->held_cols[k] == b->cols)
+        return tile;
+    c->held[k] = b->ptr[o];
+    c->held_rows[k] = b->rows;
+    c->held_cols[k] = b->cols;
+    if (packed) {
+        cast(tile, b->ptr[o], (size_t)n);
+        return tile;
+    }
+    if (b->col[o] == 1 && b->cols >= 64) {
+        const int64_t in = (int64_t)wf_dtype_size(from), out = (int64_t)wf_dtype_size(to);
+        for (int64_t i = 0; i < b->rows; i++)
+            cast(tile + i * b->cols * out, b->ptr[o] + i * b->row[o] * in, (size_t)b->cols);
+        return tile;
+    }
+    char *raw = same ? tile : c->scratch + (int64_t)(r->w->nops) * r->tile * 8;
+    r->k->pack[wf_width(from)](raw, b->cols, b->ptr[o], b->row[o], b->col[o], (size_t)b->rows,
+                               (size_t)b->cols);
+    if (!same)
+        cast(tile, raw, (size_t)n);
+    return tile;
+}
+
+/* Puts a scratch tile of destination k where it belongs. */
+static void store(chunk *c, const wf_block *b, int k)
+{
+    const run *r = c->r;
+    const int from = r->t->dst_type[k], to = r->t->dst[k].dtype;
+    const size_t n = (size_t)(b->rows * b->cols);
+    const char *tile = c->scratch + (int64_t)k * r->tile * 8;
+    char *raw = c->scratch + (int64_t)r->w->nops * r->tile * 8;
+    const bool packed = is_packed(b, k);
+    if (!same_bits(from, to)) {
+        char *out = packed && !r->stream ? b->ptr[k] : raw;
+        r->k->cast[to][from](out, tile, n);
+        if (out != raw)
+            return;
+        tile = raw;
+    }
+    if (packed && r->stream)
+        r->k->stream(b->ptr[k], tile, n * wf_dtype_size(to));
+    else
+        r->k->unpack[wf_width(to)](b->ptr[k], b->row[k], b->col[k], tile, (size_t)b->rows,
+                                   (size_t)b->cols);
+}
+
+static void do_block(void *arg, const wf_block *b)
+{
+    chunk *c = arg;
+    const run *r = c->r;
+    const wf_tiles *t = r->t;
+    const void *src[WF_WALK_OPS];
+    void *dst[WF_WALK_OPS];
+    uint64_t stores = 0;
+    unsigned bcast = 0;
+    for (int k = 0; k < t->nsrc; k++)
+        src[k] = load(c, b, k, &bcast);
+    for (int k = 0; k < t->ndst; k++) {
+        const bool direct =
+            same_bits(t->dst_type[k], t->dst[k].dtype) && is_packed(b, k) && !r->stream;
+        stores |= direct ? 0 : 1ull << k;
+        dst[k] = direct ? b->ptr[k] : c->scratch + (int64_t)k * r->tile * 8;
+    }
+    t->fn(t->arg, dst, src, (size_t)(b->rows * b->cols), bcast);
+    for (int k = 0; stores >> k; k++)
+        if (stores >> k & 1)
+            store(c, b, k);
+}
+
+static void do_chunk(void *arg, int64_t begin, int64_t end)
+{
+    const run *r = arg;
+    _Alignas(64) char scratch[SCRATCH];
+    chunk c;
+    c.r = r;
+    c.scratch = scratch;
+    for (int k = 0; k < r->t->nsrc; k++)
+        c.held[k] = NULL;
+    const int64_t last = end * r->per_chunk;
+    wf_walk_blocks(r->w, begin * r->per_chunk, last < r->w->nblocks ? last : r->w->nblocks,
+                   do_block, &c);
+    if (r->stream)
+        r->k->fence();
+}
+
+/* Is everything contiguous and of its compute type, so that a block needs no scratch? */
+static bool all_direct(const wf_tiles *t, const wf_walk *w)
+{
+    bool direct = w->flat;
+    for (int k = 0; k < t->ndst && direct; k++)
+        direct = same_bits(t->dst_type[k], t->dst[k].dtype);
+    for (int k = 0; k < t->nsrc && direct; k++)
+        direct = same_bits(t->src[k].dtype, t->src_type[k]);
+    return direct;
+}
+
+/* Bytes that go through memory, and whether a destination is read as well. */
+static bool should_stream(const wf_tiles *t, const wf_walk *w)
+{
+    int64_t bytes = 0;
+    for (int k = 0; k < w->nops; k++) {
+        int64_t n = 1;
+        for (int i = 0; i < w->rank; i++)
+            n *= w->op[k].strides[i] ? w->dims[i] : 1;
+        bytes += n * w->op[k].esize;
+    }
+    if (bytes < STREAM_FROM)
+        return false;
+    for (int k = 0; k < t->ndst; k++)
+        for (int j = 0; j < t->nsrc; j++)
+            if (t->dst[k].data == t->src[j].data)
+                return false;
+    return true;
+}
+
+void wf_tiles_run(const wf_tiles *t)
+{
+    const wf_view *views[WF_WALK_OPS];
+    wf_walk w;
+    for (int k = 0; k < t->ndst; k++)
+        views[k] = &t->dst[k];
+    for (int k = 0; k < t->nsrc; k++)
+        views[t->ndst + k] = &t->src[k];
+    if (!wf_walk_init(&w, t->ndst + t->nsrc, views))
+        return;
+    run r = {.t = t, .k = wf_kernels_now(), .w = &w, .stream = should_stream(t, &w)};
+    r.tile = TILE;
+    while ((w.nops + 1) * r.tile * 8 > SCRATCH)
+        r.tile /= 2;
+    wf_walk_cut(&w, r.tile, all_direct(t, &w) && !r.stream ? ROW : r.tile);
+    const int64_t block = w.rows * w.cols;
+    r.per_chunk = (t->grain + block - 1) / block;
+    const int64_t chunks = (w.nblocks + r.per_chunk - 1) / r.per_chunk;
+    if (w.nblocks <= 2 * r.per_chunk)
+        do_chunk(&(run){t, r.k, &w, w.nblocks, r.tile, r.stream}, 0, 1);
+    else
+        wf_parallel_for(chunks, 1, do_chunk, &r);
+}
+
+/* -- rows ------------------------------------------------------------------------------------------------ */
+enum { KIND_NONE, KIND_VALUE, KIND_TRUTH, KIND_CHOOSE };
+static const struct {
+    uint8_t kind, nsrc, heavy;
+} facts[WF_OP_COUNT] = {
+#define UNARY(NAME, name, types, rare, ulp, expr, vjp) [WF_OP_##NAME] = {KIND_VALUE, 1, ulp > 0},
+#define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
+    [WF_OP_##NAME] = {KIND_VALUE, 2, ulp > 0},
+#define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c)                                 \
+    [WF_OP_##NAME] = {KIND_VALUE, 3, ulp > 0},
+#define PREDICATE(NAME, name, types, expr) [WF_OP_##NAME] = {KIND_TRUTH, 1, 0},
+#define COMPARE(NAME, name, types, expr) [WF_OP_##NAME] = {KIND_TRUTH, 2, 0},
+#define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b) [WF_OP_##NAME] = {KIND_CHOOSE, 3, 0},
+#include "jit/ir/ops.def"
+};
+
+static void call_kernel(const void *arg, void *const *dst, const void *const *src, size_t n,
+                        unsigned bcast)
+{
+    wf_map_fn fn;
+    memcpy(&fn, arg, sizeof fn);
+    fn(dst[0], src, n, bcast);
+}
+
+/* Everything contiguous, or single elements, of the kernel's own types: at most `most` elements run at
+ * once, without a walk. Returns false if that does not apply. */
+static bool run_plain(wf_map_fn fn, const wf_view *dst, int dst_type, int nsrc, const wf_view *src,
+                      const uint8_t *src_type, int64_t most)
+{
+    const void *at[WF_VJP_MAX + 2];
+    const int64_t n = wf_view_numel(dst);
+    unsigned bcast = 0;
+    if (n > most || !same_bits(dst_type, dst->dtype) || (n > 1 && !wf_view_is_contiguous(dst)))
+        return false;
+    for (int k = 0; k < nsrc; k++) {
+        at[k] = src[k].data;
+        if (!same_bits(src[k].dtype, src_type[k]))
+            return false;
+        if (n <= 1 || wf_view_is_contiguous(&src[k]))
+            continue;
+        for (int i = 0; i < src[k].rank; i++)
+            if (src[k].dims[i] > 1 && src[k].strides[i] != 0)
+                return false;
+        bcast |= 1u << k;
+    }
+    if (n > 0)
+        fn(dst->data, at, (size_t)n, bcast);
+    return true;
+}
+
+static int run_kernel(wf_map_fn fn, bool heavy, const wf_view *dst, int dst_type, int nsrc,
+                      const wf_view *src, const uint8_t *src_type)
+{
+    if (run_plain(fn, dst, dst_type, nsrc, src, src_type, heavy ? GRAIN_HEAVY : GRAIN_CHEAP))
+        return WEFT_OK;
+    const uint8_t to = (uint8_t)dst_type;
+    wf_tiles_run(&(wf_tiles){.ndst = 1,
+                             .nsrc = nsrc,
+                             .dst = dst,
+                             .src = src,
+                             .dst_type = &to,
+                             .src_type = src_type,
+                             .grain = heavy ? GRAIN_HEAVY : GRAIN_CHEAP,
+                             .fn = call_kernel,
+                             .arg = &fn});
+    return WEFT_OK;
+}
+
+int wf_exec_map(wf_op op, int compute, const wf_view *dst, int nsrc, const wf_view *src)
+{
+    const int ct = wf_ct(compute);
+    const wf_map_fn fn = ct < 0 ? NULL : wf_kernels_now()->map[ct][op];
+    if (!fn || nsrc != facts[op].nsrc)
+        return WEFT_EUNSUPPORTED;
+    uint8_t type[3] = {(uint8_t)compute, (uint8_t)compute, (uint8_t)compute};
+    if (facts[op].kind == KIND_CHOOSE)
+        type[0] = WEFT_BOOL;
+    const int out = facts[op].kind == KIND_TRUTH ? WEFT_BOOL : compute;
+    return run_kernel(fn, facts[op].heavy, dst, out, nsrc, src, type);
+}
+
+int wf_exec_vjp(wf_op op, int which, int compute, const wf_view *dst, int nsrc, const wf_view *src)
+{
+    const int t = compute == WEFT_F32 ? 0 : compute == WEFT_F64 ? 1 : -1;
+    if (t < 0 || which < 0 || which >= WF_VJP_MAX || nsrc != facts[op].nsrc + 2)
+        return WEFT_EUNSUPPORTED;
+    const wf_map_fn fn = wf_kernels_now()->vjp[t][op][which];
+    if (!fn)
+        return WEFT_EUNSUPPORTED;
+    const unsigned reads = wf_vjp_reads(op, which);
+    if (!reads) { /* ZERO: zero bits are the value 0 of every type */
+        wf_fill(dst, &(const uint64_t){0});
+        return WEFT_OK;
+    }
+    /* Operands that are not read may have no data: any tile of the right width stands in. */
+    wf_view v[WF_VJP_MAX + 2];
+    uint8_t type[WF_VJP_MAX + 2];
+    int some = 0;
+    for (int k = 0; k < nsrc; k++)
+        if (reads >> (k == 0 ? 6 : k == nsrc - 1 ? 7 : k - 1) & 1)
+            some = k;
+    for (int k = 0; k < nsrc; k++) {
+        const bool used = reads >> (k == 0 ? 6 : k == nsrc - 1 ? 7 : k - 1) & 1;
+        v[k] = src[used ? k : some];
+        type[k] = (uint8_t)compute;
+        if (facts[op].kind == KIND_CHOOSE && k == 1)
+            type[k] = WEFT_BOOL;
+    }
+    return run_kernel(fn, facts[op].heavy, dst, compute, nsrc, v, type);
+}
+
+/* -- what a vjp column reads: its text, once ---------------------------------------------------------------- */
+static const char *const vjp_text[WF_OP_COUNT][WF_VJP_MAX] = {
+#define UNARY(NAME, name, types, rare, ulp, expr, vjp) [WF_OP_##NAME] = {#vjp},
+#define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b) [WF_OP_##NAME] = {#vjp_a, #vjp_b},
+#define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c)                                 \
+    [WF_OP_##NAME] = {#vjp_a, #vjp_b, #vjp_c},
+#define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b) [WF_OP_##NAME] = {NULL, #vjp_a, #vjp_b},
+#include "jit/ir/ops.def"
+};
+
+static bool is_word(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+unsigned wf_vjp_reads(wf_op op, int which)
+{
+    static _Atomic uint16_t known[WF_OP_COUNT][WF_VJP_MAX]; /* mask | 256 once computed */
+    if (which < 0 || which >= WF_VJP_MAX)
+        return 0;
+    const unsigned had = atomic_load_explicit(&known[op][which], memory_order_relaxed);
+    if (had)
+        return had & 255;
+    const bool choose = facts[op].kind == KIND_CHOOSE;
+    unsigned mask = 0;
+    for (const char *s = vjp_text[op][which]; s && *s; s++) {
+        if (!is_word(*s))
+            continue;
+        if (!is_word(s[1])) {
+            const unsigned first = choose ? 2 : 1; /* the bit of a */
+            mask |= *s == 'g'                ? 64u
+                    : *s == 'y'              ? 128u
+                    : *s == 'x' || *s == 'p' ? 1u
+                    : *s == 'a'              ? first
+                    : *s == 'b'              ? first * 2
+                    : *s == 'c'              ? first * 4
+                                             : 0u;
+        }
+        while (is_word(s[1]))
+            s++;
+    }
+    atomic_store_explicit(&known[op][which], (uint16_t)(mask | 256u), memory_order_relaxed);
+    return mask;
+}

@@ -1,0 +1,25 @@
+/*
+ * eager/map.h -- running a function over tiles of strided, casting operands.
+ */
+#ifndef EAGER_MAP_H
+#define EAGER_MAP_H
+
+#include "eager/tile.h"
+
+/* dst[k] and src[k] are contiguous tiles of n elements of the types asked for; bit k of bcast: src[k]
+ * is one element. dst[k] may be src[j]. */
+typedef void (*wf_tile_fn)(const void *arg, void *const *dst, const void *const *src, size_t n,
+                           unsigned bcast);
+
+typedef struct wf_tiles {
+    int ndst, nsrc;           /* ndst >= 1; together at most WF_WALK_OPS; nsrc at most 32 */
+    const wf_view *dst, *src; /* equal dims; sources may have stride 0 */
+    const uint8_t *dst_type, *src_type; /* element types of the tiles */
+    int64_t grain;                      /* elements that are worth a chunk */
+    wf_tile_fn fn;
+    const void *arg;
+} wf_tiles;
+
+void wf_tiles_run(const wf_tiles *t);
+
+#endif

@@ -1,0 +1,531 @@
+/*
+ * tests/unit/test_map.c -- elementwise execution: layouts, casts, instruction sets, threads.
+ *
+ * What is proved here is that a row gives the same bits however its operands lie in memory, whatever
+ * instruction set and number of threads run it: the reference is the row on one element at a time with
+ * the SSE2 kernels. That those values are right is the business of the tests generated from the rows
+ * against independent references. Casts, copies and derivatives are checked against their own definitions.
+ *
+ * ctest: threads timeout=600
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eager/cpuid.h"
+#include "eager/exec.h"
+#include "eager/kernels/cast.h"
+#include "eager/pool.h"
+#include "jit/ir/op.h"
+
+static uint64_t rng_state = 0x9E3779B97F4A7C15u;
+
+static uint64_t rng(void)
+{
+    rng_state ^= rng_state << 13;
+    rng_state ^= rng_state >> 7;
+    rng_state ^= rng_state << 17;
+    return rng_state;
+}
+
+static int isa_most(void)
+{
+    return wf_set_isa(WF_NISA);
+}
+
+/* One element of `dtype` from the bits of a double or an integer. */
+static void put(void *p, int dtype, double x)
+{
+    const int64_t i = x != x ? 0 : (int64_t)(x > 1e18 ? 1e18 : x < -1e18 ? -1e18 : x);
+    const float f = (float)x;
+    const uint16_t h = wf_f16_of_f32(f), b = wf_bf16_of_f32(f);
+    const uint8_t truth = x != 0;
+    const uint8_t u1 = (uint8_t)i;
+    const uint16_t u2 = (uint16_t)i;
+    const uint32_t u4 = (uint32_t)i;
+    const void *from = dtype == WEFT_F64    ? (const void *)&x
+                       : dtype == WEFT_F32  ? (const void *)&f
+                       : dtype == WEFT_F16  ? (const void *)&h
+                       : dtype == WEFT_BF16 ? (const void *)&b
+                       : dtype == WEFT_BOOL ? (const void *)&truth
+                       : dtype == WEFT_I64  ? (const void *)&i
+                       : dtype == WEFT_I32  ? (const void *)&u4
+                       : dtype == WEFT_I16  ? (const void *)&u2
+                                            : (const void *)&u1;
+    memcpy(p, from, wf_dtype_size(dtype));
+}
+
+static bool is_nan(const void *p, int dtype)
+{
+    uint64_t u = 0;
+    memcpy(&u, p, wf_dtype_size(dtype));
+    return dtype == WEFT_F16    ? (u & 0x7FFF) > 0x7C00
+           : dtype == WEFT_BF16 ? (u & 0x7FFF) > 0x7F80
+           : dtype == WEFT_F32  ? (u & 0x7FFFFFFFu) > 0x7F800000u
+           : dtype == WEFT_F64  ? (u & INT64_MAX) > 0x7FF0000000000000u
+                                : false;
+}
+/* Equal bits, or both NaN. */
+static bool same(const void *a, const void *b, int dtype)
+{
+    return memcmp(a, b, wf_dtype_size(dtype)) == 0 || (is_nan(a, dtype) && is_nan(b, dtype));
+}
+
+/* Ordinary values, and now and then one that is not. */
+static double sample(void)
+{
+    static const double special[] = {
+        0.0,    -0.0, 1.0,  -1.0,  INFINITY, -INFINITY, NAN, 0.5,      2.0, 1e-310, -1e-40, 3.4e38,
+        -1e300, 1e10, -7.0, 255.0, -3.0,     6.0,       1e5, 0x1p-149, 4e9, -128.0, 3.0,    127.0};
+    const uint64_t r = rng();
+    if (r % 5 == 0)
+        return special[(r >> 8) % (sizeof special / sizeof *special)];
+    const double u = (double)(r >> 11) * 0x1p-53 * 2 - 1;
+    return r % 5 == 1 ? u : r % 5 == 2 ? u * 10 : r % 5 == 3 ? u * 100 : u * 1e4;
+}
+
+/* -- a strided operand in memory of its own ------------------------------------------------------------------ */
+typedef struct operand {
+    wf_view v;
+    char *base;
+    size_t bytes;
+} operand;
+
+enum layout {
+    CONTIGUOUS,
+    REVERSED,
+    STRIDED,
+    TRANSPOSED,
+    BROADCAST_ROW,
+    BROADCAST_COL,
+    SCALAR,
+    NLAYOUT
+};
+
+static operand make(int dtype, int rank, const int64_t *dims, enum layout layout)
+{
+    operand o = {.v = {.dtype = (uint8_t)dtype, .rank = (uint8_t)rank}};
+    int64_t step = layout == STRIDED ? 2 : 1;
+    int64_t total = 1;
+    for (int i = 0; i < rank; i++) {
+        o.v.dims[i] = dims[i];
+        total *= dims[i] ? dims[i] : 1;
+    }
+    for (int i = 0; i < rank; i++) {
+        const int k = layout == TRANSPOSED ? i : rank - 1 - i;
+        o.v.strides[k] = step;
+        step *= dims[k] ? dims[k] : 1;
+        if (layout == STRIDED)
+            step += 1;
+    }
+    for (int i = 0; i < rank; i++)
+        if (layout == SCALAR || (layout == BROADCAST_ROW && i < rank - 1) ||
+            (layout == BROADCAST_COL && i == rank - 1))
+            o.v.strides[i] = 0;
+    o.bytes = (size_t)(step + 2 * total + 8) * wf_dtype_size(dtype);
+    o.base = calloc(1, o.bytes);
+    cr_assert_not_null(o.base);
+    o.v.data = o.base;
+    if (layout == REVERSED) {
+        int64_t last = 0;
+        for (int i = 0; i < rank; i++) {
+            last += dims[i] ? o.v.strides[i] * (dims[i] - 1) : 0;
+            o.v.strides[i] = -o.v.strides[i];
+        }
+        o.v.data = o.base + (size_t)last * wf_dtype_size(dtype);
+    }
+    return o;
+}
+
+static void *element(const wf_view *v, int64_t n)
+{
+    int64_t offset = 0;
+    for (int i = v->rank - 1; i >= 0; i--) {
+        offset += n % v->dims[i] * v->strides[i];
+        n /= v->dims[i];
+    }
+    return (char *)v->data + offset * (int64_t)wf_dtype_size(v->dtype);
+}
+
+static void fill_random(operand *o)
+{
+    for (int64_t i = 0; i < wf_view_numel(&o->v); i++)
+        put(element(&o->v, i), o->v.dtype, sample());
+}
+
+static wf_view one(void *p, int dtype)
+{
+    return (wf_view){.data = p, .dtype = (uint8_t)dtype};
+}
+
+/* Casts one element by way of wf_copy, which has a test of its own. */
+static void cast_one(void *to, int to_type, const void *from, int from_type)
+{
+    void *p;
+    memcpy(&p, &from, sizeof p);
+    wf_view d = one(to, to_type), s = one(p, from_type);
+    wf_copy(&d, &s);
+}
+
+static int nsrc_of(wf_op op)
+{
+    return wf_rows[op].min_src;
+}
+static int result_of(wf_op op, int compute)
+{
+    const int kind = wf_rows[op].kind;
+    return kind == WF_KIND_PREDICATE || kind == WF_KIND_COMPARE ? WEFT_BOOL : compute;
+}
+
+/* The row on single elements with SSE2 kernels, casts apart. */
+static void reference(wf_op op, int compute, const wf_view *dst, int nsrc, const wf_view *src,
+                      char *out)
+{
+    const size_t size = wf_dtype_size(dst->dtype);
+    wf_set_isa(WF_ISA_SSE2);
+    for (int64_t i = 0; i < wf_view_numel(dst); i++) {
+        uint64_t value[3], y;
+        wf_view v[3];
+        for (int k = 0; k < nsrc; k++) {
+            const int type = wf_rows[op].kind == WF_KIND_CHOOSE && k == 0 ? WEFT_BOOL : compute;
+            cast_one(&value[k], type, element(&src[k], i), src[k].dtype);
+            v[k] = one(&value[k], type);
+        }
+        wf_view d = one(&y, result_of(op, compute));
+        cr_assert_eq(wf_exec_map(op, compute, &d, nsrc, v), 0, "%s", wf_rows[op].name);
+        cast_one(out + (size_t)i * size, dst->dtype, &y, d.dtype);
+    }
+}
+
+static void compare(wf_op op, const wf_view *dst, const char *want, const char *what)
+{
+    const size_t size = wf_dtype_size(dst->dtype);
+    for (int64_t i = 0; i < wf_view_numel(dst); i++)
+        if (!same(element(dst, i), want + (size_t)i * size, dst->dtype)) {
+            uint64_t got = 0, ref = 0;
+            memcpy(&got, element(dst, i), size);
+            memcpy(&ref, want + (size_t)i * size, size);
+            cr_assert_fail("%s (%s, %s) element %lld: %llx, expected %llx", wf_rows[op].name,
+                           wf_dtype_name(dst->dtype), what, (long long)i, (unsigned long long)got,
+                           (unsigned long long)ref);
+        }
+}
+
+static const int computes[] = {WEFT_BOOL, WEFT_U8,  WEFT_I8,  WEFT_I16,
+                               WEFT_I32,  WEFT_I64, WEFT_F32, WEFT_F64};
+enum { NCOMPUTE = sizeof computes / sizeof *computes };
+
+/* Runs one combination on every instruction set. */
+static int check(wf_op op, int compute, int rank, const int64_t *dims, int dst_type,
+                 enum layout dst_lay, const int *src_type, const enum layout *src_lay,
+                 const char *what)
+{
+    const int nsrc = nsrc_of(op);
+    operand s[3];
+    wf_view v[3];
+    for (int k = 0; k < nsrc; k++) {
+        const int choice = wf_rows[op].kind == WF_KIND_CHOOSE && k == 0 ? WEFT_BOOL : src_type[k];
+        s[k] = make(choice, rank, dims, src_lay[k]);
+        fill_random(&s[k]);
+        v[k] = s[k].v;
+    }
+    operand d = make(dst_type, rank, dims, dst_lay);
+    char *want = malloc((size_t)wf_view_numel(&d.v) * 8 + 8);
+    cr_assert_not_null(want);
+    reference(op, compute, &d.v, nsrc, v, want);
+    const int most = isa_most();
+    for (int isa = WF_ISA_SSE2; isa <= most; isa++) {
+        wf_set_isa(isa);
+        memset(d.base, 0x5A, d.bytes);
+        cr_assert_eq(wf_exec_map(op, compute, &d.v, nsrc, v), 0);
+        char text[96];
+        snprintf(text, sizeof text, "%s, %s, compute %s", what, wf_isa_name(isa),
+                 wf_dtype_name(compute));
+        compare(op, &d.v, want, text);
+    }
+    for (int k = 0; k < nsrc; k++)
+        free(s[k].base);
+    free(d.base);
+    free(want);
+    return 1;
+}
+
+static bool accepts(wf_op op, int dtype)
+{
+    return wf_op_is_elementwise(op) && (wf_rows[op].types & WF_BIT(dtype));
+}
+
+Test(map, rows_and_layouts)
+{
+    static const int64_t dims[3] = {3, 5, 67};
+    static const enum layout cases[][4] = {
+        {CONTIGUOUS, CONTIGUOUS, CONTIGUOUS, CONTIGUOUS},
+        {STRIDED, STRIDED, CONTIGUOUS, REVERSED},
+        {TRANSPOSED, CONTIGUOUS, TRANSPOSED, STRIDED},
+        {CONTIGUOUS, TRANSPOSED, SCALAR, CONTIGUOUS},
+        {CONTIGUOUS, CONTIGUOUS, BROADCAST_ROW, SCALAR},
+        {CONTIGUOUS, BROADCAST_COL, CONTIGUOUS, SCALAR},
+        {REVERSED, SCALAR, CONTIGUOUS, BROADCAST_COL},
+        {CONTIGUOUS, SCALAR, SCALAR, SCALAR},
+    };
+    int combinations = 0;
+    for (wf_op op = 1; op < WF_OP_COUNT; op++)
+        for (int t = 0; t < NCOMPUTE; t++)
+            for (size_t c = 0; c < sizeof cases / sizeof *cases && accepts(op, computes[t]); c++) {
+                const int type[3] = {computes[t], computes[t], computes[t]};
+                char what[32];
+                snprintf(what, sizeof what, "layouts %zu", c);
+                combinations += check(op, computes[t], 3, dims, result_of(op, computes[t]),
+                                      cases[c][0], type, cases[c] + 1, what);
+            }
+    cr_assert_gt(combinations, 2000);
+}
+
+Test(map, casting_operands)
+{
+    static const int64_t dims[2] = {9, 131};
+    static const int storage[] = {WEFT_F16, WEFT_BF16, WEFT_BOOL, WEFT_U8,
+                                  WEFT_I32, WEFT_I64,  WEFT_F64};
+    int combinations = 0;
+    for (wf_op op = 1; op < WF_OP_COUNT; op++)
+        for (size_t t = 0; t < sizeof storage / sizeof *storage && accepts(op, WEFT_F32); t++) {
+            const int type[3] = {storage[t], WEFT_F32, storage[t]};
+            const int to = storage[(t + (size_t)op) % 2 ? 0 : 1];
+            const enum layout lay[3] = {t % 2 ? TRANSPOSED : CONTIGUOUS, CONTIGUOUS, BROADCAST_COL};
+            combinations += check(op, WEFT_F32, 2, dims, result_of(op, to),
+                                  t % 3 ? CONTIGUOUS : STRIDED, type, lay, "casts");
+        }
+    cr_assert_gt(combinations, 400);
+}
+
+/* Sizes around vector widths and tiles, all sources contiguous or one of them a scalar. */
+Test(map, tails)
+{
+    static const wf_op ops[] = {WF_OP_ADD,  WF_OP_EXP,   WF_OP_SIN,
+                                WF_OP_FMOD, WF_OP_WHERE, WF_OP_LESS};
+    for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
+        for (int64_t n = 0; n < 1100; n += n < 70 ? 1 : 257) {
+            const int type[3] = {WEFT_F32, WEFT_F32, WEFT_F32};
+            const enum layout all[3] = {CONTIGUOUS, CONTIGUOUS, CONTIGUOUS};
+            const enum layout scalar[3] = {CONTIGUOUS, SCALAR, CONTIGUOUS};
+            check(ops[o], WEFT_F32, 1, &n, result_of(ops[o], WEFT_F32), CONTIGUOUS, type, all,
+                  "tail");
+            check(ops[o], WEFT_F32, 1, &n, result_of(ops[o], WEFT_F32), CONTIGUOUS, type, scalar,
+                  "tail");
+        }
+}
+
+Test(map, in_place)
+{
+    static const int64_t dims[2] = {37, 211};
+    static const wf_op ops[] = {WF_OP_ADD, WF_OP_EXP,   WF_OP_SIN,
+                                WF_OP_POW, WF_OP_CLAMP, WF_OP_RELU};
+    static const int types[] = {WEFT_F32, WEFT_BF16, WEFT_F64};
+    static const enum layout lays[] = {CONTIGUOUS, STRIDED, TRANSPOSED, REVERSED};
+    const int most = isa_most();
+    for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
+        for (int t = 0; t < 3; t++)
+            for (int l = 0; l < 4; l++) {
+                const int nsrc = nsrc_of(ops[o]), compute = wf_dtype_compute(types[t]);
+                wf_view v[3];
+                operand s[3];
+                for (int k = 0; k < nsrc; k++) {
+                    s[k] = make(types[t], 2, dims, k == 0 ? lays[l] : CONTIGUOUS);
+                    fill_random(&s[k]);
+                    v[k] = s[k].v;
+                }
+                char *want = malloc((size_t)wf_view_numel(&v[0]) * 8);
+                char *keep = malloc(s[0].bytes);
+                memcpy(keep, s[0].base, s[0].bytes);
+                reference(ops[o], compute, &v[0], nsrc, v, want);
+                for (int isa = 0; isa <= most; isa++) {
+                    wf_set_isa(isa);
+                    memcpy(s[0].base, keep, s[0].bytes);
+                    cr_assert_eq(wf_exec_map(ops[o], compute, &v[0], nsrc, v), 0);
+                    compare(ops[o], &v[0], want, "in place");
+                }
+                for (int k = 0; k < nsrc; k++)
+                    free(s[k].base);
+                free(want);
+                free(keep);
+            }
+}
+
+/* Large enough for several chunks and for non-temporal stores: the same bits at any thread count. */
+Test(map, threads)
+{
+    static const int counts[] = {1, 2, 3, 7};
+    static const int64_t shapes[][2] = {{1, 200001}, {301, 1003}, {70001, 3}, {2300, 2311}};
+    static const wf_op ops[] = {WF_OP_ADD, WF_OP_TANH, WF_OP_REMAINDER, WF_OP_GREATER};
+    for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
+        for (size_t c = 0; c < sizeof shapes / sizeof *shapes; c++)
+            for (int l = 0; l < 3; l++) {
+                const int nsrc = nsrc_of(ops[o]);
+                operand s[2];
+                wf_view v[2];
+                for (int k = 0; k < nsrc; k++) {
+                    const enum layout lay = k == 0   ? CONTIGUOUS
+                                            : l == 1 ? TRANSPOSED
+                                                     : BROADCAST_ROW;
+                    s[k] = make(l == 2 ? WEFT_BF16 : WEFT_F32, 2, shapes[c], l ? lay : CONTIGUOUS);
+                    fill_random(&s[k]);
+                    v[k] = s[k].v;
+                }
+                operand d[4];
+                for (int i = 0; i < 4; i++) {
+                    d[i] = make(result_of(ops[o], s[0].v.dtype), 2, shapes[c], CONTIGUOUS);
+                    wf_set_isa(i == 0 ? WF_ISA_AVX2 : WF_NISA);
+                    cr_assert_eq(wf_set_num_threads(counts[i]), 0);
+                    cr_assert_eq(wf_exec_map(ops[o], WEFT_F32, &d[i].v, nsrc, v), 0);
+                    for (int64_t e = 0; i && e < wf_view_numel(&d[0].v); e++)
+                        cr_assert(same(element(&d[0].v, e), element(&d[i].v, e), d[0].v.dtype),
+                                  "%s at %d threads, element %lld", wf_rows[ops[o]].name, counts[i],
+                                  (long long)e);
+                }
+                for (int i = 0; i < 4; i++)
+                    free(d[i].base);
+                for (int k = 0; k < nsrc; k++)
+                    free(s[k].base);
+            }
+}
+
+/* -- derivatives ---------------------------------------------------------------------------------------------- */
+static double forward(wf_op op, int nsrc, const double *x, const uint8_t *p)
+{
+    double y, in[3];
+    wf_view v[3], d = one(&y, WEFT_F64);
+    for (int k = 0; k < nsrc; k++) {
+        in[k] = x[k];
+        v[k] = one(&in[k], WEFT_F64);
+    }
+    uint8_t truth = *p;
+    if (wf_rows[op].kind == WF_KIND_CHOOSE)
+        v[0] = one(&truth, WEFT_BOOL);
+    cr_assert_eq(wf_exec_map(op, WEFT_F64, &d, nsrc, v), 0);
+    return y;
+}
+
+/* Does the row jump or bend within h of x? Then a difference quotient says nothing. */
+static bool smooth(wf_op op, int nsrc, const double *x, const uint8_t *p, int which, double h,
+                   double want)
+{
+    double e[3];
+    memcpy(e, x, sizeof e);
+    double q[2];
+    for (int i = 0; i < 2; i++, h *= 4) {
+        e[which] = x[which] + h;
+        const double up = forward(op, nsrc, e, p);
+        e[which] = x[which] - h;
+        q[i] = (up - forward(op, nsrc, e, p)) / (2 * h);
+    }
+    return isfinite(q[0]) && fabs(q[0] - q[1]) < 1e-5 * (1 + fabs(want));
+}
+
+Test(map, vjp_against_differences)
+{
+    int checked = 0;
+    for (wf_op op = 1; op < WF_OP_COUNT; op++) {
+        const int kind = wf_rows[op].kind;
+        if (!accepts(op, WEFT_F64) || kind == WF_KIND_PREDICATE || kind == WF_KIND_COMPARE)
+            continue;
+        const int nsrc = nsrc_of(op);
+        for (int which = kind == WF_KIND_CHOOSE ? 1 : 0; which < nsrc; which++) {
+            int here = 0;
+            for (int trial = 0; trial < 200; trial++) {
+                double x[3], g = 1 + (double)(rng() % 100) / 50, grad = NAN;
+                uint8_t p = rng() & 1;
+                for (int k = 0; k < 3; k++)
+                    x[k] = ((double)(rng() % 2001) - 1000) / 317 + 1e-4;
+                double y = forward(op, nsrc, x, &p);
+                const double h = 1e-6;
+                double e[3];
+                memcpy(e, x, sizeof e);
+                e[which] = x[which] + h;
+                double want = forward(op, nsrc, e, &p);
+                e[which] = x[which] - h;
+                want = (want - forward(op, nsrc, e, &p)) / (2 * h);
+                if (!isfinite(y) || !isfinite(want) || !smooth(op, nsrc, x, &p, which, h, want))
+                    continue;
+                wf_view src[5], d = one(&grad, WEFT_F64);
+                src[0] = one(&g, WEFT_F64);
+                for (int k = 0; k < nsrc; k++)
+                    src[k + 1] = kind == WF_KIND_CHOOSE && k == 0 ? one(&p, WEFT_BOOL)
+                                                                  : one(&x[k], WEFT_F64);
+                src[nsrc + 1] = one(&y, WEFT_F64);
+                const unsigned reads = wf_vjp_reads(op, which);
+                for (int k = 0; k < nsrc + 2; k++)
+                    if (!(reads >> (k == 0 ? 6 : k == nsrc + 1 ? 7 : k - 1) & 1))
+                        src[k] = (wf_view){.data = NULL};
+                cr_assert_eq(wf_exec_vjp(op, which, WEFT_F64, &d, nsrc + 2, src), 0, "%s",
+                             wf_rows[op].name);
+                cr_assert_float_eq(grad, g * want, 1e-5 * (1 + fabs(g * want)),
+                                   "%s operand %d at (%g, %g, %g): %.12g, difference %.12g",
+                                   wf_rows[op].name, which, x[0], x[1], x[2], grad, g * want);
+                here++;
+            }
+            cr_assert_gt(here, 20, "%s operand %d: too few smooth points", wf_rows[op].name, which);
+            checked += here;
+        }
+    }
+    cr_assert_gt(checked, 5000);
+}
+
+Test(map, vjp_layouts)
+{
+    static const int64_t dims[2] = {19, 83};
+    for (wf_op op = 1; op < WF_OP_COUNT; op++) {
+        const int kind = wf_rows[op].kind;
+        if (!accepts(op, WEFT_F32) || kind == WF_KIND_PREDICATE || kind == WF_KIND_COMPARE)
+            continue;
+        const int nsrc = nsrc_of(op);
+        for (int which = kind == WF_KIND_CHOOSE ? 1 : 0; which < nsrc; which++)
+            for (int form = 0; form < 3; form++) {
+                operand s[5];
+                wf_view v[5];
+                for (int k = 0; k < nsrc + 2; k++) {
+                    const bool choice = kind == WF_KIND_CHOOSE && k == 1;
+                    const enum layout lay = form == 0 ? CONTIGUOUS : k == 0 ? SCALAR : TRANSPOSED;
+                    s[k] = make(choice ? WEFT_BOOL : form == 2 ? WEFT_F16 : WEFT_F32, 2, dims, lay);
+                    fill_random(&s[k]);
+                    v[k] = s[k].v;
+                }
+                operand d = make(form == 2 ? WEFT_F16 : WEFT_F32, 2, dims, CONTIGUOUS);
+                const int most = isa_most();
+                char want[19 * 83 * 4];
+                const size_t size = wf_dtype_size(d.v.dtype);
+                wf_set_isa(WF_ISA_SSE2);
+                for (int64_t i = 0; i < wf_view_numel(&d.v); i++) {
+                    wf_view e[5], y = one(want + (size_t)i * size, d.v.dtype);
+                    for (int k = 0; k < nsrc + 2; k++)
+                        e[k] = one(element(&v[k], i), v[k].dtype);
+                    cr_assert_eq(wf_exec_vjp(op, which, WEFT_F32, &y, nsrc + 2, e), 0);
+                }
+                for (int isa = 0; isa <= most; isa++) {
+                    wf_set_isa(isa);
+                    cr_assert_eq(wf_exec_vjp(op, which, WEFT_F32, &d.v, nsrc + 2, v), 0);
+                    compare(op, &d.v, want, wf_isa_name(isa));
+                }
+                for (int k = 0; k < nsrc + 2; k++)
+                    free(s[k].base);
+                free(d.base);
+            }
+    }
+}
+
+Test(map, refuses_what_has_no_kernel)
+{
+    float x = 1, y;
+    wf_view s = one(&x, WEFT_F32), d = one(&y, WEFT_F32);
+    cr_assert_neq(wf_exec_map(WF_OP_BITWISE_NOT, WEFT_F32, &d, 1, &s), 0);
+    cr_assert_neq(wf_exec_map(WF_OP_SUM, WEFT_F32, &d, 1, &s), 0);
+    cr_assert_neq(wf_exec_map(WF_OP_EXP, WEFT_F16, &d, 1, &s), 0);
+    cr_assert_eq(wf_vjp_reads(WF_OP_EXP, 0), 64u + 128u);
+    cr_assert_eq(wf_vjp_reads(WF_OP_MUL, 0), 64u + 2u);
+    cr_assert_eq(wf_vjp_reads(WF_OP_ADD, 1), 64u);
+    cr_assert_eq(wf_vjp_reads(WF_OP_WHERE, 2), 64u + 1u);
+    cr_assert_eq(wf_vjp_reads(WF_OP_CLAMP, 0), 64u + 1u + 2u + 4u);
+    cr_assert_eq(wf_vjp_reads(WF_OP_SIGN, 0), 0u);
+    cr_assert_eq(wf_vjp_reads(WF_OP_SUM, 0), 0u);
+}
