@@ -75,8 +75,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 /* Inside a chunk of a job (not of an inline run: nested work there may find the pool free). */
 static _Thread_local bool in_task __attribute__((tls_model("initial-exec")));
 
-/* -- system
- * ---------------------------------------------------------------------------------------- */
+/* -- system ------------------------------------------------------------------------------------ */
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t value)
 {
@@ -160,8 +159,7 @@ static bool pin(pthread_t thread, int cpu)
     return pthread_setaffinity_np(thread, sizeof sets, sets) == 0;
 }
 
-/* -- start and stop
- * ---------------------------------------------------------------------------------- */
+/* -- start and stop ---------------------------------------------------------------------------- */
 
 static void after_fork_in_child(void)
 {
@@ -316,8 +314,7 @@ static void make_room(void)
     }
 }
 
-/* -- running
- * ------------------------------------------------------------------------------------------ */
+/* -- running ----------------------------------------------------------------------------------- */
 
 static void run_inline(int64_t begin, int64_t n, int64_t grain, wf_task_fn fn, void *arg)
 {

@@ -89,7 +89,7 @@ Test(alloc, classes)
     cr_assert_eq(stats().live_bytes, 0);
 }
 
-/* -- random traces on several threads ----------------------------------------------------------------- */
+/* -- random traces on several threads ---------------------------------------------------------- */
 
 enum { SLOTS = 500, THREADS = 4, STEPS = SANITIZED ? 6000 : 60000 };
 
@@ -187,7 +187,7 @@ Test(alloc, random_traces, .timeout = 240)
     cr_assert_eq(stats().reserved_bytes, CACHING ? 0 : live, "threads returned their caches");
 }
 
-/* -- counters -------------------------------------------------------------------------------------------- */
+/* -- counters ---------------------------------------------------------------------------------- */
 
 Test(alloc, counters_are_exact)
 {
@@ -259,7 +259,7 @@ Test(alloc, growing_sizes, .disabled = !CACHING)
     cr_assert_eq(stats().reserved_bytes, 0);
 }
 
-/* -- failures ---------------------------------------------------------------------------------------------- */
+/* -- failures ---------------------------------------------------------------------------------- */
 
 Test(alloc, planned_failures)
 {

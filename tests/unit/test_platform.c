@@ -37,7 +37,7 @@
 #define UNDER_TSAN 0
 #endif
 
-/* -- element types ------------------------------------------------------------------------------- */
+/* -- element types ----------------------------------------------------------------------------- */
 
 Test(dtype, names_and_sizes)
 {
@@ -168,7 +168,7 @@ Test(dtype, halves)
         check_halves_of(f32_of_bits((uint32_t)u));
 }
 
-/* -- settings and CPU level ------------------------------------------------------------------------ */
+/* -- settings and CPU level -------------------------------------------------------------------- */
 
 Test(env, parsing)
 {
@@ -216,7 +216,7 @@ Test(cpuid, level)
     cr_assert_str_eq(wf_isa_name(WF_ISA_AVX512), "avx512");
 }
 
-/* -- thread pool --------------------------------------------------------------------------------------- */
+/* -- thread pool ------------------------------------------------------------------------------- */
 
 typedef struct counts {
     int64_t n, grain;
@@ -390,7 +390,7 @@ Test(pool, floating_point_environment, .timeout = 60)
     cr_assert_eq(after & WF_MXCSR_CONTROL, odd & WF_MXCSR_CONTROL);
 }
 
-/* -- random numbers: bits ---------------------------------------------------------------------------- */
+/* -- random numbers: bits ---------------------------------------------------------------------- */
 
 /* Philox4x32-10 as the paper defines it. */
 static void reference_philox(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4])
@@ -550,9 +550,9 @@ Test(rng, consumed_blocks)
     cr_assert_arr_eq(a + 4, b, sizeof b);
 }
 
-/* -- random numbers: distributions --------------------------------------------------------------------- */
+/* -- random numbers: distributions ------------------------------------------------------------- */
 
-enum { SAMPLES = UNDER_TSAN ? 1 << 16 : 1 << 20 };
+#define SAMPLES (UNDER_TSAN ? 1 << 16 : 1 << 20)
 
 static int by_value(const void *a, const void *b)
 {
