@@ -19,231 +19,29 @@
 
 #include "jit/ir/math_f32.h"
 
+#include "ulp_ref.h"
+
 #include <inttypes.h>
-#include <math.h>
-#include <mpfr.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-enum { BLOCK = 4096, PREC = 200, MAX_THREADS = 64 };
+enum { BLOCK = 4096, MAX_THREADS = 64 };
 
-/* -- reference values in double, for f32
- * ----------------------------------------------------------- */
-
-static double ref_sigmoid(double x)
-{
-    return 1 / (1 + exp(-x));
-}
-static double ref_rsqrt(double x)
-{
-    return 1 / sqrt(x);
-}
-static double ref_softplus(double x)
-{
-    return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
-}
-static double ref_log_sigmoid(double x)
-{
-    return -ref_softplus(-x);
-}
-static double ref_normcdf(double x)
-{
-    return 0.5 * erfc(-x * M_SQRT1_2);
-}
-static double ref_gelu(double x)
-{
-    return x == -INFINITY ? -0.0 : x * ref_normcdf(x);
-}
-static double ref_gelu_tanh(double x)
-{
-    double u2 = 2 * M_2_SQRTPI * M_SQRT1_2 * (x + 0.044715 * x * x * x);
-    return x == -INFINITY ? -0.0 : x / (1 + exp(-u2));
-}
-#define ref_exp exp
-#define ref_exp2 exp2
-#define ref_expm1 expm1
-#define ref_log log
-#define ref_log2 log2
-#define ref_log10 log10
-#define ref_log1p log1p
-#define ref_sin sin
-#define ref_cos cos
-#define ref_tan tan
-#define ref_asin asin
-#define ref_acos acos
-#define ref_atan atan
-#define ref_sinh sinh
-#define ref_cosh cosh
-#define ref_tanh tanh
-#define ref_asinh asinh
-#define ref_acosh acosh
-#define ref_atanh atanh
-#define ref_erf erf
-#define ref_erfc erfc
-#define ref_cbrt cbrt
-#define ref_atan2 atan2
-#define ref_pow pow
-#define ref_hypot hypot
-
-/* -- reference values in MPFR, for f64
- * ------------------------------------------------------------- */
-
-typedef void mp_unary(mpfr_t y, const mpfr_t x);
-typedef void mp_binary(mpfr_t z, const mpfr_t x, const mpfr_t y);
-
-#define MP_PLAIN(name, fn)                                                                         \
-    static void mp_##name(mpfr_t y, const mpfr_t x)                                                \
-    {                                                                                              \
-        fn(y, x, MPFR_RNDN);                                                                       \
-    }
-MP_PLAIN(exp, mpfr_exp)
-MP_PLAIN(exp2, mpfr_exp2)
-MP_PLAIN(expm1, mpfr_expm1)
-MP_PLAIN(log2, mpfr_log2)
-MP_PLAIN(log10, mpfr_log10)
-MP_PLAIN(log, mpfr_log)
-MP_PLAIN(log1p, mpfr_log1p)
-MP_PLAIN(sin, mpfr_sin)
-MP_PLAIN(cos, mpfr_cos)
-MP_PLAIN(tan, mpfr_tan)
-MP_PLAIN(asin, mpfr_asin)
-MP_PLAIN(acos, mpfr_acos)
-MP_PLAIN(atan, mpfr_atan)
-MP_PLAIN(sinh, mpfr_sinh)
-MP_PLAIN(cosh, mpfr_cosh)
-MP_PLAIN(tanh, mpfr_tanh)
-MP_PLAIN(asinh, mpfr_asinh)
-MP_PLAIN(acosh, mpfr_acosh)
-MP_PLAIN(atanh, mpfr_atanh)
-MP_PLAIN(erf, mpfr_erf)
-MP_PLAIN(erfc, mpfr_erfc)
-MP_PLAIN(cbrt, mpfr_cbrt)
-
-/* The argument clipped to [-b, b]: beyond it these functions have long reached 0 or x. */
-static void clip(mpfr_t y, const mpfr_t x, double b)
-{
-    mpfr_set(y, x, MPFR_RNDN);
-    if (mpfr_cmp_d(y, b) > 0)
-        mpfr_set_d(y, b, MPFR_RNDN);
-    if (mpfr_cmp_d(y, -b) < 0)
-        mpfr_set_d(y, -b, MPFR_RNDN);
-}
-
-static void mp_sigmoid(mpfr_t y, const mpfr_t x)
-{
-    clip(y, x, 1e6);
-    mpfr_neg(y, y, MPFR_RNDN);
-    mpfr_exp(y, y, MPFR_RNDN);
-    mpfr_add_ui(y, y, 1, MPFR_RNDN);
-    mpfr_ui_div(y, 1, y, MPFR_RNDN);
-}
-
-static void mp_softplus(mpfr_t y, const mpfr_t x)
-{
-    clip(y, x, 1e6);
-    mpfr_abs(y, y, MPFR_RNDN);
-    mpfr_neg(y, y, MPFR_RNDN);
-    mpfr_exp(y, y, MPFR_RNDN);
-    mpfr_log1p(y, y, MPFR_RNDN);
-    if (mpfr_nan_p(x) || mpfr_sgn(x) > 0)
-        mpfr_add(y, y, x, MPFR_RNDN);
-}
-
-static void mp_log_sigmoid(mpfr_t y, const mpfr_t x)
-{
-    mpfr_t t;
-    mpfr_init2(t, PREC);
-    mpfr_neg(t, x, MPFR_RNDN);
-    mp_softplus(y, t);
-    mpfr_neg(y, y, MPFR_RNDN);
-    mpfr_clear(t);
-}
-
-static void mp_normcdf(mpfr_t y, const mpfr_t x)
-{
-    mpfr_t t;
-    mpfr_init2(t, PREC);
-    mpfr_set_ui(t, 2, MPFR_RNDN);
-    mpfr_rec_sqrt(t, t, MPFR_RNDN);
-    clip(y, x, 1e3);
-    mpfr_mul(t, y, t, MPFR_RNDN);
-    mpfr_neg(t, t, MPFR_RNDN);
-    mpfr_erfc(y, t, MPFR_RNDN);
-    mpfr_div_2ui(y, y, 1, MPFR_RNDN);
-    mpfr_clear(t);
-}
-
-static void mp_gelu(mpfr_t y, const mpfr_t x)
-{
-    mpfr_t t;
-    mpfr_init2(t, PREC);
-    clip(t, x, 1e3);
-    if (mpfr_cmp_d(x, 1e3) > 0) {
-        mpfr_set(y, x, MPFR_RNDN);
-    } else {
-        mp_normcdf(y, t);
-        mpfr_mul(y, y, t, MPFR_RNDN);
-    }
-    mpfr_clear(t);
-}
-
-static void mp_gelu_tanh(mpfr_t y, const mpfr_t x)
-{
-    mpfr_t t, c;
-    mpfr_inits2(PREC, t, c, (mpfr_ptr)0);
-    clip(t, x, 1e3);
-    mpfr_sqr(y, t, MPFR_RNDN);
-    mpfr_mul_ui(y, y, 44715, MPFR_RNDN);
-    mpfr_div_ui(y, y, 1000000, MPFR_RNDN);
-    mpfr_add_ui(y, y, 1, MPFR_RNDN);
-    mpfr_mul(y, y, t, MPFR_RNDN);
-    mpfr_const_pi(c, MPFR_RNDN);
-    mpfr_ui_div(c, 8, c, MPFR_RNDN);
-    mpfr_sqrt(c, c, MPFR_RNDN);
-    mpfr_mul(y, y, c, MPFR_RNDN);
-    mpfr_neg(y, y, MPFR_RNDN);
-    mpfr_exp(y, y, MPFR_RNDN);
-    mpfr_add_ui(y, y, 1, MPFR_RNDN);
-    mpfr_div(y, mpfr_cmp_d(x, 1e3) > 0 ? x : t, y, MPFR_RNDN);
-    mpfr_clears(t, c, (mpfr_ptr)0);
-}
-
-static void mp_rsqrt(mpfr_t y, const mpfr_t x)
-{
-    mpfr_rec_sqrt(y, x, MPFR_RNDN);
-    if (mpfr_zero_p(x)) /* IEEE 754 rSqrt(-0) is -inf, MPFR's is +inf */
-        mpfr_set_inf(y, mpfr_signbit(x) ? -1 : 1);
-}
-
-static void mp_pow(mpfr_t z, const mpfr_t x, const mpfr_t y)
-{
-    mpfr_pow(z, x, y, MPFR_RNDN);
-}
-static void mp_atan2(mpfr_t z, const mpfr_t x, const mpfr_t y)
-{
-    mpfr_atan2(z, x, y, MPFR_RNDN);
-}
-static void mp_hypot(mpfr_t z, const mpfr_t x, const mpfr_t y)
-{
-    mpfr_hypot(z, x, y, MPFR_RNDN);
-}
-
-/* -- the functions
- * ---------------------------------------------------------------------------------- */
+/* -- the functions ----------------------------------------------------------------------------- */
 
 /* name and the range timed (and sampled most) */
+/* clang-format off */
 #define UNARY(X)                                                                                   \
-    X(exp, -20, 20)                                                                                \
-    X(exp2, -20, 20) X(expm1, -20, 20) X(log, 0.01, 100) X(log2, 0.01, 100) X(log10, 0.01, 100)    \
-        X(log1p, -0.9, 100) X(sin, -50, 50) X(cos, -50, 50) X(tan, -50, 50) X(asin, -1, 1)         \
-            X(acos, -1, 1) X(atan, -10, 10) X(sinh, -20, 20) X(cosh, -20, 20) X(tanh, -5, 5)       \
-                X(asinh, -10, 10) X(acosh, 1, 10) X(atanh, -1, 1) X(sigmoid, -10, 10)              \
-                    X(erf, -4, 4) X(erfc, -4, 10) X(rsqrt, 0.01, 100) X(cbrt, -100, 100)           \
-                        X(normcdf, -10, 10) X(gelu, -8, 8) X(gelu_tanh, -8, 8)                     \
-                            X(softplus, -20, 20) X(log_sigmoid, -20, 20)
+    X(exp, -20, 20) X(exp2, -20, 20) X(expm1, -20, 20) X(log, 0.01, 100) X(log2, 0.01, 100)        \
+    X(log10, 0.01, 100) X(log1p, -0.9, 100) X(sin, -50, 50) X(cos, -50, 50) X(tan, -50, 50)        \
+    X(asin, -1, 1) X(acos, -1, 1) X(atan, -10, 10) X(sinh, -20, 20) X(cosh, -20, 20)               \
+    X(tanh, -5, 5) X(asinh, -10, 10) X(acosh, 1, 10) X(atanh, -1, 1) X(sigmoid, -10, 10)           \
+    X(erf, -4, 4) X(erfc, -4, 10) X(rsqrt, 0.01, 100) X(cbrt, -100, 100) X(normcdf, -10, 10)       \
+    X(gelu, -8, 8) X(gelu_tanh, -8, 8) X(softplus, -20, 20) X(log_sigmoid, -20, 20)
 #define BINARY(X) X(atan2, -10, 10) X(pow, 0, 10) X(hypot, -10, 10)
+/* clang-format on */
 /* timed only: what kernels run when no argument of a block is rare */
 #define FAST(X) X(sin, -50, 50) X(cos, -50, 50) X(tan, -50, 50)
 
@@ -310,8 +108,7 @@ static const struct fun funs[] = {
 };
 enum { N_FUNS = sizeof funs / sizeof funs[0] };
 
-/* -- errors
- * ------------------------------------------------------------------------------------------ */
+/* -- errors ------------------------------------------------------------------------------------ */
 
 struct tally {
     uint64_t count, special;
@@ -452,8 +249,7 @@ static int self_test(void)
     return bad;
 }
 
-/* -- arguments
- * --------------------------------------------------------------------------------------- */
+/* -- arguments --------------------------------------------------------------------------------- */
 
 static uint64_t next_random(uint64_t *state)
 {
@@ -570,8 +366,7 @@ static double second(const struct fun *f, uint64_t *state, double x, double limi
     return (2 * uniform(state) - 1) * limit / l;
 }
 
-/* -- sweeps
- * ------------------------------------------------------------------------------------------ */
+/* -- sweeps ------------------------------------------------------------------------------------ */
 
 struct job {
     const struct fun *f;
@@ -672,8 +467,7 @@ static bool measure(const struct fun *f, const struct options *o, struct tally *
     return started == o->threads;
 }
 
-/* -- timing
- * ------------------------------------------------------------------------------------------ */
+/* -- timing ------------------------------------------------------------------------------------ */
 
 static int by_value(const void *a, const void *b)
 {
@@ -723,8 +517,7 @@ static double speed(const struct fun *f)
     return t[BATCHES / 2];
 }
 
-/* -- command line
- * ------------------------------------------------------------------------------------ */
+/* -- command line ------------------------------------------------------------------------------ */
 
 static const char usage[] =
     "usage: ulp_sweep [options] [FUNCTION...]      FUNCTION as in exp_f32; _f32 or _f64 for all\n"

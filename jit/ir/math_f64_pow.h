@@ -147,8 +147,7 @@ KFUN(VF64, hypot_f64, VF64 x, VF64 y)
     return SELECT(BOR(EQ(p, MATH_INF64), EQ(q, MATH_INF64)), MATH_INF64, n);
 }
 
-/* -- error function
- * -------------------------------------------------------------------------------- */
+/* -- error function ---------------------------------------------------------------------------- */
 
 /* erfc(a + al) / 2 for a >= 0, times scale before the last rounding */
 KFUN(VF64, erfc_half_f64, VF64 a, VF64 al, VF64 scale)
