@@ -354,10 +354,10 @@ KFUN(VF32, erf_f32, VF32 x)
 }
 
 /*
- * normcdf(-a) for a in [0, 15] is *d (P + POLY_ncdf_f32_L) (1 + *fix) (1 + *u) *s1 *s2 with
+ * normcdf(-a) for a in [0, 15] is *d (P + *pl) (1 + *fix) (1 + *u) *s1 *s2 with
  * d = 1 / (1 + a/4) and P the value returned; the last three factors are exp(-a^2/2).
  */
-KFUN(VF32, normcdf_parts_f32, VF32 a, VF32 *d, VF32 *fix, VF32 *u, VF32 *s1, VF32 *s2)
+KFUN(VF32, normcdf_parts_f32, VF32 a, VF32 *d, VF32 *pl, VF32 *fix, VF32 *u, VF32 *s1, VF32 *s2)
 {
     const VF32 den = FMA(a, KF32(0.25f), KF32(1.0f));
     const VF32 denl = FMA(a, KF32(0.25f), SUB(KF32(1.0f), den));
@@ -365,7 +365,8 @@ KFUN(VF32, normcdf_parts_f32, VF32 a, VF32 *d, VF32 *fix, VF32 *u, VF32 *s1, VF3
     const VF32 err = FMA(NEG(rd), denl, FMA(NEG(rd), den, KF32(1.0f)));
     const VF32 v = SUB(rd, KF32(0.5f));
     const VF32 t = POLY_ncdf_f32(v);
-    const VF32 p = FMA(v, t, POLY_ncdf_f32_H); /* + POLY_ncdf_f32_L */
+    const VF32 p = FMA(v, t, POLY_ncdf_f32_H);
+    *pl = ADD(FMA(v, t, SUB(POLY_ncdf_f32_H, p)), POLY_ncdf_f32_L);
     *d = rd;
     const VF32 h = MUL(a, KF32(-0.5f));
     const VF32 q = MUL(h, a);
@@ -381,12 +382,12 @@ KFUN(VF32, normcdf_parts_f32, VF32 a, VF32 *d, VF32 *fix, VF32 *u, VF32 *s1, VF3
 /* the standard normal distribution function, erfc(-x / sqrt(2)) / 2 */
 KFUN(VF32, normcdf_f32, VF32 x)
 {
-    VF32 d, fix, u, s1, s2;
+    VF32 d, pl, fix, u, s1, s2;
     const VF32 b = FABS(x);
     const VF32 a = SELECT(GT(b, KF32(15.0f)), KF32(15.0f), b);
-    const VF32 p = CALL(normcdf_parts_f32, a, &d, &fix, &u, &s1, &s2);
+    const VF32 p = CALL(normcdf_parts_f32, a, &d, &pl, &fix, &u, &s1, &s2);
     const VF32 g = MUL(d, p);
-    const VF32 gf = FMA(g, fix, FMA(d, POLY_ncdf_f32_L, FMA(d, p, NEG(g))));
+    const VF32 gf = FMA(g, fix, FMA(d, pl, FMA(d, p, NEG(g))));
     const VF32 h = MUL(MUL(ADD(g, FMA(g, u, FMA(gf, u, gf))), s1), s2);
     return SELECT(GT(x, KF32(0.0f)), SUB(KF32(1.0f), h), h);
 }
@@ -394,14 +395,14 @@ KFUN(VF32, normcdf_f32, VF32 x)
 /* x normcdf(x) */
 KFUN(VF32, gelu_f32, VF32 x)
 {
-    VF32 d, fix, u, s1, s2;
+    VF32 d, pl, fix, u, s1, s2;
     const VF32 b = FABS(x);
     const VF32 a = SELECT(GT(b, KF32(15.0f)), KF32(15.0f), b);
-    const VF32 p = CALL(normcdf_parts_f32, a, &d, &fix, &u, &s1, &s2);
+    const VF32 p = CALL(normcdf_parts_f32, a, &d, &pl, &fix, &u, &s1, &s2);
     const VF32 c = MUL(a, d);
     const VF32 cl = FMA(a, d, NEG(c));
     const VF32 g = MUL(c, p);
-    const VF32 gl = FMA(c, POLY_ncdf_f32_L, FMA(c, p, NEG(g)));
+    const VF32 gl = FMA(c, pl, FMA(c, p, NEG(g)));
     const VF32 gf = FMA(g, fix, FMA(cl, p, gl));
     const VF32 h = MUL(MUL(ADD(g, FMA(g, u, FMA(gf, u, gf))), s1), s2); /* |x| normcdf(-|x|) */
     return SUB(SELECT(LT(x, KF32(0.0f)), KF32(-0.0f), x), h);
@@ -420,8 +421,10 @@ KFUN(VF32, gelu_tanh_f32, VF32 x)
     const VF32 w0 = FMA(k3, z, SUB(k1, w));
     const VF32 wl = FMA(k3, zl, ADD(w0, FMA(z, KF32(0x1.151aaep-29f), KF32(-0x1.0de73ap-22f))));
     const VF32 magic = KF32(0x1.8p23f + 254.0f);
-    const VF32 t = FMA(a, w, magic);
-    const VF32 r = FMA(a, wl, FMA(a, w, SUB(magic, t)));
+    const VF32 m = MUL(a, w);
+    const VF32 ml = FMA(a, wl, FMA(a, w, NEG(m)));
+    const VF32 t = ADD(m, magic);
+    const VF32 r = ADD(ADD(m, SUB(magic, t)), ml);
     const VU32 i = BITS32(t);
     const VU32 ih = SHRK(i, 1);
     const VF32 s1 = FLT32(SHLK(ih, 23));
@@ -432,8 +435,11 @@ KFUN(VF32, gelu_tanh_f32, VF32 x)
     const VF32 den = FMA(MUL(p, s1), s2, KF32(1.0f));
     const VF32 denl = FMA(MUL(p, s1), s2, SUB(KF32(1.0f), den));
     const VB neg = LT(x, KF32(0.0f));
-    const VF32 y = DIV(SELECT(neg, MUL(MUL(pa, s1), s2), b), den);
-    return COPYSIGN(SELECT(neg, FMA(MUL(y, KF32(-0.75f)), denl, y), y), x);
+    const VF32 num = SELECT(neg, MUL(MUL(pa, s1), s2), b);
+    const VF32 y = DIV(num, den);
+    /* what the quotient and den lack; 3/4 stands for 1/den, which is in [1/2, 1] */
+    const VF32 lack = FMA(NEG(y), denl, FMA(NEG(y), den, num));
+    return COPYSIGN(SELECT(neg, FMA(lack, KF32(0.75f), y), y), x);
 }
 
 /* -- through f64 ------------------------------------------------------------------------------- */
