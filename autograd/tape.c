@@ -601,7 +601,7 @@ static int link_sources(wf_ctx *c, wf_tape *t, wf_ref r, unsigned mask, int nsrc
             continue;
         }
         bool tracked = wf_slot_tracked(src[i]) && wf_dtype_kind(src[i]->dtype) == 2;
-        if (!tracked && !save) {
+        if (!tracked && !save && !(mask & WF_SAVES_TYPES)) {
             continue;
         }
         wf_ref s = wf_tape_node_of(c, src[i], why);

@@ -36,6 +36,8 @@ bool wf_vjp_has_src(wf_vjp *v, int i);
 #define WF_SAVES_NONE 0u
 #define WF_SAVES_SRC(i) (1u << (i))
 #define WF_SAVES_DST(k) (256u << (k))
+/* The types of all operands, tracked or not. */
+#define WF_SAVES_TYPES 0x80000000u
 /* WF_VJP(sum, WF_SAVES_NONE) { ... return 0 or a weft_status (error already recorded); } */
 #define WF_VJP(name, saves)                                                                        \
     const unsigned wf_vjp_saves_##name = (saves);                                                  \

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/cpu/dnnl.h"
 #include "eager/cpu/gemm_impl.h"
 #include "eager/cpuid.h"
 #include "eager/pool.h"
@@ -55,6 +56,7 @@ typedef struct blocks {
     size_t size; /* of an element */
     int64_t bm, bn;
     int64_t rows, columns; /* blocks each way */
+    int dnnl;              /* try oneDNN first */
     _Atomic int rc;
 } blocks;
 
@@ -84,6 +86,7 @@ static void run_blocks(void *arg, int64_t begin, int64_t end)
 {
     blocks *w = arg;
     const wf_gemm_desc *d = w->d;
+    int saved = w->dnnl ? wf_dnnl_enter() : 1;
     for (int64_t t = begin; t < end; t++) {
         int64_t batch = t / (w->rows * w->columns), r = t / w->columns % w->rows,
                 q = t % w->columns;
@@ -103,10 +106,14 @@ static void run_blocks(void *arg, int64_t begin, int64_t end)
             .c = (char *)d->c + size * (batch * d->c_bs + i * d->c_rs + j),
             .c_rs = d->c_rs,
         };
-        int rc = wf_gemm_builtin_block(&g);
+        int rc = w->dnnl ? wf_dnnl_gemm(&g) : WF_GEMM_UNSUPPORTED;
+        if (rc == WF_GEMM_UNSUPPORTED)
+            rc = wf_gemm_builtin_block(&g);
         if (rc)
             atomic_store_explicit(&w->rc, rc, memory_order_relaxed);
     }
+    if (w->dnnl)
+        wf_dnnl_leave(saved);
 }
 
 static void zero_result(const wf_gemm_desc *d, size_t size)
@@ -130,21 +137,11 @@ int wf_gemm(const wf_gemm_desc *d)
     }
     if (d->dtype >= WEFT_U8 && d->dtype <= WEFT_I64)
         return wf_gemm_int(d);
-    blocks w = {.d = d, .size = size};
+    int single = d->dtype == WEFT_F32 || d->dtype == WEFT_BF16;
+    blocks w = {.d = d, .size = size, .dnnl = single && wf_dnnl_active()};
     choose_blocks(&w);
     int64_t work = w.bm * w.bn * d->k;
     int64_t grain = work >= MIN_WORK ? 1 : MIN_WORK / work;
     wf_parallel_for(d->batch * w.rows * w.columns, grain, run_blocks, &w);
     return atomic_load_explicit(&w.rc, memory_order_relaxed);
-}
-
-int wf_gemm_set_backend(int backend)
-{
-    (void)backend;
-    return WF_GEMM_BUILTIN;
-}
-
-const char *wf_gemm_backend_name(void)
-{
-    return "built-in (oneDNN is not built)";
 }

@@ -285,6 +285,11 @@ WF_INFER(conv2d_dw)
  * ------------------ */
 static int pool_result(const wf_attr *attr, bool dilated, const wf_type *x, wf_type *y, wf_why *why)
 {
+    int64_t window_size;
+    if (__builtin_mul_overflow(attr->ints[0], attr->ints[1], &window_size)) {
+        return wf_fail(why, WEFT_ENOMEM, "a kernel of %" PRId64 " x %" PRId64 " overflows 64 bits",
+                       attr->ints[0], attr->ints[1]);
+    }
     *y = *x;
     for (int i = 0; i < 2; i++) {
         const char *side = i ? "width" : "height";
@@ -302,6 +307,14 @@ static int pool_result(const wf_attr *attr, bool dilated, const wf_type *x, wf_t
             code = wf_fail(why, WEFT_ESHAPE,
                            "%s: padding %" PRId64 " is more than half of the kernel %" PRId64, side,
                            win.padding, win.kernel);
+            wf_hint(why, "every window must meet the input; pad with weft_pad for more");
+            return code;
+        }
+        if (win.padding > 0 && x->dims[2 + i] < win.dilation) {
+            code = wf_fail(why, WEFT_ESHAPE,
+                           "%s: dilation %" PRId64 " steps from the padding over all %" PRId64
+                           " elements",
+                           side, win.dilation, x->dims[2 + i]);
             wf_hint(why, "every window must meet the input; pad with weft_pad for more");
             return code;
         }
@@ -387,6 +400,11 @@ static int attention_result(const wf_type *q, const wf_type *k, const wf_type *v
         }
     }
     int64_t l = q->dims[q->rank - 2], e = q->dims[q->rank - 1], s = k->dims[k->rank - 2];
+    if (e == 0) {
+        code = wf_fail(why, WEFT_ESHAPE, "the last axis of query and key is empty");
+        wf_hint(why, "a query has at least one feature");
+        return code;
+    }
     if (k->dims[k->rank - 1] != e || v->dims[v->rank - 2] != s) {
         code = k->dims[k->rank - 1] != e
                    ? wf_fail(why, WEFT_ESHAPE,

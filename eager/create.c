@@ -1,0 +1,276 @@
+/*
+ * eager/create.c -- full, arange, linspace, eye and random fills.
+ *
+ * Ranges are computed element by element in f64 (integers in wrapping i64) from the index, and
+ * rounded once to the result's type: no error accumulates and any task may compute any part.
+ * Random values of half types are the f32 draw rounded once. Element i of a draw depends on seed,
+ * offset, i and the parameters alone.
+ */
+#include "eager/dense.h"
+#include "eager/rng_core.h"
+
+enum { CHUNK = 4096, BUFFER = 512 };
+
+static const int64_t unit_dim = 1;
+
+/* A range of a contiguous result, as a view. */
+static wf_view range_of(const wf_view *dst, int64_t begin, int64_t n)
+{
+    char *at = (char *)dst->data + begin * (int64_t)wf_dtype_size(dst->dtype);
+    return wf_view_dense(at, dst->dtype, 1, &n);
+}
+
+/* Rounds n values of dtype dt into the result from element begin on. */
+static void store_range(const wf_view *dst, int64_t begin, int64_t n, void *values, int dt)
+{
+    wf_view to = range_of(dst, begin, n);
+    wf_view from = wf_view_dense(values, dt, 1, &n);
+    wf_copy(&to, &from);
+}
+
+/* value (f64) or whole (i64) as one element of dtype dt. */
+static uint64_t element_of(double value, int64_t whole, bool is_whole, int dt)
+{
+    uint64_t out = 0;
+    wf_view to = wf_view_dense(&out, dt, 1, &unit_dim);
+    wf_view from = is_whole ? wf_view_dense(&whole, WEFT_I64, 1, &unit_dim)
+                            : wf_view_dense(&value, WEFT_F64, 1, &unit_dim);
+    wf_copy(&to, &from);
+    return out;
+}
+
+WF_EXEC_DECL(full)
+{
+    wf_view *dst = &e->dst[0];
+    const wf_attr *a = e->attr;
+    if (wf_view_numel(dst) > 0) {
+        bool whole = a->n_flt == 0;
+        uint64_t v =
+            element_of(whole ? 0 : a->flt[0], whole ? a->dyn[a->n_dyn - 1] : 0, whole, dst->dtype);
+        wf_fill(dst, &v);
+    }
+    return 0;
+}
+
+WF_EXEC_DECL(eye)
+{
+    wf_view *dst = &e->dst[0];
+    if (wf_view_numel(dst) == 0) {
+        return 0;
+    }
+    uint64_t zero = 0, one = element_of(1, 0, false, dst->dtype);
+    wf_fill(dst, &zero);
+    int64_t rows = dst->dims[0], cols = dst->dims[1], k = e->attr->dyn[2];
+    if (k >= cols || k <= -rows) {
+        return 0;
+    }
+    int64_t row = k < 0 ? -k : 0, col = k > 0 ? k : 0;
+    int64_t n = rows - row < cols - col ? rows - row : cols - col;
+    wf_view diagonal = range_of(dst, row * cols + col, n);
+    diagonal.strides[0] = cols + 1;
+    wf_fill(&diagonal, &one);
+    return 0;
+}
+
+/* -- ranges ---------------------------------------------------------------------------------------- */
+typedef struct range_args {
+    const wf_view *dst;
+    double start, step, stop;
+    int64_t first, stride; /* integer ranges */
+    int64_t n;
+    bool whole, closed; /* closed: linspace */
+} range_args;
+
+static double range_value(const range_args *a, int64_t i)
+{
+    if (!a->closed) {
+        return a->start + (double)i * a->step;
+    }
+    /* Both halves count from their own end: both ends are exact and the range is symmetric. */
+    return i < a->n - i ? a->start + (double)i * a->step
+                        : a->stop - (double)(a->n - 1 - i) * a->step;
+}
+
+static void range_task(void *arg, int64_t begin, int64_t end)
+{
+    const range_args *a = arg;
+    union {
+        double f[BUFFER];
+        int64_t i[BUFFER];
+    } buf;
+    for (int64_t at = begin; at < end; at += BUFFER) {
+        int64_t n = end - at < BUFFER ? end - at : BUFFER;
+        for (int64_t i = 0; i < n; i++) {
+            if (a->whole) {
+                buf.i[i] = (int64_t)((uint64_t)a->first + (uint64_t)(at + i) * (uint64_t)a->stride);
+            } else {
+                buf.f[i] = range_value(a, at + i);
+            }
+        }
+        store_range(a->dst, at, n, &buf, a->whole ? WEFT_I64 : WEFT_F64);
+    }
+}
+
+WF_EXEC_DECL(arange)
+{
+    const wf_attr *at = e->attr;
+    range_args a = {.dst = &e->dst[0], .n = e->dst[0].dims[0], .whole = at->n_dyn == 3};
+    if (a.whole) {
+        a.first = at->dyn[1];
+        a.stride = at->dyn[2];
+    } else {
+        a.start = at->flt[0];
+        a.step = at->flt[1];
+    }
+    wf_parallel_for(a.n, CHUNK, range_task, &a);
+    return 0;
+}
+
+WF_EXEC_DECL(linspace)
+{
+    range_args a = {.dst = &e->dst[0],
+                    .n = e->dst[0].dims[0],
+                    .start = e->attr->flt[0],
+                    .stop = e->attr->flt[1],
+                    .closed = true};
+    a.step = a.n > 1 ? (a.stop - a.start) / (double)(a.n - 1) : 0;
+    if (a.n == 1) {
+        a.stop = a.start;
+    }
+    wf_parallel_for(a.n, CHUNK, range_task, &a);
+    return 0;
+}
+
+/* -- random ---------------------------------------------------------------------------------------- */
+typedef struct random_args {
+    const wf_view *dst;
+    wf_op op;
+    uint64_t seed, offset;
+    double p, q; /* low and high, mean and deviation, probability */
+    int64_t low, high;
+} random_args;
+
+/* low + u (high - low), which rounding may carry to high: that value becomes low. */
+#define DRAW(suffix, type)                                                                         \
+    static void draw_##suffix(const random_args *a, type *out, int64_t begin, int64_t n)           \
+    {                                                                                              \
+        const type p = (type)a->p, q = (type)a->q;                                                 \
+        if (a->op == WF_OP_RANDN) {                                                                \
+            wf_fill_normal_##suffix(out, begin, n, a->seed, a->offset);                            \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                out[i] = p + q * out[i];                                                           \
+            }                                                                                      \
+            return;                                                                                \
+        }                                                                                          \
+        wf_fill_uniform_##suffix(out, begin, n, a->seed, a->offset);                               \
+        if (p == 0 && q == 1) {                                                                    \
+            return;                                                                                \
+        }                                                                                          \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const type v = p + out[i] * (q - p);                                                   \
+            out[i] = v < q ? v : p;                                                                \
+        }                                                                                          \
+    }
+DRAW(f32, float)
+DRAW(f64, double)
+#undef DRAW
+
+static void random_task(void *arg, int64_t begin, int64_t end)
+{
+    const random_args *a = arg;
+    void *data = a->dst->data;
+    int dt = a->dst->dtype;
+    union {
+        float f[BUFFER];
+        int64_t i[BUFFER];
+        uint8_t b[BUFFER];
+    } buf;
+    bool real = a->op == WF_OP_RAND || a->op == WF_OP_RANDN;
+    if (real && dt == WEFT_F32) {
+        draw_f32(a, (float *)data + begin, begin, end - begin);
+        return;
+    }
+    if (real && dt == WEFT_F64) {
+        draw_f64(a, (double *)data + begin, begin, end - begin);
+        return;
+    }
+    for (int64_t at = begin; at < end; at += BUFFER) {
+        int64_t n = end - at < BUFFER ? end - at : BUFFER;
+        if (real) {
+            draw_f32(a, buf.f, at, n);
+            store_range(a->dst, at, n, &buf, WEFT_F32);
+        } else if (a->op == WF_OP_BERNOULLI) {
+            wf_fill_bernoulli(buf.b, at, n, a->seed, a->offset, a->p);
+            store_range(a->dst, at, n, &buf, WEFT_U8);
+        } else {
+            wf_fill_randint(buf.i, at, n, a->seed, a->offset, a->low, a->high);
+            store_range(a->dst, at, n, &buf, WEFT_I64);
+        }
+    }
+}
+
+WF_EXEC_DECL(sort);
+
+/* Positions of random 64-bit keys in sorted order; equal keys (chance n^2 / 2^65) keep theirs. */
+static int permutation(wf_exec *e)
+{
+    wf_view *dst = &e->dst[0];
+    int64_t n = dst->dims[0];
+    size_t bytes = wf_scratch_bytes(n, 3 * sizeof(int64_t));
+    int64_t *keys = bytes ? wf_alloc(bytes) : NULL;
+    if (!keys) {
+        return wf_no_memory(e->why, bytes);
+    }
+    wf_view in = wf_view_dense(keys, WEFT_I64, 1, &n);
+    wf_view out[2] = {wf_view_dense(keys + n, WEFT_I64, 1, &n),
+                      wf_view_dense(keys + 2 * n, WEFT_I64, 1, &n)};
+    random_args a = {.dst = &in,
+                     .op = WF_OP_RANDINT,
+                     .seed = (uint64_t)e->attr->dyn[1],
+                     .offset = (uint64_t)e->attr->dyn[2],
+                     .low = INT64_MIN,
+                     .high = INT64_MAX};
+    wf_parallel_for(n, CHUNK, random_task, &a);
+    const int64_t axis = 0;
+    const wf_attr attr = {.n_ints = 1, .ints = &axis};
+    wf_exec sort = {.op = WF_OP_SORT,
+                    .nsrc = 1,
+                    .ndst = 2,
+                    .src = &in,
+                    .dst = out,
+                    .attr = &attr,
+                    .why = e->why};
+    int code = wf_exec_sort(&sort);
+    if (!code) {
+        wf_copy(dst, &out[1]);
+    }
+    wf_free(keys, bytes);
+    return code;
+}
+
+WF_EXEC_DECL(random)
+{
+    wf_view *dst = &e->dst[0];
+    const wf_attr *at = e->attr;
+    int rank = dst->rank;
+    int64_t n = wf_view_numel(dst);
+    if (n == 0) {
+        return 0;
+    }
+    if (e->op == WF_OP_RANDPERM) {
+        return permutation(e);
+    }
+    random_args a = {.dst = dst,
+                     .op = e->op,
+                     .seed = (uint64_t)at->dyn[rank],
+                     .offset = (uint64_t)at->dyn[rank + 1]};
+    if (e->op == WF_OP_RANDINT) {
+        a.low = at->dyn[rank + 2];
+        a.high = at->dyn[rank + 3];
+    } else {
+        a.p = at->flt[0];
+        a.q = e->op == WF_OP_BERNOULLI ? 0 : at->flt[1];
+    }
+    wf_parallel_for(n, CHUNK, random_task, &a);
+    return 0;
+}

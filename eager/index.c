@@ -1,0 +1,511 @@
+/*
+ * eager/index.c -- gathers and scatters: take_along, index_select, scatter_add, index_add, one_hot.
+ *
+ * Invariants
+ *  - All indices are checked before anything is read or written through them; the error names the
+ *    first bad one in row-major order, whichever thread met it. Negative indices count from the end.
+ *  - Additions happen in index order for every destination: destinations are split among tasks by
+ *    columns, so that each is owned by one task that walks the indices in order. Half types add in
+ *    f32 and round once.
+ */
+#include <inttypes.h>
+#include <stdatomic.h>
+
+#include "eager/dense.h"
+
+/* -- checked indices ------------------------------------------------------------------------------- */
+typedef struct check_args {
+    const int64_t *at;
+    int64_t extent;
+    _Atomic int64_t bad; /* smallest bad position */
+} check_args;
+
+static void check_indices(void *arg, int64_t begin, int64_t end)
+{
+    check_args *a = arg;
+    uint64_t n = (uint64_t)a->extent;
+    uint64_t wrong = 0;
+    for (int64_t i = begin; i < end; i++) {
+        /* -extent <= index < extent, in one unsigned comparison */
+        wrong |= (uint64_t)((uint64_t)a->at[i] + n >= 2 * n);
+    }
+    for (int64_t i = begin; wrong && i < end; i++) {
+        if ((uint64_t)a->at[i] + n >= 2 * n) {
+            int64_t seen = atomic_load_explicit(&a->bad, memory_order_relaxed);
+            while (i < seen && !atomic_compare_exchange_weak(&a->bad, &seen, i)) {
+            }
+            break;
+        }
+    }
+}
+
+/* Indices as contiguous i64, checked against an extent; values may still be negative. */
+static int load_indices(const wf_view *v, int64_t extent, int axis, wf_dense *out, wf_why *why)
+{
+    int code = wf_dense_of(v, WEFT_I64, out, why);
+    if (code) {
+        return code;
+    }
+    int64_t n = wf_view_numel(v);
+    check_args a = {.at = out->data, .extent = extent, .bad = n};
+    wf_parallel_for(n, 16384, check_indices, &a);
+    int64_t bad = atomic_load(&a.bad);
+    if (bad == n) {
+        return 0;
+    }
+    code = wf_fail(why, WEFT_EINDEX,
+                   "index %" PRId64 " (element %" PRId64
+                   " of the indices) is outside axis %d of extent %" PRId64,
+                   a.at[bad], bad, axis, extent);
+    if (extent > 0) {
+        wf_hint(why, "indices run from 0 to %" PRId64 ", or from -%" PRId64 " to -1 from the end",
+                extent - 1, extent);
+    } else {
+        wf_hint(why, "the axis is empty, so no index is valid");
+    }
+    wf_dense_free(out);
+    return code;
+}
+
+static inline int64_t wrap_index(int64_t i, int64_t extent)
+{
+    return i < 0 ? i + extent : i;
+}
+
+/* -- index_select ---------------------------------------------------------------------------------- */
+typedef struct select_args {
+    const wf_view *x;
+    const int64_t *at;
+    char *dst;
+    int axis;
+    int64_t n, extent, inner; /* indices, extent of the axis, elements after the axis */
+    int inner_rank;           /* inner axes that are not one contiguous run */
+    int64_t run;              /* elements of the contiguous run at the end */
+    size_t size;
+} select_args;
+
+/* One slice of inner elements: runs of contiguous elements, or single strided axes. */
+static void copy_slice(const select_args *a, char *out, const char *in)
+{
+    const wf_view *x = a->x;
+    if (a->run == a->inner) {
+        memcpy(out, in, (size_t)a->inner * a->size);
+        return;
+    }
+    const int64_t *dims = x->dims + a->axis + 1, *strides = x->strides + a->axis + 1;
+    int last = x->rank - a->axis - 2; /* >= 0: inner has axes */
+    int64_t n = dims[last], rows = a->inner / n;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t off = wf_offset_of(r, last, dims, strides);
+        wf_gather_row(out + r * n * (int64_t)a->size, in + off * (int64_t)a->size, n, strides[last],
+                      a->size);
+    }
+}
+
+static void select_slices(void *arg, int64_t begin, int64_t end)
+{
+    const select_args *a = arg;
+    const wf_view *x = a->x;
+    int64_t size = (int64_t)a->size, outer_at = -1;
+    const char *outer = NULL;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t o = i / a->n, k = i - o * a->n;
+        if (o != outer_at) {
+            outer = (const char *)x->data + wf_offset_of(o, a->axis, x->dims, x->strides) * size;
+            outer_at = o;
+        }
+        int64_t at = wrap_index(a->at[k], a->extent) * x->strides[a->axis] * size;
+        copy_slice(a, a->dst + i * a->inner * size, outer + at);
+    }
+}
+
+/* Slices of one element (the axis is the last): typed loads instead of memcpy calls. */
+static void select_elements(void *arg, int64_t begin, int64_t end)
+{
+    const select_args *a = arg;
+    const wf_view *x = a->x;
+    int64_t step = x->strides[a->axis];
+    for (int64_t o = begin; o < end; o++) {
+        int64_t base = wf_offset_of(o, a->axis, x->dims, x->strides);
+#define TAKE(type)                                                                                 \
+    {                                                                                              \
+        const type *in = (const type *)x->data + base;                                             \
+        type *out = (type *)a->dst + o * a->n;                                                     \
+        for (int64_t k = 0; k < a->n; k++) {                                                       \
+            out[k] = in[wrap_index(a->at[k], a->extent) * step];                                   \
+        }                                                                                          \
+    }
+        switch (a->size) {
+        case 1:
+            TAKE(uint8_t)
+            break;
+        case 2:
+            TAKE(uint16_t)
+            break;
+        case 4:
+            TAKE(uint32_t)
+            break;
+        default:
+            TAKE(uint64_t)
+            break;
+        }
+#undef TAKE
+    }
+}
+
+static int64_t product(const int64_t *dims, int n)
+{
+    int64_t p = 1;
+    for (int i = 0; i < n; i++) {
+        p *= dims[i];
+    }
+    return p;
+}
+
+WF_EXEC_DECL(index_select)
+{
+    const wf_view *x = &e->src[0];
+    int axis = (int)e->attr->ints[0];
+    wf_dense idx;
+    int code = load_indices(&e->src[1], x->dims[axis], axis, &idx, e->why);
+    if (code) {
+        return code;
+    }
+    select_args a = {.x = x,
+                     .at = idx.data,
+                     .dst = e->dst[0].data,
+                     .axis = axis,
+                     .n = wf_view_numel(&e->src[1]),
+                     .extent = x->dims[axis],
+                     .inner = product(x->dims + axis + 1, x->rank - axis - 1),
+                     .size = wf_dtype_size(x->dtype)};
+    wf_view tail = *x;
+    tail.rank = (uint8_t)(x->rank - axis - 1);
+    memcpy(tail.dims, x->dims + axis + 1, tail.rank * sizeof tail.dims[0]);
+    memcpy(tail.strides, x->strides + axis + 1, tail.rank * sizeof tail.strides[0]);
+    a.run = wf_view_is_contiguous(&tail) ? a.inner : 0;
+    int64_t outer = product(x->dims, axis);
+    if (wf_view_numel(&e->dst[0]) > 0) {
+        if (a.inner == 1) {
+            wf_parallel_for(outer, wf_row_grain(a.n * (int64_t)a.size), select_elements, &a);
+        } else {
+            int64_t grain = wf_row_grain(a.inner * (int64_t)a.size);
+            wf_parallel_for(outer * a.n, grain, select_slices, &a);
+        }
+    }
+    wf_dense_free(&idx);
+    return 0;
+}
+
+/* -- take_along ------------------------------------------------------------------------------------ */
+typedef struct along_args {
+    const wf_view *x;
+    const int64_t *at;
+    const int64_t *dims; /* of the indices and the result */
+    void *dst;
+    int axis;
+    int64_t extent, n; /* extent of the axis; elements of the last axis of the result */
+    size_t size;
+} along_args;
+
+static void take_rows(void *arg, int64_t begin, int64_t end)
+{
+    const along_args *a = arg;
+    const wf_view *x = a->x;
+    int last = x->rank - 1;
+    int64_t strides[WF_MAX_RANK];
+    memcpy(strides, x->strides, sizeof strides);
+    strides[a->axis] = 0; /* the index replaces the position along the axis */
+    int64_t step = strides[last], jump = x->strides[a->axis];
+    for (int64_t r = begin; r < end; r++) {
+        int64_t base = wf_offset_of(r, last, a->dims, strides);
+        const int64_t *at = a->at + r * a->n;
+#define TAKE(type)                                                                                 \
+    {                                                                                              \
+        const type *in = (const type *)x->data + base;                                             \
+        type *out = (type *)a->dst + r * a->n;                                                     \
+        for (int64_t k = 0; k < a->n; k++) {                                                       \
+            out[k] = in[k * step + wrap_index(at[k], a->extent) * jump];                           \
+        }                                                                                          \
+    }
+        switch (a->size) {
+        case 1:
+            TAKE(uint8_t)
+            break;
+        case 2:
+            TAKE(uint16_t)
+            break;
+        case 4:
+            TAKE(uint32_t)
+            break;
+        default:
+            TAKE(uint64_t)
+            break;
+        }
+#undef TAKE
+    }
+}
+
+WF_EXEC_DECL(take_along)
+{
+    const wf_view *x = &e->src[0];
+    int axis = (int)e->attr->ints[0];
+    wf_dense idx;
+    int code = load_indices(&e->src[1], x->dims[axis], axis, &idx, e->why);
+    if (code) {
+        return code;
+    }
+    along_args a = {.x = x,
+                    .at = idx.data,
+                    .dims = e->dst[0].dims,
+                    .dst = e->dst[0].data,
+                    .axis = axis,
+                    .extent = x->dims[axis],
+                    .n = e->dst[0].dims[x->rank - 1],
+                    .size = wf_dtype_size(x->dtype)};
+    int64_t total = wf_view_numel(&e->dst[0]);
+    if (total > 0) {
+        wf_parallel_for(total / a.n, wf_row_grain(a.n * (int64_t)a.size), take_rows, &a);
+    }
+    wf_dense_free(&idx);
+    return 0;
+}
+
+/* -- scatter_add and index_add --------------------------------------------------------------------- */
+/* Both add values[o][k][j] to dst[outer(o)][at][inner(j)], where at comes from the indices at
+ * [o][k][j] (scatter_add) or at [k] (index_add). */
+typedef struct add_args {
+    void *dst; /* contiguous, compute type */
+    const void *values;
+    const int64_t *at;
+    int along;                   /* scatter_add: one index per value */
+    int64_t count, inner, chunk; /* indices along the axis, columns, columns a task */
+    int64_t extent, axis_stride; /* of dst along the axis */
+    const int64_t *inner_at;     /* column -> offset in dst; NULL when the identity */
+    int outer_rank;
+    const int64_t *outer_dims; /* of the values, before the axis */
+    int64_t outer_strides[WF_MAX_RANK];
+} add_args;
+
+#define ADD_COLUMNS(suffix, type)                                                                  \
+    static void add_columns_##suffix(const add_args *a, int64_t o, int64_t lo, int64_t hi)         \
+    {                                                                                              \
+        type *dst =                                                                                \
+            (type *)a->dst + wf_offset_of(o, a->outer_rank, a->outer_dims, a->outer_strides);      \
+        const type *values = (const type *)a->values + o * a->count * a->inner;                    \
+        const int64_t *at = a->along ? a->at + o * a->count * a->inner : a->at;                    \
+        for (int64_t k = 0; k < a->count; k++, values += a->inner) {                               \
+            if (!a->along) {                                                                       \
+                type *out = dst + wrap_index(at[k], a->extent) * a->axis_stride;                   \
+                for (int64_t j = lo; j < hi; j++) {                                                \
+                    out[j] = (type)(out[j] + values[j]);                                           \
+                }                                                                                  \
+                continue;                                                                          \
+            }                                                                                      \
+            const int64_t *row = at + k * a->inner;                                                \
+            for (int64_t j = lo; j < hi; j++) {                                                    \
+                int64_t column = a->inner_at ? a->inner_at[j] : j;                                 \
+                type *out = dst + wrap_index(row[j], a->extent) * a->axis_stride + column;         \
+                *out = (type)(*out + values[j]);                                                   \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static void add_task_##suffix(void *arg, int64_t begin, int64_t end)                           \
+    {                                                                                              \
+        const add_args *a = arg;                                                                   \
+        int64_t chunks = (a->inner + a->chunk - 1) / a->chunk;                                     \
+        for (int64_t t = begin; t < end; t++) {                                                    \
+            int64_t lo = t % chunks * a->chunk, hi = lo + a->chunk;                                \
+            add_columns_##suffix(a, t / chunks, lo, hi < a->inner ? hi : a->inner);                \
+        }                                                                                          \
+    }
+ADD_COLUMNS(f32, float)
+ADD_COLUMNS(f64, double)
+ADD_COLUMNS(u8, uint8_t)
+ADD_COLUMNS(u16, uint16_t)
+ADD_COLUMNS(u32, uint32_t)
+ADD_COLUMNS(u64, uint64_t)
+#undef ADD_COLUMNS
+
+static wf_task_fn add_task(int dt)
+{
+    if (dt == WEFT_F32 || dt == WEFT_F64) {
+        return dt == WEFT_F32 ? add_task_f32 : add_task_f64;
+    }
+    switch (wf_dtype_size(dt)) {
+    case 1:
+        return add_task_u8;
+    case 2:
+        return add_task_u16;
+    case 4:
+        return add_task_u32;
+    default:
+        return add_task_u64;
+    }
+}
+
+/* Columns a task: an eighth of the row in whole cache lines, so that neighbours do not share one. */
+static int64_t column_chunk(int64_t inner, size_t size)
+{
+    int64_t line = 64 / (int64_t)size;
+    int64_t chunk = (inner + 7) / 8;
+    chunk = (chunk + line - 1) / line * line;
+    return chunk > 0 ? chunk : line;
+}
+
+/* Offsets in dst of the value's inner columns when their extents differ; NULL if they do not. */
+static int inner_offsets(const wf_view *dst, const wf_view *values, int axis, int64_t inner,
+                         wf_dense *table, wf_why *why)
+{
+    int n = dst->rank - axis - 1;
+    table->owned = table->data = NULL;
+    if (memcmp(dst->dims + axis + 1, values->dims + axis + 1, (size_t)n * sizeof dst->dims[0]) ==
+        0) {
+        return 0;
+    }
+    table->bytes = wf_scratch_bytes(inner, sizeof(int64_t));
+    int64_t *t = table->bytes ? wf_alloc(table->bytes) : NULL;
+    if (!t) {
+        return wf_no_memory(why, table->bytes);
+    }
+    for (int64_t j = 0; j < inner; j++) {
+        t[j] = wf_offset_of(j, n, values->dims + axis + 1, dst->strides + axis + 1);
+    }
+    table->owned = table->data = t;
+    return 0;
+}
+
+/* dst := base as the compute type; *acc is dst itself when that is its type. */
+static int open_accumulator(wf_exec *e, int dt, wf_view *acc, size_t *bytes)
+{
+    *acc = e->dst[0];
+    *bytes = 0;
+    if (dt != acc->dtype) {
+        *bytes = wf_scratch_bytes(wf_view_numel(acc), wf_dtype_size(dt));
+        acc->dtype = (uint8_t)dt;
+        acc->data = *bytes ? wf_alloc(*bytes) : NULL;
+        if (!acc->data) {
+            return wf_no_memory(e->why, *bytes);
+        }
+    }
+    wf_copy(acc, &e->src[0]);
+    return 0;
+}
+
+static int add_values(wf_exec *e, add_args *a)
+{
+    const wf_view *values = &e->src[2];
+    int axis = (int)e->attr->ints[0], dt = wf_dtype_compute(e->dst[0].dtype);
+    wf_view acc;
+    size_t bytes;
+    wf_dense in = {0}, table = {0};
+    int code = wf_dense_of(values, dt, &in, e->why);
+    if (!code && a->along) {
+        code = inner_offsets(&e->dst[0], values, axis, a->inner, &table, e->why);
+    }
+    if (!code && (code = open_accumulator(e, dt, &acc, &bytes)) == 0) {
+        a->dst = acc.data;
+        a->values = in.data;
+        a->inner_at = table.data;
+        a->axis_stride = e->dst[0].strides[axis];
+        a->outer_rank = axis;
+        a->outer_dims = values->dims;
+        memcpy(a->outer_strides, e->dst[0].strides, sizeof a->outer_strides);
+        int64_t outer = product(values->dims, axis);
+        a->chunk = column_chunk(a->inner, wf_dtype_size(dt));
+        int64_t chunks = (a->inner + a->chunk - 1) / a->chunk;
+        int64_t grain = wf_row_grain(a->count * a->chunk * (int64_t)wf_dtype_size(dt));
+        wf_parallel_for(outer * chunks, grain, add_task(dt), a);
+        if (acc.data != e->dst[0].data) {
+            wf_copy(&e->dst[0], &acc);
+            wf_free(acc.data, bytes);
+        }
+    }
+    wf_dense_free(&table);
+    wf_dense_free(&in);
+    return code;
+}
+
+/* Shared by both rows; `along` is scatter_add. */
+static int exec_add(wf_exec *e, int along)
+{
+    const wf_view *base = &e->src[0];
+    int axis = (int)e->attr->ints[0];
+    wf_dense idx;
+    int code = load_indices(&e->src[1], base->dims[axis], axis, &idx, e->why);
+    if (code) {
+        return code;
+    }
+    if (wf_view_numel(&e->dst[0]) == 0) {
+        wf_dense_free(&idx);
+        return 0;
+    }
+    if (wf_view_numel(&e->src[2]) == 0) {
+        wf_dense_free(&idx);
+        wf_copy(&e->dst[0], base);
+        return 0;
+    }
+    add_args a = {.at = idx.data, .along = along, .extent = base->dims[axis]};
+    if (along) {
+        a.count = e->src[1].dims[axis];
+        a.inner = product(e->src[1].dims + axis + 1, base->rank - axis - 1);
+    } else {
+        a.count = wf_view_numel(&e->src[1]);
+        a.inner = product(base->dims + axis + 1, base->rank - axis - 1);
+    }
+    code = add_values(e, &a);
+    wf_dense_free(&idx);
+    return code;
+}
+
+WF_EXEC_DECL(scatter_add)
+{
+    return exec_add(e, 1);
+}
+
+WF_EXEC_DECL(index_add)
+{
+    return exec_add(e, 0);
+}
+
+/* -- one_hot --------------------------------------------------------------------------------------- */
+typedef struct hot_args {
+    const int64_t *at;
+    char *dst;
+    int64_t classes;
+    size_t size;
+    uint64_t one;
+} hot_args;
+
+static void hot_rows(void *arg, int64_t begin, int64_t end)
+{
+    const hot_args *a = arg;
+    int64_t size = (int64_t)a->size, width = a->classes * size;
+    memset(a->dst + begin * width, 0, (size_t)((end - begin) * width));
+    for (int64_t i = begin; i < end; i++) {
+        memcpy(a->dst + i * width + wrap_index(a->at[i], a->classes) * size, &a->one, a->size);
+    }
+}
+
+WF_EXEC_DECL(one_hot)
+{
+    static const int64_t unit = 1;
+    wf_view *dst = &e->dst[0];
+    hot_args a = {.dst = dst->data, .classes = e->attr->dyn[0], .size = wf_dtype_size(dst->dtype)};
+    wf_dense idx;
+    int code = load_indices(&e->src[0], a.classes, e->src[0].rank, &idx, e->why);
+    if (code) {
+        return code;
+    }
+    a.at = idx.data;
+    float one = 1.0f;
+    wf_view from = wf_view_dense(&one, WEFT_F32, 1, &unit);
+    wf_view to = wf_view_dense(&a.one, dst->dtype, 1, &unit);
+    wf_copy(&to, &from);
+    if (wf_view_numel(dst) > 0) {
+        wf_parallel_for(wf_view_numel(&e->src[0]), wf_row_grain(a.classes * (int64_t)a.size),
+                        hot_rows, &a);
+    }
+    wf_dense_free(&idx);
+    return 0;
+}

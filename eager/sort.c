@@ -1,0 +1,287 @@
+/*
+ * eager/sort.c -- sort and topk along one axis.
+ *
+ * Values become unsigned keys that order like them (NaN greatest, -0 equal to +0; complemented for
+ * descending order, which puts NaN first), keys are sorted with their positions, and the values are
+ * fetched by position, so that every bit of them survives.
+ *
+ * Invariants: the order is stable (equal values keep their positions' order, descending too), a row
+ * is sorted by one task, and the result depends on nothing but the values.
+ */
+#include <stdatomic.h>
+
+#include "eager/dense.h"
+
+/* A key and the position it came from; 8 bytes for types up to 4 bytes, 16 for the others. */
+typedef struct pair32 {
+    uint32_t key, at;
+} pair32;
+typedef struct pair64 {
+    uint64_t key, at;
+} pair64;
+
+typedef struct sort_args {
+    const wf_view *x;
+    wf_view *values, *indices;
+    int axis;
+    int64_t n, k;         /* extent of the axis, results along it */
+    int64_t in, out, pos; /* strides along the axis: operand, values, indices */
+    int descending, wide;
+    size_t size;
+    _Atomic int failed;
+} sort_args;
+
+/* -- keys ------------------------------------------------------------------------------------------ */
+static inline uint32_t key_of_f32(uint32_t u)
+{
+    if ((u & 0x7FFFFFFFu) > 0x7F800000u) {
+        return UINT32_MAX;
+    }
+    if (u == 0x80000000u) {
+        u = 0;
+    }
+    return u & 0x80000000u ? ~u : u | 0x80000000u;
+}
+
+static inline uint64_t key_of_f64(uint64_t u)
+{
+    if ((u & INT64_MAX) > 0x7FF0000000000000u) {
+        return UINT64_MAX;
+    }
+    if (u == 0x8000000000000000u) {
+        u = 0;
+    }
+    return u & 0x8000000000000000u ? ~u : u | 0x8000000000000000u;
+}
+
+static inline uint32_t key32(int dt, const void *p)
+{
+    uint8_t b;
+    uint16_t h;
+    uint32_t w;
+    switch (dt) {
+    case WEFT_BOOL:
+    case WEFT_U8:
+        memcpy(&b, p, 1);
+        return b;
+    case WEFT_I8:
+        memcpy(&b, p, 1);
+        return b ^ 0x80u;
+    case WEFT_I16:
+        memcpy(&h, p, 2);
+        return h ^ 0x8000u;
+    case WEFT_BF16:
+        memcpy(&h, p, 2);
+        return key_of_f32((uint32_t)h << 16);
+    case WEFT_F16: {
+        memcpy(&h, p, 2);
+        float f = wf_f32_of_f16(h);
+        memcpy(&w, &f, 4);
+        return key_of_f32(w);
+    }
+    case WEFT_I32:
+        memcpy(&w, p, 4);
+        return w ^ 0x80000000u;
+    default:
+        memcpy(&w, p, 4);
+        return key_of_f32(w);
+    }
+}
+
+static inline uint64_t key64(int dt, const void *p)
+{
+    if (wf_dtype_size(dt) <= 4) {
+        return key32(dt, p);
+    }
+    uint64_t u;
+    memcpy(&u, p, 8);
+    return dt == WEFT_I64 ? u ^ 0x8000000000000000u : key_of_f64(u);
+}
+
+/* -- sorting pairs --------------------------------------------------------------------------------- */
+/* Insertion for short rows; else byte-wise radix from the lowest byte, skipping bytes that all keys
+ * share. The sorted pairs are in the returned one of the two buffers. */
+#define SORT_PAIRS(pair, bytes)                                                                    \
+    static void insert_##pair(pair *p, int64_t n)                                                  \
+    {                                                                                              \
+        for (int64_t i = 1; i < n; i++) {                                                          \
+            pair x = p[i];                                                                         \
+            int64_t j = i;                                                                         \
+            for (; j > 0 && p[j - 1].key > x.key; j--) {                                           \
+                p[j] = p[j - 1];                                                                   \
+            }                                                                                      \
+            p[j] = x;                                                                              \
+        }                                                                                          \
+    }                                                                                              \
+    static pair *radix_##pair(pair *p, pair *other, int64_t n)                                     \
+    {                                                                                              \
+        int64_t count[bytes][256] = {{0}};                                                         \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            for (int b = 0; b < bytes; b++) {                                                      \
+                count[b][(p[i].key >> (8 * b)) & 0xFF]++;                                          \
+            }                                                                                      \
+        }                                                                                          \
+        for (int b = 0; b < bytes; b++) {                                                          \
+            int64_t at = 0;                                                                        \
+            if (count[b][(p[0].key >> (8 * b)) & 0xFF] == n) {                                     \
+                continue;                                                                          \
+            }                                                                                      \
+            for (int v = 0; v < 256; v++) {                                                        \
+                int64_t c = count[b][v];                                                           \
+                count[b][v] = at;                                                                  \
+                at += c;                                                                           \
+            }                                                                                      \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                other[count[b][(p[i].key >> (8 * b)) & 0xFF]++] = p[i];                            \
+            }                                                                                      \
+            pair *t = p;                                                                           \
+            p = other;                                                                             \
+            other = t;                                                                             \
+        }                                                                                          \
+        return p;                                                                                  \
+    }                                                                                              \
+    static pair *sort_##pair(pair *p, pair *other, int64_t n)                                      \
+    {                                                                                              \
+        if (n <= 48) {                                                                             \
+            insert_##pair(p, n);                                                                   \
+            return p;                                                                              \
+        }                                                                                          \
+        return radix_##pair(p, other, n);                                                          \
+    }                                                                                              \
+    /* The k smallest by (key, position) to the front: a heap whose root is the largest kept. */   \
+    static inline bool less_##pair(pair a, pair b)                                                 \
+    {                                                                                              \
+        return a.key < b.key || (a.key == b.key && a.at < b.at);                                   \
+    }                                                                                              \
+    static void sift_##pair(pair *p, int64_t i, int64_t k)                                         \
+    {                                                                                              \
+        pair x = p[i];                                                                             \
+        for (int64_t c; (c = 2 * i + 1) < k; i = c) {                                              \
+            c += c + 1 < k && less_##pair(p[c], p[c + 1]);                                         \
+            if (!less_##pair(x, p[c])) {                                                           \
+                break;                                                                             \
+            }                                                                                      \
+            p[i] = p[c];                                                                           \
+        }                                                                                          \
+        p[i] = x;                                                                                  \
+    }                                                                                              \
+    static void keep_##pair(pair *p, int64_t n, int64_t k)                                         \
+    {                                                                                              \
+        for (int64_t i = k / 2 - 1; i >= 0; i--) {                                                 \
+            sift_##pair(p, i, k);                                                                  \
+        }                                                                                          \
+        for (int64_t i = k; i < n; i++) {                                                          \
+            if (less_##pair(p[i], p[0])) {                                                         \
+                p[0] = p[i];                                                                       \
+                sift_##pair(p, 0, k);                                                              \
+            }                                                                                      \
+        }                                                                                          \
+        for (int64_t m = k - 1; m > 0; m--) { /* heap to ascending order */                        \
+            pair t = p[0];                                                                         \
+            p[0] = p[m];                                                                           \
+            p[m] = t;                                                                              \
+            sift_##pair(p, 0, m);                                                                  \
+        }                                                                                          \
+    }                                                                                              \
+    static pair *order_##pair(pair *p, pair *other, int64_t n, int64_t k)                          \
+    {                                                                                              \
+        if (k < n && k <= n / 8) {                                                                 \
+            keep_##pair(p, n, k);                                                                  \
+            return p;                                                                              \
+        }                                                                                          \
+        return sort_##pair(p, other, n);                                                           \
+    }
+SORT_PAIRS(pair32, 4)
+SORT_PAIRS(pair64, 8)
+#undef SORT_PAIRS
+
+/* -- rows ------------------------------------------------------------------------------------------ */
+/* Row-major index r over the axes other than `axis`, through strides. */
+static int64_t row_offset(int64_t r, const sort_args *a, const int64_t *strides)
+{
+    const int64_t *dims = a->x->dims;
+    int64_t off = 0;
+    for (int d = a->x->rank - 1; d >= 0; d--) {
+        if (d != a->axis) {
+            off += r % dims[d] * strides[d];
+            r /= dims[d];
+        }
+    }
+    return off;
+}
+
+static void store_row(const sort_args *a, const char *in, int64_t r, const void *pairs)
+{
+    int64_t size = (int64_t)a->size;
+    char *out = (char *)a->values->data + row_offset(r, a, a->values->strides) * size;
+    int64_t *pos = (int64_t *)a->indices->data + row_offset(r, a, a->indices->strides);
+    for (int64_t i = 0; i < a->k; i++) {
+        int64_t at = a->wide ? (int64_t)((const pair64 *)pairs)[i].at
+                             : (int64_t)((const pair32 *)pairs)[i].at;
+        memcpy(out + i * a->out * size, in + at * a->in * size, a->size);
+        pos[i * a->pos] = at;
+    }
+}
+
+static void sort_rows(void *arg, int64_t begin, int64_t end)
+{
+    sort_args *a = arg;
+    size_t pair = a->wide ? sizeof(pair64) : sizeof(pair32);
+    size_t bytes = wf_scratch_bytes(a->n, 2 * pair);
+    char *p = bytes ? wf_alloc(bytes) : NULL;
+    if (!p) {
+        atomic_store(&a->failed, 1);
+        return;
+    }
+    char *other = p + (size_t)a->n * pair;
+    int dt = a->x->dtype;
+    int64_t size = (int64_t)a->size;
+    for (int64_t r = begin; r < end; r++) {
+        const char *in = (const char *)a->x->data + row_offset(r, a, a->x->strides) * size;
+        if (a->wide) {
+            pair64 *w = (pair64 *)(void *)p;
+            for (int64_t i = 0; i < a->n; i++) {
+                uint64_t key = key64(dt, in + i * a->in * size);
+                w[i] = (pair64){.key = a->descending ? ~key : key, .at = (uint64_t)i};
+            }
+            store_row(a, in, r, order_pair64(w, (pair64 *)(void *)other, a->n, a->k));
+        } else {
+            pair32 *w = (pair32 *)(void *)p;
+            for (int64_t i = 0; i < a->n; i++) {
+                uint32_t key = key32(dt, in + i * a->in * size);
+                w[i] = (pair32){.key = a->descending ? ~key : key, .at = (uint32_t)i};
+            }
+            store_row(a, in, r, order_pair32(w, (pair32 *)(void *)other, a->n, a->k));
+        }
+    }
+    wf_free(p, bytes);
+}
+
+/* SORT and TOPK: topk is the front of the sort, descending unless the smallest are wanted. */
+WF_EXEC_DECL(sort)
+{
+    int axis = (int)e->attr->ints[0];
+    const wf_view *x = &e->src[0];
+    int64_t total = wf_view_numel(&e->dst[0]);
+    if (total == 0) {
+        return 0;
+    }
+    int flag = (e->attr->flags & WF_FLAG_DESCENDING) != 0;
+    sort_args a = {.x = x,
+                   .values = &e->dst[0],
+                   .indices = &e->dst[1],
+                   .axis = axis,
+                   .n = x->dims[axis],
+                   .k = e->dst[0].dims[axis],
+                   .in = x->strides[axis],
+                   .out = e->dst[0].strides[axis],
+                   .pos = e->dst[1].strides[axis],
+                   .descending = e->op == WF_OP_TOPK ? !flag : flag,
+                   .size = wf_dtype_size(x->dtype)};
+    a.wide = a.size == 8 || a.n > UINT32_MAX;
+    wf_parallel_for(total / a.k, wf_row_grain(a.n * 8), sort_rows, &a);
+    if (atomic_load(&a.failed)) {
+        return wf_no_memory(e->why, wf_scratch_bytes(a.n, 2 * sizeof(pair64)));
+    }
+    return 0;
+}
