@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "eager/cpu/dnnl.h"
 #include "eager/cpu/gemm_impl.h"
 #include "jit/ir/dtype.h"
 
@@ -47,6 +48,36 @@ static void fill_bias(const wf_conv_desc *d, const void *bias, char *dst)
     }
 }
 
+/* A 1 x 1 kernel that looks at every position once is a matrix product per sample, in any layout. */
+static int is_product(const wf_conv_desc *d)
+{
+    return d->kh == 1 && d->kw == 1 && d->groups == 1 && d->stride[0] == 1 && d->stride[1] == 1 &&
+           d->pad[0] == 0 && d->pad[1] == 0;
+}
+
+/* out[n] := op(weight) * in[n], or its transpose where out is channels-last; one product over all
+ * samples when both are. */
+static int product(const wf_conv_desc *d, int in_nhwc, int out_nhwc, int64_t in_c, int64_t out_c,
+                   const void *in, const void *weight, int64_t w_out, int64_t w_in, void *out)
+{
+    int64_t area = d->h * d->w, whole = in_nhwc && out_nhwc;
+    wf_gemm_desc g = {.dtype = d->dtype, .k = in_c, .c = out, .batch = whole ? 1 : d->n};
+    int64_t in_p = in_nhwc ? in_c : 1, in_k = in_nhwc ? 1 : area;
+    if (out_nhwc) {
+        g.m = whole ? d->n * area : area, g.n = out_c;
+        g.a = in, g.a_rs = in_p, g.a_cs = in_k, g.a_bs = in_c * area;
+        g.b = weight, g.b_rs = w_in, g.b_cs = w_out;
+        g.c_rs = out_c;
+    } else {
+        g.m = out_c, g.n = area;
+        g.a = weight, g.a_rs = w_out, g.a_cs = w_in;
+        g.b = in, g.b_rs = in_k, g.b_cs = in_p, g.b_bs = in_c * area;
+        g.c_rs = area;
+    }
+    g.c_bs = out_c * area;
+    return wf_gemm(&g);
+}
+
 int wf_conv2d_forward(const wf_conv_desc *d, const void *src, const void *weight, const void *bias,
                       void *dst)
 {
@@ -61,7 +92,13 @@ int wf_conv2d_forward(const wf_conv_desc *d, const void *src, const void *weight
             memset(dst, 0, bytes(d, d->n, d->o, d->oh, d->ow));
         return WF_GEMM_OK;
     }
-    return wf_conv_builtin_forward(d, src, weight, bias, dst);
+    int src_nhwc = (d->layout & WF_CONV_SRC_NHWC) != 0,
+        dst_nhwc = (d->layout & WF_CONV_DST_NHWC) != 0;
+    if (!bias && is_product(d)) /* the bias belongs before the rounding */
+        return product(d, src_nhwc, dst_nhwc, d->c, d->o, src, weight, d->c, 1, dst);
+    int rc =
+        wf_dnnl_active() ? wf_dnnl_conv_forward(d, src, weight, bias, dst) : WF_GEMM_UNSUPPORTED;
+    return rc == WF_GEMM_UNSUPPORTED ? wf_conv_builtin_forward(d, src, weight, bias, dst) : rc;
 }
 
 int wf_conv2d_backward_data(const wf_conv_desc *d, const void *ddst, const void *weight, void *dsrc)
@@ -75,7 +112,13 @@ int wf_conv2d_backward_data(const wf_conv_desc *d, const void *ddst, const void 
         memset(dsrc, 0, size);
         return WF_GEMM_OK;
     }
-    return wf_conv_builtin_backward_data(d, ddst, weight, dsrc);
+    int src_nhwc = (d->layout & WF_CONV_SRC_NHWC) != 0,
+        dst_nhwc = (d->layout & WF_CONV_DST_NHWC) != 0;
+    if (is_product(d))
+        return product(d, dst_nhwc, src_nhwc, d->o, d->c, ddst, weight, 1, d->c, dsrc);
+    int rc =
+        wf_dnnl_active() ? wf_dnnl_conv_backward_data(d, ddst, weight, dsrc) : WF_GEMM_UNSUPPORTED;
+    return rc == WF_GEMM_UNSUPPORTED ? wf_conv_builtin_backward_data(d, ddst, weight, dsrc) : rc;
 }
 
 int wf_conv2d_backward_weight(const wf_conv_desc *d, const void *src, const void *ddst,
@@ -90,5 +133,7 @@ int wf_conv2d_backward_weight(const wf_conv_desc *d, const void *src, const void
         memset(dweight, 0, size);
         return WF_GEMM_OK;
     }
-    return wf_conv_builtin_backward_weight(d, src, ddst, dweight);
+    int rc = wf_dnnl_active() ? wf_dnnl_conv_backward_weight(d, src, ddst, dweight)
+                              : WF_GEMM_UNSUPPORTED;
+    return rc == WF_GEMM_UNSUPPORTED ? wf_conv_builtin_backward_weight(d, src, ddst, dweight) : rc;
 }

@@ -237,7 +237,9 @@ static int bind(wf_dnnl_plan *p, const wf_dnnl_recipe *recipe, dnnl_handle desc)
 {
     const dnnl_functions *f = &functions;
     for (int i = 0; i < recipe->count; i++) {
-        const dnnl_md *md = f->primitive_desc_query_md(desc, recipe->query[i], 0);
+        const dnnl_md *md = recipe->query[i] == WF_DNNL_QUERY_BIAS
+                                ? f->primitive_desc_query_md(desc, DNNL_QUERY_WEIGHTS, 1)
+                                : f->primitive_desc_query_md(desc, recipe->query[i], 0);
         if (!md)
             return DNNL_OUT_OF_MEMORY;
         p->bytes[i] = f->memory_desc_get_size(md);

@@ -27,6 +27,9 @@ void wf_dnnl_leave(int saved);
 
 enum { WF_DNNL_KEY = 24, WF_DNNL_ARGS = 4 };
 
+/* In a recipe: the bias, which oneDNN queries as the second of the weights. */
+enum { WF_DNNL_QUERY_BIAS = -1 };
+
 /* All that determines a primitive: what, then sizes and strides, the rest zero. */
 typedef struct wf_dnnl_key {
     int64_t v[WF_DNNL_KEY];
@@ -58,5 +61,13 @@ int wf_dnnl_run(wf_dnnl_plan *plan, void *const *data);
 
 /* C := A * B of one block; WF_GEMM_UNSUPPORTED when the built-in way should do it. */
 int wf_dnnl_gemm(const wf_gemm_block *g);
+
+/* Convolutions; WF_GEMM_UNSUPPORTED, with nothing written, when the built-in way should do it. */
+int wf_dnnl_conv_forward(const wf_conv_desc *d, const void *src, const void *weight,
+                         const void *bias, void *dst);
+int wf_dnnl_conv_backward_data(const wf_conv_desc *d, const void *ddst, const void *weight,
+                               void *dsrc);
+int wf_dnnl_conv_backward_weight(const wf_conv_desc *d, const void *src, const void *ddst,
+                                 void *dweight);
 
 #endif

@@ -1,0 +1,595 @@
+/*
+ * eager/cpu/dnnl_conv.c -- convolution by oneDNN primitives on channels-last blocks.
+ *
+ * A problem is cut, by shape alone, into tasks that are convolutions themselves: forward by samples
+ * and output rows, backward-data by samples and input channels, backward-weight by output channels
+ * and samples (the latter giving partial sums, added as a tree). Tasks of equal geometry share one
+ * variant: its primitive, and the weights in the layout that this primitive likes. NCHW operands are
+ * transposed, whole for those that several tasks read, by task for those that one task reads or makes.
+ *
+ * Invariant: a problem that oneDNN has no good primitive for is refused before anything is written.
+ */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "eager/cpu/dnnl.h"
+#include "eager/cpu/transpose.h"
+#include "eager/pool.h"
+
+enum {
+    KIND,
+    TYPE,
+    N,
+    G,
+    C,
+    H,
+    W,
+    O,
+    KH,
+    KW,
+    OH,
+    OW,
+    STRIDE_Y,
+    STRIDE_X,
+    TOP,
+    LEFT,
+    BOTTOM,
+    RIGHT,
+    DILATION_Y,
+    DILATION_X,
+    HAS_BIAS,
+    WEIGHT_C /* channels of the whole weight, of which C / G are used */
+};
+enum { FORWARD = 16, BACKWARD_DATA, BACKWARD_WEIGHT, REORDER = 32 };
+
+/* Enough tasks for several threads, none smaller than is worth one (multiply-adds). */
+enum { TASKS = 8, MAX_VARIANTS = 16 };
+#define MIN_TASK 1.0e6
+
+static int weight_md(const dnnl_functions *f, const int64_t *v, int type, int any, dnnl_md *md)
+{
+    dnnl_sizes grouped = {v[G], v[O] / v[G], v[C] / v[G], v[KH], v[KW]};
+    dnnl_sizes plain = {v[O], v[C], v[KH], v[KW]};
+    int64_t area = v[KH] * v[KW], per_o = v[WEIGHT_C] * area;
+    dnnl_sizes grouped_strides = {v[O] / v[G] * per_o, per_o, area, v[KW], 1};
+    int rank = v[G] > 1 ? 5 : 4;
+    const int64_t *dims = v[G] > 1 ? grouped : plain;
+    if (any)
+        return f->memory_desc_init_by_tag(md, rank, dims, type, DNNL_TAG_ANY);
+    return f->memory_desc_init_by_strides(md, rank, dims, type,
+                                          v[G] > 1 ? grouped_strides : grouped_strides + 1);
+}
+
+static int nhwc_md(const dnnl_functions *f, int64_t n, int64_t c, int64_t h, int64_t w, int type,
+                   dnnl_md *md)
+{
+    dnnl_sizes dims = {n, c, h, w}, strides = {h * w * c, 1, w * c, c};
+    return f->memory_desc_init_by_strides(md, 4, dims, type, strides);
+}
+
+static int describe(const dnnl_functions *f, const wf_dnnl_key *key, dnnl_handle *desc)
+{
+    const int64_t *v = key->v;
+    int type = (int)v[TYPE], kind = (int)v[KIND];
+    int weight_type = kind == BACKWARD_WEIGHT ? DNNL_F32 : type;
+    dnnl_md src, weight, bias, dst;
+    dnnl_op op;
+    dnnl_handle hint = NULL;
+    dnnl_sizes out_channels = {v[O]}, one = {1};
+    int rc = nhwc_md(f, v[N], v[C], v[H], v[W], type, &src);
+    rc = rc ? rc : nhwc_md(f, v[N], v[O], v[OH], v[OW], type, &dst);
+    rc = rc ? rc : f->memory_desc_init_by_strides(&bias, 1, out_channels, type, one);
+    rc = rc ? rc : weight_md(f, v, kind == BACKWARD_DATA ? weight_type : type, 1, &weight);
+    dnnl_sizes stride = {v[STRIDE_Y], v[STRIDE_X]};
+    dnnl_sizes dilation = {v[DILATION_Y] - 1, v[DILATION_X] - 1};
+    dnnl_sizes before = {v[TOP], v[LEFT]}, after = {v[BOTTOM], v[RIGHT]};
+    /* Every backward descriptor wants the forward one as a hint. */
+    rc = rc ? rc
+            : f->dilated_convolution_forward_desc_init(&op, DNNL_FORWARD_TRAINING, DNNL_CONV_DIRECT,
+                                                       &src, &weight, v[HAS_BIAS] ? &bias : NULL,
+                                                       &dst, stride, dilation, before, after);
+    rc = rc ? rc : f->primitive_desc_create(desc, &op, f->attr, f->engine, NULL);
+    if (rc || kind == FORWARD)
+        return rc;
+    hint = *desc;
+    *desc = NULL;
+    if (kind == BACKWARD_DATA) {
+        rc = f->dilated_convolution_backward_data_desc_init(&op, DNNL_CONV_DIRECT, &src, &weight,
+                                                            &dst, stride, dilation, before, after);
+    } else {
+        rc = weight_md(f, v, weight_type, 1, &weight);
+        rc = rc ? rc
+                : f->dilated_convolution_backward_weights_desc_init(&op, DNNL_CONV_DIRECT, &src,
+                                                                    &weight, NULL, &dst, stride,
+                                                                    dilation, before, after);
+    }
+    rc = rc ? rc : f->primitive_desc_create(desc, &op, f->attr, f->engine, hint);
+    f->primitive_desc_destroy(hint);
+    return rc;
+}
+
+/* Weights between [o][c][kh][kw] and the layout that the convolution of this key chose. */
+static int describe_reorder(const dnnl_functions *f, const wf_dnnl_key *key, dnnl_handle *desc)
+{
+    wf_dnnl_key conv = *key;
+    conv.v[KIND] -= REORDER;
+    int gradient = conv.v[KIND] == BACKWARD_WEIGHT;
+    dnnl_md plain;
+    dnnl_handle chosen = NULL;
+    int rc = weight_md(f, key->v, (int)key->v[TYPE], 0, &plain);
+    rc = rc ? rc : describe(f, &conv, &chosen);
+    if (rc)
+        return rc;
+    const dnnl_md *md = f->primitive_desc_query_md(
+        chosen, gradient ? DNNL_QUERY_DIFF_WEIGHTS : DNNL_QUERY_WEIGHTS, 0);
+    rc = f->reorder_primitive_desc_create(desc, gradient ? md : &plain, f->engine,
+                                          gradient ? &plain : md, f->engine, f->attr);
+    f->primitive_desc_destroy(chosen);
+    return rc;
+}
+
+static const wf_dnnl_recipe forward_recipe = {describe,
+                                              3,
+                                              {DNNL_SRC, DNNL_WEIGHTS, DNNL_DST},
+                                              {DNNL_QUERY_SRC, DNNL_QUERY_WEIGHTS, DNNL_QUERY_DST}};
+/* Bias is argument 1 of the list of weights, hence its own query index below. */
+static const wf_dnnl_recipe bias_recipe = {
+    describe,
+    4,
+    {DNNL_SRC, DNNL_WEIGHTS, DNNL_DST, DNNL_BIAS},
+    {DNNL_QUERY_SRC, DNNL_QUERY_WEIGHTS, DNNL_QUERY_DST, WF_DNNL_QUERY_BIAS}};
+static const wf_dnnl_recipe data_recipe = {
+    describe,
+    3,
+    {DNNL_DIFF_SRC, DNNL_WEIGHTS, DNNL_DIFF_DST},
+    {DNNL_QUERY_DIFF_SRC, DNNL_QUERY_WEIGHTS, DNNL_QUERY_DIFF_DST}};
+static const wf_dnnl_recipe weight_recipe = {
+    describe,
+    3,
+    {DNNL_SRC, DNNL_DIFF_WEIGHTS, DNNL_DIFF_DST},
+    {DNNL_QUERY_SRC, DNNL_QUERY_DIFF_WEIGHTS, DNNL_QUERY_DIFF_DST}};
+static const wf_dnnl_recipe reorder_recipe = {
+    describe_reorder, 2, {DNNL_SRC, DNNL_DST}, {DNNL_QUERY_SRC, DNNL_QUERY_DST}};
+
+typedef struct variant {
+    wf_dnnl_key key;
+    int64_t c0; /* first channel of the weight used */
+    void *weight;
+    size_t weight_bytes;
+} variant;
+
+typedef struct conv_job {
+    const wf_conv_desc *d;
+    size_t size; /* of an element */
+    const wf_dnnl_recipe *recipe;
+    const char *src, *dst; /* channels-last where shared, else as given */
+    char *out;
+    const void *weight, *bias;
+    char *nhwc_copy; /* of an operand that all tasks read, or NULL */
+    size_t nhwc_bytes;
+    int64_t per_n, chunks_n;   /* samples of a task */
+    int64_t per_other, others; /* rows, input channels or output channels of a task */
+    variant variants[MAX_VARIANTS];
+    int count;
+    char *partial; /* backward weight: [chunk][other] blocks of part_bytes */
+    size_t part_bytes;
+    _Atomic int rc;
+} conv_job;
+
+static void fail(conv_job *w, int rc)
+{
+    atomic_store_explicit(&w->rc, rc, memory_order_relaxed);
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The key of the task (chunk of samples, other): what it computes as a convolution of its own. */
+static wf_dnnl_key task_key(const conv_job *w, int kind, int64_t chunk, int64_t other)
+{
+    const wf_conv_desc *d = w->d;
+    wf_dnnl_key key = {{0}};
+    int64_t *v = key.v, first = other * w->per_other;
+    v[KIND] = kind;
+    v[TYPE] = d->dtype == WEFT_F32 ? DNNL_F32 : DNNL_BF16;
+    v[N] = least(w->per_n, d->n - chunk * w->per_n);
+    v[G] = d->groups;
+    v[C] = kind == BACKWARD_DATA ? least(w->per_other, d->c - first) : d->c;
+    v[O] = kind == BACKWARD_WEIGHT ? least(w->per_other, d->o - first) : d->o;
+    v[H] = d->h, v[W] = d->w;
+    v[OH] = d->oh, v[OW] = d->ow;
+    v[KH] = d->kh, v[KW] = d->kw;
+    v[STRIDE_Y] = d->stride[0], v[STRIDE_X] = d->stride[1];
+    v[DILATION_Y] = d->dilation[0], v[DILATION_X] = d->dilation[1];
+    v[TOP] = d->pad[0], v[LEFT] = d->pad[1];
+    v[HAS_BIAS] = kind == FORWARD && w->bias;
+    v[WEIGHT_C] = d->c / d->groups;
+    if (kind == FORWARD && w->others > 1) {
+        int64_t begin = first * d->stride[0] - d->pad[0];
+        v[OH] = least(w->per_other, d->oh - first);
+        v[TOP] = begin < 0 ? -begin : 0;
+        begin += v[TOP];
+        int64_t end =
+            (first + v[OH] - 1) * d->stride[0] - d->pad[0] + d->dilation[0] * (d->kh - 1) + 1;
+        v[H] = least(end, d->h) - begin;
+    }
+    /* Rows and columns behind the last window are not padding, and not negative padding either. */
+    int64_t bottom = (v[OH] - 1) * v[STRIDE_Y] + v[DILATION_Y] * (v[KH] - 1) + 1 - v[H] - v[TOP];
+    int64_t right = (v[OW] - 1) * v[STRIDE_X] + v[DILATION_X] * (v[KW] - 1) + 1 - v[W] - v[LEFT];
+    v[BOTTOM] = bottom > 0 ? bottom : 0;
+    v[RIGHT] = right > 0 ? right : 0;
+    return key;
+}
+
+static int64_t task_channel(const conv_job *w, int kind, int64_t other)
+{
+    return kind == BACKWARD_DATA ? other * w->per_other : 0;
+}
+
+/* The variant of a task; NULL when there are too many. */
+static variant *find_variant(conv_job *w, const wf_dnnl_key *key, int64_t c0, int add)
+{
+    for (int i = 0; i < w->count; i++)
+        if (w->variants[i].c0 == c0 && memcmp(&w->variants[i].key, key, sizeof *key) == 0)
+            return &w->variants[i];
+    if (!add || w->count == MAX_VARIANTS)
+        return NULL;
+    w->variants[w->count] = (variant){.key = *key, .c0 = c0};
+    return &w->variants[w->count++];
+}
+
+/* Plans every variant on this thread, so that a refusal comes before any result is written. */
+static int plan_variants(conv_job *w, int kind)
+{
+    for (int64_t chunk = 0; chunk < w->chunks_n; chunk++) {
+        if (chunk > 0 && chunk < w->chunks_n - 1)
+            continue; /* as the first */
+        for (int64_t other = 0; other < w->others; other++) {
+            wf_dnnl_key key = task_key(w, kind, chunk, other);
+            if (key.v[H] < 1)
+                return WF_GEMM_UNSUPPORTED; /* rows wholly in the padding */
+            int before = w->count;
+            variant *v = find_variant(w, &key, task_channel(w, kind, other), 1);
+            if (!v)
+                return WF_GEMM_UNSUPPORTED;
+            if (before == w->count)
+                continue;
+            wf_dnnl_plan *plan = wf_dnnl_get(&key, w->recipe);
+            if (!plan)
+                return WF_GEMM_NOMEM;
+            if (!plan->primitive)
+                return WF_GEMM_UNSUPPORTED;
+            v->weight_bytes = plan->bytes[1];
+            key.v[KIND] += REORDER;
+            plan = wf_dnnl_get(&key, &reorder_recipe);
+            if (!plan)
+                return WF_GEMM_NOMEM;
+            if (!plan->primitive)
+                return WF_GEMM_UNSUPPORTED;
+        }
+    }
+    return WF_GEMM_OK;
+}
+
+static void reorder_task(void *arg, int64_t begin, int64_t end)
+{
+    conv_job *w = arg;
+    int saved = wf_dnnl_enter();
+    for (int64_t i = begin; i < end; i++) {
+        variant *v = &w->variants[i];
+        int64_t offset = v->c0 * w->d->kh * w->d->kw;
+        v->weight = wf_alloc(v->weight_bytes);
+        wf_dnnl_key key = v->key;
+        key.v[KIND] += REORDER;
+        wf_dnnl_plan *plan = v->weight ? wf_dnnl_get(&key, &reorder_recipe) : NULL;
+        void *data[] = {(char *)(uintptr_t)w->weight + (size_t)offset * w->size, v->weight};
+        int rc = plan ? wf_dnnl_run(plan, data) : WF_GEMM_NOMEM;
+        if (rc)
+            fail(w, rc);
+    }
+    wf_dnnl_leave(saved);
+}
+
+/* A channel slice of samples [n0, n1) and positions [p0, p1), between a dense channels-last block and
+ * an activation of c channels and `area` positions a sample in either layout. */
+static void slice(const conv_job *w, int nhwc, int to_block, char *image, int64_t c, int64_t area,
+                  int64_t n0, int64_t n1, int64_t c0, int64_t c1, int64_t p0, int64_t p1,
+                  char *block)
+{
+    int64_t channels = c1 - c0, count = p1 - p0;
+    for (int64_t n = n0; n < n1; n++, block += (size_t)(channels * count) * w->size) {
+        char *at = image + (size_t)(n * c * area + (nhwc ? p0 * c + c0 : c0 * area + p0)) * w->size;
+        if (!nhwc && to_block)
+            wf_transpose_2d(w->size, channels, count, at, area, block, channels);
+        else if (!nhwc)
+            wf_transpose_2d(w->size, count, channels, block, channels, at, area);
+        else
+            for (int64_t p = 0; p < count; p++) {
+                char *row = at + (size_t)(p * c) * w->size;
+                char *packed = block + (size_t)(p * channels) * w->size;
+                memcpy(to_block ? packed : row, to_block ? row : packed,
+                       (size_t)channels * w->size);
+            }
+    }
+}
+
+typedef struct to_nhwc {
+    conv_job *w;
+    const char *from;
+    int64_t c, area, pieces;
+} to_nhwc;
+
+enum { PIECE = 1024 };
+
+static void nhwc_task(void *arg, int64_t begin, int64_t end)
+{
+    to_nhwc *t = arg;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t n = i / t->pieces, p0 = i % t->pieces * PIECE, p1 = least(p0 + PIECE, t->area);
+        slice(t->w, 0, 1, (char *)(uintptr_t)t->from, t->c, t->area, n, n + 1, 0, t->c, p0, p1,
+              t->w->nhwc_copy + (size_t)((n * t->area + p0) * t->c) * t->w->size);
+    }
+}
+
+/* *data, an NCHW operand that all tasks read, is replaced by a channels-last copy. */
+static int make_nhwc(conv_job *w, const char **data, int64_t c, int64_t area)
+{
+    w->nhwc_bytes = (size_t)(w->d->n * c * area) * w->size;
+    w->nhwc_copy = wf_alloc(w->nhwc_bytes);
+    if (!w->nhwc_copy)
+        return WF_GEMM_NOMEM;
+    to_nhwc t = {w, *data, c, area, (area + PIECE - 1) / PIECE};
+    int64_t piece = c * least(area, PIECE);
+    wf_parallel_for(w->d->n * t.pieces, piece > 32768 ? 1 : 32768 / piece, nhwc_task, &t);
+    *data = w->nhwc_copy;
+    return WF_GEMM_OK;
+}
+
+static void release(conv_job *w)
+{
+    for (int i = 0; i < w->count; i++)
+        if (w->variants[i].weight)
+            wf_free(w->variants[i].weight, w->variants[i].weight_bytes);
+    if (w->nhwc_copy)
+        wf_free(w->nhwc_copy, w->nhwc_bytes);
+    if (w->partial)
+        wf_free(w->partial, w->part_bytes * (size_t)(w->chunks_n * w->others));
+}
+
+static int run_task(conv_job *w, int kind, int64_t chunk, int64_t other)
+{
+    const wf_conv_desc *d = w->d;
+    wf_dnnl_key key = task_key(w, kind, chunk, other);
+    const int64_t *v = key.v;
+    const variant *var = find_variant(w, &key, task_channel(w, kind, other), 0);
+    int64_t n0 = chunk * w->per_n, n1 = n0 + v[N], first = other * w->per_other;
+    int src_nhwc = (d->layout & WF_CONV_SRC_NHWC) != 0,
+        dst_nhwc = (d->layout & WF_CONV_DST_NHWC) != 0;
+    int64_t in_area = d->h * d->w, out_area = d->oh * d->ow;
+    const char *src = w->src + (size_t)(n0 * in_area * d->c) * w->size;
+    const char *dst = w->dst + (size_t)(n0 * out_area * d->o) * w->size;
+    /* The side that only this task reads or makes, as a block of its own if it is not one already. */
+    int64_t p0 = 0, p1 = out_area, c0 = 0, c1 = d->o;
+    int nhwc = dst_nhwc, whole = nhwc;
+    char *image = kind == BACKWARD_WEIGHT ? (char *)(uintptr_t)w->dst : w->out, *block;
+    if (kind == FORWARD) {
+        p0 = first * d->ow, p1 = p0 + v[OH] * d->ow;
+        int64_t top = first * d->stride[0] - d->pad[0] + v[TOP];
+        src += (size_t)(top * d->w * d->c) * w->size;
+        block = w->out + (size_t)((n0 * out_area + p0) * d->o) * w->size;
+    } else if (kind == BACKWARD_DATA) {
+        nhwc = src_nhwc, whole = nhwc && v[C] == d->c;
+        p1 = in_area, c0 = first, c1 = first + v[C];
+        block = w->out + (size_t)(n0 * in_area * d->c) * w->size;
+    } else {
+        whole = nhwc && v[O] == d->o;
+        c0 = first, c1 = first + v[O];
+        block = (char *)(uintptr_t)dst;
+    }
+    size_t bytes = whole ? 0 : (size_t)(v[N] * (p1 - p0) * (c1 - c0)) * w->size;
+    if (!whole && !(block = wf_alloc(bytes)))
+        return WF_GEMM_NOMEM;
+    int64_t c = kind == BACKWARD_DATA ? d->c : d->o,
+            area = kind == BACKWARD_DATA ? in_area : out_area;
+    if (!whole && kind == BACKWARD_WEIGHT)
+        slice(w, nhwc, 1, image, c, area, n0, n1, c0, c1, p0, p1, block);
+    wf_dnnl_plan *plan = wf_dnnl_get(&key, w->recipe);
+    int rc = plan ? WF_GEMM_OK : WF_GEMM_NOMEM;
+    if (!rc && kind == FORWARD)
+        rc = wf_dnnl_run(plan, (void *[]){(char *)(uintptr_t)src, var->weight, block,
+                                          (char *)(uintptr_t)w->bias});
+    else if (!rc && kind == BACKWARD_DATA)
+        rc = wf_dnnl_run(plan, (void *[]){block, var->weight, (char *)(uintptr_t)dst});
+    else if (!rc)
+        rc = wf_dnnl_run(
+            plan,
+            (void *[]){(char *)(uintptr_t)src,
+                       w->partial + (size_t)(other * w->chunks_n + chunk) * w->part_bytes, block});
+    if (!whole && !rc && kind != BACKWARD_WEIGHT)
+        slice(w, nhwc, 0, image, c, area, n0, n1, c0, c1, p0, p1, block);
+    if (!whole)
+        wf_free(block, bytes);
+    return rc;
+}
+
+static void run_tasks(conv_job *w, int kind, int64_t begin, int64_t end)
+{
+    int saved = wf_dnnl_enter();
+    for (int64_t i = begin; i < end; i++) {
+        int rc = run_task(w, kind, i / w->others, i % w->others);
+        if (rc)
+            fail(w, rc);
+    }
+    wf_dnnl_leave(saved);
+}
+static void forward_task(void *w, int64_t begin, int64_t end)
+{
+    run_tasks(w, FORWARD, begin, end);
+}
+static void data_task(void *w, int64_t begin, int64_t end)
+{
+    run_tasks(w, BACKWARD_DATA, begin, end);
+}
+static void weight_task(void *w, int64_t begin, int64_t end)
+{
+    run_tasks(w, BACKWARD_WEIGHT, begin, end);
+}
+
+/* Cuts n samples and `length` of the other dimension (pieces of at least `unit`) into tasks. */
+static void cut(conv_job *w, int64_t length, int64_t unit)
+{
+    const wf_conv_desc *d = w->d;
+    double sample = (double)d->oh * (double)d->ow * (double)d->o * (double)(d->c / d->groups) *
+                    (double)(d->kh * d->kw);
+    w->per_n = sample >= MIN_TASK ? 1 : (int64_t)(MIN_TASK / sample) + 1;
+    w->per_n = least(w->per_n, d->n);
+    if (d->n > 4 * TASKS && w->per_n < d->n / (4 * TASKS))
+        w->per_n = d->n / (4 * TASKS);
+    w->chunks_n = (d->n + w->per_n - 1) / w->per_n;
+    int64_t want = (TASKS + w->chunks_n - 1) / w->chunks_n, worth = (int64_t)(sample / MIN_TASK);
+    want = least(want, worth < 1 ? 1 : worth);
+    want = least(want, length / unit);
+    want = w->per_n > 1 || want < 1 ? 1 : want;
+    w->per_other = (length + want - 1) / want;
+    if (want > 1)
+        w->per_other = (w->per_other + unit - 1) / unit * unit;
+    w->others = (length + w->per_other - 1) / w->per_other;
+}
+
+/* Splits over tasks; operands that all tasks read become channels-last; weights are reordered. */
+static int prepare(conv_job *w, int kind)
+{
+    const wf_conv_desc *d = w->d;
+    int saved = wf_dnnl_enter();
+    int rc = plan_variants(w, kind);
+    wf_dnnl_leave(saved);
+    if (rc)
+        return rc;
+    if (kind != BACKWARD_DATA && !(d->layout & WF_CONV_SRC_NHWC))
+        rc = make_nhwc(w, &w->src, d->c, d->h * d->w);
+    if (kind == BACKWARD_DATA && !(d->layout & WF_CONV_DST_NHWC))
+        rc = make_nhwc(w, &w->dst, d->o, d->oh * d->ow);
+    if (rc || kind == BACKWARD_WEIGHT)
+        return rc;
+    wf_parallel_for(w->count, 1, reorder_task, w);
+    return atomic_load_explicit(&w->rc, memory_order_relaxed);
+}
+
+static int start(conv_job *w, const wf_conv_desc *d)
+{
+    if (d->dtype != WEFT_F32 && d->dtype != WEFT_BF16)
+        return WF_GEMM_UNSUPPORTED;
+    /* With a kernel larger than the image, or windows wholly in the padding, 2.6 has been seen to
+     * read beside the image (bf16 gradients of weights). */
+    int64_t extent_y = d->dilation[0] * (d->kh - 1) + 1,
+            extent_x = d->dilation[1] * (d->kw - 1) + 1;
+    if (d->h < extent_y || d->w < extent_x || d->pad[0] >= extent_y || d->pad[1] >= extent_x)
+        return WF_GEMM_UNSUPPORTED;
+    w->d = d;
+    w->size = d->dtype == WEFT_F32 ? 4 : 2;
+    return WF_GEMM_OK;
+}
+
+int wf_dnnl_conv_forward(const wf_conv_desc *d, const void *src, const void *weight,
+                         const void *bias, void *dst)
+{
+    conv_job w = {.src = src, .out = dst, .weight = weight, .bias = bias};
+    w.recipe = bias ? &bias_recipe : &forward_recipe;
+    int rc = start(&w, d);
+    if (rc)
+        return rc;
+    w.dst = dst;
+    cut(&w, d->oh, 1);
+    rc = prepare(&w, FORWARD);
+    if (!rc) {
+        wf_parallel_for(w.chunks_n * w.others, 1, forward_task, &w);
+        rc = atomic_load_explicit(&w.rc, memory_order_relaxed);
+    }
+    release(&w);
+    return rc;
+}
+
+int wf_dnnl_conv_backward_data(const wf_conv_desc *d, const void *ddst, const void *weight,
+                               void *dsrc)
+{
+    conv_job w = {.src = dsrc, .dst = ddst, .out = dsrc, .weight = weight, .recipe = &data_recipe};
+    int rc = start(&w, d);
+    if (rc)
+        return rc;
+    cut(&w, d->c, d->groups == 1 ? 64 : d->c);
+    rc = prepare(&w, BACKWARD_DATA);
+    if (!rc) {
+        wf_parallel_for(w.chunks_n * w.others, 1, data_task, &w);
+        rc = atomic_load_explicit(&w.rc, memory_order_relaxed);
+    }
+    release(&w);
+    return rc;
+}
+
+/* Adds the partial sums of one block of output channels as a tree and puts it in its place. */
+static void sum_task(void *arg, int64_t begin, int64_t end)
+{
+    conv_job *w = arg;
+    const wf_conv_desc *d = w->d;
+    int saved = wf_dnnl_enter();
+    for (int64_t other = begin; other < end; other++) {
+        char *base = w->partial + (size_t)(other * w->chunks_n) * w->part_bytes;
+        wf_dnnl_key key = task_key(w, BACKWARD_WEIGHT, 0, other);
+        size_t count = find_variant(w, &key, 0, 0)->weight_bytes / sizeof(float);
+        for (int64_t gap = 1; gap < w->chunks_n; gap *= 2)
+            for (int64_t i = 0; i + gap < w->chunks_n; i += 2 * gap) {
+                float *a = (float *)(void *)(base + (size_t)i * w->part_bytes);
+                const float *b =
+                    (const float *)(const void *)(base + (size_t)(i + gap) * w->part_bytes);
+                for (size_t x = 0; x < count; x++)
+                    a[x] += b[x];
+            }
+        int64_t offset = other * w->per_other * (d->c / d->groups) * d->kh * d->kw;
+        key.v[KIND] += REORDER;
+        wf_dnnl_plan *plan = wf_dnnl_get(&key, &reorder_recipe);
+        int rc = plan ? wf_dnnl_run(plan, (void *[]){base, w->out + (size_t)offset * w->size})
+                      : WF_GEMM_NOMEM;
+        if (rc)
+            fail(w, rc);
+    }
+    wf_dnnl_leave(saved);
+}
+
+int wf_dnnl_conv_backward_weight(const wf_conv_desc *d, const void *src, const void *ddst,
+                                 void *dweight)
+{
+    conv_job w = {.src = src, .dst = ddst, .out = dweight, .recipe = &weight_recipe};
+    int rc = start(&w, d);
+    if (rc)
+        return rc;
+    /* Output channels first: they need no partial sums. Samples only for the tasks still missing. */
+    cut(&w, d->o, d->groups == 1 ? 64 : d->o);
+    int64_t blocks = d->groups == 1 ? least(TASKS, (d->o + 63) / 64) : 1;
+    if (w.per_n > 1)
+        blocks = 1;
+    w.per_other = (d->o + blocks - 1) / blocks;
+    w.per_other = blocks > 1 ? (w.per_other + 15) / 16 * 16 : w.per_other;
+    w.others = (d->o + w.per_other - 1) / w.per_other;
+    int64_t parts = least((TASKS + w.others - 1) / w.others, w.chunks_n);
+    w.per_n = (d->n + parts - 1) / parts;
+    w.chunks_n = (d->n + w.per_n - 1) / w.per_n;
+    rc = prepare(&w, BACKWARD_WEIGHT);
+    for (int i = 0; i < w.count && !rc; i++)
+        w.part_bytes =
+            w.variants[i].weight_bytes > w.part_bytes ? w.variants[i].weight_bytes : w.part_bytes;
+    w.part_bytes = (w.part_bytes + 63) & ~(size_t)63;
+    if (!rc) {
+        w.partial = wf_alloc(w.part_bytes * (size_t)(w.chunks_n * w.others));
+        rc = w.partial ? WF_GEMM_OK : WF_GEMM_NOMEM;
+    }
+    if (!rc) {
+        wf_parallel_for(w.chunks_n * w.others, 1, weight_task, &w);
+        wf_parallel_for(w.others, 1, sum_task, &w);
+        rc = atomic_load_explicit(&w.rc, memory_order_relaxed);
+    }
+    release(&w);
+    return rc;
+}
