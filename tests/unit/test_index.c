@@ -1,0 +1,421 @@
+/*
+ * tests/unit/test_index.c -- gathers, scatters, one_hot, sort and topk against plain loops.
+ *
+ * The references add in index order in the compute type, so results are compared bit for bit.
+ *
+ * ctest: threads
+ */
+#include "row_case.h"
+
+WF_EXEC_DECL(take_along);
+WF_EXEC_DECL(index_select);
+WF_EXEC_DECL(scatter_add);
+WF_EXEC_DECL(index_add);
+WF_EXEC_DECL(one_hot);
+WF_EXEC_DECL(sort);
+
+static const int all_types[] = {WEFT_BOOL, WEFT_U8,  WEFT_I8,   WEFT_I16, WEFT_I32,
+                                WEFT_I64,  WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64};
+enum { NTYPES = sizeof all_types / sizeof all_types[0], TRIALS = 60 };
+
+static int random_dims(int lo_rank, int hi_rank, int64_t *dims)
+{
+    int rank = (int)between(lo_rank, hi_rank);
+    for (int i = 0; i < rank; i++) {
+        dims[i] = between(0, 11) == 0 ? 0 : between(1, 6);
+    }
+    return rank;
+}
+
+/* Valid indices into an extent, negative ones among them. */
+static tensor random_indices(int rank, const int64_t *dims, int64_t extent, bool strided)
+{
+    tensor t = make(draw() & 1 ? WEFT_I64 : WEFT_I32, rank, dims, strided);
+    int64_t n = wf_view_numel(&t.v);
+    for (int64_t i = 0; i < n; i++) {
+        put(&t, i, (double)between(-extent, extent - 1));
+    }
+    return t;
+}
+static int64_t index_at(const tensor *t, int64_t i, int64_t extent)
+{
+    int64_t x = (int64_t)get(t, i);
+    return x < 0 ? x + extent : x;
+}
+
+Test(index, index_select)
+{
+    for (int trial = 0; trial < TRIALS * NTYPES; trial++) {
+        int dt = all_types[trial % NTYPES];
+        int64_t dims[8], idims[8], index[16], to[8];
+        int rank = random_dims(1, 4, dims), irank = random_dims(0, 2, idims);
+        int64_t axis = between(0, rank - 1);
+        dims[axis] += dims[axis] == 0;
+        tensor src[2] = {random_tensor(dt, rank, dims, trial & 1),
+                         random_indices(irank, idims, dims[axis], trial & 2)};
+        tensor dst;
+        must_run(wf_exec_index_select, WF_OP_INDEX_SELECT, &(wf_attr){INTS(axis)}, 2, src, &dst);
+        int64_t n = wf_view_numel(&dst.v);
+        cr_assert_eq(dst.v.rank, rank - 1 + irank);
+        for (int64_t i = 0; i < n; i++) {
+            unravel(i, &dst.v, index);
+            memcpy(to, index, (size_t)axis * 8);
+            memcpy(to + axis + 1, index + axis + irank, (size_t)(rank - axis - 1) * 8);
+            int64_t at_i =
+                load(at_index(&src[1].v, index + axis), src[1].v.dtype) < 0
+                    ? (int64_t)load(at_index(&src[1].v, index + axis), src[1].v.dtype) + dims[axis]
+                    : (int64_t)load(at_index(&src[1].v, index + axis), src[1].v.dtype);
+            to[axis] = at_i;
+            cr_assert(memcmp(at(&dst.v, i), at_index(&src[0].v, to), wf_dtype_size(dt)) == 0);
+        }
+        drop(&src[0]);
+        drop(&src[1]);
+        drop(&dst);
+    }
+}
+
+Test(index, take_along)
+{
+    for (int trial = 0; trial < TRIALS * NTYPES; trial++) {
+        int dt = all_types[trial % NTYPES];
+        int64_t dims[8], idims[8], index[8];
+        int rank = random_dims(1, 4, dims);
+        int64_t axis = between(0, rank - 1);
+        dims[axis] += dims[axis] == 0;
+        for (int i = 0; i < rank; i++) {
+            idims[i] = i == axis ? between(0, 7) : between(0, 2) ? dims[i] : between(0, dims[i]);
+        }
+        tensor src[2] = {random_tensor(dt, rank, dims, trial & 1),
+                         random_indices(rank, idims, dims[axis], trial & 2)};
+        tensor dst;
+        must_run(wf_exec_take_along, WF_OP_TAKE_ALONG, &(wf_attr){INTS(axis)}, 2, src, &dst);
+        int64_t n = wf_view_numel(&dst.v);
+        cr_assert_eq(n, wf_view_numel(&src[1].v));
+        for (int64_t i = 0; i < n; i++) {
+            unravel(i, &dst.v, index);
+            index[axis] = index_at(&src[1], i, dims[axis]);
+            cr_assert(memcmp(at(&dst.v, i), at_index(&src[0].v, index), wf_dtype_size(dt)) == 0);
+        }
+        drop(&src[0]);
+        drop(&src[1]);
+        drop(&dst);
+    }
+}
+
+/* acc[to] += x in the compute type of dt; finish() rounds once. */
+typedef struct sums {
+    int dt;
+    float *f;
+    tensor out;
+} sums;
+static sums sums_of(const tensor *base)
+{
+    sums s = {.dt = base->v.dtype, .out = make(base->v.dtype, base->v.rank, base->v.dims, false)};
+    int64_t n = wf_view_numel(&base->v);
+    s.f = calloc((size_t)n + 1, sizeof *s.f);
+    for (int64_t i = 0; i < n; i++) {
+        put(&s.out, i, get(base, i));
+        s.f[i] = (float)get(base, i);
+    }
+    return s;
+}
+static void sums_add(sums *s, const int64_t *index, double x)
+{
+    char *p = at_index(&s->out.v, index);
+    int64_t i = (p - (char *)s->out.v.data) / (int64_t)wf_dtype_size(s->dt);
+    if (wf_dtype_compute(s->dt) == WEFT_F32) {
+        s->f[i] += (float)x;
+        store(p, s->dt, s->f[i]);
+    } else {
+        store(p, s->dt, load(p, s->dt) + x);
+    }
+}
+static void sums_drop(sums *s)
+{
+    free(s->f);
+    drop(&s->out);
+}
+
+Test(index, scatter_add_in_order)
+{
+    for (int trial = 0; trial < TRIALS * NTYPES; trial++) {
+        int dt = all_types[1 + trial % (NTYPES - 1)];
+        int64_t dims[8], idims[8], index[8];
+        int rank = random_dims(1, 4, dims);
+        int64_t axis = between(0, rank - 1);
+        dims[axis] += dims[axis] == 0;
+        for (int i = 0; i < rank; i++) {
+            idims[i] = i == axis ? between(0, 9) : between(0, 2) ? dims[i] : between(0, dims[i]);
+        }
+        tensor src[3] = {random_tensor(dt, rank, dims, trial & 1),
+                         random_indices(rank, idims, dims[axis], trial & 2),
+                         random_tensor(dt, rank, idims, trial & 4)};
+        if (wf_dtype_kind(dt) == 1) { /* the reference does not wrap */
+            fill_ints(&src[0], 0, 3);
+            fill_ints(&src[2], 0, 3);
+        }
+        tensor dst;
+        must_run(wf_exec_scatter_add, WF_OP_SCATTER_ADD, &(wf_attr){INTS(axis)}, 3, src, &dst);
+        sums want = sums_of(&src[0]);
+        int64_t n = wf_view_numel(&src[1].v);
+        for (int64_t i = 0; i < n; i++) {
+            unravel(i, &src[1].v, index);
+            index[axis] = index_at(&src[1], i, dims[axis]);
+            sums_add(&want, index, get(&src[2], i));
+        }
+        assert_same_bits(&dst, &want.out, "scatter_add");
+        for (int i = 0; i < 3; i++) {
+            drop(&src[i]);
+        }
+        drop(&dst);
+        sums_drop(&want);
+    }
+}
+
+static void check_index_add(int dt, int rank, const int64_t *dims, int64_t axis, int irank,
+                            const int64_t *idims, int mode)
+{
+    int64_t vdims[16], index[16], to[8];
+    memcpy(vdims, dims, (size_t)axis * 8);
+    memcpy(vdims + axis, idims, (size_t)irank * 8);
+    memcpy(vdims + axis + irank, dims + axis + 1, (size_t)(rank - axis - 1) * 8);
+    tensor src[3] = {random_tensor(dt, rank, dims, mode & 1),
+                     random_indices(irank, idims, dims[axis], mode & 2),
+                     random_tensor(dt, rank - 1 + irank, vdims, mode & 4)};
+    if (wf_dtype_kind(dt) == 1) {
+        fill_ints(&src[0], 0, 3);
+        fill_ints(&src[2], 0, 3);
+    }
+    tensor dst;
+    must_run(wf_exec_index_add, WF_OP_INDEX_ADD, &(wf_attr){INTS(axis)}, 3, src, &dst);
+    sums want = sums_of(&src[0]);
+    int64_t n = wf_view_numel(&src[2].v);
+    for (int64_t i = 0; i < n; i++) {
+        unravel(i, &src[2].v, index);
+        memcpy(to, index, (size_t)axis * 8);
+        memcpy(to + axis + 1, index + axis + irank, (size_t)(rank - axis - 1) * 8);
+        int64_t k = (int64_t)load(at_index(&src[1].v, index + axis), src[1].v.dtype);
+        to[axis] = k < 0 ? k + dims[axis] : k;
+        sums_add(&want, to, get(&src[2], i));
+    }
+    assert_same_bits(&dst, &want.out, "index_add");
+    same_at_any_thread_count(wf_exec_index_add, WF_OP_INDEX_ADD, &(wf_attr){INTS(axis)}, 3, src);
+    for (int i = 0; i < 3; i++) {
+        drop(&src[i]);
+    }
+    drop(&dst);
+    sums_drop(&want);
+}
+
+Test(index, index_add_in_order)
+{
+    for (int trial = 0; trial < TRIALS * NTYPES; trial++) {
+        int64_t dims[8], idims[8];
+        int rank = random_dims(1, 4, dims), irank = random_dims(0, 2, idims);
+        int64_t axis = between(0, rank - 1);
+        dims[axis] += dims[axis] == 0;
+        check_index_add(all_types[1 + trial % (NTYPES - 1)], rank, dims, axis, irank, idims, trial);
+    }
+    /* An embedding's gradient, split into columns. */
+    check_index_add(WEFT_F32, 2, (int64_t[]){50, 200}, 0, 2, (int64_t[]){8, 60}, 0);
+    check_index_add(WEFT_BF16, 2, (int64_t[]){50, 136}, 0, 1, (int64_t[]){700}, 7);
+}
+
+Test(index, one_hot)
+{
+    for (int trial = 0; trial < TRIALS * NTYPES; trial++) {
+        uint8_t dt = (uint8_t)all_types[trial % NTYPES];
+        int64_t dims[8], classes = between(1, 9);
+        int rank = random_dims(0, 3, dims);
+        tensor src = random_indices(rank, dims, classes, trial & 1), dst;
+        must_run(wf_exec_one_hot, WF_OP_ONE_HOT, &(wf_attr){.dtype = dt, DYN(classes)}, 1, &src,
+                 &dst);
+        int64_t n = wf_view_numel(&dst.v);
+        for (int64_t i = 0; i < n; i++) {
+            cr_assert_eq(get(&dst, i),
+                         index_at(&src, i / classes, classes) == i % classes ? 1.0 : 0.0);
+        }
+        drop(&src);
+        drop(&dst);
+    }
+}
+
+/* NaN greatest, otherwise by value. */
+static bool before(double a, double b)
+{
+    return isnan(b) ? !isnan(a) : a < b;
+}
+
+static void check_sort(const tensor *x, int64_t axis, int64_t k, bool topk, bool flag)
+{
+    bool descending = topk ? !flag : flag;
+    wf_attr attr = {INTS(axis), .flags = flag ? 1 : 0};
+    if (topk) {
+        attr.n_dyn = 1;
+        attr.dyn = &k;
+    }
+    tensor dst[2];
+    must_run(wf_exec_sort, topk ? WF_OP_TOPK : WF_OP_SORT, &attr, 1, x, dst);
+    int64_t index[8], rows = wf_view_numel(&x->v), n = x->v.dims[axis];
+    rows = n ? rows / n : 0;
+    int64_t *order = malloc((size_t)n * 8 + 8);
+    wf_view outer = x->v;
+    outer.dims[axis] = 1;
+    for (int64_t r = 0; r < rows; r++) {
+        unravel(r, &outer, index);
+        for (int64_t i = 0; i < n; i++) { /* stable insertion sort of positions */
+            int64_t j = i;
+            index[axis] = i;
+            double v = load(at_index(&x->v, index), x->v.dtype);
+            for (; j > 0; j--) {
+                index[axis] = order[j - 1];
+                double u = load(at_index(&x->v, index), x->v.dtype);
+                if (!(descending ? before(u, v) : before(v, u))) {
+                    break;
+                }
+                order[j] = order[j - 1];
+            }
+            order[j] = i;
+        }
+        for (int64_t i = 0; i < k; i++) {
+            index[axis] = i;
+            int64_t pos = *(int64_t *)at_index(&dst[1].v, index);
+            const void *have = at_index(&dst[0].v, index);
+            cr_assert_eq(pos, order[i],
+                         "row %" PRId64 ", result %" PRId64 ": position %" PRId64 ", not %" PRId64,
+                         r, i, pos, order[i]);
+            index[axis] = pos;
+            cr_assert(memcmp(have, at_index(&x->v, index), wf_dtype_size(x->v.dtype)) == 0);
+        }
+    }
+    free(order);
+    drop(&dst[0]);
+    drop(&dst[1]);
+}
+
+Test(index, sort_and_topk)
+{
+    const double special[] = {NAN, INFINITY, -INFINITY, 0.0, -0.0, 1.0, -1.0, 1e-40};
+    for (int trial = 0; trial < TRIALS * NTYPES; trial++) {
+        int dt = all_types[trial % NTYPES];
+        int64_t dims[8];
+        int rank = random_dims(1, 3, dims);
+        int64_t axis = between(0, rank - 1);
+        dims[axis] = trial % 4 ? between(0, 12) : between(40, 300);
+        tensor x = random_tensor(dt, rank, dims, trial & 1);
+        if (wf_dtype_kind(dt) != 2) {
+            fill_ints(&x, dt == WEFT_U8 || dt == WEFT_BOOL ? 0 : -9, dt == WEFT_BOOL ? 1 : 9);
+        } else if (trial & 2) {
+            for (int64_t i = 0, n = wf_view_numel(&x.v); i < n; i++) {
+                put(&x, i, special[between(0, 7)]);
+            }
+        }
+        check_sort(&x, axis, dims[axis], false, trial & 4);
+        check_sort(&x, axis, between(0, dims[axis]), true, trial & 4);
+        check_sort(&x, axis, dims[axis] / 16, true, trial & 4);
+        drop(&x);
+    }
+    tensor wide = make1(WEFT_I64, 3);
+    ((int64_t *)wide.mem)[0] = INT64_MAX;
+    ((int64_t *)wide.mem)[1] = INT64_MIN;
+    ((int64_t *)wide.mem)[2] = INT64_MAX - 1;
+    tensor dst[2];
+    must_run(wf_exec_sort, WF_OP_SORT, &(wf_attr){INTS(0)}, 1, &wide, dst);
+    cr_assert_eq(((int64_t *)dst[1].mem)[0], 1);
+    cr_assert_eq(((int64_t *)dst[1].mem)[1], 2);
+    drop(&dst[0]);
+    drop(&dst[1]);
+    drop(&wide);
+}
+
+Test(index, thread_counts)
+{
+    const int64_t dims[2] = {700, 130};
+    tensor src[3] = {random_tensor(WEFT_F32, 2, dims, true), random_indices(2, dims, 130, false),
+                     random_tensor(WEFT_F32, 2, dims, false)};
+    same_at_any_thread_count(wf_exec_take_along, WF_OP_TAKE_ALONG, &(wf_attr){INTS(1)}, 2, src);
+    same_at_any_thread_count(wf_exec_index_select, WF_OP_INDEX_SELECT, &(wf_attr){INTS(0)}, 2, src);
+    same_at_any_thread_count(wf_exec_scatter_add, WF_OP_SCATTER_ADD, &(wf_attr){INTS(0)}, 3, src);
+    same_at_any_thread_count(wf_exec_scatter_add, WF_OP_SCATTER_ADD, &(wf_attr){INTS(1)}, 3, src);
+    same_at_any_thread_count(wf_exec_sort, WF_OP_SORT, &(wf_attr){INTS(0)}, 1, src);
+    same_at_any_thread_count(wf_exec_one_hot, WF_OP_ONE_HOT,
+                             &(wf_attr){.dtype = WEFT_F16, DYN(130)}, 1, &src[1]);
+    for (int i = 0; i < 3; i++) {
+        drop(&src[i]);
+    }
+}
+
+/* The sentence names the first bad index in row-major order, at any thread count. */
+Test(index, bad_indices)
+{
+    const int64_t dims[2] = {9, 4}, many = 100000;
+    static const int counts[] = {1, 2, 3, 7};
+    tensor src[3] = {random_tensor(WEFT_F32, 2, dims, false), random_indices(1, &many, 9, false)};
+    put(&src[1], 70000, 9);
+    put(&src[1], 70001, -10);
+    put(&src[1], 99999, 11);
+    tensor dst[2];
+    wf_why why;
+    for (int c = 0; c < 4; c++) {
+        wf_set_num_threads(counts[c]);
+        int code = run_row(wf_exec_index_select, WF_OP_INDEX_SELECT, &(wf_attr){INTS(0)}, 2, src,
+                           dst, &why);
+        cr_assert_eq(code, WEFT_EINDEX);
+        cr_assert_str_eq(why.rule,
+                         "index 9 (element 70000 of the indices) is outside axis 0 of extent 9");
+        cr_assert(strstr(why.hint, "0 to 8"));
+    }
+    put(&src[1], 70000, -10);
+    int code = run_row(wf_exec_one_hot, WF_OP_ONE_HOT, &(wf_attr){DYN(9)}, 1, &src[1], dst, &why);
+    cr_assert_eq(code, WEFT_EINDEX);
+    cr_assert(strstr(why.rule, "index -10 (element 70000"));
+    const int64_t vdims[2] = {many, 4}, none[2] = {0, 4};
+    src[2] = random_tensor(WEFT_F32, 2, vdims, false);
+    code = run_row(wf_exec_index_add, WF_OP_INDEX_ADD, &(wf_attr){INTS(0)}, 3, src, dst, &why);
+    cr_assert_eq(code, WEFT_EINDEX);
+    drop(&src[0]);
+    src[0] = random_tensor(WEFT_F32, 2, none, false);
+    code =
+        run_row(wf_exec_index_select, WF_OP_INDEX_SELECT, &(wf_attr){INTS(0)}, 2, src, dst, &why);
+    cr_assert_eq(code, WEFT_EINDEX);
+    cr_assert(strstr(why.hint, "no index is valid"));
+    for (int i = 0; i < 3; i++) {
+        drop(&src[i]);
+    }
+}
+
+Test(index, refusals)
+{
+    wf_type m = TYPE(WEFT_F32, 3, 4), i = TYPE(WEFT_I64, 3, 4), row = TYPE(WEFT_I32, 7);
+    wf_attr a0 = {INTS(0)};
+    must_refuse(WF_OP_TAKE_ALONG, &a0, 2, (wf_type[]){m, m}, WEFT_EDTYPE,
+                "i64 or i32; the second operand is f32");
+    must_refuse(WF_OP_TAKE_ALONG, &a0, 2, (wf_type[]){m, row}, WEFT_ESHAPE, "rank 1");
+    must_refuse(WF_OP_TAKE_ALONG, &a0, 2, (wf_type[]){m, TYPE(WEFT_I64, 3, 5)}, WEFT_ESHAPE,
+                "axis 1");
+    must_refuse(WF_OP_TAKE_ALONG, &(wf_attr){INTS(-1)}, 2, (wf_type[]){m, i}, WEFT_ESHAPE,
+                "axis -1");
+    must_refuse(WF_OP_INDEX_SELECT, &a0, 2, (wf_type[]){m, TYPE(WEFT_U8, 2)}, WEFT_EDTYPE, "u8");
+    wf_type deep = {.dtype = WEFT_I64, .rank = 16};
+    for (int d = 0; d < 16; d++) {
+        deep.dims[d] = 1;
+    }
+    must_refuse(WF_OP_INDEX_SELECT, &a0, 2, (wf_type[]){m, deep}, WEFT_ESHAPE, "rank 17");
+    must_refuse(WF_OP_ONE_HOT, &(wf_attr){DYN(3)}, 1, &deep, WEFT_ESHAPE, "rank 17");
+    must_refuse(WF_OP_ONE_HOT, &(wf_attr){DYN(-3)}, 1, &row, WEFT_ESHAPE, "negative");
+    must_refuse(WF_OP_SCATTER_ADD, &a0, 3, (wf_type[]){m, i, TYPE(WEFT_F32, 3, 3)}, WEFT_ESHAPE,
+                "axis 1");
+    must_refuse(WF_OP_SCATTER_ADD, &a0, 3, (wf_type[]){m, i, TYPE(WEFT_F64, 3, 4)}, WEFT_EDTYPE,
+                "f64");
+    must_refuse(WF_OP_SCATTER_ADD, &a0, 3,
+                (wf_type[]){TYPE(WEFT_BOOL, 3, 4), i, TYPE(WEFT_BOOL, 3, 4)}, WEFT_EDTYPE, "bool");
+    must_refuse(WF_OP_INDEX_ADD, &a0, 3, (wf_type[]){m, row, TYPE(WEFT_F32, 7, 5)}, WEFT_ESHAPE,
+                "axis 1");
+    must_refuse(WF_OP_INDEX_ADD, &a0, 3, (wf_type[]){m, row, TYPE(WEFT_F32, 7)}, WEFT_ESHAPE,
+                "rank 1");
+    must_refuse(WF_OP_SORT, &(wf_attr){INTS(2)}, 1, &m, WEFT_ESHAPE, "axis 2");
+    must_refuse(WF_OP_TOPK, &(wf_attr){INTS(1), DYN(5)}, 1, &m, WEFT_ESHAPE, "k is 5");
+    must_refuse(WF_OP_TOPK, &(wf_attr){INTS(1), DYN(-1)}, 1, &m, WEFT_ESHAPE, "k is -1");
+    must_refuse(WF_OP_TAKE_ALONG, NULL, 2, (wf_type[]){m, i}, WEFT_EINVALID, "attributes");
+    must_refuse(WF_OP_TAKE_ALONG, &a0, 1, &m, WEFT_EINVALID, "1 operands given");
+}
