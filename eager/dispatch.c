@@ -49,6 +49,13 @@ int wf_exec_view(wf_exec *e)
     return wf_fail(e->why, WEFT_EUNSUPPORTED, "a view was sent to a kernel");
 }
 
+/* COPY and CAST: the copy converts. */
+int wf_exec_copy(wf_exec *e)
+{
+    wf_copy(&e->dst[0], &e->src[0]);
+    return 0;
+}
+
 /* -- operands ---------------------------------------------------------------------------------------- */
 
 void wf_call_close(wf_call *k)
