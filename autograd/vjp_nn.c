@@ -382,10 +382,12 @@ WF_VJP(batch_norm, WF_SAVES_SRC(0) | WF_SAVES_SRC(1) | WF_SAVES_DST(1) | WF_SAVE
         rstd = reshape(rstd, t.rank, ch);
     }
     weft_tensor xhat = mul(sub(xw, mean), rstd);
-    bool weighted = wf_vjp_has_src(v, 1);
-    weft_tensor gw = weighted ? mul(g, reshape(wf_as_dtype(w, wide), t.rank, ch)) : g;
-    if (v->need[0]) {
-        weft_tensor d = training ? norm_dx(gw, xhat, rstd, n, axes, wide, true) : mul(gw, rstd);
+    if (v->need[0]) { /* the weight is constant over the summed axes: it scales at the end, as in the
+                         fused backward */
+        weft_tensor scale = wf_vjp_has_src(v, 1)
+                                ? mul(reshape(wf_as_dtype(w, wide), t.rank, ch), rstd)
+                                : rstd;
+        weft_tensor d = training ? norm_dx(g, xhat, scale, n, axes, wide, true) : mul(g, scale);
         v->dsrc[0] = wf_as_dtype(d, t.dtype);
     }
     for (int i = 1; i < 3; i++) {
@@ -456,7 +458,9 @@ WF_VJP(cross_entropy, WF_SAVES_SRC(0) | WF_SAVES_SRC(1) | WF_SAVES_DST(1))
     int wide = wf_dtype_compute(t.dtype);
     int64_t rows[2] = {t.dims[0], 1}, classes = t.dims[1];
     double smooth = v->attr->flt[0];
-    weft_tensor p = with_axis(WF_OP_SOFTMAX, 1, wf_as_dtype(x, wide));
+    int64_t axis = 1;
+    weft_tensor xw = wf_as_dtype(x, wide);
+    weft_tensor p = expo(sub(xw, reduce(WF_OP_LOGSUMEXP, xw, 1, &axis, true, wide)));
     weft_tensor used = wf_op2(WF_OP_NOT_EQUAL, NULL, target, weft_i(v->attr->dyn[0]));
     weft_tensor safe = where(used, target, weft_i(0));
     wf_attr hot = {.dtype = (uint8_t)wide, .n_dyn = 1, .dyn = &classes};

@@ -31,7 +31,8 @@ typedef struct wf_row_kernels {
      * loss = lse - x[t]; smooth != 0: (1 - smooth) * loss + smooth * (sum(lse - x) / n) */
     void (*cross_entropy)(void *loss, void *lse, const void *x, int64_t n, int64_t t,
                           double smooth);
-    /* dx = g * (exp(x - lse) - q), q = smooth / n, at t (1 - smooth) + smooth / n */
+    /* dx = g * (exp(x - lse) - q), q = smooth / n, at t (1 - smooth) + smooth / n; both factors of
+     * the smoothing are computed in f64 and rounded once */
     void (*cross_entropy_bwd)(void *dx, const void *x, int64_t n, int64_t t, double smooth,
                               const void *g, const void *lse);
     /* y = ((x - mean) * rstd) * w + b; mean .. b per column if step is 1; w, b may be NULL */

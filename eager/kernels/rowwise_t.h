@@ -176,9 +176,8 @@ static void FN(cross_entropy)(void *lossv, void *lsev, const void *xv, int64_t n
     if (t >= 0) {
         loss = SUB(lse, x[t]);
         if (smooth != 0.0) {
-            T eps = (T)smooth;
             T mean = DIV(FN(sum_from)(x, NULL, NULL, lse, 0, n), (T)n);
-            loss = ADD(MUL(SUB((T)1, eps), loss), MUL(eps, mean));
+            loss = ADD(MUL((T)(1.0 - smooth), loss), MUL((T)smooth, mean));
         }
     }
     memcpy(lossv, &loss, sizeof loss);
@@ -193,8 +192,8 @@ static void FN(cross_entropy_bwd)(void *dxv, const void *xv, int64_t n, int64_t 
         memset(dx, 0, (size_t)n * sizeof(T));
         return;
     }
-    T g = *(const T *)gv, lse = *(const T *)lsev, eps = (T)smooth, q = DIV(eps, (T)n);
-    T at = MUL(g, SUB(FN(exp)(SUB(x[t], lse)), ADD(SUB((T)1, eps), q)));
+    T g = *(const T *)gv, lse = *(const T *)lsev, q = (T)(smooth / (double)n);
+    T at = MUL(g, SUB(FN(exp)(SUB(x[t], lse)), ADD((T)(1.0 - smooth), q)));
     LOOP
     {
         dx[i] = MUL(g, SUB(FN(exp)(SUB(x[i], lse)), q));

@@ -325,14 +325,9 @@ static int check_images(const wf_type *src, int x, wf_why *why)
 WF_INFER(batch_norm)
 {
     static const char *const names[] = {"x", "weight", "bias", "running mean", "running variance"};
-    bool training = (attr->flags & WF_FLAG_TRAINING) != 0;
     int code = check_images(src, 0, why);
     for (int i = 1; i < 5 && code == 0; i++) {
         code = check_channels(src, 0, i, names[i], why);
-        if (code == 0 && i >= 3 && !training && !wf_type_present(&src[i])) {
-            code = wf_fail(why, WEFT_EINVALID, "the %s is missing", names[i]);
-            wf_hint(why, "without training, batch_norm uses running statistics");
-        }
     }
     if (code != 0) {
         return code;
