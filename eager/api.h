@@ -63,6 +63,8 @@ void wf_api_unify(int n, weft_tensor *t);
 weft_tensor wf_api_alias(weft_tensor x, const wf_type *type);
 /* x with these extents (numel is the caller's business). */
 weft_tensor wf_api_reshape(weft_tensor x, int rank, const int64_t *dims);
+/* weft_from_blob, with op in its messages. */
+weft_tensor wf_api_blob(const char *op, const weft_blob_args *args);
 /* Element at p as a double. */
 double wf_element_f64(int dtype, const void *p);
 /* The whole empty handle (not an error) means "not given". */

@@ -165,23 +165,20 @@ static bool reach(const wf_type *t, const int64_t *strides, int64_t *lo, int64_t
            !__builtin_mul_overflow(*lo, size, &bytes);
 }
 
-weft_tensor(weft_from_blob)(const weft_blob_args *args)
+weft_tensor wf_api_blob(const char *op, const weft_blob_args *args)
 {
     wf_type t;
     weft_tensor error;
     int64_t strides[WF_MAX_RANK], lo, hi;
-    if (!args) {
-        return wf_api_null("from_blob", "the argument struct");
-    }
-    if (!memory_type("from_blob", &args->shape, args->dtype, &t, &error)) {
+    if (!memory_type(op, &args->shape, args->dtype, &t, &error)) {
         return error;
     }
     int64_t size = (int64_t)wf_dtype_size(t.dtype), numel = wf_type_numel(&t);
     if (!args->data && numel) {
-        return wf_api_null("from_blob", "the data");
+        return wf_api_null(op, "the data");
     }
     if ((uintptr_t)args->data % (uintptr_t)size) {
-        return wf_api_error("from_blob", WEFT_EINVALID,
+        return wf_api_error(op, WEFT_EINVALID,
                             "the address is not a multiple of the %lld bytes of a %s; copy with "
                             "weft_from_data",
                             (long long)size, wf_dtype_name(t.dtype));
@@ -192,16 +189,21 @@ weft_tensor(weft_from_blob)(const weft_blob_args *args)
         step *= t.dims[i] ? t.dims[i] : 1; /* a zero extent elsewhere keeps this from mattering */
     }
     if (!reach(&t, strides, &lo, &hi)) {
-        return wf_api_error("from_blob", WEFT_ESHAPE, "extents and strides overflow 64 bits");
+        return wf_api_error(op, WEFT_ESHAPE, "extents and strides overflow 64 bits");
     }
     char *base = numel ? (char *)args->data + lo * size : args->data;
     wf_storage *st =
         wf_storage_wrap(base, (size_t)((hi - lo) * size), args->deleter, args->arg);
     if (!st) {
-        return wf_api_error("from_blob", WEFT_ENOMEM, "out of memory for a handle");
+        return wf_api_error(op, WEFT_ENOMEM, "out of memory for a handle");
     }
     st->read_only = args->read_only;
     return wrap(st, args->data, &t, strides);
+}
+
+weft_tensor(weft_from_blob)(const weft_blob_args *args)
+{
+    return args ? wf_api_blob("from_blob", args) : wf_api_null("from_blob", "the argument struct");
 }
 
 /* -- reading ------------------------------------------------------------------------------------------------- */

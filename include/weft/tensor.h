@@ -88,8 +88,8 @@ WEFT_API weft_tensor weft_from_blob(const weft_blob_args *args);
  * elements are at weft_stride apart. NULL on error. Reads only: writing through it is not seen by the
  * version counter that protects gradients; use weft_data_mut for that. */
 WEFT_API const void *weft_data(weft_tensor t);
-/* The same for writing: counts as an in-place write now. Refuses read-only memory, and values that a
- * gradient is recorded for (weft_copy_ records the write; a detached tensor may be written). */
+/* The same for writing: counts as an in-place write now. Refuses read-only memory and, where recording
+ * is on, values that gradients flow through (weft_copy_ records its write). */
 WEFT_API void *weft_data_mut(weft_tensor t);
 /* *out := the value of a tensor with one element (any rank), or of a scalar, converted to double. */
 WEFT_API weft_status weft_item(weft_tensor t, double *out);
@@ -129,7 +129,8 @@ WEFT_API const char *weft_site(weft_tensor t);
 
 /* -- printing ---------------------------------------------------------------------------------------
  * As NumPy prints: aligned columns, 4 digits after the point (scientific when the range asks for it),
- * `...` inside axes longer than 6 once there are more than 1000 elements; the dtype follows. */
+ * `...` inside axes longer than 6 once there are more than 1000 elements. dtype and shape follow, then
+ * "requires_grad" for leaves that do, "recorded" for results that gradients flow through. */
 WEFT_API weft_status weft_print(weft_tensor t); /* to stdout, with a newline */
 WEFT_API weft_status weft_fprint(FILE *out, weft_tensor t);
 /* Writes the text to buf[size], truncated and terminated; returns the length of the whole text

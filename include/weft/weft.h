@@ -9,6 +9,7 @@
 #include "weft/random.h"
 #include "weft/grad.h"
 #include "weft/ops.h"
+#include "weft/grad.h"
 #include "weft/dlpack.h"
 
 #endif

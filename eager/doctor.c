@@ -1,0 +1,56 @@
+/*
+ * eager/doctor.c -- what this build and machine offer, one fact a line.
+ *
+ * Nothing here is needed to compute: a missing library is named together with what stands in for it.
+ */
+#include <dlfcn.h>
+
+#include "eager/alloc.h"
+#include "eager/api.h"
+#include "eager/cpu/gemm.h"
+#include "eager/cpuid.h"
+#include "eager/env.h"
+#include "eager/pool.h"
+
+#pragma GCC diagnostic error "-Wmissing-prototypes"
+
+static void fact(FILE *out, const char *name, const char *value, const char *remark)
+{
+    fprintf(out, "%-18s%s%s%s\n", name, value, remark[0] ? "  " : "", remark);
+}
+
+/* A library that a later call would open: is it there? */
+static const char *present(const char *soname)
+{
+    void *lib = dlopen(soname, RTLD_LAZY | RTLD_LOCAL);
+    if (lib) {
+        dlclose(lib);
+    }
+    return lib ? "found" : "not found";
+}
+
+void weft_doctor(FILE *out)
+{
+    char buf[64];
+    if (!out) {
+        return;
+    }
+    fact(out, "weft", weft_version(), "");
+#if defined(__clang__)
+    fact(out, "compiler", "clang " __clang_version__, "");
+#else
+    fact(out, "compiler", "gcc " __VERSION__, "");
+#endif
+    fact(out, "instruction set", wf_isa_name(wf_isa()), "(WEFT_ISA lowers it)");
+    snprintf(buf, sizeof buf, "%d", wf_num_threads());
+    fact(out, "threads", buf, "(WEFT_NUM_THREADS, weft_set_num_threads)");
+    fact(out, "matrix products", wf_gemm_backend_name(), "");
+    fact(out, "CUDA driver", present("libcuda.so.1"), "");
+    fact(out, "NVRTC", present("libnvrtc.so.13"), "");
+    weft_memory_stats m;
+    weft_memory_get_stats(&m);
+    fprintf(out, "%-18s%lld bytes in use, %lld held, %lld live tensors\n", "memory",
+            (long long)m.live_bytes, (long long)m.reserved_bytes, (long long)m.live_tensors);
+    fprintf(out, "\nenvironment\n");
+    wf_env_list(out);
+}
