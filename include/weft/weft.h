@@ -7,7 +7,6 @@
 #include "weft/core.h"
 #include "weft/tensor.h"
 #include "weft/random.h"
-#include "weft/grad.h"
 #include "weft/ops.h"
 #include "weft/grad.h"
 #include "weft/dlpack.h"
