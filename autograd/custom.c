@@ -97,7 +97,7 @@ int wf_vjp_custom(wf_vjp *v)
         }
     }
     if (rc != WEFT_OK && v->c->error_last == 0) {
-        wf_raise_text(v->c, rc, k->f.name, "its backward failed");
+        wf_raise_text(v->c, (int)rc, k->f.name, "its backward failed");
     }
     return (int)rc;
 }

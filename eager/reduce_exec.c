@@ -161,9 +161,11 @@ static int run_row(wf_exec *e, wf_red_job *j, void *scratch, double count, int64
         return status;
     case WF_OP_NORM:
         return run_norm(j, e->attr->n_flt > 0 ? e->attr->flt[0] : 2.0, n);
-    default: /* SUM, COUNT_NONZERO */
+    case WF_OP_SUM:
+    case WF_OP_COUNT_NONZERO:
         return wf_red_run(j);
     }
+    return wf_fail(e->why, WEFT_EUNSUPPORTED, "%s is no reduction", wf_rows[e->op].name);
 }
 
 WF_EXEC_DECL(reduce)

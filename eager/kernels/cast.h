@@ -32,7 +32,7 @@ WF_CV float wf_odd_f32_of_f64(double x)
     const double ax = x < 0 ? -x : x;
     const double ab = back < 0 ? -back : back;
     const uint32_t odd = ab > ax ? u - 1 : u + 1;
-    const uint32_t r = (back == x) | (x != x) | ((u & 1) != 0) ? u : odd;
+    const uint32_t r = ((back == x) | (x != x) | ((u & 1) != 0)) ? u : odd;
     float z;
     memcpy(&z, &r, sizeof z);
     return z;
@@ -43,7 +43,7 @@ WF_CV double wf_odd_f64_of_i64(int64_t x)
     const int64_t high = (x >> 12) | ((x & 4095) != 0);
     const int64_t top = x >> 53;
     const double wide = (double)high * 4096.0;
-    return (top == 0) | (top == -1) ? (double)x : wide;
+    return ((top == 0) | (top == -1)) ? (double)x : wide;
 }
 
 /* The value as f32 (exact sources), or itself where f32 would lose. */

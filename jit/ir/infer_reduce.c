@@ -33,10 +33,10 @@ static int result_dtype(wf_op op, const wf_attr *attr, const wf_type *x, uint8_t
 {
     bool whole = wf_dtype_kind(x->dtype) <= 1;
     int code, want = attr->dtype;
+    *out = x->dtype;
     switch ((int)op) {
     case WF_OP_AMAX:
     case WF_OP_AMIN:
-        *out = x->dtype;
         return 0;
     case WF_OP_ANY:
     case WF_OP_ALL:
@@ -56,7 +56,10 @@ static int result_dtype(wf_op op, const wf_attr *attr, const wf_type *x, uint8_t
     case WF_OP_MEAN:
         *out = whole ? WEFT_F32 : x->dtype;
         break;
-    default: /* VAR, STD, NORM, LOGSUMEXP: no choice */
+    case WF_OP_VAR:
+    case WF_OP_STD:
+    case WF_OP_NORM:
+    case WF_OP_LOGSUMEXP: /* no choice */
         *out = whole ? WEFT_F32 : x->dtype;
         return 0;
     }
