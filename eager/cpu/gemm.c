@@ -5,7 +5,6 @@
  * Invariant: block sizes depend on shape, strides and dtype only.
  */
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "eager/alloc.h"
@@ -15,22 +14,11 @@
 #include "eager/pool.h"
 #include "jit/ir/dtype.h"
 
-/* A block is at most this many elements of C each way, and worth waking a thread for. */
-enum { BLOCK_M = 240, BLOCK_N = 512, MIN_WORK = 1 << 19 };
+/* Multiply-adds that are worth waking a thread for, and below which oneDNN's call costs too much. */
+enum { MIN_WORK = 1 << 19, TINY_WORK = 1 << 11 };
 
-const wf_gemm_kernels *wf_gemm_isa(void)
+static int run_kernel(const wf_gemm_kernels *kernels, const wf_gemm_block *g)
 {
-    static const wf_gemm_kernels *const tables[WF_NISA] = {
-        [WF_ISA_SSE2] = &wf_gemm_kernels_sse2,
-        [WF_ISA_AVX2] = &wf_gemm_kernels_avx2,
-        [WF_ISA_AVX512] = &wf_gemm_kernels_avx512,
-    };
-    return tables[wf_isa()];
-}
-
-int wf_gemm_builtin_block(const wf_gemm_block *g)
-{
-    const wf_gemm_kernels *kernels = wf_gemm_isa();
     size_t size = kernels->scratch(g);
     _Alignas(64) char small[16384];
     wf_gemm_block run = *g;
@@ -43,50 +31,114 @@ int wf_gemm_builtin_block(const wf_gemm_block *g)
     return WF_GEMM_OK;
 }
 
-/* Number of equal pieces of at most `limit` that n is cut into, each a multiple of `tile`. */
-static int64_t piece(int64_t n, int64_t limit, int64_t tile)
+int wf_gemm_builtin_block(const wf_gemm_block *g)
 {
-    int64_t count = (n + limit - 1) / limit;
-    int64_t size = (n + count - 1) / count;
-    return (size + tile - 1) / tile * tile;
+    static const wf_gemm_kernels *const tables[WF_NISA] = {
+        [WF_ISA_SSE2] = &wf_gemm_kernels_sse2,
+        [WF_ISA_AVX2] = &wf_gemm_kernels_avx2,
+        [WF_ISA_AVX512] = &wf_gemm_kernels_avx512,
+    };
+    return run_kernel(tables[wf_isa()], g);
 }
 
+static int vector_block(const wf_gemm_block *g)
+{
+    static const wf_gemm_kernels *const tables[WF_NISA] = {
+        [WF_ISA_SSE2] = &wf_vector_kernels_sse2,
+        [WF_ISA_AVX2] = &wf_vector_kernels_avx2,
+        [WF_ISA_AVX512] = &wf_vector_kernels_avx512,
+    };
+    return run_kernel(tables[wf_isa()], g);
+}
+
+/* Size of the pieces when n is cut into `count` about equal ones, each a multiple of `unit`. */
+static int64_t piece(int64_t n, int64_t count, int64_t unit)
+{
+    int64_t size = (n + count - 1) / count;
+    return (size + unit - 1) / unit * unit;
+}
+
+enum { BY_ONEDNN, BY_KERNELS, BY_VECTOR };
+
 typedef struct blocks {
-    const wf_gemm_desc *d;
+    wf_gemm_desc d;
     size_t size; /* of an element */
+    int way;
+    int64_t c_step; /* BY_VECTOR: distance of the elements of C; else 1 */
     int64_t bm, bn;
     int64_t rows, columns; /* blocks each way */
-    int dnnl;              /* try oneDNN first */
     _Atomic int rc;
 } blocks;
 
-/* Halves the larger side of a block until there is some parallelism, while blocks stay worth it. */
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/*
+ * Strips of rows keep B whole, which is fastest while a strip is at least 256 high (measured on
+ * oneDNN: a strip repacks B, and narrow column strips repack A). Few rows are cut by columns. Eight
+ * strips are enough; a strip has MIN_WORK.
+ */
 static void choose_blocks(blocks *w)
 {
-    const wf_gemm_desc *d = w->d;
-    w->bm = piece(d->m, BLOCK_M, 12);
-    w->bn = piece(d->n, BLOCK_N, 32);
-    for (;;) {
-        w->rows = (d->m + w->bm - 1) / w->bm;
-        w->columns = (d->n + w->bn - 1) / w->bn;
-        if (d->batch * w->rows * w->columns >= 8)
-            break;
-        if ((double)w->bm * (double)w->bn * (double)d->k < 2.0 * (double)MIN_WORK)
-            break;
-        if (w->bn >= 2 * w->bm && w->bn >= 64)
-            w->bn = piece(w->bn, w->bn / 2, 32);
-        else if (w->bm >= 24)
-            w->bm = piece(w->bm, w->bm / 2, 12);
-        else
-            break;
+    const wf_gemm_desc *d = &w->d;
+    double work = (double)d->m * (double)d->n * (double)d->k;
+    int64_t worth = work / (double)MIN_WORK < 8 ? (int64_t)(work / (double)MIN_WORK) : 8;
+    int64_t tall = most(2, least(d->m / 256, most(8, d->m / 512)));
+    int64_t wide = most(2, least(d->n / 256, most(8, d->n / 512)));
+    w->bm = d->m, w->bn = d->n;
+    if (worth >= 2 && d->batch < 8) {
+        if (w->way == BY_VECTOR)
+            w->bn = piece(d->n, least(worth, most(1, d->n / 256)), 64);
+        else if (d->m >= 256 || (d->m >= 128 && d->m >= d->n))
+            w->bm = piece(d->m, least(worth, tall), 16);
+        else if (d->n >= 128)
+            w->bn = piece(d->n, least(worth, wide), 64);
     }
+    w->rows = (d->m + w->bm - 1) / w->bm;
+    w->columns = (d->n + w->bn - 1) / w->bn;
+}
+
+/* Products with a vector read the matrix once whatever they do; C^T = B^T A^T turns one column into
+ * one row. Few rows: oneDNN would copy B first, the kernels read it in place. */
+static void choose_way(blocks *w)
+{
+    wf_gemm_desc *d = &w->d;
+    w->c_step = 1;
+    w->way = BY_KERNELS;
+    if (d->n == 1 && d->m > 1 && (d->a_rs == 1 || d->a_cs == 1)) {
+        wf_gemm_desc t = *d;
+        t.m = 1, t.n = d->m;
+        t.a = d->b, t.a_rs = d->b_cs, t.a_cs = d->b_rs, t.a_bs = d->b_bs;
+        t.b = d->a, t.b_rs = d->a_cs, t.b_cs = d->a_rs, t.b_bs = d->a_bs;
+        w->c_step = d->c_rs;
+        w->way = BY_VECTOR;
+        *d = t;
+        return;
+    }
+    if (d->m == 1 && (d->b_rs == 1 || d->b_cs == 1)) {
+        w->way = BY_VECTOR;
+        return;
+    }
+    double work = (double)d->m * (double)d->n * (double)d->k;
+    if ((d->dtype != WEFT_F32 && d->dtype != WEFT_BF16) || work <= (double)TINY_WORK)
+        return;
+    if (d->dtype == WEFT_F32 && d->b_cs == 1 && d->m <= 36 && d->n >= 256)
+        return;
+    if (wf_dnnl_active())
+        w->way = BY_ONEDNN;
 }
 
 static void run_blocks(void *arg, int64_t begin, int64_t end)
 {
     blocks *w = arg;
-    const wf_gemm_desc *d = w->d;
-    int saved = w->dnnl ? wf_dnnl_enter() : 1;
+    const wf_gemm_desc *d = &w->d;
+    int saved = w->way == BY_ONEDNN ? wf_dnnl_enter() : 1;
     for (int64_t t = begin; t < end; t++) {
         int64_t batch = t / (w->rows * w->columns), r = t / w->columns % w->rows,
                 q = t % w->columns;
@@ -103,16 +155,18 @@ static void run_blocks(void *arg, int64_t begin, int64_t end)
             .b = (const char *)d->b + size * (batch * d->b_bs + j * d->b_cs),
             .b_rs = d->b_rs,
             .b_cs = d->b_cs,
-            .c = (char *)d->c + size * (batch * d->c_bs + i * d->c_rs + j),
-            .c_rs = d->c_rs,
+            .c = (char *)d->c + size * (batch * d->c_bs + i * d->c_rs + j * w->c_step),
+            .c_rs = w->way == BY_VECTOR ? w->c_step : d->c_rs,
         };
-        int rc = w->dnnl ? wf_dnnl_gemm(&g) : WF_GEMM_UNSUPPORTED;
+        int rc = w->way == BY_VECTOR   ? vector_block(&g)
+                 : w->way == BY_ONEDNN ? wf_dnnl_gemm(&g)
+                                       : WF_GEMM_UNSUPPORTED;
         if (rc == WF_GEMM_UNSUPPORTED)
             rc = wf_gemm_builtin_block(&g);
         if (rc)
             atomic_store_explicit(&w->rc, rc, memory_order_relaxed);
     }
-    if (w->dnnl)
+    if (w->way == BY_ONEDNN)
         wf_dnnl_leave(saved);
 }
 
@@ -137,11 +191,12 @@ int wf_gemm(const wf_gemm_desc *d)
     }
     if (d->dtype >= WEFT_U8 && d->dtype <= WEFT_I64)
         return wf_gemm_int(d);
-    int single = d->dtype == WEFT_F32 || d->dtype == WEFT_BF16;
-    blocks w = {.d = d, .size = size, .dnnl = single && wf_dnnl_active()};
+    blocks w = {.d = *d, .size = size};
+    choose_way(&w);
     choose_blocks(&w);
-    int64_t work = w.bm * w.bn * d->k;
-    int64_t grain = work >= MIN_WORK ? 1 : MIN_WORK / work;
-    wf_parallel_for(d->batch * w.rows * w.columns, grain, run_blocks, &w);
+    int64_t tasks = w.d.batch * w.rows * w.columns;
+    double work = (double)w.bm * (double)w.bn * (double)d->k;
+    int64_t grain = work >= (double)MIN_WORK ? 1 : (int64_t)((double)MIN_WORK / work);
+    wf_parallel_for(tasks, grain, run_blocks, &w);
     return atomic_load_explicit(&w.rc, memory_order_relaxed);
 }

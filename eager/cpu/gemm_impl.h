@@ -33,13 +33,13 @@ typedef struct wf_gemm_block {
 typedef struct wf_gemm_kernels {
     size_t (*scratch)(const wf_gemm_block *g);
     void (*block)(const wf_gemm_block *g);
-    int mr, nr; /* register tile of f32; f64 has nr / 2 */
 } wf_gemm_kernels;
 
 extern const wf_gemm_kernels wf_gemm_kernels_sse2, wf_gemm_kernels_avx2, wf_gemm_kernels_avx512;
 
-/* The table for wf_isa(). */
-const wf_gemm_kernels *wf_gemm_isa(void);
+/* m == 1, with b_cs or b_rs 1; c_rs is then the distance between the elements of C. */
+extern const wf_gemm_kernels wf_vector_kernels_sse2, wf_vector_kernels_avx2,
+    wf_vector_kernels_avx512;
 
 /* C := A * B by the built-in kernels on the calling thread. */
 int wf_gemm_builtin_block(const wf_gemm_block *g);

@@ -10,67 +10,12 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
-
 #include "eager/cpu/gemm_impl.h"
+#include "eager/kernels/gemm_simd.inc.h"
 #include "jit/ir/dtype.h"
-
-#define WF_PASTE2(a, b) a##_##b
-#define WF_PASTE(a, b) WF_PASTE2(a, b)
-
-#if defined(__clang__)
-#define WF_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define WF_UNROLL _Pragma("GCC unroll 16")
-#endif
 
 /* k slice: a packed panel of B (KC x 2 vectors) must stay in L1. */
 enum { KC = 256 };
-
-#if defined(__AVX512F__)
-typedef __m512 vec_f32;
-typedef __m512d vec_f64;
-enum { VL_F32 = 16 };
-#define MR 12
-#define FMA_F32 _mm512_fmadd_ps
-#define LOAD_F32(p) _mm512_loadu_ps(p)
-#define STORE_F32(p, v) _mm512_storeu_ps(p, v)
-#define SET1_F32(x) _mm512_set1_ps(x)
-#define FMA_F64 _mm512_fmadd_pd
-#define LOAD_F64(p) _mm512_loadu_pd(p)
-#define STORE_F64(p, v) _mm512_storeu_pd(p, v)
-#define SET1_F64(x) _mm512_set1_pd(x)
-#elif defined(__AVX2__)
-typedef __m256 vec_f32;
-typedef __m256d vec_f64;
-enum { VL_F32 = 8 };
-#define MR 6
-#define FMA_F32 _mm256_fmadd_ps
-#define LOAD_F32(p) _mm256_loadu_ps(p)
-#define STORE_F32(p, v) _mm256_storeu_ps(p, v)
-#define SET1_F32(x) _mm256_set1_ps(x)
-#define FMA_F64 _mm256_fmadd_pd
-#define LOAD_F64(p) _mm256_loadu_pd(p)
-#define STORE_F64(p, v) _mm256_storeu_pd(p, v)
-#define SET1_F64(x) _mm256_set1_pd(x)
-#else
-#include <emmintrin.h>
-typedef __m128 vec_f32;
-typedef __m128d vec_f64;
-enum { VL_F32 = 4 };
-#define MR 4
-#define FMA_F32(a, b, c) _mm_add_ps(_mm_mul_ps(a, b), c)
-#define LOAD_F32(p) _mm_loadu_ps(p)
-#define STORE_F32(p, v) _mm_storeu_ps(p, v)
-#define SET1_F32(x) _mm_set1_ps(x)
-#define FMA_F64(a, b, c) _mm_add_pd(_mm_mul_pd(a, b), c)
-#define LOAD_F64(p) _mm_loadu_pd(p)
-#define STORE_F64(p, v) _mm_storeu_pd(p, v)
-#define SET1_F64(x) _mm_set1_pd(x)
-#endif
-enum { VL_F64 = VL_F32 / 2 };
 
 #define T float
 #define V vec_f32
@@ -237,19 +182,20 @@ static void block_run(const wf_gemm_block *g)
         int64_t len = g->k - k0 < kc ? g->k - k0 : kc;
         pack(g->dtype, g->a, k0 * g->a_cs, g->a_rs, g->a_cs, g->m, len, MR, 0, pa);
         if (!in_place || ragged)
-            pack(g->dtype, g->b, k0 * g->b_rs + first * g->b_cs, g->b_cs, g->b_rs, g->n - first, len,
-                 nr, 1, pb);
+            pack(g->dtype, g->b, k0 * g->b_rs + first * g->b_cs, g->b_cs, g->b_rs, g->n - first,
+                 len, nr, 1, pb);
         if (g->dtype == WEFT_F64)
             slice_f64(g->m, g->n, len, (const double *)(void *)pa, (const double *)(void *)pb,
                       in_place ? (const double *)g->b + k0 * g->b_rs : NULL, g->b_rs, acc, ldc,
                       g->add || k0 > 0);
         else
             slice_f32(g->m, g->n, len, (const float *)(void *)pa, (const float *)(void *)pb,
-                      in_place ? (const float *)g->b + k0 * g->b_rs : NULL, g->b_rs, acc, ldc, g->add || k0 > 0);
+                      in_place ? (const float *)g->b + k0 * g->b_rs : NULL, g->b_rs, acc, ldc,
+                      g->add || k0 > 0);
     }
     if (s.acc)
         store_narrow(g, acc);
 }
 
-const wf_gemm_kernels WF_PASTE(wf_gemm_kernels, WF_ISA) = {
-    .scratch = block_scratch, .block = block_run, .mr = MR, .nr = 2 * VL_F32};
+const wf_gemm_kernels WF_PASTE(wf_gemm_kernels, WF_ISA) = {.scratch = block_scratch,
+                                                           .block = block_run};

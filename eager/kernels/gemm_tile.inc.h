@@ -8,10 +8,9 @@
 #define NR (2 * VL)
 
 /* c[0..rows) x [0..nr) := or += a * b; a is packed [kc][rows], b has kc rows of NR readable elements. */
-static inline __attribute__((always_inline)) void F(tile_n)(int rows, int64_t kc, const T *restrict a,
-                                                            const T *restrict b, int64_t ldb,
-                                                            T *restrict c, int64_t ldc, int64_t nr,
-                                                            int add)
+static inline __attribute__((always_inline)) void
+F(tile_n)(int rows, int64_t kc, const T *restrict a, const T *restrict b, int64_t ldb,
+          T *restrict c, int64_t ldc, int64_t nr, int add)
 {
     V acc[MR][2];
     WF_UNROLL
@@ -59,8 +58,8 @@ static inline __attribute__((always_inline)) void F(tile_n)(int rows, int64_t kc
         F(tile_n)(R <= MR ? R : MR, kc, a, b, ldb, c, ldc, nr, add);                               \
         break
 
-static void F(tile)(int64_t rows, int64_t kc, const T *a, const T *b, int64_t ldb, T *c, int64_t ldc,
-                    int64_t nr, int add)
+static void F(tile)(int64_t rows, int64_t kc, const T *a, const T *b, int64_t ldb, T *c,
+                    int64_t ldc, int64_t nr, int add)
 {
     switch (rows) {
         TILE_CASE(1);

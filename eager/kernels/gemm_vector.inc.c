@@ -1,0 +1,142 @@
+/*
+ * eager/kernels/gemm_vector.inc.c -- vector times matrix on one thread, per instruction set: y := x * B.
+ *
+ * It is bound by reading B, so B is read once, in streams: eight rows at a time where rows are
+ * contiguous, four columns at a time where columns are. The order of an element's sum depends on k
+ * and on which of the two it is, not on where in a block the element lies.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "eager/cpu/gemm_impl.h"
+#include "eager/kernels/gemm_simd.inc.h"
+
+static inline float same_f32(float x)
+{
+    return x;
+}
+static inline double same_f64(double x)
+{
+    return x;
+}
+
+/* fma where the instruction set has it, in the tails as in the vectors. */
+#if defined(__AVX2__)
+#define ONE_FMA_F32(a, b, c) __builtin_fmaf(a, b, c)
+#define ONE_FMA_F64(a, b, c) __builtin_fma(a, b, c)
+#else
+#define ONE_FMA_F32(a, b, c) ((a) * (b) + (c))
+#define ONE_FMA_F64(a, b, c) ((a) * (b) + (c))
+#endif
+
+#define DEFINE_VECTOR(sfx, S, T, V, VL, LOAD_S, convert, LOAD, STORE, SET1, FMA, ONE_FMA)          \
+    static inline __attribute__((always_inline)) void rows_##sfx(                                  \
+        int count, int64_t n, const T *x, const S *b, int64_t rs, T *restrict y)                   \
+    {                                                                                              \
+        int64_t j = 0;                                                                             \
+        for (; j + VL <= n; j += VL) {                                                             \
+            V acc = LOAD(y + j);                                                                   \
+            for (int r = 0; r < count; r++)                                                        \
+                acc = FMA(SET1(x[r]), LOAD_S(b + r * rs + j), acc);                                \
+            STORE(y + j, acc);                                                                     \
+        }                                                                                          \
+        for (; j < n; j++)                                                                         \
+            for (int r = 0; r < count; r++)                                                        \
+                y[j] = ONE_FMA(x[r], (T)convert(b[r * rs + j]), y[j]);                             \
+    }                                                                                              \
+    static void by_rows_##sfx(int64_t n, int64_t k, const T *x, const S *b, int64_t rs, T *y)      \
+    {                                                                                              \
+        int64_t p = 0;                                                                             \
+        for (int64_t j = 0; j < n; j++)                                                            \
+            y[j] = 0;                                                                              \
+        for (; p + 8 <= k; p += 8)                                                                 \
+            rows_##sfx(8, n, x + p, b + p * rs, rs, y);                                            \
+        for (; p < k; p++)                                                                         \
+            rows_##sfx(1, n, x + p, b + p * rs, rs, y);                                            \
+    }                                                                                              \
+    static inline __attribute__((always_inline)) void columns_##sfx(                               \
+        int count, int64_t k, const T *x, const S *b, int64_t cs, T *y)                            \
+    {                                                                                              \
+        V acc[4][2];                                                                               \
+        T lanes[VL];                                                                               \
+        int64_t p = 0;                                                                             \
+        for (int c = 0; c < count; c++)                                                            \
+            acc[c][0] = acc[c][1] = SET1(0);                                                       \
+        for (; p + 2 * VL <= k; p += 2 * VL) {                                                     \
+            V x0 = LOAD(x + p), x1 = LOAD(x + p + VL);                                             \
+            for (int c = 0; c < count; c++) {                                                      \
+                acc[c][0] = FMA(x0, LOAD_S(b + c * cs + p), acc[c][0]);                            \
+                acc[c][1] = FMA(x1, LOAD_S(b + c * cs + p + VL), acc[c][1]);                       \
+            }                                                                                      \
+        }                                                                                          \
+        for (int c = 0; c < count; c++) {                                                          \
+            STORE(lanes, acc[c][0] + acc[c][1]);                                                   \
+            for (int gap = VL / 2; gap > 0; gap /= 2)                                              \
+                for (int i = 0; i < gap; i++)                                                      \
+                    lanes[i] += lanes[i + gap];                                                    \
+            T sum = lanes[0];                                                                      \
+            for (int64_t q = p; q < k; q++)                                                        \
+                sum = ONE_FMA(x[q], (T)convert(b[c * cs + q]), sum);                               \
+            y[c] = sum;                                                                            \
+        }                                                                                          \
+    }                                                                                              \
+    static void by_columns_##sfx(int64_t n, int64_t k, const T *x, const S *b, int64_t cs, T *y)   \
+    {                                                                                              \
+        int64_t j = 0;                                                                             \
+        for (; j + 4 <= n; j += 4)                                                                 \
+            columns_##sfx(4, k, x, b + j * cs, cs, y + j);                                         \
+        for (; j < n; j++)                                                                         \
+            columns_##sfx(1, k, x, b + j * cs, cs, y + j);                                         \
+    }                                                                                              \
+    static void vector_##sfx(const wf_gemm_block *g)                                               \
+    {                                                                                              \
+        T *x = g->scratch, *y = x + g->k;                                                          \
+        const S *a = g->a;                                                                         \
+        for (int64_t p = 0; p < g->k; p++)                                                         \
+            x[p] = (T)convert(a[p * g->a_cs]);                                                     \
+        if (g->b_cs == 1)                                                                          \
+            by_rows_##sfx(g->n, g->k, x, g->b, g->b_rs, y);                                        \
+        else                                                                                       \
+            by_columns_##sfx(g->n, g->k, x, g->b, g->b_cs, y);                                     \
+    }
+DEFINE_VECTOR(f32, float, float, vec_f32, VL_F32, LOAD_F32, same_f32, LOAD_F32, STORE_F32, SET1_F32,
+              FMA_F32, ONE_FMA_F32)
+DEFINE_VECTOR(f64, double, double, vec_f64, VL_F64, LOAD_F64, same_f64, LOAD_F64, STORE_F64,
+              SET1_F64, FMA_F64, ONE_FMA_F64)
+DEFINE_VECTOR(bf16, uint16_t, float, vec_f32, VL_F32, LOAD_BF16, wf_f32_of_bf16, LOAD_F32,
+              STORE_F32, SET1_F32, FMA_F32, ONE_FMA_F32)
+DEFINE_VECTOR(f16, uint16_t, float, vec_f32, VL_F32, LOAD_F16, wf_f32_of_f16, LOAD_F32, STORE_F32,
+              SET1_F32, FMA_F32, ONE_FMA_F32)
+
+static size_t vector_scratch(const wf_gemm_block *g)
+{
+    return (size_t)(g->k + g->n) * (g->dtype == WEFT_F64 ? sizeof(double) : sizeof(float));
+}
+
+/* The block has m == 1; its c_rs is the distance of the elements of y. */
+static void vector_run(const wf_gemm_block *g)
+{
+    if (g->dtype == WEFT_F64) {
+        vector_f64(g);
+        const double *y = (const double *)g->scratch + g->k;
+        for (int64_t j = 0; j < g->n; j++)
+            ((double *)g->c)[j * g->c_rs] = y[j];
+        return;
+    }
+    if (g->dtype == WEFT_F32)
+        vector_f32(g);
+    else if (g->dtype == WEFT_BF16)
+        vector_bf16(g);
+    else
+        vector_f16(g);
+    const float *y = (const float *)g->scratch + g->k;
+    for (int64_t j = 0; j < g->n; j++)
+        if (g->dtype == WEFT_F32)
+            ((float *)g->c)[j * g->c_rs] = y[j];
+        else
+            ((uint16_t *)g->c)[j * g->c_rs] =
+                g->dtype == WEFT_BF16 ? wf_bf16_of_f32(y[j]) : wf_f16_of_f32(y[j]);
+}
+
+const wf_gemm_kernels WF_PASTE(wf_vector_kernels, WF_ISA) = {.scratch = vector_scratch,
+                                                             .block = vector_run};
