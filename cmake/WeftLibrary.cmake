@@ -62,6 +62,9 @@ set_target_properties(weft_static PROPERTIES OUTPUT_NAME weft EXPORT_NAME weft_s
 target_link_options(weft PRIVATE
     "-Wl,--version-script,${CMAKE_CURRENT_SOURCE_DIR}/cmake/weft.map" -Wl,--gc-sections
     -Wl,--as-needed -Wl,-Bsymbolic)
+if(NOT WEFT_SANITIZE) # a sanitizer's run-time comes with the program
+    target_link_options(weft PRIVATE -Wl,-z,defs)
+endif()
 foreach(lib weft weft_static)
     target_include_directories(${lib} INTERFACE
         $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>

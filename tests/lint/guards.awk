@@ -18,6 +18,6 @@ FNR == 1 {
     guarded = 0
     exempt = 0
 }
-FNR < 16 && $0 !~ /^#/ && tolower($0) ~ /includ|the body|part of/ { exempt = 1 }
+FNR < 16 && $0 !~ /^#/ && tolower($0) ~ /includ|body|part of/ { exempt = 1 }
 /^#ifndef / && $2 == guard { guarded = 1 }
 END { finish() }
