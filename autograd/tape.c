@@ -548,6 +548,12 @@ wf_ref wf_tape_node_of(wf_ctx *c, wf_slot *s, wf_why *why)
     return r;
 }
 
+static void undo(wf_tape *t, wf_ref r)
+{
+    wf_tnode_at(t, r)->refs = 1;
+    release_now(t, r);
+}
+
 /* -- appending ------------------------------------------------------------------------------------------- */
 
 /* clang-format off */
@@ -580,12 +586,6 @@ static unsigned saves_mask(wf_op op, int nsrc, wf_slot *const *src)
         }
     }
     return m;
-}
-
-static void undo(wf_tape *t, wf_ref r)
-{
-    wf_tnode_at(t, r)->refs = 1;
-    release_now(t, r);
 }
 
 /* Links operands into node r and saves what `mask` asks for. */
@@ -633,6 +633,16 @@ static int append_node(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_custo
     bool scalars = false;
     for (int i = 0; i < nsrc; i++) {
         scalars |= !src[i];
+        /* operands get their nodes first: order numbers must be topological */
+        if (src[i] && wf_slot_tracked(src[i]) && wf_dtype_kind(src[i]->dtype) == 2) {
+            wf_ref s = wf_tape_node_of(c, src[i], why);
+            if (!s) {
+                return why->code;
+            }
+            if (wf_tnode_at(t, s)->refs == 0) { /* a leaf of another thread: made again below */
+                undo(t, s);
+            }
+        }
     }
     wf_taux *aux = NULL;
     if (nsrc > 255) {

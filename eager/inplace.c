@@ -163,6 +163,22 @@ static weft_tensor fit(weft_tensor value, wf_slot *dst)
     return wf_op1(WF_OP_EXPAND, &dims, v);
 }
 
+/* Operands for the out-of-place op: where a derivative will read the target's old value, a copy of it,
+ * since the memory is about to change. */
+static void save_target(wf_call *k, wf_slot *dst, weft_tensor *src)
+{
+    unsigned reads = 0;
+    for (int i = 0; i < k->nsrc && wf_op_is_elementwise(k->op); i++) {
+        if (k->slot[i] && wf_slot_tracked(k->slot[i])) {
+            reads |= wf_vjp_reads(k->op, i);
+        }
+    }
+    for (int i = 0; i < k->nsrc && i < SMALL_SRC; i++) {
+        bool old = k->slot[i] && k->slot[i]->st == dst->st && (reads & (1u << i));
+        src[i] = old ? wf_op1(WF_OP_COPY, NULL, k->src[i]) : k->src[i];
+    }
+}
+
 static int run_tracked(wf_call *k, wf_slot *dst)
 {
     weft_scope sc = weft_scope_begin();
@@ -171,7 +187,9 @@ static int run_tracked(wf_call *k, wf_slot *dst)
     if (k->op == WF_OP_COPY) {
         r = wf_is_scalar(k->src[0]) ? wf_scalar_tensor(k->src[0]) : k->src[0];
     } else {
-        wf_dispatch(k->op, k->attr, k->nsrc, k->src, 1, &r);
+        weft_tensor src[SMALL_SRC];
+        save_target(k, dst, src);
+        wf_dispatch(k->op, k->attr, k->nsrc, k->nsrc <= SMALL_SRC ? src : k->src, 1, &r);
     }
     if (r.slot != 0) {
         wf_type t;
