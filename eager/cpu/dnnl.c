@@ -104,9 +104,7 @@ static const char *load(void)
     if (runtime == DNNL_RUNTIME_OPENMP ? !find_openmp(library) : runtime != DNNL_RUNTIME_SEQUENTIAL)
         return "libdnnl.so.2 uses a threading runtime that cannot be kept serial";
     int saved = wf_dnnl_enter();
-    ok = f->engine_create(&f->engine, DNNL_CPU, 0) == DNNL_SUCCESS &&
-         f->primitive_attr_create(&f->attr) == DNNL_SUCCESS &&
-         f->primitive_attr_set_scratchpad_mode(f->attr, DNNL_SCRATCHPAD_USER) == DNNL_SUCCESS;
+    ok = f->engine_create(&f->engine, DNNL_CPU, 0) == DNNL_SUCCESS;
     wf_dnnl_leave(saved);
     return ok ? NULL : "oneDNN failed to start";
 }
@@ -195,7 +193,7 @@ static void drop_plan(wf_dnnl_plan *p)
 {
     if (!p)
         return;
-    for (int i = 0; i < WF_DNNL_ARGS + 1; i++)
+    for (int i = 0; i < WF_DNNL_ARGS; i++)
         if (p->args[i].memory)
             functions.memory_destroy(p->args[i].memory);
     if (p->primitive)
@@ -249,14 +247,6 @@ static int bind(wf_dnnl_plan *p, const wf_dnnl_recipe *recipe, dnnl_handle desc)
             return rc;
     }
     p->count = recipe->count;
-    const dnnl_md *scratch = f->primitive_desc_query_md(desc, DNNL_QUERY_SCRATCHPAD, 0);
-    p->scratch = scratch ? f->memory_desc_get_size(scratch) : 0;
-    if (p->scratch) {
-        p->args[p->count].arg = DNNL_SCRATCHPAD;
-        int rc = f->memory_create(&p->args[p->count].memory, scratch, f->engine, NULL);
-        if (rc)
-            return rc;
-    }
     return f->primitive_create(&p->primitive, desc);
 }
 
@@ -319,17 +309,10 @@ int wf_dnnl_run(wf_dnnl_plan *p, void *const *data)
     if (!p->primitive)
         return WF_GEMM_UNSUPPORTED;
     for (int i = 0; i < p->count; i++)
-        functions.memory_set_data_handle(p->args[i].memory, data[i]);
-    void *scratch = NULL;
-    int count = p->count;
-    if (p->scratch) {
-        scratch = wf_alloc(p->scratch);
-        if (!scratch)
-            return WF_GEMM_NOMEM;
-        functions.memory_set_data_handle(p->args[count++].memory, scratch);
-    }
-    int rc = functions.primitive_execute(p->primitive, mine->stream, count, p->args);
-    if (scratch)
-        wf_free(scratch, p->scratch);
+        if (p->data[i] != data[i]) {
+            functions.memory_set_data_handle(p->args[i].memory, data[i]);
+            p->data[i] = data[i];
+        }
+    int rc = functions.primitive_execute(p->primitive, mine->stream, p->count, p->args);
     return rc == DNNL_SUCCESS ? WF_GEMM_OK : WF_GEMM_NOMEM;
 }

@@ -6,7 +6,8 @@
  *    major version, a threading runtime that cannot be told to stay serial) is a text, not an error.
  *  - Every call into oneDNN happens between wf_dnnl_enter and wf_dnnl_leave, which set the calling
  *    thread's OpenMP thread count to 1 and put it back: no parallel region is ever opened.
- *  - Primitives are cached per thread: no lock on the way to a cached one.
+ *  - Primitives are cached per thread: no lock on the way to a cached one, and oneDNN's own scratch
+ *    memory, which belongs to the thread that made a primitive, is safe to use.
  */
 #ifndef EAGER_CPU_DNNL_H
 #define EAGER_CPU_DNNL_H
@@ -49,8 +50,8 @@ typedef struct wf_dnnl_plan {
     uint64_t used;
     dnnl_handle primitive; /* NULL: oneDNN has nothing good for this key */
     int count;
-    dnnl_arg args[WF_DNNL_ARGS + 1];
-    size_t scratch;
+    dnnl_arg args[WF_DNNL_ARGS];
+    void *data[WF_DNNL_ARGS];   /* what the arguments point at now */
     size_t bytes[WF_DNNL_ARGS]; /* of the arguments, as oneDNN lays them out */
 } wf_dnnl_plan;
 

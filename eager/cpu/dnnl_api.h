@@ -34,7 +34,7 @@ typedef struct dnnl_version_info {
 
 enum { DNNL_SUCCESS, DNNL_OUT_OF_MEMORY };
 enum { DNNL_RUNTIME_SEQUENTIAL = 1, DNNL_RUNTIME_OPENMP = 2 };
-enum { DNNL_CPU = 1, DNNL_IN_ORDER = 1, DNNL_SCRATCHPAD_USER = 1, DNNL_TAG_ANY = 1 };
+enum { DNNL_CPU = 1, DNNL_IN_ORDER = 1, DNNL_TAG_ANY = 1 };
 enum { DNNL_BF16 = 2, DNNL_F32 = 3 };
 enum { DNNL_FORWARD_TRAINING = 64, DNNL_CONV_DIRECT = 1 };
 enum {
@@ -44,15 +44,13 @@ enum {
     DNNL_QUERY_WEIGHTS = 131,
     DNNL_QUERY_DIFF_WEIGHTS = 132,
     DNNL_QUERY_DST = 133,
-    DNNL_QUERY_DIFF_DST = 134,
-    DNNL_QUERY_SCRATCHPAD = 136
+    DNNL_QUERY_DIFF_DST = 134
 };
 enum {
     DNNL_SRC = 1,
     DNNL_DST = 17,
     DNNL_WEIGHTS = 33,
     DNNL_BIAS = 41,
-    DNNL_SCRATCHPAD = 80,
     DNNL_DIFF_SRC = 129,
     DNNL_DIFF_DST = 145,
     DNNL_DIFF_WEIGHTS = 161
@@ -69,8 +67,6 @@ enum {
     F(memory_create, (dnnl_handle *, const dnnl_md *, dnnl_handle engine, void *data))             \
     F(memory_set_data_handle, (dnnl_handle, void *data))                                           \
     F(memory_destroy, (dnnl_handle))                                                               \
-    F(primitive_attr_create, (dnnl_handle *))                                                      \
-    F(primitive_attr_set_scratchpad_mode, (dnnl_handle, int mode))                                 \
     F(primitive_desc_create,                                                                       \
       (dnnl_handle *, const dnnl_op *, dnnl_handle attr, dnnl_handle engine, dnnl_handle hint))    \
     F(primitive_desc_query, (dnnl_handle, int what, int index, void *result))                      \
@@ -103,7 +99,6 @@ typedef struct dnnl_functions {
     const dnnl_md *(*primitive_desc_query_md)(dnnl_handle, int what, int index);
     size_t (*memory_desc_get_size)(const dnnl_md *);
     dnnl_handle engine;
-    dnnl_handle attr; /* scratchpad given by us */
 } dnnl_functions;
 
 #endif

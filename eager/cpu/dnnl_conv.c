@@ -89,7 +89,7 @@ static int describe(const dnnl_functions *f, const wf_dnnl_key *key, dnnl_handle
             : f->dilated_convolution_forward_desc_init(&op, DNNL_FORWARD_TRAINING, DNNL_CONV_DIRECT,
                                                        &src, &weight, v[HAS_BIAS] ? &bias : NULL,
                                                        &dst, stride, dilation, before, after);
-    rc = rc ? rc : f->primitive_desc_create(desc, &op, f->attr, f->engine, NULL);
+    rc = rc ? rc : f->primitive_desc_create(desc, &op, NULL, f->engine, NULL);
     if (rc || kind == FORWARD)
         return rc;
     hint = *desc;
@@ -104,7 +104,7 @@ static int describe(const dnnl_functions *f, const wf_dnnl_key *key, dnnl_handle
                                                                     &weight, NULL, &dst, stride,
                                                                     dilation, before, after);
     }
-    rc = rc ? rc : f->primitive_desc_create(desc, &op, f->attr, f->engine, hint);
+    rc = rc ? rc : f->primitive_desc_create(desc, &op, NULL, f->engine, hint);
     f->primitive_desc_destroy(hint);
     return rc;
 }
@@ -124,7 +124,7 @@ static int describe_reorder(const dnnl_functions *f, const wf_dnnl_key *key, dnn
     const dnnl_md *md = f->primitive_desc_query_md(
         chosen, gradient ? DNNL_QUERY_DIFF_WEIGHTS : DNNL_QUERY_WEIGHTS, 0);
     rc = f->reorder_primitive_desc_create(desc, gradient ? md : &plain, f->engine,
-                                          gradient ? &plain : md, f->engine, f->attr);
+                                          gradient ? &plain : md, f->engine, NULL);
     f->primitive_desc_destroy(chosen);
     return rc;
 }

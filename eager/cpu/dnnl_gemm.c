@@ -22,7 +22,7 @@ static int describe(const dnnl_functions *f, const wf_dnnl_key *key, dnnl_handle
         rc = f->memory_desc_init_by_strides(&c, 2, dc, type, sc);
     if (!rc)
         rc = f->matmul_desc_init(&op, &a, &b, NULL, &c);
-    return rc ? rc : f->primitive_desc_create(desc, &op, f->attr, f->engine, NULL);
+    return rc ? rc : f->primitive_desc_create(desc, &op, NULL, f->engine, NULL);
 }
 
 /* Brings strides to what oneDNN takes as plain: one of them 1, the other at least the length. */

@@ -90,7 +90,8 @@ static void choose_blocks(blocks *w)
     double work = (double)d->m * (double)d->n * (double)d->k;
     int64_t worth = work / (double)MIN_WORK < 8 ? (int64_t)(work / (double)MIN_WORK) : 8;
     int64_t tall = most(2, least(d->m / 256, most(8, d->m / 512)));
-    int64_t wide = most(2, least(d->n / 256, most(8, d->n / 512)));
+    int64_t wide =
+        w->way == BY_ONEDNN ? most(2, least(d->n / 512, 8)) : most(2, least(d->n / 128, 8));
     w->bm = d->m, w->bn = d->n;
     if (worth >= 2 && d->batch < 8) {
         if (w->way == BY_VECTOR)
@@ -128,7 +129,7 @@ static void choose_way(blocks *w)
     double work = (double)d->m * (double)d->n * (double)d->k;
     if ((d->dtype != WEFT_F32 && d->dtype != WEFT_BF16) || work <= (double)TINY_WORK)
         return;
-    if (d->dtype == WEFT_F32 && d->b_cs == 1 && d->m <= 36 && d->n >= 256)
+    if (d->dtype == WEFT_F32 && (d->b_cs == 1 || d->m > 16) && d->m <= 36 && d->n >= 256)
         return;
     if (wf_dnnl_active())
         w->way = BY_ONEDNN;

@@ -92,7 +92,40 @@ static inline double same_f64(double x)
             out += cols * stride;                                                                  \
         }                                                                                          \
     }
-DEFINE_PACK(pack_f32, float, float, same_f32)
+DEFINE_PACK(pack_any_f32, float, float, same_f32)
+
+static inline void transpose_4x4(const float *s, int64_t rs, float *to, int64_t to_rs)
+{
+    __m128 a = _mm_loadu_ps(s), b = _mm_loadu_ps(s + rs);
+    __m128 c = _mm_loadu_ps(s + 2 * rs), d = _mm_loadu_ps(s + 3 * rs);
+    _MM_TRANSPOSE4_PS(a, b, c, d);
+    _mm_storeu_ps(to, a);
+    _mm_storeu_ps(to + to_rs, b);
+    _mm_storeu_ps(to + 2 * to_rs, c);
+    _mm_storeu_ps(to + 3 * to_rs, d);
+}
+
+/* f32 with contiguous columns, the usual A and a transposed B: full panels by 4 x 4 transposition. */
+static void pack_f32(const float *src, int64_t rs, int64_t cs, int64_t rows, int64_t cols,
+                     int64_t width, int pad, float *restrict out)
+{
+    int64_t full = cs == 1 && rs != 1 && width % 4 == 0 ? rows - rows % width : 0;
+    for (int64_t i = 0; i < full; i += width, out += width * cols) {
+        int64_t p = cols - cols % 4;
+        /* A cache line of each row at a time: rows are often a multiple of 4 KiB apart, and then
+         * compete for the same few lines of L1. */
+        for (int64_t p0 = 0; p0 < p; p0 += 16)
+            for (int64_t r = 0; r < width; r += 4)
+                for (int64_t q = p0; q < p && q < p0 + 16; q += 4)
+                    transpose_4x4(src + (i + r) * rs + q, rs, out + q * width + r, width);
+        for (; p < cols; p++)
+            for (int64_t r = 0; r < width; r++)
+                out[p * width + r] = src[(i + r) * rs + p];
+    }
+    if (full < rows)
+        pack_any_f32(src + full * rs, rs, cs, rows - full, cols, width, pad, out);
+}
+
 DEFINE_PACK(pack_f64, double, double, same_f64)
 DEFINE_PACK(pack_bf16, uint16_t, float, wf_f32_of_bf16)
 DEFINE_PACK(pack_f16, uint16_t, float, wf_f32_of_f16)
