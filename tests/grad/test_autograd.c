@@ -1,0 +1,427 @@
+/*
+ * tests/grad/test_autograd.c -- what autograd promises besides right derivatives.
+ *
+ * ctest: threads
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "weft/weft.h"
+
+static weft_tensor leaf(double v)
+{
+    weft_tensor t = weft_full(weft_shape(2), v, WEFT_F32);
+    weft_requires_grad_(t, true);
+    return t;
+}
+
+static double first(weft_tensor t)
+{
+    float v[64] = {0};
+    weft_to_array(t, v, weft_numel(t), WEFT_F32);
+    return weft_ok(t) ? (double)v[0] : -12345;
+}
+
+Test(autograd, gradients_accumulate_until_dropped)
+{
+    weft_tensor x = leaf(3);
+    for (int i = 1; i <= 3; i++) {
+        cr_assert_eq(weft_backward(weft_sum(weft_square(x))), WEFT_OK);
+        cr_assert_eq(first(weft_grad(x)), 6.0 * i);
+    }
+    cr_assert_eq(weft_set_grad(x, WEFT_NONE), WEFT_OK);
+    cr_assert(!weft_has_grad(x));
+    cr_assert(!weft_ok(weft_grad(x)));
+    cr_assert_eq(weft_last_status(), WEFT_EGRAD);
+}
+
+Test(autograd, shared_gradients_do_not_alias)
+{
+    /* d(x + y) hands one gradient to both: writing to one must not show in the other */
+    weft_tensor x = leaf(1), y = leaf(1);
+    weft_backward(weft_sum(weft_add(x, y)));
+    cr_assert(!weft_shares_memory(weft_grad(x), weft_grad(y)));
+    weft_mul_(weft_grad(x), weft_f(5));
+    cr_assert_eq(first(weft_grad(x)), 5);
+    cr_assert_eq(first(weft_grad(y)), 1);
+}
+
+Test(autograd, no_grad_detach_and_modes)
+{
+    weft_tensor x = leaf(2);
+    weft_no_grad_begin();
+    cr_assert(!weft_is_grad_enabled());
+    weft_tensor a = weft_square(x);
+    uint32_t saved = weft_enable_grad_begin();
+    weft_tensor b = weft_square(x);
+    weft_enable_grad_end(saved);
+    cr_assert(!weft_is_grad_enabled());
+    weft_no_grad_end();
+    cr_assert(weft_is_grad_enabled());
+    cr_assert(!weft_requires_grad(a));
+    cr_assert(weft_requires_grad(b) && !weft_is_leaf(b) && weft_is_leaf(x));
+    weft_tensor d = weft_detach(b);
+    cr_assert(!weft_requires_grad(d) && weft_shares_memory(d, b));
+    /* d is a constant: the gradient of b * d sees d as 4 */
+    weft_backward(weft_sum(weft_mul(b, d)));
+    cr_assert_eq(first(weft_grad(x)), 16);
+    cr_assert_eq(weft_backward(weft_sum(d)), WEFT_EGRAD);
+    cr_assert(strstr(weft_last_error(), "requires a gradient"));
+}
+
+Test(autograd, retain_graph_and_retain_grad)
+{
+    weft_tensor x = leaf(2), h = weft_square(x);
+    cr_assert_eq(weft_retain_grad(h), WEFT_OK);
+    weft_tensor loss = weft_sum(weft_exp(h));
+    cr_assert_eq(weft_backward(loss, .retain_graph = true), WEFT_OK);
+    cr_assert_float_eq(first(weft_grad(h)), 54.59815, 1e-4);
+    cr_assert_eq(weft_backward(loss), WEFT_OK);
+    cr_assert_float_eq(first(weft_grad(x)), 2 * 4 * 54.59815, 1e-3);
+    cr_assert_eq(weft_backward(loss), WEFT_EGRAD);
+    cr_assert(strstr(weft_last_error(), "retain_graph"), "%s", weft_last_error());
+}
+
+Test(autograd, stale_saved_value_names_everything)
+{
+    weft_tensor x = leaf(2);
+    weft_tensor h = weft_mul(x, weft_f(3));
+    weft_set_name(h, "hidden");
+    weft_tensor y = weft_square(h);
+    cr_assert_eq(weft_add_(h, weft_f(1)), WEFT_OK);
+    cr_assert_eq(weft_backward(weft_sum(y)), WEFT_EGRAD);
+    const char *e = weft_last_error();
+    cr_assert(strstr(e, "square") && strstr(e, "'hidden'") && strstr(e, "version 0") &&
+                  strstr(e, "version 1") && strstr(e, "add_") && strstr(e, "test_autograd.c:") &&
+                  !strstr(e, "unknown site"),
+              "%s", e);
+    /* the same writes are fine when no derivative reads the old value */
+    weft_tensor g = weft_mul(x, weft_f(3)), s = weft_add(g, weft_f(1));
+    cr_assert_eq(weft_exp_(g), WEFT_OK);
+    weft_set_grad(x, WEFT_NONE);
+    cr_assert_eq(weft_backward(weft_sum(weft_add(s, g))), WEFT_OK, "%s", weft_last_error());
+    cr_assert_float_eq(first(weft_grad(x)), 3 + 3 * 403.42879, 2e-3);
+}
+
+Test(autograd, writes_through_views_reach_every_alias)
+{
+    weft_tensor x = leaf(2);
+    weft_tensor base = weft_mul(x, weft_f(1)), view = weft_narrow(base, 0, 0, 1);
+    cr_assert_eq(weft_mul_(view, weft_f(10)), WEFT_OK);
+    cr_assert_eq(first(base), 20);
+    weft_backward(weft_sum(weft_mul(base, base)));
+    float g[2];
+    weft_to_array(weft_grad(x), g, 2, WEFT_F32);
+    cr_assert_eq(g[0], 400);
+    cr_assert_eq(g[1], 4);
+    /* an untracked buffer that receives a tracked value becomes tracked */
+    weft_tensor buf = weft_zeros(weft_shape(4), WEFT_F32);
+    cr_assert_eq(weft_copy_(weft_narrow(buf, 0, 1, 2), weft_square(x)), WEFT_OK);
+    cr_assert(weft_requires_grad(buf));
+    weft_set_grad(x, WEFT_NONE);
+    cr_assert_eq(weft_backward(weft_sum(buf)), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(first(weft_grad(x)), 4);
+    /* leaves refuse in-place writes while recording */
+    cr_assert_eq(weft_add_(x, weft_f(1)), WEFT_EGRAD);
+    weft_no_grad_begin();
+    cr_assert_eq(weft_add_(x, weft_f(1)), WEFT_OK);
+    weft_no_grad_end();
+    cr_assert_eq(first(x), 3);
+}
+
+/* -- hooks ---------------------------------------------------------------------------------------- */
+
+static int order[8], n_order, released;
+static weft_tensor note(void *user, weft_tensor g)
+{
+    (void)g;
+    order[n_order++] = *(int *)user;
+    return WEFT_NONE;
+}
+static weft_tensor twice(void *user, weft_tensor g)
+{
+    (void)user;
+    return weft_mul(g, weft_f(2));
+}
+static weft_tensor broken(void *user, weft_tensor g)
+{
+    (void)user;
+    return weft_reshape(g, weft_shape(7));
+}
+static void count_release(void *user)
+{
+    (void)user;
+    released++;
+}
+
+Test(autograd, hooks_run_in_order_and_may_replace)
+{
+    static int one = 1, two = 2, three = 3;
+    weft_scope sc = weft_scope_begin();
+    weft_tensor x = leaf(1), h = weft_mul(x, weft_f(3));
+    cr_assert(weft_register_hook(h, note, &one, count_release));
+    uint64_t id = weft_register_hook(h, twice, NULL, NULL);
+    cr_assert(id && weft_register_hook(h, note, &two, NULL));
+    cr_assert(weft_register_post_hook(x, note, &three, NULL));
+    weft_tensor loss = weft_sum(h);
+    weft_backward(loss, .retain_graph = true);
+    cr_assert_eq(first(weft_grad(x)), 6);
+    cr_assert(n_order == 3 && order[0] == 1 && order[1] == 2 && order[2] == 3);
+    cr_assert_eq(weft_remove_hook(h, id), WEFT_OK);
+    cr_assert_eq(weft_remove_hook(h, id), WEFT_EINVALID);
+    weft_backward(loss, .retain_graph = true);
+    cr_assert_eq(first(weft_grad(x)), 9);
+    weft_register_hook(h, broken, NULL, NULL);
+    cr_assert_eq(weft_backward(loss), WEFT_ESHAPE);
+    weft_scope_end(sc);
+    cr_assert_eq(released, 1);
+}
+
+/* -- custom functions ------------------------------------------------------------------------------- */
+
+static weft_status cube_fwd(weft_function_ctx *ctx, void *user, const weft_tensor *in, int n_in,
+                            weft_tensor *out, int n_out)
+{
+    (void)user, (void)n_out;
+    out[0] = weft_mul(in[0], weft_square(in[0]));
+    return weft_function_save(ctx, in, n_in);
+}
+static weft_status cube_bwd(weft_function_ctx *ctx, void *user, const weft_tensor *g, int n_out,
+                            weft_tensor *gi, const bool *needs, int n_in)
+{
+    (void)user, (void)n_out, (void)needs, (void)n_in;
+    gi[0] = weft_mul(g[0], weft_mul(weft_f(3), weft_square(weft_function_saved(ctx, 0))));
+    return weft_error_status(gi[0]);
+}
+/* Saves its own result: d exp = y. */
+static weft_status exp_fwd(weft_function_ctx *ctx, void *user, const weft_tensor *in, int n_in,
+                           weft_tensor *out, int n_out)
+{
+    (void)user, (void)n_in;
+    out[0] = weft_exp(in[0]);
+    return weft_function_save(ctx, out, n_out);
+}
+static weft_status exp_bwd(weft_function_ctx *ctx, void *user, const weft_tensor *g, int n_out,
+                           weft_tensor *gi, const bool *needs, int n_in)
+{
+    (void)user, (void)n_out, (void)needs, (void)n_in;
+    gi[0] = weft_mul(g[0], weft_function_saved(ctx, 0));
+    return weft_error_status(gi[0]);
+}
+static const weft_function cube = {"cube", cube_fwd, cube_bwd, count_release};
+static const weft_function own_exp = {"own_exp", exp_fwd, exp_bwd, count_release};
+
+static weft_status run_custom(void *user, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    weft_tensor h;
+    (void)user, (void)n_in, (void)n_out;
+    weft_status st = weft_apply(&cube, NULL, in, 1, &h, 1);
+    return st != WEFT_OK ? st : weft_apply(&own_exp, NULL, &h, 1, out, 1);
+}
+
+Test(autograd, custom_functions_to_second_order)
+{
+    char why[256] = "";
+    released = 0;
+    weft_scope sc = weft_scope_begin();
+    weft_tensor x = weft_linspace(0.1, 0.9, 4, WEFT_F64);
+    weft_requires_grad_(x, true);
+    weft_status st = weft_gradcheck(.fn = run_custom, .inputs = &x, .n_in = 1, .n_out = 1,
+                                    .report = why, .report_size = sizeof why);
+    cr_assert_eq(st, WEFT_OK, "%s %s", why, weft_last_error());
+    st = weft_gradgradcheck(.fn = run_custom, .inputs = &x, .n_in = 1, .n_out = 1, .report = why,
+                            .report_size = sizeof why);
+    cr_assert_eq(st, WEFT_OK, "%s %s", why, weft_last_error());
+    weft_scope_end(sc);
+    cr_assert(released > 0);
+    cr_assert_eq(weft_tape_nodes(), 0, "%lld nodes left", (long long)weft_tape_nodes());
+}
+
+/* -- first and second order give the same bits ------------------------------------------------------- */
+
+static void same_bits(weft_dtype dt)
+{
+    weft_scope sc = weft_scope_begin();
+    weft_manual_seed(7);
+    weft_tensor x = weft_cast(weft_randn(weft_shape(6, 40), WEFT_F32), dt);
+    weft_tensor w = weft_cast(weft_randn(weft_shape(40), WEFT_F32), dt);
+    weft_requires_grad_(x, true);
+    weft_requires_grad_(w, true);
+    float g[4][240];
+    for (int create = 0; create < 2; create++) {
+        weft_tensor h = weft_gelu(weft_mul(x, w));
+        h = weft_softmax(weft_layer_norm(h, .weight = w), -1);
+        weft_tensor loss = weft_sum(weft_mul(weft_log(weft_add(h, weft_f(1))), weft_tanh(x)));
+        cr_assert_eq(weft_backward(loss, .create_graph = create == 1), WEFT_OK, "%s",
+                     weft_last_error());
+        weft_to_array(weft_grad(x), g[2 * create], 240, WEFT_F32);
+        weft_to_array(weft_grad(w), g[2 * create + 1], 40, WEFT_F32);
+        weft_set_grad(x, WEFT_NONE);
+        weft_set_grad(w, WEFT_NONE);
+    }
+    cr_expect_arr_eq(g[0], g[2], sizeof g[0], "%s: gradient of x", weft_dtype_name(dt));
+    cr_expect_arr_eq(g[1], g[3], 40 * sizeof(float), "%s: gradient of w", weft_dtype_name(dt));
+    weft_scope_end(sc);
+}
+
+Test(autograd, fused_and_expanded_derivatives_agree_bit_for_bit)
+{
+    same_bits(WEFT_F32);
+    same_bits(WEFT_F64);
+}
+
+/* -- scale ---------------------------------------------------------------------------------------------- */
+
+static void *long_chain(void *arg)
+{
+    weft_tensor x = leaf(1), h = weft_keep(weft_mul(x, weft_f(1)));
+    for (int i = 0; i < 1000000; i++) {
+        weft_assign(&h, weft_neg(h));
+    }
+    weft_status st = weft_backward(weft_sum(h));
+    *(double *)arg = st == WEFT_OK ? first(weft_grad(x)) : -1;
+    weft_free(h);
+    return NULL;
+}
+
+Test(autograd, a_million_ops_need_no_stack)
+{
+    pthread_attr_t a;
+    pthread_t t;
+    double g = 0;
+    pthread_attr_init(&a);
+    pthread_attr_setstacksize(&a, 1 << 20); /* an eighth of the promised 8 MB */
+    cr_assert_eq(pthread_create(&t, &a, long_chain, &g), 0);
+    pthread_join(t, NULL);
+    cr_assert_eq(g, 1);
+}
+
+Test(autograd, evaluation_without_backward_does_not_grow)
+{
+    weft_tensor w = weft_keep(weft_randn(weft_shape(64, 64), WEFT_F32));
+    weft_requires_grad_(w, true);
+    weft_memory_stats a, b;
+    for (int i = 0; i < 400; i++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor h = weft_tanh(weft_matmul(weft_ones(weft_shape(8, 64), WEFT_F32), w));
+        cr_assert(weft_ok(weft_sum(h)));
+        weft_scope_end(sc);
+        if (i == 100) {
+            weft_memory_get_stats(&a);
+        }
+    }
+    weft_memory_get_stats(&b);
+    cr_assert_eq(a.live_bytes, b.live_bytes);
+    cr_assert_eq(a.reserved_bytes, b.reserved_bytes);
+    cr_assert_leq(weft_tape_nodes(), 1);
+    weft_free(w);
+    cr_assert_eq(weft_tape_nodes(), 0);
+}
+
+Test(autograd, saved_memory_is_released_as_backward_passes)
+{
+    weft_tensor x = weft_ones(weft_shape(1 << 16), WEFT_F32), h = x;
+    weft_requires_grad_(x, true);
+    weft_scope sc = weft_scope_begin();
+    for (int i = 0; i < 20; i++) {
+        h = weft_tanh(h);
+    }
+    weft_tensor loss = weft_keep(weft_sum(h));
+    weft_scope_end(sc);
+    weft_memory_stats before, after;
+    weft_memory_get_stats(&before);
+    weft_memory_reset_peak();
+    cr_assert_eq(weft_backward(loss), WEFT_OK);
+    weft_memory_get_stats(&after);
+    cr_assert(before.live_bytes > 20 * (4 << 16));
+    cr_assert(after.live_bytes < 3 * (4 << 16), "%lld", (long long)after.live_bytes);
+    cr_assert(after.peak_bytes < before.live_bytes + 4 * (4 << 16), "peak %lld over %lld",
+              (long long)after.peak_bytes, (long long)before.live_bytes);
+    weft_free(loss);
+}
+
+/* -- threads ----------------------------------------------------------------------------------------------- */
+
+typedef struct job {
+    weft_tensor w; /* kept, shared by both threads */
+    double grad;
+    weft_status st;
+} job;
+
+static void *own_backward(void *arg)
+{
+    job *j = arg;
+    for (int i = 0; i < 50; i++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor x = leaf(2);
+        weft_tensor loss = weft_sum(weft_mul(weft_square(x), j->w));
+        j->st = weft_backward(loss);
+        j->grad = first(weft_grad(x));
+        weft_scope_end(sc);
+    }
+    return NULL;
+}
+
+Test(autograd, two_threads_run_two_backwards_on_shared_parameters)
+{
+    weft_tensor w = weft_keep(leaf(3));
+    job j[2] = {{.w = w}, {.w = w}};
+    pthread_t t[2];
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(pthread_create(&t[i], NULL, own_backward, &j[i]), 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(t[i], NULL);
+        cr_assert_eq(j[i].st, WEFT_OK);
+        cr_assert_eq(j[i].grad, 12);
+    }
+    cr_assert_eq(first(weft_grad(w)), 2 * 50 * 4);
+    weft_free(w);
+}
+
+static void *use_foreign(void *arg)
+{
+    weft_tensor h = *(weft_tensor *)arg;
+    weft_status *st = malloc(2 * sizeof *st);
+    st[0] = weft_error_status(weft_square(h));
+    weft_no_grad_begin();
+    st[1] = weft_error_status(weft_square(h));
+    weft_no_grad_end();
+    return st;
+}
+
+Test(autograd, history_stays_on_its_thread)
+{
+    weft_tensor h = weft_keep(weft_square(leaf(1)));
+    pthread_t t;
+    void *r;
+    pthread_create(&t, NULL, use_foreign, &h);
+    pthread_join(t, &r);
+    weft_status *st = r;
+    cr_assert_eq(st[0], WEFT_EGRAD);
+    cr_assert_eq(st[1], WEFT_OK);
+    free(r);
+    weft_free(h);
+}
+
+Test(autograd, grad_of_leaves_accumulated_gradients_alone)
+{
+    weft_tensor x = leaf(3), y = weft_square(x), z = weft_sum(weft_mul(y, y)), g[2];
+    weft_tensor in[2] = {x, y};
+    cr_assert_eq(weft_grad_of(.outputs = &z, .n_outputs = 1, .inputs = in, .n_inputs = 2, .grads = g,
+                              .create_graph = true),
+                 WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(first(g[0]), 4 * 27);
+    cr_assert_eq(first(g[1]), 18);
+    cr_assert(!weft_has_grad(x));
+    weft_tensor gs = weft_sum(g[0]), g2;
+    cr_assert_eq(weft_grad_of(.outputs = &gs, .n_outputs = 1, .inputs = &x, .n_inputs = 1, .grads = &g2),
+                 WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(first(g2), 12 * 9);
+    weft_tensor unused = leaf(1);
+    cr_assert_eq(weft_grad_of(.outputs = &gs, .n_outputs = 1, .inputs = &unused, .n_inputs = 1,
+                              .grads = &g2),
+                 WEFT_EGRAD);
+}
