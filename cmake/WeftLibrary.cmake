@@ -59,9 +59,10 @@ set_target_properties(weft PROPERTIES
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
     LINK_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/cmake/weft.map")
 set_target_properties(weft_static PROPERTIES OUTPUT_NAME weft EXPORT_NAME weft_static)
+# nodelete: pool threads and thread-exit handlers run code of the library after a dlclose.
 target_link_options(weft PRIVATE
     "-Wl,--version-script,${CMAKE_CURRENT_SOURCE_DIR}/cmake/weft.map" -Wl,--gc-sections
-    -Wl,--as-needed -Wl,-Bsymbolic)
+    -Wl,--as-needed -Wl,-Bsymbolic -Wl,-z,nodelete)
 if(NOT WEFT_SANITIZE) # a sanitizer's run-time comes with the program
     target_link_options(weft PRIVATE -Wl,-z,defs)
 endif()
