@@ -371,6 +371,33 @@ WF_INFER(pool2d_bwd)
 
 /* -- attention
  * ------------------------------------------------------------------------------------- */
+/* The mask broadcasts to [batch.., l, s] and has a type that can mask. */
+static int check_mask(const wf_type *mask, int dt, const wf_type *batch, int64_t l, int64_t s,
+                      wf_why *why)
+{
+    wf_type want = *batch, grid;
+    want.dims[want.rank++] = l;
+    want.dims[want.rank++] = s;
+    grid = want;
+    if (mask->dtype != WEFT_BOOL && mask->dtype != dt) {
+        int code = wf_fail(why, WEFT_EDTYPE, "the mask is %s", wf_dtype_name(mask->dtype));
+        wf_hint(why, "a mask is bool (true: attend) or %s (added to the scores)",
+                wf_dtype_name(dt));
+        return code;
+    }
+    int code = wf_broadcast(&grid, mask, why);
+    if (code) {
+        return code;
+    }
+    if (grid.rank != want.rank || memcmp(grid.dims, want.dims, want.rank * sizeof want.dims[0])) {
+        code = wf_fail(why, WEFT_ESHAPE,
+                       "the mask is larger than the scores [.., %" PRId64 ", %" PRId64 "]", l, s);
+        wf_hint(why, "the mask broadcasts to [.., l, s]");
+        return code;
+    }
+    return 0;
+}
+
 /* Checks q k v mask; fills out[.., l, ev] with the broadcast batch. mask may be absent. */
 static int attention_result(const wf_type *q, const wf_type *k, const wf_type *v,
                             const wf_type *mask, wf_type *out, wf_why *why)
@@ -416,28 +443,8 @@ static int attention_result(const wf_type *q, const wf_type *k, const wf_type *v
         wf_hint(why, "query[.., l, e], key[.., s, e], value[.., s, ev]");
         return code;
     }
-    if (wf_type_present(mask)) {
-        wf_type want = *out, grid = *out;
-        want.dims[want.rank++] = l;
-        want.dims[want.rank++] = s;
-        grid = want;
-        if (mask->dtype != WEFT_BOOL && mask->dtype != q->dtype) {
-            code = wf_fail(why, WEFT_EDTYPE, "the mask is %s", wf_dtype_name(mask->dtype));
-            wf_hint(why, "a mask is bool (true: attend) or %s (added to the scores)",
-                    wf_dtype_name(q->dtype));
-            return code;
-        }
-        if ((code = wf_broadcast(&grid, mask, why))) {
-            return code;
-        }
-        if (grid.rank != want.rank ||
-            memcmp(grid.dims, want.dims, want.rank * sizeof want.dims[0])) {
-            code =
-                wf_fail(why, WEFT_ESHAPE,
-                        "the mask is larger than the scores [.., %" PRId64 ", %" PRId64 "]", l, s);
-            wf_hint(why, "the mask broadcasts to [.., l, s]");
-            return code;
-        }
+    if (wf_type_present(mask) && (code = check_mask(mask, q->dtype, out, l, s, why))) {
+        return code;
     }
     if (out->rank + 2 > WF_MAX_RANK) {
         return wf_fail(why, WEFT_ESHAPE, "the result would have rank %d", out->rank + 2);

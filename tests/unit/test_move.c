@@ -384,6 +384,13 @@ Test(create, random)
         cr_assert_float_eq(mean_of(&dst, &var), 0.3, 6 * sqrt(0.21 / count));
         drop(&dst);
     }
+    /* Rounding would carry half of these draws to the excluded end. */
+    must_run(wf_exec_random, WF_OP_RAND,
+             &(wf_attr){.dtype = WEFT_F32, DYN(100, 1, 0), FLT(1, 1 + 0x1p-23)}, 0, NULL, &dst);
+    for (int64_t i = 0; i < 100; i++) {
+        cr_assert_eq(get(&dst, i), 1.0);
+    }
+    drop(&dst);
     must_run(wf_exec_random, WF_OP_RANDINT, &(wf_attr){.dtype = WEFT_I32, DYN(N, 9, 9, -3, 4)}, 0,
              NULL, &dst);
     int seen[7] = {0};
