@@ -133,6 +133,21 @@ int wf_conv2d_backward_weight(const wf_conv_desc *d, const void *src, const void
         memset(dweight, 0, size);
         return WF_GEMM_OK;
     }
+    unsigned nhwc = WF_CONV_SRC_NHWC | WF_CONV_DST_NHWC;
+    if (is_product(d) && (d->layout & nhwc) == nhwc)
+        return wf_gemm(&(wf_gemm_desc){.dtype = d->dtype,
+                                       .m = d->o,
+                                       .n = d->c,
+                                       .k = d->n * d->h * d->w,
+                                       .batch = 1,
+                                       .a = ddst,
+                                       .a_rs = 1,
+                                       .a_cs = d->o,
+                                       .b = src,
+                                       .b_rs = d->c,
+                                       .b_cs = 1,
+                                       .c = dweight,
+                                       .c_rs = d->c});
     int rc = wf_dnnl_active() ? wf_dnnl_conv_backward_weight(d, src, ddst, dweight)
                               : WF_GEMM_UNSUPPORTED;
     return rc == WF_GEMM_UNSUPPORTED ? wf_conv_builtin_backward_weight(d, src, ddst, dweight) : rc;

@@ -98,6 +98,7 @@ static const char *load(void)
 #undef F
     ok &= lookup(library, "dnnl_primitive_desc_query_md", &f->primitive_desc_query_md);
     ok &= lookup(library, "dnnl_memory_desc_get_size", &f->memory_desc_get_size);
+    ok &= lookup(library, "dnnl_memory_desc_equal", &f->memory_desc_equal);
     if (!ok)
         return "libdnnl.so.2 lacks a function";
     unsigned runtime = f->version()->cpu_runtime;
@@ -302,6 +303,14 @@ wf_dnnl_plan *wf_dnnl_get(const wf_dnnl_key *key, const wf_dnnl_recipe *recipe)
     drop_plan(set[victim]);
     p->used = ++t->clock;
     return set[victim] = p;
+}
+
+int wf_dnnl_same_layout(const wf_dnnl_plan *p, const wf_dnnl_plan *q, int i)
+{
+    const dnnl_md *a = NULL, *b = NULL;
+    return functions.memory_get_memory_desc(p->args[i].memory, &a) == DNNL_SUCCESS &&
+           functions.memory_get_memory_desc(q->args[i].memory, &b) == DNNL_SUCCESS &&
+           functions.memory_desc_equal(a, b);
 }
 
 int wf_dnnl_run(wf_dnnl_plan *p, void *const *data)

@@ -57,6 +57,8 @@ typedef struct wf_dnnl_plan {
 
 /* The cached plan, or a new one. NULL: out of memory. Valid until the thread's next call of this. */
 wf_dnnl_plan *wf_dnnl_get(const wf_dnnl_key *key, const wf_dnnl_recipe *recipe);
+/* Whether argument i is laid out alike in both. */
+int wf_dnnl_same_layout(const wf_dnnl_plan *p, const wf_dnnl_plan *q, int i);
 /* Runs it on the calling thread. WF_GEMM_UNSUPPORTED if plan->primitive is NULL. */
 int wf_dnnl_run(wf_dnnl_plan *plan, void *const *data);
 

@@ -66,6 +66,7 @@ enum {
     F(memory_desc_init_by_tag, (dnnl_md *, int rank, const int64_t *dims, int type, int tag))      \
     F(memory_create, (dnnl_handle *, const dnnl_md *, dnnl_handle engine, void *data))             \
     F(memory_set_data_handle, (dnnl_handle, void *data))                                           \
+    F(memory_get_memory_desc, (dnnl_handle, const dnnl_md **))                                     \
     F(memory_destroy, (dnnl_handle))                                                               \
     F(primitive_desc_create,                                                                       \
       (dnnl_handle *, const dnnl_op *, dnnl_handle attr, dnnl_handle engine, dnnl_handle hint))    \
@@ -98,6 +99,7 @@ typedef struct dnnl_functions {
     const dnnl_version_info *(*version)(void);
     const dnnl_md *(*primitive_desc_query_md)(dnnl_handle, int what, int index);
     size_t (*memory_desc_get_size)(const dnnl_md *);
+    int (*memory_desc_equal)(const dnnl_md *, const dnnl_md *);
     dnnl_handle engine;
 } dnnl_functions;
 

@@ -155,6 +155,7 @@ static const wf_dnnl_recipe reorder_recipe = {
 typedef struct variant {
     wf_dnnl_key key;
     int64_t c0; /* first channel of the weight used */
+    int shared; /* the variant that holds the weights: this one, or the first of the same layout */
     void *weight;
     size_t weight_bytes;
 } variant;
@@ -237,8 +238,22 @@ static variant *find_variant(conv_job *w, const wf_dnnl_key *key, int64_t c0, in
             return &w->variants[i];
     if (!add || w->count == MAX_VARIANTS)
         return NULL;
-    w->variants[w->count] = (variant){.key = *key, .c0 = c0};
+    w->variants[w->count] = (variant){.key = *key, .c0 = c0, .shared = w->count};
     return &w->variants[w->count++];
+}
+
+/* Rows at the border are a variant of their own, yet their weights are laid out like the others'. */
+static int share_weight(conv_job *w, variant *v, const wf_dnnl_plan *plan)
+{
+    const variant *first = &w->variants[0];
+    if (v->key.v[KIND] == BACKWARD_WEIGHT || first->c0 != v->c0 || first->key.v[C] != v->key.v[C])
+        return 0;
+    /* Of the two plans in use the one asked for last stays, the other is newer than any it could oust. */
+    const wf_dnnl_plan *other = wf_dnnl_get(&first->key, w->recipe);
+    if (!other || !other->primitive || !wf_dnnl_same_layout(plan, other, 1))
+        return 0;
+    v->shared = 0;
+    return 1;
 }
 
 /* Plans every variant on this thread, so that a refusal comes before any result is written. */
@@ -263,6 +278,8 @@ static int plan_variants(conv_job *w, int kind)
             if (!plan->primitive)
                 return WF_GEMM_UNSUPPORTED;
             v->weight_bytes = plan->bytes[1];
+            if (before > 0 && share_weight(w, v, plan))
+                continue;
             key.v[KIND] += REORDER;
             plan = wf_dnnl_get(&key, &reorder_recipe);
             if (!plan)
@@ -280,6 +297,8 @@ static void reorder_task(void *arg, int64_t begin, int64_t end)
     int saved = wf_dnnl_enter();
     for (int64_t i = begin; i < end; i++) {
         variant *v = &w->variants[i];
+        if (v->shared != i)
+            continue;
         int64_t offset = v->c0 * w->d->kh * w->d->kw;
         v->weight = wf_alloc(v->weight_bytes);
         wf_dnnl_key key = v->key;
@@ -365,6 +384,7 @@ static int run_task(conv_job *w, int kind, int64_t chunk, int64_t other)
     wf_dnnl_key key = task_key(w, kind, chunk, other);
     const int64_t *v = key.v;
     const variant *var = find_variant(w, &key, task_channel(w, kind, other), 0);
+    void *weight = w->variants[var->shared].weight;
     int64_t n0 = chunk * w->per_n, n1 = n0 + v[N], first = other * w->per_other;
     int src_nhwc = (d->layout & WF_CONV_SRC_NHWC) != 0,
         dst_nhwc = (d->layout & WF_CONV_DST_NHWC) != 0;
@@ -399,10 +419,10 @@ static int run_task(conv_job *w, int kind, int64_t chunk, int64_t other)
     wf_dnnl_plan *plan = wf_dnnl_get(&key, w->recipe);
     int rc = plan ? WF_GEMM_OK : WF_GEMM_NOMEM;
     if (!rc && kind == FORWARD)
-        rc = wf_dnnl_run(plan, (void *[]){(char *)(uintptr_t)src, var->weight, block,
-                                          (char *)(uintptr_t)w->bias});
+        rc = wf_dnnl_run(
+            plan, (void *[]){(char *)(uintptr_t)src, weight, block, (char *)(uintptr_t)w->bias});
     else if (!rc && kind == BACKWARD_DATA)
-        rc = wf_dnnl_run(plan, (void *[]){block, var->weight, (char *)(uintptr_t)dst});
+        rc = wf_dnnl_run(plan, (void *[]){block, weight, (char *)(uintptr_t)dst});
     else if (!rc)
         rc = wf_dnnl_run(
             plan,
