@@ -13,6 +13,9 @@
 
 enum {
     ROW_TASK_ELEMENTS = 1 << 15, /* elements worth a task */
+    PREFETCH_BYTES = 16 << 10,   /* of the next row */
+    STREAM_BYTES = 24 << 20,     /* larger results are written past the caches... */
+    STREAM_ROW = 64 << 10,       /* ...if a row, finished in scratch first, stays in cache */
     SCRATCH_BYTES = 32 << 20     /* aim for converted rows of all tasks together */
 };
 
@@ -32,6 +35,7 @@ typedef struct row_run {
     char *scratch; /* slots of one row each, `slots` per task */
     int slots;
     int64_t grain;
+    bool stream;
 } row_run;
 
 static void rows_task(void *arg, int64_t begin, int64_t end)
@@ -48,6 +52,13 @@ static void rows_task(void *arg, int64_t begin, int64_t end)
             const char *at = (const char *)job->in[k].data +
                              i * job->n * (int64_t)wf_dtype_size(job->in[k].dtype);
             in[k] = at;
+            if (i + 1 <
+                end) { /* a row is passed over several times: fetch the next one meanwhile */
+                int64_t row = job->n * (int64_t)wf_dtype_size(job->in[k].dtype);
+                for (int64_t o = 0; o < row && o < PREFETCH_BYTES; o += 64) {
+                    __builtin_prefetch(at + row + o);
+                }
+            }
             if (job->in[k].dtype != job->compute) {
                 r->k->load(free_slot, at, job->in[k].dtype, 1, job->n);
                 in[k] = free_slot;
@@ -58,15 +69,21 @@ static void rows_task(void *arg, int64_t begin, int64_t end)
         for (int k = 0; k < job->nout; k++) {
             to[k] = (char *)(uintptr_t)job->out[k].data +
                     i * job->n * (int64_t)wf_dtype_size(job->out[k].dtype);
-            out[k] = job->out[k].dtype != job->compute ? free_slot : to[k];
-            free_slot += job->out[k].dtype != job->compute ? row_bytes : 0;
+            bool via = r->stream || job->out[k].dtype != job->compute;
+            out[k] = via ? free_slot : to[k];
+            free_slot += via ? row_bytes : 0;
         }
         job->fn(job->ctx, i, in, out);
         for (int k = 0; k < job->nout; k++) {
-            if (out[k] != to[k]) {
+            if (job->out[k].dtype == job->compute && out[k] != to[k]) {
+                r->k->stream(to[k], out[k], (size_t)row_bytes);
+            } else if (out[k] != to[k]) {
                 r->k->store(to[k], job->out[k].dtype, out[k], job->n);
             }
         }
+    }
+    if (r->stream) {
+        __builtin_ia32_sfence();
     }
 }
 
@@ -79,10 +96,11 @@ int wf_rows_run(const wf_row_job *job, wf_why *why)
     for (int k = 0; k < job->nin; k++) {
         r.slots += job->in[k].dtype != job->compute;
     }
-    for (int k = 0; k < job->nout; k++) {
-        r.slots += job->out[k].dtype != job->compute;
-    }
     int64_t row_bytes = job->n * (int64_t)r.k->size;
+    r.stream = row_bytes <= STREAM_ROW && job->rows * row_bytes > STREAM_BYTES;
+    for (int k = 0; k < job->nout; k++) {
+        r.slots += r.stream || job->out[k].dtype != job->compute;
+    }
     r.grain = ROW_TASK_ELEMENTS / job->n + 1;
     size_t bytes = 0;
     if (r.slots > 0) {

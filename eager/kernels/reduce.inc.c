@@ -15,6 +15,8 @@
 
 /* -- f32 ------------------------------------------------------------------------------------------- */
 #define UNORDERED(v) ((v) != (v))
+#define WIDE_MAX FN(wide_max)
+#define WIDE_MIN FN(wide_min)
 #define T float
 #define TCANON float
 #define SFX f32
@@ -91,6 +93,10 @@
 #define T int64_t
 #undef UNORDERED
 #define UNORDERED(v) false
+#undef WIDE_MAX
+#undef WIDE_MIN
+#define WIDE_MAX NOT_WIDE
+#define WIDE_MIN NOT_WIDE
 WF_INLINE int64_t largest_i64(const int64_t *x, int64_t n)
 {
     int64_t r = x[0];
@@ -115,13 +121,32 @@ static void map_i64(wf_map map, void *dst, const void *x, const void *y, const v
     memmove(dst, x, (size_t)n * sizeof(int64_t)); /* integers are only loaded, as values or truth */
 }
 
+/* dst := src past the caches. */
+static void stream(void *dst, const void *src, size_t bytes)
+{
+    char *d = dst;
+    const char *s = src;
+    size_t head = (64 - ((uintptr_t)d & 63)) & 63;
+    head = head < bytes ? head : bytes;
+    memcpy(d, s, head);
+    size_t i = head;
+    for (; i + 64 <= bytes; i += 64) {
+        for (size_t k = 0; k < 64; k += 16) {
+            _mm_stream_si128((__m128i *)(void *)(d + i + k),
+                             _mm_loadu_si128((const __m128i *)(const void *)(s + i + k)));
+        }
+    }
+    memcpy(d + i, s + i, bytes - i);
+}
+
 #define KERNELS(sfx, bytes, truth_fn, add_log_fn, power_fn)                                        \
     {                                                                                              \
         .size = bytes, .run = {run_sum_##sfx, run_prod_##sfx, run_max_##sfx, run_min_##sfx},       \
         .shorts = {shorts_sum_##sfx, shorts_prod_##sfx, shorts_max_##sfx, shorts_min_##sfx},       \
         .rows = {rows_sum_##sfx, rows_prod_##sfx, rows_max_##sfx, rows_min_##sfx},                 \
         .map = map_##sfx, .arg = arg_##sfx, .arg_row = arg_row_##sfx, .load = load_##sfx,          \
-        .truth = truth_fn, .store = store_##sfx, .add_log = add_log_fn, .power = power_fn,         \
+        .truth = truth_fn, .store = store_##sfx, .stream = stream, .add_log = add_log_fn,          \
+        .power = power_fn,                                                                         \
     }
 
 const wf_red_kernels WF_CAT(wf_red_kernels, WF_ISA)[3] = {

@@ -10,6 +10,25 @@
 #define VN (WF_VBYTES / ESIZE)
 #define LOADV(p) ((V) * (const VMEM *)(p))
 
+#if VN == 16
+#define FOLD(v, VOP)                                                                               \
+    v = VOP(v, WF_SHUF(v, WF_ROT16_8));                                                            \
+    v = VOP(v, WF_SHUF(v, WF_ROT16_4));                                                            \
+    v = VOP(v, WF_SHUF(v, WF_ROT16_2));                                                            \
+    v = VOP(v, WF_SHUF(v, WF_ROT16_1))
+#elif VN == 8
+#define FOLD(v, VOP)                                                                               \
+    v = VOP(v, WF_SHUF(v, WF_ROT8_4));                                                             \
+    v = VOP(v, WF_SHUF(v, WF_ROT8_2));                                                             \
+    v = VOP(v, WF_SHUF(v, WF_ROT8_1))
+#elif VN == 4
+#define FOLD(v, VOP)                                                                               \
+    v = VOP(v, WF_SHUF(v, WF_ROT4_2));                                                             \
+    v = VOP(v, WF_SHUF(v, WF_ROT4_1))
+#else
+#define FOLD(v, VOP) v = VOP(v, WF_SHUF(v, WF_ROT2_1))
+#endif
+
 /* Four registers at a time; the last four may overlap those before (idempotent). A result of zero is
  * looked at again for its sign, which the register instruction leaves open. */
 #define EXTREME(NAME, VOP, OP, ZERO_WINS)                                                          \
@@ -44,10 +63,9 @@
             return (T)__builtin_nan("");                                                           \
         }                                                                                          \
         a[0] = WF_CAT(VOP, SFX)(WF_CAT(VOP, SFX)(a[0], a[1]), WF_CAT(VOP, SFX)(a[2], a[3]));       \
-        r = a[0][0];                                                                               \
-        for (int k = 1; k < VN; k++) {                                                             \
-            r = OP(r, (T)a[0][k]);                                                                 \
-        }                                                                                          \
+        V f = a[0]; /* by shuffles: scalar steps would mispredict on every row */                  \
+        FOLD(f, WF_CAT(VOP, SFX));                                                                 \
+        r = (T)f[0];                                                                               \
         if (r == (T)0) {                                                                           \
             T w = (T)ZERO_WINS;                                                                    \
             int64_t i = 0;                                                                         \
@@ -62,6 +80,45 @@ EXTREME(largest, WF_VMAX, MAX, 0.0)
 EXTREME(smallest, WF_VMIN, MIN, -0.0)
 #undef EXTREME
 
+/* acc[c] = the extreme of first[c] and of column c of the rows: whole registers only; returns the
+ * columns done. Other instruction sets use the scalar text of reduce_t.h for all columns. */
+#if WF_VBYTES == 64
+#define EXTREME_ROWS(NAME, VORD)                                                                   \
+    WF_INLINE int64_t FN(wide_##NAME)(T * acc, const T *first, const void *const *rows, int64_t n, \
+                                      int64_t ncols)                                               \
+    {                                                                                              \
+        int64_t c = 0;                                                                             \
+        for (; c + 2 * VN <= ncols; c += 2 * VN) {                                                 \
+            V a = LOADV(first + c), b = LOADV(first + c + VN);                                     \
+            NANT na = WF_CAT(WF_NAN, SFX)(WF_CAT(WF_NAN0, SFX), a, a);                             \
+            NANT nb = WF_CAT(WF_NAN, SFX)(WF_CAT(WF_NAN0, SFX), b, b);                             \
+            for (int64_t r = 0; r < n; r++) {                                                      \
+                const T *at = (const T *)rows[r] + c;                                              \
+                V ea = LOADV(at), eb = LOADV(at + VN);                                             \
+                a = WF_CAT(VORD, SFX)(a, ea);                                                      \
+                b = WF_CAT(VORD, SFX)(b, eb);                                                      \
+                na = WF_CAT(WF_NAN, SFX)(na, ea, ea);                                              \
+                nb = WF_CAT(WF_NAN, SFX)(nb, eb, eb);                                              \
+            }                                                                                      \
+            *(VMEM *)(acc + c) = (VMEM)WF_CAT(WF_PUTNAN, SFX)(na, a);                              \
+            *(VMEM *)(acc + c + VN) = (VMEM)WF_CAT(WF_PUTNAN, SFX)(nb, b);                         \
+        }                                                                                          \
+        return c;                                                                                  \
+    }
+#else
+#define EXTREME_ROWS(NAME, VORD)                                                                   \
+    WF_INLINE int64_t FN(wide_##NAME)(T * acc, const T *first, const void *const *rows, int64_t n, \
+                                      int64_t ncols)                                               \
+    {                                                                                              \
+        (void)acc, (void)first, (void)rows, (void)n, (void)ncols;                                  \
+        return 0;                                                                                  \
+    }
+#endif
+EXTREME_ROWS(max, WF_VORDMAX)
+EXTREME_ROWS(min, WF_VORDMIN)
+#undef EXTREME_ROWS
+
+#undef FOLD
 #undef LOADV
 #undef VN
 #undef NANT

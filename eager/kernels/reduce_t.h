@@ -62,12 +62,13 @@ static void FN(run_min)(void *out, const void *x, int64_t n)
     }
 
 /* -- many rows into a row of accumulators ---------------------------------------------------------- */
-#define ROWS(NAME, EXPR)                                                                           \
-    WF_INLINE void FN(rows8_##NAME)(T * acc, const T *first, const void *const *rows, int64_t n)   \
+#define ROWS(NAME, EXPR, WIDE)                                                                     \
+    WF_INLINE void FN(rows8_##NAME)(T * acc, const T *first, const void *const *rows,              \
+                                    int64_t from, int64_t n)                                       \
     {                                                                                              \
         const T *r0 = rows[0], *r1 = rows[1], *r2 = rows[2], *r3 = rows[3];                        \
         const T *r4 = rows[4], *r5 = rows[5], *r6 = rows[6], *r7 = rows[7];                        \
-        WF_IVDEP for (int64_t c = 0; c < n; c++)                                                   \
+        WF_IVDEP for (int64_t c = from; c < n; c++)                                                \
         {                                                                                          \
             T a = first[c], b = r0[c];                                                             \
             a = EXPR, b = r1[c];                                                                   \
@@ -80,10 +81,11 @@ static void FN(run_min)(void *out, const void *x, int64_t n)
             acc[c] = EXPR;                                                                         \
         }                                                                                          \
     }                                                                                              \
-    WF_INLINE void FN(rows3_##NAME)(T * acc, const T *first, const void *const *rows, int64_t n)   \
+    WF_INLINE void FN(rows3_##NAME)(T * acc, const T *first, const void *const *rows,              \
+                                    int64_t from, int64_t n)                                       \
     {                                                                                              \
         const T *r0 = rows[0], *r1 = rows[1], *r2 = rows[2];                                       \
-        WF_IVDEP for (int64_t c = 0; c < n; c++)                                                   \
+        WF_IVDEP for (int64_t c = from; c < n; c++)                                                \
         {                                                                                          \
             T a = first[c], b = r0[c];                                                             \
             a = EXPR, b = r1[c];                                                                   \
@@ -91,43 +93,51 @@ static void FN(run_min)(void *out, const void *x, int64_t n)
             acc[c] = EXPR;                                                                         \
         }                                                                                          \
     }                                                                                              \
-    WF_INLINE void FN(rows1_##NAME)(T * acc, const T *first, const T *r0, int64_t n)               \
+    WF_INLINE void FN(rows1_##NAME)(T * acc, const T *first, const T *r0, int64_t from, int64_t n) \
     {                                                                                              \
-        WF_IVDEP for (int64_t c = 0; c < n; c++)                                                   \
+        WF_IVDEP for (int64_t c = from; c < n; c++)                                                \
         {                                                                                          \
             T a = first[c], b = r0[c];                                                             \
             acc[c] = EXPR;                                                                         \
         }                                                                                          \
     }                                                                                              \
-    static void FN(rows_##NAME)(void *acc, const void *const *rows, int64_t nrows, int64_t ncols,  \
+    static void FN(rows_##NAME)(void *accv, const void *const *rows, int64_t nrows, int64_t ncols, \
                                 int init)                                                          \
     {                                                                                              \
+        T *acc = accv;                                                                             \
         const T *first = init ? rows[0] : acc;                                                     \
         int64_t r = init ? 1 : 0;                                                                  \
         if (init && nrows == 1) {                                                                  \
             memcpy(acc, rows[0], (size_t)ncols * sizeof(T));                                       \
+            return;                                                                                \
+        }                                                                                          \
+        int64_t c = WIDE(acc, first, rows + r, nrows - r, ncols);                                  \
+        if (c == ncols) {                                                                          \
+            return;                                                                                \
         }                                                                                          \
         for (; nrows - r >= 8; r += 8, first = acc) {                                              \
-            FN(rows8_##NAME)(acc, first, rows + r, ncols);                                         \
+            FN(rows8_##NAME)(acc, first, rows + r, c, ncols);                                      \
         }                                                                                          \
         for (; nrows - r >= 3; r += 3, first = acc) {                                              \
-            FN(rows3_##NAME)(acc, first, rows + r, ncols);                                         \
+            FN(rows3_##NAME)(acc, first, rows + r, c, ncols);                                      \
         }                                                                                          \
         for (; r < nrows; r++, first = acc) {                                                      \
-            FN(rows1_##NAME)(acc, first, rows[r], ncols);                                          \
+            FN(rows1_##NAME)(acc, first, rows[r], c, ncols);                                       \
         }                                                                                          \
     }
 
+#define NOT_WIDE(acc, first, rows, n, ncols) 0
 SHORTS(sum, ADD(a, b))
 SHORTS(prod, MUL(a, b))
 SHORTS(max, MAX(a, b))
 SHORTS(min, MIN(a, b))
-ROWS(sum, ADD(a, b))
-ROWS(prod, MUL(a, b))
-ROWS(max, MAX(a, b))
-ROWS(min, MIN(a, b))
+ROWS(sum, ADD(a, b), NOT_WIDE)
+ROWS(prod, MUL(a, b), NOT_WIDE)
+ROWS(max, MAX(a, b), WIDE_MAX)
+ROWS(min, MIN(a, b), WIDE_MIN)
 #undef SHORTS
 #undef ROWS
+#undef NOT_WIDE
 
 /* -- argmax and argmin: the first of equals; NaN beats everything ------------------------------------ */
 static int64_t FN(arg)(void *best, const void *xv, int64_t n, int sign)

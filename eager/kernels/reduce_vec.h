@@ -64,6 +64,15 @@ typedef __mmask8 wf_nan_f64;
     ((wf_nan_f64)((m) | _mm512_cmp_pd_mask((__m512d)(a), (__m512d)(b), _CMP_UNORD_Q)))
 #define WF_NAN0_f32 0
 #define WF_NAN0_f64 0
+/* Ordered max/min: -0 < +0 (sign control 1: of the chosen operand); NaN lanes are put in by the mask. */
+#define WF_VORDMAX_f32(a, b) ((wf_vec_f32)_mm512_range_ps((__m512)(a), (__m512)(b), 5))
+#define WF_VORDMIN_f32(a, b) ((wf_vec_f32)_mm512_range_ps((__m512)(a), (__m512)(b), 4))
+#define WF_VORDMAX_f64(a, b) ((wf_vec_f64)_mm512_range_pd((__m512d)(a), (__m512d)(b), 5))
+#define WF_VORDMIN_f64(a, b) ((wf_vec_f64)_mm512_range_pd((__m512d)(a), (__m512d)(b), 4))
+#define WF_PUTNAN_f32(m, a)                                                                        \
+    ((wf_vec_f32)_mm512_mask_mov_ps((__m512)(a), (m), _mm512_set1_ps(__builtin_nanf(""))))
+#define WF_PUTNAN_f64(m, a)                                                                        \
+    ((wf_vec_f64)_mm512_mask_mov_pd((__m512d)(a), (m), _mm512_set1_pd(__builtin_nan(""))))
 #define WF_ANYNAN_f32(m) ((m) != 0)
 #define WF_ANYNAN_f64(m) ((m) != 0)
 #elif WF_VBYTES == 32
