@@ -80,8 +80,7 @@ weft_tensor(weft_pad)(weft_tensor x, weft_shape before, weft_shape after, double
             return a.error;
         }
     }
-    wf_attr attr = {
-        .n_dyn = (uint8_t)(2 * a.type.rank), .dyn = dyn, .n_flt = 1, .flt = &value};
+    wf_attr attr = {.n_dyn = (uint8_t)(2 * a.type.rank), .dyn = dyn, .n_flt = 1, .flt = &value};
     return wf_op1(WF_OP_PAD, &attr, x);
 }
 
@@ -106,8 +105,7 @@ weft_tensor(weft_roll)(weft_tensor x, weft_shape shifts, weft_axes axes)
         shifts.v[i] = extent ? shifts.v[i] % extent : 0;
         shifts.v[i] += shifts.v[i] < 0 ? extent : 0;
     }
-    wf_attr attr = {
-        .n_ints = (uint8_t)n, .ints = ints, .n_dyn = (uint8_t)n, .dyn = shifts.v};
+    wf_attr attr = {.n_ints = (uint8_t)n, .ints = ints, .n_dyn = (uint8_t)n, .dyn = shifts.v};
     return wf_op1(WF_OP_ROLL, &attr, x);
 }
 
@@ -318,11 +316,7 @@ static weft_status ranked(const char *name, wf_op op, weft_tensor x, int axis, u
         }
         return weft_error_status(a.error);
     }
-    wf_attr attr = {.flags = (uint8_t)flags,
-                    .n_ints = 1,
-                    .ints = &i,
-                    .n_dyn = k ? 1 : 0,
-                    .dyn = k};
+    wf_attr attr = {.flags = (uint8_t)flags, .n_ints = 1, .ints = &i, .n_dyn = k ? 1 : 0, .dyn = k};
     return two_results(op, &attr, x, values, indices);
 }
 
@@ -452,9 +446,9 @@ weft_tensor(weft_arange)(double start, double stop, double step, weft_dtype dtyp
     bool whole = is_whole(start) && is_whole(step);
     int dt = dtype ? (int)dtype : whole && is_whole(stop) ? WEFT_I64 : WEFT_F32;
     if (wf_dtype_kind(dt) < 2 && !whole) {
-        return wf_api_error("arange", WEFT_EDTYPE,
-                            "a start of %g and a step of %g are not whole numbers; ask for WEFT_F32",
-                            start, step);
+        return wf_api_error(
+            "arange", WEFT_EDTYPE,
+            "a start of %g and a step of %g are not whole numbers; ask for WEFT_F32", start, step);
     }
     wf_attr attr = {.dtype = (uint8_t)dt, .n_dyn = 1, .dyn = dyn, .n_flt = 2, .flt = flt};
     if (wf_dtype_kind(dt) < 2) {

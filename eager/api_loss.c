@@ -38,7 +38,7 @@ static weft_tensor last_error(void)
 
 static weft_tensor reduced(weft_tensor each, weft_reduction reduction)
 {
-    return reduction == WEFT_REDUCE_NONE ? each
+    return reduction == WEFT_REDUCE_NONE  ? each
            : reduction == WEFT_REDUCE_SUM ? total(WF_OP_SUM, each)
                                           : total(WF_OP_MEAN, each);
 }
@@ -75,10 +75,10 @@ static weft_tensor cross(weft_tensor x, weft_tensor t, double delta)
     (void)delta;
     weft_tensor floor = weft_f(-100);
     weft_tensor lx = op2(WF_OP_MAXIMUM, wf_op1(WF_OP_LOG, NULL, x), floor);
-    weft_tensor ln = op2(WF_OP_MAXIMUM,
-                         wf_op1(WF_OP_LOG1P, NULL, wf_op1(WF_OP_NEG, NULL, x)), floor);
-    weft_tensor sum = op2(WF_OP_ADD, op2(WF_OP_MUL, t, lx),
-                          op2(WF_OP_MUL, op2(WF_OP_SUB, weft_f(1), t), ln));
+    weft_tensor ln =
+        op2(WF_OP_MAXIMUM, wf_op1(WF_OP_LOG1P, NULL, wf_op1(WF_OP_NEG, NULL, x)), floor);
+    weft_tensor sum =
+        op2(WF_OP_ADD, op2(WF_OP_MUL, t, lx), op2(WF_OP_MUL, op2(WF_OP_SUB, weft_f(1), t), ln));
     return wf_op1(WF_OP_NEG, NULL, sum);
 }
 
@@ -144,9 +144,7 @@ static weft_tensor not_ignored(weft_tensor targets, int64_t ignore)
 
 static int64_t ignored_class(int64_t option)
 {
-    return option == 0                  ? -100
-           : option == WEFT_IGNORE_ZERO ? 0
-                                        : option;
+    return option == 0 ? -100 : option == WEFT_IGNORE_ZERO ? 0 : option;
 }
 
 /* Sum of the rows' losses over the number of targets that count. */
@@ -218,8 +216,7 @@ weft_tensor(weft_cross_entropy)(const weft_cross_entropy_args *args)
     weft_tensor src[2] = {args->logits, args->targets};
     if (x.type.rank != 2) {
         int64_t rows = wf_type_numel(&t.type);
-        src[0] = wf_api_reshape(src[0], 2,
-                                (int64_t[]){rows, x.type.dims[x.type.rank - 1]});
+        src[0] = wf_api_reshape(src[0], 2, (int64_t[]){rows, x.type.dims[x.type.rank - 1]});
         src[1] = wf_api_reshape(src[1], 1, &rows);
     }
     if (t.type.dtype != WEFT_I64 && wf_dtype_kind(t.type.dtype) == 1) {

@@ -137,9 +137,8 @@ weft_tensor(weft_batch_norm)(const weft_batch_norm_args *args)
     weft_scope sc = weft_scope_begin();
     wf_dispatch(WF_OP_BATCH_NORM, &attr, 5, src, 3, r);
     if (args->training && r[0].slot != 0) {
-        int64_t count = a.type.rank > 1 && a.type.dims[1]
-                            ? wf_type_numel(&a.type) / a.type.dims[1]
-                            : 0;
+        int64_t count =
+            a.type.rank > 1 && a.type.dims[1] ? wf_type_numel(&a.type) / a.type.dims[1] : 0;
         weft_tensor err = track(src, count, momentum, eps, r[1], r[2]);
         if (err.serial != 0) {
             return weft_scope_return(sc, err);
@@ -233,10 +232,10 @@ weft_tensor(weft_avg_pool2d)(const weft_pool2d_args *args)
                     args->indices ? ".indices" : ".dilation");
         return a.error;
     }
-    unsigned flags = (args->ceil_mode ? WF_FLAG_CEIL : 0) |
-                     (args->count_include_pad ? WF_FLAG_COUNT_PAD : 0);
-    return wf_op1(WF_OP_AVG_POOL2D,
-                  &(wf_attr){.flags = (uint8_t)flags, .n_ints = 6, .ints = ints}, args->x);
+    unsigned flags =
+        (args->ceil_mode ? WF_FLAG_CEIL : 0) | (args->count_include_pad ? WF_FLAG_COUNT_PAD : 0);
+    return wf_op1(WF_OP_AVG_POOL2D, &(wf_attr){.flags = (uint8_t)flags, .n_ints = 6, .ints = ints},
+                  args->x);
 }
 
 /* -- attention --------------------------------------------------------------------------------------------------- */

@@ -243,8 +243,8 @@ weft_tensor(weft_cast)(weft_tensor x, weft_dtype dtype)
         return a.error;
     }
     if (dtype == WEFT_DTYPE_DEFAULT || !wf_api_dtype_ok(dtype)) {
-        wf_arg_fail(&a, WEFT_EDTYPE, "name one: WEFT_F32, WEFT_I64, ...", "%d is not an element type",
-                    (int)dtype);
+        wf_arg_fail(&a, WEFT_EDTYPE, "name one: WEFT_F32, WEFT_I64, ...",
+                    "%d is not an element type", (int)dtype);
         return a.error;
     }
     if (a.type.dtype == (int)dtype && !wf_is_scalar(x)) {

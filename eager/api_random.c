@@ -77,8 +77,8 @@ weft_tensor(weft_rand)(const weft_rand_args *args)
     }
     double flt[2] = {args->low, args->low == 0 && args->high == 0 ? 1 : args->high};
     return draw(WF_OP_RAND, &args->shape, args->dtype, WEFT_F32,
-                by_width(args->dtype, WF_RNG_UNIFORM_F32, WF_RNG_UNIFORM_F64), args->generator,
-                flt, 2, NULL, 0);
+                by_width(args->dtype, WF_RNG_UNIFORM_F32, WF_RNG_UNIFORM_F64), args->generator, flt,
+                2, NULL, 0);
 }
 
 weft_tensor(weft_randn)(const weft_randn_args *args)
@@ -98,8 +98,8 @@ weft_tensor(weft_randint)(const weft_randint_args *args)
         return wf_api_null("randint", "the argument struct");
     }
     int64_t range[2] = {args->low, args->high};
-    return draw(WF_OP_RANDINT, &args->shape, args->dtype, WEFT_I64, WF_RNG_RANDINT,
-                args->generator, NULL, 0, range, 2);
+    return draw(WF_OP_RANDINT, &args->shape, args->dtype, WEFT_I64, WF_RNG_RANDINT, args->generator,
+                NULL, 0, range, 2);
 }
 
 weft_tensor(weft_bernoulli)(const weft_bernoulli_args *args)

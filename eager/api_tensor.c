@@ -192,8 +192,7 @@ weft_tensor wf_api_blob(const char *op, const weft_blob_args *args)
         return wf_api_error(op, WEFT_ESHAPE, "extents and strides overflow 64 bits");
     }
     char *base = numel ? (char *)args->data + lo * size : args->data;
-    wf_storage *st =
-        wf_storage_wrap(base, (size_t)((hi - lo) * size), args->deleter, args->arg);
+    wf_storage *st = wf_storage_wrap(base, (size_t)((hi - lo) * size), args->deleter, args->arg);
     if (!st) {
         return wf_api_error(op, WEFT_ENOMEM, "out of memory for a handle");
     }

@@ -31,8 +31,8 @@ weft_tensor(weft_reshape)(weft_tensor x, weft_shape shape)
     if (hole >= 0) {
         if (known <= 0 || have % known != 0) {
             wf_arg_fail(&a, WEFT_ESHAPE, "the product of the other extents must divide the count",
-                        "no extent in place of -1 makes %lld elements out of %lld",
-                        (long long)have, (long long)known);
+                        "no extent in place of -1 makes %lld elements out of %lld", (long long)have,
+                        (long long)known);
             return a.error;
         }
         shape.v[hole] = have / known;
@@ -173,8 +173,7 @@ weft_tensor(weft_broadcast_to)(weft_tensor x, weft_shape shape)
 static weft_tensor slice_row(weft_tensor x, int64_t axis, int64_t start, int64_t stop, int64_t step)
 {
     int64_t dyn[3] = {start, stop, step};
-    return wf_op1(WF_OP_SLICE,
-                  &(wf_attr){.n_ints = 1, .ints = &axis, .n_dyn = 3, .dyn = dyn}, x);
+    return wf_op1(WF_OP_SLICE, &(wf_attr){.n_ints = 1, .ints = &axis, .n_dyn = 3, .dyn = dyn}, x);
 }
 
 static int64_t clip(int64_t v, int64_t lo, int64_t hi)
@@ -244,8 +243,9 @@ weft_tensor(weft_select)(weft_tensor x, int axis, int64_t index)
     }
     int64_t n = a.type.dims[i], s = index < 0 && index >= -n ? index + n : index;
     if (s < 0 || s >= n) {
-        wf_arg_fail(&a, WEFT_EINDEX, NULL, "index %lld is out of range for axis %d of %lld elements",
-                    (long long)index, (int)i, (long long)n);
+        wf_arg_fail(&a, WEFT_EINDEX, NULL,
+                    "index %lld is out of range for axis %d of %lld elements", (long long)index,
+                    (int)i, (long long)n);
         return a.error;
     }
     int r = 0;
@@ -320,8 +320,8 @@ weft_tensor(weft_diagonal)(weft_tensor x, int64_t offset, int axis0, int axis1)
     if (!wf_arg_open(&a, "diagonal", x) || !wf_arg_axes(&a, &axes, ints, &n)) {
         return a.error;
     }
-    return wf_op1(WF_OP_DIAGONAL,
-                  &(wf_attr){.n_ints = 2, .ints = ints, .n_dyn = 1, .dyn = &offset}, x);
+    return wf_op1(WF_OP_DIAGONAL, &(wf_attr){.n_ints = 2, .ints = ints, .n_dyn = 1, .dyn = &offset},
+                  x);
 }
 
 weft_tensor(weft_unfold)(weft_tensor x, int axis, int64_t size, int64_t step)

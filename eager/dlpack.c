@@ -24,23 +24,25 @@ enum { DL_CPU = 1 };
 #define DL_READ_ONLY 1u
 
 static const DLDataType dl_types[WEFT_DTYPE_COUNT] = {
-    [WEFT_BOOL] = {DL_BOOL, 8, 1},    [WEFT_U8] = {DL_UINT, 8, 1},
-    [WEFT_I8] = {DL_INT, 8, 1},       [WEFT_I16] = {DL_INT, 16, 1},
-    [WEFT_I32] = {DL_INT, 32, 1},     [WEFT_I64] = {DL_INT, 64, 1},
-    [WEFT_F16] = {DL_FLOAT, 16, 1},   [WEFT_BF16] = {DL_BFLOAT, 16, 1},
-    [WEFT_F32] = {DL_FLOAT, 32, 1},   [WEFT_F64] = {DL_FLOAT, 64, 1},
+    [WEFT_BOOL] = {DL_BOOL, 8, 1},  [WEFT_U8] = {DL_UINT, 8, 1},
+    [WEFT_I8] = {DL_INT, 8, 1},     [WEFT_I16] = {DL_INT, 16, 1},
+    [WEFT_I32] = {DL_INT, 32, 1},   [WEFT_I64] = {DL_INT, 64, 1},
+    [WEFT_F16] = {DL_FLOAT, 16, 1}, [WEFT_BF16] = {DL_BFLOAT, 16, 1},
+    [WEFT_F32] = {DL_FLOAT, 32, 1}, [WEFT_F64] = {DL_FLOAT, 64, 1},
 };
 
 /* -- out ------------------------------------------------------------------------------------------------ */
 
-typedef struct export {
+typedef struct export
+{
     union {
         DLManagedTensorVersioned versioned;
         DLManagedTensor plain;
     };
     wf_storage *st;
     int64_t dims[WF_MAX_RANK], strides[WF_MAX_RANK];
-} export;
+}
+export;
 
 static void drop(export *e)
 {
@@ -163,10 +165,11 @@ static weft_tensor import(const DLTensor *d, bool read_only, void (*deleter)(voi
 {
     static const char op[] = "from_dlpack";
     if ((int)d->device.device_type != DL_CPU) {
-        return wf_api_error(op, WEFT_EUNSUPPORTED,
-                            "the data is on a device of type %d; only CPU memory (1) can be shared. "
-                            "Move it to the CPU first",
-                            (int)d->device.device_type);
+        return wf_api_error(
+            op, WEFT_EUNSUPPORTED,
+            "the data is on a device of type %d; only CPU memory (1) can be shared. "
+            "Move it to the CPU first",
+            (int)d->device.device_type);
     }
     weft_dtype dtype = dtype_of(d->dtype);
     if (dtype == WEFT_DTYPE_DEFAULT) {

@@ -59,19 +59,17 @@ static void add_str(text *t, const char *s)
 
 /* -- digits ------------------------------------------------------------------------------------------------- */
 
+static double rounded(double v, int dtype)
+{
+    return dtype == WEFT_F16    ? (double)wf_f32_of_f16(wf_f16_of_f32((float)v))
+           : dtype == WEFT_BF16 ? (double)wf_f32_of_bf16(wf_bf16_of_f32((float)v))
+           : dtype == WEFT_F32  ? (double)(float)v
+                                : v;
+}
+
 static bool reads_back(const char *s, int dtype, double v)
 {
-    double d = strtod(s, NULL);
-    switch (dtype) {
-    case WEFT_F16:
-        return (double)wf_f32_of_f16(wf_f16_of_f32((float)d)) == v;
-    case WEFT_BF16:
-        return (double)wf_f32_of_bf16(wf_bf16_of_f32((float)d)) == v;
-    case WEFT_F32:
-        return (double)strtof(s, NULL) == v;
-    default:
-        return d == v;
-    }
+    return (dtype == WEFT_F32 ? (double)strtof(s, NULL) : rounded(strtod(s, NULL), dtype)) == v;
 }
 
 /* The fewest digits that identify v > 0 in its type (into d, terminated), v = 0.d1d2.. * 10^result. */
@@ -94,11 +92,11 @@ static int shortest(double v, int dtype, char d[24])
     return atoi(strchr(s, 'e') + 1) + 1;
 }
 
-/* Removes zeros at the end of the fraction. */
-static void trim(char *s)
+/* Removes zeros at the end of a fraction, down to `least` characters. */
+static void trim(char *s, int least)
 {
     size_t n = strlen(s);
-    while (n && s[n - 1] == '0') {
+    while (n > (size_t)least && s[n - 1] == '0') {
         s[--n] = '\0';
     }
 }
@@ -115,41 +113,46 @@ static void positional(double v, int dtype, char out[WORD])
     if (n - point > PRECISION) {
         snprintf(out, WORD, "%.*f", PRECISION, v);
         out[strlen(out) - PRECISION - 1] = '.';
-        trim(out);
+        trim(out, 0);
+        return;
+    }
+    if (point > n) { /* the integer part is exact */
+        snprintf(out, WORD, "%.0f.", v);
         return;
     }
     int at = 0;
-    for (int i = point < 1 ? point - 1 : 0; i < (n > point ? n : point); i++) {
+    for (int i = point < 1 ? point - 1 : 0; i < n; i++) {
         if (i == point) {
             out[at++] = '.';
         }
-        out[at++] = i >= 0 && i < n ? d[i] : '0';
+        out[at++] = i >= 0 ? d[i] : '0';
     }
-    if (point >= n) {
+    if (point == n) {
         out[at++] = '.';
     }
     out[at] = '\0';
 }
 
-/* v >= 0 as digits "d.ddd" (no zeros at the end) and exponent. */
-static int scientific(double v, int dtype, char out[WORD])
+/* v >= 0 as digits "d.ddd" and exponent: at most PRECISION and, in exact decimals, at least `fraction`
+ * after the point, no zeros at the end beyond those. */
+static int scientific(double v, int dtype, int fraction, char out[WORD])
 {
-    char d[24];
+    char d[24], s[40];
     if (v == 0) {
-        memcpy(out, "0.", 3);
+        snprintf(out, WORD, "0.%.*s", fraction, "0000");
         return 0;
     }
-    int e = shortest(v, dtype, d) - 1;
-    if (strlen(d) > 1 + PRECISION) {
-        char s[40];
-        snprintf(s, sizeof s, "%.*e", PRECISION, v);
+    int e = shortest(v, dtype, d) - 1, have = (int)strlen(d) - 1;
+    int want = have > PRECISION ? PRECISION : fraction > have ? fraction : have;
+    if (want != have) {
+        snprintf(s, sizeof s, "%.*e", want, v);
         e = atoi(strchr(s, 'e') + 1);
         d[0] = s[0];
-        memcpy(d + 1, s + 2, PRECISION);
-        d[1 + PRECISION] = '\0';
+        memcpy(d + 1, s + 2, (size_t)want);
+        d[1 + want] = '\0';
     }
     snprintf(out, WORD, "%c.%s", d[0], d + 1);
-    trim(out);
+    trim(out, 2 + fraction);
     return e;
 }
 
@@ -216,13 +219,14 @@ static void look_width(format *f, const char *p)
         return;
     }
     if (f->exponent) {
-        int e = scientific(fabs(v), f->dtype, s);
+        int e = scientific(fabs(v), f->dtype, 0, s);
         int digits = e > 99 || e < -99 ? 3 : 2;
         f->exp_digits = digits > f->exp_digits ? digits : f->exp_digits;
     } else {
         positional(fabs(v), f->dtype, s);
     }
-    int left = (int)(strchr(s, '.') - s) + (signbit(v) != 0), right = (int)strlen(strchr(s, '.')) - 1;
+    int left = (int)(strchr(s, '.') - s) + (signbit(v) != 0),
+        right = (int)strlen(strchr(s, '.')) - 1;
     f->left = left > f->left ? left : f->left;
     f->right = right > f->right ? right : f->right;
 }
@@ -232,8 +236,8 @@ static int integer(int dtype, const char *p, char out[WORD])
     if (dtype == WEFT_BOOL) {
         return snprintf(out, WORD, "%s", *(const uint8_t *)p ? "True" : "False");
     }
-    long long v = dtype == WEFT_I64 ? *(const int64_t *)(const void *)p
-                                    : (long long)wf_element_f64(dtype, p);
+    long long v =
+        dtype == WEFT_I64 ? *(const int64_t *)(const void *)p : (long long)wf_element_f64(dtype, p);
     return snprintf(out, WORD, "%lld", v);
 }
 
@@ -254,8 +258,9 @@ static void choose(format *f, const source *s)
         return;
     }
     visit(s, 0, s->data, look_range, f);
-    f->exponent = f->largest != 0 && (f->largest >= 1e8 || f->smallest < 1e-4 ||
-                                      f->largest / f->smallest > 1000);
+    /* NumPy compares in the tensor's own type: 1e-4 itself does not count as below 1e-4. */
+    f->exponent = f->largest != 0 && (f->largest >= 1e8 || f->smallest < rounded(1e-4, f->dtype) ||
+                                      rounded(f->largest / f->smallest, f->dtype) > 1000);
     visit(s, 0, s->data, look_width, f);
     if (f->special) {
         int right = f->exponent ? f->exp_digits + 2 + f->right : f->right;
@@ -276,11 +281,13 @@ static int word(const format *f, const char *p, char out[2 * WORD])
     if (!isfinite(v)) {
         int right = f->exponent ? f->exp_digits + 2 + f->right : f->right;
         return snprintf(out, 2 * WORD, "%*s", f->left + right + 1,
-                        isnan(v) ? "nan" : v < 0 ? "-inf" : "inf");
+                        isnan(v) ? "nan"
+                        : v < 0  ? "-inf"
+                                 : "inf");
     }
     int e = 0;
     if (f->exponent) {
-        e = scientific(fabs(v), f->dtype, s);
+        e = scientific(fabs(v), f->dtype, f->right, s);
     } else {
         positional(fabs(v), f->dtype, s);
     }

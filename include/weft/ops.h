@@ -73,11 +73,11 @@ WEFT_API weft_tensor weft_relu(weft_tensor x);        /* max(x, 0); keeps intege
 WEFT_API weft_tensor weft_relu6(weft_tensor x);       /* min(max(x, 0), 6); keeps integers */
 WEFT_API weft_tensor weft_hardsigmoid(weft_tensor x); /* min(max(x / 6 + 0.5, 0), 1) */
 WEFT_API weft_tensor weft_hardswish(weft_tensor x);   /* x * min(max(x + 3, 0), 6) / 6 */
-WEFT_API weft_tensor weft_selu(weft_tensor x);        /* scaled elu with the self-normalising constants */
-WEFT_API weft_tensor weft_floor(weft_tensor x);       /* towards -inf; keeps integers */
-WEFT_API weft_tensor weft_ceil(weft_tensor x);        /* towards +inf; keeps integers */
-WEFT_API weft_tensor weft_trunc(weft_tensor x);       /* towards 0; keeps integers */
-WEFT_API weft_tensor weft_round(weft_tensor x);       /* to nearest, ties to even; keeps integers */
+WEFT_API weft_tensor weft_selu(weft_tensor x);  /* scaled elu with the self-normalising constants */
+WEFT_API weft_tensor weft_floor(weft_tensor x); /* towards -inf; keeps integers */
+WEFT_API weft_tensor weft_ceil(weft_tensor x);  /* towards +inf; keeps integers */
+WEFT_API weft_tensor weft_trunc(weft_tensor x); /* towards 0; keeps integers */
+WEFT_API weft_tensor weft_round(weft_tensor x); /* to nearest, ties to even; keeps integers */
 WEFT_API weft_tensor weft_bitwise_not(weft_tensor x); /* integers only */
 
 /* -- elementwise, two operands ------------------------------------------------------------------------
@@ -93,8 +93,8 @@ WEFT_API weft_tensor weft_pow(weft_tensor a, weft_tensor b);       /* a^b; integ
 WEFT_API weft_tensor weft_maximum(weft_tensor a, weft_tensor b);   /* NaN if either is; -0 < +0 */
 WEFT_API weft_tensor weft_minimum(weft_tensor a, weft_tensor b);   /* NaN if either is; -0 < +0 */
 WEFT_API weft_tensor weft_atan2(weft_tensor a, weft_tensor b);     /* angle of (b, a), [-pi, pi] */
-WEFT_API weft_tensor weft_hypot(weft_tensor a, weft_tensor b);     /* sqrt(a*a + b*b), no overflow */
-WEFT_API weft_tensor weft_copysign(weft_tensor a, weft_tensor b);  /* |a| with the sign bit of b */
+WEFT_API weft_tensor weft_hypot(weft_tensor a, weft_tensor b);    /* sqrt(a*a + b*b), no overflow */
+WEFT_API weft_tensor weft_copysign(weft_tensor a, weft_tensor b); /* |a| with the sign bit of b */
 WEFT_API weft_tensor weft_logaddexp(weft_tensor a, weft_tensor b); /* log(e^a + e^b), no overflow */
 WEFT_API weft_tensor weft_xlogy(weft_tensor a, weft_tensor b);     /* a * log(b); 0 where a is 0 */
 WEFT_API weft_tensor weft_leaky_relu(weft_tensor a, weft_tensor slope); /* a > 0 ? a : a * slope */
@@ -107,9 +107,11 @@ WEFT_API weft_tensor weft_bitwise_left_shift(weft_tensor a, weft_tensor b);
 WEFT_API weft_tensor weft_bitwise_right_shift(weft_tensor a, weft_tensor b);
 
 /* -- elementwise, three operands ---------------------------------------------------------------------- */
-WEFT_API weft_tensor weft_clamp(weft_tensor x, weft_tensor low, weft_tensor high); /* min(max(x, low), high) */
+WEFT_API weft_tensor weft_clamp(weft_tensor x, weft_tensor low,
+                                weft_tensor high); /* min(max(x, low), high) */
 WEFT_API weft_tensor weft_lerp(weft_tensor a, weft_tensor b, weft_tensor t); /* a + t * (b - a) */
-WEFT_API weft_tensor weft_fma(weft_tensor a, weft_tensor b, weft_tensor c);  /* a*b + c, rounded once */
+WEFT_API weft_tensor weft_fma(weft_tensor a, weft_tensor b,
+                              weft_tensor c); /* a*b + c, rounded once */
 WEFT_API weft_tensor weft_addcmul(weft_tensor a, weft_tensor b, weft_tensor c); /* a + b * c */
 /* cond ? a : b; cond is bool, a and b are promoted together. */
 WEFT_API weft_tensor weft_where(weft_tensor cond, weft_tensor a, weft_tensor b);
@@ -117,11 +119,11 @@ WEFT_API weft_tensor weft_where(weft_tensor cond, weft_tensor a, weft_tensor b);
 WEFT_API weft_tensor weft_masked_fill(weft_tensor x, weft_tensor mask, weft_tensor value);
 
 /* -- elementwise, bool results ------------------------------------------------------------------------ */
-WEFT_API weft_tensor weft_isnan(weft_tensor x);       /* false for integers */
-WEFT_API weft_tensor weft_isinf(weft_tensor x);       /* false for integers */
-WEFT_API weft_tensor weft_isfinite(weft_tensor x);    /* true for integers */
-WEFT_API weft_tensor weft_signbit(weft_tensor x);     /* -0 and negative NaN too */
-WEFT_API weft_tensor weft_logical_not(weft_tensor x); /* x == 0 */
+WEFT_API weft_tensor weft_isnan(weft_tensor x);                        /* false for integers */
+WEFT_API weft_tensor weft_isinf(weft_tensor x);                        /* false for integers */
+WEFT_API weft_tensor weft_isfinite(weft_tensor x);                     /* true for integers */
+WEFT_API weft_tensor weft_signbit(weft_tensor x);                      /* -0 and negative NaN too */
+WEFT_API weft_tensor weft_logical_not(weft_tensor x);                  /* x == 0 */
 WEFT_API weft_tensor weft_equal(weft_tensor a, weft_tensor b);         /* a == b */
 WEFT_API weft_tensor weft_not_equal(weft_tensor a, weft_tensor b);     /* a != b */
 WEFT_API weft_tensor weft_less(weft_tensor a, weft_tensor b);          /* a < b */
@@ -216,8 +218,10 @@ WEFT_API weft_status weft_lerp_(weft_tensor x, weft_tensor b, weft_tensor t);
 WEFT_API weft_status weft_fma_(weft_tensor x, weft_tensor b, weft_tensor c);
 WEFT_API weft_status weft_addcmul_(weft_tensor x, weft_tensor b, weft_tensor c);
 /* x := scatter_add(x, ...) and index_add(x, ...), see below. */
-WEFT_API weft_status weft_scatter_add_(weft_tensor x, int axis, weft_tensor indices, weft_tensor values);
-WEFT_API weft_status weft_index_add_(weft_tensor x, int axis, weft_tensor indices, weft_tensor values);
+WEFT_API weft_status weft_scatter_add_(weft_tensor x, int axis, weft_tensor indices,
+                                       weft_tensor values);
+WEFT_API weft_status weft_index_add_(weft_tensor x, int axis, weft_tensor indices,
+                                     weft_tensor values);
 
 #ifdef __cplusplus
 }

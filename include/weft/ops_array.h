@@ -19,18 +19,19 @@ typedef struct weft_reduce_args {
     weft_tensor x;
     weft_axes axes;
     bool keepdim;
-    weft_dtype dtype; /* sum, prod, mean: type of the result and of the addition; default: x's, i64 for
+    weft_dtype
+        dtype; /* sum, prod, mean: type of the result and of the addition; default: x's, i64 for
                          sums and products of integers and bool, f32 for means of them */
     int end_;
 } weft_reduce_args;
 WEFT_API weft_tensor weft_sum(const weft_reduce_args *args);
 WEFT_API weft_tensor weft_prod(const weft_reduce_args *args);
 WEFT_API weft_tensor weft_mean(const weft_reduce_args *args);
-WEFT_API weft_tensor weft_max(const weft_reduce_args *args); /* NaN if any is */
-WEFT_API weft_tensor weft_min(const weft_reduce_args *args); /* NaN if any is */
+WEFT_API weft_tensor weft_max(const weft_reduce_args *args);       /* NaN if any is */
+WEFT_API weft_tensor weft_min(const weft_reduce_args *args);       /* NaN if any is */
 WEFT_API weft_tensor weft_logsumexp(const weft_reduce_args *args); /* log(sum(e^x)), no overflow */
-WEFT_API weft_tensor weft_any(const weft_reduce_args *args); /* bool: some element is not 0 */
-WEFT_API weft_tensor weft_all(const weft_reduce_args *args); /* bool: no element is 0 */
+WEFT_API weft_tensor weft_any(const weft_reduce_args *args);       /* bool: some element is not 0 */
+WEFT_API weft_tensor weft_all(const weft_reduce_args *args);       /* bool: no element is 0 */
 WEFT_API weft_tensor weft_count_nonzero(const weft_reduce_args *args); /* i64 */
 /* i64 index of the first largest (smallest) element along one axis; without .axes of the flattened
  * tensor. NaN counts as largest (smallest). */
@@ -51,7 +52,8 @@ typedef struct weft_norm_args {
     weft_tensor x;
     weft_axes axes;
     bool keepdim;
-    double order; /* (sum |x|^order)^(1/order); default 2; INFINITY: largest |x|; WEFT_ZERO: how many
+    double
+        order; /* (sum |x|^order)^(1/order); default 2; INFINITY: largest |x|; WEFT_ZERO: how many
                      are not 0 */
     int end_;
 } weft_norm_args;
@@ -79,10 +81,13 @@ WEFT_API weft_tensor weft_detach(weft_tensor x);     /* a view that gradients do
 WEFT_API weft_tensor weft_reshape(weft_tensor x, weft_shape shape);
 /* Axes from..to become one (both included). As weft_reshape. */
 WEFT_API weft_tensor weft_flatten(weft_tensor x, int from, int to);
-WEFT_API weft_tensor weft_squeeze(weft_tensor x, weft_axes axes); /* drops axes of extent 1; none given: all such */
-WEFT_API weft_tensor weft_unsqueeze(weft_tensor x, int axis);     /* new axis of extent 1 before `axis` of the result */
+WEFT_API weft_tensor
+weft_squeeze(weft_tensor x, weft_axes axes); /* drops axes of extent 1; none given: all such */
+WEFT_API weft_tensor
+weft_unsqueeze(weft_tensor x, int axis); /* new axis of extent 1 before `axis` of the result */
 WEFT_API weft_tensor weft_transpose(weft_tensor x, int axis0, int axis1); /* swaps two axes */
-WEFT_API weft_tensor weft_permute(weft_tensor x, weft_axes axes); /* axis i of the result is axes[i] of x */
+WEFT_API weft_tensor weft_permute(weft_tensor x,
+                                  weft_axes axes); /* axis i of the result is axes[i] of x */
 /* Axes of extent 1 are repeated, leading axes added; -1 keeps an extent. */
 WEFT_API weft_tensor weft_expand(weft_tensor x, weft_shape shape);
 WEFT_API weft_tensor weft_broadcast_to(weft_tensor x, weft_shape shape); /* the same without -1 */
@@ -93,15 +98,18 @@ WEFT_API weft_tensor weft_slice(weft_tensor x, int axis, int64_t start, int64_t 
 WEFT_API weft_tensor weft_narrow(weft_tensor x, int axis, int64_t start, int64_t length);
 /* Element `index` (may be negative) of an axis; the axis goes. */
 WEFT_API weft_tensor weft_select(weft_tensor x, int axis, int64_t index);
-WEFT_API weft_tensor weft_flip(weft_tensor x, weft_axes axes); /* reversed along axes; none given: all */
+WEFT_API weft_tensor weft_flip(weft_tensor x,
+                               weft_axes axes); /* reversed along axes; none given: all */
 /* Any extents and strides (elements, from x's first one + offset) that stay inside the memory. */
-WEFT_API weft_tensor weft_as_strided(weft_tensor x, weft_shape shape, weft_shape strides, int64_t offset);
+WEFT_API weft_tensor weft_as_strided(weft_tensor x, weft_shape shape, weft_shape strides,
+                                     int64_t offset);
 /* Elements (i, i + offset) of axes axis0, axis1, which go; the diagonal is the new last axis. */
 WEFT_API weft_tensor weft_diagonal(weft_tensor x, int64_t offset, int axis0, int axis1);
 /* Windows of `size` every `step` along an axis; the window is a new last axis. */
 WEFT_API weft_tensor weft_unfold(weft_tensor x, int axis, int64_t size, int64_t step);
 /* Views of sizes[i] along an axis into out[0..n); the sizes sum to its extent. */
-WEFT_API weft_status weft_split(weft_tensor x, int axis, const int64_t *sizes, int n, weft_tensor *out);
+WEFT_API weft_status weft_split(weft_tensor x, int axis, const int64_t *sizes, int n,
+                                weft_tensor *out);
 /* n views as equal as can be (the first ones are longer by 1), out[0..n). */
 WEFT_API weft_status weft_chunk(weft_tensor x, int axis, int n, weft_tensor *out);
 
@@ -114,10 +122,14 @@ WEFT_API weft_tensor weft_stack(const weft_tensor *parts, int n, int axis); /* a
 WEFT_API weft_tensor weft_pad(weft_tensor x, weft_shape before, weft_shape after, double value);
 /* Element i goes to (i + shifts[k]) mod extent along axes[k]. */
 WEFT_API weft_tensor weft_roll(weft_tensor x, weft_shape shifts, weft_axes axes);
-WEFT_API weft_tensor weft_tril(weft_tensor x, int64_t diagonal); /* of the last two axes: column <= row + diagonal, else 0 */
-WEFT_API weft_tensor weft_triu(weft_tensor x, int64_t diagonal); /* column >= row + diagonal, else 0 */
-WEFT_API weft_tensor weft_tile(weft_tensor x, weft_shape reps);  /* NumPy's tile: x side by side, reps[i] times */
-WEFT_API weft_tensor weft_repeat(weft_tensor x, int64_t n, int axis); /* each element n times in a row */
+WEFT_API weft_tensor weft_tril(
+    weft_tensor x, int64_t diagonal); /* of the last two axes: column <= row + diagonal, else 0 */
+WEFT_API weft_tensor weft_triu(weft_tensor x,
+                               int64_t diagonal); /* column >= row + diagonal, else 0 */
+WEFT_API weft_tensor weft_tile(weft_tensor x,
+                               weft_shape reps); /* NumPy's tile: x side by side, reps[i] times */
+WEFT_API weft_tensor weft_repeat(weft_tensor x, int64_t n,
+                                 int axis); /* each element n times in a row */
 
 /* -- indexing -----------------------------------------------------------------------------------------------
  * Indices are i64 or i32; negative ones count from the end; one out of range is WEFT_EINDEX. */
@@ -130,16 +142,20 @@ WEFT_API weft_tensor weft_index_select(weft_tensor x, int axis, weft_tensor indi
 WEFT_API weft_tensor weft_embedding(weft_tensor weight, weft_tensor indices);
 /* base with values[..] added at indices[..] along an axis (indices and values have one shape). Adds in
  * index order: the same bits at any number of threads. */
-WEFT_API weft_tensor weft_scatter_add(weft_tensor base, int axis, weft_tensor indices, weft_tensor values);
+WEFT_API weft_tensor weft_scatter_add(weft_tensor base, int axis, weft_tensor indices,
+                                      weft_tensor values);
 /* base with slices of values added: the adjoint of weft_index_select. */
-WEFT_API weft_tensor weft_index_add(weft_tensor base, int axis, weft_tensor indices, weft_tensor values);
+WEFT_API weft_tensor weft_index_add(weft_tensor base, int axis, weft_tensor indices,
+                                    weft_tensor values);
 /* [..] of integers in [0, classes) -> [.., classes] of 0 and 1. dtype default: f32. */
 WEFT_API weft_tensor weft_one_hot(weft_tensor indices, int64_t classes, weft_dtype dtype);
 /* Sorted along an axis, stable, NaN last; i64 indices into x. Either result may be NULL. */
-WEFT_API weft_status weft_sort(weft_tensor x, int axis, bool descending, weft_tensor *values, weft_tensor *indices);
+WEFT_API weft_status weft_sort(weft_tensor x, int axis, bool descending, weft_tensor *values,
+                               weft_tensor *indices);
 WEFT_API weft_tensor weft_argsort(weft_tensor x, int axis, bool descending);
 /* The k largest (or smallest) along an axis, in order. Either result may be NULL. */
-WEFT_API weft_status weft_topk(weft_tensor x, int64_t k, int axis, bool smallest, weft_tensor *values, weft_tensor *indices);
+WEFT_API weft_status weft_topk(weft_tensor x, int64_t k, int axis, bool smallest,
+                               weft_tensor *values, weft_tensor *indices);
 
 /* -- creation -----------------------------------------------------------------------------------------------
  * WEFT_DTYPE_DEFAULT is f32 unless said otherwise. Random numbers: weft/random.h. */

@@ -114,7 +114,7 @@ typedef struct weft_cross_entropy_args {
     weft_tensor logits;
     weft_tensor targets;
     weft_reduction reduction;
-    int64_t ignore_index;   /* targets that do not count; default -100; see WEFT_IGNORE_ZERO, _NONE */
+    int64_t ignore_index; /* targets that do not count; default -100; see WEFT_IGNORE_ZERO, _NONE */
     double label_smoothing; /* in [0, 1]: this share of the target is spread over all classes */
     int end_;
 } weft_cross_entropy_args;
@@ -130,9 +130,10 @@ typedef struct weft_loss_args {
     double delta; /* huber_loss: where the square turns into a line; default 1 */
     int end_;
 } weft_loss_args;
-WEFT_API weft_tensor weft_mse_loss(const weft_loss_args *args);   /* (x - target)^2 */
-WEFT_API weft_tensor weft_l1_loss(const weft_loss_args *args);    /* |x - target| */
-WEFT_API weft_tensor weft_huber_loss(const weft_loss_args *args); /* d = |x - target|: d < delta ? d^2/2 : delta*(d - delta/2) */
+WEFT_API weft_tensor weft_mse_loss(const weft_loss_args *args); /* (x - target)^2 */
+WEFT_API weft_tensor weft_l1_loss(const weft_loss_args *args);  /* |x - target| */
+WEFT_API weft_tensor weft_huber_loss(
+    const weft_loss_args *args); /* d = |x - target|: d < delta ? d^2/2 : delta*(d - delta/2) */
 /* -(t log x + (1 - t) log(1 - x)), x in [0, 1]; logarithms are held at -100 or above. */
 WEFT_API weft_tensor weft_binary_cross_entropy(const weft_loss_args *args);
 /* The same of sigmoid(x), no overflow. */

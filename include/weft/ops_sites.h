@@ -297,92 +297,122 @@ WEFT_REDUCE_(weft_count_nonzero)
 WEFT_REDUCE_(weft_argmax)
 WEFT_REDUCE_(weft_argmin)
 #undef WEFT_REDUCE_
-inline weft_tensor weft_var(weft_tensor x, weft_axes axes = weft_axes(), bool keepdim = false, double correction = 0)
+inline weft_tensor weft_var(weft_tensor x, weft_axes axes = weft_axes(), bool keepdim = false,
+                            double correction = 0)
 {
     weft_var_args a = {x, axes, keepdim, correction, 0};
     return weft_var(&a);
 }
-inline weft_tensor weft_std(weft_tensor x, weft_axes axes = weft_axes(), bool keepdim = false, double correction = 0)
+inline weft_tensor weft_std(weft_tensor x, weft_axes axes = weft_axes(), bool keepdim = false,
+                            double correction = 0)
 {
     weft_var_args a = {x, axes, keepdim, correction, 0};
     return weft_std(&a);
 }
-inline weft_tensor weft_norm(weft_tensor x, weft_axes axes = weft_axes(), bool keepdim = false, double order = 0)
+inline weft_tensor weft_norm(weft_tensor x, weft_axes axes = weft_axes(), bool keepdim = false,
+                             double order = 0)
 {
     weft_norm_args a = {x, axes, keepdim, order, 0};
     return weft_norm(&a);
 }
-inline weft_tensor weft_layer_norm(weft_tensor x, weft_tensor weight = WEFT_NONE, weft_tensor bias = WEFT_NONE, int axes = 1, double eps = 0)
+inline weft_tensor weft_layer_norm(weft_tensor x, weft_tensor weight = WEFT_NONE,
+                                   weft_tensor bias = WEFT_NONE, int axes = 1, double eps = 0)
 {
     weft_layer_norm_args a = {x, weight, bias, axes, eps, 0};
     return weft_layer_norm(&a);
 }
-inline weft_tensor weft_rms_norm(weft_tensor x, weft_tensor weight = WEFT_NONE, int axes = 1, double eps = 0)
+inline weft_tensor weft_rms_norm(weft_tensor x, weft_tensor weight = WEFT_NONE, int axes = 1,
+                                 double eps = 0)
 {
     weft_rms_norm_args a = {x, weight, axes, eps, 0};
     return weft_rms_norm(&a);
 }
-inline weft_tensor weft_batch_norm(weft_tensor x, weft_tensor weight, weft_tensor bias, weft_tensor running_mean, weft_tensor running_var, bool training, double momentum = 0, double eps = 0)
+inline weft_tensor weft_batch_norm(weft_tensor x, weft_tensor weight, weft_tensor bias,
+                                   weft_tensor running_mean, weft_tensor running_var, bool training,
+                                   double momentum = 0, double eps = 0)
 {
-    weft_batch_norm_args a = {x, weight, bias, running_mean, running_var, training, momentum, eps, 0};
+    weft_batch_norm_args a = {x,        weight, bias, running_mean, running_var, training,
+                              momentum, eps,    0};
     return weft_batch_norm(&a);
 }
-inline weft_tensor weft_conv2d(weft_tensor x, weft_tensor weight, weft_tensor bias = WEFT_NONE, weft_shape stride = weft_shape(), weft_shape padding = weft_shape(), weft_shape dilation = weft_shape(), int64_t groups = 1)
+inline weft_tensor weft_conv2d(weft_tensor x, weft_tensor weight, weft_tensor bias = WEFT_NONE,
+                               weft_shape stride = weft_shape(), weft_shape padding = weft_shape(),
+                               weft_shape dilation = weft_shape(), int64_t groups = 1)
 {
     weft_conv2d_args a = {x, weight, bias, stride, padding, dilation, groups, 0};
     return weft_conv2d(&a);
 }
-inline weft_tensor weft_max_pool2d(weft_tensor x, weft_shape kernel, weft_shape stride = weft_shape(), weft_shape padding = weft_shape(), weft_shape dilation = weft_shape(), bool ceil_mode = false, weft_tensor *indices = nullptr)
+inline weft_tensor weft_max_pool2d(weft_tensor x, weft_shape kernel,
+                                   weft_shape stride = weft_shape(),
+                                   weft_shape padding = weft_shape(),
+                                   weft_shape dilation = weft_shape(), bool ceil_mode = false,
+                                   weft_tensor *indices = nullptr)
 {
     weft_pool2d_args a = {x, kernel, stride, padding, dilation, ceil_mode, false, indices, 0};
     return weft_max_pool2d(&a);
 }
-inline weft_tensor weft_avg_pool2d(weft_tensor x, weft_shape kernel, weft_shape stride = weft_shape(), weft_shape padding = weft_shape(), bool ceil_mode = false, bool count_include_pad = false)
+inline weft_tensor weft_avg_pool2d(weft_tensor x, weft_shape kernel,
+                                   weft_shape stride = weft_shape(),
+                                   weft_shape padding = weft_shape(), bool ceil_mode = false,
+                                   bool count_include_pad = false)
 {
-    weft_pool2d_args a = {x, kernel, stride, padding, weft_shape(), ceil_mode, count_include_pad, nullptr, 0};
+    weft_pool2d_args a = {
+        x, kernel, stride, padding, weft_shape(), ceil_mode, count_include_pad, nullptr, 0};
     return weft_avg_pool2d(&a);
 }
-inline weft_tensor weft_scaled_dot_product_attention(weft_tensor q, weft_tensor k, weft_tensor v, weft_tensor mask = WEFT_NONE, bool causal = false, double scale = 0)
+inline weft_tensor weft_scaled_dot_product_attention(weft_tensor q, weft_tensor k, weft_tensor v,
+                                                     weft_tensor mask = WEFT_NONE,
+                                                     bool causal = false, double scale = 0)
 {
     weft_attention_args a = {q, k, v, mask, causal, scale, 0};
     return weft_scaled_dot_product_attention(&a);
 }
-inline weft_tensor weft_dropout(weft_tensor x, double p, bool training, weft_generator *generator = nullptr)
+inline weft_tensor weft_dropout(weft_tensor x, double p, bool training,
+                                weft_generator *generator = nullptr)
 {
     weft_dropout_args a = {x, p, training, generator, 0};
     return weft_dropout(&a);
 }
-inline weft_tensor weft_cross_entropy(weft_tensor logits, weft_tensor targets, weft_reduction reduction = WEFT_REDUCE_MEAN, int64_t ignore_index = -100, double label_smoothing = 0)
+inline weft_tensor weft_cross_entropy(weft_tensor logits, weft_tensor targets,
+                                      weft_reduction reduction = WEFT_REDUCE_MEAN,
+                                      int64_t ignore_index = -100, double label_smoothing = 0)
 {
     weft_cross_entropy_args a = {logits, targets, reduction, ignore_index, label_smoothing, 0};
     return weft_cross_entropy(&a);
 }
-inline weft_tensor weft_nll_loss(weft_tensor logits, weft_tensor targets, weft_reduction reduction = WEFT_REDUCE_MEAN, int64_t ignore_index = -100, double label_smoothing = 0)
+inline weft_tensor weft_nll_loss(weft_tensor logits, weft_tensor targets,
+                                 weft_reduction reduction = WEFT_REDUCE_MEAN,
+                                 int64_t ignore_index = -100, double label_smoothing = 0)
 {
     weft_cross_entropy_args a = {logits, targets, reduction, ignore_index, label_smoothing, 0};
     return weft_nll_loss(&a);
 }
-inline weft_tensor weft_mse_loss(weft_tensor x, weft_tensor target, weft_reduction reduction = WEFT_REDUCE_MEAN)
+inline weft_tensor weft_mse_loss(weft_tensor x, weft_tensor target,
+                                 weft_reduction reduction = WEFT_REDUCE_MEAN)
 {
     weft_loss_args a = {x, target, reduction, 0, 0};
     return weft_mse_loss(&a);
 }
-inline weft_tensor weft_l1_loss(weft_tensor x, weft_tensor target, weft_reduction reduction = WEFT_REDUCE_MEAN)
+inline weft_tensor weft_l1_loss(weft_tensor x, weft_tensor target,
+                                weft_reduction reduction = WEFT_REDUCE_MEAN)
 {
     weft_loss_args a = {x, target, reduction, 0, 0};
     return weft_l1_loss(&a);
 }
-inline weft_tensor weft_huber_loss(weft_tensor x, weft_tensor target, weft_reduction reduction = WEFT_REDUCE_MEAN, double delta = 1)
+inline weft_tensor weft_huber_loss(weft_tensor x, weft_tensor target,
+                                   weft_reduction reduction = WEFT_REDUCE_MEAN, double delta = 1)
 {
     weft_loss_args a = {x, target, reduction, delta, 0};
     return weft_huber_loss(&a);
 }
-inline weft_tensor weft_binary_cross_entropy(weft_tensor x, weft_tensor target, weft_reduction reduction = WEFT_REDUCE_MEAN)
+inline weft_tensor weft_binary_cross_entropy(weft_tensor x, weft_tensor target,
+                                             weft_reduction reduction = WEFT_REDUCE_MEAN)
 {
     weft_loss_args a = {x, target, reduction, 0, 0};
     return weft_binary_cross_entropy(&a);
 }
-inline weft_tensor weft_bce_with_logits(weft_tensor x, weft_tensor target, weft_reduction reduction = WEFT_REDUCE_MEAN)
+inline weft_tensor weft_bce_with_logits(weft_tensor x, weft_tensor target,
+                                        weft_reduction reduction = WEFT_REDUCE_MEAN)
 {
     weft_loss_args a = {x, target, reduction, 0, 0};
     return weft_bce_with_logits(&a);

@@ -90,7 +90,8 @@ WEFT_API weft_tensor weft_randperm(const weft_randperm_args *args);
 #ifndef __cplusplus
 #define weft_rand(...) WEFT_T_((weft_rand)(&(const weft_rand_args){__VA_ARGS__, .end_ = 0}))
 #define weft_randn(...) WEFT_T_((weft_randn)(&(const weft_randn_args){__VA_ARGS__, .end_ = 0}))
-#define weft_randint(...) WEFT_T_((weft_randint)(&(const weft_randint_args){__VA_ARGS__, .end_ = 0}))
+#define weft_randint(...)                                                                          \
+    WEFT_T_((weft_randint)(&(const weft_randint_args){__VA_ARGS__, .end_ = 0}))
 #define weft_bernoulli(...)                                                                        \
     WEFT_T_((weft_bernoulli)(&(const weft_bernoulli_args){__VA_ARGS__, .end_ = 0}))
 #define weft_randperm(...)                                                                         \
