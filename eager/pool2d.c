@@ -25,6 +25,11 @@ static inline void clip(int64_t o, int64_t n, const pool_args *a, int side, int6
 {
     int64_t d = a->dilation[side];
     *start = o * a->stride[side] - a->pad[side];
+    *lo = 0;
+    *hi = a->kernel[side];
+    if (*start >= 0 && *start < n && (*hi - 1) * d < n - *start) {
+        return; /* wholly inside: no divisions */
+    }
     *lo = *start < 0 ? (-*start + d - 1) / d : 0;
     int64_t room = (n - *start - 1) / d + 1; /* windows start before n */
     *hi = room < a->kernel[side] ? room : a->kernel[side];
@@ -40,49 +45,76 @@ static inline float load_bf16(uint16_t v)
 }
 #define SAME(v) (v)
 
-#define MAX_ROWS(suffix, type, compute, load)                                                      \
+/* Integers that order like the values, NaN greatest, -0 equal to +0: comparing and selecting them is
+ * two cycles where floats would need a chain of compares and masks (or mispredicted branches). */
+static inline int32_t key_f32(float x)
+{
+    const float y = x + 0.0f; /* -0 becomes +0 */
+    int32_t u;
+    memcpy(&u, &y, sizeof u);
+    const int32_t key = u ^ ((u >> 31) & INT32_MAX);
+    return y != y ? INT32_MAX : key;
+}
+static inline int64_t key_f64(double x)
+{
+    const double y = x + 0.0;
+    int64_t u;
+    memcpy(&u, &y, sizeof u);
+    const int64_t key = u ^ ((u >> 63) & INT64_MAX);
+    return y != y ? INT64_MAX : key;
+}
+static inline int32_t key_f16(uint16_t v)
+{
+    return key_f32(wf_f32_of_f16(v));
+}
+static inline int32_t key_bf16(uint16_t v)
+{
+    return key_f32(wf_f32_of_bf16(v));
+}
+
+#define MAX_ROWS(suffix, type, ordered, key)                                                       \
     static void max_rows_##suffix(void *arg, int64_t begin, int64_t end)                           \
     {                                                                                              \
         const pool_args *a = arg;                                                                  \
         const wf_view *v = a->in;                                                                  \
-        int64_t hs = v->strides[2], ws = v->strides[3];                                            \
+        const int64_t hs = v->strides[2], ws = v->strides[3], width = a->w;                        \
+        const int64_t dh = a->dilation[0], dw = a->dilation[1];                                    \
         for (int64_t r = begin; r < end; r++) {                                                    \
             int64_t plane = r / a->oh, h0, hlo, hhi;                                               \
             const type *in = (const type *)v->data + wf_offset_of(plane, 2, v->dims, v->strides);  \
             clip(r % a->oh, a->h, a, 0, &h0, &hlo, &hhi);                                          \
             for (int64_t o = 0; o < a->ow; o++) {                                                  \
                 int64_t w0, wlo, whi;                                                              \
-                clip(o, a->w, a, 1, &w0, &wlo, &whi);                                              \
-                int64_t best_h = h0 + hlo * a->dilation[0], best_w = w0 + wlo * a->dilation[1];    \
-                type keep = in[best_h * hs + best_w * ws];                                         \
-                compute best = load(keep);                                                         \
+                clip(o, width, a, 1, &w0, &wlo, &whi);                                             \
+                int64_t h = h0 + hlo * dh, w = w0 + wlo * dw;                                      \
+                int64_t from = h * hs + w * ws, index = h * width + w;                             \
+                ordered best = key(in[from]);                                                      \
                 for (int64_t i = hlo; i < hhi; i++) {                                              \
-                    int64_t h = h0 + i * a->dilation[0];                                           \
+                    h = h0 + i * dh;                                                               \
                     for (int64_t j = wlo; j < whi; j++) {                                          \
-                        int64_t w = w0 + j * a->dilation[1];                                       \
-                        compute x = load(in[h * hs + w * ws]);                                     \
-                        if (x > best || (x != x && best == best)) {                                \
-                            best = x;                                                              \
-                            keep = in[h * hs + w * ws];                                            \
-                            best_h = h;                                                            \
-                            best_w = w;                                                            \
-                        }                                                                          \
+                        w = w0 + j * dw;                                                           \
+                        const int64_t at = h * hs + w * ws, flat = h * width + w;                  \
+                        const ordered x = key(in[at]);                                             \
+                        const bool take = x > best;                                                \
+                        best = take ? x : best;                                                    \
+                        from = take ? at : from;                                                   \
+                        index = take ? flat : index;                                               \
                     }                                                                              \
                 }                                                                                  \
-                ((type *)a->out)[r * a->ow + o] = keep;                                            \
-                a->index[r * a->ow + o] = best_h * a->w + best_w;                                  \
+                ((type *)a->out)[r * a->ow + o] = in[from];                                        \
+                a->index[r * a->ow + o] = index;                                                   \
             }                                                                                      \
         }                                                                                          \
     }
-MAX_ROWS(u8, uint8_t, uint8_t, SAME)
-MAX_ROWS(i8, int8_t, int8_t, SAME)
-MAX_ROWS(i16, int16_t, int16_t, SAME)
+MAX_ROWS(u8, uint8_t, int32_t, SAME)
+MAX_ROWS(i8, int8_t, int32_t, SAME)
+MAX_ROWS(i16, int16_t, int32_t, SAME)
 MAX_ROWS(i32, int32_t, int32_t, SAME)
 MAX_ROWS(i64, int64_t, int64_t, SAME)
-MAX_ROWS(f16, uint16_t, float, load_f16)
-MAX_ROWS(bf16, uint16_t, float, load_bf16)
-MAX_ROWS(f32, float, float, SAME)
-MAX_ROWS(f64, double, double, SAME)
+MAX_ROWS(f16, uint16_t, int32_t, key_f16)
+MAX_ROWS(bf16, uint16_t, int32_t, key_bf16)
+MAX_ROWS(f32, float, int32_t, key_f32)
+MAX_ROWS(f64, double, int64_t, key_f64)
 #undef MAX_ROWS
 
 /* Elements that the mean of window (oh, ow) divides by. */
