@@ -27,6 +27,8 @@ endfunction()
 weft_objects(weft_ir ${weft_ir_sources})
 weft_objects(weft_core ${weft_core_sources})
 
+# -fno-thread-jumps: gcc threads nested SELECTs into control flow and pieces them together again with
+# more masks (log: 0.35 to 0.21 ns an element).
 function(weft_isa isa)
     if(NOT weft_isa_sources)
         return()
@@ -34,7 +36,7 @@ function(weft_isa isa)
     weft_objects(weft_${isa} ${weft_isa_sources})
     set(weft_object_sets "${weft_object_sets}" PARENT_SCOPE)
     target_compile_definitions(weft_${isa} PRIVATE WF_ISA=${isa})
-    target_compile_options(weft_${isa} PRIVATE ${ARGN})
+    target_compile_options(weft_${isa} PRIVATE ${ARGN} $<$<C_COMPILER_ID:GNU>:-fno-thread-jumps>)
 endfunction()
 
 set(kernel_opt $<$<CONFIG:Release>:-O3>)

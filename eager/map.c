@@ -22,8 +22,9 @@
 
 enum {
     TILE = 1024,           /* elements of a scratch tile when there are few operands */
-    ROW = 8192,            /* elements of a block that needs no scratch */
+    ROW = 32768,           /* elements of a block that needs no scratch */
     SCRATCH = 64 << 10,    /* bytes of stack for tiles, per running chunk */
+    SMALL = 256,           /* elements that are cast without a walk */
     GRAIN_CHEAP = 32768,   /* elements per chunk: add, compare, ... */
     GRAIN_HEAVY = 4096,    /* elements per chunk: rows with polynomials */
     STREAM_FROM = 24 << 20 /* bytes moved from which stores bypass the caches */
@@ -47,10 +48,10 @@ typedef struct chunk {
     int64_t held_rows[WF_WALK_OPS], held_cols[WF_WALK_OPS];
 } chunk;
 
-/* Values of type `from` are values of type `to` as they lie in memory. */
+/* Values of type `from` are values of type `to` as they lie in memory. (DEFAULT: nobody reads them.) */
 static bool same_bits(int from, int to)
 {
-    return from == to || (from == WEFT_BOOL && to == WEFT_U8);
+    return from == to || to == WEFT_DTYPE_DEFAULT || (from == WEFT_BOOL && to == WEFT_U8);
 }
 
 static bool is_packed(const wf_block *b, int k)
@@ -68,6 +69,8 @@ static const void *load(chunk *c, const wf_block *b, int k, unsigned *bcast)
     const wf_cast_fn cast = r->k->cast[to][from];
     const bool same = same_bits(from, to);
     const int64_t n = b->rows * b->cols;
+    if (to == WEFT_DTYPE_DEFAULT)
+        return b->ptr[o];
     char *tile = c->scratch + (int64_t)o * r->tile * 8;
     if ((b->col[o] == 0 || b->cols == 1) && (b->row[o] == 0 || b->rows == 1)) {
         *bcast |= n > 1 ? 1u << k : 0;
@@ -189,7 +192,7 @@ static bool should_stream(const wf_tiles *t, const wf_walk *w)
         return false;
     for (int k = 0; k < t->ndst; k++)
         for (int j = 0; j < t->nsrc; j++)
-            if (t->dst[k].data == t->src[j].data)
+            if (t->dst[k].data == t->src[j].data && t->src_type[j] != WEFT_DTYPE_DEFAULT)
                 return false;
     return true;
 }
@@ -242,61 +245,109 @@ static void call_kernel(const void *arg, void *const *dst, const void *const *sr
     fn(dst[0], src, n, bcast);
 }
 
-/* Everything contiguous, or single elements, of the kernel's own types: at most `most` elements run at
- * once, without a walk. Returns false if that does not apply. */
-static bool run_plain(wf_map_fn fn, const wf_view *dst, int dst_type, int nsrc, const wf_view *src,
-                      const uint8_t *src_type, int64_t most)
+/* The number of elements if the view is contiguous, 0 if it is not (or has none). */
+static inline int64_t flat_size(const wf_view *v)
 {
-    const void *at[WF_VJP_MAX + 2];
-    const int64_t n = wf_view_numel(dst);
-    unsigned bcast = 0;
-    if (n > most || !same_bits(dst_type, dst->dtype) || (n > 1 && !wf_view_is_contiguous(dst)))
-        return false;
-    for (int k = 0; k < nsrc; k++) {
-        at[k] = src[k].data;
-        if (!same_bits(src[k].dtype, src_type[k]))
+    if (v->rank == 0)
+        return 1;
+    if (v->rank == 1)
+        return v->strides[0] == 1 || v->dims[0] == 1 ? v->dims[0] : 0;
+    return wf_view_is_contiguous(v) ? wf_view_numel(v) : 0;
+}
+static bool is_single(const wf_view *v)
+{
+    for (int i = 0; i < v->rank; i++)
+        if (v->dims[i] > 1 && v->strides[i] != 0)
             return false;
-        if (n <= 1 || wf_view_is_contiguous(&src[k]))
-            continue;
-        for (int i = 0; i < src[k].rank; i++)
-            if (src[k].dims[i] > 1 && src[k].strides[i] != 0)
-                return false;
-        bcast |= 1u << k;
-    }
-    if (n > 0)
-        fn(dst->data, at, (size_t)n, bcast);
     return true;
 }
 
-static int run_kernel(wf_map_fn fn, bool heavy, const wf_view *dst, int dst_type, int nsrc,
-                      const wf_view *src, const uint8_t *src_type)
+typedef struct call {
+    wf_map_fn fn;
+    const wf_kernels *k;
+    int nsrc, out; /* out: type the kernel writes */
+    bool heavy;
+    uint8_t type[WF_VJP_MAX + 2]; /* types the kernel reads */
+} call;
+
+/* The same with casts, for at most SMALL elements. */
+static bool run_casting(const call *c, const wf_view *dst, const wf_view *src, int64_t n,
+                        unsigned bcast)
 {
-    if (run_plain(fn, dst, dst_type, nsrc, src, src_type, heavy ? GRAIN_HEAVY : GRAIN_CHEAP))
-        return WEFT_OK;
-    const uint8_t to = (uint8_t)dst_type;
+    _Alignas(64) char tiles[WF_VJP_MAX + 3][SMALL * 8];
+    const void *at[WF_VJP_MAX + 2];
+    for (int k = 0; k < c->nsrc; k++) {
+        at[k] = src[k].data;
+        if (same_bits(src[k].dtype, c->type[k]))
+            continue;
+        c->k->cast[c->type[k]][src[k].dtype](tiles[k], src[k].data, bcast >> k & 1 ? 1 : (size_t)n);
+        at[k] = tiles[k];
+    }
+    if (same_bits(c->out, dst->dtype)) {
+        c->fn(dst->data, at, (size_t)n, bcast);
+    } else {
+        c->fn(tiles[c->nsrc], at, (size_t)n, bcast);
+        c->k->cast[dst->dtype][c->out](dst->data, tiles[c->nsrc], (size_t)n);
+    }
+    return true;
+}
+
+/* The way of small tensors: everything contiguous or a single element, one call of the kernel, no walk
+ * and no pool. Returns false where that does not apply. */
+static inline bool run_small(const call *c, const wf_view *dst, const wf_view *src)
+{
+    const void *at[WF_VJP_MAX + 2];
+    const int64_t n = flat_size(dst);
+    unsigned bcast = 0;
+    bool casts = !same_bits(c->out, dst->dtype);
+    if (n == 0 || n > 2 * (c->heavy ? GRAIN_HEAVY : GRAIN_CHEAP))
+        return false;
+    for (int k = 0; k < c->nsrc; k++) {
+        at[k] = src[k].data;
+        casts |= !same_bits(src[k].dtype, c->type[k]);
+        if (n == 1 || flat_size(&src[k]) == n)
+            continue;
+        if (!is_single(&src[k]))
+            return false;
+        bcast |= 1u << k;
+    }
+    if (__builtin_expect(casts, 0))
+        return n <= SMALL && run_casting(c, dst, src, n, bcast);
+    c->fn(dst->data, at, (size_t)n, bcast);
+    return true;
+}
+
+static void run_large(const call *c, const wf_view *dst, const wf_view *src)
+{
+    const uint8_t to = (uint8_t)c->out;
     wf_tiles_run(&(wf_tiles){.ndst = 1,
-                             .nsrc = nsrc,
+                             .nsrc = c->nsrc,
                              .dst = dst,
                              .src = src,
                              .dst_type = &to,
-                             .src_type = src_type,
-                             .grain = heavy ? GRAIN_HEAVY : GRAIN_CHEAP,
+                             .src_type = c->type,
+                             .grain = c->heavy ? GRAIN_HEAVY : GRAIN_CHEAP,
                              .fn = call_kernel,
-                             .arg = &fn});
-    return WEFT_OK;
+                             .arg = &c->fn});
 }
 
 int wf_exec_map(wf_op op, int compute, const wf_view *dst, int nsrc, const wf_view *src)
 {
     const int ct = wf_ct(compute);
-    const wf_map_fn fn = ct < 0 ? NULL : wf_kernels_now()->map[ct][op];
-    if (!fn || nsrc != facts[op].nsrc)
+    call c;
+    c.k = wf_kernels_now();
+    c.fn = ct < 0 ? NULL : c.k->map[ct][op];
+    if (!c.fn || nsrc != facts[op].nsrc)
         return WEFT_EUNSUPPORTED;
-    uint8_t type[3] = {(uint8_t)compute, (uint8_t)compute, (uint8_t)compute};
+    c.nsrc = nsrc;
+    c.heavy = facts[op].heavy;
+    c.out = facts[op].kind == KIND_TRUTH ? WEFT_BOOL : compute;
+    memset(c.type, compute, sizeof c.type);
     if (facts[op].kind == KIND_CHOOSE)
-        type[0] = WEFT_BOOL;
-    const int out = facts[op].kind == KIND_TRUTH ? WEFT_BOOL : compute;
-    return run_kernel(fn, facts[op].heavy, dst, out, nsrc, src, type);
+        c.type[0] = WEFT_BOOL;
+    if (!run_small(&c, dst, src))
+        run_large(&c, dst, src);
+    return WEFT_OK;
 }
 
 int wf_exec_vjp(wf_op op, int which, int compute, const wf_view *dst, int nsrc, const wf_view *src)
@@ -304,29 +355,25 @@ int wf_exec_vjp(wf_op op, int which, int compute, const wf_view *dst, int nsrc, 
     const int t = compute == WEFT_F32 ? 0 : compute == WEFT_F64 ? 1 : -1;
     if (t < 0 || which < 0 || which >= WF_VJP_MAX || nsrc != facts[op].nsrc + 2)
         return WEFT_EUNSUPPORTED;
-    const wf_map_fn fn = wf_kernels_now()->vjp[t][op][which];
-    if (!fn)
+    call c = {.k = wf_kernels_now(), .nsrc = nsrc, .out = compute, .heavy = facts[op].heavy};
+    c.fn = c.k->vjp[t][op][which];
+    if (!c.fn)
         return WEFT_EUNSUPPORTED;
     const unsigned reads = wf_vjp_reads(op, which);
     if (!reads) { /* ZERO: zero bits are the value 0 of every type */
         wf_fill(dst, &(const uint64_t){0});
         return WEFT_OK;
     }
-    /* Operands that are not read may have no data: any tile of the right width stands in. */
-    wf_view v[WF_VJP_MAX + 2];
-    uint8_t type[WF_VJP_MAX + 2];
-    int some = 0;
-    for (int k = 0; k < nsrc; k++)
-        if (reads >> (k == 0 ? 6 : k == nsrc - 1 ? 7 : k - 1) & 1)
-            some = k;
+    wf_view v[WF_VJP_MAX + 2]; /* operands that are not read may have no data */
     for (int k = 0; k < nsrc; k++) {
         const bool used = reads >> (k == 0 ? 6 : k == nsrc - 1 ? 7 : k - 1) & 1;
-        v[k] = src[used ? k : some];
-        type[k] = (uint8_t)compute;
-        if (facts[op].kind == KIND_CHOOSE && k == 1)
-            type[k] = WEFT_BOOL;
+        const int type = facts[op].kind == KIND_CHOOSE && k == 1 ? WEFT_BOOL : compute;
+        c.type[k] = (uint8_t)(used ? type : WEFT_DTYPE_DEFAULT);
+        v[k] = used ? src[k] : *dst;
     }
-    return run_kernel(fn, facts[op].heavy, dst, compute, nsrc, v, type);
+    if (!run_small(&c, dst, v))
+        run_large(&c, dst, v);
+    return WEFT_OK;
 }
 
 /* -- what a vjp column reads: its text, once ---------------------------------------------------------------- */

@@ -14,8 +14,9 @@ typedef void (*wf_tile_fn)(const void *arg, void *const *dst, const void *const 
 typedef struct wf_tiles {
     int ndst, nsrc;           /* ndst >= 1; together at most WF_WALK_OPS; nsrc at most 32 */
     const wf_view *dst, *src; /* equal dims; sources may have stride 0 */
-    const uint8_t *dst_type, *src_type; /* element types of the tiles */
-    int64_t grain;                      /* elements that are worth a chunk */
+    const uint8_t *dst_type,
+        *src_type; /* element types of the tiles; a source of type DEFAULT is not read */
+    int64_t grain; /* elements that are worth a chunk */
     wf_tile_fn fn;
     const void *arg;
 } wf_tiles;

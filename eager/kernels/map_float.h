@@ -2,6 +2,9 @@
  * eager/kernels/map_float.h -- every elementwise row that takes floats, for one float type: the body
  * of map_f32.inc.c and map_f64.inc.c, which define WF_T, WF_S and WF_LANE.
  */
+#ifndef EAGER_KERNELS_MAP_FLOAT_H
+#define EAGER_KERNELS_MAP_FLOAT_H
+
 #include "eager/kernels/map_rows.h"
 
 /* -- complete bodies ------------------------------------------------------------------------------- */
@@ -49,3 +52,5 @@ const wf_map_fn WF_SYM(WF_CAT(wf_map_, WF_S))[WF_OP_COUNT] = {
 #define COMPARE(NAME, name, types, expr) ENTRY(NAME, types)
 #include "jit/ir/ops.def"
 };
+
+#endif

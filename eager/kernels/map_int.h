@@ -2,6 +2,9 @@
  * eager/kernels/map_int.h -- every elementwise row that takes integers, for one integer type: the
  * body of map_u8.inc.c (which serves bool too) to map_i64.inc.c, which define WF_T and WF_S.
  */
+#ifndef EAGER_KERNELS_MAP_INT_H
+#define EAGER_KERNELS_MAP_INT_H
+
 #include "eager/kernels/map_rows.h"
 
 #define TC(fn, ...) WF_CAT(WF_CAT(fn, _), WF_S)(__VA_ARGS__)
@@ -30,3 +33,5 @@ const wf_map_fn WF_SYM(WF_CAT(wf_map_, WF_S))[WF_OP_COUNT] = {
 #define COMPARE(NAME, name, types, expr) ENTRY(NAME, types)
 #include "jit/ir/ops.def"
 };
+
+#endif

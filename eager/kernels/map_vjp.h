@@ -11,6 +11,9 @@
  *
  * Sources of a kernel: g, the operands, y.
  */
+#ifndef EAGER_KERNELS_MAP_VJP_H
+#define EAGER_KERNELS_MAP_VJP_H
+
 #include "eager/kernels/map_rows.h"
 
 #ifdef WF_VJP_FAST
@@ -167,4 +170,6 @@ vjp_row WF_VJP[WF_OP_COUNT] = {
     WF_IF(WF_IN_FLT_##types)([WF_OP_##NAME] = {NULL, v1_##NAME, v2_##NAME}, )
 #include "jit/ir/ops.def"
 };
+#endif
+
 #endif

@@ -284,8 +284,8 @@ KFUN(VF64, fmod_f64_slow, VF64 x, VF64 d)
     WF_FAR(0x1p240) WF_FAR(0x1p192) WF_FAR(0x1p144) WF_FAR(0x1p96) WF_FAR(0x1p48)
 #undef WF_FAR
 #undef WF_FAR2
+    r = CALL(mod_far, r, b);
     /* clang-format on */
-                                        r = CALL(mod_far, r, b);
     return CALL(mod_special_f64, x, d, r);
 }
 #define WF_MOD_FULL(T, t)                                                                          \
