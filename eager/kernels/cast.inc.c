@@ -92,7 +92,36 @@ WF_CAST(f64, f32)
 WF_CAST(f32, bf16)
 WF_CAST(f32, f64)
 WF_CAST(bf16, f16)
+#if !defined(__AVX512BW__)
 WF_CAST(bf16, f32)
+#else
+/* f32 whose upper half is the bf16: the sum that rounds, or the quiet NaN. */
+static inline __m512i bf16_high(__m512 x)
+{
+    const __m512i u = _mm512_castps_si512(x);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    const __m512i sum = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7FFF)), odd);
+    return _mm512_mask_or_epi32(sum, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), u,
+                                _mm512_set1_epi32(0x400000));
+}
+static void c_bf16_f32(void *dst, const void *src, size_t n)
+{
+    uint16_t *d = dst;
+    const float *s = src;
+    size_t i = 0;
+    uint16_t odd[32];
+    for (int k = 0; k < 32; k++)
+        odd[k] = (uint16_t)(2 * k + 1);
+    const __m512i upper = _mm512_loadu_si512(odd);
+    for (; i + 32 <= n; i += 32) {
+        const __m512i a = bf16_high(_mm512_loadu_ps(s + i));
+        const __m512i b = bf16_high(_mm512_loadu_ps(s + i + 16));
+        _mm512_storeu_si512(d + i, _mm512_permutex2var_epi16(a, upper, b));
+    }
+    for (; i < n; i++)
+        d[i] = wf_bf16_of_f32(s[i]);
+}
+#endif
 WF_CAST(bf16, f64)
 WF_CAST(f64, f16)
 

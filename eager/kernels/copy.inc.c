@@ -43,15 +43,6 @@ enum { B1 = 16, B2 = 8 };
 
 #if defined(__AVX512F__)
 enum { B4 = 16, B8 = 8 };
-/* Four lanes of 128 bits gathered by loads, then interleaving inside lanes: columns k, k+4, k+8, k+12
- * of four rows fill one register. */
-static inline __m512i lanes4(const uint32_t *p, int64_t ld)
-{
-    __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const void *)p));
-    v = _mm512_inserti32x4(v, _mm_loadu_si128((const void *)(p + 4 * ld)), 1);
-    v = _mm512_inserti32x4(v, _mm_loadu_si128((const void *)(p + 8 * ld)), 2);
-    return _mm512_inserti32x4(v, _mm_loadu_si128((const void *)(p + 12 * ld)), 3);
-}
 static inline void put512(void *p, __m512i v, bool nt)
 {
     if (nt)
@@ -59,27 +50,46 @@ static inline void put512(void *p, __m512i v, bool nt)
     else
         _mm512_storeu_si512(p, v);
 }
+/* Columns 8h..8h+7 of rows k and k + 8 side by side, by loads; shuffles are what limits a transpose. */
+static inline __m512i halves(const uint32_t *p, int64_t ld)
+{
+    const __m512i low = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)p));
+    return _mm512_mask_broadcast_i64x4(low, 0xF0, _mm256_loadu_si256((const void *)(p + 8 * ld)));
+}
 static inline void block_4(uint32_t *dst, int64_t ld_d, const uint32_t *src, int64_t ld_s, bool nt)
 {
-    for (int q = 0; q < 4; q++) {
-        const __m512i a = lanes4(src + 4 * q, ld_s), b = lanes4(src + 4 * q + ld_s, ld_s);
-        const __m512i c = lanes4(src + 4 * q + 2 * ld_s, ld_s);
-        const __m512i d = lanes4(src + 4 * q + 3 * ld_s, ld_s);
-        const __m512i ab0 = _mm512_unpacklo_epi32(a, b), ab1 = _mm512_unpackhi_epi32(a, b);
-        const __m512i cd0 = _mm512_unpacklo_epi32(c, d), cd1 = _mm512_unpackhi_epi32(c, d);
-        uint32_t *o = dst + 4 * q * ld_d;
-        put512(o, _mm512_unpacklo_epi64(ab0, cd0), nt);
-        put512(o + ld_d, _mm512_unpackhi_epi64(ab0, cd0), nt);
-        put512(o + 2 * ld_d, _mm512_unpacklo_epi64(ab1, cd1), nt);
-        put512(o + 3 * ld_d, _mm512_unpackhi_epi64(ab1, cd1), nt);
+    for (int h = 0; h < 2; h++) {
+        __m512i r[8], t[8];
+        for (int k = 0; k < 8; k++)
+            r[k] = halves(src + 8 * h + k * ld_s, ld_s);
+        for (int k = 0; k < 8; k += 4) {
+            t[k] = _mm512_unpacklo_epi32(r[k], r[k + 1]);
+            t[k + 1] = _mm512_unpackhi_epi32(r[k], r[k + 1]);
+            t[k + 2] = _mm512_unpacklo_epi32(r[k + 2], r[k + 3]);
+            t[k + 3] = _mm512_unpackhi_epi32(r[k + 2], r[k + 3]);
+        }
+        for (int k = 0; k < 8; k += 4) {
+            r[k] = _mm512_unpacklo_epi64(t[k], t[k + 2]);
+            r[k + 1] = _mm512_unpackhi_epi64(t[k], t[k + 2]);
+            r[k + 2] = _mm512_unpacklo_epi64(t[k + 1], t[k + 3]);
+            r[k + 3] = _mm512_unpackhi_epi64(t[k + 1], t[k + 3]);
+        }
+        /* r[c]: columns c and c + 4 of rows 0-3, then of rows 8-11; r[c + 4]: of the other rows */
+        for (int c = 0; c < 4; c++) {
+            const __m512i x = _mm512_shuffle_i32x4(r[c], r[c + 4], 0x88);
+            const __m512i y = _mm512_shuffle_i32x4(r[c], r[c + 4], 0xDD);
+            put512(dst + (8 * h + c) * ld_d, _mm512_shuffle_i32x4(x, x, 0xD8), nt);
+            put512(dst + (8 * h + c + 4) * ld_d, _mm512_shuffle_i32x4(y, y, 0xD8), nt);
+        }
     }
 }
+/* Four lanes of 128 bits: two columns of rows k, k + 2, k + 4 and k + 6. */
 static inline __m512i lanes8(const uint64_t *p, int64_t ld)
 {
     __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const void *)p));
-    v = _mm512_inserti32x4(v, _mm_loadu_si128((const void *)(p + 2 * ld)), 1);
-    v = _mm512_inserti32x4(v, _mm_loadu_si128((const void *)(p + 4 * ld)), 2);
-    return _mm512_inserti32x4(v, _mm_loadu_si128((const void *)(p + 6 * ld)), 3);
+    v = _mm512_mask_broadcast_i64x2(v, 0x0C, _mm_loadu_si128((const void *)(p + 2 * ld)));
+    v = _mm512_mask_broadcast_i64x2(v, 0x30, _mm_loadu_si128((const void *)(p + 4 * ld)));
+    return _mm512_mask_broadcast_i64x2(v, 0xC0, _mm_loadu_si128((const void *)(p + 6 * ld)));
 }
 static inline void block_8(uint64_t *dst, int64_t ld_d, const uint64_t *src, int64_t ld_s, bool nt)
 {
