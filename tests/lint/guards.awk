@@ -16,7 +16,7 @@ FNR == 1 {
     gsub(/[^A-Za-z0-9]/, "_", guard)
     guard = toupper(guard)
     guarded = 0
-    exempt = 0
+    exempt = FILENAME ~ /\.inc\.h$/ # a part by its name
 }
 FNR < 16 && $0 !~ /^#/ && tolower($0) ~ /includ|body|part of/ { exempt = 1 }
 /^#ifndef / && $2 == guard { guarded = 1 }
