@@ -82,7 +82,10 @@ static bool self_overlaps(wf_slot *s)
 
 static int target_check(wf_call *k, wf_slot *dst)
 {
-    if (dst->st->read_only) {
+    if (k->c->recorder || !dst->st) {
+        wf_fail(&k->why, WEFT_EUNSUPPORTED, "in-place writes are not recorded by a trace yet");
+        wf_hint(&k->why, "use the out-of-place op inside traced code");
+    } else if (dst->st->read_only) {
         wf_fail(&k->why, WEFT_EINVALID, "the target's memory is read-only");
         wf_hint(&k->why, "write to a copy: weft_clone(x)");
     } else if (self_overlaps(dst)) {

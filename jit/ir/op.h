@@ -20,6 +20,7 @@ typedef enum wf_op {
     WF_OP_INPUT,  /* a tensor from outside the function */
     WF_OP_SCALAR, /* a scalar slot: 0-d value given at run time */
     WF_OP_CUSTOM, /* user function with callbacks */
+    WF_OP_RESULT, /* result 1, 2 of the multi-result op it names */
 #define UNARY(NAME, name, types, rare, ulp, expr, vjp) WF_OP_##NAME,
 #define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b) WF_OP_##NAME,
 #define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c) WF_OP_##NAME,

@@ -18,6 +18,7 @@ const wf_row wf_rows[WF_OP_COUNT] = {
     [WF_OP_INPUT] = {.name = "input", .kind = WF_KIND_LEAF, .ndst = 1, .attributes = ""},
     [WF_OP_SCALAR] = {.name = "scalar", .kind = WF_KIND_LEAF, .ndst = 1, .attributes = ""},
     [WF_OP_CUSTOM] = {.name = "custom", .kind = WF_KIND_LEAF, .attributes = ""},
+    [WF_OP_RESULT] = {.name = "result", .kind = WF_KIND_LEAF, .attributes = ""},
 #define ELEMENTWISE(NAME, row_name, k, n, mask, budget)                                            \
     [WF_OP_##NAME] = {.name = row_name,                                                            \
                       .kind = WF_KIND_##k,                                                         \
@@ -399,7 +400,7 @@ static int check_operands(wf_op op, int nsrc, const wf_type *src, wf_why *why)
 
 int wf_infer(wf_op op, const wf_attr *attr, int nsrc, const wf_type *src, wf_type *dst, wf_why *why)
 {
-    if (op <= WF_OP_CUSTOM || op >= WF_OP_COUNT) {
+    if (op <= WF_OP_RESULT || op >= WF_OP_COUNT) {
         return wf_fail(why, WEFT_EINVALID, "op %d is not a row of the table", (int)op);
     }
     int code = check_operands(op, nsrc, src, why);

@@ -1,0 +1,149 @@
+/*
+ * autograd/tape_text.c -- the tape as a function of the graph IR, for people and tests.
+ *
+ * Invariant: nodes keep their order, so the text is what ran, op by op.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "autograd/tape.h"
+#include "jit/ir/ir.h"
+#include "weft/grad.h"
+
+typedef struct found {
+    uint64_t order;
+    wf_ref ref;
+} found;
+
+typedef struct set {
+    found *v;
+    size_t n, cap;
+} set;
+
+static int by_order(const void *a, const void *b)
+{
+    const found *x = a, *y = b;
+    return x->order < y->order ? -1 : x->order > y->order;
+}
+
+static int put(set *s, wf_tape *t, wf_ref r)
+{
+    if (s->n == s->cap) {
+        size_t cap = s->cap ? s->cap * 2 : 64;
+        found *p = realloc(s->v, cap * sizeof *p);
+        if (!p) {
+            return WEFT_ENOMEM;
+        }
+        s->v = p;
+        s->cap = cap;
+    }
+    s->v[s->n++] = (found){wf_tnode_order(t, r), r};
+    return 0;
+}
+
+/* Everything r depends on, in order. The queue flag marks what was seen. */
+static int collect(set *s, wf_tape *t, wf_ref r)
+{
+    int rc = put(s, t, r);
+    wf_tnode_at(t, r)->flags |= WF_TN_QUEUED;
+    for (size_t i = 0; i < s->n && !rc; i++) {
+        wf_tnode *n = wf_tnode_at(t, s->v[i].ref);
+        for (int k = 0; k < n->nsrc && !rc; k++) {
+            wf_ref q = wf_tnode_src(n)[k];
+            if (q && !(wf_tnode_at(t, q)->flags & WF_TN_QUEUED)) {
+                wf_tnode_at(t, q)->flags |= WF_TN_QUEUED;
+                rc = put(s, t, q);
+            }
+        }
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        wf_tnode_at(t, s->v[i].ref)->flags &= (uint8_t)~WF_TN_QUEUED;
+    }
+    if (s->n) {
+        qsort(s->v, s->n, sizeof *s->v, by_order);
+    }
+    return rc;
+}
+
+static wf_val value_of(const set *s, const wf_val *vals, wf_tape *t, wf_ref r)
+{
+    found key = {wf_tnode_order(t, r), r};
+    const found *f = bsearch(&key, s->v, s->n, sizeof key, by_order);
+    return f ? vals[f - s->v] : 0;
+}
+
+/* An operand that was not recorded: a scalar, or a tensor no gradient flows to. */
+static wf_val outside(wf_fn *f, const wf_tnode *n, int k, const wf_type *like)
+{
+    weft_tensor h = n->aux && n->aux->scalar ? n->aux->scalar[k] : WEFT_NONE;
+    if (wf_is_scalar(h)) {
+        double d;
+        memcpy(&d, &h.serial, sizeof d);
+        return wf_fn_scalar(f, (int)h.context,
+                            h.context == WF_SCALAR_FLOAT ? d : (double)(int64_t)h.serial);
+    }
+    return wf_is_absent(h) ? 0 : wf_fn_input(f, like);
+}
+
+static wf_val emit(wf_fn *f, wf_tape *t, const set *s, wf_val *vals, size_t at)
+{
+    static const wf_attr none;
+    wf_tnode *n = wf_tnode_at(t, s->v[at].ref);
+    wf_type type;
+    wf_val src[255], dst[WF_MAX_DST];
+    wf_tnode_type(n, &type);
+    if (n->sort == WF_TN_RESULT) {
+        return value_of(s, vals, t, n->src_[0]) + n->out;
+    }
+    if (n->sort != WF_TN_OP || n->op == WF_OP_CUSTOM) {
+        return wf_fn_input(f, &type);
+    }
+    for (int k = 0; k < n->nsrc; k++) {
+        wf_ref q = wf_tnode_src(n)[k];
+        src[k] = q ? value_of(s, vals, t, q) : outside(f, n, k, &type);
+    }
+    wf_why why = {0};
+    int rc = wf_fn_append(f, (wf_op)n->op, n->aux ? &n->aux->attr : &none, n->nsrc, src, dst, n->site,
+                          &why);
+    /* an unrecorded operand's own extents are unknown: show the result alone */
+    return rc == 0 ? dst[0] : wf_fn_input(f, &type);
+}
+
+weft_status weft_tape_print(FILE *out, weft_tensor x)
+{
+    wf_ctx *c = wf_ctx_get();
+    wf_why why = {0};
+    bool pinned = false;
+    wf_slot *s = c && out && x.slot < WF_ABSENT_SLOT ? wf_pin(c, x, &pinned, &why) : NULL;
+    wf_ref r = 0;
+    if (s && wf_slot_tracked(s)) {
+        r = wf_tape_node_of(c, s, &why);
+    } else if (!why.code) {
+        wf_fail(&why, out ? WEFT_EGRAD : WEFT_EINVALID, "%s",
+                out ? "nothing was recorded for the tensor" : "the file is NULL");
+    }
+    if (s && pinned) {
+        wf_unpin(c, s);
+    }
+    if (!r) {
+        return (weft_status)(c ? wf_raise_status(c, "tape_print", 1, &x, &why) : WEFT_ENOMEM);
+    }
+    set found_nodes = {0};
+    wf_fn *f = wf_fn_new("tape");
+    int rc = f ? collect(&found_nodes, c->tape, r) : WEFT_ENOMEM;
+    wf_val *vals = malloc((found_nodes.n + 1) * sizeof *vals);
+    rc = vals ? rc : WEFT_ENOMEM;
+    for (size_t i = 0; i < found_nodes.n && !rc; i++) {
+        vals[i] = emit(f, c->tape, &found_nodes, vals, i);
+        rc = vals[i] ? 0 : WEFT_ENOMEM;
+    }
+    rc = rc ? rc : wf_fn_output(f, value_of(&found_nodes, vals, c->tape, r));
+    rc = rc ? rc : wf_fn_print(f, out);
+    if (rc) {
+        wf_raise_text(c, rc, "tape_print", "out of memory, or the file cannot be written");
+    }
+    free(vals);
+    free(found_nodes.v);
+    wf_fn_free(f);
+    return (weft_status)rc;
+}

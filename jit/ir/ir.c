@@ -1,0 +1,413 @@
+/*
+ * jit/ir/ir.c -- building functions: arrays, interning, the append recorder.
+ *
+ * Requirement on whoever edits next: grow an array before anything refers to its new entry, so that a
+ * failed allocation leaves the function unchanged.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "jit/ir/ir.h"
+
+/* Makes room for one more entry of `size` bytes. */
+static int grow(void *array, uint32_t n, uint32_t *cap, size_t size)
+{
+    if (n < *cap) {
+        return 0;
+    }
+    uint32_t want = *cap ? *cap * 2 : 16;
+    void *old, *p;
+    memcpy(&old, array, sizeof old);
+    p = realloc(old, want * size);
+    if (!p) {
+        return WEFT_ENOMEM;
+    }
+    memcpy(array, &p, sizeof p);
+    *cap = want;
+    return 0;
+}
+
+wf_fn *wf_fn_new(const char *name)
+{
+    wf_fn *f = calloc(1, sizeof *f);
+    if (!f || grow(&f->attrs, 0, &f->capattrs, sizeof *f->attrs) ||
+        grow(&f->locs, 0, &f->caplocs, sizeof *f->locs)) {
+        wf_fn_free(f);
+        return NULL;
+    }
+    snprintf(f->name, sizeof f->name, "%s", name && *name ? name : "f");
+    memset(&f->attrs[0], 0, sizeof f->attrs[0]);
+    f->nattrs = 1;
+    f->locs[0] = NULL;
+    f->nlocs = 1;
+    return f;
+}
+
+void wf_fn_free(wf_fn *f)
+{
+    if (!f) {
+        return;
+    }
+    for (uint32_t i = 1; i < f->nattrs; i++) {
+        free((void *)(uintptr_t)f->attrs[i].ints); /* one block holds all three lists */
+    }
+    free(f->ins);
+    free(f->types);
+    free(f->attrs);
+    free(f->lists);
+    free(f->locs);
+    free(f->symbols);
+    free(f->inputs);
+    free(f->slots);
+    free(f->slot_kind);
+    free(f->outputs);
+    free(f);
+}
+
+static bool same_type(const wf_type *a, const wf_type *b)
+{
+    return a->dtype == b->dtype && a->rank == b->rank &&
+           memcmp(a->dims, b->dims, a->rank * sizeof a->dims[0]) == 0;
+}
+
+/* Index of an equal type, appended if new; UINT32_MAX: no memory. */
+static uint32_t intern_type(wf_fn *f, const wf_type *t)
+{
+    for (uint32_t i = f->ntypes; i-- > 0;) { /* recent types first: neighbours share them */
+        if (same_type(&f->types[i], t)) {
+            return i;
+        }
+        if (f->ntypes - i > 64) {
+            break; /* a duplicate entry costs less than a long search */
+        }
+    }
+    if (grow(&f->types, f->ntypes, &f->captypes, sizeof *f->types)) {
+        return UINT32_MAX;
+    }
+    f->types[f->ntypes] = *t;
+    return f->ntypes++;
+}
+
+/* Copies an attribute; 0 for the empty one, UINT32_MAX: no memory. */
+static uint32_t intern_attr(wf_fn *f, const wf_attr *a)
+{
+    size_t words = (size_t)a->n_ints + a->n_dyn + a->n_flt;
+    if (words == 0 && a->flags == 0 && a->dtype == 0) {
+        return 0;
+    }
+    int64_t *block = malloc((words ? words : 1) * sizeof *block);
+    if (!block || grow(&f->attrs, f->nattrs, &f->capattrs, sizeof *f->attrs)) {
+        free(block);
+        return UINT32_MAX;
+    }
+    wf_attr *c = &f->attrs[f->nattrs];
+    *c = *a;
+    c->ints = block;
+    c->dyn = block + a->n_ints;
+    memcpy(block, a->n_ints ? a->ints : block, a->n_ints * sizeof *block);
+    memcpy(block + a->n_ints, a->n_dyn ? a->dyn : block, a->n_dyn * sizeof *block);
+    double *flt = (double *)(void *)(block + a->n_ints + a->n_dyn);
+    c->flt = flt;
+    memcpy(flt, a->n_flt ? a->flt : (double *)(void *)block, a->n_flt * sizeof *flt);
+    return f->nattrs++;
+}
+
+static uint32_t intern_loc(wf_fn *f, const char *loc)
+{
+    if (!loc) {
+        return 0;
+    }
+    if (f->nlocs > 1 && f->locs[f->nlocs - 1] == loc) {
+        return f->nlocs - 1;
+    }
+    if (grow(&f->locs, f->nlocs, &f->caplocs, sizeof *f->locs)) {
+        return 0; /* a lost site is no reason to fail */
+    }
+    f->locs[f->nlocs] = loc;
+    return f->nlocs++;
+}
+
+const wf_val *wf_ins_src(const wf_fn *f, const wf_ins *i)
+{
+    return i->nsrc > 3 ? &f->lists[i->src[0]] : i->src;
+}
+
+static wf_val push(wf_fn *f, const wf_ins *i)
+{
+    if (f->n == UINT32_MAX - 1 || grow(&f->ins, f->n, &f->cap, sizeof *f->ins)) {
+        return 0;
+    }
+    f->ins[f->n] = *i;
+    return ++f->n;
+}
+
+/* Appends v to a small array that doubles at powers of two. */
+static int push_val(wf_val **a, uint32_t *n, wf_val v)
+{
+    if ((*n & (*n - 1)) == 0) {
+        wf_val *p = realloc(*a, (*n ? 2u * *n : 1u) * sizeof *p);
+        if (!p) {
+            return WEFT_ENOMEM;
+        }
+        *a = p;
+    }
+    (*a)[(*n)++] = v;
+    return 0;
+}
+
+wf_val wf_fn_input(wf_fn *f, const wf_type *t)
+{
+    uint32_t type = intern_type(f, t);
+    wf_ins i = {.op = WF_OP_INPUT, .type = type, .attr = f->ninputs};
+    wf_val v = type == UINT32_MAX ? 0 : push(f, &i);
+    if (v && push_val(&f->inputs, &f->ninputs, v)) {
+        f->n--;
+        return 0;
+    }
+    return v;
+}
+
+wf_val wf_fn_scalar(wf_fn *f, int kind, double value)
+{
+    static const uint8_t dtypes[3] = {WEFT_BOOL, WEFT_I64, WEFT_F64};
+    wf_type t = {.dtype = dtypes[kind], .rank = 0};
+    uint32_t type = intern_type(f, &t);
+    double *s = realloc(f->slots, (f->nslots + 1u) * sizeof *s);
+    if (s) {
+        f->slots = s;
+    }
+    uint8_t *k = realloc(f->slot_kind, f->nslots + 1u);
+    if (k) {
+        f->slot_kind = k;
+    }
+    wf_ins i = {.op = WF_OP_SCALAR, .type = type, .attr = f->nslots};
+    wf_val v = type == UINT32_MAX || !s || !k ? 0 : push(f, &i);
+    if (v) {
+        f->slots[f->nslots] = value;
+        f->slot_kind[f->nslots++] = (uint8_t)kind;
+    }
+    return v;
+}
+
+int wf_fn_symbol(wf_fn *f, const char *name, size_t len)
+{
+    if (len == 0 || len >= sizeof f->symbols[0]) {
+        return -1;
+    }
+
+    for (uint32_t i = 0; i < f->nsymbols; i++) {
+        if (strlen(f->symbols[i]) == len && memcmp(f->symbols[i], name, len) == 0) {
+            return (int)i;
+        }
+    }
+    if (f->nsymbols == WF_MAX_SYMBOLS) {
+        return -1;
+    }
+    char (*p)[32] = realloc(f->symbols, (f->nsymbols + 1u) * sizeof *p);
+    if (!p) {
+        return -1;
+    }
+    f->symbols = p;
+    memcpy(p[f->nsymbols], name, len);
+    p[f->nsymbols][len] = '\0';
+    return (int)f->nsymbols++;
+}
+
+int wf_fn_output(wf_fn *f, wf_val v)
+{
+    return push_val(&f->outputs, &f->noutputs, v);
+}
+
+/* Operand types for inference. Scalars are weak: they take the type of the tensors they meet. */
+static void operand_types(const wf_fn *f, wf_op op, int nsrc, const wf_val *src, wf_type *t)
+{
+    int strong = 0, first = wf_rows[op].kind == WF_KIND_CHOOSE ? 1 : 0;
+    for (int i = 0; i < nsrc; i++) {
+        t[i] = src[i] ? *wf_fn_type(f, src[i]) : (wf_type){.dtype = WEFT_DTYPE_DEFAULT};
+        if (i >= first && src[i] && wf_fn_at(f, src[i])->op != WF_OP_SCALAR) {
+            strong = t[i].dtype;
+        }
+    }
+    for (int i = first; wf_op_is_elementwise(op) && strong && i < nsrc; i++) {
+        if (src[i] && wf_fn_at(f, src[i])->op == WF_OP_SCALAR) {
+            t[i].dtype = (uint8_t)strong;
+        }
+    }
+}
+
+void wf_type_bind(wf_type *t, const int64_t *value)
+{
+    for (int i = 0; i < t->rank; i++) {
+        if (WF_IS_SYM(t->dims[i])) {
+            t->dims[i] = value[t->dims[i] - WF_SYM(0)];
+        }
+    }
+}
+
+/* Two bindings; no extent of the one is an extent of the other. */
+static const int64_t bindings[2][WF_MAX_SYMBOLS] = {
+    {11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71},
+    {73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151},
+};
+
+/* Inference with the symbols bound. */
+static int infer_bound(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_type *src,
+                       const int64_t *value, wf_type *dst, wf_why *why)
+{
+    wf_type *t = malloc(((size_t)nsrc + 1) * sizeof *t);
+    int64_t *dyn = malloc((attr->n_dyn + 1u) * sizeof *dyn);
+    int rc = t && dyn ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory");
+    if (!rc) {
+        wf_attr a = *attr;
+        a.dyn = dyn;
+        for (int i = 0; i < attr->n_dyn; i++) {
+            bool sym = WF_IS_SYM(attr->dyn[i]) && attr->dyn[i] < WF_SYM(f->nsymbols);
+            dyn[i] = sym ? value[attr->dyn[i] - WF_SYM(0)] : attr->dyn[i];
+        }
+        for (int i = 0; i < nsrc; i++) {
+            t[i] = src[i];
+            wf_type_bind(&t[i], value);
+        }
+        rc = wf_infer(op, &a, nsrc, t, dst, why);
+    }
+    free(t);
+    free(dyn);
+    return rc;
+}
+
+/* An extent that is x under one binding and y under the other. */
+static int64_t unbind(uint32_t nsymbols, int64_t x, int64_t y)
+{
+    if (x == y) {
+        return x;
+    }
+    for (uint32_t k = 0; k < nsymbols; k++) {
+        if (x == bindings[0][k] && y == bindings[1][k]) {
+            return WF_SYM(k);
+        }
+    }
+    return -1;
+}
+
+static int infer(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_val *src,
+                 wf_type *dst, wf_why *why)
+{
+    wf_type *t = malloc(((size_t)nsrc + 1) * sizeof *t), other[WF_MAX_DST];
+    if (!t) {
+        return wf_fail(why, WEFT_ENOMEM, "out of memory");
+    }
+    operand_types(f, op, nsrc, src, t);
+    int rc;
+    if (f->nsymbols == 0) {
+        rc = wf_infer(op, attr, nsrc, t, dst, why);
+    } else {
+        rc = infer_bound(f, op, attr, nsrc, t, bindings[0], dst, why);
+        rc = rc ? rc : infer_bound(f, op, attr, nsrc, t, bindings[1], other, why);
+        for (int r = 0; r < wf_rows[op].ndst && !rc; r++) {
+            for (int i = 0; i < dst[r].rank && !rc; i++) {
+                dst[r].dims[i] = unbind(f->nsymbols, dst[r].dims[i], other[r].dims[i]);
+                if (dst[r].dims[i] < 0) {
+                    rc = wf_fail(why, WEFT_EUNSUPPORTED,
+                                 "axis %d of the result of %s is neither constant nor one symbol", i,
+                                 wf_rows[op].name);
+                }
+            }
+        }
+    }
+    free(t);
+    return rc;
+}
+
+int wf_fn_append(wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_val *src, wf_val *dst,
+                 const char *loc, wf_why *why)
+{
+    static const wf_attr none;
+    const wf_row *row = &wf_rows[op];
+    wf_type out[WF_MAX_DST];
+    attr = attr ? attr : &none;
+    if (op <= WF_OP_RESULT || op >= WF_OP_COUNT) {
+        return wf_fail(why, WEFT_EINVALID, "op %d is not a row", (int)op);
+    }
+    if (nsrc < row->min_src || (row->max_src && nsrc > row->max_src) || nsrc > 255) {
+        return wf_fail(why, WEFT_EINVALID, "%s takes %d to %d operands, not %d", row->name,
+                       row->min_src, row->max_src, nsrc);
+    }
+    for (int i = 0; i < nsrc; i++) {
+        if (src[i] > f->n || (src[i] == 0 && i < row->min_src)) {
+            return wf_fail(why, WEFT_EINVALID, "operand %d of %s is no earlier value", i, row->name);
+        }
+    }
+    int rc = infer(f, op, attr, nsrc, src, out, why);
+    if (rc) {
+        return rc;
+    }
+    wf_ins k = {.op = (uint16_t)op, .nsrc = (uint8_t)nsrc, .loc = intern_loc(f, loc)};
+    k.attr = intern_attr(f, attr);
+    k.type = intern_type(f, &out[0]);
+    bool ok = k.attr != UINT32_MAX && k.type != UINT32_MAX;
+    if (nsrc > 3) {
+        k.src[0] = f->nlists;
+        for (int i = 0; i < nsrc && ok; i++) {
+            ok = grow(&f->lists, f->nlists, &f->caplists, sizeof *f->lists) == 0;
+            if (ok) {
+                f->lists[f->nlists++] = src[i];
+            }
+        }
+    } else if (nsrc > 0) {
+        memcpy(k.src, src, (size_t)nsrc * sizeof *src);
+    }
+    dst[0] = ok ? push(f, &k) : 0;
+    for (int i = 1; i < row->ndst && dst[0]; i++) {
+        wf_ins r = {.op = WF_OP_RESULT, .nsrc = 1, .src = {dst[0]}, .attr = (uint32_t)i, .loc = k.loc};
+        r.type = intern_type(f, &out[i]);
+        dst[i] = r.type == UINT32_MAX ? 0 : push(f, &r);
+        if (!dst[i]) {
+            f->n = dst[0] - 1; /* take the whole op back */
+            dst[0] = 0;
+        }
+    }
+    return dst[0] ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory for the recorded function");
+}
+
+/* -- equality ---------------------------------------------------------------------------------------- */
+
+static bool same_bytes(const void *a, const void *b, size_t n)
+{
+    return n == 0 || memcmp(a, b, n) == 0;
+}
+
+static bool same_attr(const wf_attr *a, const wf_attr *b)
+{
+    return a->dtype == b->dtype && a->flags == b->flags && a->n_ints == b->n_ints &&
+           a->n_dyn == b->n_dyn && a->n_flt == b->n_flt &&
+           same_bytes(a->ints, b->ints, a->n_ints * sizeof *a->ints) &&
+           same_bytes(a->dyn, b->dyn, a->n_dyn * sizeof *a->dyn) &&
+           same_bytes(a->flt, b->flt, a->n_flt * sizeof *a->flt);
+}
+
+bool wf_fn_equal(const wf_fn *a, const wf_fn *b)
+{
+    if (a->n != b->n || a->noutputs != b->noutputs || a->ninputs != b->ninputs ||
+        a->nslots != b->nslots || a->nsymbols != b->nsymbols ||
+        (a->noutputs && memcmp(a->outputs, b->outputs, a->noutputs * sizeof *a->outputs) != 0)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < a->nsymbols; i++) {
+        if (strcmp(a->symbols[i], b->symbols[i]) != 0) {
+            return false;
+        }
+    }
+    for (uint32_t i = 0; i < a->n; i++) {
+        const wf_ins *x = &a->ins[i], *y = &b->ins[i];
+        if (x->op != y->op || x->nsrc != y->nsrc || x->flags != y->flags ||
+            !same_type(&a->types[x->type], &b->types[y->type]) ||
+            memcmp(wf_ins_src(a, x), wf_ins_src(b, y), x->nsrc * sizeof(wf_val)) != 0) {
+            return false;
+        }
+        bool row = x->op > WF_OP_RESULT;
+        if (row ? !same_attr(&a->attrs[x->attr], &b->attrs[y->attr]) : x->attr != y->attr) {
+            return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,110 @@
+/*
+ * jit/ir/ir.h -- the graph IR: a function as a dense array of instructions.
+ *
+ * An instruction holds semantic fields only; its index is its SSA number, operands are smaller
+ * numbers, so array order is topological. Types and attribute lists are interned in the function;
+ * uses, liveness and the like belong to the pass that needs them. Recorders append and never fold or
+ * merge: one instruction per call.
+ *
+ * Extents (and integer slots of attributes) are int64 or symbols: a value of WF_SYM(k) stands for symbol
+ * k of the function. Inference runs under two bindings of the symbols to distinct primes; an extent of
+ * a result is a constant if both agree, a symbol if both give it, and refused otherwise.
+ * Scalars are numbered slots: their values are arguments, never part of the function's identity.
+ *
+ * Invariants: everything a caller gets is checked (wf_fn_append infers and verifies); the text form
+ * prints and parses to an equal function; an allocation failure leaves the function as it was.
+ */
+#ifndef JIT_IR_IR_H
+#define JIT_IR_IR_H
+
+#include <stdio.h>
+
+#include "jit/ir/op.h"
+
+#define WF_SYM(k) ((INT64_C(1) << 62) + (k))
+#define WF_IS_SYM(v) ((v) >= (INT64_C(1) << 62))
+enum { WF_MAX_SYMBOLS = 16 };
+
+typedef uint32_t wf_val; /* SSA number + 1; 0 = absent operand */
+
+typedef struct wf_ins {
+    uint16_t op;
+    uint8_t nsrc;
+    uint8_t flags;   /* WF_INS_* */
+    uint32_t type;   /* index into types */
+    wf_val src[3];   /* operands; with more than three, src[0] is an index into lists */
+    uint32_t attr;   /* index into attrs, 0 = none; RESULT: which result; SCALAR: slot number */
+    uint32_t next;   /* hash chain of folding builders; not part of identity */
+    uint32_t loc;    /* index into locs, 0 = unknown; not part of identity */
+} wf_ins;
+_Static_assert(sizeof(wf_ins) == 32, "two instructions per cache line");
+
+#define WF_INS_NOGRAD 1u /* recorded while gradients were off */
+
+typedef struct wf_fn {
+    char name[64];
+    wf_ins *ins;
+    uint32_t n, cap;
+    wf_type *types;
+    uint32_t ntypes, captypes;
+    wf_attr *attrs; /* [0] is the empty attribute */
+    uint32_t nattrs, capattrs;
+    wf_val *lists; /* operand lists: count first */
+    uint32_t nlists, caplists;
+    const char **locs; /* static strings of call sites; [0] unused */
+    uint32_t nlocs, caplocs;
+    char (*symbols)[32];
+    uint32_t nsymbols;
+    wf_val *inputs; /* INPUT instructions in argument order */
+    uint32_t ninputs;
+    double *slots; /* values the scalar slots had when recorded */
+    uint8_t *slot_kind; /* WF_SCALAR_* of eager/tensor.h: 0 bool, 1 integer, 2 float */
+    uint32_t nslots;
+    wf_val *outputs;
+    uint32_t noutputs;
+} wf_fn;
+
+/* A new function; NULL: no memory. Freed by wf_fn_free (NULL is ignored). */
+wf_fn *wf_fn_new(const char *name);
+void wf_fn_free(wf_fn *f);
+
+/* Appends an argument of a type. 0: no memory. */
+wf_val wf_fn_input(wf_fn *f, const wf_type *t);
+/* Appends a scalar slot (0-d; bool, i64 or f64) that had `value`. 0: no memory. */
+wf_val wf_fn_scalar(wf_fn *f, int kind, double value);
+/* The number of a symbol, made on demand; -1: no memory, a bad name or more than WF_MAX_SYMBOLS. */
+int wf_fn_symbol(wf_fn *f, const char *name, size_t len);
+/* Appends op: checks operands and attributes, infers result types, copies attributes. dst receives
+ * the row's results. Returns 0 or a status with why filled. */
+int wf_fn_append(wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_val *src, wf_val *dst,
+                 const char *loc, wf_why *why);
+int wf_fn_output(wf_fn *f, wf_val v); /* 0 or WEFT_ENOMEM */
+
+static inline const wf_ins *wf_fn_at(const wf_fn *f, wf_val v)
+{
+    return &f->ins[v - 1];
+}
+const wf_val *wf_ins_src(const wf_fn *f, const wf_ins *i);
+static inline const wf_type *wf_fn_type(const wf_fn *f, wf_val v)
+{
+    return &f->types[f->ins[v - 1].type];
+}
+
+/* Replaces symbols in t by value[k]. */
+void wf_type_bind(wf_type *t, const int64_t *value);
+
+/* The whole function again: operand order, types, attributes, outputs. Returns 0, or a status with why
+ * naming the instruction. */
+int wf_fn_verify(const wf_fn *f, wf_why *why);
+
+/* Text: one instruction a line; parse(print(f)) is equal to f. print returns 0 or WEFT_EIO. */
+int wf_fn_print(const wf_fn *f, FILE *out);
+/* malloc'd text (free it), NULL: no memory. */
+char *wf_fn_text(const wf_fn *f);
+/* NULL with why filled (line number and what was expected) on malformed text or a function that does
+ * not verify. Nothing in the text is trusted. */
+wf_fn *wf_fn_parse(const char *text, size_t len, wf_why *why);
+/* Equal instructions, types, attributes and outputs; names, sites and slot values do not count. */
+bool wf_fn_equal(const wf_fn *a, const wf_fn *b);
+
+#endif

@@ -1,0 +1,586 @@
+/*
+ * jit/ir/ir_text.c -- the text form: print, parse, verify.
+ *
+ *   fn step symbols(batch) {
+ *     %1 = input f32[batch,784]
+ *     %2 = scalar f64
+ *     %3 = mul f32[batch,784] %1, %2
+ *     %4 = max f32[batch,1] %3 ints(1) flags(1)
+ *     return %4
+ *   }
+ *
+ * Numbers are SSA numbers counted from 1, `_` is an absent operand. Attributes are ints(...), dyn(...)
+ * (symbols by name), flt(...) as hexadecimal floats, dtype(...), flags(...). Result k > 0 of an op is
+ * `%n = result TYPE %op #k` on the lines that follow it.
+ *
+ * Invariants: parse(print(f)) equals f; the parser trusts nothing, allocates in proportion to the text
+ * and verifies every instruction by appending it through the builder.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "jit/ir/ir.h"
+
+/* -- print -------------------------------------------------------------------------------------------- */
+
+static void print_extent(const wf_fn *f, int64_t v, FILE *out)
+{
+    if (WF_IS_SYM(v) && v < WF_SYM(f->nsymbols)) {
+        fputs(f->symbols[v - WF_SYM(0)], out);
+    } else {
+        fprintf(out, "%" PRId64, v);
+    }
+}
+
+static void print_type(const wf_fn *f, const wf_type *t, FILE *out)
+{
+    fputs(wf_dtype_name(t->dtype), out);
+    fputc('[', out);
+    for (int i = 0; i < t->rank; i++) {
+        fputs(i ? "," : "", out);
+        print_extent(f, t->dims[i], out);
+    }
+    fputc(']', out);
+}
+
+static void print_attr(const wf_fn *f, const wf_attr *a, FILE *out)
+{
+    if (a->n_ints) {
+        fputs(" ints(", out);
+        for (int i = 0; i < a->n_ints; i++) {
+            fprintf(out, "%s%" PRId64, i ? "," : "", a->ints[i]);
+        }
+        fputc(')', out);
+    }
+    if (a->n_dyn) {
+        fputs(" dyn(", out);
+        for (int i = 0; i < a->n_dyn; i++) {
+            fputs(i ? "," : "", out);
+            print_extent(f, a->dyn[i], out);
+        }
+        fputc(')', out);
+    }
+    if (a->n_flt) {
+        fputs(" flt(", out);
+        for (int i = 0; i < a->n_flt; i++) {
+            if (isnan(a->flt[i])) {
+                fprintf(out, "%snan", i ? "," : "");
+            } else {
+                fprintf(out, "%s%a", i ? "," : "", a->flt[i]);
+            }
+        }
+        fputc(')', out);
+    }
+    if (a->dtype) {
+        fprintf(out, " dtype(%s)", wf_dtype_name(a->dtype));
+    }
+    if (a->flags) {
+        fprintf(out, " flags(%u)", a->flags);
+    }
+}
+
+static void print_ins(const wf_fn *f, uint32_t k, FILE *out)
+{
+    static const wf_attr none;
+    const wf_ins *i = &f->ins[k];
+    const wf_val *src = wf_ins_src(f, i);
+    fprintf(out, "  %%%u = %s ", k + 1, wf_rows[i->op].name);
+    if (i->op == WF_OP_SCALAR) {
+        fprintf(out, "%s\n", wf_dtype_name(f->types[i->type].dtype));
+        return;
+    }
+    print_type(f, &f->types[i->type], out);
+    for (int s = 0; s < i->nsrc; s++) {
+        if (src[s]) {
+            fprintf(out, "%s %%%u", s ? "," : "", src[s]);
+        } else {
+            fputs(s ? ", _" : " _", out);
+        }
+    }
+    if (i->op == WF_OP_RESULT) {
+        fprintf(out, " #%u", i->attr);
+    } else if (i->op != WF_OP_INPUT) {
+        print_attr(f, i->attr ? &f->attrs[i->attr] : &none, out);
+    }
+    if (i->flags & WF_INS_NOGRAD) {
+        fputs(" nograd", out);
+    }
+    fputc('\n', out);
+}
+
+int wf_fn_print(const wf_fn *f, FILE *out)
+{
+    fprintf(out, "fn %s", f->name);
+    for (uint32_t k = 0; k < f->nsymbols; k++) {
+        fprintf(out, "%s%s", k ? ", " : " symbols(", f->symbols[k]);
+    }
+    fputs(f->nsymbols ? ") {\n" : " {\n", out);
+    for (uint32_t k = 0; k < f->n; k++) {
+        print_ins(f, k, out);
+    }
+    fputs("  return", out);
+    for (uint32_t k = 0; k < f->noutputs; k++) {
+        fprintf(out, "%s %%%u", k ? "," : "", f->outputs[k]);
+    }
+    fputs("\n}\n", out);
+    return ferror(out) ? WEFT_EIO : 0;
+}
+
+char *wf_fn_text(const wf_fn *f)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    if (!out) {
+        return NULL;
+    }
+    int rc = wf_fn_print(f, out);
+    if (fclose(out) != 0 || rc) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+/* -- parse -------------------------------------------------------------------------------------------- */
+
+typedef struct parser {
+    const char *p, *end;
+    int line;
+    wf_fn *f;
+    wf_why *why;
+    bool failed;
+} parser;
+
+static bool fail(parser *s, const char *expected)
+{
+    if (!s->failed) {
+        int n = s->end - s->p < 16 ? (int)(s->end - s->p) : 16;
+        wf_fail(s->why, WEFT_EINVALID, "line %d: expected %s at \"%.*s\"", s->line, expected, n, s->p);
+        s->failed = true;
+    }
+    return false;
+}
+
+static void skip(parser *s)
+{
+    while (s->p < s->end && (*s->p == ' ' || *s->p == '\t' || *s->p == '\n' || *s->p == '\r')) {
+        s->line += *s->p == '\n';
+        s->p++;
+    }
+}
+
+static bool is_name(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.';
+}
+
+static size_t name_length(parser *s)
+{
+    size_t n = 0;
+    skip(s);
+    while (s->p + n < s->end && is_name(s->p[n])) {
+        n++;
+    }
+    return n;
+}
+
+/* Takes the exact word or mark. */
+static bool accept(parser *s, const char *word)
+{
+    size_t n = strlen(word);
+    skip(s);
+    if ((size_t)(s->end - s->p) < n || memcmp(s->p, word, n) != 0) {
+        return false;
+    }
+    if (is_name(word[0]) && s->p + n < s->end && is_name(s->p[n])) {
+        return false;
+    }
+    s->p += n;
+    return true;
+}
+
+static bool expect(parser *s, const char *word)
+{
+    return accept(s, word) || fail(s, word);
+}
+
+/* The characters of a number, bounded, as a C string. */
+static bool number_text(parser *s, char *buf, size_t size)
+{
+    size_t n = 0;
+    skip(s);
+    while (s->p + n < s->end && n + 1 < size &&
+           (is_name(s->p[n]) || s->p[n] == '-' || s->p[n] == '+')) {
+        buf[n] = s->p[n];
+        n++;
+    }
+    buf[n] = '\0';
+    s->p += n;
+    return n > 0 || fail(s, "a number");
+}
+
+static bool parse_int(parser *s, int64_t *v)
+{
+    char buf[32], *end;
+    if (!number_text(s, buf, sizeof buf)) {
+        return false;
+    }
+    errno = 0;
+    *v = strtoll(buf, &end, 10);
+    return (*end == '\0' && errno == 0 && !WF_IS_SYM(*v)) || fail(s, "an integer");
+}
+
+static bool parse_flt(parser *s, double *v)
+{
+    char buf[48], *end;
+    if (!number_text(s, buf, sizeof buf)) {
+        return false;
+    }
+    *v = strtod(buf, &end);
+    return *end == '\0' || fail(s, "a number");
+}
+
+/* An integer or a symbol. */
+static bool parse_extent(parser *s, int64_t *v)
+{
+    size_t n = name_length(s);
+    bool word = n > 0 && !(*s->p >= '0' && *s->p <= '9');
+    if (!word) {
+        return parse_int(s, v);
+    }
+    for (uint32_t k = 0; k < s->f->nsymbols; k++) {
+        if (strlen(s->f->symbols[k]) == n && memcmp(s->f->symbols[k], s->p, n) == 0) {
+            *v = WF_SYM(k);
+            s->p += n;
+            return true;
+        }
+    }
+    return fail(s, "a declared symbol");
+}
+
+static bool parse_dtype(parser *s, int *dt)
+{
+    size_t n = name_length(s);
+    *dt = n ? wf_dtype_parse(s->p, n) : -1;
+    if (*dt <= 0) {
+        return fail(s, "an element type");
+    }
+    s->p += n;
+    return true;
+}
+
+static bool parse_type(parser *s, wf_type *t)
+{
+    int dt;
+    memset(t, 0, sizeof *t);
+    if (!parse_dtype(s, &dt) || !expect(s, "[")) {
+        return false;
+    }
+    t->dtype = (uint8_t)dt;
+    while (!accept(s, "]")) {
+        if (t->rank == WF_MAX_RANK) {
+            return fail(s, "at most 16 extents");
+        }
+        if ((t->rank && !expect(s, ",")) || !parse_extent(s, &t->dims[t->rank])) {
+            return false;
+        }
+        if (t->dims[t->rank++] < 0) {
+            return fail(s, "an extent of 0 or more");
+        }
+    }
+    return true;
+}
+
+static bool parse_val(parser *s, wf_val *v)
+{
+    int64_t n;
+    if (!expect(s, "%") || !parse_int(s, &n)) {
+        return false;
+    }
+    *v = (wf_val)n;
+    return (n >= 1 && n <= (int64_t)s->f->n) || fail(s, "an earlier value");
+}
+
+typedef struct lists {
+    int64_t ints[64], dyn[255];
+    double flt[32];
+    wf_attr attr;
+} lists;
+
+/* name(v, v, ...) into at most max entries. */
+static bool parse_list(parser *s, bool flt, bool symbols, void *out, int max, uint8_t *n)
+{
+    int64_t *iv = out;
+    double *dv = out;
+    int k = 0;
+    while (!accept(s, ")")) {
+        if (k == max) {
+            return fail(s, "a shorter list");
+        }
+        if (k && !expect(s, ",")) {
+            return false;
+        }
+        bool ok = flt ? parse_flt(s, &dv[k]) : symbols ? parse_extent(s, &iv[k]) : parse_int(s, &iv[k]);
+        if (!ok) {
+            return false;
+        }
+        k++;
+    }
+    *n = (uint8_t)k;
+    return true;
+}
+
+static bool parse_attrs(parser *s, lists *l, uint8_t *ins_flags)
+{
+    memset(&l->attr, 0, sizeof l->attr);
+    l->attr.ints = l->ints;
+    l->attr.dyn = l->dyn;
+    l->attr.flt = l->flt;
+    for (;;) {
+        int64_t v;
+        int dt;
+        bool ok = true;
+        if (accept(s, "ints")) {
+            ok = expect(s, "(") && parse_list(s, false, false, l->ints, 64, &l->attr.n_ints);
+        } else if (accept(s, "dyn")) {
+            ok = expect(s, "(") && parse_list(s, false, true, l->dyn, 255, &l->attr.n_dyn);
+        } else if (accept(s, "flt")) {
+            ok = expect(s, "(") && parse_list(s, true, false, l->flt, 32, &l->attr.n_flt);
+        } else if (accept(s, "dtype")) {
+            ok = expect(s, "(") && parse_dtype(s, &dt) && expect(s, ")");
+            l->attr.dtype = ok ? (uint8_t)dt : 0;
+        } else if (accept(s, "flags")) {
+            ok = expect(s, "(") && parse_int(s, &v) && expect(s, ")");
+            if (ok && (v < 0 || v > 255)) {
+                return fail(s, "flags of 0 to 255");
+            }
+            l->attr.flags = ok ? (uint8_t)v : 0;
+        } else if (accept(s, "nograd")) {
+            *ins_flags |= WF_INS_NOGRAD;
+        } else {
+            return true;
+        }
+        if (!ok) {
+            return false;
+        }
+    }
+}
+
+static bool same(const wf_type *a, const wf_type *b)
+{
+    return a->dtype == b->dtype && a->rank == b->rank &&
+           memcmp(a->dims, b->dims, a->rank * sizeof a->dims[0]) == 0;
+}
+
+/* Operands and attributes of a row; appends it and checks the written type. */
+static bool parse_row(parser *s, wf_op op, const wf_type *t)
+{
+    wf_val src[255], dst[WF_MAX_DST];
+    lists l;
+    uint8_t flags = 0;
+    int n = 0;
+    for (;;) {
+        skip(s);
+        bool here = s->p < s->end && (*s->p == '%' || (*s->p == '_' && !(s->p + 1 < s->end && is_name(s->p[1]))));
+        if (!here) {
+            break;
+        }
+        if (n == 255) {
+            return fail(s, "at most 255 operands");
+        }
+        src[n] = 0;
+        if (*s->p == '_') {
+            s->p++;
+        } else if (!parse_val(s, &src[n])) {
+            return false;
+        }
+        n++;
+        if (!accept(s, ",")) {
+            break;
+        }
+    }
+    if (!parse_attrs(s, &l, &flags)) {
+        return false;
+    }
+    wf_why why = {0};
+    if (wf_fn_append(s->f, op, &l.attr, n, src, dst, NULL, &why)) {
+        s->failed = true;
+        wf_fail(s->why, why.code, "line %d: %s: %.180s", s->line, wf_rows[op].name, why.rule);
+        return false;
+    }
+    s->f->ins[dst[0] - 1].flags = flags;
+    return same(wf_fn_type(s->f, dst[0]), t) || fail(s, "the type that the operands give");
+}
+
+static bool parse_ins(parser *s, wf_val *pending)
+{
+    int64_t n;
+    wf_type t;
+    if (!expect(s, "%") || !parse_int(s, &n) || !expect(s, "=")) {
+        return false;
+    }
+    bool is_result = *pending != 0;
+    if (n != (int64_t)(is_result ? *pending : s->f->n + 1)) {
+        return fail(s, "the next number");
+    }
+    size_t len = name_length(s);
+    if (accept(s, "scalar")) {
+        int dt;
+        if (is_result || !parse_dtype(s, &dt) || (dt != WEFT_BOOL && dt != WEFT_I64 && dt != WEFT_F64)) {
+            return fail(s, "bool, i64 or f64");
+        }
+        return wf_fn_scalar(s->f, wf_dtype_kind(dt), 0) || fail(s, "memory");
+    }
+    if (accept(s, "input")) {
+        return (!is_result && parse_type(s, &t) && (wf_fn_input(s->f, &t) || fail(s, "memory"))) ||
+               fail(s, "an input");
+    }
+    if (accept(s, "result")) {
+        wf_val v;
+        int64_t k;
+        if (!is_result || !parse_type(s, &t) || !parse_val(s, &v) || !expect(s, "#") || !parse_int(s, &k)) {
+            return fail(s, "a result of the op above");
+        }
+        const wf_ins *i = wf_fn_at(s->f, *pending);
+        bool ok = i->op == WF_OP_RESULT && i->src[0] == v && i->attr == k && same(wf_fn_type(s->f, *pending), &t);
+        *pending = *pending < s->f->n ? *pending + 1 : 0;
+        return ok || fail(s, "the result that the op gives");
+    }
+    wf_op op = len ? wf_op_parse(s->p, len) : WF_OP_INVALID;
+    if (op == WF_OP_INVALID || is_result) {
+        return fail(s, is_result ? "a result line" : "an op");
+    }
+    s->p += len;
+    uint32_t before = s->f->n;
+    if (!parse_type(s, &t) || !parse_row(s, op, &t)) {
+        return false;
+    }
+    *pending = s->f->n > before + 1 ? before + 2 : 0;
+    return true;
+}
+
+static bool parse_fn(parser *s)
+{
+    if (!expect(s, "fn")) {
+        return false;
+    }
+    size_t n = name_length(s);
+    if (n == 0 || n >= sizeof s->f->name) {
+        return fail(s, "a function name");
+    }
+    memcpy(s->f->name, s->p, n);
+    s->f->name[n] = '\0';
+    s->p += n;
+    if (accept(s, "symbols")) {
+        if (!expect(s, "(")) {
+            return false;
+        }
+        do {
+            n = name_length(s);
+            bool digit = n && *s->p >= '0' && *s->p <= '9';
+            uint32_t before = s->f->nsymbols;
+            if (digit || wf_fn_symbol(s->f, s->p, n) != (int)before) {
+                return fail(s, "a new symbol");
+            }
+            s->p += n;
+        } while (accept(s, ","));
+        if (!expect(s, ")")) {
+            return false;
+        }
+    }
+    if (!expect(s, "{")) {
+        return false;
+    }
+    wf_val pending = 0;
+    while (!accept(s, "return")) {
+        if (!parse_ins(s, &pending)) {
+            return false;
+        }
+    }
+    if (pending) {
+        return fail(s, "the remaining results of the last op");
+    }
+    while (!accept(s, "}")) {
+        wf_val v;
+        if ((s->f->noutputs && !expect(s, ",")) || !parse_val(s, &v)) {
+            return false;
+        }
+        if (wf_fn_output(s->f, v)) {
+            return fail(s, "memory");
+        }
+    }
+    skip(s);
+    return s->p == s->end || fail(s, "the end of the text");
+}
+
+wf_fn *wf_fn_parse(const char *text, size_t len, wf_why *why)
+{
+    parser s = {.p = text, .end = text + len, .line = 1, .f = wf_fn_new(NULL), .why = why};
+    if (!s.f) {
+        wf_fail(why, WEFT_ENOMEM, "out of memory");
+        return NULL;
+    }
+    if (!parse_fn(&s)) {
+        wf_fn_free(s.f);
+        return NULL;
+    }
+    return s.f;
+}
+
+/* -- verify ------------------------------------------------------------------------------------------- */
+
+int wf_fn_verify(const wf_fn *f, wf_why *why)
+{
+    wf_fn *g = wf_fn_new(f->name);
+    int rc = g ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory");
+    for (uint32_t k = 0; k < f->nsymbols && !rc; k++) {
+        rc = wf_fn_symbol(g, f->symbols[k], strlen(f->symbols[k])) == (int)k
+                 ? 0
+                 : wf_fail(why, WEFT_EINVALID, "symbol %u is repeated", k);
+    }
+    static const wf_attr none;
+    for (uint32_t k = 0; k < f->n && !rc; k++) {
+        const wf_ins *i = &f->ins[k];
+        wf_val dst[WF_MAX_DST], v = 0;
+        wf_why inner = {0};
+        if (i->type >= f->ntypes || (i->op > WF_OP_RESULT && i->attr >= f->nattrs) ||
+            (i->nsrc > 3 && (uint64_t)i->src[0] + i->nsrc > f->nlists)) {
+            rc = wf_fail(why, WEFT_EINVALID, "%%%u points outside the function", k + 1);
+        } else if (i->op == WF_OP_INPUT) {
+            v = wf_fn_input(g, &f->types[i->type]);
+        } else if (i->op == WF_OP_SCALAR) {
+            v = wf_fn_scalar(g, i->attr < f->nslots ? f->slot_kind[i->attr] : 0, 0);
+        } else if (i->op == WF_OP_RESULT) {
+            v = k < g->n ? k + 1 : 0; /* made together with its op */
+        } else if (wf_fn_append(g, (wf_op)i->op, i->attr ? &f->attrs[i->attr] : &none, i->nsrc,
+                                wf_ins_src(f, i), dst, NULL, &inner) == 0) {
+            v = dst[0];
+            g->ins[v - 1].flags = i->flags;
+        } else {
+            rc = wf_fail(why, inner.code, "%%%u: %.200s", k + 1, inner.rule);
+        }
+        if (!rc && v != k + 1) {
+            rc = wf_fail(why, WEFT_EINVALID, "%%%u is not where its op puts it", k + 1);
+        }
+        if (!rc && !same(&f->types[i->type], wf_fn_type(g, v))) {
+            rc = wf_fail(why, WEFT_EINVALID, "%%%u has a type its operands do not give", k + 1);
+        }
+    }
+    for (uint32_t k = 0; k < f->noutputs && !rc; k++) {
+        if (f->outputs[k] == 0 || f->outputs[k] > f->n) {
+            rc = wf_fail(why, WEFT_EINVALID, "output %u is not a value", k);
+        } else {
+            rc = wf_fn_output(g, f->outputs[k]) ? wf_fail(why, WEFT_ENOMEM, "out of memory") : 0;
+        }
+    }
+    if (!rc && !wf_fn_equal(f, g)) {
+        rc = wf_fail(why, WEFT_EINVALID, "operands, attributes or results do not match their ops");
+    }
+    wf_fn_free(g);
+    return rc;
+}

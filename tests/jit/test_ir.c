@@ -1,0 +1,327 @@
+/*
+ * tests/jit/test_ir.c -- the graph IR: text round trip, verifier, recorded traces, the tape as text.
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "jit/ir/ir.h"
+#include "jit/trace.h"
+#include "weft/weft.h"
+
+static wf_fn *parse(const char *text, wf_why *why)
+{
+    memset(why, 0, sizeof *why);
+    return wf_fn_parse(text, strlen(text), why);
+}
+
+static void round_trip(const wf_fn *f)
+{
+    wf_why why = {0};
+    char *text = wf_fn_text(f);
+    cr_assert_not_null(text);
+    wf_fn *g = wf_fn_parse(text, strlen(text), &why);
+    cr_assert_not_null(g, "%s\n%s", why.rule, text);
+    cr_assert(wf_fn_equal(f, g), "%s", text);
+    char *again = wf_fn_text(g);
+    cr_assert_str_eq(text, again);
+    cr_assert_eq(wf_fn_verify(g, &why), 0, "%s", why.rule);
+    free(text);
+    free(again);
+    wf_fn_free(g);
+}
+
+static const char sample[] = "fn step symbols(batch, seq) {\n"
+                             "  %1 = input f32[batch,seq,4]\n"
+                             "  %2 = scalar f64\n"
+                             "  %3 = mul f32[batch,seq,4] %1, %2\n"
+                             "  %4 = max f32[batch,seq,1] %3 ints(2) flags(1)\n"
+                             "  %5 = sort f32[batch,seq,4] %3 ints(2)\n"
+                             "  %6 = result i64[batch,seq,4] %5 #1\n"
+                             "  %7 = expand f32[batch,seq,4] %4 dyn(batch,seq,4)\n"
+                             "  %8 = input f32[4]\n"
+                             "  %9 = layer_norm f32[batch,seq,4] %7, %8, _ ints(1) flt(0x1.4f8b588e368f1p-17)\n"
+                             "  %10 = result f32[batch,seq] %9 #1\n"
+                             "  %11 = result f32[batch,seq] %9 #2\n"
+                             "  return %5, %6, %9\n"
+                             "}\n";
+
+Test(ir, text_prints_and_parses)
+{
+    wf_why why;
+    wf_fn *f = parse(sample, &why);
+    cr_assert_not_null(f, "%s", why.rule);
+    char *text = wf_fn_text(f);
+    cr_assert_str_eq(text, sample);
+    free(text);
+    round_trip(f);
+    wf_fn_free(f);
+}
+
+Test(ir, malformed_text_is_refused_with_its_line)
+{
+    static const char *const bad[][2] = {
+        {"", "line 1"},
+        {"fn f {\n  %1 = input f32[2\n  return %1\n}", "line 3"},
+        {"fn f {\n  %2 = input f32[2]\n  return %2\n}", "the next number"},
+        {"fn f {\n  %1 = input f99[2]\n  return %1\n}", "element type"},
+        {"fn f {\n  %1 = input f32[-2]\n  return %1\n}", "extent"},
+        {"fn f {\n  %1 = input f32[n]\n  return %1\n}", "symbol"},
+        {"fn f {\n  %1 = input f32[2]\n  %2 = add f32[2] %1, %3\n  return %2\n}", "earlier value"},
+        {"fn f {\n  %1 = input f32[2]\n  %2 = add f32[2] %1\n  return %2\n}", "operands"},
+        {"fn f {\n  %1 = input f32[2]\n  %2 = add f32[3] %1, %1\n  return %2\n}", "type"},
+        {"fn f {\n  %1 = input f32[2]\n  %2 = frobnicate f32[2] %1\n  return %2\n}", "an op"},
+        {"fn f {\n  %1 = input f32[2]\n  %2 = input f32[3]\n  %3 = add f32[2] %1, %2\n  return %3\n}", "broadcast"},
+        {"fn f {\n  %1 = input f32[2]\n  %2 = sort f32[2] %1 ints(0)\n  return %2\n}", "result"},
+        {"fn f {\n  %1 = input f32[2]\n  %2 = sum f32[] %1 ints(5)\n  return %2\n}", "axis"},
+        {"fn f {\n  %1 = input f32[2]\n  %2 = reshape f32[2] %1 dyn(4611686018427387904)\n  return %2\n}", "integer"},
+        {"fn f {\n  return %1\n}", "earlier value"},
+        {"fn f {\n  return\n} x", "end"},
+        {"fn f symbols(a, a) {\n  return\n}", "new symbol"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        wf_why why;
+        wf_fn *f = parse(bad[i][0], &why);
+        cr_expect_null(f, "%s", bad[i][0]);
+        cr_expect(strstr(why.rule, bad[i][1]), "wanted \"%s\" in \"%s\" for\n%s", bad[i][1], why.rule,
+                  bad[i][0]);
+        wf_fn_free(f);
+    }
+}
+
+/* Damaged text: every prefix, and every byte replaced, either parses to something valid or is refused. */
+Test(ir, damaged_text_never_crashes)
+{
+    size_t n = sizeof sample - 1;
+    char text[sizeof sample];
+    wf_why why;
+    for (size_t i = 0; i < n; i++) {
+        wf_fn_free(wf_fn_parse(sample, i, &why));
+        for (int k = 0; k < 4; k++) {
+            memcpy(text, sample, n);
+            text[i] = "%9)\0"[k];
+            wf_fn *f = wf_fn_parse(text, n, &why);
+            cr_assert(!f || wf_fn_verify(f, &why) == 0, "%s", text);
+            wf_fn_free(f);
+        }
+    }
+}
+
+Test(ir, verifier_catches_planted_faults)
+{
+    int caught = 0;
+    for (uint32_t k = 0; k < 11; k++) {
+        for (int fault = 0; fault < 5; fault++) {
+            wf_why why;
+            wf_fn *f = parse(sample, &why);
+            wf_ins *i = &f->ins[k];
+            uint32_t old = f->n;
+            switch (fault) {
+            case 0:
+                i->op = WF_OP_SIN;
+                break;
+            case 1:
+                i->type = f->ntypes + 3;
+                break;
+            case 2:
+                i->src[0] = k + 2;
+                i->nsrc = i->nsrc ? i->nsrc : 1;
+                break;
+            case 3:
+                i->type = (i->type + 1) % f->ntypes;
+                break;
+            default:
+                f->outputs[0] = f->n + 1;
+                break;
+            }
+            /* another type for an input is a valid, different function unless a user of it notices */
+            int rc = wf_fn_verify(f, &why);
+            bool harmless = fault == 3 && (i->op == WF_OP_INPUT || i->op == WF_OP_SCALAR);
+            cr_expect(rc != 0 || harmless, "fault %d at %%%u passed", fault, k + 1);
+            caught += rc != 0;
+            f->n = old;
+            wf_fn_free(f);
+        }
+    }
+    cr_assert_geq(caught, 50);
+}
+
+/* -- recorded traces -------------------------------------------------------------------------------- */
+
+typedef weft_tensor (*body)(const weft_tensor *in);
+
+static weft_tensor nine_rows(const weft_tensor *in)
+{
+    static const int64_t rows[] = {1, 0, 2};
+    weft_tensor h = weft_matmul(weft_mul(in[0], weft_f(0.5)), in[1]);
+    h = weft_add(weft_sigmoid(h), weft_exp(weft_neg(h)));
+    h = weft_where(weft_less(h, weft_f(1.5)), h, weft_f(-1));
+    h = weft_permute(h, weft_axes(1, 0));
+    h = weft_index_select(h, 0, weft_cast(weft_add(in[2], weft_i(0)), WEFT_I64));
+    (void)rows;
+    return weft_sum(h, .axes = weft_axes(1));
+}
+static weft_tensor mixed(const weft_tensor *in)
+{
+    weft_tensor h = weft_mul(in[0], weft_cast(in[2], WEFT_F32)); /* integers, halves, weak scalars */
+    h = weft_add(weft_cast(h, WEFT_BF16), weft_i(1));
+    return weft_softmax(weft_mul(h, weft_cast(in[0], WEFT_F16)), -1);
+}
+
+static void check_trace(body f, weft_dtype dt)
+{
+    static const int64_t idx[] = {2, 0, 1};
+    weft_scope sc = weft_scope_begin();
+    weft_manual_seed(3);
+    weft_tensor in[3] = {weft_cast(weft_randn(weft_shape(4, 3), WEFT_F32), dt),
+                         weft_cast(weft_randn(weft_shape(3, 5), WEFT_F32), dt),
+                         weft_from_data(idx, weft_shape(3), WEFT_I64)};
+    weft_tensor eager = f(in);
+    cr_assert(weft_ok(eager), "%s", weft_error_text(eager));
+    wf_trace *t = wf_trace_begin("f");
+    weft_tensor out = f(in);
+    cr_assert(weft_ok(out), "%s", weft_error_text(out));
+    double v;
+    cr_assert_neq(weft_item(out, &v), WEFT_OK); /* a traced value cannot be read */
+    cr_assert_eq(wf_trace_output(t, out), 0);
+    weft_tensor *captured, again;
+    int n;
+    wf_fn *fn = wf_trace_end(t, &captured, &n);
+    round_trip(fn);
+    cr_assert_eq(wf_fn_run(fn, captured, NULL, &again), 0, "%s", weft_last_error());
+    cr_assert_eq(weft_dtype_of(again), weft_dtype_of(eager));
+    cr_assert_eq(weft_numel(again), weft_numel(eager));
+    cr_assert_arr_eq(weft_data(again), weft_data(eager), (size_t)weft_nbytes(eager));
+    for (int i = 0; i < n; i++) {
+        weft_free(captured[i]);
+    }
+    wf_mfree(captured);
+    wf_fn_free(fn);
+    weft_scope_end(sc);
+}
+
+Test(ir, a_recorded_trace_has_the_bits_of_the_calls)
+{
+    check_trace(nine_rows, WEFT_F32);
+    check_trace(nine_rows, WEFT_BF16);
+    check_trace(nine_rows, WEFT_F64);
+    check_trace(mixed, WEFT_F32);
+    weft_memory_stats m;
+    weft_memory_get_stats(&m);
+    cr_assert_eq(m.kept_tensors, 0);
+}
+
+Test(ir, recording_appends_and_never_merges)
+{
+    weft_tensor x = weft_ones(weft_shape(2), WEFT_F32);
+    wf_trace *t = wf_trace_begin("f");
+    weft_tensor a = weft_mul(x, weft_f(2)), b = weft_mul(x, weft_f(2));
+    wf_trace_output(t, weft_add(a, b));
+    weft_no_grad_begin();
+    wf_trace_output(t, weft_mul(a, weft_f(1)));
+    weft_no_grad_end();
+    cr_assert_null(wf_trace_begin("g"));
+    cr_assert_neq(weft_add_(x, weft_f(1)), WEFT_OK); /* refused, not silently lost */
+    weft_tensor *captured;
+    int n;
+    wf_fn *f = wf_trace_end(t, &captured, &n);
+    cr_assert_eq(n, 1);
+    cr_assert_eq(f->nslots, 3);
+    char *text = wf_fn_text(f);
+    cr_assert_str_eq(text, "fn f {\n"
+                           "  %1 = input f32[2]\n"
+                           "  %2 = scalar f64\n"
+                           "  %3 = mul f32[2] %1, %2\n"
+                           "  %4 = scalar f64\n"
+                           "  %5 = mul f32[2] %1, %4\n"
+                           "  %6 = add f32[2] %3, %5\n"
+                           "  %7 = scalar f64\n"
+                           "  %8 = mul f32[2] %3, %7 nograd\n"
+                           "  return %6, %8\n"
+                           "}\n");
+    /* slots are arguments: the same function with other values */
+    double slots[3] = {10, 20, 3};
+    weft_tensor out[2];
+    double v[2];
+    cr_assert_eq(wf_fn_run(f, captured, slots, out), 0);
+    weft_to_array(out[0], v, 2, WEFT_F64);
+    cr_assert_eq(v[0], 30);
+    weft_to_array(out[1], v, 2, WEFT_F64);
+    cr_assert_eq(v[1], 30);
+    free(text);
+    wf_fn_free(f);
+    weft_free(captured[0]);
+    wf_mfree(captured);
+}
+
+Test(ir, the_tape_prints_as_ir)
+{
+    weft_tensor x = weft_ones(weft_shape(2, 3), WEFT_F32);
+    weft_requires_grad_(x, true);
+    weft_tensor y = weft_sum(weft_exp(weft_mul(x, weft_f(2))), .axes = weft_axes(1));
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    cr_assert_eq(weft_tape_print(out, y), WEFT_OK, "%s", weft_last_error());
+    fclose(out);
+    wf_why why;
+    wf_fn *f = parse(text, &why);
+    cr_assert_not_null(f, "%s\n%s", why.rule, text);
+    cr_assert(strstr(text, "exp f32[2,3]") && strstr(text, "sum f32[2]") && strstr(text, "ints(1)"), "%s", text);
+    wf_fn_free(f);
+    free(text);
+    cr_assert_neq(weft_tape_print(stdout, weft_detach(y)), WEFT_OK);
+}
+
+/* -- random functions ---------------------------------------------------------------------------------- */
+
+static uint64_t state = 88172645463325252u;
+static uint32_t rnd(uint32_t n)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (uint32_t)((state >> 33) % n);
+}
+
+Test(ir, random_functions_round_trip)
+{
+    for (int trial = 0; trial < 300; trial++) {
+        wf_fn *f = wf_fn_new("r");
+        int symbolic = trial % 3;
+        int64_t s0 = 2, s1 = 3;
+        if (symbolic) {
+            s0 = WF_SYM(wf_fn_symbol(f, "batch", 5));
+            s1 = symbolic == 2 ? WF_SYM(wf_fn_symbol(f, "seq", 3)) : 3;
+        }
+        wf_type t = {.dtype = WEFT_F32, .rank = 2, .dims = {s0, s1}};
+        wf_val pool[64];
+        uint32_t n = 0;
+        pool[n++] = wf_fn_input(f, &t);
+        pool[n++] = wf_fn_input(f, &t);
+        while (n < 40) {
+            wf_op op = (wf_op)(WF_OP_RESULT + 1 + rnd(WF_OP_COUNT - WF_OP_RESULT - 1));
+            const wf_row *row = &wf_rows[op];
+            int64_t ints[4] = {rnd(2), rnd(2), 1, 0}, dyn[4] = {s0, s1, rnd(3), 1};
+            double flt[2] = {0.1 * rnd(9), -1.5};
+            wf_attr a = {.n_ints = (uint8_t)rnd(3), .n_dyn = (uint8_t)rnd(4), .n_flt = (uint8_t)rnd(2),
+                         .flags = (uint8_t)rnd(2), .ints = ints, .dyn = dyn, .flt = flt};
+            wf_val src[3], dst[WF_MAX_DST];
+            wf_why why = {0};
+            int ns = row->min_src <= 3 ? row->min_src : 3;
+            for (int i = 0; i < ns; i++) {
+                src[i] = pool[rnd(n)];
+            }
+            if (wf_fn_append(f, op, &a, ns, src, dst, NULL, &why) == 0) {
+                pool[n++] = dst[row->ndst > 1 ? rnd(row->ndst) : 0];
+            } else {
+                cr_assert(why.code && why.rule[0], "%s failed without a reason", row->name);
+            }
+        }
+        wf_fn_output(f, pool[n - 1]);
+        wf_fn_output(f, pool[0]);
+        round_trip(f);
+        wf_fn_free(f);
+    }
+}
