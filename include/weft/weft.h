@@ -10,5 +10,7 @@
 #include "weft/ops.h"
 #include "weft/grad.h"
 #include "weft/dlpack.h"
+#include "weft/io.h"
+#include "weft/nn.h"
 
 #endif

@@ -1,0 +1,85 @@
+/*
+ * weft/io.h -- tensors in files: safetensors.
+ *
+ * The format (github.com/huggingface/safetensors, version 0.4 and later): 8 bytes little-endian header
+ * size, a JSON header, the tensors' row-major bytes without gaps. What is written here is byte for
+ * byte what the reference writes for the same tensors. A file is validated in full before memory is
+ * taken by any size it states; a malformed one is WEFT_EIO with the reason. Element types: bool u8 i8
+ * i16 i32 i64 f16 bf16 f32 f64.
+ */
+#ifndef WEFT_IO_H
+#define WEFT_IO_H
+
+#include "weft/tensor.h"
+
+/* A tensor under a name. Neither is owned by this struct. */
+typedef struct weft_named_tensor {
+    const char *name; /* UTF-8 */
+    weft_tensor tensor;
+} weft_named_tensor;
+
+/* A pair of texts in a file's "__metadata__". */
+typedef struct weft_metadata {
+    const char *key, *value; /* UTF-8 */
+} weft_metadata;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* -- saving --------------------------------------------------------------------------------------- */
+/* Writes t[0..n) and meta[0..n_meta) to path: first to a temporary file in the same folder, synced,
+ * then renamed, so that path holds the old file or the new one and never a part. Names must be
+ * distinct, and not "__metadata__". Views are written as their elements in row-major order. Tensors
+ * are stored by descending element size, then by name; metadata by key. */
+WEFT_API weft_status weft_safetensors_save(const char *path, const weft_named_tensor *t, int n,
+                                           const weft_metadata *meta, int n_meta);
+/* The same into memory: *data (freed with free()) and *size. */
+WEFT_API weft_status weft_safetensors_encode(const weft_named_tensor *t, int n,
+                                             const weft_metadata *meta, int n_meta, void **data,
+                                             size_t *size);
+
+/* -- reading -------------------------------------------------------------------------------------- */
+typedef struct weft_safetensors weft_safetensors;
+
+/* Opens a file by mapping it: nothing is read but the header. NULL on error. */
+WEFT_API weft_safetensors *weft_safetensors_open(const char *path);
+/* The same on memory, which is copied. */
+WEFT_API weft_safetensors *weft_safetensors_decode(const void *data, size_t size);
+/* Closes f. Tensors taken from it keep the mapping alive and stay valid. NULL is ignored. */
+WEFT_API void weft_safetensors_close(weft_safetensors *f);
+
+/* Tensors in the order of their bytes. The name is "" and the tensor an empty handle outside
+ * [0, count). A tensor is a read-only view of the mapping in the current scope: no copy (one is made
+ * where the file leaves it misaligned for its element type). */
+WEFT_API int weft_safetensors_count(const weft_safetensors *f);
+WEFT_API const char *weft_safetensors_name(const weft_safetensors *f, int i);
+WEFT_API weft_tensor weft_safetensors_at(const weft_safetensors *f, int i);
+/* By name; an empty handle of a WEFT_EINVALID error if the file has none of that name. */
+WEFT_API weft_tensor weft_safetensors_get(const weft_safetensors *f, const char *name);
+/* The text of a metadata key, or NULL. Lives as long as f. */
+WEFT_API const char *weft_safetensors_metadata(const weft_safetensors *f, const char *key);
+
+/* -- loading into existing tensors ------------------------------------------------------------------ */
+typedef struct weft_load_args {
+    const weft_safetensors *file;
+    const weft_named_tensor
+        *tensors; /* overwritten in place, under no_grad, converted to their dtype */
+    int n;
+    bool lax;     /* names missing from the file, or in the file only, are no error */
+    char *report; /* filled with the names that are missing and those not expected; may be NULL */
+    size_t report_size;
+    int end_;
+} weft_load_args;
+/* Copies the file's tensors into those of the same name. Shapes must be equal. Everything is checked
+ * first: on error nothing was written. */
+WEFT_API weft_status weft_safetensors_load(const weft_load_args *args);
+
+#ifdef __cplusplus
+}
+#else
+#define weft_safetensors_load(...)                                                                 \
+    WEFT_S_((weft_safetensors_load)(&(const weft_load_args){__VA_ARGS__, .end_ = 0}))
+#endif
+
+#endif

@@ -1,0 +1,285 @@
+/*
+ * weft/nn.h -- modules, initialisers, optimisers, learning-rate schedules.
+ *
+ * A weft_module is a registry: it owns every parameter and buffer of a model under a dotted name, as
+ * PyTorch spells it ("h.0.ln_1.weight"), so that weights saved there load here. Layers are plain
+ * structs that hold handles of it; forward functions are ordinary host code that calls ops.
+ *
+ *     weft_module *m = weft_module_new(NULL);
+ *     weft_nn_linear fc;
+ *     weft_nn_linear_init(&fc, m, "fc", 784, 10);
+ *     if (weft_module_status(m) != WEFT_OK) ...                one check for all layers
+ *     weft_tensor y = weft_nn_linear_forward(&fc, x);
+ *     weft_module_free(m);                                      frees every parameter
+ *
+ * Said once: init functions return a status and the module remembers the first failure; a layer whose
+ * init failed has empty handles, so its forward returns an empty handle. Results of forward belong to
+ * the current scope. A module, its layers and its optimiser belong to one thread at a time.
+ */
+#ifndef WEFT_NN_H
+#define WEFT_NN_H
+
+#include "weft/io.h"
+#include "weft/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* -- registry ------------------------------------------------------------------------------------- */
+typedef struct weft_module weft_module;
+
+/* An empty module in training mode. Initialisers and dropout draw from `generator`, which must
+ * outlive the module; NULL: the thread's. NULL when memory is exhausted. */
+WEFT_API weft_module *weft_module_new(weft_generator *generator);
+/* Frees every parameter and buffer, and the module. NULL is ignored. */
+WEFT_API void weft_module_free(weft_module *m);
+/* WEFT_OK, or the status of the first registration that failed. */
+WEFT_API weft_status weft_module_status(const weft_module *m);
+
+/* Names registered from now on start with this text and a dot; they nest, at most 16 deep. */
+WEFT_API weft_status weft_module_push(weft_module *m, const char *format, ...) WEFT_PRINTF(2, 3);
+/* Drops the innermost prefix. WEFT_EINVALID if there is none. */
+WEFT_API weft_status weft_module_pop(weft_module *m);
+
+/* Registers value (taken: kept, named, and freed with the module) and returns it. A parameter
+ * requires a gradient and is floating point; a buffer is saved and loaded but not trained. On failure
+ * (name taken, empty value, memory) value is released and the empty handle returned. */
+WEFT_API weft_tensor weft_module_parameter(weft_module *m, const char *name, weft_tensor value);
+WEFT_API weft_tensor weft_module_buffer(weft_module *m, const char *name, weft_tensor value);
+
+/* Parameters and buffers in order of registration. weft_module_at: i in [0, count); an empty entry
+ * {"", WEFT_NONE} outside. The name lives as long as the module. */
+WEFT_API int weft_module_count(const weft_module *m);
+WEFT_API weft_named_tensor weft_module_at(const weft_module *m, int i);
+WEFT_API bool weft_module_is_parameter(const weft_module *m, int i);
+/* By full name; an empty handle of a WEFT_EINVALID error if there is none. */
+WEFT_API weft_tensor weft_module_get(const weft_module *m, const char *name);
+/* Elements of all parameters. */
+WEFT_API int64_t weft_module_numel(const weft_module *m);
+/* Every parameter and buffer as an array of weft_module_count entries, as the functions of weft/io.h
+ * take it; valid until the next registration. NULL when there are none. */
+WEFT_API const weft_named_tensor *weft_module_entries(const weft_module *m);
+
+/* Drops all gradients. */
+WEFT_API weft_status weft_module_zero_grad(weft_module *m);
+/* Training mode on or off: dropout and batch norm look at it. */
+WEFT_API void weft_module_train(weft_module *m, bool training);
+WEFT_API bool weft_module_training(const weft_module *m);
+
+/* Scales all gradients by max_norm / (total + 1e-6) if their Euclidean norm over all parameters
+ * exceeds max_norm > 0. *norm (may be NULL): the norm before. Parameters without gradient are
+ * skipped. Sums are in the canonical order, so the bits do not depend on the number of threads. */
+WEFT_API weft_status weft_module_clip_grad_norm(weft_module *m, double max_norm, double *norm);
+
+/* -- initialisers ------------------------------------------------------------------------------------
+ * Overwrite t (floating point, any rank unless said), not recorded for gradients. generator NULL: the
+ * thread's. fan_in = dims 1.. of the weight, fan_out = dim 0 and dims 2..; they need rank >= 2. */
+typedef enum weft_fan { WEFT_FAN_IN = 0, WEFT_FAN_OUT } weft_fan;
+
+/* Every element := value. */
+WEFT_API weft_status weft_init_constant(weft_tensor t, double value);
+/* Uniform in [low, high), low < high. */
+WEFT_API weft_status weft_init_uniform(weft_tensor t, double low, double high, weft_generator *g);
+/* Normal, std >= 0. */
+WEFT_API weft_status weft_init_normal(weft_tensor t, double mean, double std, weft_generator *g);
+/* Normal held inside [low, high] by drawing again; the interval needs at least 1 % of the mass. */
+WEFT_API weft_status weft_init_trunc_normal(weft_tensor t, double mean, double std, double low,
+                                            double high, weft_generator *g);
+/* Variance gain^2 * 2 / (fan_in + fan_out) (Glorot and Bengio 2010, eq. 16). */
+WEFT_API weft_status weft_init_xavier_uniform(weft_tensor t, double gain, weft_generator *g);
+WEFT_API weft_status weft_init_xavier_normal(weft_tensor t, double gain, weft_generator *g);
+/* Variance 2 / ((1 + slope^2) * fan), slope: of the leaky ReLU that follows (He et al. 2015, eq. 15). */
+WEFT_API weft_status weft_init_kaiming_uniform(weft_tensor t, double slope, weft_fan fan,
+                                               weft_generator *g);
+WEFT_API weft_status weft_init_kaiming_normal(weft_tensor t, double slope, weft_fan fan,
+                                              weft_generator *g);
+
+/* -- layers --------------------------------------------------------------------------------------------
+ * Each `init` takes the layer to fill, the module, a name under the current prefix and extents, then
+ * options by name. Default dtype: f32. Defaults of values and initial weights are PyTorch's. */
+
+/* x[.., in] -> x weight[out, in]^T + bias[out]. Weight and bias uniform in +-1/sqrt(in). */
+typedef struct weft_nn_linear {
+    weft_tensor weight, bias;
+} weft_nn_linear;
+typedef struct weft_nn_linear_args {
+    weft_nn_linear *layer;
+    weft_module *module;
+    const char *name;
+    int64_t in, out;
+    bool no_bias;
+    weft_dtype dtype;
+    int end_;
+} weft_nn_linear_args;
+WEFT_API weft_status weft_nn_linear_init(const weft_nn_linear_args *args);
+WEFT_API weft_tensor weft_nn_linear_forward(const weft_nn_linear *layer, weft_tensor x);
+
+/* Integer indices[..] -> rows of weight[n, dim]: [.., dim]. Normal(0, 1). */
+typedef struct weft_nn_embedding {
+    weft_tensor weight;
+} weft_nn_embedding;
+typedef struct weft_nn_embedding_args {
+    weft_nn_embedding *layer;
+    weft_module *module;
+    const char *name;
+    int64_t n, dim;
+    weft_dtype dtype;
+    int end_;
+} weft_nn_embedding_args;
+WEFT_API weft_status weft_nn_embedding_init(const weft_nn_embedding_args *args);
+WEFT_API weft_tensor weft_nn_embedding_forward(const weft_nn_embedding *layer, weft_tensor indices);
+
+/* Layer norm (bias[dim], eps 1e-5) and RMS norm (no bias, eps 1e-6) over the last axis of x[.., dim]. */
+typedef struct weft_nn_norm {
+    weft_tensor weight, bias;
+    double eps;
+} weft_nn_norm;
+typedef struct weft_nn_norm_args {
+    weft_nn_norm *layer;
+    weft_module *module;
+    const char *name;
+    int64_t dim;
+    double eps;
+    weft_dtype dtype;
+    int end_;
+} weft_nn_norm_args;
+WEFT_API weft_status weft_nn_layer_norm_init(const weft_nn_norm_args *args);
+WEFT_API weft_tensor weft_nn_layer_norm_forward(const weft_nn_norm *layer, weft_tensor x);
+WEFT_API weft_status weft_nn_rms_norm_init(const weft_nn_norm_args *args);
+WEFT_API weft_tensor weft_nn_rms_norm_forward(const weft_nn_norm *layer, weft_tensor x);
+
+/* x[n, in, h, w] with weight[out, in / groups, kernel, kernel]: weft_conv2d with bias[out]. Weight and
+ * bias uniform in +-1/sqrt(fan_in). */
+typedef struct weft_nn_conv2d {
+    weft_tensor weight, bias;
+    int64_t stride, padding, dilation, groups;
+} weft_nn_conv2d;
+typedef struct weft_nn_conv2d_args {
+    weft_nn_conv2d *layer;
+    weft_module *module;
+    const char *name;
+    int64_t in, out, kernel;
+    int64_t stride, padding, dilation, groups; /* defaults 1, 0, 1, 1 */
+    bool no_bias;
+    weft_dtype dtype;
+    int end_;
+} weft_nn_conv2d_args;
+WEFT_API weft_status weft_nn_conv2d_init(const weft_nn_conv2d_args *args);
+WEFT_API weft_tensor weft_nn_conv2d_forward(const weft_nn_conv2d *layer, weft_tensor x);
+
+/* x[n, dim, h, w]: by the batch's statistics while the module trains (the running ones move), else by
+ * the running ones. Buffers: running_mean, running_var, num_batches_tracked (i64). */
+typedef struct weft_nn_batch_norm2d {
+    weft_tensor weight, bias, running_mean, running_var, batches;
+    double momentum, eps;
+    const weft_module *module;
+} weft_nn_batch_norm2d;
+typedef struct weft_nn_batch_norm2d_args {
+    weft_nn_batch_norm2d *layer;
+    weft_module *module;
+    const char *name;
+    int64_t dim;
+    double momentum, eps; /* defaults 0.1, 1e-5 */
+    weft_dtype dtype;
+    int end_;
+} weft_nn_batch_norm2d_args;
+WEFT_API weft_status weft_nn_batch_norm2d_init(const weft_nn_batch_norm2d_args *args);
+WEFT_API weft_tensor weft_nn_batch_norm2d_forward(const weft_nn_batch_norm2d *layer, weft_tensor x);
+
+/* Drops elements with probability p while the module trains; draws from the module's generator. */
+typedef struct weft_nn_dropout {
+    double p;
+    const weft_module *module;
+} weft_nn_dropout;
+WEFT_API weft_status weft_nn_dropout_init(weft_nn_dropout *layer, weft_module *module, double p);
+WEFT_API weft_tensor weft_nn_dropout_forward(const weft_nn_dropout *layer, weft_tensor x);
+
+/* Self-attention of x[batch, time, dim] with `heads` heads of dim / heads: one product makes queries,
+ * keys and values. Parameters as torch.nn.MultiheadAttention: in_proj_weight[3 dim, dim] (Xavier
+ * uniform), in_proj_bias (0), out_proj.weight, out_proj.bias (0). Vaswani et al. 2017. */
+typedef struct weft_nn_attention {
+    weft_tensor in_weight, in_bias;
+    weft_nn_linear out;
+    int64_t heads;
+    bool causal;
+} weft_nn_attention;
+typedef struct weft_nn_attention_args {
+    weft_nn_attention *layer;
+    weft_module *module;
+    const char *name;
+    int64_t dim, heads;
+    bool causal;
+    bool no_bias;
+    weft_dtype dtype;
+    int end_;
+} weft_nn_attention_args;
+WEFT_API weft_status weft_nn_attention_init(const weft_nn_attention_args *args);
+WEFT_API weft_tensor weft_nn_attention_forward(const weft_nn_attention *layer, weft_tensor x);
+
+/* -- optimisers ----------------------------------------------------------------------------------------
+ * An optimiser updates the parameters a module had when it was made, in place, and owns its state
+ * tensors. The module must outlive it. */
+typedef struct weft_optim weft_optim;
+
+/* g += weight_decay * p; v = momentum * v + g (v starts at 0); p -= lr * (nesterov ? g + momentum * v :
+ * v). torch.optim.SGD without dampening. */
+typedef struct weft_sgd_args {
+    weft_module *module;
+    double lr;       /* required, > 0 */
+    double momentum; /* default 0 */
+    double weight_decay;
+    bool nesterov; /* needs momentum > 0 */
+    int end_;
+} weft_sgd_args;
+/* NULL on error. */
+WEFT_API weft_optim *weft_sgd_new(const weft_sgd_args *args);
+
+/* p *= 1 - lr * decay; m += (1 - beta1) (g - m); v = beta2 v + (1 - beta2) g^2;
+ * p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps). Loshchilov and Hutter 2019. */
+typedef struct weft_adamw_args {
+    weft_module *module;
+    double lr;           /* default 1e-3 */
+    double beta1, beta2; /* defaults 0.9, 0.999; WEFT_ZERO: 0 */
+    double eps;          /* default 1e-8 */
+    double weight_decay; /* default 0.01; WEFT_ZERO: 0 */
+    int decay_min_rank;  /* parameters of lower rank are not decayed: 2 spares biases and norms */
+    int end_;
+} weft_adamw_args;
+/* NULL on error. */
+WEFT_API weft_optim *weft_adamw_new(const weft_adamw_args *args);
+
+/* One update of every parameter that has a gradient. Gradients are left as they are. */
+WEFT_API weft_status weft_optim_step(weft_optim *o);
+WEFT_API weft_status weft_optim_set_lr(weft_optim *o, double lr);
+WEFT_API double weft_optim_lr(const weft_optim *o);
+/* State tensors for checkpoints: "optim.exp_avg.<parameter>", ..., and "optim.step" (i64). Loading
+ * into them (weft/io.h) restores the optimiser. Valid while the optimiser lives. */
+WEFT_API int weft_optim_state_count(const weft_optim *o);
+WEFT_API const weft_named_tensor *weft_optim_state(const weft_optim *o);
+/* Frees the optimiser and its state. NULL is ignored. */
+WEFT_API void weft_optim_free(weft_optim *o);
+
+/* -- schedules ------------------------------------------------------------------------------------------ */
+/* Learning rate of step 0, 1, ...: rises linearly over `warmup` steps (step s: peak (s + 1) / warmup),
+ * then falls from peak to floor along half a cosine until `total`, then stays at floor. */
+WEFT_API double weft_lr_cosine(int64_t step, int64_t warmup, int64_t total, double peak,
+                               double floor);
+
+#ifdef __cplusplus
+}
+#else
+/* clang-format off */
+#define weft_nn_linear_init(...) WEFT_S_((weft_nn_linear_init)(&(const weft_nn_linear_args){__VA_ARGS__, .end_ = 0}))
+#define weft_nn_embedding_init(...) WEFT_S_((weft_nn_embedding_init)(&(const weft_nn_embedding_args){__VA_ARGS__, .end_ = 0}))
+#define weft_nn_layer_norm_init(...) WEFT_S_((weft_nn_layer_norm_init)(&(const weft_nn_norm_args){__VA_ARGS__, .end_ = 0}))
+#define weft_nn_rms_norm_init(...) WEFT_S_((weft_nn_rms_norm_init)(&(const weft_nn_norm_args){__VA_ARGS__, .end_ = 0}))
+#define weft_nn_conv2d_init(...) WEFT_S_((weft_nn_conv2d_init)(&(const weft_nn_conv2d_args){__VA_ARGS__, .end_ = 0}))
+#define weft_nn_batch_norm2d_init(...) WEFT_S_((weft_nn_batch_norm2d_init)(&(const weft_nn_batch_norm2d_args){__VA_ARGS__, .end_ = 0}))
+#define weft_nn_attention_init(...) WEFT_S_((weft_nn_attention_init)(&(const weft_nn_attention_args){__VA_ARGS__, .end_ = 0}))
+#define weft_sgd_new(...) (weft_sgd_new)(&(const weft_sgd_args){__VA_ARGS__, .end_ = 0})
+#define weft_adamw_new(...) (weft_adamw_new)(&(const weft_adamw_args){__VA_ARGS__, .end_ = 0})
+/* clang-format on */
+#endif
+
+#endif

@@ -1,0 +1,353 @@
+/*
+ * io/safetensors_write.c -- writing safetensors, byte for byte as the reference does.
+ *
+ * Order of tensors: by element type, the reference's larger ones first, then by name as bytes. Header: compact
+ * JSON, "__metadata__" first, padded with spaces so that the data starts at a multiple of 8.
+ *
+ * Invariants: everything is checked before the first byte is written; a file appears under its name only
+ * when it is complete and on disk (temporary file, fsync, rename, fsync of the folder).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/safetensors.h"
+
+typedef struct text {
+    char *data;
+    size_t size, cap;
+    bool failed;
+} text;
+
+static void put(text *t, const char *s, size_t n)
+{
+    if (t->cap - t->size < n && !t->failed) {
+        size_t cap = (t->cap + n) * 2;
+        char *data = realloc(t->data, cap);
+        t->failed = !data;
+        t->data = data ? data : t->data;
+        t->cap = data ? cap : t->cap;
+    }
+    if (!t->failed) {
+        memcpy(t->data + t->size, s, n);
+        t->size += n;
+    }
+}
+
+static void WF_PRINTF(2, 3) putf(text *t, const char *format, ...)
+{
+    char buffer[128];
+    va_list list;
+    va_start(list, format);
+    int n = vsnprintf(buffer, sizeof buffer, format, list);
+    va_end(list);
+    put(t, buffer, n > 0 ? (size_t)n : 0);
+}
+
+static void put_string(text *t, const char *s)
+{
+    static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+    put(t, "\"", 1);
+    for (; *s; s++) {
+        const char *at = strchr(from, *s);
+        if (at) {
+            put(t, (const char[]){'\\', to[at - from]}, 2);
+        } else if ((unsigned char)*s < 0x20) {
+            putf(t, "\\u%04x", (unsigned char)*s);
+        } else {
+            put(t, s, 1);
+        }
+    }
+    put(t, "\"", 1);
+}
+
+/* One tensor to write: a row-major view or copy in the writer's scope. */
+typedef struct item {
+    const char *name;
+    weft_tensor t;
+    weft_dtype dtype;
+    int64_t bytes;
+} item;
+
+static int by_type(const void *a, const void *b)
+{
+    const item *x = a, *y = b;
+    int d = wf_st_types[y->dtype].order - wf_st_types[x->dtype].order;
+    return d ? d : strcmp(x->name, y->name);
+}
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(((const weft_metadata *)a)->key, ((const weft_metadata *)b)->key);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const item *)a)->name, ((const item *)b)->name);
+}
+
+/* Every text in the file is UTF-8. */
+static bool is_utf8(const char *s)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    while (*p) {
+        int more = *p < 0x80 ? 0 : *p >= 0xC2 && *p < 0xE0 ? 1 : *p >= 0xE0 && *p < 0xF0 ? 2 : 3;
+        if (more == 3 && (*p < 0xF0 || *p > 0xF4)) {
+            return false;
+        }
+        unsigned low = *p == 0xE0 ? 0xA0 : *p == 0xF0 ? 0x90 : 0x80;
+        unsigned high = *p == 0xED ? 0x9F : *p == 0xF4 ? 0x8F : 0xBF;
+        p++;
+        for (int i = 0; i < more; i++, p++, low = 0x80, high = 0xBF) {
+            if (*p < low || *p > high) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static weft_status refuse(weft_status status, const char *name, const char *reason)
+{
+    wf_api_error("safetensors_save", status, "'%s': %s", name, reason);
+    return status;
+}
+
+static weft_status collect(const weft_named_tensor *t, int n, item *items, int64_t *total)
+{
+    for (int i = 0; i < n; i++) {
+        if (!t[i].name || !is_utf8(t[i].name) || strcmp(t[i].name, "__metadata__") == 0) {
+            return refuse(WEFT_EINVALID, t[i].name ? t[i].name : "(null)",
+                          "the name is missing, reserved or not UTF-8");
+        }
+        weft_tensor c = weft_contiguous(weft_detach(t[i].tensor));
+        if (!weft_ok(c)) {
+            weft_status s = weft_error_status(c);
+            return refuse(s == WEFT_OK ? WEFT_EHANDLE : s, t[i].name, "the tensor is not alive");
+        }
+        items[i] = (item){t[i].name, c, weft_dtype_of(c), weft_nbytes(c)};
+        if (__builtin_add_overflow(*total, items[i].bytes, total)) {
+            return refuse(WEFT_ENOMEM, t[i].name, "the size of the file overflows");
+        }
+    }
+    if (n > 1) {
+        qsort(items, (size_t)n, sizeof *items, by_name);
+    }
+    for (int i = 1; i < n; i++) {
+        if (strcmp(items[i - 1].name, items[i].name) == 0) {
+            return refuse(WEFT_EINVALID, items[i].name, "the name occurs twice");
+        }
+    }
+    if (n > 1) {
+        qsort(items, (size_t)n, sizeof *items, by_type);
+    }
+    return WEFT_OK;
+}
+
+static weft_status put_metadata(text *h, const weft_metadata *meta, int n)
+{
+    weft_metadata *sorted = malloc((size_t)n * sizeof *sorted);
+    if (!sorted) {
+        return refuse(WEFT_ENOMEM, "__metadata__", "no memory");
+    }
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < n && s == WEFT_OK; i++) {
+        if (!meta[i].key || !meta[i].value || !is_utf8(meta[i].key) || !is_utf8(meta[i].value)) {
+            s = refuse(WEFT_EINVALID, "__metadata__", "a key or value is NULL or not UTF-8");
+        }
+    }
+    if (s == WEFT_OK) {
+        memcpy(sorted, meta, (size_t)n * sizeof *sorted);
+        qsort(sorted, (size_t)n, sizeof *sorted, by_key);
+        put(h, "\"__metadata__\":{", 16);
+        for (int i = 0; i < n && s == WEFT_OK; i++) {
+            if (i && strcmp(sorted[i - 1].key, sorted[i].key) == 0) {
+                s = refuse(WEFT_EINVALID, sorted[i].key, "the metadata key occurs twice");
+            }
+            put(h, ",", i > 0);
+            put_string(h, sorted[i].key);
+            put(h, ":", 1);
+            put_string(h, sorted[i].value);
+        }
+        put(h, "}", 1);
+    }
+    free(sorted);
+    return s;
+}
+
+/* The 8 bytes of size and the header. */
+static weft_status make_header(text *h, const item *items, int n, const weft_metadata *meta,
+                               int n_meta)
+{
+    put(h, "\0\0\0\0\0\0\0\0{", 9);
+    weft_status s = n_meta ? put_metadata(h, meta, n_meta) : WEFT_OK;
+    int64_t at = 0;
+    for (int i = 0; i < n && s == WEFT_OK; i++) {
+        weft_shape shape = weft_shape_of(items[i].t);
+        put(h, ",", i > 0 || n_meta > 0);
+        put_string(h, items[i].name);
+        putf(h, ":{\"dtype\":\"%s\",\"shape\":[", wf_st_types[items[i].dtype].name);
+        for (int k = 0; k < shape.n; k++) {
+            putf(h, "%s%lld", k ? "," : "", (long long)shape.v[k]);
+        }
+        putf(h, "],\"data_offsets\":[%lld,%lld]}", (long long)at, (long long)(at + items[i].bytes));
+        at += items[i].bytes;
+    }
+    put(h, "}", 1);
+    put(h, "       ", (8 - h->size % 8) % 8);
+    if (s != WEFT_OK) {
+        return s;
+    }
+    if (h->failed || h->size - 8 > WF_ST_MAX_HEADER) {
+        return refuse(WEFT_ENOMEM, "header", "no memory, or the header exceeds 100 MB");
+    }
+    for (int i = 0; i < 8; i++) {
+        h->data[i] = (char)((uint64_t)(h->size - 8) >> 8 * i);
+    }
+    return WEFT_OK;
+}
+
+/* -- destinations ------------------------------------------------------------------------------------- */
+
+static bool write_all(int fd, const void *data, size_t n)
+{
+    for (const char *p = data; n > 0;) {
+        ssize_t k = write(fd, p, n < (1u << 30) ? n : 1u << 30);
+        if (k < 0 && errno == EINTR) {
+            continue;
+        }
+        if (k <= 0) {
+            return false;
+        }
+        p += k;
+        n -= (size_t)k;
+    }
+    return true;
+}
+
+/* Makes the rename last: the entry in the folder is synced too. Not every file system can. */
+static void sync_folder(const char *path)
+{
+    char *folder = strdup(path);
+    if (!folder) {
+        return;
+    }
+    char *slash = strrchr(folder, '/');
+    if (slash) {
+        slash[slash == folder] = 0;
+    }
+    int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        fsync(fd);
+        close(fd);
+    }
+    free(folder);
+}
+
+static weft_status write_file(const char *path, const text *h, const item *items, int n)
+{
+    static _Atomic unsigned serial;
+    size_t size = strlen(path) + 40;
+    char *temporary = malloc(size);
+    if (!temporary) {
+        return refuse(WEFT_ENOMEM, path, "no memory");
+    }
+    snprintf(temporary, size, "%s.tmp-%ld-%u", path, (long)getpid(), atomic_fetch_add(&serial, 1));
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    bool ok = fd >= 0 && write_all(fd, h->data, h->size);
+    for (int i = 0; i < n && ok; i++) {
+        ok = items[i].bytes == 0 || write_all(fd, weft_data(items[i].t), (size_t)items[i].bytes);
+    }
+    ok = ok && fsync(fd) == 0;
+    int error = errno;
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (ok && rename(temporary, path) != 0) {
+        error = errno;
+        ok = false;
+    }
+    if (ok) {
+        sync_folder(path);
+    } else if (fd >= 0) {
+        unlink(temporary);
+    }
+    free(temporary);
+    return ok ? WEFT_OK : refuse(WEFT_EIO, path, strerror(error));
+}
+
+static weft_status write_memory(const text *h, const item *items, int n, int64_t total, void **data,
+                                size_t *size)
+{
+    size_t all = h->size + (size_t)total;
+    char *p = malloc(all);
+    if (!p) {
+        return refuse(WEFT_ENOMEM, "memory", "no memory for the file's bytes");
+    }
+    memcpy(p, h->data, h->size);
+    *data = p;
+    *size = all;
+    p += h->size;
+    for (int i = 0; i < n; i++) {
+        if (items[i].bytes) {
+            memcpy(p, weft_data(items[i].t), (size_t)items[i].bytes);
+            p += items[i].bytes;
+        }
+    }
+    return WEFT_OK;
+}
+
+/* To path if it is given, else to *data. */
+static weft_status save(const weft_named_tensor *t, int n, const weft_metadata *meta, int n_meta,
+                        const char *path, void **data, size_t *size)
+{
+    if (n < 0 || n_meta < 0 || (n && !t) || (n_meta && !meta)) {
+        wf_api_error("safetensors_save", WEFT_EINVALID, "a list is NULL or its length negative");
+        return WEFT_EINVALID;
+    }
+    item *items = calloc((size_t)n + 1, sizeof *items);
+    if (!items) {
+        return refuse(WEFT_ENOMEM, "list", "no memory");
+    }
+    text header = {0};
+    int64_t total = 0;
+    weft_scope scope = weft_scope_begin();
+    weft_status s = collect(t, n, items, &total);
+    if (s == WEFT_OK) {
+        s = make_header(&header, items, n, meta, n_meta);
+    }
+    if (s == WEFT_OK) {
+        s = path ? write_file(path, &header, items, n)
+                 : write_memory(&header, items, n, total, data, size);
+    }
+    weft_scope_end(scope);
+    free(header.data);
+    free(items);
+    return s;
+}
+
+weft_status weft_safetensors_save(const char *path, const weft_named_tensor *t, int n,
+                                  const weft_metadata *meta, int n_meta)
+{
+    if (!path || !*path) {
+        wf_api_null("safetensors_save", "the path");
+        return WEFT_EINVALID;
+    }
+    return save(t, n, meta, n_meta, path, NULL, NULL);
+}
+
+weft_status weft_safetensors_encode(const weft_named_tensor *t, int n, const weft_metadata *meta,
+                                    int n_meta, void **data, size_t *size)
+{
+    if (!data || !size) {
+        wf_api_null("safetensors_encode", "the place for the result");
+        return WEFT_EINVALID;
+    }
+    *data = NULL;
+    *size = 0;
+    return save(t, n, meta, n_meta, NULL, data, size);
+}

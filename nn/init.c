@@ -1,0 +1,222 @@
+/*
+ * nn/init.c -- initial values of weights, by formula.
+ *
+ * Xavier: Glorot and Bengio 2010, "Understanding the difficulty of training deep feedforward neural
+ * networks", eq. 12 and 16. Kaiming: He et al. 2015, "Delving Deep into Rectifiers", eq. 10 to 15. A uniform
+ * distribution over +-b has variance b^2 / 3, hence the square roots of 3.
+ *
+ * Invariant: values depend on the generator's state, the shape and the arguments only.
+ */
+#include <math.h>
+
+#include "nn/nn.h"
+
+/* t := value inside a scope of its own; value was made in that scope. */
+static weft_status store(weft_scope scope, weft_tensor t, weft_tensor value)
+{
+    weft_no_grad_begin();
+    weft_status s = weft_ok(value) ? weft_copy_(t, value) : weft_error_status(value);
+    weft_no_grad_end();
+    weft_scope_end(scope);
+    return s;
+}
+
+/* The type that numbers are drawn in: half types round afterwards. */
+static weft_dtype draw_dtype(weft_tensor t)
+{
+    return weft_dtype_of(t) == WEFT_F64 ? WEFT_F64 : WEFT_F32;
+}
+
+static weft_status check(const char *op, weft_tensor t)
+{
+    if (!weft_ok(t)) {
+        weft_status s = weft_error_status(t);
+        if (s != WEFT_OK) {
+            return s;
+        }
+        wf_api_error(op, WEFT_EHANDLE, "the tensor is not alive");
+        return WEFT_EHANDLE;
+    }
+    weft_dtype d = weft_dtype_of(t);
+    if (d != WEFT_F16 && d != WEFT_BF16 && d != WEFT_F32 && d != WEFT_F64) {
+        wf_api_error(op, WEFT_EDTYPE, "the tensor is %s; initialisers take f16, bf16, f32 or f64",
+                     weft_dtype_name(d));
+        return WEFT_EDTYPE;
+    }
+    return WEFT_OK;
+}
+
+static weft_status bad_argument(const char *op, const char *rule)
+{
+    wf_api_error(op, WEFT_EINVALID, "%s", rule);
+    return WEFT_EINVALID;
+}
+
+static weft_status fill_uniform(weft_tensor t, double low, double high, weft_generator *g)
+{
+    weft_scope scope = weft_scope_begin();
+    return store(scope, t,
+                 (weft_rand)(&(weft_rand_args){.shape = weft_shape_of(t),
+                                               .dtype = draw_dtype(t),
+                                               .low = low,
+                                               .high = high,
+                                               .generator = g}));
+}
+
+static weft_tensor draw_normal(weft_tensor t, double mean, double std, weft_generator *g)
+{
+    return (weft_randn)(&(weft_randn_args){.shape = weft_shape_of(t),
+                                           .dtype = draw_dtype(t),
+                                           .mean = mean,
+                                           .std = std == 0 ? WEFT_ZERO : std,
+                                           .generator = g});
+}
+
+static weft_status fill_normal(weft_tensor t, double mean, double std, weft_generator *g)
+{
+    weft_scope scope = weft_scope_begin();
+    return store(scope, t, draw_normal(t, mean, std, g));
+}
+
+weft_status weft_init_constant(weft_tensor t, double value)
+{
+    weft_status s = check("init_constant", t);
+    if (s == WEFT_OK) {
+        weft_no_grad_begin();
+        s = weft_fill_(t, value);
+        weft_no_grad_end();
+    }
+    return s;
+}
+
+weft_status weft_init_uniform(weft_tensor t, double low, double high, weft_generator *g)
+{
+    weft_status s = check("init_uniform", t);
+    if (s == WEFT_OK && !(low < high)) {
+        s = bad_argument("init_uniform", "low must be below high");
+    }
+    return s == WEFT_OK ? fill_uniform(t, low, high, g) : s;
+}
+
+weft_status weft_init_normal(weft_tensor t, double mean, double std, weft_generator *g)
+{
+    weft_status s = check("init_normal", t);
+    if (s == WEFT_OK && !(std >= 0)) {
+        s = bad_argument("init_normal", "std must be 0 or above");
+    }
+    return s == WEFT_OK ? fill_normal(t, mean, std, g) : s;
+}
+
+/* Draws whole tensors until every element has had a value inside: which draw an element takes does not
+ * depend on the others, so its distribution is the truncated one. */
+static weft_tensor draw_truncated(weft_tensor t, const double arg[4], weft_generator *g)
+{
+    weft_tensor low = weft_f(arg[2]), high = weft_f(arg[3]);
+    weft_tensor x = draw_normal(t, arg[0], arg[1], g);
+    for (;;) {
+        weft_scope round = weft_scope_begin();
+        weft_tensor out = weft_logical_or(weft_less(x, low), weft_greater(x, high));
+        double left = weft_item_f64((weft_any)(&(weft_reduce_args){.x = out}));
+        if (left != 1) {
+            weft_scope_end(round);
+            return x; /* an error too: x is empty, and item gave NaN */
+        }
+        x = weft_scope_return(round, weft_where(out, draw_normal(t, arg[0], arg[1], g), x));
+    }
+}
+
+weft_status weft_init_trunc_normal(weft_tensor t, double mean, double std, double low, double high,
+                                   weft_generator *g)
+{
+    weft_status s = check("init_trunc_normal", t);
+    if (s != WEFT_OK) {
+        return s;
+    }
+    double mass =
+        0.5 * (erfc((low - mean) / (std * M_SQRT2)) - erfc((high - mean) / (std * M_SQRT2)));
+    if (!(std > 0) || !(mass >= 0.01)) {
+        return bad_argument("init_trunc_normal",
+                            "std must be above 0, and [low, high] hold at least "
+                            "1 % of the distribution");
+    }
+    weft_no_grad_begin();
+    weft_scope scope = weft_scope_begin();
+    s = store(scope, t, draw_truncated(t, (double[]){mean, std, low, high}, g));
+    weft_no_grad_end();
+    return s;
+}
+
+/* fan[0] = inputs, fan[1] = outputs of one unit: extents 1 and 0, times the extents behind them. */
+static weft_status fans(const char *op, weft_tensor t, double fan[2])
+{
+    weft_status s = check(op, t);
+    if (s != WEFT_OK) {
+        return s;
+    }
+    weft_shape shape = weft_shape_of(t);
+    if (shape.n < 2) {
+        wf_api_error(op, WEFT_ESHAPE,
+                     "the tensor has rank %d; fan-in and fan-out need at least 2 axes",
+                     (int)shape.n);
+        return WEFT_ESHAPE;
+    }
+    double field = 1;
+    for (int i = 2; i < shape.n; i++) {
+        field *= (double)shape.v[i];
+    }
+    fan[0] = (double)shape.v[1] * field;
+    fan[1] = (double)shape.v[0] * field;
+    return WEFT_OK;
+}
+
+/* Uniform or normal with this variance; a tensor without elements has fans of 0 and nothing to fill. */
+static weft_status fill_variance(weft_tensor t, double variance, bool uniform, weft_generator *g)
+{
+    if (weft_numel(t) == 0) {
+        return WEFT_OK;
+    }
+    double bound = sqrt(3 * variance);
+    if (uniform && bound > 0) {
+        return fill_uniform(t, -bound, bound, g);
+    }
+    return fill_normal(t, 0, sqrt(variance), g);
+}
+
+static weft_status xavier(const char *op, weft_tensor t, double gain, bool uniform,
+                          weft_generator *g)
+{
+    double fan[2];
+    weft_status s = fans(op, t, fan);
+    return s == WEFT_OK ? fill_variance(t, gain * gain * 2 / (fan[0] + fan[1]), uniform, g) : s;
+}
+
+weft_status weft_init_xavier_uniform(weft_tensor t, double gain, weft_generator *g)
+{
+    return xavier("init_xavier_uniform", t, gain, true, g);
+}
+
+weft_status weft_init_xavier_normal(weft_tensor t, double gain, weft_generator *g)
+{
+    return xavier("init_xavier_normal", t, gain, false, g);
+}
+
+static weft_status kaiming(const char *op, weft_tensor t, double slope, weft_fan fan, bool uniform,
+                           weft_generator *g)
+{
+    double f[2];
+    weft_status s = fans(op, t, f);
+    if (s != WEFT_OK) {
+        return s;
+    }
+    return fill_variance(t, 2 / ((1 + slope * slope) * f[fan == WEFT_FAN_OUT]), uniform, g);
+}
+
+weft_status weft_init_kaiming_uniform(weft_tensor t, double slope, weft_fan fan, weft_generator *g)
+{
+    return kaiming("init_kaiming_uniform", t, slope, fan, true, g);
+}
+
+weft_status weft_init_kaiming_normal(weft_tensor t, double slope, weft_fan fan, weft_generator *g)
+{
+    return kaiming("init_kaiming_normal", t, slope, fan, false, g);
+}

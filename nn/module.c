@@ -1,0 +1,339 @@
+/*
+ * nn/module.c -- the registry of a model's parameters and buffers; gradients of all of them.
+ *
+ * Invariants
+ *  - An entry's tensor is kept and owned by the module; its name is a block of its own, so names stay
+ *    where they are while the array grows.
+ *  - Parameters are leaves that require a gradient. Nothing replaces an entry's handle: optimisers and
+ *    loaders write in place, so copies of the handle in layers stay right.
+ */
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/nn.h"
+
+enum { MAX_PREFIX = 16, NAME_SIZE = 512 };
+
+struct weft_module {
+    weft_named_tensor *entries;
+    bool *trained; /* entry i is a parameter */
+    int n, cap;
+    weft_status status;
+    bool training;
+    weft_generator *generator;
+    char prefix[NAME_SIZE]; /* "h.0." */
+    size_t prefix_length;
+    size_t prefix_ends[MAX_PREFIX]; /* length of the prefix before each push */
+    int n_prefix;
+};
+
+static weft_status fail(const char *op, weft_status status, const char *text)
+{
+    wf_api_error(op, status, "%s", text);
+    return status;
+}
+
+weft_module *weft_module_new(weft_generator *generator)
+{
+    weft_module *m = calloc(1, sizeof *m);
+    if (!m) {
+        wf_api_error("module_new", WEFT_ENOMEM, "no memory for a module");
+        return NULL;
+    }
+    m->training = true;
+    m->generator = generator;
+    return m;
+}
+
+void weft_module_free(weft_module *m)
+{
+    if (!m) {
+        return;
+    }
+    for (int i = 0; i < m->n; i++) {
+        weft_free(m->entries[i].tensor);
+        free((char *)(uintptr_t)m->entries[i].name);
+    }
+    free(m->entries);
+    free(m->trained);
+    free(m);
+}
+
+weft_status weft_module_status(const weft_module *m)
+{
+    return m ? m->status : WEFT_EINVALID;
+}
+
+weft_generator *wf_module_generator(const weft_module *m)
+{
+    return m->generator;
+}
+
+weft_status wf_module_note(weft_module *m, weft_status status)
+{
+    if (m && m->status == WEFT_OK) {
+        m->status = status;
+    }
+    return status;
+}
+
+weft_status weft_module_push(weft_module *m, const char *format, ...)
+{
+    if (!m || !format) {
+        return fail("module_push", WEFT_EINVALID, "the module or the format is NULL");
+    }
+    if (m->n_prefix == MAX_PREFIX) {
+        return wf_module_note(
+            m, fail("module_push", WEFT_EINVALID, "prefixes nest 16 deep already; pop some"));
+    }
+    size_t space = NAME_SIZE - m->prefix_length;
+    va_list list;
+    va_start(list, format);
+    int length = vsnprintf(m->prefix + m->prefix_length, space, format, list);
+    va_end(list);
+    if (length < 0 || (size_t)length + 2 > space) {
+        m->prefix[m->prefix_length] = 0;
+        return wf_module_note(
+            m, fail("module_push", WEFT_EINVALID, "the prefix is longer than 510 bytes"));
+    }
+    m->prefix_ends[m->n_prefix++] = m->prefix_length;
+    m->prefix_length += (size_t)length;
+    m->prefix[m->prefix_length++] = '.';
+    m->prefix[m->prefix_length] = 0;
+    return WEFT_OK;
+}
+
+weft_status weft_module_pop(weft_module *m)
+{
+    if (!m || m->n_prefix == 0) {
+        return wf_module_note(m, fail("module_pop", WEFT_EINVALID, "there is no prefix to drop"));
+    }
+    m->prefix_length = m->prefix_ends[--m->n_prefix];
+    m->prefix[m->prefix_length] = 0;
+    return WEFT_OK;
+}
+
+static int find(const weft_module *m, const char *name)
+{
+    for (int i = 0; i < m->n; i++) {
+        if (strcmp(m->entries[i].name, name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static bool grow(weft_module *m)
+{
+    if (m->n < m->cap) {
+        return true;
+    }
+    int cap = m->cap ? 2 * m->cap : 32;
+    weft_named_tensor *entries = realloc(m->entries, (size_t)cap * sizeof *entries);
+    if (!entries) {
+        return false;
+    }
+    m->entries = entries;
+    bool *trained = realloc(m->trained, (size_t)cap * sizeof *trained);
+    if (!trained) {
+        return false;
+    }
+    m->trained = trained;
+    m->cap = cap;
+    return true;
+}
+
+/* Checks and stores; value stays the caller's on failure. */
+static weft_status add(weft_module *m, const char *name, weft_tensor value, bool trained)
+{
+    if (!m || !name || !*name) {
+        return fail("module", WEFT_EINVALID, "the module is NULL or the name empty");
+    }
+    if (!weft_ok(value)) {
+        weft_status s = weft_error_status(value);
+        return s != WEFT_OK ? s : fail("module", WEFT_EHANDLE, "the value is not a live tensor");
+    }
+    size_t length = m->prefix_length + strlen(name) + 1;
+    char *full = malloc(length);
+    if (!full || !grow(m)) {
+        free(full);
+        return fail("module", WEFT_ENOMEM, "no memory for another entry");
+    }
+    memcpy(full, m->prefix, m->prefix_length);
+    strcpy(full + m->prefix_length, name);
+    weft_status s = WEFT_OK;
+    if (find(m, full) >= 0) {
+        wf_api_error("module", WEFT_EINVALID, "'%s' is registered already", full);
+        s = WEFT_EINVALID;
+    }
+    if (s == WEFT_OK) {
+        s = weft_set_name(value, full);
+    }
+    if (s == WEFT_OK && trained) {
+        s = weft_requires_grad_(value, true);
+    }
+    if (s != WEFT_OK) {
+        free(full);
+        return s;
+    }
+    m->entries[m->n] = (weft_named_tensor){full, weft_keep(value)};
+    m->trained[m->n++] = trained;
+    return WEFT_OK;
+}
+
+static weft_tensor enter(weft_module *m, const char *name, weft_tensor value, bool trained)
+{
+    weft_status s = add(m, name, value, trained);
+    if (s == WEFT_OK) {
+        return value;
+    }
+    wf_module_note(m, s);
+    weft_tensor error = value;
+    if (weft_ok(value)) {
+        error = wf_api_error("module", s, "'%s' was not registered", name ? name : "");
+        weft_free(value);
+    }
+    return error;
+}
+
+weft_tensor weft_module_parameter(weft_module *m, const char *name, weft_tensor value)
+{
+    return enter(m, name, value, true);
+}
+
+weft_tensor weft_module_buffer(weft_module *m, const char *name, weft_tensor value)
+{
+    return enter(m, name, value, false);
+}
+
+int weft_module_count(const weft_module *m)
+{
+    return m ? m->n : 0;
+}
+
+weft_named_tensor weft_module_at(const weft_module *m, int i)
+{
+    return m && i >= 0 && i < m->n ? m->entries[i] : (weft_named_tensor){"", WEFT_NONE};
+}
+
+bool weft_module_is_parameter(const weft_module *m, int i)
+{
+    return m && i >= 0 && i < m->n && m->trained[i];
+}
+
+weft_tensor weft_module_get(const weft_module *m, const char *name)
+{
+    int i = m && name ? find(m, name) : -1;
+    return i >= 0 ? m->entries[i].tensor
+                  : wf_api_error("module_get", WEFT_EINVALID, "the module has no '%s'",
+                                 name ? name : "(null)");
+}
+
+const weft_named_tensor *weft_module_entries(const weft_module *m)
+{
+    return m && m->n ? m->entries : NULL;
+}
+
+int64_t weft_module_numel(const weft_module *m)
+{
+    int64_t total = 0;
+    for (int i = 0; m && i < m->n; i++) {
+        total += m->trained[i] ? weft_numel(m->entries[i].tensor) : 0;
+    }
+    return total;
+}
+
+void weft_module_train(weft_module *m, bool training)
+{
+    if (m) {
+        m->training = training;
+    }
+}
+
+bool weft_module_training(const weft_module *m)
+{
+    return m && m->training;
+}
+
+weft_status weft_module_zero_grad(weft_module *m)
+{
+    if (!m) {
+        return fail("module_zero_grad", WEFT_EINVALID, "the module is NULL");
+    }
+    weft_status first = WEFT_OK;
+    for (int i = 0; i < m->n; i++) {
+        if (m->trained[i]) {
+            weft_status s = weft_set_grad(m->entries[i].tensor, WEFT_NONE);
+            first = first == WEFT_OK ? s : first;
+        }
+    }
+    return first;
+}
+
+/* The Euclidean norm of all gradients as a 0-d tensor: the norm of the tensors' norms, added in order
+ * of registration. Empty without error when there is no gradient. */
+static weft_tensor total_norm(const weft_module *m)
+{
+    weft_tensor *norms = malloc((size_t)(m->n ? m->n : 1) * sizeof *norms);
+    if (!norms) {
+        return wf_api_error("clip_grad_norm", WEFT_ENOMEM, "no memory");
+    }
+    int n = 0;
+    for (int i = 0; i < m->n; i++) {
+        if (m->trained[i] && weft_has_grad(m->entries[i].tensor)) {
+            weft_tensor g = weft_grad(m->entries[i].tensor);
+            norms[n++] = (weft_norm)(&(weft_norm_args){.x = g});
+        }
+    }
+    weft_tensor total = WEFT_NONE;
+    if (n) {
+        total = (weft_norm)(&(weft_norm_args){.x = weft_stack(norms, n, 0)});
+    }
+    free(norms);
+    return total;
+}
+
+static weft_status clip(const weft_module *m, double max_norm, double *norm)
+{
+    double total = 0;
+    weft_tensor t = total_norm(m);
+    if (t.slot != 0 || t.serial != 0) {
+        weft_status s = weft_item(t, &total);
+        if (s != WEFT_OK) {
+            return s;
+        }
+    }
+    if (norm) {
+        *norm = total;
+    }
+    if (total <= max_norm) {
+        return WEFT_OK;
+    }
+    /* A norm of NaN scales nothing away: it shows in every gradient, as it does in PyTorch. */
+    weft_tensor factor = weft_f(max_norm / (total + 1e-6));
+    for (int i = 0; i < m->n; i++) {
+        if (m->trained[i] && weft_has_grad(m->entries[i].tensor)) {
+            weft_status s = weft_mul_(weft_grad(m->entries[i].tensor), factor);
+            if (s != WEFT_OK) {
+                return s;
+            }
+        }
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_module_clip_grad_norm(weft_module *m, double max_norm, double *norm)
+{
+    if (!m || !(max_norm > 0)) {
+        return fail("module_clip_grad_norm", WEFT_EINVALID,
+                    "the module is NULL or max_norm is not above 0");
+    }
+    weft_scope scope = weft_scope_begin();
+    weft_no_grad_begin();
+    weft_status s = clip(m, max_norm, norm);
+    weft_no_grad_end();
+    weft_scope_end(scope);
+    return s;
+}
