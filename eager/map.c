@@ -211,7 +211,9 @@ void wf_tiles_run(const wf_tiles *t)
     r.tile = TILE;
     while ((w.nops + 1) * r.tile * 8 > SCRATCH)
         r.tile /= 2;
-    wf_walk_cut(&w, r.tile, all_direct(t, &w) && !r.stream ? ROW : r.tile);
+    if (t->tile && r.tile > t->tile)
+        r.tile = t->tile;
+    wf_walk_cut(&w, r.tile, all_direct(t, &w) && !r.stream && !t->tile ? ROW : r.tile);
     const int64_t block = w.rows * w.cols;
     r.per_chunk = (t->grain + block - 1) / block;
     const int64_t chunks = (w.nblocks + r.per_chunk - 1) / r.per_chunk;

@@ -16,6 +16,7 @@ typedef struct wf_tiles {
     const wf_view *dst, *src; /* equal dims; sources may have stride 0 */
     const uint8_t *dst_type,
         *src_type; /* element types of the tiles; a source of type DEFAULT is not read */
+    int64_t tile;  /* most elements of a tile; 0: the engine's choice */
     int64_t grain; /* elements that are worth a chunk */
     wf_tile_fn fn;
     const void *arg;

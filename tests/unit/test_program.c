@@ -1,0 +1,295 @@
+/*
+ * tests/unit/test_program.c -- tile programs against the same rows run one after another, bit for bit.
+ *
+ * ctest: threads timeout=600
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eager/cpuid.h"
+#include "eager/exec.h"
+#include "eager/pool.h"
+#include "eager/program.h"
+
+static uint64_t rng_state = 0xD1B54A32D192ED03u;
+
+static uint64_t rng(void)
+{
+    rng_state ^= rng_state << 13;
+    rng_state ^= rng_state >> 7;
+    rng_state ^= rng_state << 17;
+    return rng_state;
+}
+static int below(int n)
+{
+    return (int)(rng() % (uint64_t)n);
+}
+
+enum { VALUES = 64, INPUTS = 5, STEPS = 12 };
+
+/* Values of a random program, each a whole tensor of its own. */
+typedef struct world {
+    int rank;
+    int64_t dims[2], n;
+    wf_view v[VALUES];
+    int id[VALUES]; /* in the program */
+    int count;
+    void *memory[VALUES];
+} world;
+
+static wf_view fresh(world *w, int dtype)
+{
+    wf_view v = {.dtype = (uint8_t)dtype, .rank = (uint8_t)w->rank};
+    int64_t step = 1;
+    for (int i = w->rank - 1; i >= 0; i--) {
+        v.dims[i] = w->dims[i];
+        v.strides[i] = step;
+        step *= w->dims[i];
+    }
+    v.data = malloc((size_t)(w->n + 1) * 8);
+    cr_assert_not_null(v.data);
+    return v;
+}
+
+static void add_value(world *w, wf_view v, void *memory, int id)
+{
+    cr_assert_lt(w->count, VALUES);
+    cr_assert_geq(id, 0);
+    w->v[w->count] = v;
+    w->memory[w->count] = memory;
+    w->id[w->count++] = id;
+}
+
+static void randomise(const wf_view *v, int64_t n)
+{
+    wf_view d = {
+        .data = malloc((size_t)n * 8), .dtype = WEFT_F64, .rank = 1, .dims = {n}, .strides = {1}};
+    wf_view s = {.data = v->data, .dtype = v->dtype, .rank = 1, .dims = {n}, .strides = {1}};
+    for (int64_t i = 0; i < n; i++)
+        ((double *)d.data)[i] = ((double)(rng() % 4001) - 2000) / 300;
+    wf_copy(&s, &d);
+    free(d.data);
+}
+
+static const int storage[] = {WEFT_F32,  WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_F64,
+                              WEFT_BOOL, WEFT_I32, WEFT_U8,   WEFT_I64};
+enum { NSTORAGE = sizeof storage / sizeof *storage };
+
+static void add_input(world *w, wf_program *p)
+{
+    wf_view v = fresh(w, storage[below(NSTORAGE)]);
+    randomise(&v, w->n);
+    const int form = below(6);
+    if (form == 0 || (form == 1 && w->rank == 1))
+        memset(v.strides, 0, sizeof v.strides);
+    else if (form == 1)
+        v.strides[0] = 0, v.strides[1] = 1;
+    else if (form == 2 && w->rank == 2)
+        v.strides[0] = 1, v.strides[1] = 0;
+    else if (form == 3 && w->rank == 2)
+        v.strides[0] = 1, v.strides[1] = w->dims[0];
+    add_value(w, v, v.data, wf_program_input(p, v.dtype));
+}
+
+/* One random row or cast, in the program and at once. False if the row drawn does not fit. */
+static bool add_step(world *w, wf_program *p)
+{
+    static const int computes[] = {WEFT_F32, WEFT_F32, WEFT_F32, WEFT_F64, WEFT_I32, WEFT_U8};
+    const int compute = computes[below(6)];
+    const wf_op op = (wf_op)(1 + below(WF_OP_COUNT - 1));
+    int src[5];
+    wf_view view[5];
+    if (below(4) == 0) {
+        const int from = below(w->count), to = storage[below(NSTORAGE)];
+        if (w->v[from].dtype == to)
+            return false;
+        wf_view d = fresh(w, to);
+        wf_copy(&d, &w->v[from]);
+        add_value(w, d, d.data, wf_program_cast(p, w->id[from], to));
+        return true;
+    }
+    if (!wf_op_is_elementwise(op) || !(wf_rows[op].types & WF_BIT(compute)))
+        return false;
+    const int kind = wf_rows[op].kind;
+    const bool truth = kind == WF_KIND_PREDICATE || kind == WF_KIND_COMPARE;
+    const bool vjp = !truth && below(4) == 0 && (compute == WEFT_F32 || compute == WEFT_F64);
+    const int nsrc = wf_rows[op].min_src + (vjp ? 2 : 0);
+    const int which = kind == WF_KIND_CHOOSE ? 1 + below(2) : below(wf_rows[op].min_src);
+    for (int k = 0; k < nsrc; k++) {
+        const int pick = below(w->count);
+        src[k] = w->id[pick];
+        view[k] = w->v[pick];
+    }
+    wf_view d = fresh(w, truth ? (int)WEFT_BOOL : compute);
+    int id;
+    if (vjp) {
+        if (!(wf_rows[op].types & WF_DT_F) || !wf_vjp_reads(op, which)) {
+            free(d.data);
+            return false;
+        }
+        cr_assert_eq(wf_exec_vjp(op, which, compute, &d, nsrc, view), 0);
+        id = wf_program_vjp(p, op, which, compute, nsrc, src);
+    } else {
+        cr_assert_eq(wf_exec_map(op, compute, &d, nsrc, view), 0, "%s", wf_rows[op].name);
+        id = wf_program_map(p, op, compute, nsrc, src);
+    }
+    add_value(w, d, d.data, id);
+    return true;
+}
+
+static bool is_nan(const void *p, int dtype)
+{
+    uint64_t u = 0;
+    memcpy(&u, p, wf_dtype_size(dtype));
+    return dtype == WEFT_F16    ? (u & 0x7FFF) > 0x7C00
+           : dtype == WEFT_BF16 ? (u & 0x7FFF) > 0x7F80
+           : dtype == WEFT_F32  ? (u & 0x7FFFFFFFu) > 0x7F800000u
+           : dtype == WEFT_F64  ? (u & INT64_MAX) > 0x7FF0000000000000u
+                                : false;
+}
+
+static void compare(const wf_view *got, const wf_view *want, int64_t n, int trial)
+{
+    const size_t size = wf_dtype_size(got->dtype);
+    for (int64_t i = 0; i < n; i++) {
+        const char *a = (const char *)got->data + (size_t)i * size;
+        const char *b = (const char *)want->data + (size_t)i * size;
+        cr_assert(memcmp(a, b, size) == 0 || (is_nan(a, got->dtype) && is_nan(b, got->dtype)),
+                  "program %d, element %lld of %lld", trial, (long long)i, (long long)n);
+    }
+}
+
+static void random_program(int trial)
+{
+    static const int64_t shapes[][2] = {{1, 1},    {1, 17},   {1, 4097},   {7, 33}, {257, 5},
+                                        {64, 130}, {3, 1000}, {1, 300001}, {0, 5},  {600, 257}};
+    world w = {.count = 0};
+    const int64_t *shape = shapes[trial % 10 ? trial % 7 : 7 + trial / 10 % 3];
+    w.rank = shape[0] == 1 ? 1 : 2;
+    w.dims[0] = w.rank == 1 ? shape[1] : shape[0];
+    w.dims[1] = shape[1];
+    w.n = shape[0] * shape[1];
+    wf_program *p = malloc(sizeof *p);
+    cr_assert_not_null(p);
+    wf_program_init(p);
+    wf_view src[INPUTS], dst[4], want[4];
+    const int ninput = 1 + below(INPUTS);
+    for (int i = 0; i < ninput; i++)
+        add_input(&w, p);
+    float scalar = (float)below(100) / 16 - 2;
+    if (below(2)) { /* a scalar is a tensor of one element repeated */
+        wf_view v = fresh(&w, WEFT_F32);
+        memcpy(v.data, &scalar, sizeof scalar);
+        memset(v.strides, 0, sizeof v.strides);
+        add_value(&w, v, v.data, wf_program_scalar(p, WEFT_F32));
+    }
+    wf_set_isa(WF_NISA);
+    for (int i = 0; i < STEPS;)
+        i += add_step(&w, p);
+    const int noutput = 1 + below(4);
+    for (int k = 0; k < noutput; k++) {
+        const int v = k == 0 ? w.count - 1 : below(w.count);
+        dst[k] = fresh(&w, below(3) ? w.v[v].dtype : storage[below(NSTORAGE)]);
+        want[k] = fresh(&w, dst[k].dtype);
+        wf_copy(&want[k], &w.v[v]);
+        wf_program_output(p, w.id[v]);
+    }
+    cr_assert_eq(wf_program_finish(p), 0);
+    for (int i = 0; i < ninput; i++)
+        src[i] = w.v[i];
+    const int most = wf_isa();
+    for (int isa = 0; isa <= most; isa++) {
+        static const int threads[] = {1, 3, 2};
+        wf_set_isa(isa);
+        cr_assert_eq(wf_set_num_threads(threads[isa % 3]), 0);
+        wf_program_run(p, dst, src, (const void *const[]){&scalar});
+        for (int k = 0; k < noutput; k++)
+            compare(&dst[k], &want[k], w.n, trial);
+    }
+    /* in place: an output of an input's type takes its memory */
+    wf_set_isa(WF_NISA);
+    for (int k = 0; k < noutput; k++)
+        for (int i = 0; i < ninput; i++)
+            if (src[i].dtype == dst[k].dtype && src[i].data && w.n &&
+                memcmp(src[i].strides, dst[k].strides, sizeof src[i].strides) == 0) {
+                free(dst[k].data);
+                dst[k].data = src[i].data;
+                w.memory[i] = NULL;
+                src[i].data = NULL; /* taken, put back below */
+                break;
+            }
+    for (int i = 0; i < ninput; i++)
+        src[i].data = w.v[i].data;
+    wf_program_run(p, dst, src, (const void *const[]){&scalar});
+    for (int k = 0; k < noutput; k++) {
+        compare(&dst[k], &want[k], w.n, trial);
+        free(dst[k].data);
+        free(want[k].data);
+    }
+    for (int i = 0; i < w.count; i++)
+        free(w.memory[i]);
+    free(p);
+}
+
+Test(program, random_programs)
+{
+    for (int trial = 0; trial < 1500; trial++)
+        random_program(trial);
+}
+
+/* out0 = in1, out1 = in0 in the inputs' own memory. */
+Test(program, swap_in_place)
+{
+    enum { N = 5000 };
+    float *a = malloc(N * sizeof *a), *b = malloc(N * sizeof *b);
+    for (int i = 0; i < N; i++) {
+        a[i] = (float)i;
+        b[i] = (float)-i;
+    }
+    wf_program p;
+    wf_program_init(&p);
+    const int x = wf_program_input(&p, WEFT_F32), y = wf_program_input(&p, WEFT_F32);
+    wf_program_output(&p, y);
+    wf_program_output(&p, x);
+    cr_assert_eq(wf_program_finish(&p), 0);
+    wf_view v[2] = {{.data = a, .dtype = WEFT_F32, .rank = 1, .dims = {N}, .strides = {1}},
+                    {.data = b, .dtype = WEFT_F32, .rank = 1, .dims = {N}, .strides = {1}}};
+    wf_program_run(&p, v, v, NULL);
+    for (int i = 0; i < N; i++)
+        cr_assert(a[i] == (float)-i && b[i] == (float)i);
+    free(a);
+    free(b);
+}
+
+Test(program, errors_stick)
+{
+    wf_program p;
+    wf_program_init(&p);
+    const int x = wf_program_input(&p, WEFT_F32);
+    cr_assert_eq(wf_program_map(&p, WF_OP_ADD, WEFT_F32, 2, (int[]){x, 99}), -1);
+    cr_assert_eq(wf_program_map(&p, WF_OP_EXP, WEFT_F32, 1, &x), -1);
+    wf_program_output(&p, x);
+    cr_assert_eq(wf_program_finish(&p), -1);
+
+    wf_program_init(&p);
+    int v = wf_program_input(&p, WEFT_F32);
+    cr_assert_eq(wf_program_map(&p, WF_OP_EXP, WEFT_BF16, 1, &v), -1,
+                 "rows do not compute in bf16");
+    cr_assert_eq(wf_program_finish(&p), -1);
+
+    wf_program_init(&p);
+    v = wf_program_input(&p, WEFT_F32);
+    for (int i = 0; i < WF_PROGRAM_INSTS + 5; i++)
+        v = wf_program_map(&p, WF_OP_NEG, WEFT_F32, 1, &v);
+    cr_assert_eq(v, -1);
+    cr_assert_eq(wf_program_finish(&p), -1);
+
+    wf_program_init(&p);
+    v = wf_program_input(&p, WEFT_F32);
+    for (int i = 0; i < WF_PROGRAM_INSTS; i++)
+        v = wf_program_map(&p, WF_OP_NEG, WEFT_F32, 1, &v);
+    wf_program_output(&p, v);
+    cr_assert_eq(wf_program_finish(&p), 0);
+    cr_assert_eq(p.nreg, 2, "a chain needs two tiles");
+}
