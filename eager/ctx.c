@@ -265,7 +265,7 @@ void wf_slot_destroy(wf_ctx *c, wf_slot *s)
     destroy_owned(c, s, index);
 }
 
-static wf_slot *pin_fail(weft_tensor t, wf_why *why)
+__attribute__((noinline, cold)) static wf_slot *pin_fail(weft_tensor t, wf_why *why)
 {
     if (t.slot == 0) {
         wf_fail(why, WEFT_EINVALID, "an operand is the empty handle");

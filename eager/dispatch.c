@@ -350,8 +350,86 @@ static void map_views(wf_call *k, int first, int compute, const wf_type *out, bo
     }
 }
 
+/* The common case without broadcasting, promotion or scalars: every operand row-major, with the same
+ * extents and an element type the row takes. Returns the number of elements, or -1. */
+static int64_t flat_count(const wf_call *k)
+{
+    wf_slot *a = k->slot[0];
+    if (!a || !(wf_rows[k->op].types & WF_BIT(a->dtype)) || wf_rows[k->op].kind == WF_KIND_CHOOSE) {
+        return -1;
+    }
+    const int64_t *d = wf_dims(a), *st = wf_strides(a);
+    int64_t n = 1;
+    for (int i = a->rank; i-- > 0;) {
+        if (st[i] != n) {
+            return -1;
+        }
+        n *= d[i];
+    }
+    for (int j = 1; j < k->nsrc; j++) {
+        wf_slot *b = k->slot[j];
+        if (!b || b->dtype != a->dtype || b->rank != a->rank) {
+            return -1;
+        }
+        const int64_t *e = wf_dims(b), *bt = wf_strides(b);
+        for (int i = 0; i < a->rank; i++) {
+            if (e[i] != d[i] || bt[i] != st[i]) {
+                return -1;
+            }
+        }
+    }
+    return n;
+}
+
+static weft_tensor run_flat(wf_call *k, int64_t n)
+{
+    wf_slot *a = k->slot[0];
+    int out = wf_call_output_dtype(k->op, a->dtype);
+    wf_storage *st = wf_storage_new((size_t)n * wf_dtype_size(out));
+    weft_tensor h;
+    wf_slot *r = st ? wf_slot_new(k->c, &h) : NULL;
+    if (!r || wf_slot_shape(r, a->rank, wf_dims(a), wf_strides(a)) != 0) {
+        if (r) {
+            wf_slot_destroy(k->c, r);
+        }
+        if (st) {
+            wf_storage_release(st);
+        }
+        wf_fail(&k->why, WEFT_ENOMEM, "out of memory for a result of %lld elements", (long long)n);
+        return wf_call_fail(k);
+    }
+    r->dtype = (uint8_t)out;
+    r->st = st;
+    r->data = st->data;
+    atomic_store_explicit(&st->handles, 1, memory_order_relaxed);
+    wf_view v[4];
+    for (int i = 0; i <= k->nsrc; i++) { /* the last one is the result */
+        wf_slot *s = i < k->nsrc ? k->slot[i] : r;
+        v[i].data = s->data;
+        v[i].dtype = s->dtype;
+        v[i].rank = 1;
+        v[i].dims[0] = n;
+        v[i].strides[0] = 1;
+    }
+    int rc = wf_exec_map(k->op, wf_dtype_compute(a->dtype), &v[k->nsrc], k->nsrc, v);
+    if (rc) {
+        wf_fail(&k->why, rc, "out of memory for scratch tiles");
+    } else if (k->tracked && wf_grad_enabled(k->c)) {
+        rc = tape_append(k, 1, &r);
+    }
+    if (rc) {
+        wf_slot_destroy(k->c, r);
+        return wf_call_fail(k);
+    }
+    return h;
+}
+
 static weft_tensor run_elementwise(wf_call *k)
 {
+    int64_t n = flat_count(k);
+    if (n >= 0) {
+        return run_flat(k, n);
+    }
     int first = wf_rows[k->op].kind == WF_KIND_CHOOSE ? 1 : 0;
     int join = wf_call_join_types(k, first);
     if (!join) {

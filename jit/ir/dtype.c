@@ -16,31 +16,26 @@
 
 typedef struct dtype_info {
     const char *name;
-    uint8_t size, level, kind, compute;
+    uint8_t level, kind;
 } dtype_info;
 
 static const dtype_info dtypes[WF_NDTYPE] = {
-    [WEFT_DTYPE_DEFAULT] = {"?", 0, 0, 0, WEFT_DTYPE_DEFAULT},
-    [WEFT_BOOL] = {"bool", 1, 1, 0, WEFT_BOOL},
-    [WEFT_U8] = {"u8", 1, 2, 1, WEFT_U8},
-    [WEFT_I8] = {"i8", 1, 2, 1, WEFT_I8},
-    [WEFT_I16] = {"i16", 2, 3, 1, WEFT_I16},
-    [WEFT_I32] = {"i32", 4, 4, 1, WEFT_I32},
-    [WEFT_I64] = {"i64", 8, 5, 1, WEFT_I64},
-    [WEFT_F16] = {"f16", 2, 6, 2, WEFT_F32},
-    [WEFT_BF16] = {"bf16", 2, 6, 2, WEFT_F32},
-    [WEFT_F32] = {"f32", 4, 7, 2, WEFT_F32},
-    [WEFT_F64] = {"f64", 8, 8, 2, WEFT_F64},
+    [WEFT_DTYPE_DEFAULT] = {"?", 0, 0},
+    [WEFT_BOOL] = {"bool", 1, 0},
+    [WEFT_U8] = {"u8", 2, 1},
+    [WEFT_I8] = {"i8", 2, 1},
+    [WEFT_I16] = {"i16", 3, 1},
+    [WEFT_I32] = {"i32", 4, 1},
+    [WEFT_I64] = {"i64", 5, 1},
+    [WEFT_F16] = {"f16", 6, 2},
+    [WEFT_BF16] = {"bf16", 6, 2},
+    [WEFT_F32] = {"f32", 7, 2},
+    [WEFT_F64] = {"f64", 8, 2},
 };
 
 static const dtype_info *info(int dt)
 {
     return &dtypes[dt > 0 && dt < WF_NDTYPE ? dt : WEFT_DTYPE_DEFAULT];
-}
-
-size_t wf_dtype_size(int dt)
-{
-    return info(dt)->size;
 }
 
 const char *wf_dtype_name(int dt)
@@ -54,11 +49,6 @@ int wf_dtype_parse(const char *s, size_t n)
         if (strlen(dtypes[dt].name) == n && memcmp(dtypes[dt].name, s, n) == 0)
             return dt;
     return -1;
-}
-
-int wf_dtype_compute(int dt)
-{
-    return info(dt)->compute;
 }
 
 int wf_dtype_promote(int a, int b)

@@ -25,14 +25,21 @@ enum { WF_MAX_RANK = WEFT_MAX_RANK, WF_NDTYPE = WEFT_DTYPE_COUNT };
 #define WF_DT_BI (WF_DT_B | WF_DT_I)
 #define WF_DT_ALL (WF_DT_FI | WF_DT_B)
 
-/* Size of one element in bytes. */
-size_t wf_dtype_size(int dt);
+/* Size of one element in bytes; 0 outside the enum. Nibble dt of the constant is type dt's size. */
+static inline size_t wf_dtype_size(int dt)
+{
+    const uint64_t sizes = UINT64_C(0x84228421110);
+    return dt > 0 && dt < WEFT_DTYPE_COUNT ? (size_t)(sizes >> (4 * dt)) & 15u : 0;
+}
 /* "f32", "bool", ... */
 const char *wf_dtype_name(int dt);
 /* Parses a name of wf_dtype_name; -1 if unknown. n = length of s. */
 int wf_dtype_parse(const char *s, size_t n);
 /* The type arithmetic runs in: f32 for f16 and bf16, itself otherwise. */
-int wf_dtype_compute(int dt);
+static inline int wf_dtype_compute(int dt)
+{
+    return dt == WEFT_F16 || dt == WEFT_BF16 ? WEFT_F32 : dt;
+}
 /* Join of two strong types in the lattice of docs/dtypes.md; total, commutative, associative. */
 int wf_dtype_promote(int a, int b);
 /* Kind order for weak scalars: 0 bool, 1 integer, 2 float. */
