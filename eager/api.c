@@ -137,22 +137,48 @@ int wf_api_dtype(weft_tensor t, bool *weak)
     return dt;
 }
 
+weft_tensor wf_api_scalar(weft_tensor t, int dt)
+{
+    bool real = t.context == WF_SCALAR_FLOAT;
+    double d;
+    memcpy(&d, &t.serial, sizeof d);
+    int64_t i = real ? wf_f64_to_i64(d) : (int64_t)t.serial;
+    d = real ? d : (double)i;
+    if (dt == WEFT_BOOL) {
+        i = d != 0;
+    }
+    wf_attr attr = {.dtype = (uint8_t)dt, .n_dyn = 1, .dyn = &i};
+    if (wf_dtype_kind(dt) == 2) {
+        attr = (wf_attr){.dtype = (uint8_t)dt, .n_flt = 1, .flt = &d};
+    }
+    return wf_op0(WF_OP_FULL, &attr);
+}
+
 void wf_api_unify(int n, weft_tensor *t)
 {
-    int join = 0;
+    static const uint8_t kind_dtype[3] = {WEFT_BOOL, WEFT_I64, WEFT_F32};
+    int join = 0, kind = -1;
     bool differ = false;
     for (int i = 0; i < n; i++) {
         bool weak;
         int dt = wf_api_dtype(t[i], &weak);
-        if (dt) {
+        if (weak) {
+            kind = (int)t[i].context > kind ? (int)t[i].context : kind;
+            differ = true;
+        } else if (dt) {
             differ |= join && dt != join;
             join = join ? wf_dtype_promote(join, dt) : dt;
         }
     }
+    if (kind >= 0 && (!join || wf_dtype_kind(join) < kind)) {
+        join = kind_dtype[kind];
+    }
     for (int i = 0; differ && i < n; i++) {
         bool weak;
         int dt = wf_api_dtype(t[i], &weak);
-        if (dt && dt != join) {
+        if (weak) {
+            t[i] = wf_api_scalar(t[i], join);
+        } else if (dt && dt != join) {
             t[i] = wf_op1(WF_OP_CAST, &(wf_attr){.dtype = (uint8_t)join}, t[i]);
         }
     }

@@ -57,8 +57,11 @@ static inline int64_t wf_f64_to_i64(double v)
            : v != v                      ? 0
                                          : INT64_MIN;
 }
-/* Casts the n tensors to the type they promote to. Handles that are not live are left for dispatch. */
+/* Casts the n tensors to the type they promote to; scalars, which are weak, become 0-d tensors of it.
+ * Handles that are not live are left for dispatch. */
 void wf_api_unify(int n, weft_tensor *t);
+/* The 0-d tensor of a scalar handle as element type dt. */
+weft_tensor wf_api_scalar(weft_tensor t, int dt);
 /* A fresh handle on the same memory and type: what an op returns that has nothing to do. */
 weft_tensor wf_api_alias(weft_tensor x, const wf_type *type);
 /* x with these extents (numel is the caller's business). */

@@ -194,20 +194,27 @@ weft_tensor(weft_repeat)(weft_tensor x, int64_t n, int axis)
 
 /* -- indexing -------------------------------------------------------------------------------------------------- */
 
+/* Values go to the base's type where that loses no kind; else inference refuses them. */
+static weft_tensor as_base(weft_tensor values, int dtype)
+{
+    bool weak;
+    int dt = wf_api_dtype(values, &weak);
+    if (dt && dt != dtype && wf_dtype_promote(dt, dtype) == dtype) {
+        return wf_op1(WF_OP_CAST, &(wf_attr){.dtype = (uint8_t)dtype}, values);
+    }
+    return values;
+}
+
 static weft_tensor indexed(wf_op op, const char *name, int axis, int n, weft_tensor *src)
 {
     wf_arg a;
     int64_t i;
-    bool weak;
     if (!wf_arg_open(&a, name, src[0]) || !wf_arg_axis(&a, a.type.rank, axis, &i)) {
         return a.error;
     }
     weft_scope sc = weft_scope_begin();
-    if (n == 3) { /* values go to the base's type, if that loses no kind */
-        int dt = wf_api_dtype(src[2], &weak);
-        if (dt && dt != a.type.dtype && wf_dtype_promote(dt, a.type.dtype) == a.type.dtype) {
-            src[2] = wf_op1(WF_OP_CAST, &(wf_attr){.dtype = a.type.dtype}, src[2]);
-        }
+    if (n == 3) {
+        src[2] = as_base(src[2], a.type.dtype);
     }
     weft_tensor r;
     wf_dispatch(op, &(wf_attr){.n_ints = 1, .ints = &i}, n, src, 1, &r);
@@ -262,8 +269,11 @@ static weft_status add_in_place(wf_op op, weft_tensor x, int axis, weft_tensor i
     if (!wf_arg_open(&a, wf_rows[op].name, x) || !wf_arg_axis(&a, a.type.rank, axis, &i)) {
         return weft_error_status(a.error);
     }
-    weft_tensor src[3] = {x, indices, values};
-    return (weft_status)wf_dispatch_inplace(op, &(wf_attr){.n_ints = 1, .ints = &i}, 3, src, x);
+    weft_scope sc = weft_scope_begin();
+    weft_tensor src[3] = {x, indices, as_base(values, a.type.dtype)};
+    int rc = wf_dispatch_inplace(op, &(wf_attr){.n_ints = 1, .ints = &i}, 3, src, x);
+    weft_scope_end(sc);
+    return (weft_status)rc;
 }
 
 weft_status(weft_scatter_add_)(weft_tensor x, int axis, weft_tensor indices, weft_tensor values)

@@ -133,9 +133,16 @@ weft_tensor(weft_batch_norm)(const weft_batch_norm_args *args)
     }
     double eps = wf_option(args->eps, 1e-5), momentum = wf_option(args->momentum, 0.1);
     wf_attr attr = {.flags = args->training ? WF_FLAG_TRAINING : 0, .n_flt = 1, .flt = &eps};
-    weft_tensor r[3];
+    weft_tensor r[3], all[5];
     weft_scope sc = weft_scope_begin();
-    wf_dispatch(WF_OP_BATCH_NORM, &attr, 5, src, 3, r);
+    for (int i = 0; i < 5; i++) { /* the row takes all five: 1, 0, 0, 1 stand in */
+        bool stand_in = wf_is_absent(src[i]) && a.type.rank > 1;
+        weft_shape channels = weft_shape_from(1, &a.type.dims[1]);
+        all[i] = stand_in ? weft_full(channels, i == 1 || i == 4,
+                                      (weft_dtype)wf_dtype_compute(a.type.dtype))
+                          : src[i];
+    }
+    wf_dispatch(WF_OP_BATCH_NORM, &attr, 5, all, 3, r);
     if (args->training && r[0].slot != 0) {
         int64_t count =
             a.type.rank > 1 && a.type.dims[1] ? wf_type_numel(&a.type) / a.type.dims[1] : 0;

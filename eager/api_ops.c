@@ -150,7 +150,15 @@ static weft_tensor reduce(wf_op op, weft_tensor x, const weft_axes *axes, bool k
                     .ints = ints,
                     .n_flt = flt ? 1 : 0,
                     .flt = flt};
-    return wf_op1(op, &attr, x);
+    if (axes->n >= 0) {
+        return wf_op1(op, &attr, x);
+    }
+    /* No axis: each element is reduced by itself, over an axis made for it. */
+    weft_scope sc = weft_scope_begin();
+    ints[0] = a.type.rank;
+    attr.n_ints = 1;
+    attr.flags = 0;
+    return weft_scope_return(sc, wf_op1(op, &attr, (weft_unsqueeze)(x, -1)));
 }
 
 static weft_tensor reduce_args(wf_op op, const weft_reduce_args *args, bool typed)
@@ -247,7 +255,10 @@ weft_tensor(weft_cast)(weft_tensor x, weft_dtype dtype)
                     "%d is not an element type", (int)dtype);
         return a.error;
     }
-    if (a.type.dtype == (int)dtype && !wf_is_scalar(x)) {
+    if (wf_is_scalar(x)) {
+        return wf_api_scalar(x, (int)dtype);
+    }
+    if (a.type.dtype == (int)dtype) {
         return wf_api_alias(x, &a.type);
     }
     return wf_op1(WF_OP_CAST, &(wf_attr){.dtype = (uint8_t)dtype}, x);

@@ -1,0 +1,521 @@
+/*
+ * tests/unit/test_api.c -- the public functions: memory in and out, views, options and their defaults,
+ * compositions against double-precision loops, failures. Kernels have suites of their own.
+ *
+ * ctest: threads
+ */
+#include <criterion/criterion.h>
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "eager/tensor.h"
+#include "weft/weft.h"
+
+#define OK(call) cr_assert_eq(call, WEFT_OK, "%s", weft_last_error())
+#define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
+
+/* t's elements are want[n], to `tol` relative to 1 + |want|. */
+static void near(const char *what, weft_tensor t, int n, const double *want, double tol)
+{
+    double *got = malloc((size_t)(n + 1) * sizeof *got);
+    cr_assert(weft_ok(t), "%s: %s", what, weft_error_text(t));
+    cr_assert_eq(weft_numel(t), n, "%s: %d elements, %d expected", what, (int)weft_numel(t), n);
+    OK(weft_to_array(t, got, n, WEFT_F64));
+    for (int i = 0; i < n; i++) {
+        bool same = isnan(want[i])
+                        ? isnan(got[i])
+                        : got[i] == want[i] || fabs(got[i] - want[i]) <= tol * (1 + fabs(want[i]));
+        cr_assert(same, "%s[%d] is %.9g, %.9g expected", what, i, got[i], want[i]);
+    }
+    free(got);
+}
+#define SAME(t, ...) near(#t, t, COUNT(((double[]){__VA_ARGS__})), (double[]){__VA_ARGS__}, 0)
+
+static void has_shape(weft_tensor t, weft_shape s)
+{
+    weft_shape got = weft_shape_of(t);
+    cr_assert_eq(got.n, s.n, "rank %d: %s", (int)got.n, weft_last_error());
+    for (int i = 0; i < s.n; i++) {
+        cr_assert_eq(got.v[i], s.v[i], "axis %d is %d", i, (int)got.v[i]);
+    }
+}
+
+static void fails(const char *what, weft_tensor t, weft_status status)
+{
+    cr_assert(!weft_ok(t), "%s is accepted", what);
+    cr_assert_eq(weft_error_status(t), status, "%s: %s", what, weft_error_text(t));
+    cr_assert(strlen(weft_error_text(t)) > 10, "%s has no message", what);
+}
+#define FAILS(call, status) fails(#call, call, status)
+
+static weft_tensor iota(weft_shape s, weft_dtype dt)
+{
+    int64_t n = 1;
+    for (int i = 0; i < s.n; i++) {
+        n *= s.v[i];
+    }
+    return weft_reshape(weft_arange(0, (double)n, 1, dt), s);
+}
+
+/* -- headers ------------------------------------------------------------------------------------------- */
+
+static char *read_file(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    cr_assert_not_null(f, "%s", path);
+    fseek(f, 0, SEEK_END);
+    size_t n = (size_t)ftell(f);
+    rewind(f);
+    char *text = malloc(n + 1);
+    cr_assert_eq(fread(text, 1, n, f), n);
+    text[n] = '\0';
+    fclose(f);
+    return text;
+}
+
+static bool is_row(const char *name, size_t n)
+{
+    wf_op op = wf_op_parse(name, n);
+    return op != WF_OP_INVALID && wf_op_is_elementwise(op);
+}
+
+/* Prototype, macro and row agree: each function of ops.h has its macro and each macro a function;
+ * each elementwise function is a row, or one of the two compositions among them. */
+Test(api, prototypes_macros_and_rows)
+{
+    static const char *const headers[] = {"ops.h", "ops_array.h", "ops_nn.h"};
+    char *macros = read_file(WEFT_SOURCE_DIR "/include/weft/ops_sites.h");
+    char line[128];
+    int functions = 0, defined = 0, elementwise = 0;
+    for (int h = 0; h < COUNT(headers); h++) {
+        char path[1024];
+        snprintf(path, sizeof path, WEFT_SOURCE_DIR "/include/weft/%s", headers[h]);
+        char *text = read_file(path), *rows_end = h ? text : strstr(text, "/* -- in place");
+        cr_assert_not_null(rows_end);
+        for (char *p = text; (p = strstr(p, "\nWEFT_API "));) {
+            char *paren = strchr(p, '('), *name = paren;
+            while (isalnum((unsigned char)name[-1]) || name[-1] == '_') {
+                name--;
+            }
+            name--;
+            int n = (int)(paren - name - 1);
+            snprintf(line, sizeof line, "#define %.*s(...)", n, name + 1);
+            cr_expect(strstr(macros, line) != NULL, "no macro: %s", line);
+            functions++;
+            if (h == 0 && p < rows_end) {
+                elementwise++;
+                bool composed = strncmp(name + 6, "selu(", 5) == 0 ||
+                                strncmp(name + 6, "masked_fill(", 12) == 0;
+                cr_expect(composed || is_row(name + 6, (size_t)n - 5), "no row: %.*s", n, name + 1);
+            }
+            p = paren;
+        }
+        free(text);
+    }
+    for (char *p = macros; (p = strstr(p, "\n#define weft_")); p++) {
+        defined++;
+    }
+    int rows = 0;
+    for (int op = 0; op < WF_OP_COUNT; op++) {
+        rows += wf_op_is_elementwise((wf_op)op);
+    }
+    cr_expect_eq(functions, defined, "%d functions, %d macros", functions, defined);
+    cr_expect_eq(elementwise, rows + 2, "%d functions, %d rows", elementwise, rows);
+    free(macros);
+}
+
+/* -- memory in and out ----------------------------------------------------------------------------------- */
+
+static int deleted;
+static void count_delete(void *arg)
+{
+    deleted += *(int *)arg;
+}
+
+Test(api, blobs)
+{
+    static int one = 1;
+    double data[12];
+    for (int i = 0; i < 12; i++) {
+        data[i] = i;
+    }
+    weft_scope s = weft_scope_begin();
+    weft_tensor t =
+        weft_from_blob(data, weft_shape(3, 4), WEFT_F64, .deleter = count_delete, .arg = &one);
+    cr_assert_eq(weft_data(t), data);
+    OK(weft_mul_(weft_select(t, 1, 1), weft_f(10)));
+    cr_assert(data[5] == 50 && data[4] == 4);
+    data[0] = 7;
+    SAME(weft_select(t, 1, 0), 7, 4, 8);
+    cr_assert_eq(weft_write_count(t), 1);
+    cr_assert_eq(weft_data_mut(t), data);
+    cr_assert_eq(weft_write_count(t), 2);
+    weft_tensor v = weft_keep(weft_slice(t, 0, 1, 2, 1));
+    weft_scope_end(s);
+    cr_assert_eq(deleted, 0);
+    weft_free(v);
+    cr_assert_eq(deleted, 1);
+    /* any strides, read-only, a large block in no time */
+    int64_t back[2] = {-4, 1};
+    t = weft_from_blob(data + 8, weft_shape(3, 2), WEFT_F64, .strides = back, .read_only = true);
+    SAME(t, 8, 90, 4, 50, 7, 10);
+    cr_assert_eq(weft_offset(t), 8);
+    cr_assert_eq(weft_add_(t, weft_f(1)), WEFT_EINVALID);
+    cr_assert_eq(weft_fill_(t, 1), WEFT_EINVALID);
+    cr_assert_null(weft_data_mut(t));
+    cr_assert_eq(weft_error_status(weft_from_blob(NULL, weft_shape(1), WEFT_F32)), WEFT_EINVALID);
+    /* failures leave the memory to the caller */
+    deleted = 0;
+    FAILS(weft_from_blob((char *)data + 1, weft_shape(1), WEFT_F64, .deleter = count_delete,
+                         .arg = &one),
+          WEFT_EINVALID);
+    FAILS(weft_from_blob(data, weft_shape(-1), WEFT_F64, .deleter = count_delete, .arg = &one),
+          WEFT_ESHAPE);
+    FAILS(weft_from_blob(data, weft_shape(INT64_MAX, 2), WEFT_F64), WEFT_ENOMEM);
+    FAILS(weft_from_blob(data, weft_shape(1), (weft_dtype)77), WEFT_EDTYPE);
+    for (int n = 1; n < 3; n++) {
+        wf_alloc_fail_after(n, 1);
+        t = weft_from_blob(data, weft_shape(1, 1, 1, 1, 1, 1, 1, 1), WEFT_F64,
+                           .deleter = count_delete, .arg = &one);
+        wf_alloc_fail_after(0, 0);
+        fails("blob without memory", t, WEFT_ENOMEM);
+    }
+    cr_assert_eq(deleted, 0);
+    cr_assert(weft_ok(weft_from_blob(NULL, weft_shape(0, 5), WEFT_F32)));
+}
+
+Test(api, reading)
+{
+    const int32_t ints[4] = {1, -2, 3, 300};
+    weft_tensor t = weft_from_data(ints, weft_shape(2, 2), WEFT_I32);
+    float f[4];
+    uint8_t u[4];
+    OK(weft_to_array(weft_transpose(t, 0, 1), f, 4, WEFT_F32));
+    cr_assert(f[0] == 1 && f[1] == 3 && f[2] == -2 && f[3] == 300);
+    OK(weft_to_array(weft_greater(t, weft_i(0)), u, 4, WEFT_DTYPE_DEFAULT));
+    cr_assert(u[0] == 1 && u[1] == 0 && u[2] == 1 && u[3] == 1);
+    cr_assert_eq(weft_to_array(t, f, 3, WEFT_F32), WEFT_ESHAPE);
+    cr_assert_eq(weft_to_array(t, NULL, 4, WEFT_F32), WEFT_EINVALID);
+    cr_assert_eq(weft_to_array(t, f, 4, (weft_dtype)50), WEFT_EDTYPE);
+    double d = 0;
+    OK(weft_item(weft_select(weft_select(t, 0, 1), 0, 1), &d));
+    cr_assert_eq(d, 300);
+    cr_assert_eq(weft_item(t, &d), WEFT_ESHAPE);
+    cr_assert_eq(weft_item(t, NULL), WEFT_EINVALID);
+    cr_assert(isnan(weft_item_f64(t)) && weft_item_i64(t) == INT64_MIN);
+    int64_t big = (INT64_C(1) << 62) + 1;
+    cr_assert_eq(weft_item_i64(weft_from_data(&big, weft_shape(), WEFT_I64)), big);
+    cr_assert_eq(weft_item_i64(weft_scalar(-2.75, WEFT_F32)), -2);
+    cr_assert_eq(weft_item_i64(weft_scalar(INFINITY, WEFT_BF16)), INT64_MAX);
+    cr_assert_eq(weft_item_i64(weft_scalar(NAN, WEFT_F16)), 0);
+    cr_assert(weft_item_f64(weft_f(2.5)) == 2.5 && weft_item_i64(weft_i(-7)) == -7 &&
+              weft_item_f64(weft_b(true)) == 1);
+    FAILS(weft_from_data(NULL, weft_shape(1), WEFT_F32), WEFT_EINVALID);
+    cr_assert_null(weft_data(weft_f(1)));
+    cr_assert_null(weft_data(WEFT_NONE));
+}
+
+Test(api, queries_names_and_sites)
+{
+    weft_tensor t = weft_zeros(weft_shape(2, 3, 4), WEFT_F16);
+    weft_tensor v = weft_permute(weft_slice(t, 2, 1, 4, 2), weft_axes(2, 0, 1));
+    cr_assert(weft_rank(v) == 3 && weft_dim(v, -1) == 3 && weft_stride(v, 0) == 2 &&
+              weft_numel(v) == 12 && weft_nbytes(v) == 24 && weft_offset(v) == 1);
+    cr_assert(weft_dtype_of(v) == WEFT_F16 && !weft_is_contiguous(v) && weft_is_contiguous(t));
+    cr_assert(weft_shares_memory(t, v) && !weft_shares_memory(t, weft_clone(t)));
+    cr_assert(weft_dim(t, 3) == -1 && weft_last_status() == WEFT_ESHAPE);
+    cr_assert(weft_rank(WEFT_NONE) == -1 && weft_numel(WEFT_NONE) == -1 &&
+              weft_shape_of(WEFT_NONE).n == -1 && weft_dtype_of(WEFT_NONE) == WEFT_DTYPE_DEFAULT);
+    cr_assert(weft_rank(weft_i(3)) == 0 && weft_dtype_of(weft_i(3)) == WEFT_I64);
+    cr_assert_str_eq(weft_name(t), "");
+    OK(weft_set_name(t, "weights"));
+    OK(weft_set_name(t, "bias"));
+    cr_assert_str_eq(weft_name(t), "bias");
+    const char *here = weft_site(weft_neg(t));
+    cr_assert(strstr(here, "test_api.c:") != NULL, "%s", here);
+    cr_assert_str_eq(weft_site((weft_neg)(t)), "");
+    weft_tensor e = weft_add(t, weft_zeros(weft_shape(5), WEFT_F32));
+    cr_assert(strstr(weft_error_text(e), "'bias'") && strstr(weft_error_text(e), "f16[2,3,4]") &&
+                  strstr(weft_error_text(e), "test_api.c:"),
+              "%s", weft_error_text(e));
+    cr_assert_str_eq(weft_error_text(weft_exp(weft_mul(e, e))), weft_error_text(e));
+    OK(weft_set_name(t, NULL));
+    cr_assert_str_eq(weft_name(t), "");
+}
+
+/* -- views ----------------------------------------------------------------------------------------------- */
+
+/* Python's rules, one index at a time: which elements does x[start:stop:step] take? */
+static int python_slice(int n, int64_t start, int64_t stop, int step, double *out)
+{
+    int64_t lo = step > 0 ? 0 : -1, hi = step > 0 ? n : n - 1;
+    int64_t b = start == WEFT_OMIT ? (step > 0 ? lo : hi) : start < 0 ? start + n : start;
+    int64_t e = stop == WEFT_OMIT ? (step > 0 ? hi : lo) : stop < 0 ? stop + n : stop;
+    b = b < lo ? lo : b > hi ? hi : b;
+    e = e < lo ? lo : e > hi ? hi : e;
+    int count = 0;
+    for (int64_t i = b; step > 0 ? i < e : i > e; i += step) {
+        out[count++] = (double)i;
+    }
+    return count;
+}
+
+Test(api, slices)
+{
+    for (int n = 0; n < 6; n++) {
+        weft_tensor x = weft_arange(0, n, 1, WEFT_I64);
+        for (int s = -8; s <= 8; s++) {
+            for (int e = -8; e <= 8; e++) {
+                weft_scope sc = weft_scope_begin();
+                for (int step = -3; step <= 3; step++) {
+                    double want[8];
+                    int64_t start = s == 8 ? WEFT_OMIT : s, stop = e == 8 ? WEFT_OMIT : e;
+                    if (step) {
+                        int count = python_slice(n, start, stop, step, want);
+                        near("slice", weft_slice(x, 0, start, stop, step), count, want, 0);
+                    }
+                }
+                weft_scope_end(sc);
+            }
+        }
+        FAILS(weft_slice(x, 0, 0, n, 0), WEFT_EINVALID);
+        SAME(weft_slice(weft_arange(0, 3, 1, WEFT_I8), -1, WEFT_OMIT, WEFT_OMIT, INT64_MIN + 1), 2);
+        SAME(weft_slice(weft_arange(0, 3, 1, WEFT_I8), 0, INT64_MIN + 1, INT64_MAX, INT64_MAX), 0);
+    }
+}
+
+Test(api, views_share_memory)
+{
+    weft_tensor x = iota(weft_shape(2, 3, 4), WEFT_F32);
+    weft_memory_stats before, after;
+    weft_memory_get_stats(&before);
+    weft_tensor v[] = {weft_reshape(x, weft_shape(4, -1)),
+                       weft_flatten(x, 0, -1),
+                       weft_unsqueeze(x, -1),
+                       weft_squeeze(weft_unsqueeze(x, 1), weft_axes(1)),
+                       weft_transpose(x, 0, 2),
+                       weft_permute(x, weft_axes(1, 2, 0)),
+                       weft_expand(weft_unsqueeze(x, 0), weft_shape(5, -1, -1, -1)),
+                       weft_slice(x, 2, 3, 0, -1),
+                       weft_narrow(x, 1, -2, 2),
+                       weft_select(x, 0, -1),
+                       weft_flip(x, weft_axes(0, 2)),
+                       weft_as_strided(x, weft_shape(3), weft_shape(5), 2),
+                       weft_diagonal(x, 1, 1, 2),
+                       weft_unfold(x, 2, 2, 1),
+                       weft_detach(x),
+                       weft_contiguous(x),
+                       weft_cast(x, WEFT_F32),
+                       weft_broadcast_to(x, weft_shape(2, 2, 3, 4))};
+    weft_memory_get_stats(&after);
+    cr_assert_eq(after.allocations, before.allocations, "a view allocates");
+    for (int i = 0; i < COUNT(v); i++) {
+        cr_assert(weft_shares_memory(x, v[i]), "view %d: %s", i, weft_error_text(v[i]));
+    }
+    SAME(v[9], 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23);
+    SAME(v[11], 2, 7, 12);
+    SAME(v[12], 1, 6, 11, 13, 18, 23);
+    has_shape(v[13], weft_shape(2, 3, 3, 2));
+    SAME(weft_select(weft_select(v[13], 0, 1), 0, 2), 20, 21, 21, 22, 22, 23);
+    SAME(weft_select(v[10], 1, 0), 15, 14, 13, 12, 3, 2, 1, 0);
+    has_shape(v[6], weft_shape(5, 2, 3, 4));
+    has_shape(weft_flatten(x, 1, 2), weft_shape(2, 12));
+    has_shape(weft_flatten(weft_f(1), 0, -1), weft_shape(1));
+    has_shape(weft_squeeze(weft_zeros(weft_shape(1, 3, 1), WEFT_F32), weft_axes()), weft_shape(3));
+    weft_tensor part[3];
+    OK(weft_split(x, -1, (const int64_t[]){1, 0, 3}, 3, part));
+    has_shape(part[1], weft_shape(2, 3, 0));
+    OK(weft_fill_(part[2], 9));
+    SAME(weft_select(weft_select(x, 0, 1), 0, 2), 20, 9, 9, 9);
+    OK(weft_chunk(x, 1, 2, part));
+    has_shape(part[0], weft_shape(2, 2, 4));
+    has_shape(part[1], weft_shape(2, 1, 4));
+    /* a reshape that must copy, rank 0 and 16 */
+    cr_assert(!weft_shares_memory(x, weft_flatten(weft_transpose(x, 0, 1), 0, -1)));
+    has_shape(weft_reshape(x, weft_shape(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 3, 4)),
+              weft_shape(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 3, 4));
+    has_shape(weft_reshape(weft_zeros(weft_shape(0, 4), WEFT_F32), weft_shape(2, 0)),
+              weft_shape(2, 0));
+}
+
+Test(api, in_place)
+{
+    weft_tensor x = iota(weft_shape(3, 3), WEFT_F32), alias = weft_transpose(x, 0, 1);
+    OK(weft_add_(x, alias)); /* overlapping operand */
+    SAME(x, 0, 4, 8, 4, 8, 12, 8, 12, 16);
+    OK(weft_copy_(weft_select(x, 0, 0), weft_flip(weft_select(x, 0, 0), weft_axes())));
+    SAME(weft_select(x, 0, 0), 8, 4, 0);
+    OK(weft_masked_fill_(x, weft_greater(x, weft_f(8)), weft_f(-1)));
+    SAME(x, 8, 4, 0, 4, 8, -1, 8, -1, -1);
+    OK(weft_clamp_(alias, weft_f(0), weft_f(5)));
+    OK(weft_neg_(x));
+    OK(weft_lerp_(x, weft_f(0), weft_f(0.5)));
+    SAME(x, -2.5, -2, -0.0, -2, -2.5, -0.0, -2.5, -0.0, -0.0);
+    cr_assert_eq(weft_write_count(alias), 6);
+    weft_tensor i = weft_zeros(weft_shape(2), WEFT_U8);
+    OK(weft_fill_(i, 3.9));
+    SAME(i, 3, 3);
+    cr_assert_eq(weft_add_(i, weft_f(1)), WEFT_EDTYPE);
+    cr_assert_eq(weft_copy_(i, weft_zeros(weft_shape(2, 2), WEFT_U8)), WEFT_ESHAPE);
+    cr_assert_eq(weft_fill_(weft_expand(i, weft_shape(3, 2)), 1), WEFT_ESHAPE);
+    cr_assert_eq(weft_fill_(weft_f(1), 1), WEFT_EINVALID);
+    SAME(i, 3, 3);
+    OK(weft_zero_(i));
+    weft_tensor b = weft_zeros(weft_shape(2), WEFT_BOOL);
+    OK(weft_fill_(b, -2));
+    SAME(b, 1, 1);
+    weft_tensor idx = weft_from_data((const int64_t[]){2, 0, 2}, weft_shape(3), WEFT_I64);
+    weft_tensor acc = weft_zeros(weft_shape(3), WEFT_F32);
+    OK(weft_scatter_add_(acc, 0, idx, weft_ones(weft_shape(3), WEFT_F32)));
+    OK(weft_index_add_(acc, 0, idx, weft_ones(weft_shape(3), WEFT_I32)));
+    SAME(acc, 2, 0, 4);
+}
+
+/* -- movement, indexing, creation, reductions ---------------------------------------------------------------- */
+
+Test(api, movement_and_indexing)
+{
+    weft_tensor x = iota(weft_shape(2, 3), WEFT_I32), h = weft_ones(weft_shape(1, 3), WEFT_F16);
+    weft_tensor c = weft_concat(WEFT_LIST(x, h), 0);
+    SAME(c, 0, 1, 2, 3, 4, 5, 1, 1, 1);
+    cr_assert_eq(weft_dtype_of(c), WEFT_F16);
+    SAME(weft_stack(WEFT_LIST(x, x), -1), 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5);
+    SAME(weft_stack(WEFT_LIST(weft_f(1), weft_f(2)), 0), 1, 2);
+    weft_tensor many[40];
+    for (int i = 0; i < 40; i++) {
+        many[i] = weft_full(weft_shape(1), i, WEFT_I64);
+    }
+    cr_assert_eq(weft_item_i64(weft_sum(weft_concat(many, 40, 0))), 780);
+    SAME(weft_pad(x, weft_shape(1, 0), weft_shape(0, 2), 9), 9, 9, 9, 9, 9, 0, 1, 2, 9, 9, 3, 4, 5,
+         9, 9);
+    SAME(weft_roll(x, weft_shape(1, -4), weft_axes(0, 1)), 4, 5, 3, 1, 2, 0);
+    SAME(weft_tril(x, 0), 0, 0, 0, 3, 4, 0);
+    SAME(weft_triu(x, 1), 0, 1, 2, 0, 0, 5);
+    SAME(weft_tile(x, weft_shape(2)), 0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5);
+    SAME(weft_tile(x, weft_shape(2, 1, 1)), 0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5);
+    has_shape(weft_tile(x, weft_shape(2, 0)), weft_shape(4, 0));
+    cr_assert(!weft_shares_memory(x, weft_tile(x, weft_shape(1))));
+    SAME(weft_repeat(x, 2, 1), 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5);
+    SAME(weft_repeat(x, 2, 0), 0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5);
+    weft_tensor i = weft_from_data((const int32_t[]){2, -3}, weft_shape(2, 1), WEFT_I32);
+    SAME(weft_take_along(x, 1, i), 2, 3);
+    SAME(weft_gather(x, 1, i), 2, 3);
+    SAME(weft_index_select(x, -1, i), 2, 0, 5, 3);
+    SAME(weft_embedding(x, weft_from_data((const int64_t[]){1, 1}, weft_shape(2), WEFT_I64)), 3, 4,
+         5, 3, 4, 5);
+    FAILS(weft_embedding(x, weft_i(2)), WEFT_EINDEX);
+    SAME(weft_one_hot(weft_from_data((const int64_t[]){1, 0}, weft_shape(2), WEFT_I64), 3,
+                      WEFT_DTYPE_DEFAULT),
+         0, 1, 0, 1, 0, 0);
+    SAME(weft_masked_fill(x, weft_less(x, weft_i(2)), weft_i(7)), 7, 7, 2, 3, 4, 5);
+    weft_tensor values, indices,
+        y = weft_from_data((const float[]){3, 1, 2}, weft_shape(3), WEFT_F32);
+    OK(weft_sort(y, 0, true, &values, &indices));
+    SAME(values, 3, 2, 1);
+    SAME(indices, 0, 2, 1);
+    OK(weft_sort(y, 0, false, NULL, NULL));
+    SAME(weft_argsort(y, -1, false), 1, 2, 0);
+    OK(weft_topk(y, 2, 0, true, &values, NULL));
+    SAME(values, 1, 2);
+    cr_assert_eq(weft_topk(y, 4, 0, false, &values, NULL), WEFT_ESHAPE);
+    cr_assert(!weft_ok(values));
+}
+
+Test(api, creation)
+{
+    SAME(weft_arange(1, 2, 0.25, WEFT_DTYPE_DEFAULT), 1, 1.25, 1.5, 1.75);
+    cr_assert_eq(weft_dtype_of(weft_arange(0, 3, 1, WEFT_DTYPE_DEFAULT)), WEFT_I64);
+    SAME(weft_arange(5, 0, -2, WEFT_I16), 5, 3, 1);
+    has_shape(weft_arange(3, 0, 1, WEFT_F32), weft_shape(0));
+    FAILS(weft_arange(0, 1, 0, WEFT_F32), WEFT_EINVALID);
+    FAILS(weft_arange(0, INFINITY, 1, WEFT_F32), WEFT_EINVALID);
+    FAILS(weft_arange(NAN, 1, 1, WEFT_F32), WEFT_EINVALID);
+    FAILS(weft_arange(0, 1, 0.5, WEFT_I32), WEFT_EDTYPE);
+    SAME(weft_linspace(0, 1, 5, WEFT_F64), 0, 0.25, 0.5, 0.75, 1);
+    SAME(weft_eye(2, 3, 1, WEFT_BOOL), 0, 1, 0, 0, 0, 1);
+    SAME(weft_full(weft_shape(2), 1e18 + 256, WEFT_I64), 1e18 + 256, 1e18 + 256);
+    SAME(weft_full(weft_shape(1), -1, WEFT_BOOL), 1);
+    SAME(weft_full_like(weft_zeros(weft_shape(2), WEFT_I8), 5), 5, 5);
+    cr_assert_eq(weft_dtype_of(weft_ones_like(weft_b(false))), WEFT_BOOL);
+    has_shape(weft_zeros_like(iota(weft_shape(2, 1), WEFT_F64)), weft_shape(2, 1));
+    FAILS(weft_zeros(weft_shape(-1), WEFT_F32), WEFT_ESHAPE);
+    FAILS(weft_zeros(weft_shape(INT64_MAX, INT64_MAX), WEFT_F32), WEFT_ENOMEM);
+    FAILS(weft_zeros(weft_shape(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1), WEFT_F32),
+          WEFT_ESHAPE);
+    FAILS(weft_zeros(weft_shape(1), (weft_dtype)-3), WEFT_EDTYPE);
+    FAILS(weft_zeros(weft_shape(INT64_C(1) << 50), WEFT_F32), WEFT_ENOMEM);
+}
+
+Test(api, reductions)
+{
+    weft_tensor x = iota(weft_shape(2, 3), WEFT_F32);
+    SAME(weft_sum(x), 15);
+    SAME(weft_sum(x, .axes = weft_axes(-1)), 3, 12);
+    has_shape(weft_sum(x, .axes = weft_axes(1, 0), .keepdim = true), weft_shape(1, 1));
+    SAME(weft_sum(x, .axes = WEFT_NO_AXES), 0, 1, 2, 3, 4, 5);
+    SAME(weft_sum(x, weft_axes(0), true), 3, 5, 7);
+    cr_assert_eq(weft_dtype_of(weft_sum(weft_cast(x, WEFT_U8))), WEFT_I64);
+    cr_assert_eq(weft_dtype_of(weft_sum(x, .dtype = WEFT_F64)), WEFT_F64);
+    SAME(weft_mean(x, .axes = weft_axes(0)), 1.5, 2.5, 3.5);
+    SAME(weft_var(x, .axes = weft_axes(1)), 2.0f / 3, 2.0f / 3);
+    SAME(weft_var(x, .axes = weft_axes(1), .correction = 1), 1, 1);
+    SAME(weft_max(x, .axes = weft_axes(0)), 3, 4, 5);
+    SAME(weft_argmax(x), 5);
+    SAME(weft_argmin(x, .axes = weft_axes(1), .keepdim = true), 0, 0);
+    FAILS(weft_argmax(x, .axes = weft_axes(0, 1)), WEFT_EINVALID);
+    FAILS(weft_argmax(x, .axes = WEFT_NO_AXES), WEFT_EINVALID);
+    weft_tensor v = weft_from_data((const float[]){3, 0, -4}, weft_shape(3), WEFT_F32);
+    SAME(weft_norm(v), 5);
+    SAME(weft_norm(v, .order = 1), 7);
+    SAME(weft_norm(v, .order = INFINITY), 4);
+    SAME(weft_norm(v, .order = WEFT_ZERO), 2);
+    SAME(weft_cumsum(x, 1), 0, 1, 3, 3, 7, 12);
+    SAME(weft_count_nonzero(x, .axes = weft_axes(0)), 1, 2, 2);
+    FAILS(weft_max(x, .dtype = WEFT_F64), WEFT_EINVALID);
+    FAILS(weft_sum(x, .axes = weft_axes(2)), WEFT_ESHAPE);
+    FAILS(weft_sum(x, .axes = weft_axes(0, -2)), WEFT_ESHAPE);
+    FAILS(weft_max(weft_zeros(weft_shape(0), WEFT_F32)), WEFT_ESHAPE);
+}
+
+/* -- random numbers ---------------------------------------------------------------------------------------------- */
+
+Test(api, generators)
+{
+    weft_generator g = {42, 0}, saved;
+    weft_tensor a = weft_randn(weft_shape(1001), WEFT_F32, .generator = &g);
+    saved = g;
+    weft_tensor b = weft_rand(weft_shape(77), WEFT_F64, .generator = &g);
+    g = saved;
+    weft_tensor again = weft_rand(weft_shape(77), WEFT_F64, .generator = &g);
+    cr_assert(weft_item_f64(weft_all(weft_equal(b, again))) == 1);
+    /* the thread's generator with the same seed makes the same numbers */
+    weft_manual_seed(42);
+    cr_assert(weft_item_f64(weft_all(weft_equal(a, weft_randn(weft_shape(1001), WEFT_F32)))) == 1);
+    cr_assert_eq(weft_default_generator()->offset, saved.offset);
+    /* two halves are not one draw twice, and what fails takes nothing */
+    weft_tensor c = weft_rand(weft_shape(64), WEFT_F32, .generator = &g),
+                d = weft_rand(weft_shape(64), WEFT_F32, .generator = &g);
+    cr_assert(weft_item_f64(weft_any(weft_equal(c, d))) == 0);
+    saved = g;
+    FAILS(weft_rand(weft_shape(2), WEFT_I32, .generator = &g), WEFT_EDTYPE);
+    FAILS(weft_rand(weft_shape(2), WEFT_F32, .low = 2, .high = 1, .generator = &g), WEFT_EINVALID);
+    FAILS(weft_randint(weft_shape(2), 3, 3, .generator = &g), WEFT_EINVALID);
+    FAILS(weft_bernoulli(weft_shape(2), 1.5, .generator = &g), WEFT_EINVALID);
+    FAILS(weft_randperm(-1, .generator = &g), WEFT_ESHAPE);
+    FAILS(weft_randn(weft_shape(2), WEFT_F32, .std = -1, .generator = &g), WEFT_EINVALID);
+    cr_assert(g.offset == saved.offset);
+    weft_tensor u = weft_rand(weft_shape(4000), WEFT_F32, .low = -1, .high = 3, .generator = &g);
+    cr_assert(weft_item_f64(weft_min(u)) >= -1 && weft_item_f64(weft_max(u)) < 3);
+    cr_assert(fabs(weft_item_f64(weft_mean(u)) - 1) < 0.1);
+    SAME(weft_randn(weft_shape(2), WEFT_F32, .mean = 3, .std = WEFT_ZERO, .generator = &g), 3, 3);
+    weft_tensor r = weft_randint(weft_shape(1000), -2, 3, .generator = &g);
+    cr_assert(weft_item_i64(weft_min(r)) == -2 && weft_item_i64(weft_max(r)) == 2);
+    SAME(weft_bernoulli(weft_shape(2), WEFT_ZERO, .generator = &g), 0, 0);
+    weft_tensor p = weft_randperm(50, .generator = &g), sorted;
+    OK(weft_sort(p, 0, false, &sorted, NULL));
+    cr_assert(weft_item_f64(weft_all(weft_equal(sorted, weft_arange(0, 50, 1, WEFT_I64)))) == 1);
+    cr_assert(weft_item_f64(weft_all(weft_equal(p, sorted))) == 0);
+}

@@ -1,0 +1,193 @@
+/*
+ * tests/unit/test_errors.c -- one bad call per family of ops; the whole message is compared with
+ * tests/golden/errors.txt. Sites are reduced to the file's name: lines move when this file is edited.
+ *
+ * To accept new messages: WEFT_ACCEPT=1 rewrites the golden file.
+ */
+#include <criterion/criterion.h>
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "weft/weft.h"
+
+static char *out;
+static size_t out_size;
+static FILE *sink;
+
+/* Writes a message with "path/test_errors.c:123" as "test_errors.c:N". */
+static void note(const char *call, const char *text)
+{
+    static const char me[] = "test_errors.c:";
+    fprintf(sink, "%s\n    ", call);
+    while (*text) {
+        const char *at = strstr(text, me), *end = at ? at : text + strlen(text);
+        const char *path = end;
+        while (at && path > text && path[-1] != ' ') {
+            path--;
+        }
+        fprintf(sink, "%.*s", (int)(path - text), text);
+        if (!at) {
+            break;
+        }
+        fprintf(sink, "%sN", me);
+        text = at + strlen(me);
+        while (isdigit((unsigned char)*text)) {
+            text++;
+        }
+    }
+    fprintf(sink, "\n");
+}
+
+#define BAD(call) bad(#call, call)
+static void bad(const char *call, weft_tensor t)
+{
+    cr_expect(!weft_ok(t), "%s is accepted", call);
+    note(call, weft_error_text(t));
+}
+
+#define BAD_STATUS(call) bad_status(#call, call)
+static void bad_status(const char *call, weft_status status)
+{
+    cr_expect(status != WEFT_OK, "%s is accepted", call);
+    note(call, weft_last_error());
+}
+
+static weft_tensor x, y, i, v, img, dead;
+
+static void elementwise_and_in_place(void)
+{
+    BAD(weft_add(x, y));
+    BAD(weft_bitwise_and(x, x));
+    BAD(weft_neg(weft_b(true)));
+    BAD(weft_where(x, x, x));
+    BAD(weft_clamp(x, y, weft_f(1)));
+    BAD(weft_mul(WEFT_NONE, x));
+    BAD(weft_exp(dead));
+    BAD_STATUS(weft_add_(i, weft_f(0.5)));
+    BAD_STATUS(weft_add_(v, x));
+    BAD_STATUS(weft_fill_(weft_expand(v, weft_shape(2, 3)), 0));
+    BAD_STATUS(weft_copy_(v, weft_zeros(weft_shape(4), WEFT_F32)));
+}
+
+static void reductions_and_views(void)
+{
+    BAD(weft_sum(x, .axes = weft_axes(2)));
+    BAD(weft_mean(x, .axes = weft_axes(0, 0)));
+    BAD(weft_max(weft_zeros(weft_shape(0, 2), WEFT_F32), .axes = weft_axes(0)));
+    BAD(weft_argmax(x, .axes = weft_axes(0, 1)));
+    BAD(weft_max(x, .dtype = WEFT_F64));
+    BAD(weft_cumsum(weft_scalar(1, WEFT_F32), 0));
+    BAD(weft_reshape(x, weft_shape(4)));
+    BAD(weft_reshape(x, weft_shape(-1, 4)));
+    BAD(weft_reshape(x, weft_shape(-2, 3)));
+    BAD(weft_flatten(x, 1, 0));
+    BAD(weft_squeeze(x, weft_axes(0)));
+    BAD(weft_transpose(x, 0, 2));
+    BAD(weft_permute(x, weft_axes(0)));
+    BAD(weft_expand(x, weft_shape(4, 3)));
+    BAD(weft_slice(x, 0, 0, 2, 0));
+    BAD(weft_narrow(x, 0, 1, 2));
+    BAD(weft_select(x, 1, 3));
+    BAD(weft_as_strided(x, weft_shape(3, 3), weft_shape(3, 1), 0));
+    BAD(weft_diagonal(x, 0, 1, 1));
+    BAD(weft_unfold(x, 1, 4, 1));
+    BAD_STATUS(weft_split(x, 0, (const int64_t[]){1, 2}, 2, (weft_tensor[2]){x, x}));
+}
+
+static void movement_indexing_creation(void)
+{
+    BAD(weft_concat(WEFT_LIST(x, y), 0));
+    BAD(weft_concat(NULL, 3, 0));
+    BAD(weft_pad(x, weft_shape(1), weft_shape(1), 0));
+    BAD(weft_roll(x, weft_shape(1, 2), weft_axes(0)));
+    BAD(weft_tril(v, 0));
+    BAD(weft_tile(x, weft_shape(-1)));
+    BAD(weft_index_select(x, 0, i));
+    BAD(weft_index_select(x, 0, v));
+    BAD(weft_take_along(x, 0, i));
+    BAD(weft_scatter_add(x, 0, i, x));
+    BAD(weft_one_hot(i, 2, WEFT_F32));
+    BAD_STATUS(weft_topk(x, 5, 1, false, NULL, NULL));
+    BAD(weft_zeros(weft_shape(2, -3), WEFT_F32));
+    BAD(weft_full(weft_shape(INT64_MAX, 4), 0, WEFT_F32));
+    BAD(weft_arange(0, 1, 0, WEFT_F32));
+    BAD(weft_arange(0, 1, 0.5, WEFT_I32));
+    BAD(weft_randint(weft_shape(2), 5, 5));
+    BAD(weft_rand(weft_shape(2), WEFT_I64));
+    BAD(weft_cast(x, (weft_dtype)99));
+    BAD(weft_from_data(NULL, weft_shape(2), WEFT_F32));
+    BAD(weft_from_blob((char *)NULL + 1, weft_shape(2), WEFT_F32));
+}
+
+static void layers_and_reading(void)
+{
+    double d;
+    float f[2];
+    BAD(weft_matmul(x, x));
+    BAD(weft_linear(x, y, WEFT_NONE));
+    BAD(weft_softmax(x, 2));
+    BAD(weft_layer_norm(x, .weight = weft_zeros(weft_shape(2), WEFT_F32)));
+    BAD(weft_batch_norm(x));
+    BAD(weft_conv2d(img, x));
+    BAD(weft_conv2d(img, img, .stride = weft_shape(1, 2, 3)));
+    BAD(weft_max_pool2d(img, weft_shape(9)));
+    BAD(weft_scaled_dot_product_attention(x, y, y));
+    BAD(weft_dropout(x, 2, true));
+    BAD(weft_cross_entropy(x, i));
+    BAD(weft_mse_loss(x, y));
+    BAD_STATUS(weft_item(x, &d));
+    BAD_STATUS(weft_to_array(x, f, 2, WEFT_F32));
+    BAD_STATUS(weft_free(dead));
+    BAD_STATUS(weft_set_num_threads(0));
+    weft_scope_end((weft_scope){0, 0, 0});
+    note("weft_scope_end of no scope", weft_last_error());
+    (void)weft_data(weft_f(1));
+    note("weft_data(weft_f(1))", weft_last_error());
+    (void)weft_dim(x, 5);
+    note("weft_dim(x, 5)", weft_last_error());
+}
+
+static void compare(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    cr_assert_not_null(f, "%s", path);
+    char want[2048];
+    char *p = out;
+    for (int line = 1; fgets(want, sizeof want, f); line++) {
+        char *end = strchr(p, '\n');
+        cr_assert_not_null(end, "line %d is missing: %s", line, want);
+        bool same = strncmp(p, want, (size_t)(end - p) + 1) == 0;
+        cr_expect(same, "line %d is\n%.*s\nexpected\n%s", line, (int)(end - p), p, want);
+        p = end + 1;
+    }
+    cr_expect_str_empty(p, "more than expected: %s", p);
+    fclose(f);
+}
+
+Test(errors, golden)
+{
+    static const char path[] = WEFT_SOURCE_DIR "/tests/golden/errors.txt";
+    sink = open_memstream(&out, &out_size);
+    x = weft_zeros(weft_shape(2, 3), WEFT_F32);
+    y = weft_ones(weft_shape(3, 5), WEFT_F32);
+    i = weft_from_data((const int64_t[]){0, 7}, weft_shape(2), WEFT_I64);
+    v = weft_ones(weft_shape(3), WEFT_F32);
+    img = weft_zeros(weft_shape(1, 2, 4, 4), WEFT_F32);
+    weft_set_name(y, "weights");
+    dead = weft_zeros(weft_shape(1), WEFT_F32);
+    weft_free(dead);
+    elementwise_and_in_place();
+    reductions_and_views();
+    movement_indexing_creation();
+    layers_and_reading();
+    fclose(sink);
+    if (getenv("WEFT_ACCEPT")) {
+        FILE *f = fopen(path, "wb");
+        cr_assert_not_null(f);
+        fputs(out, f);
+        fclose(f);
+    }
+    compare(path);
+    free(out);
+}
