@@ -376,6 +376,12 @@ static weft_tensor full(const char *op, const weft_shape *shape, double value, w
         return error;
     }
     int dt = dtype ? (int)dtype : WEFT_F32, n = (int)shape->n;
+    for (int i = 0; i < n; i++) {
+        if (shape->v[i] < 0) {
+            return wf_api_error(op, WEFT_ESHAPE, "extent %lld of axis %d is negative",
+                                (long long)shape->v[i], i);
+        }
+    }
     bool whole = wf_dtype_kind(dt) < 2; /* integers travel as integers */
     memcpy(dyn, shape->v, (size_t)n * sizeof *dyn);
     dyn[n] = dt == WEFT_BOOL ? value != 0 : wf_f64_to_i64(value);

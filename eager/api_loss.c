@@ -91,12 +91,19 @@ static weft_tensor cross_logits(weft_tensor x, weft_tensor t, double delta)
 static weft_tensor loss(const char *name, const weft_loss_args *args,
                         weft_tensor (*each)(weft_tensor, weft_tensor, double))
 {
-    wf_arg a;
+    wf_arg x, t;
+    wf_why why = {0};
     if (!args) {
         return wf_api_null(name, "the argument struct");
     }
-    if (!wf_arg_open(&a, name, args->x) || !wf_arg_open(&a, name, args->target)) {
-        return a.error;
+    if (!wf_arg_open(&x, name, args->x)) {
+        return x.error;
+    }
+    if (!wf_arg_open(&t, name, args->target)) {
+        return t.error;
+    }
+    if (wf_broadcast(&x.type, &t.type, &why)) {
+        return wf_raise(x.c, name, 2, (weft_tensor[]){args->x, args->target}, &why);
     }
     if (!reduction_ok(name, args->reduction)) {
         return last_error();

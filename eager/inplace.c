@@ -8,6 +8,7 @@
  * Invariants: the version of the storage grows by one per write; operands that overlap the target in
  * any way but exactly are copied first; a target that is not fully written is marked broken.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "eager/call.h"
@@ -106,7 +107,7 @@ static int result_check(wf_call *k, wf_slot *dst, const wf_type *out)
     if (wf_dtype_kind(out->dtype) > wf_dtype_kind(dst->dtype)) {
         wf_fail(&k->why, WEFT_EDTYPE, "a %s result does not go into a %s target",
                 wf_dtype_name(out->dtype), wf_dtype_name(dst->dtype));
-        wf_hint(&k->why, "cast the result: weft_copy_(x, weft_cast(value, %s))", "dtype of x");
+        wf_hint(&k->why, "cast the value: weft_copy_(x, weft_cast(value, weft_dtype_of(x)))");
         return k->why.code;
     }
     wf_type wide = t;
@@ -321,6 +322,22 @@ static int run_inplace(wf_call *k, wf_slot *dst)
     return rc;
 }
 
+/* Names the public function (add_, copy_) and each tensor once. */
+static void raise_inplace(wf_ctx *c, wf_op op, int nsrc, const weft_tensor *src, weft_tensor dst,
+                          const wf_why *why)
+{
+    char name[64];
+    weft_tensor all[SMALL_SRC + 1] = {dst};
+    bool among = false;
+    int n = nsrc < SMALL_SRC ? nsrc : SMALL_SRC;
+    snprintf(name, sizeof name, "%s_", op == WF_OP_COPY ? "copy" : wf_rows[op].name);
+    for (int i = 0; i < n; i++) {
+        among |= src[i].slot == dst.slot && src[i].serial == dst.serial;
+        all[i + 1] = src[i];
+    }
+    wf_raise(c, name, n + !among, all + among, why);
+}
+
 int wf_dispatch_inplace(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
                         weft_tensor dst)
 {
@@ -347,10 +364,7 @@ int wf_dispatch_inplace(wf_op op, const wf_attr *attr, int nsrc, const weft_tens
                             : wf_fail(&k.why, WEFT_EINVALID, "the target is a scalar, not a tensor");
         }
         if (rc > 0) {
-            weft_tensor all[SMALL_SRC + 1] = {dst};
-            int n = nsrc < SMALL_SRC ? nsrc : SMALL_SRC;
-            memcpy(all + 1, src, (size_t)n * sizeof *src);
-            wf_raise(c, wf_rows[op].name, n + 1, all, &k.why);
+            raise_inplace(c, op, nsrc, src, dst, &k.why);
         } else if (rc < 0) {
             rc = (int)weft_last_status();
         }
