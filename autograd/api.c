@@ -19,6 +19,9 @@ static const char *const no_memory = "out of memory";
 
 weft_tensor wf_alias(wf_ctx *c, wf_slot *s)
 {
+    if ((s->flags & WF_SLOT_REQUIRES_GRAD) && wf_grad_enabled(c) && s->context == c->id) {
+        wf_tape_node_of(c, s, NULL); /* so that the alias carries the leaf's node */
+    }
     weft_tensor h =
         wf_wrap_view(c, s->st, s->data, s->dtype, s->rank, wf_dims(s), wf_strides(s));
     if (h.slot && s->node && s->context == c->id) {

@@ -65,6 +65,20 @@ typedef struct weft_grad_of_args {
 /* Gradients of sum(outputs * grad_outputs) with respect to inputs, without touching accumulated ones. */
 WEFT_API weft_status weft_grad_of(const weft_grad_of_args *args);
 
+typedef struct weft_jvp_args {
+    const weft_tensor *outputs; /* recorded from the inputs */
+    int n_outputs;
+    const weft_tensor *inputs;
+    int n_inputs;
+    const weft_tensor *tangents; /* n_inputs, of the inputs' shapes and dtypes */
+    weft_tensor *results;        /* n_outputs tangents of the outputs, in the current scope */
+    int end_;
+} weft_jvp_args;
+/* Forward-mode products: results[k] = sum over i of d(outputs[k])/d(inputs[i]) * tangents[i]. The adjoint is
+ * linear in its seed, so its own adjoint is the Jacobian: the columns that give backward give this too, for
+ * every op. The outputs' graph is retained. Errors as weft_grad_of. */
+WEFT_API weft_status weft_jvp(const weft_jvp_args *args);
+
 /* -- hooks --------------------------------------------------------------------------------------------
  * A hook sees the full gradient of its tensor before it is used or accumulated; it returns a
  * replacement of the same shape and dtype, or WEFT_NONE to leave it. Hooks run in order of
@@ -133,6 +147,8 @@ WEFT_API weft_status weft_tape_print(FILE *out, weft_tensor t);
     weft_sited_status(WEFT_HERE, (weft_backward)(&(weft_backward_args){__VA_ARGS__, .end_ = 0}))
 #define weft_grad_of(...)                                                                          \
     weft_sited_status(WEFT_HERE, (weft_grad_of)(&(weft_grad_of_args){__VA_ARGS__, .end_ = 0}))
+#define weft_jvp(...)                                                                              \
+    weft_sited_status(WEFT_HERE, (weft_jvp)(&(weft_jvp_args){__VA_ARGS__, .end_ = 0}))
 #define weft_gradcheck(...)                                                                        \
     weft_sited_status(WEFT_HERE, (weft_gradcheck)(&(weft_gradcheck_args){__VA_ARGS__, .end_ = 0}))
 #define weft_gradgradcheck(...)                                                                    \

@@ -425,3 +425,31 @@ Test(autograd, grad_of_leaves_accumulated_gradients_alone)
                               .grads = &g2),
                  WEFT_EGRAD);
 }
+
+/* -- forward mode ------------------------------------------------------------------------------------------ */
+
+Test(autograd, forward_products_agree_with_backward)
+{
+    weft_manual_seed(11);
+    weft_tensor x = weft_randn(weft_shape(3, 4), WEFT_F64), w = weft_randn(weft_shape(4, 4), WEFT_F64);
+    weft_requires_grad_(x, true);
+    weft_requires_grad_(w, true);
+    weft_tensor h = weft_tanh(weft_matmul(x, w));
+    weft_tensor out[2] = {weft_softmax(weft_layer_norm(h, .axes = 1), -1), weft_logsumexp(h, .axes = weft_axes(0))};
+    weft_tensor in[2] = {x, w}, t[2], u[2], jt[2], ju[2];
+    for (int i = 0; i < 2; i++) {
+        t[i] = weft_randn(weft_shape_of(in[i]), WEFT_F64);
+        u[i] = weft_randn(weft_shape_of(out[i]), WEFT_F64);
+    }
+    cr_assert_eq(weft_jvp(.outputs = out, .n_outputs = 2, .inputs = in, .n_inputs = 2, .tangents = t, .results = jt),
+                 WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(weft_grad_of(.outputs = out, .n_outputs = 2, .inputs = in, .n_inputs = 2, .grads = ju, .grad_outputs = u),
+                 WEFT_OK, "%s", weft_last_error());
+    double left = 0, right = 0;
+    for (int i = 0; i < 2; i++) {
+        left += weft_item_f64(weft_sum(weft_mul(u[i], jt[i])));
+        right += weft_item_f64(weft_sum(weft_mul(ju[i], t[i])));
+    }
+    cr_assert(left != 0);
+    cr_assert_float_eq(left, right, 1e-12 * (1 + (left < 0 ? -left : left)), "<u, Jt> = %.17g, <J'u, t> = %.17g", left, right);
+}
