@@ -4,9 +4,6 @@
  * Pre-norm blocks of causal self-attention and a GELU MLP (Radford et al. 2019), AdamW, clipped gradients,
  * linear warm-up and cosine decay. The same seed gives the same loss bits at any number of threads; stopping,
  * saving and resuming gives the same bits as not stopping. It uses nothing but the public headers.
- *
- *     char_lm [FILE] [--steps N] [--stop N] [--seed N] [--threads N] [--save FILE] [--resume FILE]
- *             [--sample N] [--dim N] [--layers N] [--heads N] [--batch N] [--context N]
  */
 #include <math.h>
 #include <stdio.h>
@@ -47,6 +44,7 @@ static void init_model(model *l, weft_generator *rng)
     weft_module *m = l->m = weft_module_new(rng);
     weft_nn_embedding_init(&l->wte, m, "wte", VOCAB, dim);
     weft_nn_embedding_init(&l->wpe, m, "wpe", context, dim);
+    weft_init_normal(l->wpe.weight, 0, 0.02, rng);
     for (int i = 0; i < layers; i++) {
         block *b = &l->h[i];
         weft_module_push(m, "h.%d", i);
@@ -59,9 +57,7 @@ static void init_model(model *l, weft_generator *rng)
     }
     weft_nn_layer_norm_init(&l->ln_f, m, "ln_f", dim);
     weft_nn_linear_init(&l->head, m, "head", dim, VOCAB, .no_bias = true);
-    weft_init_normal(l->wte.weight, 0, 0.02, rng);
-    weft_init_normal(l->wpe.weight, 0, 0.02, rng);
-    if (weft_module_status(m) != WEFT_OK) {
+    if (weft_init_normal(l->wte.weight, 0, 0.02, rng) || weft_module_status(m)) {
         die("model");
     }
 }
@@ -98,10 +94,7 @@ static weft_tensor loss_of_batch(const model *l, weft_tensor text, weft_generato
 static void generate(const model *l)
 {
     weft_generator rng = {(uint64_t)seed, 1u << 30};
-    int64_t *seen = calloc((size_t)(sample + 1), sizeof *seen);
-    if (seen) {
-        seen[0] = '\n';
-    }
+    int64_t *seen = calloc((size_t)(sample + 1), sizeof *seen); /* a NUL starts the text */
     weft_no_grad_begin();
     for (int64_t i = 0; seen && i < sample; i++) {
         weft_scope s = weft_scope_begin();
@@ -109,15 +102,13 @@ static void generate(const model *l)
         weft_tensor in = weft_from_data(seen + i + 1 - time, weft_shape(1, time), WEFT_I64);
         weft_tensor logits = weft_select(weft_select(forward(l, in), 0, 0), 0, -1);
         weft_tensor up_to = weft_cumsum(weft_softmax(weft_div(logits, weft_f(0.8)), 0), 0);
-        weft_tensor draw = weft_rand(weft_shape(), .generator = &rng);
-        int64_t next = weft_item_i64(weft_sum(weft_less_equal(up_to, draw)));
-        next = next < VOCAB ? next : VOCAB - 1;
+        weft_tensor below = weft_less_equal(up_to, weft_rand(weft_shape(), .generator = &rng));
+        int64_t next = weft_item_i64(weft_sum(below));
         if (next < 0) {
             die("generate");
         }
-        seen[i + 1] = next;
+        seen[i + 1] = next = next < VOCAB ? next : VOCAB - 1;
         putchar((int)next);
-        fflush(stdout);
         weft_scope_end(s);
     }
     weft_no_grad_end();
@@ -149,60 +140,28 @@ static weft_tensor read_text(void)
     return text;
 }
 
-/* Saves or loads parameters, optimiser state and `progress` as one safetensors file. */
-static void checkpoint(const char *path, bool saving, const model *l, const weft_optim *o,
-                       weft_tensor progress)
-{
-    int n = weft_module_count(l->m), k = weft_optim_state_count(o);
-    weft_named_tensor *all = malloc((size_t)(n + k + 1) * sizeof *all);
-    if (!all) {
-        die("no memory");
-    }
-    memcpy(all, weft_module_entries(l->m), (size_t)n * sizeof *all);
-    memcpy(all + n, weft_optim_state(o), (size_t)k * sizeof *all);
-    all[n + k] = (weft_named_tensor){"progress", progress};
-    weft_safetensors *in = saving ? NULL : weft_safetensors_open(path);
-    weft_status s = saving ? weft_safetensors_save(path, all, n + k + 1, NULL, 0)
-                    : in   ? weft_safetensors_load(in, all, n + k + 1)
-                           : WEFT_EIO;
-    if (s != WEFT_OK) {
-        die(path);
-    }
-    weft_safetensors_close(in);
-    free(all);
-}
-
 static void parse(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        int64_t *number;
-        const char **text;
-    } known[] = {{"--steps", &steps, 0},     {"--stop", &stop, 0},   {"--seed", &seed, 0},
-                 {"--threads", &threads, 0}, {"--dim", &dim, 0},     {"--layers", &layers, 0},
-                 {"--heads", &heads, 0},     {"--batch", &batch, 0}, {"--context", &context, 0},
-                 {"--sample", &sample, 0},   {"--save", 0, &save},   {"--resume", 0, &resume}};
+    const char *text[] = {"--save", "--resume"}, **texts[] = {&save, &resume};
+    const char *number[] = {"--steps", "--stop",   "--seed",  "--threads", "--sample",
+                            "--dim",   "--layers", "--heads", "--context", "--batch"};
+    int64_t *numbers[] = {&steps, &stop,   &seed,  &threads, &sample,
+                          &dim,   &layers, &heads, &context, &batch};
     for (int i = 1; i < argc; i++) {
-        size_t k = 0, n = sizeof known / sizeof *known;
-        while (k < n && strcmp(argv[i], known[k].name) != 0) {
-            k++;
-        }
-        if (k < n && i + 1 < argc && known[k].number) {
-            *known[k].number = atoll(argv[++i]);
-        } else if (k < n && i + 1 < argc) {
-            *known[k].text = argv[++i];
-        } else if (argv[i][0] != '-') {
-            file = argv[i];
-        } else {
-            printf("usage: char_lm [FILE] [options], each with a value:\n");
-            for (k = 0; k < n; k++) {
-                printf("    %s\n", known[k].name);
+        int known = argv[i][0] != '-';
+        file = known ? argv[i] : file;
+        for (int k = 0; k < 10 && !known && i + 1 < argc; k++) {
+            if (strcmp(argv[i], number[k]) == 0) {
+                *numbers[k] = atoll(argv[++i]), known = 1;
+            } else if (k < 2 && strcmp(argv[i], text[k]) == 0) {
+                *texts[k] = argv[++i], known = 1;
             }
-            exit(strcmp(argv[i], "--help") == 0 ? 0 : 2);
         }
-    }
-    if (layers < 1 || layers > MAX_LAYERS || context < 1 || batch < 1) {
-        die("--layers is 1 to 24, --context and --batch at least 1");
+        if (!known || layers > MAX_LAYERS) {
+            die("usage: char_lm [FILE] [--save FILE] [--resume FILE], and with a number: --steps "
+                "--stop "
+                "--seed --threads --sample --dim --layers --heads --context --batch");
+        }
     }
 }
 
@@ -250,7 +209,6 @@ static void train(const model *l, weft_optim *adam, weft_tensor text, int64_t *p
                    (long long)progress[0], average,
                    (double)(done * batch * context) / (now - start), (double)mem.live_bytes / 1e6,
                    (double)mem.peak_bytes / 1e6);
-            fflush(stdout);
             shown = now;
         }
     }
@@ -260,30 +218,29 @@ static void train(const model *l, weft_optim *adam, weft_tensor text, int64_t *p
 
 int main(int argc, char **argv)
 {
+    setvbuf(stdout, NULL, _IOLBF, 0);
     parse(argc, argv);
     if (threads && weft_set_num_threads((int)threads) != WEFT_OK) {
         die("--threads");
     }
-    static model lm;
+    static model lm; /* zeroed */
     weft_generator rng = {(uint64_t)seed, 0};
     weft_tensor text = read_text();
     init_model(&lm, &rng);
     weft_optim *adam =
         weft_adamw_new(lm.m, .beta2 = 0.99, .weight_decay = 0.1, .decay_min_rank = 2);
     /* Steps done, seed and offset of the random stream that picks the data, hash of the losses. */
-    int64_t start[4] = {0, seed, (int64_t)rng.offset, (int64_t)0xcbf29ce484222325u};
-    weft_tensor progress = weft_from_data(start, weft_shape(4), WEFT_I64);
-    if (!adam || !weft_ok(progress)) {
-        die("optimiser");
-    }
-    if (resume) {
-        checkpoint(resume, false, &lm, adam, progress);
+    int64_t at[4] = {0, seed, (int64_t)rng.offset, (int64_t)0xcbf29ce484222325u};
+    weft_tensor progress = weft_from_blob(at, weft_shape(4), WEFT_I64); /* the same memory */
+    weft_named_tensor extra = {"progress", progress};
+    if (resume && weft_checkpoint_load(resume, lm.m, adam, &extra, 1) != WEFT_OK) {
+        die("--resume");
     }
     printf("%lld parameters, %d threads\n", (long long)weft_module_numel(lm.m),
            weft_get_num_threads());
-    train(&lm, adam, text, weft_data_mut(progress));
-    if (save) {
-        checkpoint(save, true, &lm, adam, progress);
+    train(&lm, adam, text, at);
+    if (save && weft_checkpoint_save(save, lm.m, adam, &extra, 1) != WEFT_OK) {
+        die("--save");
     }
     generate(&lm);
     weft_optim_free(adam);

@@ -266,10 +266,27 @@ WEFT_API void weft_optim_free(weft_optim *o);
 WEFT_API double weft_lr_cosine(int64_t step, int64_t warmup, int64_t total, double peak,
                                double floor);
 
+/* -- checkpoints ---------------------------------------------------------------------------------------- */
+/* A training run in one safetensors file: the module's parameters and buffers, the optimiser's state and
+ * any further tensors (step, random state, position in the data). Saving is atomic; loading checks every
+ * name and shape before it writes into the tensors. */
+typedef struct weft_checkpoint_args {
+    const char *path;
+    const weft_module *module;
+    const weft_optim *optim;        /* may be NULL */
+    const weft_named_tensor *extra; /* may be NULL when n_extra is 0 */
+    int n_extra;
+    int end_;
+} weft_checkpoint_args;
+WEFT_API weft_status weft_checkpoint_save(const weft_checkpoint_args *args);
+WEFT_API weft_status weft_checkpoint_load(const weft_checkpoint_args *args);
+
 #ifdef __cplusplus
 }
 #else
 /* clang-format off */
+#define weft_checkpoint_save(...) WEFT_S_((weft_checkpoint_save)(&(const weft_checkpoint_args){__VA_ARGS__, .end_ = 0}))
+#define weft_checkpoint_load(...) WEFT_S_((weft_checkpoint_load)(&(const weft_checkpoint_args){__VA_ARGS__, .end_ = 0}))
 #define weft_nn_linear_init(...) WEFT_S_((weft_nn_linear_init)(&(const weft_nn_linear_args){__VA_ARGS__, .end_ = 0}))
 #define weft_nn_embedding_init(...) WEFT_S_((weft_nn_embedding_init)(&(const weft_nn_embedding_args){__VA_ARGS__, .end_ = 0}))
 #define weft_nn_layer_norm_init(...) WEFT_S_((weft_nn_layer_norm_init)(&(const weft_nn_norm_args){__VA_ARGS__, .end_ = 0}))
