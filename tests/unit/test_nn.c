@@ -1,0 +1,441 @@
+/*
+ * tests/unit/test_nn.c -- modules, initialisers, optimisers, clipping, schedules, checkpoints.
+ *
+ * Optimisers are compared with their formulas in double precision over 100 steps; initialisers with the
+ * moments that their formulas state.
+ *
+ * ctest: threads
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "weft/weft.h"
+
+static weft_module *fresh(uint64_t seed)
+{
+    weft_manual_seed(seed);
+    weft_module *m = weft_module_new(NULL);
+    cr_assert(m != NULL);
+    return m;
+}
+
+/* -- registry ----------------------------------------------------------------------------------------- */
+
+Test(nn, names_are_those_of_pytorch)
+{
+    weft_module *m = fresh(1);
+    weft_nn_linear fc;
+    weft_nn_norm ln, rms;
+    weft_nn_attention attn;
+    weft_nn_batch_norm2d bn;
+    weft_nn_conv2d conv;
+    weft_nn_embedding wte;
+    weft_nn_embedding_init(&wte, m, "wte", 10, 8);
+    weft_module_push(m, "h.%d", 0);
+    weft_nn_layer_norm_init(&ln, m, "ln_1", 8);
+    weft_nn_attention_init(&attn, m, "attn", 8, 2, .causal = true);
+    weft_module_pop(m);
+    weft_nn_rms_norm_init(&rms, m, "rms", 8);
+    weft_nn_conv2d_init(&conv, m, "conv", 3, 4, 5, .padding = 2);
+    weft_nn_batch_norm2d_init(&bn, m, "bn", 4);
+    weft_nn_linear_init(&fc, m, "fc", 8, 3, .no_bias = true);
+    cr_assert_eq(weft_module_status(m), WEFT_OK, "%s", weft_last_error());
+    static const char *const names[] = {"wte.weight",
+                                        "h.0.ln_1.weight",
+                                        "h.0.ln_1.bias",
+                                        "h.0.attn.in_proj_weight",
+                                        "h.0.attn.in_proj_bias",
+                                        "h.0.attn.out_proj.weight",
+                                        "h.0.attn.out_proj.bias",
+                                        "rms.weight",
+                                        "conv.weight",
+                                        "conv.bias",
+                                        "bn.weight",
+                                        "bn.bias",
+                                        "bn.running_mean",
+                                        "bn.running_var",
+                                        "bn.num_batches_tracked",
+                                        "fc.weight"};
+    cr_assert_eq(weft_module_count(m), (int)(sizeof names / sizeof *names));
+    for (int i = 0; i < weft_module_count(m); i++) {
+        cr_assert_str_eq(weft_module_at(m, i).name, names[i]);
+        cr_assert_eq(weft_module_is_parameter(m, i), i < 12 || i > 14);
+        cr_assert_eq(weft_requires_grad(weft_module_at(m, i).tensor), i < 12 || i > 14);
+    }
+    cr_assert_eq(weft_module_numel(m), 80 + 16 + 192 + 24 + 64 + 8 + 8 + 300 + 4 + 8 + 24);
+    cr_assert_eq(weft_module_get(m, "fc.weight").serial, fc.weight.serial);
+    cr_assert_eq(weft_error_status(weft_module_get(m, "none")), WEFT_EINVALID);
+    weft_module_free(m);
+    cr_assert_not(weft_ok(fc.weight), "parameters go with their module");
+    weft_memory_stats stats;
+    weft_memory_get_stats(&stats);
+    cr_assert_eq(stats.kept_tensors, 0);
+}
+
+Test(nn, the_first_failure_is_remembered)
+{
+    weft_module *m = fresh(1);
+    weft_nn_linear a, b, c;
+    cr_assert_eq(weft_nn_linear_init(&a, m, "fc", 2, 2), WEFT_OK);
+    cr_assert_eq(weft_nn_linear_init(&b, m, "fc", 2, 2), WEFT_EINVALID);
+    cr_assert_not(weft_ok(b.weight));
+    cr_assert_not(weft_ok(weft_nn_linear_forward(&b, weft_ones(weft_shape(1, 2), WEFT_F32))));
+    cr_assert_neq(weft_nn_linear_init(&c, m, "bad", 0, 2), WEFT_OK);
+    cr_assert_eq(weft_module_status(m), WEFT_EINVALID);
+    cr_assert_null(weft_adamw_new(m));
+    cr_assert_eq(weft_module_count(m), 2);
+    weft_module_free(m);
+    weft_module_free(NULL);
+    cr_assert_eq(weft_module_pop(NULL), WEFT_EINVALID);
+    m = fresh(1);
+    cr_assert_eq(weft_module_pop(m), WEFT_EINVALID);
+    for (int i = 0; i < 16; i++) {
+        cr_assert_eq(weft_module_push(m, "a"), WEFT_OK);
+    }
+    cr_assert_eq(weft_module_push(m, "a"), WEFT_EINVALID);
+    cr_assert_eq(weft_module_push(m, "%600d", 1), WEFT_EINVALID);
+    cr_assert_neq(weft_nn_linear_init(NULL, m, "x", 1, 1), WEFT_OK);
+    cr_assert_neq(weft_nn_linear_init(&a, NULL, "x", 1, 1), WEFT_OK);
+    cr_assert_neq((weft_nn_linear_init)(NULL), WEFT_OK);
+    cr_assert_not(weft_ok(weft_module_parameter(m, "i", weft_ones(weft_shape(2), WEFT_I32))));
+    weft_module_free(m);
+}
+
+/* -- initialisers -------------------------------------------------------------------------------------- */
+
+typedef struct moments {
+    double mean, std, low, high;
+} moments;
+
+static moments measure(weft_tensor t)
+{
+    return (moments){weft_item_f64(weft_mean(t, .dtype = WEFT_F64)),
+                     weft_item_f64(weft_std(weft_cast(t, WEFT_F64))), weft_item_f64(weft_min(t)),
+                     weft_item_f64(weft_max(t))};
+}
+
+/* n = 200 * 100 * 9 = 180000 draws: the mean is within 5 standard errors, std within 1 % (its standard error
+ * is std / sqrt(2 n) = 0.17 % for a normal distribution, less for a uniform one). */
+static void check_moments(const char *what, weft_tensor t, double mean, double std, double bound)
+{
+    moments m = measure(t);
+    cr_assert_lt(fabs(m.mean - mean), 5 * std / sqrt(180000.0), "%s: mean %g", what, m.mean);
+    cr_assert_lt(fabs(m.std / std - 1), 0.01, "%s: std %g, want %g", what, m.std, std);
+    cr_assert(m.low >= mean - bound && m.high <= mean + bound, "%s: [%g, %g]", what, m.low, m.high);
+    cr_assert(isinf(bound) || m.high > mean + 0.99 * bound, "%s: %g is never near", what, bound);
+}
+
+Test(nn, initialisers_have_the_moments_of_their_formulas)
+{
+    weft_tensor t = weft_zeros(weft_shape(200, 100, 3, 3), WEFT_F32);
+    double in = 100 * 9, out = 200 * 9, inf = INFINITY;
+    weft_generator g = {42, 0};
+    cr_assert_eq(weft_init_uniform(t, 1, 3, &g), WEFT_OK);
+    check_moments("uniform", t, 2, 2 / sqrt(12), 1);
+    cr_assert_eq(weft_init_normal(t, 3, 0.5, &g), WEFT_OK);
+    check_moments("normal", t, 3, 0.5, inf);
+    cr_assert_eq(weft_init_xavier_uniform(t, 2, &g), WEFT_OK);
+    check_moments("xavier_uniform", t, 0, 2 * sqrt(2 / (in + out)), 2 * sqrt(6 / (in + out)));
+    cr_assert_eq(weft_init_xavier_normal(t, 1, &g), WEFT_OK);
+    check_moments("xavier_normal", t, 0, sqrt(2 / (in + out)), inf);
+    cr_assert_eq(weft_init_kaiming_uniform(t, 0, WEFT_FAN_IN, &g), WEFT_OK);
+    check_moments("kaiming_uniform", t, 0, sqrt(2 / in), sqrt(6 / in));
+    cr_assert_eq(weft_init_kaiming_normal(t, 0.2, WEFT_FAN_OUT, &g), WEFT_OK);
+    check_moments("kaiming_normal", t, 0, sqrt(2 / (1.04 * out)), inf);
+    /* The normal distribution cut at 2 standard deviations has std 0.87962566103423978. */
+    cr_assert_eq(weft_init_trunc_normal(t, 1, 0.1, 0.8, 1.2, &g), WEFT_OK);
+    check_moments("trunc_normal", t, 1, 0.087962566103423978, 0.2000001);
+    cr_assert_eq(weft_init_constant(t, 7), WEFT_OK);
+    moments m = measure(t);
+    cr_assert(m.low == 7 && m.high == 7);
+}
+
+Test(nn, initialisers_refuse_what_has_no_meaning)
+{
+    weft_tensor v = weft_zeros(weft_shape(4), WEFT_F32), i = weft_zeros(weft_shape(4, 4), WEFT_I32);
+    cr_assert_eq(weft_init_xavier_uniform(v, 1, NULL), WEFT_ESHAPE);
+    cr_assert_eq(weft_init_kaiming_normal(v, 0, WEFT_FAN_IN, NULL), WEFT_ESHAPE);
+    cr_assert_eq(weft_init_normal(i, 0, 1, NULL), WEFT_EDTYPE);
+    cr_assert_eq(weft_init_normal(v, 0, -1, NULL), WEFT_EINVALID);
+    cr_assert_eq(weft_init_uniform(v, 1, 1, NULL), WEFT_EINVALID);
+    cr_assert_eq(weft_init_trunc_normal(v, 0, 1, 5, 6, NULL), WEFT_EINVALID);
+    cr_assert_eq(weft_init_trunc_normal(v, 0, 0, -1, 1, NULL), WEFT_EINVALID);
+    cr_assert_neq(weft_init_normal(WEFT_NONE, 0, 1, NULL), WEFT_OK);
+    cr_assert_eq(weft_init_normal(weft_zeros(weft_shape(0, 3), WEFT_F32), 0, 1, NULL), WEFT_OK);
+    cr_assert_eq(
+        weft_init_kaiming_uniform(weft_zeros(weft_shape(0, 0), WEFT_F32), 0, WEFT_FAN_IN, NULL),
+        WEFT_OK);
+    cr_assert_eq(weft_init_normal(v, 0, 0, NULL), WEFT_OK);
+    cr_assert_eq(weft_item_f64(weft_sum(weft_abs(v))), 0);
+}
+
+/* -- layers ---------------------------------------------------------------------------------------------- */
+
+Test(nn, layers_compute_what_their_ops_do)
+{
+    weft_module *m = fresh(3);
+    weft_nn_attention attn;
+    weft_nn_attention_init(&attn, m, "attn", 8, 2, .causal = true);
+    weft_tensor x = weft_randn(weft_shape(2, 5, 8));
+    weft_tensor y = weft_nn_attention_forward(&attn, x);
+    cr_assert(weft_ok(y), "%s", weft_error_text(y));
+    /* Head by head with softmax and masks. */
+    weft_tensor qkv = weft_linear(x, attn.in_weight, attn.in_bias), heads[2];
+    for (int h = 0; h < 2; h++) {
+        weft_tensor q = weft_narrow(qkv, 2, 4 * h, 4), k = weft_narrow(qkv, 2, 8 + 4 * h, 4);
+        weft_tensor v = weft_narrow(qkv, 2, 16 + 4 * h, 4);
+        weft_tensor score = weft_mul(weft_matmul(q, weft_transpose(k, 1, 2)), weft_f(0.5));
+        weft_tensor later = weft_triu(weft_ones(weft_shape(5, 5), WEFT_F32), 1);
+        score = weft_masked_fill(score, weft_greater(later, weft_f(0)), weft_f(-INFINITY));
+        heads[h] = weft_matmul(weft_softmax(score, -1), v);
+    }
+    weft_tensor want = weft_linear(weft_concat(heads, 2, 2), attn.out.weight, attn.out.bias);
+    double error = weft_item_f64(weft_max(weft_abs(weft_sub(y, want))));
+    cr_assert_lt(error, 1e-5, "%g", error);
+    cr_assert_not(weft_ok(weft_nn_attention_forward(&attn, weft_ones(weft_shape(5, 8), WEFT_F32))));
+    cr_assert_not(
+        weft_ok(weft_nn_attention_forward(&attn, weft_ones(weft_shape(1, 5, 6), WEFT_F32))));
+    cr_assert_not(weft_ok(weft_nn_attention_forward(NULL, x)));
+
+    weft_nn_batch_norm2d bn;
+    weft_nn_dropout drop;
+    weft_nn_batch_norm2d_init(&bn, m, "bn", 3);
+    weft_nn_dropout_init(&drop, m, 0.5);
+    weft_tensor image = weft_randn(weft_shape(4, 3, 6, 6), .mean = 2);
+    weft_tensor normal = weft_nn_batch_norm2d_forward(&bn, image);
+    cr_assert_lt(fabs(weft_item_f64(weft_mean(normal))), 1e-5);
+    cr_assert_eq(weft_item_i64(bn.batches), 1);
+    cr_assert_gt(weft_item_f64(weft_mean(bn.running_mean)), 0.1);
+    weft_tensor ones = weft_ones(weft_shape(1000), WEFT_F32);
+    double dropped =
+        weft_item_f64(weft_mean(weft_equal(weft_nn_dropout_forward(&drop, ones), weft_f(0))));
+    cr_assert(dropped > 0.4 && dropped < 0.6, "%g", dropped);
+    weft_module_train(m, false);
+    cr_assert_eq(weft_item_f64(weft_sum(weft_nn_dropout_forward(&drop, ones))), 1000);
+    weft_nn_batch_norm2d_forward(&bn, image);
+    cr_assert_eq(weft_item_i64(bn.batches), 1, "evaluation does not count");
+    cr_assert_neq(weft_nn_dropout_init(&drop, m, 1.5), WEFT_OK);
+    weft_module_free(m);
+}
+
+/* -- optimisers -------------------------------------------------------------------------------------------- */
+
+enum { N = 5 };
+
+/* The gradient of sum(w^4 / 4 + sin-like tilt): different at every step. */
+static void set_gradient(weft_tensor p)
+{
+    weft_set_grad(p, WEFT_NONE);
+    weft_tensor loss = weft_add(weft_sum(weft_mul(weft_square(weft_square(p)), weft_f(0.25))),
+                                weft_sum(weft_mul(p, weft_f(0.3))));
+    cr_assert_eq(weft_backward(loss), WEFT_OK, "%s", weft_last_error());
+}
+
+static double gradient_of(double w)
+{
+    return w * w * w + 0.3;
+}
+
+typedef void (*reference_step)(double *w, double *a, double *b, int t);
+
+static void reference_sgd(double *w, double *v, double *unused, int t)
+{
+    (void)unused, (void)t;
+    for (int i = 0; i < N; i++) {
+        double g = gradient_of(w[i]) + 0.01 * w[i];
+        v[i] = 0.9 * v[i] + g;
+        w[i] -= 0.05 * v[i];
+    }
+}
+
+static void reference_nesterov(double *w, double *v, double *unused, int t)
+{
+    (void)unused, (void)t;
+    for (int i = 0; i < N; i++) {
+        double g = gradient_of(w[i]);
+        v[i] = 0.8 * v[i] + g;
+        w[i] -= 0.05 * (g + 0.8 * v[i]);
+    }
+}
+
+static void reference_adamw(double *w, double *m, double *v, int t)
+{
+    for (int i = 0; i < N; i++) {
+        double g = gradient_of(w[i]);
+        w[i] *= 1 - 0.02 * 0.1;
+        m[i] = 0.9 * m[i] + 0.1 * g;
+        v[i] = 0.99 * v[i] + 0.01 * g * g;
+        w[i] -= 0.02 * (m[i] / (1 - pow(0.9, t))) / (sqrt(v[i] / (1 - pow(0.99, t))) + 1e-8);
+    }
+}
+
+static void follow(const char *what, int kind, reference_step reference, weft_dtype dtype,
+                   double limit)
+{
+    weft_module *m = fresh(1);
+    double w[N] = {1, -1, 0.5, -2, 0.01}, a[N] = {0}, b[N] = {0}, got[N];
+    weft_tensor p = weft_cast(weft_from_data(w, weft_shape(N), WEFT_F64), dtype);
+    p = weft_module_parameter(m, "p", weft_clone(p));
+    weft_optim *o = kind == 0   ? weft_sgd_new(m, 0.05, .momentum = 0.9, .weight_decay = 0.01)
+                    : kind == 1 ? weft_sgd_new(m, 0.05, .momentum = 0.8, .nesterov = true)
+                                : weft_adamw_new(m, 0.02, .beta2 = 0.99, .weight_decay = 0.1);
+    cr_assert(o != NULL, "%s", weft_last_error());
+    for (int t = 1; t <= 100; t++) {
+        weft_scope s = weft_scope_begin();
+        set_gradient(p);
+        cr_assert_eq(weft_optim_step(o), WEFT_OK, "%s", weft_last_error());
+        reference(w, a, b, t);
+        weft_scope_end(s);
+    }
+    weft_to_array(p, got, N, WEFT_F64);
+    for (int i = 0; i < N; i++) {
+        cr_assert_lt(fabs(got[i] - w[i]), limit, "%s: element %d is %.9g, want %.9g", what, i,
+                     got[i], w[i]);
+    }
+    weft_optim_free(o);
+    weft_module_free(m);
+}
+
+/* f64 differs from the formula only by the order of roundings, 100 steps of a few ULP; f32 by 2^29 times
+ * that. */
+Test(nn, optimisers_follow_their_formulas_for_100_steps)
+{
+    for (int f64 = 0; f64 < 2; f64++) {
+        weft_dtype d = f64 ? WEFT_F64 : WEFT_F32;
+        double limit = f64 ? 1e-13 : 1e-13 * 0x1p29;
+        follow("sgd", 0, reference_sgd, d, limit);
+        follow("nesterov", 1, reference_nesterov, d, limit);
+        follow("adamw", 2, reference_adamw, d, limit);
+    }
+}
+
+Test(nn, optimisers_check_their_arguments)
+{
+    weft_module *m = fresh(1);
+    weft_module_parameter(m, "p", weft_ones(weft_shape(3), WEFT_F32));
+    cr_assert_null(weft_sgd_new(m));
+    cr_assert_null(weft_sgd_new(m, -1.0));
+    cr_assert_null(weft_sgd_new(m, 0.1, .nesterov = true));
+    cr_assert_null(weft_sgd_new(NULL, 0.1));
+    cr_assert_null(weft_adamw_new(m, .beta1 = 1));
+    cr_assert_null(weft_adamw_new(m, .eps = -1));
+    cr_assert_null((weft_adamw_new)(NULL));
+    cr_assert_eq(weft_optim_step(NULL), WEFT_EINVALID);
+    weft_optim_free(NULL);
+    weft_optim *o = weft_adamw_new(m, .weight_decay = 0.5, .decay_min_rank = 2);
+    cr_assert_eq(weft_optim_set_lr(o, -1), WEFT_EINVALID);
+    cr_assert_eq(weft_optim_step(o), WEFT_OK, "a parameter without gradient is left alone");
+    cr_assert_eq(weft_item_f64(weft_sum(weft_module_get(m, "p"))), 3);
+    cr_assert_eq(weft_optim_state_count(o), 3);
+    cr_assert_str_eq(weft_optim_state(o)[0].name, "optim.exp_avg.p");
+    cr_assert_str_eq(weft_optim_state(o)[1].name, "optim.exp_avg_sq.p");
+    cr_assert_str_eq(weft_optim_state(o)[2].name, "optim.step");
+    weft_optim_free(o);
+    weft_module_free(m);
+}
+
+Test(nn, clipping_scales_by_the_global_norm)
+{
+    weft_module *m = fresh(1);
+    weft_tensor a = weft_module_parameter(m, "a", weft_zeros(weft_shape(2), WEFT_F32));
+    weft_tensor b = weft_module_parameter(m, "b", weft_zeros(weft_shape(1), WEFT_F32));
+    weft_module_parameter(m, "unused", weft_zeros(weft_shape(1), WEFT_F32));
+    double norm = -1;
+    cr_assert_eq(weft_module_clip_grad_norm(m, 1, &norm), WEFT_OK);
+    cr_assert_eq(norm, 0, "no gradients");
+    weft_set_grad(a, weft_from_data((float[]){2, 3}, weft_shape(2), WEFT_F32));
+    weft_set_grad(b, weft_from_data((float[]){6}, weft_shape(1), WEFT_F32));
+    cr_assert_eq(weft_module_clip_grad_norm(m, 8, &norm), WEFT_OK);
+    cr_assert_eq(norm, 7);
+    cr_assert_eq(weft_item_f64(weft_grad(b)), 6, "below the limit nothing changes");
+    cr_assert_eq(weft_module_clip_grad_norm(m, 3.5, NULL), WEFT_OK);
+    cr_assert_lt(fabs(weft_item_f64(weft_grad(b)) - 3), 1e-5);
+    cr_assert_eq(weft_module_zero_grad(m), WEFT_OK);
+    cr_assert_not(weft_has_grad(a));
+    cr_assert_eq(weft_module_clip_grad_norm(m, 0, NULL), WEFT_EINVALID);
+    weft_module_free(m);
+}
+
+Test(nn, the_schedule_warms_up_and_follows_a_cosine)
+{
+    cr_assert_eq(weft_lr_cosine(0, 10, 110, 1, 0.1), 0.1);
+    cr_assert_eq(weft_lr_cosine(9, 10, 110, 1, 0.1), 1);
+    cr_assert_eq(weft_lr_cosine(10, 10, 110, 1, 0.1), 1);
+    cr_assert_float_eq(weft_lr_cosine(60, 10, 110, 1, 0.1), 0.55, 1e-12);
+    cr_assert_eq(weft_lr_cosine(110, 10, 110, 1, 0.1), 0.1);
+    cr_assert_eq(weft_lr_cosine(500, 10, 110, 1, 0.1), 0.1);
+    cr_assert_eq(weft_lr_cosine(0, 0, 10, 1, 0), 1, "no warm-up");
+}
+
+/* -- training ------------------------------------------------------------------------------------------------ */
+
+/* Trains a small net from `from` to `to` and returns the bits of all losses, folded. With a path it starts
+ * from that checkpoint; what it ends with goes to `save`. */
+static uint64_t train(int threads, int from, int to, const char *load, const char *save)
+{
+    weft_set_num_threads(threads);
+    weft_generator g = {7, 0};
+    weft_module *m = weft_module_new(&g);
+    weft_nn_linear fc1, fc2;
+    weft_nn_norm ln;
+    weft_nn_dropout drop;
+    weft_nn_linear_init(&fc1, m, "fc1", 16, 300);
+    weft_nn_layer_norm_init(&ln, m, "ln", 300);
+    weft_nn_dropout_init(&drop, m, 0.1);
+    weft_nn_linear_init(&fc2, m, "fc2", 300, 4);
+    weft_optim *o = weft_adamw_new(m, 1e-2);
+    uint64_t hash = 1;
+    int64_t state[2] = {0, 0};
+    weft_named_tensor extra = {"state", weft_from_blob(state, weft_shape(2), WEFT_I64)};
+    if (load) {
+        cr_assert_eq(weft_checkpoint_load(load, m, o, &extra, 1), WEFT_OK, "%s", weft_last_error());
+        g.offset = (uint64_t)state[0];
+        hash = (uint64_t)state[1];
+    }
+    for (int i = from; i < to; i++) {
+        weft_scope s = weft_scope_begin();
+        weft_tensor x = weft_randn(weft_shape(64, 16), .generator = &g);
+        weft_tensor y = weft_argmax(weft_narrow(x, 1, 0, 4), .axes = weft_axes(1));
+        weft_tensor h = weft_gelu(weft_nn_layer_norm_forward(&ln, weft_nn_linear_forward(&fc1, x)));
+        h = weft_nn_linear_forward(&fc2, weft_nn_dropout_forward(&drop, h));
+        weft_tensor loss = weft_cross_entropy(h, y);
+        weft_module_zero_grad(m);
+        cr_assert_eq(weft_backward(loss), WEFT_OK, "%s", weft_last_error());
+        cr_assert_eq(weft_module_clip_grad_norm(m, 0.5, NULL), WEFT_OK);
+        cr_assert_eq(weft_optim_step(o), WEFT_OK);
+        float value = (float)weft_item_f64(loss);
+        uint32_t bits;
+        memcpy(&bits, &value, 4);
+        hash = (hash ^ bits) * 0x100000001b3u;
+        weft_scope_end(s);
+    }
+    if (save) {
+        state[0] = (int64_t)g.offset;
+        state[1] = (int64_t)hash;
+        cr_assert_eq(weft_checkpoint_save(save, m, o, &extra, 1), WEFT_OK, "%s", weft_last_error());
+    }
+    weft_optim_free(o);
+    weft_module_free(m);
+    return hash;
+}
+
+Test(nn, training_has_the_same_bits_at_any_thread_count_and_after_a_checkpoint)
+{
+    char path[100];
+    snprintf(path, sizeof path, "/tmp/weft-test-nn-%ld", (long)getpid());
+    uint64_t whole = train(1, 0, 40, NULL, NULL);
+    cr_assert_eq(train(2, 0, 40, NULL, NULL), whole);
+    cr_assert_eq(train(3, 0, 40, NULL, NULL), whole);
+    cr_assert_eq(train(7, 0, 40, NULL, NULL), whole);
+    train(2, 0, 17, NULL, path);
+    cr_assert_eq(train(1, 17, 40, path, NULL), whole);
+    cr_assert_neq(train(1, 0, 39, NULL, NULL), whole);
+    unlink(path);
+    weft_module *m = fresh(1);
+    cr_assert_eq(weft_checkpoint_load(path, m), WEFT_EIO);
+    cr_assert_eq(weft_checkpoint_save(NULL, m), WEFT_EINVALID);
+    weft_module_free(m);
+}
