@@ -28,7 +28,7 @@ weft_objects(weft_ir ${weft_ir_sources})
 weft_objects(weft_core ${weft_core_sources})
 
 # -fno-thread-jumps: gcc threads nested SELECTs into control flow and pieces them together again with
-# more masks (log: 0.35 to 0.21 ns an element).
+# more masks (log: 0.35 to 0.21 ns an element); what partial PRE makes of the rest it may not vectorise.
 function(weft_isa isa)
     if(NOT weft_isa_sources)
         return()
@@ -36,7 +36,8 @@ function(weft_isa isa)
     weft_objects(weft_${isa} ${weft_isa_sources})
     set(weft_object_sets "${weft_object_sets}" PARENT_SCOPE)
     target_compile_definitions(weft_${isa} PRIVATE WF_ISA=${isa})
-    target_compile_options(weft_${isa} PRIVATE ${ARGN} $<$<C_COMPILER_ID:GNU>:-fno-thread-jumps>)
+    target_compile_options(weft_${isa} PRIVATE ${ARGN} 
+        $<$<C_COMPILER_ID:GNU>:-fno-thread-jumps> $<$<C_COMPILER_ID:GNU>:-fno-tree-partial-pre>)
 endfunction()
 
 set(kernel_opt $<$<CONFIG:Release>:-O3>)

@@ -13,6 +13,7 @@
 #endif
 
 #if defined(__clang__)
+#pragma clang diagnostic ignored "-Wpass-failed" /* rare and integer division bodies stay scalar */
 #define WF_IVDEP _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define WF_IVDEP _Pragma("GCC ivdep")

@@ -12,7 +12,7 @@
 #define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
     WF_IF(WF_IN_FLT_##types)(WF_KERNEL(k_##NAME, WF_T, 1, 0, WF_P1, WF_L1, expr))
 #define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
-    WF_IF(WF_IN_FLT_##types)(WF_KERNEL(k_##NAME, WF_T, 2, 0, WF_P2, WF_L2, expr))
+    WF_IF(WF_IN_FLT_##types)(WF_BINARY(ulp, k_##NAME, expr))
 #define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c)                                 \
     WF_IF(WF_IN_FLT_##types)(WF_KERNEL(k_##NAME, WF_T, 3, 0, WF_P3, WF_L3, expr))
 #define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b)                                              \
@@ -20,7 +20,7 @@
 #define PREDICATE(NAME, name, types, expr)                                                         \
     WF_IF(WF_IN_FLT_##types)(WF_KERNEL(k_##NAME, uint8_t, 1, 0, WF_P1, WF_L1, expr))
 #define COMPARE(NAME, name, types, expr)                                                           \
-    WF_IF(WF_IN_FLT_##types)(WF_KERNEL(k_##NAME, uint8_t, 2, 0, WF_P2, WF_L2, expr))
+    WF_IF(WF_IN_FLT_##types)(WF_KERNEL2(k_##NAME, uint8_t, expr))
 #include "jit/ir/ops.def"
 #undef TC
 
