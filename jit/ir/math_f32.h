@@ -319,6 +319,59 @@ KFUN(VF32, sigmoid_f32, VF32 x)
     return FMA(NEG(y), dl, y);
 }
 
+/*
+ * x sigmoid(x). The left tail x exp(x) is scaled after the product: exp(x) alone is subnormal, with few
+ * digits left, where the product is not. From 20 on the sigmoid is 1.
+ */
+KFUN(VF32, silu_f32, VF32 x)
+{
+    VF32 s1, s2;
+    const VF32 a = FABS(x);
+    const VF32 c = SELECT(GT(a, KF32(110.0f)), KF32(110.0f), a);
+    const VF32 r = CALL(exp_reduce_f32, NEG(c), KF32(-0.0f), &s1, &s2);
+    const VF32 h = FMA(r, POLY_exp_f32(r), KF32(1.0f));
+    const VF32 e = MUL(MUL(FMA(r, h, KF32(1.0f)), s1), s2);
+    const VF32 u = MUL(r, h);
+    const VF32 cp = FMA(c, u, c); /* cp + cl = c exp(r) */
+    const VF32 cl = FMA(c, u, SUB(c, cp));
+    const VF32 d = ADD(e, KF32(1.0f));
+    const VF32 dl = SUB(e, SUB(d, KF32(1.0f))); /* counts where e is small and d near 1 */
+    const VB neg = LT(x, KF32(0.0f));
+    const VF32 b = SELECT(neg, MUL(MUL(cp, s1), s2), c);
+    const VF32 bl = FMA(b, NEG(dl), SELECT(neg, MUL(MUL(cl, s1), s2), KF32(0.0f)));
+    const VF32 y = DIV(ADD(b, bl), d);
+    return COPYSIGN(SELECT(GT(x, KF32(20.0f)), x, y), x);
+}
+
+/*
+ * x tanh(softplus(x)) = x n / (n + 2) with n = exp(x) (exp(x) + 2); on the right both are divided by
+ * exp(2x). Both and their quotient carry low parts. The left tail is x exp(x), scaled as in silu.
+ */
+KFUN(VF32, mish_f32, VF32 x)
+{
+    VF32 s1, s2;
+    const VF32 a = FABS(x);
+    const VF32 c = SELECT(GT(a, KF32(110.0f)), KF32(110.0f), a);
+    const VF32 r = CALL(exp_reduce_f32, NEG(c), KF32(-0.0f), &s1, &s2);
+    const VF32 h = FMA(r, POLY_exp_f32(r), KF32(1.0f));
+    const VF32 e = MUL(MUL(FMA(r, h, KF32(1.0f)), s1), s2);
+    const VF32 cp = NEG(FMA(c, MUL(r, h), c)); /* -c exp(r) */
+    const VB neg = LT(x, KF32(0.0f));
+    const VF32 e2 = ADD(e, e);
+    const VF32 n = SELECT(neg, FMA(e, e, e2), ADD(e2, KF32(1.0f)));
+    const VF32 nl = SELECT(neg, FMA(e, e, SUB(e2, n)), SUB(e2, SUB(n, KF32(1.0f))));
+    const VF32 add = SELECT(neg, KF32(2.0f), MUL(e2, e));
+    const VF32 d = ADD(n, add);
+    const VF32 back = SUB(d, n);
+    const VF32 dl = ADD(ADD(SUB(n, SUB(d, back)), SUB(add, back)), nl);
+    const VF32 m = MUL(x, n);
+    const VF32 ml = FMA(x, nl, FMA(x, n, NEG(m)));
+    const VF32 q = DIV(m, d);
+    const VF32 low = FMA(NEG(q), dl, ADD(FMA(NEG(q), d, m), ml));
+    const VF32 y = COPYSIGN(ADD(q, DIV(low, d)), x);
+    return SELECT(GT(x, KF32(20.0f)), x, SELECT(LT(x, KF32(-20.0f)), MUL(MUL(cp, s1), s2), y));
+}
+
 /* log1p(exp(-|x|)) + max(x, 0) */
 KFUN(VF32, softplus_f32, VF32 x)
 {

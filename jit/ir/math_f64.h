@@ -323,6 +323,59 @@ KFUN(VF64, sigmoid_f64, VF64 x)
     return FMA(NEG(y), dl, y);
 }
 
+/*
+ * x sigmoid(x). The left tail x exp(x) is scaled after the product: exp(x) alone is subnormal, with few
+ * digits left, where the product is not. From 40 on the sigmoid is 1.
+ */
+KFUN(VF64, silu_f64, VF64 x)
+{
+    VF64 s1, s2;
+    const VF64 a = FABS(x);
+    const VF64 c = SELECT(GT(a, KF64(760.0)), KF64(760.0), a);
+    const VF64 r = CALL(exp_reduce_f64, NEG(c), KF64(-0.0), KF64(0x1.8p52 + 2046.0), &s1, &s2);
+    const VF64 h = FMA(r, POLY_exp_f64(r), KF64(1.0));
+    const VF64 e = MUL(MUL(FMA(r, h, KF64(1.0)), s1), s2);
+    const VF64 u = MUL(r, h);
+    const VF64 cp = FMA(c, u, c); /* cp + cl = c exp(r) */
+    const VF64 cl = FMA(c, u, SUB(c, cp));
+    const VF64 d = ADD(e, KF64(1.0));
+    const VF64 dl = SUB(e, SUB(d, KF64(1.0))); /* counts where e is small and d near 1 */
+    const VB neg = LT(x, KF64(0.0));
+    const VF64 b = SELECT(neg, MUL(MUL(cp, s1), s2), c);
+    const VF64 bl = FMA(b, NEG(dl), SELECT(neg, MUL(MUL(cl, s1), s2), KF64(0.0)));
+    const VF64 y = DIV(ADD(b, bl), d);
+    return COPYSIGN(SELECT(GT(x, KF64(40.0)), x, y), x);
+}
+
+/*
+ * x tanh(softplus(x)) = x n / (n + 2) with n = exp(x) (exp(x) + 2); on the right both are divided by
+ * exp(2x). Both and their quotient carry low parts. The left tail is x exp(x), scaled as in silu.
+ */
+KFUN(VF64, mish_f64, VF64 x)
+{
+    VF64 s1, s2;
+    const VF64 a = FABS(x);
+    const VF64 c = SELECT(GT(a, KF64(760.0)), KF64(760.0), a);
+    const VF64 r = CALL(exp_reduce_f64, NEG(c), KF64(-0.0), KF64(0x1.8p52 + 2046.0), &s1, &s2);
+    const VF64 h = FMA(r, POLY_exp_f64(r), KF64(1.0));
+    const VF64 e = MUL(MUL(FMA(r, h, KF64(1.0)), s1), s2);
+    const VF64 cp = NEG(FMA(c, MUL(r, h), c)); /* -c exp(r) */
+    const VB neg = LT(x, KF64(0.0));
+    const VF64 e2 = ADD(e, e);
+    const VF64 n = SELECT(neg, FMA(e, e, e2), ADD(e2, KF64(1.0)));
+    const VF64 nl = SELECT(neg, FMA(e, e, SUB(e2, n)), SUB(e2, SUB(n, KF64(1.0))));
+    const VF64 add = SELECT(neg, KF64(2.0), MUL(e2, e));
+    const VF64 d = ADD(n, add);
+    const VF64 back = SUB(d, n);
+    const VF64 dl = ADD(ADD(SUB(n, SUB(d, back)), SUB(add, back)), nl);
+    const VF64 m = MUL(x, n);
+    const VF64 ml = FMA(x, nl, FMA(x, n, NEG(m)));
+    const VF64 q = DIV(m, d);
+    const VF64 low = FMA(NEG(q), dl, ADD(FMA(NEG(q), d, m), ml));
+    const VF64 y = COPYSIGN(ADD(q, DIV(low, d)), x);
+    return SELECT(GT(x, KF64(40.0)), x, SELECT(LT(x, KF64(-40.0)), MUL(MUL(cp, s1), s2), y));
+}
+
 /* log1p(exp(-|x|)) + max(x, 0) */
 KFUN(VF64, softplus_f64, VF64 x)
 {
