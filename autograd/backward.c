@@ -9,6 +9,7 @@
  * on error every pending gradient and queue mark is cleared; saved values are dropped behind the
  * engine unless the graph is retained.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "autograd/backward.h"
@@ -156,7 +157,7 @@ static int accumulate(engine *e, weft_tensor *to, weft_tensor g)
 static int deliver(engine *e, wf_ref r, weft_tensor g)
 {
     wf_tnode *n = wf_tnode_at(e->t, r);
-    if (n->sort == WF_TN_INPUT) {
+    if (n->sort == WF_TN_INPUT || (n->flags & WF_TN_SKIP)) {
         return 0;
     }
     int rc = accumulate(e, &n->g, g);
@@ -279,7 +280,8 @@ static int run_vjp(engine *e, wf_ref r)
     for (int i = 0; i < n->nsrc; i++) {
         dsrc[i] = WEFT_NONE;
         wf_ref s = wf_tnode_src(n)[i];
-        bool want = s && wf_tnode_at(e->t, s)->sort != WF_TN_INPUT;
+        bool want = s && wf_tnode_at(e->t, s)->sort != WF_TN_INPUT &&
+                    !(wf_tnode_at(e->t, s)->flags & WF_TN_SKIP);
         if (i < 8) {
             v.need[i] = want;
         }
@@ -348,6 +350,91 @@ static int step(engine *e, wf_ref r)
     return rc;
 }
 
+/* -- pruning: grad_of works only on what lies between the outputs and the wanted inputs ------------- */
+
+typedef struct reached {
+    uint64_t order;
+    wf_ref ref;
+} reached;
+
+static int by_order(const void *a, const void *b)
+{
+    const reached *x = a, *y = b;
+    return x->order < y->order ? -1 : x->order > y->order;
+}
+
+static bool is_captured(const engine *e, wf_ref r, const wf_tnode *n)
+{
+    for (int i = 0; i < e->n_cap; i++) {
+        if (n->sort == WF_TN_LEAF ? e->cap_in[i].meta && e->cap_in[i].meta == n->meta
+                                  : e->cap_in[i].node == r) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Marks nodes that lead to no capture. Marking is an economy: without memory for it, nothing is skipped.
+ * Returns what was reached, for unmark. */
+static reached *mark_skipped(engine *e, int n_roots, const wf_ref *roots, size_t *count)
+{
+    size_t n = 0, cap = 256;
+    reached *v = wf_malloc(cap * sizeof *v);
+    *count = 0;
+    for (int i = 0; v && i < n_roots; i++) {
+        wf_tnode *root = wf_tnode_at(e->t, roots[i]);
+        if (root->flags & WF_TN_SKIP || (size_t)i >= cap) {
+            continue;
+        }
+        root->flags |= WF_TN_SKIP;
+        v[n++] = (reached){wf_tnode_order(e->t, roots[i]), roots[i]};
+    }
+    for (size_t at = 0; v && at < n; at++) {
+        wf_tnode *node = wf_tnode_at(e->t, v[at].ref);
+        for (int k = 0; v && k < node->nsrc; k++) {
+            wf_ref s = wf_tnode_src(node)[k];
+            if (!s || (wf_tnode_at(e->t, s)->flags & WF_TN_SKIP) ||
+                wf_tnode_at(e->t, s)->sort == WF_TN_INPUT) {
+                continue;
+            }
+            if (n == cap) {
+                reached *p = wf_realloc(v, 2 * cap * sizeof *p);
+                if (!p) {
+                    break;
+                }
+                v = p;
+                cap *= 2;
+            }
+            wf_tnode_at(e->t, s)->flags |= WF_TN_SKIP;
+            v[n++] = (reached){wf_tnode_order(e->t, s), s};
+        }
+    }
+    if (v) {
+        qsort(v, n, sizeof *v, by_order);
+    }
+    for (size_t at = 0; at < n; at++) { /* operands first: a node is wanted if an operand is */
+        wf_tnode *node = wf_tnode_at(e->t, v[at].ref);
+        bool wanted = is_captured(e, v[at].ref, node);
+        for (int k = 0; k < node->nsrc && !wanted; k++) {
+            wf_ref s = wf_tnode_src(node)[k];
+            wanted = s && wf_tnode_at(e->t, s)->sort != WF_TN_INPUT &&
+                     !(wf_tnode_at(e->t, s)->flags & WF_TN_SKIP);
+        }
+        node->flags &= (uint8_t)~(wanted ? WF_TN_SKIP : 0u);
+    }
+    *count = n;
+    return v;
+}
+
+/* Nodes stay where they are while the engine holds the roots. */
+static void unmark(engine *e, reached *v, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        wf_tnode_at(e->t, v[i].ref)->flags &= (uint8_t)~WF_TN_SKIP;
+    }
+    wf_mfree(v);
+}
+
 static void clear_pending(engine *e, wf_ref r)
 {
     wf_tnode *n = wf_tnode_at(e->t, r);
@@ -370,6 +457,8 @@ int wf_backward_run(wf_ctx *c, int n, const wf_ref *roots, const weft_tensor *gr
     }
     c->grad_off = create ? 0 : 1;
     int rc = 0;
+    size_t n_reached = 0;
+    reached *skipped = n_cap ? mark_skipped(&e, n, roots, &n_reached) : NULL;
     for (int i = 0; i < n && !rc; i++) {
         rc = deliver(&e, roots[i], grads[i]);
     }
@@ -381,6 +470,7 @@ int wf_backward_run(wf_ctx *c, int n, const wf_ref *roots, const weft_tensor *gr
     while (e.n) {
         clear_pending(&e, queue_pop(&e));
     }
+    unmark(&e, skipped, n_reached);
     c->grad_off = off;
     weft_scope_end(e.scope);
     wf_mfree(e.heap);

@@ -47,7 +47,7 @@ typedef struct wf_taux {
 #define WF_TN_WHOLE 2u    /* the result covers its storage in row-major order */
 #define WF_TN_ALIAS 4u    /* a view that shares its operand's storage */
 #define WF_TN_SPENT 8u    /* backward passed and dropped the saved values */
-#define WF_TN_SAVED 16u   /* operands' values were captured */
+#define WF_TN_SKIP 16u    /* leads to nothing that the running grad_of wants */
 #define WF_TN_DROPPED 64u /* `extra` claims were given back */
 #define WF_TN_SELF 32u    /* its own result's value was captured for it */
 
