@@ -157,7 +157,7 @@ static void parse(int argc, char **argv)
                 *texts[k] = argv[++i], known = 1;
             }
         }
-        if (!known || layers > MAX_LAYERS) {
+        if (!known || layers > MAX_LAYERS || batch < 1) {
             die("usage: char_lm [FILE] [--save FILE] [--resume FILE], and with a number: --steps "
                 "--stop "
                 "--seed --threads --sample --dim --layers --heads --context --batch");

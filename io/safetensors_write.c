@@ -113,7 +113,7 @@ static bool is_utf8(const char *s)
 
 static weft_status refuse(weft_status status, const char *name, const char *reason)
 {
-    wf_api_error("safetensors_save", status, "'%s': %s", name, reason);
+    wf_api_error("safetensors_save", (int)status, "'%s': %s", name, reason);
     return status;
 }
 

@@ -31,7 +31,7 @@ struct weft_module {
 
 static weft_status fail(const char *op, weft_status status, const char *text)
 {
-    wf_api_error(op, status, "%s", text);
+    wf_api_error(op, (int)status, "%s", text);
     return status;
 }
 
@@ -192,7 +192,7 @@ static weft_tensor enter(weft_module *m, const char *name, weft_tensor value, bo
     wf_module_note(m, s);
     weft_tensor error = value;
     if (weft_ok(value)) {
-        error = wf_api_error("module", s, "'%s' was not registered", name ? name : "");
+        error = wf_api_error("module", (int)s, "'%s' was not registered", name ? name : "");
         weft_free(value);
     }
     return error;

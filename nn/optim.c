@@ -2,8 +2,8 @@
  * nn/optim.c -- SGD and AdamW as in-place ops on parameters and state tensors; learning-rate schedules.
  *
  * SGD with momentum: Sutskever et al. 2013 as PyTorch writes it. AdamW: Loshchilov and Hutter 2019,
- * algorithm 2. The update is written in rows of the op table, one after the other, so that its bits are
- * those of any fused execution of the same rows.
+ * algorithm 2. An update is written as lines of the op table (nn/update.h), which run as one pass over memory
+ * per parameter.
  *
  * Invariants
  *  - State tensors are made with the optimiser, so that a checkpoint can be loaded before the first step
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nn/nn.h"
+#include "nn/update.h"
 
 typedef enum method { SGD, ADAMW } method;
 
@@ -200,43 +200,51 @@ static double power(double b, int64_t n)
     return r;
 }
 
-/* Runs the statuses of a list of in-place ops: stops at the first that fails. */
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        weft_status try_ = (call);                                                                 \
-        if (try_ != WEFT_OK)                                                                       \
-            return try_;                                                                           \
-    } while (0)
-
-static weft_status step_sgd(const weft_optim *o, weft_tensor p, weft_tensor g, weft_tensor v)
+static void add_line(update *u, wf_op op, int dst, int a, int b, int c)
 {
-    if (o->decay > 0) {
-        g = weft_addcmul(g, p, weft_f(o->decay));
-    }
-    if (o->momentum > 0) {
-        TRY(weft_mul_(v, weft_f(o->momentum)));
-        TRY(weft_add_(v, g));
-        g = o->nesterov ? weft_addcmul(g, v, weft_f(o->momentum)) : v;
-    }
-    return weft_addcmul_(p, g, weft_f(-o->lr));
+    u->line[u->n++] = (line){op, dst, {a, b, c}};
 }
 
-static weft_status step_adamw(const weft_optim *o, weft_tensor p, weft_tensor g, weft_tensor m,
-                              weft_tensor v, int64_t t)
+static int add_scalar(update *u, double value)
 {
-    double size = o->lr / (1 - power(o->beta1, t));
-    double root = sqrt(1 - power(o->beta2, t));
-    if (o->decay > 0 && weft_rank(p) >= o->decay_min_rank) {
-        TRY(weft_mul_(p, weft_f(1 - o->lr * o->decay)));
+    u->scalar[u->n_scalar] = value;
+    return SCALAR + u->n_scalar++;
+}
+
+static void write_sgd(const weft_optim *o, update *u)
+{
+    int g = G;
+    if (o->decay > 0) {
+        add_line(u, WF_OP_ADDCMUL, T0, G, P, add_scalar(u, o->decay));
+        g = T0;
     }
-    TRY(weft_lerp_(m, g, weft_f(1 - o->beta1)));
-    TRY(weft_mul_(v, weft_f(o->beta2)));
-    TRY(weft_addcmul_(v, weft_mul(g, weft_f(1 - o->beta2)), g));
-    weft_tensor d = weft_sqrt(v);
-    TRY(weft_div_(d, weft_f(root)));
-    TRY(weft_add_(d, weft_f(o->eps)));
-    weft_tensor u = weft_div(m, d);
-    return weft_addcmul_(p, u, weft_f(-size));
+    if (o->momentum > 0) {
+        int k = add_scalar(u, o->momentum);
+        add_line(u, WF_OP_MUL, S0, S0, k, NONE);
+        add_line(u, WF_OP_ADD, S0, S0, g, NONE);
+        if (o->nesterov) {
+            add_line(u, WF_OP_ADDCMUL, T1, g, S0, k);
+        }
+        g = o->nesterov ? T1 : S0;
+    }
+    add_line(u, WF_OP_ADDCMUL, P, P, g, add_scalar(u, -o->lr));
+}
+
+static void write_adamw(const weft_optim *o, update *u, bool decayed, int64_t t)
+{
+    double size = o->lr / (1 - power(o->beta1, t)), root = sqrt(1 - power(o->beta2, t));
+    if (decayed) {
+        add_line(u, WF_OP_MUL, P, P, add_scalar(u, 1 - o->lr * o->decay), NONE);
+    }
+    add_line(u, WF_OP_LERP, S0, S0, G, add_scalar(u, 1 - o->beta1));
+    add_line(u, WF_OP_MUL, S1, S1, add_scalar(u, o->beta2), NONE);
+    add_line(u, WF_OP_MUL, T0, G, add_scalar(u, 1 - o->beta2), NONE);
+    add_line(u, WF_OP_ADDCMUL, S1, S1, T0, G);
+    add_line(u, WF_OP_SQRT, T0, S1, NONE, NONE);
+    add_line(u, WF_OP_DIV, T0, T0, add_scalar(u, root), NONE);
+    add_line(u, WF_OP_ADD, T0, T0, add_scalar(u, o->eps), NONE);
+    add_line(u, WF_OP_DIV, T1, S0, T0, NONE);
+    add_line(u, WF_OP_ADDCMUL, P, P, T1, add_scalar(u, -size));
 }
 
 static weft_status step_one(const weft_optim *o, int i, int64_t t)
@@ -245,11 +253,19 @@ static weft_status step_one(const weft_optim *o, int i, int64_t t)
     if (!weft_has_grad(p)) {
         return WEFT_OK;
     }
-    const weft_named_tensor *state = o->state + (ptrdiff_t)i * o->per;
+    update u = {.n_state = o->per};
+    if (o->method == SGD) {
+        write_sgd(o, &u);
+    } else {
+        write_adamw(o, &u, o->decay > 0 && weft_rank(p) >= o->decay_min_rank, t);
+    }
     weft_scope scope = weft_scope_begin();
-    weft_tensor g = weft_grad(p);
-    weft_status s = o->method == SGD ? step_sgd(o, p, g, o->per ? state[0].tensor : WEFT_NONE)
-                                     : step_adamw(o, p, g, state[0].tensor, state[1].tensor, t);
+    u.tensor[P] = p;
+    u.tensor[G] = weft_grad(p);
+    for (int k = 0; k < o->per; k++) {
+        u.tensor[S0 + k] = o->state[(ptrdiff_t)i * o->per + k].tensor;
+    }
+    weft_status s = wf_update_run(&u);
     weft_scope_end(scope);
     return s;
 }

@@ -312,6 +312,43 @@ Test(nn, optimisers_follow_their_formulas_for_100_steps)
     }
 }
 
+/* A dense parameter is updated in one pass, a transposed one op by op. */
+static void run_layout(int kind, bool dense, weft_dtype dtype, double *out)
+{
+    weft_module *m = fresh(5);
+    weft_tensor x = weft_cast(weft_randn(weft_shape(300, 200)), dtype);
+    weft_tensor p =
+        dense ? weft_clone(weft_transpose(x, 0, 1)) : weft_transpose(weft_clone(x), 0, 1);
+    weft_module_parameter(m, "p", p);
+    cr_assert_eq(weft_is_contiguous(p), dense);
+    weft_optim *o = kind == 0   ? weft_sgd_new(m, 0.01, .momentum = 0.9, .weight_decay = 0.01)
+                    : kind == 1 ? weft_sgd_new(m, 0.01, .momentum = 0.8, .nesterov = true)
+                                : weft_adamw_new(m, 0.02);
+    for (int t = 0; t < 5; t++) {
+        weft_scope s = weft_scope_begin();
+        set_gradient(p);
+        cr_assert_eq(weft_optim_step(o), WEFT_OK, "%s", weft_last_error());
+        weft_scope_end(s);
+    }
+    cr_assert_eq(weft_to_array(p, out, 60000, WEFT_F64), WEFT_OK);
+    weft_optim_free(o);
+    weft_module_free(m);
+}
+
+Test(nn, one_pass_updates_have_the_bits_of_single_ops)
+{
+    double *a = malloc(60000 * sizeof *a), *b = malloc(60000 * sizeof *b);
+    for (int kind = 0; kind < 3; kind++) {
+        for (int f64 = 0; f64 < 2; f64++) {
+            run_layout(kind, true, f64 ? WEFT_F64 : WEFT_F32, a);
+            run_layout(kind, false, f64 ? WEFT_F64 : WEFT_F32, b);
+            cr_assert_eq(memcmp(a, b, 60000 * sizeof *a), 0, "kind %d, f64 %d", kind, f64);
+        }
+    }
+    free(a);
+    free(b);
+}
+
 Test(nn, optimisers_check_their_arguments)
 {
     weft_module *m = fresh(1);

@@ -1,0 +1,119 @@
+/*
+ * nn/update.c -- runs an optimiser's update; see nn/update.h.
+ */
+#include <string.h>
+
+#include "eager/program.h"
+#include "nn/update.h"
+
+static int sources(const line *l)
+{
+    return l->src[2] != NONE ? 3 : l->src[1] != NONE ? 2 : 1;
+}
+
+weft_status wf_update_run_ops(const update *u)
+{
+    weft_tensor value[SCALAR];
+    memcpy(value, u->tensor, sizeof u->tensor);
+    for (int i = 0; i < u->n; i++) {
+        const line *l = &u->line[i];
+        weft_tensor src[3];
+        int n = sources(l);
+        for (int k = 0; k < n; k++) {
+            int s = l->src[k];
+            src[k] = s >= SCALAR ? weft_f(u->scalar[s - SCALAR]) : value[s];
+        }
+        int status = l->dst < T0 ? wf_dispatch_inplace(l->op, NULL, n, src, value[l->dst])
+                                 : wf_dispatch(l->op, NULL, n, src, 1, &value[l->dst]);
+        if (status != WEFT_OK) {
+            return (weft_status)status;
+        }
+    }
+    return WEFT_OK;
+}
+
+/* A tile program sees the tensors as one axis: all dense, of one type and size. */
+static bool is_dense(const update *u)
+{
+    weft_dtype d = weft_dtype_of(u->tensor[P]);
+    int64_t n = weft_numel(u->tensor[P]);
+    bool dense =
+        (d == WEFT_F32 || d == WEFT_F64) && !weft_shares_memory(u->tensor[P], u->tensor[G]);
+    for (int i = 0; i < S0 + u->n_state && dense; i++) {
+        dense = weft_is_contiguous(u->tensor[i]) && weft_dtype_of(u->tensor[i]) == d &&
+                weft_numel(u->tensor[i]) == n;
+    }
+    return dense;
+}
+
+/* Declares inputs, lines and outputs. False: a row has no tile kernel. */
+static bool build(const update *u, wf_program *p, int dtype)
+{
+    int value[SCALAR + MAX_SCALARS];
+    bool written[T0] = {false};
+    wf_program_init(p);
+    for (int i = 0; i < S0 + u->n_state; i++) {
+        value[i] = wf_program_input(p, dtype);
+    }
+    for (int i = 0; i < u->n_scalar; i++) {
+        value[SCALAR + i] = wf_program_scalar(p, dtype);
+    }
+    for (int i = 0; i < u->n; i++) {
+        const line *l = &u->line[i];
+        int src[3], n = sources(l);
+        for (int k = 0; k < n; k++) {
+            src[k] = value[l->src[k]];
+        }
+        value[l->dst] = wf_program_map(p, l->op, dtype, n, src);
+        if (l->dst < T0) {
+            written[l->dst] = true;
+        }
+    }
+    for (int i = 0; i < T0; i++) {
+        if (written[i]) {
+            wf_program_output(p, value[i]);
+        }
+    }
+    return wf_program_finish(p) == 0;
+}
+
+weft_status wf_update_run(const update *u)
+{
+    wf_program program;
+    int dtype = (int)weft_dtype_of(u->tensor[P]);
+    if (!is_dense(u) || !build(u, &program, dtype)) {
+        return wf_update_run_ops(u);
+    }
+    bool written[T0] = {false};
+    for (int i = 0; i < u->n; i++) {
+        if (u->line[i].dst < T0) {
+            written[u->line[i].dst] = true;
+        }
+    }
+    wf_view in[T0], out[T0];
+    int n_out = 0;
+    for (int i = 0; i < S0 + u->n_state; i++) {
+        /* Memory that is written is asked for as such: that counts the write and refuses read-only memory. */
+        const void *data = written[i] ? weft_data_mut(u->tensor[i]) : weft_data(u->tensor[i]);
+        int64_t n = weft_numel(u->tensor[i]);
+        if (!data && n > 0) {
+            return weft_last_status();
+        }
+        in[i] = (wf_view){.data = (void *)(uintptr_t)data,
+                          .dtype = (uint8_t)dtype,
+                          .rank = 1,
+                          .dims = {n},
+                          .strides = {1}};
+        if (written[i]) {
+            out[n_out++] = in[i];
+        }
+    }
+    float f32[MAX_SCALARS];
+    const void *scalars[MAX_SCALARS];
+    for (int i = 0; i < u->n_scalar; i++) {
+        f32[i] = (float)u->scalar[i];
+        scalars[i] = dtype == WEFT_F32 ? (const void *)&f32[i] : &u->scalar[i];
+    }
+    wf_program_run(&program, out, in, scalars);
+    return WEFT_OK;
+}

@@ -1,0 +1,96 @@
+/*
+ * tests/unit/test_demo.c -- the example programs as a user runs them: the language model at small size, its
+ * reproducibility, its checkpoints; the two listings of the paper; the first program.
+ *
+ * ctest: timeout=600
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SMALL "--steps 20 --sample 0 --dim 32 --layers 2 --context 32 --batch 4 "
+
+/* Runs examples/<command> of this build; its output, stderr included, goes to out. Returns the exit status. */
+static int run(const char *command, char *out, size_t size)
+{
+    char self[4000], line[8000];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    cr_assert_gt(n, 0);
+    self[n] = 0;
+    *strrchr(self, '/') = 0; /* .../tests */
+    snprintf(line, sizeof line, "'%s/../examples/'%s 2>&1", self, command);
+    FILE *p = popen(line, "r");
+    cr_assert(p != NULL);
+    size_t used = fread(out, 1, size - 1, p);
+    out[used] = 0;
+    return pclose(p);
+}
+
+static void curve_of(const char *options, char curve[32])
+{
+    char out[8000], command[1000];
+    snprintf(command, sizeof command, "char_lm " SMALL "%s", options);
+    cr_assert_eq(run(command, out, sizeof out), 0, "%s", out);
+    const char *at = strstr(out, "loss curve ");
+    cr_assert(at != NULL, "%s", out);
+    snprintf(curve, 32, "%.16s", at + strlen("loss curve "));
+}
+
+Test(demo, same_seed_same_bits)
+{
+    char whole[32], curve[32], path[100], options[300];
+    curve_of("--threads 1", whole);
+    curve_of("--threads 2", curve);
+    cr_assert_str_eq(curve, whole);
+    curve_of("--threads 3", curve);
+    cr_assert_str_eq(curve, whole);
+    curve_of("--threads 7", curve);
+    cr_assert_str_eq(curve, whole);
+    curve_of("--seed 2", curve);
+    cr_assert_str_neq(curve, whole);
+    snprintf(path, sizeof path, "/tmp/weft-test-demo-%ld", (long)getpid());
+    snprintf(options, sizeof options, "--stop 10 --threads 1 --save %s", path);
+    curve_of(options, curve);
+    cr_assert_str_neq(curve, whole);
+    snprintf(options, sizeof options, "--threads 2 --resume %s", path);
+    curve_of(options, curve);
+    cr_assert_str_eq(curve, whole, "a resumed run differs from one that did not stop");
+    unlink(path);
+}
+
+Test(demo, learns_more_than_letter_frequencies)
+{
+    char out[20000];
+    cr_assert_eq(run("char_lm --steps 250 --sample 40 --dim 64 --layers 2 --context 64 --batch 8",
+                     out, sizeof out),
+                 0, "%s", out);
+    const char *entropy = strstr(out, "entropy "), *loss = strstr(out, "final loss ");
+    cr_assert(entropy && loss, "%s", out);
+    double e = atof(entropy + strlen("entropy ")), l = atof(loss + strlen("final loss "));
+    cr_assert(e > 2 && e < 4 && l < 0.9 * e, "loss %g, unigram entropy %g", l, e);
+}
+
+Test(demo, refuses_what_it_cannot_do)
+{
+    char out[8000];
+    cr_assert_neq(run("char_lm /nonexistent", out, sizeof out), 0);
+    cr_assert_neq(run("char_lm --resume /nonexistent", out, sizeof out), 0);
+    cr_assert(strstr(out, "/nonexistent") != NULL, "%s", out);
+    cr_assert_neq(run("char_lm --unknown", out, sizeof out), 0);
+    cr_assert_neq(run("char_lm --layers 1000", out, sizeof out), 0);
+    cr_assert_neq(run("char_lm " SMALL "--heads 5", out, sizeof out), 0);
+    cr_assert_neq(run("char_lm " SMALL "--batch 0", out, sizeof out), 0);
+}
+
+Test(demo, the_listings_of_the_paper_learn)
+{
+    char out[8000];
+    cr_assert_eq(run("paper_listings", out, sizeof out), 0, "%s", out);
+    cr_assert(strstr(out, "listing 1") && strstr(out, "listing 2"), "%s", out);
+    cr_assert_eq(run("first", out, sizeof out), 0, "%s", out);
+    cr_assert_eq(out[0], '[', "%s", out);
+    double slope = atof(out + 1);
+    cr_assert(slope > 2.9 && slope < 3.1, "%s", out);
+}
