@@ -57,6 +57,8 @@ static void cast_block(void *arg, const wf_block *b)
         j->k->pack[wf_width(j->from)](in, b->cols, src, b->row[1], b->col[1], rows, cols);
         src = in;
     }
+    if (packed_in && j->stream)
+        wf_look_ahead(src, (int64_t)n * j->w->op[1].esize);
     if (packed_out && !j->stream) {
         cast(b->ptr[0], src, n);
         return;
@@ -131,7 +133,7 @@ void wf_copy(const wf_view *dst, const wf_view *src)
             wf_walk_cut(&w, TILE, TILE);
         run_job(&j, copy_block);
     } else {
-        wf_walk_cut(&w, TILE, TILE);
+        wf_walk_cut(&w, TILE, j.stream ? TILE / 4 : TILE);
         run_job(&j, cast_block);
     }
 }

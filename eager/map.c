@@ -22,6 +22,7 @@
 
 enum {
     TILE = 1024,           /* elements of a scratch tile when there are few operands */
+    PIECE = 512,           /* elements between kernel and streaming stores */
     ROW = 32768,           /* elements of a block that needs no scratch */
     SCRATCH = 64 << 10,    /* bytes of stack for tiles, per running chunk */
     SMALL = 256,           /* elements that are cast without a walk */
@@ -37,7 +38,7 @@ typedef struct run {
     wf_walk *w;
     int64_t per_chunk; /* blocks */
     int64_t tile;
-    bool stream;
+    bool stream, direct; /* direct: no operand needs a cast or a gather */
 } run;
 
 typedef struct chunk {
@@ -80,6 +81,8 @@ static const void *load(chunk *c, const wf_block *b, int k, unsigned *bcast)
         return tile;
     }
     const bool packed = is_packed(b, o);
+    if (packed && r->stream)
+        wf_look_ahead(b->ptr[o], n * r->w->op[o].esize);
     if (packed && same)
         return b->ptr[o];
     if (c->held[k] == b->ptr[o] && c->held_rows[k] == b->rows && c->held_cols[k] == b->cols)
@@ -128,11 +131,39 @@ static void store(chunk *c, const wf_block *b, int k)
                                    (size_t)b->cols);
 }
 
+/* Everything is contiguous and of its own type, and stores go past the caches: pieces so small that the
+ * stores of one drain while the next is computed. */
+static void stream_block(const run *r, const wf_block *b, char *scratch)
+{
+    const wf_tiles *t = r->t;
+    const void *src[WF_WALK_OPS];
+    void *dst[WF_WALK_OPS];
+    for (int k = 0; k < t->ndst; k++)
+        dst[k] = scratch + k * PIECE * 8;
+    for (int64_t at = 0; at < b->cols; at += PIECE) {
+        const int64_t n = b->cols - at < PIECE ? b->cols - at : PIECE;
+        for (int k = 0; k < t->nsrc; k++) {
+            const int64_t size = r->w->op[t->ndst + k].esize;
+            src[k] = b->ptr[t->ndst + k] + at * size;
+            wf_look_ahead(src[k], n * size);
+        }
+        t->fn(t->arg, dst, src, (size_t)n, 0);
+        for (int k = 0; k < t->ndst; k++) {
+            const int64_t size = r->w->op[k].esize;
+            r->k->stream(b->ptr[k] + at * size, dst[k], (size_t)(n * size));
+        }
+    }
+}
+
 static void do_block(void *arg, const wf_block *b)
 {
     chunk *c = arg;
     const run *r = c->r;
     const wf_tiles *t = r->t;
+    if (r->direct && r->stream) {
+        stream_block(r, b, c->scratch);
+        return;
+    }
     const void *src[WF_WALK_OPS];
     void *dst[WF_WALK_OPS];
     uint64_t stores = 0;
@@ -178,7 +209,8 @@ static bool all_direct(const wf_tiles *t, const wf_walk *w)
     return direct;
 }
 
-/* Bytes that go through memory, and whether a destination is read as well. */
+/* Stores past the caches pay where memory is the limit (not for rows that compute: there plain stores
+ * overlap better), for more data than the caches hold, and if no destination is read as well. */
 static bool should_stream(const wf_tiles *t, const wf_walk *w)
 {
     int64_t bytes = 0;
@@ -188,7 +220,7 @@ static bool should_stream(const wf_tiles *t, const wf_walk *w)
             n *= w->op[k].strides[i] ? w->dims[i] : 1;
         bytes += n * w->op[k].esize;
     }
-    if (bytes < STREAM_FROM)
+    if (bytes < STREAM_FROM || t->grain < GRAIN_CHEAP)
         return false;
     for (int k = 0; k < t->ndst; k++)
         for (int j = 0; j < t->nsrc; j++)
@@ -207,18 +239,22 @@ void wf_tiles_run(const wf_tiles *t)
         views[t->ndst + k] = &t->src[k];
     if (!wf_walk_init(&w, t->ndst + t->nsrc, views))
         return;
-    run r = {.t = t, .k = wf_kernels_now(), .w = &w, .stream = should_stream(t, &w)};
+    run r = {.t = t,
+             .k = wf_kernels_now(),
+             .w = &w,
+             .stream = should_stream(t, &w),
+             .direct = all_direct(t, &w)};
     r.tile = TILE;
     while ((w.nops + 1) * r.tile * 8 > SCRATCH)
         r.tile /= 2;
     if (t->tile && r.tile > t->tile)
         r.tile = t->tile;
-    wf_walk_cut(&w, r.tile, all_direct(t, &w) && !r.stream && !t->tile ? ROW : r.tile);
+    wf_walk_cut(&w, r.tile, r.direct && !t->tile ? ROW : r.tile);
     const int64_t block = w.rows * w.cols;
     r.per_chunk = (t->grain + block - 1) / block;
     const int64_t chunks = (w.nblocks + r.per_chunk - 1) / r.per_chunk;
     if (w.nblocks <= 2 * r.per_chunk)
-        do_chunk(&(run){t, r.k, &w, w.nblocks, r.tile, r.stream}, 0, 1);
+        do_chunk(&(run){t, r.k, &w, w.nblocks, r.tile, r.stream, r.direct}, 0, 1);
     else
         wf_parallel_for(chunks, 1, do_chunk, &r);
 }

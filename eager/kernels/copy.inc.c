@@ -151,23 +151,35 @@ BLOCK_FN(block_8, uint64_t, 2, __m128i, _mm_loadu_si128, _mm_storeu_si128, ROUND
 #define ALIGNED_ROWS(T, B, dst, ldd)                                                               \
     (((uintptr_t)(dst) | (uintptr_t)(ldd) * sizeof(T)) % (B * sizeof(T)) == 0)
 
+/* Rows of the source far apart defeat the processor's own looking ahead: each block asks for the one that
+ * comes after it along j. Large copies go along i first, which reads longer pieces of rows. */
 #define PACK(T, width, B)                                                                          \
+    static inline void ahead_##width(const T *s, int64_t s0)                                       \
+    {                                                                                              \
+        for (int64_t k = B; k < 2 * B; k++)                                                        \
+            __builtin_prefetch(s + k * s0);                                                        \
+    }                                                                                              \
     static inline void transpose_##width(T *d, int64_t ldd, const T *s, int64_t s0, size_t m,      \
                                          size_t n, bool nt)                                        \
     {                                                                                              \
-        size_t i = 0;                                                                              \
-        for (; i + B <= m; i += B) {                                                               \
-            size_t j = 0;                                                                          \
-            for (; j + B <= n; j += B)                                                             \
-                block_##width(d + (int64_t)i * ldd + (int64_t)j, ldd,                              \
-                              s + (int64_t)i + (int64_t)j * s0, s0, nt);                           \
-            for (; j < n; j++)                                                                     \
-                for (size_t k = i; k < i + B; k++)                                                 \
-                    d[(int64_t)k * ldd + (int64_t)j] = s[(int64_t)k + (int64_t)j * s0];            \
+        const int64_t mb = (int64_t)(m / B * B), nb = (int64_t)(n / B * B);                        \
+        if (nt) {                                                                                  \
+            for (int64_t j = 0; j < nb; j += B)                                                    \
+                for (int64_t i = 0; i < mb; i += B) {                                              \
+                    ahead_##width(s + i + j * s0, s0);                                             \
+                    block_##width(d + i * ldd + j, ldd, s + i + j * s0, s0, true);                 \
+                }                                                                                  \
+        } else {                                                                                   \
+            for (int64_t i = 0; i < mb; i += B)                                                    \
+                for (int64_t j = 0; j < nb; j += B)                                                \
+                    block_##width(d + i * ldd + j, ldd, s + i + j * s0, s0, false);                \
         }                                                                                          \
-        for (; i < m; i++)                                                                         \
-            for (size_t j = 0; j < n; j++)                                                         \
-                d[(int64_t)i * ldd + (int64_t)j] = s[(int64_t)i + (int64_t)j * s0];                \
+        for (int64_t i = 0; i < mb; i++)                                                           \
+            for (int64_t j = nb; j < (int64_t)n; j++)                                              \
+                d[i * ldd + j] = s[i + j * s0];                                                    \
+        for (int64_t i = mb; i < (int64_t)m; i++)                                                  \
+            for (int64_t j = 0; j < (int64_t)n; j++)                                               \
+                d[i * ldd + j] = s[i + j * s0];                                                    \
     }                                                                                              \
     static void pack_##width(void *dst, int64_t ldd, const void *src, int64_t s1, int64_t s0,      \
                              size_t m, size_t n)                                                   \

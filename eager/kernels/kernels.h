@@ -75,6 +75,13 @@ static inline int wf_ct(int dtype)
     };
     return index[dtype];
 }
+/* Asks for the memory behind a tile while the tile is worked on: stores past the caches take the place
+ * in which the processor would have looked ahead by itself. */
+static inline void wf_look_ahead(const char *p, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(p + bytes + i);
+}
 static inline int wf_width(int dtype)
 {
     static const uint8_t width[WF_NDTYPE] = {
