@@ -1,7 +1,7 @@
 # cmake/WeftLlvm.cmake -- libweft-llvm.so: jit/codegen_cpu with LLVM 19 inside, statically, X86 and ORC
 # only, every LLVM symbol hidden. It is opened by libweft at the first compile; without it weft works.
 
-file(GLOB weft_llvm_sources CONFIGURE_DEPENDS jit/codegen_cpu/*.c)
+file(GLOB weft_llvm_sources CONFIGURE_DEPENDS jit/codegen_cpu/llvm*.c)
 set(WEFT_HAVE_LLVM OFF)
 if(NOT WEFT_LLVM STREQUAL "OFF" AND weft_llvm_sources)
     find_program(LLVM_CONFIG llvm-config-19)

@@ -1,0 +1,215 @@
+/*
+ * jit/codegen_cpu/llvm.c -- libweft-llvm.so: text to object code, object code to a function.
+ *
+ * Invariants
+ *  - No flag of this file relaxes floating point: AllowFPOpFusion stays at the C API's default, which
+ *    fuses nothing that the text does not, and the text has no fast-math flags.
+ *  - Compiling shares nothing between threads but the host's name; loading takes a lock.
+ *  - Kernels call nothing but what is defined absolutely here (fma and roundings on CPUs without them),
+ *    so the process's symbols are never searched.
+ */
+#include "jit/codegen_cpu/llvm_api.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <llvm-c/Core.h>
+#include <llvm-c/IRReader.h>
+#include <llvm-c/LLJIT.h>
+#include <llvm-c/Target.h>
+#include <llvm-c/TargetMachine.h>
+#include <llvm-c/Transforms/PassBuilder.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char *host_cpu, *host_features, *triple;
+static LLVMTargetRef target;
+static LLVMOrcLLJITRef jit;
+static unsigned serial;
+
+static void initialise(void)
+{
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    host_cpu = LLVMGetHostCPUName();
+    host_features = LLVMGetHostCPUFeatures();
+    triple = LLVMGetDefaultTargetTriple();
+    char *message = NULL;
+    if (LLVMGetTargetFromTriple(triple, &target, &message))
+        LLVMDisposeMessage(message);
+}
+
+__attribute__((destructor)) static void finalise(void)
+{
+    if (jit)
+        LLVMConsumeError(LLVMOrcDisposeLLJIT(jit));
+    if (host_cpu) {
+        LLVMDisposeMessage(host_cpu);
+        LLVMDisposeMessage(host_features);
+        LLVMDisposeMessage(triple);
+    }
+}
+
+static int failed(LLVMErrorRef error, char *err, size_t errn)
+{
+    if (!error)
+        return 0;
+    char *message = LLVMGetErrorMessage(error);
+    snprintf(err, errn, "%s", message);
+    LLVMDisposeErrorMessage(message);
+    return -1;
+}
+
+static int refused(char *message, char *err, size_t errn)
+{
+    snprintf(err, errn, "%s", message ? message : "LLVM gave no reason");
+    if (message)
+        LLVMDisposeMessage(message);
+    return -1;
+}
+
+static int emit(LLVMTargetMachineRef machine, LLVMModuleRef module, void **object, size_t *size,
+                char *err, size_t errn)
+{
+    LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
+    LLVMErrorRef error = LLVMRunPasses(module, "function(early-cse)", machine, options);
+    LLVMDisposePassBuilderOptions(options);
+    if (failed(error, err, errn))
+        return -1;
+    char *message = NULL;
+    LLVMMemoryBufferRef code = NULL;
+    if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, LLVMObjectFile, &message, &code))
+        return refused(message, err, errn);
+    *size = LLVMGetBufferSize(code);
+    *object = malloc(*size);
+    if (*object)
+        memcpy(*object, LLVMGetBufferStart(code), *size);
+    else
+        snprintf(err, errn, "memory is exhausted");
+    LLVMDisposeMemoryBuffer(code);
+    return *object ? 0 : -1;
+}
+
+static int compile(const char *arch, const char *text, size_t n, void **object, size_t *size,
+                   char *err, size_t errn)
+{
+    pthread_once(&once, initialise);
+    if (!target)
+        return refused(NULL, err, errn);
+    const int host = strcmp(arch, "host") == 0;
+    LLVMTargetMachineRef machine =
+        LLVMCreateTargetMachine(target, triple, host ? host_cpu : arch, host ? host_features : "",
+                                LLVMCodeGenLevelLess, LLVMRelocPIC, LLVMCodeModelDefault);
+    if (!machine)
+        return refused(NULL, err, errn);
+    LLVMContextRef context = LLVMContextCreate();
+    LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(text, n, "kernel");
+    LLVMModuleRef module = NULL;
+    char *message = NULL;
+    int status;
+    if (LLVMParseIRInContext(context, buffer, &module, &message)) { /* takes the buffer */
+        status = refused(message, err, errn);
+    } else {
+        LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(machine);
+        LLVMSetModuleDataLayout(module, layout);
+        LLVMDisposeTargetData(layout);
+        LLVMSetTarget(module, triple);
+        status = emit(machine, module, object, size, err, errn);
+        LLVMDisposeModule(module);
+    }
+    LLVMContextDispose(context);
+    LLVMDisposeTargetMachine(machine);
+    return status;
+}
+
+/* What generated code may call. */
+static const struct {
+    const char *name;
+    void *address;
+} callees[] = {
+    {"fma", (void *)fma},       {"fmaf", (void *)fmaf},     {"rint", (void *)rint},
+    {"rintf", (void *)rintf},   {"floor", (void *)floor},   {"floorf", (void *)floorf},
+    {"ceil", (void *)ceil},     {"ceilf", (void *)ceilf},   {"trunc", (void *)trunc},
+    {"truncf", (void *)truncf}, {"memcpy", (void *)memcpy}, {"memset", (void *)memset},
+};
+enum { NCALLEES = sizeof callees / sizeof *callees };
+
+static LLVMErrorRef define_callees(LLVMOrcJITDylibRef dylib)
+{
+    LLVMOrcCSymbolMapPair pairs[NCALLEES];
+    for (int i = 0; i < NCALLEES; i++) {
+        pairs[i].Name = LLVMOrcLLJITMangleAndIntern(jit, callees[i].name);
+        pairs[i].Sym.Address = (LLVMOrcExecutorAddress)(size_t)callees[i].address;
+        pairs[i].Sym.Flags.GenericFlags = LLVMJITSymbolGenericFlagsExported;
+        pairs[i].Sym.Flags.TargetFlags = 0;
+    }
+    return LLVMOrcJITDylibDefine(dylib, LLVMOrcAbsoluteSymbols(pairs, NCALLEES));
+}
+
+typedef struct found {
+    void *address;
+    char *err;
+    size_t errn;
+} found;
+
+/* LLJIT materialises on the calling thread: this has run when the lookup returns. */
+static void on_lookup(LLVMErrorRef error, LLVMOrcCSymbolMapPairs pairs, size_t n, void *context)
+{
+    found *f = context;
+    if (failed(error, f->err, f->errn) == 0 && n == 1)
+        f->address = (void *)(size_t)pairs[0].Sym.Address;
+}
+
+static int load_locked(const void *object, size_t size, const char *name, void **handle,
+                       void **function, char *err, size_t errn)
+{
+    if (!jit && failed(LLVMOrcCreateLLJIT(&jit, NULL), err, errn))
+        return -1;
+    char unique[128];
+    snprintf(unique, sizeof unique, "k%u", serial++);
+    LLVMOrcExecutionSessionRef session = LLVMOrcLLJITGetExecutionSession(jit);
+    LLVMOrcJITDylibRef dylib = LLVMOrcExecutionSessionCreateBareJITDylib(session, unique);
+    if (failed(define_callees(dylib), err, errn))
+        return -1;
+    LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(object, size, name);
+    if (failed(LLVMOrcLLJITAddObjectFile(jit, dylib, buffer), err, errn))
+        return -1;
+    LLVMOrcCJITDylibSearchOrderElement where = {dylib, LLVMOrcJITDylibLookupFlagsMatchAllSymbols};
+    LLVMOrcCLookupSetElement what = {LLVMOrcLLJITMangleAndIntern(jit, name),
+                                     LLVMOrcSymbolLookupFlagsRequiredSymbol};
+    found result = {NULL, err, errn};
+    LLVMOrcExecutionSessionLookup(session, LLVMOrcLookupKindStatic, &where, 1, &what, 1, on_lookup,
+                                  &result);
+    *handle = dylib;
+    *function = result.address;
+    return result.address ? 0 : -1;
+}
+
+static int load(const void *object, size_t size, const char *name, void **handle, void **function,
+                char *err, size_t errn)
+{
+    pthread_once(&once, initialise);
+    pthread_mutex_lock(&lock);
+    const int status = load_locked(object, size, name, handle, function, err, errn);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+static void unload(void *handle)
+{
+    pthread_mutex_lock(&lock);
+    LLVMConsumeError(LLVMOrcJITDylibClear(handle));
+    pthread_mutex_unlock(&lock);
+}
+
+static const wf_llvm_api api = {WF_LLVM_ABI, compile, load, unload};
+
+__attribute__((visibility("default"))) const wf_llvm_api *wf_llvm_open(void)
+{
+    return &api;
+}

@@ -1,0 +1,27 @@
+/*
+ * jit/codegen_cpu/llvm_api.h -- what libweft-llvm.so offers the core: plain functions in one struct.
+ *
+ * Messages go to err, a buffer of errn bytes. Everything may be called from any thread.
+ */
+#ifndef JIT_CODEGEN_CPU_LLVM_API_H
+#define JIT_CODEGEN_CPU_LLVM_API_H
+
+#include <stddef.h>
+
+enum { WF_LLVM_ABI = 1 };
+
+typedef struct wf_llvm_api {
+    unsigned abi;
+    /* Object code of a module given as text, malloced. arch: "host" or a CPU name. 0 or -1. */
+    int (*compile)(const char *arch, const char *text, size_t n, void **object, size_t *size,
+                   char *err, size_t errn);
+    /* Makes an object's function callable. 0 or -1. */
+    int (*load)(const void *object, size_t size, const char *name, void **handle, void **function,
+                char *err, size_t errn);
+    void (*unload)(void *handle);
+} wf_llvm_api;
+
+/* The one exported symbol, "wf_llvm_open". */
+const wf_llvm_api *wf_llvm_open(void);
+
+#endif

@@ -1,0 +1,102 @@
+/*
+ * jit/ir/backend.h -- a kernel as both back ends see it, and what a back end is.
+ *
+ * A kernel is kernel IR for one element under one of a few skeletons. Sizes and scalars are arguments:
+ * one kernel serves every extent. The stages are separable: render is pure text, compile needs the
+ * compiler's library, load and launch need the device. A library that is missing is a capability, not
+ * an error: available() says why.
+ *
+ * Invariants
+ *  - Operands are contiguous; bit i of bcast makes source i one element.
+ *  - body reads elements as they lie in memory (wf_kir_load is part of it) and, for MAP, returns elements
+ *    to be stored. So no back end knows half types, and every store rounds once.
+ *  - Sums run in the canonical order (docs/reductions.md) whatever the vector width or the device.
+ */
+#ifndef JIT_IR_BACKEND_H
+#define JIT_IR_BACKEND_H
+
+#include "jit/ir/kir.h"
+
+/* What stands around the body; sizes are the int64 arguments in order. */
+typedef enum wf_skeleton {
+    WF_SK_MAP,       /* n: dst[i] := body(src[i], ...) */
+    WF_SK_SUM_INNER, /* rows, n: dst[r] := post(sum over i of body(src[r * n + i], ...)) */
+    WF_SK_SUM_OUTER, /* cols, n: dst[c] := post(sum over i of body(src[i * cols + c], ...)) */
+    WF_SK_PERMUTE,   /* rank 4, d0..d3, s0..s3: dst[i] := body(src[i0 * s0 + ... + i3 * s3]) */
+    WF_SK_GATHER, /* m, width, rows: dst[i * width + j] := body(src[index[i] * width + j]); index is
+                        the second source (i64); a bad one sets error[0] = 1 + the least i */
+    WF_SK_SCATTER, /* rows, width, m: dst[r * width + j] := post(0 + body(src[i * width + j]) + ... over
+                        the i with index[i] == r, in order) */
+    WF_SK_MATMUL /* m, n, k: dst[i * n + j] := post(canonical sum over l of
+                        body(a[i * k + l], b[l * n + j])) */
+} wf_skeleton;
+
+enum { WF_KERNEL_MAX_SRC = 8, WF_KERNEL_MAX_PTR = 16, WF_KERNEL_MAX_SIZE = 9 };
+
+typedef struct wf_kernel {
+    wf_skeleton skeleton;
+    char name[64];  /* a C identifier */
+    int nsrc;       /* sources the body reads */
+    int nscalar;    /* parameters of body after the sources: the same value for every element */
+    unsigned bcast; /* MAP and sums */
+    wf_kir body;
+    wf_kir fast; /* n > 0: body of ordinary elements, right where its `rare` is false */
+    wf_kir post; /* sums, SCATTER, MATMUL: the total as an element of dst */
+} wf_kernel;
+
+void wf_kernel_free(wf_kernel *k);
+int wf_kernel_ndst(const wf_kernel *k);
+int wf_kernel_nsize(const wf_kernel *k);
+/* Pointer arguments: destinations, sources, and what the skeleton adds (index, error). */
+int wf_kernel_nptr(const wf_kernel *k);
+wf_kty wf_kernel_ptr_type(const wf_kernel *k, int i);
+/* Widest type of the body in bits, for the choice of a vector width. */
+unsigned wf_kernel_bits(const wf_kernel *k);
+
+/* One elementwise row, or its vjp when which >= 0, over elements of the dtypes; a rare branch where the
+ * row has one. Returns 0 or a status with *why. */
+int wf_kernel_of_row(wf_kernel *k, wf_op op, int which, int compute, int nsrc,
+                     const uint8_t *src_dtype, int dst_dtype, wf_why *why);
+/* Sum of one source of src_dtype, in f32, f64 or i64 as docs/reductions.md has it. */
+int wf_kernel_of_sum(wf_kernel *k, wf_skeleton skeleton, int src_dtype, int dst_dtype, wf_why *why);
+/* Copying skeletons (PERMUTE, GATHER, SCATTER) and MATMUL. */
+int wf_kernel_of_move(wf_kernel *k, wf_skeleton skeleton, int dtype, wf_why *why);
+
+/* What to generate code for. */
+typedef struct wf_target {
+    const char *arch; /* CPU: "host", "x86-64-v3", "x86-64"; CUDA: "sm_90" */
+    int width;        /* CPU: vector lanes, 1 to 64, a power of two; 0: chosen from the body */
+} wf_target;
+
+typedef struct wf_blob {
+    void *data;
+    size_t size;
+} wf_blob;
+void wf_blob_free(wf_blob *b);
+
+typedef struct wf_exe wf_exe;
+
+/* Elements (MAP), rows (SUM_INNER) or columns (SUM_OUTER) [begin, end). scalar: bits, low end. */
+typedef struct wf_launch {
+    void *const *ptr;
+    const int64_t *size;
+    const uint64_t *scalar;
+    int64_t begin, end;
+} wf_launch;
+
+typedef struct wf_backend {
+    const char *name;
+    /* 0, or WEFT_EUNSUPPORTED with the reason. Opens the library at the first call. */
+    int (*available)(wf_why *why);
+    int (*render)(const wf_kernel *k, const wf_target *target, wf_text *out, wf_why *why);
+    int (*compile)(const wf_target *target, const wf_text *text, wf_blob *out, wf_why *why);
+    /* NULL where this build cannot: no device. */
+    int (*load)(const wf_blob *binary, const char *name, wf_exe **out, wf_why *why);
+    int (*launch)(const wf_exe *e, const wf_launch *l);
+    void (*unload)(wf_exe *e);
+} wf_backend;
+
+/* jit/codegen_cpu and jit/codegen_cuda. */
+extern const wf_backend wf_backend_cpu, wf_backend_cuda;
+
+#endif

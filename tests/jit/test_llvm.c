@@ -1,0 +1,299 @@
+/*
+ * tests/jit/test_llvm.c -- LLVM kernels: the bits of the eager kernels at every vector width, and the
+ * text they are compiled from.
+ *
+ * Where libweft-llvm is not built, the tests that compile are skipped and say so.
+ *
+ * ctest: timeout=600
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "eager/exec.h"
+#include "jit/ir/backend.h"
+#include "tests/jit/values.h"
+
+int wf_exec_reduce(wf_exec *e);
+
+#define NEED_LLVM()                                                                                \
+    do {                                                                                           \
+        wf_why why_ = {0};                                                                         \
+        if (wf_backend_cpu.available(&why_) != 0)                                                  \
+            cr_skip_test("%s", why_.rule);                                                         \
+    } while (0)
+
+static wf_exe *build(const wf_kernel *k, const wf_target *target)
+{
+    const wf_backend *b = &wf_backend_cpu;
+    wf_text text = {0};
+    wf_blob code = {0};
+    wf_exe *e = NULL;
+    wf_why why = {0};
+    cr_assert_eq(b->render(k, target, &text, &why), 0, "%s: %s", k->name, why.rule);
+    cr_assert_eq(b->compile(target, &text, &code, &why), 0, "%s width %d: %s\n%.3000s", k->name,
+                 target->width, why.rule, text.s);
+    cr_assert_eq(b->load(&code, k->name, &e, &why), 0, "%s: %s", k->name, why.rule);
+    wf_text_free(&text);
+    wf_blob_free(&code);
+    return e;
+}
+
+static wf_view vector(void *p, int dtype, int64_t n)
+{
+    return (wf_view){.data = p, .dtype = (uint8_t)dtype, .rank = 1, .dims = {n}, .strides = {1}};
+}
+
+static void compare(const void *got, const void *want, int dtype, int64_t n, const char *what,
+                    const wf_target *target)
+{
+    const wf_kty type = wf_kir_storage(dtype);
+    for (int64_t i = 0; i < n; i++)
+        if (!values_same(wf_kir_peek(got, type, i), wf_kir_peek(want, type, i), dtype))
+            cr_assert_fail("%s, %s width %d, n %lld, element %lld: %llx, eager %llx", what,
+                           target->arch, target->width, (long long)n, (long long)i,
+                           (unsigned long long)wf_kir_peek(got, type, i),
+                           (unsigned long long)wf_kir_peek(want, type, i));
+}
+
+typedef struct job {
+    wf_op op;
+    int which; /* -1: forward */
+    int dtype, compute, dst, nsrc;
+    uint8_t src[5];
+} job;
+
+static job job_of(wf_op op, int which, int dtype)
+{
+    const int kind = wf_rows[op].kind;
+    job j = {.op = op, .which = which, .dtype = dtype, .compute = wf_dtype_compute(dtype)};
+    j.nsrc = wf_rows[op].min_src + (which >= 0 ? 2 : 0);
+    memset(j.src, dtype, sizeof j.src);
+    if (kind == WF_KIND_CHOOSE)
+        j.src[which >= 0 ? 1 : 0] = WEFT_BOOL;
+    j.dst = kind == WF_KIND_PREDICATE || kind == WF_KIND_COMPARE ? WEFT_BOOL : dtype;
+    return j;
+}
+
+/* One kernel against eager on n elements; source `bcast` is one element if it is one of them. */
+static void check(const job *j, const wf_target *target, const int64_t *sizes, int nsizes,
+                  int bcast)
+{
+    wf_kernel k;
+    wf_why why = {0};
+    cr_assert_eq(wf_kernel_of_row(&k, j->op, j->which, j->compute, j->nsrc, j->src, j->dst, &why),
+                 0, "%s: %s", wf_rows[j->op].name, why.rule);
+    if (bcast >= 0)
+        k.bcast = 1u << bcast;
+    wf_exe *e = build(&k, target);
+    for (int z = 0; z < nsizes; z++) {
+        const int64_t n = sizes[z];
+        void *ptr[8];
+        wf_view v[5];
+        char *got = calloc((size_t)n + 2, 8), *want = calloc((size_t)n + 2, 8);
+        memset(got, 0x5A, ((size_t)n + 2) * 8);
+        ptr[0] = got;
+        for (int s = 0; s < j->nsrc; s++) {
+            ptr[s + 1] = values_new(j->src[s], n + 1, s);
+            v[s] = vector(ptr[s + 1], j->src[s], n);
+            if (s == bcast)
+                v[s].strides[0] = 0;
+        }
+        wf_view out = vector(want, j->dst, n);
+        const int status = j->which < 0
+                               ? wf_exec_map(j->op, j->compute, &out, j->nsrc, v)
+                               : wf_exec_vjp(j->op, j->which, j->compute, &out, j->nsrc, v);
+        cr_assert_eq(status, 0);
+        /* in two pieces, as two threads would */
+        const wf_launch l = {ptr, &n, NULL, 0, n / 3}, m = {ptr, &n, NULL, n / 3, n};
+        wf_backend_cpu.launch(e, &l);
+        wf_backend_cpu.launch(e, &m);
+        compare(got, want, j->dst, n, k.name, target);
+        for (size_t b = (size_t)n * wf_dtype_size(j->dst); b < ((size_t)n + 2) * 8; b++)
+            cr_assert_eq(got[b], 0x5A, "%s wrote past its end", k.name);
+        for (int s = 0; s < j->nsrc; s++)
+            free(ptr[s + 1]);
+        free(got);
+        free(want);
+    }
+    wf_backend_cpu.unload(e);
+    wf_kernel_free(&k);
+}
+
+static const int64_t all_sizes[] = {0, 1, 2, 3, 63, 64, 65, 4095, 4096, 4097, 100003};
+enum { NSIZES = sizeof all_sizes / sizeof *all_sizes };
+static const wf_target widths[] = {
+    {"host", 1},  {"host", 4},      {"host", 8},       {"host", 16},  {"host", 32},
+    {"host", 64}, {"x86-64-v3", 8}, {"x86-64-v3", 64}, {"x86-64", 4}, {"x86-64", 64},
+};
+enum { NWIDTHS = sizeof widths / sizeof *widths };
+
+Test(llvm, milestone_rows_at_every_width)
+{
+    NEED_LLVM();
+    static const wf_op ops[] = {WF_OP_ADD, WF_OP_MUL, WF_OP_WHERE, WF_OP_EXP, WF_OP_SIGMOID};
+    for (size_t w = 0; w < NWIDTHS; w++)
+        for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
+            for (int h = 0; h < 2; h++)
+                for (int which = -1; which < wf_rows[ops[o]].min_src; which++) {
+                    if (which >= 0 && !wf_kir_has_vjp(ops[o], which, WEFT_F32))
+                        continue;
+                    const job j = job_of(ops[o], which, h ? WEFT_BF16 : WEFT_F32);
+                    check(&j, &widths[w], all_sizes, NSIZES, -1);
+                }
+}
+
+/* Every row in f32 and in one more type of its own, forward, at the width used by default. */
+Test(llvm, every_row)
+{
+    NEED_LLVM();
+    static const wf_target target = {"host", 0};
+    static const int64_t sizes[] = {2990};
+    int checked = 0;
+    for (wf_op op = 1; op < WF_OP_COUNT; op++)
+        for (int d = WEFT_DTYPE_DEFAULT + 1; d < WEFT_DTYPE_COUNT; d++) {
+            const int compute = wf_dtype_compute(d);
+            if (!wf_kir_has_row(op, compute))
+                continue;
+            const bool wide = compute == WEFT_F32 || compute == WEFT_F64;
+            if (d != WEFT_F32 && d != WEFT_F64 &&
+                (wide ? (int)op % 5 != d % 5 : d % 2 != (int)op % 2))
+                continue;
+            const job j = job_of(op, -1, d);
+            check(&j, &target, sizes, 1, -1);
+            checked++;
+        }
+    cr_assert_gt(checked, 180);
+}
+
+Test(llvm, every_derivative)
+{
+    NEED_LLVM();
+    static const wf_target target = {"host", 0};
+    static const int64_t sizes[] = {1001};
+    int checked = 0;
+    for (wf_op op = 1; op < WF_OP_COUNT; op++)
+        for (int which = 0; which < 3; which++)
+            if (wf_kir_has_vjp(op, which, WEFT_F32)) {
+                const job j = job_of(op, which, which % 2 ? WEFT_F16 : WEFT_F32);
+                check(&j, &target, sizes, 1, -1);
+                checked++;
+            }
+    cr_assert_gt(checked, 80);
+}
+
+Test(llvm, broadcast_operands)
+{
+    NEED_LLVM();
+    for (int w = 0; w < NWIDTHS; w++)
+        for (int s = 0; s < 3; s++) {
+            job j = job_of(WF_OP_WHERE, -1, WEFT_BF16);
+            check(&j, &widths[w], all_sizes, 7, s);
+            if (s < 2) {
+                j = job_of(WF_OP_FMOD, -1, WEFT_F32);
+                check(&j, &widths[w], all_sizes, 7, s);
+            }
+        }
+}
+
+/* -- sums ---------------------------------------------------------------------------------------------- */
+static void eager_sum(const void *x, int dtype, int64_t rows, int64_t cols, int axis, void *out,
+                      int out_dtype)
+{
+    void *p;
+    memcpy(&p, &x, sizeof p);
+    const int64_t ax = axis;
+    wf_view in = {.data = p, .dtype = (uint8_t)dtype, .rank = 2, .dims = {rows, cols}};
+    in.strides[0] = cols;
+    in.strides[1] = 1;
+    wf_view dst = vector(out, out_dtype, axis ? rows : cols);
+    const wf_attr attr = {.dtype = (uint8_t)out_dtype, .n_ints = 1, .ints = &ax};
+    wf_why why = {0};
+    wf_exec e = {WF_OP_SUM, 1, 1, &in, &dst, &attr, &why};
+    cr_assert_eq(wf_exec_reduce(&e), 0, "%s", why.rule);
+}
+
+static void check_sum(wf_skeleton skeleton, int dtype, const wf_target *target)
+{
+    static const int64_t shapes[][2] = {{1, 100003}, {3, 4097}, {5, 4096}, {7, 4095},
+                                        {4, 65},     {3, 64},   {2, 63},   {5, 3},
+                                        {2, 2},      {70, 1},   {4, 0},    {67, 130}};
+    wf_kernel k;
+    const int out_dtype = wf_dtype_kind(dtype) == 2 ? dtype : WEFT_I64;
+    cr_assert_eq(wf_kernel_of_sum(&k, skeleton, dtype, out_dtype, NULL), 0);
+    wf_exe *e = build(&k, target);
+    const bool inner = skeleton == WF_SK_SUM_INNER;
+    for (size_t z = 0; z < sizeof shapes / sizeof *shapes; z++) {
+        const int64_t kept = shapes[z][0], n = shapes[z][1];
+        const int64_t size[2] = {kept, n};
+        void *x = values_ordinary(dtype, kept * n, (int)z);
+        char *got = calloc((size_t)kept, 8), *want = calloc((size_t)kept, 8);
+        void *ptr[2] = {got, x};
+        if (inner)
+            eager_sum(x, dtype, kept, n, 1, want, out_dtype);
+        else
+            eager_sum(x, dtype, n, kept, 0, want, out_dtype);
+        const wf_launch l = {ptr, size, NULL, 0, kept / 2}, m = {ptr, size, NULL, kept / 2, kept};
+        wf_backend_cpu.launch(e, &l);
+        wf_backend_cpu.launch(e, &m);
+        compare(got, want, out_dtype, kept, k.name, target);
+        free(x);
+        free(got);
+        free(want);
+    }
+    wf_backend_cpu.unload(e);
+    wf_kernel_free(&k);
+}
+
+Test(llvm, sums_at_every_width)
+{
+    NEED_LLVM();
+    static const int dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_F16, WEFT_I32};
+    for (size_t w = 0; w < NWIDTHS; w++)
+        for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+            if (d > 1 && w % 3 != d % 3)
+                continue;
+            check_sum(WF_SK_SUM_INNER, dtypes[d], &widths[w]);
+            check_sum(WF_SK_SUM_OUTER, dtypes[d], &widths[w]);
+        }
+}
+
+/* -- text ------------------------------------------------------------------------------------------------ */
+Test(llvm, text_of_a_kernel)
+{
+    const job j = job_of(WF_OP_ADD, -1, WEFT_F32);
+    const wf_target target = {"host", 8};
+    wf_kernel k;
+    wf_text text = {0};
+    cr_assert_eq(wf_kernel_of_row(&k, j.op, -1, j.compute, 2, j.src, j.dst, NULL), 0);
+    cr_assert_eq(wf_backend_cpu.render(&k, &target, &text, NULL), 0);
+    cr_assert_not_null(strstr(text.s, "define void @add_f32_f32(ptr %ptr, ptr %size, ptr %scalar, "
+                                      "i64 %begin, i64 %end) #0 {\n"));
+    cr_assert_not_null(strstr(text.s, "  %bv0 = load <8 x float>, ptr %U1, align 4\n"
+                                      "  %bv1 = load <8 x float>, ptr %U2, align 4\n"
+                                      "  %b2 = fadd <8 x float> %bv0, %bv1\n"
+                                      "  store <8 x float> %b2, ptr %U0, align 4\n"));
+    cr_assert_null(strstr(text.s, " fast "));
+    wf_text_free(&text);
+    wf_kernel_free(&k);
+}
+
+Test(llvm, refuses_with_a_reason)
+{
+    wf_kernel k;
+    wf_why why = {0};
+    wf_text text = {0};
+    const wf_target odd = {"host", 12}, good = {"host", 8};
+    cr_assert_eq(wf_kernel_of_sum(&k, WF_SK_SUM_INNER, WEFT_F32, WEFT_F32, NULL), 0);
+    cr_assert_eq(wf_backend_cpu.render(&k, &odd, &text, &why), WEFT_EINVALID);
+    wf_text_free(&text);
+    wf_kernel_free(&k);
+    NEED_LLVM();
+    wf_blob code = {0};
+    wf_text_putf(&text, "define void @f() { this is no LLVM }");
+    cr_assert_eq(wf_backend_cpu.compile(&good, &text, &code, &why), WEFT_EUNSUPPORTED);
+    cr_assert(strlen(why.rule) > 10);
+    wf_text_free(&text);
+}
