@@ -23,8 +23,9 @@ typedef enum wf_skeleton {
     WF_SK_SUM_INNER, /* rows, n: dst[r] := post(sum over i of body(src[r * n + i], ...)) */
     WF_SK_SUM_OUTER, /* cols, n: dst[c] := post(sum over i of body(src[i * cols + c], ...)) */
     WF_SK_PERMUTE,   /* rank 4, d0..d3, s0..s3: dst[i] := body(src[i0 * s0 + ... + i3 * s3]) */
-    WF_SK_GATHER, /* m, width, rows: dst[i * width + j] := body(src[index[i] * width + j]); index is
-                        the second source (i64); a bad one sets error[0] = 1 + the least i */
+    WF_SK_GATHER, /* m, width, rows: dst[i * width + j] := body(src[index[i] * width + j]); the i64
+                        index and an i64 error word follow the sources. The word starts at -1 and
+                        becomes the least i whose index is outside [0, rows) */
     WF_SK_SCATTER, /* rows, width, m: dst[r * width + j] := post(0 + body(src[i * width + j]) + ... over
                         the i with index[i] == r, in order) */
     WF_SK_MATMUL /* m, n, k: dst[i * n + j] := post(canonical sum over l of

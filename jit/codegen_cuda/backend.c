@@ -1,0 +1,153 @@
+/*
+ * jit/codegen_cuda/backend.c -- the CUDA back end up to a cubin: NVRTC, opened when first needed.
+ *
+ * Needs neither a driver nor a device. Without the library available() says why, and rendering still
+ * works. load and launch are absent until the core has a device to run on.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "jit/codegen_cuda/render.h"
+
+/* The functions of nvrtc.h that are used; all return 0 for success. */
+typedef struct nvrtc_program *program;
+static struct {
+    int (*create)(program *, const char *text, const char *name, int, const char *const *,
+                  const char *const *);
+    int (*compile)(program, int n, const char *const *options);
+    int (*cubin_size)(program, size_t *);
+    int (*cubin)(program, char *);
+    int (*log_size)(program, size_t *);
+    int (*log)(program, char *);
+    int (*destroy)(program *);
+} nvrtc;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool ready;
+static char toolkit[512], reason[192];
+static _Thread_local char compile_log[4096];
+
+void wf_cuda_set_toolkit(const char *folder)
+{
+    snprintf(toolkit, sizeof toolkit, "%s", folder ? folder : "");
+}
+
+const char *wf_cuda_compile_log(void)
+{
+    return compile_log;
+}
+
+static bool resolve(void *library)
+{
+    static const struct {
+        const char *name;
+        void *slot;
+    } symbols[] = {
+        {"nvrtcCreateProgram", &nvrtc.create},       {"nvrtcCompileProgram", &nvrtc.compile},
+        {"nvrtcGetCUBINSize", &nvrtc.cubin_size},    {"nvrtcGetCUBIN", &nvrtc.cubin},
+        {"nvrtcGetProgramLogSize", &nvrtc.log_size}, {"nvrtcGetProgramLog", &nvrtc.log},
+        {"nvrtcDestroyProgram", &nvrtc.destroy},
+    };
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        void *symbol = dlsym(library, symbols[i].name);
+        if (!symbol) {
+            snprintf(reason, sizeof reason, "libnvrtc has no %s", symbols[i].name);
+            return false;
+        }
+        memcpy(symbols[i].slot, &symbol, sizeof symbol);
+    }
+    return true;
+}
+
+static void open_library(void)
+{
+    static const char *const folders[] = {"", "/lib64", "/lib", "/targets/x86_64-linux/lib"};
+    static const char *const versions[] = {"13", "12"};
+    char path[640];
+    for (size_t f = 0; f < 2 + sizeof folders / sizeof *folders; f++)
+        for (size_t v = 0; v < 2; v++) {
+            if (f < 4 && !toolkit[0])
+                continue;
+            if (f < 4)
+                snprintf(path, sizeof path, "%s%s/libnvrtc.so.%s", toolkit, folders[f],
+                         versions[v]);
+            else
+                snprintf(path, sizeof path, "%slibnvrtc.so.%s",
+                         f == 4 ? "/usr/local/cuda/lib64/" : "", versions[v]);
+            void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+            if (library) {
+                ready = resolve(library);
+                return;
+            }
+        }
+    snprintf(reason, sizeof reason, "%.180s", dlerror());
+}
+
+static int available(wf_why *why)
+{
+    pthread_once(&once, open_library);
+    return ready ? 0 : wf_fail(why, WEFT_EUNSUPPORTED, "no NVRTC: %s", reason);
+}
+
+static void keep_log(program p)
+{
+    size_t n = 0;
+    compile_log[0] = 0;
+    if (nvrtc.log_size(p, &n) != 0 || n == 0)
+        return;
+    char *all = malloc(n + 1);
+    if (all && nvrtc.log(p, all) == 0) {
+        all[n] = 0;
+        snprintf(compile_log, sizeof compile_log, "%s", all);
+    }
+    free(all);
+}
+
+static int take_cubin(program p, wf_blob *out, wf_why *why)
+{
+    size_t n = 0;
+    if (nvrtc.cubin_size(p, &n) != 0 || n == 0)
+        return wf_fail(why, WEFT_EUNSUPPORTED, "NVRTC made no code for this architecture");
+    *out = (wf_blob){.data = malloc(n), .size = n};
+    if (!out->data)
+        return wf_fail(why, WEFT_ENOMEM, "no memory for %zu bytes of GPU code", n);
+    if (nvrtc.cubin(p, out->data) == 0)
+        return 0;
+    wf_blob_free(out);
+    return wf_fail(why, WEFT_EUNSUPPORTED, "NVRTC did not hand out its code");
+}
+
+static int compile(const wf_target *target, const wf_text *text, wf_blob *out, wf_why *why)
+{
+    int status = available(why);
+    if (status != 0)
+        return status;
+    char arch[64];
+    snprintf(arch, sizeof arch, "--gpu-architecture=%s", target->arch);
+    const char *const options[] = {arch,
+                                   "--fmad=false",
+                                   "--ftz=false",
+                                   "--prec-div=true",
+                                   "--prec-sqrt=true",
+                                   "--ptxas-options=-v"};
+    program p = NULL;
+    *out = (wf_blob){0};
+    if (nvrtc.create(&p, text->s, "weft.cu", 0, NULL, NULL) != 0)
+        return wf_fail(why, WEFT_ENOMEM, "NVRTC did not take the text");
+    const int code = nvrtc.compile(p, (int)(sizeof options / sizeof *options), options);
+    keep_log(p);
+    status = code == 0 ? take_cubin(p, out, why)
+                       : wf_fail(why, WEFT_EUNSUPPORTED, "NVRTC (%d): %.200s", code, compile_log);
+    nvrtc.destroy(&p);
+    return status;
+}
+
+const wf_backend wf_backend_cuda = {
+    .name = "cuda",
+    .available = available,
+    .render = wf_cuda_render,
+    .compile = compile,
+};
