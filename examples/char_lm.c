@@ -15,8 +15,8 @@
 enum { VOCAB = 256, MAX_LAYERS = 24, MAX_TEXT = 1 << 26 };
 
 /* Options: numbers, then texts. */
-static int64_t steps = 500, stop, seed = 1, threads, sample = 600, dim = 128, layers = 4, heads = 4,
-               context = 128, batch = 16;
+static int64_t steps = 1200, stop, seed = 1, threads, sample = 600, dim = 128, layers = 4,
+               heads = 4, context = 128, batch = 16;
 static const char *file = "/usr/share/common-licenses/GPL-3", *save, *resume;
 
 typedef struct block {

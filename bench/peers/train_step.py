@@ -97,9 +97,11 @@ def measure(threads, seconds):
         if end is None and len(parts["ms"]) == 3:
             parts = {k: [] for k in parts}
             end = time.perf_counter() + seconds
+            cpu = time.process_time()
     row = {"bench": "train", "case": "step", "peer": "torch", "version": torch.__version__, "threads": threads}
     row["best_ms"] = round(min(parts["ms"]), 2)
     row["steps"] = len(parts["ms"])
+    row["cpu_ms"] = round(1e3 * (time.process_time() - cpu) / len(parts["ms"]), 2)
     row.update((k, round(median(v), 2)) for k, v in parts.items())
     row["tokens_per_s"] = round(1e3 * BATCH * CONTEXT / row["ms"])
     row["peak_mb"] = round(resident_mb() - idle, 1)
