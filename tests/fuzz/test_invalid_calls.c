@@ -1,0 +1,834 @@
+/*
+ * tests/fuzz/test_invalid_calls.c -- 100000 random calls, most of them invalid, over the public functions.
+ *
+ * Operands are live, dead, kept, another thread's, empty, error values, scalars or random bits; numbers are
+ * small, negative or near the ends of int64; pointers may be NULL. Nothing may crash, every failing call
+ * gives a status and a message that names the function, and in the end memory is where it was. Huge
+ * extents are 2^50 and more, so that no call is merely slow. Seeds are fixed.
+ *
+ * ctest: timeout=300
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/rows.h"
+
+enum { LIVE = 40, DEAD = 8, FOREIGN = 4, LIST = 8 };
+
+typedef struct arguments {
+    weft_tensor t[4];
+    int64_t i[6];
+    double d[3];
+    weft_shape s[5];
+    weft_dtype dtype;
+    bool flag[2];
+    int n;
+    bool passes_on; /* an operand is an error already: its own text goes on */
+    weft_tensor list[LIST];
+} arguments;
+
+static weft_tensor live[LIVE], dead[DEAD], foreign[FOREIGN];
+static test_rng rng;
+static bool odd(int one_in)
+{
+    return test_next(&rng) % (uint64_t)one_in == 0;
+}
+
+/* -- operands ----------------------------------------------------------------------------------------- */
+
+static weft_tensor fresh(void)
+{
+    static const int64_t shapes[][5] = {{0, 0, 0, 0, 0}, {1, 5, 0, 0, 0}, {2, 3, 4, 0, 0},
+                                        {2, 4, 4, 0, 0}, {3, 2, 3, 4, 0}, {4, 2, 2, 5, 5},
+                                        {2, 0, 3, 0, 0}, {1, 3, 0, 0, 0}, {1, 2, 0, 0, 0}};
+    const int64_t *s = shapes[test_next(&rng) % (sizeof shapes / sizeof *shapes)];
+    weft_dtype dt = odd(2) ? WEFT_F32 : (weft_dtype)test_between(&rng, WEFT_BOOL, WEFT_F64);
+    weft_tensor t = weft_full(weft_shape_from(s[0], s + 1), (double)test_between(&rng, -1, 2), dt);
+    if (odd(4)) {
+        t = weft_keep(t);
+    }
+    if (odd(4) && test_is_float((int)dt)) {
+        weft_requires_grad_(t, true);
+    }
+    return t;
+}
+
+static weft_tensor pick(arguments *a)
+{
+    switch (test_next(&rng) % 20) {
+    case 0:
+        return WEFT_NONE;
+    case 1:
+        return (weft_tensor){(uint32_t)test_next(&rng), (uint32_t)test_next(&rng), test_next(&rng)};
+    case 2: { /* a live slot under another serial or context */
+        weft_tensor t = live[test_next(&rng) % LIVE];
+        t.serial += odd(2);
+        t.context += (uint32_t)odd(2);
+        a->passes_on |= t.slot == 0;
+        return t;
+    }
+    case 3:
+        return dead[test_next(&rng) % DEAD];
+    case 4:
+        return foreign[test_next(&rng) % FOREIGN];
+    case 5:
+        a->passes_on = true;
+        return weft_neg(WEFT_NONE);
+    case 6:
+        return weft_f((double)test_between(&rng, -2, 2));
+    case 7:
+        return odd(2) ? weft_i(test_between(&rng, -2, 2)) : weft_b(true);
+    default:
+        return live[test_next(&rng) % LIVE];
+    }
+}
+
+static int64_t integer(void)
+{
+    static const int64_t wild[] = {INT64_MIN,        INT64_MAX,           (int64_t)1 << 50,
+                                   (int64_t)1 << 62, -((int64_t)1 << 50), INT64_MIN + 1};
+    return odd(6) ? wild[test_next(&rng) % 6] : test_between(&rng, -2, 6);
+}
+
+static weft_shape extents(void)
+{
+    weft_shape s = {0};
+    if (odd(12)) {
+        static const int64_t wild[] = {-1, -2, 17, 1000, INT64_MAX, INT64_MIN};
+        s.n = wild[test_next(&rng) % 6];
+    } else {
+        s.n = odd(8) ? test_between(&rng, 5, 16) : test_between(&rng, 0, 4);
+    }
+    for (int i = 0; i < WEFT_MAX_RANK; i++) {
+        s.v[i] = odd(10)   ? integer()
+                 : s.n > 4 ? test_between(&rng, 0, 1)
+                           : test_between(&rng, 0, 5);
+    }
+    return s;
+}
+
+static double number(void)
+{
+    static const double all[] = {0,        1,         -1,   0.5,   2,     NAN,
+                                 INFINITY, -INFINITY, 1e18, -1e18, 1e300, 1e-300};
+    return all[test_next(&rng) % (sizeof all / sizeof *all)];
+}
+
+static void draw(arguments *a)
+{
+    *a = (arguments){0};
+    for (int i = 0; i < 4; i++) {
+        a->t[i] = pick(a);
+    }
+    for (int i = 0; i < 6; i++) {
+        a->i[i] = integer();
+    }
+    for (int i = 0; i < 3; i++) {
+        a->d[i] = number();
+    }
+    for (int i = 0; i < 5; i++) {
+        a->s[i] = extents();
+    }
+    a->dtype = odd(8) ? (weft_dtype)test_between(&rng, -3, 40)
+                      : (weft_dtype)test_between(&rng, 0, WEFT_DTYPE_COUNT - 1);
+    a->flag[0] = odd(2);
+    a->flag[1] = odd(2);
+    a->n = odd(10) ? (int)test_between(&rng, -2, 0) : (int)test_between(&rng, 1, LIST);
+    for (int i = 0; i < LIST; i++) {
+        a->list[i] = odd(10) ? pick(a) : live[test_next(&rng) % LIVE];
+    }
+}
+
+/* -- what a failing call owes ------------------------------------------------------------------------- */
+
+static int64_t failures, successes;
+
+/* Functions that are compositions may name the op of theirs that refused; the call site says the rest. */
+static bool names(const char *text, const char *name)
+{
+    static const char *const parts[][6] = {
+        {"masked_fill", "where"},
+        {"fill", "copy_"},
+        {"copy", "clone"},
+        {"broadcast_to", "expand"},
+        {"gather", "take_along"},
+        {"embedding", "index_select"},
+        {"stack", "unsqueeze", "concat"},
+        {"ones", "full"},
+        {"zeros", "full"},
+        {"repeat", "expand", "reshape"},
+        {"tile", "expand", "reshape"},
+        {"nll_loss", "take_along", "neg", "mul", "sum"},
+        {"binary_cross_entropy", "neg", "sub", "mul", "log", "add"},
+        {"bce_with_logits", "neg", "sub", "mul", "add", "softplus"},
+        {"huber_loss", "sub", "abs", "mul", "where"},
+        {"mse_loss", "sub", "square"},
+    };
+    bool found = strstr(text, name) != NULL;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        for (int k = 1; strcmp(parts[i][0], name) == 0 && k < 6 && parts[i][k]; k++) {
+            found |= strncmp(text, parts[i][k], strlen(parts[i][k])) == 0;
+        }
+    }
+    return found;
+}
+
+static void judge(const char *name, weft_status status, const char *text, bool passes_on)
+{
+    if (status == WEFT_OK) {
+        successes++;
+        return;
+    }
+    failures++;
+    cr_assert((unsigned)status < WEFT_STATUS_COUNT, "%s: status %d", name, (int)status);
+    cr_assert(passes_on || strlen(text) > 10, "%s: status %s and no message", name,
+              weft_status_name(status));
+    cr_assert(passes_on || names(text, name), "%s is not named: \"%s\"", name, text);
+}
+
+#define INT(x) ((int)(x))
+/* A call that returns a tensor. */
+#define T(name, ...)                                                                               \
+    do {                                                                                           \
+        weft_clear_error();                                                                        \
+        weft_tensor r_ = __VA_ARGS__;                                                              \
+        judge(name, weft_error_status(r_), weft_error_text(r_), a->passes_on);                     \
+        cr_assert(weft_ok(r_) || weft_error_status(r_) != WEFT_OK, "%s: neither", name);           \
+    } while (0)
+/* One that returns a status. */
+#define S(name, ...)                                                                               \
+    do {                                                                                           \
+        weft_clear_error();                                                                        \
+        weft_status s_ = __VA_ARGS__;                                                              \
+        judge(name, s_, weft_last_error(), a->passes_on);                                          \
+    } while (0)
+/* A query: any answer will do. */
+#define Q(...) ((void)(__VA_ARGS__))
+#define COUNTED(x) (a->flag[0] && (x) < 0 ? NULL : a->list)
+
+static void rows(arguments *a)
+{
+    wf_op op = (wf_op)test_between(&rng, WF_OP_NEG, WF_OP_LOGICAL_XOR);
+    weft_status status = WEFT_OK;
+    T(wf_rows[op].name, row_call(op, a->t));
+    weft_clear_error();
+    if (row_write(op, a->t, &status)) {
+        judge(wf_rows[op].name, status, weft_last_error(), a->passes_on);
+    }
+}
+
+static void reductions(arguments *a)
+{
+    weft_reduce_args r = {a->t[0], a->s[0], a->flag[0], odd(3) ? a->dtype : WEFT_DTYPE_DEFAULT, 0};
+    const weft_reduce_args *p = odd(30) ? NULL : &r;
+    weft_var_args v = {a->t[0], a->s[0], a->flag[0], a->d[0], 0};
+    weft_norm_args n = {a->t[0], a->s[0], a->flag[0], a->d[0], 0};
+    switch (test_next(&rng) % 16) {
+    case 0:
+        T("sum", (weft_sum)(p));
+        break;
+    case 1:
+        T("prod", (weft_prod)(p));
+        break;
+    case 2:
+        T("mean", (weft_mean)(p));
+        break;
+    case 3:
+        T("max", (weft_max)(p));
+        break;
+    case 4:
+        T("min", (weft_min)(p));
+        break;
+    case 5:
+        T("logsumexp", (weft_logsumexp)(p));
+        break;
+    case 6:
+        T("any", (weft_any)(p));
+        break;
+    case 7:
+        T("all", (weft_all)(p));
+        break;
+    case 8:
+        T("count_nonzero", (weft_count_nonzero)(p));
+        break;
+    case 9:
+        T("argmax", (weft_argmax)(p));
+        break;
+    case 10:
+        T("argmin", (weft_argmin)(p));
+        break;
+    case 11:
+        T("var", (weft_var)(p ? &v : NULL));
+        break;
+    case 12:
+        T("std", (weft_std)(p ? &v : NULL));
+        break;
+    case 13:
+        T("norm", (weft_norm)(p ? &n : NULL));
+        break;
+    case 14:
+        T("cumsum", weft_cumsum(a->t[0], INT(a->i[0])));
+        break;
+    default:
+        T("cumprod", weft_cumprod(a->t[0], INT(a->i[0])));
+    }
+}
+
+static void views(arguments *a)
+{
+    weft_tensor x = a->t[0];
+    weft_tensor out[LIST];
+    int64_t sizes[LIST] = {a->i[0], a->i[1], a->i[2], a->i[3], 1, 2, 0, 1};
+    switch (test_next(&rng) % 20) {
+    case 0:
+        T("reshape", weft_reshape(x, a->s[0]));
+        break;
+    case 1:
+        T("flatten", weft_flatten(x, INT(a->i[0]), INT(a->i[1])));
+        break;
+    case 2:
+        T("squeeze", weft_squeeze(x, a->s[0]));
+        break;
+    case 3:
+        T("unsqueeze", weft_unsqueeze(x, INT(a->i[0])));
+        break;
+    case 4:
+        T("transpose", weft_transpose(x, INT(a->i[0]), INT(a->i[1])));
+        break;
+    case 5:
+        T("permute", weft_permute(x, a->s[0]));
+        break;
+    case 6:
+        T("expand", weft_expand(x, a->s[0]));
+        break;
+    case 7:
+        T("broadcast_to", weft_broadcast_to(x, a->s[0]));
+        break;
+    case 8:
+        T("slice", weft_slice(x, INT(a->i[0]), a->i[1], a->i[2], a->i[3]));
+        break;
+    case 9:
+        T("narrow", weft_narrow(x, INT(a->i[0]), a->i[1], a->i[2]));
+        break;
+    case 10:
+        T("select", weft_select(x, INT(a->i[0]), a->i[1]));
+        break;
+    case 11:
+        T("flip", weft_flip(x, a->s[0]));
+        break;
+    case 12:
+        T("as_strided", weft_as_strided(x, a->s[0], a->s[1], a->i[0]));
+        break;
+    case 13:
+        T("diagonal", weft_diagonal(x, a->i[0], INT(a->i[1]), INT(a->i[2])));
+        break;
+    case 14:
+        T("unfold", weft_unfold(x, INT(a->i[0]), a->i[1], a->i[2]));
+        break;
+    case 15:
+        S("split", weft_split(x, INT(a->i[4]), odd(20) ? NULL : sizes, a->n, odd(20) ? NULL : out));
+        break;
+    case 16:
+        S("chunk", weft_chunk(x, INT(a->i[4]), a->n, odd(20) ? NULL : out));
+        break;
+    case 17:
+        T("detach", weft_detach(x));
+        break;
+    case 18:
+        T("contiguous", weft_contiguous(x));
+        break;
+    default:
+        T("cast", weft_cast(x, a->dtype));
+    }
+}
+
+static void movement(arguments *a)
+{
+    weft_tensor x = a->t[0], v, i;
+    switch (test_next(&rng) % 22) {
+    case 0:
+        T("concat", weft_concat(odd(20) ? NULL : a->list, a->n, INT(a->i[0])));
+        break;
+    case 1:
+        T("stack", weft_stack(odd(20) ? NULL : a->list, a->n, INT(a->i[0])));
+        break;
+    case 2:
+        T("pad", weft_pad(x, a->s[0], a->s[1], a->d[0]));
+        break;
+    case 3:
+        T("roll", weft_roll(x, a->s[0], a->s[1]));
+        break;
+    case 4:
+        T("tril", weft_tril(x, a->i[0]));
+        break;
+    case 5:
+        T("triu", weft_triu(x, a->i[0]));
+        break;
+    case 6:
+        T("tile", weft_tile(x, a->s[0]));
+        break;
+    case 7:
+        T("repeat", weft_repeat(x, a->i[0], INT(a->i[1])));
+        break;
+    case 8:
+        T("take_along", weft_take_along(x, INT(a->i[0]), a->t[1]));
+        break;
+    case 9:
+        T("gather", weft_gather(x, INT(a->i[0]), a->t[1]));
+        break;
+    case 10:
+        T("index_select", weft_index_select(x, INT(a->i[0]), a->t[1]));
+        break;
+    case 11:
+        T("embedding", weft_embedding(x, a->t[1]));
+        break;
+    case 12:
+        T("scatter_add", weft_scatter_add(x, INT(a->i[0]), a->t[1], a->t[2]));
+        break;
+    case 13:
+        T("index_add", weft_index_add(x, INT(a->i[0]), a->t[1], a->t[2]));
+        break;
+    case 14:
+        T("one_hot", weft_one_hot(x, a->i[0], a->dtype));
+        break;
+    case 15:
+        S("sort", weft_sort(x, INT(a->i[0]), a->flag[0], odd(3) ? NULL : &v, odd(3) ? NULL : &i));
+        break;
+    case 16:
+        T("argsort", weft_argsort(x, INT(a->i[0]), a->flag[0]));
+        break;
+    case 17:
+        S("topk",
+          weft_topk(x, a->i[0], INT(a->i[1]), a->flag[0], odd(3) ? NULL : &v, odd(3) ? NULL : &i));
+        break;
+    case 18:
+        T("clone", weft_clone(x));
+        break;
+    case 19:
+        S("scatter_add", weft_scatter_add_(x, INT(a->i[0]), a->t[1], a->t[2]));
+        break;
+    case 20:
+        S("index_add", weft_index_add_(x, INT(a->i[0]), a->t[1], a->t[2]));
+        break;
+    default:
+        S("masked_fill", weft_masked_fill_(x, a->t[1], a->t[2]));
+    }
+}
+
+static void creation(arguments *a)
+{
+    static double memory[2048];
+    weft_rand_args r = {a->s[0], a->dtype, a->d[0], a->d[1], NULL, 0};
+    weft_randn_args n = {a->s[0], a->dtype, a->d[0], a->d[1], NULL, 0};
+    weft_randint_args ri = {a->s[0], a->i[0], a->i[1], a->dtype, NULL, 0};
+    weft_bernoulli_args b = {a->s[0], a->d[0], a->dtype, NULL, 0};
+    weft_randperm_args p = {a->i[0], a->dtype, NULL, 0};
+    int64_t strides[WEFT_MAX_RANK] = {a->i[0], a->i[1], a->i[2]};
+    weft_blob_args m = {odd(10) ? NULL : (char *)memory + odd(10),
+                        a->s[0],
+                        a->dtype,
+                        odd(2) ? NULL : strides,
+                        NULL,
+                        NULL,
+                        a->flag[0],
+                        0};
+    switch (test_next(&rng) % 17) {
+    case 0:
+        T("zeros", weft_zeros(a->s[0], a->dtype));
+        break;
+    case 1:
+        T("ones", weft_ones(a->s[0], a->dtype));
+        break;
+    case 2:
+        T("full", weft_full(a->s[0], a->d[0], a->dtype));
+        break;
+    case 3:
+        T("zeros_like", weft_zeros_like(a->t[0]));
+        break;
+    case 4:
+        T("ones_like", weft_ones_like(a->t[0]));
+        break;
+    case 5:
+        T("full_like", weft_full_like(a->t[0], a->d[0]));
+        break;
+    case 6:
+        T("arange", weft_arange(a->d[0], a->d[1], a->d[2], a->dtype));
+        break;
+    case 7:
+        T("linspace", weft_linspace(a->d[0], a->d[1], a->i[0], a->dtype));
+        break;
+    case 8:
+        T("eye", weft_eye(a->i[0], a->i[1], a->i[2], a->dtype));
+        break;
+    case 9:
+        T("scalar", weft_scalar(a->d[0], a->dtype));
+        break;
+    case 10:
+        T("rand", (weft_rand)(odd(20) ? NULL : &r));
+        break;
+    case 11:
+        T("randn", (weft_randn)(odd(20) ? NULL : &n));
+        break;
+    case 12:
+        T("randint", (weft_randint)(odd(20) ? NULL : &ri));
+        break;
+    case 13:
+        T("bernoulli", (weft_bernoulli)(odd(20) ? NULL : &b));
+        break;
+    case 14:
+        T("randperm", (weft_randperm)(odd(20) ? NULL : &p));
+        break;
+    case 15:
+        T("from_data", weft_from_data(odd(10) ? NULL : memory, a->s[0], a->dtype));
+        break;
+    default:
+        T("from_blob", (weft_from_blob)(odd(20) ? NULL : &m));
+    }
+}
+
+static void layers(arguments *a)
+{
+    weft_tensor x = a->t[0], w = a->t[1], b = odd(2) ? WEFT_NONE : a->t[2], indices;
+    weft_layer_norm_args ln = {x, w, b, INT(a->i[0]), a->d[0], 0};
+    weft_rms_norm_args rn = {x, w, INT(a->i[0]), a->d[0], 0};
+    weft_batch_norm_args bn = {x, w, b, a->t[2], a->t[3], a->flag[0], a->d[0], a->d[1], 0};
+    weft_conv2d_args cv = {x, w, b, a->s[0], a->s[1], a->s[2], a->i[0], 0};
+    weft_pool2d_args pl = {x,
+                           a->s[0],
+                           a->s[1],
+                           odd(2) ? a->s[2] : (weft_shape){0},
+                           (weft_shape){0},
+                           a->flag[0],
+                           a->flag[1],
+                           odd(2) ? &indices : NULL,
+                           0};
+    weft_attention_args at = {x, w, a->t[2], odd(2) ? WEFT_NONE : a->t[3], a->flag[0], a->d[0], 0};
+    weft_dropout_args dr = {x, a->d[0], a->flag[0], NULL, 0};
+    weft_cross_entropy_args ce = {x,       w,       (weft_reduction)test_between(&rng, -1, 4),
+                                  a->i[0], a->d[0], 0};
+    weft_loss_args ls = {x, w, (weft_reduction)test_between(&rng, -1, 4), a->d[0], 0};
+    bool null = odd(30);
+    switch (test_next(&rng) % 19) {
+    case 0:
+        T("matmul", weft_matmul(x, w));
+        break;
+    case 1:
+        T("linear", weft_linear(x, w, b));
+        break;
+    case 2:
+        T("softmax", weft_softmax(x, INT(a->i[0])));
+        break;
+    case 3:
+        T("log_softmax", weft_log_softmax(x, INT(a->i[0])));
+        break;
+    case 4:
+        T("layer_norm", (weft_layer_norm)(null ? NULL : &ln));
+        break;
+    case 5:
+        T("rms_norm", (weft_rms_norm)(null ? NULL : &rn));
+        break;
+    case 6:
+        T("batch_norm", (weft_batch_norm)(null ? NULL : &bn));
+        break;
+    case 7:
+    case 8:
+        T("conv2d", (weft_conv2d)(null ? NULL : &cv));
+        break;
+    case 9:
+        T("max_pool2d", (weft_max_pool2d)(null ? NULL : &pl));
+        break;
+    case 10:
+        T("avg_pool2d", (weft_avg_pool2d)(null ? NULL : &pl));
+        break;
+    case 11:
+        T("scaled_dot_product_attention", (weft_scaled_dot_product_attention)(null ? NULL : &at));
+        break;
+    case 12:
+        T("dropout", (weft_dropout)(null ? NULL : &dr));
+        break;
+    case 13:
+        T("cross_entropy", (weft_cross_entropy)(null ? NULL : &ce));
+        break;
+    case 14:
+        T("nll_loss", (weft_nll_loss)(null ? NULL : &ce));
+        break;
+    case 15:
+        T("mse_loss", (weft_mse_loss)(null ? NULL : &ls));
+        break;
+    case 16:
+        T("huber_loss", (weft_huber_loss)(null ? NULL : &ls));
+        break;
+    case 17:
+        T("binary_cross_entropy", (weft_binary_cross_entropy)(null ? NULL : &ls));
+        break;
+    default:
+        T("bce_with_logits", (weft_bce_with_logits)(null ? NULL : &ls));
+    }
+}
+
+static weft_tensor no_hook(void *user, weft_tensor grad)
+{
+    (void)user;
+    (void)grad;
+    return WEFT_NONE;
+}
+
+static void gradients(arguments *a)
+{
+    weft_tensor x = a->t[0], y = weft_mul(x, a->t[1]), grads[4];
+    weft_backward_args b = {odd(2) ? y : x, odd(2) ? WEFT_NONE : a->t[2], a->flag[0], a->flag[1],
+                            0};
+    weft_grad_of_args g = {odd(20) ? NULL : &y,
+                           INT(test_between(&rng, -1, 1)),
+                           odd(20) ? NULL : a->list,
+                           INT(test_between(&rng, -1, 4)),
+                           odd(20) ? NULL : grads,
+                           NULL,
+                           a->flag[0],
+                           a->flag[1],
+                           odd(2),
+                           0};
+    weft_function none = {0};
+    a->passes_on |= !weft_ok(y);
+    switch (test_next(&rng) % 11) {
+    case 0:
+    case 1:
+        S("backward", (weft_backward)(odd(20) ? NULL : &b));
+        break;
+    case 2:
+    case 3:
+        S("grad_of", (weft_grad_of)(odd(20) ? NULL : &g));
+        break;
+    case 4:
+        T("grad", weft_grad(x));
+        break;
+    case 5:
+        S("set_grad", weft_set_grad(x, a->t[1]));
+        break;
+    case 6:
+        S("retain_grad", weft_retain_grad(x));
+        break;
+    case 7:
+        weft_clear_error();
+        if (weft_register_hook(x, odd(2) ? NULL : no_hook, NULL, NULL) == 0) {
+            judge("hook", weft_last_status(), weft_last_error(), a->passes_on);
+            cr_assert_neq(weft_last_status(), WEFT_OK);
+        }
+        break;
+    case 8:
+        S("remove_hook", weft_remove_hook(x, (uint64_t)a->i[0]));
+        break;
+    case 9:
+        S("apply", weft_apply(odd(2) ? NULL : &none, NULL, a->list, a->n, grads, INT(a->i[0])));
+        break;
+    default:
+        S("gradcheck", (weft_gradcheck)(NULL));
+    }
+}
+
+static void reading(arguments *a, FILE *sink)
+{
+    weft_tensor x = a->t[0];
+    double value, buffer[64];
+    char text[40];
+    weft_scope wild = {(uint32_t)test_between(&rng, 0, 5), (uint32_t)test_next(&rng),
+                       test_next(&rng)};
+    switch (test_next(&rng) % 17) {
+    case 0:
+        S("item", weft_item(x, odd(10) ? NULL : &value));
+        break;
+    case 1:
+        S("to_array", weft_to_array(x, odd(10) ? NULL : buffer,
+                                    odd(4)                ? a->i[0]
+                                    : weft_numel(x) <= 64 ? weft_numel(x)
+                                                          : -1,
+                                    a->dtype));
+        break;
+    case 2:
+        S("print", weft_fprint(odd(10) ? NULL : sink, x));
+        break;
+    case 3:
+        Q(weft_to_string(x, odd(2) ? NULL : text, odd(2) ? 0 : sizeof text));
+        break;
+    case 4:
+        S("set_name", weft_set_name(x, odd(3) ? NULL : "a name of some length, longer than most"));
+        break;
+    case 5:
+        Q(weft_item_f64(x));
+        Q(weft_item_i64(x));
+        Q(weft_data(x));
+        Q(weft_data_mut(x));
+        break;
+    case 6:
+        Q(weft_rank(x));
+        Q(weft_shape_of(x));
+        Q(weft_dim(x, INT(a->i[0])));
+        Q(weft_stride(x, INT(a->i[0])));
+        Q(weft_dtype_of(x));
+        break;
+    case 7:
+        Q(weft_numel(x));
+        Q(weft_nbytes(x));
+        Q(weft_offset(x));
+        Q(weft_is_contiguous(x));
+        Q(weft_write_count(x));
+        Q(weft_shares_memory(x, a->t[1]));
+        break;
+    case 8:
+        Q(weft_name(x));
+        Q(weft_site(x));
+        Q(weft_error_text(x));
+        Q(weft_requires_grad(x));
+        Q(weft_is_leaf(x));
+        Q(weft_has_grad(x));
+        break;
+    case 9:
+        S("scope_end", weft_scope_end(wild));
+        break;
+    case 10:
+        Q(weft_scope_give(wild, x));
+        break;
+    case 11:
+        S("requires_grad", weft_requires_grad_(x, a->flag[0]));
+        break;
+    case 12:
+        S("fill", weft_fill_(x, a->d[0]));
+        break;
+    case 13:
+        S("copy", weft_copy_(x, a->t[1]));
+        break;
+    case 14:
+        Q(weft_dtype_name(a->dtype));
+        Q(weft_dtype_size(a->dtype));
+        Q(weft_promote(a->dtype, (weft_dtype)a->i[0]));
+        Q(weft_status_name((weft_status)a->i[0]));
+        break;
+    case 15: {
+        weft_clear_error();
+        DLManagedTensorVersioned *c = weft_to_dlpack(x);
+        if (c) {
+            c->deleter(c);
+        }
+        T("from_dlpack", weft_from_dlpack(NULL));
+        break;
+    }
+    default:
+        S("tape_print", weft_tape_print(odd(10) ? NULL : sink, x));
+    }
+}
+
+/* -- the run ------------------------------------------------------------------------------------------- */
+
+/* A thread whose tensors are nobody else's, alive until it is told to go. */
+static pthread_barrier_t made, done;
+static void *neighbour(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < FOREIGN; i++) {
+        foreign[i] = weft_ones(weft_shape(3), WEFT_F32);
+    }
+    pthread_barrier_wait(&made);
+    pthread_barrier_wait(&done);
+    return NULL;
+}
+
+static void one_call(FILE *sink)
+{
+    arguments a;
+    weft_scope sc = weft_scope_begin();
+    draw(&a);
+    switch (test_next(&rng) % 9) {
+    case 0:
+    case 1:
+        rows(&a);
+        break;
+    case 2:
+        reductions(&a);
+        break;
+    case 3:
+        views(&a);
+        break;
+    case 4:
+        movement(&a);
+        break;
+    case 5:
+        creation(&a);
+        break;
+    case 6:
+        layers(&a);
+        break;
+    case 7:
+        gradients(&a);
+        break;
+    default:
+        reading(&a, sink);
+    }
+    weft_scope_end(sc);
+}
+
+static void run(uint64_t seed, int calls, FILE *sink)
+{
+    rng = (test_rng){seed};
+    test_baseline before = test_baseline_take();
+    weft_scope sc = weft_scope_begin();
+    for (int i = 0; i < LIVE; i++) {
+        live[i] = fresh();
+    }
+    for (int i = 0; i < DEAD; i++) {
+        dead[i] = weft_ones(weft_shape(2), WEFT_F32);
+        weft_free(dead[i]);
+    }
+    for (int k = 0; k < calls; k++) {
+        one_call(sink);
+        if (k % 16 == 0) { /* views, gradients and values move on */
+            int i = (int)(test_next(&rng) % LIVE);
+            weft_free(live[i]);
+            live[i] = fresh();
+        }
+    }
+    for (int i = 0; i < LIVE; i++) {
+        weft_free(live[i]);
+    }
+    weft_scope_end(sc);
+    check_baseline("after the calls", &before);
+}
+
+Test(invalid_calls, random)
+{
+    pthread_t other;
+    FILE *sink = fopen("/dev/null", "w");
+    cr_assert(sink);
+    pthread_barrier_init(&made, NULL, 2);
+    pthread_barrier_init(&done, NULL, 2);
+    cr_assert_eq(pthread_create(&other, NULL, neighbour, NULL), 0);
+    pthread_barrier_wait(&made);
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        run(seed, 10000, sink);
+    }
+    pthread_barrier_wait(&done);
+    pthread_join(other, NULL);
+    fclose(sink);
+    cr_assert_gt(failures, 30000, "only %lld calls failed", (long long)failures);
+    cr_assert_gt(successes, 15000, "only %lld calls passed", (long long)successes);
+}
+
+/* Scopes, lifetimes and globals with nothing or nonsense. */
+Test(invalid_calls, nothing)
+{
+    test_baseline before = test_baseline_take();
+    weft_memory_get_stats(NULL);
+    cr_assert_eq(weft_assign(NULL, weft_f(1)), WEFT_EINVALID);
+    cr_assert_eq(weft_set_num_threads(0), WEFT_EINVALID);
+    cr_assert_eq(weft_set_num_threads(-5), WEFT_EINVALID);
+    cr_assert_eq(weft_set_num_threads(1 << 20), WEFT_EINVALID);
+    cr_assert_eq(weft_free(WEFT_NONE), WEFT_OK);
+    cr_assert_eq(weft_leak_report(NULL), before.stats.kept_tensors);
+    check_error("keep", weft_keep(weft_neg(WEFT_NONE)), WEFT_EINVALID, "neg");
+    weft_no_grad_end(); /* one too many */
+    cr_assert(weft_is_grad_enabled());
+    weft_doctor(NULL);
+    check_baseline("nothing", &before);
+}

@@ -1,0 +1,222 @@
+/*
+ * tests/stress/test_alloc_failure.c -- a program of every family of calls with its n-th allocation failing,
+ * for every n.
+ *
+ * The failing run ends with WEFT_ENOMEM (or gets by without that allocation and gives the same bits),
+ * nothing leaks, and the program gives the same bits afterwards.
+ *
+ * ctest: serial timeout=300
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "tests/support/support.h"
+#include "weft/io.h"
+
+enum { MOST = 16 };
+
+typedef struct outcome {
+    double value[MOST];
+    int n;
+} outcome;
+
+/* Leaves the program with the status of the first call that fails. */
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        weft_status s_ = call;                                                                     \
+        if (s_ != WEFT_OK) {                                                                       \
+            return s_;                                                                             \
+        }                                                                                          \
+    } while (0)
+
+/* The sum of t's elements as a double. */
+static weft_status note(outcome *o, weft_tensor t)
+{
+    weft_tensor s = weft_sum(weft_cast(t, WEFT_F64));
+    if (!weft_ok(s)) {
+        return weft_error_status(s);
+    }
+    return weft_item(s, &o->value[o->n++]);
+}
+
+static weft_status forward(weft_function_ctx *ctx, void *user, const weft_tensor *in, int n_in,
+                           weft_tensor *out, int n_out)
+{
+    (void)user;
+    (void)n_out;
+    out[0] = weft_square(in[0]);
+    return weft_function_save(ctx, in, n_in);
+}
+static weft_status backward(weft_function_ctx *ctx, void *user, const weft_tensor *grad_out,
+                            int n_out, weft_tensor *grad_in, const bool *needs, int n_in)
+{
+    (void)user;
+    (void)n_out;
+    (void)n_in;
+    if (needs[0]) {
+        weft_tensor x = weft_function_saved(ctx, 0);
+        grad_in[0] = weft_mul(weft_mul(grad_out[0], weft_f(2)), x);
+    }
+    return WEFT_OK;
+}
+static weft_tensor hook(void *user, weft_tensor grad)
+{
+    (void)user;
+    return weft_mul(grad, weft_f(3));
+}
+
+static weft_status views_and_movement(outcome *o, weft_tensor x)
+{
+    static const int64_t at[] = {1, 0, 2, -1};
+    weft_tensor values, indices, parts[2];
+    weft_tensor i = weft_from_data(at, weft_shape(4), WEFT_I64);
+    weft_tensor y = weft_add(weft_transpose(x, 0, 1), weft_slice(x, 1, 0, 4, 1));
+    TRY(note(o, weft_reshape(y, weft_shape(2, 8))));
+    TRY(note(o, weft_index_add(x, 0, i, weft_index_select(x, 0, i))));
+    TRY(weft_sort(x, 1, false, &values, &indices));
+    TRY(note(o, weft_take_along(x, 1, indices)));
+    TRY(weft_chunk(x, 0, 2, parts));
+    TRY(note(o, weft_concat(parts, 2, 1)));
+    TRY(note(o, weft_pad(x, weft_shape(1, 0), weft_shape(0, 2), 1)));
+    weft_tensor w = weft_clone(x);
+    TRY(weft_add_(weft_transpose(w, 0, 1), w));
+    return note(o, w);
+}
+
+static weft_status training(outcome *o, weft_tensor x, weft_tensor w)
+{
+    static const weft_function square = {
+        .name = "square", .forward = forward, .backward = backward};
+    weft_tensor y;
+    TRY(weft_requires_grad_(w, true));
+    weft_tensor h = weft_gelu(weft_linear(x, w, WEFT_NONE));
+    h = weft_layer_norm(h);
+    h = weft_mul(weft_softmax(h, -1), weft_cast(weft_cast(h, WEFT_BF16), WEFT_F32));
+    TRY(weft_apply(&square, NULL, &h, 1, &y, 1));
+    weft_tensor image = weft_reshape(y, weft_shape(1, 1, 4, 4));
+    weft_tensor z = weft_max_pool2d(
+        weft_conv2d(image, weft_ones(weft_shape(2, 1, 3, 3), WEFT_F32), .padding = weft_shape(1)),
+        .kernel = weft_shape(2));
+    if (!weft_ok(z)) {
+        return weft_error_status(z);
+    }
+    if (weft_register_hook(z, hook, NULL, NULL) == 0) {
+        return weft_last_status();
+    }
+    TRY(weft_backward(weft_sum(z)));
+    TRY(note(o, z));
+    TRY(note(o, weft_grad(w)));
+    return weft_set_grad(w, WEFT_NONE);
+}
+
+static weft_status texts_and_files(outcome *o, weft_tensor x)
+{
+    char text[200];
+    void *data;
+    size_t size;
+    TRY(weft_set_name(x, "x"));
+    if (weft_to_string(x, text, sizeof text) < 0) {
+        return weft_last_status();
+    }
+    weft_named_tensor entry = {"x", x};
+    TRY(weft_safetensors_encode(&entry, 1, NULL, 0, &data, &size));
+    weft_safetensors *f = weft_safetensors_decode(data, size);
+    free(data);
+    if (!f) {
+        return weft_last_status();
+    }
+    weft_status status = note(o, weft_safetensors_get(f, "x"));
+    weft_safetensors_close(f);
+    return status;
+}
+
+static weft_status program(outcome *o)
+{
+    float v[16];
+    for (int i = 0; i < 16; i++) {
+        v[i] = (float)(i * 7 % 11) / 8;
+    }
+    *o = (outcome){0};
+    weft_tensor x = weft_from_data(v, weft_shape(4, 4), WEFT_F32);
+    weft_tensor w = weft_add(x, weft_f(0.25));
+    TRY(views_and_movement(o, x));
+    TRY(training(o, x, w));
+    TRY(texts_and_files(o, x));
+    weft_tensor k = weft_keep(weft_exp(x));
+    weft_status status = weft_assign(&k, weft_tanh(k));
+    status = status == WEFT_OK ? note(o, k) : status;
+    weft_status freed = weft_free(k);
+    return status == WEFT_OK ? freed : status;
+}
+
+static weft_status run(outcome *o)
+{
+    weft_scope sc = weft_scope_begin();
+    weft_status status = program(o);
+    /* a scope that could not be opened has nothing to end: its tensors are the outer scope's */
+    weft_scope_end(sc);
+    return status;
+}
+
+/* Was the planned failure met? If not, one of the next n allocations is it. */
+static bool met(int64_t n)
+{
+    bool failed = false;
+    for (int64_t i = 0; i < n && !failed; i++) {
+        void *p = wf_malloc(16);
+        failed = p == NULL;
+        wf_mfree(p);
+    }
+    return !failed;
+}
+
+static void check_failures(bool forever)
+{
+    outcome right, o;
+    weft_scope outer = weft_scope_begin();
+    cr_assert_eq(run(&right), WEFT_OK, "%s", weft_last_error());
+    run(&right);
+    test_baseline before = test_baseline_take();
+    int64_t failed = 0, n = 1;
+    for (bool again = true; again; n++) {
+        weft_scope sc = weft_scope_begin();
+        weft_clear_error();
+        wf_alloc_fail_after(n, forever);
+        weft_status status = run(&o);
+        again = forever ? status != WEFT_OK : met(n);
+        wf_alloc_fail_after(0, 0);
+        failed += status != WEFT_OK;
+        cr_assert(status == WEFT_OK || status == WEFT_ENOMEM, "allocation %lld: %s: %s",
+                  (long long)n, weft_status_name(status), weft_last_error());
+        cr_assert(status == WEFT_OK || strlen(weft_last_error()) > 10, "allocation %lld",
+                  (long long)n);
+        for (int i = 0; status == WEFT_OK && i < right.n; i++) {
+            cr_assert_eq(o.value[i], right.value[i], "allocation %lld: value %d is %g, not %g",
+                         (long long)n, i, o.value[i], right.value[i]);
+        }
+        weft_scope_end(sc);
+        char what[64];
+        snprintf(what, sizeof what, "after the failure of allocation %lld", (long long)n);
+        check_baseline(what, &before);
+        if (n % 16 == 0) {
+            cr_assert_eq(run(&o), WEFT_OK, "after allocation %lld: %s", (long long)n,
+                         weft_last_error());
+            cr_assert_eq(memcmp(&o, &right, sizeof o), 0, "after allocation %lld", (long long)n);
+        }
+    }
+    cr_assert_gt(n, 90, "only %lld allocations", (long long)n);
+    cr_assert_gt(failed, 60, "only %lld failures", (long long)failed);
+    weft_scope_end(outer);
+}
+
+Test(alloc_failure, one)
+{
+    check_failures(false);
+}
+
+Test(alloc_failure, all_after)
+{
+    check_failures(true);
+}

@@ -1,0 +1,171 @@
+/*
+ * tests/stress/test_threads.c -- many threads that create, keep, hand over, read, write, differentiate and
+ * free tensors at once.
+ *
+ * Every tensor holds one number in all its elements, so whoever has it can check it; kept handles travel
+ * through mailboxes, copies of them are read by other threads until their owner frees them, which a reader
+ * must see as an error and never as another tensor.
+ *
+ * ctest: threads timeout=300
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+
+enum { THREADS = 6, ROUNDS = 300, BOXES = 16 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static weft_tensor box[BOXES]; /* kept handles on their way, each to one taker */
+static double number[BOXES];
+static struct {
+    weft_tensor t; /* a kept handle that others read while its owner frees it */
+    double number;
+} shared[THREADS];
+static _Atomic int wrong, taken, stale, gradients;
+
+static void check(bool ok, const char *what, weft_tensor t)
+{
+    if (!ok && atomic_fetch_add(&wrong, 1) < 5) {
+        fprintf(stderr, "%s: %s\n", what, weft_error_text(t));
+    }
+}
+
+/* All elements of t are v (its mean is, and its extremes are). */
+static bool holds(weft_tensor t, double v)
+{
+    double low, high;
+    return weft_item(weft_min(t), &low) == WEFT_OK && weft_item(weft_max(t), &high) == WEFT_OK &&
+           low == v && high == v;
+}
+
+static void hand_over(test_rng *r, double v)
+{
+    weft_tensor mine = weft_keep(weft_full(weft_shape(test_between(r, 1, 400)), v, WEFT_F32));
+    int at = (int)test_between(r, 0, BOXES - 1);
+    pthread_mutex_lock(&lock);
+    weft_tensor got = box[at];
+    double expected = number[at];
+    box[at] = mine;
+    number[at] = v;
+    pthread_mutex_unlock(&lock);
+    if (got.slot != 0) {
+        check(holds(weft_add(got, weft_f(1)), expected + 1), "a tensor handed over", got);
+        check(weft_fill_(got, expected + 2) == WEFT_OK && holds(got, expected + 2), "written", got);
+        check(weft_free(got) == WEFT_OK, "freed by its taker", got);
+        atomic_fetch_add(&taken, 1);
+    }
+}
+
+/* Reads another thread's kept tensor, which may be freed meanwhile. */
+static void peek(test_rng *r)
+{
+    int at = (int)test_between(r, 0, THREADS - 1);
+    pthread_mutex_lock(&lock);
+    weft_tensor t = shared[at].t;
+    double v = shared[at].number;
+    pthread_mutex_unlock(&lock);
+    weft_tensor y = weft_mul(t, weft_f(2));
+    if (weft_ok(y)) {
+        check(holds(y, 2 * v), "a shared tensor", y);
+    } else {
+        weft_status why = weft_error_status(y);
+        check(why == WEFT_EHANDLE || (t.slot == 0 && why == WEFT_EINVALID), "a dead one", y);
+        atomic_fetch_add(&stale, 1);
+    }
+}
+
+static void replace_shared(int me, double v)
+{
+    weft_tensor fresh = weft_keep(weft_full(weft_shape(50), v, WEFT_F64));
+    pthread_mutex_lock(&lock);
+    weft_tensor old = shared[me].t;
+    shared[me].t = fresh;
+    shared[me].number = v;
+    pthread_mutex_unlock(&lock);
+    weft_free(old); /* readers may hold copies of this handle */
+}
+
+/* d(sum((x w)^2))/dx = 2 x w^2 */
+static void differentiate(double v)
+{
+    weft_tensor x = weft_full(weft_shape(30, 20), v, WEFT_F32), w = weft_f(0.5);
+    weft_requires_grad_(x, true);
+    weft_status status = weft_backward(weft_sum(weft_square(weft_mul(x, w))));
+    check(status == WEFT_OK && holds(weft_grad(x), v / 2), "a gradient", weft_grad(x));
+    atomic_fetch_add(&gradients, 1);
+}
+
+static void *work(void *arg)
+{
+    int me = (int)(intptr_t)arg;
+    test_rng r = {(uint64_t)me + 1};
+    for (int i = 0; i < ROUNDS; i++) {
+        weft_scope sc = weft_scope_begin();
+        double v = (double)(me * ROUNDS + i);
+        hand_over(&r, v);
+        peek(&r);
+        if (i % 3 == 0) {
+            replace_shared(me, v);
+        }
+        if (i % 8 == 0) {
+            differentiate(v);
+        }
+        if (i % 50 == 0) { /* large enough for the pool, which only one caller gets */
+            check(holds(weft_add(weft_full(weft_shape(400000), v, WEFT_F32), weft_f(1)), v + 1),
+                  "a large tensor", WEFT_NONE);
+        }
+        weft_scope_end(sc);
+    }
+    return NULL;
+}
+
+Test(threads, hand_over)
+{
+    pthread_t id[THREADS];
+    test_baseline before = test_baseline_take();
+    weft_set_num_threads(3);
+    for (int i = 0; i < THREADS; i++) {
+        cr_assert_eq(pthread_create(&id[i], NULL, work, (void *)(intptr_t)i), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(id[i], NULL);
+    }
+    for (int i = 0; i < BOXES; i++) {
+        cr_assert_eq(weft_free(box[i]), WEFT_OK);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        cr_assert_eq(weft_free(shared[i].t), WEFT_OK);
+    }
+    cr_assert_eq(wrong, 0, "%d checks failed", wrong);
+    cr_assert_gt(taken, THREADS * ROUNDS / 2);
+    cr_assert_gt(gradients, THREADS * ROUNDS / 10);
+    check_baseline("all threads gone", &before);
+}
+
+/* A scope-owned handle is refused on another thread, before and after its thread has ended. */
+static weft_tensor lent;
+static void *owner(void *arg)
+{
+    lent = weft_ones(weft_shape(3), WEFT_F32);
+    pthread_barrier_wait(arg);
+    pthread_barrier_wait(arg);
+    return NULL;
+}
+
+Test(threads, scope_owned)
+{
+    pthread_t id;
+    pthread_barrier_t barrier;
+    pthread_barrier_init(&barrier, NULL, 2);
+    cr_assert_eq(pthread_create(&id, NULL, owner, &barrier), 0);
+    pthread_barrier_wait(&barrier);
+    check_error("another thread's", weft_neg(lent), WEFT_EHANDLE, "thread");
+    cr_assert_eq(weft_free(lent), WEFT_EHANDLE);
+    pthread_barrier_wait(&barrier);
+    pthread_join(id, NULL);
+    check_error("of a thread that is gone", weft_neg(lent), WEFT_EHANDLE, "neg");
+    pthread_barrier_destroy(&barrier);
+}
