@@ -671,6 +671,9 @@ static int append_node(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_custo
     if (!rc && (mask & WF_SAVES_DST(0))) {
         rc = wf_tape_save(t, r, dst[0]);
         n->flags |= rc ? 0 : WF_TN_SELF;
+        if (rc) {
+            wf_fail(why, rc, "out of memory for a saved value");
+        }
     }
     if (rc) {
         undo(t, r);
