@@ -1,8 +1,13 @@
 /*
  * bench/bench_reduce.c -- reductions and row-wise ops beside the memory limit of their size.
  *
- * One JSON line a case: bytes moved, GB/s, the limit (the faster of plain and non-temporal read or copy
- * of the same bytes in the same run) and their ratio. Medians of batches of at least 10 ms.
+ *   bench_reduce [case]
+ *
+ * One JSON line a case, size and thread count: bytes moved, GB/s, the limit (the faster of plain and
+ * non-temporal read or copy of the same operand) and their ratio. Limit and case take turns, so that a
+ * machine that others use treats them alike; figures are medians of batches of at least 5 ms. gbps,
+ * limit_gbps and ratio are by the wall clock; cpu_* (one thread only) by the thread's own CPU time, which
+ * does not count what other processes took.
  */
 #include <immintrin.h>
 #include <stdio.h>
@@ -20,39 +25,65 @@ WF_EXEC_DECL(layer_norm);
 WF_EXEC_DECL(layer_norm_bwd);
 WF_EXEC_DECL(cross_entropy);
 
-enum { BATCHES = 9 };
+enum { BATCHES = 15, RUNS = 3 }; /* the runs: plain limit, non-temporal limit, case */
 
-static double now(void)
+typedef struct clocks {
+    double wall, cpu;
+} clocks;
+
+static double read_clock(clockid_t id)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(id, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
-
-static int ascending(const void *a, const void *b)
+static clocks now(void)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    return (clocks){read_clock(CLOCK_MONOTONIC), read_clock(CLOCK_THREAD_CPUTIME_ID)};
 }
 
-/* Median seconds per call. */
-static double timed(void (*fn)(void *), void *arg)
+static double median(double *v)
 {
-    double s[BATCHES];
-    fn(arg);
-    double t0 = now();
-    fn(arg);
-    double once = now() - t0;
-    int calls = (int)(0.01 / (once + 1e-9)) + 1;
-    for (int b = 0; b < BATCHES; b++) {
-        t0 = now();
-        for (int i = 0; i < calls; i++) {
-            fn(arg);
+    for (int i = 1; i < BATCHES; i++) {
+        for (int k = i; k > 0 && v[k] < v[k - 1]; k--) {
+            double t = v[k];
+            v[k] = v[k - 1];
+            v[k - 1] = t;
         }
-        s[b] = (now() - t0) / calls;
     }
-    qsort(s, BATCHES, sizeof s[0], ascending);
-    return s[BATCHES / 2];
+    return v[BATCHES / 2];
+}
+
+typedef struct run {
+    void (*fn)(void *);
+    void *arg;
+    int calls;
+    double wall[BATCHES], cpu[BATCHES]; /* seconds per call */
+} run;
+
+/* All runs in turns; runs without a function are skipped. */
+static void take_turns(run *r)
+{
+    for (int b = -1; b < BATCHES; b++) {
+        for (int k = 0; k < RUNS; k++) {
+            if (r[k].fn == NULL) {
+                continue;
+            }
+            r[k].fn(r[k].arg); /* finds its data where the run before left it */
+            clocks t0 = now();
+            int calls = b < 0 ? 1 : r[k].calls;
+            for (int i = 0; i < calls; i++) {
+                r[k].fn(r[k].arg);
+            }
+            clocks t1 = now();
+            if (b < 0) {
+                r[k].calls = (int)(0.005 / (t1.cpu - t0.cpu + 1e-9)) + 1;
+            } else {
+                r[k].wall[b] = (t1.wall - t0.wall) / calls;
+                r[k].cpu[b] = (t1.cpu - t0.cpu) / calls;
+            }
+        }
+    }
 }
 
 /* -- the limit --------------------------------------------------------------------------------------- */
@@ -149,22 +180,41 @@ static wf_view vector(int64_t n)
     return v;
 }
 
+static const char *only; /* the case asked for, or NULL */
+
 static void report(const char *name, bench_case *c, double bytes, const wf_view *a,
                    const wf_view *b)
 {
-    size_t size = (size_t)wf_view_numel(a) * 4;
-    limit l = {.from = a->data, .to = b != NULL ? b->data : NULL, .bytes = size};
-    double best = timed(run_limit, &l);
-    if (b != NULL) {
-        l.stream = 1;
-        double t = timed(run_limit, &l);
-        best = t < best ? t : best;
+    if (only != NULL && strcmp(only, name) != 0) {
+        return;
     }
-    double gbps = bytes / timed(run_case, c) * 1e-9;
-    double limit_gbps = (double)size * (b != NULL ? 2.0 : 1.0) / best * 1e-9;
-    printf("{\"bench\":\"reduce\",\"case\":\"%s\",\"bytes\":%.0f,\"threads\":%d,\"gbps\":%.1f,"
-           "\"limit_gbps\":%.1f,\"ratio\":%.2f}\n",
-           name, bytes, wf_num_threads(), gbps, limit_gbps, gbps / limit_gbps);
+    size_t size = (size_t)wf_view_numel(a) * 4;
+    limit plain = {.from = a->data, .to = b != NULL ? b->data : NULL, .bytes = size};
+    limit stream = plain;
+    stream.stream = 1;
+    run r[RUNS] = {{.fn = run_limit, .arg = &plain},
+                   {.fn = b != NULL ? run_limit : NULL, .arg = &stream},
+                   {.fn = run_case, .arg = c}};
+    take_turns(r);
+    double moved = (double)size * (b != NULL ? 2.0 : 1.0);
+    double wall = median(r[0].wall), cpu = median(r[0].cpu);
+    if (b != NULL) {
+        double w = median(r[1].wall), t = median(r[1].cpu);
+        wall = w < wall ? w : wall;
+        cpu = t < cpu ? t : cpu;
+    }
+    double case_wall = median(r[2].wall), case_cpu = median(r[2].cpu);
+    printf("{\"bench\":\"reduce\",\"case\":\"%s\",\"size\":%zu,\"threads\":%d,\"bytes\":%.0f,"
+           "\"gbps\":%.1f,\"limit_gbps\":%.1f,\"ratio\":%.2f",
+           name, size, wf_num_threads(), bytes, bytes / case_wall * 1e-9, moved / wall * 1e-9,
+           bytes / case_wall / (moved / wall));
+    if (wf_num_threads() == 1) {
+        printf(",\"cpu_gbps\":%.1f,\"cpu_limit_gbps\":%.1f,\"cpu_ratio\":%.2f,"
+               "\"cpu_ns_per_element\":%.3f",
+               bytes / case_cpu * 1e-9, moved / cpu * 1e-9, bytes / case_cpu / (moved / cpu),
+               case_cpu / (double)wf_view_numel(a) * 1e9);
+    }
+    printf("}\n");
     fflush(stdout);
 }
 
@@ -243,8 +293,9 @@ static void run_size(int64_t rows, int64_t n)
     wf_free(target.data, (size_t)rows * 8);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    only = argc > 1 ? argv[1] : NULL;
     for (int threads = 1; threads <= 2; threads++) {
         wf_set_num_threads(threads);
         run_size(128, 1024);   /* 512 KiB: L2 */
