@@ -30,7 +30,7 @@ static char *scalar_at(const wf_view *v, int64_t row)
     return (char *)v->data + row * v->strides[0] * (int64_t)wf_dtype_size(v->dtype);
 }
 
-static void loss_row(void *ctx, int64_t row, const void *const *in, void *const *out)
+static void loss_row(void *ctx, int64_t row, const void *const *in, void *const *out, int nt)
 {
     const loss_job *j = ctx;
     int64_t t = target_at(j->targets, row);
@@ -39,7 +39,7 @@ static void loss_row(void *ctx, int64_t row, const void *const *in, void *const 
     if (j->backward) {
         j->convert->load(&a, scalar_at(j->loss, row), j->loss->dtype, 1, 1);
         j->convert->load(&b, scalar_at(j->lse, row), j->lse->dtype, 1, 1);
-        j->k->cross_entropy_bwd(out[0], in[0], j->n, t, j->smooth, &a, &b);
+        j->k->cross_entropy_bwd(out[0], in[0], j->n, t, j->smooth, &a, &b, nt);
     } else {
         j->k->cross_entropy(&a, &b, in[0], j->n, t, j->smooth);
         j->convert->store(scalar_at(j->loss, row), j->loss->dtype, &a, 1);
@@ -90,6 +90,7 @@ WF_EXEC_DECL(cross_entropy)
         r.out[0].data = e->dst[0].data;
         r.out[0].dtype = e->dst[0].dtype;
     }
+    r.nt_limit = INT64_MAX;
     r.fn = loss_row;
     r.ctx = &j;
     status = wf_rows_run(&r, e->why);

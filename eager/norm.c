@@ -1,5 +1,5 @@
 /*
- * eager/norm.c -- layer_norm, rms_norm and batch_norm, forward and backward.
+ * eager/norm.c -- layer_norm and rms_norm forward, batch_norm forward and backward.
  *
  * Everything is computed in the compute type of x and each result is rounded once. Formulas of the
  * rows: eager/kernels/rowwise.h; sums over rows and channels run in the canonical order of
@@ -37,12 +37,12 @@ typedef struct norm_job {
     char *mean, *rstd; /* one value per row; mean NULL for rms_norm */
 } norm_job;
 
-static void norm_row(void *ctx, int64_t row, const void *const *in, void *const *out)
+static void norm_row(void *ctx, int64_t row, const void *const *in, void *const *out, int nt)
 {
     const norm_job *j = ctx;
     size_t at = (size_t)row * j->size;
     j->k->norm(out[0], in[0], j->w, j->b, j->n, j->eps, j->center,
-               j->mean != NULL ? j->mean + at : NULL, j->rstd + at);
+               j->mean != NULL ? j->mean + at : NULL, j->rstd + at, nt);
 }
 
 static int run_norm(wf_exec *e, bool center)
@@ -81,6 +81,7 @@ static int run_norm(wf_exec *e, bool center)
         r.in[0].dtype = x->dtype;
         r.out[0].data = e->dst[0].data;
         r.out[0].dtype = e->dst[0].dtype;
+        r.nt_limit = INT64_MAX;
         r.fn = norm_row;
         r.ctx = &j;
         status = wf_rows_run(&r, e->why);
@@ -101,129 +102,6 @@ WF_EXEC_DECL(rms_norm)
     return run_norm(e, false);
 }
 
-static void norm_bwd_row(void *ctx, int64_t row, const void *const *in, void *const *out)
-{
-    const norm_job *j = ctx;
-    size_t at = (size_t)row * j->size;
-    j->k->norm_bwd(out[0], in[0], in[1], j->w, j->n, j->mean != NULL ? j->mean + at : NULL,
-                   j->rstd + at);
-}
-
-static void g_xhat_row(void *ctx, int64_t row, const void *const *in, void *const *out)
-{
-    const norm_job *j = ctx;
-    size_t at = (size_t)row * j->size;
-    j->k->g_xhat(out[0], in[0], in[1], j->mean != NULL ? j->mean + at : NULL, j->rstd + at, j->n);
-}
-
-/* dst[c] = the canonical sum over rows of data[rows][n], rounded once. */
-static int sum_rows(const void *data, int dtype, int compute, int64_t rows, int64_t n,
-                    const wf_view *dst, wf_why *why)
-{
-    wf_view v = {.data = (void *)(uintptr_t)data, .dtype = (uint8_t)dtype, .rank = 2};
-    v.dims[0] = rows;
-    v.dims[1] = n;
-    v.strides[0] = n;
-    v.strides[1] = 1;
-    size_t bytes = dst->dtype == compute ? 0 : (size_t)n * wf_red_size(compute);
-    void *tmp = bytes > 0 ? wf_alloc(bytes) : NULL;
-    if (bytes > 0 && tmp == NULL) {
-        return wf_red_nomem(why, (int64_t)bytes);
-    }
-    void *out = bytes > 0 ? tmp : dst->data;
-    int status = 0;
-    if (rows == 0) {
-        memset(out, 0, (size_t)n * wf_red_size(compute));
-    } else {
-        wf_red_job job = {.op = WF_RED_SUM, .compute = compute, .axes = 1, .x = &v, .out = out};
-        status = wf_red_run(&job) != 0 ? wf_red_nomem(why, rows / WF_BLOCK * n * 8) : 0;
-    }
-    if (status == 0 && bytes > 0) {
-        wf_red_kernels_of(compute)->store(dst->data, dst->dtype, tmp, n);
-    }
-    wf_free(tmp, bytes);
-    return status;
-}
-
-typedef struct norm_operands {
-    wf_packed g, x, mean, rstd, w;
-} norm_operands;
-
-static int bwd_packed(wf_exec *e, bool center, norm_job *j, const norm_operands *p, int64_t rows)
-{
-    const wf_view *x = &e->src[1];
-    int compute = wf_red_compute(x->dtype);
-    wf_row_job r = {.rows = rows, .n = j->n, .compute = compute, .nin = 2, .nout = 1, .ctx = j};
-    r.in[0].data = p->g.data;
-    r.in[0].dtype = e->src[0].dtype;
-    r.in[1].data = p->x.data;
-    r.in[1].dtype = x->dtype;
-    r.out[0].data = e->dst[0].data;
-    r.out[0].dtype = e->dst[0].dtype;
-    r.fn = norm_bwd_row;
-    int status = wf_rows_run(&r, e->why);
-    size_t bytes = (size_t)(rows * j->n) * j->size;
-    void *terms = wf_alloc(bytes);
-    if (status == 0 && terms == NULL) {
-        status = wf_red_nomem(e->why, (int64_t)bytes);
-    }
-    if (status == 0) {
-        r.out[0].data = terms;
-        r.out[0].dtype = compute;
-        r.fn = g_xhat_row;
-        status = wf_rows_run(&r, e->why);
-    }
-    status =
-        status != 0 ? status : sum_rows(terms, compute, compute, rows, j->n, &e->dst[1], e->why);
-    wf_free(terms, bytes);
-    if (status == 0 && center) {
-        status = sum_rows(p->g.data, e->src[0].dtype, compute, rows, j->n, &e->dst[2], e->why);
-    }
-    return status;
-}
-
-static int run_norm_bwd(wf_exec *e, bool center)
-{
-    const wf_view *x = &e->src[1];
-    int compute = wf_red_compute(x->dtype), at_rstd = center ? 3 : 2;
-    norm_job j = {.k = wf_row_kernels_of(compute), .n = wf_view_numel(&e->dst[1])};
-    j.size = wf_red_size(compute);
-    int64_t rows = wf_view_numel(&e->src[at_rstd]);
-    norm_operands p;
-    memset(&p, 0, sizeof p);
-    int status = wf_pack(&p.g, &e->src[0], e->src[0].dtype, -1, e->why);
-    status = status != 0 ? status : wf_pack(&p.x, x, x->dtype, -1, e->why);
-    status = status != 0 ? status : wf_pack(&p.rstd, &e->src[at_rstd], compute, -1, e->why);
-    if (status == 0 && center) {
-        status = wf_pack(&p.mean, &e->src[2], compute, -1, e->why);
-    }
-    if (status == 0 && e->nsrc > at_rstd + 1) {
-        status = wf_pack(&p.w, &e->src[at_rstd + 1], compute, -1, e->why);
-    }
-    if (status == 0) {
-        j.mean = center ? p.mean.data : NULL;
-        j.rstd = p.rstd.data;
-        j.w = p.w.data;
-        status = bwd_packed(e, center, &j, &p, rows);
-    }
-    wf_unpack(&p.g);
-    wf_unpack(&p.x);
-    wf_unpack(&p.mean);
-    wf_unpack(&p.rstd);
-    wf_unpack(&p.w);
-    return status;
-}
-
-WF_EXEC_DECL(layer_norm_bwd)
-{
-    return run_norm_bwd(e, true);
-}
-
-WF_EXEC_DECL(rms_norm_bwd)
-{
-    return run_norm_bwd(e, false);
-}
-
 /* -- batch_norm ------------------------------------------------------------------------------------- */
 
 /* Per channel values are compute-type arrays of c. A row is a channel's plane, or, when planes are
@@ -242,19 +120,19 @@ static const void *channel(const channel_job *j, const char *p, int64_t row)
     return p == NULL ? NULL : p + (j->planes ? row % j->c * (int64_t)j->size : 0);
 }
 
-static void batch_row(void *ctx, int64_t row, const void *const *in, void *const *out)
+static void batch_row(void *ctx, int64_t row, const void *const *in, void *const *out, int nt)
 {
     const channel_job *j = ctx;
     j->k->affine(out[0], in[0], channel(j, j->mean, row), channel(j, j->rstd, row),
-                 channel(j, j->w, row), channel(j, j->b, row), j->planes ? 0 : 1, j->n);
+                 channel(j, j->w, row), channel(j, j->b, row), j->planes ? 0 : 1, j->n, nt);
 }
 
-static void batch_bwd_row(void *ctx, int64_t row, const void *const *in, void *const *out)
+static void batch_bwd_row(void *ctx, int64_t row, const void *const *in, void *const *out, int nt)
 {
     const channel_job *j = ctx;
     j->k->affine_bwd(out[0], in[0], in[1], channel(j, j->mean, row), channel(j, j->rstd, row),
                      channel(j, j->s, row), channel(j, j->da, row), channel(j, j->dc, row),
-                     j->planes ? 0 : 1, j->n);
+                     j->planes ? 0 : 1, j->n, nt);
 }
 
 static channel_job channels_of(const wf_view *x, int compute)
@@ -354,8 +232,13 @@ WF_EXEC_DECL(batch_norm)
         j.rstd = e->dst[2].data;
         j.w = w.data;
         j.b = b.data;
-        wf_row_job r = {
-            .n = j.n, .compute = compute, .nin = 1, .nout = 1, .fn = batch_row, .ctx = &j};
+        wf_row_job r = {.n = j.n,
+                        .compute = compute,
+                        .nin = 1,
+                        .nout = 1,
+                        .fn = batch_row,
+                        .ctx = &j,
+                        .nt_limit = INT64_MAX};
         r.rows = wf_view_numel(x) / j.n;
         r.in[0].data = px.data;
         r.in[0].dtype = x->dtype;
@@ -419,8 +302,13 @@ static int batch_bwd_dx(wf_exec *e, int compute, char *arrays)
     int status = wf_pack(&pg, g, g->dtype, -1, e->why);
     status = status != 0 ? status : wf_pack(&px, x, x->dtype, -1, e->why);
     if (status == 0) {
-        wf_row_job r = {
-            .n = j.n, .compute = compute, .nin = 2, .nout = 1, .fn = batch_bwd_row, .ctx = &j};
+        wf_row_job r = {.n = j.n,
+                        .compute = compute,
+                        .nin = 2,
+                        .nout = 1,
+                        .fn = batch_bwd_row,
+                        .ctx = &j,
+                        .nt_limit = INT64_MAX};
         j.mean = arrays;
         j.rstd = arrays + row;
         j.s = arrays + 2 * row;

@@ -435,12 +435,13 @@ static void narrow_task(void *arg, int64_t begin, int64_t end)
     }
 }
 
-/* parts[classes][kept] of one block to its first row, by the tree of the lanes. */
-static void fold_classes(const engine *e, char *parts)
+/* parts[classes][kept] of a block of `rows` rows to its first row, by the tree of the lanes. Classes
+ * behind the last row are empty. */
+static void fold_classes(const engine *e, char *parts, int64_t rows)
 {
     int64_t row = e->g.kept * (int64_t)e->k->size;
     for (int h = e->classes / 2; h >= 1; h /= 2) {
-        for (int c = 0; c < h; c++) {
+        for (int c = 0; c < h && c + h < rows; c++) {
             const void *upper[1] = {parts + (c + h) * row};
             e->k->rows[e->job->op](parts + c * row, upper, 1, e->g.kept, 0);
         }
@@ -488,7 +489,7 @@ static int run_outer(engine *e, bool narrow)
     int status = 0;
     if (parts) {
         for (int64_t b = 0; e->classes > 1 && b < e->blocks; b++) {
-            fold_classes(e, e->out + b * e->classes * g->kept * size);
+            fold_classes(e, e->out + b * e->classes * g->kept * size, g->reduced - b * WF_BLOCK);
         }
         if (e->blocks > 1) {
             status = fold_blocks(e, e->out);

@@ -14,8 +14,7 @@
 enum {
     ROW_TASK_ELEMENTS = 1 << 15, /* elements worth a task */
     PREFETCH_BYTES = 16 << 10,   /* of the next row */
-    STREAM_BYTES = 24 << 20,     /* larger results are written past the caches... */
-    STREAM_ROW = 64 << 10,       /* ...if a row, finished in scratch first, stays in cache */
+    STREAM_ROW = 64 << 10,       /* a row that stays in cache, to be written past it from scratch */
     SCRATCH_BYTES = 32 << 20     /* aim for converted rows of all tasks together */
 };
 
@@ -35,7 +34,8 @@ typedef struct row_run {
     char *scratch; /* slots of one row each, `slots` per task */
     int slots;
     int64_t grain;
-    bool stream;
+    bool stream; /* results are copied past the caches from scratch... */
+    bool direct; /* ...or stored there by the kernel */
 } row_run;
 
 static void rows_task(void *arg, int64_t begin, int64_t end)
@@ -52,14 +52,11 @@ static void rows_task(void *arg, int64_t begin, int64_t end)
             const char *at = (const char *)job->in[k].data +
                              i * job->n * (int64_t)wf_dtype_size(job->in[k].dtype);
             in[k] = at;
-            if (i + 1 <
-                end) { /* a row is passed over several times: fetch the next one meanwhile */
+            if (job->in[k].dtype != job->compute) {
                 int64_t row = job->n * (int64_t)wf_dtype_size(job->in[k].dtype);
                 for (int64_t o = 0; o < row && o < PREFETCH_BYTES; o += 64) {
-                    __builtin_prefetch(at + row + o);
+                    __builtin_prefetch(at + row + o); /* kernels fetch only what they read */
                 }
-            }
-            if (job->in[k].dtype != job->compute) {
                 r->k->load(free_slot, at, job->in[k].dtype, 1, job->n);
                 in[k] = free_slot;
                 free_slot += row_bytes;
@@ -73,7 +70,7 @@ static void rows_task(void *arg, int64_t begin, int64_t end)
             out[k] = via ? free_slot : to[k];
             free_slot += via ? row_bytes : 0;
         }
-        job->fn(job->ctx, i, in, out);
+        job->fn(job->ctx, i, in, out, r->direct);
         for (int k = 0; k < job->nout; k++) {
             if (job->out[k].dtype == job->compute && out[k] != to[k]) {
                 r->k->stream(to[k], out[k], (size_t)row_bytes);
@@ -82,7 +79,7 @@ static void rows_task(void *arg, int64_t begin, int64_t end)
             }
         }
     }
-    if (r->stream) {
+    if (r->stream || r->direct) {
         __builtin_ia32_sfence();
     }
 }
@@ -97,7 +94,10 @@ int wf_rows_run(const wf_row_job *job, wf_why *why)
         r.slots += job->in[k].dtype != job->compute;
     }
     int64_t row_bytes = job->n * (int64_t)r.k->size;
-    r.stream = row_bytes <= STREAM_ROW && job->rows * row_bytes > STREAM_BYTES;
+    bool large = job->nout > 0 && job->rows * row_bytes > WF_STREAM_BYTES;
+    r.direct = large && job->out[0].dtype == job->compute && job->n <= job->nt_limit &&
+               row_bytes % 64 == 0 && (uintptr_t)job->out[0].data % 64 == 0;
+    r.stream = large && !r.direct && row_bytes <= STREAM_ROW;
     for (int k = 0; k < job->nout; k++) {
         r.slots += r.stream || job->out[k].dtype != job->compute;
     }

@@ -13,8 +13,8 @@
 
 enum { WF_ROWS_IN = 3, WF_ROWS_OUT = 1 };
 
-/* One row: in[k] and out[k] hold n compute values. */
-typedef void (*wf_row_fn)(void *ctx, int64_t row, const void *const *in, void *const *out);
+/* One row: in[k] and out[k] hold n compute values. nt: as in eager/kernels/rowwise.h. */
+typedef void (*wf_row_fn)(void *ctx, int64_t row, const void *const *in, void *const *out, int nt);
 
 typedef struct wf_row_job {
     int64_t rows, n;
@@ -24,9 +24,13 @@ typedef struct wf_row_job {
         const void *data; /* [rows][n], contiguous */
         int dtype;
     } in[WF_ROWS_IN], out[WF_ROWS_OUT];
+    int64_t nt_limit; /* longest row that fn can store past the caches */
     wf_row_fn fn;
     void *ctx;
 } wf_row_job;
+
+/* Results this large are stored past the caches. */
+enum { WF_STREAM_BYTES = 24 << 20 };
 
 /* 0 or WEFT_ENOMEM with why filled. */
 int wf_rows_run(const wf_row_job *job, wf_why *why);

@@ -14,18 +14,18 @@ typedef struct softmax_job {
     int64_t n;
 } softmax_job;
 
-static void softmax_row(void *ctx, int64_t row, const void *const *in, void *const *out)
+static void softmax_row(void *ctx, int64_t row, const void *const *in, void *const *out, int nt)
 {
     const softmax_job *j = ctx;
     (void)row;
     if (j->op == WF_OP_SOFTMAX) {
-        j->k->softmax(out[0], in[0], j->n);
+        j->k->softmax(out[0], in[0], j->n, nt);
     } else if (j->op == WF_OP_LOG_SOFTMAX) {
-        j->k->log_softmax(out[0], in[0], j->n);
+        j->k->log_softmax(out[0], in[0], j->n, nt);
     } else if (j->op == WF_OP_SOFTMAX_BWD) {
-        j->k->softmax_bwd(out[0], in[0], in[1], j->n);
+        j->k->softmax_bwd(out[0], in[0], in[1], j->n, nt);
     } else {
-        j->k->log_softmax_bwd(out[0], in[0], in[1], j->n);
+        j->k->log_softmax_bwd(out[0], in[0], in[1], j->n, nt);
     }
 }
 
@@ -42,6 +42,7 @@ static int run_packed(wf_exec *e, const wf_packed *src, void *to, int64_t n)
     }
     r.out[0].data = to;
     r.out[0].dtype = dst->dtype;
+    r.nt_limit = e->op == WF_OP_SOFTMAX ? WF_BLOCK : INT64_MAX;
     r.fn = softmax_row;
     r.ctx = &j;
     return wf_rows_run(&r, e->why);

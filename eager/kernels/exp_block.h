@@ -84,6 +84,15 @@ WF_INLINE void wf_x4_store(float *p, wf_x4 x)
     m[3] = (wf_mem_f32)x.d;
 }
 
+/* Past the caches; p is aligned to a register. */
+WF_INLINE void wf_x4_stream(float *p, wf_x4 x)
+{
+    WF_STREAM_f32(p, x.a);
+    WF_STREAM_f32(p + WF_X4 / 4, x.b);
+    WF_STREAM_f32(p + WF_X4 / 2, x.c);
+    WF_STREAM_f32(p + WF_X4 / 4 * 3, x.d);
+}
+
 /* The steps of exp_f32 (jit/ir/math_f32.h). The register maximum and minimum return their second
  * operand when one is NaN, as the SELECTs there do. */
 #pragma push_macro("FMA")

@@ -4,7 +4,8 @@
  * The includer defines T (value), SFX (f32, f64, i64), ESIZE (bytes of T), NAME, OP (+ or *),
  * IDENTITY and EXPR (the element, of LD(x), LD(y), LD(w) and the scalars p, q) and gets
  *     static T NAME_SFX(const T *x, const T *y, const T *w, T p, T q, int64_t n)
- * Operands that EXPR does not name may be NULL. The macros NAME and EXPR are undefined at the end.
+ * Operands that EXPR does not name may be NULL. AHEAD, if defined, is an address whose line is fetched
+ * early while group i of 64 elements is added. NAME, EXPR and AHEAD are undefined at the end.
  *
  * Invariants: lane l of a block of 4096 holds the sequential reduction of the elements with index
  * = l mod 64; lanes are combined l with l + 32, then + 16 ... + 1; results of blocks are a sequence
@@ -72,6 +73,11 @@ WF_INLINE T FN(WF_CAT(NAME, block))(PARAMS, int64_t i, int64_t n)
             {
                 a[k] = a[k] OP(EXPR);
             }
+#ifdef AHEAD
+            for (int k = 0; k < WF_LANES; k += 64 / ESIZE) {
+                __builtin_prefetch(AHEAD + i + k);
+            }
+#endif
         }
         if (i < n) {
             FN(WF_CAT(NAME, tail))(t, ARGS, i, n);
@@ -148,3 +154,4 @@ __attribute__((unused)) static T FN(NAME)(PARAMS, int64_t n)
 #undef FN
 #undef EXPR
 #undef NAME
+#undef AHEAD

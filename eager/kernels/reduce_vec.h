@@ -104,6 +104,18 @@ typedef __m128d wf_nan_f64;
 #define WF_ANYNAN_f64(m) (_mm_movemask_pd(m) != 0)
 #endif
 
+/* *p = v past the caches; p is aligned to the register. */
+#if WF_VBYTES == 64
+#define WF_STREAM_f32(p, v) _mm512_stream_ps((void *)(p), (__m512)(v))
+#define WF_STREAM_f64(p, v) _mm512_stream_pd((void *)(p), (__m512d)(v))
+#elif WF_VBYTES == 32
+#define WF_STREAM_f32(p, v) _mm256_stream_ps((void *)(p), (__m256)(v))
+#define WF_STREAM_f64(p, v) _mm256_stream_pd((void *)(p), (__m256d)(v))
+#else
+#define WF_STREAM_f32(p, v) _mm_stream_ps((void *)(p), (__m128)(v))
+#define WF_STREAM_f64(p, v) _mm_stream_pd((void *)(p), (__m128d)(v))
+#endif
+
 #define WF_CAT2(a, b) a##_##b
 #define WF_CAT(a, b) WF_CAT2(a, b)
 

@@ -3,6 +3,10 @@
  *
  * Operands are of one compute type (f32 or f64); eager/rows.h converts other dtypes. Each function
  * equals, bit for bit, the composition of elementwise rows and canonical reductions written beside it.
+ *
+ * nt: results are stored past the caches; rows of the result must then start at a multiple of 64 bytes
+ * (softmax: and hold at most WF_BLOCK values), and a store fence must follow. The row behind each operand is
+ * fetched meanwhile, as the next one to come.
  */
 #ifndef EAGER_KERNELS_ROWWISE_H
 #define EAGER_KERNELS_ROWWISE_H
@@ -12,21 +16,21 @@
 
 typedef struct wf_row_kernels {
     /* m = max(x); e = exp(x - m); y = e / sum(e).   y may be x */
-    void (*softmax)(void *y, const void *x, int64_t n);
+    void (*softmax)(void *y, const void *x, int64_t n, int nt);
     /* m = max(x); y = (x - m) - log(sum(exp(x - m)));   y may be x */
-    void (*log_softmax)(void *y, const void *x, int64_t n);
+    void (*log_softmax)(void *y, const void *x, int64_t n, int nt);
     /* dx = y * (g - sum(g * y)) */
-    void (*softmax_bwd)(void *dx, const void *g, const void *y, int64_t n);
+    void (*softmax_bwd)(void *dx, const void *g, const void *y, int64_t n, int nt);
     /* dx = g - exp(y) * sum(g) */
-    void (*log_softmax_bwd)(void *dx, const void *g, const void *y, int64_t n);
+    void (*log_softmax_bwd)(void *dx, const void *g, const void *y, int64_t n, int nt);
     /* mean = sum(x) / n, or 0 if !center; var = sum((x - mean) * (x - mean)) / n;
      * rstd = 1 / sqrt(var + eps); y = ((x - mean) * rstd) * w + b; w, b may be NULL. mean may be NULL. */
     void (*norm)(void *y, const void *x, const void *w, const void *b, int64_t n, double eps,
-                 int center, void *mean, void *rstd);
+                 int center, void *mean, void *rstd, int nt);
     /* xhat = (x - mean) * rstd; gw = g * w; dx = rstd * ((gw - sum(gw) / n) - xhat * (sum(gw * xhat) / n));
      * without the first sum, and mean = 0, if mean is NULL; gw = g if w is NULL. */
     void (*norm_bwd)(void *dx, const void *g, const void *x, const void *w, int64_t n,
-                     const void *mean, const void *rstd);
+                     const void *mean, const void *rstd, int nt);
     /* m = max(x), 0 if not finite; *lse = m + log(sum(exp(x - m)));
      * loss = lse - x[t]; smooth != 0: (1 - smooth) * loss + smooth * (sum(lse - x) / n) */
     void (*cross_entropy)(void *loss, void *lse, const void *x, int64_t n, int64_t t,
@@ -34,16 +38,18 @@ typedef struct wf_row_kernels {
     /* dx = g * (exp(x - lse) - q), q = smooth / n, at t (1 - smooth) + smooth / n; both factors of
      * the smoothing are computed in f64 and rounded once */
     void (*cross_entropy_bwd)(void *dx, const void *x, int64_t n, int64_t t, double smooth,
-                              const void *g, const void *lse);
+                              const void *g, const void *lse, int nt);
     /* y = ((x - mean) * rstd) * w + b; mean .. b per column if step is 1; w, b may be NULL */
     void (*affine)(void *y, const void *x, const void *mean, const void *rstd, const void *w,
-                   const void *b, int step, int64_t n);
+                   const void *b, int step, int64_t n, int nt);
     /* dx = s * ((g - a) - ((x - mean) * rstd) * c); all but g, x per column if step is 1 */
     void (*affine_bwd)(void *dx, const void *g, const void *x, const void *mean, const void *rstd,
-                       const void *s, const void *a, const void *c, int step, int64_t n);
-    /* dst = g * ((x - mean) * rstd) with scalars; mean NULL: 0 */
-    void (*g_xhat)(void *dst, const void *g, const void *x, const void *mean, const void *rstd,
-                   int64_t n);
+                       const void *s, const void *a, const void *c, int step, int64_t n, int nt);
+    /* norm_bwd of one row, and its terms of the sums over rows: dw += g * xhat, db += g, or = if init.
+     * dx NULL: the sums alone; db may be NULL. The rows `ahead` elements on are fetched meanwhile. */
+    void (*norm_bwd_sums)(void *dx, void *dw, void *db, const void *g, const void *x, const void *w,
+                          int64_t n, const void *mean, const void *rstd, int64_t ahead, int init,
+                          int nt);
 } wf_row_kernels;
 
 extern const wf_row_kernels wf_row_kernels_sse2[2];

@@ -12,6 +12,7 @@
 #include "jit/ir/dict_c.h"
 #include "jit/ir/math_f64.h"
 #include "jit/ir/math_f32.h"
+#include "eager/kernels/exp_block.h"
 
 #define OP +
 
@@ -21,6 +22,12 @@
 #define ESIZE 4
 #include "eager/kernels/rowwise_sums.h"
 #include "eager/kernels/reduce_flt.h"
+#ifdef WF_HAS_X4
+#define X4 1
+#else
+#define X4 0
+#endif
+#include "eager/kernels/rowwise_exp.h"
 #include "eager/kernels/rowwise_t.h"
 #undef IDENTITY
 #undef T
@@ -33,6 +40,8 @@
 #define ESIZE 8
 #include "eager/kernels/rowwise_sums.h"
 #include "eager/kernels/reduce_flt.h"
+#define X4 0
+#include "eager/kernels/rowwise_exp.h"
 #include "eager/kernels/rowwise_t.h"
 
 #define KERNELS(sfx)                                                                               \
@@ -41,7 +50,7 @@
         .softmax_bwd = softmax_bwd_##sfx, .log_softmax_bwd = log_softmax_bwd_##sfx,                \
         .norm = norm_##sfx, .norm_bwd = norm_bwd_##sfx, .cross_entropy = cross_entropy_##sfx,      \
         .cross_entropy_bwd = cross_entropy_bwd_##sfx, .affine = affine_##sfx,                      \
-        .affine_bwd = affine_bwd_##sfx, .g_xhat = g_xhat_##sfx,                                    \
+        .affine_bwd = affine_bwd_##sfx, .norm_bwd_sums = norm_bwd_sums_##sfx,                      \
     }
 
 const wf_row_kernels WF_CAT(wf_row_kernels, WF_ISA)[2] = {KERNELS(f32), KERNELS(f64)};

@@ -11,6 +11,7 @@
 #include "eager/kernels/reduce_canon.h"
 #define NAME sum_sqdev
 #define EXPR ((LD(x) - p) * (LD(x) - p))
+#define AHEAD y /* the next row */
 #include "eager/kernels/reduce_canon.h"
 #define NAME sum_from
 #define EXPR (p - LD(x))

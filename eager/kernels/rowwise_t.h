@@ -1,166 +1,260 @@
 /*
  * eager/kernels/rowwise_t.h -- template: the row kernels of one compute type.
  *
- * The includer defines T and SFX and has instantiated the canonical sums named here and largest_<SFX>.
+ * The includer defines T, SFX and ESIZE and has instantiated the canonical sums named here,
+ * largest_<SFX> and rowwise_exp.h. Passes are written in registers, so that a result that no cache
+ * will hold can be stored past them (nt).
  */
 #define FN(name) WF_CAT(name, SFX)
-#define LOOP WF_IVDEP for (int64_t i = 0; i < n; i++)
+#define V WF_CAT(wf_vec, SFX)
+#define VMEM WF_CAT(wf_mem, SFX)
+#define VN (WF_VBYTES / ESIZE)
+#define STREAM WF_CAT(WF_STREAM, SFX)
 
-/* sum(exp(x - m)), block by block while it is in L1; e receives the exponentials unless NULL. */
-static T FN(sum_exp)(T *e, const T *x, T m, int64_t n0)
-{
-    _Alignas(64) T parts[WF_BLOCK];
-    _Alignas(64) T buf[WF_BLOCK];
-    int64_t blocks = (n0 + WF_BLOCK - 1) / WF_BLOCK, part = 0;
-    T *outer = blocks > WF_BLOCK ? NULL : parts;
-    T lane[WF_LANES];
-    int64_t groups = 0;
-    for (int64_t b = 0; b < blocks; b++) {
-        const T *from = x + b * WF_BLOCK;
-        T *to = e != NULL ? e + b * WF_BLOCK : buf;
-        int64_t n = n0 - b * WF_BLOCK < WF_BLOCK ? n0 - b * WF_BLOCK : WF_BLOCK;
-        LOOP
-        {
-            to[i] = FN(exp)(SUB(from[i], m));
-        }
-        parts[part++] = FN(sum)(to, NULL, NULL, 0, 0, n);
-        if (outer == NULL && (part == WF_BLOCK || b + 1 == blocks)) {
-            T s = FN(sum)(parts, NULL, NULL, 0, 0, part);
-            int64_t l = groups % WF_LANES; /* up to 2^36 elements: one more level of lanes */
-            lane[l] = groups < WF_LANES ? s : ADD(lane[l], s);
-            groups++;
-            part = 0;
-        }
-    }
-    if (outer != NULL) {
-        return FN(sum)(parts, NULL, NULL, 0, 0, part);
-    }
-    return FN(sum)(lane, NULL, NULL, 0, 0, groups < WF_LANES ? groups : WF_LANES);
-}
+#define REG(p) ((V)(*(const VMEM *)((p) + i)))
+#define ONE(p) ((p)[i])
+/* dst[i] = EXPR(L) of operands L(p), elementwise: whole registers, then the rest. */
+#define PASS(dst, EXPR)                                                                            \
+    do {                                                                                           \
+        int64_t i = 0;                                                                             \
+        if (nt) {                                                                                  \
+            _Pragma("GCC unroll 4") for (; i + VN <= n; i += VN)                                   \
+            {                                                                                      \
+                STREAM((dst) + i, EXPR(REG));                                                      \
+            }                                                                                      \
+        } else {                                                                                   \
+            _Pragma("GCC unroll 4") for (; i + VN <= n; i += VN)                                   \
+            {                                                                                      \
+                *(VMEM *)((dst) + i) = (VMEM)(EXPR(REG));                                          \
+            }                                                                                      \
+        }                                                                                          \
+        for (; i < n; i++) {                                                                       \
+            (dst)[i] = EXPR(ONE);                                                                  \
+        }                                                                                          \
+    } while (0)
 
-static void FN(softmax)(void *yv, const void *xv, int64_t n)
+static void FN(softmax)(void *yv, const void *xv, int64_t n, int nt)
 {
     T *y = yv;
-    const T *x = xv;
-    T s = FN(sum_exp)(y, x, FN(largest)(x, n), n);
-    LOOP
-    {
-        y[i] = DIV(y[i], s);
-    }
+    const T *x = xv, m = FN(largest)(x, n);
+    _Alignas(64) T own[WF_BLOCK]; /* exponentials on their way past the caches */
+    T *e = nt ? own : y;
+    T s = FN(sum_exp)(e, x, m, n);
+#define SHARE(L) (L(e) / s)
+    PASS(y, SHARE);
+#undef SHARE
 }
-static void FN(log_softmax)(void *yv, const void *xv, int64_t n)
+static void FN(log_softmax)(void *yv, const void *xv, int64_t n, int nt)
 {
     T *y = yv;
-    const T *x = xv;
-    T m = FN(largest)(x, n);
+    const T *x = xv, m = FN(largest)(x, n);
     T log_s = FN(log)(FN(sum_exp)(NULL, x, m, n));
-    LOOP
-    {
-        y[i] = SUB(SUB(x[i], m), log_s);
-    }
+#define BELOW(L) ((L(x) - m) - log_s)
+    PASS(y, BELOW);
+#undef BELOW
 }
-static void FN(softmax_bwd)(void *dxv, const void *gv, const void *yv, int64_t n)
+static void FN(softmax_bwd)(void *dxv, const void *gv, const void *yv, int64_t n, int nt)
 {
     T *dx = dxv;
-    const T *g = gv, *y = yv;
-    T s = FN(sum_xy)(g, y, NULL, 0, 0, n);
-    LOOP
-    {
-        dx[i] = MUL(y[i], SUB(g[i], s));
-    }
+    const T *g = gv, *y = yv, s = FN(sum_xy)(g, y, NULL, 0, 0, n);
+#define SHARE(L) (L(y) * (L(g) - s))
+    PASS(dx, SHARE);
+#undef SHARE
 }
-static void FN(log_softmax_bwd)(void *dxv, const void *gv, const void *yv, int64_t n)
+static void FN(log_softmax_bwd)(void *dxv, const void *gv, const void *yv, int64_t n, int nt)
 {
-    T *dx = dxv;
-    const T *g = gv, *y = yv;
-    T s = FN(sum)(g, NULL, NULL, 0, 0, n);
-    LOOP
-    {
-        dx[i] = SUB(g[i], MUL(FN(exp)(y[i]), s));
-    }
+    const T *g = gv;
+    FN(minus_exp)(dxv, g, yv, FN(sum)(g, NULL, NULL, 0, 0, n), n, nt);
 }
 
-WF_INLINE void FN(affine_steps)(T *y, const T *x, const T *mean, const T *rstd, const T *w,
-                                const T *b, int step, int wstep, int64_t n)
+/* mean, rstd: scalars. */
+WF_INLINE void FN(affine_row)(T *y, const T *x, T m, T r, const T *w, const T *b, int64_t n, int nt)
 {
-#define XHAT MUL(SUB(x[i], mean[step * i]), rstd[step * i])
+#define XHAT(L) ((L(x) - m) * r)
+#define XHAT_W(L) (XHAT(L) * L(w))
+#define XHAT_B(L) (XHAT(L) + L(b))
+#define XHAT_WB(L) (XHAT(L) * L(w) + L(b))
     if (w != NULL && b != NULL) {
-        LOOP
-        {
-            y[i] = ADD(MUL(XHAT, w[wstep * i]), b[wstep * i]);
-        }
+        PASS(y, XHAT_WB);
     } else if (w != NULL) {
-        LOOP
-        {
-            y[i] = MUL(XHAT, w[wstep * i]);
-        }
+        PASS(y, XHAT_W);
     } else if (b != NULL) {
-        LOOP
-        {
-            y[i] = ADD(XHAT, b[wstep * i]);
-        }
+        PASS(y, XHAT_B);
     } else {
-        LOOP
-        {
-            y[i] = XHAT;
-        }
+        PASS(y, XHAT);
     }
+#undef XHAT_W
+#undef XHAT_B
+#undef XHAT_WB
 #undef XHAT
 }
 
-static void FN(affine)(void *y, const void *x, const void *mean, const void *rstd, const void *wv,
-                       const void *bv, int step, int64_t n)
+static void FN(affine)(void *yv, const void *xv, const void *meanv, const void *rstdv,
+                       const void *wv, const void *bv, int step, int64_t n, int nt)
 {
-    const T *w = wv, *b = bv;
-    if (step != 0) {
-        FN(affine_steps)(y, x, mean, rstd, w, b, 1, 1, n);
+    T *y = yv;
+    const T *x = xv, *mean = meanv, *rstd = rstdv, *w = wv, *b = bv;
+#define XHAT(L) ((L(x) - L(mean)) * L(rstd))
+#define XHAT_W(L) (XHAT(L) * L(w))
+#define XHAT_B(L) (XHAT(L) + L(b))
+#define XHAT_WB(L) (XHAT(L) * L(w) + L(b))
+#define PLANE(L) ((L(x) - m) * r)
+#define PLANE_W(L) (PLANE(L) * w0)
+#define PLANE_B(L) (PLANE(L) + b0)
+#define PLANE_WB(L) (PLANE(L) * w0 + b0)
+    if (step == 0) {
+        const T m = *mean, r = *rstd, w0 = w != NULL ? *w : (T)0, b0 = b != NULL ? *b : (T)0;
+        if (w != NULL && b != NULL) {
+            PASS(y, PLANE_WB);
+        } else if (w != NULL) {
+            PASS(y, PLANE_W);
+        } else if (b != NULL) {
+            PASS(y, PLANE_B);
+        } else {
+            PASS(y, PLANE);
+        }
+    } else if (w != NULL && b != NULL) {
+        PASS(y, XHAT_WB);
+    } else if (w != NULL) {
+        PASS(y, XHAT_W);
+    } else if (b != NULL) {
+        PASS(y, XHAT_B);
     } else {
-        T m = *(const T *)mean, r = *(const T *)rstd;
-        T w0 = w != NULL ? *w : (T)0, b0 = b != NULL ? *b : (T)0;
-        FN(affine_steps)(y, x, &m, &r, w != NULL ? &w0 : NULL, b != NULL ? &b0 : NULL, 0, 0, n);
+        PASS(y, XHAT);
     }
+#undef XHAT_W
+#undef XHAT_B
+#undef XHAT_WB
+#undef XHAT
+#undef PLANE_W
+#undef PLANE_B
+#undef PLANE_WB
+#undef PLANE
 }
 
 static void FN(norm)(void *y, const void *xv, const void *w, const void *b, int64_t n, double eps,
-                     int center, void *mean, void *rstd)
+                     int center, void *mean, void *rstd, int nt)
 {
     const T *x = xv;
     T m = center ? DIV(FN(sum)(x, NULL, NULL, 0, 0, n), (T)n) : (T)0;
-    T var = DIV(FN(sum_sqdev)(x, NULL, NULL, m, 0, n), (T)n);
+    T var = DIV(FN(sum_sqdev)(x, x + n, NULL, m, 0, n), (T)n);
     T r = DIV((T)1, SQRT(ADD(var, (T)eps)));
-    FN(affine_steps)(y, x, &m, &r, w, b, 0, 1, n);
+    FN(affine_row)(y, x, m, r, w, b, n, nt);
     if (mean != NULL) {
         memcpy(mean, &m, sizeof m);
     }
     memcpy(rstd, &r, sizeof r);
 }
 
+/* a = sum(gw) / n, or 0 if !center; c = sum(gw * xhat) / n. The rows after these are fetched. */
+WF_INLINE void FN(bwd_means)(T *a, T *c, const T *g, const T *x, const T *w, T m, T r, int center,
+                             int64_t n)
+{
+    *a = (T)0;
+    if (center) {
+        *a = w != NULL ? FN(sum_xy)(g, w, NULL, 0, 0, n) : FN(sum)(g, NULL, NULL, 0, 0, n);
+        *a = DIV(*a, (T)n);
+    }
+    *c = w != NULL ? FN(sum_gw_xhat)(x, g, w, m, r, n) : FN(sum_g_xhat)(x, g, NULL, m, r, n);
+    *c = DIV(*c, (T)n);
+}
+
 static void FN(norm_bwd)(void *dxv, const void *gv, const void *xv, const void *wv, int64_t n,
-                         const void *mean, const void *rstd)
+                         const void *mean, const void *rstd, int nt)
 {
     T *dx = dxv;
     const T *g = gv, *x = xv, *w = wv;
-    T m = (T)0, r, a = (T)0, c;
-    memcpy(&r, rstd, sizeof r);
-    if (mean != NULL) {
-        memcpy(&m, mean, sizeof m);
-        a = w != NULL ? FN(sum_xy)(g, w, NULL, 0, 0, n) : FN(sum)(g, NULL, NULL, 0, 0, n);
-        a = DIV(a, (T)n);
-    }
-    c = w != NULL ? FN(sum_gw_xhat)(x, g, w, m, r, n) : FN(sum_g_xhat)(x, g, NULL, m, r, n);
-    c = DIV(c, (T)n);
+    T m = mean != NULL ? *(const T *)mean : (T)0, r = *(const T *)rstd, a, c;
+    FN(bwd_means)(&a, &c, g, x, w, m, r, mean != NULL, n);
+#define DX_W(L) (r * ((L(g) * L(w) - a) - ((L(x) - m) * r) * c))
+#define DX(L) (r * ((L(g) - a) - ((L(x) - m) * r) * c))
     if (w != NULL) {
-        LOOP
-        {
-            T xhat = MUL(SUB(x[i], m), r);
-            dx[i] = MUL(r, SUB(SUB(MUL(g[i], w[i]), a), MUL(xhat, c)));
-        }
+        PASS(dx, DX_W);
     } else {
-        LOOP
-        {
-            T xhat = MUL(SUB(x[i], m), r);
-            dx[i] = MUL(r, SUB(SUB(g[i], a), MUL(xhat, c)));
+        PASS(dx, DX);
+    }
+}
+
+/* One pass of norm_bwd_sums over columns [0, n), with the sums' first terms or further ones. */
+#define TERMS(DX_OF, DW_OLD, DB_OLD)                                                               \
+    do {                                                                                           \
+        int64_t i = 0;                                                                             \
+        for (; i + VN <= n; i += VN) {                                                             \
+            const V gi = REG(g), xhat = (REG(x) - m) * r;                                          \
+            if (dx != NULL) {                                                                      \
+                const V d = DX_OF(REG);                                                            \
+                if (nt) {                                                                          \
+                    STREAM(dx + i, d);                                                             \
+                } else {                                                                           \
+                    *(VMEM *)(dx + i) = (VMEM)d;                                                   \
+                }                                                                                  \
+            }                                                                                      \
+            *(VMEM *)(dw + i) = (VMEM)(DW_OLD(REG)(gi * xhat));                                    \
+            if (db != NULL) {                                                                      \
+                *(VMEM *)(db + i) = (VMEM)(DB_OLD(REG) gi);                                        \
+            }                                                                                      \
+            if (i % (64 / ESIZE) == 0) {                                                           \
+                __builtin_prefetch(g + ahead + i);                                                 \
+                __builtin_prefetch(x + ahead + i);                                                 \
+            }                                                                                      \
+        }                                                                                          \
+        for (; i < n; i++) {                                                                       \
+            const T gi = g[i], xhat = (x[i] - m) * r;                                              \
+            if (dx != NULL) {                                                                      \
+                dx[i] = DX_OF(ONE);                                                                \
+            }                                                                                      \
+            dw[i] = DW_OLD(ONE)(gi * xhat);                                                        \
+            if (db != NULL) {                                                                      \
+                db[i] = DB_OLD(ONE) gi;                                                            \
+            }                                                                                      \
+        }                                                                                          \
+    } while (0)
+#define NO_OLD(L)
+#define OLD_DW(L) L(dw) +
+#define OLD_DB(L) L(db) +
+/* dx, db and nt are known where this is inlined: no test is left in the loops that matter. */
+WF_INLINE void FN(sums_pass)(T *dx, T *dw, T *db, const T *g, const T *x, const T *w, T m, T r, T a,
+                             T c, int64_t n, int64_t ahead, int init, int nt)
+{
+    if (init && w != NULL) {
+        TERMS(DX_W, NO_OLD, NO_OLD);
+    } else if (init) {
+        TERMS(DX, NO_OLD, NO_OLD);
+    } else if (w != NULL) {
+        TERMS(DX_W, OLD_DW, OLD_DB);
+    } else {
+        TERMS(DX, OLD_DW, OLD_DB);
+    }
+}
+#undef TERMS
+#undef NO_OLD
+#undef OLD_DW
+#undef OLD_DB
+#undef DX_W
+#undef DX
+
+static void FN(norm_bwd_sums)(void *dxv, void *dwv, void *dbv, const void *gv, const void *xv,
+                              const void *wv, int64_t n, const void *mean, const void *rstd,
+                              int64_t ahead, int init, int nt)
+{
+    T *dx = dxv, *dw = dwv, *db = dbv;
+    const T *g = gv, *x = xv, *w = wv;
+    T m = mean != NULL ? *(const T *)mean : (T)0, r = *(const T *)rstd, a = (T)0, c = (T)0;
+    if (dx == NULL) {
+        if (db == NULL) {
+            FN(sums_pass)(NULL, dw, NULL, g, x, NULL, m, r, a, c, n, ahead, init, 0);
+        } else {
+            FN(sums_pass)(NULL, dw, db, g, x, NULL, m, r, a, c, n, ahead, init, 0);
         }
+        return;
+    }
+    FN(bwd_means)(&a, &c, g, x, w, m, r, mean != NULL, n);
+    if (db == NULL) {
+        FN(sums_pass)(dx, dw, NULL, g, x, w, m, r, a, c, n, ahead, init, nt);
+    } else if (nt) {
+        FN(sums_pass)(dx, dw, db, g, x, w, m, r, a, c, n, ahead, init, 1);
+    } else {
+        FN(sums_pass)(dx, dw, db, g, x, w, m, r, a, c, n, ahead, init, 0);
     }
 }
 
@@ -184,7 +278,7 @@ static void FN(cross_entropy)(void *lossv, void *lsev, const void *xv, int64_t n
 }
 
 static void FN(cross_entropy_bwd)(void *dxv, const void *xv, int64_t n, int64_t t, double smooth,
-                                  const void *gv, const void *lsev)
+                                  const void *gv, const void *lsev, int nt)
 {
     T *dx = dxv;
     const T *x = xv;
@@ -194,45 +288,32 @@ static void FN(cross_entropy_bwd)(void *dxv, const void *xv, int64_t n, int64_t 
     }
     T g = *(const T *)gv, lse = *(const T *)lsev, q = (T)(smooth / (double)n);
     T at = MUL(g, SUB(FN(exp)(SUB(x[t], lse)), ADD((T)(1.0 - smooth), q)));
-    LOOP
-    {
-        dx[i] = MUL(g, SUB(FN(exp)(SUB(x[i], lse)), q));
-    }
+    FN(scaled_exp)(dx, x, lse, g, q, n, nt);
     dx[t] = at;
 }
 
 static void FN(affine_bwd)(void *dxv, const void *gv, const void *xv, const void *meanv,
                            const void *rstdv, const void *sv, const void *av, const void *cv,
-                           int step, int64_t n)
+                           int step, int64_t n, int nt)
 {
     T *dx = dxv;
     const T *g = gv, *x = xv, *mean = meanv, *rstd = rstdv, *s = sv, *a = av, *c = cv;
     if (step != 0) {
-        LOOP
-        {
-            T xhat = MUL(SUB(x[i], mean[i]), rstd[i]);
-            dx[i] = MUL(s[i], SUB(SUB(g[i], a[i]), MUL(xhat, c[i])));
-        }
+#define DX(L) (L(s) * ((L(g) - L(a)) - ((L(x) - L(mean)) * L(rstd)) * L(c)))
+        PASS(dx, DX);
+#undef DX
     } else {
-        T m = *mean, r = *rstd, s0 = *s, a0 = *a, c0 = *c;
-        LOOP
-        {
-            T xhat = MUL(SUB(x[i], m), r);
-            dx[i] = MUL(s0, SUB(SUB(g[i], a0), MUL(xhat, c0)));
-        }
+        const T m = *mean, r = *rstd, s0 = *s, a0 = *a, c0 = *c;
+#define DX(L) (s0 * ((L(g) - a0) - ((L(x) - m) * r) * c0))
+        PASS(dx, DX);
+#undef DX
     }
 }
-
-static void FN(g_xhat)(void *dstv, const void *gv, const void *xv, const void *mean,
-                       const void *rstd, int64_t n)
-{
-    T *dst = dstv;
-    const T *g = gv, *x = xv;
-    T m = mean != NULL ? *(const T *)mean : (T)0, r = *(const T *)rstd;
-    LOOP
-    {
-        dst[i] = MUL(g[i], MUL(SUB(x[i], m), r));
-    }
-}
-#undef LOOP
+#undef PASS
+#undef REG
+#undef ONE
+#undef STREAM
+#undef VN
+#undef VMEM
+#undef V
 #undef FN

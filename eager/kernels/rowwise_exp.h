@@ -1,0 +1,182 @@
+/*
+ * eager/kernels/rowwise_exp.h -- template: passes of a row kernel that take exponentials.
+ *
+ * The includer defines T, SFX and X4 (1: T is f32 and eager/kernels/exp_block.h serves it) and has
+ * instantiated the canonical sum. Every function leaves exactly the elementwise row's bits.
+ */
+#define FN(name) WF_CAT(name, SFX)
+#define LOOP WF_IVDEP for (int64_t i = 0; i < n; i++)
+
+#if X4
+/* The 64 lanes that 4096 elements are added to, in passes of four registers. */
+enum { X4_PER_GROUP = WF_LANES / WF_X4 };
+
+/* sum(exp(x[i] - m)) over one block, n <= 4096; e receives the exponentials unless NULL. The row after
+ * this one is fetched meanwhile. */
+WF_INLINE float exp_lanes_f32(float *e, const float *x, float m, int64_t n, const float *ahead)
+{
+    const wf_x4 mm = wf_x4_all(m);
+    wf_x4 lanes[X4_PER_GROUP];
+    int64_t i = 0;
+    WF_UNROLL for (int q = 0; q < X4_PER_GROUP; q++)
+    {
+        lanes[q] = wf_x4_all(-0.0f);
+    }
+    for (; i + WF_LANES <= n; i += WF_LANES) {
+        WF_UNROLL for (int q = 0; q < X4_PER_GROUP; q++)
+        {
+            const int64_t at = i + q * WF_X4;
+            const wf_x4 v = wf_x4_exp(wf_x4_sub(wf_x4_load(x + at), mm));
+            lanes[q] = wf_x4_add(lanes[q], v);
+            if (e != NULL) {
+                wf_x4_store(e + at, v);
+            }
+        }
+        for (int k = 0; k < WF_LANES; k += 16) {
+            __builtin_prefetch(ahead + i + k);
+        }
+    }
+    _Alignas(64) float t[WF_LANES];
+    if (i < n) {
+        _Alignas(64) float in[WF_LANES] = {0};
+        _Alignas(64) float out[WF_LANES];
+        memcpy(in, x + i, (size_t)(n - i) * sizeof *x);
+        WF_UNROLL for (int q = 0; q < X4_PER_GROUP; q++)
+        {
+            wf_x4_store(t + q * WF_X4, wf_x4_all(-0.0f));
+            wf_x4_store(out + q * WF_X4, wf_x4_exp(wf_x4_sub(wf_x4_load(in + q * WF_X4), mm)));
+        }
+        memcpy(t, out, (size_t)(n - i) * sizeof *x);
+        if (e != NULL) {
+            memcpy(e + i, out, (size_t)(n - i) * sizeof *x);
+        }
+        WF_UNROLL for (int q = 0; q < X4_PER_GROUP; q++)
+        {
+            lanes[q] = wf_x4_add(lanes[q], wf_x4_load(t + q * WF_X4));
+        }
+    }
+    WF_UNROLL for (int q = 0; q < X4_PER_GROUP; q++)
+    {
+        wf_x4_store(t + q * WF_X4, lanes[q]);
+    }
+    return sum_block_f32(t, NULL, NULL, 0, 0, 0, WF_LANES);
+}
+static float exp_block_f32(float *e, const float *x, float m, int64_t n, const float *ahead)
+{
+    return e != NULL ? exp_lanes_f32(e, x, m, n, ahead) : exp_lanes_f32(NULL, x, m, n, ahead);
+}
+
+/* The first `count` of four registers from p, the rest 0; the same for a store. */
+WF_INLINE wf_x4 load_part_f32(const float *p, int64_t count)
+{
+    _Alignas(64) float t[WF_X4] = {0};
+    memcpy(t, p, (size_t)count * sizeof *p);
+    return wf_x4_load(t);
+}
+WF_INLINE void store_part_f32(float *p, wf_x4 v, int64_t count)
+{
+    _Alignas(64) float t[WF_X4];
+    wf_x4_store(t, v);
+    memcpy(p, t, (size_t)count * sizeof *p);
+}
+#define X4_LOAD(p) wf_x4_load((p) + i)
+#define X4_LOAD_PART(p) load_part_f32((p) + i, n - i)
+/* dst[i] = EXPR(L) of operands L(p); past the caches if nt. */
+#define X4_PASS(dst, EXPR)                                                                         \
+    do {                                                                                           \
+        int64_t i = 0;                                                                             \
+        if (nt) {                                                                                  \
+            for (; i + WF_X4 <= n; i += WF_X4) {                                                   \
+                wf_x4_stream((dst) + i, EXPR(X4_LOAD));                                            \
+            }                                                                                      \
+        } else {                                                                                   \
+            for (; i + WF_X4 <= n; i += WF_X4) {                                                   \
+                wf_x4_store((dst) + i, EXPR(X4_LOAD));                                             \
+            }                                                                                      \
+        }                                                                                          \
+        if (i < n) {                                                                               \
+            store_part_f32((dst) + i, EXPR(X4_LOAD_PART), n - i);                                  \
+        }                                                                                          \
+    } while (0)
+#else
+static T FN(exp_block)(T *e, const T *x, T m, int64_t n, const T *ahead)
+{
+    _Alignas(64) T buf[WF_BLOCK];
+    T *to = e != NULL ? e : buf;
+    (void)ahead;
+    LOOP
+    {
+        to[i] = FN(exp)(SUB(x[i], m));
+    }
+    return FN(sum)(to, NULL, NULL, 0, 0, n);
+}
+#endif
+
+/* sum(exp(x - m)) block by block; e receives the exponentials unless NULL. */
+static T FN(sum_exp)(T *e, const T *x, T m, int64_t n0)
+{
+    if (n0 <= WF_BLOCK) {
+        return FN(exp_block)(e, x, m, n0, x + n0);
+    }
+    _Alignas(64) T parts[WF_BLOCK];
+    int64_t blocks = (n0 + WF_BLOCK - 1) / WF_BLOCK, part = 0;
+    T *outer = blocks > WF_BLOCK ? NULL : parts;
+    T lane[WF_LANES];
+    int64_t groups = 0;
+    for (int64_t b = 0; b < blocks; b++) {
+        const T *from = x + b * WF_BLOCK;
+        int64_t n = n0 - b * WF_BLOCK < WF_BLOCK ? n0 - b * WF_BLOCK : WF_BLOCK;
+        parts[part++] = FN(exp_block)(e != NULL ? e + b * WF_BLOCK : NULL, from, m, n, from + n);
+        if (outer == NULL && (part == WF_BLOCK || b + 1 == blocks)) {
+            T s = FN(sum)(parts, NULL, NULL, 0, 0, part);
+            int64_t l = groups % WF_LANES; /* up to 2^36 elements: one more level of lanes */
+            lane[l] = groups < WF_LANES ? s : ADD(lane[l], s);
+            groups++;
+            part = 0;
+        }
+    }
+    if (outer != NULL) {
+        return FN(sum)(parts, NULL, NULL, 0, 0, part);
+    }
+    return FN(sum)(lane, NULL, NULL, 0, 0, groups < WF_LANES ? groups : WF_LANES);
+}
+
+/* dx = g - exp(y) * s */
+WF_INLINE void FN(minus_exp)(T *dx, const T *g, const T *y, T s, int64_t n, int nt)
+{
+#if X4
+    const wf_x4 ss = wf_x4_all(s);
+#define MINUS_EXP(L) wf_x4_sub(L(g), wf_x4_mul(wf_x4_exp(L(y)), ss))
+    X4_PASS(dx, MINUS_EXP);
+#undef MINUS_EXP
+#else
+    (void)nt;
+    LOOP
+    {
+        dx[i] = SUB(g[i], MUL(FN(exp)(y[i]), s));
+    }
+#endif
+}
+
+/* dx = g * (exp(x - lse) - q) */
+WF_INLINE void FN(scaled_exp)(T *dx, const T *x, T lse, T g, T q, int64_t n, int nt)
+{
+#if X4
+    const wf_x4 ll = wf_x4_all(lse), gg = wf_x4_all(g), qq = wf_x4_all(q);
+#define SCALED_EXP(L) wf_x4_mul(gg, wf_x4_sub(wf_x4_exp(wf_x4_sub(L(x), ll)), qq))
+    X4_PASS(dx, SCALED_EXP);
+#undef SCALED_EXP
+#else
+    (void)nt;
+    LOOP
+    {
+        dx[i] = MUL(g, SUB(FN(exp)(SUB(x[i], lse)), q));
+    }
+#endif
+}
+#undef X4_LOAD
+#undef X4_LOAD_PART
+#undef X4_PASS
+#undef LOOP
+#undef FN
+#undef X4

@@ -1,0 +1,313 @@
+/*
+ * eager/norm_bwd.c -- gradients of layer_norm and rms_norm in one pass over the rows.
+ *
+ * dweight and dbias are canonical sums over rows (docs/reductions.md): in a block of 4096 rows, lane l adds
+ * rows l, l + 64, ... and lanes are combined by halving. Rows are visited lane by lane in the order of
+ * that tree, so that a task needs one pair of sums per level; dx of a row is computed on the same visit.
+ * Rows that are too long for that give dx first, then the sums in tiles of columns. Nothing of the size
+ * of an operand is allocated.
+ *
+ * Invariant: tasks depend on shape only; every way gives the bits of the composition.
+ */
+#include "eager/rows.h"
+
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "eager/pool.h"
+
+enum {
+    FUSED_BYTES = 64 << 10, /* longest row whose sums are kept on the way */
+    TILE_BYTES = 4096,      /* of longer ones */
+    WANTED_TASKS = 8,
+    TASK_ELEMENTS = 1 << 15
+};
+
+typedef struct backward {
+    const wf_row_kernels *k;
+    const wf_red_kernels *convert;
+    int compute, g_dtype, x_dtype, dx_dtype;
+    int64_t size;                         /* of a compute value */
+    const char *g, *x, *mean, *rstd, *w;  /* mean: layer_norm; w may be NULL */
+    char *dx;                             /* NULL: the sums alone */
+    int64_t rows, n, tile, tiles, blocks; /* tile: columns a task visits */
+    int64_t classes;                      /* tasks that share the lanes of a block */
+    int64_t sums;                         /* 2: dweight and dbias; 1: dweight */
+    int nt;
+    char *parts;    /* [blocks][classes][sums][n] */
+    char *scratch;  /* `per_task` bytes each */
+    int64_t levels; /* of the tree below a class */
+    int64_t per_task;
+} backward;
+
+typedef struct visit {
+    const backward *j;
+    int64_t row0, rows; /* of the block */
+    int64_t c0, width;
+    char *levels, *buffers;
+    int64_t order[WF_LANES]; /* lanes as they will be visited */
+    int64_t count, at;
+} visit;
+
+static int64_t esize(int dtype)
+{
+    return (int64_t)wf_dtype_size(dtype);
+}
+
+/* Adds row r of the block to the sums, or starts them; writes its dx. `next` is the row to come. */
+static void visit_row(visit *v, int64_t r, int64_t next, char *dw, char *db, int init)
+{
+    const backward *j = v->j;
+    int64_t row = v->row0 + r, first = row * j->n + v->c0, bytes = v->width * j->size;
+    const char *g = j->g + first * esize(j->g_dtype), *x = j->x + first * esize(j->x_dtype);
+    char *to = j->dx != NULL ? j->dx + first * esize(j->dx_dtype) : NULL, *dx = to;
+    if (j->g_dtype != j->compute) {
+        j->convert->load(v->buffers, g, j->g_dtype, 1, v->width);
+        g = v->buffers;
+    }
+    if (j->x_dtype != j->compute) {
+        j->convert->load(v->buffers + bytes, x, j->x_dtype, 1, v->width);
+        x = v->buffers + bytes;
+    }
+    if (to != NULL && j->dx_dtype != j->compute) {
+        dx = v->buffers + 2 * bytes;
+    }
+    j->k->norm_bwd_sums(dx, dw, db, g, x, j->w, v->width,
+                        j->mean != NULL ? j->mean + row * j->size : NULL, j->rstd + row * j->size,
+                        (next - r) * j->n, init, j->nt);
+    if (dx != to) {
+        j->convert->store(to, j->dx_dtype, dx, v->width);
+    }
+}
+
+static char *second(const visit *v, char *sums, int64_t distance)
+{
+    return v->j->sums > 1 ? sums + distance * v->j->size : NULL;
+}
+
+/* node(step, l) = node(2 step, l) + node(2 step, l + step); lanes without rows are left out. The two
+ * sums of a node are `distance` values apart. */
+static void visit_node(visit *v, int64_t step, int64_t l, int64_t level, char *sums,
+                       int64_t distance)
+{
+    const backward *j = v->j;
+    if (step >= WF_LANES || l + step >= v->rows) {
+        v->at++;
+        int64_t after = v->at < v->count ? v->order[v->at] : l;
+        for (int64_t r = l; r < v->rows; r += WF_LANES) {
+            visit_row(v, r, r + WF_LANES < v->rows ? r + WF_LANES : after, sums,
+                      second(v, sums, distance), r == l);
+        }
+        return;
+    }
+    char *right = v->levels + level * j->sums * v->width * j->size;
+    visit_node(v, 2 * step, l, level + 1, sums, distance);
+    visit_node(v, 2 * step, l + step, level + 1, right, v->width);
+    const void *add[1] = {right};
+    j->convert->rows[WF_RED_SUM](sums, add, 1, v->width, 0);
+    if (j->sums > 1) {
+        add[0] = second(v, right, v->width);
+        j->convert->rows[WF_RED_SUM](second(v, sums, distance), add, 1, v->width, 0);
+    }
+}
+
+static void order_lanes(visit *v, int64_t step, int64_t l)
+{
+    if (step >= WF_LANES || l + step >= v->rows) {
+        v->order[v->count++] = l;
+        return;
+    }
+    order_lanes(v, 2 * step, l);
+    order_lanes(v, 2 * step, l + step);
+}
+
+static void backward_task(void *arg, int64_t begin, int64_t end)
+{
+    const backward *j = arg;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t class = i % j->classes, block = i / j->classes % j->blocks;
+        visit v = {.j = j, .row0 = block * WF_BLOCK, .c0 = i / j->classes / j->blocks * j->tile};
+        v.width = j->n - v.c0 < j->tile ? j->n - v.c0 : j->tile;
+        v.rows = j->rows - v.row0 < WF_BLOCK ? j->rows - v.row0 : WF_BLOCK;
+        v.levels = j->scratch + begin * j->per_task;
+        v.buffers = v.levels + j->levels * j->sums * j->tile * j->size;
+        order_lanes(&v, j->classes, class);
+        char *sums =
+            j->parts +
+            ((i / j->classes % j->blocks * j->classes + class) * j->sums * j->n + v.c0) * j->size;
+        visit_node(&v, j->classes, class, 0, sums, j->n);
+    }
+    if (j->nt) {
+        __builtin_ia32_sfence();
+    }
+}
+
+/* The sums of the classes, then of the blocks: the canonical order again. out: [sums][n]. */
+static int fold(const backward *j, char *out)
+{
+    int64_t values = j->sums * j->n, bytes = values * j->size;
+    for (int64_t b = 0; b < j->blocks; b++) {
+        char *parts = j->parts + b * j->classes * bytes;
+        int64_t rows = j->rows - b * WF_BLOCK; /* classes behind the last row are empty */
+        for (int64_t h = j->classes / 2; h >= 1; h /= 2) {
+            for (int64_t c = 0; c < h && c + h < rows; c++) {
+                const void *upper[1] = {parts + (c + h) * bytes};
+                j->convert->rows[WF_RED_SUM](parts + c * bytes, upper, 1, values, 0);
+            }
+        }
+    }
+    if (j->blocks == 1) {
+        memcpy(out, j->parts, (size_t)bytes);
+        return 0;
+    }
+    wf_view v = {.data = j->parts, .dtype = (uint8_t)j->compute, .rank = 2};
+    v.dims[0] = j->blocks;
+    v.dims[1] = values;
+    v.strides[0] = values * j->classes;
+    v.strides[1] = 1;
+    wf_red_job job = {.op = WF_RED_SUM, .compute = j->compute, .axes = 1, .x = &v, .out = out};
+    return wf_red_run(&job);
+}
+
+/* dx of rows too long to keep their sums. */
+static void long_row(void *ctx, int64_t row, const void *const *in, void *const *out, int nt)
+{
+    const backward *j = ctx;
+    int64_t at = row * j->size;
+    j->k->norm_bwd(out[0], in[0], in[1], j->w, j->n, j->mean != NULL ? j->mean + at : NULL,
+                   j->rstd + at, nt);
+}
+static int long_rows(backward *j, wf_why *why)
+{
+    wf_row_job r = {.rows = j->rows, .n = j->n, .compute = j->compute, .nin = 2, .nout = 1};
+    r.in[0].data = j->g;
+    r.in[0].dtype = j->g_dtype;
+    r.in[1].data = j->x;
+    r.in[1].dtype = j->x_dtype;
+    r.out[0].data = j->dx;
+    r.out[0].dtype = j->dx_dtype;
+    r.nt_limit = INT64_MAX;
+    r.fn = long_row;
+    r.ctx = j;
+    j->dx = NULL;
+    return wf_rows_run(&r, why);
+}
+
+/* Tasks by shape: blocks of rows, shared by classes of lanes while that makes few tasks. */
+static void plan(backward *j)
+{
+    int64_t rows = j->rows < WF_BLOCK ? j->rows : WF_BLOCK, row_bytes = j->n * j->size;
+    j->blocks = (j->rows + WF_BLOCK - 1) / WF_BLOCK;
+    j->tile = j->dx != NULL ? j->n : TILE_BYTES / j->size;
+    j->tiles = (j->n + j->tile - 1) / j->tile;
+    j->classes = 1;
+    while (j->blocks * j->tiles * j->classes < WANTED_TASKS && j->classes < WF_LANES / 2 &&
+           rows / j->classes * j->tile >= 2 * TASK_ELEMENTS && rows / j->classes >= 4) {
+        j->classes *= 2;
+    }
+    j->levels = 0;
+    for (int64_t step = j->classes; step < WF_LANES; step *= 2) {
+        j->levels++;
+    }
+    j->per_task = (j->levels * j->sums + 3) * j->tile * j->size;
+    j->nt = j->dx != NULL && j->dx_dtype == j->compute && row_bytes % 64 == 0 &&
+            (uintptr_t)j->dx % 64 == 0 && j->rows * row_bytes > WF_STREAM_BYTES;
+}
+
+/* dx, and the sums in compute type to out. */
+static int run(backward *j, char *out, wf_why *why)
+{
+    int status = 0;
+    if (j->n * j->size > FUSED_BYTES) {
+        status = long_rows(j, why);
+    }
+    plan(j);
+    int64_t tasks = j->tiles * j->blocks * j->classes;
+    size_t parts = (size_t)(j->blocks * j->classes * j->sums * j->n * j->size);
+    size_t scratch = (size_t)(tasks * j->per_task);
+    j->parts = wf_alloc(parts);
+    j->scratch = wf_alloc(scratch);
+    if (status == 0 && (j->parts == NULL || j->scratch == NULL)) {
+        status = wf_red_nomem(why, (int64_t)(parts + scratch));
+    }
+    if (status == 0) {
+        int64_t rows = (j->rows < WF_BLOCK ? j->rows : WF_BLOCK) / j->classes;
+        int64_t cost = rows * j->tile > 0 ? rows * j->tile : 1;
+        wf_parallel_for(tasks, (TASK_ELEMENTS + cost - 1) / cost, backward_task, j);
+        status = fold(j, out) != 0 ? wf_red_nomem(why, j->sums * j->n * j->size) : 0;
+    }
+    wf_free(j->parts, parts);
+    wf_free(j->scratch, scratch);
+    return status;
+}
+
+/* The sums, allocated and rounded to their results. */
+static int run_sums(wf_exec *e, backward *j)
+{
+    size_t one = (size_t)(j->n * j->size), bytes = (size_t)j->sums * one;
+    char *out = wf_alloc(bytes);
+    if (out == NULL) {
+        return wf_red_nomem(e->why, (int64_t)bytes);
+    }
+    int status = 0;
+    if (j->rows == 0) {
+        memset(out, 0, bytes);
+    } else {
+        status = run(j, out, e->why);
+    }
+    for (int s = 0; s < (int)j->sums && status == 0; s++) {
+        wf_view *dst = &e->dst[1 + s];
+        j->convert->store(dst->data, dst->dtype, out + (size_t)s * one, j->n);
+    }
+    wf_free(out, bytes);
+    return status;
+}
+
+static int run_norm_bwd(wf_exec *e, bool center)
+{
+    enum { G, X, MEAN, RSTD, W, OPERANDS };
+    int at_rstd = center ? 3 : 2, compute = wf_red_compute(e->src[1].dtype);
+    const wf_view *of[OPERANDS] = {&e->src[0], &e->src[1], center ? &e->src[2] : NULL,
+                                   &e->src[at_rstd],
+                                   e->nsrc > at_rstd + 1 ? &e->src[at_rstd + 1] : NULL};
+    wf_packed p[OPERANDS];
+    memset(p, 0, sizeof p);
+    int status = 0;
+    for (int i = 0; i < OPERANDS && status == 0; i++) {
+        if (of[i] != NULL) {
+            status = wf_pack(&p[i], of[i], i <= X ? of[i]->dtype : compute, -1, e->why);
+        }
+    }
+    backward j = {.k = wf_row_kernels_of(compute), .convert = wf_red_kernels_of(compute)};
+    j.compute = compute;
+    j.size = (int64_t)wf_red_size(compute);
+    j.g_dtype = e->src[0].dtype;
+    j.x_dtype = e->src[1].dtype;
+    j.dx_dtype = e->dst[0].dtype;
+    j.g = p[G].data;
+    j.x = p[X].data;
+    j.mean = p[MEAN].data;
+    j.rstd = p[RSTD].data;
+    j.w = p[W].data;
+    j.dx = e->dst[0].data;
+    j.rows = wf_view_numel(&e->src[at_rstd]);
+    j.n = wf_view_numel(&e->dst[1]);
+    j.sums = center ? 2 : 1;
+    if (status == 0 && j.n > 0) {
+        status = run_sums(e, &j);
+    }
+    for (int i = 0; i < OPERANDS; i++) {
+        wf_unpack(&p[i]);
+    }
+    return status;
+}
+
+WF_EXEC_DECL(layer_norm_bwd)
+{
+    return run_norm_bwd(e, true);
+}
+
+WF_EXEC_DECL(rms_norm_bwd)
+{
+    return run_norm_bwd(e, false);
+}
