@@ -28,7 +28,7 @@ static struct {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool ready;
 static char toolkit[512], reason[192];
-static _Thread_local char compile_log[4096];
+static _Thread_local char compile_log[16384];
 
 void wf_cuda_set_toolkit(const char *folder)
 {
@@ -132,6 +132,7 @@ static int compile(const wf_target *target, const wf_text *text, wf_blob *out, w
                                    "--ftz=false",
                                    "--prec-div=true",
                                    "--prec-sqrt=true",
+                                   "--diag-suppress=177", /* helpers a kernel does not use */
                                    "--ptxas-options=-v"};
     program p = NULL;
     *out = (wf_blob){0};

@@ -131,8 +131,8 @@ static void compile_with_nvrtc(int dtype)
            "bytes "
            "spilled\n",
            wf_dtype_name(dtype), p.n, cubin.size, functions, registers, spilled);
-    if (functions)
-        cr_assert_eq(spilled, 0, "%s", wf_cuda_compile_log());
+    cr_assert_eq(functions, p.n, "%s", wf_cuda_compile_log());
+    cr_assert_eq(spilled, 0, "%s", wf_cuda_compile_log());
     wf_blob_free(&cubin);
     drop_program(&p);
 }
