@@ -29,6 +29,10 @@
 #define FOLD(v, VOP) v = VOP(v, WF_SHUF(v, WF_ROT2_1))
 #endif
 
+/* Bytes fetched early: hardware stops at the end of a page, where the check of each row's result also
+ * holds up what follows. */
+#define EXTREME_AHEAD 4096
+
 /* Four registers at a time; the last four may overlap those before (idempotent). A result of zero is
  * looked at again for its sign, which the register instruction leaves open. */
 #define EXTREME(NAME, VOP, OP, ZERO_WINS)                                                          \
@@ -51,6 +55,9 @@
         for (int64_t i = 4 * VN; i < n; i += 4 * VN) {                                             \
             const T *at = x + (i + 4 * VN <= n ? i : n - 4 * VN);                                  \
             V e[4];                                                                                \
+            for (int o = 0; o < 4 * WF_VBYTES; o += 64) {                                          \
+                __builtin_prefetch((const char *)at + EXTREME_AHEAD + o);                          \
+            }                                                                                      \
             WF_UNROLL for (int k = 0; k < 4; k++)                                                  \
             {                                                                                      \
                 e[k] = LOADV(at + k * VN);                                                         \
@@ -79,6 +86,7 @@
 EXTREME(largest, WF_VMAX, MAX, 0.0)
 EXTREME(smallest, WF_VMIN, MIN, -0.0)
 #undef EXTREME
+#undef EXTREME_AHEAD
 
 /* acc[c] = the extreme of first[c] and of column c of the rows: whole registers only; returns the
  * columns done. Other instruction sets use the scalar text of reduce_t.h for all columns. */
