@@ -484,15 +484,19 @@ KFUN(VF32, gelu_tanh_f32, VF32 x)
     const VF32 s2 = FLT32(SHLK(SUB(i, ih), 23));
     const VF32 q = POLY_exp2_f32(r);
     const VF32 p = FMA(r, q, KF32(1.0f));
-    const VF32 pa = FMA(MUL(a, r), q, a);
+    const VF32 ar = MUL(a, r);
+    const VF32 pa = FMA(ar, q, a);
+    const VF32 pal = FMA(ar, q, SUB(a, pa));
     const VF32 den = FMA(MUL(p, s1), s2, KF32(1.0f));
     const VF32 denl = FMA(MUL(p, s1), s2, SUB(KF32(1.0f), den));
     const VB neg = LT(x, KF32(0.0f));
     const VF32 num = SELECT(neg, MUL(MUL(pa, s1), s2), b);
     const VF32 y = DIV(num, den);
-    /* what the quotient and den lack; 3/4 stands for 1/den, which is in [1/2, 1] */
-    const VF32 lack = FMA(NEG(y), denl, FMA(NEG(y), den, num));
-    return COPYSIGN(SELECT(neg, FMA(lack, KF32(0.75f), y), y), x);
+    /* what num, the quotient and den lack; the chord 3/2 - den/2 stands for 1/den, which is in [1/2, 1] */
+    const VF32 numl = MUL(MUL(pal, s1), s2);
+    const VF32 lack = ADD(numl, FMA(NEG(y), denl, FMA(NEG(y), den, num)));
+    const VF32 chord = FMA(den, KF32(-0.5f), KF32(1.5f));
+    return COPYSIGN(SELECT(neg, FMA(lack, chord, y), y), x);
 }
 
 /* -- through f64 ------------------------------------------------------------------------------- */
