@@ -26,18 +26,19 @@ add_library(weft_numerics INTERFACE)
 target_compile_options(weft_numerics INTERFACE
     -fno-fast-math -ffp-contract=off -fno-math-errno -fno-trapping-math -fwrapv)
 
-# Sanitizers and coverage change every object, so they are global.
+# Sanitizers and coverage change every object, so they are global. -g1: reports need lines, not variables,
+# and gcc spends as long on tracking those as on everything else.
 if(WEFT_SANITIZE STREQUAL "address")
-    add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+    add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
     add_link_options(-fsanitize=address,undefined)
 elseif(WEFT_SANITIZE STREQUAL "thread")
-    add_compile_options(-fsanitize=thread -fno-omit-frame-pointer -g -O2)
+    add_compile_options(-fsanitize=thread -fno-omit-frame-pointer -g1)
     add_link_options(-fsanitize=thread)
 elseif(WEFT_SANITIZE STREQUAL "fuzzer")
     if(NOT CMAKE_C_COMPILER_ID STREQUAL "Clang")
         message(FATAL_ERROR "WEFT_SANITIZE=fuzzer needs clang")
     endif()
-    add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -g)
+    add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -g1)
     add_link_options(-fsanitize=address,undefined)
 elseif(NOT WEFT_SANITIZE STREQUAL "")
     message(FATAL_ERROR "WEFT_SANITIZE must be address, thread, fuzzer or empty")

@@ -142,18 +142,22 @@ WEFT_API weft_status weft_tape_print(FILE *out, weft_tensor t);
 
 #ifdef __cplusplus
 }
-#elif !defined(WEFT_NO_SITES)
+#else
+/* Options by name. With WEFT_NO_SITES the errors lose their file:line, the names stay. */
+#ifdef WEFT_NO_SITES
+#define WEFT_GRAD_S_(call) (call)
+#else
+#define WEFT_GRAD_S_(call) weft_sited_status(WEFT_HERE, (call))
+#endif
 #define weft_backward(...)                                                                         \
-    weft_sited_status(WEFT_HERE, (weft_backward)(&(weft_backward_args){__VA_ARGS__, .end_ = 0}))
+    WEFT_GRAD_S_((weft_backward)(&(const weft_backward_args){__VA_ARGS__, .end_ = 0}))
 #define weft_grad_of(...)                                                                          \
-    weft_sited_status(WEFT_HERE, (weft_grad_of)(&(weft_grad_of_args){__VA_ARGS__, .end_ = 0}))
-#define weft_jvp(...)                                                                              \
-    weft_sited_status(WEFT_HERE, (weft_jvp)(&(weft_jvp_args){__VA_ARGS__, .end_ = 0}))
+    WEFT_GRAD_S_((weft_grad_of)(&(const weft_grad_of_args){__VA_ARGS__, .end_ = 0}))
+#define weft_jvp(...) WEFT_GRAD_S_((weft_jvp)(&(const weft_jvp_args){__VA_ARGS__, .end_ = 0}))
 #define weft_gradcheck(...)                                                                        \
-    weft_sited_status(WEFT_HERE, (weft_gradcheck)(&(weft_gradcheck_args){__VA_ARGS__, .end_ = 0}))
+    WEFT_GRAD_S_((weft_gradcheck)(&(const weft_gradcheck_args){__VA_ARGS__, .end_ = 0}))
 #define weft_gradgradcheck(...)                                                                    \
-    weft_sited_status(WEFT_HERE,                                                                   \
-                      (weft_gradgradcheck)(&(weft_gradcheck_args){__VA_ARGS__, .end_ = 0}))
+    WEFT_GRAD_S_((weft_gradgradcheck)(&(const weft_gradcheck_args){__VA_ARGS__, .end_ = 0}))
 #endif
 
 #endif

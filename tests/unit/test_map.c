@@ -20,6 +20,16 @@
 #include "eager/pool.h"
 #include "jit/ir/op.h"
 
+/* ThreadSanitizer multiplies the time of a loop over elements by 20 to 50 and needs threads, not every
+ * combination of types and layouts: it runs one in THIN or so, at sizes that still make several chunks. */
+#ifdef __SANITIZE_THREAD__
+enum { THIN = 8 };
+#elif defined(__SANITIZE_ADDRESS__)
+enum { THIN = 2 };
+#else
+enum { THIN = 1 };
+#endif
+
 static uint64_t rng_state = 0x9E3779B97F4A7C15u;
 
 static uint64_t rng(void)
@@ -155,6 +165,17 @@ static void fill_random(operand *o)
         put(element(&o->v, i), o->v.dtype, sample());
 }
 
+/* Operands of millions of elements: 4099 random values (a prime, so that rows differ) over and over, in
+ * memory order. */
+static void fill_repeating(operand *o)
+{
+    const size_t size = wf_dtype_size(o->v.dtype), part = 4099 * size;
+    for (size_t i = 0; i < 4099 && (i + 1) * size <= o->bytes; i++)
+        put(o->base + i * size, o->v.dtype, sample());
+    for (size_t done = part; done < o->bytes; done += part)
+        memcpy(o->base + done, o->base, o->bytes - done < part ? o->bytes - done : part);
+}
+
 static wf_view one(void *p, int dtype)
 {
     return (wf_view){.data = p, .dtype = (uint8_t)dtype};
@@ -270,17 +291,19 @@ Test(map, rows_and_layouts)
         {REVERSED, SCALAR, CONTIGUOUS, BROADCAST_COL},
         {CONTIGUOUS, SCALAR, SCALAR, SCALAR},
     };
-    int combinations = 0;
+    int combinations = 0, drawn = 0;
     for (wf_op op = 1; op < WF_OP_COUNT; op++)
         for (int t = 0; t < NCOMPUTE; t++)
             for (size_t c = 0; c < sizeof cases / sizeof *cases && accepts(op, computes[t]); c++) {
+                if (drawn++ % (THIN * 2 - 1) != 0)
+                    continue;
                 const int type[3] = {computes[t], computes[t], computes[t]};
                 char what[32];
                 snprintf(what, sizeof what, "layouts %zu", c);
                 combinations += check(op, computes[t], 3, dims, result_of(op, computes[t]),
                                       cases[c][0], type, cases[c] + 1, what);
             }
-    cr_assert_gt(combinations, 2000);
+    cr_assert_gt(combinations, 2000 / (THIN * 2 - 1));
 }
 
 Test(map, casting_operands)
@@ -288,16 +311,18 @@ Test(map, casting_operands)
     static const int64_t dims[2] = {9, 131};
     static const int storage[] = {WEFT_F16, WEFT_BF16, WEFT_BOOL, WEFT_U8,
                                   WEFT_I32, WEFT_I64,  WEFT_F64};
-    int combinations = 0;
+    int combinations = 0, drawn = 0;
     for (wf_op op = 1; op < WF_OP_COUNT; op++)
         for (size_t t = 0; t < sizeof storage / sizeof *storage && accepts(op, WEFT_F32); t++) {
+            if (drawn++ % (THIN * 2 - 1) != 0)
+                continue;
             const int type[3] = {storage[t], WEFT_F32, storage[t]};
             const int to = storage[(t + (size_t)op) % 2 ? 0 : 1];
             const enum layout lay[3] = {t % 2 ? TRANSPOSED : CONTIGUOUS, CONTIGUOUS, BROADCAST_COL};
             combinations += check(op, WEFT_F32, 2, dims, result_of(op, to),
                                   t % 3 ? CONTIGUOUS : STRIDED, type, lay, "casts");
         }
-    cr_assert_gt(combinations, 400);
+    cr_assert_gt(combinations, 400 / (THIN * 2 - 1));
 }
 
 /* Sizes around vector widths and tiles, all sources contiguous or one of them a scalar. */
@@ -362,6 +387,8 @@ Test(map, threads)
     for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
         for (size_t c = 0; c < sizeof shapes / sizeof *shapes; c++)
             for (int l = 0; l < 3; l++) {
+                if (THIN > 2 && c == 3 && (o != 0 || l == 1))
+                    continue; /* the streaming size: one row, straight and converting */
                 const int nsrc = nsrc_of(ops[o]);
                 operand s[2];
                 wf_view v[2];
@@ -370,7 +397,7 @@ Test(map, threads)
                                             : l == 1 ? TRANSPOSED
                                                      : BROADCAST_ROW;
                     s[k] = make(l == 2 ? WEFT_BF16 : WEFT_F32, 2, shapes[c], l ? lay : CONTIGUOUS);
-                    fill_random(&s[k]);
+                    fill_repeating(&s[k]);
                     v[k] = s[k].v;
                 }
                 operand d[4];
@@ -379,10 +406,14 @@ Test(map, threads)
                     wf_set_isa(i == 0 ? WF_ISA_AVX2 : WF_NISA);
                     cr_assert_eq(wf_set_num_threads(counts[i]), 0);
                     cr_assert_eq(wf_exec_map(ops[o], WEFT_F32, &d[i].v, nsrc, v), 0);
-                    for (int64_t e = 0; i && e < wf_view_numel(&d[0].v); e++)
-                        cr_assert(same(element(&d[0].v, e), element(&d[i].v, e), d[0].v.dtype),
-                                  "%s at %d threads, element %lld", wf_rows[ops[o]].name, counts[i],
-                                  (long long)e);
+                    const size_t size = wf_dtype_size(d[0].v.dtype);
+                    const size_t bytes = (size_t)wf_view_numel(&d[0].v) * size;
+                    if (i == 0 || memcmp(d[0].base, d[i].base, bytes) == 0)
+                        continue;
+                    for (size_t e = 0; e < bytes; e += size) /* NaNs may differ in their bits */
+                        if (!same(d[0].base + e, d[i].base + e, d[0].v.dtype))
+                            cr_assert_fail("%s at %d threads, element %zu", wf_rows[ops[o]].name,
+                                           counts[i], e / size);
                 }
                 for (int i = 0; i < 4; i++)
                     free(d[i].base);
@@ -433,7 +464,7 @@ Test(map, vjp_against_differences)
         const int nsrc = nsrc_of(op);
         for (int which = kind == WF_KIND_CHOOSE ? 1 : 0; which < nsrc; which++) {
             int here = 0;
-            for (int trial = 0; trial < 200; trial++) {
+            for (int trial = 0; trial < (THIN > 2 ? 100 : 200); trial++) {
                 double x[3], g = 1 + (double)(rng() % 100) / 50, grad = NAN;
                 uint8_t p = rng() & 1;
                 for (int k = 0; k < 3; k++)
@@ -465,11 +496,11 @@ Test(map, vjp_against_differences)
                                    wf_rows[op].name, which, x[0], x[1], x[2], grad, g * want);
                 here++;
             }
-            cr_assert_gt(here, 20, "%s operand %d: too few smooth points", wf_rows[op].name, which);
+            cr_assert_gt(here, THIN > 2 ? 10 : 20, "%s operand %d: too few smooth points", wf_rows[op].name, which);
             checked += here;
         }
     }
-    cr_assert_gt(checked, 5000);
+    cr_assert_gt(checked, THIN > 2 ? 2500 : 5000);
 }
 
 Test(map, vjp_layouts)
@@ -614,6 +645,8 @@ Test(copy, casts_of_every_small_value)
         operand s = make(small[t], 1, &n, CONTIGUOUS);
         for (int64_t i = 0; i < n; i++)
             memcpy(element(&s.v, i), &i, wf_dtype_size(small[t]));
+        if (THIN > 2 && n > 256) /* no thread takes part in one of these */
+            s.v.dims[0] = 4096;
         check_casts(&s.v);
         free(s.base);
     }
@@ -623,7 +656,7 @@ Test(copy, casts_of_every_small_value)
 Test(copy, casts_of_wide_values)
 {
     static const int wide[] = {WEFT_I32, WEFT_I64, WEFT_F32, WEFT_F64};
-    enum { N = 60000 };
+    enum { N = 60000 / (THIN * THIN) };
     const int64_t n = N;
     for (int t = 0; t < 4; t++) {
         operand s = make(wide[t], 1, &n, CONTIGUOUS);
@@ -658,6 +691,8 @@ Test(copy, layouts_and_sizes)
         for (int t = 0; t < 4; t++)
             for (int pair = 0; pair < 7 * 4; pair++)
                 for (int isa = 0; isa <= most; isa++) {
+                    if (((int)c + t + pair + isa) % THIN != 0)
+                        continue;
                     operand s = make(types[t], 3, shapes[c], (enum layout)(pair % 7));
                     operand d = make(pair % 5 == 4 ? WEFT_F32 : types[t], 3, shapes[c],
                                      (enum layout)(pair / 7));
@@ -682,10 +717,14 @@ Test(copy, layouts_and_sizes)
                 }
 }
 
+/* Whole and in several chunks against the same copy taken row by row, which is too small for either and
+ * whose values the other tests prove. */
 Test(copy, large_and_streaming)
 {
     static const int64_t dims[2] = {2305, 2049};
     static const int types[] = {WEFT_F32, WEFT_BF16, WEFT_F64};
+    char *row = malloc((size_t)dims[1] * 8);
+    cr_assert_not_null(row);
     for (int t = 0; t < 3; t++)
         for (int l = 0; l < 2; l++)
             for (int to = 0; to < 2; to++) {
@@ -698,13 +737,29 @@ Test(copy, large_and_streaming)
                 wf_set_isa(WF_NISA);
                 wf_set_num_threads(3);
                 wf_copy(&d.v, &s.v);
-                for (int64_t i = 0; i < wf_view_numel(&d.v); i++)
-                    if (!right_cast(element(&d.v, i), d.v.dtype, element(&s.v, i), types[t]))
-                        cr_assert_fail("type %d layout %d to %d element %lld", t, l, to,
-                                       (long long)i);
+                const size_t bytes = (size_t)dims[1] * wf_dtype_size(d.v.dtype);
+                for (int64_t r = 0; r < dims[0]; r++) {
+                    const int64_t first = r * dims[1], at = first + r % dims[1];
+                    wf_view from = {.data = element(&s.v, first),
+                                    .dtype = s.v.dtype,
+                                    .rank = 1,
+                                    .dims = {dims[1]},
+                                    .strides = {s.v.strides[1]}};
+                    wf_view into = {.data = row,
+                                    .dtype = d.v.dtype,
+                                    .rank = 1,
+                                    .dims = {dims[1]},
+                                    .strides = {1}};
+                    wf_copy(&into, &from);
+                    cr_assert_eq(memcmp(row, element(&d.v, first), bytes), 0,
+                                 "type %d layout %d to %d row %lld", t, l, to, (long long)r);
+                    cr_assert(right_cast(element(&d.v, at), d.v.dtype, element(&s.v, at), types[t]),
+                              "type %d layout %d to %d element %lld", t, l, to, (long long)at);
+                }
                 free(s.base);
                 free(d.base);
             }
+    free(row);
 }
 
 Test(copy, fill)
@@ -729,7 +784,7 @@ Test(map, fmod_is_exact)
     for (int isa = 0; isa <= most; isa++)
         for (int t = 0; t < 2; t++) {
             const int type = t ? WEFT_F64 : WEFT_F32;
-            const int64_t n = 20000;
+            const int64_t n = 20000 / THIN;
             operand a = make(type, 1, &n, CONTIGUOUS), b = make(type, 1, &n, CONTIGUOUS);
             operand d = make(type, 1, &n, CONTIGUOUS);
             for (int64_t i = 0; i < n; i++) { /* random bits in stretches, so that blocks differ */
@@ -766,7 +821,7 @@ Test(map, integer_division)
     static const int types[] = {WEFT_U8, WEFT_I8, WEFT_I16, WEFT_I32, WEFT_I64};
     static const wf_op ops[] = {WF_OP_FLOOR_DIVIDE, WF_OP_REMAINDER, WF_OP_FMOD};
     for (int t = 0; t < 5; t++)
-        for (int trial = 0; trial < 4000; trial++) {
+        for (int trial = 0; trial < 4000 / THIN; trial++) {
             const int width = (int)wf_dtype_size(types[t]) * 8;
             const int64_t min = t == 0 ? 0 : (int64_t)(UINT64_MAX << (width - 1));
             uint64_t x = rng(), y = trial % 2 ? rng() : rng() % 7 - 3, r[3];
