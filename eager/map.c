@@ -49,7 +49,8 @@ typedef struct chunk {
     int64_t held_rows[WF_WALK_OPS], held_cols[WF_WALK_OPS];
 } chunk;
 
-/* Values of type `from` are values of type `to` as they lie in memory. (DEFAULT: nobody reads them.) */
+/* Values of type `from` are values of type `to` as they lie in memory. (DEFAULT: nobody reads them; the
+ * first source, which is always read, lends its address.) */
 static bool same_bits(int from, int to)
 {
     return from == to || to == WEFT_DTYPE_DEFAULT || (from == WEFT_BOOL && to == WEFT_U8);
@@ -70,8 +71,6 @@ static const void *load(chunk *c, const wf_block *b, int k, unsigned *bcast)
     const wf_cast_fn cast = r->k->cast[to][from];
     const bool same = same_bits(from, to);
     const int64_t n = b->rows * b->cols;
-    if (to == WEFT_DTYPE_DEFAULT)
-        return b->ptr[o];
     char *tile = c->scratch + (int64_t)o * r->tile * 8;
     if ((b->col[o] == 0 || b->cols == 1) && (b->row[o] == 0 || b->rows == 1)) {
         *bcast |= n > 1 ? 1u << k : 0;
@@ -145,7 +144,10 @@ static void stream_block(const run *r, const wf_block *b, char *scratch)
         for (int k = 0; k < t->nsrc; k++) {
             const int64_t size = r->w->op[t->ndst + k].esize;
             src[k] = b->ptr[t->ndst + k] + at * size;
-            wf_look_ahead(src[k], n * size);
+            if (t->src_type[k] == WEFT_DTYPE_DEFAULT)
+                src[k] = src[0];
+            else
+                wf_look_ahead(src[k], n * size);
         }
         t->fn(t->arg, dst, src, (size_t)n, 0);
         for (int k = 0; k < t->ndst; k++) {
@@ -168,8 +170,14 @@ static void do_block(void *arg, const wf_block *b)
     void *dst[WF_WALK_OPS];
     uint64_t stores = 0;
     unsigned bcast = 0;
-    for (int k = 0; k < t->nsrc; k++)
-        src[k] = load(c, b, k, &bcast);
+    for (int k = 0; k < t->nsrc; k++) {
+        if (t->src_type[k] != WEFT_DTYPE_DEFAULT) {
+            src[k] = load(c, b, k, &bcast);
+        } else {
+            src[k] = src[0];
+            bcast |= (bcast & 1) << k;
+        }
+    }
     for (int k = 0; k < t->ndst; k++) {
         const bool direct =
             same_bits(t->dst_type[k], t->dst[k].dtype) && is_packed(b, k) && !r->stream;
@@ -315,7 +323,7 @@ static bool run_casting(const call *c, const wf_view *dst, const wf_view *src, i
     _Alignas(64) char tiles[WF_VJP_MAX + 3][SMALL * 8];
     const void *at[WF_VJP_MAX + 2];
     for (int k = 0; k < c->nsrc; k++) {
-        at[k] = src[k].data;
+        at[k] = c->type[k] == WEFT_DTYPE_DEFAULT ? at[0] : src[k].data;
         if (same_bits(src[k].dtype, c->type[k]))
             continue;
         c->k->cast[c->type[k]][src[k].dtype](tiles[k], src[k].data, bcast >> k & 1 ? 1 : (size_t)n);
@@ -341,6 +349,11 @@ static inline bool run_small(const call *c, const wf_view *dst, const wf_view *s
     if (n == 0 || n > 2 * (c->heavy ? GRAIN_HEAVY : GRAIN_CHEAP))
         return false;
     for (int k = 0; k < c->nsrc; k++) {
+        if (c->type[k] == WEFT_DTYPE_DEFAULT) {
+            at[k] = at[0];
+            bcast |= (bcast & 1) << k;
+            continue;
+        }
         at[k] = src[k].data;
         casts |= !same_bits(src[k].dtype, c->type[k]);
         if (n == 1 || flat_size(&src[k]) == n)

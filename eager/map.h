@@ -14,8 +14,9 @@ typedef void (*wf_tile_fn)(const void *arg, void *const *dst, const void *const 
 typedef struct wf_tiles {
     int ndst, nsrc;           /* ndst >= 1; together at most WF_WALK_OPS; nsrc at most 32 */
     const wf_view *dst, *src; /* equal dims; sources may have stride 0 */
-    const uint8_t *dst_type,
-        *src_type; /* element types of the tiles; a source of type DEFAULT is not read */
+    /* Element types of the tiles. A source of type DEFAULT (never the first) is not read; it gets the
+     * first one's address. */
+    const uint8_t *dst_type, *src_type;
     int64_t tile;  /* most elements of a tile; 0: the engine's choice */
     int64_t grain; /* elements that are worth a chunk */
     wf_tile_fn fn;

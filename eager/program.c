@@ -219,9 +219,12 @@ static void step(const run *r, int i, tile_state *s, void *out, size_t n)
     bool all = true;
     for (int k = 0; k < inst->nsrc; k++) {
         const int v = inst->src[k];
-        src[k] = v < 0 ? out : s->at[v]; /* what is not read needs an address only */
-        if (v < 0)
+        if (v < 0) { /* not read: any address will do, and the first source is always there */
+            src[k] = src[0];
+            bcast |= (bcast & 1) << k;
             continue;
+        }
+        src[k] = s->at[v];
         all &= s->one[v];
         bcast |= s->one[v] ? 1u << k : 0;
     }

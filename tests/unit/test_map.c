@@ -524,7 +524,7 @@ Test(map, vjp_layouts)
                 }
                 operand d = make(form == 2 ? WEFT_F16 : WEFT_F32, 2, dims, CONTIGUOUS);
                 const int most = isa_most();
-                char want[19 * 83 * 4];
+                _Alignas(8) char want[19 * 83 * 4];
                 const size_t size = wf_dtype_size(d.v.dtype);
                 wf_set_isa(WF_ISA_SSE2);
                 for (int64_t i = 0; i < wf_view_numel(&d.v); i++) {
