@@ -216,7 +216,7 @@ static void slot_recycle(wf_ctx *c, wf_slot *s, uint32_t index)
         c->free_head = index;
         return;
     }
-    atomic_fetch_sub_explicit(&owner->live, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&owner->freed_remotely, 1, memory_order_relaxed);
     uint32_t head = atomic_load_explicit(&owner->remote_free, memory_order_relaxed);
     do {
         s->next = head;
@@ -602,7 +602,10 @@ weft_status weft_assign(weft_tensor *x, weft_tensor value)
     uint32_t scope = old->scope;
     if (pinned) {
         wf_unpin(c, old);
-        weft_keep(value);
+        weft_tensor kept = weft_keep(value);
+        if (kept.slot == 0) {
+            return weft_error_status(kept);
+        }
     } else if (!wf_is_scalar(value)) {
         bool vp;
         wf_slot *v = wf_pin(c, value, &vp, &why);
@@ -662,7 +665,8 @@ void weft_memory_get_stats(weft_memory_stats *out)
         if (!c) {
             break;
         }
-        out->live_tensors += atomic_load_explicit(&c->live, memory_order_relaxed);
+        out->live_tensors += atomic_load_explicit(&c->live, memory_order_relaxed) -
+                             atomic_load_explicit(&c->freed_remotely, memory_order_relaxed);
         out->kept_tensors += atomic_load_explicit(&c->kept, memory_order_relaxed);
     }
 }

@@ -170,7 +170,8 @@ typedef struct wf_ctx {
     wf_error *errors; /* ring of WF_ERRORS */
     weft_tensor last_write; /* target of the last in-place op, for its call site */
     weft_generator rng; /* the default generator of random ops */
-    _Atomic int64_t live; /* slots in use */
+    _Atomic int64_t live; /* slots in use, and those that other threads freed; written by the owner only */
+    _Atomic int64_t freed_remotely;
     _Atomic int64_t kept;
     struct wf_ctx *next_free;
     int failed; /* the context itself could not be allocated: ops return ENOMEM */
