@@ -11,6 +11,7 @@
 #include "autograd/tape.h"
 #include "autograd/vjp.h"
 #include "eager/exec.h"
+#include "eager/pool.h"
 
 /* -- the graph dictionary: row names are functions on tensors ---------------------------------------------- */
 /* clang-format off */
@@ -202,7 +203,9 @@ static weft_tensor fused_vjp(wf_vjp *v, int which, const wf_type *out, int compu
     }
     wf_view d;
     wf_slot_view(wf_slot_at(v->c, h.slot), &d);
+    unsigned mode = wf_fpenv_enter();
     rc = wf_exec_vjp(v->op, which, compute, &d, v->nsrc + 2, view);
+    wf_fpenv_leave(mode);
     return rc ? wf_raise_text(v->c, rc, wf_rows[v->op].name, "out of memory in backward") : h;
 }
 

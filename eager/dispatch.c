@@ -14,6 +14,7 @@
 #include "eager/alloc.h"
 #include "eager/call.h"
 #include "eager/exec.h"
+#include "eager/pool.h"
 
 
 
@@ -622,9 +623,17 @@ weft_tensor wf_scalar_tensor(weft_tensor t)
     return r;
 }
 
+static int fail_all(wf_call *k, int ndst, weft_tensor *dst);
+
 static void with_scalars(wf_call *k, int ndst, weft_tensor *dst)
 {
-    weft_tensor t[SMALL_SRC];
+    weft_tensor small[SMALL_SRC];
+    weft_tensor *t = k->nsrc > SMALL_SRC ? wf_malloc((size_t)k->nsrc * sizeof *t) : small;
+    if (!t) {
+        wf_fail(&k->why, WEFT_ENOMEM, "out of memory for %d operands", k->nsrc);
+        fail_all(k, ndst, dst);
+        return;
+    }
     weft_scope sc = weft_scope_begin();
     for (int i = 0; i < k->nsrc; i++) {
         t[i] = wf_is_scalar(k->src[i]) ? wf_scalar_tensor(k->src[i]) : k->src[i];
@@ -634,6 +643,9 @@ static void with_scalars(wf_call *k, int ndst, weft_tensor *dst)
         dst[i] = weft_scope_give(sc, dst[i]);
     }
     weft_scope_end(sc);
+    if (t != small) {
+        wf_mfree(t);
+    }
 }
 
 /* Views and types of all operands in one block when there are many. */
@@ -763,11 +775,15 @@ int wf_dispatch(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
     } else if (c->recorder) {
         rc = c->recorder->record(c->recorder, op, k.attr, nsrc, src, dst, &k.why);
         rc = rc ? fail_all(&k, ndst, dst) : 0;
-    } else if (wf_op_is_elementwise(op)) {
-        dst[0] = run_elementwise(&k);
-        rc = dst[0].slot == 0 ? (int)weft_error_status(dst[0]) : 0;
     } else {
-        rc = run_row(&k, ndst, dst);
+        unsigned mode = wf_fpenv_enter(); /* kernels round to nearest, denormals on, whatever the caller set */
+        if (wf_op_is_elementwise(op)) {
+            dst[0] = run_elementwise(&k);
+            rc = dst[0].slot == 0 ? (int)weft_error_status(dst[0]) : 0;
+        } else {
+            rc = run_row(&k, ndst, dst);
+        }
+        wf_fpenv_leave(mode);
     }
     wf_call_close(&k);
     return rc;

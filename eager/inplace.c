@@ -13,6 +13,7 @@
 
 #include "eager/call.h"
 #include "eager/exec.h"
+#include "eager/pool.h"
 
 /* Bytes [*lo, *hi) that a slot's view touches. */
 static void byte_range(wf_slot *s, const char **lo, const char **hi)
@@ -226,7 +227,8 @@ static int separate(wf_call *k, wf_slot *dst, weft_tensor *src)
     for (int i = 0; i < k->nsrc; i++) {
         wf_slot *s = k->slot[i];
         src[i] = k->src[i];
-        if (s && s->st == dst->st && !same_view(s, dst) && overlaps(s, dst)) {
+        /* by address: two imports of one memory are two storages */
+        if (s && s->st && !same_view(s, dst) && overlaps(s, dst)) {
             src[i] = wf_op1(WF_OP_COPY, NULL, src[i]);
             if (src[i].slot == 0) {
                 return -1;
@@ -271,6 +273,11 @@ static int run_direct(wf_call *k, wf_slot *dst)
     int join = wf_call_join_types(k, first);
     if (!join || wf_call_join_shapes(k, &out, &flat)) {
         return k->why.code;
+    }
+    for (int i = first; (join == WEFT_F16 || join == WEFT_BF16) && i < k->nsrc; i++) {
+        if (k->slot[i] && k->slot[i]->dtype != join) {
+            return run_tracked(k, dst); /* an integer rounds to the half type first, as out of place */
+        }
     }
     int compute = wf_dtype_compute(join);
     out.dtype = (uint8_t)wf_call_output_dtype(k->op, join);
@@ -358,7 +365,9 @@ int wf_dispatch_inplace(wf_op op, const wf_attr *attr, int nsrc, const weft_tens
         bool pinned = false;
         wf_slot *s = dst.slot < WF_ABSENT_SLOT ? wf_pin(c, dst, &pinned, &k.why) : NULL;
         if (s) {
+            unsigned mode = wf_fpenv_enter();
             rc = run_inplace(&k, s);
+            wf_fpenv_leave(mode);
         } else {
             rc = k.why.code ? k.why.code
                             : wf_fail(&k.why, WEFT_EINVALID, "the target is a scalar, not a tensor");
