@@ -255,6 +255,14 @@ void wf_tape_release_ref(wf_ctx *c, wf_ref r)
     release_now(c->tape, r);
 }
 
+void wf_tape_discard(wf_ctx *c, wf_ref r)
+{
+    if (r && wf_tnode_at(c->tape, r)->refs == 0) {
+        wf_tnode_at(c->tape, r)->refs = 1;
+        release_now(c->tape, r);
+    }
+}
+
 static void hook_release(wf_ctx *c, uint32_t owner, wf_ref r)
 {
     if (owner == c->id) {
@@ -493,7 +501,9 @@ static wf_ref alias_node(wf_ctx *c, wf_tape *t, wf_slot *s)
     n->flags |= WF_TN_ALIAS;
     n->site = s->site;
     wf_tnode_at(t, s->st->root)->refs++;
-    slot_set_node(c, s, r);
+    if (s->context == c->id) { /* another thread's slot cannot hold a node of this tape */
+        slot_set_node(c, s, r);
+    }
     return r;
 }
 
@@ -515,7 +525,7 @@ wf_ref wf_tape_node_of(wf_ctx *c, wf_slot *s, wf_why *why)
     }
     bool leaf = (s->flags & WF_SLOT_REQUIRES_GRAD) != 0;
     bool mine = s->context == c->id;
-    if (!leaf && s->node && !mine) {
+    if (!leaf && s->node && !mine && !(s->st->root && s->st->root_ctx == c->id)) {
         wf_fail(why, WEFT_EGRAD, "an operand was computed with gradients on another thread");
         wf_hint(why, "weft_detach it there, or use it under weft_no_grad_begin");
         return 0;
@@ -539,6 +549,7 @@ wf_ref wf_tape_node_of(wf_ctx *c, wf_slot *s, wf_why *why)
     wf_ref r = node_new(t, leaf ? WF_TN_LEAF : WF_TN_INPUT, WF_OP_INPUT, s->dtype, s->rank,
                         wf_dims(s));
     if (!r || slot_name_node(s, wf_tnode_at(t, r))) {
+        wf_tape_discard(c, r);
         wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
         return 0;
     }
@@ -677,7 +688,7 @@ static int append_node(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_custo
     }
     if (rc) {
         undo(t, r);
-        return rc;
+        return why->code ? why->code : wf_fail(why, rc, "out of memory for a saved value");
     }
     for (int k = 1; k < ndst && !rc; k++) {
         if (!(mask & WF_SAVES_DST(k))) {
@@ -802,6 +813,8 @@ static int hook_store(wf_ctx *c, wf_slot *dst, wf_slot *value, wf_why *why)
         wf_taux *x = root ? aux_new(&a, 2, false) : NULL;
         if (!x) {
             release_now(t, v);
+            wf_tape_discard(c, root);
+            wf_tape_discard(c, old);
             return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
         }
         wf_tnode *n = wf_tnode_at(t, root);
@@ -822,7 +835,7 @@ static int hook_store(wf_ctx *c, wf_slot *dst, wf_slot *value, wf_why *why)
     if (was) {
         release_now(t, was);
     }
-    if (root == v) {
+    if (root == v && dst->context == c->id) {
         slot_set_node(c, dst, v);
     } else if (dst->context == c->id && !alias_node(c, t, dst)) {
         release_now(t, v);

@@ -95,6 +95,7 @@ typedef struct wf_tape {
     wf_ref *pending;
     uint32_t npending, cap_pending;
     _Atomic int lock;
+    void *engine; /* the innermost backward that is running */
 } wf_tape;
 
 static inline wf_tnode *wf_tnode_at(wf_tape *t, wf_ref r)
@@ -121,6 +122,8 @@ wf_tape *wf_tape_get(wf_ctx *c);
  * alias nodes as needed. */
 wf_ref wf_tape_node_of(wf_ctx *c, wf_slot *s, wf_why *why);
 void wf_tape_release_ref(wf_ctx *c, wf_ref r);
+/* Releases a node that nothing refers to yet (of a slot that cannot hold it); others are left alone. */
+void wf_tape_discard(wf_ctx *c, wf_ref r);
 /* Drops the node's claims on saved values (its operands' and its own). */
 void wf_tape_drop_saved(wf_tape *t, wf_tnode *n);
 /* Claims the present value of slot s for node `user`'s derivative. 0 or ENOMEM. */

@@ -94,7 +94,7 @@ static weft_tensor record(wf_ctx *c, int status, const char *text)
     }
     wf_error *e = &c->errors[c->error_next % WF_ERRORS];
     e->id = c->error_next;
-    e->status = status;
+    e->status = status != WEFT_OK ? status : WEFT_EINVALID; /* an error never reads as success */
     e->sited = 0;
     snprintf(e->text, sizeof e->text, "%s", text);
     c->error_last = c->error_next++;
