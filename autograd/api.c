@@ -24,7 +24,7 @@ weft_tensor wf_alias(wf_ctx *c, wf_slot *s)
     }
     weft_tensor h =
         wf_wrap_view(c, s->st, s->data, s->dtype, s->rank, wf_dims(s), wf_strides(s));
-    if (h.slot && s->node && s->context == c->id) {
+    if (h.slot && s->context == c->id && s->node) {
         wf_slot *a = wf_slot_at(c, h.slot);
         a->node = s->node;
         a->node_gen = s->node_gen;
@@ -59,6 +59,10 @@ static wf_slot *open_tensor(wf_ctx *c, weft_tensor t, const char *op, bool *pinn
         return NULL;
     }
     wf_slot *s = wf_pin(c, t, pinned, &why);
+    if (s && (s->flags & WF_SLOT_TRACED)) {
+        wf_fail(&why, WEFT_EUNSUPPORTED, "the tensor belongs to a running trace: it has no value yet");
+        s = NULL;
+    }
     if (!s) {
         *status = wf_raise_status(c, op, 1, &t, &why);
     }
@@ -144,7 +148,12 @@ bool weft_has_grad(weft_tensor t)
     wf_ctx *c = wf_ctx_get();
     bool pinned;
     wf_slot *s = c && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, NULL) : NULL;
-    bool yes = s && s->meta && s->meta->grad.slot != 0;
+    bool yes = false;
+    if (s && s->meta) {
+        wf_meta_lock(s->meta);
+        yes = s->meta->grad.slot != 0;
+        wf_meta_unlock(s->meta);
+    }
     if (s) {
         closed(c, s, pinned, 0);
     }
@@ -164,15 +173,20 @@ weft_tensor weft_grad(weft_tensor t)
         return t.slot == 0 && t.serial ? t : (weft_tensor){0, c->id, c->error_last};
     }
     weft_tensor r;
-    if (!s->meta || s->meta->grad.slot == 0) {
+    bool gp = false;
+    wf_why why = {0};
+    wf_slot *g = NULL;
+    if (s->meta) { /* pinned under the lock: another thread's backward may be replacing it */
+        wf_meta_lock(s->meta);
+        g = s->meta->grad.slot ? wf_pin(c, s->meta->grad, &gp, &why) : NULL;
+        wf_meta_unlock(s->meta);
+    }
+    if (!g) {
         raise_for(c, "grad", t, WEFT_EGRAD, "the tensor has no gradient",
                   "mark it with weft_requires_grad_ (or weft_retain_grad) and run weft_backward");
         r = (weft_tensor){0, c->id, c->error_last};
     } else {
-        bool gp;
-        wf_why why = {0};
-        wf_slot *g = wf_pin(c, s->meta->grad, &gp, &why);
-        r = g ? wf_alias(c, g) : wf_raise(c, "grad", 1, &t, &why);
+        r = wf_alias(c, g);
         closed(c, g, gp, 0);
     }
     closed(c, s, pinned, 0);
@@ -215,10 +229,13 @@ weft_status weft_set_grad(weft_tensor t, weft_tensor g)
             }
         }
         if (!rc) {
-            if (m->grad.slot) {
-                weft_free(m->grad);
-            }
+            wf_meta_lock(m);
+            weft_tensor old = m->grad;
             m->grad = own;
+            wf_meta_unlock(m);
+            if (old.slot) {
+                weft_free(old);
+            }
         }
     }
     closed(c, gs, gp, 0);
@@ -249,7 +266,9 @@ static wf_meta *node_meta(wf_ctx *c, wf_slot *s, const char *op, weft_tensor t, 
         n->meta = m;
         atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
     }
-    return n->meta;
+    m = n->meta;
+    wf_tape_discard(c, r);
+    return m;
 }
 
 weft_status weft_retain_grad(weft_tensor t)
@@ -362,6 +381,16 @@ static weft_tensor seed(wf_ctx *c, wf_slot *s, weft_tensor t, weft_tensor g, con
     return g;
 }
 
+static int no_trace(wf_ctx *c, const char *op)
+{
+    if (!c->recorder) {
+        return 0;
+    }
+    wf_raise_text(c, WEFT_EUNSUPPORTED, op,
+                  "a trace is running on this thread and does not record backward yet; end it first");
+    return WEFT_EUNSUPPORTED;
+}
+
 /* The node of an output and its seed. */
 static int root_of(wf_ctx *c, weft_tensor t, weft_tensor grad, const char *op, wf_ref *node,
                    weft_tensor *g)
@@ -383,6 +412,9 @@ static int root_of(wf_ctx *c, weft_tensor t, weft_tensor grad, const char *op, w
     if (!rc) {
         *g = seed(c, s, t, grad, op);
         rc = g->slot ? 0 : (int)weft_error_status(*g);
+        if (rc) {
+            wf_tape_discard(c, *node);
+        }
     }
     return (int)closed(c, s, pinned, rc);
 }
@@ -400,7 +432,8 @@ weft_status weft_backward(const weft_backward_args *args)
     weft_scope sc = weft_scope_begin();
     wf_ref node = 0;
     weft_tensor g;
-    int rc = root_of(c, args->loss, args->gradient, "backward", &node, &g);
+    int rc = no_trace(c, "backward");
+    rc = rc ? rc : root_of(c, args->loss, args->gradient, "backward", &node, &g);
     if (!rc) {
         rc = wf_backward_run(c, 1, &node, &g, args->retain_graph, args->create_graph, 0, NULL);
     }
@@ -452,6 +485,7 @@ weft_status weft_grad_of(const weft_grad_of_args *args)
     if (rc) {
         wf_raise_text(c, rc, "grad_of", "out of memory");
     }
+    rc = rc ? rc : no_trace(c, "grad_of");
     weft_scope sc = weft_scope_begin();
     for (size_t i = 0; i < no && !rc; i++) {
         rc = root_of(c, args->outputs[i], args->grad_outputs ? args->grad_outputs[i] : WEFT_NONE,
@@ -471,6 +505,9 @@ weft_status weft_grad_of(const weft_grad_of_args *args)
                            "the outputs do not depend on this input",
                            "pass .allow_unused = true to get WEFT_NONE for it");
         }
+    }
+    for (size_t i = 0; i < ni && rc; i++) {
+        args->grads[i] = WEFT_NONE; /* what was found so far ends with the scope */
     }
     weft_scope_end(sc);
     wf_mfree(node);

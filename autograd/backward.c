@@ -46,6 +46,10 @@ typedef struct engine {
     bool retain, create;
     const wf_grad_capture *cap_in;
     int n_cap;
+    wf_ref current; /* the node being processed: not in the heap */
+    struct reached *reached; /* nodes that grad_of looked at, each held */
+    size_t n_reached;
+    struct engine *outer;
 } engine;
 
 static int queue_push(engine *e, wf_ref r)
@@ -107,15 +111,19 @@ static wf_ref queue_pop(engine *e)
 
 /* -- gradients in flight ------------------------------------------------------------------------------------ */
 
-/* No other handle or saved value shares g's memory, and it may be written. */
+/* No other handle or saved value shares the memory, and it may be written. */
+static bool sole_owner(wf_slot *s)
+{
+    return s->st && atomic_load(&s->st->handles) == 1 && atomic_load(&s->st->refs) == 1 &&
+           wf_slot_is_whole(s) && !s->node && !s->st->read_only;
+}
+
 static bool exclusive(wf_ctx *c, weft_tensor g)
 {
     bool pinned, yes = false;
     wf_slot *s = wf_pin(c, g, &pinned, NULL);
     if (s) {
-        yes = s->st && !pinned && atomic_load(&s->st->handles) == 1 &&
-              atomic_load(&s->st->refs) == 1 && wf_slot_is_whole(s) && !s->node &&
-              !s->st->read_only;
+        yes = !pinned && sole_owner(s);
     }
     if (s && pinned) {
         wf_unpin(c, s);
@@ -153,17 +161,6 @@ static int accumulate(engine *e, weft_tensor *to, weft_tensor g)
     return 0;
 }
 
-/* Adds g to the gradient of node r (of result k when r has several). */
-static int deliver(engine *e, wf_ref r, weft_tensor g)
-{
-    wf_tnode *n = wf_tnode_at(e->t, r);
-    if (n->sort == WF_TN_INPUT || (n->flags & WF_TN_SKIP)) {
-        return 0;
-    }
-    int rc = accumulate(e, &n->g, g);
-    return rc ? rc : queue_push(e, r);
-}
-
 static void drop(weft_tensor *g)
 {
     if (g->slot) {
@@ -172,24 +169,28 @@ static void drop(weft_tensor *g)
     *g = WEFT_NONE;
 }
 
-/* -- leaves, hooks, captures -------------------------------------------------------------------------------- */
-
-static void meta_lock(wf_meta *m)
+/* Adds g to the gradient of node r (of result k when r has several). */
+static int deliver(engine *e, wf_ref r, weft_tensor g)
 {
-    while (atomic_exchange_explicit(&m->lock, 1, memory_order_acquire)) {
+    wf_tnode *n = wf_tnode_at(e->t, r);
+    if (n->sort == WF_TN_INPUT || (n->flags & WF_TN_SKIP)) {
+        return 0;
     }
+    int rc = accumulate(e, &n->g, g);
+    rc = rc ? rc : queue_push(e, r);
+    if (rc && !(n->flags & WF_TN_QUEUED)) {
+        drop(&n->g);
+    }
+    return rc;
 }
 
-static void meta_unlock(wf_meta *m)
-{
-    atomic_store_explicit(&m->lock, 0, memory_order_release);
-}
+/* -- leaves, hooks, captures -------------------------------------------------------------------------------- */
 
 /* Adds g to what m has accumulated. A first gradient is taken over when nothing else shares it. */
 static int leaf_accumulate(engine *e, wf_meta *m, weft_tensor g)
 {
     int rc = 0;
-    meta_lock(m);
+    wf_meta_lock(m);
     if (m->grad.slot == 0) {
         weft_tensor own = g;
         if (!e->create && !exclusive(e->c, g)) {
@@ -198,13 +199,16 @@ static int leaf_accumulate(engine *e, wf_meta *m, weft_tensor g)
             bool pinned;
             wf_slot *s = wf_pin(e->c, g, &pinned, NULL);
             own = s ? wf_alias(e->c, s) : g;
+            if (pinned) {
+                wf_unpin(e->c, s);
+            }
         }
         rc = own.slot ? 0 : (int)weft_error_status(own);
         m->grad = rc ? WEFT_NONE : weft_keep(own);
     } else {
         bool pinned;
         wf_slot *s = wf_pin(e->c, m->grad, &pinned, NULL);
-        bool in_place = !e->create && s && atomic_load(&s->st->handles) == 1 && !s->node;
+        bool in_place = !e->create && s && sole_owner(s);
         if (s && pinned) {
             wf_unpin(e->c, s);
         }
@@ -220,14 +224,14 @@ static int leaf_accumulate(engine *e, wf_meta *m, weft_tensor g)
             }
         }
     }
-    meta_unlock(m);
+    wf_meta_unlock(m);
     return rc;
 }
 
 /* Hooks of node n see and may replace *g. */
 static int run_hooks(engine *e, wf_tnode *n, weft_tensor *g)
 {
-    if (!n->meta || !n->meta->hooks) {
+    if (!n->meta) {
         return 0;
     }
     return wf_hooks_run(e->c, n->meta, false, g, e->scope.depth);
@@ -243,6 +247,10 @@ static int capture(engine *e, wf_ref r, wf_tnode *n)
             bool pinned;
             wf_slot *s = wf_pin(e->c, n->g, &pinned, NULL);
             *k->result = s ? wf_give_to(e->c, e->scope.depth - 1, wf_alias(e->c, s)) : n->g;
+            if (pinned) {
+                wf_unpin(e->c, s);
+            }
+            rc = k->result->slot ? 0 : (int)weft_error_status(*k->result);
         } else if (hit) { /* a leaf used through several nodes */
             weft_tensor sum = wf_op2(WF_OP_ADD, NULL, *k->result, n->g);
             rc = sum.slot ? 0 : (int)weft_error_status(sum);
@@ -260,18 +268,18 @@ static int capture(engine *e, wf_ref r, wf_tnode *n)
 static int run_vjp(engine *e, wf_ref r)
 {
     wf_tnode *n = wf_tnode_at(e->t, r);
-    weft_tensor small[8];
-    weft_tensor *dsrc = n->nsrc > 8 ? wf_malloc(n->nsrc * sizeof *dsrc) : small;
-    if (!dsrc) {
-        wf_raise_text(e->c, WEFT_ENOMEM, "backward", "out of memory");
-        return WEFT_ENOMEM;
-    }
     if (n->flags & WF_TN_SPENT) {
         wf_raise_text(e->c, WEFT_EGRAD, "backward",
                       "%s (%s) was already differentiated and its saved values were released; pass "
                       ".retain_graph = true to the first backward",
                       wf_rows[n->op].name, n->site ? n->site : "unknown site");
         return WEFT_EGRAD;
+    }
+    weft_tensor small[8];
+    weft_tensor *dsrc = n->nsrc > 8 ? wf_malloc(n->nsrc * sizeof *dsrc) : small;
+    if (!dsrc) {
+        wf_raise_text(e->c, WEFT_ENOMEM, "backward", "out of memory");
+        return WEFT_ENOMEM;
     }
     static const wf_attr none;
     wf_vjp v = {.c = e->c, .op = (wf_op)n->op, .attr = n->aux ? &n->aux->attr : &none,
@@ -327,17 +335,23 @@ static int step(engine *e, wf_ref r)
             rc = accumulate(e, to, g);
             weft_free(g);
         }
-        return rc ? rc : queue_push(e, main);
+        rc = rc ? rc : queue_push(e, main);
+        if (rc && !(wf_tnode_at(e->t, main)->flags & WF_TN_QUEUED)) {
+            drop(to);
+        }
+        return rc;
     }
     if (!rc && n->sort == WF_TN_LEAF && e->n_cap == 0 && n->g.slot) {
         rc = leaf_accumulate(e, n->meta, n->g);
-        if (!rc && n->meta->hooks) {
+        if (!rc) {
+            wf_meta_lock(n->meta);
             weft_tensor g = n->meta->grad;
+            wf_meta_unlock(n->meta);
             rc = wf_hooks_run(e->c, n->meta, true, &g, e->scope.depth);
         }
     }
     if (!rc && n->sort == WF_TN_OP) {
-        if (n->meta && n->meta->grad.slot == 0 && wf_meta_retains(n->meta) && n->g.slot) {
+        if (n->meta && wf_meta_retains(n->meta) && n->g.slot && e->n_cap == 0) {
             rc = leaf_accumulate(e, n->meta, n->g);
         }
         rc = rc ? rc : run_vjp(e, r);
@@ -387,6 +401,7 @@ static reached *mark_skipped(engine *e, int n_roots, const wf_ref *roots, size_t
             continue;
         }
         root->flags |= WF_TN_SKIP;
+        root->refs++;
         v[n++] = (reached){wf_tnode_order(e->t, roots[i]), roots[i]};
     }
     for (size_t at = 0; v && at < n; at++) {
@@ -406,6 +421,7 @@ static reached *mark_skipped(engine *e, int n_roots, const wf_ref *roots, size_t
                 cap *= 2;
             }
             wf_tnode_at(e->t, s)->flags |= WF_TN_SKIP;
+            wf_tnode_at(e->t, s)->refs++;
             v[n++] = (reached){wf_tnode_order(e->t, s), s};
         }
     }
@@ -426,11 +442,12 @@ static reached *mark_skipped(engine *e, int n_roots, const wf_ref *roots, size_t
     return v;
 }
 
-/* Nodes stay where they are while the engine holds the roots. */
+/* The nodes were held: a hook may have freed the handles that led to them. */
 static void unmark(engine *e, reached *v, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         wf_tnode_at(e->t, v[i].ref)->flags &= (uint8_t)~WF_TN_SKIP;
+        wf_tape_release_ref(e->c, v[i].ref);
     }
     wf_mfree(v);
 }
@@ -445,35 +462,108 @@ static void clear_pending(engine *e, wf_ref r)
     wf_tape_release_ref(e->c, r);
 }
 
+/* -- backward inside backward --------------------------------------------------------------------------------- */
+
+/* What a running engine keeps in its nodes, set aside while a hook or a custom function runs another:
+ * both may meet in one node, and must not see each other's gradients. */
+typedef struct parked {
+    weft_tensor g[WF_MAX_DST];
+} parked;
+
+static void swap_pending(engine *o, wf_ref r, parked *p, bool park)
+{
+    wf_tnode *n = wf_tnode_at(o->t, r);
+    for (int k = 0; k < WF_MAX_DST; k++) {
+        weft_tensor *g = k == 0 ? &n->g
+                         : n->sort == WF_TN_OP && k < n->ndst ? &n->aux->g[k] : NULL;
+        if (g && park) {
+            p->g[k] = *g;
+            *g = WEFT_NONE;
+        } else if (g) {
+            *g = p->g[k];
+        }
+    }
+}
+
+/* One entry for every node in o's heap and one for the current node. NULL: no memory. */
+static parked *park(engine *o)
+{
+    parked *p = wf_malloc((o->n + (size_t)1) * sizeof *p);
+    for (uint32_t i = 0; p && i < o->n; i++) {
+        swap_pending(o, o->heap[i], &p[i], true);
+        wf_tnode_at(o->t, o->heap[i])->flags &= (uint8_t)~WF_TN_QUEUED;
+    }
+    if (p && o->current) {
+        swap_pending(o, o->current, &p[o->n], true);
+    }
+    for (size_t i = 0; p && i < o->n_reached; i++) { /* sorted by now: the order is free to hold the mark */
+        wf_tnode *n = wf_tnode_at(o->t, o->reached[i].ref);
+        o->reached[i].order = n->flags & WF_TN_SKIP;
+        n->flags &= (uint8_t)~WF_TN_SKIP;
+    }
+    return p;
+}
+
+static void unpark(engine *o, parked *p)
+{
+    for (uint32_t i = 0; i < o->n; i++) {
+        swap_pending(o, o->heap[i], &p[i], false);
+        wf_tnode_at(o->t, o->heap[i])->flags |= WF_TN_QUEUED;
+    }
+    if (o->current) {
+        swap_pending(o, o->current, &p[o->n], false);
+    }
+    for (size_t i = 0; i < o->n_reached; i++) {
+        wf_tnode_at(o->t, o->reached[i].ref)->flags |= (uint8_t)o->reached[i].order;
+    }
+    wf_mfree(p);
+}
+
 int wf_backward_run(wf_ctx *c, int n, const wf_ref *roots, const weft_tensor *grads, bool retain,
                     bool create, int n_cap, const wf_grad_capture *cap)
 {
     engine e = {.c = c, .t = c->tape, .retain = retain || create, .create = create,
                 .cap_in = cap, .n_cap = n_cap};
     uint32_t off = c->grad_off;
-    e.scope = weft_scope_begin();
-    if (e.scope.depth == 0) {
+    e.outer = e.t->engine;
+    parked *aside = e.outer ? park(e.outer) : NULL;
+    if (e.outer && !aside) {
+        wf_raise_text(c, WEFT_ENOMEM, "backward", "out of memory for a backward inside another");
         return WEFT_ENOMEM;
     }
+    e.scope = weft_scope_begin();
+    if (e.scope.depth == 0) {
+        if (aside) {
+            unpark(e.outer, aside);
+        }
+        return WEFT_ENOMEM;
+    }
+    e.t->engine = &e;
     c->grad_off = create ? 0 : 1;
     int rc = 0;
-    size_t n_reached = 0;
-    reached *skipped = n_cap ? mark_skipped(&e, n, roots, &n_reached) : NULL;
+    e.reached = n_cap ? mark_skipped(&e, n, roots, &e.n_reached) : NULL;
     for (int i = 0; i < n && !rc; i++) {
         rc = deliver(&e, roots[i], grads[i]);
     }
     while (e.n && !rc) {
         wf_ref r = queue_pop(&e);
+        e.current = r;
         rc = step(&e, r);
+        e.current = 0;
         clear_pending(&e, r);
     }
     while (e.n) {
         clear_pending(&e, queue_pop(&e));
     }
-    unmark(&e, skipped, n_reached);
+    unmark(&e, e.reached, e.n_reached);
     c->grad_off = off;
     weft_scope_end(e.scope);
     wf_mfree(e.heap);
+    e.t->engine = e.outer;
+    if (aside) {
+        unpark(e.outer, aside);
+    }
+    c->last_write = WEFT_NONE; /* the sums in place were ours, not the caller's */
     return rc;
 }
 

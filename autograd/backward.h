@@ -4,8 +4,22 @@
 #ifndef AUTOGRAD_BACKWARD_H
 #define AUTOGRAD_BACKWARD_H
 
+#include <sched.h>
+
 #include "autograd/vjp.h"
 #include "weft/grad.h"
+
+/* Guards gradient and hooks of a leaf that several threads share. Held over one accumulation at most. */
+static inline void wf_meta_lock(wf_meta *m)
+{
+    while (atomic_exchange_explicit(&m->lock, 1, memory_order_acquire)) {
+        sched_yield();
+    }
+}
+static inline void wf_meta_unlock(wf_meta *m)
+{
+    atomic_store_explicit(&m->lock, 0, memory_order_release);
+}
 
 /* A gradient to hand out instead of accumulating it: of a recorded result (node) or a leaf (meta). */
 typedef struct wf_grad_capture {

@@ -39,7 +39,7 @@ void wf_custom_release(struct wf_custom *custom)
 
 weft_status weft_function_save(weft_function_ctx *ctx, const weft_tensor *t, int n)
 {
-    if (!ctx || !t || n < 0 || ctx->n_saved + n > MAX_SAVED) {
+    if (!ctx || !t || n < 0 || n > MAX_SAVED - ctx->n_saved) {
         wf_raise_text(wf_ctx_get(), WEFT_EINVALID, "function_save",
                       "at most %d tensors may be saved, from a non-NULL array", MAX_SAVED);
         return WEFT_EINVALID;
@@ -66,7 +66,20 @@ int wf_vjp_custom(wf_vjp *v)
     wf_tnode *n = wf_tnode_at(v->c->tape, v->node);
     struct wf_custom *k = n->aux->custom;
     weft_function_ctx ctx = {.c = v->c, .custom = k, .node = v->node};
-    weft_status rc = k->f.backward(&ctx, k->user, v->g, v->ndst, v->dsrc, v->need, v->nsrc);
+    weft_tensor g[WF_MAX_DST]; /* handles of its own: it may keep or free them */
+    weft_status rc = WEFT_OK;
+    for (int i = 0; i < v->ndst; i++) {
+        bool pinned;
+        wf_slot *s = v->g[i].slot ? wf_pin(v->c, v->g[i], &pinned, NULL) : NULL;
+        g[i] = s ? wf_alias(v->c, s) : WEFT_NONE;
+        if (s && pinned) {
+            wf_unpin(v->c, s);
+        }
+        if (s && g[i].slot == 0) {
+            return (int)weft_error_status(g[i]);
+        }
+    }
+    rc = k->f.backward(&ctx, k->user, g, v->ndst, v->dsrc, v->need, v->nsrc);
     for (int i = 0; i < v->nsrc && rc == WEFT_OK; i++) {
         if (!v->need[i]) {
             v->dsrc[i] = WEFT_NONE;
@@ -174,9 +187,22 @@ static int record(wf_ctx *c, weft_function_ctx *ctx, const weft_function *f, voi
     return rc;
 }
 
-/* Results must be live tensors of this thread, distinct from the operands. */
-static int check_results(wf_ctx *c, const weft_function *f, const weft_tensor *in, int n_in,
-                         weft_tensor *out, int n_out, wf_why *why)
+/* Operands that forward freed cannot be recorded. */
+static int check_operands(wf_ctx *c, const weft_function *f, const weft_tensor *in, int n_in,
+                          wf_slot *const *src, bool *pinned, wf_why *why)
+{
+    for (int i = 0; i < n_in; i++) {
+        if (src[i] && !pinned[i] && wf_pin(c, in[i], &pinned[i], NULL) != src[i]) {
+            return wf_fail(why, WEFT_EHANDLE, "the forward of %s freed its operand %d", f->name, i);
+        }
+    }
+    return 0;
+}
+
+/* Results must be live tensors made by forward (in scope `depth` or inside it), each once: others get a
+ * handle of their own, since the record replaces whatever node they have. */
+static int check_results(wf_ctx *c, const weft_function *f, uint32_t depth, weft_tensor *out,
+                         int n_out, wf_why *why)
 {
     for (int i = 0; i < n_out; i++) {
         if (out[i].slot == 0 && out[i].serial) {
@@ -187,14 +213,18 @@ static int check_results(wf_ctx *c, const weft_function *f, const weft_tensor *i
         if (!s) {
             return wf_fail(why, WEFT_EINVALID, "%s gave no result %d", f->name, i);
         }
-        for (int k = 0; k < n_in; k++) {
-            own = own && !(in[k].slot == out[i].slot && in[k].context == out[i].context);
+        own = s->scope >= depth;
+        for (int k = 0; k < i; k++) {
+            own = own && out[k].slot != out[i].slot;
         }
         if (pinned || !own) {
             out[i] = wf_alias(c, s);
         }
         if (pinned) {
             wf_unpin(c, s);
+        }
+        if (out[i].slot == 0) {
+            return -(int)weft_error_status(out[i]);
         }
     }
     return 0;
@@ -235,7 +265,8 @@ weft_status weft_apply(const weft_function *f, void *user, const weft_tensor *in
         }
         c->grad_off++;
         rc = -(int)f->forward(&ctx, user, in, n_in, out, n_out);
-        rc = rc ? rc : check_results(c, f, in, n_in, out, n_out, &why);
+        rc = rc ? rc : check_operands(c, f, in, n_in, src, pinned, &why);
+        rc = rc ? rc : check_results(c, f, sc.depth, out, n_out, &why);
         c->grad_off--;
     }
     if (!rc && tracked && wf_grad_enabled(c)) {

@@ -39,27 +39,47 @@ static int check_replacement(wf_ctx *c, weft_tensor old, weft_tensor now)
     return rc;
 }
 
+/* The first hook of this kind behind *h, copied: hooks may remove themselves and each other. */
+static bool next_hook(wf_meta *m, bool post, wf_hook *h)
+{
+    wf_meta_lock(m);
+    wf_hook *p = m->hooks;
+    while (p && (p->id <= h->id || p->post != (int)post)) {
+        p = p->next;
+    }
+    if (p) {
+        *h = *p;
+    }
+    wf_meta_unlock(m);
+    return p != NULL;
+}
+
+static weft_tensor another_handle(wf_ctx *c, weft_tensor g)
+{
+    bool pinned;
+    wf_why why = {0};
+    wf_slot *s = wf_pin(c, g, &pinned, &why);
+    weft_tensor a = s ? wf_alias(c, s) : wf_raise(c, "hook", 1, &g, &why);
+    if (s && pinned) {
+        wf_unpin(c, s);
+    }
+    return a;
+}
+
 int wf_hooks_run(wf_ctx *c, wf_meta *m, bool post, weft_tensor *g, uint32_t depth)
 {
-    for (wf_hook *h = m->hooks, *next; h; h = next) {
-        next = h->next; /* a hook may remove itself */
-        if (h->post != (int)post) {
-            continue;
-        }
+    wf_hook h = {.id = 0};
+    while (next_hook(m, post, &h)) {
         weft_scope sc = weft_scope_begin();
-        weft_tensor r = h->fn(h->user, *g);
+        weft_tensor shown = another_handle(c, *g); /* the hook may keep or free it */
+        weft_tensor r = shown.slot ? h.fn(h.user, shown) : shown;
         int rc = 0;
         if (r.slot == 0 && r.serial != 0) {
             rc = (int)weft_error_status(r);
         } else if (r.slot != 0 && !post) {
             rc = check_replacement(c, *g, r);
             if (!rc) {
-                bool pinned;
-                wf_slot *s = wf_pin(c, r, &pinned, NULL);
-                weft_tensor own = wf_give_to(c, depth, wf_alias(c, s));
-                if (pinned) {
-                    wf_unpin(c, s);
-                }
+                weft_tensor own = wf_give_to(c, depth, another_handle(c, r));
                 weft_free(*g);
                 *g = own;
                 rc = own.slot ? 0 : (int)weft_error_status(own);
@@ -87,6 +107,8 @@ static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*rele
         if (!why.code) {
             wf_fail(&why, WEFT_EINVALID, "a scalar is not a tensor");
         }
+    } else if (s->flags & WF_SLOT_TRACED) {
+        wf_fail(&why, WEFT_EUNSUPPORTED, "the tensor belongs to a running trace: it has no value yet");
     } else if (!fn) {
         wf_fail(&why, WEFT_EINVALID, "the hook's function is NULL");
     } else if (!wf_slot_tracked(s) || (post && !(s->flags & WF_SLOT_REQUIRES_GRAD))) {
@@ -103,16 +125,14 @@ static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*rele
             n->meta = m;
             atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
         }
-        if (n && n->refs == 0) { /* a leaf of another thread: the meta is shared anyway */
-            n->refs = 1;
-            wf_tape_release_ref(c, r);
-        }
+        wf_tape_discard(c, r); /* a leaf of another thread: the meta is shared anyway */
     }
     uint64_t id = 0;
     if (why.code) {
         wf_mfree(h);
         wf_raise(c, op, 1, &t, &why);
     } else {
+        wf_meta_lock(m);
         id = atomic_fetch_add(&next_id, 1);
         *h = (wf_hook){.id = id, .post = post, .fn = fn, .user = user, .release = release};
         wf_hook **p = &m->hooks;
@@ -120,6 +140,7 @@ static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*rele
             p = &(*p)->next;
         }
         *p = h;
+        wf_meta_unlock(m);
     }
     if (s && pinned) {
         wf_unpin(c, s);
@@ -145,12 +166,16 @@ weft_status weft_remove_hook(weft_tensor t, uint64_t hook)
     bool pinned = false;
     wf_slot *s = c && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, &why) : NULL;
     wf_hook *found = NULL;
-    for (wf_hook **p = s && s->meta ? &s->meta->hooks : NULL; p && *p; p = &(*p)->next) {
-        if ((*p)->id == hook) {
-            found = *p;
-            *p = found->next;
-            break;
+    if (s && s->meta) {
+        wf_meta_lock(s->meta);
+        for (wf_hook **p = &s->meta->hooks; *p; p = &(*p)->next) {
+            if ((*p)->id == hook) {
+                found = *p;
+                *p = found->next;
+                break;
+            }
         }
+        wf_meta_unlock(s->meta);
     }
     if (s && pinned) {
         wf_unpin(c, s);
