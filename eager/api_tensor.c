@@ -191,7 +191,12 @@ weft_tensor wf_api_blob(const char *op, const weft_blob_args *args)
     if (!reach(&t, strides, &lo, &hi)) {
         return wf_api_error(op, WEFT_ESHAPE, "extents and strides overflow 64 bits");
     }
-    char *base = numel ? (char *)args->data + lo * size : args->data;
+    uintptr_t at = (uintptr_t)args->data, first = at, last;
+    if (numel && (__builtin_add_overflow(at, lo * size, &first) ||
+                  __builtin_add_overflow(at, hi * size, &last))) {
+        return wf_api_error(op, WEFT_ESHAPE, "extents and strides reach outside the address space");
+    }
+    char *base = (char *)first;
     wf_storage *st = wf_storage_wrap(base, (size_t)((hi - lo) * size), args->deleter, args->arg);
     if (!st) {
         return wf_api_error(op, WEFT_ENOMEM, "out of memory for a handle");
