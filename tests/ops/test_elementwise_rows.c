@@ -353,11 +353,10 @@ Test(elementwise_rows, in_place)
 
 /* -- sampled sweep ------------------------------------------------------------------------------------- */
 
-enum { BLOCK = 1 << 17 };
 #ifdef __SANITIZE_ADDRESS__
-enum { STRIDE = 98317 };
+enum { STRIDE = 98317, BLOCK = 1 << 14 };
 #else
-enum { STRIDE = 12289 };
+enum { STRIDE = 12289, BLOCK = 1 << 17 };
 #endif
 
 /* Every instruction set and number of threads: the same bits. */
