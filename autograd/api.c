@@ -22,8 +22,7 @@ weft_tensor wf_alias(wf_ctx *c, wf_slot *s)
     if ((s->flags & WF_SLOT_REQUIRES_GRAD) && wf_grad_enabled(c) && s->context == c->id) {
         wf_tape_node_of(c, s, NULL); /* so that the alias carries the leaf's node */
     }
-    weft_tensor h =
-        wf_wrap_view(c, s->st, s->data, s->dtype, s->rank, wf_dims(s), wf_strides(s));
+    weft_tensor h = wf_wrap_view(c, s->st, s->data, s->dtype, s->rank, wf_dims(s), wf_strides(s));
     if (h.slot && s->context == c->id && s->node) {
         wf_slot *a = wf_slot_at(c, h.slot);
         a->node = s->node;
@@ -60,7 +59,8 @@ static wf_slot *open_tensor(wf_ctx *c, weft_tensor t, const char *op, bool *pinn
     }
     wf_slot *s = wf_pin(c, t, pinned, &why);
     if (s && (s->flags & WF_SLOT_TRACED)) {
-        wf_fail(&why, WEFT_EUNSUPPORTED, "the tensor belongs to a running trace: it has no value yet");
+        wf_fail(&why, WEFT_EUNSUPPORTED,
+                "the tensor belongs to a running trace: it has no value yet");
         s = NULL;
     }
     if (!s) {
@@ -113,8 +113,8 @@ weft_status weft_requires_grad_(weft_tensor t, bool on)
             wf_tape_api->release(c, s->context, s->node);
             s->node = 0;
         }
-        s->flags = (uint8_t)(on ? s->flags | WF_SLOT_REQUIRES_GRAD
-                                : s->flags & ~WF_SLOT_REQUIRES_GRAD);
+        s->flags =
+            (uint8_t)(on ? s->flags | WF_SLOT_REQUIRES_GRAD : s->flags & ~WF_SLOT_REQUIRES_GRAD);
     }
     return closed(c, s, pinned, rc);
 }
@@ -386,8 +386,9 @@ static int no_trace(wf_ctx *c, const char *op)
     if (!c->recorder) {
         return 0;
     }
-    wf_raise_text(c, WEFT_EUNSUPPORTED, op,
-                  "a trace is running on this thread and does not record backward yet; end it first");
+    wf_raise_text(
+        c, WEFT_EUNSUPPORTED, op,
+        "a trace is running on this thread and does not record backward yet; end it first");
     return WEFT_EUNSUPPORTED;
 }
 
@@ -403,8 +404,9 @@ static int root_of(wf_ctx *c, weft_tensor t, weft_tensor grad, const char *op, w
     }
     wf_why why = {0};
     if (wf_dtype_kind(s->dtype) != 2 || !wf_slot_tracked(s)) {
-        rc = raise_for(c, op, t, WEFT_EGRAD, "nothing it was computed from requires a gradient",
-                       "mark leaves with weft_requires_grad_ and compute outside weft_no_grad_begin");
+        rc = raise_for(
+            c, op, t, WEFT_EGRAD, "nothing it was computed from requires a gradient",
+            "mark leaves with weft_requires_grad_ and compute outside weft_no_grad_begin");
     } else {
         *node = wf_tape_node_of(c, s, &why);
         rc = *node ? 0 : wf_raise_status(c, op, 1, &t, &why);

@@ -46,7 +46,7 @@ typedef struct engine {
     bool retain, create;
     const wf_grad_capture *cap_in;
     int n_cap;
-    wf_ref current; /* the node being processed: not in the heap */
+    wf_ref current;          /* the node being processed: not in the heap */
     struct reached *reached; /* nodes that grad_of looked at, each held */
     size_t n_reached;
     struct engine *outer;
@@ -282,8 +282,13 @@ static int run_vjp(engine *e, wf_ref r)
         return WEFT_ENOMEM;
     }
     static const wf_attr none;
-    wf_vjp v = {.c = e->c, .op = (wf_op)n->op, .attr = n->aux ? &n->aux->attr : &none,
-                .nsrc = n->nsrc, .ndst = n->ndst, .create_graph = e->create, .dsrc = dsrc,
+    wf_vjp v = {.c = e->c,
+                .op = (wf_op)n->op,
+                .attr = n->aux ? &n->aux->attr : &none,
+                .nsrc = n->nsrc,
+                .ndst = n->ndst,
+                .create_graph = e->create,
+                .dsrc = dsrc,
                 .node = r};
     for (int i = 0; i < n->nsrc; i++) {
         dsrc[i] = WEFT_NONE;
@@ -436,7 +441,7 @@ static reached *mark_skipped(engine *e, int n_roots, const wf_ref *roots, size_t
             wanted = s && wf_tnode_at(e->t, s)->sort != WF_TN_INPUT &&
                      !(wf_tnode_at(e->t, s)->flags & WF_TN_SKIP);
         }
-        node->flags &= (uint8_t)~(wanted ? WF_TN_SKIP : 0u);
+        node->flags &= (uint8_t) ~(wanted ? WF_TN_SKIP : 0u);
     }
     *count = n;
     return v;
@@ -474,8 +479,7 @@ static void swap_pending(engine *o, wf_ref r, parked *p, bool park)
 {
     wf_tnode *n = wf_tnode_at(o->t, r);
     for (int k = 0; k < WF_MAX_DST; k++) {
-        weft_tensor *g = k == 0 ? &n->g
-                         : n->sort == WF_TN_OP && k < n->ndst ? &n->aux->g[k] : NULL;
+        weft_tensor *g = k == 0 ? &n->g : n->sort == WF_TN_OP && k < n->ndst ? &n->aux->g[k] : NULL;
         if (g && park) {
             p->g[k] = *g;
             *g = WEFT_NONE;
@@ -496,7 +500,8 @@ static parked *park(engine *o)
     if (p && o->current) {
         swap_pending(o, o->current, &p[o->n], true);
     }
-    for (size_t i = 0; p && i < o->n_reached; i++) { /* sorted by now: the order is free to hold the mark */
+    for (size_t i = 0; p && i < o->n_reached;
+         i++) { /* sorted by now: the order is free to hold the mark */
         wf_tnode *n = wf_tnode_at(o->t, o->reached[i].ref);
         o->reached[i].order = n->flags & WF_TN_SKIP;
         n->flags &= (uint8_t)~WF_TN_SKIP;
@@ -522,8 +527,12 @@ static void unpark(engine *o, parked *p)
 int wf_backward_run(wf_ctx *c, int n, const wf_ref *roots, const weft_tensor *grads, bool retain,
                     bool create, int n_cap, const wf_grad_capture *cap)
 {
-    engine e = {.c = c, .t = c->tape, .retain = retain || create, .create = create,
-                .cap_in = cap, .n_cap = n_cap};
+    engine e = {.c = c,
+                .t = c->tape,
+                .retain = retain || create,
+                .create = create,
+                .cap_in = cap,
+                .n_cap = n_cap};
     uint32_t off = c->grad_off;
     e.outer = e.t->engine;
     parked *aside = e.outer ? park(e.outer) : NULL;
@@ -578,9 +587,9 @@ weft_tensor wf_vjp_src(wf_vjp *v, int i)
         return n->aux && n->aux->scalar ? n->aux->scalar[i] : WF_ABSENT;
     }
     if (!(n->saved_src & (1u << i))) {
-        return wf_raise_text(v->c, WEFT_EGRAD, wf_rows[n->op].name,
-                             "internal: the derivative reads operand %d, which its row does not save",
-                             i);
+        return wf_raise_text(
+            v->c, WEFT_EGRAD, wf_rows[n->op].name,
+            "internal: the derivative reads operand %d, which its row does not save", i);
     }
     return wf_tape_value(v->c, s, v->node, i);
 }

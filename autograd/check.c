@@ -51,8 +51,8 @@ static weft_tensor weights_like(wf_ctx *c, weft_tensor t, int64_t *at)
     if (pinned) {
         wf_unpin(c, s);
     }
-    wf_attr full = {.dtype = WEFT_F64, .n_dyn = ty.rank, .dyn = ty.dims, .n_flt = 1,
-                    .flt = &(double){0}};
+    wf_attr full = {
+        .dtype = WEFT_F64, .n_dyn = ty.rank, .dyn = ty.dims, .n_flt = 1, .flt = &(double){0}};
     weft_tensor w = wf_op0(WF_OP_FULL, &full);
     if (w.slot) {
         double *p = (double *)(void *)wf_slot_at(c, w.slot)->data;
@@ -204,8 +204,12 @@ static int analytic(probe *p, weft_tensor *grads)
     if (!weft_requires_grad(out)) { /* constant: all gradients are zero */
         return 0;
     }
-    weft_grad_of_args a = {.outputs = &out, .n_outputs = 1, .inputs = wanted, .n_inputs = n,
-                           .grads = got, .allow_unused = true};
+    weft_grad_of_args a = {.outputs = &out,
+                           .n_outputs = 1,
+                           .inputs = wanted,
+                           .n_inputs = n,
+                           .grads = got,
+                           .allow_unused = true};
     weft_status st = weft_grad_of(&a);
     for (int i = 0; i < n && st == WEFT_OK; i++) {
         grads[which[i]] = got[i];
@@ -254,8 +258,13 @@ static weft_status first_gradients(void *user, const weft_tensor *in, int n_in, 
         wf_raise_text(p.c, WEFT_EGRAD, "gradgradcheck", "the outputs do not depend on the inputs");
     }
     if (st == WEFT_OK) {
-        weft_grad_of_args a = {.outputs = &t, .n_outputs = 1, .inputs = wanted, .n_inputs = n,
-                               .grads = out, .create_graph = true, .allow_unused = true};
+        weft_grad_of_args a = {.outputs = &t,
+                               .n_outputs = 1,
+                               .inputs = wanted,
+                               .n_inputs = n,
+                               .grads = out,
+                               .create_graph = true,
+                               .allow_unused = true};
         st = weft_grad_of(&a);
     }
     for (int i = 0; i < n_out && st == WEFT_OK; i++) {
@@ -274,8 +283,8 @@ weft_status weft_gradgradcheck(const weft_gradcheck_args *args)
         return WEFT_ENOMEM;
     }
     if (!args || !args->fn || !args->inputs || args->n_in < 1 || args->n_in > MAX_IO) {
-        wf_raise_text(c, WEFT_EINVALID, "gradgradcheck",
-                      "a function and 1 to %d inputs are needed", MAX_IO);
+        wf_raise_text(c, WEFT_EINVALID, "gradgradcheck", "a function and 1 to %d inputs are needed",
+                      MAX_IO);
         return WEFT_EINVALID;
     }
     second s = {.a = args};

@@ -239,9 +239,10 @@ weft_status weft_apply(const weft_function *f, void *user, const weft_tensor *in
     }
     if (!f || !f->forward || !f->backward || !f->name || !in || !out || n_in < 1 || n_in > MAX_IN ||
         n_out < 1 || n_out > WF_MAX_DST) {
-        wf_raise_text(c, WEFT_EINVALID, "apply",
-                      "a name, forward and backward, 1 to %d operands and 1 to %d results are needed",
-                      MAX_IN, WF_MAX_DST);
+        wf_raise_text(
+            c, WEFT_EINVALID, "apply",
+            "a name, forward and backward, 1 to %d operands and 1 to %d results are needed", MAX_IN,
+            WF_MAX_DST);
         return WEFT_EINVALID;
     }
     wf_slot *src[MAX_IN] = {NULL};

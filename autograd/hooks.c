@@ -23,7 +23,8 @@ static int check_replacement(wf_ctx *c, weft_tensor old, weft_tensor now)
         wf_slot_type(b, &y);
         if (x.dtype != y.dtype || x.rank != y.rank ||
             memcmp(x.dims, y.dims, (size_t)x.rank * sizeof(int64_t)) != 0) {
-            wf_fail(&why, WEFT_ESHAPE, "a hook replaced a gradient by one of another shape or dtype");
+            wf_fail(&why, WEFT_ESHAPE,
+                    "a hook replaced a gradient by one of another shape or dtype");
         }
     }
     if (why.code) {
@@ -93,7 +94,8 @@ int wf_hooks_run(wf_ctx *c, wf_meta *m, bool post, weft_tensor *g, uint32_t dept
     return 0;
 }
 
-static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*release)(void *), int post)
+static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*release)(void *),
+                         int post)
 {
     static _Atomic uint64_t next_id = 1;
     const char *op = post ? "register_post_hook" : "register_hook";
@@ -108,7 +110,8 @@ static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*rele
             wf_fail(&why, WEFT_EINVALID, "a scalar is not a tensor");
         }
     } else if (s->flags & WF_SLOT_TRACED) {
-        wf_fail(&why, WEFT_EUNSUPPORTED, "the tensor belongs to a running trace: it has no value yet");
+        wf_fail(&why, WEFT_EUNSUPPORTED,
+                "the tensor belongs to a running trace: it has no value yet");
     } else if (!fn) {
         wf_fail(&why, WEFT_EINVALID, "the hook's function is NULL");
     } else if (!wf_slot_tracked(s) || (post && !(s->flags & WF_SLOT_REQUIRES_GRAD))) {

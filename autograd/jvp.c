@@ -44,9 +44,14 @@ static weft_status run(wf_ctx *c, const weft_jvp_args *a, weft_tensor *u, weft_t
             return weft_error_status(u[k]);
         }
     }
-    weft_grad_of_args back = {.outputs = a->outputs, .n_outputs = a->n_outputs, .inputs = a->inputs,
-                              .n_inputs = a->n_inputs, .grads = v, .grad_outputs = u,
-                              .create_graph = true, .allow_unused = true};
+    weft_grad_of_args back = {.outputs = a->outputs,
+                              .n_outputs = a->n_outputs,
+                              .inputs = a->inputs,
+                              .n_inputs = a->n_inputs,
+                              .grads = v,
+                              .grad_outputs = u,
+                              .create_graph = true,
+                              .allow_unused = true};
     weft_status st = weft_grad_of(&back);
     weft_tensor total = WEFT_NONE;
     for (int i = 0; i < a->n_inputs && st == WEFT_OK; i++) {
@@ -61,9 +66,13 @@ static weft_status run(wf_ctx *c, const weft_jvp_args *a, weft_tensor *u, weft_t
     if (st != WEFT_OK || total.slot == 0) {
         return st;
     }
-    weft_grad_of_args fwd = {.outputs = &total, .n_outputs = 1, .inputs = u,
-                             .n_inputs = a->n_outputs, .grads = a->results,
-                             .retain_graph = true, .allow_unused = true};
+    weft_grad_of_args fwd = {.outputs = &total,
+                             .n_outputs = 1,
+                             .inputs = u,
+                             .n_inputs = a->n_outputs,
+                             .grads = a->results,
+                             .retain_graph = true,
+                             .allow_unused = true};
     return weft_grad_of(&fwd);
 }
 
@@ -75,8 +84,9 @@ weft_status weft_jvp(const weft_jvp_args *args)
     }
     if (!args || args->n_outputs < 1 || args->n_inputs < 1 || !args->outputs || !args->inputs ||
         !args->tangents || !args->results) {
-        wf_raise_text(c, WEFT_EINVALID, "jvp",
-                      "outputs, inputs, tangents and results must be given, with at least one of each");
+        wf_raise_text(
+            c, WEFT_EINVALID, "jvp",
+            "outputs, inputs, tangents and results must be given, with at least one of each");
         return WEFT_EINVALID;
     }
     size_t n = (size_t)args->n_outputs + (size_t)args->n_inputs;

@@ -362,7 +362,8 @@ static weft_tensor stale(wf_ctx *c, wf_tnode *n, wf_tnode *user, int which, uint
     wf_storage *st = n->val->st;
     return wf_raise_text(
         c, WEFT_EGRAD, "backward",
-        "%s (%s) needs %s %d, %s[%s]%s%s%s made at %s, as it was at version %u, but %s_ at %s changed "
+        "%s (%s) needs %s %d, %s[%s]%s%s%s made at %s, as it was at version %u, but %s_ at %s "
+        "changed "
         "it to version %u; use an out-of-place op there, or give the first op a copy (weft_clone)",
         wf_rows[user->op].name, user->site ? user->site : "unknown site",
         which < 0 ? "its result" : "operand", which < 0 ? -which - 1 : which,
@@ -423,8 +424,8 @@ static wf_taux *aux_new(const wf_attr *a, int nsrc, bool scalars)
     size_t nwords = (size_t)a->n_ints + a->n_dyn + a->n_flt;
     size_t nref = nsrc > 3 ? (size_t)nsrc : 0;
     size_t nsc = scalars ? (size_t)nsrc : 0;
-    wf_taux *x = wf_malloc(sizeof *x + nsc * sizeof(weft_tensor) + nwords * 8 +
-                           nref * sizeof(wf_ref));
+    wf_taux *x =
+        wf_malloc(sizeof *x + nsc * sizeof(weft_tensor) + nwords * 8 + nref * sizeof(wf_ref));
     if (!x) {
         return NULL;
     }
@@ -512,8 +513,7 @@ static wf_ref alias_node(wf_ctx *c, wf_tape *t, wf_slot *s)
 static bool node_is_outdated(wf_tape *t, wf_slot *s, wf_ref r)
 {
     wf_tnode *n = wf_tnode_at(t, r);
-    return n->val &&
-           n->val->version != atomic_load_explicit(&s->st->version, memory_order_relaxed);
+    return n->val && n->val->version != atomic_load_explicit(&s->st->version, memory_order_relaxed);
 }
 
 wf_ref wf_tape_node_of(wf_ctx *c, wf_slot *s, wf_why *why)
@@ -531,7 +531,8 @@ wf_ref wf_tape_node_of(wf_ctx *c, wf_slot *s, wf_why *why)
         return 0;
     }
     if (!leaf && s->st->root && s->st->root_ctx != c->id) {
-        wf_fail(why, WEFT_EGRAD, "an operand's memory was written with gradients on another thread");
+        wf_fail(why, WEFT_EGRAD,
+                "an operand's memory was written with gradients on another thread");
         wf_hint(why, "weft_detach it there, or use it under weft_no_grad_begin");
         return 0;
     }
@@ -546,8 +547,8 @@ wf_ref wf_tape_node_of(wf_ctx *c, wf_slot *s, wf_why *why)
     } else if (!leaf && s->st->root) {
         return alias_node(c, t, s);
     }
-    wf_ref r = node_new(t, leaf ? WF_TN_LEAF : WF_TN_INPUT, WF_OP_INPUT, s->dtype, s->rank,
-                        wf_dims(s));
+    wf_ref r =
+        node_new(t, leaf ? WF_TN_LEAF : WF_TN_INPUT, WF_OP_INPUT, s->dtype, s->rank, wf_dims(s));
     if (!r || slot_name_node(s, wf_tnode_at(t, r))) {
         wf_tape_discard(c, r);
         wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
@@ -676,8 +677,9 @@ static int append_node(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_custo
     n->nsrc = (uint8_t)nsrc;
     n->ndst = (uint8_t)ndst;
     n->site = dst[0]->site;
-    n->flags |= (uint8_t)((wf_rows[op].kind == WF_KIND_VIEW && src[0]->st == dst[0]->st ? WF_TN_ALIAS : 0) |
-                          (wf_slot_is_whole(dst[0]) ? WF_TN_WHOLE : 0));
+    n->flags |=
+        (uint8_t)((wf_rows[op].kind == WF_KIND_VIEW && src[0]->st == dst[0]->st ? WF_TN_ALIAS : 0) |
+                  (wf_slot_is_whole(dst[0]) ? WF_TN_WHOLE : 0));
     int rc = link_sources(c, t, r, mask, nsrc, src, handles, why);
     if (!rc && (mask & WF_SAVES_DST(0))) {
         rc = wf_tape_save(t, r, dst[0]);
@@ -694,7 +696,8 @@ static int append_node(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_custo
         if (!(mask & WF_SAVES_DST(k))) {
             continue;
         }
-        wf_ref q = node_new(t, WF_TN_INPUT, WF_OP_INPUT, dst[k]->dtype, dst[k]->rank, wf_dims(dst[k]));
+        wf_ref q =
+            node_new(t, WF_TN_INPUT, WF_OP_INPUT, dst[k]->dtype, dst[k]->rank, wf_dims(dst[k]));
         if (q) {
             wf_tnode_at(t, q)->refs = 1;
             aux->extra[k] = q;

@@ -35,11 +35,12 @@ struct wf_custom;
 /* What does not fit a node: attributes, more than three operands, scalars, pending gradients of
  * several results. */
 typedef struct wf_taux {
-    wf_attr attr; /* arrays live behind this struct */
-    wf_ref *src;  /* all operands when nsrc > 3 */
+    wf_attr attr;        /* arrays live behind this struct */
+    wf_ref *src;         /* all operands when nsrc > 3 */
     weft_tensor *scalar; /* per operand: the scalar or absent handle, or empty; NULL if none */
     weft_tensor g[WF_MAX_DST]; /* pending gradients of results 1.. of a multi-result op */
-    wf_ref extra[8]; /* nodes held for their saved values: result k at [k]; a custom op's saved tensors */
+    wf_ref extra
+        [8]; /* nodes held for their saved values: result k at [k]; a custom op's saved tensors */
     struct wf_custom *custom;
 } wf_taux;
 

@@ -103,8 +103,8 @@ static wf_val emit(wf_fn *f, wf_tape *t, const set *s, wf_val *vals, size_t at)
         src[k] = q ? value_of(s, vals, t, q) : outside(f, n, k, &type);
     }
     wf_why why = {0};
-    int rc = wf_fn_append(f, (wf_op)n->op, n->aux ? &n->aux->attr : &none, n->nsrc, src, dst, n->site,
-                          &why);
+    int rc = wf_fn_append(f, (wf_op)n->op, n->aux ? &n->aux->attr : &none, n->nsrc, src, dst,
+                          n->site, &why);
     /* an unrecorded operand's own extents are unknown: show the result alone */
     return rc == 0 ? dst[0] : wf_fn_input(f, &type);
 }

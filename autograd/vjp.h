@@ -19,7 +19,7 @@ typedef struct wf_vjp {
     weft_tensor g[WF_MAX_DST]; /* gradients of the results; WEFT_NONE: zero */
     bool need[8];              /* operands whose gradient is wanted (the first 8) */
     bool create_graph;
-    weft_tensor *dsrc;         /* to fill, nsrc entries; WEFT_NONE: no gradient */
+    weft_tensor *dsrc; /* to fill, nsrc entries; WEFT_NONE: no gradient */
     uint32_t node;
 } wf_vjp;
 

@@ -73,11 +73,13 @@ WF_VJP(linear, WF_SAVES_SRC(0) | WF_SAVES_SRC(1) | WF_SAVES_TYPES)
     }
     int64_t xm[2] = {rows, w.dims[1]}, gm[2] = {rows, w.dims[0]};
     if (v->need[0]) {
-        v->dsrc[0] = x.rank == 1 ? reshape(matmul(reshape(v->g[0], 2, gm), wf_vjp_src(v, 1)), 1, x.dims)
-                                 : matmul(v->g[0], wf_vjp_src(v, 1));
+        v->dsrc[0] = x.rank == 1
+                         ? reshape(matmul(reshape(v->g[0], 2, gm), wf_vjp_src(v, 1)), 1, x.dims)
+                         : matmul(v->g[0], wf_vjp_src(v, 1));
     }
     if (v->need[1]) {
-        v->dsrc[1] = matmul(swap_last(reshape(v->g[0], 2, gm), 2), reshape(wf_vjp_src(v, 0), 2, xm));
+        v->dsrc[1] =
+            matmul(swap_last(reshape(v->g[0], 2, gm), 2), reshape(wf_vjp_src(v, 0), 2, xm));
     }
     if (v->nsrc > 2 && v->need[2]) {
         int64_t axis = 0;
@@ -293,8 +295,8 @@ static weft_tensor to_operand(wf_vjp *v, int i, weft_tensor t)
     return wf_as_dtype(wf_sum_to(t, w.rank, w.dims), w.dtype);
 }
 
-WF_VJP(layer_norm, WF_SAVES_SRC(0) | WF_SAVES_SRC(1) | WF_SAVES_DST(1) | WF_SAVES_DST(2) |
-                       WF_SAVES_TYPES)
+WF_VJP(layer_norm,
+       WF_SAVES_SRC(0) | WF_SAVES_SRC(1) | WF_SAVES_DST(1) | WF_SAVES_DST(2) | WF_SAVES_TYPES)
 {
     wf_type t;
     int64_t axes[WF_MAX_RANK];
@@ -309,7 +311,8 @@ WF_VJP(layer_norm, WF_SAVES_SRC(0) | WF_SAVES_SRC(1) | WF_SAVES_DST(1) | WF_SAVE
     int wide = wf_dtype_compute(t.dtype), n = last_axes(&t, v->attr->ints[0], axes);
     weft_tensor xw = wf_as_dtype(x, wide), g = wf_as_dtype(v->g[0], wide);
     weft_tensor xc = sub(xw, reduce(WF_OP_MEAN, xw, n, axes, true, wide));
-    weft_tensor rstd = rsqrt_of(reduce(WF_OP_MEAN, mul(xc, xc), n, axes, true, wide), v->attr->flt[0]);
+    weft_tensor rstd =
+        rsqrt_of(reduce(WF_OP_MEAN, mul(xc, xc), n, axes, true, wide), v->attr->flt[0]);
     weft_tensor xhat = mul(xc, rstd);
     weft_tensor gw = weighted ? mul(g, wf_as_dtype(w, wide)) : g;
     if (v->need[0]) {
@@ -338,7 +341,8 @@ WF_VJP(rms_norm, WF_SAVES_SRC(0) | WF_SAVES_SRC(1) | WF_SAVES_DST(1) | WF_SAVES_
     }
     int wide = wf_dtype_compute(t.dtype), n = last_axes(&t, v->attr->ints[0], axes);
     weft_tensor xw = wf_as_dtype(x, wide), g = wf_as_dtype(v->g[0], wide);
-    weft_tensor rstd = rsqrt_of(reduce(WF_OP_MEAN, mul(xw, xw), n, axes, true, wide), v->attr->flt[0]);
+    weft_tensor rstd =
+        rsqrt_of(reduce(WF_OP_MEAN, mul(xw, xw), n, axes, true, wide), v->attr->flt[0]);
     weft_tensor xhat = mul(xw, rstd);
     if (v->need[0]) {
         weft_tensor gw = weighted ? mul(g, wf_as_dtype(w, wide)) : g;
@@ -351,8 +355,8 @@ WF_VJP(rms_norm, WF_SAVES_SRC(0) | WF_SAVES_SRC(1) | WF_SAVES_DST(1) | WF_SAVES_
 }
 
 /* src: x, weight, bias, running mean, running variance */
-WF_VJP(batch_norm, WF_SAVES_SRC(0) | WF_SAVES_SRC(1) | WF_SAVES_DST(1) | WF_SAVES_DST(2) |
-                       WF_SAVES_TYPES)
+WF_VJP(batch_norm,
+       WF_SAVES_SRC(0) | WF_SAVES_SRC(1) | WF_SAVES_DST(1) | WF_SAVES_DST(2) | WF_SAVES_TYPES)
 {
     wf_type t;
     int64_t axes[WF_MAX_RANK], ch[WF_MAX_RANK];
@@ -382,11 +386,11 @@ WF_VJP(batch_norm, WF_SAVES_SRC(0) | WF_SAVES_SRC(1) | WF_SAVES_DST(1) | WF_SAVE
         rstd = reshape(rstd, t.rank, ch);
     }
     weft_tensor xhat = mul(sub(xw, mean), rstd);
-    if (v->need[0]) { /* the weight is constant over the summed axes: it scales at the end, as in the
+    if (v->need
+            [0]) { /* the weight is constant over the summed axes: it scales at the end, as in the
                          fused backward */
-        weft_tensor scale = wf_vjp_has_src(v, 1)
-                                ? mul(reshape(wf_as_dtype(w, wide), t.rank, ch), rstd)
-                                : rstd;
+        weft_tensor scale =
+            wf_vjp_has_src(v, 1) ? mul(reshape(wf_as_dtype(w, wide), t.rank, ch), rstd) : rstd;
         weft_tensor d = training ? norm_dx(g, xhat, scale, n, axes, wide, true) : mul(g, scale);
         v->dsrc[0] = wf_as_dtype(d, t.dtype);
     }

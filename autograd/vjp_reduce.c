@@ -37,8 +37,8 @@ WF_VJP(amax, WF_SAVES_SRC(0) | WF_SAVES_DST(0))
     wf_vjp_src_type(v, 0, &x);
     int n = reduced_axes(v->attr, x.rank, axes);
     weft_tensor hit = equal(wf_vjp_src(v, 0), keep_axes(v->attr, wf_vjp_dst(v, 0), &x));
-    weft_tensor count = n ? reduce(WF_OP_SUM, wf_as_dtype(hit, WEFT_F32), n, axes, true, WEFT_F32)
-                          : weft_f(1);
+    weft_tensor count =
+        n ? reduce(WF_OP_SUM, wf_as_dtype(hit, WEFT_F32), n, axes, true, WEFT_F32) : weft_f(1);
     weft_tensor g = keep_axes(v->attr, v->g[0], &x);
     int wide = wf_dtype_compute(x.dtype);
     g = divide(wf_as_dtype(g, wide), wf_as_dtype(count, wide));
@@ -201,7 +201,8 @@ static weft_tensor cumprod_by_division(weft_tensor g, weft_tensor x, weft_tensor
 }
 
 /* d y_j / d x_i = product of x_k, k <= j, k != i: a matrix of n x n products, zeros included. */
-static weft_tensor cumprod_by_matrix(weft_tensor g, weft_tensor x, int wide, int64_t rows, int64_t n)
+static weft_tensor cumprod_by_matrix(weft_tensor g, weft_tensor x, int wide, int64_t rows,
+                                     int64_t n)
 {
     int64_t d3[3] = {rows, n, n}, row[3] = {rows, 1, n}, sq[2] = {n, n}, axis = 2;
     double one = 1;

@@ -13,18 +13,42 @@
 
 #define WF_U __attribute__((unused)) static inline
 
-WF_U weft_tensor add(weft_tensor a, weft_tensor b) { return wf_op2(WF_OP_ADD, NULL, a, b); }
-WF_U weft_tensor sub(weft_tensor a, weft_tensor b) { return wf_op2(WF_OP_SUB, NULL, a, b); }
-WF_U weft_tensor mul(weft_tensor a, weft_tensor b) { return wf_op2(WF_OP_MUL, NULL, a, b); }
-WF_U weft_tensor divide(weft_tensor a, weft_tensor b) { return wf_op2(WF_OP_DIV, NULL, a, b); }
-WF_U weft_tensor neg(weft_tensor a) { return wf_op1(WF_OP_NEG, NULL, a); }
-WF_U weft_tensor expo(weft_tensor a) { return wf_op1(WF_OP_EXP, NULL, a); }
-WF_U weft_tensor equal(weft_tensor a, weft_tensor b) { return wf_op2(WF_OP_EQUAL, NULL, a, b); }
+WF_U weft_tensor add(weft_tensor a, weft_tensor b)
+{
+    return wf_op2(WF_OP_ADD, NULL, a, b);
+}
+WF_U weft_tensor sub(weft_tensor a, weft_tensor b)
+{
+    return wf_op2(WF_OP_SUB, NULL, a, b);
+}
+WF_U weft_tensor mul(weft_tensor a, weft_tensor b)
+{
+    return wf_op2(WF_OP_MUL, NULL, a, b);
+}
+WF_U weft_tensor divide(weft_tensor a, weft_tensor b)
+{
+    return wf_op2(WF_OP_DIV, NULL, a, b);
+}
+WF_U weft_tensor neg(weft_tensor a)
+{
+    return wf_op1(WF_OP_NEG, NULL, a);
+}
+WF_U weft_tensor expo(weft_tensor a)
+{
+    return wf_op1(WF_OP_EXP, NULL, a);
+}
+WF_U weft_tensor equal(weft_tensor a, weft_tensor b)
+{
+    return wf_op2(WF_OP_EQUAL, NULL, a, b);
+}
 WF_U weft_tensor where(weft_tensor p, weft_tensor a, weft_tensor b)
 {
     return wf_op3(WF_OP_WHERE, NULL, p, a, b);
 }
-WF_U weft_tensor matmul(weft_tensor a, weft_tensor b) { return wf_op2(WF_OP_MATMUL, NULL, a, b); }
+WF_U weft_tensor matmul(weft_tensor a, weft_tensor b)
+{
+    return wf_op2(WF_OP_MATMUL, NULL, a, b);
+}
 
 WF_U weft_tensor reshape(weft_tensor x, int rank, const int64_t *dims)
 {
@@ -54,16 +78,22 @@ WF_U weft_tensor flip(weft_tensor x, int64_t axis, int64_t extent)
 }
 WF_U weft_tensor full(int dtype, int rank, const int64_t *dims, double value)
 {
-    wf_attr a = {.dtype = (uint8_t)dtype, .n_dyn = (uint8_t)rank, .dyn = dims, .n_flt = 1,
-                 .flt = &value};
+    wf_attr a = {
+        .dtype = (uint8_t)dtype, .n_dyn = (uint8_t)rank, .dyn = dims, .n_flt = 1, .flt = &value};
     return wf_op0(WF_OP_FULL, &a);
 }
-WF_U weft_tensor zeros_of(const wf_type *t) { return full(t->dtype, t->rank, t->dims, 0); }
-/* Sum or mean over axes (sorted), in x's own dtype. */
-WF_U weft_tensor reduce(wf_op op, weft_tensor x, int n, const int64_t *axes, bool keepdim, int dtype)
+WF_U weft_tensor zeros_of(const wf_type *t)
 {
-    wf_attr a = {.dtype = (uint8_t)dtype, .flags = keepdim ? WF_FLAG_KEEPDIM : 0,
-                 .n_ints = (uint8_t)n, .ints = axes};
+    return full(t->dtype, t->rank, t->dims, 0);
+}
+/* Sum or mean over axes (sorted), in x's own dtype. */
+WF_U weft_tensor reduce(wf_op op, weft_tensor x, int n, const int64_t *axes, bool keepdim,
+                        int dtype)
+{
+    wf_attr a = {.dtype = (uint8_t)dtype,
+                 .flags = keepdim ? WF_FLAG_KEEPDIM : 0,
+                 .n_ints = (uint8_t)n,
+                 .ints = axes};
     return wf_op1(op, &a, x);
 }
 WF_U weft_tensor with_axis(wf_op op, int64_t axis, weft_tensor x)

@@ -25,7 +25,6 @@ typedef struct wf_call {
     wf_why why;
 } wf_call;
 
-
 /* Pins operands. Returns 0, a status with why filled, or -1 with *failed set to an operand that is
  * already an error. */
 int wf_call_open(wf_call *k, wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,

@@ -140,7 +140,6 @@ static int chunk_add(wf_ctx *c)
     return 0;
 }
 
-
 wf_slot *wf_slot_new(wf_ctx *c, weft_tensor *handle)
 {
     if (c->free_head == 0) {

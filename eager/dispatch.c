@@ -16,8 +16,6 @@
 #include "eager/exec.h"
 #include "eager/pool.h"
 
-
-
 static const wf_attr no_attr;
 
 /* clang-format off */
@@ -75,7 +73,7 @@ void wf_call_close(wf_call *k)
 /* Pins operands. Returns 0, a status with why filled, or -1 with *failed set to an operand that is
  * already an error. */
 int wf_call_open(wf_call *k, wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
-                     const weft_tensor *src, weft_tensor *failed)
+                 const weft_tensor *src, weft_tensor *failed)
 {
     k->c = c;
     k->op = op;
@@ -192,7 +190,9 @@ int wf_call_join_types(wf_call *k, int first)
         }
         wf_fail(&k->why, WEFT_EDTYPE, "%s operands are not accepted", wf_dtype_name(join));
         wf_hint(&k->why, "cast first: weft_cast(x, %s)",
-                join == WEFT_BOOL ? "WEFT_I64" : (mask & WF_DT_F) ? "WEFT_F32" : "WEFT_I32 or WEFT_BOOL");
+                join == WEFT_BOOL  ? "WEFT_I64"
+                : (mask & WF_DT_F) ? "WEFT_F32"
+                                   : "WEFT_I32 or WEFT_BOOL");
         return 0;
     }
     return join;
@@ -236,7 +236,7 @@ int wf_call_join_shapes(wf_call *k, wf_type *out, bool *same)
 
 /* Operand i as a view with the result's extents (flat: one axis of n). */
 void wf_call_operand_view(wf_call *k, int i, int dt, bool flat, int64_t n, const wf_type *out,
-                         wf_view *v, void *scalar)
+                          wf_view *v, void *scalar)
 {
     wf_slot *s = k->slot[i];
     v->rank = flat ? 1 : out->rank;
@@ -332,8 +332,7 @@ static int tape_append(wf_call *k, int ndst, wf_slot *const *dst)
     if (!flt || !wf_tape_api || !differentiable(k->op)) {
         return 0;
     }
-    return wf_tape_api->append(k->c, k->op, k->attr, k->nsrc, k->slot, k->src, ndst, dst,
-                                &k->why);
+    return wf_tape_api->append(k->c, k->op, k->attr, k->nsrc, k->slot, k->src, ndst, dst, &k->why);
 }
 
 int wf_call_output_dtype(wf_op op, int join)
@@ -343,11 +342,12 @@ int wf_call_output_dtype(wf_op op, int join)
 }
 
 static void map_views(wf_call *k, int first, int compute, const wf_type *out, bool flat, wf_view *v,
-                     double (*scalars)[3])
+                      double (*scalars)[3])
 {
     int64_t n = wf_type_numel(out);
     for (int i = 0; i < k->nsrc; i++) {
-        wf_call_operand_view(k, i, i < first ? WEFT_BOOL : compute, flat, n, out, &v[i], &(*scalars)[i]);
+        wf_call_operand_view(k, i, i < first ? WEFT_BOOL : compute, flat, n, out, &v[i],
+                             &(*scalars)[i]);
     }
 }
 
@@ -531,8 +531,8 @@ static int check_bounds(wf_call *k, const wf_view *v)
     int64_t total = (int64_t)s->st->nbytes;
     int64_t first, last;
     if (__builtin_mul_overflow(lo, size, &first) || __builtin_add_overflow(first, base, &first) ||
-        __builtin_mul_overflow(hi, size, &last) || __builtin_add_overflow(last, base + size, &last) ||
-        first < 0 || last > total) {
+        __builtin_mul_overflow(hi, size, &last) ||
+        __builtin_add_overflow(last, base + size, &last) || first < 0 || last > total) {
         wf_fail(&k->why, WEFT_ESHAPE,
                 "the index map reaches outside the tensor's memory of %lld elements",
                 (long long)(total / size));
@@ -776,7 +776,8 @@ int wf_dispatch(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
         rc = c->recorder->record(c->recorder, op, k.attr, nsrc, src, dst, &k.why);
         rc = rc ? fail_all(&k, ndst, dst) : 0;
     } else {
-        unsigned mode = wf_fpenv_enter(); /* kernels round to nearest, denormals on, whatever the caller set */
+        unsigned mode =
+            wf_fpenv_enter(); /* kernels round to nearest, denormals on, whatever the caller set */
         if (wf_op_is_elementwise(op)) {
             dst[0] = run_elementwise(&k);
             rc = dst[0].slot == 0 ? (int)weft_error_status(dst[0]) : 0;

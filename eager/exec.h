@@ -16,8 +16,9 @@
 typedef struct wf_exec {
     wf_op op;
     int nsrc, ndst;
-    const wf_view *src; /* src[i].data == NULL && dtype == WEFT_DTYPE_DEFAULT: absent optional operand */
-    wf_view *dst;       /* dims and dtype as inferred, contiguous, uninitialised memory */
+    const wf_view
+        *src;     /* src[i].data == NULL && dtype == WEFT_DTYPE_DEFAULT: absent optional operand */
+    wf_view *dst; /* dims and dtype as inferred, contiguous, uninitialised memory */
     const wf_attr *attr;
     wf_why *why;
 } wf_exec;

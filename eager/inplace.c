@@ -276,7 +276,8 @@ static int run_direct(wf_call *k, wf_slot *dst)
     }
     for (int i = first; (join == WEFT_F16 || join == WEFT_BF16) && i < k->nsrc; i++) {
         if (k->slot[i] && k->slot[i]->dtype != join) {
-            return run_tracked(k, dst); /* an integer rounds to the half type first, as out of place */
+            return run_tracked(k,
+                               dst); /* an integer rounds to the half type first, as out of place */
         }
     }
     int compute = wf_dtype_compute(join);
@@ -369,8 +370,9 @@ int wf_dispatch_inplace(wf_op op, const wf_attr *attr, int nsrc, const weft_tens
             rc = run_inplace(&k, s);
             wf_fpenv_leave(mode);
         } else {
-            rc = k.why.code ? k.why.code
-                            : wf_fail(&k.why, WEFT_EINVALID, "the target is a scalar, not a tensor");
+            rc = k.why.code
+                     ? k.why.code
+                     : wf_fail(&k.why, WEFT_EINVALID, "the target is a scalar, not a tensor");
         }
         if (rc > 0) {
             raise_inplace(c, op, nsrc, src, dst, &k.why);

@@ -24,13 +24,13 @@ typedef struct wf_storage {
     _Atomic int32_t refs;
     _Atomic int32_t handles;
     _Atomic uint32_t version;
-    uint32_t root_gen;       /* recorded in-place writes so far */
-    wf_ref root;             /* node of the whole storage after the last recorded write, or 0 */
-    uint32_t root_ctx;       /* context whose tape root belongs to */
-    uint16_t write_op;       /* last in-place op, for the stale-value message */
-    uint8_t inline_data;     /* data lies behind this header in the same block */
+    uint32_t root_gen;   /* recorded in-place writes so far */
+    wf_ref root;         /* node of the whole storage after the last recorded write, or 0 */
+    uint32_t root_ctx;   /* context whose tape root belongs to */
+    uint16_t write_op;   /* last in-place op, for the stale-value message */
+    uint8_t inline_data; /* data lies behind this header in the same block */
     uint8_t read_only;
-    uint64_t broken;         /* error number of a write that failed half-way, 0 = sound */
+    uint64_t broken; /* error number of a write that failed half-way, 0 = sound */
     const char *write_site;
     void *data;
     size_t nbytes;
@@ -60,7 +60,7 @@ typedef struct wf_meta {
     _Atomic int32_t lock;
     weft_tensor grad; /* kept handle or empty */
     int retain;       /* a recorded result that keeps its gradient */
-    wf_hook *hooks; /* in order of registration */
+    wf_hook *hooks;   /* in order of registration */
     char *name;
 } wf_meta;
 
@@ -167,10 +167,11 @@ typedef struct wf_ctx {
     void *tape;
     uint64_t error_next;
     uint64_t error_last;
-    wf_error *errors; /* ring of WF_ERRORS */
+    wf_error *errors;       /* ring of WF_ERRORS */
     weft_tensor last_write; /* target of the last in-place op, for its call site */
-    weft_generator rng; /* the default generator of random ops */
-    _Atomic int64_t live; /* slots in use, and those that other threads freed; written by the owner only */
+    weft_generator rng;     /* the default generator of random ops */
+    _Atomic int64_t
+        live; /* slots in use, and those that other threads freed; written by the owner only */
     _Atomic int64_t freed_remotely;
     _Atomic int64_t kept;
     struct wf_ctx *next_free;
@@ -214,8 +215,10 @@ void wf_storage_release(wf_storage *st);
 
 /* -- errors ------------------------------------------------------------------------------------------ */
 /* Records an error about op (name may be NULL) on operands; returns the empty handle with its number. */
-weft_tensor wf_raise(wf_ctx *c, const char *op, int nsrc, const weft_tensor *src, const wf_why *why);
-weft_tensor wf_raise_text(wf_ctx *c, int status, const char *op, const char *fmt, ...) WF_PRINTF(4, 5);
+weft_tensor wf_raise(wf_ctx *c, const char *op, int nsrc, const weft_tensor *src,
+                     const wf_why *why);
+weft_tensor wf_raise_text(wf_ctx *c, int status, const char *op, const char *fmt, ...)
+    WF_PRINTF(4, 5);
 /* The same for functions that return a status. */
 int wf_raise_status(wf_ctx *c, const char *op, int nsrc, const weft_tensor *src, const wf_why *why);
 /* Appends "f32[2,3] 'name' (made at file:line)" for a handle. */
@@ -232,13 +235,14 @@ weft_tensor wf_op2(wf_op op, const wf_attr *attr, weft_tensor a, weft_tensor b);
 weft_tensor wf_op3(wf_op op, const wf_attr *attr, weft_tensor a, weft_tensor b, weft_tensor d);
 /* A fresh handle of the innermost scope on memory st (a reference is taken); strides in elements, NULL =
  * row-major; data = address of the first element. The empty handle on failure (an error is recorded). */
-weft_tensor wf_wrap_view(wf_ctx *c, wf_storage *st, void *data, int dtype, int rank, const int64_t *dims,
-                         const int64_t *strides);
+weft_tensor wf_wrap_view(wf_ctx *c, wf_storage *st, void *data, int dtype, int rank,
+                         const int64_t *dims, const int64_t *strides);
 /* Applies a VIEW row to a view. 0, 1 (reshape needs a copy: out has the row-major result), or a status. */
-int wf_view_apply(wf_op op, const wf_attr *attr, const wf_type *result, const wf_view *src, wf_view *out,
-                  wf_why *why);
+int wf_view_apply(wf_op op, const wf_attr *attr, const wf_type *result, const wf_view *src,
+                  wf_view *out, wf_why *why);
 /* dst[...] := op(src...) through dst's view; dst may be among src. Bumps the version. */
-int wf_dispatch_inplace(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src, weft_tensor dst);
+int wf_dispatch_inplace(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
+                        weft_tensor dst);
 
 static inline bool wf_grad_enabled(const wf_ctx *c)
 {

@@ -12,10 +12,10 @@
 #include "jit/ir/dtype.h"
 
 typedef struct wf_view {
-    void *data;                  /* address of element [0, 0, ...] */
-    uint8_t dtype;               /* wf_dtype */
-    uint8_t rank;                /* 0..WF_MAX_RANK */
-    int64_t dims[WF_MAX_RANK];   /* extents, >= 0 */
+    void *data;                   /* address of element [0, 0, ...] */
+    uint8_t dtype;                /* wf_dtype */
+    uint8_t rank;                 /* 0..WF_MAX_RANK */
+    int64_t dims[WF_MAX_RANK];    /* extents, >= 0 */
     int64_t strides[WF_MAX_RANK]; /* in elements */
 } wf_view;
 

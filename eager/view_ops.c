@@ -33,8 +33,8 @@ static int reshape_strides(const wf_view *src, wf_view *out)
             continue;
         }
         int64_t step = src->strides[i], run = src->dims[i];
-        while (i > 0 && (src->dims[i - 1] == 1 ||
-                         src->strides[i - 1] == src->strides[i] * src->dims[i])) {
+        while (i > 0 &&
+               (src->dims[i - 1] == 1 || src->strides[i - 1] == src->strides[i] * src->dims[i])) {
             if (src->dims[i - 1] == 1) {
                 if (i - 1 == 0) {
                     break;

@@ -53,7 +53,8 @@ static int capture(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why)
         }
         t->cap = cap;
     }
-    weft_tensor h = wf_wrap_view(t->c, s->st, s->data, s->dtype, s->rank, wf_dims(s), wf_strides(s));
+    weft_tensor h =
+        wf_wrap_view(t->c, s->st, s->data, s->dtype, s->rank, wf_dims(s), wf_strides(s));
     wf_type type;
     wf_slot_type(s, &type);
     *v = h.slot ? wf_fn_input(t->fn, &type) : 0;
@@ -114,7 +115,8 @@ static int promote(wf_trace *t, wf_op op, int nsrc, wf_val *v, wf_why *why)
         join = kind_default[weak];
     }
     unsigned mask = wf_rows[op].types;
-    if (!(mask & WF_BIT(join)) && (mask & WF_DT_F) && !(mask & WF_DT_I) && wf_dtype_kind(join) <= 1) {
+    if (!(mask & WF_BIT(join)) && (mask & WF_DT_F) && !(mask & WF_DT_I) &&
+        wf_dtype_kind(join) <= 1) {
         join = WEFT_F32;
     }
     for (int i = first; i < nsrc; i++) {
@@ -233,7 +235,9 @@ static weft_tensor slot_value(const wf_fn *f, uint32_t slot, const double *slots
 {
     double d = slots ? slots[slot] : f->slots[slot];
     int kind = f->slot_kind[slot];
-    return kind == WF_SCALAR_FLOAT ? weft_f(d) : kind == WF_SCALAR_INT ? weft_i((int64_t)d) : weft_b(d != 0);
+    return kind == WF_SCALAR_FLOAT ? weft_f(d)
+           : kind == WF_SCALAR_INT ? weft_i((int64_t)d)
+                                   : weft_b(d != 0);
 }
 
 int wf_fn_run(const wf_fn *f, const weft_tensor *inputs, const double *slots, weft_tensor *out)

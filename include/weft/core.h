@@ -52,14 +52,14 @@ typedef enum weft_dtype {
 /* Outcome of a call. The text of the last failure is weft_last_error(). */
 typedef enum weft_status {
     WEFT_OK = 0,
-    WEFT_EINVALID, /* an argument is null, malformed or out of its domain */
-    WEFT_EHANDLE,  /* dead handle, or a handle of another thread */
-    WEFT_ESHAPE,   /* shapes, ranks or axes do not fit */
-    WEFT_EDTYPE,   /* the op does not take this element type */
-    WEFT_EINDEX,   /* an index read from data is out of range */
-    WEFT_ENOMEM,   /* memory is exhausted, or a size overflows */
-    WEFT_EGRAD,    /* gradients: nothing to differentiate, stale saved tensor, ... */
-    WEFT_EIO,      /* a file cannot be read or written, or is malformed */
+    WEFT_EINVALID,     /* an argument is null, malformed or out of its domain */
+    WEFT_EHANDLE,      /* dead handle, or a handle of another thread */
+    WEFT_ESHAPE,       /* shapes, ranks or axes do not fit */
+    WEFT_EDTYPE,       /* the op does not take this element type */
+    WEFT_EINDEX,       /* an index read from data is out of range */
+    WEFT_ENOMEM,       /* memory is exhausted, or a size overflows */
+    WEFT_EGRAD,        /* gradients: nothing to differentiate, stale saved tensor, ... */
+    WEFT_EIO,          /* a file cannot be read or written, or is malformed */
     WEFT_EUNSUPPORTED, /* not available in this build or on this machine */
     WEFT_STATUS_COUNT
 } weft_status;
@@ -148,12 +148,12 @@ WEFT_API weft_status weft_assign(weft_tensor *x, weft_tensor value);
 
 /* Bytes and counts of this process. Library memory only; the compiler's is not in it. */
 typedef struct weft_memory_stats {
-    int64_t live_bytes;     /* tensor storage in use */
-    int64_t peak_bytes;     /* largest live_bytes since weft_memory_reset_peak */
-    int64_t reserved_bytes; /* held from the system, in use or cached */
-    int64_t live_tensors;   /* handles alive on all threads */
-    int64_t kept_tensors;   /* of those, kept */
-    int64_t allocations;    /* storage allocations so far */
+    int64_t live_bytes;         /* tensor storage in use */
+    int64_t peak_bytes;         /* largest live_bytes since weft_memory_reset_peak */
+    int64_t reserved_bytes;     /* held from the system, in use or cached */
+    int64_t live_tensors;       /* handles alive on all threads */
+    int64_t kept_tensors;       /* of those, kept */
+    int64_t allocations;        /* storage allocations so far */
     int64_t system_allocations; /* of those, the ones that asked the system */
 } weft_memory_stats;
 WEFT_API void weft_memory_get_stats(weft_memory_stats *out);

@@ -59,7 +59,8 @@ typedef struct weft_grad_of_args {
     weft_tensor *grads;              /* n_inputs results, in the current scope */
     const weft_tensor *grad_outputs; /* n_outputs, or NULL: ones for one-element outputs */
     bool retain_graph, create_graph;
-    bool allow_unused; /* an input the outputs do not depend on gets WEFT_NONE instead of an error */
+    bool
+        allow_unused; /* an input the outputs do not depend on gets WEFT_NONE instead of an error */
     int end_;
 } weft_grad_of_args;
 /* Gradients of sum(outputs * grad_outputs) with respect to inputs, without touching accumulated ones. */
@@ -123,9 +124,9 @@ typedef struct weft_gradcheck_args {
     void *user;
     const weft_tensor *inputs;
     int n_in, n_out;
-    double step; /* 0: 1e-6 */
-    double rtol; /* 0: 1e-3 */
-    double atol; /* 0: 1e-5 */
+    double step;  /* 0: 1e-6 */
+    double rtol;  /* 0: 1e-3 */
+    double atol;  /* 0: 1e-5 */
     char *report; /* filled on failure: which input, element, both values; may be NULL */
     size_t report_size;
     int end_;

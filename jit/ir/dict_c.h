@@ -132,7 +132,10 @@ __attribute__((unused)) static inline double wf_flt64(uint64_t u)
 
 /* minimum/maximum of IEEE 754-2019: NaN propagates, -0 < +0. */
 #define WF_DICT_FLT(suffix, type, bits, flt)                                                       \
-    __attribute__((unused)) static inline type wf_div_##suffix(type a, type b) { return a / b; }   \
+    __attribute__((unused)) static inline type wf_div_##suffix(type a, type b)                     \
+    {                                                                                              \
+        return a / b;                                                                              \
+    }                                                                                              \
     __attribute__((unused)) static inline type wf_min_##suffix(type a, type b)                     \
     {                                                                                              \
         type r = a < b ? a : b;                                                                    \
@@ -198,7 +201,7 @@ WF_DICT_FLT(f64, double, wf_bits64, wf_flt64)
 #define SHLK(a, k) ((a) << (k)) /* k: constant in [0, width) */
 #define SHRK(a, k) ((a) >> (k)) /* logical, a is VU32/VU64 */
 #define SARK(a, k)                                                                                 \
-    ((__typeof__(a))(_Generic((a), uint32_t: (int32_t)(a), uint64_t: (int64_t)(a)) >> (k)))
+    ((__typeof__(a))(_Generic((a), uint32_t : (int32_t)(a), uint64_t : (int64_t)(a)) >> (k)))
 #define BITS32(x) wf_bits32(x)
 #define FLT32(u) wf_flt32(u)
 #define BITS64(x) wf_bits64(x)

@@ -20,17 +20,10 @@ typedef struct dtype_info {
 } dtype_info;
 
 static const dtype_info dtypes[WF_NDTYPE] = {
-    [WEFT_DTYPE_DEFAULT] = {"?", 0, 0},
-    [WEFT_BOOL] = {"bool", 1, 0},
-    [WEFT_U8] = {"u8", 2, 1},
-    [WEFT_I8] = {"i8", 2, 1},
-    [WEFT_I16] = {"i16", 3, 1},
-    [WEFT_I32] = {"i32", 4, 1},
-    [WEFT_I64] = {"i64", 5, 1},
-    [WEFT_F16] = {"f16", 6, 2},
-    [WEFT_BF16] = {"bf16", 6, 2},
-    [WEFT_F32] = {"f32", 7, 2},
-    [WEFT_F64] = {"f64", 8, 2},
+    [WEFT_DTYPE_DEFAULT] = {"?", 0, 0}, [WEFT_BOOL] = {"bool", 1, 0}, [WEFT_U8] = {"u8", 2, 1},
+    [WEFT_I8] = {"i8", 2, 1},           [WEFT_I16] = {"i16", 3, 1},   [WEFT_I32] = {"i32", 4, 1},
+    [WEFT_I64] = {"i64", 5, 1},         [WEFT_F16] = {"f16", 6, 2},   [WEFT_BF16] = {"bf16", 6, 2},
+    [WEFT_F32] = {"f32", 7, 2},         [WEFT_F64] = {"f64", 8, 2},
 };
 
 static const dtype_info *info(int dt)

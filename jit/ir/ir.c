@@ -203,7 +203,7 @@ int wf_fn_symbol(wf_fn *f, const char *name, size_t len)
     if (f->nsymbols == WF_MAX_SYMBOLS) {
         return -1;
     }
-    char (*p)[32] = realloc(f->symbols, (f->nsymbols + 1u) * sizeof *p);
+    char(*p)[32] = realloc(f->symbols, (f->nsymbols + 1u) * sizeof *p);
     if (!p) {
         return -1;
     }
@@ -308,8 +308,8 @@ static int infer(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const 
                 dst[r].dims[i] = unbind(f->nsymbols, dst[r].dims[i], other[r].dims[i]);
                 if (dst[r].dims[i] < 0) {
                     rc = wf_fail(why, WEFT_EUNSUPPORTED,
-                                 "axis %d of the result of %s is neither constant nor one symbol", i,
-                                 wf_rows[op].name);
+                                 "axis %d of the result of %s is neither constant nor one symbol",
+                                 i, wf_rows[op].name);
                 }
             }
         }
@@ -334,7 +334,8 @@ int wf_fn_append(wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_val
     }
     for (int i = 0; i < nsrc; i++) {
         if (src[i] > f->n || (src[i] == 0 && i < row->min_src)) {
-            return wf_fail(why, WEFT_EINVALID, "operand %d of %s is no earlier value", i, row->name);
+            return wf_fail(why, WEFT_EINVALID, "operand %d of %s is no earlier value", i,
+                           row->name);
         }
     }
     int rc = infer(f, op, attr, nsrc, src, out, why);
@@ -358,7 +359,8 @@ int wf_fn_append(wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_val
     }
     dst[0] = ok ? push(f, &k) : 0;
     for (int i = 1; i < row->ndst && dst[0]; i++) {
-        wf_ins r = {.op = WF_OP_RESULT, .nsrc = 1, .src = {dst[0]}, .attr = (uint32_t)i, .loc = k.loc};
+        wf_ins r = {
+            .op = WF_OP_RESULT, .nsrc = 1, .src = {dst[0]}, .attr = (uint32_t)i, .loc = k.loc};
         r.type = intern_type(f, &out[i]);
         dst[i] = r.type == UINT32_MAX ? 0 : push(f, &r);
         if (!dst[i]) {

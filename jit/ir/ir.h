@@ -30,12 +30,12 @@ typedef uint32_t wf_val; /* SSA number + 1; 0 = absent operand */
 typedef struct wf_ins {
     uint16_t op;
     uint8_t nsrc;
-    uint8_t flags;   /* WF_INS_* */
-    uint32_t type;   /* index into types */
-    wf_val src[3];   /* operands; with more than three, src[0] is an index into lists */
-    uint32_t attr;   /* index into attrs, 0 = none; RESULT: which result; SCALAR: slot number */
-    uint32_t next;   /* hash chain of folding builders; not part of identity */
-    uint32_t loc;    /* index into locs, 0 = unknown; not part of identity */
+    uint8_t flags; /* WF_INS_* */
+    uint32_t type; /* index into types */
+    wf_val src[3]; /* operands; with more than three, src[0] is an index into lists */
+    uint32_t attr; /* index into attrs, 0 = none; RESULT: which result; SCALAR: slot number */
+    uint32_t next; /* hash chain of folding builders; not part of identity */
+    uint32_t loc;  /* index into locs, 0 = unknown; not part of identity */
 } wf_ins;
 _Static_assert(sizeof(wf_ins) == 32, "two instructions per cache line");
 
@@ -57,7 +57,7 @@ typedef struct wf_fn {
     uint32_t nsymbols;
     wf_val *inputs; /* INPUT instructions in argument order */
     uint32_t ninputs;
-    double *slots; /* values the scalar slots had when recorded */
+    double *slots;      /* values the scalar slots had when recorded */
     uint8_t *slot_kind; /* WF_SCALAR_* of eager/tensor.h: 0 bool, 1 integer, 2 float */
     uint32_t nslots;
     wf_val *outputs;

@@ -159,7 +159,8 @@ static bool fail(parser *s, const char *expected)
 {
     if (!s->failed) {
         int n = s->end - s->p < 16 ? (int)(s->end - s->p) : 16;
-        wf_fail(s->why, WEFT_EINVALID, "line %d: expected %s at \"%.*s\"", s->line, expected, n, s->p);
+        wf_fail(s->why, WEFT_EINVALID, "line %d: expected %s at \"%.*s\"", s->line, expected, n,
+                s->p);
         s->failed = true;
     }
     return false;
@@ -325,7 +326,9 @@ static bool parse_list(parser *s, bool flt, bool symbols, void *out, int max, ui
         if (k && !expect(s, ",")) {
             return false;
         }
-        bool ok = flt ? parse_flt(s, &dv[k]) : symbols ? parse_extent(s, &iv[k]) : parse_int(s, &iv[k]);
+        bool ok = flt       ? parse_flt(s, &dv[k])
+                  : symbols ? parse_extent(s, &iv[k])
+                            : parse_int(s, &iv[k]);
         if (!ok) {
             return false;
         }
@@ -386,7 +389,8 @@ static bool parse_row(parser *s, wf_op op, const wf_type *t)
     int n = 0;
     for (;;) {
         skip(s);
-        bool here = s->p < s->end && (*s->p == '%' || (*s->p == '_' && !(s->p + 1 < s->end && is_name(s->p[1]))));
+        bool here = s->p < s->end &&
+                    (*s->p == '%' || (*s->p == '_' && !(s->p + 1 < s->end && is_name(s->p[1]))));
         if (!here) {
             break;
         }
@@ -431,7 +435,8 @@ static bool parse_ins(parser *s, wf_val *pending)
     size_t len = name_length(s);
     if (accept(s, "scalar")) {
         int dt;
-        if (is_result || !parse_dtype(s, &dt) || (dt != WEFT_BOOL && dt != WEFT_I64 && dt != WEFT_F64)) {
+        if (is_result || !parse_dtype(s, &dt) ||
+            (dt != WEFT_BOOL && dt != WEFT_I64 && dt != WEFT_F64)) {
             return fail(s, "bool, i64 or f64");
         }
         return wf_fn_scalar(s->f, wf_dtype_kind(dt), 0) || fail(s, "memory");
@@ -443,11 +448,13 @@ static bool parse_ins(parser *s, wf_val *pending)
     if (accept(s, "result")) {
         wf_val v;
         int64_t k;
-        if (!is_result || !parse_type(s, &t) || !parse_val(s, &v) || !expect(s, "#") || !parse_int(s, &k)) {
+        if (!is_result || !parse_type(s, &t) || !parse_val(s, &v) || !expect(s, "#") ||
+            !parse_int(s, &k)) {
             return fail(s, "a result of the op above");
         }
         const wf_ins *i = wf_fn_at(s->f, *pending);
-        bool ok = i->op == WF_OP_RESULT && i->src[0] == v && i->attr == k && same(wf_fn_type(s->f, *pending), &t);
+        bool ok = i->op == WF_OP_RESULT && i->src[0] == v && i->attr == k &&
+                  same(wf_fn_type(s->f, *pending), &t);
         *pending = *pending < s->f->n ? *pending + 1 : 0;
         return ok || fail(s, "the result that the op gives");
     }

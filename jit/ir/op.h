@@ -116,9 +116,10 @@ void wf_hint(wf_why *why, const char *fmt, ...) WF_PRINTF(2, 3);
 
 /* Inference: operand types and attributes to result types. Returns 0, or a status with *why filled.
  * Never allocates. src[i].dtype == WEFT_DTYPE_DEFAULT marks an absent optional operand. */
-typedef int (*wf_infer_fn)(wf_op op, const wf_attr *attr, int nsrc, const wf_type *src, wf_type *dst,
-                           wf_why *why);
-int wf_infer(wf_op op, const wf_attr *attr, int nsrc, const wf_type *src, wf_type *dst, wf_why *why);
+typedef int (*wf_infer_fn)(wf_op op, const wf_attr *attr, int nsrc, const wf_type *src,
+                           wf_type *dst, wf_why *why);
+int wf_infer(wf_op op, const wf_attr *attr, int nsrc, const wf_type *src, wf_type *dst,
+             wf_why *why);
 
 /* NumPy broadcasting of b into a; 0 or WEFT_ESHAPE with why naming the failing axis. */
 int wf_broadcast(wf_type *a, const wf_type *b, wf_why *why);

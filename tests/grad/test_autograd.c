@@ -213,7 +213,8 @@ static weft_status exp_bwd(weft_function_ctx *ctx, void *user, const weft_tensor
 static const weft_function cube = {"cube", cube_fwd, cube_bwd, count_release};
 static const weft_function own_exp = {"own_exp", exp_fwd, exp_bwd, count_release};
 
-static weft_status run_custom(void *user, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+static weft_status run_custom(void *user, const weft_tensor *in, int n_in, weft_tensor *out,
+                              int n_out)
 {
     weft_tensor h;
     (void)user, (void)n_in, (void)n_out;
@@ -410,15 +411,16 @@ Test(autograd, grad_of_leaves_accumulated_gradients_alone)
 {
     weft_tensor x = leaf(3), y = weft_square(x), z = weft_sum(weft_mul(y, y)), g[2];
     weft_tensor in[2] = {x, y};
-    cr_assert_eq(weft_grad_of(.outputs = &z, .n_outputs = 1, .inputs = in, .n_inputs = 2, .grads = g,
-                              .create_graph = true),
+    cr_assert_eq(weft_grad_of(.outputs = &z, .n_outputs = 1, .inputs = in, .n_inputs = 2,
+                              .grads = g, .create_graph = true),
                  WEFT_OK, "%s", weft_last_error());
     cr_assert_eq(first(g[0]), 4 * 27);
     cr_assert_eq(first(g[1]), 18);
     cr_assert(!weft_has_grad(x));
     weft_tensor gs = weft_sum(g[0]), g2;
-    cr_assert_eq(weft_grad_of(.outputs = &gs, .n_outputs = 1, .inputs = &x, .n_inputs = 1, .grads = &g2),
-                 WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(
+        weft_grad_of(.outputs = &gs, .n_outputs = 1, .inputs = &x, .n_inputs = 1, .grads = &g2),
+        WEFT_OK, "%s", weft_last_error());
     cr_assert_eq(first(g2), 12 * 9);
     weft_tensor unused = leaf(1);
     cr_assert_eq(weft_grad_of(.outputs = &gs, .n_outputs = 1, .inputs = &unused, .n_inputs = 1,
@@ -431,19 +433,23 @@ Test(autograd, grad_of_leaves_accumulated_gradients_alone)
 Test(autograd, forward_products_agree_with_backward)
 {
     weft_manual_seed(11);
-    weft_tensor x = weft_randn(weft_shape(3, 4), WEFT_F64), w = weft_randn(weft_shape(4, 4), WEFT_F64);
+    weft_tensor x = weft_randn(weft_shape(3, 4), WEFT_F64),
+                w = weft_randn(weft_shape(4, 4), WEFT_F64);
     weft_requires_grad_(x, true);
     weft_requires_grad_(w, true);
     weft_tensor h = weft_tanh(weft_matmul(x, w));
-    weft_tensor out[2] = {weft_softmax(weft_layer_norm(h, .axes = 1), -1), weft_logsumexp(h, .axes = weft_axes(0))};
+    weft_tensor out[2] = {weft_softmax(weft_layer_norm(h, .axes = 1), -1),
+                          weft_logsumexp(h, .axes = weft_axes(0))};
     weft_tensor in[2] = {x, w}, t[2], u[2], jt[2], ju[2];
     for (int i = 0; i < 2; i++) {
         t[i] = weft_randn(weft_shape_of(in[i]), WEFT_F64);
         u[i] = weft_randn(weft_shape_of(out[i]), WEFT_F64);
     }
-    cr_assert_eq(weft_jvp(.outputs = out, .n_outputs = 2, .inputs = in, .n_inputs = 2, .tangents = t, .results = jt),
+    cr_assert_eq(weft_jvp(.outputs = out, .n_outputs = 2, .inputs = in, .n_inputs = 2,
+                          .tangents = t, .results = jt),
                  WEFT_OK, "%s", weft_last_error());
-    cr_assert_eq(weft_grad_of(.outputs = out, .n_outputs = 2, .inputs = in, .n_inputs = 2, .grads = ju, .grad_outputs = u),
+    cr_assert_eq(weft_grad_of(.outputs = out, .n_outputs = 2, .inputs = in, .n_inputs = 2,
+                              .grads = ju, .grad_outputs = u),
                  WEFT_OK, "%s", weft_last_error());
     double left = 0, right = 0;
     for (int i = 0; i < 2; i++) {
@@ -451,5 +457,6 @@ Test(autograd, forward_products_agree_with_backward)
         right += weft_item_f64(weft_sum(weft_mul(ju[i], t[i])));
     }
     cr_assert(left != 0);
-    cr_assert_float_eq(left, right, 1e-12 * (1 + (left < 0 ? -left : left)), "<u, Jt> = %.17g, <J'u, t> = %.17g", left, right);
+    cr_assert_float_eq(left, right, 1e-12 * (1 + (left < 0 ? -left : left)),
+                       "<u, Jt> = %.17g, <J'u, t> = %.17g", left, right);
 }

@@ -22,17 +22,38 @@ typedef struct domain {
 } domain;
 
 static const domain domains[] = {
-    {WF_OP_LOG, {0.5}, {2}},        {WF_OP_LOG2, {0.5}, {2}},      {WF_OP_LOG10, {0.5}, {2}},
-    {WF_OP_SQRT, {0.5}, {2}},       {WF_OP_RSQRT, {0.5}, {2}},     {WF_OP_CBRT, {0.5}, {2}},
-    {WF_OP_RECIPROCAL, {0.5}, {2}}, {WF_OP_ACOSH, {1.5}, {3}},     {WF_OP_ABS, {0.2}, {2}},
-    {WF_OP_SIGN, {0.2}, {2}},       {WF_OP_RELU, {0.2}, {2}},      {WF_OP_RELU6, {0.2}, {2}},
-    {WF_OP_FLOOR, {0.2}, {0.4}},    {WF_OP_CEIL, {0.2}, {0.4}},    {WF_OP_TRUNC, {0.2}, {0.4}},
-    {WF_OP_ROUND, {0.2}, {0.4}},    {WF_OP_DIV, {-1, 0.5}, {1, 2}}, {WF_OP_FLOOR_DIVIDE, {1.2, 1}, {1.4, 1.1}},
-    {WF_OP_REMAINDER, {1.2, 0.9}, {1.4, 1.0}}, {WF_OP_FMOD, {1.2, 0.9}, {1.4, 1.0}},
-    {WF_OP_POW, {0.5, -2}, {2, 2}}, {WF_OP_MAXIMUM, {-1, 1.1}, {1, 2}}, {WF_OP_MINIMUM, {-1, 1.1}, {1, 2}},
-    {WF_OP_ATAN2, {0.3, 0.3}, {1, 1}}, {WF_OP_HYPOT, {0.3, 0.3}, {1, 1}}, {WF_OP_COPYSIGN, {0.3, 0.3}, {1, 1}},
-    {WF_OP_XLOGY, {0.3, 0.3}, {1, 1}}, {WF_OP_LEAKY_RELU, {0.3, 0.1}, {1, 0.5}}, {WF_OP_ELU, {-1, 0.5}, {-0.2, 1}},
-    {WF_OP_CLAMP, {-0.4, -2, 0.5}, {0.4, -1, 2}}, {WF_OP_HARDSIGMOID, {-2}, {2}}, {WF_OP_HARDSWISH, {-2}, {2}},
+    {WF_OP_LOG, {0.5}, {2}},
+    {WF_OP_LOG2, {0.5}, {2}},
+    {WF_OP_LOG10, {0.5}, {2}},
+    {WF_OP_SQRT, {0.5}, {2}},
+    {WF_OP_RSQRT, {0.5}, {2}},
+    {WF_OP_CBRT, {0.5}, {2}},
+    {WF_OP_RECIPROCAL, {0.5}, {2}},
+    {WF_OP_ACOSH, {1.5}, {3}},
+    {WF_OP_ABS, {0.2}, {2}},
+    {WF_OP_SIGN, {0.2}, {2}},
+    {WF_OP_RELU, {0.2}, {2}},
+    {WF_OP_RELU6, {0.2}, {2}},
+    {WF_OP_FLOOR, {0.2}, {0.4}},
+    {WF_OP_CEIL, {0.2}, {0.4}},
+    {WF_OP_TRUNC, {0.2}, {0.4}},
+    {WF_OP_ROUND, {0.2}, {0.4}},
+    {WF_OP_DIV, {-1, 0.5}, {1, 2}},
+    {WF_OP_FLOOR_DIVIDE, {1.2, 1}, {1.4, 1.1}},
+    {WF_OP_REMAINDER, {1.2, 0.9}, {1.4, 1.0}},
+    {WF_OP_FMOD, {1.2, 0.9}, {1.4, 1.0}},
+    {WF_OP_POW, {0.5, -2}, {2, 2}},
+    {WF_OP_MAXIMUM, {-1, 1.1}, {1, 2}},
+    {WF_OP_MINIMUM, {-1, 1.1}, {1, 2}},
+    {WF_OP_ATAN2, {0.3, 0.3}, {1, 1}},
+    {WF_OP_HYPOT, {0.3, 0.3}, {1, 1}},
+    {WF_OP_COPYSIGN, {0.3, 0.3}, {1, 1}},
+    {WF_OP_XLOGY, {0.3, 0.3}, {1, 1}},
+    {WF_OP_LEAKY_RELU, {0.3, 0.1}, {1, 0.5}},
+    {WF_OP_ELU, {-1, 0.5}, {-0.2, 1}},
+    {WF_OP_CLAMP, {-0.4, -2, 0.5}, {0.4, -1, 2}},
+    {WF_OP_HARDSIGMOID, {-2}, {2}},
+    {WF_OP_HARDSWISH, {-2}, {2}},
 };
 
 static void domain_of(int op, int i, double *lo, double *hi)
@@ -90,9 +111,9 @@ static weft_status run_row(void *user, const weft_tensor *in, int n_in, weft_ten
 static void check_row(int op, int nsrc)
 {
     static const int64_t shapes[3][3][3] = {
-        {{2, 2, 3}, {2, 2, 3}, {2, 2, 3}},  /* rank, extents */
-        {{2, 2, 3}, {1, 3, 0}, {2, 2, 1}},  /* broadcast */
-        {{0, 0, 0}, {2, 2, 2}, {0, 0, 0}},  /* scalar against matrix */
+        {{2, 2, 3}, {2, 2, 3}, {2, 2, 3}}, /* rank, extents */
+        {{2, 2, 3}, {1, 3, 0}, {2, 2, 1}}, /* broadcast */
+        {{0, 0, 0}, {2, 2, 2}, {0, 0, 0}}, /* scalar against matrix */
     };
     for (int layout = 0; layout < 4; layout++) {
         weft_scope sc = weft_scope_begin();
@@ -140,7 +161,8 @@ Test(gradcheck, elementwise_rows)
 typedef weft_status (*body)(const weft_tensor *in, weft_tensor *out);
 static bool covered[WF_OP_COUNT];
 
-static weft_status run_body(void *user, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+static weft_status run_body(void *user, const weft_tensor *in, int n_in, weft_tensor *out,
+                            int n_out)
 {
     body f;
     (void)n_in;
@@ -152,7 +174,8 @@ static weft_status run_body(void *user, const weft_tensor *in, int n_in, weft_te
     return st;
 }
 
-static void check(const char *name, int op, body f, int n, const weft_shape *shapes, double lo, double hi)
+static void check(const char *name, int op, body f, int n, const weft_shape *shapes, double lo,
+                  double hi)
 {
     weft_scope sc = weft_scope_begin();
     weft_tensor in[4];
@@ -194,7 +217,8 @@ BODY(f_cumsum, SQ(weft_cumsum(in[0], 1)))
 BODY(f_cumprod, weft_cumprod(in[0], 1))
 BODY(f_reshape, SQ(weft_reshape(weft_transpose(in[0], 0, 1), weft_shape(4, 3))))
 BODY(f_permute, SQ(weft_permute(in[0], weft_axes(2, 0, 1))))
-BODY(f_expand, SQ(weft_mul(weft_expand(in[0], weft_shape(2, 3)), weft_expand(in[0], weft_shape(2, 3)))))
+BODY(f_expand,
+     SQ(weft_mul(weft_expand(in[0], weft_shape(2, 3)), weft_expand(in[0], weft_shape(2, 3)))))
 BODY(f_slice, SQ(weft_slice(in[0], 1, WEFT_OMIT, WEFT_OMIT, -2)))
 BODY(f_strided, SQ(weft_as_strided(in[0], weft_shape(2, 3), weft_shape(1, 2), 1)))
 BODY(f_diag, SQ(weft_diagonal(in[0], 1, 0, 1)))
@@ -211,9 +235,11 @@ BODY(f_softmax0, weft_softmax(in[0], 0))
 BODY(f_log_softmax, weft_log_softmax(in[0], -1))
 BODY(f_layer_norm, weft_layer_norm(in[0], .weight = in[1], .bias = in[2]))
 BODY(f_rms_norm, weft_rms_norm(in[0], .weight = in[1]))
-BODY(f_conv, weft_conv2d(in[0], in[1], .bias = in[2], .stride = weft_shape(2, 1), .padding = weft_shape(1, 0)))
+BODY(f_conv, weft_conv2d(in[0], in[1], .bias = in[2], .stride = weft_shape(2, 1),
+                         .padding = weft_shape(1, 0)))
 BODY(f_conv_g, weft_conv2d(in[0], in[1], .dilation = weft_shape(1, 2), .groups = 2))
-BODY(f_avg_pool, SQ(weft_avg_pool2d(in[0], .kernel = weft_shape(2, 2), .stride = weft_shape(1, 2), .padding = weft_shape(1, 0))))
+BODY(f_avg_pool, SQ(weft_avg_pool2d(in[0], .kernel = weft_shape(2, 2), .stride = weft_shape(1, 2),
+                                    .padding = weft_shape(1, 0))))
 BODY(f_sdpa, weft_scaled_dot_product_attention(in[0], in[1], in[2]))
 BODY(f_sdpa_causal, weft_scaled_dot_product_attention(in[0], in[1], in[2], .causal = true))
 
@@ -274,14 +300,15 @@ static weft_status f_max_pool(const weft_tensor *in, weft_tensor *out)
 static weft_status f_batch_norm(const weft_tensor *in, weft_tensor *out)
 {
     weft_tensor m = weft_zeros(weft_shape(2), WEFT_F64), v = weft_ones(weft_shape(2), WEFT_F64);
-    out[0] = weft_batch_norm(in[0], .running_mean = m, .running_var = v, .weight = in[1], .bias = in[2],
-                             .training = true);
+    out[0] = weft_batch_norm(in[0], .running_mean = m, .running_var = v, .weight = in[1],
+                             .bias = in[2], .training = true);
     return WEFT_OK;
 }
 static weft_status f_batch_norm_eval(const weft_tensor *in, weft_tensor *out)
 {
     weft_tensor m = weft_zeros(weft_shape(2), WEFT_F64), v = weft_ones(weft_shape(2), WEFT_F64);
-    out[0] = SQ(weft_batch_norm(in[0], .running_mean = m, .running_var = v, .weight = in[1], .bias = in[2]));
+    out[0] = SQ(weft_batch_norm(in[0], .running_mean = m, .running_var = v, .weight = in[1],
+                                .bias = in[2]));
     return WEFT_OK;
 }
 static weft_status f_cross_entropy(const weft_tensor *in, weft_tensor *out)
@@ -367,7 +394,7 @@ Test(gradcheck, other_rows)
     /* reached through the second derivatives of their forward rows */
     covered[WF_OP_CONV2D_DX] = covered[WF_OP_CONV2D_DW] = covered[WF_OP_AVG_POOL2D_BWD] = true;
     covered[WF_OP_SLICE_GRAD] = covered[WF_OP_STRIDED_GRAD] = true;
-#define ROW(NAME, name, kind, min_src, max_src, n_dst, infer, exec, vjp, attributes)                \
+#define ROW(NAME, name, kind, min_src, max_src, n_dst, infer, exec, vjp, attributes)               \
     cr_expect(covered[WF_OP_##NAME] || strcmp(#vjp, "NODIFF") == 0,                                \
               "row " #NAME " is differentiable but not checked");
 #include "jit/ir/ops.def"

@@ -32,20 +32,21 @@ static void round_trip(const wf_fn *f)
     wf_fn_free(g);
 }
 
-static const char sample[] = "fn step symbols(batch, seq) {\n"
-                             "  %1 = input f32[batch,seq,4]\n"
-                             "  %2 = scalar f64\n"
-                             "  %3 = mul f32[batch,seq,4] %1, %2\n"
-                             "  %4 = max f32[batch,seq,1] %3 ints(2) flags(1)\n"
-                             "  %5 = sort f32[batch,seq,4] %3 ints(2)\n"
-                             "  %6 = result i64[batch,seq,4] %5 #1\n"
-                             "  %7 = expand f32[batch,seq,4] %4 dyn(batch,seq,4)\n"
-                             "  %8 = input f32[4]\n"
-                             "  %9 = layer_norm f32[batch,seq,4] %7, %8, _ ints(1) flt(0x1.4f8b588e368f1p-17)\n"
-                             "  %10 = result f32[batch,seq] %9 #1\n"
-                             "  %11 = result f32[batch,seq] %9 #2\n"
-                             "  return %5, %6, %9\n"
-                             "}\n";
+static const char sample[] =
+    "fn step symbols(batch, seq) {\n"
+    "  %1 = input f32[batch,seq,4]\n"
+    "  %2 = scalar f64\n"
+    "  %3 = mul f32[batch,seq,4] %1, %2\n"
+    "  %4 = max f32[batch,seq,1] %3 ints(2) flags(1)\n"
+    "  %5 = sort f32[batch,seq,4] %3 ints(2)\n"
+    "  %6 = result i64[batch,seq,4] %5 #1\n"
+    "  %7 = expand f32[batch,seq,4] %4 dyn(batch,seq,4)\n"
+    "  %8 = input f32[4]\n"
+    "  %9 = layer_norm f32[batch,seq,4] %7, %8, _ ints(1) flt(0x1.4f8b588e368f1p-17)\n"
+    "  %10 = result f32[batch,seq] %9 #1\n"
+    "  %11 = result f32[batch,seq] %9 #2\n"
+    "  return %5, %6, %9\n"
+    "}\n";
 
 Test(ir, text_prints_and_parses)
 {
@@ -72,10 +73,14 @@ Test(ir, malformed_text_is_refused_with_its_line)
         {"fn f {\n  %1 = input f32[2]\n  %2 = add f32[2] %1\n  return %2\n}", "operands"},
         {"fn f {\n  %1 = input f32[2]\n  %2 = add f32[3] %1, %1\n  return %2\n}", "type"},
         {"fn f {\n  %1 = input f32[2]\n  %2 = frobnicate f32[2] %1\n  return %2\n}", "an op"},
-        {"fn f {\n  %1 = input f32[2]\n  %2 = input f32[3]\n  %3 = add f32[2] %1, %2\n  return %3\n}", "broadcast"},
+        {"fn f {\n  %1 = input f32[2]\n  %2 = input f32[3]\n  %3 = add f32[2] %1, %2\n  return "
+         "%3\n}",
+         "broadcast"},
         {"fn f {\n  %1 = input f32[2]\n  %2 = sort f32[2] %1 ints(0)\n  return %2\n}", "result"},
         {"fn f {\n  %1 = input f32[2]\n  %2 = sum f32[] %1 ints(5)\n  return %2\n}", "axis"},
-        {"fn f {\n  %1 = input f32[2]\n  %2 = reshape f32[2] %1 dyn(4611686018427387904)\n  return %2\n}", "integer"},
+        {"fn f {\n  %1 = input f32[2]\n  %2 = reshape f32[2] %1 dyn(4611686018427387904)\n  return "
+         "%2\n}",
+         "integer"},
         {"fn f {\n  return %1\n}", "earlier value"},
         {"fn f {\n  return\n} x", "end"},
         {"fn f symbols(a, a) {\n  return\n}", "new symbol"},
@@ -84,8 +89,8 @@ Test(ir, malformed_text_is_refused_with_its_line)
         wf_why why;
         wf_fn *f = parse(bad[i][0], &why);
         cr_expect_null(f, "%s", bad[i][0]);
-        cr_expect(strstr(why.rule, bad[i][1]), "wanted \"%s\" in \"%s\" for\n%s", bad[i][1], why.rule,
-                  bad[i][0]);
+        cr_expect(strstr(why.rule, bad[i][1]), "wanted \"%s\" in \"%s\" for\n%s", bad[i][1],
+                  why.rule, bad[i][0]);
         wf_fn_free(f);
     }
 }
@@ -164,7 +169,8 @@ static weft_tensor nine_rows(const weft_tensor *in)
 }
 static weft_tensor mixed(const weft_tensor *in)
 {
-    weft_tensor h = weft_mul(in[0], weft_cast(in[2], WEFT_F32)); /* integers, halves, weak scalars */
+    weft_tensor h =
+        weft_mul(in[0], weft_cast(in[2], WEFT_F32)); /* integers, halves, weak scalars */
     h = weft_add(weft_cast(h, WEFT_BF16), weft_i(1));
     return weft_softmax(weft_mul(h, weft_cast(in[0], WEFT_F16)), -1);
 }
@@ -268,7 +274,8 @@ Test(ir, the_tape_prints_as_ir)
     wf_why why;
     wf_fn *f = parse(text, &why);
     cr_assert_not_null(f, "%s\n%s", why.rule, text);
-    cr_assert(strstr(text, "exp f32[2,3]") && strstr(text, "sum f32[2]") && strstr(text, "ints(1)"), "%s", text);
+    cr_assert(strstr(text, "exp f32[2,3]") && strstr(text, "sum f32[2]") && strstr(text, "ints(1)"),
+              "%s", text);
     wf_fn_free(f);
     free(text);
     cr_assert_neq(weft_tape_print(stdout, weft_detach(y)), WEFT_OK);
@@ -305,8 +312,13 @@ Test(ir, random_functions_round_trip)
             const wf_row *row = &wf_rows[op];
             int64_t ints[4] = {rnd(2), rnd(2), 1, 0}, dyn[4] = {s0, s1, rnd(3), 1};
             double flt[2] = {0.1 * rnd(9), -1.5};
-            wf_attr a = {.n_ints = (uint8_t)rnd(3), .n_dyn = (uint8_t)rnd(4), .n_flt = (uint8_t)rnd(2),
-                         .flags = (uint8_t)rnd(2), .ints = ints, .dyn = dyn, .flt = flt};
+            wf_attr a = {.n_ints = (uint8_t)rnd(3),
+                         .n_dyn = (uint8_t)rnd(4),
+                         .n_flt = (uint8_t)rnd(2),
+                         .flags = (uint8_t)rnd(2),
+                         .ints = ints,
+                         .dyn = dyn,
+                         .flt = flt};
             wf_val src[3], dst[WF_MAX_DST];
             wf_why why = {0};
             int ns = row->min_src <= 3 ? row->min_src : 3;

@@ -111,7 +111,8 @@ Test(hooks, may_run_backward_over_the_same_leaves)
 {
     weft_tensor x = leaf(1, 3);
     weft_tensor a = weft_mul(x, weft_f(2));
-    weft_tensor loss = weft_sum(weft_add(weft_mul(x, weft_f(7)), a)); /* x has 7 pending at a's hook */
+    weft_tensor loss =
+        weft_sum(weft_add(weft_mul(x, weft_f(7)), a)); /* x has 7 pending at a's hook */
     cr_assert(weft_register_hook(a, hook_backward, &x, NULL));
     OK(weft_backward(loss));
     cr_assert_eq(value(weft_grad(x)), 19);
@@ -165,8 +166,9 @@ Test(backward, grad_of_leaves_no_dead_handles_behind_on_failure)
 {
     weft_tensor x = leaf(1, 3), other = leaf(1, 1), in[2] = {x, other}, g[2];
     weft_tensor z = weft_sum(weft_mul(x, x));
-    cr_assert_neq(weft_grad_of(.outputs = &z, .n_outputs = 1, .inputs = in, .n_inputs = 2, .grads = g),
-                  WEFT_OK);
+    cr_assert_neq(
+        weft_grad_of(.outputs = &z, .n_outputs = 1, .inputs = in, .n_inputs = 2, .grads = g),
+        WEFT_OK);
     cr_assert(g[0].slot == 0 && g[1].slot == 0);
 }
 
@@ -407,7 +409,8 @@ Test(trace, autograd_calls_inside_are_errors)
 Test(modes, kernels_run_round_to_nearest_with_denormals)
 {
     unsigned before = _mm_getcsr();
-    weft_tensor x = weft_full(S(3), (double)FLT_MIN, WEFT_F32), third = weft_full(S(3), 3, WEFT_F32);
+    weft_tensor x = weft_full(S(3), (double)FLT_MIN, WEFT_F32),
+                third = weft_full(S(3), 3, WEFT_F32);
     weft_tensor q = weft_div(weft_full(S(3), 1, WEFT_F32), third);
     weft_tensor p = leaf(3, 0.5);
     unsigned odd_mode = before | 0x8040u | 0x6000u; /* FTZ, DAZ, toward zero */
@@ -446,8 +449,8 @@ static weft_status whole_story(void)
         weft_retain_grad(out[1]);
         weft_register_hook(out[1], hook_free, NULL, NULL);
         weft_tensor loss = weft_sum(weft_exp(weft_mul(out[1], weft_f(0.01))));
-        st = weft_grad_of(.outputs = &loss, .n_outputs = 1, .inputs = &x, .n_inputs = 1, .grads = &g,
-                          .create_graph = true, .allow_unused = true);
+        st = weft_grad_of(.outputs = &loss, .n_outputs = 1, .inputs = &x, .n_inputs = 1,
+                          .grads = &g, .create_graph = true, .allow_unused = true);
         if (st == WEFT_OK) {
             st = weft_backward(weft_sum(weft_mul(g, g)));
         }

@@ -496,7 +496,8 @@ Test(map, vjp_against_differences)
                                    wf_rows[op].name, which, x[0], x[1], x[2], grad, g * want);
                 here++;
             }
-            cr_assert_gt(here, THIN > 2 ? 10 : 20, "%s operand %d: too few smooth points", wf_rows[op].name, which);
+            cr_assert_gt(here, THIN > 2 ? 10 : 20, "%s operand %d: too few smooth points",
+                         wf_rows[op].name, which);
             checked += here;
         }
     }
