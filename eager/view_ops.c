@@ -107,7 +107,9 @@ int wf_view_apply(wf_op op, const wf_attr *attr, const wf_type *result, const wf
     if (op == WF_OP_AS_STRIDED) {
         int r = out->rank;
         memcpy(out->strides, attr->dyn + r, (size_t)r * sizeof(int64_t));
-        out->data = wf_view_numel(out) ? base + attr->dyn[2 * r] * size : base;
+        /* in integers: dispatch has yet to check that the offset stays inside the memory */
+        uintptr_t offset = wf_view_numel(out) ? (uintptr_t)(attr->dyn[2 * r] * size) : 0;
+        out->data = (void *)((uintptr_t)base + offset);
         return 0;
     }
     if (op == WF_OP_DIAGONAL) {
