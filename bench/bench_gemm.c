@@ -1,17 +1,17 @@
 /*
  * bench/bench_gemm.c -- matrix product and convolution beside raw oneDNN with kept primitives.
  *
- * Both sides are timed in turns, a few milliseconds each, and the best turn of each counts: on a
- * machine with other work the best is what repeats. The limit runs oneDNN's own threading on the same
- * number of threads. For convolutions the kept primitive's weights come in plain order, as weft's do,
- * and are reordered inside the timing ("onednn_gflops"); "onednn_kept_gflops" is without.
- * Usage: bench_gemm [threads] [milliseconds per case] [only cases that contain this text]
+ *   bench_gemm [threads, 0: 1 and 2] [only cases that contain this text]
+ *
+ * The limit ("onednn_us") runs oneDNN's own threading on as many threads, in turns with weft. For
+ * convolutions the kept primitive's weights come in plain order, as weft's do, and are reordered inside
+ * the timing; "onednn_kept_us" is without.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "bench/support/bench.h"
 #include "eager/cpu/gemm.h"
 #include "eager/pool.h"
 #include "jit/ir/dtype.h"
@@ -23,51 +23,6 @@
 #endif
 
 static int threads = 1, have_limit;
-
-/* One thread is timed by its own CPU clock, which other programs disturb less. */
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-typedef struct side {
-    void (*run)(void *arg);
-    void *arg;
-    double best;
-} side;
-
-/* Times the sides in turns for about `seconds`. */
-static void race(side *sides, int count, double seconds)
-{
-    int repeat[4];
-    for (int i = 0; i < count; i++) {
-        sides[i].run(sides[i].arg);
-        double one = 1;
-        for (int warm = 0; warm < 5; warm++) {
-            double t0 = now();
-            sides[i].run(sides[i].arg);
-            double t = now() - t0;
-            one = t < one ? t : one;
-        }
-        repeat[i] = one > 0.002 ? 1 : (int)(0.002 / (one + 1e-9)) + 1;
-        sides[i].best = 1e9;
-    }
-    /* Runtimes whose idle threads spin disturb each other: with threads a side keeps its turn long
-     * enough that the other's have gone to sleep. */
-    int batches = threads > 1 ? 20 : 1;
-    double end = now() + seconds;
-    for (int turn = 0; turn < 3 || now() < end; turn++)
-        for (int i = 0; i < count; i++)
-            for (int b = 0; b < batches; b++) {
-                double t0 = now();
-                for (int r = 0; r < repeat[i]; r++)
-                    sides[i].run(sides[i].arg);
-                double t = (now() - t0) / repeat[i];
-                sides[i].best = t < sides[i].best ? t : sides[i].best;
-            }
-}
 
 static void *filled(size_t count, int dtype)
 {
@@ -136,7 +91,9 @@ static struct {
 static dnnl_engine_t engine;
 static dnnl_stream_t stream;
 
-static int open_onednn(int count)
+static void (*set_omp_threads)(int);
+
+static int open_onednn(void)
 {
     void *library = dlopen("libdnnl.so.2", RTLD_NOW | RTLD_LOCAL);
     if (!library)
@@ -150,12 +107,10 @@ static int open_onednn(int count)
     }
     FUNCTIONS(F)
 #undef F
-    void (*set)(int) = NULL;
     void *p = dlsym(library, "omp_set_num_threads");
     if (!p)
         return 0;
-    memcpy(&set, &p, sizeof p);
-    set(count);
+    memcpy(&set_omp_threads, &p, sizeof p);
     return lib.dnnl_engine_create(&engine, dnnl_cpu, 0) == dnnl_success &&
            lib.dnnl_stream_create(&stream, engine, dnnl_stream_default_flags) == dnnl_success;
 }
@@ -274,26 +229,39 @@ static int raw_conv(const conv_case *c, kept *out)
 #endif
 
 static const char *only = "";
-static double seconds = 0.15;
 
-static void report(const char *bench, const char *name, double gflop, const side *s, int count)
+/* oneDNN's idle threads spin for some milliseconds: a turn of several threads outlasts that. */
+static void race(bench_side *sides, int count)
 {
-    double weft = gflop / s[0].best;
-    printf("{\"bench\":\"%s\",\"case\":\"%s\",\"threads\":%d,\"weft_gflops\":%.1f", bench, name,
-           threads, weft);
-    if (count > 1)
-        printf(",\"onednn_gflops\":%.1f,\"ratio\":%.3f", gflop / s[1].best, s[1].best / s[0].best);
-    if (count > 2)
-        printf(",\"onednn_kept_gflops\":%.1f,\"ratio_kept\":%.3f", gflop / s[2].best,
-               s[2].best / s[0].best);
-    printf("}\n");
-    fflush(stdout);
+    const bench_plan one = {.threads = 1, .batch = 2e-3, .rounds = bench_quick() ? 5 : 11};
+    const bench_plan more = {
+        .threads = threads, .batch = 2e-3, .turn = 15e-3, .rounds = bench_quick() ? 5 : 9};
+    bench_race(sides, count, threads == 1 ? &one : &more);
+}
+
+static void report(const char *bench, const char *name, int dtype, double gflop,
+                   const bench_side *s, int count)
+{
+    bench_open(bench, name, NULL, wf_dtype_name(dtype), threads);
+    bench_number("us", s[0].median * 1e6);
+    bench_number("gflops", gflop / s[0].median);
+    if (count > 1) {
+        bench_number("onednn_us", s[1].median * 1e6);
+        bench_number("ratio", s[1].median / s[0].median);
+        bench_number("target_ratio", 0.97);
+        bench_number("best_ratio", s[1].best / s[0].best);
+    }
+    if (count > 2) {
+        bench_number("onednn_kept_us", s[2].median * 1e6);
+        bench_number("ratio_kept", s[2].median / s[0].median);
+    }
+    bench_close();
 }
 
 static void product(int dtype, int64_t m, int64_t n, int64_t k, int transposed)
 {
     char name[96];
-    snprintf(name, sizeof name, "%s %ldx%ldx%ld%s", wf_dtype_name(dtype), (long)m, (long)n, (long)k,
+    snprintf(name, sizeof name, "%ldx%ldx%ld%s", (long)m, (long)n, (long)k,
              transposed ? " B^T" : "");
     if (!strstr(name, only))
         return;
@@ -303,15 +271,15 @@ static void product(int dtype, int64_t m, int64_t n, int64_t k, int transposed)
     d.a = a, d.b = b, d.c = c;
     d.a_rs = k, d.a_cs = 1, d.c_rs = n;
     d.b_rs = transposed ? 1 : n, d.b_cs = transposed ? k : 1;
-    side s[3] = {{weft_product, &d, 0}};
+    bench_side s[3] = {{.run = weft_product, .arg = &d}};
     int count = 1;
 #ifdef HAVE_ONEDNN
     kept raw = {0};
     if (have_limit && raw_product(&d, c2, &raw))
-        s[count++] = (side){run_kept, &raw, 0};
+        s[count++] = (bench_side){.run = run_kept, .arg = &raw};
 #endif
-    race(s, count, seconds);
-    report("gemm", name, 2e-9 * (double)m * (double)n * (double)k, s, count);
+    race(s, count);
+    report("gemm", name, dtype, 2e-9 * (double)m * (double)n * (double)k, s, count);
     free(a), free(b), free(c), free(c2);
 }
 
@@ -319,9 +287,8 @@ static void conv(int dtype, const int64_t *l, int kind)
 {
     static const char *const kinds[] = {"forward", "backward-data", "backward-weight"};
     char name[128];
-    snprintf(name, sizeof name, "%s %s n%ld %ldx%ld/%ld %ld->%ld @%ld", wf_dtype_name(dtype),
-             kinds[kind], (long)l[0], (long)l[4], (long)l[4], (long)l[5], (long)l[1], (long)l[3],
-             (long)l[2]);
+    snprintf(name, sizeof name, "%s n%ld %ldx%ld/%ld %ld->%ld @%ld", kinds[kind], (long)l[0],
+             (long)l[4], (long)l[4], (long)l[5], (long)l[1], (long)l[3], (long)l[2]);
     if (!strstr(name, only))
         return;
     conv_case c = {.kind = kind};
@@ -335,18 +302,18 @@ static void conv(int dtype, const int64_t *l, int kind)
     c.src = filled((size_t)(d->n * d->c * d->h * d->w), dtype);
     c.weight = filled((size_t)(d->o * d->c * d->kh * d->kw), dtype);
     c.dst = filled((size_t)(d->n * d->o * d->oh * d->ow), dtype);
-    side s[3] = {{weft_conv, &c, 0}};
+    bench_side s[3] = {{.run = weft_conv, .arg = &c}};
     int count = 1;
 #ifdef HAVE_ONEDNN
     kept raw = {0};
     if (have_limit && raw_conv(&c, &raw)) {
-        s[count++] = (side){run_with_reorder, &raw, 0};
-        s[count++] = (side){run_kept, &raw, 0};
+        s[count++] = (bench_side){.run = run_with_reorder, .arg = &raw};
+        s[count++] = (bench_side){.run = run_kept, .arg = &raw};
     }
 #endif
-    race(s, count, seconds);
+    race(s, count);
     double terms = (double)(d->n * d->o * d->oh * d->ow) * (double)(d->c * d->kh * d->kw);
-    report("conv2d", name, 2e-9 * terms, s, count);
+    report("conv2d", name, dtype, 2e-9 * terms, s, count);
     free(c.src), free(c.weight), free(c.dst);
 }
 
@@ -364,23 +331,28 @@ int main(int argc, char **argv)
                                         {8, 2048, 7, 512, 1, 1}, {8, 64, 56, 256, 1, 1},
                                         {8, 64, 56, 64, 3, 1},   {8, 256, 14, 256, 3, 1}};
     static const int dtypes[] = {WEFT_F32, WEFT_BF16};
-    threads = argc > 1 ? atoi(argv[1]) : 1;
-    seconds = argc > 2 ? atof(argv[2]) * 1e-3 : 0.15;
-    only = argc > 3 ? argv[3] : "";
-    if (wf_set_num_threads(threads))
-        return 1;
+    const int asked = argc > 1 ? atoi(argv[1]) : 0;
+    only = argc > 2 ? argv[2] : "";
 #ifdef HAVE_ONEDNN
-    have_limit = open_onednn(threads);
+    have_limit = open_onednn();
 #endif
-    fprintf(stderr, "back end: %s\n", wf_gemm_backend_name());
-    for (int t = 0; t < 2; t++) {
-        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-            for (int transposed = 0; transposed < 2; transposed++)
-                product(dtypes[t], shapes[i][0], shapes[i][1], shapes[i][2], transposed);
-        for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
-            for (int kind = 0; kind < 3; kind++)
-                if (kind != 1 || layers[i][1] > 3)
-                    conv(dtypes[t], layers[i], kind);
+    for (threads = asked ? asked : 1; threads <= (asked ? asked : 2); threads++) {
+        if (wf_set_num_threads(threads))
+            return 1;
+#ifdef HAVE_ONEDNN
+        if (have_limit)
+            set_omp_threads(threads);
+#endif
+        for (int t = 0; t < 2; t++) {
+            for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+                for (int transposed = 0; transposed < 2; transposed++)
+                    product(dtypes[t], shapes[i][0], shapes[i][1], shapes[i][2], transposed);
+            for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
+                for (int kind = 0; kind < 3; kind++)
+                    if (kind != 1 || layers[i][1] > 3)
+                        conv(dtypes[t], layers[i], kind);
+        }
     }
+    fprintf(stderr, "back end: %s\n", wf_gemm_backend_name());
     return 0;
 }

@@ -1,16 +1,16 @@
 /*
- * bench/bench_platform.c -- what the platform layer costs, one JSON line per figure.
+ * bench/bench_platform.c -- what the platform layer costs: allocation, fork-join, random numbers.
  *
- * Every figure is the median of ROUNDS batches; {"name", "unit", "median", "low", "high"}, low and high
- * being the quartiles. posix_memalign and memset are measured beside, for scale.
+ * Every figure is the median of ROUNDS batches by the wall clock, beside its quartiles. posix_memalign
+ * and memset are measured beside, for scale.
  */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "bench/support/bench.h"
 #include "eager/alloc.h"
 #include "eager/cpuid.h"
 #include "eager/pool.h"
@@ -19,36 +19,30 @@
 #define FILL (1 << 16)
 enum { ROUNDS = 31 };
 
-static double now_ns(void)
+static void line(const char *name, const char *unit, double *v)
 {
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
+    bench_open("platform", name, NULL, NULL, 0);
+    bench_text("clock", "wall");
+    bench_text("unit", unit);
+    bench_number("median", bench_median(v, ROUNDS));
+    bench_number("low", v[ROUNDS / 4]);
+    bench_number("high", v[ROUNDS - 1 - ROUNDS / 4]);
+    bench_close();
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* once: does the work `reps` times; the figure is scale / ns or ns * scale of one of them. */
+/* once: does the work `reps` times; the figure is ns, or bytes / ns, of one of them. */
 static void report(const char *name, const char *unit, void (*once)(int reps), int reps,
                    double bytes)
 {
     double v[ROUNDS];
     once(reps);
     for (int i = 0; i < ROUNDS; i++) {
-        double start = now_ns();
+        const double start = bench_now(0);
         once(reps);
-        double ns = (now_ns() - start) / reps;
+        const double ns = (bench_now(0) - start) * 1e9 / reps;
         v[i] = bytes > 0 ? bytes / ns : ns;
     }
-    qsort(v, ROUNDS, sizeof *v, by_value);
-    printf(
-        "{\"name\": \"%s\", \"unit\": \"%s\", \"median\": %.4g, \"low\": %.4g, \"high\": %.4g}\n",
-        name, unit, v[ROUNDS / 2], v[ROUNDS / 4], v[ROUNDS - 1 - ROUNDS / 4]);
-    fflush(stdout);
+    line(name, unit, v);
 }
 
 static size_t block_size;
@@ -113,14 +107,11 @@ static void meeting(const char *name, unsigned idle_us)
         atomic_int here = 0;
         if (idle_us)
             usleep(idle_us);
-        double start = now_ns();
+        const double start = bench_now(0);
         wf_parallel_for(wf_num_threads(), 1, meet, &here);
-        v[i] = now_ns() - start;
+        v[i] = (bench_now(0) - start) * 1e9;
     }
-    qsort(v, ROUNDS, sizeof *v, by_value);
-    printf(
-        "{\"name\": \"%s\", \"unit\": \"ns\", \"median\": %.4g, \"low\": %.4g, \"high\": %.4g}\n",
-        name, v[ROUNDS / 2], v[ROUNDS / 4], v[ROUNDS - 1 - ROUNDS / 4]);
+    line(name, "ns", v);
 }
 
 static _Alignas(64) double buffer[FILL];

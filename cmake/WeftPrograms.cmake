@@ -38,6 +38,8 @@ endif()
 if(WEFT_BUILD_BENCH)
     file(GLOB weft_bench_support CONFIGURE_DEPENDS bench/support/*.c)
     weft_programs(bench LIBS weft_static SHARED_SOURCES ${weft_bench_support})
+    weft_programs(bench/start LIBS weft) # started by bench_start, as a user's program
+    add_dependencies(bench_start first_result)
 endif()
 
 file(GLOB weft_cli_sources CONFIGURE_DEPENDS cli/*.c)

@@ -1,13 +1,24 @@
 # script/bench_table.awk -- JSON lines of flat objects as aligned tables, one per value of "bench".
 #
 # Columns are keys in the order they first appear. Lines that agree in bench, case, size, dtype and threads
-# are one row, so that a peer's figures stand beside weft's.
+# are one row, so that a peer's figures stand beside weft's; keys of a line with "peer" get its name in front. Two columns are worked out: "times_torch",
+# how many times faster than torch_ns, torch_us or torch_ms; and "met": every key X with a key target_X
+# reaches it (ratios at least, all else at most) and weft is not slower than the peer. Lines of bench
+# "run" describe the run and come first.
 
 function unquote(s) { gsub(/^[ \t]*"?|"?[ \t]*$/, "", s); return s }
 function number(s) {
     if (s !~ /^-?[0-9]*\.[0-9]+([eE][-+]?[0-9]+)?$/) return s
     s += 0
     return (s >= 1000 || s <= -1000) ? sprintf("%.0f", s) : sprintf("%.4g", s)
+}
+function set(bench, r, key, text,    width) {
+    if (!((bench, key) in column)) { column[bench, key] = 1; columns[bench, ++n_columns[bench]] = key }
+    raw[r, key] = text
+    cell[r, key] = number(text)
+    width = length(cell[r, key])
+    if (width < length(key)) width = length(key)
+    if (width > widths[bench, key]) widths[bench, key] = width
 }
 /^[ \t]*\{/ {
     line = $0
@@ -28,23 +39,58 @@ function number(s) {
         value[key] = unquote(text)
     }
     bench = ("bench" in value) ? value["bench"] : "bench"
+    if (bench == "run") {
+        for (i = 1; i <= n; i++) {
+            if (order[i] != "bench") printf "%s%s: %s", i > 2 ? ", " : "", order[i], value[order[i]]
+        }
+        printf "\n"
+        next
+    }
     if (!(bench in known)) { known[bench] = 1; benches[++n_benches] = bench }
     id = bench SUBSEP value["case"] SUBSEP value["size"] SUBSEP value["dtype"] SUBSEP value["threads"]
     if (!(id in row)) { row[id] = ++n_rows; bench_of[n_rows] = bench }
     for (i = 1; i <= n; i++) {
         key = order[i]
-        if (key == "bench") continue
-        if (!((bench, key) in column)) { column[bench, key] = 1; columns[bench, ++n_columns[bench]] = key }
-        cell[row[id], key] = number(value[key])
-        width = length(cell[row[id], key])
-        if (width < length(key)) width = length(key)
-        if (width > widths[bench, key]) widths[bench, key] = width
+        if (key == "bench" || key == "peer") continue
+        if (("peer" in value) && key !~ /^(case|size|dtype|threads)$/) key = value["peer"] "_" key
+        set(bench, row[id], key, value[order[i]])
+    }
+}
+function judge(bench, r,    c, key, of, bad, judged, unit, i) {
+    bad = ""
+    for (c = 1; c <= n_columns[bench]; c++) {
+        key = columns[bench, c]
+        if (key !~ /^target_/ || !((r, key) in raw)) continue
+        of = substr(key, 8)
+        if (!((r, of) in raw)) continue
+        judged = 1
+        if (of ~ /ratio/ ? raw[r, of] + 0 < raw[r, key] + 0 : raw[r, of] + 0 > raw[r, key] + 0) bad = "NO"
+    }
+    if (((r, "torch_peak_mb") in raw) && ((r, "peak_mb") in raw)) { # at most 1.1 times the peer's memory
+        judged = 1
+        if (raw[r, "peak_mb"] > 1.1 * raw[r, "torch_peak_mb"]) bad = "NO"
+    }
+    split(raw[r, "threads"] == 1 && ((r, "cpu_ms") in raw) ? "cpu_ms" : "ns us ms", unit, " ")
+    for (i = 1; i in unit; i++) {
+        if (((r, "torch_" unit[i]) in raw) && ((r, unit[i]) in raw) && raw[r, unit[i]] > 0) {
+            judged = 1
+            set(bench, r, "times_torch", sprintf("%.2f", raw[r, "torch_" unit[i]] / raw[r, unit[i]]))
+            if (raw[r, "torch_" unit[i]] + 0 < raw[r, unit[i]] + 0) bad = bad == "" ? "NO (torch)" : "NO (both)"
+        }
+    }
+    if (judged) {
+        set(bench, r, "met", bad == "" ? "yes" : bad)
+        targets[bench]++
+        if (bad == "") reached[bench]++
     }
 }
 END {
+    for (r = 1; r <= n_rows; r++) judge(bench_of[r], r)
     for (b = 1; b <= n_benches; b++) {
         bench = benches[b]
-        printf "\n%s\n", bench
+        printf "\n%s", bench
+        if (targets[bench]) printf ": %d of %d rows reach what they should", reached[bench], targets[bench]
+        printf "\n"
         for (c = 1; c <= n_columns[bench]; c++) {
             key = columns[bench, c]
             printf (c == 1 ? "  %-*s" : "  %*s"), widths[bench, key], key

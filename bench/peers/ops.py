@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+# bench/peers/ops.py -- the cases of bench_eager and bench_gemm in PyTorch, eager, on the CPU.
+#
+# The same clocks as the C side: CPU time of the thread for one thread, wall clock for more; medians of
+# batches. A line carries the keys that name the row and "torch_..." columns. Memory allocators keep what
+# was freed (script/bench sets that up), so that large results cost no page faults, as they cost weft none.
+# Started from Python: its part of a small call is in the figure, as it is in every PyTorch program.
+import json
+import os
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+QUICK = os.environ.get("WEFT_BENCH_QUICK", "0") not in ("", "0")
+only = sys.argv[1] if len(sys.argv) > 1 else ""
+
+
+def clock(threads):
+    return time.thread_time if threads == 1 else time.perf_counter
+
+
+def median_of(run, threads, batch=1e-3, rounds=0):
+    now = clock(threads)
+    run()
+    reps = 1
+    while True:
+        start = now()
+        for _ in range(reps):
+            run()
+        took = now() - start
+        if took >= batch:
+            break
+        reps *= 2
+    times = []
+    for _ in range(rounds or (5 if QUICK else 15)):
+        start = now()
+        for _ in range(reps):
+            run()
+        times.append((now() - start) / reps)
+    times.sort()
+    return times[len(times) // 2]
+
+
+def line(bench, case, threads, size=None, dtype="f32", **columns):
+    row = {"bench": bench, "case": case}
+    if size:
+        row["size"] = size
+    row.update(dtype=dtype, threads=threads)
+    row.update({key: float("%.4g" % value) for key, value in columns.items()})
+    print(json.dumps(row), flush=True)
+
+
+def size_name(size):
+    for unit, scale in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= scale:
+            return "%.4g%s" % (size / scale, unit)
+    return "%dB" % size
+
+
+def calls():
+    torch.set_num_threads(1)
+    a, b = torch.randn(1), torch.zeros(1)
+    square, row = torch.randn(4, 4), torch.randn(4)
+
+    def chain(backward):
+        y = a
+        for _ in range(256):
+            y = y + b
+        if backward:
+            y.sum().backward()
+
+    def report(case, run, per=1):
+        if only in case:
+            line("call", case, 1, torch_ns=median_of(run, 1) / per * 1e9)
+
+    with torch.no_grad():
+        report("add, freed", lambda: a + b)
+        report("add_ in place", lambda: a.add_(b))
+        report("mul by a number", lambda: a * 0.5)
+        report("add 4x4 + 4, freed", lambda: square + row)
+        report("transpose view 4x4, freed", lambda: square.transpose(0, 1))
+        report("sum 4x4, freed", lambda: square.sum())
+    a.requires_grad_(True)
+    report("add, recorded, freed", lambda: a + b)
+    report("chain of 256 adds, recorded", lambda: chain(False), 256)
+    report("the chain and its backward", lambda: chain(True), 256)
+    with torch.no_grad():
+        report("add, freed, in no_grad", lambda: a + b)
+
+
+def large_ops():
+    for n in (64 << 10, 16 << 20):
+        side = 1
+        while side * side < n:
+            side *= 2
+        x, y = torch.randn(n // 1024, 1024), torch.randn(n // 1024, 1024)
+        half, square_t = x.bfloat16(), x.reshape(n // side, side).t()
+        weight, bias = torch.randn(1024), torch.randn(1024)
+        cases = {
+            "add": lambda: x + y,
+            "mul": lambda: x * y,
+            "exp": lambda: torch.exp(x),
+            "tanh": lambda: torch.tanh(x),
+            "gelu": lambda: F.gelu(x),
+            "gelu_tanh": lambda: F.gelu(x, approximate="tanh"),
+            "cast_f32_bf16": lambda: x.bfloat16(),
+            "cast_bf16_f32": lambda: half.float(),
+            "sum_all": lambda: x.sum(),
+            "sum_inner": lambda: x.sum(1),
+            "sum_outer": lambda: x.sum(0),
+            "softmax": lambda: F.softmax(x, -1),
+            "layer_norm": lambda: F.layer_norm(x, (1024,), weight, bias),
+            "transpose": lambda: square_t.contiguous(),
+        }
+        with torch.no_grad():
+            for case, run in cases.items():
+                for threads in (1, 2):
+                    if only in case:
+                        torch.set_num_threads(threads)
+                        line("eager", case, threads, size_name(4 * n),
+                             torch_us=median_of(run, threads) * 1e6)
+
+
+PRODUCTS = ((16, 16, 16), (64, 64, 64), (256, 256, 256), (512, 512, 512), (1024, 1024, 1024),
+            (2048, 2048, 2048), (1, 1024, 1024), (1, 4096, 4096), (8, 1024, 1024), (32, 1024, 1024),
+            (1024, 1024, 32), (128, 768, 768), (1024, 8, 1024), (4096, 1, 4096), (64, 64, 4096))
+# n, channels in, size, channels out, kernel, stride
+LAYERS = ((1, 3, 224, 64, 7, 2), (1, 64, 56, 64, 3, 1), (1, 128, 28, 128, 3, 1),
+          (1, 256, 14, 256, 3, 1), (1, 512, 7, 512, 3, 1), (1, 2048, 7, 512, 1, 1),
+          (8, 2048, 7, 512, 1, 1), (8, 64, 56, 256, 1, 1), (8, 64, 56, 64, 3, 1),
+          (8, 256, 14, 256, 3, 1))
+TYPES = (("f32", torch.float32), ("bf16", torch.bfloat16))
+
+
+def products():
+    for name, dtype in TYPES:
+        for m, n, k in PRODUCTS:
+            a = torch.randn(m, k).to(dtype)
+            for transposed in (False, True):
+                b = torch.randn(n, k).to(dtype).t() if transposed else torch.randn(k, n).to(dtype)
+                case = "%dx%dx%d%s" % (m, n, k, " B^T" if transposed else "")
+                out = torch.empty(m, n, dtype=dtype)
+                for threads in (1, 2):
+                    if only in case:
+                        torch.set_num_threads(threads)
+                        t = median_of(lambda: torch.mm(a, b, out=out), threads, 2e-3, 7)
+                        line("gemm", case, threads, dtype=name, torch_us=t * 1e6)
+
+
+def convolutions():
+    for name, dtype in TYPES:
+        for n, c, size, o, k, stride in LAYERS:
+            x = torch.randn(n, c, size, size).to(dtype).to(memory_format=torch.channels_last)
+            w = torch.randn(o, c, k, k).to(dtype).to(memory_format=torch.channels_last)
+            case = "forward n%d %dx%d/%d %d->%d @%d" % (n, k, k, stride, c, o, size)
+            for threads in (1, 2):
+                if only in case:
+                    torch.set_num_threads(threads)
+                    t = median_of(lambda: F.conv2d(x, w, stride=stride, padding=k // 2), threads,
+                                  2e-3, 7)
+                    line("conv2d", case, threads, dtype=name, torch_us=t * 1e6)
+
+
+if __name__ == "__main__":
+    calls()
+    large_ops()
+    with torch.no_grad():
+        products()
+        convolutions()
