@@ -58,7 +58,8 @@ static void start(const program *p, double *first, double *end)
 
 static void stripped_size(const char *library)
 {
-    char copy[] = "/var/tmp/bench_startXXXXXX";
+    char copy[] = "/var/tmp/bench_start......";
+    memset(strchr(copy, '.'), 'X', 6);
     const int file = mkstemp(copy);
     if (file < 0) {
         bench_die("no temporary file");

@@ -41,7 +41,7 @@ function set(bench, r, key, text,    width) {
     bench = ("bench" in value) ? value["bench"] : "bench"
     if (bench == "run") {
         for (i = 1; i <= n; i++) {
-            if (order[i] != "bench") printf "%s%s: %s", i > 2 ? ", " : "", order[i], value[order[i]]
+            if (order[i] != "bench") printf "%s%s: %s", (i > 2 ? ", " : ""), order[i], value[order[i]]
         }
         printf "\n"
         next
@@ -64,7 +64,8 @@ function judge(bench, r,    c, key, of, bad, judged, unit, i) {
         of = substr(key, 8)
         if (!((r, of) in raw)) continue
         judged = 1
-        if (of ~ /ratio/ ? raw[r, of] + 0 < raw[r, key] + 0 : raw[r, of] + 0 > raw[r, key] + 0) bad = "NO"
+        if (of ~ /ratio/ && raw[r, of] + 0 < raw[r, key] + 0) bad = "NO"
+        if (of !~ /ratio/ && raw[r, of] + 0 > raw[r, key] + 0) bad = "NO"
     }
     if (((r, "torch_peak_mb") in raw) && ((r, "peak_mb") in raw)) { # at most 1.1 times the peer's memory
         judged = 1
