@@ -3,7 +3,7 @@
 # Columns are keys in the order they first appear. Lines that agree in bench, case, size, dtype and threads
 # are one row, so that a peer's figures stand beside weft's; keys of a line with "peer" get its name in front. Two columns are worked out: "times_torch",
 # how many times faster than torch_ns, torch_us or torch_ms; and "met": every key X with a key target_X
-# reaches it (ratios at least, all else at most) and weft is not slower than the peer. Lines of bench
+# reaches it (ratios at least, all else at most) and weft is not slower than the peer by over 3 %. Lines of bench
 # "run" describe the run and come first.
 
 function unquote(s) { gsub(/^[ \t]*"?|"?[ \t]*$/, "", s); return s }
@@ -69,14 +69,15 @@ function judge(bench, r,    c, key, of, bad, judged, unit, i) {
     }
     if (((r, "torch_peak_mb") in raw) && ((r, "peak_mb") in raw)) { # at most 1.1 times the peer's memory
         judged = 1
-        if (raw[r, "peak_mb"] > 1.1 * raw[r, "torch_peak_mb"]) bad = "NO"
+        if (raw[r, "peak_mb"] + 0 > 1.1 * raw[r, "torch_peak_mb"]) bad = "NO"
     }
     split(raw[r, "threads"] == 1 && ((r, "cpu_ms") in raw) ? "cpu_ms" : "ns us ms", unit, " ")
     for (i = 1; i in unit; i++) {
-        if (((r, "torch_" unit[i]) in raw) && ((r, unit[i]) in raw) && raw[r, unit[i]] > 0) {
+        if (((r, "torch_" unit[i]) in raw) && ((r, unit[i]) in raw) && raw[r, unit[i]] + 0 > 0) {
             judged = 1
             set(bench, r, "times_torch", sprintf("%.2f", raw[r, "torch_" unit[i]] / raw[r, unit[i]]))
-            if (raw[r, "torch_" unit[i]] + 0 < raw[r, unit[i]] + 0) bad = bad == "" ? "NO (torch)" : "NO (both)"
+            if (raw[r, "torch_" unit[i]] < 0.97 * raw[r, unit[i]]) # 3 %: noise
+                 bad = bad == "" ? "NO (torch)" : "NO (both)"
         }
     }
     if (judged) {
