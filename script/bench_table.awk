@@ -76,7 +76,7 @@ function judge(bench, r,    c, key, of, bad, judged, unit, i) {
         if (((r, "torch_" unit[i]) in raw) && ((r, unit[i]) in raw) && raw[r, unit[i]] + 0 > 0) {
             judged = 1
             set(bench, r, "times_torch", sprintf("%.2f", raw[r, "torch_" unit[i]] / raw[r, unit[i]]))
-            if (raw[r, "torch_" unit[i]] < 0.97 * raw[r, unit[i]]) # 3 %: noise
+            if (raw[r, "torch_" unit[i]] + 0 < 0.97 * raw[r, unit[i]]) # 3 %: noise
                  bad = bad == "" ? "NO (torch)" : "NO (both)"
         }
     }
