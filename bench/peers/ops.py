@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # bench/peers/ops.py -- the cases of bench_eager and bench_gemm in PyTorch, eager, on the CPU.
 #
-# The same clocks as the C side: CPU time of the thread for one thread, wall clock for more; medians of
+# As on the C side: CPU time for one thread, wall clock for more; medians of
 # batches. A line carries the keys that name the row and "torch_..." columns. Memory allocators keep what
 # was freed (script/bench sets that up), so that large results cost no page faults, as they cost weft none.
 # Started from Python: its part of a small call is in the figure, as it is in every PyTorch program.
@@ -18,7 +18,8 @@ only = sys.argv[1] if len(sys.argv) > 1 else ""
 
 
 def clock(threads):
-    return time.thread_time if threads == 1 else time.perf_counter
+    # Of the process: OpenBLAS may bring threads of its own, whatever torch is told.
+    return time.process_time if threads == 1 else time.perf_counter
 
 
 def median_of(run, threads, batch=1e-3, rounds=0):
