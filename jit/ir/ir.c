@@ -64,7 +64,7 @@ void wf_fn_free(wf_fn *f)
     free(f);
 }
 
-static bool same_type(const wf_type *a, const wf_type *b)
+bool wf_type_same(const wf_type *a, const wf_type *b)
 {
     return a->dtype == b->dtype && a->rank == b->rank &&
            memcmp(a->dims, b->dims, a->rank * sizeof a->dims[0]) == 0;
@@ -74,7 +74,7 @@ static bool same_type(const wf_type *a, const wf_type *b)
 static uint32_t intern_type(wf_fn *f, const wf_type *t)
 {
     for (uint32_t i = f->ntypes; i-- > 0;) { /* recent types first: neighbours share them */
-        if (same_type(&f->types[i], t)) {
+        if (wf_type_same(&f->types[i], t)) {
             return i;
         }
         if (f->ntypes - i > 64) {
@@ -402,7 +402,7 @@ bool wf_fn_equal(const wf_fn *a, const wf_fn *b)
     for (uint32_t i = 0; i < a->n; i++) {
         const wf_ins *x = &a->ins[i], *y = &b->ins[i];
         if (x->op != y->op || x->nsrc != y->nsrc || x->flags != y->flags ||
-            !same_type(&a->types[x->type], &b->types[y->type]) ||
+            !wf_type_same(&a->types[x->type], &b->types[y->type]) ||
             memcmp(wf_ins_src(a, x), wf_ins_src(b, y), x->nsrc * sizeof(wf_val)) != 0) {
             return false;
         }

@@ -90,6 +90,8 @@ static inline const wf_type *wf_fn_type(const wf_fn *f, wf_val v)
     return &f->types[f->ins[v - 1].type];
 }
 
+/* Equal dtype, rank and extents. */
+bool wf_type_same(const wf_type *a, const wf_type *b);
 /* Replaces symbols in t by value[k]. */
 void wf_type_bind(wf_type *t, const int64_t *value);
 

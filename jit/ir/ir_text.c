@@ -374,12 +374,6 @@ static bool parse_attrs(parser *s, lists *l, uint8_t *ins_flags)
     }
 }
 
-static bool same(const wf_type *a, const wf_type *b)
-{
-    return a->dtype == b->dtype && a->rank == b->rank &&
-           memcmp(a->dims, b->dims, a->rank * sizeof a->dims[0]) == 0;
-}
-
 /* Operands and attributes of a row; appends it and checks the written type. */
 static bool parse_row(parser *s, wf_op op, const wf_type *t)
 {
@@ -418,7 +412,7 @@ static bool parse_row(parser *s, wf_op op, const wf_type *t)
         return false;
     }
     s->f->ins[dst[0] - 1].flags = flags;
-    return same(wf_fn_type(s->f, dst[0]), t) || fail(s, "the type that the operands give");
+    return wf_type_same(wf_fn_type(s->f, dst[0]), t) || fail(s, "the type that the operands give");
 }
 
 static bool parse_ins(parser *s, wf_val *pending)
@@ -454,7 +448,7 @@ static bool parse_ins(parser *s, wf_val *pending)
         }
         const wf_ins *i = wf_fn_at(s->f, *pending);
         bool ok = i->op == WF_OP_RESULT && i->src[0] == v && i->attr == k &&
-                  same(wf_fn_type(s->f, *pending), &t);
+                  wf_type_same(wf_fn_type(s->f, *pending), &t);
         *pending = *pending < s->f->n ? *pending + 1 : 0;
         return ok || fail(s, "the result that the op gives");
     }
@@ -574,7 +568,7 @@ int wf_fn_verify(const wf_fn *f, wf_why *why)
         if (!rc && v != k + 1) {
             rc = wf_fail(why, WEFT_EINVALID, "%%%u is not where its op puts it", k + 1);
         }
-        if (!rc && !same(&f->types[i->type], wf_fn_type(g, v))) {
+        if (!rc && !wf_type_same(&f->types[i->type], wf_fn_type(g, v))) {
             rc = wf_fail(why, WEFT_EINVALID, "%%%u has a type its operands do not give", k + 1);
         }
     }
