@@ -1,5 +1,6 @@
 /*
- * eager/call.h -- an op on its way through dispatch; shared by dispatch.c and inplace.c only.
+ * eager/call.h -- an op on its way through dispatch; shared by dispatch.c and inplace.c; the tracer
+ * takes its promotion rule from here too.
  *
  * Invariant: between wf_call_open and wf_call_close every operand is pinned.
  */
@@ -30,6 +31,9 @@ typedef struct wf_call {
 int wf_call_open(wf_call *k, wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
                  const weft_tensor *src, weft_tensor *failed);
 void wf_call_close(wf_call *k);
+/* The type an elementwise row runs in, from the join of its tensors (0: none) and the highest kind of its
+ * scalars (-1: none): weak scalars lift the kind only, integers of a floating-point row go to f32. */
+int wf_call_settle_type(wf_op op, int strong, int weak);
 /* The common element type of the value operands from `first` on; 0 = error in why. */
 int wf_call_join_types(wf_call *k, int first);
 int wf_call_join_shapes(wf_call *k, wf_type *out, bool *same);

@@ -168,6 +168,17 @@ static void scalar_store(weft_tensor t, int dt, void *out)
 
 static const int kind_default[3] = {WEFT_BOOL, WEFT_I64, WEFT_F32};
 
+int wf_call_settle_type(wf_op op, int strong, int weak)
+{
+    int join = strong;
+    if (weak >= 0 && (join == 0 || wf_dtype_kind(join) < weak)) {
+        join = kind_default[weak];
+    }
+    unsigned mask = wf_rows[op].types;
+    bool floats_only = (mask & WF_DT_F) && !(mask & WF_DT_I) && !(mask & WF_BIT(join));
+    return floats_only && wf_dtype_kind(join) <= 1 ? WEFT_F32 : join;
+}
+
 /* The common type of the value operands under promotion and weak scalars; 0 = error in why. */
 int wf_call_join_types(wf_call *k, int first)
 {
@@ -180,14 +191,9 @@ int wf_call_join_types(wf_call *k, int first)
             weak = (int)k->src[i].context;
         }
     }
-    if (weak >= 0 && (join == 0 || wf_dtype_kind(join) < weak)) {
-        join = kind_default[weak];
-    }
+    join = wf_call_settle_type(k->op, join, weak);
     unsigned mask = wf_rows[k->op].types;
     if (!(mask & WF_BIT(join))) {
-        if ((mask & WF_DT_F) && !(mask & WF_DT_I) && wf_dtype_kind(join) <= 1) {
-            return WEFT_F32;
-        }
         wf_fail(&k->why, WEFT_EDTYPE, "%s operands are not accepted", wf_dtype_name(join));
         wf_hint(&k->why, "cast first: weft_cast(x, %s)",
                 join == WEFT_BOOL  ? "WEFT_I64"

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/call.h"
 #include "jit/trace.h"
 
 struct wf_trace {
@@ -101,7 +102,6 @@ static int value_of(wf_trace *t, weft_tensor h, wf_val *v, wf_why *why)
 /* Casts operands of an elementwise row to their common type, as dispatch does. */
 static int promote(wf_trace *t, wf_op op, int nsrc, wf_val *v, wf_why *why)
 {
-    static const int kind_default[3] = {WEFT_BOOL, WEFT_I64, WEFT_F32};
     int first = wf_rows[op].kind == WF_KIND_CHOOSE ? 1 : 0, join = 0, weak = -1;
     for (int i = first; i < nsrc; i++) {
         int dt = wf_fn_type(t->fn, v[i])->dtype;
@@ -111,14 +111,7 @@ static int promote(wf_trace *t, wf_op op, int nsrc, wf_val *v, wf_why *why)
             join = join ? wf_dtype_promote(join, dt) : dt;
         }
     }
-    if (weak >= 0 && (join == 0 || wf_dtype_kind(join) < weak)) {
-        join = kind_default[weak];
-    }
-    unsigned mask = wf_rows[op].types;
-    if (!(mask & WF_BIT(join)) && (mask & WF_DT_F) && !(mask & WF_DT_I) &&
-        wf_dtype_kind(join) <= 1) {
-        join = WEFT_F32;
-    }
+    join = wf_call_settle_type(op, join, weak);
     for (int i = first; i < nsrc; i++) {
         if (wf_fn_at(t->fn, v[i])->op != WF_OP_SCALAR && wf_fn_type(t->fn, v[i])->dtype != join) {
             wf_attr a = {.dtype = (uint8_t)join};
