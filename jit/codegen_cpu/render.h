@@ -29,6 +29,37 @@ void wf_ll_add(wf_text *t, wf_kty type, int lanes, const char *name, const char 
 /* Global constants of a program's tables. */
 void wf_ll_tables(wf_text *t, const wf_kir *k);
 
+/* -- pieces of kernels ----------------------------------------------------------------------------- */
+enum { WF_LL_LANES = 64 }; /* lanes of the canonical sum, and the widest vector */
+
+unsigned wf_ll_bytes(wf_kty type);
+bool wf_ll_is_bcast(const wf_kernel *k, int s);
+wf_kty wf_ll_src_type(const wf_kernel *k, int s);
+/* define void @name(ptr %ptr, ptr %size, ptr %scalar, i64 %begin, i64 %end) and the label entry */
+void wf_ll_header(wf_text *t, const wf_kernel *k);
+/* Pointers %P0..., scalars and broadcast sources as %x<i> in all lanes; zeroed buffers %buf<i> of
+ * `padded` elements for the others. */
+void wf_ll_prologue(wf_text *t, const wf_kernel *k, int lanes, int padded, bool with_dst);
+/* The operands of a body: sources not broadcast are %<prefix>v<i>. */
+void wf_ll_operands(const wf_kernel *k, const char *prefix, wf_ll *param);
+/* %name := the scalar operand in every lane */
+void wf_ll_spread(wf_text *t, const char *name, wf_kty type, int lanes, const char *scalar);
+/* memcpy of count elements; tag and i make its temporary unique */
+void wf_ll_copy(wf_text *t, const char *to, const char *from, const char *count, wf_kty type,
+                const char *tag, int i);
+/* The loop of MAP over [begin, end) of the operands at %<base>0..., entered from the block `from`,
+ * left to the block `after`. */
+void wf_ll_map_loop(wf_text *t, const wf_kernel *k, int lanes, char base, const char *from,
+                    const char *begin, const char *end, const char *after);
+
+/* -- kernels ----------------------------------------------------------------------------------------- */
+void wf_ll_sum_inner(wf_text *t, const wf_kernel *k, int lanes);
+void wf_ll_sum_outer(wf_text *t, const wf_kernel *k, int lanes);
+void wf_ll_matmul(wf_text *t, const wf_kernel *k, int lanes);
+void wf_ll_permute(wf_text *t, const wf_kernel *k, int lanes);
+void wf_ll_gather(wf_text *t, const wf_kernel *k, int lanes);
+void wf_ll_scatter(wf_text *t, const wf_kernel *k, int lanes);
+
 int wf_llvm_render(const wf_kernel *k, const wf_target *target, wf_text *out, wf_why *why);
 /* Lanes for the target: its width, or 64 of 32 bits, 32 of 64 bits. */
 int wf_llvm_lanes(const wf_kernel *k, const wf_target *target);

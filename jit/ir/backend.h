@@ -32,7 +32,7 @@ typedef enum wf_skeleton {
                         body(a[i * k + l], b[l * n + j])) */
 } wf_skeleton;
 
-enum { WF_KERNEL_MAX_SRC = 8, WF_KERNEL_MAX_PTR = 16, WF_KERNEL_MAX_SIZE = 9 };
+enum { WF_KERNEL_MAX_PTR = 64, WF_KERNEL_MAX_SIZE = 9 };
 
 typedef struct wf_kernel {
     wf_skeleton skeleton;
@@ -45,6 +45,8 @@ typedef struct wf_kernel {
     wf_kir post; /* sums, SCATTER, MATMUL: the total as an element of dst */
 } wf_kernel;
 
+/* Empty programs, no scalars, nothing broadcast. */
+void wf_kernel_init(wf_kernel *k, wf_skeleton skeleton, int nsrc);
 void wf_kernel_free(wf_kernel *k);
 int wf_kernel_ndst(const wf_kernel *k);
 int wf_kernel_nsize(const wf_kernel *k);
@@ -77,7 +79,8 @@ void wf_blob_free(wf_blob *b);
 
 typedef struct wf_exe wf_exe;
 
-/* Elements (MAP), rows (SUM_INNER) or columns (SUM_OUTER) [begin, end). scalar: bits, low end. */
+/* Elements (MAP, PERMUTE), rows (SUM_INNER, GATHER, SCATTER, MATMUL) or columns (SUM_OUTER) [begin, end)
+ * of the result. scalar: bits, low end. */
 typedef struct wf_launch {
     void *const *ptr;
     const int64_t *size;

@@ -69,7 +69,7 @@ unsigned wf_kernel_bits(const wf_kernel *k)
     return bits;
 }
 
-static void start(wf_kernel *k, wf_skeleton skeleton, int nsrc)
+void wf_kernel_init(wf_kernel *k, wf_skeleton skeleton, int nsrc)
 {
     memset(k, 0, sizeof *k);
     k->skeleton = skeleton;
@@ -82,7 +82,7 @@ static void start(wf_kernel *k, wf_skeleton skeleton, int nsrc)
 int wf_kernel_of_row(wf_kernel *k, wf_op op, int which, int compute, int nsrc,
                      const uint8_t *src_dtype, int dst_dtype, wf_why *why)
 {
-    start(k, WF_SK_MAP, nsrc);
+    wf_kernel_init(k, WF_SK_MAP, nsrc);
     k->fast.fast = true;
     wf_kir *const programs[2] = {&k->body, &k->fast};
     for (int p = 0; p < 2; p++) {
@@ -133,7 +133,7 @@ static wf_kty sum_type(int dtype)
 
 int wf_kernel_of_sum(wf_kernel *k, wf_skeleton skeleton, int src_dtype, int dst_dtype, wf_why *why)
 {
-    start(k, skeleton, 1);
+    wf_kernel_init(k, skeleton, 1);
     snprintf(k->name, sizeof k->name, "sum_%s_%s_%s",
              skeleton == WF_SK_SUM_INNER ? "inner" : "outer", wf_dtype_name(src_dtype),
              wf_dtype_name(dst_dtype));
@@ -142,7 +142,7 @@ int wf_kernel_of_sum(wf_kernel *k, wf_skeleton skeleton, int src_dtype, int dst_
 
 int wf_kernel_of_move(wf_kernel *k, wf_skeleton skeleton, int dtype, wf_why *why)
 {
-    start(k, skeleton, skeleton == WF_SK_MATMUL ? 2 : 1);
+    wf_kernel_init(k, skeleton, skeleton == WF_SK_MATMUL ? 2 : 1);
     if (skeleton == WF_SK_SCATTER || skeleton == WF_SK_MATMUL) {
         snprintf(k->name, sizeof k->name, "%s_%s",
                  skeleton == WF_SK_MATMUL ? "matmul" : "scatter_add", wf_dtype_name(dtype));

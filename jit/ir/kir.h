@@ -68,7 +68,7 @@ typedef struct wf_kinstr {
     uint64_t imm; /* PARAM: number; CONST: bits; SHLK, SHRK, SARK: count; LOOKUP: table */
 } wf_kinstr;
 
-enum { WF_KIR_MAX_PARAM = 16, WF_KIR_MAX_OUT = 16, WF_KIR_MAX_TABLE = 4 };
+enum { WF_KIR_MAX_PARAM = 128, WF_KIR_MAX_OUT = 32, WF_KIR_MAX_TABLE = 4 };
 
 typedef struct wf_kir {
     wf_kinstr *ins;
@@ -154,6 +154,8 @@ typedef struct wf_text {
     bool failed; /* an allocation failed; s is NULL or a prefix */
 } wf_text;
 void wf_text_free(wf_text *t);
+/* n bytes as they are. */
+void wf_text_put(wf_text *t, const void *data, size_t n);
 void wf_text_putf(wf_text *t, const char *fmt, ...) WF_PRINTF(2, 3);
 const char *wf_kprim_name(wf_kprim prim);
 int wf_kprim_arity(wf_kprim prim);

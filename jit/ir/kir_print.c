@@ -15,6 +15,32 @@ void wf_text_free(wf_text *t)
     *t = (wf_text){0};
 }
 
+/* Room for n bytes more and a zero. */
+static bool reserve(wf_text *t, size_t n)
+{
+    if (t->failed || n < t->cap - t->n)
+        return !t->failed;
+    const size_t cap = (t->cap + n) * 2 + 256;
+    char *grown = realloc(t->s, cap);
+    if (!grown) {
+        t->failed = true;
+        return false;
+    }
+    grown[t->n] = 0;
+    t->s = grown;
+    t->cap = cap;
+    return true;
+}
+
+void wf_text_put(wf_text *t, const void *data, size_t n)
+{
+    if (n == 0 || !reserve(t, n))
+        return;
+    memcpy(t->s + t->n, data, n);
+    t->n += n;
+    t->s[t->n] = 0;
+}
+
 void wf_text_putf(wf_text *t, const char *fmt, ...)
 {
     va_list args;
@@ -30,15 +56,8 @@ void wf_text_putf(wf_text *t, const char *fmt, ...)
             t->n += (size_t)n;
             return;
         }
-        const size_t cap = (t->cap + (size_t)n) * 2 + 256;
-        char *grown = realloc(t->s, cap);
-        if (!grown) {
-            t->failed = true;
+        if (!reserve(t, (size_t)n))
             return;
-        }
-        grown[t->n] = 0;
-        t->s = grown;
-        t->cap = cap;
     }
 }
 

@@ -20,6 +20,7 @@
 #include "eager/exec.h"
 #include "jit/codegen_cuda/render.h"
 #include "tests/jit/shim/fibers.h"
+#include "tests/jit/moves.h"
 #include "tests/jit/values.h"
 
 int wf_exec_reduce(wf_exec *e);
@@ -362,11 +363,9 @@ static void run_gather(const program *p, const item *it)
     void *x = values_new(p->dtype, ROWS * WIDTH, 0);
     int64_t index[M], error = -1;
     char *want = calloc(M * WIDTH, esize);
-    for (int i = 0; i < M; i++) {
+    for (int i = 0; i < M; i++)
         index[i] = (int64_t)(values_hash((uint64_t)i) % ROWS);
-        memcpy(want + (size_t)i * WIDTH * esize, (char *)x + (size_t)index[i] * WIDTH * esize,
-               WIDTH * esize);
-    }
+    moves_gather(p->dtype, want, x, index, M, WIDTH);
     guarded src = guard(ROWS * WIDTH * esize, x), dst = guard(M * WIDTH * esize, NULL);
     guarded ix = guard(sizeof index, index);
     void *ptr[4] = {dst.data, src.data, ix.data, &error};
@@ -385,19 +384,6 @@ static void run_gather(const program *p, const item *it)
     unguard(&ix);
 }
 
-static float number(const program *p, const void *x, int64_t i)
-{
-    const uint16_t *h = x;
-    return p->dtype == WEFT_BF16 ? wf_f32_of_bf16(h[i]) : ((const float *)x)[i];
-}
-static void store(const program *p, void *x, int64_t i, float v)
-{
-    if (p->dtype == WEFT_BF16)
-        ((uint16_t *)x)[i] = wf_bf16_of_f32(v);
-    else
-        ((float *)x)[i] = v;
-}
-
 /* The derivative of gather: parts are added in the order of the index. */
 static void run_scatter(const program *p, const item *it)
 {
@@ -405,14 +391,9 @@ static void run_scatter(const program *p, const item *it)
     const size_t esize = wf_dtype_size(p->dtype);
     void *x = values_ordinary(p->dtype, M * WIDTH, 3), *want = calloc(ROWS * WIDTH, esize);
     int64_t index[M];
-    float total[ROWS * WIDTH] = {0};
-    for (int i = 0; i < M; i++) {
+    for (int i = 0; i < M; i++)
         index[i] = (int64_t)(values_hash((uint64_t)i) % ROWS);
-        for (int j = 0; j < WIDTH; j++)
-            total[index[i] * WIDTH + j] += number(p, x, i * WIDTH + j);
-    }
-    for (int i = 0; i < ROWS * WIDTH; i++)
-        store(p, want, i, total[i]);
+    moves_scatter(p->dtype, want, x, index, ROWS, M, WIDTH);
     guarded src = guard(M * WIDTH * esize, x), dst = guard(ROWS * WIDTH * esize, NULL);
     guarded ix = guard(sizeof index, index);
     void *ptr[3] = {dst.data, src.data, ix.data};
@@ -426,18 +407,6 @@ static void run_scatter(const program *p, const item *it)
     unguard(&ix);
 }
 
-struct product {
-    const program *p;
-    const void *a, *b;
-    int64_t i, j, n, k;
-};
-static uint64_t product(void *context, int64_t l)
-{
-    const struct product *c = context;
-    const float v = number(c->p, c->a, c->i * c->k + l) * number(c->p, c->b, l * c->n + c->j);
-    return wf_kir_peek(&v, WF_KT_F32, 0);
-}
-
 static void run_matmul(const program *p, const item *it)
 {
     static const long long shapes[][3] = {
@@ -449,13 +418,7 @@ static void run_matmul(const program *p, const item *it)
         void *want = calloc((size_t)(m * n), esize);
         guarded ga = guard((size_t)(m * k) * esize, a), gb = guard((size_t)(k * n) * esize, b);
         guarded dst = guard((size_t)(m * n) * esize, NULL);
-        for (long long i = 0; i < m * n; i++) {
-            struct product c = {p, a, b, i / n, i % n, n, k};
-            const uint64_t bits = wf_kir_sum(WF_KT_F32, k, product, &c);
-            float v;
-            memcpy(&v, &bits, sizeof v);
-            store(p, want, i, v);
-        }
+        moves_matmul(p->dtype, want, a, b, m, n, k);
         void *ptr[3] = {dst.data, ga.data, gb.data};
         launch(p, it, 2, 64, ptr, shapes[z]);
         compare(p, dst.data, want, m * n, it->k.name);

@@ -13,50 +13,9 @@
 #include <time.h>
 
 #include "eager/exec.h"
-#include "jit/ir/backend.h"
-#include "tests/jit/values.h"
+#include "tests/jit/llvm_support.h"
 
 int wf_exec_reduce(wf_exec *e);
-
-#define NEED_LLVM()                                                                                \
-    do {                                                                                           \
-        wf_why why_ = {0};                                                                         \
-        if (wf_backend_cpu.available(&why_) != 0)                                                  \
-            cr_skip_test("%s", why_.rule);                                                         \
-    } while (0)
-
-static wf_exe *build(const wf_kernel *k, const wf_target *target)
-{
-    const wf_backend *b = &wf_backend_cpu;
-    wf_text text = {0};
-    wf_blob code = {0};
-    wf_exe *e = NULL;
-    wf_why why = {0};
-    cr_assert_eq(b->render(k, target, &text, &why), 0, "%s: %s", k->name, why.rule);
-    cr_assert_eq(b->compile(target, &text, &code, &why), 0, "%s width %d: %s\n%.3000s", k->name,
-                 target->width, why.rule, text.s);
-    cr_assert_eq(b->load(&code, k->name, &e, &why), 0, "%s: %s", k->name, why.rule);
-    wf_text_free(&text);
-    wf_blob_free(&code);
-    return e;
-}
-
-static wf_view vector(void *p, int dtype, int64_t n)
-{
-    return (wf_view){.data = p, .dtype = (uint8_t)dtype, .rank = 1, .dims = {n}, .strides = {1}};
-}
-
-static void compare(const void *got, const void *want, int dtype, int64_t n, const char *what,
-                    const wf_target *target)
-{
-    const wf_kty type = wf_kir_storage(dtype);
-    for (int64_t i = 0; i < n; i++)
-        if (!values_same(wf_kir_peek(got, type, i), wf_kir_peek(want, type, i), dtype))
-            cr_assert_fail("%s, %s width %d, n %lld, element %lld: %llx, eager %llx", what,
-                           target->arch, target->width, (long long)n, (long long)i,
-                           (unsigned long long)wf_kir_peek(got, type, i),
-                           (unsigned long long)wf_kir_peek(want, type, i));
-}
 
 typedef struct job {
     wf_op op;
@@ -87,7 +46,7 @@ static void check(const job *j, const wf_target *target, const int64_t *sizes, i
                  0, "%s: %s", wf_rows[j->op].name, why.rule);
     if (bcast >= 0)
         k.bcast = 1u << bcast;
-    wf_exe *e = build(&k, target);
+    wf_exe *e = llvm_build(&k, target);
     for (int z = 0; z < nsizes; z++) {
         const int64_t n = sizes[z];
         void *ptr[8];
@@ -97,11 +56,11 @@ static void check(const job *j, const wf_target *target, const int64_t *sizes, i
         ptr[0] = got;
         for (int s = 0; s < j->nsrc; s++) {
             ptr[s + 1] = values_new(j->src[s], n + 1, s);
-            v[s] = vector(ptr[s + 1], j->src[s], n);
+            v[s] = llvm_vector(ptr[s + 1], j->src[s], n);
             if (s == bcast)
                 v[s].strides[0] = 0;
         }
-        wf_view out = vector(want, j->dst, n);
+        wf_view out = llvm_vector(want, j->dst, n);
         const int status = j->which < 0
                                ? wf_exec_map(j->op, j->compute, &out, j->nsrc, v)
                                : wf_exec_vjp(j->op, j->which, j->compute, &out, j->nsrc, v);
@@ -110,7 +69,7 @@ static void check(const job *j, const wf_target *target, const int64_t *sizes, i
         const wf_launch l = {ptr, &n, NULL, 0, n / 3}, m = {ptr, &n, NULL, n / 3, n};
         wf_backend_cpu.launch(e, &l);
         wf_backend_cpu.launch(e, &m);
-        compare(got, want, j->dst, n, k.name, target);
+        llvm_compare(got, want, j->dst, n, k.name, target);
         for (size_t b = (size_t)n * wf_dtype_size(j->dst); b < ((size_t)n + 2) * 8; b++)
             cr_assert_eq(got[b], 0x5A, "%s wrote past its end", k.name);
         for (int s = 0; s < j->nsrc; s++)
@@ -124,24 +83,19 @@ static void check(const job *j, const wf_target *target, const int64_t *sizes, i
 
 static const int64_t all_sizes[] = {0, 1, 2, 3, 63, 64, 65, 4095, 4096, 4097, 100003};
 enum { NSIZES = sizeof all_sizes / sizeof *all_sizes };
-static const wf_target widths[] = {
-    {"host", 1},  {"host", 4},      {"host", 8},       {"host", 16},  {"host", 32},
-    {"host", 64}, {"x86-64-v3", 8}, {"x86-64-v3", 64}, {"x86-64", 4}, {"x86-64", 64},
-};
-enum { NWIDTHS = sizeof widths / sizeof *widths };
 
 Test(llvm, milestone_rows_at_every_width)
 {
     NEED_LLVM();
     static const wf_op ops[] = {WF_OP_ADD, WF_OP_MUL, WF_OP_WHERE, WF_OP_EXP, WF_OP_SIGMOID};
-    for (size_t w = 0; w < NWIDTHS; w++)
+    for (size_t w = 0; w < LLVM_NWIDTHS; w++)
         for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
             for (int h = 0; h < 2; h++)
                 for (int which = -1; which < wf_rows[ops[o]].min_src; which++) {
                     if (which >= 0 && !wf_kir_has_vjp(ops[o], which, WEFT_F32))
                         continue;
                     const job j = job_of(ops[o], which, h ? WEFT_BF16 : WEFT_F32);
-                    check(&j, &widths[w], all_sizes, NSIZES, -1);
+                    check(&j, &llvm_widths[w], all_sizes, NSIZES, -1);
                 }
 }
 
@@ -187,13 +141,13 @@ Test(llvm, every_derivative)
 Test(llvm, broadcast_operands)
 {
     NEED_LLVM();
-    for (int w = 0; w < NWIDTHS; w++)
+    for (int w = 0; w < LLVM_NWIDTHS; w++)
         for (int s = 0; s < 3; s++) {
             job j = job_of(WF_OP_WHERE, -1, WEFT_BF16);
-            check(&j, &widths[w], all_sizes, 7, s);
+            check(&j, &llvm_widths[w], all_sizes, 7, s);
             if (s < 2) {
                 j = job_of(WF_OP_FMOD, -1, WEFT_F32);
-                check(&j, &widths[w], all_sizes, 7, s);
+                check(&j, &llvm_widths[w], all_sizes, 7, s);
             }
         }
 }
@@ -208,7 +162,7 @@ static void eager_sum(const void *x, int dtype, int64_t rows, int64_t cols, int 
     wf_view in = {.data = p, .dtype = (uint8_t)dtype, .rank = 2, .dims = {rows, cols}};
     in.strides[0] = cols;
     in.strides[1] = 1;
-    wf_view dst = vector(out, out_dtype, axis ? rows : cols);
+    wf_view dst = llvm_vector(out, out_dtype, axis ? rows : cols);
     const wf_attr attr = {.dtype = (uint8_t)out_dtype, .n_ints = 1, .ints = &ax};
     wf_why why = {0};
     wf_exec e = {WF_OP_SUM, 1, 1, &in, &dst, &attr, &why};
@@ -223,7 +177,7 @@ static void check_sum(wf_skeleton skeleton, int dtype, const wf_target *target)
     wf_kernel k;
     const int out_dtype = wf_dtype_kind(dtype) == 2 ? dtype : WEFT_I64;
     cr_assert_eq(wf_kernel_of_sum(&k, skeleton, dtype, out_dtype, NULL), 0);
-    wf_exe *e = build(&k, target);
+    wf_exe *e = llvm_build(&k, target);
     const bool inner = skeleton == WF_SK_SUM_INNER;
     for (size_t z = 0; z < sizeof shapes / sizeof *shapes; z++) {
         const int64_t kept = shapes[z][0], n = shapes[z][1];
@@ -238,7 +192,7 @@ static void check_sum(wf_skeleton skeleton, int dtype, const wf_target *target)
         const wf_launch l = {ptr, size, NULL, 0, kept / 2}, m = {ptr, size, NULL, kept / 2, kept};
         wf_backend_cpu.launch(e, &l);
         wf_backend_cpu.launch(e, &m);
-        compare(got, want, out_dtype, kept, k.name, target);
+        llvm_compare(got, want, out_dtype, kept, k.name, target);
         free(x);
         free(got);
         free(want);
@@ -251,12 +205,12 @@ Test(llvm, sums_at_every_width)
 {
     NEED_LLVM();
     static const int dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_F16, WEFT_I32};
-    for (size_t w = 0; w < NWIDTHS; w++)
+    for (size_t w = 0; w < LLVM_NWIDTHS; w++)
         for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
             if (d > 1 && w % 3 != d % 3)
                 continue;
-            check_sum(WF_SK_SUM_INNER, dtypes[d], &widths[w]);
-            check_sum(WF_SK_SUM_OUTER, dtypes[d], &widths[w]);
+            check_sum(WF_SK_SUM_INNER, dtypes[d], &llvm_widths[w]);
+            check_sum(WF_SK_SUM_OUTER, dtypes[d], &llvm_widths[w]);
         }
 }
 
