@@ -77,10 +77,7 @@ static wf_val outside(wf_fn *f, const wf_tnode *n, int k, const wf_type *like)
 {
     weft_tensor h = n->aux && n->aux->scalar ? n->aux->scalar[k] : WEFT_NONE;
     if (wf_is_scalar(h)) {
-        double d;
-        memcpy(&d, &h.serial, sizeof d);
-        return wf_fn_scalar(f, (int)h.context,
-                            h.context == WF_SCALAR_FLOAT ? d : (double)(int64_t)h.serial);
+        return wf_fn_scalar(f, (int)h.context, h.serial);
     }
     return wf_is_absent(h) ? 0 : wf_fn_input(f, like);
 }

@@ -427,6 +427,25 @@ int wf_exec_vjp(wf_op op, int which, int compute, const wf_view *dst, int nsrc, 
     return WEFT_OK;
 }
 
+/* The row VJP: operands broadcast to the result. */
+WF_EXEC_DECL(vjp_row)
+{
+    wf_view v[WF_VJP_MAX + 2];
+    const wf_view *d = &e->dst[0];
+    for (int k = 0; k < e->nsrc; k++) {
+        const wf_view *s = &e->src[k];
+        v[k] = *d;
+        v[k].data = s->data;
+        v[k].dtype = s->dtype;
+        for (int a = 0; a < d->rank; a++) {
+            const int b = a - (d->rank - s->rank);
+            v[k].strides[a] = b >= 0 && s->dims[b] == d->dims[a] ? s->strides[b] : 0;
+        }
+    }
+    return wf_exec_vjp((wf_op)e->attr->ints[0], (int)e->attr->ints[1], wf_dtype_compute(d->dtype),
+                       d, e->nsrc, v);
+}
+
 /* -- what a vjp column reads: its text, once ---------------------------------------------------------------- */
 static const char *const vjp_text[WF_OP_COUNT][WF_VJP_MAX] = {
 #define UNARY(NAME, name, types, rare, ulp, expr, vjp) [WF_OP_##NAME] = {#vjp},

@@ -76,10 +76,7 @@ static int value_of(wf_trace *t, weft_tensor h, wf_val *v, wf_why *why)
         return 0;
     }
     if (wf_is_scalar(h)) {
-        double d;
-        memcpy(&d, &h.serial, sizeof d);
-        d = h.context == WF_SCALAR_FLOAT ? d : (double)(int64_t)h.serial;
-        *v = wf_fn_scalar(t->fn, (int)h.context, d);
+        *v = wf_fn_scalar(t->fn, (int)h.context, h.serial);
         return *v ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory for the trace");
     }
     bool pinned;
@@ -224,16 +221,12 @@ void wf_trace_abort(wf_trace *t)
 
 /* -- running ------------------------------------------------------------------------------------------- */
 
-static weft_tensor slot_value(const wf_fn *f, uint32_t slot, const double *slots)
+static weft_tensor slot_value(const wf_fn *f, uint32_t slot, const uint64_t *slots)
 {
-    double d = slots ? slots[slot] : f->slots[slot];
-    int kind = f->slot_kind[slot];
-    return kind == WF_SCALAR_FLOAT ? weft_f(d)
-           : kind == WF_SCALAR_INT ? weft_i((int64_t)d)
-                                   : weft_b(d != 0);
+    return (weft_tensor){WF_SCALAR_SLOT, f->slot_kind[slot], slots ? slots[slot] : f->slots[slot]};
 }
 
-int wf_fn_run(const wf_fn *f, const weft_tensor *inputs, const double *slots, weft_tensor *out)
+int wf_fn_run(const wf_fn *f, const weft_tensor *inputs, const uint64_t *slots, weft_tensor *out)
 {
     static const wf_attr none;
     weft_tensor *v = malloc((f->n + 1u) * sizeof *v);

@@ -27,6 +27,6 @@ void wf_trace_abort(wf_trace *t);
 /* Runs f op by op through dispatch: the plan of last resort, and the yardstick of every other. Scalar
  * slots take `slots` (or their recorded values when NULL). out receives f->noutputs handles of the
  * current scope. 0 or a status with an error recorded. */
-int wf_fn_run(const wf_fn *f, const weft_tensor *inputs, const double *slots, weft_tensor *out);
+int wf_fn_run(const wf_fn *f, const weft_tensor *inputs, const uint64_t *slots, weft_tensor *out);
 
 #endif

@@ -167,12 +167,12 @@ wf_val wf_fn_input(wf_fn *f, const wf_type *t)
     return v;
 }
 
-wf_val wf_fn_scalar(wf_fn *f, int kind, double value)
+wf_val wf_fn_scalar(wf_fn *f, int kind, uint64_t bits)
 {
     static const uint8_t dtypes[3] = {WEFT_BOOL, WEFT_I64, WEFT_F64};
     wf_type t = {.dtype = dtypes[kind], .rank = 0};
     uint32_t type = intern_type(f, &t);
-    double *s = realloc(f->slots, (f->nslots + 1u) * sizeof *s);
+    uint64_t *s = realloc(f->slots, (f->nslots + 1u) * sizeof *s);
     if (s) {
         f->slots = s;
     }
@@ -183,7 +183,7 @@ wf_val wf_fn_scalar(wf_fn *f, int kind, double value)
     wf_ins i = {.op = WF_OP_SCALAR, .type = type, .attr = f->nslots};
     wf_val v = type == UINT32_MAX || !s || !k ? 0 : push(f, &i);
     if (v) {
-        f->slots[f->nslots] = value;
+        f->slots[f->nslots] = bits;
         f->slot_kind[f->nslots++] = (uint8_t)kind;
     }
     return v;

@@ -18,6 +18,7 @@
 #define JIT_IR_IR_H
 
 #include <stdio.h>
+#include <string.h>
 
 #include "jit/ir/op.h"
 
@@ -57,7 +58,7 @@ typedef struct wf_fn {
     uint32_t nsymbols;
     wf_val *inputs; /* INPUT instructions in argument order */
     uint32_t ninputs;
-    double *slots;      /* values the scalar slots had when recorded */
+    uint64_t *slots;    /* bit patterns the scalar slots had when recorded: wf_slot_f64 reads one */
     uint8_t *slot_kind; /* WF_SCALAR_* of eager/tensor.h: 0 bool, 1 integer, 2 float */
     uint32_t nslots;
     wf_val *outputs;
@@ -70,8 +71,9 @@ void wf_fn_free(wf_fn *f);
 
 /* Appends an argument of a type. 0: no memory. */
 wf_val wf_fn_input(wf_fn *f, const wf_type *t);
-/* Appends a scalar slot (0-d; bool, i64 or f64) that had `value`. 0: no memory. */
-wf_val wf_fn_scalar(wf_fn *f, int kind, double value);
+/* Appends a scalar slot (0-d; bool, i64 or f64). bits: the pattern of the double of kind 2, of the int64
+ * of the others, so that every value is exact. 0: no memory. */
+wf_val wf_fn_scalar(wf_fn *f, int kind, uint64_t bits);
 /* The number of a symbol, made on demand; -1: no memory, a bad name or more than WF_MAX_SYMBOLS. */
 int wf_fn_symbol(wf_fn *f, const char *name, size_t len);
 /* Appends op: checks operands and attributes, infers result types, copies attributes. dst receives
@@ -88,6 +90,20 @@ const wf_val *wf_ins_src(const wf_fn *f, const wf_ins *i);
 static inline const wf_type *wf_fn_type(const wf_fn *f, wf_val v)
 {
     return &f->types[f->ins[v - 1].type];
+}
+
+/* A slot's pattern as a number, and back. */
+static inline double wf_slot_f64(int kind, uint64_t bits)
+{
+    double d;
+    memcpy(&d, &bits, sizeof d);
+    return kind == 2 ? d : (double)(int64_t)bits;
+}
+static inline uint64_t wf_slot_bits(int kind, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return kind == 2 ? bits : (uint64_t)(int64_t)value;
 }
 
 /* Equal dtype, rank and extents. */

@@ -3,14 +3,16 @@
  *
  *   fn step symbols(batch) {
  *     %1 = input f32[batch,784]
- *     %2 = scalar f64
+ *     %2 = scalar f64 0x1p-1
  *     %3 = mul f32[batch,784] %1, %2
  *     %4 = max f32[batch,1] %3 ints(1) flags(1)
  *     return %4
  *   }
  *
- * Numbers are SSA numbers counted from 1, `_` is an absent operand. Attributes are ints(...), dyn(...)
- * (symbols by name), flt(...) as hexadecimal floats, dtype(...), flags(...). Result k > 0 of an op is
+ * Numbers are SSA numbers counted from 1, `_` is an absent operand. A scalar slot is followed by the value
+ * it had, unless that was 0: an integer, or a hexadecimal float. Attributes are ints(...), dyn(...)
+ * (symbols by name), flt(...) as hexadecimal floats, dtype(...), flags(...); of(row,k) names the row and
+ * the operand of a vjp. Result k > 0 of an op is
  * `%n = result TYPE %op #k` on the lines that follow it.
  *
  * Invariants: parse(print(f)) equals f; the parser trusts nothing, allocates in proportion to the text
@@ -46,9 +48,11 @@ static void print_type(const wf_fn *f, const wf_type *t, FILE *out)
     fputc(']', out);
 }
 
-static void print_attr(const wf_fn *f, const wf_attr *a, FILE *out)
+static void print_attr(const wf_fn *f, int op, const wf_attr *a, FILE *out)
 {
-    if (a->n_ints) {
+    if (op == WF_OP_VJP) { /* numbers of rows change from version to version, names do not */
+        fprintf(out, " of(%s,%" PRId64 ")", wf_rows[a->ints[0]].name, a->ints[1]);
+    } else if (a->n_ints) {
         fputs(" ints(", out);
         for (int i = 0; i < a->n_ints; i++) {
             fprintf(out, "%s%" PRId64, i ? "," : "", a->ints[i]);
@@ -82,6 +86,19 @@ static void print_attr(const wf_fn *f, const wf_attr *a, FILE *out)
     }
 }
 
+static void print_slot(const wf_fn *f, uint32_t slot, FILE *out)
+{
+    uint64_t bits = f->slots[slot];
+    double d = wf_slot_f64(f->slot_kind[slot], bits);
+    if (bits && f->slot_kind[slot] != 2) {
+        fprintf(out, " %" PRId64, (int64_t)bits);
+    } else if (bits && isnan(d)) {
+        fputs(" nan", out);
+    } else if (bits) {
+        fprintf(out, " %a", d);
+    }
+}
+
 static void print_ins(const wf_fn *f, uint32_t k, FILE *out)
 {
     static const wf_attr none;
@@ -89,7 +106,9 @@ static void print_ins(const wf_fn *f, uint32_t k, FILE *out)
     const wf_val *src = wf_ins_src(f, i);
     fprintf(out, "  %%%u = %s ", k + 1, wf_rows[i->op].name);
     if (i->op == WF_OP_SCALAR) {
-        fprintf(out, "%s\n", wf_dtype_name(f->types[i->type].dtype));
+        fputs(wf_dtype_name(f->types[i->type].dtype), out);
+        print_slot(f, i->attr, out);
+        fputc('\n', out);
         return;
     }
     print_type(f, &f->types[i->type], out);
@@ -103,7 +122,7 @@ static void print_ins(const wf_fn *f, uint32_t k, FILE *out)
     if (i->op == WF_OP_RESULT) {
         fprintf(out, " #%u", i->attr);
     } else if (i->op != WF_OP_INPUT) {
-        print_attr(f, i->attr ? &f->attrs[i->attr] : &none, out);
+        print_attr(f, i->op, i->attr ? &f->attrs[i->attr] : &none, out);
     }
     if (i->flags & WF_INS_NOGRAD) {
         fputs(" nograd", out);
@@ -203,6 +222,17 @@ static bool accept(parser *s, const char *word)
     }
     s->p += n;
     return true;
+}
+
+/* The word stands here; nothing is taken. */
+static bool at_word(parser *s, const char *word)
+{
+    const char *p = s->p;
+    int line = s->line;
+    bool yes = accept(s, word);
+    s->p = p;
+    s->line = line;
+    return yes;
 }
 
 static bool expect(parser *s, const char *word)
@@ -338,6 +368,19 @@ static bool parse_list(parser *s, bool flt, bool symbols, void *out, int max, ui
     return true;
 }
 
+/* The ints of a vjp. */
+static bool parse_of(parser *s, lists *l)
+{
+    size_t n = expect(s, "(") ? name_length(s) : 0;
+    l->ints[0] = n ? wf_op_parse(s->p, n) : WF_OP_INVALID;
+    if (l->ints[0] == WF_OP_INVALID) {
+        return fail(s, "an op");
+    }
+    s->p += n;
+    l->attr.n_ints = 2;
+    return expect(s, ",") && parse_int(s, &l->ints[1]) && expect(s, ")");
+}
+
 static bool parse_attrs(parser *s, lists *l, uint8_t *ins_flags)
 {
     memset(&l->attr, 0, sizeof l->attr);
@@ -350,6 +393,8 @@ static bool parse_attrs(parser *s, lists *l, uint8_t *ins_flags)
         bool ok = true;
         if (accept(s, "ints")) {
             ok = expect(s, "(") && parse_list(s, false, false, l->ints, 64, &l->attr.n_ints);
+        } else if (accept(s, "of")) {
+            ok = parse_of(s, l);
         } else if (accept(s, "dyn")) {
             ok = expect(s, "(") && parse_list(s, false, true, l->dyn, 255, &l->attr.n_dyn);
         } else if (accept(s, "flt")) {
@@ -415,6 +460,30 @@ static bool parse_row(parser *s, wf_op op, const wf_type *t)
     return wf_type_same(wf_fn_type(s->f, dst[0]), t) || fail(s, "the type that the operands give");
 }
 
+/* The value of a scalar slot, if it is written, and the slot. */
+static bool parse_slot(parser *s, int kind)
+{
+    char buf[48], *end = buf;
+    uint64_t bits = 0;
+    skip(s);
+    if (s->p < s->end && *s->p != '%' && (is_name(*s->p) || *s->p == '-' || *s->p == '+') &&
+        !at_word(s, "return")) {
+        if (!number_text(s, buf, sizeof buf)) {
+            return false;
+        }
+        errno = 0;
+        if (kind == 2) {
+            bits = wf_slot_bits(kind, strtod(buf, &end));
+        } else {
+            bits = (uint64_t)strtoll(buf, &end, 10);
+        }
+        if (*end != '\0' || (kind != 2 && errno) || (kind == 0 && bits > 1)) {
+            return fail(s, "the value of a scalar slot");
+        }
+    }
+    return wf_fn_scalar(s->f, kind, bits) || fail(s, "memory");
+}
+
 static bool parse_ins(parser *s, wf_val *pending)
 {
     int64_t n;
@@ -433,7 +502,7 @@ static bool parse_ins(parser *s, wf_val *pending)
             (dt != WEFT_BOOL && dt != WEFT_I64 && dt != WEFT_F64)) {
             return fail(s, "bool, i64 or f64");
         }
-        return wf_fn_scalar(s->f, wf_dtype_kind(dt), 0) || fail(s, "memory");
+        return parse_slot(s, wf_dtype_kind(dt));
     }
     if (accept(s, "input")) {
         return (!is_result && parse_type(s, &t) && (wf_fn_input(s->f, &t) || fail(s, "memory"))) ||

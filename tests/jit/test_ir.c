@@ -60,6 +60,75 @@ Test(ir, text_prints_and_parses)
     wf_fn_free(f);
 }
 
+/* Slots keep every bit of a 64-bit integer and of a double, in memory and in text. */
+Test(ir, scalar_slots_are_exact)
+{
+    static const struct {
+        int kind;
+        uint64_t bits;
+        const char *text;
+    } v[] = {
+        {1, (1u << 31) * (1ull << 31) + 1, "  %1 = scalar i64 4611686018427387905\n"},
+        {1, (uint64_t)INT64_MIN, "  %2 = scalar i64 -9223372036854775808\n"},
+        {1, 0, "  %3 = scalar i64\n"},
+        {0, 1, "  %4 = scalar bool 1\n"},
+        {2, 0x8000000000000000u, "  %5 = scalar f64 -0x0p+0\n"},
+        {2, 0x0000000000000001u, "  %6 = scalar f64 0x0.0000000000001p-1022\n"},
+        {2, 0x7ff0000000000000u, "  %7 = scalar f64 inf\n"},
+        {2, 0x3fb999999999999au, "  %8 = scalar f64 0x1.999999999999ap-4\n"},
+    };
+    enum { N = sizeof v / sizeof *v };
+    wf_why why = {0};
+    wf_fn *f = wf_fn_new("slots");
+    for (int i = 0; i < N; i++) {
+        wf_fn_output(f, wf_fn_scalar(f, v[i].kind, v[i].bits));
+    }
+    char *text = wf_fn_text(f);
+    wf_fn *g = wf_fn_parse(text, strlen(text), &why);
+    cr_assert_not_null(g, "%s\n%s", why.rule, text);
+    for (int i = 0; i < N; i++) {
+        cr_assert(strstr(text, v[i].text), "%s not in\n%s", v[i].text, text);
+        cr_assert_eq(g->slots[i], v[i].bits, "slot %d", i);
+        cr_assert_eq(g->slot_kind[i], v[i].kind);
+    }
+    round_trip(f);
+    free(text);
+    wf_fn_free(f);
+    wf_fn_free(g);
+    cr_assert_null(parse("fn f {\n  %1 = scalar bool 2\n  return %1\n}", &why));
+    cr_assert_null(parse("fn f {\n  %1 = scalar i64 0.5\n  return %1\n}", &why));
+    cr_assert_null(parse("fn f {\n  %1 = scalar i64 9223372036854775808\n  return %1\n}", &why));
+}
+
+Test(ir, fused_derivative_rows)
+{
+    static const char head[] = "fn f {\n"
+                               "  %1 = input f32[2,3]\n"
+                               "  %2 = scalar f64 0x1p+1\n"
+                               "  %3 = vjp f32[2,3] %1, _, %2, _";
+    static const char tail[] = " dtype(f32)\n  return %3\n}\n";
+    static const char *const attributes[] = {" of(mul,0) dyn(2,3)",  " of(sin,0) dyn(2,3)",
+                                             " of(mul,2) dyn(2,3)",  " of(mul,0) dyn(3)",
+                                             " of(mul,0) dyn(1,3)",  " of(matmul,0) dyn(2,3)",
+                                             " of(none,0) dyn(2,3)", " dyn(2,3)"};
+    for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++) {
+        char text[256];
+        wf_why why;
+        snprintf(text, sizeof text, "%s%s%s", head, attributes[i], tail);
+        wf_fn *f = parse(text, &why);
+        if (i == 0) {
+            cr_assert_not_null(f, "%s", why.rule);
+            char *again = wf_fn_text(f);
+            cr_assert_str_eq(text, again);
+            free(again);
+            round_trip(f);
+        } else {
+            cr_expect_null(f, "%s", text);
+        }
+        wf_fn_free(f);
+    }
+}
+
 Test(ir, malformed_text_is_refused_with_its_line)
 {
     static const char *const bad[][2] = {
@@ -237,17 +306,17 @@ Test(ir, recording_appends_and_never_merges)
     char *text = wf_fn_text(f);
     cr_assert_str_eq(text, "fn f {\n"
                            "  %1 = input f32[2]\n"
-                           "  %2 = scalar f64\n"
+                           "  %2 = scalar f64 0x1p+1\n"
                            "  %3 = mul f32[2] %1, %2\n"
-                           "  %4 = scalar f64\n"
+                           "  %4 = scalar f64 0x1p+1\n"
                            "  %5 = mul f32[2] %1, %4\n"
                            "  %6 = add f32[2] %3, %5\n"
-                           "  %7 = scalar f64\n"
+                           "  %7 = scalar f64 0x1p+0\n"
                            "  %8 = mul f32[2] %3, %7 nograd\n"
                            "  return %6, %8\n"
                            "}\n");
     /* slots are arguments: the same function with other values */
-    double slots[3] = {10, 20, 3};
+    uint64_t slots[3] = {wf_slot_bits(2, 10), wf_slot_bits(2, 20), wf_slot_bits(2, 3)};
     weft_tensor out[2];
     double v[2];
     cr_assert_eq(wf_fn_run(f, captured, slots, out), 0);
