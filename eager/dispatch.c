@@ -42,6 +42,11 @@ static bool differentiable(wf_op op)
 }
 /* clang-format on */
 
+wf_exec_fn wf_exec_of(wf_op op)
+{
+    return exec_table[op];
+}
+
 /* Views never reach the table's entry: dispatch maps them. */
 int wf_exec_view(wf_exec *e)
 {

@@ -39,6 +39,9 @@ void wf_copy(const wf_view *dst, const wf_view *src);
 /* dst := the value v of dtype compute-converted (a fill); v points to one element of dst's dtype. */
 void wf_fill(const wf_view *dst, const void *v);
 
+/* The kernel of a row that is not elementwise (a view's only fails); NULL for elementwise rows and leaves. */
+wf_exec_fn wf_exec_of(wf_op op);
+
 #define WF_EXEC_DECL(fn) int wf_exec_##fn(wf_exec *e)
 
 #endif

@@ -1,0 +1,214 @@
+/*
+ * jit/passes/layout.c -- views become index maps; see layout.h.
+ *
+ * Maps are made by the same function that makes eager views (wf_view_apply), so that what needs a copy
+ * eagerly needs one here.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "eager/tensor.h"
+#include "jit/passes/layout.h"
+
+static int room(void *array, size_t n, size_t more, size_t *cap, size_t size)
+{
+    if (n + more <= *cap) {
+        return 0;
+    }
+    size_t want = *cap ? *cap * 2 : 256;
+    while (want < n + more) {
+        want *= 2;
+    }
+    void *old, *p;
+    memcpy(&old, array, sizeof old);
+    p = realloc(old, want * size);
+    if (!p) {
+        return WEFT_ENOMEM;
+    }
+    memcpy(array, &p, sizeof p);
+    *cap = want;
+    return 0;
+}
+
+/* Stores the shape of v; the offset stays as it is. */
+static int set_shape(wf_layout *l, wf_map_of *m, const wf_view *v)
+{
+    size_t n = (size_t)v->rank;
+    if (room(&l->words, l->nwords, 2 * n, &l->capwords, sizeof *l->words)) {
+        return WEFT_ENOMEM;
+    }
+    m->rank = v->rank;
+    m->shape = (uint32_t)l->nwords;
+    memcpy(l->words + l->nwords, v->dims, n * sizeof(int64_t));
+    memcpy(l->words + l->nwords + n, v->strides, n * sizeof(int64_t));
+    l->nwords += 2 * n;
+    return 0;
+}
+
+void wf_map_view(const wf_layout *l, const wf_map_of *m, wf_view *v)
+{
+    v->data = NULL;
+    v->dtype = m->dtype;
+    v->rank = m->rank;
+    memcpy(v->dims, wf_map_dims(l, m), m->rank * sizeof(int64_t));
+    memcpy(v->strides, wf_map_strides(l, m), m->rank * sizeof(int64_t));
+}
+
+bool wf_map_is_whole(const wf_layout *l, const wf_map_of *m)
+{
+    if (m->offset || m->nterms || !m->root) {
+        return false;
+    }
+    wf_view v;
+    wf_map_view(l, m, &v);
+    return wf_view_is_contiguous(&v) &&
+           wf_view_numel(&v) == wf_type_numel(wf_fn_type(l->f, m->root));
+}
+
+int wf_map_dense(wf_layout *l, wf_val root, const wf_type *t, wf_map_of *out)
+{
+    wf_view v = {.dtype = t->dtype, .rank = t->rank};
+    int64_t step = 1;
+    for (int i = t->rank; i-- > 0;) {
+        v.dims[i] = t->dims[i];
+        v.strides[i] = step;
+        step *= t->dims[i];
+    }
+    *out = (wf_map_of){.root = root, .dtype = t->dtype};
+    return set_shape(l, out, &v);
+}
+
+int wf_map_expand(wf_layout *l, const wf_map_of *m, int rank, const int64_t *dims, wf_map_of *out)
+{
+    *out = *m;
+    const int64_t *d = wf_map_dims(l, m), *s = wf_map_strides(l, m);
+    if (m->rank == rank && memcmp(d, dims, (size_t)rank * sizeof *d) == 0) {
+        return 0;
+    }
+    wf_view v = {.rank = (uint8_t)rank};
+    int lead = rank - m->rank;
+    for (int i = 0; i < rank; i++) {
+        int k = i - lead;
+        v.dims[i] = dims[i];
+        v.strides[i] = k >= 0 && d[k] == dims[i] ? s[k] : 0;
+    }
+    return set_shape(l, out, &v);
+}
+
+int wf_map_reshape(wf_layout *l, const wf_map_of *m, int rank, const int64_t *dims, wf_map_of *out)
+{
+    wf_view from, to;
+    wf_type t = {.dtype = m->dtype, .rank = (uint8_t)rank};
+    *out = *m;
+    wf_map_view(l, m, &from);
+    from.data = l->map;
+    memcpy(t.dims, dims, (size_t)rank * sizeof *dims);
+    if (m->rank == rank && memcmp(from.dims, dims, (size_t)rank * sizeof *dims) == 0) {
+        return 0;
+    }
+    if (wf_view_apply(WF_OP_RESHAPE, NULL, &t, &from, &to, NULL)) {
+        return 1;
+    }
+    return set_shape(l, out, &to);
+}
+
+bool wf_map_same(const wf_layout *l, const wf_map_of *a, const wf_map_of *b)
+{
+    return a->root == b->root && a->dtype == b->dtype && a->rank == b->rank &&
+           a->nterms == b->nterms && a->offset == b->offset &&
+           (a->shape == b->shape ||
+            memcmp(wf_map_dims(l, a), wf_map_dims(l, b), 2u * a->rank * sizeof(int64_t)) == 0) &&
+           (a->term == b->term || a->nterms == 0 ||
+            memcmp(l->terms + a->term, l->terms + b->term, a->nterms * sizeof *l->terms) == 0);
+}
+
+/* Adds one term behind those of m (copied: the terms of a map are consecutive). */
+static int add_term(wf_layout *l, wf_map_of *m, wf_term t)
+{
+    if (room(&l->terms, l->nterms, m->nterms + 1u, &l->capterms, sizeof *l->terms)) {
+        return WEFT_ENOMEM;
+    }
+    memmove(l->terms + l->nterms, l->terms + m->term, m->nterms * sizeof *l->terms);
+    m->term = (uint32_t)l->nterms;
+    l->terms[l->nterms + m->nterms++] = t;
+    l->nterms += m->nterms;
+    return 0;
+}
+
+static int view_term(wf_layout *l, wf_map_of *m, const wf_ins *i, const wf_view *from)
+{
+    const wf_attr *at = &l->f->attrs[i->attr];
+    wf_term t = {.ins = (uint32_t)(i - l->f->ins)};
+    if (i->op == WF_OP_SLICE) {
+        t.kind = WF_TERM_START;
+        t.a = from->strides[at->ints[0]];
+        t.b = -t.a; /* starts are not negative; the formula holds for them all the same */
+    } else if (i->op == WF_OP_AS_STRIDED) {
+        t.kind = WF_TERM_OFFSET;
+        t.a = 1;
+    } else if (i->op == WF_OP_DIAGONAL) {
+        t.kind = WF_TERM_DIAGONAL;
+        t.a = from->strides[at->ints[1]];
+        t.b = from->strides[at->ints[0]];
+    } else {
+        return 0;
+    }
+    return add_term(l, m, t);
+}
+
+/* A view instruction: the map of its operand, seen through it. */
+static int lay_view(wf_layout *l, const wf_ins *i, wf_val v, wf_why *why)
+{
+    static const wf_attr none;
+    const wf_map_of *from = &l->map[i->src[0]];
+    const wf_type *type = wf_fn_type(l->f, v);
+    wf_map_of m = *from;
+    wf_view src, dst;
+    if (!from->root) {
+        return wf_fail(why, WEFT_EUNSUPPORTED, "%s of a scalar", wf_rows[i->op].name);
+    }
+    wf_map_view(l, from, &src);
+    src.data = l->map; /* any address: only strides and extents are wanted */
+    const wf_attr *at = i->attr ? &l->f->attrs[i->attr] : &none;
+    int rc = wf_view_apply((wf_op)i->op, at, type, &src, &dst, why);
+    if (rc > 1) {
+        return rc;
+    }
+    if (rc == 1) { /* a reshape that copies */
+        return wf_map_dense(l, v, type, &l->map[v]);
+    }
+    rc = set_shape(l, &m, &dst);
+    if (!rc && wf_type_numel(type) > 0) {
+        rc = view_term(l, &m, i, &src);
+    }
+    l->map[v] = m;
+    return rc;
+}
+
+int wf_layout_init(wf_layout *l, const wf_fn *f, wf_why *why)
+{
+    *l = (wf_layout){.f = f};
+    l->map = calloc(f->n + 1u, sizeof *l->map);
+    int rc = l->map ? 0 : WEFT_ENOMEM;
+    for (uint32_t k = 0; k < f->n && !rc; k++) {
+        const wf_ins *i = &f->ins[k];
+        const wf_type *t = &f->types[i->type];
+        for (int a = 0; a < t->rank && !rc; a++) {
+            if (WF_IS_SYM(t->dims[a])) {
+                rc = wf_fail(why, WEFT_EUNSUPPORTED, "value %%%u has a symbol as extent", k);
+            }
+        }
+        if (!rc && i->op != WF_OP_SCALAR) {
+            rc = wf_rows[i->op].kind == WF_KIND_VIEW ? lay_view(l, i, k + 1, why)
+                                                     : wf_map_dense(l, k + 1, t, &l->map[k + 1]);
+        }
+    }
+    return rc == WEFT_ENOMEM ? wf_fail(why, rc, "out of memory for a plan") : rc;
+}
+
+void wf_layout_free(wf_layout *l)
+{
+    free(l->map);
+    free(l->words);
+    free(l->terms);
+}

@@ -1,0 +1,153 @@
+/*
+ * jit/plan.c -- building a plan out of its parts, and what can be asked of one; see plan.h.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "jit/plan_int.h"
+
+bool wf_plan_is_key(wf_op op, int n_dyn, int i)
+{
+    if (op == WF_OP_SLICE) {
+        return i == 2;
+    }
+    return (op == WF_OP_AS_STRIDED || op == WF_OP_UPDATE) && i < n_dyn - 1;
+}
+
+static void plan_free(wf_plan *p)
+{
+    for (uint32_t i = 0; i < p->nprograms; i++) {
+        free(p->programs[i]);
+    }
+    free(p->programs);
+    free(p->steps);
+    free(p->accesses);
+    free(p->scalars);
+    free(p->buffers);
+    free(p->words);
+    free(p->terms);
+    free(p->out_type);
+    free(p);
+}
+
+void wf_plan_retain(wf_plan *p)
+{
+    atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
+}
+
+void wf_plan_release(wf_plan *p)
+{
+    if (p && atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) == 1) {
+        plan_free(p);
+    }
+}
+
+/* Instructions that an output depends on. */
+static uint8_t *find_live(const wf_fn *f)
+{
+    uint8_t *live = calloc(f->n + 1u, 1);
+    if (!live) {
+        return NULL;
+    }
+    for (uint32_t k = 0; k < f->noutputs; k++) {
+        live[f->outputs[k] - 1] = 1;
+    }
+    for (uint32_t k = f->n; k-- > 0;) {
+        const wf_val *src = wf_ins_src(f, &f->ins[k]);
+        for (int i = 0; live[k] && i < f->ins[k].nsrc; i++) {
+            if (src[i]) {
+                live[src[i] - 1] = 1;
+            }
+        }
+    }
+    return live;
+}
+
+static int copy_outputs(wf_plan *p, const wf_fn *f)
+{
+    p->ninputs = f->ninputs;
+    p->noutputs = f->noutputs;
+    p->out_type = malloc((f->noutputs + 1u) * sizeof *p->out_type);
+    for (uint32_t k = 0; p->out_type && k < f->noutputs; k++) {
+        p->out_type[k] = *wf_fn_type(f, f->outputs[k]);
+        p->info.result_bytes +=
+            wf_type_numel(&p->out_type[k]) * (int64_t)wf_dtype_size(p->out_type[k].dtype);
+    }
+    return p->out_type ? 0 : WEFT_ENOMEM;
+}
+
+static int build(wf_planner *b)
+{
+    const wf_fn *f = b->f;
+    wf_plan *p = b->p;
+    b->live = find_live(f);
+    b->buffer_of = malloc((f->n + 1u) * sizeof *b->buffer_of);
+    int rc = b->live && b->buffer_of ? wf_layout_init(&b->l, f, b->why) : WEFT_ENOMEM;
+    for (uint32_t k = 0; k < f->noutputs && !rc; k++) {
+        if (!b->l.map[f->outputs[k]].root) {
+            rc = wf_fail(b->why, WEFT_EUNSUPPORTED, "output %u is a scalar slot", k);
+        }
+    }
+    rc = rc ? rc : wf_fuse(&b->s, &b->l, b->live, b->opts->flags, b->why);
+    rc = rc ? rc : wf_plan_lower(b);
+    rc = rc ? rc : wf_plan_place(b);
+    rc = rc ? rc : copy_outputs(p, f);
+    p->words = b->l.words;
+    p->terms = b->l.terms;
+    b->l.words = NULL;
+    b->l.terms = NULL;
+    p->info.steps = (int)p->nsteps;
+    p->info.arena_bytes = p->arena_bytes;
+    for (uint32_t s = 0; s < p->nsteps; s++) {
+        p->info.groups += p->steps[s].kind == WF_STEP_MAP;
+    }
+    for (uint32_t k = 0; k < f->n; k++) {
+        p->info.ops += b->s.group_of && b->s.group_of[k] != WF_NO_GROUP;
+    }
+    return rc;
+}
+
+wf_plan *wf_plan_build(const wf_fn *recorded, const wf_plan_opts *opts, wf_why *why)
+{
+    static const wf_plan_opts none;
+    wf_why local = {0};
+    wf_planner b = {.p = calloc(1, sizeof *b.p),
+                    .f = recorded,
+                    .opts = opts ? opts : &none,
+                    .why = why ? why : &local};
+    b.why->code = 0;
+    b.why->rule[0] = b.why->hint[0] = '\0';
+    int rc = b.p ? build(&b) : WEFT_ENOMEM;
+    if (rc && b.why->rule[0] == '\0') {
+        wf_fail(b.why, WEFT_ENOMEM, "out of memory for a plan");
+    }
+    wf_layout_free(&b.l);
+    wf_schedule_free(&b.s);
+    free(b.live);
+    free(b.buffer_of);
+    if (rc) {
+        if (b.p) {
+            plan_free(b.p);
+        }
+        return NULL;
+    }
+    atomic_store_explicit(&b.p->refs, 1, memory_order_relaxed);
+    return b.p;
+}
+
+void wf_plan_get_info(const wf_plan *p, wf_plan_info *info)
+{
+    *info = p->info;
+}
+
+int wf_plan_explain(const wf_plan *p, FILE *out)
+{
+    static const char *const kinds[] = {
+        [WF_STEP_OP] = "op", [WF_STEP_MAP] = "map", [WF_STEP_COPY] = "copy"};
+    for (uint32_t i = 0; i < p->nsteps; i++) {
+        const wf_plan_step *s = &p->steps[i];
+        fprintf(out, "%u %s %s", i, kinds[s->kind], wf_rows[s->op].name);
+        fprintf(out, s->program ? " (%d rows)\n" : "\n", s->program ? s->program->ninst : 0);
+    }
+    return ferror(out) ? WEFT_EIO : 0;
+}

@@ -1,0 +1,76 @@
+/*
+ * jit/plan.h -- from a recorded function to steps that run it: fused groups, eager kernels, copies.
+ *
+ * A plan is built once for a structure (ops, operands, attributes' ints, dtypes, extents, what the
+ * function writes) and runs for every recording of that structure. Nothing of the recording is kept:
+ * scalar slots, fill values, eps, seeds and slice starts are read at each run from the recording of that
+ * call. What the plan's key must hold besides structure is said by wf_plan_is_key.
+ *
+ * The bits are those of the recorded calls run one after another, at any thread count.
+ *
+ * Invariants: a plan is immutable after wf_plan_build and may run on several threads at once; views are
+ * not steps but index maps of the steps that read them; a run asks the allocator for one block of
+ * temporary memory, and for the results the caller did not bring.
+ */
+#ifndef JIT_PLAN_H
+#define JIT_PLAN_H
+
+#include <stdio.h>
+
+#include "eager/view.h"
+#include "jit/ir/ir.h"
+
+typedef struct wf_plan wf_plan;
+
+#define WF_PLAN_NO_FUSE 1u /* one step an instruction: the yardstick of the fused plan */
+
+typedef struct wf_plan_opts {
+    unsigned flags; /* WF_PLAN_* */
+    /* writes[k]: the input whose memory output k replaces (a write-back), -1 for none; NULL: none at all.
+     * Such an output has the input's element type and count. */
+    const int32_t *writes;
+} wf_plan_opts;
+
+/* NULL with why filled: no memory, symbols that are not bound to sizes, or an operand no step can read. */
+wf_plan *wf_plan_build(const wf_fn *recorded, const wf_plan_opts *opts, wf_why *why);
+void wf_plan_retain(wf_plan *p);
+void wf_plan_release(wf_plan *p); /* NULL is ignored */
+
+typedef struct wf_plan_args {
+    const wf_fn
+        *fn; /* this call's recording, of the plan's structure; slot values are read from it */
+    /* One per input: row-major memory of the input's type. Memory of inputs does not overlap where one
+     * of them is written. */
+    const wf_view *in;
+    /* One per output, row-major. data == NULL: the run allocates it (wf_alloc of numel * element size
+     * bytes, the caller's from then on) and fills the whole view in. Otherwise the run writes there: the
+     * memory of input writes[k], or memory that nothing else names. */
+    wf_view *out;
+    /* Filled in when a run fails in a step: the row, and the site that recorded it (NULL unknown). */
+    wf_op failed_op;
+    const char *failed_site;
+    bool wrote; /* a failing run may have begun to write outputs that the caller brought */
+} wf_plan_args;
+
+/* 0, or a status with why filled; then outputs that the run allocated are freed and have data NULL. */
+int wf_plan_run(wf_plan *p, wf_plan_args *a, wf_why *why);
+
+/* Is slot i of an attribute's `dyn` part of a plan's key? Sizes and strides are; starts, offsets, seeds,
+ * diagonals and fill values are not. */
+bool wf_plan_is_key(wf_op op, int n_dyn, int i);
+
+typedef struct wf_plan_info {
+    int steps;                         /* everything a run does one after the other */
+    int groups;                        /* fused kernels among them */
+    int ops;                           /* instructions of the recording that compute */
+    int64_t arena_bytes, result_bytes; /* temporary memory; results that a run may allocate */
+    int64_t read_bytes, write_bytes;   /* memory traffic of the steps, as modelled */
+    int64_t eager_read_bytes, eager_write_bytes; /* the same op by op */
+} wf_plan_info;
+void wf_plan_get_info(const wf_plan *p, wf_plan_info *info);
+
+/* Text: one step a line, with its instructions; every edge that is not fused with its reason. 0 or
+ * WEFT_EIO. */
+int wf_plan_explain(const wf_plan *p, FILE *out);
+
+#endif

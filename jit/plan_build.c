@@ -1,0 +1,417 @@
+/*
+ * jit/plan_build.c -- lowering a schedule: groups become tile programs, operands become accesses.
+ *
+ * A value gets memory only if something outside its group reads it, reads it through a view, or the
+ * function returns it. Casts are program casts, fills and scalar slots are program scalars, and each
+ * public row of a half type rounds once, by a cast behind it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "jit/plan_int.h"
+
+int wf_grow(void *array, uint32_t n, uint32_t more, uint32_t *cap, size_t size)
+{
+    if (n + more <= *cap) {
+        return 0;
+    }
+    uint32_t want = *cap ? *cap * 2 : 32;
+    while (want < n + more) {
+        want *= 2;
+    }
+    void *old, *p;
+    memcpy(&old, array, sizeof old);
+    p = realloc(old, want * size);
+    if (!p) {
+        return WEFT_ENOMEM;
+    }
+    memcpy(array, &p, sizeof p);
+    *cap = want;
+    return 0;
+}
+
+/* -- which values need memory ------------------------------------------------------------------------ */
+
+static void need(wf_planner *b, wf_val v)
+{
+    wf_val root = b->l.map[v].root;
+    if (root) {
+        b->buffer_of[root] = 0;
+    }
+}
+
+/* Does group g read value v as a value of its program, without memory? */
+static bool is_inside(const wf_planner *b, uint32_t g, wf_val v)
+{
+    if (b->s.groups[g].kind != WF_STEP_MAP) {
+        return false;
+    }
+    return wf_is_fill(b->f, v) || (b->l.map[v].root == v && b->s.group_of[v - 1] == g);
+}
+
+/* Marks values that need memory with buffer 0; all others have WF_BUFFER_ABSENT. */
+static void mark_memory(wf_planner *b)
+{
+    const wf_fn *f = b->f;
+    for (uint32_t v = 0; v <= f->n; v++) {
+        b->buffer_of[v] = WF_BUFFER_ABSENT;
+    }
+    for (uint32_t k = 0; k < f->n; k++) {
+        uint32_t g = b->s.group_of[k];
+        const wf_val *src = wf_ins_src(f, &f->ins[k]);
+        for (int i = 0; g != WF_NO_GROUP && i < f->ins[k].nsrc; i++) {
+            if (src[i] && !is_inside(b, g, src[i])) {
+                need(b, src[i]);
+            }
+        }
+    }
+    for (uint32_t i = 0; i < f->noutputs; i++) {
+        need(b, f->outputs[i]);
+    }
+    for (uint32_t k = 0; k < f->n; k++) { /* a kernel writes all its results */
+        if (f->ins[k].op == WF_OP_RESULT && b->live[f->ins[k].src[0] - 1]) {
+            b->buffer_of[k + 1] = 0;
+            b->buffer_of[f->ins[k].src[0]] = 0;
+        }
+    }
+}
+
+static int number_buffers(wf_planner *b)
+{
+    const wf_fn *f = b->f;
+    wf_plan *p = b->p;
+    mark_memory(b);
+    for (uint32_t v = 1; v <= f->n; v++) {
+        p->nbuffers += b->buffer_of[v] == 0;
+    }
+    p->buffers = calloc(p->nbuffers + 1u, sizeof *p->buffers);
+    if (!p->buffers) {
+        return WEFT_ENOMEM;
+    }
+    int32_t n = 0;
+    for (wf_val v = 1; v <= f->n; v++) {
+        if (b->buffer_of[v] != 0) {
+            continue;
+        }
+        const wf_type *t = wf_fn_type(f, v);
+        int64_t count = wf_type_numel(t);
+        if (count < 0) {
+            return wf_fail(b->why, WEFT_ENOMEM, "a value's size overflows");
+        }
+        p->buffers[n].bytes = count * (int64_t)wf_dtype_size(t->dtype);
+        if (wf_fn_at(f, v)->op == WF_OP_INPUT) {
+            p->buffers[n].place = WF_PLACE_INPUT;
+            p->buffers[n].index = wf_fn_at(f, v)->attr;
+        }
+        b->buffer_of[v] = n++;
+    }
+    return 0;
+}
+
+/* -- accesses ---------------------------------------------------------------------------------------- */
+
+static int add_access(wf_planner *b, const wf_map_of *m)
+{
+    wf_plan *p = b->p;
+    if (wf_grow(&p->accesses, p->naccesses, 1, &p->capaccesses, sizeof *p->accesses)) {
+        return WEFT_ENOMEM;
+    }
+    wf_access *a = &p->accesses[p->naccesses++];
+    *a = (wf_access){.buffer = WF_BUFFER_ABSENT};
+    if (m->root) {
+        *a = (wf_access){.buffer = b->buffer_of[m->root],
+                         .dtype = m->dtype,
+                         .rank = m->rank,
+                         .nterms = m->nterms,
+                         .shape = m->shape,
+                         .term = m->term,
+                         .offset = m->offset};
+    }
+    return 0;
+}
+
+static wf_plan_step *add_step(wf_planner *b, int kind, uint32_t k)
+{
+    wf_plan *p = b->p;
+    if (wf_grow(&p->steps, p->nsteps, 1, &p->capsteps, sizeof *p->steps)) {
+        return NULL;
+    }
+    wf_plan_step *s = &p->steps[p->nsteps++];
+    *s = (wf_plan_step){.kind = (uint8_t)kind,
+                        .op = b->f->ins[k].op,
+                        .origin = k,
+                        .access = p->naccesses,
+                        .scalar = p->nscalars};
+    return s;
+}
+
+static void close_step(wf_plan *p)
+{
+    const wf_plan_step *s = &p->steps[p->nsteps - 1];
+    uint32_t views = p->naccesses - s->access;
+    p->most_views = views > p->most_views ? views : p->most_views;
+    p->most_scalars = s->nscalar > p->most_scalars ? s->nscalar : p->most_scalars;
+}
+
+static int lower_op(wf_planner *b, uint32_t k)
+{
+    const wf_fn *f = b->f;
+    const wf_ins *i = &f->ins[k];
+    const wf_val *src = wf_ins_src(f, i);
+    wf_plan_step *s = add_step(b, WF_STEP_OP, k);
+    if (!s) {
+        return WEFT_ENOMEM;
+    }
+    s->ndst = wf_rows[i->op].ndst;
+    s->nsrc = i->nsrc;
+    for (uint32_t r = 0; r < s->ndst; r++) {
+        if (add_access(b, &b->l.map[k + 1 + r])) {
+            return WEFT_ENOMEM;
+        }
+    }
+    for (int a = 0; a < i->nsrc; a++) {
+        if (src[a] && !b->l.map[src[a]].root) {
+            return wf_fail(b->why, WEFT_EUNSUPPORTED, "operand %d of %s is a scalar slot", a,
+                           wf_rows[i->op].name);
+        }
+        if (add_access(b, &b->l.map[src[a]])) {
+            return WEFT_ENOMEM;
+        }
+    }
+    close_step(b->p);
+    return 0;
+}
+
+/* -- programs ---------------------------------------------------------------------------------------- */
+
+typedef struct lowering {
+    wf_planner *b;
+    const wf_group *g;
+    uint32_t number; /* of the group */
+    wf_program *prog;
+    int32_t *value; /* of SSA value v, if its stamp is the group's number + 1 */
+    uint32_t *stamp;
+    wf_map_of in[WF_PROGRAM_INPUTS];
+    int in_value[WF_PROGRAM_INPUTS];
+    wf_scalar_of scalar[WF_PROGRAM_SCALARS];
+    int scalar_value[WF_PROGRAM_SCALARS];
+} lowering;
+
+static int scalar_of(lowering *w, wf_val v, int dtype)
+{
+    wf_program *q = w->prog;
+    bool fill = wf_is_fill(w->b->f, v);
+    if (fill) {
+        dtype = wf_fn_type(w->b->f, v)->dtype;
+    }
+    for (int i = 0; i < q->nscalar; i++) {
+        if (w->scalar[i].ins == v - 1 && w->scalar[i].dtype == dtype) {
+            return w->scalar_value[i];
+        }
+    }
+    int n = q->nscalar, s = wf_program_scalar(q, dtype);
+    if (s >= 0) {
+        w->scalar[n] = (wf_scalar_of){v - 1, (uint8_t)dtype, fill};
+        w->scalar_value[n] = s;
+    }
+    return s;
+}
+
+/* An operand with the extents of `dims`, as a value of the program; dtype: of a scalar slot. -1: the
+ * program is full, or w->b->why is set. */
+static int read_value(lowering *w, wf_val v, const wf_type *dims, int dtype)
+{
+    wf_planner *b = w->b;
+    wf_map_of m;
+    if (!b->l.map[v].root || wf_is_fill(b->f, v)) {
+        return scalar_of(w, v, dtype);
+    }
+    if (is_inside(b, w->number, v)) {
+        return w->stamp[v] == w->number + 1 ? w->value[v] : -1;
+    }
+    const int64_t *space = b->l.words + w->g->dims;
+    int rc = wf_map_expand(&b->l, &b->l.map[v], dims->rank, dims->dims, &m);
+    space = b->l.words + w->g->dims; /* words may have moved */
+    int64_t copy[WF_MAX_RANK];
+    memcpy(copy, space, w->g->rank * sizeof *copy);
+    rc = rc ? rc : wf_map_reshape(&b->l, &m, w->g->rank, copy, &m);
+    if (rc) {
+        wf_fail(b->why, rc == 1 ? WEFT_EUNSUPPORTED : rc, "an operand cannot be read in its group");
+        return -1;
+    }
+    for (int i = 0; i < w->prog->ninput; i++) {
+        if (wf_map_same(&b->l, &w->in[i], &m)) {
+            return w->in_value[i];
+        }
+    }
+    int n = w->prog->ninput, s = wf_program_input(w->prog, m.dtype);
+    if (s >= 0) {
+        w->in[n] = m;
+        w->in_value[n] = s;
+    }
+    return s;
+}
+
+static int lower_row(lowering *w, uint32_t k)
+{
+    const wf_fn *f = w->b->f;
+    const wf_ins *i = &f->ins[k];
+    const wf_val *src = wf_ins_src(f, i);
+    const wf_type *t = &f->types[i->type];
+    int kind = wf_rows[i->op].kind, v[3];
+    int compute = wf_dtype_compute(t->dtype);
+    if (kind == WF_KIND_PREDICATE || kind == WF_KIND_COMPARE) {
+        for (int a = 0; a < i->nsrc; a++) { /* the operands' type; scalars take it */
+            if (wf_fn_at(f, src[a])->op != WF_OP_SCALAR) {
+                compute = wf_dtype_compute(wf_fn_type(f, src[a])->dtype);
+            }
+        }
+    }
+    for (int a = 0; a < i->nsrc; a++) {
+        bool truth = kind == WF_KIND_CHOOSE && a == 0;
+        v[a] = read_value(w, src[a], t, truth ? (int)WEFT_BOOL : compute);
+        if (v[a] < 0) {
+            return -1;
+        }
+    }
+    int r = wf_program_map(w->prog, (wf_op)i->op, compute, i->nsrc, v);
+    return r < 0 ? r : wf_program_cast(w->prog, r, t->dtype);
+}
+
+static int lower_member(lowering *w, uint32_t k)
+{
+    const wf_fn *f = w->b->f;
+    const wf_ins *i = &f->ins[k];
+    int v;
+    if (wf_op_is_elementwise((wf_op)i->op)) {
+        v = lower_row(w, k);
+    } else { /* cast, copy, a reshape that copies */
+        const wf_type *t = &f->types[i->type];
+        v = read_value(w, i->src[0], wf_fn_type(f, i->src[0]), t->dtype);
+        v = v < 0 ? v : wf_program_cast(w->prog, v, t->dtype);
+    }
+    w->value[k + 1] = v;
+    w->stamp[k + 1] = w->number + 1;
+    return v < 0 ? -1 : 0;
+}
+
+/* Equal programs share one copy. */
+static bool same_program(const wf_program *a, const wf_program *b)
+{
+    size_t i2 = sizeof(int16_t);
+    return a->ninput == b->ninput && a->nscalar == b->nscalar && a->ninst == b->ninst &&
+           a->noutput == b->noutput && a->nvalue == b->nvalue &&
+           memcmp(a->inst, b->inst, (size_t)a->ninst * sizeof *a->inst) == 0 &&
+           memcmp(a->type, b->type, (size_t)a->nvalue) == 0 &&
+           memcmp(a->input, b->input, (size_t)a->ninput * i2) == 0 &&
+           memcmp(a->scalar, b->scalar, (size_t)a->nscalar * i2) == 0 &&
+           memcmp(a->output, b->output, (size_t)a->noutput * i2) == 0;
+}
+
+static const wf_program *keep_program(wf_plan *p, const wf_program *q)
+{
+    for (uint32_t i = p->nprograms; i-- > 0;) {
+        if (same_program(p->programs[i], q)) {
+            return p->programs[i];
+        }
+    }
+    wf_program *c = malloc(sizeof *c);
+    if (!c || wf_grow(&p->programs, p->nprograms, 1, &p->capprograms, sizeof *p->programs)) {
+        free(c);
+        return NULL;
+    }
+    *c = *q;
+    return p->programs[p->nprograms++] = c;
+}
+
+/* The group's outputs as accesses: its members that need memory. */
+static int lower_outputs(lowering *w, wf_plan_step *s)
+{
+    wf_planner *b = w->b;
+    int64_t space[WF_MAX_RANK];
+    for (uint32_t m = 0; m < w->g->n; m++) {
+        wf_val v = b->s.members[w->g->first + m] + 1;
+        wf_map_of at;
+        if (b->buffer_of[v] < 0) {
+            continue;
+        }
+        wf_program_output(w->prog, w->value[v]);
+        memcpy(space, b->l.words + w->g->dims, w->g->rank * sizeof *space);
+        if (wf_map_reshape(&b->l, &b->l.map[v], w->g->rank, space, &at) || add_access(b, &at)) {
+            return WEFT_ENOMEM;
+        }
+        s->ndst++;
+    }
+    return 0;
+}
+
+static int lower_group(lowering *w)
+{
+    wf_planner *b = w->b;
+    wf_plan *p = b->p;
+    wf_program_init(w->prog);
+    for (uint32_t m = 0; m < w->g->n; m++) {
+        if (lower_member(w, b->s.members[w->g->first + m])) {
+            return b->why->code ? b->why->code
+                                : wf_fail(b->why, WEFT_EUNSUPPORTED, "a group is too large");
+        }
+    }
+    wf_plan_step *s = add_step(b, WF_STEP_MAP, b->s.members[w->g->first + w->g->n - 1]);
+    if (!s || lower_outputs(w, s)) {
+        return WEFT_ENOMEM;
+    }
+    if (s->ndst == 0) { /* nobody reads it */
+        p->nsteps--;
+        return 0;
+    }
+    if (wf_program_finish(w->prog)) {
+        return wf_fail(b->why, WEFT_EUNSUPPORTED, "a group is too large");
+    }
+    for (int i = 0; i < w->prog->ninput; i++) {
+        if (add_access(b, &w->in[i])) {
+            return WEFT_ENOMEM;
+        }
+    }
+    s->nsrc = (uint16_t)w->prog->ninput;
+    s->nscalar = (uint32_t)w->prog->nscalar;
+    if (wf_grow(&p->scalars, p->nscalars, s->nscalar, &p->capscalars, sizeof *p->scalars)) {
+        return WEFT_ENOMEM;
+    }
+    memcpy(p->scalars + p->nscalars, w->scalar, s->nscalar * sizeof *p->scalars);
+    p->nscalars += s->nscalar;
+    s->program = keep_program(p, w->prog);
+    close_step(p);
+    return s->program ? 0 : WEFT_ENOMEM;
+}
+
+int wf_plan_lower(wf_planner *b)
+{
+    int rc = number_buffers(b);
+    lowering *w = rc ? NULL : calloc(1, sizeof *w);
+    if (w) {
+        w->b = b;
+        w->prog = malloc(sizeof *w->prog);
+        w->value = malloc((b->f->n + 1u) * sizeof *w->value);
+        w->stamp = calloc(b->f->n + 1u, sizeof *w->stamp);
+    }
+    if (!rc && (!w || !w->prog || !w->value || !w->stamp)) {
+        rc = WEFT_ENOMEM;
+    }
+    for (uint32_t g = 0; g < b->s.ngroups && !rc; g++) {
+        w->g = &b->s.groups[g];
+        w->number = g;
+        uint32_t k = b->s.members[w->g->first];
+        if (w->g->kind == WF_STEP_MAP) {
+            rc = lower_group(w);
+        } else if (b->buffer_of[k + 1] >= 0) {
+            rc = lower_op(b, k);
+        }
+    }
+    if (w) {
+        free(w->prog);
+        free(w->value);
+        free(w->stamp);
+        free(w);
+    }
+    return rc;
+}

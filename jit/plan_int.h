@@ -1,0 +1,91 @@
+/*
+ * jit/plan_int.h -- what the parts of a plan share: steps, accesses, buffers.
+ *
+ * plan_build.c lowers a schedule to steps, plan_buffers.c gives every value a place, plan_run.c runs.
+ *
+ * Invariants: an access is resolved from its buffer's address, a constant offset and terms of the
+ * recording; accesses of a step lie in a row, destinations first; steps are in running order.
+ */
+#ifndef JIT_PLAN_INT_H
+#define JIT_PLAN_INT_H
+
+#include <stdatomic.h>
+
+#include "eager/program.h"
+#include "jit/passes/fuse.h"
+#include "jit/plan.h"
+
+typedef enum wf_place { WF_PLACE_NONE, WF_PLACE_INPUT, WF_PLACE_OUTPUT, WF_PLACE_ARENA } wf_place;
+
+typedef struct wf_buffer {
+    uint8_t place;  /* wf_place */
+    uint32_t index; /* input or output number */
+    int64_t offset; /* in the arena */
+    int64_t bytes;
+} wf_buffer;
+
+enum { WF_BUFFER_ABSENT = -1, WF_BUFFER_SCALAR = -2 };
+
+typedef struct wf_access {
+    int32_t buffer; /* index, or WF_BUFFER_ABSENT */
+    uint8_t dtype, rank;
+    uint16_t nterms;
+    uint32_t shape, term; /* as in wf_map_of */
+    int64_t offset;       /* elements */
+} wf_access;
+
+/* A scalar of a program: a slot of the recording, or the value of a fill. */
+typedef struct wf_scalar_of {
+    uint32_t ins; /* SCALAR or a fill, in the recording */
+    uint8_t dtype, is_fill;
+} wf_scalar_of;
+
+typedef struct wf_plan_step {
+    uint8_t kind; /* wf_step_kind */
+    uint16_t op;
+    uint32_t origin; /* instruction of the recording: attributes, site */
+    uint32_t access; /* accesses[access..]: ndst destinations, then nsrc sources */
+    uint16_t ndst, nsrc;
+    uint32_t scalar, nscalar; /* scalars[scalar..] */
+    const wf_program *program;
+} wf_plan_step;
+
+struct wf_plan {
+    _Atomic int32_t refs;
+    wf_plan_step *steps;
+    wf_access *accesses;
+    wf_scalar_of *scalars;
+    wf_buffer *buffers;
+    uint32_t nsteps, naccesses, nscalars, nbuffers;
+    uint32_t capsteps, capaccesses, capscalars;
+    wf_program **programs; /* distinct ones */
+    uint32_t nprograms, capprograms;
+    int64_t *words;
+    wf_term *terms;
+    wf_type *out_type; /* of outputs */
+    uint32_t ninputs, noutputs;
+    uint32_t most_views;   /* accesses of the largest step */
+    uint32_t most_scalars; /* scalars of the largest step */
+    int64_t arena_bytes;   /* temporary values, without the head of the block */
+    wf_plan_info info;
+};
+
+/* A plan being built. */
+typedef struct wf_planner {
+    wf_plan *p;
+    const wf_fn *f;
+    wf_layout l;
+    wf_schedule s;
+    const wf_plan_opts *opts;
+    uint8_t *live;
+    int32_t *buffer_of; /* of value v, as a root */
+    wf_why *why;
+} wf_planner;
+
+int wf_grow(void *array, uint32_t n, uint32_t more, uint32_t *cap, size_t size);
+/* Schedule to steps and accesses (buffers = root values until placed). */
+int wf_plan_lower(wf_planner *b);
+/* Places all buffers. */
+int wf_plan_place(wf_planner *b);
+
+#endif

@@ -1,0 +1,264 @@
+/*
+ * jit/plan_run.c -- running a plan: addresses, views and scalars of this call, step after step.
+ *
+ * One block of memory holds the run's buffer addresses, views and temporary values.
+ */
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "eager/exec.h"
+#include "eager/pool.h"
+#include "jit/plan_int.h"
+
+typedef union scalar {
+    double f64;
+    float f32;
+    int64_t i64;
+    int32_t i32;
+    int16_t i16;
+    int8_t i8;
+    uint8_t u8;
+    uint64_t bits;
+} scalar;
+
+typedef struct run {
+    const wf_plan *p;
+    wf_plan_args *a;
+    wf_why *why;
+    char **base; /* of buffers */
+    wf_view *view;
+    scalar *scalar;
+    const void **scalar_at;
+    char *arena;
+} run;
+
+static const wf_attr no_attr;
+
+static const wf_attr *attr_of(const wf_fn *f, uint32_t origin)
+{
+    uint32_t a = f->ins[origin].attr;
+    return a ? &f->attrs[a] : &no_attr;
+}
+
+static void view_of(const run *r, const wf_access *a, wf_view *v)
+{
+    const wf_plan *p = r->p;
+    if (a->buffer < 0) {
+        v->data = NULL;
+        v->dtype = WEFT_DTYPE_DEFAULT;
+        v->rank = 0;
+        return;
+    }
+    int64_t offset = a->offset;
+    for (uint32_t t = a->term; t < a->term + (uint32_t)a->nterms; t++) {
+        offset += wf_term_value(&p->terms[t], attr_of(r->a->fn, p->terms[t].ins));
+    }
+    v->data = r->base[a->buffer] + offset * (int64_t)wf_dtype_size(a->dtype);
+    v->dtype = a->dtype;
+    v->rank = a->rank;
+    memcpy(v->dims, p->words + a->shape, a->rank * sizeof(int64_t));
+    memcpy(v->strides, p->words + a->shape + a->rank, a->rank * sizeof(int64_t));
+}
+
+/* A value of the recording as one element of a type, by the rules of dispatch. */
+static void slot_element(const wf_fn *f, uint32_t slot, int dtype, scalar *out)
+{
+    double d = f->slots[slot];
+    int64_t i = (int64_t)d;
+    bool real = f->slot_kind[slot] == 2;
+    switch (dtype) {
+    case WEFT_F64:
+        out->f64 = d;
+        break;
+    case WEFT_F32:
+        out->f32 = real ? (float)d : (float)i;
+        break;
+    case WEFT_I64:
+        out->i64 = i;
+        break;
+    case WEFT_BOOL:
+        out->u8 = d != 0;
+        break;
+    default: /* narrow integers: the low bytes */
+        out->bits = (uint64_t)i;
+        break;
+    }
+}
+
+/* What the eager kernel of the row would fill with: the same kernel fills one element. */
+static int fill_element(const wf_attr *at, int dtype, scalar *out, wf_why *why)
+{
+    wf_view one = {.data = out, .dtype = (uint8_t)dtype, .rank = 0};
+    wf_exec e = {.op = WF_OP_FULL, .ndst = 1, .dst = &one, .attr = at, .why = why};
+    return wf_exec_of(WF_OP_FULL)(&e);
+}
+
+static int run_program(run *r, const wf_plan_step *s)
+{
+    const wf_fn *f = r->a->fn;
+    const wf_scalar_of *c = &r->p->scalars[s->scalar];
+    for (uint32_t i = 0; i < s->nscalar; i++) {
+        r->scalar_at[i] = &r->scalar[i];
+        if (!c[i].is_fill) {
+            slot_element(f, f->ins[c[i].ins].attr, c[i].dtype, &r->scalar[i]);
+        } else if (fill_element(attr_of(f, c[i].ins), c[i].dtype, &r->scalar[i], r->why)) {
+            return WEFT_ENOMEM;
+        }
+    }
+    wf_program_run(s->program, r->view, r->view + s->ndst, r->scalar_at);
+    return 0;
+}
+
+static int run_row(run *r, const wf_plan_step *s)
+{
+    wf_exec e = {.op = (wf_op)s->op,
+                 .nsrc = s->nsrc,
+                 .ndst = s->ndst,
+                 .src = r->view + s->ndst,
+                 .dst = r->view,
+                 .attr = attr_of(r->a->fn, s->origin),
+                 .why = r->why};
+    int rc = wf_exec_of((wf_op)s->op)(&e);
+    if (rc && r->why->rule[0] == '\0') {
+        wf_fail(r->why, rc, "out of memory while it ran");
+    }
+    return rc;
+}
+
+static int run_step(run *r, const wf_plan_step *s)
+{
+    for (uint32_t i = 0; i < (uint32_t)s->ndst + s->nsrc; i++) {
+        view_of(r, &r->p->accesses[s->access + i], &r->view[i]);
+    }
+    switch ((wf_step_kind)s->kind) {
+    case WF_STEP_OP:
+        return run_row(r, s);
+    case WF_STEP_MAP:
+        return run_program(r, s);
+    case WF_STEP_COPY:
+        if (wf_view_numel(&r->view[0]) > 0) {
+            wf_copy(&r->view[0], &r->view[1]);
+        }
+        return 0;
+    }
+    return 0;
+}
+
+/* -- memory of a run --------------------------------------------------------------------------------- */
+
+static void make_dense(wf_view *v, const wf_type *t)
+{
+    int64_t step = 1;
+    v->dtype = t->dtype;
+    v->rank = t->rank;
+    for (int i = t->rank; i-- > 0;) {
+        v->dims[i] = t->dims[i];
+        v->strides[i] = step;
+        step *= t->dims[i];
+    }
+}
+
+static size_t out_bytes(const wf_plan *p, uint32_t k)
+{
+    return (size_t)wf_type_numel(&p->out_type[k]) * wf_dtype_size(p->out_type[k].dtype);
+}
+
+static void free_results(const wf_plan *p, wf_plan_args *a, const uint8_t *mine)
+{
+    for (uint32_t k = 0; k < p->noutputs; k++) {
+        if (mine[k] && a->out[k].data) {
+            wf_free(a->out[k].data, out_bytes(p, k));
+            a->out[k].data = NULL;
+        }
+    }
+}
+
+static int make_results(const wf_plan *p, wf_plan_args *a, uint8_t *mine, wf_why *why)
+{
+    for (uint32_t k = 0; k < p->noutputs; k++) {
+        mine[k] = a->out[k].data == NULL;
+    }
+    for (uint32_t k = 0; k < p->noutputs; k++) {
+        if (!mine[k]) {
+            continue;
+        }
+        a->out[k].data = wf_alloc(out_bytes(p, k));
+        if (!a->out[k].data) {
+            return wf_fail(why, WEFT_ENOMEM, "out of memory for a result of %zu bytes",
+                           out_bytes(p, k));
+        }
+        make_dense(&a->out[k], &p->out_type[k]);
+    }
+    return 0;
+}
+
+static void set_bases(run *r)
+{
+    const wf_plan *p = r->p;
+    for (uint32_t i = 0; i < p->nbuffers; i++) {
+        const wf_buffer *b = &p->buffers[i];
+        switch ((wf_place)b->place) {
+        case WF_PLACE_INPUT:
+            r->base[i] = r->a->in[b->index].data;
+            break;
+        case WF_PLACE_OUTPUT:
+            r->base[i] = r->a->out[b->index].data;
+            break;
+        case WF_PLACE_ARENA:
+            r->base[i] = r->arena + b->offset;
+            break;
+        case WF_PLACE_NONE:
+            r->base[i] = NULL;
+            break;
+        }
+    }
+}
+
+static size_t up(size_t n)
+{
+    return (n + 63) / 64 * 64;
+}
+
+int wf_plan_run(wf_plan *p, wf_plan_args *a, wf_why *why)
+{
+    size_t bases = up(p->nbuffers * sizeof(char *)), views = up(p->most_views * sizeof(wf_view));
+    size_t scalars = up(p->most_scalars * (sizeof(scalar) + sizeof(void *)));
+    size_t bytes = bases + views + scalars + up(p->noutputs) + (size_t)p->arena_bytes;
+    a->failed_op = WF_OP_INVALID;
+    a->failed_site = NULL;
+    a->wrote = false;
+    char *block = wf_alloc(bytes);
+    if (!block) {
+        return wf_fail(why, WEFT_ENOMEM, "out of memory for %zu bytes of temporary values", bytes);
+    }
+    uint8_t *mine = (uint8_t *)block + bases + views + scalars;
+    run r = {.p = p,
+             .a = a,
+             .why = why,
+             .base = (char **)(void *)block,
+             .view = (wf_view *)(void *)(block + bases),
+             .scalar = (scalar *)(void *)(block + bases + views),
+             .scalar_at =
+                 (const void **)(void *)(block + bases + views + p->most_scalars * sizeof(scalar)),
+             .arena = (char *)mine + up(p->noutputs)};
+    int rc = make_results(p, a, mine, why);
+    if (!rc) {
+        unsigned mode = wf_fpenv_enter();
+        set_bases(&r);
+        for (uint32_t s = 0; s < p->nsteps && !rc; s++) {
+            rc = run_step(&r, &p->steps[s]);
+            if (rc) {
+                const wf_ins *i = &a->fn->ins[p->steps[s].origin];
+                a->failed_op = (wf_op)p->steps[s].op;
+                a->failed_site = i->loc ? a->fn->locs[i->loc] : NULL;
+                a->wrote = true;
+            }
+        }
+        wf_fpenv_leave(mode);
+    }
+    if (rc) {
+        free_results(p, a, mine);
+    }
+    wf_free(block, bytes);
+    return rc;
+}

@@ -1,0 +1,131 @@
+/*
+ * tests/jit/test_plan.c -- plans run recorded functions with the bits of the calls they came from.
+ */
+/* ctest: threads */
+#include "tests/jit/plan_support.h"
+
+Test(plan, rows_views_and_scalars)
+{
+    static const char *const fns[] = {
+        "fn a {\n  %1 = input f32[3,5]\n  return %1\n}\n",
+        "fn a {\n  %1 = input f32[3,5]\n  %2 = scalar f64\n  %3 = mul f32[3,5] %1, %2\n"
+        "  %4 = input f32[5]\n  %5 = add f32[3,5] %3, %4\n  return %5, %3, %1, %5\n}\n",
+        "fn a {\n  %1 = input f32[3,5]\n  %2 = permute f32[5,3] %1 ints(1, 0)\n"
+        "  %3 = exp f32[5,3] %2\n  %4 = reshape f32[15] %2 dyn(15)\n  %5 = neg f32[15] %4\n"
+        "  return %3, %5, %2, %4\n}\n",
+        "fn a {\n  %1 = input f32[6,8]\n  %2 = slice f32[3,8] %1 ints(0) dyn(1, 6, 2)\n"
+        "  %3 = slice f32[3,4] %2 ints(1) dyn(7, -1, -2)\n  %4 = gelu f32[3,4] %3\n"
+        "  %5 = sum f32[3] %4 ints(1)\n  %6 = reshape f32[3,1] %5 dyn(3, 1)\n"
+        "  %7 = sub f32[3,4] %3, %6\n  return %7\n}\n",
+        "fn a {\n  %1 = input bf16[40,70]\n  %2 = input bf16[70]\n  %3 = mul bf16[40,70] %1, %2\n"
+        "  %4 = tanh bf16[40,70] %3\n  %5 = cast f32[40,70] %4 dtype(f32)\n"
+        "  %6 = softmax f32[40,70] %5 ints(1)\n  %7 = cast f16[40,70] %6 dtype(f16)\n"
+        "  return %4, %7\n}\n",
+        "fn a {\n  %1 = input f32[4,4]\n  %2 = diagonal f32[3] %1 ints(0, 1) dyn(-1)\n"
+        "  %3 = as_strided f32[2,2] %1 ints(2) dyn(2, 2, 5, 1, 3)\n  %4 = exp f32[3] %2\n"
+        "  %5 = exp f32[2,2] %3\n  %6 = update f32[4,4] %1, %5 dyn(2, 2, 4, 1, 5)\n"
+        "  return %4, %5, %6\n}\n",
+        "fn a {\n  %1 = input f32[2,0,3]\n  %2 = exp f32[2,0,3] %1\n  %3 = sum f32[2,3] %2 "
+        "ints(1)\n"
+        "  %4 = slice f32[1,0,3] %2 ints(0) dyn(1, 2, 1)\n  %5 = neg f32[1,0,3] %4\n"
+        "  return %2, %3, %5\n}\n",
+        "fn a {\n  %1 = input f32[]\n  %2 = input f32[7]\n  %3 = full f32[] flt(0x1p-1) "
+        "dtype(f32)\n"
+        "  %4 = mul f32[7] %2, %3\n  %5 = add f32[7] %4, %1\n  %6 = sin f32[] %1\n"
+        "  return %5, %6, %3\n}\n",
+        "fn a {\n  %1 = input i64[9]\n  %2 = input f32[3,6]\n"
+        "  %3 = index_select f32[9,6] %2, %1 ints(0)\n  %4 = sort f32[9,6] %3 ints(1)\n"
+        "  %5 = result i64[9,6] %4 #1\n  %6 = greater bool[9,6] %4, %3\n"
+        "  %7 = where f32[9,6] %6, %4, %3\n  return %7, %5\n}\n",
+    };
+    for (size_t i = 0; i < sizeof fns / sizeof *fns; i++) {
+        plan_check_text(fns[i]);
+    }
+}
+
+/* Outputs that replace inputs: read before they are written, swapped, and updated in place. */
+Test(plan, write_backs)
+{
+    wf_fn *f = plan_parse("fn a {\n  %1 = input f32[100]\n  %2 = input f32[100]\n"
+                          "  %3 = add f32[100] %1, %2\n  %4 = exp f32[100] %3\n"
+                          "  %5 = mul f32[100] %4, %1\n  return %3, %1, %5\n}\n");
+    static const int32_t writes[] = {0, 1, -1};
+    wf_why why = {0};
+    wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.writes = writes}, &why);
+    cr_assert_not_null(p, "%s", why.rule);
+    weft_tensor a = plan_input(f, 0), b = plan_input(f, 1);
+    weft_tensor sum = weft_add(a, b), prod = weft_mul(weft_exp(sum), a), old = weft_clone(a);
+    wf_view in[2], out[3], want[3];
+    plan_view(a, &in[0]);
+    plan_view(b, &in[1]);
+    plan_view(sum, &want[0]);
+    plan_view(old, &want[1]);
+    plan_view(prod, &want[2]);
+    out[0] = in[0];
+    out[1] = in[1];
+    out[2].data = NULL;
+    wf_plan_args args = {.fn = f, .in = in, .out = out};
+    cr_assert_eq(wf_plan_run(p, &args, &why), 0, "%s", why.rule);
+    for (int k = 0; k < 3; k++) {
+        cr_expect_eq(plan_difference(&want[k], out[k].data), -1, "output %d", k);
+    }
+    wf_free(out[2].data, 400);
+    wf_plan_release(p);
+    wf_fn_free(f);
+}
+
+/* A bad index is reported with its row; results are freed. */
+Test(plan, data_dependent_error)
+{
+    wf_fn *f = plan_parse("fn a {\n  %1 = input f32[3]\n  %2 = input i64[4]\n"
+                          "  %3 = index_select f32[4] %1, %2 ints(0)\n  return %3\n}\n");
+    wf_why why = {0};
+    wf_plan *p = wf_plan_build(f, NULL, &why);
+    cr_assert_not_null(p, "%s", why.rule);
+    weft_tensor x = plan_input(f, 0);
+    int64_t index[4] = {0, 1, 7, 2};
+    wf_view in[2] = {{0},
+                     {.data = index, .dtype = WEFT_I64, .rank = 1, .dims = {4}, .strides = {1}}};
+    wf_view out = {.data = NULL};
+    plan_view(x, &in[0]);
+    wf_alloc_stats before, after;
+    wf_alloc_get_stats(&before);
+    wf_plan_args args = {.fn = f, .in = in, .out = &out};
+    cr_assert_eq(wf_plan_run(p, &args, &why), WEFT_EINDEX);
+    cr_assert_eq(args.failed_op, WF_OP_INDEX_SELECT);
+    cr_assert(strstr(why.rule, "7"), "%s", why.rule);
+    cr_assert_null(out.data);
+    wf_alloc_get_stats(&after);
+    cr_assert_eq(before.live_bytes, after.live_bytes);
+    wf_plan_release(p);
+    wf_fn_free(f);
+}
+
+/* Every allocation of building and running may fail. */
+Test(plan, no_memory)
+{
+    wf_fn *f = plan_parse("fn a {\n  %1 = input f32[300]\n  %2 = exp f32[300] %1\n"
+                          "  %3 = sum f32[] %2\n  %4 = mul f32[300] %2, %3\n  return %4, %2\n}\n");
+    wf_why why = {0};
+    wf_plan *p = wf_plan_build(f, NULL, &why);
+    weft_tensor x = plan_input(f, 0);
+    wf_view in, out[2];
+    plan_view(x, &in);
+    for (int k = 1;; k++) {
+        wf_plan_args args = {.fn = f, .in = &in, .out = out};
+        out[0].data = out[1].data = NULL;
+        wf_alloc_fail_after(k, 0);
+        int rc = wf_plan_run(p, &args, &why);
+        wf_alloc_fail_after(0, 0);
+        if (rc == 0) {
+            wf_free(out[0].data, 1200);
+            wf_free(out[1].data, 1200);
+            cr_assert(k > 2);
+            break;
+        }
+        cr_assert_eq(rc, WEFT_ENOMEM);
+        cr_assert(!out[0].data && !out[1].data);
+    }
+    wf_plan_release(p);
+    wf_fn_free(f);
+}
