@@ -63,9 +63,9 @@ static void view_of(const run *r, const wf_access *a, wf_view *v)
 /* A value of the recording as one element of a type, by the rules of dispatch. */
 static void slot_element(const wf_fn *f, uint32_t slot, int dtype, scalar *out)
 {
-    double d = f->slots[slot];
-    int64_t i = (int64_t)d;
     bool real = f->slot_kind[slot] == 2;
+    double d = wf_slot_f64(f->slot_kind[slot], f->slots[slot]);
+    int64_t i = real ? (int64_t)d : (int64_t)f->slots[slot];
     switch (dtype) {
     case WEFT_F64:
         out->f64 = d;
