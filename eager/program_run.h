@@ -1,0 +1,51 @@
+/*
+ * eager/program_run.h -- what the files that run programs share; see program.h.
+ */
+#ifndef EAGER_PROGRAM_RUN_H
+#define EAGER_PROGRAM_RUN_H
+
+#include "eager/kernels/kernels.h"
+#include "eager/map.h"
+#include "eager/program.h"
+
+/* The kernel of an instruction: cast for casts, map for rows and vjps, NULL for others. */
+typedef union wf_inst_fn {
+    wf_map_fn map;
+    wf_cast_fn cast;
+} wf_inst_fn;
+wf_inst_fn wf_inst_function(const wf_program *p, const wf_inst *inst, const wf_kernels *k);
+
+/* wf_program_run_on for a program with ROW values. */
+int wf_program_run_rows(const wf_program *p, const wf_program_args *a);
+
+/* -- the iteration space of a run (program_space.c) -------------------------------------------------- */
+/* An operand in it: strides of the collapsed axes in elements. */
+typedef struct wf_operand {
+    char *data;
+    int64_t esize;
+    int dtype;
+    bool one_row, one_col; /* kept (reduced) indices lie `row` (`col`) elements apart */
+    int64_t row, col;
+    int64_t ks[WF_MAX_RANK], rs[WF_MAX_RANK];
+} wf_operand;
+
+typedef struct wf_space {
+    int nk, nr; /* kept and reduced axes, collapsed where every operand allows */
+    int64_t kd[WF_MAX_RANK], rd[WF_MAX_RANK];
+    int64_t rows, n;            /* products */
+    wf_operand op[WF_WALK_OPS]; /* destinations first */
+} wf_space;
+
+void wf_space_init(wf_space *s, const wf_program *p, const wf_program_args *a);
+/* Elements from the operand's first to index (r, c). */
+int64_t wf_space_offset(const wf_space *s, const wf_operand *o, int64_t r, int64_t c);
+/* dst[i * cols + j] := element (r + i, c + j), and the other way round. */
+void wf_space_load(const wf_space *s, const wf_operand *o, const wf_kernels *k, void *dst,
+                   int64_t r, int64_t rows, int64_t c, int64_t cols);
+void wf_space_store(const wf_space *s, const wf_operand *o, const wf_kernels *k, const void *src,
+                    int64_t r, int64_t rows, int64_t c, int64_t cols);
+
+/* dst[0..n) := one element of `size` bytes. */
+void wf_fill_tile(void *dst, const void *one, size_t size, size_t n);
+
+#endif
