@@ -88,7 +88,7 @@ static int build(wf_planner *b)
             rc = wf_fail(b->why, WEFT_EUNSUPPORTED, "output %u is a scalar slot", k);
         }
     }
-    rc = rc ? rc : wf_fuse(&b->s, &b->l, b->live, b->opts->flags, b->why);
+    rc = rc ? rc : wf_fuse(&b->s, &b->l, b->live, b->opts->flags, b->most, b->why);
     rc = rc ? rc : wf_plan_lower(b);
     rc = rc ? rc : wf_plan_place(b);
     rc = rc ? rc : copy_outputs(p, f);
@@ -107,14 +107,11 @@ static int build(wf_planner *b)
     return rc;
 }
 
-wf_plan *wf_plan_build(const wf_fn *recorded, const wf_plan_opts *opts, wf_why *why)
+static wf_plan *try_build(const wf_fn *f, const wf_plan_opts *opts, uint32_t most, bool *too_large,
+                          wf_why *why)
 {
-    static const wf_plan_opts none;
-    wf_why local = {0};
-    wf_planner b = {.p = calloc(1, sizeof *b.p),
-                    .f = recorded,
-                    .opts = opts ? opts : &none,
-                    .why = why ? why : &local};
+    wf_planner b = {
+        .p = calloc(1, sizeof *b.p), .f = f, .opts = opts, .most = most, .why = why};
     b.why->code = 0;
     b.why->rule[0] = b.why->hint[0] = '\0';
     int rc = b.p ? build(&b) : WEFT_ENOMEM;
@@ -125,6 +122,7 @@ wf_plan *wf_plan_build(const wf_fn *recorded, const wf_plan_opts *opts, wf_why *
     wf_schedule_free(&b.s);
     free(b.live);
     free(b.buffer_of);
+    *too_large = b.too_large;
     if (rc) {
         if (b.p) {
             plan_free(b.p);
@@ -133,6 +131,23 @@ wf_plan *wf_plan_build(const wf_fn *recorded, const wf_plan_opts *opts, wf_why *
     }
     atomic_store_explicit(&b.p->refs, 1, memory_order_relaxed);
     return b.p;
+}
+
+/* Members of a group that fits into a program whatever they are: none reads more than five values. */
+enum { FEW = 6 };
+
+wf_plan *wf_plan_build(const wf_fn *recorded, const wf_plan_opts *opts, wf_why *why)
+{
+    static const wf_plan_opts none;
+    wf_why local = {0};
+    bool too_large;
+    opts = opts ? opts : &none;
+    why = why ? why : &local;
+    wf_plan *p = try_build(recorded, opts, 0, &too_large, why);
+    if (!p && too_large) {
+        p = try_build(recorded, opts, FEW, &too_large, why);
+    }
+    return p;
 }
 
 void wf_plan_get_info(const wf_plan *p, wf_plan_info *info)

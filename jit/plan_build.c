@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eager/exec.h"
 #include "jit/plan_int.h"
 
 int wf_grow(void *array, uint32_t n, uint32_t more, uint32_t *cap, size_t size)
@@ -40,13 +41,14 @@ static void need(wf_planner *b, wf_val v)
     }
 }
 
-/* Does group g read value v as a value of its program, without memory? */
-static bool is_inside(const wf_planner *b, uint32_t g, wf_val v)
+/* Does instruction k of group g read value v as a value of its program, without memory? */
+static bool is_inside(const wf_planner *b, uint32_t g, uint32_t k, wf_val v)
 {
     if (b->s.groups[g].kind != WF_STEP_MAP) {
         return false;
     }
-    return wf_is_fill(b->f, v) || (b->l.map[v].root == v && b->s.group_of[v - 1] == g);
+    return !b->l.map[v].root || wf_fill_of(&b->l, v) ||
+           (wf_reads_whole(&b->l, k, v) && b->s.group_of[b->l.map[v].root - 1] == g);
 }
 
 /* Marks values that need memory with buffer 0; all others have WF_BUFFER_ABSENT. */
@@ -60,7 +62,7 @@ static void mark_memory(wf_planner *b)
         uint32_t g = b->s.group_of[k];
         const wf_val *src = wf_ins_src(f, &f->ins[k]);
         for (int i = 0; g != WF_NO_GROUP && i < f->ins[k].nsrc; i++) {
-            if (src[i] && !is_inside(b, g, src[i])) {
+            if (src[i] && !is_inside(b, g, k, src[i])) {
                 need(b, src[i]);
             }
         }
@@ -197,44 +199,47 @@ typedef struct lowering {
     int scalar_value[WF_PROGRAM_SCALARS];
 } lowering;
 
-static int scalar_of(lowering *w, wf_val v, int dtype)
+static int scalar_of(lowering *w, wf_val v, int dtype, wf_scalar_kind kind)
 {
     wf_program *q = w->prog;
-    bool fill = wf_is_fill(w->b->f, v);
-    if (fill) {
-        dtype = wf_fn_type(w->b->f, v)->dtype;
-    }
     for (int i = 0; i < q->nscalar; i++) {
-        if (w->scalar[i].ins == v - 1 && w->scalar[i].dtype == dtype) {
+        if (w->scalar[i].ins == v - 1 && w->scalar[i].dtype == dtype &&
+            w->scalar[i].kind == kind) {
             return w->scalar_value[i];
         }
     }
     int n = q->nscalar, s = wf_program_scalar(q, dtype);
     if (s >= 0) {
-        w->scalar[n] = (wf_scalar_of){v - 1, (uint8_t)dtype, fill};
+        w->scalar[n] = (wf_scalar_of){v - 1, (uint8_t)dtype, (uint8_t)kind};
         w->scalar_value[n] = s;
     }
     return s;
 }
 
-/* An operand with the extents of `dims`, as a value of the program; dtype: of a scalar slot. -1: the
- * program is full, or w->b->why is set. */
-static int read_value(lowering *w, wf_val v, const wf_type *dims, int dtype)
+/* Operand v of k as a value of the program; dtype: of a scalar slot. -1: the program is full, or
+ * w->b->why is set. */
+static int read_value(lowering *w, uint32_t k, wf_val v, int dtype)
 {
     wf_planner *b = w->b;
-    wf_map_of m;
-    if (!b->l.map[v].root || wf_is_fill(b->f, v)) {
-        return scalar_of(w, v, dtype);
+    wf_val fill = wf_fill_of(&b->l, v);
+    wf_map_of m = b->l.map[v];
+    if (fill) {
+        return scalar_of(w, fill, wf_fn_type(b->f, fill)->dtype, WF_SCALAR_FILL);
     }
-    if (is_inside(b, w->number, v)) {
-        return w->stamp[v] == w->number + 1 ? w->value[v] : -1;
+    if (!m.root) {
+        return scalar_of(w, v, dtype, WF_SCALAR_SLOT_VALUE);
     }
-    const int64_t *space = b->l.words + w->g->dims;
-    int rc = wf_map_expand(&b->l, &b->l.map[v], dims->rank, dims->dims, &m);
-    space = b->l.words + w->g->dims; /* words may have moved */
-    int64_t copy[WF_MAX_RANK];
-    memcpy(copy, space, w->g->rank * sizeof *copy);
-    rc = rc ? rc : wf_map_reshape(&b->l, &m, w->g->rank, copy, &m);
+    if (is_inside(b, w->number, k, v)) {
+        return w->stamp[m.root] == w->number + 1 ? w->value[m.root] : -1;
+    }
+    int64_t dims[WF_MAX_RANK];
+    const wf_map_of *space = wf_space_of(&b->l, k);
+    int rank = space->rank;
+    memcpy(dims, wf_map_dims(&b->l, space), (size_t)rank * sizeof *dims);
+    int rc = wf_map_expand(&b->l, &b->l.map[v], rank, dims, &m);
+    memcpy(dims, b->l.words + w->g->dims, w->g->rank * sizeof *dims);
+    wf_map_of wide = m;
+    rc = rc ? rc : wf_map_reshape(&b->l, &wide, w->g->rank, dims, &m);
     if (rc) {
         wf_fail(b->why, rc == 1 ? WEFT_EUNSUPPORTED : rc, "an operand cannot be read in its group");
         return -1;
@@ -269,13 +274,39 @@ static int lower_row(lowering *w, uint32_t k)
     }
     for (int a = 0; a < i->nsrc; a++) {
         bool truth = kind == WF_KIND_CHOOSE && a == 0;
-        v[a] = read_value(w, src[a], t, truth ? (int)WEFT_BOOL : compute);
+        v[a] = read_value(w, k, src[a], truth ? (int)WEFT_BOOL : compute);
         if (v[a] < 0) {
             return -1;
         }
     }
     int r = wf_program_map(w->prog, (wf_op)i->op, compute, i->nsrc, v);
     return r < 0 ? r : wf_program_cast(w->prog, r, t->dtype);
+}
+
+/* A vjp column: g, operands, result, as far as it reads them. */
+static int lower_vjp(lowering *w, uint32_t k)
+{
+    const wf_fn *f = w->b->f;
+    const wf_ins *i = &f->ins[k];
+    const wf_val *src = wf_ins_src(f, i);
+    const wf_attr *at = &f->attrs[i->attr];
+    const wf_op op = (wf_op)at->ints[0];
+    int which = (int)at->ints[1], type = f->types[i->type].dtype, v[5];
+    int compute = wf_dtype_compute(type);
+    unsigned reads = wf_vjp_reads(op, which);
+    if (!reads) {
+        return scalar_of(w, k + 1, type, WF_SCALAR_ZERO);
+    }
+    for (int a = 0; a < i->nsrc; a++) {
+        bool used = reads >> (a == 0 ? 6 : a == i->nsrc - 1 ? 7 : a - 1) & 1;
+        bool truth = wf_rows[op].kind == WF_KIND_CHOOSE && a == 1;
+        v[a] = used && src[a] ? read_value(w, k, src[a], truth ? (int)WEFT_BOOL : compute) : -1;
+        if (used && v[a] < 0) {
+            return -1;
+        }
+    }
+    int r = wf_program_vjp(w->prog, op, which, compute, i->nsrc, v);
+    return r < 0 ? r : wf_program_cast(w->prog, r, type);
 }
 
 static int lower_member(lowering *w, uint32_t k)
@@ -285,10 +316,12 @@ static int lower_member(lowering *w, uint32_t k)
     int v;
     if (wf_op_is_elementwise((wf_op)i->op)) {
         v = lower_row(w, k);
+    } else if (i->op == WF_OP_VJP) {
+        v = lower_vjp(w, k);
     } else { /* cast, copy, a reshape that copies */
-        const wf_type *t = &f->types[i->type];
-        v = read_value(w, i->src[0], wf_fn_type(f, i->src[0]), t->dtype);
-        v = v < 0 ? v : wf_program_cast(w->prog, v, t->dtype);
+        int type = f->types[i->type].dtype;
+        v = read_value(w, k, i->src[0], type);
+        v = v < 0 ? v : wf_program_cast(w->prog, v, type);
     }
     w->value[k + 1] = v;
     w->stamp[k + 1] = w->number + 1;
@@ -352,6 +385,7 @@ static int lower_group(lowering *w)
     wf_program_init(w->prog);
     for (uint32_t m = 0; m < w->g->n; m++) {
         if (lower_member(w, b->s.members[w->g->first + m])) {
+            b->too_large = b->why->code == 0;
             return b->why->code ? b->why->code
                                 : wf_fail(b->why, WEFT_EUNSUPPORTED, "a group is too large");
         }
@@ -365,6 +399,7 @@ static int lower_group(lowering *w)
         return 0;
     }
     if (wf_program_finish(w->prog)) {
+        b->too_large = true;
         return wf_fail(b->why, WEFT_EUNSUPPORTED, "a group is too large");
     }
     for (int i = 0; i < w->prog->ninput; i++) {

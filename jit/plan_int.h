@@ -34,10 +34,11 @@ typedef struct wf_access {
     int64_t offset;       /* elements */
 } wf_access;
 
-/* A scalar of a program: a slot of the recording, or the value of a fill. */
+/* A scalar of a program: a slot of the recording, the value of a fill, or zero. */
+typedef enum wf_scalar_kind { WF_SCALAR_SLOT_VALUE, WF_SCALAR_FILL, WF_SCALAR_ZERO } wf_scalar_kind;
 typedef struct wf_scalar_of {
     uint32_t ins; /* SCALAR or a fill, in the recording */
-    uint8_t dtype, is_fill;
+    uint8_t dtype, kind;
 } wf_scalar_of;
 
 typedef struct wf_plan_step {
@@ -77,8 +78,10 @@ typedef struct wf_planner {
     wf_layout l;
     wf_schedule s;
     const wf_plan_opts *opts;
+    uint32_t most; /* members of a group, 0: no bound */
     uint8_t *live;
     int32_t *buffer_of; /* of value v, as a root */
+    bool too_large;     /* a group did not fit into a program */
     wf_why *why;
 } wf_planner;
 

@@ -99,9 +99,10 @@ static int run_program(run *r, const wf_plan_step *s)
     const wf_scalar_of *c = &r->p->scalars[s->scalar];
     for (uint32_t i = 0; i < s->nscalar; i++) {
         r->scalar_at[i] = &r->scalar[i];
-        if (!c[i].is_fill) {
+        r->scalar[i].bits = 0;
+        if (c[i].kind == WF_SCALAR_SLOT_VALUE) {
             slot_element(f, f->ins[c[i].ins].attr, c[i].dtype, &r->scalar[i]);
-        } else if (fill_element(attr_of(f, c[i].ins), c[i].dtype, &r->scalar[i], r->why)) {
+        } else if (c[i].kind == WF_SCALAR_FILL && fill_element(attr_of(f, c[i].ins), c[i].dtype, &r->scalar[i], r->why)) {
             return WEFT_ENOMEM;
         }
     }

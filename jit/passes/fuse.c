@@ -1,23 +1,80 @@
 /*
  * jit/passes/fuse.c -- grouping instructions into steps; see fuse.h.
+ *
+ * Two passes, each linear in the function.
+ *
+ * Forward: groups are numbered in running order. Instruction k may join any group that is not before
+ * those which make its operands; it tries the one that makes its latest operand (a value less to read),
+ * then groups that read the same memory (one reading for two). Otherwise it opens a new group, the last.
+ * Since a member's operands never come from a later group, no cycle can arise and none is searched for.
+ *
+ * Backward: a group goes into the first group that reads it, if that one reads it whole: the forward
+ * pass cannot see that the operand of a later group was waiting for something else.
+ *
+ * Limits of programs cut groups while they grow; outputs are known only at the end, and a group with
+ * too many is halved (a prefix never depends on the rest).
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "eager/program.h"
 #include "jit/passes/fuse.h"
+
+const char *const wf_reason_text[WF_REASON_COUNT] = {
+#define REASON(NAME, text) [WF_REASON_##NAME] = text,
+#include "jit/passes/reasons.def"
+};
+const char *const wf_reason_name[WF_REASON_COUNT] = {
+#define REASON(NAME, text) [WF_REASON_##NAME] = #NAME,
+#include "jit/passes/reasons.def"
+};
 
 bool wf_is_mappable(const wf_layout *l, uint32_t k)
 {
     const wf_ins *i = &l->f->ins[k];
-    if (wf_op_is_elementwise((wf_op)i->op) || i->op == WF_OP_CAST || i->op == WF_OP_COPY) {
+    if (wf_op_is_elementwise((wf_op)i->op) || i->op == WF_OP_CAST || i->op == WF_OP_COPY ||
+        i->op == WF_OP_VJP) {
         return true;
     }
     return i->op == WF_OP_RESHAPE && l->map[k + 1].root == k + 1; /* one that copies */
 }
 
-bool wf_is_fill(const wf_fn *f, wf_val v)
+wf_val wf_fill_of(const wf_layout *l, wf_val v)
 {
-    return v && wf_fn_at(f, v)->op == WF_OP_FULL;
+    wf_val root = l->map[v].root;
+    return root && wf_fn_at(l->f, root)->op == WF_OP_FULL ? root : 0;
+}
+
+wf_val wf_maker_of(const wf_layout *l, wf_val v)
+{
+    wf_val root = l->map[v].root;
+    if (!root) {
+        return 0;
+    }
+    const wf_ins *i = wf_fn_at(l->f, root);
+    return i->op == WF_OP_RESULT ? i->src[0] : wf_rows[i->op].kind == WF_KIND_LEAF ? 0 : root;
+}
+
+const wf_map_of *wf_space_of(const wf_layout *l, uint32_t k)
+{
+    const wf_ins *i = &l->f->ins[k];
+    return &l->map[i->op == WF_OP_RESHAPE ? i->src[0] : k + 1];
+}
+
+static int64_t count_of(const wf_layout *l, const wf_map_of *m)
+{
+    const int64_t *d = wf_map_dims(l, m);
+    int64_t n = 1;
+    for (int i = 0; i < m->rank; i++) {
+        n *= d[i];
+    }
+    return n;
+}
+
+bool wf_reads_whole(const wf_layout *l, uint32_t k, wf_val u)
+{
+    const wf_map_of *m = &l->map[u];
+    return count_of(l, m) == count_of(l, wf_space_of(l, k)) && wf_map_is_whole(l, m);
 }
 
 /* Views and leaves are not steps. */
@@ -27,33 +84,590 @@ static bool is_step(const wf_layout *l, uint32_t k)
     return wf_rows[i->op].kind != WF_KIND_LEAF && l->map[k + 1].root == k + 1;
 }
 
-int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, wf_why *why)
+/* -- growing groups ------------------------------------------------------------------------------------ */
+
+typedef struct input {
+    wf_map_of map; /* in the space of its group */
+    uint32_t next;
+} input;
+
+typedef struct open_group {
+    uint8_t kind, rank;
+    uint32_t dims;
+    int64_t count;       /* elements of the space */
+    uint32_t head, tail; /* members */
+    uint32_t n, insts, inputs, scalars;
+    uint32_t input; /* list */
+    uint32_t into;  /* the group it went into, or itself */
+} open_group;
+
+typedef struct fuser {
+    wf_schedule *s;
+    wf_layout *l;
+    const wf_fn *f;
+    open_group *g;
+    uint32_t ng;
+    uint32_t *next;        /* member after member k */
+    uint32_t *last_reader; /* of root v: the last MAP group that reads it from memory */
+    input *inputs;
+    size_t ninputs, capinputs;
+    uint32_t most;
+    bool no_memory;
+} fuser;
+
+enum { NIL = UINT32_MAX };
+
+/* What an instruction adds to a group. */
+typedef struct demand {
+    wf_map_of in[8];
+    int nin;
+    uint32_t insts, scalars;
+} demand;
+
+static bool is_scalar_read(const fuser *u, wf_val v)
 {
-    const wf_fn *f = l->f;
-    (void)flags;
-    *s = (wf_schedule){0};
-    s->groups = malloc((f->n + 1u) * sizeof *s->groups);
-    s->members = malloc((f->n + 1u) * sizeof *s->members);
-    s->group_of = malloc((f->n + 1u) * sizeof *s->group_of);
-    if (!s->groups || !s->members || !s->group_of) {
-        return wf_fail(why, WEFT_ENOMEM, "out of memory for a plan");
+    return !u->l->map[v].root || wf_fill_of(u->l, v);
+}
+
+/* The group that makes value v, NIL for leaves and fills. */
+static uint32_t made_by(const fuser *u, wf_val v)
+{
+    wf_val maker = wf_maker_of(u->l, v);
+    return maker && !wf_fill_of(u->l, v) ? u->s->group_of[maker - 1] : NIL;
+}
+
+static bool dims_equal(const fuser *u, const open_group *g, const wf_map_of *m)
+{
+    return g->rank == m->rank && memcmp(u->l->words + g->dims, wf_map_dims(u->l, m),
+                                        m->rank * sizeof(int64_t)) == 0;
+}
+
+/* Map m with extents of instruction k, then of a space. */
+static int into_space(fuser *u, const wf_map_of *m, const wf_map_of *of_k, int rank, uint32_t dims,
+                      wf_map_of *out)
+{
+    int64_t d[WF_MAX_RANK];
+    memcpy(d, wf_map_dims(u->l, of_k), of_k->rank * sizeof *d);
+    int rc = wf_map_expand(u->l, m, of_k->rank, d, out);
+    if (rc || dims == of_k->shape) {
+        return rc;
     }
-    for (uint32_t k = 0; k < f->n; k++) {
-        s->group_of[k] = WF_NO_GROUP;
-        if (!live[k] || !is_step(l, k)) {
+    memcpy(d, u->l->words + dims, (size_t)rank * sizeof *d);
+    wf_map_of wide = *out;
+    return wf_map_reshape(u->l, &wide, rank, d, out);
+}
+
+/* Is it an operand that the group of number g would have inside? */
+static bool is_inside(const fuser *u, uint32_t g, uint32_t k, wf_val v)
+{
+    return made_by(u, v) == g && wf_reads_whole(u->l, k, v);
+}
+
+/* Operands of k from memory in the space (rank, dims). 0; 1: not without a copy; WEFT_ENOMEM. */
+static int find_demand(fuser *u, uint32_t g, uint32_t k, int rank, uint32_t dims, demand *d)
+{
+    const wf_ins *i = &u->f->ins[k];
+    const wf_val *src = wf_ins_src(u->f, i);
+    const wf_type *t = &u->f->types[i->type];
+    d->nin = 0;
+    d->scalars = 0;
+    d->insts = t->dtype == WEFT_F16 || t->dtype == WEFT_BF16 ? 2 : 1;
+    for (int a = 0; a < i->nsrc; a++) {
+        if (!src[a]) {
             continue;
         }
-        bool map = wf_is_mappable(l, k);
-        const wf_map_of *space = &l->map[f->ins[k].op == WF_OP_RESHAPE ? f->ins[k].src[0] : k + 1];
-        s->groups[s->ngroups] = (wf_group){.kind = map ? WF_STEP_MAP : WF_STEP_OP,
-                                           .rank = space->rank,
-                                           .dims = space->shape,
-                                           .first = s->ngroups,
-                                           .n = 1};
-        s->members[s->ngroups] = k;
-        s->group_of[k] = s->ngroups++;
+        d->insts += wf_fn_type(u->f, src[a])->dtype != wf_dtype_compute(t->dtype);
+        if (is_scalar_read(u, src[a])) {
+            d->scalars++;
+        } else if (!is_inside(u, g, k, src[a])) {
+            wf_map_of space = *wf_space_of(u->l, k);
+            int rc = into_space(u, &u->l->map[src[a]], &space, rank, dims, &d->in[d->nin]);
+            if (rc) {
+                return rc;
+            }
+            d->nin++;
+        }
     }
     return 0;
+}
+
+static bool has_input(const fuser *u, const open_group *g, const wf_map_of *m)
+{
+    for (uint32_t i = g->input; i != NIL; i = u->inputs[i].next) {
+        if (wf_map_same(u->l, &u->inputs[i].map, m)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int add_input(fuser *u, open_group *g, const wf_map_of *m)
+{
+    if (has_input(u, g, m)) {
+        return 0;
+    }
+    if (u->ninputs == u->capinputs) {
+        size_t cap = u->capinputs ? u->capinputs * 2 : 256;
+        input *p = realloc(u->inputs, cap * sizeof *p);
+        if (!p) {
+            return WEFT_ENOMEM;
+        }
+        u->inputs = p;
+        u->capinputs = cap;
+    }
+    u->inputs[u->ninputs] = (input){*m, g->input};
+    g->input = (uint32_t)u->ninputs++;
+    g->inputs++;
+    return 0;
+}
+
+/* Gives the group the extents of m, if its inputs can be read so. */
+static bool reshape_group(fuser *u, open_group *g, const wf_map_of *m)
+{
+    int64_t d[WF_MAX_RANK];
+    memcpy(d, wf_map_dims(u->l, m), m->rank * sizeof *d);
+    wf_map_of t[WF_PROGRAM_INPUTS];
+    int n = 0;
+    for (uint32_t i = g->input; i != NIL; i = u->inputs[i].next) {
+        wf_map_of old = u->inputs[i].map;
+        int rc = wf_map_reshape(u->l, &old, m->rank, d, &t[n++]);
+        if (rc) {
+            u->no_memory |= rc != 1;
+            return false;
+        }
+    }
+    n = 0;
+    for (uint32_t i = g->input; i != NIL; i = u->inputs[i].next) {
+        u->inputs[i].map = t[n++];
+    }
+    g->rank = m->rank;
+    g->dims = m->shape;
+    return true;
+}
+
+/* Could k be a member of group number n? Fills the demand. */
+static wf_reason try_join(fuser *u, uint32_t n, uint32_t k, demand *d)
+{
+    open_group *g = &u->g[n];
+    const wf_map_of space = *wf_space_of(u->l, k);
+    if (g->kind != WF_STEP_MAP || count_of(u->l, &space) != g->count) {
+        return WF_REASON_SPACE;
+    }
+    bool same = dims_equal(u, g, &space);
+    int rc = find_demand(u, n, k, g->rank, same ? space.shape : g->dims, d);
+    if (rc == 1 && reshape_group(u, g, &space)) {
+        rc = find_demand(u, n, k, g->rank, g->dims, d);
+    }
+    if (rc) {
+        u->no_memory |= rc != 1;
+        return WF_REASON_SHAPE;
+    }
+    uint32_t inputs = g->inputs;
+    for (int i = 0; i < d->nin; i++) {
+        inputs += !has_input(u, g, &d->in[i]);
+    }
+    return inputs > WF_PROGRAM_INPUTS                      ? WF_REASON_INPUTS
+           : g->scalars + d->scalars > WF_PROGRAM_SCALARS  ? WF_REASON_SCALARS
+           : g->insts + d->insts > WF_PROGRAM_INSTS - WF_PROGRAM_OUTPUTS ? WF_REASON_SIZE
+           : u->most && g->n >= u->most                    ? WF_REASON_SIZE
+                                                           : WF_REASON_NONE;
+}
+
+static void join(fuser *u, uint32_t n, uint32_t k, const demand *d)
+{
+    open_group *g = &u->g[n];
+    for (int i = 0; i < d->nin; i++) {
+        u->no_memory |= add_input(u, g, &d->in[i]) != 0;
+        u->last_reader[d->in[i].root] = n;
+    }
+    g->insts += d->insts;
+    g->scalars += d->scalars;
+    u->next[k] = NIL;
+    if (g->n++) {
+        u->next[g->tail] = k;
+    } else {
+        g->head = k;
+    }
+    g->tail = k;
+    u->s->group_of[k] = n;
+}
+
+static void open_new(fuser *u, int kind, uint32_t k)
+{
+    const wf_map_of space = *wf_space_of(u->l, k);
+    uint32_t n = u->ng++;
+    u->g[n] = (open_group){.kind = (uint8_t)kind,
+                           .rank = space.rank,
+                           .dims = space.shape,
+                           .count = count_of(u->l, &space),
+                           .input = NIL,
+                           .into = n};
+    demand d = {.nin = 0};
+    if (kind == WF_STEP_MAP && find_demand(u, n, k, space.rank, space.shape, &d)) {
+        u->no_memory = true;
+    }
+    join(u, n, k, &d);
+}
+
+/* -- forward --------------------------------------------------------------------------------------------- */
+
+/* The first group that k may join, and (in *within) the one that makes its latest whole operand. */
+static uint32_t first_allowed(const fuser *u, uint32_t k, uint32_t *within)
+{
+    const wf_ins *i = &u->f->ins[k];
+    const wf_val *src = wf_ins_src(u->f, i);
+    uint32_t least = 0;
+    *within = NIL;
+    for (int a = 0; a < i->nsrc; a++) {
+        uint32_t g = src[a] ? made_by(u, src[a]) : NIL;
+        if (g == NIL) {
+            continue;
+        }
+        bool whole = u->g[g].kind == WF_STEP_MAP && wf_reads_whole(u->l, k, src[a]);
+        uint32_t at = whole ? g : g + 1;
+        least = at > least ? at : least;
+        if (whole && (*within == NIL || g > *within)) {
+            *within = g;
+        }
+    }
+    return least;
+}
+
+static void place(fuser *u, uint32_t k)
+{
+    const wf_ins *i = &u->f->ins[k];
+    const wf_val *src = wf_ins_src(u->f, i);
+    uint32_t within, least = first_allowed(u, k, &within);
+    demand d;
+    if (within != NIL && within >= least && try_join(u, within, k, &d) == WF_REASON_NONE) {
+        join(u, within, k, &d);
+        return;
+    }
+    for (int a = 0; a < i->nsrc; a++) { /* siblings */
+        wf_val root = src[a] ? u->l->map[src[a]].root : 0;
+        uint32_t g = root ? u->last_reader[root] : NIL;
+        if (g != NIL && g >= least && try_join(u, g, k, &d) == WF_REASON_NONE) {
+            join(u, g, k, &d);
+            return;
+        }
+    }
+    open_new(u, WF_STEP_MAP, k);
+}
+
+/* -- backward -------------------------------------------------------------------------------------------- */
+
+static uint32_t final_group(fuser *u, uint32_t g)
+{
+    while (u->g[g].into != g) {
+        g = u->g[g].into = u->g[u->g[g].into].into;
+    }
+    return g;
+}
+
+/* Can all of group a go into the later group b? */
+static bool can_merge(fuser *u, uint32_t a, uint32_t b)
+{
+    open_group *x = &u->g[a], *y = &u->g[b];
+    if (y->kind != WF_STEP_MAP || x->count != y->count || (u->most && x->n + y->n > u->most) ||
+        x->scalars + y->scalars > WF_PROGRAM_SCALARS ||
+        x->insts + y->insts > WF_PROGRAM_INSTS - WF_PROGRAM_OUTPUTS) {
+        return false;
+    }
+    if (x->rank != y->rank ||
+        memcmp(u->l->words + x->dims, u->l->words + y->dims, x->rank * sizeof(int64_t)) != 0) {
+        wf_map_of space = {.rank = y->rank, .shape = y->dims};
+        if (!reshape_group(u, x, &space)) {
+            space = (wf_map_of){.rank = x->rank, .shape = x->dims};
+            if (!reshape_group(u, y, &space)) {
+                return false;
+            }
+        }
+    }
+    uint32_t inputs = x->inputs;
+    for (uint32_t i = y->input; i != NIL; i = u->inputs[i].next) {
+        const wf_map_of *m = &u->inputs[i].map;
+        uint32_t maker = made_by(u, m->root);
+        bool inside = maker != NIL && final_group(u, maker) == a;
+        inputs += !inside && !has_input(u, x, m);
+    }
+    return inputs <= WF_PROGRAM_INPUTS;
+}
+
+static void merge(fuser *u, uint32_t a, uint32_t b)
+{
+    open_group *x = &u->g[a], *y = &u->g[b];
+    uint32_t list = y->input;
+    y->input = NIL;
+    y->inputs = 0;
+    for (uint32_t i = x->input; i != NIL; i = u->inputs[i].next) {
+        wf_map_of m = u->inputs[i].map;
+        u->no_memory |= add_input(u, y, &m) != 0;
+    }
+    for (uint32_t i = list; i != NIL; i = u->inputs[i].next) {
+        wf_map_of m = u->inputs[i].map;
+        uint32_t g = made_by(u, m.root);
+        if (g == NIL || final_group(u, g) != a) {
+            u->no_memory |= add_input(u, y, &m) != 0;
+        }
+    }
+    u->next[x->tail] = y->head;
+    y->head = x->head;
+    y->n += x->n;
+    y->insts += x->insts;
+    y->scalars += x->scalars;
+    x->n = 0;
+    x->into = b;
+}
+
+typedef struct reading {
+    uint32_t k; /* instruction that reads */
+    wf_val v;   /* what */
+    uint32_t next;
+} reading;
+
+/* Readings by producing group, as lists. */
+static reading *find_readings(fuser *u, uint32_t *head)
+{
+    size_t n = 0;
+    for (uint32_t k = 0; k < u->f->n; k++) {
+        n += u->s->group_of[k] != WF_NO_GROUP ? u->f->ins[k].nsrc : 0;
+    }
+    reading *r = malloc((n + 1) * sizeof *r);
+    uint32_t at = 0;
+    for (uint32_t g = 0; r && g < u->ng; g++) {
+        head[g] = NIL;
+    }
+    for (uint32_t k = 0; r && k < u->f->n; k++) {
+        const wf_val *src = wf_ins_src(u->f, &u->f->ins[k]);
+        for (int a = 0; u->s->group_of[k] != WF_NO_GROUP && a < u->f->ins[k].nsrc; a++) {
+            uint32_t g = src[a] ? made_by(u, src[a]) : NIL;
+            if (g != NIL && g != u->s->group_of[k]) {
+                r[at] = (reading){k, src[a], head[g]};
+                head[g] = at++;
+            }
+        }
+    }
+    return r;
+}
+
+static int sink(fuser *u)
+{
+    uint32_t *head = malloc((u->ng + 1u) * sizeof *head);
+    reading *r = head ? find_readings(u, head) : NULL;
+    for (uint32_t g = u->ng; r && g-- > 0;) {
+        uint32_t first = NIL;
+        bool whole = u->g[g].kind == WF_STEP_MAP;
+        for (uint32_t i = head[g]; whole && i != NIL; i = r[i].next) {
+            uint32_t to = final_group(u, u->s->group_of[r[i].k]);
+            first = to < first ? to : first;
+        }
+        for (uint32_t i = head[g]; whole && i != NIL; i = r[i].next) {
+            whole = final_group(u, u->s->group_of[r[i].k]) != first ||
+                    wf_reads_whole(u->l, r[i].k, r[i].v);
+        }
+        if (whole && first != NIL && can_merge(u, g, first)) {
+            merge(u, g, first);
+        }
+    }
+    int rc = r ? 0 : WEFT_ENOMEM;
+    free(head);
+    free(r);
+    return rc;
+}
+
+/* -- the schedule ------------------------------------------------------------------------------------------ */
+
+/* Marks members whose values are read outside [first, first + n) of members, or returned. */
+static uint32_t count_outputs(const uint32_t *last_use, uint32_t first, uint32_t n,
+                              const uint32_t *members)
+{
+    uint32_t count = 0;
+    for (uint32_t m = first; m < first + n; m++) {
+        count += last_use[members[m]] >= first + n;
+    }
+    return count;
+}
+
+/* One group, or its halves while it has too many outputs. */
+static void emit(fuser *u, const open_group *g, uint32_t first, uint32_t n, const uint32_t *last_use)
+{
+    wf_schedule *s = u->s;
+    if (g->kind == WF_STEP_MAP && n > 1 &&
+        count_outputs(last_use, first, n, s->members) > WF_PROGRAM_OUTPUTS) {
+        emit(u, g, first, n / 2, last_use);
+        emit(u, g, first + n / 2, n - n / 2, last_use);
+        return;
+    }
+    for (uint32_t m = first; m < first + n; m++) {
+        s->group_of[s->members[m]] = s->ngroups;
+    }
+    s->groups[s->ngroups++] = (wf_group){.kind = g->kind,
+                                         .rank = g->rank,
+                                         .dims = g->dims,
+                                         .first = first,
+                                         .n = n,
+                                         .insts = g->insts,
+                                         .inputs = g->inputs,
+                                         .scalars = g->scalars};
+}
+
+/* The position in `members` of the last reader of each instruction's value (UINT32_MAX: returned, or
+ * read through a view). */
+static void find_last_use(const fuser *u, const uint32_t *position, uint32_t *last_use)
+{
+    const wf_fn *f = u->f;
+    memset(last_use, 0, f->n * sizeof *last_use);
+    for (uint32_t k = 0; k < f->n; k++) {
+        const wf_val *src = wf_ins_src(f, &f->ins[k]);
+        for (int a = 0; u->s->group_of[k] != WF_NO_GROUP && a < f->ins[k].nsrc; a++) {
+            wf_val root = src[a] ? u->l->map[src[a]].root : 0;
+            if (root) {
+                uint32_t at = wf_reads_whole(u->l, k, src[a]) ? position[k] : NIL;
+                uint32_t *last = &last_use[root - 1];
+                *last = at > *last ? at : *last;
+            }
+        }
+    }
+    for (uint32_t o = 0; o < f->noutputs; o++) {
+        wf_val root = u->l->map[f->outputs[o]].root;
+        last_use[root ? root - 1 : 0] = NIL;
+    }
+}
+
+static int write_schedule(fuser *u)
+{
+    wf_schedule *s = u->s;
+    uint32_t *position = malloc((u->f->n + 1u) * sizeof *position);
+    uint32_t *last_use = malloc((u->f->n + 1u) * sizeof *last_use);
+    uint32_t *start = malloc((u->ng + 1u) * sizeof *start), at = 0;
+    int rc = position && last_use && start ? 0 : WEFT_ENOMEM;
+    for (uint32_t g = 0; g < u->ng && !rc; g++) {
+        start[g] = at;
+        for (uint32_t k = u->g[g].head, m = 0; m < u->g[g].n; k = u->next[k], m++) {
+            position[k] = at;
+            s->members[at++] = k;
+        }
+    }
+    if (!rc) {
+        find_last_use(u, position, last_use);
+    }
+    for (uint32_t g = 0; g < u->ng && !rc; g++) {
+        if (u->g[g].n) {
+            emit(u, &u->g[g], start[g], u->g[g].n, last_use);
+        }
+    }
+    free(position);
+    free(last_use);
+    free(start);
+    return rc;
+}
+
+static void group_all(fuser *u, const uint8_t *live, unsigned flags)
+{
+    const wf_fn *f = u->f;
+    for (uint32_t k = 0; k < f->n; k++) {
+        u->s->group_of[k] = WF_NO_GROUP;
+        if (!live[k] || !is_step(u->l, k)) {
+            continue;
+        }
+        if (!wf_is_mappable(u->l, k)) {
+            open_new(u, WF_STEP_OP, k);
+        } else if (flags & WF_FUSE_OFF) {
+            open_new(u, WF_STEP_MAP, k);
+        } else {
+            place(u, k);
+        }
+    }
+}
+
+int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, uint32_t most,
+            wf_why *why)
+{
+    const wf_fn *f = l->f;
+    size_t n = f->n + 1u;
+    fuser u = {.s = s, .l = l, .f = f, .most = most};
+    *s = (wf_schedule){.off = (flags & WF_FUSE_OFF) != 0};
+    s->groups = malloc(n * sizeof *s->groups);
+    s->members = malloc(n * sizeof *s->members);
+    s->group_of = malloc(n * sizeof *s->group_of);
+    u.g = malloc(n * sizeof *u.g);
+    u.next = malloc(n * sizeof *u.next);
+    u.last_reader = malloc(n * sizeof *u.last_reader);
+    int rc = s->groups && s->members && s->group_of && u.g && u.next && u.last_reader
+                 ? 0
+                 : WEFT_ENOMEM;
+    if (!rc) {
+        memset(u.last_reader, 0xFF, n * sizeof *u.last_reader);
+        group_all(&u, live, flags);
+        rc = flags & WF_FUSE_OFF ? 0 : sink(&u);
+        rc = rc ? rc : write_schedule(&u);
+    }
+    free(u.g);
+    free(u.next);
+    free(u.last_reader);
+    free(u.inputs);
+    return rc || u.no_memory ? wf_fail(why, WEFT_ENOMEM, "out of memory for a plan") : 0;
+}
+
+/* -- reasons ----------------------------------------------------------------------------------------------- */
+
+static wf_reason kernel_reason(wf_op op, bool reads)
+{
+    switch ((wf_kind)wf_rows[op].kind) {
+    case WF_KIND_OPAQUE:
+        return reads ? WF_REASON_READS_MEMORY : WF_REASON_OPAQUE;
+    case WF_KIND_REDUCE:
+        return WF_REASON_REDUCTION;
+    case WF_KIND_INDEX:
+        return WF_REASON_INDEX;
+    case WF_KIND_MOVE:
+    case WF_KIND_VIEW:
+        return WF_REASON_MOVE;
+    case WF_KIND_CREATE:
+        return WF_REASON_RANDOM;
+    case WF_KIND_ROWWISE:
+    case WF_KIND_GRAD:
+        return WF_REASON_ROWWISE;
+    case WF_KIND_LEAF:
+    case WF_KIND_UNARY:
+    case WF_KIND_BINARY:
+    case WF_KIND_TERNARY:
+    case WF_KIND_PREDICATE:
+    case WF_KIND_COMPARE:
+    case WF_KIND_CHOOSE:
+        break;
+    }
+    return WF_REASON_READS_MEMORY;
+}
+
+wf_reason wf_edge_reason(const wf_schedule *s, const wf_layout *l, uint32_t k, wf_val u)
+{
+    wf_val maker = u ? wf_maker_of(l, u) : 0;
+    uint32_t c = s->group_of[k], p = maker ? s->group_of[maker - 1] : WF_NO_GROUP;
+    if (p == WF_NO_GROUP || c == WF_NO_GROUP || p == c) {
+        return WF_REASON_NONE;
+    }
+    const wf_group *x = &s->groups[p], *y = &s->groups[c];
+    if (x->kind == WF_STEP_OP) {
+        return kernel_reason((wf_op)l->f->ins[maker - 1].op, false);
+    }
+    if (y->kind == WF_STEP_OP) {
+        return kernel_reason((wf_op)l->f->ins[k].op, true);
+    }
+    if (s->off) {
+        return WF_REASON_OFF;
+    }
+    if (!wf_reads_whole(l, k, u)) {
+        bool same = count_of(l, &l->map[u]) == count_of(l, wf_space_of(l, k));
+        return same ? WF_REASON_VIEW : WF_REASON_SPACE;
+    }
+    bool dims = x->rank == y->rank && memcmp(l->words + x->dims, l->words + y->dims,
+                                             x->rank * sizeof(int64_t)) == 0;
+    return x->insts + y->insts > WF_PROGRAM_INSTS - WF_PROGRAM_OUTPUTS ? WF_REASON_SIZE
+           : x->scalars + y->scalars > WF_PROGRAM_SCALARS              ? WF_REASON_SCALARS
+           : x->inputs + y->inputs > WF_PROGRAM_INPUTS                 ? WF_REASON_INPUTS
+           : dims                                                      ? WF_REASON_ORDER
+                                                                       : WF_REASON_SHAPE;
 }
 
 void wf_schedule_free(wf_schedule *s)

@@ -1,0 +1,250 @@
+/*
+ * tests/jit/random_fn.h -- random functions: elementwise rows of every type, broadcasts, casts, views,
+ * reductions, fused derivatives, in-place updates; reproducible from a seed.
+ */
+#ifndef TESTS_JIT_RANDOM_FN_H
+#define TESTS_JIT_RANDOM_FN_H
+
+#include "jit/ir/ir.h"
+#include "tests/jit/values.h"
+
+typedef struct random_fn {
+    wf_fn *f;
+    uint64_t state;
+    wf_val pool[256];
+    int n;
+} random_fn;
+
+static inline uint64_t random_next(random_fn *r)
+{
+    return r->state = values_hash(r->state + 1);
+}
+static inline int random_below(random_fn *r, int n)
+{
+    return (int)(random_next(r) % (uint64_t)n);
+}
+
+static inline void random_add(random_fn *r, wf_op op, const wf_attr *a, int nsrc, const wf_val *src)
+{
+    wf_val dst[WF_MAX_DST];
+    wf_why why;
+    if (r->n + WF_MAX_DST < 256 && wf_fn_append(r->f, op, a, nsrc, src, dst, NULL, &why) == 0) {
+        for (int i = 0; i < wf_rows[op].ndst; i++) {
+            r->pool[r->n++] = dst[i];
+        }
+    }
+}
+
+static inline wf_val random_pick(random_fn *r)
+{ /* recent values more often, so that chains grow */
+    return r->pool[random_below(r, 3) ? r->n - 1 - random_below(r, r->n < 6 ? r->n : 6)
+                                      : random_below(r, r->n)];
+}
+
+/* Another value of v's type that broadcasts with it, a scalar slot, or v. */
+static inline wf_val random_partner(random_fn *r, wf_val v)
+{
+    int dt = wf_fn_type(r->f, v)->dtype;
+    if (random_below(r, 6) == 0) {
+        return wf_fn_scalar(r->f, dt == WEFT_BOOL ? 0 : wf_dtype_kind(dt) == 2 ? 2 : 1,
+                            wf_slot_bits(wf_dtype_kind(dt) == 2 ? 2 : 1, 0.5 + random_below(r, 5)));
+    }
+    for (int i = 0; i < 12; i++) {
+        wf_val u = random_pick(r);
+        wf_type t = *wf_fn_type(r->f, v);
+        if (u != v && wf_fn_type(r->f, u)->dtype == dt && wf_fn_at(r->f, u)->op != WF_OP_SCALAR &&
+            wf_broadcast(&t, wf_fn_type(r->f, u), NULL) == 0 && wf_type_numel(&t) < 5000) {
+            return u;
+        }
+    }
+    return v;
+}
+
+static inline void random_elementwise(random_fn *r)
+{
+    wf_val v = random_pick(r), s[3] = {v, random_partner(r, v), random_partner(r, v)};
+    for (int i = 0; i < 40; i++) {
+        wf_op op = (wf_op)(WF_OP_NEG + random_below(r, WF_OP_LOGICAL_XOR - WF_OP_NEG + 1));
+        if (!wf_op_is_elementwise(op) || !(wf_rows[op].types & WF_BIT(wf_fn_type(r->f, v)->dtype))) {
+            continue;
+        }
+        if (wf_rows[op].kind == WF_KIND_CHOOSE) {
+            for (int k = 0; k < r->n; k++) {
+                wf_type t = *wf_fn_type(r->f, v);
+                if (wf_fn_type(r->f, r->pool[k])->dtype == WEFT_BOOL &&
+                    wf_broadcast(&t, wf_fn_type(r->f, r->pool[k]), NULL) == 0) {
+                    random_add(r, op, NULL, 3, (wf_val[]){r->pool[k], v, s[1]});
+                    return;
+                }
+            }
+            continue;
+        }
+        random_add(r, op, NULL, wf_rows[op].min_src, s);
+        return;
+    }
+}
+
+static inline void random_view(random_fn *r)
+{
+    wf_val v = random_pick(r);
+    wf_type t = *wf_fn_type(r->f, v);
+    int64_t ints[WF_MAX_RANK], dyn[WF_MAX_RANK * 2 + 1];
+    wf_attr a = {.ints = ints, .dyn = dyn};
+    int kind = random_below(r, 4), axis = t.rank ? random_below(r, t.rank) : 0;
+    if (kind == 0) {
+        for (int i = 0; i < t.rank; i++) {
+            ints[i] = i;
+        }
+        for (int i = t.rank - 1; i > 0; i--) {
+            int j = random_below(r, i + 1);
+            int64_t x = ints[i];
+            ints[i] = ints[j];
+            ints[j] = x;
+        }
+        a.n_ints = t.rank;
+        random_add(r, WF_OP_PERMUTE, &a, 1, &v);
+    } else if (kind == 1 && t.rank) {
+        int64_t n = t.dims[axis];
+        ints[0] = axis;
+        dyn[0] = n > 1 ? random_below(r, (int)n / 2 + 1) : 0;
+        dyn[1] = n;
+        dyn[2] = 1 + random_below(r, 2);
+        if (random_below(r, 4) == 0 && n > 0) {
+            dyn[0] = n - 1;
+            dyn[1] = -1;
+            dyn[2] = -1;
+        }
+        a.n_ints = 1;
+        a.n_dyn = 3;
+        random_add(r, WF_OP_SLICE, &a, 1, &v);
+    } else if (kind == 2) {
+        int64_t n = wf_type_numel(&t);
+        int64_t f = n % 3 == 0 && n ? 3 : n % 2 == 0 && n ? 2 : 1;
+        dyn[0] = random_below(r, 2) ? f : n / f;
+        dyn[1] = n / (dyn[0] ? dyn[0] : 1);
+        a.n_dyn = 2;
+        random_add(r, WF_OP_RESHAPE, &a, 1, &v);
+    } else if (t.rank && t.rank < 4 && wf_type_numel(&t) < 500) {
+        dyn[0] = 1 + random_below(r, 3);
+        for (int i = 0; i < t.rank; i++) {
+            dyn[i + 1] = t.dims[i] == 1 ? 4 : t.dims[i];
+        }
+        a.n_dyn = (uint8_t)(t.rank + 1);
+        random_add(r, WF_OP_EXPAND, &a, 1, &v);
+    }
+}
+
+static inline void random_reduction(random_fn *r)
+{
+    static const wf_op ops[] = {WF_OP_SUM, WF_OP_MEAN, WF_OP_AMAX, WF_OP_AMIN, WF_OP_SOFTMAX,
+                                WF_OP_LOG_SOFTMAX, WF_OP_VAR, WF_OP_LOGSUMEXP};
+    wf_val v = random_pick(r);
+    const wf_type *t = wf_fn_type(r->f, v);
+    if (t->rank == 0 || wf_type_numel(t) == 0) {
+        return;
+    }
+    wf_op op = ops[random_below(r, 8)];
+    int64_t axes[2] = {random_below(r, t->rank), 0};
+    double one = 1;
+    wf_attr a = {.ints = axes, .n_ints = 1, .flags = (uint8_t)random_below(r, 2)};
+    bool flt = wf_dtype_kind(t->dtype) == 2;
+    if (op == WF_OP_SUM || op == WF_OP_MEAN) {
+        a.dtype = (uint8_t)(flt ? t->dtype : op == WF_OP_SUM ? WEFT_I64 : WEFT_F32);
+    } else if (op == WF_OP_SOFTMAX || op == WF_OP_LOG_SOFTMAX) {
+        a.flags = 0;
+    } else if (op == WF_OP_VAR) {
+        a.n_flt = 1;
+        a.flt = &one;
+    }
+    if (flt || op == WF_OP_SUM || op == WF_OP_AMAX) {
+        random_add(r, op, &a, 1, &v);
+    }
+}
+
+static inline void random_vjp(random_fn *r)
+{
+    wf_val v = random_pick(r), g = random_pick(r);
+    const wf_type *t = wf_fn_type(r->f, v);
+    if (wf_dtype_kind(t->dtype) != 2 || !wf_type_same(t, wf_fn_type(r->f, g))) {
+        return;
+    }
+    static const wf_op ops[] = {WF_OP_EXP, WF_OP_GELU, WF_OP_MUL,   WF_OP_DIV, WF_OP_SQRT,
+                                WF_OP_MAXIMUM, WF_OP_TANH, WF_OP_SIGN, WF_OP_ADD};
+    wf_op op = ops[random_below(r, 9)];
+    int n = wf_rows[op].min_src;
+    int64_t ints[2] = {op, random_below(r, n)};
+    wf_attr a = {.ints = ints, .n_ints = 2, .dyn = t->dims, .n_dyn = t->rank, .dtype = t->dtype};
+    int64_t dims[WF_MAX_RANK];
+    memcpy(dims, t->dims, sizeof dims);
+    a.dyn = dims;
+    wf_val s[4] = {g, v, n == 2 ? random_pick(r) : v, v};
+    if (n == 2 && !wf_type_same(wf_fn_type(r->f, s[2]), wf_fn_type(r->f, v))) {
+        s[2] = v;
+    }
+    random_add(r, WF_OP_VJP, &a, n + 2, s);
+}
+
+static inline void random_other(random_fn *r)
+{
+    wf_val v = random_pick(r);
+    wf_type t = *wf_fn_type(r->f, v);
+    static const uint8_t types[] = {WEFT_F32, WEFT_F64, WEFT_F16, WEFT_BF16, WEFT_I64, WEFT_I32,
+                                    WEFT_U8, WEFT_BOOL};
+    int kind = random_below(r, 4);
+    if (kind < 2) {
+        wf_attr a = {.dtype = types[random_below(r, kind ? 8 : 2)]};
+        random_add(r, WF_OP_CAST, &a, 1, &v);
+    } else if (kind == 2) {
+        double x = 0.25 * random_below(r, 9);
+        wf_attr a = {.dyn = t.dims, .n_dyn = t.rank, .flt = &x, .n_flt = 1, .dtype = t.dtype};
+        random_add(r, WF_OP_FULL, &a, 0, NULL);
+    } else if (t.rank == 2 && t.dims[0] > 1 && t.dims[1] > 1) {
+        wf_val part = random_pick(r);
+        const wf_type *p = wf_fn_type(r->f, part);
+        if (p->dtype == t.dtype && p->rank == 1 && p->dims[0] <= t.dims[0] && p->dims[0] > 0) {
+            int64_t dyn[3] = {p->dims[0], t.dims[1], 1};
+            wf_attr a = {.dyn = dyn, .n_dyn = 3};
+            random_add(r, WF_OP_UPDATE, &a, 2, (wf_val[]){v, part});
+        } else {
+            random_add(r, WF_OP_COPY, NULL, 1, &v);
+        }
+    }
+}
+
+/* A function of about `size` instructions. Free with wf_fn_free. */
+static inline wf_fn *random_function(uint64_t seed, int size)
+{
+    static const wf_type types[] = {
+        {WEFT_F32, 2, {6, 10}},   {WEFT_F32, 1, {10}},       {WEFT_F32, 3, {2, 3, 10}},
+        {WEFT_F64, 2, {6, 10}},   {WEFT_BF16, 2, {6, 10}},   {WEFT_F16, 1, {10}},
+        {WEFT_I64, 2, {6, 10}},   {WEFT_F32, 2, {6, 1}},     {WEFT_F32, 0, {0}},
+        {WEFT_BOOL, 2, {6, 10}},  {WEFT_I32, 1, {10}},       {WEFT_F32, 2, {40, 70}},
+        {WEFT_F32, 2, {3, 0}},    {WEFT_U8, 2, {6, 10}},     {WEFT_F32, 1, {70}},
+        {WEFT_F32, 2, {40, 1}},
+    };
+    random_fn r = {.f = wf_fn_new("random"), .state = values_hash(seed)};
+    int n = 2 + random_below(&r, 5);
+    for (int i = 0; i < n; i++) {
+        r.pool[r.n++] = wf_fn_input(r.f, &types[random_below(&r, random_below(&r, 2) ? 3 : 16)]);
+    }
+    for (int i = 0; i < size; i++) {
+        int what = random_below(&r, 20);
+        if (what < 11) {
+            random_elementwise(&r);
+        } else if (what < 14) {
+            random_view(&r);
+        } else if (what < 16) {
+            random_reduction(&r);
+        } else if (what < 18) {
+            random_vjp(&r);
+        } else {
+            random_other(&r);
+        }
+    }
+    for (int i = 0; i < 1 + (int)(seed % 4); i++) {
+        wf_fn_output(r.f, r.pool[i == 0 ? r.n - 1 : random_below(&r, r.n)]);
+    }
+    return r.f;
+}
+
+#endif

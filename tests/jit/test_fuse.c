@@ -1,0 +1,133 @@
+/*
+ * tests/jit/test_fuse.c -- what fuses, what does not and why, and that bits never change.
+ */
+/* ctest: timeout=600 */
+#include "tests/jit/plan_support.h"
+#include "tests/jit/random_fn.h"
+
+/* A chain of n rows over f32[rows,cols], with a broadcast operand and a scalar now and then. */
+static wf_fn *chain(int n, int64_t rows, int64_t cols)
+{
+    static const wf_op ops[] = {WF_OP_SIN, WF_OP_NEG, WF_OP_TANH, WF_OP_SQUARE, WF_OP_SIGMOID};
+    wf_fn *f = wf_fn_new("chain");
+    wf_val x = wf_fn_input(f, &(wf_type){WEFT_F32, 2, {rows, cols}});
+    wf_val b = wf_fn_input(f, &(wf_type){WEFT_F32, 1, {cols}});
+    for (int i = 0; i < n; i++) {
+        wf_val s[2] = {x, b};
+        wf_why why;
+        if (i % 7 == 6) {
+            s[1] = wf_fn_scalar(f, 2, wf_slot_bits(2, 0.75));
+        }
+        bool two = i % 3 == 2 || i % 7 == 6;
+        cr_assert_eq(wf_fn_append(f, two ? WF_OP_ADD : ops[i % 5], NULL, two ? 2 : 1, s, &x, NULL,
+                                  &why),
+                     0);
+    }
+    wf_fn_output(f, x);
+    return f;
+}
+
+Test(fuse, chains_of_any_length)
+{
+    static const int lengths[] = {1, 20, 200, 1000};
+    static const int groups[] = {1, 1, 1, 5};
+    for (int i = 0; i < 4; i++) {
+        wf_fn *f = chain(lengths[i], 33, 70);
+        wf_plan_info info;
+        plan_check(f, 0, &info);
+        cr_expect_eq(info.groups, groups[i], "%d rows in %d groups", lengths[i], info.groups);
+        cr_expect_eq(info.steps, info.groups);
+        wf_fn_free(f);
+    }
+}
+
+Test(fuse, shapes_of_groups)
+{
+    static const struct {
+        const char *what, *text;
+        int steps, groups;
+    } cases[] = {
+        {"gelu(x*a+b)*c+r",
+         "fn a {\n  %1 = input f32[50,70]\n  %2 = input f32[70]\n  %3 = input f32[70]\n"
+         "  %4 = input f32[50,1]\n  %5 = input f32[50,70]\n  %6 = mul f32[50,70] %1, %2\n"
+         "  %7 = add f32[50,70] %6, %3\n  %8 = gelu f32[50,70] %7\n  %9 = mul f32[50,70] %8, %4\n"
+         "  %10 = add f32[50,70] %9, %5\n  return %10\n}\n",
+         1, 1},
+        {"transpose, slice, add",
+         "fn a {\n  %1 = input f32[60,50]\n  %2 = input f32[40,60]\n"
+         "  %3 = permute f32[50,60] %1 ints(1, 0)\n  %4 = slice f32[40,60] %3 ints(0) dyn(5, 45, 1)\n"
+         "  %5 = add f32[40,60] %4, %2\n  return %5\n}\n",
+         1, 1},
+        {"a reshape between",
+         "fn a {\n  %1 = input f32[6,10]\n  %2 = exp f32[6,10] %1\n"
+         "  %3 = reshape f32[3,20] %2 dyn(3, 20)\n  %4 = input f32[20]\n"
+         "  %5 = neg f32[3,20] %3\n  %6 = reshape f32[60] %5 dyn(60)\n  %7 = sin f32[60] %6\n"
+         "  return %7, %2\n}\n",
+         1, 1},
+        {"extents of a later operand",
+         "fn a {\n  %1 = input f32[60]\n  %2 = exp f32[60] %1\n"
+         "  %3 = reshape f32[3,20] %2 dyn(3, 20)\n  %4 = input f32[20]\n"
+         "  %5 = mul f32[3,20] %3, %4\n  return %5\n}\n",
+         1, 1},
+        {"siblings and several outputs",
+         "fn a {\n  %1 = input f32[100]\n  %2 = sin f32[100] %1\n  %3 = cos f32[100] %1\n"
+         "  %4 = mul f32[100] %2, %3\n  return %2, %3, %4\n}\n",
+         1, 1},
+        {"an operand that waits",
+         "fn a {\n  %1 = input f32[20,10]\n  %2 = input f32[20,10]\n  %3 = exp f32[20,10] %1\n"
+         "  %4 = cumsum f32[20,10] %2 ints(1)\n  %5 = mul f32[20,10] %3, %4\n  return %5\n}\n",
+         2, 1},
+        {"halves with casts",
+         "fn a {\n  %1 = input bf16[30,10]\n  %2 = cast f32[30,10] %1 dtype(f32)\n"
+         "  %3 = exp f32[30,10] %2\n  %4 = cast bf16[30,10] %3 dtype(bf16)\n"
+         "  %5 = mul bf16[30,10] %4, %1\n  return %5\n}\n",
+         1, 1},
+        {"read transposed inside",
+         "fn a {\n  %1 = input f32[30,30]\n  %2 = exp f32[30,30] %1\n"
+         "  %3 = permute f32[30,30] %2 ints(1, 0)\n  %4 = add f32[30,30] %2, %3\n  return %4\n}\n",
+         2, 2},
+        {"a derivative beside its row",
+         "fn a {\n  %1 = input f32[80]\n  %2 = input f32[80]\n  %3 = gelu f32[80] %1\n"
+         "  %4 = vjp f32[80] %2, %1, _ of(gelu,0) dyn(80) dtype(f32)\n  %5 = add f32[80] %3, %4\n"
+         "  return %5\n}\n",
+         1, 1},
+        {"fills are scalars",
+         "fn a {\n  %1 = input f32[4,8]\n  %2 = full f32[] flt(0x1p+1) dtype(f32)\n"
+         "  %3 = expand f32[4,8] %2 dyn(4, 8)\n  %4 = mul f32[4,8] %1, %3\n  return %4\n}\n",
+         1, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        wf_plan_info info = plan_check_text(cases[i].text);
+        cr_expect(info.steps == cases[i].steps && info.groups == cases[i].groups,
+                  "%s: %d steps, %d groups", cases[i].what, info.steps, info.groups);
+    }
+}
+
+/* More outputs, inputs and scalars than a program takes. */
+Test(fuse, limits_cut_groups)
+{
+    wf_fn *f = wf_fn_new("limits");
+    wf_why why;
+    wf_val x = wf_fn_input(f, &(wf_type){WEFT_F32, 1, {90}});
+    for (int i = 0; i < 60; i++) {
+        wf_val s[2] = {x, 0};
+        s[1] = i < 40   ? wf_fn_input(f, &(wf_type){WEFT_F32, 1, {90}})
+               : i % 2 ? wf_fn_scalar(f, 2, wf_slot_bits(2, 1 + i))
+                       : x;
+        cr_assert_eq(wf_fn_append(f, i % 2 ? WF_OP_ADD : WF_OP_SUB, NULL, 2, s, &x, NULL, &why), 0);
+        wf_fn_output(f, x);
+    }
+    wf_plan_info info;
+    plan_check(f, 0, &info);
+    cr_expect(info.groups >= 3 && info.groups <= 8, "%d groups", info.groups);
+    wf_fn_free(f);
+}
+
+Test(fuse, random_functions_keep_their_bits)
+{
+    for (uint64_t seed = 0; seed < 4000; seed++) {
+        wf_fn *f = random_function(seed, 8 + (int)(seed % 40));
+        plan_check(f, seed % 8 ? 0 : WF_PLAN_NO_FUSE, NULL);
+        wf_fn_free(f);
+    }
+}
