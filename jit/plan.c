@@ -25,6 +25,9 @@ static void plan_free(wf_plan *p)
     free(p->scalars);
     free(p->buffers);
     free(p->words);
+    free(p->members);
+    free(p->op_of);
+    free(p->edges);
     free(p->terms);
     free(p->out_type);
     free(p);
@@ -76,6 +79,34 @@ static int copy_outputs(wf_plan *p, const wf_fn *f)
     return p->out_type ? 0 : WEFT_ENOMEM;
 }
 
+/* Every value that one step makes and another reads, with the reason. */
+static int find_edges(wf_planner *b)
+{
+    const wf_fn *f = b->f;
+    wf_plan *p = b->p;
+    p->op_of = malloc((f->n + 1u) * sizeof *p->op_of);
+    if (!p->op_of) {
+        return WEFT_ENOMEM;
+    }
+    for (uint32_t k = 0; k < f->n; k++) {
+        const wf_val *src = wf_ins_src(f, &f->ins[k]);
+        p->op_of[k] = f->ins[k].op;
+        for (int i = 0; b->s.group_of[k] != WF_NO_GROUP && i < f->ins[k].nsrc; i++) {
+            wf_reason why = wf_edge_reason(&b->s, &b->l, k, src[i]);
+            if (why == WF_REASON_NONE) {
+                continue;
+            }
+            if (wf_grow(&p->edges, p->nedges, 1, &p->capedges, sizeof *p->edges)) {
+                return WEFT_ENOMEM;
+            }
+            p->edges[p->nedges++] = (wf_plan_edge){k, src[i], (uint8_t)why};
+        }
+    }
+    p->members = b->s.members;
+    b->s.members = NULL;
+    return 0;
+}
+
 static int build(wf_planner *b)
 {
     const wf_fn *f = b->f;
@@ -92,6 +123,7 @@ static int build(wf_planner *b)
     rc = rc ? rc : wf_plan_lower(b);
     rc = rc ? rc : wf_plan_place(b);
     rc = rc ? rc : copy_outputs(p, f);
+    rc = rc ? rc : find_edges(b);
     p->words = b->l.words;
     p->terms = b->l.terms;
     b->l.words = NULL;
@@ -110,8 +142,7 @@ static int build(wf_planner *b)
 static wf_plan *try_build(const wf_fn *f, const wf_plan_opts *opts, uint32_t most, bool *too_large,
                           wf_why *why)
 {
-    wf_planner b = {
-        .p = calloc(1, sizeof *b.p), .f = f, .opts = opts, .most = most, .why = why};
+    wf_planner b = {.p = calloc(1, sizeof *b.p), .f = f, .opts = opts, .most = most, .why = why};
     b.why->code = 0;
     b.why->rule[0] = b.why->hint[0] = '\0';
     int rc = b.p ? build(&b) : WEFT_ENOMEM;
@@ -161,8 +192,19 @@ int wf_plan_explain(const wf_plan *p, FILE *out)
         [WF_STEP_OP] = "op", [WF_STEP_MAP] = "map", [WF_STEP_COPY] = "copy"};
     for (uint32_t i = 0; i < p->nsteps; i++) {
         const wf_plan_step *s = &p->steps[i];
-        fprintf(out, "%u %s %s", i, kinds[s->kind], wf_rows[s->op].name);
-        fprintf(out, s->program ? " (%d rows)\n" : "\n", s->program ? s->program->ninst : 0);
+        fprintf(out, "step %u %s:", i, kinds[s->kind]);
+        for (uint32_t m = 0; m < s->nmember; m++) {
+            uint32_t k = p->members[s->member + m];
+            fprintf(out, " %%%u %s%s", k + 1, wf_rows[p->op_of[k]].name,
+                    m + 1 < s->nmember ? "," : "");
+        }
+        fputs(s->nmember ? "\n" : " output\n", out);
+    }
+    for (uint32_t i = 0; i < p->nedges; i++) {
+        const wf_plan_edge *e = &p->edges[i];
+        fprintf(out, "edge %%%u -> %%%u %s: %s (%s)\n", e->v, e->reader + 1,
+                wf_rows[p->op_of[e->reader]].name, wf_reason_name[e->reason],
+                wf_reason_text[e->reason]);
     }
     return ferror(out) ? WEFT_EIO : 0;
 }

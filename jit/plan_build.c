@@ -155,8 +155,9 @@ static void close_step(wf_plan *p)
     p->most_scalars = s->nscalar > p->most_scalars ? s->nscalar : p->most_scalars;
 }
 
-static int lower_op(wf_planner *b, uint32_t k)
+static int lower_op(wf_planner *b, const wf_group *g)
 {
+    const uint32_t k = b->s.members[g->first];
     const wf_fn *f = b->f;
     const wf_ins *i = &f->ins[k];
     const wf_val *src = wf_ins_src(f, i);
@@ -166,6 +167,8 @@ static int lower_op(wf_planner *b, uint32_t k)
     }
     s->ndst = wf_rows[i->op].ndst;
     s->nsrc = i->nsrc;
+    s->member = g->first;
+    s->nmember = 1;
     for (uint32_t r = 0; r < s->ndst; r++) {
         if (add_access(b, &b->l.map[k + 1 + r])) {
             return WEFT_ENOMEM;
@@ -203,8 +206,7 @@ static int scalar_of(lowering *w, wf_val v, int dtype, wf_scalar_kind kind)
 {
     wf_program *q = w->prog;
     for (int i = 0; i < q->nscalar; i++) {
-        if (w->scalar[i].ins == v - 1 && w->scalar[i].dtype == dtype &&
-            w->scalar[i].kind == kind) {
+        if (w->scalar[i].ins == v - 1 && w->scalar[i].dtype == dtype && w->scalar[i].kind == kind) {
             return w->scalar_value[i];
         }
     }
@@ -336,6 +338,8 @@ static bool same_program(const wf_program *a, const wf_program *b)
            a->noutput == b->noutput && a->nvalue == b->nvalue &&
            memcmp(a->inst, b->inst, (size_t)a->ninst * sizeof *a->inst) == 0 &&
            memcmp(a->type, b->type, (size_t)a->nvalue) == 0 &&
+           memcmp(a->level, b->level, (size_t)a->nvalue) == 0 &&
+           memcmp(a->output_level, b->output_level, (size_t)a->noutput) == 0 &&
            memcmp(a->input, b->input, (size_t)a->ninput * i2) == 0 &&
            memcmp(a->scalar, b->scalar, (size_t)a->nscalar * i2) == 0 &&
            memcmp(a->output, b->output, (size_t)a->noutput * i2) == 0;
@@ -407,6 +411,8 @@ static int lower_group(lowering *w)
             return WEFT_ENOMEM;
         }
     }
+    s->member = w->g->first;
+    s->nmember = w->g->n;
     s->nsrc = (uint16_t)w->prog->ninput;
     s->nscalar = (uint32_t)w->prog->nscalar;
     if (wf_grow(&p->scalars, p->nscalars, s->nscalar, &p->capscalars, sizeof *p->scalars)) {
@@ -439,7 +445,7 @@ int wf_plan_lower(wf_planner *b)
         if (w->g->kind == WF_STEP_MAP) {
             rc = lower_group(w);
         } else if (b->buffer_of[k + 1] >= 0) {
-            rc = lower_op(b, k);
+            rc = lower_op(b, w->g);
         }
     }
     if (w) {

@@ -49,7 +49,15 @@ typedef struct wf_plan_step {
     uint16_t ndst, nsrc;
     uint32_t scalar, nscalar; /* scalars[scalar..] */
     const wf_program *program;
+    uint32_t member, nmember; /* members[member..]: instructions */
 } wf_plan_step;
+
+/* Instruction reader reads value v, which another step makes. */
+typedef struct wf_plan_edge {
+    uint32_t reader;
+    wf_val v;
+    uint8_t reason; /* wf_reason */
+} wf_plan_edge;
 
 struct wf_plan {
     _Atomic int32_t refs;
@@ -63,6 +71,10 @@ struct wf_plan {
     uint32_t nprograms, capprograms;
     int64_t *words;
     wf_term *terms;
+    uint32_t *members;
+    uint16_t *op_of; /* of instructions, for texts */
+    wf_plan_edge *edges;
+    uint32_t nedges, capedges;
     wf_type *out_type; /* of outputs */
     uint32_t ninputs, noutputs;
     uint32_t most_views;   /* accesses of the largest step */

@@ -102,7 +102,8 @@ static int run_program(run *r, const wf_plan_step *s)
         r->scalar[i].bits = 0;
         if (c[i].kind == WF_SCALAR_SLOT_VALUE) {
             slot_element(f, f->ins[c[i].ins].attr, c[i].dtype, &r->scalar[i]);
-        } else if (c[i].kind == WF_SCALAR_FILL && fill_element(attr_of(f, c[i].ins), c[i].dtype, &r->scalar[i], r->why)) {
+        } else if (c[i].kind == WF_SCALAR_FILL &&
+                   fill_element(attr_of(f, c[i].ins), c[i].dtype, &r->scalar[i], r->why)) {
             return WEFT_ENOMEM;
         }
     }

@@ -138,8 +138,8 @@ static uint32_t made_by(const fuser *u, wf_val v)
 
 static bool dims_equal(const fuser *u, const open_group *g, const wf_map_of *m)
 {
-    return g->rank == m->rank && memcmp(u->l->words + g->dims, wf_map_dims(u->l, m),
-                                        m->rank * sizeof(int64_t)) == 0;
+    return g->rank == m->rank &&
+           memcmp(u->l->words + g->dims, wf_map_dims(u->l, m), m->rank * sizeof(int64_t)) == 0;
 }
 
 /* Map m with extents of instruction k, then of a space. */
@@ -266,11 +266,11 @@ static wf_reason try_join(fuser *u, uint32_t n, uint32_t k, demand *d)
     for (int i = 0; i < d->nin; i++) {
         inputs += !has_input(u, g, &d->in[i]);
     }
-    return inputs > WF_PROGRAM_INPUTS                      ? WF_REASON_INPUTS
-           : g->scalars + d->scalars > WF_PROGRAM_SCALARS  ? WF_REASON_SCALARS
+    return inputs > WF_PROGRAM_INPUTS                                    ? WF_REASON_INPUTS
+           : g->scalars + d->scalars > WF_PROGRAM_SCALARS                ? WF_REASON_SCALARS
            : g->insts + d->insts > WF_PROGRAM_INSTS - WF_PROGRAM_OUTPUTS ? WF_REASON_SIZE
-           : u->most && g->n >= u->most                    ? WF_REASON_SIZE
-                                                           : WF_REASON_NONE;
+           : u->most && g->n >= u->most                                  ? WF_REASON_SIZE
+                                                                         : WF_REASON_NONE;
 }
 
 static void join(fuser *u, uint32_t n, uint32_t k, const demand *d)
@@ -489,7 +489,8 @@ static uint32_t count_outputs(const uint32_t *last_use, uint32_t first, uint32_t
 }
 
 /* One group, or its halves while it has too many outputs. */
-static void emit(fuser *u, const open_group *g, uint32_t first, uint32_t n, const uint32_t *last_use)
+static void emit(fuser *u, const open_group *g, uint32_t first, uint32_t n,
+                 const uint32_t *last_use)
 {
     wf_schedule *s = u->s;
     if (g->kind == WF_STEP_MAP && n > 1 &&
@@ -593,9 +594,8 @@ int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, u
     u.g = malloc(n * sizeof *u.g);
     u.next = malloc(n * sizeof *u.next);
     u.last_reader = malloc(n * sizeof *u.last_reader);
-    int rc = s->groups && s->members && s->group_of && u.g && u.next && u.last_reader
-                 ? 0
-                 : WEFT_ENOMEM;
+    int rc =
+        s->groups && s->members && s->group_of && u.g && u.next && u.last_reader ? 0 : WEFT_ENOMEM;
     if (!rc) {
         memset(u.last_reader, 0xFF, n * sizeof *u.last_reader);
         group_all(&u, live, flags);
@@ -661,8 +661,8 @@ wf_reason wf_edge_reason(const wf_schedule *s, const wf_layout *l, uint32_t k, w
         bool same = count_of(l, &l->map[u]) == count_of(l, wf_space_of(l, k));
         return same ? WF_REASON_VIEW : WF_REASON_SPACE;
     }
-    bool dims = x->rank == y->rank && memcmp(l->words + x->dims, l->words + y->dims,
-                                             x->rank * sizeof(int64_t)) == 0;
+    bool dims = x->rank == y->rank &&
+                memcmp(l->words + x->dims, l->words + y->dims, x->rank * sizeof(int64_t)) == 0;
     return x->insts + y->insts > WF_PROGRAM_INSTS - WF_PROGRAM_OUTPUTS ? WF_REASON_SIZE
            : x->scalars + y->scalars > WF_PROGRAM_SCALARS              ? WF_REASON_SCALARS
            : x->inputs + y->inputs > WF_PROGRAM_INPUTS                 ? WF_REASON_INPUTS

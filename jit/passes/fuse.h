@@ -33,8 +33,8 @@ extern const char *const wf_reason_name[WF_REASON_COUNT];
 typedef struct wf_group {
     uint8_t kind; /* wf_step_kind */
     uint8_t rank;
-    uint32_t dims;     /* words of the layout: extents of the space */
-    uint32_t first, n; /* members[first .. first + n), each behind those it reads */
+    uint32_t dims;                   /* words of the layout: extents of the space */
+    uint32_t first, n;               /* members[first .. first + n), each behind those it reads */
     uint32_t insts, inputs, scalars; /* of its program, at most */
 } wf_group;
 

@@ -46,7 +46,10 @@ static inline wf_val random_partner(random_fn *r, wf_val v)
 {
     int dt = wf_fn_type(r->f, v)->dtype;
     if (random_below(r, 6) == 0) {
-        return wf_fn_scalar(r->f, dt == WEFT_BOOL ? 0 : wf_dtype_kind(dt) == 2 ? 2 : 1,
+        return wf_fn_scalar(r->f,
+                            dt == WEFT_BOOL          ? 0
+                            : wf_dtype_kind(dt) == 2 ? 2
+                                                     : 1,
                             wf_slot_bits(wf_dtype_kind(dt) == 2 ? 2 : 1, 0.5 + random_below(r, 5)));
     }
     for (int i = 0; i < 12; i++) {
@@ -65,7 +68,8 @@ static inline void random_elementwise(random_fn *r)
     wf_val v = random_pick(r), s[3] = {v, random_partner(r, v), random_partner(r, v)};
     for (int i = 0; i < 40; i++) {
         wf_op op = (wf_op)(WF_OP_NEG + random_below(r, WF_OP_LOGICAL_XOR - WF_OP_NEG + 1));
-        if (!wf_op_is_elementwise(op) || !(wf_rows[op].types & WF_BIT(wf_fn_type(r->f, v)->dtype))) {
+        if (!wf_op_is_elementwise(op) ||
+            !(wf_rows[op].types & WF_BIT(wf_fn_type(r->f, v)->dtype))) {
             continue;
         }
         if (wf_rows[op].kind == WF_KIND_CHOOSE) {
@@ -136,8 +140,8 @@ static inline void random_view(random_fn *r)
 
 static inline void random_reduction(random_fn *r)
 {
-    static const wf_op ops[] = {WF_OP_SUM, WF_OP_MEAN, WF_OP_AMAX, WF_OP_AMIN, WF_OP_SOFTMAX,
-                                WF_OP_LOG_SOFTMAX, WF_OP_VAR, WF_OP_LOGSUMEXP};
+    static const wf_op ops[] = {WF_OP_SUM,     WF_OP_MEAN,        WF_OP_AMAX, WF_OP_AMIN,
+                                WF_OP_SOFTMAX, WF_OP_LOG_SOFTMAX, WF_OP_VAR,  WF_OP_LOGSUMEXP};
     wf_val v = random_pick(r);
     const wf_type *t = wf_fn_type(r->f, v);
     if (t->rank == 0 || wf_type_numel(t) == 0) {
@@ -168,7 +172,7 @@ static inline void random_vjp(random_fn *r)
     if (wf_dtype_kind(t->dtype) != 2 || !wf_type_same(t, wf_fn_type(r->f, g))) {
         return;
     }
-    static const wf_op ops[] = {WF_OP_EXP, WF_OP_GELU, WF_OP_MUL,   WF_OP_DIV, WF_OP_SQRT,
+    static const wf_op ops[] = {WF_OP_EXP,     WF_OP_GELU, WF_OP_MUL,  WF_OP_DIV, WF_OP_SQRT,
                                 WF_OP_MAXIMUM, WF_OP_TANH, WF_OP_SIGN, WF_OP_ADD};
     wf_op op = ops[random_below(r, 9)];
     int n = wf_rows[op].min_src;
@@ -188,8 +192,8 @@ static inline void random_other(random_fn *r)
 {
     wf_val v = random_pick(r);
     wf_type t = *wf_fn_type(r->f, v);
-    static const uint8_t types[] = {WEFT_F32, WEFT_F64, WEFT_F16, WEFT_BF16, WEFT_I64, WEFT_I32,
-                                    WEFT_U8, WEFT_BOOL};
+    static const uint8_t types[] = {WEFT_F32, WEFT_F64, WEFT_F16, WEFT_BF16,
+                                    WEFT_I64, WEFT_I32, WEFT_U8,  WEFT_BOOL};
     int kind = random_below(r, 4);
     if (kind < 2) {
         wf_attr a = {.dtype = types[random_below(r, kind ? 8 : 2)]};
@@ -215,11 +219,11 @@ static inline void random_other(random_fn *r)
 static inline wf_fn *random_function(uint64_t seed, int size)
 {
     static const wf_type types[] = {
-        {WEFT_F32, 2, {6, 10}},   {WEFT_F32, 1, {10}},       {WEFT_F32, 3, {2, 3, 10}},
-        {WEFT_F64, 2, {6, 10}},   {WEFT_BF16, 2, {6, 10}},   {WEFT_F16, 1, {10}},
-        {WEFT_I64, 2, {6, 10}},   {WEFT_F32, 2, {6, 1}},     {WEFT_F32, 0, {0}},
-        {WEFT_BOOL, 2, {6, 10}},  {WEFT_I32, 1, {10}},       {WEFT_F32, 2, {40, 70}},
-        {WEFT_F32, 2, {3, 0}},    {WEFT_U8, 2, {6, 10}},     {WEFT_F32, 1, {70}},
+        {WEFT_F32, 2, {6, 10}},  {WEFT_F32, 1, {10}},     {WEFT_F32, 3, {2, 3, 10}},
+        {WEFT_F64, 2, {6, 10}},  {WEFT_BF16, 2, {6, 10}}, {WEFT_F16, 1, {10}},
+        {WEFT_I64, 2, {6, 10}},  {WEFT_F32, 2, {6, 1}},   {WEFT_F32, 0, {0}},
+        {WEFT_BOOL, 2, {6, 10}}, {WEFT_I32, 1, {10}},     {WEFT_F32, 2, {40, 70}},
+        {WEFT_F32, 2, {3, 0}},   {WEFT_U8, 2, {6, 10}},   {WEFT_F32, 1, {70}},
         {WEFT_F32, 2, {40, 1}},
     };
     random_fn r = {.f = wf_fn_new("random"), .state = values_hash(seed)};

@@ -19,9 +19,8 @@ static wf_fn *chain(int n, int64_t rows, int64_t cols)
             s[1] = wf_fn_scalar(f, 2, wf_slot_bits(2, 0.75));
         }
         bool two = i % 3 == 2 || i % 7 == 6;
-        cr_assert_eq(wf_fn_append(f, two ? WF_OP_ADD : ops[i % 5], NULL, two ? 2 : 1, s, &x, NULL,
-                                  &why),
-                     0);
+        cr_assert_eq(
+            wf_fn_append(f, two ? WF_OP_ADD : ops[i % 5], NULL, two ? 2 : 1, s, &x, NULL, &why), 0);
     }
     wf_fn_output(f, x);
     return f;
@@ -55,7 +54,8 @@ Test(fuse, shapes_of_groups)
          1, 1},
         {"transpose, slice, add",
          "fn a {\n  %1 = input f32[60,50]\n  %2 = input f32[40,60]\n"
-         "  %3 = permute f32[50,60] %1 ints(1, 0)\n  %4 = slice f32[40,60] %3 ints(0) dyn(5, 45, 1)\n"
+         "  %3 = permute f32[50,60] %1 ints(1, 0)\n  %4 = slice f32[40,60] %3 ints(0) dyn(5, 45, "
+         "1)\n"
          "  %5 = add f32[40,60] %4, %2\n  return %5\n}\n",
          1, 1},
         {"a reshape between",
@@ -111,7 +111,7 @@ Test(fuse, limits_cut_groups)
     wf_val x = wf_fn_input(f, &(wf_type){WEFT_F32, 1, {90}});
     for (int i = 0; i < 60; i++) {
         wf_val s[2] = {x, 0};
-        s[1] = i < 40   ? wf_fn_input(f, &(wf_type){WEFT_F32, 1, {90}})
+        s[1] = i < 40  ? wf_fn_input(f, &(wf_type){WEFT_F32, 1, {90}})
                : i % 2 ? wf_fn_scalar(f, 2, wf_slot_bits(2, 1 + i))
                        : x;
         cr_assert_eq(wf_fn_append(f, i % 2 ? WF_OP_ADD : WF_OP_SUB, NULL, 2, s, &x, NULL, &why), 0);
