@@ -248,8 +248,8 @@ int wf_fn_run(const wf_fn *f, const weft_tensor *inputs, const uint64_t *slots, 
         }
         if (i->op == WF_OP_INPUT) {
             v[k + 1] = inputs[i->attr];
-        } else if (i->op == WF_OP_SCALAR) {
-            v[k + 1] = slot_value(f, i->attr, slots);
+        } else if (wf_op_is_weak(i->op)) {
+            v[k + 1] = slot_value(f, i->attr, i->op == WF_OP_CONST ? NULL : slots);
         } else if (i->op != WF_OP_RESULT) { /* further results are stored with their op */
             c->grad_off += (i->flags & WF_INS_NOGRAD) ? 1 : 0;
             rc = wf_dispatch((wf_op)i->op, i->attr ? &f->attrs[i->attr] : &none, i->nsrc, src,

@@ -27,6 +27,31 @@ static int grow(void *array, uint32_t n, uint32_t *cap, size_t size)
     return 0;
 }
 
+/* Attribute lists live in blocks that double up to 64 KiB and go with the function. */
+typedef struct wf_block {
+    struct wf_block *next;
+    size_t used, size;
+    int64_t words[];
+} wf_block;
+
+static int64_t *reserve_words(wf_fn *f, size_t n)
+{
+    wf_block *b = f->blocks;
+    if (!b || b->size - b->used < n) {
+        size_t size = b ? b->size * 2 : 32;
+        size = size > 8192 ? 8192 : size;
+        size = size < n ? n : size;
+        b = malloc(sizeof *b + size * sizeof b->words[0]);
+        if (!b) {
+            return NULL;
+        }
+        *b = (wf_block){.next = f->blocks, .size = size};
+        f->blocks = b;
+    }
+    b->used += n;
+    return &b->words[b->used - n];
+}
+
 wf_fn *wf_fn_new(const char *name)
 {
     wf_fn *f = calloc(1, sizeof *f);
@@ -48,11 +73,14 @@ void wf_fn_free(wf_fn *f)
     if (!f) {
         return;
     }
-    for (uint32_t i = 1; i < f->nattrs; i++) {
-        free((void *)(uintptr_t)f->attrs[i].ints); /* one block holds all three lists */
+    for (wf_block *b = f->blocks, *next; b; b = next) {
+        next = b->next;
+        free(b);
     }
+    free(f->origin);
     free(f->ins);
     free(f->types);
+    free(f->type_table);
     free(f->attrs);
     free(f->lists);
     free(f->locs);
@@ -70,49 +98,115 @@ bool wf_type_same(const wf_type *a, const wf_type *b)
            memcmp(a->dims, b->dims, a->rank * sizeof a->dims[0]) == 0;
 }
 
-/* Index of an equal type, appended if new; UINT32_MAX: no memory. */
-static uint32_t intern_type(wf_fn *f, const wf_type *t)
+static uint32_t hash_type(const wf_type *t)
 {
-    for (uint32_t i = f->ntypes; i-- > 0;) { /* recent types first: neighbours share them */
+    uint64_t h = (uint64_t)t->dtype << 8 | t->rank;
+    for (int i = 0; i < t->rank; i++) {
+        h = (h ^ (uint64_t)t->dims[i]) * UINT64_C(0x9E3779B97F4A7C15);
+        h ^= h >> 29;
+    }
+    return (uint32_t)(h >> 3);
+}
+
+static void enter_type(wf_fn *f, uint32_t index)
+{
+    uint32_t h = hash_type(&f->types[index]);
+    while (f->type_table[h & f->type_mask]) {
+        h++;
+    }
+    f->type_table[h & f->type_mask] = index + 1;
+}
+
+/* A table of at most half its entries in use, one more included. */
+static int grow_type_table(wf_fn *f)
+{
+    if (f->type_table && (f->ntypes + 1) * 2 <= f->type_mask + 1) {
+        return 0;
+    }
+    uint32_t size = f->type_table ? (f->type_mask + 1) * 2 : 64;
+    uint32_t *t = calloc(size, sizeof *t);
+    if (!t) {
+        return WEFT_ENOMEM;
+    }
+    free(f->type_table);
+    f->type_table = t;
+    f->type_mask = size - 1;
+    for (uint32_t i = 0; i < f->ntypes; i++) {
+        enter_type(f, i);
+    }
+    return 0;
+}
+
+static uint32_t find_type(const wf_fn *f, const wf_type *t)
+{
+    if (!f->type_table) {
+        for (uint32_t i = f->ntypes; i-- > 0;) { /* recent types first: neighbours share them */
+            if (wf_type_same(&f->types[i], t)) {
+                return i;
+            }
+        }
+        return UINT32_MAX;
+    }
+    for (uint32_t h = hash_type(t); f->type_table[h & f->type_mask]; h++) {
+        uint32_t i = f->type_table[h & f->type_mask] - 1;
         if (wf_type_same(&f->types[i], t)) {
             return i;
         }
-        if (f->ntypes - i > 64) {
-            break; /* a duplicate entry costs less than a long search */
-        }
     }
-    if (grow(&f->types, f->ntypes, &f->captypes, sizeof *f->types)) {
+    return UINT32_MAX;
+}
+
+enum { FEW_TYPES = 8 }; /* a search through so many is as fast as a table */
+
+/* Index of an equal type, appended if new. */
+uint32_t wf_fn_intern_type(wf_fn *f, const wf_type *t)
+{
+    uint32_t i = find_type(f, t);
+    if (i != UINT32_MAX) {
+        return i;
+    }
+    if (grow(&f->types, f->ntypes, &f->captypes, sizeof *f->types) ||
+        (f->ntypes >= FEW_TYPES && grow_type_table(f))) {
         return UINT32_MAX;
     }
     f->types[f->ntypes] = *t;
+    if (f->type_table) {
+        enter_type(f, f->ntypes);
+    }
     return f->ntypes++;
 }
 
-/* Copies an attribute; 0 for the empty one, UINT32_MAX: no memory. */
-static uint32_t intern_attr(wf_fn *f, const wf_attr *a)
+/* Copies an attribute; 0 for the empty one. */
+uint32_t wf_fn_intern_attr(wf_fn *f, const wf_attr *a)
 {
     size_t words = (size_t)a->n_ints + a->n_dyn + a->n_flt;
     if (words == 0 && a->flags == 0 && a->dtype == 0) {
         return 0;
     }
-    int64_t *block = malloc((words ? words : 1) * sizeof *block);
-    if (!block || grow(&f->attrs, f->nattrs, &f->capattrs, sizeof *f->attrs)) {
-        free(block);
+    if (grow(&f->attrs, f->nattrs, &f->capattrs, sizeof *f->attrs)) {
         return UINT32_MAX;
     }
     wf_attr *c = &f->attrs[f->nattrs];
     *c = *a;
-    c->ints = block;
-    c->dyn = block + a->n_ints;
-    memcpy(block, a->n_ints ? a->ints : block, a->n_ints * sizeof *block);
-    memcpy(block + a->n_ints, a->n_dyn ? a->dyn : block, a->n_dyn * sizeof *block);
-    double *flt = (double *)(void *)(block + a->n_ints + a->n_dyn);
-    c->flt = flt;
-    memcpy(flt, a->n_flt ? a->flt : (double *)(void *)block, a->n_flt * sizeof *flt);
+    c->ints = c->dyn = NULL;
+    c->flt = NULL;
+    if (words) {
+        int64_t *block = reserve_words(f, words);
+        if (!block) {
+            return UINT32_MAX;
+        }
+        double *flt = (double *)(void *)(block + a->n_ints + a->n_dyn);
+        memcpy(block, a->n_ints ? a->ints : block, a->n_ints * sizeof *block);
+        memcpy(block + a->n_ints, a->n_dyn ? a->dyn : block, a->n_dyn * sizeof *block);
+        memcpy(flt, a->n_flt ? a->flt : flt, a->n_flt * sizeof *flt);
+        c->ints = block;
+        c->dyn = block + a->n_ints;
+        c->flt = flt;
+    }
     return f->nattrs++;
 }
 
-static uint32_t intern_loc(wf_fn *f, const char *loc)
+uint32_t wf_fn_intern_loc(wf_fn *f, const char *loc)
 {
     if (!loc) {
         return 0;
@@ -132,7 +226,32 @@ const wf_val *wf_ins_src(const wf_fn *f, const wf_ins *i)
     return i->nsrc > 3 ? &f->lists[i->src[0]] : i->src;
 }
 
-static wf_val push(wf_fn *f, const wf_ins *i)
+const wf_attr *wf_ins_attr(const wf_fn *f, const wf_ins *i)
+{
+    return &f->attrs[i->op > WF_OP_RESULT ? i->attr : 0];
+}
+
+int wf_fn_set_src(wf_fn *f, wf_ins *i, int nsrc, const wf_val *src)
+{
+    i->nsrc = (uint8_t)nsrc;
+    if (nsrc <= 3) {
+        for (int s = 0; s < 3; s++) {
+            i->src[s] = s < nsrc ? src[s] : 0;
+        }
+        return 0;
+    }
+    i->src[0] = f->nlists;
+    i->src[1] = i->src[2] = 0;
+    for (int s = 0; s < nsrc; s++) {
+        if (grow(&f->lists, f->nlists, &f->caplists, sizeof *f->lists)) {
+            return WEFT_ENOMEM;
+        }
+        f->lists[f->nlists++] = src[s];
+    }
+    return 0;
+}
+
+wf_val wf_fn_push(wf_fn *f, const wf_ins *i)
 {
     if (f->n == UINT32_MAX - 1 || grow(&f->ins, f->n, &f->cap, sizeof *f->ins)) {
         return 0;
@@ -157,9 +276,9 @@ static int push_val(wf_val **a, uint32_t *n, wf_val v)
 
 wf_val wf_fn_input(wf_fn *f, const wf_type *t)
 {
-    uint32_t type = intern_type(f, t);
+    uint32_t type = wf_fn_intern_type(f, t);
     wf_ins i = {.op = WF_OP_INPUT, .type = type, .attr = f->ninputs};
-    wf_val v = type == UINT32_MAX ? 0 : push(f, &i);
+    wf_val v = type == UINT32_MAX ? 0 : wf_fn_push(f, &i);
     if (v && push_val(&f->inputs, &f->ninputs, v)) {
         f->n--;
         return 0;
@@ -167,11 +286,11 @@ wf_val wf_fn_input(wf_fn *f, const wf_type *t)
     return v;
 }
 
-wf_val wf_fn_scalar(wf_fn *f, int kind, uint64_t bits)
+static wf_val push_number(wf_fn *f, wf_op op, int kind, uint64_t bits)
 {
     static const uint8_t dtypes[3] = {WEFT_BOOL, WEFT_I64, WEFT_F64};
     wf_type t = {.dtype = dtypes[kind], .rank = 0};
-    uint32_t type = intern_type(f, &t);
+    uint32_t type = wf_fn_intern_type(f, &t);
     uint64_t *s = realloc(f->slots, (f->nslots + 1u) * sizeof *s);
     if (s) {
         f->slots = s;
@@ -180,13 +299,23 @@ wf_val wf_fn_scalar(wf_fn *f, int kind, uint64_t bits)
     if (k) {
         f->slot_kind = k;
     }
-    wf_ins i = {.op = WF_OP_SCALAR, .type = type, .attr = f->nslots};
-    wf_val v = type == UINT32_MAX || !s || !k ? 0 : push(f, &i);
+    wf_ins i = {.op = (uint16_t)op, .type = type, .attr = f->nslots};
+    wf_val v = type == UINT32_MAX || !s || !k ? 0 : wf_fn_push(f, &i);
     if (v) {
         f->slots[f->nslots] = bits;
         f->slot_kind[f->nslots++] = (uint8_t)kind;
     }
     return v;
+}
+
+wf_val wf_fn_scalar(wf_fn *f, int kind, uint64_t bits)
+{
+    return push_number(f, WF_OP_SCALAR, kind, bits);
+}
+
+wf_val wf_fn_const(wf_fn *f, int kind, uint64_t bits)
+{
+    return push_number(f, WF_OP_CONST, kind, bits);
 }
 
 int wf_fn_symbol(wf_fn *f, const char *name, size_t len)
@@ -224,12 +353,12 @@ static void operand_types(const wf_fn *f, wf_op op, int nsrc, const wf_val *src,
     int strong = 0, first = wf_rows[op].kind == WF_KIND_CHOOSE ? 1 : 0;
     for (int i = 0; i < nsrc; i++) {
         t[i] = src[i] ? *wf_fn_type(f, src[i]) : (wf_type){.dtype = WEFT_DTYPE_DEFAULT};
-        if (i >= first && src[i] && wf_fn_at(f, src[i])->op != WF_OP_SCALAR) {
+        if (i >= first && src[i] && !wf_op_is_weak(wf_fn_at(f, src[i])->op)) {
             strong = t[i].dtype;
         }
     }
     for (int i = first; wf_op_is_elementwise(op) && strong && i < nsrc; i++) {
-        if (src[i] && wf_fn_at(f, src[i])->op == WF_OP_SCALAR) {
+        if (src[i] && wf_op_is_weak(wf_fn_at(f, src[i])->op)) {
             t[i].dtype = (uint8_t)strong;
         }
     }
@@ -289,8 +418,8 @@ static int64_t unbind(uint32_t nsymbols, int64_t x, int64_t y)
     return -1;
 }
 
-static int infer(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_val *src,
-                 wf_type *dst, wf_why *why)
+int wf_fn_infer(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_val *src,
+                wf_type *dst, wf_why *why)
 {
     wf_type *t = malloc(((size_t)nsrc + 1) * sizeof *t), other[WF_MAX_DST];
     if (!t) {
@@ -338,31 +467,21 @@ int wf_fn_append(wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_val
                            row->name);
         }
     }
-    int rc = infer(f, op, attr, nsrc, src, out, why);
+    int rc = wf_fn_infer(f, op, attr, nsrc, src, out, why);
     if (rc) {
         return rc;
     }
-    wf_ins k = {.op = (uint16_t)op, .nsrc = (uint8_t)nsrc, .loc = intern_loc(f, loc)};
-    k.attr = intern_attr(f, attr);
-    k.type = intern_type(f, &out[0]);
+    wf_ins k = {.op = (uint16_t)op, .loc = wf_fn_intern_loc(f, loc)};
+    k.attr = wf_fn_intern_attr(f, attr);
+    k.type = wf_fn_intern_type(f, &out[0]);
     bool ok = k.attr != UINT32_MAX && k.type != UINT32_MAX;
-    if (nsrc > 3) {
-        k.src[0] = f->nlists;
-        for (int i = 0; i < nsrc && ok; i++) {
-            ok = grow(&f->lists, f->nlists, &f->caplists, sizeof *f->lists) == 0;
-            if (ok) {
-                f->lists[f->nlists++] = src[i];
-            }
-        }
-    } else if (nsrc > 0) {
-        memcpy(k.src, src, (size_t)nsrc * sizeof *src);
-    }
-    dst[0] = ok ? push(f, &k) : 0;
+    ok = ok && wf_fn_set_src(f, &k, nsrc, src) == 0;
+    dst[0] = ok ? wf_fn_push(f, &k) : 0;
     for (int i = 1; i < row->ndst && dst[0]; i++) {
         wf_ins r = {
             .op = WF_OP_RESULT, .nsrc = 1, .src = {dst[0]}, .attr = (uint32_t)i, .loc = k.loc};
-        r.type = intern_type(f, &out[i]);
-        dst[i] = r.type == UINT32_MAX ? 0 : push(f, &r);
+        r.type = wf_fn_intern_type(f, &out[i]);
+        dst[i] = r.type == UINT32_MAX ? 0 : wf_fn_push(f, &r);
         if (!dst[i]) {
             f->n = dst[0] - 1; /* take the whole op back */
             dst[0] = 0;
@@ -407,6 +526,10 @@ bool wf_fn_equal(const wf_fn *a, const wf_fn *b)
             return false;
         }
         bool row = x->op > WF_OP_RESULT;
+        if (x->op == WF_OP_CONST &&
+            memcmp(&a->slots[x->attr], &b->slots[y->attr], sizeof a->slots[0]) != 0) {
+            return false;
+        }
         if (row ? !same_attr(&a->attrs[x->attr], &b->attrs[y->attr]) : x->attr != y->attr) {
             return false;
         }

@@ -9,7 +9,11 @@
  * Extents (and integer slots of attributes) are int64 or symbols: a value of WF_SYM(k) stands for symbol
  * k of the function. Inference runs under two bindings of the symbols to distinct primes; an extent of
  * a result is a constant if both agree, a symbol if both give it, and refused otherwise.
- * Scalars are numbered slots: their values are arguments, never part of the function's identity.
+ * Scalars are numbered slots: their values are arguments, never part of the function's identity. CONST
+ * is a number that the compiler itself put there: its value is structure.
+ *
+ * A pass makes a new function. Its instructions say in `origin` which instruction of the recorded
+ * function they come from, so that slots (scalars, dyn, flt) can be read from each new recording.
  *
  * Invariants: everything a caller gets is checked (wf_fn_append infers and verifies); the text form
  * prints and parses to an equal function; an allocation failure leaves the function as it was.
@@ -34,7 +38,8 @@ typedef struct wf_ins {
     uint8_t flags; /* WF_INS_* */
     uint32_t type; /* index into types */
     wf_val src[3]; /* operands; with more than three, src[0] is an index into lists */
-    uint32_t attr; /* index into attrs, 0 = none; RESULT: which result; SCALAR: slot number */
+    uint32_t
+        attr; /* index into attrs, 0 = none; RESULT: which result; SCALAR, CONST: slot number */
     uint32_t next; /* hash chain of folding builders; not part of identity */
     uint32_t loc;  /* index into locs, 0 = unknown; not part of identity */
 } wf_ins;
@@ -48,7 +53,8 @@ typedef struct wf_fn {
     uint32_t n, cap;
     wf_type *types;
     uint32_t ntypes, captypes;
-    wf_attr *attrs; /* [0] is the empty attribute */
+    uint32_t *type_table, type_mask; /* types + 1 by hash; NULL while they are few */
+    wf_attr *attrs;                  /* [0] is the empty attribute */
     uint32_t nattrs, capattrs;
     wf_val *lists; /* operand lists: count first */
     uint32_t nlists, caplists;
@@ -63,6 +69,9 @@ typedef struct wf_fn {
     uint32_t nslots;
     wf_val *outputs;
     uint32_t noutputs;
+    wf_val *origin; /* by passes: instruction of the recorded function; NULL: each is its own */
+    uint32_t caporigin;
+    struct wf_block *blocks; /* memory of attribute lists */
 } wf_fn;
 
 /* A new function; NULL: no memory. Freed by wf_fn_free (NULL is ignored). */
@@ -74,6 +83,8 @@ wf_val wf_fn_input(wf_fn *f, const wf_type *t);
 /* Appends a scalar slot (0-d; bool, i64 or f64). bits: the pattern of the double of kind 2, of the int64
  * of the others, so that every value is exact. 0: no memory. */
 wf_val wf_fn_scalar(wf_fn *f, int kind, uint64_t bits);
+/* Appends a number of the compiler's own (0-d, weak like a scalar slot). 0: no memory. */
+wf_val wf_fn_const(wf_fn *f, int kind, uint64_t bits);
 /* The number of a symbol, made on demand; -1: no memory, a bad name or more than WF_MAX_SYMBOLS. */
 int wf_fn_symbol(wf_fn *f, const char *name, size_t len);
 /* Appends op: checks operands and attributes, infers result types, copies attributes. dst receives
@@ -82,11 +93,35 @@ int wf_fn_append(wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_val
                  const char *loc, wf_why *why);
 int wf_fn_output(wf_fn *f, wf_val v); /* 0 or WEFT_ENOMEM */
 
+/* For builders that know what inference would say (jit/ir/build.c). Interning copies; UINT32_MAX: no
+ * memory. push appends an instruction as it is; 0: no memory. */
+uint32_t wf_fn_intern_type(wf_fn *f, const wf_type *t);
+uint32_t wf_fn_intern_attr(wf_fn *f, const wf_attr *a);
+uint32_t wf_fn_intern_loc(wf_fn *f, const char *loc);
+wf_val wf_fn_push(wf_fn *f, const wf_ins *i);
+/* Stores the operands of i: in place, or as a list. 0 or WEFT_ENOMEM. */
+int wf_fn_set_src(wf_fn *f, wf_ins *i, int nsrc, const wf_val *src);
+/* Types of the results as inference gives them; nothing is appended. */
+int wf_fn_infer(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_val *src,
+                wf_type *dst, wf_why *why);
+
 static inline const wf_ins *wf_fn_at(const wf_fn *f, wf_val v)
 {
     return &f->ins[v - 1];
 }
 const wf_val *wf_ins_src(const wf_fn *f, const wf_ins *i);
+/* The attributes of a row's instruction (never NULL). */
+const wf_attr *wf_ins_attr(const wf_fn *f, const wf_ins *i);
+/* A 0-d number that takes the type of the tensors it meets: SCALAR or CONST. */
+static inline bool wf_op_is_weak(int op)
+{
+    return op == WF_OP_SCALAR || op == WF_OP_CONST;
+}
+/* The instruction of the recorded function that k comes from. */
+static inline wf_val wf_fn_origin(const wf_fn *f, wf_val v)
+{
+    return f->origin ? f->origin[v - 1] : v;
+}
 static inline const wf_type *wf_fn_type(const wf_fn *f, wf_val v)
 {
     return &f->types[f->ins[v - 1].type];

@@ -3,7 +3,7 @@
  *
  *   fn step symbols(batch) {
  *     %1 = input f32[batch,784]
- *     %2 = scalar f64 0x1p-1
+ *     %2 = scalar f64 0x1p-1         (const f64 0x1p-1: a number of the compiler's own)
  *     %3 = mul f32[batch,784] %1, %2
  *     %4 = max f32[batch,1] %3 ints(1) flags(1)
  *     return %4
@@ -48,6 +48,15 @@ static void print_type(const wf_fn *f, const wf_type *t, FILE *out)
     fputc(']', out);
 }
 
+static void print_flt(double v, FILE *out)
+{
+    if (isnan(v)) {
+        fputs("nan", out);
+    } else {
+        fprintf(out, "%a", v);
+    }
+}
+
 static void print_attr(const wf_fn *f, int op, const wf_attr *a, FILE *out)
 {
     if (op == WF_OP_VJP) { /* numbers of rows change from version to version, names do not */
@@ -70,11 +79,8 @@ static void print_attr(const wf_fn *f, int op, const wf_attr *a, FILE *out)
     if (a->n_flt) {
         fputs(" flt(", out);
         for (int i = 0; i < a->n_flt; i++) {
-            if (isnan(a->flt[i])) {
-                fprintf(out, "%snan", i ? "," : "");
-            } else {
-                fprintf(out, "%s%a", i ? "," : "", a->flt[i]);
-            }
+            fputs(i ? "," : "", out);
+            print_flt(a->flt[i], out);
         }
         fputc(')', out);
     }
@@ -92,20 +98,18 @@ static void print_slot(const wf_fn *f, uint32_t slot, FILE *out)
     double d = wf_slot_f64(f->slot_kind[slot], bits);
     if (bits && f->slot_kind[slot] != 2) {
         fprintf(out, " %" PRId64, (int64_t)bits);
-    } else if (bits && isnan(d)) {
-        fputs(" nan", out);
     } else if (bits) {
-        fprintf(out, " %a", d);
+        fputc(' ', out);
+        print_flt(d, out);
     }
 }
 
 static void print_ins(const wf_fn *f, uint32_t k, FILE *out)
 {
-    static const wf_attr none;
     const wf_ins *i = &f->ins[k];
     const wf_val *src = wf_ins_src(f, i);
     fprintf(out, "  %%%u = %s ", k + 1, wf_rows[i->op].name);
-    if (i->op == WF_OP_SCALAR) {
+    if (wf_op_is_weak(i->op)) {
         fputs(wf_dtype_name(f->types[i->type].dtype), out);
         print_slot(f, i->attr, out);
         fputc('\n', out);
@@ -122,7 +126,7 @@ static void print_ins(const wf_fn *f, uint32_t k, FILE *out)
     if (i->op == WF_OP_RESULT) {
         fprintf(out, " #%u", i->attr);
     } else if (i->op != WF_OP_INPUT) {
-        print_attr(f, i->op, i->attr ? &f->attrs[i->attr] : &none, out);
+        print_attr(f, i->op, wf_ins_attr(f, i), out);
     }
     if (i->flags & WF_INS_NOGRAD) {
         fputs(" nograd", out);
@@ -461,7 +465,7 @@ static bool parse_row(parser *s, wf_op op, const wf_type *t)
 }
 
 /* The value of a scalar slot, if it is written, and the slot. */
-static bool parse_slot(parser *s, int kind)
+static bool parse_slot(parser *s, wf_op op, int kind)
 {
     char buf[48], *end = buf;
     uint64_t bits = 0;
@@ -481,7 +485,8 @@ static bool parse_slot(parser *s, int kind)
             return fail(s, "the value of a scalar slot");
         }
     }
-    return wf_fn_scalar(s->f, kind, bits) || fail(s, "memory");
+    wf_val v = op == WF_OP_CONST ? wf_fn_const(s->f, kind, bits) : wf_fn_scalar(s->f, kind, bits);
+    return v || fail(s, "memory");
 }
 
 static bool parse_ins(parser *s, wf_val *pending)
@@ -496,13 +501,14 @@ static bool parse_ins(parser *s, wf_val *pending)
         return fail(s, "the next number");
     }
     size_t len = name_length(s);
-    if (accept(s, "scalar")) {
+    bool number = accept(s, "const");
+    if (number || accept(s, "scalar")) {
         int dt;
         if (is_result || !parse_dtype(s, &dt) ||
             (dt != WEFT_BOOL && dt != WEFT_I64 && dt != WEFT_F64)) {
             return fail(s, "bool, i64 or f64");
         }
-        return parse_slot(s, wf_dtype_kind(dt));
+        return parse_slot(s, number ? WF_OP_CONST : WF_OP_SCALAR, wf_dtype_kind(dt));
     }
     if (accept(s, "input")) {
         return (!is_result && parse_type(s, &t) && (wf_fn_input(s->f, &t) || fail(s, "memory"))) ||
@@ -613,7 +619,6 @@ int wf_fn_verify(const wf_fn *f, wf_why *why)
                  ? 0
                  : wf_fail(why, WEFT_EINVALID, "symbol %u is repeated", k);
     }
-    static const wf_attr none;
     for (uint32_t k = 0; k < f->n && !rc; k++) {
         const wf_ins *i = &f->ins[k];
         wf_val dst[WF_MAX_DST], v = 0;
@@ -623,12 +628,15 @@ int wf_fn_verify(const wf_fn *f, wf_why *why)
             rc = wf_fail(why, WEFT_EINVALID, "%%%u points outside the function", k + 1);
         } else if (i->op == WF_OP_INPUT) {
             v = wf_fn_input(g, &f->types[i->type]);
-        } else if (i->op == WF_OP_SCALAR) {
-            v = wf_fn_scalar(g, i->attr < f->nslots ? f->slot_kind[i->attr] : 0, 0);
+        } else if (wf_op_is_weak(i->op)) {
+            int kind = i->attr < f->nslots ? f->slot_kind[i->attr] : 0;
+            v = i->op == WF_OP_SCALAR
+                    ? wf_fn_scalar(g, kind, 0)
+                    : wf_fn_const(g, kind, i->attr < f->nslots ? f->slots[i->attr] : 0);
         } else if (i->op == WF_OP_RESULT) {
             v = k < g->n ? k + 1 : 0; /* made together with its op */
-        } else if (wf_fn_append(g, (wf_op)i->op, i->attr ? &f->attrs[i->attr] : &none, i->nsrc,
-                                wf_ins_src(f, i), dst, NULL, &inner) == 0) {
+        } else if (wf_fn_append(g, (wf_op)i->op, wf_ins_attr(f, i), i->nsrc, wf_ins_src(f, i), dst,
+                                NULL, &inner) == 0) {
             v = dst[0];
             g->ins[v - 1].flags = i->flags;
         } else {

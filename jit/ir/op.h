@@ -19,6 +19,7 @@ typedef enum wf_op {
     /* Not rows: leaves and storage of recorded IR. */
     WF_OP_INPUT,  /* a tensor from outside the function */
     WF_OP_SCALAR, /* a scalar slot: 0-d value given at run time */
+    WF_OP_CONST,  /* a number that is part of the function: 0-d */
     WF_OP_CUSTOM, /* user function with callbacks */
     WF_OP_RESULT, /* result 1, 2 of the multi-result op it names */
 #define UNARY(NAME, name, types, rare, ulp, expr, vjp) WF_OP_##NAME,

@@ -17,6 +17,7 @@ const wf_row wf_rows[WF_OP_COUNT] = {
     [WF_OP_INVALID] = {.name = "invalid", .kind = WF_KIND_LEAF, .attributes = ""},
     [WF_OP_INPUT] = {.name = "input", .kind = WF_KIND_LEAF, .ndst = 1, .attributes = ""},
     [WF_OP_SCALAR] = {.name = "scalar", .kind = WF_KIND_LEAF, .ndst = 1, .attributes = ""},
+    [WF_OP_CONST] = {.name = "const", .kind = WF_KIND_LEAF, .ndst = 1, .attributes = ""},
     [WF_OP_CUSTOM] = {.name = "custom", .kind = WF_KIND_LEAF, .attributes = ""},
     [WF_OP_RESULT] = {.name = "result", .kind = WF_KIND_LEAF, .attributes = ""},
 #define ELEMENTWISE(NAME, row_name, k, n, mask, budget)                                            \

@@ -1,0 +1,261 @@
+/*
+ * jit/passes/driver.c -- runs passes: times, verifies, dumps, counts, bisects.
+ *
+ * Bisection counts every rewrite of every pass, in program order. With WEFT_BISECT=n the first n are made
+ * and no more; the smallest n that shows a fault names the rewrite that causes it (weft-opt --bisect).
+ *
+ * Invariant: on failure nothing is left behind; the caller can use the function it has.
+ */
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "eager/env.h"
+#include "jit/passes/pass.h"
+
+const wf_pass_info wf_passes[WF_PASS_COUNT] = {
+#define PASS(id, enabled, line) [WF_PASS_##id] = {.name = #id, .text = line, .on = enabled},
+#include "jit/passes/passes.def"
+};
+
+static int (*const run_of[WF_PASS_COUNT])(wf_pass *, const wf_fn *, wf_fn **, wf_why *) = {
+#define PASS(id, on, text) [WF_PASS_##id] = wf_pass_##id,
+#include "jit/passes/passes.def"
+};
+
+int wf_pass_find(const char *name, size_t len)
+{
+    for (int i = 0; i < WF_PASS_COUNT; i++) {
+        if (strlen(wf_passes[i].name) == len && memcmp(wf_passes[i].name, name, len) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+bool wf_pass_may(void *pass, const char *what)
+{
+    wf_pass *p = pass;
+    static _Atomic int64_t made; /* by the process, for WEFT_BISECT */
+    int64_t limit = p->left ? 0 : wf_env()->WEFT_BISECT;
+    if (p->left) {
+        if (*p->left <= 0) {
+            return false;
+        }
+        --*p->left;
+    } else if (limit > 0 && atomic_fetch_add(&made, 1) >= limit) {
+        return false;
+    }
+    p->rewrites++;
+    for (int r = 0; p->opts->hits && r < WF_FOLD_COUNT; r++) {
+        p->opts->hits[r] += wf_fold_rules[r].name == what;
+    }
+    return true;
+}
+
+/* -- dumps ----------------------------------------------------------------------------------------------- */
+
+static const char *dump_of(const wf_pass_opts *o)
+{
+    return o->dump ? o->dump : wf_env()->WEFT_DUMP;
+}
+
+/* Writes f as the `step`-th file of function number `number`, or to stderr if that was asked for. A dump
+ * that cannot be written is no error of the program. */
+static void dump(const wf_pass_opts *o, const wf_fn *f, unsigned number, int step, const char *pass)
+{
+    const char *where = dump_of(o);
+    if (strncmp(where, "after:", 6) == 0) {
+        if (strcmp(where + 6, pass) == 0) {
+            wf_fn_print(f, stderr);
+        }
+        return;
+    }
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/%04u-%s-%d-%s.wir", where, number, f->name, step, pass);
+    FILE *out = n > 0 && (size_t)n < sizeof path ? fopen(path, "w") : NULL;
+    if (out) {
+        wf_fn_print(f, out);
+        fclose(out);
+    }
+}
+
+/* -- one pass ----------------------------------------------------------------------------------------------- */
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static bool verifies(const wf_pass_opts *o)
+{
+#ifndef NDEBUG
+    (void)o;
+    return true;
+#else
+    return o->verify || wf_env_stress("verify", NULL);
+#endif
+}
+
+static bool listed(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *s = list; *s;) {
+        size_t k = strcspn(s, ",");
+        if (k == n && memcmp(s, word, n) == 0) {
+            return true;
+        }
+        s += k + (s[k] == ',');
+    }
+    return false;
+}
+
+static int run_pass(int id, wf_pass *p, const wf_fn *in, wf_fn **out, wf_why *why)
+{
+    uint64_t start = now_ns();
+    p->rewrites = 0;
+    *out = NULL;
+    int rc = run_of[id](p, in, out, why);
+    uint64_t ns = now_ns() - start;
+    wf_why fault = {0};
+    if (!rc && verifies(p->opts) && wf_fn_verify(*out, &fault)) {
+        rc = wf_fail(why, WEFT_EINVALID, "after pass %s: %.200s", wf_passes[id].name, fault.rule);
+    }
+    if (!rc && ((*out)->ninputs != in->ninputs || (*out)->noutputs != in->noutputs)) {
+        rc = wf_fail(why, WEFT_EINVALID, "pass %s lost arguments or results", wf_passes[id].name);
+    }
+    if (rc) {
+        wf_fn_free(*out);
+        *out = NULL;
+        return rc;
+    }
+    if (p->opts->stats) {
+        wf_pass_stat *s = &p->opts->stats[id];
+        s->ns += ns;
+        s->runs++;
+        s->rewrites += p->rewrites;
+        s->before = in->n;
+        s->after = (*out)->n;
+    }
+    if (listed(wf_env()->WEFT_STATS, "pass")) {
+        fprintf(stderr, "weft: pass %-6s %-16s %6u -> %6u instructions, %u rewrites, %.3f ms\n",
+                wf_passes[id].name, in->name, in->n, (*out)->n, p->rewrites, (double)ns * 1e-6);
+    }
+    return 0;
+}
+
+/* -- the pipeline ---------------------------------------------------------------------------------------------- */
+
+/* Applies "-a,+b". False with why for a name that is no pass. */
+static bool toggle(const char *list, bool *on, wf_why *why)
+{
+    for (const char *s = list; *s;) {
+        size_t n = strcspn(s, ",");
+        int id = n > 1 && (*s == '-' || *s == '+') ? wf_pass_find(s + 1, n - 1) : -1;
+        if (id < 0) {
+            wf_fail(why, WEFT_EINVALID, "\"%.*s\" does not switch a pass", (int)n, s);
+            wf_hint(why, "write -name or +name; weft-opt --list shows the names");
+            return false;
+        }
+        on[id] = *s == '+';
+        s += n + (s[n] == ',');
+    }
+    return true;
+}
+
+/* The passes to run, in order; their number, or -1. */
+static int choose(const wf_pass_opts *o, int *order, wf_why *why)
+{
+    int n = 0;
+    if (o->only) {
+        for (const char *s = o->only; *s;) {
+            size_t k = strcspn(s, ",");
+            int id = wf_pass_find(s, k);
+            if (id < 0 || n == 64) {
+                wf_fail(why, WEFT_EINVALID, "\"%.*s\" is not a pass", (int)k, s);
+                return -1;
+            }
+            order[n++] = id;
+            s += k + (s[k] == ',');
+        }
+        return n;
+    }
+    bool on[WF_PASS_COUNT];
+    for (int i = 0; i < WF_PASS_COUNT; i++) {
+        on[i] = wf_passes[i].on;
+    }
+    wf_why ignored; /* a mistake in the environment is no error of the program */
+    toggle(wf_env()->WEFT_PASS, on, &ignored);
+    if (o->toggles && !toggle(o->toggles, on, why)) {
+        return -1;
+    }
+    for (int i = 0; i < WF_PASS_COUNT; i++) {
+        if (on[i]) {
+            order[n++] = i;
+        }
+    }
+    return n;
+}
+
+int wf_pass_all(const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why)
+{
+    static const wf_pass_opts defaults;
+    static _Atomic unsigned numbers;
+    int order[64];
+    o = o ? o : &defaults;
+    *out = NULL;
+    int n = choose(o, order, why);
+    if (n < 0) {
+        return WEFT_EINVALID;
+    }
+    int64_t left = o->bisect - 1;
+    wf_pass p = {.opts = o, .left = o->bisect > 0 ? &left : NULL};
+    bool dumps = *dump_of(o) != '\0';
+    unsigned number = dumps ? atomic_fetch_add(&numbers, 1) : 0;
+    if (dumps) {
+        dump(o, in, number, 0, "recorded");
+    }
+    const wf_fn *f = in;
+    int rc = 0;
+    for (int k = 0; k < n && !rc; k++) {
+        wf_fn *next;
+        rc = run_pass(order[k], &p, f, &next, why);
+        if (f != in) {
+            wf_fn_free((wf_fn *)(uintptr_t)f);
+        }
+        f = next;
+        if (!rc && dumps) {
+            dump(o, f, number, k + 1, wf_passes[order[k]].name);
+        }
+    }
+    if (!rc && f == in) { /* nothing to run: a copy, since the caller will free what it gets */
+        wf_build b;
+        rc = wf_build_begin(&b, in, 0);
+        rc = rc ? wf_fail(why, rc, "out of memory") : wf_build_all(&b, in, NULL, why);
+        wf_fn *copy = wf_build_end(&b);
+        f = copy;
+        if (rc) {
+            wf_fn_free(copy);
+        }
+    }
+    *out = rc ? NULL : (wf_fn *)(uintptr_t)f;
+    return rc;
+}
+
+int wf_pass_run(const char *name, const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why)
+{
+    static const wf_pass_opts defaults;
+    int id = wf_pass_find(name, strlen(name));
+    *out = NULL;
+    if (id < 0) {
+        return wf_fail(why, WEFT_EINVALID, "\"%.40s\" is not a pass", name);
+    }
+    o = o ? o : &defaults;
+    int64_t left = o->bisect - 1;
+    wf_pass p = {.opts = o, .left = o->bisect > 0 ? &left : NULL};
+    return run_pass(id, &p, in, out, why);
+}

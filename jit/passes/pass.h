@@ -1,0 +1,74 @@
+/*
+ * jit/passes/pass.h -- passes over graph IR and the driver that runs them.
+ *
+ * A pass is a function from a function to a new one; instructions are immutable, `origin` is carried
+ * along (jit/ir/ir.h), inputs and outputs keep their number and order. A pass changes no bits, so any
+ * subset of them in any order gives the same results.
+ *
+ * Controls, from the rows of passes.def:
+ *   WEFT_PASS=-fold,+order   off and on        WEFT_DUMP=DIR      numbered files DIR/NNNN-name-K-pass.wir
+ *   WEFT_BISECT=N            stop after the    WEFT_DUMP=after:X  the function after pass X, to stderr
+ *                            N-th rewrite      WEFT_STATS=pass    a line a pass, to stderr
+ * The function is verified after every pass in builds with assertions, or with WEFT_STRESS=verify.
+ */
+#ifndef JIT_PASSES_PASS_H
+#define JIT_PASSES_PASS_H
+
+#include "jit/ir/build.h"
+
+typedef enum wf_pass_id {
+#define PASS(id, on, text) WF_PASS_##id,
+#include "jit/passes/passes.def"
+    WF_PASS_COUNT
+} wf_pass_id;
+
+typedef struct wf_pass_info {
+    const char *name, *text;
+    bool on;
+} wf_pass_info;
+extern const wf_pass_info wf_passes[WF_PASS_COUNT];
+
+typedef struct wf_pass_stat {
+    uint64_t ns;
+    uint32_t runs, rewrites; /* rules that fired, merges, instructions dropped */
+    uint32_t before, after;  /* instructions, of the last run */
+} wf_pass_stat;
+
+/* Zero is the default of every field: what the environment says, else passes.def. */
+typedef struct wf_pass_opts {
+    const char *toggles; /* "-fold,+order"; read after WEFT_PASS */
+    const char *only;    /* "dce,fold": these passes, in this order, and no toggles */
+    const char *dump;    /* as WEFT_DUMP; "" for none */
+    int64_t bisect; /* n + 1: stop after rewrite n of this call; 0: WEFT_BISECT, over the process */
+    bool verify;    /* after every pass, whatever the build */
+    bool fast;      /* FAST rules too */
+    wf_pass_stat *stats; /* WF_PASS_COUNT of them are added to, or NULL */
+    uint32_t *hits;      /* WF_FOLD_COUNT counts of rules that fired are added to, or NULL */
+} wf_pass_opts;
+
+/* Runs the pipeline. *out is the caller's. 0 or a status with why; a failed verification names the pass. */
+int wf_pass_all(const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why);
+/* Runs one pass. opts NULL: defaults. */
+int wf_pass_run(const char *name, const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why);
+/* The pass of a name, or -1. */
+int wf_pass_find(const char *name, size_t len);
+
+/* -- for passes --------------------------------------------------------------------------------------- */
+/* What one pass of one call is given. */
+typedef struct wf_pass {
+    const wf_pass_opts *opts;
+    int64_t *left; /* rewrites that may still be made; NULL: any number */
+    uint32_t rewrites;
+} wf_pass;
+
+/* May one more rewrite be made? Counts it. what: its name (rules count in opts->hits). */
+bool wf_pass_may(void *pass, const char *what);
+
+#define PASS(id, on, text) int wf_pass_##id(wf_pass *p, const wf_fn *in, wf_fn **out, wf_why *why);
+#include "jit/passes/passes.def"
+
+/* Marks in live[v] (n + 1 zeroed bytes, by value) what outputs need: whole multi-result ops. 0 or
+ * WEFT_ENOMEM. */
+int wf_live(const wf_fn *f, uint8_t *live);
+
+#endif
