@@ -289,7 +289,7 @@ static int append(wf_build *b, const row *r, uint32_t type, wf_val *dst)
         wf_ins result = {.op = WF_OP_RESULT, .nsrc = 1, .src = {dst[0]}, .attr = (uint32_t)k};
         result.loc = r->loc;
         result.type = wf_fn_intern_type(b->f, &r->type[k]);
-        dst[k] = result.type == UINT32_MAX ? 0 : push(b, &result, r->origin);
+        dst[k] = result.type == UINT32_MAX ? 0 : push(b, &result, r->origin ? r->origin + (wf_val)k : 0);
         if (!dst[k]) {
             b->f->n = dst[0] - 1;
             dst[0] = 0;

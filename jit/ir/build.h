@@ -13,8 +13,8 @@
  *  - The grad mode of recording is not part of an instruction once the adjoint exists: flags go.
  *  - Rules (fold.def) keep the type of the result; a rule that would not is refused.
  *
- * Requirement on callers: a plan is used only for recordings in which every instruction has the type
- * it had when the plan was built.
+ * Requirement on callers: a plan is used only for recordings in which every instruction has the type it
+ * had when the plan was built, and those dyn that wf_plan_is_key names (sizes, strides, steps).
  */
 #ifndef JIT_IR_BUILD_H
 #define JIT_IR_BUILD_H

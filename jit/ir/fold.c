@@ -333,10 +333,46 @@ static wf_val fold_PERMUTE_PERMUTE(wf_folding *x)
     x->attr.ints = x->ints;
     return skip_inner(x);
 }
-static wf_val fold_SLICE_ONE(wf_folding *x)
+static wf_val fold_SLICE_ALL(wf_folding *x)
 {
     int64_t n = wf_fn_type(x->f, x->src[0])->dims[x->attr.ints[0]];
-    return n <= 1 && x->type.dims[x->attr.ints[0]] == n ? x->src[0] : 0;
+    bool all = x->type.dims[x->attr.ints[0]] == n && (n <= 1 || x->attr.dyn[2] == 1);
+    return all ? x->src[0] : 0;
+}
+
+/* *x becomes v in the shape of the result. */
+static wf_val become_reshape(wf_folding *x, wf_val v)
+{
+    x->attr = (wf_attr){.n_dyn = x->type.rank, .dyn = x->ints};
+    memcpy(x->ints, x->type.dims, x->type.rank * sizeof x->ints[0]);
+    return become(x, WF_OP_RESHAPE, 1, v, 0);
+}
+
+/* Does the map of a view reach all `total` elements in row-major order? Its offset is 0 then, since
+ * inference keeps maps inside. */
+static bool is_whole(const wf_type *t, const int64_t *dims, const int64_t *strides, int rank)
+{
+    int64_t n = 1, total = wf_type_numel(t);
+    for (int i = rank; i-- > 0;) {
+        if ((dims[i] != 1 && strides[i] != n) || WF_IS_SYM(dims[i]) ||
+            __builtin_mul_overflow(n, dims[i], &n)) {
+            return false;
+        }
+    }
+    return n > 0 && n == total;
+}
+static wf_val fold_STRIDED_ALL(wf_folding *x)
+{
+    int rank = (int)x->attr.ints[0];
+    const wf_type *t = wf_fn_type(x->f, x->src[0]);
+    bool inside = is_whole(t, x->attr.dyn, x->attr.dyn + rank, rank);
+    return inside ? become_reshape(x, x->src[0]) : 0;
+}
+static wf_val fold_UPDATE_ALL(wf_folding *x)
+{
+    int rank = wf_fn_type(x->f, x->src[1])->rank;
+    bool all = is_whole(&x->type, x->attr.dyn, x->attr.dyn + rank, rank);
+    return all ? become_reshape(x, x->src[1]) : 0;
 }
 
 /* -- reductions ---------------------------------------------------------------------------------------------- */
@@ -353,9 +389,7 @@ static wf_val fold_reduce_one(wf_folding *x)
             return 0;
         }
     }
-    x->attr = (wf_attr){.n_dyn = x->type.rank, .dyn = x->ints};
-    memcpy(x->ints, x->type.dims, x->type.rank * sizeof x->ints[0]);
-    return become(x, WF_OP_RESHAPE, 1, x->src[0], 0);
+    return become_reshape(x, x->src[0]);
 }
 static wf_val fold_SUM_ONE(wf_folding *x)
 {
