@@ -10,6 +10,7 @@
  */
 #include "jit/ir/build.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -214,18 +215,17 @@ static bool keeps_type(const wf_fn *f, const wf_folding *x)
     wf_type t[WF_MAX_DST];
     wf_why why;
     return wf_fn_infer(f, x->op, &x->attr, x->nsrc, x->src, t, &why) == 0 &&
-           wf_type_same(&t[0], &x->type);
+           wf_type_same(&t[0], x->type);
 }
 
 /* An attribute list that lies in the folding itself moves with it. */
 static void copy_folding(wf_folding *to, const wf_folding *from)
 {
-    *to = *from;
-    if (from->attr.ints == from->ints) {
-        to->attr.ints = to->ints;
-    }
-    if (from->attr.dyn == from->ints) {
-        to->attr.dyn = to->ints;
+    memcpy(to, from, offsetof(wf_folding, ints));
+    if (from->attr.ints == from->ints || from->attr.dyn == from->ints) {
+        memcpy(to->ints, from->ints, sizeof to->ints);
+        to->attr.ints = from->attr.ints == from->ints ? to->ints : from->attr.ints;
+        to->attr.dyn = from->attr.dyn == from->ints ? to->ints : from->attr.dyn;
     }
 }
 
@@ -237,7 +237,7 @@ static wf_val fold(wf_build *b, row *r, wf_folding *x)
     x->nsrc = r->nsrc;
     memcpy(x->src, r->src, (size_t)r->nsrc * sizeof *r->src);
     x->attr = *r->attr;
-    x->type = r->type[0];
+    x->type = r->type;
     for (int step = 0; step < MAX_STEPS; step++) {
         wf_folding try;
         copy_folding(&try, x);
@@ -247,8 +247,8 @@ static wf_val fold(wf_build *b, row *r, wf_folding *x)
             break;
         }
         if (v != WF_FOLD_AGAIN) {
-            bool good = wf_type_same(wf_fn_type(b->f, v), &x->type) &&
-                        !wf_op_is_weak(wf_fn_at(b->f, v)->op);
+            bool good =
+                wf_type_same(wf_fn_type(b->f, v), x->type) && !wf_op_is_weak(wf_fn_at(b->f, v)->op);
             if (good && may(b, wf_fold_rules[rule].name)) {
                 return v;
             }
@@ -289,7 +289,8 @@ static int append(wf_build *b, const row *r, uint32_t type, wf_val *dst)
         wf_ins result = {.op = WF_OP_RESULT, .nsrc = 1, .src = {dst[0]}, .attr = (uint32_t)k};
         result.loc = r->loc;
         result.type = wf_fn_intern_type(b->f, &r->type[k]);
-        dst[k] = result.type == UINT32_MAX ? 0 : push(b, &result, r->origin ? r->origin + (wf_val)k : 0);
+        dst[k] =
+            result.type == UINT32_MAX ? 0 : push(b, &result, r->origin ? r->origin + (wf_val)k : 0);
         if (!dst[k]) {
             b->f->n = dst[0] - 1;
             dst[0] = 0;
@@ -302,7 +303,8 @@ static int build(wf_build *b, row *r, uint32_t type, wf_val *dst)
 {
     wf_folding x;
     wf_val room[3];
-    if ((b->classes & (WF_FOLD_EXACT | WF_FOLD_FAST)) && r->nsrc > 0 && r->nsrc <= 3) {
+    if ((b->classes & (WF_FOLD_EXACT | WF_FOLD_FAST)) && r->nsrc > 0 && r->nsrc <= 3 &&
+        wf_fold_has(r->op)) {
         wf_val v = fold(b, r, &x);
         if (v) {
             dst[0] = v;

@@ -88,10 +88,12 @@ typedef struct wf_folding {
     int nsrc;
     wf_val src[3];
     wf_attr attr;
-    wf_type type;              /* of the result */
+    const wf_type *type;       /* of the result */
     int64_t ints[WF_MAX_RANK]; /* room for new attributes */
 } wf_folding;
 
+/* Is there any rule for op? */
+bool wf_fold_has(wf_op op);
 #define WF_FOLD_AGAIN UINT32_MAX
 /* 0: no rule fits; WF_FOLD_AGAIN: *x was rewritten; else the value that x is. *rule: which. */
 wf_val wf_fold_step(wf_folding *x, int classes, wf_fold_rule *rule);

@@ -26,7 +26,7 @@ static wf_val left(const wf_folding *x)
 
 static bool is_float(const wf_folding *x)
 {
-    return wf_dtype_kind(x->type.dtype) == 2;
+    return wf_dtype_kind(x->type->dtype) == 2;
 }
 
 /* *x becomes op(a, b). */
@@ -273,7 +273,7 @@ static bool holds(int b, int a)
 static wf_val fold_CAST_CAST(wf_folding *x)
 {
     int from = wf_fn_type(x->f, left(x))->dtype, mid = wf_fn_type(x->f, x->src[0])->dtype;
-    int to = x->type.dtype;
+    int to = x->type->dtype;
     bool whole = wf_dtype_kind(from) == 1 && wf_dtype_kind(mid) == 1 && wf_dtype_kind(to) == 1;
     bool fits = holds(mid, from);
     if (fits && wf_dtype_kind(mid) == 2 && wf_dtype_kind(from) < 2 && wf_dtype_kind(to) == 1) {
@@ -336,15 +336,15 @@ static wf_val fold_PERMUTE_PERMUTE(wf_folding *x)
 static wf_val fold_SLICE_ALL(wf_folding *x)
 {
     int64_t n = wf_fn_type(x->f, x->src[0])->dims[x->attr.ints[0]];
-    bool all = x->type.dims[x->attr.ints[0]] == n && (n <= 1 || x->attr.dyn[2] == 1);
+    bool all = x->type->dims[x->attr.ints[0]] == n && (n <= 1 || x->attr.dyn[2] == 1);
     return all ? x->src[0] : 0;
 }
 
 /* *x becomes v in the shape of the result. */
 static wf_val become_reshape(wf_folding *x, wf_val v)
 {
-    x->attr = (wf_attr){.n_dyn = x->type.rank, .dyn = x->ints};
-    memcpy(x->ints, x->type.dims, x->type.rank * sizeof x->ints[0]);
+    x->attr = (wf_attr){.n_dyn = x->type->rank, .dyn = x->ints};
+    memcpy(x->ints, x->type->dims, x->type->rank * sizeof x->ints[0]);
     return become(x, WF_OP_RESHAPE, 1, v, 0);
 }
 
@@ -371,7 +371,7 @@ static wf_val fold_STRIDED_ALL(wf_folding *x)
 static wf_val fold_UPDATE_ALL(wf_folding *x)
 {
     int rank = wf_fn_type(x->f, x->src[1])->rank;
-    bool all = is_whole(&x->type, x->attr.dyn, x->attr.dyn + rank, rank);
+    bool all = is_whole(x->type, x->attr.dyn, x->attr.dyn + rank, rank);
     return all ? become_reshape(x, x->src[1]) : 0;
 }
 
@@ -381,7 +381,7 @@ static wf_val fold_UPDATE_ALL(wf_folding *x)
 static wf_val fold_reduce_one(wf_folding *x)
 {
     const wf_type *t = wf_fn_type(x->f, x->src[0]);
-    if (t->dtype != x->type.dtype || (x->attr.n_ints == 0 && t->rank > 0)) {
+    if (t->dtype != x->type->dtype || (x->attr.n_ints == 0 && t->rank > 0)) {
         return 0;
     }
     for (int i = 0; i < x->attr.n_ints; i++) {
@@ -507,6 +507,12 @@ static void sort_rules(void)
         }
     }
     first[WF_OP_COUNT] = n;
+}
+
+bool wf_fold_has(wf_op op)
+{
+    pthread_once(&once, sort_rules);
+    return first[op] < first[op + 1];
 }
 
 wf_val wf_fold_step(wf_folding *x, int classes, wf_fold_rule *rule)
