@@ -130,6 +130,7 @@ static int build(wf_planner *b)
     b->l.terms = NULL;
     p->info.steps = (int)p->nsteps;
     p->info.arena_bytes = p->arena_bytes;
+    p->info.arena_bound = p->arena_bound;
     for (uint32_t s = 0; s < p->nsteps; s++) {
         p->info.groups += p->steps[s].kind == WF_STEP_MAP;
     }
@@ -153,6 +154,7 @@ static wf_plan *try_build(const wf_fn *f, const wf_plan_opts *opts, uint32_t mos
     wf_schedule_free(&b.s);
     free(b.live);
     free(b.buffer_of);
+    free(b.writer);
     *too_large = b.too_large;
     if (rc) {
         if (b.p) {

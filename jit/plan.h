@@ -64,6 +64,7 @@ typedef struct wf_plan_info {
     int groups;                        /* fused kernels among them */
     int ops;                           /* instructions of the recording that compute */
     int64_t arena_bytes, result_bytes; /* temporary memory; results that a run may allocate */
+    int64_t arena_bound;               /* temporary bytes alive at the fullest step */
     int64_t read_bytes, write_bytes;   /* memory traffic of the steps, as modelled */
     int64_t eager_read_bytes, eager_write_bytes; /* the same op by op */
 } wf_plan_info;

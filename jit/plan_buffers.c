@@ -1,15 +1,24 @@
 /*
  * jit/plan_buffers.c -- a place for every value: the caller's memory, or an offset in one block.
  *
- * Outputs are computed straight into the caller's memory where nothing reads what they overwrite;
- * others are copied there at the end. Temporary values share the block by their lifetimes.
+ * In place: a tile program may write exactly the memory of an operand it reads element by element, and
+ * an update the memory of the value it updates, if that value dies there. So a result takes the block
+ * of such an operand; chains of updates to a captured tensor run in the tensor's own memory.
+ *
+ * Outputs are computed straight into the caller's memory where nothing still reads what they overwrite;
+ * others are copied there at the end. All other values share one block of memory by their lifetimes:
+ * the largest are placed first, each as low as its neighbours in time allow; long functions take the
+ * first hole that fits, in order of time.
+ *
+ * Invariant: a buffer's lifetime is the steps from its first to its last access, both included, so a
+ * result never shares memory with an operand of its step except in place.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "jit/plan_int.h"
 
-enum { ALIGN = 64 };
+enum { ALIGN = 64, FEW_BLOCKS = 512 };
 
 typedef struct life {
     uint32_t def, last; /* steps */
@@ -69,19 +78,6 @@ static int32_t written_input(const wf_planner *b, uint32_t k)
     return b->opts->writes ? b->opts->writes[k] : -1;
 }
 
-/* The last step that reads the memory of input j, or -1. */
-static int64_t last_read(const wf_plan *p, const life *t, int32_t j)
-{
-    int64_t last = -1;
-    for (uint32_t i = 0; i < p->nbuffers; i++) {
-        if (p->buffers[i].place == WF_PLACE_INPUT && p->buffers[i].index == (uint32_t)j &&
-            t[i].def != UINT32_MAX && (int64_t)t[i].last > last) {
-            last = t[i].last;
-        }
-    }
-    return last;
-}
-
 static wf_access dense_access(wf_planner *b, int32_t buffer, wf_val v, int *rc)
 {
     wf_map_of m;
@@ -101,22 +97,107 @@ static wf_access access_of(const wf_planner *b, wf_val v)
                        .offset = m->offset};
 }
 
+/* Do a and b name the same elements in the same order, each once? */
+static bool same_elements(const wf_access *a, const wf_access *b, const int64_t *words)
+{
+    const int64_t *x = words + a->shape, *y = words + b->shape;
+    int64_t step = 1;
+    if (a->rank != b->rank || a->offset || b->offset || a->nterms || b->nterms ||
+        wf_dtype_size(a->dtype) != wf_dtype_size(b->dtype)) {
+        return false;
+    }
+    for (int i = a->rank; i-- > 0;) {
+        bool one = x[i] == 1;
+        if (x[i] != y[i] || (!one && (x[a->rank + i] != step || y[a->rank + i] != step))) {
+            return false;
+        }
+        step *= x[i];
+    }
+    return true;
+}
+
+/* May destination d of the step be the memory of buffer x, as far as the step's own reads go? */
+static bool in_place(const wf_planner *b, const wf_plan_step *s, const wf_access *d, int32_t x)
+{
+    const wf_plan *p = b->p;
+    const wf_access *src = &p->accesses[s->access] + s->ndst;
+    bool update = s->kind == WF_STEP_OP && s->op == WF_OP_UPDATE;
+    if (p->buffers[x].bytes != p->buffers[d->buffer].bytes) {
+        return false;
+    }
+    for (int i = 0; i < s->nsrc; i++) {
+        if (src[i].buffer == x && ((s->kind != WF_STEP_MAP && !(update && i == 0)) ||
+                                   !same_elements(d, &src[i], b->l.words))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static const wf_access *dst_of(const wf_plan *p, const wf_plan_step *s, int32_t buffer)
+{
+    const wf_access *d = &p->accesses[s->access];
+    for (int i = 0; i < s->ndst; i++) {
+        if (d[i].buffer == buffer) {
+            return &d[i];
+        }
+    }
+    return NULL;
+}
+
+/* May buffer u, first written by step t[u].def, have the memory of input j from then on? */
+static bool may_replace(const wf_planner *b, const life *t, int32_t u, int32_t j)
+{
+    const wf_plan *p = b->p;
+    int32_t x = j < 0 ? -1 : b->buffer_of[b->f->inputs[j]];
+    if (x < 0 || t[x].def == UINT32_MAX || t[x].last < t[u].def) {
+        return true;
+    }
+    const wf_plan_step *s = &p->steps[t[u].def];
+    const wf_access *d = dst_of(p, s, u);
+    return t[x].last == t[u].def && d && in_place(b, s, d, x);
+}
+
 /* Outputs whose value can be computed in the caller's memory. */
 static void direct_outputs(wf_planner *b, const life *t, uint8_t *done)
 {
     wf_plan *p = b->p;
     for (uint32_t k = 0; k < b->f->noutputs; k++) {
-        wf_val v = b->f->outputs[k], root = b->l.map[v].root;
-        int32_t j = written_input(b, k);
-        wf_buffer *u = &p->buffers[b->buffer_of[root]];
-        done[k] = 0;
-        if (u->place != WF_PLACE_NONE || !wf_map_is_whole(&b->l, &b->l.map[v]) ||
-            (j >= 0 && last_read(p, t, j) >= (int64_t)t[b->buffer_of[root]].def)) {
-            continue;
+        wf_val v = b->f->outputs[k];
+        int32_t u = b->buffer_of[b->l.map[v].root];
+        wf_buffer *x = &p->buffers[u];
+        done[k] = x->place == WF_PLACE_NONE && wf_map_is_whole(&b->l, &b->l.map[v]) &&
+                  may_replace(b, t, u, written_input(b, k));
+        if (done[k]) {
+            x->place = WF_PLACE_OUTPUT;
+            x->index = k;
         }
-        u->place = WF_PLACE_OUTPUT;
-        u->index = k;
-        done[k] = 1;
+    }
+}
+
+/* What an output was updated from in place can be in the output's memory as well. */
+static void extend_outputs(wf_planner *b, const life *t)
+{
+    wf_plan *p = b->p;
+    for (uint32_t s = p->nsteps; s-- > 0;) {
+        const wf_plan_step *step = &p->steps[s];
+        const wf_access *a = &p->accesses[step->access];
+        for (int i = 0; i < step->ndst; i++) {
+            wf_buffer *d = a[i].buffer < 0 ? NULL : &p->buffers[a[i].buffer];
+            if (!d || d->place != WF_PLACE_OUTPUT || t[a[i].buffer].def != s) {
+                continue;
+            }
+            for (int j = step->ndst; j < step->ndst + step->nsrc; j++) {
+                int32_t x = a[j].buffer;
+                if (x >= 0 && p->buffers[x].place == WF_PLACE_NONE && t[x].last == s &&
+                    in_place(b, step, &a[i], x) &&
+                    may_replace(b, t, x, written_input(b, d->index))) {
+                    p->buffers[x].place = WF_PLACE_OUTPUT;
+                    p->buffers[x].index = d->index;
+                    break;
+                }
+            }
+        }
     }
 }
 
@@ -131,12 +212,10 @@ static int copy_outputs(wf_planner *b, const uint8_t *done)
     for (uint32_t k = 0; k < n && !rc; k++) {
         wf_val v = b->f->outputs[k];
         from[k] = access_of(b, v);
-        bool overwritten = false;
-        for (uint32_t o = 0; b->opts->writes && o < n; o++) {
-            const wf_buffer *u = &p->buffers[from[k].buffer];
-            overwritten |=
-                o != k && u->place == WF_PLACE_INPUT && written_input(b, o) == (int32_t)u->index;
-        }
+        const wf_buffer *u = &p->buffers[from[k].buffer];
+        int32_t writer = u->place == WF_PLACE_INPUT ? b->writer[u->index] : -1;
+        bool itself = writer == (int32_t)k && wf_map_is_whole(&b->l, &b->l.map[v]);
+        bool overwritten = writer >= 0 && !itself;
         if (!done[k] && overwritten) {
             int64_t bytes = wf_type_numel(wf_fn_type(b->f, v)) *
                             (int64_t)wf_dtype_size(wf_fn_type(b->f, v)->dtype);
@@ -158,7 +237,139 @@ static int copy_outputs(wf_planner *b, const uint8_t *done)
     return rc;
 }
 
-/* -- the arena ------------------------------------------------------------------------------------------ */
+/* -- blocks ----------------------------------------------------------------------------------------- */
+
+/* One or more buffers in the same memory, one after the other. */
+typedef struct block {
+    uint32_t first, last;
+    uint32_t taken; /* the step that took it over in place */
+    int64_t size, at;
+} block;
+
+typedef struct blocks {
+    block *v;
+    uint32_t n;
+    uint32_t *of; /* of a buffer; UINT32_MAX none */
+} blocks;
+
+static int64_t padded(int64_t bytes)
+{
+    return bytes == 0 ? ALIGN : (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* A block for temporary buffer d, which step s makes: that of an operand that dies there, or a new one. */
+static void take_block(wf_planner *b, const life *t, blocks *k, uint32_t s, const wf_access *d)
+{
+    const wf_plan *p = b->p;
+    const wf_plan_step *step = &p->steps[s];
+    const wf_access *src = &p->accesses[step->access] + step->ndst;
+    for (int i = 0; i < step->nsrc; i++) {
+        int32_t x = src[i].buffer;
+        uint32_t o = x < 0 ? UINT32_MAX : k->of[x];
+        if (o != UINT32_MAX && k->v[o].taken != s && k->v[o].last == s && t[x].last == s &&
+            in_place(b, step, d, x)) {
+            k->of[d->buffer] = o;
+            k->v[o].last = t[d->buffer].last;
+            k->v[o].taken = s;
+            return;
+        }
+    }
+    k->of[d->buffer] = k->n;
+    k->v[k->n++] =
+        (block){s, t[d->buffer].last, UINT32_MAX, padded(p->buffers[d->buffer].bytes), 0};
+}
+
+static void make_blocks(wf_planner *b, const life *t, blocks *k)
+{
+    const wf_plan *p = b->p;
+    memset(k->of, 0xFF, p->nbuffers * sizeof *k->of);
+    for (uint32_t s = 0; s < p->nsteps; s++) {
+        const wf_access *d = &p->accesses[p->steps[s].access];
+        for (int i = 0; i < p->steps[s].ndst; i++) {
+            if (d[i].buffer >= 0 && p->buffers[d[i].buffer].place == WF_PLACE_NONE &&
+                k->of[d[i].buffer] == UINT32_MAX) {
+                take_block(b, t, k, s, &d[i]);
+            }
+        }
+    }
+}
+
+static int ascending(int64_t x, int64_t y)
+{
+    return (x > y) - (x < y);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const block *x = *(block *const *)a, *y = *(block *const *)b;
+    int c = ascending(y->size, x->size);
+    return c ? c : ascending(x->first, y->first);
+}
+
+static int by_area(const void *a, const void *b)
+{
+    const block *x = *(block *const *)a, *y = *(block *const *)b;
+    int c = ascending(y->size * (y->last - y->first + 1), x->size * (x->last - x->first + 1));
+    return c ? c : ascending(x->first, y->first);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const block *x = *(block *const *)a, *y = *(block *const *)b;
+    int c = ascending(x->first, y->first);
+    return c ? c : ascending(y->size, x->size);
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const block *x = *(block *const *)a, *y = *(block *const *)b;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+typedef int (*block_order)(const void *, const void *);
+
+/* Blocks in an order, each into the lowest gap between those it meets in time. Returns the end. */
+static int64_t place_in_order(blocks *k, block **order, block **met, block_order compare)
+{
+    int64_t end = 0;
+    for (uint32_t i = 0; i < k->n; i++) {
+        order[i] = &k->v[i];
+    }
+    qsort(order, k->n, sizeof *order, compare);
+    for (uint32_t i = 0; i < k->n; i++) {
+        uint32_t n = 0;
+        int64_t at = 0;
+        for (uint32_t j = 0; j < i; j++) {
+            if (order[j]->first <= order[i]->last && order[i]->first <= order[j]->last) {
+                met[n++] = order[j];
+            }
+        }
+        qsort(met, n, sizeof *met, by_address);
+        for (uint32_t j = 0; j < n && met[j]->at < at + order[i]->size; j++) {
+            int64_t behind = met[j]->at + met[j]->size;
+            at = behind > at ? behind : at;
+        }
+        order[i]->at = at;
+        end = at + order[i]->size > end ? at + order[i]->size : end;
+    }
+    return end;
+}
+
+/* The best of three orders; one that reaches the bound is enough. */
+static int64_t place_by_gaps(blocks *k, block **order, int64_t bound)
+{
+    static const block_order orders[] = {by_size, by_area, by_time};
+    int best = 0;
+    int64_t end = INT64_MAX, last = -1;
+    for (int i = 0; i < 3 && end > bound; i++) {
+        last = place_in_order(k, order, order + k->n, orders[i]);
+        best = last < end ? i : best;
+        end = last < end ? last : end;
+    }
+    return last == end ? end : place_in_order(k, order, order + k->n, orders[best]);
+}
+
+/* -- the same for many blocks: holes in order of time -------------------------------------------------- */
 
 typedef struct hole {
     int64_t at, size;
@@ -172,22 +383,23 @@ typedef struct arena {
 
 static int arena_give(arena *a, int64_t at, int64_t size)
 {
-    uint32_t i = 0;
-    while (i < a->n && a->holes[i].at < at) {
-        i++;
+    uint32_t lo = 0, hi = a->n;
+    while (lo < hi) {
+        uint32_t mid = (lo + hi) / 2;
+        *(a->holes[mid].at < at ? &lo : &hi) = a->holes[mid].at < at ? mid + 1 : mid;
     }
-    if (i > 0 && a->holes[i - 1].at + a->holes[i - 1].size == at) {
-        a->holes[--i].size += size;
+    if (lo > 0 && a->holes[lo - 1].at + a->holes[lo - 1].size == at) {
+        a->holes[--lo].size += size;
     } else {
         if (wf_grow(&a->holes, a->n, 1, &a->cap, sizeof *a->holes)) {
             return WEFT_ENOMEM;
         }
-        memmove(a->holes + i + 1, a->holes + i, (a->n++ - i) * sizeof *a->holes);
-        a->holes[i] = (hole){at, size};
+        memmove(a->holes + lo + 1, a->holes + lo, (a->n++ - lo) * sizeof *a->holes);
+        a->holes[lo] = (hole){at, size};
     }
-    if (i + 1 < a->n && a->holes[i].at + a->holes[i].size == a->holes[i + 1].at) {
-        a->holes[i].size += a->holes[i + 1].size;
-        memmove(a->holes + i + 1, a->holes + i + 2, (--a->n - i - 1) * sizeof *a->holes);
+    if (lo + 1 < a->n && a->holes[lo].at + a->holes[lo].size == a->holes[lo + 1].at) {
+        a->holes[lo].size += a->holes[lo + 1].size;
+        memmove(a->holes + lo + 1, a->holes + lo + 2, (--a->n - lo - 1) * sizeof *a->holes);
     }
     return 0;
 }
@@ -210,52 +422,104 @@ static int64_t arena_take(arena *a, int64_t size)
         }
         return at;
     }
-    if (a->n && a->holes[a->n - 1].at + a->holes[a->n - 1].size == a->end) {
-        int64_t at = a->holes[--a->n].at; /* the last hole grows */
-        a->end = at + size;
-        return at;
-    }
-    int64_t at = a->end;
-    a->end += size;
+    bool grows = a->n && a->holes[a->n - 1].at + a->holes[a->n - 1].size == a->end;
+    int64_t at = grows ? a->holes[--a->n].at : a->end;
+    a->end = at + size;
     return at;
 }
 
-static int64_t padded(int64_t bytes)
-{
-    return bytes == 0 ? ALIGN : (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
-
-/* Temporaries in order of their definition; a step's results never lie on its operands. */
-static int place_temporaries(wf_plan *p, const life *t)
+/* Blocks are numbered by their first step; `ends` lists them by their last. */
+static int place_by_time(blocks *k, uint32_t nsteps, int64_t *end)
 {
     arena a = {0};
-    uint32_t *dying = malloc((p->naccesses + 1u) * sizeof *dying);
-    int rc = dying ? 0 : WEFT_ENOMEM;
-    for (uint32_t s = 0; s < p->nsteps && !rc; s++) {
-        const wf_access *x = &p->accesses[p->steps[s].access];
-        uint32_t n = (uint32_t)p->steps[s].ndst + p->steps[s].nsrc, ndying = 0;
-        for (uint32_t i = 0; i < n; i++) {
-            wf_buffer *u = x[i].buffer < 0 ? NULL : &p->buffers[x[i].buffer];
-            if (u && u->place == WF_PLACE_NONE) {
-                u->place = WF_PLACE_ARENA;
-                u->offset = arena_take(&a, padded(u->bytes));
-            }
-            bool again = false;
-            for (uint32_t j = 0; j < i; j++) {
-                again |= x[j].buffer == x[i].buffer;
-            }
-            if (u && u->place == WF_PLACE_ARENA && !again && t[x[i].buffer].last == s) {
-                dying[ndying++] = (uint32_t)x[i].buffer;
-            }
+    uint32_t *head = malloc((nsteps + 1u) * sizeof *head),
+             *next = malloc((k->n + 1u) * sizeof *next);
+    int rc = head && next ? 0 : WEFT_ENOMEM;
+    uint32_t at = 0;
+    for (uint32_t s = 0; s < nsteps && !rc; s++) {
+        head[s] = UINT32_MAX;
+    }
+    for (uint32_t i = 0; i < k->n && !rc; i++) {
+        next[i] = head[k->v[i].last];
+        head[k->v[i].last] = i;
+    }
+    for (uint32_t s = 0; s < nsteps && !rc; s++) {
+        for (; at < k->n && k->v[at].first == s; at++) {
+            k->v[at].at = arena_take(&a, k->v[at].size);
         }
-        for (uint32_t i = 0; i < ndying && !rc; i++) {
-            rc = arena_give(&a, p->buffers[dying[i]].offset, padded(p->buffers[dying[i]].bytes));
+        for (uint32_t i = head[s]; i != UINT32_MAX && !rc; i = next[i]) {
+            rc = arena_give(&a, k->v[i].at, k->v[i].size);
         }
     }
-    p->arena_bytes = a.end;
-    free(dying);
+    *end = a.end;
     free(a.holes);
+    free(head);
+    free(next);
     return rc;
+}
+
+/* The most bytes that live at one step: no placement can take less. */
+static int64_t lower_bound(const blocks *k, uint32_t nsteps, int64_t *live)
+{
+    int64_t most = 0, sum = 0;
+    memset(live, 0, (nsteps + 1u) * sizeof *live);
+    for (uint32_t i = 0; i < k->n; i++) {
+        live[k->v[i].first] += k->v[i].size;
+        live[k->v[i].last + 1] -= k->v[i].size;
+    }
+    for (uint32_t s = 0; s < nsteps; s++) {
+        sum += live[s];
+        most = sum > most ? sum : most;
+    }
+    return most;
+}
+
+static int place_temporaries(wf_planner *b, const life *t)
+{
+    wf_plan *p = b->p;
+    blocks k = {.v = malloc((p->nbuffers + 1u) * sizeof *k.v),
+                .of = malloc((p->nbuffers + 1u) * sizeof *k.of)};
+    block **order = malloc(2 * (p->nbuffers + 1u) * sizeof *order);
+    int64_t *live = malloc((p->nsteps + 1u) * sizeof *live), end = 0;
+    int rc = k.v && k.of && order && live ? 0 : WEFT_ENOMEM;
+    if (!rc) {
+        make_blocks(b, t, &k);
+        p->arena_bound = lower_bound(&k, p->nsteps, live);
+        if (k.n <= FEW_BLOCKS) {
+            end = place_by_gaps(&k, order, p->arena_bound);
+        } else {
+            rc = place_by_time(&k, p->nsteps, &end);
+        }
+        for (uint32_t i = 0; i < p->nbuffers; i++) {
+            if (p->buffers[i].place == WF_PLACE_NONE && k.of[i] != UINT32_MAX) {
+                p->buffers[i].place = WF_PLACE_ARENA;
+                p->buffers[i].offset = k.v[k.of[i]].at;
+            }
+        }
+        p->arena_bytes = end;
+    }
+    free(k.v);
+    free(k.of);
+    free(order);
+    free(live);
+    return rc;
+}
+
+/* Which output writes an input. */
+static int find_writers(wf_planner *b)
+{
+    const wf_fn *f = b->f;
+    b->writer = malloc((f->ninputs + 1u) * sizeof *b->writer);
+    if (!b->writer) {
+        return WEFT_ENOMEM;
+    }
+    memset(b->writer, 0xFF, f->ninputs * sizeof *b->writer);
+    for (uint32_t k = 0; k < f->noutputs; k++) {
+        if (written_input(b, k) >= 0) {
+            b->writer[written_input(b, k)] = (int32_t)k;
+        }
+    }
+    return 0;
 }
 
 int wf_plan_place(wf_planner *b)
@@ -263,15 +527,21 @@ int wf_plan_place(wf_planner *b)
     wf_plan *p = b->p;
     life *t = malloc((p->nbuffers + 2u * b->f->noutputs + 1u) * sizeof *t);
     uint8_t *done = malloc(b->f->noutputs + 1u);
-    int rc = t && done ? 0 : WEFT_ENOMEM;
+    int rc = t && done ? find_writers(b) : WEFT_ENOMEM;
     if (!rc) {
         lifetimes(p, t);
+        for (uint32_t k = 0; k < b->f->noutputs; k++) { /* what is returned lives to the end */
+            life *x = &t[b->buffer_of[b->l.map[b->f->outputs[k]].root]];
+            x->last = p->nsteps;
+            x->def = x->def == UINT32_MAX ? 0 : x->def;
+        }
         direct_outputs(b, t, done);
+        extend_outputs(b, t);
         rc = copy_outputs(b, done);
     }
     if (!rc) {
         lifetimes(p, t);
-        rc = place_temporaries(p, t);
+        rc = place_temporaries(b, t);
     }
     free(t);
     free(done);

@@ -80,6 +80,7 @@ struct wf_plan {
     uint32_t most_views;   /* accesses of the largest step */
     uint32_t most_scalars; /* scalars of the largest step */
     int64_t arena_bytes;   /* temporary values, without the head of the block */
+    int64_t arena_bound;   /* the most that lives at one step */
     wf_plan_info info;
 };
 
@@ -93,6 +94,7 @@ typedef struct wf_planner {
     uint32_t most; /* members of a group, 0: no bound */
     uint8_t *live;
     int32_t *buffer_of; /* of value v, as a root */
+    int32_t *writer;    /* of input j: the output that replaces it, or -1 */
     bool too_large;     /* a group did not fit into a program */
     wf_why *why;
 } wf_planner;

@@ -2,7 +2,9 @@
  * tests/jit/test_plan.c -- plans run recorded functions with the bits of the calls they came from.
  */
 /* ctest: threads */
+#include "jit/plan_int.h"
 #include "tests/jit/plan_support.h"
+#include "tests/jit/random_fn.h"
 
 Test(plan, rows_views_and_scalars)
 {
@@ -74,6 +76,50 @@ Test(plan, write_backs)
     wf_fn_free(f);
 }
 
+/* A step of SGD with momentum on captured tensors, and updates through views, in their own memory. */
+Test(plan, updates_run_in_place)
+{
+    wf_fn *f = plan_parse(
+        "fn a {\n  %1 = input f32[64,64]\n  %2 = input f32[64,64]\n  %3 = input f32[64,64]\n"
+        "  %4 = scalar f64\n  %5 = scalar f64\n  %6 = mul f32[64,64] %2, %4\n"
+        "  %7 = add f32[64,64] %6, %3\n  %8 = mul f32[64,64] %7, %5\n"
+        "  %9 = sub f32[64,64] %1, %8\n  %10 = input f32[64,64]\n"
+        "  %11 = slice f32[1,64] %10 ints(0) dyn(5, 6, 1)\n  %12 = exp f32[1,64] %11\n"
+        "  %13 = update f32[64,64] %10, %12 dyn(1, 64, 64, 1, 320)\n"
+        "  %14 = neg f32[1,64] %12\n"
+        "  %15 = update f32[64,64] %13, %14 dyn(1, 64, 64, 1, 640)\n  return %7, %9, %15\n}\n");
+    static const int32_t writes[] = {1, 0, 3};
+    wf_why why = {0};
+    wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.writes = writes}, &why);
+    cr_assert_not_null(p, "%s", why.rule);
+    wf_plan_info info;
+    wf_plan_get_info(p, &info);
+    cr_expect_eq(info.steps, 4, "%d steps", info.steps); /* two groups, two updates, no copies */
+    cr_expect_leq(info.arena_bytes, 512, "%lld bytes", (long long)info.arena_bytes);
+    weft_tensor in[4], want[3];
+    wf_view iv[4], ov[3], wv[3];
+    for (uint32_t k = 0; k < 4; k++) {
+        in[k] = plan_input(f, k);
+        plan_view(in[k], &iv[k]);
+    }
+    cr_assert_eq(wf_fn_run(f, in, NULL, want), 0);
+    for (int k = 0; k < 3; k++) {
+        plan_view(want[k], &wv[k]);
+        ov[k] = iv[writes[k]];
+    }
+    wf_plan_args args = {.fn = f, .in = iv, .out = ov};
+    wf_alloc_stats before, after;
+    wf_alloc_get_stats(&before);
+    cr_assert_eq(wf_plan_run(p, &args, &why), 0);
+    wf_alloc_get_stats(&after);
+    cr_expect_eq(after.allocs, before.allocs + 1, "one block a call");
+    for (int k = 0; k < 3; k++) {
+        cr_expect_eq(plan_difference(&wv[k], ov[k].data), -1, "output %d", k);
+    }
+    wf_plan_release(p);
+    wf_fn_free(f);
+}
+
 /* A bad index is reported with its row; results are freed. */
 Test(plan, data_dependent_error)
 {
@@ -128,4 +174,118 @@ Test(plan, no_memory)
     }
     wf_plan_release(p);
     wf_fn_free(f);
+}
+
+/* Random functions whose outputs replace inputs of their type. */
+Test(plan, random_write_backs)
+{
+    for (uint64_t seed = 0; seed < 3000; seed++) {
+        wf_fn *f = random_function(seed + 100000, 4 + (int)(seed % 24));
+        int32_t writes[PLAN_ARGS];
+        bool taken[PLAN_ARGS] = {false};
+        weft_tensor in[PLAN_ARGS], want[PLAN_ARGS];
+        wf_view iv[PLAN_ARGS], ov[PLAN_ARGS], wv[PLAN_ARGS];
+        wf_why why = {0};
+        weft_scope sc = weft_scope_begin();
+        for (uint32_t k = 0; k < f->ninputs; k++) {
+            in[k] = plan_input(f, k);
+            plan_view(in[k], &iv[k]);
+        }
+        cr_assert_eq(wf_fn_run(f, in, NULL, want), 0);
+        for (uint32_t k = 0; k < f->noutputs; k++) {
+            want[k] = weft_clone(want[k]);
+            plan_view(want[k], &wv[k]);
+            writes[k] = -1;
+            ov[k].data = NULL;
+            for (uint32_t j = 0; j < f->ninputs && writes[k] < 0; j++) {
+                if (!taken[j] &&
+                    wf_type_same(wf_fn_type(f, f->outputs[k]), wf_fn_type(f, f->inputs[j]))) {
+                    taken[j] = true;
+                    writes[k] = (int32_t)j;
+                    ov[k] = iv[j];
+                }
+            }
+        }
+        wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.writes = writes}, &why);
+        cr_assert_not_null(p, "%s", why.rule);
+        wf_plan_args a = {.fn = f, .in = iv, .out = ov};
+        cr_assert_eq(wf_plan_run(p, &a, &why), 0, "%s", why.rule);
+        for (uint32_t k = 0; k < f->noutputs; k++) {
+            int64_t at = plan_difference(&wv[k], ov[k].data);
+            if (at >= 0) {
+                char *text = wf_fn_text(f);
+                wf_plan_explain(p, stderr);
+                cr_assert_fail("seed %llu: output %u (writes %d) differs at %lld\n%s",
+                               (unsigned long long)seed, k, writes[k], (long long)at, text);
+            }
+            if (writes[k] < 0) {
+                wf_free(ov[k].data, (size_t)wf_view_numel(&ov[k]) * wf_dtype_size(ov[k].dtype));
+            }
+        }
+        wf_plan_release(p);
+        wf_fn_free(f);
+        weft_scope_end(sc);
+    }
+}
+
+static int64_t round_up(int64_t n)
+{
+    return n ? (n + 63) / 64 * 64 : 64;
+}
+
+/* The most bytes of temporaries that hold a value at one step, each byte counted once. */
+static int64_t live_bytes(const wf_plan *p)
+{
+    int64_t most = 0;
+    uint32_t *first = malloc((p->nbuffers + 1) * sizeof *first);
+    uint32_t *last = malloc((p->nbuffers + 1) * sizeof *last);
+    char *used = malloc((size_t)p->arena_bytes / 64 + 1);
+    memset(first, 0xFF, p->nbuffers * sizeof *first);
+    for (uint32_t s = 0; s < p->nsteps; s++) {
+        const wf_access *a = &p->accesses[p->steps[s].access];
+        for (int i = 0; i < p->steps[s].ndst + p->steps[s].nsrc; i++) {
+            if (a[i].buffer >= 0) {
+                first[a[i].buffer] = s < first[a[i].buffer] ? s : first[a[i].buffer];
+                last[a[i].buffer] = s;
+            }
+        }
+    }
+    for (uint32_t s = 0; s < p->nsteps; s++) {
+        int64_t sum = 0;
+        memset(used, 0, (size_t)p->arena_bytes / 64 + 1);
+        for (uint32_t b = 0; b < p->nbuffers; b++) {
+            if (p->buffers[b].place == WF_PLACE_ARENA && first[b] <= s && s <= last[b]) {
+                memset(used + p->buffers[b].offset / 64, 1,
+                       (size_t)round_up(p->buffers[b].bytes) / 64);
+            }
+        }
+        for (int64_t i = 0; i < p->arena_bytes / 64; i++) {
+            sum += used[i] * 64;
+        }
+        most = sum > most ? sum : most;
+    }
+    free(first);
+    free(last);
+    free(used);
+    return most;
+}
+
+Test(plan, temporaries_need_little_more_than_what_lives_at_once)
+{
+    double worst = 1, taken = 0, bound = 0;
+    for (uint64_t seed = 0; seed < 400; seed++) {
+        wf_why why = {0};
+        wf_fn *f = random_function(seed, 60);
+        wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = seed % 2}, &why);
+        cr_assert_not_null(p, "%s", why.rule);
+        double a = (double)p->arena_bytes, b = (double)live_bytes(p);
+        cr_expect_eq((int64_t)b, p->arena_bound);
+        worst = b > 0 && a / b > worst ? a / b : worst;
+        taken += a;
+        bound += b;
+        wf_plan_release(p);
+        wf_fn_free(f);
+    }
+    cr_expect_leq(worst, 1.1, "worst %g", worst);
+    cr_expect_leq(taken, bound * 1.01, "%g of the bound", taken / bound);
 }
