@@ -28,6 +28,18 @@ endfunction()
 weft_objects(weft_ir ${weft_ir_sources})
 weft_objects(weft_core ${weft_core_sources})
 
+# Kernels on disk are found by the version of what wrote them: a hash of the generator's sources.
+file(GLOB weft_generator CONFIGURE_DEPENDS jit/codegen_cpu/render* jit/codegen_cpu/llvm.c)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${weft_generator})
+set(weft_generator_hash "")
+foreach(source IN LISTS weft_generator)
+    file(SHA256 ${source} hash)
+    string(SHA256 weft_generator_hash "${weft_generator_hash}${hash}")
+endforeach()
+string(SUBSTRING "${weft_generator_hash}" 0 16 weft_generator_hash)
+set_source_files_properties(jit/codegen_cpu/backend.c PROPERTIES
+    COMPILE_DEFINITIONS "WF_LL_GENERATOR=\"${weft_generator_hash}\"")
+
 # -fno-thread-jumps: gcc threads nested SELECTs into control flow and pieces them together again with
 # more masks (log: 0.35 to 0.21 ns an element); what partial PRE makes of the rest it may not vectorise.
 function(weft_isa isa)

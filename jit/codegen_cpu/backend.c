@@ -20,7 +20,7 @@
 struct wf_exe {
     void *handle;
     void (*run)(void *const *ptr, const int64_t *size, const uint64_t *scalar, int64_t begin,
-                int64_t end);
+                int64_t end, uint64_t flags);
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -80,6 +80,18 @@ static int available(wf_why *why)
     return llvm ? 0 : wf_fail(why, WEFT_EUNSUPPORTED, "no LLVM back end: %s", reason);
 }
 
+static int identify(const wf_target *target, wf_text *out, wf_why *why)
+{
+    char text[4096];
+    const int status = available(why);
+    if (status != 0)
+        return status;
+    if (llvm->describe(target->arch, text, sizeof text) != 0)
+        return wf_fail(why, WEFT_EUNSUPPORTED, "LLVM does not name its target");
+    wf_text_putf(out, "generator " WF_LL_GENERATOR ", width %d, %s", target->width, text);
+    return out->failed ? wf_fail(why, WEFT_ENOMEM, "no memory for a kernel's identity") : 0;
+}
+
 static int compile(const wf_target *target, const wf_text *text, wf_blob *out, wf_why *why)
 {
     char message[200] = "";
@@ -116,7 +128,7 @@ static int load(const wf_blob *binary, const char *name, wf_exe **out, wf_why *w
 
 static int launch(const wf_exe *e, const wf_launch *l)
 {
-    e->run(l->ptr, l->size, l->scalar, l->begin, l->end);
+    e->run(l->ptr, l->size, l->scalar, l->begin, l->end, l->flags);
     return 0;
 }
 
@@ -130,6 +142,7 @@ static void unload(wf_exe *e)
 const wf_backend wf_backend_cpu = {
     .name = "cpu",
     .available = available,
+    .identify = identify,
     .render = wf_llvm_render,
     .compile = compile,
     .load = load,

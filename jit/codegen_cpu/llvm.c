@@ -44,6 +44,17 @@ static void initialise(void)
         LLVMDisposeMessage(message);
 }
 
+/* LLVM's own objects live until the process is gone: a destructor that ran at exit, before the core's
+ * compiling thread is stopped, would take them from under it. This is the library's __cxa_atexit. */
+int keep_at_exit(void (*destroy)(void *), void *object, void *library) __asm__("__cxa_atexit");
+int keep_at_exit(void (*destroy)(void *), void *object, void *library)
+{
+    (void)destroy;
+    (void)object;
+    (void)library;
+    return 0;
+}
+
 __attribute__((destructor)) static void finalise(void)
 {
     if (jit)
@@ -207,7 +218,18 @@ static void unload(void *handle)
     pthread_mutex_unlock(&lock);
 }
 
-static const wf_llvm_api api = {WF_LLVM_ABI, compile, load, unload};
+static int describe(const char *arch, char *out, size_t n)
+{
+    pthread_once(&once, initialise);
+    const int host = strcmp(arch, "host") == 0;
+    unsigned major, minor, patch;
+    LLVMGetVersion(&major, &minor, &patch);
+    const int wrote = snprintf(out, n, "LLVM %u.%u.%u %s %s %s", major, minor, patch, triple,
+                               host ? host_cpu : arch, host ? host_features : "");
+    return wrote > 0 && (size_t)wrote < n ? 0 : -1;
+}
+
+static const wf_llvm_api api = {WF_LLVM_ABI, describe, compile, load, unload};
 
 __attribute__((visibility("default"))) const wf_llvm_api *wf_llvm_open(void)
 {

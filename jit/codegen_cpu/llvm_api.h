@@ -8,10 +8,12 @@
 
 #include <stddef.h>
 
-enum { WF_LLVM_ABI = 1 };
+enum { WF_LLVM_ABI = 2 };
 
 typedef struct wf_llvm_api {
     unsigned abi;
+    /* What object code for the arch depends on: LLVM's version, the CPU and its features. */
+    int (*describe)(const char *arch, char *out, size_t n);
     /* Object code of a module given as text, malloced. arch: "host" or a CPU name. 0 or -1. */
     int (*compile)(const char *arch, const char *text, size_t n, void **object, size_t *size,
                    char *err, size_t errn);

@@ -47,10 +47,29 @@ void wf_ll_spread(wf_text *t, const char *name, wf_kty type, int lanes, const ch
 /* memcpy of count elements; tag and i make its temporary unique */
 void wf_ll_copy(wf_text *t, const char *to, const char *from, const char *count, wf_kty type,
                 const char *tag, int i);
+/* A body whose uniform part is computed once; body: what is computed for each element. */
+typedef struct wf_ll_split {
+    wf_kir once, rest;
+    const wf_kir *body; /* &rest, or the program given where nothing is uniform */
+} wf_ll_split;
+int wf_ll_split_body(const wf_kir *k, const bool *uniform_param, wf_ll_split *s, wf_why *why);
+void wf_ll_split_free(wf_ll_split *s);
+/* The uniform part from the scalars %s<i>, its results in all lanes; they become operands in param,
+ * behind those of the program. */
+void wf_ll_once(wf_text *t, const wf_ll_split *s, int lanes, const char *prefix, wf_ll *param);
+
 /* The loop of MAP over [begin, end) of the operands at %<base>0..., entered from the block `from`,
  * left to the block `after`. */
-void wf_ll_map_loop(wf_text *t, const wf_kernel *k, int lanes, char base, const char *from,
-                    const char *begin, const char *end, const char *after);
+typedef struct wf_ll_loop {
+    const wf_kernel *k;
+    const wf_kir *body, *fast;     /* fast: NULL if there is no rare branch */
+    const wf_ll *once, *fast_once; /* operands behind the kernel's own */
+    int lanes;
+    char base;
+    bool stream; /* where %flags asks for it */
+    const char *from, *begin, *end, *after;
+} wf_ll_loop;
+void wf_ll_map_loop(wf_text *t, const wf_ll_loop *l);
 
 /* -- kernels ----------------------------------------------------------------------------------------- */
 void wf_ll_sum_inner(wf_text *t, const wf_kernel *k, int lanes);

@@ -1,8 +1,8 @@
 /*
  * jit/codegen_cpu/render_kernel.c -- LLVM text of whole kernels: the loops around a body.
  *
- * Every kernel is  void name(ptr %ptr, ptr %size, ptr %scalar, i64 %begin, i64 %end)  with the arrays of
- * wf_launch. One vector body serves the tail too: a short group is copied through zeroed buffers on the
+ * Every kernel is  void name(ptr %ptr, ptr %size, ptr %scalar, i64 %begin, i64 %end, i64 %flags)  with the
+ * fields of wf_launch. One vector body serves the tail too: a short group is copied through zeroed buffers on the
  * stack, so tails cost no second copy of the code and read nothing outside the operands.
  */
 #include <inttypes.h>
@@ -97,95 +97,170 @@ void wf_ll_copy(wf_text *t, const char *to, const char *from, const char *count,
       i);
 }
 
-/* -- elementwise ------------------------------------------------------------------------------------ */
-/* Body with a rare branch: %y<o> from the short body, or from the whole one if any lane asks. */
-static void rare_body(wf_text *t, const wf_kernel *k, int lanes, const wf_ll *param)
-{
-    const wf_ll truth = wf_ll_type(WF_KT_BOOL, lanes);
-    wf_ll_body(t, &k->fast, lanes, "f", param);
-    const wf_ll rare = wf_ll_ref(&k->fast, k->fast.rare, lanes, "f", param);
-    if (lanes == 1)
-        P("  %%any = freeze i1 %s\n", rare.s);
-    else
-        P("  %%any = call i1 @llvm.vector.reduce.or.v%di1(%s %s)\n", lanes, truth.s, rare.s);
-    P("  br i1 %%any, label %%rare, label %%ordinary\nrare:\n");
-    wf_ll_body(t, &k->body, lanes, "r", param);
-    P("  br label %%chosen\nordinary:\n  br label %%chosen\nchosen:\n");
-    for (uint32_t o = 0; o < k->body.nout; o++) {
-        const wf_kty type = wf_kernel_ptr_type(k, (int)o);
-        P("  %%y%u = phi %s [ %s, %%rare ], [ %s, %%ordinary ]\n", o, wf_ll_type(type, lanes).s,
-          wf_ll_ref(&k->body, k->body.out[o], lanes, "r", param).s,
-          wf_ll_ref(&k->fast, k->fast.out[o], lanes, "f", param).s);
-    }
-}
-
 void wf_ll_header(wf_text *t, const wf_kernel *k)
 {
-    P("define void @%s(ptr %%ptr, ptr %%size, ptr %%scalar, i64 %%begin, i64 %%end) #0 {\nentry:\n",
+    P("define void @%s(ptr %%ptr, ptr %%size, ptr %%scalar, i64 %%begin, i64 %%end, i64 %%flags) "
+      "#0 {\nentry:\n",
       k->name);
 }
 
-void wf_ll_map_loop(wf_text *t, const wf_kernel *k, int lanes, char base, const char *from,
-                    const char *begin, const char *end, const char *after)
+/* -- elementwise ------------------------------------------------------------------------------------ */
+/* Body with a rare branch: %y<o> from the short body, or from the whole one if any lane asks. */
+static void rare_body(wf_text *t, const wf_ll_loop *l, const wf_ll *param, const wf_ll *fast_param)
 {
-    const int ndst = wf_kernel_ndst(k), n = ndst + k->nsrc;
-    wf_ll param[WF_KIR_MAX_PARAM];
-    P("  %%some = icmp slt i64 %s, %s\n  br i1 %%some, label %%loop, label %%%s\n"
-      "loop:\n  %%i = phi i64 [ %s, %%%s ], [ %%inext, %%next ]\n"
-      "  %%left = sub i64 %s, %%i\n  %%full = icmp sge i64 %%left, %d\n",
-      begin, end, after, begin, from, end, lanes);
-    for (int i = 0; i < n; i++)
-        if (i < ndst || !wf_ll_is_bcast(k, i - ndst))
-            P("  %%D%d = getelementptr %s, ptr %%%c%d, i64 %%i\n", i,
-              wf_ll_type(wf_kernel_ptr_type(k, i), 1).s, base, i);
-    P("  br i1 %%full, label %%body, label %%pad\npad:\n");
+    const wf_ll truth = wf_ll_type(WF_KT_BOOL, l->lanes);
+    wf_ll_body(t, l->fast, l->lanes, "f", fast_param);
+    const wf_ll rare = wf_ll_ref(l->fast, l->fast->rare, l->lanes, "f", fast_param);
+    if (l->lanes == 1)
+        P("  %%any = freeze i1 %s\n", rare.s);
+    else
+        P("  %%any = call i1 @llvm.vector.reduce.or.v%di1(%s %s)\n", l->lanes, truth.s, rare.s);
+    P("  br i1 %%any, label %%rare, label %%ordinary\nrare:\n");
+    wf_ll_body(t, l->body, l->lanes, "r", param);
+    P("  br label %%chosen\nordinary:\n  br label %%chosen\nchosen:\n");
+    for (uint32_t o = 0; o < l->body->nout; o++) {
+        const wf_kty type = wf_kir_type(l->body, l->body->out[o]);
+        P("  %%y%u = phi %s [ %s, %%rare ], [ %s, %%ordinary ]\n", o, wf_ll_type(type, l->lanes).s,
+          wf_ll_ref(l->body, l->body->out[o], l->lanes, "r", param).s,
+          wf_ll_ref(l->fast, l->fast->out[o], l->lanes, "f", fast_param).s);
+    }
+}
+
+/* Pointers %U<i> to a vector of each operand: its place, or its buffer where the group is short. */
+static void loop_pointers(wf_text *t, const wf_ll_loop *l)
+{
+    const int ndst = wf_kernel_ndst(l->k), n = ndst + l->k->nsrc;
     char a[24], b[24];
-    for (int i = ndst; i < n && lanes > 1; i++)
-        if (!wf_ll_is_bcast(k, i - ndst)) {
+    for (int i = 0; i < n; i++)
+        if (i < ndst || !wf_ll_is_bcast(l->k, i - ndst))
+            P("  %%D%d = getelementptr %s, ptr %%%c%d, i64 %%i\n", i,
+              wf_ll_type(wf_kernel_ptr_type(l->k, i), 1).s, l->base, i);
+    P("  br i1 %%full, label %%body, label %%pad\npad:\n");
+    for (int i = ndst; i < n && l->lanes > 1; i++)
+        if (!wf_ll_is_bcast(l->k, i - ndst)) {
             snprintf(a, sizeof a, "%%buf%d", i);
             snprintf(b, sizeof b, "%%D%d", i);
-            wf_ll_copy(t, a, b, "%left", wf_ll_src_type(k, i - ndst), "ml", i);
+            wf_ll_copy(t, a, b, "%left", wf_ll_src_type(l->k, i - ndst), "ml", i);
         }
     P("  br label %%body\nbody:\n");
     for (int i = 0; i < n; i++)
-        if (i < ndst || !wf_ll_is_bcast(k, i - ndst))
+        if (i < ndst || !wf_ll_is_bcast(l->k, i - ndst))
             P("  %%U%d = phi ptr [ %%D%d, %%loop ], [ %%%s%d, %%pad ]\n", i, i,
-              lanes > 1 ? "buf" : "D", i);
-    for (int i = ndst; i < n; i++)
-        if (!wf_ll_is_bcast(k, i - ndst))
-            P("  %%bv%d = load %s, ptr %%U%d, align %u\n", i - ndst,
-              wf_ll_type(wf_ll_src_type(k, i - ndst), lanes).s, i,
-              wf_ll_bytes(wf_ll_src_type(k, i - ndst)));
-    wf_ll_operands(k, "b", param);
-    if (k->fast.n)
-        rare_body(t, k, lanes, param);
-    else
-        wf_ll_body(t, &k->body, lanes, "b", param);
+              l->lanes > 1 ? "buf" : "D", i);
+}
+
+/* Destinations so narrow that a vector of them cannot bypass the caches. */
+static bool can_stream(const wf_ll_loop *l)
+{
+    for (int o = 0; o < wf_kernel_ndst(l->k); o++)
+        if ((unsigned)l->lanes * wf_ll_bytes(wf_kernel_ptr_type(l->k, o)) < 16)
+            return false;
+    return l->stream;
+}
+
+static void loop_stores(wf_text *t, const wf_ll_loop *l, const wf_ll *y)
+{
+    const int ndst = wf_kernel_ndst(l->k);
+    char a[24], b[24];
+    if (can_stream(l)) {
+        P("  %%nt = and i1 %%streams, %%full\n  br i1 %%nt, label %%bypass, label "
+          "%%plain\nbypass:\n");
+        for (int o = 0; o < ndst; o++) {
+            const wf_kty type = wf_kernel_ptr_type(l->k, o);
+            const unsigned size = (unsigned)l->lanes * wf_ll_bytes(type);
+            P("  store %s %s, ptr %%D%d, align %u, !nontemporal !0\n", wf_ll_type(type, l->lanes).s,
+              y[o].s, o, size < 64 ? size : 64);
+        }
+        P("  br label %%next\nplain:\n");
+    }
     for (int o = 0; o < ndst; o++) {
-        const wf_kty type = wf_kernel_ptr_type(k, o);
-        wf_ll y = wf_ll_ref(&k->body, k->body.out[o], lanes, "b", param);
-        if (k->fast.n)
-            snprintf(y.s, sizeof y.s, "%%y%d", o);
-        P("  store %s %s, ptr %%U%d, align %u\n", wf_ll_type(type, lanes).s, y.s, o,
+        const wf_kty type = wf_kernel_ptr_type(l->k, o);
+        P("  store %s %s, ptr %%U%d, align %u\n", wf_ll_type(type, l->lanes).s, y[o].s, o,
           wf_ll_bytes(type));
     }
     P("  br i1 %%full, label %%next, label %%back\nback:\n");
-    for (int o = 0; o < ndst && lanes > 1; o++) {
+    for (int o = 0; o < ndst && l->lanes > 1; o++) {
         snprintf(a, sizeof a, "%%D%d", o);
         snprintf(b, sizeof b, "%%buf%d", o);
-        wf_ll_copy(t, a, b, "%left", wf_kernel_ptr_type(k, o), "ms", o);
+        wf_ll_copy(t, a, b, "%left", wf_kernel_ptr_type(l->k, o), "ms", o);
     }
-    P("  br label %%next\nnext:\n  %%inext = add i64 %%i, %d\n"
-      "  %%more = icmp slt i64 %%inext, %s\n  br i1 %%more, label %%loop, label %%%s\n",
-      lanes, end, after);
+    P("  br label %%next\n");
 }
 
-static void map(wf_text *t, const wf_kernel *k, int lanes)
+/* The kernel's operands, and the uniform values behind them. */
+static void loop_params(const wf_ll_loop *l, const wf_kir *body, const wf_ll *once, wf_ll *param)
 {
-    wf_ll_header(t, k);
-    wf_ll_prologue(t, k, lanes, lanes, true);
-    wf_ll_map_loop(t, k, lanes, 'P', "entry", "%begin", "%end", "done");
-    P("done:\n  ret void\n}\n");
+    wf_ll_operands(l->k, "b", param);
+    for (uint32_t p = (uint32_t)(l->k->nsrc + l->k->nscalar); once && p < body->nparam; p++)
+        param[p] = once[p];
+}
+
+void wf_ll_map_loop(wf_text *t, const wf_ll_loop *l)
+{
+    wf_ll param[WF_KIR_MAX_PARAM], fast_param[WF_KIR_MAX_PARAM], y[WF_KIR_MAX_OUT];
+    P("  %%some = icmp slt i64 %s, %s\n  br i1 %%some, label %%loop, label %%%s\n"
+      "loop:\n  %%i = phi i64 [ %s, %%%s ], [ %%inext, %%next ]\n"
+      "  %%left = sub i64 %s, %%i\n  %%full = icmp sge i64 %%left, %d\n",
+      l->begin, l->end, l->after, l->begin, l->from, l->end, l->lanes);
+    loop_pointers(t, l);
+    for (int s = 0; s < l->k->nsrc; s++)
+        if (!wf_ll_is_bcast(l->k, s))
+            P("  %%bv%d = load %s, ptr %%U%d, align %u\n", s,
+              wf_ll_type(wf_ll_src_type(l->k, s), l->lanes).s, s + wf_kernel_ndst(l->k),
+              wf_ll_bytes(wf_ll_src_type(l->k, s)));
+    loop_params(l, l->body, l->once, param);
+    if (l->fast) {
+        loop_params(l, l->fast, l->fast_once, fast_param);
+        rare_body(t, l, param, fast_param);
+    } else {
+        wf_ll_body(t, l->body, l->lanes, "b", param);
+    }
+    for (uint32_t o = 0; o < l->body->nout; o++)
+        if (l->fast)
+            snprintf(y[o].s, sizeof y[o].s, "%%y%u", o);
+        else
+            y[o] = wf_ll_ref(l->body, l->body->out[o], l->lanes, "b", param);
+    loop_stores(t, l, y);
+    P("next:\n  %%inext = add i64 %%i, %d\n"
+      "  %%more = icmp slt i64 %%inext, %s\n  br i1 %%more, label %%loop, label %%%s\n",
+      l->lanes, l->end, l->after);
+}
+
+static int map(wf_text *t, const wf_kernel *k, int lanes, wf_why *why)
+{
+    wf_ll once[WF_KIR_MAX_PARAM], fast_once[WF_KIR_MAX_PARAM];
+    wf_ll_split whole, fast;
+    bool uniform[WF_KIR_MAX_PARAM];
+    for (int p = 0; p < WF_KIR_MAX_PARAM; p++)
+        uniform[p] = p >= k->nsrc || wf_ll_is_bcast(k, p);
+    int status = wf_ll_split_body(&k->body, uniform, &whole, why);
+    if (status != 0)
+        return status;
+    status = wf_ll_split_body(&k->fast, uniform, &fast, why);
+    if (status == 0) {
+        wf_ll_header(t, k);
+        wf_ll_prologue(t, k, lanes, lanes, true);
+        wf_ll_once(t, &whole, lanes, "h", once);
+        wf_ll_once(t, &fast, lanes, "g", fast_once);
+        P("  %%sbit = and i64 %%flags, %u\n  %%streams = icmp ne i64 %%sbit, 0\n",
+          WF_LAUNCH_STREAM);
+        wf_ll_map_loop(t, &(wf_ll_loop){.k = k,
+                                        .body = whole.body,
+                                        .fast = k->fast.n ? fast.body : NULL,
+                                        .once = once,
+                                        .fast_once = fast_once,
+                                        .lanes = lanes,
+                                        .base = 'P',
+                                        .stream = true,
+                                        .from = "entry",
+                                        .begin = "%begin",
+                                        .end = "%end",
+                                        .after = "done"});
+        P("done:\n  ret void\n}\n");
+        wf_ll_split_free(&fast);
+    }
+    wf_ll_split_free(&whole);
+    return status;
 }
 
 int wf_llvm_render(const wf_kernel *k, const wf_target *target, wf_text *t, wf_why *why)
@@ -193,10 +268,11 @@ int wf_llvm_render(const wf_kernel *k, const wf_target *target, wf_text *t, wf_w
     const int lanes = wf_llvm_lanes(k, target);
     if (lanes < 1 || lanes > WF_LL_LANES || (lanes & (lanes - 1)))
         return wf_fail(why, WEFT_EINVALID, "vector width %d is not a power of two up to 64", lanes);
+    int status = 0;
     wf_ll_tables(t, &k->body);
     switch (k->skeleton) {
     case WF_SK_MAP:
-        map(t, k, lanes);
+        status = map(t, k, lanes, why);
         break;
     case WF_SK_SUM_INNER:
         wf_ll_sum_inner(t, k, lanes);
@@ -218,6 +294,8 @@ int wf_llvm_render(const wf_kernel *k, const wf_target *target, wf_text *t, wf_w
         break;
     }
     P("attributes #0 = { nounwind \"frame-pointer\"=\"all\" \"prefer-vector-width\"=\"512\" "
-      "\"min-legal-vector-width\"=\"512\" }\n");
+      "\"min-legal-vector-width\"=\"512\" }\n!0 = !{i32 1}\n");
+    if (status != 0)
+        return status;
     return t->failed ? wf_fail(why, WEFT_ENOMEM, "no memory for the text of %s", k->name) : 0;
 }

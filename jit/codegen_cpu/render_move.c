@@ -122,7 +122,14 @@ void wf_ll_gather(wf_text *t, const wf_kernel *k, int lanes)
       "  %%S0 = getelementptr %s, ptr %%P0, i64 %%do\n"
       "  %%S1 = getelementptr %s, ptr %%P1, i64 %%so\n",
       to.s, from.s);
-    wf_ll_map_loop(t, k, lanes, 'S', "good", "0", "%width", "after");
+    wf_ll_map_loop(t, &(wf_ll_loop){.k = k,
+                                    .body = &k->body,
+                                    .lanes = lanes,
+                                    .base = 'S',
+                                    .from = "good",
+                                    .begin = "0",
+                                    .end = "%width",
+                                    .after = "after"});
     P("after:\n  %%rnext = add i64 %%r, 1\n  %%again = icmp slt i64 %%rnext, %%end\n"
       "  br i1 %%again, label %%row, label %%done\ndone:\n  ret void\n}\n");
 }

@@ -81,17 +81,22 @@ typedef struct wf_exe wf_exe;
 
 /* Elements (MAP, PERMUTE), rows (SUM_INNER, GATHER, SCATTER, MATMUL) or columns (SUM_OUTER) [begin, end)
  * of the result. scalar: bits, low end. */
+#define WF_LAUNCH_STREAM 1u /* CPU, MAP: stores go past the caches; dst[begin] is 64-byte aligned */
+
 typedef struct wf_launch {
     void *const *ptr;
     const int64_t *size;
     const uint64_t *scalar;
     int64_t begin, end;
+    uint64_t flags; /* WF_LAUNCH_* */
 } wf_launch;
 
 typedef struct wf_backend {
     const char *name;
     /* 0, or WEFT_EUNSUPPORTED with the reason. Opens the library at the first call. */
     int (*available)(wf_why *why);
+    /* What a binary depends on besides the kernel, as text: generator, compiler, machine. NULL: not known. */
+    int (*identify)(const wf_target *target, wf_text *out, wf_why *why);
     int (*render)(const wf_kernel *k, const wf_target *target, wf_text *out, wf_why *why);
     int (*compile)(const wf_target *target, const wf_text *text, wf_blob *out, wf_why *why);
     /* NULL where this build cannot: no device. */

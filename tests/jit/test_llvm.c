@@ -66,7 +66,7 @@ static void check(const job *j, const wf_target *target, const int64_t *sizes, i
                                : wf_exec_vjp(j->op, j->which, j->compute, &out, j->nsrc, v);
         cr_assert_eq(status, 0);
         /* in two pieces, as two threads would */
-        const wf_launch l = {ptr, &n, NULL, 0, n / 3}, m = {ptr, &n, NULL, n / 3, n};
+        const wf_launch l = {ptr, &n, NULL, 0, n / 3, 0}, m = {ptr, &n, NULL, n / 3, n, 0};
         wf_backend_cpu.launch(e, &l);
         wf_backend_cpu.launch(e, &m);
         llvm_compare(got, want, j->dst, n, k.name, target);
@@ -189,7 +189,8 @@ static void check_sum(wf_skeleton skeleton, int dtype, const wf_target *target)
             eager_sum(x, dtype, kept, n, 1, want, out_dtype);
         else
             eager_sum(x, dtype, n, kept, 0, want, out_dtype);
-        const wf_launch l = {ptr, size, NULL, 0, kept / 2}, m = {ptr, size, NULL, kept / 2, kept};
+        const wf_launch l = {ptr, size, NULL, 0, kept / 2, 0},
+                        m = {ptr, size, NULL, kept / 2, kept, 0};
         wf_backend_cpu.launch(e, &l);
         wf_backend_cpu.launch(e, &m);
         llvm_compare(got, want, out_dtype, kept, k.name, target);
@@ -224,11 +225,13 @@ Test(llvm, text_of_a_kernel)
     cr_assert_eq(wf_kernel_of_row(&k, j.op, -1, j.compute, 2, j.src, j.dst, NULL), 0);
     cr_assert_eq(wf_backend_cpu.render(&k, &target, &text, NULL), 0);
     cr_assert_not_null(strstr(text.s, "define void @add_f32_f32(ptr %ptr, ptr %size, ptr %scalar, "
-                                      "i64 %begin, i64 %end) #0 {\n"));
+                                      "i64 %begin, i64 %end, i64 %flags) #0 {\n"));
     cr_assert_not_null(strstr(text.s, "  %bv0 = load <8 x float>, ptr %U1, align 4\n"
                                       "  %bv1 = load <8 x float>, ptr %U2, align 4\n"
-                                      "  %b2 = fadd <8 x float> %bv0, %bv1\n"
-                                      "  store <8 x float> %b2, ptr %U0, align 4\n"));
+                                      "  %b2 = fadd <8 x float> %bv0, %bv1\n"));
+    cr_assert_not_null(strstr(text.s, "  store <8 x float> %b2, ptr %U0, align 4\n"));
+    cr_assert_not_null(
+        strstr(text.s, "  store <8 x float> %b2, ptr %D0, align 32, !nontemporal !0\n"));
     cr_assert_null(strstr(text.s, " fast "));
     wf_text_free(&text);
     wf_kernel_free(&k);

@@ -40,7 +40,7 @@ static void *exact(const void *from, size_t bytes)
 /* In two pieces, as two threads would. */
 static void launch(const wf_exe *e, void *const *ptr, const int64_t *size, int64_t n)
 {
-    const wf_launch l = {ptr, size, NULL, 0, n / 3}, m = {ptr, size, NULL, n / 3, n};
+    const wf_launch l = {ptr, size, NULL, 0, n / 3, 0}, m = {ptr, size, NULL, n / 3, n, 0};
     wf_backend_cpu.launch(e, &l);
     wf_backend_cpu.launch(e, &m);
 }

@@ -1,0 +1,391 @@
+/*
+ * jit/kernels.c -- the cache of kernels and the thread that compiles them; see kernels.h.
+ *
+ * Invariants
+ *  - One lock guards the table, the list by use, the queue and the holds; nothing is compiled, loaded or
+ *    unloaded under it.
+ *  - A kernel in the table is found by the bytes of its key, never by a hash alone. While it is pending
+ *    it stays in the table, so the same kernel is never compiled twice at once.
+ *  - A kernel is freed by whoever brings its holds to 0 outside the table, or drops it from the table
+ *    when nobody holds it; runs happen under a hold, so no code is unloaded under a running thread.
+ *  - The compiling thread takes kernels in the order they were asked for. A synchronous get compiles what
+ *    it asked for itself if that has not begun, and else waits for it.
+ */
+#include "jit/kernels.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eager/env.h"
+#include "jit/kernels_impl.h"
+#include "jit/lower.h"
+
+enum { BUCKETS = 1024 };
+
+static struct cache {
+    pthread_mutex_t lock;
+    pthread_cond_t work; /* the queue has something, or `stop` */
+    pthread_cond_t done; /* some kernel is no longer pending */
+    wf_jitk *bucket[BUCKETS];
+    wf_jitk *newest, *oldest;
+    wf_jitk *first, *last; /* queue */
+    pthread_t thread;
+    bool running, stop, ready;
+    int64_t cap;
+    wf_jitk_stats stats;
+} cache = {.lock = PTHREAD_MUTEX_INITIALIZER,
+           .work = PTHREAD_COND_INITIALIZER,
+           .done = PTHREAD_COND_INITIALIZER};
+
+void wf_hash128(const void *data, size_t n, uint64_t out[2])
+{
+    const unsigned char *p = data;
+    uint64_t a = 0x9E3779B97F4A7C15u ^ n, b = 0xC2B2AE3D27D4EB4Fu + n;
+    for (size_t i = 0; i < n; i += 8) {
+        uint64_t w = 0;
+        memcpy(&w, p + i, n - i < 8 ? n - i : 8);
+        a = (a ^ w) * 0xFF51AFD7ED558CCDu;
+        a ^= a >> 32;
+        b = (b + w) * 0x9FB21C651E98DF25u;
+        b = (b << 29 | b >> 35) ^ a;
+    }
+    a = (a ^ b >> 31) * 0xC4CEB9FE1A85EC53u;
+    b = (b ^ a >> 29) * 0xBF58476D1CE4E5B9u;
+    out[0] = a ^ a >> 33;
+    out[1] = b ^ b >> 32;
+}
+
+/* -- table and list, under the lock --------------------------------------------------------------------- */
+static wf_jitk **find(uint64_t hash, const char *key, size_t nkey)
+{
+    wf_jitk **at = &cache.bucket[hash % BUCKETS];
+    while (*at &&
+           ((*at)->hash != hash || (*at)->nkey != nkey || memcmp((*at)->key, key, nkey) != 0))
+        at = &(*at)->chain;
+    return at;
+}
+
+static void unlink_use(wf_jitk *k)
+{
+    *(k->newer ? &k->newer->older : &cache.newest) = k->older;
+    *(k->older ? &k->older->newer : &cache.oldest) = k->newer;
+    k->newer = k->older = NULL;
+}
+
+static void link_use(wf_jitk *k)
+{
+    k->older = cache.newest;
+    k->newer = NULL;
+    *(cache.newest ? &cache.newest->newer : &cache.oldest) = k;
+    cache.newest = k;
+}
+
+static void unlist(wf_jitk *k)
+{
+    *find(k->hash, k->key, k->nkey) = k->chain;
+    unlink_use(k);
+    k->listed = false;
+    cache.stats.kernels--;
+    cache.stats.bytes -= k->bytes;
+}
+
+static int state_of(const wf_jitk *k)
+{
+    return atomic_load_explicit(&k->state, memory_order_acquire);
+}
+
+/* Takes what nobody holds out of the table, oldest use first, until `cap` bytes are left; a chain. */
+static wf_jitk *take_surplus(int64_t cap)
+{
+    wf_jitk *taken = NULL;
+    for (wf_jitk *k = cache.oldest, *next; k && cache.stats.bytes > cap; k = next) {
+        next = k->newer;
+        if (k->holds > 0 || state_of(k) == WF_JITK_PENDING)
+            continue;
+        unlist(k);
+        cache.stats.evicted++;
+        k->behind = taken;
+        taken = k;
+    }
+    return taken;
+}
+
+/* -- kernels, without the lock ---------------------------------------------------------------------------- */
+static void destroy(wf_jitk *k)
+{
+    while (k) {
+        wf_jitk *next = k->behind;
+        wf_backend_cpu.unload(atomic_load(&k->exe));
+        free(k->key);
+        free(k);
+        k = next;
+    }
+}
+
+/* Which CPU to compile for. WEFT_ISA lowers it as it lowers the eager kernels. */
+static const char *default_arch(void)
+{
+    const char *isa = wf_env()->WEFT_ISA;
+    return strcmp(isa, "sse2") == 0 ? "x86-64" : strcmp(isa, "avx2") == 0 ? "x86-64-v3" : "host";
+}
+
+static wf_jitk *create(const wf_program *p, const wf_jitk_opts *o, const char *arch)
+{
+    wf_text key = {0};
+    uint64_t hash[2];
+    wf_jitk *k = calloc(1, sizeof *k);
+    wf_lower_key(p, o->one, &key);
+    wf_text_putf(&key, "%s %d", arch, o->target.width);
+    if (!k || key.failed) {
+        free(k);
+        wf_text_free(&key);
+        return NULL;
+    }
+    wf_hash128(key.s, key.n, hash);
+    k->program = *p;
+    k->one = o->one;
+    k->hash = hash[0];
+    k->key = key.s;
+    k->nkey = key.n;
+    k->width = o->target.width;
+    snprintf(k->arch, sizeof k->arch, "%s", arch);
+    k->bytes = (int64_t)(sizeof *k + key.n);
+    k->holds = 1;
+    return k;
+}
+
+/* -- compiling -------------------------------------------------------------------------------------------- */
+static void enqueue(wf_jitk *k)
+{
+    *(cache.last ? &cache.last->behind : &cache.first) = k;
+    cache.last = k;
+    k->behind = NULL;
+}
+
+/* Out of the queue and into the hands of the calling thread. */
+static void take_from_queue(wf_jitk *k)
+{
+    wf_jitk *before = NULL;
+    for (wf_jitk *q = cache.first; q != k; q = q->behind)
+        before = q;
+    *(before ? &before->behind : &cache.first) = k->behind;
+    if (cache.last == k)
+        cache.last = before;
+    k->behind = NULL;
+    k->started = true;
+}
+
+/* Compiles a kernel taken from the queue and publishes it. Called and returns with the lock held. */
+static void compile_taken(wf_jitk *k)
+{
+    const int64_t before = k->bytes;
+    pthread_mutex_unlock(&cache.lock);
+    wf_jitk_build(k);
+    pthread_mutex_lock(&cache.lock);
+    const bool native = atomic_load_explicit(&k->exe, memory_order_relaxed) != NULL;
+    cache.stats.bytes += k->bytes - before;
+    cache.stats.compile_ns += k->build_ns;
+    *(!native        ? &cache.stats.failed
+      : k->from_disk ? &cache.stats.loaded
+                     : &cache.stats.compiled) += 1;
+    atomic_store_explicit(&k->state, native ? WF_JITK_NATIVE : WF_JITK_TIER0, memory_order_release);
+    pthread_cond_broadcast(&cache.done);
+}
+
+static void *compiling_thread(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&cache.lock);
+    while (!cache.stop) {
+        wf_jitk *k = cache.first;
+        if (!k) {
+            pthread_cond_wait(&cache.work, &cache.lock);
+            continue;
+        }
+        take_from_queue(k);
+        compile_taken(k);
+        wf_jitk *surplus = take_surplus(cache.cap);
+        pthread_mutex_unlock(&cache.lock);
+        destroy(surplus);
+        pthread_mutex_lock(&cache.lock);
+    }
+    pthread_mutex_unlock(&cache.lock);
+    return NULL;
+}
+
+/* At exit, before the compiler's library is closed. */
+static void stop_thread(void)
+{
+    pthread_mutex_lock(&cache.lock);
+    const bool running = cache.running;
+    cache.stop = true;
+    cache.running = false;
+    pthread_cond_broadcast(&cache.work);
+    pthread_mutex_unlock(&cache.lock);
+    if (running)
+        pthread_join(cache.thread, NULL);
+}
+
+/* A forked child has no compiling thread: what it was at work on stays on tier 0. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&cache.lock);
+}
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&cache.lock);
+}
+static void in_child(void)
+{
+    pthread_cond_init(&cache.work, NULL);
+    pthread_cond_init(&cache.done, NULL);
+    cache.running = false;
+    for (wf_jitk *k = cache.oldest; k; k = k->newer)
+        if (k->started && state_of(k) == WF_JITK_PENDING) {
+            snprintf(k->reason, sizeof k->reason, "the process forked while this was compiled");
+            atomic_store(&k->state, WF_JITK_TIER0);
+        }
+    pthread_mutex_unlock(&cache.lock);
+}
+
+static void set_up(void)
+{
+    if (cache.ready)
+        return;
+    cache.ready = true;
+    cache.cap = wf_env()->WEFT_JIT_MEMORY;
+    pthread_atfork(before_fork, after_fork, in_child);
+    atexit(stop_thread);
+}
+
+/* -- interface --------------------------------------------------------------------------------------------- */
+static void settle_at_once(wf_jitk *k)
+{
+    snprintf(k->name, sizeof k->name, "tier0");
+    snprintf(k->reason, sizeof k->reason, "WEFT_JIT=0");
+    atomic_store(&k->state, WF_JITK_TIER0);
+}
+
+/* The listed kernel of fresh's key, which is fresh unless somebody was quicker. */
+static wf_jitk *look_up_or_list(wf_jitk *fresh)
+{
+    wf_jitk **at = find(fresh->hash, fresh->key, fresh->nkey);
+    if (*at) {
+        wf_jitk *k = *at;
+        k->holds++;
+        cache.stats.hits++;
+        unlink_use(k);
+        link_use(k);
+        return k;
+    }
+    *at = fresh;
+    link_use(fresh);
+    fresh->listed = true;
+    cache.stats.misses++;
+    cache.stats.kernels++;
+    cache.stats.bytes += fresh->bytes;
+    if (wf_env()->WEFT_JIT == 0)
+        settle_at_once(fresh);
+    else
+        enqueue(fresh);
+    return fresh;
+}
+
+wf_jitk *wf_jitk_get(const wf_program *p, const wf_jitk_opts *opts)
+{
+    const wf_jitk_opts o = opts ? *opts : (wf_jitk_opts){0};
+    const bool sync = o.sync || wf_env()->WEFT_JIT == 2;
+    wf_jitk *fresh = create(p, &o, o.target.arch ? o.target.arch : default_arch());
+    if (!fresh)
+        return NULL;
+    pthread_mutex_lock(&cache.lock);
+    set_up();
+    wf_jitk *k = look_up_or_list(fresh);
+    if (cache.first && !sync && !cache.running && !cache.stop)
+        cache.running = pthread_create(&cache.thread, NULL, compiling_thread, NULL) == 0;
+    if (!sync)
+        pthread_cond_signal(&cache.work);
+    wf_jitk *surplus = take_surplus(cache.cap);
+    pthread_mutex_unlock(&cache.lock);
+    if (k != fresh)
+        destroy(fresh);
+    destroy(surplus);
+    if (sync)
+        wf_jitk_wait(k);
+    return k;
+}
+
+void wf_jitk_retain(wf_jitk *k)
+{
+    pthread_mutex_lock(&cache.lock);
+    k->holds++;
+    pthread_mutex_unlock(&cache.lock);
+}
+
+void wf_jitk_release(wf_jitk *k)
+{
+    if (!k)
+        return;
+    pthread_mutex_lock(&cache.lock);
+    k->holds--;
+    wf_jitk *surplus = take_surplus(cache.cap);
+    pthread_mutex_unlock(&cache.lock);
+    destroy(surplus);
+}
+
+wf_jitk_state wf_jitk_get_state(const wf_jitk *k)
+{
+    return (wf_jitk_state)state_of(k);
+}
+
+wf_jitk_state wf_jitk_wait(wf_jitk *k)
+{
+    if (state_of(k) != WF_JITK_PENDING)
+        return (wf_jitk_state)state_of(k);
+    pthread_mutex_lock(&cache.lock);
+    if (!k->started && state_of(k) == WF_JITK_PENDING) {
+        take_from_queue(k);
+        compile_taken(k);
+    }
+    while (state_of(k) == WF_JITK_PENDING)
+        pthread_cond_wait(&cache.done, &cache.lock);
+    pthread_mutex_unlock(&cache.lock);
+    return (wf_jitk_state)state_of(k);
+}
+
+const char *wf_jitk_name(const wf_jitk *k)
+{
+    return state_of(k) == WF_JITK_PENDING ? "pending" : k->name;
+}
+
+const char *wf_jitk_reason(const wf_jitk *k)
+{
+    return state_of(k) == WF_JITK_PENDING ? "" : k->reason;
+}
+
+void wf_jitk_get_stats(wf_jitk_stats *s)
+{
+    pthread_mutex_lock(&cache.lock);
+    *s = cache.stats;
+    pthread_mutex_unlock(&cache.lock);
+}
+
+void wf_jitk_trim(void)
+{
+    pthread_mutex_lock(&cache.lock);
+    wf_jitk *surplus = take_surplus(0);
+    pthread_mutex_unlock(&cache.lock);
+    destroy(surplus);
+}
+
+void wf_jitk_set_cap(int64_t bytes)
+{
+    pthread_mutex_lock(&cache.lock);
+    set_up();
+    cache.cap = bytes;
+    wf_jitk *surplus = take_surplus(bytes);
+    pthread_mutex_unlock(&cache.lock);
+    destroy(surplus);
+}

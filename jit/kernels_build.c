@@ -1,0 +1,82 @@
+/*
+ * jit/kernels_build.c -- makes a kernel native: lower, look on disk, render, compile, load.
+ *
+ * The identity of an object is what its bits depend on: the kernel IR, the generator, the compiler and the
+ * machine. The op table is not part of it: an op that is redefined has other kernel IR.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "eager/env.h"
+#include "jit/kernels_impl.h"
+#include "jit/lower.h"
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* The name gets the short hash of the identity. */
+static void name_kernel(wf_jitk *k, wf_kernel *kernel, const uint64_t hash[2])
+{
+    snprintf(k->name, sizeof k->name, "%.50s__%08x", kernel->name, (unsigned)(hash[0] >> 32));
+    memcpy(kernel->name, k->name, sizeof kernel->name);
+}
+
+static int object_of(wf_jitk *k, const wf_target *target, const wf_kernel *kernel, wf_blob *object,
+                     wf_why *why)
+{
+    wf_text text = {0};
+    (void)k;
+    int status = wf_backend_cpu.render(kernel, target, &text, why);
+    if (status == 0)
+        status = wf_backend_cpu.compile(target, &text, object, why);
+    wf_text_free(&text);
+    return status;
+}
+
+static int build(wf_jitk *k, wf_exe **exe, wf_why *why)
+{
+    const wf_target target = {.arch = k->arch, .width = k->width};
+    wf_kernel kernel;
+    wf_text identity = {0};
+    wf_blob object = {0};
+    uint64_t hash[2];
+    int status = wf_lower(&k->program, k->one, &kernel, why);
+    if (status != 0)
+        return status;
+    wf_lower_identity(&kernel, &identity);
+    status = wf_backend_cpu.identify(&target, &identity, why);
+    if (status == 0) {
+        wf_hash128(identity.s, identity.n, hash);
+        name_kernel(k, &kernel, hash);
+        status = object_of(k, &target, &kernel, &object, why);
+    }
+    if (status == 0) {
+        k->bytes += (int64_t)object.size;
+        status = wf_backend_cpu.load(&object, k->name, exe, why);
+    }
+    wf_blob_free(&object);
+    wf_text_free(&identity);
+    wf_kernel_free(&kernel);
+    return status;
+}
+
+void wf_jitk_build(wf_jitk *k)
+{
+    wf_why why = {0};
+    wf_exe *exe = NULL;
+    const int64_t start = now_ns();
+    if (build(k, &exe, &why) != 0)
+        snprintf(k->reason, sizeof k->reason, "%.220s", why.rule);
+    k->build_ns = now_ns() - start;
+    atomic_store_explicit(&k->exe, exe, memory_order_release);
+    if (wf_env()->WEFT_DEBUG >= 1)
+        fprintf(stderr, "weft: kernel %s %s in %.2f ms%s%s\n", k->name[0] ? k->name : "?",
+                exe ? k->from_disk ? "loaded" : "compiled" : "stays on tier 0",
+                (double)k->build_ns * 1e-6, exe ? "" : ": ", k->reason);
+}

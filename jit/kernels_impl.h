@@ -1,0 +1,40 @@
+/*
+ * jit/kernels_impl.h -- a kernel of the cache as its parts see it: kernels.c (cache and queue),
+ * kernels_build.c (making one) and kernels_run.c (running one).
+ */
+#ifndef JIT_KERNELS_IMPL_H
+#define JIT_KERNELS_IMPL_H
+
+#include <stdatomic.h>
+
+#include "jit/kernels.h"
+
+struct wf_jitk {
+    /* read by runs */
+    _Atomic(wf_exe *) exe; /* NULL: the interpreter runs */
+    wf_program program;
+    uint32_t one;
+    /* settled before `state` leaves WF_JITK_PENDING */
+    atomic_int state;
+    char name[64], reason[224];
+    bool from_disk;
+    int64_t bytes, build_ns;
+    /* of the cache, under its lock */
+    int64_t holds;
+    bool listed, started; /* in the table; taken by a compiling thread */
+    uint64_t hash;
+    char *key; /* bytes of program, options and target */
+    size_t nkey;
+    char arch[64];
+    int width;
+    wf_jitk *chain;         /* of the bucket */
+    wf_jitk *newer, *older; /* by last use */
+    wf_jitk *behind;        /* of the queue */
+};
+
+/* Compiles or loads: fills exe (or NULL), name, reason, from_disk, bytes, build_ns. Holds no lock. */
+void wf_jitk_build(wf_jitk *k);
+/* Two independent 64-bit hashes of the bytes. */
+void wf_hash128(const void *data, size_t n, uint64_t out[2]);
+
+#endif

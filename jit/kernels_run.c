@@ -1,0 +1,199 @@
+/*
+ * jit/kernels_run.c -- runs a native kernel over views of any strides.
+ *
+ * Operands that are contiguous, or one element, are read and written in place, chunk by chunk. Everything
+ * else goes through the tile loop of eager/map.c, with the kernel in the place of the row: strided operands
+ * are packed into tiles that stay in L1.
+ *
+ * Chunks are cut by shape alone, and elements do not depend on one another.
+ */
+#include <string.h>
+
+#include "eager/exec.h"
+#include "eager/kernels/kernels.h"
+#include "eager/map.h"
+#include "eager/pool.h"
+#include "eager/program_run.h"
+#include "jit/kernels_impl.h"
+
+enum {
+    GRAIN_CHEAP = 32768, /* elements a chunk */
+    GRAIN_HEAVY = 4096,
+    TILE = 1024,
+    SPREAD = 32 << 10, /* bytes of stack for broadcast elements */
+    LINE = 64,
+    STREAM_FROM = 24 << 20 /* bytes moved from which stores bypass the caches */
+};
+
+typedef struct run {
+    const wf_jitk *k;
+    const wf_exe *exe;
+    const uint64_t *scalar;
+    void *ptr[WF_KERNEL_MAX_PTR];
+    uint64_t flags;
+    int64_t n, grain;
+} run;
+
+static int64_t grain_of(const wf_program *p)
+{
+    const int64_t grain = GRAIN_CHEAP / (p->ninst > 8 ? 8 : p->ninst ? p->ninst : 1);
+    return p->heavy && grain > GRAIN_HEAVY ? GRAIN_HEAVY : grain;
+}
+
+static void launch(const run *r, void *const *ptr, int64_t begin, int64_t end)
+{
+    const int64_t size[1] = {end};
+    wf_backend_cpu.launch(r->exe, &(wf_launch){.ptr = ptr,
+                                               .size = size,
+                                               .scalar = r->scalar,
+                                               .begin = begin,
+                                               .end = end,
+                                               .flags = r->flags});
+}
+
+/* -- operands in place ------------------------------------------------------------------------------------ */
+static bool is_flat(const wf_view *v, int64_t n)
+{
+    return n == 1 || wf_view_is_contiguous(v);
+}
+
+/* Fills r->ptr if every operand is contiguous or, where the kernel was told so, one element. */
+static bool flatten(run *r, const wf_view *dst, const wf_view *src)
+{
+    const wf_program *p = &r->k->program;
+    r->n = wf_view_numel(&dst[0]);
+    for (int k = 0; k < p->noutput; k++) {
+        if (!is_flat(&dst[k], r->n))
+            return false;
+        r->ptr[k] = dst[k].data;
+    }
+    for (int k = 0; k < p->ninput; k++) {
+        if (!(r->k->one >> k & 1) && !is_flat(&src[k], r->n))
+            return false;
+        r->ptr[p->noutput + k] = src[k].data;
+    }
+    return true;
+}
+
+static bool is_aligned(const void *p)
+{
+    uintptr_t at;
+    memcpy(&at, &p, sizeof at);
+    return at % LINE == 0;
+}
+
+/* Stores past the caches pay for more data than the caches hold, if no destination is read as well. */
+static bool should_stream(const run *r, const wf_view *dst, const wf_view *src)
+{
+    const wf_program *p = &r->k->program;
+    int64_t bytes = 0;
+    for (int k = 0; k < p->noutput; k++) {
+        bytes += r->n * (int64_t)wf_dtype_size(dst[k].dtype);
+        for (int j = 0; j < p->ninput; j++)
+            if (dst[k].data == src[j].data)
+                return false;
+        if (!is_aligned(dst[k].data))
+            return false;
+    }
+    for (int k = 0; k < p->ninput; k++)
+        if (!(r->k->one >> k & 1))
+            bytes += r->n * (int64_t)wf_dtype_size(src[k].dtype);
+    return bytes >= STREAM_FROM;
+}
+
+static void flat_chunk(void *arg, int64_t begin, int64_t end)
+{
+    const run *r = arg;
+    const int64_t last = end * r->grain < r->n ? end * r->grain : r->n;
+    launch(r, r->ptr, begin * r->grain, last);
+    if (r->flags & WF_LAUNCH_STREAM)
+        wf_kernels_now()->fence();
+}
+
+static void run_flat(run *r)
+{
+    const int64_t chunks = (r->n + r->grain - 1) / r->grain;
+    if (chunks <= 2)
+        launch(r, r->ptr, 0, r->n);
+    else
+        wf_parallel_for(chunks, 1, flat_chunk, r);
+}
+
+/* -- operands through tiles ---------------------------------------------------------------------------------- */
+/* A broadcast element that the kernel was not told of is spread over a tile, which all pieces share. */
+static void tile(const void *arg, void *const *dst, const void *const *src, size_t n,
+                 unsigned bcast)
+{
+    const run *r = arg;
+    const wf_program *p = &r->k->program;
+    const uint32_t spread = n > 1 ? bcast & ~r->k->one : 0;
+    _Alignas(LINE) char tiles[SPREAD];
+    void *ptr[WF_KERNEL_MAX_PTR];
+    size_t size[WF_KERNEL_MAX_PTR], piece = n;
+    if (spread) {
+        piece = SPREAD / 8 / (size_t)__builtin_popcount(spread) / LINE * LINE;
+        piece = piece < n ? piece : n;
+    }
+    for (int k = 0; k < p->noutput; k++) {
+        ptr[k] = dst[k];
+        size[k] = wf_dtype_size(p->type[p->output[k]]);
+    }
+    char *room = tiles;
+    for (int k = 0; k < p->ninput; k++) {
+        const int o = p->noutput + k;
+        const size_t esize = wf_dtype_size(p->type[p->input[k]]);
+        memcpy(&ptr[o], &src[k], sizeof *src);
+        size[o] = (spread | r->k->one) >> k & 1 ? 0 : esize;
+        if (spread >> k & 1) {
+            wf_fill_tile(room, src[k], esize, piece);
+            ptr[o] = room;
+            room += piece * 8;
+        }
+    }
+    for (size_t at = 0; at < n; at += piece) {
+        launch(r, ptr, 0, (int64_t)(n - at < piece ? n - at : piece));
+        for (int k = 0; k < p->noutput + p->ninput; k++)
+            ptr[k] = (char *)ptr[k] + piece * size[k];
+    }
+}
+
+static void run_tiles(const run *r, const wf_program_args *a)
+{
+    const wf_program *p = &r->k->program;
+    uint8_t dst_type[WF_PROGRAM_OUTPUTS], src_type[WF_PROGRAM_INPUTS];
+    for (int k = 0; k < p->noutput; k++)
+        dst_type[k] = p->type[p->output[k]];
+    for (int k = 0; k < p->ninput; k++)
+        src_type[k] = p->type[p->input[k]];
+    wf_tiles_run(&(wf_tiles){.ndst = p->noutput,
+                             .nsrc = p->ninput,
+                             .dst = a->dst,
+                             .src = a->src,
+                             .dst_type = dst_type,
+                             .src_type = src_type,
+                             .grain = r->grain,
+                             .tile = TILE,
+                             .fn = tile,
+                             .arg = r});
+}
+
+int wf_jitk_run(const wf_jitk *k, const wf_program_args *a)
+{
+    const wf_program *p = &k->program;
+    const wf_exe *exe = atomic_load_explicit(&k->exe, memory_order_acquire);
+    uint64_t scalar[WF_PROGRAM_SCALARS];
+    if (!exe)
+        return wf_program_run_on(p, a);
+    for (int s = 0; s < p->nscalar; s++)
+        scalar[s] = wf_kir_peek(a->scalars[s], wf_kir_storage(p->type[p->scalar[s]]), 0);
+    run r = {.k = k, .exe = exe, .scalar = scalar, .grain = grain_of(p)};
+    if (!flatten(&r, a->dst, a->src)) {
+        run_tiles(&r, a);
+        return 0;
+    }
+    if (r.n == 0)
+        return 0;
+    r.flags = should_stream(&r, a->dst, a->src) ? WF_LAUNCH_STREAM : 0;
+    run_flat(&r);
+    return 0;
+}

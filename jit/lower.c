@@ -1,0 +1,184 @@
+/*
+ * jit/lower.c -- lowering of tile programs to kernel IR; see lower.h.
+ *
+ * A value of a program is a KIR value of its own type: bool is truth, f16 and bf16 are their patterns, as
+ * they only come from inputs and casts. Every use converts to what the row reads, as a tile load would.
+ */
+#include "jit/lower.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct lower {
+    const wf_program *p;
+    wf_kir *k;
+    wf_kref value[WF_PROGRAM_VALUES];
+} lower;
+
+static bool is_half(int dtype)
+{
+    return dtype == WEFT_F16 || dtype == WEFT_BF16;
+}
+
+/* The KIR type a program's value has. */
+static wf_kty type_of(int dtype)
+{
+    return dtype == WEFT_BOOL ? WF_KT_BOOL : wf_kir_storage(dtype);
+}
+
+/* Value v as type `to`. */
+static wf_kref as_type(lower *l, int v, wf_kty to)
+{
+    const int dtype = l->p->type[v];
+    if (is_half(dtype))
+        return wf_kir_load(l->k, dtype, to, l->value[v]);
+    return wf_kir_cast(l->k, to, l->value[v]);
+}
+
+static wf_kref cast(lower *l, const wf_inst *inst)
+{
+    const int from = inst->src[0], dtype = l->p->type[inst->value];
+    if (l->p->type[from] == dtype)
+        return l->value[from];
+    if (is_half(dtype)) {
+        const int own = wf_dtype_compute(l->p->type[from]);
+        return wf_kir_store(l->k, dtype, as_type(l, from, type_of(own)));
+    }
+    return as_type(l, from, type_of(dtype));
+}
+
+/* A map or a vjp. Condition of a choice: the first operand, which a vjp has behind the gradient. */
+static wf_kref row(lower *l, const wf_inst *inst)
+{
+    const bool vjp = inst->kind == WF_INST_VJP;
+    const bool choose = wf_rows[inst->op].kind == WF_KIND_CHOOSE;
+    const wf_kty compute = wf_kir_compute_type(inst->compute);
+    wf_kref src[5];
+    for (int s = 0; s < inst->nsrc; s++)
+        src[s] = inst->src[s] < 0 ? WF_KREF_NONE
+                                  : as_type(l, inst->src[s],
+                                            choose && s == (vjp ? 1 : 0) ? WF_KT_BOOL : compute);
+    const wf_op op = (wf_op)inst->op;
+    const wf_kref y = vjp ? wf_kir_vjp(l->k, op, inst->which, inst->compute, inst->nsrc, src)
+                          : wf_kir_row(l->k, op, inst->compute, inst->nsrc, src);
+    if (y == WF_KREF_NONE)
+        return y;
+    return wf_kir_cast(l->k, type_of(l->p->type[inst->value]), y);
+}
+
+/* Parameters: inputs, then scalars, as they lie in memory. */
+static void params(lower *l)
+{
+    const wf_program *p = l->p;
+    for (int i = 0; i < p->ninput + p->nscalar; i++) {
+        const int v = i < p->ninput ? p->input[i] : p->scalar[i - p->ninput];
+        const wf_kref x = wf_kir_param(l->k, wf_kir_storage(p->type[v]));
+        l->value[v] = p->type[v] == WEFT_BOOL ? wf_kir_cast(l->k, WF_KT_BOOL, x) : x;
+    }
+}
+
+static int body(const wf_program *p, wf_kir *k, wf_why *why)
+{
+    lower l = {.p = p, .k = k};
+    params(&l);
+    for (int i = 0; i < p->ninst; i++) {
+        const wf_inst *inst = &p->inst[i];
+        const wf_kref y = inst->kind == WF_INST_CAST ? cast(&l, inst) : row(&l, inst);
+        if (y == WF_KREF_NONE && !k->error)
+            return wf_fail(why, WEFT_EUNSUPPORTED, "%s has no kernel IR for %s",
+                           wf_rows[inst->op].name, wf_dtype_name(inst->compute));
+        l.value[inst->value] = y;
+    }
+    for (int o = 0; o < p->noutput; o++) {
+        const int v = p->output[o];
+        wf_kir_output(k,
+                      p->type[v] == WEFT_BOOL ? wf_kir_cast(k, WF_KT_U8, l.value[v]) : l.value[v]);
+    }
+    return wf_kir_finish(k, why);
+}
+
+/* "m_mul_add_gelu": the kind and the rows in order, as many as fit, none twice. A C identifier. */
+static void name_kernel(const wf_program *p, wf_kernel *k)
+{
+    enum { ROOM = 40 };
+    size_t n = (size_t)snprintf(k->name, sizeof k->name, "m");
+    for (int i = 0; i < p->ninst; i++) {
+        const wf_inst *inst = &p->inst[i];
+        bool again = inst->kind == WF_INST_CAST;
+        for (int j = 0; j < i && !again; j++)
+            again = p->inst[j].kind != WF_INST_CAST && p->inst[j].op == inst->op;
+        if (again)
+            continue;
+        const char *row_name = wf_rows[inst->op].name;
+        if (n + strlen(row_name) + 1 > ROOM)
+            break;
+        n += (size_t)snprintf(k->name + n, sizeof k->name - n, "_%s", row_name);
+    }
+}
+
+int wf_lower(const wf_program *p, uint32_t one, wf_kernel *k, wf_why *why)
+{
+    if (p->rows)
+        return wf_fail(why, WEFT_EUNSUPPORTED, "groups with reductions have no kernel yet");
+    wf_kernel_init(k, WF_SK_MAP, p->ninput);
+    k->nscalar = p->nscalar;
+    k->bcast = one;
+    k->fast.fast = true;
+    name_kernel(p, k);
+    int status = body(p, &k->body, why);
+    if (status == 0)
+        status = body(p, &k->fast, why);
+    if (status != 0)
+        wf_kernel_free(k);
+    else if (k->fast.rare == WF_KREF_NONE)
+        wf_kir_free(&k->fast);
+    return status;
+}
+
+/* -- identity ----------------------------------------------------------------------------------------- */
+void wf_lower_key(const wf_program *p, uint32_t one, wf_text *out)
+{
+    const int32_t counts[] = {p->ninput, p->nscalar, p->ninst, p->noutput, p->nvalue, (int32_t)one};
+    wf_text_put(out, counts, sizeof counts);
+    for (int i = 0; i < p->ninst; i++) {
+        wf_inst inst;
+        memset(&inst, 0, sizeof inst); /* padding takes part */
+        inst.kind = p->inst[i].kind;
+        inst.compute = p->inst[i].compute;
+        inst.which = p->inst[i].which;
+        inst.nsrc = p->inst[i].nsrc;
+        inst.op = p->inst[i].op;
+        inst.value = p->inst[i].value;
+        for (int s = 0; s < inst.nsrc; s++)
+            inst.src[s] = p->inst[i].src[s];
+        wf_text_put(out, &inst, sizeof inst);
+    }
+    wf_text_put(out, p->type, (size_t)p->nvalue);
+    wf_text_put(out, p->input, (size_t)p->ninput * sizeof *p->input);
+    wf_text_put(out, p->scalar, (size_t)p->nscalar * sizeof *p->scalar);
+    wf_text_put(out, p->output, (size_t)p->noutput * sizeof *p->output);
+}
+
+static void put_kir(const wf_kir *k, wf_text *out)
+{
+    const uint32_t counts[] = {k->n, k->nparam, k->nout, k->ntable, k->rare};
+    wf_text_put(out, counts, sizeof counts);
+    wf_text_put(out, k->ins, k->n * sizeof *k->ins); /* canonical: padding is zero */
+    wf_text_put(out, k->param, k->nparam * sizeof *k->param);
+    wf_text_put(out, k->out, k->nout * sizeof *k->out);
+    for (uint32_t t = 0; t < k->ntable; t++) {
+        const wf_kir_table *table = k->table[t];
+        wf_text_put(out, table->name, strlen(table->name) + 1);
+        wf_text_put(out, table->data, table->n * (wf_kty_bits(table->type) / 8u));
+    }
+}
+
+void wf_lower_identity(const wf_kernel *k, wf_text *out)
+{
+    const int32_t head[] = {(int32_t)k->skeleton, k->nsrc, k->nscalar, (int32_t)k->bcast};
+    wf_text_put(out, head, sizeof head);
+    wf_text_put(out, k->name, strlen(k->name) + 1);
+    put_kir(&k->body, out);
+    put_kir(&k->fast, out);
+    put_kir(&k->post, out);
+}

@@ -1,0 +1,435 @@
+/*
+ * tests/jit/test_kernels.c -- fused groups compiled: the bits of the interpreter at every width, with operands of
+ * every form; the cache of kernels; many threads.
+ *
+ * ctest: threads timeout=900
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eager/exec.h"
+#include "eager/pool.h"
+#include "jit/kernels.h"
+#include "tests/jit/llvm_support.h"
+
+static uint64_t rng_state = 0xA0761D6478BD642Fu;
+
+static uint64_t rng(void)
+{
+    rng_state ^= rng_state << 13;
+    rng_state ^= rng_state >> 7;
+    rng_state ^= rng_state << 17;
+    return rng_state;
+}
+static int below(int n)
+{
+    return (int)(rng() % (uint64_t)n);
+}
+
+/* -- random programs -------------------------------------------------------------------------------------- */
+static const int storage[] = {WEFT_F32, WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_F64, WEFT_BOOL,
+                              WEFT_I32, WEFT_U8,  WEFT_I64,  WEFT_I8,  WEFT_I16};
+enum { NSTORAGE = sizeof storage / sizeof *storage, VALUES = 40 };
+
+typedef struct sample {
+    wf_program p;
+    int value[VALUES], count;
+} sample;
+
+static void keep(sample *s, int value)
+{
+    cr_assert_geq(value, 0);
+    s->value[s->count++] = value;
+}
+
+/* A row, its derivative or a cast of values drawn. False if what was drawn does not exist. */
+static bool step(sample *s)
+{
+    static const int computes[] = {WEFT_F32, WEFT_F32, WEFT_F32,  WEFT_F64, WEFT_I32,
+                                   WEFT_U8,  WEFT_I64, WEFT_BOOL, WEFT_I16, WEFT_I8};
+    const int compute = computes[below(10)];
+    const wf_op op = (wf_op)(1 + below(WF_OP_COUNT - 1));
+    int src[5];
+    if (below(4) == 0) {
+        keep(s, wf_program_cast(&s->p, s->value[below(s->count)], storage[below(NSTORAGE)]));
+        return true;
+    }
+    if (!wf_op_is_elementwise(op) || !(wf_rows[op].types & WF_BIT(compute)))
+        return false;
+    const int which = below(wf_rows[op].min_src);
+    const bool vjp = below(4) == 0 && wf_kir_has_vjp(op, which, compute);
+    const int nsrc = wf_rows[op].min_src + (vjp ? 2 : 0);
+    for (int k = 0; k < nsrc; k++)
+        src[k] = s->value[below(s->count)];
+    keep(s, vjp ? wf_program_vjp(&s->p, op, which, compute, nsrc, src)
+                : wf_program_map(&s->p, op, compute, nsrc, src));
+    return true;
+}
+
+static void draw(sample *s, int steps)
+{
+    memset(s, 0, sizeof *s);
+    wf_program_init(&s->p);
+    const int inputs = 1 + below(5), scalars = below(3);
+    for (int i = 0; i < inputs; i++)
+        keep(s, wf_program_input(&s->p, storage[below(NSTORAGE)]));
+    for (int i = 0; i < scalars; i++)
+        keep(s, wf_program_scalar(&s->p, storage[below(NSTORAGE)]));
+    while (steps > 0)
+        steps -= step(s);
+    const int outputs = 1 + below(3);
+    for (int o = 0; o < outputs; o++)
+        wf_program_output(&s->p, s->value[o == 0 ? s->count - 1 : below(s->count)]);
+    cr_assert_eq(wf_program_finish(&s->p), 0);
+}
+
+/* -- operands ------------------------------------------------------------------------------------------------ */
+enum { MAXOPS = WF_PROGRAM_INPUTS + WF_PROGRAM_OUTPUTS };
+
+typedef struct operands {
+    wf_view dst[WF_PROGRAM_OUTPUTS], want[WF_PROGRAM_OUTPUTS], src[WF_PROGRAM_INPUTS];
+    const void *scalar[WF_PROGRAM_SCALARS];
+    void *memory[2 * MAXOPS + WF_PROGRAM_SCALARS];
+    int nmemory;
+    uint32_t one;
+} operands;
+
+static void *keep_memory(operands *o, void *p)
+{
+    cr_assert_not_null(p);
+    o->memory[o->nmemory++] = p;
+    return p;
+}
+
+static void drop_operands(operands *o)
+{
+    for (int i = 0; i < o->nmemory; i++)
+        free(o->memory[i]);
+}
+
+/* Row-major views of dims; sources are plain, broadcast along either axis, transposed, with gaps, or one element. */
+static void make_operands(operands *o, const wf_program *p, int rank, const int64_t *dims,
+                          bool plain, int seed)
+{
+    memset(o, 0, sizeof *o);
+    const int64_t n = rank == 2 ? dims[0] * dims[1] : dims[0];
+    wf_view base = {.rank = (uint8_t)rank};
+    memcpy(base.dims, dims, (size_t)rank * sizeof *dims);
+    base.strides[rank - 1] = 1;
+    if (rank == 2)
+        base.strides[0] = dims[1];
+    for (int k = 0; k < p->noutput; k++) {
+        wf_view v = base;
+        v.dtype = p->type[p->output[k]];
+        for (int w = 0; w < 2; w++) {
+            v.data = keep_memory(o, calloc((size_t)n + 8, 8));
+            memset(v.data, 0x5A, ((size_t)n + 8) * 8);
+            *(w ? &o->want[k] : &o->dst[k]) = v;
+        }
+    }
+    for (int k = 0; k < p->ninput; k++) {
+        wf_view v = base;
+        v.dtype = p->type[p->input[k]];
+        v.data = keep_memory(o, values_new(v.dtype, 2 * n + 1, seed + k));
+        const int form = plain ? 9 : below(10);
+        if (form == 0 || form == 1) {
+            memset(v.strides, 0, sizeof v.strides);
+            o->one |= form == 1 ? 1u << k : 0;
+        } else if (form == 2 && rank == 2) {
+            v.strides[0] = 0;
+        } else if (form == 3 && rank == 2) {
+            v.strides[0] = 1;
+            v.strides[1] = 0;
+        } else if (form == 4 && rank == 2) {
+            v.strides[0] = 1;
+            v.strides[1] = dims[0];
+        } else if (form == 5) {
+            v.strides[rank - 1] = 2;
+            v.strides[0] = rank == 2 ? 2 * dims[1] : 2;
+        }
+        o->src[k] = v;
+    }
+    for (int k = 0; k < p->nscalar; k++) {
+        const int dtype = p->type[p->scalar[k]];
+        char *x = keep_memory(o, values_new(dtype, 64, 0));
+        o->scalar[k] = x + (size_t)(seed + k) % 64 * wf_dtype_size(dtype);
+    }
+}
+
+static void check_outputs(const operands *o, const wf_program *p, const char *what, int width)
+{
+    const wf_target target = {what, width};
+    for (int k = 0; k < p->noutput; k++) {
+        const int64_t n = wf_view_numel(&o->dst[k]);
+        const size_t size = wf_dtype_size(o->dst[k].dtype);
+        llvm_compare(o->dst[k].data, o->want[k].data, o->dst[k].dtype, n, what, &target);
+        cr_assert_eq(memcmp((char *)o->dst[k].data + (size_t)n * size,
+                            (char *)o->want[k].data + (size_t)n * size, 8),
+                     0, "%s wrote past its end", what);
+    }
+}
+
+static void run_both(wf_jitk *k, const wf_program *p, operands *o, int width)
+{
+    const wf_program_args native = {o->dst, o->src, o->scalar, 0};
+    const wf_program_args tiles = {o->want, o->src, o->scalar, 0};
+    cr_assert_eq(wf_jitk_wait(k), WF_JITK_NATIVE, "%s: %s", wf_jitk_name(k), wf_jitk_reason(k));
+    cr_assert_eq(wf_jitk_run(k, &native), 0);
+    cr_assert_eq(wf_program_run_on(p, &tiles), 0);
+    check_outputs(o, p, wf_jitk_name(k), width);
+}
+
+static const wf_target targets[] = {{"host", 0},  {"host", 1},       {"host", 4},
+                                    {"host", 16}, {"x86-64-v3", 32}, {"x86-64", 64}};
+
+Test(kernels, random_programs_at_every_width)
+{
+    NEED_LLVM();
+    static const int64_t flat[][2] = {{1, 0}, {63, 0}, {64, 0}, {1000, 0}, {0, 0}, {70003, 0}};
+    static const int64_t square[][2] = {{37, 131}, {300, 3}, {1, 90}, {5, 4100}, {64, 64}};
+    for (int t = 0; t < 70; t++) {
+        static sample s;
+        operands o;
+        draw(&s, 1 + below(12));
+        wf_jitk *any = NULL;
+        for (int c = 0; c < 6; c++) {
+            const int rank = 1 + c % 2;
+            make_operands(&o, &s.p, rank,
+                          rank == 2 ? square[below(5)] : flat[c == 0 ? 5 : below(5)], c == 0, t);
+            wf_jitk_opts opts = {.one = o.one, .target = targets[(t + c) % 6]};
+            wf_jitk *k = wf_jitk_get(&s.p, &opts);
+            run_both(k, &s.p, &o, opts.target.width);
+            wf_jitk_release(any);
+            any = k;
+            drop_operands(&o);
+        }
+        wf_jitk_release(any);
+    }
+}
+
+/* Every row in a chain x -> row -> multiply and cast, and with its derivative beside it. */
+Test(kernels, every_row_fused)
+{
+    NEED_LLVM();
+    static const int64_t dims[1] = {3001};
+    int checked = 0;
+    for (wf_op op = 1; op < WF_OP_COUNT; op++)
+        for (int d = WEFT_DTYPE_DEFAULT + 1; d < WEFT_DTYPE_COUNT; d++) {
+            static wf_program p;
+            const int compute = wf_dtype_compute(d);
+            if (!wf_kir_has_row(op, compute) || ((int)op + d) % 3 != 0)
+                continue;
+            int src[5];
+            operands o;
+            wf_program_init(&p);
+            for (int k = 0; k < wf_rows[op].min_src; k++)
+                src[k] = wf_program_input(&p, d);
+            const int y = wf_program_map(&p, op, compute, wf_rows[op].min_src, src);
+            const int pair[2] = {wf_program_cast(&p, y, WEFT_F32), wf_program_scalar(&p, WEFT_F32)};
+            wf_program_output(&p, wf_program_cast(&p, y, d));
+            wf_program_output(&p, wf_program_map(&p, WF_OP_MUL, WEFT_F32, 2, pair));
+            if (wf_kir_has_vjp(op, 0, compute)) {
+                const int n = wf_rows[op].min_src;
+                for (int k = n; k > 0; k--)
+                    src[k] = src[k - 1];
+                src[n + 1] = y;
+                src[0] = pair[0];
+                wf_program_output(&p, wf_program_vjp(&p, op, 0, compute, n + 2, src));
+            }
+            cr_assert_eq(wf_program_finish(&p), 0, "%s", wf_rows[op].name);
+            make_operands(&o, &p, 1, dims, true, (int)op);
+            wf_jitk *k = wf_jitk_get(&p, NULL);
+            run_both(k, &p, &o, 0);
+            wf_jitk_release(k);
+            drop_operands(&o);
+            checked++;
+        }
+    cr_assert_gt(checked, 100);
+}
+
+/* -- the cache --------------------------------------------------------------------------------------------- */
+/* x * c + i times: programs that differ in their length. */
+static void chain(wf_program *p, int length)
+{
+    wf_program_init(p);
+    int v = wf_program_input(p, WEFT_F32);
+    const int c = wf_program_scalar(p, WEFT_F32);
+    for (int i = 0; i < length; i++) {
+        const int src[2] = {v, c};
+        v = wf_program_map(p, i % 2 ? WF_OP_ADD : WF_OP_MUL, WEFT_F32, 2, src);
+    }
+    wf_program_output(p, v);
+    cr_assert_eq(wf_program_finish(p), 0);
+}
+
+static wf_jitk_stats stats(void)
+{
+    wf_jitk_stats s;
+    wf_jitk_get_stats(&s);
+    return s;
+}
+
+Test(kernels, a_hit_is_the_same_kernel_at_every_size)
+{
+    static wf_program p, q;
+    chain(&p, 3);
+    chain(&q, 3);
+    wf_jitk *first = wf_jitk_get(&p, NULL);
+    wf_jitk_wait(first);
+    for (int64_t batch = 1; batch <= 512; batch += 73) {
+        const int64_t dims[2] = {batch, 33};
+        operands o;
+        wf_jitk *k = wf_jitk_get(&q, NULL);
+        cr_assert_eq(k, first);
+        make_operands(&o, &q, 2, dims, true, 0);
+        const wf_program_args native = {o.dst, o.src, o.scalar, 0},
+                              tiles = {o.want, o.src, o.scalar, 0};
+        cr_assert_eq(wf_jitk_run(k, &native), 0);
+        cr_assert_eq(wf_program_run_on(&q, &tiles), 0);
+        check_outputs(&o, &q, "chain", 0);
+        wf_jitk_release(k);
+        drop_operands(&o);
+    }
+    wf_jitk_release(first);
+    const wf_jitk_stats s = stats();
+    cr_assert_eq(s.misses, 1);
+    cr_assert_eq(s.hits, 8);
+    cr_assert_eq(s.kernels, 1);
+    cr_assert_eq(s.compiled + s.loaded + s.failed, 1);
+    const wf_jitk_opts other = {.one = 1};
+    wf_jitk_release(wf_jitk_get(&p, &other));
+    cr_assert_eq(stats().misses, 2);
+}
+
+Test(kernels, eviction_keeps_what_is_held)
+{
+    static wf_program p;
+    enum { N = 30 };
+    wf_jitk *held[3];
+    for (int i = 0; i < 3; i++) {
+        chain(&p, 1 + i);
+        held[i] = wf_jitk_get(&p, &(wf_jitk_opts){.sync = true});
+    }
+    wf_jitk_set_cap(0);
+    for (int i = 0; i < N; i++) {
+        chain(&p, 4 + i % 7);
+        wf_jitk_release(wf_jitk_get(&p, &(wf_jitk_opts){.sync = i % 2 == 0}));
+    }
+    for (int i = 0; i < 3; i++) {
+        const int64_t dims[1] = {1000};
+        operands o;
+        chain(&p, 1 + i);
+        make_operands(&o, &p, 1, dims, true, i);
+        const wf_program_args native = {o.dst, o.src, o.scalar, 0},
+                              tiles = {o.want, o.src, o.scalar, 0};
+        cr_assert_eq(wf_jitk_run(held[i], &native), 0);
+        cr_assert_eq(wf_program_run_on(&p, &tiles), 0);
+        check_outputs(&o, &p, "held", 0);
+        drop_operands(&o);
+        wf_jitk *again = wf_jitk_get(&p, NULL);
+        cr_assert_eq(again, held[i]);
+        wf_jitk_release(again);
+        wf_jitk_release(held[i]);
+    }
+    cr_assert_geq(stats().evicted, N / 2);
+    cr_assert_leq(stats().kernels, 10); /* those still pending when they were released */
+}
+
+Test(kernels, refusal_has_a_reason_and_tier_0_goes_on)
+{
+    static wf_program p;
+    const int64_t dims[1] = {777};
+    operands o;
+    chain(&p, 5);
+    make_operands(&o, &p, 1, dims, true, 1);
+    wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.target = {"host", 12}});
+    cr_assert_eq(wf_jitk_wait(k), WF_JITK_TIER0);
+    cr_assert_gt(strlen(wf_jitk_reason(k)), 10u);
+    const wf_program_args native = {o.dst, o.src, o.scalar, 0},
+                          tiles = {o.want, o.src, o.scalar, 0};
+    cr_assert_eq(wf_jitk_run(k, &native), 0);
+    cr_assert_eq(wf_program_run_on(&p, &tiles), 0);
+    check_outputs(&o, &p, "tier 0", 0);
+    cr_assert_eq(stats().failed, 1);
+    wf_jitk_release(k);
+    drop_operands(&o);
+}
+
+/* In place, and so large that stores go past the caches. */
+Test(kernels, large_and_in_place)
+{
+    static wf_program p;
+    const int64_t dims[1] = {(4 << 20) + 37};
+    chain(&p, 4);
+    for (int in_place = 0; in_place < 2; in_place++) {
+        operands o;
+        make_operands(&o, &p, 1, dims, true, 1);
+        void *out = aligned_alloc(64, ((size_t)dims[0] * 4 + 127) / 64 * 64);
+        cr_assert_not_null(out);
+        memset(out, 0x5A, ((size_t)dims[0] * 4 + 127) / 64 * 64);
+        const wf_program_args tiles = {o.want, o.src, o.scalar, 0};
+        cr_assert_eq(wf_program_run_on(&p, &tiles), 0);
+        o.dst[0].data = out;
+        if (in_place) {
+            memcpy(out, o.src[0].data, (size_t)dims[0] * 4);
+            o.src[0].data = out;
+        }
+        wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.sync = true});
+        const wf_program_args native = {o.dst, o.src, o.scalar, 0};
+        cr_assert_eq(wf_jitk_run(k, &native), 0);
+        check_outputs(&o, &p, "large", 0);
+        wf_jitk_release(k);
+        drop_operands(&o);
+        free(out);
+    }
+}
+
+/* -- threads ------------------------------------------------------------------------------------------------- */
+enum { THREADS = 16, PROGRAMS = 12 };
+static wf_program shared[PROGRAMS];
+
+static void *work(void *arg)
+{
+    const int seed = *(const int *)arg;
+    for (int i = 0; i < 40; i++) {
+        const int which = (seed * 7 + i * 5) % PROGRAMS;
+        float x[333], y[333], want[333], c = 1.5f;
+        for (int j = 0; j < 333; j++)
+            x[j] = (float)(j - 100) * 0.25f;
+        const wf_view src = llvm_vector(x, WEFT_F32, 333), dst = llvm_vector(y, WEFT_F32, 333),
+                      ref = llvm_vector(want, WEFT_F32, 333);
+        const void *const scalar[1] = {&c};
+        const wf_program_args native = {&dst, &src, scalar, 0}, tiles = {&ref, &src, scalar, 0};
+        wf_jitk *k = wf_jitk_get(&shared[which], &(wf_jitk_opts){.sync = i % 8 == seed % 8});
+        cr_assert_not_null(k);
+        cr_assert_eq(wf_jitk_run(k, &native), 0);
+        cr_assert_eq(wf_program_run_on(&shared[which], &tiles), 0);
+        cr_assert_eq(memcmp(y, want, sizeof y), 0);
+        if (i % 5 == 0)
+            wf_jitk_trim();
+        wf_jitk_release(k);
+        if (i % 9 == 0)
+            wf_jitk_set_cap(i % 2 ? 0 : 1 << 20);
+    }
+    return NULL;
+}
+
+Test(kernels, many_threads_get_run_and_evict)
+{
+    pthread_t thread[THREADS];
+    int seed[THREADS];
+    for (int i = 0; i < PROGRAMS; i++)
+        chain(&shared[i], 1 + i);
+    for (int i = 0; i < THREADS; i++) {
+        seed[i] = i;
+        cr_assert_eq(pthread_create(&thread[i], NULL, work, &seed[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(thread[i], NULL);
+    const wf_jitk_stats s = stats();
+    cr_assert_eq(s.hits + s.misses, THREADS * 40);
+    wf_jitk_trim();
+}
