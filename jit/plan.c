@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jit/passes/pass.h"
 #include "jit/plan_int.h"
 
 bool wf_plan_is_key(wf_op op, int n_dyn, int i)
@@ -26,7 +27,7 @@ static void plan_free(wf_plan *p)
     free(p->buffers);
     free(p->words);
     free(p->members);
-    free(p->op_of);
+    wf_fn_free(p->fn);
     free(p->edges);
     free(p->terms);
     free(p->out_type);
@@ -43,27 +44,6 @@ void wf_plan_release(wf_plan *p)
     if (p && atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) == 1) {
         plan_free(p);
     }
-}
-
-/* Instructions that an output depends on. */
-static uint8_t *find_live(const wf_fn *f)
-{
-    uint8_t *live = calloc(f->n + 1u, 1);
-    if (!live) {
-        return NULL;
-    }
-    for (uint32_t k = 0; k < f->noutputs; k++) {
-        live[f->outputs[k] - 1] = 1;
-    }
-    for (uint32_t k = f->n; k-- > 0;) {
-        const wf_val *src = wf_ins_src(f, &f->ins[k]);
-        for (int i = 0; live[k] && i < f->ins[k].nsrc; i++) {
-            if (src[i]) {
-                live[src[i] - 1] = 1;
-            }
-        }
-    }
-    return live;
 }
 
 static int copy_outputs(wf_plan *p, const wf_fn *f)
@@ -84,13 +64,8 @@ static int find_edges(wf_planner *b)
 {
     const wf_fn *f = b->f;
     wf_plan *p = b->p;
-    p->op_of = malloc((f->n + 1u) * sizeof *p->op_of);
-    if (!p->op_of) {
-        return WEFT_ENOMEM;
-    }
     for (uint32_t k = 0; k < f->n; k++) {
         const wf_val *src = wf_ins_src(f, &f->ins[k]);
-        p->op_of[k] = f->ins[k].op;
         for (int i = 0; b->s.group_of[k] != WF_NO_GROUP && i < f->ins[k].nsrc; i++) {
             wf_reason why = wf_edge_reason(&b->s, &b->l, k, src[i]);
             if (why == WF_REASON_NONE) {
@@ -111,9 +86,10 @@ static int build(wf_planner *b)
 {
     const wf_fn *f = b->f;
     wf_plan *p = b->p;
-    b->live = find_live(f);
+    b->live = calloc(f->n + 1u, 1);
     b->buffer_of = malloc((f->n + 1u) * sizeof *b->buffer_of);
-    int rc = b->live && b->buffer_of ? wf_layout_init(&b->l, f, b->why) : WEFT_ENOMEM;
+    int rc = b->live && b->buffer_of ? wf_live(f, b->live) : WEFT_ENOMEM;
+    rc = rc ? rc : wf_layout_init(&b->l, f, b->why);
     for (uint32_t k = 0; k < f->noutputs && !rc; k++) {
         if (!b->l.map[f->outputs[k]].root) {
             rc = wf_fail(b->why, WEFT_EUNSUPPORTED, "output %u is a scalar slot", k);
@@ -176,10 +152,19 @@ wf_plan *wf_plan_build(const wf_fn *recorded, const wf_plan_opts *opts, wf_why *
     bool too_large;
     opts = opts ? opts : &none;
     why = why ? why : &local;
-    wf_plan *p = try_build(recorded, opts, 0, &too_large, why);
-    if (!p && too_large) {
-        p = try_build(recorded, opts, FEW, &too_large, why);
+    wf_fn *f;
+    if (wf_pass_all(recorded, NULL, &f, why)) {
+        return NULL;
     }
+    wf_plan *p = try_build(f, opts, 0, &too_large, why);
+    if (!p && too_large) {
+        p = try_build(f, opts, FEW, &too_large, why);
+    }
+    if (!p) {
+        wf_fn_free(f);
+        return NULL;
+    }
+    p->fn = f;
     return p;
 }
 
@@ -197,7 +182,7 @@ int wf_plan_explain(const wf_plan *p, FILE *out)
         fprintf(out, "step %u %s:", i, kinds[s->kind]);
         for (uint32_t m = 0; m < s->nmember; m++) {
             uint32_t k = p->members[s->member + m];
-            fprintf(out, " %%%u %s%s", k + 1, wf_rows[p->op_of[k]].name,
+            fprintf(out, " %%%u %s%s", k + 1, wf_rows[p->fn->ins[k].op].name,
                     m + 1 < s->nmember ? "," : "");
         }
         fputs(s->nmember ? "\n" : " output\n", out);
@@ -205,7 +190,7 @@ int wf_plan_explain(const wf_plan *p, FILE *out)
     for (uint32_t i = 0; i < p->nedges; i++) {
         const wf_plan_edge *e = &p->edges[i];
         fprintf(out, "edge %%%u -> %%%u %s: %s (%s)\n", e->v, e->reader + 1,
-                wf_rows[p->op_of[e->reader]].name, wf_reason_name[e->reason],
+                wf_rows[p->fn->ins[e->reader].op].name, wf_reason_name[e->reason],
                 wf_reason_text[e->reason]);
     }
     return ferror(out) ? WEFT_EIO : 0;

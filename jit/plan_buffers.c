@@ -42,7 +42,7 @@ static void lifetimes(const wf_plan *p, life *t)
 }
 
 /* A copy step: destination and source as given. */
-static int add_copy(wf_planner *b, uint32_t origin, wf_access dst, wf_access src)
+static int add_copy(wf_planner *b, uint32_t ins, wf_access dst, wf_access src)
 {
     wf_plan *p = b->p;
     if (wf_grow(&p->steps, p->nsteps, 1, &p->capsteps, sizeof *p->steps) ||
@@ -51,7 +51,7 @@ static int add_copy(wf_planner *b, uint32_t origin, wf_access dst, wf_access src
     }
     p->steps[p->nsteps++] = (wf_plan_step){.kind = WF_STEP_COPY,
                                            .op = WF_OP_COPY,
-                                           .origin = origin,
+                                           .ins = ins,
                                            .access = p->naccesses,
                                            .ndst = 1,
                                            .nsrc = 1};

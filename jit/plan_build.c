@@ -71,7 +71,7 @@ static void mark_memory(wf_planner *b)
         need(b, f->outputs[i]);
     }
     for (uint32_t k = 0; k < f->n; k++) { /* a kernel writes all its results */
-        if (f->ins[k].op == WF_OP_RESULT && b->live[f->ins[k].src[0] - 1]) {
+        if (f->ins[k].op == WF_OP_RESULT && b->live[f->ins[k].src[0]]) {
             b->buffer_of[k + 1] = 0;
             b->buffer_of[f->ins[k].src[0]] = 0;
         }
@@ -141,7 +141,7 @@ static wf_plan_step *add_step(wf_planner *b, int kind, uint32_t k)
     wf_plan_step *s = &p->steps[p->nsteps++];
     *s = (wf_plan_step){.kind = (uint8_t)kind,
                         .op = b->f->ins[k].op,
-                        .origin = k,
+                        .ins = k,
                         .access = p->naccesses,
                         .scalar = p->nscalars};
     return s;
@@ -269,7 +269,7 @@ static int lower_row(lowering *w, uint32_t k)
     int compute = wf_dtype_compute(t->dtype);
     if (kind == WF_KIND_PREDICATE || kind == WF_KIND_COMPARE) {
         for (int a = 0; a < i->nsrc; a++) { /* the operands' type; scalars take it */
-            if (wf_fn_at(f, src[a])->op != WF_OP_SCALAR) {
+            if (!wf_op_is_weak(wf_fn_at(f, src[a])->op)) {
                 compute = wf_dtype_compute(wf_fn_type(f, src[a])->dtype);
             }
         }

@@ -37,14 +37,14 @@ typedef struct wf_access {
 /* A scalar of a program: a slot of the recording, the value of a fill, or zero. */
 typedef enum wf_scalar_kind { WF_SCALAR_SLOT_VALUE, WF_SCALAR_FILL, WF_SCALAR_ZERO } wf_scalar_kind;
 typedef struct wf_scalar_of {
-    uint32_t ins; /* SCALAR or a fill, in the recording */
+    uint32_t ins; /* SCALAR, CONST or a fill */
     uint8_t dtype, kind;
 } wf_scalar_of;
 
 typedef struct wf_plan_step {
     uint8_t kind; /* wf_step_kind */
     uint16_t op;
-    uint32_t origin; /* instruction of the recording: attributes, site */
+    uint32_t ins;    /* instruction of fn: attributes, site */
     uint32_t access; /* accesses[access..]: ndst destinations, then nsrc sources */
     uint16_t ndst, nsrc;
     uint32_t scalar, nscalar; /* scalars[scalar..] */
@@ -72,7 +72,7 @@ struct wf_plan {
     int64_t *words;
     wf_term *terms;
     uint32_t *members;
-    uint16_t *op_of; /* of instructions, for texts */
+    wf_fn *fn; /* the function after the passes; its instructions say where they come from */
     wf_plan_edge *edges;
     uint32_t nedges, capedges;
     wf_type *out_type; /* of outputs */
@@ -91,8 +91,8 @@ typedef struct wf_planner {
     wf_layout l;
     wf_schedule s;
     const wf_plan_opts *opts;
-    uint32_t most; /* members of a group, 0: no bound */
-    uint8_t *live;
+    uint32_t most;      /* members of a group, 0: no bound */
+    uint8_t *live;      /* by value */
     int32_t *buffer_of; /* of value v, as a root */
     int32_t *writer;    /* of input j: the output that replaces it, or -1 */
     bool too_large;     /* a group did not fit into a program */

@@ -8,6 +8,7 @@
 #include "eager/alloc.h"
 #include "eager/exec.h"
 #include "eager/pool.h"
+#include "jit/ir/build.h"
 #include "jit/plan_int.h"
 
 typedef union scalar {
@@ -32,12 +33,10 @@ typedef struct run {
     char *arena;
 } run;
 
-static const wf_attr no_attr;
-
-static const wf_attr *attr_of(const wf_fn *f, uint32_t origin)
+/* The attributes that instruction k has in this call. */
+static const wf_attr *attr_of(const run *r, uint32_t k)
 {
-    uint32_t a = f->ins[origin].attr;
-    return a ? &f->attrs[a] : &no_attr;
+    return wf_attr_now(r->p->fn, k, r->a->fn);
 }
 
 static void view_of(const run *r, const wf_access *a, wf_view *v)
@@ -51,7 +50,7 @@ static void view_of(const run *r, const wf_access *a, wf_view *v)
     }
     int64_t offset = a->offset;
     for (uint32_t t = a->term; t < a->term + (uint32_t)a->nterms; t++) {
-        offset += wf_term_value(&p->terms[t], attr_of(r->a->fn, p->terms[t].ins));
+        offset += wf_term_value(&p->terms[t], attr_of(r, p->terms[t].ins));
     }
     v->data = r->base[a->buffer] + offset * (int64_t)wf_dtype_size(a->dtype);
     v->dtype = a->dtype;
@@ -61,8 +60,14 @@ static void view_of(const run *r, const wf_access *a, wf_view *v)
 }
 
 /* A value of the recording as one element of a type, by the rules of dispatch. */
-static void slot_element(const wf_fn *f, uint32_t slot, int dtype, scalar *out)
+static void slot_element(const run *r, uint32_t k, int dtype, scalar *out)
 {
+    const wf_fn *f = r->p->fn;
+    if (f->ins[k].op == WF_OP_SCALAR) { /* a CONST is the function's own */
+        k = wf_fn_origin(f, k + 1) - 1;
+        f = r->a->fn;
+    }
+    uint32_t slot = f->ins[k].attr;
     bool real = f->slot_kind[slot] == 2;
     double d = wf_slot_f64(f->slot_kind[slot], f->slots[slot]);
     int64_t i = real ? (int64_t)d : (int64_t)f->slots[slot];
@@ -95,15 +100,14 @@ static int fill_element(const wf_attr *at, int dtype, scalar *out, wf_why *why)
 
 static int run_program(run *r, const wf_plan_step *s)
 {
-    const wf_fn *f = r->a->fn;
     const wf_scalar_of *c = &r->p->scalars[s->scalar];
     for (uint32_t i = 0; i < s->nscalar; i++) {
         r->scalar_at[i] = &r->scalar[i];
         r->scalar[i].bits = 0;
         if (c[i].kind == WF_SCALAR_SLOT_VALUE) {
-            slot_element(f, f->ins[c[i].ins].attr, c[i].dtype, &r->scalar[i]);
+            slot_element(r, c[i].ins, c[i].dtype, &r->scalar[i]);
         } else if (c[i].kind == WF_SCALAR_FILL &&
-                   fill_element(attr_of(f, c[i].ins), c[i].dtype, &r->scalar[i], r->why)) {
+                   fill_element(attr_of(r, c[i].ins), c[i].dtype, &r->scalar[i], r->why)) {
             return WEFT_ENOMEM;
         }
     }
@@ -118,7 +122,7 @@ static int run_row(run *r, const wf_plan_step *s)
                  .ndst = s->ndst,
                  .src = r->view + s->ndst,
                  .dst = r->view,
-                 .attr = attr_of(r->a->fn, s->origin),
+                 .attr = attr_of(r, s->ins),
                  .why = r->why};
     int rc = wf_exec_of((wf_op)s->op)(&e);
     if (rc && r->why->rule[0] == '\0') {
@@ -250,9 +254,10 @@ int wf_plan_run(wf_plan *p, wf_plan_args *a, wf_why *why)
         for (uint32_t s = 0; s < p->nsteps && !rc; s++) {
             rc = run_step(&r, &p->steps[s]);
             if (rc) {
-                const wf_ins *i = &a->fn->ins[p->steps[s].origin];
+                wf_val from = wf_fn_origin(p->fn, p->steps[s].ins + 1);
+                uint32_t loc = from ? wf_fn_at(a->fn, from)->loc : 0;
                 a->failed_op = (wf_op)p->steps[s].op;
-                a->failed_site = i->loc ? a->fn->locs[i->loc] : NULL;
+                a->failed_site = loc ? a->fn->locs[loc] : NULL;
                 a->wrote = true;
             }
         }

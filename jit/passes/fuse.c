@@ -568,7 +568,7 @@ static void group_all(fuser *u, const uint8_t *live, unsigned flags)
     const wf_fn *f = u->f;
     for (uint32_t k = 0; k < f->n; k++) {
         u->s->group_of[k] = WF_NO_GROUP;
-        if (!live[k] || !is_step(u->l, k)) {
+        if (!live[k + 1] || !is_step(u->l, k)) {
             continue;
         }
         if (!wf_is_mappable(u->l, k)) {

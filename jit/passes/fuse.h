@@ -49,7 +49,7 @@ typedef struct wf_schedule {
 
 #define WF_FUSE_OFF 1u
 
-/* 0 or a status; wf_schedule_free in either case. live: instructions that a result depends on. most:
+/* 0 or a status; wf_schedule_free in either case. live: values that a result depends on. most:
  * members a group may have at most, 0: as many as a program holds. */
 int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, uint32_t most,
             wf_why *why);

@@ -198,7 +198,7 @@ int wf_layout_init(wf_layout *l, const wf_fn *f, wf_why *why)
                 rc = wf_fail(why, WEFT_EUNSUPPORTED, "value %%%u has a symbol as extent", k);
             }
         }
-        if (!rc && i->op != WF_OP_SCALAR) {
+        if (!rc && !wf_op_is_weak(i->op)) {
             rc = wf_rows[i->op].kind == WF_KIND_VIEW ? lay_view(l, i, k + 1, why)
                                                      : wf_map_dense(l, k + 1, t, &l->map[k + 1]);
         }

@@ -55,7 +55,7 @@ static inline wf_val random_partner(random_fn *r, wf_val v)
     for (int i = 0; i < 12; i++) {
         wf_val u = random_pick(r);
         wf_type t = *wf_fn_type(r->f, v);
-        if (u != v && wf_fn_type(r->f, u)->dtype == dt && wf_fn_at(r->f, u)->op != WF_OP_SCALAR &&
+        if (u != v && wf_fn_type(r->f, u)->dtype == dt && !wf_op_is_weak(wf_fn_at(r->f, u)->op) &&
             wf_broadcast(&t, wf_fn_type(r->f, u), NULL) == 0 && wf_type_numel(&t) < 5000) {
             return u;
         }

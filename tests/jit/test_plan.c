@@ -289,3 +289,40 @@ Test(plan, temporaries_need_little_more_than_what_lives_at_once)
     cr_expect_leq(worst, 1.1, "worst %g", worst);
     cr_expect_leq(taken, bound * 1.01, "%g of the bound", taken / bound);
 }
+
+/* One plan runs recordings whose scalars, fills, eps and slice starts differ. */
+Test(plan, slots_come_from_each_recording)
+{
+    static const char *const text =
+        "fn a {\n  %%1 = input f32[8,16]\n  %%2 = scalar f64 %a\n  %%3 = scalar i64 %d\n"
+        "  %%4 = mul f32[8,16] %%1, %%2\n  %%5 = add f32[8,16] %%4, %%3\n"
+        "  %%6 = slice f32[3,16] %%5 ints(0) dyn(%d, %d, 2)\n"
+        "  %%7 = slice f32[3,16] %%1 ints(0) dyn(%d, %d, 1)\n"
+        "  %%8 = full f32[16] dyn(16) flt(%a) dtype(f32)\n  %%9 = mul f32[3,16] %%7, %%8\n"
+        "  %%10 = add f32[3,16] %%6, %%9\n"
+        "  %%11 = layer_norm f32[3,16] %%10, _, _ ints(1) flt(%a)\n"
+        "  %%12 = result f32[3] %%11 #1\n  %%13 = result f32[3] %%11 #2\n  return %%11, %%9\n}\n";
+    wf_plan *p = NULL;
+    wf_why why = {0};
+    for (int i = 0; i < 3; i++) {
+        char buf[2000];
+        snprintf(buf, sizeof buf, text, 0.5 + i, 3 - i, i, i + 6 - (i == 2), i * 2, i * 2 + 3,
+                 1.5 - i, 1e-3 * (i + 1));
+        wf_fn *f = plan_parse(buf);
+        weft_tensor x = plan_input(f, 0), want[2];
+        wf_view in, out[2] = {{0}, {0}}, wv;
+        plan_view(x, &in);
+        cr_assert_eq(wf_fn_run(f, &x, NULL, want), 0);
+        p = p ? p : wf_plan_build(f, NULL, &why);
+        cr_assert_not_null(p, "%s", why.rule);
+        wf_plan_args a = {.fn = f, .in = &in, .out = out};
+        cr_assert_eq(wf_plan_run(p, &a, &why), 0, "%s", why.rule);
+        for (int k = 0; k < 2; k++) {
+            plan_view(want[k], &wv);
+            cr_expect_eq(plan_difference(&wv, out[k].data), -1, "recording %d, output %d", i, k);
+            wf_free(out[k].data, 3 * 16 * 4);
+        }
+        wf_fn_free(f);
+    }
+    wf_plan_release(p);
+}
