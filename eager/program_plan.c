@@ -167,6 +167,8 @@ static void list_rows(wf_row_plan *plan, const wf_program *p)
         const wf_inst *inst = &p->inst[i];
         if (inst->value >= 0 && p->level[inst->value] != WF_LEVEL_ELEM)
             plan->slot[inst->value] = (int16_t)plan->nslot++;
+        if (inst->kind == WF_INST_REDUCE)
+            plan->red[inst->value] = (int16_t)plan->nred++;
         if (is_row_work(inst) && inst->phase > plan->depth)
             plan->depth = inst->phase;
     }
@@ -184,7 +186,7 @@ bool wf_row_plan_make(wf_row_plan *plan, const wf_program *p, const wf_program_a
 {
     int count = 0;
     plan->nphase = p->nphase;
-    plan->depth = plan->nreg = plan->nslot = 0;
+    plan->depth = plan->nreg = plan->nslot = plan->nred = 0;
     plan->width = 1;
     plan->keep_bytes = 0;
     memset(plan->keep_at, -1, sizeof plan->keep_at);

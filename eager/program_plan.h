@@ -23,7 +23,7 @@ typedef struct wf_row_plan {
     int nphase;                           /* phases with steps or outputs */
     int depth;                            /* of the deepest ROW instruction */
     int nreg, width;                      /* tiles, and bytes of their widest element */
-    int nslot;                            /* ROW values */
+    int nslot, nred;                      /* ROW values, and reductions among them */
     int64_t keep_bytes;                   /* row buffers, bytes per element */
     int begin[WF_PROGRAM_DEPTH + 3];      /* steps of phase i: [begin[i], begin[i + 1]) */
     int row_begin[WF_PROGRAM_DEPTH + 3];  /* the same of row[] by depth */
@@ -31,6 +31,7 @@ typedef struct wf_row_plan {
     uint8_t out_phase[WF_PROGRAM_OUTPUTS];
     int16_t keep_at[WF_PROGRAM_VALUES]; /* bytes per element before the value's buffer, or -1 */
     int16_t slot[WF_PROGRAM_VALUES];    /* of ROW and ONE values that instructions define, or -1 */
+    int16_t red[WF_PROGRAM_VALUES];     /* number of the reduction that defines the value */
     int16_t row[WF_PROGRAM_INSTS];
     wf_step step[WF_STEPS];
 } wf_row_plan;

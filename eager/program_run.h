@@ -39,11 +39,12 @@ typedef struct wf_space {
 void wf_space_init(wf_space *s, const wf_program *p, const wf_program_args *a);
 /* Elements from the operand's first to index (r, c). */
 int64_t wf_space_offset(const wf_space *s, const wf_operand *o, int64_t r, int64_t c);
-/* dst[i * cols + j] := element (r + i, c + j), and the other way round. */
+/* dst[i * cols + j] := element (r + i, c + j), or turned dst[j * rows + i], and the other way round. A turned
+ * strip does not cross a multiple of the last kept extent. */
 void wf_space_load(const wf_space *s, const wf_operand *o, const wf_kernels *k, void *dst,
-                   int64_t r, int64_t rows, int64_t c, int64_t cols);
+                   int64_t r, int64_t rows, int64_t c, int64_t cols, bool turned);
 void wf_space_store(const wf_space *s, const wf_operand *o, const wf_kernels *k, const void *src,
-                    int64_t r, int64_t rows, int64_t c, int64_t cols);
+                    int64_t r, int64_t rows, int64_t c, int64_t cols, bool turned);
 
 /* dst[0..n) := one element of `size` bytes. */
 void wf_fill_tile(void *dst, const void *one, size_t size, size_t n);

@@ -91,10 +91,16 @@ static void load_piece(const wf_operand *o, const wf_kernels *k, char *tile, int
                        int64_t offset, int64_t s1, int64_t s0, int64_t m, int64_t n)
 {
     const char *from = o->data + offset * o->esize;
-    if (m == 1 && s0 == 1)
-        memcpy(tile, from, (size_t)(n * o->esize));
-    else
+    if (s0 == 0 && n > 1) {
+        for (int64_t i = 0; i < m; i++)
+            wf_fill_tile(tile + i * ld * o->esize, from + i * s1 * o->esize, (size_t)o->esize,
+                         (size_t)n);
+    } else if (s0 == 1) {
+        for (int64_t i = 0; i < m; i++)
+            memcpy(tile + i * ld * o->esize, from + i * s1 * o->esize, (size_t)(n * o->esize));
+    } else {
         k->pack[wf_width(o->dtype)](tile, ld, from, s1, s0, (size_t)m, (size_t)n);
+    }
 }
 
 static void store_piece(const wf_operand *o, const wf_kernels *k, char *tile, int64_t ld,
@@ -125,16 +131,30 @@ static void walk(const wf_space *s, const wf_operand *o, const wf_kernels *k, ch
     }
 }
 
-void wf_space_load(const wf_space *s, const wf_operand *o, const wf_kernels *k, void *dst,
-                   int64_t r, int64_t rows, int64_t c, int64_t cols)
+/* The same for a turned strip: along kept indices there is one stride. */
+static void walk_turned(const wf_space *s, const wf_operand *o, const wf_kernels *k, char *tile,
+                        int64_t r, int64_t rows, int64_t c, int64_t cols, piece_fn fn)
 {
-    walk(s, o, k, dst, r, rows, c, cols, load_piece);
+    const int64_t base = row_offset(s, o, r);
+    if (o->one_col) {
+        fn(o, k, tile, rows, base + c * o->col, o->col, o->row, cols, rows);
+        return;
+    }
+    for (int64_t j = 0; j < cols; j++)
+        fn(o, k, tile + j * rows * o->esize, rows, base + col_offset(s, o, c + j), 0, o->row, 1,
+           rows);
+}
+
+void wf_space_load(const wf_space *s, const wf_operand *o, const wf_kernels *k, void *dst,
+                   int64_t r, int64_t rows, int64_t c, int64_t cols, bool turned)
+{
+    (turned ? walk_turned : walk)(s, o, k, dst, r, rows, c, cols, load_piece);
 }
 
 void wf_space_store(const wf_space *s, const wf_operand *o, const wf_kernels *k, const void *src,
-                    int64_t r, int64_t rows, int64_t c, int64_t cols)
+                    int64_t r, int64_t rows, int64_t c, int64_t cols, bool turned)
 {
-    walk(s, o, k, (char *)(uintptr_t)src, r, rows, c, cols, store_piece);
+    (turned ? walk_turned : walk)(s, o, k, (char *)(uintptr_t)src, r, rows, c, cols, store_piece);
 }
 
 void wf_fill_tile(void *dst, const void *one, size_t size, size_t n)
