@@ -22,7 +22,8 @@ weft_tensor wf_alias(wf_ctx *c, wf_slot *s)
     if ((s->flags & WF_SLOT_REQUIRES_GRAD) && wf_grad_enabled(c) && s->context == c->id) {
         wf_tape_node_of(c, s, NULL); /* so that the alias carries the leaf's node */
     }
-    weft_tensor h = wf_wrap_view(c, s->st, s->data, s->dtype, s->rank, wf_dims(s), wf_strides(s));
+    weft_tensor h =
+        wf_wrap_view(c, s->st, wf_slot_data(s), s->dtype, s->rank, wf_dims(s), wf_strides(s));
     if (h.slot && s->context == c->id && s->node) {
         wf_slot *a = wf_slot_at(c, h.slot);
         a->node = s->node;
@@ -58,11 +59,6 @@ static wf_slot *open_tensor(wf_ctx *c, weft_tensor t, const char *op, bool *pinn
         return NULL;
     }
     wf_slot *s = wf_pin(c, t, pinned, &why);
-    if (s && (s->flags & WF_SLOT_TRACED)) {
-        wf_fail(&why, WEFT_EUNSUPPORTED,
-                "the tensor belongs to a running trace: it has no value yet");
-        s = NULL;
-    }
     if (!s) {
         *status = wf_raise_status(c, op, 1, &t, &why);
     }
@@ -381,17 +377,6 @@ static weft_tensor seed(wf_ctx *c, wf_slot *s, weft_tensor t, weft_tensor g, con
     return g;
 }
 
-static int no_trace(wf_ctx *c, const char *op)
-{
-    if (!c->recorder) {
-        return 0;
-    }
-    wf_raise_text(
-        c, WEFT_EUNSUPPORTED, op,
-        "a trace is running on this thread and does not record backward yet; end it first");
-    return WEFT_EUNSUPPORTED;
-}
-
 /* The node of an output and its seed. */
 static int root_of(wf_ctx *c, weft_tensor t, weft_tensor grad, const char *op, wf_ref *node,
                    weft_tensor *g)
@@ -434,8 +419,7 @@ weft_status weft_backward(const weft_backward_args *args)
     weft_scope sc = weft_scope_begin();
     wf_ref node = 0;
     weft_tensor g;
-    int rc = no_trace(c, "backward");
-    rc = rc ? rc : root_of(c, args->loss, args->gradient, "backward", &node, &g);
+    int rc = root_of(c, args->loss, args->gradient, "backward", &node, &g);
     if (!rc) {
         rc = wf_backward_run(c, 1, &node, &g, args->retain_graph, args->create_graph, 0, NULL);
     }
@@ -487,7 +471,6 @@ weft_status weft_grad_of(const weft_grad_of_args *args)
     if (rc) {
         wf_raise_text(c, rc, "grad_of", "out of memory");
     }
-    rc = rc ? rc : no_trace(c, "grad_of");
     weft_scope sc = weft_scope_begin();
     for (size_t i = 0; i < no && !rc; i++) {
         rc = root_of(c, args->outputs[i], args->grad_outputs ? args->grad_outputs[i] : WEFT_NONE,

@@ -109,9 +109,6 @@ static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*rele
         if (!why.code) {
             wf_fail(&why, WEFT_EINVALID, "a scalar is not a tensor");
         }
-    } else if (s->flags & WF_SLOT_TRACED) {
-        wf_fail(&why, WEFT_EUNSUPPORTED,
-                "the tensor belongs to a running trace: it has no value yet");
     } else if (!fn) {
         wf_fail(&why, WEFT_EINVALID, "the hook's function is NULL");
     } else if (!wf_slot_tracked(s) || (post && !(s->flags & WF_SLOT_REQUIRES_GRAD))) {

@@ -334,7 +334,7 @@ int wf_tape_save(wf_tape *t, wf_ref node, wf_slot *s)
     }
     v->st = s->st;
     wf_storage_retain(s->st);
-    v->data = s->data;
+    v->offset = s->offset;
     v->version = version;
     v->users = 1;
     v->name = NULL;
@@ -387,8 +387,8 @@ weft_tensor wf_tape_value(wf_ctx *c, wf_ref r, wf_ref user, int which)
     if (now != n->val->version) {
         return stale(c, n, u, which, now);
     }
-    weft_tensor h = wf_wrap_view(c, n->val->st, n->val->data, n->dtype, n->rank, wf_tnode_dims(n),
-                                 n->val->strides);
+    weft_tensor h = wf_wrap_view(c, n->val->st, (char *)n->val->st->data + n->val->offset, n->dtype,
+                                 n->rank, wf_tnode_dims(n), n->val->strides);
     if (h.slot && wf_grad_enabled(c)) {
         wf_slot *s = wf_slot_at(c, h.slot);
         if (n->sort == WF_TN_LEAF) {
@@ -415,7 +415,7 @@ static int storage_map(wf_slot *s, int64_t *dyn)
     int r = s->rank;
     memcpy(dyn, wf_dims(s), (size_t)r * sizeof *dyn);
     memcpy(dyn + r, wf_strides(s), (size_t)r * sizeof *dyn);
-    dyn[2 * r] = (s->data - (char *)s->st->data) / (int64_t)wf_dtype_size(s->dtype);
+    dyn[2 * r] = s->offset / (int64_t)wf_dtype_size(s->dtype);
     return 2 * r + 1;
 }
 

@@ -23,7 +23,7 @@ extern const wf_tape_hooks wf_tape_hook_table;
 /* A saved value: a view of storage at a version. */
 typedef struct wf_tval {
     wf_storage *st;
-    char *data;
+    int64_t offset; /* bytes from the start of the storage */
     uint32_t version;
     uint32_t users; /* nodes whose derivative still wants it */
     char *name;     /* copy of the tensor's name, or NULL */

@@ -113,9 +113,7 @@ weft_status weft_tape_print(FILE *out, weft_tensor x)
     bool pinned = false;
     wf_slot *s = c && out && x.slot < WF_ABSENT_SLOT ? wf_pin(c, x, &pinned, &why) : NULL;
     wf_ref r = 0;
-    if (s && (s->flags & WF_SLOT_TRACED)) {
-        wf_fail(&why, WEFT_EUNSUPPORTED, "the tensor belongs to a running trace, not to the tape");
-    } else if (s && wf_slot_tracked(s)) {
+    if (s && wf_slot_tracked(s)) {
         r = wf_tape_node_of(c, s, &why);
     } else if (!why.code) {
         wf_fail(&why, out ? WEFT_EGRAD : WEFT_EINVALID, "%s",

@@ -150,7 +150,7 @@ static int bind(wf_vjp *v, weft_tensor h, const wf_type *out, int compute, wf_vi
     if (!s) {
         return h.slot == 0 ? (int)weft_error_status(h) : why.code;
     }
-    view->data = s->data;
+    view->data = wf_slot_data(s);
     view->dtype = s->dtype;
     int lead = out->rank - s->rank;
     for (int i = lead; i < out->rank; i++) {
@@ -165,7 +165,7 @@ static int bind(wf_vjp *v, weft_tensor h, const wf_type *out, int compute, wf_vi
 /* A fresh uninitialised tensor of the current scope. */
 static weft_tensor empty_like(wf_ctx *c, const wf_type *t)
 {
-    wf_storage *st = wf_storage_new((size_t)wf_type_numel(t) * wf_dtype_size(t->dtype));
+    wf_storage *st = wf_result_storage(c, (size_t)wf_type_numel(t) * wf_dtype_size(t->dtype));
     if (!st) {
         return wf_raise_text(c, WEFT_ENOMEM, "backward", "out of memory for a gradient");
     }
@@ -174,39 +174,51 @@ static weft_tensor empty_like(wf_ctx *c, const wf_type *t)
     return h;
 }
 
-static weft_tensor fused_vjp(wf_vjp *v, int which, const wf_type *out, int compute, int store)
+/* Runs the kernel on what `src` names, into h. */
+static weft_tensor run_fused(wf_vjp *v, int which, const wf_type *out, int compute,
+                             const weft_tensor *src, weft_tensor h)
 {
-    wf_view view[5];
+    wf_view view[5], d;
     double scalar[5];
-    unsigned reads = wf_vjp_reads(v->op, which);
     memset(view, 0, sizeof view);
-    int rc = 0;
-    if (reads & 64u) {
-        rc = bind(v, v->g[0], out, compute, &view[0], &scalar[0]);
-    }
-    for (int i = 0; i < v->nsrc && !rc; i++) {
-        if (reads & (1u << i)) {
-            rc = bind(v, wf_vjp_src(v, i), out, compute, &view[1 + i], &scalar[1 + i]);
+    for (int i = 0; i < v->nsrc + 2; i++) {
+        if (!wf_is_absent(src[i]) && bind(v, src[i], out, compute, &view[i], &scalar[i])) {
+            return (weft_tensor){0, v->c->id, v->c->error_last};
         }
     }
-    if (!rc && (reads & 128u)) {
-        rc = bind(v, wf_vjp_dst(v, 0), out, compute, &view[1 + v->nsrc], &scalar[4]);
-    }
-    if (rc) {
-        return (weft_tensor){0, v->c->id, v->c->error_last};
+    wf_slot_view(wf_slot_at(v->c, h.slot), &d);
+    unsigned mode = wf_fpenv_enter();
+    int rc = wf_exec_vjp(v->op, which, compute, &d, v->nsrc + 2, view);
+    wf_fpenv_leave(mode);
+    return rc ? wf_raise_text(v->c, rc, wf_rows[v->op].name, "out of memory in backward") : h;
+}
+
+static weft_tensor fused_vjp(wf_vjp *v, int which, const wf_type *out, int compute, int store)
+{
+    unsigned reads = wf_vjp_reads(v->op, which);
+    weft_tensor src[5];
+    for (int i = 0; i < v->nsrc + 2; i++) {
+        bool result = i == v->nsrc + 1;
+        unsigned bit = i == 0 ? 64u : result ? 128u : 1u << (i - 1);
+        src[i] = !(reads & bit) ? WF_ABSENT
+                 : i == 0       ? v->g[0]
+                 : result       ? wf_vjp_dst(v, 0)
+                                : wf_vjp_src(v, i - 1);
+        if (src[i].slot == 0) {
+            return src[i];
+        }
     }
     wf_type t = *out;
     t.dtype = (uint8_t)store;
     weft_tensor h = empty_like(v->c, &t);
-    if (h.slot == 0) {
-        return h;
+    wf_recorder *r = v->c->recorder;
+    if (h.slot == 0 || !r) {
+        return h.slot ? run_fused(v, which, out, compute, src, h) : h;
     }
-    wf_view d;
-    wf_slot_view(wf_slot_at(v->c, h.slot), &d);
-    unsigned mode = wf_fpenv_enter();
-    rc = wf_exec_vjp(v->op, which, compute, &d, v->nsrc + 2, view);
-    wf_fpenv_leave(mode);
-    return rc ? wf_raise_text(v->c, rc, wf_rows[v->op].name, "out of memory in backward") : h;
+    wf_why why = {0};
+    wf_slot *dst = wf_slot_at(v->c, h.slot);
+    int rc = r->vjp(r, v->op, which, v->nsrc + 2, src, dst, &why);
+    return rc ? wf_raise(v->c, wf_rows[v->op].name, 0, NULL, &why) : h;
 }
 
 static weft_tensor expanded_vjp(wf_vjp *v, int which, const wf_type *out, int compute)

@@ -2,7 +2,7 @@
  * eager/api_tensor.c -- tensors on given memory, reading elements, queries (weft/tensor.h).
  *
  * Invariants: reading never changes a tensor; writing through a pointer counts as a write when the
- * pointer is handed out; a tensor of a running trace has no memory, and reading it says so.
+ * pointer is handed out; a value that a running trace has yet to compute is computed first.
  */
 #include <math.h>
 #include <string.h>
@@ -49,26 +49,20 @@ static void look_close(look *l)
     }
 }
 
-/* The same for reading elements. */
-static bool read_open(look *l, const char *op, weft_tensor t)
+/* The same for reading elements (write: through a pointer that may write them). */
+static bool read_open(look *l, const char *op, weft_tensor t, bool write)
 {
     if (!look_open(l, op, t)) {
         return false;
     }
     wf_why why = {0};
-    if (!l->s->st) {
-        wf_fail(&why, WEFT_EUNSUPPORTED, "a value of a running trace is read");
-        wf_hint(&why, "values exist when the traced call has returned");
-    } else if (l->s->st->broken) {
-        wf_fail(&why, WEFT_EINVALID, "it holds no valid value: an in-place %s on it failed",
-                wf_rows[l->s->st->write_op].name);
-        wf_hint(&why, "write it anew (weft_copy_, weft_fill_) before reading it");
-    } else {
-        return true;
+    int rc = wf_need_value(l->c, l->s, write, op, &why);
+    l->c->here = NULL;
+    if (rc) {
+        look_close(l);
+        wf_raise(l->c, op, 1, &t, &why);
     }
-    look_close(l);
-    wf_raise(l->c, op, 1, &t, &why);
-    return false;
+    return rc == 0;
 }
 
 /* -- tensors on given memory ------------------------------------------------------------------------------ */
@@ -215,10 +209,10 @@ weft_tensor(weft_from_blob)(const weft_blob_args *args)
 const void *weft_data(weft_tensor t)
 {
     look l;
-    if (!read_open(&l, "data", t)) {
+    if (!read_open(&l, "data", t, false)) {
         return NULL;
     }
-    const void *p = l.s->data;
+    const void *p = wf_slot_data(l.s);
     look_close(&l);
     return p;
 }
@@ -226,7 +220,7 @@ const void *weft_data(weft_tensor t)
 void *weft_data_mut(weft_tensor t)
 {
     look l;
-    if (!read_open(&l, "data_mut", t)) {
+    if (!read_open(&l, "data_mut", t, true)) {
         return NULL;
     }
     wf_why why = {0};
@@ -241,7 +235,7 @@ void *weft_data_mut(weft_tensor t)
         atomic_fetch_add_explicit(&l.s->st->version, 1, memory_order_relaxed);
         l.s->st->write_op = WF_OP_COPY;
         l.s->st->write_site = NULL;
-        p = l.s->data;
+        p = wf_slot_data(l.s);
     }
     look_close(&l);
     if (!p && why.code) {
@@ -285,15 +279,16 @@ static bool item(const char *op, weft_tensor t, bool *whole, int64_t *i, double 
         return true;
     }
     look l;
-    if (!read_open(&l, op, t)) {
+    if (!read_open(&l, op, t, false)) {
         return false;
     }
     wf_slot *s = l.s;
     bool one = wf_slot_numel(s) == 1;
     if (one) {
         *whole = wf_dtype_kind(s->dtype) < 2;
-        *d = wf_element_f64(s->dtype, s->data);
-        *i = s->dtype == WEFT_I64 ? *(const int64_t *)(const void *)s->data : wf_f64_to_i64(*d);
+        const void *at = wf_slot_data(s);
+        *d = wf_element_f64(s->dtype, at);
+        *i = s->dtype == WEFT_I64 ? *(const int64_t *)at : wf_f64_to_i64(*d);
     } else {
         wf_why why = {0};
         wf_fail(&why, WEFT_ESHAPE, "a tensor of %lld elements is not one item",
@@ -357,7 +352,7 @@ weft_status(weft_to_array)(weft_tensor t, void *dst, int64_t n, weft_dtype dtype
     if (!dst && n != 0) {
         return weft_error_status(wf_api_null("to_array", "the array"));
     }
-    if (!read_open(&l, "to_array", t)) {
+    if (!read_open(&l, "to_array", t, false)) {
         return status_of(t);
     }
     wf_view s, d;
@@ -441,10 +436,10 @@ int64_t weft_nbytes(weft_tensor t)
 int64_t weft_offset(weft_tensor t)
 {
     look l;
-    if (!read_open(&l, "offset", t)) {
+    if (!look_open(&l, "offset", t)) {
         return -1;
     }
-    int64_t bytes = l.s->data - (char *)l.s->st->data;
+    int64_t bytes = l.s->offset;
     int64_t size = (int64_t)wf_dtype_size(l.s->dtype);
     look_close(&l);
     return bytes / size;

@@ -36,6 +36,9 @@ static void context_close(void *arg)
 {
     wf_ctx *c = arg;
     end_all_scopes(c);
+    if (c->recorder) {
+        c->recorder->close(c->recorder);
+    }
     if (wf_tape_api) {
         wf_tape_api->close(c);
     }
@@ -106,6 +109,7 @@ wf_ctx *wf_ctx_open(void)
     c->scopes[1] = (wf_scope_rec){.head = 0, .serial = ++c->scope_serial};
     c->grad_off = 0;
     c->recorder = NULL;
+    c->here = NULL;
     c->error_last = 0;
     c->rng = (weft_generator){0, 0};
     wf_tls_ctx = c;
@@ -163,8 +167,9 @@ wf_slot *wf_slot_new(wf_ctx *c, weft_tensor *handle)
     s->dtype = s->rank = s->flags = s->pad = 0;
     s->node = 0;
     s->node_gen = 0;
+    s->noted = 0;
     s->st = NULL;
-    s->data = NULL;
+    s->offset = 0;
     s->ext = NULL;
     s->meta = NULL;
     s->site = NULL;
@@ -177,7 +182,7 @@ wf_slot *wf_slot_new(wf_ctx *c, weft_tensor *handle)
 
 static void slot_clear(wf_ctx *c, wf_slot *s)
 {
-    if (s->node && !(s->flags & WF_SLOT_TRACED) && wf_tape_api) {
+    if (s->node && wf_tape_api) {
         wf_tape_api->release(c, s->context, s->node);
     }
     s->node = 0;
@@ -377,13 +382,13 @@ int wf_slot_is_contiguous(wf_slot *s)
 
 int wf_slot_is_whole(wf_slot *s)
 {
-    return s->st && s->data == s->st->data && wf_slot_is_contiguous(s) &&
+    return s->st && s->offset == 0 && wf_slot_is_contiguous(s) &&
            (size_t)wf_slot_numel(s) * wf_dtype_size(s->dtype) == s->st->nbytes;
 }
 
 void wf_slot_view(wf_slot *s, wf_view *v)
 {
-    v->data = s->data;
+    v->data = wf_slot_data(s);
     v->dtype = s->dtype;
     v->rank = s->rank;
     const int64_t *d = wf_dims(s), *st = wf_strides(s);

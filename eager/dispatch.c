@@ -1,9 +1,9 @@
 /*
  * eager/dispatch.c -- the choke point of every op.
  *
- * dispatch: check and infer the type -> a recorder is installed? it appends -> otherwise run the
- * row's kernel, and if a gradient is wanted the tape appends the same node. There is no per-op code
- * here beyond what a row's kind says.
+ * dispatch: check and infer the type -> make the result -> run the row's kernel, or hand it to the trace
+ * that is recording -> if a gradient is wanted the tape appends the same node. There is no per-op code here
+ * beyond what a row's kind says, and a trace changes nothing but who computes the elements.
  *
  * Invariants: a failing call leaves operands as they were, returns empty handles that carry one error
  * number, and an empty operand passes its error on unchanged. Pins are held for the whole call.
@@ -60,6 +60,15 @@ int wf_exec_copy(wf_exec *e)
     return 0;
 }
 
+int wf_exec_row(wf_exec *e)
+{
+    int rc = exec_table[e->op](e);
+    if (rc && e->why->rule[0] == '\0') {
+        wf_fail(e->why, rc, "out of memory while it ran");
+    }
+    return rc;
+}
+
 /* -- operands ---------------------------------------------------------------------------------------- */
 
 void wf_call_close(wf_call *k)
@@ -73,6 +82,27 @@ void wf_call_close(wf_call *k)
         wf_mfree(k->slot);
         wf_mfree(k->pinned);
     }
+}
+
+/* A value that another thread's trace has not computed yet. */
+static inline bool foreign(const wf_ctx *c, const wf_slot *s)
+{
+    return atomic_load_explicit(&s->st->is_virtual, memory_order_acquire) &&
+           s->st->recorder != c->recorder;
+}
+
+__attribute__((noinline, cold)) static int refuse(wf_call *k, wf_slot *s, int i)
+{
+    if (s->st->broken) {
+        wf_fail(&k->why, WEFT_EINVALID, "operand %d holds no valid value: %s on it failed", i,
+                wf_rows[s->st->write_op].name);
+        wf_hint(&k->why, "write it anew (weft_copy_, weft_fill_) before reading it");
+    } else {
+        wf_fail(&k->why, WEFT_EUNSUPPORTED,
+                "operand %d belongs to a running trace of another thread", i);
+        wf_hint(&k->why, "use it after the traced call has returned");
+    }
+    return k->why.code;
 }
 
 /* Pins operands. Returns 0, a status with why filled, or -1 with *failed set to an operand that is
@@ -113,12 +143,8 @@ int wf_call_open(wf_call *k, wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
             return k->why.code;
         }
         k->slot[i] = s;
-        if (s->st && s->st->broken) {
-            wf_fail(&k->why, WEFT_EINVALID,
-                    "operand %d holds no valid value: an in-place %s on it failed", i,
-                    wf_rows[s->st->write_op].name);
-            wf_hint(&k->why, "write it anew (weft_copy_, weft_fill_) before reading it");
-            return k->why.code;
+        if (__builtin_expect(s->st->broken != 0 || foreign(c, s), 0)) {
+            return refuse(k, s, i);
         }
         k->tracked |= wf_slot_tracked(s);
     }
@@ -265,7 +291,7 @@ void wf_call_operand_view(wf_call *k, int i, int dt, bool flat, int64_t n, const
         }
         return;
     }
-    v->data = s->data;
+    v->data = wf_slot_data(s);
     v->dtype = s->dtype;
     if (flat) {
         v->strides[0] = 1;
@@ -313,7 +339,7 @@ static wf_slot *result_new(wf_call *k, const wf_type *t, weft_tensor *h)
         return NULL;
     }
     size_t bytes = (size_t)n * wf_dtype_size(t->dtype);
-    wf_storage *st = wf_storage_new(bytes);
+    wf_storage *st = wf_result_storage(k->c, bytes);
     wf_slot *s = st ? wf_slot_new(k->c, h) : NULL;
     if (!s || wf_slot_shape(s, t->rank, t->dims, NULL) != 0) {
         if (s) {
@@ -328,7 +354,6 @@ static wf_slot *result_new(wf_call *k, const wf_type *t, weft_tensor *h)
     }
     s->dtype = t->dtype;
     s->st = st;
-    s->data = st->data;
     atomic_store_explicit(&st->handles, 1, memory_order_relaxed);
     return s;
 }
@@ -393,11 +418,26 @@ static int64_t flat_count(const wf_call *k)
     return n;
 }
 
+static int exec_flat(wf_call *k, int64_t n, wf_slot *r)
+{
+    wf_view v[4];
+    for (int i = 0; i <= k->nsrc; i++) { /* the last one is the result */
+        wf_slot *s = i < k->nsrc ? k->slot[i] : r;
+        v[i].data = wf_slot_data(s);
+        v[i].dtype = s->dtype;
+        v[i].rank = 1;
+        v[i].dims[0] = n;
+        v[i].strides[0] = 1;
+    }
+    int rc = wf_exec_map(k->op, wf_dtype_compute(k->slot[0]->dtype), &v[k->nsrc], k->nsrc, v);
+    return rc ? wf_fail(&k->why, rc, "out of memory for scratch tiles") : 0;
+}
+
 static weft_tensor run_flat(wf_call *k, int64_t n)
 {
     wf_slot *a = k->slot[0];
     int out = wf_call_output_dtype(k->op, a->dtype);
-    wf_storage *st = wf_storage_new((size_t)n * wf_dtype_size(out));
+    wf_storage *st = wf_result_storage(k->c, (size_t)n * wf_dtype_size(out));
     weft_tensor h;
     wf_slot *r = st ? wf_slot_new(k->c, &h) : NULL;
     if (!r || wf_slot_shape(r, a->rank, wf_dims(a), wf_strides(a)) != 0) {
@@ -412,21 +452,11 @@ static weft_tensor run_flat(wf_call *k, int64_t n)
     }
     r->dtype = (uint8_t)out;
     r->st = st;
-    r->data = st->data;
     atomic_store_explicit(&st->handles, 1, memory_order_relaxed);
-    wf_view v[4];
-    for (int i = 0; i <= k->nsrc; i++) { /* the last one is the result */
-        wf_slot *s = i < k->nsrc ? k->slot[i] : r;
-        v[i].data = s->data;
-        v[i].dtype = s->dtype;
-        v[i].rank = 1;
-        v[i].dims[0] = n;
-        v[i].strides[0] = 1;
-    }
-    int rc = wf_exec_map(k->op, wf_dtype_compute(a->dtype), &v[k->nsrc], k->nsrc, v);
-    if (rc) {
-        wf_fail(&k->why, rc, "out of memory for scratch tiles");
-    } else if (k->tracked && wf_grad_enabled(k->c)) {
+    int rc = k->c->recorder ? k->c->recorder->map(k->c->recorder, k->op, a->dtype, k->nsrc, k->slot,
+                                                  k->src, r, &k->why)
+                            : exec_flat(k, n, r);
+    if (!rc && k->tracked && wf_grad_enabled(k->c)) {
         rc = tape_append(k, 1, &r);
     }
     if (rc) {
@@ -434,6 +464,26 @@ static weft_tensor run_flat(wf_call *k, int64_t n)
         return wf_call_fail(k);
     }
     return h;
+}
+
+static int exec_broadcast(wf_call *k, int first, int compute, const wf_type *out, bool flat,
+                          wf_slot *r)
+{
+    double scalars[3];
+    wf_view v[3], d;
+    map_views(k, first, compute, out, flat, v, &scalars);
+    d.data = wf_slot_data(r);
+    d.dtype = out->dtype;
+    d.rank = flat ? 1 : out->rank;
+    if (flat) {
+        d.dims[0] = wf_type_numel(out);
+        d.strides[0] = 1;
+    } else {
+        memcpy(d.dims, out->dims, (size_t)out->rank * sizeof(int64_t));
+        memcpy(d.strides, wf_strides(r), (size_t)out->rank * sizeof(int64_t));
+    }
+    int rc = wf_exec_map(k->op, compute, &d, k->nsrc, v);
+    return rc ? wf_fail(&k->why, rc, "out of memory for scratch tiles") : 0;
 }
 
 static weft_tensor run_elementwise(wf_call *k)
@@ -476,23 +526,10 @@ static weft_tensor run_elementwise(wf_call *k)
     if (!r) {
         return wf_call_fail(k);
     }
-    double scalars[3];
-    wf_view v[3], d;
-    map_views(k, first, compute, &out, flat, v, &scalars);
-    d.data = r->data;
-    d.dtype = out.dtype;
-    d.rank = flat ? 1 : out.rank;
-    if (flat) {
-        d.dims[0] = wf_type_numel(&out);
-        d.strides[0] = 1;
-    } else {
-        memcpy(d.dims, out.dims, (size_t)out.rank * sizeof(int64_t));
-        memcpy(d.strides, wf_strides(r), (size_t)out.rank * sizeof(int64_t));
-    }
-    int rc = wf_exec_map(k->op, compute, &d, k->nsrc, v);
-    if (rc) {
-        wf_fail(&k->why, rc, "out of memory for scratch tiles");
-    } else if (k->tracked && wf_grad_enabled(k->c)) {
+    int rc = k->c->recorder ? k->c->recorder->map(k->c->recorder, k->op, join, k->nsrc, k->slot,
+                                                  k->src, r, &k->why)
+                            : exec_broadcast(k, first, compute, &out, flat, r);
+    if (!rc && k->tracked && wf_grad_enabled(k->c)) {
         rc = tape_append(k, 1, &r);
     }
     if (rc) {
@@ -517,7 +554,7 @@ weft_tensor wf_wrap_view(wf_ctx *c, wf_storage *st, void *data, int dtype, int r
     }
     s->dtype = (uint8_t)dtype;
     s->st = st;
-    s->data = data;
+    s->offset = (char *)data - (char *)st->data;
     wf_storage_retain(st);
     atomic_fetch_add_explicit(&st->handles, 1, memory_order_relaxed);
     return h;
@@ -553,6 +590,19 @@ static int check_bounds(wf_call *k, const wf_view *v)
     return 0;
 }
 
+/* The elements of v, row-major, into the memory of r. */
+static void copy_dense(wf_slot *r, const wf_view *v)
+{
+    wf_view d = *v;
+    d.data = wf_slot_data(r);
+    int64_t step = 1;
+    for (int i = d.rank; i-- > 0;) {
+        d.strides[i] = step;
+        step *= d.dims[i];
+    }
+    wf_copy(&d, v);
+}
+
 static weft_tensor run_view(wf_call *k)
 {
     wf_slot *s = k->slot[0];
@@ -580,14 +630,9 @@ static weft_tensor run_view(wf_call *k)
         if (!r) {
             return wf_call_fail(k);
         }
-        wf_view d = v;
-        d.data = r->data;
-        int64_t step = 1;
-        for (int i = d.rank; i-- > 0;) {
-            d.strides[i] = step;
-            step *= d.dims[i];
+        if (!k->c->recorder) {
+            copy_dense(r, &v);
         }
-        wf_copy(&d, &v);
     } else {
         if ((k->op == WF_OP_AS_STRIDED || k->op == WF_OP_DIAGONAL) && check_bounds(k, &w)) {
             return wf_call_fail(k);
@@ -598,7 +643,9 @@ static weft_tensor run_view(wf_call *k)
         }
         r = wf_slot_at(k->c, h.slot);
     }
-    if (k->tracked && wf_grad_enabled(k->c) && tape_append(k, 1, &r)) {
+    wf_recorder *rec = k->c->recorder;
+    rc = rec ? rec->view(rec, k->op, k->attr, s, r, &k->why) : 0;
+    if (rc || (k->tracked && wf_grad_enabled(k->c) && tape_append(k, 1, &r))) {
         wf_slot_destroy(k->c, r);
         return wf_call_fail(k);
     }
@@ -623,15 +670,10 @@ weft_tensor wf_scalar_tensor(weft_tensor t)
     double v = scalar_double(t);
     int64_t iv = (int64_t)t.serial;
     wf_attr a = {.dtype = (uint8_t)kind_default[t.context], .n_flt = 1, .flt = &v};
-    weft_tensor r = wf_op0(WF_OP_FULL, &a);
-    if (t.context == WF_SCALAR_INT && r.slot != 0) {
-        wf_ctx *c = wf_ctx_get();
-        wf_slot *s = c->recorder ? NULL : wf_slot_at(c, r.slot);
-        if (s) {
-            memcpy(s->data, &iv, sizeof iv);
-        }
+    if (t.context == WF_SCALAR_INT) { /* exact: a double does not hold every i64 */
+        a = (wf_attr){.dtype = WEFT_I64, .n_dyn = 1, .dyn = &iv};
     }
-    return r;
+    return wf_op0(WF_OP_FULL, &a);
 }
 
 static int fail_all(wf_call *k, int ndst, weft_tensor *dst);
@@ -719,12 +761,11 @@ static int row_results(wf_call *k, operands *o, int ndst, weft_tensor *dst)
         }
         wf_slot_view(r[made], &v[made]);
     }
-    if (!rc) {
+    if (!rc && k->c->recorder) {
+        rc = k->c->recorder->row(k->c->recorder, k->op, k->attr, k->nsrc, k->slot, r, &k->why);
+    } else if (!rc) {
         wf_exec e = {k->op, k->nsrc, ndst, o->view, v, k->attr, &k->why};
-        rc = exec_table[k->op](&e);
-        if (rc && k->why.rule[0] == '\0') {
-            wf_fail(&k->why, rc, "out of memory while it ran");
-        }
+        rc = wf_exec_row(&e);
     }
     if (!rc && k->tracked && wf_grad_enabled(k->c)) {
         rc = tape_append(k, ndst, r);
@@ -783,22 +824,50 @@ int wf_dispatch(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
         rc = (int)weft_error_status(failed);
     } else if (rc > 0) {
         rc = fail_all(&k, ndst, dst);
-    } else if (c->recorder) {
-        rc = c->recorder->record(c->recorder, op, k.attr, nsrc, src, dst, &k.why);
-        rc = rc ? fail_all(&k, ndst, dst) : 0;
     } else {
-        unsigned mode =
-            wf_fpenv_enter(); /* kernels round to nearest, denormals on, whatever the caller set */
+        /* kernels round to nearest, denormals on, whatever the caller set */
+        unsigned mode = c->recorder ? 0 : wf_fpenv_enter();
         if (wf_op_is_elementwise(op)) {
             dst[0] = run_elementwise(&k);
             rc = dst[0].slot == 0 ? (int)weft_error_status(dst[0]) : 0;
         } else {
             rc = run_row(&k, ndst, dst);
         }
-        wf_fpenv_leave(mode);
+        if (!c->recorder) {
+            wf_fpenv_leave(mode);
+        }
     }
     wf_call_close(&k);
     return rc;
+}
+
+/* -- values behind dispatch's back ------------------------------------------------------------------------ */
+
+int wf_need_value(wf_ctx *c, wf_slot *s, bool write, const char *op, wf_why *why)
+{
+    int rc = 0;
+    if (c->recorder) {
+        rc = c->recorder->need(c->recorder, s, write, op, why);
+    } else if (atomic_load_explicit(&s->st->is_virtual, memory_order_acquire)) {
+        rc = wf_fail(why, WEFT_EUNSUPPORTED, "it belongs to a running trace of another thread");
+        wf_hint(why, "read it after the traced call has returned");
+    }
+    if (!rc && s->st->broken) {
+        rc = wf_fail(why, WEFT_EINVALID, "it holds no valid value: %s on it failed",
+                     wf_rows[s->st->write_op].name);
+        wf_hint(why, "write it anew (weft_copy_, weft_fill_) before reading it");
+    }
+    return rc;
+}
+
+wf_recorder *wf_pause(wf_ctx *c, const char *op, int *rc, wf_why *why)
+{
+    wf_recorder *r = c->recorder;
+    *rc = r ? r->need(r, NULL, true, op, why) : 0;
+    if (r && !*rc) {
+        c->recorder = NULL;
+    }
+    return *rc ? NULL : r;
 }
 
 weft_tensor wf_op0(wf_op op, const wf_attr *attr)

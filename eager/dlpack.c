@@ -75,8 +75,8 @@ static export *export_new(weft_tensor t, bool versioned, DLTensor *d, bool *read
         if (!why.code) {
             wf_fail(&why, WEFT_EINVALID, "a scalar has no memory");
         }
-    } else if (!s->st) {
-        wf_fail(&why, WEFT_EUNSUPPORTED, "a value of a running trace has no memory");
+    } else if (wf_need_value(c, s, true, "to_dlpack", &why)) {
+        ; /* why says it */
     } else if (s->st->read_only && !versioned) {
         wf_fail(&why, WEFT_EINVALID, "the memory is read-only, which this form cannot say");
         wf_hint(&why, "use weft_to_dlpack, or a copy: weft_clone(x)");
@@ -88,7 +88,7 @@ static export *export_new(weft_tensor t, bool versioned, DLTensor *d, bool *read
         wf_storage_retain(s->st);
         memcpy(e->dims, wf_dims(s), (size_t)s->rank * sizeof *e->dims);
         memcpy(e->strides, wf_strides(s), (size_t)s->rank * sizeof *e->strides);
-        *d = (DLTensor){.data = s->data,
+        *d = (DLTensor){.data = wf_slot_data(s),
                         .device = {DL_CPU, 0},
                         .ndim = s->rank,
                         .dtype = dl_types[s->dtype],

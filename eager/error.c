@@ -235,7 +235,10 @@ weft_tensor weft_sited(const char *site, weft_tensor t)
         wf_slot *s = wf_slot_at(c, t.slot);
         if (!s->site) {
             s->site = site;
-            if (s->node && wf_tape_api && !(s->flags & WF_SLOT_TRACED)) {
+            if (c->recorder && s->st->is_virtual) {
+                c->recorder->stamp(c->recorder, s->st, site);
+            }
+            if (s->node && wf_tape_api) {
                 wf_tape_api->stamp(c, s->node, site);
             }
         }

@@ -26,6 +26,9 @@ typedef struct wf_exec {
 /* Returns 0 or a weft_status with e->why filled. */
 typedef int (*wf_exec_fn)(wf_exec *e);
 
+/* The row's kernel: any row but views and the elementwise ones. e->why->rule must be empty. */
+int wf_exec_row(wf_exec *e);
+
 /* Elementwise rows: dst may have any strides (in-place and views write through it); operand i has
  * dims broadcastable to dst->dims with stride 0 already inserted, any dtype that a tile load converts to `compute`.
  * dst dtype: rounding cast from `compute` (or from bool for predicates and comparisons) on store. */

@@ -29,13 +29,13 @@ static void byte_range(wf_slot *s, const char **lo, const char **hi)
             b += span;
         }
     }
-    *lo = s->data + a * size;
-    *hi = s->data + (b + 1) * size;
+    *lo = wf_slot_data(s) + a * size;
+    *hi = wf_slot_data(s) + (b + 1) * size;
 }
 
 static bool same_view(wf_slot *a, wf_slot *b)
 {
-    return a->data == b->data && a->dtype == b->dtype && a->rank == b->rank &&
+    return wf_slot_data(a) == wf_slot_data(b) && a->dtype == b->dtype && a->rank == b->rank &&
            memcmp(wf_dims(a), wf_dims(b), (size_t)a->rank * sizeof(int64_t)) == 0 &&
            memcmp(wf_strides(a), wf_strides(b), (size_t)a->rank * sizeof(int64_t)) == 0;
 }
@@ -84,9 +84,11 @@ static bool self_overlaps(wf_slot *s)
 
 static int target_check(wf_call *k, wf_slot *dst)
 {
-    if (k->c->recorder || !dst->st) {
-        wf_fail(&k->why, WEFT_EUNSUPPORTED, "in-place writes are not recorded by a trace yet");
-        wf_hint(&k->why, "use the out-of-place op inside traced code");
+    if (atomic_load_explicit(&dst->st->is_virtual, memory_order_acquire) &&
+        dst->st->recorder != k->c->recorder) {
+        wf_fail(&k->why, WEFT_EUNSUPPORTED,
+                "the target belongs to a running trace of another thread");
+        wf_hint(&k->why, "write to it after the traced call has returned");
     } else if (dst->st->read_only) {
         wf_fail(&k->why, WEFT_EINVALID, "the target's memory is read-only");
         wf_hint(&k->why, "write to a copy: weft_clone(x)");
@@ -130,6 +132,19 @@ static void wrote(wf_call *k, wf_slot *dst)
     dst->st->broken = 0;
 }
 
+/* dst := value of the same extents. */
+static int assign(wf_call *k, wf_slot *dst, wf_slot *value)
+{
+    if (k->c->recorder) {
+        return k->c->recorder->copy(k->c->recorder, dst, value, WEFT_NONE, &k->why);
+    }
+    wf_view d, s;
+    wf_slot_view(dst, &d);
+    wf_slot_view(value, &s);
+    wf_copy(&d, &s);
+    return 0;
+}
+
 /* dst := value by assignment; records it when either is tracked. */
 static int store(wf_call *k, wf_slot *dst, weft_tensor value)
 {
@@ -141,16 +156,13 @@ static int store(wf_call *k, wf_slot *dst, weft_tensor value)
     }
     wf_type t;
     wf_slot_type(dst, &t);
-    wf_view d, s;
-    wf_slot_view(dst, &d);
-    wf_slot_view(v, &s);
     int rc = 0;
     if (wf_grad_enabled(c) && wf_tape_api && wf_dtype_kind(dst->dtype) == 2 &&
         (wf_slot_tracked(dst) || wf_slot_tracked(v))) {
         rc = wf_tape_api->store(c, dst, v, &k->why);
     }
+    rc = rc ? rc : assign(k, dst, v);
     if (!rc) {
-        wf_copy(&d, &s);
         wrote(k, dst);
     }
     if (pinned) {
@@ -221,14 +233,15 @@ static int run_tracked(wf_call *k, wf_slot *dst)
     return rc;
 }
 
-/* Replaces operands that overlap the target without being it by copies in the open scope. */
+/* Replaces operands that overlap the target without being it by copies in the open scope. In a trace, views
+ * of one storage need none: they read its value. */
 static int separate(wf_call *k, wf_slot *dst, weft_tensor *src)
 {
     for (int i = 0; i < k->nsrc; i++) {
         wf_slot *s = k->slot[i];
         src[i] = k->src[i];
         /* by address: two imports of one memory are two storages */
-        if (s && s->st && !same_view(s, dst) && overlaps(s, dst)) {
+        if (s && !(k->c->recorder && s->st == dst->st) && !same_view(s, dst) && overlaps(s, dst)) {
             src[i] = wf_op1(WF_OP_COPY, NULL, src[i]);
             if (src[i].slot == 0) {
                 return -1;
@@ -244,6 +257,8 @@ static int run_direct(wf_call *k, wf_slot *dst)
     wf_slot_view(dst, &d);
     wf_type out;
     bool flat;
+    int rc = 0;
+    wf_recorder *rec = k->c->recorder;
     if (k->op == WF_OP_COPY) {
         double scalar;
         int dt = k->slot[0] ? k->slot[0]->dtype : wf_dtype_compute(dst->dtype);
@@ -264,10 +279,16 @@ static int run_direct(wf_call *k, wf_slot *dst)
                     wf_dtype_name(dst->dtype));
             return k->why.code;
         }
-        wf_call_operand_view(k, 0, dt, false, 0, &out, &v[0], &scalar);
-        wf_copy(&d, &v[0]);
-        wrote(k, dst);
-        return 0;
+        if (rec) {
+            rc = rec->copy(rec, dst, k->slot[0], k->src[0], &k->why);
+        } else {
+            wf_call_operand_view(k, 0, dt, false, 0, &out, &v[0], &scalar);
+            wf_copy(&d, &v[0]);
+        }
+        if (!rc) {
+            wrote(k, dst);
+        }
+        return rc;
     }
     int first = wf_rows[k->op].kind == WF_KIND_CHOOSE ? 1 : 0;
     int join = wf_call_join_types(k, first);
@@ -282,8 +303,14 @@ static int run_direct(wf_call *k, wf_slot *dst)
     }
     int compute = wf_dtype_compute(join);
     out.dtype = (uint8_t)wf_call_output_dtype(k->op, join);
-    int rc = result_check(k, dst, &out);
-    if (rc) {
+    rc = result_check(k, dst, &out);
+    if (!rc && rec) {
+        rc = rec->map(rec, k->op, join, k->nsrc, k->slot, k->src, dst, &k->why);
+        if (!rc) {
+            wrote(k, dst);
+        }
+    }
+    if (rc || rec) {
         return rc;
     }
     double scalars[3];
@@ -366,9 +393,11 @@ int wf_dispatch_inplace(wf_op op, const wf_attr *attr, int nsrc, const weft_tens
         bool pinned = false;
         wf_slot *s = dst.slot < WF_ABSENT_SLOT ? wf_pin(c, dst, &pinned, &k.why) : NULL;
         if (s) {
-            unsigned mode = wf_fpenv_enter();
+            unsigned mode = c->recorder ? 0 : wf_fpenv_enter();
             rc = run_inplace(&k, s);
-            wf_fpenv_leave(mode);
+            if (!c->recorder) {
+                wf_fpenv_leave(mode);
+            }
         } else {
             rc = k.why.code
                      ? k.why.code

@@ -410,7 +410,7 @@ static void put_suffix(text *t, const wf_slot *slot, const wf_type *type)
 static void render(wf_slot *slot, text *t)
 {
     wf_type type;
-    source s = {.data = slot->data, .rank = slot->rank};
+    source s = {.data = wf_slot_data(slot), .rank = slot->rank};
     wf_slot_type(slot, &type);
     int64_t numel = wf_type_numel(&type), size = (int64_t)wf_dtype_size(type.dtype);
     for (int i = 0; i < s.rank; i++) {
@@ -447,13 +447,7 @@ static bool to_text(const char *op, weft_tensor x, text *t)
     wf_why why = {0};
     bool pinned = false;
     wf_slot *s = wf_pin(c, shown, &pinned, &why);
-    if (s && !s->st) {
-        wf_fail(&why, WEFT_EUNSUPPORTED, "a value of a running trace is read");
-        wf_hint(&why, "values exist when the traced call has returned");
-    } else if (s && s->st->broken) {
-        wf_fail(&why, WEFT_EINVALID, "it holds no valid value: an in-place %s on it failed",
-                wf_rows[s->st->write_op].name);
-    } else if (s) {
+    if (s && !wf_need_value(c, s, false, op, &why)) {
         render(s, t);
         if (t->failed) {
             wf_fail(&why, WEFT_ENOMEM, "out of memory for the text");

@@ -60,6 +60,36 @@ wf_storage *wf_storage_wrap(void *data, size_t nbytes, void (*deleter)(void *), 
     return st;
 }
 
+wf_storage *wf_storage_new_virtual(size_t nbytes, wf_recorder *r, void *address)
+{
+    wf_storage *st = wf_alloc(HEADER);
+    if (!st) {
+        return NULL;
+    }
+    storage_init(st);
+    atomic_store_explicit(&st->is_virtual, 1, memory_order_relaxed);
+    st->nbytes = nbytes;
+    st->data = address;
+    st->recorder = r;
+    return st;
+}
+
+int wf_storage_back(wf_storage *st)
+{
+    void *p = wf_alloc(st->nbytes);
+    if (!p) {
+        return WEFT_ENOMEM;
+    }
+    st->data = p;
+    return 0;
+}
+
+void wf_storage_commit(wf_storage *st)
+{
+    st->recorder = NULL;
+    atomic_store_explicit(&st->is_virtual, 0, memory_order_release);
+}
+
 void wf_storage_retain(wf_storage *st)
 {
     atomic_fetch_add_explicit(&st->refs, 1, memory_order_relaxed);
@@ -70,6 +100,16 @@ void wf_storage_release(wf_storage *st)
     /* A sole owner needs no locked decrement: nobody else can reach the count. */
     if (atomic_load_explicit(&st->refs, memory_order_acquire) != 1 &&
         atomic_fetch_sub_explicit(&st->refs, 1, memory_order_acq_rel) != 1) {
+        return;
+    }
+    if (__builtin_expect(atomic_load_explicit(&st->is_virtual, memory_order_acquire), 0)) {
+        /* Another thread's trace finds it without references when it ends. */
+        if (wf_tls_ctx && wf_tls_ctx->recorder == st->recorder) {
+            st->recorder->dead(st->recorder, st);
+            wf_free(st, HEADER);
+        } else {
+            atomic_store_explicit(&st->refs, 0, memory_order_release);
+        }
         return;
     }
     if (st->inline_data == 1) {

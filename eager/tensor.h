@@ -30,12 +30,20 @@ typedef struct wf_storage {
     uint16_t write_op;   /* last in-place op, for the stale-value message */
     uint8_t inline_data; /* data lies behind this header in the same block */
     uint8_t read_only;
-    uint64_t broken; /* error number of a write that failed half-way, 0 = sound */
+    /* No memory yet: a running trace will compute the bytes. data is a made-up address that no other
+     * storage has, so that index maps and overlap tests need no special case. Never dereferenced. */
+    _Atomic uint8_t is_virtual;
+    _Atomic uint32_t held; /* references among refs that traces hold */
+    uint64_t broken;       /* error number of a write that failed half-way, 0 = sound */
     const char *write_site;
     void *data;
     size_t nbytes;
     void (*deleter)(void *arg); /* external memory; NULL for our own */
     void *deleter_arg;
+    /* Of a virtual storage: who computes it, its SSA value, and the trace's list. */
+    struct wf_recorder *recorder;
+    struct wf_storage *next, *prev;
+    uint32_t value;
 } wf_storage;
 
 enum { WF_INLINE_RANK = 6 };
@@ -43,7 +51,6 @@ enum { WF_INLINE_RANK = 6 };
 #define WF_SLOT_WEAK 1u          /* 0-d result of scalars only */
 #define WF_SLOT_REQUIRES_GRAD 2u /* leaf that wants a gradient */
 #define WF_SLOT_RETAIN_GRAD 4u   /* non-leaf that keeps its gradient */
-#define WF_SLOT_TRACED 8u        /* no storage: node is a reference into the running trace */
 
 typedef struct wf_hook {
     struct wf_hook *next;
@@ -70,11 +77,14 @@ typedef struct wf_slot {
     uint32_t scope;         /* depth of the owning scope, 0 = kept */
     uint32_t context;
     uint8_t dtype, rank, flags, pad;
-    wf_ref node;       /* tape node of the value (context's tape), or trace node */
+    wf_ref node;       /* tape node of the value (context's tape) */
     uint32_t node_gen; /* root_gen of the storage when node was taken */
+    /* A trace's note on a view it has recorded: in trace `noted`, while the storage's value is seen_base,
+     * the view's value is seen. Only slots of the tracing thread's own scopes carry one. */
+    uint32_t noted, seen_base, seen;
     wf_storage *st;
-    char *data;
-    int64_t *ext; /* dims then strides when rank > WF_INLINE_RANK */
+    int64_t offset; /* bytes from the start of the storage to element [0, ...] */
+    int64_t *ext;   /* dims then strides when rank > WF_INLINE_RANK */
     wf_meta *meta;
     const char *site;
     int64_t dims_[WF_INLINE_RANK];
@@ -88,6 +98,11 @@ static inline int64_t *wf_dims(wf_slot *s)
 static inline int64_t *wf_strides(wf_slot *s)
 {
     return s->ext ? s->ext + s->rank : s->strides_;
+}
+/* The address of element [0, ...]. Not to be dereferenced while the storage is virtual. */
+static inline char *wf_slot_data(const wf_slot *s)
+{
+    return (char *)s->st->data + s->offset;
 }
 int64_t wf_slot_numel(wf_slot *s);
 int wf_slot_is_contiguous(wf_slot *s);
@@ -132,10 +147,39 @@ typedef struct wf_scope_rec {
 
 struct wf_ctx;
 
-/* Installed by the tracer: every dispatched op is appended instead of run. */
+/*
+ * Installed by a trace. Dispatch does everything it always does (checks, promotion, views, handles, tape,
+ * versions) but gets the memory of results from here and sends here what kernels would have computed.
+ * Functions that return int: 0, or a status with why filled and nothing recorded. A dst is a fresh result
+ * (its storage is virtual and has no value yet) or the target of a write in place: any view.
+ */
 typedef struct wf_recorder {
-    int (*record)(struct wf_recorder *r, wf_op op, const wf_attr *attr, int nsrc,
-                  const weft_tensor *src, weft_tensor *dst, wf_why *why);
+    /* A virtual storage. NULL: no memory. */
+    wf_storage *(*storage)(struct wf_recorder *r, size_t nbytes);
+    /* dst := op(src...) for an elementwise row whose operands meet in type `join`; slot NULL: the scalar
+     * handles[i]. */
+    int (*map)(struct wf_recorder *r, wf_op op, int join, int nsrc, wf_slot *const *src,
+               const weft_tensor *handles, wf_slot *dst, wf_why *why);
+    /* dst[0..] := op(src...) for any other row; slot NULL: absent. */
+    int (*row)(struct wf_recorder *r, wf_op op, const wf_attr *attr, int nsrc, wf_slot *const *src,
+               wf_slot *const *dst, wf_why *why);
+    /* dst views src (or, fresh, is the copy that a reshape needs). */
+    int (*view)(struct wf_recorder *r, wf_op op, const wf_attr *attr, wf_slot *src, wf_slot *dst,
+                wf_why *why);
+    /* dst := src, or the scalar when src is NULL, converted and broadcast. */
+    int (*copy)(struct wf_recorder *r, wf_slot *dst, wf_slot *src, weft_tensor scalar, wf_why *why);
+    /* dst := the derivative of op by operand `which`; src: g, operands, result; WF_ABSENT: not read. */
+    int (*vjp)(struct wf_recorder *r, wf_op op, int which, int nsrc, const weft_tensor *src,
+               wf_slot *dst, wf_why *why);
+    /* Somebody is about to read the elements of s (write: and may change them) behind dispatch's back;
+     * s NULL: everything. Afterwards they are in memory. op: what wants them. */
+    int (*need)(struct wf_recorder *r, wf_slot *s, bool write, const char *op, wf_why *why);
+    /* The last reference to a virtual storage has gone. */
+    void (*dead)(struct wf_recorder *r, wf_storage *st);
+    /* st was made at this call site. */
+    void (*stamp)(struct wf_recorder *r, wf_storage *st, const char *site);
+    /* The thread ends. */
+    void (*close)(struct wf_recorder *r);
 } wf_recorder;
 
 /* Installed once by the autograd layer: appends executed ops that touch tracked values. */
@@ -164,6 +208,7 @@ typedef struct wf_ctx {
     uint32_t scopes_cap;
     uint64_t scope_serial;
     wf_recorder *recorder;
+    const char *here; /* site of the reading call that is about to be made, see weft_here */
     void *tape;
     uint64_t error_next;
     uint64_t error_last;
@@ -209,6 +254,11 @@ void wf_meta_release(wf_meta *m);
 
 /* -- storage ---------------------------------------------------------------------------------------- */
 wf_storage *wf_storage_new(size_t nbytes); /* uninitialised; NULL: no memory */
+wf_storage *wf_storage_new_virtual(size_t nbytes, wf_recorder *r, void *address);
+/* Gives a virtual storage its memory, uninitialised, and makes it an ordinary one once wf_storage_commit
+ * says so. 0 or WEFT_ENOMEM. */
+int wf_storage_back(wf_storage *st);
+void wf_storage_commit(wf_storage *st);
 wf_storage *wf_storage_wrap(void *data, size_t nbytes, void (*deleter)(void *), void *arg);
 void wf_storage_retain(wf_storage *st);
 void wf_storage_release(wf_storage *st);
@@ -243,6 +293,23 @@ int wf_view_apply(wf_op op, const wf_attr *attr, const wf_type *result, const wf
 /* dst[...] := op(src...) through dst's view; dst may be among src. Bumps the version. */
 int wf_dispatch_inplace(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
                         weft_tensor dst);
+
+/* The memory of a result: virtual while a trace runs. NULL: no memory. */
+static inline wf_storage *wf_result_storage(wf_ctx *c, size_t nbytes)
+{
+    return __builtin_expect(c->recorder != NULL, 0) ? c->recorder->storage(c->recorder, nbytes)
+                                                    : wf_storage_new(nbytes);
+}
+/* The elements of s are about to be read (write: or written) through a pointer. 0 or a status with why
+ * filled: a failed write, a trace that must not be broken or whose kernels failed, another thread's trace. */
+int wf_need_value(wf_ctx *c, wf_slot *s, bool write, const char *op, wf_why *why);
+/* Ends what the trace of this thread has recorded so far and leaves it paused: ops run at once. Returns what
+ * to hand to wf_resume (NULL: no trace). On failure *rc is a status with why filled. */
+wf_recorder *wf_pause(wf_ctx *c, const char *op, int *rc, wf_why *why);
+static inline void wf_resume(wf_ctx *c, wf_recorder *r)
+{
+    c->recorder = r;
+}
 
 static inline bool wf_grad_enabled(const wf_ctx *c)
 {

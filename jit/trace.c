@@ -1,197 +1,303 @@
 /*
- * jit/trace.c -- the recorder behind dispatch, and running a recorded function op by op.
+ * jit/trace.c -- opening, committing and closing traces; see trace.h.
  *
- * Invariant: what is recorded is what dispatch would have done: promotions appear as casts, so that a
- * recorded function has the bits of the eager calls it came from.
+ * Requirement on whoever edits next: a commit leaves no storage virtual but fresh results that have no value
+ * yet (the op that made them is still on its way through dispatch), whether it succeeds or not.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "eager/alloc.h"
-#include "eager/call.h"
 #include "jit/trace.h"
 
-struct wf_trace {
-    wf_recorder base; /* first: dispatch calls through it */
-    wf_ctx *c;
-    wf_fn *fn;
-    weft_tensor *captured; /* kept handles, one per input */
-    wf_storage **storage;  /* identity of each captured tensor */
-    char **data;
-    int n, cap;
-};
-
-static int capture(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why)
+static uint32_t next_serial(void)
 {
-    for (int i = 0; i < t->n; i++) {
-        wf_type have, want;
-        wf_slot_type(s, &want);
-        have = *wf_fn_type(t->fn, t->fn->inputs[i]);
-        bool same = t->storage[i] == s->st && t->data[i] == s->data && have.dtype == want.dtype &&
-                    have.rank == want.rank &&
-                    memcmp(have.dims, want.dims, have.rank * sizeof have.dims[0]) == 0;
-        bool pinned;
-        wf_slot *c = same ? wf_pin(t->c, t->captured[i], &pinned, NULL) : NULL;
-        same = c && memcmp(wf_strides(c), wf_strides(s), s->rank * sizeof(int64_t)) == 0;
-        if (c && pinned) {
-            wf_unpin(t->c, c);
-        }
-        if (same) {
-            *v = t->fn->inputs[i];
-            return 0;
-        }
-    }
-    if (t->n == t->cap) {
-        int cap = t->cap ? t->cap * 2 : 16;
-        weft_tensor *h = wf_realloc(t->captured, (size_t)cap * sizeof *h);
-        t->captured = h ? h : t->captured;
-        wf_storage **st = wf_realloc(t->storage, (size_t)cap * sizeof *st);
-        t->storage = st ? st : t->storage;
-        char **d = wf_realloc(t->data, (size_t)cap * sizeof *d);
-        t->data = d ? d : t->data;
-        if (!h || !st || !d) {
-            return wf_fail(why, WEFT_ENOMEM, "out of memory for captured tensors");
-        }
-        t->cap = cap;
-    }
-    weft_tensor h =
-        wf_wrap_view(t->c, s->st, s->data, s->dtype, s->rank, wf_dims(s), wf_strides(s));
-    wf_type type;
-    wf_slot_type(s, &type);
-    *v = h.slot ? wf_fn_input(t->fn, &type) : 0;
-    if (!*v) {
-        return wf_fail(why, WEFT_ENOMEM, "out of memory for captured tensors");
-    }
-    t->captured[t->n] = weft_keep(h);
-    t->storage[t->n] = s->st;
-    t->data[t->n++] = s->data;
-    return 0;
+    static _Atomic uint32_t serial;
+    uint32_t s;
+    do {
+        s = atomic_fetch_add_explicit(&serial, 1, memory_order_relaxed) + 1;
+    } while (s == 0); /* 0: a slot without a note */
+    return s;
 }
 
-/* The SSA value of an operand. */
-static int value_of(wf_trace *t, weft_tensor h, wf_val *v, wf_why *why)
+wf_trace *wf_trace_current(wf_ctx *c)
 {
-    *v = 0;
-    if (wf_is_absent(h)) {
-        return 0;
-    }
-    if (wf_is_scalar(h)) {
-        *v = wf_fn_scalar(t->fn, (int)h.context, h.serial);
-        return *v ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory for the trace");
-    }
-    bool pinned;
-    wf_slot *s = wf_pin(t->c, h, &pinned, why);
-    if (!s) {
-        return why->code;
-    }
-    int rc = 0;
-    if (s->flags & WF_SLOT_TRACED) {
-        *v = s->node;
-    } else {
-        rc = capture(t, s, v, why);
-    }
-    if (pinned) {
-        wf_unpin(t->c, s);
-    }
-    return rc;
+    return (wf_trace *)(void *)c->recorder;
 }
 
-/* Casts operands of an elementwise row to their common type, as dispatch does. */
-static int promote(wf_trace *t, wf_op op, int nsrc, wf_val *v, wf_why *why)
-{
-    int first = wf_rows[op].kind == WF_KIND_CHOOSE ? 1 : 0, join = 0, weak = -1;
-    for (int i = first; i < nsrc; i++) {
-        int dt = wf_fn_type(t->fn, v[i])->dtype;
-        if (wf_fn_at(t->fn, v[i])->op == WF_OP_SCALAR) {
-            weak = wf_dtype_kind(dt) > weak ? wf_dtype_kind(dt) : weak;
-        } else {
-            join = join ? wf_dtype_promote(join, dt) : dt;
-        }
-    }
-    join = wf_call_settle_type(op, join, weak);
-    for (int i = first; i < nsrc; i++) {
-        if (wf_fn_at(t->fn, v[i])->op != WF_OP_SCALAR && wf_fn_type(t->fn, v[i])->dtype != join) {
-            wf_attr a = {.dtype = (uint8_t)join};
-            int rc = wf_fn_append(t->fn, WF_OP_CAST, &a, 1, &v[i], &v[i], NULL, why);
-            if (rc) {
-                return rc;
-            }
-        }
-    }
-    return 0;
-}
-
-static int result_handle(wf_trace *t, wf_val v, weft_tensor *h, wf_why *why)
-{
-    const wf_type *type = wf_fn_type(t->fn, v);
-    wf_slot *s = wf_slot_new(t->c, h);
-    if (!s || wf_slot_shape(s, type->rank, type->dims, NULL)) {
-        if (s) {
-            wf_slot_destroy(t->c, s);
-        }
-        return wf_fail(why, WEFT_ENOMEM, "out of memory for a traced handle");
-    }
-    s->dtype = type->dtype;
-    s->flags = WF_SLOT_TRACED;
-    s->node = v;
-    return 0;
-}
-
-static int record(wf_recorder *r, wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
-                  weft_tensor *dst, wf_why *why)
-{
-    wf_trace *t = (wf_trace *)(void *)r;
-    wf_val out[WF_MAX_DST];
-    wf_val *v = malloc(((size_t)nsrc + 1) * sizeof *v);
-    int rc = v ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory for the trace");
-    for (int i = 0; i < nsrc && !rc; i++) {
-        rc = value_of(t, src[i], &v[i], why);
-    }
-    if (!rc && wf_op_is_elementwise(op)) {
-        rc = promote(t, op, nsrc, v, why);
-    }
-    rc = rc ? rc : wf_fn_append(t->fn, op, attr, nsrc, v, out, NULL, why);
-    if (!rc && !wf_grad_enabled(t->c)) {
-        t->fn->ins[out[0] - 1].flags |= WF_INS_NOGRAD;
-    }
-    for (int k = 0; k < wf_rows[op].ndst && !rc; k++) {
-        rc = result_handle(t, out[k], &dst[k], why);
-    }
-    free(v);
-    return rc;
-}
-
-wf_trace *wf_trace_begin(const char *name)
+int wf_trace_reopen(wf_trace *t, const wf_trace_owner *owner)
 {
     wf_ctx *c = wf_ctx_get();
     if (!c) {
-        return NULL;
+        return WEFT_ENOMEM;
     }
     if (c->recorder) {
         wf_raise_text(c, WEFT_EINVALID, "trace", "a trace is already open on this thread");
-        return NULL;
+        return WEFT_EINVALID;
     }
-    wf_trace *t = calloc(1, sizeof *t);
-    wf_fn *f = t ? wf_fn_new(name) : NULL;
-    if (!f) {
-        free(t);
+    if (!t->fn) {
+        t->fn = wf_fn_new(owner->name);
+    }
+    if (!t->fn) {
         wf_raise_text(c, WEFT_ENOMEM, "trace", "out of memory");
+        return WEFT_ENOMEM;
+    }
+    t->base = wf_trace_hooks;
+    t->c = c;
+    t->owner = *owner;
+    t->serial = next_serial();
+    t->depth = 0;
+    t->keep_handles = false;
+    c->recorder = &t->base;
+    return 0;
+}
+
+wf_trace *wf_trace_open(const wf_trace_owner *owner)
+{
+    wf_trace *t = wf_malloc(sizeof *t);
+    if (!t) {
+        wf_raise_text(wf_ctx_get(), WEFT_ENOMEM, "trace", "out of memory");
         return NULL;
     }
-    t->base.record = record;
-    t->c = c;
-    t->fn = f;
-    c->recorder = &t->base;
+    memset(t, 0, sizeof *t);
+    if (wf_trace_reopen(t, owner)) {
+        wf_mfree(t);
+        return NULL;
+    }
+    return t;
+}
+
+void wf_trace_free(wf_trace *t)
+{
+    if (t) {
+        wf_fn_free(t->fn);
+        wf_mfree(t->outer);
+        wf_mfree(t->table);
+        wf_mfree(t->views);
+        wf_mfree(t->writes);
+        wf_mfree(t);
+    }
+}
+
+/* -- committing -------------------------------------------------------------------------------------------- */
+
+static void drop_outer(wf_trace *t)
+{
+    for (uint32_t i = 0; i < t->nouter; i++) {
+        wf_storage *st = t->outer[i].st;
+        atomic_fetch_sub_explicit(&st->held, 1, memory_order_relaxed);
+        wf_storage_release(st);
+    }
+    if (t->nouter) {
+        memset(t->table, 0, t->table_cap * sizeof *t->table);
+    }
+    t->nouter = t->wrapped = t->written = 0;
+}
+
+/* Unlinks the storages that have a value (or all of them); those whose last reference another thread dropped
+ * are freed. */
+static void drop_virtual(wf_trace *t, bool all, void (*each)(wf_storage *st, const wf_job *job),
+                         const wf_job *job)
+{
+    wf_storage *next;
+    for (wf_storage *st = t->first; st; st = next) {
+        next = st->next;
+        if (st->value == 0 && !all) {
+            continue;
+        }
+        t->base.dead(&t->base, st);
+        st->next = st->prev = NULL;
+        each(st, job);
+    }
+}
+
+static void make_real(wf_storage *st, const wf_job *job)
+{
+    (void)job;
+    wf_storage_commit(st);
+}
+
+/* No bytes were computed: nothing may read it, and nothing writes it unless there is memory. */
+static void make_broken(wf_storage *st, const wf_job *job)
+{
+    st->broken = 1;
+    st->write_op = (uint16_t)(job->failed_op ? job->failed_op : WF_OP_INPUT);
+    if ((uintptr_t)st->data >> 62) { /* still the made-up address */
+        st->data = NULL;
+        st->inline_data = 2;
+        st->read_only = 1;
+    }
+    wf_storage_commit(st);
+}
+
+/* Frees what another thread let go of; counts the rest that have a value. */
+static uint32_t sweep(wf_trace *t)
+{
+    uint32_t n = 0;
+    wf_storage *next;
+    for (wf_storage *st = t->first; st; st = next) {
+        next = st->next;
+        if (atomic_load_explicit(&st->refs, memory_order_acquire) == 0) {
+            atomic_store_explicit(&st->refs, 1, memory_order_relaxed);
+            wf_storage_release(st);
+        } else {
+            n += st->value != 0;
+        }
+    }
+    return n;
+}
+
+static int reserve(wf_trace *t, uint32_t views)
+{
+    if (views <= t->capviews) {
+        return 0;
+    }
+    uint32_t cap = views * 2;
+    wf_view *v = wf_realloc(t->views, cap * sizeof *v);
+    t->views = v ? v : t->views;
+    int32_t *w = wf_realloc(t->writes, cap * sizeof *w);
+    t->writes = w ? w : t->writes;
+    if (!v || !w) {
+        return WEFT_ENOMEM;
+    }
+    t->capviews = cap;
+    return 0;
+}
+
+static void dense_view(wf_view *v, const wf_type *type, void *data)
+{
+    int64_t step = 1;
+    v->data = data;
+    v->dtype = type->dtype;
+    v->rank = type->rank;
+    for (int i = type->rank; i-- > 0;) {
+        v->dims[i] = type->dims[i];
+        v->strides[i] = step;
+        step *= type->dims[i];
+    }
+}
+
+/* Declares outputs and lays out their memory. */
+static int prepare(wf_trace *t, wf_job *job)
+{
+    wf_fn *f = t->fn;
+    uint32_t n = sweep(t) + t->written;
+    if (reserve(t, f->ninputs + n)) {
+        return WEFT_ENOMEM;
+    }
+    wf_view *in = t->views, *out = t->views + f->ninputs;
+    for (uint32_t i = 0; i < t->nouter; i++) {
+        dense_view(&in[i], wf_fn_type(f, f->inputs[i]), t->outer[i].st->data);
+    }
+    uint32_t k = 0;
+    for (wf_storage *st = t->first; st; st = st->next) {
+        if (st->value) {
+            if (wf_fn_output(f, st->value) || wf_storage_back(st)) {
+                return WEFT_ENOMEM;
+            }
+            t->writes[k] = -1;
+            dense_view(&out[k++], wf_fn_type(f, st->value), st->data);
+        }
+    }
+    for (uint32_t i = 0; i < t->nouter; i++) {
+        if (t->outer[i].written) {
+            if (wf_fn_output(f, t->outer[i].value)) {
+                return WEFT_ENOMEM;
+            }
+            t->writes[k] = (int32_t)i;
+            dense_view(&out[k++], wf_fn_type(f, t->outer[i].value), t->outer[i].st->data);
+        }
+    }
+    *job = (wf_job){.fn = f, .writes = t->writes, .in = in, .out = out};
+    return 0;
+}
+
+/* Written inputs whose memory is half changed. */
+static void break_written(wf_trace *t, const wf_job *job)
+{
+    for (uint32_t i = 0; i < t->nouter && job->wrote; i++) {
+        if (t->outer[i].written) {
+            t->outer[i].st->broken = 1;
+            t->outer[i].st->write_op = (uint16_t)job->failed_op;
+        }
+    }
+}
+
+/* A new segment. */
+static void restart(wf_trace *t)
+{
+    drop_outer(t);
+    t->serial = next_serial();
+    if (t->fn) {
+        wf_fn_clear(t->fn);
+    } else {
+        t->fn = wf_fn_new(t->owner.name);
+    }
+}
+
+int wf_trace_commit(wf_trace *t, wf_why *why)
+{
+    wf_job job = {0};
+    int rc = prepare(t, &job);
+    if (rc) {
+        wf_fail(why, rc, "out of memory for the results of '%s'", t->owner.name);
+        wf_hint(why, "free tensors, end scopes sooner, or call weft_memory_trim");
+    } else if (t->fn->noutputs) {
+        rc = t->owner.run(t->owner.user, &job, why);
+        t->fn = job.fn;
+    }
+    break_written(t, &job);
+    drop_virtual(t, false, rc ? make_broken : make_real, &job);
+    restart(t);
+    if (!rc && !t->fn) {
+        rc = wf_fail(why, WEFT_ENOMEM, "out of memory for the trace");
+    }
+    return rc;
+}
+
+void wf_trace_close(wf_trace *t)
+{
+    wf_job job = {0};
+    sweep(t);
+    drop_virtual(t, true, make_broken, &job);
+    drop_outer(t);
+    if (t->fn) {
+        wf_fn_clear(t->fn);
+    }
+    t->c->recorder = NULL;
+}
+
+/* -- one function, not run ---------------------------------------------------------------------------------- */
+
+wf_trace *wf_trace_begin(const char *name)
+{
+    wf_trace *t = wf_trace_open(&(wf_trace_owner){.name = name ? name : "f", .single_graph = true});
+    if (t) {
+        t->keep_handles = true;
+    }
     return t;
 }
 
 int wf_trace_output(wf_trace *t, weft_tensor out)
 {
     wf_why why = {0};
-    wf_val v;
-    int rc = value_of(t, out, &v, &why);
-    if (!rc && (v == 0 || wf_fn_output(t->fn, v))) {
-        rc = wf_fail(&why, v ? WEFT_ENOMEM : WEFT_EINVALID, "an output must be a tensor");
+    wf_val v = 0;
+    bool pinned;
+    int rc = 0;
+    if (out.slot == 0 && out.serial) {
+        return (int)weft_error_status(out);
+    }
+    if (out.slot >= WF_ABSENT_SLOT) {
+        rc = wf_fail(&why, WEFT_EINVALID, "an output must be a tensor");
+    } else {
+        wf_slot *s = wf_pin(t->c, out, &pinned, &why);
+        rc = s ? wf_trace_value(t, s, &v, &why) : why.code;
+        if (s && pinned) {
+            wf_unpin(t->c, s);
+        }
+    }
+    if (!rc && wf_fn_output(t->fn, v)) {
+        rc = wf_fail(&why, WEFT_ENOMEM, "out of memory for the trace");
     }
     return rc ? wf_raise_status(t->c, "trace", 1, &out, &why) : 0;
 }
@@ -199,13 +305,21 @@ int wf_trace_output(wf_trace *t, weft_tensor out)
 wf_fn *wf_trace_end(wf_trace *t, weft_tensor **captured, int *n)
 {
     wf_fn *f = t->fn;
-    t->c->recorder = NULL;
-    *captured = t->captured;
-    *n = t->n;
-    wf_mfree(t->storage);
-    wf_mfree(t->data);
-    free(t);
-    return f;
+    *n = 0;
+    *captured = wf_malloc((t->nouter + 1u) * sizeof **captured);
+    for (uint32_t i = 0; i < t->nouter; i++) {
+        if (*captured) {
+            (*captured)[(*n)++] = t->outer[i].handle;
+        } else {
+            weft_free(t->outer[i].handle);
+        }
+    }
+    if (*captured) {
+        t->fn = NULL;
+    }
+    wf_trace_close(t);
+    wf_trace_free(t);
+    return *captured ? f : NULL;
 }
 
 void wf_trace_abort(wf_trace *t)
@@ -219,13 +333,12 @@ void wf_trace_abort(wf_trace *t)
     wf_mfree(captured);
 }
 
-/* -- running ------------------------------------------------------------------------------------------- */
+/* -- running through dispatch --------------------------------------------------------------------------------- */
 
 static weft_tensor slot_value(const wf_fn *f, uint32_t slot, const uint64_t *slots)
 {
     return (weft_tensor){WF_SCALAR_SLOT, f->slot_kind[slot], slots ? slots[slot] : f->slots[slot]};
 }
-
 int wf_fn_run(const wf_fn *f, const weft_tensor *inputs, const uint64_t *slots, weft_tensor *out)
 {
     static const wf_attr none;

@@ -1,10 +1,24 @@
 /*
- * jit/trace.h -- recording calls into IR instead of running them.
+ * jit/trace.h -- recording as virtual execution: ops run as always, only their kernels are put off.
  *
- * While a trace is open on a thread, dispatch hands it every op. Tensors from outside become inputs
- * the first time they are used; scalars become numbered slots, one per use; results are traced
- * handles: they have a type and an SSA number, but no memory. Recording appends: no folding, no
- * merging. Writes to existing tensors are refused while tracing.
+ * While a trace is open on a thread, dispatch checks, promotes, makes views and handles, bumps versions and
+ * appends to the tape exactly as it does without one; results get virtual storages (eager/tensor.h) and the
+ * op itself goes into an IR function. Because the tape sees ordinary slots, backward, hooks, optimisers and
+ * random generators need nothing of their own.
+ *
+ * The function is about storages, not handles. Every storage has one current SSA value, all of its elements
+ * in row-major order. A slot reads that value through its index map; a write in place makes a new one,
+ * UPDATE(old, new; map), or the new elements themselves when the map is the whole storage. Storages from
+ * outside become inputs, once, when they are first touched, whole. So aliases are right by construction.
+ *
+ * A commit ends a segment: everything that is still reachable (handles, saved values of the tape, gradients)
+ * is an output, storages from outside whose value changed are written back, a runner computes all of it, and
+ * virtual storages become ordinary ones. A read in the middle of a trace is a commit with a new segment after
+ * it.
+ *
+ * Invariants: recording appends, no folding, no merging; what is recorded is what dispatch would have done,
+ * casts of promotion included; one thread, one trace (an inner one is part of the outer one); if a runner
+ * fails, storages without a value are marked broken and name the op that failed.
  */
 #ifndef JIT_TRACE_H
 #define JIT_TRACE_H
@@ -12,21 +26,91 @@
 #include "eager/tensor.h"
 #include "jit/ir/ir.h"
 
+/* A storage from outside; number k is input k of the function. */
+typedef struct wf_outer {
+    wf_storage *st; /* referenced, and counted in its `held` */
+    wf_val value;   /* current */
+    bool written;
+    weft_tensor handle; /* kept, only where captured tensors are asked for */
+} wf_outer;
+
+/* What a commit asks to be computed. */
+typedef struct wf_job {
+    wf_fn *fn;             /* the runner may keep it and put another, or NULL, in its place */
+    const int32_t *writes; /* per output: the input whose memory it replaces, or -1 */
+    const wf_view *in;     /* ninputs, row-major */
+    wf_view *out;          /* noutputs, row-major, memory given */
+    wf_op failed_op;       /* when it fails */
+    const char *failed_site;
+    bool wrote; /* a failing run began to change memory of inputs */
+} wf_job;
+
 typedef struct wf_trace wf_trace;
 
+/* What is done with a trace's segments and breaks. */
+typedef struct wf_trace_owner {
+    const char *name;
+    bool single_graph; /* a read in the middle is an error */
+    void *user;
+    /* Computes a segment. 0 or a status with why filled. */
+    int (*run)(void *user, wf_job *job, wf_why *why);
+    /* `op` at `site` (NULL: unknown) is about to break the trace. Returns where the site can be filled in
+     * when it becomes known, or NULL. */
+    void (*broke)(void *user, const char *op, const char *site);
+} wf_trace_owner;
+
+struct wf_trace {
+    wf_recorder base; /* first: dispatch calls through it */
+    wf_ctx *c;
+    wf_trace_owner owner;
+    wf_fn *fn;
+    uint32_t serial;          /* of the segment; slots note it */
+    uint32_t depth;           /* inner traces and regions that are part of this one */
+    uint64_t address;         /* the next virtual storage lies here */
+    wf_storage *first, *last; /* virtual storages in order of creation */
+    wf_outer *outer;
+    uint32_t nouter, capouter;
+    uint32_t *table; /* outer + 1 by hash of the storage; capacity a power of two */
+    uint32_t table_cap;
+    uint32_t wrapped, written; /* outer storages on imported memory; written ones */
+    bool keep_handles;
+    wf_view *views; /* scratch of a commit */
+    int32_t *writes;
+    uint32_t capviews;
+};
+
 /* Starts recording on this thread. NULL with an error recorded: no memory, or a trace is open. */
+wf_trace *wf_trace_open(const wf_trace_owner *owner);
+/* A trace that was closed starts again, with the memory it has. 0 or a status with an error recorded. */
+int wf_trace_reopen(wf_trace *t, const wf_trace_owner *owner);
+/* Runs what was recorded. Afterwards no storage is virtual. 0 or a status with why filled. */
+int wf_trace_commit(wf_trace *t, wf_why *why);
+/* Stops recording without running anything more; values that were not computed are marked broken. */
+void wf_trace_close(wf_trace *t);
+void wf_trace_free(wf_trace *t); /* a closed one, or NULL */
+/* The trace that is open on the thread, or NULL. */
+wf_trace *wf_trace_current(wf_ctx *c);
+
+/* -- one function, not run ------------------------------------------------------------------------------ */
+
+/* Starts recording a function for its own sake: reads and writes to tensors from outside are errors. */
 wf_trace *wf_trace_begin(const char *name);
-/* Makes t (a traced handle, or one from outside) an output. 0 or a status with an error recorded. */
+/* Makes the value of `out` an output. 0 or a status with an error recorded. */
 int wf_trace_output(wf_trace *t, weft_tensor out);
-/* Stops recording. The function is the caller's (wf_fn_free); *captured receives n kept handles, the
- * arguments for its inputs in order, owned by the caller (weft_free each, wf_mfree the array). */
+/* Stops recording and frees t. The function is the caller's (wf_fn_free); *captured receives n kept handles
+ * with the names that the tensors had, the arguments for its inputs in order, owned by the caller (weft_free
+ * each, wf_mfree the array). Tensors made while recording hold no value. */
 wf_fn *wf_trace_end(wf_trace *t, weft_tensor **captured, int *n);
 /* Stops and discards. */
 void wf_trace_abort(wf_trace *t);
 
-/* Runs f op by op through dispatch: the plan of last resort, and the yardstick of every other. Scalar
- * slots take `slots` (or their recorded values when NULL). out receives f->noutputs handles of the
- * current scope. 0 or a status with an error recorded. */
+/* Runs f op by op through dispatch. Scalar slots take `slots` (or their recorded values when NULL). out
+ * receives f->noutputs handles of the current scope. 0 or a status with an error recorded. */
 int wf_fn_run(const wf_fn *f, const weft_tensor *inputs, const uint64_t *slots, weft_tensor *out);
+
+/* -- between trace.c and record.c -------------------------------------------------------------------------- */
+extern const wf_recorder wf_trace_hooks;
+/* The value of the slot's elements, with its extents. 0 or a status with why filled. */
+int wf_trace_value(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why);
 
 #endif

@@ -277,10 +277,11 @@ weft_status weft_optim_step(weft_optim *o)
     }
     weft_tensor count = o->state[o->n_state - 1].tensor;
     weft_no_grad_begin();
-    weft_status s = weft_add_(count, weft_i(1));
-    int64_t t = weft_item_i64(count);
+    int64_t had =
+        weft_item_i64(count); /* before the write: a trace need not be broken to read it */
+    weft_status s = had == INT64_MIN ? weft_last_status() : weft_add_(count, weft_i(1));
     for (int i = 0; i < o->n && s == WEFT_OK; i++) {
-        s = step_one(o, i, t);
+        s = step_one(o, i, had + 1);
     }
     weft_no_grad_end();
     return s;

@@ -81,7 +81,8 @@ weft_status wf_update_run(const update *u)
 {
     wf_program program;
     int dtype = (int)weft_dtype_of(u->tensor[P]);
-    if (!is_dense(u) || !build(u, &program, dtype)) {
+    /* A trace fuses the ops itself. */
+    if (wf_ctx_get()->recorder || !is_dense(u) || !build(u, &program, dtype)) {
         return wf_update_run_ops(u);
     }
     bool written[T0] = {false};

@@ -9,6 +9,7 @@
 #include "weft/random.h"
 #include "weft/ops.h"
 #include "weft/grad.h"
+#include "weft/jit.h"
 #include "weft/dlpack.h"
 #include "weft/io.h"
 #include "weft/nn.h"

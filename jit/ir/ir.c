@@ -68,6 +68,33 @@ wf_fn *wf_fn_new(const char *name)
     return f;
 }
 
+/* Frees the blocks behind the newest, which is the largest. */
+static void trim_blocks(wf_fn *f)
+{
+    if (!f->blocks) {
+        return;
+    }
+    for (wf_block *b = f->blocks->next, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    f->blocks->next = NULL;
+    f->blocks->used = 0;
+}
+
+void wf_fn_clear(wf_fn *f)
+{
+    trim_blocks(f);
+    if (f->type_table) {
+        memset(f->type_table, 0, (f->type_mask + 1u) * sizeof *f->type_table);
+    }
+    free(f->origin);
+    f->origin = NULL;
+    f->caporigin = 0;
+    f->n = f->ntypes = f->nlists = f->nsymbols = f->ninputs = f->nslots = f->noutputs = 0;
+    f->nattrs = f->nlocs = 1;
+}
+
 void wf_fn_free(wf_fn *f)
 {
     if (!f) {
@@ -260,15 +287,10 @@ wf_val wf_fn_push(wf_fn *f, const wf_ins *i)
     return ++f->n;
 }
 
-/* Appends v to a small array that doubles at powers of two. */
-static int push_val(wf_val **a, uint32_t *n, wf_val v)
+static int push_val(wf_val **a, uint32_t *n, uint32_t *cap, wf_val v)
 {
-    if ((*n & (*n - 1)) == 0) {
-        wf_val *p = realloc(*a, (*n ? 2u * *n : 1u) * sizeof *p);
-        if (!p) {
-            return WEFT_ENOMEM;
-        }
-        *a = p;
+    if (grow(a, *n, cap, sizeof **a)) {
+        return WEFT_ENOMEM;
     }
     (*a)[(*n)++] = v;
     return 0;
@@ -279,7 +301,7 @@ wf_val wf_fn_input(wf_fn *f, const wf_type *t)
     uint32_t type = wf_fn_intern_type(f, t);
     wf_ins i = {.op = WF_OP_INPUT, .type = type, .attr = f->ninputs};
     wf_val v = type == UINT32_MAX ? 0 : wf_fn_push(f, &i);
-    if (v && push_val(&f->inputs, &f->ninputs, v)) {
+    if (v && push_val(&f->inputs, &f->ninputs, &f->capinputs, v)) {
         f->n--;
         return 0;
     }
@@ -291,16 +313,10 @@ static wf_val push_number(wf_fn *f, wf_op op, int kind, uint64_t bits)
     static const uint8_t dtypes[3] = {WEFT_BOOL, WEFT_I64, WEFT_F64};
     wf_type t = {.dtype = dtypes[kind], .rank = 0};
     uint32_t type = wf_fn_intern_type(f, &t);
-    uint64_t *s = realloc(f->slots, (f->nslots + 1u) * sizeof *s);
-    if (s) {
-        f->slots = s;
-    }
-    uint8_t *k = realloc(f->slot_kind, f->nslots + 1u);
-    if (k) {
-        f->slot_kind = k;
-    }
+    bool room = grow(&f->slots, f->nslots, &f->capslots, sizeof *f->slots) == 0 &&
+                grow(&f->slot_kind, f->nslots, &f->capkinds, sizeof *f->slot_kind) == 0;
     wf_ins i = {.op = (uint16_t)op, .type = type, .attr = f->nslots};
-    wf_val v = type == UINT32_MAX || !s || !k ? 0 : wf_fn_push(f, &i);
+    wf_val v = type == UINT32_MAX || !room ? 0 : wf_fn_push(f, &i);
     if (v) {
         f->slots[f->nslots] = bits;
         f->slot_kind[f->nslots++] = (uint8_t)kind;
@@ -344,7 +360,7 @@ int wf_fn_symbol(wf_fn *f, const char *name, size_t len)
 
 int wf_fn_output(wf_fn *f, wf_val v)
 {
-    return push_val(&f->outputs, &f->noutputs, v);
+    return push_val(&f->outputs, &f->noutputs, &f->capoutputs, v);
 }
 
 /* Operand types for inference. Scalars are weak: they take the type of the tensors they meet. */

@@ -63,12 +63,12 @@ typedef struct wf_fn {
     char (*symbols)[32];
     uint32_t nsymbols;
     wf_val *inputs; /* INPUT instructions in argument order */
-    uint32_t ninputs;
+    uint32_t ninputs, capinputs;
     uint64_t *slots;    /* bit patterns the scalar slots had when recorded: wf_slot_f64 reads one */
     uint8_t *slot_kind; /* WF_SCALAR_* of eager/tensor.h: 0 bool, 1 integer, 2 float */
-    uint32_t nslots;
+    uint32_t nslots, capslots, capkinds;
     wf_val *outputs;
-    uint32_t noutputs;
+    uint32_t noutputs, capoutputs;
     wf_val *origin; /* by passes: instruction of the recorded function; NULL: each is its own */
     uint32_t caporigin;
     struct wf_block *blocks; /* memory of attribute lists */
@@ -77,6 +77,8 @@ typedef struct wf_fn {
 /* A new function; NULL: no memory. Freed by wf_fn_free (NULL is ignored). */
 wf_fn *wf_fn_new(const char *name);
 void wf_fn_free(wf_fn *f);
+/* Empties f; its memory is kept for what is appended next. */
+void wf_fn_clear(wf_fn *f);
 
 /* Appends an argument of a type. 0: no memory. */
 wf_val wf_fn_input(wf_fn *f, const wf_type *t);

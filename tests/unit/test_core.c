@@ -391,18 +391,27 @@ Test(assign, leaves_the_variable_alone_when_the_value_is_dead)
 
 /* -- modes ------------------------------------------------------------------------------------------- */
 
-Test(trace, autograd_calls_inside_are_errors)
+/* A trace that is given up takes the values with it: what was made in it says so. */
+Test(trace, autograd_in_a_trace_that_is_given_up)
 {
     weft_tensor x = leaf(2, 1), y = weft_sum(weft_mul(x, x));
     wf_trace *t = wf_trace_begin("f");
-    weft_tensor z = weft_sum(weft_mul(x, x));
-    cr_assert_neq(weft_backward(z), WEFT_OK);
-    cr_assert_neq(weft_backward(y), WEFT_OK);
-    cr_assert_neq(weft_retain_grad(z), WEFT_OK);
-    cr_assert_neq(weft_requires_grad_(z, true), WEFT_OK);
-    cr_assert_eq(weft_register_hook(z, hook_count, NULL, NULL), 0);
+    weft_tensor z = weft_sum(weft_mul(x, x)), v = weft_mul(x, x);
+    OK(weft_retain_grad(v));
+    cr_assert_neq(weft_requires_grad_(z, true), WEFT_OK); /* no leaf, traced or not */
+    int calls = 0;
+    cr_assert_neq(weft_register_hook(z, hook_count, &calls, NULL), 0);
+    OK(weft_backward(z));
+    cr_assert_eq(calls, 1);
+    cr_assert_neq(weft_backward(z), WEFT_OK); /* spent */
+    cr_assert(weft_has_grad(x));
     wf_trace_abort(t);
+    double d;
+    cr_assert_neq(weft_item(z, &d), WEFT_OK);
+    cr_assert_neq(weft_item(weft_sum(weft_grad(x)), &d), WEFT_OK);
+    OK(weft_set_grad(x, WEFT_NONE));
     OK(weft_backward(y));
+    cr_assert_eq(value(weft_sum(weft_grad(x))), 4);
 }
 
 #ifdef __SSE2__

@@ -1,0 +1,129 @@
+/*
+ * weft/jit.h -- making a function fast without changing it.
+ *
+ *     weft_status step(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out);
+ *
+ *     weft_jit *fast = weft_jit_trace(step, &model);
+ *     weft_jit_call(fast, in, 2, out, 1);         instead of   step(&model, in, 2, out, 1);
+ *
+ * The call runs `step` with kernels put off: every op is checked, recorded and given a handle, nothing is
+ * computed. When `step` returns, what it recorded is looked up in a cache of plans (fused kernels, one block of
+ * temporary memory) and run. The results, the memory of tensors that were written in place, gradients and random
+ * generators are bit for bit what calling `step` would have left.
+ *
+ * This happens at every call, so nothing can go stale: host `if`, `for` and numbers, captured tensors, shapes,
+ * grad mode may differ from call to call. Numbers (a learning rate, a fill value, eps, seeds, the start of a
+ * slice) are arguments of a plan; ops, shapes, element types and axes are what a plan is found by.
+ *
+ * Everything may happen inside: backward, hooks, custom functions, optimisers, random numbers, writes in place
+ * through any alias. What is made inside and still reachable afterwards (results, kept tensors, gradients, values
+ * that a later backward will want) is an output.
+ *
+ * Defined corners
+ *  - Reading a value in the middle (weft_item, weft_data, weft_print, saving, ...) breaks the graph there: what
+ *    was recorded is run, the value is read, recording goes on. Breaks are counted with their sites; under
+ *    .single_graph they are errors that name the site. Reading a tensor from outside that the call has not
+ *    written is not a break.
+ *  - A call inside a traced function or region is part of the outer trace (its own plan is not used).
+ *  - Tensors of `in` may be returned in `out`; outputs may share memory with each other and with inputs; there
+ *    may be no inputs and no outputs. Handles behave as if `step` had been called, but for one thing: what `step`
+ *    leaves in the caller's scope ends with the call unless it is an output or kept.
+ *  - If `step` returns an error, what it recorded before is run, as it would have been; weft_jit_call returns the
+ *    error and `out` is what step left.
+ *  - If a kernel fails (an index out of range in data), weft_jit_call returns its error and outputs are empty
+ *    handles; tensors that the call had begun to change refuse to be read, naming the op, until they are written
+ *    anew; if it had begun none, all are as before the call. An op whose result nobody uses is not run, so its
+ *    kernel does not fail.
+ *  - Memory that weft does not know to be written (a pointer from weft_data_mut or weft_from_blob) must not be
+ *    written while a trace that uses it is open.
+ */
+#ifndef WEFT_JIT_H
+#define WEFT_JIT_H
+
+#include "weft/core.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_jit weft_jit;
+
+/* A function of n_in tensors that stores n_out tensors in out (which comes in as empty handles). */
+typedef weft_status (*weft_jit_fn)(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                   int n_out);
+
+typedef struct weft_jit_args {
+    weft_jit_fn fn;    /* NULL: for regions only */
+    void *self;        /* handed to fn */
+    const char *name;  /* for messages, listings and kernels; copied; default "f" */
+    bool single_graph; /* a read in the middle is an error instead of a break */
+    bool
+        synchronous; /* native kernels are compiled before they are needed, not in the background */
+    bool no_fuse;    /* one step an op: to compare with */
+    int max_plans;   /* plans kept at most, the least recently used one goes; default 256 */
+    int end_;
+} weft_jit_args;
+/* A traced function: `weft_jit_trace(fn, self, .single_graph = true)`. It may be called from many threads at
+ * once. NULL with an error recorded: no memory. */
+WEFT_API weft_jit *weft_jit_trace(const weft_jit_args *args);
+/* Frees j and its plans; no call and no region of it may be running. NULL is ignored. */
+WEFT_API void weft_jit_free(weft_jit *j);
+
+/* Calls the function. out receives n_out handles of the current scope. Errors: the function's own, a kernel's,
+ * WEFT_ENOMEM. */
+WEFT_API weft_status weft_jit_call(weft_jit *j, const weft_tensor *in, int n_in, weft_tensor *out,
+                                   int n_out);
+
+/* A region of ordinary code: ops between begin and end, on this thread, are recorded and run at the end. Every
+ * tensor alive then is an output, so temporaries are best given a scope inside the region. Regions nest; one
+ * inside another trace is part of it. */
+WEFT_API weft_status weft_jit_begin(weft_jit *j);
+WEFT_API weft_status weft_jit_end(weft_jit *j);
+
+/* Counts since the trace was made, over all threads. */
+typedef struct weft_jit_stats {
+    int64_t calls;     /* calls and regions that recorded */
+    int64_t inlined;   /* calls and regions that were part of another trace */
+    int64_t segments;  /* graphs run: one a call, and one more for each break */
+    int64_t breaks;    /* reads in the middle */
+    int64_t plans;     /* plans built */
+    int64_t hits;      /* segments whose plan was known */
+    int64_t evictions; /* plans dropped to stay below max_plans */
+    int64_t ops;       /* instructions of the last segment */
+    int64_t inputs;    /* its inputs, captured tensors included */
+    int64_t outputs;   /* its results, tensors written in place included */
+    int64_t steps;     /* what its plan runs one after the other */
+    int64_t kernels;   /* fused groups among them */
+} weft_jit_stats;
+WEFT_API void weft_jit_get_stats(weft_jit *j, weft_jit_stats *out);
+
+typedef struct weft_jit_break {
+    const char *op;   /* what read: "item", "data", ... */
+    const char *site; /* file:line, "" where it is not known */
+    int64_t count;
+} weft_jit_break;
+/* Fills at most n entries with the places that broke the graph, in order of first appearance; returns how many
+ * places there are. */
+WEFT_API int weft_jit_breaks(weft_jit *j, weft_jit_break *out, int n);
+/* Writes counts, breaks, and for every plan its steps, what was fused and what was not and why. */
+WEFT_API weft_status weft_jit_explain(weft_jit *j, FILE *out);
+
+#ifdef __cplusplus
+}
+inline weft_jit *weft_jit_trace(weft_jit_fn fn, void *self = nullptr, const char *name = nullptr)
+{
+    weft_jit_args a = {};
+    a.fn = fn;
+    a.self = self;
+    a.name = name;
+    return weft_jit_trace(&a);
+}
+#else
+#define weft_jit_trace(...) (weft_jit_trace)(&(const weft_jit_args){__VA_ARGS__, .end_ = 0})
+#ifndef WEFT_NO_SITES
+#define weft_jit_call(...) weft_sited_status(WEFT_HERE, (weft_jit_call)(__VA_ARGS__))
+#define weft_jit_end(...) weft_sited_status(WEFT_HERE, (weft_jit_end)(__VA_ARGS__))
+#endif
+#endif
+
+#endif

@@ -1,0 +1,443 @@
+/*
+ * jit/call.c -- traced functions and regions (weft/jit.h): record, find the plan, run it.
+ *
+ * Invariants: the lock guards the cache, the counts and the list of idle traces, and is never held while user
+ * code, a planner or a kernel runs; a plan in use is retained, so that eviction by another thread is harmless.
+ */
+#define WEFT_NO_SITES
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "eager/pool.h"
+#include "jit/key.h"
+#include "jit/plan.h"
+#include "jit/trace.h"
+#include "weft/jit.h"
+
+#pragma GCC diagnostic error "-Wmissing-prototypes"
+
+enum { MAX_PLANS = 256, MAX_BREAKS = 32, MAX_NAME = 64 };
+
+typedef struct entry {
+    uint64_t hash, used;
+    wf_fn *fn; /* the recording that the plan was built for: the key */
+    int32_t *writes;
+    wf_plan *plan;
+} entry;
+
+struct weft_jit {
+    weft_jit_fn fn;
+    void *self;
+    char name[MAX_NAME];
+    bool single_graph, no_fuse;
+    int max_plans;
+    pthread_mutex_t lock;
+    entry *plans; /* in no order: recordings differ in few plans, and the hash decides at once */
+    int nplans, capplans;
+    uint64_t clock;
+    wf_trace **idle;
+    int nidle, capidle;
+    weft_jit_stats stats;
+    weft_jit_break breaks[MAX_BREAKS];
+    int nbreaks;
+};
+
+/* -- making ------------------------------------------------------------------------------------------------ */
+
+weft_jit *(weft_jit_trace)(const weft_jit_args *args)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!args) {
+        wf_raise_text(c, WEFT_EINVALID, "jit_trace", "the arguments are NULL");
+        return NULL;
+    }
+    weft_jit *j = wf_malloc(sizeof *j);
+    if (!j) {
+        wf_raise_text(c, WEFT_ENOMEM, "jit_trace", "out of memory");
+        return NULL;
+    }
+    memset(j, 0, sizeof *j);
+    j->fn = args->fn;
+    j->self = args->self;
+    snprintf(j->name, sizeof j->name, "%s", args->name && *args->name ? args->name : "f");
+    j->single_graph = args->single_graph;
+    j->no_fuse = args->no_fuse;
+    j->max_plans = args->max_plans > 0 ? args->max_plans : MAX_PLANS;
+    pthread_mutex_init(&j->lock, NULL);
+    return j;
+}
+
+static void entry_free(entry *e)
+{
+    wf_fn_free(e->fn);
+    wf_mfree(e->writes);
+    wf_plan_release(e->plan);
+}
+
+void weft_jit_free(weft_jit *j)
+{
+    if (!j) {
+        return;
+    }
+    for (int i = 0; i < j->nplans; i++) {
+        entry_free(&j->plans[i]);
+    }
+    for (int i = 0; i < j->nidle; i++) {
+        wf_trace_free(j->idle[i]);
+    }
+    wf_mfree(j->plans);
+    wf_mfree(j->idle);
+    pthread_mutex_destroy(&j->lock);
+    wf_mfree(j);
+}
+
+/* -- plans --------------------------------------------------------------------------------------------------- */
+
+/* The plan of a recording, retained; NULL: not known. */
+static wf_plan *lookup(weft_jit *j, uint64_t hash, const wf_job *job)
+{
+    wf_plan *p = NULL;
+    pthread_mutex_lock(&j->lock);
+    for (int i = 0; i < j->nplans && !p; i++) {
+        entry *e = &j->plans[i];
+        if (e->hash == hash && wf_key_same(e->fn, e->writes, job->fn, job->writes)) {
+            p = e->plan;
+            wf_plan_retain(p);
+            e->used = ++j->clock;
+            j->stats.hits++;
+        }
+    }
+    pthread_mutex_unlock(&j->lock);
+    return p;
+}
+
+/* Room for one more plan, the least recently used one leaving when there are max_plans. Called with the lock. */
+static entry *place(weft_jit *j)
+{
+    if (j->nplans >= j->max_plans) {
+        entry *old = &j->plans[0];
+        for (int i = 1; i < j->nplans; i++) {
+            old = j->plans[i].used < old->used ? &j->plans[i] : old;
+        }
+        entry_free(old);
+        j->stats.evictions++;
+        return old;
+    }
+    if (j->nplans == j->capplans) {
+        int cap = j->capplans ? j->capplans * 2 : 4;
+        entry *p = wf_realloc(j->plans, (size_t)cap * sizeof *p);
+        if (!p) {
+            return NULL;
+        }
+        j->plans = p;
+        j->capplans = cap;
+    }
+    return &j->plans[j->nplans++];
+}
+
+/* The cache takes the recording over: the trace gets another. Not being remembered is no failure. */
+static void remember(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p)
+{
+    size_t bytes = job->fn->noutputs * sizeof *job->writes;
+    int32_t *writes = wf_malloc(bytes ? bytes : 1);
+    wf_fn *next = wf_fn_new(j->name);
+    pthread_mutex_lock(&j->lock);
+    j->stats.plans++;
+    entry *e = writes && next ? place(j) : NULL;
+    if (e) {
+        memcpy(writes, job->writes, bytes);
+        *e = (entry){hash, ++j->clock, job->fn, writes, p};
+        wf_plan_retain(p);
+        job->fn = next;
+        writes = NULL;
+        next = NULL;
+    }
+    pthread_mutex_unlock(&j->lock);
+    wf_mfree(writes);
+    wf_fn_free(next);
+}
+
+static void count_segment(weft_jit *j, const wf_fn *f, wf_plan *p)
+{
+    wf_plan_info info = {0};
+    wf_plan_get_info(p, &info);
+    pthread_mutex_lock(&j->lock);
+    j->stats.segments++;
+    j->stats.ops = f->n;
+    j->stats.inputs = f->ninputs;
+    j->stats.outputs = f->noutputs;
+    j->stats.steps = info.steps;
+    j->stats.kernels = info.groups;
+    pthread_mutex_unlock(&j->lock);
+}
+
+static int run_segment(void *user, wf_job *job, wf_why *why)
+{
+    weft_jit *j = user;
+    uint64_t hash = wf_key_hash(job->fn, job->writes);
+    wf_plan *p = lookup(j, hash, job);
+    bool known = p != NULL;
+    if (!p) {
+        wf_plan_opts o = {.flags = j->no_fuse ? WF_PLAN_NO_FUSE : 0, .writes = job->writes};
+        p = wf_plan_build(job->fn, &o, why);
+    }
+    if (!p) {
+        return why->code;
+    }
+    count_segment(j, job->fn, p);
+    wf_plan_args a = {.fn = job->fn, .in = job->in, .out = job->out};
+    unsigned mode = wf_fpenv_enter();
+    int rc = wf_plan_run(p, &a, why);
+    wf_fpenv_leave(mode);
+    job->failed_op = a.failed_op;
+    job->failed_site = a.failed_site;
+    job->wrote = a.wrote;
+    if (!known) {
+        remember(j, hash, job, p);
+    }
+    wf_plan_release(p);
+    return rc;
+}
+
+/* -- breaks ---------------------------------------------------------------------------------------------------- */
+
+static void count_break(void *user, const char *op, const char *site)
+{
+    weft_jit *j = user;
+    pthread_mutex_lock(&j->lock);
+    j->stats.breaks++;
+    int i = 0;
+    site = site ? site : "";
+    while (i < j->nbreaks &&
+           (strcmp(j->breaks[i].op, op) != 0 || strcmp(j->breaks[i].site, site) != 0)) {
+        i++;
+    }
+    if (i < MAX_BREAKS) {
+        j->nbreaks += i == j->nbreaks;
+        j->breaks[i] = (weft_jit_break){op, site, j->breaks[i].count + 1};
+    }
+    pthread_mutex_unlock(&j->lock);
+}
+
+int weft_jit_breaks(weft_jit *j, weft_jit_break *out, int n)
+{
+    if (!j) {
+        return 0;
+    }
+    pthread_mutex_lock(&j->lock);
+    for (int i = 0; i < n && i < j->nbreaks; i++) {
+        out[i] = j->breaks[i];
+    }
+    int all = j->nbreaks;
+    pthread_mutex_unlock(&j->lock);
+    return all;
+}
+
+void weft_jit_get_stats(weft_jit *j, weft_jit_stats *out)
+{
+    if (j && out) {
+        pthread_mutex_lock(&j->lock);
+        *out = j->stats;
+        pthread_mutex_unlock(&j->lock);
+    }
+}
+
+/* -- calling ---------------------------------------------------------------------------------------------------- */
+
+static wf_trace *open_trace(weft_jit *j)
+{
+    wf_trace_owner owner = {.name = j->name,
+                            .single_graph = j->single_graph,
+                            .user = j,
+                            .run = run_segment,
+                            .broke = count_break};
+    wf_trace *t = NULL;
+    pthread_mutex_lock(&j->lock);
+    j->stats.calls++;
+    if (j->nidle) {
+        t = j->idle[--j->nidle];
+    }
+    pthread_mutex_unlock(&j->lock);
+    if (!t) {
+        return wf_trace_open(&owner);
+    }
+    if (wf_trace_reopen(t, &owner)) {
+        wf_trace_free(t);
+        t = NULL;
+    }
+    return t;
+}
+
+static void close_trace(weft_jit *j, wf_trace *t)
+{
+    wf_trace_close(t);
+    pthread_mutex_lock(&j->lock);
+    if (j->nidle == j->capidle) {
+        int cap = j->capidle ? j->capidle * 2 : 2;
+        wf_trace **p = wf_realloc(j->idle, (size_t)cap * sizeof *p);
+        if (p) {
+            j->idle = p;
+            j->capidle = cap;
+        }
+    }
+    if (j->nidle < j->capidle) {
+        j->idle[j->nidle++] = t;
+        t = NULL;
+    }
+    pthread_mutex_unlock(&j->lock);
+    wf_trace_free(t);
+}
+
+static void count_inlined(weft_jit *j)
+{
+    pthread_mutex_lock(&j->lock);
+    j->stats.inlined++;
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* Commits what is left; an error is recorded. */
+static int finish(weft_jit *j, wf_trace *t, const char *op)
+{
+    wf_why why = {0};
+    int rc = wf_trace_commit(t, &why);
+    if (rc) {
+        wf_raise_text(t->c, why.code ? why.code : rc, op, "in '%s': %s%s%s", j->name, why.rule,
+                      why.hint[0] ? "; " : "", why.hint);
+    }
+    return rc;
+}
+
+static int check_call(wf_ctx *c, const weft_jit *j, const weft_tensor *in, int n_in,
+                      const weft_tensor *out, int n_out)
+{
+    if (!c) {
+        return WEFT_ENOMEM;
+    }
+    if (!j || !j->fn || n_in < 0 || n_out < 0 || (n_in && !in) || (n_out && !out)) {
+        wf_raise_text(c, WEFT_EINVALID, "jit_call", "%s",
+                      !j       ? "the traced function is NULL"
+                      : !j->fn ? "there is no function to call: this trace is for regions "
+                                 "(weft_jit_begin)"
+                               : "an array of tensors is NULL");
+        return WEFT_EINVALID;
+    }
+    return 0;
+}
+
+weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_tensor *out,
+                           int n_out)
+{
+    wf_ctx *c = wf_ctx_get();
+    int rc = check_call(c, j, in, n_in, out, n_out);
+    if (rc) {
+        return (weft_status)rc;
+    }
+    wf_trace *t = c->recorder ? NULL : open_trace(j);
+    if (!c->recorder) {
+        return WEFT_ENOMEM;
+    }
+    weft_tensor results[8];
+    weft_tensor *r = n_out <= 8 ? results : wf_malloc((size_t)n_out * sizeof *r);
+    weft_scope sc = weft_scope_begin();
+    if (!r || !sc.depth) {
+        rc = WEFT_ENOMEM;
+        wf_raise_text(c, rc, "jit_call", "out of memory");
+    }
+    for (int i = 0; r && i < n_out; i++) {
+        r[i] = WEFT_NONE; /* in and out may be one array */
+    }
+    if (!t) {
+        count_inlined(j);
+    }
+    rc = rc ? rc : (int)j->fn(j->self, in, n_in, r, n_out);
+    for (int i = 0; r && i < n_out; i++) {
+        r[i] = r[i].slot < WF_ABSENT_SLOT ? weft_scope_give(sc, r[i]) : r[i];
+    }
+    weft_scope_end(sc);
+    int ran = t ? finish(j, t, "jit_call") : 0;
+    for (int i = 0; r && i < n_out; i++) {
+        out[i] = ran ? (weft_tensor){0, c->id, c->error_last} : r[i];
+    }
+    if (t) {
+        close_trace(j, t);
+    }
+    if (r != results) {
+        wf_mfree(r);
+    }
+    c->last_write = WEFT_NONE;
+    return (weft_status)(rc ? rc : ran);
+}
+
+weft_status weft_jit_begin(weft_jit *j)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c) {
+        return WEFT_ENOMEM;
+    }
+    if (!j) {
+        wf_raise_text(c, WEFT_EINVALID, "jit_begin", "the trace is NULL");
+        return WEFT_EINVALID;
+    }
+    if (c->recorder) {
+        wf_trace_current(c)->depth++;
+        count_inlined(j);
+        return WEFT_OK;
+    }
+    return open_trace(j) ? WEFT_OK : WEFT_ENOMEM;
+}
+
+weft_status(weft_jit_end)(weft_jit *j)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c) {
+        return WEFT_ENOMEM;
+    }
+    wf_trace *t = c->recorder ? wf_trace_current(c) : NULL;
+    if (!j || !t || (t->depth == 0 && t->owner.user != j)) {
+        wf_raise_text(c, WEFT_EINVALID, "jit_end",
+                      "this region was not begun on this thread, or has ended");
+        return WEFT_EINVALID;
+    }
+    if (t->depth) {
+        t->depth--;
+        return WEFT_OK;
+    }
+    int rc = finish(j, t, "jit_end");
+    close_trace(j, t);
+    return (weft_status)rc;
+}
+
+/* -- looking ---------------------------------------------------------------------------------------------------- */
+
+weft_status weft_jit_explain(weft_jit *j, FILE *out)
+{
+    if (!j || !out) {
+        wf_raise_text(wf_ctx_get(), WEFT_EINVALID, "jit_explain", "the trace or the file is NULL");
+        return WEFT_EINVALID;
+    }
+    pthread_mutex_lock(&j->lock);
+    const weft_jit_stats *s = &j->stats;
+    fprintf(
+        out,
+        "%s: %lld calls, %lld inlined, %lld segments, %lld breaks, %lld plans built, %lld found, "
+        "%lld evicted\n",
+        j->name, (long long)s->calls, (long long)s->inlined, (long long)s->segments,
+        (long long)s->breaks, (long long)s->plans, (long long)s->hits, (long long)s->evictions);
+    for (int i = 0; i < j->nbreaks; i++) {
+        fprintf(out, "  broken %lld times by %s%s%s\n", (long long)j->breaks[i].count,
+                j->breaks[i].op, *j->breaks[i].site ? " at " : "", j->breaks[i].site);
+    }
+    int rc = ferror(out) ? WEFT_EIO : 0;
+    for (int i = 0; i < j->nplans && !rc; i++) {
+        fprintf(out, "plan %d\n", i + 1);
+        rc = wf_plan_explain(j->plans[i].plan, out);
+    }
+    pthread_mutex_unlock(&j->lock);
+    if (rc) {
+        wf_raise_text(wf_ctx_get(), rc, "jit_explain", "the text could not be written");
+    }
+    return (weft_status)rc;
+}

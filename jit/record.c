@@ -1,0 +1,569 @@
+/*
+ * jit/record.c -- the hooks that dispatch calls instead of kernels: they append IR; see trace.h.
+ *
+ * Requirement on whoever edits next: a hook changes the value of a storage only when everything it appends
+ * has been appended, so that a failed call leaves values as they were (what it appended is dead code).
+ */
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "eager/call.h"
+#include "jit/trace.h"
+
+static wf_trace *trace_of(wf_recorder *r)
+{
+    return (wf_trace *)(void *)r;
+}
+
+static int no_memory(wf_why *why)
+{
+    return wf_fail(why, WEFT_ENOMEM, "out of memory for the trace");
+}
+
+/* -- virtual storages -------------------------------------------------------------------------------------- */
+
+enum { FIRST_ADDRESS_BIT = 62 }; /* of no process: user space ends below */
+
+static wf_storage *new_storage(wf_recorder *r, size_t nbytes)
+{
+    wf_trace *t = trace_of(r);
+    if (t->address == 0) {
+        t->address = UINT64_C(1) << FIRST_ADDRESS_BIT;
+    }
+    wf_storage *st = wf_storage_new_virtual(nbytes, r, (void *)(uintptr_t)t->address);
+    if (st) {
+        t->address += (nbytes | 63) + 1;
+        st->prev = t->last;
+        *(t->last ? &t->last->next : &t->first) = st;
+        t->last = st;
+    }
+    return st;
+}
+
+static void storage_dead(wf_recorder *r, wf_storage *st)
+{
+    wf_trace *t = trace_of(r);
+    *(st->prev ? &st->prev->next : &t->first) = st->next;
+    *(st->next ? &st->next->prev : &t->last) = st->prev;
+}
+
+static void stamp(wf_recorder *r, wf_storage *st, const char *site)
+{
+    wf_fn *f = trace_of(r)->fn;
+    if (st->value && !f->ins[st->value - 1].loc) {
+        f->ins[st->value - 1].loc = wf_fn_intern_loc(f, site);
+    }
+}
+
+/* -- storages from outside ---------------------------------------------------------------------------------- */
+
+static uint32_t hash_storage(const wf_storage *st)
+{
+    return (uint32_t)((uint64_t)(uintptr_t)st * UINT64_C(0x9E3779B97F4A7C15) >> 32);
+}
+
+static int grow_outer(wf_trace *t)
+{
+    if (t->nouter == t->capouter) {
+        uint32_t cap = t->capouter ? t->capouter * 2 : 16;
+        wf_outer *p = wf_realloc(t->outer, cap * sizeof *p);
+        if (!p) {
+            return WEFT_ENOMEM;
+        }
+        t->outer = p;
+        t->capouter = cap;
+    }
+    if ((t->nouter + 1) * 2 > t->table_cap) {
+        uint32_t cap = t->table_cap ? t->table_cap * 2 : 64;
+        uint32_t *p = wf_malloc(cap * sizeof *p);
+        if (!p) {
+            return WEFT_ENOMEM;
+        }
+        memset(p, 0, cap * sizeof *p);
+        wf_mfree(t->table);
+        t->table = p;
+        t->table_cap = cap;
+        for (uint32_t i = 0; i < t->nouter; i++) {
+            uint32_t h = hash_storage(t->outer[i].st);
+            while (p[h & (cap - 1)]) {
+                h++;
+            }
+            p[h & (cap - 1)] = i + 1;
+        }
+    }
+    return 0;
+}
+
+/* Where st is, or the free place for it. */
+static uint32_t *find(wf_trace *t, const wf_storage *st)
+{
+    uint32_t h = hash_storage(st);
+    for (;; h++) {
+        uint32_t *p = &t->table[h & (t->table_cap - 1)];
+        if (*p == 0 || t->outer[*p - 1].st == st) {
+            return p;
+        }
+    }
+}
+
+static bool overlap(const wf_storage *a, const wf_storage *b)
+{
+    const char *x = a->data, *y = b->data;
+    return a != b && x < y + b->nbytes && y < x + a->nbytes;
+}
+
+/* Two imports of one memory are two storages: a write to one changes the other, which SSA values cannot say.
+ * Does st share memory with another captured import (only written ones are asked about)? */
+static bool shares_import(const wf_trace *t, const wf_storage *st, bool written_only)
+{
+    if (st->inline_data != 2 || t->wrapped == 0 || (written_only && t->written == 0)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < t->nouter; i++) {
+        const wf_outer *o = &t->outer[i];
+        if (o->st->inline_data == 2 && (o->written || !written_only) && overlap(o->st, st)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int capture(wf_trace *t, wf_slot *s, uint32_t *place, wf_outer **out, wf_why *why)
+{
+    wf_type type;
+    wf_storage *st = s->st;
+    wf_slot_type(s, &type);
+    if (!wf_slot_is_whole(s)) {
+        type.rank = 1;
+        type.dims[0] = (int64_t)(st->nbytes / wf_dtype_size(s->dtype));
+    }
+    wf_outer o = {.st = st};
+    if (t->keep_handles) {
+        o.handle = wf_wrap_view(t->c, st, st->data, type.dtype, type.rank, type.dims, NULL);
+        if (o.handle.slot && s->meta && s->meta->name) {
+            weft_set_name(o.handle, s->meta->name);
+        }
+        if (!o.handle.slot) {
+            return no_memory(why);
+        }
+        o.handle = weft_keep(o.handle);
+    }
+    o.value = wf_fn_input(t->fn, &type);
+    if (!o.value) {
+        weft_free(o.handle);
+        return no_memory(why);
+    }
+    wf_storage_retain(st);
+    atomic_fetch_add_explicit(&st->held, 1, memory_order_relaxed);
+    t->wrapped += st->inline_data == 2;
+    t->outer[t->nouter] = o;
+    *out = &t->outer[t->nouter++];
+    *place = t->nouter;
+    return 0;
+}
+
+/* The entry of an ordinary storage, captured now if it is new. */
+static int outer_of(wf_trace *t, wf_slot *s, wf_outer **o, wf_why *why)
+{
+    if ((t->nouter + 1) * 2 > t->table_cap || t->nouter == t->capouter) {
+        if (grow_outer(t)) {
+            return no_memory(why);
+        }
+    }
+    uint32_t *place = find(t, s->st);
+    if (*place) {
+        *o = &t->outer[*place - 1];
+        return 0;
+    }
+    return capture(t, s, place, o, why);
+}
+
+/* Before an op that reads src and writes dst: commits if an import among them shares memory with another that
+ * the segment wrote, or that it read and dst is to change. */
+static int settle(wf_trace *t, int nsrc, wf_slot *const *src, wf_slot *dst, wf_why *why)
+{
+    bool clash = false;
+    if (t->keep_handles && dst &&
+        !atomic_load_explicit(&dst->st->is_virtual, memory_order_relaxed)) {
+        wf_fail(why, WEFT_EUNSUPPORTED,
+                "'%s' is recorded as a function, which must not write to tensors from outside",
+                t->owner.name);
+        wf_hint(why, "use the out-of-place op and return the new value");
+        return why->code;
+    }
+    if (t->wrapped == 0) {
+        return 0;
+    }
+    for (int i = 0; i < nsrc; i++) {
+        clash = clash || (src[i] && shares_import(t, src[i]->st, true));
+    }
+    clash = clash || (dst && shares_import(t, dst->st, false));
+    return clash ? t->base.need(&t->base, NULL, true, "use of memory that was imported twice", why)
+                 : 0;
+}
+
+static int storage_value(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why)
+{
+    if (atomic_load_explicit(&s->st->is_virtual, memory_order_relaxed)) {
+        *v = s->st->value;
+        return 0;
+    }
+    wf_outer *o = NULL;
+    int rc = outer_of(t, s, &o, why);
+    *v = rc ? 0 : o->value;
+    return rc;
+}
+
+/* The storage of s has the value v from now on. */
+static int set_value(wf_trace *t, wf_slot *s, wf_val v, wf_why *why)
+{
+    if (atomic_load_explicit(&s->st->is_virtual, memory_order_relaxed)) {
+        s->st->value = v;
+        return 0;
+    }
+    wf_outer *o = NULL;
+    int rc = outer_of(t, s, &o, why);
+    if (!rc) {
+        o->value = v;
+        t->written += !o->written;
+        o->written = true;
+    }
+    return rc;
+}
+
+/* -- values of slots ----------------------------------------------------------------------------------------- */
+
+static int append(wf_trace *t, wf_op op, const wf_attr *attr, int nsrc, const wf_val *src,
+                  wf_val *dst, wf_why *why)
+{
+    uint32_t before = t->fn->n;
+    int rc = wf_fn_append(t->fn, op, attr, nsrc, src, dst, NULL, why);
+    if (!rc && !wf_grad_enabled(t->c)) {
+        t->fn->ins[before].flags |= WF_INS_NOGRAD;
+    }
+    return rc;
+}
+
+static int append1(wf_trace *t, wf_op op, const wf_attr *attr, wf_val *v, wf_why *why)
+{
+    wf_val src = *v;
+    return append(t, op, attr, 1, &src, v, why);
+}
+
+static bool same_extents(const wf_type *t, const wf_slot *s)
+{
+    return t->rank == s->rank && memcmp(t->dims, wf_dims((wf_slot *)(uintptr_t)s),
+                                        (size_t)s->rank * sizeof t->dims[0]) == 0;
+}
+
+/* The index map of s on its storage, as attributes of AS_STRIDED and UPDATE. */
+static wf_attr map_of(wf_slot *s, const int64_t *rank, int64_t *dyn)
+{
+    size_t r = s->rank;
+    memcpy(dyn, wf_dims(s), r * sizeof *dyn);
+    memcpy(dyn + r, wf_strides(s), r * sizeof *dyn);
+    dyn[2 * r] = s->offset / (int64_t)wf_dtype_size(s->dtype);
+    return (wf_attr){.n_ints = 1, .ints = rank, .n_dyn = (uint8_t)(2 * r + 1), .dyn = dyn};
+}
+
+/* May this trace leave a note in the slot? No other thread can see it then. */
+static bool is_private(const wf_trace *t, wf_slot *s)
+{
+    return s->context == t->c->id &&
+           !(atomic_load_explicit(&s->state, memory_order_relaxed) & WF_STATE_KEPT);
+}
+
+static void note(wf_trace *t, wf_slot *s, wf_val base, wf_val v)
+{
+    if (is_private(t, s)) {
+        s->noted = t->serial;
+        s->seen_base = base;
+        s->seen = v;
+    }
+}
+
+int wf_trace_value(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why)
+{
+    wf_val base;
+    int rc = storage_value(t, s, &base, why);
+    *v = base;
+    if (rc) {
+        return rc;
+    }
+    const wf_type *type = wf_fn_type(t->fn, base);
+    bool whole = wf_slot_is_whole(s);
+    if (whole && type->dtype == s->dtype && same_extents(type, s)) {
+        return 0;
+    }
+    if (is_private(t, s) && s->noted == t->serial && s->seen_base == base) {
+        *v = s->seen;
+        return 0;
+    }
+    if (type->dtype != s->dtype) {
+        return wf_fail(why, WEFT_EUNSUPPORTED, "memory of %s is read as %s",
+                       wf_dtype_name(type->dtype), wf_dtype_name(s->dtype));
+    }
+    int64_t dyn[2 * WF_MAX_RANK + 1], rank = s->rank;
+    wf_attr a = map_of(s, &rank, dyn);
+    if (whole) {
+        a = (wf_attr){.n_dyn = s->rank, .dyn = dyn};
+    }
+    rc = append1(t, whole ? WF_OP_RESHAPE : WF_OP_AS_STRIDED, &a, v, why);
+    if (!rc) {
+        note(t, s, base, *v);
+    }
+    return rc;
+}
+
+/* dst := v, whose extents broadcast to dst's. */
+static int assign(wf_trace *t, wf_slot *dst, wf_val v, wf_why *why)
+{
+    const wf_type *type = wf_fn_type(t->fn, v);
+    int rc = 0;
+    if (wf_slot_numel(dst) == 0 && dst->st->nbytes) {
+        return 0;
+    }
+    bool same = same_extents(type, dst);
+    if (type->dtype != dst->dtype) {
+        rc = append1(t, WF_OP_CAST, &(wf_attr){.dtype = dst->dtype}, &v, why);
+    }
+    if (!rc && !same) {
+        rc = append1(t, WF_OP_EXPAND, &(wf_attr){.n_dyn = dst->rank, .dyn = wf_dims(dst)}, &v, why);
+    }
+    bool is_virtual = atomic_load_explicit(&dst->st->is_virtual, memory_order_relaxed);
+    if (!rc && !is_virtual && shares_import(t, dst->st, false)) { /* settle prevents it */
+        return wf_fail(why, WEFT_EUNSUPPORTED,
+                       "the target's memory was imported twice and both tensors are used here");
+    }
+    if (!rc && !wf_slot_is_whole(dst)) {
+        int64_t dyn[2 * WF_MAX_RANK + 1], rank = dst->rank;
+        wf_attr a = map_of(dst, &rank, dyn);
+        wf_val src[2] = {0, v};
+        rc = storage_value(t, dst, &src[0], why);
+        rc = rc ? rc : append(t, WF_OP_UPDATE, &a, 2, src, &v, why);
+    }
+    return rc ? rc : set_value(t, dst, v, why);
+}
+
+/* -- ops -------------------------------------------------------------------------------------------------- */
+
+/* A scalar as a 0-d tensor of type dt, converted as the elementwise kernels do. */
+static int full(wf_trace *t, weft_tensor h, int dt, int rank, const int64_t *dims, wf_val *v,
+                wf_why *why)
+{
+    int64_t dyn[WF_MAX_RANK + 1];
+    double d;
+    memcpy(&d, &h.serial, sizeof d);
+    bool real = h.context == WF_SCALAR_FLOAT;
+    memcpy(dyn, dims, (size_t)rank * sizeof *dyn);
+    dyn[rank] = (int64_t)h.serial;
+    wf_attr a = {.dtype = (uint8_t)dt, .n_dyn = (uint8_t)(rank + !real), .dyn = dyn, .flt = &d};
+    a.n_flt = real;
+    return append(t, WF_OP_FULL, &a, 0, NULL, v, why);
+}
+
+/* A scalar operand as a slot; a condition becomes bool. */
+static int scalar_slot(wf_trace *t, weft_tensor h, bool condition, wf_val *v, wf_why *why)
+{
+    uint32_t kind = h.context;
+    uint64_t bits = h.serial;
+    if (condition && kind != WF_SCALAR_BOOL) {
+        bits = wf_slot_f64((int)kind, bits) != 0;
+        kind = WF_SCALAR_BOOL;
+    }
+    *v = wf_fn_scalar(t->fn, (int)kind, bits);
+    return *v ? 0 : no_memory(why);
+}
+
+/* Operands of an elementwise row in the type they meet in. */
+static int operands(wf_trace *t, wf_op op, int join, int nsrc, wf_slot *const *src,
+                    const weft_tensor *handles, wf_val *v, wf_why *why)
+{
+    int first = wf_rows[op].kind == WF_KIND_CHOOSE ? 1 : 0, rc = 0;
+    bool strong = false;
+    for (int i = 0; i < nsrc && !rc; i++) {
+        int want = i < first ? (int)WEFT_BOOL : join;
+        if (!src[i]) {
+            continue;
+        }
+        strong |= i >= first;
+        rc = wf_trace_value(t, src[i], &v[i], why);
+        if (!rc && src[i]->dtype != want) {
+            rc = append1(t, WF_OP_CAST, &(wf_attr){.dtype = (uint8_t)want}, &v[i], why);
+        }
+    }
+    for (int i = 0; i < nsrc && !rc; i++) {
+        if (src[i]) {
+            continue;
+        }
+        if (i >= first && !strong) { /* nothing else says the type */
+            rc = full(t, handles[i], join, 0, NULL, &v[i], why);
+            strong = true;
+        } else {
+            rc = scalar_slot(t, handles[i], i < first, &v[i], why);
+        }
+    }
+    return rc;
+}
+
+static int record_map(wf_recorder *r, wf_op op, int join, int nsrc, wf_slot *const *src,
+                      const weft_tensor *handles, wf_slot *dst, wf_why *why)
+{
+    wf_trace *t = trace_of(r);
+    wf_val v[3], out;
+    if ((join == WEFT_F16 || join == WEFT_BF16) && dst->dtype != join && dst->dtype != WEFT_BOOL) {
+        join = WEFT_F32; /* in place: the kernel rounds once, to the target's type */
+    }
+    int rc = settle(t, nsrc, src, dst, why);
+    rc = rc ? rc : operands(t, op, join, nsrc, src, handles, v, why);
+    rc = rc ? rc : append(t, op, NULL, nsrc, v, &out, why);
+    return rc ? rc : assign(t, dst, out, why);
+}
+
+enum { FEW = 8 };
+
+static int record_row(wf_recorder *r, wf_op op, const wf_attr *attr, int nsrc, wf_slot *const *src,
+                      wf_slot *const *dst, wf_why *why)
+{
+    wf_trace *t = trace_of(r);
+    wf_val few[FEW], out[WF_MAX_DST];
+    wf_val *v = nsrc > FEW ? wf_malloc((size_t)nsrc * sizeof *v) : few;
+    int rc = v ? settle(t, nsrc, src, NULL, why) : no_memory(why);
+    for (int i = 0; i < nsrc && !rc; i++) {
+        v[i] = 0;
+        rc = src[i] ? wf_trace_value(t, src[i], &v[i], why) : 0;
+    }
+    rc = rc ? rc : append(t, op, attr, nsrc, v, out, why);
+    for (int k = 0; k < wf_rows[op].ndst && !rc; k++) {
+        rc = set_value(t, dst[k], out[k], why);
+    }
+    if (v != few) {
+        wf_mfree(v);
+    }
+    return rc;
+}
+
+static int record_view(wf_recorder *r, wf_op op, const wf_attr *attr, wf_slot *src, wf_slot *dst,
+                       wf_why *why)
+{
+    wf_trace *t = trace_of(r);
+    wf_val base = 0, v;
+    if (op == WF_OP_AS_STRIDED) {
+        return 0; /* its map is about memory: what reads dst forms it anew */
+    }
+    int rc = settle(t, 1, &src, NULL, why);
+    rc = rc ? rc : wf_trace_value(t, src, &v, why);
+    rc = rc ? rc : storage_value(t, src, &base, why);
+    if (!rc && op != WF_OP_DETACH) {
+        rc = append1(t, op, attr, &v, why);
+    }
+    if (rc) {
+        return rc;
+    }
+    if (dst->st != src->st) {
+        return set_value(t, dst, v, why);
+    }
+    note(t, dst, base, v);
+    return 0;
+}
+
+static int record_copy(wf_recorder *r, wf_slot *dst, wf_slot *src, weft_tensor scalar, wf_why *why)
+{
+    wf_trace *t = trace_of(r);
+    wf_val v;
+    int rc = settle(t, 1, &src, dst, why);
+    if (rc) {
+        return rc;
+    }
+    if (src) {
+        rc = wf_trace_value(t, src, &v, why);
+        if (!rc && wf_slot_is_whole(dst) && src->dtype == dst->dtype) {
+            rc = append1(t, WF_OP_COPY, NULL, &v, why); /* two storages, two values */
+        }
+    } else {
+        rc = full(t, scalar, wf_dtype_compute(dst->dtype), dst->rank, wf_dims(dst), &v, why);
+    }
+    return rc ? rc : assign(t, dst, v, why);
+}
+
+static int record_vjp(wf_recorder *r, wf_op op, int which, int nsrc, const weft_tensor *src,
+                      wf_slot *dst, wf_why *why)
+{
+    wf_trace *t = trace_of(r);
+    wf_val v[5], out;
+    int rc = 0;
+    for (int i = 0; i < nsrc && !rc; i++) {
+        bool pinned;
+        v[i] = 0;
+        if (wf_is_absent(src[i])) {
+            continue;
+        }
+        if (wf_is_scalar(src[i])) {
+            rc = scalar_slot(t, src[i], wf_rows[op].kind == WF_KIND_CHOOSE && i == 1, &v[i], why);
+            continue;
+        }
+        wf_slot *s = wf_pin(t->c, src[i], &pinned, why);
+        rc = s ? wf_trace_value(t, s, &v[i], why) : why->code;
+        if (s && pinned) {
+            wf_unpin(t->c, s);
+        }
+    }
+    int64_t ints[2] = {op, which};
+    wf_attr a = {
+        .n_ints = 2, .ints = ints, .n_dyn = dst->rank, .dyn = wf_dims(dst), .dtype = dst->dtype};
+    rc = rc ? rc : append(t, WF_OP_VJP, &a, nsrc, v, &out, why);
+    return rc ? rc : set_value(t, dst, out, why);
+}
+
+/* -- values that somebody wants now --------------------------------------------------------------------------- */
+
+static int record_need(wf_recorder *r, wf_slot *s, bool write, const char *op, wf_why *why)
+{
+    wf_trace *t = trace_of(r);
+    if (s && !atomic_load_explicit(&s->st->is_virtual, memory_order_acquire)) {
+        uint32_t *place = t->table_cap ? find(t, s->st) : NULL;
+        bool seen = place && *place;
+        /* memory as it is, unless recorded ops are to change it, or to read it before the caller writes */
+        if (!(seen && (write || t->outer[*place - 1].written)) &&
+            !shares_import(t, s->st, !write)) {
+            return 0;
+        }
+    } else if (s && s->st->recorder != r) {
+        wf_fail(why, WEFT_EUNSUPPORTED, "it belongs to a running trace of another thread");
+        wf_hint(why, "read it after the traced call has returned");
+        return why->code;
+    }
+    if (!s && !t->fn->n && !t->first) {
+        return 0;
+    }
+    const char *site = t->c->here;
+    if (t->owner.single_graph) {
+        wf_fail(why, WEFT_EUNSUPPORTED,
+                "%s wants a value in the middle of '%s', which is to be one graph%s%s", op,
+                t->owner.name, site ? ", at " : "", site ? site : "");
+        wf_hint(why, "return the value and read it outside, or allow breaks (no .single_graph)");
+        return why->code;
+    }
+    if (t->owner.broke) {
+        t->owner.broke(t->owner.user, op, site);
+    }
+    return wf_trace_commit(t, why);
+}
+
+static void record_close(wf_recorder *r)
+{
+    wf_trace_close(trace_of(r));
+}
+
+const wf_recorder wf_trace_hooks = {
+    .storage = new_storage,
+    .map = record_map,
+    .row = record_row,
+    .view = record_view,
+    .copy = record_copy,
+    .vjp = record_vjp,
+    .need = record_need,
+    .dead = storage_dead,
+    .stamp = stamp,
+    .close = record_close,
+};
