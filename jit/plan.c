@@ -18,7 +18,8 @@ bool wf_plan_is_key(wf_op op, int n_dyn, int i)
 static void plan_free(wf_plan *p)
 {
     for (uint32_t i = 0; i < p->nprograms; i++) {
-        free(p->programs[i]);
+        wf_jitk_release(p->programs[i].kernel);
+        free(p->programs[i].program);
     }
     free(p->programs);
     free(p->steps);
@@ -82,6 +83,37 @@ static int find_edges(wf_planner *b)
     return 0;
 }
 
+/* Sizes of the largest launch, for the block of a run. */
+static void measure(wf_plan *p)
+{
+    uint32_t views = 0, scalars = 0, steps = 0;
+    for (uint32_t s = 0; s < p->nsteps; s++) {
+        const wf_plan_step *x = &p->steps[s];
+        bool first = s == 0 || x->launch != p->steps[s - 1].launch;
+        views = (first ? 0 : views) + x->ndst + x->nsrc;
+        scalars = (first ? 0 : scalars) + x->nscalar;
+        steps = (first ? 0 : steps) + 1;
+        p->most_views = views > p->most_views ? views : p->most_views;
+        p->most_scalars = scalars > p->most_scalars ? scalars : p->most_scalars;
+        p->most_steps = steps > p->most_steps ? steps : p->most_steps;
+    }
+}
+
+static int find_kernels(wf_planner *b)
+{
+    wf_plan *p = b->p;
+    for (uint32_t i = 0; i < p->nprograms && !(b->opts->flags & WF_PLAN_TIER0); i++) {
+        wf_plan_program *x = &p->programs[i];
+        wf_jitk_opts o = {.one = x->one, .sync = (b->opts->flags & WF_PLAN_SYNC) != 0};
+        x->kernel = wf_jitk_get(x->program, &o);
+        if (!x->kernel) {
+            return WEFT_ENOMEM;
+        }
+    }
+    measure(p);
+    return 0;
+}
+
 static int build(wf_planner *b)
 {
     const wf_fn *f = b->f;
@@ -95,20 +127,25 @@ static int build(wf_planner *b)
             rc = wf_fail(b->why, WEFT_EUNSUPPORTED, "output %u is a scalar slot", k);
         }
     }
-    rc = rc ? rc : wf_fuse(&b->s, &b->l, b->live, b->opts->flags, b->most, b->why);
+    rc = rc ? rc
+            : wf_fuse(&b->s, &b->l, b->live, b->opts->flags & WF_PLAN_NO_FUSE ? WF_FUSE_OFF : 0,
+                      b->most, b->why);
     rc = rc ? rc : wf_plan_lower(b);
+    rc = rc ? rc : wf_plan_batch(b);
     rc = rc ? rc : wf_plan_place(b);
     rc = rc ? rc : copy_outputs(p, f);
     rc = rc ? rc : find_edges(b);
+    rc = rc ? rc : find_kernels(b);
     p->words = b->l.words;
     p->terms = b->l.terms;
     b->l.words = NULL;
     b->l.terms = NULL;
-    p->info.steps = (int)p->nsteps;
+    p->info.steps = (int)p->nlaunches;
     p->info.arena_bytes = p->arena_bytes;
     p->info.arena_bound = p->arena_bound;
     for (uint32_t s = 0; s < p->nsteps; s++) {
-        p->info.groups += p->steps[s].kind == WF_STEP_MAP;
+        bool first = s == 0 || p->steps[s].launch != p->steps[s - 1].launch;
+        p->info.groups += first && p->steps[s].kind == WF_STEP_MAP;
     }
     for (uint32_t k = 0; k < f->n; k++) {
         p->info.ops += b->s.group_of && b->s.group_of[k] != WF_NO_GROUP;
@@ -179,7 +216,7 @@ int wf_plan_explain(const wf_plan *p, FILE *out)
         [WF_STEP_OP] = "op", [WF_STEP_MAP] = "map", [WF_STEP_COPY] = "copy"};
     for (uint32_t i = 0; i < p->nsteps; i++) {
         const wf_plan_step *s = &p->steps[i];
-        fprintf(out, "step %u %s:", i, kinds[s->kind]);
+        fprintf(out, "step %u %s:", s->launch, kinds[s->kind]);
         for (uint32_t m = 0; m < s->nmember; m++) {
             uint32_t k = p->members[s->member + m];
             fprintf(out, " %%%u %s%s", k + 1, wf_rows[p->fn->ins[k].op].name,

@@ -23,6 +23,8 @@
 typedef struct wf_plan wf_plan;
 
 #define WF_PLAN_NO_FUSE 1u /* one step an instruction: the yardstick of the fused plan */
+#define WF_PLAN_TIER0 2u   /* no native kernels: groups stay on the tile interpreter */
+#define WF_PLAN_SYNC 4u    /* native kernels are ready before the plan is returned */
 
 typedef struct wf_plan_opts {
     unsigned flags; /* WF_PLAN_* */
@@ -60,7 +62,7 @@ int wf_plan_run(wf_plan *p, wf_plan_args *a, wf_why *why);
 bool wf_plan_is_key(wf_op op, int n_dyn, int i);
 
 typedef struct wf_plan_info {
-    int steps;                         /* everything a run does one after the other */
+    int steps;                         /* launches: what a run does one after the other */
     int groups;                        /* fused kernels among them */
     int ops;                           /* instructions of the recording that compute */
     int64_t arena_bytes, result_bytes; /* temporary memory; results that a run may allocate */

@@ -20,23 +20,35 @@
 
 enum { ALIGN = 64, FEW_BLOCKS = 512 };
 
+/* Times are launches: the steps of one run side by side. */
 typedef struct life {
-    uint32_t def, last; /* steps */
+    uint32_t def, last;           /* launches */
+    uint32_t def_step, last_step; /* the first step of the one, the only one of the other */
 } life;
+
+enum { SEVERAL = UINT32_MAX };
 
 static void lifetimes(const wf_plan *p, life *t)
 {
     for (uint32_t i = 0; i < p->nbuffers; i++) {
-        t[i] = (life){UINT32_MAX, 0};
+        t[i] = (life){UINT32_MAX, 0, 0, SEVERAL};
     }
     for (uint32_t s = 0; s < p->nsteps; s++) {
         const wf_access *a = &p->accesses[p->steps[s].access];
+        uint32_t now = p->steps[s].launch;
         for (uint32_t i = 0; i < (uint32_t)p->steps[s].ndst + p->steps[s].nsrc; i++) {
-            if (a[i].buffer >= 0) {
-                life *x = &t[a[i].buffer];
-                x->def = s < x->def ? s : x->def;
-                x->last = s;
+            life *x = a[i].buffer < 0 ? NULL : &t[a[i].buffer];
+            if (!x) {
+                continue;
             }
+            if (x->def == UINT32_MAX) {
+                x->def = now;
+                x->def_step = s;
+                x->last = now;
+                x->last_step = s;
+            }
+            x->last_step = x->last == now && x->last_step != s ? SEVERAL : s;
+            x->last = now;
         }
     }
 }
@@ -52,12 +64,12 @@ static int add_copy(wf_planner *b, uint32_t ins, wf_access dst, wf_access src)
     p->steps[p->nsteps++] = (wf_plan_step){.kind = WF_STEP_COPY,
                                            .op = WF_OP_COPY,
                                            .ins = ins,
+                                           .launch = p->nlaunches++,
                                            .access = p->naccesses,
                                            .ndst = 1,
                                            .nsrc = 1};
     p->accesses[p->naccesses++] = dst;
     p->accesses[p->naccesses++] = src;
-    p->most_views = p->most_views < 2 ? 2 : p->most_views;
     return 0;
 }
 
@@ -145,7 +157,7 @@ static const wf_access *dst_of(const wf_plan *p, const wf_plan_step *s, int32_t 
     return NULL;
 }
 
-/* May buffer u, first written by step t[u].def, have the memory of input j from then on? */
+/* May buffer u, first written by step t[u].def_step, have the memory of input j from then on? */
 static bool may_replace(const wf_planner *b, const life *t, int32_t u, int32_t j)
 {
     const wf_plan *p = b->p;
@@ -153,9 +165,9 @@ static bool may_replace(const wf_planner *b, const life *t, int32_t u, int32_t j
     if (x < 0 || t[x].def == UINT32_MAX || t[x].last < t[u].def) {
         return true;
     }
-    const wf_plan_step *s = &p->steps[t[u].def];
+    const wf_plan_step *s = &p->steps[t[u].def_step];
     const wf_access *d = dst_of(p, s, u);
-    return t[x].last == t[u].def && d && in_place(b, s, d, x);
+    return t[x].last == t[u].def && t[x].last_step == t[u].def_step && d && in_place(b, s, d, x);
 }
 
 /* Outputs whose value can be computed in the caller's memory. */
@@ -184,13 +196,13 @@ static void extend_outputs(wf_planner *b, const life *t)
         const wf_access *a = &p->accesses[step->access];
         for (int i = 0; i < step->ndst; i++) {
             wf_buffer *d = a[i].buffer < 0 ? NULL : &p->buffers[a[i].buffer];
-            if (!d || d->place != WF_PLACE_OUTPUT || t[a[i].buffer].def != s) {
+            if (!d || d->place != WF_PLACE_OUTPUT || t[a[i].buffer].def_step != s) {
                 continue;
             }
             for (int j = step->ndst; j < step->ndst + step->nsrc; j++) {
                 int32_t x = a[j].buffer;
-                if (x >= 0 && p->buffers[x].place == WF_PLACE_NONE && t[x].last == s &&
-                    in_place(b, step, &a[i], x) &&
+                if (x >= 0 && p->buffers[x].place == WF_PLACE_NONE && t[x].last == step->launch &&
+                    t[x].last_step == s && in_place(b, step, &a[i], x) &&
                     may_replace(b, t, x, written_input(b, d->index))) {
                     p->buffers[x].place = WF_PLACE_OUTPUT;
                     p->buffers[x].index = d->index;
@@ -266,8 +278,8 @@ static void take_block(wf_planner *b, const life *t, blocks *k, uint32_t s, cons
     for (int i = 0; i < step->nsrc; i++) {
         int32_t x = src[i].buffer;
         uint32_t o = x < 0 ? UINT32_MAX : k->of[x];
-        if (o != UINT32_MAX && k->v[o].taken != s && k->v[o].last == s && t[x].last == s &&
-            in_place(b, step, d, x)) {
+        if (o != UINT32_MAX && k->v[o].taken != s && k->v[o].last == step->launch &&
+            t[x].last == step->launch && t[x].last_step == s && in_place(b, step, d, x)) {
             k->of[d->buffer] = o;
             k->v[o].last = t[d->buffer].last;
             k->v[o].taken = s;
@@ -275,8 +287,8 @@ static void take_block(wf_planner *b, const life *t, blocks *k, uint32_t s, cons
         }
     }
     k->of[d->buffer] = k->n;
-    k->v[k->n++] =
-        (block){s, t[d->buffer].last, UINT32_MAX, padded(p->buffers[d->buffer].bytes), 0};
+    k->v[k->n++] = (block){step->launch, t[d->buffer].last, UINT32_MAX,
+                           padded(p->buffers[d->buffer].bytes), 0};
 }
 
 static void make_blocks(wf_planner *b, const life *t, blocks *k)
@@ -458,16 +470,16 @@ static int place_by_time(blocks *k, uint32_t nsteps, int64_t *end)
     return rc;
 }
 
-/* The most bytes that live at one step: no placement can take less. */
-static int64_t lower_bound(const blocks *k, uint32_t nsteps, int64_t *live)
+/* The most bytes that live at one launch: no placement can take less. */
+static int64_t lower_bound(const blocks *k, uint32_t n, int64_t *live)
 {
     int64_t most = 0, sum = 0;
-    memset(live, 0, (nsteps + 1u) * sizeof *live);
+    memset(live, 0, (n + 1u) * sizeof *live);
     for (uint32_t i = 0; i < k->n; i++) {
         live[k->v[i].first] += k->v[i].size;
         live[k->v[i].last + 1] -= k->v[i].size;
     }
-    for (uint32_t s = 0; s < nsteps; s++) {
+    for (uint32_t s = 0; s < n; s++) {
         sum += live[s];
         most = sum > most ? sum : most;
     }
@@ -480,15 +492,15 @@ static int place_temporaries(wf_planner *b, const life *t)
     blocks k = {.v = malloc((p->nbuffers + 1u) * sizeof *k.v),
                 .of = malloc((p->nbuffers + 1u) * sizeof *k.of)};
     block **order = malloc(2 * (p->nbuffers + 1u) * sizeof *order);
-    int64_t *live = malloc((p->nsteps + 1u) * sizeof *live), end = 0;
+    int64_t *live = malloc((p->nlaunches + 1u) * sizeof *live), end = 0;
     int rc = k.v && k.of && order && live ? 0 : WEFT_ENOMEM;
     if (!rc) {
         make_blocks(b, t, &k);
-        p->arena_bound = lower_bound(&k, p->nsteps, live);
+        p->arena_bound = lower_bound(&k, p->nlaunches, live);
         if (k.n <= FEW_BLOCKS) {
             end = place_by_gaps(&k, order, p->arena_bound);
         } else {
-            rc = place_by_time(&k, p->nsteps, &end);
+            rc = place_by_time(&k, p->nlaunches, &end);
         }
         for (uint32_t i = 0; i < p->nbuffers; i++) {
             if (p->buffers[i].place == WF_PLACE_NONE && k.of[i] != UINT32_MAX) {
@@ -532,7 +544,8 @@ int wf_plan_place(wf_planner *b)
         lifetimes(p, t);
         for (uint32_t k = 0; k < b->f->noutputs; k++) { /* what is returned lives to the end */
             life *x = &t[b->buffer_of[b->l.map[b->f->outputs[k]].root]];
-            x->last = p->nsteps;
+            x->last = p->nlaunches;
+            x->last_step = SEVERAL;
             x->def = x->def == UINT32_MAX ? 0 : x->def;
         }
         direct_outputs(b, t, done);

@@ -147,14 +147,6 @@ static wf_plan_step *add_step(wf_planner *b, int kind, uint32_t k)
     return s;
 }
 
-static void close_step(wf_plan *p)
-{
-    const wf_plan_step *s = &p->steps[p->nsteps - 1];
-    uint32_t views = p->naccesses - s->access;
-    p->most_views = views > p->most_views ? views : p->most_views;
-    p->most_scalars = s->nscalar > p->most_scalars ? s->nscalar : p->most_scalars;
-}
-
 static int lower_op(wf_planner *b, const wf_group *g)
 {
     const uint32_t k = b->s.members[g->first];
@@ -183,7 +175,6 @@ static int lower_op(wf_planner *b, const wf_group *g)
             return WEFT_ENOMEM;
         }
     }
-    close_step(b->p);
     return 0;
 }
 
@@ -345,20 +336,58 @@ static bool same_program(const wf_program *a, const wf_program *b)
            memcmp(a->output, b->output, (size_t)a->noutput * i2) == 0;
 }
 
-static const wf_program *keep_program(wf_plan *p, const wf_program *q)
+static uint64_t hash_program(const wf_program *p)
 {
+    uint64_t h = (uint64_t)p->ninput << 32 | (uint64_t)p->nscalar << 16 | (uint64_t)p->noutput;
+    for (int i = 0; i < p->ninst; i++) {
+        const wf_inst *x = &p->inst[i];
+        uint64_t v = (uint64_t)x->op << 32 | (uint64_t)x->kind << 24 | (uint64_t)x->compute << 16 |
+                     (uint64_t)x->which << 8;
+        for (int k = 0; k < x->nsrc; k++) {
+            v = v * 31 + (uint64_t)(uint16_t)x->src[k];
+        }
+        h = (h ^ v) * UINT64_C(0x9E3779B97F4A7C15);
+        h ^= h >> 29;
+    }
+    return h;
+}
+
+/* The number of an equal program, kept if it is new; -1: no memory. */
+static int64_t keep_program(wf_plan *p, const wf_program *q, uint32_t one)
+{
+    uint64_t hash = hash_program(q);
     for (uint32_t i = p->nprograms; i-- > 0;) {
-        if (same_program(p->programs[i], q)) {
-            return p->programs[i];
+        const wf_plan_program *old = &p->programs[i];
+        if (old->hash == hash && old->one == one && same_program(old->program, q)) {
+            return i;
         }
     }
     wf_program *c = malloc(sizeof *c);
     if (!c || wf_grow(&p->programs, p->nprograms, 1, &p->capprograms, sizeof *p->programs)) {
         free(c);
-        return NULL;
+        return -1;
     }
     *c = *q;
-    return p->programs[p->nprograms++] = c;
+    p->programs[p->nprograms] = (wf_plan_program){.hash = hash, .program = c, .one = one};
+    return p->nprograms++;
+}
+
+/* Inputs that are one element for a space of more. */
+static uint32_t single_inputs(const lowering *w)
+{
+    const wf_layout *l = &w->b->l;
+    const int64_t *space = l->words + w->g->dims;
+    uint32_t one = 0;
+    for (int i = 0; i < w->prog->ninput; i++) {
+        const int64_t *strides = wf_map_strides(l, &w->in[i]);
+        bool single = true, many = false;
+        for (int d = 0; d < w->g->rank; d++) {
+            single &= space[d] == 1 || strides[d] == 0;
+            many |= space[d] > 1;
+        }
+        one |= single && many ? 1u << i : 0;
+    }
+    return one;
 }
 
 /* The group's outputs as accesses: its members that need memory. */
@@ -420,9 +449,9 @@ static int lower_group(lowering *w)
     }
     memcpy(p->scalars + p->nscalars, w->scalar, s->nscalar * sizeof *p->scalars);
     p->nscalars += s->nscalar;
-    s->program = keep_program(p, w->prog);
-    close_step(p);
-    return s->program ? 0 : WEFT_ENOMEM;
+    int64_t number = keep_program(p, w->prog, single_inputs(w));
+    s->program = (uint32_t)number;
+    return number < 0 ? WEFT_ENOMEM : 0;
 }
 
 int wf_plan_lower(wf_planner *b)

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "eager/program.h"
+#include "jit/kernels.h"
 #include "jit/passes/fuse.h"
 #include "jit/plan.h"
 
@@ -48,7 +49,8 @@ typedef struct wf_plan_step {
     uint32_t access; /* accesses[access..]: ndst destinations, then nsrc sources */
     uint16_t ndst, nsrc;
     uint32_t scalar, nscalar; /* scalars[scalar..] */
-    const wf_program *program;
+    uint32_t program;         /* programs[program] */
+    uint32_t launch;          /* steps of one number run side by side; numbers ascend */
     uint32_t member, nmember; /* members[member..]: instructions */
 } wf_plan_step;
 
@@ -59,6 +61,14 @@ typedef struct wf_plan_edge {
     uint8_t reason; /* wf_reason */
 } wf_plan_edge;
 
+/* A tile program and what compiles it. */
+typedef struct wf_plan_program {
+    uint64_t hash;
+    wf_program *program;
+    uint32_t one;    /* inputs that are a single element */
+    wf_jitk *kernel; /* NULL: tier 0 only */
+} wf_plan_program;
+
 struct wf_plan {
     _Atomic int32_t refs;
     wf_plan_step *steps;
@@ -67,7 +77,7 @@ struct wf_plan {
     wf_buffer *buffers;
     uint32_t nsteps, naccesses, nscalars, nbuffers;
     uint32_t capsteps, capaccesses, capscalars;
-    wf_program **programs; /* distinct ones */
+    wf_plan_program *programs; /* distinct ones */
     uint32_t nprograms, capprograms;
     int64_t *words;
     wf_term *terms;
@@ -77,10 +87,10 @@ struct wf_plan {
     uint32_t nedges, capedges;
     wf_type *out_type; /* of outputs */
     uint32_t ninputs, noutputs;
-    uint32_t most_views;   /* accesses of the largest step */
-    uint32_t most_scalars; /* scalars of the largest step */
-    int64_t arena_bytes;   /* temporary values, without the head of the block */
-    int64_t arena_bound;   /* the most that lives at one step */
+    uint32_t nlaunches;
+    uint32_t most_views, most_scalars, most_steps; /* of one launch */
+    int64_t arena_bytes; /* temporary values, without the head of the block */
+    int64_t arena_bound; /* the most that lives at one step */
     wf_plan_info info;
 };
 
@@ -102,6 +112,8 @@ typedef struct wf_planner {
 int wf_grow(void *array, uint32_t n, uint32_t more, uint32_t *cap, size_t size);
 /* Schedule to steps and accesses (buffers = root values until placed). */
 int wf_plan_lower(wf_planner *b);
+/* Steps that may run side by side become one launch. */
+int wf_plan_batch(wf_planner *b);
 /* Places all buffers. */
 int wf_plan_place(wf_planner *b);
 

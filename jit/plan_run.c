@@ -30,6 +30,8 @@ typedef struct run {
     wf_view *view;
     scalar *scalar;
     const void **scalar_at;
+    wf_program_args *args;
+    uint32_t *small;
     char *arena;
 } run;
 
@@ -98,20 +100,91 @@ static int fill_element(const wf_attr *at, int dtype, scalar *out, wf_why *why)
     return wf_exec_of(WF_OP_FULL)(&e);
 }
 
-static int run_program(run *r, const wf_plan_step *s)
+static int set_scalars(run *r, const wf_plan_step *s, scalar *value, const void **at)
 {
     const wf_scalar_of *c = &r->p->scalars[s->scalar];
     for (uint32_t i = 0; i < s->nscalar; i++) {
-        r->scalar_at[i] = &r->scalar[i];
-        r->scalar[i].bits = 0;
+        at[i] = &value[i];
+        value[i].bits = 0;
         if (c[i].kind == WF_SCALAR_SLOT_VALUE) {
-            slot_element(r, c[i].ins, c[i].dtype, &r->scalar[i]);
+            slot_element(r, c[i].ins, c[i].dtype, &value[i]);
         } else if (c[i].kind == WF_SCALAR_FILL &&
-                   fill_element(attr_of(r, c[i].ins), c[i].dtype, &r->scalar[i], r->why)) {
+                   fill_element(attr_of(r, c[i].ins), c[i].dtype, &value[i], r->why)) {
             return WEFT_ENOMEM;
         }
     }
-    wf_program_run(s->program, r->view, r->view + s->ndst, r->scalar_at);
+    return 0;
+}
+
+static void set_views(run *r, const wf_plan_step *s, wf_view *v)
+{
+    for (uint32_t i = 0; i < (uint32_t)s->ndst + s->nsrc; i++) {
+        view_of(r, &r->p->accesses[s->access + i], &v[i]);
+    }
+}
+
+static int run_one(const wf_plan_program *g, const wf_program_args *a)
+{
+    return g->kernel ? wf_jitk_run(g->kernel, a) : wf_program_run_on(g->program, a);
+}
+
+/* -- several runs of one program ----------------------------------------------------------------------- */
+
+enum { SMALL = 1 << 16 }; /* elements: runs up to this size share a task */
+
+typedef struct many {
+    const wf_plan_program *g;
+    const wf_program_args *a;
+    const uint32_t *small;
+} many;
+
+static void run_small(void *arg, int64_t begin, int64_t end)
+{
+    const many *m = arg;
+    for (int64_t i = begin; i < end; i++) {
+        run_one(m->g, &m->a[m->small[i]]); /* elementwise: cannot fail */
+    }
+}
+
+/* Large ones one after the other, each by all threads; small ones side by side. */
+static void run_many(const wf_plan_program *g, const wf_program_args *a, uint32_t *small,
+                     uint32_t n)
+{
+    int64_t nsmall = 0, elements = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t size = wf_view_numel(&a[i].dst[0]);
+        if (size > SMALL) {
+            run_one(g, &a[i]);
+        } else {
+            small[nsmall++] = i;
+            elements += size;
+        }
+    }
+    many m = {g, a, small};
+    int64_t each = elements / (nsmall ? nsmall : 1) + 1;
+    wf_parallel_for(nsmall, SMALL / 4 / each + 1, run_small, &m);
+}
+
+static int run_programs(run *r, const wf_plan_step *s, uint32_t n)
+{
+    wf_view *v = r->view;
+    scalar *value = r->scalar;
+    const void **at = r->scalar_at;
+    for (uint32_t i = 0; i < n; i++) {
+        set_views(r, &s[i], v);
+        if (set_scalars(r, &s[i], value, at)) {
+            return WEFT_ENOMEM;
+        }
+        r->args[i] = (wf_program_args){.dst = v, .src = v + s[i].ndst, .scalars = at};
+        v += s[i].ndst + s[i].nsrc;
+        value += s[i].nscalar;
+        at += s[i].nscalar;
+    }
+    const wf_plan_program *g = &r->p->programs[s->program];
+    if (n == 1) {
+        return run_one(g, r->args);
+    }
+    run_many(g, r->args, r->small, n);
     return 0;
 }
 
@@ -131,21 +204,38 @@ static int run_row(run *r, const wf_plan_step *s)
     return rc;
 }
 
-static int run_step(run *r, const wf_plan_step *s)
+/* Runs the n steps of one launch. */
+static int run_launch(run *r, const wf_plan_step *s, uint32_t n)
 {
-    for (uint32_t i = 0; i < (uint32_t)s->ndst + s->nsrc; i++) {
-        view_of(r, &r->p->accesses[s->access + i], &r->view[i]);
+    if (s->kind == WF_STEP_MAP) {
+        return run_programs(r, s, n);
     }
-    switch ((wf_step_kind)s->kind) {
-    case WF_STEP_OP:
+    set_views(r, s, r->view);
+    if (s->kind == WF_STEP_OP) {
         return run_row(r, s);
-    case WF_STEP_MAP:
-        return run_program(r, s);
-    case WF_STEP_COPY:
-        if (wf_view_numel(&r->view[0]) > 0) {
-            wf_copy(&r->view[0], &r->view[1]);
+    }
+    if (wf_view_numel(&r->view[0]) > 0) {
+        wf_copy(&r->view[0], &r->view[1]);
+    }
+    return 0;
+}
+
+static int run_steps(run *r)
+{
+    const wf_plan *p = r->p;
+    for (uint32_t s = 0, n; s < p->nsteps; s += n) {
+        for (n = 1; s + n < p->nsteps && p->steps[s + n].launch == p->steps[s].launch;) {
+            n++;
         }
-        return 0;
+        int rc = run_launch(r, &p->steps[s], n);
+        if (rc) {
+            wf_val from = wf_fn_origin(p->fn, p->steps[s].ins + 1);
+            uint32_t loc = from ? wf_fn_at(r->a->fn, from)->loc : 0;
+            r->a->failed_op = (wf_op)p->steps[s].op;
+            r->a->failed_site = loc ? r->a->fn->locs[loc] : NULL;
+            r->a->wrote = true;
+            return rc;
+        }
     }
     return 0;
 }
@@ -225,11 +315,20 @@ static size_t up(size_t n)
     return (n + 63) / 64 * 64;
 }
 
+/* The block's parts, one behind the other. */
+static void *part(size_t *at, char *block, size_t n, size_t size)
+{
+    void *p = block + *at;
+    *at += up(n * size);
+    return p;
+}
+
 int wf_plan_run(wf_plan *p, wf_plan_args *a, wf_why *why)
 {
-    size_t bases = up(p->nbuffers * sizeof(char *)), views = up(p->most_views * sizeof(wf_view));
-    size_t scalars = up(p->most_scalars * (sizeof(scalar) + sizeof(void *)));
-    size_t bytes = bases + views + scalars + up(p->noutputs) + (size_t)p->arena_bytes;
+    size_t bytes = up(p->nbuffers * sizeof(char *)) + up(p->most_views * sizeof(wf_view)) +
+                   up(p->most_scalars * sizeof(scalar)) + up(p->most_scalars * sizeof(void *)) +
+                   up(p->most_steps * sizeof(wf_program_args)) +
+                   up(p->most_steps * sizeof(uint32_t)) + up(p->noutputs) + (size_t)p->arena_bytes;
     a->failed_op = WF_OP_INVALID;
     a->failed_site = NULL;
     a->wrote = false;
@@ -237,30 +336,21 @@ int wf_plan_run(wf_plan *p, wf_plan_args *a, wf_why *why)
     if (!block) {
         return wf_fail(why, WEFT_ENOMEM, "out of memory for %zu bytes of temporary values", bytes);
     }
-    uint8_t *mine = (uint8_t *)block + bases + views + scalars;
-    run r = {.p = p,
-             .a = a,
-             .why = why,
-             .base = (char **)(void *)block,
-             .view = (wf_view *)(void *)(block + bases),
-             .scalar = (scalar *)(void *)(block + bases + views),
-             .scalar_at =
-                 (const void **)(void *)(block + bases + views + p->most_scalars * sizeof(scalar)),
-             .arena = (char *)mine + up(p->noutputs)};
+    size_t at = 0;
+    run r = {.p = p, .a = a, .why = why};
+    r.base = part(&at, block, p->nbuffers, sizeof(char *));
+    r.view = part(&at, block, p->most_views, sizeof(wf_view));
+    r.scalar = part(&at, block, p->most_scalars, sizeof(scalar));
+    r.scalar_at = part(&at, block, p->most_scalars, sizeof(void *));
+    r.args = part(&at, block, p->most_steps, sizeof(wf_program_args));
+    r.small = part(&at, block, p->most_steps, sizeof(uint32_t));
+    uint8_t *mine = part(&at, block, p->noutputs, 1);
+    r.arena = block + at;
     int rc = make_results(p, a, mine, why);
     if (!rc) {
         unsigned mode = wf_fpenv_enter();
         set_bases(&r);
-        for (uint32_t s = 0; s < p->nsteps && !rc; s++) {
-            rc = run_step(&r, &p->steps[s]);
-            if (rc) {
-                wf_val from = wf_fn_origin(p->fn, p->steps[s].ins + 1);
-                uint32_t loc = from ? wf_fn_at(a->fn, from)->loc : 0;
-                a->failed_op = (wf_op)p->steps[s].op;
-                a->failed_site = loc ? a->fn->locs[loc] : NULL;
-                a->wrote = true;
-            }
-        }
+        rc = run_steps(&r);
         wf_fpenv_leave(mode);
     }
     if (rc) {

@@ -124,8 +124,9 @@ static inline wf_plan_info plan_check_text(const char *text)
 {
     wf_plan_info info;
     wf_fn *f = plan_parse(text);
-    plan_check(f, WF_PLAN_NO_FUSE, NULL);
-    plan_check(f, 0, &info);
+    plan_check(f, WF_PLAN_NO_FUSE | WF_PLAN_TIER0, NULL);
+    plan_check(f, WF_PLAN_TIER0, NULL);
+    plan_check(f, WF_PLAN_SYNC, &info);
     wf_fn_free(f);
     return info;
 }

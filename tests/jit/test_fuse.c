@@ -33,7 +33,7 @@ Test(fuse, chains_of_any_length)
     for (int i = 0; i < 4; i++) {
         wf_fn *f = chain(lengths[i], 33, 70);
         wf_plan_info info;
-        plan_check(f, 0, &info);
+        plan_check(f, WF_PLAN_TIER0, &info);
         cr_expect_eq(info.groups, groups[i], "%d rows in %d groups", lengths[i], info.groups);
         cr_expect_eq(info.steps, info.groups);
         wf_fn_free(f);
@@ -118,7 +118,7 @@ Test(fuse, limits_cut_groups)
         wf_fn_output(f, x);
     }
     wf_plan_info info;
-    plan_check(f, 0, &info);
+    plan_check(f, WF_PLAN_TIER0, &info);
     cr_expect(info.groups >= 3 && info.groups <= 8, "%d groups", info.groups);
     wf_fn_free(f);
 }
@@ -127,7 +127,99 @@ Test(fuse, random_functions_keep_their_bits)
 {
     for (uint64_t seed = 0; seed < 4000; seed++) {
         wf_fn *f = random_function(seed, 8 + (int)(seed % 40));
-        plan_check(f, seed % 8 ? 0 : WF_PLAN_NO_FUSE, NULL);
+        plan_check(f, seed % 8 ? WF_PLAN_TIER0 : WF_PLAN_NO_FUSE | WF_PLAN_TIER0, NULL);
         wf_fn_free(f);
     }
+}
+
+/* The same with native kernels (where there is a compiler; elsewhere once more the interpreter). */
+Test(fuse, native_kernels_keep_the_bits)
+{
+    for (uint64_t seed = 50000; seed < 50060; seed++) {
+        wf_fn *f = random_function(seed, 8 + (int)(seed % 24));
+        plan_check(f, WF_PLAN_SYNC, NULL);
+        wf_fn_free(f);
+    }
+}
+
+/* Appends op on a and b (0: unary), or on a and a new scalar slot. */
+static wf_val row(wf_fn *f, wf_op op, wf_val a, wf_val b)
+{
+    wf_val s[2] = {a, b}, v;
+    wf_why why = {0};
+    cr_assert_eq(wf_fn_append(f, op, NULL, b ? 2 : 1, s, &v, NULL, &why), 0, "%s", why.rule);
+    return v;
+}
+static wf_val slot(wf_fn *f, double x)
+{
+    return wf_fn_scalar(f, 2, wf_slot_bits(2, x));
+}
+
+enum { TENSORS = 200 };
+
+/* One step of AdamW over tensors of many shapes; parameters and both moments are written back. */
+static wf_fn *adamw(int32_t *writes)
+{
+    wf_fn *f = wf_fn_new("adamw");
+    for (int i = 0; i < TENSORS; i++) {
+        wf_type t = {WEFT_F32, 2, {1 + i % 7 * 33, 1 + i % 5 * 50}};
+        if (i % 3 == 0) {
+            t = (wf_type){WEFT_F32, 1, {1 + i % 11 * 40}};
+        }
+        wf_val p = wf_fn_input(f, &t), g = wf_fn_input(f, &t), m = wf_fn_input(f, &t),
+               v = wf_fn_input(f, &t);
+        m = row(f, WF_OP_ADD, row(f, WF_OP_MUL, m, slot(f, 0.9)),
+                row(f, WF_OP_MUL, g, slot(f, 0.1)));
+        v = row(f, WF_OP_ADD, row(f, WF_OP_MUL, v, slot(f, 0.999)),
+                row(f, WF_OP_MUL, row(f, WF_OP_SQUARE, g, 0), slot(f, 0.001)));
+        wf_val d = row(f, WF_OP_ADD, row(f, WF_OP_SQRT, row(f, WF_OP_DIV, v, slot(f, 0.5)), 0),
+                       slot(f, 1e-8));
+        wf_val u = row(f, WF_OP_MUL, row(f, WF_OP_DIV, row(f, WF_OP_DIV, m, slot(f, 0.25)), d),
+                       slot(f, 1e-3));
+        p = row(f, WF_OP_SUB, row(f, WF_OP_MUL, p, slot(f, 0.99)), u);
+        wf_val out[3] = {p, m, v};
+        for (int k = 0; k < 3; k++) {
+            writes[f->noutputs] = 4 * i + (k ? k + 1 : 0);
+            wf_fn_output(f, out[k]);
+        }
+    }
+    return f;
+}
+
+Test(fuse, an_optimiser_step_is_a_handful_of_launches)
+{
+    static int32_t writes[3 * TENSORS];
+    static weft_tensor in[4 * TENSORS], want[3 * TENSORS];
+    static wf_view iv[4 * TENSORS], ov[3 * TENSORS], wv[3 * TENSORS];
+    static const int threads[] = {1, 2, 3, 7};
+    wf_fn *f = adamw(writes);
+    wf_why why = {0};
+    wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.writes = writes, .flags = WF_PLAN_SYNC}, &why);
+    cr_assert_not_null(p, "%s", why.rule);
+    wf_plan_info info;
+    wf_plan_get_info(p, &info);
+    cr_expect_leq(info.steps, 4, "%d launches", info.steps);
+    cr_expect_eq(info.arena_bytes, 0);
+    for (int t = 0; t < 4; t++) {
+        weft_scope sc = weft_scope_begin();
+        for (uint32_t k = 0; k < f->ninputs; k++) {
+            in[k] = plan_input(f, k);
+            plan_view(in[k], &iv[k]);
+        }
+        cr_assert_eq(wf_fn_run(f, in, NULL, want), 0);
+        for (uint32_t k = 0; k < f->noutputs; k++) {
+            plan_view(want[k], &wv[k]);
+            ov[k] = iv[writes[k]];
+        }
+        weft_set_num_threads(threads[t]);
+        wf_plan_args a = {.fn = f, .in = iv, .out = ov};
+        cr_assert_eq(wf_plan_run(p, &a, &why), 0, "%s", why.rule);
+        for (uint32_t k = 0; k < f->noutputs; k++) {
+            cr_assert_eq(plan_difference(&wv[k], ov[k].data), -1, "output %u", k);
+        }
+        weft_set_num_threads(1);
+        weft_scope_end(sc);
+    }
+    wf_plan_release(p);
+    wf_fn_free(f);
 }

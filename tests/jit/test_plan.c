@@ -206,7 +206,8 @@ Test(plan, random_write_backs)
                 }
             }
         }
-        wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.writes = writes}, &why);
+        wf_plan *p =
+            wf_plan_build(f, &(wf_plan_opts){.writes = writes, .flags = WF_PLAN_TIER0}, &why);
         cr_assert_not_null(p, "%s", why.rule);
         wf_plan_args a = {.fn = f, .in = iv, .out = ov};
         cr_assert_eq(wf_plan_run(p, &a, &why), 0, "%s", why.rule);
@@ -243,14 +244,15 @@ static int64_t live_bytes(const wf_plan *p)
     memset(first, 0xFF, p->nbuffers * sizeof *first);
     for (uint32_t s = 0; s < p->nsteps; s++) {
         const wf_access *a = &p->accesses[p->steps[s].access];
+        uint32_t now = p->steps[s].launch;
         for (int i = 0; i < p->steps[s].ndst + p->steps[s].nsrc; i++) {
             if (a[i].buffer >= 0) {
-                first[a[i].buffer] = s < first[a[i].buffer] ? s : first[a[i].buffer];
-                last[a[i].buffer] = s;
+                first[a[i].buffer] = now < first[a[i].buffer] ? now : first[a[i].buffer];
+                last[a[i].buffer] = now;
             }
         }
     }
-    for (uint32_t s = 0; s < p->nsteps; s++) {
+    for (uint32_t s = 0; s < p->nlaunches; s++) {
         int64_t sum = 0;
         memset(used, 0, (size_t)p->arena_bytes / 64 + 1);
         for (uint32_t b = 0; b < p->nbuffers; b++) {
@@ -276,7 +278,7 @@ Test(plan, temporaries_need_little_more_than_what_lives_at_once)
     for (uint64_t seed = 0; seed < 400; seed++) {
         wf_why why = {0};
         wf_fn *f = random_function(seed, 60);
-        wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = seed % 2}, &why);
+        wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = seed % 2 | WF_PLAN_TIER0}, &why);
         cr_assert_not_null(p, "%s", why.rule);
         double a = (double)p->arena_bytes, b = (double)live_bytes(p);
         cr_expect_eq((int64_t)b, p->arena_bound);
