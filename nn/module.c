@@ -295,8 +295,33 @@ static weft_tensor total_norm(const weft_module *m)
     return total;
 }
 
+/* The same without looking at the norm, so that a trace need not be broken: gradients of a norm that is small
+ * enough are multiplied by 1. */
+static weft_status clip_unseen(const weft_module *m, double max_norm)
+{
+    weft_tensor total = total_norm(m);
+    if (total.slot == 0) {
+        return total.serial ? weft_error_status(total) : WEFT_OK;
+    }
+    total = weft_cast(total, WEFT_F64);
+    weft_tensor factor = weft_div(weft_f(max_norm), weft_add(total, weft_f(1e-6)));
+    factor = weft_where(weft_less_equal(total, weft_f(max_norm)), weft_f(1), factor);
+    weft_tensor narrow = weft_cast(factor, WEFT_F32);
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < m->n && s == WEFT_OK; i++) {
+        if (m->trained[i] && weft_has_grad(m->entries[i].tensor)) {
+            weft_tensor g = weft_grad(m->entries[i].tensor);
+            s = weft_mul_(g, weft_dtype_of(g) == WEFT_F64 ? factor : narrow);
+        }
+    }
+    return s;
+}
+
 static weft_status clip(const weft_module *m, double max_norm, double *norm)
 {
+    if (!norm && wf_ctx_get()->recorder) {
+        return clip_unseen(m, max_norm);
+    }
     double total = 0;
     weft_tensor t = total_norm(m);
     if (t.slot != 0 || t.serial != 0) {
