@@ -151,13 +151,11 @@ static void reduce_turned(const wf_row_task *t, const wf_inst *inst, const char 
     }
 }
 
-void wf_reduce_strip(wf_row_task *t, const wf_inst *inst)
+void wf_reduce_strip(wf_row_task *t, const wf_inst *inst, const char *x)
 {
     const int64_t size = (int64_t)wf_dtype_size(inst->compute);
-    const char *x = wf_full_source(t, inst->src[0], 0);
     char *out = wf_row_slot(t, inst->value);
     t->at[inst->value] = out;
-    t->one[inst->value] = false;
     if (t->r->turned)
         reduce_turned(t, inst, x, out);
     else

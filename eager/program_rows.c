@@ -56,9 +56,10 @@ static void reduce_nothing(wf_row_task *t)
     for (int i = 0; i < p->ninst; i++) {
         const int v = p->inst[i].value;
         if (p->inst[i].kind == WF_INST_REDUCE) {
-            wf_reduce_nothing(&p->inst[i], wf_row_slot(t, v));
+            char one[8];
+            wf_reduce_nothing(&p->inst[i], one);
+            wf_fill_tile(wf_row_slot(t, v), one, wf_dtype_size(p->type[v]), (size_t)t->gn);
             t->at[v] = wf_row_slot(t, v);
-            t->one[v] = true;
         }
     }
 }
@@ -98,10 +99,9 @@ static bool open_task(wf_row_task *t, wf_row_run *r, char *stack)
             return false;
         }
     }
-    for (int k = 0; k < r->p->nscalar; k++) {
+    for (int k = 0; k < r->p->nscalar; k++)
         t->at[r->p->scalar[k]] = r->a->scalars[k];
-        t->one[r->p->scalar[k]] = true;
-    }
+    wf_make_code(t);
     memset(t->held, 0, sizeof t->held);
     return true;
 }
@@ -161,7 +161,6 @@ static void do_results(void *arg, int64_t begin, int64_t end)
                 continue;
             t.at[inst->value] =
                 wf_reduce_part(r, inst, 0) + t.g0 * (int64_t)wf_dtype_size(inst->compute);
-            t.one[inst->value] = false;
         }
         for (int d = 1; d <= r->plan.depth; d++)
             wf_do_row_steps(&t, d);
@@ -212,19 +211,23 @@ static bool lies_in_place(const wf_row_run *r, const wf_operand *o)
     return r->rows == 1 || (o->one_row && o->row == r->s.n);
 }
 
-static int way_of(const wf_row_run *r, const wf_operand *o)
+/* The form in which an input can be read in place, or -1. */
+static int form_of(const wf_row_run *r, const wf_operand *o)
 {
     const bool flat_row = r->turned ? o->row == 0 : o->one_row && o->row == 0;
     const bool flat_col = o->one_col && o->col == 0;
-    const bool by_row = r->turned && o->ks[r->s.nk > 0 ? r->s.nk - 1 : 0] == 0;
-    if (r->turned && by_row && (flat_col || r->cols == 1))
-        return WF_IN_ELEMENT;
-    if (!r->turned && flat_col && (flat_row || r->rows == 1))
-        return WF_IN_ELEMENT;
     if (lies_in_place(r, o))
-        return WF_IN_PLACE;
-    const bool everywhere = o->one_row && o->row == 0; /* the same for all groups */
-    return everywhere && r->rows > 1 && r->cols >= r->s.n ? WF_IN_HELD : WF_IN_GATHER;
+        return WF_FORM_TILE;
+    if (r->turned) {
+        if (flat_row)
+            return flat_col || r->cols == 1 ? (int)WF_FORM_ONE
+                   : o->one_col             ? (int)WF_FORM_LINES
+                                            : -1;
+        return flat_col && o->row == 1 ? (int)WF_FORM_ACROSS : -1;
+    }
+    if (flat_col)
+        return flat_row || r->rows == 1 ? (int)WF_FORM_ONE : o->one_row ? (int)WF_FORM_LINES : -1;
+    return flat_row && o->one_col && o->col == 1 ? (int)WF_FORM_ACROSS : -1;
 }
 
 static void classify(wf_row_run *r)
@@ -234,8 +237,15 @@ static void classify(wf_row_run *r)
     for (int k = 0; k < p->noutput; k++)
         if (p->output_level[k] == WF_LEVEL_ELEM && lies_in_place(r, &r->s.op[k]))
             r->direct |= 1u << k;
-    for (int j = 0; j < p->ninput; j++)
-        r->way[j] = (uint8_t)way_of(r, &r->s.op[p->noutput + j]);
+    for (int j = 0; j < p->ninput; j++) {
+        const wf_operand *o = &r->s.op[p->noutput + j];
+        const int form = form_of(r, o);
+        const bool everywhere = o->one_row && o->row == 0; /* the same for all groups */
+        r->form[j] = (uint8_t)(form < 0 ? WF_FORM_TILE : form);
+        r->way[j] = form >= 0                                        ? WF_IN_PLACE
+                    : everywhere && r->rows > 1 && r->cols >= r->s.n ? WF_IN_HELD
+                                                                     : WF_IN_GATHER;
+    }
 }
 
 static int64_t round_up(int64_t n, int64_t to)
@@ -319,7 +329,7 @@ static void lay_out(wf_row_run *r)
     at += WF_SPREADS * r->pitch;
     r->load = at;
     for (int j = 0; j < r->p->ninput; j++)
-        if (r->p->level[r->p->input[j]] == WF_LEVEL_ELEM && r->way[j] >= WF_IN_HELD)
+        if (r->p->level[r->p->input[j]] == WF_LEVEL_ELEM && r->way[j] != WF_IN_PLACE)
             at = r->load + (j + 1) * r->pitch;
     r->row = at;
     at += (plan->nslot + r->p->ninput + 2) * r->row_pitch;
@@ -329,6 +339,8 @@ static void lay_out(wf_row_run *r)
     r->lanes = round_up(at, 64);
     at = r->lanes +
          (r->turned && (pieces || r->s.n > WF_LANES) ? 2 * plan->nred * r->lane_pitch : 0);
+    r->code = at;
+    at += round_up(plan->begin[plan->nphase] * (int64_t)sizeof(wf_code), 64);
     r->keep = at;
     at += round_up(plan->keep_bytes * r->group * r->s.n, 64);
     r->bytes = round_up(at, 64);
@@ -359,7 +371,7 @@ static int begin_run(wf_row_run *r)
 
 int wf_program_run_rows(const wf_program *p, const wf_program_args *a)
 {
-    wf_row_run r = {.p = p, .a = a, .k = wf_kernels_now()};
+    wf_row_run r = {.p = p, .a = a, .k = wf_kernels_now(), .grid = wf_grid_kernels_now()};
     const int status = begin_run(&r);
     if (status != 0 || r.s.rows == 0)
         return status;

@@ -1,104 +1,197 @@
 /*
- * eager/program_step.c -- strips through the steps of a phase, and groups through ROW instructions; see
- * program_task.h.
+ * eager/program_step.c -- strips through the steps of a phase; see program_task.h.
  *
- * Values that are one element over a strip are computed as one element.
+ * What a value is over a strip (a tile, one element, one per line, one line for all) is known when a task
+ * starts, and so is where it lies, as a linear function of the strip's first index: steps are made ready
+ * once per task, and a strip costs a few additions per operand. Cheap binary rows take operands of any form;
+ * for others an operand that is not a tile or one element is spread first. What is computed from ones, or
+ * from lines alone, is computed as such.
  */
 #include <stdatomic.h>
 #include <string.h>
 
 #include "eager/program_task.h"
 
-char *wf_row_slot(const wf_row_task *t, int v)
+/* -- places ------------------------------------------------------------------------------------------------ */
+static inline char *address(const wf_row_task *t, const wf_place *p)
 {
-    return t->mem + t->r->row + t->r->plan.slot[v] * t->r->row_pitch;
+    if (__builtin_expect(p->far != NULL, 0)) {
+        const wf_operand *o = p->far;
+        return o->data + wf_space_offset(&t->r->s, o, t->r0, t->c0) * o->esize;
+    }
+    const int64_t rows = p->relative ? t->r0 - t->g0 : t->r0;
+    return p->base + rows * p->row + t->c0 * p->col * (p->scaled ? t->rn : 1);
 }
 
-/* -- sources ------------------------------------------------------------------------------------------- */
-static char *keep_of(const wf_row_task *t, int v)
+static inline const void *address_of(const wf_row_task *t, const wf_ref *ref)
+{
+    if (ref->row < 0)
+        return address(t, &ref->at);
+    const int64_t first = ref->form == WF_FORM_ONE && ref->step == 0 ? 0 : t->r0 - t->g0;
+    return (const char *)t->at[ref->row] + first * ref->size;
+}
+
+/* An operand's memory. */
+static wf_place operand_place(const wf_operand *o)
+{
+    return (wf_place){.base = o->data,
+                      .row = o->row * o->esize,
+                      .col = o->col * o->esize,
+                      .far = o->one_row && o->one_col ? NULL : o};
+}
+
+static wf_place tile_place(char *tile)
+{
+    return (wf_place){.base = tile};
+}
+
+static wf_place keep_place(const wf_row_task *t, int v)
 {
     const wf_row_run *r = t->r;
-    const int64_t size = (int64_t)wf_dtype_size(r->p->type[v]), n = r->s.n;
-    const int64_t at = r->turned ? t->c0 * t->rn : (t->r0 - t->g0) * n + t->c0;
-    return t->mem + r->keep + r->plan.keep_at[v] * r->group * n + at * size;
-}
-
-/* A ROW value as a tile. */
-static void spread_rows(const wf_row_task *t, char *tile, const char *rows, int64_t size)
-{
-    if (t->r->turned) {
-        for (int64_t i = 0; i < t->cn; i++)
-            memcpy(tile + i * t->rn * size, rows, (size_t)(t->rn * size));
-        return;
-    }
-    for (int64_t i = 0; i < t->rn; i++)
-        wf_fill_tile(tile + i * t->cn * size, rows + i * size, (size_t)size, (size_t)t->cn);
-}
-
-/* Value v over the strip: one element (then *one) or a tile; tile `spare` takes what must be spread. */
-static const void *source(const wf_row_task *t, int v, int spare, bool *one)
-{
-    const wf_row_run *r = t->r;
-    *one = t->one[v];
-    if (r->p->level[v] == WF_LEVEL_ELEM) {
-        if (r->plan.keep_at[v] < 0)
-            return t->at[v];
-        *one = false;
-        return keep_of(t, v);
-    }
-    if (*one)
-        return t->at[v];
     const int64_t size = (int64_t)wf_dtype_size(r->p->type[v]);
-    const char *rows = (const char *)t->at[v] + (t->r0 - t->g0) * size;
-    *one = t->rn == 1;
-    if (t->rn == 1 || (r->turned && t->cn == 1))
-        return rows;
-    char *tile = t->mem + r->spread + spare * r->pitch;
-    spread_rows(t, tile, rows, size);
-    return tile;
+    return (wf_place){.base = t->mem + r->keep + r->plan.keep_at[v] * r->group * r->s.n,
+                      .row = r->turned ? 0 : r->s.n * size,
+                      .col = size,
+                      .relative = true,
+                      .scaled = r->turned};
 }
 
-const void *wf_full_source(const wf_row_task *t, int v, int spare)
+/* Lines of the strip and elements of a line. */
+static inline int64_t lines(const wf_row_task *t)
 {
-    bool one;
-    const void *at = source(t, v, spare, &one);
-    const int64_t n = t->rn * t->cn;
-    if (!one || n == 1)
-        return at;
+    return t->r->turned ? t->cn : t->rn;
+}
+static inline int64_t line(const wf_row_task *t)
+{
+    return t->r->turned ? t->rn : t->cn;
+}
+
+static wf_grid_src grid_source(const wf_row_task *t, const wf_ref *ref)
+{
+    wf_grid_src g = {.data = address_of(t, ref)};
+    g.along = ref->form == WF_FORM_TILE || ref->form == WF_FORM_ACROSS;
+    g.line = ref->form == WF_FORM_TILE ? line(t) : ref->form == WF_FORM_LINES ? ref->step : 0;
+    return g;
+}
+
+const void *wf_tile_of(const wf_row_task *t, const wf_ref *ref, int spare)
+{
+    if (ref->form == WF_FORM_TILE || (ref->form == WF_FORM_ACROSS && lines(t) == 1))
+        return address_of(t, ref);
     char *tile = t->mem + t->r->spread + spare * t->r->pitch;
-    wf_fill_tile(tile, at, wf_dtype_size(t->r->p->type[v]), (size_t)n);
+    const wf_grid_src g = grid_source(t, ref);
+    const int width = ref->size == 1 ? 0 : ref->size == 2 ? 1 : ref->size == 4 ? 2 : 3;
+    t->r->grid->spread[width](tile, &g, lines(t), line(t));
     return tile;
 }
 
-/* The strip of input j. */
-static void load_input(wf_row_task *t, int j)
+/* -- making steps ready -------------------------------------------------------------------------------------- */
+static wf_ref input_ref(const wf_row_task *t, int j)
 {
-    wf_row_run *r = t->r;
+    const wf_row_run *r = t->r;
     const wf_operand *o = &r->s.op[r->p->noutput + j];
-    const int v = r->p->input[j];
-    char *tile = t->mem + r->load + j * r->pitch;
-    t->one[v] = r->way[j] == WF_IN_ELEMENT;
-    if (r->way[j] == WF_IN_PLACE || r->way[j] == WF_IN_ELEMENT) {
-        t->at[v] = o->data + wf_space_offset(&r->s, o, t->r0, t->c0) * o->esize;
-        return;
+    wf_ref ref = {.row = -1, .form = r->form[j], .size = (uint8_t)o->esize};
+    if (r->way[j] == WF_IN_PLACE) {
+        ref.at = operand_place(o);
+        ref.step = r->turned ? o->col : o->row;
+    } else {
+        ref.at = tile_place(t->mem + r->load + j * r->pitch);
+        ref.form = WF_FORM_TILE;
     }
-    t->at[v] = tile;
-    if (r->way[j] == WF_IN_HELD) {
-        if (t->held[j] == t->rn)
-            return;
-        t->held[j] = t->rn;
-    }
-    wf_space_load(&r->s, o, r->k, tile, t->r0, t->rn, t->c0, t->cn, r->turned);
+    return ref;
 }
 
-/* -- steps -------------------------------------------------------------------------------------------------- */
-static void fail_check(wf_row_run *r, const uint8_t *x, int64_t n)
+/* A value of any level as ELEM steps see it. */
+static wf_ref ref_of(const wf_row_task *t, int v)
 {
-    if (memchr(x, 0, (size_t)n) != NULL)
-        atomic_store_explicit(&r->status, WEFT_EINDEX, memory_order_relaxed);
+    const wf_row_run *r = t->r;
+    if (r->p->level[v] == WF_LEVEL_ELEM)
+        return t->ref[v];
+    wf_ref ref = {.row = (int16_t)v, .size = (uint8_t)wf_dtype_size(r->p->type[v])};
+    if (r->p->level[v] == WF_LEVEL_ONE) {
+        ref.form = WF_FORM_ONE;
+    } else {
+        ref.step = 1;
+        ref.form = r->turned ? WF_FORM_ACROSS : r->rows == 1 ? WF_FORM_ONE : WF_FORM_LINES;
+    }
+    return ref;
 }
 
-static void iota_step(const wf_row_task *t, const wf_inst *inst, void *out)
+/* The form in which a step's value can be computed from its sources. */
+static int result_form(const wf_code *c, int nsrc)
+{
+    int form = WF_FORM_ONE;
+    for (int k = 0; k < nsrc; k++) {
+        const wf_ref *s = &c->src[k];
+        if (s->form == WF_FORM_ONE)
+            continue;
+        if (s->form == WF_FORM_TILE || (s->form == WF_FORM_LINES && s->step != 1) ||
+            (form != WF_FORM_ONE && form != s->form))
+            return WF_FORM_TILE;
+        form = s->form;
+    }
+    return form;
+}
+
+static void make_step(wf_row_task *t, const wf_step *s, wf_code *c)
+{
+    const wf_row_run *r = t->r;
+    const wf_inst *inst = &r->p->inst[s->inst];
+    const int v = inst->value;
+    c->inst = inst;
+    c->fn = r->fn[s->inst];
+    c->grid = NULL;
+    c->bcast = 0;
+    for (int k = 0; k < inst->nsrc; k++)
+        c->src[k] = inst->src[k] < 0 ? c->src[0] : ref_of(t, inst->src[k]);
+    if (inst->kind == WF_INST_REDUCE || inst->kind == WF_INST_CHECK)
+        return;
+    const bool stays = !s->kept && s->out < 0;
+    c->form = WF_FORM_TILE;
+    if (stays && inst->kind != WF_INST_IOTA)
+        c->form = (uint8_t)result_form(c, inst->nsrc);
+    bool lies = false,
+         shaped = false; /* some source is no single element; is neither that nor a tile */
+    for (int k = 0; k < inst->nsrc; k++) {
+        c->bcast |= c->src[k].form == WF_FORM_ONE ? 1u << k : 0;
+        lies |= c->src[k].form != WF_FORM_ONE;
+        shaped |= c->src[k].form == WF_FORM_LINES || c->src[k].form == WF_FORM_ACROSS;
+    }
+    if (inst->kind == WF_INST_MAP && inst->nsrc == 2 && c->form == WF_FORM_TILE && shaped)
+        c->grid = wf_grid_binary(r->grid, inst->op, inst->compute);
+    if (!lies) /* a source must be as long as the result */
+        c->bcast &= ~1u;
+    if (c->form == WF_FORM_ONE)
+        c->bcast = 0;
+    c->to = s->kept       ? keep_place(t, v)
+            : s->out >= 0 ? operand_place(&r->s.op[s->out])
+                          : tile_place(t->mem + r->reg + s->reg * r->pitch);
+    t->ref[v] = (wf_ref){.at = c->to,
+                         .step = 1,
+                         .row = -1,
+                         .form = c->form,
+                         .size = (uint8_t)wf_dtype_size(r->p->type[v])};
+}
+
+void wf_make_code(wf_row_task *t)
+{
+    const wf_row_run *r = t->r;
+    const wf_row_plan *plan = &r->plan;
+    t->code = (wf_code *)(void *)(t->mem + r->code);
+    for (int j = 0; j < r->p->ninput; j++)
+        if (r->p->level[r->p->input[j]] == WF_LEVEL_ELEM)
+            t->ref[r->p->input[j]] = input_ref(t, j);
+    for (int phase = 0; phase < plan->nphase; phase++) {
+        for (int s = plan->begin[phase]; s < plan->begin[phase + 1]; s++)
+            make_step(t, &plan->step[s], &t->code[s]);
+        for (int k = 0; k < r->p->noutput; k++)
+            if (r->p->output_level[k] == WF_LEVEL_ELEM && plan->out_phase[k] == phase)
+                t->out[k] = ref_of(t, r->p->output[k]);
+    }
+}
+
+/* -- running ------------------------------------------------------------------------------------------------- */
+static void do_iota(const wf_row_task *t, const wf_inst *inst, char *out)
 {
     const wf_cast_fn cast = t->r->k->cast[inst->compute][WEFT_I64];
     const int64_t size = (int64_t)wf_dtype_size(inst->compute);
@@ -107,7 +200,7 @@ static void iota_step(const wf_row_task *t, const wf_inst *inst, void *out)
         for (int64_t j = 0; j < t->cn; j++) {
             some[0] = t->c0 + j;
             cast(some + 1, some, 1);
-            wf_fill_tile((char *)out + j * t->rn * size, some + 1, (size_t)size, (size_t)t->rn);
+            wf_fill_tile(out + j * t->rn * size, some + 1, (size_t)size, (size_t)t->rn);
         }
         return;
     }
@@ -115,103 +208,84 @@ static void iota_step(const wf_row_task *t, const wf_inst *inst, void *out)
         const int64_t m = t->cn - j < 64 ? t->cn - j : 64;
         for (int64_t i = 0; i < m; i++)
             some[i] = t->c0 + j + i;
-        cast((char *)out + j * size, some, (size_t)m);
+        cast(out + j * size, some, (size_t)m);
     }
     for (int64_t i = 1; i < t->rn; i++)
-        memcpy((char *)out + i * t->cn * size, out, (size_t)(t->cn * size));
+        memcpy(out + i * t->cn * size, out, (size_t)(t->cn * size));
 }
 
-static char *place_of(const wf_row_task *t, const wf_step *s, int v)
+static void do_step(wf_row_task *t, const wf_code *c)
 {
-    const wf_row_run *r = t->r;
-    if (s->kept)
-        return keep_of(t, v);
-    if (s->out >= 0) {
-        const wf_operand *o = &r->s.op[s->out];
-        return o->data + wf_space_offset(&r->s, o, t->r0, t->c0) * o->esize;
-    }
-    return t->mem + r->reg + s->reg * r->pitch;
-}
-
-static void elem_step(wf_row_task *t, const wf_step *s)
-{
-    const wf_row_run *r = t->r;
-    const wf_inst *inst = &r->p->inst[s->inst];
-    const int v = inst->value;
+    const wf_inst *inst = c->inst;
     const void *src[5];
-    unsigned bcast = 0;
-    bool all = true;
-    int64_t n = t->rn * t->cn;
     if (inst->kind == WF_INST_REDUCE) {
-        wf_reduce_strip(t, inst);
+        wf_reduce_strip(t, inst, wf_tile_of(t, &c->src[0], 0));
         return;
     }
     if (inst->kind == WF_INST_CHECK) {
-        fail_check(t->r, wf_full_source(t, inst->src[0], 0), n);
+        if (memchr(wf_tile_of(t, &c->src[0], 0), 0, (size_t)(t->rn * t->cn)) != NULL)
+            atomic_store_explicit(&t->r->status, WEFT_EINDEX, memory_order_relaxed);
         return;
     }
-    char *out = place_of(t, s, v);
-    t->at[v] = out;
-    t->one[v] = false;
+    char *out = address(t, &c->to);
+    if (c->grid != NULL) {
+        const wf_grid_src a = grid_source(t, &c->src[0]), b = grid_source(t, &c->src[1]);
+        c->grid(out, &a, &b, lines(t), line(t));
+        return;
+    }
+    int64_t n = t->rn * t->cn;
+    if (c->form != WF_FORM_TILE)
+        n = c->form == WF_FORM_ONE ? 1 : c->form == WF_FORM_LINES ? lines(t) : line(t);
     if (inst->kind == WF_INST_IOTA) {
-        iota_step(t, inst, out);
+        do_iota(t, inst, out);
         return;
     }
     for (int k = 0; k < inst->nsrc; k++) {
-        bool one = false;
-        if (inst->src[k] < 0) {
-            src[k] = src[0];
-            bcast |= (bcast & 1) << k;
-            continue;
-        }
-        src[k] = source(t, inst->src[k], k, &one);
-        bcast |= one ? 1u << k : 0;
-        all &= one;
-    }
-    if (all) {
-        const bool spread = s->kept || s->out >= 0;
-        const int64_t full = n;
-        char some[8];
-        char *to = spread ? some : out;
-        n = 1;
-        if (inst->kind == WF_INST_CAST)
-            r->fn[s->inst].cast(to, src[0], 1);
-        else if (inst->kind == WF_INST_EXPAND)
-            memcpy(to, src[0], wf_dtype_size(inst->compute));
-        else
-            r->fn[s->inst].map(to, src, 1, 0);
-        t->one[v] = !spread;
-        if (spread)
-            wf_fill_tile(out, some, wf_dtype_size(r->p->type[v]), (size_t)full);
-        return;
+        const wf_ref *s = &c->src[k];
+        const bool plain = s->form == c->form || (c->bcast >> k & 1) != 0 || c->form == WF_FORM_ONE;
+        src[k] = plain ? address_of(t, s) : wf_tile_of(t, s, k);
     }
     if (inst->kind == WF_INST_CAST)
-        r->fn[s->inst].cast(out, src[0], (size_t)n);
+        c->fn.cast(out, src[0], (size_t)n);
     else if (inst->kind == WF_INST_EXPAND)
         memcpy(out, src[0], (size_t)n * wf_dtype_size(inst->compute));
     else
-        r->fn[s->inst].map(out, src, (size_t)n, bcast);
+        c->fn.map(out, src, (size_t)n, c->bcast);
 }
 
 /* Output k of the strip, unless a step wrote it. */
-static void store_output(wf_row_task *t, int k, const void *tile)
+static void store_output(const wf_row_task *t, int k)
 {
     const wf_row_run *r = t->r;
     const wf_operand *o = &r->s.op[k];
     const int type = r->p->type[r->p->output[k]];
-    const int64_t n = t->rn * t->cn;
-    char *to = o->data + wf_space_offset(&r->s, o, t->r0, t->c0) * o->esize;
-    char *raw = t->mem + r->spread + (WF_SPREADS - 1) * r->pitch;
+    const size_t n = (size_t)(t->rn * t->cn);
+    const void *tile = wf_tile_of(t, &t->out[k], 0);
     if ((r->direct >> k & 1) != 0) {
+        const wf_place place = operand_place(o);
+        char *to = address(t, &place);
         if (tile != to)
-            r->k->cast[o->dtype][type](to, tile, (size_t)n);
+            r->k->cast[o->dtype][type](to, tile, n);
         return;
     }
     if (o->dtype != type) {
-        r->k->cast[o->dtype][type](raw, tile, (size_t)n);
+        char *raw = t->mem + r->spread + (WF_SPREADS - 1) * r->pitch;
+        r->k->cast[o->dtype][type](raw, tile, n);
         tile = raw;
     }
     wf_space_store(&r->s, o, r->k, tile, t->r0, t->rn, t->c0, t->cn, r->turned);
+}
+
+static void load_input(wf_row_task *t, int j)
+{
+    const wf_row_run *r = t->r;
+    if (r->way[j] == WF_IN_HELD) {
+        if (t->held[j] == t->rn)
+            return;
+        t->held[j] = t->rn;
+    }
+    wf_space_load(&r->s, &r->s.op[r->p->noutput + j], r->k, t->mem + r->load + j * r->pitch, t->r0,
+                  t->rn, t->c0, t->cn, r->turned);
 }
 
 void wf_do_strip(wf_row_task *t, int phase)
@@ -219,113 +293,11 @@ void wf_do_strip(wf_row_task *t, int phase)
     const wf_row_run *r = t->r;
     const wf_row_plan *plan = &r->plan;
     for (int j = 0; plan->reads[phase] >> j != 0; j++)
-        if ((plan->reads[phase] >> j & 1) != 0)
+        if ((plan->reads[phase] >> j & 1) != 0 && r->way[j] != WF_IN_PLACE)
             load_input(t, j);
     for (int s = plan->begin[phase]; s < plan->begin[phase + 1]; s++)
-        elem_step(t, &plan->step[s]);
+        do_step(t, &t->code[s]);
     for (int k = 0; k < r->p->noutput; k++)
         if (r->p->output_level[k] == WF_LEVEL_ELEM && plan->out_phase[k] == phase)
-            store_output(t, k, wf_full_source(t, r->p->output[k], 0));
-}
-
-/* -- rows ------------------------------------------------------------------------------------------------- */
-static void pick(wf_row_task *t, const wf_inst *inst, char *out)
-{
-    const wf_row_run *r = t->r;
-    const wf_operand *o = &r->s.op[r->p->noutput - 1 - r->p->def[inst->src[0]]];
-    const int64_t *index = t->at[inst->src[1]];
-    for (int64_t i = 0; i < t->gn; i++) {
-        const int64_t c = t->one[inst->src[1]] ? *index : index[i];
-        if (c < 0 || c >= r->s.n)
-            memset(out + i * o->esize, 0, (size_t)o->esize);
-        else
-            memcpy(out + i * o->esize, o->data + wf_space_offset(&r->s, o, t->g0 + i, c) * o->esize,
-                   (size_t)o->esize);
-    }
-}
-
-static void row_step(wf_row_task *t, int i)
-{
-    const wf_row_run *r = t->r;
-    const wf_inst *inst = &r->p->inst[i];
-    const int v = inst->value;
-    const void *src[5];
-    unsigned bcast = 0;
-    bool all = true;
-    for (int k = 0; k < inst->nsrc && inst->kind != WF_INST_PICK; k++) {
-        const int from = inst->src[k];
-        src[k] = from < 0 ? src[0] : t->at[from];
-        const bool one = from < 0 ? (bcast & 1) != 0 : t->one[from];
-        bcast |= one ? 1u << k : 0;
-        all &= one || from < 0;
-    }
-    if (inst->kind == WF_INST_CHECK) {
-        fail_check(t->r, src[0], all ? 1 : t->gn);
-        return;
-    }
-    char *out = wf_row_slot(t, v);
-    t->at[v] = out;
-    t->one[v] = false;
-    if (inst->kind == WF_INST_PICK) {
-        pick(t, inst, out);
-        return;
-    }
-    const size_t n = all ? 1 : (size_t)t->gn;
-    t->one[v] = all;
-    if (inst->kind == WF_INST_EXPAND)
-        memcpy(out, src[0], n * wf_dtype_size(inst->compute));
-    else if (inst->kind == WF_INST_CAST)
-        r->fn[i].cast(out, src[0], n);
-    else
-        r->fn[i].map(out, src, n, all ? 0 : bcast);
-}
-
-void wf_do_row_steps(wf_row_task *t, int depth)
-{
-    const wf_row_plan *plan = &t->r->plan;
-    for (int i = plan->row_begin[depth]; i < plan->row_begin[depth + 1]; i++)
-        row_step(t, plan->row[i]);
-}
-
-void wf_load_rows(wf_row_task *t)
-{
-    const wf_row_run *r = t->r;
-    const wf_program *p = r->p;
-    for (int j = 0; j < p->ninput; j++) {
-        const wf_operand *o = &r->s.op[p->noutput + j];
-        const int v = p->input[j];
-        if (p->level[v] != WF_LEVEL_ROW)
-            continue;
-        t->one[v] = t->gn == 1 || (o->one_row && o->row == 0);
-        if (t->one[v] || (o->one_row && o->row == 1)) {
-            t->at[v] = o->data + wf_space_offset(&r->s, o, t->g0, 0) * o->esize;
-        } else {
-            char *tile = t->mem + r->row + (r->plan.nslot + j) * r->row_pitch;
-            wf_space_load(&r->s, o, r->k, tile, t->g0, t->gn, 0, 1, false);
-            t->at[v] = tile;
-        }
-    }
-}
-
-void wf_store_rows(wf_row_task *t)
-{
-    const wf_row_run *r = t->r;
-    char *spare = t->mem + r->row + (r->plan.nslot + r->p->ninput) * r->row_pitch;
-    for (int k = 0; k < r->p->noutput; k++) {
-        const wf_operand *o = &r->s.op[k];
-        const int v = r->p->output[k], type = r->p->type[v];
-        const void *from = t->at[v];
-        if (r->p->output_level[k] != WF_LEVEL_ROW)
-            continue;
-        if (t->one[v] && t->gn > 1) {
-            wf_fill_tile(spare, from, wf_dtype_size(type), (size_t)t->gn);
-            from = spare;
-        }
-        if (o->dtype != type) {
-            char *cast = spare + r->row_pitch;
-            r->k->cast[o->dtype][type](cast, from, (size_t)t->gn);
-            from = cast;
-        }
-        wf_space_store(&r->s, o, r->k, from, t->g0, t->gn, 0, 1, false);
-    }
+            store_output(t, k);
 }
