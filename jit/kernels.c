@@ -118,6 +118,9 @@ static void destroy(wf_jitk *k)
     while (k) {
         wf_jitk *next = k->behind;
         wf_backend_cpu.unload(atomic_load(&k->exe));
+        if (k->rows)
+            free(k->rows->stage);
+        free(k->rows);
         free(k->key);
         free(k);
         k = next;

@@ -62,6 +62,10 @@ static int build(wf_jitk *k, wf_exe **exe, wf_why *why)
     }
     wf_blob_free(&object);
     wf_text_free(&identity);
+    k->rows = status == 0 ? kernel.rows : NULL; /* a run asks what lies where */
+    kernel.rows = status == 0 ? NULL : kernel.rows;
+    for (int i = 0; k->rows && i < k->rows->nstage; i++)
+        wf_kir_free(&k->rows->stage[i].body);
     wf_kernel_free(&kernel);
     return status;
 }

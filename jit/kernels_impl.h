@@ -16,6 +16,7 @@ struct wf_jitk {
     uint32_t one;
     /* settled before `state` leaves WF_JITK_PENDING */
     atomic_int state;
+    wf_rows_kernel *rows; /* of a native kernel over rows; its stages' bodies are gone */
     char name[64], reason[224];
     bool from_disk;
     int64_t bytes, build_ns;
@@ -34,6 +35,9 @@ struct wf_jitk {
 
 /* Compiles or loads: fills exe (or NULL), name, reason, from_disk, bytes, build_ns. Holds no lock. */
 void wf_jitk_build(wf_jitk *k);
+/* A native kernel over rows on operands; WEFT_EUNSUPPORTED: these are for the interpreter. */
+int wf_jitk_run_rows(const wf_jitk *k, const wf_exe *exe, const uint64_t *scalar,
+                     const wf_program_args *a);
 /* Two independent 64-bit hashes of the bytes. */
 void wf_hash128(const void *data, size_t n, uint64_t out[2]);
 

@@ -186,6 +186,10 @@ int wf_jitk_run(const wf_jitk *k, const wf_program_args *a)
         return wf_program_run_on(p, a);
     for (int s = 0; s < p->nscalar; s++)
         scalar[s] = wf_kir_peek(a->scalars[s], wf_kir_storage(p->type[p->scalar[s]]), 0);
+    if (p->rows) {
+        const int status = wf_jitk_run_rows(k, exe, scalar, a);
+        return status == WEFT_EUNSUPPORTED ? wf_program_run_on(p, a) : status;
+    }
     run r = {.k = k, .exe = exe, .scalar = scalar, .grain = grain_of(p)};
     if (!flatten(&r, a->dst, a->src)) {
         run_tiles(&r, a);

@@ -4,30 +4,23 @@
  * A value of a program is a KIR value of its own type: bool is truth, f16 and bf16 are their patterns, as
  * they only come from inputs and casts. Every use converts to what the row reads, as a tile load would.
  */
-#include "jit/lower.h"
+#include "jit/lower_impl.h"
 
 #include <stdio.h>
 #include <string.h>
-
-typedef struct lower {
-    const wf_program *p;
-    wf_kir *k;
-    wf_kref value[WF_PROGRAM_VALUES];
-} lower;
 
 static bool is_half(int dtype)
 {
     return dtype == WEFT_F16 || dtype == WEFT_BF16;
 }
 
-/* The KIR type a program's value has. */
-static wf_kty type_of(int dtype)
+wf_kty wf_lower_type(int dtype)
 {
     return dtype == WEFT_BOOL ? WF_KT_BOOL : wf_kir_storage(dtype);
 }
 
 /* Value v as type `to`. */
-static wf_kref as_type(lower *l, int v, wf_kty to)
+static wf_kref as_type(wf_lowering *l, int v, wf_kty to)
 {
     const int dtype = l->p->type[v];
     if (is_half(dtype))
@@ -35,20 +28,20 @@ static wf_kref as_type(lower *l, int v, wf_kty to)
     return wf_kir_cast(l->k, to, l->value[v]);
 }
 
-static wf_kref cast(lower *l, const wf_inst *inst)
+static wf_kref cast(wf_lowering *l, const wf_inst *inst)
 {
     const int from = inst->src[0], dtype = l->p->type[inst->value];
     if (l->p->type[from] == dtype)
         return l->value[from];
     if (is_half(dtype)) {
         const int own = wf_dtype_compute(l->p->type[from]);
-        return wf_kir_store(l->k, dtype, as_type(l, from, type_of(own)));
+        return wf_kir_store(l->k, dtype, as_type(l, from, wf_lower_type(own)));
     }
-    return as_type(l, from, type_of(dtype));
+    return as_type(l, from, wf_lower_type(dtype));
 }
 
 /* A map or a vjp. Condition of a choice: the first operand, which a vjp has behind the gradient. */
-static wf_kref row(lower *l, const wf_inst *inst)
+static wf_kref row(wf_lowering *l, const wf_inst *inst)
 {
     const bool vjp = inst->kind == WF_INST_VJP;
     const bool choose = wf_rows[inst->op].kind == WF_KIND_CHOOSE;
@@ -63,11 +56,16 @@ static wf_kref row(lower *l, const wf_inst *inst)
                           : wf_kir_row(l->k, op, inst->compute, inst->nsrc, src);
     if (y == WF_KREF_NONE)
         return y;
-    return wf_kir_cast(l->k, type_of(l->p->type[inst->value]), y);
+    return wf_kir_cast(l->k, wf_lower_type(l->p->type[inst->value]), y);
+}
+
+wf_kref wf_lower_inst(wf_lowering *l, const wf_inst *inst)
+{
+    return inst->kind == WF_INST_CAST ? cast(l, inst) : row(l, inst);
 }
 
 /* Parameters: inputs, then scalars, as they lie in memory. */
-static void params(lower *l)
+static void params(wf_lowering *l)
 {
     const wf_program *p = l->p;
     for (int i = 0; i < p->ninput + p->nscalar; i++) {
@@ -79,11 +77,11 @@ static void params(lower *l)
 
 static int body(const wf_program *p, wf_kir *k, wf_why *why)
 {
-    lower l = {.p = p, .k = k};
+    wf_lowering l = {.p = p, .k = k};
     params(&l);
     for (int i = 0; i < p->ninst; i++) {
         const wf_inst *inst = &p->inst[i];
-        const wf_kref y = inst->kind == WF_INST_CAST ? cast(&l, inst) : row(&l, inst);
+        const wf_kref y = wf_lower_inst(&l, inst);
         if (y == WF_KREF_NONE && !k->error)
             return wf_fail(why, WEFT_EUNSUPPORTED, "%s has no kernel IR for %s",
                            wf_rows[inst->op].name, wf_dtype_name(inst->compute));
@@ -98,15 +96,15 @@ static int body(const wf_program *p, wf_kir *k, wf_why *why)
 }
 
 /* "m_mul_add_gelu": the kind and the rows in order, as many as fit, none twice. A C identifier. */
-static void name_kernel(const wf_program *p, wf_kernel *k)
+void wf_lower_name(const wf_program *p, wf_kernel *k)
 {
     enum { ROOM = 40 };
-    size_t n = (size_t)snprintf(k->name, sizeof k->name, "m");
+    size_t n = (size_t)snprintf(k->name, sizeof k->name, p->rows ? "r" : "m");
     for (int i = 0; i < p->ninst; i++) {
         const wf_inst *inst = &p->inst[i];
-        bool again = inst->kind == WF_INST_CAST;
+        bool again = inst->op == WF_OP_INVALID; /* casts and such */
         for (int j = 0; j < i && !again; j++)
-            again = p->inst[j].kind != WF_INST_CAST && p->inst[j].op == inst->op;
+            again = p->inst[j].op == inst->op;
         if (again)
             continue;
         const char *row_name = wf_rows[inst->op].name;
@@ -118,13 +116,13 @@ static void name_kernel(const wf_program *p, wf_kernel *k)
 
 int wf_lower(const wf_program *p, uint32_t one, wf_kernel *k, wf_why *why)
 {
-    if (p->rows)
-        return wf_fail(why, WEFT_EUNSUPPORTED, "groups with reductions have no kernel yet");
     wf_kernel_init(k, WF_SK_MAP, p->ninput);
+    if (p->rows)
+        return wf_lower_rows(p, k, why);
     k->nscalar = p->nscalar;
     k->bcast = one;
     k->fast.fast = true;
-    name_kernel(p, k);
+    wf_lower_name(p, k);
     int status = body(p, &k->body, why);
     if (status == 0)
         status = body(p, &k->fast, why);
@@ -149,11 +147,15 @@ void wf_lower_key(const wf_program *p, uint32_t one, wf_text *out)
         inst.nsrc = p->inst[i].nsrc;
         inst.op = p->inst[i].op;
         inst.value = p->inst[i].value;
+        inst.level = p->inst[i].level;
+        inst.phase = p->inst[i].phase;
         for (int s = 0; s < inst.nsrc; s++)
             inst.src[s] = p->inst[i].src[s];
         wf_text_put(out, &inst, sizeof inst);
     }
     wf_text_put(out, p->type, (size_t)p->nvalue);
+    wf_text_put(out, p->level, (size_t)p->nvalue);
+    wf_text_put(out, p->output_level, (size_t)p->noutput);
     wf_text_put(out, p->input, (size_t)p->ninput * sizeof *p->input);
     wf_text_put(out, p->scalar, (size_t)p->nscalar * sizeof *p->scalar);
     wf_text_put(out, p->output, (size_t)p->noutput * sizeof *p->output);
@@ -178,6 +180,20 @@ void wf_lower_identity(const wf_kernel *k, wf_text *out)
     const int32_t head[] = {(int32_t)k->skeleton, k->nsrc, k->nscalar, (int32_t)k->bcast};
     wf_text_put(out, head, sizeof head);
     wf_text_put(out, k->name, strlen(k->name) + 1);
+    for (int i = 0; k->rows && i < k->rows->nstage; i++) {
+        const wf_stage *st = &k->rows->stage[i];
+        const int32_t kind = (int32_t)st->kind;
+        wf_text_put(out, &kind, sizeof kind);
+        wf_text_put(out, st->in, (st->kind == WF_ST_PICK ? 2 : st->body.nparam) * sizeof *st->in);
+        wf_text_put(out, st->out, (st->kind == WF_ST_PICK ? 1 : st->body.nout) * sizeof *st->out);
+        put_kir(&st->body, out);
+    }
+    if (k->rows) {
+        const uint32_t bits[] = {k->rows->row_src, k->rows->row_dst};
+        wf_text_put(out, bits, sizeof bits);
+        wf_text_put(out, k->rows->src_type, (size_t)k->nsrc);
+        wf_text_put(out, k->rows->dst_type, (size_t)k->rows->ndst);
+    }
     put_kir(&k->body, out);
     put_kir(&k->fast, out);
     put_kir(&k->post, out);

@@ -26,6 +26,7 @@ void wf_ll_body(wf_text *t, const wf_kir *k, int lanes, const char *prefix, cons
 wf_ll wf_ll_ref(const wf_kir *k, wf_kref r, int lanes, const char *prefix, const wf_ll *param);
 /* %name := a + b */
 void wf_ll_add(wf_text *t, wf_kty type, int lanes, const char *name, const char *a, const char *b);
+void wf_ll_table(wf_text *t, const wf_kir_table *table);
 /* Global constants of a program's tables. */
 void wf_ll_tables(wf_text *t, const wf_kir *k);
 
@@ -55,8 +56,10 @@ typedef struct wf_ll_split {
 int wf_ll_split_body(const wf_kir *k, const bool *uniform_param, wf_ll_split *s, wf_why *why);
 void wf_ll_split_free(wf_ll_split *s);
 /* The uniform part from the scalars %s<i>, its results in all lanes; they become operands in param,
- * behind those of the program. */
+ * behind those of the program. _of: from the scalars given. */
 void wf_ll_once(wf_text *t, const wf_ll_split *s, int lanes, const char *prefix, wf_ll *param);
+void wf_ll_once_of(wf_text *t, const wf_ll_split *s, int lanes, const char *prefix,
+                   const wf_ll *scalar, wf_ll *param);
 
 /* The loop of MAP over [begin, end) of the operands at %<base>0..., entered from the block `from`,
  * left to the block `after`. */
@@ -78,6 +81,7 @@ void wf_ll_matmul(wf_text *t, const wf_kernel *k, int lanes);
 void wf_ll_permute(wf_text *t, const wf_kernel *k, int lanes);
 void wf_ll_gather(wf_text *t, const wf_kernel *k, int lanes);
 void wf_ll_scatter(wf_text *t, const wf_kernel *k, int lanes);
+int wf_ll_rows(wf_text *t, const wf_kernel *k, int lanes, wf_why *why);
 
 int wf_llvm_render(const wf_kernel *k, const wf_target *target, wf_text *out, wf_why *why);
 /* Lanes for the target: its width, or 64 of 32 bits, 32 of 64 bits. */

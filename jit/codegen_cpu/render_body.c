@@ -103,18 +103,20 @@ void wf_ll_add(wf_text *t, wf_kty type, int lanes, const char *name, const char 
                  wf_ll_type(type, lanes).s, a, b);
 }
 
+void wf_ll_table(wf_text *t, const wf_kir_table *table)
+{
+    const char *type = scalar_type(table->type);
+    wf_text_putf(t, "@%s = private unnamed_addr constant [%u x %s] [", table->name, table->n, type);
+    for (uint32_t i = 0; i < table->n; i++)
+        wf_text_putf(t, "%s%s %" PRIu64, i ? ", " : "", type,
+                     wf_kir_peek(table->data, table->type, i));
+    wf_text_putf(t, "]\n");
+}
+
 void wf_ll_tables(wf_text *t, const wf_kir *k)
 {
-    for (uint32_t n = 0; n < k->ntable; n++) {
-        const wf_kir_table *table = k->table[n];
-        const char *type = scalar_type(table->type);
-        wf_text_putf(t, "@%s = private unnamed_addr constant [%u x %s] [", table->name, table->n,
-                     type);
-        for (uint32_t i = 0; i < table->n; i++)
-            wf_text_putf(t, "%s%s %" PRIu64, i ? ", " : "", type,
-                         wf_kir_peek(table->data, table->type, i));
-        wf_text_putf(t, "]\n");
-    }
+    for (uint32_t n = 0; n < k->ntable; n++)
+        wf_ll_table(t, k->table[n]);
 }
 
 /* -- one instruction ------------------------------------------------------------------------------- */

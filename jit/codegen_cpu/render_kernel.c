@@ -292,6 +292,9 @@ int wf_llvm_render(const wf_kernel *k, const wf_target *target, wf_text *t, wf_w
     case WF_SK_MATMUL:
         wf_ll_matmul(t, k, lanes);
         break;
+    case WF_SK_ROW:
+        status = wf_ll_rows(t, k, lanes, why);
+        break;
     }
     P("attributes #0 = { nounwind \"frame-pointer\"=\"all\" \"prefer-vector-width\"=\"512\" "
       "\"min-legal-vector-width\"=\"512\" }\n!0 = !{i32 1}\n");

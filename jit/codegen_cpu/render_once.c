@@ -127,17 +127,22 @@ void wf_ll_split_free(wf_ll_split *s)
 void wf_ll_once(wf_text *t, const wf_ll_split *s, int lanes, const char *prefix, wf_ll *param)
 {
     wf_ll scalar[WF_KIR_MAX_PARAM];
-    const int given = (int)s->once.nparam;
+    for (int p = 0; p < WF_KIR_MAX_PARAM; p++)
+        snprintf(scalar[p].s, sizeof scalar[p].s, "%%s%d", p);
+    wf_ll_once_of(t, s, lanes, prefix, scalar, param);
+}
+
+void wf_ll_once_of(wf_text *t, const wf_ll_split *s, int lanes, const char *prefix,
+                   const wf_ll *scalar, wf_ll *param)
+{
     if (s->once.n == 0)
         return;
-    for (int p = 0; p < given; p++)
-        snprintf(scalar[p].s, sizeof scalar[p].s, "%%s%d", p);
     wf_ll_body(t, &s->once, 1, prefix, scalar);
     for (uint32_t o = 0; o < s->once.nout; o++) {
         char name[32];
         snprintf(name, sizeof name, "%sx%u", prefix, o);
         wf_ll_spread(t, name, wf_kir_type(&s->once, s->once.out[o]), lanes,
                      wf_ll_ref(&s->once, s->once.out[o], 1, prefix, scalar).s);
-        snprintf(param[given + (int)o].s, sizeof param->s, "%%%s", name);
+        snprintf(param[s->once.nparam + o].s, sizeof param->s, "%%%s", name);
     }
 }

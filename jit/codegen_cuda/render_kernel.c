@@ -363,6 +363,8 @@ int wf_cuda_render(const wf_kernel *k, const wf_target *target, wf_text *t, wf_w
     case WF_SK_MATMUL:
         matmul(t, k, &n);
         break;
+    case WF_SK_ROW:
+        return wf_fail(why, WEFT_EUNSUPPORTED, "%s has no CUDA kernel", k->name);
     }
     return t->failed ? wf_fail(why, WEFT_ENOMEM, "no memory for the text of %s", k->name) : 0;
 }

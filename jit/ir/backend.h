@@ -28,11 +28,61 @@ typedef enum wf_skeleton {
                         becomes the least i whose index is outside [0, rows) */
     WF_SK_SCATTER, /* rows, width, m: dst[r * width + j] := post(0 + body(src[i * width + j]) + ... over
                         the i with index[i] == r, in order) */
-    WF_SK_MATMUL /* m, n, k: dst[i * n + j] := post(canonical sum over l of
+    WF_SK_MATMUL, /* m, n, k: dst[i * n + j] := post(canonical sum over l of
                         body(a[i * k + l], b[l * n + j])) */
+    WF_SK_ROW /* n, then a row stride for each destination and source: the stages of `rows`, row by row.
+                 Buffers of n elements for kept values and an i64 error word follow the sources */
 } wf_skeleton;
 
-enum { WF_KERNEL_MAX_PTR = 64, WF_KERNEL_MAX_SIZE = 9 };
+enum { WF_KERNEL_MAX_PTR = 80, WF_KERNEL_MAX_SIZE = 80 };
+
+/* -- kernels over rows -----------------------------------------------------------------------------
+ * Stages run one after the other on each row. ONCE and ROW stages compute single values, ELEM stages every
+ * element of the row; PICK reads one element. Values that pass between stages are slots (single ones) or
+ * are kept in buffers (one per element). The ports of a body say where its parameters come from and its
+ * outputs go; `at` is the number there. */
+typedef enum wf_stage_kind { WF_ST_ONCE, WF_ST_ROW, WF_ST_PICK, WF_ST_ELEM } wf_stage_kind;
+typedef enum wf_port_kind {
+    WF_PORT_SOURCE, /* in: an operand's element (of the row, or the row's own) */
+    WF_PORT_SCALAR, /* in */
+    WF_PORT_INDEX,  /* in: i64 number of the element in its row */
+    WF_PORT_SLOT,   /* in, out */
+    WF_PORT_KEEP,   /* in, out */
+    WF_PORT_DST,    /* out */
+    WF_PORT_TOTAL,  /* out of ELEM: the slot gets the reduction by `op` of the elements */
+    WF_PORT_CHECK   /* out: bool; the error word becomes 0 if some is false */
+} wf_port_kind;
+
+typedef struct wf_port {
+    uint8_t kind;
+    uint8_t op; /* wf_kprim of a total: ADD MUL MAX MIN BOR BAND */
+    int16_t at;
+} wf_port;
+
+typedef struct wf_stage {
+    wf_stage_kind kind;
+    wf_kir body; /* PICK: none; in[0] is the source, in[1] the slot of the index */
+    wf_port in[WF_KIR_MAX_PARAM], out[WF_KIR_MAX_OUT];
+} wf_stage;
+
+enum {
+    WF_ROWS_SLOTS = 352,
+    WF_ROWS_KEEPS = 16,
+    WF_ROWS_SOURCES = 32,
+    WF_ROWS_SCALARS = 64,
+    WF_ROWS_DSTS = 24
+};
+
+typedef struct wf_rows_kernel {
+    int nstage, cap, ndst, nkeep;
+    wf_stage *stage;
+    uint32_t row_src, row_dst; /* bits: operands of one element a row */
+    uint8_t src_type[WF_ROWS_SOURCES], dst_type[WF_ROWS_DSTS],
+        keep_type[WF_ROWS_KEEPS]; /* wf_kty */
+    uint8_t slot_type[WF_ROWS_SLOTS], scalar_type[WF_ROWS_SCALARS];
+    int16_t last_read[WF_ROWS_SOURCES]; /* stage, -1: none */
+    int16_t stored[WF_ROWS_DSTS];
+} wf_rows_kernel;
 
 typedef struct wf_kernel {
     wf_skeleton skeleton;
@@ -41,8 +91,9 @@ typedef struct wf_kernel {
     int nscalar;    /* parameters of body after the sources: the same value for every element */
     unsigned bcast; /* MAP and sums */
     wf_kir body;
-    wf_kir fast; /* n > 0: body of ordinary elements, right where its `rare` is false */
-    wf_kir post; /* sums, SCATTER, MATMUL: the total as an element of dst */
+    wf_kir fast;          /* n > 0: body of ordinary elements, right where its `rare` is false */
+    wf_kir post;          /* sums, SCATTER, MATMUL: the total as an element of dst */
+    wf_rows_kernel *rows; /* ROW; body, fast and post are empty */
 } wf_kernel;
 
 /* Empty programs, no scalars, nothing broadcast. */

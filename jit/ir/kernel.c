@@ -12,6 +12,12 @@ void wf_kernel_free(wf_kernel *k)
     wf_kir_free(&k->body);
     wf_kir_free(&k->fast);
     wf_kir_free(&k->post);
+    for (int i = 0; k->rows && i < k->rows->nstage; i++)
+        wf_kir_free(&k->rows->stage[i].body);
+    if (k->rows)
+        free(k->rows->stage);
+    free(k->rows);
+    k->rows = NULL;
 }
 
 void wf_blob_free(wf_blob *b)
@@ -22,6 +28,8 @@ void wf_blob_free(wf_blob *b)
 
 int wf_kernel_ndst(const wf_kernel *k)
 {
+    if (k->rows)
+        return k->rows->ndst;
     return k->skeleton == WF_SK_MAP ? (int)k->body.nout : 1;
 }
 
@@ -39,12 +47,16 @@ int wf_kernel_nsize(const wf_kernel *k)
     case WF_SK_SCATTER:
     case WF_SK_MATMUL:
         return 3;
+    case WF_SK_ROW:
+        return 1 + k->rows->ndst + k->nsrc;
     }
     return 0;
 }
 
 int wf_kernel_nptr(const wf_kernel *k)
 {
+    if (k->rows)
+        return k->rows->ndst + k->nsrc + k->rows->nkeep + 1;
     const int more = k->skeleton == WF_SK_GATHER ? 2 : k->skeleton == WF_SK_SCATTER ? 1 : 0;
     return wf_kernel_ndst(k) + k->nsrc + more;
 }
@@ -52,6 +64,13 @@ int wf_kernel_nptr(const wf_kernel *k)
 wf_kty wf_kernel_ptr_type(const wf_kernel *k, int i)
 {
     const int ndst = wf_kernel_ndst(k);
+    if (k->rows) {
+        const int keep = i - ndst - k->nsrc;
+        return (wf_kty)(i < ndst                ? k->rows->dst_type[i]
+                        : keep < 0              ? k->rows->src_type[i - ndst]
+                        : keep < k->rows->nkeep ? k->rows->keep_type[keep]
+                                                : WF_KT_I64);
+    }
     if (i < ndst) {
         const wf_kir *last = k->post.n ? &k->post : &k->body;
         return wf_kir_type(last, last->out[i]);
@@ -59,11 +78,22 @@ wf_kty wf_kernel_ptr_type(const wf_kernel *k, int i)
     return i - ndst < k->nsrc ? (wf_kty)k->body.param_type[i - ndst] : WF_KT_I64;
 }
 
-unsigned wf_kernel_bits(const wf_kernel *k)
+static unsigned widest(const wf_kir *k)
 {
     unsigned bits = 8;
-    for (uint32_t i = 0; i < k->body.n; i++) {
-        const unsigned b = wf_kty_bits((wf_kty)k->body.ins[i].type);
+    for (uint32_t i = 0; i < k->n; i++) {
+        const unsigned b = wf_kty_bits((wf_kty)k->ins[i].type);
+        bits = b > bits ? b : bits;
+    }
+    return bits;
+}
+
+unsigned wf_kernel_bits(const wf_kernel *k)
+{
+    unsigned bits = widest(&k->body);
+    for (int i = 0; k->rows && i < k->rows->nstage; i++) {
+        const unsigned b =
+            k->rows->stage[i].kind == WF_ST_ELEM ? widest(&k->rows->stage[i].body) : 8;
         bits = b > bits ? b : bits;
     }
     return bits;

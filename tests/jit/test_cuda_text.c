@@ -463,6 +463,8 @@ static void run_program(int dtype)
         case WF_SK_MATMUL:
             run_matmul(&p, it);
             break;
+        case WF_SK_ROW:
+            break;
         }
     }
     drop_program(&p);

@@ -1,0 +1,645 @@
+/*
+ * jit/codegen_cpu/render_row.c -- LLVM text of kernels over rows.
+ *
+ * A row runs through the stages in order. An ELEM stage goes over the row in groups of 64 elements, the lanes
+ * of the canonical sum; a short last group goes through buffers, as in MAP, and what a reduction must not
+ * see there is replaced by its identity. A sum's blocks of 4096 go to 64 lanes in memory, which are combined
+ * when there is more than one: enough for rows of 4096 * 4096 elements.
+ *
+ * Operand i of the kernel is at %P<i>, of the row at %R<i>. Names of stage n start with "s<n>".
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "jit/codegen_cpu/render.h"
+
+enum { LANES = WF_LL_LANES };
+#define P(...) wf_text_putf(t, __VA_ARGS__)
+
+typedef struct rows {
+    wf_text *t;
+    const wf_kernel *k;
+    const wf_rows_kernel *r;
+    int lanes;
+    wf_ll slot[WF_ROWS_SLOTS]; /* operand of a single value */
+} rows;
+
+/* One reduction of a stage. */
+typedef struct total {
+    int out; /* output of the body */
+    wf_kty type;
+    wf_kir combine;
+    uint64_t identity;
+    bool ordered;
+} total;
+
+typedef struct elem {
+    rows *w;
+    const wf_stage *st;
+    wf_ll_split split;
+    int n;        /* of the stage */
+    int nsub;     /* vectors in a group */
+    bool ordered; /* some total is */
+    int ntotal;
+    total totals[WF_KIR_MAX_OUT];
+    uint64_t used[2]; /* operands that are read; written */
+    wf_ll uniform[WF_KIR_MAX_PARAM];
+} elem;
+
+static int ndst(const rows *w)
+{
+    return w->r->ndst;
+}
+static int keep_operand(const rows *w, int keep)
+{
+    return ndst(w) + w->k->nsrc + keep;
+}
+static wf_kty operand_type(const rows *w, int i)
+{
+    return wf_kernel_ptr_type(w->k, i);
+}
+/* -- single values ------------------------------------------------------------------------------------------ */
+static bool is_row_source(const rows *w, int i)
+{
+    return w->r->row_src >> i & 1;
+}
+
+/* The operand of a port that is the same for every element. */
+static wf_ll single(const rows *w, const wf_port *port)
+{
+    wf_ll r;
+    if (port->kind == WF_PORT_SLOT)
+        return w->slot[port->at];
+    snprintf(r.s, sizeof r.s, "%%%s%d", port->kind == WF_PORT_SCALAR ? "sc" : "own", port->at);
+    return r;
+}
+
+static void check(wf_text *t, const wf_rows_kernel *r, const char *tag, int n, const char *truth)
+{
+    (void)r;
+    P("  %%%s.e%d = load i64, ptr %%error\n  %%%s.f%d = select i1 %s, i64 %%%s.e%d, i64 0\n"
+      "  store i64 %%%s.f%d, ptr %%error\n",
+      tag, n, tag, n, truth, tag, n, tag, n);
+}
+
+static void single_stage(rows *w, const wf_stage *st, int n)
+{
+    wf_text *t = w->t;
+    wf_ll param[WF_KIR_MAX_PARAM];
+    char prefix[16];
+    snprintf(prefix, sizeof prefix, "s%d_", n);
+    for (uint32_t p = 0; p < st->body.nparam; p++)
+        param[p] = single(w, &st->in[p]);
+    wf_ll_body(t, &st->body, 1, prefix, param);
+    for (uint32_t o = 0; o < st->body.nout; o++) {
+        const wf_port *port = &st->out[o];
+        const wf_ll x = wf_ll_ref(&st->body, st->body.out[o], 1, prefix, param);
+        const wf_kty type = wf_kir_type(&st->body, st->body.out[o]);
+        if (port->kind == WF_PORT_SLOT)
+            w->slot[port->at] = x;
+        else if (port->kind == WF_PORT_CHECK)
+            check(t, w->r, prefix, (int)o, x.s);
+        else
+            P("  store %s %s, ptr %%R%d, align %u\n", wf_ll_type(type, 1).s, x.s, port->at,
+              wf_ll_bytes(type));
+    }
+}
+
+/* %s<n>_v := element %index of a source's row, or 0; loads only where there is one. */
+static void pick_stage(rows *w, const wf_stage *st, int n)
+{
+    wf_text *t = w->t;
+    const int operand = ndst(w) + st->in[0].at;
+    const wf_kty type = operand_type(w, operand);
+    const wf_ll index = single(w, &st->in[1]), T = wf_ll_type(type, 1);
+    P("  %%s%d_in = icmp ult i64 %s, %%n\n  %%s%d_at = select i1 %%s%d_in, i64 %s, i64 0\n"
+      "  %%s%d_p = getelementptr %s, ptr %%R%d, i64 %%s%d_at\n"
+      "  %%s%d_x = load %s, ptr %%s%d_p, align %u\n"
+      "  %%s%d_v = select i1 %%s%d_in, %s %%s%d_x, %s %s\n",
+      n, index.s, n, n, index.s, n, T.s, operand, n, n, T.s, n, wf_ll_bytes(type), n, n, T.s, n,
+      T.s, wf_ll_const(type, 1, 0).s);
+    const wf_kty slot = (wf_kty)w->r->slot_type[st->out[0].at];
+    wf_ll *to = &w->slot[st->out[0].at];
+    snprintf(to->s, sizeof to->s, "%%s%d_%c", n, slot == WF_KT_BOOL ? 'b' : 'v');
+    if (slot == WF_KT_BOOL)
+        P("  %%s%d_b = icmp ne i8 %%s%d_v, 0\n", n, n);
+}
+
+/* -- reductions --------------------------------------------------------------------------------------------- */
+static uint64_t identity_of(wf_kprim op, wf_kty type)
+{
+    const bool f32 = type == WF_KT_F32, f64 = type == WF_KT_F64;
+    if (op == WF_KP_ADD)
+        return f32 ? UINT64_C(0x80000000) : f64 ? UINT64_C(1) << 63 : 0;
+    if (op == WF_KP_MUL)
+        return f32 ? UINT64_C(0x3F800000) : f64 ? UINT64_C(0x3FF0000000000000) : 1;
+    if (op == WF_KP_MAX)
+        return f32 ? UINT64_C(0xFF800000) : f64 ? UINT64_C(0xFFF0000000000000) : UINT64_C(1) << 63;
+    if (op == WF_KP_MIN)
+        return f32 ? UINT64_C(0x7F800000) : f64 ? UINT64_C(0x7FF0000000000000) : INT64_MAX;
+    return op == WF_KP_BAND ? 1 : 0;
+}
+
+static int add_total(elem *e, int out, wf_kprim op, wf_why *why)
+{
+    total *x = &e->totals[e->ntotal++];
+    x->out = out;
+    x->type = wf_kir_type(e->split.body, e->split.body->out[out]);
+    x->identity = identity_of(op, x->type);
+    x->ordered = op == WF_KP_ADD || op == WF_KP_MUL;
+    e->ordered |= x->ordered;
+    wf_kir_init(&x->combine);
+    const wf_kref a = wf_kir_param(&x->combine, x->type), b = wf_kir_param(&x->combine, x->type);
+    wf_kir_output(&x->combine, wf_kir_op(&x->combine, op, a, b, WF_KREF_NONE));
+    return wf_kir_finish(&x->combine, why);
+}
+
+/* a and b combined; the operand of the result. */
+static wf_ll combine(wf_text *t, const total *x, int lanes, const char *prefix, const char *a,
+                     const char *b)
+{
+    wf_ll param[2];
+    snprintf(param[0].s, sizeof param[0].s, "%s", a);
+    snprintf(param[1].s, sizeof param[1].s, "%s", b);
+    wf_ll_body(t, &x->combine, lanes, prefix, param);
+    return wf_ll_ref(&x->combine, x->combine.out[0], lanes, prefix, param);
+}
+
+/* LANES / lanes vectors in `v` down to one value: the halving of the canonical order. */
+static wf_ll halve(wf_text *t, const total *x, int lanes, const char *prefix, wf_ll *v)
+{
+    char name[48];
+    int serial = 0;
+    for (int n = LANES / lanes / 2; n >= 1; n /= 2)
+        for (int i = 0; i < n; i++) {
+            snprintf(name, sizeof name, "%st%d_", prefix, serial++);
+            v[i] = combine(t, x, lanes, name, v[i].s, v[i + n].s);
+        }
+    wf_ll at = v[0];
+    for (int w = lanes / 2; w >= 1; w /= 2) {
+        const wf_ll T = wf_ll_type(x->type, w * 2);
+        wf_ll half[2];
+        for (int h = 0; h < 2; h++) {
+            if (w == 1) {
+                P("  %%%sh%d_%d = extractelement %s %s, i64 %d\n", prefix, w, h, T.s, at.s, h);
+            } else {
+                P("  %%%sh%d_%d = shufflevector %s %s, %s poison, <%d x i32> <", prefix, w, h, T.s,
+                  at.s, T.s, w);
+                for (int i = 0; i < w; i++)
+                    P("%si32 %d", i ? ", " : "", h * w + i);
+                P(">\n");
+            }
+            snprintf(half[h].s, sizeof half[h].s, "%%%sh%d_%d", prefix, w, h);
+        }
+        snprintf(name, sizeof name, "%st%d_", prefix, serial++);
+        at = combine(t, x, w, name, half[0].s, half[1].s);
+    }
+    return at;
+}
+
+static unsigned lane_bytes(wf_kty type)
+{
+    return wf_ll_bytes(type);
+}
+
+/* -- an ELEM stage ----------------------------------------------------------------------------------------- */
+/* Operand of the kernel behind a port of elements, -1: none. */
+static int operand_of(const rows *w, const wf_port *port)
+{
+    if (port->kind == WF_PORT_DST)
+        return port->at;
+    if (port->kind == WF_PORT_KEEP)
+        return keep_operand(w, port->at);
+    if (port->kind == WF_PORT_SOURCE && !is_row_source(w, port->at))
+        return ndst(w) + port->at;
+    return -1;
+}
+
+static bool is_uniform(const rows *w, const wf_port *port)
+{
+    return port->kind == WF_PORT_SLOT || port->kind == WF_PORT_SCALAR ||
+           (port->kind == WF_PORT_SOURCE && is_row_source(w, port->at));
+}
+
+/* Splits the body, finds its operands and reductions. */
+static int open_elem(elem *e, wf_why *why)
+{
+    const rows *w = e->w;
+    bool uniform[WF_KIR_MAX_PARAM];
+    for (uint32_t p = 0; p < e->st->body.nparam; p++)
+        uniform[p] = is_uniform(w, &e->st->in[p]);
+    int status = wf_ll_split_body(&e->st->body, uniform, &e->split, why);
+    for (uint32_t p = 0; p < e->st->body.nparam && status == 0; p++)
+        if (operand_of(w, &e->st->in[p]) >= 0)
+            e->used[0] |= UINT64_C(1) << operand_of(w, &e->st->in[p]);
+    for (uint32_t o = 0; o < e->st->body.nout && status == 0; o++) {
+        const wf_port *port = &e->st->out[o];
+        if (port->kind == WF_PORT_TOTAL || port->kind == WF_PORT_CHECK)
+            status = add_total(e, (int)o, (wf_kprim)port->op, why);
+        else
+            e->used[1] |= UINT64_C(1) << operand_of(w, port);
+    }
+    return status;
+}
+
+static void close_elem(elem *e)
+{
+    for (int x = 0; x < e->ntotal; x++)
+        wf_kir_free(&e->totals[x].combine);
+    wf_ll_split_free(&e->split);
+}
+
+/* Operands that do not vary, in all lanes; what follows from them alone. */
+static void uniforms(elem *e)
+{
+    rows *w = e->w;
+    wf_text *t = w->t;
+    wf_ll scalar[WF_KIR_MAX_PARAM];
+    char prefix[24], name[40];
+    for (uint32_t p = 0; p < e->st->body.nparam; p++)
+        if (is_uniform(w, &e->st->in[p])) {
+            scalar[p] = single(w, &e->st->in[p]);
+            snprintf(name, sizeof name, "s%du%u", e->n, p);
+            wf_ll_spread(t, name, (wf_kty)e->st->body.param_type[p], w->lanes, scalar[p].s);
+            snprintf(e->uniform[p].s, sizeof e->uniform[p].s, "%%%s", name);
+        }
+    snprintf(prefix, sizeof prefix, "s%dh", e->n);
+    wf_ll_once_of(t, &e->split, w->lanes, prefix, scalar, e->uniform);
+}
+
+static void vector_constant(wf_text *t, int lanes, const char *type, int from)
+{
+    if (lanes == 1) {
+        P("%d", from);
+        return;
+    }
+    P("<");
+    for (int l = 0; l < lanes; l++)
+        P("%s%s %d", l ? ", " : "", type, from + l);
+    P(">");
+}
+
+static void load_group(elem *e, int j, const char *tag, wf_ll *param)
+{
+    rows *w = e->w;
+    wf_text *t = w->t;
+    for (uint32_t p = 0; p < e->split.body->nparam; p++) {
+        const wf_port *port = &e->st->in[p];
+        const int o = p < e->st->body.nparam ? operand_of(w, port) : -1;
+        param[p] = e->uniform[p];
+        if (o >= 0) {
+            const wf_kty type = operand_type(w, o);
+            P("  %%%sp%u = getelementptr %s, ptr %%s%dU%d, i64 %d\n"
+              "  %%%sv%u = load %s, ptr %%%sp%u, align %u\n",
+              tag, p, wf_ll_type(type, 1).s, e->n, o, j * w->lanes, tag, p,
+              wf_ll_type(type, w->lanes).s, tag, p, wf_ll_bytes(type));
+            snprintf(param[p].s, sizeof param[p].s, "%%%sv%u", tag, p);
+        } else if (p < e->st->body.nparam && port->kind == WF_PORT_INDEX) {
+            const wf_ll I = wf_ll_type(WF_KT_I64, w->lanes);
+            char name[48], from[32];
+            snprintf(name, sizeof name, "%sb%u", tag, p);
+            snprintf(from, sizeof from, "%%s%di", e->n);
+            wf_ll_spread(t, name, WF_KT_I64, w->lanes, from);
+            P("  %%%sv%u = add %s %%%s, ", tag, p, I.s, name);
+            vector_constant(t, w->lanes, "i64", j * w->lanes);
+            P("\n");
+            snprintf(param[p].s, sizeof param[p].s, "%%%sv%u", tag, p);
+        }
+    }
+}
+
+/* The j-th vector of a group: stores, and reductions into %s<n>n<x>_<j>. */
+static void group_vector(elem *e, int j)
+{
+    rows *w = e->w;
+    wf_text *t = w->t;
+    wf_ll param[WF_KIR_MAX_PARAM];
+    const wf_kir *body = e->split.body;
+    const wf_ll truth = wf_ll_type(WF_KT_BOOL, w->lanes);
+    char tag[32], name[48], acc[32];
+    snprintf(tag, sizeof tag, "s%dg%d_", e->n, j);
+    load_group(e, j, tag, param);
+    wf_ll_body(t, body, w->lanes, tag, param);
+    for (uint32_t o = 0; o < body->nout; o++) {
+        const int to = operand_of(w, &e->st->out[o]);
+        if (to < 0)
+            continue;
+        const wf_kty type = operand_type(w, to);
+        P("  %%%sq%u = getelementptr %s, ptr %%s%dU%d, i64 %d\n"
+          "  store %s %s, ptr %%%sq%u, align %u\n",
+          tag, o, wf_ll_type(type, 1).s, e->n, to, j * w->lanes, wf_ll_type(type, w->lanes).s,
+          wf_ll_ref(body, body->out[o], w->lanes, tag, param).s, tag, o, wf_ll_bytes(type));
+    }
+    if (e->ntotal > 0) {
+        P("  %%%smask = icmp sgt %s %%s%dleftv, ", tag, wf_ll_type(WF_KT_I32, w->lanes).s, e->n);
+        vector_constant(t, w->lanes, "i32", j * w->lanes);
+        P("\n");
+    }
+    for (int x = 0; x < e->ntotal; x++) {
+        const total *r = &e->totals[x];
+        const wf_ll T = wf_ll_type(r->type, w->lanes);
+        P("  %%%sm%d = select %s %%%smask, %s %s, %s %s\n", tag, x, truth.s, tag, T.s,
+          wf_ll_ref(body, body->out[r->out], w->lanes, tag, param).s, T.s,
+          wf_ll_const(r->type, w->lanes, r->identity).s);
+        char masked[48];
+        snprintf(masked, sizeof masked, "%%%sm%d", tag, x);
+        snprintf(acc, sizeof acc, "%%s%da%d_%d", e->n, x, j);
+        snprintf(name, sizeof name, "%sc%d_", tag, x);
+        const wf_ll sum = combine(t, r, w->lanes, name, acc, masked);
+        P("  %%s%dn%d_%d = bitcast %s %s to %s\n", e->n, x, j, T.s, sum.s, T.s);
+    }
+}
+
+/* Pointers of the group and its buffers around the body. */
+static void group_loop(elem *e)
+{
+    rows *w = e->w;
+    wf_text *t = w->t;
+    const int n = e->n;
+    const uint64_t all = e->used[0] | e->used[1];
+    char a[24], b[24];
+    P("s%dgrp:\n  %%s%di = phi i64 [ %%s%dlo, %%s%dblk ], [ %%s%dinext, %%s%dnext ]\n", n, n, n, n,
+      n, n);
+    for (int x = 0; x < e->ntotal; x++)
+        for (int j = 0; j < e->nsub; j++) {
+            const wf_kty type = e->totals[x].type;
+            P("  %%s%da%d_%d = phi %s [ %s, %%s%dblk ], [ %%s%dn%d_%d, %%s%dnext ]\n", n, x, j,
+              wf_ll_type(type, w->lanes).s, wf_ll_const(type, w->lanes, e->totals[x].identity).s, n,
+              n, x, j, n);
+        }
+    P("  %%s%dleft = sub i64 %%s%dhi, %%s%di\n  %%s%dfull = icmp sge i64 %%s%dleft, 64\n", n, n, n,
+      n, n);
+    for (int i = 0; all >> i; i++)
+        if (all >> i & 1)
+            P("  %%s%dD%d = getelementptr %s, ptr %%R%d, i64 %%s%di\n", n, i,
+              wf_ll_type(operand_type(w, i), 1).s, i, n);
+    P("  br i1 %%s%dfull, label %%s%dbody, label %%s%dpad\ns%dpad:\n", n, n, n, n);
+    for (int i = 0; e->used[0] >> i; i++)
+        if (e->used[0] >> i & 1) {
+            snprintf(a, sizeof a, "%%buf%d", i);
+            snprintf(b, sizeof b, "%%s%dD%d", n, i);
+            char left[24], tag[24];
+            snprintf(left, sizeof left, "%%s%dleft", n);
+            snprintf(tag, sizeof tag, "s%dml", n);
+            wf_ll_copy(t, a, b, left, operand_type(w, i), tag, i);
+        }
+    P("  br label %%s%dbody\ns%dbody:\n", n, n);
+    for (int i = 0; all >> i; i++)
+        if (all >> i & 1)
+            P("  %%s%dU%d = phi ptr [ %%s%dD%d, %%s%dgrp ], [ %%buf%d, %%s%dpad ]\n", n, i, n, i, n,
+              i, n);
+    if (e->ntotal > 0) {
+        snprintf(a, sizeof a, "s%dleftv", n);
+        snprintf(b, sizeof b, "%%s%dleft32", n);
+        P("  %%s%dleft64 = select i1 %%s%dfull, i64 64, i64 %%s%dleft\n"
+          "  %%s%dleft32 = trunc i64 %%s%dleft64 to i32\n",
+          n, n, n, n, n);
+        wf_ll_spread(t, a, WF_KT_I32, w->lanes, b);
+    }
+    for (int j = 0; j < e->nsub; j++)
+        group_vector(e, j);
+    P("  br i1 %%s%dfull, label %%s%dnext, label %%s%dback\ns%dback:\n", n, n, n, n);
+    for (int i = 0; e->used[1] >> i; i++)
+        if (e->used[1] >> i & 1) {
+            snprintf(a, sizeof a, "%%s%dD%d", n, i);
+            snprintf(b, sizeof b, "%%buf%d", i);
+            char left[24], tag[24];
+            snprintf(left, sizeof left, "%%s%dleft", n);
+            snprintf(tag, sizeof tag, "s%dms", n);
+            wf_ll_copy(t, a, b, left, operand_type(w, i), tag, i);
+        }
+    P("  br label %%s%dnext\ns%dnext:\n  %%s%dinext = add i64 %%s%di, 64\n"
+      "  %%s%dmore = icmp slt i64 %%s%dinext, %%s%dhi\n"
+      "  br i1 %%s%dmore, label %%s%dgrp, label %%s%dfin\ns%dfin:\n",
+      n, n, n, n, n, n, n, n, n, n, n);
+}
+
+/* 64 lanes in memory, as vectors. */
+static void load_lanes(elem *e, int x, wf_ll *v)
+{
+    wf_text *t = e->w->t;
+    const int n = e->n, lanes = e->w->lanes;
+    const wf_kty type = e->totals[x].type;
+    for (int j = 0; j < e->nsub; j++) {
+        P("  %%s%dlq%d_%d = getelementptr %s, ptr %%s%dlane%d, i64 %d\n"
+          "  %%s%dlv%d_%d = load %s, ptr %%s%dlq%d_%d, align %u\n",
+          n, x, j, wf_ll_type(type, 1).s, n, x, j * lanes, n, x, j, wf_ll_type(type, lanes).s, n, x,
+          j, lane_bytes(type));
+        snprintf(v[j].s, sizeof v[j].s, "%%s%dlv%d_%d", n, x, j);
+    }
+}
+
+/* A block's parts: into the lanes of the level above, or into the value so far. */
+static void block_end(elem *e)
+{
+    wf_text *t = e->w->t;
+    const int n = e->n;
+    wf_ll v[LANES];
+    char prefix[32], lane[32];
+    for (int x = 0; x < e->ntotal; x++) {
+        const total *r = &e->totals[x];
+        const wf_ll S = wf_ll_type(r->type, 1);
+        for (int j = 0; j < e->nsub; j++)
+            snprintf(v[j].s, sizeof v[j].s, "%%s%dn%d_%d", n, x, j);
+        snprintf(prefix, sizeof prefix, "s%df%d", n, x);
+        const wf_ll part = halve(t, r, e->w->lanes, prefix, v);
+        P("  %%s%dpart%d = bitcast %s %s to %s\n", n, x, S.s, part.s, S.s);
+        char name[32], old[32];
+        snprintf(name, sizeof name, "%%s%dpart%d", n, x);
+        if (r->ordered) {
+            P("  %%s%dlc%d = and i64 %%s%db, 63\n"
+              "  %%s%dlp%d = getelementptr %s, ptr %%s%dlane%d, i64 %%s%dlc%d\n"
+              "  %%s%dold%d = load %s, ptr %%s%dlp%d\n",
+              n, x, n, n, x, S.s, n, x, n, x, n, x, S.s, n, x);
+            snprintf(old, sizeof old, "%%s%dold%d", n, x);
+            snprintf(lane, sizeof lane, "s%dk%d_", n, x);
+            const wf_ll sum = combine(t, r, 1, lane, old, name);
+            P("  store %s %s, ptr %%s%dlp%d\n", S.s, sum.s, n, x);
+        } else {
+            snprintf(old, sizeof old, "%%s%dsofar%d", n, x);
+            snprintf(lane, sizeof lane, "s%dk%d_", n, x);
+            const wf_ll sum = combine(t, r, 1, lane, old, name);
+            P("  %%s%dfar%d = bitcast %s %s to %s\n", n, x, S.s, sum.s, S.s);
+        }
+    }
+}
+
+/* Totals into slots; more than one block is combined from the lanes. */
+static void totals(elem *e)
+{
+    rows *w = e->w;
+    wf_text *t = w->t;
+    const int n = e->n;
+    wf_ll v[LANES], second[WF_KIR_MAX_OUT];
+    if (e->ordered) {
+        P("  %%s%dsingle = icmp eq i64 %%s%dnb, 1\n"
+          "  br i1 %%s%dsingle, label %%s%dout, label %%s%dtwo\ns%dtwo:\n",
+          n, n, n, n, n, n);
+        for (int x = 0; x < e->ntotal; x++)
+            if (e->totals[x].ordered) {
+                char prefix[32];
+                load_lanes(e, x, v);
+                snprintf(prefix, sizeof prefix, "s%dz%d", n, x);
+                second[x] = halve(t, &e->totals[x], w->lanes, prefix, v);
+            }
+        P("  br label %%s%dout\ns%dout:\n", n, n);
+        for (int x = 0; x < e->ntotal; x++)
+            if (e->totals[x].ordered)
+                P("  %%s%dtot%d = phi %s [ %%s%dpart%d, %%s%ddone ], [ %s, %%s%dtwo ]\n", n, x,
+                  wf_ll_type(e->totals[x].type, 1).s, n, x, n, second[x].s, n);
+    }
+    for (int x = 0; x < e->ntotal; x++) {
+        const wf_port *port = &e->st->out[e->totals[x].out];
+        char tag[24];
+        wf_ll at;
+        snprintf(at.s, sizeof at.s, "%%s%d%s%d", n, e->totals[x].ordered ? "tot" : "far", x);
+        snprintf(tag, sizeof tag, "s%dchk", n);
+        if (port->kind == WF_PORT_TOTAL)
+            w->slot[port->at] = at;
+        else
+            check(t, w->r, tag, x, at.s);
+    }
+}
+
+static int elem_stage(rows *w, const wf_stage *st, int n, wf_why *why)
+{
+    wf_text *t = w->t;
+    elem *e = calloc(1, sizeof *e);
+    if (!e)
+        return wf_fail(why, WEFT_ENOMEM, "no memory for the text of %s", w->k->name);
+    *e = (elem){.w = w, .st = st, .n = n, .nsub = LANES / w->lanes};
+    const int status = open_elem(e, why);
+    if (status == 0) {
+        uniforms(e);
+        for (int x = 0; x < e->ntotal; x++)
+            if (e->totals[x].ordered) {
+                const wf_ll V = wf_ll_type(e->totals[x].type, LANES);
+                P("  store %s %s, ptr %%s%dlane%d, align 64\n", V.s,
+                  wf_ll_const(e->totals[x].type, LANES, e->totals[x].identity).s, n, x);
+            }
+        P("  %%s%dnb = select i1 %s, i64 %%blocks, i64 1\n  br label %%s%dpre\ns%dpre:\n"
+          "  br label %%s%dblk\ns%dblk:\n"
+          "  %%s%db = phi i64 [ 0, %%s%dpre ], [ %%s%dbnext, %%s%dblkend ]\n",
+          n, e->ordered ? "true" : "false", n, n, n, n, n, n, n, n);
+        for (int x = 0; x < e->ntotal; x++)
+            if (!e->totals[x].ordered)
+                P("  %%s%dsofar%d = phi %s [ %s, %%s%dpre ], [ %%s%dfar%d, %%s%dblkend ]\n", n, x,
+                  wf_ll_type(e->totals[x].type, 1).s,
+                  wf_ll_const(e->totals[x].type, 1, e->totals[x].identity).s, n, n, x, n);
+        P("  %%s%dlo = shl i64 %%s%db, 12\n  %%s%dto = add i64 %%s%dlo, %s\n"
+          "  %%s%dover = icmp slt i64 %%s%dto, %%n\n"
+          "  %%s%dhi = select i1 %%s%dover, i64 %%s%dto, i64 %%n\n  br label %%s%dgrp\n",
+          n, n, n, n, e->ordered ? "4096" : "%n", n, n, n, n, n, n);
+        group_loop(e);
+        block_end(e);
+        P("  br label %%s%dblkend\ns%dblkend:\n  %%s%dbnext = add i64 %%s%db, 1\n"
+          "  %%s%dbmore = icmp slt i64 %%s%dbnext, %%s%dnb\n",
+          n, n, n, n, n, n, n);
+        /* the parts of the last block are read behind the loop: blkend is their place in the phis */
+        P("  br i1 %%s%dbmore, label %%s%dblk, label %%s%ddone\ns%ddone:\n", n, n, n, n);
+        totals(e);
+    }
+    close_elem(e);
+    free(e);
+    return status;
+}
+
+/* -- the kernel ---------------------------------------------------------------------------------------------- */
+static void entry(rows *w)
+{
+    wf_text *t = w->t;
+    const int n = ndst(w) + w->k->nsrc + w->r->nkeep;
+    wf_ll_header(t, w->k);
+    P("  %%n = load i64, ptr %%size\n  %%nup = add i64 %%n, 4095\n  %%blocks = lshr i64 %%nup, "
+      "12\n");
+    for (int i = 0; i < n; i++) {
+        const bool strided = i < ndst(w) + w->k->nsrc;
+        P("  %%A%d = getelementptr ptr, ptr %%ptr, i64 %d\n  %%P%d = load ptr, ptr %%A%d\n", i, i,
+          i, i);
+        if (strided)
+            P("  %%TA%d = getelementptr i64, ptr %%size, i64 %d\n  %%T%d = load i64, ptr %%TA%d\n",
+              i, i + 1, i, i);
+        const wf_ll B = wf_ll_type(operand_type(w, i), LANES);
+        P("  %%buf%d = alloca %s, align 64\n  store %s zeroinitializer, ptr %%buf%d\n", i, B.s, B.s,
+          i);
+    }
+    P("  %%errora = getelementptr ptr, ptr %%ptr, i64 %d\n  %%error = load ptr, ptr %%errora\n", n);
+    for (int s = 0; s < w->r->nstage; s++)
+        for (uint32_t o = 0, x = 0; o < w->r->stage[s].body.nout; o++) {
+            const wf_stage *st = &w->r->stage[s];
+            if (st->kind != WF_ST_ELEM ||
+                (st->out[o].kind != WF_PORT_TOTAL && st->out[o].kind != WF_PORT_CHECK))
+                continue;
+            P("  %%s%dlane%u = alloca %s, align 64\n", s, x++,
+              wf_ll_type(wf_kir_type(&st->body, st->body.out[o]), LANES).s);
+        }
+    for (int i = 0; i < w->k->nscalar; i++)
+        P("  %%C%d = getelementptr i64, ptr %%scalar, i64 %d\n  %%sc%d = load %s, ptr %%C%d\n", i,
+          i, i, wf_ll_type((wf_kty)w->r->scalar_type[i], 1).s, i);
+}
+
+static void row_pointers(rows *w)
+{
+    wf_text *t = w->t;
+    for (int i = 0; i < ndst(w) + w->k->nsrc; i++) {
+        const wf_ll T = wf_ll_type(operand_type(w, i), 1);
+        const int src = i - ndst(w);
+        P("  %%O%d = mul i64 %%r, %%T%d\n  %%R%d = getelementptr %s, ptr %%P%d, i64 %%O%d\n", i, i,
+          i, T.s, i, i);
+        if (src >= 0 && is_row_source(w, src))
+            P("  %%own%d = load %s, ptr %%R%d, align %u\n", src, T.s, i,
+              wf_ll_bytes(operand_type(w, i)));
+    }
+    for (int i = 0; i < w->r->nkeep; i++)
+        P("  %%R%d = getelementptr i8, ptr %%P%d, i64 0\n", keep_operand(w, i), keep_operand(w, i));
+}
+
+/* Each table once. */
+static void tables(const rows *w)
+{
+    for (int s = 0; s < w->r->nstage; s++)
+        for (uint32_t n = 0; n < w->r->stage[s].body.ntable; n++) {
+            const wf_kir_table *table = w->r->stage[s].body.table[n];
+            bool again = false;
+            for (int q = 0; q < s; q++)
+                for (uint32_t m = 0; m < w->r->stage[q].body.ntable; m++)
+                    again |= strcmp(w->r->stage[q].body.table[m]->name, table->name) == 0;
+            if (!again)
+                wf_ll_table(w->t, table);
+        }
+}
+
+int wf_ll_rows(wf_text *t, const wf_kernel *k, int lanes, wf_why *why)
+{
+    rows *w = calloc(1, sizeof *w);
+    if (!w)
+        return wf_fail(why, WEFT_ENOMEM, "no memory for the text of %s", k->name);
+    w->t = t;
+    w->k = k;
+    w->r = k->rows;
+    w->lanes = lanes;
+    int status = 0;
+    tables(w);
+    entry(w);
+    for (int s = 0; s < w->r->nstage; s++)
+        if (w->r->stage[s].kind == WF_ST_ONCE)
+            single_stage(w, &w->r->stage[s], s);
+    P("  %%some = icmp slt i64 %%begin, %%end\n  br i1 %%some, label %%row, label %%done\n"
+      "row:\n  %%r = phi i64 [ %%begin, %%entry ], [ %%rnext, %%rowend ]\n");
+    row_pointers(w);
+    for (int s = 0; s < w->r->nstage && status == 0; s++) {
+        const wf_stage *st = &w->r->stage[s];
+        if (st->kind == WF_ST_ROW)
+            single_stage(w, st, s);
+        else if (st->kind == WF_ST_PICK)
+            pick_stage(w, st, s);
+        else if (st->kind == WF_ST_ELEM)
+            status = elem_stage(w, st, s, why);
+    }
+    P("  br label %%rowend\nrowend:\n  %%rnext = add i64 %%r, 1\n"
+      "  %%rmore = icmp slt i64 %%rnext, %%end\n  br i1 %%rmore, label %%row, label %%done\n"
+      "done:\n  ret void\n}\n");
+    free(w);
+    return status;
+}
