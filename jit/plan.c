@@ -114,6 +114,13 @@ static int find_kernels(wf_planner *b)
     return 0;
 }
 
+static unsigned fuse_flags(const wf_planner *b)
+{
+    return b->opts->flags & WF_PLAN_NO_FUSE                ? WF_FUSE_OFF
+           : b->opts->flags & WF_PLAN_ROWS && b->most == 0 ? WF_FUSE_ROWS
+                                                           : 0;
+}
+
 static int build(wf_planner *b)
 {
     const wf_fn *f = b->f;
@@ -127,9 +134,7 @@ static int build(wf_planner *b)
             rc = wf_fail(b->why, WEFT_EUNSUPPORTED, "output %u is a scalar slot", k);
         }
     }
-    rc = rc ? rc
-            : wf_fuse(&b->s, &b->l, b->live, b->opts->flags & WF_PLAN_NO_FUSE ? WF_FUSE_OFF : 0,
-                      b->most, b->why);
+    rc = rc ? rc : wf_fuse(&b->s, &b->l, b->live, fuse_flags(b), b->most, b->why);
     rc = rc ? rc : wf_plan_lower(b);
     rc = rc ? rc : wf_plan_batch(b);
     rc = rc ? rc : wf_plan_place(b);

@@ -31,7 +31,7 @@ static void assign(wf_plan *p, bool on, uint32_t *made, uint32_t *open)
 {
     for (uint32_t i = 0; i < p->nsteps; i++) {
         wf_plan_step *s = &p->steps[i];
-        uint32_t *last = s->kind == WF_STEP_MAP ? &open[s->program] : NULL;
+        uint32_t *last = s->kind == WF_STEP_MAP && !s->axes ? &open[s->program] : NULL;
         bool joins = on && last && *last != NONE && *last >= ready(p, s, made);
         s->launch = joins ? *last : p->nlaunches++;
         if (last) {

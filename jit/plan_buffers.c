@@ -138,7 +138,7 @@ static bool in_place(const wf_planner *b, const wf_plan_step *s, const wf_access
         return false;
     }
     for (int i = 0; i < s->nsrc; i++) {
-        if (src[i].buffer == x && ((s->kind != WF_STEP_MAP && !(update && i == 0)) ||
+        if (src[i].buffer == x && (((s->kind != WF_STEP_MAP || s->axes) && !(update && i == 0)) ||
                                    !same_elements(d, &src[i], b->l.words))) {
             return false;
         }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "eager/exec.h"
-#include "jit/plan_int.h"
+#include "jit/plan_lower.h"
 
 int wf_grow(void *array, uint32_t n, uint32_t more, uint32_t *cap, size_t size)
 {
@@ -42,13 +42,15 @@ static void need(wf_planner *b, wf_val v)
 }
 
 /* Does instruction k of group g read value v as a value of its program, without memory? */
-static bool is_inside(const wf_planner *b, uint32_t g, uint32_t k, wf_val v)
+static bool is_inside(wf_planner *b, uint32_t g, uint32_t k, wf_val v)
 {
     if (b->s.groups[g].kind != WF_STEP_MAP) {
         return false;
     }
+    wf_val maker = wf_maker_of(&b->l, v);
     return !b->l.map[v].root || wf_fill_of(&b->l, v) ||
-           (wf_reads_whole(&b->l, k, v) && b->s.group_of[b->l.map[v].root - 1] == g);
+           (maker && b->s.group_of[maker - 1] == g &&
+            wf_reads_inside(&b->l, &b->s.groups[g].space, k, v, b->s.level[b->l.map[v].root]));
 }
 
 /* Marks values that need memory with buffer 0; all others have WF_BUFFER_ABSENT. */
@@ -71,7 +73,10 @@ static void mark_memory(wf_planner *b)
         need(b, f->outputs[i]);
     }
     for (uint32_t k = 0; k < f->n; k++) { /* a kernel writes all its results */
-        if (f->ins[k].op == WF_OP_RESULT && b->live[f->ins[k].src[0]]) {
+        uint32_t g = f->ins[k].op == WF_OP_RESULT && b->live[f->ins[k].src[0]]
+                         ? b->s.group_of[f->ins[k].src[0] - 1]
+                         : WF_NO_GROUP;
+        if (g != WF_NO_GROUP && b->s.groups[g].kind == WF_STEP_OP) {
             b->buffer_of[k + 1] = 0;
             b->buffer_of[f->ins[k].src[0]] = 0;
         }
@@ -180,59 +185,40 @@ static int lower_op(wf_planner *b, const wf_group *g)
 
 /* -- programs ---------------------------------------------------------------------------------------- */
 
-typedef struct lowering {
-    wf_planner *b;
-    const wf_group *g;
-    uint32_t number; /* of the group */
-    wf_program *prog;
-    int32_t *value; /* of SSA value v, if its stamp is the group's number + 1 */
-    uint32_t *stamp;
-    wf_map_of in[WF_PROGRAM_INPUTS];
-    int in_value[WF_PROGRAM_INPUTS];
-    wf_scalar_of scalar[WF_PROGRAM_SCALARS];
-    int scalar_value[WF_PROGRAM_SCALARS];
-} lowering;
-
-static int scalar_of(lowering *w, wf_val v, int dtype, wf_scalar_kind kind)
+int wf_lower_scalar(wf_lowering *w, wf_scalar_of c)
 {
     wf_program *q = w->prog;
     for (int i = 0; i < q->nscalar; i++) {
-        if (w->scalar[i].ins == v - 1 && w->scalar[i].dtype == dtype && w->scalar[i].kind == kind) {
+        const wf_scalar_of *s = &w->scalar[i];
+        if (s->ins == c.ins && s->dtype == c.dtype && s->kind == c.kind && s->n == c.n) {
             return w->scalar_value[i];
         }
     }
-    int n = q->nscalar, s = wf_program_scalar(q, dtype);
+    int n = q->nscalar, s = wf_program_scalar(q, c.dtype);
     if (s >= 0) {
-        w->scalar[n] = (wf_scalar_of){v - 1, (uint8_t)dtype, (uint8_t)kind};
+        w->scalar[n] = c;
         w->scalar_value[n] = s;
     }
     return s;
 }
 
-/* Operand v of k as a value of the program; dtype: of a scalar slot. -1: the program is full, or
- * w->b->why is set. */
-static int read_value(lowering *w, uint32_t k, wf_val v, int dtype)
+int wf_lower_read(wf_lowering *w, uint32_t k, wf_val v, int dtype)
 {
     wf_planner *b = w->b;
     wf_val fill = wf_fill_of(&b->l, v);
     wf_map_of m = b->l.map[v];
     if (fill) {
-        return scalar_of(w, fill, wf_fn_type(b->f, fill)->dtype, WF_SCALAR_FILL);
+        int type = wf_fn_type(b->f, fill)->dtype;
+        return wf_lower_scalar(w, (wf_scalar_of){fill - 1, (uint8_t)type, WF_SCALAR_FILL, 0});
     }
     if (!m.root) {
-        return scalar_of(w, v, dtype, WF_SCALAR_SLOT_VALUE);
+        return wf_lower_scalar(w, (wf_scalar_of){v - 1, (uint8_t)dtype, WF_SCALAR_SLOT_VALUE, 0});
     }
     if (is_inside(b, w->number, k, v)) {
         return w->stamp[m.root] == w->number + 1 ? w->value[m.root] : -1;
     }
-    int64_t dims[WF_MAX_RANK];
-    const wf_map_of *space = wf_space_of(&b->l, k);
-    int rank = space->rank;
-    memcpy(dims, wf_map_dims(&b->l, space), (size_t)rank * sizeof *dims);
-    int rc = wf_map_expand(&b->l, &b->l.map[v], rank, dims, &m);
-    memcpy(dims, b->l.words + w->g->dims, w->g->rank * sizeof *dims);
-    wf_map_of wide = m;
-    rc = rc ? rc : wf_map_reshape(&b->l, &wide, w->g->rank, dims, &m);
+    bool row;
+    int rc = wf_read_map(&b->l, &w->g->space, k, v, &m, &row);
     if (rc) {
         wf_fail(b->why, rc == 1 ? WEFT_EUNSUPPORTED : rc, "an operand cannot be read in its group");
         return -1;
@@ -242,7 +228,8 @@ static int read_value(lowering *w, uint32_t k, wf_val v, int dtype)
             return w->in_value[i];
         }
     }
-    int n = w->prog->ninput, s = wf_program_input(w->prog, m.dtype);
+    int n = w->prog->ninput;
+    int s = row ? wf_program_input_row(w->prog, m.dtype) : wf_program_input(w->prog, m.dtype);
     if (s >= 0) {
         w->in[n] = m;
         w->in_value[n] = s;
@@ -250,7 +237,7 @@ static int read_value(lowering *w, uint32_t k, wf_val v, int dtype)
     return s;
 }
 
-static int lower_row(lowering *w, uint32_t k)
+static int lower_row(wf_lowering *w, uint32_t k)
 {
     const wf_fn *f = w->b->f;
     const wf_ins *i = &f->ins[k];
@@ -267,7 +254,7 @@ static int lower_row(lowering *w, uint32_t k)
     }
     for (int a = 0; a < i->nsrc; a++) {
         bool truth = kind == WF_KIND_CHOOSE && a == 0;
-        v[a] = read_value(w, k, src[a], truth ? (int)WEFT_BOOL : compute);
+        v[a] = wf_lower_read(w, k, src[a], truth ? (int)WEFT_BOOL : compute);
         if (v[a] < 0) {
             return -1;
         }
@@ -277,7 +264,7 @@ static int lower_row(lowering *w, uint32_t k)
 }
 
 /* A vjp column: g, operands, result, as far as it reads them. */
-static int lower_vjp(lowering *w, uint32_t k)
+static int lower_vjp(wf_lowering *w, uint32_t k)
 {
     const wf_fn *f = w->b->f;
     const wf_ins *i = &f->ins[k];
@@ -288,12 +275,12 @@ static int lower_vjp(lowering *w, uint32_t k)
     int compute = wf_dtype_compute(type);
     unsigned reads = wf_vjp_reads(op, which);
     if (!reads) {
-        return scalar_of(w, k + 1, type, WF_SCALAR_ZERO);
+        return wf_lower_scalar(w, (wf_scalar_of){k, (uint8_t)type, WF_SCALAR_ZERO, 0});
     }
     for (int a = 0; a < i->nsrc; a++) {
         bool used = reads >> (a == 0 ? 6 : a == i->nsrc - 1 ? 7 : a - 1) & 1;
         bool truth = wf_rows[op].kind == WF_KIND_CHOOSE && a == 1;
-        v[a] = used && src[a] ? read_value(w, k, src[a], truth ? (int)WEFT_BOOL : compute) : -1;
+        v[a] = used && src[a] ? wf_lower_read(w, k, src[a], truth ? (int)WEFT_BOOL : compute) : -1;
         if (used && v[a] < 0) {
             return -1;
         }
@@ -302,23 +289,27 @@ static int lower_vjp(lowering *w, uint32_t k)
     return r < 0 ? r : wf_program_cast(w->prog, r, type);
 }
 
-static int lower_member(lowering *w, uint32_t k)
+static int lower_member(wf_lowering *w, uint32_t k)
 {
     const wf_fn *f = w->b->f;
     const wf_ins *i = &f->ins[k];
-    int v;
+    int v[WF_MAX_DST];
     if (wf_op_is_elementwise((wf_op)i->op)) {
-        v = lower_row(w, k);
+        v[0] = lower_row(w, k);
     } else if (i->op == WF_OP_VJP) {
-        v = lower_vjp(w, k);
+        v[0] = lower_vjp(w, k);
+    } else if (!wf_is_mappable(&w->b->l, k)) {
+        v[0] = wf_lower_row_op(w, k, v) ? -1 : v[0];
     } else { /* cast, copy, a reshape that copies */
         int type = f->types[i->type].dtype;
-        v = read_value(w, k, i->src[0], type);
-        v = v < 0 ? v : wf_program_cast(w->prog, v, type);
+        v[0] = wf_lower_read(w, k, i->src[0], type);
+        v[0] = v[0] < 0 ? -1 : wf_program_cast(w->prog, v[0], type);
     }
-    w->value[k + 1] = v;
-    w->stamp[k + 1] = w->number + 1;
-    return v < 0 ? -1 : 0;
+    for (uint32_t r = 0; r < wf_rows[i->op].ndst && v[0] >= 0; r++) {
+        w->value[k + 1 + r] = v[r];
+        w->stamp[k + 1 + r] = w->number + 1;
+    }
+    return v[0] < 0 ? -1 : 0;
 }
 
 /* Equal programs share one copy. */
@@ -373,45 +364,46 @@ static int64_t keep_program(wf_plan *p, const wf_program *q, uint32_t one)
 }
 
 /* Inputs that are one element for a space of more. */
-static uint32_t single_inputs(const lowering *w)
+static uint32_t single_inputs(const wf_lowering *w)
 {
-    const wf_layout *l = &w->b->l;
-    const int64_t *space = l->words + w->g->dims;
+    const wf_iter *space = &w->g->space;
     uint32_t one = 0;
     for (int i = 0; i < w->prog->ninput; i++) {
-        const int64_t *strides = wf_map_strides(l, &w->in[i]);
+        const int64_t *strides = wf_map_strides(&w->b->l, &w->in[i]);
         bool single = true, many = false;
-        for (int d = 0; d < w->g->rank; d++) {
-            single &= space[d] == 1 || strides[d] == 0;
-            many |= space[d] > 1;
+        for (int d = 0; d < space->rank; d++) {
+            single &= space->dims[d] == 1 || strides[d] == 0;
+            many |= space->dims[d] > 1;
         }
         one |= single && many ? 1u << i : 0;
     }
     return one;
 }
 
-/* The group's outputs as accesses: its members that need memory. */
-static int lower_outputs(lowering *w, wf_plan_step *s)
+/* The group's outputs as accesses: what of its members' values needs memory. */
+static int lower_outputs(wf_lowering *w, wf_plan_step *s)
 {
     wf_planner *b = w->b;
-    int64_t space[WF_MAX_RANK];
     for (uint32_t m = 0; m < w->g->n; m++) {
-        wf_val v = b->s.members[w->g->first + m] + 1;
-        wf_map_of at;
-        if (b->buffer_of[v] < 0) {
-            continue;
+        uint32_t k = b->s.members[w->g->first + m];
+        for (wf_val v = k + 1; v <= k + wf_rows[b->f->ins[k].op].ndst; v++) {
+            wf_map_of at;
+            if (b->buffer_of[v] < 0) {
+                continue;
+            }
+            int level = b->s.level[v];
+            wf_program_output_at(w->prog, w->value[v],
+                                 level == WF_AT_ROW ? WF_LEVEL_ROW : WF_LEVEL_ELEM);
+            if (wf_write_map(&b->l, &w->g->space, v, level, &at) || add_access(b, &at)) {
+                return WEFT_ENOMEM;
+            }
+            s->ndst++;
         }
-        wf_program_output(w->prog, w->value[v]);
-        memcpy(space, b->l.words + w->g->dims, w->g->rank * sizeof *space);
-        if (wf_map_reshape(&b->l, &b->l.map[v], w->g->rank, space, &at) || add_access(b, &at)) {
-            return WEFT_ENOMEM;
-        }
-        s->ndst++;
     }
     return 0;
 }
 
-static int lower_group(lowering *w)
+static int lower_group(wf_lowering *w)
 {
     wf_planner *b = w->b;
     wf_plan *p = b->p;
@@ -442,6 +434,7 @@ static int lower_group(lowering *w)
     }
     s->member = w->g->first;
     s->nmember = w->g->n;
+    s->axes = w->g->space.axes;
     s->nsrc = (uint16_t)w->prog->ninput;
     s->nscalar = (uint32_t)w->prog->nscalar;
     if (wf_grow(&p->scalars, p->nscalars, s->nscalar, &p->capscalars, sizeof *p->scalars)) {
@@ -457,7 +450,7 @@ static int lower_group(lowering *w)
 int wf_plan_lower(wf_planner *b)
 {
     int rc = number_buffers(b);
-    lowering *w = rc ? NULL : calloc(1, sizeof *w);
+    wf_lowering *w = rc ? NULL : calloc(1, sizeof *w);
     if (w) {
         w->b = b;
         w->prog = malloc(sizeof *w->prog);

@@ -35,11 +35,19 @@ typedef struct wf_access {
     int64_t offset;       /* elements */
 } wf_access;
 
-/* A scalar of a program: a slot of the recording, the value of a fill, or zero. */
-typedef enum wf_scalar_kind { WF_SCALAR_SLOT_VALUE, WF_SCALAR_FILL, WF_SCALAR_ZERO } wf_scalar_kind;
+/* A scalar of a program: a slot of the recording, the value of a fill, a number. */
+typedef enum wf_scalar_kind {
+    WF_SCALAR_SLOT_VALUE,
+    WF_SCALAR_FILL,
+    WF_SCALAR_ZERO,
+    WF_SCALAR_COUNT,   /* n */
+    WF_SCALAR_FREEDOM, /* n less the instruction's correction, at least 0 */
+    WF_SCALAR_EPS      /* of the instruction */
+} wf_scalar_kind;
 typedef struct wf_scalar_of {
     uint32_t ins; /* SCALAR, CONST or a fill */
     uint8_t dtype, kind;
+    int64_t n;
 } wf_scalar_of;
 
 typedef struct wf_plan_step {
@@ -52,6 +60,7 @@ typedef struct wf_plan_step {
     uint32_t program;         /* programs[program] */
     uint32_t launch;          /* steps of one number run side by side; numbers ascend */
     uint32_t member, nmember; /* members[member..]: instructions */
+    uint32_t axes;            /* of a program that reduces */
 } wf_plan_step;
 
 /* Instruction reader reads value v, which another step makes. */

@@ -62,17 +62,8 @@ static void view_of(const run *r, const wf_access *a, wf_view *v)
 }
 
 /* A value of the recording as one element of a type, by the rules of dispatch. */
-static void slot_element(const run *r, uint32_t k, int dtype, scalar *out)
+static void put_number(double d, int64_t i, bool real, int dtype, scalar *out)
 {
-    const wf_fn *f = r->p->fn;
-    if (f->ins[k].op == WF_OP_SCALAR) { /* a CONST is the function's own */
-        k = wf_fn_origin(f, k + 1) - 1;
-        f = r->a->fn;
-    }
-    uint32_t slot = f->ins[k].attr;
-    bool real = f->slot_kind[slot] == 2;
-    double d = wf_slot_f64(f->slot_kind[slot], f->slots[slot]);
-    int64_t i = real ? (int64_t)d : (int64_t)f->slots[slot];
     switch (dtype) {
     case WEFT_F64:
         out->f64 = d;
@@ -92,6 +83,33 @@ static void slot_element(const run *r, uint32_t k, int dtype, scalar *out)
     }
 }
 
+static void slot_element(const run *r, uint32_t k, int dtype, scalar *out)
+{
+    const wf_fn *f = r->p->fn;
+    if (f->ins[k].op == WF_OP_SCALAR) { /* a CONST is the function's own */
+        k = wf_fn_origin(f, k + 1) - 1;
+        f = r->a->fn;
+    }
+    uint32_t slot = f->ins[k].attr;
+    bool real = f->slot_kind[slot] == 2;
+    double d = wf_slot_f64(f->slot_kind[slot], f->slots[slot]);
+    put_number(d, real ? (int64_t)d : (int64_t)f->slots[slot], real, dtype, out);
+}
+
+/* A number that the eager kernel of a row makes from its attributes and extents. */
+static void row_number(const run *r, const wf_scalar_of *c, scalar *out)
+{
+    const wf_attr *at = attr_of(r, c->ins);
+    double d = (double)c->n;
+    if (c->kind == WF_SCALAR_EPS) {
+        d = at->n_flt > 0 ? at->flt[0] : 1e-5;
+    } else if (c->kind == WF_SCALAR_FREEDOM) {
+        d -= at->n_flt > 0 ? at->flt[0] : 1.0;
+        d = d > 0 ? d : 0;
+    }
+    put_number(d, c->n, true, c->dtype, out);
+}
+
 /* What the eager kernel of the row would fill with: the same kernel fills one element. */
 static int fill_element(const wf_attr *at, int dtype, scalar *out, wf_why *why)
 {
@@ -106,11 +124,22 @@ static int set_scalars(run *r, const wf_plan_step *s, scalar *value, const void 
     for (uint32_t i = 0; i < s->nscalar; i++) {
         at[i] = &value[i];
         value[i].bits = 0;
-        if (c[i].kind == WF_SCALAR_SLOT_VALUE) {
+        switch ((wf_scalar_kind)c[i].kind) {
+        case WF_SCALAR_SLOT_VALUE:
             slot_element(r, c[i].ins, c[i].dtype, &value[i]);
-        } else if (c[i].kind == WF_SCALAR_FILL &&
-                   fill_element(attr_of(r, c[i].ins), c[i].dtype, &value[i], r->why)) {
-            return WEFT_ENOMEM;
+            break;
+        case WF_SCALAR_FILL:
+            if (fill_element(attr_of(r, c[i].ins), c[i].dtype, &value[i], r->why)) {
+                return WEFT_ENOMEM;
+            }
+            break;
+        case WF_SCALAR_COUNT:
+        case WF_SCALAR_FREEDOM:
+        case WF_SCALAR_EPS:
+            row_number(r, &c[i], &value[i]);
+            break;
+        case WF_SCALAR_ZERO:
+            break;
         }
     }
     return 0;
@@ -175,14 +204,16 @@ static int run_programs(run *r, const wf_plan_step *s, uint32_t n)
         if (set_scalars(r, &s[i], value, at)) {
             return WEFT_ENOMEM;
         }
-        r->args[i] = (wf_program_args){.dst = v, .src = v + s[i].ndst, .scalars = at};
+        r->args[i] =
+            (wf_program_args){.dst = v, .src = v + s[i].ndst, .scalars = at, .axes = s[i].axes};
         v += s[i].ndst + s[i].nsrc;
         value += s[i].nscalar;
         at += s[i].nscalar;
     }
     const wf_plan_program *g = &r->p->programs[s->program];
     if (n == 1) {
-        return run_one(g, r->args);
+        int rc = run_one(g, r->args);
+        return rc ? wf_fail(r->why, rc, "out of memory while it ran") : 0;
     }
     run_many(g, r->args, r->small, n);
     return 0;

@@ -29,54 +29,6 @@ const char *const wf_reason_name[WF_REASON_COUNT] = {
 #include "jit/passes/reasons.def"
 };
 
-bool wf_is_mappable(const wf_layout *l, uint32_t k)
-{
-    const wf_ins *i = &l->f->ins[k];
-    if (wf_op_is_elementwise((wf_op)i->op) || i->op == WF_OP_CAST || i->op == WF_OP_COPY ||
-        i->op == WF_OP_VJP) {
-        return true;
-    }
-    return i->op == WF_OP_RESHAPE && l->map[k + 1].root == k + 1; /* one that copies */
-}
-
-wf_val wf_fill_of(const wf_layout *l, wf_val v)
-{
-    wf_val root = l->map[v].root;
-    return root && wf_fn_at(l->f, root)->op == WF_OP_FULL ? root : 0;
-}
-
-wf_val wf_maker_of(const wf_layout *l, wf_val v)
-{
-    wf_val root = l->map[v].root;
-    if (!root) {
-        return 0;
-    }
-    const wf_ins *i = wf_fn_at(l->f, root);
-    return i->op == WF_OP_RESULT ? i->src[0] : wf_rows[i->op].kind == WF_KIND_LEAF ? 0 : root;
-}
-
-const wf_map_of *wf_space_of(const wf_layout *l, uint32_t k)
-{
-    const wf_ins *i = &l->f->ins[k];
-    return &l->map[i->op == WF_OP_RESHAPE ? i->src[0] : k + 1];
-}
-
-static int64_t count_of(const wf_layout *l, const wf_map_of *m)
-{
-    const int64_t *d = wf_map_dims(l, m);
-    int64_t n = 1;
-    for (int i = 0; i < m->rank; i++) {
-        n *= d[i];
-    }
-    return n;
-}
-
-bool wf_reads_whole(const wf_layout *l, uint32_t k, wf_val u)
-{
-    const wf_map_of *m = &l->map[u];
-    return count_of(l, m) == count_of(l, wf_space_of(l, k)) && wf_map_is_whole(l, m);
-}
-
 /* Views and leaves are not steps. */
 static bool is_step(const wf_layout *l, uint32_t k)
 {
@@ -92,11 +44,10 @@ typedef struct input {
 } input;
 
 typedef struct open_group {
-    uint8_t kind, rank;
-    uint32_t dims;
-    int64_t count;       /* elements of the space */
+    uint8_t kind;
+    wf_iter space;
     uint32_t head, tail; /* members */
-    uint32_t n, insts, inputs, scalars;
+    uint32_t n, insts, inputs, scalars, depth;
     uint32_t input; /* list */
     uint32_t into;  /* the group it went into, or itself */
 } open_group;
@@ -112,7 +63,7 @@ typedef struct fuser {
     input *inputs;
     size_t ninputs, capinputs;
     uint32_t most;
-    bool no_memory;
+    bool rows, no_memory;
 } fuser;
 
 enum { NIL = UINT32_MAX };
@@ -121,7 +72,7 @@ enum { NIL = UINT32_MAX };
 typedef struct demand {
     wf_map_of in[8];
     int nin;
-    uint32_t insts, scalars;
+    uint32_t insts, scalars, depth;
 } demand;
 
 static bool is_scalar_read(const fuser *u, wf_val v)
@@ -136,42 +87,23 @@ static uint32_t made_by(const fuser *u, wf_val v)
     return maker && !wf_fill_of(u->l, v) ? u->s->group_of[maker - 1] : NIL;
 }
 
-static bool dims_equal(const fuser *u, const open_group *g, const wf_map_of *m)
+/* Is it an operand that the group of number g, with that space, would have inside? */
+static bool is_inside(const fuser *u, uint32_t g, const wf_iter *space, uint32_t k, wf_val v)
 {
-    return g->rank == m->rank &&
-           memcmp(u->l->words + g->dims, wf_map_dims(u->l, m), m->rank * sizeof(int64_t)) == 0;
+    return made_by(u, v) == g && wf_reads_inside(u->l, space, k, v, u->s->level[u->l->map[v].root]);
 }
 
-/* Map m with extents of instruction k, then of a space. */
-static int into_space(fuser *u, const wf_map_of *m, const wf_map_of *of_k, int rank, uint32_t dims,
-                      wf_map_of *out)
-{
-    int64_t d[WF_MAX_RANK];
-    memcpy(d, wf_map_dims(u->l, of_k), of_k->rank * sizeof *d);
-    int rc = wf_map_expand(u->l, m, of_k->rank, d, out);
-    if (rc || dims == of_k->shape) {
-        return rc;
-    }
-    memcpy(d, u->l->words + dims, (size_t)rank * sizeof *d);
-    wf_map_of wide = *out;
-    return wf_map_reshape(u->l, &wide, rank, d, out);
-}
-
-/* Is it an operand that the group of number g would have inside? */
-static bool is_inside(const fuser *u, uint32_t g, uint32_t k, wf_val v)
-{
-    return made_by(u, v) == g && wf_reads_whole(u->l, k, v);
-}
-
-/* Operands of k from memory in the space (rank, dims). 0; 1: not without a copy; WEFT_ENOMEM. */
-static int find_demand(fuser *u, uint32_t g, uint32_t k, int rank, uint32_t dims, demand *d)
+/* What k would add to group g if it had that space. 0; 1: a copy is needed; WEFT_ENOMEM. */
+static int find_demand(fuser *u, uint32_t g, uint32_t k, const wf_iter *space, demand *d)
 {
     const wf_ins *i = &u->f->ins[k];
     const wf_val *src = wf_ins_src(u->f, i);
     const wf_type *t = &u->f->types[i->type];
+    bool row = !wf_is_mappable(u->l, k);
     d->nin = 0;
-    d->scalars = 0;
-    d->insts = t->dtype == WEFT_F16 || t->dtype == WEFT_BF16 ? 2 : 1;
+    d->scalars = row ? 2 : 0; /* counts, eps */
+    d->insts = (t->dtype == WEFT_F16 || t->dtype == WEFT_BF16 ? 2u : 1u) + (row ? 20u : 0u);
+    d->depth = row ? 2 : 0;
     for (int a = 0; a < i->nsrc; a++) {
         if (!src[a]) {
             continue;
@@ -179,9 +111,9 @@ static int find_demand(fuser *u, uint32_t g, uint32_t k, int rank, uint32_t dims
         d->insts += wf_fn_type(u->f, src[a])->dtype != wf_dtype_compute(t->dtype);
         if (is_scalar_read(u, src[a])) {
             d->scalars++;
-        } else if (!is_inside(u, g, k, src[a])) {
-            wf_map_of space = *wf_space_of(u->l, k);
-            int rc = into_space(u, &u->l->map[src[a]], &space, rank, dims, &d->in[d->nin]);
+        } else if (!is_inside(u, g, space, k, src[a])) {
+            bool per_row;
+            int rc = wf_read_map(u->l, space, k, src[a], &d->in[d->nin], &per_row);
             if (rc) {
                 return rc;
             }
@@ -221,16 +153,17 @@ static int add_input(fuser *u, open_group *g, const wf_map_of *m)
     return 0;
 }
 
-/* Gives the group the extents of m, if its inputs can be read so. */
-static bool reshape_group(fuser *u, open_group *g, const wf_map_of *m)
+/* Gives the group another space of as many elements, if its inputs can be read so. */
+static bool reshape_group(fuser *u, open_group *g, const wf_iter *to)
 {
-    int64_t d[WF_MAX_RANK];
-    memcpy(d, wf_map_dims(u->l, m), m->rank * sizeof *d);
     wf_map_of t[WF_PROGRAM_INPUTS];
     int n = 0;
+    if (g->space.axes) { /* rows have their axes */
+        return false;
+    }
     for (uint32_t i = g->input; i != NIL; i = u->inputs[i].next) {
         wf_map_of old = u->inputs[i].map;
-        int rc = wf_map_reshape(u->l, &old, m->rank, d, &t[n++]);
+        int rc = wf_map_reshape(u->l, &old, to->rank, to->dims, &t[n++]);
         if (rc) {
             u->no_memory |= rc != 1;
             return false;
@@ -240,28 +173,31 @@ static bool reshape_group(fuser *u, open_group *g, const wf_map_of *m)
     for (uint32_t i = g->input; i != NIL; i = u->inputs[i].next) {
         u->inputs[i].map = t[n++];
     }
-    g->rank = m->rank;
-    g->dims = m->shape;
+    g->space = *to;
     return true;
 }
 
-/* Could k be a member of group number n? Fills the demand. */
-static wf_reason try_join(fuser *u, uint32_t n, uint32_t k, demand *d)
+static bool same_dims(const wf_iter *a, const wf_iter *b)
 {
-    open_group *g = &u->g[n];
-    const wf_map_of space = *wf_space_of(u->l, k);
-    if (g->kind != WF_STEP_MAP || count_of(u->l, &space) != g->count) {
-        return WF_REASON_SPACE;
-    }
-    bool same = dims_equal(u, g, &space);
-    int rc = find_demand(u, n, k, g->rank, same ? space.shape : g->dims, d);
-    if (rc == 1 && reshape_group(u, g, &space)) {
-        rc = find_demand(u, n, k, g->rank, g->dims, d);
-    }
-    if (rc) {
-        u->no_memory |= rc != 1;
-        return WF_REASON_SHAPE;
-    }
+    return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
+}
+
+/* The last axes, all of them from some axis on. */
+static bool is_trailing(const wf_iter *s)
+{
+    uint32_t all = (1u << s->rank) - 1, kept = all & ~s->axes;
+    return (kept & (kept + 1)) == 0;
+}
+
+/* Do the rows of one space reduce what those of the other do? */
+static bool same_axes(const wf_iter *a, const wf_iter *b)
+{
+    return (same_dims(a, b) && a->axes == b->axes) ||
+           (a->count == b->count && a->kept == b->kept && is_trailing(a) && is_trailing(b));
+}
+
+static wf_reason check_limits(const fuser *u, const open_group *g, const demand *d)
+{
     uint32_t inputs = g->inputs;
     for (int i = 0; i < d->nin; i++) {
         inputs += !has_input(u, g, &d->in[i]);
@@ -269,8 +205,37 @@ static wf_reason try_join(fuser *u, uint32_t n, uint32_t k, demand *d)
     return inputs > WF_PROGRAM_INPUTS                                    ? WF_REASON_INPUTS
            : g->scalars + d->scalars > WF_PROGRAM_SCALARS                ? WF_REASON_SCALARS
            : g->insts + d->insts > WF_PROGRAM_INSTS - WF_PROGRAM_OUTPUTS ? WF_REASON_SIZE
+           : g->depth + d->depth > WF_PROGRAM_DEPTH - 2                  ? WF_REASON_SIZE
            : u->most && g->n >= u->most                                  ? WF_REASON_SIZE
                                                                          : WF_REASON_NONE;
+}
+
+/* Could k be a member of group number n? Fills the demand. */
+static wf_reason try_join(fuser *u, uint32_t n, uint32_t k, demand *d)
+{
+    open_group *g = &u->g[n];
+    wf_iter own;
+    wf_iter_of(u->l, k, &own);
+    bool opened = !wf_is_mappable(u->l, k);
+    if (g->kind != WF_STEP_MAP ||
+        (opened ? own.count != g->space.count : wf_level_at(u->l, k, &g->space) == WF_AT_NONE)) {
+        return WF_REASON_SPACE;
+    }
+    if (opened && g->space.axes && !same_axes(&own, &g->space)) {
+        return WF_REASON_AXES;
+    }
+    if (opened && !g->space.axes && !reshape_group(u, g, &own)) {
+        return WF_REASON_SHAPE;
+    }
+    int rc = find_demand(u, n, k, &g->space, d);
+    if (rc == 1 && !opened && own.count == g->space.count && reshape_group(u, g, &own)) {
+        rc = find_demand(u, n, k, &g->space, d);
+    }
+    if (rc) {
+        u->no_memory |= rc != 1;
+        return WF_REASON_SHAPE;
+    }
+    return check_limits(u, g, d);
 }
 
 static void join(fuser *u, uint32_t n, uint32_t k, const demand *d)
@@ -282,6 +247,7 @@ static void join(fuser *u, uint32_t n, uint32_t k, const demand *d)
     }
     g->insts += d->insts;
     g->scalars += d->scalars;
+    g->depth += d->depth;
     u->next[k] = NIL;
     if (g->n++) {
         u->next[g->tail] = k;
@@ -290,26 +256,36 @@ static void join(fuser *u, uint32_t n, uint32_t k, const demand *d)
     }
     g->tail = k;
     u->s->group_of[k] = n;
+    int level = wf_level_at(u->l, k, &g->space);
+    for (int r = 0; r < wf_rows[u->f->ins[k].op].ndst; r++) {
+        u->s->level[k + 1u + (uint32_t)r] = (uint8_t)wf_level_of_result(u->l, k, r, level);
+    }
 }
 
 static void open_new(fuser *u, int kind, uint32_t k)
 {
-    const wf_map_of space = *wf_space_of(u->l, k);
     uint32_t n = u->ng++;
-    u->g[n] = (open_group){.kind = (uint8_t)kind,
-                           .rank = space.rank,
-                           .dims = space.shape,
-                           .count = count_of(u->l, &space),
-                           .input = NIL,
-                           .into = n};
+    u->g[n] = (open_group){.kind = (uint8_t)kind, .input = NIL, .into = n};
+    wf_iter_of(u->l, k, &u->g[n].space);
     demand d = {.nin = 0};
-    if (kind == WF_STEP_MAP && find_demand(u, n, k, space.rank, space.shape, &d)) {
+    if (kind == WF_STEP_MAP && find_demand(u, n, k, &u->g[n].space, &d)) {
         u->no_memory = true;
     }
     join(u, n, k, &d);
 }
 
 /* -- forward --------------------------------------------------------------------------------------------- */
+
+/* Would k read v inside group g? */
+static bool may_be_inside(const fuser *u, uint32_t g, uint32_t k, wf_val v)
+{
+    if (wf_is_mappable(u->l, k)) {
+        return is_inside(u, g, &u->g[g].space, k, v);
+    }
+    /* a row instruction reads elements; whether its axes suit the group is seen when it joins */
+    return u->s->level[u->l->map[v].root] == WF_AT_ELEM ? wf_reads_whole(u->l, k, v)
+                                                        : is_inside(u, g, &u->g[g].space, k, v);
+}
 
 /* The first group that k may join, and (in *within) the one that makes its latest whole operand. */
 static uint32_t first_allowed(const fuser *u, uint32_t k, uint32_t *within)
@@ -323,7 +299,7 @@ static uint32_t first_allowed(const fuser *u, uint32_t k, uint32_t *within)
         if (g == NIL) {
             continue;
         }
-        bool whole = u->g[g].kind == WF_STEP_MAP && wf_reads_whole(u->l, k, src[a]);
+        bool whole = u->g[g].kind == WF_STEP_MAP && may_be_inside(u, g, k, src[a]);
         uint32_t at = whole ? g : g + 1;
         least = at > least ? at : least;
         if (whole && (*within == NIL || g > *within)) {
@@ -343,7 +319,7 @@ static void place(fuser *u, uint32_t k)
         join(u, within, k, &d);
         return;
     }
-    for (int a = 0; a < i->nsrc; a++) { /* siblings */
+    for (int a = 0; wf_is_mappable(u->l, k) && a < i->nsrc; a++) { /* siblings */
         wf_val root = src[a] ? u->l->map[src[a]].root : 0;
         uint32_t g = root ? u->last_reader[root] : NIL;
         if (g != NIL && g >= least && try_join(u, g, k, &d) == WF_REASON_NONE) {
@@ -368,19 +344,18 @@ static uint32_t final_group(fuser *u, uint32_t g)
 static bool can_merge(fuser *u, uint32_t a, uint32_t b)
 {
     open_group *x = &u->g[a], *y = &u->g[b];
-    if (y->kind != WF_STEP_MAP || x->count != y->count || (u->most && x->n + y->n > u->most) ||
-        x->scalars + y->scalars > WF_PROGRAM_SCALARS ||
-        x->insts + y->insts > WF_PROGRAM_INSTS - WF_PROGRAM_OUTPUTS) {
+    if (y->kind != WF_STEP_MAP || x->space.count != y->space.count ||
+        (u->most && x->n + y->n > u->most) || x->scalars + y->scalars > WF_PROGRAM_SCALARS ||
+        x->insts + y->insts > WF_PROGRAM_INSTS - WF_PROGRAM_OUTPUTS ||
+        x->depth + y->depth > WF_PROGRAM_DEPTH - 2) {
         return false;
     }
-    if (x->rank != y->rank ||
-        memcmp(u->l->words + x->dims, u->l->words + y->dims, x->rank * sizeof(int64_t)) != 0) {
-        wf_map_of space = {.rank = y->rank, .shape = y->dims};
-        if (!reshape_group(u, x, &space)) {
-            space = (wf_map_of){.rank = x->rank, .shape = x->dims};
-            if (!reshape_group(u, y, &space)) {
-                return false;
-            }
+    if (x->space.axes && y->space.axes && !same_axes(&x->space, &y->space)) {
+        return false;
+    }
+    if (!same_dims(&x->space, &y->space) || x->space.axes != y->space.axes) {
+        if (!reshape_group(u, x, &y->space) && !reshape_group(u, y, &x->space)) {
+            return false;
         }
     }
     uint32_t inputs = x->inputs;
@@ -415,6 +390,7 @@ static void merge(fuser *u, uint32_t a, uint32_t b)
     y->n += x->n;
     y->insts += x->insts;
     y->scalars += x->scalars;
+    y->depth += x->depth;
     x->n = 0;
     x->into = b;
 }
@@ -450,6 +426,16 @@ static reading *find_readings(fuser *u, uint32_t *head)
     return r;
 }
 
+/* Would k of group b read v of group a inside, were the two one? */
+static bool stays_inside(fuser *u, uint32_t a, uint32_t b, uint32_t k, wf_val v)
+{
+    const wf_iter *x = &u->g[a].space, *y = &u->g[b].space;
+    if (u->g[b].kind != WF_STEP_MAP || x->count != y->count) {
+        return false;
+    }
+    return wf_reads_inside(u->l, x->axes ? x : y, k, v, u->s->level[u->l->map[v].root]);
+}
+
 static int sink(fuser *u)
 {
     uint32_t *head = malloc((u->ng + 1u) * sizeof *head);
@@ -463,7 +449,7 @@ static int sink(fuser *u)
         }
         for (uint32_t i = head[g]; whole && i != NIL; i = r[i].next) {
             whole = final_group(u, u->s->group_of[r[i].k]) != first ||
-                    wf_reads_whole(u->l, r[i].k, r[i].v);
+                    stays_inside(u, g, first, r[i].k, r[i].v);
         }
         if (whole && first != NIL && can_merge(u, g, first)) {
             merge(u, g, first);
@@ -493,7 +479,8 @@ static void emit(fuser *u, const open_group *g, uint32_t first, uint32_t n,
                  const uint32_t *last_use)
 {
     wf_schedule *s = u->s;
-    if (g->kind == WF_STEP_MAP && n > 1 &&
+    bool alone = n == 1 && !wf_is_mappable(u->l, s->members[first]);
+    if (g->kind == WF_STEP_MAP && n > 1 && !g->space.axes &&
         count_outputs(last_use, first, n, s->members) > WF_PROGRAM_OUTPUTS) {
         emit(u, g, first, n / 2, last_use);
         emit(u, g, first + n / 2, n - n / 2, last_use);
@@ -502,9 +489,8 @@ static void emit(fuser *u, const open_group *g, uint32_t first, uint32_t n,
     for (uint32_t m = first; m < first + n; m++) {
         s->group_of[s->members[m]] = s->ngroups;
     }
-    s->groups[s->ngroups++] = (wf_group){.kind = g->kind,
-                                         .rank = g->rank,
-                                         .dims = g->dims,
+    s->groups[s->ngroups++] = (wf_group){.kind = alone ? (uint8_t)WF_STEP_OP : g->kind,
+                                         .space = g->space,
                                          .first = first,
                                          .n = n,
                                          .insts = g->insts,
@@ -571,7 +557,8 @@ static void group_all(fuser *u, const uint8_t *live, unsigned flags)
         if (!live[k + 1] || !is_step(u->l, k)) {
             continue;
         }
-        if (!wf_is_mappable(u->l, k)) {
+        bool opened = u->rows && wf_is_openable(u->l, k);
+        if (!opened && !wf_is_mappable(u->l, k)) {
             open_new(u, WF_STEP_OP, k);
         } else if (flags & WF_FUSE_OFF) {
             open_new(u, WF_STEP_MAP, k);
@@ -586,16 +573,17 @@ int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, u
 {
     const wf_fn *f = l->f;
     size_t n = f->n + 1u;
-    fuser u = {.s = s, .l = l, .f = f, .most = most};
+    fuser u = {.s = s, .l = l, .f = f, .most = most, .rows = (flags & WF_FUSE_ROWS) != 0};
     *s = (wf_schedule){.off = (flags & WF_FUSE_OFF) != 0};
     s->groups = malloc(n * sizeof *s->groups);
     s->members = malloc(n * sizeof *s->members);
     s->group_of = malloc(n * sizeof *s->group_of);
+    s->level = calloc(n + WF_MAX_DST, 1);
     u.g = malloc(n * sizeof *u.g);
     u.next = malloc(n * sizeof *u.next);
     u.last_reader = malloc(n * sizeof *u.last_reader);
-    int rc =
-        s->groups && s->members && s->group_of && u.g && u.next && u.last_reader ? 0 : WEFT_ENOMEM;
+    bool ok = s->groups && s->members && s->group_of && s->level && u.g && u.next && u.last_reader;
+    int rc = ok ? 0 : WEFT_ENOMEM;
     if (!rc) {
         memset(u.last_reader, 0xFF, n * sizeof *u.last_reader);
         group_all(&u, live, flags);
@@ -657,16 +645,17 @@ wf_reason wf_edge_reason(const wf_schedule *s, const wf_layout *l, uint32_t k, w
     if (s->off) {
         return WF_REASON_OFF;
     }
+    if (x->space.axes && y->space.axes && !same_axes(&x->space, &y->space)) {
+        return WF_REASON_AXES;
+    }
     if (!wf_reads_whole(l, k, u)) {
-        bool same = count_of(l, &l->map[u]) == count_of(l, wf_space_of(l, k));
+        bool same = wf_map_count(l, &l->map[u]) == wf_map_count(l, wf_space_of(l, k));
         return same ? WF_REASON_VIEW : WF_REASON_SPACE;
     }
-    bool dims = x->rank == y->rank &&
-                memcmp(l->words + x->dims, l->words + y->dims, x->rank * sizeof(int64_t)) == 0;
     return x->insts + y->insts > WF_PROGRAM_INSTS - WF_PROGRAM_OUTPUTS ? WF_REASON_SIZE
            : x->scalars + y->scalars > WF_PROGRAM_SCALARS              ? WF_REASON_SCALARS
            : x->inputs + y->inputs > WF_PROGRAM_INPUTS                 ? WF_REASON_INPUTS
-           : dims                                                      ? WF_REASON_ORDER
+           : same_dims(&x->space, &y->space)                           ? WF_REASON_ORDER
                                                                        : WF_REASON_SHAPE;
 }
 
@@ -675,4 +664,5 @@ void wf_schedule_free(wf_schedule *s)
     free(s->groups);
     free(s->members);
     free(s->group_of);
+    free(s->level);
 }

@@ -112,6 +112,19 @@ int wf_map_reshape(wf_layout *l, const wf_map_of *m, int rank, const int64_t *di
     return set_shape(l, out, &to);
 }
 
+int wf_map_lift(wf_layout *l, const wf_map_of *m, int rank, const int64_t *dims, unsigned axes,
+                wf_map_of *out)
+{
+    wf_view v = {.rank = (uint8_t)rank};
+    const int64_t *s = wf_map_strides(l, m);
+    for (int i = 0, k = 0; i < rank; i++) {
+        v.dims[i] = dims[i];
+        v.strides[i] = axes >> i & 1 ? 0 : s[k++];
+    }
+    *out = *m;
+    return set_shape(l, out, &v);
+}
+
 bool wf_map_same(const wf_layout *l, const wf_map_of *a, const wf_map_of *b)
 {
     return a->root == b->root && a->dtype == b->dtype && a->rank == b->rank &&

@@ -61,6 +61,10 @@ bool wf_map_is_whole(const wf_layout *l, const wf_map_of *m);
 int wf_map_expand(wf_layout *l, const wf_map_of *m, int rank, const int64_t *dims, wf_map_of *out);
 /* m read in row-major order with other extents: 0, 1 if only a copy can be, or WEFT_ENOMEM. */
 int wf_map_reshape(wf_layout *l, const wf_map_of *m, int rank, const int64_t *dims, wf_map_of *out);
+/* A map over the dims that `axes` does not name, as one over all dims: stride 0 along the axes. 0 or
+ * WEFT_ENOMEM. */
+int wf_map_lift(wf_layout *l, const wf_map_of *m, int rank, const int64_t *dims, unsigned axes,
+                wf_map_of *out);
 /* Equal memory in an equal order. */
 bool wf_map_same(const wf_layout *l, const wf_map_of *a, const wf_map_of *b);
 /* A row-major map of root. 0 or WEFT_ENOMEM. */

@@ -68,7 +68,9 @@ static inline void random_elementwise(random_fn *r)
     wf_val v = random_pick(r), s[3] = {v, random_partner(r, v), random_partner(r, v)};
     for (int i = 0; i < 40; i++) {
         wf_op op = (wf_op)(WF_OP_NEG + random_below(r, WF_OP_LOGICAL_XOR - WF_OP_NEG + 1));
-        if (!wf_op_is_elementwise(op) ||
+        if (!wf_op_is_elementwise(op) || op == WF_OP_SIGNBIT ||
+            op == WF_OP_COPYSIGN || /* they would show the sign of a NaN, which is unspecified */
+
             !(wf_rows[op].types & WF_BIT(wf_fn_type(r->f, v)->dtype))) {
             continue;
         }
@@ -140,28 +142,48 @@ static inline void random_view(random_fn *r)
 
 static inline void random_reduction(random_fn *r)
 {
-    static const wf_op ops[] = {WF_OP_SUM,     WF_OP_MEAN,        WF_OP_AMAX, WF_OP_AMIN,
-                                WF_OP_SOFTMAX, WF_OP_LOG_SOFTMAX, WF_OP_VAR,  WF_OP_LOGSUMEXP};
-    wf_val v = random_pick(r);
-    const wf_type *t = wf_fn_type(r->f, v);
-    if (t->rank == 0 || wf_type_numel(t) == 0) {
+    static const wf_op ops[] = {WF_OP_SUM,         WF_OP_MEAN,     WF_OP_AMAX,
+                                WF_OP_AMIN,        WF_OP_SOFTMAX,  WF_OP_LOG_SOFTMAX,
+                                WF_OP_VAR,         WF_OP_STD,      WF_OP_LOGSUMEXP,
+                                WF_OP_ANY,         WF_OP_ALL,      WF_OP_COUNT_NONZERO,
+                                WF_OP_PROD,        WF_OP_SUM,      WF_OP_LAYER_NORM,
+                                WF_OP_SOFTMAX_BWD, WF_OP_RMS_NORM, WF_OP_LOG_SOFTMAX_BWD};
+    wf_val v = random_pick(r), s[3] = {v, random_pick(r), 0};
+    const wf_type t = *wf_fn_type(r->f, v);
+    if (t.rank == 0 || wf_type_numel(&t) == 0) {
         return;
     }
-    wf_op op = ops[random_below(r, 8)];
-    int64_t axes[2] = {random_below(r, t->rank), 0};
-    double one = 1;
+    wf_op op = ops[random_below(r, 18)];
+    int64_t axes[2] = {random_below(r, t.rank), t.rank - 1};
+    double one = random_below(r, 2);
     wf_attr a = {.ints = axes, .n_ints = 1, .flags = (uint8_t)random_below(r, 2)};
-    bool flt = wf_dtype_kind(t->dtype) == 2;
-    if (op == WF_OP_SUM || op == WF_OP_MEAN) {
-        a.dtype = (uint8_t)(flt ? t->dtype : op == WF_OP_SUM ? WEFT_I64 : WEFT_F32);
-    } else if (op == WF_OP_SOFTMAX || op == WF_OP_LOG_SOFTMAX) {
-        a.flags = 0;
-    } else if (op == WF_OP_VAR) {
+    bool flt = wf_dtype_kind(t.dtype) == 2, row = wf_rows[op].kind != WF_KIND_REDUCE;
+    int nsrc = 1;
+    if (t.rank > 1 && axes[0] < axes[1] && !row && random_below(r, 3) == 0) {
+        a.n_ints = 2;
+    }
+    if (op == WF_OP_SUM || op == WF_OP_MEAN || op == WF_OP_PROD) {
+        a.dtype = (uint8_t)(flt ? t.dtype : op == WF_OP_MEAN ? WEFT_F32 : WEFT_I64);
+    } else if (op == WF_OP_VAR || op == WF_OP_STD) {
         a.n_flt = 1;
         a.flt = &one;
+    } else if (op == WF_OP_LAYER_NORM || op == WF_OP_RMS_NORM) {
+        axes[0] = 1 + random_below(r, t.rank);
+        one = 1e-3;
+        a.flags = 0;
+        a.n_flt = 1;
+        a.flt = &one;
+    } else if (row) {
+        a.flags = 0;
+        nsrc = op == WF_OP_SOFTMAX_BWD || op == WF_OP_LOG_SOFTMAX_BWD ? 2 : 1;
+        if (nsrc == 2 && !wf_type_same(&t, wf_fn_type(r->f, s[1]))) {
+            s[1] = v;
+        }
     }
-    if (flt || op == WF_OP_SUM || op == WF_OP_AMAX) {
-        random_add(r, op, &a, 1, &v);
+    bool any = op == WF_OP_SUM || op == WF_OP_AMAX || op == WF_OP_PROD || op == WF_OP_ANY ||
+               op == WF_OP_ALL || op == WF_OP_COUNT_NONZERO || op == WF_OP_MEAN;
+    if (flt || (any && t.dtype != WEFT_BOOL) || op == WF_OP_ANY) {
+        random_add(r, op, &a, nsrc, s);
     }
 }
 

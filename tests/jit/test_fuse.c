@@ -103,6 +103,57 @@ Test(fuse, shapes_of_groups)
     }
 }
 
+/* Reductions and row-wise rows opened into groups. */
+Test(fuse, rows_in_groups)
+{
+    static const struct {
+        const char *what, *text;
+        int steps, groups;
+    } cases[] = {
+        {"softmax(x * a + b) * c",
+         "fn a {\n  %1 = input f32[50,70]\n  %2 = scalar f64 0x1p-1\n  %3 = input f32[50,70]\n"
+         "  %4 = mul f32[50,70] %1, %2\n  %5 = add f32[50,70] %4, %3\n"
+         "  %6 = softmax f32[50,70] %5 ints(1)\n  %7 = mul f32[50,70] %6, %3\n  return %7\n}\n",
+         1, 1},
+        {"a norm written out",
+         "fn a {\n  %1 = input f32[40,64]\n  %2 = mean f32[40,1] %1 ints(1) dtype(f32) flags(1)\n"
+         "  %3 = sub f32[40,64] %1, %2\n  %4 = square f32[40,64] %3\n"
+         "  %5 = mean f32[40] %4 ints(1) dtype(f32)\n  %6 = scalar f64 0x1p-10\n"
+         "  %7 = add f32[40] %5, %6\n  %8 = rsqrt f32[40] %7\n"
+         "  %9 = reshape f32[40,1] %8 dyn(40, 1)\n  %10 = expand f32[40,64] %9 dyn(40, 64)\n"
+         "  %11 = mul f32[40,64] %3, %10\n  return %11, %5\n}\n",
+         1, 1},
+        {"residual, layer_norm, gelu",
+         "fn a {\n  %1 = input bf16[3,20,64]\n  %2 = input bf16[3,20,64]\n  %3 = input bf16[64]\n"
+         "  %4 = add bf16[3,20,64] %1, %2\n"
+         "  %5 = layer_norm bf16[3,20,64] %4, %3, %3 ints(1) flt(0x1p-10)\n"
+         "  %6 = result f32[3,20] %5 #1\n  %7 = result f32[3,20] %5 #2\n"
+         "  %8 = gelu bf16[3,20,64] %5\n  return %8, %4, %7\n}\n",
+         1, 1},
+        {"the sum of a product over rows",
+         "fn a {\n  %1 = input f32[90,20]\n  %2 = input f32[90,20]\n  %3 = mul f32[90,20] %1, %2\n"
+         "  %4 = sum f32[20] %3 ints(0) dtype(f32)\n  return %4, %3\n}\n",
+         1, 1},
+        {"one row alone keeps its eager kernel",
+         "fn a {\n  %1 = input f32[50,70]\n  %2 = softmax f32[50,70] %1 ints(1)\n  return %2\n}\n",
+         1, 0},
+        {"two ways to reduce",
+         "fn a {\n  %1 = input f32[50,70]\n  %2 = exp f32[50,70] %1\n"
+         "  %3 = sum f32[50] %2 ints(1) dtype(f32)\n  %4 = sum f32[70] %2 ints(0) dtype(f32)\n"
+         "  return %3, %4\n}\n",
+         2, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        wf_fn *f = plan_parse(cases[i].text);
+        wf_plan_info info;
+        plan_check(f, WF_PLAN_ROWS | WF_PLAN_TIER0, NULL);
+        plan_check(f, WF_PLAN_ROWS | WF_PLAN_SYNC, &info);
+        cr_expect(info.steps == cases[i].steps && info.groups == cases[i].groups,
+                  "%s: %d steps, %d groups", cases[i].what, info.steps, info.groups);
+        wf_fn_free(f);
+    }
+}
+
 /* More outputs, inputs and scalars than a program takes. */
 Test(fuse, limits_cut_groups)
 {
@@ -127,7 +178,11 @@ Test(fuse, random_functions_keep_their_bits)
 {
     for (uint64_t seed = 0; seed < 4000; seed++) {
         wf_fn *f = random_function(seed, 8 + (int)(seed % 40));
-        plan_check(f, seed % 8 ? WF_PLAN_TIER0 : WF_PLAN_NO_FUSE | WF_PLAN_TIER0, NULL);
+        plan_check(f,
+                   WF_PLAN_TIER0 | (seed % 8 == 0   ? WF_PLAN_NO_FUSE
+                                    : seed % 2 == 0 ? WF_PLAN_ROWS
+                                                    : 0),
+                   NULL);
         wf_fn_free(f);
     }
 }
@@ -137,7 +192,7 @@ Test(fuse, native_kernels_keep_the_bits)
 {
     for (uint64_t seed = 50000; seed < 50060; seed++) {
         wf_fn *f = random_function(seed, 8 + (int)(seed % 24));
-        plan_check(f, WF_PLAN_SYNC, NULL);
+        plan_check(f, WF_PLAN_SYNC | (seed % 2 ? WF_PLAN_ROWS : 0), NULL);
         wf_fn_free(f);
     }
 }

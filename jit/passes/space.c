@@ -1,0 +1,208 @@
+/*
+ * jit/passes/space.c -- members and operands of groups in the group's space; see space.h.
+ */
+#include <string.h>
+
+#include "eager/exec.h"
+#include "jit/passes/space.h"
+
+bool wf_is_mappable(const wf_layout *l, uint32_t k)
+{
+    const wf_ins *i = &l->f->ins[k];
+    if (wf_op_is_elementwise((wf_op)i->op) || i->op == WF_OP_CAST || i->op == WF_OP_COPY ||
+        i->op == WF_OP_VJP) {
+        return true;
+    }
+    return i->op == WF_OP_RESHAPE && l->map[k + 1].root == k + 1; /* one that copies */
+}
+
+/* Rows that plan_rows.c can spell out. */
+static bool is_row_op(wf_op op)
+{
+    static const uint8_t yes[WF_OP_COUNT] = {
+        [WF_OP_SUM] = 1,         [WF_OP_PROD] = 1,          [WF_OP_AMAX] = 1,
+        [WF_OP_AMIN] = 1,        [WF_OP_MEAN] = 1,          [WF_OP_VAR] = 1,
+        [WF_OP_STD] = 1,         [WF_OP_LOGSUMEXP] = 1,     [WF_OP_ANY] = 1,
+        [WF_OP_ALL] = 1,         [WF_OP_COUNT_NONZERO] = 1, [WF_OP_SOFTMAX] = 1,
+        [WF_OP_SOFTMAX_BWD] = 1, [WF_OP_LOG_SOFTMAX] = 1,   [WF_OP_LOG_SOFTMAX_BWD] = 1,
+        [WF_OP_LAYER_NORM] = 1,  [WF_OP_RMS_NORM] = 1,
+    };
+    return yes[op] != 0;
+}
+
+uint32_t wf_open_axes(const wf_layout *l, uint32_t k)
+{
+    const wf_ins *i = &l->f->ins[k];
+    const wf_attr *a = wf_ins_attr(l->f, i);
+    int rank = l->map[i->src[0]].rank;
+    uint32_t all = rank ? (1u << rank) - 1 : 0, axes = 0;
+    if (i->op == WF_OP_LAYER_NORM || i->op == WF_OP_RMS_NORM) {
+        int trailing = (int)a->ints[0];
+        return all & ~((1u << (rank - trailing)) - 1);
+    }
+    for (int n = 0; n < a->n_ints; n++) {
+        axes |= 1u << a->ints[n];
+    }
+    bool one = wf_rows[i->op].kind != WF_KIND_REDUCE;
+    return a->n_ints ? axes : one ? all & ~(all >> 1) : all;
+}
+
+bool wf_is_openable(const wf_layout *l, uint32_t k)
+{
+    const wf_ins *i = &l->f->ins[k];
+    if (!is_row_op((wf_op)i->op)) {
+        return false;
+    }
+    wf_val x = wf_ins_src(l->f, i)[0];
+    return l->map[x].root && wf_map_count(l, &l->map[x]) > 0 && wf_open_axes(l, k) != 0;
+}
+
+wf_val wf_fill_of(const wf_layout *l, wf_val v)
+{
+    wf_val root = l->map[v].root;
+    return root && wf_fn_at(l->f, root)->op == WF_OP_FULL ? root : 0;
+}
+
+wf_val wf_maker_of(const wf_layout *l, wf_val v)
+{
+    wf_val root = l->map[v].root;
+    if (!root) {
+        return 0;
+    }
+    const wf_ins *i = wf_fn_at(l->f, root);
+    return i->op == WF_OP_RESULT ? i->src[0] : wf_rows[i->op].kind == WF_KIND_LEAF ? 0 : root;
+}
+
+const wf_map_of *wf_space_of(const wf_layout *l, uint32_t k)
+{
+    const wf_ins *i = &l->f->ins[k];
+    bool operand = i->op == WF_OP_RESHAPE || wf_rows[i->op].kind == WF_KIND_REDUCE;
+    return &l->map[operand ? i->src[0] : k + 1];
+}
+
+int64_t wf_map_count(const wf_layout *l, const wf_map_of *m)
+{
+    const int64_t *d = wf_map_dims(l, m);
+    int64_t n = 1;
+    for (int i = 0; i < m->rank; i++) {
+        n *= d[i];
+    }
+    return n;
+}
+
+void wf_iter_reshape(const wf_layout *l, const wf_map_of *m, wf_iter *s)
+{
+    s->rank = m->rank;
+    s->axes = 0;
+    s->count = s->kept = wf_map_count(l, m);
+    memcpy(s->dims, wf_map_dims(l, m), m->rank * sizeof *s->dims);
+}
+
+void wf_iter_of(const wf_layout *l, uint32_t k, wf_iter *s)
+{
+    wf_iter_reshape(l, wf_space_of(l, k), s);
+    s->axes = wf_is_openable(l, k) ? wf_open_axes(l, k) : 0;
+    for (int i = 0; s->axes && i < s->rank; i++) {
+        s->kept /= s->axes >> i & 1 ? s->dims[i] : 1;
+    }
+}
+
+int wf_level_at(const wf_layout *l, uint32_t k, const wf_iter *s)
+{
+    int64_t n = wf_map_count(l, wf_space_of(l, k));
+    if (n == s->count) {
+        return WF_AT_ELEM;
+    }
+    return s->axes && n == s->kept && wf_is_mappable(l, k) ? WF_AT_ROW : WF_AT_NONE;
+}
+
+int wf_level_of_result(const wf_layout *l, uint32_t k, int r, int level)
+{
+    const wf_ins *i = &l->f->ins[k];
+    return r > 0 || (wf_rows[i->op].kind == WF_KIND_REDUCE) ? WF_AT_ROW : level;
+}
+
+bool wf_reads_whole(const wf_layout *l, uint32_t k, wf_val u)
+{
+    const wf_map_of *m = &l->map[u];
+    return wf_map_count(l, m) == wf_map_count(l, wf_space_of(l, k)) && wf_map_is_whole(l, m);
+}
+
+/* m with the extents k runs over. */
+static int over_operand(wf_layout *l, uint32_t k, const wf_map_of *m, wf_map_of *out)
+{
+    int64_t d[WF_MAX_RANK];
+    const wf_map_of *space = wf_space_of(l, k);
+    int rank = space->rank;
+    memcpy(d, wf_map_dims(l, space), (size_t)rank * sizeof *d);
+    return wf_map_expand(l, m, rank, d, out);
+}
+
+/* The kept extents alone; their number. */
+static int kept_dims(const wf_iter *s, int64_t *d)
+{
+    int n = 0;
+    for (int i = 0; i < s->rank; i++) {
+        if (!(s->axes >> i & 1)) {
+            d[n++] = s->dims[i];
+        }
+    }
+    return n;
+}
+
+/* m, which has the elements of one level, over the extents of the space. */
+static int into_space(wf_layout *l, const wf_iter *s, const wf_map_of *m, int level, wf_map_of *out)
+{
+    int64_t d[WF_MAX_RANK];
+    wf_map_of t;
+    if (level != WF_AT_ROW) {
+        return wf_map_reshape(l, m, s->rank, s->dims, out);
+    }
+    int rank = kept_dims(s, d), rc = wf_map_reshape(l, m, rank, d, &t);
+    return rc ? rc : wf_map_lift(l, &t, s->rank, s->dims, s->axes, out);
+}
+
+/* Strides of a row's value spread along the reduced axes. */
+static bool is_spread(const wf_layout *l, const wf_iter *s, const wf_map_of *m)
+{
+    const int64_t *stride = wf_map_strides(l, m);
+    int64_t step = 1;
+    for (int i = s->rank; i-- > 0;) {
+        int64_t want = s->axes >> i & 1 ? 0 : step;
+        if (s->dims[i] != 1 && stride[i] != want) {
+            return false;
+        }
+        step *= s->axes >> i & 1 ? 1 : s->dims[i];
+    }
+    return m->offset == 0 && m->nterms == 0;
+}
+
+bool wf_reads_inside(wf_layout *l, const wf_iter *s, uint32_t k, wf_val u, int made)
+{
+    int level = wf_level_at(l, k, s);
+    if (made == WF_AT_ROW && level == WF_AT_ELEM) {
+        wf_map_of wide, m;
+        return s->axes && over_operand(l, k, &l->map[u], &wide) == 0 &&
+               wf_map_reshape(l, &wide, s->rank, s->dims, &m) == 0 && is_spread(l, s, &m);
+    }
+    return made == level && wf_reads_whole(l, k, u);
+}
+
+int wf_read_map(wf_layout *l, const wf_iter *s, uint32_t k, wf_val u, wf_map_of *out, bool *row)
+{
+    wf_map_of wide;
+    int level = wf_level_at(l, k, s);
+    int rc = over_operand(l, k, &l->map[u], &wide);
+    rc = rc ? rc : into_space(l, s, &wide, level, out);
+    *row = s->axes != 0;
+    for (int i = 0; !rc && i < s->rank; i++) {
+        *row &= !(s->axes >> i & 1) || s->dims[i] == 1 || wf_map_strides(l, out)[i] == 0;
+    }
+    return rc;
+}
+
+int wf_write_map(wf_layout *l, const wf_iter *s, wf_val v, int level, wf_map_of *out)
+{
+    wf_map_of m = l->map[v];
+    return into_space(l, s, &m, level, out);
+}

@@ -1,0 +1,58 @@
+/*
+ * jit/passes/space.h -- the iteration space of a group, and how instructions read values in it.
+ *
+ * A space has extents and a set of reduced axes. A member runs per element (ELEM) or, where the space
+ * reduces, once per index of the other axes (ROW); a row instruction (a reduction, softmax, a norm) reads
+ * elements and makes elements or rows of the kind.
+ *
+ * Inside its group a value needs no memory. It is inside if it is read in the order it is made in: the
+ * whole of it in row-major order, or a row's value spread along the reduced axes.
+ */
+#ifndef JIT_PASSES_SPACE_H
+#define JIT_PASSES_SPACE_H
+
+#include "jit/passes/layout.h"
+
+typedef struct wf_iter {
+    uint8_t rank;
+    uint32_t axes; /* bit i: axis i is reduced; 0: none */
+    int64_t dims[WF_MAX_RANK];
+    int64_t count, kept; /* elements; elements without the reduced axes */
+} wf_iter;
+
+enum { WF_AT_NONE, WF_AT_ROW, WF_AT_ELEM };
+
+/* Can the instruction be a member of a group per element: an elementwise row, a cast, a copy, a vjp? */
+bool wf_is_mappable(const wf_layout *l, uint32_t k);
+/* A reduction or row-wise instruction that can be opened into a program, over at least one element. */
+bool wf_is_openable(const wf_layout *l, uint32_t k);
+/* The axes it reduces, in the extents of its first operand. */
+uint32_t wf_open_axes(const wf_layout *l, uint32_t k);
+/* The instruction that fills v's memory with one value, which readers take as a scalar; 0: none. */
+wf_val wf_fill_of(const wf_layout *l, wf_val v);
+/* The instruction whose step makes v (the op of a further result); 0: a leaf. */
+wf_val wf_maker_of(const wf_layout *l, wf_val v);
+
+/* The extents that instruction k runs over. */
+const wf_map_of *wf_space_of(const wf_layout *l, uint32_t k);
+/* The space of a group that k opens. */
+void wf_iter_of(const wf_layout *l, uint32_t k, wf_iter *s);
+/* The space with extents of m, if it reduces nothing. */
+void wf_iter_reshape(const wf_layout *l, const wf_map_of *m, wf_iter *s);
+/* Where in the space k runs; NONE: nowhere. */
+int wf_level_at(const wf_layout *l, uint32_t k, const wf_iter *s);
+/* Of result r (0, 1, 2) of k, which runs at `level`. */
+int wf_level_of_result(const wf_layout *l, uint32_t k, int r, int level);
+/* Does k read u as a value of its own group, if the root of u is made there at `made`? */
+bool wf_reads_inside(wf_layout *l, const wf_iter *s, uint32_t k, wf_val u, int made);
+/* Operand u of k from memory, over the extents of the space. *row: one element per kept index. 0; 1: not
+ * without a copy; WEFT_ENOMEM. */
+int wf_read_map(wf_layout *l, const wf_iter *s, uint32_t k, wf_val u, wf_map_of *out, bool *row);
+/* Value v (result of a member at `level`) as a destination: the same, row-major memory. */
+int wf_write_map(wf_layout *l, const wf_iter *s, wf_val v, int level, wf_map_of *out);
+/* The whole of a value, with as many elements as k runs over. */
+bool wf_reads_whole(const wf_layout *l, uint32_t k, wf_val u);
+/* Elements of a map. */
+int64_t wf_map_count(const wf_layout *l, const wf_map_of *m);
+
+#endif
