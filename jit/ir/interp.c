@@ -1,0 +1,535 @@
+/*
+ * jit/ir/interp.c -- the reference interpreter: scalars, elementwise rows, views, and the walk over a
+ * function. interp.h says what it is for.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "jit/ir/interp_int.h"
+
+/* -- programs of one row, made once ------------------------------------------------------------------- */
+
+enum { IN_ROW, IN_VJP, IN_CAST, IN_MAX_SRC = 8 };
+
+typedef struct prog_key {
+    uint16_t op;
+    uint8_t kind, which, compute, dst, nsrc;
+    uint8_t src[IN_MAX_SRC];
+} prog_key;
+
+struct wf_in_prog {
+    wf_in_prog *next;
+    prog_key key;
+    wf_kir kir;
+    uint64_t *scratch;
+};
+
+static int make_cast(wf_kir *k, int from, int to, wf_why *why)
+{
+    wf_kir_init(k);
+    wf_kref e = wf_kir_param(k, wf_kir_storage(from));
+    wf_kty type = wf_kir_compute_type(wf_dtype_compute(from));
+    wf_kir_output(k, wf_kir_store(k, to, wf_kir_load(k, from, type, e)));
+    return wf_kir_finish(k, why);
+}
+
+static wf_in_prog *make_program(wf_interp *m, const prog_key *key)
+{
+    wf_in_prog *p = calloc(1, sizeof *p);
+    if (!p) {
+        return NULL;
+    }
+    wf_why why;
+    int rc;
+    p->key = *key;
+    if (key->kind == IN_CAST) {
+        rc = make_cast(&p->kir, key->src[0], key->dst, &why);
+    } else if (key->kind == IN_ROW) {
+        rc = wf_kir_row_program(&p->kir, (wf_op)key->op, key->compute, key->nsrc, key->src,
+                                key->dst, &why);
+    } else {
+        rc = wf_kir_vjp_program(&p->kir, (wf_op)key->op, key->which, key->compute, key->nsrc,
+                                key->src, key->dst, &why);
+    }
+    p->scratch = rc ? NULL : malloc((p->kir.n + 1u) * sizeof *p->scratch);
+    if (!p->scratch) {
+        wf_kir_free(&p->kir);
+        free(p);
+        m->failed = true;
+        return NULL;
+    }
+    return p;
+}
+
+static const wf_in_prog *program(wf_interp *m, const prog_key *key)
+{
+    uint32_t h = 2166136261u;
+    const uint8_t *bytes = (const uint8_t *)key;
+    for (size_t i = 0; i < sizeof *key; i++) {
+        h = (h ^ bytes[i]) * 16777619u;
+    }
+    wf_in_prog **at = &m->progs[(h ^ h >> 15) % WF_IN_BUCKETS];
+    for (wf_in_prog *p = *at; p; p = p->next) {
+        if (memcmp(&p->key, key, sizeof *key) == 0) {
+            return p;
+        }
+    }
+    wf_in_prog *p = make_program(m, key);
+    if (p) {
+        p->next = *at;
+        *at = p;
+    }
+    return p;
+}
+
+static uint64_t run_program(const wf_in_prog *p, const uint64_t *params)
+{
+    uint64_t out = 0;
+    if (p) {
+        wf_kir_run(&p->kir, p->scratch, params, &out);
+    }
+    return out;
+}
+
+wf_interp *wf_interp_new(wf_primitive primitive)
+{
+    wf_interp *m = calloc(1, sizeof *m);
+    if (m) {
+        m->primitive = primitive;
+    }
+    return m;
+}
+
+void wf_interp_free(wf_interp *m)
+{
+    for (int b = 0; m && b < WF_IN_BUCKETS; b++) {
+        for (wf_in_prog *p = m->progs[b], *next; p; p = next) {
+            next = p->next;
+            wf_kir_free(&p->kir);
+            free(p->scratch);
+            free(p);
+        }
+    }
+    free(m);
+}
+
+/* -- scalars ---------------------------------------------------------------------------------------------- */
+
+uint64_t wf_in_get(const wf_array *a, int64_t i)
+{
+    return wf_kir_peek(a->data, wf_kir_storage(a->type.dtype), i);
+}
+
+void wf_in_put(wf_array *a, int64_t i, uint64_t v)
+{
+    wf_kir_poke(a->data, wf_kir_storage(a->type.dtype), i, v);
+}
+
+uint64_t wf_in_cast(wf_interp *m, int from, int to, uint64_t v)
+{
+    if (from == to) {
+        return v;
+    }
+    prog_key key = {.kind = IN_CAST, .dst = (uint8_t)to, .nsrc = 1, .src = {(uint8_t)from}};
+    return run_program(program(m, &key), &v);
+}
+
+uint64_t wf_in_num(int dtype, double v)
+{
+    uint64_t bits = 0;
+    float f = (float)v;
+    int64_t i = (int64_t)v;
+    if (dtype == WEFT_F32) {
+        memcpy(&bits, &f, sizeof f);
+    } else if (dtype == WEFT_F64) {
+        memcpy(&bits, &v, sizeof v);
+    } else {
+        memcpy(&bits, &i, sizeof i);
+    }
+    return bits;
+}
+
+uint64_t wf_in_row(wf_interp *m, wf_op op, int compute, uint64_t a, uint64_t b, uint64_t c)
+{
+    const wf_row *row = &wf_rows[op];
+    bool truth = row->kind == WF_KIND_PREDICATE || row->kind == WF_KIND_COMPARE;
+    prog_key key = {.op = (uint16_t)op,
+                    .kind = IN_ROW,
+                    .compute = (uint8_t)compute,
+                    .dst = (uint8_t)(truth ? WEFT_BOOL : (weft_dtype)compute),
+                    .nsrc = row->min_src};
+    memset(key.src, compute, row->min_src);
+    if (row->kind == WF_KIND_CHOOSE) {
+        key.src[0] = WEFT_BOOL;
+    }
+    const uint64_t params[3] = {a, b, c};
+    return run_program(program(m, &key), params);
+}
+
+int wf_in_compute(int dtype)
+{
+    return wf_dtype_kind(dtype) == 2 ? wf_dtype_compute(dtype) : (int)WEFT_I64;
+}
+
+uint64_t *wf_in_room(wf_interp *m, int64_t n)
+{
+    uint64_t *p = calloc((size_t)n + 1, sizeof *p);
+    m->failed |= p == NULL;
+    return p;
+}
+
+/* -- indices ---------------------------------------------------------------------------------------------- */
+
+void wf_in_strides(const wf_type *t, int64_t *strides)
+{
+    int64_t step = 1;
+    for (int i = t->rank; i-- > 0;) {
+        strides[i] = step;
+        step *= t->dims[i];
+    }
+}
+
+int64_t wf_in_offset(int64_t i, int rank, const int64_t *dims, const int64_t *strides)
+{
+    int64_t at = 0;
+    for (int a = rank; a-- > 0;) {
+        at += i % dims[a] * strides[a];
+        i /= dims[a];
+    }
+    return at;
+}
+
+/* Strides through which an operand is read at the index of a result it broadcasts to. */
+static void broadcast_strides(const wf_type *from, const wf_type *to, int64_t *strides)
+{
+    int64_t own[WF_MAX_RANK];
+    wf_in_strides(from, own);
+    for (int i = 0; i < to->rank; i++) {
+        int k = i - (to->rank - from->rank);
+        strides[i] = k >= 0 && from->dims[k] == to->dims[i] ? own[k] : 0;
+    }
+}
+
+/* -- elementwise rows --------------------------------------------------------------------------------------- */
+
+/* The program `key` at every index of the result; absent operands are 0. */
+static int map_elements(wf_in_call *k, prog_key *key)
+{
+    int64_t strides[IN_MAX_SRC][WF_MAX_RANK] = {{0}};
+    uint64_t params[IN_MAX_SRC] = {0};
+    const wf_type *t = &k->dst[0].type;
+    for (int s = 0; s < k->nsrc; s++) {
+        bool here = k->src[s].data != NULL;
+        key->src[s] = here ? k->src[s].type.dtype : key->compute;
+        if (here) {
+            broadcast_strides(&k->src[s].type, t, strides[s]);
+        }
+    }
+    const wf_in_prog *p = program(k->m, key);
+    int64_t n = wf_type_numel(t);
+    for (int64_t i = 0; i < n && p; i++) {
+        for (int s = 0; s < k->nsrc; s++) {
+            if (k->src[s].data) {
+                params[s] = wf_in_get(&k->src[s], wf_in_offset(i, t->rank, t->dims, strides[s]));
+            }
+        }
+        wf_in_put(&k->dst[0], i, run_program(p, params));
+    }
+    return p ? 0 : WEFT_ENOMEM;
+}
+
+static int elementwise(wf_in_call *k)
+{
+    int first = wf_rows[k->op].kind == WF_KIND_CHOOSE ? 1 : 0;
+    prog_key key = {.op = (uint16_t)k->op,
+                    .kind = IN_ROW,
+                    .compute = (uint8_t)wf_dtype_compute(k->src[first].type.dtype),
+                    .dst = k->dst[0].type.dtype,
+                    .nsrc = (uint8_t)k->nsrc};
+    return map_elements(k, &key);
+}
+
+static int vjp(wf_in_call *k)
+{
+    prog_key key = {.op = (uint16_t)k->attr->ints[0],
+                    .kind = IN_VJP,
+                    .which = (uint8_t)k->attr->ints[1],
+                    .compute = (uint8_t)wf_dtype_compute(k->dst[0].type.dtype),
+                    .dst = k->dst[0].type.dtype,
+                    .nsrc = (uint8_t)k->nsrc};
+    return map_elements(k, &key);
+}
+
+/* -- views, copies, casts ------------------------------------------------------------------------------------ */
+
+/* Where the elements of a view's result lie in its dense operand. */
+static int64_t view_map(const wf_in_call *k, int64_t *strides)
+{
+    const wf_type *in = &k->src[0].type, *out = &k->dst[0].type;
+    const int64_t *ints = k->attr->ints, *dyn = k->attr->dyn;
+    int64_t own[WF_MAX_RANK];
+    wf_in_strides(in, own);
+    switch ((int)k->op) {
+    case WF_OP_PERMUTE:
+        for (int i = 0; i < out->rank; i++) {
+            strides[i] = own[ints[i]];
+        }
+        return 0;
+    case WF_OP_EXPAND:
+        broadcast_strides(in, out, strides);
+        return 0;
+    case WF_OP_SLICE:
+        memcpy(strides, own, sizeof own);
+        strides[ints[0]] *= dyn[2];
+        return dyn[0] * own[ints[0]];
+    case WF_OP_AS_STRIDED:
+        memcpy(strides, dyn + out->rank, out->rank * sizeof *strides);
+        return dyn[2 * out->rank];
+    case WF_OP_DIAGONAL: {
+        int n = 0;
+        for (int i = 0; i < in->rank; i++) {
+            if (i != ints[0] && i != ints[1]) {
+                strides[n++] = own[i];
+            }
+        }
+        strides[n] = own[ints[0]] + own[ints[1]];
+        return dyn[0] >= 0 ? dyn[0] * own[ints[1]] : -dyn[0] * own[ints[0]];
+    }
+    }
+    wf_in_strides(out, strides); /* the same elements in the same order */
+    return 0;
+}
+
+static int view(wf_in_call *k)
+{
+    const wf_type *t = &k->dst[0].type;
+    int64_t strides[WF_MAX_RANK] = {0}, n = wf_type_numel(t), limit;
+    int64_t base = view_map(k, strides);
+    limit = wf_type_numel(&k->src[0].type);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = base + wf_in_offset(i, t->rank, t->dims, strides);
+        if (at < 0 || at >= limit) {
+            return wf_fail(k->m->why, WEFT_ESHAPE, "the map of %s reaches element %lld of %lld",
+                           wf_rows[k->op].name, (long long)at, (long long)limit);
+        }
+        wf_in_store(k->m, &k->dst[0], i, k->src[0].type.dtype, wf_in_get(&k->src[0], at));
+    }
+    return 0;
+}
+
+/* -- one row --------------------------------------------------------------------------------------------------- */
+
+static int call_primitive(wf_in_call *k)
+{
+    if (!k->m->primitive) {
+        return wf_fail(k->m->why, WEFT_EUNSUPPORTED, "%s is a primitive of the runtime",
+                       wf_rows[k->op].name);
+    }
+    return k->m->primitive(k->op, k->attr, k->nsrc, k->src, wf_rows[k->op].ndst, k->dst, k->m->why);
+}
+
+static int backward_row(wf_in_call *k)
+{
+    switch ((int)k->op) {
+    case WF_OP_VJP:
+        return vjp(k);
+    case WF_OP_SOFTMAX_BWD:
+    case WF_OP_LOG_SOFTMAX_BWD:
+        return wf_in_rowwise(k);
+    case WF_OP_LAYER_NORM_BWD:
+    case WF_OP_RMS_NORM_BWD:
+        return wf_in_norm_bwd(k);
+    case WF_OP_BATCH_NORM_BWD:
+        return wf_in_batch_norm_bwd(k);
+    case WF_OP_CROSS_ENTROPY_BWD:
+        return wf_in_cross_entropy(k);
+    case WF_OP_AVG_POOL2D_BWD:
+        return wf_in_pool(k);
+    }
+    return call_primitive(k);
+}
+
+static int rowwise_row(wf_in_call *k)
+{
+    switch ((int)k->op) {
+    case WF_OP_SOFTMAX:
+    case WF_OP_LOG_SOFTMAX:
+        return wf_in_rowwise(k);
+    case WF_OP_LAYER_NORM:
+    case WF_OP_RMS_NORM:
+        return wf_in_norm(k);
+    case WF_OP_BATCH_NORM:
+        return wf_in_batch_norm(k);
+    case WF_OP_CROSS_ENTROPY:
+        return wf_in_cross_entropy(k);
+    case WF_OP_MAX_POOL2D:
+    case WF_OP_AVG_POOL2D:
+        return wf_in_pool(k);
+    }
+    return call_primitive(k);
+}
+
+static int run_row(wf_in_call *k)
+{
+    switch ((wf_kind)wf_rows[k->op].kind) {
+    case WF_KIND_UNARY:
+    case WF_KIND_BINARY:
+    case WF_KIND_TERNARY:
+    case WF_KIND_PREDICATE:
+    case WF_KIND_COMPARE:
+    case WF_KIND_CHOOSE:
+        return elementwise(k);
+    case WF_KIND_REDUCE:
+        return k->op == WF_OP_CUMSUM || k->op == WF_OP_CUMPROD  ? wf_in_scan(k)
+               : k->op == WF_OP_ARGMAX || k->op == WF_OP_ARGMIN ? wf_in_argreduce(k)
+                                                                : wf_in_reduce(k);
+    case WF_KIND_VIEW:
+        return view(k);
+    case WF_KIND_MOVE:
+        return k->op == WF_OP_COPY || k->op == WF_OP_CAST ? view(k) : wf_in_move(k);
+    case WF_KIND_INDEX:
+        return k->op == WF_OP_SORT || k->op == WF_OP_TOPK ? wf_in_sort(k) : wf_in_index(k);
+    case WF_KIND_CREATE:
+        return k->op >= WF_OP_RAND && k->op <= WF_OP_RANDPERM ? call_primitive(k) : wf_in_create(k);
+    case WF_KIND_ROWWISE:
+        return rowwise_row(k);
+    case WF_KIND_GRAD:
+        return backward_row(k);
+    case WF_KIND_OPAQUE:
+        return call_primitive(k);
+    case WF_KIND_LEAF:
+        break;
+    }
+    return wf_fail(k->m->why, WEFT_EUNSUPPORTED, "%s cannot be run", wf_rows[k->op].name);
+}
+
+int wf_interp_row(wf_interp *m, wf_op op, const wf_attr *attr, int nsrc, const wf_array *src,
+                  int ndst, wf_array *dst, wf_why *why)
+{
+    static const wf_attr none;
+    wf_in_call k = {
+        .m = m, .op = op, .attr = attr ? attr : &none, .nsrc = nsrc, .src = src, .dst = dst};
+    (void)ndst;
+    m->failed = false;
+    m->why = why;
+    int rc = run_row(&k);
+    return m->failed ? wf_fail(why, WEFT_ENOMEM, "out of memory, or %s has no such form",
+                               wf_rows[op].name)
+                     : rc;
+}
+
+/* -- a function -------------------------------------------------------------------------------------------------- */
+
+/* A scalar slot as an element of the type the elementwise row computes in. */
+static uint64_t slot_element(wf_interp *m, int kind, uint64_t bits, int dtype)
+{
+    static const uint8_t own[3] = {WEFT_BOOL, WEFT_I64, WEFT_F64};
+    return wf_in_cast(m, own[kind], dtype, bits);
+}
+
+static uint64_t slot_bits(const wf_fn *f, wf_val v, const wf_fn *now)
+{
+    const wf_ins *i = wf_fn_at(f, v);
+    wf_val from = wf_fn_origin(f, v);
+    return now && i->op == WF_OP_SCALAR && from ? now->slots[wf_fn_at(now, from)->attr]
+                                                : f->slots[i->attr];
+}
+
+/* Scalar operands of an elementwise row take its compute type. */
+static void settle_scalars(wf_interp *m, const wf_fn *f, const wf_fn *now, const wf_ins *i,
+                           wf_array *src, uint64_t *room)
+{
+    const wf_val *val = wf_ins_src(f, i);
+    int first = wf_rows[i->op].kind == WF_KIND_CHOOSE ? 1 : 0, compute = 0;
+    for (int s = first; s < i->nsrc; s++) {
+        if (!wf_op_is_weak(wf_fn_at(f, val[s])->op)) {
+            compute = wf_dtype_compute(src[s].type.dtype);
+        }
+    }
+    for (int s = first; s < i->nsrc && compute; s++) {
+        const wf_ins *w = wf_fn_at(f, val[s]);
+        if (wf_op_is_weak(w->op)) {
+            room[s] = slot_element(m, f->slot_kind[w->attr], slot_bits(f, val[s], now), compute);
+            src[s] = (wf_array){.type = {.dtype = (uint8_t)compute}, .data = &room[s]};
+        }
+    }
+}
+
+static int make_array(wf_array *a, const wf_type *t, wf_why *why)
+{
+    int64_t n = wf_type_numel(t);
+    a->type = *t;
+    a->data = n < 0 ? NULL : calloc((size_t)n + 1, wf_dtype_size(t->dtype));
+    return a->data ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory for a value");
+}
+
+static int run_ins(wf_interp *m, const wf_fn *f, const wf_fn *now, uint32_t k, wf_array *v,
+                   const void *const *inputs, wf_why *why)
+{
+    const wf_ins *i = &f->ins[k];
+    if (i->op == WF_OP_RESULT) {
+        return 0;
+    }
+    int rc = 0, ndst = i->op < WF_OP_RESULT ? 1 : wf_rows[i->op].ndst;
+    for (int r = 0; r < ndst && !rc; r++) {
+        rc = make_array(&v[k + 1 + (uint32_t)r], wf_fn_type(f, k + 1 + (uint32_t)r), why);
+    }
+    if (rc) {
+        return rc;
+    }
+    wf_array *dst = &v[k + 1];
+    if (i->op == WF_OP_INPUT) {
+        size_t bytes = (size_t)wf_type_numel(&dst->type) * wf_dtype_size(dst->type.dtype);
+        if (bytes) {
+            memcpy(dst->data, inputs[i->attr], bytes);
+        }
+        return 0;
+    }
+    if (wf_op_is_weak(i->op)) {
+        wf_in_put(dst, 0, slot_bits(f, k + 1, now));
+        return 0;
+    }
+    const wf_val *val = wf_ins_src(f, i);
+    wf_array src[255];
+    uint64_t room[3];
+    for (int s = 0; s < i->nsrc; s++) {
+        src[s] = val[s] ? v[val[s]] : (wf_array){.type = {.dtype = WEFT_DTYPE_DEFAULT}};
+    }
+    if (wf_op_is_elementwise((wf_op)i->op)) {
+        settle_scalars(m, f, now, i, src, room);
+    }
+    const wf_attr *attr = now ? wf_attr_now(f, k, now) : wf_ins_attr(f, i);
+    return wf_interp_row(m, (wf_op)i->op, attr, i->nsrc, src, ndst, dst, why);
+}
+
+int wf_interp_run(wf_interp *m, const wf_fn *f, const wf_fn *now, const void *const *inputs,
+                  void **out, wf_why *why)
+{
+    wf_array *v = calloc(f->n + 1u, sizeof *v);
+    int rc = v ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory");
+    for (uint32_t k = 0; k < f->n && !rc; k++) {
+        rc = run_ins(m, f, now, k, v, inputs, why);
+    }
+    for (uint32_t k = 0; k < f->noutputs; k++) {
+        out[k] = NULL;
+    }
+    for (uint32_t k = 0; k < f->noutputs && !rc; k++) {
+        wf_array copy;
+        const wf_array *from = &v[f->outputs[k]];
+        rc = make_array(&copy, &from->type, why);
+        if (!rc) {
+            memcpy(copy.data, from->data,
+                   (size_t)wf_type_numel(&from->type) * wf_dtype_size(from->type.dtype));
+            out[k] = copy.data;
+        }
+    }
+    for (uint32_t k = 0; rc && k < f->noutputs; k++) {
+        free(out[k]);
+        out[k] = NULL;
+    }
+    for (uint32_t k = 0; v && k <= f->n; k++) {
+        free(v[k].data);
+    }
+    free(v);
+    return rc;
+}

@@ -1,0 +1,81 @@
+/*
+ * jit/ir/interp_int.h -- what the parts of the reference interpreter share.
+ *
+ * A scalar is the pattern of one element as it lies in memory, in the low bits of a uint64_t. Rows run
+ * on them through cached kernel-IR programs.
+ *
+ * Invariant: a failed allocation sets m->failed; what is computed after it is thrown away.
+ */
+#ifndef JIT_IR_INTERP_INT_H
+#define JIT_IR_INTERP_INT_H
+
+#include "jit/ir/interp.h"
+#include "jit/ir/kir.h"
+
+typedef struct wf_in_prog wf_in_prog;
+enum { WF_IN_BUCKETS = 1024 };
+
+struct wf_interp {
+    wf_primitive primitive;
+    wf_in_prog *progs[WF_IN_BUCKETS];
+    bool failed;
+    wf_why *why;
+};
+
+/* One call of a row. */
+typedef struct wf_in_call {
+    wf_interp *m;
+    wf_op op;
+    const wf_attr *attr;
+    int nsrc;
+    const wf_array *src;
+    wf_array *dst;
+} wf_in_call;
+
+/* -- scalars -------------------------------------------------------------------------------------- */
+uint64_t wf_in_get(const wf_array *a, int64_t i);
+void wf_in_put(wf_array *a, int64_t i, uint64_t v);
+/* The scalar in another element type, rounded once. */
+uint64_t wf_in_cast(wf_interp *m, int from, int to, uint64_t v);
+/* A number as a scalar of f32, f64 or i64. */
+uint64_t wf_in_num(int dtype, double v);
+/* An elementwise row on scalars of one compute type (predicates and comparisons give bool). */
+uint64_t wf_in_row(wf_interp *m, wf_op op, int compute, uint64_t a, uint64_t b, uint64_t c);
+/* Element i of a converted to dtype. */
+static inline uint64_t wf_in_load(wf_interp *m, const wf_array *a, int64_t i, int dtype)
+{
+    return wf_in_cast(m, a->type.dtype, dtype, wf_in_get(a, i));
+}
+/* v of `dtype` rounded into element i. */
+static inline void wf_in_store(wf_interp *m, wf_array *a, int64_t i, int dtype, uint64_t v)
+{
+    wf_in_put(a, i, wf_in_cast(m, dtype, a->type.dtype, v));
+}
+/* f32 for halves and f32, f64, i64 for integers and bool. */
+int wf_in_compute(int dtype);
+/* Scratch for n scalars (never NULL unless m->failed). */
+uint64_t *wf_in_room(wf_interp *m, int64_t n);
+
+/* -- indices --------------------------------------------------------------------------------------- */
+/* Row-major strides of t. */
+void wf_in_strides(const wf_type *t, int64_t *strides);
+/* Offset of flat index i over dims, through strides. */
+int64_t wf_in_offset(int64_t i, int rank, const int64_t *dims, const int64_t *strides);
+
+/* -- groups of rows: 0 or a status ------------------------------------------------------------------ */
+int wf_in_reduce(wf_in_call *k);
+int wf_in_scan(wf_in_call *k);
+int wf_in_argreduce(wf_in_call *k);
+int wf_in_rowwise(wf_in_call *k);
+int wf_in_norm(wf_in_call *k);
+int wf_in_norm_bwd(wf_in_call *k);
+int wf_in_batch_norm(wf_in_call *k);
+int wf_in_batch_norm_bwd(wf_in_call *k);
+int wf_in_cross_entropy(wf_in_call *k);
+int wf_in_move(wf_in_call *k);
+int wf_in_index(wf_in_call *k);
+int wf_in_sort(wf_in_call *k);
+int wf_in_pool(wf_in_call *k);
+int wf_in_create(wf_in_call *k);
+
+#endif
