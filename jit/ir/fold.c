@@ -64,7 +64,7 @@ static wf_val fold_ABS_ABS(wf_folding *x)
 }
 static wf_val fold_ABS_NEG(wf_folding *x)
 {
-    return skip_inner(x);
+    return x->type->dtype == WEFT_U8 ? 0 : skip_inner(x);
 }
 static wf_val fold_SQUARE_NEG(wf_folding *x)
 {

@@ -424,7 +424,7 @@ int wf_interp_row(wf_interp *m, wf_op op, const wf_attr *attr, int nsrc, const w
 static uint64_t slot_element(wf_interp *m, int kind, uint64_t bits, int dtype)
 {
     static const uint8_t own[3] = {WEFT_BOOL, WEFT_I64, WEFT_F64};
-    return wf_in_cast(m, own[kind], dtype, bits);
+    return wf_in_cast(m, own[kind], dtype, kind == 0 ? bits != 0 : bits);
 }
 
 static uint64_t slot_bits(const wf_fn *f, wf_val v, const wf_fn *now)
