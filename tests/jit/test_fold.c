@@ -107,7 +107,7 @@ static void check_rule(int rule, const shape *c)
     if (y && wf_fn_output(f, y) == 0) {
         void *v[3];
         for (int i = 0; i < 3; i++) {
-            v[i] = c->n == ALL_HALVES ? calloc(c->n, 2) : values_new(c->dtype, c->n, i);
+            v[i] = c->n == ALL_HALVES ? calloc((size_t)c->n, 2) : values_new(c->dtype, c->n, i);
             for (int64_t e = 0; c->n == ALL_HALVES && e < c->n; e++) {
                 ((uint16_t *)v[i])[e] = (uint16_t)(i ? e * 40503 : e);
             }
