@@ -1,0 +1,141 @@
+/*
+ * bench/bench_compile.c -- how long a kernel takes to become native: compiled, from disk, and part by part.
+ *
+ *   bench_compile [rounds]
+ *
+ * Groups: a gelu chain, a chain of twenty rows, softmax. "cold" compiles, with a warm process; "first" is the
+ * first kernel of the process, which also opens the library; "disk" finds the object of an earlier run.
+ * Figures are medians in milliseconds of the compiling thread's CPU time.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/support/bench.h"
+#include "jit/kernels.h"
+#include "jit/kernels_impl.h"
+#include "jit/lower.h"
+
+static int map1(wf_program *p, wf_op op, int a)
+{
+    return wf_program_map(p, op, WEFT_F32, 1, &a);
+}
+static int map2(wf_program *p, wf_op op, int a, int b)
+{
+    const int src[2] = {a, b};
+    return wf_program_map(p, op, WEFT_F32, 2, src);
+}
+
+/* gelu(x * a + b) * c + r */
+static void gelu_chain(wf_program *p)
+{
+    int v[5];
+    for (int i = 0; i < 5; i++)
+        v[i] = wf_program_input(p, WEFT_F32);
+    const int u = map2(p, WF_OP_ADD, map2(p, WF_OP_MUL, v[0], v[1]), v[2]);
+    const int g = map1(p, WF_OP_GELU_TANH, u);
+    wf_program_output(p, map2(p, WF_OP_ADD, map2(p, WF_OP_MUL, g, v[3]), v[4]));
+}
+
+static void chain_of_20(wf_program *p)
+{
+    static const wf_op unary[] = {WF_OP_SQUARE, WF_OP_RELU, WF_OP_SIGMOID, WF_OP_ABS, WF_OP_TANH};
+    const int x = wf_program_input(p, WEFT_F32), c = wf_program_scalar(p, WEFT_F32);
+    int v = x;
+    for (int i = 0; i < 20; i++)
+        v = i % 4 == 3   ? map1(p, unary[i / 4], v)
+            : i % 2      ? map2(p, WF_OP_ADD, v, x)
+                         : map2(p, WF_OP_MUL, v, c);
+    wf_program_output(p, v);
+}
+
+static void softmax(wf_program *p)
+{
+    const int x = wf_program_input(p, WEFT_F32);
+    const int m = wf_program_reduce(p, WF_OP_AMAX, x);
+    const int e = map1(p, WF_OP_EXP, map2(p, WF_OP_SUB, x, m));
+    wf_program_output(p, map2(p, WF_OP_DIV, e, wf_program_reduce(p, WF_OP_SUM, e)));
+}
+
+static const struct {
+    const char *name;
+    void (*make)(wf_program *p);
+} groups[] = {{"gelu_chain", gelu_chain}, {"chain_of_20", chain_of_20}, {"softmax", softmax}};
+enum { NGROUPS = sizeof groups / sizeof *groups, MOST = 101 };
+
+/* CPU milliseconds of each part of a compilation. */
+typedef struct parts {
+    double lower[MOST], render[MOST], compile[MOST], load[MOST], all[MOST];
+    size_t text, object;
+    uint32_t ins;
+} parts;
+
+static void take_apart(const wf_program *p, int i, parts *x)
+{
+    const wf_target target = {"host", 0};
+    wf_kernel k;
+    wf_text text = {0};
+    wf_blob object = {0};
+    wf_exe *exe = NULL;
+    wf_why why = {0};
+    const double t0 = bench_now(1);
+    int status = wf_lower(p, 0, &k, &why);
+    const double t1 = bench_now(1);
+    if (status == 0)
+        status = wf_backend_cpu.render(&k, &target, &text, &why);
+    const double t2 = bench_now(1);
+    if (status == 0)
+        status = wf_backend_cpu.compile(&target, &text, &object, &why);
+    const double t3 = bench_now(1);
+    if (status == 0)
+        status = wf_backend_cpu.load(&object, k.name, &exe, &why);
+    const double t4 = bench_now(1);
+    if (status != 0) {
+        fprintf(stderr, "bench_compile: %s\n", why.rule);
+        exit(1);
+    }
+    x->lower[i] = (t1 - t0) * 1e3;
+    x->render[i] = (t2 - t1) * 1e3;
+    x->compile[i] = (t3 - t2) * 1e3;
+    x->load[i] = (t4 - t3) * 1e3;
+    x->all[i] = (t4 - t0) * 1e3;
+    x->text = text.n;
+    x->object = object.size;
+    wf_backend_cpu.unload(exe);
+    wf_text_free(&text);
+    wf_blob_free(&object);
+    wf_kernel_free(&k);
+}
+
+int main(int argc, char **argv)
+{
+    static wf_program p;
+    static parts x;
+    const int asked = argc > 1 ? atoi(argv[1]) : 15, rounds = asked < 1 ? 1 : asked > MOST ? MOST : asked;
+    wf_why why = {0};
+    const double start = bench_now(1);
+    if (wf_backend_cpu.available(&why) != 0) {
+        fprintf(stderr, "bench_compile: %s\n", why.rule);
+        return 0;
+    }
+    printf("{\"bench\":\"compile\",\"case\":\"open the library\",\"ms\":%.3f}\n",
+           (bench_now(1) - start) * 1e3);
+    for (int g = 0; g < NGROUPS; g++) {
+        wf_program_init(&p);
+        groups[g].make(&p);
+        if (wf_program_finish(&p) != 0)
+            return 1;
+        for (int i = -1; i < rounds; i++) {
+            take_apart(&p, i < 0 ? 0 : i, &x);
+            if (i < 0)
+                printf("{\"bench\":\"compile\",\"case\":\"%s\",\"first_ms\":%.3f}\n", groups[g].name,
+                       x.all[0]);
+        }
+        printf("{\"bench\":\"compile\",\"case\":\"%s\",\"ms\":%.3f,\"target_ms\":6,\"lower\":%.3f,"
+               "\"render\":%.3f,\"compile\":%.3f,\"load\":%.3f,\"text_bytes\":%zu,\"object_bytes\":%zu}\n",
+               groups[g].name, bench_median(x.all, rounds), bench_median(x.lower, rounds),
+               bench_median(x.render, rounds), bench_median(x.compile, rounds),
+               bench_median(x.load, rounds), x.text, x.object);
+    }
+    return 0;
+}
