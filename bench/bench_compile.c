@@ -43,9 +43,9 @@ static void chain_of_20(wf_program *p)
     const int x = wf_program_input(p, WEFT_F32), c = wf_program_scalar(p, WEFT_F32);
     int v = x;
     for (int i = 0; i < 20; i++)
-        v = i % 4 == 3   ? map1(p, unary[i / 4], v)
-            : i % 2      ? map2(p, WF_OP_ADD, v, x)
-                         : map2(p, WF_OP_MUL, v, c);
+        v = i % 4 == 3 ? map1(p, unary[i / 4], v)
+            : i % 2    ? map2(p, WF_OP_ADD, v, x)
+                       : map2(p, WF_OP_MUL, v, c);
     wf_program_output(p, v);
 }
 
@@ -111,7 +111,9 @@ int main(int argc, char **argv)
 {
     static wf_program p;
     static parts x;
-    const int asked = argc > 1 ? atoi(argv[1]) : 15, rounds = asked < 1 ? 1 : asked > MOST ? MOST : asked;
+    const int asked = argc > 1 ? atoi(argv[1]) : 15, rounds = asked < 1      ? 1
+                                                              : asked > MOST ? MOST
+                                                                             : asked;
     wf_why why = {0};
     const double start = bench_now(1);
     if (wf_backend_cpu.available(&why) != 0) {
@@ -128,11 +130,12 @@ int main(int argc, char **argv)
         for (int i = -1; i < rounds; i++) {
             take_apart(&p, i < 0 ? 0 : i, &x);
             if (i < 0)
-                printf("{\"bench\":\"compile\",\"case\":\"%s\",\"first_ms\":%.3f}\n", groups[g].name,
-                       x.all[0]);
+                printf("{\"bench\":\"compile\",\"case\":\"%s\",\"first_ms\":%.3f}\n",
+                       groups[g].name, x.all[0]);
         }
         printf("{\"bench\":\"compile\",\"case\":\"%s\",\"ms\":%.3f,\"target_ms\":6,\"lower\":%.3f,"
-               "\"render\":%.3f,\"compile\":%.3f,\"load\":%.3f,\"text_bytes\":%zu,\"object_bytes\":%zu}\n",
+               "\"render\":%.3f,\"compile\":%.3f,\"load\":%.3f,\"text_bytes\":%zu,\"object_bytes\":"
+               "%zu}\n",
                groups[g].name, bench_median(x.all, rounds), bench_median(x.lower, rounds),
                bench_median(x.render, rounds), bench_median(x.compile, rounds),
                bench_median(x.load, rounds), x.text, x.object);

@@ -105,7 +105,7 @@ foreach(source IN LISTS weft_test_sources)
     add_test(NAME ${name} COMMAND ${name} -j1 --verbose=1 WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
     math(EXPR timeout "${timeout} * ${weft_timeout_factor}")
     set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout}
-        ENVIRONMENT "ASAN_OPTIONS=allocator_may_return_null=1;UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=ignore_noninstrumented_modules=1")
+        ENVIRONMENT "ASAN_OPTIONS=allocator_may_return_null=1;UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=ignore_noninstrumented_modules=1;WEFT_CACHE_SIZE=0")
     if("serial" IN_LIST labels)
         set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
     endif()

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "eager/env.h"
+#include "jit/diskcache.h"
 #include "jit/kernels_impl.h"
 #include "jit/lower.h"
 
@@ -27,15 +28,22 @@ static void name_kernel(wf_jitk *k, wf_kernel *kernel, const uint64_t hash[2])
     memcpy(kernel->name, k->name, sizeof kernel->name);
 }
 
-static int object_of(wf_jitk *k, const wf_target *target, const wf_kernel *kernel, wf_blob *object,
-                     wf_why *why)
+static int object_of(wf_jitk *k, const wf_target *target, const wf_kernel *kernel,
+                     const wf_text *identity, wf_blob *object, wf_why *why)
 {
     wf_text text = {0};
-    (void)k;
+    if (wf_disk_get(identity->s, identity->n, object)) {
+        k->from_disk = true;
+        return 0;
+    }
     int status = wf_backend_cpu.render(kernel, target, &text, why);
+    if (status == 0 && wf_env()->WEFT_DEBUG >= 4)
+        fprintf(stderr, "%s", text.s);
     if (status == 0)
         status = wf_backend_cpu.compile(target, &text, object, why);
     wf_text_free(&text);
+    if (status == 0)
+        wf_disk_put(identity->s, identity->n, object);
     return status;
 }
 
@@ -54,7 +62,7 @@ static int build(wf_jitk *k, wf_exe **exe, wf_why *why)
     if (status == 0) {
         wf_hash128(identity.s, identity.n, hash);
         name_kernel(k, &kernel, hash);
-        status = object_of(k, &target, &kernel, &object, why);
+        status = object_of(k, &target, &kernel, &identity, &object, why);
     }
     if (status == 0) {
         k->bytes += (int64_t)object.size;
