@@ -37,6 +37,7 @@ static bool look_open(look *l, const char *op, weft_tensor t)
         l->s = wf_pin(l->c, t, &l->pinned, &why);
     }
     if (!l->s) {
+        l->c->here = NULL;
         wf_raise(l->c, op, 1, &t, &why);
     }
     return l->s != NULL;

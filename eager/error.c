@@ -246,6 +246,14 @@ weft_tensor weft_sited(const char *site, weft_tensor t)
     return t;
 }
 
+void weft_here(const char *site)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (c) {
+        c->here = site;
+    }
+}
+
 weft_status weft_sited_status(const char *site, weft_status status)
 {
     wf_ctx *c = wf_ctx_get();

@@ -453,6 +453,7 @@ static bool to_text(const char *op, weft_tensor x, text *t)
             wf_fail(&why, WEFT_ENOMEM, "out of memory for the text");
         }
     }
+    c->here = NULL;
     if (s && pinned) {
         wf_unpin(c, s);
     }

@@ -156,11 +156,18 @@ WEFT_API int64_t weft_to_string(weft_tensor t, char *buf, size_t size);
     WEFT_T_((weft_from_blob)(&(const weft_blob_args){__VA_ARGS__, .end_ = 0}))
 #ifndef WEFT_NO_SITES
 #define weft_from_data(...) WEFT_T_((weft_from_data)(__VA_ARGS__))
-#define weft_item(...) WEFT_S_((weft_item)(__VA_ARGS__))
-#define weft_to_array(...) WEFT_S_((weft_to_array)(__VA_ARGS__))
+/* Functions that read say where they stand before they do: a read may break a trace (weft/jit.h). */
+#define WEFT_R_(...) (weft_here(WEFT_HERE), __VA_ARGS__)
+#define weft_data(...) WEFT_R_((weft_data)(__VA_ARGS__))
+#define weft_data_mut(...) WEFT_R_((weft_data_mut)(__VA_ARGS__))
+#define weft_item_f64(...) WEFT_R_((weft_item_f64)(__VA_ARGS__))
+#define weft_item_i64(...) WEFT_R_((weft_item_i64)(__VA_ARGS__))
+#define weft_to_string(...) WEFT_R_((weft_to_string)(__VA_ARGS__))
+#define weft_item(...) WEFT_S_(WEFT_R_((weft_item)(__VA_ARGS__)))
+#define weft_to_array(...) WEFT_S_(WEFT_R_((weft_to_array)(__VA_ARGS__)))
 #define weft_set_name(...) WEFT_S_((weft_set_name)(__VA_ARGS__))
-#define weft_print(...) WEFT_S_((weft_print)(__VA_ARGS__))
-#define weft_fprint(...) WEFT_S_((weft_fprint)(__VA_ARGS__))
+#define weft_print(...) WEFT_S_(WEFT_R_((weft_print)(__VA_ARGS__)))
+#define weft_fprint(...) WEFT_S_(WEFT_R_((weft_fprint)(__VA_ARGS__)))
 #endif
 #else
 inline weft_tensor weft_from_blob(void *data, weft_shape shape, weft_dtype dtype = WEFT_F32,

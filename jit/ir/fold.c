@@ -293,9 +293,19 @@ static wf_val fold_DETACH(wf_folding *x)
 {
     return x->src[0];
 }
+/* as_strided names elements by their place in row-major order; a plan composes it with memory that is in that
+ * order, so the copy that made a view into such memory stays. */
+static bool is_view(const wf_folding *x, wf_val v)
+{
+    const wf_ins *i = wf_fn_at(x->f, v);
+    while (i->op == WF_OP_RESHAPE || i->op == WF_OP_DETACH) {
+        i = wf_fn_at(x->f, i->src[0]);
+    }
+    return wf_rows[i->op].kind == WF_KIND_VIEW;
+}
 static wf_val fold_COPY(wf_folding *x)
 {
-    return x->src[0];
+    return is_view(x, x->src[0]) ? 0 : x->src[0];
 }
 static wf_val fold_RESHAPE_SAME(wf_folding *x)
 {
@@ -372,7 +382,7 @@ static wf_val fold_UPDATE_ALL(wf_folding *x)
 {
     int rank = wf_fn_type(x->f, x->src[1])->rank;
     bool all = is_whole(x->type, x->attr.dyn, x->attr.dyn + rank, rank);
-    return all ? become_reshape(x, x->src[1]) : 0;
+    return all && !is_view(x, x->src[1]) ? become_reshape(x, x->src[1]) : 0;
 }
 
 /* -- reductions ---------------------------------------------------------------------------------------------- */
