@@ -6,63 +6,16 @@
  *    "backward_ms":...,"clip_ms":...,"update_ms":...}
  *
  * Medians over steps after a warm-up; cpu_ms is processor time a step, which other programs disturb less. bench/peers/train_step.py is the same model in PyTorch. Argument: seconds
- * per thread count (default 8).
+ * per measurement (default 8). The case "step traced" is the same step under weft_jit_trace: first_ms is its first call
+ * (recording, planning, tier 0), times_eager how often it fits into an eager step.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-#include "weft/weft.h"
+#include "examples/transformer.h"
 
 enum { DIM = 128, LAYERS = 4, HEADS = 4, CONTEXT = 128, BATCH = 16, VOCAB = 256, MAX_STEPS = 2000 };
-
-typedef struct block {
-    weft_nn_norm ln_1, ln_2;
-    weft_nn_attention attn;
-    weft_nn_linear fc, proj;
-} block;
-
-typedef struct model {
-    weft_module *m;
-    weft_nn_embedding wte, wpe;
-    block h[LAYERS];
-    weft_nn_norm ln_f;
-    weft_nn_linear head;
-} model;
-
-static void init_model(model *l)
-{
-    weft_module *m = l->m = weft_module_new(NULL);
-    weft_nn_embedding_init(&l->wte, m, "wte", VOCAB, DIM);
-    weft_nn_embedding_init(&l->wpe, m, "wpe", CONTEXT, DIM);
-    for (int i = 0; i < LAYERS; i++) {
-        block *b = &l->h[i];
-        weft_module_push(m, "h.%d", i);
-        weft_nn_layer_norm_init(&b->ln_1, m, "ln_1", DIM);
-        weft_nn_attention_init(&b->attn, m, "attn", DIM, HEADS, .causal = true);
-        weft_nn_layer_norm_init(&b->ln_2, m, "ln_2", DIM);
-        weft_nn_linear_init(&b->fc, m, "fc", DIM, 4 * DIM);
-        weft_nn_linear_init(&b->proj, m, "proj", 4 * DIM, DIM);
-        weft_module_pop(m);
-    }
-    weft_nn_layer_norm_init(&l->ln_f, m, "ln_f", DIM);
-    weft_nn_linear_init(&l->head, m, "head", DIM, VOCAB, .no_bias = true);
-}
-
-static weft_tensor forward(const model *l, weft_tensor tokens)
-{
-    weft_scope s = weft_scope_begin();
-    weft_tensor x = weft_add(weft_nn_embedding_forward(&l->wte, tokens), l->wpe.weight);
-    for (int i = 0; i < LAYERS; i++) {
-        const block *b = &l->h[i];
-        x = weft_add(x,
-                     weft_nn_attention_forward(&b->attn, weft_nn_layer_norm_forward(&b->ln_1, x)));
-        weft_tensor y = weft_nn_linear_forward(&b->fc, weft_nn_layer_norm_forward(&b->ln_2, x));
-        x = weft_add(x, weft_nn_linear_forward(&b->proj, weft_gelu(y)));
-    }
-    x = weft_nn_linear_forward(&l->head, weft_nn_layer_norm_forward(&l->ln_f, x));
-    return weft_scope_return(s, x);
-}
 
 static double now_ms(void)
 {
@@ -86,12 +39,12 @@ static double median(double *v, int n)
 enum { FORWARD, BACKWARD, CLIP, UPDATE, STEP, PARTS };
 static double times[PARTS][MAX_STEPS];
 
-static bool train_step(const model *l, weft_optim *o, int i)
+static bool train_step(const transformer *l, weft_optim *o, int i)
 {
     double t[5] = {now_ms()};
     weft_scope s = weft_scope_begin();
     weft_tensor tokens = weft_randint(weft_shape(BATCH, CONTEXT + 1), 0, VOCAB);
-    weft_tensor logits = forward(l, weft_narrow(tokens, 1, 0, CONTEXT));
+    weft_tensor logits = transformer_forward(l, weft_narrow(tokens, 1, 0, CONTEXT));
     weft_tensor loss = weft_cross_entropy(logits, weft_narrow(tokens, 1, 1, CONTEXT));
     t[1] = now_ms();
     bool ok = weft_module_zero_grad(l->m) == WEFT_OK && weft_backward(loss) == WEFT_OK;
@@ -108,43 +61,89 @@ static bool train_step(const model *l, weft_optim *o, int i)
     return ok;
 }
 
-static bool measure(int threads, double seconds)
+typedef struct job {
+    transformer *model;
+    weft_optim *optim;
+} job;
+
+/* The step again, as a function that can be traced. */
+static weft_status whole_step(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                              int n_out)
 {
-    model l;
+    const job *k = self;
+    weft_tensor tokens = weft_randint(weft_shape(BATCH, CONTEXT + 1), 0, VOCAB);
+    weft_tensor logits = transformer_forward(k->model, weft_narrow(tokens, 1, 0, CONTEXT));
+    out[0] = weft_cross_entropy(logits, weft_narrow(tokens, 1, 1, CONTEXT));
+    weft_status bad = in || n_in != 0 || n_out != 1 ? WEFT_EINVALID : WEFT_OK;
+    bad = bad ? bad : weft_module_zero_grad(k->model->m);
+    bad = bad ? bad : weft_backward(out[0]);
+    bad = bad ? bad : weft_module_clip_grad_norm(k->model->m, 1, NULL);
+    return bad ? bad : weft_optim_step(k->optim);
+}
+
+static bool traced_step(weft_jit *traced, int i)
+{
+    double start = now_ms();
+    weft_scope s = weft_scope_begin();
+    weft_tensor loss;
+    bool ok = weft_jit_call(traced, NULL, 0, &loss, 1) == WEFT_OK && weft_item_f64(loss) > 0;
+    weft_scope_end(s);
+    times[STEP][i] = now_ms() - start;
+    return ok;
+}
+
+static void print(int threads, int n, double cpu_ms, const weft_jit *traced, double first_ms,
+                  double eager_ms)
+{
+    weft_memory_stats mem;
+    weft_memory_get_stats(&mem);
+    double ms = median(times[STEP], n);
+    printf("{\"bench\":\"train\",\"case\":\"%s\",\"threads\":%d,\"ms\":%.2f,\"best_ms\":%.2f,"
+           "\"cpu_ms\":%.2f,\"tokens_per_s\":%.0f,\"peak_mb\":%.1f,",
+           traced ? "step traced" : "step", threads, ms, times[STEP][0], cpu_ms,
+           1e3 * BATCH * CONTEXT / ms, (double)mem.peak_bytes / 1e6);
+    if (traced)
+        printf("\"first_ms\":%.2f,\"times_eager\":%.3f,", first_ms, eager_ms / ms);
+    else
+        printf("\"forward_ms\":%.2f,\"backward_ms\":%.2f,\"clip_ms\":%.2f,\"update_ms\":%.2f,",
+               median(times[FORWARD], n), median(times[BACKWARD], n), median(times[CLIP], n),
+               median(times[UPDATE], n));
+    printf("\"steps\":%d}\n", n);
+    fflush(stdout);
+}
+
+/* Eager steps, or traced ones where eager_ms > 0. Returns the median, 0 on failure. */
+static double measure(int threads, double seconds, double eager_ms)
+{
+    static transformer l;
     weft_set_num_threads(threads);
     weft_manual_seed(1);
-    init_model(&l);
+    const transformer_sizes sizes = {VOCAB, DIM, LAYERS, HEADS, CONTEXT};
+    bool ok = transformer_init(&l, sizes, NULL) == WEFT_OK;
     weft_optim *o = weft_adamw_new(l.m, 2e-3, .weight_decay = 0.1, .decay_min_rank = 2);
-    bool ok = o != NULL;
-    for (int i = 0; i < 3 && ok; i++) {
-        ok = train_step(&l, o, 0);
+    job k = {&l, o};
+    weft_jit *traced = eager_ms > 0 ? weft_jit_trace(whole_step, &k, .name = "train_step") : NULL;
+    double first = 0;
+    ok = ok && o;
+    for (int i = 0; i < 5 && ok; i++) {
+        ok = traced ? traced_step(traced, 0) : train_step(&l, o, 0);
+        first = i == 0 ? times[STEP][0] : first;
     }
     weft_memory_reset_peak();
     int n = 0;
     clock_t cpu = clock();
     for (double end = now_ms() + 1e3 * seconds; ok && n < MAX_STEPS && (n < 5 || now_ms() < end);
-         n++) {
-        ok = train_step(&l, o, n);
-    }
+         n++)
+        ok = traced ? traced_step(traced, n) : train_step(&l, o, n);
     double cpu_ms = 1e3 * (double)(clock() - cpu) / CLOCKS_PER_SEC / n;
-    if (ok) {
-        weft_memory_stats mem;
-        weft_memory_get_stats(&mem);
-        double ms = median(times[STEP], n);
-        printf("{\"bench\":\"train\",\"case\":\"step\",\"threads\":%d,\"ms\":%.2f,\"best_ms\":%.2f,"
-               "\"cpu_ms\":%.2f,"
-               "\"tokens_per_s\":%.0f,\"peak_mb\":%.1f,\"forward_ms\":%.2f,\"backward_ms\":%.2f,"
-               "\"clip_ms\":%.2f,\"update_ms\":%.2f,\"steps\":%d}\n",
-               threads, ms, times[STEP][0], cpu_ms, 1e3 * BATCH * CONTEXT / ms,
-               (double)mem.peak_bytes / 1e6, median(times[FORWARD], n), median(times[BACKWARD], n),
-               median(times[CLIP], n), median(times[UPDATE], n), n);
-        fflush(stdout);
-    } else {
+    if (ok)
+        print(threads, n, cpu_ms, traced, first, eager_ms);
+    else
         fprintf(stderr, "bench_train: %s\n", weft_last_error());
-    }
+    weft_jit_free(traced);
     weft_optim_free(o);
     weft_module_free(l.m);
-    return ok;
+    return ok ? median(times[STEP], n) : 0;
 }
 
 int main(int argc, char **argv)
@@ -152,7 +151,8 @@ int main(int argc, char **argv)
     double seconds = argc > 1 ? atof(argv[1]) : 8;
     bool ok = true;
     for (int threads = 1; threads <= 2 && ok; threads++) {
-        ok = measure(threads, seconds);
+        double eager_ms = measure(threads, seconds, 0);
+        ok = eager_ms > 0 && measure(threads, seconds, eager_ms) > 0;
     }
     return ok ? 0 : 1;
 }
