@@ -48,6 +48,10 @@ Test(demo, same_seed_same_bits)
     cr_assert_str_eq(curve, whole);
     curve_of("--threads 7", curve);
     cr_assert_str_eq(curve, whole);
+    curve_of("--threads 1 --jit 1", curve);
+    cr_assert_str_eq(curve, whole, "a traced step differs from an eager one");
+    curve_of("--threads 3 --jit 1", curve);
+    cr_assert_str_eq(curve, whole, "a traced step on three threads differs from an eager one");
     curve_of("--seed 2", curve);
     cr_assert_str_neq(curve, whole);
     snprintf(path, sizeof path, "/tmp/weft-test-demo-%ld", (long)getpid());
