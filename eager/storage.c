@@ -60,18 +60,36 @@ wf_storage *wf_storage_wrap(void *data, size_t nbytes, void (*deleter)(void *), 
     return st;
 }
 
-wf_storage *wf_storage_new_virtual(size_t nbytes, wf_recorder *r, void *address)
+wf_storage *wf_storage_new_virtual(size_t nbytes, wf_recorder *r, void *address, wf_storage *again)
 {
-    wf_storage *st = wf_alloc(HEADER);
+    wf_storage *st = again;
     if (!st) {
-        return NULL;
+        st = wf_alloc(HEADER);
+        if (!st) {
+            return NULL;
+        }
+        storage_init(st);
     }
-    storage_init(st);
+    /* What the life of a virtual storage changes. */
+    atomic_store_explicit(&st->refs, 1, memory_order_relaxed);
+    atomic_store_explicit(&st->handles, 0, memory_order_relaxed);
+    atomic_store_explicit(&st->version, 0, memory_order_relaxed);
+    st->root_gen = 0;
+    st->root = 0;
+    st->write_op = 0;
+    st->write_site = NULL;
+    st->value = 0;
+    st->next = NULL;
     atomic_store_explicit(&st->is_virtual, 1, memory_order_relaxed);
     st->nbytes = nbytes;
     st->data = address;
     st->recorder = r;
     return st;
+}
+
+void wf_storage_free_header(wf_storage *st)
+{
+    wf_free(st, HEADER);
 }
 
 int wf_storage_back(wf_storage *st)
@@ -106,7 +124,6 @@ void wf_storage_release(wf_storage *st)
         /* Another thread's trace finds it without references when it ends. */
         if (wf_tls_ctx && wf_tls_ctx->recorder == st->recorder) {
             st->recorder->dead(st->recorder, st);
-            wf_free(st, HEADER);
         } else {
             atomic_store_explicit(&st->refs, 0, memory_order_release);
         }

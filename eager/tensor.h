@@ -174,7 +174,7 @@ typedef struct wf_recorder {
     /* Somebody is about to read the elements of s (write: and may change them) behind dispatch's back;
      * s NULL: everything. Afterwards they are in memory. op: what wants them. */
     int (*need)(struct wf_recorder *r, wf_slot *s, bool write, const char *op, wf_why *why);
-    /* The last reference to a virtual storage has gone. */
+    /* The last reference to a virtual storage has gone; its header is the recorder's. */
     void (*dead)(struct wf_recorder *r, wf_storage *st);
     /* st was made at this call site. */
     void (*stamp)(struct wf_recorder *r, wf_storage *st, const char *site);
@@ -254,7 +254,9 @@ void wf_meta_release(wf_meta *m);
 
 /* -- storage ---------------------------------------------------------------------------------------- */
 wf_storage *wf_storage_new(size_t nbytes); /* uninitialised; NULL: no memory */
-wf_storage *wf_storage_new_virtual(size_t nbytes, wf_recorder *r, void *address);
+/* again: the header of a dead one to use, or NULL. */
+wf_storage *wf_storage_new_virtual(size_t nbytes, wf_recorder *r, void *address, wf_storage *again);
+void wf_storage_free_header(wf_storage *st);
 /* Gives a virtual storage its memory, uninitialised, and makes it an ordinary one once wf_storage_commit
  * says so. 0 or WEFT_ENOMEM. */
 int wf_storage_back(wf_storage *st);

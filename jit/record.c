@@ -30,7 +30,9 @@ static wf_storage *new_storage(wf_recorder *r, size_t nbytes)
     if (t->address == 0) {
         t->address = UINT64_C(1) << FIRST_ADDRESS_BIT;
     }
-    wf_storage *st = wf_storage_new_virtual(nbytes, r, (void *)(uintptr_t)t->address);
+    wf_storage *again = t->spare;
+    t->spare = again ? again->next : NULL;
+    wf_storage *st = wf_storage_new_virtual(nbytes, r, (void *)(uintptr_t)t->address, again);
     if (st) {
         t->address += (nbytes | 63) + 1;
         st->prev = t->last;
@@ -40,11 +42,27 @@ static wf_storage *new_storage(wf_recorder *r, size_t nbytes)
     return st;
 }
 
+void wf_trace_unlink(wf_trace *t, wf_storage *st)
+{
+    *(st->prev ? &st->prev->next : &t->first) = st->next;
+    *(st->next ? &st->next->prev : &t->last) = st->prev;
+}
+
 static void storage_dead(wf_recorder *r, wf_storage *st)
 {
     wf_trace *t = trace_of(r);
-    *(st->prev ? &st->prev->next : &t->first) = st->next;
-    *(st->next ? &st->next->prev : &t->last) = st->prev;
+    wf_trace_unlink(t, st);
+    st->next = t->spare;
+    t->spare = st;
+}
+
+void wf_trace_drop_spare(wf_trace *t)
+{
+    while (t->spare) {
+        wf_storage *st = t->spare;
+        t->spare = st->next;
+        wf_storage_free_header(st);
+    }
 }
 
 static void stamp(wf_recorder *r, wf_storage *st, const char *site)
@@ -225,6 +243,7 @@ static int set_value(wf_trace *t, wf_slot *s, wf_val v, wf_why *why)
     int rc = outer_of(t, s, &o, why);
     if (!rc) {
         o->value = v;
+        t->epoch++;
         t->written += !o->written;
         o->written = true;
     }
@@ -232,6 +251,60 @@ static int set_value(wf_trace *t, wf_slot *s, wf_val v, wf_why *why)
 }
 
 /* -- values of slots ----------------------------------------------------------------------------------------- */
+
+static inline bool same_extents(const wf_type *t, wf_slot *s)
+{
+    const int64_t *d = wf_dims(s);
+    bool same = t->rank == s->rank;
+    for (int i = 0; i < s->rank && same; i++) { /* few: a call of memcmp takes longer */
+        same = t->dims[i] == d[i];
+    }
+    return same;
+}
+
+/* Appends an op whose results have the types of the slots dst: dispatch has inferred them. */
+static int push(wf_trace *t, wf_op op, const wf_attr *attr, int nsrc, const wf_val *src, int ndst,
+                wf_slot *const *dst, wf_val *out, wf_why *why)
+{
+    wf_fn *f = t->fn;
+    wf_ins k = {.op = (uint16_t)op, .flags = wf_grad_enabled(t->c) ? 0 : WF_INS_NOGRAD};
+    k.type = UINT32_MAX;
+    for (int i = 0; i < nsrc && k.type == UINT32_MAX; i++) {
+        const wf_type *type = src[i] ? wf_fn_type(f, src[i]) : NULL;
+        if (type && type->dtype == dst[0]->dtype && same_extents(type, dst[0])) {
+            k.type = f->ins[src[i] - 1].type;
+        }
+    }
+    uint32_t before = f->n;
+    wf_type type;
+    if (k.type == UINT32_MAX) {
+        wf_slot_type(dst[0], &type);
+        k.type = wf_fn_intern_type(f, &type);
+    }
+    k.attr = attr ? wf_fn_intern_attr(f, attr) : 0;
+    bool ok = k.type != UINT32_MAX && k.attr != UINT32_MAX;
+    if (ok && nsrc <= 3 && f->n < f->cap) { /* the common case without calls */
+        k.nsrc = (uint8_t)nsrc;
+        for (int i = 0; i < nsrc; i++) {
+            k.src[i] = src[i];
+        }
+        f->ins[f->n] = k;
+        out[0] = ++f->n;
+    } else {
+        out[0] = ok && wf_fn_set_src(f, &k, nsrc, src) == 0 ? wf_fn_push(f, &k) : 0;
+    }
+    for (int i = 1; i < ndst && out[i - 1]; i++) {
+        wf_ins r = {.op = WF_OP_RESULT, .nsrc = 1, .src = {out[0]}, .attr = (uint32_t)i};
+        wf_slot_type(dst[i], &type);
+        r.type = wf_fn_intern_type(f, &type);
+        out[i] = r.type == UINT32_MAX ? 0 : wf_fn_push(f, &r);
+    }
+    if (!out[ndst - 1]) {
+        f->n = before;
+        return no_memory(why);
+    }
+    return 0;
+}
 
 static int append(wf_trace *t, wf_op op, const wf_attr *attr, int nsrc, const wf_val *src,
                   wf_val *dst, wf_why *why)
@@ -248,12 +321,6 @@ static int append1(wf_trace *t, wf_op op, const wf_attr *attr, wf_val *v, wf_why
 {
     wf_val src = *v;
     return append(t, op, attr, 1, &src, v, why);
-}
-
-static bool same_extents(const wf_type *t, const wf_slot *s)
-{
-    return t->rank == s->rank && memcmp(t->dims, wf_dims((wf_slot *)(uintptr_t)s),
-                                        (size_t)s->rank * sizeof t->dims[0]) == 0;
 }
 
 /* The index map of s on its storage, as attributes of AS_STRIDED and UPDATE. */
@@ -273,17 +340,29 @@ static bool is_private(const wf_trace *t, wf_slot *s)
            !(atomic_load_explicit(&s->state, memory_order_relaxed) & WF_STATE_KEPT);
 }
 
-static void note(wf_trace *t, wf_slot *s, wf_val base, wf_val v)
+/* What a note is compared with: the value of a virtual storage, or how often storages from outside have been
+ * written (SSA numbers stay below). */
+static inline uint32_t base_of(const wf_trace *t, const wf_storage *st)
+{
+    return atomic_load_explicit(&st->is_virtual, memory_order_relaxed) ? st->value
+                                                                       : t->epoch | 1u << 31;
+}
+
+static void note(wf_trace *t, wf_slot *s, wf_val v)
 {
     if (is_private(t, s)) {
         s->noted = t->serial;
-        s->seen_base = base;
+        s->seen_base = base_of(t, s->st);
         s->seen = v;
     }
 }
 
 int wf_trace_value(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why)
 {
+    if (s->noted == t->serial && s->context == t->c->id && s->seen_base == base_of(t, s->st)) {
+        *v = s->seen;
+        return 0;
+    }
     wf_val base;
     int rc = storage_value(t, s, &base, why);
     *v = base;
@@ -292,27 +371,35 @@ int wf_trace_value(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why)
     }
     const wf_type *type = wf_fn_type(t->fn, base);
     bool whole = wf_slot_is_whole(s);
-    if (whole && type->dtype == s->dtype && same_extents(type, s)) {
-        return 0;
+    if (!(whole && type->dtype == s->dtype && same_extents(type, s))) {
+        if (type->dtype != s->dtype) {
+            return wf_fail(why, WEFT_EUNSUPPORTED, "memory of %s is read as %s",
+                           wf_dtype_name(type->dtype), wf_dtype_name(s->dtype));
+        }
+        int64_t dyn[2 * WF_MAX_RANK + 1], rank = s->rank;
+        wf_attr a = map_of(s, &rank, dyn);
+        if (whole) {
+            a = (wf_attr){.n_dyn = s->rank, .dyn = dyn};
+        }
+        rc = push(t, whole ? WF_OP_RESHAPE : WF_OP_AS_STRIDED, &a, 1, &base, 1, &s, v, why);
     }
-    if (is_private(t, s) && s->noted == t->serial && s->seen_base == base) {
-        *v = s->seen;
-        return 0;
-    }
-    if (type->dtype != s->dtype) {
-        return wf_fail(why, WEFT_EUNSUPPORTED, "memory of %s is read as %s",
-                       wf_dtype_name(type->dtype), wf_dtype_name(s->dtype));
-    }
-    int64_t dyn[2 * WF_MAX_RANK + 1], rank = s->rank;
-    wf_attr a = map_of(s, &rank, dyn);
-    if (whole) {
-        a = (wf_attr){.n_dyn = s->rank, .dyn = dyn};
-    }
-    rc = append1(t, whole ? WF_OP_RESHAPE : WF_OP_AS_STRIDED, &a, v, why);
     if (!rc) {
-        note(t, s, base, *v);
+        note(t, s, *v);
     }
     return rc;
+}
+
+/* A result on its way through dispatch: whole, and without a value. */
+static inline bool is_fresh(const wf_slot *s)
+{
+    return atomic_load_explicit(&s->st->is_virtual, memory_order_relaxed) && s->st->value == 0;
+}
+
+static int define(wf_trace *t, wf_slot *dst, wf_val v)
+{
+    dst->st->value = v;
+    note(t, dst, v);
+    return 0;
 }
 
 /* dst := v, whose extents broadcast to dst's. */
@@ -416,7 +503,14 @@ static int record_map(wf_recorder *r, wf_op op, int join, int nsrc, wf_slot *con
     }
     int rc = settle(t, nsrc, src, dst, why);
     rc = rc ? rc : operands(t, op, join, nsrc, src, handles, v, why);
-    rc = rc ? rc : append(t, op, NULL, nsrc, v, &out, why);
+    if (rc) {
+        return rc;
+    }
+    if (is_fresh(dst)) {
+        rc = push(t, op, NULL, nsrc, v, 1, &dst, &out, why);
+        return rc ? rc : define(t, dst, out);
+    }
+    rc = append(t, op, NULL, nsrc, v, &out, why);
     return rc ? rc : assign(t, dst, out, why);
 }
 
@@ -433,9 +527,10 @@ static int record_row(wf_recorder *r, wf_op op, const wf_attr *attr, int nsrc, w
         v[i] = 0;
         rc = src[i] ? wf_trace_value(t, src[i], &v[i], why) : 0;
     }
-    rc = rc ? rc : append(t, op, attr, nsrc, v, out, why);
-    for (int k = 0; k < wf_rows[op].ndst && !rc; k++) {
-        rc = set_value(t, dst[k], out[k], why);
+    int ndst = wf_rows[op].ndst;
+    rc = rc ? rc : push(t, op, attr, nsrc, v, ndst, dst, out, why);
+    for (int k = 0; k < ndst && !rc; k++) {
+        rc = define(t, dst[k], out[k]);
     }
     if (v != few) {
         wf_mfree(v);
@@ -447,24 +542,23 @@ static int record_view(wf_recorder *r, wf_op op, const wf_attr *attr, wf_slot *s
                        wf_why *why)
 {
     wf_trace *t = trace_of(r);
-    wf_val base = 0, v;
+    wf_val v, out;
     if (op == WF_OP_AS_STRIDED) {
         return 0; /* its map is about memory: what reads dst forms it anew */
     }
     int rc = settle(t, 1, &src, NULL, why);
     rc = rc ? rc : wf_trace_value(t, src, &v, why);
-    rc = rc ? rc : storage_value(t, src, &base, why);
+    out = v;
     if (!rc && op != WF_OP_DETACH) {
-        rc = append1(t, op, attr, &v, why);
+        rc = push(t, op, attr, 1, &v, 1, &dst, &out, why);
     }
-    if (rc) {
-        return rc;
+    if (!rc && dst->st != src->st) {
+        return define(t, dst, out);
     }
-    if (dst->st != src->st) {
-        return set_value(t, dst, v, why);
+    if (!rc) {
+        note(t, dst, out);
     }
-    note(t, dst, base, v);
-    return 0;
+    return rc;
 }
 
 static int record_copy(wf_recorder *r, wf_slot *dst, wf_slot *src, weft_tensor scalar, wf_why *why)
@@ -511,8 +605,8 @@ static int record_vjp(wf_recorder *r, wf_op op, int which, int nsrc, const weft_
     int64_t ints[2] = {op, which};
     wf_attr a = {
         .n_ints = 2, .ints = ints, .n_dyn = dst->rank, .dyn = wf_dims(dst), .dtype = dst->dtype};
-    rc = rc ? rc : append(t, WF_OP_VJP, &a, nsrc, v, &out, why);
-    return rc ? rc : set_value(t, dst, out, why);
+    rc = rc ? rc : push(t, WF_OP_VJP, &a, nsrc, v, 1, &dst, &out, why);
+    return rc ? rc : define(t, dst, out);
 }
 
 /* -- values that somebody wants now --------------------------------------------------------------------------- */

@@ -105,7 +105,7 @@ static void drop_virtual(wf_trace *t, bool all, void (*each)(wf_storage *st, con
         if (st->value == 0 && !all) {
             continue;
         }
-        t->base.dead(&t->base, st);
+        wf_trace_unlink(t, st);
         st->next = st->prev = NULL;
         each(st, job);
     }
@@ -228,6 +228,7 @@ static void restart(wf_trace *t)
 {
     drop_outer(t);
     t->serial = next_serial();
+    t->epoch++;
     if (t->fn) {
         wf_fn_clear(t->fn);
     } else {
@@ -264,6 +265,7 @@ void wf_trace_close(wf_trace *t)
     if (t->fn) {
         wf_fn_clear(t->fn);
     }
+    wf_trace_drop_spare(t);
     t->c->recorder = NULL;
 }
 

@@ -68,6 +68,8 @@ struct wf_trace {
     uint32_t depth;           /* inner traces and regions that are part of this one */
     uint64_t address;         /* the next virtual storage lies here */
     wf_storage *first, *last; /* virtual storages in order of creation */
+    wf_storage *spare;        /* headers of dead ones, to be used again */
+    uint32_t epoch;           /* writes to storages from outside, and segments */
     wf_outer *outer;
     uint32_t nouter, capouter;
     uint32_t *table; /* outer + 1 by hash of the storage; capacity a power of two */
@@ -110,6 +112,8 @@ int wf_fn_run(const wf_fn *f, const weft_tensor *inputs, const uint64_t *slots, 
 
 /* -- between trace.c and record.c -------------------------------------------------------------------------- */
 extern const wf_recorder wf_trace_hooks;
+void wf_trace_unlink(wf_trace *t, wf_storage *st);
+void wf_trace_drop_spare(wf_trace *t);
 /* The value of the slot's elements, with its extents. 0 or a status with why filled. */
 int wf_trace_value(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why);
 
