@@ -17,6 +17,12 @@ bool wf_plan_is_key(wf_op op, int n_dyn, int i)
 
 static void plan_free(wf_plan *p)
 {
+    wf_plan *rows = atomic_load_explicit(&p->rows, memory_order_relaxed);
+    if (rows) { /* it shares fn */
+        rows->fn = NULL;
+        plan_free(rows);
+    }
+    free(p->writes);
     for (uint32_t i = 0; i < p->nprograms; i++) {
         wf_jitk_release(p->programs[i].kernel);
         free(p->programs[i].program);
@@ -181,47 +187,101 @@ static wf_plan *try_build(const wf_fn *f, const wf_plan_opts *opts, uint32_t mos
         return NULL;
     }
     atomic_store_explicit(&b.p->refs, 1, memory_order_relaxed);
+    atomic_store_explicit(&b.p->best[0], INT64_MAX, memory_order_relaxed);
+    atomic_store_explicit(&b.p->best[1], INT64_MAX, memory_order_relaxed);
     return b.p;
+}
+
+static bool has_openable(const wf_fn *f)
+{
+    for (uint32_t k = 0; k < f->n; k++) {
+        int kind = wf_rows[f->ins[k].op].kind;
+        if (kind == WF_KIND_REDUCE || kind == WF_KIND_ROWWISE || kind == WF_KIND_GRAD) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Members of a group that fits into a program whatever they are: none reads more than five values. */
 enum { FEW = 6 };
 
+static wf_plan *build_one(const wf_fn *f, const wf_plan_opts *opts, wf_why *why)
+{
+    bool too_large;
+    wf_plan *p = try_build(f, opts, 0, &too_large, why);
+    return p || !too_large ? p : try_build(f, opts, FEW, &too_large, why);
+}
+
+wf_plan *wf_plan_open_rows(wf_plan *p)
+{
+    wf_why why = {0};
+    wf_plan_opts o = {.flags = p->flags | WF_PLAN_ROWS, .writes = p->writes};
+    wf_plan *rows = build_one(p->fn, &o, &why);
+    if (rows && rows->nlaunches >= p->nlaunches) {
+        plan_free(rows);
+        return NULL;
+    }
+    if (rows) {
+        rows->fn = p->fn;
+    }
+    return rows;
+}
+
 wf_plan *wf_plan_build(const wf_fn *recorded, const wf_plan_opts *opts, wf_why *why)
 {
     static const wf_plan_opts none;
     wf_why local = {0};
-    bool too_large;
     opts = opts ? opts : &none;
     why = why ? why : &local;
     wf_fn *f;
     if (wf_pass_all(recorded, NULL, &f, why)) {
         return NULL;
     }
-    wf_plan *p = try_build(f, opts, 0, &too_large, why);
-    if (!p && too_large) {
-        p = try_build(f, opts, FEW, &too_large, why);
-    }
+    wf_plan *p = build_one(f, opts, why);
     if (!p) {
         wf_fn_free(f);
         return NULL;
     }
     p->fn = f;
+    p->flags = opts->flags;
+    bool fixed = (opts->flags & (WF_PLAN_NO_FUSE | WF_PLAN_ROWS | WF_PLAN_PLAIN)) != 0;
+    if (fixed || !has_openable(f)) {
+        atomic_store_explicit(&p->choice, WF_CHOICE_PLAIN, memory_order_relaxed);
+    }
+    if (opts->writes) {
+        p->writes = malloc((f->noutputs + 1u) * sizeof *p->writes);
+        if (!p->writes) {
+            plan_free(p);
+            wf_fail(why, WEFT_ENOMEM, "out of memory for a plan");
+            return NULL;
+        }
+        memcpy(p->writes, opts->writes, f->noutputs * sizeof *p->writes);
+    }
     return p;
+}
+
+/* The plan whose steps run. */
+static const wf_plan *chosen(const wf_plan *p)
+{
+    return atomic_load_explicit(&p->choice, memory_order_relaxed) == WF_CHOICE_ROWS
+               ? atomic_load_explicit(&p->rows, memory_order_acquire)
+               : p;
 }
 
 void wf_plan_get_info(const wf_plan *p, wf_plan_info *info)
 {
-    *info = p->info;
+    *info = chosen(p)->info;
 }
 
 int wf_plan_explain(const wf_plan *p, FILE *out)
 {
     static const char *const kinds[] = {
         [WF_STEP_OP] = "op", [WF_STEP_MAP] = "map", [WF_STEP_COPY] = "copy"};
+    p = chosen(p);
     for (uint32_t i = 0; i < p->nsteps; i++) {
         const wf_plan_step *s = &p->steps[i];
-        fprintf(out, "step %u %s:", s->launch, kinds[s->kind]);
+        fprintf(out, "step %u %s:", s->launch, s->axes ? "rows" : kinds[s->kind]);
         for (uint32_t m = 0; m < s->nmember; m++) {
             uint32_t k = p->members[s->member + m];
             fprintf(out, " %%%u %s%s", k + 1, wf_rows[p->fn->ins[k].op].name,

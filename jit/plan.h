@@ -26,7 +26,8 @@ typedef struct wf_plan wf_plan;
 #define WF_PLAN_TIER0 2u   /* no native kernels: groups stay on the tile interpreter */
 #define WF_PLAN_ROWS                                                                               \
     8u /* open reductions and row-wise rows into groups, whatever the timings say */
-#define WF_PLAN_SYNC 4u /* native kernels are ready before the plan is returned */
+#define WF_PLAN_PLAIN 16u /* never open them: neither flag leaves the choice to measurement */
+#define WF_PLAN_SYNC 4u   /* native kernels are ready before the plan is returned */
 
 typedef struct wf_plan_opts {
     unsigned flags; /* WF_PLAN_* */

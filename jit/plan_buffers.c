@@ -18,7 +18,7 @@
 
 #include "jit/plan_int.h"
 
-enum { ALIGN = 64, FEW_BLOCKS = 512 };
+enum { ALIGN = 64, FEW_BLOCKS = 256 };
 
 /* Times are launches: the steps of one run side by side. */
 typedef struct life {

@@ -78,8 +78,15 @@ typedef struct wf_plan_program {
     wf_jitk *kernel; /* NULL: tier 0 only */
 } wf_plan_program;
 
+typedef enum wf_choice { WF_CHOICE_TRIAL, WF_CHOICE_PLAIN, WF_CHOICE_ROWS } wf_choice;
+
 struct wf_plan {
     _Atomic int32_t refs;
+    wf_plan *_Atomic rows; /* the same function with rows opened, or NULL; plan_choose.c */
+    _Atomic int choice, runs, turn;
+    unsigned flags;          /* it was built with */
+    int32_t *writes;         /* likewise */
+    _Atomic int64_t best[2]; /* ns */
     wf_plan_step *steps;
     wf_access *accesses;
     wf_scalar_of *scalars;
@@ -121,6 +128,10 @@ typedef struct wf_planner {
 int wf_grow(void *array, uint32_t n, uint32_t more, uint32_t *cap, size_t size);
 /* Schedule to steps and accesses (buffers = root values until placed). */
 int wf_plan_lower(wf_planner *b);
+/* The same function with rows opened; NULL if that saves no step (or there is no memory). */
+wf_plan *wf_plan_open_rows(wf_plan *p);
+/* Runs the plan's own steps. */
+int wf_plan_run_steps(wf_plan *p, wf_plan_args *a, wf_why *why);
 /* Steps that may run side by side become one launch. */
 int wf_plan_batch(wf_planner *b);
 /* Places all buffers. */

@@ -354,7 +354,7 @@ static void *part(size_t *at, char *block, size_t n, size_t size)
     return p;
 }
 
-int wf_plan_run(wf_plan *p, wf_plan_args *a, wf_why *why)
+int wf_plan_run_steps(wf_plan *p, wf_plan_args *a, wf_why *why)
 {
     size_t bytes = up(p->nbuffers * sizeof(char *)) + up(p->most_views * sizeof(wf_view)) +
                    up(p->most_scalars * sizeof(scalar)) + up(p->most_scalars * sizeof(void *)) +

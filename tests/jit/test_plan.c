@@ -2,6 +2,8 @@
  * tests/jit/test_plan.c -- plans run recorded functions with the bits of the calls they came from.
  */
 /* ctest: threads */
+#include <pthread.h>
+
 #include "jit/plan_int.h"
 #include "tests/jit/plan_support.h"
 #include "tests/jit/random_fn.h"
@@ -327,4 +329,65 @@ Test(plan, slots_come_from_each_recording)
         wf_fn_free(f);
     }
     wf_plan_release(p);
+}
+
+/* -- several threads, and the choice between two ways ------------------------------------------------------ */
+
+typedef struct shared_plan {
+    wf_plan *p;
+    const wf_fn *f;
+    const wf_view *in, *want;
+    int bad;
+} shared_plan;
+
+static void *run_shared(void *arg)
+{
+    shared_plan *s = arg;
+    for (int i = 0; i < 24; i++) { /* long enough for the trials to end */
+        wf_view out[2] = {{.data = NULL}, {.data = NULL}};
+        wf_plan_args a = {.fn = s->f, .in = s->in, .out = out};
+        wf_why why;
+        if (wf_plan_run(s->p, &a, &why)) {
+            s->bad++;
+            continue;
+        }
+        for (int k = 0; k < 2; k++) {
+            s->bad += plan_difference(&s->want[k], out[k].data) >= 0;
+            wf_free(out[k].data, (size_t)wf_view_numel(&out[k]) * 4);
+        }
+    }
+    return NULL;
+}
+
+Test(plan, threads_share_a_plan_while_it_chooses)
+{
+    wf_fn *f = plan_parse(
+        "fn a {\n  %1 = input f32[60,90]\n  %2 = input f32[90]\n  %3 = add f32[60,90] %1, %2\n"
+        "  %4 = softmax f32[60,90] %3 ints(1)\n  %5 = mul f32[60,90] %4, %1\n"
+        "  %6 = sum f32[60] %5 ints(1) dtype(f32)\n  return %5, %6\n}\n");
+    wf_why why;
+    weft_tensor in[2], want[2];
+    wf_view iv[2], wv[2];
+    for (uint32_t k = 0; k < 2; k++) {
+        in[k] = plan_input(f, k);
+        plan_view(in[k], &iv[k]);
+    }
+    cr_assert_eq(wf_fn_run(f, in, NULL, want), 0);
+    plan_view(want[0], &wv[0]);
+    plan_view(want[1], &wv[1]);
+    shared_plan s[4];
+    pthread_t t[4];
+    wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = WF_PLAN_TIER0}, &why);
+    cr_assert_not_null(p);
+    for (int i = 0; i < 4; i++) {
+        s[i] = (shared_plan){p, f, iv, wv, 0};
+        cr_assert_eq(pthread_create(&t[i], NULL, run_shared, &s[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(t[i], NULL);
+        cr_expect_eq(s[i].bad, 0);
+    }
+    cr_expect_neq(atomic_load(&p->choice), WF_CHOICE_TRIAL, "no way was chosen");
+    wf_plan_release(p);
+    wf_fn_free(f);
 }

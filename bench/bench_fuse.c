@@ -1,0 +1,381 @@
+/*
+ * bench/bench_fuse.c -- traced functions beside the same functions called, and the machine's copy bandwidth.
+ *
+ *   bench_fuse [case] [threads]
+ *
+ * One JSON line per case, size and thread count: us a call of the traced function; over_eager: how many
+ * times as fast it is as the function called; of_limit: the bandwidth it reaches as a share of a copy's,
+ * counting what the whole function must read and write once (cases without matrix products).
+ * WEFT_JIT=0 times tier 0. A traced call includes recording.
+ *
+ * Case plan_build: ns an instruction to plan functions of 10 to 10^5 instructions (blocks of a transformer's
+ * rows); plan_run: ns a step to run them on the smallest of tensors.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/support/bench.h"
+#include "eager/alloc.h"
+#include "jit/plan.h"
+#include "weft/jit.h"
+#include "weft/weft.h"
+
+enum { MOST_TENSORS = 160, LONG_CHAIN = 20 };
+
+typedef struct job {
+    weft_jit_fn fn;
+    weft_jit *jit;
+    weft_tensor in[8];
+    int n_in, n_out;
+    weft_tensor param[MOST_TENSORS];
+    int n_param;
+    weft_optim *optim;
+    double moved; /* bytes that must be read and written; 0: not bound by memory */
+} job;
+
+static weft_tensor randn(int64_t a, int64_t b)
+{
+    weft_tensor t = weft_keep(weft_randn(weft_shape(a, b), WEFT_F32));
+    if (t.slot == 0)
+        bench_die(weft_last_error());
+    return t;
+}
+
+/* -- the functions ------------------------------------------------------------------------------------------ */
+
+static weft_status gelu_chain(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                              int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_tensor h = weft_gelu(weft_add(weft_mul(in[0], in[1]), in[2]));
+    out[0] = weft_add(weft_mul(h, in[3]), in[4]);
+    return WEFT_OK;
+}
+
+static weft_status long_chain(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                              int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_tensor x = in[0];
+    for (int i = 0; i < LONG_CHAIN / 2; i++)
+        x = weft_maximum(weft_add(weft_mul(x, weft_f(0.9)), in[1]), weft_f(-3));
+    out[0] = x;
+    return WEFT_OK;
+}
+
+static weft_status softmax(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_softmax(in[0], -1);
+    return WEFT_OK;
+}
+
+static weft_status scaled_softmax(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                  int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_mul(weft_softmax(weft_add(weft_mul(in[0], weft_f(0.125)), in[1]), -1), in[2]);
+    return WEFT_OK;
+}
+
+static weft_status layer_norm(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                              int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_layer_norm(in[0], in[1], in[2], 1);
+    return WEFT_OK;
+}
+
+/* A norm written out, with a residual before and an activation behind it. */
+static weft_status norm_block(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                              int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_tensor x = weft_add(in[0], in[3]);
+    weft_tensor d = weft_sub(x, weft_mean(x, weft_axes(-1), .keepdim = true));
+    weft_tensor v = weft_mean(weft_square(d), weft_axes(-1), .keepdim = true);
+    weft_tensor y = weft_mul(d, weft_rsqrt(weft_add(v, weft_f(1e-5))));
+    out[0] = weft_silu(weft_add(weft_mul(y, in[1]), in[2]));
+    out[1] = x;
+    return WEFT_OK;
+}
+
+/* x W1 + b1, gelu, W2 + b2: forward and backward. */
+static weft_status mlp(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    job *j = self;
+    (void)n_in, (void)n_out;
+    weft_tensor h = weft_gelu(weft_linear(in[0], j->param[0], j->param[1]));
+    weft_tensor y = weft_add(in[0], weft_linear(h, j->param[2], j->param[3]));
+    out[0] = weft_mean(weft_square(y));
+    for (int i = 0; i < j->n_param; i++)
+        weft_set_grad(j->param[i], WEFT_NONE);
+    return weft_backward(out[0]);
+}
+
+static weft_status adamw(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    job *j = self;
+    (void)in, (void)n_in, (void)out, (void)n_out;
+    return weft_optim_step(j->optim);
+}
+
+/* -- cases --------------------------------------------------------------------------------------------------- */
+
+static void make_param(job *j, int64_t a, int64_t b)
+{
+    weft_tensor t = b ? randn(a, b) : weft_keep(weft_randn(weft_shape(a), WEFT_F32));
+    if (weft_requires_grad_(t, true) != WEFT_OK)
+        bench_die(weft_last_error());
+    j->param[j->n_param++] = t;
+}
+
+static void open_mlp(job *j, int64_t rows)
+{
+    const int64_t d = 256;
+    j->fn = mlp;
+    j->in[j->n_in++] = randn(rows, d);
+    make_param(j, 4 * d, d);
+    make_param(j, 4 * d, 0);
+    make_param(j, d, 4 * d);
+    make_param(j, d, 0);
+    j->n_out = 1;
+}
+
+static void open_adamw(job *j, int64_t rows)
+{
+    weft_module *m = weft_module_new(NULL);
+    j->fn = adamw;
+    for (int i = 0; i < 100; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "p%d", i);
+        const int64_t n = i % 2 ? rows : rows * (1 + i % 4) / 2;
+        j->param[j->n_param++] = weft_module_parameter(
+            m, name, weft_randn(i % 2 ? weft_shape(n) : weft_shape(n, 256), WEFT_F32));
+        weft_tensor loss = weft_sum(weft_square(j->param[i]));
+        if (weft_backward(loss) != WEFT_OK)
+            bench_die(weft_last_error());
+        j->moved += 7.0 * 4 * (double)weft_numel(j->param[i]); /* p m v: read and written; g read */
+    }
+    j->optim = weft_adamw_new(.module = m, .lr = 1e-3);
+    if (!j->optim)
+        bench_die(weft_last_error());
+}
+
+static void open_rows(job *j, weft_jit_fn fn, int64_t rows, int64_t n, int reads)
+{
+    j->fn = fn;
+    j->n_out = fn == norm_block ? 2 : 1;
+    j->in[j->n_in++] = randn(rows, n);
+    const bool vectors = fn == layer_norm || fn == norm_block || fn == gelu_chain;
+    for (int i = 1; i < reads; i++) {
+        const bool wide = !vectors || i > 2;
+        j->in[j->n_in++] = wide ? randn(rows, n) : weft_keep(weft_randn(weft_shape(n), WEFT_F32));
+        j->moved += wide ? 4.0 * (double)(rows * n) : 0;
+    }
+    j->moved += 4.0 * (double)(rows * n) * (1 + j->n_out);
+}
+
+static bool open_case(job *j, const char *name, bool large)
+{
+    const int64_t n = 1024, rows = large ? 16384 : 128; /* 64 MiB, 512 KiB a tensor */
+    *j = (job){0};
+    if (strcmp(name, "gelu_chain") == 0)
+        open_rows(j, gelu_chain, rows, n, 5);
+    else if (strcmp(name, "long_chain") == 0)
+        open_rows(j, long_chain, rows, n, 2);
+    else if (strcmp(name, "softmax") == 0)
+        open_rows(j, softmax, rows, n, 1);
+    else if (strcmp(name, "scaled_softmax") == 0)
+        open_rows(j, scaled_softmax, rows, n, 3);
+    else if (strcmp(name, "layer_norm") == 0)
+        open_rows(j, layer_norm, rows, n, 3);
+    else if (strcmp(name, "norm_block") == 0)
+        open_rows(j, norm_block, rows, n, 4);
+    else if (strcmp(name, "mlp") == 0)
+        open_mlp(j, large ? 4096 : 128);
+    else if (strcmp(name, "adamw") == 0)
+        open_adamw(j, large ? 512 : 8);
+    else
+        return false;
+    return true;
+}
+
+/* -- measuring ----------------------------------------------------------------------------------------------- */
+
+static void run_eager(void *arg)
+{
+    job *j = arg;
+    weft_tensor out[2];
+    weft_scope s = weft_scope_begin();
+    if (j->fn(j, j->in, j->n_in, out, j->n_out) != WEFT_OK)
+        bench_die(weft_last_error());
+    weft_scope_end(s);
+}
+
+static void run_traced(void *arg)
+{
+    job *j = arg;
+    weft_tensor out[2];
+    weft_scope s = weft_scope_begin();
+    if (weft_jit_call(j->jit, j->in, j->n_in, out, j->n_out) != WEFT_OK)
+        bench_die(weft_last_error());
+    weft_scope_end(s);
+}
+
+static void measure(const char *name, bool large, int threads)
+{
+    job *j = malloc(sizeof *j);
+    if (!j)
+        bench_die("out of memory");
+    weft_scope scope = weft_scope_begin();
+    if (!open_case(j, name, large))
+        bench_die("no such case");
+    weft_set_num_threads(threads);
+    j->jit = weft_jit_trace(j->fn, j, .name = name);
+    const int warm = large ? 30 : 100;
+    for (int i = 0; i < warm; i++) { /* until every kernel is native and the way is chosen */
+        run_traced(j);
+        usleep(i < 10 ? 20000 : 0);
+    }
+    bench_side sides[2 + BENCH_LIMIT_SIDES] = {{.run = run_traced, .arg = j},
+                                               {.run = run_eager, .arg = j}};
+    int count = 2;
+    bench_limit limit;
+    if (j->moved > 0)
+        bench_limit_open(&limit, BENCH_COPY, j->moved, threads, sides, &count);
+    bench_race(sides, count, &(bench_plan){.threads = threads, .seconds = 4});
+    weft_jit_stats st;
+    weft_jit_get_stats(j->jit, &st);
+    bench_open("fuse", name, large ? "large" : "L2", "f32", threads);
+    bench_number("us", sides[0].median * 1e6);
+    bench_number("over_eager", sides[1].median / sides[0].median);
+    bench_number("target_over_eager", 0.97);
+    bench_number("steps", (double)st.steps);
+    bench_number("ops", (double)st.ops);
+    if (j->moved > 0) {
+        bench_number("of_limit",
+                     j->moved / sides[0].median * 1e-9 / bench_limit_gbps(&limit, sides, 2, false));
+        bench_limit_close(&limit);
+    }
+    bench_close();
+    weft_jit_free(j->jit);
+    weft_scope_end(scope);
+    free(j); /* kept tensors go with the process */
+}
+
+/* -- plans ---------------------------------------------------------------------------------------------------- */
+
+static wf_val append(wf_fn *f, wf_op op, const wf_attr *a, int n, wf_val x, wf_val y, wf_val z)
+{
+    wf_val src[3] = {x, y, z}, dst[WF_MAX_DST];
+    wf_why why;
+    if (wf_fn_append(f, op, a, n, src, dst, NULL, &why))
+        bench_die(why.rule);
+    return dst[0];
+}
+
+/* Blocks of a norm, a product and a few elementwise rows, until there are `size` instructions. */
+static wf_fn *blocks(uint32_t size)
+{
+    wf_fn *f = wf_fn_new("blocks");
+    const int64_t dims[3] = {2, 2, 4}, one = 1;
+    const double eps = 1e-5;
+    wf_val x = wf_fn_input(f, &(wf_type){WEFT_F32, 2, {4, 4}});
+    wf_val w = wf_fn_input(f, &(wf_type){WEFT_F32, 2, {4, 4}});
+    wf_val b = wf_fn_input(f, &(wf_type){WEFT_F32, 1, {4}});
+    while (f->n < size) {
+        wf_attr norm = {.ints = &one, .n_ints = 1, .flt = &eps, .n_flt = 1};
+        wf_attr shape = {.dyn = dims, .n_dyn = 3}, back = {.dyn = (int64_t[]){4, 4}, .n_dyn = 2};
+        wf_val y = append(f, WF_OP_LAYER_NORM, &norm, 3, x, b, b);
+        y = append(f, WF_OP_MATMUL, NULL, 2, y, w, 0);
+        y = append(f, WF_OP_RESHAPE, &shape, 1, y, 0, 0);
+        y = append(f, WF_OP_GELU, NULL, 1, append(f, WF_OP_ADD, NULL, 2, y, b, 0), 0, 0);
+        y = append(f, WF_OP_RESHAPE, &back, 1, y, 0, 0);
+        y = append(f, WF_OP_MUL, NULL, 2, y, wf_fn_scalar(f, 2, wf_slot_bits(2, 0.5)), 0);
+        x = append(f, WF_OP_ADD, NULL, 2, x, y, 0);
+    }
+    wf_fn_output(f, x);
+    return f;
+}
+
+typedef struct planning {
+    wf_fn *f;
+    wf_plan *p;
+    wf_view in[3];
+} planning;
+
+static void run_build(void *arg)
+{
+    planning *j = arg;
+    wf_why why;
+    wf_plan *p = wf_plan_build(j->f, &(wf_plan_opts){.flags = WF_PLAN_TIER0}, &why);
+    if (!p)
+        bench_die(why.rule);
+    wf_plan_release(p);
+}
+
+static void run_plan(void *arg)
+{
+    planning *j = arg;
+    wf_why why;
+    wf_view out = {.data = NULL};
+    if (wf_plan_run(j->p, &(wf_plan_args){.fn = j->f, .in = j->in, .out = &out}, &why))
+        bench_die(why.rule);
+    wf_free(out.data, 64);
+}
+
+static void measure_plans(bool build)
+{
+    static float data[3][16];
+    weft_set_num_threads(1);
+    for (uint32_t n = 10; n <= 100000; n *= 10) {
+        planning j = {.f = blocks(n)};
+        wf_why why;
+        for (int i = 0; i < 3; i++)
+            j.in[i] = (wf_view){.data = data[i],
+                                .dtype = WEFT_F32,
+                                .rank = i < 2 ? 2 : 1,
+                                .dims = {4, 4},
+                                .strides = {i < 2 ? 4 : 1, 1}};
+        j.p = wf_plan_build(j.f, &(wf_plan_opts){.flags = WF_PLAN_TIER0 | WF_PLAN_PLAIN}, &why);
+        if (!j.p)
+            bench_die(why.rule);
+        wf_plan_info info;
+        wf_plan_get_info(j.p, &info);
+        bench_side side = {.run = build ? run_build : run_plan, .arg = &j};
+        bench_race(&side, 1, &(bench_plan){.threads = 1, .seconds = 3});
+        char size[16];
+        snprintf(size, sizeof size, "%u", n);
+        bench_open("fuse", build ? "plan_build" : "plan_run", size, "f32", 1);
+        if (build) {
+            bench_number("ns_per_ins", side.median * 1e9 / j.f->n);
+            bench_number("target_ns_per_ins", 1000);
+        } else {
+            bench_number("ns_per_step", side.median * 1e9 / info.steps);
+        }
+        bench_close();
+        wf_plan_release(j.p);
+        wf_fn_free(j.f);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const names[] = {"gelu_chain", "long_chain", "softmax", "scaled_softmax",
+                                        "layer_norm", "norm_block", "mlp",     "adamw"};
+    const int only = argc > 2 ? atoi(argv[2]) : 0;
+    if (argc < 2 || !*argv[1] || strcmp(argv[1], "plan_build") == 0)
+        measure_plans(true);
+    if (argc < 2 || !*argv[1] || strcmp(argv[1], "plan_run") == 0)
+        measure_plans(false);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (int large = 0; large < 2; large++)
+            for (int threads = 1; threads <= 2; threads++)
+                if ((argc < 2 || !*argv[1] || strcmp(argv[1], names[i]) == 0) &&
+                    (only == 0 || only == threads))
+                    measure(names[i], large != 0, threads);
+    return 0;
+}
