@@ -7,12 +7,29 @@
 
 #include "eager/kernels/map_rows.h"
 
+/* Rows whose kernels map_x4.inc.c makes. */
+#ifdef WF_X4_ROWS
+#include "eager/kernels/map_x4.h"
+#else
+#define WF_ON_X4(NAME) 0
+#endif
+#define WF_UNLESS_X4_0(...) __VA_ARGS__
+#define WF_UNLESS_X4_1(...)
+#define WF_UNLESS_X4(NAME) WF_CAT(WF_UNLESS_X4_, WF_ON_X4(NAME))
+#define WF_PLAIN_OR_X4_0(prefix, NAME) WF_CAT(prefix, NAME)
+#define WF_PLAIN_OR_X4_1(prefix, NAME) WF_X4_FN(NAME)
+#define WF_PLAIN_OR_X4(prefix, NAME) WF_CAT(WF_PLAIN_OR_X4_, WF_ON_X4(NAME))(prefix, NAME)
+
 /* -- complete bodies ------------------------------------------------------------------------------- */
 #define TC(fn, ...) WF_CAT(WF_CAT(fn, _), WF_S)(__VA_ARGS__)
+#define WF_MADE_NORARE(NAME) WF_UNLESS_X4(NAME)
+#define WF_MADE_RARE(...) WF_MADE_ALWAYS
+#define WF_MADE_ALWAYS(NAME) WF_IF_1
 #define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
-    WF_IF(WF_IN_FLT_##types)(WF_KERNEL(k_##NAME, WF_T, 1, 0, WF_P1, WF_L1, expr))
+    WF_IF(WF_IN_FLT_##types)                                                                       \
+    (WF_MADE_##rare(NAME)(WF_KERNEL(k_##NAME, WF_T, 1, 0, WF_P1, WF_L1, expr)))
 #define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
-    WF_IF(WF_IN_FLT_##types)(WF_BINARY(ulp, k_##NAME, expr))
+    WF_IF(WF_IN_FLT_##types)(WF_MADE_##rare(NAME)(WF_BINARY(ulp, k_##NAME, expr)))
 #define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c)                                 \
     WF_IF(WF_IN_FLT_##types)(WF_KERNEL(k_##NAME, WF_T, 3, 0, WF_P3, WF_L3, expr))
 #define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b)                                              \
@@ -28,8 +45,8 @@
 #define TC(fn, ...) WF_CAT(WF_CAT(WF_CAT(fn, _), WF_S), _fast)(__VA_ARGS__)
 #define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
     WF_IF(WF_RARE_OF_##rare)                                                                       \
-    (WF_KERNEL(f_##NAME, WF_T, 1, 0, WF_P1, WF_L1, expr)                                           \
-         WF_RARE_KERNEL(r_##NAME, k_##NAME, f_##NAME, WF_T, 1, WF_P1, WF_L1, WF_TEST_##rare))
+    (WF_UNLESS_X4(NAME)(WF_KERNEL(f_##NAME, WF_T, 1, 0, WF_P1, WF_L1, expr)) WF_RARE_KERNEL(       \
+        r_##NAME, k_##NAME, WF_PLAIN_OR_X4(f_, NAME), WF_T, 1, WF_P1, WF_L1, WF_TEST_##rare))
 #define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
     WF_IF(WF_RARE_OF_##rare)                                                                       \
     (WF_KERNEL(f_##NAME, WF_T, 2, 0, WF_P2, WF_L2, expr)                                           \
@@ -37,15 +54,16 @@
 #include "jit/ir/ops.def"
 #undef TC
 
-#define WF_ENTRY_NORARE k_
-#define WF_ENTRY_RARE(fn, ...) r_
+#define WF_ENTRY_NORARE(NAME) WF_PLAIN_OR_X4(k_, NAME)
+#define WF_ENTRY_RARE(fn, ...) WF_ENTRY_OF_RARE
+#define WF_ENTRY_OF_RARE(NAME) WF_CAT(r_, NAME)
 extern const wf_map_fn WF_SYM(WF_CAT(wf_map_, WF_S))[WF_OP_COUNT];
 const wf_map_fn WF_SYM(WF_CAT(wf_map_, WF_S))[WF_OP_COUNT] = {
 #define ENTRY(NAME, types) WF_IF(WF_IN_FLT_##types)([WF_OP_##NAME] = k_##NAME, )
 #define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
-    WF_IF(WF_IN_FLT_##types)([WF_OP_##NAME] = WF_CAT(WF_ENTRY_##rare, NAME), )
+    WF_IF(WF_IN_FLT_##types)([WF_OP_##NAME] = WF_ENTRY_##rare(NAME), )
 #define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
-    WF_IF(WF_IN_FLT_##types)([WF_OP_##NAME] = WF_CAT(WF_ENTRY_##rare, NAME), )
+    WF_IF(WF_IN_FLT_##types)([WF_OP_##NAME] = WF_ENTRY_##rare(NAME), )
 #define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c) ENTRY(NAME, types)
 #define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b) ENTRY(NAME, types)
 #define PREDICATE(NAME, name, types, expr) ENTRY(NAME, types)

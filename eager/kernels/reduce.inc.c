@@ -149,7 +149,7 @@ static void stream(void *dst, const void *src, size_t bytes)
         .power = power_fn,                                                                         \
     }
 
-const wf_red_kernels WF_CAT(wf_red_kernels, WF_ISA)[3] = {
+const wf_red_kernels WF_JOIN(wf_red_kernels, WF_ISA)[3] = {
     KERNELS(f32, 4, NULL, add_log_f32, power_f32),
     KERNELS(f64, 8, NULL, add_log_f64, power_f64),
     KERNELS(i64, 8, truth_i64, NULL, NULL),

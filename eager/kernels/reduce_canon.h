@@ -12,9 +12,9 @@
  * reduced by the same rule. Missing elements are the identity (-0 or 1), which changes no bits, so
  * padding may be added or left out freely.
  */
-#define FN(name) WF_CAT(name, SFX)
-#define V WF_CAT(wf_vec, SFX)
-#define VMEM WF_CAT(wf_mem, SFX)
+#define FN(name) WF_JOIN(name, SFX)
+#define V WF_JOIN(wf_vec, SFX)
+#define VMEM WF_JOIN(wf_mem, SFX)
 #define VN (WF_VBYTES / ESIZE)
 #define NA (WF_LANES / VN)
 
@@ -45,7 +45,7 @@
         __attribute__((unused)) T q
 
 /* Elements [i, n) of the last, short group of a block, as 64 lanes. */
-WF_INLINE void FN(WF_CAT(NAME, tail))(T *t, PARAMS, int64_t i, int64_t n)
+WF_INLINE void FN(WF_JOIN(NAME, tail))(T *t, PARAMS, int64_t i, int64_t n)
 {
 #define LD(ptr) ((ptr)[i + j])
     for (int64_t j = 0; j < WF_LANES; j++) {
@@ -58,7 +58,7 @@ WF_INLINE void FN(WF_CAT(NAME, tail))(T *t, PARAMS, int64_t i, int64_t n)
 }
 
 /* One block, elements [i, n), 0 < n - i <= 4096. */
-WF_INLINE T FN(WF_CAT(NAME, block))(PARAMS, int64_t i, int64_t n)
+WF_INLINE T FN(WF_JOIN(NAME, block))(PARAMS, int64_t i, int64_t n)
 {
 #define LD(ptr) ((V) * (const VMEM *)((ptr) + i + k * VN))
     V a[NA];
@@ -80,14 +80,14 @@ WF_INLINE T FN(WF_CAT(NAME, block))(PARAMS, int64_t i, int64_t n)
 #endif
         }
         if (i < n) {
-            FN(WF_CAT(NAME, tail))(t, ARGS, i, n);
+            FN(WF_JOIN(NAME, tail))(t, ARGS, i, n);
             WF_UNROLL for (int k = 0; k < NA; k++)
             {
                 a[k] = a[k] OP((V) * (const VMEM *)(t + k * VN));
             }
         }
     } else {
-        FN(WF_CAT(NAME, tail))(t, ARGS, i, n);
+        FN(WF_JOIN(NAME, tail))(t, ARGS, i, n);
         WF_UNROLL for (int k = 0; k < NA; k++)
         {
             a[k] = (V) * (const VMEM *)(t + k * VN);
@@ -109,14 +109,14 @@ WF_INLINE T FN(WF_CAT(NAME, block))(PARAMS, int64_t i, int64_t n)
 __attribute__((unused)) static T FN(NAME)(PARAMS, int64_t n)
 {
     if (n <= WF_BLOCK) {
-        return n > 0 ? FN(WF_CAT(NAME, block))(ARGS, 0, n) : (T)(IDENTITY);
+        return n > 0 ? FN(WF_JOIN(NAME, block))(ARGS, 0, n) : (T)(IDENTITY);
     }
     enum { LEVELS = 5 };
     T lane[LEVELS][WF_LANES];
     int64_t count[LEVELS] = {0};
     int top = 0;
     for (int64_t i = 0; i < n; i += WF_BLOCK) {
-        T part = FN(WF_CAT(NAME, block))(ARGS, i, n - i < WF_BLOCK ? n : i + WF_BLOCK);
+        T part = FN(WF_JOIN(NAME, block))(ARGS, i, n - i < WF_BLOCK ? n : i + WF_BLOCK);
         bool last = n - i <= WF_BLOCK;
         for (int level = 0; level < LEVELS; level++) {
             int64_t c = count[level]++;

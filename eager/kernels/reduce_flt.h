@@ -3,10 +3,10 @@
  *
  * The includer defines T, SFX, ESIZE. largest/smallest propagate NaN and order -0 < +0.
  */
-#define FN(name) WF_CAT(name, SFX)
-#define V WF_CAT(wf_vec, SFX)
-#define VMEM WF_CAT(wf_mem, SFX)
-#define NANT WF_CAT(wf_nan, SFX)
+#define FN(name) WF_JOIN(name, SFX)
+#define V WF_JOIN(wf_vec, SFX)
+#define VMEM WF_JOIN(wf_mem, SFX)
+#define NANT WF_JOIN(wf_nan, SFX)
 #define VN (WF_VBYTES / ESIZE)
 #define LOADV(p) ((V) * (const VMEM *)(p))
 
@@ -46,11 +46,11 @@
             return r;                                                                              \
         }                                                                                          \
         V a[4];                                                                                    \
-        NANT nan = WF_CAT(WF_NAN0, SFX);                                                           \
+        NANT nan = WF_JOIN(WF_NAN0, SFX);                                                          \
         WF_UNROLL for (int k = 0; k < 4; k++)                                                      \
         {                                                                                          \
             a[k] = LOADV(x + k * VN);                                                              \
-            nan = WF_CAT(WF_NAN, SFX)(nan, a[k], a[k]);                                            \
+            nan = WF_JOIN(WF_NAN, SFX)(nan, a[k], a[k]);                                           \
         }                                                                                          \
         for (int64_t i = 4 * VN; i < n; i += 4 * VN) {                                             \
             const T *at = x + (i + 4 * VN <= n ? i : n - 4 * VN);                                  \
@@ -61,17 +61,17 @@
             WF_UNROLL for (int k = 0; k < 4; k++)                                                  \
             {                                                                                      \
                 e[k] = LOADV(at + k * VN);                                                         \
-                a[k] = WF_CAT(VOP, SFX)(a[k], e[k]);                                               \
+                a[k] = WF_JOIN(VOP, SFX)(a[k], e[k]);                                              \
             }                                                                                      \
-            nan = WF_CAT(WF_NAN, SFX)(nan, e[0], e[1]);                                            \
-            nan = WF_CAT(WF_NAN, SFX)(nan, e[2], e[3]);                                            \
+            nan = WF_JOIN(WF_NAN, SFX)(nan, e[0], e[1]);                                           \
+            nan = WF_JOIN(WF_NAN, SFX)(nan, e[2], e[3]);                                           \
         }                                                                                          \
-        if (WF_CAT(WF_ANYNAN, SFX)(nan)) {                                                         \
+        if (WF_JOIN(WF_ANYNAN, SFX)(nan)) {                                                        \
             return (T)__builtin_nan("");                                                           \
         }                                                                                          \
-        a[0] = WF_CAT(VOP, SFX)(WF_CAT(VOP, SFX)(a[0], a[1]), WF_CAT(VOP, SFX)(a[2], a[3]));       \
+        a[0] = WF_JOIN(VOP, SFX)(WF_JOIN(VOP, SFX)(a[0], a[1]), WF_JOIN(VOP, SFX)(a[2], a[3]));    \
         V f = a[0]; /* by shuffles: scalar steps would mispredict on every row */                  \
-        FOLD(f, WF_CAT(VOP, SFX));                                                                 \
+        FOLD(f, WF_JOIN(VOP, SFX));                                                                \
         r = (T)f[0];                                                                               \
         if (r == (T)0) {                                                                           \
             T w = (T)ZERO_WINS;                                                                    \
@@ -98,18 +98,18 @@ EXTREME(smallest, WF_VMIN, MIN, -0.0)
         int64_t c = 0;                                                                             \
         for (; c + 2 * VN <= ncols; c += 2 * VN) {                                                 \
             V a = LOADV(first + c), b = LOADV(first + c + VN);                                     \
-            NANT na = WF_CAT(WF_NAN, SFX)(WF_CAT(WF_NAN0, SFX), a, a);                             \
-            NANT nb = WF_CAT(WF_NAN, SFX)(WF_CAT(WF_NAN0, SFX), b, b);                             \
+            NANT na = WF_JOIN(WF_NAN, SFX)(WF_JOIN(WF_NAN0, SFX), a, a);                           \
+            NANT nb = WF_JOIN(WF_NAN, SFX)(WF_JOIN(WF_NAN0, SFX), b, b);                           \
             for (int64_t r = 0; r < n; r++) {                                                      \
                 const T *at = (const T *)rows[r] + c;                                              \
                 V ea = LOADV(at), eb = LOADV(at + VN);                                             \
-                a = WF_CAT(VORD, SFX)(a, ea);                                                      \
-                b = WF_CAT(VORD, SFX)(b, eb);                                                      \
-                na = WF_CAT(WF_NAN, SFX)(na, ea, ea);                                              \
-                nb = WF_CAT(WF_NAN, SFX)(nb, eb, eb);                                              \
+                a = WF_JOIN(VORD, SFX)(a, ea);                                                     \
+                b = WF_JOIN(VORD, SFX)(b, eb);                                                     \
+                na = WF_JOIN(WF_NAN, SFX)(na, ea, ea);                                             \
+                nb = WF_JOIN(WF_NAN, SFX)(nb, eb, eb);                                             \
             }                                                                                      \
-            *(VMEM *)(acc + c) = (VMEM)WF_CAT(WF_PUTNAN, SFX)(na, a);                              \
-            *(VMEM *)(acc + c + VN) = (VMEM)WF_CAT(WF_PUTNAN, SFX)(nb, b);                         \
+            *(VMEM *)(acc + c) = (VMEM)WF_JOIN(WF_PUTNAN, SFX)(na, a);                             \
+            *(VMEM *)(acc + c + VN) = (VMEM)WF_JOIN(WF_PUTNAN, SFX)(nb, b);                        \
         }                                                                                          \
         return c;                                                                                  \
     }

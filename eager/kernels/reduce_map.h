@@ -3,7 +3,7 @@
  *
  * The includer defines T and SFX.
  */
-#define FN(name) WF_CAT(name, SFX)
+#define FN(name) WF_JOIN(name, SFX)
 
 #define MAPCASE(kind, EXPR)                                                                        \
     case kind:                                                                                     \

@@ -4,7 +4,7 @@
  * The includer defines T, TCANON (the type sums are done in), SFX and UNORDERED(v) (is v a NaN), and
  * has instantiated sum_<SFX>, prod_<SFX>, largest_<SFX> and smallest_<SFX>.
  */
-#define FN(name) WF_CAT(name, SFX)
+#define FN(name) WF_JOIN(name, SFX)
 
 static void FN(run_sum)(void *out, const void *x, int64_t n)
 {

@@ -116,7 +116,7 @@ typedef __m128d wf_nan_f64;
 #define WF_STREAM_f64(p, v) _mm_stream_pd((void *)(p), (__m128d)(v))
 #endif
 
-#define WF_CAT2(a, b) a##_##b
-#define WF_CAT(a, b) WF_CAT2(a, b)
+#define WF_JOIN2(a, b) a##_##b
+#define WF_JOIN(a, b) WF_JOIN2(a, b)
 
 #endif

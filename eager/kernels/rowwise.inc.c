@@ -12,6 +12,7 @@
 #include "jit/ir/dict_c.h"
 #include "jit/ir/math_f64.h"
 #include "jit/ir/math_f32.h"
+#include "eager/kernels/x4.h"
 #include "eager/kernels/exp_block.h"
 
 #define OP +
@@ -53,4 +54,4 @@
         .affine_bwd = affine_bwd_##sfx, .norm_bwd_sums = norm_bwd_sums_##sfx,                      \
     }
 
-const wf_row_kernels WF_CAT(wf_row_kernels, WF_ISA)[2] = {KERNELS(f32), KERNELS(f64)};
+const wf_row_kernels WF_JOIN(wf_row_kernels, WF_ISA)[2] = {KERNELS(f32), KERNELS(f64)};

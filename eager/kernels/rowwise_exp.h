@@ -4,7 +4,7 @@
  * The includer defines T, SFX and X4 (1: T is f32 and eager/kernels/exp_block.h serves it) and has
  * instantiated the canonical sum. Every function leaves exactly the elementwise row's bits.
  */
-#define FN(name) WF_CAT(name, SFX)
+#define FN(name) WF_JOIN(name, SFX)
 #define LOOP WF_IVDEP for (int64_t i = 0; i < n; i++)
 
 #if X4

@@ -5,11 +5,11 @@
  * largest_<SFX> and rowwise_exp.h. Passes are written in registers, so that a result that no cache
  * will hold can be stored past them (nt).
  */
-#define FN(name) WF_CAT(name, SFX)
-#define V WF_CAT(wf_vec, SFX)
-#define VMEM WF_CAT(wf_mem, SFX)
+#define FN(name) WF_JOIN(name, SFX)
+#define V WF_JOIN(wf_vec, SFX)
+#define VMEM WF_JOIN(wf_mem, SFX)
 #define VN (WF_VBYTES / ESIZE)
-#define STREAM WF_CAT(WF_STREAM, SFX)
+#define STREAM WF_JOIN(WF_STREAM, SFX)
 
 #define REG(p) ((V)(*(const VMEM *)((p) + i)))
 #define ONE(p) ((p)[i])
