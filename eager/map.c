@@ -257,7 +257,8 @@ void wf_tiles_run(const wf_tiles *t)
         r.tile /= 2;
     if (t->tile && r.tile > t->tile)
         r.tile = t->tile;
-    wf_walk_cut(&w, r.tile, r.direct && !t->tile ? ROW : r.tile);
+    const int64_t row = t->grain < ROW ? t->grain : ROW; /* a block is never more than a chunk */
+    wf_walk_cut(&w, r.tile, r.direct && !t->tile ? row : r.tile);
     const int64_t block = w.rows * w.cols;
     r.per_chunk = (t->grain + block - 1) / block;
     const int64_t chunks = (w.nblocks + r.per_chunk - 1) / r.per_chunk;
