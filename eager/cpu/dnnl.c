@@ -284,9 +284,11 @@ wf_dnnl_plan *wf_dnnl_get(const wf_dnnl_key *key, const wf_dnnl_recipe *recipe)
     thread_state *t = mine ? mine : new_thread();
     if (!t)
         return NULL;
-    uint64_t hash = 0x9E3779B97F4A7C15u;
-    for (int i = 0; i < WF_DNNL_KEY; i++)
-        hash = (hash ^ (uint64_t)key->v[i]) * 0xD6E8FEB86659FD93u;
+    /* A sum of products: they do not wait for one another. */
+    uint64_t hash = 0, odd = 0x9E3779B97F4A7C15u;
+    for (int i = 0; i < WF_DNNL_KEY; i++, odd += 0xD1B54A32D192ED02u)
+        hash += (uint64_t)key->v[i] * odd;
+    hash = (hash ^ hash >> 31) * 0xD6E8FEB86659FD93u;
     wf_dnnl_plan **set = t->plans[hash >> 58];
     int victim = 0;
     for (int w = 0; w < WAYS; w++) {
@@ -305,12 +307,17 @@ wf_dnnl_plan *wf_dnnl_get(const wf_dnnl_key *key, const wf_dnnl_recipe *recipe)
     return set[victim] = p;
 }
 
+const dnnl_md *wf_dnnl_layout(const wf_dnnl_plan *plan, int i)
+{
+    const dnnl_md *md = NULL;
+    int rc = functions.memory_get_memory_desc(plan->args[i].memory, &md);
+    return rc == DNNL_SUCCESS ? md : NULL;
+}
+
 int wf_dnnl_same_layout(const wf_dnnl_plan *p, const wf_dnnl_plan *q, int i)
 {
-    const dnnl_md *a = NULL, *b = NULL;
-    return functions.memory_get_memory_desc(p->args[i].memory, &a) == DNNL_SUCCESS &&
-           functions.memory_get_memory_desc(q->args[i].memory, &b) == DNNL_SUCCESS &&
-           functions.memory_desc_equal(a, b);
+    const dnnl_md *a = wf_dnnl_layout(p, i), *b = wf_dnnl_layout(q, i);
+    return a && b && functions.memory_desc_equal(a, b);
 }
 
 int wf_dnnl_run(wf_dnnl_plan *p, void *const *data)

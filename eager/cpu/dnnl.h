@@ -57,6 +57,8 @@ typedef struct wf_dnnl_plan {
 
 /* The cached plan, or a new one. NULL: out of memory. Valid until the thread's next call of this. */
 wf_dnnl_plan *wf_dnnl_get(const wf_dnnl_key *key, const wf_dnnl_recipe *recipe);
+/* How argument i is laid out; NULL if oneDNN does not say. */
+const dnnl_md *wf_dnnl_layout(const wf_dnnl_plan *plan, int i);
 /* Whether argument i is laid out alike in both. */
 int wf_dnnl_same_layout(const wf_dnnl_plan *p, const wf_dnnl_plan *q, int i);
 /* Runs it on the calling thread. WF_GEMM_UNSUPPORTED if plan->primitive is NULL. */
@@ -64,6 +66,17 @@ int wf_dnnl_run(wf_dnnl_plan *plan, void *const *data);
 
 /* C := A * B of one block; WF_GEMM_UNSUPPORTED when the built-in way should do it. */
 int wf_dnnl_gemm(const wf_gemm_block *g);
+
+/* The layout in which a bf16 product wants B packed: panels of `width` columns, each with `depth` rows
+ * (k and zeros), as wf_gemm_kernels.panel makes them. width 0: another layout, or none. */
+typedef struct wf_dnnl_panels {
+    int64_t width, depth;
+} wf_dnnl_panels;
+
+/* For blocks of this description, whose b, b_rs and b_cs are not looked at. WF_GEMM_NOMEM or OK. */
+int wf_dnnl_gemm_panels(const wf_gemm_block *g, wf_dnnl_panels *out);
+/* C := A * B with B packed so. */
+int wf_dnnl_gemm_packed(const wf_gemm_block *g);
 
 /* Convolutions; WF_GEMM_UNSUPPORTED, with nothing written, when the built-in way should do it. */
 int wf_dnnl_conv_forward(const wf_conv_desc *d, const void *src, const void *weight,

@@ -3,7 +3,7 @@
  *
  * Declared here, and not taken from oneDNN's headers, so that one build of weft serves machines with
  * and without it. Descriptors are opaque buffers larger than those of any 2.x release (2.6: 696, 2800
- * and 5976 bytes); nothing here reads inside them. Numbers are those of the stable 2.x interface; 3.x
+ * and 5976 bytes); of a memory descriptor the blocking is read, nothing else inside them. Numbers are those of the stable 2.x interface; 3.x
  * has no op descriptors, so the loader refuses any other major version.
  */
 #ifndef EAGER_CPU_DNNL_API_H
@@ -18,6 +18,17 @@ typedef struct dnnl_object
 typedef struct dnnl_md {
     _Alignas(16) unsigned char opaque[1024];
 } dnnl_md;
+/* How a memory descriptor begins, in every 2.x release. */
+typedef struct dnnl_md_blocked {
+    int rank;
+    int64_t dims[12];
+    int type;
+    int64_t padded[12], padded_offsets[12], offset;
+    int kind; /* DNNL_BLOCKED: */
+    int64_t strides[12];
+    int inner_count;
+    int64_t inner[12], inner_axis[12];
+} dnnl_md_blocked;
 typedef struct dnnl_op {
     _Alignas(16) unsigned char opaque[12288];
 } dnnl_op;
@@ -34,7 +45,7 @@ typedef struct dnnl_version_info {
 
 enum { DNNL_SUCCESS, DNNL_OUT_OF_MEMORY };
 enum { DNNL_RUNTIME_SEQUENTIAL = 1, DNNL_RUNTIME_OPENMP = 2 };
-enum { DNNL_CPU = 1, DNNL_IN_ORDER = 1, DNNL_TAG_ANY = 1 };
+enum { DNNL_CPU = 1, DNNL_IN_ORDER = 1, DNNL_TAG_ANY = 1, DNNL_BLOCKED = 2 };
 enum { DNNL_BF16 = 2, DNNL_F32 = 3 };
 enum { DNNL_FORWARD_TRAINING = 64, DNNL_CONV_DIRECT = 1 };
 enum {
@@ -64,6 +75,8 @@ enum {
     F(memory_desc_init_by_strides,                                                                 \
       (dnnl_md *, int rank, const int64_t *dims, int type, const int64_t *strides))                \
     F(memory_desc_init_by_tag, (dnnl_md *, int rank, const int64_t *dims, int type, int tag))      \
+    F(memory_desc_init_submemory,                                                                  \
+      (dnnl_md *, const dnnl_md *parent, const int64_t *dims, const int64_t *offsets))             \
     F(memory_create, (dnnl_handle *, const dnnl_md *, dnnl_handle engine, void *data))             \
     F(memory_set_data_handle, (dnnl_handle, void *data))                                           \
     F(memory_get_memory_desc, (dnnl_handle, const dnnl_md **))                                     \

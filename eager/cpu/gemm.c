@@ -14,8 +14,23 @@
 #include "eager/pool.h"
 #include "jit/ir/dtype.h"
 
-/* Multiply-adds that are worth waking a thread for, and below which oneDNN's call costs too much. */
-enum { MIN_WORK = 1 << 19, TINY_WORK = 1 << 11 };
+/* Multiply-adds that are worth waking a thread for. */
+enum { MIN_WORK = 1 << 19 };
+/* And up to which the kernels take less time than a call of oneDNN costs beside its work: matrix
+ * units and the like start paying earlier for bf16. */
+enum { TINY_WORK = 1 << 16, TINY_WORK_BF16 = 1 << 13 };
+/* Largest packed copy of B, bytes. */
+#define MAX_PACKED ((size_t)64 << 20)
+
+static const wf_gemm_kernels *kernels_here(void)
+{
+    static const wf_gemm_kernels *const tables[WF_NISA] = {
+        [WF_ISA_SSE2] = &wf_gemm_kernels_sse2,
+        [WF_ISA_AVX2] = &wf_gemm_kernels_avx2,
+        [WF_ISA_AVX512] = &wf_gemm_kernels_avx512,
+    };
+    return tables[wf_isa()];
+}
 
 static int run_kernel(const wf_gemm_kernels *kernels, const wf_gemm_block *g)
 {
@@ -33,12 +48,7 @@ static int run_kernel(const wf_gemm_kernels *kernels, const wf_gemm_block *g)
 
 int wf_gemm_builtin_block(const wf_gemm_block *g)
 {
-    static const wf_gemm_kernels *const tables[WF_NISA] = {
-        [WF_ISA_SSE2] = &wf_gemm_kernels_sse2,
-        [WF_ISA_AVX2] = &wf_gemm_kernels_avx2,
-        [WF_ISA_AVX512] = &wf_gemm_kernels_avx512,
-    };
-    return run_kernel(tables[wf_isa()], g);
+    return run_kernel(kernels_here(), g);
 }
 
 static int vector_block(const wf_gemm_block *g)
@@ -67,6 +77,10 @@ typedef struct blocks {
     int64_t c_step; /* BY_VECTOR: distance of the elements of C; else 1 */
     int64_t bm, bn;
     int64_t rows, columns; /* blocks each way */
+    int64_t tasks;
+    wf_dnnl_panels panels; /* BY_ONEDNN, width > 0: B is packed once for all blocks */
+    char *packed;
+    int64_t packed_bs; /* bytes of one packed B, 0 if all batches have the same */
     _Atomic int rc;
 } blocks;
 
@@ -79,10 +93,17 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* Strips of rows that share a packed B: at least 64 high, or two of at least 32. */
+static int64_t packed_strips(const wf_gemm_desc *d, double work)
+{
+    int64_t worth = work / (2.0 * MIN_WORK) < 16 ? (int64_t)(work / (2.0 * MIN_WORK)) : 16;
+    return least(worth, d->m >= 128 ? d->m / 64 : d->m / 32);
+}
+
 /*
- * Strips of rows keep B whole, which is fastest while a strip is at least 256 high (measured on
- * oneDNN: a strip repacks B, and narrow column strips repack A). Few rows are cut by columns. Eight
- * strips are enough; a strip has MIN_WORK.
+ * oneDNN repacks B in every strip of rows and A in every narrow strip of columns, so strips of rows
+ * get B packed beforehand where oneDNN says how; else they are at least 256 high. Few rows are cut by
+ * columns. Eight strips are enough; a strip has MIN_WORK.
  */
 static void choose_blocks(blocks *w)
 {
@@ -96,6 +117,8 @@ static void choose_blocks(blocks *w)
     if (worth >= 2 && d->batch < 8) {
         if (w->way == BY_VECTOR)
             w->bn = piece(d->n, least(worth, most(1, d->n / 256)), 64);
+        else if (w->panels.width)
+            w->bm = piece(d->m, packed_strips(d, work), 16);
         else if (d->m >= 256 || (d->m >= 128 && d->m >= d->n))
             w->bm = piece(d->m, least(worth, tall), 16);
         else if (d->n >= 128)
@@ -103,6 +126,83 @@ static void choose_blocks(blocks *w)
     }
     w->rows = (d->m + w->bm - 1) / w->bm;
     w->columns = (d->n + w->bn - 1) / w->bn;
+}
+
+/* Asks how B is to be packed when strips of rows are worth it; leaves width 0 when not. */
+static int choose_panels(blocks *w)
+{
+    const wf_gemm_desc *d = &w->d;
+    double work = (double)d->m * (double)d->n * (double)d->k;
+    if (w->way != BY_ONEDNN || d->dtype != WEFT_BF16 || d->batch >= 8 || packed_strips(d, work) < 2)
+        return WF_GEMM_OK;
+    int64_t bm = piece(d->m, packed_strips(d, work), 16), last = d->m - (d->m - 1) / bm * bm;
+    wf_gemm_block g = {.dtype = d->dtype,
+                       .m = bm,
+                       .n = d->n,
+                       .k = d->k,
+                       .a_rs = d->a_rs,
+                       .a_cs = d->a_cs,
+                       .c_rs = d->c_rs};
+    wf_dnnl_panels ends = {0};
+    int saved = wf_dnnl_enter();
+    int rc = wf_dnnl_gemm_panels(&g, &w->panels);
+    g.m = last;
+    if (!rc && w->panels.width)
+        rc = wf_dnnl_gemm_panels(&g, &ends);
+    wf_dnnl_leave(saved);
+    if (rc || !w->panels.width)
+        return rc;
+    double bytes =
+        (double)w->panels.depth * ((double)d->n + (double)w->panels.width) * (double)w->size;
+    if (ends.width != w->panels.width || ends.depth != w->panels.depth ||
+        bytes * (double)(d->b_bs ? d->batch : 1) > (double)MAX_PACKED)
+        w->panels.width = 0;
+    return WF_GEMM_OK;
+}
+
+/* Rows that one task packs: enough for half of a first-level cache, and whole lines of columns. */
+static int64_t rows_to_pack(const blocks *w)
+{
+    int64_t row = w->d.n * (int64_t)w->size;
+    return most(32, least(w->panels.depth, 32768 / row / 32 * 32));
+}
+
+static void pack_task(void *arg, int64_t begin, int64_t end)
+{
+    blocks *w = arg;
+    const wf_gemm_desc *d = &w->d;
+    int64_t step = rows_to_pack(w), down = (w->panels.depth + step - 1) / step;
+    for (int64_t t = begin; t < end; t++) {
+        int64_t batch = t / down, row = t % down * step;
+        wf_gemm_panel g = {
+            .b = (const char *)d->b + (int64_t)w->size * batch * d->b_bs,
+            .b_rs = d->b_rs,
+            .b_cs = d->b_cs,
+            .k = d->k,
+            .n = d->n,
+            .k0 = row,
+            .k1 = least(row + step, w->panels.depth),
+            .width = w->panels.width,
+            .depth = w->panels.depth,
+            .out = w->packed + batch * w->packed_bs,
+        };
+        kernels_here()->panel(&g);
+    }
+}
+
+/* Packs B, once for each batch that has its own. */
+static int pack_panels(blocks *w, size_t *bytes)
+{
+    const wf_gemm_desc *d = &w->d;
+    int64_t width = w->panels.width, count = d->b_bs ? d->batch : 1, step = rows_to_pack(w);
+    int64_t one = (d->n + width - 1) / width * width * w->panels.depth * (int64_t)w->size;
+    w->packed_bs = d->b_bs ? one : 0;
+    *bytes = (size_t)(one * count);
+    w->packed = wf_alloc(*bytes);
+    if (!w->packed)
+        return WF_GEMM_NOMEM;
+    wf_parallel_for(count * ((w->panels.depth + step - 1) / step), 1, pack_task, w);
+    return WF_GEMM_OK;
 }
 
 /* Products with a vector read the matrix once whatever they do; C^T = B^T A^T turns one column into
@@ -127,9 +227,10 @@ static void choose_way(blocks *w)
         return;
     }
     double work = (double)d->m * (double)d->n * (double)d->k;
-    if ((d->dtype != WEFT_F32 && d->dtype != WEFT_BF16) || work <= (double)TINY_WORK)
+    int tiny = d->dtype == WEFT_BF16 ? TINY_WORK_BF16 : TINY_WORK;
+    if ((d->dtype != WEFT_F32 && d->dtype != WEFT_BF16) || work <= (double)tiny)
         return;
-    if (d->dtype == WEFT_F32 && (d->b_cs == 1 || d->m > 16) && d->m <= 36 && d->n >= 256)
+    if (d->dtype == WEFT_F32 && d->b_cs == 1 && d->m <= 36 && d->n >= 256)
         return;
     if (wf_dnnl_active())
         w->way = BY_ONEDNN;
@@ -141,8 +242,9 @@ static void run_blocks(void *arg, int64_t begin, int64_t end)
     const wf_gemm_desc *d = &w->d;
     int saved = w->way == BY_ONEDNN ? wf_dnnl_enter() : 1;
     for (int64_t t = begin; t < end; t++) {
-        int64_t batch = t / (w->rows * w->columns), r = t / w->columns % w->rows,
-                q = t % w->columns;
+        int64_t batch = 0, r = 0, q = 0;
+        if (w->tasks > 1)
+            batch = t / (w->rows * w->columns), r = t / w->columns % w->rows, q = t % w->columns;
         int64_t i = r * w->bm, j = q * w->bn;
         int64_t size = (int64_t)w->size;
         wf_gemm_block g = {
@@ -159,7 +261,10 @@ static void run_blocks(void *arg, int64_t begin, int64_t end)
             .c = (char *)d->c + size * (batch * d->c_bs + i * d->c_rs + j * w->c_step),
             .c_rs = w->way == BY_VECTOR ? w->c_step : d->c_rs,
         };
+        if (w->packed)
+            g.b = w->packed + batch * w->packed_bs;
         int rc = w->way == BY_VECTOR   ? vector_block(&g)
+                 : w->packed           ? wf_dnnl_gemm_packed(&g)
                  : w->way == BY_ONEDNN ? wf_dnnl_gemm(&g)
                                        : WF_GEMM_UNSUPPORTED;
         if (rc == WF_GEMM_UNSUPPORTED)
@@ -193,11 +298,19 @@ int wf_gemm(const wf_gemm_desc *d)
     if (d->dtype >= WEFT_U8 && d->dtype <= WEFT_I64)
         return wf_gemm_int(d);
     blocks w = {.d = *d, .size = size};
+    size_t packed_bytes = 0;
     choose_way(&w);
+    int rc = choose_panels(&w);
+    if (rc)
+        return rc;
     choose_blocks(&w);
-    int64_t tasks = w.d.batch * w.rows * w.columns;
+    if (w.panels.width && (rc = pack_panels(&w, &packed_bytes)))
+        return rc;
+    w.tasks = w.d.batch * w.rows * w.columns;
     double work = (double)w.bm * (double)w.bn * (double)d->k;
     int64_t grain = work >= (double)MIN_WORK ? 1 : (int64_t)((double)MIN_WORK / work);
-    wf_parallel_for(tasks, grain, run_blocks, &w);
+    wf_parallel_for(w.tasks, grain, run_blocks, &w);
+    if (w.packed)
+        wf_free(w.packed, packed_bytes);
     return atomic_load_explicit(&w.rc, memory_order_relaxed);
 }

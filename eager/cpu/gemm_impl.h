@@ -30,9 +30,21 @@ typedef struct wf_gemm_block {
     void *scratch; /* 64-byte aligned, of wf_gemm_kernels.scratch bytes */
 } wf_gemm_block;
 
+/* Rows [k0, k1), k0 and k1 even, of a bf16 B in panels of `width` columns and `depth` rows, which are
+ * zeros from row k and column n on; rows 2p and 2p + 1 lie side by side:
+ * out[((q * depth / 2 + p) * width + j) * 2 + i] is row 2p + i, column q * width + j. */
+typedef struct wf_gemm_panel {
+    const void *b;
+    int64_t b_rs, b_cs;
+    int64_t k, n, k0, k1;
+    int64_t width, depth;
+    void *out; /* of row 0 */
+} wf_gemm_panel;
+
 typedef struct wf_gemm_kernels {
     size_t (*scratch)(const wf_gemm_block *g);
     void (*block)(const wf_gemm_block *g);
+    void (*panel)(const wf_gemm_panel *p); /* NULL in the tables for vectors */
 } wf_gemm_kernels;
 
 extern const wf_gemm_kernels wf_gemm_kernels_sse2, wf_gemm_kernels_avx2, wf_gemm_kernels_avx512;

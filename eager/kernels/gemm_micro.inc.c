@@ -17,6 +17,9 @@
 /* k slice: a packed panel of B (KC x 2 vectors) must stay in L1. */
 enum { KC = 256 };
 
+/* Rows or columns up to which the other operand is read in place. */
+enum { SMALL = 64 };
+
 #define T float
 #define V vec_f32
 #define VL VL_F32
@@ -105,25 +108,31 @@ static inline void transpose_4x4(const float *s, int64_t rs, float *to, int64_t 
     _mm_storeu_ps(to + 3 * to_rs, d);
 }
 
-/* f32 with contiguous columns, the usual A and a transposed B: full panels by 4 x 4 transposition. */
+/* f32 with contiguous columns, the usual A and a transposed B: by 4 x 4 transposition. */
 static void pack_f32(const float *src, int64_t rs, int64_t cs, int64_t rows, int64_t cols,
                      int64_t width, int pad, float *restrict out)
 {
-    int64_t full = cs == 1 && rs != 1 && width % 4 == 0 ? rows - rows % width : 0;
-    for (int64_t i = 0; i < full; i += width, out += width * cols) {
-        int64_t p = cols - cols % 4;
+    if (cs != 1 || rs == 1) {
+        pack_any_f32(src, rs, cs, rows, cols, width, pad, out);
+        return;
+    }
+    for (int64_t i = 0; i < rows; i += width) {
+        int64_t w = rows - i < width ? rows - i : width, stride = pad ? width : w;
+        int64_t r4 = w - w % 4, p4 = cols - cols % 4;
         /* A cache line of each row at a time: rows are often a multiple of 4 KiB apart, and then
          * compete for the same few lines of L1. */
-        for (int64_t p0 = 0; p0 < p; p0 += 16)
-            for (int64_t r = 0; r < width; r += 4)
-                for (int64_t q = p0; q < p && q < p0 + 16; q += 4)
-                    transpose_4x4(src + (i + r) * rs + q, rs, out + q * width + r, width);
-        for (; p < cols; p++)
-            for (int64_t r = 0; r < width; r++)
-                out[p * width + r] = src[(i + r) * rs + p];
+        for (int64_t p0 = 0; p0 < p4; p0 += 16)
+            for (int64_t r = 0; r < r4; r += 4)
+                for (int64_t q = p0; q < p4 && q < p0 + 16; q += 4)
+                    transpose_4x4(src + (i + r) * rs + q, rs, out + q * stride + r, stride);
+        for (int64_t p = 0; p < cols; p++) {
+            for (int64_t r = p < p4 ? r4 : 0; r < w; r++)
+                out[p * stride + r] = src[(i + r) * rs + p];
+            for (int64_t r = w; r < stride; r++)
+                out[p * stride + r] = 0;
+        }
+        out += cols * stride;
     }
-    if (full < rows)
-        pack_any_f32(src + full * rs, rs, cs, rows - full, cols, width, pad, out);
 }
 
 DEFINE_PACK(pack_f64, double, double, same_f64)
@@ -155,9 +164,16 @@ static int64_t round_up(int64_t x, int64_t to)
 }
 
 /* Reading B in place pays when few rows of A share the packing; only compute types can. */
-static int reads_in_place(const wf_gemm_block *g)
+static int reads_b_in_place(const wf_gemm_block *g)
 {
-    return (g->dtype == WEFT_F32 || g->dtype == WEFT_F64) && g->b_cs == 1 && g->m <= 3 * MR;
+    return (g->dtype == WEFT_F32 || g->dtype == WEFT_F64) && g->b_cs == 1 && g->m <= SMALL;
+}
+
+/* Likewise A, when few columns of B share its packing and its lines stay in L1. */
+static int reads_a_in_place(const wf_gemm_block *g)
+{
+    return (g->dtype == WEFT_F32 || g->dtype == WEFT_F64) && g->n <= SMALL && g->a_rs != 0 &&
+           g->m * slice_length(g->k) <= SMALL * SMALL;
 }
 
 static int64_t columns_of_tile(int dtype)
@@ -174,18 +190,12 @@ static parts scratch_parts(const wf_gemm_block *g)
     size_t es = g->dtype == WEFT_F64 ? sizeof(double) : sizeof(float);
     size_t kc = (size_t)slice_length(g->k);
     int64_t nr = columns_of_tile(g->dtype);
-    size_t columns = (size_t)(reads_in_place(g) ? nr : round_up(g->n, nr));
+    size_t columns = (size_t)(reads_b_in_place(g) ? 2 * nr : round_up(g->n, nr));
     int narrow = g->dtype == WEFT_BF16 || g->dtype == WEFT_F16;
-    parts s = {.a = ((size_t)g->m * kc * es + 63) & ~(size_t)63,
+    parts s = {.a = reads_a_in_place(g) ? 0 : ((size_t)g->m * kc * es + 63) & ~(size_t)63,
                .b = (columns * kc * es + 63) & ~(size_t)63,
                .acc = narrow ? (size_t)g->m * (size_t)g->n * es : 0};
     return s;
-}
-
-static size_t block_scratch(const wf_gemm_block *g)
-{
-    parts s = scratch_parts(g);
-    return s.a + s.b + s.acc;
 }
 
 static void store_narrow(const wf_gemm_block *g, const float *acc)
@@ -202,33 +212,239 @@ static void store_narrow(const wf_gemm_block *g, const float *acc)
     }
 }
 
+/* A matrix with one unit stride, as f32 in the order in which it lies: rows of `inner` elements. */
+static void widen(int dtype, const void *src, int64_t outer, int64_t inner, int64_t stride,
+                  float *out)
+{
+    for (int64_t r = 0; r < outer; r++, out += inner) {
+        const uint16_t *x = (const uint16_t *)src + r * stride;
+        int64_t i = 0;
+        if (dtype == WEFT_BF16) {
+            for (; i + VL_F32 <= inner; i += VL_F32)
+                STORE_F32(out + i, LOAD_BF16(x + i));
+            for (; i < inner; i++)
+                out[i] = wf_f32_of_bf16(x[i]);
+        } else {
+            for (; i + VL_F32 <= inner; i += VL_F32)
+                STORE_F32(out + i, LOAD_F16(x + i));
+            for (; i < inner; i++)
+                out[i] = wf_f32_of_f16(x[i]);
+        }
+    }
+}
+
+/* Small products of 16-bit types: operands that have a unit stride are widened as they lie, and the
+ * f32 product then reads them in place. */
+static int widens_first(const wf_gemm_block *g)
+{
+    return (g->dtype == WEFT_BF16 || g->dtype == WEFT_F16) && g->m <= SMALL && g->n <= SMALL &&
+           g->k <= SMALL && (g->a_cs == 1 || g->a_rs == 1) && (g->b_cs == 1 || g->b_rs == 1);
+}
+
+/* The f32 product of widened copies; its scratch lies behind them and the result. */
+static wf_gemm_block widened(const wf_gemm_block *g, float *base)
+{
+    wf_gemm_block w = *g;
+    w.dtype = WEFT_F32;
+    w.a = base;
+    w.a_rs = g->a_cs == 1 ? g->k : 1, w.a_cs = g->a_cs == 1 ? 1 : g->m;
+    w.b = base + round_up(g->m * g->k, 16);
+    w.b_rs = g->b_cs == 1 ? g->n : 1, w.b_cs = g->b_cs == 1 ? 1 : g->k;
+    w.c = base + round_up(g->m * g->k, 16) + round_up(g->k * g->n, 16);
+    w.c_rs = g->n;
+    w.add = 0;
+    w.scratch = (float *)w.c + round_up(g->m * g->n, 16);
+    return w;
+}
+
+static size_t block_scratch(const wf_gemm_block *g)
+{
+    static float base[1]; /* only strides and sizes of the widened block are used */
+    size_t before = 0;
+    wf_gemm_block run = *g;
+    if (widens_first(g)) {
+        run = widened(g, base);
+        before = sizeof(float) * (size_t)(round_up(g->m * g->k, 16) + round_up(g->k * g->n, 16) +
+                                          round_up(g->m * g->n, 16));
+    }
+    parts s = scratch_parts(&run);
+    return before + s.a + s.b + s.acc;
+}
+
+static void block_run(const wf_gemm_block *g);
+
+static void run_widened(const wf_gemm_block *g)
+{
+    float *base = g->scratch;
+    wf_gemm_block w = widened(g, base);
+    if (g->a_cs == 1)
+        widen(g->dtype, g->a, g->m, g->k, g->a_rs, base);
+    else
+        widen(g->dtype, g->a, g->k, g->m, g->a_cs, base);
+    if (g->b_cs == 1)
+        widen(g->dtype, g->b, g->k, g->n, g->b_rs, (float *)(uintptr_t)w.b);
+    else
+        widen(g->dtype, g->b, g->n, g->k, g->b_cs, (float *)(uintptr_t)w.b);
+    block_run(&w);
+    store_narrow(g, w.c);
+}
+
 static void block_run(const wf_gemm_block *g)
 {
+    if (widens_first(g)) {
+        run_widened(g);
+        return;
+    }
     parts s = scratch_parts(g);
     char *pa = g->scratch, *pb = pa + s.a;
     void *acc = s.acc ? (void *)(pb + s.b) : g->c;
     int64_t ldc = s.acc ? g->n : g->c_rs;
     int64_t kc = slice_length(g->k), nr = columns_of_tile(g->dtype);
-    int in_place = reads_in_place(g);
-    int64_t ragged = g->n % nr, first = in_place ? g->n - ragged : 0;
+    int in_place = reads_b_in_place(g), a_in_place = reads_a_in_place(g);
+    int64_t ragged = g->n % nr % (nr / 2) ? g->n % nr : 0, first = in_place ? g->n - ragged : 0;
     for (int64_t k0 = 0; k0 < g->k; k0 += kc) {
         int64_t len = g->k - k0 < kc ? g->k - k0 : kc;
-        pack(g->dtype, g->a, k0 * g->a_cs, g->a_rs, g->a_cs, g->m, len, MR, 0, pa);
+        if (!a_in_place)
+            pack(g->dtype, g->a, k0 * g->a_cs, g->a_rs, g->a_cs, g->m, len, MR, 0, pa);
         if (!in_place || ragged)
             pack(g->dtype, g->b, k0 * g->b_rs + first * g->b_cs, g->b_cs, g->b_rs, g->n - first,
                  len, nr, 1, pb);
+        int add = g->add || k0 > 0;
         if (g->dtype == WEFT_F64)
-            slice_f64(g->m, g->n, len, (const double *)(void *)pa, (const double *)(void *)pb,
+            slice_f64(g->m, g->n, len,
+                      a_in_place ? (const double *)g->a + k0 * g->a_cs : (const void *)pa,
+                      a_in_place ? g->a_rs : 0, g->a_cs, (double *)(void *)pb,
                       in_place ? (const double *)g->b + k0 * g->b_rs : NULL, g->b_rs, acc, ldc,
-                      g->add || k0 > 0);
+                      add);
         else
-            slice_f32(g->m, g->n, len, (const float *)(void *)pa, (const float *)(void *)pb,
-                      in_place ? (const float *)g->b + k0 * g->b_rs : NULL, g->b_rs, acc, ldc,
-                      g->add || k0 > 0);
+            slice_f32(g->m, g->n, len,
+                      a_in_place ? (const float *)g->a + k0 * g->a_cs : (const void *)pa,
+                      a_in_place ? g->a_rs : 0, g->a_cs, (float *)(void *)pb,
+                      in_place ? (const float *)g->b + k0 * g->b_rs : NULL, g->b_rs, acc, ldc, add);
     }
     if (s.acc)
         store_narrow(g, acc);
 }
 
-const wf_gemm_kernels WF_PASTE(wf_gemm_kernels, WF_ISA) = {.scratch = block_scratch,
-                                                           .block = block_run};
+/* -- panels for oneDNN --------------------------------------------------------------------------- */
+
+#if defined(__AVX512F__)
+/* out[p * to_rs + r] := unit p of row r, for r, p < 16; rows are rs bytes apart. */
+static void transpose_16x16(const char *s, int64_t rs, float *out, int64_t to_rs)
+{
+    __m512 q[4][4]; /* [row within a group of 4][group of 4 columns] after the lanes are gathered */
+    WF_UNROLL
+    for (int r = 0; r < 4; r++) {
+        /* Lane g of row[c] holds columns 4c.. of row 4g + r. */
+        __m512 a = _mm512_loadu_ps(s + r * rs), b = _mm512_loadu_ps(s + (r + 4) * rs);
+        __m512 c = _mm512_loadu_ps(s + (r + 8) * rs), d = _mm512_loadu_ps(s + (r + 12) * rs);
+        __m512 ab0 = _mm512_shuffle_f32x4(a, b, 0x44), ab1 = _mm512_shuffle_f32x4(a, b, 0xEE);
+        __m512 cd0 = _mm512_shuffle_f32x4(c, d, 0x44), cd1 = _mm512_shuffle_f32x4(c, d, 0xEE);
+        q[r][0] = _mm512_shuffle_f32x4(ab0, cd0, 0x88);
+        q[r][1] = _mm512_shuffle_f32x4(ab0, cd0, 0xDD);
+        q[r][2] = _mm512_shuffle_f32x4(ab1, cd1, 0x88);
+        q[r][3] = _mm512_shuffle_f32x4(ab1, cd1, 0xDD);
+    }
+    WF_UNROLL
+    for (int c = 0; c < 4; c++) {
+        __m512 lo0 = _mm512_unpacklo_ps(q[0][c], q[1][c]),
+               hi0 = _mm512_unpackhi_ps(q[0][c], q[1][c]);
+        __m512 lo1 = _mm512_unpacklo_ps(q[2][c], q[3][c]),
+               hi1 = _mm512_unpackhi_ps(q[2][c], q[3][c]);
+        float *to = out + 4 * c * to_rs;
+        _mm512_storeu_ps(to, _mm512_shuffle_ps(lo0, lo1, 0x44));
+        _mm512_storeu_ps(to + to_rs, _mm512_shuffle_ps(lo0, lo1, 0xEE));
+        _mm512_storeu_ps(to + 2 * to_rs, _mm512_shuffle_ps(hi0, hi1, 0x44));
+        _mm512_storeu_ps(to + 3 * to_rs, _mm512_shuffle_ps(hi0, hi1, 0xEE));
+    }
+}
+#endif
+
+/* 16 columns of pairs [u, end) to row u of `out`; `rs` is the distance of columns in bytes. */
+static void pairs_of_columns(const char *b, int64_t rs, int64_t columns, int64_t u, int64_t end,
+                             uint32_t *out, int64_t width)
+{
+#if defined(__AVX512F__)
+    for (; columns == 16 && u + 16 <= end; u += 16, out += 16 * width)
+        transpose_16x16(b + u * 4, rs, (float *)(void *)out, width);
+#endif
+    for (int64_t x = u; x < end; x++, out += width)
+        for (int64_t j = 0; j < columns; j++)
+            memcpy(out + j, b + j * rs + x * 4, 4);
+}
+
+/* B with contiguous columns: pairs, units of 4 bytes, are transposed. */
+static void panel_of_columns(const wf_gemm_panel *g)
+{
+    int64_t rs = g->b_cs * 2, begin = g->k0 / 2, w = g->width;
+    int64_t end = (g->k1 < g->k ? g->k1 : g->k) / 2, last = g->k1 / 2;
+    for (int64_t q = 0; q < g->n; q += w) {
+        int64_t columns = g->n - q < w ? g->n - q : w;
+        const char *b = (const char *)g->b + q * rs;
+        uint32_t *out = (uint32_t *)g->out + q * (g->depth / 2) + begin * w;
+        if (columns < w)
+            memset(out, 0, (size_t)((last - begin) * w) * 4);
+        for (int64_t j = 0; j < columns; j += 16)
+            pairs_of_columns(b + j * rs, rs, columns - j < 16 ? columns - j : 16, begin, end,
+                             out + j, w);
+        for (int64_t u = end; u < last; u++)
+            for (int64_t j = 0; j < w; j++) {
+                uint16_t odd = 0;
+                if (u * 2 < g->k && j < columns)
+                    memcpy(&odd, b + j * rs + u * 4, sizeof odd);
+                out[(u - begin) * w + j] = odd;
+            }
+    }
+}
+
+/* out[j] := low[j] below high[j]. */
+static void interleave(const uint16_t *low, const uint16_t *high, int64_t n, uint32_t *out)
+{
+    int64_t j = 0;
+#if defined(__AVX512F__)
+    for (; j + 16 <= n; j += 16) {
+        __m512i x =
+            _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(low + j)));
+        __m512i y =
+            _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(high + j)));
+        _mm512_storeu_si512(out + j, _mm512_or_si512(x, _mm512_slli_epi32(y, 16)));
+    }
+#endif
+    for (; j < n; j++)
+        out[j] = low[j] | (uint32_t)high[j] << 16;
+}
+
+/* Any other B, contiguous rows being the fast case: whole rows are read, as memory likes it. */
+static void panel_of_rows(const wf_gemm_panel *g)
+{
+    for (int64_t p = g->k0; p < g->k1; p += 2)
+        for (int64_t q = 0; q < g->n; q += g->width) {
+            int64_t columns = g->n - q < g->width ? g->n - q : g->width;
+            const uint16_t *low = (const uint16_t *)g->b + p * g->b_rs + q * g->b_cs;
+            const uint16_t *high = low + g->b_rs;
+            uint32_t *out = (uint32_t *)g->out + q * (g->depth / 2) + p / 2 * g->width;
+            for (int64_t j = columns; j < g->width; j++)
+                out[j] = 0;
+            if (p >= g->k)
+                memset(out, 0, (size_t)columns * 4);
+            else if (p + 1 >= g->k)
+                for (int64_t j = 0; j < columns; j++)
+                    out[j] = low[j * g->b_cs];
+            else if (g->b_cs == 1)
+                interleave(low, high, columns, out);
+            else
+                for (int64_t j = 0; j < columns; j++)
+                    out[j] = low[j * g->b_cs] | (uint32_t)high[j * g->b_cs] << 16;
+        }
+}
+
+static void panel(const wf_gemm_panel *g)
+{
+    if (g->b_rs == 1 && g->b_cs != 1)
+        panel_of_columns(g);
+    else
+        panel_of_rows(g);
+}
+
+const wf_gemm_kernels WF_PASTE(wf_gemm_kernels, WF_ISA) = {
+    .scratch = block_scratch, .block = block_run, .panel = panel};

@@ -7,36 +7,43 @@
 
 #define NR (2 * VL)
 
-/* c[0..rows) x [0..nr) := or += a * b; a is packed [kc][rows], b has kc rows of NR readable elements. */
+/* c[0..rows) x [0..nr) := or += a * b, in `nv` vectors of columns. Element (i, p) of A lies at
+ * a[i * rs + p * ps]; b has kc rows of nv * VL readable elements. */
 static inline __attribute__((always_inline)) void
-F(tile_n)(int rows, int64_t kc, const T *restrict a, const T *restrict b, int64_t ldb,
-          T *restrict c, int64_t ldc, int64_t nr, int add)
+F(tile_n)(int rows, int nv, int64_t kc, const T *restrict a, int64_t rs, int64_t ps,
+          const T *restrict b, int64_t ldb, T *restrict c, int64_t ldc, int64_t nr, int add)
 {
     V acc[MR][2];
     WF_UNROLL
     for (int i = 0; i < rows; i++)
         acc[i][0] = acc[i][1] = V_SET1(0);
+    /* Every third row has a pointer, so that a stride known late still fits addressing modes. */
+    const T *a0 = a, *a1 = a + 3 * rs, *a2 = a + 6 * rs, *a3 = a + 9 * rs;
     for (int64_t p = 0; p < kc; p++) {
-        V b0 = V_LOAD(b), b1 = V_LOAD(b + VL);
+        V b0 = V_LOAD(b), b1 = nv > 1 ? V_LOAD(b + VL) : b0;
         WF_UNROLL
         for (int i = 0; i < rows; i++) {
-            V ai = V_SET1(a[i]);
+            const T *group = i < 3 ? a0 : i < 6 ? a1 : i < 9 ? a2 : a3;
+            V ai = V_SET1(group[i % 3 * rs]);
             acc[i][0] = V_FMA(ai, b0, acc[i][0]);
-            acc[i][1] = V_FMA(ai, b1, acc[i][1]);
+            if (nv > 1)
+                acc[i][1] = V_FMA(ai, b1, acc[i][1]);
         }
-        a += rows;
+        a0 += ps, a1 += ps, a2 += ps, a3 += ps;
         b += ldb;
     }
-    if (nr == NR) {
+    if (nr == nv * VL) {
         WF_UNROLL
         for (int i = 0; i < rows; i++) {
             T *ci = c + i * ldc;
             if (add) {
                 acc[i][0] = acc[i][0] + V_LOAD(ci);
-                acc[i][1] = acc[i][1] + V_LOAD(ci + VL);
+                if (nv > 1)
+                    acc[i][1] = acc[i][1] + V_LOAD(ci + VL);
             }
             V_STORE(ci, acc[i][0]);
-            V_STORE(ci + VL, acc[i][1]);
+            if (nv > 1)
+                V_STORE(ci + VL, acc[i][1]);
         }
         return;
     }
@@ -44,7 +51,8 @@ F(tile_n)(int rows, int64_t kc, const T *restrict a, const T *restrict b, int64_
     WF_UNROLL
     for (int i = 0; i < rows; i++) {
         V_STORE(edge[i], acc[i][0]);
-        V_STORE(edge[i] + VL, acc[i][1]);
+        if (nv > 1)
+            V_STORE(edge[i] + VL, acc[i][1]);
     }
     for (int i = 0; i < rows; i++) {
         T *ci = c + i * ldc;
@@ -55,11 +63,16 @@ F(tile_n)(int rows, int64_t kc, const T *restrict a, const T *restrict b, int64_
 
 #define TILE_CASE(R)                                                                               \
     case R:                                                                                        \
-        F(tile_n)(R <= MR ? R : MR, kc, a, b, ldb, c, ldc, nr, add);                               \
+        if (rs == 1 && ps == rows && nr > VL)                                                      \
+            F(tile_n)(R <= MR ? R : MR, 2, kc, a, 1, R, b, ldb, c, ldc, nr, add);                  \
+        else if (nr > VL)                                                                          \
+            F(tile_n)(R <= MR ? R : MR, 2, kc, a, rs, ps, b, ldb, c, ldc, nr, add);                \
+        else                                                                                       \
+            F(tile_n)(R <= MR ? R : MR, 1, kc, a, rs, ps, b, ldb, c, ldc, nr, add);                \
         break
 
-static void F(tile)(int64_t rows, int64_t kc, const T *a, const T *b, int64_t ldb, T *c,
-                    int64_t ldc, int64_t nr, int add)
+static void F(tile)(int64_t rows, int64_t kc, const T *a, int64_t rs, int64_t ps, const T *b,
+                    int64_t ldb, T *c, int64_t ldc, int64_t nr, int add)
 {
     switch (rows) {
         TILE_CASE(1);
@@ -83,18 +96,27 @@ static void F(tile)(int64_t rows, int64_t kc, const T *a, const T *b, int64_t ld
     }
 }
 
-/* One k slice of a block: A packed in panels of MR rows (the last one narrower), B either packed in
- * panels of NR columns, or read in place (direct) but for a ragged last panel. */
-static void F(slice)(int64_t m, int64_t n, int64_t kc, const T *pa, const T *pb, const T *direct,
-                     int64_t ldb, T *c, int64_t ldc, int add)
+/* One k slice of a block. A lies packed in panels of MR rows (the last one narrower) if a_rs is 0, else
+ * in place. B lies packed in panels of NR columns, or in place (direct) but for a last panel that does
+ * not fill its vectors, which pb has. A panel in place that several tiles read is copied behind that
+ * one: rows a multiple of 4 KiB apart would push each other out of L1. */
+static void F(slice)(int64_t m, int64_t n, int64_t kc, const T *a, int64_t a_rs, int64_t a_cs,
+                     T *pb, const T *direct, int64_t ldb, T *c, int64_t ldc, int add)
 {
     for (int64_t j = 0; j < n; j += NR) {
         int64_t nr = n - j < NR ? n - j : NR;
-        int in_place = direct && nr == NR;
-        const T *b = in_place ? direct + j : direct ? pb : pb + j * kc;
+        int in_place = direct && nr % VL == 0;
+        int copy = in_place && m > MR && ldb > NR;
+        T *panel = pb + NR * kc;
+        const T *b = copy ? panel : in_place ? direct + j : direct ? pb : pb + j * kc;
+        for (int64_t p = 0; copy && p < kc; p++)
+            for (int64_t x = 0; x < nr; x += VL)
+                V_STORE(panel + p * NR + x, V_LOAD(direct + j + p * ldb + x));
         for (int64_t i = 0; i < m; i += MR) {
             int64_t rows = m - i < MR ? m - i : MR;
-            F(tile)(rows, kc, pa + i * kc, b, in_place ? ldb : NR, c + i * ldc + j, ldc, nr, add);
+            F(tile)
+            (rows, kc, a_rs ? a + i * a_rs : a + i * kc, a_rs ? a_rs : 1, a_rs ? a_cs : rows, b,
+             in_place && !copy ? ldb : NR, c + i * ldc + j, ldc, nr, add);
         }
     }
 }
