@@ -39,12 +39,15 @@ enum {
     DILATION_Y,
     DILATION_X,
     HAS_BIAS,
-    WEIGHT_C /* channels of the whole weight, of which C / G are used */
+    WEIGHT_C, /* channels of the whole weight, of which C / G are used */
+    PART_O    /* REORDER: only the first so many output channels; 0: all */
 };
 enum { FORWARD = 16, BACKWARD_DATA, BACKWARD_WEIGHT, REORDER = 32 };
 
 /* Enough tasks for several threads, none smaller than is worth one (multiply-adds). */
 enum { TASKS = 8, MAX_VARIANTS = 16 };
+/* Output channels of weights that one task reorders, where there are more. */
+enum { REORDER_O = 64 };
 #define MIN_TASK 1.0e6
 
 static int weight_md(const dnnl_functions *f, const int64_t *v, int type, int any, dnnl_md *md)
@@ -123,8 +126,16 @@ static int describe_reorder(const dnnl_functions *f, const wf_dnnl_key *key, dnn
         return rc;
     const dnnl_md *md = f->primitive_desc_query_md(
         chosen, gradient ? DNNL_QUERY_DIFF_WEIGHTS : DNNL_QUERY_WEIGHTS, 0);
-    rc = f->reorder_primitive_desc_create(desc, gradient ? md : &plain, f->engine,
-                                          gradient ? &plain : md, f->engine, NULL);
+    dnnl_md whole = plain, part;
+    if (key->v[PART_O]) {
+        dnnl_sizes dims = {key->v[PART_O], key->v[C], key->v[KH], key->v[KW]}, from_0 = {0};
+        rc = f->memory_desc_init_submemory(&part, md, dims, from_0);
+        rc = rc ? rc : f->memory_desc_init_submemory(&plain, &whole, dims, from_0);
+        md = &part;
+    }
+    rc = rc ? rc
+            : f->reorder_primitive_desc_create(desc, gradient ? md : &plain, f->engine,
+                                               gradient ? &plain : md, f->engine, NULL);
     f->primitive_desc_destroy(chosen);
     return rc;
 }
@@ -158,6 +169,7 @@ typedef struct variant {
     int shared; /* the variant that holds the weights: this one, or the first of the same layout */
     void *weight;
     size_t weight_bytes;
+    size_t part_bytes; /* a part of REORDER_O output channels takes so many of these; 0: whole */
 } variant;
 
 typedef struct conv_job {
@@ -256,6 +268,28 @@ static int share_weight(conv_job *w, variant *v, const wf_dnnl_plan *plan)
     return 1;
 }
 
+/*
+ * Large weights that all tasks share are reordered in parts of output channels, if these lie apart in the
+ * layout: a part is then the same reorder at another address. Says how many bytes a part takes.
+ */
+static size_t part_bytes(const wf_dnnl_key *conv, const wf_dnnl_plan *plan, size_t size)
+{
+    const int64_t *v = conv->v;
+    const dnnl_md *md = wf_dnnl_layout(plan, 1);
+    if (v[KIND] != FORWARD || v[G] != 1 || v[O] % REORDER_O || v[O] == REORDER_O || v[C] % 16 ||
+        plan->bytes[1] < (256u << 10) || !md)
+        return 0;
+    dnnl_md_blocked b;
+    memcpy(&b, md, sizeof b);
+    int64_t block = 1;
+    for (int i = 0; b.kind == DNNL_BLOCKED && i < b.inner_count && i < 12; i++)
+        block *= b.inner_axis[i] == 0 ? b.inner[i] : 1;
+    if (b.kind != DNNL_BLOCKED || b.offset || b.padded[0] != v[O] || REORDER_O % block)
+        return 0;
+    size_t bytes = (size_t)(REORDER_O / block * b.strides[0]) * size;
+    return bytes * (size_t)(v[O] / REORDER_O) == plan->bytes[1] ? bytes : 0;
+}
+
 /* Plans every variant on this thread, so that a refusal comes before any result is written. */
 static int plan_variants(conv_job *w, int kind)
 {
@@ -280,8 +314,15 @@ static int plan_variants(conv_job *w, int kind)
             v->weight_bytes = plan->bytes[1];
             if (before > 0 && share_weight(w, v, plan))
                 continue;
+            v->part_bytes = part_bytes(&key, plan, w->size);
             key.v[KIND] += REORDER;
+            key.v[PART_O] = v->part_bytes ? REORDER_O : 0;
             plan = wf_dnnl_get(&key, &reorder_recipe);
+            if (plan && !plan->primitive && v->part_bytes) {
+                v->part_bytes = 0;
+                key.v[PART_O] = 0;
+                plan = wf_dnnl_get(&key, &reorder_recipe);
+            }
             if (!plan)
                 return WF_GEMM_NOMEM;
             if (!plan->primitive)
@@ -291,25 +332,61 @@ static int plan_variants(conv_job *w, int kind)
     return WF_GEMM_OK;
 }
 
+static int64_t reorder_parts(const variant *v)
+{
+    return v->part_bytes ? v->key.v[O] / REORDER_O : 1;
+}
+
+static int reorder_part(const conv_job *w, const variant *v, int64_t part)
+{
+    int64_t offset = v->c0 * w->d->kh * w->d->kw;
+    wf_dnnl_key key = v->key;
+    key.v[KIND] += REORDER;
+    if (v->part_bytes) {
+        key.v[PART_O] = REORDER_O;
+        offset += part * REORDER_O * key.v[WEIGHT_C] * w->d->kh * w->d->kw;
+    }
+    wf_dnnl_plan *plan = wf_dnnl_get(&key, &reorder_recipe);
+    void *data[] = {(char *)(uintptr_t)w->weight + (size_t)offset * w->size,
+                    (char *)v->weight + (size_t)part * v->part_bytes};
+    return plan ? wf_dnnl_run(plan, data) : WF_GEMM_NOMEM;
+}
+
+/* Task t of all parts of all variants that have weights of their own. */
 static void reorder_task(void *arg, int64_t begin, int64_t end)
 {
     conv_job *w = arg;
     int saved = wf_dnnl_enter();
-    for (int64_t i = begin; i < end; i++) {
+    int64_t first = 0;
+    for (int i = 0; i < w->count && first < end; i++) {
+        const variant *v = &w->variants[i];
+        if (v->shared != i)
+            continue;
+        int64_t parts = reorder_parts(v);
+        for (int64_t t = begin > first ? begin : first; t < end && t < first + parts; t++) {
+            int rc = reorder_part(w, v, t - first);
+            if (rc)
+                fail(w, rc);
+        }
+        first += parts;
+    }
+    wf_dnnl_leave(saved);
+}
+
+static int reorder_weights(conv_job *w)
+{
+    int64_t parts = 0;
+    for (int i = 0; i < w->count; i++) {
         variant *v = &w->variants[i];
         if (v->shared != i)
             continue;
-        int64_t offset = v->c0 * w->d->kh * w->d->kw;
         v->weight = wf_alloc(v->weight_bytes);
-        wf_dnnl_key key = v->key;
-        key.v[KIND] += REORDER;
-        wf_dnnl_plan *plan = v->weight ? wf_dnnl_get(&key, &reorder_recipe) : NULL;
-        void *data[] = {(char *)(uintptr_t)w->weight + (size_t)offset * w->size, v->weight};
-        int rc = plan ? wf_dnnl_run(plan, data) : WF_GEMM_NOMEM;
-        if (rc)
-            fail(w, rc);
+        if (!v->weight)
+            return WF_GEMM_NOMEM;
+        parts += reorder_parts(v);
     }
-    wf_dnnl_leave(saved);
+    wf_parallel_for(parts, 1, reorder_task, w);
+    return atomic_load_explicit(&w->rc, memory_order_relaxed);
 }
 
 /* A channel slice of samples [n0, n1) and positions [p0, p1), between a dense channels-last block and
@@ -458,6 +535,15 @@ static void weight_task(void *w, int64_t begin, int64_t end)
     run_tasks(w, BACKWARD_WEIGHT, begin, end);
 }
 
+/* Tasks of rows each read all weights: few tasks where these do not stay in a cache near by. */
+static int64_t tasks_for_weights(const conv_job *w)
+{
+    const wf_conv_desc *d = w->d;
+    double bytes =
+        (double)d->o * (double)(d->c / d->groups) * (double)(d->kh * d->kw) * (double)w->size;
+    return bytes > 1 << 20 ? 2 : bytes > 1 << 19 ? 4 : TASKS;
+}
+
 /* Cuts n samples and `length` of the other dimension (pieces of at least `unit`) into tasks. */
 static void cut(conv_job *w, int64_t length, int64_t unit)
 {
@@ -494,8 +580,7 @@ static int prepare(conv_job *w, int kind)
         rc = make_nhwc(w, &w->dst, d->o, d->oh * d->ow);
     if (rc || kind == BACKWARD_WEIGHT)
         return rc;
-    wf_parallel_for(w->count, 1, reorder_task, w);
-    return atomic_load_explicit(&w->rc, memory_order_relaxed);
+    return reorder_weights(w);
 }
 
 static int start(conv_job *w, const wf_conv_desc *d)
@@ -522,7 +607,7 @@ int wf_dnnl_conv_forward(const wf_conv_desc *d, const void *src, const void *wei
     if (rc)
         return rc;
     w.dst = dst;
-    cut(&w, d->oh, 1);
+    cut(&w, d->oh, (d->oh + tasks_for_weights(&w) - 1) / tasks_for_weights(&w));
     rc = prepare(&w, FORWARD);
     if (!rc) {
         wf_parallel_for(w.chunks_n * w.others, 1, forward_task, &w);
