@@ -63,9 +63,7 @@ F(tile_n)(int rows, int nv, int64_t kc, const T *restrict a, int64_t rs, int64_t
 
 #define TILE_CASE(R)                                                                               \
     case R:                                                                                        \
-        if (rs == 1 && ps == rows && nr > VL)                                                      \
-            F(tile_n)(R <= MR ? R : MR, 2, kc, a, 1, R, b, ldb, c, ldc, nr, add);                  \
-        else if (nr > VL)                                                                          \
+        if (nr > VL)                                                                               \
             F(tile_n)(R <= MR ? R : MR, 2, kc, a, rs, ps, b, ldb, c, ldc, nr, add);                \
         else                                                                                       \
             F(tile_n)(R <= MR ? R : MR, 1, kc, a, rs, ps, b, ldb, c, ldc, nr, add);                \
