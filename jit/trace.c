@@ -367,6 +367,9 @@ int wf_fn_run(const wf_fn *f, const weft_tensor *inputs, const uint64_t *slots, 
             v[k + 1] = slot_value(f, i->attr, i->op == WF_OP_CONST ? NULL : slots);
         } else if (i->op != WF_OP_RESULT) { /* further results are stored with their op */
             c->grad_off += (i->flags & WF_INS_NOGRAD) ? 1 : 0;
+            if (i->op == WF_OP_AS_STRIDED) { /* its map is over the value, not over some storage */
+                src[0] = weft_contiguous(src[0]);
+            }
             rc = wf_dispatch((wf_op)i->op, i->attr ? &f->attrs[i->attr] : &none, i->nsrc, src,
                              wf_rows[i->op].ndst, &v[k + 1]);
             c->grad_off -= (i->flags & WF_INS_NOGRAD) ? 1 : 0;

@@ -46,11 +46,8 @@ static inline wf_val random_partner(random_fn *r, wf_val v)
 {
     int dt = wf_fn_type(r->f, v)->dtype;
     if (random_below(r, 6) == 0) {
-        return wf_fn_scalar(r->f,
-                            dt == WEFT_BOOL          ? 0
-                            : wf_dtype_kind(dt) == 2 ? 2
-                                                     : 1,
-                            wf_slot_bits(wf_dtype_kind(dt) == 2 ? 2 : 1, 0.5 + random_below(r, 5)));
+        int kind = dt == WEFT_BOOL ? 0 : wf_dtype_kind(dt) == 2 ? 2 : 1, n = random_below(r, 5);
+        return wf_fn_scalar(r->f, kind, kind ? wf_slot_bits(kind, 0.5 + n) : (uint64_t)(n & 1));
     }
     for (int i = 0; i < 12; i++) {
         wf_val u = random_pick(r);

@@ -1,0 +1,216 @@
+/*
+ * tests/fuzz/test_graph_fuzz.c -- random functions of all rows, run every way there is: eager dispatch,
+ * the reference interpreter, after every pass and after all of them, as a plan on the tile interpreter
+ * and with native kernels, with other scalar slots than those the plan was built with. Bits are equal.
+ *
+ * WEFT_FUZZ_GRAPHS: how many (400); WEFT_FUZZ_SEED: the first one. A failing function is shrunk and
+ * printed as IR: weft-opt reads it.
+ */
+/* ctest: timeout=600 */
+#include <criterion/criterion.h>
+
+#include "eager/alloc.h"
+#include "jit/plan.h"
+#include "tests/jit/graph_support.h"
+#include "tests/jit/random_graph.h"
+
+typedef enum way { WAY_INTERP, WAY_PASSES, WAY_ALL, WAY_SLOTS, WAY_TIER0, WAY_NATIVE, WAYS } way;
+static const char *const way_names[WAYS] = {
+    [WAY_INTERP] = "the reference interpreter",
+    [WAY_PASSES] = "one pass, interpreted",
+    [WAY_ALL] = "all passes, by eager dispatch",
+    [WAY_SLOTS] = "all passes, interpreted with the slots of another recording",
+    [WAY_TIER0] = "a plan on the tile interpreter",
+    [WAY_NATIVE] = "a plan with native kernels",
+};
+
+static wf_interp *oracle;
+static uint32_t hits[WF_FOLD_COUNT];
+static wf_pass_stat stats[WF_PASS_COUNT];
+
+/* Another recording of the structure: other scalars, fill values and slice starts that stay legal. */
+static wf_fn *other_slots(const wf_fn *f)
+{
+    char *text = wf_fn_text(f);
+    wf_why why;
+    wf_fn *g = wf_fn_parse(text, strlen(text), &why);
+    free(text);
+    cr_assert_not_null(g, "%s", why.rule);
+    for (uint32_t k = 0; k < g->n; k++) {
+        const wf_ins *i = &g->ins[k];
+        if (i->op == WF_OP_SCALAR) {
+            int kind = g->slot_kind[i->attr];
+            double v = wf_slot_f64(kind, g->slots[i->attr]);
+            g->slots[i->attr] = kind == 0 ? !g->slots[i->attr] : wf_slot_bits(kind, v + 1);
+        } else if (i->op == WF_OP_FULL && wf_ins_attr(g, i)->n_flt) {
+            double *flt = (double *)(uintptr_t)wf_ins_attr(g, i)->flt;
+            flt[0] += 2;
+        }
+    }
+    return g;
+}
+
+static int run_plan(const wf_fn *f, unsigned flags, void *const *in, void **out, wf_why *why)
+{
+    wf_view iv[GRAPH_ARGS], ov[GRAPH_ARGS];
+    memset(ov, 0, sizeof ov);
+    for (uint32_t k = 0; k < f->ninputs; k++) {
+        const wf_type *t = wf_fn_type(f, f->inputs[k]);
+        int64_t step = 1;
+        iv[k] = (wf_view){.data = in[k], .dtype = t->dtype, .rank = t->rank};
+        for (int i = t->rank; i-- > 0;) {
+            iv[k].dims[i] = t->dims[i];
+            iv[k].strides[i] = step;
+            step *= t->dims[i];
+        }
+    }
+    wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = flags}, why);
+    if (!p) {
+        return why->code;
+    }
+    wf_plan_args a = {.fn = f, .in = iv, .out = ov};
+    int rc = wf_plan_run(p, &a, why);
+    for (uint32_t k = 0; k < f->noutputs && !rc; k++) {
+        size_t bytes = (size_t)wf_view_numel(&ov[k]) * wf_dtype_size(ov[k].dtype);
+        out[k] = malloc(bytes + 1);
+        memcpy(out[k], ov[k].data, bytes);
+        wf_free(ov[k].data, bytes);
+    }
+    wf_plan_release(p);
+    return rc;
+}
+
+/* Runs f one way. */
+static int run_way(const wf_fn *f, way w, int pass, void *const *in, void **out, wf_why *why)
+{
+    const void *const *cin = (const void *const *)in;
+    wf_pass_opts o = {.verify = true, .dump = "", .hits = hits, .stats = stats};
+    wf_fn *g = NULL, *now = NULL;
+    int rc = 0;
+    switch (w) {
+    case WAY_INTERP:
+        return wf_interp_run(oracle, f, NULL, cin, out, why);
+    case WAY_PASSES:
+        o.only = wf_passes[pass].name;
+        rc = wf_pass_all(f, &o, &g, why);
+        rc = rc ? rc : wf_interp_run(oracle, g, NULL, cin, out, why);
+        break;
+    case WAY_ALL:
+        rc = wf_pass_all(f, &o, &g, why);
+        rc = rc ? rc : graph_eager(g, in, out, why);
+        break;
+    case WAY_SLOTS: /* f is the other recording; the passes saw the first one */
+        now = other_slots(f);
+        rc = wf_pass_all(now, &o, &g, why);
+        rc = rc ? rc : wf_interp_run(oracle, g, f, cin, out, why);
+        break;
+    case WAY_TIER0:
+        return run_plan(f, WF_PLAN_TIER0, in, out, why);
+    case WAY_NATIVE:
+        return run_plan(f, WF_PLAN_SYNC, in, out, why);
+    case WAYS:
+        break;
+    }
+    wf_fn_free(g);
+    wf_fn_free(now);
+    return rc;
+}
+
+/* NULL, or what went wrong (a static text). */
+static const char *check_way(const wf_fn *f, uint64_t seed, way w, int pass)
+{
+    static char message[400];
+    void *in[GRAPH_ARGS], *want[GRAPH_ARGS] = {0}, *got[GRAPH_ARGS] = {0};
+    wf_why why = {0}, why2 = {0};
+    uint32_t k = 0;
+    graph_inputs(f, seed, in);
+    int rc = graph_eager(f, in, want, &why), rc2 = run_way(f, w, pass, in, got, &why2);
+    int64_t at = !rc && !rc2 ? graph_difference(f, want, got, &k) : -1;
+    const char *bad = NULL;
+    if (rc && rc2 == 0 && w != WAY_INTERP) {
+        /* the failing op was dead: passes drop it, and its error */
+    } else if (rc != rc2 || at >= 0) {
+        snprintf(message, sizeof message,
+                 "%s: status %d (%.90s) and %d (%.90s), output %u differs at %lld",
+                 w == WAY_PASSES ? wf_passes[pass].name : way_names[w], rc, why.rule, rc2,
+                 why2.rule, k, (long long)at);
+        bad = message;
+    }
+    graph_free(want, f->noutputs);
+    graph_free(got, f->noutputs);
+    graph_free(in, f->ninputs);
+    return bad;
+}
+
+/* The function that returns value v of f alone, or NULL. */
+static wf_fn *slice_of(const wf_fn *f, wf_val v)
+{
+    char *text = wf_fn_text(f);
+    wf_why why;
+    wf_fn *g = wf_fn_parse(text, strlen(text), &why), *small = NULL;
+    free(text);
+    if (g) {
+        g->outputs[0] = v;
+        g->noutputs = 1;
+        wf_pass_run("dce", g, NULL, &small, &why);
+        wf_fn_free(g);
+    }
+    return small;
+}
+
+/* The smallest function seen that still fails: the first value that differs, with what it needs. Plans
+ * fail through fusion of several values, so all of them are tried and the shortest slice is kept. */
+static void report(const wf_fn *f, uint64_t seed, way w, int pass)
+{
+    const wf_fn *best = f;
+    for (wf_val v = 1; v <= f->n; v++) {
+        int op = wf_fn_at(f, v)->op;
+        wf_fn *g = wf_op_is_weak(op) || op == WF_OP_INPUT ? NULL : slice_of(f, v);
+        if (g && g->n < best->n && check_way(g, seed, w, pass)) {
+            if (best != f) {
+                wf_fn_free((wf_fn *)(uintptr_t)best);
+            }
+            best = g;
+        } else {
+            wf_fn_free(g);
+        }
+    }
+    char *text = wf_fn_text(best);
+    const char *bad = check_way(best, seed, w, pass);
+    cr_expect_fail("seed %llu: %s\n%s", (unsigned long long)seed, bad ? bad : "gone when shrunk",
+                   text);
+    free(text);
+    if (best != f) {
+        wf_fn_free((wf_fn *)(uintptr_t)best);
+    }
+}
+
+static uint64_t option(const char *name, uint64_t fallback)
+{
+    const char *s = getenv(name);
+    return s && *s ? strtoull(s, NULL, 10) : fallback;
+}
+
+Test(graph_fuzz, every_way_gives_the_same_bits)
+{
+    uint64_t n = option("WEFT_FUZZ_GRAPHS", 400), first = option("WEFT_FUZZ_SEED", 1);
+    int failures = 0;
+    oracle = wf_interp_new(wf_oracle_primitive);
+    for (uint64_t seed = first; seed < first + n && failures < 5; seed++) {
+        wf_fn *f = random_graph(seed, 6 + (int)(seed % 30));
+        for (int w = 0; w < WAYS && f->ninputs < GRAPH_ARGS; w++) {
+            if (w == WAY_NATIVE && seed % 8) {
+                continue; /* compiling takes milliseconds */
+            }
+            for (int pass = 0; pass < (w == WAY_PASSES ? (int)WF_PASS_COUNT : 1); pass++) {
+                if (check_way(f, seed, (way)w, pass)) {
+                    report(f, seed, (way)w, pass);
+                    failures++;
+                }
+            }
+        }
+        wf_fn_free(f);
+    }
+    wf_interp_free(oracle);
+    cr_expect(stats[WF_PASS_fold].rewrites > n / 2, "passes had nothing to do");
+}
