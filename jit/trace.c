@@ -9,6 +9,7 @@
 
 #include "eager/alloc.h"
 #include "jit/trace.h"
+#include "weft/ops_array.h"
 
 static uint32_t next_serial(void)
 {

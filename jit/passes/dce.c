@@ -38,10 +38,9 @@ int wf_live(const wf_fn *f, uint8_t *live)
 
 int wf_pass_dce(wf_pass *p, const wf_fn *in, wf_fn **out, wf_why *why)
 {
-    wf_build b;
     uint8_t *live = calloc(in->n + 1u, 1);
-    int rc = wf_build_begin(&b, in, 0);
-    rc = rc || !live ? wf_fail(why, WEFT_ENOMEM, "out of memory") : wf_live(in, live);
+    int rc = live ? wf_live(in, live) : wf_fail(why, WEFT_ENOMEM, "out of memory");
+    uint32_t before = p->rewrites;
     /* Users stand behind operands: an instruction that bisection keeps alive needs its operands too. */
     bool kept = false;
     for (wf_val v = in->n; v > 0 && !rc; v--) {
@@ -58,8 +57,12 @@ int wf_pass_dce(wf_pass *p, const wf_fn *in, wf_fn **out, wf_why *why)
             }
         }
     }
-    rc = rc ? rc : wf_build_all(&b, in, live, why);
-    *out = wf_build_end(&b);
+    if (!rc && p->rewrites > before) {
+        wf_build b;
+        rc = wf_build_begin(&b, in, 0);
+        rc = rc ? wf_fail(why, rc, "out of memory") : wf_build_all(&b, in, live, why);
+        *out = wf_build_end(&b);
+    }
     free(live);
     return rc;
 }

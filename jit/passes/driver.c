@@ -114,6 +114,20 @@ static bool listed(const char *list, const char *word)
     return false;
 }
 
+static int copy_fn(const wf_fn *in, wf_fn **out, wf_why *why)
+{
+    wf_build b;
+    int rc = wf_build_begin(&b, in, 0);
+    rc = rc ? wf_fail(why, rc, "out of memory") : wf_build_all(&b, in, NULL, why);
+    *out = wf_build_end(&b);
+    if (rc) {
+        wf_fn_free(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+/* *out stays NULL if the pass had nothing to do. */
 static int run_pass(int id, wf_pass *p, const wf_fn *in, wf_fn **out, wf_why *why)
 {
     uint64_t start = now_ns();
@@ -122,10 +136,11 @@ static int run_pass(int id, wf_pass *p, const wf_fn *in, wf_fn **out, wf_why *wh
     int rc = run_of[id](p, in, out, why);
     uint64_t ns = now_ns() - start;
     wf_why fault = {0};
-    if (!rc && verifies(p->opts) && wf_fn_verify(*out, &fault)) {
+    const wf_fn *now = *out ? *out : in;
+    if (!rc && *out && verifies(p->opts) && wf_fn_verify(*out, &fault)) {
         rc = wf_fail(why, WEFT_EINVALID, "after pass %s: %.200s", wf_passes[id].name, fault.rule);
     }
-    if (!rc && ((*out)->ninputs != in->ninputs || (*out)->noutputs != in->noutputs)) {
+    if (!rc && (now->ninputs != in->ninputs || now->noutputs != in->noutputs)) {
         rc = wf_fail(why, WEFT_EINVALID, "pass %s lost arguments or results", wf_passes[id].name);
     }
     if (rc) {
@@ -139,11 +154,11 @@ static int run_pass(int id, wf_pass *p, const wf_fn *in, wf_fn **out, wf_why *wh
         s->runs++;
         s->rewrites += p->rewrites;
         s->before = in->n;
-        s->after = (*out)->n;
+        s->after = now->n;
     }
     if (listed(wf_env()->WEFT_STATS, "pass")) {
         fprintf(stderr, "weft: pass %-6s %-16s %6u -> %6u instructions, %u rewrites, %.3f ms\n",
-                wf_passes[id].name, in->name, in->n, (*out)->n, p->rewrites, (double)ns * 1e-6);
+                wf_passes[id].name, in->name, in->n, now->n, p->rewrites, (double)ns * 1e-6);
     }
     return 0;
 }
@@ -224,23 +239,16 @@ int wf_pass_all(const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why
     for (int k = 0; k < n && !rc; k++) {
         wf_fn *next;
         rc = run_pass(order[k], &p, f, &next, why);
-        if (f != in) {
+        if (f != in && (rc || next)) {
             wf_fn_free((wf_fn *)(uintptr_t)f);
         }
-        f = next;
+        f = next || rc ? next : f;
         if (!rc && dumps) {
             dump(o, f, number, k + 1, wf_passes[order[k]].name);
         }
     }
-    if (!rc && f == in) { /* nothing to run: a copy, since the caller will free what it gets */
-        wf_build b;
-        rc = wf_build_begin(&b, in, 0);
-        rc = rc ? wf_fail(why, rc, "out of memory") : wf_build_all(&b, in, NULL, why);
-        wf_fn *copy = wf_build_end(&b);
-        f = copy;
-        if (rc) {
-            wf_fn_free(copy);
-        }
+    if (!rc && f == in) { /* the caller will free what it gets */
+        return copy_fn(in, out, why);
     }
     *out = rc ? NULL : (wf_fn *)(uintptr_t)f;
     return rc;
@@ -257,5 +265,6 @@ int wf_pass_run(const char *name, const wf_fn *in, const wf_pass_opts *o, wf_fn 
     o = o ? o : &defaults;
     int64_t left = o->bisect - 1;
     wf_pass p = {.opts = o, .left = o->bisect > 0 ? &left : NULL};
-    return run_pass(id, &p, in, out, why);
+    int rc = run_pass(id, &p, in, out, why);
+    return rc || *out ? rc : copy_fn(in, out, why);
 }

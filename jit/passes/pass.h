@@ -64,6 +64,7 @@ typedef struct wf_pass {
 /* May one more rewrite be made? Counts it. what: its name (rules count in opts->hits). */
 bool wf_pass_may(void *pass, const char *what);
 
+/* *out stays NULL where a pass has nothing to do. */
 #define PASS(id, on, text) int wf_pass_##id(wf_pass *p, const wf_fn *in, wf_fn **out, wf_why *why);
 #include "jit/passes/passes.def"
 
