@@ -1,6 +1,9 @@
 /*
  * jit/codegen_cpu/llvm.c -- libweft-llvm.so: text to object code, object code to a function.
  *
+ * No pass runs before code generation: kernel IR has no common subexpressions, and the object code was the
+ * same with early-cse.
+ *
  * Invariants
  *  - No flag of this file relaxes floating point: AllowFPOpFusion stays at the C API's default, which
  *    fuses nothing that the text does not, and the text has no fast-math flags.
@@ -19,9 +22,9 @@
 #include <llvm-c/Core.h>
 #include <llvm-c/IRReader.h>
 #include <llvm-c/LLJIT.h>
+#include <llvm-c/Support.h>
 #include <llvm-c/Target.h>
 #include <llvm-c/TargetMachine.h>
-#include <llvm-c/Transforms/PassBuilder.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -32,6 +35,9 @@ static unsigned serial;
 
 static void initialise(void)
 {
+    /* Strength reduction of loops is a tenth of the time and does nothing for loops of one index. */
+    static const char *const options[] = {"weft", "-disable-lsr"};
+    LLVMParseCommandLineOptions((int)(sizeof options / sizeof *options), options, NULL);
     LLVMInitializeX86TargetInfo();
     LLVMInitializeX86Target();
     LLVMInitializeX86TargetMC();
@@ -55,17 +61,6 @@ int keep_at_exit(void (*destroy)(void *), void *object, void *library)
     return 0;
 }
 
-__attribute__((destructor)) static void finalise(void)
-{
-    if (jit)
-        LLVMConsumeError(LLVMOrcDisposeLLJIT(jit));
-    if (host_cpu) {
-        LLVMDisposeMessage(host_cpu);
-        LLVMDisposeMessage(host_features);
-        LLVMDisposeMessage(triple);
-    }
-}
-
 static int failed(LLVMErrorRef error, char *err, size_t errn)
 {
     if (!error)
@@ -84,14 +79,47 @@ static int refused(char *message, char *err, size_t errn)
     return -1;
 }
 
+/* -- target machines: making one parses the CPU's features, so a few are kept ---------------------------- */
+enum { MACHINES = 8 };
+static struct kept {
+    LLVMTargetMachineRef machine;
+    char arch[64];
+} kept[MACHINES];
+
+static LLVMTargetMachineRef take_machine(const char *arch)
+{
+    const int host = strcmp(arch, "host") == 0;
+    LLVMTargetMachineRef found = NULL;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < MACHINES && !found; i++)
+        if (kept[i].machine && strcmp(kept[i].arch, arch) == 0) {
+            found = kept[i].machine;
+            kept[i].machine = NULL;
+        }
+    pthread_mutex_unlock(&lock);
+    return found ? found
+                 : LLVMCreateTargetMachine(target, triple, host ? host_cpu : arch,
+                                           host ? host_features : "", LLVMCodeGenLevelLess,
+                                           LLVMRelocPIC, LLVMCodeModelDefault);
+}
+
+static void return_machine(LLVMTargetMachineRef machine, const char *arch)
+{
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < MACHINES && machine && strlen(arch) < sizeof kept->arch; i++)
+        if (!kept[i].machine) {
+            strcpy(kept[i].arch, arch);
+            kept[i].machine = machine;
+            machine = NULL;
+        }
+    pthread_mutex_unlock(&lock);
+    if (machine)
+        LLVMDisposeTargetMachine(machine);
+}
+
 static int emit(LLVMTargetMachineRef machine, LLVMModuleRef module, void **object, size_t *size,
                 char *err, size_t errn)
 {
-    LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
-    LLVMErrorRef error = LLVMRunPasses(module, "function(early-cse)", machine, options);
-    LLVMDisposePassBuilderOptions(options);
-    if (failed(error, err, errn))
-        return -1;
     char *message = NULL;
     LLVMMemoryBufferRef code = NULL;
     if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, LLVMObjectFile, &message, &code))
@@ -112,10 +140,7 @@ static int compile(const char *arch, const char *text, size_t n, void **object, 
     pthread_once(&once, initialise);
     if (!target)
         return refused(NULL, err, errn);
-    const int host = strcmp(arch, "host") == 0;
-    LLVMTargetMachineRef machine =
-        LLVMCreateTargetMachine(target, triple, host ? host_cpu : arch, host ? host_features : "",
-                                LLVMCodeGenLevelLess, LLVMRelocPIC, LLVMCodeModelDefault);
+    LLVMTargetMachineRef machine = take_machine(arch);
     if (!machine)
         return refused(NULL, err, errn);
     LLVMContextRef context = LLVMContextCreate();
@@ -134,8 +159,22 @@ static int compile(const char *arch, const char *text, size_t n, void **object, 
         LLVMDisposeModule(module);
     }
     LLVMContextDispose(context);
-    LLVMDisposeTargetMachine(machine);
+    return_machine(machine, arch);
     return status;
+}
+
+__attribute__((destructor)) static void finalise(void)
+{
+    if (jit)
+        LLVMConsumeError(LLVMOrcDisposeLLJIT(jit));
+    for (int i = 0; i < MACHINES; i++)
+        if (kept[i].machine)
+            LLVMDisposeTargetMachine(kept[i].machine);
+    if (host_cpu) {
+        LLVMDisposeMessage(host_cpu);
+        LLVMDisposeMessage(host_features);
+        LLVMDisposeMessage(triple);
+    }
 }
 
 /* What generated code may call. */
