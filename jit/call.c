@@ -32,7 +32,7 @@ struct weft_jit {
     weft_jit_fn fn;
     void *self;
     char name[MAX_NAME];
-    bool single_graph, no_fuse;
+    bool single_graph, no_fuse, synchronous;
     int max_plans;
     pthread_mutex_t lock;
     entry *plans; /* in no order: recordings differ in few plans, and the hash decides at once */
@@ -65,6 +65,7 @@ weft_jit *(weft_jit_trace)(const weft_jit_args *args)
     snprintf(j->name, sizeof j->name, "%s", args->name && *args->name ? args->name : "f");
     j->single_graph = args->single_graph;
     j->no_fuse = args->no_fuse;
+    j->synchronous = args->synchronous;
     j->max_plans = args->max_plans > 0 ? args->max_plans : MAX_PLANS;
     pthread_mutex_init(&j->lock, NULL);
     return j;
@@ -181,7 +182,9 @@ static int run_segment(void *user, wf_job *job, wf_why *why)
     wf_plan *p = lookup(j, hash, job);
     bool known = p != NULL;
     if (!p) {
-        wf_plan_opts o = {.flags = j->no_fuse ? WF_PLAN_NO_FUSE : 0, .writes = job->writes};
+        wf_plan_opts o = {.flags = (j->no_fuse ? WF_PLAN_NO_FUSE : 0) |
+                                   (j->synchronous ? WF_PLAN_SYNC : 0),
+                          .writes = job->writes};
         p = wf_plan_build(job->fn, &o, why);
     }
     if (!p) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jit/passes/cost.h"
 #include "jit/passes/pass.h"
 #include "jit/plan_int.h"
 
@@ -89,6 +90,33 @@ static int find_edges(wf_planner *b)
     return 0;
 }
 
+static void step_traffic(const wf_plan *p, const wf_plan_step *s, const int64_t *words,
+                         int64_t *reads, int64_t *writes)
+{
+    for (int i = 0; i < s->ndst + s->nsrc; i++) {
+        const wf_access *a = &p->accesses[s->access + (uint32_t)i];
+        int64_t bytes = a->buffer < 0 ? 0 : wf_cost_bytes(a->dtype, a->rank, words + a->shape);
+        *(i < s->ndst ? writes : reads) += bytes;
+    }
+}
+
+/* Traffic of the plan, and of the same instructions one by one. */
+static void count_traffic(wf_planner *b)
+{
+    wf_plan_info *o = &b->p->info;
+    for (uint32_t i = 0; i < b->p->nsteps; i++) {
+        step_traffic(b->p, &b->p->steps[i], b->l.words, &o->read_bytes, &o->write_bytes);
+    }
+    for (uint32_t k = 0; k < b->f->n; k++) {
+        int64_t reads, writes;
+        if (b->s.group_of[k] != WF_NO_GROUP) {
+            wf_cost_alone(&b->l, k, &reads, &writes);
+            o->eager_read_bytes += reads;
+            o->eager_write_bytes += writes;
+        }
+    }
+}
+
 /* Sizes of the largest launch, for the block of a run. */
 static void measure(wf_plan *p)
 {
@@ -147,6 +175,9 @@ static int build(wf_planner *b)
     rc = rc ? rc : copy_outputs(p, f);
     rc = rc ? rc : find_edges(b);
     rc = rc ? rc : find_kernels(b);
+    if (!rc) {
+        count_traffic(b);
+    }
     p->words = b->l.words;
     p->terms = b->l.terms;
     b->l.words = NULL;
@@ -272,6 +303,37 @@ static const wf_plan *chosen(const wf_plan *p)
 void wf_plan_get_info(const wf_plan *p, wf_plan_info *info)
 {
     *info = chosen(p)->info;
+}
+
+bool wf_plan_step_at(const wf_plan *p, int launch, wf_plan_step_info *out)
+{
+    p = chosen(p);
+    uint32_t lo = 0, hi = p->nsteps;
+    while (lo < hi) { /* the first step of the launch */
+        uint32_t mid = (lo + hi) / 2;
+        *((int64_t)p->steps[mid].launch < launch ? &lo : &hi) =
+            (int64_t)p->steps[mid].launch < launch ? mid + 1 : mid;
+    }
+    *out = (wf_plan_step_info){.kernel = ""};
+    if (launch < 0 || (uint32_t)launch >= p->nlaunches || lo == p->nsteps) {
+        return false;
+    }
+    const wf_plan_step *s = &p->steps[lo];
+    out->kind = s->axes                  ? "rows"
+                : s->kind == WF_STEP_MAP ? "map"
+                : s->kind == WF_STEP_OP  ? "op"
+                                         : "copy";
+    out->op = (wf_op)s->op;
+    if (s->kind == WF_STEP_MAP && p->programs[s->program].kernel) {
+        out->kernel = wf_jitk_name(p->programs[s->program].kernel);
+        out->native = wf_jitk_get_state(p->programs[s->program].kernel) == WF_JITK_NATIVE;
+    }
+    for (; lo < p->nsteps && p->steps[lo].launch == (uint32_t)launch; lo++) {
+        out->runs++;
+        out->ops += (int)p->steps[lo].nmember;
+        step_traffic(p, &p->steps[lo], p->words, &out->read_bytes, &out->write_bytes);
+    }
+    return true;
 }
 
 int wf_plan_explain(const wf_plan *p, FILE *out)

@@ -54,6 +54,9 @@ typedef struct wf_plan_args {
     /* Filled in when a run fails in a step: the row, and the site that recorded it (NULL unknown). */
     wf_op failed_op;
     const char *failed_site;
+    /* NULL, or room for as many times (ns) as the plan has steps: zeroed by the caller, added to. Steps are
+     * those of the way that ran, so a plan that has not chosen yet must not be asked. */
+    int64_t *step_ns;
     bool wrote; /* a failing run may have begun to write outputs that the caller brought */
 } wf_plan_args;
 
@@ -74,6 +77,19 @@ typedef struct wf_plan_info {
     int64_t eager_read_bytes, eager_write_bytes; /* the same op by op */
 } wf_plan_info;
 void wf_plan_get_info(const wf_plan *p, wf_plan_info *info);
+
+typedef struct wf_plan_step_info {
+    const char *kind;   /* "map", "rows" (a group that reduces), "op", "copy" */
+    wf_op op;           /* the row, or the last one of a group */
+    int runs, ops;      /* tensors side by side; instructions in all of them */
+    const char *kernel; /* of a group that is compiled, or ""; it lives as long as the plan */
+    bool native;        /* by now */
+    int64_t read_bytes, write_bytes;
+} wf_plan_step_info;
+/* Step i of wf_plan_info.steps; false beyond them. */
+bool wf_plan_step_at(const wf_plan *p, int i, wf_plan_step_info *out);
+/* Has the plan settled on a way (or has just one)? */
+bool wf_plan_is_settled(const wf_plan *p);
 
 /* Text: one step a line, with its instructions; every edge that is not fused with its reason. 0 or
  * WEFT_EIO. */

@@ -16,7 +16,7 @@
 
 enum { TRIALS = 5, WARM_UP = 2, SEEN_OFTEN = 3, CLEARLY = 98 /* percent of the other's time */ };
 
-static int64_t now_ns(void)
+int64_t wf_plan_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -81,13 +81,18 @@ int wf_plan_run(wf_plan *p, wf_plan_args *a, wf_why *why)
         return wf_plan_run_steps(p, a, why);
     }
     int turn = atomic_fetch_add_explicit(&p->turn, 1, memory_order_relaxed);
-    int64_t start = now_ns();
+    int64_t start = wf_plan_now();
     int rc = wf_plan_run_steps(turn % 2 ? rows : p, a, why);
     if (!rc && turn >= 2 * WARM_UP) {
-        keep_least(&p->best[turn % 2], now_ns() - start);
+        keep_least(&p->best[turn % 2], wf_plan_now() - start);
     }
     if (turn >= 2 * (WARM_UP + TRIALS)) {
         decide(p);
     }
     return rc;
+}
+
+bool wf_plan_is_settled(const wf_plan *p)
+{
+    return atomic_load_explicit(&p->choice, memory_order_relaxed) != WF_CHOICE_TRIAL;
 }

@@ -128,6 +128,8 @@ typedef struct wf_planner {
 int wf_grow(void *array, uint32_t n, uint32_t more, uint32_t *cap, size_t size);
 /* Schedule to steps and accesses (buffers = root values until placed). */
 int wf_plan_lower(wf_planner *b);
+/* Nanoseconds of a clock that never goes back. */
+int64_t wf_plan_now(void);
 /* The same function with rows opened; NULL if that saves no step (or there is no memory). */
 wf_plan *wf_plan_open_rows(wf_plan *p);
 /* Runs the plan's own steps. */

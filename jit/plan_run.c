@@ -258,7 +258,11 @@ static int run_steps(run *r)
         for (n = 1; s + n < p->nsteps && p->steps[s + n].launch == p->steps[s].launch;) {
             n++;
         }
+        int64_t start = r->a->step_ns ? wf_plan_now() : 0;
         int rc = run_launch(r, &p->steps[s], n);
+        if (r->a->step_ns) {
+            r->a->step_ns[p->steps[s].launch] += wf_plan_now() - start;
+        }
         if (rc) {
             wf_val from = wf_fn_origin(p->fn, p->steps[s].ins + 1);
             uint32_t loc = from ? wf_fn_at(r->a->fn, from)->loc : 0;

@@ -574,7 +574,7 @@ int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, u
     const wf_fn *f = l->f;
     size_t n = f->n + 1u;
     fuser u = {.s = s, .l = l, .f = f, .most = most, .rows = (flags & WF_FUSE_ROWS) != 0};
-    *s = (wf_schedule){.off = (flags & WF_FUSE_OFF) != 0};
+    *s = (wf_schedule){.off = (flags & WF_FUSE_OFF) != 0, .rows = (flags & WF_FUSE_ROWS) != 0};
     s->groups = malloc(n * sizeof *s->groups);
     s->members = malloc(n * sizeof *s->members);
     s->group_of = malloc(n * sizeof *s->group_of);
@@ -636,6 +636,12 @@ wf_reason wf_edge_reason(const wf_schedule *s, const wf_layout *l, uint32_t k, w
         return WF_REASON_NONE;
     }
     const wf_group *x = &s->groups[p], *y = &s->groups[c];
+    bool closed = !s->rows && !s->off;
+    if (closed &&
+        ((x->kind == WF_STEP_OP && wf_is_openable(l, maker - 1) && y->kind == WF_STEP_MAP) ||
+         (y->kind == WF_STEP_OP && wf_is_openable(l, k) && x->kind == WF_STEP_MAP))) {
+        return WF_REASON_CLOSED;
+    }
     if (x->kind == WF_STEP_OP) {
         return kernel_reason((wf_op)l->f->ins[maker - 1].op, false);
     }

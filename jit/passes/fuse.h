@@ -40,7 +40,7 @@ typedef struct wf_schedule {
     uint32_t *members;  /* instruction indices */
     uint32_t *group_of; /* of instruction k; WF_NO_GROUP for leaves and views */
     uint8_t *level;     /* of value v: WF_AT_* in its group */
-    bool off;           /* WF_FUSE_OFF was given */
+    bool off, rows;     /* WF_FUSE_OFF, WF_FUSE_ROWS were given */
 } wf_schedule;
 #define WF_NO_GROUP UINT32_MAX
 

@@ -278,3 +278,58 @@ Test(fuse, an_optimiser_step_is_a_handful_of_launches)
     wf_plan_release(p);
     wf_fn_free(f);
 }
+
+static const char explained[] =
+    "step 0 map: %4 mul, %5 gelu\n"
+    "step 1 op: %6 matmul\n"
+    "step 2 map: %7 exp\n"
+    "step 3 map: %9 add\n"
+    "step 4 op: %10 sum\n"
+    "edge %5 -> %6 matmul: READS_MEMORY (the reader is a kernel of its own, which takes its "
+    "operands from "
+    "memory)\n"
+    "edge %6 -> %7 exp: OPAQUE (the producer is a kernel of its own (matrix product, convolution, "
+    "attention))\n"
+    "edge %7 -> %9 add: ORDER (another step that needs the one lies before the other)\n"
+    "edge %8 -> %9 add: VIEW (it is read in another order than it is computed in (a view between "
+    "the "
+    "two))\n"
+    "edge %9 -> %10 sum: CLOSED (the row runs on its eager kernel: opening it into the group was "
+    "not "
+    "faster, or is not measured yet)\n";
+
+/* What was fused, what was not, and why: stable text. */
+Test(fuse, explains_itself)
+{
+    wf_fn *f =
+        plan_parse("fn a {\n  %1 = input f32[20,30]\n  %2 = input f32[30]\n"
+                   "  %3 = input f32[30,20]\n  %4 = mul f32[20,30] %1, %2\n"
+                   "  %5 = gelu f32[20,30] %4\n  %6 = matmul f32[20,20] %5, %3\n"
+                   "  %7 = exp f32[20,20] %6\n  %8 = permute f32[20,20] %7 ints(1, 0)\n"
+                   "  %9 = add f32[20,20] %7, %8\n  %10 = sum f32[20] %9 ints(1) dtype(f32)\n"
+                   "  return %10, %5\n}\n");
+    wf_why why;
+    wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = WF_PLAN_TIER0}, &why);
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    cr_assert_eq(wf_plan_explain(p, out), 0);
+    fclose(out);
+    cr_expect_str_eq(text, explained);
+    free(text);
+    wf_plan_info info;
+    wf_plan_get_info(p, &info);
+    /* reads: x, its broadcast row; gelu's result and w; the product; neg's result twice; the sum's operand */
+    int64_t a = 20 * 30 * 4, b = 20 * 20 * 4;
+    cr_expect_eq(info.read_bytes, a + 120 + a + 30 * 20 * 4 + b + 2 * b + b);
+    cr_expect_eq(info.write_bytes, a + b + b + b + 80);
+    cr_expect_eq(info.eager_read_bytes, info.read_bytes + a);
+    cr_expect_eq(info.eager_write_bytes, info.write_bytes + a);
+    wf_plan_step_info step;
+    cr_expect(wf_plan_step_at(p, 0, &step));
+    cr_expect(step.ops == 2 && step.runs == 1 && step.read_bytes == a + 120 &&
+              step.write_bytes == a);
+    cr_expect_not(wf_plan_step_at(p, info.steps, &step));
+    wf_plan_release(p);
+    wf_fn_free(f);
+}

@@ -1,0 +1,28 @@
+/*
+ * jit/passes/cost.c -- modelled memory traffic; see cost.h.
+ */
+#include "jit/passes/cost.h"
+
+int64_t wf_cost_bytes(int dtype, int rank, const int64_t *shape)
+{
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) {
+        n *= shape[i] == 0 || shape[rank + i] != 0 ? shape[i] : 1;
+    }
+    return n * (int64_t)wf_dtype_size(dtype);
+}
+
+void wf_cost_alone(const wf_layout *l, uint32_t k, int64_t *reads, int64_t *writes)
+{
+    const wf_ins *i = &l->f->ins[k];
+    const wf_val *src = wf_ins_src(l->f, i);
+    *reads = *writes = 0;
+    for (int a = 0; a < i->nsrc; a++) {
+        const wf_map_of *m = &l->map[src[a]];
+        *reads += m->root ? wf_cost_bytes(m->dtype, m->rank, l->words + m->shape) : 0;
+    }
+    for (int r = 0; r < wf_rows[i->op].ndst; r++) {
+        const wf_map_of *m = &l->map[k + 1 + (uint32_t)r];
+        *writes += wf_cost_bytes(m->dtype, m->rank, l->words + m->shape);
+    }
+}

@@ -1,0 +1,17 @@
+/*
+ * jit/passes/cost.h -- modelled memory traffic: what a step must read and write at least.
+ *
+ * An operand costs its distinct elements: axes of stride 0 are read once. What stays in caches between
+ * steps is not modelled; the figures are for tensors that do not.
+ */
+#ifndef JIT_PASSES_COST_H
+#define JIT_PASSES_COST_H
+
+#include "jit/passes/layout.h"
+
+/* Bytes of the distinct elements of a map: extents, then strides. */
+int64_t wf_cost_bytes(int dtype, int rank, const int64_t *shape);
+/* Bytes that instruction k reads and writes when it is run alone. */
+void wf_cost_alone(const wf_layout *l, uint32_t k, int64_t *reads, int64_t *writes);
+
+#endif
