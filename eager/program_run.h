@@ -15,6 +15,26 @@ typedef union wf_inst_fn {
 } wf_inst_fn;
 wf_inst_fn wf_inst_function(const wf_program *p, const wf_inst *inst, const wf_kernels *k);
 
+/* -- programs without ROW values (program_map.c) ------------------------------------------------------------- */
+enum { WF_MAP_REGISTERS = 32 << 10, WF_MAP_LEAST = 64 }; /* bytes of register tiles; least tile */
+
+typedef struct wf_map_run {
+    const wf_program *p;
+    const wf_kernels *k;
+    const void *const *scalars;
+    int64_t tile, grain;              /* elements of a tile, and such as are worth a chunk */
+    int64_t pitch;                    /* bytes of a register */
+    int16_t direct[WF_PROGRAM_INSTS]; /* output that an instruction writes straight away, or -1 */
+    wf_inst_fn fn[WF_PROGRAM_INSTS];
+} wf_map_run;
+
+void wf_map_run_init(wf_map_run *r, const wf_program *p);
+/* At the operands of a run. */
+void wf_map_run_aim(wf_map_run *r, const wf_program_args *a);
+/* A wf_tile_fn; arg: the run. */
+void wf_map_run_tile(const void *arg, void *const *dst, const void *const *src, size_t n,
+                     unsigned bcast);
+
 /* wf_program_run_on for a program with ROW values. */
 int wf_program_run_rows(const wf_program *p, const wf_program_args *a);
 

@@ -302,3 +302,59 @@ Test(program, errors_stick)
     cr_assert_eq(wf_program_finish(&p), 0);
     cr_assert_eq(p.nreg, 2, "a chain needs two tiles");
 }
+
+/* a = a * s + b, out = a > b, over tensors of many sizes at once: as one by one. */
+Test(program, many_tensors)
+{
+    static const int64_t sizes[] = {1, 0, 7, 8192, 8193, 100000, 64, 3, 20000, 1, 300, 65536};
+    enum { COUNT = sizeof sizes / sizeof *sizes };
+    wf_program p;
+    wf_program_init(&p);
+    const int x = wf_program_input(&p, WEFT_F32), y = wf_program_input(&p, WEFT_F32);
+    const int z = wf_program_input(&p, WEFT_F32), s = wf_program_scalar(&p, WEFT_F32);
+    const int m = wf_program_map(&p, WF_OP_MUL, WEFT_F32, 2, (int[]){x, s});
+    const int a = wf_program_map(&p, WF_OP_ADD, WEFT_F32, 2, (int[]){m, y});
+    wf_program_output(&p, a);
+    wf_program_output(&p, wf_program_map(&p, WF_OP_GREATER, WEFT_F32, 2, (int[]){a, z}));
+    cr_assert_eq(wf_program_finish(&p), 0);
+    static const int threads[] = {1, 2, 3, 7};
+    for (int t = 0; t < 4; t++) {
+        wf_view src[COUNT][3], dst[COUNT][2];
+        wf_program_args args[COUNT];
+        float scalar[COUNT], *was[COUNT];
+        const void *scalars[COUNT];
+        cr_assert_eq(wf_set_num_threads(threads[t]), 0);
+        for (int i = 0; i < COUNT; i++) {
+            const int64_t n = sizes[i];
+            wf_view v = {.dtype = WEFT_F32, .rank = 1, .dims = {n}, .strides = {1}};
+            for (int k = 0; k < 3; k++) {
+                src[i][k] = v;
+                src[i][k].data = malloc((size_t)n * 2 * sizeof(float) + 64);
+                randomise(&(wf_view){.data = src[i][k].data, .dtype = WEFT_F32}, 2 * n + 1);
+            }
+            src[i][2].strides[0] = i % 3 == 0 ? 0 : i % 3 == 1 ? 1 : 2; /* single, flat, gapped */
+            dst[i][0] = src[i][0];                                      /* in place */
+            dst[i][1] = v;
+            dst[i][1].dtype = WEFT_BOOL;
+            dst[i][1].data = malloc((size_t)n + 1);
+            was[i] = malloc((size_t)n * sizeof(float) + 4);
+            memcpy(was[i], src[i][0].data, (size_t)n * sizeof(float));
+            scalar[i] = (float)i / 4;
+            scalars[i] = &scalar[i];
+            args[i] = (wf_program_args){.dst = dst[i], .src = src[i], .scalars = &scalars[i]};
+        }
+        cr_assert_eq(wf_program_run_many(&p, COUNT, args), 0);
+        for (int i = 0; i < COUNT; i++) {
+            const float *now = src[i][0].data, *b = src[i][1].data, *c = src[i][2].data;
+            for (int64_t e = 0; e < sizes[i]; e++) {
+                const float prod = was[i][e] * scalar[i], want = prod + b[e];
+                cr_assert_eq(now[e], want, "tensor %d element %lld", i, (long long)e);
+                cr_assert_eq(((uint8_t *)dst[i][1].data)[e], want > c[e * src[i][2].strides[0]]);
+            }
+            for (int k = 0; k < 3; k++)
+                free(src[i][k].data);
+            free(dst[i][1].data);
+            free(was[i]);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+/*
+ * eager/program_map.c -- running programs without ROW values, and the entry to all runs; see program.h.
+ *
+ * An instruction whose value is an output writes the output's tile instead of a register, unless an input in
+ * the same memory is still to be read. Values that are one element (scalars, broadcast inputs, and what is
+ * computed from those alone) are computed as one element.
+ */
+#include <string.h>
+
+#include "eager/map.h"
+#include "eager/program_run.h"
+
+enum { MOST_TILE = 1024, GRAIN = 32768, HEAVY_GRAIN = 4096 };
+
+typedef struct tile_state {
+    const void *at[WF_PROGRAM_VALUES];
+    bool one[WF_PROGRAM_VALUES];
+} tile_state;
+
+wf_inst_fn wf_inst_function(const wf_program *p, const wf_inst *inst, const wf_kernels *k)
+{
+    wf_inst_fn fn = {NULL};
+    if (inst->kind == WF_INST_CAST)
+        fn.cast = k->cast[p->type[inst->value]][inst->compute];
+    else if (inst->kind == WF_INST_VJP)
+        fn.map = k->vjp[inst->compute == WEFT_F64][inst->op][inst->which];
+    else if (inst->kind == WF_INST_MAP)
+        fn.map = k->map[wf_ct(inst->compute)][inst->op];
+    return fn;
+}
+
+static void step(const wf_map_run *r, int i, tile_state *s, void *out, size_t n)
+{
+    const wf_inst *inst = &r->p->inst[i];
+    const void *src[5];
+    unsigned bcast = 0;
+    bool all = true;
+    for (int k = 0; k < inst->nsrc; k++) {
+        const int v = inst->src[k];
+        if (v < 0) { /* not read: any address will do, and the first source is always there */
+            src[k] = src[0];
+            bcast |= (bcast & 1) << k;
+            continue;
+        }
+        src[k] = s->at[v];
+        all &= s->one[v];
+        bcast |= s->one[v] ? 1u << k : 0;
+    }
+    if (all) {
+        n = 1;
+        bcast = 0;
+    }
+    if (inst->kind == WF_INST_CAST)
+        r->fn[i].cast(out, src[0], n);
+    else
+        r->fn[i].map(out, src, n, bcast);
+    s->at[inst->value] = out;
+    s->one[inst->value] = all;
+}
+
+void wf_map_run_tile(const void *arg, void *const *dst, const void *const *src, size_t n,
+                     unsigned bcast)
+{
+    const wf_map_run *r = arg;
+    const wf_program *p = r->p;
+    _Alignas(64) char registers[WF_MAP_REGISTERS];
+    tile_state s;
+    for (int k = 0; k < p->ninput; k++) {
+        s.at[p->input[k]] = src[k];
+        s.one[p->input[k]] = bcast >> k & 1;
+    }
+    for (int k = 0; k < p->nscalar; k++) {
+        s.at[p->scalar[k]] = r->scalars[k];
+        s.one[p->scalar[k]] = n > 1;
+    }
+    for (int i = 0; i < p->ninst; i++) {
+        const int o = r->direct[i];
+        step(r, i, &s, o >= 0 ? dst[o] : registers + p->inst[i].reg * r->pitch, n);
+    }
+    for (int k = 0; k < p->noutput; k++) {
+        const int v = p->output[k], type = p->type[v];
+        if (s.one[v] && n > 1)
+            r->k->pack[wf_width(type)](dst[k], (int64_t)n, s.at[v], 0, 0, 1, n);
+        else if (s.at[v] != dst[k])
+            memcpy(dst[k], s.at[v], n * wf_dtype_size(type));
+    }
+}
+
+/* May the instruction write output k's memory when it runs? Not while an input there is still to be read. */
+static bool may_write(const wf_program *p, int i, const wf_view *dst, const wf_view *src)
+{
+    for (int j = 0; j < p->ninput; j++)
+        if (src[j].data == dst->data && p->last[p->input[j]] > i)
+            return false;
+    return true;
+}
+
+void wf_map_run_init(wf_map_run *r, const wf_program *p)
+{
+    r->p = p;
+    r->k = wf_kernels_now();
+    for (int i = 0; i < p->ninst; i++)
+        r->fn[i] = wf_inst_function(p, &p->inst[i], r->k);
+    r->tile = MOST_TILE;
+    while (p->nreg * r->tile * p->width > WF_MAP_REGISTERS)
+        r->tile /= 2;
+    r->pitch = r->tile * p->width;
+    r->grain = GRAIN / (p->ninst > 8 ? 8 : p->ninst ? p->ninst : 1);
+    r->grain = p->heavy && r->grain > HEAVY_GRAIN ? HEAVY_GRAIN : r->grain;
+}
+
+void wf_map_run_aim(wf_map_run *r, const wf_program_args *a)
+{
+    const wf_program *p = r->p;
+    r->scalars = a->scalars;
+    memset(r->direct, -1, (size_t)p->ninst * sizeof r->direct[0]);
+    for (int k = 0; k < p->noutput; k++) {
+        const int def = p->def[p->output[k]];
+        if (def >= 0 && r->direct[def] < 0 && may_write(p, def, &a->dst[k], a->src))
+            r->direct[def] = (int16_t)k;
+    }
+}
+
+void wf_program_run(const wf_program *p, const wf_view *dst, const wf_view *src,
+                    const void *const *scalars)
+{
+    uint8_t dst_type[WF_PROGRAM_OUTPUTS], src_type[WF_PROGRAM_INPUTS];
+    wf_map_run r;
+    for (int k = 0; k < p->ninput; k++)
+        src_type[k] = p->type[p->input[k]];
+    for (int k = 0; k < p->noutput; k++)
+        dst_type[k] = p->type[p->output[k]];
+    wf_map_run_init(&r, p);
+    wf_map_run_aim(&r, &(wf_program_args){.dst = dst, .src = src, .scalars = scalars});
+    wf_tiles_run(&(wf_tiles){.ndst = p->noutput,
+                             .nsrc = p->ninput,
+                             .dst = dst,
+                             .src = src,
+                             .dst_type = dst_type,
+                             .src_type = src_type,
+                             .grain = r.grain,
+                             .tile = r.tile,
+                             .fn = wf_map_run_tile,
+                             .arg = &r});
+}
+
+int wf_program_run_on(const wf_program *p, const wf_program_args *a)
+{
+    if (p->rows)
+        return wf_program_run_rows(p, a);
+    wf_program_run(p, a->dst, a->src, a->scalars);
+    return 0;
+}
