@@ -349,6 +349,10 @@ static void measure(size_t c, const int64_t *shape, int threads, bool profile)
     bench_number("over_rows", sides[1].median / sides[0].median);
     if (cases[c].fused != WF_OP_INVALID)
         bench_number("over_fused", sides[2].median / sides[0].median);
+    bench_number("best_ns_per_element", sides[0].best / (double)(g->rows * g->n) * 1e9);
+    bench_number("best_over_rows", sides[1].best / sides[0].best);
+    if (cases[c].fused != WF_OP_INVALID)
+        bench_number("best_over_fused", sides[2].best / sides[0].best);
     bench_number("of_limit",
                  g->moved / sides[0].median * 1e-9 / bench_limit_gbps(&limit, sides, first, false));
     bench_close();

@@ -340,7 +340,9 @@ static void lay_out(wf_row_run *r)
     at = r->lanes +
          (r->turned && (pieces || r->s.n > WF_LANES) ? 2 * plan->nred * r->lane_pitch : 0);
     r->code = at;
-    at += round_up(plan->begin[plan->nphase] * (int64_t)sizeof(wf_code), 64);
+    at += round_up(plan->begin[plan->nphase] *
+                       (int64_t)(sizeof(wf_code) + 2 * (sizeof(wf_link) + sizeof(wf_ref))),
+                   64);
     r->keep = at;
     at += round_up(plan->keep_bytes * r->group * r->s.n, 64);
     r->bytes = round_up(at, 64);

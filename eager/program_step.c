@@ -173,17 +173,155 @@ static void make_step(wf_row_task *t, const wf_step *s, wf_code *c)
                          .size = (uint8_t)wf_dtype_size(r->p->type[v])};
 }
 
+/* -- chains: steps of one pass (eager/kernels/program.h) ------------------------------------------------------ */
+/* Does the operand lie where the step writes, without being a tile of the same elements? */
+static bool collides(const wf_code *c, const wf_ref *s)
+{
+    return s->row < 0 && s->form != WF_FORM_TILE && s->at.base == c->to.base;
+}
+
+/* Can a step start a chain, or go on with one? */
+static bool is_cheap(const wf_code *c)
+{
+    const wf_inst *inst = c->inst;
+    return inst->kind == WF_INST_MAP && c->form == WF_FORM_TILE &&
+           (inst->compute == WEFT_F32 || inst->compute == WEFT_F64) &&
+           wf_link_of(inst->op, 0, false) >= 0;
+}
+
+/* The source that starts a chain: one whose other source can be anything. */
+static int first_source(const wf_code *c)
+{
+    return c->src[0].form == WF_FORM_ONE && c->inst->nsrc == 2 ? 1 : 0;
+}
+
+/* The link of a step behind the one that defines v, or -1; *other: the source that is not v, or -1. */
+static int link_behind(const wf_code *next, int v, int *other)
+{
+    const wf_inst *inst = next->inst;
+    const int side = inst->src[0] == v ? 0 : inst->nsrc == 2 && inst->src[1] == v ? 1 : -1;
+    if (side < 0 || !is_cheap(next))
+        return -1;
+    const bool itself = inst->nsrc == 2 && inst->src[0] == inst->src[1];
+    *other = itself || inst->nsrc == 1 ? -1 : 1 - side;
+    return wf_link_of(inst->op, side, itself);
+}
+
+/* Is v read by a step in (from, end), or put out at the end of the phase? */
+static bool is_read(const wf_row_task *t, int phase, int from, int end, int v)
+{
+    const wf_row_run *r = t->r;
+    for (int s = from; s < end; s++)
+        for (int k = 0; k < t->code[s].inst->nsrc; k++)
+            if (t->code[s].inst->src[k] == v)
+                return true;
+    for (int k = 0; k < r->p->noutput; k++)
+        if (r->p->output[k] == v && r->plan.out_phase[k] == phase)
+            return true;
+    return false;
+}
+
+static void add_link(wf_row_task *t, int op, const wf_ref *from)
+{
+    t->link[t->nlink].op = (uint8_t)op;
+    t->link[t->nlink].src = (wf_grid_src){0};
+    if (from != NULL) {
+        t->link[t->nlink].src.along = from->form == WF_FORM_TILE || from->form == WF_FORM_ACROSS;
+        t->from[t->nlink] = *from;
+    } else {
+        t->from[t->nlink].form = WF_FORM_ONE;
+        t->from[t->nlink].size = 0; /* nothing to aim at */
+    }
+    t->nlink++;
+}
+
+/* Does something that steps [s, e] read line by line lie where they write? */
+static bool clashes(const wf_row_task *t, int s, int e)
+{
+    for (int i = s; i <= e; i++)
+        for (int k = 0; k < t->code[i].inst->nsrc; k++)
+            for (int w = s; w <= e; w++)
+                if (collides(&t->code[w], &t->code[i].src[k]))
+                    return true;
+    return false;
+}
+
+/* Gathers the steps behind s into its pass. */
+static void make_chain(wf_row_task *t, int phase, int s, int end)
+{
+    wf_code *head = &t->code[s];
+    const wf_inst *inst = head->inst;
+    const int start = first_source(head), begin = t->nlink;
+    head->chain = 0;
+    head->link = t->link + begin;
+    head->from = t->from + begin;
+    head->first = head->src[start];
+    head->flat = head->first.form == WF_FORM_TILE;
+    add_link(t, wf_link_of(inst->op, start, false), inst->nsrc == 1 ? NULL : &head->src[1 - start]);
+    for (int e = s + 1; e < end && t->nlink - begin + 2 <= WF_LINKS; e++) {
+        const wf_step *step = &t->r->plan.step[e - 1];
+        const int v = t->code[e - 1].inst->value;
+        int other = -1;
+        const int op = link_behind(&t->code[e], v, &other);
+        if (op < 0 || t->code[e].inst->compute != inst->compute || clashes(t, s, e))
+            break;
+        if (step->kept || step->out >= 0 || is_read(t, phase, e + 1, end, v))
+            add_link(t, WF_LINK_STORE, &t->ref[v]);
+        add_link(t, op, other < 0 ? NULL : &t->code[e].src[other]);
+        head->chain++;
+    }
+    head->nlink = (uint8_t)(t->nlink - begin);
+    for (int l = 0; l < head->nlink; l++)
+        head->flat &= head->from[l].form == WF_FORM_TILE || head->from[l].form == WF_FORM_ONE;
+    if (head->chain == 0)
+        t->nlink = begin;
+}
+
+static void find_chains(wf_row_task *t, int phase)
+{
+    const int begin = t->r->plan.begin[phase], end = t->r->plan.begin[phase + 1];
+    for (int s = begin; s < end; s++) {
+        t->code[s].chain = 0;
+        if (is_cheap(&t->code[s]))
+            make_chain(t, phase, s, end);
+        s += t->code[s].chain;
+    }
+}
+
+static inline void aim(const wf_row_task *t, wf_grid_src *g, const wf_ref *ref)
+{
+    g->data = address_of(t, ref);
+    g->line = ref->form == WF_FORM_TILE ? line(t) : ref->form == WF_FORM_LINES ? ref->step : 0;
+}
+
+static void do_chain(wf_row_task *t, const wf_code *c)
+{
+    wf_grid_src first = {.along = c->first.form == WF_FORM_TILE || c->first.form == WF_FORM_ACROSS};
+    aim(t, &first, &c->first);
+    for (int l = 0; l < c->nlink; l++)
+        if (c->link[l].src.along || c->from[l].size != 0)
+            aim(t, &c->link[l].src, &c->from[l]);
+    const int64_t m = c->flat ? 1 : lines(t), n = c->flat ? lines(t) * line(t) : line(t);
+    t->r->grid->chain[c->inst->compute == WEFT_F64](address(t, &c[c->chain].to), &first, c->link,
+                                                    c->nlink, m, n);
+}
+
 void wf_make_code(wf_row_task *t)
 {
     const wf_row_run *r = t->r;
     const wf_row_plan *plan = &r->plan;
+    const int steps = plan->begin[plan->nphase];
     t->code = (wf_code *)(void *)(t->mem + r->code);
+    t->link = (wf_link *)(void *)(t->code + steps);
+    t->from = (wf_ref *)(void *)(t->link + 2 * steps);
+    t->nlink = 0;
     for (int j = 0; j < r->p->ninput; j++)
         if (r->p->level[r->p->input[j]] == WF_LEVEL_ELEM)
             t->ref[r->p->input[j]] = input_ref(t, j);
     for (int phase = 0; phase < plan->nphase; phase++) {
         for (int s = plan->begin[phase]; s < plan->begin[phase + 1]; s++)
             make_step(t, &plan->step[s], &t->code[s]);
+        find_chains(t, phase);
         for (int k = 0; k < r->p->noutput; k++)
             if (r->p->output_level[k] == WF_LEVEL_ELEM && plan->out_phase[k] == phase)
                 t->out[k] = ref_of(t, r->p->output[k]);
@@ -295,8 +433,11 @@ void wf_do_strip(wf_row_task *t, int phase)
     for (int j = 0; plan->reads[phase] >> j != 0; j++)
         if ((plan->reads[phase] >> j & 1) != 0 && r->way[j] != WF_IN_PLACE)
             load_input(t, j);
-    for (int s = plan->begin[phase]; s < plan->begin[phase + 1]; s++)
-        do_step(t, &t->code[s]);
+    for (int s = plan->begin[phase]; s < plan->begin[phase + 1]; s += 1 + t->code[s].chain)
+        if (t->code[s].chain > 0)
+            do_chain(t, &t->code[s]);
+        else
+            do_step(t, &t->code[s]);
     for (int k = 0; k < r->p->noutput; k++)
         if (r->p->output_level[k] == WF_LEVEL_ELEM && plan->out_phase[k] == phase)
             store_output(t, k);

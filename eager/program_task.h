@@ -49,7 +49,13 @@ typedef struct wf_code {
     wf_inst_fn fn;
     wf_grid_fn grid; /* for operands of any form, or NULL: others than tiles and ones are spread */
     unsigned bcast;  /* sources of form ONE */
-    uint8_t form;    /* of the result */
+    uint8_t chain;   /* further steps that run in one pass with this one */
+    uint8_t nlink;   /* of a chain: its links, and their sources; first: where the value starts */
+    bool flat;       /* a chain of tiles and ones: one line */
+    wf_ref first;
+    wf_link *link;
+    wf_ref *from;
+    uint8_t form; /* of the result */
     wf_place to;
     wf_ref src[5];
 } wf_code;
@@ -80,11 +86,14 @@ typedef struct wf_row_run {
 typedef struct wf_row_task {
     wf_row_run *r;
     char *mem;
-    int64_t g0, gn;                    /* rows of the group */
-    int64_t r0, rn, c0, cn;            /* the strip */
-    int64_t block;                     /* split runs: the block */
-    int64_t held[WF_PROGRAM_INPUTS];   /* rows of the tile that a WF_IN_HELD input lies in */
-    wf_code *code;                     /* of the plan's steps */
+    int64_t g0, gn;                  /* rows of the group */
+    int64_t r0, rn, c0, cn;          /* the strip */
+    int64_t block;                   /* split runs: the block */
+    int64_t held[WF_PROGRAM_INPUTS]; /* rows of the tile that a WF_IN_HELD input lies in */
+    wf_code *code;                   /* of the plan's steps */
+    wf_link *link;                   /* of all chains, and */
+    wf_ref *from;                    /* what they read */
+    int nlink;
     const void *at[WF_PROGRAM_VALUES]; /* ROW values: vectors of gn; ONE values */
     wf_ref ref[WF_PROGRAM_VALUES];     /* ELEM values */
     wf_ref out[WF_PROGRAM_OUTPUTS];    /* ELEM outputs: their values when they are stored */

@@ -19,7 +19,32 @@ typedef struct wf_grid_src {
 typedef void (*wf_grid_fn)(void *dst, const wf_grid_src *a, const wf_grid_src *b, int64_t m,
                            int64_t n);
 
+/* A chain of cheap rows on a value that stays in registers: acc = acc op src. */
+typedef enum wf_link_op {
+    WF_LINK_ADD,
+    WF_LINK_SUB,
+    WF_LINK_RSUB, /* src - acc */
+    WF_LINK_MUL,
+    WF_LINK_DIV,
+    WF_LINK_RDIV,   /* src / acc */
+    WF_LINK_SQUARE, /* acc * acc */
+    WF_LINK_NEG,
+    WF_LINK_STORE /* the tile at src takes acc */
+} wf_link_op;
+
+enum { WF_LINKS = 24 };
+
+typedef struct wf_link {
+    uint8_t op; /* wf_link_op */
+    wf_grid_src src;
+} wf_link;
+
+/* dst := first, through count <= WF_LINKS links. dst and stored tiles may be sources that are tiles. */
+typedef void (*wf_chain_fn)(void *dst, const wf_grid_src *first, const wf_link *links, int count,
+                            int64_t m, int64_t n);
+
 typedef struct wf_grid_kernels {
+    wf_chain_fn chain[2]; /* f32, f64 */
     /* f32, f64: ADD SUB MUL DIV in the order of wf_grid_op. */
     wf_grid_fn binary[2][4];
     void (*spread[WF_NWIDTH])(void *dst, const wf_grid_src *src, int64_t m, int64_t n);
@@ -33,6 +58,23 @@ static inline const wf_grid_kernels *wf_grid_kernels_now(void)
     return isa == WF_ISA_AVX512 ? &wf_grid_kernels_avx512
            : isa == WF_ISA_AVX2 ? &wf_grid_kernels_avx2
                                 : &wf_grid_kernels_sse2;
+}
+
+/* The link of a row that reads the running value as source `side`, or -1. A binary row of one value with
+ * itself is only known as MUL: SQUARE. */
+static inline int wf_link_of(int op, int side, bool itself)
+{
+    if (op == WF_OP_SQUARE || (op == WF_OP_MUL && itself))
+        return WF_LINK_SQUARE;
+    if (op == WF_OP_NEG)
+        return WF_LINK_NEG;
+    if (itself)
+        return -1;
+    return op == WF_OP_ADD   ? (int)WF_LINK_ADD
+           : op == WF_OP_SUB ? (side == 0 ? (int)WF_LINK_SUB : (int)WF_LINK_RSUB)
+           : op == WF_OP_MUL ? (int)WF_LINK_MUL
+           : op == WF_OP_DIV ? (side == 0 ? (int)WF_LINK_DIV : (int)WF_LINK_RDIV)
+                             : -1;
 }
 
 /* The grid kernel of a row in a compute type, or NULL. */

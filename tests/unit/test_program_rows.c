@@ -5,6 +5,7 @@
  * ctest: threads timeout=900
  */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -566,4 +567,82 @@ Test(program_rows, checks_report)
     x[1500] = 0;
     cr_assert_eq(wf_program_run_on(&p, &a), WEFT_EINDEX);
     cr_assert(all[0] && !all[1] && all[2]);
+}
+
+/* -- random programs ---------------------------------------------------------------------------------------- */
+static int any_of(const pair *w, int dtype)
+{
+    for (int tries = 0; tries < 50; tries++) {
+        const int k =
+            below(4) ? w->count - 1 - below(w->count < 4 ? w->count : 4) : below(w->count);
+        if (w->val[k].v.dtype == dtype)
+            return k;
+    }
+    return -1;
+}
+
+static void random_step(pair *w)
+{
+    static const wf_op cheap[] = {WF_OP_ADD, WF_OP_SUB, WF_OP_MUL,    WF_OP_DIV,
+                                  WF_OP_NEG, WF_OP_ADD, WF_OP_SQUARE, WF_OP_MUL};
+    static const wf_op others[] = {WF_OP_TANH, WF_OP_MAXIMUM, WF_OP_ABS, WF_OP_LERP, WF_OP_SIGMOID};
+    static const wf_op sums[] = {WF_OP_SUM, WF_OP_AMAX, WF_OP_AMIN, WF_OP_SUM};
+    const int compute = below(4) ? WEFT_F32 : WEFT_F64;
+    const int a = any_of(w, compute), b = any_of(w, compute), c = any_of(w, compute);
+    if (a < 0 || b < 0 || c < 0) {
+        cast(w, below(w->count), compute);
+        return;
+    }
+    const int what = below(12);
+    if (what == 0) {
+        const int sum = reduce(w, sums[below(4)], a);
+        const int n = scalar(w, compute, 7);
+        MAP2(w, DIV, sum, n); /* keeps values small */
+    } else if (what == 1) {
+        const wf_op op = others[below(5)];
+        map(w, op, compute, wf_rows[op].min_src, (int[]){a, b, c});
+    } else if (what == 2) {
+        const int less = MAP2(w, LESS, a, b);
+        map(w, WF_OP_WHERE, compute, 3, (int[]){less, b, c});
+    } else if (what == 3) {
+        static const int halves[] = {WEFT_BF16, WEFT_F16, WEFT_F64, WEFT_F32};
+        cast(w, a, halves[below(4)]);
+    } else {
+        const wf_op op = cheap[below(8)];
+        map(w, op, compute, wf_rows[op].min_src, (int[]){a, below(6) ? b : a});
+    }
+}
+
+static void random_rows(int trial)
+{
+    static const int64_t shapes[][3] = {{1, 1, 1},    {3, 7, 5},     {2, 50, 20}, {1, 9, 1500},
+                                        {4, 6, 200},  {1, 300, 16},  {2, 3, 64},  {1, 2, 5000},
+                                        {1, 70, 130}, {1, 5000, 12}, {5, 33, 65}};
+    const int rank = 2 + below(2);
+    const int64_t *dims = shapes[below(11)] + (rank == 2);
+    pair *w = open_pair(rank, dims, 1 + (unsigned)below((1 << rank) - 1));
+    for (int i = 1 + below(4); i > 0; i--) {
+        static const int dtypes[] = {WEFT_F32, WEFT_F32, WEFT_F32, WEFT_F64, WEFT_BF16};
+        input(w, dtypes[below(5)], below(4) ? WF_LEVEL_ELEM : WF_LEVEL_ROW, below(LAYOUTS));
+    }
+    if (below(2))
+        scalar(w, WEFT_F32, 1.25);
+    const int steps = 4 + below(24);
+    for (int i = 0; i < steps; i++)
+        random_step(w);
+    for (int i = 1 + below(4); i > 0; i--) {
+        const int v =
+            below(3) ? w->count - 1 - below(w->count < 5 ? w->count : 5) : below(w->count);
+        output(w, v, below(4) ? w->val[v].v.dtype : (int)WEFT_F32,
+               below(3) ? WF_LEVEL_ROW : WF_LEVEL_ELEM);
+    }
+    char what[64];
+    snprintf(what, sizeof what, "random %d", trial);
+    run_pair(w, what);
+}
+
+Test(program_rows, random_programs)
+{
+    for (int trial = 0; trial < (SLOW ? 150 : 1500); trial++)
+        random_rows(trial);
 }
