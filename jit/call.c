@@ -12,6 +12,7 @@
 
 #include "eager/alloc.h"
 #include "eager/pool.h"
+#include "jit/frozen.h"
 #include "jit/key.h"
 #include "jit/plan.h"
 #include "jit/trace.h"
@@ -19,7 +20,15 @@
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
-enum { MAX_PLANS = 256, MAX_BREAKS = 32, MAX_NAME = 64 };
+enum {
+    MAX_PLANS = 256,
+    MAX_BREAKS = 32,
+    MAX_REASONS = 32,
+    MAX_NAME = 64,
+    MAX_FROZEN = 8,
+    VERIFY = 100
+};
+_Static_assert(sizeof((weft_jit_reason *)0)->text == WF_REASON, "reasons fit");
 
 typedef struct entry {
     uint64_t hash, used;
@@ -32,8 +41,8 @@ struct weft_jit {
     weft_jit_fn fn;
     void *self;
     char name[MAX_NAME];
-    bool single_graph, no_fuse, synchronous;
-    int max_plans;
+    bool single_graph, no_fuse, synchronous, freezes;
+    int max_plans, verify_every;
     pthread_mutex_t lock;
     entry *plans; /* in no order: recordings differ in few plans, and the hash decides at once */
     int nplans, capplans;
@@ -43,7 +52,51 @@ struct weft_jit {
     weft_jit_stats stats;
     weft_jit_break breaks[MAX_BREAKS];
     int nbreaks;
+    weft_jit_reason reasons[MAX_REASONS];
+    int nreasons;
+    wf_frozen *frozen[MAX_FROZEN]; /* the newest first */
+    int nfrozen;
+    wf_frozen
+        *candidate; /* the last recording of hash `candidate_hash`, to agree with the next one */
+    uint64_t candidate_hash;
 };
+
+/* A call that may be frozen. */
+typedef struct freezing {
+    wf_frozen *now;    /* describes this recording; NULL: it cannot be frozen */
+    wf_frozen *verify; /* to be compared with it, or NULL */
+} freezing;
+
+/* Called with the lock. */
+static void note_reason(weft_jit *j, const char *what, const char *reason)
+{
+    char text[WF_REASON];
+    snprintf(text, sizeof text, "%s: %.160s", what, reason);
+    int i = 0;
+    while (i < j->nreasons && strcmp(j->reasons[i].text, text) != 0) {
+        i++;
+    }
+    if (i < MAX_REASONS) {
+        if (i == j->nreasons) {
+            memcpy(j->reasons[j->nreasons++].text, text, sizeof text);
+        }
+        j->reasons[i].count++;
+    }
+}
+
+int weft_jit_reasons(weft_jit *j, weft_jit_reason *out, int n)
+{
+    if (!j) {
+        return 0;
+    }
+    pthread_mutex_lock(&j->lock);
+    for (int i = 0; i < n && i < j->nreasons; i++) {
+        out[i] = j->reasons[i];
+    }
+    int all = j->nreasons;
+    pthread_mutex_unlock(&j->lock);
+    return all;
+}
 
 /* -- making ------------------------------------------------------------------------------------------------ */
 
@@ -66,6 +119,8 @@ weft_jit *(weft_jit_trace)(const weft_jit_args *args)
     j->single_graph = args->single_graph;
     j->no_fuse = args->no_fuse;
     j->synchronous = args->synchronous;
+    j->freezes = args->frozen;
+    j->verify_every = args->verify_every ? args->verify_every : VERIFY;
     j->max_plans = args->max_plans > 0 ? args->max_plans : MAX_PLANS;
     pthread_mutex_init(&j->lock, NULL);
     return j;
@@ -89,6 +144,10 @@ void weft_jit_free(weft_jit *j)
     for (int i = 0; i < j->nidle; i++) {
         wf_trace_free(j->idle[i]);
     }
+    for (int i = 0; i < j->nfrozen; i++) {
+        wf_frozen_release(j->frozen[i]);
+    }
+    wf_frozen_release(j->candidate);
     wf_mfree(j->plans);
     wf_mfree(j->idle);
     pthread_mutex_destroy(&j->lock);
@@ -175,6 +234,141 @@ static void count_segment(weft_jit *j, const wf_fn *f, wf_plan *p)
     pthread_mutex_unlock(&j->lock);
 }
 
+/* -- freezing ------------------------------------------------------------------------------------------------ */
+
+static entry *find_entry(weft_jit *j, uint64_t hash, const wf_job *job)
+{
+    for (int i = 0; i < j->nplans; i++) {
+        entry *e = &j->plans[i];
+        if (e->hash == hash && wf_key_same(e->fn, e->writes, job->fn, job->writes)) {
+            return e;
+        }
+    }
+    return NULL;
+}
+
+static void set_candidate(weft_jit *j, uint64_t hash, wf_frozen *z)
+{
+    wf_frozen_release(j->candidate);
+    j->candidate = z;
+    j->candidate_hash = hash;
+}
+
+/* z, armed, becomes the first to be tried. */
+static void add_frozen(weft_jit *j, wf_frozen *z)
+{
+    if (j->nfrozen == MAX_FROZEN) {
+        wf_frozen_release(j->frozen[--j->nfrozen]);
+    }
+    memmove(&j->frozen[1], &j->frozen[0], (size_t)j->nfrozen * sizeof j->frozen[0]);
+    j->frozen[0] = z;
+    j->nfrozen++;
+}
+
+static void thaw(weft_jit *j, const wf_frozen *z, const char *reason)
+{
+    note_reason(j, "thawed", reason);
+    j->stats.thawed++;
+    for (int i = 0; i < j->nfrozen; i++) {
+        if (j->frozen[i] == z) {
+            wf_frozen_release(j->frozen[i]);
+            memmove(&j->frozen[i], &j->frozen[i + 1],
+                    (size_t)(--j->nfrozen - i) * sizeof j->frozen[0]);
+            return;
+        }
+    }
+}
+
+/* The recording of this call, which ran, against the one before it. Called with the lock. */
+static void compare(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p, entry *e)
+{
+    freezing *z = job->note;
+    char reason[WF_REASON] = "the graph is another than before";
+    bool before = e && j->candidate && j->candidate_hash == hash;
+    bool same = before && wf_frozen_numbers(e->fn, job->fn, reason) &&
+                wf_frozen_agree(j->candidate, z->now, reason);
+    wf_fn *next = same ? wf_fn_new(j->name) : NULL;
+    if (next) {
+        wf_frozen_arm(z->now, job->fn, job->writes, p);
+        add_frozen(j, z->now);
+        job->fn = next;
+    } else {
+        if (before) {
+            j->stats.refusals++;
+            note_reason(j, "not frozen", reason);
+        }
+        if (e) { /* the next recording is compared with this one */
+            wf_fn *old = e->fn;
+            e->fn = job->fn;
+            job->fn = old;
+        }
+        set_candidate(j, hash, z->now);
+    }
+    z->now = NULL;
+}
+
+static void consider(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p, bool known)
+{
+    freezing *z = job->note;
+    char reason[WF_REASON] = "its call can no longer be frozen";
+    pthread_mutex_lock(&j->lock);
+    if (z->verify) {
+        j->stats.verified++;
+        /* a structure that the cache did not know is another one, and the recording is the cache's by now */
+        if (!known || !z->now || !wf_frozen_same(z->verify, z->now, job->fn, job->writes, reason)) {
+            thaw(j, z->verify, known ? reason : "the function records other ops than it did");
+        }
+    } else if (z->now) {
+        compare(j, hash, job, p, known ? find_entry(j, hash, job) : NULL);
+    }
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* A frozen call whose guards pass, retained. *verify: one that is due to be checked instead. */
+static wf_frozen *find_frozen(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, int n_out,
+                              wf_frozen **verify)
+{
+    char reason[WF_REASON], first[WF_REASON] = "";
+    wf_frozen *z = NULL;
+    *verify = NULL;
+    pthread_mutex_lock(&j->lock);
+    for (int i = 0; i < j->nfrozen && !z; i++) {
+        if (wf_frozen_guard(j->frozen[i], c, in, n_in, n_out, reason)) {
+            z = j->frozen[i];
+        } else if (i == 0) {
+            memcpy(first, reason, sizeof first);
+        }
+    }
+    if (z) {
+        wf_frozen_retain(z);
+        bool due = j->verify_every > 0 && wf_frozen_count(z) % (uint32_t)j->verify_every == 0;
+        j->stats.frozen += !due;
+        *verify = due ? z : NULL;
+        z = due ? NULL : z;
+    } else if (j->nfrozen) {
+        j->stats.misses++;
+        note_reason(j, "guard", first);
+    }
+    pthread_mutex_unlock(&j->lock);
+    return z;
+}
+
+static int run_frozen(weft_jit *j, wf_ctx *c, wf_frozen *z, const weft_tensor *in, weft_tensor *out,
+                      int n_out)
+{
+    wf_why why = {0};
+    int rc = wf_frozen_run(z, c, in, out, &why);
+    wf_frozen_release(z);
+    if (rc) {
+        weft_tensor e = wf_raise_text(c, why.code ? why.code : rc, "jit_call", "in '%s': %s%s%s",
+                                      j->name, why.rule, why.hint[0] ? "; " : "", why.hint);
+        for (int i = 0; i < n_out; i++) {
+            out[i] = e;
+        }
+    }
+    return rc;
+}
+
 static int run_segment(void *user, wf_job *job, wf_why *why)
 {
     weft_jit *j = user;
@@ -200,6 +394,9 @@ static int run_segment(void *user, wf_job *job, wf_why *why)
     job->wrote = a.wrote;
     if (!known) {
         remember(j, hash, job, p);
+    }
+    if (!rc && job->note) {
+        consider(j, hash, job, p, known);
     }
     wf_plan_release(p);
     return rc;
@@ -254,6 +451,7 @@ static wf_trace *open_trace(weft_jit *j)
 {
     wf_trace_owner owner = {.name = j->name,
                             .single_graph = j->single_graph,
+                            .freezes = j->freezes,
                             .user = j,
                             .run = run_segment,
                             .broke = count_break};
@@ -313,6 +511,21 @@ static int finish(weft_jit *j, wf_trace *t, const char *op)
     return rc;
 }
 
+/* Lets the runner know what it may freeze. */
+static void describe(weft_jit *j, wf_trace *t, const weft_tensor *in, int n_in,
+                     const weft_tensor *out, int n_out, bool grad, freezing *z)
+{
+    char reason[WF_REASON];
+    z->now = wf_frozen_describe(t, in, n_in, out, n_out, grad, reason);
+    t->note = z;
+    if (!z->now) {
+        pthread_mutex_lock(&j->lock);
+        j->stats.refusals++;
+        note_reason(j, "not frozen", reason);
+        pthread_mutex_unlock(&j->lock);
+    }
+}
+
 static int check_call(wf_ctx *c, const weft_jit *j, const weft_tensor *in, int n_in,
                       const weft_tensor *out, int n_out)
 {
@@ -338,8 +551,17 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
     if (rc) {
         return (weft_status)rc;
     }
+    freezing z = {NULL, NULL};
+    if (j->freezes && !c->recorder) {
+        wf_frozen *frozen = find_frozen(j, c, in, n_in, n_out, &z.verify);
+        if (frozen) {
+            return (weft_status)run_frozen(j, c, frozen, in, out, n_out);
+        }
+    }
+    bool grad = wf_grad_enabled(c);
     wf_trace *t = c->recorder ? NULL : open_trace(j);
     if (!c->recorder) {
+        wf_frozen_release(z.verify);
         return WEFT_ENOMEM;
     }
     weft_tensor results[8];
@@ -360,7 +582,12 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
         r[i] = r[i].slot < WF_ABSENT_SLOT ? weft_scope_give(sc, r[i]) : r[i];
     }
     weft_scope_end(sc);
+    if (t && j->freezes && !rc) {
+        describe(j, t, in, n_in, r, n_out, grad, &z);
+    }
     int ran = t ? finish(j, t, "jit_call") : 0;
+    wf_frozen_release(z.now);
+    wf_frozen_release(z.verify);
     for (int i = 0; r && i < n_out; i++) {
         out[i] = ran ? (weft_tensor){0, c->id, c->error_last} : r[i];
     }
@@ -432,6 +659,9 @@ weft_status weft_jit_explain(weft_jit *j, FILE *out)
     for (int i = 0; i < j->nbreaks; i++) {
         fprintf(out, "  broken %lld times by %s%s%s\n", (long long)j->breaks[i].count,
                 j->breaks[i].op, *j->breaks[i].site ? " at " : "", j->breaks[i].site);
+    }
+    for (int i = 0; i < j->nreasons; i++) {
+        fprintf(out, "  %lld times %s\n", (long long)j->reasons[i].count, j->reasons[i].text);
     }
     int rc = ferror(out) ? WEFT_EIO : 0;
     for (int i = 0; i < j->nplans && !rc; i++) {

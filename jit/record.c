@@ -73,6 +73,13 @@ static void stamp(wf_recorder *r, wf_storage *st, const char *site)
     }
 }
 
+/* May this trace leave a note in the slot? No other thread can see it then. */
+static bool is_private(const wf_trace *t, wf_slot *s)
+{
+    return s->context == t->c->id &&
+           !(atomic_load_explicit(&s->state, memory_order_relaxed) & WF_STATE_KEPT);
+}
+
 /* -- storages from outside ---------------------------------------------------------------------------------- */
 
 static uint32_t hash_storage(const wf_storage *st)
@@ -156,6 +163,10 @@ static int capture(wf_trace *t, wf_slot *s, uint32_t *place, wf_outer **out, wf_
         type.dims[0] = (int64_t)(st->nbytes / wf_dtype_size(s->dtype));
     }
     wf_outer o = {.st = st};
+    if (t->owner.freezes) {
+        o.first = wf_handle_of(t->c, s);
+        o.version = atomic_load_explicit(&st->version, memory_order_relaxed);
+    }
     if (t->keep_handles) {
         o.handle = wf_wrap_view(t->c, st, st->data, type.dtype, type.rank, type.dims, NULL);
         if (o.handle.slot && s->meta && s->meta->name) {
@@ -191,6 +202,10 @@ static int outer_of(wf_trace *t, wf_slot *s, wf_outer **o, wf_why *why)
     uint32_t *place = find(t, s->st);
     if (*place) {
         *o = &t->outer[*place - 1];
+        if (t->owner.freezes && !(*o)->mixed && !is_private(t, s)) {
+            weft_tensor h = wf_handle_of(t->c, s);
+            (*o)->mixed = memcmp(&h, &(*o)->first, sizeof h) != 0;
+        }
         return 0;
     }
     return capture(t, s, place, o, why);
@@ -331,13 +346,6 @@ static wf_attr map_of(wf_slot *s, const int64_t *rank, int64_t *dyn)
     memcpy(dyn + r, wf_strides(s), r * sizeof *dyn);
     dyn[2 * r] = s->offset / (int64_t)wf_dtype_size(s->dtype);
     return (wf_attr){.n_ints = 1, .ints = rank, .n_dyn = (uint8_t)(2 * r + 1), .dyn = dyn};
-}
-
-/* May this trace leave a note in the slot? No other thread can see it then. */
-static bool is_private(const wf_trace *t, wf_slot *s)
-{
-    return s->context == t->c->id &&
-           !(atomic_load_explicit(&s->state, memory_order_relaxed) & WF_STATE_KEPT);
 }
 
 /* What a note is compared with: the value of a virtual storage, or how often storages from outside have been
@@ -620,6 +628,7 @@ static int record_need(wf_recorder *r, wf_slot *s, bool write, const char *op, w
         /* memory as it is, unless recorded ops are to change it, or to read it before the caller writes */
         if (!(seen && (write || t->outer[*place - 1].written)) &&
             !shares_import(t, s->st, !write)) {
+            t->peeked = op;
             return 0;
         }
     } else if (s && s->st->recorder != r) {

@@ -49,6 +49,9 @@ int wf_trace_reopen(wf_trace *t, const wf_trace_owner *owner)
     t->serial = next_serial();
     t->depth = 0;
     t->keep_handles = false;
+    t->peeked = NULL;
+    t->commits = 0;
+    t->note = NULL;
     c->recorder = &t->base;
     return 0;
 }
@@ -209,7 +212,7 @@ static int prepare(wf_trace *t, wf_job *job)
             dense_view(&out[k++], wf_fn_type(f, t->outer[i].value), t->outer[i].st->data);
         }
     }
-    *job = (wf_job){.fn = f, .writes = t->writes, .in = in, .out = out};
+    *job = (wf_job){.fn = f, .writes = t->writes, .in = in, .out = out, .note = t->note};
     return 0;
 }
 
@@ -240,6 +243,7 @@ static void restart(wf_trace *t)
 int wf_trace_commit(wf_trace *t, wf_why *why)
 {
     wf_job job = {0};
+    t->commits++;
     int rc = prepare(t, &job);
     if (rc) {
         wf_fail(why, rc, "out of memory for the results of '%s'", t->owner.name);

@@ -32,6 +32,10 @@ typedef struct wf_outer {
     wf_val value;   /* current */
     bool written;
     weft_tensor handle; /* kept, only where captured tensors are asked for */
+    /* Only where a frozen call may come of it. */
+    weft_tensor first; /* through which it was first used */
+    uint32_t version;  /* then */
+    bool mixed;        /* other kept handles were used, too */
 } wf_outer;
 
 /* What a commit asks to be computed. */
@@ -43,6 +47,7 @@ typedef struct wf_job {
     wf_op failed_op;       /* when it fails */
     const char *failed_site;
     bool wrote; /* a failing run began to change memory of inputs */
+    void *note; /* the trace's */
 } wf_job;
 
 typedef struct wf_trace wf_trace;
@@ -51,6 +56,7 @@ typedef struct wf_trace wf_trace;
 typedef struct wf_trace_owner {
     const char *name;
     bool single_graph; /* a read in the middle is an error */
+    bool freezes;      /* what jit/frozen.h asks about is noted */
     void *user;
     /* Computes a segment. 0 or a status with why filled. */
     int (*run)(void *user, wf_job *job, wf_why *why);
@@ -76,7 +82,10 @@ struct wf_trace {
     uint32_t table_cap;
     uint32_t wrapped, written; /* outer storages on imported memory; written ones */
     bool keep_handles;
-    wf_view *views; /* scratch of a commit */
+    const char *peeked; /* what read a tensor from outside without a break, or NULL */
+    uint32_t commits;   /* segments so far */
+    void *note;         /* handed to the runner with each job */
+    wf_view *views;     /* scratch of a commit */
     int32_t *writes;
     uint32_t capviews;
 };

@@ -60,7 +60,15 @@ typedef struct weft_jit_args {
     bool
         synchronous; /* native kernels are compiled before they are needed, not in the background */
     bool no_fuse;    /* one step an op: to compare with */
-    int max_plans;   /* plans kept at most, the least recently used one goes; default 256 */
+    /* Calls are replayed without calling fn, under guards, once two recordings in a row agreed in everything: ops,
+     * numbers, captured tensors, how outputs are made. Arguments must have the same types, shapes, strides and
+     * aliases, captured tensors must be alive and the same, the grad mode too; else the call records. A function
+     * that reads values, keeps tensors, gives outputs a history, draws random numbers or changes a number is never
+     * replayed. What fn does besides (counting, choosing another tensor) is not seen: every verify_every-th call
+     * (default 100; -1: none) records, compares bit by bit, and thaws the function if anything differs. */
+    bool frozen;
+    int verify_every;
+    int max_plans; /* plans kept at most, the least recently used one goes; default 256 */
     int end_;
 } weft_jit_args;
 /* A traced function: `weft_jit_trace(fn, self, .single_graph = true)`. It may be called from many threads at
@@ -94,6 +102,11 @@ typedef struct weft_jit_stats {
     int64_t outputs;   /* its results, tensors written in place included */
     int64_t steps;     /* what its plan runs one after the other */
     int64_t kernels;   /* fused groups among them */
+    int64_t frozen;    /* calls that were replayed */
+    int64_t misses;    /* calls that a guard sent to recording */
+    int64_t refusals;  /* recordings that could not be frozen */
+    int64_t verified;  /* replays that were checked by a recording */
+    int64_t thawed;    /* of those, the ones that differed */
 } weft_jit_stats;
 WEFT_API void weft_jit_get_stats(weft_jit *j, weft_jit_stats *out);
 
@@ -105,7 +118,15 @@ typedef struct weft_jit_break {
 /* Fills at most n entries with the places that broke the graph, in order of first appearance; returns how many
  * places there are. */
 WEFT_API int weft_jit_breaks(weft_jit *j, weft_jit_break *out, int n);
-/* Writes counts, breaks, and for every plan its steps, what was fused and what was not and why. */
+/* Why calls were not replayed: guards that missed, refusals, failed verifications. */
+typedef struct weft_jit_reason {
+    char text[192];
+    int64_t count;
+} weft_jit_reason;
+/* Fills at most n entries, in order of first appearance; returns how many reasons there are (at most 32 are
+ * told apart). */
+WEFT_API int weft_jit_reasons(weft_jit *j, weft_jit_reason *out, int n);
+/* Writes counts, breaks, reasons, and for every plan its steps, what was fused and what was not and why. */
 WEFT_API weft_status weft_jit_explain(weft_jit *j, FILE *out);
 
 #ifdef __cplusplus

@@ -66,7 +66,7 @@ static weft_status rows(void *self, const weft_tensor *in, int n_in, weft_tensor
     out[1] = weft_var(out[0], .axes = weft_axes(0), .keepdim = true);
     out[2] = weft_cumsum(out[0], 1);
     out[3] = weft_randn(weft_shape(3, 5), WEFT_F32, .std = 2);
-    out[4] = weft_dropout(out[0], .p = 0.5);
+    out[4] = weft_dropout(out[0], .p = 0.5, .training = true);
     out[5] = weft_rand(weft_shape(7), WEFT_F64);
     out[6] = weft_logsumexp(in[1]);
     return WEFT_OK;

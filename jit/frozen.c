@@ -1,0 +1,611 @@
+/*
+ * jit/frozen.c -- describing, guarding and replaying frozen calls; see frozen.h.
+ */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "eager/pool.h"
+#include "jit/frozen.h"
+#include "jit/key.h"
+
+typedef struct argument {
+    uint8_t dtype, rank;
+    bool tracked;
+    int alias; /* the first argument on the same memory */
+    int outer; /* what it feeds, or -1 */
+    int64_t offset;
+    size_t nbytes;
+    int64_t dims[WF_MAX_RANK], strides[WF_MAX_RANK];
+} argument;
+
+typedef struct source {
+    int arg;            /* the argument, or -1: captured */
+    wf_storage *st;     /* captured: referenced */
+    weft_tensor handle; /* captured: through which it is reached */
+    bool tracked, written;
+    uint32_t bumps; /* of the version */
+    uint16_t write_op;
+} source;
+
+enum { OUT_VALUE, OUT_MADE, OUT_ARG };
+typedef struct output {
+    uint8_t kind, dtype, rank;
+    int index; /* OUT_MADE: result of the function; OUT_ARG: argument */
+    int64_t offset;
+    weft_tensor value; /* OUT_VALUE: a scalar, a captured tensor, the empty handle */
+    int64_t dims[WF_MAX_RANK], strides[WF_MAX_RANK];
+} output;
+
+struct wf_frozen {
+    _Atomic int refs;
+    _Atomic uint32_t count;
+    int n_in, n_source, n_out;
+    uint32_t n_made;
+    bool grad;
+    argument *in;
+    source *src;
+    output *out;
+    size_t *made_bytes;
+    int32_t *writes; /* per result, as plans have it */
+    wf_fn *fn;
+    wf_plan *plan;
+};
+
+void wf_frozen_retain(wf_frozen *z)
+{
+    atomic_fetch_add_explicit(&z->refs, 1, memory_order_relaxed);
+}
+
+void wf_frozen_release(wf_frozen *z)
+{
+    if (!z || atomic_fetch_sub_explicit(&z->refs, 1, memory_order_acq_rel) != 1) {
+        return;
+    }
+    for (int i = 0; z->src && i < z->n_source; i++) {
+        if (z->src[i].st) {
+            atomic_fetch_sub_explicit(&z->src[i].st->held, 1, memory_order_relaxed);
+            wf_storage_release(z->src[i].st);
+        }
+    }
+    wf_mfree(z->in);
+    wf_mfree(z->src);
+    wf_mfree(z->out);
+    wf_mfree(z->made_bytes);
+    wf_mfree(z->writes);
+    wf_fn_free(z->fn);
+    wf_plan_release(z->plan);
+    wf_mfree(z);
+}
+
+uint32_t wf_frozen_count(wf_frozen *z)
+{
+    return atomic_fetch_add_explicit(&z->count, 1, memory_order_relaxed) + 1;
+}
+
+void wf_frozen_arm(wf_frozen *z, wf_fn *fn, const int32_t *writes, wf_plan *p)
+{
+    z->fn = fn;
+    z->plan = p;
+    for (uint32_t k = 0; k < fn->noutputs; k++) {
+        z->writes[k] = writes[k];
+    }
+    wf_plan_retain(p);
+}
+
+/* -- describing ------------------------------------------------------------------------------------------------ */
+
+static bool refuse(char *reason, const char *fmt, ...) WF_PRINTF(2, 3);
+static bool refuse(char *reason, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(reason, WF_REASON, fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+static bool same_handle(weft_tensor a, weft_tensor b)
+{
+    return a.slot == b.slot && a.context == b.context && a.serial == b.serial;
+}
+
+static void describe_slot(argument *a, wf_slot *s)
+{
+    a->dtype = s->dtype;
+    a->rank = s->rank;
+    a->tracked = wf_slot_tracked(s);
+    a->offset = s->offset;
+    a->nbytes = s->st->nbytes;
+    memcpy(a->dims, wf_dims(s), (size_t)s->rank * sizeof a->dims[0]);
+    memcpy(a->strides, wf_strides(s), (size_t)s->rank * sizeof a->strides[0]);
+}
+
+/* Pins every argument; false: one is not a live tensor. slot[i] is given back by close_args. */
+typedef struct args {
+    wf_slot **slot;
+    bool *pinned;
+    int n;
+    wf_slot *slot_[32];
+    bool pinned_[32];
+} args;
+
+static void close_args(wf_ctx *c, args *a)
+{
+    for (int i = 0; i < a->n; i++) {
+        if (a->pinned[i]) {
+            wf_unpin(c, a->slot[i]);
+        }
+    }
+    if (a->slot != a->slot_) {
+        wf_mfree(a->slot);
+        wf_mfree(a->pinned);
+    }
+}
+
+static bool open_args(wf_ctx *c, args *a, const weft_tensor *in, int n, char *reason)
+{
+    bool few = n <= 32;
+    a->n = 0;
+    a->slot = few ? a->slot_ : wf_malloc((size_t)n * sizeof *a->slot);
+    a->pinned = few ? a->pinned_ : wf_malloc((size_t)n * sizeof *a->pinned);
+    bool ok = (a->slot && a->pinned) || refuse(reason, "there is no memory");
+    for (int i = 0; i < n && ok; i++) {
+        a->pinned[i] = false;
+        a->slot[i] = in[i].slot < WF_ABSENT_SLOT ? wf_pin(c, in[i], &a->pinned[i], NULL) : NULL;
+        a->n = i + 1;
+        ok = a->slot[i] || refuse(reason, "argument %d is not a live tensor", i);
+        ok = ok &&
+             (!a->slot[i]->st->broken || refuse(reason, "argument %d holds no valid value", i));
+    }
+    return ok;
+}
+
+static bool describe_sources(wf_frozen *z, wf_trace *t, const args *a, const weft_tensor *in,
+                             char *reason)
+{
+    for (int i = 0; i < a->n; i++) {
+        describe_slot(&z->in[i], a->slot[i]);
+        z->in[i].outer = -1;
+        z->in[i].alias = i;
+        for (int k = i; k-- > 0;) {
+            z->in[i].alias = a->slot[k]->st == a->slot[i]->st ? k : z->in[i].alias;
+        }
+    }
+    for (int k = 0; k < z->n_source; k++) {
+        const wf_outer *o = &t->outer[k];
+        source *s = &z->src[k];
+        *s = (source){.arg = -1, .written = o->written};
+        for (int i = a->n; i-- > 0;) {
+            if (a->slot[i]->st == o->st) {
+                z->in[i].outer = k;
+                s->arg = same_handle(o->first, in[i]) ? i : s->arg;
+            }
+        }
+        if (o->mixed && s->arg >= 0) {
+            return refuse(reason, "argument %d is a captured tensor too", s->arg);
+        }
+        s->bumps = atomic_load(&o->st->version) - o->version;
+        s->write_op = o->st->write_op;
+        if (o->st->root) {
+            return refuse(reason, "a tensor that is written takes part in gradients");
+        }
+        if (s->arg >= 0) {
+            continue;
+        }
+        bool pinned;
+        wf_slot *slot = wf_pin(t->c, o->first, &pinned, NULL);
+        if (!slot || !pinned) { /* made by the call, or of a scope that may end */
+            return refuse(reason,
+                          "it uses a tensor that it makes from memory, or that is not kept");
+        }
+        s->tracked = wf_slot_tracked(slot);
+        wf_unpin(t->c, slot);
+        s->handle = o->first;
+        s->st = o->st;
+        atomic_fetch_add_explicit(&s->st->held, 1, memory_order_relaxed);
+        wf_storage_retain(s->st);
+    }
+    return true;
+}
+
+/* Which result of the function lives in st, -1: none. */
+static int made_index(wf_trace *t, const wf_storage *st)
+{
+    int k = 0;
+    for (const wf_storage *p = t->first; p; p = p->next) {
+        if (p == st) {
+            return p->value ? k : -1;
+        }
+        k += p->value != 0;
+    }
+    return -1;
+}
+
+static bool describe_output(wf_frozen *z, wf_trace *t, const weft_tensor *in, weft_tensor h, int i,
+                            int *handles, char *reason)
+{
+    output *o = &z->out[i];
+    *o = (output){.kind = OUT_VALUE, .value = h};
+    if (h.slot == 0 || h.slot >= WF_ABSENT_SLOT) {
+        return true;
+    }
+    for (int k = 0; k < z->n_in; k++) {
+        if (same_handle(in[k], h)) {
+            o->kind = OUT_ARG;
+            o->index = k;
+            return true;
+        }
+    }
+    bool pinned;
+    wf_slot *s = wf_pin(t->c, h, &pinned, NULL);
+    if (!s) {
+        return refuse(reason, "output %d is not a live tensor", i);
+    }
+    o->index = made_index(t, s->st);
+    bool ok = true;
+    if (o->index < 0 && !pinned) {
+        ok = refuse(reason, "output %d is a view of a tensor from outside", i);
+    } else if (o->index >= 0 && pinned) {
+        ok = refuse(reason, "it keeps output %d", i);
+    } else if (wf_slot_tracked(s)) {
+        ok = refuse(reason, "output %d has a gradient history", i);
+    } else if (o->index >= 0) {
+        o->kind = OUT_MADE;
+        o->dtype = s->dtype;
+        o->rank = s->rank;
+        o->offset = s->offset;
+        memcpy(o->dims, wf_dims(s), (size_t)s->rank * sizeof o->dims[0]);
+        memcpy(o->strides, wf_strides(s), (size_t)s->rank * sizeof o->strides[0]);
+        *handles += 1;
+        for (int k = 0; k < i; k++) {
+            *handles -= z->out[k].kind == OUT_MADE && same_handle(z->out[k].value, h);
+        }
+    }
+    if (pinned) {
+        wf_unpin(t->c, s);
+    }
+    return ok;
+}
+
+static bool describe(wf_frozen *z, wf_trace *t, const weft_tensor *in, const weft_tensor *out,
+                     char *reason)
+{
+    args a;
+    if (t->peeked) {
+        return refuse(reason, "it reads a value of a tensor (%s)", t->peeked);
+    }
+    if (t->commits) {
+        return refuse(reason, "it breaks its graph");
+    }
+    bool ok = open_args(t->c, &a, in, z->n_in, reason) && describe_sources(z, t, &a, in, reason);
+    close_args(t->c, &a);
+    int handles = 0, refs = 0;
+    for (int i = 0; i < z->n_out && ok; i++) {
+        ok = describe_output(z, t, in, out[i], i, &handles, reason);
+    }
+    uint32_t k = 0;
+    for (const wf_storage *st = t->first; st && ok; st = st->next) {
+        if (st->value) {
+            refs += atomic_load(&((wf_storage *)(uintptr_t)st)->refs);
+            z->made_bytes[k++] = st->nbytes;
+        }
+    }
+    return ok && (refs == handles ||
+                  refuse(reason, "%d tensors or saved values besides its outputs outlive it",
+                         refs - handles));
+}
+
+wf_frozen *wf_frozen_describe(wf_trace *t, const weft_tensor *in, int n_in, const weft_tensor *out,
+                              int n_out, bool grad, char reason[WF_REASON])
+{
+    wf_frozen *z = wf_malloc(sizeof *z);
+    if (!z) {
+        refuse(reason, "there is no memory");
+        return NULL;
+    }
+    memset(z, 0, sizeof *z);
+    atomic_store(&z->refs, 1);
+    z->n_in = n_in;
+    z->n_source = (int)t->nouter;
+    z->n_out = n_out;
+    z->grad = grad;
+    for (const wf_storage *st = t->first; st; st = st->next) {
+        z->n_made += st->value != 0;
+    }
+    z->in = wf_malloc((size_t)n_in * sizeof *z->in + 1);
+    z->src = wf_malloc(t->nouter * sizeof *z->src + 1);
+    z->out = wf_malloc((size_t)n_out * sizeof *z->out + 1);
+    z->made_bytes = wf_malloc(z->n_made * sizeof *z->made_bytes + 1);
+    z->writes = wf_malloc((z->n_made + t->nouter) * sizeof *z->writes + 1);
+    if (z->src) {
+        memset(z->src, 0, t->nouter * sizeof *z->src);
+    }
+    if (!z->in || !z->src || !z->out || !z->made_bytes || !z->writes) {
+        refuse(reason, "there is no memory");
+    } else if (describe(z, t, in, out, reason)) {
+        return z;
+    }
+    wf_frozen_release(z);
+    return NULL;
+}
+
+/* -- comparing ---------------------------------------------------------------------------------------------------- */
+
+static bool same_map(int rank, const int64_t *d, const int64_t *e, const int64_t *s,
+                     const int64_t *t)
+{
+    for (int i = 0; i < rank; i++) {
+        if (d[i] != e[i] || s[i] != t[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool same_argument(const argument *x, const argument *y, int i, char *reason)
+{
+    if (x->dtype != y->dtype || x->rank != y->rank ||
+        memcmp(x->dims, y->dims, x->rank * sizeof x->dims[0]) != 0) {
+        return refuse(reason, "argument %d has another type or shape", i);
+    }
+    if (!same_map(x->rank, x->dims, y->dims, x->strides, y->strides) || x->offset != y->offset ||
+        x->nbytes != y->nbytes) {
+        return refuse(reason, "argument %d lies differently in memory", i);
+    }
+    if (x->alias != y->alias) {
+        return refuse(reason, "argument %d shares memory with other arguments than before", i);
+    }
+    return x->tracked == y->tracked ||
+           refuse(reason, "argument %d differs in whether gradients flow to it", i);
+}
+
+bool wf_frozen_agree(const wf_frozen *a, const wf_frozen *b, char reason[WF_REASON])
+{
+    if (a->n_in != b->n_in || a->n_out != b->n_out || a->n_source != b->n_source ||
+        a->n_made != b->n_made) {
+        return refuse(reason, "it has other inputs or results than before");
+    }
+    if (a->grad != b->grad) {
+        return refuse(reason, "the grad mode differs");
+    }
+    for (int i = 0; i < a->n_in; i++) {
+        if (!same_argument(&a->in[i], &b->in[i], i, reason) || a->in[i].outer != b->in[i].outer) {
+            return false;
+        }
+    }
+    for (int i = 0; i < a->n_source; i++) {
+        const source *x = &a->src[i], *y = &b->src[i];
+        if (x->arg != y->arg || x->st != y->st || !same_handle(x->handle, y->handle) ||
+            x->tracked != y->tracked || x->written != y->written || x->bumps != y->bumps) {
+            return refuse(reason, "input %d is another captured tensor than before", i);
+        }
+    }
+    for (int i = 0; i < a->n_out; i++) {
+        const output *x = &a->out[i], *y = &b->out[i];
+        bool made = x->kind == OUT_MADE;
+        if (x->kind != y->kind || x->index != y->index || x->dtype != y->dtype ||
+            x->rank != y->rank || x->offset != y->offset ||
+            (x->kind == OUT_VALUE && !same_handle(x->value, y->value)) ||
+            (made && !same_map(x->rank, x->dims, y->dims, x->strides, y->strides))) {
+            return refuse(reason, "output %d is made in another way than before", i);
+        }
+    }
+    return true;
+}
+
+bool wf_frozen_numbers(const wf_fn *a, const wf_fn *b, char reason[WF_REASON])
+{
+    for (uint32_t k = 0; k < a->n; k++) {
+        const wf_ins *x = &a->ins[k], *y = &b->ins[k];
+        bool same = true;
+        if (x->op == WF_OP_SCALAR) {
+            same = a->slots[x->attr] == b->slots[y->attr];
+        } else if (x->op > WF_OP_RESULT && x->attr) {
+            const wf_attr *p = &a->attrs[x->attr], *q = &b->attrs[y->attr];
+            same = (!p->n_dyn || memcmp(p->dyn, q->dyn, p->n_dyn * sizeof *p->dyn) == 0) &&
+                   (!p->n_flt || memcmp(p->flt, q->flt, p->n_flt * sizeof *p->flt) == 0);
+        }
+        if (!same) {
+            const wf_ins *user = x;
+            for (uint32_t u = k + 1; x->op == WF_OP_SCALAR && u < a->n && user == x; u++) {
+                const wf_val *src = wf_ins_src(a, &a->ins[u]);
+                for (int i = 0; i < a->ins[u].nsrc; i++) {
+                    user = src[i] == k + 1 ? &a->ins[u] : user;
+                }
+            }
+            const char *site = a->locs[user->loc];
+            return refuse(reason, "a number of %s%s%s changed", wf_rows[user->op].name,
+                          site ? " at " : "", site ? site : "");
+        }
+    }
+    return true;
+}
+
+bool wf_frozen_same(const wf_frozen *z, const wf_frozen *now, const wf_fn *fn,
+                    const int32_t *writes, char reason[WF_REASON])
+{
+    if (!wf_key_same(z->fn, z->writes, fn, writes)) {
+        return refuse(reason, "the function records other ops than it did");
+    }
+    return wf_frozen_numbers(z->fn, fn, reason) && wf_frozen_agree(z, now, reason);
+}
+
+/* -- replaying ----------------------------------------------------------------------------------------------------- */
+
+static bool guard_args(wf_frozen *z, const args *a, char *reason)
+{
+    for (int i = 0; i < a->n; i++) {
+        argument now;
+        describe_slot(&now, a->slot[i]);
+        now.alias = i;
+        for (int k = i; k-- > 0;) {
+            now.alias = a->slot[k]->st == a->slot[i]->st ? k : now.alias;
+        }
+        if (!same_argument(&z->in[i], &now, i, reason)) {
+            return false;
+        }
+        int outer = z->in[i].outer;
+        if (outer >= 0 && z->src[outer].arg < 0 && a->slot[i]->st != z->src[outer].st) {
+            return refuse(reason, "argument %d was a captured tensor", i);
+        }
+        for (int k = 0; k < z->n_source; k++) {
+            if (k != outer && z->src[k].st == a->slot[i]->st) {
+                return refuse(reason, "argument %d shares memory with a captured tensor", i);
+            }
+        }
+        if (a->slot[i]->st->inline_data == 2) {
+            return refuse(reason, "argument %d is imported memory", i);
+        }
+    }
+    return true;
+}
+
+static bool guard_captured(wf_frozen *z, wf_ctx *c, char *reason)
+{
+    for (int k = 0; k < z->n_source; k++) {
+        const source *s = &z->src[k];
+        if (!s->st) {
+            continue;
+        }
+        bool pinned;
+        wf_slot *slot = wf_pin(c, s->handle, &pinned, NULL);
+        bool ok = slot && slot->st == s->st && wf_slot_tracked(slot) == s->tracked && !s->st->root;
+        if (slot && pinned) {
+            wf_unpin(c, slot);
+        }
+        if (!ok || s->st->broken) {
+            return refuse(reason, "a captured tensor (input %d) is not what it was", k);
+        }
+    }
+    return true;
+}
+
+bool wf_frozen_guard(wf_frozen *z, wf_ctx *c, const weft_tensor *in, int n_in, int n_out,
+                     char reason[WF_REASON])
+{
+    args a;
+    if (n_in != z->n_in || n_out != z->n_out) {
+        return refuse(reason, "another number of arguments or outputs");
+    }
+    if (wf_grad_enabled(c) != z->grad) {
+        return refuse(reason, "the grad mode differs");
+    }
+    bool ok = open_args(c, &a, in, n_in, reason) && guard_args(z, &a, reason);
+    close_args(c, &a);
+    return ok && guard_captured(z, c, reason);
+}
+
+/* Everything a replay needs in one block. */
+typedef struct replay {
+    wf_view *in, *out;
+    wf_storage **made;
+    wf_storage **source;
+} replay;
+
+static void dense(wf_view *v, const wf_type *type, void *data)
+{
+    int64_t step = 1;
+    v->data = data;
+    v->dtype = type->dtype;
+    v->rank = type->rank;
+    for (int i = type->rank; i-- > 0;) {
+        v->dims[i] = type->dims[i];
+        v->strides[i] = step;
+        step *= type->dims[i];
+    }
+}
+
+static int lay_out(wf_frozen *z, const args *a, replay *r)
+{
+    const wf_fn *f = z->fn;
+    for (int k = 0; k < z->n_source; k++) {
+        r->source[k] = z->src[k].arg >= 0 ? a->slot[z->src[k].arg]->st : z->src[k].st;
+        dense(&r->in[k], wf_fn_type(f, f->inputs[k]), r->source[k]->data);
+    }
+    uint32_t at = 0;
+    for (; at < z->n_made; at++) {
+        r->made[at] = wf_storage_new(z->made_bytes[at]);
+        if (!r->made[at]) {
+            return WEFT_ENOMEM;
+        }
+        dense(&r->out[at], wf_fn_type(f, f->outputs[at]), r->made[at]->data);
+    }
+    for (int k = 0; k < z->n_source; k++) {
+        if (z->src[k].written) {
+            dense(&r->out[at], wf_fn_type(f, f->outputs[at]), r->source[k]->data);
+            at++;
+        }
+    }
+    return 0;
+}
+
+static void mark_written(wf_frozen *z, const replay *r, const wf_plan_args *failed)
+{
+    for (int k = 0; k < z->n_source; k++) {
+        if (z->src[k].written && (!failed || failed->wrote)) {
+            wf_storage *st = r->source[k];
+            atomic_fetch_add_explicit(&st->version, z->src[k].bumps, memory_order_relaxed);
+            st->write_op = failed ? (uint16_t)failed->failed_op : z->src[k].write_op;
+            st->write_site = NULL;
+            st->broken = failed != NULL;
+        }
+    }
+}
+
+static int make_outputs(wf_frozen *z, wf_ctx *c, const weft_tensor *in, const replay *r,
+                        weft_tensor *out, wf_why *why)
+{
+    int rc = 0;
+    for (int i = 0; i < z->n_out && !rc; i++) {
+        const output *o = &z->out[i];
+        weft_tensor h = o->value;
+        if (o->kind == OUT_ARG) {
+            h = in[o->index];
+        } else if (o->kind == OUT_MADE) {
+            wf_storage *st = r->made[o->index];
+            h = wf_wrap_view(c, st, (char *)st->data + o->offset, o->dtype, o->rank, o->dims,
+                             o->strides);
+            rc = h.slot ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory for a handle");
+        }
+        out[i] = h;
+    }
+    return rc;
+}
+
+int wf_frozen_run(wf_frozen *z, wf_ctx *c, const weft_tensor *in, weft_tensor *out, wf_why *why)
+{
+    size_t ns = (size_t)z->n_source, nm = z->n_made;
+    char *block = wf_malloc((2 * ns + nm) * sizeof(wf_view) + (ns + nm) * sizeof(void *) + 1);
+    args a = {.n = 0, .slot = a.slot_, .pinned = a.pinned_};
+    char reason[WF_REASON];
+    if (!block) {
+        return wf_fail(why, WEFT_ENOMEM, "out of memory for a frozen call");
+    }
+    replay r = {.in = (wf_view *)(void *)block};
+    r.out = r.in + ns;
+    r.made = (wf_storage **)(void *)(r.out + ns + nm);
+    r.source = r.made + nm;
+    memset(r.made, 0, nm * sizeof *r.made);
+    int rc = open_args(c, &a, in, z->n_in, reason) ? lay_out(z, &a, &r)
+                                                   : wf_fail(why, WEFT_EHANDLE, "%s", reason);
+    wf_plan_args p = {.fn = z->fn, .in = r.in, .out = r.out};
+    if (!rc) {
+        unsigned mode = wf_fpenv_enter();
+        rc = wf_plan_run(z->plan, &p, why);
+        wf_fpenv_leave(mode);
+        mark_written(z, &r, rc ? &p : NULL);
+        rc = rc ? rc : make_outputs(z, c, in, &r, out, why);
+    } else if (rc == WEFT_ENOMEM) {
+        wf_fail(why, rc, "out of memory for the results");
+    }
+    for (size_t k = 0; k < nm; k++) {
+        if (r.made[k]) {
+            wf_storage_release(r.made[k]);
+        }
+    }
+    close_args(c, &a);
+    wf_mfree(block);
+    return rc;
+}

@@ -1,0 +1,45 @@
+/*
+ * jit/frozen.h -- replaying a traced call without calling the function.
+ *
+ * A frozen call is one recording with its plan, the guards under which it may be replayed, and what it does to the
+ * outside: which inputs are arguments and which are captured tensors, what is written and how often, how outputs
+ * are made. Two recordings in a row must agree in everything: structure, numbers, captured tensors, outputs.
+ *
+ * Invariants: guards read arguments and captured handles only and never data; every refusal and every miss has a
+ * reason in words; a frozen call is immutable but for its counters, and may run on several threads at once.
+ */
+#ifndef JIT_FROZEN_H
+#define JIT_FROZEN_H
+
+#include "jit/plan.h"
+#include "jit/trace.h"
+
+enum { WF_REASON = 192 };
+
+typedef struct wf_frozen wf_frozen;
+
+/* Describes the call that t has just recorded and is about to commit. NULL with the reason: it cannot be frozen
+ * (or there is no memory). */
+wf_frozen *wf_frozen_describe(wf_trace *t, const weft_tensor *in, int n_in, const weft_tensor *out,
+                              int n_out, bool grad, char reason[WF_REASON]);
+/* Two descriptions of one call; else the reason. */
+bool wf_frozen_agree(const wf_frozen *a, const wf_frozen *b, char reason[WF_REASON]);
+/* Equal scalar slots and attributes of two recordings of one structure; else the reason. */
+bool wf_frozen_numbers(const wf_fn *a, const wf_fn *b, char reason[WF_REASON]);
+/* Makes z runnable: fn becomes its own, writes are copied, the plan is retained. */
+void wf_frozen_arm(wf_frozen *z, wf_fn *fn, const int32_t *writes, wf_plan *p);
+/* Is this recording of a call what z, which is armed, would replay? Else the reason. */
+bool wf_frozen_same(const wf_frozen *z, const wf_frozen *now, const wf_fn *fn,
+                    const int32_t *writes, char reason[WF_REASON]);
+void wf_frozen_retain(wf_frozen *z);
+void wf_frozen_release(wf_frozen *z); /* NULL is ignored */
+
+/* May z replay a call with these arguments? Else the reason. */
+bool wf_frozen_guard(wf_frozen *z, wf_ctx *c, const weft_tensor *in, int n_in, int n_out,
+                     char reason[WF_REASON]);
+/* Replays after a guard that passed. 0 or a status with why filled; outputs are then untouched. */
+int wf_frozen_run(wf_frozen *z, wf_ctx *c, const weft_tensor *in, weft_tensor *out, wf_why *why);
+/* Calls so far, this one included. */
+uint32_t wf_frozen_count(wf_frozen *z);
+
+#endif

@@ -1,0 +1,319 @@
+/*
+ * tests/jit/test_jit_frozen.c -- frozen calls: what is replayed gives the bits of the function; every guard, refusal
+ * and failed verification has its reason; a planted stale constant is caught.
+ */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+
+#define OK(call) cr_assert_eq(call, WEFT_OK, "%s", weft_last_error())
+
+typedef struct layer {
+    weft_tensor w, state;
+    double scale;
+    int runs; /* of the function itself */
+    int what;
+} layer;
+
+enum { PLAIN, READS, KEEPS, DRAWS, COUNTS, HISTORY, MAKES, BREAKS };
+
+static weft_tensor kept;
+
+static weft_status step(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    layer *l = self;
+    (void)n_in, (void)n_out;
+    l->runs++;
+    weft_tensor h = weft_matmul(in[0], weft_permute(l->w, weft_axes(1, 0)));
+    h = weft_gelu(weft_mul(h, weft_f(l->scale)));
+    weft_status s = WEFT_OK;
+    switch (l->what) {
+    case READS:
+        l->scale = weft_item_f64(weft_select(weft_select(l->w, 0, 0), 0, 0)) > 9 ? 2 : l->scale;
+        (void)weft_item_f64(l->state);
+        break;
+    case KEEPS:
+        weft_free(kept);
+        kept = weft_keep(weft_exp(h));
+        break;
+    case DRAWS:
+        h = weft_dropout(h, .p = 0.5, .training = true);
+        break;
+    case COUNTS:
+        h = weft_add(h, weft_f(l->runs));
+        break;
+    case MAKES:
+        h = weft_add(h, weft_from_data(&(float){2}, weft_shape(1), WEFT_F32));
+        break;
+    case BREAKS:
+        (void)weft_item_f64(weft_sum(h));
+        break;
+    default:
+        break;
+    }
+    s = weft_add_(l->state, weft_mean(h));
+    out[0] = weft_add(h, in[1]);
+    out[1] = weft_slice(out[0], 0, 0, 1, 1);
+    out[2] = in[1];
+    out[3] = l->w;
+    return s;
+}
+
+static weft_tensor data(int64_t rows, int64_t cols, double from)
+{
+    return weft_reshape(weft_arange(from, from + (double)(rows * cols), 1, WEFT_F32),
+                        weft_shape(rows, cols));
+}
+
+static void layer_open(layer *l, int what)
+{
+    *l = (layer){.scale = 0.125, .what = what};
+    l->w = weft_keep(weft_mul(data(3, 4, -5), weft_f(0.1)));
+    l->state = weft_keep(weft_zeros(weft_shape(), WEFT_F32));
+}
+
+static void layer_close(layer *l)
+{
+    weft_free(l->w);
+    weft_free(l->state);
+}
+
+static weft_jit_stats stats_of(weft_jit *j)
+{
+    weft_jit_stats s;
+    weft_jit_get_stats(j, &s);
+    return s;
+}
+
+static bool has_reason(weft_jit *j, const char *says)
+{
+    weft_jit_reason r[32];
+    int n = weft_jit_reasons(j, r, 32);
+    for (int i = 0; i < n && i < 32; i++) {
+        if (strstr(r[i].text, says)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static const char *reasons(weft_jit *j)
+{
+    static char all[4096];
+    weft_jit_reason r[32];
+    int n = weft_jit_reasons(j, r, 32);
+    all[0] = '\0';
+    for (int i = 0; i < n && i < 32; i++) {
+        strcat(strcat(all, r[i].text), "\n");
+    }
+    return all;
+}
+
+/* One call of j against the function called with a, an equal layer. */
+static void both(weft_jit *j, layer *a, layer *b, const weft_tensor in[2])
+{
+    weft_tensor x[4], y[4];
+    OK(step(a, in, 2, x, 4));
+    uint32_t before = weft_write_count(b->state);
+    OK(weft_jit_call(j, in, 2, y, 4));
+    cr_assert_eq(weft_write_count(b->state), before + 1);
+    check_bits("result", x[0], y[0]);
+    check_bits("view", x[1], y[1]);
+    check_bits("state", a->state, b->state);
+    cr_assert(weft_shares_memory(y[0], y[1]));
+    cr_assert(memcmp(&y[2], &in[1], sizeof in[1]) == 0 && memcmp(&y[3], &b->w, sizeof b->w) == 0);
+}
+
+Test(frozen, calls_are_replayed)
+{
+    layer a, b;
+    layer_open(&a, PLAIN);
+    layer_open(&b, PLAIN);
+    weft_jit *j = weft_jit_trace(step, &b, .frozen = true, .verify_every = -1);
+    for (int call = 0; call < 20; call++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor in[2] = {data(2, 4, call), data(2, 3, 1)};
+        if (call == 12) { /* captured memory may change, the tensor may not */
+            OK(weft_mul_(a.w, weft_f(0.5)));
+            OK(weft_mul_(b.w, weft_f(0.5)));
+        }
+        both(j, &a, &b, in);
+        weft_scope_end(sc);
+    }
+    cr_assert_eq(stats_of(j).frozen, 18, "%s", reasons(j));
+    cr_assert_eq(b.runs, 2);
+    weft_jit_free(j);
+    layer_close(&a);
+    layer_close(&b);
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
+
+/* One guard a round: violated, it records and says why; after that the old call is still replayed. */
+Test(frozen, every_guard_has_its_reason)
+{
+    static const char *const says[] = {"type or shape",  "in memory", "type or shape", "grad mode",
+                                       "gradients flow", "imported",  "captured"};
+    for (int g = 0; g < 7; g++) {
+        float memory[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+        layer a, b;
+        layer_open(&a, PLAIN);
+        layer_open(&b, PLAIN);
+        weft_jit *j = weft_jit_trace(step, &b, .frozen = true);
+        weft_tensor in[2] = {data(2, 4, 0), data(2, 3, 1)}, old[2] = {in[0], in[1]};
+        for (int call = 0; call < 4; call++) {
+            both(j, &a, &b, in);
+        }
+        cr_assert_eq(stats_of(j).frozen, 2, "%s", reasons(j));
+        if (g == 3) {
+            weft_no_grad_begin();
+        }
+        in[0] = g == 0   ? data(5, 4, 0)
+                : g == 1 ? weft_permute(data(4, 2, 0), weft_axes(1, 0))
+                : g == 5 ? weft_from_blob(.data = memory, .shape = weft_shape(2, 4))
+                : g == 4 ? weft_clone(in[0])
+                         : in[0];
+        in[1] = g == 0 ? data(5, 3, 0) : g == 2 ? weft_cast(in[1], WEFT_F64) : in[1];
+        if (g == 4) {
+            OK(weft_requires_grad_(in[0], true));
+        }
+        if (g == 6) {
+            weft_free(a.w);
+            weft_free(b.w);
+            a.w = weft_keep(weft_clone(data(3, 4, 2)));
+            b.w = weft_keep(weft_clone(data(3, 4, 2)));
+        }
+        if (g == 4) { /* now the state gets a history */
+            weft_tensor y[4];
+            weft_jit_call(j, in, 2, y, 4);
+        } else {
+            both(j, &a, &b, in);
+        }
+        if (g == 3) {
+            weft_no_grad_end();
+        }
+        cr_assert_eq(stats_of(j).frozen, 2, "guard %d", g);
+        cr_assert_eq(stats_of(j).misses, 1, "guard %d", g);
+        cr_assert(has_reason(j, says[g]), "guard %d: %s", g, reasons(j));
+        if (g != 4 && g != 6) {
+            both(j, &a, &b, old);
+            cr_assert_eq(stats_of(j).frozen, 3, "guard %d: %s", g, reasons(j));
+        }
+        weft_jit_free(j);
+        layer_close(&a);
+        layer_close(&b);
+    }
+}
+
+Test(frozen, every_refusal_has_its_reason)
+{
+    static const struct {
+        int what;
+        const char *says;
+    } cases[] = {{READS, "reads a value"},    {KEEPS, "outlive"},    {DRAWS, "number of bernoulli"},
+                 {COUNTS, "number of add"},   {HISTORY, "gradient"}, {MAKES, "makes from memory"},
+                 {BREAKS, "breaks its graph"}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        layer b;
+        layer_open(&b, cases[k].what);
+        weft_jit *j = weft_jit_trace(step, &b, .frozen = true);
+        weft_tensor in[2] = {data(2, 4, 0), data(2, 3, 1)}, y[4];
+        if (cases[k].what == HISTORY) {
+            OK(weft_requires_grad_(b.w, true));
+        }
+        for (int call = 0; call < 5; call++) {
+            OK(weft_jit_call(j, in, 2, y, 4));
+        }
+        cr_assert_eq(stats_of(j).frozen, 0, "case %d", (int)k);
+        cr_assert_eq(b.runs, 5);
+        cr_assert_geq(stats_of(j).refusals, 4);
+        cr_assert(has_reason(j, cases[k].says), "case %d: %s", (int)k, reasons(j));
+        weft_jit_free(j);
+        weft_free(kept);
+        kept = WEFT_NONE;
+        layer_close(&b);
+    }
+}
+
+Test(frozen, verification_catches_a_stale_constant)
+{
+    layer a, b;
+    layer_open(&a, PLAIN);
+    layer_open(&b, PLAIN);
+    weft_jit *j = weft_jit_trace(step, &b, .frozen = true, .verify_every = 5);
+    weft_tensor in[2] = {data(2, 4, 0), data(2, 3, 1)};
+    for (int call = 0; call < 22; call++) {
+        both(j, &a, &b, in);
+    }
+    cr_assert_eq(stats_of(j).verified, 4);
+    cr_assert_eq(stats_of(j).thawed, 0, "%s", reasons(j));
+    b.scale = 0.75; /* the guards cannot see it */
+    weft_tensor y[4];
+    int64_t frozen = stats_of(j).frozen;
+    for (int call = 0; call < 5 && stats_of(j).thawed == 0; call++) {
+        OK(weft_jit_call(j, in, 2, y, 4));
+    }
+    cr_assert_eq(stats_of(j).thawed, 1);
+    cr_assert_leq(stats_of(j).frozen - frozen, 4);
+    cr_assert(has_reason(j, "a number of mul at"), "%s", reasons(j));
+    a.scale = 0.75;
+    OK(weft_copy_(b.state, a.state));
+    for (int call = 0; call < 10; call++) {
+        both(j, &a, &b, in); /* right again, and frozen again */
+    }
+    cr_assert_gt(stats_of(j).frozen, frozen + 4);
+    weft_jit_free(j);
+    layer_close(&a);
+    layer_close(&b);
+}
+
+static weft_status sum(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_status s = weft_mul_(in[0], weft_f(2));
+    out[0] = weft_add(in[0], in[1]);
+    return s;
+}
+
+Test(frozen, aliases_of_arguments_are_guarded)
+{
+    weft_jit *j = weft_jit_trace(sum, .frozen = true);
+    weft_tensor a[2] = {data(2, 3, 1), data(2, 3, 5)}, y;
+    for (int call = 0; call < 6; call++) {
+        OK(weft_jit_call(j, a, 2, &y, 1));
+    }
+    cr_assert_eq(stats_of(j).frozen, 4);
+    for (int call = 0; call < 4; call++) {
+        weft_tensor one = data(2, 3, 1), two[2] = {one, one}, x = data(2, 3, 1);
+        OK(weft_jit_call(j, two, 2, &y, 1));
+        check_bits("aliased", weft_mul(x, weft_f(4)), y);
+    }
+    cr_assert_eq(stats_of(j).frozen, 6, "%s", reasons(j));
+    cr_assert(has_reason(j, "shares memory with other arguments"), "%s", reasons(j));
+    weft_jit_free(j);
+}
+
+static weft_status gather(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_index_select(in[0], 0, in[1]);
+    return WEFT_OK;
+}
+
+Test(frozen, a_kernel_that_fails)
+{
+    static const int64_t good[2] = {1, 0}, bad[2] = {1, 9};
+    weft_jit *j = weft_jit_trace(gather, .frozen = true);
+    for (int call = 0; call < 8; call++) {
+        weft_tensor in[2] = {data(2, 3, 0),
+                             weft_from_data(call < 5 ? good : bad, weft_shape(2), WEFT_I64)},
+                    y;
+        weft_status s = weft_jit_call(j, in, 2, &y, 1);
+        cr_assert_eq(s, call < 5 ? WEFT_OK : WEFT_EINDEX, "%s", weft_last_error());
+        if (s) {
+            check_error("output", y, WEFT_EINDEX, "9");
+        }
+    }
+    cr_assert_eq(stats_of(j).frozen, 6);
+    weft_jit_free(j);
+}
