@@ -137,7 +137,7 @@ static void train(trainer *t, weft_tensor text)
 {
     int64_t last = stop && stop < steps ? stop : steps, done = 0;
     weft_jit *traced = jit ? weft_jit_trace(train_step, t, .name = "train_step") : NULL;
-    double start = seconds(), shown = start, average = 0;
+    double start = seconds(), shown = start, average = 0, first = 0;
     while (t->at[0] < last) {
         weft_scope s = weft_scope_begin();
         weft_tensor out = {0};
@@ -150,6 +150,7 @@ static void train(trainer *t, weft_tensor text)
         weft_scope_end(s);
         average = done ? 0.95 * average + 0.05 * (double)loss : (double)loss;
         double now = seconds();
+        first = done ? first : now - start;
         if (done++ == 0 || now - shown > 2 || t->at[0] == last) {
             weft_memory_stats mem;
             weft_memory_get_stats(&mem);
@@ -159,8 +160,8 @@ static void train(trainer *t, weft_tensor text)
             shown = now;
         }
     }
-    printf("%lld steps in %.1f s, final loss %.4f, loss curve %016llx\n", (long long)done,
-           seconds() - start, average, (unsigned long long)t->at[3]);
+    printf("%lld steps in %.1f s (the first %.0f ms), final loss %.4f, loss curve %016llx\n",
+           (long long)done, seconds() - start, 1e3 * first, average, (unsigned long long)t->at[3]);
     if (traced) {
         weft_jit_stats n;
         weft_jit_get_stats(traced, &n);
