@@ -58,6 +58,92 @@ static void step(const wf_map_run *r, int i, tile_state *s, void *out, size_t n)
     s->one[inst->value] = all;
 }
 
+/* -- chains (eager/kernels/program.h) --------------------------------------------------------------------- */
+static bool is_cheap(const wf_inst *inst)
+{
+    return inst->kind == WF_INST_MAP && wf_link_of(inst->op, 0, false) >= 0 &&
+           (inst->compute == WEFT_F32 || inst->compute == WEFT_F64);
+}
+
+/* The link of instruction i + 1, which reads what i defines, or -1; *other: its other source, or -1. */
+static int link_behind(const wf_program *p, int i, int *other)
+{
+    const wf_inst *inst = &p->inst[i + 1];
+    const int v = p->inst[i].value;
+    const int side = inst->src[0] == v ? 0 : inst->nsrc == 2 && inst->src[1] == v ? 1 : -1;
+    if (side < 0 || !is_cheap(inst) || inst->compute != p->inst[i].compute)
+        return -1;
+    const bool itself = inst->nsrc == 2 && inst->src[0] == inst->src[1];
+    *other = itself || inst->nsrc == 1 ? -1 : inst->src[1 - side];
+    return wf_link_of(inst->op, side, itself);
+}
+
+static void find_chains(wf_map_run *r)
+{
+    const wf_program *p = r->p;
+    int other;
+    for (int i = p->ninst - 1; i >= 0; i--) {
+        r->chain[i] = 0;
+        if (i + 1 < p->ninst && is_cheap(&p->inst[i]) && link_behind(p, i, &other) >= 0)
+            r->chain[i] = (uint8_t)(r->chain[i + 1] + 1 < WF_LINKS / 2 - 1 ? r->chain[i + 1] + 1
+                                                                           : WF_LINKS / 2 - 1);
+    }
+}
+
+typedef struct chain {
+    wf_link link[WF_LINKS];
+    int count;
+    const void *store[WF_LINKS]; /* where the chain writes */
+    int stores;
+} chain;
+
+static void add_link(chain *c, int op, const tile_state *s, int from)
+{
+    c->link[c->count].op = (uint8_t)op;
+    c->link[c->count].src = (wf_grid_src){0};
+    if (from >= 0)
+        c->link[c->count].src = (wf_grid_src){.data = s->at[from], .along = !s->one[from]};
+    c->count++;
+}
+
+/* Instructions i .. i + chain in one pass; false (and nothing done) if they have to run one by one: all
+ * sources are single elements, or one that is lies where the chain writes. */
+static bool run_chain(const wf_map_run *r, int i, tile_state *s, void *const *place, size_t n)
+{
+    const wf_program *p = r->p;
+    const wf_inst *inst = &p->inst[i];
+    const int length = r->chain[i];
+    const int start = inst->nsrc == 2 && s->one[inst->src[0]] ? 1 : 0;
+    chain c = {.count = 0};
+    if (s->one[inst->src[start]])
+        return false;
+    add_link(&c, wf_link_of(inst->op, start, false), s,
+             inst->nsrc == 2 ? inst->src[1 - start] : -1);
+    for (int e = i; e < i + length; e++) {
+        const int v = p->inst[e].value;
+        int other = -1;
+        const int op = link_behind(p, e, &other);
+        s->at[v] = place[e - i];
+        s->one[v] = false;
+        if (p->last[v] > e + 1) {
+            add_link(&c, WF_LINK_STORE, s, v);
+            c.store[c.stores++] = place[e - i];
+        }
+        add_link(&c, op, s, other);
+    }
+    c.store[c.stores++] = place[length];
+    for (int l = 0; l < c.count; l++)
+        for (int w = 0; w < c.stores; w++)
+            if (!c.link[l].src.along && c.link[l].src.data == c.store[w])
+                return false;
+    const wf_grid_src first = {.data = s->at[inst->src[start]], .along = true};
+    r->grid->chain[inst->compute == WEFT_F64](place[length], &first, c.link, c.count, 1,
+                                              (int64_t)n);
+    s->at[p->inst[i + length].value] = place[length];
+    s->one[p->inst[i + length].value] = false;
+    return true;
+}
+
 void wf_map_run_tile(const void *arg, void *const *dst, const void *const *src, size_t n,
                      unsigned bcast)
 {
@@ -73,9 +159,17 @@ void wf_map_run_tile(const void *arg, void *const *dst, const void *const *src, 
         s.at[p->scalar[k]] = r->scalars[k];
         s.one[p->scalar[k]] = n > 1;
     }
-    for (int i = 0; i < p->ninst; i++) {
-        const int o = r->direct[i];
-        step(r, i, &s, o >= 0 ? dst[o] : registers + p->inst[i].reg * r->pitch, n);
+    for (int i = 0; i < p->ninst;) {
+        void *place[WF_LINKS];
+        const int length = r->chain[i];
+        for (int e = 0; e <= length; e++) {
+            const int o = r->direct[i + e];
+            place[e] = o >= 0 ? dst[o] : registers + p->inst[i + e].reg * r->pitch;
+        }
+        if (length == 0 || !run_chain(r, i, &s, place, n))
+            for (int e = 0; e <= length; e++)
+                step(r, i + e, &s, place[e], n);
+        i += 1 + length;
     }
     for (int k = 0; k < p->noutput; k++) {
         const int v = p->output[k], type = p->type[v];
@@ -99,6 +193,8 @@ void wf_map_run_init(wf_map_run *r, const wf_program *p)
 {
     r->p = p;
     r->k = wf_kernels_now();
+    r->grid = wf_grid_kernels_now();
+    find_chains(r);
     for (int i = 0; i < p->ninst; i++)
         r->fn[i] = wf_inst_function(p, &p->inst[i], r->k);
     r->tile = MOST_TILE;

@@ -5,6 +5,7 @@
 #define EAGER_PROGRAM_RUN_H
 
 #include "eager/kernels/kernels.h"
+#include "eager/kernels/program.h"
 #include "eager/map.h"
 #include "eager/program.h"
 
@@ -21,10 +22,12 @@ enum { WF_MAP_REGISTERS = 32 << 10, WF_MAP_LEAST = 64 }; /* bytes of register ti
 typedef struct wf_map_run {
     const wf_program *p;
     const wf_kernels *k;
+    const wf_grid_kernels *grid;
     const void *const *scalars;
     int64_t tile, grain;              /* elements of a tile, and such as are worth a chunk */
     int64_t pitch;                    /* bytes of a register */
     int16_t direct[WF_PROGRAM_INSTS]; /* output that an instruction writes straight away, or -1 */
+    uint8_t chain[WF_PROGRAM_INSTS];  /* instructions behind one that can run in one pass with it */
     wf_inst_fn fn[WF_PROGRAM_INSTS];
 } wf_map_run;
 

@@ -97,7 +97,9 @@ static bool add_step(world *w, wf_program *p)
 {
     static const int computes[] = {WEFT_F32, WEFT_F32, WEFT_F32, WEFT_F64, WEFT_I32, WEFT_U8};
     const int compute = computes[below(6)];
-    const wf_op op = (wf_op)(1 + below(WF_OP_COUNT - 1));
+    static const wf_op cheap[] = {WF_OP_ADD, WF_OP_SUB, WF_OP_MUL,
+                                  WF_OP_DIV, WF_OP_NEG, WF_OP_SQUARE};
+    const wf_op op = below(2) ? cheap[below(6)] : (wf_op)(1 + below(WF_OP_COUNT - 1));
     int src[5];
     wf_view view[5];
     if (below(4) == 0) {
@@ -117,7 +119,8 @@ static bool add_step(world *w, wf_program *p)
     const int nsrc = wf_rows[op].min_src + (vjp ? 2 : 0);
     const int which = kind == WF_KIND_CHOOSE ? 1 + below(2) : below(wf_rows[op].min_src);
     for (int k = 0; k < nsrc; k++) {
-        const int pick = below(w->count);
+        const int recent = w->count < 3 ? w->count : 3;
+        const int pick = below(2) ? w->count - 1 - below(recent) : below(w->count);
         src[k] = w->id[pick];
         view[k] = w->v[pick];
     }
