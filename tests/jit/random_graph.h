@@ -572,6 +572,11 @@ static inline wf_fn *random_graph(uint64_t seed, int size)
             random_elementwise(&r);
         }
     }
+    for (uint32_t k = 0; k < r.f->n; k++) { /* numbers that are part of the function */
+        if (r.f->ins[k].op == WF_OP_SCALAR && random_below(&r, 3) == 0) {
+            r.f->ins[k].op = WF_OP_CONST;
+        }
+    }
     for (int i = 0; i < 2; i++) {
         wf_fn_output(r.f, r.pool[i ? random_below(&r, r.n) : r.n - 1]);
     }

@@ -1,0 +1,529 @@
+/*
+ * tests/fuzz/test_trace_fuzz.c -- random programs, called and traced: results, memory written in place through
+ * any alias, gradients, generators and errors agree bit for bit, call after call.
+ *
+ * A program is drawn step by step from a seed while it runs; what is drawn depends on shapes and element types
+ * alone, so that both ways draw the same. Numbers and the starts of slices depend on the call, and must not be
+ * part of a plan. WEFT_FUZZ_GRAPHS: how many programs (1500); WEFT_FUZZ_SEED: the first one; WEFT_FUZZ_PRINT=1 shows them. A failing
+ * program is shrunk by leaving out steps and printed as calls.
+ */
+/* ctest: timeout=600 */
+#include <criterion/criterion.h>
+#include <stdarg.h>
+
+#include "eager/tensor.h"
+#include "jit/passes/oracle.h"
+#include "tests/jit/values.h"
+#include "weft/weft.h"
+
+enum { POOL = 48, PARAMS = 3, BUFFERS = 4, OUTS = 4, STEPS = 64, CALLS = 3 };
+
+typedef struct world {
+    uint64_t seed;
+    int call, len; /* steps */
+    uint64_t skip; /* bit i: step i is left out */
+    bool print;
+    weft_tensor param[PARAMS], buffer[BUFFERS];
+    uint64_t statuses; /* a hash of what every step returned */
+    /* while a program runs */
+    uint64_t state;
+    weft_tensor pool[POOL];
+    int n, number;
+} world;
+
+static uint64_t draw(world *w)
+{
+    return w->state = values_hash(w->state + 1);
+}
+static int below(world *w, int n)
+{
+    return (int)(draw(w) % (uint64_t)n);
+}
+
+static void say(const world *w, const char *fmt, ...)
+{
+    if (w->print) {
+        va_list args;
+        va_start(args, fmt);
+        fprintf(stderr, "    step %2d: ", w->number);
+        vfprintf(stderr, fmt, args);
+        va_end(args);
+    }
+}
+
+static void note(world *w, weft_status s)
+{
+    w->statuses = values_hash(w->statuses ^ (uint64_t)s);
+}
+
+/* Puts a result into the pool; errors are counted and dropped. */
+static void put(world *w, weft_tensor t)
+{
+    bool ok = weft_ok(t);
+    note(w, ok ? WEFT_OK : weft_error_status(t));
+    if (w->print) {
+        char text[128] = "error";
+        if (ok) {
+            weft_shape s = weft_shape_of(t);
+            int at =
+                snprintf(text, sizeof text, "t%d %s[", w->n, wf_dtype_name((int)weft_dtype_of(t)));
+            for (int i = 0; i < s.n && at < 100; i++) {
+                at += snprintf(text + at, sizeof text - (size_t)at, "%s%d", i ? "," : "",
+                               (int)s.v[i]);
+            }
+            snprintf(text + at, sizeof text - (size_t)at, "]");
+        }
+        fprintf(stderr, " -> %s\n", ok ? text : weft_error_text(t));
+    }
+    if (ok && weft_numel(t) <= 4000) {
+        int at = w->n < POOL ? w->n++ : below(w, POOL - 8) + 8;
+        w->pool[at] = t;
+    }
+}
+
+static void did(world *w, weft_status s)
+{
+    note(w, s);
+    if (w->print) {
+        fprintf(stderr, " -> %s\n", s == WEFT_OK ? "ok" : weft_last_error());
+    }
+}
+
+static int pick(world *w)
+{
+    return below(w, 3) ? w->n - 1 - below(w, w->n < 8 ? w->n : 8) : below(w, w->n);
+}
+
+/* A value that broadcasts with t (to at most 4000 elements), a number, or t itself; *name says which. */
+static weft_tensor partner(world *w, int t, char *name)
+{
+    if (below(w, 5) == 0) {
+        double v = 0.25 * below(w, 9) + w->call;
+        bool whole = below(w, 3) == 0;
+        snprintf(name, 24, whole ? "%.0f" : "%g", v);
+        return whole ? weft_i((int64_t)v) : weft_f(v);
+    }
+    for (int i = 0; i < 8; i++) {
+        int u = pick(w);
+        weft_shape a = weft_shape_of(w->pool[t]), b = weft_shape_of(w->pool[u]);
+        bool fits = true;
+        int64_t n = 1;
+        for (int k = 1; k <= a.n || k <= b.n; k++) {
+            int64_t x = k <= a.n ? a.v[a.n - k] : 1, y = k <= b.n ? b.v[b.n - k] : 1;
+            fits &= x == y || x == 1 || y == 1;
+            n *= x > y ? x : y;
+        }
+        if (fits && n <= 4000) {
+            snprintf(name, 24, "t%d", u);
+            return w->pool[u];
+        }
+    }
+    snprintf(name, 24, "t%d", t);
+    return w->pool[t];
+}
+
+static wf_op elementwise(world *w)
+{
+    for (;;) {
+        wf_op op = (wf_op)(WF_OP_NEG + below(w, WF_OP_LOGICAL_XOR - WF_OP_NEG + 1));
+        if (wf_op_is_elementwise(op) && wf_rows[op].kind != WF_KIND_CHOOSE) {
+            return op;
+        }
+    }
+}
+
+static void step_map(world *w)
+{
+    wf_op op = elementwise(w);
+    char b[24], c[24];
+    int t = pick(w);
+    weft_tensor s[3] = {w->pool[t], partner(w, t, b), partner(w, t, c)}, r;
+    if (wf_rows[op].min_src == 2 && below(w, 4) == 0 && !wf_is_scalar(s[1])) {
+        weft_tensor x = s[0];
+        s[0] = s[1];
+        s[1] = x;
+    }
+    say(w, "%s t%d %s %s", wf_rows[op].name, t, b, c);
+    wf_dispatch(op, NULL, wf_rows[op].min_src, s, 1, &r);
+    put(w, r);
+}
+
+static void step_view(world *w)
+{
+    int t = pick(w), kind = below(w, 8);
+    weft_tensor x = w->pool[t];
+    weft_shape s = weft_shape_of(x);
+    int64_t n = weft_numel(x);
+    int axis = s.n ? below(w, (int)s.n) : 0;
+    int64_t len = s.n ? s.v[axis] : 0, start = len > CALLS ? w->call : 0;
+    say(w, "view %d of t%d axis %d from %d", kind, t, axis, (int)start);
+    if (kind == 0 && s.n > 1) {
+        put(w, weft_transpose(x, axis, 0));
+    } else if (kind <= 2 && len > CALLS) {
+        put(w, weft_slice(x, axis, start, start + len - CALLS, kind));
+    } else if (kind == 3 && s.n > 0) {
+        put(w, weft_flip(x, weft_axes(axis)));
+    } else if (kind == 4 && len > CALLS) {
+        put(w, weft_select(x, axis, start));
+    } else if (kind == 5) {
+        put(w, weft_reshape(x, n % 2 ? weft_shape(n) : weft_shape(2, n / 2)));
+    } else if (kind == 6 && n < 800) {
+        weft_shape e = {.n = s.n + 1, .v = {2}};
+        memcpy(e.v + 1, s.v, (size_t)s.n * sizeof s.v[0]);
+        put(w, weft_expand(x, e));
+    } else if (kind == 7 && n > 6 && weft_is_contiguous(x)) {
+        put(w, weft_as_strided(x, weft_shape(3, 2), weft_shape(1, 2), start));
+    } else {
+        put(w, weft_detach(x));
+    }
+}
+
+static void step_row(world *w)
+{
+    int t = pick(w), kind = below(w, 9);
+    weft_tensor x = w->pool[t];
+    weft_shape s = weft_shape_of(x);
+    bool flt = wf_dtype_kind((int)weft_dtype_of(x)) == 2;
+    int axis = s.n ? below(w, (int)s.n) : 0;
+    if (s.n == 0 || weft_numel(x) == 0) {
+        return;
+    }
+    x = flt ? x : weft_cast(x, WEFT_F32);
+    say(w, "row %d of t%d axis %d", kind, t, axis);
+    switch (kind) {
+    case 0:
+        put(w, weft_sum(x, .axes = weft_axes(axis), .keepdim = true));
+        break;
+    case 1:
+        put(w, weft_mean(x, .axes = weft_axes(axis)));
+        break;
+    case 2:
+        put(w, weft_max(x, .axes = weft_axes(axis)));
+        break;
+    case 3:
+        put(w, weft_softmax(x, axis));
+        break;
+    case 4:
+        put(w, weft_log_softmax(x, axis));
+        break;
+    case 5:
+        put(w, weft_layer_norm(x));
+        break;
+    case 6:
+        put(w, weft_var(x, .axes = weft_axes(axis), .keepdim = true));
+        break;
+    case 7:
+        put(w, weft_logsumexp(x, .axes = weft_axes(axis)));
+        break;
+    default:
+        put(w, weft_cumsum(x, axis));
+        break;
+    }
+}
+
+static void step_move(world *w)
+{
+    int t = pick(w), kind = below(w, 6);
+    weft_tensor x = w->pool[t];
+    weft_shape s = weft_shape_of(x);
+    static const weft_dtype types[] = {WEFT_F32, WEFT_F32, WEFT_F16, WEFT_BF16,
+                                       WEFT_F64, WEFT_I64, WEFT_BOOL};
+    say(w, "move %d of t%d", kind, t);
+    if (kind == 0) {
+        put(w, weft_clone(x));
+    } else if (kind <= 2) {
+        put(w, weft_cast(x, types[below(w, 7)]));
+    } else if (kind == 3) {
+        weft_tensor parts[2] = {x, x};
+        put(w, s.n ? weft_concat(parts, 2, below(w, (int)s.n)) : weft_clone(x));
+    } else if (kind == 4 && s.n == 2 && s.v[0] == s.v[1]) {
+        put(w, weft_matmul(x, x));
+    } else {
+        put(w, weft_randn(weft_shape(4, 6), WEFT_F32));
+    }
+}
+
+/* Writes in place: into a buffer, a temporary, or a view of one. */
+static void step_write(world *w)
+{
+    static const wf_op ops[] = {WF_OP_ADD,     WF_OP_MUL,  WF_OP_SUB,
+                                WF_OP_MAXIMUM, WF_OP_TANH, WF_OP_NEG};
+    int t = below(w, 2) ? PARAMS + 1 + below(w, BUFFERS) : pick(w), kind = below(w, 8);
+    t = t < w->n ? t : 0;
+    weft_tensor x = w->pool[t];
+    char name[24];
+    if (kind < 6) {
+        weft_tensor s[2] = {x, partner(w, t, name)};
+        if (!wf_is_scalar(s[1]) && weft_numel(s[1]) > weft_numel(x)) {
+            return;
+        }
+        say(w, "%s_ t%d %s", wf_rows[ops[kind]].name, t, name);
+        did(w, (weft_status)wf_dispatch_inplace(ops[kind], NULL, wf_rows[ops[kind]].min_src, s, x));
+    } else if (kind == 6) {
+        say(w, "fill_ t%d", t);
+        did(w, weft_fill_(x, 0.5 * w->call));
+    } else {
+        weft_tensor v = partner(w, t, name);
+        if (wf_is_scalar(v) || weft_numel(v) > weft_numel(x)) {
+            return;
+        }
+        say(w, "copy_ t%d %s", t, name);
+        did(w, weft_copy_(x, v));
+    }
+}
+
+static void step(world *w)
+{
+    int what = below(w, 20);
+    bool quiet = below(w, 8) == 0;
+    if (quiet) {
+        weft_no_grad_begin();
+    }
+    if (what < 8) {
+        step_map(w);
+    } else if (what < 11) {
+        step_view(w);
+    } else if (what < 14) {
+        step_row(w);
+    } else if (what < 16) {
+        step_move(w);
+    } else if (what < 19) {
+        step_write(w);
+    } else if (below(w, 4) == 0) { /* a read in the middle */
+        int t = pick(w);
+        weft_tensor x = weft_sum(weft_cast(w->pool[t], WEFT_F64));
+        double v = 0;
+        say(w, "item of the sum of t%d", t);
+        did(w, weft_item(x, &v));
+        uint64_t bits;
+        memcpy(&bits, &v, sizeof bits);
+        w->statuses = values_hash(w->statuses ^ (v == v ? bits : 1));
+    }
+    if (quiet) {
+        weft_no_grad_end();
+    }
+}
+
+/* A loss of some values, its gradients, and a step of descent. */
+static void learn(world *w, weft_tensor *loss)
+{
+    *loss = weft_mean(weft_square(w->pool[0]));
+    for (int i = 0; i < 4; i++) {
+        weft_tensor x = w->pool[pick(w)];
+        if (weft_numel(x) > 0) {
+            *loss = weft_add(*loss, weft_mean(weft_cast(x, WEFT_F32)));
+        }
+    }
+    for (int i = 0; i < PARAMS; i++) {
+        *loss = weft_add(*loss, weft_mean(weft_mul(w->param[i], w->param[i])));
+    }
+    w->number = -1;
+    say(w, "backward");
+    did(w, weft_backward(*loss));
+    weft_no_grad_begin();
+    for (int i = 0; i < PARAMS; i++) {
+        if (weft_has_grad(w->param[i]) && below(w, 4)) {
+            note(w, weft_sub_(w->param[i],
+                              weft_mul(weft_grad(w->param[i]), weft_f(0.01 * (w->call + 1)))));
+        }
+        if (below(w, 2)) {
+            weft_set_grad(w->param[i], WEFT_NONE);
+        }
+    }
+    weft_no_grad_end();
+}
+
+static weft_status body(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    world *w = self;
+    w->n = 0;
+    w->state = values_hash(w->seed);
+    for (int i = 0; i < n_in; i++) {
+        w->pool[w->n++] = in[i];
+    }
+    for (int i = 0; i < PARAMS; i++) {
+        w->pool[w->n++] = w->param[i];
+    }
+    for (int i = 0; i < BUFFERS; i++) {
+        w->pool[w->n++] = w->buffer[i];
+    }
+    for (w->number = 0; w->number < w->len; w->number++) {
+        uint64_t kept = w->state;
+        if (!(w->skip >> w->number & 1)) {
+            step(w);
+        }
+        w->state = values_hash(kept ^ (uint64_t)w->number);
+    }
+    weft_tensor loss = WEFT_NONE;
+    if (w->seed % 3) {
+        learn(w, &loss);
+    }
+    for (int i = 0; i < n_out; i++) {
+        out[i] = i == 0 && weft_ok(loss) ? loss : w->pool[w->n - 1 - below(w, w->n < 6 ? w->n : 6)];
+    }
+    return WEFT_OK;
+}
+
+/* -- two worlds --------------------------------------------------------------------------------------------- */
+
+static weft_tensor leaf(int k)
+{
+    weft_tensor x = weft_randn(k == 0   ? weft_shape(4, 6)
+                               : k == 1 ? weft_shape(6)
+                                        : weft_shape(6, 6),
+                               WEFT_F32);
+    weft_tensor t = weft_keep(weft_clone(x));
+    weft_requires_grad_(t, true);
+    return t;
+}
+
+static void open_world(world *w)
+{
+    static const weft_dtype types[BUFFERS] = {WEFT_F32, WEFT_F32, WEFT_BF16, WEFT_I64};
+    weft_scope sc = weft_scope_begin();
+    weft_manual_seed(w->seed);
+    for (int i = 0; i < PARAMS; i++) {
+        w->param[i] = leaf(i);
+    }
+    for (int i = 0; i < BUFFERS; i++) {
+        weft_tensor x = weft_mul(weft_randn(weft_shape(i == 1 ? 1 : 4, 6), WEFT_F32), weft_f(3));
+        w->buffer[i] = weft_keep(weft_clone(weft_cast(x, types[i])));
+    }
+    weft_scope_end(sc);
+}
+
+static void close_world(world *w)
+{
+    for (int i = 0; i < PARAMS; i++) {
+        weft_free(w->param[i]);
+    }
+    for (int i = 0; i < BUFFERS; i++) {
+        weft_free(w->buffer[i]);
+    }
+}
+
+/* Same error status, or same type and bits. */
+static bool same(weft_tensor a, weft_tensor b)
+{
+    if (!weft_ok(a) || !weft_ok(b)) {
+        return weft_ok(a) == weft_ok(b) && weft_error_status(a) == weft_error_status(b);
+    }
+    weft_shape s = weft_shape_of(a), r = weft_shape_of(b);
+    wf_type t = {.dtype = (uint8_t)weft_dtype_of(a), .rank = (uint8_t)s.n};
+    memcpy(t.dims, s.v, (size_t)s.n * sizeof s.v[0]);
+    if (weft_dtype_of(b) != weft_dtype_of(a) || s.n != r.n ||
+        memcmp(s.v, r.v, (size_t)s.n * sizeof s.v[0]) != 0) {
+        return false;
+    }
+    weft_no_grad_begin();
+    a = weft_contiguous(a);
+    b = weft_contiguous(b);
+    weft_no_grad_end();
+    return weft_numel(a) == 0 || wf_oracle_difference(&t, weft_data(a), weft_data(b)) < 0;
+}
+
+static const char *compare(world *a, world *b, const weft_tensor *x, const weft_tensor *y)
+{
+    static char text[64];
+    for (int i = 0; i < OUTS; i++) {
+        if (!same(x[i], y[i])) {
+            snprintf(text, sizeof text, "output %d", i);
+            return text;
+        }
+    }
+    for (int i = 0; i < PARAMS; i++) {
+        bool g = weft_has_grad(a->param[i]), h = weft_has_grad(b->param[i]);
+        if (!same(a->param[i], b->param[i])) {
+            snprintf(text, sizeof text, "parameter %d", i);
+            return text;
+        }
+        if (g != h || (g && !same(weft_grad(a->param[i]), weft_grad(b->param[i])))) {
+            snprintf(text, sizeof text, "gradient %d", i);
+            return text;
+        }
+    }
+    for (int i = 0; i < BUFFERS; i++) {
+        if (!same(a->buffer[i], b->buffer[i])) {
+            snprintf(text, sizeof text, "buffer %d", i);
+            return text;
+        }
+    }
+    return a->statuses != b->statuses ? "a status" : NULL;
+}
+
+/* What differs first between calling and tracing, or NULL. */
+static const char *run(uint64_t seed, int len, uint64_t skip, bool print)
+{
+    world a = {.seed = seed, .len = len, .skip = skip}, b = a;
+    const char *bad = NULL;
+    open_world(&a);
+    open_world(&b);
+    weft_jit *j = weft_jit_trace(body, &b, .synchronous = seed % 16 == 0, .no_fuse = seed % 8 == 1);
+    for (int call = 0; call < CALLS && !bad; call++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor in[1], other[1], x[OUTS], y[OUTS];
+        weft_manual_seed(seed + (uint64_t)call);
+        in[0] = weft_randn(weft_shape(4, 6), WEFT_F32);
+        other[0] = weft_clone(in[0]); /* programs may write to their arguments */
+        weft_generator g = *weft_default_generator();
+        a.call = b.call = call;
+        a.print = print;
+        if (print) {
+            fprintf(stderr, "  call %d\n", call);
+        }
+        memset(x, 0, sizeof x);
+        memset(y, 0, sizeof y);
+        weft_status r = body(&a, in, 1, x, OUTS);
+        uint64_t offset = weft_default_generator()->offset;
+        *weft_default_generator() = g;
+        weft_status s = weft_jit_call(j, other, 1, y, OUTS);
+        bad = r != s                                       ? weft_last_error()
+              : weft_default_generator()->offset != offset ? "the generator"
+                                                           : compare(&a, &b, x, y);
+        if (bad && print) {
+            fprintf(stderr, "  call %d: %s differs\n", call, bad);
+        }
+        weft_scope_end(sc);
+    }
+    weft_jit_free(j);
+    close_world(&a);
+    close_world(&b);
+    return bad;
+}
+
+static void report(uint64_t seed, int len)
+{
+    uint64_t skip = 0;
+    while (len > 1 && run(seed, len - 1, 0, false)) {
+        len--;
+    }
+    for (int i = 0; i < len; i++) {
+        uint64_t more = skip | UINT64_C(1) << i;
+        skip = run(seed, len, more, false) ? more : skip;
+    }
+    fprintf(stderr, "seed %llu, steps %d without %#llx:\n", (unsigned long long)seed, len,
+            (unsigned long long)skip);
+    const char *bad = run(seed, len, skip, true);
+    cr_expect_fail("seed %llu: %s differs", (unsigned long long)seed,
+                   bad ? bad : "nothing any more");
+}
+
+static uint64_t option(const char *name, uint64_t fallback)
+{
+    const char *s = getenv(name);
+    return s && *s ? strtoull(s, NULL, 10) : fallback;
+}
+
+Test(trace_fuzz, programs_called_and_traced_agree)
+{
+    uint64_t n = option("WEFT_FUZZ_GRAPHS", 1500), first = option("WEFT_FUZZ_SEED", 1);
+    int failures = 0;
+    for (uint64_t seed = first; seed < first + n && failures < 3; seed++) {
+        int len = 4 + (int)(seed % 40);
+        if (run(seed, len, 0, option("WEFT_FUZZ_PRINT", 0) != 0)) {
+            report(seed, len);
+            failures++;
+        }
+    }
+    cr_expect_eq(weft_leak_report(NULL), 0);
+}
