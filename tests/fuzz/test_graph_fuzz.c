@@ -3,7 +3,7 @@
  * the reference interpreter, after every pass and after all of them, as a plan on the tile interpreter
  * and with native kernels, with other scalar slots than those the plan was built with. Bits are equal.
  *
- * WEFT_FUZZ_GRAPHS: how many (2000); WEFT_FUZZ_SEED: the first one. A failing function is shrunk and
+ * WEFT_FUZZ_GRAPHS: how many (1500); WEFT_FUZZ_SEED: the first one. A failing function is shrunk and
  * printed as IR: weft-opt reads it.
  */
 /* ctest: timeout=600 */
@@ -193,7 +193,7 @@ static uint64_t option(const char *name, uint64_t fallback)
 
 Test(graph_fuzz, every_way_gives_the_same_bits)
 {
-    uint64_t n = option("WEFT_FUZZ_GRAPHS", 2000), first = option("WEFT_FUZZ_SEED", 1);
+    uint64_t n = option("WEFT_FUZZ_GRAPHS", 1500), first = option("WEFT_FUZZ_SEED", 1);
     int failures = 0;
     oracle = wf_interp_new(wf_oracle_primitive);
     for (uint64_t seed = first; seed < first + n && failures < 5; seed++) {

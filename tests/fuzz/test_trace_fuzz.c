@@ -4,7 +4,7 @@
  *
  * A program is drawn step by step from a seed while it runs; what is drawn depends on shapes and element types
  * alone, so that both ways draw the same. Numbers and the starts of slices depend on the call, and must not be
- * part of a plan. WEFT_FUZZ_GRAPHS: how many programs (1500); WEFT_FUZZ_SEED: the first one; WEFT_FUZZ_PRINT=1 shows them. A failing
+ * part of a plan. WEFT_FUZZ_GRAPHS: how many programs (600); WEFT_FUZZ_SEED: the first one; WEFT_FUZZ_PRINT=1 shows them. A failing
  * program is shrunk by leaving out steps and printed as calls.
  */
 /* ctest: timeout=600 */
@@ -516,7 +516,7 @@ static uint64_t option(const char *name, uint64_t fallback)
 
 Test(trace_fuzz, programs_called_and_traced_agree)
 {
-    uint64_t n = option("WEFT_FUZZ_GRAPHS", 1500), first = option("WEFT_FUZZ_SEED", 1);
+    uint64_t n = option("WEFT_FUZZ_GRAPHS", 600), first = option("WEFT_FUZZ_SEED", 1);
     int failures = 0;
     for (uint64_t seed = first; seed < first + n && failures < 3; seed++) {
         int len = 4 + (int)(seed % 40);
