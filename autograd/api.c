@@ -145,15 +145,27 @@ bool weft_has_grad(weft_tensor t)
     bool pinned;
     wf_slot *s = c && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, NULL) : NULL;
     bool yes = false;
-    if (s && s->meta) {
-        wf_meta_lock(s->meta);
-        yes = s->meta->grad.slot != 0;
-        wf_meta_unlock(s->meta);
+    wf_meta *m = s ? wf_meta_find(c, s) : NULL;
+    if (m) {
+        wf_meta_lock(m);
+        yes = m->grad.slot != 0;
+        wf_meta_unlock(m);
     }
     if (s) {
         closed(c, s, pinned, 0);
     }
     return yes;
+}
+
+weft_tensor wf_meta_gradient(wf_ctx *c, wf_meta *m)
+{
+    bool pinned = false;
+    wf_meta_lock(m); /* pinned under the lock: another thread's backward may be replacing it */
+    wf_slot *g = m->grad.slot ? wf_pin(c, m->grad, &pinned, NULL) : NULL;
+    wf_meta_unlock(m);
+    weft_tensor r = g ? wf_alias(c, g) : WEFT_NONE;
+    closed(c, g, pinned, 0);
+    return r;
 }
 
 weft_tensor weft_grad(weft_tensor t)
@@ -168,25 +180,23 @@ weft_tensor weft_grad(weft_tensor t)
     if (!s) {
         return t.slot == 0 && t.serial ? t : (weft_tensor){0, c->id, c->error_last};
     }
-    weft_tensor r;
-    bool gp = false;
-    wf_why why = {0};
-    wf_slot *g = NULL;
-    if (s->meta) { /* pinned under the lock: another thread's backward may be replacing it */
-        wf_meta_lock(s->meta);
-        g = s->meta->grad.slot ? wf_pin(c, s->meta->grad, &gp, &why) : NULL;
-        wf_meta_unlock(s->meta);
-    }
-    if (!g) {
+    wf_meta *m = wf_meta_find(c, s);
+    weft_tensor r = m ? wf_meta_gradient(c, m) : WEFT_NONE;
+    if (r.slot == 0 && r.serial == 0) {
         raise_for(c, "grad", t, WEFT_EGRAD, "the tensor has no gradient",
                   "mark it with weft_requires_grad_ (or weft_retain_grad) and run weft_backward");
         r = (weft_tensor){0, c->id, c->error_last};
-    } else {
-        r = wf_alias(c, g);
-        closed(c, g, gp, 0);
     }
     closed(c, s, pinned, 0);
     return r;
+}
+
+weft_tensor wf_keep_gradient(wf_ctx *c, weft_tensor own)
+{
+    if (own.slot) {
+        wf_slot_at(c, own.slot)->flags |= WF_SLOT_GRADIENT;
+    }
+    return weft_keep(own);
 }
 
 weft_status weft_set_grad(weft_tensor t, weft_tensor g)
@@ -201,7 +211,8 @@ weft_status weft_set_grad(weft_tensor t, weft_tensor g)
     if (!s) {
         return (weft_status)rc;
     }
-    wf_meta *m = wf_slot_meta(s);
+    wf_meta *m = wf_meta_find(c, s);
+    m = m ? m : wf_slot_meta(s);
     if (!m) {
         rc = raise_for(c, "set_grad", t, WEFT_ENOMEM, no_memory, "");
     } else if (g.slot == 0 && g.serial != 0) {
@@ -219,7 +230,7 @@ weft_status weft_set_grad(weft_tensor t, weft_tensor g)
                     rc = raise_for(c, "set_grad", t, WEFT_ESHAPE,
                                    "the gradient's shape or dtype differs from the tensor's", "");
                 } else {
-                    own = weft_keep(wf_alias(c, gs));
+                    own = wf_keep_gradient(c, wf_alias(c, gs));
                     rc = own.slot ? 0 : (int)weft_error_status(own);
                 }
             }
@@ -238,35 +249,6 @@ weft_status weft_set_grad(weft_tensor t, weft_tensor g)
     return closed(c, s, pinned, rc);
 }
 
-/* Meta of a recorded result, shared with its node, so that backward finds hooks and retain. */
-static wf_meta *node_meta(wf_ctx *c, wf_slot *s, const char *op, weft_tensor t, int *rc)
-{
-    wf_meta *m = wf_slot_meta(s);
-    if (!m) {
-        *rc = raise_for(c, op, t, WEFT_ENOMEM, no_memory, "");
-        return NULL;
-    }
-    if (!wf_slot_tracked(s)) {
-        *rc = raise_for(c, op, t, WEFT_EGRAD, "the tensor does not take part in gradients",
-                        "weft_requires_grad_ it, or an operand it is computed from");
-        return NULL;
-    }
-    wf_why why = {0};
-    wf_ref r = wf_tape_node_of(c, s, &why);
-    if (!r) {
-        *rc = wf_raise_status(c, op, 1, &t, &why);
-        return NULL;
-    }
-    wf_tnode *n = wf_tnode_at(c->tape, r);
-    if (!n->meta) {
-        n->meta = m;
-        atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
-    }
-    m = n->meta;
-    wf_tape_discard(c, r);
-    return m;
-}
-
 weft_status weft_retain_grad(weft_tensor t)
 {
     wf_ctx *c = wf_ctx_get();
@@ -279,16 +261,23 @@ weft_status weft_retain_grad(weft_tensor t)
     if (!s) {
         return (weft_status)rc;
     }
-    wf_meta *m = node_meta(c, s, "retain_grad", t, &rc);
-    if (m) {
-        m->retain = 1;
+    wf_why why = {0};
+    wf_meta *m = NULL;
+    if (!wf_slot_tracked(s)) {
+        rc =
+            raise_for(c, "retain_grad", t, WEFT_EGRAD, "the tensor does not take part in gradients",
+                      "weft_requires_grad_ it, or an operand it is computed from");
+    } else if ((m = wf_meta_attach(c, s, &why)) != NULL) {
+        atomic_store_explicit(&m->retain, 1, memory_order_relaxed);
+    } else {
+        rc = wf_raise_status(c, "retain_grad", 1, &t, &why);
     }
     return closed(c, s, pinned, rc);
 }
 
 bool wf_meta_retains(const wf_meta *m)
 {
-    return m->retain != 0;
+    return atomic_load_explicit(&m->retain, memory_order_relaxed) != 0;
 }
 
 /* -- modes ---------------------------------------------------------------------------------------------- */
@@ -377,7 +366,22 @@ static weft_tensor seed(wf_ctx *c, wf_slot *s, weft_tensor t, weft_tensor g, con
     return g;
 }
 
-/* The node of an output and its seed. */
+static wf_ref held(wf_ctx *c, wf_ref r)
+{
+    if (r) {
+        wf_tnode_at(c->tape, r)->refs++;
+    }
+    return r;
+}
+
+static void let_go(wf_ctx *c, wf_ref r)
+{
+    if (r) {
+        wf_tape_release_ref(c, r);
+    }
+}
+
+/* The node of an output, held, and its seed. */
 static int root_of(wf_ctx *c, weft_tensor t, weft_tensor grad, const char *op, wf_ref *node,
                    weft_tensor *g)
 {
@@ -393,15 +397,12 @@ static int root_of(wf_ctx *c, weft_tensor t, weft_tensor grad, const char *op, w
             c, op, t, WEFT_EGRAD, "nothing it was computed from requires a gradient",
             "mark leaves with weft_requires_grad_ and compute outside weft_no_grad_begin");
     } else {
-        *node = wf_tape_node_of(c, s, &why);
+        *node = held(c, wf_tape_node_of(c, s, &why));
         rc = *node ? 0 : wf_raise_status(c, op, 1, &t, &why);
     }
     if (!rc) {
         *g = seed(c, s, t, grad, op);
         rc = g->slot ? 0 : (int)weft_error_status(*g);
-        if (rc) {
-            wf_tape_discard(c, *node);
-        }
     }
     return (int)closed(c, s, pinned, rc);
 }
@@ -423,11 +424,12 @@ weft_status weft_backward(const weft_backward_args *args)
     if (!rc) {
         rc = wf_backward_run(c, 1, &node, &g, args->retain_graph, args->create_graph, 0, NULL);
     }
+    let_go(c, node);
     weft_scope_end(sc);
     return (weft_status)rc;
 }
 
-/* What identifies input i on the tape. Holds no references: the input's handle does. */
+/* What identifies an input on the tape; its node is held. */
 static int capture_of(wf_ctx *c, weft_tensor t, weft_tensor *result, wf_grad_capture *k)
 {
     bool pinned;
@@ -445,7 +447,7 @@ static int capture_of(wf_ctx *c, weft_tensor t, weft_tensor *result, wf_grad_cap
     } else if (s->flags & WF_SLOT_REQUIRES_GRAD) {
         k->meta = s->meta;
     } else {
-        k->node = wf_tape_node_of(c, s, &why);
+        k->node = held(c, wf_tape_node_of(c, s, &why));
         rc = k->node ? 0 : wf_raise_status(c, "grad_of", 1, &t, &why);
     }
     return (int)closed(c, s, pinned, rc);
@@ -470,6 +472,10 @@ weft_status weft_grad_of(const weft_grad_of_args *args)
     int rc = node && g && cap ? 0 : WEFT_ENOMEM;
     if (rc) {
         wf_raise_text(c, rc, "grad_of", "out of memory");
+        no = ni = 0;
+    } else {
+        memset(node, 0, no * sizeof *node);
+        memset(cap, 0, ni * sizeof *cap);
     }
     weft_scope sc = weft_scope_begin();
     for (size_t i = 0; i < no && !rc; i++) {
@@ -491,8 +497,14 @@ weft_status weft_grad_of(const weft_grad_of_args *args)
                            "pass .allow_unused = true to get WEFT_NONE for it");
         }
     }
-    for (size_t i = 0; i < ni && rc; i++) {
+    for (int i = 0; i < args->n_inputs && rc; i++) {
         args->grads[i] = WEFT_NONE; /* what was found so far ends with the scope */
+    }
+    for (size_t i = 0; i < no; i++) {
+        let_go(c, node[i]);
+    }
+    for (size_t i = 0; i < ni; i++) {
+        let_go(c, cap[i].node);
     }
     weft_scope_end(sc);
     wf_mfree(node);

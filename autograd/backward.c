@@ -187,46 +187,69 @@ static int deliver(engine *e, wf_ref r, weft_tensor g)
 
 /* -- leaves, hooks, captures -------------------------------------------------------------------------------- */
 
-/* Adds g to what m has accumulated. A first gradient is taken over when nothing else shares it. */
+static weft_tensor handle_on(wf_ctx *c, weft_tensor g)
+{
+    bool pinned;
+    wf_slot *s = wf_pin(c, g, &pinned, NULL);
+    weft_tensor own = s ? wf_alias(c, s) : g;
+    if (s && pinned) {
+        wf_unpin(c, s);
+    }
+    return own;
+}
+
+/* m->grad += g without leaving the lock, where that is one kernel on memory nobody else sees. */
+static bool add_in_place(engine *e, wf_meta *m, weft_tensor g, int *rc)
+{
+    bool pinned;
+    wf_slot *s = e->create ? NULL : wf_pin(e->c, m->grad, &pinned, NULL);
+    bool yes = s && sole_owner(s);
+    if (s && pinned) {
+        wf_unpin(e->c, s);
+    }
+    if (yes) {
+        weft_tensor src[2] = {m->grad, g};
+        *rc = wf_dispatch_inplace(WF_OP_ADD, NULL, 2, src, m->grad);
+    }
+    return yes;
+}
+
+/* Adds g to what m has accumulated. A first gradient is taken over when nothing else shares it. Sums that
+ * make memory, and the release of what they replace, run outside the lock: they may end in callbacks. */
 static int leaf_accumulate(engine *e, wf_meta *m, weft_tensor g)
 {
-    int rc = 0;
-    wf_meta_lock(m);
-    if (m->grad.slot == 0) {
-        weft_tensor own = g;
-        if (!e->create && !exclusive(e->c, g)) {
-            own = wf_op1(WF_OP_COPY, NULL, g);
-        } else {
-            bool pinned;
-            wf_slot *s = wf_pin(e->c, g, &pinned, NULL);
-            own = s ? wf_alias(e->c, s) : g;
-            if (pinned) {
-                wf_unpin(e->c, s);
-            }
+    for (;;) {
+        int rc = 0;
+        wf_meta_lock(m);
+        weft_tensor old = m->grad;
+        bool wanted = atomic_load_explicit(&m->slots, memory_order_acquire) != 0;
+        bool done = !wanted || (old.slot && add_in_place(e, m, g, &rc));
+        weft_tensor base = !done && old.slot ? handle_on(e->c, old) : WEFT_NONE;
+        wf_meta_unlock(m);
+        if (done) {
+            return rc;
         }
-        rc = own.slot ? 0 : (int)weft_error_status(own);
-        m->grad = rc ? WEFT_NONE : weft_keep(own);
-    } else {
-        bool pinned;
-        wf_slot *s = wf_pin(e->c, m->grad, &pinned, NULL);
-        bool in_place = !e->create && s && sole_owner(s);
-        if (s && pinned) {
-            wf_unpin(e->c, s);
+        weft_tensor sum = old.slot                          ? wf_op2(WF_OP_ADD, NULL, base, g)
+                          : e->create || exclusive(e->c, g) ? handle_on(e->c, g)
+                                                            : wf_op1(WF_OP_COPY, NULL, g);
+        drop(&base);
+        if (sum.slot == 0) {
+            return (int)weft_error_status(sum);
         }
-        weft_tensor src[2] = {m->grad, g};
-        if (in_place) {
-            rc = wf_dispatch_inplace(WF_OP_ADD, NULL, 2, src, m->grad);
-        } else {
-            weft_tensor sum = wf_op2(WF_OP_ADD, NULL, m->grad, g);
-            rc = sum.slot ? 0 : (int)weft_error_status(sum);
-            if (!rc) {
-                weft_free(m->grad);
-                m->grad = weft_keep(sum);
-            }
+        sum = wf_keep_gradient(e->c, sum);
+        wf_meta_lock(m);
+        bool same = m->grad.slot == old.slot && m->grad.context == old.context &&
+                    m->grad.serial == old.serial &&
+                    atomic_load_explicit(&m->slots, memory_order_acquire) != 0;
+        if (same) {
+            m->grad = sum;
+        }
+        wf_meta_unlock(m);
+        weft_free(same ? old : sum);
+        if (same) {
+            return 0;
         }
     }
-    wf_meta_unlock(m);
-    return rc;
 }
 
 /* Hooks of node n see and may replace *g. */
@@ -245,12 +268,7 @@ static int capture(engine *e, wf_ref r, wf_tnode *n)
         const wf_grad_capture *k = &e->cap_in[i];
         bool hit = n->sort == WF_TN_LEAF ? k->meta && k->meta == n->meta : k->node == r;
         if (hit && k->result->slot == 0) {
-            bool pinned;
-            wf_slot *s = wf_pin(e->c, n->g, &pinned, NULL);
-            *k->result = s ? wf_give_to(e->c, e->scope.depth - 1, wf_alias(e->c, s)) : n->g;
-            if (pinned) {
-                wf_unpin(e->c, s);
-            }
+            *k->result = wf_give_to(e->c, e->scope.depth - 1, handle_on(e->c, n->g));
             rc = k->result->slot ? 0 : (int)weft_error_status(*k->result);
         } else if (hit) { /* a leaf used through several nodes */
             weft_tensor sum = wf_op2(WF_OP_ADD, NULL, *k->result, n->g);
@@ -349,11 +367,12 @@ static int step(engine *e, wf_ref r)
     }
     if (!rc && n->sort == WF_TN_LEAF && e->n_cap == 0 && n->g.slot) {
         rc = leaf_accumulate(e, n->meta, n->g);
-        if (!rc) {
-            wf_meta_lock(n->meta);
-            weft_tensor g = n->meta->grad;
-            wf_meta_unlock(n->meta);
-            rc = wf_hooks_run(e->c, n->meta, true, &g, e->scope.depth);
+        if (!rc && wf_meta_has_post_hooks(n->meta)) {
+            weft_tensor g = wf_meta_gradient(e->c, n->meta);
+            g = g.slot || g.serial ? g : handle_on(e->c, n->g); /* of a leaf nobody holds */
+            rc = g.slot ? wf_hooks_run(e->c, n->meta, true, &g, e->scope.depth)
+                        : (int)weft_error_status(g);
+            drop(&g);
         }
     }
     if (!rc && n->sort == WF_TN_OP) {
@@ -364,7 +383,7 @@ static int step(engine *e, wf_ref r)
         n = wf_tnode_at(e->t, r);
         if (!rc && !e->retain) {
             n->flags |= WF_TN_SPENT;
-            wf_tape_drop_saved(e->t, n);
+            wf_tape_drop_saved(e->t, r);
         }
     }
     return rc;

@@ -4,22 +4,8 @@
 #ifndef AUTOGRAD_BACKWARD_H
 #define AUTOGRAD_BACKWARD_H
 
-#include <sched.h>
-
 #include "autograd/vjp.h"
 #include "weft/grad.h"
-
-/* Guards gradient and hooks of a leaf that several threads share. Held over one accumulation at most. */
-static inline void wf_meta_lock(wf_meta *m)
-{
-    while (atomic_exchange_explicit(&m->lock, 1, memory_order_acquire)) {
-        sched_yield();
-    }
-}
-static inline void wf_meta_unlock(wf_meta *m)
-{
-    atomic_store_explicit(&m->lock, 0, memory_order_release);
-}
 
 /* A gradient to hand out instead of accumulating it: of a recorded result (node) or a leaf (meta). */
 typedef struct wf_grad_capture {
@@ -35,7 +21,16 @@ int wf_backward_run(wf_ctx *c, int n, const wf_ref *roots, const weft_tensor *gr
 
 /* Hooks of m on *g (post: after accumulation); a replacement is given to scope `depth`. */
 int wf_hooks_run(wf_ctx *c, wf_meta *m, bool post, weft_tensor *g, uint32_t depth);
+bool wf_meta_has_post_hooks(wf_meta *m);
 bool wf_meta_retains(const wf_meta *m);
+/* Another handle of the current scope on m's gradient; WEFT_NONE: it has none. */
+weft_tensor wf_meta_gradient(wf_ctx *c, wf_meta *m);
+/* weft_keep for a scope-owned handle that becomes a gradient. */
+weft_tensor wf_keep_gradient(wf_ctx *c, weft_tensor own);
+/* The meta backward looks at for s's value, which is its node's: aliases share one. NULL: none yet. */
+wf_meta *wf_meta_find(wf_ctx *c, wf_slot *s);
+/* The same, made and tied to the node on demand. NULL: *why. */
+wf_meta *wf_meta_attach(wf_ctx *c, wf_slot *s, wf_why *why);
 int wf_vjp_custom(wf_vjp *v);
 
 /* Another handle of the current scope on s's memory, with its node. */

@@ -132,7 +132,7 @@ static int attach_saved(wf_ctx *c, weft_function_ctx *ctx, struct wf_custom *k, 
         if (k->self[i]) {
             wf_tnode *n = wf_tnode_at(t, node);
             if (!(n->flags & WF_TN_SELF)) {
-                rc = wf_tape_save(t, node, s);
+                rc = wf_tape_save(t, node, node, s);
                 n->flags |= rc ? 0 : WF_TN_SELF;
             }
         } else {
@@ -140,7 +140,7 @@ static int attach_saved(wf_ctx *c, weft_function_ctx *ctx, struct wf_custom *k, 
             rc = r ? 0 : why->code;
             if (r) {
                 wf_tnode_at(t, r)->refs++;
-                rc = wf_tape_save(t, r, s);
+                rc = wf_tape_save(t, r, node, s);
                 if (rc) {
                     wf_tape_release_ref(c, r);
                 } else {

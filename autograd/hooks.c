@@ -40,19 +40,73 @@ static int check_replacement(wf_ctx *c, weft_tensor old, weft_tensor now)
     return rc;
 }
 
-/* The first hook of this kind behind *h, copied: hooks may remove themselves and each other. */
-static bool next_hook(wf_meta *m, bool post, wf_hook *h)
+/* The first hook of this kind with a number above `after`, held: hooks may remove themselves and each
+ * other, and other threads may remove them. */
+static wf_hook *next_hook(wf_meta *m, bool post, uint64_t after)
 {
     wf_meta_lock(m);
     wf_hook *p = m->hooks;
-    while (p && (p->id <= h->id || p->post != (int)post)) {
+    while (p && (p->id <= after || p->post != (int)post)) {
         p = p->next;
     }
     if (p) {
-        *h = *p;
+        p->users++;
     }
     wf_meta_unlock(m);
-    return p != NULL;
+    return p;
+}
+
+static void hook_free(wf_hook *h)
+{
+    if (h->release) {
+        h->release(h->user);
+    }
+    wf_mfree(h);
+}
+
+static void let_go(wf_meta *m, wf_hook *h)
+{
+    wf_meta_lock(m);
+    bool last = --h->users == 0 && h->removed;
+    wf_meta_unlock(m);
+    if (last) {
+        hook_free(h);
+    }
+}
+
+bool wf_meta_has_post_hooks(wf_meta *m)
+{
+    wf_hook *h = next_hook(m, true, 0);
+    if (h) {
+        let_go(m, h);
+    }
+    return h != NULL;
+}
+
+wf_meta *wf_meta_find(wf_ctx *c, wf_slot *s)
+{
+    bool mine = s->context == c->id && s->node && !(s->flags & WF_SLOT_TRACED);
+    wf_meta *of_node = mine ? wf_tnode_at(c->tape, s->node)->meta : NULL;
+    return of_node ? of_node : s->meta;
+}
+
+wf_meta *wf_meta_attach(wf_ctx *c, wf_slot *s, wf_why *why)
+{
+    wf_ref r = wf_tape_node_of(c, s, why);
+    if (!r) {
+        return NULL;
+    }
+    wf_tnode *n = wf_tnode_at(c->tape, r);
+    if (!n->meta) {
+        wf_meta *own = wf_slot_meta(s);
+        n->meta = own ? wf_meta_retain(own) : NULL;
+    }
+    wf_meta *m = n->meta; /* of a node that no slot of ours holds: the slot's own, which lives */
+    wf_tape_discard(c, r);
+    if (!m) {
+        wf_fail(why, WEFT_ENOMEM, "out of memory");
+    }
+    return m;
 }
 
 static weft_tensor another_handle(wf_ctx *c, weft_tensor g)
@@ -67,31 +121,37 @@ static weft_tensor another_handle(wf_ctx *c, weft_tensor g)
     return a;
 }
 
-int wf_hooks_run(wf_ctx *c, wf_meta *m, bool post, weft_tensor *g, uint32_t depth)
+static int run_one(wf_ctx *c, const wf_hook *h, weft_tensor *g, uint32_t depth)
 {
-    wf_hook h = {.id = 0};
-    while (next_hook(m, post, &h)) {
-        weft_scope sc = weft_scope_begin();
-        weft_tensor shown = another_handle(c, *g); /* the hook may keep or free it */
-        weft_tensor r = shown.slot ? h.fn(h.user, shown) : shown;
-        int rc = 0;
-        if (r.slot == 0 && r.serial != 0) {
-            rc = (int)weft_error_status(r);
-        } else if (r.slot != 0 && !post) {
-            rc = check_replacement(c, *g, r);
-            if (!rc) {
-                weft_tensor own = wf_give_to(c, depth, another_handle(c, r));
-                weft_free(*g);
-                *g = own;
-                rc = own.slot ? 0 : (int)weft_error_status(own);
-            }
-        }
-        weft_scope_end(sc);
-        if (rc) {
-            return rc;
+    weft_scope sc = weft_scope_begin();
+    weft_tensor shown = another_handle(c, *g); /* the hook may keep or free it */
+    weft_tensor r = shown.slot ? h->fn(h->user, shown) : shown;
+    int rc = 0;
+    if (r.slot == 0 && r.serial != 0) {
+        rc = (int)weft_error_status(r);
+    } else if (r.slot != 0 && !h->post) {
+        rc = check_replacement(c, *g, r);
+        if (!rc) {
+            weft_tensor own = wf_give_to(c, depth, another_handle(c, r));
+            weft_free(*g);
+            *g = own;
+            rc = own.slot ? 0 : (int)weft_error_status(own);
         }
     }
-    return 0;
+    weft_scope_end(sc);
+    return rc;
+}
+
+int wf_hooks_run(wf_ctx *c, wf_meta *m, bool post, weft_tensor *g, uint32_t depth)
+{
+    int rc = 0;
+    uint64_t ran = 0;
+    for (wf_hook *h; !rc && (h = next_hook(m, post, ran)) != NULL;) {
+        ran = h->id;
+        rc = run_one(c, h, g, depth);
+        let_go(m, h);
+    }
+    return rc;
 }
 
 static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*release)(void *),
@@ -116,16 +176,8 @@ static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*rele
                 post ? "the tensor is not a leaf that requires a gradient"
                      : "the tensor does not take part in gradients");
         wf_hint(&why, "call weft_requires_grad_ first");
-    } else if (!(m = wf_slot_meta(s)) || !(h = wf_malloc(sizeof *h))) {
+    } else if ((m = wf_meta_attach(c, s, &why)) != NULL && !(h = wf_malloc(sizeof *h))) {
         wf_fail(&why, WEFT_ENOMEM, "out of memory");
-    } else {
-        wf_ref r = wf_tape_node_of(c, s, &why);
-        wf_tnode *n = r ? wf_tnode_at(c->tape, r) : NULL;
-        if (n && !n->meta) {
-            n->meta = m;
-            atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
-        }
-        wf_tape_discard(c, r); /* a leaf of another thread: the meta is shared anyway */
     }
     uint64_t id = 0;
     if (why.code) {
@@ -165,17 +217,21 @@ weft_status weft_remove_hook(weft_tensor t, uint64_t hook)
     wf_why why = {0};
     bool pinned = false;
     wf_slot *s = c && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, &why) : NULL;
-    wf_hook *found = NULL;
-    if (s && s->meta) {
-        wf_meta_lock(s->meta);
-        for (wf_hook **p = &s->meta->hooks; *p; p = &(*p)->next) {
+    wf_hook *found = NULL, *idle = NULL;
+    wf_meta *m = s ? wf_meta_find(c, s) : NULL;
+    if (m) {
+        wf_meta_lock(m);
+        for (wf_hook **p = &m->hooks; *p; p = &(*p)->next) {
             if ((*p)->id == hook) {
                 found = *p;
                 *p = found->next;
+                found->removed = 1;
+                idle =
+                    found->users ? NULL : found; /* else the last thread that runs it releases it */
                 break;
             }
         }
-        wf_meta_unlock(s->meta);
+        wf_meta_unlock(m);
     }
     if (s && pinned) {
         wf_unpin(c, s);
@@ -186,9 +242,8 @@ weft_status weft_remove_hook(weft_tensor t, uint64_t hook)
         }
         return (weft_status)wf_raise_status(c, "remove_hook", 1, &t, &why);
     }
-    if (found->release) {
-        found->release(found->user);
+    if (idle) {
+        hook_free(idle);
     }
-    wf_mfree(found);
     return WEFT_OK;
 }

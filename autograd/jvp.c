@@ -89,6 +89,9 @@ weft_status weft_jvp(const weft_jvp_args *args)
             "outputs, inputs, tangents and results must be given, with at least one of each");
         return WEFT_EINVALID;
     }
+    for (int k = 0; k < args->n_outputs; k++) {
+        args->results[k] = WEFT_NONE;
+    }
     size_t n = (size_t)args->n_outputs + (size_t)args->n_inputs;
     weft_tensor *h = wf_malloc(n * sizeof *h);
     if (!h) {
@@ -97,9 +100,6 @@ weft_status weft_jvp(const weft_jvp_args *args)
     }
     uint32_t mode = weft_enable_grad_begin();
     weft_scope sc = weft_scope_begin();
-    for (int k = 0; k < args->n_outputs; k++) {
-        args->results[k] = WEFT_NONE;
-    }
     weft_status st = run(c, args, h, h + args->n_outputs);
     for (int k = 0; k < args->n_outputs && st == WEFT_OK; k++) {
         if (args->results[k].slot == 0) { /* independent of every input: zero */
@@ -107,7 +107,9 @@ weft_status weft_jvp(const weft_jvp_args *args)
             args->results[k] = z.slot ? wf_op1(WF_OP_DETACH, NULL, z) : z;
             st = args->results[k].slot ? WEFT_OK : weft_error_status(args->results[k]);
         }
-        args->results[k] = weft_scope_give(sc, args->results[k]);
+    }
+    for (int k = 0; k < args->n_outputs; k++) { /* all, or none: the others end with the scope */
+        args->results[k] = st == WEFT_OK ? weft_scope_give(sc, args->results[k]) : WEFT_NONE;
     }
     weft_scope_end(sc);
     weft_enable_grad_end(mode);

@@ -118,40 +118,54 @@ void wf_tnode_type(const wf_tnode *n, wf_type *t)
     memcpy(t->dims, wf_tnode_dims(n), (size_t)n->rank * sizeof(int64_t));
 }
 
-static void val_free(wf_tnode *n)
+/* Where the value of node n that `user` saved hangs. */
+static wf_tval **val_of(wf_tape *t, wf_tnode *n, wf_ref user)
 {
-    wf_storage *st = n->val->st;
-    wf_mfree(n->val->name);
-    wf_mfree(n->val);
-    n->val = NULL;
+    uint64_t order = wf_tnode_order(t, user);
+    wf_tval **v = &n->val;
+    while (*v && (*v)->since > order) {
+        v = &(*v)->older;
+    }
+    return v;
+}
+
+static void val_free(wf_tval **at)
+{
+    wf_tval *v = *at;
+    *at = v->older;
+    wf_storage *st = v->st;
+    wf_mfree(v->name);
+    wf_mfree(v);
     wf_storage_release(st);
 }
 
-static void val_unuse(wf_tnode *n)
+static void val_unuse(wf_tape *t, wf_ref node, wf_ref user)
 {
-    if (n->val && --n->val->users == 0) {
-        val_free(n);
+    wf_tval **v = val_of(t, wf_tnode_at(t, node), user);
+    if (*v && --(*v)->users == 0) {
+        val_free(v);
     }
 }
 
-void wf_tape_drop_saved(wf_tape *t, wf_tnode *n)
+void wf_tape_drop_saved(wf_tape *t, wf_ref r)
 {
+    wf_tnode *n = wf_tnode_at(t, r);
     wf_ref *src = wf_tnode_src(n);
     for (int i = 0; i < n->nsrc && i < 8; i++) {
         if (n->saved_src & (1u << i)) {
-            val_unuse(wf_tnode_at(t, src[i]));
+            val_unuse(t, src[i], r);
         }
     }
     n->saved_src = 0;
     for (int k = 0; n->aux && k < 8 && !(n->flags & WF_TN_DROPPED); k++) {
         if (n->aux->extra[k]) {
-            val_unuse(wf_tnode_at(t, n->aux->extra[k]));
+            val_unuse(t, n->aux->extra[k], r);
         }
     }
     n->flags |= WF_TN_DROPPED;
     if (n->flags & WF_TN_SELF) {
         n->flags &= (uint8_t)~WF_TN_SELF;
-        val_unuse(n);
+        val_unuse(t, r, r);
     }
 }
 
@@ -165,13 +179,53 @@ static void aux_free(wf_taux *a)
     wf_mfree(a);
 }
 
+/* -- leaves of other threads ------------------------------------------------------------------------------- */
+
+/* Their slots hold the owner's node, so here they are found by their meta: one node per leaf. */
+static wf_ref *foreign_bucket(wf_tape *t, const wf_meta *m)
+{
+    return &t->foreign[(uintptr_t)m / 64 % WF_TAPE_BUCKETS];
+}
+
+static wf_ref foreign_find(wf_tape *t, const wf_meta *m)
+{
+    wf_ref r = m ? *foreign_bucket(t, m) : 0;
+    while (r && wf_tnode_at(t, r)->meta != m) {
+        r = wf_tnode_at(t, r)->src_[0];
+    }
+    return r;
+}
+
+static void foreign_add(wf_tape *t, wf_ref r)
+{
+    wf_tnode *n = wf_tnode_at(t, r);
+    wf_ref *head = foreign_bucket(t, n->meta);
+    n->flags |= WF_TN_FOREIGN;
+    n->src_[0] = *head;
+    *head = r;
+}
+
+static void foreign_remove(wf_tape *t, wf_ref r)
+{
+    wf_ref *at = foreign_bucket(t, wf_tnode_at(t, r)->meta);
+    while (*at != r) {
+        at = &wf_tnode_at(t, *at)->src_[0];
+    }
+    *at = wf_tnode_at(t, r)->src_[0];
+}
+
+/* -- release ------------------------------------------------------------------------------------------------ */
+
 /* Takes a dead node apart; operands that die too are linked in front of *list. */
 static void node_free(wf_tape *t, wf_ref r, wf_ref *list)
 {
     wf_tnode *n = wf_tnode_at(t, r);
-    wf_tape_drop_saved(t, n);
-    if (n->val) {
-        val_free(n);
+    wf_tape_drop_saved(t, r);
+    while (n->val) {
+        val_free(&n->val);
+    }
+    if (n->flags & WF_TN_FOREIGN) {
+        foreign_remove(t, r);
     }
     wf_ref *src = wf_tnode_src(n);
     for (int i = 0; i < n->nsrc; i++) {
@@ -320,18 +374,21 @@ static void hook_stamp(wf_ctx *c, wf_ref r, const char *site)
 
 /* -- values ---------------------------------------------------------------------------------------------- */
 
-int wf_tape_save(wf_tape *t, wf_ref node, wf_slot *s)
+int wf_tape_save(wf_tape *t, wf_ref node, wf_ref user, wf_slot *s)
 {
     wf_tnode *n = wf_tnode_at(t, node);
     uint32_t version = atomic_load_explicit(&s->st->version, memory_order_relaxed);
-    if (n->val) {
-        n->val->users++;
+    wf_tval *v = n->val;
+    if (v && v->st == s->st && v->offset == s->offset && v->version == version) {
+        v->users++;
         return 0;
     }
-    wf_tval *v = wf_malloc(sizeof *v + (size_t)s->rank * sizeof(int64_t));
+    v = wf_malloc(sizeof *v + (size_t)s->rank * sizeof(int64_t));
     if (!v) {
         return WEFT_ENOMEM;
     }
+    v->older = n->val;
+    v->since = wf_tnode_order(t, user);
     v->st = s->st;
     wf_storage_retain(s->st);
     v->offset = s->offset;
@@ -350,7 +407,8 @@ int wf_tape_save(wf_tape *t, wf_ref node, wf_slot *s)
     return 0;
 }
 
-static weft_tensor stale(wf_ctx *c, wf_tnode *n, wf_tnode *user, int which, uint32_t now)
+static weft_tensor stale(wf_ctx *c, const wf_tnode *n, const wf_tval *v, const wf_tnode *user,
+                         int which, uint32_t now)
 {
     char dims[128];
     size_t at = 0;
@@ -359,7 +417,7 @@ static weft_tensor stale(wf_ctx *c, wf_tnode *n, wf_tnode *user, int which, uint
     for (int i = 0; i < n->rank && at < sizeof dims - 24; i++) {
         at += (size_t)snprintf(dims + at, sizeof dims - at, i ? ",%lld" : "%lld", (long long)d[i]);
     }
-    wf_storage *st = n->val->st;
+    wf_storage *st = v->st;
     return wf_raise_text(
         c, WEFT_EGRAD, "backward",
         "%s (%s) needs %s %d, %s[%s]%s%s%s made at %s, as it was at version %u, but %s_ at %s "
@@ -367,8 +425,8 @@ static weft_tensor stale(wf_ctx *c, wf_tnode *n, wf_tnode *user, int which, uint
         "it to version %u; use an out-of-place op there, or give the first op a copy (weft_clone)",
         wf_rows[user->op].name, user->site ? user->site : "unknown site",
         which < 0 ? "its result" : "operand", which < 0 ? -which - 1 : which,
-        wf_dtype_name(n->dtype), dims, n->val->name ? " '" : "", n->val->name ? n->val->name : "",
-        n->val->name ? "'" : "", n->site ? n->site : "unknown site", n->val->version,
+        wf_dtype_name(n->dtype), dims, v->name ? " '" : "", v->name ? v->name : "",
+        v->name ? "'" : "", n->site ? n->site : "unknown site", v->version,
         wf_rows[st->write_op].name, st->write_site ? st->write_site : "unknown site", now);
 }
 
@@ -377,18 +435,19 @@ weft_tensor wf_tape_value(wf_ctx *c, wf_ref r, wf_ref user, int which)
     wf_tape *t = c->tape;
     wf_tnode *n = wf_tnode_at(t, r);
     wf_tnode *u = wf_tnode_at(t, user);
-    if (!n->val) {
+    const wf_tval *v = *val_of(t, n, user);
+    if (!v) {
         return wf_raise_text(c, WEFT_EGRAD, "backward",
                              "the values that %s (%s) saved were released by an earlier backward; "
                              "pass .retain_graph = true to the first one",
                              wf_rows[u->op].name, u->site ? u->site : "unknown site");
     }
-    uint32_t now = atomic_load_explicit(&n->val->st->version, memory_order_relaxed);
-    if (now != n->val->version) {
-        return stale(c, n, u, which, now);
+    uint32_t now = atomic_load_explicit(&v->st->version, memory_order_relaxed);
+    if (now != v->version) {
+        return stale(c, n, v, u, which, now);
     }
-    weft_tensor h = wf_wrap_view(c, n->val->st, (char *)n->val->st->data + n->val->offset, n->dtype,
-                                 n->rank, wf_tnode_dims(n), n->val->strides);
+    weft_tensor h = wf_wrap_view(c, v->st, (char *)v->st->data + v->offset, n->dtype, n->rank,
+                                 wf_tnode_dims(n), v->strides);
     if (h.slot && wf_grad_enabled(c)) {
         wf_slot *s = wf_slot_at(c, h.slot);
         if (n->sort == WF_TN_LEAF) {
@@ -396,12 +455,11 @@ weft_tensor wf_tape_value(wf_ctx *c, wf_ref r, wf_ref user, int which)
         }
         if (n->sort != WF_TN_INPUT) {
             s->node = r;
-            s->node_gen = n->val->st->root_gen;
+            s->node_gen = v->st->root_gen;
             n->refs++;
         }
         if (n->meta) {
-            s->meta = n->meta;
-            atomic_fetch_add_explicit(&n->meta->refs, 1, memory_order_relaxed);
+            wf_slot_share_meta(s, n->meta);
         }
     }
     return h;
@@ -474,8 +532,7 @@ static int slot_name_node(wf_slot *s, wf_tnode *n)
         if (!m) {
             return WEFT_ENOMEM;
         }
-        n->meta = m;
-        atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
+        n->meta = wf_meta_retain(m);
     }
     return 0;
 }
@@ -508,14 +565,6 @@ static wf_ref alias_node(wf_ctx *c, wf_tape *t, wf_slot *s)
     return r;
 }
 
-/* The value changed since a consumer saved it under this node: later consumers need a node of their
- * own, or both would share one saved version. */
-static bool node_is_outdated(wf_tape *t, wf_slot *s, wf_ref r)
-{
-    wf_tnode *n = wf_tnode_at(t, r);
-    return n->val && n->val->version != atomic_load_explicit(&s->st->version, memory_order_relaxed);
-}
-
 wf_ref wf_tape_node_of(wf_ctx *c, wf_slot *s, wf_why *why)
 {
     wf_tape *t = wf_tape_get(c);
@@ -540,22 +589,25 @@ wf_ref wf_tape_node_of(wf_ctx *c, wf_slot *s, wf_why *why)
         if (s->st->root && s->node_gen != s->st->root_gen) {
             return alias_node(c, t, s);
         }
-        if (wf_tnode_at(t, s->node)->sort == WF_TN_OP ||
-            wf_tnode_at(t, s->node)->sort == WF_TN_RESULT || !node_is_outdated(t, s, s->node)) {
-            return s->node;
-        }
-    } else if (!leaf && s->st->root) {
+        return s->node;
+    }
+    if (!leaf && s->st->root) {
         return alias_node(c, t, s);
     }
-    wf_ref r =
-        node_new(t, leaf ? WF_TN_LEAF : WF_TN_INPUT, WF_OP_INPUT, s->dtype, s->rank, wf_dims(s));
+    wf_ref r = mine || !leaf ? 0 : foreign_find(t, wf_slot_meta(s));
+    if (r) {
+        return r;
+    }
+    r = node_new(t, leaf ? WF_TN_LEAF : WF_TN_INPUT, WF_OP_INPUT, s->dtype, s->rank, wf_dims(s));
     if (!r || slot_name_node(s, wf_tnode_at(t, r))) {
         wf_tape_discard(c, r);
         wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
         return 0;
     }
-    if (mine && leaf) {
-        slot_set_node(c, s, r); /* so that every use of a parameter is one leaf */
+    if (leaf && mine) { /* every use of a parameter is one leaf */
+        slot_set_node(c, s, r);
+    } else if (leaf) {
+        foreign_add(t, r);
     }
     return r;
 }
@@ -624,7 +676,7 @@ static int link_sources(wf_ctx *c, wf_tape *t, wf_ref r, unsigned mask, int nsrc
         wf_tnode_src(n)[i] = s;
         wf_tnode_at(t, s)->refs++;
         if (save) {
-            if (wf_tape_save(t, s, src[i])) {
+            if (wf_tape_save(t, s, r, src[i])) {
                 return wf_fail(why, WEFT_ENOMEM, "out of memory for a saved value");
             }
             n->saved_src |= (uint8_t)(1u << i);
@@ -633,9 +685,9 @@ static int link_sources(wf_ctx *c, wf_tape *t, wf_ref r, unsigned mask, int nsrc
     return 0;
 }
 
-static int append_node(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_custom *custom,
-                       unsigned mask, int nsrc, wf_slot *const *src, const weft_tensor *handles,
-                       int ndst, wf_slot *const *dst, wf_why *why)
+static int append_known(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_custom *custom,
+                        unsigned mask, int nsrc, wf_slot *const *src, const weft_tensor *handles,
+                        int ndst, wf_slot *const *dst, wf_why *why)
 {
     wf_tape *t = wf_tape_get(c);
     if (!t) {
@@ -651,8 +703,8 @@ static int append_node(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_custo
             if (!s) {
                 return why->code;
             }
-            if (wf_tnode_at(t, s)->refs == 0) { /* a leaf of another thread: made again below */
-                undo(t, s);
+            if (!(wf_tnode_at(t, s)->flags & WF_TN_FOREIGN)) {
+                wf_tape_discard(c, s); /* a view of another thread's slot: made again below */
             }
         }
     }
@@ -682,7 +734,7 @@ static int append_node(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_custo
                   (wf_slot_is_whole(dst[0]) ? WF_TN_WHOLE : 0));
     int rc = link_sources(c, t, r, mask, nsrc, src, handles, why);
     if (!rc && (mask & WF_SAVES_DST(0))) {
-        rc = wf_tape_save(t, r, dst[0]);
+        rc = wf_tape_save(t, r, r, dst[0]);
         n->flags |= rc ? 0 : WF_TN_SELF;
         if (rc) {
             wf_fail(why, rc, "out of memory for a saved value");
@@ -702,7 +754,7 @@ static int append_node(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_custo
             wf_tnode_at(t, q)->refs = 1;
             aux->extra[k] = q;
         }
-        rc = q ? wf_tape_save(t, q, dst[k]) : WEFT_ENOMEM;
+        rc = q ? wf_tape_save(t, q, r, dst[k]) : WEFT_ENOMEM;
     }
     if (rc) {
         undo(t, r);
@@ -726,6 +778,19 @@ static int append_node(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_custo
         aux->custom = custom; /* taken only by a complete node */
     }
     return 0;
+}
+
+static int append_node(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_custom *custom,
+                       unsigned mask, int nsrc, wf_slot *const *src, const weft_tensor *handles,
+                       int ndst, wf_slot *const *dst, wf_why *why)
+{
+    int rc = append_known(c, op, attr, custom, mask, nsrc, src, handles, ndst, dst, why);
+    for (int i = 0; rc && c->tape && i < nsrc; i++) {
+        if (src[i] && src[i]->context != c->id) { /* no slot of ours holds its leaf */
+            wf_tape_discard(c, foreign_find(c->tape, src[i]->meta));
+        }
+    }
+    return rc;
 }
 
 int wf_tape_append_custom(wf_ctx *c, struct wf_custom *custom, int nsrc, wf_slot *const *src,

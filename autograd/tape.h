@@ -16,12 +16,16 @@
 
 #include "eager/tensor.h"
 
-enum { WF_TAPE_CHUNK = 256, WF_TAPE_DIMS = 4 };
+enum { WF_TAPE_CHUNK = 256, WF_TAPE_DIMS = 4, WF_TAPE_BUCKETS = 64 };
 
 extern const wf_tape_hooks wf_tape_hook_table;
 
-/* A saved value: a view of storage at a version. */
+/* A saved value: a view of storage at a version. Those of one node are a list, newest first: memory may
+ * be written between two ops that save it, and each reads its own version. */
 typedef struct wf_tval {
+    struct wf_tval *older;
+    uint64_t
+        since; /* order of the first node that reads it; a node's own is the newest not younger */
     wf_storage *st;
     int64_t offset; /* bytes from the start of the storage */
     uint32_t version;
@@ -44,13 +48,14 @@ typedef struct wf_taux {
     struct wf_custom *custom;
 } wf_taux;
 
-#define WF_TN_QUEUED 1u   /* in the backward queue */
-#define WF_TN_WHOLE 2u    /* the result covers its storage in row-major order */
-#define WF_TN_ALIAS 4u    /* a view that shares its operand's storage */
-#define WF_TN_SPENT 8u    /* backward passed and dropped the saved values */
-#define WF_TN_SKIP 16u    /* leads to nothing that the running grad_of wants */
-#define WF_TN_DROPPED 64u /* `extra` claims were given back */
-#define WF_TN_SELF 32u    /* its own result's value was captured for it */
+#define WF_TN_QUEUED 1u    /* in the backward queue */
+#define WF_TN_WHOLE 2u     /* the result covers its storage in row-major order */
+#define WF_TN_ALIAS 4u     /* a view that shares its operand's storage */
+#define WF_TN_SPENT 8u     /* backward passed and dropped the saved values */
+#define WF_TN_SKIP 16u     /* leads to nothing that the running grad_of wants */
+#define WF_TN_DROPPED 64u  /* `extra` claims were given back */
+#define WF_TN_SELF 32u     /* its own result's value was captured for it */
+#define WF_TN_FOREIGN 128u /* leaf of another thread's slot: found by its meta */
 
 enum { WF_TN_INPUT = 1, WF_TN_LEAF = 2, WF_TN_OP = 3, WF_TN_RESULT = 4 };
 
@@ -65,7 +70,7 @@ typedef struct wf_tnode {
     uint8_t saved_src; /* bit i: holds a user count on operand i's value (nsrc <= 8) */
     uint8_t pad[2];
     uint32_t refs;
-    wf_ref src_[3];
+    wf_ref src_[3]; /* a foreign leaf's [0]: the next of its bucket */
     wf_tval *val;
     wf_taux *aux;
     wf_meta *meta;
@@ -96,7 +101,8 @@ typedef struct wf_tape {
     wf_ref *pending;
     uint32_t npending, cap_pending;
     _Atomic int lock;
-    void *engine; /* the innermost backward that is running */
+    void *engine;                    /* the innermost backward that is running */
+    wf_ref foreign[WF_TAPE_BUCKETS]; /* leaves of other threads by meta: one node per leaf */
 } wf_tape;
 
 static inline wf_tnode *wf_tnode_at(wf_tape *t, wf_ref r)
@@ -125,10 +131,10 @@ wf_ref wf_tape_node_of(wf_ctx *c, wf_slot *s, wf_why *why);
 void wf_tape_release_ref(wf_ctx *c, wf_ref r);
 /* Releases a node that nothing refers to yet (of a slot that cannot hold it); others are left alone. */
 void wf_tape_discard(wf_ctx *c, wf_ref r);
-/* Drops the node's claims on saved values (its operands' and its own). */
-void wf_tape_drop_saved(wf_tape *t, wf_tnode *n);
-/* Claims the present value of slot s for node `user`'s derivative. 0 or ENOMEM. */
-int wf_tape_save(wf_tape *t, wf_ref node, wf_slot *s);
+/* Drops node r's claims on saved values (its operands' and its own). */
+void wf_tape_drop_saved(wf_tape *t, wf_ref r);
+/* Claims the present value of slot s, recorded as `node`, for the derivative of node `user`. 0 or ENOMEM. */
+int wf_tape_save(wf_tape *t, wf_ref node, wf_ref user, wf_slot *s);
 /* A handle of the innermost scope on node r's saved value; attaches the node when gradients are on.
  * Empty (error recorded) when the value is stale or gone. `user`: the node that reads it. */
 weft_tensor wf_tape_value(wf_ctx *c, wf_ref r, wf_ref user, int which);

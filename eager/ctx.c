@@ -171,7 +171,7 @@ wf_slot *wf_slot_new(wf_ctx *c, weft_tensor *handle)
     s->st = NULL;
     s->offset = 0;
     s->ext = NULL;
-    s->meta = NULL;
+    atomic_store_explicit(&s->meta, NULL, memory_order_relaxed);
     s->site = NULL;
     atomic_store_explicit(&s->state, serial << 18, memory_order_release);
     atomic_store_explicit(&c->live, atomic_load_explicit(&c->live, memory_order_relaxed) + 1,
@@ -202,10 +202,7 @@ static void slot_clear(wf_ctx *c, wf_slot *s)
         wf_mfree(s->ext);
         s->ext = NULL;
     }
-    if (s->meta) {
-        wf_meta_release(s->meta);
-        s->meta = NULL;
-    }
+    wf_slot_drop_meta(s);
 }
 
 /* The slot's state is DEAD and nobody pins it: release contents, return it to its context. */
@@ -403,20 +400,6 @@ void wf_slot_type(wf_slot *s, wf_type *t)
     t->dtype = s->dtype;
     t->rank = s->rank;
     memcpy(t->dims, wf_dims(s), (size_t)s->rank * sizeof(int64_t));
-}
-
-wf_meta *wf_slot_meta(wf_slot *s)
-{
-    if (!s->meta) {
-        wf_meta *m = wf_malloc(sizeof *m);
-        if (!m) {
-            return NULL;
-        }
-        memset(m, 0, sizeof *m);
-        atomic_store_explicit(&m->refs, 1, memory_order_relaxed);
-        s->meta = m;
-    }
-    return s->meta;
 }
 
 /* -- scopes ------------------------------------------------------------------------------------------ */
@@ -696,6 +679,20 @@ int64_t weft_memory_trim(void)
     return wf_alloc_trim();
 }
 
+static void leak_line(FILE *out, wf_ctx *me, weft_tensor t, const wf_slot *s)
+{
+    char text[256];
+    wf_describe(me, t, text, sizeof text);
+    if (!(s->flags & WF_SLOT_GRADIENT)) {
+        fprintf(out, "weft: kept and never freed: %s\n", text);
+        return;
+    }
+    fprintf(
+        out,
+        "weft: a gradient%s of a tensor never freed: %s; weft_set_grad(x, WEFT_NONE) drops it\n",
+        s->node ? ", with its recorded history," : "", text);
+}
+
 int64_t weft_leak_report(FILE *out)
 {
     wf_ctx *me = wf_ctx_get();
@@ -715,9 +712,7 @@ int64_t weft_leak_report(FILE *out)
             weft_tensor t = {k, c->id, WF_STATE_SERIAL(st)};
             n++;
             if (out) {
-                char text[256];
-                wf_describe(me, t, text, sizeof text);
-                fprintf(out, "weft: kept and never freed: %s\n", text);
+                leak_line(out, me, t, wf_slot_at(c, k));
             }
         }
     }

@@ -233,7 +233,8 @@ weft_tensor weft_sited(const char *site, weft_tensor t)
     }
     if (t.context == c->id && t.slot / WF_CHUNK_SLOTS < c->nchunks) {
         wf_slot *s = wf_slot_at(c, t.slot);
-        if (!s->site) {
+        uint64_t state = atomic_load_explicit(&s->state, memory_order_acquire);
+        if (WF_STATE_SERIAL(state) == t.serial && !(state & WF_STATE_DEAD) && !s->site) {
             s->site = site;
             if (c->recorder && s->st->is_virtual) {
                 c->recorder->stamp(c->recorder, s->st, site);

@@ -1,10 +1,65 @@
 /*
  * eager/meta.c -- the rare facts of a tensor: gradient, hooks, name.
  *
- * Invariant: a meta is shared by a tensor's slot and its tape nodes; the last one out frees it.
+ * Invariants: a meta is shared by a tensor's slots and its tape nodes; the last one out frees it, the last
+ * slot out drops the gradient. A gradient made with create_graph leads through its history to the leaf's
+ * node and so to this meta: without the second rule the two would hold each other for ever.
  */
+#include <sched.h>
+#include <string.h>
+
 #include "eager/alloc.h"
 #include "eager/tensor.h"
+
+wf_meta *wf_slot_meta(wf_slot *s)
+{
+    wf_meta *have = atomic_load_explicit(&s->meta, memory_order_acquire);
+    if (have) {
+        return have;
+    }
+    wf_meta *m = wf_malloc(sizeof *m);
+    if (!m) {
+        return NULL;
+    }
+    memset(m, 0, sizeof *m);
+    atomic_init(&m->refs, 1);
+    atomic_init(&m->slots, 1);
+    if (!atomic_compare_exchange_strong_explicit(&s->meta, &have, m, memory_order_acq_rel,
+                                                 memory_order_acquire)) {
+        wf_mfree(m); /* another thread was first */
+        return have;
+    }
+    return m;
+}
+
+void wf_slot_share_meta(wf_slot *s, wf_meta *m)
+{
+    atomic_fetch_add_explicit(&m->slots, 1, memory_order_relaxed);
+    atomic_store_explicit(&s->meta, wf_meta_retain(m), memory_order_release);
+}
+
+void wf_slot_drop_meta(wf_slot *s)
+{
+    wf_meta *m = atomic_load_explicit(&s->meta, memory_order_relaxed);
+    if (!m) {
+        return;
+    }
+    atomic_store_explicit(&s->meta, NULL, memory_order_relaxed);
+    if (atomic_fetch_sub_explicit(&m->slots, 1, memory_order_acq_rel) == 1) {
+        wf_meta_lock(m);
+        weft_tensor grad = m->grad;
+        m->grad = WEFT_NONE;
+        wf_meta_unlock(m);
+        weft_free(grad);
+    }
+    wf_meta_release(m);
+}
+
+wf_meta *wf_meta_retain(wf_meta *m)
+{
+    atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
+    return m;
+}
 
 void wf_meta_release(wf_meta *m)
 {
@@ -19,9 +74,18 @@ void wf_meta_release(wf_meta *m)
         }
         wf_mfree(h);
     }
-    if (m->grad.slot) {
-        weft_free(m->grad);
-    }
     wf_mfree(m->name);
     wf_mfree(m);
+}
+
+void wf_meta_lock(wf_meta *m)
+{
+    while (atomic_exchange_explicit(&m->lock, 1, memory_order_acquire)) {
+        sched_yield();
+    }
+}
+
+void wf_meta_unlock(wf_meta *m)
+{
+    atomic_store_explicit(&m->lock, 0, memory_order_release);
 }

@@ -50,24 +50,28 @@ enum { WF_INLINE_RANK = 6 };
 
 #define WF_SLOT_WEAK 1u          /* 0-d result of scalars only */
 #define WF_SLOT_REQUIRES_GRAD 2u /* leaf that wants a gradient */
-#define WF_SLOT_RETAIN_GRAD 4u   /* non-leaf that keeps its gradient */
+#define WF_SLOT_GRADIENT 4u      /* kept by the library as a gradient, not by the user */
 
 typedef struct wf_hook {
     struct wf_hook *next;
     uint64_t id;
-    int post; /* runs after accumulation */
+    int post;    /* runs after accumulation */
+    int users;   /* threads that run it now */
+    int removed; /* the last of them releases it */
     weft_tensor (*fn)(void *user, weft_tensor grad);
     void *user;
     void (*release)(void *user);
 } wf_hook;
 
-/* Rare per-tensor facts: gradient, hooks, name. Shared by a tensor and its tape leaf. */
+/* Rare per-tensor facts: gradient, hooks, name. Shared by a tensor and its tape leaf. The gradient goes
+ * with the last slot: nobody could ask for it, and its history may lead back here. */
 typedef struct wf_meta {
     _Atomic int32_t refs;
+    _Atomic int32_t slots; /* of those, slots */
     _Atomic int32_t lock;
-    weft_tensor grad; /* kept handle or empty */
-    int retain;       /* a recorded result that keeps its gradient */
-    wf_hook *hooks;   /* in order of registration */
+    weft_tensor grad;   /* kept handle or empty */
+    _Atomic int retain; /* a recorded result that keeps its gradient */
+    wf_hook *hooks;     /* in order of registration */
     char *name;
 } wf_meta;
 
@@ -85,7 +89,7 @@ typedef struct wf_slot {
     wf_storage *st;
     int64_t offset; /* bytes from the start of the storage to element [0, ...] */
     int64_t *ext;   /* dims then strides when rank > WF_INLINE_RANK */
-    wf_meta *meta;
+    wf_meta *_Atomic meta; /* two threads may be the first to need it */
     const char *site;
     int64_t dims_[WF_INLINE_RANK];
     int64_t strides_[WF_INLINE_RANK];
@@ -249,8 +253,14 @@ wf_slot *wf_slot_new(wf_ctx *c, weft_tensor *handle);
 int wf_slot_shape(wf_slot *s, int rank, const int64_t *dims, const int64_t *strides);
 weft_tensor wf_handle_of(wf_ctx *c, wf_slot *s);
 void wf_slot_destroy(wf_ctx *c, wf_slot *s);
-wf_meta *wf_slot_meta(wf_slot *s); /* made on demand; NULL: no memory */
+wf_meta *wf_slot_meta(wf_slot *s);               /* made on demand; NULL: no memory */
+void wf_slot_share_meta(wf_slot *s, wf_meta *m); /* of a fresh slot of this thread */
+void wf_slot_drop_meta(wf_slot *s);
+wf_meta *wf_meta_retain(wf_meta *m);
 void wf_meta_release(wf_meta *m);
+/* Guards gradient and hooks of a tensor that several threads share. No callback runs under it. */
+void wf_meta_lock(wf_meta *m);
+void wf_meta_unlock(wf_meta *m);
 
 /* -- storage ---------------------------------------------------------------------------------------- */
 wf_storage *wf_storage_new(size_t nbytes); /* uninitialised; NULL: no memory */

@@ -26,7 +26,8 @@ WEFT_API bool weft_is_leaf(weft_tensor t);
 WEFT_API weft_tensor weft_grad(weft_tensor t);
 /* True if t has an accumulated gradient. Never an error. */
 WEFT_API bool weft_has_grad(weft_tensor t);
-/* Replaces the gradient by g (same shape and dtype; shared, not copied) or drops it (g = WEFT_NONE). */
+/* Replaces the gradient by g (same shape and dtype; shared, not copied) or drops it (g = WEFT_NONE). A
+ * gradient lives as long as a handle of its tensor, or until it is dropped. */
 WEFT_API weft_status weft_set_grad(weft_tensor t, weft_tensor g);
 /* Keeps the gradient of a recorded result when backward passes it. */
 WEFT_API weft_status weft_retain_grad(weft_tensor t);
@@ -46,7 +47,12 @@ typedef struct weft_backward_args {
     bool create_graph;    /* record the gradients' own computation (implies retain_graph) */
     int end_;
 } weft_backward_args;
-/* Adds d(loss)/d(leaf) to the gradient of every leaf that requires one. Errors: WEFT_EGRAD when
+/* Adds d(loss)/d(leaf) to the gradient of every leaf that requires one and has a handle left.
+ *
+ * With create_graph the accumulated gradient carries its history, which leads back to the leaf: as long as the
+ * leaf has a gradient, everything the backward recorded stays in memory. Drop it when done (weft_set_grad(x,
+ * WEFT_NONE)), or use weft_grad_of, which accumulates nothing. weft_leak_report names such gradients; freeing
+ * the leaf ends them too. Errors: WEFT_EGRAD when
  * nothing requires a gradient, a saved value was changed in place (the message names tensor, versions,
  * both ops and sites) or was released by an earlier backward; errors of hooks and custom functions. */
 WEFT_API weft_status weft_backward(const weft_backward_args *args);
@@ -56,7 +62,7 @@ typedef struct weft_grad_of_args {
     int n_outputs;
     const weft_tensor *inputs; /* leaves or recorded results */
     int n_inputs;
-    weft_tensor *grads;              /* n_inputs results, in the current scope */
+    weft_tensor *grads;              /* n_inputs results, in the current scope; empty on error */
     const weft_tensor *grad_outputs; /* n_outputs, or NULL: ones for one-element outputs */
     bool retain_graph, create_graph;
     bool
@@ -72,7 +78,8 @@ typedef struct weft_jvp_args {
     const weft_tensor *inputs;
     int n_inputs;
     const weft_tensor *tangents; /* n_inputs, of the inputs' shapes and dtypes */
-    weft_tensor *results;        /* n_outputs tangents of the outputs, in the current scope */
+    weft_tensor
+        *results; /* n_outputs tangents of the outputs, in the current scope; empty on error */
     int end_;
 } weft_jvp_args;
 /* Forward-mode products: results[k] = sum over i of d(outputs[k])/d(inputs[i]) * tangents[i]. The adjoint is
@@ -85,7 +92,8 @@ WEFT_API weft_status weft_jvp(const weft_jvp_args *args);
  * replacement of the same shape and dtype, or WEFT_NONE to leave it. Hooks run in order of
  * registration. An empty handle with an error aborts backward with that error. */
 typedef weft_tensor (*weft_hook_fn)(void *user, weft_tensor grad);
-/* release (may be NULL) is called with user when the hook is removed or the tensor's record dies.
+/* release (may be NULL) is called with user when the hook is removed or the tensor's record dies, but not
+ * before a thread that is running the hook has returned from it; it may call weft.
  * Returns the hook's number (> 0), or 0 with an error. */
 WEFT_API uint64_t weft_register_hook(weft_tensor t, weft_hook_fn fn, void *user,
                                      void (*release)(void *user));
