@@ -394,14 +394,8 @@ int wf_tape_save(wf_tape *t, wf_ref node, wf_ref user, wf_slot *s)
     v->offset = s->offset;
     v->version = version;
     v->users = 1;
-    v->name = NULL;
-    if (s->meta && s->meta->name) {
-        size_t len = strlen(s->meta->name) + 1;
-        v->name = wf_malloc(len);
-        if (v->name) {
-            memcpy(v->name, s->meta->name, len);
-        }
-    }
+    const wf_meta *m = s->meta;
+    v->name = m && m->name ? wf_strdup(m->name) : NULL;
     memcpy(v->strides, wf_strides(s), (size_t)s->rank * sizeof(int64_t));
     n->val = v;
     return 0;

@@ -548,6 +548,22 @@ void *wf_realloc(void *p, size_t size)
     return planned_failure() ? NULL : realloc(p, size + (size == 0));
 }
 
+void *wf_calloc(size_t n, size_t size)
+{
+    void *p = wf_malloc(n * size);
+    if (p) {
+        memset(p, 0, n * size);
+    }
+    return p;
+}
+
+char *wf_strdup(const char *s)
+{
+    size_t size = strlen(s) + 1;
+    char *p = wf_malloc(size);
+    return p ? memcpy(p, s, size) : NULL;
+}
+
 void wf_mfree(void *p)
 {
     free(p);

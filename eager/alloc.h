@@ -36,6 +36,8 @@ void wf_alloc_fail_after(int64_t n, int forever);
 /* Host-side small objects (slots, shapes, nodes): same failure injection, plain malloc inside. */
 void *wf_malloc(size_t size);
 void *wf_realloc(void *p, size_t size);
+void *wf_calloc(size_t n, size_t size); /* n * size is the caller's to keep in range */
+char *wf_strdup(const char *s);
 void wf_mfree(void *p);
 
 #endif

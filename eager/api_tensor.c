@@ -491,17 +491,13 @@ weft_status(weft_set_name)(weft_tensor t, const char *name)
     }
     int rc = 0;
     wf_meta *m = wf_slot_meta(l.s);
-    size_t n = name ? strlen(name) + 1 : 0;
-    char *copy = n ? wf_malloc(n) : NULL;
-    if (!m || (n && !copy)) {
+    char *copy = name ? wf_strdup(name) : NULL;
+    if (!m || (name && !copy)) {
         wf_why why = {0};
         wf_fail(&why, WEFT_ENOMEM, "out of memory for a name");
         rc = wf_raise_status(l.c, "set_name", 1, &t, &why);
         wf_mfree(copy);
     } else {
-        if (n) {
-            memcpy(copy, name, n);
-        }
         wf_mfree(m->name);
         m->name = copy;
     }

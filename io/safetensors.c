@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "eager/alloc.h"
 #include "io/json.h"
 #include "io/safetensors.h"
 
@@ -58,6 +59,9 @@ struct weft_safetensors {
     int n_meta, cap_meta;
 };
 
+static const char no_memory[] =
+    "no memory for the header"; /* a reason that is not the file's fault */
+
 static void release_mapping(void *arg)
 {
     mapping *m = arg;
@@ -67,9 +71,9 @@ static void release_mapping(void *arg)
     if (m->mapped) {
         munmap(m->base, m->size);
     } else {
-        free(m->base);
+        wf_mfree(m->base);
     }
-    free(m);
+    wf_mfree(m);
 }
 
 void weft_safetensors_close(weft_safetensors *f)
@@ -78,11 +82,11 @@ void weft_safetensors_close(weft_safetensors *f)
         return;
     }
     release_mapping(f->map);
-    free(f->text);
-    free(f->entries);
-    free(f->by_name);
-    free(f->meta);
-    free(f);
+    wf_mfree(f->text);
+    wf_mfree(f->entries);
+    wf_mfree(f->by_name);
+    wf_mfree(f->meta);
+    wf_mfree(f);
 }
 
 /* *array holds n of *cap elements of this size; room for one more. */
@@ -92,7 +96,7 @@ static bool reserve(void **array, int n, int *cap, size_t size)
         return true;
     }
     int more = *cap ? *cap : 16;
-    void *p = more <= INT32_MAX / 2 ? realloc(*array, (size_t)more * 2 * size) : NULL;
+    void *p = more <= INT32_MAX / 2 ? wf_realloc(*array, (size_t)more * 2 * size) : NULL;
     if (!p) {
         return false;
     }
@@ -110,7 +114,7 @@ static bool parse_metadata(weft_safetensors *f, wf_json *j)
     }
     for (bool first = true; wf_json_more(j, '}', first); first = false) {
         if (!reserve((void **)&f->meta, f->n_meta, &f->cap_meta, sizeof *f->meta)) {
-            return wf_json_fail(j, "no memory for the metadata");
+            return wf_json_fail(j, no_memory);
         }
         weft_metadata *m = &f->meta[f->n_meta];
         if (!(m->key = wf_json_string(j)) || !wf_json_take(j, ':', "a colon is expected") ||
@@ -245,7 +249,7 @@ static bool parse_header(weft_safetensors *f, wf_json *j)
             continue;
         }
         if (!reserve((void **)&f->entries, f->n, &f->cap, sizeof *f->entries)) {
-            return wf_json_fail(j, "no memory for the list of tensors");
+            return wf_json_fail(j, no_memory);
         }
         entry *e = &f->entries[f->n];
         memset(e, 0, sizeof *e);
@@ -289,9 +293,9 @@ static int by_key(const void *a, const void *b)
 /* What is wrong with the parsed header as a whole, or NULL. */
 static const char *check_whole(weft_safetensors *f, int64_t data_size)
 {
-    f->by_name = malloc((size_t)(f->n ? f->n : 1) * sizeof *f->by_name);
+    f->by_name = wf_malloc((size_t)(f->n ? f->n : 1) * sizeof *f->by_name);
     if (!f->by_name) {
-        return "no memory for the list of names";
+        return no_memory;
     }
     if (f->n) {
         qsort(f->entries, (size_t)f->n, sizeof *f->entries, by_offset);
@@ -326,10 +330,13 @@ static const char *check_whole(weft_safetensors *f, int64_t data_size)
     return NULL;
 }
 
+/* Closes f with an error; at: where in the header, or negative. */
 static weft_safetensors *reject(weft_safetensors *f, const char *source, const char *reason,
                                 int64_t at)
 {
-    if (at >= 0) {
+    if (reason == no_memory) {
+        wf_api_error("safetensors", WEFT_ENOMEM, "%s: %s", source, reason);
+    } else if (at >= 0) {
         wf_api_error("safetensors", WEFT_EIO, "%s: %s (byte %lld of the header)", source, reason,
                      (long long)at);
     } else {
@@ -342,7 +349,7 @@ static weft_safetensors *reject(weft_safetensors *f, const char *source, const c
 /* Takes over the mapping, also on failure. */
 static weft_safetensors *read_mapping(mapping *map, const char *source)
 {
-    weft_safetensors *f = calloc(1, sizeof *f);
+    weft_safetensors *f = wf_calloc(1, sizeof *f);
     if (!f) {
         release_mapping(map);
         wf_api_error("safetensors", WEFT_ENOMEM, "%s: no memory", source);
@@ -366,9 +373,9 @@ static weft_safetensors *read_mapping(mapping *map, const char *source)
         return reject(f, source, "the header does not start with '{'", -1);
     }
     f->data = map->base + 8 + size;
-    f->text = malloc((size_t)size);
+    f->text = wf_malloc((size_t)size);
     if (!f->text) {
-        return reject(f, source, "no memory for the header", -1);
+        return reject(f, source, no_memory, -1);
     }
     const unsigned char *start = map->base + 8;
     wf_json j = {start, start, start + size, f->text, NULL};
@@ -381,7 +388,7 @@ static weft_safetensors *read_mapping(mapping *map, const char *source)
 
 static mapping *new_mapping(unsigned char *base, size_t size, bool mapped)
 {
-    mapping *m = malloc(sizeof *m);
+    mapping *m = wf_malloc(sizeof *m);
     if (m) {
         *m = (mapping){.refs = 1, .base = base, .size = size, .mapped = mapped};
     }
@@ -394,10 +401,10 @@ weft_safetensors *weft_safetensors_decode(const void *data, size_t size)
         wf_api_null("safetensors", "the data");
         return NULL;
     }
-    unsigned char *copy = malloc(size ? size : 1);
+    unsigned char *copy = wf_malloc(size ? size : 1);
     mapping *m = copy ? new_mapping(copy, size, false) : NULL;
     if (!m) {
-        free(copy);
+        wf_mfree(copy);
         wf_api_error("safetensors", WEFT_ENOMEM, "no memory for a copy of %zu bytes", size);
         return NULL;
     }
@@ -560,7 +567,7 @@ static void note_name(note *n, const char *what, const char *name)
 static weft_status check_targets(const weft_load_args *a, note *n)
 {
     const weft_safetensors *f = a->file;
-    bool *used = calloc((size_t)f->n + 1, sizeof *used);
+    bool *used = wf_calloc((size_t)f->n + 1, sizeof *used);
     if (!used) {
         wf_api_error("safetensors_load", WEFT_ENOMEM, "no memory");
         return WEFT_ENOMEM;
@@ -599,7 +606,7 @@ static weft_status check_targets(const weft_load_args *a, note *n)
             note_name(n, "unexpected", f->entries[i].name);
         }
     }
-    free(used);
+    wf_mfree(used);
     return s;
 }
 

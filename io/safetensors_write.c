@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "eager/alloc.h"
 #include "io/safetensors.h"
 
 typedef struct text {
@@ -27,7 +28,7 @@ static void put(text *t, const char *s, size_t n)
 {
     if (t->cap - t->size < n && !t->failed) {
         size_t cap = (t->cap + n) * 2;
-        char *data = realloc(t->data, cap);
+        char *data = wf_realloc(t->data, cap);
         t->failed = !data;
         t->data = data ? data : t->data;
         t->cap = data ? cap : t->cap;
@@ -150,7 +151,7 @@ static weft_status collect(const weft_named_tensor *t, int n, item *items, int64
 
 static weft_status put_metadata(text *h, const weft_metadata *meta, int n)
 {
-    weft_metadata *sorted = malloc((size_t)n * sizeof *sorted);
+    weft_metadata *sorted = wf_malloc((size_t)n * sizeof *sorted);
     if (!sorted) {
         return refuse(WEFT_ENOMEM, "__metadata__", "no memory");
     }
@@ -175,7 +176,7 @@ static weft_status put_metadata(text *h, const weft_metadata *meta, int n)
         }
         put(h, "}", 1);
     }
-    free(sorted);
+    wf_mfree(sorted);
     return s;
 }
 
@@ -232,7 +233,7 @@ static bool write_all(int fd, const void *data, size_t n)
 /* Makes the rename last: the entry in the folder is synced too. Not every file system can. */
 static void sync_folder(const char *path)
 {
-    char *folder = strdup(path);
+    char *folder = wf_strdup(path);
     if (!folder) {
         return;
     }
@@ -245,14 +246,14 @@ static void sync_folder(const char *path)
         fsync(fd);
         close(fd);
     }
-    free(folder);
+    wf_mfree(folder);
 }
 
 static weft_status write_file(const char *path, const text *h, const item *items, int n)
 {
     static _Atomic unsigned serial;
     size_t size = strlen(path) + 40;
-    char *temporary = malloc(size);
+    char *temporary = wf_malloc(size);
     if (!temporary) {
         return refuse(WEFT_ENOMEM, path, "no memory");
     }
@@ -276,7 +277,7 @@ static weft_status write_file(const char *path, const text *h, const item *items
     } else if (fd >= 0) {
         unlink(temporary);
     }
-    free(temporary);
+    wf_mfree(temporary);
     return ok ? WEFT_OK : refuse(WEFT_EIO, path, strerror(error));
 }
 
@@ -284,7 +285,7 @@ static weft_status write_memory(const text *h, const item *items, int n, int64_t
                                 size_t *size)
 {
     size_t all = h->size + (size_t)total;
-    char *p = malloc(all);
+    char *p = wf_malloc(all);
     if (!p) {
         return refuse(WEFT_ENOMEM, "memory", "no memory for the file's bytes");
     }
@@ -309,7 +310,7 @@ static weft_status save(const weft_named_tensor *t, int n, const weft_metadata *
         wf_api_error("safetensors_save", WEFT_EINVALID, "a list is NULL or its length negative");
         return WEFT_EINVALID;
     }
-    item *items = calloc((size_t)n + 1, sizeof *items);
+    item *items = wf_calloc((size_t)n + 1, sizeof *items);
     if (!items) {
         return refuse(WEFT_ENOMEM, "list", "no memory");
     }
@@ -325,8 +326,8 @@ static weft_status save(const weft_named_tensor *t, int n, const weft_metadata *
                  : write_memory(&header, items, n, total, data, size);
     }
     weft_scope_end(scope);
-    free(header.data);
-    free(items);
+    wf_mfree(header.data);
+    wf_mfree(items);
     return s;
 }
 

@@ -4,9 +4,9 @@
  * Invariant: the order of the list does not matter to the file (weft/io.h sorts), so a checkpoint of the
  * same values has the same bytes.
  */
-#include <stdlib.h>
 #include <string.h>
 
+#include "eager/alloc.h"
 #include "nn/nn.h"
 
 /* Everything a checkpoint holds, as one list to be freed; NULL with an error. */
@@ -18,7 +18,7 @@ static weft_named_tensor *list_all(const char *op, const weft_checkpoint_args *a
     }
     int modules = weft_module_count(a->module), states = weft_optim_state_count(a->optim);
     weft_named_tensor *all =
-        malloc(((size_t)modules + (size_t)states + (size_t)a->n_extra + 1) * sizeof *all);
+        wf_malloc(((size_t)modules + (size_t)states + (size_t)a->n_extra + 1) * sizeof *all);
     if (!all) {
         wf_api_error(op, WEFT_ENOMEM, "no memory for the list of tensors");
         return NULL;
@@ -41,7 +41,7 @@ weft_status(weft_checkpoint_save)(const weft_checkpoint_args *args)
     int n;
     weft_named_tensor *all = list_all("checkpoint_save", args, &n);
     weft_status s = all ? weft_safetensors_save(args->path, all, n, NULL, 0) : weft_last_status();
-    free(all);
+    wf_mfree(all);
     return s;
 }
 
@@ -54,6 +54,6 @@ weft_status(weft_checkpoint_load)(const weft_checkpoint_args *args)
         file ? (weft_safetensors_load)(&(weft_load_args){.file = file, .tensors = all, .n = n})
              : weft_last_status();
     weft_safetensors_close(file);
-    free(all);
+    wf_mfree(all);
     return s;
 }

@@ -9,9 +9,9 @@
  */
 #include <math.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "eager/alloc.h"
 #include "nn/nn.h"
 
 enum { MAX_PREFIX = 16, NAME_SIZE = 512 };
@@ -37,7 +37,7 @@ static weft_status fail(const char *op, weft_status status, const char *text)
 
 weft_module *weft_module_new(weft_generator *generator)
 {
-    weft_module *m = calloc(1, sizeof *m);
+    weft_module *m = wf_calloc(1, sizeof *m);
     if (!m) {
         wf_api_error("module_new", WEFT_ENOMEM, "no memory for a module");
         return NULL;
@@ -54,11 +54,11 @@ void weft_module_free(weft_module *m)
     }
     for (int i = 0; i < m->n; i++) {
         weft_free(m->entries[i].tensor);
-        free((char *)(uintptr_t)m->entries[i].name);
+        wf_mfree((char *)(uintptr_t)m->entries[i].name);
     }
-    free(m->entries);
-    free(m->trained);
-    free(m);
+    wf_mfree(m->entries);
+    wf_mfree(m->trained);
+    wf_mfree(m);
 }
 
 weft_status weft_module_status(const weft_module *m)
@@ -131,12 +131,12 @@ static bool grow(weft_module *m)
         return true;
     }
     int cap = m->cap ? 2 * m->cap : 32;
-    weft_named_tensor *entries = realloc(m->entries, (size_t)cap * sizeof *entries);
+    weft_named_tensor *entries = wf_realloc(m->entries, (size_t)cap * sizeof *entries);
     if (!entries) {
         return false;
     }
     m->entries = entries;
-    bool *trained = realloc(m->trained, (size_t)cap * sizeof *trained);
+    bool *trained = wf_realloc(m->trained, (size_t)cap * sizeof *trained);
     if (!trained) {
         return false;
     }
@@ -156,9 +156,9 @@ static weft_status add(weft_module *m, const char *name, weft_tensor value, bool
         return s != WEFT_OK ? s : fail("module", WEFT_EHANDLE, "the value is not a live tensor");
     }
     size_t length = m->prefix_length + strlen(name) + 1;
-    char *full = malloc(length);
+    char *full = wf_malloc(length);
     if (!full || !grow(m)) {
-        free(full);
+        wf_mfree(full);
         return fail("module", WEFT_ENOMEM, "no memory for another entry");
     }
     memcpy(full, m->prefix, m->prefix_length);
@@ -175,7 +175,7 @@ static weft_status add(weft_module *m, const char *name, weft_tensor value, bool
         s = weft_requires_grad_(value, true);
     }
     if (s != WEFT_OK) {
-        free(full);
+        wf_mfree(full);
         return s;
     }
     m->entries[m->n] = (weft_named_tensor){full, weft_keep(value)};
@@ -276,7 +276,7 @@ weft_status weft_module_zero_grad(weft_module *m)
  * of registration. Empty without error when there is no gradient. */
 static weft_tensor total_norm(const weft_module *m)
 {
-    weft_tensor *norms = malloc((size_t)(m->n ? m->n : 1) * sizeof *norms);
+    weft_tensor *norms = wf_malloc((size_t)(m->n ? m->n : 1) * sizeof *norms);
     if (!norms) {
         return wf_api_error("clip_grad_norm", WEFT_ENOMEM, "no memory");
     }
@@ -291,7 +291,7 @@ static weft_tensor total_norm(const weft_module *m)
     if (n) {
         total = (weft_norm)(&(weft_norm_args){.x = weft_stack(norms, n, 0)});
     }
-    free(norms);
+    wf_mfree(norms);
     return total;
 }
 

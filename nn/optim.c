@@ -12,9 +12,9 @@
  *    depend on a math library.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "eager/alloc.h"
 #include "nn/update.h"
 
 typedef enum method { SGD, ADAMW } method;
@@ -38,9 +38,9 @@ static const char *const state_names[2][2] = {{"momentum_buffer", NULL}, {"exp_a
 static bool add_state(weft_optim *o, const char *kind, const char *parameter, weft_tensor value)
 {
     size_t size = strlen("optim.") + strlen(kind) + 1 + strlen(parameter) + 1;
-    char *name = malloc(size);
+    char *name = wf_malloc(size);
     if (!name || !weft_ok(value)) {
-        free(name);
+        wf_mfree(name);
         return false;
     }
     snprintf(name, size, "optim.%s%s%s", kind, *parameter ? "." : "", parameter);
@@ -75,7 +75,7 @@ static weft_optim *make(const char *op, const weft_optim *settings)
                      m ? "a layer of the module failed to initialise" : "the module is NULL");
         return NULL;
     }
-    weft_optim *o = malloc(sizeof *o);
+    weft_optim *o = wf_malloc(sizeof *o);
     if (!o) {
         wf_api_error(op, WEFT_ENOMEM, "no memory for the optimiser");
         return NULL;
@@ -84,8 +84,8 @@ static weft_optim *make(const char *op, const weft_optim *settings)
     for (int i = 0; i < weft_module_count(m); i++) {
         o->n += weft_module_is_parameter(m, i);
     }
-    o->parameters = calloc((size_t)o->n + 1, sizeof *o->parameters);
-    o->state = calloc((size_t)o->n * (size_t)o->per + 1, sizeof *o->state);
+    o->parameters = wf_calloc((size_t)o->n + 1, sizeof *o->parameters);
+    o->state = wf_calloc((size_t)o->n * (size_t)o->per + 1, sizeof *o->state);
     weft_scope scope = weft_scope_begin();
     weft_no_grad_begin();
     bool ok = o->parameters && o->state && fill_state(o);
@@ -157,11 +157,11 @@ void weft_optim_free(weft_optim *o)
     }
     for (int i = 0; i < o->n_state; i++) {
         weft_free(o->state[i].tensor);
-        free((char *)(uintptr_t)o->state[i].name);
+        wf_mfree((char *)(uintptr_t)o->state[i].name);
     }
-    free(o->state);
-    free(o->parameters);
-    free(o);
+    wf_mfree(o->state);
+    wf_mfree(o->parameters);
+    wf_mfree(o);
 }
 
 int weft_optim_state_count(const weft_optim *o)

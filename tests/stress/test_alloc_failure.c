@@ -1,6 +1,6 @@
 /*
- * tests/stress/test_alloc_failure.c -- a program of every family of calls with its n-th allocation failing,
- * for every n.
+ * tests/stress/test_alloc_failure.c -- programs of every family of calls with their n-th allocation failing,
+ * for every n: ops and gradients, and a model that is trained, saved and restored.
  *
  * The failing run ends with WEFT_ENOMEM (or gets by without that allocation and gives the same bits),
  * nothing leaks, and the program gives the same bits afterwards.
@@ -10,10 +10,11 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "eager/alloc.h"
 #include "tests/support/support.h"
-#include "weft/io.h"
+#include "weft/nn.h"
 
 enum { MOST = 16 };
 
@@ -132,7 +133,7 @@ static weft_status texts_and_files(outcome *o, weft_tensor x)
     return status;
 }
 
-static weft_status program(outcome *o)
+static weft_status op_program(outcome *o)
 {
     float v[16];
     for (int i = 0; i < 16; i++) {
@@ -151,7 +152,94 @@ static weft_status program(outcome *o)
     return status == WEFT_OK ? freed : status;
 }
 
-static weft_status run(outcome *o)
+/* -- a model, its optimiser, and both in files -------------------------------------------------------- */
+
+typedef struct model {
+    weft_module *m;
+    weft_optim *optim;
+    weft_nn_embedding tokens;
+    weft_nn_norm norm;
+    weft_nn_attention attention;
+    weft_nn_linear head;
+    weft_nn_batch_norm2d batch;
+    weft_nn_conv2d conv;
+} model;
+
+static weft_status model_new(model *a, weft_generator *g)
+{
+    if (!(a->m = weft_module_new(g))) {
+        return weft_last_status();
+    }
+    TRY(weft_nn_embedding_init(.layer = &a->tokens, .module = a->m, .name = "tokens", .n = 5,
+                               .dim = 4));
+    TRY(weft_module_push(a->m, "h.%d", 0));
+    TRY(weft_nn_layer_norm_init(.layer = &a->norm, .module = a->m, .name = "norm", .dim = 4));
+    TRY(weft_nn_attention_init(.layer = &a->attention, .module = a->m, .name = "attention",
+                               .dim = 4, .heads = 2, .causal = true));
+    TRY(weft_module_pop(a->m));
+    TRY(weft_nn_conv2d_init(.layer = &a->conv, .module = a->m, .name = "conv", .in = 1, .out = 2,
+                            .kernel = 1));
+    TRY(weft_nn_batch_norm2d_init(.layer = &a->batch, .module = a->m, .name = "batch", .dim = 2));
+    TRY(weft_nn_linear_init(.layer = &a->head, .module = a->m, .name = "head", .in = 8, .out = 5));
+    a->optim = weft_adamw_new(.module = a->m, .lr = 0.01, .decay_min_rank = 2);
+    return a->optim ? weft_module_status(a->m) : weft_last_status();
+}
+
+static void model_free(model *a)
+{
+    weft_optim_free(a->optim);
+    weft_module_free(a->m);
+}
+
+static weft_status model_step(model *a)
+{
+    static const int64_t text[] = {0, 3, 1, 4, 2, 0};
+    weft_tensor x = weft_from_data(text, weft_shape(2, 3), WEFT_I64);
+    weft_tensor h = weft_nn_embedding_forward(&a->tokens, x);
+    h = weft_nn_attention_forward(&a->attention, weft_nn_layer_norm_forward(&a->norm, h));
+    h = weft_nn_conv2d_forward(&a->conv, weft_reshape(h, weft_shape(2, 1, 3, 4)));
+    h = weft_nn_batch_norm2d_forward(&a->batch, h); /* [2, 2, 3, 4] */
+    h = weft_reshape(weft_permute(h, weft_axes(0, 2, 1, 3)), weft_shape(6, 8));
+    weft_tensor y = weft_nn_linear_forward(&a->head, h);
+    TRY(weft_backward(weft_cross_entropy(y, weft_reshape(x, weft_shape(6)))));
+    TRY(weft_module_clip_grad_norm(a->m, 0.5, NULL));
+    TRY(weft_optim_step(a->optim));
+    return weft_module_zero_grad(a->m);
+}
+
+/* One step, saved, another step; the copy starts from the file and makes the other step too. */
+static weft_status model_file(outcome *o, model *a, model *b, const char *path)
+{
+    weft_generator g = {3, 0}, other = {4, 0};
+    TRY(model_new(a, &g));
+    TRY(model_new(b, &other));
+    TRY(model_step(a));
+    TRY(weft_checkpoint_save(.path = path, .module = a->m, .optim = a->optim));
+    TRY(weft_checkpoint_load(.path = path, .module = b->m, .optim = b->optim));
+    TRY(model_step(a));
+    TRY(model_step(b));
+    TRY(note(o, b->head.weight));
+    TRY(note(o, b->batch.running_mean));
+    weft_tensor off = weft_max(weft_abs(weft_sub(a->tokens.weight, b->tokens.weight)));
+    return note(o, off);
+}
+
+static weft_status model_program(outcome *o)
+{
+    char path[64];
+    model a = {0}, b = {0};
+    snprintf(path, sizeof path, "/tmp/weft-alloc-failure-%ld.safetensors", (long)getpid());
+    *o = (outcome){0};
+    weft_status status = model_file(o, &a, &b, path);
+    remove(path);
+    model_free(&a);
+    model_free(&b);
+    return status;
+}
+
+typedef weft_status (*program_fn)(outcome *o);
+
+static weft_status run(program_fn program, outcome *o)
 {
     weft_scope sc = weft_scope_begin();
     weft_status status = program(o);
@@ -172,19 +260,20 @@ static bool met(int64_t n)
     return !failed;
 }
 
-static void check_failures(bool forever)
+/* every: only each so-many-th allocation is tried. */
+static void check_failures(program_fn program, bool forever, int every)
 {
     outcome right, o;
     weft_scope outer = weft_scope_begin();
-    cr_assert_eq(run(&right), WEFT_OK, "%s", weft_last_error());
-    run(&right);
+    cr_assert_eq(run(program, &right), WEFT_OK, "%s", weft_last_error());
+    run(program, &right);
     test_baseline before = test_baseline_take();
     int64_t failed = 0, n = 1;
-    for (bool again = true; again; n++) {
+    for (bool again = true; again; n += every) {
         weft_scope sc = weft_scope_begin();
         weft_clear_error();
         wf_alloc_fail_after(n, forever);
-        weft_status status = run(&o);
+        weft_status status = run(program, &o);
         again = forever ? status != WEFT_OK : met(n);
         wf_alloc_fail_after(0, 0);
         failed += status != WEFT_OK;
@@ -201,7 +290,7 @@ static void check_failures(bool forever)
         snprintf(what, sizeof what, "after the failure of allocation %lld", (long long)n);
         check_baseline(what, &before);
         if (n % 16 == 0) {
-            cr_assert_eq(run(&o), WEFT_OK, "after allocation %lld: %s", (long long)n,
+            cr_assert_eq(run(program, &o), WEFT_OK, "after allocation %lld: %s", (long long)n,
                          weft_last_error());
             cr_assert_eq(memcmp(&o, &right, sizeof o), 0, "after allocation %lld", (long long)n);
         }
@@ -213,10 +302,20 @@ static void check_failures(bool forever)
 
 Test(alloc_failure, one)
 {
-    check_failures(false);
+    check_failures(op_program, false, 1);
 }
 
 Test(alloc_failure, all_after)
 {
-    check_failures(true);
+    check_failures(op_program, true, 1);
+}
+
+Test(alloc_failure, model_one)
+{
+    check_failures(model_program, false, 1);
+}
+
+Test(alloc_failure, model_all_after)
+{
+    check_failures(model_program, true, 7);
 }
