@@ -1,5 +1,6 @@
 /*
- * bench/bench_start.c -- from starting a process to its first result, and the size of the library.
+ * bench/bench_start.c -- from starting a process to its first result, the size of the library, and from
+ * opening a large safetensors file to a tensor on it.
  *
  * A line per program: wall-clock milliseconds from the fork until the first byte of its output arrives,
  * median of 41 starts in turns with /bin/echo, which is the limit: what any process costs. The library's
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "bench/support/bench.h"
+#include "weft/io.h"
 
 extern char **environ;
 
@@ -83,6 +85,44 @@ static void stripped_size(const char *library)
     bench_close();
 }
 
+/* A safetensors file of 1 GiB, all hole but for its header: opened, its one tensor taken, closed. */
+static void open_large_file(void)
+{
+    enum { OPENS = 41 };
+    static const char header[] = "{\"w\":{\"dtype\":\"F32\",\"shape\":[16384,16384],\"data_"
+                                 "offsets\":[0,1073741824]}}       ";
+    const uint64_t n = sizeof header - 1;
+    char path[] = "/var/tmp/bench_start......";
+    memset(strchr(path, '.'), 'X', 6);
+    const int file = mkstemp(path);
+    if (file < 0 || write(file, &n, 8) != 8 || write(file, header, n) != (ssize_t)n ||
+        ftruncate(file, (off_t)(8 + n + (UINT64_C(1) << 30))) != 0) {
+        bench_die("no sparse file");
+    }
+    close(file);
+    double ms[OPENS];
+    for (int i = -2; i < OPENS; i++) {
+        weft_scope scope = weft_scope_begin();
+        const double begin = bench_now(0);
+        weft_safetensors *f = weft_safetensors_open(path);
+        const weft_tensor w = weft_safetensors_get(f, "w");
+        ms[i < 0 ? 0 : i] = (bench_now(0) - begin) * 1e3;
+        if (weft_numel(w) != INT64_C(1) << 28) {
+            bench_die("the file was not opened");
+        }
+        weft_safetensors_close(f);
+        weft_scope_end(scope);
+    }
+    unlink(path);
+    bench_open("start", "1 GiB safetensors file, opened and one tensor taken", NULL, NULL, 0);
+    bench_text("clock", "wall");
+    bench_number("ms", bench_median(ms, OPENS));
+    bench_number("target_ms", 5);
+    bench_number("low_ms", ms[OPENS / 4]);
+    bench_number("high_ms", ms[OPENS - 1 - OPENS / 4]);
+    bench_close();
+}
+
 int main(void)
 {
     enum { STARTS = 41, PROGRAMS = 3 };
@@ -119,5 +159,6 @@ int main(void)
         bench_close();
     }
     stripped_size(library);
+    open_large_file();
     return 0;
 }

@@ -9,10 +9,11 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "weft/weft.h"
+#include "tests/support/support.h"
 
 #define FIXTURES WEFT_SOURCE_DIR "/tests/unit/safetensors/"
 
@@ -328,6 +329,38 @@ Test(safetensors, saves_views_and_replaces_whole_files)
     weft_safetensors_close(f);
     unlink(path);
     cr_assert_eq(rmdir(folder), 0, "a temporary file was left behind");
+}
+
+/* A file of 1 GiB that is a hole behind its header: opening it and taking a tensor reads the header only. */
+Test(safetensors, opening_reads_nothing_but_the_header)
+{
+    static const char header[] = "{\"w\":{\"dtype\":\"F32\",\"shape\":[16384,16384],\"data_"
+                                 "offsets\":[0,1073741824]}}       ";
+    const uint64_t n = sizeof header - 1, data = UINT64_C(1) << 30;
+    char path[] = "/tmp/weft-test-large-......";
+    memset(strchr(path, '.'), 'X', 6);
+    int fd = mkstemp(path);
+    cr_assert(fd >= 0 && write(fd, &n, 8) == 8 && write(fd, header, n) == (ssize_t)n &&
+              ftruncate(fd, (off_t)(8 + n + data)) == 0);
+    close(fd);
+    test_baseline before = test_baseline_take();
+    weft_safetensors *f = weft_safetensors_open(path);
+    weft_tensor w = weft_safetensors_get(f, "w");
+    cr_assert(weft_ok(w), "%s", weft_last_error());
+    weft_safetensors_close(f);
+    const char *p = weft_data(w);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = data / page, resident = 0;
+    unsigned char *present = malloc(pages);
+    cr_assert_eq(mincore((void *)((uintptr_t)p / page * page), pages * page, present), 0);
+    for (size_t i = 0; i < pages; i++) {
+        resident += present[i] & 1;
+    }
+    free(present);
+    cr_assert_lt(resident, pages / 16, "%zu of %zu pages were read", resident, pages);
+    cr_assert_eq(((const float *)p)[(data / 4) - 1], 0);
+    weft_free(w);
+    check_baseline("the mapping went", &before);
+    unlink(path);
 }
 
 Test(safetensors, open_reports_missing_and_odd_files)
