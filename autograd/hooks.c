@@ -85,7 +85,7 @@ bool wf_meta_has_post_hooks(wf_meta *m)
 
 wf_meta *wf_meta_find(wf_ctx *c, wf_slot *s)
 {
-    bool mine = s->context == c->id && s->node && !(s->flags & WF_SLOT_TRACED);
+    bool mine = s->context == c->id && s->node;
     wf_meta *of_node = mine ? wf_tnode_at(c->tape, s->node)->meta : NULL;
     return of_node ? of_node : s->meta;
 }

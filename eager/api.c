@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "eager/api.h"
+#include "eager/device.h"
 #include "eager/alloc.h"
 #include "eager/pool.h"
 
@@ -30,6 +31,7 @@ bool wf_arg_open(wf_arg *a, const char *op, weft_tensor x)
     a->op = op;
     a->x = x;
     a->type.rank = 0;
+    a->device = WF_DEVICE_HOST;
     a->error = x;
     if (!a->c) {
         a->error = wf_raise(NULL, op, 0, NULL, NULL);
@@ -50,6 +52,7 @@ bool wf_arg_open(wf_arg *a, const char *op, weft_tensor x)
         return false;
     }
     wf_slot_type(s, &a->type);
+    a->device = wf_slot_device(s);
     memcpy(a->strides, wf_strides(s), (size_t)s->rank * sizeof a->strides[0]);
     if (pinned) {
         wf_unpin(a->c, s);

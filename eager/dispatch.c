@@ -13,6 +13,7 @@
 
 #include "eager/alloc.h"
 #include "eager/call.h"
+#include "eager/device.h"
 #include "eager/exec.h"
 #include "eager/pool.h"
 
@@ -120,6 +121,7 @@ int wf_call_open(wf_call *k, wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
     k->tracked = false;
     k->why.code = 0;
     k->why.rule[0] = k->why.hint[0] = '\0';
+    bool away = false; /* an operand is not in host memory */
     if (nsrc > SMALL_SRC) {
         k->slot = wf_malloc((size_t)nsrc * sizeof *k->slot);
         k->pinned = wf_malloc((size_t)nsrc * sizeof *k->pinned);
@@ -147,8 +149,9 @@ int wf_call_open(wf_call *k, wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
             return refuse(k, s, i);
         }
         k->tracked |= wf_slot_tracked(s);
+        away |= wf_slot_device(s) != WF_DEVICE_HOST;
     }
-    return 0;
+    return away ? wf_device_refuse_operands(nsrc, k->slot, &k->why) : 0;
 }
 
 static double scalar_double(weft_tensor t)
@@ -857,7 +860,7 @@ int wf_need_value(wf_ctx *c, wf_slot *s, bool write, const char *op, wf_why *why
                      wf_rows[s->st->write_op].name);
         wf_hint(why, "write it anew (weft_copy_, weft_fill_) before reading it");
     }
-    return rc;
+    return rc ? rc : wf_device_refuse_read(s, why);
 }
 
 wf_recorder *wf_pause(wf_ctx *c, const char *op, int *rc, wf_why *why)

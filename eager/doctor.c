@@ -9,6 +9,7 @@
 #include "eager/api.h"
 #include "eager/cpu/gemm.h"
 #include "eager/cpuid.h"
+#include "eager/device.h"
 #include "eager/env.h"
 #include "eager/pool.h"
 
@@ -45,7 +46,8 @@ void weft_doctor(FILE *out)
     snprintf(buf, sizeof buf, "%d", wf_num_threads());
     fact(out, "threads", buf, "(WEFT_NUM_THREADS, weft_set_num_threads)");
     fact(out, "matrix products", wf_gemm_backend_name(), "");
-    fact(out, "CUDA driver", present("libcuda.so.1"), "");
+    const char *missing = wf_device_missing(wf_device_code(WEFT_CUDA(0)));
+    fact(out, "devices", missing ? "cpu" : "cpu, cuda", missing ? missing : "");
     fact(out, "NVRTC", present("libnvrtc.so.13"), "");
     weft_memory_stats m;
     weft_memory_get_stats(&m);

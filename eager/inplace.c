@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "eager/call.h"
+#include "eager/device.h"
 #include "eager/exec.h"
 #include "eager/pool.h"
 
@@ -80,6 +81,13 @@ static bool self_overlaps(wf_slot *s)
         reach += (d[order[i]] - 1) * a;
     }
     return false;
+}
+
+/* Operands are in host memory by now. */
+static int device_check(wf_call *k, wf_slot *dst)
+{
+    wf_slot *both[2] = {k->nsrc ? k->slot[0] : NULL, dst};
+    return wf_slot_device(dst) == WF_DEVICE_HOST ? 0 : wf_device_refuse_operands(2, both, &k->why);
 }
 
 static int target_check(wf_call *k, wf_slot *dst)
@@ -330,6 +338,7 @@ static int run_direct(wf_call *k, wf_slot *dst)
 static int run_inplace(wf_call *k, wf_slot *dst)
 {
     int rc = target_check(k, dst);
+    rc = rc ? rc : device_check(k, dst);
     if (rc) {
         return rc;
     }

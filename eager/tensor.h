@@ -30,6 +30,7 @@ typedef struct wf_storage {
     uint16_t write_op;   /* last in-place op, for the stale-value message */
     uint8_t inline_data; /* data lies behind this header in the same block */
     uint8_t read_only;
+    uint8_t device; /* eager/device.h; 0: host memory */
     /* No memory yet: a running trace will compute the bytes. data is a made-up address that no other
      * storage has, so that index maps and overlap tests need no special case. Never dereferenced. */
     _Atomic uint8_t is_virtual;

@@ -49,6 +49,20 @@ typedef enum weft_dtype {
     WEFT_DTYPE_COUNT
 } weft_dtype;
 
+/* Where a tensor's memory is. Zero-initialised: the CPU. */
+enum { WEFT_DEVICE_CPU = 0, WEFT_DEVICE_CUDA = 1 };
+typedef struct weft_device {
+    int32_t kind;  /* WEFT_DEVICE_* */
+    int32_t index; /* which GPU; 0 for the CPU */
+} weft_device;
+#if defined(__cplusplus)
+#define WEFT_CPU (weft_device{0, 0})
+#define WEFT_CUDA(i) (weft_device{1, (i)})
+#else
+#define WEFT_CPU ((weft_device){0, 0})
+#define WEFT_CUDA(i) ((weft_device){1, (i)})
+#endif
+
 /* Outcome of a call. The text of the last failure is weft_last_error(). */
 typedef enum weft_status {
     WEFT_OK = 0,
@@ -72,6 +86,8 @@ WEFT_API const char *weft_dtype_name(weft_dtype dtype);
 WEFT_API size_t weft_dtype_size(weft_dtype dtype);
 /* The type that arithmetic on a and b gives (docs/dtypes.md); WEFT_DTYPE_DEFAULT if either is invalid. */
 WEFT_API weft_dtype weft_promote(weft_dtype a, weft_dtype b);
+/* "cpu", "cuda:0", ...; "invalid" for what is no device. Says nothing of whether it is there. */
+WEFT_API const char *weft_device_name(weft_device device);
 /* "0.1.0" */
 WEFT_API const char *weft_version(void);
 

@@ -75,6 +75,10 @@ WEFT_API weft_tensor weft_cast(weft_tensor x, weft_dtype dtype);
 WEFT_API weft_tensor weft_clone(weft_tensor x);      /* a row-major copy */
 WEFT_API weft_tensor weft_contiguous(weft_tensor x); /* a view if x is row-major, else a copy */
 WEFT_API weft_tensor weft_detach(weft_tensor x);     /* a view that gradients do not flow through */
+/* x on `device` (the array API's to_device); there already: a view, and gradients flow through. Operands of one op
+ * are on one device: nothing is moved behind your back. So far memory is the CPU's only: WEFT_CUDA(i) is a
+ * WEFT_EUNSUPPORTED error that says what is missing. WEFT_EINVALID for what is no device. */
+WEFT_API weft_tensor weft_to(weft_tensor x, weft_device device);
 
 /* -- views ------------------------------------------------------------------------------------------------ */
 /* Same elements in row-major order; one extent may be -1. A view where strides allow, else a copy. */

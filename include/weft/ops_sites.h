@@ -220,6 +220,7 @@
 #define weft_cumprod(...) WEFT_T_((weft_cumprod)(__VA_ARGS__))
 #define weft_matmul(...) WEFT_T_((weft_matmul)(__VA_ARGS__))
 #define weft_cast(...) WEFT_T_((weft_cast)(__VA_ARGS__))
+#define weft_to(...) WEFT_T_((weft_to)(__VA_ARGS__))
 #define weft_clone(...) WEFT_T_((weft_clone)(__VA_ARGS__))
 #define weft_contiguous(...) WEFT_T_((weft_contiguous)(__VA_ARGS__))
 #define weft_detach(...) WEFT_T_((weft_detach)(__VA_ARGS__))

@@ -109,6 +109,7 @@ WEFT_API weft_shape weft_shape_of(weft_tensor t);      /* .n = -1 on error */
 WEFT_API int64_t weft_dim(weft_tensor t, int axis);    /* axis may be negative; -1 on error */
 WEFT_API int64_t weft_stride(weft_tensor t, int axis); /* in elements, 0 on error */
 WEFT_API weft_dtype weft_dtype_of(weft_tensor t);      /* WEFT_DTYPE_DEFAULT on error */
+WEFT_API weft_device weft_device_of(weft_tensor t);    /* scalars: the CPU; .kind = -1 on error */
 WEFT_API int64_t weft_numel(weft_tensor t);            /* -1 on error */
 WEFT_API int64_t weft_nbytes(weft_tensor t);           /* elements times their size; -1 on error */
 /* Distance in elements from the start of the memory to the first element; -1 on error. */
