@@ -88,8 +88,8 @@ typedef struct wf_slot {
      * the view's value is seen. Only slots of the tracing thread's own scopes carry one. */
     uint32_t noted, seen_base, seen;
     wf_storage *st;
-    int64_t offset; /* bytes from the start of the storage to element [0, ...] */
-    int64_t *ext;   /* dims then strides when rank > WF_INLINE_RANK */
+    int64_t offset;        /* bytes from the start of the storage to element [0, ...] */
+    int64_t *ext;          /* dims then strides when rank > WF_INLINE_RANK */
     wf_meta *_Atomic meta; /* two threads may be the first to need it */
     const char *site;
     int64_t dims_[WF_INLINE_RANK];
