@@ -360,6 +360,86 @@ static void measure(size_t c, const int64_t *shape, int threads, bool profile)
     free(g); /* tensors go with the process */
 }
 
+/* -- one program over many tensors ------------------------------------------------------------------------- */
+enum { TENSORS = 200 };
+typedef struct model {
+    wf_program p;
+    wf_program_args args[TENSORS];
+    wf_view src[TENSORS][4], dst[TENSORS][3];
+    const void *scalars[8];
+    float scalar[8];
+} model;
+
+static void run_at_once(void *arg)
+{
+    const model *m = arg;
+    wf_program_run_many(&m->p, TENSORS, m->args);
+}
+static void run_in_turn(void *arg)
+{
+    const model *m = arg;
+    for (int i = 0; i < TENSORS; i++)
+        wf_program_run_on(&m->p, &m->args[i]);
+}
+
+/* p, m, v := AdamW(p, g, m, v) */
+static void build_adamw(wf_program *p)
+{
+    int v[4], s[8];
+    wf_program_init(p);
+    for (int i = 0; i < 4; i++)
+        v[i] = wf_program_input(p, WEFT_F32);
+    for (int i = 0; i < 8; i++)
+        s[i] = wf_program_scalar(p, WEFT_F32);
+#define OP2(op, a, b) wf_program_map(p, WF_OP_##op, WEFT_F32, 2, (int[]){a, b})
+    const int m = OP2(ADD, OP2(MUL, v[2], s[0]), OP2(MUL, v[1], s[1]));
+    const int square = wf_program_map(p, WF_OP_SQUARE, WEFT_F32, 1, &v[1]);
+    const int u = OP2(ADD, OP2(MUL, v[3], s[2]), OP2(MUL, square, s[3]));
+    const int scaled = OP2(DIV, u, s[4]);
+    const int root = wf_program_map(p, WF_OP_SQRT, WEFT_F32, 1, &scaled);
+    const int step = OP2(DIV, m, OP2(ADD, root, s[5]));
+    wf_program_output(p, OP2(SUB, OP2(MUL, v[0], s[6]), OP2(MUL, step, s[7])));
+    wf_program_output(p, m);
+    wf_program_output(p, u);
+#undef OP2
+    if (wf_program_finish(p) != 0)
+        bench_die("program");
+}
+
+static void measure_adamw(int threads)
+{
+    model *m = calloc(1, sizeof *m);
+    double elements = 0;
+    if (m == NULL)
+        bench_die("out of memory");
+    build_adamw(&m->p);
+    for (int i = 0; i < 8; i++) {
+        m->scalar[i] = 0.9f;
+        m->scalars[i] = &m->scalar[i];
+    }
+    for (int i = 0; i < TENSORS; i++) {
+        const int64_t n = i % 4 == 0 ? 65536 : i % 4 == 1 ? 256 : i % 4 == 2 ? 1024 : 16384;
+        const group g = {.rows = 1, .n = n, .axes = 2};
+        for (int k = 0; k < 4; k++)
+            m->src[i][k] = tensor(&g, WF_LEVEL_ELEM);
+        m->dst[i][0] = m->src[i][0];
+        m->dst[i][1] = m->src[i][2];
+        m->dst[i][2] = m->src[i][3];
+        m->args[i] = (wf_program_args){m->dst[i], m->src[i], m->scalars, 0};
+        elements += (double)n;
+    }
+    wf_set_num_threads(threads);
+    bench_side sides[2] = {{.run = run_at_once, .arg = m}, {.run = run_in_turn, .arg = m}};
+    bench_race(sides, 2, &(bench_plan){.threads = threads, .seconds = 3});
+    bench_open("program", "adamw", "200 tensors", "f32", threads);
+    bench_number("ns_per_element", sides[0].median / elements * 1e9);
+    bench_number("over_in_turn", sides[1].median / sides[0].median);
+    bench_number("best_ns_per_element", sides[0].best / elements * 1e9);
+    bench_number("best_over_in_turn", sides[1].best / sides[0].best);
+    bench_close();
+    free(m);
+}
+
 static bool asked_for(const char *size, const int64_t *shape)
 {
     char name[64];
@@ -377,5 +457,9 @@ int main(int argc, char **argv)
                     (argc < 2 || !*argv[1] || strcmp(argv[1], cases[c].name) == 0) &&
                     (only == 0 || only == threads))
                     measure(c, shapes[s], threads, argc > 4);
+    for (int threads = 1; threads <= 2; threads++)
+        if ((argc < 2 || !*argv[1] || strcmp(argv[1], "adamw") == 0) &&
+            (only == 0 || only == threads))
+            measure_adamw(threads);
     return 0;
 }
