@@ -44,6 +44,14 @@ static double ref_gelu_tanh(double x)
     double u2 = 2 * M_2_SQRTPI * M_SQRT1_2 * (x + 0.044715 * x * x * x);
     return x == -INFINITY ? -0.0 : x / (1 + exp(-u2));
 }
+static double ref_silu(double x)
+{
+    return x == -INFINITY ? -0.0 : x / (1 + exp(-x));
+}
+static double ref_mish(double x)
+{
+    return x == -INFINITY ? -0.0 : x * tanh(ref_softplus(x));
+}
 #define ref_exp exp
 #define ref_exp2 exp2
 #define ref_expm1 expm1
@@ -190,6 +198,29 @@ static void mp_gelu_tanh(mpfr_t y, const mpfr_t x)
     mpfr_add_ui(y, y, 1, MPFR_RNDN);
     mpfr_div(y, mpfr_cmp_d(x, 1e3) > 0 ? x : t, y, MPFR_RNDN);
     mpfr_clears(t, c, (mpfr_ptr)0);
+}
+
+static void mp_silu(mpfr_t y, const mpfr_t x)
+{
+    mpfr_t t;
+    mpfr_init2(t, PREC);
+    clip(t, x, 1e6);
+    mpfr_neg(y, t, MPFR_RNDN);
+    mpfr_exp(y, y, MPFR_RNDN);
+    mpfr_add_ui(y, y, 1, MPFR_RNDN);
+    mpfr_div(y, mpfr_cmp_d(x, 1e6) > 0 ? x : t, y, MPFR_RNDN);
+    mpfr_clear(t);
+}
+
+static void mp_mish(mpfr_t y, const mpfr_t x)
+{
+    mpfr_t t, s;
+    mpfr_inits2(PREC, t, s, (mpfr_ptr)0);
+    clip(t, x, 1e6);
+    mp_softplus(s, t);
+    mpfr_tanh(s, s, MPFR_RNDN);
+    mpfr_mul(y, mpfr_cmp_d(x, 1e6) > 0 ? x : t, s, MPFR_RNDN);
+    mpfr_clears(t, s, (mpfr_ptr)0);
 }
 
 static void mp_rsqrt(mpfr_t y, const mpfr_t x)

@@ -39,7 +39,8 @@ enum { BLOCK = 4096, MAX_THREADS = 64 };
     X(asin, -1, 1) X(acos, -1, 1) X(atan, -10, 10) X(sinh, -20, 20) X(cosh, -20, 20)               \
     X(tanh, -5, 5) X(asinh, -10, 10) X(acosh, 1, 10) X(atanh, -1, 1) X(sigmoid, -10, 10)           \
     X(erf, -4, 4) X(erfc, -4, 10) X(rsqrt, 0.01, 100) X(cbrt, -100, 100) X(normcdf, -10, 10)       \
-    X(gelu, -8, 8) X(gelu_tanh, -8, 8) X(softplus, -20, 20) X(log_sigmoid, -20, 20)
+    X(gelu, -8, 8) X(gelu_tanh, -8, 8) X(softplus, -20, 20) X(log_sigmoid, -20, 20)                \
+    X(silu, -10, 10) X(mish, -10, 10)
 #define BINARY(X) X(atan2, -10, 10) X(pow, 0, 10) X(hypot, -10, 10)
 /* clang-format on */
 /* timed only: what kernels run when no argument of a block is rare */
