@@ -39,6 +39,7 @@ typedef struct run {
     int64_t per_chunk; /* blocks */
     int64_t tile;
     bool stream, direct; /* direct: no operand needs a cast or a gather */
+    bool past;           /* the kernel itself stores past the caches */
 } run;
 
 typedef struct chunk {
@@ -184,6 +185,8 @@ static void do_block(void *arg, const wf_block *b)
         stores |= direct ? 0 : 1ull << k;
         dst[k] = direct ? b->ptr[k] : c->scratch + (int64_t)k * r->tile * 8;
     }
+    if (r->past && (uintptr_t)dst[0] % 64 == 0)
+        bcast |= WF_PAST_CACHES;
     t->fn(t->arg, dst, src, (size_t)(b->rows * b->cols), bcast);
     for (int k = 0; stores >> k; k++)
         if (stores >> k & 1)
@@ -202,7 +205,7 @@ static void do_chunk(void *arg, int64_t begin, int64_t end)
     const int64_t last = end * r->per_chunk;
     wf_walk_blocks(r->w, begin * r->per_chunk, last < r->w->nblocks ? last : r->w->nblocks,
                    do_block, &c);
-    if (r->stream)
+    if (r->stream || r->past)
         r->k->fence();
 }
 
@@ -217,9 +220,8 @@ static bool all_direct(const wf_tiles *t, const wf_walk *w)
     return direct;
 }
 
-/* Stores past the caches pay where memory is the limit (not for rows that compute: there plain stores
- * overlap better), for more data than the caches hold, and if no destination is read as well. */
-static bool should_stream(const wf_tiles *t, const wf_walk *w)
+/* Stores past the caches pay for more data than the caches hold, and if no destination is read as well. */
+static bool leaves_caches(const wf_tiles *t, const wf_walk *w)
 {
     int64_t bytes = 0;
     for (int k = 0; k < w->nops; k++) {
@@ -228,7 +230,7 @@ static bool should_stream(const wf_tiles *t, const wf_walk *w)
             n *= w->op[k].strides[i] ? w->dims[i] : 1;
         bytes += n * w->op[k].esize;
     }
-    if (bytes < STREAM_FROM || t->grain < GRAIN_CHEAP)
+    if (bytes < STREAM_FROM)
         return false;
     for (int k = 0; k < t->ndst; k++)
         for (int j = 0; j < t->nsrc; j++)
@@ -247,11 +249,11 @@ void wf_tiles_run(const wf_tiles *t)
         views[t->ndst + k] = &t->src[k];
     if (!wf_walk_init(&w, t->ndst + t->nsrc, views))
         return;
-    run r = {.t = t,
-             .k = wf_kernels_now(),
-             .w = &w,
-             .stream = should_stream(t, &w),
-             .direct = all_direct(t, &w)};
+    run r = {.t = t, .k = wf_kernels_now(), .w = &w, .direct = all_direct(t, &w)};
+    /* Not by way of scratch for rows that compute: there plain stores overlap better. */
+    const bool leaves = leaves_caches(t, &w);
+    r.stream = leaves && t->grain >= GRAIN_CHEAP;
+    r.past = leaves && r.direct && t->past && !r.stream;
     r.tile = TILE;
     while ((w.nops + 1) * r.tile * 8 > SCRATCH)
         r.tile /= 2;
@@ -263,7 +265,7 @@ void wf_tiles_run(const wf_tiles *t)
     r.per_chunk = (t->grain + block - 1) / block;
     const int64_t chunks = (w.nblocks + r.per_chunk - 1) / r.per_chunk;
     if (w.nblocks <= 2 * r.per_chunk)
-        do_chunk(&(run){t, r.k, &w, w.nblocks, r.tile, r.stream, r.direct}, 0, 1);
+        do_chunk(&(run){t, r.k, &w, w.nblocks, r.tile, r.stream, r.direct, r.past}, 0, 1);
     else
         wf_parallel_for(chunks, 1, do_chunk, &r);
 }
@@ -313,7 +315,7 @@ typedef struct call {
     wf_map_fn fn;
     const wf_kernels *k;
     int nsrc, out; /* out: type the kernel writes */
-    bool heavy;
+    bool heavy, past;
     uint8_t type[WF_VJP_MAX + 2]; /* types the kernel reads */
 } call;
 
@@ -379,6 +381,7 @@ static void run_large(const call *c, const wf_view *dst, const wf_view *src)
                              .dst_type = &to,
                              .src_type = c->type,
                              .grain = c->heavy ? GRAIN_HEAVY : GRAIN_CHEAP,
+                             .past = c->past,
                              .fn = call_kernel,
                              .arg = &c->fn});
 }
@@ -393,6 +396,7 @@ int wf_exec_map(wf_op op, int compute, const wf_view *dst, int nsrc, const wf_vi
         return WEFT_EUNSUPPORTED;
     c.nsrc = nsrc;
     c.heavy = facts[op].heavy;
+    c.past = compute == WEFT_F32 && c.k->past[op];
     c.out = facts[op].kind == KIND_TRUTH ? WEFT_BOOL : compute;
     memset(c.type, compute, sizeof c.type);
     if (facts[op].kind == KIND_CHOOSE)

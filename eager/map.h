@@ -19,6 +19,7 @@ typedef struct wf_tiles {
     const uint8_t *dst_type, *src_type;
     int64_t tile;  /* most elements of a tile; 0: the engine's choice */
     int64_t grain; /* elements that are worth a chunk */
+    bool past;     /* fn takes WF_PAST_CACHES in bcast (eager/kernels/kernels.h) */
     wf_tile_fn fn;
     const void *arg;
 } wf_tiles;

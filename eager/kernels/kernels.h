@@ -13,6 +13,7 @@
 #ifndef EAGER_KERNELS_KERNELS_H
 #define EAGER_KERNELS_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,7 +27,9 @@
 
 /* dst[i] := row(src[0][i], ...). Bit k of bcast: src[k] is one element, used for every i. Sources have
  * the compute type (the first of a CHOOSE row: bool); dst has it too, or bool for predicates and
- * comparisons. */
+ * comparisons. Rows marked in wf_kernels.past take WF_PAST_CACHES in bcast: dst, aligned to 64 bytes, is
+ * written by non-temporal stores. */
+enum { WF_PAST_CACHES = 1 << 30 };
 typedef void (*wf_map_fn)(void *dst, const void *const *src, size_t n, unsigned bcast);
 /* dst[i] := (type)src[i]; rules in eager/kernels/cast.h. */
 typedef void (*wf_cast_fn)(void *dst, const void *src, size_t n);
@@ -45,6 +48,7 @@ enum { WF_VJP_MAX = 3 };
 
 typedef struct wf_kernels {
     const wf_map_fn *map[WF_NCT];          /* [op] */
+    const bool *past;                      /* [op], f32 only */
     const wf_map_fn (*vjp[2])[WF_VJP_MAX]; /* f32, f64: [op][operand]; srcs g, operands, y */
     const wf_cast_fn (*cast)[WF_NDTYPE];   /* [to][from]; from == to copies */
     const wf_pack_fn *pack;                /* [width] */

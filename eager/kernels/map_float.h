@@ -71,4 +71,17 @@ const wf_map_fn WF_SYM(WF_CAT(wf_map_, WF_S))[WF_OP_COUNT] = {
 #include "jit/ir/ops.def"
 };
 
+#ifdef WF_X4_ROWS
+extern const bool WF_SYM(wf_map_past)[WF_OP_COUNT];
+const bool WF_SYM(wf_map_past)[WF_OP_COUNT] = {
+#define WF_PAST_NORARE(NAME) WF_ON_X4(NAME)
+#define WF_PAST_RARE(...) WF_PAST_NEVER
+#define WF_PAST_NEVER(NAME) 0
+#define UNARY(NAME, name, types, rare, ulp, expr, vjp) [WF_OP_##NAME] = WF_PAST_##rare(NAME),
+#define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
+    [WF_OP_##NAME] = WF_PAST_##rare(NAME),
+#include "jit/ir/ops.def"
+};
+#endif
+
 #endif

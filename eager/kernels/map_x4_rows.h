@@ -11,6 +11,8 @@
 
 #include "eager/kernels/dict_x4.h"
 
+#include <stdbool.h>
+
 #include "eager/kernels/map_x4.h"
 
 #ifdef WF_HAS_X4
@@ -32,6 +34,21 @@
     (bcast >> k & 1 ? wf_x4_all(*(const float *)src[k])                                            \
                     : wf_x4_load_some((const float *)src[k] + i, m))
 #else
+enum { AHEAD = 1024 }; /* elements: past the page, at whose end hardware stops looking ahead */
+
+/* Stores a value; past the caches it asks for operands to come as well. */
+WF_INLINE void put(float *d, wf_x4 y, const void *const *at, int nsrc, bool past)
+{
+    if (!past) {
+        wf_x4_store(d, y);
+        return;
+    }
+    for (int k = 0; k < nsrc; k++)
+        for (int l = 0; l < WF_X4; l += 16)
+            __builtin_prefetch((const float *)at[k] + AHEAD + l);
+    wf_x4_stream(d, y);
+}
+
 /* A broadcast operand is spread over one value that every step reads. */
 #define WF_X4_KERNEL(NAME, nsrc, loads, expr)                                                      \
     void WF_X4_FN(NAME)(void *dst, const void *const *src, size_t n, unsigned bcast)               \
@@ -40,6 +57,7 @@
         const void *at[nsrc];                                                                      \
         float *d = dst;                                                                            \
         const size_t whole = n / WF_X4 * WF_X4;                                                    \
+        const bool past = bcast & WF_PAST_CACHES;                                                  \
         size_t step[nsrc];                                                                         \
         for (int k = 0; k < nsrc; k++) {                                                           \
             at[k] = src[k];                                                                        \
@@ -51,7 +69,7 @@
             }                                                                                      \
         }                                                                                          \
         for (size_t i = 0; i < whole; i += WF_X4) {                                                \
-            loads wf_x4_store(d + i, expr);                                                        \
+            loads put(d + i, expr, at, nsrc, past);                                                \
             for (int k = 0; k < nsrc; k++)                                                         \
                 at[k] = (const float *)at[k] + step[k];                                            \
         }                                                                                          \

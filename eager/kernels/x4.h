@@ -121,6 +121,11 @@ WF_INLINE void wf_x4_store(float *p, wf_x4 x)
     m[0] = (wf_mem_f32)x.a;
     m[1] = (wf_mem_f32)x.b;
 }
+WF_INLINE void wf_x4_stream(float *p, wf_x4 x)
+{
+    WF_STREAM_f32(p, x.a);
+    WF_STREAM_f32(p + WF_X4 / 2, x.b);
+}
 #else
 #if WF_VBYTES == 32
 WF_INLINE __m256i wf_x4_first(size_t n)

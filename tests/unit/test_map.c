@@ -403,7 +403,7 @@ Test(map, threads)
                 operand d[4];
                 for (int i = 0; i < 4; i++) {
                     d[i] = make(result_of(ops[o], s[0].v.dtype), 2, shapes[c], CONTIGUOUS);
-                    wf_set_isa(i == 0 ? WF_ISA_AVX2 : WF_NISA);
+                    wf_set_isa(i == 0 ? WF_ISA_SSE2 : i == 1 ? WF_ISA_AVX2 : WF_NISA);
                     cr_assert_eq(wf_set_num_threads(counts[i]), 0);
                     cr_assert_eq(wf_exec_map(ops[o], WEFT_F32, &d[i].v, nsrc, v), 0);
                     const size_t size = wf_dtype_size(d[0].v.dtype);
