@@ -9,7 +9,7 @@ file(GLOB weft_ir_sources CONFIGURE_DEPENDS jit/ir/*.c)
 file(GLOB weft_core_sources CONFIGURE_DEPENDS
     eager/*.c eager/cpu/*.c eager/cuda/*.c eager/kernels/*.c autograd/*.c
     jit/*.c jit/passes/*.c jit/codegen_cuda/*.c nn/*.c io/*.c data/*.c
-    jit/codegen_cpu/render*.c jit/codegen_cpu/backend.c) # text needs no LLVM
+    jit/codegen_cpu/render*.c jit/codegen_cpu/backend*.c) # text needs no LLVM
 list(FILTER weft_core_sources EXCLUDE REGEX "\\.inc\\.c$")
 file(GLOB weft_isa_sources CONFIGURE_DEPENDS eager/kernels/*.inc.c)
 

@@ -4,10 +4,13 @@
  * The identity of an object is what its bits depend on: the kernel IR, the generator, the compiler and the
  * machine. The op table is not part of it: an op that is redefined has other kernel IR.
  */
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "eager/env.h"
 #include "jit/diskcache.h"
@@ -47,6 +50,27 @@ static int object_of(wf_jitk *k, const wf_target *target, const wf_kernel *kerne
     return status;
 }
 
+/* One line for perf: address, size, name. The file is perf's, by the number of the process. */
+static void tell_perf(const wf_jitk *k, const wf_exe *exe)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    const void *code = NULL;
+    size_t size = 0;
+    char path[64];
+    wf_backend_cpu.locate(exe, &code, &size);
+    snprintf(path, sizeof path, "/tmp/perf-%lld.map", (long long)getpid());
+    pthread_mutex_lock(&lock);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "a");
+    if (f) {
+        fprintf(f, "%llx %zx %s\n", (unsigned long long)(uintptr_t)code, size, k->name);
+        fclose(f);
+    } else if (fd >= 0) {
+        close(fd);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 static int build(wf_jitk *k, wf_exe **exe, wf_why *why)
 {
     const wf_target target = {.arch = k->arch, .width = k->width};
@@ -66,7 +90,11 @@ static int build(wf_jitk *k, wf_exe **exe, wf_why *why)
     }
     if (status == 0) {
         k->bytes += (int64_t)object.size;
+        if (wf_env()->WEFT_GDB)
+            wf_backend_cpu.debug();
         status = wf_backend_cpu.load(&object, k->name, exe, why);
+        if (status == 0 && wf_env()->WEFT_PERF)
+            tell_perf(k, *exe);
     }
     wf_blob_free(&object);
     wf_text_free(&identity);

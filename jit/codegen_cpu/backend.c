@@ -7,17 +7,21 @@
  */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "jit/codegen_cpu/backend_gdb.h"
 #include "jit/codegen_cpu/llvm_api.h"
 #include "jit/codegen_cpu/render.h"
 
 #define LIBRARY "libweft-llvm.so.0.1"
 
 struct wf_exe {
+    size_t size; /* of the code */
+    wf_gdb_entry *gdb;
     void *handle;
     void (*run)(void *const *ptr, const int64_t *size, const uint64_t *scalar, int64_t begin,
                 int64_t end, uint64_t flags);
@@ -26,6 +30,7 @@ struct wf_exe {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const wf_llvm_api *llvm;
 static char reason[192];
+static atomic_bool for_gdb;
 
 static bool try_open(const char *path)
 {
@@ -122,6 +127,9 @@ static int load(const wf_blob *binary, const char *name, wf_exe **out, wf_why *w
         return wf_fail(why, WEFT_EUNSUPPORTED, "LLVM: %s", message);
     }
     memcpy(&e->run, &function, sizeof e->run);
+    Elf64_Sym symbol;
+    e->size = wf_elf_symbol(binary, name, &symbol) ? symbol.st_size : 0;
+    e->gdb = atomic_load(&for_gdb) ? wf_gdb_tell(binary, name, function) : NULL;
     *out = e;
     return 0;
 }
@@ -134,9 +142,22 @@ static int launch(const wf_exe *e, const wf_launch *l)
 
 static void unload(wf_exe *e)
 {
-    if (e)
+    if (e) {
+        wf_gdb_forget(e->gdb);
         llvm->unload(e->handle);
+    }
     free(e);
+}
+
+static void locate(const wf_exe *e, const void **code, size_t *size)
+{
+    memcpy(code, &e->run, sizeof *code);
+    *size = e->size;
+}
+
+static void debug(void)
+{
+    atomic_store(&for_gdb, true);
 }
 
 const wf_backend wf_backend_cpu = {
@@ -148,4 +169,6 @@ const wf_backend wf_backend_cpu = {
     .load = load,
     .launch = launch,
     .unload = unload,
+    .locate = locate,
+    .debug = debug,
 };

@@ -154,6 +154,10 @@ typedef struct wf_backend {
     int (*load)(const wf_blob *binary, const char *name, wf_exe **out, wf_why *why);
     int (*launch)(const wf_exe *e, const wf_launch *l);
     void (*unload)(wf_exe *e);
+    /* Where the code of a loaded kernel lies, for profilers; gdb is told of kernels loaded from now on. NULL
+     * where a back end cannot. */
+    void (*locate)(const wf_exe *e, const void **code, size_t *size);
+    void (*debug)(void);
 } wf_backend;
 
 /* jit/codegen_cpu and jit/codegen_cuda. */

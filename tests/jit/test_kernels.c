@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "eager/exec.h"
 #include "eager/pool.h"
@@ -265,4 +266,36 @@ Test(kernels, many_threads_get_run_and_evict)
     const wf_jitk_stats s = stats();
     cr_assert_eq(s.hits + s.misses, THREADS * 40);
     wf_jitk_trim();
+}
+
+/* -- tools ----------------------------------------------------------------------------------------------------- */
+Test(kernels, perf_and_gdb_see_names)
+{
+    NEED_LLVM();
+    static wf_program p;
+    struct descriptor {
+        uint32_t version, action;
+        void *relevant, *first;
+    };
+    extern struct descriptor __jit_debug_descriptor;
+    char path[64], line[256] = "", want[96];
+    setenv("WEFT_PERF", "1", 1);
+    setenv("WEFT_GDB", "1", 1);
+    chain(&p, 3);
+    wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.sync = true});
+    cr_assert_eq(wf_jitk_get_state(k), WF_JITK_NATIVE, "%s", wf_jitk_reason(k));
+    cr_assert(strncmp(wf_jitk_name(k), "m_mul_add__", 11) == 0, "%s", wf_jitk_name(k));
+    snprintf(path, sizeof path, "/tmp/perf-%d.map", (int)getpid());
+    FILE *f = fopen(path, "r");
+    cr_assert_not_null(f);
+    cr_assert_not_null(fgets(line, sizeof line, f));
+    fclose(f);
+    unlink(path);
+    snprintf(want, sizeof want, " %s\n", wf_jitk_name(k));
+    cr_assert_not_null(strstr(line, want), "%s", line);
+    cr_assert_gt(strtoull(strchr(line, ' '), NULL, 16), 50u, "%s", line);
+    cr_assert_not_null(__jit_debug_descriptor.first);
+    wf_jitk_release(k);
+    wf_jitk_trim();
+    cr_assert_null(__jit_debug_descriptor.first);
 }
