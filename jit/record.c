@@ -450,7 +450,9 @@ static int full(wf_trace *t, weft_tensor h, int dt, int rank, const int64_t *dim
     double d;
     memcpy(&d, &h.serial, sizeof d);
     bool real = h.context == WF_SCALAR_FLOAT;
-    memcpy(dyn, dims, (size_t)rank * sizeof *dyn);
+    for (int i = 0; i < rank; i++) {
+        dyn[i] = dims[i];
+    }
     dyn[rank] = (int64_t)h.serial;
     wf_attr a = {.dtype = (uint8_t)dt, .n_dyn = (uint8_t)(rank + !real), .dyn = dyn, .flt = &d};
     a.n_flt = real;

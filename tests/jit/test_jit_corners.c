@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eager/alloc.h"
 #include "tests/support/support.h"
 
 #define OK(call) cr_assert_eq(call, WEFT_OK, "%s", weft_last_error())
@@ -549,6 +550,54 @@ Test(corners, versions_are_checked_inside)
     check_status("eager", stale(NULL, &x, 1, NULL, 0), WEFT_EGRAD, "version");
     check_status("traced", weft_jit_call(j, &x, 1, NULL, 0), WEFT_EGRAD, "version");
     weft_jit_free(j);
+}
+
+/* -- memory that runs out ------------------------------------------------------------------------------------ */
+
+FN(trains)
+{
+    weft_tensor h = weft_sigmoid(weft_mul(in[0], in[1]));
+    weft_tensor loss = weft_sum(weft_mul(h, weft_slice(h, 0, 1, 2, 1)));
+    weft_status s = weft_set_grad(in[0], WEFT_NONE);
+    s = s ? s : weft_backward(loss);
+    weft_no_grad_begin();
+    s = s ? s : weft_add_(in[0], weft_mul(weft_grad(in[0]), weft_f(-0.1)));
+    weft_no_grad_end();
+    out[0] = weft_detach(loss);
+    return s;
+}
+
+/* Wherever an allocation fails: an error or the right result, nothing leaks, the next call is right. */
+Test(corners, every_allocation_may_fail)
+{
+    for (int frozen = 0; frozen < 2; frozen++) {
+        weft_jit *j = weft_jit_trace(trains, .frozen = frozen);
+        int failed = 0, worked = 0;
+        for (int n = 1; n < 400 && worked < 20; n++) {
+            weft_scope sc = weft_scope_begin();
+            weft_tensor a[2] = {leaf(4, 0.5), vector(4, -1)}, b[2] = {leaf(4, 0.5), vector(4, -1)};
+            weft_tensor x, y;
+            wf_alloc_fail_after(n, 0);
+            weft_status s = weft_jit_call(j, b, 2, &y, 1);
+            wf_alloc_fail_after(0, 0);
+            failed += s != WEFT_OK;
+            worked = s == WEFT_OK ? worked + 1 : 0; /* in a row: some are done without */
+            if (s != WEFT_OK) {
+                cr_assert_eq(s, WEFT_ENOMEM, "%d: %s", n, weft_last_error());
+                b[0] = leaf(4, 0.5);
+                OK(weft_jit_call(j, b, 2, &y, 1));
+            }
+            OK(trains(NULL, a, 2, &x, 1));
+            check_bits("loss", x, y);
+            check_bits("parameter", a[0], b[0]);
+            weft_scope_end(sc);
+        }
+        cr_assert_gt(failed, 10);
+        cr_assert_eq(worked, 20);
+        weft_jit_free(j);
+        cr_assert_eq(weft_tape_nodes(), 0);
+        cr_assert_eq(weft_leak_report(NULL), 0);
+    }
 }
 
 /* -- size --------------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,136 @@
+/*
+ * tests/jit/test_jit_threads.c -- traced calls on many threads at once: one trace shared by all, traces of their own,
+ * captured tensors that all of them read, plans that are evicted while they run.
+ *
+ * ctest: threads
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+
+enum { THREADS = 16, CALLS = 24 };
+
+typedef struct shared {
+    weft_tensor w;
+    weft_jit *record, *frozen;
+    _Atomic int bad;
+} shared;
+
+typedef struct worker {
+    shared *s;
+    int id;
+    pthread_t thread;
+} worker;
+
+/* Depth depends on the input's extent, so that plans come and go. */
+static weft_status net(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    const shared *s = self;
+    (void)n_in, (void)n_out;
+    weft_tensor h = in[0];
+    for (int64_t i = 0; i < weft_dim(in[0], 0); i++) {
+        h = weft_tanh(weft_matmul(weft_add(h, weft_f(0.25)), s->w));
+    }
+    out[0] = weft_sum(weft_softmax(h, -1), .axes = weft_axes(0));
+    return WEFT_OK;
+}
+
+static bool same(weft_tensor a, weft_tensor b)
+{
+    float x[8], y[8];
+    return weft_to_array(a, x, 8, WEFT_F32) == WEFT_OK &&
+           weft_to_array(b, y, 8, WEFT_F32) == WEFT_OK && memcmp(x, y, sizeof x) == 0;
+}
+
+static void *work(void *arg)
+{
+    worker *k = arg;
+    shared *s = k->s;
+    weft_jit *own = weft_jit_trace(net, s, .max_plans = 1);
+    for (int i = 0; i < CALLS; i++) {
+        weft_scope sc = weft_scope_begin();
+        int64_t rows = 1 + (i + k->id) % 4;
+        weft_tensor x = weft_reshape(weft_arange(0, (double)(8 * rows), 1, WEFT_F32),
+                                     weft_shape(rows, 8));
+        weft_tensor a, b, c, d;
+        bool ok = net(s, &x, 1, &a, 1) == WEFT_OK;
+        ok = ok && weft_jit_call(s->record, &x, 1, &b, 1) == WEFT_OK && same(a, b);
+        ok = ok && weft_jit_call(s->frozen, &x, 1, &c, 1) == WEFT_OK && same(a, c);
+        ok = ok && weft_jit_call(own, &x, 1, &d, 1) == WEFT_OK && same(a, d);
+        atomic_fetch_add(&s->bad, !ok);
+        weft_scope_end(sc);
+    }
+    weft_jit_free(own);
+    return NULL;
+}
+
+Test(jit_threads, sixteen_threads_trace_run_and_free)
+{
+    shared s = {.w = WEFT_NONE};
+    worker w[THREADS];
+    s.w = weft_keep(weft_mul(weft_eye(8, 8, 0, WEFT_F32), weft_f(0.5)));
+    s.record = weft_jit_trace(net, &s, .max_plans = 2);
+    s.frozen = weft_jit_trace(net, &s, .frozen = true, .verify_every = 7);
+    for (int i = 0; i < THREADS; i++) {
+        w[i] = (worker){.s = &s, .id = i};
+        cr_assert_eq(pthread_create(&w[i].thread, NULL, work, &w[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(w[i].thread, NULL);
+    }
+    cr_assert_eq(atomic_load(&s.bad), 0, "%s", weft_last_error());
+    weft_jit_stats r, f;
+    weft_jit_get_stats(s.record, &r);
+    weft_jit_get_stats(s.frozen, &f);
+    cr_assert_eq(r.calls, THREADS * CALLS);
+    cr_assert_eq(r.plans + r.hits, r.segments);
+    cr_assert_eq(f.calls + f.frozen, THREADS * CALLS);
+    cr_assert_gt(f.frozen, 0);
+    cr_assert_eq(f.thawed, 0);
+    weft_jit_free(s.record);
+    weft_jit_free(s.frozen);
+    weft_free(s.w);
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
+
+/* A tensor kept in a running trace belongs to it until the call has returned. */
+typedef struct handed {
+    weft_tensor t;
+    weft_status read, used;
+} handed;
+
+static void *use(void *arg)
+{
+    handed *h = arg;
+    double v;
+    h->read = weft_item(weft_sum(h->t), &v);
+    h->used = weft_add_(h->t, weft_f(1));
+    return NULL;
+}
+
+static weft_status hands_out(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    handed *h = self;
+    pthread_t thread;
+    (void)n_in, (void)out, (void)n_out;
+    h->t = weft_keep(weft_exp(in[0]));
+    pthread_create(&thread, NULL, use, h);
+    pthread_join(thread, NULL);
+    return WEFT_OK;
+}
+
+Test(jit_threads, values_of_a_running_trace_are_its_threads)
+{
+    handed h = {.read = WEFT_OK};
+    weft_jit *j = weft_jit_trace(hands_out, &h);
+    weft_tensor x = weft_zeros(weft_shape(3), WEFT_F32);
+    cr_assert_eq(weft_jit_call(j, &x, 1, NULL, 0), WEFT_OK, "%s", weft_last_error());
+    cr_assert_neq(h.read, WEFT_OK);
+    cr_assert_neq(h.used, WEFT_OK);
+    cr_assert_eq(weft_item_f64(weft_sum(h.t)), 3);
+    weft_free(h.t);
+    weft_jit_free(j);
+}
