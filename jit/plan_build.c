@@ -440,7 +440,9 @@ static int lower_group(wf_lowering *w)
     if (wf_grow(&p->scalars, p->nscalars, s->nscalar, &p->capscalars, sizeof *p->scalars)) {
         return WEFT_ENOMEM;
     }
-    memcpy(p->scalars + p->nscalars, w->scalar, s->nscalar * sizeof *p->scalars);
+    if (s->nscalar) {
+        memcpy(p->scalars + p->nscalars, w->scalar, s->nscalar * sizeof *p->scalars);
+    }
     p->nscalars += s->nscalar;
     int64_t number = keep_program(p, w->prog, single_inputs(w));
     s->program = (uint32_t)number;

@@ -53,8 +53,8 @@ static void *work(void *arg)
     for (int i = 0; i < CALLS; i++) {
         weft_scope sc = weft_scope_begin();
         int64_t rows = 1 + (i + k->id) % 4;
-        weft_tensor x = weft_reshape(weft_arange(0, (double)(8 * rows), 1, WEFT_F32),
-                                     weft_shape(rows, 8));
+        weft_tensor x =
+            weft_reshape(weft_arange(0, (double)(8 * rows), 1, WEFT_F32), weft_shape(rows, 8));
         weft_tensor a, b, c, d;
         bool ok = net(s, &x, 1, &a, 1) == WEFT_OK;
         ok = ok && weft_jit_call(s->record, &x, 1, &b, 1) == WEFT_OK && same(a, b);
@@ -111,7 +111,8 @@ static void *use(void *arg)
     return NULL;
 }
 
-static weft_status hands_out(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+static weft_status hands_out(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                             int n_out)
 {
     handed *h = self;
     pthread_t thread;
