@@ -56,6 +56,12 @@ int wf_build_begin(wf_build *b, const wf_fn *like, int classes)
     if (!b->f || !b->head || !b->type_of) {
         return WEFT_ENOMEM;
     }
+    if (like->n > 0) { /* room at once: growing copies */
+        b->f->ins = malloc(like->n * sizeof *b->f->ins);
+        b->f->origin = malloc(like->n * sizeof *b->f->origin);
+        b->f->cap = b->f->ins ? like->n : 0;
+        b->f->caporigin = b->f->origin ? like->n : 0;
+    }
     for (uint32_t k = 0; k < like->nsymbols; k++) {
         if (wf_fn_symbol(b->f, like->symbols[k], strlen(like->symbols[k])) != (int)k) {
             return WEFT_ENOMEM;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "jit/passes/oracle.h"
 #include "jit/passes/pass.h"
 
 static wf_fn *parse(const char *text)
@@ -97,6 +98,50 @@ Test(passes, bisection_stops_after_the_nth_rewrite)
         cr_expect_eq(g->n, sizes[n], "%d: %u", (int)n, g->n);
         wf_fn_free(g);
     }
+    wf_fn_free(f);
+}
+
+/* A rule that is wrong (a FAST one, asked for) is named by the smallest number of rewrites that shows it. */
+Test(passes, bisection_names_the_rewrite_that_changes_bits)
+{
+    wf_fn *f = parse("fn f {\n"
+                     "  %1 = input f32[4]\n"
+                     "  %2 = input f32[4]\n"
+                     "  %3 = neg f32[4] %1\n"
+                     "  %4 = neg f32[4] %3\n"
+                     "  %5 = relu f32[4] %4\n"
+                     "  %6 = relu f32[4] %5\n"
+                     "  %7 = sub f32[4] %1, %2\n"
+                     "  %8 = neg f32[4] %7\n"
+                     "  %9 = abs f32[4] %6\n"
+                     "  %10 = abs f32[4] %9\n"
+                     "  %11 = div f32[4] %10, %8\n"
+                     "  return %11\n"
+                     "}\n");
+    float a[4] = {1, 2, 3, 4}, b[4] = {1, 5, 3, 2};
+    void *in[2] = {a, b}, *want[1], *got[1];
+    wf_interp *m = wf_interp_new(NULL);
+    wf_why why;
+    cr_assert_eq(wf_interp_run(m, f, NULL, (const void *const *)in, want, &why), 0);
+    int culprit = -1;
+    for (int64_t n = 0; n < 9 && culprit < 0; n++) {
+        uint32_t hits[2][WF_FOLD_COUNT] = {{0}};
+        for (int k = 0; k < 2; k++) { /* n - 1 rewrites, and n */
+            wf_fn *g;
+            wf_pass_opts o = {.bisect = n + k, .fast = true, .hits = hits[k]};
+            cr_assert_eq(wf_pass_all(f, &o, &g, &why), 0);
+            cr_assert_eq(wf_interp_run(m, g, NULL, (const void *const *)in, got, &why), 0);
+            bool differs = wf_oracle_difference(wf_fn_type(f, f->outputs[0]), want[0], got[0]) >= 0;
+            for (int r = 0; k == 1 && n > 0 && differs && r < WF_FOLD_COUNT; r++) {
+                culprit = hits[1][r] > hits[0][r] ? r : culprit;
+            }
+            free(got[0]);
+            wf_fn_free(g);
+        }
+    }
+    cr_expect_eq(culprit, WF_FOLD_NEG_SUB);
+    free(want[0]);
+    wf_interp_free(m);
     wf_fn_free(f);
 }
 
