@@ -202,7 +202,7 @@ int wf_layout_init(wf_layout *l, const wf_fn *f, wf_why *why)
 {
     *l = (wf_layout){.f = f};
     l->map = calloc(f->n + 1u, sizeof *l->map);
-    int rc = l->map ? 0 : WEFT_ENOMEM;
+    int rc = l->map ? room(&l->words, 0, 1, &l->capwords, sizeof *l->words) : WEFT_ENOMEM;
     for (uint32_t k = 0; k < f->n && !rc; k++) {
         const wf_ins *i = &f->ins[k];
         const wf_type *t = &f->types[i->type];
