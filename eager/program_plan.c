@@ -94,15 +94,17 @@ static void choose_kept(wf_row_plan *plan, const wf_program *p)
     for (int k = 0; k < p->noutput; k++)
         if (plan->out_phase[k] > until[p->output[k]])
             until[p->output[k]] = plan->out_phase[k];
-    for (int i = 0; i < p->ninst; i++) {
-        const wf_inst *inst = &p->inst[i];
-        const int v = inst->value;
-        if (v < 0 || p->level[v] != WF_LEVEL_ELEM || until[v] <= inst->phase)
-            continue;
-        const int64_t size = (int64_t)wf_dtype_size(p->type[v]);
-        plan->keep_at[v] = (int16_t)plan->keep_bytes;
-        plan->keep_bytes += size;
-    }
+    /* wide ones first: then every buffer is aligned to its elements */
+    for (int64_t size = 8; size >= 1; size /= 2)
+        for (int i = 0; i < p->ninst; i++) {
+            const wf_inst *inst = &p->inst[i];
+            const int v = inst->value;
+            if (v < 0 || p->level[v] != WF_LEVEL_ELEM || until[v] <= inst->phase ||
+                (int64_t)wf_dtype_size(p->type[v]) != size)
+                continue;
+            plan->keep_at[v] = (int16_t)plan->keep_bytes;
+            plan->keep_bytes += size;
+        }
 }
 
 /* May a step's value go straight to output k? Not while an input in the same memory is to be read. */
