@@ -5,17 +5,14 @@
  * JSON, "__metadata__" first, padded with spaces so that the data starts at a multiple of 8.
  *
  * Invariants: everything is checked before the first byte is written; a file appears under its name only
- * when it is complete and on disk (temporary file, fsync, rename, fsync of the folder).
+ * when it is complete and on disk (io/file.h).
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "eager/alloc.h"
+#include "io/file.h"
 #include "io/safetensors.h"
 
 typedef struct text {
@@ -214,71 +211,20 @@ static weft_status make_header(text *h, const item *items, int n, const weft_met
 
 /* -- destinations ------------------------------------------------------------------------------------- */
 
-static bool write_all(int fd, const void *data, size_t n)
-{
-    for (const char *p = data; n > 0;) {
-        ssize_t k = write(fd, p, n < (1u << 30) ? n : 1u << 30);
-        if (k < 0 && errno == EINTR) {
-            continue;
-        }
-        if (k <= 0) {
-            return false;
-        }
-        p += k;
-        n -= (size_t)k;
-    }
-    return true;
-}
-
-/* Makes the rename last: the entry in the folder is synced too. Not every file system can. */
-static void sync_folder(const char *path)
-{
-    char *folder = wf_strdup(path);
-    if (!folder) {
-        return;
-    }
-    char *slash = strrchr(folder, '/');
-    if (slash) {
-        slash[slash == folder] = 0;
-    }
-    int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) {
-        fsync(fd);
-        close(fd);
-    }
-    wf_mfree(folder);
-}
-
 static weft_status write_file(const char *path, const text *h, const item *items, int n)
 {
-    static _Atomic unsigned serial;
-    size_t size = strlen(path) + 40;
-    char *temporary = wf_malloc(size);
-    if (!temporary) {
+    wf_file_part *parts = wf_malloc(((size_t)n + 1) * sizeof *parts);
+    if (!parts) {
         return refuse(WEFT_ENOMEM, path, "no memory");
     }
-    snprintf(temporary, size, "%s.tmp-%ld-%u", path, (long)getpid(), atomic_fetch_add(&serial, 1));
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    bool ok = fd >= 0 && write_all(fd, h->data, h->size);
-    for (int i = 0; i < n && ok; i++) {
-        ok = items[i].bytes == 0 || write_all(fd, weft_data(items[i].t), (size_t)items[i].bytes);
+    parts[0] = (wf_file_part){h->data, h->size};
+    for (int i = 0; i < n; i++) {
+        parts[i + 1] =
+            (wf_file_part){items[i].bytes ? weft_data(items[i].t) : NULL, (size_t)items[i].bytes};
     }
-    ok = ok && fsync(fd) == 0;
-    int error = errno;
-    if (fd >= 0) {
-        close(fd);
-    }
-    if (ok && rename(temporary, path) != 0) {
-        error = errno;
-        ok = false;
-    }
-    if (ok) {
-        sync_folder(path);
-    } else if (fd >= 0) {
-        unlink(temporary);
-    }
-    wf_mfree(temporary);
-    return ok ? WEFT_OK : refuse(WEFT_EIO, path, strerror(error));
+    weft_status s = wf_file_write("safetensors_save", path, parts, n + 1);
+    wf_mfree(parts);
+    return s;
 }
 
 static weft_status write_memory(const text *h, const item *items, int n, int64_t total, void **data,

@@ -1,5 +1,5 @@
 /*
- * weft/io.h -- tensors in files: safetensors.
+ * weft/io.h -- tensors in files: safetensors; NumPy's .npy and .npz.
  *
  * The format (github.com/huggingface/safetensors, version 0.4 and later): 8 bytes little-endian header
  * size, a JSON header, the tensors' row-major bytes without gaps. What is written here is byte for
@@ -74,6 +74,33 @@ typedef struct weft_load_args {
 /* Copies the file's tensors into those of the same name. Shapes must be equal. Everything is checked
  * first: on error nothing was written. */
 WEFT_API weft_status weft_safetensors_load(const weft_load_args *args);
+
+/* -- NumPy ------------------------------------------------------------------------------------------
+ * .npy of format 1.0, 2.0 and 3.0, either byte order, C and Fortran order; element types bool u8 i8 i16 i32
+ * i64 f16 f32 f64 (NumPy has no bf16: cast first). Written is format 1.0 as numpy.save does it, byte for
+ * byte. .npz is a zip of .npy members without compression, as numpy.savez makes it; members that
+ * savez_compressed deflated are refused. A file is checked in full before memory is taken by any size it states;
+ * a malformed one is WEFT_EIO with the reason. Pickled objects are refused: nothing is executed. */
+/* A new tensor of the current scope, with a copy of the elements. */
+WEFT_API weft_tensor weft_npy_load(const char *path);
+WEFT_API weft_tensor weft_npy_decode(const void *data, size_t size);
+/* As weft_safetensors_save: path holds the old file or the new one. */
+WEFT_API weft_status weft_npy_save(const char *path, weft_tensor t);
+/* Into memory: *data (freed with free()) and *size. */
+WEFT_API weft_status weft_npy_encode(weft_tensor t, void **data, size_t *size);
+
+typedef struct weft_npz weft_npz;
+/* NULL on error. Members are decoded when they are asked for. */
+WEFT_API weft_npz *weft_npz_open(const char *path);
+WEFT_API weft_npz *weft_npz_decode(const void *data, size_t size); /* memory is copied */
+WEFT_API void weft_npz_close(weft_npz *z);                         /* NULL is ignored */
+/* Members in file order, names without ".npy". "" and an empty handle outside [0, count). */
+WEFT_API int weft_npz_count(const weft_npz *z);
+WEFT_API const char *weft_npz_name(const weft_npz *z, int i);
+WEFT_API weft_tensor weft_npz_at(const weft_npz *z, int i);
+WEFT_API weft_tensor weft_npz_get(const weft_npz *z, const char *name);
+/* Names must be distinct; no slash at the start and no ".." in them. */
+WEFT_API weft_status weft_npz_save(const char *path, const weft_named_tensor *t, int n);
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,7 @@
 #include "weft/ops.h"
 #include "weft/grad.h"
 #include "weft/jit.h"
+#include "weft/graph.h"
 #include "weft/dlpack.h"
 #include "weft/io.h"
 #include "weft/nn.h"

@@ -1,0 +1,331 @@
+/*
+ * cli/graph.c -- the commands on graph files: run, show, explain, profile.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "cli/cli.h"
+
+/* -- inputs --------------------------------------------------------------------------------------------- */
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), k = strlen(end);
+    return n >= k && strcmp(s + n - k, end) == 0;
+}
+
+static int input_named(const weft_graph *g, const char *name, size_t n)
+{
+    weft_graph_port p;
+    for (int i = 0; i < weft_graph_inputs(g); i++) {
+        weft_graph_input(g, i, &p);
+        if (strlen(p.name) == n && memcmp(p.name, name, n) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static int read_npz(const char *command, weft_graph *g, const char *path, weft_tensor *x)
+{
+    weft_npz *z = weft_npz_open(path);
+    int status = z ? CLI_OK : cli_weft_failed(command);
+    for (int m = 0; m < weft_npz_count(z) && !status; m++) {
+        const char *name = weft_npz_name(z, m);
+        int i = input_named(g, name, strlen(name));
+        if (i < 0) {
+            status = cli_failed(command, "%s: the graph has no input '%s' (weft show lists them)",
+                                path, name);
+        } else {
+            x[i] = weft_npz_at(z, m);
+            status = weft_ok(x[i]) ? CLI_OK : cli_weft_failed(command);
+        }
+    }
+    weft_npz_close(z);
+    return status;
+}
+
+/* NAME=FILE if NAME is an input, else FILE for the first input that has none yet. */
+static int read_input(const char *command, weft_graph *g, const char *text, weft_tensor *x)
+{
+    const char *equals = strchr(text, '='), *path = text;
+    int i = equals ? input_named(g, text, (size_t)(equals - text)) : -1;
+    if (i >= 0) {
+        path = equals + 1;
+    } else if (ends_with(text, ".npz")) {
+        return read_npz(command, g, text, x);
+    } else {
+        for (i = 0; i < weft_graph_inputs(g) && weft_ok(x[i]); i++) {
+        }
+    }
+    if (i == weft_graph_inputs(g)) {
+        return cli_failed(command, "'%s' is one input too many: the graph takes %d", text, i);
+    }
+    x[i] = weft_npy_load(path);
+    return weft_ok(x[i]) ? CLI_OK : cli_weft_failed(command);
+}
+
+/* The size that --dim gives a symbol; -1: none. */
+static int64_t dim_option(const cli_options *o, const char *symbol)
+{
+    size_t n = strlen(symbol);
+    for (int d = 0; d < o->n_dims; d++) {
+        if (strncmp(o->dims[d], symbol, n) == 0 && o->dims[d][n] == '=') {
+            char *end;
+            long long v = strtoll(o->dims[d] + n + 1, &end, 10);
+            return o->dims[d][n + 1] && !*end && v >= 0 && v < INT32_MAX ? v : -1;
+        }
+    }
+    return -1;
+}
+
+/* Zeros for an input that no file gives. */
+static int zeros(const char *command, const cli_options *o, const weft_graph_port *p,
+                 weft_tensor *x)
+{
+    weft_shape s = weft_shape_from(p->rank, p->dims);
+    for (int k = 0; k < p->rank; k++) {
+        s.v[k] = p->symbols[k] ? dim_option(o, p->symbols[k]) : s.v[k];
+        if (s.v[k] < 0) {
+            return cli_failed(command,
+                              "how large is '%s'? say --dim %s=SIZE, or give --input %s=X.npy",
+                              p->symbols[k], p->symbols[k], p->name);
+        }
+    }
+    *x = weft_zeros(s, p->dtype);
+    return weft_ok(*x) ? CLI_OK : cli_weft_failed(command);
+}
+
+/* Files that NumPy cannot write (bf16) come in another type. */
+static weft_tensor fit(weft_tensor x, weft_dtype dtype)
+{
+    return dtype == WEFT_BF16 && weft_dtype_of(x) == WEFT_F32 ? weft_cast(x, dtype) : x;
+}
+
+int cli_read_inputs(const char *command, weft_graph *g, const cli_options *o, weft_tensor *x)
+{
+    int status = CLI_OK;
+    bool fill = strcmp(command, "run") != 0;
+    for (int i = 0; i < CLI_MAX; i++) {
+        x[i] = WEFT_NONE;
+    }
+    for (int k = 0; k < o->n_inputs && !status; k++) {
+        status = read_input(command, g, o->inputs[k], x);
+    }
+    for (int i = 0; i < weft_graph_inputs(g) && !status; i++) {
+        weft_graph_port p;
+        weft_graph_input(g, i, &p);
+        if (weft_ok(x[i])) {
+            x[i] = fit(x[i], p.dtype);
+        } else if (fill) {
+            status = zeros(command, o, &p, &x[i]);
+        } else {
+            status = cli_failed(command, "input '%s' is not given: add --input %s=X.npy", p.name,
+                                p.name);
+        }
+    }
+    return status;
+}
+
+static int with_graph(const char *command, const cli_options *o,
+                      int (*work)(weft_graph *g, const cli_options *o))
+{
+    weft_graph *g = weft_graph_load(o->file);
+    if (!g) {
+        return cli_weft_failed(command);
+    }
+    weft_scope scope = weft_scope_begin();
+    int status = work(g, o);
+    weft_scope_end(scope);
+    weft_graph_free(g);
+    return status;
+}
+
+/* -- run ------------------------------------------------------------------------------------------------ */
+
+static int write_output(const char *folder, int i, weft_tensor t)
+{
+    char path[4096];
+    int n = snprintf(path, sizeof path, "%s/output_%d.npy", folder, i);
+    if (n < 0 || n >= (int)sizeof path) {
+        return cli_failed("run", "the path of --output-dir is too long");
+    }
+    t = weft_dtype_of(t) == WEFT_BF16 ? weft_cast(t, WEFT_F32) : t;
+    return weft_npy_save(path, t) == WEFT_OK ? CLI_OK : cli_weft_failed("run");
+}
+
+static int run_graph(weft_graph *g, const cli_options *o)
+{
+    weft_tensor x[CLI_MAX], y[CLI_MAX];
+    int n = weft_graph_outputs(g), status = cli_read_inputs("run", g, o, x);
+    if (status) {
+        return status;
+    }
+    if (weft_graph_run(g, x, weft_graph_inputs(g), y, n) != WEFT_OK) {
+        return cli_weft_failed("run");
+    }
+    if (o->output_dir && mkdir(o->output_dir, 0777) != 0 && errno != EEXIST) {
+        return cli_failed("run", "%s: %s", o->output_dir, strerror(errno));
+    }
+    for (int i = 0; i < n && !status; i++) {
+        weft_graph_port p;
+        weft_graph_output(g, i, &p);
+        if (o->output_dir) {
+            status = write_output(o->output_dir, i, y[i]);
+        } else {
+            printf("%s = ", p.name);
+            status = weft_print(y[i]) == WEFT_OK ? CLI_OK : cli_weft_failed("run");
+        }
+    }
+    return status;
+}
+
+int cli_run(const cli_options *o)
+{
+    return with_graph("run", o, run_graph);
+}
+
+/* -- show ----------------------------------------------------------------------------------------------- */
+
+static void print_port(FILE *out, const char *kind, const weft_graph_port *p)
+{
+    fprintf(out, "# %-7s %s %s[", kind, p->name, weft_dtype_name(p->dtype));
+    for (int i = 0; i < p->rank; i++) {
+        if (p->symbols[i]) {
+            fprintf(out, "%s%s", i ? "," : "", p->symbols[i]);
+        } else {
+            fprintf(out, "%s%lld", i ? "," : "", (long long)p->dims[i]);
+        }
+    }
+    fputs("]\n", out);
+}
+
+static weft_status print_text(const weft_graph *g, FILE *out)
+{
+    weft_graph_port p;
+    fprintf(out, "# made by %s\n", weft_graph_producer(g));
+    for (int i = 0; i < weft_graph_inputs(g); i++) {
+        weft_graph_input(g, i, &p);
+        print_port(out, "input", &p);
+    }
+    for (int i = 0; i < weft_graph_weights(g); i++) {
+        weft_graph_weight(g, i, &p);
+        print_port(out, "weight", &p);
+    }
+    for (int i = 0; i < weft_graph_outputs(g); i++) {
+        weft_graph_output(g, i, &p);
+        print_port(out, "output", &p);
+    }
+    return weft_graph_print(g, out);
+}
+
+static int show_graph(weft_graph *g, const cli_options *o)
+{
+    FILE *out = o->output ? fopen(o->output, "w") : stdout;
+    if (!out) {
+        return cli_failed("show", "%s: %s", o->output, strerror(errno));
+    }
+    weft_status s = o->dot   ? weft_graph_dot(g, out)
+                    : o->svg ? weft_graph_svg(g, out)
+                             : print_text(g, out);
+    bool written = fflush(out) == 0;
+    if (out != stdout) {
+        written &= fclose(out) == 0;
+    }
+    return s == WEFT_OK && written ? CLI_OK : cli_failed("show", "the output cannot be written");
+}
+
+int cli_show(const cli_options *o)
+{
+    return o->dot && o->svg ? cli_usage("show", "--dot or --svg, not both")
+                            : with_graph("show", o, show_graph);
+}
+
+/* -- explain -------------------------------------------------------------------------------------------- */
+
+static int explain_graph(weft_graph *g, const cli_options *o)
+{
+    weft_tensor x[CLI_MAX];
+    int status = cli_read_inputs("explain", g, o, x);
+    if (!status && weft_graph_explain(g, x, weft_graph_inputs(g), stdout) != WEFT_OK) {
+        status = cli_weft_failed("explain");
+    }
+    return status;
+}
+
+int cli_explain(const cli_options *o)
+{
+    return with_graph("explain", o, explain_graph);
+}
+
+/* -- profile -------------------------------------------------------------------------------------------- */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void print_row(const char *what, const wf_plan_info *i, int64_t bytes, double seconds)
+{
+    printf("%-8s %8d %10.3f %12.3f %8.1f\n", what, i->steps, seconds * 1e3, (double)bytes * 1e-6,
+           (double)bytes / seconds * 1e-9);
+}
+
+static int profile_graph(weft_graph *g, const cli_options *o)
+{
+    static const unsigned flags[2] = {WF_PLAN_SYNC, WF_PLAN_NO_FUSE | WF_PLAN_SYNC};
+    weft_tensor x[CLI_MAX], y[CLI_MAX];
+    wf_plan_info info[2];
+    int n_in = weft_graph_inputs(g), n_out = weft_graph_outputs(g);
+    int status = cli_read_inputs("profile", g, o, x);
+    double *times = malloc(2 * (size_t)o->runs * sizeof *times);
+    if (!times && !status) {
+        status = cli_failed("profile", "no memory for %d runs", o->runs);
+    }
+    for (int r = -2; r < o->runs && !status; r++) { /* two of each to warm up */
+        for (int k = 0; k < 2 && !status; k++) {
+            weft_scope scope = weft_scope_begin();
+            double start = now();
+            weft_status s = wf_graph_run(g, flags[k], x, n_in, y, n_out, &info[k]);
+            if (r >= 0) {
+                times[k * o->runs + r] = now() - start;
+            }
+            weft_scope_end(scope);
+            status = s == WEFT_OK ? CLI_OK : cli_weft_failed("profile");
+        }
+    }
+    if (!status) {
+        double median[2];
+        for (int k = 0; k < 2; k++) {
+            qsort(times + k * o->runs, (size_t)o->runs, sizeof *times, by_value);
+            median[k] = times[k * o->runs + o->runs / 2];
+        }
+        int64_t fused = info[0].read_bytes + info[0].write_bytes;
+        int64_t eager = info[0].eager_read_bytes + info[0].eager_write_bytes;
+        printf("%-8s %8s %10s %12s %8s\n", "", "launches", "ms", "MB moved", "GB/s");
+        print_row("fused", &info[0], fused, median[0]);
+        print_row("unfused", &info[1], eager, median[1]);
+        printf("%.2f times as fast, %.3f MB saved; %d fused kernels of %d ops\n",
+               median[1] / median[0], (double)(eager - fused) * 1e-6, info[0].groups, info[0].ops);
+    }
+    free(times);
+    return status;
+}
+
+int cli_profile(const cli_options *o)
+{
+    return o->compare
+               ? with_graph("profile", o, profile_graph)
+               : cli_usage("profile", "say --compare: fused against unfused is all there is yet");
+}

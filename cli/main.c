@@ -1,0 +1,188 @@
+/*
+ * cli/main.c -- the command `weft`: table of commands, help, options.
+ */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+static const cli_command commands[] = {
+    {"run", "run a graph on .npy files",
+     "weft run FILE [--input [NAME=]X.npy | --input X.npz]... [--output-dir D]\n\n"
+     "Inputs are taken in the graph's order, or by name. Members of an .npz are taken by name. "
+     "Outputs go to\n"
+     "D/output_0.npy, D/output_1.npy, ... in the graph's order (D is made if it is not there; bf16 "
+     "is written as\n"
+     "f32); without --output-dir they are printed.\n",
+     " --input --output-dir ", true, cli_run},
+    {"show", "print a graph: text, Graphviz, picture",
+     "weft show FILE [--dot | --svg] [-o OUT]\n\nText: inputs, weights and outputs, then the "
+     "function. --dot is input for "
+     "Graphviz, --svg a picture.\n",
+     " --dot --svg -o ", true, cli_show},
+    {"explain", "say what is fused, and why the rest is not",
+     "weft explain FILE [--dim NAME=SIZE]... [--input X.npy]...\n\nSteps of a run and a reason for "
+     "every edge that is not "
+     "fused. Sizes of symbols come from --dim or from\ninputs.\n",
+     " --input --dim ", true, cli_explain},
+    {"profile", "time a graph, fused against unfused",
+     "weft profile FILE --compare [--runs N] [--dim NAME=SIZE]... [--input X.npy]...\n\nRuns the "
+     "graph fused and one op at "
+     "a time, in turns, N times each (default 30), and prints medians,\nlaunches and the memory "
+     "traffic as "
+     "modelled. Inputs that are not given are zeros.\n",
+     " --input --dim --compare --runs ", true, cli_profile},
+    {"doctor", "what this build and machine offer", "weft doctor\n", "", false, cli_doctor},
+    {"cache", "compiled kernels on disk",
+     "weft cache [--clear]\n\nFolder, number and bytes of kernels; --clear removes "
+     "them.\n",
+     " --clear ", false, cli_cache},
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static int report(const char *command, const char *format, va_list list, int status)
+{
+    fprintf(stderr, "weft%s%s: ", command ? " " : "", command ? command : "");
+    vfprintf(stderr, format, list);
+    fputc('\n', stderr);
+    if (status == CLI_USAGE) {
+        fprintf(stderr, "try: weft %s%s--help\n", command ? command : "", command ? " " : "");
+    }
+    return status;
+}
+
+int cli_usage(const char *command, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    int status = report(command, format, list, CLI_USAGE);
+    va_end(list);
+    return status;
+}
+
+int cli_failed(const char *command, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    int status = report(command, format, list, CLI_FAILED);
+    va_end(list);
+    return status;
+}
+
+int cli_weft_failed(const char *command)
+{
+    return cli_failed(command, "%s", weft_last_error());
+}
+
+static void help(FILE *out)
+{
+    fputs("weft: tensors, and graphs of them\n\n", out);
+    for (int i = 0; i < COMMANDS; i++) {
+        fprintf(out, "  weft %-9s%s\n", commands[i].name, commands[i].summary);
+    }
+    fputs("\nweft COMMAND --help says more; weft --version. Exit status: 0 done, 1 failed, 2 wrong "
+          "command line.\n",
+          out);
+}
+
+/* A whole number in [1, limit]. */
+static bool number(const char *s, long limit, int *out)
+{
+    char *end;
+    long v = strtol(s, &end, 10);
+    *out = (int)v;
+    return *s && !*end && v >= 1 && v <= limit;
+}
+
+/* Takes option argv[*i], and its value if it has one. */
+static int take_option(const cli_command *c, char **argv, int argc, int *i, cli_options *o)
+{
+    const char *name = argv[*i], *value = *i + 1 < argc ? argv[*i + 1] : NULL;
+    char spaced[64];
+    snprintf(spaced, sizeof spaced, " %s ", name);
+    if (!strstr(c->options, spaced)) {
+        return cli_usage(c->name, "there is no option '%s'", name);
+    }
+    bool *flag = strcmp(name, "--dot") == 0       ? &o->dot
+                 : strcmp(name, "--svg") == 0     ? &o->svg
+                 : strcmp(name, "--compare") == 0 ? &o->compare
+                 : strcmp(name, "--clear") == 0   ? &o->clear
+                                                  : NULL;
+    if (flag) {
+        *flag = true;
+        return CLI_OK;
+    }
+    if (!value) {
+        return cli_usage(c->name, "%s wants a value", name);
+    }
+    ++*i;
+    if (strcmp(name, "--input") == 0 && o->n_inputs < CLI_MAX) {
+        o->inputs[o->n_inputs++] = value;
+    } else if (strcmp(name, "--dim") == 0 && o->n_dims < CLI_MAX) {
+        o->dims[o->n_dims++] = value;
+    } else if (strcmp(name, "--output-dir") == 0) {
+        o->output_dir = value;
+    } else if (strcmp(name, "-o") == 0) {
+        o->output = value;
+    } else if (strcmp(name, "--runs") == 0) {
+        return number(value, 1000000, &o->runs)
+                   ? CLI_OK
+                   : cli_usage(c->name, "--runs wants a number from 1 to 1000000, not '%s'", value);
+    } else {
+        return cli_usage(c->name, "more than %d times %s", CLI_MAX, name);
+    }
+    return CLI_OK;
+}
+
+static int run_command(const cli_command *c, int argc, char **argv)
+{
+    cli_options o = {.runs = 30};
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            fputs(c->usage, stdout);
+            return CLI_OK;
+        }
+        if (argv[i][0] == '-' && argv[i][1]) {
+            int status = take_option(c, argv, argc, &i, &o);
+            if (status) {
+                return status;
+            }
+        } else if (!c->needs_file || o.file) {
+            return cli_usage(c->name, "'%s' is one argument too many", argv[i]);
+        } else {
+            o.file = argv[i];
+        }
+    }
+    if (c->needs_file && !o.file) {
+        return cli_usage(c->name, "which FILE?");
+    }
+    int status = c->run(&o);
+    if (fflush(stdout) != 0 && status == CLI_OK) {
+        return cli_failed(c->name, "standard output cannot be written");
+    }
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        help(stderr);
+        return CLI_USAGE;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("weft %s\n", weft_version());
+        return CLI_OK;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        help(stdout);
+        return CLI_OK;
+    }
+    for (int i = 0; i < COMMANDS; i++) {
+        if (strcmp(argv[1], commands[i].name) == 0) {
+            return run_command(&commands[i], argc - 2, argv + 2);
+        }
+    }
+    return cli_usage(NULL, "there is no command '%s'", argv[1]);
+}

@@ -1,0 +1,96 @@
+/*
+ * weft/graph.h -- a function as a value: recorded once from example inputs, saved, loaded, run anywhere.
+ *
+ *     weft_graph *g = weft_jit_graph(forward, &model, &example, 1,
+ *                                    .dims = (weft_graph_dim[]){{0, 0, "batch"}}, .n_dims = 1);
+ *     weft_graph_save(g, "model.weft");            `weft run model.weft --input x.npy` on any machine
+ *
+ * What the function reads from outside (a model's parameters) becomes weights, under the names that the tensors
+ * have. The file is a valid safetensors file: the weights, and the function as text in its metadata
+ * (docs/graph-files.md). Loading maps the weights, checks everything and executes nothing.
+ *
+ * A graph is immutable; it may be run from many threads at once. Results are bit for bit those of the function.
+ */
+#ifndef WEFT_GRAPH_H
+#define WEFT_GRAPH_H
+
+#include <stdio.h>
+
+#include "weft/jit.h"
+#include "weft/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_graph weft_graph;
+
+/* An extent that may differ from run to run: axis (from 0) of an input. Axes of the same name are equal. */
+typedef struct weft_graph_dim {
+    int input, axis;
+    const char *name; /* letters, digits and '_', not a digit first; at most 31 */
+} weft_graph_dim;
+
+typedef struct weft_graph_args {
+    weft_jit_fn fn; /* reads no values and writes to no tensor from outside */
+    void *self;
+    const weft_tensor *inputs; /* examples: element types and extents count, values do not */
+    int n_inputs;
+    int n_outputs;                   /* default 1 */
+    const char *name;                /* default "f" */
+    const char *const *input_names;  /* NULL: input_0, input_1, ... */
+    const char *const *output_names; /* NULL: output_0, ... */
+    const weft_graph_dim
+        *dims; /* symbols; the function is then recorded a second time, with other sizes */
+    int n_dims;
+    int end_;
+} weft_graph_args;
+/* NULL with an error recorded: fn's own; a read of a computed value; a size or number that depends on a symbol
+ * in a way the graph cannot say (only the symbol itself can appear as an extent). */
+WEFT_API weft_graph *weft_jit_graph(const weft_graph_args *args);
+
+/* path holds the old file or the new one, never a part. */
+WEFT_API weft_status weft_graph_save(const weft_graph *g, const char *path);
+/* NULL with an error recorded (WEFT_EIO: malformed, or of a later version). */
+WEFT_API weft_graph *weft_graph_load(const char *path);
+WEFT_API weft_graph *weft_graph_decode(const void *data, size_t size); /* memory is copied */
+/* Results taken from g stay valid. NULL is ignored. No run of g may be in progress. */
+WEFT_API void weft_graph_free(weft_graph *g);
+
+/* Checks the inputs' types, binds symbols to their extents and runs. out receives new handles of the current
+ * scope. WEFT_EDTYPE, WEFT_ESHAPE (naming input, axis and symbol), a kernel's errors. */
+WEFT_API weft_status weft_graph_run(weft_graph *g, const weft_tensor *in, int n_in,
+                                    weft_tensor *out, int n_out);
+
+/* An input or output. */
+typedef struct weft_graph_port {
+    const char *name; /* lives as long as g */
+    weft_dtype dtype;
+    int rank;
+    int64_t dims[WEFT_MAX_RANK];        /* -1: a symbol */
+    const char *symbols[WEFT_MAX_RANK]; /* its name, or NULL */
+} weft_graph_port;
+WEFT_API int weft_graph_inputs(const weft_graph *g);
+WEFT_API int weft_graph_outputs(const weft_graph *g);
+WEFT_API int weft_graph_weights(const weft_graph *g);
+/* WEFT_EINVALID outside [0, count). */
+WEFT_API weft_status weft_graph_input(const weft_graph *g, int i, weft_graph_port *out);
+WEFT_API weft_status weft_graph_output(const weft_graph *g, int i, weft_graph_port *out);
+WEFT_API weft_status weft_graph_weight(const weft_graph *g, int i, weft_graph_port *out);
+/* "weft 0.1.0": what wrote the file, or this library. */
+WEFT_API const char *weft_graph_producer(const weft_graph *g);
+
+/* The function as text; as a graph for Graphviz; as a picture (SVG). */
+WEFT_API weft_status weft_graph_print(const weft_graph *g, FILE *out);
+WEFT_API weft_status weft_graph_dot(const weft_graph *g, FILE *out);
+WEFT_API weft_status weft_graph_svg(const weft_graph *g, FILE *out);
+/* The steps that a run with these inputs takes: what is fused, and every edge that is not with the reason. */
+WEFT_API weft_status weft_graph_explain(weft_graph *g, const weft_tensor *in, int n_in, FILE *out);
+
+#ifdef __cplusplus
+}
+#else
+#define weft_jit_graph(...) (weft_jit_graph)(&(const weft_graph_args){__VA_ARGS__, .end_ = 0})
+#endif
+
+#endif

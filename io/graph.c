@@ -1,0 +1,346 @@
+/*
+ * io/graph.c -- a graph's life and its runs: symbols are bound to the inputs' extents, and the plan of that
+ * binding is built once and kept with the few used last.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "eager/dense.h"
+#include "eager/pool.h"
+#include "io/graph.h"
+
+weft_graph *wf_graph_new(const char *op, wf_fn *fn, int n_inputs, int n_outputs)
+{
+    weft_graph *g = calloc(1, sizeof *g);
+    if (g) {
+        g->fn = fn;
+        g->n_inputs = n_inputs;
+        g->n_outputs = n_outputs;
+        g->n_weights = (int)fn->ninputs - n_inputs;
+        g->names = calloc((size_t)(fn->ninputs + (uint32_t)n_outputs) + 1, sizeof *g->names);
+        g->weights = calloc((size_t)g->n_weights + 1, sizeof *g->weights);
+        snprintf(g->producer, sizeof g->producer, "weft %s", weft_version());
+        pthread_mutex_init(&g->lock, NULL);
+    }
+    if (!g || !g->names || !g->weights) {
+        wf_api_error(op, WEFT_ENOMEM, "out of memory");
+        if (g) {
+            weft_graph_free(g);
+        } else {
+            wf_fn_free(fn);
+        }
+        return NULL;
+    }
+    return g;
+}
+
+static void drop_plan(const weft_graph *g, wf_graph_plan *p)
+{
+    if (!p) {
+        return;
+    }
+    wf_plan_release(p->plan);
+    if (p->fn != g->fn) {
+        wf_fn_free(p->fn);
+    }
+    free(p);
+}
+
+void weft_graph_free(weft_graph *g)
+{
+    if (!g) {
+        return;
+    }
+    for (int i = 0; i < WF_GRAPH_PLANS; i++) {
+        drop_plan(g, g->plans[i]);
+    }
+    for (int i = 0; g->weights && i < g->n_weights; i++) {
+        weft_free(g->weights[i]);
+    }
+    for (int i = 0; g->names && i < g->n_inputs + g->n_weights + g->n_outputs; i++) {
+        free(g->names[i]);
+    }
+    free(g->weights);
+    free(g->names);
+    wf_fn_free(g->fn);
+    pthread_mutex_destroy(&g->lock);
+    free(g);
+}
+
+/* -- queries -------------------------------------------------------------------------------------------- */
+
+int weft_graph_inputs(const weft_graph *g)
+{
+    return g ? g->n_inputs : 0;
+}
+int weft_graph_outputs(const weft_graph *g)
+{
+    return g ? g->n_outputs : 0;
+}
+int weft_graph_weights(const weft_graph *g)
+{
+    return g ? g->n_weights : 0;
+}
+const char *weft_graph_producer(const weft_graph *g)
+{
+    return g ? g->producer : "";
+}
+
+static weft_status port(const weft_graph *g, int i, int n, int name, bool output,
+                        weft_graph_port *out)
+{
+    if (!g || !out || i < 0 || i >= n) {
+        wf_api_error("graph", WEFT_EINVALID, "there is no port %d among %d", i, n);
+        return WEFT_EINVALID;
+    }
+    wf_val v = output ? g->fn->outputs[i] : g->fn->inputs[name];
+    const wf_type *t = wf_fn_type(g->fn, v);
+    *out =
+        (weft_graph_port){.name = g->names[name], .dtype = (weft_dtype)t->dtype, .rank = t->rank};
+    for (int k = 0; k < t->rank; k++) {
+        bool symbol = WF_IS_SYM(t->dims[k]);
+        out->dims[k] = symbol ? -1 : t->dims[k];
+        out->symbols[k] = symbol ? g->fn->symbols[t->dims[k] - WF_SYM(0)] : NULL;
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_graph_input(const weft_graph *g, int i, weft_graph_port *out)
+{
+    return port(g, i, weft_graph_inputs(g), i, false, out);
+}
+weft_status weft_graph_weight(const weft_graph *g, int i, weft_graph_port *out)
+{
+    return port(g, i, weft_graph_weights(g), weft_graph_inputs(g) + i, false, out);
+}
+weft_status weft_graph_output(const weft_graph *g, int i, weft_graph_port *out)
+{
+    return port(g, i, weft_graph_outputs(g), weft_graph_inputs(g) + weft_graph_weights(g) + i, true,
+                out);
+}
+
+/* -- runs ----------------------------------------------------------------------------------------------- */
+
+/* Checks input i and binds the symbols of its axes. */
+static int bind_input(const weft_graph *g, int i, weft_tensor x, int64_t *sizes, wf_why *why)
+{
+    const wf_type *t = wf_fn_type(g->fn, g->fn->inputs[i]);
+    weft_shape s = weft_shape_of(x);
+    if (s.n < 0) {
+        return wf_fail(why, WEFT_EHANDLE, "input '%s' is not alive", g->names[i]);
+    }
+    if (weft_dtype_of(x) != (weft_dtype)t->dtype) {
+        int code = wf_fail(why, WEFT_EDTYPE, "input '%s' is %s, the graph takes %s", g->names[i],
+                           weft_dtype_name(weft_dtype_of(x)), wf_dtype_name(t->dtype));
+        wf_hint(why, "weft_cast it first");
+        return code;
+    }
+    if (s.n != t->rank) {
+        return wf_fail(why, WEFT_ESHAPE, "input '%s' has %d axes, the graph takes %d", g->names[i],
+                       (int)s.n, t->rank);
+    }
+    for (int k = 0; k < t->rank; k++) {
+        int64_t want = t->dims[k];
+        const char *symbol = NULL;
+        if (WF_IS_SYM(want)) {
+            symbol = g->fn->symbols[want - WF_SYM(0)];
+            int64_t *size = &sizes[want - WF_SYM(0)];
+            *size = *size < 0 ? s.v[k] : *size;
+            want = *size;
+        }
+        if (s.v[k] != want && symbol) {
+            return wf_fail(why, WEFT_ESHAPE,
+                           "input '%s': axis %d is %lld, but '%s' is %lld by an earlier axis",
+                           g->names[i], k, (long long)s.v[k], symbol, (long long)want);
+        }
+        if (s.v[k] != want) {
+            return wf_fail(why, WEFT_ESHAPE, "input '%s': axis %d is %lld, the graph takes %lld",
+                           g->names[i], k, (long long)s.v[k], (long long)want);
+        }
+    }
+    return 0;
+}
+
+static int build(weft_graph *g, const int64_t *sizes, unsigned flags, wf_graph_plan **out,
+                 wf_why *why)
+{
+    wf_graph_plan *p = calloc(1, sizeof *p);
+    if (!p) {
+        return wf_fail(why, WEFT_ENOMEM, "out of memory");
+    }
+    memcpy(p->sizes, sizes, sizeof p->sizes);
+    p->flags = flags;
+    p->fn = g->fn->nsymbols ? wf_graph_bind(g->fn, sizes, why) : g->fn;
+    p->plan = p->fn ? wf_plan_build(p->fn, &(wf_plan_opts){.flags = flags}, why) : NULL;
+    if (!p->plan) {
+        drop_plan(g, p);
+        return why->code;
+    }
+    *out = p;
+    return 0;
+}
+
+/* The plan of a binding, with a hold on it. It is built under the lock: others wait for the same one. */
+static int hold_plan(weft_graph *g, const int64_t *sizes, unsigned flags, wf_graph_plan **out,
+                     wf_why *why)
+{
+    int victim = -1, rc = 0;
+    *out = NULL;
+    pthread_mutex_lock(&g->lock);
+    for (int i = 0; i < WF_GRAPH_PLANS && !*out; i++) {
+        wf_graph_plan *p = g->plans[i];
+        if (p && p->flags == flags && memcmp(p->sizes, sizes, sizeof p->sizes) == 0) {
+            *out = p;
+        }
+        if (!p || p->holds == 0) {
+            bool better =
+                victim < 0 || (g->plans[victim] && (!p || p->used < g->plans[victim]->used));
+            victim = better ? i : victim;
+        }
+    }
+    if (!*out) {
+        rc = build(g, sizes, flags, out, why);
+        if (!rc && victim >= 0) {
+            drop_plan(g, g->plans[victim]);
+            g->plans[victim] = *out;
+        }
+    }
+    if (*out) {
+        (*out)->used = ++g->clock;
+        (*out)->holds++;
+    }
+    pthread_mutex_unlock(&g->lock);
+    return rc;
+}
+
+static void drop_hold(weft_graph *g, wf_graph_plan *p)
+{
+    bool listed = false;
+    pthread_mutex_lock(&g->lock);
+    p->holds--;
+    for (int i = 0; i < WF_GRAPH_PLANS; i++) {
+        listed |= g->plans[i] == p;
+    }
+    pthread_mutex_unlock(&g->lock);
+    if (!listed) {
+        drop_plan(g, p);
+    }
+}
+
+static wf_view view_of(weft_tensor t, const wf_type *type)
+{
+    return wf_view_dense((void *)(uintptr_t)weft_data(t), type->dtype, type->rank, type->dims);
+}
+
+static int run(weft_graph *g, wf_graph_plan *p, const weft_tensor *in, weft_tensor *out,
+               wf_why *why)
+{
+    int total = g->n_inputs + g->n_weights;
+    wf_view *views = malloc((size_t)(total + g->n_outputs + 1) * sizeof *views);
+    if (!views) {
+        return wf_fail(why, WEFT_ENOMEM, "out of memory");
+    }
+    int rc = 0;
+    for (int i = 0; i < total && !rc; i++) {
+        weft_tensor t =
+            i < g->n_inputs ? weft_contiguous(weft_detach(in[i])) : g->weights[i - g->n_inputs];
+        views[i] = view_of(t, wf_fn_type(p->fn, p->fn->inputs[i]));
+        rc = weft_ok(t) ? 0 : wf_fail(why, WEFT_ENOMEM, "%s", weft_last_error());
+    }
+    for (int i = 0; i < g->n_outputs && !rc; i++) {
+        const wf_type *t = wf_fn_type(p->fn, p->fn->outputs[i]);
+        out[i] = weft_zeros(weft_shape_from(t->rank, t->dims), (weft_dtype)t->dtype);
+        rc = weft_ok(out[i]) ? 0 : wf_fail(why, WEFT_ENOMEM, "no memory for output %d", i);
+        views[total + i] =
+            wf_view_dense(rc ? NULL : weft_data_mut(out[i]), t->dtype, t->rank, t->dims);
+    }
+    wf_plan_args a = {.fn = p->fn, .in = views, .out = views + total};
+    if (!rc) {
+        unsigned mode = wf_fpenv_enter();
+        rc = wf_plan_run(p->plan, &a, why);
+        wf_fpenv_leave(mode);
+    }
+    free(views);
+    return rc;
+}
+
+/* Checks the call and finds the plan. 0 or a status with an error recorded. */
+static int begin(weft_graph *g, unsigned flags, const weft_tensor *in, int n_in, wf_graph_plan **p)
+{
+    int64_t sizes[WF_MAX_SYMBOLS];
+    wf_why why = {0};
+    if (!g || n_in != g->n_inputs || (n_in && !in)) {
+        wf_api_error("graph_run", WEFT_EINVALID, "%d inputs are given, the graph takes %d", n_in,
+                     weft_graph_inputs(g));
+        return WEFT_EINVALID;
+    }
+    for (int k = 0; k < WF_MAX_SYMBOLS; k++) {
+        sizes[k] = -1;
+    }
+    int rc = 0;
+    for (int i = 0; i < n_in && !rc; i++) {
+        rc = bind_input(g, i, in[i], sizes, &why);
+    }
+    rc = rc ? rc : hold_plan(g, sizes, flags, p, &why);
+    return rc ? wf_raise_status(wf_ctx_get(), "graph_run", 0, NULL, &why) : 0;
+}
+
+weft_status weft_graph_run(weft_graph *g, const weft_tensor *in, int n_in, weft_tensor *out,
+                           int n_out)
+{
+    if (!out) {
+        wf_api_null("graph_run", "the place for the outputs");
+        return WEFT_EINVALID;
+    }
+    return wf_graph_run(g, 0, in, n_in, out, n_out, NULL);
+}
+
+weft_status wf_graph_run(weft_graph *g, unsigned flags, const weft_tensor *in, int n_in,
+                         weft_tensor *out, int n_out, wf_plan_info *info)
+{
+    wf_graph_plan *p = NULL;
+    if (!g || n_out != g->n_outputs) {
+        wf_api_error("graph_run", WEFT_EINVALID, "%d outputs are asked for, the graph has %d",
+                     n_out, weft_graph_outputs(g));
+        return WEFT_EINVALID;
+    }
+    for (int i = 0; out && i < n_out; i++) {
+        out[i] = WEFT_NONE;
+    }
+    int rc = begin(g, flags, in, n_in, &p);
+    if (rc) {
+        return (weft_status)rc;
+    }
+    if (info) {
+        wf_plan_get_info(p->plan, info);
+    }
+    if (!out) {
+        drop_hold(g, p);
+        return WEFT_OK;
+    }
+    wf_why why = {0};
+    weft_tensor made[64];
+    for (int i = 0; i < n_out; i++) {
+        made[i] = WEFT_NONE;
+    }
+    weft_scope scope = weft_scope_begin();
+    rc = run(g, p, in, made, &why);
+    for (int i = 0; i < n_out && !rc; i++) {
+        out[i] = weft_scope_give(scope, made[i]);
+    }
+    weft_scope_end(scope);
+    drop_hold(g, p);
+    return rc ? (weft_status)wf_raise_status(wf_ctx_get(), "graph_run", 0, NULL, &why) : WEFT_OK;
+}
+
+weft_status weft_graph_explain(weft_graph *g, const weft_tensor *in, int n_in, FILE *out)
+{
+    wf_graph_plan *p = NULL;
+    int rc = out ? begin(g, 0, in, n_in, &p) : WEFT_EINVALID;
+    if (rc) {
+        return (weft_status)rc;
+    }
+    rc = wf_plan_explain(p->plan, out);
+    drop_hold(g, p);
+    return (weft_status)rc;
+}

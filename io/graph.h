@@ -1,0 +1,55 @@
+/*
+ * io/graph.h -- a graph as its files see it: graph_build.c (recording), graph.c (running), graph_file.c
+ * (files), graph_show.c (pictures).
+ *
+ * Invariant: inputs of fn are the graph's inputs in order, then its weights in order.
+ */
+#ifndef IO_GRAPH_H
+#define IO_GRAPH_H
+
+#include <pthread.h>
+
+#include "eager/api.h"
+#include "jit/plan.h"
+#include "weft/graph.h"
+
+enum { WF_GRAPH_PLANS = 8 };
+
+/* What runs for one binding of the symbols. */
+typedef struct wf_graph_plan {
+    int64_t sizes[WF_MAX_SYMBOLS];
+    unsigned flags; /* WF_PLAN_* */
+    uint64_t used;
+    wf_fn *fn; /* without symbols; g->fn itself if that has none */
+    wf_plan *plan;
+    int holds; /* runs in progress, under g's lock */
+} wf_graph_plan;
+
+struct weft_graph {
+    wf_fn *fn;
+    int n_inputs, n_weights, n_outputs;
+    char **names;         /* of inputs, weights, outputs; each malloc'ed */
+    weft_tensor *weights; /* kept; row-major */
+    char producer[64];
+    pthread_mutex_t lock;
+    uint64_t clock;
+    wf_graph_plan *plans[WF_GRAPH_PLANS];
+};
+
+/* Takes over fn (also on failure, when it returns NULL with an error of op recorded); names are copied later by
+ * the caller into the array this allocates. */
+weft_graph *wf_graph_new(const char *op, wf_fn *fn, int n_inputs, int n_outputs);
+
+/* weft_graph_run with a plan of these WF_PLAN_* flags; info, if given, says what the plan is. out may be NULL:
+ * nothing is run then. */
+weft_status wf_graph_run(weft_graph *g, unsigned flags, const weft_tensor *in, int n_in,
+                         weft_tensor *out, int n_out, wf_plan_info *info);
+
+/* f with its symbols replaced: by sizes[k] when other is NULL; else dims that differ between f and other, two
+ * recordings of one function, become symbols: symbol k is what has size a[k] in f and b[k] in other. NULL with
+ * why filled. */
+wf_fn *wf_graph_bind(const wf_fn *f, const int64_t *sizes, wf_why *why);
+wf_fn *wf_graph_unify(const wf_fn *f, const wf_fn *other, int n, const char *const *names,
+                      const int64_t *a, const int64_t *b, wf_why *why);
+
+#endif
