@@ -111,6 +111,10 @@ foreach(source IN LISTS weft_test_sources)
     endif()
 endforeach()
 
+if(TARGET test_cli AND TARGET weft_cli) # it runs the command
+    add_dependencies(test_cli weft_cli)
+endif()
+
 # Every test of this program must fail: script/test runs it and counts. It is not in CTest.
 if(weft_mustfail_sources AND NOT WEFT_SANITIZE)
     weft_test_program(mustfail ${weft_mustfail_sources})

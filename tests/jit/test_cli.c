@@ -1,0 +1,156 @@
+/*
+ * tests/jit/test_cli.c -- the command `weft` as a user runs it: outputs, messages, exit status.
+ */
+#include <criterion/criterion.h>
+#include <libgen.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "weft/weft.h"
+
+static char folder[] = "/tmp/weft_cli_XXXXXX";
+static char text[65536];
+
+/* Runs `weft ...` in the folder; its exit status, both outputs in text. */
+static int __attribute__((format(printf, 1, 2))) weft(const char *format, ...)
+{
+    char self[4096], command[8192], args[2048];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    cr_assert_gt(n, 0);
+    self[n] = 0;
+    va_list list;
+    va_start(list, format);
+    vsnprintf(args, sizeof args, format, list);
+    va_end(list);
+    snprintf(command, sizeof command, "cd %s && %s/../bin/weft %s 2>&1", folder, dirname(self),
+             args);
+    FILE *p = popen(command, "r");
+    cr_assert_not_null(p);
+    size_t size = fread(text, 1, sizeof text - 1, p);
+    text[size] = 0;
+    int status = pclose(p);
+    cr_assert(WIFEXITED(status), "%s", command);
+    return WEXITSTATUS(status);
+}
+
+static bool says(const char *what)
+{
+    return strstr(text, what) != NULL;
+}
+
+static weft_status forward(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    out[0] = weft_relu(weft_matmul(in[0], *(weft_tensor *)self));
+    out[1] = weft_sum(out[0], .axes = weft_axes(1));
+    return WEFT_OK;
+}
+
+static void setup(void)
+{
+    char path[256];
+    cr_assert_not_null(mkdtemp(folder));
+    weft_tensor w = weft_randn(weft_shape(3, 5), WEFT_F32);
+    weft_set_name(w, "w");
+    weft_tensor x = weft_randn(weft_shape(4, 3), WEFT_F32), y[2];
+    static const weft_graph_dim dims[] = {{0, 0, "batch"}};
+    weft_graph *g = weft_jit_graph(forward, &w, &x, 1, .n_outputs = 2, .dims = dims, .n_dims = 1);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    snprintf(path, sizeof path, "%s/m.weft", folder);
+    cr_assert_eq(weft_graph_save(g, path), WEFT_OK);
+    weft_graph_free(g);
+    snprintf(path, sizeof path, "%s/x.npy", folder);
+    cr_assert_eq(weft_npy_save(path, x), WEFT_OK);
+    snprintf(path, sizeof path, "%s/x.npz", folder);
+    weft_named_tensor named = {"input_0", x};
+    cr_assert_eq(weft_npz_save(path, &named, 1), WEFT_OK);
+    forward(&w, &x, 1, y, 2);
+    for (int k = 0; k < 2; k++) {
+        snprintf(path, sizeof path, "%s/want_%d.npy", folder, k);
+        cr_assert_eq(weft_npy_save(path, y[k]), WEFT_OK);
+    }
+}
+
+static void teardown(void)
+{
+    char command[300];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    cr_assert_eq(system(command), 0);
+}
+
+static void same_files(const char *out)
+{
+    for (int k = 0; k < 2; k++) {
+        char command[600];
+        snprintf(command, sizeof command, "cmp %s/%s/output_%d.npy %s/want_%d.npy", folder, out, k,
+                 folder, k);
+        cr_assert_eq(system(command), 0);
+    }
+}
+
+Test(cli, run, .init = setup, .fini = teardown)
+{
+    cr_assert_eq(weft("run m.weft --input x.npy --output-dir a"), 0, "%s", text);
+    same_files("a");
+    cr_assert_eq(weft("run m.weft --input input_0=x.npy --output-dir a"), 0, "%s", text);
+    cr_assert_eq(weft("run m.weft --input x.npz --output-dir b"), 0, "%s", text);
+    same_files("b");
+    cr_assert_eq(weft("run m.weft --input x.npy"), 0);
+    cr_assert(says("output_0 = ") && says("output_1 = "), "%s", text);
+    cr_assert_eq(weft("run m.weft"), 1);
+    cr_assert(says("--input input_0="), "%s", text);
+    cr_assert_eq(weft("run m.weft --input m.weft"), 1);
+    cr_assert_eq(weft("run m.weft --input want_0.npy"), 1);
+    cr_assert(says("axis 1"), "%s", text);
+    cr_assert_eq(weft("run m.weft --input x.npy --input x.npy"), 1);
+    cr_assert_eq(weft("run x.npy --input x.npy"), 1);
+    cr_assert_eq(weft("run m.weft --input x.npy --output-dir /proc/no"), 1);
+}
+
+Test(cli, show_and_time, .init = setup, .fini = teardown)
+{
+    cr_assert_eq(weft("show m.weft"), 0);
+    cr_assert(says("input_0 f32[batch,3]") && says("# weight  w f32[3,5]") && says("matmul"), "%s",
+              text);
+    cr_assert_eq(weft("show m.weft --dot"), 0);
+    cr_assert(says("digraph"));
+    cr_assert_eq(weft("show m.weft --svg -o g.svg && head -c 4 g.svg"), 0);
+    cr_assert(says("<svg"));
+    cr_assert_eq(weft("show m.weft --svg -o /no/g.svg"), 1);
+    cr_assert_eq(weft("show m.weft --dot --svg"), 2);
+    cr_assert_eq(weft("explain m.weft --dim batch=4"), 0, "%s", text);
+    cr_assert(says("matmul"), "%s", text);
+    cr_assert_eq(weft("explain m.weft"), 1);
+    cr_assert(says("--dim batch=SIZE"), "%s", text);
+    cr_assert_eq(weft("profile m.weft --compare --runs 3 --input x.npy"), 0, "%s", text);
+    cr_assert(says("fused") && says("unfused") && says("launches"), "%s", text);
+    cr_assert_eq(weft("profile m.weft --dim batch=2"), 2);
+}
+
+Test(cli, the_rest, .init = setup, .fini = teardown)
+{
+    cr_assert_eq(weft("--version"), 0);
+    cr_assert(says(weft_version()));
+    cr_assert_eq(weft("--help"), 0);
+    static const char *const names[] = {"run", "show", "explain", "profile", "doctor", "cache"};
+    for (int i = 0; i < 6; i++) {
+        cr_assert_eq(weft("--help"), 0);
+        cr_assert(says(names[i]));
+        cr_assert_eq(weft("%s --help", names[i]), 0);
+        cr_assert(says(names[i]));
+        cr_assert_eq(weft("%s --no-such-option", names[i]), 2);
+        cr_assert(says("--help"));
+    }
+    cr_assert_eq(weft("doctor"), 0);
+    cr_assert(says("instruction set"));
+    cr_assert_eq(weft("cache"), 0);
+    cr_assert_eq(weft("frobnicate"), 2);
+    cr_assert_eq(weft(" "), 2);
+    cr_assert_eq(weft("run"), 2);
+    cr_assert_eq(weft("run a b"), 2);
+    cr_assert_eq(weft("profile m.weft --runs 0"), 2);
+    cr_assert_eq(weft("doctor > /dev/full"), 1);
+}
