@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "eager/alloc.h"
 #include "io/file.h"
 
 static bool write_all(int fd, const void *data, size_t n)
@@ -31,7 +32,7 @@ static bool write_all(int fd, const void *data, size_t n)
 /* Makes the rename last: the entry in the folder is synced too. Not every file system can. */
 static void sync_folder(const char *path)
 {
-    char *folder = strdup(path);
+    char *folder = wf_strdup(path);
     if (!folder) {
         return;
     }
@@ -44,14 +45,14 @@ static void sync_folder(const char *path)
         fsync(fd);
         close(fd);
     }
-    free(folder);
+    wf_mfree(folder);
 }
 
 weft_status wf_file_write(const char *op, const char *path, const wf_file_part *parts, int n)
 {
     static _Atomic unsigned serial;
     size_t size = strlen(path) + 40;
-    char *temporary = malloc(size);
+    char *temporary = wf_malloc(size);
     if (!temporary) {
         wf_api_error(op, WEFT_ENOMEM, "'%s': no memory", path);
         return WEFT_ENOMEM;
@@ -76,7 +77,7 @@ weft_status wf_file_write(const char *op, const char *path, const wf_file_part *
     } else if (fd >= 0) {
         unlink(temporary);
     }
-    free(temporary);
+    wf_mfree(temporary);
     if (!ok) {
         wf_api_error(op, WEFT_EIO, "'%s': %s", path, strerror(error));
     }

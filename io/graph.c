@@ -5,20 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eager/alloc.h"
 #include "eager/dense.h"
 #include "eager/pool.h"
 #include "io/graph.h"
 
 weft_graph *wf_graph_new(const char *op, wf_fn *fn, int n_inputs, int n_outputs)
 {
-    weft_graph *g = calloc(1, sizeof *g);
+    weft_graph *g = wf_calloc(1, sizeof *g);
     if (g) {
         g->fn = fn;
         g->n_inputs = n_inputs;
         g->n_outputs = n_outputs;
         g->n_weights = (int)fn->ninputs - n_inputs;
-        g->names = calloc((size_t)(fn->ninputs + (uint32_t)n_outputs) + 1, sizeof *g->names);
-        g->weights = calloc((size_t)g->n_weights + 1, sizeof *g->weights);
+        g->names = wf_calloc((size_t)(fn->ninputs + (uint32_t)n_outputs) + 1, sizeof *g->names);
+        g->weights = wf_calloc((size_t)g->n_weights + 1, sizeof *g->weights);
         snprintf(g->producer, sizeof g->producer, "weft %s", weft_version());
         pthread_mutex_init(&g->lock, NULL);
     }
@@ -43,7 +44,7 @@ static void drop_plan(const weft_graph *g, wf_graph_plan *p)
     if (p->fn != g->fn) {
         wf_fn_free(p->fn);
     }
-    free(p);
+    wf_mfree(p);
 }
 
 void weft_graph_free(weft_graph *g)
@@ -58,13 +59,13 @@ void weft_graph_free(weft_graph *g)
         weft_free(g->weights[i]);
     }
     for (int i = 0; g->names && i < g->n_inputs + g->n_weights + g->n_outputs; i++) {
-        free(g->names[i]);
+        wf_mfree(g->names[i]);
     }
-    free(g->weights);
-    free(g->names);
+    wf_mfree(g->weights);
+    wf_mfree(g->names);
     wf_fn_free(g->fn);
     pthread_mutex_destroy(&g->lock);
-    free(g);
+    wf_mfree(g);
 }
 
 /* -- queries -------------------------------------------------------------------------------------------- */
@@ -164,7 +165,7 @@ static int bind_input(const weft_graph *g, int i, weft_tensor x, int64_t *sizes,
 static int build(weft_graph *g, const int64_t *sizes, unsigned flags, wf_graph_plan **out,
                  wf_why *why)
 {
-    wf_graph_plan *p = calloc(1, sizeof *p);
+    wf_graph_plan *p = wf_calloc(1, sizeof *p);
     if (!p) {
         return wf_fail(why, WEFT_ENOMEM, "out of memory");
     }
@@ -236,7 +237,7 @@ static int run(weft_graph *g, wf_graph_plan *p, const weft_tensor *in, weft_tens
                wf_why *why)
 {
     int total = g->n_inputs + g->n_weights;
-    wf_view *views = malloc((size_t)(total + g->n_outputs + 1) * sizeof *views);
+    wf_view *views = wf_malloc((size_t)(total + g->n_outputs + 1) * sizeof *views);
     if (!views) {
         return wf_fail(why, WEFT_ENOMEM, "out of memory");
     }
@@ -260,7 +261,7 @@ static int run(weft_graph *g, wf_graph_plan *p, const weft_tensor *in, weft_tens
         rc = wf_plan_run(p->plan, &a, why);
         wf_fpenv_leave(mode);
     }
-    free(views);
+    wf_mfree(views);
     return rc;
 }
 

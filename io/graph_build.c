@@ -281,7 +281,7 @@ static char *weight_name(const weft_graph *g, int i, const char *given)
     }
     snprintf(text, sizeof text, taken ? "%.255s_%d" : "%.255s", good_name(given) ? given : "weight",
              i);
-    return strdup(text);
+    return wf_strdup(text);
 }
 
 static int name_ports(weft_graph *g, const weft_graph_args *a, const recording *r)
@@ -298,7 +298,7 @@ static int name_ports(weft_graph *g, const weft_graph_args *a, const recording *
             return WEFT_EINVALID;
         }
         char **place = &g->names[in ? i : g->n_inputs + g->n_weights + k];
-        *place = strdup(given ? given[k] : text);
+        *place = wf_strdup(given ? given[k] : text);
         if (!*place) {
             return WEFT_ENOMEM;
         }

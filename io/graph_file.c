@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eager/alloc.h"
 #include "io/graph.h"
 
 static const char version[] = "1";
@@ -24,7 +25,7 @@ static char *join(const weft_graph *g, int from, int n)
     for (int i = 0; i < n; i++) {
         size += strlen(g->names[from + i]) + 1;
     }
-    char *text = malloc(size), *p = text;
+    char *text = wf_malloc(size), *p = text;
     for (int i = 0; text && i < n; i++) {
         size_t k = strlen(g->names[from + i]);
         memcpy(p, g->names[from + i], k);
@@ -46,7 +47,7 @@ weft_status weft_graph_save(const weft_graph *g, const char *path)
     int w = g->n_inputs + g->n_weights;
     char *text = wf_fn_text(g->fn), *inputs = join(g, 0, g->n_inputs);
     char *weights = join(g, g->n_inputs, g->n_weights), *outputs = join(g, w, g->n_outputs);
-    weft_named_tensor *t = calloc((size_t)g->n_weights + 1, sizeof *t);
+    weft_named_tensor *t = wf_calloc((size_t)g->n_weights + 1, sizeof *t);
     weft_status s = WEFT_ENOMEM;
     if (text && inputs && weights && outputs && t) {
         weft_metadata meta[] = {{"weft.version", version}, {"weft.producer", g->producer},
@@ -59,11 +60,11 @@ weft_status weft_graph_save(const weft_graph *g, const char *path)
     } else {
         wf_api_error("graph_save", WEFT_ENOMEM, "out of memory");
     }
-    free(text);
-    free(inputs);
-    free(weights);
-    free(outputs);
-    free(t);
+    wf_mfree(text);
+    wf_mfree(inputs);
+    wf_mfree(weights);
+    wf_mfree(outputs);
+    wf_mfree(t);
     return s;
 }
 
@@ -84,10 +85,13 @@ static const char *split(const char *text, int n, char **names)
         if (!end || end == text) {
             return "the lists of names do not fit the function's inputs and outputs";
         }
-        names[i] = strndup(text, (size_t)(end - text));
+        size_t length = (size_t)(end - text);
+        names[i] = wf_malloc(length + 1);
         if (!names[i]) {
             return "no memory for names";
         }
+        memcpy(names[i], text, length);
+        names[i][length] = 0;
         text = end + 1;
     }
     return text && !*text ? NULL
@@ -110,7 +114,7 @@ static int by_text(const void *a, const void *b)
 
 static const char *check_distinct(char *const *names, int n)
 {
-    char **sorted = malloc(((size_t)n + 1) * sizeof *sorted);
+    char **sorted = wf_malloc(((size_t)n + 1) * sizeof *sorted);
     const char *wrong = sorted ? NULL : "no memory for names";
     if (sorted && n) {
         memcpy(sorted, names, (size_t)n * sizeof *sorted);
@@ -119,7 +123,7 @@ static const char *check_distinct(char *const *names, int n)
     for (int i = 1; i < n && !wrong; i++) {
         wrong = strcmp(sorted[i - 1], sorted[i]) == 0 ? "a name occurs twice" : NULL;
     }
-    free(sorted);
+    wf_mfree(sorted);
     return wrong;
 }
 

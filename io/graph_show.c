@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eager/alloc.h"
 #include "io/graph.h"
 
 weft_status weft_graph_print(const weft_graph *g, FILE *out)
@@ -170,11 +171,11 @@ weft_status weft_graph_svg(const weft_graph *g, FILE *out)
         return WEFT_EINVALID;
     }
     const wf_fn *f = g->fn;
-    place *at = calloc((size_t)f->n + 1, sizeof *at);
-    int *width = calloc((size_t)f->n + 1, sizeof *width), rows, columns;
+    place *at = wf_calloc((size_t)f->n + 1, sizeof *at);
+    int *width = wf_calloc((size_t)f->n + 1, sizeof *width), rows, columns;
     if (!at || !width) {
-        free(at);
-        free(width);
+        wf_mfree(at);
+        wf_mfree(width);
         wf_api_error("graph_svg", WEFT_ENOMEM, "out of memory");
         return WEFT_ENOMEM;
     }
@@ -214,7 +215,7 @@ weft_status weft_graph_svg(const weft_graph *g, FILE *out)
         fputs("</text>\n", out);
     }
     fputs("</svg>\n", out);
-    free(at);
-    free(width);
+    wf_mfree(at);
+    wf_mfree(width);
     return ferror(out) ? WEFT_EIO : WEFT_OK;
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eager/alloc.h"
 #include "io/file.h"
 #include "io/npy.h"
 
@@ -230,7 +231,7 @@ static weft_tensor make(const header *h, const unsigned char *data, size_t size)
 {
     unsigned char *copy = NULL;
     if (h->swapped && size) {
-        copy = malloc(size);
+        copy = wf_malloc(size);
         if (!copy) {
             return wf_api_error("npy", WEFT_ENOMEM, "no memory for %zu bytes", size);
         }
@@ -244,7 +245,7 @@ static weft_tensor make(const header *h, const unsigned char *data, size_t size)
         dims[i] = h->dims[h->fortran ? axes[i] : i];
     }
     weft_tensor t = weft_from_data(size ? data : NULL, weft_shape_from(h->rank, dims), h->dtype);
-    free(copy);
+    wf_mfree(copy);
     return h->fortran && h->rank > 1
                ? weft_contiguous(weft_permute(t, weft_shape_from(h->rank, axes)))
                : t;
@@ -338,7 +339,7 @@ weft_status weft_npy_encode(weft_tensor t, void **data, size_t *size)
     weft_status s = wf_npy_header("npy_encode", c, head, &n);
     if (s == WEFT_OK) {
         size_t bytes = (size_t)weft_nbytes(c);
-        char *p = malloc(n + bytes);
+        char *p = wf_malloc(n + bytes);
         if (p) {
             memcpy(p, head, n);
             if (bytes) {

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eager/alloc.h"
 #include "io/file.h"
 #include "io/npy.h"
 
@@ -62,15 +63,15 @@ void weft_npz_close(weft_npz *z)
         return;
     }
     for (int i = 0; i < z->n; i++) {
-        free(z->members[i].name);
+        wf_mfree(z->members[i].name);
     }
-    free(z->members);
+    wf_mfree(z->members);
     if (z->copy) {
-        free(z->copy);
+        wf_mfree(z->copy);
     } else {
         wf_file_unmap(z->p, z->size);
     }
-    free(z);
+    wf_mfree(z);
 }
 
 /* Replaces size and offset by the 64-bit fields of the extra data where they say 0xFFFFFFFF. */
@@ -134,7 +135,7 @@ static const char *read_entry(weft_npz *z, size_t *at, size_t directory_end)
     }
     member *m = &z->members[z->n];
     *m = (member){.data = (size_t)data, .size = (size_t)raw, .crc = (uint32_t)get(e + 16, 4)};
-    m->name = malloc(name + 1);
+    m->name = wf_malloc(name + 1);
     if (!m->name) {
         return "no memory for a name";
     }
@@ -170,7 +171,7 @@ static int by_name(const void *a, const void *b)
 
 static const char *distinct(const weft_npz *z)
 {
-    char **names = malloc(((size_t)z->n + 1) * sizeof *names);
+    char **names = wf_malloc(((size_t)z->n + 1) * sizeof *names);
     if (!names) {
         return "no memory for the list of names";
     }
@@ -182,7 +183,7 @@ static const char *distinct(const weft_npz *z)
     for (int i = 1; i < z->n && !wrong; i++) {
         wrong = strcmp(names[i - 1], names[i]) == 0 ? "two members have the same name" : NULL;
     }
-    free(names);
+    wf_mfree(names);
     return wrong;
 }
 
@@ -206,7 +207,7 @@ static const char *read_directory(weft_npz *z)
     if (n > MAX_MEMBERS || at > end || bytes > end - at || n > bytes / CENTRAL_SIZE) {
         return "the directory is longer than the file";
     }
-    z->members = calloc((size_t)n + 1, sizeof *z->members);
+    z->members = wf_calloc((size_t)n + 1, sizeof *z->members);
     if (!z->members) {
         return "no memory for the directory";
     }
@@ -224,9 +225,9 @@ static const char *read_directory(weft_npz *z)
 static weft_npz *read_zip(const char *source, unsigned char *copy, const unsigned char *p,
                           size_t size)
 {
-    weft_npz *z = calloc(1, sizeof *z);
+    weft_npz *z = wf_calloc(1, sizeof *z);
     if (!z) {
-        free(copy);
+        wf_mfree(copy);
         if (!copy) {
             wf_file_unmap(p, size);
         }
@@ -252,7 +253,7 @@ weft_npz *weft_npz_open(const char *path)
 
 weft_npz *weft_npz_decode(const void *data, size_t size)
 {
-    unsigned char *copy = data ? malloc(size + 1) : NULL;
+    unsigned char *copy = data ? wf_malloc(size + 1) : NULL;
     if (!copy) {
         wf_api_error("npz", data ? WEFT_ENOMEM : WEFT_EINVALID, "no data, or no memory for a copy");
         return NULL;
@@ -372,7 +373,7 @@ static unsigned char *directory(const piece *m, int n, size_t offset, size_t *si
     for (int i = 0; i < n; i++) {
         bytes += CENTRAL_SIZE + strlen(m[i].name);
     }
-    unsigned char *start = calloc(1, bytes), *p = start;
+    unsigned char *start = wf_calloc(1, bytes), *p = start;
     for (int i = 0; p && i < n; i++) {
         put(&p, CENTRAL, 4);
         put(&p, 20, 2);
@@ -421,7 +422,7 @@ static weft_status save(const char *path, const weft_named_tensor *t, int n, pie
     }
     parts[3 * n] = (wf_file_part){end, size};
     weft_status s = wf_file_write("npz_save", path, parts, 3 * n + 1);
-    free(end);
+    wf_mfree(end);
     return s;
 }
 
@@ -431,13 +432,13 @@ weft_status weft_npz_save(const char *path, const weft_named_tensor *t, int n)
         wf_api_error("npz_save", WEFT_EINVALID, "no path or list, or more than 65534 tensors");
         return WEFT_EINVALID;
     }
-    piece *m = calloc((size_t)n + 1, sizeof *m);
-    wf_file_part *parts = calloc(3 * (size_t)n + 1, sizeof *parts);
+    piece *m = wf_calloc((size_t)n + 1, sizeof *m);
+    wf_file_part *parts = wf_calloc(3 * (size_t)n + 1, sizeof *parts);
     weft_scope scope = weft_scope_begin();
     weft_status s =
         m && parts ? save(path, t, n, m, parts) : refuse(WEFT_ENOMEM, path, "no memory");
     weft_scope_end(scope);
-    free(m);
-    free(parts);
+    wf_mfree(m);
+    wf_mfree(parts);
     return s;
 }

@@ -58,7 +58,8 @@ static void check_runs(weft_graph *g, model *m)
 
 Test(graph, runs_any_batch_saved_or_not)
 {
-    char path[] = "/tmp/weft_graph_XXXXXX";
+    char path[] = "/tmp/weft_graph_......";
+    memset(strchr(path, '.'), 'X', 6);
     close(mkstemp(path));
     model m = make_model();
     weft_graph *g = record(&m, 3); /* as large as an axis of the weights */

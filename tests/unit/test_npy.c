@@ -14,7 +14,7 @@ static const char golden_head[] =
     "\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }";
 static const float golden_data[] = {1, 2, -3, 4};
 
-static char folder[] = "/tmp/weft_npy_XXXXXX";
+static char folder[] = "/tmp/weft_npy_......";
 
 static const char *in_folder(const char *name)
 {
@@ -100,6 +100,7 @@ static void same(weft_tensor a, weft_tensor b, const char *what)
 
 Test(npy, files_of_numpy)
 {
+    memset(strchr(folder, '.'), 'X', 6);
     cr_assert_not_null(mkdtemp(folder));
     bool there = numpy(
         "for d in \"bool uint8 int8 int16 int32 int64 float16 float32 float64\".split():\n"
@@ -143,6 +144,7 @@ Test(npy, files_of_numpy)
 
 Test(npy, numpy_reads_ours)
 {
+    memset(strchr(folder, '.'), 'X', 6);
     cr_assert_not_null(mkdtemp(folder));
     weft_named_tensor all[TYPES];
     for (int t = 0; t < TYPES; t++) {
@@ -227,6 +229,7 @@ Test(npy, malformed)
 /* Every byte of a small .npz is changed and cut: an error or a sound tensor, never a crash. */
 Test(npy, damaged_zip)
 {
+    memset(strchr(folder, '.'), 'X', 6);
     cr_assert_not_null(mkdtemp(folder));
     weft_named_tensor t = {"a", counting(WEFT_F32, 2, 3)};
     cr_assert_eq(weft_npz_save(in_folder("a.npz"), &t, 1), WEFT_OK);
