@@ -49,12 +49,22 @@ function(weft_isa isa)
     weft_objects(weft_${isa} ${weft_isa_sources})
     set(weft_object_sets "${weft_object_sets}" PARENT_SCOPE)
     target_compile_definitions(weft_${isa} PRIVATE WF_ISA=${isa})
-    target_compile_options(weft_${isa} PRIVATE ${ARGN} 
+    target_compile_options(weft_${isa} PRIVATE ${ARGN}
+        $<$<CONFIG:Release>:-fno-asynchronous-unwind-tables>
+        $<$<C_COMPILER_ID:GNU>:--param=vect-epilogues-nomask=0>
         $<$<C_COMPILER_ID:GNU>:-fno-thread-jumps> $<$<C_COMPILER_ID:GNU>:-fno-tree-partial-pre>)
 endfunction()
 
+# The library's size is a promise (4 MiB): code that is run once or is not timed is compiled small, and kernels, which are
+# leaves, carry no unwind tables.
+set(small $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:-Os>)
+file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir_rows*.c jit/ir/interp*.c)
+foreach(source IN LISTS weft_small)
+    set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${small})
+endforeach()
+
 set(kernel_opt $<$<CONFIG:Release>:-O3>)
-weft_isa(sse2)
+weft_isa(sse2 ${small})
 weft_isa(avx2 -march=x86-64-v3 ${kernel_opt})
 weft_isa(avx512 -march=x86-64-v4 -mprefer-vector-width=512 ${kernel_opt})
 
