@@ -41,7 +41,7 @@ static const cli_command commands[] = {
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
-static int report(const char *command, const char *format, va_list list, int status)
+static int WF_PRINTF(2, 0) report(const char *command, const char *format, va_list list, int status)
 {
     fprintf(stderr, "weft%s%s: ", command ? " " : "", command ? command : "");
     vfprintf(stderr, format, list);

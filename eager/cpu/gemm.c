@@ -96,7 +96,8 @@ static int64_t least(int64_t a, int64_t b)
 /* Strips of rows that share a packed B: at least 64 high, or two of at least 32. */
 static int64_t packed_strips(const wf_gemm_desc *d, double work)
 {
-    int64_t worth = work / (2.0 * MIN_WORK) < 16 ? (int64_t)(work / (2.0 * MIN_WORK)) : 16;
+    int64_t worth =
+        work / (2.0 * (double)MIN_WORK) < 16 ? (int64_t)(work / (2.0 * (double)MIN_WORK)) : 16;
     return least(worth, d->m >= 128 ? d->m / 64 : d->m / 32);
 }
 
