@@ -17,7 +17,7 @@ enum { VOCAB = 256, MAX_TEXT = 1 << 26 };
 /* Options: numbers, then texts. */
 static int64_t steps = 1200, stop, seed = 1, threads, sample = 600, dim = 128, layers = 4,
                heads = 4, context = 128, batch = 16, jit;
-static const char *file = "/usr/share/common-licenses/GPL-3", *save, *resume;
+static const char *file = "/usr/share/common-licenses/GPL-3", *save, *resume, *export;
 
 static void die(const char *what)
 {
@@ -81,7 +81,7 @@ static weft_tensor read_text(void)
 
 static void parse(int argc, char **argv)
 {
-    const char *text[] = {"--save", "--resume"}, **texts[] = {&save, &resume};
+    const char *text[] = {"--save", "--resume", "--export"}, **texts[] = {&save, &resume, &export};
     const char *number[] = {"--steps",  "--stop",  "--seed",    "--threads", "--sample", "--dim",
                             "--layers", "--heads", "--context", "--batch",   "--jit"};
     int64_t *numbers[] = {&steps,  &stop,  &seed,    &threads, &sample, &dim,
@@ -92,12 +92,13 @@ static void parse(int argc, char **argv)
         for (int k = 0; k < 11 && !known && i + 1 < argc; k++) {
             if (strcmp(argv[i], number[k]) == 0) {
                 *numbers[k] = atoll(argv[++i]), known = 1;
-            } else if (k < 2 && strcmp(argv[i], text[k]) == 0) {
+            } else if (k < 3 && strcmp(argv[i], text[k]) == 0) {
                 *texts[k] = argv[++i], known = 1;
             }
         }
         if (!known || layers > TRANSFORMER_MAX_LAYERS || batch < 1)
-            die("usage: char_lm [FILE] [--save FILE] [--resume FILE], and with a number: --steps "
+            die("usage: char_lm [FILE] [--save FILE] [--resume FILE] [--export FOLDER], and "
+                "numbers: --steps "
                 "--stop --seed --threads --sample --dim --layers --heads --context --batch --jit");
     }
 }
@@ -171,6 +172,30 @@ static void train(trainer *t, weft_tensor text)
     weft_jit_free(traced);
 }
 
+static weft_status logits(void *self, const weft_tensor *in, int n, weft_tensor *out, int n_out)
+{
+    out[0] = n == 1 && n_out == 1 ? transformer_forward(self, in[0]) : WEFT_NONE;
+    return weft_error_status(out[0]);
+}
+
+/* The model as a graph file, with tokens to run it on and the logits that it gives. */
+static void export_model(transformer *l, weft_tensor text)
+{
+    char path[3][4096];
+    const char *file_name[] = {"model.weft", "tokens.npy", "logits.npy"};
+    for (int i = 0; i < 3; i++)
+        snprintf(path[i], sizeof path[i], "%s/%s", export, file_name[i]);
+    weft_no_grad_begin();
+    weft_tensor x = weft_reshape(weft_narrow(text, 0, 0, 2 * context), weft_shape(2, context)), y;
+    weft_graph *g = weft_jit_graph(logits, l, &x, 1, .name = "char_lm",
+                                   .dims = (weft_graph_dim[]){{0, 0, "batch"}}, .n_dims = 1);
+    if (!g || weft_graph_save(g, path[0]) || logits(l, &x, 1, &y, 1) || weft_npy_save(path[1], x) ||
+        weft_npy_save(path[2], y))
+        die("--export");
+    weft_graph_free(g);
+    weft_no_grad_end();
+}
+
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -195,6 +220,8 @@ int main(int argc, char **argv)
     train(&t, text);
     if (save && weft_checkpoint_save(save, m, t.adam, &extra, 1) != WEFT_OK)
         die("--save");
+    if (export)
+        export_model(&t.lm, text);
     generate(&t.lm);
     weft_optim_free(t.adam);
     weft_module_free(m);

@@ -552,7 +552,7 @@ static int record_view(wf_recorder *r, wf_op op, const wf_attr *attr, wf_slot *s
                        wf_why *why)
 {
     wf_trace *t = trace_of(r);
-    wf_val v, out;
+    wf_val v = 0, out;
     if (op == WF_OP_AS_STRIDED) {
         return 0; /* its map is about memory: what reads dst forms it anew */
     }

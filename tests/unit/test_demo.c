@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SMALL "--steps 20 --sample 0 --dim 32 --layers 2 --context 32 --batch 4 "
@@ -86,6 +87,28 @@ Test(demo, refuses_what_it_cannot_do)
     cr_assert_neq(run("char_lm --layers 1000", out, sizeof out), 0);
     cr_assert_neq(run("char_lm " SMALL "--heads 5", out, sizeof out), 0);
     cr_assert_neq(run("char_lm " SMALL "--batch 0", out, sizeof out), 0);
+}
+
+Test(demo, an_exported_model_runs_in_another_process)
+{
+    char out[8000], folder[100], command[1000];
+    snprintf(folder, sizeof folder, "/tmp/weft-test-export-%ld", (long)getpid());
+    snprintf(command, sizeof command, "../examples/char_lm " SMALL "--stop 2 --export %s", folder);
+    cr_assert_neq(run(command, out, sizeof out), 0, "there is no such folder yet");
+    cr_assert_eq(mkdir(folder, 0700), 0);
+    cr_assert_eq(run(command, out, sizeof out), 0, "%s", out);
+    snprintf(command, sizeof command,
+             "../bin/weft run %s/model.weft --input %s/tokens.npy --output-dir %s && "
+             "cmp %s/logits.npy %s/output_0.npy && rm -r %s",
+             folder, folder, folder, folder, folder, folder);
+    cr_assert_eq(run(command, out, sizeof out), 0, "%s", out);
+}
+
+Test(demo, a_traced_function_has_the_bits_of_the_function)
+{
+    char out[8000];
+    cr_assert_eq(run("traced", out, sizeof out), 0, "%s", out);
+    cr_assert(strstr(out, "1 plans built"), "%s", out);
 }
 
 Test(demo, the_listings_of_the_paper_learn)
