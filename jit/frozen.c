@@ -144,6 +144,12 @@ static void close_args(wf_ctx *c, args *a)
     }
 }
 
+/* A call that is not recorded has no virtual storage of its own: another thread's trace will compute this one. */
+static bool has_memory(wf_storage *st)
+{
+    return !atomic_load_explicit(&st->is_virtual, memory_order_acquire);
+}
+
 static bool open_args(wf_ctx *c, args *a, const weft_tensor *in, int n, char *reason)
 {
     bool few = n <= 32;
@@ -156,6 +162,8 @@ static bool open_args(wf_ctx *c, args *a, const weft_tensor *in, int n, char *re
         a->slot[i] = in[i].slot < WF_ABSENT_SLOT ? wf_pin(c, in[i], &a->pinned[i], NULL) : NULL;
         a->n = i + 1;
         ok = a->slot[i] || refuse(reason, "argument %d is not a live tensor", i);
+        ok = ok && (has_memory(a->slot[i]->st) ||
+                    refuse(reason, "argument %d is still being recorded by another thread", i));
         ok = ok &&
              (!a->slot[i]->st->broken || refuse(reason, "argument %d holds no valid value", i));
     }
@@ -269,10 +277,25 @@ static bool describe_output(wf_frozen *z, wf_trace *t, const weft_tensor *in, we
     return ok;
 }
 
+/* The first row that draws random numbers, or WF_OP_INVALID: a replay would leave the generator where it is. */
+static wf_op random_row(const wf_fn *f)
+{
+    for (uint32_t k = 0; k < f->n; k++) {
+        if (f->ins[k].op >= WF_OP_RAND && f->ins[k].op <= WF_OP_RANDPERM) {
+            return (wf_op)f->ins[k].op;
+        }
+    }
+    return WF_OP_INVALID;
+}
+
 static bool describe(wf_frozen *z, wf_trace *t, const weft_tensor *in, const weft_tensor *out,
                      char *reason)
 {
     args a;
+    wf_op draws = random_row(t->fn);
+    if (draws != WF_OP_INVALID) {
+        return refuse(reason, "it draws random numbers (%s)", wf_rows[draws].name);
+    }
     if (t->peeked) {
         return refuse(reason, "it reads a value of a tensor (%s)", t->peeked);
     }

@@ -10,7 +10,7 @@
  *
  * Invariants: a plan is immutable after wf_plan_build and may run on several threads at once; views are
  * not steps but index maps of the steps that read them; a run asks the allocator for one block of
- * temporary memory, and for the results the caller did not bring.
+ * temporary memory and for the results the caller did not bring; kernels take their scratch besides.
  */
 #ifndef JIT_PLAN_H
 #define JIT_PLAN_H

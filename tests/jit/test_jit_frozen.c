@@ -3,6 +3,7 @@
  * and failed verification has its reason; a planted stale constant is caught.
  */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "tests/support/support.h"
@@ -210,9 +211,10 @@ Test(frozen, every_refusal_has_its_reason)
     static const struct {
         int what;
         const char *says;
-    } cases[] = {{READS, "reads a value"},    {KEEPS, "outlive"},    {DRAWS, "number of bernoulli"},
-                 {COUNTS, "number of add"},   {HISTORY, "gradient"}, {MAKES, "makes from memory"},
-                 {BREAKS, "breaks its graph"}};
+    } cases[] = {
+        {READS, "reads a value"},    {KEEPS, "outlive"},    {DRAWS, "random numbers (bernoulli)"},
+        {COUNTS, "number of add"},   {HISTORY, "gradient"}, {MAKES, "makes from memory"},
+        {BREAKS, "breaks its graph"}};
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         layer b;
         layer_open(&b, cases[k].what);
@@ -315,5 +317,74 @@ Test(frozen, a_kernel_that_fails)
         }
     }
     cr_assert_eq(stats_of(j).frozen, 6);
+    weft_jit_free(j);
+}
+
+static weft_status reseeds(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_manual_seed(7);
+    out[0] = weft_add(in[0], weft_randn(weft_shape(3), WEFT_F32));
+    return WEFT_OK;
+}
+
+/* Its numbers are the same in every recording, but a replay would not move the generator. */
+Test(frozen, drawing_is_never_replayed)
+{
+    weft_jit *j = weft_jit_trace(reseeds, .frozen = true);
+    weft_tensor x = weft_ones(weft_shape(3), WEFT_F32), a, b;
+    for (int call = 0; call < 5; call++) {
+        OK(reseeds(NULL, &x, 1, &a, 1));
+        weft_generator want = *weft_default_generator();
+        weft_manual_seed(100);
+        OK(weft_jit_call(j, &x, 1, &b, 1));
+        check_bits("sum", a, b);
+        cr_assert_eq(weft_default_generator()->seed, want.seed);
+        cr_assert_eq(weft_default_generator()->offset, want.offset);
+    }
+    cr_assert_eq(stats_of(j).frozen, 0);
+    cr_assert(has_reason(j, "random numbers (randn)"), "%s", reasons(j));
+    weft_jit_free(j);
+}
+
+static pthread_barrier_t meet;
+static weft_tensor shared;
+
+static void *records(void *arg)
+{
+    weft_jit *region = arg;
+    OK(weft_jit_begin(region));
+    shared = weft_keep(weft_ones(weft_shape(2, 3), WEFT_F32));
+    pthread_barrier_wait(&meet);
+    pthread_barrier_wait(&meet);
+    OK(weft_jit_end(region));
+    return NULL;
+}
+
+/* A tensor that another thread's trace has yet to compute has no memory to replay on. */
+Test(frozen, an_argument_of_another_threads_trace)
+{
+    weft_jit *j = weft_jit_trace(gather, .frozen = true), *region = weft_jit_trace(NULL);
+    int64_t index[2] = {1, 0};
+    weft_tensor in[2] = {data(2, 3, 0), weft_from_data(index, weft_shape(2), WEFT_I64)}, y;
+    for (int call = 0; call < 3; call++) {
+        OK(weft_jit_call(j, in, 2, &y, 1));
+    }
+    cr_assert_eq(stats_of(j).frozen, 1, "%s", reasons(j));
+    pthread_t other;
+    pthread_barrier_init(&meet, NULL, 2);
+    cr_assert_eq(pthread_create(&other, NULL, records, region), 0);
+    pthread_barrier_wait(&meet);
+    weft_tensor theirs[2] = {shared, in[1]};
+    weft_jit_call(j, theirs, 2, &y, 1);
+    check_error("output", y, weft_error_status(y), "thread");
+    cr_assert_eq(stats_of(j).frozen, 1);
+    cr_assert(has_reason(j, "recorded by another thread"), "%s", reasons(j));
+    pthread_barrier_wait(&meet);
+    pthread_join(other, NULL);
+    OK(weft_jit_call(j, theirs, 2, &y, 1)); /* computed by now */
+    check_bits("sound", shared, y);
+    weft_free(shared);
+    weft_jit_free(region);
     weft_jit_free(j);
 }
