@@ -2,7 +2,9 @@
  * jit/call.c -- traced functions and regions (weft/jit.h): record, find the plan, run it.
  *
  * Invariants: the lock guards the cache, the counts and the list of idle traces, and is never held while user
- * code, a planner or a kernel runs; a plan in use is retained, so that eviction by another thread is harmless.
+ * code, a planner or a kernel runs. Giving up a plan or a frozen call is such: native code is unloaded, the deleter of
+ * a captured tensor may call back. So what leaves a list under the lock is released after it. A plan in use is
+ * retained, so that eviction by another thread is harmless.
  */
 #define WEFT_NO_SITES
 
@@ -174,15 +176,16 @@ static wf_plan *lookup(weft_jit *j, uint64_t hash, const wf_job *job)
     return p;
 }
 
-/* Room for one more plan, the least recently used one leaving when there are max_plans. Called with the lock. */
-static entry *place(weft_jit *j)
+/* Room for one more plan, the least recently used one leaving to *gone when there are max_plans. Called with the
+ * lock. */
+static entry *place(weft_jit *j, entry *gone)
 {
     if (j->nplans >= j->max_plans) {
         entry *old = &j->plans[0];
         for (int i = 1; i < j->nplans; i++) {
             old = j->plans[i].used < old->used ? &j->plans[i] : old;
         }
-        entry_free(old);
+        *gone = *old;
         j->stats.evictions++;
         return old;
     }
@@ -204,9 +207,10 @@ static void remember(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p)
     size_t bytes = job->fn->noutputs * sizeof *job->writes;
     int32_t *writes = wf_malloc(bytes ? bytes : 1);
     wf_fn *next = wf_fn_new(j->name);
+    entry gone = {0};
     pthread_mutex_lock(&j->lock);
     j->stats.plans++;
-    entry *e = writes && next ? place(j) : NULL;
+    entry *e = writes && next ? place(j, &gone) : NULL;
     if (e) {
         memcpy(writes, job->writes, bytes);
         *e = (entry){hash, ++j->clock, job->fn, writes, p};
@@ -216,6 +220,7 @@ static void remember(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p)
         next = NULL;
     }
     pthread_mutex_unlock(&j->lock);
+    entry_free(&gone);
     wf_mfree(writes);
     wf_fn_free(next);
 }
@@ -247,40 +252,43 @@ static entry *find_entry(weft_jit *j, uint64_t hash, const wf_job *job)
     return NULL;
 }
 
-static void set_candidate(weft_jit *j, uint64_t hash, wf_frozen *z)
+/* z becomes the first to be tried; returns what leaves for it, or NULL. */
+static wf_frozen *add_frozen(weft_jit *j, wf_frozen *z)
 {
-    wf_frozen_release(j->candidate);
-    j->candidate = z;
-    j->candidate_hash = hash;
-}
-
-/* z, armed, becomes the first to be tried. */
-static void add_frozen(weft_jit *j, wf_frozen *z)
-{
-    if (j->nfrozen == MAX_FROZEN) {
-        wf_frozen_release(j->frozen[--j->nfrozen]);
-    }
+    wf_frozen *gone = j->nfrozen == MAX_FROZEN ? j->frozen[--j->nfrozen] : NULL;
     memmove(&j->frozen[1], &j->frozen[0], (size_t)j->nfrozen * sizeof j->frozen[0]);
     j->frozen[0] = z;
     j->nfrozen++;
+    return gone;
 }
 
-static void thaw(weft_jit *j, const wf_frozen *z, const char *reason)
+/* Takes z off the list; returns the list's reference, or NULL if another thread was first. */
+static wf_frozen *take_frozen(weft_jit *j, const wf_frozen *z)
 {
-    note_reason(j, "thawed", reason);
-    j->stats.thawed++;
     for (int i = 0; i < j->nfrozen; i++) {
         if (j->frozen[i] == z) {
-            wf_frozen_release(j->frozen[i]);
+            wf_frozen *gone = j->frozen[i];
             memmove(&j->frozen[i], &j->frozen[i + 1],
                     (size_t)(--j->nfrozen - i) * sizeof j->frozen[0]);
-            return;
+            return gone;
         }
     }
+    return NULL;
 }
 
-/* The recording of this call, which ran, against the one before it. Called with the lock. */
-static void compare(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p, entry *e)
+/* Likewise the candidate, for which z takes over. */
+static wf_frozen *swap_candidate(weft_jit *j, uint64_t hash, wf_frozen *z)
+{
+    wf_frozen *gone = j->candidate;
+    j->candidate = z;
+    j->candidate_hash = hash;
+    return gone;
+}
+
+/* The recording of this call, which ran, against the one before it. Called with the lock; gone receives what is to be
+ * released. */
+static void compare(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p, entry *e,
+                    wf_frozen *gone[2])
 {
     freezing *z = job->note;
     char reason[WF_REASON] = "the graph is another than before";
@@ -290,7 +298,8 @@ static void compare(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p, entry *
     wf_fn *next = same ? wf_fn_new(j->name) : NULL;
     if (next) {
         wf_frozen_arm(z->now, job->fn, job->writes, p);
-        add_frozen(j, z->now);
+        gone[0] = add_frozen(j, z->now);
+        gone[1] = swap_candidate(j, 0, NULL); /* it has served, and holds captured tensors */
         job->fn = next;
     } else {
         if (before) {
@@ -302,7 +311,7 @@ static void compare(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p, entry *
             e->fn = job->fn;
             job->fn = old;
         }
-        set_candidate(j, hash, z->now);
+        gone[0] = swap_candidate(j, hash, z->now);
     }
     z->now = NULL;
 }
@@ -311,17 +320,48 @@ static void consider(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p, bool k
 {
     freezing *z = job->note;
     char reason[WF_REASON] = "its call can no longer be frozen";
+    wf_frozen *gone[2] = {NULL, NULL};
     pthread_mutex_lock(&j->lock);
     if (z->verify) {
         j->stats.verified++;
         /* a structure that the cache did not know is another one, and the recording is the cache's by now */
         if (!known || !z->now || !wf_frozen_same(z->verify, z->now, job->fn, job->writes, reason)) {
-            thaw(j, z->verify, known ? reason : "the function records other ops than it did");
+            j->stats.thawed++;
+            note_reason(j, "thawed", known ? reason : "the function records other ops than it did");
+            gone[0] = take_frozen(j, z->verify);
         }
     } else if (z->now) {
-        compare(j, hash, job, p, known ? find_entry(j, hash, job) : NULL);
+        compare(j, hash, job, p, known ? find_entry(j, hash, job) : NULL, gone);
     }
     pthread_mutex_unlock(&j->lock);
+    wf_frozen_release(gone[0]);
+    wf_frozen_release(gone[1]);
+}
+
+/* The frozen calls, retained: guards run without the lock. */
+static int list_frozen(weft_jit *j, wf_frozen *list[MAX_FROZEN])
+{
+    pthread_mutex_lock(&j->lock);
+    int n = j->nfrozen;
+    for (int i = 0; i < n; i++) {
+        list[i] = j->frozen[i];
+        wf_frozen_retain(list[i]);
+    }
+    pthread_mutex_unlock(&j->lock);
+    return n;
+}
+
+/* Drops the frozen calls of a list that can never be replayed again. */
+static void drop_dead(weft_jit *j, wf_ctx *c, wf_frozen **list, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (wf_frozen_is_dead(list[i], c)) {
+            pthread_mutex_lock(&j->lock);
+            wf_frozen *gone = take_frozen(j, list[i]);
+            pthread_mutex_unlock(&j->lock);
+            wf_frozen_release(gone);
+        }
+    }
 }
 
 /* A frozen call whose guards pass, retained. *verify: one that is due to be checked instead. */
@@ -329,12 +369,12 @@ static wf_frozen *find_frozen(weft_jit *j, wf_ctx *c, const weft_tensor *in, int
                               wf_frozen **verify)
 {
     char reason[WF_REASON], first[WF_REASON] = "";
-    wf_frozen *z = NULL;
+    wf_frozen *list[MAX_FROZEN], *z = NULL;
+    int n = list_frozen(j, list);
     *verify = NULL;
-    pthread_mutex_lock(&j->lock);
-    for (int i = 0; i < j->nfrozen && !z; i++) {
-        if (wf_frozen_guard(j->frozen[i], c, in, n_in, n_out, reason)) {
-            z = j->frozen[i];
+    for (int i = 0; i < n && !z; i++) {
+        if (wf_frozen_guard(list[i], c, in, n_in, n_out, reason)) {
+            z = list[i];
         } else if (i == 0) {
             memcpy(first, reason, sizeof first);
         }
@@ -342,14 +382,21 @@ static wf_frozen *find_frozen(weft_jit *j, wf_ctx *c, const weft_tensor *in, int
     if (z) {
         wf_frozen_retain(z);
         bool due = j->verify_every > 0 && wf_frozen_count(z) % (uint32_t)j->verify_every == 0;
-        j->stats.frozen += !due;
         *verify = due ? z : NULL;
         z = due ? NULL : z;
-    } else if (j->nfrozen) {
+    } else {
+        drop_dead(j, c, list, n);
+    }
+    pthread_mutex_lock(&j->lock);
+    j->stats.frozen += z != NULL;
+    if (!z && !*verify && n) {
         j->stats.misses++;
         note_reason(j, "guard", first);
     }
     pthread_mutex_unlock(&j->lock);
+    for (int i = 0; i < n; i++) {
+        wf_frozen_release(list[i]);
+    }
     return z;
 }
 
@@ -522,7 +569,9 @@ static void describe(weft_jit *j, wf_trace *t, const weft_tensor *in, int n_in,
         pthread_mutex_lock(&j->lock);
         j->stats.refusals++;
         note_reason(j, "not frozen", reason);
+        wf_frozen *gone = swap_candidate(j, 0, NULL); /* two recordings in a row must agree */
         pthread_mutex_unlock(&j->lock);
+        wf_frozen_release(gone);
     }
 }
 

@@ -505,6 +505,20 @@ static bool guard_captured(wf_frozen *z, wf_ctx *c, char *reason)
     return true;
 }
 
+bool wf_frozen_is_dead(const wf_frozen *z, wf_ctx *c)
+{
+    bool dead = false;
+    for (int k = 0; k < z->n_source && !dead; k++) {
+        bool pinned = false;
+        wf_slot *slot = z->src[k].st ? wf_pin(c, z->src[k].handle, &pinned, NULL) : NULL;
+        dead = z->src[k].st && !slot;
+        if (pinned) {
+            wf_unpin(c, slot);
+        }
+    }
+    return dead;
+}
+
 bool wf_frozen_guard(wf_frozen *z, wf_ctx *c, const weft_tensor *in, int n_in, int n_out,
                      char reason[WF_REASON])
 {

@@ -34,9 +34,12 @@ bool wf_frozen_same(const wf_frozen *z, const wf_frozen *now, const wf_fn *fn,
 void wf_frozen_retain(wf_frozen *z);
 void wf_frozen_release(wf_frozen *z); /* NULL is ignored */
 
-/* May z replay a call with these arguments? Else the reason. */
+/* May z replay a call with these arguments? Else the reason. May run user code: a tensor that another thread frees
+ * meanwhile ends here. */
 bool wf_frozen_guard(wf_frozen *z, wf_ctx *c, const weft_tensor *in, int n_in, int n_out,
                      char reason[WF_REASON]);
+/* Has a captured tensor been freed? Then z never replays again, and only holds memory. */
+bool wf_frozen_is_dead(const wf_frozen *z, wf_ctx *c);
 /* Replays after a guard that passed. 0 or a status with why filled; outputs are then untouched. */
 int wf_frozen_run(wf_frozen *z, wf_ctx *c, const weft_tensor *in, weft_tensor *out, wf_why *why);
 /* Calls so far, this one included. */

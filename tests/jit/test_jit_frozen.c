@@ -388,3 +388,54 @@ Test(frozen, an_argument_of_another_threads_trace)
     weft_jit_free(region);
     weft_jit_free(j);
 }
+
+/* A traced function of a captured tensor whose memory is the caller's. */
+typedef struct reloaded {
+    weft_tensor w;
+    weft_jit *j;
+    int deleted;
+} reloaded;
+
+static void deletes(void *arg)
+{
+    reloaded *r = arg;
+    r->deleted++;
+    if (r->j) {
+        (void)stats_of(r->j); /* may call back into the trace */
+    }
+}
+
+static weft_status adds(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    const reloaded *r = self;
+    (void)n_in, (void)n_out;
+    out[0] = weft_add(in[0], r->w);
+    return WEFT_OK;
+}
+
+/* What is captured and freed goes at the next call, on the caller's thread and under no lock. */
+Test(frozen, freed_captured_tensors_are_let_go, .timeout = 20)
+{
+    static float memory[3];
+    reloaded r = {.deleted = 0};
+    weft_tensor x = weft_ones(weft_shape(3), WEFT_F32), y;
+    r.j = weft_jit_trace(adds, &r, .frozen = true);
+    for (int load = 0; load < 12; load++) {
+        memory[0] = (float)load;
+        r.w = weft_keep(
+            weft_from_blob(memory, weft_shape(3), WEFT_F32, .deleter = deletes, .arg = &r));
+        for (int call = 0; call < 4; call++) {
+            weft_scope sc = weft_scope_begin();
+            OK(weft_jit_call(r.j, &x, 1, &y, 1));
+            cr_assert_eq(weft_item_f64(weft_select(y, 0, 0)), load + 1);
+            weft_scope_end(sc);
+            cr_assert_eq(r.deleted, load);
+        }
+        weft_free(r.w);
+    }
+    cr_assert_eq(stats_of(r.j).frozen, 24, "%s", reasons(r.j));
+    weft_jit *j = r.j;
+    r.j = NULL;
+    weft_jit_free(j);
+    cr_assert_eq(r.deleted, 12);
+}
