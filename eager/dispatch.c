@@ -88,8 +88,7 @@ void wf_call_close(wf_call *k)
 /* A value that another thread's trace has not computed yet. */
 static inline bool foreign(const wf_ctx *c, const wf_slot *s)
 {
-    return atomic_load_explicit(&s->st->is_virtual, memory_order_acquire) &&
-           s->st->recorder != c->recorder;
+    return wf_storage_is_foreign(s->st, c->recorder);
 }
 
 __attribute__((noinline, cold)) static int refuse(wf_call *k, wf_slot *s, int i)

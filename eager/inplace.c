@@ -92,8 +92,7 @@ static int device_check(wf_call *k, wf_slot *dst)
 
 static int target_check(wf_call *k, wf_slot *dst)
 {
-    if (atomic_load_explicit(&dst->st->is_virtual, memory_order_acquire) &&
-        dst->st->recorder != k->c->recorder) {
+    if (wf_storage_is_foreign(dst->st, k->c->recorder)) {
         wf_fail(&k->why, WEFT_EUNSUPPORTED,
                 "the target belongs to a running trace of another thread");
         wf_hint(&k->why, "write to it after the traced call has returned");

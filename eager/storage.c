@@ -2,7 +2,8 @@
  * eager/storage.c -- reference-counted memory of tensors.
  *
  * Invariants: a storage is freed the moment its last reference goes; small payloads live in the same
- * block as the header; external memory calls its deleter exactly once.
+ * block as the header; external memory calls its deleter exactly once. A trace holds a reference of each of its virtual storages, so that a
+ * release on another thread is never the last one while the trace runs.
  */
 #include <string.h>
 
@@ -71,7 +72,8 @@ wf_storage *wf_storage_new_virtual(size_t nbytes, wf_recorder *r, void *address,
         storage_init(st);
     }
     /* What the life of a virtual storage changes. */
-    atomic_store_explicit(&st->refs, 1, memory_order_relaxed);
+    atomic_store_explicit(&st->refs, 2, memory_order_relaxed);
+    atomic_store_explicit(&st->held, 1, memory_order_relaxed);
     atomic_store_explicit(&st->handles, 0, memory_order_relaxed);
     atomic_store_explicit(&st->version, 0, memory_order_relaxed);
     st->root_gen = 0;
@@ -83,7 +85,7 @@ wf_storage *wf_storage_new_virtual(size_t nbytes, wf_recorder *r, void *address,
     atomic_store_explicit(&st->is_virtual, 1, memory_order_relaxed);
     st->nbytes = nbytes;
     st->data = address;
-    st->recorder = r;
+    atomic_store_explicit(&st->recorder, r, memory_order_relaxed);
     return st;
 }
 
@@ -104,8 +106,10 @@ int wf_storage_back(wf_storage *st)
 
 void wf_storage_commit(wf_storage *st)
 {
-    st->recorder = NULL;
+    atomic_store_explicit(&st->recorder, NULL, memory_order_release);
     atomic_store_explicit(&st->is_virtual, 0, memory_order_release);
+    atomic_fetch_sub_explicit(&st->held, 1, memory_order_relaxed);
+    wf_storage_release(st);
 }
 
 void wf_storage_retain(wf_storage *st)
@@ -113,20 +117,27 @@ void wf_storage_retain(wf_storage *st)
     atomic_fetch_add_explicit(&st->refs, 1, memory_order_relaxed);
 }
 
+/* The running trace of this thread that computes st, or NULL. */
+static wf_recorder *own_recorder(wf_storage *st)
+{
+    wf_recorder *r = atomic_load_explicit(&st->recorder, memory_order_relaxed);
+    return r && wf_tls_ctx && wf_tls_ctx->recorder == r ? r : NULL;
+}
+
 void wf_storage_release(wf_storage *st)
 {
+    int32_t refs = atomic_load_explicit(&st->refs, memory_order_acquire);
     /* A sole owner needs no locked decrement: nobody else can reach the count. */
-    if (atomic_load_explicit(&st->refs, memory_order_acquire) != 1 &&
-        atomic_fetch_sub_explicit(&st->refs, 1, memory_order_acq_rel) != 1) {
-        return;
-    }
-    if (__builtin_expect(atomic_load_explicit(&st->is_virtual, memory_order_acquire), 0)) {
-        /* Another thread's trace finds it without references when it ends. */
-        if (wf_tls_ctx && wf_tls_ctx->recorder == st->recorder) {
-            st->recorder->dead(st->recorder, st);
-        } else {
-            atomic_store_explicit(&st->refs, 0, memory_order_release);
+    if (refs == 2) {
+        wf_recorder *r = own_recorder(st);
+        if (r) { /* the other one is the trace's, of this thread */
+            atomic_store_explicit(&st->refs, 1, memory_order_relaxed);
+            r->dead(r, st);
+            return;
         }
+    }
+    /* If other threads let go meanwhile, a trace finds what has only its own reference when it commits. */
+    if (refs != 1 && atomic_fetch_sub_explicit(&st->refs, 1, memory_order_acq_rel) != 1) {
         return;
     }
     if (st->inline_data == 1) {

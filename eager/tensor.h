@@ -34,15 +34,16 @@ typedef struct wf_storage {
     /* No memory yet: a running trace will compute the bytes. data is a made-up address that no other
      * storage has, so that index maps and overlap tests need no special case. Never dereferenced. */
     _Atomic uint8_t is_virtual;
-    _Atomic uint32_t held; /* references among refs that traces hold */
-    uint64_t broken;       /* error number of a write that failed half-way, 0 = sound */
+    _Atomic uint32_t
+        held;        /* references among refs that traces hold: sources, and virtual results */
+    uint64_t broken; /* error number of a write that failed half-way, 0 = sound */
     const char *write_site;
     void *data;
     size_t nbytes;
     void (*deleter)(void *arg); /* external memory; NULL for our own */
     void *deleter_arg;
-    /* Of a virtual storage: who computes it, its SSA value, and the trace's list. */
-    struct wf_recorder *recorder;
+    /* Of a virtual storage: who computes it (NULL: an ordinary one), its SSA value, and the trace's list. */
+    struct wf_recorder *_Atomic recorder;
     struct wf_storage *next, *prev;
     uint32_t value;
 } wf_storage;
@@ -179,7 +180,7 @@ typedef struct wf_recorder {
     /* Somebody is about to read the elements of s (write: and may change them) behind dispatch's back;
      * s NULL: everything. Afterwards they are in memory. op: what wants them. */
     int (*need)(struct wf_recorder *r, wf_slot *s, bool write, const char *op, wf_why *why);
-    /* The last reference to a virtual storage has gone; its header is the recorder's. */
+    /* The last reference but the recorder's own to a virtual storage has gone, on its thread. */
     void (*dead)(struct wf_recorder *r, wf_storage *st);
     /* st was made at this call site. */
     void (*stamp)(struct wf_recorder *r, wf_storage *st, const char *site);
@@ -265,13 +266,21 @@ void wf_meta_unlock(wf_meta *m);
 
 /* -- storage ---------------------------------------------------------------------------------------- */
 wf_storage *wf_storage_new(size_t nbytes); /* uninitialised; NULL: no memory */
-/* again: the header of a dead one to use, or NULL. */
+/* Two references: the caller's and the trace's, which is counted in `held`. again: the header of a dead one to
+ * use, or NULL. */
 wf_storage *wf_storage_new_virtual(size_t nbytes, wf_recorder *r, void *address, wf_storage *again);
 void wf_storage_free_header(wf_storage *st);
 /* Gives a virtual storage its memory, uninitialised, and makes it an ordinary one once wf_storage_commit
  * says so. 0 or WEFT_ENOMEM. */
 int wf_storage_back(wf_storage *st);
+/* The trace's reference goes, too: st may be freed. */
 void wf_storage_commit(wf_storage *st);
+/* Does another thread's running trace compute st? */
+static inline bool wf_storage_is_foreign(const wf_storage *st, const wf_recorder *mine)
+{
+    return atomic_load_explicit(&st->is_virtual, memory_order_acquire) &&
+           atomic_load_explicit(&st->recorder, memory_order_acquire) != mine;
+}
 wf_storage *wf_storage_wrap(void *data, size_t nbytes, void (*deleter)(void *), void *arg);
 void wf_storage_retain(wf_storage *st);
 void wf_storage_release(wf_storage *st);

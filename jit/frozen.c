@@ -311,7 +311,11 @@ static bool describe(wf_frozen *z, wf_trace *t, const weft_tensor *in, const wef
     uint32_t k = 0;
     for (const wf_storage *st = t->first; st && ok; st = st->next) {
         if (st->value) {
-            refs += atomic_load(&((wf_storage *)(uintptr_t)st)->refs);
+            int others = atomic_load(&((wf_storage *)(uintptr_t)st)->refs) - 1; /* the trace's */
+            if (others == 0) { /* the commit will not compute it */
+                return refuse(reason, "another thread frees a tensor that it makes");
+            }
+            refs += others;
             z->made_bytes[k++] = st->nbytes;
         }
     }

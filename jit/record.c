@@ -633,7 +633,7 @@ static int record_need(wf_recorder *r, wf_slot *s, bool write, const char *op, w
             t->peeked = op;
             return 0;
         }
-    } else if (s && s->st->recorder != r) {
+    } else if (s && wf_storage_is_foreign(s->st, r)) {
         wf_fail(why, WEFT_EUNSUPPORTED, "it belongs to a running trace of another thread");
         wf_hint(why, "read it after the traced call has returned");
         return why->code;
@@ -657,7 +657,9 @@ static int record_need(wf_recorder *r, wf_slot *s, bool write, const char *op, w
 
 static void record_close(wf_recorder *r)
 {
-    wf_trace_close(trace_of(r));
+    wf_trace *t = trace_of(r);
+    wf_trace_close(t);
+    wf_trace_free(t);
 }
 
 const wf_recorder wf_trace_hooks = {

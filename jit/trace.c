@@ -98,8 +98,7 @@ static void drop_outer(wf_trace *t)
     t->nouter = t->wrapped = t->written = 0;
 }
 
-/* Unlinks the storages that have a value (or all of them); those whose last reference another thread dropped
- * are freed. */
+/* Unlinks the storages that have a value (or all of them) and drops the trace's reference. */
 static void drop_virtual(wf_trace *t, bool all, void (*each)(wf_storage *st, const wf_job *job),
                          const wf_job *job)
 {
@@ -134,16 +133,15 @@ static void make_broken(wf_storage *st, const wf_job *job)
     wf_storage_commit(st);
 }
 
-/* Frees what another thread let go of; counts the rest that have a value. */
+/* Drops what another thread let go of last; counts the rest that have a value. */
 static uint32_t sweep(wf_trace *t)
 {
     uint32_t n = 0;
     wf_storage *next;
     for (wf_storage *st = t->first; st; st = next) {
         next = st->next;
-        if (atomic_load_explicit(&st->refs, memory_order_acquire) == 0) {
-            atomic_store_explicit(&st->refs, 1, memory_order_relaxed);
-            wf_storage_release(st);
+        if (atomic_load_explicit(&st->refs, memory_order_acquire) == 1) { /* the trace's own */
+            t->base.dead(&t->base, st);
         } else {
             n += st->value != 0;
         }
