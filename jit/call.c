@@ -592,6 +592,13 @@ static int check_call(wf_ctx *c, const weft_jit *j, const weft_tensor *in, int n
     return 0;
 }
 
+static void clear(weft_tensor *out, int n_out)
+{
+    for (int i = 0; i < n_out; i++) {
+        out[i] = WEFT_NONE;
+    }
+}
+
 weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_tensor *out,
                            int n_out)
 {
@@ -608,9 +615,10 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
         }
     }
     bool grad = wf_grad_enabled(c);
-    wf_trace *t = c->recorder ? NULL : open_trace(j);
-    if (!c->recorder) {
+    wf_trace *t = c->recorder ? NULL : open_trace(j), *all = wf_trace_current(c);
+    if (!all) {
         wf_frozen_release(z.verify);
+        clear(out, n_out);
         return WEFT_ENOMEM;
     }
     weft_tensor results[8];
@@ -620,13 +628,15 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
         rc = WEFT_ENOMEM;
         wf_raise_text(c, rc, "jit_call", "out of memory");
     }
-    for (int i = 0; r && i < n_out; i++) {
-        r[i] = WEFT_NONE; /* in and out may be one array */
-    }
+    clear(r, r ? n_out : 0); /* in and out may be one array */
     if (!t) {
         count_inlined(j);
     }
+    uint32_t floor = all->floor, depth = all->depth;
+    all->floor = all->depth = depth + !t;
     rc = rc ? rc : (int)j->fn(j->self, in, n_in, r, n_out);
+    all->floor = floor;
+    all->depth = depth; /* regions that the function left open end with it */
     for (int i = 0; r && i < n_out; i++) {
         r[i] = r[i].slot < WF_ABSENT_SLOT ? weft_scope_give(sc, r[i]) : r[i];
     }
@@ -637,8 +647,8 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
     int ran = t ? finish(j, t, "jit_call") : 0;
     wf_frozen_release(z.now);
     wf_frozen_release(z.verify);
-    for (int i = 0; r && i < n_out; i++) {
-        out[i] = ran ? (weft_tensor){0, c->id, c->error_last} : r[i];
+    for (int i = 0; i < n_out; i++) {
+        out[i] = ran ? (weft_tensor){0, c->id, c->error_last} : r ? r[i] : WEFT_NONE;
     }
     if (t) {
         close_trace(j, t);
@@ -665,7 +675,12 @@ weft_status weft_jit_begin(weft_jit *j)
         count_inlined(j);
         return WEFT_OK;
     }
-    return open_trace(j) ? WEFT_OK : WEFT_ENOMEM;
+    wf_trace *t = open_trace(j);
+    if (!t) {
+        return WEFT_ENOMEM;
+    }
+    t->floor = 0;
+    return WEFT_OK;
 }
 
 weft_status(weft_jit_end)(weft_jit *j)
@@ -675,12 +690,12 @@ weft_status(weft_jit_end)(weft_jit *j)
         return WEFT_ENOMEM;
     }
     wf_trace *t = c->recorder ? wf_trace_current(c) : NULL;
-    if (!j || !t || (t->depth == 0 && t->owner.user != j)) {
+    if (!j || !t || t->depth == t->floor || (t->depth == 1 && t->owner.user != j)) {
         wf_raise_text(c, WEFT_EINVALID, "jit_end",
-                      "this region was not begun on this thread, or has ended");
+                      "this region was not begun on this thread, or in this call, or has ended");
         return WEFT_EINVALID;
     }
-    if (t->depth) {
+    if (t->depth > 1) {
         t->depth--;
         return WEFT_OK;
     }

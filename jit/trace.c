@@ -47,7 +47,7 @@ int wf_trace_reopen(wf_trace *t, const wf_trace_owner *owner)
     t->c = c;
     t->owner = *owner;
     t->serial = next_serial();
-    t->depth = 0;
+    t->depth = t->floor = 1;
     t->keep_handles = false;
     t->peeked = NULL;
     t->commits = 0;

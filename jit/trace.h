@@ -70,9 +70,10 @@ struct wf_trace {
     wf_ctx *c;
     wf_trace_owner owner;
     wf_fn *fn;
-    uint32_t serial;          /* of the segment; slots note it */
-    uint32_t depth;           /* inner traces and regions that are part of this one */
-    uint64_t address;         /* the next virtual storage lies here */
+    uint32_t serial;  /* of the segment; slots note it */
+    uint32_t depth;   /* calls and regions inside one another; 1: only what opened the trace */
+    uint32_t floor;   /* the depth of the innermost call: what ends regions stays above */
+    uint64_t address; /* the next virtual storage lies here */
     wf_storage *first, *last; /* virtual storages in order of creation */
     wf_storage *spare;        /* headers of dead ones, to be used again */
     uint32_t epoch;           /* writes to storages from outside, and segments */

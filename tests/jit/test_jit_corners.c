@@ -429,6 +429,42 @@ Test(corners, regions)
     weft_jit_free(k);
 }
 
+/* Regions of a call are its own: it ends those that it began, and only those. */
+static weft_status inner_end, inner_region;
+
+FN(ends_its_own_call)
+{
+    weft_jit *j = *(weft_jit **)self;
+    weft_tensor y = weft_add(in[0], in[0]);
+    inner_end = weft_jit_end(j);
+    inner_region = weft_jit_begin(j);
+    y = weft_add(y, in[0]);
+    inner_region = inner_region ? inner_region : weft_jit_end(j);
+    inner_end = inner_end ? weft_jit_end(j) : inner_end;
+    weft_jit_begin(j); /* ends with the call */
+    out[0] = weft_add(y, weft_f(1));
+    return WEFT_OK;
+}
+
+Test(corners, a_call_is_not_a_region_that_it_can_end)
+{
+    weft_jit *j = NULL;
+    j = weft_jit_trace(ends_its_own_call, &j);
+    weft_tensor x = vector(4, 1), y;
+    for (int round = 0; round < 6; round++) {
+        bool region = round > 2;
+        cr_assert(!region || weft_jit_begin(j) == WEFT_OK);
+        OK(weft_jit_call(j, &x, 1, &y, 1));
+        cr_assert_eq(inner_end, WEFT_EINVALID);
+        cr_assert_eq(inner_region, WEFT_OK);
+        cr_assert(!region || weft_jit_end(j) == WEFT_OK);
+        cr_assert_eq(weft_jit_end(j), WEFT_EINVALID);
+        cr_assert_eq(at(y, 1), 7);
+    }
+    weft_jit_free(j);
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
+
 /* -- gradients ------------------------------------------------------------------------------------------------------- */
 
 static weft_tensor leaf(int n, double first)
@@ -598,6 +634,25 @@ Test(corners, every_allocation_may_fail)
         cr_assert_eq(weft_tape_nodes(), 0);
         cr_assert_eq(weft_leak_report(NULL), 0);
     }
+}
+
+Test(corners, a_call_that_fails_still_writes_its_outputs)
+{
+    weft_jit *j = weft_jit_trace(nothing);
+    int failed = 0;
+    for (int n = 1; n < 12; n++) {
+        weft_tensor y[20];
+        memset(y, 0x55, sizeof y);
+        wf_alloc_fail_after(n, 0);
+        weft_status s = weft_jit_call(j, NULL, 0, y, 20);
+        wf_alloc_fail_after(0, 0);
+        failed += s == WEFT_ENOMEM;
+        for (int i = 0; i < 20; i++) {
+            cr_assert(y[i].slot == 0 && !weft_ok(y[i]), "%d: output %d", n, i);
+        }
+    }
+    cr_assert_gt(failed, 1);
+    weft_jit_free(j);
 }
 
 /* -- size --------------------------------------------------------------------------------------------------------- */
