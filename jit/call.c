@@ -432,13 +432,12 @@ static int run_segment(void *user, wf_job *job, wf_why *why)
         return why->code;
     }
     count_segment(j, job->fn, p);
-    wf_plan_args a = {.fn = job->fn, .in = job->in, .out = job->out};
+    wf_plan_args a = {.fn = job->fn, .in = job->in, .out = job->out, .began = job->began};
     unsigned mode = wf_fpenv_enter();
     int rc = wf_plan_run(p, &a, why);
     wf_fpenv_leave(mode);
     job->failed_op = a.failed_op;
     job->failed_site = a.failed_site;
-    job->wrote = a.wrote;
     if (!known) {
         remember(j, hash, job, p);
     }

@@ -543,6 +543,7 @@ typedef struct replay {
     wf_view *in, *out;
     wf_storage **made;
     wf_storage **source;
+    uint8_t *began; /* per output */
 } replay;
 
 static void dense(wf_view *v, const wf_type *type, void *data)
@@ -582,16 +583,19 @@ static int lay_out(wf_frozen *z, const args *a, replay *r)
     return 0;
 }
 
+/* Tensors that the call wrote; of one that failed, those that it had begun to. */
 static void mark_written(wf_frozen *z, const replay *r, const wf_plan_args *failed)
 {
+    uint32_t at = z->n_made;
     for (int k = 0; k < z->n_source; k++) {
-        if (z->src[k].written && (!failed || failed->wrote)) {
+        if (z->src[k].written && (!failed || failed->began[at])) {
             wf_storage *st = r->source[k];
             atomic_fetch_add_explicit(&st->version, z->src[k].bumps, memory_order_relaxed);
             st->write_op = failed ? (uint16_t)failed->failed_op : z->src[k].write_op;
             st->write_site = NULL;
             st->broken = failed != NULL;
         }
+        at += z->src[k].written;
     }
 }
 
@@ -618,7 +622,7 @@ static int make_outputs(wf_frozen *z, wf_ctx *c, const weft_tensor *in, const re
 int wf_frozen_run(wf_frozen *z, wf_ctx *c, const weft_tensor *in, weft_tensor *out, wf_why *why)
 {
     size_t ns = (size_t)z->n_source, nm = z->n_made;
-    char *block = wf_malloc((2 * ns + nm) * sizeof(wf_view) + (ns + nm) * sizeof(void *) + 1);
+    char *block = wf_malloc((2 * ns + nm) * sizeof(wf_view) + (ns + nm) * (sizeof(void *) + 1) + 1);
     args a = {.n = 0, .slot = a.slot_, .pinned = a.pinned_};
     char reason[WF_REASON];
     if (!block) {
@@ -628,10 +632,11 @@ int wf_frozen_run(wf_frozen *z, wf_ctx *c, const weft_tensor *in, weft_tensor *o
     r.out = r.in + ns;
     r.made = (wf_storage **)(void *)(r.out + ns + nm);
     r.source = r.made + nm;
+    r.began = (uint8_t *)(void *)(r.source + ns);
     memset(r.made, 0, nm * sizeof *r.made);
     int rc = open_args(c, &a, in, z->n_in, reason) ? lay_out(z, &a, &r)
                                                    : wf_fail(why, WEFT_EHANDLE, "%s", reason);
-    wf_plan_args p = {.fn = z->fn, .in = r.in, .out = r.out};
+    wf_plan_args p = {.fn = z->fn, .in = r.in, .out = r.out, .began = r.began};
     if (!rc) {
         unsigned mode = wf_fpenv_enter();
         rc = wf_plan_run(z->plan, &p, why);

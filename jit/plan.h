@@ -57,7 +57,8 @@ typedef struct wf_plan_args {
     /* NULL, or room for as many times (ns) as the plan has steps: zeroed by the caller, added to. Steps are
      * those of the way that ran, so a plan that has not chosen yet must not be asked. */
     int64_t *step_ns;
-    bool wrote; /* a failing run may have begun to write outputs that the caller brought */
+    /* NULL, or room for a byte an output, filled in when a run fails: it may have begun to write this one. */
+    uint8_t *began;
 } wf_plan_args;
 
 /* 0, or a status with why filled; then outputs that the run allocated are freed and have data NULL. */

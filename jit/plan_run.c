@@ -251,6 +251,21 @@ static int run_launch(run *r, const wf_plan_step *s, uint32_t n)
     return 0;
 }
 
+/* The first n steps have run, or the last of them has failed: outputs in whose memory they put something. */
+static void mark_begun(const run *r, uint32_t n)
+{
+    const wf_plan *p = r->p;
+    for (uint32_t s = 0; s < n && r->a->began; s++) {
+        const wf_access *dst = &p->accesses[p->steps[s].access];
+        for (int i = 0; i < p->steps[s].ndst; i++) {
+            const wf_buffer *b = dst[i].buffer < 0 ? NULL : &p->buffers[dst[i].buffer];
+            if (b && b->place == WF_PLACE_OUTPUT) {
+                r->a->began[b->index] = 1;
+            }
+        }
+    }
+}
+
 static int run_steps(run *r)
 {
     const wf_plan *p = r->p;
@@ -268,7 +283,7 @@ static int run_steps(run *r)
             uint32_t loc = from ? wf_fn_at(r->a->fn, from)->loc : 0;
             r->a->failed_op = (wf_op)p->steps[s].op;
             r->a->failed_site = loc ? r->a->fn->locs[loc] : NULL;
-            r->a->wrote = true;
+            mark_begun(r, s + n);
             return rc;
         }
     }
@@ -366,7 +381,9 @@ int wf_plan_run_steps(wf_plan *p, wf_plan_args *a, wf_why *why)
                    up(p->most_steps * sizeof(uint32_t)) + up(p->noutputs) + (size_t)p->arena_bytes;
     a->failed_op = WF_OP_INVALID;
     a->failed_site = NULL;
-    a->wrote = false;
+    if (a->began) {
+        memset(a->began, 0, p->noutputs);
+    }
     char *block = wf_alloc(bytes);
     if (!block) {
         return wf_fail(why, WEFT_ENOMEM, "out of memory for %zu bytes of temporary values", bytes);

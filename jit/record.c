@@ -162,7 +162,7 @@ static int capture(wf_trace *t, wf_slot *s, uint32_t *place, wf_outer **out, wf_
         type.rank = 1;
         type.dims[0] = (int64_t)(st->nbytes / wf_dtype_size(s->dtype));
     }
-    wf_outer o = {.st = st};
+    wf_outer o = {.st = st, .broken = st->broken};
     if (t->owner.freezes) {
         o.first = wf_handle_of(t->c, s);
         o.version = atomic_load_explicit(&st->version, memory_order_relaxed);

@@ -79,6 +79,7 @@ void wf_trace_free(wf_trace *t)
         wf_mfree(t->table);
         wf_mfree(t->views);
         wf_mfree(t->writes);
+        wf_mfree(t->began);
         wf_mfree(t);
     }
 }
@@ -159,7 +160,9 @@ static int reserve(wf_trace *t, uint32_t views)
     t->views = v ? v : t->views;
     int32_t *w = wf_realloc(t->writes, cap * sizeof *w);
     t->writes = w ? w : t->writes;
-    if (!v || !w) {
+    uint8_t *b = wf_realloc(t->began, cap);
+    t->began = b ? b : t->began;
+    if (!v || !w || !b) {
         return WEFT_ENOMEM;
     }
     t->capviews = cap;
@@ -210,17 +213,33 @@ static int prepare(wf_trace *t, wf_job *job)
             dense_view(&out[k++], wf_fn_type(f, t->outer[i].value), t->outer[i].st->data);
         }
     }
-    *job = (wf_job){.fn = f, .writes = t->writes, .in = in, .out = out, .note = t->note};
+    if (k) {
+        memset(t->began, 0, k);
+    }
+    *job = (wf_job){.fn = f,
+                    .writes = t->writes,
+                    .in = in,
+                    .out = out,
+                    .began = t->began,
+                    .noutputs = k,
+                    .note = t->note};
     return 0;
 }
 
-/* Written inputs whose memory is half changed. */
+/* After a failure: inputs whose memory is half changed, and those that were broken and have not been written anew.
+ * All others are what they were. */
 static void break_written(wf_trace *t, const wf_job *job)
 {
-    for (uint32_t i = 0; i < t->nouter && job->wrote; i++) {
-        if (t->outer[i].written) {
-            t->outer[i].st->broken = 1;
-            t->outer[i].st->write_op = (uint16_t)job->failed_op;
+    for (uint32_t i = 0; i < t->nouter; i++) {
+        if (t->outer[i].written && t->outer[i].broken) {
+            t->outer[i].st->broken = t->outer[i].broken;
+        }
+    }
+    for (uint32_t k = 0; k < job->noutputs; k++) {
+        if (job->began[k] && job->writes[k] >= 0) {
+            wf_storage *st = t->outer[job->writes[k]].st;
+            st->broken = 1;
+            st->write_op = (uint16_t)job->failed_op;
         }
     }
 }
@@ -250,7 +269,9 @@ int wf_trace_commit(wf_trace *t, wf_why *why)
         rc = t->owner.run(t->owner.user, &job, why);
         t->fn = job.fn;
     }
-    break_written(t, &job);
+    if (rc) {
+        break_written(t, &job);
+    }
     drop_virtual(t, false, rc ? make_broken : make_real, &job);
     restart(t);
     if (!rc && !t->fn) {

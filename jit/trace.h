@@ -31,6 +31,7 @@ typedef struct wf_outer {
     wf_storage *st; /* referenced, and counted in its `held` */
     wf_val value;   /* current */
     bool written;
+    uint64_t broken;    /* the storage's, before any write was recorded */
     weft_tensor handle; /* kept, only where captured tensors are asked for */
     /* Only where a frozen call may come of it. */
     weft_tensor first; /* through which it was first used */
@@ -46,7 +47,8 @@ typedef struct wf_job {
     wf_view *out;          /* noutputs, row-major, memory given */
     wf_op failed_op;       /* when it fails */
     const char *failed_site;
-    bool wrote; /* a failing run began to change memory of inputs */
+    uint8_t *began; /* per output: a failing run began to change its memory; comes in zeroed */
+    uint32_t noutputs;
     void *note; /* the trace's */
 } wf_job;
 
@@ -88,6 +90,7 @@ struct wf_trace {
     void *note;         /* handed to the runner with each job */
     wf_view *views;     /* scratch of a commit */
     int32_t *writes;
+    uint8_t *began;
     uint32_t capviews;
 };
 

@@ -223,6 +223,55 @@ Test(corners, a_kernel_that_fails)
     weft_jit_free(j);
 }
 
+/* in: rows, indices, two tensors to change: the first before the kernel that fails, and read by it. */
+FN(updates)
+{
+    weft_status s = weft_add_(in[2], weft_f(1));
+    out[0] = weft_sum(weft_embedding(weft_add(in[0], in[2]), in[1]));
+    s = s ? s : weft_add_(in[3], out[0]);
+    return s ? s : weft_copy_(in[4], in[3]);
+}
+
+static bool readable(weft_tensor x)
+{
+    float v[4];
+    bool ok = weft_to_array(x, v, 4, WEFT_F32) == WEFT_OK;
+    cr_assert(ok || strstr(weft_last_error(), "no valid value"), "%s", weft_last_error());
+    return ok;
+}
+
+/* A failing kernel costs the tensors that were begun; what was to be written later keeps its value, or its want of
+ * one. */
+Test(corners, a_kernel_that_fails_before_a_write)
+{
+    static const int64_t good[2] = {1, 2}, bad[2] = {1, 9};
+    for (int frozen = 0; frozen < 2; frozen++) {
+        weft_jit *j = weft_jit_trace(updates, .frozen = frozen, .verify_every = -1);
+        weft_tensor in[5] = {weft_zeros(weft_shape(3, 4), WEFT_F32)}, y;
+        for (int k = 2; k < 5; k++) {
+            in[k] = weft_zeros(weft_shape(4), WEFT_F32);
+        }
+        for (int call = 0; call < 6; call++) {
+            in[1] = weft_from_data(call < 4 ? good : bad, weft_shape(2), WEFT_I64);
+            if (call == 5) { /* the last one has no valid value already, and gets none */
+                weft_tensor old = in[2];
+                in[2] = weft_zeros(weft_shape(4), WEFT_F32);
+                in[4] = readable(old) ? in[4] : old;
+            }
+            double before = at(in[3], 0);
+            weft_status s = weft_jit_call(j, in, 5, &y, 1);
+            cr_assert_eq(s, call < 4 ? WEFT_OK : WEFT_EINDEX, "%s", weft_last_error());
+            cr_assert(readable(in[3]), "call %d: %s", call, weft_last_error());
+            cr_assert_eq(at(in[3], 0), call < 4 ? before + 8 * (call + 1) : 80);
+            cr_assert_eq(readable(in[4]), call < 5, "call %d", call);
+            cr_assert(call > 4 || at(in[4], 0) == at(in[3], 0));
+            cr_assert(call < 4 || !readable(in[2]), "it was begun");
+        }
+        cr_assert_eq(stats_of(j).frozen, frozen ? 3 : 0);
+        weft_jit_free(j);
+    }
+}
+
 /* -- numbers, control flow, shapes ---------------------------------------------------------------------------- */
 
 typedef struct numbers {
