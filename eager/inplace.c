@@ -222,7 +222,7 @@ static int run_tracked(wf_call *k, wf_slot *dst)
         if (s) {
             wf_slot_type(s, &t);
             rc = result_check(k, dst, &t);
-            bool alias = s->st == dst->st && overlaps(s, dst);
+            bool alias = s->st == dst->st ? overlaps(s, dst) : wf_storage_overlap(s->st, dst->st);
             if (pinned) {
                 wf_unpin(k->c, s);
             }
@@ -241,14 +241,15 @@ static int run_tracked(wf_call *k, wf_slot *dst)
 }
 
 /* Replaces operands that overlap the target without being it by copies in the open scope. In a trace, views
- * of one storage need none: they read its value. */
+ * of one storage need none: they read its value; of two storages in one memory (an import lies over the other) it
+ * knows two values, so that the operand is read first, whatever its view. */
 static int separate(wf_call *k, wf_slot *dst, weft_tensor *src)
 {
     for (int i = 0; i < k->nsrc; i++) {
         wf_slot *s = k->slot[i];
         src[i] = k->src[i];
-        /* by address: two imports of one memory are two storages */
-        if (s && !(k->c->recorder && s->st == dst->st) && !same_view(s, dst) && overlaps(s, dst)) {
+        if (s && (k->c->recorder ? wf_storage_overlap(s->st, dst->st)
+                                 : !same_view(s, dst) && overlaps(s, dst))) {
             src[i] = wf_op1(WF_OP_COPY, NULL, src[i]);
             if (src[i].slot == 0) {
                 return -1;

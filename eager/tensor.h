@@ -275,6 +275,12 @@ void wf_storage_free_header(wf_storage *st);
 int wf_storage_back(wf_storage *st);
 /* The trace's reference goes, too: st may be freed. */
 void wf_storage_commit(wf_storage *st);
+/* Two storages with bytes in common: an import lies over the other one. */
+static inline bool wf_storage_overlap(const wf_storage *a, const wf_storage *b)
+{
+    const char *x = a->data, *y = b->data;
+    return a != b && x < y + b->nbytes && y < x + a->nbytes;
+}
 /* Does another thread's running trace compute st? */
 static inline bool wf_storage_is_foreign(const wf_storage *st, const wf_recorder *mine)
 {

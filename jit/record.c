@@ -131,22 +131,25 @@ static uint32_t *find(wf_trace *t, const wf_storage *st)
     }
 }
 
-static bool overlap(const wf_storage *a, const wf_storage *b)
+static bool is_import(const wf_storage *st)
 {
-    const char *x = a->data, *y = b->data;
-    return a != b && x < y + b->nbytes && y < x + a->nbytes;
+    return st->inline_data == 2;
 }
 
-/* Two imports of one memory are two storages: a write to one changes the other, which SSA values cannot say.
- * Does st share memory with another captured import (only written ones are asked about)? */
+/* An import may lie over the memory of another storage, imported or ours: a write to one changes the other, which
+ * SSA values cannot say. Does st share memory with another captured storage (only written ones are asked about)?
+ * Two of our own never do. */
 static bool shares_import(const wf_trace *t, const wf_storage *st, bool written_only)
 {
-    if (st->inline_data != 2 || t->wrapped == 0 || (written_only && t->written == 0)) {
+    bool import = is_import(st);
+    if ((!import && t->wrapped == 0) || (written_only && t->written == 0) ||
+        atomic_load_explicit(&st->is_virtual, memory_order_relaxed)) {
         return false;
     }
     for (uint32_t i = 0; i < t->nouter; i++) {
         const wf_outer *o = &t->outer[i];
-        if (o->st->inline_data == 2 && (o->written || !written_only) && overlap(o->st, st)) {
+        if ((import || is_import(o->st)) && (o->written || !written_only) &&
+            wf_storage_overlap(o->st, st)) {
             return true;
         }
     }
@@ -184,7 +187,7 @@ static int capture(wf_trace *t, wf_slot *s, uint32_t *place, wf_outer **out, wf_
     }
     wf_storage_retain(st);
     atomic_fetch_add_explicit(&st->held, 1, memory_order_relaxed);
-    t->wrapped += st->inline_data == 2;
+    t->wrapped += is_import(st);
     t->outer[t->nouter] = o;
     *out = &t->outer[t->nouter++];
     *place = t->nouter;
@@ -211,8 +214,8 @@ static int outer_of(wf_trace *t, wf_slot *s, wf_outer **o, wf_why *why)
     return capture(t, s, place, o, why);
 }
 
-/* Before an op that reads src and writes dst: commits if an import among them shares memory with another that
- * the segment wrote, or that it read and dst is to change. */
+/* Before an op that reads src and writes dst: commits if one of them shares imported memory with another storage
+ * that the segment wrote, or that it read and dst is to change. */
 static int settle(wf_trace *t, int nsrc, wf_slot *const *src, wf_slot *dst, wf_why *why)
 {
     bool clash = false;
@@ -224,14 +227,14 @@ static int settle(wf_trace *t, int nsrc, wf_slot *const *src, wf_slot *dst, wf_w
         wf_hint(why, "use the out-of-place op and return the new value");
         return why->code;
     }
-    if (t->wrapped == 0) {
+    if (t->nouter == 0) {
         return 0;
     }
     for (int i = 0; i < nsrc; i++) {
         clash = clash || (src[i] && shares_import(t, src[i]->st, true));
     }
     clash = clash || (dst && shares_import(t, dst->st, false));
-    return clash ? t->base.need(&t->base, NULL, true, "use of memory that was imported twice", why)
+    return clash ? t->base.need(&t->base, NULL, true, "use of memory that an import shares", why)
                  : 0;
 }
 
@@ -426,9 +429,10 @@ static int assign(wf_trace *t, wf_slot *dst, wf_val v, wf_why *why)
         rc = append1(t, WF_OP_EXPAND, &(wf_attr){.n_dyn = dst->rank, .dyn = wf_dims(dst)}, &v, why);
     }
     bool is_virtual = atomic_load_explicit(&dst->st->is_virtual, memory_order_relaxed);
-    if (!rc && !is_virtual && shares_import(t, dst->st, false)) { /* settle prevents it */
+    if (!rc && !is_virtual &&
+        shares_import(t, dst->st, false)) { /* dispatch copies, settle commits */
         return wf_fail(why, WEFT_EUNSUPPORTED,
-                       "the target's memory was imported twice and both tensors are used here");
+                       "the target's memory is imported, and both tensors are used here");
     }
     if (!rc && !wf_slot_is_whole(dst)) {
         int64_t dyn[2 * WF_MAX_RANK + 1], rank = dst->rank;
@@ -590,26 +594,33 @@ static int record_copy(wf_recorder *r, wf_slot *dst, wf_slot *src, weft_tensor s
     return rc ? rc : assign(t, dst, v, why);
 }
 
+enum { VJP_SRC = 5 }; /* the gradient, three operands, the result */
+
 static int record_vjp(wf_recorder *r, wf_op op, int which, int nsrc, const weft_tensor *src,
                       wf_slot *dst, wf_why *why)
 {
     wf_trace *t = trace_of(r);
-    wf_val v[5], out;
+    wf_val v[VJP_SRC] = {0}, out;
+    wf_slot *s[VJP_SRC] = {NULL};
+    bool pinned[VJP_SRC] = {false};
     int rc = 0;
     for (int i = 0; i < nsrc && !rc; i++) {
-        bool pinned;
-        v[i] = 0;
-        if (wf_is_absent(src[i])) {
-            continue;
+        if (!wf_is_absent(src[i]) && !wf_is_scalar(src[i])) {
+            s[i] = wf_pin(t->c, src[i], &pinned[i], why);
+            rc = s[i] ? 0 : why->code;
         }
-        if (wf_is_scalar(src[i])) {
+    }
+    rc = rc ? rc : settle(t, nsrc, s, NULL, why);
+    for (int i = 0; i < nsrc && !rc; i++) {
+        if (s[i]) {
+            rc = wf_trace_value(t, s[i], &v[i], why);
+        } else if (!wf_is_absent(src[i])) {
             rc = scalar_slot(t, src[i], wf_rows[op].kind == WF_KIND_CHOOSE && i == 1, &v[i], why);
-            continue;
         }
-        wf_slot *s = wf_pin(t->c, src[i], &pinned, why);
-        rc = s ? wf_trace_value(t, s, &v[i], why) : why->code;
-        if (s && pinned) {
-            wf_unpin(t->c, s);
+    }
+    for (int i = 0; i < nsrc; i++) {
+        if (pinned[i]) {
+            wf_unpin(t->c, s[i]);
         }
     }
     int64_t ints[2] = {op, which};

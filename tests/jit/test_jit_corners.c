@@ -21,6 +21,13 @@ static weft_tensor vector(int n, double first)
     return weft_arange(first, first + n, 1, WEFT_F32);
 }
 
+static weft_tensor leaf(int n, double first)
+{
+    weft_tensor t = weft_clone(vector(n, first));
+    OK(weft_requires_grad_(t, true));
+    return t;
+}
+
 static float at(weft_tensor t, int i)
 {
     float v[64];
@@ -165,6 +172,105 @@ Test(corners, two_imports_of_one_memory)
     cr_assert_eq(memcmp(memory[0], memory[1], sizeof memory[0]), 0);
     cr_assert_gt(stats_of(j).breaks, 0);
     weft_jit_free(j);
+}
+
+/* A tensor, and an import that lies over its memory, or over a part. */
+typedef struct lies_over {
+    weft_tensor own, blob, part, w;
+} lies_over;
+
+FN(reads_the_import_first)
+{
+    const lies_over *s = self;
+    weft_tensor y = weft_add(s->blob, s->blob);
+    weft_status rc = weft_mul_(s->own, s->own);
+    out[0] = weft_add(s->blob, y);
+    return rc;
+}
+
+FN(writes_the_tensor_first)
+{
+    const lies_over *s = self;
+    weft_status rc = weft_mul_(s->own, weft_f(3));
+    out[0] = weft_add(weft_exp(s->blob), s->own);
+    return rc;
+}
+
+FN(writes_the_import)
+{
+    const lies_over *s = self;
+    weft_tensor y = weft_mul(s->own, weft_f(2));
+    weft_status rc = weft_add_(s->part, weft_f(10));
+    out[0] = weft_add(s->own, y);
+    rc = rc ? rc : weft_mul_(s->own, s->own);
+    out[1] = weft_neg(s->part);
+    return rc;
+}
+
+FN(reads_and_writes_in_one_op)
+{
+    const lies_over *s = self;
+    weft_status rc = weft_mul_(s->own, s->blob);
+    rc = rc ? rc : weft_copy_(weft_slice(s->own, 0, 0, 4, 1), s->part);
+    rc = rc ? rc : weft_sub_(s->part, weft_slice(s->blob, 0, 0, 4, 1));
+    out[0] = weft_add(s->own, s->blob);
+    return rc;
+}
+
+FN(touches_neighbours)
+{
+    const lies_over *s = self;
+    weft_status rc = weft_add_(weft_slice(s->own, 0, 0, 2, 1), weft_slice(s->blob, 0, 2, 4, 1));
+    out[0] = weft_clone(s->part);
+    return rc;
+}
+
+FN(differentiates_after_a_write)
+{
+    const lies_over *s = self;
+    weft_tensor loss = weft_sum(weft_mul(s->blob, s->w));
+    weft_status rc = weft_mul_(s->own, s->own);
+    rc = rc ? rc : weft_backward(loss);
+    out[0] = weft_clone(weft_grad(s->w));
+    return rc;
+}
+
+static void imports_over(weft_jit_fn f, bool dlpack)
+{
+    lies_over s;
+    weft_tensor out[2][2] = {{WEFT_NONE, WEFT_NONE}, {WEFT_NONE, WEFT_NONE}}, own[2];
+    weft_jit *j = weft_jit_trace(f, &s, .synchronous = true);
+    for (int round = 0; round < 3; round++) {
+        for (int traced = 0; traced < 2; traced++) {
+            s.own = own[traced] = weft_clone(vector(5, 2));
+            float *memory = weft_data_mut(s.own);
+            s.blob = dlpack ? weft_from_dlpack(weft_to_dlpack(s.own))
+                            : weft_from_blob(.data = memory, .shape = weft_shape(5));
+            s.part = weft_from_blob(.data = memory + 1, .shape = weft_shape(4));
+            s.w = leaf(5, -1);
+            OK(traced ? weft_jit_call(j, NULL, 0, out[1], 2) : f(&s, NULL, 0, out[0], 2));
+        }
+        check_bits("memory", own[0], own[1]);
+        for (int k = 0; k < 2; k++) {
+            if (weft_ok(out[0][k])) {
+                check_bits("output", out[0][k], out[1][k]);
+            }
+        }
+    }
+    cr_assert_gt(stats_of(j).breaks, 0);
+    weft_jit_free(j);
+}
+
+Test(corners, imports_over_ordinary_memory)
+{
+    const weft_jit_fn f[] = {reads_the_import_first, writes_the_tensor_first,
+                             writes_the_import,      reads_and_writes_in_one_op,
+                             touches_neighbours,     differentiates_after_a_write};
+    for (int i = 0; i < 6; i++) {
+        for (int dlpack = 0; dlpack < 2; dlpack++) {
+            imports_over(f[i], dlpack);
+        }
+    }
 }
 
 /* -- errors ------------------------------------------------------------------------------------------------------- */
@@ -515,13 +621,6 @@ Test(corners, a_call_is_not_a_region_that_it_can_end)
 }
 
 /* -- gradients ------------------------------------------------------------------------------------------------------- */
-
-static weft_tensor leaf(int n, double first)
-{
-    weft_tensor t = weft_clone(vector(n, first));
-    OK(weft_requires_grad_(t, true));
-    return t;
-}
 
 FN(history)
 {
