@@ -23,6 +23,9 @@
 #define MAGIC UINT64_C(0x314A424F54464557) /* "WEFTOBJ1" */
 #define VERSION_FOLDER "weft-1"
 enum { MOST_OBJECT = 64 << 20, HEX = 32, NAME = HEX + 2, STALE_SECONDS = 3600 };
+/* How long, and for what part of the cap written here, a count of the folder is believed: other processes
+ * write there too. */
+enum { COUNT_SECONDS = 10, COUNT_PART = 16 };
 
 typedef struct header {
     uint64_t magic, nidentity, nobject;
@@ -35,7 +38,9 @@ static struct disk {
     int fd; /* of the folder, -1: off */
     bool writable;
     char folder[600], reason[256];
-    int64_t bytes; /* in the folder, as far as known; -1: not counted yet */
+    int64_t bytes;   /* in the folder when it was counted; -1: not counted yet */
+    int64_t added;   /* by this process since */
+    int64_t counted; /* seconds, monotonic */
     unsigned serial;
     wf_disk_stats stats;
 } disk = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .bytes = -1};
@@ -297,14 +302,22 @@ static int by_use(const void *a, const void *b)
     return (x->used > y->used) - (x->used < y->used);
 }
 
+static int64_t now_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec;
+}
+
 /* Under the lock: counts, and brings the folder to three quarters of the cap if it is over it. */
 static void keep_to_cap(int64_t added)
 {
     const int64_t cap = wf_env()->WEFT_CACHE_SIZE;
-    if (disk.bytes >= 0 && disk.bytes + added <= cap) {
-        disk.bytes += added;
+    const int64_t now = now_seconds();
+    disk.added += added;
+    if (disk.bytes >= 0 && disk.bytes + disk.added <= cap && disk.added <= cap / COUNT_PART &&
+        now - disk.counted < COUNT_SECONDS)
         return;
-    }
     int64_t n, bytes;
     file *list = list_files(&n, &bytes);
     if (bytes > cap) {
@@ -316,6 +329,8 @@ static void keep_to_cap(int64_t added)
             }
     }
     disk.bytes = bytes;
+    disk.added = 0;
+    disk.counted = now;
     free(list);
 }
 
@@ -367,5 +382,14 @@ void wf_disk_survey(bool clear, int64_t *files, int64_t *bytes)
     if (clear)
         disk.bytes = -1;
     free(list);
+    pthread_mutex_unlock(&disk.lock);
+}
+
+void wf_disk_before_fork(void)
+{
+    pthread_mutex_lock(&disk.lock);
+}
+void wf_disk_after_fork(void)
+{
     pthread_mutex_unlock(&disk.lock);
 }

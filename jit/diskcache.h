@@ -10,7 +10,9 @@
  * too many open files) deletes nothing. Files are written under another name and renamed, so that a reader
  * or a second writer never sees half of one.
  *
- * Files used longest ago go first when they hold more than WEFT_CACHE_SIZE bytes together.
+ * Files used longest ago go first when they hold more than WEFT_CACHE_SIZE bytes together. The folder is
+ * listed after a write when the process has written a sixteenth of that since it last listed it, or did so
+ * 10 seconds ago: n processes that write at once hold at most n sixteenths (and objects) too much.
  *
  * Everything may be called from any thread and from many processes at once. Nothing here is needed: a
  * cache that is off finds nothing and keeps nothing.
@@ -39,5 +41,8 @@ const char *wf_disk_folder(void);
 const char *wf_disk_reason(void);
 /* Files and their bytes now; deletes them all if `clear`. */
 void wf_disk_survey(bool clear, int64_t *files, int64_t *bytes);
+/* Keep other threads off while the process forks. */
+void wf_disk_before_fork(void);
+void wf_disk_after_fork(void);
 
 #endif

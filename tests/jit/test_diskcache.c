@@ -198,6 +198,36 @@ Test(diskcache, oldest_use_goes_first)
     drop_root();
 }
 
+/* What another process has written since the folder was last counted is seen before a sixteenth more is. */
+Test(diskcache, processes_keep_to_one_cap)
+{
+    make_root("64K");
+    static char big[1000];
+    char identity[32];
+    int64_t files, bytes;
+    memset(big, 'x', sizeof big);
+    const wf_blob b = {big, sizeof big};
+    wf_disk_put("first", 5, &b);
+    const pid_t child = fork();
+    for (int i = 0; child == 0 && i < 58; i++) {
+        snprintf(identity, sizeof identity, "child %d", i);
+        wf_disk_put(identity, strlen(identity), &b);
+    }
+    if (child == 0)
+        _exit(stats().evicted != 0);
+    int status;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%x", (unsigned)status);
+    for (int i = 0; i < 40; i++) {
+        snprintf(identity, sizeof identity, "parent %d", i);
+        wf_disk_put(identity, strlen(identity), &b);
+        wf_disk_survey(false, &files, &bytes);
+        cr_assert_leq(bytes, (64 << 10) + (64 << 10) / 16 + 1100, "%d", i);
+    }
+    cr_assert_gt(stats().evicted, 10);
+    drop_root();
+}
+
 /* -- kernels --------------------------------------------------------------------------------------------------- */
 static wf_jitk *chain_of(wf_program *p, int length)
 {
