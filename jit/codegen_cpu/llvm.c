@@ -51,7 +51,8 @@ static void initialise(void)
 }
 
 /* LLVM's own objects live until the process is gone: a destructor that ran at exit, before the core's
- * compiling thread is stopped, would take them from under it. This is the library's __cxa_atexit. */
+ * compiling thread is stopped, would take them from under it. This is the library's __cxa_atexit. This
+ * file disposes nothing at exit either: threads may be running kernels until the process is gone. */
 int keep_at_exit(void (*destroy)(void *), void *object, void *library) __asm__("__cxa_atexit");
 int keep_at_exit(void (*destroy)(void *), void *object, void *library)
 {
@@ -163,20 +164,6 @@ static int compile(const char *arch, const char *text, size_t n, void **object, 
     return status;
 }
 
-__attribute__((destructor)) static void finalise(void)
-{
-    if (jit)
-        LLVMConsumeError(LLVMOrcDisposeLLJIT(jit));
-    for (int i = 0; i < MACHINES; i++)
-        if (kept[i].machine)
-            LLVMDisposeTargetMachine(kept[i].machine);
-    if (host_cpu) {
-        LLVMDisposeMessage(host_cpu);
-        LLVMDisposeMessage(host_features);
-        LLVMDisposeMessage(triple);
-    }
-}
-
 /* What generated code may call. */
 static const struct {
     const char *name;
@@ -188,6 +175,35 @@ static const struct {
     {"truncf", (void *)truncf}, {"memcpy", (void *)memcpy}, {"memset", (void *)memset},
 };
 enum { NCALLEES = sizeof callees / sizeof *callees };
+
+/* Where an object is loaded. The C API cannot remove a dylib from its session: cleared ones are used again. */
+typedef struct place {
+    LLVMOrcJITDylibRef dylib;
+    struct place *next;
+} place;
+static place *cleared;
+
+static place *take_place(LLVMOrcExecutionSessionRef session)
+{
+    place *p = cleared;
+    if (p) {
+        cleared = p->next;
+    } else if ((p = malloc(sizeof *p)) != NULL) {
+        char unique[32];
+        snprintf(unique, sizeof unique, "k%u", serial++);
+        p->dylib = LLVMOrcExecutionSessionCreateBareJITDylib(session, unique);
+    }
+    return p;
+}
+
+static void clear_place(place *p)
+{
+    LLVMConsumeError(LLVMOrcJITDylibClear(p->dylib));
+    LLVMOrcSymbolStringPoolClearDeadEntries(
+        LLVMOrcExecutionSessionGetSymbolStringPool(LLVMOrcLLJITGetExecutionSession(jit)));
+    p->next = cleared;
+    cleared = p;
+}
 
 static LLVMErrorRef define_callees(LLVMOrcJITDylibRef dylib)
 {
@@ -215,15 +231,9 @@ static void on_lookup(LLVMErrorRef error, LLVMOrcCSymbolMapPairs pairs, size_t n
         f->address = (void *)(size_t)pairs[0].Sym.Address;
 }
 
-static int load_locked(const void *object, size_t size, const char *name, void **handle,
-                       void **function, char *err, size_t errn)
+static int fill(LLVMOrcJITDylibRef dylib, const void *object, size_t size, const char *name,
+                void **function, char *err, size_t errn)
 {
-    if (!jit && failed(LLVMOrcCreateLLJIT(&jit, NULL), err, errn))
-        return -1;
-    char unique[128];
-    snprintf(unique, sizeof unique, "k%u", serial++);
-    LLVMOrcExecutionSessionRef session = LLVMOrcLLJITGetExecutionSession(jit);
-    LLVMOrcJITDylibRef dylib = LLVMOrcExecutionSessionCreateBareJITDylib(session, unique);
     if (failed(define_callees(dylib), err, errn))
         return -1;
     LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(object, size, name);
@@ -233,11 +243,27 @@ static int load_locked(const void *object, size_t size, const char *name, void *
     LLVMOrcCLookupSetElement what = {LLVMOrcLLJITMangleAndIntern(jit, name),
                                      LLVMOrcSymbolLookupFlagsRequiredSymbol};
     found result = {NULL, err, errn};
-    LLVMOrcExecutionSessionLookup(session, LLVMOrcLookupKindStatic, &where, 1, &what, 1, on_lookup,
-                                  &result);
-    *handle = dylib;
+    LLVMOrcExecutionSessionLookup(LLVMOrcLLJITGetExecutionSession(jit), LLVMOrcLookupKindStatic,
+                                  &where, 1, &what, 1, on_lookup, &result);
     *function = result.address;
     return result.address ? 0 : -1;
+}
+
+static int load_locked(const void *object, size_t size, const char *name, void **handle,
+                       void **function, char *err, size_t errn)
+{
+    if (!jit && failed(LLVMOrcCreateLLJIT(&jit, NULL), err, errn))
+        return -1;
+    place *p = take_place(LLVMOrcLLJITGetExecutionSession(jit));
+    if (!p) {
+        snprintf(err, errn, "memory is exhausted");
+        return -1;
+    }
+    *handle = p;
+    if (fill(p->dylib, object, size, name, function, err, errn) == 0)
+        return 0;
+    clear_place(p);
+    return -1;
 }
 
 static int load(const void *object, size_t size, const char *name, void **handle, void **function,
@@ -253,7 +279,7 @@ static int load(const void *object, size_t size, const char *name, void **handle
 static void unload(void *handle)
 {
     pthread_mutex_lock(&lock);
-    LLVMConsumeError(LLVMOrcJITDylibClear(handle));
+    clear_place(handle);
     pthread_mutex_unlock(&lock);
 }
 
