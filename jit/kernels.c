@@ -10,6 +10,8 @@
  *    when nobody holds it; runs happen under a hold, so no code is unloaded under a running thread.
  *  - The compiling thread takes kernels in the order they were asked for. A synchronous get compiles what
  *    it asked for itself if that has not begun, and else waits for it.
+ *  - Whoever compiles or unloads is counted in `busy`, and a fork waits until nobody is: the compiler's
+ *    locks (LLVM's among them) are not ours to take, and a child would find them held for ever.
  */
 #include "jit/kernels.h"
 
@@ -19,6 +21,7 @@
 #include <string.h>
 
 #include "eager/env.h"
+#include "jit/diskcache.h"
 #include "jit/kernels_impl.h"
 #include "jit/lower.h"
 
@@ -27,11 +30,13 @@ enum { BUCKETS = 1024 };
 static struct cache {
     pthread_mutex_t lock;
     pthread_cond_t work; /* the queue has something, or `stop` */
-    pthread_cond_t done; /* some kernel is no longer pending */
+    pthread_cond_t done; /* some kernel is no longer pending, nobody is busy, or no fork waits */
     wf_jitk *bucket[BUCKETS];
     wf_jitk *newest, *oldest;
     wf_jitk *first, *last; /* queue */
     pthread_t thread;
+    int64_t busy;  /* threads that compile or unload */
+    int64_t forks; /* threads that wait to fork: nobody begins to compile */
     bool running, stop, ready;
     int64_t cap;
     wf_jitk_stats stats;
@@ -96,7 +101,8 @@ static int state_of(const wf_jitk *k)
     return atomic_load_explicit(&k->state, memory_order_acquire);
 }
 
-/* Takes what nobody holds out of the table, oldest use first, until `cap` bytes are left; a chain. */
+/* Takes what nobody holds out of the table, oldest use first, until `cap` bytes are left; a chain, which
+ * is for drop(): until then the thread counts as busy. */
 static wf_jitk *take_surplus(int64_t cap)
 {
     wf_jitk *taken = NULL;
@@ -109,6 +115,7 @@ static wf_jitk *take_surplus(int64_t cap)
         k->behind = taken;
         taken = k;
     }
+    cache.busy += taken != NULL;
     return taken;
 }
 
@@ -125,6 +132,22 @@ static void destroy(wf_jitk *k)
         free(k);
         k = next;
     }
+}
+
+static void end_busy(void)
+{
+    cache.busy--;
+    pthread_cond_broadcast(&cache.done);
+}
+
+static void drop(wf_jitk *surplus)
+{
+    if (!surplus)
+        return;
+    destroy(surplus);
+    pthread_mutex_lock(&cache.lock);
+    end_busy();
+    pthread_mutex_unlock(&cache.lock);
 }
 
 /* Which CPU to compile for. WEFT_ISA lowers it as it lowers the eager kernels. */
@@ -184,6 +207,7 @@ static void take_from_queue(wf_jitk *k)
 static void compile_taken(wf_jitk *k)
 {
     const int64_t before = k->bytes;
+    cache.busy++;
     pthread_mutex_unlock(&cache.lock);
     wf_jitk_build(k);
     pthread_mutex_lock(&cache.lock);
@@ -194,7 +218,7 @@ static void compile_taken(wf_jitk *k)
       : k->from_disk ? &cache.stats.loaded
                      : &cache.stats.compiled) += 1;
     atomic_store_explicit(&k->state, native ? WF_JITK_NATIVE : WF_JITK_TIER0, memory_order_release);
-    pthread_cond_broadcast(&cache.done);
+    end_busy();
 }
 
 static void *compiling_thread(void *unused)
@@ -203,15 +227,15 @@ static void *compiling_thread(void *unused)
     pthread_mutex_lock(&cache.lock);
     while (!cache.stop) {
         wf_jitk *k = cache.first;
-        if (!k) {
-            pthread_cond_wait(&cache.work, &cache.lock);
+        if (!k || cache.forks > 0) {
+            pthread_cond_wait(k ? &cache.done : &cache.work, &cache.lock);
             continue;
         }
         take_from_queue(k);
         compile_taken(k);
         wf_jitk *surplus = take_surplus(cache.cap);
         pthread_mutex_unlock(&cache.lock);
-        destroy(surplus);
+        drop(surplus);
         pthread_mutex_lock(&cache.lock);
     }
     pthread_mutex_unlock(&cache.lock);
@@ -231,26 +255,32 @@ static void stop_thread(void)
         pthread_join(cache.thread, NULL);
 }
 
-/* A forked child has no compiling thread: what it was at work on stays on tier 0. */
+/* A fork happens while nobody compiles or unloads, so what the compiler and its library lock is free in
+ * the child and no kernel is half made there. This waits for the compilations under way, which are one
+ * for each thread that compiles; others begin after the fork. */
 static void before_fork(void)
 {
     pthread_mutex_lock(&cache.lock);
+    cache.forks++;
+    while (cache.busy > 0)
+        pthread_cond_wait(&cache.done, &cache.lock);
+    cache.forks--;
+    pthread_cond_broadcast(&cache.done);
+    wf_disk_before_fork();
 }
 static void after_fork(void)
 {
+    wf_disk_after_fork();
     pthread_mutex_unlock(&cache.lock);
 }
+/* A forked child has no compiling thread: the next kernel that is asked for starts one. */
 static void in_child(void)
 {
     pthread_cond_init(&cache.work, NULL);
     pthread_cond_init(&cache.done, NULL);
     cache.running = false;
-    for (wf_jitk *k = cache.oldest; k; k = k->newer)
-        if (k->started && state_of(k) == WF_JITK_PENDING) {
-            snprintf(k->reason, sizeof k->reason, "the process forked while this was compiled");
-            atomic_store(&k->state, WF_JITK_TIER0);
-        }
-    pthread_mutex_unlock(&cache.lock);
+    cache.forks = 0;
+    after_fork();
 }
 
 static void set_up(void)
@@ -314,7 +344,7 @@ wf_jitk *wf_jitk_get(const wf_program *p, const wf_jitk_opts *opts)
     pthread_mutex_unlock(&cache.lock);
     if (k != fresh)
         destroy(fresh);
-    destroy(surplus);
+    drop(surplus);
     if (sync)
         wf_jitk_wait(k);
     return k;
@@ -335,7 +365,7 @@ void wf_jitk_release(wf_jitk *k)
     k->holds--;
     wf_jitk *surplus = take_surplus(cache.cap);
     pthread_mutex_unlock(&cache.lock);
-    destroy(surplus);
+    drop(surplus);
 }
 
 wf_jitk_state wf_jitk_get_state(const wf_jitk *k)
@@ -348,6 +378,8 @@ wf_jitk_state wf_jitk_wait(wf_jitk *k)
     if (state_of(k) != WF_JITK_PENDING)
         return (wf_jitk_state)state_of(k);
     pthread_mutex_lock(&cache.lock);
+    while (cache.forks > 0)
+        pthread_cond_wait(&cache.done, &cache.lock);
     if (!k->started && state_of(k) == WF_JITK_PENDING) {
         take_from_queue(k);
         compile_taken(k);
@@ -380,7 +412,7 @@ void wf_jitk_trim(void)
     pthread_mutex_lock(&cache.lock);
     wf_jitk *surplus = take_surplus(0);
     pthread_mutex_unlock(&cache.lock);
-    destroy(surplus);
+    drop(surplus);
 }
 
 void wf_jitk_set_cap(int64_t bytes)
@@ -390,5 +422,5 @@ void wf_jitk_set_cap(int64_t bytes)
     cache.cap = bytes;
     wf_jitk *surplus = take_surplus(bytes);
     pthread_mutex_unlock(&cache.lock);
-    destroy(surplus);
+    drop(surplus);
 }

@@ -5,10 +5,13 @@
  * ctest: threads timeout=900
  */
 #include <criterion/criterion.h>
+#include <malloc.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "eager/exec.h"
@@ -266,6 +269,127 @@ Test(kernels, many_threads_get_run_and_evict)
     const wf_jitk_stats s = stats();
     cr_assert_eq(s.hits + s.misses, THREADS * 40);
     wf_jitk_trim();
+}
+
+/* -- processes ------------------------------------------------------------------------------------------------ */
+static atomic_bool stop;
+
+/* ThreadSanitizer ends a forked child that starts threads. */
+#ifdef __SANITIZE_THREAD__
+#define NEED_FORK() cr_skip_test("forked children start threads")
+#else
+#define NEED_FORK() (void)0
+#endif
+
+static void *compile_for_ever(void *unused)
+{
+    static wf_program p;
+    (void)unused;
+    for (int i = 0; !atomic_load(&stop); i++) {
+        chain(&p, 1 + i % 4); /* from disk mostly: half of the time is under the loader's lock */
+        wf_jitk_release(wf_jitk_get(&p, &(wf_jitk_opts){.sync = true}));
+        wf_jitk_trim();
+    }
+    return NULL;
+}
+
+/* Children compile although the parent's threads were compiling, loading and unloading when they came. */
+Test(kernels, forked_children_compile)
+{
+    char folder[64], command[96];
+    snprintf(folder, sizeof folder, "/tmp/weft-kernels-%d", (int)getpid());
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    setenv("WEFT_CACHE_DIR", folder, 1);
+    setenv("WEFT_CACHE_SIZE", "8M", 1);
+    NEED_LLVM();
+    NEED_FORK();
+    static wf_program p;
+    pthread_t thread;
+    cr_assert_eq(pthread_create(&thread, NULL, compile_for_ever, NULL), 0);
+    for (int i = 0; i < 40; i++) {
+        int status;
+        chain(&p, 50 + i);
+        wf_jitk_release(wf_jitk_get(&p, NULL));
+        usleep((useconds_t)below(6000));
+        const pid_t child = fork();
+        if (child == 0) {
+            alarm(60);
+            chain(&p, 100);
+            wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.sync = true});
+            const int sync = wf_jitk_get_state(k);
+            chain(&p, 101);
+            k = wf_jitk_get(&p, NULL);
+            while (wf_jitk_get_state(k) == WF_JITK_PENDING)
+                usleep(100);
+            _exit(sync != WF_JITK_NATIVE || wf_jitk_get_state(k) != WF_JITK_NATIVE);
+        }
+        cr_assert_eq(waitpid(child, &status, 0), child);
+        cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%d: %x", i, (unsigned)status);
+    }
+    atomic_store(&stop, true);
+    pthread_join(thread, NULL);
+    wf_jitk_trim();
+    cr_assert_eq(system(command), 0);
+}
+
+static void *run_for_ever(void *unused)
+{
+    static wf_program p;
+    enum { N = 1 << 16 };
+    static float x[N], y[N];
+    (void)unused;
+    chain(&p, 60);
+    const float c = 0.5f;
+    const wf_view src = llvm_vector(x, WEFT_F32, N), dst = llvm_vector(y, WEFT_F32, N);
+    const void *const scalar[1] = {&c};
+    const wf_program_args args = {&dst, &src, scalar, 0};
+    wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.sync = true});
+    while (wf_jitk_run(k, &args) == 0)
+        atomic_store(&stop, true);
+    return NULL;
+}
+
+static void leave_while_running(void)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, run_for_ever, NULL) != 0)
+        _exit(9);
+    while (!atomic_load(&stop))
+        usleep(100);
+    exit(0);
+}
+
+/* Code stays mapped until the process is gone. */
+Test(kernels, exit_while_a_thread_runs_a_kernel)
+{
+    NEED_LLVM();
+    NEED_FORK();
+    for (int i = 0; i < 8; i++) {
+        int status;
+        const pid_t child = fork();
+        if (child == 0)
+            leave_while_running();
+        cr_assert_eq(waitpid(child, &status, 0), child);
+        cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%d: %x", i, (unsigned)status);
+    }
+}
+
+/* Kernels made and dropped again and again leave nothing behind in the compiler's library. */
+Test(kernels, unloading_gives_everything_back)
+{
+    NEED_LLVM();
+    enum { WARM = 60, CYCLES = 300 };
+    static wf_program p;
+    size_t before = 0;
+    for (int i = 0; i < WARM + CYCLES; i++) {
+        chain(&p, 1 + i % 4);
+        wf_jitk_release(wf_jitk_get(&p, &(wf_jitk_opts){.sync = true}));
+        wf_jitk_trim();
+        if (i == WARM)
+            before = mallinfo2().uordblks;
+    }
+    const size_t after = mallinfo2().uordblks; /* 0 under sanitizers */
+    cr_assert_lt(after, before + (size_t)CYCLES * 64, "%zu to %zu", before, after);
 }
 
 /* -- tools ----------------------------------------------------------------------------------------------------- */
