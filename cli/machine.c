@@ -3,10 +3,15 @@
  */
 #include "cli/cli.h"
 #include "jit/diskcache.h"
+#include "jit/ir/backend.h"
 
 int cli_doctor(const cli_options *o)
 {
     (void)o;
+    wf_why why = {0};
+    int rc = wf_backend_cpu.available(&why);
+    printf("%-18s%s%s\n", "native kernels", rc ? "none, groups run on tiles: " : "LLVM",
+           rc ? why.rule : "");
     weft_doctor(stdout);
     return CLI_OK;
 }

@@ -20,10 +20,11 @@ static void fact(FILE *out, const char *name, const char *value, const char *rem
     fprintf(out, "%-18s%s%s%s\n", name, value, remark[0] ? "  " : "", remark);
 }
 
-/* A library that a later call would open: is it there? */
+/* A library that a later call would open: is it there? It stays mapped: C++ runtimes keep memory that only they
+ * point to. */
 static const char *present(const char *soname)
 {
-    void *lib = dlopen(soname, RTLD_LAZY | RTLD_LOCAL);
+    void *lib = dlopen(soname, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
     if (lib) {
         dlclose(lib);
     }
