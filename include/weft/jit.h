@@ -84,7 +84,8 @@ WEFT_API weft_status weft_jit_call(weft_jit *j, const weft_tensor *in, int n_in,
 
 /* A region of ordinary code: ops between begin and end, on this thread, are recorded and run at the end. Every
  * tensor alive then is an output, so temporaries are best given a scope inside the region. Regions nest; one
- * inside another trace is part of it. */
+ * inside another trace is part of it. A region that a traced function begins ends with its call at the latest,
+ * and the function ends no other: that is WEFT_EINVALID. */
 WEFT_API weft_status weft_jit_begin(weft_jit *j);
 WEFT_API weft_status weft_jit_end(weft_jit *j);
 
