@@ -54,7 +54,8 @@ static void *work(void *arg)
     weft_jit *own = weft_jit_trace(net, s, .max_plans = 1);
     for (int i = 0; i < CALLS; i++) {
         weft_scope sc = weft_scope_begin();
-        int64_t rows = 1 + (i / 4 + k->id) % 4; /* a call freezes after an equal one, on any thread */
+        int64_t rows =
+            1 + (i / 4 + k->id) % 4; /* a call freezes after an equal one, on any thread */
         weft_tensor x =
             weft_reshape(weft_arange(0, (double)(8 * rows), 1, WEFT_F32), weft_shape(rows, 8));
         weft_tensor a, b, c, d;
