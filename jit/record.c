@@ -230,7 +230,7 @@ static int settle(wf_trace *t, int nsrc, wf_slot *const *src, wf_slot *dst, wf_w
     if (t->nouter == 0) {
         return 0;
     }
-    for (int i = 0; i < nsrc; i++) {
+    for (int i = 0; i < nsrc && t->written; i++) {
         clash = clash || (src[i] && shares_import(t, src[i]->st, true));
     }
     clash = clash || (dst && shares_import(t, dst->st, false));
