@@ -3,7 +3,7 @@
 # Columns are keys in the order they first appear. Lines that agree in bench, case, size, dtype and threads
 # are one row, so that a peer's figures stand beside weft's; keys of a line with "peer" get its name in front. Two columns are worked out: "times_torch",
 # how many times faster than torch_ns, torch_us or torch_ms; and "met": every key X with a key target_X
-# reaches it (ratios at least, all else at most) and weft is not slower than the peer by over 3 %. Lines of bench
+# reaches it (ratios and "over_" at least, all else at most) and weft is not slower than the peer by over 3 %. Lines of bench
 # "run" describe the run and come first.
 
 function unquote(s) { gsub(/^[ \t]*"?|"?[ \t]*$/, "", s); return s }
@@ -64,8 +64,8 @@ function judge(bench, r,    c, key, of, bad, judged, unit, i) {
         of = substr(key, 8)
         if (!((r, of) in raw)) continue
         judged = 1
-        if (of ~ /ratio/ && raw[r, of] + 0 < raw[r, key] + 0) bad = "NO"
-        if (of !~ /ratio/ && raw[r, of] + 0 > raw[r, key] + 0) bad = "NO"
+        if (of ~ /ratio|over_/ && raw[r, of] + 0 < raw[r, key] + 0) bad = "NO"
+        if (of !~ /ratio|over_/ && raw[r, of] + 0 > raw[r, key] + 0) bad = "NO"
     }
     if (((r, "torch_peak_mb") in raw) && ((r, "peak_mb") in raw)) { # at most 1.1 times the peer's memory
         judged = 1
