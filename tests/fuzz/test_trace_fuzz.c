@@ -40,6 +40,7 @@ static int below(world *w, int n)
     return (int)(draw(w) % (uint64_t)n);
 }
 
+static void say(const world *w, const char *fmt, ...) WF_PRINTF(2, 3);
 static void say(const world *w, const char *fmt, ...)
 {
     if (w->print) {

@@ -673,7 +673,7 @@ static weft_status cube_backward(weft_function_ctx *ctx, void *user, const weft_
 FN(gradients)
 {
     static const weft_function cube = {"cube", cube_forward, cube_backward, NULL};
-    weft_tensor h, g, gg, w = weft_clone(in[0]);
+    weft_tensor h, g = WEFT_NONE, gg = WEFT_NONE, w = weft_clone(in[0]);
     weft_status s = weft_apply(&cube, NULL, in, 1, &h, 1);
     weft_register_hook(h, halve, NULL, NULL);
     s = s ? s

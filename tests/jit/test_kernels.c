@@ -316,7 +316,7 @@ Test(kernels, forked_children_compile)
             alarm(60);
             chain(&p, 100);
             wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.sync = true});
-            const int sync = wf_jitk_get_state(k);
+            const int sync = (int)wf_jitk_get_state(k);
             chain(&p, 101);
             k = wf_jitk_get(&p, NULL);
             while (wf_jitk_get_state(k) == WF_JITK_PENDING)
