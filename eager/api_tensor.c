@@ -370,11 +370,7 @@ weft_status(weft_to_array)(weft_tensor t, void *dst, int64_t n, weft_dtype dtype
         d = s;
         d.data = dst;
         d.dtype = (uint8_t)(dtype ? (int)dtype : s.dtype);
-        int64_t step = 1;
-        for (int i = d.rank; i-- > 0;) {
-            d.strides[i] = step;
-            step *= d.dims[i];
-        }
+        wf_view_make_dense(&d);
         wf_copy(&d, &s);
     }
     look_close(&l);

@@ -597,11 +597,7 @@ static void copy_dense(wf_slot *r, const wf_view *v)
 {
     wf_view d = *v;
     d.data = wf_slot_data(r);
-    int64_t step = 1;
-    for (int i = d.rank; i-- > 0;) {
-        d.strides[i] = step;
-        step *= d.dims[i];
-    }
+    wf_view_make_dense(&d);
     wf_copy(&d, v);
 }
 

@@ -58,33 +58,25 @@ static void step(const wf_map_run *r, int i, tile_state *s, void *out, size_t n)
     s->one[inst->value] = all;
 }
 
-/* -- chains (eager/kernels/program.h) --------------------------------------------------------------------- */
-static bool is_cheap(const wf_inst *inst)
-{
-    return inst->kind == WF_INST_MAP && wf_link_of(inst->op, 0, false) >= 0 &&
-           (inst->compute == WEFT_F32 || inst->compute == WEFT_F64);
-}
-
-/* The link of instruction i + 1, which reads what i defines, or -1; *other: its other source, or -1. */
+/* -- chains ------------------------------------------------------------------------------------------------ */
+/* The link of instruction i + 1, which reads what i defines, or -1; *other: its other value, or -1. */
 static int link_behind(const wf_program *p, int i, int *other)
 {
     const wf_inst *inst = &p->inst[i + 1];
-    const int v = p->inst[i].value;
-    const int side = inst->src[0] == v ? 0 : inst->nsrc == 2 && inst->src[1] == v ? 1 : -1;
-    if (side < 0 || !is_cheap(inst) || inst->compute != p->inst[i].compute)
-        return -1;
-    const bool itself = inst->nsrc == 2 && inst->src[0] == inst->src[1];
-    *other = itself || inst->nsrc == 1 ? -1 : inst->src[1 - side];
-    return wf_link_of(inst->op, side, itself);
+    const int op = inst->compute == p->inst[i].compute
+                       ? wf_inst_link_behind(inst, p->inst[i].value, other)
+                       : -1;
+    *other = op >= 0 && *other >= 0 ? inst->src[*other] : -1;
+    return op;
 }
 
 static void find_chains(wf_map_run *r)
 {
     const wf_program *p = r->p;
-    int other;
+    int other = -1;
     for (int i = p->ninst - 1; i >= 0; i--) {
         r->chain[i] = 0;
-        if (i + 1 < p->ninst && is_cheap(&p->inst[i]) && link_behind(p, i, &other) >= 0)
+        if (i + 1 < p->ninst && wf_inst_is_link(&p->inst[i]) && link_behind(p, i, &other) >= 0)
             r->chain[i] = (uint8_t)(r->chain[i + 1] + 1 < WF_LINKS / 2 - 1 ? r->chain[i + 1] + 1
                                                                            : WF_LINKS / 2 - 1);
     }

@@ -16,6 +16,26 @@ typedef union wf_inst_fn {
 } wf_inst_fn;
 wf_inst_fn wf_inst_function(const wf_program *p, const wf_inst *inst, const wf_kernels *k);
 
+/* -- chains (eager/kernels/program.h) ------------------------------------------------------------------------ */
+/* Can the instruction be a link at all? */
+static inline bool wf_inst_is_link(const wf_inst *inst)
+{
+    return inst->kind == WF_INST_MAP && wf_link_of(inst->op, 0, false) >= 0 &&
+           (inst->compute == WEFT_F32 || inst->compute == WEFT_F64);
+}
+
+/* The link that `inst` is behind the one that defines value v, or -1; *other: which of its sources is not v,
+ * or -1. */
+static inline int wf_inst_link_behind(const wf_inst *inst, int v, int *other)
+{
+    const int side = inst->src[0] == v ? 0 : inst->nsrc == 2 && inst->src[1] == v ? 1 : -1;
+    if (side < 0 || !wf_inst_is_link(inst))
+        return -1;
+    const bool itself = inst->nsrc == 2 && inst->src[0] == inst->src[1];
+    *other = itself || inst->nsrc == 1 ? -1 : 1 - side;
+    return wf_link_of(inst->op, side, itself);
+}
+
 /* -- programs without ROW values (program_map.c) ------------------------------------------------------------- */
 enum { WF_MAP_REGISTERS = 32 << 10, WF_MAP_LEAST = 64 }; /* bytes of register tiles; least tile */
 

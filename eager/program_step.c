@@ -183,28 +183,13 @@ static bool collides(const wf_code *c, const wf_ref *s)
 /* Can a step start a chain, or go on with one? */
 static bool is_cheap(const wf_code *c)
 {
-    const wf_inst *inst = c->inst;
-    return inst->kind == WF_INST_MAP && c->form == WF_FORM_TILE &&
-           (inst->compute == WEFT_F32 || inst->compute == WEFT_F64) &&
-           wf_link_of(inst->op, 0, false) >= 0;
+    return c->form == WF_FORM_TILE && wf_inst_is_link(c->inst);
 }
 
 /* The source that starts a chain: one whose other source can be anything. */
 static int first_source(const wf_code *c)
 {
     return c->src[0].form == WF_FORM_ONE && c->inst->nsrc == 2 ? 1 : 0;
-}
-
-/* The link of a step behind the one that defines v, or -1; *other: the source that is not v, or -1. */
-static int link_behind(const wf_code *next, int v, int *other)
-{
-    const wf_inst *inst = next->inst;
-    const int side = inst->src[0] == v ? 0 : inst->nsrc == 2 && inst->src[1] == v ? 1 : -1;
-    if (side < 0 || !is_cheap(next))
-        return -1;
-    const bool itself = inst->nsrc == 2 && inst->src[0] == inst->src[1];
-    *other = itself || inst->nsrc == 1 ? -1 : 1 - side;
-    return wf_link_of(inst->op, side, itself);
 }
 
 /* Is v read by a step in (from, end), or put out at the end of the phase? */
@@ -262,7 +247,7 @@ static void make_chain(wf_row_task *t, int phase, int s, int end)
         const wf_step *step = &t->r->plan.step[e - 1];
         const int v = t->code[e - 1].inst->value;
         int other = -1;
-        const int op = link_behind(&t->code[e], v, &other);
+        const int op = is_cheap(&t->code[e]) ? wf_inst_link_behind(t->code[e].inst, v, &other) : -1;
         if (op < 0 || t->code[e].inst->compute != inst->compute || clashes(t, s, e))
             break;
         if (step->kept || step->out >= 0 || is_read(t, phase, e + 1, end, v))

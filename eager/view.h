@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "jit/ir/dtype.h"
+#include "jit/ir/op.h"
 
 typedef struct wf_view {
     void *data;                   /* address of element [0, 0, ...] */
@@ -26,6 +26,28 @@ static inline int64_t wf_view_numel(const wf_view *v)
         n *= v->dims[i];
     }
     return n;
+}
+
+/* Gives v the row-major strides of its dims. */
+static inline void wf_view_make_dense(wf_view *v)
+{
+    int64_t step = 1;
+    for (int i = v->rank; i-- > 0;) {
+        v->strides[i] = step;
+        step *= v->dims[i];
+    }
+}
+
+/* Row-major memory of a type. */
+static inline void wf_view_of_type(wf_view *v, const wf_type *type, void *data)
+{
+    v->data = data;
+    v->dtype = type->dtype;
+    v->rank = type->rank;
+    for (int i = 0; i < type->rank; i++) {
+        v->dims[i] = type->dims[i];
+    }
+    wf_view_make_dense(v);
 }
 
 /* Row-major contiguous (dims of extent 1 may have any stride). */

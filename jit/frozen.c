@@ -546,25 +546,12 @@ typedef struct replay {
     uint8_t *began; /* per output */
 } replay;
 
-static void dense(wf_view *v, const wf_type *type, void *data)
-{
-    int64_t step = 1;
-    v->data = data;
-    v->dtype = type->dtype;
-    v->rank = type->rank;
-    for (int i = type->rank; i-- > 0;) {
-        v->dims[i] = type->dims[i];
-        v->strides[i] = step;
-        step *= type->dims[i];
-    }
-}
-
 static int lay_out(wf_frozen *z, const args *a, replay *r)
 {
     const wf_fn *f = z->fn;
     for (int k = 0; k < z->n_source; k++) {
         r->source[k] = z->src[k].arg >= 0 ? a->slot[z->src[k].arg]->st : z->src[k].st;
-        dense(&r->in[k], wf_fn_type(f, f->inputs[k]), r->source[k]->data);
+        wf_view_of_type(&r->in[k], wf_fn_type(f, f->inputs[k]), r->source[k]->data);
     }
     uint32_t at = 0;
     for (; at < z->n_made; at++) {
@@ -572,11 +559,11 @@ static int lay_out(wf_frozen *z, const args *a, replay *r)
         if (!r->made[at]) {
             return WEFT_ENOMEM;
         }
-        dense(&r->out[at], wf_fn_type(f, f->outputs[at]), r->made[at]->data);
+        wf_view_of_type(&r->out[at], wf_fn_type(f, f->outputs[at]), r->made[at]->data);
     }
     for (int k = 0; k < z->n_source; k++) {
         if (z->src[k].written) {
-            dense(&r->out[at], wf_fn_type(f, f->outputs[at]), r->source[k]->data);
+            wf_view_of_type(&r->out[at], wf_fn_type(f, f->outputs[at]), r->source[k]->data);
             at++;
         }
     }

@@ -11,26 +11,6 @@
 #include "eager/exec.h"
 #include "jit/plan_lower.h"
 
-int wf_grow(void *array, uint32_t n, uint32_t more, uint32_t *cap, size_t size)
-{
-    if (n + more <= *cap) {
-        return 0;
-    }
-    uint32_t want = *cap ? *cap * 2 : 32;
-    while (want < n + more) {
-        want *= 2;
-    }
-    void *old, *p;
-    memcpy(&old, array, sizeof old);
-    p = realloc(old, want * size);
-    if (!p) {
-        return WEFT_ENOMEM;
-    }
-    memcpy(array, &p, sizeof p);
-    *cap = want;
-    return 0;
-}
-
 /* -- which values need memory ------------------------------------------------------------------------ */
 
 static void need(wf_planner *b, wf_val v)

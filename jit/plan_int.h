@@ -125,7 +125,6 @@ typedef struct wf_planner {
     wf_why *why;
 } wf_planner;
 
-int wf_grow(void *array, uint32_t n, uint32_t more, uint32_t *cap, size_t size);
 /* Schedule to steps and accesses (buffers = root values until placed). */
 int wf_plan_lower(wf_planner *b);
 /* Nanoseconds of a clock that never goes back. */

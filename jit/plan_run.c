@@ -292,18 +292,6 @@ static int run_steps(run *r)
 
 /* -- memory of a run --------------------------------------------------------------------------------- */
 
-static void make_dense(wf_view *v, const wf_type *t)
-{
-    int64_t step = 1;
-    v->dtype = t->dtype;
-    v->rank = t->rank;
-    for (int i = t->rank; i-- > 0;) {
-        v->dims[i] = t->dims[i];
-        v->strides[i] = step;
-        step *= t->dims[i];
-    }
-}
-
 static size_t out_bytes(const wf_plan *p, uint32_t k)
 {
     return (size_t)wf_type_numel(&p->out_type[k]) * wf_dtype_size(p->out_type[k].dtype);
@@ -333,7 +321,7 @@ static int make_results(const wf_plan *p, wf_plan_args *a, uint8_t *mine, wf_why
             return wf_fail(why, WEFT_ENOMEM, "out of memory for a result of %zu bytes",
                            out_bytes(p, k));
         }
-        make_dense(&a->out[k], &p->out_type[k]);
+        wf_view_of_type(&a->out[k], &p->out_type[k], a->out[k].data);
     }
     return 0;
 }

@@ -169,19 +169,6 @@ static int reserve(wf_trace *t, uint32_t views)
     return 0;
 }
 
-static void dense_view(wf_view *v, const wf_type *type, void *data)
-{
-    int64_t step = 1;
-    v->data = data;
-    v->dtype = type->dtype;
-    v->rank = type->rank;
-    for (int i = type->rank; i-- > 0;) {
-        v->dims[i] = type->dims[i];
-        v->strides[i] = step;
-        step *= type->dims[i];
-    }
-}
-
 /* Declares outputs and lays out their memory. */
 static int prepare(wf_trace *t, wf_job *job)
 {
@@ -192,7 +179,7 @@ static int prepare(wf_trace *t, wf_job *job)
     }
     wf_view *in = t->views, *out = t->views + f->ninputs;
     for (uint32_t i = 0; i < t->nouter; i++) {
-        dense_view(&in[i], wf_fn_type(f, f->inputs[i]), t->outer[i].st->data);
+        wf_view_of_type(&in[i], wf_fn_type(f, f->inputs[i]), t->outer[i].st->data);
     }
     uint32_t k = 0;
     for (wf_storage *st = t->first; st; st = st->next) {
@@ -201,7 +188,7 @@ static int prepare(wf_trace *t, wf_job *job)
                 return WEFT_ENOMEM;
             }
             t->writes[k] = -1;
-            dense_view(&out[k++], wf_fn_type(f, st->value), st->data);
+            wf_view_of_type(&out[k++], wf_fn_type(f, st->value), st->data);
         }
     }
     for (uint32_t i = 0; i < t->nouter; i++) {
@@ -210,7 +197,7 @@ static int prepare(wf_trace *t, wf_job *job)
                 return WEFT_ENOMEM;
             }
             t->writes[k] = (int32_t)i;
-            dense_view(&out[k++], wf_fn_type(f, t->outer[i].value), t->outer[i].st->data);
+            wf_view_of_type(&out[k++], wf_fn_type(f, t->outer[i].value), t->outer[i].st->data);
         }
     }
     if (k) {

@@ -9,21 +9,26 @@
 
 #include "jit/ir/ir.h"
 
-/* Makes room for one more entry of `size` bytes. */
-static int grow(void *array, uint32_t n, uint32_t *cap, size_t size)
+int wf_grow(void *array, uint32_t n, uint32_t more, uint32_t *cap, size_t size)
 {
-    if (n < *cap) {
+    uint64_t need = (uint64_t)n + more, want = *cap ? *cap : 8;
+    if (need <= *cap) {
         return 0;
     }
-    uint32_t want = *cap ? *cap * 2 : 16;
+    do {
+        want *= 2;
+    } while (want < need);
+    if (want > UINT32_MAX) {
+        return WEFT_ENOMEM;
+    }
     void *old, *p;
     memcpy(&old, array, sizeof old);
-    p = realloc(old, want * size);
+    p = realloc(old, (size_t)want * size);
     if (!p) {
         return WEFT_ENOMEM;
     }
     memcpy(array, &p, sizeof p);
-    *cap = want;
+    *cap = (uint32_t)want;
     return 0;
 }
 
@@ -55,8 +60,8 @@ static int64_t *reserve_words(wf_fn *f, size_t n)
 wf_fn *wf_fn_new(const char *name)
 {
     wf_fn *f = calloc(1, sizeof *f);
-    if (!f || grow(&f->attrs, 0, &f->capattrs, sizeof *f->attrs) ||
-        grow(&f->locs, 0, &f->caplocs, sizeof *f->locs)) {
+    if (!f || wf_grow(&f->attrs, 0, 1, &f->capattrs, sizeof *f->attrs) ||
+        wf_grow(&f->locs, 0, 1, &f->caplocs, sizeof *f->locs)) {
         wf_fn_free(f);
         return NULL;
     }
@@ -192,7 +197,7 @@ uint32_t wf_fn_intern_type(wf_fn *f, const wf_type *t)
     if (i != UINT32_MAX) {
         return i;
     }
-    if (grow(&f->types, f->ntypes, &f->captypes, sizeof *f->types) ||
+    if (wf_grow(&f->types, f->ntypes, 1, &f->captypes, sizeof *f->types) ||
         (f->ntypes >= FEW_TYPES && grow_type_table(f))) {
         return UINT32_MAX;
     }
@@ -210,7 +215,7 @@ uint32_t wf_fn_intern_attr(wf_fn *f, const wf_attr *a)
     if (words == 0 && a->flags == 0 && a->dtype == 0) {
         return 0;
     }
-    if (grow(&f->attrs, f->nattrs, &f->capattrs, sizeof *f->attrs)) {
+    if (wf_grow(&f->attrs, f->nattrs, 1, &f->capattrs, sizeof *f->attrs)) {
         return UINT32_MAX;
     }
     wf_attr *c = &f->attrs[f->nattrs];
@@ -241,7 +246,7 @@ uint32_t wf_fn_intern_loc(wf_fn *f, const char *loc)
     if (f->nlocs > 1 && f->locs[f->nlocs - 1] == loc) {
         return f->nlocs - 1;
     }
-    if (grow(&f->locs, f->nlocs, &f->caplocs, sizeof *f->locs)) {
+    if (wf_grow(&f->locs, f->nlocs, 1, &f->caplocs, sizeof *f->locs)) {
         return 0; /* a lost site is no reason to fail */
     }
     f->locs[f->nlocs] = loc;
@@ -270,7 +275,7 @@ int wf_fn_set_src(wf_fn *f, wf_ins *i, int nsrc, const wf_val *src)
     i->src[0] = f->nlists;
     i->src[1] = i->src[2] = 0;
     for (int s = 0; s < nsrc; s++) {
-        if (grow(&f->lists, f->nlists, &f->caplists, sizeof *f->lists)) {
+        if (wf_grow(&f->lists, f->nlists, 1, &f->caplists, sizeof *f->lists)) {
             return WEFT_ENOMEM;
         }
         f->lists[f->nlists++] = src[s];
@@ -280,7 +285,7 @@ int wf_fn_set_src(wf_fn *f, wf_ins *i, int nsrc, const wf_val *src)
 
 wf_val wf_fn_push(wf_fn *f, const wf_ins *i)
 {
-    if (f->n == UINT32_MAX - 1 || grow(&f->ins, f->n, &f->cap, sizeof *f->ins)) {
+    if (f->n == UINT32_MAX - 1 || wf_grow(&f->ins, f->n, 1, &f->cap, sizeof *f->ins)) {
         return 0;
     }
     f->ins[f->n] = *i;
@@ -289,7 +294,7 @@ wf_val wf_fn_push(wf_fn *f, const wf_ins *i)
 
 static int push_val(wf_val **a, uint32_t *n, uint32_t *cap, wf_val v)
 {
-    if (grow(a, *n, cap, sizeof **a)) {
+    if (wf_grow(a, *n, 1, cap, sizeof **a)) {
         return WEFT_ENOMEM;
     }
     (*a)[(*n)++] = v;
@@ -313,8 +318,8 @@ static wf_val push_number(wf_fn *f, wf_op op, int kind, uint64_t bits)
     static const uint8_t dtypes[3] = {WEFT_BOOL, WEFT_I64, WEFT_F64};
     wf_type t = {.dtype = dtypes[kind], .rank = 0};
     uint32_t type = wf_fn_intern_type(f, &t);
-    bool room = grow(&f->slots, f->nslots, &f->capslots, sizeof *f->slots) == 0 &&
-                grow(&f->slot_kind, f->nslots, &f->capkinds, sizeof *f->slot_kind) == 0;
+    bool room = wf_grow(&f->slots, f->nslots, 1, &f->capslots, sizeof *f->slots) == 0 &&
+                wf_grow(&f->slot_kind, f->nslots, 1, &f->capkinds, sizeof *f->slot_kind) == 0;
     wf_ins i = {.op = (uint16_t)op, .type = type, .attr = f->nslots};
     wf_val v = type == UINT32_MAX || !room ? 0 : wf_fn_push(f, &i);
     if (v) {

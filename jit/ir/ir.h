@@ -143,6 +143,10 @@ static inline uint64_t wf_slot_bits(int kind, double value)
     return kind == 2 ? bits : (uint64_t)(int64_t)value;
 }
 
+/* Room for `more` entries of `size` bytes behind the n of an array from malloc (*array: its address, or NULL);
+ * capacities double. WEFT_ENOMEM leaves the array as it was. */
+int wf_grow(void *array, uint32_t n, uint32_t more, uint32_t *cap, size_t size);
+
 /* Equal dtype, rank and extents. */
 bool wf_type_same(const wf_type *a, const wf_type *b);
 /* Replaces symbols in t by value[k]. */

@@ -10,35 +10,15 @@
 #include "eager/tensor.h"
 #include "jit/passes/layout.h"
 
-static int room(void *array, size_t n, size_t more, size_t *cap, size_t size)
-{
-    if (n + more <= *cap) {
-        return 0;
-    }
-    size_t want = *cap ? *cap * 2 : 256;
-    while (want < n + more) {
-        want *= 2;
-    }
-    void *old, *p;
-    memcpy(&old, array, sizeof old);
-    p = realloc(old, want * size);
-    if (!p) {
-        return WEFT_ENOMEM;
-    }
-    memcpy(array, &p, sizeof p);
-    *cap = want;
-    return 0;
-}
-
 /* Stores the shape of v; the offset stays as it is. */
 static int set_shape(wf_layout *l, wf_map_of *m, const wf_view *v)
 {
-    size_t n = (size_t)v->rank;
-    if (room(&l->words, l->nwords, 2 * n, &l->capwords, sizeof *l->words)) {
+    const uint32_t n = v->rank;
+    if (wf_grow(&l->words, l->nwords, 2 * n, &l->capwords, sizeof *l->words)) {
         return WEFT_ENOMEM;
     }
     m->rank = v->rank;
-    m->shape = (uint32_t)l->nwords;
+    m->shape = l->nwords;
     memcpy(l->words + l->nwords, v->dims, n * sizeof(int64_t));
     memcpy(l->words + l->nwords + n, v->strides, n * sizeof(int64_t));
     l->nwords += 2 * n;
@@ -67,13 +47,8 @@ bool wf_map_is_whole(const wf_layout *l, const wf_map_of *m)
 
 int wf_map_dense(wf_layout *l, wf_val root, const wf_type *t, wf_map_of *out)
 {
-    wf_view v = {.dtype = t->dtype, .rank = t->rank};
-    int64_t step = 1;
-    for (int i = t->rank; i-- > 0;) {
-        v.dims[i] = t->dims[i];
-        v.strides[i] = step;
-        step *= t->dims[i];
-    }
+    wf_view v;
+    wf_view_of_type(&v, t, NULL);
     *out = (wf_map_of){.root = root, .dtype = t->dtype};
     return set_shape(l, out, &v);
 }
@@ -138,11 +113,11 @@ bool wf_map_same(const wf_layout *l, const wf_map_of *a, const wf_map_of *b)
 /* Adds one term behind those of m (copied: the terms of a map are consecutive). */
 static int add_term(wf_layout *l, wf_map_of *m, wf_term t)
 {
-    if (room(&l->terms, l->nterms, m->nterms + 1u, &l->capterms, sizeof *l->terms)) {
+    if (wf_grow(&l->terms, l->nterms, m->nterms + 1u, &l->capterms, sizeof *l->terms)) {
         return WEFT_ENOMEM;
     }
     memmove(l->terms + l->nterms, l->terms + m->term, m->nterms * sizeof *l->terms);
-    m->term = (uint32_t)l->nterms;
+    m->term = l->nterms;
     l->terms[l->nterms + m->nterms++] = t;
     l->nterms += m->nterms;
     return 0;
@@ -202,7 +177,7 @@ int wf_layout_init(wf_layout *l, const wf_fn *f, wf_why *why)
 {
     *l = (wf_layout){.f = f};
     l->map = calloc(f->n + 1u, sizeof *l->map);
-    int rc = l->map ? room(&l->words, 0, 1, &l->capwords, sizeof *l->words) : WEFT_ENOMEM;
+    int rc = l->map ? wf_grow(&l->words, 0, 1, &l->capwords, sizeof *l->words) : WEFT_ENOMEM;
     for (uint32_t k = 0; k < f->n && !rc; k++) {
         const wf_ins *i = &f->ins[k];
         const wf_type *t = &f->types[i->type];

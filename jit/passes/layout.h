@@ -36,9 +36,9 @@ typedef struct wf_layout {
     const wf_fn *f;
     wf_map_of *map; /* of value v at [v]; [0] is absent */
     int64_t *words;
-    size_t nwords, capwords;
+    uint32_t nwords, capwords;
     wf_term *terms;
-    size_t nterms, capterms;
+    uint32_t nterms, capterms;
 } wf_layout;
 
 /* Lays out f. 0 or a status; wf_layout_free in either case. */

@@ -8,19 +8,6 @@
 #include "eager/exec.h"
 #include "eager/pool.h"
 
-static void view_of(const wf_array *a, wf_view *v)
-{
-    v->data = a->data;
-    v->dtype = a->type.dtype;
-    v->rank = a->type.rank;
-    int64_t step = 1;
-    for (int i = a->type.rank; i-- > 0;) {
-        v->dims[i] = a->type.dims[i];
-        v->strides[i] = step;
-        step *= a->type.dims[i];
-    }
-}
-
 int wf_oracle_primitive(wf_op op, const wf_attr *attr, int nsrc, const wf_array *src, int ndst,
                         wf_array *dst, wf_why *why)
 {
@@ -30,10 +17,10 @@ int wf_oracle_primitive(wf_op op, const wf_attr *attr, int nsrc, const wf_array 
         return wf_fail(why, WEFT_EUNSUPPORTED, "%s is no primitive", wf_rows[op].name);
     }
     for (int i = 0; i < nsrc; i++) {
-        view_of(&src[i], &in[i]);
+        wf_view_of_type(&in[i], &src[i].type, src[i].data);
     }
     for (int i = 0; i < ndst; i++) {
-        view_of(&dst[i], &out[i]);
+        wf_view_of_type(&out[i], &dst[i].type, dst[i].data);
     }
     wf_exec e = {
         .op = op, .nsrc = nsrc, .ndst = ndst, .src = in, .dst = out, .attr = attr, .why = why};
