@@ -225,8 +225,7 @@ weft_status weft_set_grad(weft_tensor t, weft_tensor g)
             if (gs) {
                 wf_slot_type(s, &a);
                 wf_slot_type(gs, &b);
-                if (a.dtype != b.dtype || a.rank != b.rank ||
-                    memcmp(a.dims, b.dims, (size_t)a.rank * sizeof(int64_t)) != 0) {
+                if (!wf_type_same(&a, &b)) {
                     rc = raise_for(c, "set_grad", t, WEFT_ESHAPE,
                                    "the gradient's shape or dtype differs from the tensor's", "");
                 } else {
@@ -263,21 +262,22 @@ weft_status weft_retain_grad(weft_tensor t)
     }
     wf_why why = {0};
     wf_meta *m = NULL;
+    uint64_t value = 0;
     if (!wf_slot_tracked(s)) {
         rc =
             raise_for(c, "retain_grad", t, WEFT_EGRAD, "the tensor does not take part in gradients",
                       "weft_requires_grad_ it, or an operand it is computed from");
-    } else if ((m = wf_meta_attach(c, s, &why)) != NULL) {
-        atomic_store_explicit(&m->retain, 1, memory_order_relaxed);
+    } else if ((m = wf_meta_attach(c, s, &value, &why)) != NULL) {
+        atomic_store_explicit(&m->retain, value, memory_order_relaxed);
     } else {
         rc = wf_raise_status(c, "retain_grad", 1, &t, &why);
     }
     return closed(c, s, pinned, rc);
 }
 
-bool wf_meta_retains(const wf_meta *m)
+bool wf_meta_retains(const wf_meta *m, uint64_t value)
 {
-    return atomic_load_explicit(&m->retain, memory_order_relaxed) != 0;
+    return atomic_load_explicit(&m->retain, memory_order_relaxed) == value;
 }
 
 /* -- modes ---------------------------------------------------------------------------------------------- */
@@ -356,8 +356,7 @@ static weft_tensor seed(wf_ctx *c, wf_slot *s, weft_tensor t, weft_tensor g, con
     }
     wf_slot_type(gs, &b);
     closed(c, gs, pinned, 0);
-    if (a.dtype != b.dtype || a.rank != b.rank ||
-        memcmp(a.dims, b.dims, (size_t)a.rank * sizeof(int64_t)) != 0) {
+    if (!wf_type_same(&a, &b)) {
         weft_tensor both[2] = {t, g};
         wf_why why = {0};
         wf_fail(&why, WEFT_ESHAPE, "the gradient's shape or dtype differs from the output's");

@@ -253,12 +253,13 @@ static int leaf_accumulate(engine *e, wf_meta *m, weft_tensor g)
 }
 
 /* Hooks of node n see and may replace *g. */
-static int run_hooks(engine *e, wf_tnode *n, weft_tensor *g)
+static int run_hooks(engine *e, wf_ref r, wf_tnode *n, weft_tensor *g)
 {
     if (!n->meta) {
         return 0;
     }
-    return wf_hooks_run(e->c, n->meta, false, g, e->scope.depth);
+    const uint64_t value = n->sort == WF_TN_LEAF ? 0 : wf_tnode_order(e->t, r);
+    return wf_hooks_run(e->c, n->meta, false, value, g, e->scope.depth);
 }
 
 static int capture(engine *e, wf_ref r, wf_tnode *n)
@@ -343,10 +344,14 @@ static int run_vjp(engine *e, wf_ref r)
 static int step(engine *e, wf_ref r)
 {
     wf_tnode *n = wf_tnode_at(e->t, r);
-    int rc = n->g.slot ? run_hooks(e, n, &n->g) : 0;
+    int rc = n->g.slot ? run_hooks(e, r, n, &n->g) : 0;
     n = wf_tnode_at(e->t, r);
     if (!rc && n->g.slot) {
         rc = capture(e, r, n);
+    }
+    if (!rc && n->sort != WF_TN_LEAF && n->g.slot && n->meta && e->n_cap == 0 &&
+        wf_meta_retains(n->meta, wf_tnode_order(e->t, r))) {
+        rc = leaf_accumulate(e, n->meta, n->g);
     }
     if (!rc && n->sort == WF_TN_RESULT) {
         wf_ref main = n->src_[0];
@@ -370,16 +375,13 @@ static int step(engine *e, wf_ref r)
         if (!rc && wf_meta_has_post_hooks(n->meta)) {
             weft_tensor g = wf_meta_gradient(e->c, n->meta);
             g = g.slot || g.serial ? g : handle_on(e->c, n->g); /* of a leaf nobody holds */
-            rc = g.slot ? wf_hooks_run(e->c, n->meta, true, &g, e->scope.depth)
+            rc = g.slot ? wf_hooks_run(e->c, n->meta, true, 0, &g, e->scope.depth)
                         : (int)weft_error_status(g);
             drop(&g);
         }
     }
     if (!rc && n->sort == WF_TN_OP) {
-        if (n->meta && wf_meta_retains(n->meta) && n->g.slot && e->n_cap == 0) {
-            rc = leaf_accumulate(e, n->meta, n->g);
-        }
-        rc = rc ? rc : run_vjp(e, r);
+        rc = run_vjp(e, r);
         n = wf_tnode_at(e->t, r);
         if (!rc && !e->retain) {
             n->flags |= WF_TN_SPENT;

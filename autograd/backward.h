@@ -20,9 +20,10 @@ int wf_backward_run(wf_ctx *c, int n, const wf_ref *roots, const weft_tensor *gr
                     bool create, int n_cap, const wf_grad_capture *cap);
 
 /* Hooks of m on *g (post: after accumulation); a replacement is given to scope `depth`. */
-int wf_hooks_run(wf_ctx *c, wf_meta *m, bool post, weft_tensor *g, uint32_t depth);
+int wf_hooks_run(wf_ctx *c, wf_meta *m, bool post, uint64_t value, weft_tensor *g, uint32_t depth);
 bool wf_meta_has_post_hooks(wf_meta *m);
-bool wf_meta_retains(const wf_meta *m);
+/* Is the gradient of the node of this order kept? */
+bool wf_meta_retains(const wf_meta *m, uint64_t value);
 /* Another handle of the current scope on m's gradient; WEFT_NONE: it has none. */
 weft_tensor wf_meta_gradient(wf_ctx *c, wf_meta *m);
 /* weft_keep for a scope-owned handle that becomes a gradient. */
@@ -30,7 +31,7 @@ weft_tensor wf_keep_gradient(wf_ctx *c, weft_tensor own);
 /* The meta backward looks at for s's value, which is its node's: aliases share one. NULL: none yet. */
 wf_meta *wf_meta_find(wf_ctx *c, wf_slot *s);
 /* The same, made and tied to the node on demand. NULL: *why. */
-wf_meta *wf_meta_attach(wf_ctx *c, wf_slot *s, wf_why *why);
+wf_meta *wf_meta_attach(wf_ctx *c, wf_slot *s, uint64_t *value, wf_why *why);
 int wf_vjp_custom(wf_vjp *v);
 
 /* Another handle of the current scope on s's memory, with its node. */

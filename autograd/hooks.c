@@ -21,8 +21,7 @@ static int check_replacement(wf_ctx *c, weft_tensor old, weft_tensor now)
     if (a && b) {
         wf_slot_type(a, &x);
         wf_slot_type(b, &y);
-        if (x.dtype != y.dtype || x.rank != y.rank ||
-            memcmp(x.dims, y.dims, (size_t)x.rank * sizeof(int64_t)) != 0) {
+        if (!wf_type_same(&x, &y)) {
             wf_fail(&why, WEFT_ESHAPE,
                     "a hook replaced a gradient by one of another shape or dtype");
         }
@@ -40,13 +39,13 @@ static int check_replacement(wf_ctx *c, weft_tensor old, weft_tensor now)
     return rc;
 }
 
-/* The first hook of this kind with a number above `after`, held: hooks may remove themselves and each
+/* The first hook of this kind and value with a number above `after`, held: hooks may remove themselves and each
  * other, and other threads may remove them. */
-static wf_hook *next_hook(wf_meta *m, bool post, uint64_t after)
+static wf_hook *next_hook(wf_meta *m, bool post, uint64_t value, uint64_t after)
 {
     wf_meta_lock(m);
     wf_hook *p = m->hooks;
-    while (p && (p->id <= after || p->post != (int)post)) {
+    while (p && (p->id <= after || p->post != (int)post || p->value != value)) {
         p = p->next;
     }
     if (p) {
@@ -76,7 +75,7 @@ static void let_go(wf_meta *m, wf_hook *h)
 
 bool wf_meta_has_post_hooks(wf_meta *m)
 {
-    wf_hook *h = next_hook(m, true, 0);
+    wf_hook *h = next_hook(m, true, 0, 0);
     if (h) {
         let_go(m, h);
     }
@@ -90,13 +89,14 @@ wf_meta *wf_meta_find(wf_ctx *c, wf_slot *s)
     return of_node ? of_node : s->meta;
 }
 
-wf_meta *wf_meta_attach(wf_ctx *c, wf_slot *s, wf_why *why)
+wf_meta *wf_meta_attach(wf_ctx *c, wf_slot *s, uint64_t *value, wf_why *why)
 {
     wf_ref r = wf_tape_node_of(c, s, why);
     if (!r) {
         return NULL;
     }
     wf_tnode *n = wf_tnode_at(c->tape, r);
+    *value = n->sort == WF_TN_LEAF ? 0 : wf_tnode_order(c->tape, r);
     if (!n->meta) {
         wf_meta *own = wf_slot_meta(s);
         n->meta = own ? wf_meta_retain(own) : NULL;
@@ -142,11 +142,11 @@ static int run_one(wf_ctx *c, const wf_hook *h, weft_tensor *g, uint32_t depth)
     return rc;
 }
 
-int wf_hooks_run(wf_ctx *c, wf_meta *m, bool post, weft_tensor *g, uint32_t depth)
+int wf_hooks_run(wf_ctx *c, wf_meta *m, bool post, uint64_t value, weft_tensor *g, uint32_t depth)
 {
     int rc = 0;
     uint64_t ran = 0;
-    for (wf_hook *h; !rc && (h = next_hook(m, post, ran)) != NULL;) {
+    for (wf_hook *h; !rc && (h = next_hook(m, post, value, ran)) != NULL;) {
         ran = h->id;
         rc = run_one(c, h, g, depth);
         let_go(m, h);
@@ -165,6 +165,7 @@ static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*rele
     wf_slot *s = c && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, &why) : NULL;
     wf_meta *m = NULL;
     wf_hook *h = NULL;
+    uint64_t value = 0;
     if (!s) {
         if (!why.code) {
             wf_fail(&why, WEFT_EINVALID, "a scalar is not a tensor");
@@ -176,7 +177,7 @@ static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*rele
                 post ? "the tensor is not a leaf that requires a gradient"
                      : "the tensor does not take part in gradients");
         wf_hint(&why, "call weft_requires_grad_ first");
-    } else if ((m = wf_meta_attach(c, s, &why)) != NULL && !(h = wf_malloc(sizeof *h))) {
+    } else if ((m = wf_meta_attach(c, s, &value, &why)) != NULL && !(h = wf_malloc(sizeof *h))) {
         wf_fail(&why, WEFT_ENOMEM, "out of memory");
     }
     uint64_t id = 0;
@@ -186,7 +187,8 @@ static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*rele
     } else {
         wf_meta_lock(m);
         id = atomic_fetch_add(&next_id, 1);
-        *h = (wf_hook){.id = id, .post = post, .fn = fn, .user = user, .release = release};
+        *h = (wf_hook){
+            .id = id, .value = value, .post = post, .fn = fn, .user = user, .release = release};
         wf_hook **p = &m->hooks;
         while (*p) {
             p = &(*p)->next;

@@ -506,6 +506,18 @@ static wf_taux *aux_new(const wf_attr *a, int nsrc, bool scalars)
     return x;
 }
 
+/* A kept gradient is that of the tensor's last value: it follows a write in place, unlike hooks. */
+static void retain_next(wf_tape *t, wf_slot *s, wf_ref r)
+{
+    wf_tnode *n = wf_tnode_at(t, r);
+    if (!n->meta) {
+        n->meta = wf_meta_retain(s->meta);
+    }
+    if (n->meta == s->meta) {
+        atomic_store_explicit(&n->meta->retain, wf_tnode_order(t, r), memory_order_relaxed);
+    }
+}
+
 static void slot_set_node(wf_ctx *c, wf_slot *s, wf_ref r)
 {
     wf_tape *t = c->tape;
@@ -513,6 +525,10 @@ static void slot_set_node(wf_ctx *c, wf_slot *s, wf_ref r)
     wf_ref old = s->node;
     s->node = r;
     s->node_gen = s->st ? s->st->root_gen : 0;
+    wf_meta *m = s->meta;
+    if (old && m && atomic_load_explicit(&m->retain, memory_order_relaxed)) {
+        retain_next(t, s, r);
+    }
     if (old) {
         release_now(t, old);
     }

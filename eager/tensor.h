@@ -57,6 +57,8 @@ enum { WF_INLINE_RANK = 6 };
 typedef struct wf_hook {
     struct wf_hook *next;
     uint64_t id;
+    uint64_t
+        value; /* order of the node whose gradient it sees: a write in place makes another; 0: a leaf's */
     int post;    /* runs after accumulation */
     int users;   /* threads that run it now */
     int removed; /* the last of them releases it */
@@ -71,9 +73,10 @@ typedef struct wf_meta {
     _Atomic int32_t refs;
     _Atomic int32_t slots; /* of those, slots */
     _Atomic int32_t lock;
-    weft_tensor grad;   /* kept handle or empty */
-    _Atomic int retain; /* a recorded result that keeps its gradient */
-    wf_hook *hooks;     /* in order of registration */
+    weft_tensor grad; /* kept handle or empty */
+    _Atomic uint64_t
+        retain;     /* order of the node of a recorded result whose gradient is kept, 0: none */
+    wf_hook *hooks; /* in order of registration */
     char *name;
 } wf_meta;
 

@@ -29,7 +29,8 @@ WEFT_API bool weft_has_grad(weft_tensor t);
 /* Replaces the gradient by g (same shape and dtype; shared, not copied) or drops it (g = WEFT_NONE). A
  * gradient lives as long as a handle of its tensor, or until it is dropped. */
 WEFT_API weft_status weft_set_grad(weft_tensor t, weft_tensor g);
-/* Keeps the gradient of a recorded result when backward passes it. */
+/* Keeps the gradient of a recorded result when backward passes it: of its last value, if it is written in
+ * place after the call. */
 WEFT_API weft_status weft_retain_grad(weft_tensor t);
 
 /* Switch recording off and on again on this thread; they nest. */
@@ -90,7 +91,9 @@ WEFT_API weft_status weft_jvp(const weft_jvp_args *args);
 /* -- hooks --------------------------------------------------------------------------------------------
  * A hook sees the full gradient of its tensor before it is used or accumulated; it returns a
  * replacement of the same shape and dtype, or WEFT_NONE to leave it. Hooks run in order of
- * registration. An empty handle with an error aborts backward with that error. */
+ * registration. A hook belongs to the value its tensor has when it is registered: after a recorded write in
+ * place it still sees the gradient of the value before. An empty handle with an error aborts backward with
+ * that error. */
 typedef weft_tensor (*weft_hook_fn)(void *user, weft_tensor grad);
 /* release (may be NULL) is called with user when the hook is removed or the tensor's record dies, but not
  * before a thread that is running the hook has returned from it; it may call weft.

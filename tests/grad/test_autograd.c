@@ -150,6 +150,11 @@ static weft_tensor broken(void *user, weft_tensor g)
     (void)user;
     return weft_reshape(g, weft_shape(7));
 }
+static weft_tensor add_to(void *user, weft_tensor g)
+{
+    *(double *)user += first(g);
+    return WEFT_NONE;
+}
 static void count_release(void *user)
 {
     (void)user;
@@ -177,6 +182,27 @@ Test(autograd, hooks_run_in_order_and_may_replace)
     cr_assert_eq(weft_backward(loss), WEFT_ESHAPE);
     weft_scope_end(sc);
     cr_assert_eq(released, 1);
+}
+
+/* One hook before a write in place, one after: each sees the gradient of its own value, once. */
+Test(autograd, hooks_belong_to_values_and_kept_gradients_to_tensors)
+{
+    static double seen[2];
+    for (int part = 0; part < 2; part++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor x = leaf(1), y = weft_mul(x, weft_f(2));
+        seen[0] = seen[1] = 0;
+        weft_retain_grad(y);
+        weft_register_hook(y, add_to, &seen[0], NULL);
+        weft_mul_(part ? weft_narrow(y, 0, 0, 1) : y, weft_f(5));
+        weft_register_hook(y, add_to, &seen[1], NULL);
+        cr_assert_eq(weft_backward(weft_sum(weft_mul(y, weft_f(7)))), WEFT_OK);
+        cr_assert_eq(seen[0], 35);
+        cr_assert_eq(seen[1], 7);
+        cr_assert_eq(first(weft_grad(y)), 7);
+        cr_assert_eq(first(weft_grad(x)), 70);
+        weft_scope_end(sc);
+    }
 }
 
 /* -- custom functions ------------------------------------------------------------------------------- */
@@ -211,6 +237,23 @@ static weft_status exp_bwd(weft_function_ctx *ctx, void *user, const weft_tensor
     return weft_error_status(gi[0]);
 }
 static const weft_function cube = {"cube", cube_fwd, cube_bwd, count_release};
+/* x and 3 x. */
+static weft_status pair_fwd(weft_function_ctx *ctx, void *user, const weft_tensor *in, int n_in,
+                            weft_tensor *out, int n_out)
+{
+    (void)ctx, (void)user, (void)n_in, (void)n_out;
+    out[0] = weft_clone(in[0]);
+    out[1] = weft_mul(in[0], weft_f(3));
+    return weft_error_status(out[1]);
+}
+static weft_status pair_bwd(weft_function_ctx *ctx, void *user, const weft_tensor *g, int n_out,
+                            weft_tensor *gi, const bool *needs, int n_in)
+{
+    (void)ctx, (void)user, (void)n_out, (void)needs, (void)n_in;
+    gi[0] = weft_add(g[0], weft_mul(g[1], weft_f(3)));
+    return weft_error_status(gi[0]);
+}
+static const weft_function pair = {"pair", pair_fwd, pair_bwd, NULL};
 static const weft_function own_exp = {"own_exp", exp_fwd, exp_bwd, count_release};
 
 static weft_status run_custom(void *user, const weft_tensor *in, int n_in, weft_tensor *out,
@@ -238,6 +281,20 @@ Test(autograd, custom_functions_to_second_order)
     weft_scope_end(sc);
     cr_assert(released > 0);
     cr_assert_eq(weft_tape_nodes(), 0, "%lld nodes left", (long long)weft_tape_nodes());
+}
+
+Test(autograd, every_result_of_one_op_keeps_its_gradient)
+{
+    weft_scope sc = weft_scope_begin();
+    weft_tensor x = leaf(1), two[2];
+    cr_assert_eq(weft_apply(&pair, NULL, &x, 1, two, 2), WEFT_OK);
+    cr_assert(weft_retain_grad(two[0]) == WEFT_OK && weft_retain_grad(two[1]) == WEFT_OK);
+    weft_tensor loss = weft_sum(weft_add(two[0], weft_mul(two[1], weft_f(7))));
+    cr_assert_eq(weft_backward(loss), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(first(weft_grad(two[0])), 1);
+    cr_assert_eq(first(weft_grad(two[1])), 7);
+    cr_assert_eq(first(weft_grad(x)), 22);
+    weft_scope_end(sc);
 }
 
 /* -- first and second order give the same bits ------------------------------------------------------- */
