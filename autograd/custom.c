@@ -96,8 +96,7 @@ int wf_vjp_custom(wf_vjp *v)
         if (s) {
             wf_vjp_src_type(v, i, &want);
             wf_slot_type(s, &got);
-            if (want.dtype != got.dtype || want.rank != got.rank ||
-                memcmp(want.dims, got.dims, (size_t)want.rank * sizeof(int64_t)) != 0) {
+            if (!wf_type_same(&want, &got)) {
                 wf_fail(&why, WEFT_ESHAPE,
                         "its backward gave operand %d a gradient of another shape or dtype", i);
             }

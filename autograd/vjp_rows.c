@@ -262,8 +262,7 @@ int wf_vjp_elementwise(wf_vjp *v)
             continue;
         }
         wf_vjp_src_type(v, i, &t);
-        bool reduce =
-            t.rank != out.rank || memcmp(t.dims, out.dims, (size_t)t.rank * sizeof(int64_t)) != 0;
+        bool reduce = !wf_type_same_dims(&t, &out);
         weft_tensor g;
         if (passes_through(v->op, i)) {
             g = reduce ? wf_as_dtype(v->g[0], compute) : v->g[0];

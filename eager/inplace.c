@@ -124,7 +124,7 @@ static int result_check(wf_call *k, wf_slot *dst, const wf_type *out)
     if (wf_broadcast(&wide, out, &k->why)) {
         return k->why.code;
     }
-    if (wide.rank != t.rank || memcmp(wide.dims, t.dims, (size_t)t.rank * sizeof(int64_t)) != 0) {
+    if (!wf_type_same_dims(&wide, &t)) {
         wf_fail(&k->why, WEFT_ESHAPE, "the result is larger than the target");
         wf_hint(&k->why, "in-place ops broadcast operands, never the target");
     }
@@ -278,8 +278,7 @@ static int run_direct(wf_call *k, wf_slot *dst)
             if (wf_broadcast(&wide, &t, &k->why)) {
                 return k->why.code;
             }
-            if (wide.rank != out.rank ||
-                memcmp(wide.dims, out.dims, (size_t)out.rank * sizeof(int64_t)) != 0) {
+            if (!wf_type_same_dims(&wide, &out)) {
                 return wf_fail(&k->why, WEFT_ESHAPE, "the source is larger than the target");
             }
         } else if ((int)k->src[0].context > wf_dtype_kind(dst->dtype)) {

@@ -389,7 +389,7 @@ static int check_mask(const wf_type *mask, int dt, const wf_type *batch, int64_t
     if (code) {
         return code;
     }
-    if (grid.rank != want.rank || memcmp(grid.dims, want.dims, want.rank * sizeof want.dims[0])) {
+    if (!wf_type_same_dims(&grid, &want)) {
         code = wf_fail(why, WEFT_ESHAPE,
                        "the mask is larger than the scores [.., %" PRId64 ", %" PRId64 "]", l, s);
         wf_hint(why, "the mask broadcasts to [.., l, s]");
@@ -481,8 +481,7 @@ static int check_type_is(const wf_type *have, const wf_type *want, const char *w
         return wf_fail(why, WEFT_EDTYPE, "the %s is %s; %s is needed", what,
                        wf_dtype_name(have->dtype), wf_dtype_name(want->dtype));
     }
-    if (have->rank != want->rank ||
-        memcmp(have->dims, want->dims, have->rank * sizeof have->dims[0])) {
+    if (!wf_type_same_dims(have, want)) {
         int code =
             wf_fail(why, WEFT_ESHAPE, "the %s does not have the shape of attention's result", what);
         wf_hint(why, "pass what scaled_dot_product_attention returned");

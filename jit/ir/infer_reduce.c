@@ -248,8 +248,7 @@ WF_INFER(rms_norm)
 static int check_statistic(const wf_type *src, int operand, const wf_type *want, wf_why *why)
 {
     const wf_type *t = &src[operand];
-    if (t->rank == want->rank && t->dtype == want->dtype &&
-        memcmp(t->dims, want->dims, t->rank * sizeof t->dims[0]) == 0) {
+    if (wf_type_same(t, want)) {
         return 0;
     }
     int code = wf_fail(why, WEFT_ESHAPE,

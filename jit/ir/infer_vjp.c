@@ -39,8 +39,7 @@ WF_INFER(vjp)
         if ((code = wf_broadcast(&wide, &src[i], why))) {
             return code;
         }
-        if (wide.rank != dst[0].rank ||
-            memcmp(wide.dims, dst[0].dims, wide.rank * sizeof wide.dims[0]) != 0) {
+        if (!wf_type_same_dims(&wide, &dst[0])) {
             return wf_fail(why, WEFT_ESHAPE, "the %s operand is larger than the gradient",
                            wf_ordinal(i));
         }

@@ -124,12 +124,6 @@ void wf_fn_free(wf_fn *f)
     free(f);
 }
 
-bool wf_type_same(const wf_type *a, const wf_type *b)
-{
-    return a->dtype == b->dtype && a->rank == b->rank &&
-           memcmp(a->dims, b->dims, a->rank * sizeof a->dims[0]) == 0;
-}
-
 static uint32_t hash_type(const wf_type *t)
 {
     uint64_t h = (uint64_t)t->dtype << 8 | t->rank;

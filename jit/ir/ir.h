@@ -147,8 +147,6 @@ static inline uint64_t wf_slot_bits(int kind, double value)
  * capacities double. WEFT_ENOMEM leaves the array as it was. */
 int wf_grow(void *array, uint32_t n, uint32_t more, uint32_t *cap, size_t size);
 
-/* Equal dtype, rank and extents. */
-bool wf_type_same(const wf_type *a, const wf_type *b);
 /* Replaces symbols in t by value[k]. */
 void wf_type_bind(wf_type *t, const int64_t *value);
 

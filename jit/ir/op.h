@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "jit/ir/dtype.h"
 
@@ -80,6 +81,15 @@ typedef struct wf_type {
     uint8_t rank;
     int64_t dims[WF_MAX_RANK];
 } wf_type;
+
+static inline bool wf_type_same_dims(const wf_type *a, const wf_type *b)
+{
+    return a->rank == b->rank && memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims) == 0;
+}
+static inline bool wf_type_same(const wf_type *a, const wf_type *b)
+{
+    return a->dtype == b->dtype && wf_type_same_dims(a, b);
+}
 
 /* Elements of a type; -1 when the product or its bytes overflow int64. */
 int64_t wf_type_numel(const wf_type *t);
