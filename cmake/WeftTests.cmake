@@ -66,11 +66,20 @@ if(weft_test_support)
     set(weft_test_support_objects $<TARGET_OBJECTS:weft_test_support>)
 endif()
 
+# A CUDA driver whose device is the host (tests/cuda/driver/fake.h): a library of its own, opened at run time.
+file(GLOB weft_fake_cuda_sources CONFIGURE_DEPENDS tests/cuda/driver/*.c)
+add_library(fake-cuda MODULE ${weft_fake_cuda_sources})
+target_link_libraries(fake-cuda PRIVATE weft_flags weft_numerics ${CMAKE_DL_LIBS} Threads::Threads)
+target_compile_options(fake-cuda PRIVATE -fvisibility=hidden)
+set_target_properties(fake-cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/tests")
+
 function(weft_test_program name)
     add_executable(${name} ${ARGN} ${weft_test_support_objects})
     target_link_libraries(${name} PRIVATE weft_flags weft_numerics weft_static ${CRITERION_LIBRARY})
     target_include_directories(${name} SYSTEM PRIVATE ${CRITERION_INCLUDE})
-    target_compile_definitions(${name} PRIVATE WEFT_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
+    target_compile_definitions(${name} PRIVATE WEFT_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}"
+        WEFT_FAKE_CUDA="${CMAKE_CURRENT_BINARY_DIR}/tests/libfake-cuda.so")
+    add_dependencies(${name} fake-cuda)
     set_target_properties(${name} PROPERTIES
         RUNTIME_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/tests")
 endfunction()

@@ -1,0 +1,102 @@
+/*
+ * eager/cuda/device.h -- a device's state, shared by the files of the runtime.
+ *
+ * Locks: `lock` of a device guards its streams' books, its memory and its error words. It may be held
+ * over driver calls that only queue; never over one that waits.
+ *
+ * How streams are ordered. An op calls wf_cuda_use for each operand and then queues its work, so a use
+ * that follows work starts a new op of the stream; memory remembers the op that used it. An event
+ * recorded on a stream while op k is the newest covers ops below k for certain (k itself may still be in
+ * the middle of being queued by another thread) and, for whoever records it now, everything queued so far.
+ */
+#ifndef EAGER_CUDA_DEVICE_H
+#define EAGER_CUDA_DEVICE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "eager/cuda/driver.h"
+#include "eager/cuda/runtime.h"
+
+enum { WF_CUDA_DEVICES = 16, WF_CUDA_STREAMS = 64, WF_CUDA_RING = 16, WF_CUDA_LABEL = 120 };
+
+typedef struct wf_cuda_device wf_cuda_device;
+
+/* A recorded event. */
+typedef struct wf_cuda_point {
+    cu_handle event; /* NULL: this entry is not in use yet */
+    uint64_t work;   /* pieces of work queued before it */
+    uint64_t op;     /* ops below this are covered */
+} wf_cuda_point;
+
+typedef struct wf_cuda_seen {
+    uint64_t work, op;
+} wf_cuda_seen;
+
+typedef struct wf_cuda_stream {
+    wf_cuda_device *device;
+    cu_handle handle;
+    int slot;
+    bool in_use;      /* the default stream, or somebody's */
+    uint64_t work;    /* pieces queued so far */
+    uint64_t op;      /* the newest op */
+    bool op_has_work; /* ... has queued something */
+    wf_cuda_point ring[WF_CUDA_RING];
+    unsigned ring_next;
+    wf_cuda_seen seen[WF_CUDA_STREAMS]; /* of the others: this one's next work is behind it */
+} wf_cuda_stream;
+
+struct wf_cuda_device {
+    int ordinal;
+    bool usable;
+    char missing[320];
+    cu_device id;
+    cu_handle context;
+    wf_cuda_info info;
+    pthread_mutex_t lock;
+    wf_cuda_stream streams[WF_CUDA_STREAMS]; /* slot 0: the default one; made when first needed */
+    int n_streams;
+    struct wf_cuda_stages *stages; /* stage.c */
+    struct wf_cuda_words *words;   /* words.c */
+    pthread_mutex_t label_lock;    /* of the next two; the last lock taken */
+    char last[WF_CUDA_LABEL];      /* what was queued last */
+    bool broken_reported;
+    _Atomic int broken; /* the sticky error, 0: none */
+};
+
+/* The opened driver; only after a device was opened. */
+extern const wf_cuda_driver *wf_cu;
+
+/* The device, opened and current on this thread; NULL: why is filled (also when it broke earlier). */
+wf_cuda_device *wf_cuda_enter(int ordinal, wf_why *why);
+/* The device without making it current; NULL: it is not usable. For giving things back. */
+wf_cuda_device *wf_cuda_peek(int ordinal);
+/* CU_OK: 0. Else fills why with the call and the driver's word for it, and remembers sticky errors. */
+int wf_cuda_check(wf_cuda_device *d, cu_result r, const char *call, wf_why *why);
+
+/* What a function returns whose callee has filled why, if there is one. */
+static inline int wf_cuda_code(const wf_why *why)
+{
+    return why && why->code ? why->code : 9; /* WEFT_EUNSUPPORTED */
+}
+
+extern wf_cuda_counters wf_cuda_count_of;
+#define WF_CUDA_COUNT(field, n) __atomic_fetch_add(&wf_cuda_count_of.field, (n), __ATOMIC_RELAXED)
+
+/* -- streams (the device's lock is not held unless said) --------------------------------------------- */
+
+/* This thread's current stream of d; NULL: it cannot be made. */
+wf_cuda_stream *wf_cuda_current(wf_cuda_device *d, wf_why *why);
+/* A piece of work called `label` was queued on s. */
+void wf_cuda_queued(wf_cuda_stream *s, const char *label);
+/* Lock held: s's next work comes behind op `op` of `other`. */
+int wf_cuda_order(wf_cuda_stream *s, wf_cuda_stream *other, uint64_t op, wf_why *why);
+/* Waits for everything on s and looks at its error words. */
+int wf_cuda_stream_wait(wf_cuda_stream *s, wf_why *why);
+
+/* -- error words -------------------------------------------------------------------------------------- */
+
+/* After a wait for s that began when s had queued `work` pieces: an error that kernels found, once. */
+int wf_cuda_words_check(wf_cuda_stream *s, uint64_t work, wf_why *why);
+
+#endif

@@ -1,0 +1,160 @@
+/*
+ * eager/cuda/module.c -- loaded images, their kernels, launches.
+ */
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "eager/cuda/device.h"
+#include "eager/env.h"
+#include "weft/core.h"
+
+#pragma GCC diagnostic error "-Wmissing-prototypes"
+
+struct wf_cuda_fn {
+    wf_cuda_fn *next;
+    wf_cuda_module *module;
+    cu_handle handle;
+    _Atomic unsigned shared; /* dynamic shared memory it may ask for */
+    char name[];
+};
+struct wf_cuda_module {
+    int ordinal;
+    cu_handle handle;
+    pthread_mutex_t lock;
+    wf_cuda_fn *functions;
+};
+
+/* What a kernel may ask for without being told. */
+enum { SHARED_ALWAYS = 48 << 10 };
+
+int wf_cuda_module_new(int ordinal, const void *image, size_t n, wf_cuda_module **out, wf_why *why)
+{
+    *out = NULL;
+    wf_cuda_device *d = wf_cuda_enter(ordinal, why);
+    if (!d) {
+        return wf_cuda_code(why);
+    }
+    if (n < 16) {
+        return wf_fail(why, WEFT_EINVALID, "a kernel image of %zu bytes is none", n);
+    }
+    wf_cuda_module *m = wf_calloc(1, sizeof *m);
+    if (!m) {
+        return wf_fail(why, WEFT_ENOMEM, "no host memory for a kernel image");
+    }
+    cu_result r = wf_cu->module_load(&m->handle, image);
+    if (r == CU_NO_BINARY_FOR_GPU || r == CU_INVALID_IMAGE) {
+        wf_mfree(m);
+        return wf_fail(why, WEFT_EUNSUPPORTED, "the kernel image is not for %s (%s): %s",
+                       d->info.arch, d->info.name, wf_cuda_result_name(r));
+    }
+    int code = wf_cuda_check(d, r, "cuModuleLoadData", why);
+    if (code) {
+        wf_mfree(m);
+        return code;
+    }
+    m->ordinal = ordinal;
+    pthread_mutex_init(&m->lock, NULL);
+    *out = m;
+    return 0;
+}
+
+void wf_cuda_module_free(wf_cuda_module *m)
+{
+    if (!m) {
+        return;
+    }
+    wf_why ignored = {0};
+    if (wf_cuda_enter(m->ordinal, &ignored)) {
+        wf_cu->module_unload(m->handle);
+    }
+    while (m->functions) {
+        wf_cuda_fn *f = m->functions;
+        m->functions = f->next;
+        wf_mfree(f);
+    }
+    pthread_mutex_destroy(&m->lock);
+    wf_mfree(m);
+}
+
+int wf_cuda_function(wf_cuda_module *m, const char *name, wf_cuda_fn **out, wf_why *why)
+{
+    *out = NULL;
+    wf_cuda_device *d = wf_cuda_enter(m->ordinal, why);
+    if (!d) {
+        return wf_cuda_code(why);
+    }
+    cu_handle handle = NULL;
+    cu_result r = wf_cu->module_function(&handle, m->handle, name);
+    if (r == CU_NOT_FOUND) {
+        return wf_fail(why, WEFT_EINVALID, "the kernel image has no kernel %.100s", name);
+    }
+    int code = wf_cuda_check(d, r, "cuModuleGetFunction", why);
+    if (code) {
+        return code;
+    }
+    size_t n = strlen(name) + 1;
+    wf_cuda_fn *f = wf_calloc(1, sizeof *f + n);
+    if (!f) {
+        return wf_fail(why, WEFT_ENOMEM, "no host memory for a kernel");
+    }
+    f->module = m;
+    f->handle = handle;
+    atomic_store(&f->shared, SHARED_ALWAYS);
+    memcpy(f->name, name, n);
+    pthread_mutex_lock(&m->lock);
+    f->next = m->functions;
+    m->functions = f;
+    pthread_mutex_unlock(&m->lock);
+    *out = f;
+    return 0;
+}
+
+/* More shared memory than any kernel may have has to be asked for. */
+static int allow_shared(wf_cuda_device *d, const wf_cuda_fn *f, unsigned shared, wf_why *why)
+{
+    wf_cuda_fn *g = (wf_cuda_fn *)(uintptr_t)f;
+    if (shared <= atomic_load_explicit(&g->shared, memory_order_relaxed)) {
+        return 0;
+    }
+    if (shared > (unsigned)d->info.shared_per_block) {
+        return wf_fail(why, WEFT_EUNSUPPORTED,
+                       "kernel %.100s asks for %u bytes of shared memory, %s has %d", f->name,
+                       shared, d->info.arch, d->info.shared_per_block);
+    }
+    int code = wf_cuda_check(d, wf_cu->function_set(f->handle, CU_FN_SHARED_DYNAMIC, (int)shared),
+                             "cuFuncSetAttribute", why);
+    if (!code) {
+        atomic_store_explicit(&g->shared, shared, memory_order_relaxed);
+    }
+    return code;
+}
+
+int wf_cuda_launch(const wf_cuda_fn *f, const unsigned grid[3], const unsigned block[3],
+                   unsigned shared, void **params, wf_why *why)
+{
+    wf_cuda_device *d = wf_cuda_enter(f->module->ordinal, why);
+    wf_cuda_stream *s = d ? wf_cuda_current(d, why) : NULL;
+    if (!s) {
+        return wf_cuda_code(why);
+    }
+    int code = allow_shared(d, f, shared, why);
+    if (code) {
+        return code;
+    }
+    cu_result r = wf_cu->launch(f->handle, grid[0], grid[1], grid[2], block[0], block[1], block[2],
+                                shared, s->handle, params, NULL);
+    if (r != CU_OK && !wf_cuda_result_is_sticky(r)) {
+        return wf_fail(why, WEFT_EUNSUPPORTED,
+                       "kernel %.100s cannot be launched on cuda:%d (grid %ux%ux%u, block "
+                       "%ux%ux%u): %s",
+                       f->name, d->ordinal, grid[0], grid[1], grid[2], block[0], block[1], block[2],
+                       wf_cuda_result_name(r));
+    }
+    code = wf_cuda_check(d, r, "cuLaunchKernel", why);
+    if (code) {
+        return code;
+    }
+    WF_CUDA_COUNT(launches, 1);
+    wf_cuda_queued(s, f->name);
+    return wf_env()->WEFT_CUDA_BLOCKING ? wf_cuda_stream_wait(s, why) : 0;
+}

@@ -1,0 +1,115 @@
+/*
+ * eager/cuda/runtime.h -- the GPU as the rest of weft sees it: memory, copies, kernels, waiting.
+ *
+ * Invariants
+ *  - Nothing waits for the device but wf_cuda_download, wf_cuda_synchronize and what is said to; other
+ *    waits are counted (wf_cuda_counters.hidden_waits).
+ *  - Work goes to the calling thread's current stream of the device. wf_cuda_use orders it behind what
+ *    other streams did with the same memory, so streams are a scheduling hint and never change results.
+ *  - Every function that can fail takes a wf_why (NULL allowed) and returns 0 or a weft_status. A device
+ *    that broke (an illegal address, say) is reported once in full, and every later call on it fails at
+ *    once. Nothing here prints or aborts. Any thread may call anything.
+ *
+ * The device may be a fake: WEFT_CUDA_DRIVER names another library to open in place of libcuda.so.1, and
+ * tests/cuda/driver/fake.h says how tests use the one that stands in for a GPU.
+ */
+#ifndef EAGER_CUDA_RUNTIME_H
+#define EAGER_CUDA_RUNTIME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "jit/ir/op.h"
+
+/* -- devices ---------------------------------------------------------------------------------------- */
+
+typedef struct wf_cuda_info {
+    char name[96];
+    char arch[16];    /* "sm_90" */
+    int major, minor; /* compute capability */
+    int processors;   /* SMs */
+    int threads_per_processor;
+    int warp;
+    int shared_per_block; /* most bytes a kernel can ask for */
+    int64_t l2_bytes;
+    int64_t memory_bytes;
+    int driver;      /* 13000: 13.0 */
+    bool expandable; /* segments grow in place (virtual memory functions) */
+} wf_cuda_info;
+
+/* Devices that the driver lists, WF_MAX_CUDA at most; 0 without a driver. */
+int wf_cuda_count(void);
+/* 0: the device is usable and its primary context held. Else why says what is missing; the outcome is
+ * remembered. The functions below open the device themselves. */
+int wf_cuda_open(int ordinal, wf_why *why);
+/* NULL unless the device is usable. */
+const wf_cuda_info *wf_cuda_get_info(int ordinal);
+
+/* -- memory ----------------------------------------------------------------------------------------- */
+
+typedef struct wf_cuda_block {
+    void *address; /* on the device, aligned to 512 bytes; the host must not follow it */
+    size_t size;   /* bytes asked for */
+    int ordinal;
+} wf_cuda_block;
+
+/* Memory on this thread's current stream: what was freed there before may be handed out again at once,
+ * since the stream runs in order. nbytes 0 gives a block of its own. NULL: why holds the report. */
+wf_cuda_block *wf_cuda_alloc(int ordinal, size_t nbytes, wf_why *why);
+/* From any thread, without waiting, also while the device still works on it. NULL is ignored. */
+void wf_cuda_free(wf_cuda_block *b);
+/* Call before queueing work that reads b (write: writes it): orders the current stream's next work
+ * behind other streams' earlier work on b and notes the use. */
+int wf_cuda_use(wf_cuda_block *b, bool write, wf_why *why);
+
+/* -- copies, on the current stream ------------------------------------------------------------------ */
+
+/* src is the caller's again at return; does not wait for the device. */
+int wf_cuda_upload(int ordinal, void *dst, const void *src, size_t n, wf_why *why);
+/* Waits until dst has the bytes; reports what failed on the device before. */
+int wf_cuda_download(int ordinal, void *dst, const void *src, size_t n, wf_why *why);
+/* Device to device; the ranges must not overlap. */
+int wf_cuda_move(int ordinal, void *dst, const void *src, size_t n, wf_why *why);
+int wf_cuda_clear(int ordinal, void *dst, size_t n, wf_why *why);
+/* Waits for all streams of the device. Deferred errors come out here, once. */
+int wf_cuda_synchronize(int ordinal, wf_why *why);
+
+/* -- kernels ---------------------------------------------------------------------------------------- */
+
+typedef struct wf_cuda_module wf_cuda_module;
+typedef struct wf_cuda_fn wf_cuda_fn;
+
+/* Loads a cubin of n bytes. Its functions die with it; the caller sees to it that no work is being
+ * queued on them then. Work already queued is waited for. */
+int wf_cuda_module_new(int ordinal, const void *image, size_t n, wf_cuda_module **out, wf_why *why);
+void wf_cuda_module_free(wf_cuda_module *m);
+/* WEFT_EINVALID when the module has no such kernel. Owned by the module. */
+int wf_cuda_function(wf_cuda_module *m, const char *name, wf_cuda_fn **out, wf_why *why);
+/* params[i] points to the i-th argument; copied at the call. shared: dynamic shared memory in bytes. */
+int wf_cuda_launch(const wf_cuda_fn *f, const unsigned grid[3], const unsigned block[3],
+                   unsigned shared, void **params, wf_why *why);
+
+/* -- errors found by kernels ------------------------------------------------------------------------ */
+
+/* *device_address := an i64 that is -1, for one launch that checks data: the kernel stores a bad index
+ * there. The next wait (download, synchronize) then returns WEFT_EINDEX naming op, index, bound, site.
+ * site must outlive it (NULL: unknown). */
+int wf_cuda_error_word(int ordinal, wf_op op, const char *site, int64_t bound,
+                       void **device_address, wf_why *why);
+
+/* -- counters --------------------------------------------------------------------------------------- */
+
+typedef struct wf_cuda_counters {
+    int64_t launches;
+    int64_t copies_in, copies_out,
+        copies; /* host to device, device to host, on the device (clears too) */
+    int64_t bytes_in, bytes_out;
+    int64_t driver_allocs, driver_frees;
+    int64_t waits;        /* asked for: downloads, synchronize */
+    int64_t hidden_waits; /* not asked for: memory pressure, module unloads, full staging */
+} wf_cuda_counters;
+/* Of all devices since the start. */
+void wf_cuda_get_counters(wf_cuda_counters *out);
+
+#endif

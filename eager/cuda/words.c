@@ -1,0 +1,203 @@
+/*
+ * eager/cuda/words.c -- error words: where kernels that check data say what they found.
+ *
+ * They lie in pinned host memory that the device sees: a kernel that finds nothing never touches its
+ * word, the host sets and reads it without a copy. A word is looked at by every wait of its stream and
+ * handed out again once its kernel is certain to be over: at a wait of the thread that asked for it, or
+ * when the stream has done SLACK more pieces of work (another thread may still be about to queue).
+ */
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "eager/cuda/stream.h"
+#include "weft/core.h"
+
+#pragma GCC diagnostic error "-Wmissing-prototypes"
+
+enum { WORDS_PER_PAGE = 512, SLACK = 16 };
+
+typedef struct word {
+    struct word *next;
+    volatile int64_t *host;
+    cu_address device;
+    wf_cuda_stream *stream;
+    uint64_t work; /* of the stream, when it was handed out */
+    const void *thread;
+    wf_op op;
+    const char *site;
+    int64_t bound;
+    bool reported;
+} word;
+
+typedef struct wf_cuda_words {
+    word *unused, *used, **used_tail; /* used: oldest first */
+    struct {
+        bool set;
+        wf_op op;
+        const char *site;
+        int64_t bound, index;
+    } found; /* by a look that could not report it */
+} wf_cuda_words;
+
+static _Thread_local char this_thread; /* its address tells threads apart */
+
+/* Lock held. */
+static int add_page(wf_cuda_device *d, wf_cuda_words *w, wf_why *why)
+{
+    void *host = NULL;
+    cu_address device = 0;
+    word *page = wf_calloc(WORDS_PER_PAGE, sizeof *page);
+    if (!page) {
+        return wf_fail(why, WEFT_ENOMEM, "no host memory for error words");
+    }
+    int code = wf_cuda_check(d,
+                             wf_cu->host_alloc(&host, WORDS_PER_PAGE * sizeof(int64_t),
+                                               CU_HOST_PORTABLE | CU_HOST_MAPPED),
+                             "cuMemHostAlloc", why);
+    if (!code) {
+        code = wf_cuda_check(d, wf_cu->host_device_address(&device, host, 0),
+                             "cuMemHostGetDevicePointer", why);
+        if (code) {
+            wf_cu->host_free(host);
+        }
+    }
+    if (code) {
+        wf_mfree(page);
+        return code;
+    }
+    for (int i = WORDS_PER_PAGE - 1; i >= 0; i--) {
+        page[i].host = (int64_t *)host + i;
+        page[i].device = device + (cu_address)i * sizeof(int64_t);
+        page[i].next = w->unused;
+        w->unused = &page[i];
+    }
+    return 0;
+}
+
+/* Lock held. Looks at the words of s and takes back those that are over, given that `work` pieces are
+ * done; mine: so is everything this thread queued. */
+static void look(wf_cuda_words *w, wf_cuda_stream *s, uint64_t work, bool mine)
+{
+    word **at = &w->used;
+    while (*at) {
+        word *x = *at;
+        if (x->stream != s) {
+            at = &x->next;
+            continue;
+        }
+        int64_t index = *x->host;
+        if (index != -1 && !x->reported) {
+            x->reported = true;
+            if (!w->found.set) {
+                w->found.set = true;
+                w->found.op = x->op;
+                w->found.site = x->site;
+                w->found.bound = x->bound;
+                w->found.index = index;
+            }
+        }
+        if (x->work + SLACK <= work || (mine && x->thread == &this_thread)) {
+            *at = x->next;
+            x->next = w->unused;
+            w->unused = x;
+        } else {
+            at = &x->next;
+        }
+    }
+    w->used_tail = at;
+}
+
+static int report(wf_cuda_words *w, int ordinal, wf_why *why)
+{
+    if (!w->found.set) {
+        return 0;
+    }
+    w->found.set = false;
+    const char *site = w->found.site;
+    wf_fail(why, WEFT_EINDEX, "%s found index %lld outside [0, %lld) on cuda:%d%s%s",
+            wf_rows[w->found.op].name, (long long)w->found.index, (long long)w->found.bound,
+            ordinal, site ? ", called at " : "", site ? site : "");
+    wf_hint(why,
+            "its results are not valid; on a GPU such an error shows at the next read or wait");
+    return WEFT_EINDEX;
+}
+
+int wf_cuda_words_check(wf_cuda_stream *s, uint64_t work, wf_why *why)
+{
+    wf_cuda_device *d = s->device;
+    pthread_mutex_lock(&d->lock);
+    int code = 0;
+    if (d->words) {
+        look(d->words, s, work, true);
+        code = report(d->words, d->ordinal, why);
+    }
+    pthread_mutex_unlock(&d->lock);
+    return code;
+}
+
+/* Lock held. Without waiting: what an event of s says is over. */
+static void look_back(wf_cuda_words *w, wf_cuda_stream *s)
+{
+    uint64_t done = 0;
+    for (int i = 0; i < WF_CUDA_RING; i++) {
+        const wf_cuda_point *p = &s->ring[i];
+        if (p->event && p->work > done && wf_cu->event_query(p->event) == CU_OK) {
+            done = p->work;
+        }
+    }
+    look(w, s, done, false);
+}
+
+/* Lock held. */
+static word *take(wf_cuda_device *d, wf_cuda_stream *s, wf_why *why)
+{
+    wf_cuda_words *w = d->words;
+    if (!w) {
+        w = wf_calloc(1, sizeof *w);
+        if (!w) {
+            wf_fail(why, WEFT_ENOMEM, "no host memory for error words");
+            return NULL;
+        }
+        w->used_tail = &w->used;
+        d->words = w;
+    }
+    if (!w->unused) {
+        look_back(w, s);
+        wf_why none = {0};
+        wf_cuda_point_new(s, &none); /* for the next time */
+    }
+    if (!w->unused && add_page(d, w, why)) {
+        return NULL;
+    }
+    word *x = w->unused;
+    w->unused = x->next;
+    x->next = NULL;
+    *w->used_tail = x;
+    w->used_tail = &x->next;
+    return x;
+}
+
+int wf_cuda_error_word(int ordinal, wf_op op, const char *site, int64_t bound,
+                       void **device_address, wf_why *why)
+{
+    wf_cuda_device *d = wf_cuda_enter(ordinal, why);
+    wf_cuda_stream *s = d ? wf_cuda_current(d, why) : NULL;
+    if (!s) {
+        return wf_cuda_code(why);
+    }
+    pthread_mutex_lock(&d->lock);
+    word *x = take(d, s, why);
+    if (x) {
+        *x->host = -1;
+        x->stream = s;
+        x->work = s->work;
+        x->thread = &this_thread;
+        x->op = op;
+        x->site = site;
+        x->bound = bound;
+        x->reported = false;
+        *device_address = (void *)(uintptr_t)x->device;
+    }
+    pthread_mutex_unlock(&d->lock);
+    return x ? 0 : wf_cuda_code(why);
+}

@@ -1,0 +1,810 @@
+/*
+ * tests/cuda/driver/entry.c -- the exported functions: one lock, counted calls, planned failures.
+ *
+ * Arguments are checked as strictly as the manual says, so that what passes here has a chance there: a
+ * context must be current, handles must live, ranges must be memory of the device.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/cuda/driver/api.h"
+#include "tests/cuda/driver/core.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum entry {
+#define F(field, symbol, params) E_##field,
+    CU_FUNCTIONS(F) CU_OPTIONAL_FUNCTIONS(F)
+#undef F
+        N_ENTRIES
+};
+static const char *const symbols[N_ENTRIES] = {
+#define F(field, symbol, params) [E_##field] = symbol,
+    CU_FUNCTIONS(F) CU_OPTIONAL_FUNCTIONS(F)
+#undef F
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int64_t counts[N_ENTRIES];
+static struct {
+    int entry; /* -1: any */
+    int64_t left;
+    cu_result result;
+} plan;
+static _Thread_local int current = -1; /* device of the current context */
+static cu_handle contexts[MAX_DEVICES];
+
+void api_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+void api_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+void api_reset(void)
+{
+    memset(counts, 0, sizeof counts);
+    memset(contexts, 0, sizeof contexts);
+    plan.left = 0;
+}
+
+int64_t api_calls(const char *symbol)
+{
+    int64_t n = 0;
+    api_lock();
+    for (int i = 0; i < N_ENTRIES; i++) {
+        n += !symbol || strcmp(symbol, symbols[i]) == 0 ? counts[i] : 0;
+    }
+    api_unlock();
+    return n;
+}
+
+void api_fail(const char *symbol, int64_t n, int result)
+{
+    api_lock();
+    plan.entry = -1;
+    for (int i = 0; symbol && i < N_ENTRIES; i++) {
+        plan.entry = strcmp(symbol, symbols[i]) == 0 ? i : plan.entry;
+    }
+    plan.left = n;
+    plan.result = result;
+    api_unlock();
+}
+
+/* Locks. Not CU_OK: the call is to return it, unlocked. */
+static cu_result enter(enum entry e)
+{
+    api_lock();
+    counts[e]++;
+    cu_result r = CU_OK;
+    if (plan.left > 0 && (plan.entry < 0 || plan.entry == (int)e) && --plan.left == 0) {
+        r = plan.result;
+    }
+    if (r != CU_OK) {
+        api_unlock();
+    }
+    return r;
+}
+
+static cu_result leave(cu_result r)
+{
+    api_unlock();
+    return r;
+}
+
+/* The same with a context: it must be current, and its device in order. */
+static cu_result enter_context(enum entry e)
+{
+    cu_result r = enter(e);
+    if (r != CU_OK) {
+        return r;
+    }
+    r = current < 0 || !fake.retained[current] ? CU_INVALID_CONTEXT : fake.broken[current];
+    if (r != CU_OK) {
+        api_unlock();
+    }
+    return r;
+}
+
+#define ENTER(e)                                                                                   \
+    do {                                                                                           \
+        cu_result r_ = enter(E_##e);                                                               \
+        if (r_ != CU_OK)                                                                           \
+            return r_;                                                                             \
+    } while (0)
+#define ENTER_CONTEXT(e)                                                                           \
+    do {                                                                                           \
+        cu_result r_ = enter_context(E_##e);                                                       \
+        if (r_ != CU_OK)                                                                           \
+            return r_;                                                                             \
+    } while (0)
+
+/* -- the driver and its devices --------------------------------------------------------------------- */
+
+EXPORT cu_result cuInit(unsigned flags)
+{
+    ENTER(init);
+    return leave(flags ? CU_INVALID_VALUE : CU_OK);
+}
+
+EXPORT cu_result cuDriverGetVersion(int *version)
+{
+    ENTER(driver_version);
+    *version = 13000;
+    return leave(CU_OK);
+}
+
+EXPORT cu_result cuGetErrorName(cu_result error, const char **name)
+{
+    static const struct {
+        cu_result r;
+        const char *name;
+    } names[] = {
+        {CU_OK, "CUDA_SUCCESS"},
+        {CU_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE"},
+        {CU_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
+        {CU_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"},
+        {CU_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE"},
+        {CU_INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE"},
+        {CU_NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
+        {CU_NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
+        {CU_NOT_READY, "CUDA_ERROR_NOT_READY"},
+        {CU_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+        {CU_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED"},
+        {CU_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+        {CU_CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
+        {CU_CAPTURE_ISOLATION, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"},
+        {CU_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED"},
+        {CU_UNKNOWN, "CUDA_ERROR_UNKNOWN"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (names[i].r == error) {
+            *name = names[i].name;
+            return CU_OK;
+        }
+    }
+    return CU_INVALID_VALUE;
+}
+
+EXPORT cu_result cuGetErrorString(cu_result error, const char **text)
+{
+    return cuGetErrorName(error, text);
+}
+
+EXPORT cu_result cuDeviceGetCount(int *count)
+{
+    ENTER(device_count);
+    *count = fake.devices;
+    return leave(CU_OK);
+}
+
+EXPORT cu_result cuDeviceGet(cu_device *device, int ordinal)
+{
+    ENTER(device_get);
+    *device = ordinal;
+    return leave(ordinal >= 0 && ordinal < fake.devices ? CU_OK : CU_INVALID_DEVICE);
+}
+
+EXPORT cu_result cuDeviceGetName(char *name, int size, cu_device device)
+{
+    ENTER(device_name);
+    snprintf(name, (size_t)size, "Fake GPU %d", device);
+    return leave(CU_OK);
+}
+
+EXPORT cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device device)
+{
+    ENTER(device_memory);
+    *bytes = fake.memory;
+    return leave(device >= 0 && device < fake.devices ? CU_OK : CU_INVALID_DEVICE);
+}
+
+EXPORT cu_result cuDeviceGetAttribute(int *value, int attribute, cu_device device)
+{
+    ENTER(device_attribute);
+    cu_result r = device >= 0 && device < fake.devices ? CU_OK : CU_INVALID_DEVICE;
+    switch (attribute) {
+    case CU_ATTR_WARP:
+        *value = 32;
+        break;
+    case CU_ATTR_PROCESSORS:
+        *value = 4;
+        break;
+    case CU_ATTR_L2:
+        *value = 1 << 20;
+        break;
+    case CU_ATTR_THREADS_PER_PROCESSOR:
+        *value = 2048;
+        break;
+    case CU_ATTR_UNIFIED_ADDRESSES:
+        *value = 1;
+        break;
+    case CU_ATTR_MAJOR:
+        *value = 9;
+        break;
+    case CU_ATTR_MINOR:
+        *value = 0;
+        break;
+    case CU_ATTR_SHARED_OPTIN:
+        *value = 227 << 10;
+        break;
+    case CU_ATTR_VIRTUAL_MEMORY:
+        *value = fake.vm;
+        break;
+    default:
+        r = CU_INVALID_VALUE;
+    }
+    return leave(r);
+}
+
+EXPORT cu_result cuDevicePrimaryCtxRetain(cu_handle *context, cu_device device)
+{
+    ENTER(context_retain);
+    if (device < 0 || device >= fake.devices) {
+        return leave(CU_INVALID_DEVICE);
+    }
+    if (!contexts[device]) {
+        contexts[device] = handle_new(CONTEXT, &fake.retained[device]);
+    }
+    fake.retained[device]++;
+    *context = contexts[device];
+    return leave(contexts[device] ? CU_OK : CU_OUT_OF_MEMORY);
+}
+
+EXPORT cu_result cuDevicePrimaryCtxRelease_v2(cu_device device)
+{
+    ENTER(context_release);
+    if (device < 0 || device >= fake.devices || !fake.retained[device]) {
+        return leave(CU_INVALID_CONTEXT);
+    }
+    if (--fake.retained[device] == 0) {
+        run_all(device);
+        handle_drop(contexts[device]);
+        contexts[device] = NULL;
+    }
+    return leave(CU_OK);
+}
+
+EXPORT cu_result cuCtxSetCurrent(cu_handle context)
+{
+    ENTER(context_set);
+    const int *held = context ? handle_get(context, CONTEXT) : NULL;
+    if (context && !held) {
+        return leave(CU_INVALID_CONTEXT);
+    }
+    current = held ? (int)(held - fake.retained) : -1;
+    return leave(CU_OK);
+}
+
+/* What the device has done by now is known to the host. */
+static void host_knows(const clock_vector *c)
+{
+    clock_join(&fake.host, c);
+}
+
+static cu_result waited(int device)
+{
+    for (int i = 0; i < MAX_STREAMS; i++) {
+        if (fake.streams[i].device == device && !fake.streams[i].head) {
+            host_knows(&fake.streams[i].clock);
+        }
+    }
+    return fake.broken[device];
+}
+
+EXPORT cu_result cuCtxSynchronize(void)
+{
+    ENTER_CONTEXT(context_synchronize);
+    run_all(current);
+    return leave(waited(current));
+}
+
+/* -- streams and events ----------------------------------------------------------------------------- */
+
+EXPORT cu_result cuStreamCreate(cu_handle *out, unsigned flags)
+{
+    ENTER_CONTEXT(stream_create);
+    for (int i = 0; i < MAX_STREAMS && flags <= 1; i++) {
+        stream *s = &fake.streams[i];
+        if (!s->used && !s->head) {
+            uint64_t at = s->clock.at[i];
+            memset(s, 0, sizeof *s);
+            s->used = true;
+            s->device = current;
+            s->slot = i;
+            s->tail = &s->head;
+            s->clock.at[i] = at;
+            *out = handle_new(STREAM, s);
+            return leave(*out ? CU_OK : CU_OUT_OF_MEMORY);
+        }
+    }
+    return leave(flags <= 1 ? CU_OUT_OF_MEMORY : CU_INVALID_VALUE);
+}
+
+EXPORT cu_result cuStreamDestroy_v2(cu_handle h)
+{
+    ENTER(stream_destroy);
+    stream *s = handle_get(h, STREAM);
+    if (!s) {
+        return leave(CU_INVALID_HANDLE);
+    }
+    run_stream(s); /* the real one lets it finish; nobody can tell */
+    s->used = false;
+    handle_drop(h);
+    return leave(CU_OK);
+}
+
+EXPORT cu_result cuStreamWaitEvent(cu_handle h, cu_handle eh, unsigned flags)
+{
+    ENTER_CONTEXT(stream_wait);
+    stream *s = handle_get(h, STREAM);
+    event *e = handle_get(eh, EVENT);
+    return leave(s && e && !flags ? wait_event(s, e) : CU_INVALID_HANDLE);
+}
+
+EXPORT cu_result cuStreamQuery(cu_handle h)
+{
+    ENTER_CONTEXT(stream_query);
+    stream *s = handle_get(h, STREAM);
+    if (!s || s->capture) {
+        return leave(s ? CU_CAPTURE_UNSUPPORTED : CU_INVALID_HANDLE);
+    }
+    run_some();
+    if (s->head) {
+        return leave(CU_NOT_READY);
+    }
+    host_knows(&s->clock);
+    return leave(fake.broken[s->device]);
+}
+
+EXPORT cu_result cuStreamSynchronize(cu_handle h)
+{
+    ENTER_CONTEXT(stream_synchronize);
+    stream *s = handle_get(h, STREAM);
+    if (!s || s->capture) {
+        return leave(s ? CU_CAPTURE_UNSUPPORTED : CU_INVALID_HANDLE);
+    }
+    run_stream(s);
+    host_knows(&s->clock);
+    return leave(fake.broken[s->device]);
+}
+
+EXPORT cu_result cuEventCreate(cu_handle *out, unsigned flags)
+{
+    ENTER_CONTEXT(event_create);
+    event *e = flags <= 3 ? calloc(1, sizeof *e) : NULL;
+    *out = e ? handle_new(EVENT, e) : NULL;
+    if (!*out) {
+        free(e);
+        return leave(flags <= 3 ? CU_OUT_OF_MEMORY : CU_INVALID_VALUE);
+    }
+    return leave(CU_OK);
+}
+
+EXPORT cu_result cuEventDestroy_v2(cu_handle h)
+{
+    ENTER(event_destroy);
+    event *e = handle_get(h, EVENT);
+    if (!e) {
+        return leave(CU_INVALID_HANDLE);
+    }
+    record_unref(e->last);
+    free(e);
+    handle_drop(h);
+    return leave(CU_OK);
+}
+
+EXPORT cu_result cuEventRecord(cu_handle h, cu_handle sh)
+{
+    ENTER_CONTEXT(event_record);
+    event *e = handle_get(h, EVENT);
+    stream *s = handle_get(sh, STREAM);
+    return leave(e && s ? record_event(s, e) : CU_INVALID_HANDLE);
+}
+
+EXPORT cu_result cuEventQuery(cu_handle h)
+{
+    ENTER_CONTEXT(event_query);
+    event *e = handle_get(h, EVENT);
+    if (!e || (e->captured && e->last)) {
+        return leave(e ? CU_CAPTURE_UNSUPPORTED : CU_INVALID_HANDLE);
+    }
+    run_some();
+    if (e->last && !e->last->done) {
+        return leave(CU_NOT_READY);
+    }
+    if (e->last) {
+        host_knows(&e->last->clock);
+    }
+    return leave(fake.broken[current]);
+}
+
+EXPORT cu_result cuEventSynchronize(cu_handle h)
+{
+    ENTER_CONTEXT(event_synchronize);
+    event *e = handle_get(h, EVENT);
+    if (!e || (e->captured && e->last)) {
+        return leave(e ? CU_CAPTURE_UNSUPPORTED : CU_INVALID_HANDLE);
+    }
+    if (e->last) {
+        run_record(e->last);
+        host_knows(&e->last->clock);
+    }
+    return leave(fake.broken[current]);
+}
+
+EXPORT cu_result cuEventElapsedTime(float *ms, cu_handle begin, cu_handle end)
+{
+    ENTER_CONTEXT(event_elapsed);
+    const event *a = handle_get(begin, EVENT), *b = handle_get(end, EVENT);
+    if (!a || !b || !a->last || !b->last) {
+        return leave(CU_INVALID_HANDLE);
+    }
+    *ms = (float)(b->last->ms - a->last->ms);
+    return leave(a->last->done && b->last->done ? CU_OK : CU_NOT_READY);
+}
+
+EXPORT cu_result cuLaunchHostFunc(cu_handle sh, cu_host_fn fn, void *arg)
+{
+    ENTER_CONTEXT(host_function);
+    stream *s = handle_get(sh, STREAM);
+    op *o = s ? op_new(OP_HOST, s, "host function") : NULL;
+    if (!o) {
+        return leave(s ? CU_OUT_OF_MEMORY : CU_INVALID_HANDLE);
+    }
+    o->host = fn;
+    o->host_arg = arg;
+    return leave(submit(s, o));
+}
+
+/* -- memory ----------------------------------------------------------------------------------------- */
+
+EXPORT cu_result cuMemGetInfo_v2(size_t *unused, size_t *total)
+{
+    ENTER_CONTEXT(memory_info);
+    *total = fake.memory;
+    *unused = fake.memory - memory_used(current);
+    return leave(CU_OK);
+}
+
+EXPORT cu_result cuMemAlloc_v2(cu_address *address, size_t size)
+{
+    ENTER_CONTEXT(memory_alloc);
+    return leave(memory_alloc(current, size, address));
+}
+
+EXPORT cu_result cuMemFree_v2(cu_address address)
+{
+    ENTER_CONTEXT(memory_free);
+    run_all(current); /* as on a device, where freeing waits */
+    waited(current);
+    return leave(memory_free(address));
+}
+
+EXPORT cu_result cuMemHostAlloc(void **address, size_t size, unsigned flags)
+{
+    ENTER_CONTEXT(host_alloc);
+    return leave(flags <= 7 ? host_alloc(size, address) : CU_INVALID_VALUE);
+}
+
+EXPORT cu_result cuMemFreeHost(void *address)
+{
+    ENTER_CONTEXT(host_free);
+    run_all(current);
+    return leave(host_free(address));
+}
+
+EXPORT cu_result cuMemHostGetDevicePointer_v2(cu_address *device, void *address, unsigned flags)
+{
+    ENTER_CONTEXT(host_device_address);
+    *device = (cu_address)(uintptr_t)address;
+    return leave(flags ? CU_INVALID_VALUE : CU_OK);
+}
+
+static cu_result queue_copy(cu_handle sh, uint64_t dst, uint64_t src, size_t size, bool dst_device,
+                            bool src_device, const char *what)
+{
+    stream *s = handle_get(sh, STREAM);
+    if (!s) {
+        return CU_INVALID_HANDLE;
+    }
+    if (size == 0) {
+        return CU_OK;
+    }
+    if ((dst_device && !memory_valid(dst, size)) || (src_device && !memory_valid(src, size))) {
+        return CU_INVALID_VALUE;
+    }
+    op *o = op_new(OP_COPY, s, what);
+    if (!o) {
+        return CU_OUT_OF_MEMORY;
+    }
+    o->dst = dst;
+    o->src = src;
+    o->size = size;
+    o->dst_device = dst_device;
+    o->src_device = src_device;
+    o->ranges[o->n_ranges++] = (range){dst, size, true};
+    o->ranges[o->n_ranges++] = (range){src, size, false};
+    return submit(s, o);
+}
+
+EXPORT cu_result cuMemcpyHtoDAsync_v2(cu_address dst, const void *src, size_t size, cu_handle s)
+{
+    ENTER_CONTEXT(copy_in);
+    return leave(
+        queue_copy(s, dst, (uint64_t)(uintptr_t)src, size, true, false, "copy to the device"));
+}
+
+EXPORT cu_result cuMemcpyDtoHAsync_v2(void *dst, cu_address src, size_t size, cu_handle s)
+{
+    ENTER_CONTEXT(copy_out);
+    return leave(
+        queue_copy(s, (uint64_t)(uintptr_t)dst, src, size, false, true, "copy from the device"));
+}
+
+EXPORT cu_result cuMemcpyDtoDAsync_v2(cu_address dst, cu_address src, size_t size, cu_handle s)
+{
+    ENTER_CONTEXT(copy);
+    return leave(queue_copy(s, dst, src, size, true, true, "copy on the device"));
+}
+
+EXPORT cu_result cuMemcpyPeerAsync(cu_address dst, cu_handle dst_context, cu_address src,
+                                   cu_handle src_context, size_t size, cu_handle s)
+{
+    ENTER_CONTEXT(copy_peer);
+    if (!handle_get(dst_context, CONTEXT) || !handle_get(src_context, CONTEXT)) {
+        return leave(CU_INVALID_CONTEXT);
+    }
+    return leave(queue_copy(s, dst, src, size, true, true, "copy between devices"));
+}
+
+EXPORT cu_result cuMemsetD8Async(cu_address dst, unsigned char value, size_t n, cu_handle sh)
+{
+    ENTER_CONTEXT(set_bytes);
+    stream *s = handle_get(sh, STREAM);
+    if (!s || n == 0) {
+        return leave(s ? CU_OK : CU_INVALID_HANDLE);
+    }
+    op *o = memory_valid(dst, n) ? op_new(OP_SET, s, "clear") : NULL;
+    if (!o) {
+        return leave(CU_INVALID_VALUE);
+    }
+    o->dst = dst;
+    o->dst_device = true;
+    o->size = n;
+    o->value = value;
+    o->ranges[o->n_ranges++] = (range){dst, n, true};
+    return leave(submit(s, o));
+}
+
+/* -- modules and launches --------------------------------------------------------------------------- */
+
+EXPORT cu_result cuModuleLoadData(cu_handle *out, const void *bytes)
+{
+    ENTER_CONTEXT(module_load);
+    image *m = NULL;
+    cu_result r = image_load(bytes, &m);
+    *out = r == CU_OK ? handle_new(MODULE, m) : NULL;
+    return leave(r);
+}
+
+EXPORT cu_result cuModuleUnload(cu_handle h)
+{
+    ENTER(module_unload);
+    image *m = handle_get(h, MODULE);
+    if (!m) {
+        return leave(CU_INVALID_HANDLE);
+    }
+    run_all(-1); /* whatever is queued may run its code; functions stay as dead names */
+    image_free(m);
+    handle_drop(h);
+    return leave(CU_OK);
+}
+
+EXPORT cu_result cuModuleGetFunction(cu_handle *out, cu_handle h, const char *name)
+{
+    ENTER_CONTEXT(module_function);
+    image *m = handle_get(h, MODULE);
+    kernel *k = NULL;
+    cu_result r = m ? image_kernel(m, name, &k) : CU_INVALID_HANDLE;
+    *out = r == CU_OK ? handle_new(FUNCTION, k) : NULL;
+    return leave(r);
+}
+
+EXPORT cu_result cuFuncSetAttribute(cu_handle h, int attribute, int value)
+{
+    ENTER_CONTEXT(function_set);
+    bool ok = attribute == CU_FN_SHARED_DYNAMIC && value >= 0 && value <= 227 << 10;
+    return leave(!handle_get(h, FUNCTION) ? CU_INVALID_HANDLE : ok ? CU_OK : CU_INVALID_VALUE);
+}
+
+EXPORT cu_result cuFuncGetAttribute(int *value, int attribute, cu_handle h)
+{
+    ENTER_CONTEXT(function_get);
+    *value = attribute == 0 ? 1024 : 0;
+    return leave(handle_get(h, FUNCTION) ? CU_OK : CU_INVALID_HANDLE);
+}
+
+static bool shape_ok(const op *o)
+{
+    uint64_t threads = (uint64_t)o->block[0] * o->block[1] * o->block[2];
+    return threads >= 1 && threads <= 1024 && o->block[2] <= 64 && o->grid[0] >= 1 &&
+           o->grid[1] >= 1 && o->grid[2] >= 1 && o->grid[0] <= 0x7fffffff && o->grid[1] <= 65535 &&
+           o->grid[2] <= 65535 && o->shared <= 227 << 10;
+}
+
+static cu_result queue_kernel(stream *s, op *o, void **params)
+{
+    o->what = o->fn->name;
+    if (!shape_ok(o)) {
+        op_free(o);
+        return CU_INVALID_VALUE;
+    }
+    if (kernel_bind(o, params)) {
+        return submit(s, o);
+    }
+    /* Arguments of unknown size: it runs now, after all that its stream waits for. */
+    cu_result r = CU_OK;
+    run_stream(s);
+    memory_open();
+    r = kernel_run_now(o->fn, o->grid, o->block, o->shared, params);
+    memory_close();
+    fake.broken[o->device] = r;
+    op_free(o);
+    return CU_OK;
+}
+
+EXPORT cu_result cuLaunchKernel(cu_handle h, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                unsigned block_x, unsigned block_y, unsigned block_z,
+                                unsigned shared, cu_handle sh, void **params, void **extra)
+{
+    ENTER_CONTEXT(launch);
+    kernel *k = handle_get(h, FUNCTION);
+    stream *s = handle_get(sh, STREAM);
+    if (!k || !s || extra) {
+        return leave(extra ? CU_INVALID_VALUE : CU_INVALID_HANDLE);
+    }
+    op *o = op_new(OP_KERNEL, s, k->name);
+    if (!o) {
+        return leave(CU_OUT_OF_MEMORY);
+    }
+    o->fn = k;
+    const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
+    memcpy(o->grid, grid, sizeof grid);
+    memcpy(o->block, block, sizeof block);
+    o->shared = shared;
+    return leave(queue_kernel(s, o, params));
+}
+
+/* -- virtual memory --------------------------------------------------------------------------------- */
+
+EXPORT cu_result cuMemGetAllocationGranularity(size_t *granularity, const cu_memory_props *props,
+                                               int option)
+{
+    ENTER(vm_granularity);
+    *granularity = (size_t)2 << 20;
+    bool ok = props->type == CU_ALLOCATION_PINNED && props->location.type == CU_LOCATION_DEVICE;
+    return leave(!fake.vm ? CU_NOT_SUPPORTED : ok && option <= 1 ? CU_OK : CU_INVALID_VALUE);
+}
+
+EXPORT cu_result cuMemAddressReserve(cu_address *address, size_t size, size_t alignment,
+                                     cu_address wish, uint64_t flags)
+{
+    ENTER(vm_reserve);
+    return leave(flags || wish ? CU_INVALID_VALUE : memory_reserve(size, alignment, address));
+}
+
+EXPORT cu_result cuMemAddressFree(cu_address address, size_t size)
+{
+    ENTER(vm_unreserve);
+    return leave(memory_unreserve(address, size));
+}
+
+EXPORT cu_result cuMemCreate(cu_memory *memory, size_t size, const cu_memory_props *props,
+                             uint64_t flags)
+{
+    ENTER_CONTEXT(vm_create);
+    bool ok = !flags && props->type == CU_ALLOCATION_PINNED && props->location.id < fake.devices;
+    return leave(ok ? memory_create(props->location.id, size, memory) : CU_INVALID_VALUE);
+}
+
+EXPORT cu_result cuMemRelease(cu_memory memory)
+{
+    ENTER(vm_release);
+    return leave(memory_release(memory));
+}
+
+EXPORT cu_result cuMemMap(cu_address address, size_t size, size_t offset, cu_memory memory,
+                          uint64_t flags)
+{
+    ENTER(vm_map);
+    return leave(offset || flags ? CU_INVALID_VALUE : memory_map(address, size, memory));
+}
+
+EXPORT cu_result cuMemUnmap(cu_address address, size_t size)
+{
+    ENTER(vm_unmap);
+    return leave(memory_unmap(address, size)); /* does not wait: that is the caller's to do */
+}
+
+EXPORT cu_result cuMemSetAccess(cu_address address, size_t size, const cu_access *access, size_t n)
+{
+    ENTER(vm_access);
+    bool ok = n == 1 && access->flags == CU_ACCESS_READ_WRITE;
+    return leave(ok ? memory_access(address, size) : CU_INVALID_VALUE);
+}
+
+/* -- graphs ----------------------------------------------------------------------------------------- */
+
+EXPORT cu_result cuStreamBeginCapture_v2(cu_handle sh, int mode)
+{
+    ENTER_CONTEXT(capture_begin);
+    stream *s = handle_get(sh, STREAM);
+    graph *g = NULL;
+    return leave(s && mode <= 2 ? graph_begin(s, &g) : CU_INVALID_HANDLE);
+}
+
+EXPORT cu_result cuStreamEndCapture(cu_handle sh, cu_handle *out)
+{
+    ENTER_CONTEXT(capture_end);
+    stream *s = handle_get(sh, STREAM);
+    graph *g = NULL;
+    cu_result r = s ? graph_end(s, &g) : CU_INVALID_HANDLE;
+    *out = r == CU_OK ? handle_new(GRAPH, g) : NULL;
+    return leave(r);
+}
+
+EXPORT cu_result cuThreadExchangeStreamCaptureMode(int *mode)
+{
+    static _Thread_local int mine = CU_CAPTURE_GLOBAL;
+    ENTER(capture_mode);
+    int had = mine;
+    mine = *mode;
+    *mode = had;
+    return leave(CU_OK);
+}
+
+EXPORT cu_result cuGraphInstantiateWithFlags(cu_handle *out, cu_handle gh, uint64_t flags)
+{
+    ENTER_CONTEXT(graph_instantiate);
+    const graph *g = handle_get(gh, GRAPH);
+    graph *copy = NULL;
+    cu_result r = g && !flags ? graph_copy(g, &copy) : CU_INVALID_VALUE;
+    *out = r == CU_OK ? handle_new(EXEC, copy) : NULL;
+    return leave(r);
+}
+
+EXPORT cu_result cuGraphLaunch(cu_handle eh, cu_handle sh)
+{
+    ENTER_CONTEXT(graph_launch);
+    const graph *g = handle_get(eh, EXEC);
+    stream *s = handle_get(sh, STREAM);
+    return leave(g && s ? graph_run(s, g) : CU_INVALID_HANDLE);
+}
+
+static cu_result destroy_graph(cu_handle h, enum kind kind)
+{
+    graph *g = handle_get(h, kind);
+    if (!g) {
+        return CU_INVALID_HANDLE;
+    }
+    graph_free(g);
+    handle_drop(h);
+    return CU_OK;
+}
+
+EXPORT cu_result cuGraphExecDestroy(cu_handle h)
+{
+    ENTER(graph_exec_destroy);
+    return leave(destroy_graph(h, EXEC));
+}
+
+EXPORT cu_result cuGraphDestroy(cu_handle h)
+{
+    ENTER(graph_destroy);
+    return leave(destroy_graph(h, GRAPH));
+}

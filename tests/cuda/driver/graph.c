@@ -1,0 +1,116 @@
+/*
+ * tests/cuda/driver/graph.c -- work recorded instead of queued, and queued again as often as asked.
+ *
+ * A recording keeps its pieces in the order in which they were given, whichever of its streams they were
+ * given to: that is one of the orders that its events allow. Replays run in it.
+ */
+#include "tests/cuda/driver/core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static graph *graph_new(int device)
+{
+    graph *g = calloc(1, sizeof *g);
+    if (g) {
+        g->tail = &g->head;
+        g->device = device;
+    }
+    return g;
+}
+
+void graph_free(graph *g)
+{
+    while (g->head) {
+        op *o = g->head;
+        g->head = o->next;
+        op_free(o);
+    }
+    free(g);
+}
+
+cu_result graph_begin(stream *s, graph **out)
+{
+    if (s->capture) {
+        return CU_INVALID_VALUE;
+    }
+    graph *g = graph_new(s->device);
+    if (!g) {
+        return CU_OUT_OF_MEMORY;
+    }
+    g->open = true;
+    s->capture = g;
+    *out = g;
+    return CU_OK;
+}
+
+cu_result graph_end(stream *s, graph **out)
+{
+    if (!s->capture) {
+        return CU_INVALID_VALUE;
+    }
+    graph *g = s->capture;
+    g->open = false;
+    for (int i = 0; i < MAX_STREAMS; i++) {
+        if (fake.streams[i].capture == g) {
+            fake.streams[i].capture = NULL;
+        }
+    }
+    *out = g;
+    return CU_OK;
+}
+
+static op *clone(const op *o)
+{
+    op *c = malloc(sizeof *c);
+    unsigned char *params = o->params ? malloc(PARAM_BYTES) : NULL;
+    if (!c || (o->params && !params)) {
+        free(c);
+        free(params);
+        return NULL;
+    }
+    *c = *o;
+    c->next = NULL;
+    c->params = params;
+    if (params) {
+        memcpy(params, o->params, PARAM_BYTES);
+    }
+    return c;
+}
+
+/* Events inside a recording order nothing more than its order does. */
+static bool replays(const op *o)
+{
+    return o->kind != OP_RECORD && o->kind != OP_WAIT;
+}
+
+cu_result graph_copy(const graph *g, graph **out)
+{
+    graph *copy = graph_new(g->device);
+    for (const op *o = g->head; copy && o; o = o->next) {
+        op *c = replays(o) ? clone(o) : NULL;
+        if (replays(o) && !c) {
+            graph_free(copy);
+            return CU_OUT_OF_MEMORY;
+        }
+        if (c) {
+            *copy->tail = c;
+            copy->tail = &c->next;
+        }
+    }
+    *out = copy;
+    return copy ? CU_OK : CU_OUT_OF_MEMORY;
+}
+
+cu_result graph_run(stream *s, const graph *g)
+{
+    for (const op *o = g->head; o; o = o->next) {
+        op *c = clone(o);
+        if (!c) {
+            return CU_OUT_OF_MEMORY;
+        }
+        c->stream = s->slot;
+        submit(s, c);
+    }
+    return CU_OK;
+}

@@ -1,0 +1,144 @@
+/*
+ * tests/cuda/test_cuda_runtime.c -- the CUDA runtime on the fake driver: memory, copies, kernels, waits.
+ */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "eager/cuda/runtime.h"
+#include "tests/cuda/driver/fake.h"
+#include "weft/core.h"
+
+static const unsigned one[3] = {1, 1, 1};
+static const fake_driver *gpu;
+static wf_why why;
+
+#define OK(call) cr_assert_eq((call), 0, "%s: %s", #call, why.rule)
+
+static void with(int order, uint64_t seed)
+{
+    gpu = fake_cuda(order, seed);
+    cr_assert(gpu);
+    OK(wf_cuda_open(0, &why));
+}
+
+static wf_cuda_fn *kernel(const char *name)
+{
+    static wf_cuda_module *m;
+    wf_cuda_fn *f = NULL;
+    if (!m) {
+        OK(wf_cuda_module_new(0, "fake-cuda       ", 16, &m, &why));
+    }
+    OK(wf_cuda_function(m, name, &f, &why));
+    return f;
+}
+
+static wf_cuda_block *block(size_t n)
+{
+    wf_cuda_block *b = wf_cuda_alloc(0, n, &why);
+    cr_assert(b, "%s", why.rule);
+    return b;
+}
+
+static void fill(wf_cuda_block *b, int64_t n, int32_t value)
+{
+    OK(wf_cuda_use(b, true, &why));
+    void *params[] = {&b->address, &n, &value};
+    OK(wf_cuda_launch(kernel("fill_i32"), one, one, 0, params, &why));
+}
+
+static void add(wf_cuda_block *out, wf_cuda_block *a, wf_cuda_block *b, int64_t n)
+{
+    OK(wf_cuda_use(a, false, &why));
+    OK(wf_cuda_use(b, false, &why));
+    OK(wf_cuda_use(out, true, &why));
+    void *params[] = {&out->address, &a->address, &b->address, &n};
+    OK(wf_cuda_launch(kernel("add_i32"), one, one, 0, params, &why));
+}
+
+Test(cuda_runtime, work_comes_back_in_every_order)
+{
+    const int orders[] = {FAKE_IMMEDIATE, FAKE_LATE, FAKE_RANDOM};
+    with(FAKE_IMMEDIATE, 1);
+    for (int k = 0; k < 3; k++) {
+        gpu->order(orders[k], 17);
+        enum { N = 3000 };
+        wf_cuda_block *a = block(N * 4), *b = block(N * 4), *c = block(N * 4);
+        static int32_t host[N], got[N];
+        for (int i = 0; i < N; i++) {
+            host[i] = i;
+        }
+        OK(wf_cuda_upload(0, a->address, host, sizeof host, &why));
+        memset(host, 0, sizeof host); /* it is ours again */
+        fill(b, N, 1000);
+        add(c, a, b, N);
+        OK(wf_cuda_move(0, a->address, c->address, sizeof host, &why));
+        OK(wf_cuda_clear(0, c->address, sizeof host, &why));
+        cr_assert(orders[k] != FAKE_LATE || gpu->queued() == 5);
+        OK(wf_cuda_download(0, got, a->address, sizeof got, &why));
+        for (int i = 0; i < N; i++) {
+            cr_assert_eq(got[i], i + 1000);
+        }
+        OK(wf_cuda_synchronize(0, &why));
+        cr_assert(gpu->peek(got, (uint64_t)(uintptr_t)c->address, sizeof got) && got[7] == 0);
+        wf_cuda_free(a);
+        wf_cuda_free(b);
+        wf_cuda_free(c);
+    }
+}
+
+Test(cuda_runtime, copies_larger_than_the_stages)
+{
+    with(FAKE_RANDOM, 5);
+    enum { N = 41 << 20 };
+    unsigned char *host = malloc(N), *got = malloc(N);
+    for (size_t i = 0; i < N; i++) {
+        host[i] = (unsigned char)(i * 7 + i / 4099);
+    }
+    wf_cuda_block *a = block(N);
+    OK(wf_cuda_upload(0, a->address, host, N, &why));
+    OK(wf_cuda_download(0, got, a->address, N, &why));
+    cr_assert(memcmp(host, got, N) == 0);
+    wf_cuda_free(a);
+    free(host);
+    free(got);
+}
+
+Test(cuda_runtime, an_index_error_shows_at_the_next_wait_once)
+{
+    with(FAKE_LATE, 5);
+    void *word = NULL;
+    int64_t bad = 77;
+    OK(wf_cuda_error_word(0, WF_OP_ADD, "file.c:12", 10, &word, &why));
+    void *params[] = {&word, &bad};
+    OK(wf_cuda_launch(kernel("store_i64"), one, one, 0, params, &why));
+    cr_assert_eq(wf_cuda_synchronize(0, &why), WEFT_EINDEX);
+    cr_assert(strstr(why.rule, "add") && strstr(why.rule, "77") && strstr(why.rule, "file.c:12"),
+              "%s", why.rule);
+    OK(wf_cuda_synchronize(0, &why));
+}
+
+Test(cuda_runtime, a_broken_device_is_told_once_and_refuses_from_then_on)
+{
+    with(FAKE_LATE, 5);
+    wf_cuda_block *a = block(64);
+    OK(wf_cuda_launch(kernel("crash"), one, one, 0, NULL, &why));
+    cr_assert_eq(wf_cuda_synchronize(0, &why), WEFT_EUNSUPPORTED);
+    cr_assert(strstr(why.rule, "ILLEGAL_ADDRESS") && strstr(why.rule, "crash"), "%s", why.rule);
+    cr_assert_null(wf_cuda_alloc(0, 64, &why));
+    cr_assert(strstr(why.rule, "stopped earlier"), "%s", why.rule);
+    cr_assert_eq(wf_cuda_synchronize(0, &why), WEFT_EUNSUPPORTED);
+    wf_cuda_free(a);
+}
+
+Test(cuda_runtime, what_is_not_there_says_so)
+{
+    with(FAKE_IMMEDIATE, 1);
+    cr_assert_eq(wf_cuda_count(), 1);
+    cr_assert_str_eq(wf_cuda_get_info(0)->arch, "sm_90");
+    cr_assert_eq(wf_cuda_open(1, &why), WEFT_EUNSUPPORTED);
+    cr_assert(strstr(why.rule, "lists 1 device"), "%s", why.rule);
+    cr_assert_eq(wf_cuda_open(-1, &why), WEFT_EUNSUPPORTED);
+    wf_cuda_module *m;
+    cr_assert_eq(wf_cuda_module_new(0, "not a kernel image", 18, &m, &why), WEFT_EUNSUPPORTED);
+    cr_assert(strstr(why.rule, "sm_90"), "%s", why.rule);
+}
