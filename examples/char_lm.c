@@ -205,7 +205,7 @@ int main(int argc, char **argv)
     static trainer t; /* zeroed */
     weft_generator rng = {(uint64_t)seed, 0};
     weft_tensor text = read_text();
-    transformer_sizes sizes = {VOCAB, dim, layers, heads, context};
+    transformer_sizes sizes = {VOCAB, dim, layers, heads, context, .tied = false};
     if (transformer_init(&t.lm, sizes, &rng) != WEFT_OK)
         die("model");
     weft_module *m = t.lm.m;

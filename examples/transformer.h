@@ -13,6 +13,7 @@ enum { TRANSFORMER_MAX_LAYERS = 48 };
 
 typedef struct transformer_sizes {
     int64_t vocab, dim, layers, heads, context;
+    bool tied; /* the head reads the token embedding's weight (Press and Wolf 2017) */
 } transformer_sizes;
 
 typedef struct transformer_block {
@@ -49,7 +50,9 @@ static inline weft_status transformer_init(transformer *t, transformer_sizes n, 
         weft_module_pop(m);
     }
     weft_nn_layer_norm_init(&t->ln_f, m, "ln_f", n.dim);
-    weft_nn_linear_init(&t->head, m, "head", n.dim, n.vocab, .no_bias = true);
+    if (!n.tied) {
+        weft_nn_linear_init(&t->head, m, "head", n.dim, n.vocab, .no_bias = true);
+    }
     weft_status bad = weft_init_normal(t->wte.weight, 0, 0.02, rng);
     return bad ? bad : weft_module_status(m);
 }
@@ -68,7 +71,8 @@ static inline weft_tensor transformer_forward(const transformer *t, weft_tensor 
         weft_tensor y = weft_nn_linear_forward(&b->fc, weft_nn_layer_norm_forward(&b->ln_2, x));
         x = weft_add(x, weft_nn_linear_forward(&b->proj, weft_gelu(y)));
     }
-    x = weft_nn_linear_forward(&t->head, weft_nn_layer_norm_forward(&t->ln_f, x));
+    x = weft_nn_layer_norm_forward(&t->ln_f, x);
+    x = t->n.tied ? weft_linear(x, t->wte.weight, WEFT_NONE) : weft_nn_linear_forward(&t->head, x);
     return weft_scope_return(s, x);
 }
 
