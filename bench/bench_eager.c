@@ -215,8 +215,9 @@ static void small_calls(void)
 }
 
 /* -- large ops ------------------------------------------------------------------------------------------------- */
+/* x and y lie side by side in `both`, half at the start of `halves`: of limits that read the same memory. */
 typedef struct operands {
-    weft_tensor x, y, half, square_t, weight, bias;
+    weft_tensor both, halves, x, y, half, wide, square, square_t, half_t, weight, bias;
     int64_t n;
 } operands;
 
@@ -252,6 +253,26 @@ static weft_tensor op_to_f32(const operands *o)
 {
     return weft_cast(o->half, WEFT_F32);
 }
+static weft_tensor op_to_f16(const operands *o)
+{
+    return weft_cast(o->x, WEFT_F16);
+}
+static weft_tensor op_sum_inner_bf16(const operands *o)
+{
+    return weft_sum(o->half, .axes = weft_axes(1));
+}
+static weft_tensor op_sum_outer_bf16(const operands *o)
+{
+    return weft_sum(o->half, .axes = weft_axes(0));
+}
+static weft_tensor op_sum_inner_f64(const operands *o)
+{
+    return weft_sum(o->wide, .axes = weft_axes(1));
+}
+static weft_tensor op_sum_outer_f64(const operands *o)
+{
+    return weft_sum(o->wide, .axes = weft_axes(0));
+}
 static weft_tensor op_sum_inner(const operands *o)
 {
     return weft_sum(o->x, .axes = weft_axes(1));
@@ -276,6 +297,14 @@ static weft_tensor op_transpose(const operands *o)
 {
     return weft_contiguous(o->square_t);
 }
+static weft_tensor op_transpose_bf16(const operands *o)
+{
+    return weft_contiguous(o->half_t);
+}
+static weft_tensor op_add_transposed(const operands *o)
+{
+    return weft_add(o->square, o->square_t);
+}
 
 typedef struct op_case {
     const char *name;
@@ -284,23 +313,32 @@ typedef struct op_case {
     int bytes; /* moved per element */
     bool math; /* may be bound by its arithmetic: find out */
     double target;
+    bool halves; /* reads halves, not both */
 } op_case;
 
 static const op_case op_cases[] = {
-    {"add", op_add, BENCH_COPY, 12, false, 0.90},
-    {"mul", op_mul, BENCH_COPY, 12, false, 0.90},
-    {"exp", op_exp, BENCH_COPY, 8, true, 0.90},
-    {"tanh", op_tanh, BENCH_COPY, 8, true, 0.90},
-    {"gelu", op_gelu, BENCH_COPY, 8, true, 0.90},
-    {"gelu_tanh", op_gelu_tanh, BENCH_COPY, 8, true, 0.90},
-    {"cast_f32_bf16", op_to_bf16, BENCH_COPY, 6, false, 0.90},
-    {"cast_bf16_f32", op_to_f32, BENCH_COPY, 6, false, 0.90},
-    {"sum_all", op_sum_all, BENCH_READ, 4, false, 0.90},
-    {"sum_inner", op_sum_inner, BENCH_READ, 4, false, 0.90},
-    {"sum_outer", op_sum_outer, BENCH_READ, 4, false, 0.75},
-    {"softmax", op_softmax, BENCH_COPY, 8, true, 0.90},
-    {"layer_norm", op_layer_norm, BENCH_COPY, 8, true, 0.90},
-    {"transpose", op_transpose, BENCH_COPY, 8, false, 0.90},
+    {"add", op_add, BENCH_COPY, 12, false, 0.90, false},
+    {"mul", op_mul, BENCH_COPY, 12, false, 0.90, false},
+    {"exp", op_exp, BENCH_COPY, 8, true, 0.90, false},
+    {"tanh", op_tanh, BENCH_COPY, 8, true, 0.90, false},
+    {"gelu", op_gelu, BENCH_COPY, 8, true, 0.90, false},
+    {"gelu_tanh", op_gelu_tanh, BENCH_COPY, 8, true, 0.90, false},
+    {"cast_f32_bf16", op_to_bf16, BENCH_COPY, 6, false, 0.90, false},
+    {"cast_bf16_f32", op_to_f32, BENCH_COPY, 6, false, 0.90, true},
+    {"cast_f32_f16", op_to_f16, BENCH_COPY, 6, false, 0.90, false},
+    {"sum_all", op_sum_all, BENCH_READ, 4, false, 0.90, false},
+    {"sum_inner", op_sum_inner, BENCH_READ, 4, false, 0.90, false},
+    {"sum_outer", op_sum_outer, BENCH_READ, 4, false, 0.75, false},
+    {"sum_inner_bf16", op_sum_inner_bf16, BENCH_READ, 2, false, 0.90, true},
+    {"sum_outer_bf16", op_sum_outer_bf16, BENCH_READ, 2, false, 0.75, true},
+    {"sum_inner_f64", op_sum_inner_f64, BENCH_READ, 4, false, 0.90,
+     false}, /* half as many elements */
+    {"sum_outer_f64", op_sum_outer_f64, BENCH_READ, 4, false, 0.75, false},
+    {"softmax", op_softmax, BENCH_COPY, 8, true, 0.90, false},
+    {"layer_norm", op_layer_norm, BENCH_COPY, 8, true, 0.90, false},
+    {"transpose", op_transpose, BENCH_COPY, 8, false, 0.90, false},
+    {"transpose_bf16", op_transpose_bf16, BENCH_COPY, 4, false, 0.90, true},
+    {"add_transposed", op_add_transposed, BENCH_COPY, 12, false, 0.90, false},
 };
 
 typedef struct op_run {
@@ -322,18 +360,24 @@ static operands make_operands(int64_t n)
         side *= 2;
     }
     operands o = {.n = n};
-    o.x = normal(weft_shape(n / 1024, 1024), WEFT_F32);
-    o.y = normal(weft_shape(n / 1024, 1024), WEFT_F32);
-    o.half = weft_keep(good(weft_cast(o.x, WEFT_BF16)));
-    o.square_t =
-        weft_keep(good(weft_transpose(weft_reshape(o.x, weft_shape(n / side, side)), 0, 1)));
+    const int64_t high = n / side;
+    o.both = normal(weft_shape(n / 512, 1024), WEFT_F32);
+    o.halves = weft_keep(good(weft_cast(o.both, WEFT_BF16)));
+    o.x = weft_keep(good(weft_narrow(o.both, 0, 0, n / 1024)));
+    o.y = weft_keep(good(weft_narrow(o.both, 0, n / 1024, n / 1024)));
+    o.half = weft_keep(good(weft_narrow(o.halves, 0, 0, n / 1024)));
+    o.wide = normal(weft_shape(n / 2048, 1024), WEFT_F64);
+    o.square = weft_keep(good(weft_reshape(o.y, weft_shape(high, side))));
+    o.square_t = weft_keep(good(weft_transpose(weft_reshape(o.x, weft_shape(high, side)), 0, 1)));
+    o.half_t = weft_keep(good(weft_transpose(weft_reshape(o.half, weft_shape(high, side)), 0, 1)));
     o.weight = normal(weft_shape(1024), WEFT_F32);
     o.bias = normal(weft_shape(1024), WEFT_F32);
     return o;
 }
 static void free_operands(operands *o)
 {
-    const weft_tensor t[] = {o->x, o->y, o->half, o->square_t, o->weight, o->bias};
+    const weft_tensor t[] = {o->both,   o->halves,   o->x,      o->y,      o->half, o->wide,
+                             o->square, o->square_t, o->half_t, o->weight, o->bias};
     for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
         weft_free(t[i]);
     }
@@ -366,6 +410,8 @@ static void large_op(const op_case *c, const operands *o, const operands *tiny, 
     int count = 1, triad_at = 0;
     good(c->op(o));
     bench_limit_open(&limit, c->limit, moved, threads, sides, &count);
+    const weft_tensor from = c->halves ? o->halves : o->both;
+    bench_limit_read(&limit, weft_data_mut(from), (double)weft_numel(from) * (c->halves ? 2 : 4));
     if (c->bytes == 12) {
         triad_at = count;
         bench_limit_open(&triad, BENCH_TRIAD, moved, threads, sides, &count);

@@ -21,8 +21,10 @@
 #include "eager/pool.h"
 
 enum {
-    NARROW_BYTES = 512,     /* rows up to this many bytes go the narrow way */
-    WIDE_BYTES = 4096,      /* bytes of a tile's row: long enough to stream, levels fit in L1 */
+    NARROW_BYTES = 512, /* rows up to this many bytes go the narrow way */
+    WIDE_BYTES = 4096,  /* bytes of a tile's row: long enough to stream, levels fit in L1 */
+    NEAR_BYTES =
+        1 << 20, /* of a block of rows that a second cache may hold: any order of visits will do */
     TASK_ELEMENTS = 1 << 16 /* elements worth waking another thread for */
 };
 
@@ -35,7 +37,9 @@ typedef struct engine {
     int64_t columns; /* innermost kept extent (wide, narrow) */
     int64_t tile, tiles;
     int classes;
-    bool in_place; /* x can be read as compute values without a load */
+    bool in_place;             /* x can be read as compute values without a load */
+    const wf_sum_kernels *sum; /* for sums of values as they lie in memory, else NULL */
+    bool near;                 /* wide: the tree of a block's lanes is done in registers */
 } engine;
 
 const wf_red_kernels *wf_red_kernels_of(int compute)
@@ -46,6 +50,17 @@ const wf_red_kernels *wf_red_kernels_of(int compute)
         [WF_ISA_AVX512] = wf_red_kernels_avx512,
     };
     return &by_isa[wf_isa()][compute == WEFT_F32 ? 0 : compute == WEFT_F64 ? 1 : 2];
+}
+
+const wf_sum_kernels *wf_sum_kernels_of(int dtype)
+{
+    static const wf_sum_kernels *const by_isa[WF_NISA] = {
+        [WF_ISA_SSE2] = wf_sum_kernels_sse2,
+        [WF_ISA_AVX2] = wf_sum_kernels_avx2,
+        [WF_ISA_AVX512] = wf_sum_kernels_avx512,
+    };
+    const wf_sum_kernels *k = &by_isa[wf_isa()][dtype];
+    return k->span != NULL ? k : NULL;
 }
 
 int wf_red_compute(int dtype)
@@ -96,20 +111,20 @@ static void add_axis(int64_t *d, int64_t *x, int64_t *y, int *n, int64_t dim, in
     (*n)++;
 }
 
-wf_red_axis_split wf_red_split(const wf_view *x, const wf_view *y, unsigned axes)
+void wf_red_split(wf_red_axis_split *g, const wf_view *x, const wf_view *y, unsigned axes)
 {
-    wf_red_axis_split g = {.kept = 1, .reduced = 1};
+    g->kept = g->reduced = 1;
+    g->nk = g->nr = 0;
     for (int i = 0; i < x->rank; i++) {
         int64_t sy = y != NULL ? y->strides[i] : 0;
         if ((axes >> i & 1u) != 0) {
-            g.reduced *= x->dims[i];
-            add_axis(g.rd, g.rx, g.ry, &g.nr, x->dims[i], x->strides[i], sy);
+            g->reduced *= x->dims[i];
+            add_axis(g->rd, g->rx, g->ry, &g->nr, x->dims[i], x->strides[i], sy);
         } else {
-            g.kept *= x->dims[i];
-            add_axis(g.kd, g.kx, g.ky, &g.nk, x->dims[i], x->strides[i], sy);
+            g->kept *= x->dims[i];
+            add_axis(g->kd, g->kx, g->ky, &g->nk, x->dims[i], x->strides[i], sy);
         }
     }
-    return g;
 }
 
 void wf_red_locate(int64_t i, int n, const int64_t *d, const int64_t *x, const int64_t *y,
@@ -189,6 +204,24 @@ static void inner_block(const engine *e, int64_t kept, int64_t block, char *out)
     e->k->run[j->op](out, x, n);
 }
 
+/* Blocks [begin, end) of rows that lie at one distance from each other, in runs: the short rows, or the whole
+ * blocks of a long one. */
+static void span_task(void *arg, int64_t begin, int64_t end)
+{
+    const engine *e = arg;
+    const wf_red_axis_split *g = &e->g;
+    const int64_t stride = g->nk > 0 ? g->kx[0] : 0, whole = g->reduced / WF_BLOCK;
+    for (int64_t i = begin; i < end;) {
+        const int64_t row = i / e->blocks, b = i % e->blocks;
+        int64_t count = e->blocks == 1 ? end - i : b < whole ? whole - b : 1;
+        count = count < end - i ? count : end - i;
+        e->sum->span(e->out + i * (int64_t)e->k->size, at(e->job->x, row * stride + b * WF_BLOCK),
+                     b < whole ? WF_BLOCK : g->reduced - b * WF_BLOCK,
+                     e->blocks == 1 ? stride : WF_BLOCK, count);
+        i += count;
+    }
+}
+
 static void inner_task(void *arg, int64_t begin, int64_t end)
 {
     const engine *e = arg;
@@ -242,7 +275,9 @@ static int run_inner(engine *e)
         }
     }
     int64_t per = g->reduced < WF_BLOCK ? g->reduced : WF_BLOCK;
-    wf_parallel_for(g->kept * e->blocks, (TASK_ELEMENTS + per - 1) / per, inner_task, e);
+    const bool spans = e->sum != NULL && g->nk <= 1 && g->nr <= 1 && (g->nr == 0 || g->rx[0] == 1);
+    wf_parallel_for(g->kept * e->blocks, (TASK_ELEMENTS + per - 1) / per,
+                    spans ? span_task : inner_task, e);
     if (e->blocks > 1) {
         fold_args f = {e->k, j->op, e->out, j->out, e->blocks};
         wf_parallel_for(g->kept, (TASK_ELEMENTS + e->blocks - 1) / e->blocks, fold_task, &f);
@@ -263,7 +298,15 @@ typedef struct tile {
     const void *p, *q; /* parameters of the first column */
     char *levels;      /* buffers of the tree, one per level */
     char *loaded;      /* room for loaded rows */
+    bool raw;          /* rows are what lies in memory, of any type that e->sum takes */
 } tile;
+
+/* acc = acc op rows, or their reduction if init */
+static void add_rows(const tile *t, char *acc, const void *const *rows, int n, int init)
+{
+    const engine *e = t->e;
+    (t->raw ? e->sum->rows : e->k->rows[e->job->op])(acc, rows, n, t->width, init);
+}
 
 static void row_offset(const tile *t, int64_t r, int64_t *ox, int64_t *oy)
 {
@@ -281,7 +324,7 @@ static const void *tile_row(const tile *t, int64_t r, char *buf, char *second)
     int64_t ox, oy;
     row_offset(t, r, &ox, &oy);
     const void *x = buf;
-    if (e->in_place) {
+    if (e->in_place || t->raw) {
         x = at(j->x, ox);
     } else {
         load(e, buf, j->x, ox, 1, t->width);
@@ -309,13 +352,13 @@ static void wide_lane(const tile *t, int64_t l, char *acc)
         rows[n] = tile_row(t, r, t->loaded + n * bytes, t->loaded + GROUP * bytes);
         n++;
         if (n == (init ? GROUP : GROUP - 1)) {
-            e->k->rows[e->job->op](acc, rows, n, t->width, init);
+            add_rows(t, acc, rows, n, init);
             n = 0;
             init = 0;
         }
     }
     if (n > 0) {
-        e->k->rows[e->job->op](acc, rows, n, t->width, init);
+        add_rows(t, acc, rows, n, init);
     }
 }
 
@@ -333,7 +376,7 @@ static void wide_node(const tile *t, int64_t step, int64_t l, int level, char *a
         const void *rows[2];
         rows[0] = tile_row(t, l, t->loaded, second);
         rows[1] = tile_row(t, l + step, t->loaded + bytes, second);
-        t->e->k->rows[t->e->job->op](acc, rows, 2, t->width, 1);
+        add_rows(t, acc, rows, 2, 1);
         return;
     }
     char *right = t->levels + level * t->width * (int64_t)t->e->k->size;
@@ -373,6 +416,7 @@ static void wide_task(void *arg, int64_t begin, int64_t end)
         int64_t c0 = rest % e->tiles * e->tile, outer = rest / e->tiles;
         int64_t kept = outer * e->columns + c0;
         tile t = {.e = e, .row0 = b * WF_BLOCK, .levels = levels, .loaded = loaded};
+        t.raw = e->sum != NULL;
         t.width = e->columns - c0 < e->tile ? e->columns - c0 : e->tile;
         t.rows = g->reduced - t.row0 < WF_BLOCK ? g->reduced - t.row0 : WF_BLOCK;
         wf_red_locate(kept, g->nk, g->kd, g->kx, g->ky, &t.ox, &t.oy);
@@ -384,6 +428,8 @@ static void wide_task(void *arg, int64_t begin, int64_t end)
             int64_t first = class * share < t.rows ? class * share : t.rows - 1;
             int64_t last = first + share < t.rows ? first + share : t.rows;
             wide_in_order(&t, first, last, acc); /* repeats of the last row change nothing */
+        } else if (e->near && t.width >= WF_LANES) {
+            e->sum->tree(acc, at(e->job->x, t.ox + t.row0 * g->rx[0]), g->rx[0], t.rows, t.width);
         } else {
             wide_node(&t, e->classes, class, 0, acc);
         }
@@ -467,12 +513,15 @@ static int run_outer(engine *e, bool narrow)
     int64_t size = (int64_t)e->k->size;
     e->blocks = (g->reduced + WF_BLOCK - 1) / WF_BLOCK;
     int64_t rows = g->reduced < WF_BLOCK ? g->reduced : WF_BLOCK;
-    int64_t wide = e->in_place && e->job->map == WF_MAP_NONE ? WIDE_BYTES : WIDE_BYTES / 2;
+    const bool as_is = e->sum != NULL || (e->in_place && e->job->map == WF_MAP_NONE);
+    int64_t wide = as_is ? WIDE_BYTES : WIDE_BYTES / 2;
+    e->near = e->sum != NULL && !narrow && g->nr == 1 &&
+              rows * e->columns * (int64_t)wf_dtype_size(e->job->x->dtype) <= NEAR_BYTES;
     e->tile = narrow ? e->columns : wide / size;
     e->tiles = (e->columns + e->tile - 1) / e->tile;
     int64_t items = g->kept / e->columns * e->tiles * e->blocks;
     e->classes = 1;
-    while (!narrow && items * e->classes < 8 && e->classes < 8 &&
+    while (!narrow && !e->near && items * e->classes < 8 && e->classes < 8 &&
            rows / e->classes >= 2 * WF_LANES) {
         e->classes *= 2;
     }
@@ -503,14 +552,21 @@ static int run_outer(engine *e, bool narrow)
 
 int wf_red_run(const wf_red_job *job)
 {
-    engine e = {.job = job,
-                .k = wf_red_kernels_of(job->compute),
-                .g = wf_red_split(job->x, job->y, job->axes)};
+    engine e; /* its lists of axes are long and mostly empty: not cleared */
+    e.job = job;
+    e.k = wf_red_kernels_of(job->compute);
+    e.sum = NULL;
+    e.near = false;
+    wf_red_split(&e.g, job->x, job->y, job->axes);
     const wf_red_axis_split *g = &e.g;
     if (g->kept == 0 || g->reduced == 0) {
         return 0;
     }
     e.in_place = job->x->dtype == job->compute && !job->truth;
+    if (job->op == WF_RED_SUM && job->map == WF_MAP_NONE && !job->truth &&
+        job->compute != WEFT_I64 && job->compute == wf_red_compute(job->x->dtype)) {
+        e.sum = wf_sum_kernels_of(job->x->dtype);
+    }
     bool inner = g->nr == 0 || g->rx[g->nr - 1] == 1;
     bool columns = g->nk > 0 && g->kx[g->nk - 1] == 1 && g->kd[g->nk - 1] >= 4;
     if (inner || !columns) {

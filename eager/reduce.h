@@ -32,7 +32,8 @@ typedef struct wf_red_axis_split {
     int64_t rd[WF_MAX_RANK], rx[WF_MAX_RANK], ry[WF_MAX_RANK];
     int64_t kept, reduced; /* products */
 } wf_red_axis_split;
-wf_red_axis_split wf_red_split(const wf_view *x, const wf_view *y, unsigned axes);
+/* Sets what its counts say is there; y may be NULL. */
+void wf_red_split(wf_red_axis_split *g, const wf_view *x, const wf_view *y, unsigned axes);
 /* Adds the element offsets of flat index i over n axes d with strides x and y to *ox and *oy. */
 void wf_red_locate(int64_t i, int n, const int64_t *d, const int64_t *x, const int64_t *y,
                    int64_t *ox, int64_t *oy);

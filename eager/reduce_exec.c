@@ -175,7 +175,10 @@ WF_EXEC_DECL(reduce)
     j.truth = e->op == WF_OP_ANY || e->op == WF_OP_ALL || e->op == WF_OP_COUNT_NONZERO;
     j.compute = j.truth ? WEFT_I64 : wf_red_compute(dst->dtype);
     int64_t n = wf_view_numel(dst);
-    wf_red_axis_split g = wf_red_split(x, NULL, j.axes);
+    int64_t reduced = 1;
+    for (int i = 0; i < x->rank; i++) {
+        reduced *= j.axes >> i & 1u ? x->dims[i] : 1;
+    }
     bool two_runs = e->op == WF_OP_VAR || e->op == WF_OP_STD || e->op == WF_OP_LOGSUMEXP;
     bool direct = dst->dtype == j.compute;
     size_t size = wf_red_size(j.compute), one = (size_t)n * size;
@@ -186,10 +189,10 @@ WF_EXEC_DECL(reduce)
     }
     j.out = direct ? dst->data : scratch + (two_runs ? one : 0);
     int status = 0;
-    if (g.reduced == 0) {
+    if (reduced == 0) {
         fill(j.out, j.compute, empty_value(e->op), n);
     } else if (n > 0) {
-        status = run_row(e, &j, scratch, (double)g.reduced, n);
+        status = run_row(e, &j, scratch, (double)reduced, n);
     }
     if (status == 0 && !direct) {
         wf_red_kernels_of(j.compute)->store(dst->data, dst->dtype, j.out, n);
@@ -281,7 +284,7 @@ WF_EXEC_DECL(argreduce)
     const wf_view *x = &e->src[0];
     arg_job j = {.x = x, .sign = e->op == WF_OP_ARGMAX ? 1 : -1, .out = e->dst[0].data};
     j.k = wf_red_kernels_of(wf_red_compute(x->dtype));
-    j.g = wf_red_split(x, NULL, wf_red_axes(e->attr, x->rank));
+    wf_red_split(&j.g, x, NULL, wf_red_axes(e->attr, x->rank));
     const wf_red_axis_split *g = &j.g;
     if (g->kept == 0 || g->reduced == 0) {
         return 0;

@@ -63,12 +63,16 @@ typedef struct bench_limit {
     bench_stream stream[BENCH_LIMIT_SIDES];
     double moved; /* by one run, all arrays together; about what was asked for */
     int count;
+    bool lent; /* `a` is not the limit's own */
 } bench_limit;
 
 /* Makes a limit that moves about `moved` bytes and appends its sides (plain, plain with prefetch, and
  * non-temporal where something is written) to sides[*count]. Exits when memory is exhausted. */
 void bench_limit_open(bench_limit *l, bench_stream_kind kind, double moved, int threads,
                       bench_side *sides, int *count);
+/* Lets the limit read memory that the compared op reads, if it has that many bytes: memory of its own would take
+ * turns with the op's in the last cache, and a rest of one or the other would decide. */
+void bench_limit_read(bench_limit *l, void *memory, double bytes);
 /* Bytes per nanosecond of the fastest side (medians, or best batches); sides is what open appended to, at `first`. */
 double bench_limit_gbps(const bench_limit *l, const bench_side *sides, int first, bool best);
 void bench_limit_close(bench_limit *l);

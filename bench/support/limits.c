@@ -160,6 +160,7 @@ void bench_limit_open(bench_limit *l, bench_stream_kind kind, double moved, int 
         }
         memset(*memory[i], 0, (size_t)s.bytes);
     }
+    l->lent = false;
     l->moved = (double)s.bytes * arrays;
     l->count = kind == BENCH_READ ? 2 : BENCH_LIMIT_SIDES;
     for (int i = 0; i < l->count;
@@ -169,6 +170,18 @@ void bench_limit_open(bench_limit *l, bench_stream_kind kind, double moved, int 
         l->stream[i].nt = i > 1;
         sides[(*count)++] = (bench_side){.run = run_stream, .arg = &l->stream[i]};
     }
+}
+
+void bench_limit_read(bench_limit *l, void *memory, double bytes)
+{
+    if (bytes < (double)l->stream[0].bytes || l->lent) {
+        return;
+    }
+    wf_free(l->stream[0].a, (size_t)l->stream[0].bytes);
+    for (int i = 0; i < l->count; i++) {
+        l->stream[i].a = memory;
+    }
+    l->lent = true;
 }
 
 double bench_limit_gbps(const bench_limit *l, const bench_side *sides, int first, bool best)
@@ -184,7 +197,7 @@ double bench_limit_gbps(const bench_limit *l, const bench_side *sides, int first
 void bench_limit_close(bench_limit *l)
 {
     const size_t size = (size_t)l->stream[0].bytes;
-    wf_free(l->stream[0].a, size);
+    wf_free(l->lent ? NULL : l->stream[0].a, size);
     wf_free(l->stream[0].b, size);
     wf_free(l->stream[0].d, size);
     l->count = 0;

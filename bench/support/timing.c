@@ -47,9 +47,8 @@ double bench_median(double *v, int n)
 
 static double batch(const bench_side *s, int threads)
 {
-    if (s->reps > 1) {
-        s->run(s->arg); /* its data lies where the other sides left it */
-    }
+    s->run(
+        s->arg); /* its data lies where the other sides left it: they would pay for it in turns */
     const double start = bench_now(threads);
     for (int i = 0; i < s->reps; i++) {
         s->run(s->arg);

@@ -59,6 +59,22 @@ typedef struct wf_red_kernels {
     void (*power)(void *out, const void *x, const void *q, int64_t n);
 } wf_red_kernels;
 
+/* Canonical sums of values as they lie in memory, whatever their type: results are f32, or f64 for f64. */
+typedef struct wf_sum_kernels {
+    /* out[i] = the sum of x[i * stride .. + n), 0 < n <= WF_BLOCK */
+    void (*span)(void *out, const void *x, int64_t n, int64_t stride, int64_t count);
+    /* out[c] = the sum of column c over rows `stride` elements apart, rows <= WF_BLOCK, cols >= 64 */
+    void (*tree)(void *out, const void *x, int64_t stride, int64_t rows, int64_t cols);
+    /* As wf_red_kernels.rows for sums. */
+    void (*rows)(void *acc, const void *const *rows, int64_t nrows, int64_t ncols, int init);
+} wf_sum_kernels;
+
+extern const wf_sum_kernels wf_sum_kernels_sse2[WF_NDTYPE];
+extern const wf_sum_kernels wf_sum_kernels_avx2[WF_NDTYPE];
+extern const wf_sum_kernels wf_sum_kernels_avx512[WF_NDTYPE];
+/* The kernels for values of a dtype on this machine; NULL for integers and bool. */
+const wf_sum_kernels *wf_sum_kernels_of(int dtype);
+
 /* Indexed by wf_red_slot. */
 extern const wf_red_kernels wf_red_kernels_sse2[3];
 extern const wf_red_kernels wf_red_kernels_avx2[3];

@@ -303,6 +303,33 @@ Test(reduce, long_axes)
     }
 }
 
+/* Sums read as they lie in memory: rows in groups of four and what is left over, columns in strips, rows fewer and
+ * more than the lanes, behind padding, of every float type. */
+Test(reduce, sums_in_memory)
+{
+    static const int64_t shapes[][2] = {
+        {9, 1024}, {6, 100},   {7, 65},    {5, 4096}, {3, 9000}, {64, 200},  {33, 257}, {17, 130},
+        {16, 192}, {8, 1030},  {200, 129}, {4, 64},   {65, 515}, {4200, 60}, {2, 63},   {1, 5000},
+        {31, 256}, {130, 300}, {40, 1025}, {49, 777}, {15, 129}, {1, 200},   {24, 131},
+    };
+    static const int dtypes[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_F16};
+    int trial = 0;
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+        for (int t = 0; t < 4; t++) {
+            for (unsigned axes = 1; axes < 4; axes++, trial++) {
+                const int64_t dims[2] = {shapes[s][0], shapes[s][1] + (trial % 3 == 0 ? 5 : 0)};
+                set_machine(trial);
+                operand x = make_operand(dtypes[t], 2, dims, PLAIN);
+                fill_operand(&x, 0);
+                wf_view v = x.v;
+                v.dims[1] = shapes[s][1];
+                check(WF_OP_SUM, &v, axes, 0, false, 0);
+                free_operand(&x);
+            }
+        }
+    }
+}
+
 /* One result over more than 4096 blocks: the third level of the tree. */
 Test(reduce, three_levels)
 {

@@ -1,0 +1,79 @@
+/*
+ * eager/kernels/sums.inc.c -- canonical sums of f32, f64, bf16 and f16 straight from memory, compiled once
+ * per instruction set (WF_ISA).
+ *
+ * Halves are widened in registers on their way into a sum: no buffer of f32 between.
+ */
+#include "eager/kernels/reduce.h"
+#include "eager/kernels/reduce_vec.h"
+#include "jit/ir/dtype.h"
+
+#define WF_LIST(...) __VA_ARGS__
+
+/* A register of f32 from as many halves. */
+WF_INLINE wf_vec_f32 widen_bf16(const uint16_t *p)
+{
+#if WF_VBYTES == 64
+    const __m512i u = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p));
+    return (wf_vec_f32)_mm512_slli_epi32(u, 16);
+#elif WF_VBYTES == 32
+    const __m256i u = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p));
+    return (wf_vec_f32)_mm256_slli_epi32(u, 16);
+#else
+    const __m128i u = _mm_loadl_epi64((const void *)p);
+    return (wf_vec_f32)_mm_unpacklo_epi16(_mm_setzero_si128(), u);
+#endif
+}
+WF_INLINE wf_vec_f32 widen_f16(const uint16_t *p)
+{
+#if WF_VBYTES == 64
+    return (wf_vec_f32)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
+#elif WF_VBYTES == 32
+    return (wf_vec_f32)_mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
+#else
+    return (wf_vec_f32){wf_f32_of_f16(p[0]), wf_f32_of_f16(p[1]), wf_f32_of_f16(p[2]),
+                        wf_f32_of_f16(p[3])};
+#endif
+}
+
+#define T float
+#define TSFX f32
+#define ESIZE 4
+#define S float
+#define SFX f32
+#define GET(p) ((wf_vec_f32) * (const wf_mem_f32 *)(const void *)(p))
+#define ONE(v) (v)
+#define NOTHING -0.0f
+#include "eager/kernels/sums_t.h"
+#define S uint16_t
+#define SFX bf16
+#define GET(p) widen_bf16(p)
+#define ONE(v) wf_f32_of_bf16(v)
+#define NOTHING 0x8000
+#include "eager/kernels/sums_t.h"
+#define S uint16_t
+#define SFX f16
+#define GET(p) widen_f16(p)
+#define ONE(v) wf_f32_of_f16(v)
+#define NOTHING 0x8000
+#include "eager/kernels/sums_t.h"
+#undef T
+#undef TSFX
+#undef ESIZE
+
+#define T double
+#define TSFX f64
+#define ESIZE 8
+#define S double
+#define SFX f64
+#define GET(p) ((wf_vec_f64) * (const wf_mem_f64 *)(const void *)(p))
+#define ONE(v) (v)
+#define NOTHING -0.0
+#include "eager/kernels/sums_t.h"
+
+const wf_sum_kernels WF_JOIN(wf_sum_kernels, WF_ISA)[WF_NDTYPE] = {
+    [WEFT_F32] = {span_f32, tree_f32, rows_f32},
+    [WEFT_F64] = {span_f64, tree_f64, rows_f64},
+    [WEFT_BF16] = {span_bf16, tree_bf16, rows_bf16},
+    [WEFT_F16] = {span_f16, tree_f16, rows_f16},
+};
