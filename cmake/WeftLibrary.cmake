@@ -8,7 +8,7 @@ set(weft_hidden -fvisibility=hidden)
 file(GLOB weft_ir_sources CONFIGURE_DEPENDS jit/ir/*.c)
 file(GLOB weft_core_sources CONFIGURE_DEPENDS
     eager/*.c eager/cpu/*.c eager/cuda/*.c eager/kernels/*.c autograd/*.c
-    jit/*.c jit/passes/*.c jit/codegen_cuda/*.c nn/*.c io/*.c data/*.c
+    jit/*.c jit/passes/*.c jit/gpu/*.c jit/codegen_cuda/*.c nn/*.c io/*.c data/*.c
     jit/codegen_cpu/render*.c jit/codegen_cpu/backend*.c) # text needs no LLVM
 list(FILTER weft_core_sources EXCLUDE REGEX "\\.inc\\.c$")
 file(GLOB weft_isa_sources CONFIGURE_DEPENDS eager/kernels/*.inc.c)
@@ -29,16 +29,19 @@ weft_objects(weft_ir ${weft_ir_sources})
 weft_objects(weft_core ${weft_core_sources})
 
 # Kernels on disk are found by the version of what wrote them: a hash of the generator's sources.
-file(GLOB weft_generator CONFIGURE_DEPENDS jit/codegen_cpu/render* jit/codegen_cpu/llvm.c)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${weft_generator})
-set(weft_generator_hash "")
-foreach(source IN LISTS weft_generator)
-    file(SHA256 ${source} hash)
-    string(SHA256 weft_generator_hash "${weft_generator_hash}${hash}")
-endforeach()
-string(SUBSTRING "${weft_generator_hash}" 0 16 weft_generator_hash)
-set_source_files_properties(jit/codegen_cpu/backend.c PROPERTIES
-    COMPILE_DEFINITIONS "WF_LL_GENERATOR=\"${weft_generator_hash}\"")
+function(weft_generator file macro)
+    file(GLOB sources CONFIGURE_DEPENDS ${ARGN})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${sources})
+    set(all "")
+    foreach(source IN LISTS sources)
+        file(SHA256 ${source} hash)
+        string(SHA256 all "${all}${hash}")
+    endforeach()
+    string(SUBSTRING "${all}" 0 16 all)
+    set_source_files_properties(${file} PROPERTIES COMPILE_DEFINITIONS "${macro}=\"${all}\"")
+endfunction()
+weft_generator(jit/codegen_cpu/backend.c WF_LL_GENERATOR jit/codegen_cpu/render* jit/codegen_cpu/llvm.c)
+weft_generator(jit/codegen_cuda/backend.c WF_CU_GENERATOR jit/codegen_cuda/* jit/ir/cuda_text.h)
 
 # -fno-thread-jumps: gcc threads nested SELECTs into control flow and pieces them together again with
 # more masks (log: 0.35 to 0.21 ns an element); what partial PRE makes of the rest it may not vectorise.

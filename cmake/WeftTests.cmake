@@ -50,6 +50,10 @@ if(NOT CRITERION_INCLUDE OR NOT CRITERION_LIBRARY)
     return()
 endif()
 
+if(NOT WEFT_SANITIZE STREQUAL "thread")
+    include(WeftFakeCuda)
+endif()
+
 file(GLOB weft_test_support CONFIGURE_DEPENDS tests/support/*.c tests/ref/*.c)
 file(GLOB weft_test_sources CONFIGURE_DEPENDS tests/*/test_*.c)
 list(FILTER weft_test_sources EXCLUDE REGEX "/tests/mustfail/")
@@ -78,8 +82,12 @@ function(weft_test_program name)
     target_link_libraries(${name} PRIVATE weft_flags weft_numerics weft_static ${CRITERION_LIBRARY})
     target_include_directories(${name} SYSTEM PRIVATE ${CRITERION_INCLUDE})
     target_compile_definitions(${name} PRIVATE WEFT_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}"
-        WEFT_FAKE_CUDA="${CMAKE_CURRENT_BINARY_DIR}/tests/libfake-cuda.so")
+        WEFT_FAKE_CUDA="${CMAKE_CURRENT_BINARY_DIR}/tests/libfake-cuda.so"
+        WEFT_FAKE_NVRTC="${CMAKE_CURRENT_BINARY_DIR}/tests/libfake-nvrtc.so")
     add_dependencies(${name} fake-cuda)
+    if(TARGET fake-nvrtc)
+        add_dependencies(${name} fake-nvrtc)
+    endif()
     set_target_properties(${name} PROPERTIES
         RUNTIME_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/tests")
 endfunction()

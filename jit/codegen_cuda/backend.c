@@ -23,21 +23,32 @@ static struct {
     int (*log_size)(program, size_t *);
     int (*log)(program, char *);
     int (*destroy)(program *);
+    int (*version)(int *, int *);
 } nvrtc;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool ready;
-static char toolkit[512], reason[192];
+static char toolkit[512], library_file[512], reason[192], version[32];
 static _Thread_local char compile_log[16384];
 
-void wf_cuda_set_toolkit(const char *folder)
+void wf_cu_set_toolkit(const char *folder)
 {
     snprintf(toolkit, sizeof toolkit, "%s", folder ? folder : "");
 }
 
-const char *wf_cuda_compile_log(void)
+void wf_cu_set_library(const char *file)
+{
+    snprintf(library_file, sizeof library_file, "%s", file ? file : "");
+}
+
+const char *wf_cu_log(void)
 {
     return compile_log;
+}
+
+const char *wf_cu_generator(void)
+{
+    return WF_CU_GENERATOR;
 }
 
 static bool resolve(void *library)
@@ -49,7 +60,7 @@ static bool resolve(void *library)
         {"nvrtcCreateProgram", &nvrtc.create},       {"nvrtcCompileProgram", &nvrtc.compile},
         {"nvrtcGetCUBINSize", &nvrtc.cubin_size},    {"nvrtcGetCUBIN", &nvrtc.cubin},
         {"nvrtcGetProgramLogSize", &nvrtc.log_size}, {"nvrtcGetProgramLog", &nvrtc.log},
-        {"nvrtcDestroyProgram", &nvrtc.destroy},
+        {"nvrtcDestroyProgram", &nvrtc.destroy},     {"nvrtcVersion", &nvrtc.version},
     };
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         void *symbol = dlsym(library, symbols[i].name);
@@ -62,11 +73,28 @@ static bool resolve(void *library)
     return true;
 }
 
+static bool take(const char *path)
+{
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        snprintf(reason, sizeof reason, "%.180s", dlerror());
+        return false;
+    }
+    int major = 0, minor = 0;
+    ready = resolve(library) && nvrtc.version(&major, &minor) == 0;
+    snprintf(version, sizeof version, "%d.%d", major, minor);
+    return true;
+}
+
 static void open_library(void)
 {
     static const char *const folders[] = {"", "/lib64", "/lib", "/targets/x86_64-linux/lib"};
     static const char *const versions[] = {"13", "12"};
     char path[640];
+    if (library_file[0]) {
+        take(library_file);
+        return;
+    }
     for (size_t f = 0; f < 2 + sizeof folders / sizeof *folders; f++)
         for (size_t v = 0; v < 2; v++) {
             if (f < 4 && !toolkit[0])
@@ -77,13 +105,9 @@ static void open_library(void)
             else
                 snprintf(path, sizeof path, "%slibnvrtc.so.%s",
                          f == 4 ? "/usr/local/cuda/lib64/" : "", versions[v]);
-            void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-            if (library) {
-                ready = resolve(library);
+            if (take(path))
                 return;
-            }
         }
-    snprintf(reason, sizeof reason, "%.180s", dlerror());
 }
 
 static int available(wf_why *why)
@@ -146,9 +170,19 @@ static int compile(const wf_target *target, const wf_text *text, wf_blob *out, w
     return status;
 }
 
+static int identify(const wf_target *target, wf_text *out, wf_why *why)
+{
+    const int status = available(why);
+    if (status == 0)
+        wf_text_putf(out, "cuda %s nvrtc %s %s %s", WF_CU_GENERATOR, version, target->arch,
+                     library_file);
+    return status;
+}
+
 const wf_backend wf_backend_cuda = {
     .name = "cuda",
     .available = available,
+    .identify = identify,
     .render = wf_cuda_render,
     .compile = compile,
 };

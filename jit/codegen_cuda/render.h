@@ -4,7 +4,7 @@
 #ifndef JIT_CODEGEN_CUDA_RENDER_H
 #define JIT_CODEGEN_CUDA_RENDER_H
 
-#include "jit/ir/backend.h"
+#include "jit/ir/cuda_text.h"
 
 /* Statements of a program, indented; values are <prefix><number>. The last of them assigns nothing:
  * outputs are read through wf_cu_ref. */
@@ -17,15 +17,26 @@ const char *wf_cu_type(wf_kty type);
 /* Helpers and tables that the text of a kernel needs. */
 void wf_cu_prelude(wf_text *t, const wf_kernel *k);
 
+/* The same for one program of a kernel. */
+void wf_cu_helpers(wf_text *t);
+void wf_cu_tables(wf_text *t, const wf_kir *k);
+
+/* Parameters of a body: x0... for sources, c0... for scalars. */
+typedef struct wf_cu_names {
+    char text[WF_KIR_MAX_PARAM][24];
+    const char *param[WF_KIR_MAX_PARAM];
+} wf_cu_names;
+void wf_cu_name_params(const wf_kernel *k, wf_cu_names *n);
+/* struct wf_words_<words>. */
+void wf_cu_words(wf_text *t, int words);
+/* Word `word` of the argument `a` as a value. */
+void wf_cu_word(wf_text *t, wf_kty type, int word);
+/* q = x / the extent at `word`. */
+void wf_cu_divide(wf_text *t, bool wide, const char *q, const char *x, int word);
+
 /* Kernels are  extern "C" void name(destinations, sources, what the skeleton adds, scalars, sizes)
  * with 256 threads a block; any grid gives the same bits. Several may share one text: the prelude is
  * guarded. */
 int wf_cuda_render(const wf_kernel *k, const wf_target *target, wf_text *out, wf_why *why);
-
-/* Where to look for libnvrtc before the loader's path; a folder, copied; NULL: nowhere. Before the
- * first compile. */
-void wf_cuda_set_toolkit(const char *folder);
-/* What the compiler said about the last cubin made on this thread: registers, spills. "" if nothing. */
-const char *wf_cuda_compile_log(void);
 
 #endif

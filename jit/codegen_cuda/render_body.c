@@ -221,8 +221,10 @@ static const char helpers[] =
     "#define WF_PRELUDE\n"
     "#ifdef __cplusplus\n"
     "#define WF_EXTERN extern \"C\"\n"
+    "#define WF_DYNAMIC(name) extern __shared__ unsigned long long name[];\n"
     "#else\n"
     "#define WF_EXTERN\n"
+    "#define WF_DYNAMIC(name) unsigned long long *const name = shim->dynamic;\n"
     "#endif\n"
     "#define WF_DEVICE static __device__ __forceinline__\n"
     "WF_DEVICE float wf_f32(unsigned int u) { union { unsigned int u; float f; } v; v.u = u; "
@@ -282,7 +284,12 @@ static const char helpers[] =
     "9223372036854775807ll)\n"
     "#endif\n";
 
-static void tables(wf_text *t, const wf_kir *k)
+void wf_cu_helpers(wf_text *t)
+{
+    P("%s", helpers);
+}
+
+void wf_cu_tables(wf_text *t, const wf_kir *k)
 {
     for (uint32_t n = 0; n < k->ntable; n++) {
         const wf_kir_table *table = k->table[n];
@@ -297,5 +304,5 @@ static void tables(wf_text *t, const wf_kir *k)
 void wf_cu_prelude(wf_text *t, const wf_kernel *k)
 {
     P("%s", helpers);
-    tables(t, &k->body);
+    wf_cu_tables(t, &k->body);
 }

@@ -15,13 +15,9 @@
 
 #define P(...) wf_text_putf(t, __VA_ARGS__)
 
-typedef struct names {
-    char text[WF_KIR_MAX_PARAM][24];
-    const char *param[WF_KIR_MAX_PARAM];
-} names;
+typedef wf_cu_names names;
 
-/* Parameters of the body: x0... for sources, c0... for scalars. */
-static void name_params(const wf_kernel *k, names *n)
+void wf_cu_name_params(const wf_kernel *k, wf_cu_names *n)
 {
     for (int i = 0; i < WF_KIR_MAX_PARAM; i++) {
         snprintf(n->text[i], sizeof n->text[i], i < k->nsrc ? "x%d" : "c%d",
@@ -339,7 +335,7 @@ int wf_cuda_render(const wf_kernel *k, const wf_target *target, wf_text *t, wf_w
 {
     (void)target; /* one text for every architecture */
     names n;
-    name_params(k, &n);
+    wf_cu_name_params(k, &n);
     wf_cu_prelude(t, k);
     switch (k->skeleton) {
     case WF_SK_MAP:

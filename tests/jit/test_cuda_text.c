@@ -105,24 +105,22 @@ static void compile_with_nvrtc(int dtype)
 {
     static program p;
     wf_why why = {0};
-    wf_cuda_set_toolkit(getenv("CUDA_HOME"));
+    wf_cu_set_toolkit(getenv("CUDA_HOME"));
     if (wf_backend_cuda.available(&why) != 0)
         cr_skip_test("%s", why.rule);
     make_program(&p, dtype);
     wf_blob cubin = {0};
     const wf_target target = {"sm_90", 0};
     cr_assert_eq(wf_backend_cuda.compile(&target, &p.text, &cubin, &why), 0, "%s\n%s", why.rule,
-                 wf_cuda_compile_log());
+                 wf_cu_log());
     cr_assert_gt(cubin.size, 1000u);
     cr_assert_eq(memcmp(cubin.data, "\177ELF", 4), 0);
     int registers = 0, spilled = 0, functions = 0;
-    for (const char *s = wf_cuda_compile_log(); (s = strstr(s, "Used ")) != NULL;
-         s++, functions++) {
+    for (const char *s = wf_cu_log(); (s = strstr(s, "Used ")) != NULL; s++, functions++) {
         const int r = atoi(s + 5);
         registers = r > registers ? r : registers;
     }
-    for (const char *s = wf_cuda_compile_log(); (s = strstr(s, " bytes spill stores")) != NULL;
-         s++) {
+    for (const char *s = wf_cu_log(); (s = strstr(s, " bytes spill stores")) != NULL; s++) {
         const char *d = s;
         while (d[-1] >= '0' && d[-1] <= '9')
             d--;
@@ -132,8 +130,8 @@ static void compile_with_nvrtc(int dtype)
            "bytes "
            "spilled\n",
            wf_dtype_name(dtype), p.n, cubin.size, functions, registers, spilled);
-    cr_assert_eq(functions, p.n, "%s", wf_cuda_compile_log());
-    cr_assert_eq(spilled, 0, "%s", wf_cuda_compile_log());
+    cr_assert_eq(functions, p.n, "%s", wf_cu_log());
+    cr_assert_eq(spilled, 0, "%s", wf_cu_log());
     wf_blob_free(&cubin);
     drop_program(&p);
 }
@@ -501,7 +499,7 @@ static void half_warp(void *const *ptr, const long long *size)
     float v = 1;
     (void)ptr;
     if ((long long)own_machine->self->thread.x % 32 < size[0])
-        own_machine->shuffle(1, 0xFFFFFFFFu, &v, sizeof v, 1, 1);
+        own_machine->shuffle(1, 0xFFFFFFFFu, &v, sizeof v, 1, 1, 32);
 }
 
 Test(cuda_text, machine_sees_divergence)

@@ -14,6 +14,7 @@ typedef int (*launch_fn)(const char *kernel, const unsigned grid[3], const unsig
                          unsigned shared, void **params);
 struct image {
     void *library; /* NULL: built in */
+    int fd; /* kept: an object's number must not be another's while it is loaded under that name */
     launch_fn launch;
     int (*has)(const char *kernel);
     int (*param_size)(const char *kernel, int i);
@@ -77,8 +78,9 @@ static cu_result open_object(image *m, const void *bytes)
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     m->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    close(fd);
+    m->fd = fd;
     if (!m->library) {
+        close(fd);
         return CU_INVALID_IMAGE;
     }
     find(m->library, "wf_shim_launch", &m->launch);
@@ -111,6 +113,7 @@ void image_free(image *m)
 {
     if (m->library) {
         dlclose(m->library);
+        close(m->fd);
     }
     free(m);
 }

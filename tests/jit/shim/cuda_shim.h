@@ -18,9 +18,11 @@ typedef struct shim_thread {
 typedef struct shim_machine {
     shim_thread *self; /* the thread that runs */
     shim_dim block_dim, grid_dim;
+    unsigned long long *dynamic;
     void (*sync)(int line);
-    /* Publishes v, waits for the warp, leaves the value of lane `from` in v. */
-    void (*shuffle)(int line, unsigned mask, void *v, unsigned size, int down, int from);
+    /* Publishes v, waits for the warp, leaves the value of lane `from` (down: that many lanes up) of the
+     * thread's segment of `width` lanes in v. */
+    void (*shuffle)(int line, unsigned mask, void *v, unsigned size, int down, int from, int width);
 } shim_machine;
 
 extern shim_machine *shim; /* set by whoever loads the program */
@@ -35,18 +37,18 @@ shim_machine *shim;
 #define __forceinline__ __attribute__((unused)) inline
 #define __shared__ static
 #define __syncthreads() shim->sync(__LINE__)
-#define __shfl_down_sync(mask, v, h)                                                               \
+#define __align__(n) __attribute__((aligned(n)))
+#define SHIM_SHUFFLE(mask, v, down, from, width)                                                   \
     ({                                                                                             \
         __typeof__(v) v_ = (v);                                                                    \
-        shim->shuffle(__LINE__, mask, &v_, sizeof v_, 1, h);                                       \
+        shim->shuffle(__LINE__, mask, &v_, sizeof v_, down, from, width);                          \
         v_;                                                                                        \
     })
-#define __shfl_sync(mask, v, lane)                                                                 \
-    ({                                                                                             \
-        __typeof__(v) v_ = (v);                                                                    \
-        shim->shuffle(__LINE__, mask, &v_, sizeof v_, 0, lane);                                    \
-        v_;                                                                                        \
-    })
+#define SHIM_DOWN(mask, v, h, width, ...) SHIM_SHUFFLE(mask, v, 1, h, width)
+#define SHIM_FROM(mask, v, lane, width, ...) SHIM_SHUFFLE(mask, v, 0, lane, width)
+#define __shfl_down_sync(mask, ...) SHIM_DOWN(mask, __VA_ARGS__, 32, 0)
+#define __shfl_sync(mask, ...) SHIM_FROM(mask, __VA_ARGS__, 32, 0)
+#define __umulhi(a, b) ((unsigned int)(((unsigned long long)(a) * (b)) >> 32))
 #define atomicMin(p, v)                                                                            \
     ({                                                                                             \
         __typeof__(*(p)) old_ = *(p);                                                              \

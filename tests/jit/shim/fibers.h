@@ -23,19 +23,20 @@ typedef struct shim_thread {
 typedef struct shim_machine {
     shim_thread *self;
     shim_dim block_dim, grid_dim;
+    unsigned long long *dynamic;
     void (*sync)(int line);
-    void (*shuffle)(int line, unsigned mask, void *v, unsigned size, int down, int from);
+    void (*shuffle)(int line, unsigned mask, void *v, unsigned size, int down, int from, int width);
 } shim_machine;
 
 typedef void (*shim_entry)(void *const *ptr, const long long *size);
 
-enum { SHIM_THREADS = 256, SHIM_STACK = 32768, SHIM_WARP = 32 };
+enum { SHIM_THREADS = 1024, SHIM_STACK = 32768, SHIM_WARP = 32 };
 enum shim_state { SHIM_READY, SHIM_AT_BARRIER, SHIM_AT_SHUFFLE, SHIM_DONE };
 
 typedef struct shim_fiber {
     void *sp;
     enum shim_state state;
-    int line, down, from;
+    int line, down, from, width;
     unsigned mask, size;
     unsigned char value[8];
     shim_thread at;
@@ -80,13 +81,15 @@ static void shim_sync(int line)
     shim_wait(SHIM_AT_BARRIER);
 }
 
-static void shim_shuffle(int line, unsigned mask, void *v, unsigned size, int down, int from)
+static void shim_shuffle(int line, unsigned mask, void *v, unsigned size, int down, int from,
+                         int width)
 {
     shim_fiber *f = &shim_run.fiber[shim_run.now];
     f->line = line;
     f->mask = mask;
     f->down = down;
     f->from = from;
+    f->width = width;
     f->size = size;
     memcpy(f->value, v, size);
     shim_wait(SHIM_AT_SHUFFLE);
@@ -121,8 +124,9 @@ static bool shim_pass_shuffle(int first)
         memcpy(values[l], w[l].value, 8);
     }
     for (int l = 0; l < SHIM_WARP; l++) {
-        const int from = w[l].down ? l + w[l].from : w[l].from;
-        if (from < SHIM_WARP)
+        const int width = w[l].width, segment = l / width * width;
+        const int from = w[l].down ? l + w[l].from : segment + w[l].from % width;
+        if (from < segment + width)
             memcpy(w[l].value, values[from], 8);
         w[l].state = SHIM_READY;
     }
@@ -172,7 +176,8 @@ static bool shim_block(void)
 static const char *shim_launch(shim_machine **slot, shim_entry entry, bool fibers, int blocks,
                                int threads, void *const *ptr, const long long *size)
 {
-    shim_run.machine = (shim_machine){.block_dim = {(unsigned)threads, 1, 1},
+    shim_run.machine = (shim_machine){.dynamic = shim_run.machine.dynamic,
+                                      .block_dim = {(unsigned)threads, 1, 1},
                                       .grid_dim = {(unsigned)blocks, 1, 1},
                                       .sync = shim_sync,
                                       .shuffle = shim_shuffle};

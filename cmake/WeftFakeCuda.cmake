@@ -1,0 +1,31 @@
+# cmake/WeftFakeCuda.cmake -- libraries that stand in for CUDA in tests: kernels are executed on the host.
+#
+# weft_shim         the machine (fibers) every image of the fake NVRTC is linked with
+# fake-nvrtc        NVRTC by the host's C compiler
+# Tests find it through WEFT_FAKE_NVRTC. None of them is sanitized: fibers change stacks.
+
+set(weft_fake_folder "${CMAKE_CURRENT_BINARY_DIR}/tests")
+set(weft_fake_options -fno-sanitize=all $<$<BOOL:${WEFT_COVERAGE}>:-fno-profile-arcs>
+    $<$<BOOL:${WEFT_COVERAGE}>:-fno-test-coverage>)
+file(SHA256 ${CMAKE_CURRENT_SOURCE_DIR}/tests/jit/shim/fibers.h weft_fake_a)
+file(SHA256 ${CMAKE_CURRENT_SOURCE_DIR}/tests/jit/shim/cuda_shim.h weft_fake_b)
+file(SHA256 ${CMAKE_CURRENT_SOURCE_DIR}/tests/cuda/nvrtc/machine.c weft_fake_c)
+file(SHA256 ${CMAKE_CURRENT_SOURCE_DIR}/tests/cuda/nvrtc/fake_nvrtc.c weft_fake_d)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS tests/jit/shim/fibers.h
+    tests/jit/shim/cuda_shim.h tests/cuda/nvrtc/machine.c tests/cuda/nvrtc/fake_nvrtc.c)
+string(SHA256 weft_fake_version
+    "${weft_fake_a}${weft_fake_b}${weft_fake_c}${weft_fake_d}${CMAKE_C_COMPILER_VERSION}")
+
+add_library(weft_shim STATIC tests/cuda/nvrtc/machine.c)
+target_link_libraries(weft_shim PRIVATE weft_flags)
+target_compile_options(weft_shim PRIVATE ${weft_fake_options})
+set_target_properties(weft_shim PROPERTIES ARCHIVE_OUTPUT_DIRECTORY "${weft_fake_folder}")
+
+add_library(fake-nvrtc MODULE tests/cuda/nvrtc/fake_nvrtc.c)
+target_link_libraries(fake-nvrtc PRIVATE weft_flags)
+target_compile_options(fake-nvrtc PRIVATE ${weft_fake_options})
+target_compile_definitions(fake-nvrtc PRIVATE FAKE_CC="${CMAKE_C_COMPILER}"
+    FAKE_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}" FAKE_VERSION="${weft_fake_version}"
+    FAKE_MACHINE="${weft_fake_folder}/libweft_shim.a")
+set_target_properties(fake-nvrtc PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${weft_fake_folder}")
+add_dependencies(fake-nvrtc weft_shim)

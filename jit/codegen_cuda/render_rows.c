@@ -1,0 +1,716 @@
+/*
+ * jit/codegen_cuda/render_rows.c -- kernels of programs with reductions; see jit/ir/cuda_text.h.
+ *
+ * All schemes add in the canonical order of docs/reductions.md. Along rows a warp adds a block of 4096
+ * elements: thread l holds lanes l and l + 32, so the first halving is one operation and the others are
+ * shuffles. Side by side (OUTER) a thread adds 8 lanes of a column, one subtree, in the order of the tree.
+ * In BLOCK_ROWS the sums of blocks go to 64 lanes in shared memory, each fed by one warp, so in order.
+ *
+ * Invariants
+ *  - An element of a row is visited by the same thread in every stage of a fused kernel: what it kept
+ *    or stored needs no barrier.
+ *  - Loops around barriers and shuffles have the same count for all threads of the block, or the warp.
+ */
+#include <stdio.h>
+
+#include "jit/codegen_cuda/render_rows.h"
+
+#define P(...) wf_text_putf(t, __VA_ARGS__)
+
+static bool is_outer(const wf_cu_rr *x)
+{
+    return x->r->scheme == WF_CU_OUTER || x->r->scheme == WF_CU_SPLIT_OUTER;
+}
+static bool is_split(const wf_cu_rr *x)
+{
+    return x->r->scheme == WF_CU_SPLIT || x->r->scheme == WF_CU_SPLIT_OUTER;
+}
+
+/* -- layout ----------------------------------------------------------------------------------------------- */
+void wf_cu_rows_layout(const wf_cu_rows *r, wf_cu_layout *l)
+{
+    const wf_kernel *k = r->k;
+    l->rows = 0;
+    l->n = 1;
+    l->width = 2;
+    l->error = 3;
+    l->slots = 4;
+    l->parts = 5;
+    l->kept = 6;
+    l->reduced = l->kept + r->nk * WF_CU_DIVISOR;
+    l->keep = l->reduced + r->nr * WF_CU_DIVISOR;
+    l->scalar = l->keep + k->rows->nkeep;
+    l->op = l->scalar + k->nscalar;
+    l->words = l->op + (k->rows->ndst + k->nsrc) * (1 + r->nk + r->nr);
+}
+
+static void numbers(const wf_kernel *k, int16_t total[WF_ROWS_SLOTS], int16_t cell[WF_ROWS_SLOTS],
+                    int *ntotal, int *ncell)
+{
+    *ntotal = *ncell = 0;
+    for (int i = 0; i < WF_ROWS_SLOTS; i++)
+        total[i] = cell[i] = -1;
+    for (int i = 0; i < k->rows->nstage; i++) {
+        const wf_stage *st = &k->rows->stage[i];
+        const uint32_t n = st->kind == WF_ST_PICK ? 1 : st->body.nout;
+        for (uint32_t o = 0; o < n && st->kind != WF_ST_ONCE; o++) {
+            const int at = st->out[o].at;
+            if (st->out[o].kind == WF_PORT_TOTAL && total[at] < 0)
+                total[at] = (int16_t)(*ntotal)++;
+            if ((st->out[o].kind == WF_PORT_TOTAL || st->out[o].kind == WF_PORT_SLOT) &&
+                cell[at] < 0)
+                cell[at] = (int16_t)(*ncell)++;
+        }
+    }
+}
+
+int wf_cu_totals(const wf_kernel *k)
+{
+    int16_t total[WF_ROWS_SLOTS], cell[WF_ROWS_SLOTS];
+    int ntotal, ncell;
+    numbers(k, total, cell, &ntotal, &ncell);
+    return ntotal;
+}
+
+int wf_cu_cells(const wf_kernel *k)
+{
+    int16_t total[WF_ROWS_SLOTS], cell[WF_ROWS_SLOTS];
+    int ntotal, ncell;
+    numbers(k, total, cell, &ntotal, &ncell);
+    return ncell;
+}
+
+static bool has_totals(const wf_stage *st)
+{
+    for (uint32_t o = 0; st->kind == WF_ST_ELEM && o < st->body.nout; o++)
+        if (st->out[o].kind == WF_PORT_TOTAL)
+            return true;
+    return false;
+}
+
+int wf_cu_steps(const wf_kernel *k, wf_cu_step steps[WF_CU_STEPS])
+{
+    const wf_rows_kernel *rows = k->rows;
+    int n = 0, i = 0;
+    while (i < rows->nstage && rows->stage[i].kind == WF_ST_ONCE)
+        i++;
+    while (i < rows->nstage && n + 2 < WF_CU_STEPS) {
+        int end = i;
+        while (end < rows->nstage && rows->stage[end].kind != WF_ST_ELEM)
+            end++;
+        if (end > i || (i > 0 && has_totals(&rows->stage[i - 1])))
+            steps[n++] = (wf_cu_step){i, end, false};
+        if (end < rows->nstage)
+            steps[n++] = (wf_cu_step){end, end + 1, true};
+        i = end + 1;
+    }
+    return i >= rows->nstage ? n : -1;
+}
+
+/* -- folding along rows ------------------------------------------------------------------------------------ */
+static void name(char *s, size_t n, const char *what, int slot)
+{
+    snprintf(s, n, "%s%d", what, slot);
+}
+
+static void declare_lanes(const wf_cu_rr *x, int slot, int op, wf_kty type)
+{
+    wf_text *t = x->t;
+    P("        %s lo%d = ", wf_cu_type(type), slot);
+    wf_cu_identity(t, type, op);
+    P(", hi%d = lo%d;\n", slot, slot);
+}
+
+static void fold_lane(const wf_cu_rr *x, int slot, int op, wf_kty type, const char *value)
+{
+    wf_text *t = x->t;
+    char lo[16], hi[16];
+    name(lo, sizeof lo, "lo", slot);
+    name(hi, sizeof hi, "hi", slot);
+    P("        if (half) {\n            ");
+    wf_cu_fold(t, type, op, hi, hi, value);
+    P("        } else {\n            ");
+    wf_cu_fold(t, type, op, lo, lo, value);
+    P("        }\n");
+}
+
+/* lo<slot> := the two lanes of every thread of the row's threads. */
+static void halve(const wf_cu_rr *x, int slot, int op, wf_kty type)
+{
+    wf_text *t = x->t;
+    char lo[16], hi[16];
+    name(lo, sizeof lo, "lo", slot);
+    name(hi, sizeof hi, "hi", slot);
+    P("        ");
+    wf_cu_fold(t, type, op, lo, lo, hi);
+    wf_cu_warp_fold(t, type, op, lo, x->r->scheme == WF_CU_WARP ? "width" : "32");
+}
+
+static void total_of(const wf_cu_rr *x, int slot, int op, const char *value)
+{
+    wf_text *t = x->t;
+    P("        t%d = n ? %s : ", slot, value);
+    wf_cu_nothing(t, op);
+    P(";\n");
+}
+
+static void finish_warp(const wf_cu_rr *x, int slot, int op, wf_kty type)
+{
+    char lo[16];
+    name(lo, sizeof lo, "lo", slot);
+    halve(x, slot, op, type);
+    total_of(x, slot, op, lo);
+}
+
+static void inner_loop(const wf_cu_rr *x, const wf_stage *st)
+{
+    wf_text *t = x->t;
+    const char *type = x->r->wide ? "long long" : "unsigned int";
+    wf_cu_each_total(x, st, declare_lanes);
+    P("#pragma unroll 4\n"
+      "        for (%s e = (%s)lane, half = 0; e < (%s)count; e += 32, half ^= 1) {\n"
+      "        const %s c = (%s)first + e, kc = c;\n",
+      type, type, type, type, type);
+    wf_cu_element(x, st, fold_lane);
+    P("        }\n");
+}
+
+/* -- BLOCK_ROWS: sums of blocks in shared memory ------------------------------------------------------------ */
+static void clear_shared(const wf_cu_rr *x, int slot, int op, wf_kty type)
+{
+    wf_text *t = x->t;
+    P("        if (threadIdx.x < 64)\n            lanes%d[threadIdx.x] = ", slot);
+    wf_cu_identity(t, type, op);
+    P(";\n");
+}
+
+static void declare_shared(const wf_cu_rr *x, int slot, int op, wf_kty type)
+{
+    wf_text *t = x->t;
+    (void)op;
+    if (is_outer(x))
+        P("    __shared__ %s lanes%d[%d][%d];\n", wf_cu_type(type), slot, WF_CU_SUBTREES,
+          WF_CU_TILE);
+    else
+        P("    __shared__ %s lanes%d[64];\n", wf_cu_type(type), slot);
+}
+
+static void block_to_lane(const wf_cu_rr *x, int slot, int op, wf_kty type)
+{
+    wf_text *t = x->t;
+    char to[32], lo[16];
+    snprintf(to, sizeof to, "lanes%d[block %% 64]", slot);
+    name(lo, sizeof lo, "lo", slot);
+    halve(x, slot, op, type);
+    P("        if (lane == 0) {\n            ");
+    wf_cu_fold(t, type, op, to, to, lo);
+    P("        }\n");
+}
+
+static void finish_shared(const wf_cu_rr *x, int slot, int op, wf_kty type)
+{
+    wf_text *t = x->t;
+    P("        {\n        %s lo%d = lanes%d[lane], hi%d = lanes%d[lane + 32];\n", wf_cu_type(type),
+      slot, slot, slot, slot);
+    finish_warp(x, slot, op, type);
+    P("        }\n");
+}
+
+static void block_stage(const wf_cu_rr *x, const wf_stage *st)
+{
+    wf_text *t = x->t;
+    P("        for (long long block = warp; block * 4096 < n; block += warps) {\n"
+      "        const long long first = block * 4096, count = n - first < 4096 ? n - first : "
+      "4096;\n");
+    inner_loop(x, st);
+    wf_cu_each_total(x, st, block_to_lane);
+    P("        }\n");
+    if (has_totals(st))
+        P("        __syncthreads();\n");
+    wf_cu_each_total(x, st, finish_shared);
+}
+
+static void warp_stage(const wf_cu_rr *x, const wf_stage *st)
+{
+    wf_text *t = x->t;
+    P("        {\n        const int first = 0, count = (int)n;\n");
+    inner_loop(x, st);
+    wf_cu_each_total(x, st, finish_warp);
+    P("        }\n");
+}
+
+/* -- OUTER ------------------------------------------------------------------------------------------------ */
+static void declare_levels(const wf_cu_rr *x, int slot, int op, wf_kty type)
+{
+    wf_text *t = x->t;
+    P("        %s acc%d = 0, one%d = 0, two%d = 0, four%d = 0;\n", wf_cu_type(type), slot, slot,
+      slot, slot);
+    (void)op;
+}
+
+static void begin_acc(const wf_cu_rr *x, int slot, int op, wf_kty type)
+{
+    wf_text *t = x->t;
+    P("        acc%d = ", slot);
+    wf_cu_identity(t, type, op);
+    P(";\n");
+}
+
+static void fold_acc(const wf_cu_rr *x, int slot, int op, wf_kty type, const char *value)
+{
+    char acc[16];
+    name(acc, sizeof acc, "acc", slot);
+    wf_text *t = x->t;
+    P("        ");
+    wf_cu_fold(t, type, op, acc, acc, value);
+}
+
+/* The lane is a leaf of the subtree; whatever it completes is combined. */
+static void climb(const wf_cu_rr *x, int slot, int op, wf_kty type)
+{
+    static const char *const level[] = {"one", "two", "four"};
+    wf_text *t = x->t;
+    char acc[16], left[16];
+    name(acc, sizeof acc, "acc", slot);
+    for (int i = 0; i < 3; i++) {
+        name(left, sizeof left, level[i], slot);
+        P("        if (j & %d) {\n        ", 1 << i);
+        wf_cu_fold(t, type, op, acc, left, acc);
+    }
+    for (int i = 2; i >= 0; i--)
+        P("        } else {\n        %s%d = acc%d;\n        }\n", level[i], slot, slot);
+}
+
+static void share_subtree(const wf_cu_rr *x, int slot, int op, wf_kty type)
+{
+    wf_text *t = x->t;
+    (void)op;
+    (void)type;
+    P("        lanes%d[y][lane] = acc%d;\n", slot, slot);
+}
+
+/* sum<slot> := the eight subtrees of the column. */
+static void join_subtrees(const wf_cu_rr *x, int slot, int op, wf_kty type)
+{
+    wf_text *t = x->t;
+    const char *name_ = wf_cu_type(type);
+    P("        %s sum%d;\n        {\n        %s q[8];\n"
+      "        for (int i = 0; i < 8; i++)\n            q[i] = lanes%d[i][lane];\n",
+      name_, slot, name_, slot);
+    for (int h = 1; h < WF_CU_SUBTREES; h *= 2)
+        for (int i = 0; i < WF_CU_SUBTREES; i += 2 * h) {
+            char a[8], b[8];
+            snprintf(a, sizeof a, "q[%d]", i);
+            snprintf(b, sizeof b, "q[%d]", i + h);
+            P("        ");
+            wf_cu_fold(t, type, op, a, a, b);
+        }
+    P("        sum%d = q[0];\n        }\n", slot);
+}
+
+static void finish_outer(const wf_cu_rr *x, int slot, int op, wf_kty type)
+{
+    char sum[16];
+    name(sum, sizeof sum, "sum", slot);
+    (void)type;
+    total_of(x, slot, op, sum);
+}
+
+static void outer_stage(const wf_cu_rr *x, const wf_stage *st)
+{
+    wf_text *t = x->t;
+    const char *type = x->r->wide ? "long long" : "unsigned int";
+    wf_cu_each_total(x, st, declare_levels);
+    P("        for (int j = 0; j < 8; j++) {\n"
+      "        /* the j-th leaf of subtree y: six bits of 8 y + j, reversed */\n"
+      "        const int leaf = (j & 1) << 5 | (j & 2) << 3 | (j & 4) << 1 | (y & 1) << 2 | (y & "
+      "2) | (y "
+      "& 4) >> 2;\n");
+    wf_cu_each_total(x, st, begin_acc);
+    P("#pragma unroll 4\n        for (long long e = leaf; e < count; e += 64) {\n"
+      "        const %s c = (%s)(first + e);\n        const long long kc = (long long)c * "
+      "keep_step;\n",
+      type, type);
+    wf_cu_element(x, st, fold_acc);
+    P("        }\n");
+    wf_cu_each_total(x, st, climb);
+    P("        }\n");
+    wf_cu_each_total(x, st, share_subtree);
+    if (has_totals(st))
+        P("        __syncthreads();\n");
+    wf_cu_each_total(x, st, join_subtrees);
+}
+
+/* -- fused kernels ------------------------------------------------------------------------------------------- */
+static void keeps(const wf_cu_rr *x, const char *place)
+{
+    wf_text *t = x->t;
+    for (int i = 0; i < x->rows->nkeep; i++) {
+        const char *type = wf_cu_type((wf_kty)x->rows->keep_type[i]);
+        if (x->r->shared)
+            P("        %s *const k%d = (%s *)((unsigned char *)wf_dynamic + (unsigned int)a.w[%d]) "
+              "+ %s;\n",
+              type, i, type, x->l.keep + i, place);
+        else
+            P("        %s *const k%d = (%s *)a.w[%d] + %s;\n", type, i, type, x->l.keep + i, place);
+    }
+}
+
+static void head(const wf_cu_rr *x, int step)
+{
+    wf_text *t = x->t;
+    P("WF_EXTERN __global__ void %s", x->k->name);
+    if (step >= 0)
+        P("_%d", step);
+    P("(const struct wf_words_%d a)\n{\n    const long long rows = (long long)a.w[%d], n = (long "
+      "long)a.w[%d];\n",
+      x->l.words, x->l.rows, x->l.n);
+    if (x->r->shared)
+        P("    WF_DYNAMIC(wf_dynamic)\n");
+    wf_cu_scalars(x);
+}
+
+static void once(const wf_cu_rr *x)
+{
+    int end = 0;
+    while (end < x->rows->nstage && x->rows->stage[end].kind == WF_ST_ONCE)
+        end++;
+    wf_cu_declare_slots(x, 0, end);
+    for (int i = 0; i < end; i++)
+        wf_cu_single_stage(x, &x->rows->stage[i], "0");
+}
+
+static void stages(const wf_cu_rr *x, const char *leader)
+{
+    for (int i = 0; i < x->rows->nstage; i++) {
+        const wf_stage *st = &x->rows->stage[i];
+        if (st->kind == WF_ST_ROW)
+            wf_cu_single_stage(x, st, leader);
+        else if (st->kind == WF_ST_PICK)
+            wf_cu_pick_stage(x, st);
+        else if (st->kind == WF_ST_ELEM && x->r->scheme == WF_CU_WARP)
+            warp_stage(x, st);
+        else if (st->kind == WF_ST_ELEM && x->r->scheme == WF_CU_BLOCK_ROWS)
+            block_stage(x, st);
+        else if (st->kind == WF_ST_ELEM) {
+            wf_text *t = x->t;
+            P("        {\n        const long long first = 0, count = n;\n");
+            outer_stage(x, st);
+            wf_cu_each_total(x, st, finish_outer);
+            P("        }\n");
+        }
+    }
+}
+
+static int first_of_row(const wf_cu_rr *x)
+{
+    int i = 0;
+    while (i < x->rows->nstage && x->rows->stage[i].kind == WF_ST_ONCE)
+        i++;
+    return i;
+}
+
+static void each_total_of_all(const wf_cu_rr *x,
+                              void (*fn)(const wf_cu_rr *x, int slot, int op, wf_kty type))
+{
+    for (int i = 0; i < x->rows->nstage; i++)
+        wf_cu_each_total(x, &x->rows->stage[i], fn);
+}
+
+static void fused_warp(const wf_cu_rr *x)
+{
+    wf_text *t = x->t;
+    head(x, -1);
+    P("    const int width = (int)a.w[%d], lane = (int)(threadIdx.x & (unsigned int)(width - 1));\n"
+      "    const long long groups = (long long)gridDim.x * (blockDim.x / width);\n"
+      "    const long long mine = ((long long)blockIdx.x * blockDim.x + threadIdx.x) / width;\n",
+      x->l.width);
+    once(x);
+    P("    for (long long begin = 0; begin < rows; begin += groups) {\n"
+      "        const int active = begin + mine < rows;\n"
+      "        const long long r = active ? begin + mine : rows - 1;\n");
+    wf_cu_row_pointers(x);
+    keeps(x, x->r->shared ? "(long long)(threadIdx.x / width) * n" : "mine * n");
+    wf_cu_declare_slots(x, first_of_row(x), x->rows->nstage);
+    stages(x, "active && lane == 0");
+    P("    }\n}\n");
+}
+
+static void fused_block(const wf_cu_rr *x)
+{
+    wf_text *t = x->t;
+    head(x, -1);
+    each_total_of_all(x, declare_shared);
+    P("    const int lane = threadIdx.x %% 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, "
+      "active = "
+      "1;\n");
+    once(x);
+    P("    for (long long r = blockIdx.x; r < rows; r += gridDim.x) {\n");
+    wf_cu_row_pointers(x);
+    keeps(x, x->r->shared ? "0" : "(long long)blockIdx.x * n");
+    wf_cu_declare_slots(x, first_of_row(x), x->rows->nstage);
+    each_total_of_all(x, clear_shared);
+    P("        __syncthreads();\n");
+    stages(x, "threadIdx.x == 0");
+    P("        __syncthreads();\n    }\n}\n");
+}
+
+static void tile_of_columns(const wf_cu_rr *x)
+{
+    wf_text *t = x->t;
+    P("        const int active = tile * %d + lane < rows;\n"
+      "        const long long r = active ? tile * %d + lane : rows - 1;\n",
+      WF_CU_TILE, WF_CU_TILE);
+}
+
+static void fused_outer(const wf_cu_rr *x)
+{
+    wf_text *t = x->t;
+    head(x, -1);
+    each_total_of_all(x, declare_shared);
+    P("    const int lane = threadIdx.x %% 32, y = threadIdx.x / 32, keep_step = 32;\n");
+    once(x);
+    P("    for (long long tile = blockIdx.x; tile * 32 < rows; tile += gridDim.x) {\n");
+    tile_of_columns(x);
+    wf_cu_row_pointers(x);
+    keeps(x, "(long long)blockIdx.x * n * 32 + lane");
+    wf_cu_declare_slots(x, first_of_row(x), x->rows->nstage);
+    stages(x, "active && y == 0");
+    P("        __syncthreads();\n    }\n}\n");
+}
+
+/* -- SPLIT: a kernel a step ------------------------------------------------------------------------------------ */
+static int cell_of(const wf_cu_rr *x, int slot, bool want_total)
+{
+    int16_t total[WF_ROWS_SLOTS], cell[WF_ROWS_SLOTS];
+    int ntotal, ncell;
+    numbers(x->k, total, cell, &ntotal, &ncell);
+    return want_total ? total[slot] : cell[slot];
+}
+
+/* Declares what stages [begin, end) read and write; what earlier kernels wrote is loaded. */
+static void open_slots(const wf_cu_rr *x, int begin, int end)
+{
+    wf_text *t = x->t;
+    bool done[WF_ROWS_SLOTS] = {false};
+    for (int i = begin; i < end; i++) {
+        const wf_stage *st = &x->rows->stage[i];
+        const uint32_t nin = st->kind == WF_ST_PICK ? 2 : st->body.nparam;
+        const uint32_t nout = st->kind == WF_ST_PICK ? 1 : st->body.nout;
+        for (uint32_t p = 0; p < nin; p++) {
+            const int at = st->in[p].at;
+            if (st->in[p].kind != WF_PORT_SLOT || done[at] || cell_of(x, at, false) < 0)
+                continue;
+            const char *type = wf_cu_type((wf_kty)x->rows->slot_type[at]);
+            done[at] = true;
+            P("        %s t%d = *(const %s *)((unsigned long long *)a.w[%d] + %d * rows + r);\n",
+              type, at, type, x->l.slots, cell_of(x, at, false));
+        }
+        for (uint32_t o = 0; o < nout && st->kind != WF_ST_ELEM; o++) {
+            const int at = st->out[o].at;
+            if (st->out[o].kind != WF_PORT_SLOT || done[at])
+                continue;
+            done[at] = true;
+            P("        %s t%d = 0;\n", wf_cu_type((wf_kty)x->rows->slot_type[at]), at);
+        }
+    }
+}
+
+static void store_part(const wf_cu_rr *x, int slot, int op, wf_kty type)
+{
+    wf_text *t = x->t;
+    const char *name_ = wf_cu_type(type);
+    if (!is_outer(x))
+        halve(x, slot, op, type);
+    P("        if (%s)\n            *(%s *)((unsigned long long *)a.w[%d] + (%d * rows + r) * "
+      "blocks + "
+      "block) = %s%d;\n",
+      is_outer(x) ? "active && y == 0" : "lane == 0", name_, x->l.parts, cell_of(x, slot, true),
+      is_outer(x) ? "sum" : "lo", slot);
+}
+
+static void elements_kernel(const wf_cu_rr *x, int step, const wf_cu_step *s)
+{
+    wf_text *t = x->t;
+    const wf_stage *st = &x->rows->stage[s->begin];
+    head(x, step);
+    if (is_outer(x))
+        wf_cu_each_total(x, st, declare_shared);
+    P("    const long long blocks = (long long)a.w[%d];\n    const int lane = threadIdx.x %% 32;\n",
+      x->l.width);
+    once(x);
+    if (is_outer(x)) {
+        P("    const int y = threadIdx.x / 32;\n    const long long keep_step = rows;\n"
+          "    const long long tiles = (rows + 31) / 32;\n"
+          "    for (long long g = blockIdx.x; g < tiles * blocks; g += gridDim.x) {\n"
+          "        const long long tile = g %% tiles, block = g / tiles;\n");
+        tile_of_columns(x);
+    } else {
+        P("    const long long warps = (long long)gridDim.x * (blockDim.x / 32);\n"
+          "    const int active = 1;\n"
+          "    for (long long g = ((long long)blockIdx.x * blockDim.x + threadIdx.x) / 32; g < "
+          "rows * "
+          "blocks; g += warps) {\n"
+          "        const long long r = g / blocks, block = g %% blocks;\n");
+    }
+    P("        const long long first = block * 4096, count = n - first < 4096 ? n - first : "
+      "4096;\n");
+    wf_cu_row_pointers(x);
+    keeps(x, is_outer(x) ? "r" : "r * n");
+    open_slots(x, s->begin, s->end);
+    if (is_outer(x))
+        outer_stage(x, st);
+    else
+        inner_loop(x, st);
+    wf_cu_each_total(x, st, store_part);
+    P("%s    }\n}\n", is_outer(x) && has_totals(st) ? "        __syncthreads();\n" : "");
+}
+
+/* t<slot> := the parts of the row, by the rule again. */
+static void join_parts(const wf_cu_rr *x, int slot, int op, wf_kty type)
+{
+    wf_text *t = x->t;
+    const char *name_ = wf_cu_type(type);
+    P("        %s t%d;\n        {\n        const unsigned long long *part = (const unsigned long "
+      "long "
+      "*)a.w[%d] + (%d * rows + r) * blocks;\n        %s low = ",
+      name_, slot, x->l.parts, cell_of(x, slot, true), name_);
+    wf_cu_identity(t, type, op);
+    P(", high = low, lo%d = low, hi%d = low;\n"
+      "        for (long long super = 0; super < blocks; super += 4096) {\n"
+      "        lo%d = hi%d = ",
+      slot, slot, slot, slot);
+    wf_cu_identity(t, type, op);
+    P(";\n        const long long last = super + 4096 < blocks ? super + 4096 : blocks;\n"
+      "        for (long long i = super + lane, half = 0; i < last; i += 32, half ^= 1) {\n"
+      "        const %s value = *(const %s *)(part + i);\n",
+      name_, name_);
+    fold_lane(x, slot, op, type, "value");
+    P("        }\n");
+    halve(x, slot, op, type);
+    char lo[16];
+    name(lo, sizeof lo, "lo", slot);
+    P("        if (super / 4096 %% 64 == lane) {\n        ");
+    wf_cu_fold(t, type, op, "low", "low", lo);
+    P("        }\n        if (super / 4096 %% 64 == lane + 32) {\n        ");
+    wf_cu_fold(t, type, op, "high", "high", lo);
+    P("        }\n        }\n        if (blocks > 4096) {\n        lo%d = low;\n        hi%d = "
+      "high;\n",
+      slot, slot);
+    halve(x, slot, op, type);
+    P("        }\n");
+    total_of(x, slot, op, lo);
+    P("        }\n");
+}
+
+static void store_cell(const wf_cu_rr *x, int slot)
+{
+    wf_text *t = x->t;
+    P("        if (lane == 0)\n            *(%s *)((unsigned long long *)a.w[%d] + %d * rows + r) "
+      "= t%d;\n",
+      wf_cu_type((wf_kty)x->rows->slot_type[slot]), x->l.slots, cell_of(x, slot, false), slot);
+}
+
+static void store_total_cell(const wf_cu_rr *x, int slot, int op, wf_kty type)
+{
+    (void)op;
+    (void)type;
+    store_cell(x, slot);
+}
+
+/* Slots that no total of the step before, which is in scope, has declared. */
+static void open_single_slots(const wf_cu_rr *x, const wf_cu_step *s, const wf_stage *before)
+{
+    wf_text *t = x->t;
+    bool done[WF_ROWS_SLOTS] = {false};
+    for (uint32_t o = 0; before && o < before->body.nout; o++)
+        if (before->out[o].kind == WF_PORT_TOTAL)
+            done[before->out[o].at] = true;
+    for (int i = s->begin; i < s->end; i++) {
+        const wf_stage *st = &x->rows->stage[i];
+        const uint32_t nin = st->kind == WF_ST_PICK ? 2 : st->body.nparam;
+        const uint32_t nout = st->kind == WF_ST_PICK ? 1 : st->body.nout;
+        for (uint32_t p = 0; p < nin + nout; p++) {
+            const wf_port *port = p < nin ? &st->in[p] : &st->out[p - nin];
+            const int at = port->at;
+            if (port->kind != WF_PORT_SLOT || done[at] || cell_of(x, at, false) < 0)
+                continue;
+            const char *type = wf_cu_type((wf_kty)x->rows->slot_type[at]);
+            done[at] = true;
+            if (p < nin)
+                P("        %s t%d = *(const %s *)((unsigned long long *)a.w[%d] + %d * rows + "
+                  "r);\n",
+                  type, at, type, x->l.slots, cell_of(x, at, false));
+            else
+                P("        %s t%d = 0;\n", type, at);
+        }
+    }
+}
+
+static void singles_kernel(const wf_cu_rr *x, int step, const wf_cu_step *s)
+{
+    wf_text *t = x->t;
+    const wf_stage *before = s->begin > 0 && x->rows->stage[s->begin - 1].kind == WF_ST_ELEM
+                                 ? &x->rows->stage[s->begin - 1]
+                                 : NULL;
+    head(x, step);
+    P("    const long long blocks = (long long)a.w[%d];\n    const int lane = threadIdx.x %% 32;\n",
+      x->l.width);
+    once(x);
+    P("    const long long warps = (long long)gridDim.x * (blockDim.x / 32);\n"
+      "    for (long long r = ((long long)blockIdx.x * blockDim.x + threadIdx.x) / 32; r < rows; r "
+      "+= "
+      "warps) {\n");
+    wf_cu_row_pointers(x);
+    if (before)
+        wf_cu_each_total(x, before, join_parts);
+    open_single_slots(x, s, before);
+    for (int i = s->begin; i < s->end; i++) {
+        const wf_stage *st = &x->rows->stage[i];
+        if (st->kind == WF_ST_PICK)
+            wf_cu_pick_stage(x, st);
+        else
+            wf_cu_single_stage(x, st, "lane == 0");
+        for (uint32_t o = 0; o < (st->kind == WF_ST_PICK ? 1 : st->body.nout); o++)
+            if (st->out[o].kind == WF_PORT_SLOT)
+                store_cell(x, st->out[o].at);
+    }
+    if (before)
+        wf_cu_each_total(x, before, store_total_cell);
+    P("    }\n}\n");
+}
+
+static int split(const wf_cu_rr *x, wf_why *why)
+{
+    wf_cu_step steps[WF_CU_STEPS];
+    const int n = wf_cu_steps(x->k, steps);
+    if (n < 0)
+        return wf_fail(why, WEFT_EUNSUPPORTED, "%s has more than %d steps", x->k->name,
+                       WF_CU_STEPS);
+    for (int i = 0; i < n; i++)
+        (steps[i].elements ? elements_kernel : singles_kernel)(x, i, &steps[i]);
+    return 0;
+}
+
+int wf_cu_render_rows(const wf_cu_rows *r, wf_text *t, wf_why *why)
+{
+    wf_cu_rr x = {
+        .t = t, .r = r, .k = r->k, .rows = r->k->rows, .index = r->wide ? "long long" : "int"};
+    int status = 0;
+    wf_cu_rows_layout(r, &x.l);
+    wf_cu_helpers(t);
+    for (int i = 0; i < x.rows->nstage; i++)
+        wf_cu_tables(t, &x.rows->stage[i].body);
+    wf_cu_words(t, x.l.words);
+    if (is_split(&x))
+        status = split(&x, why);
+    else if (r->scheme == WF_CU_WARP)
+        fused_warp(&x);
+    else if (r->scheme == WF_CU_BLOCK_ROWS)
+        fused_block(&x);
+    else
+        fused_outer(&x);
+    if (status == 0 && t->failed)
+        status = wf_fail(why, WEFT_ENOMEM, "no memory for the text of %s", r->k->name);
+    return status;
+}

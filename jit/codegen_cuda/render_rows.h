@@ -1,0 +1,43 @@
+/*
+ * jit/codegen_cuda/render_rows.h -- what the files that render programs with reductions share.
+ */
+#ifndef JIT_CODEGEN_CUDA_RENDER_ROWS_H
+#define JIT_CODEGEN_CUDA_RENDER_ROWS_H
+
+#include "jit/codegen_cuda/render.h"
+
+/* The value that changes no bits; a reduction of no element; to = a op b, in this order. op: wf_kprim. */
+void wf_cu_identity(wf_text *t, wf_kty type, int op);
+void wf_cu_nothing(wf_text *t, int op);
+void wf_cu_fold(wf_text *t, wf_kty type, int op, const char *to, const char *a, const char *b);
+/* v := lanes 0, 1 ... of each `width` neighbours combined by halving; all of them get it. */
+void wf_cu_warp_fold(wf_text *t, wf_kty type, int op, const char *v, const char *width);
+
+typedef struct wf_cu_rr {
+    wf_text *t;
+    const wf_cu_rows *r;
+    const wf_kernel *k;
+    const wf_rows_kernel *rows;
+    wf_cu_layout l;
+    const char *index; /* type of offsets: "int" or "long long" */
+} wf_cu_rr;
+
+/* -- stages (render_stage.c) ----------------------------------------------------------------------------- */
+/* Text in which `lane`, `active` and the operands' pointers of the row stand. */
+void wf_cu_single_stage(const wf_cu_rr *x, const wf_stage *st, const char *leader);
+void wf_cu_pick_stage(const wf_cu_rr *x, const wf_stage *st);
+/* Inside a loop over c: values, stores, and `fold` called for each total. */
+typedef void (*wf_cu_total_fn)(const wf_cu_rr *x, int slot, int op, wf_kty type, const char *value);
+void wf_cu_element(const wf_cu_rr *x, const wf_stage *st, wf_cu_total_fn total);
+/* Calls fn for each total of the stage. */
+void wf_cu_each_total(const wf_cu_rr *x, const wf_stage *st,
+                      void (*fn)(const wf_cu_rr *x, int slot, int op, wf_kty type));
+/* Offsets along the reduced axes of element c: what a nested loop needs before wf_cu_element. */
+void wf_cu_columns(const wf_cu_rr *x);
+/* Addresses of operands and kept values for row r; scalars. */
+void wf_cu_row_pointers(const wf_cu_rr *x);
+void wf_cu_scalars(const wf_cu_rr *x);
+/* Declarations of the slots that stages [begin, end) write (first write). */
+void wf_cu_declare_slots(const wf_cu_rr *x, int begin, int end);
+
+#endif

@@ -1,0 +1,240 @@
+/*
+ * jit/gpu/cache.c -- kernels of the device by the bytes of what they compute; see impl.h.
+ *
+ * Invariants
+ *  - One lock guards the table and the lists of variants; nothing is rendered, compiled or loaded under it.
+ *  - A variant that is being made stays in its list as pending, so no kernel is made twice; others wait.
+ *  - A variant that could not be made keeps its reason: the compiler is not asked again.
+ *  - On disk a module is found by its text and what NVRTC depends on (identify), never by a hash alone.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "eager/env.h"
+#include "jit/diskcache.h"
+#include "jit/gpu/impl.h"
+#include "jit/kernels_impl.h"
+#include "jit/lower.h"
+
+enum { BUCKETS = 1024 };
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t made;
+    wf_gpu_entry *bucket[BUCKETS];
+    wf_gpu_stats stats;
+    bool ready;
+} cache = {.lock = PTHREAD_MUTEX_INITIALIZER, .made = PTHREAD_COND_INITIALIZER};
+
+void wf_gpu_get_stats(wf_gpu_stats *s)
+{
+    pthread_mutex_lock(&cache.lock);
+    *s = cache.stats;
+    pthread_mutex_unlock(&cache.lock);
+}
+
+/* -- entries -------------------------------------------------------------------------------------------- */
+static wf_gpu_entry *find(uint64_t hash, const void *key, size_t nkey)
+{
+    wf_gpu_entry *e = cache.bucket[hash % BUCKETS];
+    while (e && (e->hash != hash || e->nkey != nkey || memcmp(e->key, key, nkey) != 0))
+        e = e->chain;
+    return e;
+}
+
+/* Lists fresh unless somebody was quicker. */
+static wf_gpu_entry *list(wf_gpu_entry *fresh)
+{
+    pthread_mutex_lock(&cache.lock);
+    wf_gpu_entry *e = find(fresh->hash, fresh->key, fresh->nkey);
+    if (!e) {
+        fresh->chain = cache.bucket[fresh->hash % BUCKETS];
+        cache.bucket[fresh->hash % BUCKETS] = fresh;
+        cache.stats.programs++;
+    }
+    pthread_mutex_unlock(&cache.lock);
+    if (!e)
+        return fresh;
+    wf_kernel_free(&fresh->kernel);
+    free(fresh->key);
+    free(fresh);
+    return e;
+}
+
+static const wf_gpu_entry *entry(const wf_program *p, const char *name, wf_text *key, wf_why *why)
+{
+    uint64_t hash[2];
+    if (key->failed) {
+        wf_text_free(key);
+        wf_fail(why, WEFT_ENOMEM, "no memory for a kernel of the device");
+        return NULL;
+    }
+    wf_hash128(key->s, key->n, hash);
+    pthread_mutex_lock(&cache.lock);
+    wf_gpu_entry *e = find(hash[0], key->s, key->n);
+    pthread_mutex_unlock(&cache.lock);
+    if (e) {
+        wf_text_free(key);
+        return e;
+    }
+    e = calloc(1, sizeof *e);
+    int status = e ? 0 : wf_fail(why, WEFT_ENOMEM, "no memory for a kernel of the device");
+    if (status == 0 && p)
+        status = wf_lower(p, 0, &e->kernel, why);
+    if (status != 0) {
+        free(e);
+        wf_text_free(key);
+        return NULL;
+    }
+    char base[40];
+    snprintf(base, sizeof base, "%.39s", p ? e->kernel.name : name);
+    snprintf(e->kernel.name, sizeof e->kernel.name, "%s__%08x", base, (unsigned)(hash[1] >> 32));
+    e->hash = hash[0];
+    e->key = key->s;
+    e->nkey = key->n;
+    return list(e);
+}
+
+const wf_gpu_entry *wf_gpu_entry_of(const wf_program *p, wf_why *why)
+{
+    wf_text key = {0};
+    wf_text_putf(&key, "program ");
+    wf_lower_key(p, 0, &key);
+    return entry(p, NULL, &key, why);
+}
+
+const wf_gpu_entry *wf_gpu_entry_named(const char *name, wf_why *why)
+{
+    wf_text key = {0};
+    wf_text_putf(&key, "named %s", name);
+    return entry(NULL, name, &key, why);
+}
+
+/* -- making a variant ----------------------------------------------------------------------------------- */
+static void set_up(void)
+{
+    const wf_env_values *env = wf_env();
+    if (cache.ready)
+        return;
+    cache.ready = true;
+    if (env->WEFT_NVRTC[0])
+        wf_cu_set_library(env->WEFT_NVRTC);
+    if (env->CUDA_HOME[0])
+        wf_cu_set_toolkit(env->CUDA_HOME);
+}
+
+static int image_of(const wf_text *text, const char *arch, wf_blob *image, bool *from_disk,
+                    wf_why *why)
+{
+    const wf_target target = {.arch = arch};
+    wf_text identity = {0};
+    int status = wf_backend_cuda.identify(&target, &identity, why);
+    wf_text_put(&identity, text->s, text->n);
+    if (status == 0 && !identity.failed && wf_disk_get(identity.s, identity.n, image)) {
+        *from_disk = true;
+    } else if (status == 0) {
+        status = wf_backend_cuda.compile(&target, text, image, why);
+        if (status == 0 && !identity.failed)
+            wf_disk_put(identity.s, identity.n, image);
+    }
+    wf_text_free(&identity);
+    return status;
+}
+
+static int load(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_blob *image, int functions,
+                wf_why *why)
+{
+    char name[80];
+    int status = wf_cuda_module_new(v->ordinal, image->data, image->size, &v->module, why);
+    for (int i = 0; i < functions && status == 0; i++) {
+        if (functions == 1)
+            snprintf(name, sizeof name, "%s", e->kernel.name);
+        else
+            snprintf(name, sizeof name, "%s_%d", e->kernel.name, i);
+        status = wf_cuda_function(v->module, name, &v->fn[i], why);
+    }
+    v->nfn = functions;
+    return status;
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void make(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_gpu_recipe *recipe)
+{
+    const wf_cuda_info *info = wf_cuda_get_info(v->ordinal);
+    const int64_t start = now_ns();
+    wf_text text = {0};
+    wf_blob image = {0};
+    wf_why why = {0};
+    bool from_disk = false;
+    int status = info ? recipe->render(recipe->arg, e, &text, &why)
+                      : wf_fail(&why, WEFT_EUNSUPPORTED, "there is no device %d", v->ordinal);
+    if (status == 0 && wf_env()->WEFT_DEBUG >= 4)
+        fprintf(stderr, "%s", text.s);
+    if (status == 0)
+        status = image_of(&text, info->arch, &image, &from_disk, &why);
+    if (status == 0)
+        status = load(v, e, &image, recipe->functions, &why);
+    const int64_t took = now_ns() - start;
+    if (wf_env()->WEFT_DEBUG >= 1)
+        fprintf(stderr, "weft: kernel %s %s in %.2f ms%s%s\n", e->kernel.name,
+                status      ? "failed"
+                : from_disk ? "loaded"
+                            : "compiled",
+                (double)took * 1e-6, status ? ": " : "", why.rule);
+    wf_blob_free(&image);
+    wf_text_free(&text);
+    pthread_mutex_lock(&cache.lock);
+    v->status = status;
+    snprintf(v->reason, sizeof v->reason, "%.190s", why.rule);
+    v->pending = false;
+    cache.stats.compile_ns += took;
+    cache.stats.compiled += status == 0 && !from_disk;
+    cache.stats.loaded += status == 0 && from_disk;
+    pthread_cond_broadcast(&cache.made);
+    pthread_mutex_unlock(&cache.lock);
+}
+
+static wf_gpu_variant *find_variant(const wf_gpu_entry *e, int ordinal, const void *bytes, int n)
+{
+    wf_gpu_variant *v = e->variants;
+    while (v && (v->ordinal != ordinal || v->n != n || memcmp(v->bytes, bytes, (size_t)n) != 0))
+        v = v->next;
+    return v;
+}
+
+const wf_gpu_variant *wf_gpu_variant_of(int ordinal, const wf_gpu_entry *entry_, const void *bytes,
+                                        int n, const wf_gpu_recipe *recipe, wf_why *why)
+{
+    wf_gpu_entry *e = (wf_gpu_entry *)(uintptr_t)entry_; /* ours: the lock guards what changes */
+    bool mine = false;
+    pthread_mutex_lock(&cache.lock);
+    set_up();
+    wf_gpu_variant *v = find_variant(e, ordinal, bytes, n);
+    if (!v && (v = calloc(1, sizeof *v)) != NULL) {
+        memcpy(v->bytes, bytes, (size_t)n);
+        v->n = n;
+        v->ordinal = ordinal;
+        v->pending = mine = true;
+        v->next = e->variants;
+        e->variants = v;
+    }
+    while (v && v->pending && !mine)
+        pthread_cond_wait(&cache.made, &cache.lock);
+    pthread_mutex_unlock(&cache.lock);
+    if (mine)
+        make(v, e, recipe);
+    if (!v)
+        wf_fail(why, WEFT_ENOMEM, "no memory for a kernel of the device");
+    else if (v->status != 0)
+        wf_fail(why, v->status, "the kernel %s was not made: %.160s", e->kernel.name, v->reason);
+    return v && v->status == 0 ? v : NULL;
+}

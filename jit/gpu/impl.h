@@ -1,0 +1,85 @@
+/*
+ * jit/gpu/impl.h -- what the files of jit/gpu share: the cache of kernels, launching, temporary memory.
+ */
+#ifndef JIT_GPU_IMPL_H
+#define JIT_GPU_IMPL_H
+
+#include "eager/cuda/runtime.h"
+#include "jit/gpu/gpu.h"
+#include "jit/ir/cuda_text.h"
+
+/* -- kernels (cache.c) -------------------------------------------------------------------------------------
+ * An entry is found by the bytes of its key: a program, or the name of a hand-written family. It owns its
+ * variants (an architecture's code for some shape class), found by their bytes. Entries and variants live as
+ * long as the process. */
+typedef struct wf_gpu_variant wf_gpu_variant;
+typedef struct wf_gpu_entry {
+    struct wf_gpu_entry *chain;
+    uint64_t hash;
+    char *key;
+    size_t nkey;
+    wf_kernel kernel; /* lowered program; its name ends in the hash. Hand-written: only the name */
+    wf_gpu_variant *variants;
+} wf_gpu_entry;
+
+enum { WF_GPU_VARIANT = 160, WF_GPU_FUNCTIONS = WF_CU_STEPS };
+struct wf_gpu_variant {
+    wf_gpu_variant *next;
+    int ordinal, n;
+    bool pending;
+    int status; /* of making it */
+    char reason[200];
+    unsigned char bytes[WF_GPU_VARIANT];
+    wf_cuda_module *module;
+    int nfn;
+    wf_cuda_fn *fn[WF_GPU_FUNCTIONS];
+};
+
+/* The entry of a program, lowered on the first call; NULL with why filled. */
+const wf_gpu_entry *wf_gpu_entry_of(const wf_program *p, wf_why *why);
+/* The entry of a name. */
+const wf_gpu_entry *wf_gpu_entry_named(const char *name, wf_why *why);
+
+/* Renders a variant; functions: names of the kernels in order, n of them, into names. */
+typedef struct wf_gpu_recipe {
+    int (*render)(const void *arg, const wf_gpu_entry *e, wf_text *out, wf_why *why);
+    const void *arg;
+    int functions; /* 1: <name>; else <name>_0 ... */
+} wf_gpu_recipe;
+/* Ready to launch, or NULL with why filled. */
+const wf_gpu_variant *wf_gpu_variant_of(int ordinal, const wf_gpu_entry *e, const void *bytes,
+                                        int n, const wf_gpu_recipe *recipe, wf_why *why);
+
+/* -- launching (launch.c) ------------------------------------------------------------------------------------ */
+enum { WF_GPU_WORDS = 1024, WF_GPU_THREADS = 256 };
+typedef struct wf_gpu_launch {
+    const wf_gpu_variant *v;
+    int function;
+    int64_t blocks; /* wanted; kernels stride over the rest */
+    unsigned threads, shared;
+    uint64_t *words; /* the argument */
+} wf_gpu_launch;
+int wf_gpu_start(int ordinal, const wf_gpu_launch *l, wf_why *why);
+/* Blocks that fill the device, or fewer if there is no work for them. */
+int64_t wf_gpu_blocks(int ordinal, int64_t work, int64_t per_block);
+/* An address as a word; an extent with its multiplier and shift. */
+uint64_t wf_gpu_word(const void *address);
+void wf_gpu_divisor(uint64_t w[WF_CU_DIVISOR], int64_t extent);
+/* Does the view reach more than 2^31 elements from its first? */
+bool wf_gpu_is_far(const wf_view *v);
+
+/* -- programs ------------------------------------------------------------------------------------------------ */
+int wf_gpu_map_program(int ordinal, const wf_program *p, const wf_program_args *a, wf_why *why);
+int wf_gpu_rows_program(int ordinal, const wf_program *p, const wf_program_args *a, wf_why *why);
+
+/* -- temporaries ----------------------------------------------------------------------------------------------
+ * Freed in stream order: freeing right after the launch is right. */
+typedef struct wf_gpu_temps {
+    int ordinal, n;
+    wf_cuda_block *block[64];
+} wf_gpu_temps;
+/* An address, or NULL with why filled. */
+void *wf_gpu_temp(wf_gpu_temps *t, size_t nbytes, wf_why *why);
+void wf_gpu_drop(wf_gpu_temps *t);
+
+#endif

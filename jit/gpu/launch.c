@@ -1,0 +1,70 @@
+/*
+ * jit/gpu/launch.c -- launching kernels of one struct argument; temporaries; numbers for divisions.
+ */
+#include <string.h>
+
+#include "jit/gpu/impl.h"
+
+enum { WAVES = 32 }; /* blocks for each processor, at most: kernels stride over the rest */
+
+int64_t wf_gpu_blocks(int ordinal, int64_t work, int64_t per_block)
+{
+    const wf_cuda_info *info = wf_cuda_get_info(ordinal);
+    const int64_t most = (info && info->processors > 0 ? info->processors : 1) * (int64_t)WAVES;
+    const int64_t blocks = (work + per_block - 1) / per_block;
+    return blocks < 1 ? 1 : blocks < most ? blocks : most;
+}
+
+int wf_gpu_start(int ordinal, const wf_gpu_launch *l, wf_why *why)
+{
+    const unsigned grid[3] = {(unsigned)l->blocks, 1, 1}, block[3] = {l->threads, 1, 1};
+    void *params[1] = {l->words};
+    (void)ordinal;
+    return wf_cuda_launch(l->v->fn[l->function], grid, block, l->shared, params, why);
+}
+
+uint64_t wf_gpu_word(const void *address)
+{
+    return (uint64_t)(uintptr_t)address;
+}
+
+/* x / d == (mulhi(x, m) + x) >> s for x below 2^31 (Granlund and Montgomery). */
+void wf_gpu_divisor(uint64_t w[WF_CU_DIVISOR], int64_t extent)
+{
+    const uint64_t d = (uint64_t)(extent > 0 ? extent : 1);
+    unsigned s = 0;
+    while (s < 32 && (UINT64_C(1) << s) < d)
+        s++;
+    w[0] = d;
+    w[1] = d < UINT64_C(1) << 31 ? ((UINT64_C(1) << 32) * ((UINT64_C(1) << s) - d)) / d + 1 : 0;
+    w[2] = s;
+}
+
+bool wf_gpu_is_far(const wf_view *v)
+{
+    int64_t up = 0, down = 0;
+    for (int i = 0; i < v->rank; i++) {
+        const int64_t reach = (v->dims[i] - 1) * v->strides[i];
+        *(reach < 0 ? &down : &up) += v->dims[i] > 0 ? reach : 0;
+    }
+    return up >= INT32_MAX || down <= -(int64_t)INT32_MAX || wf_view_numel(v) >= INT32_MAX;
+}
+
+void *wf_gpu_temp(wf_gpu_temps *t, size_t nbytes, wf_why *why)
+{
+    if (t->n == (int)(sizeof t->block / sizeof *t->block)) {
+        wf_fail(why, WEFT_EUNSUPPORTED, "too many temporaries");
+        return NULL;
+    }
+    wf_cuda_block *b = wf_cuda_alloc(t->ordinal, nbytes ? nbytes : 1, why);
+    if (!b)
+        return NULL;
+    t->block[t->n++] = b;
+    return b->address;
+}
+
+void wf_gpu_drop(wf_gpu_temps *t)
+{
+    while (t->n > 0)
+        wf_cuda_free(t->block[--t->n]);
+}

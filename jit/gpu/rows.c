@@ -1,0 +1,374 @@
+/*
+ * jit/gpu/rows.c -- programs with reductions on the device: which scheme, scratch memory, arguments.
+ *
+ * Rows of at most 4096 elements are a warp's (or a part of one), longer ones a block's; a few very long ones
+ * are split over the device, a kernel a step. Where the kept axes are the adjacent ones, 32 rows stand side by
+ * side. All schemes give the same bits, so the choice is about time only.
+ *
+ * A destination in the place of something that is still read, or is read by other threads, is written to a
+ * temporary first.
+ */
+#include <string.h>
+
+#include "eager/program_run.h"
+#include "jit/gpu/impl.h"
+
+enum {
+    SPLIT_FROM = 1 << 15,   /* elements a row, if rows alone do not fill the device */
+    SHARED_MOST = 48 << 10, /* dynamic shared memory without asking */
+    WARPS = 8,              /* of a block that does not say otherwise */
+    WARPS_MOST = 16
+};
+static const int64_t longest_block_row = (int64_t)4096 * 4096;
+
+typedef struct run {
+    int ordinal;
+    const wf_program *p;
+    const wf_gpu_entry *e;
+    const wf_rows_kernel *rows;
+    wf_cu_rows r;
+    wf_cu_layout l;
+    wf_space s;
+    int nop;
+    wf_gpu_temps temps;
+    uint64_t words[WF_GPU_WORDS * 2];
+    unsigned threads, shared;
+    int64_t work, per_block, groups; /* groups: sets of kept values in global memory */
+    wf_why *why;
+} run;
+
+static bool is_row_operand(const run *r, int o)
+{
+    return o < r->rows->ndst ? r->rows->row_dst >> o & 1
+                             : r->rows->row_src >> (o - r->rows->ndst) & 1;
+}
+
+/* -- destinations in the place of sources ------------------------------------------------------------------ */
+static bool is_picked(const run *r, int src)
+{
+    for (int i = 0; i < r->rows->nstage; i++)
+        if (r->rows->stage[i].kind == WF_ST_PICK && r->rows->stage[i].in[0].at == src)
+            return true;
+    return false;
+}
+
+static bool overwrites(const run *r, const wf_program_args *a, int d)
+{
+    for (int j = 0; j < r->p->ninput; j++)
+        if (a->dst[d].data == a->src[j].data &&
+            (r->rows->last_read[j] > r->rows->stored[d] || is_row_operand(r, d) || is_picked(r, j)))
+            return true;
+    return false;
+}
+
+/* dst[i] = the run's destinations; those that need it are temporaries of dense memory. */
+static int place(run *r, const wf_program_args *a, wf_view *dst, bool *moved)
+{
+    for (int d = 0; d < r->p->noutput; d++) {
+        dst[d] = a->dst[d];
+        moved[d] = overwrites(r, a, d);
+        if (!moved[d])
+            continue;
+        int64_t step = 1;
+        for (int i = dst[d].rank - 1; i >= 0; i--) {
+            const bool spread = is_row_operand(r, d) && (a->axes >> i & 1);
+            dst[d].strides[i] = spread ? 0 : step;
+            step *= spread ? 1 : dst[d].dims[i];
+        }
+        dst[d].data = wf_gpu_temp(&r->temps, (size_t)step * wf_dtype_size(dst[d].dtype), r->why);
+        if (!dst[d].data)
+            return r->why->code;
+    }
+    return 0;
+}
+
+static int put_back(run *r, const wf_program_args *a, const wf_view *dst, const bool *moved)
+{
+    int status = 0;
+    for (int d = 0; d < r->p->noutput && status == 0; d++) {
+        wf_view to = a->dst[d], from = dst[d];
+        if (!moved[d])
+            continue;
+        for (int i = 0; i < to.rank; i++)
+            if (is_row_operand(r, d) && (a->axes >> i & 1))
+                to.dims[i] = from.dims[i] = 1;
+        status = wf_gpu_copy(r->ordinal, &to, &from, r->why);
+    }
+    return status;
+}
+
+/* -- the scheme -------------------------------------------------------------------------------------------- */
+static bool is_side_by_side(const run *r)
+{
+    const wf_space *s = &r->s;
+    int inner = 0, outer = 0;
+    for (int o = 0; o < r->nop; o++) {
+        const wf_operand *v = &s->op[o];
+        if (is_row_operand(r, o) || s->nk == 0 || s->nr == 0)
+            continue;
+        const int64_t along = v->rs[s->nr - 1], across = v->ks[s->nk - 1];
+        if (along == 1 || (along == 0 && across == 0))
+            inner++;
+        else if (across == 1 || (along != 0 && across == 0))
+            outer++;
+    }
+    return s->rows >= WF_CU_SUBTREES && outer > inner;
+}
+
+static wf_cu_scheme choose(const run *r)
+{
+    const wf_cuda_info *info = wf_cuda_get_info(r->ordinal);
+    const int64_t processors = info && info->processors > 0 ? info->processors : 1;
+    const wf_space *s = &r->s;
+    if (is_side_by_side(r))
+        return s->n <= WF_CU_BLOCK ? WF_CU_OUTER : WF_CU_SPLIT_OUTER;
+    if (s->n <= WF_CU_BLOCK)
+        return WF_CU_WARP;
+    if (s->n > longest_block_row || (s->n >= SPLIT_FROM && s->rows < processors))
+        return WF_CU_SPLIT;
+    return WF_CU_BLOCK_ROWS;
+}
+
+static int64_t keep_bytes(const run *r)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < r->rows->nkeep; i++)
+        bytes += (int64_t)(wf_kty_bits((wf_kty)r->rows->keep_type[i]) / 8);
+    return bytes;
+}
+
+/* Threads, and where kept values go. */
+static void shape(run *r)
+{
+    const int64_t n = r->s.n, bytes = keep_bytes(r) * n + 8 * r->rows->nkeep;
+    unsigned width = 32;
+    r->threads = WARPS * 32;
+    r->r.shared = false;
+    switch (r->r.scheme) {
+    case WF_CU_WARP:
+        while (width > 1 && width / 2 >= n)
+            width /= 2;
+        while (r->rows->nkeep && width == 32 && r->threads > 32 &&
+               bytes * (r->threads / 32) > SHARED_MOST)
+            r->threads /= 2;
+        r->per_block = r->threads / width;
+        r->r.shared = r->rows->nkeep && bytes * r->per_block <= SHARED_MOST;
+        if (!r->r.shared)
+            r->threads = WARPS * 32;
+        r->per_block = r->threads / width;
+        r->work = r->s.rows;
+        break;
+    case WF_CU_BLOCK_ROWS:
+        r->threads = 64;
+        while (r->threads < WARPS_MOST * 32 && r->threads / 32 * (int64_t)WF_CU_BLOCK < n)
+            r->threads *= 2;
+        r->per_block = 1;
+        r->work = r->s.rows;
+        r->r.shared = r->rows->nkeep && bytes <= SHARED_MOST;
+        break;
+    case WF_CU_OUTER:
+        r->per_block = WF_CU_TILE;
+        r->work = r->s.rows;
+        break;
+    case WF_CU_SPLIT:
+    case WF_CU_SPLIT_OUTER:
+        r->per_block = WARPS;
+        r->work = r->s.rows;
+        break;
+    }
+    r->words[r->l.width] = width;
+}
+
+/* Kept values: offsets in shared memory, or memory for as many groups as run at once. */
+static int place_keeps(run *r)
+{
+    int64_t sets = r->s.rows, at = 0; /* SPLIT: all rows */
+    const int64_t blocks = wf_gpu_blocks(r->ordinal, r->work, r->per_block);
+    if (r->r.scheme == WF_CU_WARP || r->r.scheme == WF_CU_BLOCK_ROWS)
+        sets = r->r.shared ? r->per_block : blocks * r->per_block;
+    else if (r->r.scheme == WF_CU_OUTER)
+        sets = blocks * WF_CU_TILE;
+    for (int i = 0; i < r->rows->nkeep; i++) {
+        const int64_t bytes =
+            sets * r->s.n * (int64_t)(wf_kty_bits((wf_kty)r->rows->keep_type[i]) / 8);
+        if (r->r.shared) {
+            r->words[r->l.keep + i] = (uint64_t)at;
+            at += (bytes + 7) / 8 * 8;
+            continue;
+        }
+        void *memory = wf_gpu_temp(&r->temps, (size_t)bytes, r->why);
+        if (!memory)
+            return r->why->code;
+        r->words[r->l.keep + i] = wf_gpu_word(memory);
+    }
+    r->shared = (unsigned)at;
+    return 0;
+}
+
+static bool is_wide(const run *r)
+{
+    bool wide = r->s.rows >= INT32_MAX || r->s.n >= INT32_MAX;
+    for (int o = 0; o < r->nop; o++) {
+        int64_t up = 0, down = 0;
+        for (int d = 0; d < r->s.nk + r->s.nr; d++) {
+            const int64_t step = d < r->s.nk ? r->s.op[o].ks[d] : r->s.op[o].rs[d - r->s.nk];
+            const int64_t dim = d < r->s.nk ? r->s.kd[d] : r->s.rd[d - r->s.nk];
+            *(step < 0 ? &down : &up) += step * (dim - 1);
+        }
+        wide |= up >= INT32_MAX || down <= -(int64_t)INT32_MAX;
+    }
+    return wide;
+}
+
+/* -- arguments ---------------------------------------------------------------------------------------------- */
+static void fill_words(run *r, const wf_program_args *a)
+{
+    const wf_space *s = &r->s;
+    const int axes = 1 + r->r.nk + r->r.nr;
+    r->words[r->l.rows] = (uint64_t)s->rows;
+    r->words[r->l.n] = (uint64_t)s->n;
+    for (int d = 0; d < r->r.nk; d++)
+        wf_gpu_divisor(r->words + r->l.kept + d * WF_CU_DIVISOR, s->nk ? s->kd[d] : 1);
+    for (int d = 0; d < r->r.nr; d++)
+        wf_gpu_divisor(r->words + r->l.reduced + d * WF_CU_DIVISOR, s->nr ? s->rd[d] : 1);
+    for (int o = 0; o < r->nop; o++) {
+        uint64_t *w = r->words + r->l.op + o * axes;
+        *w++ = wf_gpu_word(s->op[o].data);
+        for (int d = 0; d < r->r.nk; d++)
+            *w++ = s->nk ? (uint64_t)s->op[o].ks[d] : 0;
+        for (int d = 0; d < r->r.nr; d++)
+            *w++ = s->nr ? (uint64_t)s->op[o].rs[d] : 0;
+    }
+    for (int i = 0; i < r->p->nscalar; i++)
+        r->words[r->l.scalar + i] =
+            wf_kir_peek(a->scalars[i], wf_kir_storage(r->p->type[r->p->scalar[i]]), 0);
+}
+
+static bool has_checks(const wf_rows_kernel *rows)
+{
+    for (int i = 0; i < rows->nstage; i++)
+        for (uint32_t o = 0; rows->stage[i].kind != WF_ST_PICK && o < rows->stage[i].body.nout; o++)
+            if (rows->stage[i].out[o].kind == WF_PORT_CHECK)
+                return true;
+    return false;
+}
+
+static int render(const void *arg, const wf_gpu_entry *e, wf_text *out, wf_why *why)
+{
+    wf_cu_rows r = *(const wf_cu_rows *)arg;
+    r.k = &e->kernel;
+    return wf_cu_render_rows(&r, out, why);
+}
+
+static const wf_gpu_variant *variant(run *r, int functions)
+{
+    const wf_gpu_recipe recipe = {render, &r->r, functions};
+    const unsigned char bytes[] = {'r',
+                                   (unsigned char)r->r.scheme,
+                                   (unsigned char)r->r.nk,
+                                   (unsigned char)r->r.nr,
+                                   r->r.wide,
+                                   r->r.shared};
+    return wf_gpu_variant_of(r->ordinal, r->e, bytes, sizeof bytes, &recipe, r->why);
+}
+
+static int start(run *r, const wf_gpu_variant *v, int function, int64_t work, int64_t per_block)
+{
+    return wf_gpu_start(r->ordinal,
+                        &(wf_gpu_launch){.v = v,
+                                         .function = function,
+                                         .blocks = wf_gpu_blocks(r->ordinal, work, per_block),
+                                         .threads = r->threads,
+                                         .shared = r->shared,
+                                         .words = r->words},
+                        r->why);
+}
+
+static int start_fused(run *r)
+{
+    const wf_gpu_variant *v = variant(r, 1);
+    return v ? start(r, v, 0, r->work, r->per_block) : r->why->code;
+}
+
+static int start_split(run *r)
+{
+    wf_cu_step steps[WF_CU_STEPS];
+    const int n = wf_cu_steps(&r->e->kernel, steps);
+    const int64_t blocks = (r->s.n + WF_CU_BLOCK - 1) / WF_CU_BLOCK, rows = r->s.rows;
+    const wf_gpu_variant *v = variant(r, n);
+    if (!v)
+        return r->why->code;
+    void *cells = wf_gpu_temp(&r->temps, (size_t)(8 * rows * wf_cu_cells(&r->e->kernel)), r->why);
+    void *parts =
+        cells ? wf_gpu_temp(&r->temps, (size_t)(8 * rows * blocks * wf_cu_totals(&r->e->kernel)),
+                            r->why)
+              : NULL;
+    if (!parts)
+        return r->why->code;
+    r->words[r->l.slots] = wf_gpu_word(cells);
+    r->words[r->l.parts] = wf_gpu_word(parts);
+    r->words[r->l.width] = (uint64_t)blocks;
+    for (int i = 0; i < n; i++) {
+        int64_t work = rows, per_block = WARPS;
+        if (steps[i].elements && r->r.scheme == WF_CU_SPLIT) {
+            work = rows * blocks;
+        } else if (steps[i].elements) {
+            work = (rows + WF_CU_TILE - 1) / WF_CU_TILE * blocks;
+            per_block = 1;
+        }
+        const int status = start(r, v, i, work, per_block);
+        if (status != 0)
+            return status;
+    }
+    return 0;
+}
+
+static int start_run(run *r, const wf_program_args *a)
+{
+    void *error = NULL;
+    r->r.scheme = choose(r);
+    r->r.nk = r->s.nk ? r->s.nk : 1;
+    r->r.nr = r->s.nr ? r->s.nr : 1;
+    r->r.wide = is_wide(r);
+    r->r.k = &r->e->kernel;
+    wf_cu_rows_layout(&r->r, &r->l);
+    if (r->l.words > (int)(sizeof r->words / sizeof *r->words))
+        return wf_fail(r->why, WEFT_EUNSUPPORTED, "a program of %d operands over %d axes", r->nop,
+                       r->s.nk + r->s.nr);
+    shape(r);
+    fill_words(r, a);
+    int status = place_keeps(r);
+    if (status == 0 && has_checks(r->rows))
+        status = wf_cuda_error_word(r->ordinal, WF_OP_INVALID, NULL, 0, &error, r->why);
+    r->words[r->l.error] = wf_gpu_word(error);
+    if (status != 0)
+        return status;
+    return r->r.scheme == WF_CU_SPLIT || r->r.scheme == WF_CU_SPLIT_OUTER ? start_split(r)
+                                                                          : start_fused(r);
+}
+
+int wf_gpu_rows_program(int ordinal, const wf_program *p, const wf_program_args *a, wf_why *why)
+{
+    wf_why own = {0};
+    run r = {.ordinal = ordinal, .p = p, .temps.ordinal = ordinal, .why = why ? why : &own};
+    wf_view dst[WF_PROGRAM_OUTPUTS];
+    bool moved[WF_PROGRAM_OUTPUTS];
+    if (p->noutput == 0)
+        return 0;
+    r.e = wf_gpu_entry_of(p, r.why);
+    if (!r.e)
+        return r.why->code;
+    r.rows = r.e->kernel.rows;
+    r.nop = p->noutput + p->ninput;
+    int status = place(&r, a, dst, moved);
+    if (status == 0) {
+        wf_program_args placed = *a;
+        placed.dst = dst;
+        wf_space_init(&r.s, p, &placed);
+        status = r.s.rows == 0 ? 0 : start_run(&r, a);
+    }
+    if (status == 0)
+        status = put_back(&r, a, dst, moved);
+    wf_gpu_drop(&r.temps);
+    return status;
+}

@@ -1,0 +1,93 @@
+/*
+ * jit/ir/cuda_text.h -- kernels for views of any strides, as CUDA text, and how their arguments lie.
+ *
+ * Every kernel takes one argument: a struct of 64-bit words (pointers, extents, strides in elements, scalars by
+ * their bits), whose layout is a function of the description of the kernel. So a launcher needs no types.
+ * The text is common to CUDA C++ and C and includes nothing (docs/cuda-kernels.md).
+ */
+#ifndef JIT_IR_CUDA_TEXT_H
+#define JIT_IR_CUDA_TEXT_H
+
+#include "jit/ir/backend.h"
+
+enum {
+    WF_CU_OPS = WF_ROWS_SOURCES + WF_ROWS_DSTS,
+    WF_CU_RANK = 16,
+    WF_CU_DIVISOR = 3,  /* words of an extent that is divided by: itself, multiplier, shift */
+    WF_CU_TILE = 32,    /* columns of a block of an OUTER kernel */
+    WF_CU_SUBTREES = 8, /* threads that share a column there */
+    WF_CU_BLOCK = 4096  /* of the canonical order */
+};
+
+/* -- elementwise: MAP kernels over views -----------------------------------------------------------------
+ * A thread computes `vector` neighbours along the innermost axis, whose extent is a multiple of it; operands
+ * that are adjacent there lie at multiples of their vector's size. */
+typedef struct wf_cu_map {
+    const wf_kernel *k; /* MAP */
+    bool index;         /* the body's last parameter is the i64 number of the element, row-major */
+    bool wide;          /* some offset needs 64 bits, or there are 2^31 elements */
+    int rank, vector;
+    /* of operands, destinations first: step along the innermost axis (0; 1; 2: any), and the lowest operand
+     * of the same strides */
+    uint8_t inner[WF_CU_OPS], like[WF_CU_OPS];
+} wf_cu_map;
+
+/* Words: [0] groups of `vector` elements; WF_CU_DIVISOR for axes 1 .. rank - 1 (the last: extent / vector);
+ * for each operand its address, `rank` strides (the last: of a group), that of an element; scalars. */
+int wf_cu_map_words(const wf_cu_map *m);
+int wf_cu_map_operand(const wf_cu_map *m, int op);
+int wf_cu_map_scalar(const wf_cu_map *m, int s);
+int wf_cu_render_map(const wf_cu_map *m, wf_text *out, wf_why *why);
+
+/* -- programs with reductions: ROW kernels ----------------------------------------------------------------- */
+typedef enum wf_cu_scheme {
+    WF_CU_WARP, /* `width` threads a row of at most 4096 elements; width divides 32, and is 32 for n > 32 */
+    WF_CU_BLOCK_ROWS, /* a block a row of at most 2^24; threads are 64 .. 1024, a power of two */
+    WF_CU_OUTER,      /* 32 rows side by side, 8 threads each, at most 4096 elements */
+    WF_CU_SPLIT,      /* a kernel a step: a warp a block of 4096 elements */
+    WF_CU_SPLIT_OUTER /* the same with 32 rows side by side */
+} wf_cu_scheme;
+
+typedef struct wf_cu_rows {
+    const wf_kernel *k; /* ROW */
+    wf_cu_scheme scheme;
+    bool wide;
+    bool shared; /* kept values lie in dynamic shared memory (WARP, BLOCK_ROWS) */
+    int nk, nr;  /* kept and reduced axes, each at least 1 */
+} wf_cu_rows;
+
+/* Word numbers. */
+typedef struct wf_cu_layout {
+    int rows, n, width; /* width: threads a row of WARP; blocks of 4096 of a row of SPLIT */
+    int kept, reduced;  /* WF_CU_DIVISOR words for each axis */
+    int error;          /* address of the error word */
+    int keep; /* addresses of scratch for kept values, or bytes of shared memory before each */
+    int slots,
+        parts; /* SPLIT: [slot][row] cells of 8 bytes; [total][row][block] values, 8 bytes each */
+    int scalar, op; /* op: 1 + nk + nr words each: address, strides of kept axes, of reduced ones */
+    int words;
+} wf_cu_layout;
+void wf_cu_rows_layout(const wf_cu_rows *r, wf_cu_layout *l);
+
+/* Steps of SPLIT: maximal runs of single stages and element stages by turns; kernel i is <name>_<i>. */
+enum { WF_CU_STEPS = 72 };
+typedef struct wf_cu_step {
+    int begin, end; /* stages */
+    bool elements;
+} wf_cu_step;
+int wf_cu_steps(const wf_kernel *k, wf_cu_step steps[WF_CU_STEPS]);
+/* Totals of the whole kernel; cells of SPLIT's slots. */
+int wf_cu_totals(const wf_kernel *k);
+int wf_cu_cells(const wf_kernel *k);
+/* One kernel <k->name>, or one a step. */
+int wf_cu_render_rows(const wf_cu_rows *r, wf_text *out, wf_why *why);
+
+/* The generator's version: part of the identity of what is kept on disk. */
+const char *wf_cu_generator(void);
+/* Where libnvrtc is: a file; NULL: the usual places. Before the first compile. */
+void wf_cu_set_library(const char *file);
+/* A folder of a toolkit to look in first. */
+void wf_cu_set_toolkit(const char *folder);
+const char *wf_cu_log(void);
+
+#endif

@@ -1,0 +1,281 @@
+/*
+ * tests/cuda/nvrtc/fake_nvrtc.c -- an NVRTC whose GPU is this machine: libfake-nvrtc.so.
+ *
+ * Compiling checks that the options are the strict ones and hands the text to the host's C compiler with
+ * tests/jit/shim before it. The "cubin" is a shared object that exports wf_shim_launch and wf_shim_has
+ * (tests/jit/shim/machine.h). Objects are kept in a folder of the user's by a hash of everything they depend
+ * on, so that a text is compiled once, whichever test asks.
+ *
+ * FAKE_NVRTC_LOG=file appends the hash and the names of the kernels of each text that is asked for.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+enum { OK = 0, OUT_OF_MEMORY = 1, INVALID_INPUT = 3, INVALID_OPTION = 5, COMPILATION = 6 };
+
+typedef struct fake_program {
+    char *text, *image;
+    size_t size;
+    char log[4096];
+} fake_program;
+typedef fake_program *program;
+
+EXPORT int nvrtcVersion(int *major, int *minor);
+EXPORT int nvrtcCreateProgram(program *p, const char *text, const char *name, int n,
+                              const char *const *headers, const char *const *names);
+EXPORT int nvrtcCompileProgram(program p, int n, const char *const *options);
+EXPORT int nvrtcGetCUBINSize(program p, size_t *n);
+EXPORT int nvrtcGetCUBIN(program p, char *image);
+EXPORT int nvrtcGetProgramLogSize(program p, size_t *n);
+EXPORT int nvrtcGetProgramLog(program p, char *log);
+EXPORT int nvrtcDestroyProgram(program *p);
+
+int nvrtcCreateProgram(program *p, const char *text, const char *name, int n,
+                       const char *const *headers, const char *const *names)
+{
+    (void)name;
+    (void)headers;
+    (void)names;
+    if (n != 0)
+        return INVALID_INPUT;
+    *p = calloc(1, sizeof **p);
+    if (*p)
+        (*p)->text = strdup(text);
+    return *p && (*p)->text ? OK : OUT_OF_MEMORY;
+}
+
+int nvrtcDestroyProgram(program *p)
+{
+    free((*p)->text);
+    free((*p)->image);
+    free(*p);
+    *p = NULL;
+    return OK;
+}
+
+/* -- options ------------------------------------------------------------------------------------------------ */
+static bool has_option(int n, const char *const *options, const char *wanted)
+{
+    for (int i = 0; i < n; i++)
+        if (strncmp(options[i], wanted, strlen(wanted)) == 0)
+            return true;
+    return false;
+}
+
+static bool check_options(program p, int n, const char *const *options)
+{
+    static const char *const strict[] = {"--fmad=false", "--ftz=false", "--prec-div=true",
+                                         "--prec-sqrt=true", "--gpu-architecture=sm_"};
+    for (size_t i = 0; i < sizeof strict / sizeof *strict; i++)
+        if (!has_option(n, options, strict[i])) {
+            snprintf(p->log, sizeof p->log, "fake NVRTC: %s is not among the options", strict[i]);
+            return false;
+        }
+    if (has_option(n, options, "--use_fast_math") || has_option(n, options, "-use_fast_math")) {
+        snprintf(p->log, sizeof p->log, "fake NVRTC: fast math");
+        return false;
+    }
+    return true;
+}
+
+/* -- the text as a C program ---------------------------------------------------------------------------------- */
+static const char mark[] = "WF_EXTERN __global__ void ";
+
+typedef struct wf_pieces {
+    char s[4096];
+    size_t at;
+} wf_pieces;
+
+static bool has_sync(const char *begin, const char *end)
+{
+    for (const char *s = begin; (s = strstr(s, "sync")) != NULL && s < end; s++)
+        if (strncmp(s - 2, "__syncthreads", 13) == 0 || s[-1] == '_')
+            return true;
+    return false;
+}
+
+/* A call "k(*(T *)params[0], ...);" from "T name, ...", and the sizes of the arguments. */
+static void put_call(FILE *f, const char *name, int nname, const char *params, const char *end)
+{
+    wf_pieces sizes = {0};
+    fprintf(f, "static void call_%.*s(void **params)\n{\n    %.*s(", nname, name, nname, name);
+    for (int i = 0; params < end; i++) {
+        const char *stop = params;
+        while (stop < end && *stop != ',')
+            stop++;
+        const char *type = stop; /* without the name */
+        while (
+            type > params &&
+            (type[-1] == '_' || (type[-1] | 32) >= 'a' || (type[-1] >= '0' && type[-1] <= '9')) &&
+            (type[-1] | 32) <= 'z')
+            type--;
+        fprintf(f, "%s*(%.*s *)params[%d]", i ? ", " : "", (int)(type - params), params, i);
+        sizes.at += (size_t)snprintf(sizes.s + sizes.at, sizeof sizes.s - sizes.at,
+                                     "sizeof(%.*s), ", (int)(type - params), params);
+        params = stop < end ? stop + 1 : end;
+    }
+    fprintf(f, ");\n}\nstatic const unsigned sizes_%.*s[] = {%s0};\n", nname, name, sizes.s);
+}
+
+static void put_program(FILE *f, const char *text)
+{
+    const char *first = strstr(text, mark);
+    const bool helper = first && has_sync(text, first);
+    fprintf(f, "#include \"cuda_shim.h\"\n%s\n", text);
+    for (const char *s = first; s; s = strstr(s + 1, mark)) {
+        const char *name = s + sizeof mark - 1, *open = strchr(name, '('),
+                   *close = strchr(open, ')');
+        put_call(f, name, (int)(open - name), open + 1, close);
+    }
+    fprintf(f, "struct shim_kernel { const char *name; void (*call)(void **); _Bool fibers; "
+               "const unsigned *sizes; };\n"
+               "const struct shim_kernel shim_kernels[] = {\n");
+    for (const char *s = first; s; s = strstr(s + 1, mark)) {
+        const char *name = s + sizeof mark - 1, *next = strstr(name, mark);
+        const int n = (int)(strchr(name, '(') - name);
+        fprintf(f, "    {\"%.*s\", call_%.*s, %d, sizes_%.*s},\n", n, name, n, name,
+                helper || has_sync(name, next ? next : name + strlen(name)), n, name);
+    }
+    fprintf(f, "    {0}};\n");
+}
+
+/* -- compiling -------------------------------------------------------------------------------------------------- */
+static uint64_t hash_of(const char *s, uint64_t h)
+{
+    for (; *s; s++)
+        h = (h ^ (unsigned char)*s) * 0x100000001B3u;
+    return h ^ h >> 29;
+}
+
+/* Another minor version for every other fake: what depends on NVRTC's version is made anew. */
+int nvrtcVersion(int *major, int *minor)
+{
+    *major = 13;
+    *minor = (int)(hash_of(FAKE_VERSION, 0xCBF29CE484222325u) % 1000000);
+    return OK;
+}
+
+static bool get_folder(char *folder, size_t n)
+{
+    struct stat st;
+    const char *tmp = getenv("TMPDIR");
+    snprintf(folder, n, "%s/weft-shim-%d", tmp && tmp[0] ? tmp : "/tmp", (int)getuid());
+    mkdir(folder, 0700);
+    return lstat(folder, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == getuid() &&
+           !(st.st_mode & 077);
+}
+
+static int read_image(program p, const char *path)
+{
+    struct stat st;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        if (fd >= 0)
+            close(fd);
+        return COMPILATION;
+    }
+    p->size = (size_t)st.st_size;
+    p->image = malloc(p->size);
+    const bool done = p->image && read(fd, p->image, p->size) == (ssize_t)p->size;
+    close(fd);
+    return done ? OK : OUT_OF_MEMORY;
+}
+
+static void read_log(program p, const char *path)
+{
+    FILE *f = fopen(path, "r");
+    const size_t n = f ? fread(p->log, 1, sizeof p->log - 1, f) : 0;
+    p->log[n] = 0;
+    if (f)
+        fclose(f);
+}
+
+static int build(program p, const char *folder, const char *target)
+{
+    static _Atomic int serial;
+    char base[256], path[300], log[300], command[2048];
+    snprintf(base, sizeof base, "%s/%d-%d", folder, (int)getpid(), serial++);
+    snprintf(path, sizeof path, "%s.c", base);
+    snprintf(log, sizeof log, "%s.log", base);
+    FILE *f = fopen(path, "w");
+    if (!f)
+        return COMPILATION;
+    put_program(f, p->text);
+    if (fclose(f) != 0)
+        return COMPILATION;
+    snprintf(command, sizeof command,
+             "%s -std=gnu17 -O1 -w -fPIC -shared -ffp-contract=off -fno-math-errno -fwrapv "
+             "-fno-strict-aliasing -I%s/tests/jit/shim %s -Wl,--whole-archive %s "
+             "-Wl,--no-whole-archive -o %s.so -lm 2>%s && mv %s.so %s",
+             FAKE_CC, FAKE_SOURCE_DIR, path, FAKE_MACHINE, base, log, base, target);
+    const int status = system(command);
+    if (status != 0)
+        read_log(p, log);
+    if (status == 0 || !getenv("FAKE_NVRTC_KEEP")) {
+        unlink(path);
+        unlink(log);
+    }
+    return status == 0 ? read_image(p, target) : COMPILATION;
+}
+
+static void note(program p, uint64_t hash)
+{
+    const char *file = getenv("FAKE_NVRTC_LOG");
+    FILE *f = file && file[0] ? fopen(file, "a") : NULL;
+    if (!f)
+        return;
+    fprintf(f, "%016llx", (unsigned long long)hash);
+    for (const char *s = strstr(p->text, mark); s; s = strstr(s + 1, mark)) {
+        const char *name = s + sizeof mark - 1;
+        fprintf(f, " %.*s", (int)(strchr(name, '(') - name), name);
+    }
+    fprintf(f, "\n");
+    fclose(f);
+}
+
+int nvrtcCompileProgram(program p, int n, const char *const *options)
+{
+    char folder[160], target[256];
+    if (!check_options(p, n, options))
+        return INVALID_OPTION;
+    if (!get_folder(folder, sizeof folder)) {
+        snprintf(p->log, sizeof p->log, "fake NVRTC: %s is not a folder of this user alone",
+                 folder);
+        return COMPILATION;
+    }
+    const uint64_t a = hash_of(p->text, hash_of(FAKE_VERSION, 0xCBF29CE484222325u));
+    const uint64_t b = hash_of(FAKE_VERSION, hash_of(p->text, 0x9E3779B97F4A7C15u));
+    snprintf(target, sizeof target, "%s/%016llx%016llx.so", folder, (unsigned long long)a,
+             (unsigned long long)b);
+    note(p, a);
+    return access(target, R_OK) == 0 ? read_image(p, target) : build(p, folder, target);
+}
+
+int nvrtcGetCUBINSize(program p, size_t *n)
+{
+    *n = p->size;
+    return OK;
+}
+int nvrtcGetCUBIN(program p, char *image)
+{
+    memcpy(image, p->image, p->size);
+    return OK;
+}
+int nvrtcGetProgramLogSize(program p, size_t *n)
+{
+    *n = strlen(p->log) + 1;
+    return OK;
+}
+int nvrtcGetProgramLog(program p, char *log)
+{
+    memcpy(log, p->log, strlen(p->log) + 1);
+    return OK;
+}
