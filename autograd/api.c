@@ -9,6 +9,7 @@
 #include "autograd/backward.h"
 #include "autograd/tape.h"
 #include "eager/alloc.h"
+#include "eager/profile.h"
 #include "weft/grad.h"
 
 /* Defined without the call-site macros. */
@@ -416,6 +417,7 @@ weft_status weft_backward(const weft_backward_args *args)
         wf_raise_text(c, WEFT_EINVALID, "backward", "the arguments are NULL");
         return WEFT_EINVALID;
     }
+    int64_t start = wf_prof_start();
     weft_scope sc = weft_scope_begin();
     wf_ref node = 0;
     weft_tensor g;
@@ -425,6 +427,9 @@ weft_status weft_backward(const weft_backward_args *args)
     }
     let_go(c, node);
     weft_scope_end(sc);
+    if (start) {
+        wf_prof_end(start, &(wf_prof_span){WEFT_PROFILE_BACKWARD, .name = "backward"});
+    }
     return (weft_status)rc;
 }
 

@@ -16,6 +16,7 @@
 #include "autograd/tape.h"
 #include "autograd/vjp.h"
 #include "eager/alloc.h"
+#include "eager/profile.h"
 
 int wf_vjp_elementwise(wf_vjp *v);
 
@@ -324,7 +325,10 @@ static int run_vjp(engine *e, wf_ref r)
         v.g[k] = n->aux->g[k];
     }
     weft_scope sc = weft_scope_begin();
+    const char *outer = wf_prof_default_site;
+    wf_prof_default_site = n->site;
     int rc = row_vjp((wf_op)n->op)(&v);
+    wf_prof_default_site = outer;
     n = wf_tnode_at(e->t, r); /* create_graph may have grown the tape */
     for (int i = 0; i < n->nsrc && !rc; i++) {
         wf_ref s = wf_tnode_src(n)[i];

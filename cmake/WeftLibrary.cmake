@@ -61,7 +61,8 @@ endfunction()
 # The library's size is a promise (4 MiB): code that is run once or is not timed is compiled small, and kernels, which are
 # leaves, carry no unwind tables.
 set(small $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:-Os>)
-file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir_rows*.c jit/ir/interp*.c)
+file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir_rows*.c jit/ir/interp*.c eager/profile*.c
+    io/graph_*.c)
 foreach(source IN LISTS weft_small)
     set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${small})
 endforeach()

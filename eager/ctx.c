@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/profile.h"
 #include "eager/tensor.h"
 
 _Thread_local wf_ctx *wf_tls_ctx __attribute__((tls_model("initial-exec")));
@@ -94,6 +95,7 @@ static wf_ctx *context_new(void)
 wf_ctx *wf_ctx_open(void)
 {
     pthread_once(&exit_once, make_exit_key);
+    wf_prof_from_env();
     pthread_mutex_lock(&registry_lock);
     wf_ctx *c = free_contexts;
     if (c) {

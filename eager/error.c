@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "eager/profile.h"
 #include "eager/tensor.h"
 
 static const char *const status_names[WEFT_STATUS_COUNT] = {
@@ -231,6 +232,9 @@ weft_tensor weft_sited(const char *site, weft_tensor t)
         }
         return t;
     }
+    if (wf_prof_is_on()) {
+        wf_prof_site(site, t);
+    }
     if (t.context == c->id && t.slot / WF_CHUNK_SLOTS < c->nchunks) {
         wf_slot *s = wf_slot_at(c, t.slot);
         uint64_t state = atomic_load_explicit(&s->state, memory_order_acquire);
@@ -261,6 +265,9 @@ weft_status weft_sited_status(const char *site, weft_status status)
     if (c && status != WEFT_OK) {
         error_site(find(c, c->error_last), site);
     } else if (c && c->last_write.slot) {
+        if (wf_prof_is_on()) {
+            wf_prof_site(site, c->last_write);
+        }
         bool pinned;
         wf_slot *s = wf_pin(c, c->last_write, &pinned, NULL);
         if (s && s->st) {

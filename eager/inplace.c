@@ -15,6 +15,7 @@
 #include "eager/device.h"
 #include "eager/exec.h"
 #include "eager/pool.h"
+#include "eager/profile.h"
 
 /* Bytes [*lo, *hi) that a slot's view touches. */
 static void byte_range(wf_slot *s, const char **lo, const char **hi)
@@ -381,8 +382,8 @@ static void raise_inplace(wf_ctx *c, wf_op op, int nsrc, const weft_tensor *src,
     wf_raise(c, name, n + !among, all + among, why);
 }
 
-int wf_dispatch_inplace(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
-                        weft_tensor dst)
+static int dispatch(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
+                    weft_tensor dst)
 {
     wf_ctx *c = wf_ctx_get();
     if (!c) {
@@ -426,5 +427,20 @@ int wf_dispatch_inplace(wf_op op, const wf_attr *attr, int nsrc, const weft_tens
         wf_call_fail(&k);
     }
     wf_call_close(&k);
+    return rc;
+}
+
+int wf_dispatch_inplace(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
+                        weft_tensor dst)
+{
+    if (!wf_prof_is_on() || (wf_tls_ctx && wf_tls_ctx->recorder)) {
+        return dispatch(op, attr, nsrc, src, dst);
+    }
+    const char *outer = wf_prof_label;
+    int64_t start = wf_prof_clock();
+    wf_prof_label = wf_rows[op].name;
+    int rc = dispatch(op, attr, nsrc, src, dst);
+    wf_prof_label = outer;
+    wf_prof_op(start, op, true, nsrc, src, 1, &dst);
     return rc;
 }

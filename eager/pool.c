@@ -37,6 +37,7 @@
 #include <unistd.h>
 
 #include "eager/env.h"
+#include "eager/profile.h"
 
 enum { MAX_THREADS = 1024, LINE = 128, SPIN_NS = 15000, SPIN_BATCH = 16 };
 
@@ -59,6 +60,7 @@ static struct pool {
     _Alignas(LINE) wf_task_fn fn;
     void *arg;
     int64_t begin, n, grain, nchunks;
+    const char *label; /* of the job, for a profile */
     /* held by the owner of `busy` */
     _Alignas(LINE) atomic_bool busy;
     uint32_t job;
@@ -230,6 +232,16 @@ static bool spin_for_job(void)
     return false;
 }
 
+/* The job's name is read before the job can be over. */
+static void report_noted(uint32_t done, int64_t start)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s", pool.label ? pool.label : "job");
+    wf_prof_span share = {WEFT_PROFILE_WORKER, .name = name, .end = wf_prof_clock()};
+    report(done);
+    wf_prof_end(start, &share);
+}
+
 static void *worker_main(void *arg)
 {
     (void)arg;
@@ -245,7 +257,12 @@ static void *worker_main(void *arg)
         }
         if (atomic_load(&pool.stop))
             return NULL;
-        report(run_chunks());
+        int64_t start = wf_prof_start();
+        uint32_t done = run_chunks();
+        if (start && done)
+            report_noted(done, start);
+        else
+            report(done);
     }
 }
 
@@ -356,6 +373,8 @@ static void run_job(int64_t begin, int64_t n, int64_t grain, wf_task_fn fn, void
     pool.n = n;
     pool.grain = grain;
     pool.nchunks = nchunks;
+    if (wf_prof_is_on())
+        pool.label = wf_prof_label;
     atomic_store_explicit(&pool.pending, (uint32_t)nchunks, memory_order_relaxed);
     atomic_store(&pool.state, (uint64_t)++pool.job << 32 | (uint32_t)nchunks);
     if (atomic_load(&pool.sleepers))

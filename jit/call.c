@@ -14,6 +14,7 @@
 
 #include "eager/alloc.h"
 #include "eager/pool.h"
+#include "eager/profile.h"
 #include "jit/frozen.h"
 #include "jit/key.h"
 #include "jit/plan.h"
@@ -455,6 +456,7 @@ static void count_break(void *user, const char *op, const char *site)
     weft_jit *j = user;
     pthread_mutex_lock(&j->lock);
     j->stats.breaks++;
+    wf_prof_mark("break", op, site);
     int i = 0;
     site = site ? site : "";
     while (i < j->nbreaks &&
@@ -574,6 +576,13 @@ static void describe(weft_jit *j, wf_trace *t, const weft_tensor *in, int n_in,
     }
 }
 
+static void note_call(int64_t start, const weft_jit *j, weft_profile_kind kind, const char *how)
+{
+    if (start) {
+        wf_prof_end(start, &(wf_prof_span){kind, .name = j->name, .detail = how});
+    }
+}
+
 static int check_call(wf_ctx *c, const weft_jit *j, const weft_tensor *in, int n_in,
                       const weft_tensor *out, int n_out)
 {
@@ -607,10 +616,13 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
         return (weft_status)rc;
     }
     freezing z = {NULL, NULL};
+    int64_t start = wf_prof_start();
     if (j->freezes && !c->recorder) {
         wf_frozen *frozen = find_frozen(j, c, in, n_in, n_out, &z.verify);
         if (frozen) {
-            return (weft_status)run_frozen(j, c, frozen, in, out, n_out);
+            rc = run_frozen(j, c, frozen, in, out, n_out);
+            note_call(start, j, WEFT_PROFILE_CALL, "frozen");
+            return (weft_status)rc;
         }
     }
     bool grad = wf_grad_enabled(c);
@@ -643,6 +655,7 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
     if (t && j->freezes && !rc) {
         describe(j, t, in, n_in, r, n_out, grad, &z);
     }
+    note_call(start, j, WEFT_PROFILE_RECORD, t ? "" : "part of another trace");
     int ran = t ? finish(j, t, "jit_call") : 0;
     wf_frozen_release(z.now);
     wf_frozen_release(z.verify);
@@ -656,6 +669,9 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
         wf_mfree(r);
     }
     c->last_write = WEFT_NONE;
+    if (t) {
+        note_call(start, j, WEFT_PROFILE_CALL, "recorded");
+    }
     return (weft_status)(rc ? rc : ran);
 }
 
@@ -679,6 +695,7 @@ weft_status weft_jit_begin(weft_jit *j)
         return WEFT_ENOMEM;
     }
     t->floor = 0;
+    t->since = wf_prof_start();
     return WEFT_OK;
 }
 
@@ -698,8 +715,11 @@ weft_status(weft_jit_end)(weft_jit *j)
         t->depth--;
         return WEFT_OK;
     }
+    int64_t start = t->since;
+    note_call(start, j, WEFT_PROFILE_RECORD, "a region");
     int rc = finish(j, t, "jit_end");
     close_trace(j, t);
+    note_call(start, j, WEFT_PROFILE_CALL, "a region");
     return (weft_status)rc;
 }
 

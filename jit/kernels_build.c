@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "eager/env.h"
+#include "eager/profile.h"
 #include "jit/diskcache.h"
 #include "jit/kernels_impl.h"
 #include "jit/lower.h"
@@ -106,6 +107,19 @@ static int build(wf_jitk *k, wf_exe **exe, wf_why *why)
     return status;
 }
 
+static void note_build(const wf_jitk *k, int64_t start, bool native)
+{
+    char detail[256];
+    snprintf(detail, sizeof detail, "%s%s, %lld bytes",
+             !native        ? "stays on tier 0: "
+             : k->from_disk ? "loaded from disk"
+                            : "compiled",
+             native ? "" : k->reason, (long long)k->bytes);
+    wf_prof_end(start,
+                &(wf_prof_span){WEFT_PROFILE_COMPILE, .name = k->name[0] ? k->name : "kernel",
+                                .detail = detail, .end = start + k->build_ns});
+}
+
 void wf_jitk_build(wf_jitk *k)
 {
     wf_why why = {0};
@@ -114,6 +128,8 @@ void wf_jitk_build(wf_jitk *k)
     if (build(k, &exe, &why) != 0)
         snprintf(k->reason, sizeof k->reason, "%.220s", why.rule);
     k->build_ns = now_ns() - start;
+    if (wf_prof_is_on())
+        note_build(k, start, exe != NULL);
     atomic_store_explicit(&k->exe, exe, memory_order_release);
     if (wf_env()->WEFT_DEBUG >= 1)
         fprintf(stderr, "weft: kernel %s %s in %.2f ms%s%s\n", k->name[0] ? k->name : "?",

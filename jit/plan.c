@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eager/profile.h"
 #include "jit/passes/cost.h"
 #include "jit/passes/pass.h"
 #include "jit/plan_int.h"
@@ -90,22 +91,12 @@ static int find_edges(wf_planner *b)
     return 0;
 }
 
-static void step_traffic(const wf_plan *p, const wf_plan_step *s, const int64_t *words,
-                         int64_t *reads, int64_t *writes)
-{
-    for (int i = 0; i < s->ndst + s->nsrc; i++) {
-        const wf_access *a = &p->accesses[s->access + (uint32_t)i];
-        int64_t bytes = a->buffer < 0 ? 0 : wf_cost_bytes(a->dtype, a->rank, words + a->shape);
-        *(i < s->ndst ? writes : reads) += bytes;
-    }
-}
-
 /* Traffic of the plan, and of the same instructions one by one. */
 static void count_traffic(wf_planner *b)
 {
     wf_plan_info *o = &b->p->info;
     for (uint32_t i = 0; i < b->p->nsteps; i++) {
-        step_traffic(b->p, &b->p->steps[i], b->l.words, &o->read_bytes, &o->write_bytes);
+        wf_plan_traffic(b->p, &b->p->steps[i], b->l.words, &o->read_bytes, &o->write_bytes);
     }
     for (uint32_t k = 0; k < b->f->n; k++) {
         int64_t reads, writes;
@@ -259,7 +250,7 @@ wf_plan *wf_plan_open_rows(wf_plan *p)
     return rows;
 }
 
-wf_plan *wf_plan_build(const wf_fn *recorded, const wf_plan_opts *opts, wf_why *why)
+static wf_plan *build_plan(const wf_fn *recorded, const wf_plan_opts *opts, wf_why *why)
 {
     static const wf_plan_opts none;
     wf_why local = {0};
@@ -292,22 +283,28 @@ wf_plan *wf_plan_build(const wf_fn *recorded, const wf_plan_opts *opts, wf_why *
     return p;
 }
 
-/* The plan whose steps run. */
-static const wf_plan *chosen(const wf_plan *p)
+wf_plan *wf_plan_build(const wf_fn *recorded, const wf_plan_opts *opts, wf_why *why)
 {
-    return atomic_load_explicit(&p->choice, memory_order_relaxed) == WF_CHOICE_ROWS
-               ? atomic_load_explicit(&p->rows, memory_order_acquire)
-               : p;
+    int64_t start = wf_prof_start();
+    wf_plan *p = build_plan(recorded, opts, why);
+    if (start) {
+        char detail[96];
+        snprintf(detail, sizeof detail, "%u instructions, %d steps, %d fused", recorded->n,
+                 p ? p->info.steps : 0, p ? p->info.groups : 0);
+        wf_prof_end(start,
+                    &(wf_prof_span){WEFT_PROFILE_PLAN, .name = recorded->name, .detail = detail});
+    }
+    return p;
 }
 
 void wf_plan_get_info(const wf_plan *p, wf_plan_info *info)
 {
-    *info = chosen(p)->info;
+    *info = wf_plan_chosen(p)->info;
 }
 
 bool wf_plan_step_at(const wf_plan *p, int launch, wf_plan_step_info *out)
 {
-    p = chosen(p);
+    p = wf_plan_chosen(p);
     uint32_t lo = 0, hi = p->nsteps;
     while (lo < hi) { /* the first step of the launch */
         uint32_t mid = (lo + hi) / 2;
@@ -331,7 +328,7 @@ bool wf_plan_step_at(const wf_plan *p, int launch, wf_plan_step_info *out)
     for (; lo < p->nsteps && p->steps[lo].launch == (uint32_t)launch; lo++) {
         out->runs++;
         out->ops += (int)p->steps[lo].nmember;
-        step_traffic(p, &p->steps[lo], p->words, &out->read_bytes, &out->write_bytes);
+        wf_plan_traffic(p, &p->steps[lo], p->words, &out->read_bytes, &out->write_bytes);
     }
     return true;
 }
@@ -340,7 +337,7 @@ int wf_plan_explain(const wf_plan *p, FILE *out)
 {
     static const char *const kinds[] = {
         [WF_STEP_OP] = "op", [WF_STEP_MAP] = "map", [WF_STEP_COPY] = "copy"};
-    p = chosen(p);
+    p = wf_plan_chosen(p);
     for (uint32_t i = 0; i < p->nsteps; i++) {
         const wf_plan_step *s = &p->steps[i];
         fprintf(out, "step %u %s:", s->launch, s->axes ? "rows" : kinds[s->kind]);

@@ -89,6 +89,24 @@ typedef struct wf_plan_step_info {
 } wf_plan_step_info;
 /* Step i of wf_plan_info.steps; false beyond them. */
 bool wf_plan_step_at(const wf_plan *p, int i, wf_plan_step_info *out);
+
+/* The function that the steps compute: what the passes left of the recording. Two plans of one recording have equal
+ * ones, whatever their flags. */
+const wf_fn *wf_plan_fn(const wf_plan *p);
+typedef struct wf_plan_cost {
+    int64_t flops;       /* counted from the rows (jit/ir/flops.h) */
+    int64_t alone_bytes; /* what its instructions would read and write one by one */
+} wf_plan_cost;
+/* launch_of[k], for each instruction of wf_plan_fn: the step that computes it, or -1; cost: of each step. 0, or a
+ * status with why filled. */
+int wf_plan_costs(const wf_plan *p, int32_t *launch_of, wf_plan_cost *cost, wf_why *why);
+/* An edge that is not fused: instruction `reader` reads v, which another step makes. */
+typedef struct wf_plan_edge_info {
+    uint32_t reader;
+    wf_val v;
+    const char *reason, *text;
+} wf_plan_edge_info;
+bool wf_plan_edge_at(const wf_plan *p, uint32_t i, wf_plan_edge_info *out);
 /* Has the plan settled on a way (or has just one)? */
 bool wf_plan_is_settled(const wf_plan *p);
 

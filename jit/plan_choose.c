@@ -12,6 +12,7 @@
  */
 #include <time.h>
 
+#include "eager/profile.h"
 #include "jit/plan_int.h"
 
 enum { TRIALS = 5, WARM_UP = 2, SEEN_OFTEN = 3, CLEARLY = 98 /* percent of the other's time */ };
@@ -66,7 +67,7 @@ static wf_plan *other_plan(wf_plan *p)
     return rows;
 }
 
-int wf_plan_run(wf_plan *p, wf_plan_args *a, wf_why *why)
+static int run_chosen(wf_plan *p, wf_plan_args *a, wf_why *why)
 {
     int choice = atomic_load_explicit(&p->choice, memory_order_acquire);
     if (choice == WF_CHOICE_PLAIN) {
@@ -88,6 +89,17 @@ int wf_plan_run(wf_plan *p, wf_plan_args *a, wf_why *why)
     }
     if (turn >= 2 * (WARM_UP + TRIALS)) {
         decide(p);
+    }
+    return rc;
+}
+
+int wf_plan_run(wf_plan *p, wf_plan_args *a, wf_why *why)
+{
+    int64_t start = wf_prof_start();
+    int rc = run_chosen(p, a, why);
+    if (start) {
+        wf_prof_end(start, &(wf_prof_span){WEFT_PROFILE_RUN, .name = p->fn->name});
+        wf_prof_memory();
     }
     return rc;
 }

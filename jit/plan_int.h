@@ -133,6 +133,18 @@ int64_t wf_plan_now(void);
 wf_plan *wf_plan_open_rows(wf_plan *p);
 /* Runs the plan's own steps. */
 int wf_plan_run_steps(wf_plan *p, wf_plan_args *a, wf_why *why);
+/* Adds the bytes that a step reads and writes; words: of the plan (or of the layout it is built from). */
+void wf_plan_traffic(const wf_plan *p, const wf_plan_step *s, const int64_t *words, int64_t *reads,
+                     int64_t *writes);
+/* The plan whose steps run. */
+const wf_plan *wf_plan_chosen(const wf_plan *p);
+/* The site of instruction k in a recording, or NULL. */
+const char *wf_plan_site(const wf_plan *p, const wf_fn *recording, uint32_t k);
+/* The event of a launch, which is n steps, for the profile being taken. */
+void wf_plan_note(const wf_plan *p, const wf_fn *recording, const wf_plan_step *s, uint32_t n,
+                  int64_t start, int64_t end);
+/* What a launch is called: its kernel, or its row. */
+const char *wf_plan_launch_name(const wf_plan *p, const wf_plan_step *s);
 /* Steps that may run side by side become one launch. */
 int wf_plan_batch(wf_planner *b);
 /* Places all buffers. */

@@ -8,6 +8,7 @@
 #include "eager/alloc.h"
 #include "eager/exec.h"
 #include "eager/pool.h"
+#include "eager/profile.h"
 #include "jit/ir/build.h"
 #include "jit/plan_int.h"
 
@@ -266,23 +267,35 @@ static void mark_begun(const run *r, uint32_t n)
     }
 }
 
+static int run_timed(run *r, const wf_plan_step *s, uint32_t n)
+{
+    const char *outer = wf_prof_label;
+    wf_prof_label = wf_plan_launch_name(r->p, s);
+    int64_t start = wf_plan_now();
+    int rc = run_launch(r, s, n);
+    int64_t end = wf_plan_now();
+    wf_prof_label = outer;
+    if (r->a->step_ns) {
+        r->a->step_ns[s->launch] += end - start;
+    }
+    if (wf_prof_is_on()) {
+        wf_plan_note(r->p, r->a->fn, s, n, start, end);
+    }
+    return rc;
+}
+
 static int run_steps(run *r)
 {
     const wf_plan *p = r->p;
+    bool timed = r->a->step_ns || wf_prof_is_on();
     for (uint32_t s = 0, n; s < p->nsteps; s += n) {
         for (n = 1; s + n < p->nsteps && p->steps[s + n].launch == p->steps[s].launch;) {
             n++;
         }
-        int64_t start = r->a->step_ns ? wf_plan_now() : 0;
-        int rc = run_launch(r, &p->steps[s], n);
-        if (r->a->step_ns) {
-            r->a->step_ns[p->steps[s].launch] += wf_plan_now() - start;
-        }
+        int rc = timed ? run_timed(r, &p->steps[s], n) : run_launch(r, &p->steps[s], n);
         if (rc) {
-            wf_val from = wf_fn_origin(p->fn, p->steps[s].ins + 1);
-            uint32_t loc = from ? wf_fn_at(r->a->fn, from)->loc : 0;
             r->a->failed_op = (wf_op)p->steps[s].op;
-            r->a->failed_site = loc ? r->a->fn->locs[loc] : NULL;
+            r->a->failed_site = wf_plan_site(p, r->a->fn, p->steps[s].ins);
             mark_begun(r, s + n);
             return rc;
         }
@@ -387,6 +400,9 @@ int wf_plan_run_steps(wf_plan *p, wf_plan_args *a, wf_why *why)
     uint8_t *mine = part(&at, block, p->noutputs, 1);
     r.arena = block + at;
     int rc = make_results(p, a, mine, why);
+    if (wf_prof_is_on()) {
+        wf_prof_memory();
+    }
     if (!rc) {
         unsigned mode = wf_fpenv_enter();
         set_bases(&r);

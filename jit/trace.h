@@ -88,6 +88,7 @@ struct wf_trace {
     const char *peeked; /* what read a tensor from outside without a break, or NULL */
     uint32_t commits;   /* segments so far */
     void *note;         /* handed to the runner with each job */
+    int64_t since;      /* a region's begin, for a profile; 0: none is being taken */
     wf_view *views;     /* scratch of a commit */
     int32_t *writes;
     uint8_t *began;

@@ -14,5 +14,6 @@
 #include "weft/dlpack.h"
 #include "weft/io.h"
 #include "weft/nn.h"
+#include "weft/profile.h"
 
 #endif

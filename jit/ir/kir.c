@@ -13,7 +13,7 @@ enum rule { LEAF, AR, FLT, INT, BOO, CMP, SEL, KSH, CONV, LUT, CAST };
 
 typedef struct prim_row {
     const char *name;
-    uint8_t arity, rule, from, to;
+    uint8_t arity, rule, from, to, flops;
 } prim_row;
 
 #define RULE_LEAF .rule = LEAF
@@ -28,8 +28,8 @@ typedef struct prim_row {
 #define RULE_LUT .rule = LUT
 #define RULE_CAST .rule = CAST
 static const prim_row prims[WF_KP_COUNT] = {
-#define PRIM(NAME, name_, arity_, rule_, semantics)                                                \
-    [WF_KP_##NAME] = {.name = #name_, .arity = arity_, RULE_##rule_},
+#define PRIM(NAME, name_, arity_, rule_, flops_, semantics)                                        \
+    [WF_KP_##NAME] = {.name = #name_, .arity = arity_, .flops = flops_, RULE_##rule_},
 #include "jit/ir/prims.def"
 };
 
@@ -53,6 +53,15 @@ const char *wf_kprim_name(wf_kprim prim)
 int wf_kprim_arity(wf_kprim prim)
 {
     return prims[prim].arity;
+}
+int wf_kir_flops(const wf_kir *k)
+{
+    int n = 0;
+    for (uint32_t i = 0; i < k->n; i++) {
+        const wf_kinstr *x = &k->ins[i];
+        n += x->nsrc && wf_kty_is_float((wf_kty)k->ins[x->src[0]].type) ? prims[x->prim].flops : 0;
+    }
+    return n;
 }
 const char *wf_kty_name(wf_kty type)
 {

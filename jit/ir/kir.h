@@ -26,7 +26,7 @@
 #include "jit/ir/op.h"
 
 typedef enum wf_kprim {
-#define PRIM(NAME, name, arity, rule, semantics) WF_KP_##NAME,
+#define PRIM(NAME, name, arity, rule, flops, semantics) WF_KP_##NAME,
 #include "jit/ir/prims.def"
     WF_KP_COUNT
 } wf_kprim;
@@ -159,6 +159,8 @@ void wf_text_put(wf_text *t, const void *data, size_t n);
 void wf_text_putf(wf_text *t, const char *fmt, ...) WF_PRINTF(2, 3);
 const char *wf_kprim_name(wf_kprim prim);
 int wf_kprim_arity(wf_kprim prim);
+/* Floating-point operations of one element, by the column of prims.def. */
+int wf_kir_flops(const wf_kir *k);
 const char *wf_kty_name(wf_kty type);
 unsigned wf_kty_bits(wf_kty type);
 bool wf_kty_is_float(wf_kty type);

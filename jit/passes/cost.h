@@ -1,8 +1,9 @@
 /*
  * jit/passes/cost.h -- modelled memory traffic: what a step must read and write at least.
  *
- * An operand costs its distinct elements: axes of stride 0 are read once. What stays in caches between
- * steps is not modelled; the figures are for tensors that do not.
+ * An operand costs its distinct elements: axes of stride 0 are read once, an operand that is given twice too, and of a
+ * table that a row picks from (flops.def) no more elements than the result has. What stays in caches between steps is not
+ * modelled; the figures are for tensors that do not.
  */
 #ifndef JIT_PASSES_COST_H
 #define JIT_PASSES_COST_H
@@ -11,6 +12,8 @@
 
 /* Bytes of the distinct elements of a map: extents, then strides. */
 int64_t wf_cost_bytes(int dtype, int rank, const int64_t *shape);
+/* What a row reads of an operand: `bytes`, or no more elements than its result (of `result` elements) has. */
+int64_t wf_cost_read(wf_op op, int operand, int dtype, int64_t bytes, int64_t result);
 /* Bytes that instruction k reads and writes when it is run alone. */
 void wf_cost_alone(const wf_layout *l, uint32_t k, int64_t *reads, int64_t *writes);
 

@@ -1,0 +1,305 @@
+/*
+ * eager/profile_write.c -- events as Chrome trace events (JSON), which Perfetto reads.
+ *
+ * The file is valid after every write: it ends with what closes it, and a batch is written over that end together
+ * with a new one, by one call. So there is no moment at which a killed program leaves half a file, unless the system
+ * itself writes in parts.
+ *
+ * Names come from users, files and the system: they are escaped, and what is not UTF-8 is replaced.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "eager/profile.h"
+#include "jit/ir/kir.h"
+
+enum { DEVICE_PROCESS = 1 << 22, MAX_TRACKS = 256 };
+
+typedef struct track {
+    int device; /* -1: a thread of this process */
+    int64_t thread;
+} track;
+
+struct wf_prof_file {
+    int fd;
+    off_t end;    /* where the closing text begins */
+    wf_text text; /* not yet written */
+    bool failed;
+    track named[MAX_TRACKS]; /* tracks that have a name in the file */
+    int nnamed;
+};
+
+/* -- text ------------------------------------------------------------------------------------------------ */
+
+/* Bytes of the UTF-8 character at s, 0 if it is none. */
+static int utf8_length(const unsigned char *s)
+{
+    if (s[0] < 0x80) {
+        return 1;
+    }
+    int n = s[0] >= 0xC2 && s[0] < 0xE0    ? 2
+            : s[0] >= 0xE0 && s[0] < 0xF0  ? 3
+            : s[0] >= 0xF0 && s[0] <= 0xF4 ? 4
+                                           : 0;
+    for (int i = 1; i < n; i++) {
+        if ((s[i] & 0xC0) != 0x80) {
+            return 0;
+        }
+    }
+    bool bad = (s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
+               (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F);
+    return bad ? 0 : n;
+}
+
+static void put_string(wf_text *t, const char *string)
+{
+    const unsigned char *s = (const unsigned char *)string;
+    wf_text_put(t, "\"", 1);
+    while (*s) {
+        size_t plain = 0;
+        while (s[plain] >= 0x20 && s[plain] < 0x7F && s[plain] != '"' && s[plain] != '\\') {
+            plain++;
+        }
+        wf_text_put(t, s, plain);
+        s += plain;
+        if (!*s) {
+            break;
+        }
+        int n = utf8_length(s);
+        if (*s == '"' || *s == '\\') {
+            wf_text_putf(t, "\\%c", *s);
+        } else if (n == 1) {
+            wf_text_putf(t, "\\u%04x", *s);
+        } else if (n > 1) {
+            wf_text_put(t, s, (size_t)n);
+        } else {
+            wf_text_putf(t, "\\ufffd");
+        }
+        s += n ? n : 1;
+    }
+    wf_text_put(t, "\"", 1);
+}
+
+static void put_field(wf_text *t, const char *name, const char *value)
+{
+    wf_text_putf(t, "\"%s\":", name);
+    put_string(t, value);
+}
+
+/* Microseconds, exact to the nanosecond. */
+static void put_time(wf_text *t, const char *name, int64_t ns)
+{
+    wf_text_putf(t, ",\"%s\":%lld.%03d", name, (long long)(ns / 1000), (int)(ns % 1000));
+}
+
+static void put_track(wf_text *t, const weft_profile_event *e)
+{
+    if (e->device >= 0) {
+        wf_text_putf(t, ",\"pid\":%d,\"tid\":%d", DEVICE_PROCESS + e->device, e->stream);
+    } else {
+        wf_text_putf(t, ",\"pid\":%lld,\"tid\":%lld", (long long)getpid(), (long long)e->thread);
+    }
+}
+
+/* -- events ---------------------------------------------------------------------------------------------- */
+
+static void put_metadata(wf_text *t, const weft_profile_event *e, const char *what,
+                         const char *value)
+{
+    wf_text_putf(t, ",\n{\"ph\":\"M\",\"name\":\"%s\"", what);
+    put_track(t, e);
+    wf_text_putf(t, ",\"args\":{");
+    put_field(t, "name", value);
+    wf_text_putf(t, "}}");
+}
+
+/* The first event of a track is preceded by its name. */
+static void name_track(wf_prof_file *f, const weft_profile_event *e)
+{
+    track k = {e->device, e->device >= 0 ? e->stream : e->thread};
+    for (int i = f->nnamed; i-- > 0;) {
+        if (f->named[i].device == k.device && f->named[i].thread == k.thread) {
+            return;
+        }
+    }
+    if (f->nnamed ==
+        MAX_TRACKS) { /* more threads than that: the oldest is forgotten, and named again */
+        memmove(&f->named[0], &f->named[1], (MAX_TRACKS - 1) * sizeof f->named[0]);
+        f->nnamed--;
+    }
+    f->named[f->nnamed++] = k;
+    if (e->device >= 0) {
+        char name[32];
+        snprintf(name, sizeof name, "device %d", e->device);
+        put_metadata(&f->text, e, "process_name", name);
+        snprintf(name, sizeof name, "stream %d", e->stream);
+        put_metadata(&f->text, e, "thread_name", name);
+    } else {
+        put_metadata(&f->text, e, "thread_name", e->thread_name);
+    }
+}
+
+/* Arrows from a launch to what it causes on a device. */
+static void put_flow(wf_text *t, const weft_profile_event *e)
+{
+    bool end = e->device >= 0;
+    wf_text_putf(t, ",\n{\"ph\":\"%s\",\"cat\":\"launch\",\"name\":\"launch\",\"id\":%llu",
+                 end ? "f\",\"bp\":\"e" : "s", (unsigned long long)e->flow);
+    put_track(t, e);
+    put_time(t, "ts", e->start_ns);
+    wf_text_putf(t, "}");
+}
+
+static void put_arguments(wf_text *t, const weft_profile_event *e)
+{
+    const char *comma = "";
+    wf_text_putf(t, ",\"args\":{");
+    if (*e->detail) {
+        put_field(t, "detail", e->detail);
+        comma = ",";
+    }
+    if (*e->site) {
+        wf_text_putf(t, "%s", comma);
+        put_field(t, "site", e->site);
+        comma = ",";
+    }
+    if (e->bytes) {
+        wf_text_putf(t, "%s\"bytes\":%lld", comma, (long long)e->bytes);
+    }
+    wf_text_putf(t, "}");
+}
+
+void wf_prof_file_put(wf_prof_file *f, const weft_profile_event *e)
+{
+    wf_text *t = &f->text;
+    name_track(f, e);
+    if (e->kind == WEFT_PROFILE_MEMORY) {
+        wf_text_putf(t, ",\n{\"ph\":\"C\",\"name\":\"memory\"");
+        put_track(t, e);
+        put_time(t, "ts", e->start_ns);
+        wf_text_putf(t, ",\"args\":{\"bytes in use\":%lld}}", (long long)e->bytes);
+        return;
+    }
+    bool moment = e->kind == WEFT_PROFILE_MARK;
+    wf_text_putf(t, ",\n{\"ph\":\"%s\",\"cat\":\"%s\",", moment ? "i\",\"s\":\"t" : "X",
+                 weft_profile_kind_name(e->kind));
+    put_field(t, "name", e->name);
+    put_track(t, e);
+    put_time(t, "ts", e->start_ns);
+    if (!moment) {
+        put_time(t, "dur", e->duration_ns);
+    }
+    put_arguments(t, e);
+    wf_text_putf(t, "}");
+    if (e->flow) {
+        put_flow(t, e);
+    }
+}
+
+/* -- the file -------------------------------------------------------------------------------------------- */
+
+static void put_end(wf_text *t, int64_t events, int64_t dropped)
+{
+    if (dropped) {
+        wf_text_putf(t,
+                     ",\n{\"ph\":\"i\",\"s\":\"g\",\"cat\":\"profile\",\"name\":\"%lld events "
+                     "dropped\",\"pid\":%lld,\"tid\":%lld",
+                     (long long)dropped, (long long)getpid(), (long long)getpid());
+        put_time(t, "ts", wf_prof_clock());
+        wf_text_putf(t, ",\"args\":{\"dropped\":%lld}}", (long long)dropped);
+    }
+    wf_text_putf(t,
+                 "\n],\"displayTimeUnit\":\"ns\",\"otherData\":{\"producer\":\"weft "
+                 "%s\",\"events\":%lld,\"dropped\":%lld}}\n",
+                 weft_version(), (long long)events, (long long)dropped);
+}
+
+static bool write_at(int fd, const char *s, size_t n, off_t at)
+{
+    while (n) {
+        ssize_t done = pwrite(fd, s, n, at);
+        if (done < 0 && errno == EINTR) {
+            continue;
+        }
+        if (done <= 0) {
+            return false;
+        }
+        s += done;
+        n -= (size_t)done;
+        at += done;
+    }
+    return true;
+}
+
+bool wf_prof_file_sync(wf_prof_file *f, int64_t events, int64_t dropped)
+{
+    wf_text *t = &f->text;
+    size_t batch = t->n;
+    put_end(t, events, dropped);
+    if (t->failed || !write_at(f->fd, t->s, t->n, f->end)) {
+        f->failed = true;
+    } else {
+        f->end += (off_t)batch;
+    }
+    t->n = 0;
+    t->failed = false;
+    return !f->failed;
+}
+
+/* "%p" becomes the process number; NULL: no memory. */
+static char *expand(const char *path)
+{
+    wf_text t = {0};
+    for (; *path; path++) {
+        if (path[0] == '%' && path[1] == 'p') {
+            wf_text_putf(&t, "%lld", (long long)getpid());
+            path++;
+        } else {
+            wf_text_put(&t, path, 1);
+        }
+    }
+    wf_text_put(&t, "", 1);
+    if (t.failed) {
+        wf_text_free(&t);
+    }
+    return t.s;
+}
+
+wf_prof_file *wf_prof_file_open(const char *path, const char **why)
+{
+    *why = "out of memory";
+    wf_prof_file *f = calloc(1, sizeof *f);
+    char *name = f ? expand(path) : NULL;
+    if (!name) {
+        free(f);
+        return NULL;
+    }
+    f->fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    free(name);
+    *why = f->fd < 0 ? strerrordesc_np(errno) : "it cannot be written";
+    weft_profile_event process = {.device = -1, .thread = getpid()};
+    wf_text_putf(&f->text, "{\"traceEvents\":[");
+    put_metadata(&f->text, &process, "process_name", program_invocation_short_name);
+    char *comma = f->text.s ? strchr(f->text.s, ',') : NULL;
+    if (comma) {
+        *comma = ' '; /* of the first event */
+    }
+    if (f->fd < 0 || !wf_prof_file_sync(f, 0, 0)) {
+        wf_prof_file_close(f);
+        return NULL;
+    }
+    return f;
+}
+
+void wf_prof_file_close(wf_prof_file *f)
+{
+    if (f->fd >= 0) {
+        close(f->fd);
+    }
+    wf_text_free(&f->text);
+    free(f);
+}

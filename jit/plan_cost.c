@@ -1,0 +1,97 @@
+/*
+ * jit/plan_cost.c -- what the launches of a plan move and compute, and what their instructions would alone.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "jit/ir/flops.h"
+#include "jit/passes/cost.h"
+#include "jit/plan_int.h"
+
+/* Was this memory, in this order, among the sources before? */
+static bool is_again(const wf_access *src, int i, const int64_t *words)
+{
+    for (int k = 0; k < i; k++) {
+        const wf_access *a = &src[k], *b = &src[i];
+        if (a->buffer == b->buffer && a->dtype == b->dtype && a->rank == b->rank &&
+            a->offset == b->offset && a->nterms + b->nterms == 0 &&
+            memcmp(words + a->shape, words + b->shape, 2u * a->rank * sizeof *words) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void wf_plan_traffic(const wf_plan *p, const wf_plan_step *s, const int64_t *words, int64_t *reads,
+                     int64_t *writes)
+{
+    const wf_access *a = &p->accesses[s->access];
+    int64_t result = 0;
+    for (int i = 0; i < s->ndst; i++) {
+        int64_t bytes =
+            a[i].buffer < 0 ? 0 : wf_cost_bytes(a[i].dtype, a[i].rank, words + a[i].shape);
+        result = i == 0 ? bytes / (int64_t)wf_dtype_size(a[i].dtype) : result;
+        *writes += bytes;
+    }
+    const wf_access *src = a + s->ndst;
+    for (int i = 0; i < s->nsrc; i++) {
+        if (src[i].buffer < 0 || (i < 64 && is_again(src, i, words))) {
+            continue;
+        }
+        int64_t bytes = wf_cost_bytes(src[i].dtype, src[i].rank, words + src[i].shape);
+        *reads += s->kind == WF_STEP_OP ? wf_cost_read((wf_op)s->op, i, src[i].dtype, bytes, result)
+                                        : bytes;
+    }
+}
+
+const wf_plan *wf_plan_chosen(const wf_plan *p)
+{
+    return atomic_load_explicit(&p->choice, memory_order_relaxed) == WF_CHOICE_ROWS
+               ? atomic_load_explicit(&p->rows, memory_order_acquire)
+               : p;
+}
+
+const wf_fn *wf_plan_fn(const wf_plan *p)
+{
+    return wf_plan_chosen(p)->fn;
+}
+
+int wf_plan_costs(const wf_plan *p, int32_t *launch_of, wf_plan_cost *cost, wf_why *why)
+{
+    p = wf_plan_chosen(p);
+    wf_layout l;
+    int rc = wf_layout_init(&l, p->fn, why);
+    memset(cost, 0, p->nlaunches * sizeof *cost);
+    for (uint32_t k = 0; k < p->fn->n; k++) {
+        launch_of[k] = -1;
+    }
+    for (uint32_t i = 0; i < p->nsteps && !rc; i++) {
+        const wf_plan_step *s = &p->steps[i];
+        wf_plan_cost *c = &cost[s->launch];
+        for (uint32_t m = s->member; m < s->member + s->nmember; m++) {
+            int64_t reads, writes;
+            uint32_t k = p->members[m];
+            wf_cost_alone(&l, k, &reads, &writes);
+            c->alone_bytes += reads + writes;
+            c->flops += wf_flops(p->fn, k);
+            launch_of[k] = (int32_t)s->launch;
+        }
+        int64_t own = 0;
+        wf_plan_traffic(p, s, p->words, &own, &own);
+        c->alone_bytes += s->nmember ? 0 : own; /* a copy to an output */
+    }
+    wf_layout_free(&l);
+    return rc;
+}
+
+bool wf_plan_edge_at(const wf_plan *p, uint32_t i, wf_plan_edge_info *out)
+{
+    p = wf_plan_chosen(p);
+    if (i >= p->nedges) {
+        return false;
+    }
+    const wf_plan_edge *e = &p->edges[i];
+    *out =
+        (wf_plan_edge_info){e->reader, e->v, wf_reason_name[e->reason], wf_reason_text[e->reason]};
+    return true;
+}

@@ -1,0 +1,90 @@
+/*
+ * jit/plan_note.c -- what a profile says of a launch: the kernel's name, the ops in it, where they were called.
+ *
+ * A worker of the pool takes the name for its own event while the launch runs, so names live as long as the plan.
+ */
+#include <string.h>
+
+#include "eager/profile.h"
+#include "jit/plan_int.h"
+
+const char *wf_plan_site(const wf_plan *p, const wf_fn *recording, uint32_t k)
+{
+    wf_val from = wf_fn_origin(p->fn, k + 1);
+    uint32_t loc = from ? wf_fn_at(recording, from)->loc : 0;
+    return loc ? recording->locs[loc] : NULL;
+}
+
+static bool is_native(const wf_plan *p, const wf_plan_step *s)
+{
+    const wf_jitk *k = s->kind == WF_STEP_MAP ? p->programs[s->program].kernel : NULL;
+    return k && wf_jitk_get_state(k) == WF_JITK_NATIVE;
+}
+
+const char *wf_plan_launch_name(const wf_plan *p, const wf_plan_step *s)
+{
+    return is_native(p, s) ? wf_jitk_name(p->programs[s->program].kernel)
+           : s->nmember    ? wf_rows[s->op].name
+                           : "output";
+}
+
+typedef struct line {
+    char text[320];
+    size_t n;
+} line;
+
+static void put(line *l, const char *before, const char *what)
+{
+    size_t room = sizeof l->text - l->n, size = strlen(before) + strlen(what);
+    if (size + 4 < room) {
+        memcpy(l->text + l->n, before, strlen(before));
+        memcpy(l->text + l->n + strlen(before), what, strlen(what) + 1);
+        l->n += size;
+    } else if (room >= 4 && (l->n < 3 || memcmp(l->text + l->n - 3, "...", 3) != 0)) {
+        memcpy(l->text + l->n, "...", 4);
+        l->n += 3;
+    }
+}
+
+/* "rows, native: sub exp div; at a.c:3 a.c:4" */
+void wf_plan_note(const wf_plan *p, const wf_fn *recording, const wf_plan_step *s, uint32_t n,
+                  int64_t start, int64_t end)
+{
+    enum { SITES = 4 };
+    const char *site[SITES] = {NULL};
+    int nsite = 0;
+    int64_t bytes = 0;
+    line l = {.n = 0};
+    for (uint32_t i = 0; i < n; i++) {
+        wf_plan_traffic(p, &s[i], p->words, &bytes, &bytes);
+    }
+    put(&l, "",
+        s->axes                  ? "rows"
+        : s->kind == WF_STEP_MAP ? "map"
+        : s->kind == WF_STEP_OP  ? "op"
+                                 : "copy");
+    put(&l, "", s->kind != WF_STEP_MAP ? ":" : is_native(p, s) ? ", native:" : ", tier 0:");
+    if (n > 1) {
+        char many[32];
+        snprintf(many, sizeof many, " %u times", n);
+        put(&l, many, "");
+    }
+    for (uint32_t m = 0; m < s->nmember; m++) {
+        uint32_t k = p->members[s->member + m];
+        put(&l, " ", wf_rows[p->fn->ins[k].op].name);
+        const char *at = wf_plan_site(p, recording, k);
+        bool known = !at || nsite == SITES;
+        for (int i = 0; i < nsite && !known; i++) {
+            known = strcmp(site[i], at) == 0;
+        }
+        if (!known) {
+            site[nsite++] = at;
+        }
+    }
+    for (int i = 1; i < nsite; i++) {
+        put(&l, i == 1 ? "; also at " : " ", site[i]);
+    }
+    wf_prof_end(start,
+                &(wf_prof_span){WEFT_PROFILE_KERNEL, .name = wf_plan_launch_name(p, s),
+                                .detail = l.text, .site = site[0], .bytes = bytes, .end = end});
+}
