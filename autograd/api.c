@@ -9,6 +9,7 @@
 #include "autograd/backward.h"
 #include "autograd/tape.h"
 #include "eager/alloc.h"
+#include "eager/device.h"
 #include "eager/profile.h"
 #include "weft/grad.h"
 
@@ -347,7 +348,10 @@ static weft_tensor seed(wf_ctx *c, wf_slot *s, weft_tensor t, weft_tensor g, con
         }
         double one = 1;
         wf_attr full = {.dtype = a.dtype, .n_dyn = a.rank, .dyn = a.dims, .n_flt = 1, .flt = &one};
-        return wf_op0(WF_OP_FULL, &full);
+        int before = wf_device_enter(c, wf_slot_device(s));
+        weft_tensor started = wf_op0(WF_OP_FULL, &full);
+        wf_device_enter(c, before);
+        return started;
     }
     bool pinned;
     int rc;

@@ -16,6 +16,7 @@
 #include "autograd/tape.h"
 #include "autograd/vjp.h"
 #include "eager/alloc.h"
+#include "eager/device.h"
 #include "eager/profile.h"
 
 int wf_vjp_elementwise(wf_vjp *v);
@@ -286,6 +287,21 @@ static int capture(engine *e, wf_ref r, wf_tnode *n)
 
 /* -- one node ------------------------------------------------------------------------------------------------ */
 
+/* The row's derivative; what it makes from nothing lies where its gradient is. */
+static int derive(wf_vjp *v)
+{
+    if (!wf_device_api) { /* there is the host only */
+        return row_vjp(v->op)(v);
+    }
+    int device = WF_DEVICE_HOST;
+    for (int k = 0; k < v->ndst && device == WF_DEVICE_HOST; k++) {
+        device = wf_device_of_handle(v->c, v->g[k]);
+    }
+    int before = wf_device_enter(v->c, device), rc = row_vjp(v->op)(v);
+    wf_device_enter(v->c, before);
+    return rc;
+}
+
 static int run_vjp(engine *e, wf_ref r)
 {
     wf_tnode *n = wf_tnode_at(e->t, r);
@@ -327,7 +343,7 @@ static int run_vjp(engine *e, wf_ref r)
     weft_scope sc = weft_scope_begin();
     const char *outer = wf_prof_default_site;
     wf_prof_default_site = n->site;
-    int rc = row_vjp((wf_op)n->op)(&v);
+    int rc = derive(&v);
     wf_prof_default_site = outer;
     n = wf_tnode_at(e->t, r); /* create_graph may have grown the tape */
     for (int i = 0; i < n->nsrc && !rc; i++) {

@@ -10,6 +10,7 @@
 
 #include "autograd/backward.h"
 #include "eager/alloc.h"
+#include "eager/device.h"
 #include "weft/grad.h"
 
 #undef weft_jvp
@@ -31,7 +32,9 @@ static weft_tensor seed_like(wf_ctx *c, weft_tensor t)
     }
     double zero = 0;
     wf_attr full = {.dtype = ty.dtype, .n_dyn = ty.rank, .dyn = ty.dims, .n_flt = 1, .flt = &zero};
+    int before = wf_device_enter(c, wf_device_of_handle(c, t));
     weft_tensor u = wf_op0(WF_OP_FULL, &full);
+    wf_device_enter(c, before);
     weft_status st = u.slot ? weft_requires_grad_(u, true) : WEFT_OK;
     return st == WEFT_OK ? u : (weft_tensor){0, c->id, c->error_last};
 }

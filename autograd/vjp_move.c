@@ -116,6 +116,11 @@ WF_VJP(diagonal, WF_SAVES_NONE)
 WF_VJP(copy, WF_SAVES_NONE)
 {
     v->dsrc[0] = v->g[0];
+    if (v->attr->n_ints == 2) { /* to another device: back again */
+        int64_t ints[2] = {v->attr->ints[1], v->attr->ints[0]};
+        v->dsrc[0] = wf_op1(WF_OP_COPY, &(wf_attr){.n_ints = 2, .ints = ints}, v->g[0]);
+        return wf_vjp_done(v);
+    }
     return 0;
 }
 

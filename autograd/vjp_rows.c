@@ -10,7 +10,7 @@
 
 #include "autograd/tape.h"
 #include "autograd/vjp.h"
-#include "eager/exec.h"
+#include "eager/device.h"
 #include "eager/pool.h"
 
 /* -- the graph dictionary: row names are functions on tensors ---------------------------------------------- */
@@ -152,6 +152,10 @@ static int bind(wf_vjp *v, weft_tensor h, const wf_type *out, int compute, wf_vi
     }
     view->data = wf_slot_data(s);
     view->dtype = s->dtype;
+    view->device = s->st->device;
+    if (wf_storage_use(s->st, false, &why)) {
+        return why.code;
+    }
     int lead = out->rank - s->rank;
     for (int i = lead; i < out->rank; i++) {
         view->strides[i] = wf_dims(s)[i - lead] == out->dims[i] ? wf_strides(s)[i - lead] : 0;
@@ -165,9 +169,12 @@ static int bind(wf_vjp *v, weft_tensor h, const wf_type *out, int compute, wf_vi
 /* A fresh uninitialised tensor of the current scope. */
 static weft_tensor empty_like(wf_ctx *c, const wf_type *t)
 {
-    wf_storage *st = wf_result_storage(c, (size_t)wf_type_numel(t) * wf_dtype_size(t->dtype));
+    wf_why why = {0};
+    size_t bytes = (size_t)wf_type_numel(t) * wf_dtype_size(t->dtype);
+    wf_storage *st = wf_result_storage(c, bytes, c->device, &why);
     if (!st) {
-        return wf_raise_text(c, WEFT_ENOMEM, "backward", "out of memory for a gradient");
+        return why.code ? wf_raise(c, "backward", 0, NULL, &why)
+                        : wf_raise_text(c, WEFT_ENOMEM, "backward", "out of memory for a gradient");
     }
     weft_tensor h = wf_wrap_view(c, st, st->data, t->dtype, t->rank, t->dims, NULL);
     wf_storage_release(st);
@@ -187,6 +194,12 @@ static weft_tensor run_fused(wf_vjp *v, int which, const wf_type *out, int compu
         }
     }
     wf_slot_view(wf_slot_at(v->c, h.slot), &d);
+    if (d.device != WF_DEVICE_HOST) {
+        wf_why why = {0};
+        return wf_device_vjp(d.device, v->op, which, compute, &d, v->nsrc + 2, view, &why)
+                   ? wf_raise(v->c, wf_rows[v->op].name, 0, NULL, &why)
+                   : h;
+    }
     unsigned mode = wf_fpenv_enter();
     int rc = wf_exec_vjp(v->op, which, compute, &d, v->nsrc + 2, view);
     wf_fpenv_leave(mode);
@@ -216,6 +229,9 @@ static weft_tensor fused_vjp(wf_vjp *v, int which, const wf_type *out, int compu
         return h.slot ? run_fused(v, which, out, compute, src, h) : h;
     }
     wf_why why = {0};
+    for (int i = 0; i < v->nsrc + 2 && r->device != WF_DEVICE_HOST; i++) {
+        src[i] = wf_device_number(v->c, src[i], &why);
+    }
     wf_slot *dst = wf_slot_at(v->c, h.slot);
     int rc = r->vjp(r, v->op, which, v->nsrc + 2, src, dst, &why);
     return rc ? wf_raise(v->c, wf_rows[v->op].name, 0, NULL, &why) : h;

@@ -176,6 +176,13 @@ void wf_api_unify(int n, weft_tensor *t)
     if (kind >= 0 && (!join || wf_dtype_kind(join) < kind)) {
         join = kind_dtype[kind];
     }
+    wf_ctx *c = differ ? wf_ctx_get() : NULL;
+    int device = c ? c->device : WF_DEVICE_HOST;
+    for (int i = 0; c && i < n; i++) { /* scalars become tensors beside the tensors */
+        int is = wf_device_of_handle(c, t[i]);
+        device = is != WF_DEVICE_HOST ? is : device;
+    }
+    int before = c ? wf_device_enter(c, device) : 0;
     for (int i = 0; differ && i < n; i++) {
         bool weak;
         int dt = wf_api_dtype(t[i], &weak);
@@ -184,6 +191,9 @@ void wf_api_unify(int n, weft_tensor *t)
         } else if (dt && dt != join) {
             t[i] = wf_op1(WF_OP_CAST, &(wf_attr){.dtype = (uint8_t)join}, t[i]);
         }
+    }
+    if (c) {
+        wf_device_enter(c, before);
     }
 }
 

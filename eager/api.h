@@ -67,8 +67,8 @@ weft_tensor wf_api_scalar(weft_tensor t, int dt);
 weft_tensor wf_api_alias(weft_tensor x, const wf_type *type);
 /* x with these extents (numel is the caller's business). */
 weft_tensor wf_api_reshape(weft_tensor x, int rank, const int64_t *dims);
-/* weft_from_blob, with op in its messages. */
-weft_tensor wf_api_blob(const char *op, const weft_blob_args *args);
+/* weft_from_blob, with op in its messages, on memory of a device. */
+weft_tensor wf_api_blob(const char *op, const weft_blob_args *args, int device);
 /* Element at p as a double. */
 double wf_element_f64(int dtype, const void *p);
 /* The whole empty handle (not an error) means "not given". */

@@ -8,6 +8,7 @@
 
 #include "eager/alloc.h"
 #include "eager/api.h"
+#include "eager/device.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
@@ -415,7 +416,10 @@ static weft_tensor full_like(const char *op, weft_tensor x, double value)
         return a.error;
     }
     weft_shape s = weft_shape_from(a.type.rank, a.type.dims);
-    return full(op, &s, value, (weft_dtype)a.type.dtype);
+    int before = wf_device_enter(a.c, a.device);
+    weft_tensor r = full(op, &s, value, (weft_dtype)a.type.dtype);
+    wf_device_enter(a.c, before);
+    return r;
 }
 
 weft_tensor(weft_zeros_like)(weft_tensor x)

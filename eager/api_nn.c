@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "eager/api.h"
+#include "eager/device.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
@@ -135,6 +136,7 @@ weft_tensor(weft_batch_norm)(const weft_batch_norm_args *args)
     wf_attr attr = {.flags = args->training ? WF_FLAG_TRAINING : 0, .n_flt = 1, .flt = &eps};
     weft_tensor r[3], all[5];
     weft_scope sc = weft_scope_begin();
+    int before = wf_device_enter(a.c, a.device);
     for (int i = 0; i < 5; i++) { /* the row takes all five: 1, 0, 0, 1 stand in */
         bool stand_in = wf_is_absent(src[i]) && a.type.rank > 1;
         weft_shape channels = weft_shape_from(1, &a.type.dims[1]);
@@ -142,6 +144,7 @@ weft_tensor(weft_batch_norm)(const weft_batch_norm_args *args)
                                       (weft_dtype)wf_dtype_compute(a.type.dtype))
                           : src[i];
     }
+    wf_device_enter(a.c, before);
     wf_dispatch(WF_OP_BATCH_NORM, &attr, 5, all, 3, r);
     if (args->training && r[0].slot != 0) {
         int64_t count =
@@ -295,8 +298,10 @@ weft_tensor(weft_dropout)(const weft_dropout_args *args)
     weft_scope sc = weft_scope_begin();
     double keep = 1 - p;
     weft_shape shape = weft_shape_from(a.type.rank, a.type.dims);
+    int before = wf_device_enter(a.c, a.device);
     weft_tensor mask = weft_bernoulli(shape, keep == 0 ? WEFT_ZERO : keep, WEFT_BOOL,
                                       .generator = args->generator);
+    wf_device_enter(a.c, before);
     double factor = keep > 0 ? 1 / keep : 0;
     weft_tensor y = wf_op2(WF_OP_MUL, NULL, args->x, weft_f(factor));
     return weft_scope_return(sc, wf_op3(WF_OP_WHERE, NULL, mask, y, weft_f(0)));

@@ -9,7 +9,7 @@
 
 #include "eager/alloc.h"
 #include "eager/api.h"
-#include "eager/exec.h"
+#include "eager/device.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
@@ -112,6 +112,27 @@ static weft_tensor wrap(wf_storage *st, void *data, const wf_type *t, const int6
     return h;
 }
 
+/* The elements at data on the thread's default device. */
+static weft_tensor upload(wf_ctx *c, const void *data, const wf_type *t, size_t bytes)
+{
+    wf_why why = {0};
+    wf_storage *st = wf_storage_new_on(c->device, bytes, &why);
+    wf_view d, s;
+    if (st) {
+        wf_view_of_type(&d, t, st->data);
+        d.device = c->device;
+        s = d;
+        s.device = WF_DEVICE_HOST;
+        memcpy(&s.data, &data, sizeof data); /* only read */
+        if (!wf_device_write(c->device, &d, &s, &why)) {
+            return wrap(st, st->data, t, NULL);
+        }
+        wf_storage_release(st);
+    }
+    return why.code ? wf_raise(c, "from_data", 0, NULL, &why)
+                    : wf_api_error("from_data", WEFT_ENOMEM, "out of memory for a handle");
+}
+
 weft_tensor(weft_from_data)(const void *data, weft_shape shape, weft_dtype dtype)
 {
     wf_type t;
@@ -122,6 +143,10 @@ weft_tensor(weft_from_data)(const void *data, weft_shape shape, weft_dtype dtype
     size_t bytes = (size_t)wf_type_numel(&t) * wf_dtype_size(t.dtype);
     if (!data && bytes) {
         return wf_api_null("from_data", "the data");
+    }
+    wf_ctx *c = wf_ctx_get();
+    if (c && c->device != WF_DEVICE_HOST) {
+        return upload(c, data, &t, bytes);
     }
     wf_storage *st = wf_storage_new(bytes);
     if (!st) {
@@ -160,7 +185,7 @@ static bool reach(const wf_type *t, const int64_t *strides, int64_t *lo, int64_t
            !__builtin_mul_overflow(*lo, size, &bytes);
 }
 
-weft_tensor wf_api_blob(const char *op, const weft_blob_args *args)
+weft_tensor wf_api_blob(const char *op, const weft_blob_args *args, int device)
 {
     wf_type t;
     weft_tensor error;
@@ -197,12 +222,14 @@ weft_tensor wf_api_blob(const char *op, const weft_blob_args *args)
         return wf_api_error(op, WEFT_ENOMEM, "out of memory for a handle");
     }
     st->read_only = args->read_only;
+    st->device = (uint8_t)device;
     return wrap(st, args->data, &t, strides);
 }
 
 weft_tensor(weft_from_blob)(const weft_blob_args *args)
 {
-    return args ? wf_api_blob("from_blob", args) : wf_api_null("from_blob", "the argument struct");
+    return args ? wf_api_blob("from_blob", args, WF_DEVICE_HOST)
+                : wf_api_null("from_blob", "the argument struct");
 }
 
 /* -- reading ------------------------------------------------------------------------------------------------- */
@@ -213,8 +240,12 @@ const void *weft_data(weft_tensor t)
     if (!read_open(&l, "data", t, false)) {
         return NULL;
     }
-    const void *p = wf_slot_data(l.s);
+    wf_why why = {0};
+    const void *p = wf_device_refuse_read(l.s, &why) ? NULL : wf_slot_data(l.s);
     look_close(&l);
+    if (why.code) {
+        wf_raise(l.c, "data", 1, &t, &why);
+    }
     return p;
 }
 
@@ -226,7 +257,9 @@ void *weft_data_mut(weft_tensor t)
     }
     wf_why why = {0};
     void *p = NULL;
-    if (l.s->st->read_only) {
+    if (wf_device_refuse_read(l.s, &why)) {
+        wf_hint(&why, "write there with weft_copy_(x, value)");
+    } else if (l.s->st->read_only) {
         wf_fail(&why, WEFT_EINVALID, "the memory is read-only");
         wf_hint(&why, "write to a copy: weft_clone(x)");
     } else if (wf_grad_enabled(l.c) && wf_slot_tracked(l.s)) {
@@ -287,7 +320,21 @@ static bool item(const char *op, weft_tensor t, bool *whole, int64_t *i, double 
     bool one = wf_slot_numel(s) == 1;
     if (one) {
         *whole = wf_dtype_kind(s->dtype) < 2;
+        int64_t here;
         const void *at = wf_slot_data(s);
+        if (__builtin_expect(s->st->device != WF_DEVICE_HOST, 0)) {
+            wf_why why = {0};
+            wf_view from, to = {.data = &here, .dtype = s->dtype};
+            wf_slot_view(s, &from);
+            from.rank = 0;
+            if (wf_storage_use(s->st, false, &why) ||
+                wf_device_read(from.device, &to, &from, &why)) {
+                wf_raise(l.c, op, 1, &t, &why);
+                look_close(&l);
+                return false;
+            }
+            at = &here;
+        }
         *d = wf_element_f64(s->dtype, at);
         *i = s->dtype == WEFT_I64 ? *(const int64_t *)at : wf_f64_to_i64(*d);
     } else {
@@ -370,8 +417,12 @@ weft_status(weft_to_array)(weft_tensor t, void *dst, int64_t n, weft_dtype dtype
         d = s;
         d.data = dst;
         d.dtype = (uint8_t)(dtype ? (int)dtype : s.dtype);
+        d.device = WF_DEVICE_HOST;
         wf_view_make_dense(&d);
-        wf_copy(&d, &s);
+        wf_why why = {0};
+        rc = wf_storage_use(l.s->st, false, &why);
+        rc = rc ? rc : wf_device_move(&d, &s, &why);
+        rc = rc ? wf_raise_status(l.c, "to_array", 1, &t, &why) : 0;
     }
     look_close(&l);
     return (weft_status)rc;

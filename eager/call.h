@@ -7,6 +7,7 @@
 #ifndef EAGER_CALL_H
 #define EAGER_CALL_H
 
+#include "eager/exec.h"
 #include "eager/tensor.h"
 
 enum { SMALL_SRC = 8 };
@@ -23,6 +24,7 @@ typedef struct wf_call {
     wf_slot *slot_[SMALL_SRC];
     bool pinned_[SMALL_SRC];
     bool tracked;
+    uint8_t device; /* of operands and results */
     wf_why why;
 } wf_call;
 
@@ -42,8 +44,26 @@ void wf_call_operand_view(wf_call *k, int i, int dt, bool flat, int64_t n, const
                           wf_view *v, void *scalar);
 /* Element type of an elementwise row's result when its operands are `join`. */
 int wf_call_output_dtype(wf_op op, int join);
+/* A result on the call's device: row-major, uninitialised. NULL with why filled. */
+wf_slot *wf_call_result(wf_call *k, const wf_type *t, weft_tensor *h);
+/* Records the executed op on the tape, if gradients flow through it. 0 or a status with why filled. */
+int wf_call_record(wf_call *k, int ndst, wf_slot *const *dst);
 /* Records the call's error. */
 weft_tensor wf_call_fail(wf_call *k);
+/* -- on a device (eager/device_call.c) -- */
+/* Sets k->device. 0 or a status with why filled: operands on two devices. */
+int wf_call_settle_device(wf_call *k);
+/* A running trace hears that ops on this device follow. */
+int wf_call_enter_device(wf_call *k);
+int wf_call_map_on_device(wf_call *k, int compute, const wf_view *dst, const wf_view *v);
+int wf_call_row_on_device(wf_call *k, wf_exec *e);
+/* The recorder's map; numbers of the host (0-d tensors) are recorded as scalars. */
+int wf_call_record_numbers(wf_call *k, int join, wf_slot *dst);
+/* A number of the host that gradients flow to, beside tensors of a device: it is moved there, on the record. */
+bool wf_call_has_tracked_number(const wf_call *k);
+weft_tensor wf_call_move_numbers(wf_call *k);
+bool wf_call_is_transfer(const wf_call *k);
+weft_tensor wf_call_transfer(wf_call *k);
 /* The 0-d tensor of a scalar handle (bool, i64 or f32). */
 weft_tensor wf_scalar_tensor(weft_tensor t);
 

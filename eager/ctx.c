@@ -390,6 +390,7 @@ void wf_slot_view(wf_slot *s, wf_view *v)
     v->data = wf_slot_data(s);
     v->dtype = s->dtype;
     v->rank = s->rank;
+    v->device = s->st->device;
     const int64_t *d = wf_dims(s), *st = wf_strides(s);
     for (int i = 0; i < s->rank; i++) {
         v->dims[i] = d[i];

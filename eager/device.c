@@ -1,15 +1,19 @@
 /*
  * eager/device.c -- devices by name: where a tensor is, moving it, and why a device cannot be used.
  *
- * Host memory is the only kind so far. What is settled here is what callers see: tensors know their device,
- * operands of one op share it, and asking for a device that is not there is an error that says what is missing.
+ * Nothing here knows what a device is made of: the table wf_device_api does, and is opened when a device is first asked
+ * for. A program that never asks pays one branch an op.
  */
-#include <dlfcn.h>
-
+#include "eager/alloc.h"
 #include "eager/api.h"
 #include "eager/device.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #pragma GCC diagnostic error "-Wmissing-prototypes"
+
+const wf_device_ops *_Atomic wf_device_api;
 
 int wf_device_code(weft_device d)
 {
@@ -35,17 +39,25 @@ const char *wf_device_code_name(int code)
     return code >= 0 && code <= WF_MAX_CUDA ? names[code] : "invalid";
 }
 
+int wf_device_open(int device, wf_why *why)
+{
+    if (device == WF_DEVICE_HOST) {
+        return 0;
+    }
+    const wf_device_ops *none = NULL;
+    atomic_compare_exchange_strong(&wf_device_api, &none, &wf_device_gpu);
+    return atomic_load(&wf_device_api)->open(device - 1, why);
+}
+
 const char *wf_device_missing(int code)
 {
-    if (code == WF_DEVICE_HOST) {
+    static _Thread_local char text[sizeof((wf_why *)0)->rule];
+    wf_why why = {0};
+    if (!wf_device_open(code, &why)) {
         return NULL;
     }
-    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-    if (!driver) {
-        return "the CUDA driver (libcuda.so.1) is not found";
-    }
-    dlclose(driver);
-    return "the CUDA driver is there, but this version of weft runs no ops on it yet";
+    snprintf(text, sizeof text, "%s", why.rule);
+    return text;
 }
 
 int wf_device_refuse_read(const wf_slot *s, wf_why *why)
@@ -59,29 +71,82 @@ int wf_device_refuse_read(const wf_slot *s, wf_why *why)
     return why->code;
 }
 
-int wf_device_refuse_operands(int n, wf_slot *const *s, wf_why *why)
+int wf_device_of_operands(int n, wf_slot *const *s, bool numbers, int none, wf_why *why)
 {
-    int first = -1;
+    int first = -1, device = WF_DEVICE_HOST;
+    for (int i = 0; i < n; i++) { /* where the op runs: the first device that somebody is on */
+        first = s[i] && first < 0 ? i : first;
+        device = s[i] && device == WF_DEVICE_HOST ? wf_slot_device(s[i]) : device;
+    }
+    if (first < 0) {
+        return none;
+    }
     for (int i = 0; i < n; i++) {
-        if (!s[i]) {
+        int is = s[i] ? wf_slot_device(s[i]) : device;
+        if (is == device || (numbers && is == WF_DEVICE_HOST && s[i]->rank == 0)) {
             continue;
         }
-        first = first < 0 ? i : first;
-        if (wf_slot_device(s[i]) != wf_slot_device(s[first])) {
-            wf_fail(why, WEFT_EINVALID,
-                    "operands are on two devices: operand %d on %s, operand %d on %s", first,
-                    wf_device_code_name(wf_slot_device(s[first])), i,
-                    wf_device_code_name(wf_slot_device(s[i])));
-            wf_hint(why, "move one of them: weft_to(x, device)");
-            return why->code;
+        int other = first;
+        for (int k = 0; k < n && wf_slot_device(s[other]) == is; k++) {
+            other = s[k] ? k : other;
         }
+        int lo = other < i ? other : i, hi = other < i ? i : other;
+        wf_fail(why, WEFT_EINVALID,
+                "operands are on two devices: operand %d on %s, operand %d on %s", lo,
+                wf_device_code_name(wf_slot_device(s[lo])), hi,
+                wf_device_code_name(wf_slot_device(s[hi])));
+        wf_hint(why, "move one of them: weft_to(x, device)");
+        return -1;
     }
-    if (first < 0 || wf_slot_device(s[first]) == WF_DEVICE_HOST) {
-        return 0;
-    }
-    return wf_fail(why, WEFT_EUNSUPPORTED, "ops do not run on %s yet",
-                   wf_device_code_name(wf_slot_device(s[first])));
+    return device;
 }
+
+int wf_device_of_handle(wf_ctx *c, weft_tensor t)
+{
+    bool pinned = false;
+    wf_slot *s = t.slot && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, NULL) : NULL;
+    int device = s ? wf_slot_device(s) : WF_DEVICE_HOST;
+    if (pinned) {
+        wf_unpin(c, s);
+    }
+    return device;
+}
+
+weft_tensor wf_device_on_host(weft_tensor t)
+{
+    wf_ctx *c = wf_ctx_get();
+    int from = c ? wf_device_of_handle(c, t) : WF_DEVICE_HOST;
+    if (from == WF_DEVICE_HOST) {
+        return t;
+    }
+    int64_t ints[2] = {WF_DEVICE_HOST, from};
+    c->grad_off++;
+    t = wf_op1(WF_OP_COPY, &(wf_attr){.n_ints = 2, .ints = ints}, t);
+    c->grad_off--;
+    return t;
+}
+
+weft_tensor wf_device_number(wf_ctx *c, weft_tensor t, wf_why *why)
+{
+    bool pinned = false;
+    wf_slot *s = t.slot && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, why) : NULL;
+    if (s && wf_slot_device(s) == WF_DEVICE_HOST && s->rank == 0 &&
+        !wf_need_value(c, s, false, "a number of the host", why)) {
+        const void *at = wf_slot_data(s);
+        int kind = wf_dtype_kind(s->dtype);
+        double d = wf_element_f64(s->dtype, at);
+        t = kind == 2              ? weft_f(d)
+            : kind == 0            ? weft_b(d != 0)
+            : s->dtype == WEFT_I64 ? weft_i(*(const int64_t *)at)
+                                   : weft_i((int64_t)d);
+    }
+    if (pinned) {
+        wf_unpin(c, s);
+    }
+    return t;
+}
+
+/* -- public ------------------------------------------------------------------------------------------------------ */
 
 const char *weft_device_name(weft_device device)
 {
@@ -94,25 +159,74 @@ weft_device weft_device_of(weft_tensor t)
     return wf_arg_open(&a, "device_of", t) ? wf_device_public(a.device) : (weft_device){-1, 0};
 }
 
+static weft_tensor no_such_device(const char *op, weft_device d)
+{
+    return wf_api_error(op, WEFT_EINVALID,
+                        "there is no device of kind %d and index %d; use WEFT_CPU or WEFT_CUDA(i), "
+                        "i < %d",
+                        d.kind, d.index, WF_MAX_CUDA);
+}
+
 weft_tensor(weft_to)(weft_tensor x, weft_device device)
 {
     wf_arg a;
     int to = wf_device_code(device);
     if (to < 0) {
-        return wf_api_error(
-            "to", WEFT_EINVALID,
-            "there is no device of kind %d and index %d; use WEFT_CPU or WEFT_CUDA(i), i < %d",
-            device.kind, device.index, WF_MAX_CUDA);
+        return no_such_device("to", device);
     }
     if (!wf_arg_open(&a, "to", x)) {
         return a.error;
     }
-    const char *missing = wf_device_missing(to == WF_DEVICE_HOST ? a.device : to);
+    const char *missing = wf_device_missing(to);
     if (missing) {
         wf_arg_fail(&a, WEFT_EUNSUPPORTED, "weft_doctor lists what is found",
                     "a tensor on %s cannot go to %s: %s", wf_device_code_name(a.device),
                     wf_device_code_name(to), missing);
         return a.error;
     }
-    return wf_is_scalar(x) ? x : wf_api_alias(x, &a.type);
+    if (wf_is_scalar(x)) { /* a number is at home everywhere */
+        return x;
+    }
+    if (a.device == to) {
+        return wf_api_alias(x, &a.type);
+    }
+    int64_t ints[2] = {to, a.device};
+    return wf_op1(WF_OP_COPY, &(wf_attr){.n_ints = 2, .ints = ints}, x);
+}
+
+weft_device weft_default_device(void)
+{
+    wf_ctx *c = wf_ctx_get();
+    return wf_device_public(c ? c->device : WF_DEVICE_HOST);
+}
+
+weft_status weft_set_default_device(weft_device device)
+{
+    wf_ctx *c = wf_ctx_get();
+    int to = wf_device_code(device);
+    if (to < 0) {
+        return weft_error_status(no_such_device("set_default_device", device));
+    }
+    const char *missing = wf_device_missing(to);
+    if (!c || missing) {
+        return weft_error_status(wf_api_error("set_default_device", WEFT_EUNSUPPORTED,
+                                              "tensors cannot be made on %s: %s; weft_doctor lists "
+                                              "what is found",
+                                              wf_device_code_name(to), missing ? missing : ""));
+    }
+    wf_device_enter(c, to);
+    return WEFT_OK;
+}
+
+int weft_device_fallbacks(weft_device_fallback *out, int n)
+{
+    int found = 0;
+    for (int op = 0; op < WF_OP_COUNT; op++) {
+        int64_t count = wf_device_fallbacks((wf_op)op);
+        if (count && out && found < n) {
+            out[found] = (weft_device_fallback){wf_rows[op].name, count};
+        }
+        found += count != 0;
+    }
+    return found;
 }

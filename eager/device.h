@@ -1,18 +1,64 @@
 /*
- * eager/device.h -- where memory is, as one byte of a storage.
+ * eager/device.h -- where memory is, as one byte of a storage, and what runs there.
+ *
+ * A device is a table of functions (wf_device_ops) over device memory: allocation, copies, finished programs, rows with
+ * kernels of their own. Dispatch, autograd and plans know only the functions below it, which turn every op of the table
+ * into those: an elementwise row is a program of one instruction, a reduction a small plan, and a row without a device
+ * kernel goes through host memory (counted, see wf_device_fallbacks).
+ *
+ * Invariants: host code never dereferences device memory; all operands of an op are on one device, but for 0-d host
+ * tensors of elementwise rows, which count as numbers; work is ordered by the calling thread's stream; nothing waits for
+ * the device but reads (wf_device_read) and rows through the host.
  */
 #ifndef EAGER_DEVICE_H
 #define EAGER_DEVICE_H
 
+#include "eager/exec.h"
 #include "eager/tensor.h"
 
 enum { WF_DEVICE_HOST = 0, WF_MAX_CUDA = 16 }; /* CUDA device i is 1 + i */
 
+struct wf_program;
+struct wf_program_args;
+
+/* Functions that return int: 0, or a status with why filled. Addresses are of device memory unless said otherwise. */
+typedef struct wf_device_ops {
+    const char *name;
+    /* Is the device usable? Remembered. */
+    int (*open)(int ordinal, wf_why *why);
+    /* A block of nbytes > 0 on the thread's stream, *address its memory; NULL with why filled. */
+    void *(*alloc)(int ordinal, size_t nbytes, void **address, wf_why *why);
+    void (*free)(void *block); /* any thread */
+    /* The stream's next work comes behind what other streams did to the block. */
+    int (*use)(void *block, bool write, wf_why *why);
+    int (*upload)(int ordinal, void *dst, const void *host, size_t n, wf_why *why);
+    int (*download)(int ordinal, void *host, const void *src, size_t n, wf_why *why); /* waits */
+    int (*synchronize)(int ordinal, wf_why *why);
+    /* Views with any strides; scalars are on the host. one: bit i: input i is a single element. */
+    int (*program)(int ordinal, const struct wf_program *p, uint32_t one,
+                   const struct wf_program_args *a, wf_why *why);
+    int (*copy)(int ordinal, const wf_view *dst, const wf_view *src, wf_why *why); /* converts */
+    int (*fill)(int ordinal, const wf_view *dst, const void *host_value, wf_why *why);
+    /* A row with a kernel of its own; WEFT_EUNSUPPORTED with why empty: there is none. NULL: for no row. */
+    int (*row)(int ordinal, wf_exec *e);
+    /* A row that is a few programs (reductions, softmax, norms); WEFT_EUNSUPPORTED with why empty: it is not. */
+    int (*composite)(int device, wf_exec *e);
+} wf_device_ops;
+
+/* What is in use. NULL: nothing was asked of a device yet. */
+extern const wf_device_ops *_Atomic wf_device_api;
+/* What wf_device_open puts there; defined by the layer above, which has the kernels. */
+extern const wf_device_ops wf_device_gpu;
+
+/* Makes the device usable. 0, or WEFT_EUNSUPPORTED with the reason. */
+int wf_device_open(int device, wf_why *why);
+
+/* -- names ---------------------------------------------------------------------------------------------------- */
 /* The byte of a public value; -1: no such device. */
 int wf_device_code(weft_device d);
 weft_device wf_device_public(int code);
 const char *wf_device_code_name(int code);
-/* Why no tensor can be on the device here and now; NULL: it can. */
+/* Why no tensor can be on the device here and now; NULL: it can. The text is of the calling thread. */
 const char *wf_device_missing(int code);
 static inline int wf_slot_device(const wf_slot *s)
 {
@@ -20,7 +66,58 @@ static inline int wf_slot_device(const wf_slot *s)
 }
 /* The host cannot reach the elements: fills why and returns a status; else 0. */
 int wf_device_refuse_read(const wf_slot *s, wf_why *why);
-/* Operands (NULL entries are skipped) that are not all in host memory: two devices, or one without kernels. */
-int wf_device_refuse_operands(int n, wf_slot *const *s, wf_why *why);
+/* The device of an op with these operands (NULL entries are skipped), `none` if there are no tensors. numbers: 0-d host
+ * tensors go with any device. -1: they are on two devices, why says which. */
+int wf_device_of_operands(int n, wf_slot *const *s, bool numbers, int none, wf_why *why);
+
+/* Tensors made from nothing are on this device of the calling thread until it is set again; returns the one before. */
+static inline int wf_device_enter(wf_ctx *c, int device)
+{
+    int before = c->device;
+    c->device = (uint8_t)device;
+    c->away = (uint8_t)(c->device | (c->recorder ? c->recorder->device : 0));
+    return before;
+}
+/* The device of a handle; the host for scalars and what is not live. */
+int wf_device_of_handle(wf_ctx *c, weft_tensor t);
+
+/* -- work (device > 0) ------------------------------------------------------------------------------------------- */
+/* As the functions of eager/exec.h, on views of device memory; a source with device 0 is one element on the host. */
+int wf_device_map(int device, wf_op op, int compute, const wf_view *dst, int nsrc,
+                  const wf_view *src, wf_why *why);
+int wf_device_vjp(int device, wf_op op, int which, int compute, const wf_view *dst, int nsrc,
+                  const wf_view *src, wf_why *why);
+int wf_device_copy(int device, const wf_view *dst, const wf_view *src, wf_why *why);
+int wf_device_fill(int device, const wf_view *dst, const void *host_value, wf_why *why);
+int wf_device_row(int device, wf_exec *e);
+int wf_device_program(int device, const struct wf_program *p, const struct wf_program_args *a,
+                      wf_why *why);
+/* dst (dense, host memory) := src, converted; waits. */
+int wf_device_read(int device, const wf_view *dst, const wf_view *src, wf_why *why);
+/* dst (device, dense) := src (host memory, any strides) of the same type. */
+int wf_device_write(int device, const wf_view *dst, const wf_view *src, wf_why *why);
+/* dst := src of the same extents, each on its device (the view's byte). */
+int wf_device_move(const wf_view *dst, const wf_view *src, wf_why *why);
+/* Scratch memory; NULL with why filled. */
+void *wf_device_alloc(int device, size_t nbytes, void **address, wf_why *why);
+void wf_device_free(void *block);
+/* The storage takes part in the stream's next work. Near free for host memory. */
+int wf_device_use(wf_storage *st, bool write, wf_why *why);
+static inline int wf_storage_use(wf_storage *st, bool write, wf_why *why)
+{
+    return __builtin_expect(st->device != WF_DEVICE_HOST, 0) ? wf_device_use(st, write, why) : 0;
+}
+
+/* The value of a 0-d host tensor as a scalar, which a trace on a device records; t itself if it is anything else. */
+weft_tensor wf_device_number(wf_ctx *c, weft_tensor t, wf_why *why);
+
+/* A tensor of the current scope with the elements of t in host memory (t itself if it is there). Records nothing. */
+weft_tensor wf_device_on_host(weft_tensor t);
+
+/* Until the elements of s are what all work so far makes them: for those who will read them behind our back. */
+int wf_device_wait(const wf_slot *s, wf_why *why);
+
+/* Rows run through host memory so far, by op. */
+int64_t wf_device_fallbacks(wf_op op);
 
 #endif

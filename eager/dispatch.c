@@ -121,7 +121,7 @@ int wf_call_open(wf_call *k, wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
     k->tracked = false;
     k->why.code = 0;
     k->why.rule[0] = k->why.hint[0] = '\0';
-    bool away = false; /* an operand is not in host memory */
+    unsigned away = c->away; /* somebody is not in host memory */
     if (nsrc > SMALL_SRC) {
         k->slot = wf_malloc((size_t)nsrc * sizeof *k->slot);
         k->pinned = wf_malloc((size_t)nsrc * sizeof *k->pinned);
@@ -149,9 +149,10 @@ int wf_call_open(wf_call *k, wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
             return refuse(k, s, i);
         }
         k->tracked |= wf_slot_tracked(s);
-        away |= wf_slot_device(s) != WF_DEVICE_HOST;
+        away |= s->st->device;
     }
-    return away ? wf_device_refuse_operands(nsrc, k->slot, &k->why) : 0;
+    k->device = WF_DEVICE_HOST;
+    return __builtin_expect(away != 0, 0) ? wf_call_settle_device(k) : 0;
 }
 
 static double scalar_double(weft_tensor t)
@@ -280,6 +281,7 @@ void wf_call_operand_view(wf_call *k, int i, int dt, bool flat, int64_t n, const
 {
     wf_slot *s = k->slot[i];
     v->rank = flat ? 1 : out->rank;
+    v->device = s ? s->st->device : WF_DEVICE_HOST;
     if (flat) {
         v->dims[0] = n;
     } else {
@@ -333,8 +335,7 @@ weft_tensor wf_call_fail(wf_call *k)
     return wf_raise(k->c, wf_rows[k->op].name, k->nsrc, k->src, &k->why);
 }
 
-/* Result memory: row-major. The handle, or an error. */
-static wf_slot *result_new(wf_call *k, const wf_type *t, weft_tensor *h)
+wf_slot *wf_call_result(wf_call *k, const wf_type *t, weft_tensor *h)
 {
     int64_t n = wf_type_numel(t);
     if (n < 0) {
@@ -342,7 +343,7 @@ static wf_slot *result_new(wf_call *k, const wf_type *t, weft_tensor *h)
         return NULL;
     }
     size_t bytes = (size_t)n * wf_dtype_size(t->dtype);
-    wf_storage *st = wf_result_storage(k->c, bytes);
+    wf_storage *st = wf_result_storage(k->c, bytes, k->device, &k->why);
     wf_slot *s = st ? wf_slot_new(k->c, h) : NULL;
     if (!s || wf_slot_shape(s, t->rank, t->dims, NULL) != 0) {
         if (s) {
@@ -351,8 +352,10 @@ static wf_slot *result_new(wf_call *k, const wf_type *t, weft_tensor *h)
         if (st) {
             wf_storage_release(st);
         }
-        wf_fail(&k->why, WEFT_ENOMEM, "out of memory for a result of %zu bytes", bytes);
-        wf_hint(&k->why, "free tensors, end scopes sooner, or call weft_memory_trim");
+        if (!k->why.code) {
+            wf_fail(&k->why, WEFT_ENOMEM, "out of memory for a result of %zu bytes", bytes);
+            wf_hint(&k->why, "free tensors, end scopes sooner, or call weft_memory_trim");
+        }
         return NULL;
     }
     s->dtype = t->dtype;
@@ -361,8 +364,7 @@ static wf_slot *result_new(wf_call *k, const wf_type *t, weft_tensor *h)
     return s;
 }
 
-/* Records an executed op on the tape; on failure the result is dropped. */
-static int tape_append(wf_call *k, int ndst, wf_slot *const *dst)
+int wf_call_record(wf_call *k, int ndst, wf_slot *const *dst)
 {
     bool flt = false;
     for (int i = 0; i < ndst; i++) {
@@ -429,18 +431,35 @@ static int exec_flat(wf_call *k, int64_t n, wf_slot *r)
         v[i].data = wf_slot_data(s);
         v[i].dtype = s->dtype;
         v[i].rank = 1;
+        v[i].device = WF_DEVICE_HOST;
         v[i].dims[0] = n;
         v[i].strides[0] = 1;
     }
-    int rc = wf_exec_map(k->op, wf_dtype_compute(k->slot[0]->dtype), &v[k->nsrc], k->nsrc, v);
+    int compute = wf_dtype_compute(k->slot[0]->dtype);
+    if (__builtin_expect(k->device != WF_DEVICE_HOST, 0)) {
+        for (int i = 0; i <= k->nsrc; i++) {
+            v[i].device = (i < k->nsrc ? k->slot[i] : r)->st->device;
+        }
+        return wf_call_map_on_device(k, compute, &v[k->nsrc], v);
+    }
+    int rc = wf_exec_map(k->op, compute, &v[k->nsrc], k->nsrc, v);
     return rc ? wf_fail(&k->why, rc, "out of memory for scratch tiles") : 0;
+}
+
+static inline int record_map(wf_call *k, int join, wf_slot *r)
+{
+    wf_recorder *rec = k->c->recorder;
+    if (__builtin_expect(k->device != WF_DEVICE_HOST, 0)) {
+        return wf_call_record_numbers(k, join, r);
+    }
+    return rec->map(rec, k->op, join, k->nsrc, k->slot, k->src, r, &k->why);
 }
 
 static weft_tensor run_flat(wf_call *k, int64_t n)
 {
     wf_slot *a = k->slot[0];
     int out = wf_call_output_dtype(k->op, a->dtype);
-    wf_storage *st = wf_result_storage(k->c, (size_t)n * wf_dtype_size(out));
+    wf_storage *st = wf_result_storage(k->c, (size_t)n * wf_dtype_size(out), k->device, &k->why);
     weft_tensor h;
     wf_slot *r = st ? wf_slot_new(k->c, &h) : NULL;
     if (!r || wf_slot_shape(r, a->rank, wf_dims(a), wf_strides(a)) != 0) {
@@ -450,17 +469,18 @@ static weft_tensor run_flat(wf_call *k, int64_t n)
         if (st) {
             wf_storage_release(st);
         }
-        wf_fail(&k->why, WEFT_ENOMEM, "out of memory for a result of %lld elements", (long long)n);
+        if (!k->why.code) {
+            wf_fail(&k->why, WEFT_ENOMEM, "out of memory for a result of %lld elements",
+                    (long long)n);
+        }
         return wf_call_fail(k);
     }
     r->dtype = (uint8_t)out;
     r->st = st;
     atomic_store_explicit(&st->handles, 1, memory_order_relaxed);
-    int rc = k->c->recorder ? k->c->recorder->map(k->c->recorder, k->op, a->dtype, k->nsrc, k->slot,
-                                                  k->src, r, &k->why)
-                            : exec_flat(k, n, r);
+    int rc = k->c->recorder ? record_map(k, a->dtype, r) : exec_flat(k, n, r);
     if (!rc && k->tracked && wf_grad_enabled(k->c)) {
-        rc = tape_append(k, 1, &r);
+        rc = wf_call_record(k, 1, &r);
     }
     if (rc) {
         wf_slot_destroy(k->c, r);
@@ -478,6 +498,7 @@ static int exec_broadcast(wf_call *k, int first, int compute, const wf_type *out
     d.data = wf_slot_data(r);
     d.dtype = out->dtype;
     d.rank = flat ? 1 : out->rank;
+    d.device = r->st->device;
     if (flat) {
         d.dims[0] = wf_type_numel(out);
         d.strides[0] = 1;
@@ -485,12 +506,18 @@ static int exec_broadcast(wf_call *k, int first, int compute, const wf_type *out
         memcpy(d.dims, out->dims, (size_t)out->rank * sizeof(int64_t));
         memcpy(d.strides, wf_strides(r), (size_t)out->rank * sizeof(int64_t));
     }
+    if (__builtin_expect(d.device != WF_DEVICE_HOST, 0)) {
+        return wf_call_map_on_device(k, compute, &d, v);
+    }
     int rc = wf_exec_map(k->op, compute, &d, k->nsrc, v);
     return rc ? wf_fail(&k->why, rc, "out of memory for scratch tiles") : 0;
 }
 
 static weft_tensor run_elementwise(wf_call *k)
 {
+    if (__builtin_expect(k->device != WF_DEVICE_HOST, 0) && wf_call_has_tracked_number(k)) {
+        return wf_call_move_numbers(k);
+    }
     int64_t n = flat_count(k);
     if (n >= 0) {
         return run_flat(k, n);
@@ -525,15 +552,14 @@ static weft_tensor run_elementwise(wf_call *k)
     int compute = wf_dtype_compute(join);
     out.dtype = (uint8_t)wf_call_output_dtype(k->op, join);
     weft_tensor h;
-    wf_slot *r = result_new(k, &out, &h);
+    wf_slot *r = wf_call_result(k, &out, &h);
     if (!r) {
         return wf_call_fail(k);
     }
-    int rc = k->c->recorder ? k->c->recorder->map(k->c->recorder, k->op, join, k->nsrc, k->slot,
-                                                  k->src, r, &k->why)
-                            : exec_broadcast(k, first, compute, &out, flat, r);
+    int rc =
+        k->c->recorder ? record_map(k, join, r) : exec_broadcast(k, first, compute, &out, flat, r);
     if (!rc && k->tracked && wf_grad_enabled(k->c)) {
-        rc = tape_append(k, 1, &r);
+        rc = wf_call_record(k, 1, &r);
     }
     if (rc) {
         wf_slot_destroy(k->c, r);
@@ -594,12 +620,17 @@ static int check_bounds(wf_call *k, const wf_view *v)
 }
 
 /* The elements of v, row-major, into the memory of r. */
-static void copy_dense(wf_slot *r, const wf_view *v)
+static int copy_dense(wf_call *k, wf_slot *r, const wf_view *v)
 {
     wf_view d = *v;
     d.data = wf_slot_data(r);
     wf_view_make_dense(&d);
+    if (k->device != WF_DEVICE_HOST) {
+        int rc = wf_storage_use(k->slot[0]->st, false, &k->why);
+        return rc ? rc : wf_device_copy(k->device, &d, v, &k->why);
+    }
     wf_copy(&d, v);
+    return 0;
 }
 
 static weft_tensor run_view(wf_call *k)
@@ -625,12 +656,13 @@ static weft_tensor run_view(wf_call *k)
     weft_tensor h;
     wf_slot *r;
     if (rc == 1) { /* a reshape that needs a copy */
-        r = result_new(k, &out, &h);
+        r = wf_call_result(k, &out, &h);
         if (!r) {
             return wf_call_fail(k);
         }
-        if (!k->c->recorder) {
-            copy_dense(r, &v);
+        if (!k->c->recorder && copy_dense(k, r, &v)) {
+            wf_slot_destroy(k->c, r);
+            return wf_call_fail(k);
         }
     } else {
         if ((k->op == WF_OP_AS_STRIDED || k->op == WF_OP_DIAGONAL) && check_bounds(k, &w)) {
@@ -644,7 +676,7 @@ static weft_tensor run_view(wf_call *k)
     }
     wf_recorder *rec = k->c->recorder;
     rc = rec ? rec->view(rec, k->op, k->attr, s, r, &k->why) : 0;
-    if (rc || (k->tracked && wf_grad_enabled(k->c) && tape_append(k, 1, &r))) {
+    if (rc || (k->tracked && wf_grad_enabled(k->c) && wf_call_record(k, 1, &r))) {
         wf_slot_destroy(k->c, r);
         return wf_call_fail(k);
     }
@@ -687,9 +719,11 @@ static void with_scalars(wf_call *k, int ndst, weft_tensor *dst)
         return;
     }
     weft_scope sc = weft_scope_begin();
+    int before = wf_device_enter(k->c, k->device);
     for (int i = 0; i < k->nsrc; i++) {
         t[i] = wf_is_scalar(k->src[i]) ? wf_scalar_tensor(k->src[i]) : k->src[i];
     }
+    wf_device_enter(k->c, before);
     wf_dispatch(k->op, k->attr, k->nsrc, t, ndst, dst);
     for (int i = 0; i < ndst; i++) {
         dst[i] = weft_scope_give(sc, dst[i]);
@@ -753,7 +787,7 @@ static int row_results(wf_call *k, operands *o, int ndst, weft_tensor *dst)
     }
     int made = 0;
     for (; made < ndst; made++) {
-        r[made] = result_new(k, &out[made], &dst[made]);
+        r[made] = wf_call_result(k, &out[made], &dst[made]);
         if (!r[made]) {
             rc = k->why.code;
             break;
@@ -764,10 +798,11 @@ static int row_results(wf_call *k, operands *o, int ndst, weft_tensor *dst)
         rc = k->c->recorder->row(k->c->recorder, k->op, k->attr, k->nsrc, k->slot, r, &k->why);
     } else if (!rc) {
         wf_exec e = {k->op, k->nsrc, ndst, o->view, v, k->attr, &k->why};
-        rc = wf_exec_row(&e);
+        rc = __builtin_expect(k->device != WF_DEVICE_HOST, 0) ? wf_call_row_on_device(k, &e)
+                                                              : wf_exec_row(&e);
     }
     if (!rc && k->tracked && wf_grad_enabled(k->c)) {
-        rc = tape_append(k, ndst, r);
+        rc = wf_call_record(k, ndst, r);
     }
     for (int i = 0; rc && i < made; i++) {
         wf_slot_destroy(k->c, r[i]);
@@ -792,6 +827,10 @@ static int run_row(wf_call *k, int ndst, weft_tensor *dst)
     }
     if (wf_rows[k->op].kind == WF_KIND_VIEW) {
         dst[0] = run_view(k);
+        return dst[0].slot == 0 ? (int)weft_error_status(dst[0]) : 0;
+    }
+    if (wf_call_is_transfer(k)) {
+        dst[0] = wf_call_transfer(k);
         return dst[0].slot == 0 ? (int)weft_error_status(dst[0]) : 0;
     }
     operands o;
@@ -821,7 +860,7 @@ static int dispatch(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *
             dst[i] = failed;
         }
         rc = (int)weft_error_status(failed);
-    } else if (rc > 0) {
+    } else if (rc > 0 || (__builtin_expect(c->away, 0) && (rc = wf_call_enter_device(&k)) != 0)) {
         rc = fail_all(&k, ndst, dst);
     } else {
         /* kernels round to nearest, denormals on, whatever the caller set */
@@ -879,7 +918,7 @@ int wf_need_value(wf_ctx *c, wf_slot *s, bool write, const char *op, wf_why *why
                      wf_rows[s->st->write_op].name);
         wf_hint(why, "write it anew (weft_copy_, weft_fill_) before reading it");
     }
-    return rc ? rc : wf_device_refuse_read(s, why);
+    return rc;
 }
 
 wf_recorder *wf_pause(wf_ctx *c, const char *op, int *rc, wf_why *why)

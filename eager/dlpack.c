@@ -9,6 +9,7 @@
 
 #include "eager/alloc.h"
 #include "eager/api.h"
+#include "eager/device.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
@@ -20,7 +21,7 @@ _Static_assert(offsetof(DLManagedTensorVersioned, dl_tensor) == 32 &&
                "DLManagedTensorVersioned");
 
 enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_BOOL = 6 };
-enum { DL_CPU = 1 };
+enum { DL_CPU = 1, DL_CUDA = 2 };
 #define DL_READ_ONLY 1u
 
 static const DLDataType dl_types[WEFT_DTYPE_COUNT] = {
@@ -75,7 +76,7 @@ static export *export_new(weft_tensor t, bool versioned, DLTensor *d, bool *read
         if (!why.code) {
             wf_fail(&why, WEFT_EINVALID, "a scalar has no memory");
         }
-    } else if (wf_need_value(c, s, true, "to_dlpack", &why)) {
+    } else if (wf_need_value(c, s, true, "to_dlpack", &why) || wf_device_wait(s, &why)) {
         ; /* why says it */
     } else if (s->st->read_only && !versioned) {
         wf_fail(&why, WEFT_EINVALID, "the memory is read-only, which this form cannot say");
@@ -88,8 +89,9 @@ static export *export_new(weft_tensor t, bool versioned, DLTensor *d, bool *read
         wf_storage_retain(s->st);
         memcpy(e->dims, wf_dims(s), (size_t)s->rank * sizeof *e->dims);
         memcpy(e->strides, wf_strides(s), (size_t)s->rank * sizeof *e->strides);
+        int device = wf_slot_device(s);
         *d = (DLTensor){.data = wf_slot_data(s),
-                        .device = {DL_CPU, 0},
+                        .device = {device ? DL_CUDA : DL_CPU, device ? device - 1 : 0},
                         .ndim = s->rank,
                         .dtype = dl_types[s->dtype],
                         .shape = e->dims,
@@ -164,12 +166,18 @@ static weft_dtype dtype_of(DLDataType t)
 static weft_tensor import(const DLTensor *d, bool read_only, void (*deleter)(void *), void *capsule)
 {
     static const char op[] = "from_dlpack";
-    if ((int)d->device.device_type != DL_CPU) {
-        return wf_api_error(
-            op, WEFT_EUNSUPPORTED,
-            "the data is on a device of type %d; only CPU memory (1) can be shared. "
-            "Move it to the CPU first",
-            (int)d->device.device_type);
+    int kind = (int)d->device.device_type;
+    int device = kind == DL_CUDA ? wf_device_code(WEFT_CUDA(d->device.device_id)) : WF_DEVICE_HOST;
+    if ((kind != DL_CPU && kind != DL_CUDA) || device < 0) {
+        return wf_api_error(op, WEFT_EUNSUPPORTED,
+                            "the data is on device %d of type %d; CPU memory (1) and a GPU's (2) "
+                            "can be shared. Move it to the CPU first",
+                            (int)d->device.device_id, kind);
+    }
+    const char *missing = wf_device_missing(device);
+    if (missing) {
+        return wf_api_error(op, WEFT_EUNSUPPORTED, "the data is on %s, which cannot be used: %s",
+                            wf_device_code_name(device), missing);
     }
     weft_dtype dtype = dtype_of(d->dtype);
     if (dtype == WEFT_DTYPE_DEFAULT) {
@@ -187,7 +195,7 @@ static weft_tensor import(const DLTensor *d, bool read_only, void (*deleter)(voi
                         .deleter = deleter,
                         .arg = capsule,
                         .read_only = read_only};
-    return wf_api_blob(op, &b);
+    return wf_api_blob(op, &b, device);
 }
 
 weft_tensor(weft_from_dlpack)(DLManagedTensorVersioned *capsule)

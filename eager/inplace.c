@@ -84,11 +84,29 @@ static bool self_overlaps(wf_slot *s)
     return false;
 }
 
-/* Operands are in host memory by now. */
+/* The op runs where the target is; operands may be numbers of the host. */
+__attribute__((noinline, cold)) static int settle_device(wf_call *k, wf_slot *dst)
+{
+    wf_slot *all[SMALL_SRC + 1];
+    int n = k->nsrc < SMALL_SRC ? k->nsrc : SMALL_SRC, device;
+    memcpy(all, k->slot, (size_t)n * sizeof *all);
+    all[n] = dst;
+    device = wf_slot_device(dst);
+    /* A copy comes from anywhere; a 0-d host target is no number for a device's operands. */
+    bool numbers = wf_op_is_elementwise(k->op) && device != WF_DEVICE_HOST;
+    if (k->op != WF_OP_COPY && wf_device_of_operands(n + 1, all, numbers, 0, &k->why) < 0) {
+        return k->why.code;
+    }
+    k->device = (uint8_t)device;
+    wf_recorder *r = k->c->recorder;
+    return r && r->device != device ? r->enter(r, device, &k->why) : 0;
+}
+
 static int device_check(wf_call *k, wf_slot *dst)
 {
-    wf_slot *both[2] = {k->nsrc ? k->slot[0] : NULL, dst};
-    return wf_slot_device(dst) == WF_DEVICE_HOST ? 0 : wf_device_refuse_operands(2, both, &k->why);
+    return __builtin_expect((dst->st->device | k->device | k->c->away) != 0, 0)
+               ? settle_device(k, dst)
+               : 0;
 }
 
 static int target_check(wf_call *k, wf_slot *dst)
@@ -149,6 +167,11 @@ static int assign(wf_call *k, wf_slot *dst, wf_slot *value)
     wf_view d, s;
     wf_slot_view(dst, &d);
     wf_slot_view(value, &s);
+    if (d.device != WF_DEVICE_HOST) {
+        int rc = wf_storage_use(value->st, false, &k->why);
+        rc = rc ? rc : wf_storage_use(dst->st, true, &k->why);
+        return rc ? rc : wf_device_copy(d.device, &d, &s, &k->why);
+    }
     wf_copy(&d, &s);
     return 0;
 }
@@ -204,13 +227,30 @@ static void save_target(wf_call *k, wf_slot *dst, weft_tensor *src)
     }
 }
 
+/* The value that is copied, as a tensor beside the target. */
+static weft_tensor copied_value(wf_call *k, wf_slot *dst)
+{
+    int64_t ints[2] = {wf_slot_device(dst), WF_DEVICE_HOST};
+    if (k->slot[0] && wf_slot_device(k->slot[0]) != ints[0]) {
+        ints[1] = wf_slot_device(k->slot[0]);
+        return wf_op1(WF_OP_COPY, &(wf_attr){.n_ints = 2, .ints = ints}, k->src[0]);
+    }
+    if (!wf_is_scalar(k->src[0])) {
+        return k->src[0];
+    }
+    int before = wf_device_enter(k->c, (int)ints[0]);
+    weft_tensor r = wf_scalar_tensor(k->src[0]);
+    wf_device_enter(k->c, before);
+    return r;
+}
+
 static int run_tracked(wf_call *k, wf_slot *dst)
 {
     weft_scope sc = weft_scope_begin();
     weft_tensor r;
     int rc = 0;
     if (k->op == WF_OP_COPY) {
-        r = wf_is_scalar(k->src[0]) ? wf_scalar_tensor(k->src[0]) : k->src[0];
+        r = copied_value(k, dst);
     } else {
         weft_tensor src[SMALL_SRC];
         save_target(k, dst, src);
@@ -260,6 +300,38 @@ static int separate(wf_call *k, wf_slot *dst, weft_tensor *src)
     return 0;
 }
 
+/* d, the view of dst, := v. */
+static int copy_into(wf_call *k, wf_slot *dst, const wf_view *d, const wf_view *v)
+{
+    if (d->device == WF_DEVICE_HOST) {
+        wf_copy(d, v);
+        return 0;
+    }
+    int rc = wf_storage_use(dst->st, true, &k->why);
+    if (!rc && v->device != WF_DEVICE_HOST) {
+        rc = wf_storage_use(k->slot[0]->st, false, &k->why);
+        return rc ? rc : wf_device_copy(d->device, d, v, &k->why);
+    }
+    uint64_t value = 0; /* a number */
+    wf_view from = {.data = v->data, .dtype = v->dtype}, to = {.data = &value, .dtype = d->dtype};
+    wf_copy(&to, &from);
+    return rc ? rc : wf_device_fill(d->device, d, &value, &k->why);
+}
+
+/* d, the view of dst, := the row's value. */
+static int map_into(wf_call *k, wf_slot *dst, const wf_view *d, int compute, const wf_view *v)
+{
+    if (d->device == WF_DEVICE_HOST) {
+        int rc = wf_exec_map(k->op, compute, d, k->nsrc, v);
+        return rc ? wf_fail(&k->why, rc, "out of memory for scratch tiles") : 0;
+    }
+    int rc = wf_storage_use(dst->st, true, &k->why);
+    for (int i = 0; i < k->nsrc && !rc; i++) {
+        rc = k->slot[i] ? wf_storage_use(k->slot[i]->st, false, &k->why) : 0;
+    }
+    return rc ? rc : wf_device_map(d->device, k->op, compute, d, k->nsrc, v, &k->why);
+}
+
 static int run_direct(wf_call *k, wf_slot *dst)
 {
     wf_view d, v[3];
@@ -291,7 +363,7 @@ static int run_direct(wf_call *k, wf_slot *dst)
             rc = rec->copy(rec, dst, k->slot[0], k->src[0], &k->why);
         } else {
             wf_call_operand_view(k, 0, dt, false, 0, &out, &v[0], &scalar);
-            wf_copy(&d, &v[0]);
+            rc = copy_into(k, dst, &d, &v[0]);
         }
         if (!rc) {
             wrote(k, dst);
@@ -313,7 +385,8 @@ static int run_direct(wf_call *k, wf_slot *dst)
     out.dtype = (uint8_t)wf_call_output_dtype(k->op, join);
     rc = result_check(k, dst, &out);
     if (!rc && rec) {
-        rc = rec->map(rec, k->op, join, k->nsrc, k->slot, k->src, dst, &k->why);
+        rc = dst->st->device ? wf_call_record_numbers(k, join, dst)
+                             : rec->map(rec, k->op, join, k->nsrc, k->slot, k->src, dst, &k->why);
         if (!rc) {
             wrote(k, dst);
         }
@@ -327,12 +400,19 @@ static int run_direct(wf_call *k, wf_slot *dst)
         wf_call_operand_view(k, i, i < first ? WEFT_BOOL : compute, false, 0, &out, &v[i],
                              &scalars[i]);
     }
-    rc = wf_exec_map(k->op, compute, &d, k->nsrc, v);
-    if (rc) {
-        return wf_fail(&k->why, rc, "out of memory for scratch tiles");
+    rc = map_into(k, dst, &d, compute, v);
+    if (!rc) {
+        wrote(k, dst);
     }
-    wrote(k, dst);
-    return 0;
+    return rc;
+}
+
+/* A copy between devices goes by way of a tensor beside the target, but for single numbers. */
+static bool comes_from_elsewhere(const wf_call *k, const wf_slot *dst)
+{
+    const wf_slot *s = k->op == WF_OP_COPY ? k->slot[0] : NULL;
+    return s && s->st->device != dst->st->device &&
+           (s->rank > 0 || s->st->device || k->c->recorder);
 }
 
 static int run_inplace(wf_call *k, wf_slot *dst)
@@ -341,6 +421,9 @@ static int run_inplace(wf_call *k, wf_slot *dst)
     rc = rc ? rc : device_check(k, dst);
     if (rc) {
         return rc;
+    }
+    if (comes_from_elsewhere(k, dst)) {
+        return run_tracked(k, dst);
     }
     bool elementwise = wf_op_is_elementwise(k->op) || k->op == WF_OP_COPY;
     bool tracked = wf_grad_enabled(k->c) && wf_tape_api && (k->tracked || wf_slot_tracked(dst));
@@ -355,6 +438,7 @@ static int run_inplace(wf_call *k, wf_slot *dst)
         weft_tensor failed;
         rc = wf_call_open(&inner, k->c, k->op, k->attr, k->nsrc, src, &failed);
         if (!rc) {
+            inner.device = k->device;
             rc = run_direct(&inner, dst);
         }
         if (rc > 0) {

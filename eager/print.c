@@ -15,6 +15,7 @@
 
 #include "eager/alloc.h"
 #include "eager/api.h"
+#include "eager/device.h"
 #include "eager/call.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
@@ -400,6 +401,10 @@ static void put_suffix(text *t, const wf_slot *slot, const wf_type *type)
         add_str(t, s);
     }
     add(t, "]", 1);
+    if (slot->st->device != WF_DEVICE_HOST) {
+        add_str(t, " ");
+        add_str(t, wf_device_code_name(slot->st->device));
+    }
     if (slot->flags & WF_SLOT_REQUIRES_GRAD) {
         add_str(t, " requires_grad");
     } else if (wf_slot_tracked(slot)) {
@@ -407,15 +412,15 @@ static void put_suffix(text *t, const wf_slot *slot, const wf_type *type)
     }
 }
 
-static void render(wf_slot *slot, text *t)
+static void render(wf_slot *slot, const wf_view *v, text *t)
 {
     wf_type type;
-    source s = {.data = wf_slot_data(slot), .rank = slot->rank};
+    source s = {.data = v->data, .rank = slot->rank};
     wf_slot_type(slot, &type);
     int64_t numel = wf_type_numel(&type), size = (int64_t)wf_dtype_size(type.dtype);
     for (int i = 0; i < s.rank; i++) {
         s.dims[i] = type.dims[i];
-        s.step[i] = wf_strides(slot)[i] * size;
+        s.step[i] = v->strides[i] * size;
     }
     s.summary = numel > THRESHOLD;
     if (numel == 0) {
@@ -435,6 +440,30 @@ static void render(wf_slot *slot, text *t)
     put_suffix(t, slot, &type);
 }
 
+/* The slot's elements, brought to host memory if they are not there. */
+static void show(wf_slot *slot, text *t, wf_why *why)
+{
+    wf_view v;
+    wf_slot_view(slot, &v);
+    if (v.device == WF_DEVICE_HOST) {
+        render(slot, &v, t);
+        return;
+    }
+    size_t bytes = (size_t)wf_view_numel(&v) * wf_dtype_size(v.dtype);
+    wf_view h = v;
+    h.device = WF_DEVICE_HOST;
+    h.data = wf_alloc(bytes);
+    if (!h.data) {
+        wf_fail(why, WEFT_ENOMEM, "out of memory for %zu bytes of elements", bytes);
+        return;
+    }
+    wf_view_make_dense(&h);
+    if (!wf_storage_use(slot->st, false, why) && !wf_device_read(v.device, &h, &v, why)) {
+        render(slot, &h, t);
+    }
+    wf_free(h.data, bytes);
+}
+
 /* The whole text; false: an error is recorded. The caller frees t->p. */
 static bool to_text(const char *op, weft_tensor x, text *t)
 {
@@ -448,7 +477,7 @@ static bool to_text(const char *op, weft_tensor x, text *t)
     bool pinned = false;
     wf_slot *s = wf_pin(c, shown, &pinned, &why);
     if (s && !wf_need_value(c, s, false, op, &why)) {
-        render(s, t);
+        show(s, t, &why);
         if (t->failed) {
             wf_fail(&why, WEFT_ENOMEM, "out of memory for the text");
         }

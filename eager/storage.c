@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
-#include "eager/tensor.h"
+#include "eager/device.h"
 
 enum { HEADER = 128, INLINE_MAX = 896 };
 _Static_assert(sizeof(wf_storage) <= HEADER, "the payload starts behind the header");
@@ -27,7 +27,7 @@ wf_storage *wf_storage_new(size_t nbytes)
             return NULL;
         }
         storage_init(st);
-        st->inline_data = 1;
+        st->inline_data = WF_STORAGE_INLINE;
         st->data = (char *)st + HEADER;
         st->nbytes = nbytes;
         return st;
@@ -57,7 +57,39 @@ wf_storage *wf_storage_wrap(void *data, size_t nbytes, void (*deleter)(void *), 
     st->nbytes = nbytes;
     st->deleter = deleter;
     st->deleter_arg = arg;
-    st->inline_data = 2; /* not ours to free */
+    st->inline_data = WF_STORAGE_EXTERNAL; /* not ours to free */
+    return st;
+}
+
+/* Of no bytes: an address that nobody reads. */
+static int back_on_device(wf_storage *st, wf_why *why)
+{
+    wf_why local = {0};
+    st->deleter_arg =
+        wf_device_alloc(st->device, st->nbytes ? st->nbytes : 1, &st->data, why ? why : &local);
+    if (!st->deleter_arg) {
+        return WEFT_ENOMEM;
+    }
+    st->inline_data = WF_STORAGE_DEVICE;
+    return 0;
+}
+
+wf_storage *wf_storage_new_on(int device, size_t nbytes, wf_why *why)
+{
+    if (device == WF_DEVICE_HOST) {
+        return wf_storage_new(nbytes);
+    }
+    wf_storage *st = wf_alloc(HEADER);
+    if (!st) {
+        return NULL;
+    }
+    storage_init(st);
+    st->nbytes = nbytes;
+    st->device = (uint8_t)device;
+    if (back_on_device(st, why)) {
+        wf_free(st, HEADER);
+        return NULL;
+    }
     return st;
 }
 
@@ -85,6 +117,7 @@ wf_storage *wf_storage_new_virtual(size_t nbytes, wf_recorder *r, void *address,
     atomic_store_explicit(&st->is_virtual, 1, memory_order_relaxed);
     st->nbytes = nbytes;
     st->data = address;
+    st->device = r->device;
     atomic_store_explicit(&st->recorder, r, memory_order_relaxed);
     return st;
 }
@@ -94,8 +127,11 @@ void wf_storage_free_header(wf_storage *st)
     wf_free(st, HEADER);
 }
 
-int wf_storage_back(wf_storage *st)
+int wf_storage_back(wf_storage *st, wf_why *why)
 {
+    if (st->device != WF_DEVICE_HOST) {
+        return back_on_device(st, why);
+    }
     void *p = wf_alloc(st->nbytes);
     if (!p) {
         return WEFT_ENOMEM;
@@ -140,14 +176,16 @@ void wf_storage_release(wf_storage *st)
     if (refs != 1 && atomic_fetch_sub_explicit(&st->refs, 1, memory_order_acq_rel) != 1) {
         return;
     }
-    if (st->inline_data == 1) {
+    if (st->inline_data == WF_STORAGE_INLINE) {
         wf_free(st, HEADER + st->nbytes);
         return;
     }
-    if (st->inline_data == 2) {
+    if (st->inline_data == WF_STORAGE_EXTERNAL) {
         if (st->deleter) {
             st->deleter(st->deleter_arg);
         }
+    } else if (st->inline_data == WF_STORAGE_DEVICE) {
+        wf_device_free(st->deleter_arg);
     } else {
         wf_free(st->data, st->nbytes);
     }

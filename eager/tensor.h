@@ -20,6 +20,10 @@
 
 typedef uint32_t wf_ref; /* node of the thread's tape or trace; 0 = none */
 
+/* Where data lies: in a block of its own, behind the header in the same block, in memory of somebody else's, in a
+ * device's block. */
+enum { WF_STORAGE_OWN, WF_STORAGE_INLINE, WF_STORAGE_EXTERNAL, WF_STORAGE_DEVICE };
+
 typedef struct wf_storage {
     _Atomic int32_t refs;
     _Atomic int32_t handles;
@@ -28,7 +32,7 @@ typedef struct wf_storage {
     wf_ref root;         /* node of the whole storage after the last recorded write, or 0 */
     uint32_t root_ctx;   /* context whose tape root belongs to */
     uint16_t write_op;   /* last in-place op, for the stale-value message */
-    uint8_t inline_data; /* data lies behind this header in the same block */
+    uint8_t inline_data; /* wf_storage_kind */
     uint8_t read_only;
     uint8_t device; /* eager/device.h; 0: host memory */
     /* No memory yet: a running trace will compute the bytes. data is a made-up address that no other
@@ -41,7 +45,7 @@ typedef struct wf_storage {
     void *data;
     size_t nbytes;
     void (*deleter)(void *arg); /* external memory; NULL for our own */
-    void *deleter_arg;
+    void *deleter_arg;          /* of a device's memory: the block */
     /* Of a virtual storage: who computes it (NULL: an ordinary one), its SSA value, and the trace's list. */
     struct wf_recorder *_Atomic recorder;
     struct wf_storage *next, *prev;
@@ -189,6 +193,9 @@ typedef struct wf_recorder {
     void (*stamp)(struct wf_recorder *r, wf_storage *st, const char *site);
     /* The thread ends. */
     void (*close)(struct wf_recorder *r);
+    /* Ops on another device than `device` follow: what is recorded runs first. */
+    int (*enter)(struct wf_recorder *r, int device, wf_why *why);
+    uint8_t device; /* of what is being recorded */
 } wf_recorder;
 
 /* Installed once by the autograd layer: appends executed ops that touch tracked values. */
@@ -212,6 +219,8 @@ typedef struct wf_ctx {
     _Atomic uint32_t nchunks;
     _Atomic uint32_t remote_free; /* slots freed by other threads: linked through next */
     uint32_t grad_off;            /* no_grad nesting */
+    uint8_t device;               /* of tensors made from nothing, eager/device.h */
+    uint8_t away;                 /* device, or what is being recorded, is not the host */
     wf_slot **chunks;             /* WF_MAX_CHUNKS pointers, reserved once */
     wf_scope_rec *scopes;
     uint32_t scopes_cap;
@@ -269,13 +278,15 @@ void wf_meta_unlock(wf_meta *m);
 
 /* -- storage ---------------------------------------------------------------------------------------- */
 wf_storage *wf_storage_new(size_t nbytes); /* uninitialised; NULL: no memory */
+/* The same on a device. NULL with why filled. */
+wf_storage *wf_storage_new_on(int device, size_t nbytes, wf_why *why);
 /* Two references: the caller's and the trace's, which is counted in `held`. again: the header of a dead one to
  * use, or NULL. */
 wf_storage *wf_storage_new_virtual(size_t nbytes, wf_recorder *r, void *address, wf_storage *again);
 void wf_storage_free_header(wf_storage *st);
 /* Gives a virtual storage its memory, uninitialised, and makes it an ordinary one once wf_storage_commit
- * says so. 0 or WEFT_ENOMEM. */
-int wf_storage_back(wf_storage *st);
+ * says so. 0 or a status; why is filled if the memory is a device's. */
+int wf_storage_back(wf_storage *st, wf_why *why);
 /* The trace's reference goes, too: st may be freed. */
 void wf_storage_commit(wf_storage *st);
 /* Two storages with bytes in common: an import lies over the other one. */
@@ -325,13 +336,14 @@ int wf_view_apply(wf_op op, const wf_attr *attr, const wf_type *result, const wf
 int wf_dispatch_inplace(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
                         weft_tensor dst);
 
-/* The memory of a result: virtual while a trace runs. NULL: no memory. */
-static inline wf_storage *wf_result_storage(wf_ctx *c, size_t nbytes)
+/* The memory of a result: virtual while a trace runs. NULL: no memory; why is filled if it is a device's. */
+static inline wf_storage *wf_result_storage(wf_ctx *c, size_t nbytes, int device, wf_why *why)
 {
     return __builtin_expect(c->recorder != NULL, 0) ? c->recorder->storage(c->recorder, nbytes)
+           : __builtin_expect(device != 0, 0)       ? wf_storage_new_on(device, nbytes, why)
                                                     : wf_storage_new(nbytes);
 }
-/* The elements of s are about to be read (write: or written) through a pointer. 0 or a status with why
+/* The elements of s are about to be read (write: or written) where they are. 0 or a status with why
  * filled: a failed write, a trace that must not be broken or whose kernels failed, another thread's trace. */
 int wf_need_value(wf_ctx *c, wf_slot *s, bool write, const char *op, wf_why *why);
 /* Ends what the trace of this thread has recorded so far and leaves it paused: ops run at once. Returns what

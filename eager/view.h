@@ -3,6 +3,7 @@
  *
  * A view is plain data: no ownership, no handle. Kernels read dims and strides (in elements, may be
  * zero or negative) and never allocate on behalf of a view. Rank 0 is a scalar; any dim may be 0.
+ * Kernels of the host get views of host memory only: whoever has a tensor's view asks for its device first.
  */
 #ifndef EAGER_VIEW_H
 #define EAGER_VIEW_H
@@ -15,6 +16,7 @@ typedef struct wf_view {
     void *data;                   /* address of element [0, 0, ...] */
     uint8_t dtype;                /* wf_dtype */
     uint8_t rank;                 /* 0..WF_MAX_RANK */
+    uint8_t device;               /* eager/device.h; 0: host memory */
     int64_t dims[WF_MAX_RANK];    /* extents, >= 0 */
     int64_t strides[WF_MAX_RANK]; /* in elements */
 } wf_view;
@@ -38,12 +40,13 @@ static inline void wf_view_make_dense(wf_view *v)
     }
 }
 
-/* Row-major memory of a type. */
+/* Row-major memory of a type on the host; the caller says so if it is on a device. */
 static inline void wf_view_of_type(wf_view *v, const wf_type *type, void *data)
 {
     v->data = data;
     v->dtype = type->dtype;
     v->rank = type->rank;
+    v->device = 0;
     for (int i = 0; i < type->rank; i++) {
         v->dims[i] = type->dims[i];
     }

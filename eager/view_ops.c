@@ -75,6 +75,7 @@ int wf_view_apply(wf_op op, const wf_attr *attr, const wf_type *result, const wf
     out->data = base;
     out->dtype = src->dtype;
     out->rank = result->rank;
+    out->device = src->device;
     memcpy(out->dims, result->dims, (size_t)result->rank * sizeof(int64_t));
     if (op == WF_OP_DETACH) {
         memcpy(out->strides, src->strides, (size_t)src->rank * sizeof(int64_t));

@@ -35,6 +35,7 @@ _Static_assert(sizeof((weft_jit_reason *)0)->text == WF_REASON, "reasons fit");
 
 typedef struct entry {
     uint64_t hash, used;
+    int device;
     wf_fn *fn; /* the recording that the plan was built for: the key */
     int32_t *writes;
     wf_plan *plan;
@@ -159,6 +160,12 @@ void weft_jit_free(weft_jit *j)
 
 /* -- plans --------------------------------------------------------------------------------------------------- */
 
+static bool is_entry(const entry *e, uint64_t hash, const wf_job *job)
+{
+    return e->hash == hash && e->device == job->device &&
+           wf_key_same(e->fn, e->writes, job->fn, job->writes);
+}
+
 /* The plan of a recording, retained; NULL: not known. */
 static wf_plan *lookup(weft_jit *j, uint64_t hash, const wf_job *job)
 {
@@ -166,7 +173,7 @@ static wf_plan *lookup(weft_jit *j, uint64_t hash, const wf_job *job)
     pthread_mutex_lock(&j->lock);
     for (int i = 0; i < j->nplans && !p; i++) {
         entry *e = &j->plans[i];
-        if (e->hash == hash && wf_key_same(e->fn, e->writes, job->fn, job->writes)) {
+        if (is_entry(e, hash, job)) {
             p = e->plan;
             wf_plan_retain(p);
             e->used = ++j->clock;
@@ -214,7 +221,7 @@ static void remember(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p)
     entry *e = writes && next ? place(j, &gone) : NULL;
     if (e) {
         memcpy(writes, job->writes, bytes);
-        *e = (entry){hash, ++j->clock, job->fn, writes, p};
+        *e = (entry){hash, ++j->clock, job->device, job->fn, writes, p};
         wf_plan_retain(p);
         job->fn = next;
         writes = NULL;
@@ -246,7 +253,7 @@ static entry *find_entry(weft_jit *j, uint64_t hash, const wf_job *job)
 {
     for (int i = 0; i < j->nplans; i++) {
         entry *e = &j->plans[i];
-        if (e->hash == hash && wf_key_same(e->fn, e->writes, job->fn, job->writes)) {
+        if (is_entry(e, hash, job)) {
             return e;
         }
     }
@@ -425,7 +432,8 @@ static int run_segment(void *user, wf_job *job, wf_why *why)
     bool known = p != NULL;
     if (!p) {
         wf_plan_opts o = {.flags = (j->no_fuse ? WF_PLAN_NO_FUSE : 0) |
-                                   (j->synchronous ? WF_PLAN_SYNC : 0),
+                                   (j->synchronous ? WF_PLAN_SYNC : 0) |
+                                   (job->device ? WF_PLAN_DEVICE : 0),
                           .writes = job->writes};
         p = wf_plan_build(job->fn, &o, why);
     }
@@ -433,7 +441,8 @@ static int run_segment(void *user, wf_job *job, wf_why *why)
         return why->code;
     }
     count_segment(j, job->fn, p);
-    wf_plan_args a = {.fn = job->fn, .in = job->in, .out = job->out, .began = job->began};
+    wf_plan_args a = {
+        .fn = job->fn, .in = job->in, .out = job->out, .device = job->device, .began = job->began};
     unsigned mode = wf_fpenv_enter();
     int rc = wf_plan_run(p, &a, why);
     wf_fpenv_leave(mode);

@@ -6,12 +6,13 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/device.h"
 #include "eager/pool.h"
 #include "jit/frozen.h"
 #include "jit/key.h"
 
 typedef struct argument {
-    uint8_t dtype, rank;
+    uint8_t dtype, rank, device;
     bool tracked;
     int alias; /* the first argument on the same memory */
     int outer; /* what it feeds, or -1 */
@@ -43,6 +44,7 @@ struct wf_frozen {
     _Atomic uint32_t count;
     int n_in, n_source, n_out;
     uint32_t n_made;
+    int device; /* of the run */
     bool grad;
     argument *in;
     source *src;
@@ -115,6 +117,7 @@ static void describe_slot(argument *a, wf_slot *s)
 {
     a->dtype = s->dtype;
     a->rank = s->rank;
+    a->device = s->st->device;
     a->tracked = wf_slot_tracked(s);
     a->offset = s->offset;
     a->nbytes = s->st->nbytes;
@@ -338,6 +341,7 @@ wf_frozen *wf_frozen_describe(wf_trace *t, const weft_tensor *in, int n_in, cons
     z->n_source = (int)t->nouter;
     z->n_out = n_out;
     z->grad = grad;
+    z->device = t->base.device;
     for (const wf_storage *st = t->first; st; st = st->next) {
         z->n_made += st->value != 0;
     }
@@ -377,6 +381,9 @@ static bool same_argument(const argument *x, const argument *y, int i, char *rea
         memcmp(x->dims, y->dims, x->rank * sizeof x->dims[0]) != 0) {
         return refuse(reason, "argument %d has another type or shape", i);
     }
+    if (x->device != y->device) {
+        return refuse(reason, "argument %d is on another device", i);
+    }
     if (!same_map(x->rank, x->dims, y->dims, x->strides, y->strides) || x->offset != y->offset ||
         x->nbytes != y->nbytes) {
         return refuse(reason, "argument %d lies differently in memory", i);
@@ -394,8 +401,8 @@ bool wf_frozen_agree(const wf_frozen *a, const wf_frozen *b, char reason[WF_REAS
         a->n_made != b->n_made) {
         return refuse(reason, "it has other inputs or results than before");
     }
-    if (a->grad != b->grad) {
-        return refuse(reason, "the grad mode differs");
+    if (a->grad != b->grad || a->device != b->device) {
+        return refuse(reason, a->grad != b->grad ? "the grad mode differs" : "the device differs");
     }
     for (int i = 0; i < a->n_in; i++) {
         if (!same_argument(&a->in[i], &b->in[i], i, reason) || a->in[i].outer != b->in[i].outer) {
@@ -482,7 +489,7 @@ static bool guard_args(wf_frozen *z, const args *a, char *reason)
                 return refuse(reason, "argument %d shares memory with a captured tensor", i);
             }
         }
-        if (a->slot[i]->st->inline_data == 2) {
+        if (a->slot[i]->st->inline_data == WF_STORAGE_EXTERNAL) {
             return refuse(reason, "argument %d is imported memory", i);
         }
     }
@@ -546,24 +553,39 @@ typedef struct replay {
     uint8_t *began; /* per output */
 } replay;
 
-static int lay_out(wf_frozen *z, const args *a, replay *r)
+/* Memory of a replay. */
+static int lay(const wf_frozen *z, wf_view *v, wf_val value, wf_storage *st, bool write,
+               wf_why *why)
+{
+    wf_view_of_type(v, wf_fn_type(z->fn, value), st->data);
+    v->device = st->device;
+    return wf_storage_use(st, write, why);
+}
+
+static int lay_out(wf_frozen *z, const args *a, replay *r, wf_why *why)
 {
     const wf_fn *f = z->fn;
     for (int k = 0; k < z->n_source; k++) {
         r->source[k] = z->src[k].arg >= 0 ? a->slot[z->src[k].arg]->st : z->src[k].st;
-        wf_view_of_type(&r->in[k], wf_fn_type(f, f->inputs[k]), r->source[k]->data);
+        if (lay(z, &r->in[k], f->inputs[k], r->source[k], z->src[k].written, why)) {
+            return why->code;
+        }
     }
     uint32_t at = 0;
     for (; at < z->n_made; at++) {
-        r->made[at] = wf_storage_new(z->made_bytes[at]);
+        r->made[at] = wf_storage_new_on(z->device, z->made_bytes[at], why);
         if (!r->made[at]) {
-            return WEFT_ENOMEM;
+            return why->code ? why->code : WEFT_ENOMEM;
         }
-        wf_view_of_type(&r->out[at], wf_fn_type(f, f->outputs[at]), r->made[at]->data);
+        if (lay(z, &r->out[at], f->outputs[at], r->made[at], true, why)) {
+            return why->code;
+        }
     }
     for (int k = 0; k < z->n_source; k++) {
         if (z->src[k].written) {
-            wf_view_of_type(&r->out[at], wf_fn_type(f, f->outputs[at]), r->source[k]->data);
+            if (lay(z, &r->out[at], f->outputs[at], r->source[k], true, why)) {
+                return why->code;
+            }
             at++;
         }
     }
@@ -621,16 +643,16 @@ int wf_frozen_run(wf_frozen *z, wf_ctx *c, const weft_tensor *in, weft_tensor *o
     r.source = r.made + nm;
     r.began = (uint8_t *)(void *)(r.source + ns);
     memset(r.made, 0, nm * sizeof *r.made);
-    int rc = open_args(c, &a, in, z->n_in, reason) ? lay_out(z, &a, &r)
+    int rc = open_args(c, &a, in, z->n_in, reason) ? lay_out(z, &a, &r, why)
                                                    : wf_fail(why, WEFT_EHANDLE, "%s", reason);
-    wf_plan_args p = {.fn = z->fn, .in = r.in, .out = r.out, .began = r.began};
+    wf_plan_args p = {.fn = z->fn, .in = r.in, .out = r.out, .device = z->device, .began = r.began};
     if (!rc) {
         unsigned mode = wf_fpenv_enter();
         rc = wf_plan_run(z->plan, &p, why);
         wf_fpenv_leave(mode);
         mark_written(z, &r, rc ? &p : NULL);
         rc = rc ? rc : make_outputs(z, c, in, &r, out, why);
-    } else if (rc == WEFT_ENOMEM) {
+    } else if (rc == WEFT_ENOMEM && !why->code) {
         wf_fail(why, rc, "out of memory for the results");
     }
     for (size_t k = 0; k < nm; k++) {

@@ -141,9 +141,10 @@ static int find_kernels(wf_planner *b)
 
 static unsigned fuse_flags(const wf_planner *b)
 {
-    return b->opts->flags & WF_PLAN_NO_FUSE                ? WF_FUSE_OFF
-           : b->opts->flags & WF_PLAN_ROWS && b->most == 0 ? WF_FUSE_ROWS
-                                                           : 0;
+    return b->opts->flags & WF_PLAN_NO_FUSE ? WF_FUSE_OFF
+           : b->opts->flags & WF_PLAN_ROWS && b->most == 0
+               ? WF_FUSE_ROWS | (b->opts->flags & WF_PLAN_ALONE ? WF_FUSE_ALONE : 0)
+               : 0;
 }
 
 static int build(wf_planner *b)

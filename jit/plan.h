@@ -28,6 +28,9 @@ typedef struct wf_plan wf_plan;
     8u /* open reductions and row-wise rows into groups, whatever the timings say */
 #define WF_PLAN_PLAIN 16u /* never open them: neither flag leaves the choice to measurement */
 #define WF_PLAN_SYNC 4u   /* native kernels are ready before the plan is returned */
+/* For runs on a device: no native kernels of the host, and rows are opened wherever they can be. */
+#define WF_PLAN_ALONE 32u
+#define WF_PLAN_DEVICE (WF_PLAN_TIER0 | WF_PLAN_ROWS | WF_PLAN_ALONE)
 
 typedef struct wf_plan_opts {
     unsigned flags; /* WF_PLAN_* */
@@ -51,6 +54,7 @@ typedef struct wf_plan_args {
      * bytes, the caller's from then on) and fills the whole view in. Otherwise the run writes there: the
      * memory of input writes[k], or memory that nothing else names. */
     wf_view *out;
+    int device; /* of all of it, eager/device.h; results that the run allocates are the host's */
     /* Filled in when a run fails in a step: the row, and the site that recorded it (NULL unknown). */
     wf_op failed_op;
     const char *failed_site;

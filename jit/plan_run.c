@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
-#include "eager/exec.h"
+#include "eager/device.h"
 #include "eager/pool.h"
 #include "eager/profile.h"
 #include "jit/ir/build.h"
@@ -34,6 +34,7 @@ typedef struct run {
     wf_program_args *args;
     uint32_t *small;
     char *arena;
+    uint8_t device;
 } run;
 
 /* The attributes that instruction k has in this call. */
@@ -48,7 +49,7 @@ static void view_of(const run *r, const wf_access *a, wf_view *v)
     if (a->buffer < 0) {
         v->data = NULL;
         v->dtype = WEFT_DTYPE_DEFAULT;
-        v->rank = 0;
+        v->rank = v->device = 0;
         return;
     }
     int64_t offset = a->offset;
@@ -58,6 +59,7 @@ static void view_of(const run *r, const wf_access *a, wf_view *v)
     v->data = r->base[a->buffer] + offset * (int64_t)wf_dtype_size(a->dtype);
     v->dtype = a->dtype;
     v->rank = a->rank;
+    v->device = r->device;
     memcpy(v->dims, p->words + a->shape, a->rank * sizeof(int64_t));
     memcpy(v->strides, p->words + a->shape + a->rank, a->rank * sizeof(int64_t));
 }
@@ -212,6 +214,14 @@ static int run_programs(run *r, const wf_plan_step *s, uint32_t n)
         at += s[i].nscalar;
     }
     const wf_plan_program *g = &r->p->programs[s->program];
+    for (uint32_t i = 0; i < n && r->device; i++) {
+        if (wf_device_program(r->device, g->program, &r->args[i], r->why)) {
+            return r->why->code;
+        }
+    }
+    if (r->device) {
+        return 0;
+    }
     if (n == 1) {
         int rc = run_one(g, r->args);
         return rc ? wf_fail(r->why, rc, "out of memory while it ran") : 0;
@@ -229,7 +239,7 @@ static int run_row(run *r, const wf_plan_step *s)
                  .dst = r->view,
                  .attr = attr_of(r, s->ins),
                  .why = r->why};
-    int rc = wf_exec_of((wf_op)s->op)(&e);
+    int rc = r->device ? wf_device_row(r->device, &e) : wf_exec_of((wf_op)s->op)(&e);
     if (rc && r->why->rule[0] == '\0') {
         wf_fail(r->why, rc, "out of memory while it ran");
     }
@@ -245,6 +255,9 @@ static int run_launch(run *r, const wf_plan_step *s, uint32_t n)
     set_views(r, s, r->view);
     if (s->kind == WF_STEP_OP) {
         return run_row(r, s);
+    }
+    if (r->device) {
+        return wf_device_copy(r->device, &r->view[0], &r->view[1], r->why);
     }
     if (wf_view_numel(&r->view[0]) > 0) {
         wf_copy(&r->view[0], &r->view[1]);
@@ -379,7 +392,8 @@ int wf_plan_run_steps(wf_plan *p, wf_plan_args *a, wf_why *why)
     size_t bytes = up(p->nbuffers * sizeof(char *)) + up(p->most_views * sizeof(wf_view)) +
                    up(p->most_scalars * sizeof(scalar)) + up(p->most_scalars * sizeof(void *)) +
                    up(p->most_steps * sizeof(wf_program_args)) +
-                   up(p->most_steps * sizeof(uint32_t)) + up(p->noutputs) + (size_t)p->arena_bytes;
+                   up(p->most_steps * sizeof(uint32_t)) + up(p->noutputs) +
+                   (a->device ? 0 : (size_t)p->arena_bytes);
     a->failed_op = WF_OP_INVALID;
     a->failed_site = NULL;
     if (a->began) {
@@ -399,7 +413,14 @@ int wf_plan_run_steps(wf_plan *p, wf_plan_args *a, wf_why *why)
     r.small = part(&at, block, p->most_steps, sizeof(uint32_t));
     uint8_t *mine = part(&at, block, p->noutputs, 1);
     r.arena = block + at;
+    r.device = (uint8_t)a->device;
+    void *arena = NULL, *address = NULL;
     int rc = make_results(p, a, mine, why);
+    if (!rc && a->device && p->arena_bytes) {
+        arena = wf_device_alloc(a->device, (size_t)p->arena_bytes, &address, why);
+        r.arena = address;
+        rc = arena ? 0 : why->code;
+    }
     if (wf_prof_is_on()) {
         wf_prof_memory();
     }
@@ -412,6 +433,7 @@ int wf_plan_run_steps(wf_plan *p, wf_plan_args *a, wf_why *why)
     if (rc) {
         free_results(p, a, mine);
     }
+    wf_device_free(arena); /* reused in stream order */
     wf_free(block, bytes);
     return rc;
 }

@@ -133,7 +133,7 @@ static uint32_t *find(wf_trace *t, const wf_storage *st)
 
 static bool is_import(const wf_storage *st)
 {
-    return st->inline_data == 2;
+    return st->inline_data == WF_STORAGE_EXTERNAL;
 }
 
 /* An import may lie over the memory of another storage, imported or ours: a write to one changes the other, which
@@ -666,6 +666,20 @@ static int record_need(wf_recorder *r, wf_slot *s, bool write, const char *op, w
     return wf_trace_commit(t, why);
 }
 
+/* A plan runs on one device: what is recorded for the old one comes first. */
+static int record_enter(wf_recorder *r, int device, wf_why *why)
+{
+    wf_trace *t = trace_of(r);
+    int rc = 0;
+    if (t->fn->n || t->first) {
+        rc = record_need(r, NULL, true, "an op on another device", why);
+    }
+    if (!rc) {
+        wf_trace_set_device(t, device);
+    }
+    return rc;
+}
+
 static void record_close(wf_recorder *r)
 {
     wf_trace *t = trace_of(r);
@@ -684,4 +698,5 @@ const wf_recorder wf_trace_hooks = {
     .dead = storage_dead,
     .stamp = stamp,
     .close = record_close,
+    .enter = record_enter,
 };

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/device.h"
 #include "jit/trace.h"
 #include "weft/ops_array.h"
 
@@ -53,7 +54,14 @@ int wf_trace_reopen(wf_trace *t, const wf_trace_owner *owner)
     t->commits = 0;
     t->note = NULL;
     c->recorder = &t->base;
+    wf_trace_set_device(t, WF_DEVICE_HOST);
     return 0;
+}
+
+void wf_trace_set_device(wf_trace *t, int device)
+{
+    t->base.device = (uint8_t)device;
+    t->c->away = (uint8_t)(t->c->device | device);
 }
 
 wf_trace *wf_trace_open(const wf_trace_owner *owner)
@@ -128,7 +136,7 @@ static void make_broken(wf_storage *st, const wf_job *job)
     st->write_op = (uint16_t)(job->failed_op ? job->failed_op : WF_OP_INPUT);
     if ((uintptr_t)st->data >> 62) { /* still the made-up address */
         st->data = NULL;
-        st->inline_data = 2;
+        st->inline_data = WF_STORAGE_EXTERNAL;
         st->read_only = 1;
     }
     wf_storage_commit(st);
@@ -169,8 +177,16 @@ static int reserve(wf_trace *t, uint32_t views)
     return 0;
 }
 
+/* Memory of the segment's device that takes part in the run. */
+static int lay(wf_trace *t, wf_view *v, wf_val value, wf_storage *st, bool write, wf_why *why)
+{
+    wf_view_of_type(v, wf_fn_type(t->fn, value), st->data);
+    v->device = st->device;
+    return wf_storage_use(st, write, why);
+}
+
 /* Declares outputs and lays out their memory. */
-static int prepare(wf_trace *t, wf_job *job)
+static int prepare(wf_trace *t, wf_job *job, wf_why *why)
 {
     wf_fn *f = t->fn;
     uint32_t n = sweep(t) + t->written;
@@ -179,16 +195,18 @@ static int prepare(wf_trace *t, wf_job *job)
     }
     wf_view *in = t->views, *out = t->views + f->ninputs;
     for (uint32_t i = 0; i < t->nouter; i++) {
-        wf_view_of_type(&in[i], wf_fn_type(f, f->inputs[i]), t->outer[i].st->data);
+        if (lay(t, &in[i], f->inputs[i], t->outer[i].st, t->outer[i].written, why)) {
+            return why->code;
+        }
     }
     uint32_t k = 0;
     for (wf_storage *st = t->first; st; st = st->next) {
         if (st->value) {
-            if (wf_fn_output(f, st->value) || wf_storage_back(st)) {
-                return WEFT_ENOMEM;
+            if (wf_fn_output(f, st->value) || wf_storage_back(st, why) ||
+                lay(t, &out[k], st->value, st, true, why)) {
+                return why->code ? why->code : WEFT_ENOMEM;
             }
-            t->writes[k] = -1;
-            wf_view_of_type(&out[k++], wf_fn_type(f, st->value), st->data);
+            t->writes[k++] = -1;
         }
     }
     for (uint32_t i = 0; i < t->nouter; i++) {
@@ -197,7 +215,9 @@ static int prepare(wf_trace *t, wf_job *job)
                 return WEFT_ENOMEM;
             }
             t->writes[k] = (int32_t)i;
-            wf_view_of_type(&out[k++], wf_fn_type(f, t->outer[i].value), t->outer[i].st->data);
+            if (lay(t, &out[k++], t->outer[i].value, t->outer[i].st, true, why)) {
+                return why->code;
+            }
         }
     }
     if (k) {
@@ -208,6 +228,7 @@ static int prepare(wf_trace *t, wf_job *job)
                     .in = in,
                     .out = out,
                     .began = t->began,
+                    .device = t->base.device,
                     .noutputs = k,
                     .note = t->note};
     return 0;
@@ -248,11 +269,11 @@ int wf_trace_commit(wf_trace *t, wf_why *why)
 {
     wf_job job = {0};
     t->commits++;
-    int rc = prepare(t, &job);
-    if (rc) {
+    int rc = prepare(t, &job, why);
+    if (rc && !why->code) {
         wf_fail(why, rc, "out of memory for the results of '%s'", t->owner.name);
         wf_hint(why, "free tensors, end scopes sooner, or call weft_memory_trim");
-    } else if (t->fn->noutputs) {
+    } else if (!rc && t->fn->noutputs) {
         rc = t->owner.run(t->owner.user, &job, why);
         t->fn = job.fn;
     }
@@ -277,6 +298,7 @@ void wf_trace_close(wf_trace *t)
         wf_fn_clear(t->fn);
     }
     wf_trace_drop_spare(t);
+    wf_trace_set_device(t, WF_DEVICE_HOST);
     t->c->recorder = NULL;
 }
 

@@ -45,6 +45,7 @@ typedef struct wf_job {
     const int32_t *writes; /* per output: the input whose memory it replaces, or -1 */
     const wf_view *in;     /* ninputs, row-major */
     wf_view *out;          /* noutputs, row-major, memory given */
+    int device;            /* of all of it, eager/device.h */
     wf_op failed_op;       /* when it fails */
     const char *failed_site;
     uint8_t *began; /* per output: a failing run began to change its memory; comes in zeroed */
@@ -128,6 +129,8 @@ int wf_fn_run(const wf_fn *f, const weft_tensor *inputs, const uint64_t *slots, 
 extern const wf_recorder wf_trace_hooks;
 void wf_trace_unlink(wf_trace *t, wf_storage *st);
 void wf_trace_drop_spare(wf_trace *t);
+/* Of what is recorded from now on. */
+void wf_trace_set_device(wf_trace *t, int device);
 /* The value of the slot's elements, with its extents. 0 or a status with why filled. */
 int wf_trace_value(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why);
 

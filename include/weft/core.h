@@ -88,6 +88,18 @@ WEFT_API size_t weft_dtype_size(weft_dtype dtype);
 WEFT_API weft_dtype weft_promote(weft_dtype a, weft_dtype b);
 /* "cpu", "cuda:0", ...; "invalid" for what is no device. Says nothing of whether it is there. */
 WEFT_API const char *weft_device_name(weft_device device);
+/* Where this thread's tensors are made that come from no other tensor (weft_zeros, weft_rand, weft_arange, weft_from_data,
+ * layers, ...); the CPU to begin with. Tensors on memory of yours and tensors read from files stay on the CPU. */
+WEFT_API weft_device weft_default_device(void);
+/* WEFT_EUNSUPPORTED, with what is missing, if the device is not there. */
+WEFT_API weft_status weft_set_default_device(weft_device device);
+/* Ops without a kernel on the device run on the CPU: operands come to host memory, which waits for the device, and results
+ * go back. The first n such ops of this process with how often that happened; returns how many ops there are. */
+typedef struct weft_device_fallback {
+    const char *op;
+    int64_t count;
+} weft_device_fallback;
+WEFT_API int weft_device_fallbacks(weft_device_fallback *out, int n);
 /* "0.1.0" */
 WEFT_API const char *weft_version(void);
 

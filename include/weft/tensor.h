@@ -85,7 +85,7 @@ WEFT_API weft_tensor weft_from_blob(const weft_blob_args *args);
 /* -- reading ---------------------------------------------------------------------------------------- */
 
 /* Address of the first element, valid while a tensor or view on this memory lives. No copy: other
- * elements are at weft_stride apart. NULL on error. Reads only: writing through it is not seen by the
+ * elements are at weft_stride apart. NULL on error, also where the memory is a device's (weft_to). Reads only: writing through it is not seen by the
  * version counter that protects gradients; use weft_data_mut for that. */
 WEFT_API const void *weft_data(weft_tensor t);
 /* The same for writing: counts as an in-place write now. Refuses read-only memory and, where recording

@@ -63,7 +63,7 @@ typedef struct fuser {
     input *inputs;
     size_t ninputs, capinputs;
     uint32_t most;
-    bool rows, no_memory;
+    bool rows, alone, no_memory;
 } fuser;
 
 enum { NIL = UINT32_MAX };
@@ -479,7 +479,7 @@ static void emit(fuser *u, const open_group *g, uint32_t first, uint32_t n,
                  const uint32_t *last_use)
 {
     wf_schedule *s = u->s;
-    bool alone = n == 1 && !wf_is_mappable(u->l, s->members[first]);
+    bool alone = n == 1 && !u->alone && !wf_is_mappable(u->l, s->members[first]);
     if (g->kind == WF_STEP_MAP && n > 1 && !g->space.axes &&
         count_outputs(last_use, first, n, s->members) > WF_PROGRAM_OUTPUTS) {
         emit(u, g, first, n / 2, last_use);
@@ -573,7 +573,12 @@ int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, u
 {
     const wf_fn *f = l->f;
     size_t n = f->n + 1u;
-    fuser u = {.s = s, .l = l, .f = f, .most = most, .rows = (flags & WF_FUSE_ROWS) != 0};
+    fuser u = {.s = s,
+               .l = l,
+               .f = f,
+               .most = most,
+               .rows = (flags & WF_FUSE_ROWS) != 0,
+               .alone = (flags & WF_FUSE_ALONE) != 0};
     *s = (wf_schedule){.off = (flags & WF_FUSE_OFF) != 0, .rows = (flags & WF_FUSE_ROWS) != 0};
     s->groups = malloc(n * sizeof *s->groups);
     s->members = malloc(n * sizeof *s->members);

@@ -46,6 +46,8 @@ typedef struct wf_schedule {
 
 #define WF_FUSE_OFF 1u
 #define WF_FUSE_ROWS 2u /* reductions and row-wise instructions are opened */
+#define WF_FUSE_ALONE                                                                              \
+    4u /* also those that are a group of their own: there is no eager kernel to leave them to */
 
 /* 0 or a status; wf_schedule_free in either case. live: values that a result depends on. most:
  * members a group may have at most, 0: as many as a program holds. */

@@ -1,0 +1,124 @@
+/*
+ * eager/device_call.c -- what dispatch does when somebody is not in host memory.
+ *
+ * Kept apart from dispatch.c, whose ordinary path pays one branch for it. A transfer is the row COPY with an attribute: the
+ * device to go to and the one to come from, for its derivative. It is never part of a trace.
+ */
+#include "eager/call.h"
+#include "eager/device.h"
+
+int wf_call_settle_device(wf_call *k)
+{
+    wf_ctx *c = k->c;
+    int device =
+        wf_device_of_operands(k->nsrc, k->slot, wf_op_is_elementwise(k->op), c->device, &k->why);
+    if (device < 0) {
+        return k->why.code;
+    }
+    k->device = (uint8_t)device;
+    return 0;
+}
+
+int wf_call_enter_device(wf_call *k)
+{
+    wf_recorder *r = k->c->recorder;
+    return r && r->device != k->device ? r->enter(r, k->device, &k->why) : 0;
+}
+
+/* The thread's stream comes behind what other streams did to the operands. */
+static int use_operands(wf_call *k)
+{
+    for (int i = 0; i < k->nsrc; i++) {
+        if (k->slot[i] && wf_storage_use(k->slot[i]->st, false, &k->why)) {
+            return k->why.code;
+        }
+    }
+    return 0;
+}
+
+int wf_call_map_on_device(wf_call *k, int compute, const wf_view *dst, const wf_view *v)
+{
+    return use_operands(k) ? k->why.code
+                           : wf_device_map(k->device, k->op, compute, dst, k->nsrc, v, &k->why);
+}
+
+int wf_call_row_on_device(wf_call *k, wf_exec *e)
+{
+    return use_operands(k) ? k->why.code : wf_device_row(k->device, e);
+}
+
+/* -- numbers of the host ------------------------------------------------------------------------------------------ */
+
+int wf_call_record_numbers(wf_call *k, int join, wf_slot *dst)
+{
+    wf_recorder *rec = k->c->recorder;
+    wf_slot *slot[SMALL_SRC];
+    weft_tensor src[SMALL_SRC];
+    for (int i = 0; i < k->nsrc; i++) { /* of an elementwise row: few */
+        src[i] = k->slot[i] && !k->slot[i]->st->device ? wf_device_number(k->c, k->src[i], &k->why)
+                                                       : k->src[i];
+        slot[i] = wf_is_scalar(src[i]) ? NULL : k->slot[i];
+    }
+    return k->why.code ? k->why.code : rec->map(rec, k->op, join, k->nsrc, slot, src, dst, &k->why);
+}
+
+bool wf_call_has_tracked_number(const wf_call *k)
+{
+    for (int i = 0; i < k->nsrc && k->tracked && wf_grad_enabled(k->c); i++) {
+        if (k->slot[i] && !k->slot[i]->st->device && wf_slot_tracked(k->slot[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+weft_tensor wf_call_move_numbers(wf_call *k)
+{
+    weft_tensor t[3], r;
+    weft_scope sc = weft_scope_begin();
+    int64_t ints[2] = {k->device, WF_DEVICE_HOST};
+    for (int i = 0; i < k->nsrc; i++) {
+        bool number = k->slot[i] && !k->slot[i]->st->device;
+        t[i] = number ? wf_op1(WF_OP_COPY, &(wf_attr){.n_ints = 2, .ints = ints}, k->src[i])
+                      : k->src[i];
+    }
+    wf_dispatch(k->op, k->attr, k->nsrc, t, 1, &r);
+    return weft_scope_return(sc, r);
+}
+
+/* -- transfers ---------------------------------------------------------------------------------------------------- */
+
+weft_tensor wf_call_transfer(wf_call *k)
+{
+    int rc = 0, to = (int)k->attr->ints[0];
+    wf_recorder *rec = wf_pause(k->c, "to", &rc, &k->why);
+    rc = rc ? rc : wf_need_value(k->c, k->slot[0], false, "to", &k->why);
+    weft_tensor h;
+    wf_slot *r = NULL;
+    wf_type t;
+    wf_slot_type(k->slot[0], &t);
+    k->device = (uint8_t)to;
+    if (!rc) {
+        r = wf_call_result(k, &t, &h);
+        rc = r ? wf_storage_use(k->slot[0]->st, false, &k->why) : k->why.code;
+    }
+    if (!rc) {
+        wf_view d, s;
+        wf_slot_view(r, &d);
+        wf_slot_view(k->slot[0], &s);
+        rc = wf_device_move(&d, &s, &k->why);
+    }
+    if (!rc && k->tracked && wf_grad_enabled(k->c)) {
+        rc = wf_call_record(k, 1, &r);
+    }
+    wf_resume(k->c, rec ? rec : k->c->recorder);
+    if (rc && r) {
+        wf_slot_destroy(k->c, r);
+    }
+    return rc ? wf_call_fail(k) : h;
+}
+
+bool wf_call_is_transfer(const wf_call *k)
+{
+    return k->op == WF_OP_COPY && k->attr->n_ints == 2 && k->slot[0];
+}
