@@ -1,21 +1,40 @@
 /*
- * jit/device_gpu.c -- the table of a GPU (eager/device.h): the CUDA runtime's memory, generated kernels.
+ * jit/device_gpu.c -- the table of a GPU (eager/device.h): the CUDA runtime's memory and streams, generated kernels.
  */
-#include <dlfcn.h>
-
+#include "eager/cuda/runtime.h"
 #include "eager/device.h"
+#include "jit/device_rows.h"
+#include "jit/gpu/gpu.h"
 
-static int open_gpu(int ordinal, wf_why *why)
+static void *alloc(int ordinal, size_t nbytes, void **address, wf_why *why)
 {
-    (void)ordinal;
-    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-    if (driver) {
-        dlclose(driver);
+    wf_cuda_block *b = wf_cuda_alloc(ordinal, nbytes, why);
+    if (b) {
+        *address = b->address;
     }
-    return wf_fail(why, WEFT_EUNSUPPORTED, "%s",
-                   driver
-                       ? "the CUDA driver is there, but this version of weft runs no ops on it yet"
-                       : "the CUDA driver (libcuda.so.1) is not found");
+    return b;
 }
 
-const wf_device_ops wf_device_gpu = {.name = "cuda", .open = open_gpu};
+static void free_block(void *block)
+{
+    wf_cuda_free(block);
+}
+
+static int use(void *block, bool write, wf_why *why)
+{
+    return wf_cuda_use(block, write, why);
+}
+
+const wf_device_ops wf_device_gpu = {.name = "cuda",
+                                     .open = wf_cuda_open,
+                                     .alloc = alloc,
+                                     .free = free_block,
+                                     .use = use,
+                                     .upload = wf_cuda_upload,
+                                     .download = wf_cuda_download,
+                                     .synchronize = wf_cuda_synchronize,
+                                     .program = wf_gpu_program,
+                                     .copy = wf_gpu_copy,
+                                     .fill = wf_gpu_fill,
+                                     .row = wf_gpu_row,
+                                     .composite = wf_device_composite};
