@@ -126,6 +126,49 @@ int wf_cuda_open(int ordinal, wf_why *why)
     return WEFT_EUNSUPPORTED;
 }
 
+static int close_device(wf_cuda_device *d, wf_why *why)
+{
+    wf_cache_stats s = {0};
+    if (d->cache) {
+        wf_cache_get_stats(d->cache, &s);
+    }
+    int modules = atomic_load(&d->modules);
+    if (s.live_chunks || modules) {
+        return wf_fail(why, WEFT_EINVALID,
+                       "cuda:%d cannot be closed: %lld blocks and %d modules are in use",
+                       d->ordinal, (long long)s.live_chunks, modules);
+    }
+    wf_cu->context_set(d->context);
+    wf_cache_delete(d->cache);
+    d->cache = NULL;
+    wf_cuda_stages_close(d);
+    wf_cuda_words_close(d);
+    wf_cuda_streams_close(d);
+    wf_cu->context_release(d->id);
+    d->usable = false;
+    d->last[0] = '\0';
+    d->generation++;
+    pthread_mutex_destroy(&d->lock);
+    pthread_mutex_destroy(&d->label_lock);
+    atomic_store_explicit(&opened[d->ordinal], false, memory_order_release);
+    return 0;
+}
+
+int wf_cuda_close(int ordinal, wf_why *why)
+{
+    wf_cuda_device *d = wf_cuda_peek(ordinal);
+    if (!d) { /* what was remembered is forgotten */
+        if (ordinal >= 0 && ordinal < WF_CUDA_DEVICES) {
+            atomic_store_explicit(&opened[ordinal], false, memory_order_release);
+        }
+        return 0;
+    }
+    bool broken = atomic_load(&d->broken) != 0;
+    int code = broken ? 0 : wf_cuda_synchronize(ordinal, why);
+    int closed = close_device(d, code ? NULL : why);
+    return code ? code : closed;
+}
+
 const wf_cuda_info *wf_cuda_get_info(int ordinal)
 {
     const wf_cuda_device *d = wf_cuda_peek(ordinal);

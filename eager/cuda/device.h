@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "eager/cuda/cache.h"
 #include "eager/cuda/driver.h"
 #include "eager/cuda/runtime.h"
 
@@ -56,12 +57,16 @@ struct wf_cuda_device {
     pthread_mutex_t lock;
     wf_cuda_stream streams[WF_CUDA_STREAMS]; /* slot 0: the default one; made when first needed */
     int n_streams;
+    uint32_t generation;           /* grows when it is closed */
+    wf_cache *cache;               /* memory.c */
+    int64_t cap;                   /* of the cache, 0: none */
     struct wf_cuda_stages *stages; /* stage.c */
     struct wf_cuda_words *words;   /* words.c */
     pthread_mutex_t label_lock;    /* of the next two; the last lock taken */
     char last[WF_CUDA_LABEL];      /* what was queued last */
     bool broken_reported;
-    _Atomic int broken; /* the sticky error, 0: none */
+    _Atomic int modules; /* alive */
+    _Atomic int broken;  /* the sticky error, 0: none */
 };
 
 /* The opened driver; only after a device was opened. */
@@ -93,6 +98,19 @@ void wf_cuda_queued(wf_cuda_stream *s, const char *label);
 int wf_cuda_order(wf_cuda_stream *s, wf_cuda_stream *other, uint64_t op, wf_why *why);
 /* Waits for everything on s and looks at its error words. */
 int wf_cuda_stream_wait(wf_cuda_stream *s, wf_why *why);
+
+/* -- giving back, by wf_cuda_close: nothing is under way and no other thread is inside ------------------ */
+
+void wf_cuda_streams_close(wf_cuda_device *d);
+void wf_cuda_stages_close(wf_cuda_device *d);
+void wf_cuda_words_close(wf_cuda_device *d);
+
+/* -- memory ------------------------------------------------------------------------------------------- */
+
+/* Lock held. What the device's cache stands on (vm.c). */
+wf_cache *wf_cuda_cache_new(wf_cuda_device *d);
+/* The report of memory that could not be had; fills why. Lock not held. */
+int wf_cuda_report_oom(wf_cuda_device *d, size_t nbytes, int cache_code, wf_why *why);
 
 /* -- error words -------------------------------------------------------------------------------------- */
 

@@ -5,6 +5,8 @@
 
 #include "eager/alloc.h"
 #include "eager/cuda/stream.h"
+#include "eager/env.h"
+#include "eager/env.h"
 #include "weft/core.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
@@ -19,10 +21,22 @@ typedef struct use {
 typedef struct block {
     wf_cuda_block base; /* first: what callers hold */
     wf_cuda_device *device;
-    wf_cuda_stream *home;
+    wf_cuda_stream *home; /* whose pool it is from */
+    wf_cache_chunk *chunk;
     use writer, readers[READERS];
     int n_readers;
 } block;
+
+/* Lock held. 0, or the books' error. */
+static int take(wf_cuda_device *d, wf_cuda_stream *s, size_t nbytes, block *b)
+{
+    if (!d->cache) {
+        d->cache = wf_cuda_cache_new(d);
+        d->cap = wf_env()->WEFT_CUDA_CAP;
+    }
+    return d->cache ? wf_cache_alloc(d->cache, s->slot, nbytes, &b->chunk)
+                    : WF_CACHE_NO_HOST_MEMORY;
+}
 
 wf_cuda_block *wf_cuda_alloc(int ordinal, size_t nbytes, wf_why *why)
 {
@@ -32,31 +46,103 @@ wf_cuda_block *wf_cuda_alloc(int ordinal, size_t nbytes, wf_why *why)
         return NULL;
     }
     block *b = wf_calloc(1, sizeof *b);
-    if (!b) {
-        wf_fail(why, WEFT_ENOMEM, "no host memory for a block on cuda:%d", ordinal);
-        return NULL;
-    }
-    cu_address at = 0;
-    WF_CUDA_COUNT(driver_allocs, 1);
-    if (wf_cuda_check(d, wf_cu->memory_alloc(&at, nbytes ? nbytes : 1), "cuMemAlloc", why)) {
+    pthread_mutex_lock(&d->lock);
+    int code = b ? take(d, s, nbytes, b) : WF_CACHE_NO_HOST_MEMORY;
+    pthread_mutex_unlock(&d->lock);
+    if (code) {
         wf_mfree(b);
+        if (code < 0 || code == CU_OUT_OF_MEMORY) {
+            wf_cuda_report_oom(d, nbytes, code, why);
+        } else {
+            wf_cuda_check(d, code, "allocating memory", why);
+        }
         return NULL;
     }
-    b->base = (wf_cuda_block){(void *)(uintptr_t)at, nbytes, ordinal};
+    b->base = (wf_cuda_block){(void *)(uintptr_t)wf_cache_address(b->chunk), nbytes, ordinal};
     b->device = d;
     b->home = s;
     return &b->base;
 }
 
+/* Lock held. Notes that u has to be over before b is used again, unless that is certain. */
+static int add_mark(const block *b, const use *u, wf_cache_mark *out)
+{
+    wf_cuda_stream *home = b->home, *s = u->stream;
+    if (!s || s == home || home->seen[s->slot].op > u->op || home->seen[s->slot].work == s->work) {
+        return 0;
+    }
+    wf_why ignored = {0};
+    const wf_cuda_point *p = wf_cuda_point_of(s, u->op, &ignored);
+    if (!p) { /* no event to be had: wait */
+        WF_CUDA_COUNT(hidden_waits, 1);
+        wf_cu->stream_synchronize(s->handle);
+        return 0;
+    }
+    *out = (wf_cache_mark){s->slot, p->work};
+    return 1;
+}
+
 void wf_cuda_free(wf_cuda_block *base)
 {
-    block *b = (block *)base;
-    wf_why ignored = {0};
-    if (b && wf_cuda_enter(base->ordinal, &ignored)) {
-        WF_CUDA_COUNT(driver_frees, 1);
-        wf_cu->memory_free((cu_address)(uintptr_t)base->address);
+    if (!base) {
+        return;
     }
+    block *b = (block *)base;
+    wf_cuda_device *d = b->device;
+    wf_cache_mark after[READERS + 1];
+    wf_why ignored = {0};
+    int n = 0;
+    bool works = wf_cuda_enter(base->ordinal, &ignored) != NULL; /* a broken one orders nothing */
+    pthread_mutex_lock(&d->lock);
+    if (works) {
+        n += add_mark(b, &b->writer, &after[n]);
+        for (int i = 0; i < b->n_readers; i++) {
+            n += add_mark(b, &b->readers[i], &after[n]);
+        }
+    }
+    wf_cache_free(d->cache, b->chunk, n, after);
+    pthread_mutex_unlock(&d->lock);
     wf_mfree(b);
+}
+
+int64_t wf_cuda_trim(int ordinal)
+{
+    wf_why ignored = {0};
+    wf_cuda_device *d = wf_cuda_enter(ordinal, &ignored);
+    if (!d) {
+        return 0;
+    }
+    pthread_mutex_lock(&d->lock);
+    int64_t bytes = d->cache ? wf_cache_trim(d->cache, -1) : 0;
+    pthread_mutex_unlock(&d->lock);
+    return bytes;
+}
+
+int wf_cuda_set_cap(int ordinal, int64_t cap, wf_why *why)
+{
+    wf_cuda_device *d = wf_cuda_enter(ordinal, why);
+    if (!d) {
+        return wf_cuda_code(why);
+    }
+    if (cap < 0) {
+        return wf_fail(why, WEFT_EINVALID, "a cap of %lld bytes is negative", (long long)cap);
+    }
+    pthread_mutex_lock(&d->lock);
+    if (!d->cache) {
+        d->cache = wf_cuda_cache_new(d);
+    }
+    d->cap = cap;
+    wf_cache_stats s = {0};
+    if (d->cache) {
+        wf_cache_set_cap(d->cache, cap);
+        wf_cache_get_stats(d->cache, &s);
+        if (cap && s.reserved_bytes > cap) {
+            wf_cache_trim(d->cache, -1);
+        }
+    }
+    pthread_mutex_unlock(&d->lock);
+    return d->cache ? 0
+                    : wf_fail(why, WEFT_ENOMEM, "no host memory for the books of cuda:%d", ordinal);
 }
 
 /* Lock held. s's next work comes behind everything that must be over before it reads or writes b. */

@@ -53,6 +53,7 @@ int wf_cuda_module_new(int ordinal, const void *image, size_t n, wf_cuda_module 
         return code;
     }
     m->ordinal = ordinal;
+    atomic_fetch_add(&d->modules, 1);
     pthread_mutex_init(&m->lock, NULL);
     *out = m;
     return 0;
@@ -63,9 +64,11 @@ void wf_cuda_module_free(wf_cuda_module *m)
     if (!m) {
         return;
     }
-    wf_why ignored = {0};
-    if (wf_cuda_enter(m->ordinal, &ignored)) {
-        wf_cu->module_unload(m->handle);
+    wf_cuda_device *d = wf_cuda_peek(m->ordinal);
+    if (d) {
+        wf_cu->context_set(d->context);
+        wf_cu->module_unload(m->handle); /* waits for what is queued */
+        atomic_fetch_sub(&d->modules, 1);
     }
     while (m->functions) {
         wf_cuda_fn *f = m->functions;

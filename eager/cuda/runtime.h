@@ -43,6 +43,10 @@ int wf_cuda_count(void);
 /* 0: the device is usable and its primary context held. Else why says what is missing; the outcome is
  * remembered. The functions below open the device themselves. */
 int wf_cuda_open(int ordinal, wf_why *why);
+/* Waits for the device, reports what is still to report, gives everything back and lets go of the
+ * context. WEFT_EINVALID while blocks or modules live. No other thread may be using the device; it can be
+ * opened again. */
+int wf_cuda_close(int ordinal, wf_why *why);
 /* NULL unless the device is usable. */
 const wf_cuda_info *wf_cuda_get_info(int ordinal);
 
@@ -62,6 +66,39 @@ void wf_cuda_free(wf_cuda_block *b);
 /* Call before queueing work that reads b (write: writes it): orders the current stream's next work
  * behind other streams' earlier work on b and notes the use. */
 int wf_cuda_use(wf_cuda_block *b, bool write, wf_why *why);
+
+typedef struct wf_cuda_memory {
+    int64_t live_bytes,
+        peak_bytes;      /* handed out, rounded to 512; the largest since the last reset */
+    int64_t asked_bytes; /* handed out, as asked for */
+    int64_t reserved_bytes, peak_reserved_bytes; /* held from the driver */
+    int64_t live_blocks;
+    int64_t allocs, frees;
+    int64_t driver_allocs, driver_frees;
+    int64_t retries;      /* cached memory given back because there was no more */
+    int64_t failures;     /* requests refused */
+    int64_t orders;       /* reuses that came behind another stream's work */
+    int64_t largest_free; /* the largest request that needs no driver call */
+    int64_t cap;          /* 0: none */
+} wf_cuda_memory;
+/* Zeros for a device that is not open. */
+void wf_cuda_get_memory(int ordinal, wf_cuda_memory *out);
+void wf_cuda_reset_peak(int ordinal);
+/* Most bytes to hold from the driver; 0: no limit. Cached memory beyond it is given back. */
+int wf_cuda_set_cap(int ordinal, int64_t cap, wf_why *why);
+/* Gives cached memory back; waits for the device. Returns the bytes. */
+int64_t wf_cuda_trim(int ordinal);
+
+/* Who holds memory, for the report of memory that could not be had: fills top[n] with the largest
+ * tensors on the device, largest first, and returns how many. Called without locks of the runtime. */
+typedef struct wf_cuda_live {
+    int64_t bytes;
+    char what[120]; /* f32[1024,1024] "weight" model.c:17 */
+} wf_cuda_live;
+typedef int (*wf_cuda_live_fn)(int ordinal, wf_cuda_live *top, int n);
+void wf_cuda_set_live(wf_cuda_live_fn fn);
+/* The last such report of this thread, whole; "" before the first. */
+const char *wf_cuda_oom_text(void);
 
 /* -- copies, on the current stream ------------------------------------------------------------------ */
 

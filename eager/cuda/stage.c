@@ -124,6 +124,30 @@ static int put_busy(wf_cuda_stages *all, wf_cuda_stream *s, wf_cuda_stage *g, wf
     return code;
 }
 
+static void drop(wf_cuda_stage *g)
+{
+    while (g) {
+        wf_cuda_stage *next = g->next;
+        wf_cu->event_destroy(g->event);
+        wf_cu->host_free(g->host);
+        wf_mfree(g);
+        g = next;
+    }
+}
+
+void wf_cuda_stages_close(wf_cuda_device *d)
+{
+    wf_cuda_stages *all = d->stages;
+    if (all) {
+        drop(all->unused);
+        drop(all->busy);
+        drop(all->open);
+        pthread_mutex_destroy(&all->lock);
+        wf_mfree(all);
+        d->stages = NULL;
+    }
+}
+
 wf_cuda_stage *wf_cuda_stage_take(wf_cuda_device *d, wf_why *why)
 {
     wf_cuda_stages *all = stages_of(d, why);

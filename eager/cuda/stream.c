@@ -9,7 +9,10 @@
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
-static _Thread_local wf_cuda_stream *current[WF_CUDA_DEVICES];
+static _Thread_local struct {
+    wf_cuda_stream *stream; /* NULL: the default one */
+    uint32_t generation;
+} current[WF_CUDA_DEVICES];
 
 /* Lock held. */
 static int start_stream(wf_cuda_device *d, int slot, wf_why *why)
@@ -22,20 +25,54 @@ static int start_stream(wf_cuda_device *d, int slot, wf_why *why)
         return code;
     }
     *s = (wf_cuda_stream){.device = d, .handle = handle, .slot = slot, .in_use = true, .op = 1};
-    d->n_streams = slot + 1;
+    d->n_streams = d->n_streams > slot ? d->n_streams : slot + 1;
     return 0;
 }
 
 wf_cuda_stream *wf_cuda_current(wf_cuda_device *d, wf_why *why)
 {
-    wf_cuda_stream *s = current[d->ordinal];
-    if (s) {
-        return s;
+    if (current[d->ordinal].stream && current[d->ordinal].generation == d->generation) {
+        return current[d->ordinal].stream;
     }
     pthread_mutex_lock(&d->lock);
     int code = d->n_streams ? 0 : start_stream(d, 0, why);
     pthread_mutex_unlock(&d->lock);
     return code ? NULL : &d->streams[0];
+}
+
+wf_cuda_stream *wf_cuda_stream_take(wf_cuda_device *d, wf_why *why)
+{
+    wf_cuda_stream *s = NULL;
+    pthread_mutex_lock(&d->lock);
+    int code = d->n_streams ? 0 : start_stream(d, 0, why);
+    for (int i = 1; i < d->n_streams && !s && !code; i++) {
+        s = d->streams[i].in_use ? NULL : &d->streams[i];
+    }
+    if (!s && !code && d->n_streams == WF_CUDA_STREAMS) {
+        wf_fail(why, WEFT_EUNSUPPORTED, "cuda:%d has %d streams, the most there can be", d->ordinal,
+                WF_CUDA_STREAMS);
+    } else if (!s && !code) {
+        code = start_stream(d, d->n_streams, why);
+        s = code ? NULL : &d->streams[d->n_streams - 1];
+    }
+    if (s) {
+        s->in_use = true;
+    }
+    pthread_mutex_unlock(&d->lock);
+    return s;
+}
+
+void wf_cuda_stream_give(wf_cuda_stream *s)
+{
+    pthread_mutex_lock(&s->device->lock);
+    s->in_use = false;
+    pthread_mutex_unlock(&s->device->lock);
+}
+
+void wf_cuda_set_current(wf_cuda_device *d, wf_cuda_stream *s)
+{
+    current[d->ordinal].stream = s;
+    current[d->ordinal].generation = d->generation;
 }
 
 void wf_cuda_queued(wf_cuda_stream *s, const char *label)
@@ -53,8 +90,7 @@ void wf_cuda_queued(wf_cuda_stream *s, const char *label)
     pthread_mutex_unlock(&d->label_lock);
 }
 
-/* An event on s that covers op and is recorded; NULL: why is filled. */
-static const wf_cuda_point *point_of(wf_cuda_stream *s, uint64_t op, wf_why *why)
+const wf_cuda_point *wf_cuda_point_of(wf_cuda_stream *s, uint64_t op, wf_why *why)
 {
     const wf_cuda_point *best = NULL;
     for (int i = 0; i < WF_CUDA_RING; i++) {
@@ -88,16 +124,11 @@ const wf_cuda_point *wf_cuda_point_new(wf_cuda_stream *s, wf_why *why)
     return p;
 }
 
-int wf_cuda_order(wf_cuda_stream *s, wf_cuda_stream *other, uint64_t op, wf_why *why)
+/* s waits for p, a point of `other`. */
+static int wait_for(wf_cuda_stream *s, const wf_cuda_stream *other, const wf_cuda_point *p,
+                    wf_why *why)
 {
     wf_cuda_seen *seen = &s->seen[other->slot];
-    if (s == other || seen->op > op || seen->work == other->work) {
-        return 0;
-    }
-    const wf_cuda_point *p = point_of(other, op, why);
-    if (!p) {
-        return wf_cuda_code(why);
-    }
     int code = wf_cuda_check(s->device, wf_cu->stream_wait(s->handle, p->event, 0),
                              "cuStreamWaitEvent", why);
     if (!code) {
@@ -105,6 +136,37 @@ int wf_cuda_order(wf_cuda_stream *s, wf_cuda_stream *other, uint64_t op, wf_why 
         seen->op = seen->op > p->op ? seen->op : p->op;
     }
     return code;
+}
+
+int wf_cuda_order(wf_cuda_stream *s, wf_cuda_stream *other, uint64_t op, wf_why *why)
+{
+    wf_cuda_seen *seen = &s->seen[other->slot];
+    if (s == other || seen->op > op || seen->work == other->work) {
+        return 0;
+    }
+    const wf_cuda_point *p = wf_cuda_point_of(other, op, why);
+    if (!p) {
+        return wf_cuda_code(why);
+    }
+    return wait_for(s, other, p, why);
+}
+
+int wf_cuda_order_work(wf_cuda_stream *s, wf_cuda_stream *other, uint64_t work, wf_why *why)
+{
+    if (s == other || s->seen[other->slot].work >= work) {
+        return 0;
+    }
+    const wf_cuda_point *best = NULL;
+    for (int i = 0; i < WF_CUDA_RING; i++) {
+        const wf_cuda_point *p = &other->ring[i];
+        if (p->event && p->work >= work && (!best || p->work < best->work)) {
+            best = p;
+        }
+    }
+    best = best ? best : wf_cuda_point_new(other, why);
+    return !best                                      ? wf_cuda_code(why)
+           : wf_cu->event_query(best->event) == CU_OK ? 0
+                                                      : wait_for(s, other, best, why);
 }
 
 uint64_t wf_cuda_op_begin(wf_cuda_stream *s)
@@ -143,4 +205,19 @@ int wf_cuda_synchronize(int ordinal, wf_why *why)
         }
     }
     return 0;
+}
+
+void wf_cuda_streams_close(wf_cuda_device *d)
+{
+    for (int i = 0; i < d->n_streams; i++) {
+        wf_cuda_stream *s = &d->streams[i];
+        for (int k = 0; k < WF_CUDA_RING; k++) {
+            if (s->ring[k].event) {
+                wf_cu->event_destroy(s->ring[k].event);
+            }
+        }
+        wf_cu->stream_destroy(s->handle);
+        memset(s, 0, sizeof *s);
+    }
+    d->n_streams = 0;
 }

@@ -11,7 +11,20 @@
 /* Records an event on s behind all that is queued there; NULL: why is filled. Valid until WF_CUDA_RING
  * further ones. */
 const wf_cuda_point *wf_cuda_point_new(wf_cuda_stream *s, wf_why *why);
+/* An event on s that covers op, recorded now if need be; NULL: why is filled. */
+const wf_cuda_point *wf_cuda_point_of(wf_cuda_stream *s, uint64_t op, wf_why *why);
+/* s's next work comes behind the first `work` pieces of other, which an event of its ring or of now covers.
+ * Asks first whether they are over. */
+int wf_cuda_order_work(wf_cuda_stream *s, wf_cuda_stream *other, uint64_t work, wf_why *why);
 /* The number of the op that s is about to queue work of. */
 uint64_t wf_cuda_op_begin(wf_cuda_stream *s);
+
+/* -- without the lock --------------------------------------------------------------------------------- */
+
+/* A stream of one's own; NULL: why is filled. Streams given back are handed out again. */
+wf_cuda_stream *wf_cuda_stream_take(wf_cuda_device *d, wf_why *why);
+void wf_cuda_stream_give(wf_cuda_stream *s);
+/* This thread's work on the device goes to s from now on; NULL: to the default stream. */
+void wf_cuda_set_current(wf_cuda_device *d, wf_cuda_stream *s);
 
 #endif

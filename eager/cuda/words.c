@@ -29,7 +29,14 @@ typedef struct word {
     bool reported;
 } word;
 
+typedef struct page {
+    struct page *next;
+    void *host;
+    word words[WORDS_PER_PAGE];
+} page;
+
 typedef struct wf_cuda_words {
+    page *pages;
     word *unused, *used, **used_tail; /* used: oldest first */
     struct {
         bool set;
@@ -46,8 +53,8 @@ static int add_page(wf_cuda_device *d, wf_cuda_words *w, wf_why *why)
 {
     void *host = NULL;
     cu_address device = 0;
-    word *page = wf_calloc(WORDS_PER_PAGE, sizeof *page);
-    if (!page) {
+    page *p = wf_calloc(1, sizeof *p);
+    if (!p) {
         return wf_fail(why, WEFT_ENOMEM, "no host memory for error words");
     }
     int code = wf_cuda_check(d,
@@ -62,14 +69,17 @@ static int add_page(wf_cuda_device *d, wf_cuda_words *w, wf_why *why)
         }
     }
     if (code) {
-        wf_mfree(page);
+        wf_mfree(p);
         return code;
     }
+    p->host = host;
+    p->next = w->pages;
+    w->pages = p;
     for (int i = WORDS_PER_PAGE - 1; i >= 0; i--) {
-        page[i].host = (int64_t *)host + i;
-        page[i].device = device + (cu_address)i * sizeof(int64_t);
-        page[i].next = w->unused;
-        w->unused = &page[i];
+        p->words[i].host = (int64_t *)host + i;
+        p->words[i].device = device + (cu_address)i * sizeof(int64_t);
+        p->words[i].next = w->unused;
+        w->unused = &p->words[i];
     }
     return 0;
 }
@@ -200,4 +210,16 @@ int wf_cuda_error_word(int ordinal, wf_op op, const char *site, int64_t bound,
     }
     pthread_mutex_unlock(&d->lock);
     return x ? 0 : wf_cuda_code(why);
+}
+
+void wf_cuda_words_close(wf_cuda_device *d)
+{
+    while (d->words && d->words->pages) {
+        page *p = d->words->pages;
+        d->words->pages = p->next;
+        wf_cu->host_free(p->host);
+        wf_mfree(p);
+    }
+    wf_mfree(d->words);
+    d->words = NULL;
 }

@@ -11,5 +11,6 @@ void api_unlock(void);
 void api_reset(void);
 int64_t api_calls(const char *symbol);
 void api_fail(const char *symbol, int64_t n, int result);
+const char *api_failed(void);
 
 #endif

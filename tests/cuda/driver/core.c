@@ -212,6 +212,7 @@ __attribute__((visibility("default"))) const fake_driver fake_driver_control = {
     .vm = set_vm,
     .calls = api_calls,
     .fail = api_fail,
+    .failed = api_failed,
     .break_device = break_device,
     .alive = alive,
     .bytes = bytes,

@@ -32,6 +32,7 @@ static struct {
     int entry; /* -1: any */
     int64_t left;
     cu_result result;
+    int met; /* 1 + the entry that failed; 0: none yet */
 } plan;
 static _Thread_local int current = -1; /* device of the current context */
 static cu_handle contexts[MAX_DEVICES];
@@ -72,7 +73,13 @@ void api_fail(const char *symbol, int64_t n, int result)
     }
     plan.left = n;
     plan.result = result;
+    plan.met = 0;
     api_unlock();
+}
+
+const char *api_failed(void)
+{
+    return plan.met ? symbols[plan.met - 1] : "";
 }
 
 /* Locks. Not CU_OK: the call is to return it, unlocked. */
@@ -83,6 +90,7 @@ static cu_result enter(enum entry e)
     cu_result r = CU_OK;
     if (plan.left > 0 && (plan.entry < 0 || plan.entry == (int)e) && --plan.left == 0) {
         r = plan.result;
+        plan.met = 1 + (int)e;
     }
     if (r != CU_OK) {
         api_unlock();

@@ -51,6 +51,8 @@ typedef struct fake_driver {
     int64_t (*calls)(const char *symbol);
     /* The n-th next call (1: the next) of symbol (NULL: of any) returns `result`; n = 0: none. */
     void (*fail)(const char *symbol, int64_t n, int result);
+    /* The entry point that the last planned failure met; "" if it met none yet. */
+    const char *(*failed)(void);
     /* The next kernel that runs fails with `result`, sticky as on a device. */
     void (*break_device)(int result);
     /* Objects alive: "stream", "event", "module", "graph", "exec", "memory" (device allocations and

@@ -1,0 +1,138 @@
+/*
+ * eager/cuda/vm.c -- what the allocator's books stand on: driver memory, whole or mapped piece by piece.
+ *
+ * Mapped memory comes in granules of its own, each released as soon as it is mapped (it lives as long as
+ * the mapping), so that any of them can be unmapped. cuMemFree waits for the device, unmapping does not:
+ * the books call idle before either.
+ */
+#include "eager/cuda/stream.h"
+#include "eager/env.h"
+
+#pragma GCC diagnostic error "-Wmissing-prototypes"
+
+#define MIB ((uint64_t)1 << 20)
+
+static cu_memory_props props_of(const wf_cuda_device *d)
+{
+    return (cu_memory_props){.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, d->id}};
+}
+
+/* Sticky errors are noted, whoever meets them. */
+static int noted(wf_cuda_device *d, cu_result r)
+{
+    if (r != CU_OK && wf_cuda_result_is_sticky(r)) {
+        int none = 0;
+        atomic_compare_exchange_strong(&d->broken, &none, r);
+    }
+    return r;
+}
+
+static int do_reserve(void *self, uint64_t size, uint64_t *address)
+{
+    return noted(self, wf_cu->vm_reserve(address, size, 32 * MIB, 0, 0));
+}
+
+static void do_unreserve(void *self, uint64_t address, uint64_t size)
+{
+    (void)self;
+    wf_cu->vm_unreserve(address, size);
+}
+
+static void do_unmap(void *self, uint64_t address, uint64_t size, uint64_t granule)
+{
+    (void)self;
+    WF_CUDA_COUNT(driver_frees, 1);
+    for (uint64_t at = 0; at < size; at += granule) {
+        wf_cu->vm_unmap(address + at, granule);
+    }
+}
+
+static cu_result map_one(wf_cuda_device *d, uint64_t address, uint64_t size)
+{
+    cu_memory memory = 0;
+    cu_memory_props props = props_of(d);
+    cu_result r = wf_cu->vm_create(&memory, size, &props, 0);
+    if (r == CU_OK) {
+        r = wf_cu->vm_map(address, size, 0, memory, 0);
+        wf_cu->vm_release(memory);
+    }
+    return r;
+}
+
+static int do_map(void *self, uint64_t address, uint64_t size, uint64_t granule)
+{
+    wf_cuda_device *d = self;
+    WF_CUDA_COUNT(driver_allocs, 1);
+    uint64_t at = 0;
+    cu_result r = CU_OK;
+    while (at < size && r == CU_OK) {
+        r = map_one(d, address + at, granule);
+        at += r == CU_OK ? granule : 0;
+    }
+    if (r == CU_OK) {
+        cu_access access = {{CU_LOCATION_DEVICE, d->id}, CU_ACCESS_READ_WRITE};
+        r = wf_cu->vm_access(address, size, &access, 1);
+    }
+    for (uint64_t k = 0; r != CU_OK && k < at; k += granule) {
+        wf_cu->vm_unmap(address + k, granule);
+    }
+    return noted(d, r);
+}
+
+static int do_segment(void *self, uint64_t size, uint64_t *address)
+{
+    WF_CUDA_COUNT(driver_allocs, 1);
+    return noted(self, wf_cu->memory_alloc(address, size));
+}
+
+static void do_segment_free(void *self, uint64_t address, uint64_t size)
+{
+    (void)self;
+    (void)size;
+    WF_CUDA_COUNT(driver_frees, 1);
+    wf_cu->memory_free(address);
+}
+
+static void do_idle(void *self)
+{
+    wf_cuda_device *d = self;
+    WF_CUDA_COUNT(hidden_waits, 1);
+    for (int i = 0; i < d->n_streams; i++) {
+        noted(d, wf_cu->stream_synchronize(d->streams[i].handle));
+    }
+}
+
+static int do_order(void *self, int key, wf_cache_mark m)
+{
+    wf_cuda_device *d = self;
+    wf_why why = {0};
+    int code = wf_cuda_order_work(&d->streams[key], &d->streams[m.stream], m.work, &why);
+    return code ? CU_UNKNOWN : 0;
+}
+
+wf_cache *wf_cuda_cache_new(wf_cuda_device *d)
+{
+    wf_cache_driver below = {.self = d,
+                             .unreserve = do_unreserve,
+                             .map = do_map,
+                             .unmap = do_unmap,
+                             .segment = do_segment,
+                             .segment_free = do_segment_free,
+                             .idle = do_idle,
+                             .order = do_order};
+    wf_cache_rules rules = {.small_granule = 2 * MIB, .large_granule = 8 * MIB};
+    size_t granule = 0;
+    cu_memory_props props = props_of(d);
+    if (d->info.expandable && wf_env()->WEFT_CUDA_EXPANDABLE &&
+        wf_cu->vm_granularity(&granule, &props, 0) == CU_OK && granule && 8 * MIB % granule == 0) {
+        below.reserve = do_reserve;
+        rules.small_granule = granule > 2 * MIB ? granule : 2 * MIB;
+    }
+    uint64_t memory = (uint64_t)d->info.memory_bytes;
+    rules.reserve = (memory + memory / 8 + 32 * MIB - 1) & ~(32 * MIB - 1);
+    wf_cache *c = wf_cache_new(&below, &rules);
+    if (c) {
+        wf_cache_set_cap(c, wf_env()->WEFT_CUDA_CAP);
+    }
+    return c;
+}

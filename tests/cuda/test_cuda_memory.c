@@ -1,0 +1,253 @@
+/*
+ * tests/cuda/test_cuda_memory.c -- the caching allocator on the fake driver: pools, caps, reports, failures.
+ */
+#include "tests/cuda/cuda_support.h"
+
+#define MIB ((size_t)1 << 20)
+
+static wf_cuda_block *block(size_t n)
+{
+    wf_cuda_block *b = wf_cuda_alloc(0, n, &why);
+    cr_assert(b, "%s", why.rule);
+    return b;
+}
+
+Test(cuda_memory, a_step_repeated_asks_the_driver_for_nothing)
+{
+    for (int vm = 0; vm < 2; vm++) {
+        gpu = fake_cuda(FAKE_LATE, 1);
+        gpu->vm(vm);
+        OK(wf_cuda_open(0, &why));
+        cr_assert_eq(wf_cuda_get_info(0)->expandable, vm);
+        int64_t calls = 0;
+        for (int step = 0; step < 4; step++) {
+            wf_cuda_block *b[50];
+            for (int i = 0; i < 50; i++) {
+                b[i] = block((size_t)(i * 37 % 50 + 1) * 40000);
+                OK(run_fill(b[i], 100, i));
+            }
+            for (int i = 0; i < 50; i++) {
+                wf_cuda_free(b[i]);
+            }
+            int64_t now = gpu->calls("cuMemAlloc_v2") + gpu->calls("cuMemCreate") +
+                          gpu->calls("cuMemFree_v2") + gpu->calls("cuMemUnmap");
+            cr_assert(step < 1 || now == calls);
+            calls = now;
+        }
+        wf_cuda_memory m;
+        wf_cuda_get_memory(0, &m);
+        cr_assert(m.live_bytes == 0 && m.reserved_bytes > 0 && m.peak_bytes > 0);
+        cr_assert_eq((size_t)m.reserved_bytes, gpu->bytes(0));
+        wf_cuda_counters c;
+        wf_cuda_get_counters(&c);
+        cr_assert(c.hidden_waits == 0 && c.waits == 0, "nothing waited");
+        cr_assert_eq(wf_cuda_trim(0), m.reserved_bytes);
+        cr_assert_eq(gpu->bytes(0), 0);
+        wf_cuda_module_free(fake_module);
+        fake_module = NULL;
+        OK(wf_cuda_close(0, &why));
+        cr_assert_eq(gpu->alive(NULL) - gpu->alive("function"), 0);
+        memset(&wf_cuda_count_of, 0, sizeof wf_cuda_count_of);
+    }
+}
+
+static int live_tensors(int ordinal, wf_cuda_live *top, int n)
+{
+    cr_assert(ordinal == 0 && n == 10);
+    top[0] = (wf_cuda_live){300 << 20, "f32[75,1024,1024] \"activations\" model.c:41"};
+    top[1] = (wf_cuda_live){512, "i64[64] train.c:9"};
+    return 2;
+}
+
+Test(cuda_memory, the_report_of_memory_that_is_not_there)
+{
+    gpu = fake_cuda(FAKE_LATE, 1);
+    gpu->reset(1, 512 * MIB);
+    wf_cuda_set_live(live_tensors);
+    cr_assert_str_eq(wf_cuda_oom_text(), "");
+    wf_cuda_block *a = block(300 * MIB), *b = block(64 * MIB);
+    wf_cuda_free(b);
+    cr_assert_null(wf_cuda_alloc(0, 400 * MIB, &why));
+    cr_assert_eq(why.code, WEFT_ENOMEM);
+    cr_assert_str_eq(why.rule,
+                     "cuda:0 has no 400.00 MiB left: 208.00 MiB of 512.00 MiB are free, weft "
+                     "holds 304.00 MiB (300.00 MiB in use, largest cached block 4.00 MiB)");
+    cr_assert(strstr(why.hint, "smaller"), "%s", why.hint);
+    cr_assert_str_eq(
+        wf_cuda_oom_text(),
+        "out of memory on cuda:0 (Fake GPU 0)\n"
+        "requested            400.00 MiB\n"
+        "free on the device   208.00 MiB of 512.00 MiB\n"
+        "held by weft         304.00 MiB: 300.00 MiB in use, 4.00 MiB cached\n"
+        "largest cached       4.00 MiB (0 % of what is cached is in smaller pieces)\n"
+        "held by others       0 bytes\n"
+        "largest tensors\n"
+        "    300.00 MiB  f32[75,1024,1024] \"activations\" model.c:41\n"
+        "     512 bytes  i64[64] train.c:9\n"
+        "what to do: make the batch smaller, free what is not needed, or use a smaller "
+        "type (f16, bf16)\n");
+    OK(wf_cuda_set_cap(0, (int64_t)(310 * MIB), &why));
+    cr_assert_null(wf_cuda_alloc(0, 20 * MIB, &why));
+    cr_assert(strstr(why.hint, "cap") && strstr(wf_cuda_oom_text(), "310.00 MiB"), "%s", why.hint);
+    cr_assert_eq(wf_cuda_set_cap(0, -1, &why), WEFT_EINVALID);
+    OK(wf_cuda_set_cap(0, 0, &why));
+    wf_cuda_free(block(100 * MIB));
+    wf_cuda_free(a);
+    cr_assert_null(wf_cuda_alloc(0, SIZE_MAX, &why));
+    cr_assert_eq(why.code, WEFT_ENOMEM);
+    close_fake();
+}
+
+Test(cuda_memory, a_block_used_by_another_stream_is_reused_behind_it)
+{
+    const int orders[] = {FAKE_LATE, FAKE_RANDOM};
+    for (int seed = 0; seed < 40; seed++) {
+        with_fake(orders[seed % 2], (uint64_t)seed);
+        wf_cuda_device *d = wf_cuda_enter(0, &why);
+        wf_cuda_stream *side = wf_cuda_stream_take(d, &why);
+        cr_assert(side, "%s", why.rule);
+        enum { N = 1000 };
+        wf_cuda_block *a = block(N * 4), *out = block(N * 4);
+        void *was = a->address;
+        OK(run_fill(a, N, 1));
+        wf_cuda_set_current(d, side);
+        OK(run_add(out, a, a, N, true)); /* 2, on the side stream */
+        wf_cuda_set_current(d, NULL);
+        wf_cuda_free(a);
+        wf_cuda_block *b = block(N * 4);
+        cr_assert_eq(b->address, was, "reused at once");
+        OK(run_fill(b, N, 100)); /* must not overtake the reading */
+        static int32_t got[N];
+        OK(wf_cuda_use(out, false, &why));
+        OK(wf_cuda_download(0, got, out->address, sizeof got, &why));
+        cr_assert(got[0] == 2 && got[N - 1] == 2, "seed %d: %d", seed, got[0]);
+        cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
+        wf_cuda_free(b);
+        wf_cuda_free(out);
+        wf_cuda_stream_give(side);
+        close_fake();
+    }
+}
+
+Test(cuda_memory, a_forgotten_wait_is_found)
+{
+    int wrong = 0;
+    for (int seed = 0; seed < 40; seed++) {
+        gpu = fake_cuda(FAKE_RANDOM, (uint64_t)seed);
+        gpu->reset(1, 0);
+        with_fake(FAKE_RANDOM, (uint64_t)seed);
+        wf_cuda_device *d = wf_cuda_enter(0, &why);
+        wf_cuda_stream *side = wf_cuda_stream_take(d, &why);
+        cr_assert(side, "%s", why.rule);
+        enum { N = 100 };
+        wf_cuda_block *a = block(N * 4), *b = block(N * 4), *out = block(N * 4);
+        OK(run_fill(b, N, 1));
+        OK(run_fill(a, N, 7));
+        wf_cuda_set_current(d, side);
+        OK(run_add(out, a, b, N, seed < 20));
+        int32_t got[N];
+        OK(wf_cuda_download(0, got, out->address, sizeof got, &why));
+        wf_cuda_set_current(d, NULL);
+        wrong += got[N - 1] != 8;
+        cr_assert(seed >= 20 || got[N - 1] == 8);
+        /* Whatever came out: b was waited for after a was queued, which orders a as well. */
+        cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
+        OK(run_fill(a, N, 9));
+        wf_cuda_set_current(d, side);
+        OK(run_add(out, a, b, N, seed < 20));
+        wf_cuda_set_current(d, NULL);
+        cr_assert_eq(gpu->races() > 0, seed >= 20, "seed %d: %s", seed, gpu->first_race());
+        if (seed >= 20) {
+            cr_assert(strstr(gpu->first_race(), "add_i32") && strstr(gpu->first_race(), "fill_i32"),
+                      "%s", gpu->first_race());
+        }
+        wf_cuda_free(a);
+        wf_cuda_free(b);
+        wf_cuda_free(out);
+        wf_cuda_stream_give(side);
+        close_fake();
+    }
+    cr_assert_eq(wrong, 0);
+}
+
+/* Everything the runtime does, once. 0, or the first error. */
+static int scenario(void)
+{
+    enum { N = 2000 };
+    static int32_t host[N], big[(1 << 20) + 4096];
+    int code = wf_cuda_open(0, &why);
+    wf_cuda_block *a = code ? NULL : wf_cuda_alloc(0, sizeof host, &why);
+    wf_cuda_block *b = a ? wf_cuda_alloc(0, sizeof host, &why) : NULL;
+    wf_cuda_block *c = b ? wf_cuda_alloc(0, sizeof big, &why) : NULL;
+    wf_cuda_device *d = c ? wf_cuda_enter(0, &why) : NULL;
+    wf_cuda_stream *side = d ? wf_cuda_stream_take(d, &why) : NULL;
+    void *word = NULL;
+    code = side ? run_fill(a, N, 3) : why.code ? why.code : -1;
+    if (!code) {
+        wf_cuda_set_current(d, side);
+        code = run_add(b, a, a, N, true);
+        code = code ? code : wf_cuda_upload(0, c->address, big, sizeof big, &why);
+        code = code ? code : wf_cuda_error_word(0, WF_OP_ADD, NULL, 5, &word, &why);
+        wf_cuda_set_current(d, NULL);
+    }
+    wf_cuda_free(a);
+    a = code ? NULL : wf_cuda_alloc(0, sizeof host, &why);
+    code = a ? run_fill(a, N, 4) : code ? code : why.code;
+    code = code ? code : wf_cuda_use(b, false, &why);
+    code = code ? code : wf_cuda_clear(0, a->address, 64, &why);
+    code = code ? code : wf_cuda_move(0, (char *)a->address + 4096, b->address, 64, &why);
+    code = code ? code : wf_cuda_download(0, host, b->address, sizeof host, &why);
+    cr_assert(code || host[N - 1] == 6);
+    code = code ? code : wf_cuda_download(0, big, c->address, sizeof big, &why);
+    code = code ? code : wf_cuda_synchronize(0, &why);
+    wf_cuda_free(a);
+    wf_cuda_free(b);
+    wf_cuda_free(c);
+    if (side) {
+        wf_cuda_stream_give(side);
+    }
+    wf_cuda_trim(0);
+    wf_cuda_module_free(fake_module);
+    fake_module = NULL;
+    return code;
+}
+
+/* What refuses to be given back is lost, whatever the runtime does. */
+static bool gives_back(const char *symbol)
+{
+    return strstr(symbol, "Free") || strstr(symbol, "Destroy") || strstr(symbol, "Release") ||
+           strstr(symbol, "Unload") || strstr(symbol, "Unmap");
+}
+
+static void fail_each(int result, bool vm)
+{
+    int64_t failed = 0, n;
+    for (n = 1; n < 2000; n++) {
+        gpu->reset(1, 0);
+        gpu->vm(vm);
+        memset(&why, 0, sizeof why);
+        gpu->fail(NULL, n, result);
+        int code = scenario();
+        cr_assert(code >= 0 && (!code || why.rule[0]), "call %d: an error without a text", (int)n);
+        failed += code != 0;
+        wf_cuda_close(0, &why);
+        wf_cuda_close(0, &why); /* again, where the failure hit the first time */
+        const char *met = gpu->failed();
+        gpu->fail(NULL, 0, 0);
+        cr_assert(gives_back(met) || gpu->alive(NULL) == gpu->alive("function"),
+                  "call %d, %s, leaks (%d, %s)", (int)n, met, code, why.rule);
+        if (!*met) {
+            break;
+        }
+    }
+    cr_assert(n > 40 && n < 2000 && failed > n / 3, "%d calls, %d failed", (int)n, (int)failed);
+}
+
+Test(cuda_memory, every_call_failing_is_an_error_value_and_no_leak)
+{
+    gpu = fake_cuda(FAKE_RANDOM, 3);
+    wf_cuda_count();
+    fail_each(2, 1);   /* out of memory */
+    fail_each(400, 1); /* invalid handle */
+    fail_each(801, 0); /* not supported */
+}
