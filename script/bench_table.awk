@@ -1,10 +1,10 @@
 # script/bench_table.awk -- JSON lines of flat objects as aligned tables, one per value of "bench".
 #
 # Columns are keys in the order they first appear. Lines that agree in bench, case, size, dtype and threads
-# are one row, so that a peer's figures stand beside weft's; keys of a line with "peer" get its name in front. Two columns are worked out: "times_torch",
-# how many times faster than torch_ns, torch_us or torch_ms; and "met": every key X with a key target_X
-# reaches it (ratios and "over_" at least, all else at most) and weft is not slower than the peer by over 3 %. Lines of bench
-# "run" describe the run and come first.
+# are one row, so that a peer's figures stand beside weft's; keys of a line with "peer" get its name in front. Columns
+# worked out: "times_PEER", how many times faster than PEER_ns, _us or _ms, for torch, torch.compile and jax; and
+# "met": every key X with a key target_X reaches it (ratios and "over_" at least, all else at most) and weft is not slower
+# than PyTorch, eager or compiled, by over 3 %. Lines of bench "run" describe the run and come first.
 
 function unquote(s) { gsub(/^[ \t]*"?|"?[ \t]*$/, "", s); return s }
 function number(s) {
@@ -56,7 +56,7 @@ function set(bench, r, key, text,    width) {
         set(bench, row[id], key, value[order[i]])
     }
 }
-function judge(bench, r,    c, key, of, bad, judged, unit, i) {
+function judge(bench, r,    c, key, of, bad, judged, unit, i, peer, p) {
     bad = ""
     for (c = 1; c <= n_columns[bench]; c++) {
         key = columns[bench, c]
@@ -72,12 +72,15 @@ function judge(bench, r,    c, key, of, bad, judged, unit, i) {
         if (raw[r, "peak_mb"] + 0 > 1.1 * raw[r, "torch_peak_mb"]) bad = "NO"
     }
     split(raw[r, "threads"] == 1 && ((r, "cpu_ms") in raw) ? "cpu_ms" : "ns us ms", unit, " ")
-    for (i = 1; i in unit; i++) {
-        if (((r, "torch_" unit[i]) in raw) && ((r, unit[i]) in raw) && raw[r, unit[i]] + 0 > 0) {
+    split("torch torch.compile jax", peer, " ")
+    for (p = 1; p in peer; p++) for (i = 1; i in unit; i++) {
+        of = peer[p] "_" unit[i]
+        if (((r, of) in raw) && ((r, unit[i]) in raw) && raw[r, unit[i]] + 0 > 0) {
+            set(bench, r, "times_" peer[p], sprintf("%.2f", raw[r, of] / raw[r, unit[i]]))
+            if (peer[p] == "jax") continue
             judged = 1
-            set(bench, r, "times_torch", sprintf("%.2f", raw[r, "torch_" unit[i]] / raw[r, unit[i]]))
-            if (raw[r, "torch_" unit[i]] + 0 < 0.97 * raw[r, unit[i]]) # 3 %: noise
-                 bad = bad == "" ? "NO (torch)" : "NO (both)"
+            if (raw[r, of] + 0 < 0.97 * raw[r, unit[i]]) # 3 %: noise
+                 bad = bad ~ /^(|NO \(torch.*)$/ ? "NO (" peer[p] ")" : "NO (both)"
         }
     }
     if (judged) {

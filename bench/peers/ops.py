@@ -10,8 +10,13 @@ import os
 import sys
 import time
 
-import torch
-import torch.nn.functional as F
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError:
+    sys.exit(1)
+if sys.argv[1:] == ["--needs"]:
+    sys.exit(0)
 
 QUICK = os.environ.get("WEFT_BENCH_QUICK", "0") not in ("", "0")
 only = sys.argv[1] if len(sys.argv) > 1 else ""
