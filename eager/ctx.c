@@ -182,14 +182,9 @@ wf_slot *wf_slot_new(wf_ctx *c, weft_tensor *handle)
     return s;
 }
 
-static void slot_clear(wf_ctx *c, wf_slot *s)
+/* A slot lets go of the storage. */
+static void drop_storage(wf_ctx *c, wf_storage *st)
 {
-    if (s->node && wf_tape_api) {
-        wf_tape_api->release(c, s->context, s->node);
-    }
-    s->node = 0;
-    wf_storage *st = s->st;
-    s->st = NULL;
     if (st) {
         if (atomic_fetch_sub_explicit(&st->handles, 1, memory_order_acq_rel) == 1 && st->root) {
             wf_ref root = st->root;
@@ -200,11 +195,38 @@ static void slot_clear(wf_ctx *c, wf_slot *s)
         }
         wf_storage_release(st);
     }
+}
+
+static void slot_clear(wf_ctx *c, wf_slot *s)
+{
+    if (s->node && wf_tape_api) {
+        wf_tape_api->release(c, s->context, s->node);
+    }
+    s->node = 0;
+    wf_storage *st = s->st;
+    s->st = NULL;
+    drop_storage(c, st);
     if (s->ext) {
         wf_mfree(s->ext);
         s->ext = NULL;
     }
     wf_slot_drop_meta(s);
+}
+
+void wf_slot_relocate(wf_ctx *c, wf_slot *s, wf_storage *st)
+{
+    wf_storage *old = s->st;
+    int64_t *d = wf_dims(s), *stride = wf_strides(s), step = 1;
+    for (int i = s->rank; i-- > 0;) {
+        stride[i] = step;
+        step *= d[i];
+    }
+    wf_storage_retain(st);
+    atomic_fetch_add_explicit(&st->handles, 1, memory_order_relaxed);
+    s->offset = 0;
+    s->noted = 0;
+    s->st = st;
+    drop_storage(c, old);
 }
 
 /* The slot's state is DEAD and nobody pins it: release contents, return it to its context. */

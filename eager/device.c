@@ -126,6 +126,96 @@ weft_tensor wf_device_on_host(weft_tensor t)
     return t;
 }
 
+static int open_view(wf_ctx *c, wf_slot *s, const char *op, bool write, wf_view *v, wf_why *why)
+{
+    if (wf_need_value(c, s, write, op, why) || wf_storage_use(s->st, write, why)) {
+        return why->code;
+    }
+    if (write && s->st->read_only) {
+        wf_fail(why, WEFT_EINVALID, "the memory is read-only");
+        wf_hint(why, "write to a copy: weft_clone(x)");
+        return why->code;
+    }
+    if (write && wf_grad_enabled(c) && wf_slot_tracked(s)) {
+        return wf_fail(why, WEFT_EGRAD, "a gradient is recorded for the value");
+    }
+    if (write) {
+        atomic_fetch_add_explicit(&s->st->version, 1, memory_order_relaxed);
+        s->st->write_op = WF_OP_COPY;
+        s->st->write_site = NULL;
+    }
+    wf_slot_view(s, v);
+    return 0;
+}
+
+int wf_device_view(const char *op, weft_tensor t, bool write, wf_view *v)
+{
+    wf_ctx *c = wf_ctx_get();
+    wf_why why = {0};
+    bool pinned = false;
+    wf_slot *s = c && t.slot && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, &why) : NULL;
+    int rc = s                         ? open_view(c, s, op, write, v, &why)
+             : t.slot == 0 && t.serial ? -1
+             : why.code                ? why.code
+                                       : wf_fail(&why, WEFT_EINVALID, "a scalar has no memory");
+    if (s && pinned) {
+        wf_unpin(c, s);
+    }
+    return rc > 0 ? wf_raise_status(c, op, 1, &t, &why) : rc ? (int)weft_error_status(t) : 0;
+}
+
+/* A gradient that t has accumulated, or an empty handle. */
+static weft_tensor gradient_of(wf_slot *s)
+{
+    wf_meta *m = atomic_load(&s->meta);
+    weft_tensor g = WEFT_NONE;
+    if (m) {
+        wf_meta_lock(m);
+        g = m->grad;
+        wf_meta_unlock(m);
+    }
+    return g;
+}
+
+static int relocate(wf_ctx *c, weft_tensor t, wf_slot *s, int device, wf_why *why)
+{
+    if (s->node != 0 || s->st->root != 0) {
+        wf_fail(why, WEFT_EGRAD, "its value has a recorded history");
+        wf_hint(why, "move results with weft_to(x, device)");
+        return why->code;
+    }
+    int64_t ints[2] = {device, s->st->device};
+    weft_scope sc = weft_scope_begin();
+    c->grad_off++;
+    weft_tensor there = wf_op1(WF_OP_COPY, &(wf_attr){.n_ints = 2, .ints = ints}, t);
+    c->grad_off--;
+    if (there.slot) {
+        wf_slot_relocate(c, s, wf_slot_at(c, there.slot)->st);
+    }
+    weft_scope_end(sc);
+    return there.slot ? 0 : -1;
+}
+
+int wf_device_relocate(weft_tensor t, int device)
+{
+    wf_ctx *c = wf_ctx_get();
+    wf_why why = {0};
+    bool pinned = false;
+    wf_slot *s = c && t.slot && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, &why) : NULL;
+    if (!s) {
+        return why.code ? wf_raise_status(c, "to", 1, &t, &why) : 0;
+    }
+    weft_tensor g = gradient_of(s);
+    int rc = wf_slot_device(s) == device ? 0 : relocate(c, t, s, device, &why);
+    if (pinned) {
+        wf_unpin(c, s);
+    }
+    if (rc) {
+        return rc > 0 ? wf_raise_status(c, "to", 1, &t, &why) : (int)weft_last_status();
+    }
+    return g.slot ? wf_device_relocate(g, device) : 0;
+}
+
 weft_tensor wf_device_number(wf_ctx *c, weft_tensor t, wf_why *why)
 {
     bool pinned = false;

@@ -266,6 +266,9 @@ wf_slot *wf_slot_new(wf_ctx *c, weft_tensor *handle);
 /* Gives the slot its extents; strides NULL = row-major. 0 or WEFT_ENOMEM. */
 int wf_slot_shape(wf_slot *s, int rank, const int64_t *dims, const int64_t *strides);
 weft_tensor wf_handle_of(wf_ctx *c, wf_slot *s);
+/* The slot's elements are in st from now on, row-major (a reference is taken); the handle stays. Not of a value with a
+ * recorded history. */
+void wf_slot_relocate(wf_ctx *c, wf_slot *s, wf_storage *st);
 void wf_slot_destroy(wf_ctx *c, wf_slot *s);
 wf_meta *wf_slot_meta(wf_slot *s);               /* made on demand; NULL: no memory */
 void wf_slot_share_meta(wf_slot *s, wf_meta *m); /* of a fresh slot of this thread */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/device.h"
 #include "io/file.h"
 #include "io/npy.h"
 
@@ -335,7 +336,7 @@ weft_status weft_npy_encode(weft_tensor t, void **data, size_t *size)
     *data = NULL;
     *size = 0;
     weft_scope scope = weft_scope_begin();
-    weft_tensor c = weft_contiguous(weft_detach(t));
+    weft_tensor c = wf_device_on_host(weft_contiguous(weft_detach(t)));
     weft_status s = wf_npy_header("npy_encode", c, head, &n);
     if (s == WEFT_OK) {
         size_t bytes = (size_t)weft_nbytes(c);
@@ -365,7 +366,7 @@ weft_status weft_npy_save(const char *path, weft_tensor t)
         return WEFT_EINVALID;
     }
     weft_scope scope = weft_scope_begin();
-    weft_tensor c = weft_contiguous(weft_detach(t));
+    weft_tensor c = wf_device_on_host(weft_contiguous(weft_detach(t)));
     weft_status s = wf_npy_header("npy_save", c, head, &n);
     if (s == WEFT_OK) {
         size_t bytes = (size_t)weft_nbytes(c);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/device.h"
 #include "io/file.h"
 #include "io/npy.h"
 
@@ -343,7 +344,7 @@ static weft_status prepare(piece *m, const weft_named_tensor *t, size_t *offset)
         return refuse(WEFT_EINVALID, name, "the name is missing, too long, or looks like a path");
     }
     snprintf(m->name, sizeof m->name, "%s.npy", name);
-    weft_tensor c = weft_contiguous(weft_detach(t->tensor));
+    weft_tensor c = wf_device_on_host(weft_contiguous(weft_detach(t->tensor)));
     weft_status s = wf_npy_header("npz_save", c, m->head, &m->head_size);
     if (s != WEFT_OK) {
         return s;

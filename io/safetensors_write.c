@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/device.h"
 #include "io/file.h"
 #include "io/safetensors.h"
 
@@ -122,7 +123,7 @@ static weft_status collect(const weft_named_tensor *t, int n, item *items, int64
             return refuse(WEFT_EINVALID, t[i].name ? t[i].name : "(null)",
                           "the name is missing, reserved or not UTF-8");
         }
-        weft_tensor c = weft_contiguous(weft_detach(t[i].tensor));
+        weft_tensor c = wf_device_on_host(weft_contiguous(weft_detach(t[i].tensor)));
         if (!weft_ok(c)) {
             weft_status s = weft_error_status(c);
             return refuse(s == WEFT_OK ? WEFT_EHANDLE : s, t[i].name, "the tensor is not alive");

@@ -9,6 +9,7 @@
  */
 #include <math.h>
 
+#include "eager/device.h"
 #include "nn/nn.h"
 
 /* t := value inside a scope of its own; value was made in that scope. */
@@ -55,21 +56,28 @@ static weft_status bad_argument(const char *op, const char *rule)
 static weft_status fill_uniform(weft_tensor t, double low, double high, weft_generator *g)
 {
     weft_scope scope = weft_scope_begin();
-    return store(scope, t,
-                 (weft_rand)(&(weft_rand_args){.shape = weft_shape_of(t),
-                                               .dtype = draw_dtype(t),
-                                               .low = low,
-                                               .high = high,
-                                               .generator = g}));
+    wf_ctx *c = wf_ctx_get();
+    int before = wf_device_enter(c, wf_device_of_handle(c, t));
+    weft_tensor drawn = (weft_rand)(&(weft_rand_args){.shape = weft_shape_of(t),
+                                                      .dtype = draw_dtype(t),
+                                                      .low = low,
+                                                      .high = high,
+                                                      .generator = g});
+    wf_device_enter(c, before);
+    return store(scope, t, drawn);
 }
 
 static weft_tensor draw_normal(weft_tensor t, double mean, double std, weft_generator *g)
 {
-    return (weft_randn)(&(weft_randn_args){.shape = weft_shape_of(t),
-                                           .dtype = draw_dtype(t),
-                                           .mean = mean,
-                                           .std = std == 0 ? WEFT_ZERO : std,
-                                           .generator = g});
+    wf_ctx *c = wf_ctx_get();
+    int before = wf_device_enter(c, wf_device_of_handle(c, t));
+    weft_tensor drawn = (weft_randn)(&(weft_randn_args){.shape = weft_shape_of(t),
+                                                        .dtype = draw_dtype(t),
+                                                        .mean = mean,
+                                                        .std = std == 0 ? WEFT_ZERO : std,
+                                                        .generator = g});
+    wf_device_enter(c, before);
+    return drawn;
 }
 
 static weft_status fill_normal(weft_tensor t, double mean, double std, weft_generator *g)

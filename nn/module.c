@@ -5,13 +5,14 @@
  *  - An entry's tensor is kept and owned by the module; its name is a block of its own, so names stay
  *    where they are while the array grows.
  *  - Parameters are leaves that require a gradient. Nothing replaces an entry's handle: optimisers and
- *    loaders write in place, so copies of the handle in layers stay right.
+ *    loaders write in place and weft_module_to changes the memory under it, so copies in layers stay right.
  */
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/device.h"
 #include "nn/nn.h"
 
 enum { MAX_PREFIX = 16, NAME_SIZE = 512 };
@@ -257,6 +258,25 @@ bool weft_module_training(const weft_module *m)
     return m && m->training;
 }
 
+weft_status weft_module_to(weft_module *m, weft_device device)
+{
+    int code = wf_device_code(device);
+    if (!m || code < 0) {
+        return fail("module_to", WEFT_EINVALID, "the module is NULL or there is no such device");
+    }
+    const char *missing = wf_device_missing(code);
+    if (missing) {
+        wf_api_error("module_to", WEFT_EUNSUPPORTED, "a module cannot go to %s: %s",
+                     wf_device_code_name(code), missing);
+        return WEFT_EUNSUPPORTED;
+    }
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < m->n && s == WEFT_OK; i++) {
+        s = (weft_status)wf_device_relocate(m->entries[i].tensor, code);
+    }
+    return s;
+}
+
 weft_status weft_module_zero_grad(weft_module *m)
 {
     if (!m) {
@@ -295,7 +315,7 @@ static weft_tensor total_norm(const weft_module *m)
     return total;
 }
 
-/* The same without looking at the norm, so that a trace need not be broken: gradients of a norm that is small
+/* The same without looking at the norm, so that a trace need not be broken nor a device be waited for: gradients of a norm that is small
  * enough are multiplied by 1. */
 static weft_status clip_unseen(const weft_module *m, double max_norm)
 {
@@ -317,9 +337,20 @@ static weft_status clip_unseen(const weft_module *m, double max_norm)
     return s;
 }
 
+static bool is_away(const weft_module *m)
+{
+    wf_ctx *c = wf_ctx_get();
+    for (int i = 0; i < m->n; i++) {
+        if (wf_device_of_handle(c, m->entries[i].tensor) != WF_DEVICE_HOST) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static weft_status clip(const weft_module *m, double max_norm, double *norm)
 {
-    if (!norm && wf_ctx_get()->recorder) {
+    if (!norm && (wf_ctx_get()->recorder || is_away(m))) { /* nor that a device be waited for */
         return clip_unseen(m, max_norm);
     }
     double total = 0;

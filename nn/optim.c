@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/device.h"
 #include "nn/update.h"
 
 typedef enum method { SGD, ADAMW } method;
@@ -30,6 +31,8 @@ struct weft_optim {
     double lr, decay, momentum, beta1, beta2, eps;
     bool nesterov;
     int decay_min_rank;
+    int64_t seen_steps;   /* the counter after our last write to it */
+    uint32_t seen_writes; /* its write count then */
 };
 
 static const char *const state_names[2][2] = {{"momentum_buffer", NULL}, {"exp_avg", "exp_avg_sq"}};
@@ -63,7 +66,12 @@ static bool fill_state(weft_optim *o)
             }
         }
     }
-    return add_state(o, "step", "", weft_zeros(weft_shape_from(0, NULL), WEFT_I64));
+    /* Beside the parameters, so that a trace of the step stays on one device. */
+    wf_ctx *c = wf_ctx_get();
+    int before = wf_device_enter(c, o->n ? wf_device_of_handle(c, o->parameters[0]) : 0);
+    weft_tensor count = weft_zeros(weft_shape_from(0, NULL), WEFT_I64);
+    wf_device_enter(c, before);
+    return add_state(o, "step", "", count);
 }
 
 /* An optimiser over m's parameters with `per` state tensors each. */
@@ -270,6 +278,15 @@ static weft_status step_one(const weft_optim *o, int i, int64_t t)
     return s;
 }
 
+/* The value of the counter, before the write: a trace need not be broken to read it. On a device it is read only if
+ * somebody else has written to it (a checkpoint was loaded), since that waits. */
+static int64_t steps_so_far(const weft_optim *o, weft_tensor count)
+{
+    bool known =
+        weft_device_of(count).kind != WEFT_DEVICE_CPU && weft_write_count(count) == o->seen_writes;
+    return known ? o->seen_steps : weft_item_i64(count);
+}
+
 weft_status weft_optim_step(weft_optim *o)
 {
     if (bad("optim_step", o != NULL, "the optimiser is NULL")) {
@@ -277,9 +294,10 @@ weft_status weft_optim_step(weft_optim *o)
     }
     weft_tensor count = o->state[o->n_state - 1].tensor;
     weft_no_grad_begin();
-    int64_t had =
-        weft_item_i64(count); /* before the write: a trace need not be broken to read it */
+    int64_t had = steps_so_far(o, count);
     weft_status s = had == INT64_MIN ? weft_last_status() : weft_add_(count, weft_i(1));
+    o->seen_steps = had + 1;
+    o->seen_writes = weft_write_count(count);
     for (int i = 0; i < o->n && s == WEFT_OK; i++) {
         s = step_one(o, i, had + 1);
     }

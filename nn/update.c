@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "eager/device.h"
 #include "eager/program.h"
 #include "nn/update.h"
 
@@ -36,12 +37,14 @@ weft_status wf_update_run_ops(const update *u)
 static bool is_dense(const update *u)
 {
     weft_dtype d = weft_dtype_of(u->tensor[P]);
+    weft_device at = weft_device_of(u->tensor[P]);
     int64_t n = weft_numel(u->tensor[P]);
     bool dense =
         (d == WEFT_F32 || d == WEFT_F64) && !weft_shares_memory(u->tensor[P], u->tensor[G]);
     for (int i = 0; i < S0 + u->n_state && dense; i++) {
         dense = weft_is_contiguous(u->tensor[i]) && weft_dtype_of(u->tensor[i]) == d &&
-                weft_numel(u->tensor[i]) == n;
+                weft_numel(u->tensor[i]) == n && weft_device_of(u->tensor[i]).index == at.index &&
+                weft_device_of(u->tensor[i]).kind == at.kind;
     }
     return dense;
 }
@@ -77,6 +80,40 @@ static bool build(const update *u, wf_program *p, int dtype)
     return wf_program_finish(p) == 0;
 }
 
+/* One kernel of the device for the whole update. */
+static weft_status run_on_device(const update *u, const wf_program *p, int device,
+                                 const bool *written, const void *const *scalars)
+{
+    wf_view in[T0], out[T0];
+    wf_why why = {0};
+    int n_out = 0;
+    for (int i = 0; i < S0 + u->n_state; i++) {
+        int rc = wf_device_view("optim_step", u->tensor[i], written[i], &in[i]);
+        if (rc) {
+            return (weft_status)rc;
+        }
+        in[i].rank = 1; /* dense */
+        in[i].dims[0] = weft_numel(u->tensor[i]);
+        in[i].strides[0] = 1;
+        if (written[i]) {
+            out[n_out++] = in[i];
+        }
+    }
+    wf_program_args a = {.dst = out, .src = in, .scalars = scalars};
+    int rc = wf_device_program(device, p, &a, &why);
+    return rc ? (weft_status)wf_raise_status(wf_ctx_get(), "optim_step", 1, u->tensor, &why)
+              : WEFT_OK;
+}
+
+/* The scalars in the program's type. */
+static void set_scalars(const update *u, int dtype, float *f32, const void **scalars)
+{
+    for (int i = 0; i < u->n_scalar; i++) {
+        f32[i] = (float)u->scalar[i];
+        scalars[i] = dtype == WEFT_F32 ? (const void *)&f32[i] : &u->scalar[i];
+    }
+}
+
 weft_status wf_update_run(const update *u)
 {
     wf_program program;
@@ -90,6 +127,13 @@ weft_status wf_update_run(const update *u)
         if (u->line[i].dst < T0) {
             written[u->line[i].dst] = true;
         }
+    }
+    float f32[MAX_SCALARS];
+    const void *scalars[MAX_SCALARS];
+    set_scalars(u, dtype, f32, scalars);
+    int device = wf_device_of_handle(wf_ctx_get(), u->tensor[P]);
+    if (device != WF_DEVICE_HOST) {
+        return run_on_device(u, &program, device, written, scalars);
     }
     wf_view in[T0], out[T0];
     int n_out = 0;
@@ -108,12 +152,6 @@ weft_status wf_update_run(const update *u)
         if (written[i]) {
             out[n_out++] = in[i];
         }
-    }
-    float f32[MAX_SCALARS];
-    const void *scalars[MAX_SCALARS];
-    for (int i = 0; i < u->n_scalar; i++) {
-        f32[i] = (float)u->scalar[i];
-        scalars[i] = dtype == WEFT_F32 ? (const void *)&f32[i] : &u->scalar[i];
     }
     wf_program_run(&program, out, in, scalars);
     return WEFT_OK;

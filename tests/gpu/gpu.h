@@ -1,0 +1,40 @@
+/*
+ * tests/gpu/gpu.h -- the GPU of a test: the real one under script/gpu, else the fake driver and the fake NVRTC.
+ */
+#ifndef TESTS_GPU_GPU_H
+#define TESTS_GPU_GPU_H
+
+#include "eager/cuda/runtime.h"
+#include "tests/gpu/runner.h"
+
+#ifndef WEFT_GPU_RUNNER
+#include "tests/cuda/driver/fake.h"
+#endif
+
+/* First in a test. Skips it where there is neither. seed: of the fake's order of execution. */
+static inline void gpu_open(uint64_t seed)
+{
+#ifdef WEFT_GPU_RUNNER
+    (void)seed;
+#else
+    const fake_driver *fake = fake_cuda(FAKE_RANDOM, seed);
+    if (!fake || setenv("WEFT_NVRTC", WEFT_FAKE_NVRTC, 1)) {
+        cr_skip_test("no fake driver");
+    }
+#endif
+    wf_why why = {0};
+    if (wf_cuda_open(0, &why)) {
+        cr_skip_test("no GPU: %s", why.rule);
+    }
+}
+
+/* Was anything left unordered? Of a real GPU nobody can tell. */
+static inline void gpu_check_races(void)
+{
+#ifndef WEFT_GPU_RUNNER
+    const fake_driver *fake = fake_cuda(FAKE_RANDOM, 1);
+    cr_assert_eq(fake->races(), 0, "%s", fake->first_race());
+#endif
+}
+
+#endif

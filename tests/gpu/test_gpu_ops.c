@@ -1,0 +1,42 @@
+/*
+ * tests/gpu/test_gpu_ops.c -- the cases of op_cases.h on a GPU.
+ *
+ * ctest: timeout=600
+ */
+#include "tests/gpu/gpu.h"
+#include "tests/gpu/op_cases.h"
+
+Test(gpu_ops, elementwise)
+{
+    gpu_open(11);
+    check_both("elementwise", elementwise);
+    gpu_check_races();
+}
+
+Test(gpu_ops, in_place)
+{
+    gpu_open(8);
+    check_both("in_place", in_place);
+    gpu_check_races();
+}
+
+Test(gpu_ops, reductions)
+{
+    gpu_open(10);
+    check_both("reductions", reductions);
+    gpu_check_races();
+}
+
+Test(gpu_ops, rows)
+{
+    gpu_open(4);
+    check_both("rows", rows);
+    gpu_check_races();
+}
+
+Test(gpu_ops, gradients)
+{
+    gpu_open(9);
+    check_both("gradients", gradients);
+    gpu_check_races();
+}
