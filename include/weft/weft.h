@@ -14,6 +14,7 @@
 #include "weft/dlpack.h"
 #include "weft/io.h"
 #include "weft/nn.h"
+#include "weft/cuda.h"
 #include "weft/profile.h"
 
 #endif
