@@ -80,9 +80,9 @@ static bool start(wf_cuda_device *d, int ordinal)
         r = read_info(d);
     }
     if (r == CU_OK && d->info.major < 7) {
+        const wf_cuda_info info = d->info;
         snprintf(d->missing, sizeof d->missing,
-                 "%.90s is %s; compute capability 7.0 or later is needed", d->info.name,
-                 d->info.arch);
+                 "%.90s is %s; compute capability 7.0 or later is needed", info.name, info.arch);
         return false;
     }
     if (r == CU_OK) {
