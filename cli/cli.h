@@ -19,7 +19,7 @@ typedef struct cli_options {
     const char *dims[CLI_MAX]; /* NAME=SIZE */
     int n_dims;
     const char *output_dir, *output; /* --output-dir, -o */
-    bool dot, svg, compare, clear;
+    bool dot, svg, compare, json, clear;
     int runs;
 } cli_options;
 
@@ -39,6 +39,10 @@ int cli_weft_failed(const char *command);
 /* Inputs of g from the options, in x[CLI_MAX]: files, and zeros where only --dim says how large. CLI_OK or an
  * exit status with the message printed. */
 int cli_read_inputs(const char *command, weft_graph *g, const cli_options *o, weft_tensor *x);
+
+/* Loads o->file and hands it to work, in a scope of its own. */
+int cli_with_graph(const char *command, const cli_options *o,
+                   int (*work)(weft_graph *g, const cli_options *o));
 
 int cli_run(const cli_options *o);
 int cli_show(const cli_options *o);

@@ -1,11 +1,10 @@
 /*
- * cli/graph.c -- the commands on graph files: run, show, explain, profile.
+ * cli/graph.c -- the commands on graph files: run, show, explain.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "cli/cli.h"
 
@@ -130,8 +129,8 @@ int cli_read_inputs(const char *command, weft_graph *g, const cli_options *o, we
     return status;
 }
 
-static int with_graph(const char *command, const cli_options *o,
-                      int (*work)(weft_graph *g, const cli_options *o))
+int cli_with_graph(const char *command, const cli_options *o,
+                   int (*work)(weft_graph *g, const cli_options *o))
 {
     weft_graph *g = weft_graph_load(o->file);
     if (!g) {
@@ -185,7 +184,7 @@ static int run_graph(weft_graph *g, const cli_options *o)
 
 int cli_run(const cli_options *o)
 {
-    return with_graph("run", o, run_graph);
+    return cli_with_graph("run", o, run_graph);
 }
 
 /* -- show ----------------------------------------------------------------------------------------------- */
@@ -241,7 +240,7 @@ static int show_graph(weft_graph *g, const cli_options *o)
 int cli_show(const cli_options *o)
 {
     return o->dot && o->svg ? cli_usage("show", "--dot or --svg, not both")
-                            : with_graph("show", o, show_graph);
+                            : cli_with_graph("show", o, show_graph);
 }
 
 /* -- explain -------------------------------------------------------------------------------------------- */
@@ -258,74 +257,5 @@ static int explain_graph(weft_graph *g, const cli_options *o)
 
 int cli_explain(const cli_options *o)
 {
-    return with_graph("explain", o, explain_graph);
-}
-
-/* -- profile -------------------------------------------------------------------------------------------- */
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static void print_row(const char *what, const wf_plan_info *i, int64_t bytes, double seconds)
-{
-    printf("%-8s %8d %10.3f %12.3f %8.1f\n", what, i->steps, seconds * 1e3, (double)bytes * 1e-6,
-           (double)bytes / seconds * 1e-9);
-}
-
-static int profile_graph(weft_graph *g, const cli_options *o)
-{
-    static const unsigned flags[2] = {WF_PLAN_SYNC, WF_PLAN_NO_FUSE | WF_PLAN_SYNC};
-    weft_tensor x[CLI_MAX], y[CLI_MAX];
-    wf_plan_info info[2];
-    int n_in = weft_graph_inputs(g), n_out = weft_graph_outputs(g);
-    int status = cli_read_inputs("profile", g, o, x);
-    double *times = malloc(2 * (size_t)o->runs * sizeof *times);
-    if (!times && !status) {
-        status = cli_failed("profile", "no memory for %d runs", o->runs);
-    }
-    for (int r = -2; r < o->runs && !status; r++) { /* two of each to warm up */
-        for (int k = 0; k < 2 && !status; k++) {
-            weft_scope scope = weft_scope_begin();
-            double start = now();
-            weft_status s = wf_graph_run(g, flags[k], x, n_in, y, n_out, &info[k]);
-            if (r >= 0) {
-                times[k * o->runs + r] = now() - start;
-            }
-            weft_scope_end(scope);
-            status = s == WEFT_OK ? CLI_OK : cli_weft_failed("profile");
-        }
-    }
-    if (!status) {
-        double median[2];
-        for (int k = 0; k < 2; k++) {
-            qsort(times + k * o->runs, (size_t)o->runs, sizeof *times, by_value);
-            median[k] = times[k * o->runs + o->runs / 2];
-        }
-        int64_t fused = info[0].read_bytes + info[0].write_bytes;
-        int64_t eager = info[0].eager_read_bytes + info[0].eager_write_bytes;
-        printf("%-8s %8s %10s %12s %8s\n", "", "launches", "ms", "MB moved", "GB/s");
-        print_row("fused", &info[0], fused, median[0]);
-        print_row("unfused", &info[1], eager, median[1]);
-        printf("%.2f times as fast, %.3f MB saved; %d fused kernels of %d ops\n",
-               median[1] / median[0], (double)(eager - fused) * 1e-6, info[0].groups, info[0].ops);
-    }
-    free(times);
-    return status;
-}
-
-int cli_profile(const cli_options *o)
-{
-    return o->compare
-               ? with_graph("profile", o, profile_graph)
-               : cli_usage("profile", "say --compare: fused against unfused is all there is yet");
+    return cli_with_graph("explain", o, explain_graph);
 }

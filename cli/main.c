@@ -26,13 +26,22 @@ static const cli_command commands[] = {
      "every edge that is not "
      "fused. Sizes of symbols come from --dim or from\ninputs.\n",
      " --input --dim ", true, cli_explain},
-    {"profile", "time a graph, fused against unfused",
-     "weft profile FILE --compare [--runs N] [--dim NAME=SIZE]... [--input X.npy]...\n\nRuns the "
-     "graph fused and one op at "
-     "a time, in turns, N times each (default 30), and prints medians,\nlaunches and the memory "
-     "traffic as "
-     "modelled. Inputs that are not given are zeros.\n",
-     " --input --dim --compare --runs ", true, cli_profile},
+    {"profile", "time a graph kernel by kernel, fused against unfused",
+     "weft profile FILE [--compare] [--json] [-o OUT] [--runs N] [--dim NAME=SIZE]... [--input "
+     "X.npy]...\n\n"
+     "Runs the graph N times (default 30) and prints for every kernel what it computes, its time, "
+     "the bytes "
+     "and\n"
+     "floating-point operations counted from the graph, the bytes that fusing saved, and how near "
+     "it comes to "
+     "what\n"
+     "this machine can do at that size, measured in the same run. --compare runs the graph op by "
+     "op as well, "
+     "in\n"
+     "turns. Totals add up to the time of a whole run. Inputs that are not given are zeros. A "
+     "timeline: "
+     "WEFT_PROFILE=trace.json weft ...\n",
+     " --input --dim --compare --json --runs -o ", true, cli_profile},
     {"doctor", "what this build and machine offer", "weft doctor\n", "", false, cli_doctor},
     {"cache", "compiled kernels on disk",
      "weft cache [--clear]\n\nFolder, number and bytes of kernels; --clear removes "
@@ -107,6 +116,7 @@ static int take_option(const cli_command *c, char **argv, int argc, int *i, cli_
     bool *flag = strcmp(name, "--dot") == 0       ? &o->dot
                  : strcmp(name, "--svg") == 0     ? &o->svg
                  : strcmp(name, "--compare") == 0 ? &o->compare
+                 : strcmp(name, "--json") == 0    ? &o->json
                  : strcmp(name, "--clear") == 0   ? &o->clear
                                                   : NULL;
     if (flag) {

@@ -12,7 +12,7 @@
 
 #include <stdatomic.h>
 
-#include "jit/ir/op.h"
+#include "jit/ir/kir.h"
 #include "weft/profile.h"
 
 extern _Atomic bool wf_prof_on;
@@ -68,6 +68,9 @@ extern _Thread_local const char *wf_prof_default_site __attribute__((tls_model("
 
 /* Begins the profile that WEFT_PROFILE asks for; the first call only. */
 void wf_prof_from_env(void);
+
+/* A string of JSON, quotes included; what is not UTF-8 is replaced. */
+void wf_prof_put_string(wf_text *t, const char *string);
 
 /* eager/profile_write.c: the file. NULL with *why (static text). */
 typedef struct wf_prof_file wf_prof_file;

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "eager/profile.h"
-#include "jit/ir/kir.h"
 
 enum { DEVICE_PROCESS = 1 << 22, MAX_TRACKS = 256 };
 
@@ -55,7 +54,7 @@ static int utf8_length(const unsigned char *s)
     return bad ? 0 : n;
 }
 
-static void put_string(wf_text *t, const char *string)
+void wf_prof_put_string(wf_text *t, const char *string)
 {
     const unsigned char *s = (const unsigned char *)string;
     wf_text_put(t, "\"", 1);
@@ -87,7 +86,7 @@ static void put_string(wf_text *t, const char *string)
 static void put_field(wf_text *t, const char *name, const char *value)
 {
     wf_text_putf(t, "\"%s\":", name);
-    put_string(t, value);
+    wf_prof_put_string(t, value);
 }
 
 /* Microseconds, exact to the nanosecond. */

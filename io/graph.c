@@ -8,6 +8,7 @@
 #include "eager/alloc.h"
 #include "eager/dense.h"
 #include "eager/pool.h"
+#include "eager/profile.h"
 #include "io/graph.h"
 
 weft_graph *wf_graph_new(const char *op, wf_fn *fn, int n_inputs, int n_outputs)
@@ -234,7 +235,7 @@ static wf_view view_of(weft_tensor t, const wf_type *type)
 }
 
 static int run(weft_graph *g, wf_graph_plan *p, const weft_tensor *in, weft_tensor *out,
-               wf_why *why)
+               wf_graph_times *times, wf_why *why)
 {
     int total = g->n_inputs + g->n_weights;
     wf_view *views = wf_malloc((size_t)(total + g->n_outputs + 1) * sizeof *views);
@@ -255,10 +256,15 @@ static int run(weft_graph *g, wf_graph_plan *p, const weft_tensor *in, weft_tens
         views[total + i] =
             wf_view_dense(rc ? NULL : weft_data_mut(out[i]), t->dtype, t->rank, t->dims);
     }
-    wf_plan_args a = {.fn = p->fn, .in = views, .out = views + total};
+    wf_plan_args a = {
+        .fn = p->fn, .in = views, .out = views + total, .step_ns = times ? times->steps : NULL};
     if (!rc) {
         unsigned mode = wf_fpenv_enter();
+        int64_t start = times ? wf_prof_clock() : 0;
         rc = wf_plan_run(p->plan, &a, why);
+        if (times) {
+            times->plan = wf_prof_clock() - start;
+        }
         wf_fpenv_leave(mode);
     }
     wf_mfree(views);
@@ -297,7 +303,7 @@ weft_status weft_graph_run(weft_graph *g, const weft_tensor *in, int n_in, weft_
 }
 
 weft_status wf_graph_run(weft_graph *g, unsigned flags, const weft_tensor *in, int n_in,
-                         weft_tensor *out, int n_out, wf_plan_info *info)
+                         weft_tensor *out, int n_out, wf_graph_times *times)
 {
     wf_graph_plan *p = NULL;
     if (!g || n_out != g->n_outputs) {
@@ -305,19 +311,12 @@ weft_status wf_graph_run(weft_graph *g, unsigned flags, const weft_tensor *in, i
                      n_out, weft_graph_outputs(g));
         return WEFT_EINVALID;
     }
-    for (int i = 0; out && i < n_out; i++) {
+    for (int i = 0; i < n_out; i++) {
         out[i] = WEFT_NONE;
     }
     int rc = begin(g, flags, in, n_in, &p);
     if (rc) {
         return (weft_status)rc;
-    }
-    if (info) {
-        wf_plan_get_info(p->plan, info);
-    }
-    if (!out) {
-        drop_hold(g, p);
-        return WEFT_OK;
     }
     wf_why why = {0};
     weft_tensor made[64];
@@ -325,13 +324,25 @@ weft_status wf_graph_run(weft_graph *g, unsigned flags, const weft_tensor *in, i
         made[i] = WEFT_NONE;
     }
     weft_scope scope = weft_scope_begin();
-    rc = run(g, p, in, made, &why);
+    rc = run(g, p, in, made, times, &why);
     for (int i = 0; i < n_out && !rc; i++) {
         out[i] = weft_scope_give(scope, made[i]);
     }
     weft_scope_end(scope);
     drop_hold(g, p);
     return rc ? (weft_status)wf_raise_status(wf_ctx_get(), "graph_run", 0, NULL, &why) : WEFT_OK;
+}
+
+wf_plan *wf_graph_plan_of(weft_graph *g, unsigned flags, const weft_tensor *in, int n_in)
+{
+    wf_graph_plan *p = NULL;
+    if (begin(g, flags, in, n_in, &p)) {
+        return NULL;
+    }
+    wf_plan *plan = p->plan;
+    wf_plan_retain(plan);
+    drop_hold(g, p);
+    return plan;
 }
 
 weft_status weft_graph_explain(weft_graph *g, const weft_tensor *in, int n_in, FILE *out)

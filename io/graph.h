@@ -40,10 +40,16 @@ struct weft_graph {
  * the caller into the array this allocates. */
 weft_graph *wf_graph_new(const char *op, wf_fn *fn, int n_inputs, int n_outputs);
 
-/* weft_graph_run with a plan of these WF_PLAN_* flags; info, if given, says what the plan is. out may be NULL:
- * nothing is run then. */
+/* How long a run's plan took, and its steps (NULL, or room for as many as the plan has; added to), in ns. */
+typedef struct wf_graph_times {
+    int64_t plan;
+    int64_t *steps;
+} wf_graph_times;
+/* weft_graph_run with a plan of these WF_PLAN_* flags; times may be NULL. */
 weft_status wf_graph_run(weft_graph *g, unsigned flags, const weft_tensor *in, int n_in,
-                         weft_tensor *out, int n_out, wf_plan_info *info);
+                         weft_tensor *out, int n_out, wf_graph_times *times);
+/* The plan of these flags that inputs like these run on, retained; NULL with an error recorded. */
+wf_plan *wf_graph_plan_of(weft_graph *g, unsigned flags, const weft_tensor *in, int n_in);
 
 /* f with its symbols replaced: by sizes[k] when other is NULL; else dims that differ between f and other, two
  * recordings of one function, become symbols: symbol k is what has size a[k] in f and b[k] in other. NULL with

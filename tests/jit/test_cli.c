@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/trace_file.h"
 #include "weft/weft.h"
 
 static char folder[] = "/tmp/weft_cli_......";
@@ -126,9 +127,71 @@ Test(cli, show_and_time, .init = setup, .fini = teardown)
     cr_assert(says("matmul"), "%s", text);
     cr_assert_eq(weft("explain m.weft"), 1);
     cr_assert(says("--dim batch=SIZE"), "%s", text);
+}
+
+/* The number behind "name": in the JSON, from `from` on. */
+static double number(const char *from, const char *name)
+{
+    char key[64];
+    snprintf(key, sizeof key, "\"%s\": ", name);
+    const char *at = strstr(from, key);
+    cr_assert_not_null(at, "no %s in %s", name, from);
+    return atof(at + strlen(key));
+}
+
+Test(cli, profile, .init = setup, .fini = teardown)
+{
     cr_assert_eq(weft("profile m.weft --compare --runs 3 --input x.npy"), 0, "%s", text);
-    cr_assert(says("fused") && says("unfused") && says("launches"), "%s", text);
-    cr_assert_eq(weft("profile m.weft --dim batch=2"), 2);
+    cr_assert(says("whole run") && says("unfused") && says("launches") && says("matmul") &&
+                  says("GFLOP/s") && says("OPAQUE"),
+              "%s", text);
+    cr_assert_eq(weft("profile m.weft --runs 2 --dim batch=2"), 0, "%s", text);
+    cr_assert(says("relu") && !says("unfused"), "%s", text);
+    cr_assert_eq(weft("profile m.weft"), 1);
+    cr_assert_eq(weft("profile m.weft --dim batch=2 -o /no/file"), 1);
+    cr_assert_eq(weft("profile m.weft --compare --json --runs 4 --dim batch=64"), 0, "%s", text);
+    cr_assert(trace_is_json(text), "%s", text);
+    const char *fused = strstr(text, "\"fused\": "), *steps = strstr(text, "\"steps\": ");
+    cr_assert(fused && steps);
+    double whole = number(fused, "ms"), kernels = number(fused, "kernels_ms");
+    double sum = 0, bytes = 0, flops = 0;
+    int n = 0;
+    for (const char *s = strstr(steps, "{\"step\""); s; s = strstr(s + 1, "{\"step\"")) {
+        sum += number(s, "ms");
+        bytes += number(s, "read_bytes") + number(s, "write_bytes");
+        flops += number(s, "flops");
+        n++;
+    }
+    double rest = number(fused, "launching_ms") + number(fused, "call_ms");
+    cr_assert(n == (int)number(fused, "launches") && n >= 2);
+    cr_assert_float_eq(sum, kernels, 1e-6 * (n + 1)); /* six digits are written of each */
+    cr_assert_float_eq(kernels + rest, whole, 3e-6);
+    cr_assert_eq(bytes, number(fused, "bytes"));
+    cr_assert_eq(flops, number(fused, "flops"));
+    /* matmul 2 m n k, relu, sum */
+    cr_assert_eq(flops, 2.0 * 64 * 5 * 3 + 64 * 5 + 64 * 4);
+}
+
+Test(cli, a_timeline, .init = setup, .fini = teardown)
+{
+    char path[300];
+    setenv("WEFT_PROFILE", "trace-%p.json", 1);
+    cr_assert_eq(weft("run m.weft --input x.npy && mv trace-*.json t.json"), 0, "%s", text);
+    setenv("WEFT_PROFILE", "/no/such/folder/t.json", 1);
+    cr_assert_eq(weft("run m.weft --input x.npy"), 0, "%s", text);
+    cr_assert(says("WEFT_PROFILE: /no/such/folder/t.json: "), "%s", text);
+    unsetenv("WEFT_PROFILE");
+    snprintf(path, sizeof path, "%s/t.json", folder);
+    trace_file f = trace_file_read(path);
+    cr_assert_eq(f.error[0], 0, "%s", f.error);
+    int runs = 0, kernels = 0;
+    for (int i = 0; i < f.n; i++) {
+        runs += strcmp(f.events[i].cat, "run") == 0;
+        kernels += strcmp(f.events[i].cat, "kernel") == 0;
+    }
+    cr_assert(runs == 1 && kernels >= 2, "%d runs, %d kernels", runs, kernels);
+    cr_assert(trace_file_nests(&f));
+    trace_file_free(&f);
 }
 
 Test(cli, the_rest, .init = setup, .fini = teardown)

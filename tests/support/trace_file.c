@@ -172,6 +172,16 @@ static bool number(reader *r, int64_t *thousandths)
             return fail(r, "a number without digits behind the point");
         }
     }
+    if (r->p < r->end && (*r->p == 'e' || *r->p == 'E')) { /* checked, not evaluated */
+        r->p++;
+        r->p += r->p < r->end && (*r->p == '+' || *r->p == '-');
+        for (first = r->p; r->p < r->end && *r->p >= '0' && *r->p <= '9';) {
+            r->p++;
+        }
+        if (r->p == first) {
+            return fail(r, "a number without an exponent behind its e");
+        }
+    }
     *thousandths = negative ? -v : v;
     return true;
 }
