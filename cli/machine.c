@@ -2,6 +2,7 @@
  * cli/machine.c -- the commands about this machine: doctor, cache.
  */
 #include "cli/cli.h"
+#include "io/inflate.h"
 #include "jit/diskcache.h"
 #include "jit/ir/backend.h"
 
@@ -12,6 +13,8 @@ int cli_doctor(const cli_options *o)
     int rc = wf_backend_cpu.available(&why);
     printf("%-18s%s%s\n", "native kernels", rc ? "none, groups run on tiles: " : "LLVM",
            rc ? why.rule : "");
+    printf("%-18s%s\n", "compressed .npz",
+           wf_inflate_available() ? "read, by zlib" : "refused: built without zlib (zlib1g-dev)");
     weft_doctor(stdout);
     return CLI_OK;
 }

@@ -63,7 +63,8 @@ void profile_print(const profile_report *r, FILE *out)
     fprintf(out,
             "%s: %d ops ran as %d launches, %d of them fused kernels; means of the "
             "fastest %d of %d runs\n",
-            r->graph, f->info.ops, f->info.steps, f->info.groups, profile_fastest(r->runs), r->runs);
+            r->graph, f->info.ops, f->info.steps, f->info.groups, profile_fastest(r->runs),
+            r->runs);
     print_machine(r, out);
     fprintf(out, "%5s %10s", "", "ms");
     if (r->compared) {

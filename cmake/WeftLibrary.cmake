@@ -28,6 +28,26 @@ endfunction()
 weft_objects(weft_ir ${weft_ir_sources})
 weft_objects(weft_core ${weft_core_sources})
 
+# zlib, for compressed .npz: into libweft.so, so that it needs the C library only; libweft.a's users link it.
+set(weft_zlib "")
+set(weft_pc_zlib "")
+if(NOT WEFT_DEFLATE STREQUAL "OFF")
+    find_path(WEFT_ZLIB_INCLUDE zlib.h)
+    find_library(WEFT_ZLIB_STATIC libz.a)
+    if(WEFT_ZLIB_INCLUDE AND WEFT_ZLIB_STATIC)
+        set(weft_zlib ${WEFT_ZLIB_STATIC})
+        set(weft_pc_zlib " -lz")
+        set_property(SOURCE io/inflate.c APPEND PROPERTY COMPILE_DEFINITIONS WF_HAVE_ZLIB)
+    elseif(WEFT_DEFLATE STREQUAL "ON")
+        message(FATAL_ERROR "WEFT_DEFLATE=ON, but zlib.h or libz.a is missing (zlib1g-dev)")
+    endif()
+endif()
+if(weft_zlib)
+    message(STATUS "Compressed .npz: read, by ${weft_zlib}")
+else()
+    message(STATUS "Compressed .npz: refused, zlib is missing (zlib1g-dev) or WEFT_DEFLATE=OFF")
+endif()
+
 # Kernels on disk are found by the version of what wrote them: a hash of the generator's sources.
 function(weft_generator file macro)
     file(GLOB sources CONFIGURE_DEPENDS ${ARGN})
@@ -61,8 +81,8 @@ endfunction()
 # The library's size is a promise (4 MiB): code that is run once or is not timed is compiled small, and kernels, which are
 # leaves, carry no unwind tables.
 set(small $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:-Os>)
-file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir_rows*.c jit/ir/interp*.c eager/profile*.c
-    io/graph_*.c)
+file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir_rows*.c jit/ir/interp*.c jit/ir/flops.c eager/profile*.c
+    io/graph_*.c io/npz.c io/inflate.c)
 foreach(source IN LISTS weft_small)
     set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${small})
 endforeach()
@@ -101,5 +121,8 @@ foreach(lib weft weft_static)
         $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>
         $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 endforeach()
-target_link_libraries(weft PRIVATE m ${CMAKE_DL_LIBS} Threads::Threads)
+target_link_libraries(weft PRIVATE m ${CMAKE_DL_LIBS} Threads::Threads ${weft_zlib})
 target_link_libraries(weft_static PUBLIC m ${CMAKE_DL_LIBS} Threads::Threads)
+if(weft_zlib)
+    target_link_libraries(weft_static PUBLIC $<BUILD_INTERFACE:${weft_zlib}> $<INSTALL_INTERFACE:z>)
+endif()

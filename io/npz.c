@@ -1,12 +1,12 @@
 /*
- * io/npz.c -- NumPy's .npz: a zip of .npy members, stored.
+ * io/npz.c -- NumPy's .npz: a zip of .npy members, stored or deflated.
  *
  * Read is the central directory at the end; from each entry its size, checksum and where its local header
  * lies. Zip64 fields are understood where a size or offset does not fit 32 bits.
  *
- * Invariants, all checked before a handle exists: every record lies inside the file; members are stored, not
- * encrypted, their bytes inside the file and in front of the directory; names are distinct. The checksum is
- * checked when a member is decoded. Names are labels and never become paths.
+ * Invariants, all checked before a handle exists: every record lies inside the file; members are not encrypted, their
+ * bytes inside the file; a deflated one states no more bytes than its own can stand for; names are distinct. The
+ * checksum is checked when a member is decoded. Names are labels and never become paths.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,15 +14,17 @@
 #include "eager/alloc.h"
 #include "eager/device.h"
 #include "io/file.h"
+#include "io/inflate.h"
 #include "io/npy.h"
 
 enum { LOCAL = 0x04034b50, CENTRAL = 0x02014b50, END = 0x06054b50, END64 = 0x06064b50 };
 enum { LOCATOR64 = 0x07064b50, LOCAL_SIZE = 30, CENTRAL_SIZE = 46, END_SIZE = 22 };
-enum { MAX_MEMBERS = 1 << 16 };
+enum { MAX_MEMBERS = 1 << 16, STORED = 0, DEFLATED = 8 };
 
 typedef struct member {
     char *name;
-    size_t data, size;
+    size_t data, packed, size; /* where it lies, its bytes there, and of what they stand for */
+    bool deflated;
     uint32_t crc;
 } member;
 
@@ -120,22 +122,27 @@ static const char *read_entry(weft_npz *z, size_t *at, size_t directory_end)
     if (get(e + 8, 2) & 1) {
         return "a member is encrypted";
     }
-    if (get(e + 10, 2) != 0) {
-        return "a member is compressed: write the file with numpy.savez, not savez_compressed";
+    uint64_t method = get(e + 10, 2);
+    if (method != STORED && method != DEFLATED) {
+        return "a member is compressed in a way that NumPy does not use";
     }
     if (!widen(e + CENTRAL_SIZE + name, extra, &raw, &packed, &offset)) {
         return "the 64-bit fields of an entry are malformed";
     }
-    if (raw != packed || offset > z->size || z->size - offset < LOCAL_SIZE ||
-        get(z->p + offset, 4) != LOCAL) {
+    if ((method == STORED && raw != packed) || raw > wf_inflate_most((size_t)packed) ||
+        offset > z->size || z->size - offset < LOCAL_SIZE || get(z->p + offset, 4) != LOCAL) {
         return "an entry of the directory does not lead to a member";
     }
     uint64_t data = offset + LOCAL_SIZE + get(z->p + offset + 26, 2) + get(z->p + offset + 28, 2);
-    if (data > z->size || raw > z->size - data) {
+    if (data > z->size || packed > z->size - data) {
         return "a member is longer than the file";
     }
     member *m = &z->members[z->n];
-    *m = (member){.data = (size_t)data, .size = (size_t)raw, .crc = (uint32_t)get(e + 16, 4)};
+    *m = (member){.data = (size_t)data,
+                  .packed = (size_t)packed,
+                  .size = (size_t)raw,
+                  .deflated = method == DEFLATED,
+                  .crc = (uint32_t)get(e + 16, 4)};
     m->name = wf_malloc(name + 1);
     if (!m->name) {
         return "no memory for a name";
@@ -273,6 +280,30 @@ const char *weft_npz_name(const weft_npz *z, int i)
     return z && i >= 0 && i < z->n ? z->members[i].name : "";
 }
 
+static weft_tensor decode(const member *m, const unsigned char *p)
+{
+    if (crc_of(p, m->size, 0) != m->crc) {
+        return wf_api_error("npz", WEFT_EIO, "'%s': the checksum is wrong", m->name);
+    }
+    return wf_npy_decode(m->name, p, m->size);
+}
+
+static weft_tensor decode_deflated(const weft_npz *z, const member *m)
+{
+    bool no_memory = true;
+    unsigned char *p = wf_malloc(m->size + 1);
+    const char *wrong = p ? wf_inflate(z->p + m->data, m->packed, p, m->size, &no_memory)
+                          : "no memory to decompress it";
+    weft_tensor t = wrong ? wf_api_error("npz",
+                                         no_memory                ? WEFT_ENOMEM
+                                         : wf_inflate_available() ? WEFT_EIO
+                                                                  : WEFT_EUNSUPPORTED,
+                                         "'%s': %s", m->name, wrong)
+                          : decode(m, p);
+    wf_mfree(p);
+    return t;
+}
+
 weft_tensor weft_npz_at(const weft_npz *z, int i)
 {
     if (!z || i < 0 || i >= z->n) {
@@ -280,10 +311,7 @@ weft_tensor weft_npz_at(const weft_npz *z, int i)
                             z ? z->n : 0);
     }
     const member *m = &z->members[i];
-    if (crc_of(z->p + m->data, m->size, 0) != m->crc) {
-        return wf_api_error("npz", WEFT_EIO, "'%s': the checksum is wrong", m->name);
-    }
-    return wf_npy_decode(m->name, z->p + m->data, m->size);
+    return m->deflated ? decode_deflated(z, m) : decode(m, z->p + m->data);
 }
 
 weft_tensor weft_npz_get(const weft_npz *z, const char *name)

@@ -78,8 +78,8 @@ WEFT_API weft_status weft_safetensors_load(const weft_load_args *args);
 /* -- NumPy ------------------------------------------------------------------------------------------
  * .npy of format 1.0, 2.0 and 3.0, either byte order, C and Fortran order; element types bool u8 i8 i16 i32
  * i64 f16 f32 f64 (NumPy has no bf16: cast first). Written is format 1.0 as numpy.save does it, byte for
- * byte. .npz is a zip of .npy members without compression, as numpy.savez makes it; members that
- * savez_compressed deflated are refused. A file is checked in full before memory is taken by any size it states;
+ * byte. .npz is a zip of .npy members, as numpy.savez and savez_compressed make it; written is the former. (A build
+ * without zlib refuses compressed members, WEFT_EUNSUPPORTED, with what to do.) A file is checked in full before memory is taken by any size it states;
  * a malformed one is WEFT_EIO with the reason. Pickled objects are refused: nothing is executed. */
 /* A new tensor of the current scope, with a copy of the elements. */
 WEFT_API weft_tensor weft_npy_load(const char *path);
