@@ -26,6 +26,7 @@ MODELS = {"char": (256, 128, 4, 4, 128, False, 16), "gpt2-2": (50257, 768, 2, 12
           "gpt2-4": (50257, 768, 4, 12, 64, True, 4), "gpt2": (50257, 768, 12, 12, 64, True, 4)}
 COMPILE = os.environ.get("TORCH_COMPILE") == "1"
 
+
 class Attention(nn.Module):
     def __init__(self, dim, heads, context):
         super().__init__()
@@ -44,6 +45,7 @@ class Attention(nn.Module):
             y = s.masked_fill(self.mask[:t, :t], float("-inf")).softmax(-1) @ v
         return self.proj(y.transpose(1, 2).reshape(b, t, c))
 
+
 class Block(nn.Module):
     def __init__(self, dim, heads, context):
         super().__init__()
@@ -54,6 +56,7 @@ class Block(nn.Module):
     def forward(self, x):
         x = x + self.attn(self.ln_1(x))
         return x + self.proj(F.gelu(self.fc(self.ln_2(x))))
+
 
 class Model(nn.Module):
     def __init__(self, vocab, dim, layers, heads, context, tied):
@@ -71,11 +74,14 @@ class Model(nn.Module):
             x = block(x)
         return self.head(self.ln_f(x))
 
+
 def resident_mb():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
+
 def median(v):
     return sorted(v)[len(v) // 2]
+
 
 def measure(name, threads, seconds):
     *sizes, batch = MODELS[name]
@@ -122,6 +128,7 @@ def measure(name, threads, seconds):
     row["tokens_per_s"] = round(1e3 * batch * context / row["ms"])
     row["peak_mb"] = round(resident_mb() - idle, 1)
     print(json.dumps(row), flush=True)
+
 
 if __name__ == "__main__":
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 8
