@@ -507,18 +507,23 @@ static int64_t trim_pool(wf_cache *c, pool *p)
     return bytes;
 }
 
+static bool to_trim(const wf_cache *c, const pool *p, int key)
+{
+    return key < 0 ? !(c->driver.kept && c->driver.kept(c->driver.self, p->key)) : p->key == key;
+}
+
 int64_t wf_cache_trim(wf_cache *c, int key)
 {
     int64_t bytes = 0;
     bool any = false;
     for (const pool *p = c->pools; p; p = p->next) {
-        any |= p->root && (key < 0 || p->key == key);
+        any |= p->root && to_trim(c, p, key);
     }
     if (any) {
         c->driver.idle(c->driver.self);
     }
     for (pool *p = any ? c->pools : NULL; p; p = p->next) {
-        if (key < 0 || p->key == key) {
+        if (to_trim(c, p, key)) {
             bytes += trim_pool(c, p);
         }
     }
@@ -543,6 +548,7 @@ void wf_cache_delete(wf_cache *c)
     if (!c) {
         return;
     }
+    c->driver.kept = NULL;
     wf_cache_trim(c, -1);
     while (c->pools) {
         pool *p = c->pools;

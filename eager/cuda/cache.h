@@ -50,6 +50,8 @@ typedef struct wf_cache_driver {
     void (*segment_free)(void *self, uint64_t address, uint64_t size);
     /* Waits until nothing is being done with memory that is free; before unmap and segment_free. */
     void (*idle)(void *self);
+    /* The key's free memory must stay: a trim of all pools passes over it. NULL: of none. */
+    bool (*kept)(void *self, int key);
     /* The next work of the key's stream comes behind the mark. */
     int (*order)(void *self, int key, wf_cache_mark mark);
 } wf_cache_driver;

@@ -19,7 +19,13 @@
 #include "eager/cuda/driver.h"
 #include "eager/cuda/runtime.h"
 
-enum { WF_CUDA_DEVICES = 16, WF_CUDA_STREAMS = 64, WF_CUDA_RING = 16, WF_CUDA_LABEL = 120 };
+enum {
+    WF_CUDA_DEVICES = 16,
+    WF_CUDA_STREAMS = 64,
+    WF_CUDA_GRAPHS = 256, /* memory pools of captured graphs: keys from WF_CUDA_STREAMS on */
+    WF_CUDA_RING = 16,
+    WF_CUDA_LABEL = 120
+};
 
 typedef struct wf_cuda_device wf_cuda_device;
 
@@ -44,6 +50,7 @@ typedef struct wf_cuda_stream {
     bool op_has_work; /* ... has queued something */
     wf_cuda_point ring[WF_CUDA_RING];
     unsigned ring_next;
+    wf_cuda_graph *capture;             /* what is queued is recorded into it; NULL: it is done */
     wf_cuda_seen seen[WF_CUDA_STREAMS]; /* of the others: this one's next work is behind it */
 } wf_cuda_stream;
 
@@ -57,13 +64,15 @@ struct wf_cuda_device {
     pthread_mutex_t lock;
     wf_cuda_stream streams[WF_CUDA_STREAMS]; /* slot 0: the default one; made when first needed */
     int n_streams;
-    uint32_t generation;           /* grows when it is closed */
-    wf_cache *cache;               /* memory.c */
-    int64_t cap;                   /* of the cache, 0: none */
-    struct wf_cuda_stages *stages; /* stage.c */
-    struct wf_cuda_words *words;   /* words.c */
-    pthread_mutex_t label_lock;    /* of the next two; the last lock taken */
-    char last[WF_CUDA_LABEL];      /* what was queued last */
+    uint32_t generation;             /* grows when it is closed */
+    wf_cache *cache;                 /* memory.c */
+    int64_t cap;                     /* of the cache, 0: none */
+    bool graph_pool[WF_CUDA_GRAPHS]; /* in use by a graph that lives */
+    int graph_live[WF_CUDA_GRAPHS];  /* blocks of the pool that live */
+    struct wf_cuda_stages *stages;   /* stage.c */
+    struct wf_cuda_words *words;     /* words.c */
+    pthread_mutex_t label_lock;      /* of the next two; the last lock taken */
+    char last[WF_CUDA_LABEL];        /* what was queued last */
     bool broken_reported;
     _Atomic int modules; /* alive */
     _Atomic int broken;  /* the sticky error, 0: none */
@@ -111,6 +120,26 @@ void wf_cuda_words_close(wf_cuda_device *d);
 wf_cache *wf_cuda_cache_new(wf_cuda_device *d);
 /* The report of memory that could not be had; fills why. Lock not held. */
 int wf_cuda_report_oom(wf_cuda_device *d, size_t nbytes, int cache_code, wf_why *why);
+
+/* -- captured graphs: the lock is held --------------------------------------------------------------------- */
+
+/* A block takes part in what g records; 0 or a status. */
+int wf_cuda_graph_use(wf_cuda_graph *g, wf_cuda_block *b, bool write, wf_why *why);
+int wf_cuda_graph_key(const wf_cuda_graph *g); /* of its memory pool */
+/* Refuses what cannot be recorded: fills why, and g fails with it. */
+int wf_cuda_graph_refuse(wf_cuda_graph *g, const char *what, wf_why *why);
+/* One more holder of b. */
+void wf_cuda_retain(wf_cuda_block *b);
+/* b is freed: its graph, if it is an output of one, forgets it. */
+void wf_cuda_graph_forget(wf_cuda_block *b);
+/* What a graph notes in a block. */
+typedef struct wf_cuda_part {
+    wf_cuda_graph *graph; /* made during its capture; NULL: ordinary, or the graph is gone */
+    int index;            /* where in the parts of the graph that asked last: a hint */
+} wf_cuda_part;
+wf_cuda_part *wf_cuda_block_part(wf_cuda_block *b);
+/* Words handed out to the graph stay with it until this. */
+void wf_cuda_words_release(wf_cuda_device *d, const wf_cuda_graph *g, wf_cuda_stream *last);
 
 /* -- error words -------------------------------------------------------------------------------------- */
 

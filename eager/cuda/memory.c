@@ -23,6 +23,9 @@ typedef struct block {
     wf_cuda_device *device;
     wf_cuda_stream *home; /* whose pool it is from */
     wf_cache_chunk *chunk;
+    int refs; /* the owner, and graphs that use it */
+    int key;  /* of its pool */
+    wf_cuda_part part;
     use writer, readers[READERS];
     int n_readers;
 } block;
@@ -34,8 +37,14 @@ static int take(wf_cuda_device *d, wf_cuda_stream *s, size_t nbytes, block *b)
         d->cache = wf_cuda_cache_new(d);
         d->cap = wf_env()->WEFT_CUDA_CAP;
     }
-    return d->cache ? wf_cache_alloc(d->cache, s->slot, nbytes, &b->chunk)
-                    : WF_CACHE_NO_HOST_MEMORY;
+    b->key = s->capture ? wf_cuda_graph_key(s->capture) : s->slot;
+    b->part.graph = s->capture;
+    int code =
+        d->cache ? wf_cache_alloc(d->cache, b->key, nbytes, &b->chunk) : WF_CACHE_NO_HOST_MEMORY;
+    if (!code && b->key >= WF_CUDA_STREAMS) {
+        d->graph_live[b->key - WF_CUDA_STREAMS]++;
+    }
+    return code;
 }
 
 wf_cuda_block *wf_cuda_alloc(int ordinal, size_t nbytes, wf_why *why)
@@ -61,6 +70,7 @@ wf_cuda_block *wf_cuda_alloc(int ordinal, size_t nbytes, wf_why *why)
     b->base = (wf_cuda_block){(void *)(uintptr_t)wf_cache_address(b->chunk), nbytes, ordinal};
     b->device = d;
     b->home = s;
+    b->refs = 1;
     return &b->base;
 }
 
@@ -82,6 +92,16 @@ static int add_mark(const block *b, const use *u, wf_cache_mark *out)
     return 1;
 }
 
+wf_cuda_part *wf_cuda_block_part(wf_cuda_block *b)
+{
+    return &((block *)b)->part;
+}
+
+void wf_cuda_retain(wf_cuda_block *b)
+{
+    ((block *)b)->refs++;
+}
+
 void wf_cuda_free(wf_cuda_block *base)
 {
     if (!base) {
@@ -89,6 +109,15 @@ void wf_cuda_free(wf_cuda_block *base)
     }
     block *b = (block *)base;
     wf_cuda_device *d = b->device;
+    pthread_mutex_lock(&d->lock);
+    bool last = --b->refs == 0;
+    if (last) {
+        wf_cuda_graph_forget(base);
+    }
+    pthread_mutex_unlock(&d->lock);
+    if (!last) {
+        return;
+    }
     wf_cache_mark after[READERS + 1];
     wf_why ignored = {0};
     int n = 0;
@@ -99,6 +128,9 @@ void wf_cuda_free(wf_cuda_block *base)
         for (int i = 0; i < b->n_readers; i++) {
             n += add_mark(b, &b->readers[i], &after[n]);
         }
+    }
+    if (b->key >= WF_CUDA_STREAMS) {
+        d->graph_live[b->key - WF_CUDA_STREAMS]--;
     }
     wf_cache_free(d->cache, b->chunk, n, after);
     pthread_mutex_unlock(&d->lock);
@@ -185,6 +217,11 @@ int wf_cuda_use(wf_cuda_block *base, bool write, wf_why *why)
         return wf_cuda_code(why);
     }
     pthread_mutex_lock(&d->lock);
+    if (s->capture) {
+        int refused = wf_cuda_graph_use(s->capture, base, write, why);
+        pthread_mutex_unlock(&d->lock);
+        return refused;
+    }
     uint64_t op = wf_cuda_op_begin(s);
     int code = order_behind(b, s, write, why);
     if (!code && write) {

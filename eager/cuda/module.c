@@ -159,5 +159,5 @@ int wf_cuda_launch(const wf_cuda_fn *f, const unsigned grid[3], const unsigned b
     }
     WF_CUDA_COUNT(launches, 1);
     wf_cuda_queued(s, f->name);
-    return wf_env()->WEFT_CUDA_BLOCKING ? wf_cuda_stream_wait(s, why) : 0;
+    return wf_env()->WEFT_CUDA_BLOCKING && !s->capture ? wf_cuda_stream_wait(s, why) : 0;
 }

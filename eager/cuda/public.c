@@ -167,6 +167,10 @@ weft_status(weft_stream_set)(weft_device device, weft_stream *stream)
                 weft_device_name(device));
         d = NULL;
     }
+    if (d && wf_cuda_capturing(d->ordinal)) {
+        wf_fail(&why, WEFT_EUNSUPPORTED, "the thread's stream is recording a graph");
+        d = NULL;
+    }
     if (d) {
         wf_cuda_set_current(d, s);
     }
@@ -277,7 +281,7 @@ weft_status(weft_event_record)(weft_event *e)
 {
     wf_why why = {0};
     wf_cuda_stream *s = event_ok(e, &why) ? wf_cuda_current(e->device, &why) : NULL;
-    if (!s) {
+    if (!s || (s->capture && wf_cuda_graph_refuse(s->capture, "an event", &why))) {
         return fail("event_record", &why);
     }
     int code =
@@ -290,7 +294,7 @@ weft_status(weft_event_wait)(weft_event *e)
 {
     wf_why why = {0};
     wf_cuda_stream *s = event_ok(e, &why) ? wf_cuda_current(e->device, &why) : NULL;
-    if (!s) {
+    if (!s || (s->capture && wf_cuda_graph_refuse(s->capture, "an event", &why))) {
         return fail("event_wait", &why);
     }
     cu_result r = e->recorded ? wf_cu->stream_wait(s->handle, e->handle, 0) : CU_OK;

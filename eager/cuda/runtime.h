@@ -127,6 +127,26 @@ int wf_cuda_function(wf_cuda_module *m, const char *name, wf_cuda_fn **out, wf_w
 int wf_cuda_launch(const wf_cuda_fn *f, const unsigned grid[3], const unsigned block[3],
                    unsigned shared, void **params, wf_why *why);
 
+/* -- captured graphs ------------------------------------------------------------------------------------
+ * Work recorded once and queued as often as wanted, for the price of one launch. */
+
+typedef struct wf_cuda_graph wf_cuda_graph;
+
+/* From here on what this thread queues on the device is recorded and not done, on a stream of its own.
+ * Memory made meanwhile belongs to the graph: freed, it is reused by later work of the graph only. Copies
+ * from and to the host and waits are refused (WEFT_EUNSUPPORTED), and so is nesting. */
+int wf_cuda_capture_begin(int ordinal, wf_why *why);
+/* Ends it, whatever happened; the thread's stream is what it was. 0 and *out, or the first thing that was
+ * refused in between. drop: throw it away, 0 and *out NULL. */
+int wf_cuda_capture_end(int ordinal, bool drop, wf_cuda_graph **out, wf_why *why);
+/* Queues it on the current stream, behind what others do with the memory it uses. That memory is held by
+ * the graph. Blocks made during the capture are written again by each launch: copy what must stay. */
+int wf_cuda_graph_launch(wf_cuda_graph *g, wf_why *why);
+/* What is queued is still done. NULL is ignored. */
+void wf_cuda_graph_free(wf_cuda_graph *g);
+/* Is this thread recording? Near free. */
+bool wf_cuda_capturing(int ordinal);
+
 /* -- errors found by kernels ------------------------------------------------------------------------ */
 
 /* *device_address := an i64 that is -1, for one launch that checks data: the kernel stores a bad index

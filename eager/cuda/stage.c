@@ -224,6 +224,9 @@ int wf_cuda_upload(int ordinal, void *dst, const void *src, size_t n, wf_why *wh
 {
     wf_cuda_device *d = wf_cuda_enter(ordinal, why);
     wf_cuda_stream *s = d ? wf_cuda_current(d, why) : NULL;
+    if (s && s->capture) {
+        return wf_cuda_graph_refuse(s->capture, "a copy from host memory", why);
+    }
     wf_cuda_stages *all = s ? stages_of(d, why) : NULL;
     if (!all) {
         return wf_cuda_code(why);
@@ -277,6 +280,9 @@ int wf_cuda_download(int ordinal, void *dst, const void *src, size_t n, wf_why *
     wf_cuda_stream *s = d ? wf_cuda_current(d, why) : NULL;
     if (!s) {
         return wf_cuda_code(why);
+    }
+    if (s->capture) {
+        return wf_cuda_graph_refuse(s->capture, "a read of device memory", why);
     }
     WF_CUDA_COUNT(waits, 1);
     WF_CUDA_COUNT(copies_out, 1);

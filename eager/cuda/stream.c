@@ -75,6 +75,12 @@ void wf_cuda_set_current(wf_cuda_device *d, wf_cuda_stream *s)
     current[d->ordinal].generation = d->generation;
 }
 
+bool wf_cuda_capturing(int ordinal)
+{
+    const wf_cuda_stream *s = current[ordinal].stream;
+    return s && s->capture && current[ordinal].generation == s->device->generation;
+}
+
 void wf_cuda_queued(wf_cuda_stream *s, const char *label)
 {
     wf_cuda_device *d = s->device;
@@ -194,12 +200,16 @@ int wf_cuda_synchronize(int ordinal, wf_why *why)
     if (!d) {
         return wf_cuda_code(why);
     }
+    if (wf_cuda_capturing(ordinal)) {
+        return wf_cuda_graph_refuse(wf_cuda_current(d, why)->capture, "a wait for the device", why);
+    }
     WF_CUDA_COUNT(waits, 1);
     pthread_mutex_lock(&d->lock);
     int n = d->n_streams;
     pthread_mutex_unlock(&d->lock);
     for (int i = 0; i < n; i++) {
-        int code = wf_cuda_stream_wait(&d->streams[i], why);
+        wf_cuda_stream *s = &d->streams[i];
+        int code = s->capture ? 0 : wf_cuda_stream_wait(s, why);
         if (code) {
             return code;
         }

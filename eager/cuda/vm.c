@@ -98,13 +98,24 @@ static void do_idle(void *self)
     wf_cuda_device *d = self;
     WF_CUDA_COUNT(hidden_waits, 1);
     for (int i = 0; i < d->n_streams; i++) {
-        noted(d, wf_cu->stream_synchronize(d->streams[i].handle));
+        if (!d->streams[i].capture) {
+            noted(d, wf_cu->stream_synchronize(d->streams[i].handle));
+        }
     }
+}
+
+static bool is_kept(void *self, int key)
+{
+    const wf_cuda_device *d = self;
+    return key >= WF_CUDA_STREAMS && d->graph_pool[key - WF_CUDA_STREAMS];
 }
 
 static int do_order(void *self, int key, wf_cache_mark m)
 {
     wf_cuda_device *d = self;
+    if (key >= WF_CUDA_STREAMS) { /* a graph's memory: its launches are ordered as a whole */
+        return 0;
+    }
     wf_why why = {0};
     int code = wf_cuda_order_work(&d->streams[key], &d->streams[m.stream], m.work, &why);
     return code ? CU_UNKNOWN : 0;
@@ -119,6 +130,7 @@ wf_cache *wf_cuda_cache_new(wf_cuda_device *d)
                              .segment = do_segment,
                              .segment_free = do_segment_free,
                              .idle = do_idle,
+                             .kept = is_kept,
                              .order = do_order};
     wf_cache_rules rules = {.small_granule = 2 * MIB, .large_granule = 8 * MIB};
     size_t granule = 0;

@@ -27,6 +27,7 @@ typedef struct word {
     const char *site;
     int64_t bound;
     bool reported;
+    const wf_cuda_graph *graph; /* every launch of it may set the word; NULL: one piece of work */
 } word;
 
 typedef struct page {
@@ -91,7 +92,7 @@ static void look(wf_cuda_words *w, wf_cuda_stream *s, uint64_t work, bool mine)
     word **at = &w->used;
     while (*at) {
         word *x = *at;
-        if (x->stream != s) {
+        if (x->stream != s && !x->graph) {
             at = &x->next;
             continue;
         }
@@ -106,7 +107,11 @@ static void look(wf_cuda_words *w, wf_cuda_stream *s, uint64_t work, bool mine)
                 w->found.index = index;
             }
         }
-        if (x->work + SLACK <= work || (mine && x->thread == &this_thread)) {
+        if (x->graph) {
+            *x->host = -1;
+            x->reported = false;
+            at = &x->next;
+        } else if (x->work + SLACK <= work || (mine && x->thread == &this_thread)) {
             *at = x->next;
             x->next = w->unused;
             w->unused = x;
@@ -171,7 +176,7 @@ static word *take(wf_cuda_device *d, wf_cuda_stream *s, wf_why *why)
         w->used_tail = &w->used;
         d->words = w;
     }
-    if (!w->unused) {
+    if (!w->unused && !s->capture) {
         look_back(w, s);
         wf_why none = {0};
         wf_cuda_point_new(s, &none); /* for the next time */
@@ -206,10 +211,22 @@ int wf_cuda_error_word(int ordinal, wf_op op, const char *site, int64_t bound,
         x->site = site;
         x->bound = bound;
         x->reported = false;
+        x->graph = s->capture;
         *device_address = (void *)(uintptr_t)x->device;
     }
     pthread_mutex_unlock(&d->lock);
     return x ? 0 : wf_cuda_code(why);
+}
+
+void wf_cuda_words_release(wf_cuda_device *d, const wf_cuda_graph *g, wf_cuda_stream *last)
+{
+    for (word *x = d->words ? d->words->used : NULL; x; x = x->next) {
+        if (x->graph == g) { /* its launches may still run: over when the next waits say so */
+            x->graph = NULL;
+            x->stream = last ? last : x->stream;
+            x->work = x->stream->work;
+        }
+    }
 }
 
 void wf_cuda_words_close(wf_cuda_device *d)
