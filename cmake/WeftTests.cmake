@@ -77,6 +77,9 @@ target_link_libraries(fake-cuda PRIVATE weft_flags weft_numerics ${CMAKE_DL_LIBS
 target_compile_options(fake-cuda PRIVATE -fvisibility=hidden)
 set_target_properties(fake-cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/tests")
 
+# The toolkit's own declarations, to compare ours with (tests/cuda/test_cuda_abi.c).
+find_path(WEFT_CUDA_INCLUDE cuda.h HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include)
+
 function(weft_test_program name)
     add_executable(${name} ${ARGN} ${weft_test_support_objects})
     target_link_libraries(${name} PRIVATE weft_flags weft_numerics weft_static ${CRITERION_LIBRARY})
@@ -84,6 +87,10 @@ function(weft_test_program name)
     target_compile_definitions(${name} PRIVATE WEFT_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}"
         WEFT_FAKE_CUDA="${CMAKE_CURRENT_BINARY_DIR}/tests/libfake-cuda.so"
         WEFT_FAKE_NVRTC="${CMAKE_CURRENT_BINARY_DIR}/tests/libfake-nvrtc.so")
+    if(name STREQUAL "test_cuda_abi" AND WEFT_CUDA_INCLUDE)
+        target_include_directories(${name} SYSTEM PRIVATE ${WEFT_CUDA_INCLUDE})
+        target_compile_definitions(${name} PRIVATE WEFT_HAVE_CUDA_H)
+    endif()
     add_dependencies(${name} fake-cuda)
     if(TARGET fake-nvrtc)
         add_dependencies(${name} fake-nvrtc)
