@@ -109,7 +109,7 @@ static void put_operand(wf_text *t, const unsigned char **p)
     unsigned dtype = (*p)[0], rank = (*p)[1];
     *p += 2;
     if (dtype == ABSENT) {
-        wf_text_putf(t, "_");
+        wf_prof_put_text(t, "_");
         return;
     }
     if (dtype == SCALAR) {
@@ -119,14 +119,16 @@ static void put_operand(wf_text *t, const unsigned char **p)
         wf_text_putf(t, "%g", wf_slot_f64((int)rank, bits));
         return;
     }
-    wf_text_putf(t, "%s[", wf_dtype_name((int)dtype));
+    wf_prof_put_text(t, wf_dtype_name((int)dtype));
+    wf_prof_put_text(t, "[");
     for (unsigned i = 0; i < rank; i++) {
         int64_t dim;
         memcpy(&dim, *p, sizeof dim);
         *p += sizeof dim;
-        wf_text_putf(t, "%s%lld", i ? "," : "", (long long)dim);
+        wf_prof_put_text(t, i ? "," : "");
+        wf_prof_put_int(t, dim);
     }
-    wf_text_putf(t, "]");
+    wf_prof_put_text(t, "]");
 }
 
 /* "f32[2,3] f32[3] -> f32[2,3]" */
@@ -134,11 +136,11 @@ static void put_operands(wf_text *t, const record *r)
 {
     const unsigned char *p = (const unsigned char *)(r + 1);
     for (int i = 0; i < r->nsrc; i++) {
-        wf_text_putf(t, "%s", i ? " " : "");
+        wf_prof_put_text(t, i ? " " : "");
         put_operand(t, &p);
     }
     for (int i = 0; i < r->ndst; i++) {
-        wf_text_putf(t, "%s", i ? " " : r->nsrc ? " -> " : "-> ");
+        wf_prof_put_text(t, i ? " " : r->nsrc ? " -> " : "-> ");
         put_operand(t, &p);
     }
 }

@@ -69,8 +69,10 @@ extern _Thread_local const char *wf_prof_default_site __attribute__((tls_model("
 /* Begins the profile that WEFT_PROFILE asks for; the first call only. */
 void wf_prof_from_env(void);
 
-/* A string of JSON, quotes included; what is not UTF-8 is replaced. */
+/* eager/profile_write.c: a string of JSON, quotes included (what is not UTF-8 is replaced); text as it is; a number. */
 void wf_prof_put_string(wf_text *t, const char *string);
+void wf_prof_put_text(wf_text *t, const char *s);
+void wf_prof_put_int(wf_text *t, int64_t v);
 
 /* eager/profile_write.c: the file. NULL with *why (static text). */
 typedef struct wf_prof_file wf_prof_file;

@@ -25,6 +25,7 @@ typedef struct track {
 
 struct wf_prof_file {
     int fd;
+    int64_t process;
     off_t end;    /* where the closing text begins */
     wf_text text; /* not yet written */
     bool failed;
@@ -54,6 +55,26 @@ static int utf8_length(const unsigned char *s)
     return bad ? 0 : n;
 }
 
+/* Formatting is most of what an event costs, so numbers do not go through printf. */
+void wf_prof_put_text(wf_text *t, const char *s)
+{
+    wf_text_put(t, s, strlen(s));
+}
+
+void wf_prof_put_int(wf_text *t, int64_t v)
+{
+    char digits[24], *p = digits + sizeof digits;
+    uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+    do {
+        *--p = (char)('0' + u % 10);
+        u /= 10;
+    } while (u);
+    if (v < 0) {
+        *--p = '-';
+    }
+    wf_text_put(t, p, (size_t)(digits + sizeof digits - p));
+}
+
 void wf_prof_put_string(wf_text *t, const char *string)
 {
     const unsigned char *s = (const unsigned char *)string;
@@ -70,13 +91,14 @@ void wf_prof_put_string(wf_text *t, const char *string)
         }
         int n = utf8_length(s);
         if (*s == '"' || *s == '\\') {
-            wf_text_putf(t, "\\%c", *s);
+            wf_text_put(t, "\\", 1);
+            wf_text_put(t, s, 1);
         } else if (n == 1) {
             wf_text_putf(t, "\\u%04x", *s);
         } else if (n > 1) {
             wf_text_put(t, s, (size_t)n);
         } else {
-            wf_text_putf(t, "\\ufffd");
+            wf_prof_put_text(t, "\\ufffd");
         }
         s += n ? n : 1;
     }
@@ -85,35 +107,43 @@ void wf_prof_put_string(wf_text *t, const char *string)
 
 static void put_field(wf_text *t, const char *name, const char *value)
 {
-    wf_text_putf(t, "\"%s\":", name);
+    wf_prof_put_text(t, name);
     wf_prof_put_string(t, value);
+}
+
+static void put_number(wf_text *t, const char *name, int64_t value)
+{
+    wf_prof_put_text(t, name);
+    wf_prof_put_int(t, value);
 }
 
 /* Microseconds, exact to the nanosecond. */
 static void put_time(wf_text *t, const char *name, int64_t ns)
 {
-    wf_text_putf(t, ",\"%s\":%lld.%03d", name, (long long)(ns / 1000), (int)(ns % 1000));
+    int64_t rest = ns % 1000;
+    char fraction[4] = {'.', (char)('0' + rest / 100), (char)('0' + rest / 10 % 10),
+                        (char)('0' + rest % 10)};
+    put_number(t, name, ns / 1000);
+    wf_text_put(t, fraction, sizeof fraction);
 }
 
-static void put_track(wf_text *t, const weft_profile_event *e)
+static void put_track(wf_prof_file *f, const weft_profile_event *e)
 {
-    if (e->device >= 0) {
-        wf_text_putf(t, ",\"pid\":%d,\"tid\":%d", DEVICE_PROCESS + e->device, e->stream);
-    } else {
-        wf_text_putf(t, ",\"pid\":%lld,\"tid\":%lld", (long long)getpid(), (long long)e->thread);
-    }
+    put_number(&f->text, ",\"pid\":", e->device >= 0 ? DEVICE_PROCESS + e->device : f->process);
+    put_number(&f->text, ",\"tid\":", e->device >= 0 ? e->stream : e->thread);
 }
 
 /* -- events ---------------------------------------------------------------------------------------------- */
 
-static void put_metadata(wf_text *t, const weft_profile_event *e, const char *what,
+static void put_metadata(wf_prof_file *f, const weft_profile_event *e, const char *what,
                          const char *value)
 {
-    wf_text_putf(t, ",\n{\"ph\":\"M\",\"name\":\"%s\"", what);
-    put_track(t, e);
-    wf_text_putf(t, ",\"args\":{");
-    put_field(t, "name", value);
-    wf_text_putf(t, "}}");
+    wf_prof_put_text(&f->text, ",\n{\"ph\":\"M\",\"name\":\"");
+    wf_prof_put_text(&f->text, what);
+    wf_prof_put_text(&f->text, "\"");
+    put_track(f, e);
+    put_field(&f->text, ",\"args\":{\"name\":", value);
+    wf_prof_put_text(&f->text, "}}");
 }
 
 /* The first event of a track is preceded by its name. */
@@ -134,42 +164,43 @@ static void name_track(wf_prof_file *f, const weft_profile_event *e)
     if (e->device >= 0) {
         char name[32];
         snprintf(name, sizeof name, "device %d", e->device);
-        put_metadata(&f->text, e, "process_name", name);
+        put_metadata(f, e, "process_name", name);
         snprintf(name, sizeof name, "stream %d", e->stream);
-        put_metadata(&f->text, e, "thread_name", name);
+        put_metadata(f, e, "thread_name", name);
     } else {
-        put_metadata(&f->text, e, "thread_name", e->thread_name);
+        put_metadata(f, e, "thread_name", e->thread_name);
     }
 }
 
 /* Arrows from a launch to what it causes on a device. */
-static void put_flow(wf_text *t, const weft_profile_event *e)
+static void put_flow(wf_prof_file *f, const weft_profile_event *e)
 {
-    bool end = e->device >= 0;
-    wf_text_putf(t, ",\n{\"ph\":\"%s\",\"cat\":\"launch\",\"name\":\"launch\",\"id\":%llu",
-                 end ? "f\",\"bp\":\"e" : "s", (unsigned long long)e->flow);
-    put_track(t, e);
-    put_time(t, "ts", e->start_ns);
-    wf_text_putf(t, "}");
+    wf_text *t = &f->text;
+    wf_prof_put_text(t, e->device >= 0 ? ",\n{\"ph\":\"f\",\"bp\":\"e\"" : ",\n{\"ph\":\"s\"");
+    put_number(t, ",\"cat\":\"launch\",\"name\":\"launch\",\"id\":", (int64_t)e->flow);
+    put_track(f, e);
+    put_time(t, ",\"ts\":", e->start_ns);
+    wf_prof_put_text(t, "}");
 }
 
 static void put_arguments(wf_text *t, const weft_profile_event *e)
 {
     const char *comma = "";
-    wf_text_putf(t, ",\"args\":{");
+    wf_prof_put_text(t, ",\"args\":{");
     if (*e->detail) {
-        put_field(t, "detail", e->detail);
+        put_field(t, "\"detail\":", e->detail);
         comma = ",";
     }
     if (*e->site) {
-        wf_text_putf(t, "%s", comma);
-        put_field(t, "site", e->site);
+        wf_prof_put_text(t, comma);
+        put_field(t, "\"site\":", e->site);
         comma = ",";
     }
     if (e->bytes) {
-        wf_text_putf(t, "%s\"bytes\":%lld", comma, (long long)e->bytes);
+        wf_prof_put_text(t, comma);
+        put_number(t, "\"bytes\":", e->bytes);
     }
-    wf_text_putf(t, "}");
+    wf_prof_put_text(t, "}");
 }
 
 void wf_prof_file_put(wf_prof_file *f, const weft_profile_event *e)
@@ -177,44 +208,47 @@ void wf_prof_file_put(wf_prof_file *f, const weft_profile_event *e)
     wf_text *t = &f->text;
     name_track(f, e);
     if (e->kind == WEFT_PROFILE_MEMORY) {
-        wf_text_putf(t, ",\n{\"ph\":\"C\",\"name\":\"memory\"");
-        put_track(t, e);
-        put_time(t, "ts", e->start_ns);
-        wf_text_putf(t, ",\"args\":{\"bytes in use\":%lld}}", (long long)e->bytes);
+        wf_prof_put_text(t, ",\n{\"ph\":\"C\",\"name\":\"memory\"");
+        put_track(f, e);
+        put_time(t, ",\"ts\":", e->start_ns);
+        put_number(t, ",\"args\":{\"bytes in use\":", e->bytes);
+        wf_prof_put_text(t, "}}");
         return;
     }
     bool moment = e->kind == WEFT_PROFILE_MARK;
-    wf_text_putf(t, ",\n{\"ph\":\"%s\",\"cat\":\"%s\",", moment ? "i\",\"s\":\"t" : "X",
-                 weft_profile_kind_name(e->kind));
-    put_field(t, "name", e->name);
-    put_track(t, e);
-    put_time(t, "ts", e->start_ns);
+    wf_prof_put_text(t, moment ? ",\n{\"ph\":\"i\",\"s\":\"t\",\"cat\":\""
+                               : ",\n{\"ph\":\"X\",\"cat\":\"");
+    wf_prof_put_text(t, weft_profile_kind_name(e->kind));
+    put_field(t, "\",\"name\":", e->name);
+    put_track(f, e);
+    put_time(t, ",\"ts\":", e->start_ns);
     if (!moment) {
-        put_time(t, "dur", e->duration_ns);
+        put_time(t, ",\"dur\":", e->duration_ns);
     }
     put_arguments(t, e);
-    wf_text_putf(t, "}");
+    wf_prof_put_text(t, "}");
     if (e->flow) {
-        put_flow(t, e);
+        put_flow(f, e);
     }
 }
 
 /* -- the file -------------------------------------------------------------------------------------------- */
 
-static void put_end(wf_text *t, int64_t events, int64_t dropped)
+static void put_end(wf_prof_file *f, int64_t events, int64_t dropped)
 {
+    wf_text *t = &f->text;
     if (dropped) {
-        wf_text_putf(t,
-                     ",\n{\"ph\":\"i\",\"s\":\"g\",\"cat\":\"profile\",\"name\":\"%lld events "
-                     "dropped\",\"pid\":%lld,\"tid\":%lld",
-                     (long long)dropped, (long long)getpid(), (long long)getpid());
-        put_time(t, "ts", wf_prof_clock());
-        wf_text_putf(t, ",\"args\":{\"dropped\":%lld}}", (long long)dropped);
+        put_number(t, ",\n{\"ph\":\"i\",\"s\":\"g\",\"cat\":\"profile\",\"name\":\"", dropped);
+        put_number(t, " events dropped\",\"pid\":", f->process);
+        put_number(t, ",\"tid\":", f->process);
+        put_time(t, ",\"ts\":", wf_prof_clock());
+        put_number(t, ",\"args\":{\"dropped\":", dropped);
+        wf_prof_put_text(t, "}}");
     }
-    wf_text_putf(t,
-                 "\n],\"displayTimeUnit\":\"ns\",\"otherData\":{\"producer\":\"weft "
-                 "%s\",\"events\":%lld,\"dropped\":%lld}}\n",
-                 weft_version(), (long long)events, (long long)dropped);
+    put_field(t, "\n],\"displayTimeUnit\":\"ns\",\"otherData\":{\"weft\":", weft_version());
+    put_number(t, ",\"events\":", events);
+    put_number(t, ",\"dropped\":", dropped);
+    wf_prof_put_text(t, "}}\n");
 }
 
 static bool write_at(int fd, const char *s, size_t n, off_t at)
@@ -238,7 +272,7 @@ bool wf_prof_file_sync(wf_prof_file *f, int64_t events, int64_t dropped)
 {
     wf_text *t = &f->text;
     size_t batch = t->n;
-    put_end(t, events, dropped);
+    put_end(f, events, dropped);
     if (t->failed || !write_at(f->fd, t->s, t->n, f->end)) {
         f->failed = true;
     } else {
@@ -277,12 +311,13 @@ wf_prof_file *wf_prof_file_open(const char *path, const char **why)
         free(f);
         return NULL;
     }
+    f->process = getpid();
     f->fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     free(name);
     *why = f->fd < 0 ? strerrordesc_np(errno) : "it cannot be written";
-    weft_profile_event process = {.device = -1, .thread = getpid()};
+    weft_profile_event process = {.device = -1, .thread = f->process};
     wf_text_putf(&f->text, "{\"traceEvents\":[");
-    put_metadata(&f->text, &process, "process_name", program_invocation_short_name);
+    put_metadata(f, &process, "process_name", program_invocation_short_name);
     char *comma = f->text.s ? strchr(f->text.s, ',') : NULL;
     if (comma) {
         *comma = ' '; /* of the first event */
