@@ -87,10 +87,19 @@ foreach(source IN LISTS weft_small)
     set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${small})
 endforeach()
 
+# Kernels are half of the time of a sanitized build. The copies are one source: UBSan's checks of pointers, which double
+# it, stay in the first copy; ASan watches the memory of all. Fuzz targets read files and leave kernels alone.
+set(wide_sanitize "")
+if(WEFT_SANITIZE STREQUAL "address")
+    set(wide_sanitize -fno-sanitize=object-size,null,alignment,pointer-overflow)
+elseif(WEFT_SANITIZE STREQUAL "fuzzer")
+    set(small -fno-sanitize=all)
+    set(wide_sanitize -fno-sanitize=all)
+endif()
 set(kernel_opt $<$<CONFIG:Release>:-O3>)
 weft_isa(sse2 ${small})
-weft_isa(avx2 -march=x86-64-v3 ${kernel_opt})
-weft_isa(avx512 -march=x86-64-v4 -mprefer-vector-width=512 ${kernel_opt})
+weft_isa(avx2 -march=x86-64-v3 ${kernel_opt} ${wide_sanitize})
+weft_isa(avx512 -march=x86-64-v4 -mprefer-vector-width=512 ${kernel_opt} ${wide_sanitize})
 
 set(weft_objects_all "")
 foreach(set IN LISTS weft_object_sets)

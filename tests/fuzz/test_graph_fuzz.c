@@ -3,16 +3,20 @@
  * the reference interpreter, after every pass and after all of them, as a plan on the tile interpreter
  * and with native kernels, with other scalar slots than those the plan was built with. Bits are equal.
  *
- * WEFT_FUZZ_GRAPHS: how many (1500); WEFT_FUZZ_SEED: the first one. A failing function is shrunk and
- * printed as IR: weft-opt reads it.
+ * Eager dispatch, the interpreter, the tile interpreter and all passes see every function; the share of the
+ * slower ways is in `every`. Most operands are small, since the interpreter is slow by design.
+ *
+ * WEFT_FUZZ_GRAPHS: how many (10000, less by WEFT_TEST_EFFORT); WEFT_FUZZ_SEED: the first one. A failing
+ * function is shrunk and printed as IR: weft-opt reads it.
  */
-/* ctest: timeout=600 */
+/* ctest: timeout=600 cost=100 */
 #include <criterion/criterion.h>
 
 #include "eager/alloc.h"
 #include "jit/plan.h"
 #include "tests/jit/graph_support.h"
 #include "tests/jit/random_graph.h"
+#include "tests/support/effort.h"
 
 typedef enum way { WAY_INTERP, WAY_PASSES, WAY_ALL, WAY_SLOTS, WAY_TIER0, WAY_NATIVE, WAYS } way;
 static const char *const way_names[WAYS] = {
@@ -23,6 +27,19 @@ static const char *const way_names[WAYS] = {
     [WAY_TIER0] = "a plan on the tile interpreter",
     [WAY_NATIVE] = "a plan with native kernels",
 };
+/* One in how many functions goes this way: compiling takes milliseconds, a pass alone an interpretation each. */
+static const uint8_t every[WAYS] = {
+    [WAY_INTERP] = 1, [WAY_PASSES] = 4, [WAY_ALL] = 1,
+    [WAY_SLOTS] = 2,  [WAY_TIER0] = 1,  [WAY_NATIVE] = 10,
+};
+
+/* A function's operands and what eager dispatch makes of them. */
+typedef struct expected {
+    const wf_fn *f;
+    void *in[GRAPH_ARGS], *out[GRAPH_ARGS];
+    int status;
+    wf_why why;
+} expected;
 
 static wf_interp *oracle;
 static uint32_t hits[WF_FOLD_COUNT];
@@ -116,29 +133,48 @@ static int run_way(const wf_fn *f, way w, int pass, void *const *in, void **out,
     return rc;
 }
 
+static void expect_of(expected *e, const wf_fn *f, uint64_t seed)
+{
+    *e = (expected){.f = f};
+    graph_inputs(f, seed, e->in);
+    e->status = graph_eager(f, e->in, e->out, &e->why);
+}
+
+static void drop_expected(expected *e)
+{
+    graph_free(e->out, e->f->noutputs);
+    graph_free(e->in, e->f->ninputs);
+}
+
 /* NULL, or what went wrong (a static text). */
-static const char *check_way(const wf_fn *f, uint64_t seed, way w, int pass)
+static const char *check_way(const expected *e, way w, int pass)
 {
     static char message[400];
-    void *in[GRAPH_ARGS], *want[GRAPH_ARGS] = {0}, *got[GRAPH_ARGS] = {0};
-    wf_why why = {0}, why2 = {0};
+    void *got[GRAPH_ARGS] = {0};
+    wf_why why = {0};
     uint32_t k = 0;
-    graph_inputs(f, seed, in);
-    int rc = graph_eager(f, in, want, &why), rc2 = run_way(f, w, pass, in, got, &why2);
-    int64_t at = !rc && !rc2 ? graph_difference(f, want, got, &k) : -1;
     const char *bad = NULL;
+    int rc = e->status, rc2 = run_way(e->f, w, pass, e->in, got, &why);
+    int64_t at = !rc && !rc2 ? graph_difference(e->f, e->out, got, &k) : -1;
     if (rc && rc2 == 0 && w != WAY_INTERP) {
         /* the failing op was dead: passes drop it, and its error */
     } else if (rc != rc2 || at >= 0) {
         snprintf(message, sizeof message,
                  "%s: status %d (%.90s) and %d (%.90s), output %u differs at %lld",
-                 w == WAY_PASSES ? wf_passes[pass].name : way_names[w], rc, why.rule, rc2,
-                 why2.rule, k, (long long)at);
+                 w == WAY_PASSES ? wf_passes[pass].name : way_names[w], rc, e->why.rule, rc2,
+                 why.rule, k, (long long)at);
         bad = message;
     }
-    graph_free(want, f->noutputs);
-    graph_free(got, f->noutputs);
-    graph_free(in, f->ninputs);
+    graph_free(got, e->f->noutputs);
+    return bad;
+}
+
+static const char *check_again(const wf_fn *f, uint64_t seed, way w, int pass)
+{
+    expected e;
+    expect_of(&e, f, seed);
+    const char *bad = check_way(&e, w, pass);
+    drop_expected(&e);
     return bad;
 }
 
@@ -166,7 +202,7 @@ static void report(const wf_fn *f, uint64_t seed, way w, int pass)
     for (wf_val v = 1; v <= f->n; v++) {
         int op = wf_fn_at(f, v)->op;
         wf_fn *g = wf_op_is_weak(op) || op == WF_OP_INPUT ? NULL : slice_of(f, v);
-        if (g && g->n < best->n && check_way(g, seed, w, pass)) {
+        if (g && g->n < best->n && check_again(g, seed, w, pass)) {
             if (best != f) {
                 wf_fn_free((wf_fn *)(uintptr_t)best);
             }
@@ -176,7 +212,7 @@ static void report(const wf_fn *f, uint64_t seed, way w, int pass)
         }
     }
     char *text = wf_fn_text(best);
-    const char *bad = check_way(best, seed, w, pass);
+    const char *bad = check_again(best, seed, w, pass);
     cr_expect_fail("seed %llu: %s\n%s", (unsigned long long)seed, bad ? bad : "gone when shrunk",
                    text);
     free(text);
@@ -185,32 +221,41 @@ static void report(const wf_fn *f, uint64_t seed, way w, int pass)
     }
 }
 
-static uint64_t option(const char *name, uint64_t fallback)
+/* f every way that is its turn. Returns how many of them failed. */
+static int check_function(const wf_fn *f, uint64_t seed)
 {
-    const char *s = getenv(name);
-    return s && *s ? strtoull(s, NULL, 10) : fallback;
+    int failures = 0;
+    expected e;
+    expect_of(&e, f, seed);
+    for (int w = 0; w < WAYS; w++) {
+        const bool turn = values_hash(seed * WAYS + (uint64_t)w) % every[w] == 0;
+        for (int pass = 0; turn && pass < (w == WAY_PASSES ? (int)WF_PASS_COUNT : 1); pass++) {
+            if (check_way(&e, (way)w, pass)) {
+                report(f, seed, (way)w, pass);
+                failures++;
+            }
+        }
+    }
+    drop_expected(&e);
+    return failures;
 }
 
 Test(graph_fuzz, every_way_gives_the_same_bits)
 {
-    uint64_t n = option("WEFT_FUZZ_GRAPHS", 1500), first = option("WEFT_FUZZ_SEED", 1);
+    uint64_t n = effort_option("WEFT_FUZZ_GRAPHS", effort_of(10000));
+    uint64_t first = effort_option("WEFT_FUZZ_SEED", 1), checked = 0;
     int failures = 0;
     oracle = wf_interp_new(wf_oracle_primitive);
     for (uint64_t seed = first; seed < first + n && failures < 5; seed++) {
         wf_fn *f = random_graph(seed, 6 + (int)(seed % 30));
-        for (int w = 0; w < WAYS && f->ninputs < GRAPH_ARGS; w++) {
-            if (w == WAY_NATIVE && seed % 8) {
-                continue; /* compiling takes milliseconds */
-            }
-            for (int pass = 0; pass < (w == WAY_PASSES ? (int)WF_PASS_COUNT : 1); pass++) {
-                if (check_way(f, seed, (way)w, pass)) {
-                    report(f, seed, (way)w, pass);
-                    failures++;
-                }
-            }
+        if (f->ninputs < GRAPH_ARGS) {
+            failures += check_function(f, seed);
+            checked++;
         }
         wf_fn_free(f);
     }
     wf_interp_free(oracle);
+    cr_expect(failures || checked > n - n / 10 - 1, "only %llu functions ran",
+              (unsigned long long)checked);
     cr_expect(stats[WF_PASS_fold].rewrites > n / 2, "passes had nothing to do");
 }

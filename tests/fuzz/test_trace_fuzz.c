@@ -4,7 +4,8 @@
  *
  * A program is drawn step by step from a seed while it runs; what is drawn depends on shapes and element types
  * alone, so that both ways draw the same. Numbers and the starts of slices depend on the call, and must not be
- * part of a plan. WEFT_FUZZ_GRAPHS: how many programs (600); WEFT_FUZZ_SEED: the first one; WEFT_FUZZ_PRINT=1 shows them. A failing
+ * part of a plan. WEFT_FUZZ_GRAPHS: how many programs (600, less by
+ * WEFT_TEST_EFFORT); WEFT_FUZZ_SEED: the first one; WEFT_FUZZ_PRINT=1 shows them. A failing
  * program is shrunk by leaving out steps and printed as calls.
  */
 /* ctest: timeout=600 */
@@ -14,6 +15,7 @@
 #include "eager/tensor.h"
 #include "jit/passes/oracle.h"
 #include "tests/jit/values.h"
+#include "tests/support/effort.h"
 #include "weft/weft.h"
 
 enum { POOL = 48, PARAMS = 3, BUFFERS = 4, OUTS = 4, STEPS = 64, CALLS = 3 };
@@ -509,19 +511,14 @@ static void report(uint64_t seed, int len)
                    bad ? bad : "nothing any more");
 }
 
-static uint64_t option(const char *name, uint64_t fallback)
-{
-    const char *s = getenv(name);
-    return s && *s ? strtoull(s, NULL, 10) : fallback;
-}
-
 Test(trace_fuzz, programs_called_and_traced_agree)
 {
-    uint64_t n = option("WEFT_FUZZ_GRAPHS", 600), first = option("WEFT_FUZZ_SEED", 1);
+    uint64_t n = effort_option("WEFT_FUZZ_GRAPHS", effort_of(600)),
+             first = effort_option("WEFT_FUZZ_SEED", 1);
     int failures = 0;
     for (uint64_t seed = first; seed < first + n && failures < 3; seed++) {
         int len = 4 + (int)(seed % 40);
-        if (run(seed, len, 0, option("WEFT_FUZZ_PRINT", 0) != 0)) {
+        if (run(seed, len, 0, effort_option("WEFT_FUZZ_PRINT", 0) != 0)) {
             report(seed, len);
             failures++;
         }

@@ -234,8 +234,9 @@ static inline void random_other(random_fn *r)
     }
 }
 
-/* A function of about `size` instructions. Free with wf_fn_free. */
-static inline wf_fn *random_function(uint64_t seed, int size)
+/* A function of about `size` instructions, with a few operands of thousands of elements or none. Free with
+ * wf_fn_free. */
+static inline wf_fn *random_function_of(uint64_t seed, int size, bool large)
 {
     static const wf_type types[] = {
         {WEFT_F32, 2, {6, 10}},  {WEFT_F32, 1, {10}},     {WEFT_F32, 3, {2, 3, 10}},
@@ -248,7 +249,11 @@ static inline wf_fn *random_function(uint64_t seed, int size)
     random_fn r = {.f = wf_fn_new("random"), .state = values_hash(seed)};
     int n = 2 + random_below(&r, 5);
     for (int i = 0; i < n; i++) {
-        r.pool[r.n++] = wf_fn_input(r.f, &types[random_below(&r, random_below(&r, 2) ? 3 : 16)]);
+        wf_type t = types[random_below(&r, random_below(&r, 2) ? 3 : 16)];
+        for (int k = 0; k < t.rank && !large; k++) {
+            t.dims[k] = t.dims[k] == 70 ? 19 : t.dims[k] == 40 ? 5 : t.dims[k];
+        }
+        r.pool[r.n++] = wf_fn_input(r.f, &t);
     }
     for (int i = 0; i < size; i++) {
         int what = random_below(&r, 20);
@@ -268,6 +273,11 @@ static inline wf_fn *random_function(uint64_t seed, int size)
         wf_fn_output(r.f, r.pool[i == 0 ? r.n - 1 : random_below(&r, r.n)]);
     }
     return r.f;
+}
+
+static inline wf_fn *random_function(uint64_t seed, int size)
+{
+    return random_function_of(seed, size, true);
 }
 
 #endif

@@ -4,6 +4,7 @@
 /* ctest: timeout=600 */
 #include "tests/jit/plan_support.h"
 #include "tests/jit/random_fn.h"
+#include "tests/support/effort.h"
 
 /* A chain of n rows over f32[rows,cols], with a broadcast operand and a scalar now and then. */
 static wf_fn *chain(int n, int64_t rows, int64_t cols)
@@ -176,7 +177,7 @@ Test(fuse, limits_cut_groups)
 
 Test(fuse, random_functions_keep_their_bits)
 {
-    for (uint64_t seed = 0; seed < 4000; seed++) {
+    for (uint64_t seed = 0; seed < effort_of(4000); seed++) {
         wf_fn *f = random_function(seed, 8 + (int)(seed % 40));
         plan_check(f,
                    WF_PLAN_TIER0 | (seed % 8 == 0   ? WF_PLAN_NO_FUSE
@@ -190,7 +191,7 @@ Test(fuse, random_functions_keep_their_bits)
 /* The same with native kernels (where there is a compiler; elsewhere once more the interpreter). */
 Test(fuse, native_kernels_keep_the_bits)
 {
-    for (uint64_t seed = 50000; seed < 50060; seed++) {
+    for (uint64_t seed = 50000; seed < 50000 + effort_of(60); seed++) {
         wf_fn *f = random_function(seed, 8 + (int)(seed % 24));
         plan_check(f, WF_PLAN_SYNC | (seed % 2 ? WF_PLAN_ROWS : 0), NULL);
         wf_fn_free(f);

@@ -7,6 +7,7 @@
 #include "jit/ir/kir.h"
 #include "tests/jit/graph_support.h"
 #include "tests/jit/random_graph.h"
+#include "tests/support/effort.h"
 
 static int rows_seen[WF_OP_COUNT];
 
@@ -80,14 +81,14 @@ Test(interp, every_row_has_the_bits_of_its_kernel)
             check_elementwise((wf_op)op, dt);
         }
     }
-    for (uint64_t seed = 0; seed < 6000; seed++) {
+    for (uint64_t seed = 0; seed < effort_of(6000); seed++) {
         wf_fn *f = random_row_function(seed);
         if (f) {
             check_fn(f, seed);
         }
         wf_fn_free(f);
     }
-    for (uint64_t seed = 0; seed < 300; seed++) {
+    for (uint64_t seed = 0; seed < effort_of(300); seed++) {
         wf_fn *f = random_function(seed, 12);
         check_fn(f, seed);
         wf_fn_free(f);

@@ -18,6 +18,7 @@
 #include "eager/pool.h"
 #include "jit/kernels.h"
 #include "tests/jit/kernel_support.h"
+#include "tests/support/effort.h"
 
 static const wf_target targets[] = {{"host", 0},  {"host", 1},       {"host", 4},
                                     {"host", 16}, {"x86-64-v3", 32}, {"x86-64", 64}};
@@ -27,7 +28,7 @@ Test(kernels, random_programs_at_every_width)
     NEED_LLVM();
     static const int64_t flat[][2] = {{1, 0}, {63, 0}, {64, 0}, {1000, 0}, {0, 0}, {70003, 0}};
     static const int64_t square[][2] = {{37, 131}, {300, 3}, {1, 90}, {5, 4100}, {64, 64}};
-    for (int t = 0; t < 70; t++) {
+    for (int t = 0; t < (int)effort_of(70); t++) {
         static sample s;
         operands o;
         draw(&s, 1 + below(12));

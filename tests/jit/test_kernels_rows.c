@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tests/jit/kernel_support.h"
+#include "tests/support/effort.h"
 
 static const wf_target targets[] = {{"host", 0},  {"host", 1},       {"host", 4},
                                     {"host", 16}, {"x86-64-v3", 32}, {"x86-64", 64}};
@@ -152,7 +153,7 @@ static void draw_rows(sample *s)
 Test(kernels_rows, random_groups)
 {
     NEED_LLVM();
-    for (int t = 0; t < 150; t++) {
+    for (int t = 0; t < (int)effort_of(150); t++) {
         static sample s;
         draw_rows(&s);
         if (!s.p.rows)

@@ -7,6 +7,7 @@
 #include "jit/plan_int.h"
 #include "tests/jit/plan_support.h"
 #include "tests/jit/random_fn.h"
+#include "tests/support/effort.h"
 
 Test(plan, rows_views_and_scalars)
 {
@@ -181,7 +182,7 @@ Test(plan, no_memory)
 /* Random functions whose outputs replace inputs of their type. */
 Test(plan, random_write_backs)
 {
-    for (uint64_t seed = 0; seed < 3000; seed++) {
+    for (uint64_t seed = 0; seed < effort_of(3000); seed++) {
         wf_fn *f = random_function(seed + 100000, 4 + (int)(seed % 24));
         int32_t writes[PLAN_ARGS];
         bool taken[PLAN_ARGS] = {false};
@@ -277,7 +278,7 @@ static int64_t live_bytes(const wf_plan *p)
 Test(plan, temporaries_need_little_more_than_what_lives_at_once)
 {
     double worst = 1, taken = 0, bound = 0;
-    for (uint64_t seed = 0; seed < 400; seed++) {
+    for (uint64_t seed = 0; seed < effort_of(400); seed++) {
         wf_why why = {0};
         wf_fn *f = random_function(seed, 60);
         wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = seed % 2 | WF_PLAN_TIER0}, &why);

@@ -16,6 +16,7 @@
 #include "eager/cpu/gemm.h"
 #include "eager/pool.h"
 #include "jit/ir/dtype.h"
+#include "tests/support/effort.h"
 
 static uint64_t rng_state = 0x9E3779B97F4A7C15u;
 
@@ -233,7 +234,7 @@ static wf_conv_desc random_desc(int dtype)
 static const int float_types[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_F16};
 /* ThreadSanitizer multiplies the time of the references by 20 to 50 and needs threads, not every type. */
 #ifdef __SANITIZE_THREAD__
-enum { SHAPES = 6, TYPE_STEP = 2 };
+enum { SHAPES = 60, TYPE_STEP = 2 };
 #else
 enum { SHAPES = 60, TYPE_STEP = 1 };
 #endif
@@ -244,7 +245,7 @@ Test(conv, random_shapes)
     for (size_t b = 0; b < 2; b++) {
         wf_gemm_set_backend(backends[b]);
         for (size_t t = 0; t < 4; t++)
-            for (int i = 0; i < SHAPES; i++) {
+            for (int i = 0; i < (int)effort_of(SHAPES); i++) {
                 wf_conv_desc d = random_desc(float_types[t]);
                 all_three(&d);
             }

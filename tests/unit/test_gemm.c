@@ -16,6 +16,7 @@
 #include "eager/cpu/gemm.h"
 #include "eager/pool.h"
 #include "jit/ir/dtype.h"
+#include "tests/support/effort.h"
 
 static uint64_t rng_state = 88172645463325252u;
 
@@ -162,11 +163,7 @@ static void check_gaps(const operands *o)
 
 static const int float_types[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_F16};
 /* ThreadSanitizer multiplies the time of the references by 20 to 50. */
-#ifdef __SANITIZE_THREAD__
-enum { SHAPES = 15, CALLS = 10 };
-#else
 enum { SHAPES = 150, CALLS = 50 };
-#endif
 static const int backends[] = {WF_GEMM_BUILTIN, WF_GEMM_ONEDNN};
 
 static void random_products(int backend, int dtype, int count)
@@ -209,7 +206,7 @@ Test(gemm, random_shapes)
 {
     for (size_t b = 0; b < 2; b++)
         for (size_t t = 0; t < 4; t++)
-            random_products(backends[b], float_types[t], SHAPES);
+            random_products(backends[b], float_types[t], (int)effort_of(SHAPES));
 }
 
 Test(gemm, empty_and_k_zero)
@@ -362,7 +359,7 @@ static void *caller(void *arg)
     wf_gemm(&o->d);
     memcpy(first, o->c, o->c_bytes);
     intptr_t bad = 0;
-    for (int t = 0; t < CALLS; t++) {
+    for (int t = 0; t < (int)effort_of(CALLS); t++) {
         memset(o->c, 0x5A, o->c_bytes);
         bad |= wf_gemm(&o->d) != 0;
         bad |= memcmp(first, o->c, o->c_bytes) != 0;

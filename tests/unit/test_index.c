@@ -6,6 +6,7 @@
  * ctest: threads
  */
 #include "row_case.h"
+#include "tests/support/effort.h"
 
 WF_EXEC_DECL(take_along);
 WF_EXEC_DECL(index_select);
@@ -45,7 +46,7 @@ static int64_t index_at(const tensor *t, int64_t i, int64_t extent)
 
 Test(index, index_select)
 {
-    for (int trial = 0; trial < TRIALS * NTYPES; trial++) {
+    for (int trial = 0; trial < (int)effort_of(TRIALS) * NTYPES; trial++) {
         int dt = all_types[trial % NTYPES];
         int64_t dims[8], idims[8], index[16], to[8];
         int rank = random_dims(1, 4, dims), irank = random_dims(0, 2, idims);
@@ -76,7 +77,7 @@ Test(index, index_select)
 
 Test(index, take_along)
 {
-    for (int trial = 0; trial < TRIALS * NTYPES; trial++) {
+    for (int trial = 0; trial < (int)effort_of(TRIALS) * NTYPES; trial++) {
         int dt = all_types[trial % NTYPES];
         int64_t dims[8], idims[8], index[8];
         int rank = random_dims(1, 4, dims);
@@ -138,7 +139,7 @@ static void sums_drop(sums *s)
 
 Test(index, scatter_add_in_order)
 {
-    for (int trial = 0; trial < TRIALS * NTYPES; trial++) {
+    for (int trial = 0; trial < (int)effort_of(TRIALS) * NTYPES; trial++) {
         int dt = all_types[1 + trial % (NTYPES - 1)];
         int64_t dims[8], idims[8], index[8];
         int rank = random_dims(1, 4, dims);
@@ -209,7 +210,7 @@ static void check_index_add(int dt, int rank, const int64_t *dims, int64_t axis,
 
 Test(index, index_add_in_order)
 {
-    for (int trial = 0; trial < TRIALS * NTYPES; trial++) {
+    for (int trial = 0; trial < (int)effort_of(TRIALS) * NTYPES; trial++) {
         int64_t dims[8], idims[8];
         int rank = random_dims(1, 4, dims), irank = random_dims(0, 2, idims);
         int64_t axis = between(0, rank - 1);
@@ -223,7 +224,7 @@ Test(index, index_add_in_order)
 
 Test(index, one_hot)
 {
-    for (int trial = 0; trial < TRIALS * NTYPES; trial++) {
+    for (int trial = 0; trial < (int)effort_of(TRIALS) * NTYPES; trial++) {
         uint8_t dt = (uint8_t)all_types[trial % NTYPES];
         int64_t dims[8], classes = between(1, 9);
         int rank = random_dims(0, 3, dims);
@@ -296,7 +297,7 @@ static void check_sort(const tensor *x, int64_t axis, int64_t k, bool topk, bool
 Test(index, sort_and_topk)
 {
     const double special[] = {NAN, INFINITY, -INFINITY, 0.0, -0.0, 1.0, -1.0, 1e-40};
-    for (int trial = 0; trial < TRIALS * NTYPES; trial++) {
+    for (int trial = 0; trial < (int)effort_of(TRIALS) * NTYPES; trial++) {
         int dt = all_types[trial % NTYPES];
         int64_t dims[8];
         int rank = random_dims(1, 3, dims);

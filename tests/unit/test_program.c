@@ -11,6 +11,7 @@
 #include "eager/exec.h"
 #include "eager/pool.h"
 #include "eager/program.h"
+#include "tests/support/effort.h"
 
 static uint64_t rng_state = 0xD1B54A32D192ED03u;
 
@@ -235,18 +236,11 @@ static void random_program(int trial)
     free(p);
 }
 
-/* Sanitized programs are 10 to 50 times as slow; what they look for shows in any few programs. */
-#ifdef __SANITIZE_THREAD__
-enum { PROGRAMS = 120 };
-#elif defined(__SANITIZE_ADDRESS__)
-enum { PROGRAMS = 500 };
-#else
 enum { PROGRAMS = 1500 };
-#endif
 
 Test(program, random_programs)
 {
-    for (int trial = 0; trial < PROGRAMS; trial++)
+    for (int trial = 0; trial < (int)effort_of(PROGRAMS); trial++)
         random_program(trial);
 }
 

@@ -1,0 +1,40 @@
+/*
+ * tests/support/effort.h -- how many cases a loop over random ones takes: all, or the share that a slow
+ * build can afford.
+ *
+ * WEFT_TEST_EFFORT is a number of percent; 100 where it is not set, and SANITIZED in sanitized builds, whose
+ * programs run ten to thirty times as long. Only loops over random cases ask; lists are always walked whole.
+ */
+#ifndef TESTS_SUPPORT_EFFORT_H
+#define TESTS_SUPPORT_EFFORT_H
+
+#include <stdint.h>
+#include <stdlib.h>
+
+enum { EFFORT_FULL = 100, EFFORT_SANITIZED = 10 };
+
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||                               \
+    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+enum { EFFORT_DEFAULT = EFFORT_SANITIZED };
+#else
+enum { EFFORT_DEFAULT = EFFORT_FULL };
+#endif
+
+/* The number of a variable of the environment, or the fallback where it is not set. */
+static inline uint64_t effort_option(const char *name, uint64_t fallback)
+{
+    const char *s = getenv(name);
+    return s && *s ? strtoull(s, NULL, 10) : fallback;
+}
+
+/* How many of n random cases to take: at least one. */
+static inline uint64_t effort_of(uint64_t n)
+{
+    const uint64_t share = n * effort_option("WEFT_TEST_EFFORT", EFFORT_DEFAULT) / EFFORT_FULL;
+    return share > 0 ? share : 1;
+}
+
+#endif
