@@ -61,6 +61,9 @@ function(weft_generator file macro)
     set_source_files_properties(${file} PROPERTIES COMPILE_DEFINITIONS "${macro}=\"${all}\"")
 endfunction()
 weft_generator(jit/codegen_cpu/backend.c WF_LL_GENERATOR jit/codegen_cpu/render* jit/codegen_cpu/llvm.c)
+set_source_files_properties(jit/codegen_cuda/hand.c PROPERTIES
+    OBJECT_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/jit/codegen_cuda/kernels.cuh"
+    COMPILE_DEFINITIONS "WF_CU_KERNELS=\"${CMAKE_CURRENT_SOURCE_DIR}/jit/codegen_cuda/kernels.cuh\"")
 weft_generator(jit/codegen_cuda/backend.c WF_CU_GENERATOR jit/codegen_cuda/* jit/ir/cuda_text.h)
 
 # -fno-thread-jumps: gcc threads nested SELECTs into control flow and pieces them together again with

@@ -64,7 +64,13 @@ static wf_gpu_entry *list(wf_gpu_entry *fresh)
     return e;
 }
 
-static const wf_gpu_entry *entry(const wf_program *p, const char *name, wf_text *key, wf_why *why)
+static int lower_program(wf_kernel *k, const void *arg, wf_why *why)
+{
+    return wf_lower(arg, 0, k, why);
+}
+
+static const wf_gpu_entry *entry(const char *name, wf_gpu_build build, const void *arg,
+                                 wf_text *key, wf_why *why)
 {
     uint64_t hash[2];
     if (key->failed) {
@@ -82,15 +88,15 @@ static const wf_gpu_entry *entry(const wf_program *p, const char *name, wf_text 
     }
     e = calloc(1, sizeof *e);
     int status = e ? 0 : wf_fail(why, WEFT_ENOMEM, "no memory for a kernel of the device");
-    if (status == 0 && p)
-        status = wf_lower(p, 0, &e->kernel, why);
+    if (status == 0 && build)
+        status = build(&e->kernel, arg, why);
     if (status != 0) {
         free(e);
         wf_text_free(key);
         return NULL;
     }
     char base[40];
-    snprintf(base, sizeof base, "%.39s", p ? e->kernel.name : name);
+    snprintf(base, sizeof base, "%.39s", name ? name : e->kernel.name);
     snprintf(e->kernel.name, sizeof e->kernel.name, "%s__%08x", base, (unsigned)(hash[1] >> 32));
     e->hash = hash[0];
     e->key = key->s;
@@ -103,14 +109,15 @@ const wf_gpu_entry *wf_gpu_entry_of(const wf_program *p, wf_why *why)
     wf_text key = {0};
     wf_text_putf(&key, "program ");
     wf_lower_key(p, 0, &key);
-    return entry(p, NULL, &key, why);
+    return entry(NULL, lower_program, p, &key, why);
 }
 
-const wf_gpu_entry *wf_gpu_entry_named(const char *name, wf_why *why)
+const wf_gpu_entry *wf_gpu_entry_named(const char *name, wf_gpu_build build, const void *arg,
+                                       wf_why *why)
 {
     wf_text key = {0};
     wf_text_putf(&key, "named %s", name);
-    return entry(NULL, name, &key, why);
+    return entry(name, build, arg, &key, why);
 }
 
 /* -- making a variant ----------------------------------------------------------------------------------- */

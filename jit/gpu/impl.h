@@ -37,8 +37,10 @@ struct wf_gpu_variant {
 
 /* The entry of a program, lowered on the first call; NULL with why filled. */
 const wf_gpu_entry *wf_gpu_entry_of(const wf_program *p, wf_why *why);
-/* The entry of a name. */
-const wf_gpu_entry *wf_gpu_entry_named(const char *name, wf_why *why);
+/* The entry of a name; build (NULL: nothing to build) makes its kernel on the first call. */
+typedef int (*wf_gpu_build)(wf_kernel *k, const void *arg, wf_why *why);
+const wf_gpu_entry *wf_gpu_entry_named(const char *name, wf_gpu_build build, const void *arg,
+                                       wf_why *why);
 
 /* Renders a variant; functions: names of the kernels in order, n of them, into names. */
 typedef struct wf_gpu_recipe {
@@ -72,6 +74,20 @@ bool wf_gpu_is_far(const wf_view *v);
 int wf_gpu_map_program(int ordinal, const wf_program *p, const wf_program_args *a, wf_why *why);
 int wf_gpu_rows_program(int ordinal, const wf_program *p, const wf_program_args *a, wf_why *why);
 
+/* Runs an elementwise kernel whose last parameter is the number of the element (cuda_text.h) over a contiguous dst. */
+int wf_gpu_number_kernel(int ordinal, const wf_gpu_entry *e, const wf_view *dst,
+                         const uint64_t *scalars, wf_why *why);
+
+/* -- kernels written by hand (hand.c) ----------------------------------------------------------------------- */
+typedef struct wf_gpu_hand {
+    const char *section;
+    int ntype;
+    int type[WF_CU_HAND_TYPES];
+    int64_t work, per_block; /* per_block 0: a thread each */
+    uint64_t w[WF_CU_HAND_WORDS];
+} wf_gpu_hand;
+int wf_gpu_hand_run(int ordinal, wf_gpu_hand *h, wf_why *why);
+
 /* -- temporaries ----------------------------------------------------------------------------------------------
  * Freed in stream order: freeing right after the launch is right. */
 typedef struct wf_gpu_temps {
@@ -81,5 +97,24 @@ typedef struct wf_gpu_temps {
 /* An address, or NULL with why filled. */
 void *wf_gpu_temp(wf_gpu_temps *t, size_t nbytes, wf_why *why);
 void wf_gpu_drop(wf_gpu_temps *t);
+/* v's elements row-major in dtype dt: v itself, or a copy in a temporary. */
+int wf_gpu_dense(wf_gpu_temps *t, const wf_view *v, int dt, wf_view *out, wf_why *why);
+/* The same always in new memory, uninitialised. */
+int wf_gpu_temp_view(wf_gpu_temps *t, int dt, int rank, const int64_t *dims, wf_view *out,
+                     wf_why *why);
+
+/* -- rows (row_*.c): 0, or a status; WEFT_EUNSUPPORTED with why empty: not for these operands --------------------- */
+int wf_gpu_row_move(int ordinal, wf_exec *e);
+int wf_gpu_row_index(int ordinal, wf_exec *e);
+int wf_gpu_row_create(int ordinal, wf_exec *e);
+int wf_gpu_row_product(int ordinal, wf_exec *e);
+int wf_gpu_row_attention(int ordinal, wf_exec *e);
+int wf_gpu_row_norm_bwd(int ordinal, wf_exec *e);
+int wf_gpu_row_loss(int ordinal, wf_exec *e);
+int wf_gpu_row_order(int ordinal, wf_exec *e);
+
+/* c = round(a b + bias): views of rank 2 or more, batch axes (leading) of equal extents, stride 0 where broadcast. */
+int wf_gpu_gemm(int ordinal, const wf_view *c, const wf_view *a, const wf_view *b,
+                const wf_view *bias, wf_why *why);
 
 #endif

@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "eager/dense.h"
 #include "jit/gpu/impl.h"
 
 enum { WAVES = 32 }; /* blocks for each processor, at most: kernels stride over the rest */
@@ -67,4 +68,22 @@ void wf_gpu_drop(wf_gpu_temps *t)
 {
     while (t->n > 0)
         wf_cuda_free(t->block[--t->n]);
+}
+
+int wf_gpu_temp_view(wf_gpu_temps *t, int dt, int rank, const int64_t *dims, wf_view *out,
+                     wf_why *why)
+{
+    *out = wf_view_dense(NULL, dt, rank, dims);
+    out->data = wf_gpu_temp(t, (size_t)wf_view_numel(out) * wf_dtype_size(dt), why);
+    return out->data ? 0 : WEFT_ENOMEM;
+}
+
+int wf_gpu_dense(wf_gpu_temps *t, const wf_view *v, int dt, wf_view *out, wf_why *why)
+{
+    if (v->dtype == dt && wf_view_is_contiguous(v)) {
+        *out = wf_view_dense(v->data, dt, v->rank, v->dims);
+        return 0;
+    }
+    const int status = wf_gpu_temp_view(t, dt, v->rank, v->dims, out, why);
+    return status ? status : wf_gpu_copy(t->ordinal, out, v, why);
 }

@@ -198,3 +198,27 @@ int wf_gpu_map_program(int ordinal, const wf_program *p, const wf_program_args *
         s.data[o] += most * s.strides[o][0] * s.esize[o];
     return status ? status : run(ordinal, e, p, &s, 1, a->scalars, why);
 }
+
+int wf_gpu_number_kernel(int ordinal, const wf_gpu_entry *e, const wf_view *dst,
+                         const uint64_t *scalars, wf_why *why)
+{
+    const int64_t n = wf_view_numel(dst);
+    wf_cu_map m = {.k = &e->kernel, .index = true, .rank = 1, .vector = 1, .inner = {1}};
+    uint64_t words[WF_GPU_WORDS] = {(uint64_t)n};
+    m.wide = n >= INT32_MAX;
+    const unsigned char bytes[] = {'n', m.wide};
+    const wf_gpu_recipe recipe = {render, &m, 1};
+    const wf_gpu_variant *v = wf_gpu_variant_of(ordinal, e, bytes, sizeof bytes, &recipe, why);
+    if (!v)
+        return WEFT_EUNSUPPORTED;
+    words[wf_cu_map_operand(&m, 0)] = wf_gpu_word(dst->data);
+    words[wf_cu_map_operand(&m, 0) + 1] = 1;
+    for (int i = 0; i < e->kernel.nscalar; i++)
+        words[wf_cu_map_scalar(&m, i)] = scalars[i];
+    return wf_gpu_start(ordinal,
+                        &(wf_gpu_launch){.v = v,
+                                         .blocks = wf_gpu_blocks(ordinal, n, WF_GPU_THREADS),
+                                         .threads = WF_GPU_THREADS,
+                                         .words = words},
+                        why);
+}

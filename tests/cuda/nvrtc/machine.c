@@ -1,8 +1,7 @@
 /*
  * tests/cuda/nvrtc/machine.c -- runs the kernels of an image: the entry points that the fake driver calls.
  *
- * Threads of a block run one after the other; where a kernel has barriers or shuffles they are fibers, whose
- * stacks have an unmapped page below. Dynamic shared memory ends at an unmapped page and, like static shared
+ * Threads of a block run one after the other; where a kernel has barriers or shuffles they are fibers. Dynamic shared memory ends at an unmapped page and, like static shared
  * memory, keeps what the block before left there, as a device promises nothing else.
  */
 #include <stdint.h>
@@ -58,19 +57,31 @@ static unsigned long long *dynamic_memory(unsigned bytes, char **base, size_t *m
     return (unsigned long long *)(void *)(*base + body - (bytes + 15) / 16 * 16);
 }
 
+static const uint64_t canary = 0x57EF7EC0DE5AFE00u;
+
+/* One mapping: a guard page a stack would be two more each, and a process has some ten thousand. */
 static bool get_stacks(void)
 {
-    const size_t page = 4096;
     if (shim_run.stacks)
         return true;
     shim_run.stacks = mmap(NULL, (size_t)SHIM_THREADS * SHIM_STACK, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (shim_run.stacks == MAP_FAILED) {
+    if (shim_run.stacks == MAP_FAILED)
         shim_run.stacks = NULL;
-        return false;
-    }
-    for (size_t i = 0; i < SHIM_THREADS; i++)
-        mprotect(shim_run.stacks + i * SHIM_STACK, page, PROT_NONE);
+    return shim_run.stacks != NULL;
+}
+
+static void put_canaries(unsigned threads)
+{
+    for (size_t i = 0; i < threads; i++)
+        memcpy(shim_run.stacks + i * SHIM_STACK, &canary, sizeof canary);
+}
+
+static bool canaries_live(unsigned threads)
+{
+    for (size_t i = 0; i < threads; i++)
+        if (memcmp(shim_run.stacks + i * SHIM_STACK, &canary, sizeof canary) != 0)
+            return false;
     return true;
 }
 
@@ -88,8 +99,12 @@ int wf_shim_launch(const char *kernel, const unsigned grid[3], const unsigned bl
     running = k->call;
     running_params = params;
     shim_run.machine.dynamic = shared_bytes ? dynamic_memory(shared_bytes, &base, &mapped) : NULL;
+    if (k->fibers)
+        put_canaries(block[0]);
     const char *wrong =
         shim_launch(&shim, enter, k->fibers, (int)grid[0], (int)block[0], NULL, NULL);
+    if (!wrong && k->fibers && !canaries_live(block[0]))
+        wrong = "a thread's stack overflowed";
     if (base)
         munmap(base, mapped);
     if (wrong)

@@ -48,6 +48,20 @@ shim_machine *shim;
 #define SHIM_FROM(mask, v, lane, width, ...) SHIM_SHUFFLE(mask, v, 0, lane, width)
 #define __shfl_down_sync(mask, ...) SHIM_DOWN(mask, __VA_ARGS__, 32, 0)
 #define __shfl_sync(mask, ...) SHIM_FROM(mask, __VA_ARGS__, 32, 0)
+#define __ballot_sync(mask, p)                                                                     \
+    ({                                                                                             \
+        unsigned v_ = (p) ? 1u : 0u;                                                               \
+        shim->shuffle(__LINE__, mask, &v_, sizeof v_, 2, 0, 32);                                   \
+        v_;                                                                                        \
+    })
+#define __ffs(x) __builtin_ffs(x)
+#define atomicCAS(p, expected, v)                                                                  \
+    ({                                                                                             \
+        __typeof__(*(p)) old_ = *(p);                                                              \
+        if (old_ == (expected))                                                                    \
+            *(p) = (v);                                                                            \
+        old_;                                                                                      \
+    })
 #define __umulhi(a, b) ((unsigned int)(((unsigned long long)(a) * (b)) >> 32))
 #define atomicMin(p, v)                                                                            \
     ({                                                                                             \

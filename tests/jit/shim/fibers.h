@@ -123,10 +123,15 @@ static bool shim_pass_shuffle(int first)
             return false;
         memcpy(values[l], w[l].value, 8);
     }
+    unsigned ballot = 0;
+    for (int l = 0; l < SHIM_WARP; l++)
+        ballot |= (unsigned)(values[l][0] & 1) << l;
     for (int l = 0; l < SHIM_WARP; l++) {
         const int width = w[l].width, segment = l / width * width;
         const int from = w[l].down ? l + w[l].from : segment + w[l].from % width;
-        if (from < segment + width)
+        if (w[l].down == 2)
+            memcpy(w[l].value, &ballot, sizeof ballot);
+        else if (from < segment + width)
             memcpy(w[l].value, values[from], 8);
         w[l].state = SHIM_READY;
     }

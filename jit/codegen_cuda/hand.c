@@ -1,0 +1,133 @@
+/*
+ * jit/codegen_cuda/hand.c -- renders a section of kernels.cuh for element types; see jit/ir/cuda_text.h.
+ *
+ * How elements are read and written is rendered from kernel IR, like everything else that rounds.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "jit/codegen_cuda/render.h"
+
+#define P(...) wf_text_putf(t, __VA_ARGS__)
+
+__asm__(".section .rodata\n"
+        ".hidden wf_cu_kernels\n.globl wf_cu_kernels\n"
+        "wf_cu_kernels:\n.incbin \"" WF_CU_KERNELS "\"\n.byte 0\n"
+        ".previous\n");
+extern const char wf_cu_kernels[];
+
+/* kernel: what NAME stands for, or NULL. */
+static void section(wf_text *t, const char *name, const char *kernel)
+{
+    char mark[48];
+    snprintf(mark, sizeof mark, "/* == %s\n", name);
+    const char *begin = strstr(wf_cu_kernels, mark);
+    if (!begin) {
+        snprintf(mark, sizeof mark, "/* == %s */", name);
+        begin = strstr(wf_cu_kernels, mark);
+    }
+    const char *end = begin ? strstr(begin + 6, "/* == ") : NULL;
+    const char *at = end && kernel ? strstr(begin, "void NAME(") : NULL;
+    if (at && at < end) {
+        wf_text_put(t, begin, (size_t)(at - begin));
+        wf_text_putf(t, "void %s", kernel);
+        begin = at + strlen("void NAME");
+    }
+    if (end)
+        wf_text_put(t, begin, (size_t)(end - begin));
+    else
+        t->failed = true;
+}
+
+static bool names(const char *section_name, const char *word)
+{
+    wf_text text = {0};
+    section(&text, section_name, NULL);
+    const bool found = text.s && memmem(text.s, text.n, word, strlen(word)) != NULL;
+    wf_text_free(&text);
+    return found;
+}
+
+/* WF_DEVICE <to> <name>(<from> x): one value through a small program. */
+static int function(wf_text *t, const char *name, wf_kir *k, wf_why *why)
+{
+    const char *const param[1] = {"x"};
+    const int status = wf_kir_finish(k, why);
+    if (status == 0) {
+        wf_cu_tables(t, k);
+        P("#ifndef WF_HAS_%s\n#define WF_HAS_%s\nWF_DEVICE %s %s(%s x)\n{\n", name, name,
+          wf_cu_type(wf_kir_type(k, k->out[0])), name, wf_cu_type((wf_kty)k->param_type[0]));
+        wf_cu_body(t, k, "v", param);
+        P("        return ");
+        wf_cu_ref(t, k, k->out[0], "v", param);
+        P(";\n}\n#endif\n");
+    }
+    wf_kir_free(k);
+    return status;
+}
+
+static wf_kty compute_type(int dtype)
+{
+    return wf_kir_compute_type(wf_dtype_compute(dtype));
+}
+
+static int element(wf_text *t, int i, int dtype, wf_why *why)
+{
+    char name[48];
+    wf_kir load, store;
+    const char *type = wf_dtype_name(dtype);
+    const wf_kty compute = compute_type(dtype);
+    wf_kir_init(&load);
+    wf_kir_init(&store);
+    snprintf(name, sizeof name, "wf_load_%s", type);
+    wf_kir_output(&load,
+                  wf_kir_load(&load, dtype, compute, wf_kir_param(&load, wf_kir_storage(dtype))));
+    int status = function(t, name, &load, why);
+    snprintf(name, sizeof name, "wf_store_%s", type);
+    wf_kir_output(&store, wf_kir_store(&store, dtype, wf_kir_param(&store, compute)));
+    if (status == 0)
+        status = function(t, name, &store, why);
+    else
+        wf_kir_free(&store);
+    P("#define T%d %s\n#define C%d %s\n#define S%d %s\n#define LOAD%d wf_load_%s\n#define STORE%d "
+      "wf_store_%s\n",
+      i, wf_cu_type(wf_kir_storage(dtype)), i, wf_cu_type(compute), i,
+      wf_kty_bits(compute) < 32 ? "int" : wf_cu_type(compute), i, type, i, type);
+    P("#define FMA%d(x, y, z) fma%s(x, y, z)\n", i, compute == WF_KT_F32 ? "f" : "");
+    if (dtype == WEFT_BOOL)
+        P("#define MASK%d(x) ((x) ? (C0)0 : never)\n", i);
+    else
+        P("#define MASK%d(x) LOAD%d(x)\n", i, i);
+    return status;
+}
+
+static int math(wf_text *t, const char *macro, wf_op op, int compute, wf_why *why)
+{
+    char name[48];
+    wf_kir k;
+    wf_kir_init(&k);
+    const wf_kref x = wf_kir_param(&k, wf_kir_compute_type(compute));
+    snprintf(name, sizeof name, "wf_row_%s_%s", wf_rows[op].name, wf_dtype_name(compute));
+    wf_kir_output(&k, wf_kir_row(&k, op, compute, 1, &x));
+    P("#define %s %s\n", macro, name);
+    return function(t, name, &k, why);
+}
+
+int wf_cu_render_hand(const wf_cu_hand *h, const char *name, wf_text *t, wf_why *why)
+{
+    int status = 0;
+    wf_cu_helpers(t);
+    wf_cu_words(t, WF_CU_HAND_WORDS);
+    for (int i = 0; i < h->n && status == 0; i++)
+        status = element(t, i, h->dtype[i], why);
+    if (status == 0 && names(h->section, "WF_EXP"))
+        status = math(t, "WF_EXP", WF_OP_EXP, wf_dtype_compute(h->dtype[0]), why);
+    if (status == 0 && names(h->section, "WF_LOG"))
+        status = math(t, "WF_LOG", WF_OP_LOG, wf_dtype_compute(h->dtype[0]), why);
+    if (status != 0)
+        return status;
+    P("#define WF_HUGE wf_f32(0x7F800000u)\n");
+    section(t, "common", NULL);
+    section(t, h->section, name);
+    return t->failed ? wf_fail(why, WEFT_EUNSUPPORTED, "no text for %s", name) : 0;
+}

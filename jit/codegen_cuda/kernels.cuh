@@ -1,0 +1,411 @@
+/*
+ * jit/codegen_cuda/kernels.cuh -- kernels written by hand, in the common subset of C and CUDA C++.
+ *
+ * This file is not compiled: hand.c has its text, and renders one section for the element types asked for.
+ * Before a section stand: T0, T1 ... (types in memory), C0 ... (types to compute in), LOAD0(x), STORE0(v) ...,
+ * NAME, and, where a section names them, WF_EXP and WF_LOG of C0. Arguments are 64-bit words.
+ * Indices count from the end when negative; one that is out of range goes to the error word, and nothing is
+ * read or written through it.
+ */
+
+/* == common */
+#define WORD(i) ((long long)a.w[i])
+#define POINTER(T, i) ((T *)a.w[i])
+#define START ((long long)blockIdx.x * blockDim.x + threadIdx.x)
+#define STEP ((long long)gridDim.x * blockDim.x)
+WF_DEVICE void wf_bad_index(unsigned long long *error, long long at)
+{
+    atomicCAS(error, ~0ull, (unsigned long long)(at == -1 ? -2 : at));
+}
+
+/* == check
+ * Indices at 0, count, extent, error, least, value that is never wrong (if 6 is 1). */
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    const long long *at = POINTER(const long long, 0), n = WORD(1), extent = WORD(2), least = WORD(4);
+    for (long long i = START; i < n; i += STEP)
+        if ((at[i] < least || at[i] >= extent) && !(WORD(6) && at[i] == WORD(5)))
+            wf_bad_index(POINTER(unsigned long long, 3), at[i]);
+}
+
+/* == select
+ * dst[o][k][j] = x[o * xo + index[k] * xa + j * xi]: dst, x, index, outer, n, inner, xo, xa, xi, extent, error. */
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    const long long n = WORD(4), inner = WORD(5), total = WORD(3) * n * inner, extent = WORD(9);
+    for (long long i = START; i < total; i += STEP) {
+        const long long j = i % inner, row = i / inner, k = row % n, o = row / n;
+        long long at = POINTER(const long long, 2)[k];
+        if (at < -extent || at >= extent) {
+            wf_bad_index(POINTER(unsigned long long, 10), at);
+            continue;
+        }
+        at = at < 0 ? at + extent : at;
+        POINTER(T0, 0)[i] = POINTER(const T0, 1)[o * WORD(6) + at * WORD(7) + j * WORD(8)];
+    }
+}
+
+/* == along
+ * dst[i] = x at i's place, but at index[i] along one axis: dst, x, index, count, extent, jump, error, rank, then
+ * an extent and a stride (0 along the axis) for each axis, innermost first. */
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    const long long extent = WORD(4);
+    for (long long i = START; i < WORD(3); i += STEP) {
+        long long at = POINTER(const long long, 2)[i], rest = i, from = 0;
+        if (at < -extent || at >= extent) {
+            wf_bad_index(POINTER(unsigned long long, 6), at);
+            continue;
+        }
+        for (int d = 0; d < (int)WORD(7); d++) {
+            from += rest % WORD(8 + 2 * d) * WORD(9 + 2 * d);
+            rest /= WORD(8 + 2 * d);
+        }
+        POINTER(T0, 0)[i] = POINTER(const T0, 1)[from + (at < 0 ? at + extent : at) * WORD(5)];
+    }
+}
+
+/* == index_add
+ * acc[o][index[k]][j] += values[o][k][j], in the order of k; a warp has one place of the axis and 32 columns.
+ * acc (compute type), values, index, outer, extent, inner, count, error. */
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    const long long extent = WORD(4), inner = WORD(5), count = WORD(6), chunks = (inner + 31) / 32;
+    const long long warps = STEP / 32, work = WORD(3) * extent * chunks;
+    const long long *index = POINTER(const long long, 2);
+    const int lane = threadIdx.x % 32;
+    for (long long g = START / 32; g < work; g += warps) {
+        const long long j = g % chunks * 32 + lane, row = g / chunks, place = row % extent, o = row / extent;
+        C0 *to = POINTER(C0, 0) + row * inner + j;
+        const T0 *from = POINTER(const T0, 1) + o * count * inner + j;
+        C0 sum = j < inner ? *to : (C0)0;
+        for (long long first = 0; first < count; first += 32) {
+            long long at = first + lane < count ? index[first + lane] : 0;
+            if (at < -extent || at >= extent) {
+                wf_bad_index(POINTER(unsigned long long, 7), at);
+                at = place + 1;
+            }
+            at = at < 0 ? at + extent : at;
+            unsigned int hits = __ballot_sync(0xFFFFFFFFu, first + lane < count && at == place);
+            while (hits) {
+                const int k = __ffs((int)hits) - 1;
+                hits &= hits - 1;
+                if (j < inner)
+                    sum = (C0)(sum + LOAD0(from[(first + k) * inner]));
+            }
+        }
+        if (j < inner)
+            *to = sum;
+    }
+}
+
+/* == scatter_add
+ * acc[at index[o][k][j]] += values[o][k][j], a thread a column. acc (compute type), values, index, outer, count,
+ * inner, extent, step of the axis, error, axes before and after the axis, then extent (of values) and stride (of acc)
+ * for each: those after, innermost first, then those before. */
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    const long long count = WORD(4), inner = WORD(5), extent = WORD(6);
+    const int after = (int)WORD(10), axes = after + (int)WORD(9);
+    for (long long i = START; i < WORD(3) * inner; i += STEP) {
+        const long long j = i % inner, o = i / inner;
+        long long rest = j, to = 0;
+        for (int d = 0; d < axes; d++) {
+            rest = d == after ? o : rest;
+            to += rest % WORD(11 + 2 * d) * WORD(12 + 2 * d);
+            rest /= WORD(11 + 2 * d);
+        }
+        for (long long k = 0; k < count; k++) {
+            const long long from = (o * count + k) * inner + j;
+            long long at = POINTER(const long long, 2)[from];
+            if (at < -extent || at >= extent) {
+                wf_bad_index(POINTER(unsigned long long, 8), at);
+                continue;
+            }
+            C0 *sum = POINTER(C0, 0) + to + (at < 0 ? at + extent : at) * WORD(7);
+            *sum = (C0)(*sum + LOAD0(POINTER(const T0, 1)[from]));
+        }
+    }
+}
+
+/* == tri
+ * Zeroes one side of contiguous matrices: dst, count, rows, cols, diagonal, upper. */
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    const long long rows = WORD(2), cols = WORD(3), diagonal = WORD(4);
+    for (long long i = START; i < WORD(1); i += STEP) {
+        const long long past = i % cols - i / cols % rows;
+        if (WORD(5) ? past < diagonal : past > diagonal)
+            POINTER(T0, 0)[i] = 0;
+    }
+}
+
+/* == scan
+ * A thread a line: dst, x, lines, n, inner (dst is [outer][n][inner]), product, step of the axis, axes that are kept,
+ * then extent and stride of x for each, innermost first. T0 x, T1 dst, C0 the running type. */
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    const long long n = WORD(3), inner = WORD(4);
+    for (long long i = START; i < WORD(2); i += STEP) {
+        long long rest = i, from = 0;
+        for (int d = 0; d < (int)WORD(7); d++) {
+            from += rest % WORD(8 + 2 * d) * WORD(9 + 2 * d);
+            rest /= WORD(8 + 2 * d);
+        }
+        T1 *to = POINTER(T1, 0) + i / inner * n * inner + i % inner;
+        C1 run = LOAD1(0);
+        for (long long k = 0; k < n; k++) {
+            const C1 x = LOAD0(POINTER(const T0, 1)[from + k * WORD(6)]);
+            run = k == 0 ? x : WORD(5) ? run * x : run + x;
+            to[k * inner] = STORE1(run);
+        }
+    }
+}
+
+/* == arg
+ * A warp a row: index of the first extreme value; NaN is more extreme. dst (i64), x, rows, n, step, smallest, axes that
+ * are kept, then extent and stride of x for each, innermost first; word 63: axes of the row itself, at 40. */
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    const long long n = WORD(3);
+    const int lane = threadIdx.x % 32;
+    for (long long row = START / 32; row < WORD(2); row += STEP / 32) {
+        long long rest = row, from = 0, best = -1;
+        C0 value = 0;
+        for (int d = 0; d < (int)WORD(6); d++) {
+            from += rest % WORD(7 + 2 * d) * WORD(8 + 2 * d);
+            rest /= WORD(7 + 2 * d);
+        }
+        for (long long i = lane; i < n; i += 32) {
+            long long at = from;
+            rest = i;
+            for (int d = 0; d < (int)WORD(63); d++) {
+                at += rest % WORD(40 + 2 * d) * WORD(41 + 2 * d);
+                rest /= WORD(40 + 2 * d);
+            }
+            const C0 x = LOAD0(POINTER(const T0, 1)[at]);
+            const int better = best < 0 || (value == value && (x != x || (WORD(5) ? x < value : x > value)));
+            best = better ? i : best;
+            value = better ? x : value;
+        }
+        for (int h = 16; h >= 1; h /= 2) {
+            const long long at = __shfl_down_sync(0xFFFFFFFFu, best, h, 32);
+            const C0 x = (C0)__shfl_down_sync(0xFFFFFFFFu, (S0)value, h, 32);
+            const int equal = x == value || (x != x && value != value);
+            const int beats = value == value && (x != x || (WORD(5) ? x < value : x > value));
+            const int better = at >= 0 && (best < 0 || (equal ? at < best : beats));
+            best = better ? at : best;
+            value = better ? x : value;
+        }
+        if (lane == 0)
+            POINTER(long long, 0)[row] = best;
+    }
+}
+
+/* == gemm
+ * c[b][i][j] = round(sum over l of a[b][i][l] * b[b][l][j] (+ bias[j])): one fused multiply-add after the other, l
+ * ascending, whatever the tiles. A block has a tile of 64 x 64, a thread 4 x 4 of it. Words: c, a, b, bias (or 0),
+ * m, n, k, row and column strides of a, b, c, stride of the bias, batches, axes of the batch, then for each, innermost first, the extent and
+ * the strides of a, b, c. T0 a and b, T1 c. */
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    __shared__ C0 left[16][68];
+    __shared__ C0 right[16][68];
+    const long long m = WORD(4), n = WORD(5), depth = WORD(6);
+    const long long down = (m + 63) / 64, across = (n + 63) / 64, tiles = down * across * WORD(14);
+    const int x = threadIdx.x % 16, y = threadIdx.x / 16;
+    for (long long tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        const long long j0 = tile % across * 64, i0 = tile / across % down * 64;
+        long long rest = tile / across / down, at_a = 0, at_b = 0, at_c = 0;
+        C0 sum[4][4];
+        for (int d = 0; d < (int)WORD(15); d++) {
+            const long long at = rest % WORD(16 + 4 * d);
+            rest /= WORD(16 + 4 * d);
+            at_a += at * WORD(17 + 4 * d);
+            at_b += at * WORD(18 + 4 * d);
+            at_c += at * WORD(19 + 4 * d);
+        }
+        const T0 *pa = POINTER(const T0, 1) + at_a, *pb = POINTER(const T0, 2) + at_b;
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                sum[i][j] = 0;
+        for (long long l0 = 0; l0 < depth; l0 += 16) {
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                /* neighbours in a warp read neighbours in memory, whichever way a and b lie */
+                const int s = (int)threadIdx.x + e * 256;
+                const int ai = WORD(8) == 1 ? s / 16 : s % 64, al = WORD(8) == 1 ? s % 16 : s / 64;
+                const int bj = WORD(9) == 1 ? s / 16 : s % 64, bl = WORD(9) == 1 ? s % 16 : s / 64;
+                left[al][ai] = i0 + ai < m && l0 + al < depth
+                                   ? LOAD0(pa[(i0 + ai) * WORD(7) + (l0 + al) * WORD(8)])
+                                   : (C0)0;
+                right[bl][bj] = j0 + bj < n && l0 + bl < depth
+                                    ? LOAD0(pb[(l0 + bl) * WORD(9) + (j0 + bj) * WORD(10)])
+                                    : (C0)0;
+            }
+            __syncthreads();
+            const int last = depth - l0 < 16 ? (int)(depth - l0) : 16;
+            for (int l = 0; l < last; l++) {
+                C0 u[4], v[4];
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    u[i] = left[l][y * 4 + i];
+                    v[i] = right[l][x + 16 * i];
+                }
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+#pragma unroll
+                    for (int j = 0; j < 4; j++)
+                        sum[i][j] = FMA0(u[i], v[j], sum[i][j]);
+            }
+            __syncthreads();
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const long long row = i0 + y * 4 + i, col = j0 + x + 16 * j;
+                if (row < m && col < n) {
+                    C0 v = sum[i][j];
+                    if (WORD(3))
+                        v = v + LOAD0(POINTER(const T0, 3)[col * WORD(13)]);
+                    POINTER(T1, 0)[at_c + row * WORD(11) + col * WORD(12)] = STORE1(v);
+                }
+            }
+    }
+}
+
+/* == attend
+ * Scores to probabilities, in place; a warp a row: scores [items][l][s] of C0, items, l, s, causal, scale (f64), lse,
+ * mask (or 0), backward, strides of the mask's rows and columns, axes of the batch, then extent and stride of the mask
+ * for each, innermost first. Backward: probabilities from lse. T1: the mask. */
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    const long long l = WORD(2), n = WORD(3);
+    const C0 scale = (C0)wf_f64(a.w[5]), never = -(C0)WF_HUGE;
+    const int lane = threadIdx.x % 32;
+    for (long long row = START / 32; row < WORD(1) * l; row += STEP / 32) {
+        const long long i = row % l, limit = WORD(4) && i + 1 < n ? i + 1 : n;
+        C0 *s = POINTER(C0, 0) + row * n, *lse = POINTER(C0, 6) + row;
+        long long rest = row / l, at = i * WORD(9);
+        C0 most = never, sum = 0;
+        for (int d = 0; d < (int)WORD(11); d++) {
+            at += rest % WORD(12 + 2 * d) * WORD(13 + 2 * d);
+            rest /= WORD(12 + 2 * d);
+        }
+        for (long long j = lane; j < limit; j += 32) {
+            C0 v = s[j] * scale;
+            if (WORD(7))
+                v = v + MASK1(POINTER(const T1, 7)[at + j * WORD(10)]);
+            s[j] = v;
+            most = v > most || v != v ? v : most;
+        }
+        if (WORD(8)) {
+            most = *lse;
+        } else {
+            for (int h = 16; h >= 1; h /= 2) {
+                const C0 v = __shfl_down_sync(0xFFFFFFFFu, most, h, 32);
+                most = v > most || v != v ? v : most;
+            }
+            most = __shfl_sync(0xFFFFFFFFu, most, 0, 32);
+        }
+        const int none = most == never;
+        for (long long j = lane; j < n; j += 32) {
+            const C0 e = j < limit && !none ? WF_EXP(s[j] - most) : (C0)0;
+            s[j] = e;
+            sum = sum + e;
+        }
+        if (WORD(8))
+            continue;
+        for (int h = 16; h >= 1; h /= 2)
+            sum = sum + __shfl_down_sync(0xFFFFFFFFu, sum, h, 32);
+        sum = __shfl_sync(0xFFFFFFFFu, sum, 0, 32);
+        for (long long j = lane; j < limit && !none; j += 32)
+            s[j] = s[j] / sum;
+        if (lane == 0)
+            *lse = none ? never : most + WF_LOG(sum);
+    }
+}
+
+/* == dscores
+ * dp := p * (dp - dot) * scale, a warp a row; dot = sum(g * out). dp, p [rows][n] of C0, g, out [rows][width], rows, n,
+ * width, scale (f64). */
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    const long long n = WORD(5), width = WORD(6);
+    const C0 scale = (C0)wf_f64(a.w[7]);
+    const int lane = threadIdx.x % 32;
+    for (long long row = START / 32; row < WORD(4); row += STEP / 32) {
+        C0 dot = 0, *dp = POINTER(C0, 0) + row * n;
+        const C0 *p = POINTER(const C0, 1) + row * n;
+        const C0 *g = POINTER(const C0, 2) + row * width, *out = POINTER(const C0, 3) + row * width;
+        for (long long j = lane; j < width; j += 32)
+            dot = dot + g[j] * out[j];
+        for (int h = 16; h >= 1; h /= 2)
+            dot = dot + __shfl_down_sync(0xFFFFFFFFu, dot, h, 32);
+        dot = __shfl_sync(0xFFFFFFFFu, dot, 0, 32);
+        for (long long j = lane; j < n; j += 32)
+            dp[j] = p[j] * (dp[j] - dot) * scale;
+    }
+}
+
+/* == transpose
+ * dst[b][j][i] = src[b][i][j] by tiles of 32 x 32 through shared memory: dst, src, rows, cols, row stride of src, of
+ * dst, batches, batch stride of src, of dst. */
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    __shared__ T0 tile[32][33];
+    const long long rows = WORD(2), cols = WORD(3), down = (rows + 31) / 32, across = (cols + 31) / 32;
+    const int x = threadIdx.x % 32, y = threadIdx.x / 32;
+    for (long long t = blockIdx.x; t < down * across * WORD(6); t += gridDim.x) {
+        const long long j0 = t % across * 32, i0 = t / across % down * 32, b = t / across / down;
+        const T0 *src = POINTER(const T0, 1) + b * WORD(7);
+        T0 *dst = POINTER(T0, 0) + b * WORD(8);
+        for (int i = y; i < 32; i += 8)
+            if (i0 + i < rows && j0 + x < cols)
+                tile[i][x] = src[(i0 + i) * WORD(4) + j0 + x];
+        __syncthreads();
+        for (int j = y; j < 32; j += 8)
+            if (j0 + j < cols && i0 + x < rows)
+                dst[(j0 + j) * WORD(5) + i0 + x] = tile[x][j];
+        __syncthreads();
+    }
+}
+
+/* == sort
+ * Merges runs of `run` neighbours of lines of n (key, index) pairs: a thread a pair finds its place by bisection. Stable.
+ * keys and indices from, keys and indices to, lines, n, run, descending. NaN is the greatest. */
+WF_DEVICE int wf_before(C0 x, C0 y, int descending)
+{
+    if (x != x || y != y)
+        return descending ? x != x && y == y : x == x && y != y;
+    return descending ? x > y : x < y;
+}
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    const long long n = WORD(5), run = WORD(6);
+    const int descending = (int)WORD(7);
+    for (long long i = START; i < WORD(4) * n; i += STEP) {
+        const long long line = i / n * n, at = i - line, begin = at / (2 * run) * (2 * run);
+        const long long middle = begin + run < n ? begin + run : n, end = begin + 2 * run < n ? begin + 2 * run : n;
+        const T0 *key = POINTER(const T0, 0) + line;
+        const C0 x = LOAD0(key[at]);
+        const int left = at < middle;
+        long long lo = left ? middle : begin, hi = left ? end : middle;
+        while (lo < hi) {
+            const long long mid = (lo + hi) / 2;
+            const C0 y = LOAD0(key[mid]);
+            /* equal ones of the left run come first */
+            if (left ? wf_before(y, x, descending) : !wf_before(x, y, descending))
+                lo = mid + 1;
+            else
+                hi = mid;
+        }
+        const long long to = line + (left ? at + (lo - middle) : at - middle + lo);
+        POINTER(T0, 2)[to] = key[at];
+        POINTER(long long, 3)[to] = POINTER(const long long, 1)[i];
+    }
+}
+/* == end */

@@ -1,0 +1,167 @@
+/*
+ * jit/gpu/row_move.c -- rows that place elements, by copies and fills of sub-views as eager/move.c has them.
+ */
+#include <string.h>
+
+#include "eager/dense.h"
+#include "jit/gpu/impl.h"
+
+static const uint64_t zero;
+
+static int concat(int ordinal, wf_exec *e)
+{
+    const int axis = (int)e->attr->ints[0];
+    int64_t at = 0;
+    int status = 0;
+    for (int i = 0; i < e->nsrc && status == 0; i++) {
+        const wf_view part = wf_view_narrow(e->dst[0], axis, at, e->src[i].dims[axis]);
+        status = wf_gpu_copy(ordinal, &part, &e->src[i], e->why);
+        at += e->src[i].dims[axis];
+    }
+    return status;
+}
+
+static int pad(int ordinal, wf_exec *e)
+{
+    static const int64_t one = 1;
+    wf_view in = e->src[0], region = e->dst[0];
+    uint64_t value = 0;
+    double given = e->attr->flt[0];
+    const wf_view from = wf_view_dense(&given, WEFT_F64, 1, &one);
+    const wf_view to = wf_view_dense(&value, region.dtype, 1, &one);
+    int status = 0;
+    wf_copy(&to, &from); /* on the host */
+    for (int i = 0; i < region.rank && status == 0; i++) {
+        const int64_t n = region.dims[i], before = e->attr->dyn[2 * i];
+        const int64_t lo = before < 0 ? 0 : before < n ? before : n;
+        int64_t hi = before + in.dims[i];
+        hi = hi < lo ? lo : hi < n ? hi : n;
+        const wf_view head = wf_view_narrow(region, i, 0, lo);
+        const wf_view tail = wf_view_narrow(region, i, hi, n - hi);
+        status = wf_gpu_fill(ordinal, &head, &value, e->why);
+        if (status == 0)
+            status = wf_gpu_fill(ordinal, &tail, &value, e->why);
+        region = wf_view_narrow(region, i, lo, hi - lo);
+        in = wf_view_narrow(in, i, hi > lo ? lo - before : 0, hi - lo);
+    }
+    return status ? status : wf_gpu_copy(ordinal, &region, &in, e->why);
+}
+
+static int roll(int ordinal, const wf_exec *e, int k, wf_view dst, wf_view src)
+{
+    if (k == e->attr->n_ints)
+        return wf_gpu_copy(ordinal, &dst, &src, e->why);
+    const int axis = (int)e->attr->ints[k];
+    const int64_t n = src.dims[axis];
+    int64_t shift = e->attr->dyn[k] % n;
+    shift += shift < 0 ? n : 0;
+    int status = roll(ordinal, e, k + 1, wf_view_narrow(dst, axis, shift, n - shift),
+                      wf_view_narrow(src, axis, 0, n - shift));
+    if (status == 0 && shift > 0)
+        status = roll(ordinal, e, k + 1, wf_view_narrow(dst, axis, 0, shift),
+                      wf_view_narrow(src, axis, n - shift, shift));
+    return status;
+}
+
+/* Bits of the type's width; bool and integers too. */
+static int same_width(int dtype)
+{
+    const size_t size = wf_dtype_size(dtype);
+    return size == 1 ? WEFT_U8 : size == 2 ? WEFT_I16 : size == 4 ? WEFT_I32 : WEFT_I64;
+}
+
+static int tri(int ordinal, wf_exec *e)
+{
+    const wf_view *s = &e->src[0];
+    const int status = wf_gpu_copy(ordinal, &e->dst[0], s, e->why);
+    wf_gpu_hand h = {"tri", 1, {same_width(s->dtype)}, .work = wf_view_numel(s)};
+    if (status != 0)
+        return status;
+    h.w[0] = wf_gpu_word(e->dst[0].data);
+    h.w[1] = (uint64_t)h.work;
+    h.w[2] = (uint64_t)s->dims[s->rank - 2];
+    h.w[3] = (uint64_t)s->dims[s->rank - 1];
+    h.w[4] = (uint64_t)e->attr->dyn[0];
+    h.w[5] = e->op == WF_OP_TRIU;
+    return wf_gpu_hand_run(ordinal, &h, e->why);
+}
+
+static int slice_grad(int ordinal, wf_exec *e)
+{
+    const int axis = (int)e->attr->ints[0];
+    const int64_t start = e->attr->dyn[0], step = e->attr->dyn[2], n = e->src[0].dims[axis];
+    int status = wf_gpu_fill(ordinal, &e->dst[0], &zero, e->why);
+    if (status == 0 && n > 0) {
+        wf_view part = wf_view_narrow(e->dst[0], axis, start, n);
+        part.strides[axis] *= step;
+        status = wf_gpu_copy(ordinal, &part, &e->src[0], e->why);
+    }
+    return status;
+}
+
+/* Sums start from +0, so what is written is 0 + value. */
+static int add_zero(int ordinal, const wf_view *dst, const wf_view *src, wf_why *why)
+{
+    wf_program p;
+    const int compute = wf_dtype_compute(src->dtype);
+    wf_program_init(&p);
+    int pair[2] = {wf_program_scalar(&p, compute), wf_program_input(&p, src->dtype)};
+    pair[1] = wf_program_cast(&p, pair[1], compute);
+    wf_program_output(
+        &p, wf_program_cast(&p, wf_program_map(&p, WF_OP_ADD, compute, 2, pair), dst->dtype));
+    if (wf_program_finish(&p) != 0)
+        return WEFT_EUNSUPPORTED;
+    const void *scalars[1] = {&zero};
+    return wf_gpu_program(ordinal, &p, 0,
+                          &(wf_program_args){.dst = dst, .src = src, .scalars = scalars}, why);
+}
+
+static int strided_grad(int ordinal, wf_exec *e)
+{
+    const wf_view *src = &e->src[0];
+    const int64_t *strides = e->attr->dyn + e->dst[0].rank;
+    wf_view map = {.dtype = e->dst[0].dtype, .rank = src->rank};
+    memcpy(map.dims, src->dims, sizeof map.dims);
+    memcpy(map.strides, strides, (size_t)src->rank * sizeof *strides);
+    map.data = (char *)e->dst[0].data + strides[src->rank] * (int64_t)wf_dtype_size(map.dtype);
+    if (!wf_map_is_injective(map.rank, map.dims, map.strides) || src->dtype == WEFT_BOOL)
+        return WEFT_EUNSUPPORTED;
+    const int status = wf_gpu_fill(ordinal, &e->dst[0], &zero, e->why);
+    return status ? status : add_zero(ordinal, &map, src, e->why);
+}
+
+static int update(int ordinal, wf_exec *e)
+{
+    const wf_view *value = &e->src[1];
+    const int rank = value->rank;
+    wf_view map = {.dtype = value->dtype, .rank = value->rank};
+    map.data =
+        (char *)e->dst[0].data + e->attr->dyn[2 * rank] * (int64_t)wf_dtype_size(value->dtype);
+    memcpy(map.dims, value->dims, sizeof map.dims);
+    memcpy(map.strides, e->attr->dyn + rank, (size_t)rank * sizeof map.strides[0]);
+    if (!wf_map_is_injective(rank, map.dims, map.strides))
+        return WEFT_EUNSUPPORTED;
+    const int status = wf_gpu_copy(ordinal, &e->dst[0], &e->src[0], e->why);
+    return status ? status : wf_gpu_copy(ordinal, &map, value, e->why);
+}
+
+int wf_gpu_row_move(int ordinal, wf_exec *e)
+{
+    if (wf_view_numel(&e->dst[0]) == 0)
+        return 0;
+    if (e->op == WF_OP_CONCAT)
+        return concat(ordinal, e);
+    if (e->op == WF_OP_PAD)
+        return pad(ordinal, e);
+    if (e->op == WF_OP_ROLL)
+        return roll(ordinal, e, 0, e->dst[0], e->src[0]);
+    if (e->op == WF_OP_TRIL || e->op == WF_OP_TRIU)
+        return tri(ordinal, e);
+    if (e->op == WF_OP_SLICE_GRAD)
+        return slice_grad(ordinal, e);
+    if (e->op == WF_OP_STRIDED_GRAD)
+        return strided_grad(ordinal, e);
+    if (e->op == WF_OP_UPDATE)
+        return update(ordinal, e);
+    return wf_gpu_copy(ordinal, &e->dst[0], &e->src[0], e->why);
+}

@@ -1,0 +1,154 @@
+/*
+ * jit/gpu/row_product.c -- matmul and linear by the built-in kernel.
+ *
+ * Every element is one chain of fused multiply-adds in ascending order of the summed index, in f32 for half types,
+ * then the bias, then one rounding. The order does not depend on shapes, strides or the device; it is not that
+ * of the CPU's library.
+ */
+#include "eager/dense.h"
+#include "jit/gpu/impl.h"
+
+enum { BATCH_AT = 16, BATCH_AXES = (WF_CU_HAND_WORDS - BATCH_AT) / 4, TILE = 64 };
+
+int wf_gpu_gemm(int ordinal, const wf_view *c, const wf_view *a, const wf_view *b,
+                const wf_view *bias, wf_why *why)
+{
+    const int rank = c->rank;
+    wf_gpu_hand h = {"gemm", 2, {a->dtype, c->dtype}, .per_block = 1};
+    const int64_t m = c->dims[rank - 2], n = c->dims[rank - 1], k = a->dims[rank - 1];
+    const uint64_t words[] = {wf_gpu_word(c->data),
+                              wf_gpu_word(a->data),
+                              wf_gpu_word(b->data),
+                              bias ? wf_gpu_word(bias->data) : 0,
+                              (uint64_t)m,
+                              (uint64_t)n,
+                              (uint64_t)k,
+                              (uint64_t)a->strides[rank - 2],
+                              (uint64_t)a->strides[rank - 1],
+                              (uint64_t)b->strides[rank - 2],
+                              (uint64_t)b->strides[rank - 1],
+                              (uint64_t)c->strides[rank - 2],
+                              (uint64_t)c->strides[rank - 1],
+                              bias ? (uint64_t)bias->strides[0] : 0};
+    int64_t batches = 1;
+    int axes = 0;
+    memcpy(h.w, words, sizeof words);
+    for (int i = rank - 3; i >= 0; i--) {
+        uint64_t *w = h.w + BATCH_AT + 4 * axes;
+        batches *= c->dims[i];
+        if (c->dims[i] == 1)
+            continue;
+        if (axes++ == BATCH_AXES)
+            return WEFT_EUNSUPPORTED;
+        w[0] = (uint64_t)c->dims[i];
+        w[1] = (uint64_t)a->strides[i];
+        w[2] = (uint64_t)b->strides[i];
+        w[3] = (uint64_t)c->strides[i];
+    }
+    h.w[14] = (uint64_t)batches;
+    h.w[15] = (uint64_t)axes;
+    h.work = (m + TILE - 1) / TILE * ((n + TILE - 1) / TILE) * batches;
+    return wf_gpu_hand_run(ordinal, &h, why);
+}
+
+/* v with `rank` axes: its last two (column: the last is a column) and batch axes that broadcast to c's. */
+static wf_view widen(const wf_view *v, int rank, bool vector, bool column)
+{
+    wf_view w = {.data = v->data, .dtype = v->dtype, .rank = (uint8_t)rank};
+    const int own = vector ? 2 : v->rank;
+    for (int i = 0; i < rank; i++) {
+        const int from = i - (rank - own);
+        w.dims[i] = 1;
+        if (from < 0)
+            continue;
+        if (vector) {
+            const bool long_axis = (from == 0) == column;
+            w.dims[i] = long_axis ? v->dims[0] : 1;
+            w.strides[i] = long_axis ? v->strides[0] : 0;
+        } else {
+            w.dims[i] = v->dims[from];
+            w.strides[i] = v->dims[from] == 1 && from < own - 2 ? 0 : v->strides[from];
+        }
+    }
+    return w;
+}
+
+static int matmul(int ordinal, wf_exec *e)
+{
+    const wf_view *x = &e->src[0], *y = &e->src[1];
+    const bool row = x->rank == 1, col = y->rank == 1;
+    wf_view c = e->dst[0];
+    int rank = c.rank + row + col;
+    if (rank > WF_MAX_RANK)
+        return WEFT_EUNSUPPORTED;
+    /* the axes that vectors lack, of extent 1 */
+    if (row) {
+        const int at = c.rank - !col;
+        for (int i = c.rank; i > at; i--) {
+            c.dims[i] = c.dims[i - 1];
+            c.strides[i] = c.strides[i - 1];
+        }
+        c.dims[at] = 1;
+        c.strides[at] = 0;
+        c.rank++;
+    }
+    if (col) {
+        c.dims[c.rank] = 1;
+        c.strides[c.rank++] = 0;
+    }
+    const wf_view a = widen(x, rank, row, false), b = widen(y, rank, col, true);
+    return wf_gpu_gemm(ordinal, &c, &a, &b, NULL, e->why);
+}
+
+/* x [.., in] weight [out, in]: weight turned, every row of x a row. */
+static int linear(int ordinal, wf_exec *e)
+{
+    const wf_view *w = &e->src[1], *bias = e->nsrc > 2 && e->src[2].data ? &e->src[2] : NULL;
+    wf_view x = e->src[0], y = e->dst[0], turned = *w;
+    if (x.rank == 1) {
+        x = widen(&x, 2, true, false);
+        y = widen(&y, 2, true, false);
+    }
+    const int rank = x.rank;
+    for (int i = 0; i < rank; i++) {
+        turned.dims[i] = 1;
+        turned.strides[i] = 0;
+    }
+    turned.rank = (uint8_t)rank;
+    turned.dims[rank - 2] = w->dims[1];
+    turned.strides[rank - 2] = w->strides[1];
+    turned.dims[rank - 1] = w->dims[0];
+    turned.strides[rank - 1] = w->strides[0];
+    /* batch axes that join the rows make larger tiles */
+    while (x.rank > 2 && x.strides[x.rank - 3] == x.strides[x.rank - 2] * x.dims[x.rank - 2]) {
+        const int at = x.rank - 3;
+        x.dims[at] *= x.dims[at + 1];
+        y.dims[at] *= y.dims[at + 1];
+        x.strides[at] = x.strides[at + 1];
+        y.strides[at] = y.strides[at + 1];
+        for (int i = at + 1; i < x.rank - 1; i++) {
+            x.dims[i] = x.dims[i + 1];
+            x.strides[i] = x.strides[i + 1];
+            y.dims[i] = y.dims[i + 1];
+            y.strides[i] = y.strides[i + 1];
+            turned.dims[i] = turned.dims[i + 1];
+            turned.strides[i] = turned.strides[i + 1];
+        }
+        turned.dims[at] = w->dims[1];
+        turned.strides[at] = w->strides[1];
+        x.rank--;
+        y.rank--;
+        turned.rank--;
+    }
+    return wf_gpu_gemm(ordinal, &y, &x, &turned, bias, e->why);
+}
+
+int wf_gpu_row_product(int ordinal, wf_exec *e)
+{
+    const int dt = e->dst[0].dtype;
+    if (!(WF_BIT(dt) & WF_DT_F) || e->src[0].dtype != dt || e->src[1].dtype != dt)
+        return WEFT_EUNSUPPORTED;
+    if (wf_view_numel(&e->dst[0]) == 0)
+        return 0;
+    return e->op == WF_OP_MATMUL ? matmul(ordinal, e) : linear(ordinal, e);
+}

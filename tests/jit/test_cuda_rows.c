@@ -1,0 +1,527 @@
+/*
+ * tests/jit/test_cuda_rows.c -- rows with device kernels of their own against the host's, operands in every layout.
+ *
+ * Everything that moves, counts, draws or adds in a stated order has the host's bits; products and attention have
+ * the device's order and are held to a bound.
+ *
+ * ctest: timeout=900
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "eager/exec.h"
+#include "tests/jit/cuda_support.h"
+#include "jit/ir/kir.h"
+#include "tests/jit/values.h"
+
+enum { SRC = 8, LAYOUTS = 4 };
+
+typedef struct row_case {
+    wf_op op;
+    int nsrc;
+    wf_type src[SRC];
+    int64_t ints[16], dyn[32];
+    double flt[4];
+    wf_attr attr;
+    double bound; /* 0: bits; else relative to the largest element */
+    int64_t
+        index_most; /* integers of i64 and i32 operands are taken from [-most, most), or [0, most) */
+    bool from_zero;
+} row_case;
+
+static wf_type type(int dtype, int rank, int64_t a, int64_t b, int64_t c, int64_t d)
+{
+    return (wf_type){.dtype = (uint8_t)dtype, .rank = (uint8_t)rank, .dims = {a, b, c, d}};
+}
+
+static void ints(row_case *c, int n, int64_t a, int64_t b)
+{
+    c->ints[0] = a;
+    c->ints[1] = b;
+    c->attr.n_ints = (uint8_t)n;
+}
+
+static void dyns(row_case *c, int n, const int64_t *v)
+{
+    memcpy(c->dyn, v, (size_t)n * sizeof *v);
+    c->attr.n_dyn = (uint8_t)n;
+}
+
+/* Elements in memory, permuted (1), stepped (2) or from the end (3). */
+static wf_view operand(const row_case *c, int s, int layout, void **memory)
+{
+    const wf_type *t = &c->src[s];
+    wf_view v;
+    const int64_t n = wf_type_numel(t);
+    wf_view_of_type(&v, t, NULL);
+    *memory = c->bound > 0 || t->dtype == WEFT_BOOL ? values_ordinary(t->dtype, 2 * n + 1, s + 1)
+                                                    : values_new(t->dtype, 2 * n + 1, s + 1);
+    v.data = *memory;
+    for (int64_t i = 0;
+         c->index_most && i < 2 * n && (t->dtype == WEFT_I64 || t->dtype == WEFT_I32); i++) {
+        const int64_t most = c->index_most,
+                      r = (int64_t)(values_hash((uint64_t)(i + s)) % (uint64_t)(2 * most)) - most;
+        const int64_t index = c->from_zero && r < 0 ? r + most : r;
+        if (t->dtype == WEFT_I64)
+            ((int64_t *)v.data)[i] = index;
+        else
+            ((int32_t *)v.data)[i] = (int32_t)index;
+    }
+    if (layout == 1) {
+        int64_t step = 1;
+        for (int i = 0; i < v.rank; i++) {
+            v.strides[i] = step;
+            step *= v.dims[i];
+        }
+    } else if (layout == 2) {
+        for (int i = 0; i < v.rank; i++)
+            v.strides[i] *= 2;
+    } else if (layout == 3 && v.rank > 0 && n > 0) {
+        v.data = (char *)v.data +
+                 (v.dims[v.rank - 1] - 1) * v.strides[v.rank - 1] * (int64_t)wf_dtype_size(v.dtype);
+        v.strides[v.rank - 1] *= -1;
+    }
+    return v;
+}
+
+static double number(int dtype, const void *p, int64_t i)
+{
+    const int64_t one = 1;
+    double out = 0;
+    wf_view from = {.data = (char *)(uintptr_t)p + i * (int64_t)wf_dtype_size(dtype),
+                    .dtype = (uint8_t)dtype,
+                    .rank = 1,
+                    .dims = {1},
+                    .strides = {1}};
+    wf_view to = {.data = &out, .dtype = WEFT_F64, .rank = 1, .dims = {1}, .strides = {1}};
+    (void)one;
+    wf_copy(&to, &from);
+    return out;
+}
+
+static void compare_results(const row_case *c, const wf_view *got, const wf_view *want, int layout)
+{
+    const int64_t n = wf_view_numel(want);
+    const wf_kty kty = wf_kir_storage(want->dtype);
+    double most = 0;
+    for (int64_t i = 0; i < n && c->bound > 0; i++) {
+        const double v = fabs(number(want->dtype, want->data, i));
+        most = isfinite(v) && v > most ? v : most;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        bool same;
+        if (c->bound > 0) {
+            const double x = number(got->dtype, got->data, i),
+                         y = number(want->dtype, want->data, i);
+            same = fabs(x - y) <= c->bound * most || x == y || (x != x && y != y);
+        } else {
+            same = values_same(wf_kir_peek(got->data, kty, i), wf_kir_peek(want->data, kty, i),
+                               want->dtype);
+        }
+        if (!same)
+            cr_assert_fail(
+                "%s of %s, layout %d, element %lld of %lld: %llx (%g), expected %llx (%g)",
+                wf_rows[c->op].name, wf_dtype_name(c->nsrc ? c->src[0].dtype : want->dtype), layout,
+                (long long)i, (long long)n, (unsigned long long)wf_kir_peek(got->data, kty, i),
+                number(got->dtype, got->data, i),
+                (unsigned long long)wf_kir_peek(want->data, kty, i),
+                number(want->dtype, want->data, i));
+    }
+}
+
+static int on_device(const row_case *c, const wf_view *src, wf_view *dst, int ndst, wf_why *why)
+{
+    mirror m = {0};
+    wf_view dsrc[SRC], ddst[WF_MAX_DST];
+    for (int i = 0; i < ndst; i++)
+        mirror_add(&m, &dst[i]);
+    for (int i = 0; i < c->nsrc; i++)
+        mirror_add(&m, &src[i]);
+    mirror_upload(&m);
+    for (int i = 0; i < ndst; i++)
+        ddst[i] = mirror_view(&m, &dst[i]);
+    for (int i = 0; i < c->nsrc; i++)
+        dsrc[i] = mirror_view(&m, &src[i]);
+    wf_exec e = {c->op, c->nsrc, ndst, dsrc, ddst, &c->attr, why};
+    const int status = wf_gpu_row(0, &e), late = mirror_download(&m, why);
+    return status ? status : late;
+}
+
+static void check_layout(row_case *c, int layout)
+{
+    wf_type types[WF_MAX_DST];
+    wf_view src[SRC], got[WF_MAX_DST], want[WF_MAX_DST];
+    void *memory[SRC];
+    wf_why why = {0};
+    const int ndst = wf_rows[c->op].ndst;
+    c->attr.ints = c->ints;
+    c->attr.dyn = c->dyn;
+    c->attr.flt = c->flt;
+    cr_assert_eq(wf_infer(c->op, &c->attr, c->nsrc, c->src, types, &why), 0, "%s: %s",
+                 wf_rows[c->op].name, why.rule);
+    for (int i = 0; i < c->nsrc; i++)
+        src[i] = operand(c, i, layout, &memory[i]);
+    for (int i = 0; i < ndst; i++) {
+        const size_t bytes = (size_t)wf_type_numel(&types[i]) * wf_dtype_size(types[i].dtype);
+        wf_view_of_type(&got[i], &types[i], memset(malloc(bytes + 8), 0x5A, bytes + 8));
+        wf_view_of_type(&want[i], &types[i], memset(malloc(bytes + 8), 0xA5, bytes + 8));
+    }
+    wf_exec e = {c->op, c->nsrc, ndst, src, want, &c->attr, &why};
+    const int status = wf_exec_row(&e);
+    wf_why late = {0};
+    const int device = on_device(c, src, got, ndst, &late);
+    cr_assert_eq(device, status, "%s: %d %s, the host: %d %s", wf_rows[c->op].name, device,
+                 late.rule, status, why.rule);
+    for (int i = 0; i < ndst; i++) {
+        if (status == 0)
+            compare_results(c, &got[i], &want[i], layout);
+        free(got[i].data);
+        free(want[i].data);
+    }
+    for (int i = 0; i < c->nsrc; i++)
+        free(memory[i]);
+}
+
+static void check(row_case *c)
+{
+    for (int layout = 0; layout < (c->nsrc ? LAYOUTS : 1); layout++)
+        check_layout(c, layout);
+}
+
+static const int all[] = {WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_BOOL, WEFT_U8,
+                          WEFT_I16, WEFT_I32,  WEFT_I64, WEFT_F16};
+static const int floats[] = {WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_F16};
+#define EACH(list, d) for (size_t d = 0; d < sizeof list / sizeof *list; d++)
+
+Test(cuda_rows, moves)
+{
+    NEED_FIBERS();
+    EACH(all, d)
+    {
+        const int t = all[d];
+        row_case c = {
+            .op = WF_OP_CONCAT,
+            .nsrc = 3,
+            .src = {type(t, 3, 3, 5, 7, 0), type(t, 3, 3, 1, 7, 0), type(t, 3, 3, 0, 7, 0)}};
+        ints(&c, 1, 1, 0);
+        check(&c);
+        c = (row_case){.op = WF_OP_PAD,
+                       .nsrc = 1,
+                       .src = {type(t, 2, 5, 6, 0, 0)},
+                       .flt = {1},
+                       .attr.n_flt = 1};
+        dyns(&c, 4, (int64_t[]){2, 1, -1, 3});
+        check(&c);
+        c = (row_case){.op = WF_OP_ROLL, .nsrc = 1, .src = {type(t, 2, 5, 6, 0, 0)}};
+        ints(&c, 2, 0, 1);
+        dyns(&c, 2, (int64_t[]){7, -2});
+        check(&c);
+        for (int k = -3; k <= 3; k += 2) {
+            c = (row_case){
+                .op = k < 0 ? WF_OP_TRIL : WF_OP_TRIU, .nsrc = 1, .src = {type(t, 3, 2, 5, 6, 0)}};
+            dyns(&c, 1, (int64_t[]){k});
+            check(&c);
+        }
+        c = (row_case){.op = WF_OP_SLICE_GRAD, .nsrc = 1, .src = {type(t, 2, 3, 4, 0, 0)}};
+        ints(&c, 1, 1, 0);
+        dyns(&c, 4, (int64_t[]){1, 9, 2, 10});
+        check(&c);
+        c = (row_case){.op = WF_OP_COPY, .nsrc = 1, .src = {type(t, 3, 33, 65, 2, 0)}};
+        check(&c);
+        c = (row_case){
+            .op = WF_OP_CAST, .nsrc = 1, .src = {type(t, 2, 33, 7, 0, 0)}, .attr.dtype = WEFT_F32};
+        check(&c);
+    }
+}
+
+Test(cuda_rows, gathers)
+{
+    NEED_FIBERS();
+    EACH(all, d)
+    {
+        const int t = all[d];
+        for (int axis = 0; axis < 3; axis++) {
+            row_case c = {
+                .op = WF_OP_INDEX_SELECT,
+                .nsrc = 2,
+                .src = {type(t, 3, 6, 6, 6, 0), type(d % 2 ? WEFT_I32 : WEFT_I64, 2, 3, 5, 0, 0)},
+                .index_most = 6};
+            ints(&c, 1, axis, 0);
+            check(&c);
+            c = (row_case){
+                .op = WF_OP_TAKE_ALONG,
+                .nsrc = 2,
+                .src = {type(t, 3, 6, 6, 6, 0), type(WEFT_I64, 3, axis == 0 ? 9 : 6,
+                                                     axis == 1 ? 9 : 6, axis == 2 ? 9 : 6, 0)},
+                .index_most = 6};
+            ints(&c, 1, axis, 0);
+            check(&c);
+        }
+    }
+}
+
+Test(cuda_rows, scatters)
+{
+    NEED_FIBERS();
+    EACH(all, d)
+    {
+        const int t = all[d];
+        if (t == WEFT_BOOL || (d % 2 == 0 && d > 2))
+            continue;
+        for (int axis = 0; axis < 2; axis++) {
+            row_case c = {.op = WF_OP_INDEX_ADD,
+                          .nsrc = 3,
+                          .src = {type(t, 2, 5, 5, 0, 0), type(WEFT_I64, 1, 77, 0, 0, 0),
+                                  type(t, 2, axis ? 5 : 77, axis ? 77 : 5, 0, 0)},
+                          .index_most = 5};
+            if (t == WEFT_I64 || t == WEFT_I32)
+                c.src[1].dims[0] = 77;
+            ints(&c, 1, axis, 0);
+            check(&c);
+            c = (row_case){.op = WF_OP_SCATTER_ADD,
+                           .nsrc = 3,
+                           .src = {type(t, 2, 5, 5, 0, 0),
+                                   type(WEFT_I64, 2, axis ? 4 : 21, axis ? 21 : 4, 0, 0),
+                                   type(t, 2, axis ? 4 : 21, axis ? 21 : 4, 0, 0)},
+                           .index_most = 5};
+            ints(&c, 1, axis, 0);
+            check(&c);
+        }
+    }
+    row_case c = {.op = WF_OP_ONE_HOT,
+                  .nsrc = 1,
+                  .src = {type(WEFT_I64, 2, 3, 5, 0, 0)},
+                  .index_most = 9,
+                  .attr.dtype = WEFT_F32};
+    dyns(&c, 1, (int64_t[]){9});
+    check(&c);
+}
+
+Test(cuda_rows, bad_indices)
+{
+    NEED_FIBERS();
+    row_case c = {.op = WF_OP_INDEX_SELECT,
+                  .nsrc = 2,
+                  .src = {type(WEFT_F32, 2, 3, 6, 0, 0), type(WEFT_I64, 1, 50, 0, 0, 0)},
+                  .index_most = 9};
+    ints(&c, 1, 0, 0);
+    check(&c);
+    c = (row_case){.op = WF_OP_INDEX_ADD,
+                   .nsrc = 3,
+                   .src = {type(WEFT_F32, 2, 5, 5, 0, 0), type(WEFT_I64, 1, 77, 0, 0, 0),
+                           type(WEFT_F32, 2, 77, 5, 0, 0)},
+                   .index_most = 9};
+    ints(&c, 1, 0, 0);
+    check(&c);
+    c = (row_case){.op = WF_OP_CROSS_ENTROPY,
+                   .nsrc = 2,
+                   .src = {type(WEFT_F32, 2, 9, 6, 0, 0), type(WEFT_I64, 1, 9, 0, 0, 0)},
+                   .index_most = 9};
+    check(&c);
+}
+
+Test(cuda_rows, creation)
+{
+    NEED_FIBERS();
+    EACH(all, d)
+    {
+        const int t = all[d];
+        row_case c = {WF_OP_FULL, .flt = {1}, .attr = {.dtype = (uint8_t)t, .n_flt = 1}};
+        dyns(&c, 2, (int64_t[]){3, 1001});
+        check(&c);
+        c = (row_case){WF_OP_EYE, .attr.dtype = (uint8_t)t};
+        dyns(&c, 3, (int64_t[]){5, 7, -1});
+        check(&c);
+        if (t == WEFT_BOOL)
+            continue;
+        c = (row_case){WF_OP_ARANGE, .flt = {-3.5, 0.37},
+                       .attr = {.dtype = (uint8_t)t, .n_flt = 2}};
+        dyns(&c, 1, (int64_t[]){300});
+        if (t != WEFT_F32 && t != WEFT_F64 && t != WEFT_BF16 && t != WEFT_F16) {
+            dyns(&c, 3, (int64_t[]){300, -5, 3});
+            c.attr.n_flt = 0;
+        }
+        check(&c);
+        c = (row_case){WF_OP_RANDINT, .attr.dtype = (uint8_t)t};
+        dyns(&c, 5, (int64_t[]){3000, 42, 7, -50, 77});
+        check(&c);
+    }
+    EACH(floats, d)
+    {
+        static const wf_op ops[] = {WF_OP_RAND, WF_OP_RANDN, WF_OP_BERNOULLI, WF_OP_LINSPACE};
+        for (int o = 0; o < 4; o++) {
+            row_case c = {ops[o], .flt = {-0.25, 1.5},
+                          .attr = {.dtype = (uint8_t)floats[d], .n_flt = 2}};
+            c.flt[0] = ops[o] == WF_OP_BERNOULLI ? 0.3 : -0.25;
+            c.attr.n_flt = ops[o] == WF_OP_BERNOULLI ? 1 : 2;
+            dyns(&c, ops[o] == WF_OP_LINSPACE ? 1 : 3, (int64_t[]){3001, 1234567, 99});
+            check(&c);
+        }
+    }
+    row_case c = {WF_OP_RANDPERM, .attr.dtype = WEFT_I64};
+    dyns(&c, 3, (int64_t[]){1000, 5, 6});
+    check(&c);
+}
+
+Test(cuda_rows, products)
+{
+    NEED_FIBERS();
+    EACH(floats, d)
+    {
+        const int t = floats[d];
+        const double bound = t == WEFT_F64   ? 1e-13
+                             : t == WEFT_F32 ? 1e-5
+                             : t == WEFT_F16 ? 2e-3
+                                             : 1e-2;
+        row_case c = {.op = WF_OP_MATMUL,
+                      .nsrc = 2,
+                      .src = {type(t, 2, 70, 33, 0, 0), type(t, 2, 33, 65, 0, 0)},
+                      .bound = bound};
+        check(&c);
+        c = (row_case){.op = WF_OP_MATMUL,
+                       .nsrc = 2,
+                       .src = {type(t, 4, 2, 3, 5, 17), type(t, 3, 3, 17, 9, 0)},
+                       .bound = bound};
+        check(&c);
+        c = (row_case){.op = WF_OP_MATMUL,
+                       .nsrc = 2,
+                       .src = {type(t, 1, 17, 0, 0, 0), type(t, 3, 3, 17, 9, 0)},
+                       .bound = bound};
+        check(&c);
+        c = (row_case){.op = WF_OP_MATMUL,
+                       .nsrc = 2,
+                       .src = {type(t, 3, 3, 9, 17, 0), type(t, 1, 17, 0, 0, 0)},
+                       .bound = bound};
+        check(&c);
+        c = (row_case){.op = WF_OP_MATMUL,
+                       .nsrc = 2,
+                       .src = {type(t, 1, 17, 0, 0, 0), type(t, 1, 17, 0, 0, 0)},
+                       .bound = bound};
+        check(&c);
+        c = (row_case){.op = WF_OP_MATMUL,
+                       .nsrc = 2,
+                       .src = {type(t, 2, 5, 0, 0, 0), type(t, 2, 0, 6, 0, 0)},
+                       .bound = bound};
+        check(&c);
+        for (int bias = 0; bias < 2; bias++) {
+            c = (row_case){
+                .op = WF_OP_LINEAR,
+                .nsrc = 2 + bias,
+                .src = {type(t, 3, 4, 9, 20, 0), type(t, 2, 31, 20, 0, 0), type(t, 1, 31, 0, 0, 0)},
+                .bound = bound};
+            check(&c);
+        }
+        c = (row_case){
+            .op = WF_OP_LINEAR,
+            .nsrc = 3,
+            .src = {type(t, 1, 20, 0, 0, 0), type(t, 2, 31, 20, 0, 0), type(t, 1, 31, 0, 0, 0)},
+            .bound = bound};
+        check(&c);
+    }
+}
+
+Test(cuda_rows, attention)
+{
+    NEED_FIBERS();
+    for (int variant = 0; variant < 8; variant++) {
+        const int t = variant & 4 ? WEFT_BF16 : WEFT_F32;
+        const wf_type q = type(t, 4, 2, 3, 20, 8), k = type(t, 4, 2, 3, variant & 1 ? 20 : 33, 8);
+        const wf_type v = type(t, 4, 2, 3, k.dims[2], 6), o = type(t, 4, 2, 3, 20, 6);
+        const wf_type mask = type(variant & 1 ? WEFT_BOOL : t, 2, 20, k.dims[2], 0, 0);
+        row_case c = {.op = WF_OP_SDPA,
+                      .nsrc = variant & 2 ? 4 : 3,
+                      .src = {q, k, v, mask},
+                      .flt = {0.3},
+                      .attr.n_flt = 1,
+                      .bound = variant & 4 ? 2e-2 : 1e-5};
+        c.attr.flags = variant & 1 ? WF_FLAG_CAUSAL : 0;
+        check_layout(&c, variant & 1 ? 0 : 1);
+        c.op = WF_OP_SDPA_BWD;
+        c.nsrc = variant & 2 ? 7 : 6;
+        c.bound = variant & 4 ? 3e-2 : 1e-4;
+        c.src[0] = o;
+        c.src[1] = q;
+        c.src[2] = k;
+        c.src[3] = v;
+        c.src[4] = o;
+        c.src[5] = type(WEFT_F32, 3, 2, 3, 20, 0);
+        c.src[6] = mask;
+        check_layout(&c, 0);
+    }
+}
+
+Test(cuda_rows, norms_and_losses)
+{
+    NEED_FIBERS();
+    EACH(floats, d)
+    {
+        const int t = floats[d], stat = t == WEFT_F64 ? WEFT_F64 : WEFT_F32;
+        for (int rows = 5; rows < 5000; rows += 4200) {
+            row_case c = {.op = WF_OP_LAYER_NORM_BWD,
+                          .nsrc = 5,
+                          .src = {type(t, 2, rows, 37, 0, 0), type(t, 2, rows, 37, 0, 0),
+                                  type(stat, 1, rows, 0, 0, 0), type(stat, 1, rows, 0, 0, 0),
+                                  type(t, 1, 37, 0, 0, 0)}};
+            ints(&c, 1, 1, 0);
+            if (rows == 5)
+                check(&c);
+            else
+                check_layout(&c, 0);
+            c.op = WF_OP_RMS_NORM_BWD;
+            c.nsrc = 3;
+            c.src[2] = c.src[3];
+            check_layout(&c, 0);
+        }
+        for (int smooth = 0; smooth < 2; smooth++) {
+            row_case c = {.op = WF_OP_CROSS_ENTROPY,
+                          .nsrc = 2,
+                          .src = {type(t, 2, 9, 70, 0, 0), type(WEFT_I64, 1, 9, 0, 0, 0)},
+                          .index_most = 70,
+                          .from_zero = true,
+                          .attr = {.n_dyn = 1, .n_flt = 1}};
+            c.dyn[0] = 3;
+            c.flt[0] = smooth * 0.1;
+            check(&c);
+            c.op = WF_OP_CROSS_ENTROPY_BWD;
+            c.nsrc = 4;
+            c.src[0] = type(t, 1, 9, 0, 0, 0);
+            c.src[1] = type(t, 2, 9, 70, 0, 0);
+            c.src[2] = type(WEFT_I64, 1, 9, 0, 0, 0);
+            c.src[3] = type(stat, 1, 9, 0, 0, 0);
+            check(&c);
+        }
+    }
+}
+
+Test(cuda_rows, orders)
+{
+    NEED_FIBERS();
+    EACH(all, d)
+    {
+        const int t = all[d];
+        for (int axis = 0; axis < 3; axis++) {
+            row_case c = {.op = WF_OP_ARGMAX, .nsrc = 1, .src = {type(t, 3, 4, 5, 70, 0)}};
+            ints(&c, axis < 2 ? 1 : 0, axis + 1, 0);
+            check(&c);
+            c.op = WF_OP_ARGMIN;
+            check_layout(&c, 0);
+            c = (row_case){.op = axis == 2 ? WF_OP_CUMPROD : WF_OP_CUMSUM,
+                           .nsrc = 1,
+                           .src = {type(t, 3, 4, 5, 33, 0)},
+                           .attr.dtype = (uint8_t)(t == WEFT_BOOL ? WEFT_I64 : t)};
+            ints(&c, 1, axis, 0);
+            check(&c);
+            c = (row_case){.op = WF_OP_SORT,
+                           .nsrc = 1,
+                           .src = {type(t, 3, 4, 5, 33, 0)},
+                           .attr.flags = axis == 1 ? WF_FLAG_DESCENDING : 0};
+            ints(&c, 1, axis, 0);
+            check(&c);
+        }
+        row_case c = {.op = WF_OP_TOPK, .nsrc = 1, .src = {type(t, 2, 4, 50, 0, 0)}};
+        ints(&c, 1, 1, 0);
+        dyns(&c, 1, (int64_t[]){7});
+        check(&c);
+    }
+}
