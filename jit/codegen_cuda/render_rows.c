@@ -299,7 +299,7 @@ static void join_subtrees(const wf_cu_rr *x, int slot, int op, wf_kty type)
       name_, slot, name_, slot);
     for (int h = 1; h < WF_CU_SUBTREES; h *= 2)
         for (int i = 0; i < WF_CU_SUBTREES; i += 2 * h) {
-            char a[8], b[8];
+            char a[16], b[16];
             snprintf(a, sizeof a, "q[%d]", i);
             snprintf(b, sizeof b, "q[%d]", i + h);
             P("        ");
