@@ -80,6 +80,14 @@ set_target_properties(fake-cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_CUR
 # The toolkit's own declarations, to compare ours with (tests/cuda/test_cuda_abi.c).
 find_path(WEFT_CUDA_INCLUDE cuda.h HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include)
 
+# And a cuBLASLt for it.
+add_library(fake-cublas MODULE tests/cuda/cublas/fake_cublas.c)
+target_link_libraries(fake-cublas PRIVATE weft_flags weft_numerics ${CMAKE_DL_LIBS} m)
+target_compile_options(fake-cublas PRIVATE -fvisibility=hidden)
+set_target_properties(fake-cublas PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/tests")
+set_property(SOURCE tests/cuda/test_cuda_matmul.c APPEND PROPERTY
+    COMPILE_DEFINITIONS WEFT_FAKE_CUBLAS="${CMAKE_CURRENT_BINARY_DIR}/tests/libfake-cublas.so")
+
 function(weft_test_program name)
     add_executable(${name} ${ARGN} ${weft_test_support_objects})
     target_link_libraries(${name} PRIVATE weft_flags weft_numerics weft_static ${CRITERION_LIBRARY})
@@ -91,7 +99,7 @@ function(weft_test_program name)
         target_include_directories(${name} SYSTEM PRIVATE ${WEFT_CUDA_INCLUDE})
         target_compile_definitions(${name} PRIVATE WEFT_HAVE_CUDA_H)
     endif()
-    add_dependencies(${name} fake-cuda)
+    add_dependencies(${name} fake-cublas fake-cuda)
     if(TARGET fake-nvrtc)
         add_dependencies(${name} fake-nvrtc)
     endif()

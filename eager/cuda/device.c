@@ -139,6 +139,7 @@ static int close_device(wf_cuda_device *d, wf_why *why)
                        d->ordinal, (long long)s.live_chunks, modules);
     }
     wf_cu->context_set(d->context);
+    wf_cuda_blas_close(d);
     wf_cache_delete(d->cache);
     d->cache = NULL;
     wf_cuda_stages_close(d);

@@ -71,6 +71,8 @@ struct wf_cuda_device {
     int graph_live[WF_CUDA_GRAPHS];  /* blocks of the pool that live */
     struct wf_cuda_stages *stages;   /* stage.c */
     struct wf_cuda_words *words;     /* words.c */
+    struct wf_cuda_blas *blas;       /* blaslt.c */
+    bool blas_failed;                /* the library does not start here */
     pthread_mutex_t label_lock;      /* of the next two; the last lock taken */
     char last[WF_CUDA_LABEL];        /* what was queued last */
     bool broken_reported;
@@ -113,6 +115,7 @@ int wf_cuda_stream_wait(wf_cuda_stream *s, wf_why *why);
 void wf_cuda_streams_close(wf_cuda_device *d);
 void wf_cuda_stages_close(wf_cuda_device *d);
 void wf_cuda_words_close(wf_cuda_device *d);
+void wf_cuda_blas_close(wf_cuda_device *d);
 
 /* -- memory ------------------------------------------------------------------------------------------- */
 

@@ -1,0 +1,36 @@
+/*
+ * eager/cuda/blaslt.h -- matrix products through cuBLASLt.
+ *
+ * d[i] = a[i] b[i] (+ bias), row-major, all of one type: f32, f64, or f16 and bf16 with sums in f32 and one
+ * rounding at the end. f32 is f32: TF32 only where `tf32` asks for it. Which kernel runs is decided once
+ * per shape and alignment and remembered, so equal calls give equal bits on one machine and library version.
+ * The bias is added to the sum before the rounding: for f32 and f64 the bits of a product and an addition,
+ * for half types they round once less.
+ */
+#ifndef EAGER_CUDA_BLASLT_H
+#define EAGER_CUDA_BLASLT_H
+
+#include "eager/cuda/runtime.h"
+
+typedef struct wf_cuda_gemm {
+    int dtype;                            /* WEFT_F16, BF16, F32 or F64 */
+    bool trans_a, trans_b;                /* a is stored (k, m), b (n, k) */
+    bool tf32;                            /* f32 products may drop 13 bits of their operands */
+    int64_t m, n, k;                      /* d is (m, n) */
+    int64_t batch;                        /* >= 1 */
+    int64_t lda, ldb, ldd;                /* elements from row to row as stored */
+    int64_t stride_a, stride_b, stride_d; /* elements from product to product; 0: the same matrix */
+    const void *a, *b;
+    void *d;
+    const void *bias; /* (n), added to every row; NULL: none */
+} wf_cuda_gemm;
+
+/* On the current stream; the blocks are the caller's to wf_cuda_use first. WEFT_EUNSUPPORTED with why empty
+ * (code 0): there is no library, or it has no kernel for this; another way has to be taken. */
+int wf_cuda_gemm_run(int ordinal, const wf_cuda_gemm *g, wf_why *why);
+/* "cuBLASLt 13.0.2" or why there is none; never NULL. Opens the library. */
+const char *wf_cuda_gemm_name(void);
+/* Kernels chosen so far (tests). */
+int64_t wf_cuda_gemm_plans(void);
+
+#endif

@@ -1,0 +1,316 @@
+/*
+ * tests/cuda/cublas/fake_cublas.c -- a cuBLASLt for the fake driver: a plain loop, queued in stream order.
+ *
+ * Column-major as the real one is, every attribute kept and checked, so that a wrong leading dimension,
+ * stride, transpose or operand order shows as wrong numbers or an error. Products of f32 and half types sum
+ * in float, in the order of k. What the environment says:
+ *     FAKE_CUBLAS_FAIL=n       the n-th call returns "internal error"
+ *     FAKE_CUBLAS_REFUSE=1     no algorithm is ever found
+ */
+#include <dlfcn.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eager/cuda/blaslt_api.h"
+
+#define EXPORT __attribute__((visibility("default")))
+enum { LIBRARY = 1, DESC, LAYOUT, PREF };
+
+struct blaslt_object {
+    int kind;
+    int compute, scale;
+    int32_t trans[2];
+    uint32_t epilogue;
+    const void *bias;
+    int type;
+    uint64_t rows, cols;
+    int64_t ld, stride;
+    int32_t batch;
+    uint64_t workspace;
+};
+typedef struct blaslt_object object;
+
+typedef struct job {
+    object desc, a, b, d;
+    const void *pa, *pb, *bias;
+    void *pd;
+    double alpha, beta;
+} job;
+
+static int (*launch_host)(cu_handle stream, cu_host_fn fn, void *arg);
+static long calls;
+
+static int planned(void)
+{
+    const char *s = getenv("FAKE_CUBLAS_FAIL");
+    calls++;
+    return s && strtol(s, NULL, 10) == calls ? BLASLT_INTERNAL_ERROR : BLASLT_OK;
+}
+#define PLANNED()                                                                                  \
+    do {                                                                                           \
+        int planned_ = planned();                                                                  \
+        if (planned_)                                                                              \
+            return planned_;                                                                       \
+    } while (0)
+
+static int make(blaslt_handle *out, object from)
+{
+    *out = malloc(sizeof **out);
+    if (!*out) {
+        return BLASLT_ALLOC_FAILED;
+    }
+    **out = from;
+    return BLASLT_OK;
+}
+
+static int drop(blaslt_handle h, int kind)
+{
+    if (!h || h->kind != kind) {
+        return BLASLT_INVALID_VALUE;
+    }
+    h->kind = 0;
+    free(h);
+    return BLASLT_OK;
+}
+
+EXPORT size_t cublasLtGetVersion(void)
+{
+    return 130002;
+}
+
+EXPORT int cublasLtCreate(blaslt_handle *lib)
+{
+    PLANNED();
+    void *driver = dlopen(getenv("WEFT_CUDA_DRIVER"), RTLD_NOW | RTLD_LOCAL);
+    void *fn = driver ? dlsym(driver, "cuLaunchHostFunc") : NULL;
+    memcpy(&launch_host, &fn, sizeof fn);
+    return fn ? make(lib, (object){.kind = LIBRARY}) : BLASLT_NOT_INITIALIZED;
+}
+EXPORT int cublasLtDestroy(blaslt_handle lib)
+{
+    return drop(lib, LIBRARY);
+}
+
+EXPORT int cublasLtMatmulDescCreate(blaslt_handle *desc, int compute, int scale)
+{
+    PLANNED();
+    return make(desc, (object){.kind = DESC, .compute = compute, .scale = scale, .epilogue = 1});
+}
+EXPORT int cublasLtMatmulDescDestroy(blaslt_handle desc)
+{
+    return drop(desc, DESC);
+}
+
+static int set(void *to, size_t want, const void *value, size_t size)
+{
+    if (want != size) {
+        return BLASLT_INVALID_VALUE;
+    }
+    memcpy(to, value, size);
+    return BLASLT_OK;
+}
+
+EXPORT int cublasLtMatmulDescSetAttribute(blaslt_handle h, int attribute, const void *value,
+                                          size_t size)
+{
+    PLANNED();
+    return !h || h->kind != DESC ? BLASLT_INVALID_VALUE
+           : attribute == BLASLT_DESC_TRANS_A || attribute == BLASLT_DESC_TRANS_B
+               ? set(&h->trans[attribute - BLASLT_DESC_TRANS_A], 4, value, size)
+           : attribute == BLASLT_DESC_EPILOGUE ? set(&h->epilogue, 4, value, size)
+           : attribute == BLASLT_DESC_BIAS     ? set(&h->bias, sizeof h->bias, value, size)
+                                               : BLASLT_INVALID_VALUE;
+}
+
+EXPORT int cublasLtMatrixLayoutCreate(blaslt_handle *layout, int type, uint64_t rows, uint64_t cols,
+                                      int64_t ld)
+{
+    PLANNED();
+    object l = {.kind = LAYOUT, .type = type, .rows = rows, .cols = cols, .ld = ld, .batch = 1};
+    return ld < (int64_t)rows ? BLASLT_INVALID_VALUE : make(layout, l);
+}
+EXPORT int cublasLtMatrixLayoutDestroy(blaslt_handle layout)
+{
+    return drop(layout, LAYOUT);
+}
+EXPORT int cublasLtMatrixLayoutSetAttribute(blaslt_handle h, int attribute, const void *value,
+                                            size_t size)
+{
+    PLANNED();
+    return !h || h->kind != LAYOUT             ? BLASLT_INVALID_VALUE
+           : attribute == BLASLT_LAYOUT_BATCH  ? set(&h->batch, 4, value, size)
+           : attribute == BLASLT_LAYOUT_STRIDE ? set(&h->stride, 8, value, size)
+                                               : BLASLT_INVALID_VALUE;
+}
+
+EXPORT int cublasLtMatmulPreferenceCreate(blaslt_handle *pref)
+{
+    PLANNED();
+    return make(pref, (object){.kind = PREF});
+}
+EXPORT int cublasLtMatmulPreferenceDestroy(blaslt_handle pref)
+{
+    return drop(pref, PREF);
+}
+EXPORT int cublasLtMatmulPreferenceSetAttribute(blaslt_handle h, int attribute, const void *value,
+                                                size_t size)
+{
+    PLANNED();
+    uint32_t align = 0;
+    return !h || h->kind != PREF                ? BLASLT_INVALID_VALUE
+           : attribute == BLASLT_PREF_WORKSPACE ? set(&h->workspace, 8, value, size)
+           : attribute >= BLASLT_PREF_ALIGN_A && attribute < BLASLT_PREF_ALIGN_A + 4
+               ? set(&align, 4, value, size)
+               : BLASLT_INVALID_VALUE;
+}
+
+/* Do the shapes fit? */
+static int fits(const object *desc, const object *a, const object *b, const object *d)
+{
+    uint64_t m = desc->trans[0] ? a->cols : a->rows, k = desc->trans[0] ? a->rows : a->cols;
+    uint64_t k2 = desc->trans[1] ? b->cols : b->rows, n = desc->trans[1] ? b->rows : b->cols;
+    return k == k2 && d->rows == m && d->cols == n && a->batch == b->batch &&
+           a->batch == d->batch && a->type == b->type && a->type == d->type;
+}
+
+EXPORT int cublasLtMatmulAlgoGetHeuristic(blaslt_handle lib, blaslt_handle desc, blaslt_handle a,
+                                          blaslt_handle b, blaslt_handle c, blaslt_handle d,
+                                          blaslt_handle pref, int wanted, blaslt_choice *choices,
+                                          int *n)
+{
+    PLANNED();
+    *n = 0;
+    if (!lib || !desc || !a || !b || !c || !d || !pref || wanted < 1 || !fits(desc, a, b, d)) {
+        return BLASLT_INVALID_VALUE;
+    }
+    if (getenv("FAKE_CUBLAS_REFUSE")) {
+        return BLASLT_NOT_SUPPORTED;
+    }
+    *choices = (blaslt_choice){.workspace = pref->workspace >= 65536 ? 65536 : 0};
+    choices->algo.data[0] = 0xF00D;
+    *n = 1;
+    return BLASLT_OK;
+}
+
+static float half(uint16_t v)
+{
+    int e = v >> 10 & 31, f = v & 1023;
+    float x = e == 31 ? (f ? NAN : INFINITY)
+              : e     ? ldexpf(1024 + (float)f, e - 25)
+                      : ldexpf((float)f, -24);
+    return v >> 15 ? -x : x;
+}
+static float bfloat(uint16_t v)
+{
+    uint32_t w = (uint32_t)v << 16;
+    float x;
+    memcpy(&x, &w, 4);
+    return x;
+}
+static uint16_t to_half(float x)
+{
+    uint16_t best = 0;
+    /* The nearest of all: slow and beyond doubt. */
+    float least = INFINITY;
+    uint16_t sign = signbit(x) ? 0x8000 : 0;
+    for (uint32_t v = 0; v < 0x7C00; v++) {
+        float off = fabsf(half((uint16_t)v) - fabsf(x));
+        if (off < least || (off == least && !(v & 1))) {
+            least = off;
+            best = (uint16_t)v;
+        }
+    }
+    return sign | best;
+}
+static uint16_t to_bfloat(float x)
+{
+    uint32_t w;
+    memcpy(&w, &x, 4);
+    return (uint16_t)((w + 0x7FFF + (w >> 16 & 1)) >> 16);
+}
+
+static double load(const void *p, int type, int64_t i)
+{
+    return type == BLASLT_F64   ? ((const double *)p)[i]
+           : type == BLASLT_F32 ? (double)((const float *)p)[i]
+           : type == BLASLT_F16 ? (double)half(((const uint16_t *)p)[i])
+                                : (double)bfloat(((const uint16_t *)p)[i]);
+}
+static void store(void *p, int type, int64_t i, double v)
+{
+    if (type == BLASLT_F64) {
+        ((double *)p)[i] = v;
+    } else if (type == BLASLT_F32) {
+        ((float *)p)[i] = (float)v;
+    } else {
+        ((uint16_t *)p)[i] = type == BLASLT_F16 ? to_half((float)v) : to_bfloat((float)v);
+    }
+}
+
+static double element(const job *j, int64_t z, int64_t row, int64_t col)
+{
+    const object *a = &j->a, *b = &j->b;
+    int64_t depth = (int64_t)(j->desc.trans[0] ? a->rows : a->cols);
+    double sum = 0;
+    for (int64_t i = 0; i < depth; i++) {
+        int64_t at = z * a->stride + (j->desc.trans[0] ? i + row * a->ld : row + i * a->ld);
+        int64_t bt = z * b->stride + (j->desc.trans[1] ? col + i * b->ld : i + col * b->ld);
+        double x = load(j->pa, a->type, at), y = load(j->pb, b->type, bt);
+        sum = a->type == BLASLT_F64 ? sum + x * y : (double)((float)sum + (float)x * (float)y);
+    }
+    return sum;
+}
+
+static void run(void *arg)
+{
+    const job *j = arg;
+    for (int64_t z = 0; z < j->d.batch; z++) {
+        for (int64_t col = 0; col < (int64_t)j->d.cols; col++) {
+            for (int64_t row = 0; row < (int64_t)j->d.rows; row++) {
+                int64_t at = z * j->d.stride + row + col * j->d.ld;
+                double v = j->alpha * element(j, z, row, col);
+                v += j->beta != 0 ? j->beta * load(j->pd, j->d.type, at) : 0;
+                v += j->bias ? load(j->bias, j->d.type, row) : 0;
+                store(j->pd, j->d.type, at, v);
+            }
+        }
+    }
+}
+
+EXPORT int cublasLtMatmul(blaslt_handle lib, blaslt_handle desc, const void *alpha, const void *a,
+                          blaslt_handle layout_a, const void *b, blaslt_handle layout_b,
+                          const void *beta, const void *c, blaslt_handle layout_c, void *d,
+                          blaslt_handle layout_d, const blaslt_algo *algo, void *workspace,
+                          size_t workspace_size, cu_handle stream)
+{
+    PLANNED();
+    if (!lib || !fits(desc, layout_a, layout_b, layout_d) || c != d || layout_c != layout_d ||
+        algo->data[0] != 0xF00D || workspace_size != 65536 || !workspace) {
+        return BLASLT_INVALID_VALUE;
+    }
+    if ((desc->epilogue == BLASLT_EPILOGUE_BIAS) != (desc->bias != NULL)) {
+        return BLASLT_INVALID_VALUE;
+    }
+    job *j = malloc(sizeof *j); /* never given back: a captured graph runs it again */
+    static job *kept;
+    if (!j) {
+        return BLASLT_ALLOC_FAILED;
+    }
+    bool wide = desc->scale == BLASLT_F64;
+    *j = (job){.desc = *desc,
+               .a = *layout_a,
+               .b = *layout_b,
+               .d = *layout_d,
+               .pa = a,
+               .pb = b,
+               .pd = d,
+               .bias = desc->epilogue == BLASLT_EPILOGUE_BIAS ? desc->bias : NULL,
+               .alpha = wide ? *(const double *)alpha : (double)*(const float *)alpha,
+               .beta = wide ? *(const double *)beta : (double)*(const float *)beta};
+    kept = j;
+    (void)kept;
+    return launch_host(stream, run, j) == CU_OK ? BLASLT_OK : BLASLT_EXECUTION_FAILED;
+}

@@ -1,0 +1,213 @@
+/*
+ * tests/cuda/test_cuda_matmul.c -- products through cuBLASLt: what it is asked for, on a fake of it.
+ */
+#include "tests/cuda/cuda_support.h"
+
+#include "eager/cuda/blaslt.h"
+#include "tests/support/support.h"
+
+static wf_cuda_block *block(size_t n)
+{
+    wf_cuda_block *b = wf_cuda_alloc(0, n, &why);
+    cr_assert(b, "%s", why.rule);
+    return b;
+}
+
+static void with_blas(int order)
+{
+    setenv("WEFT_CUBLASLT", WEFT_FAKE_CUBLAS, 1);
+    with_fake(order, 3);
+}
+
+/* A matrix of small integers over 8, stored with `ld` elements a row: every type holds them, and their
+ * products and sums, exactly. */
+static wf_cuda_block *matrix(int dtype, int64_t batch, int64_t rows, int64_t cols, int64_t ld,
+                             test_rng *r, double *out)
+{
+    size_t size = weft_dtype_size((weft_dtype)dtype), n = (size_t)(batch * rows * ld);
+    char *host = calloc(n, size);
+    for (size_t i = 0; i < n; i++) {
+        double v = (double)test_between(r, -4, 4) / 8;
+        bool inside = (int64_t)(i % (size_t)ld) < cols;
+        test_store(host + i * size, dtype, inside ? v : 1e4);
+        out[i] = v;
+    }
+    wf_cuda_block *b = block(n * size);
+    OK(wf_cuda_use(b, true, &why));
+    OK(wf_cuda_upload(0, b->address, host, n * size, &why));
+    free(host);
+    return b;
+}
+
+typedef struct sizes {
+    int64_t m, n, k, batch, pad;
+} sizes;
+
+static void product(int dtype, const sizes *s, bool ta, bool tb, bool bias, test_rng *r)
+{
+    static double a[20000], b[20000], c[4096];
+    size_t size = weft_dtype_size((weft_dtype)dtype);
+    int64_t ra = ta ? s->k : s->m, ca = ta ? s->m : s->k, rb = tb ? s->n : s->k,
+            cb = tb ? s->k : s->n;
+    wf_cuda_gemm g = {.dtype = dtype,
+                      .trans_a = ta,
+                      .trans_b = tb,
+                      .m = s->m,
+                      .n = s->n,
+                      .k = s->k,
+                      .batch = s->batch,
+                      .lda = ca + s->pad,
+                      .ldb = cb + s->pad,
+                      .ldd = s->n + s->pad};
+    g.stride_a = ra * g.lda;
+    g.stride_b = rb * g.ldb;
+    g.stride_d = s->m * g.ldd;
+    wf_cuda_block *pa = matrix(dtype, s->batch, ra, ca, g.lda, r, a);
+    wf_cuda_block *pb = matrix(dtype, s->batch, rb, cb, g.ldb, r, b);
+    wf_cuda_block *pc = matrix(dtype, 1, 1, s->n, s->n, r, c);
+    size_t bytes = (size_t)(s->batch * g.stride_d) * size;
+    wf_cuda_block *pd = block(bytes);
+    g.a = pa->address;
+    g.b = pb->address;
+    g.d = pd->address;
+    g.bias = bias ? pc->address : NULL;
+    OK(wf_cuda_use(pa, false, &why));
+    OK(wf_cuda_use(pb, false, &why));
+    OK(wf_cuda_use(pc, false, &why));
+    OK(wf_cuda_use(pd, true, &why));
+    OK(wf_cuda_gemm_run(0, &g, &why));
+    char *got = malloc(bytes);
+    OK(wf_cuda_download(0, got, pd->address, bytes, &why));
+    for (int64_t z = 0; z < s->batch; z++)
+        for (int64_t i = 0; i < s->m; i++)
+            for (int64_t j = 0; j < s->n; j++) {
+                double want = bias ? c[j] : 0;
+                for (int64_t p = 0; p < s->k; p++) {
+                    want += a[z * g.stride_a + (ta ? p * g.lda + i : i * g.lda + p)] *
+                            b[z * g.stride_b + (tb ? j * g.ldb + p : p * g.ldb + j)];
+                }
+                double is =
+                    (double)test_load(got + (size_t)(z * g.stride_d + i * g.ldd + j) * size, dtype);
+                cr_assert_eq(is, (double)test_round(dtype, want), "%s %d,%d,%d: %g for %g",
+                             weft_dtype_name((weft_dtype)dtype), (int)z, (int)i, (int)j, is, want);
+            }
+    free(got);
+    wf_cuda_free(pa);
+    wf_cuda_free(pb);
+    wf_cuda_free(pc);
+    wf_cuda_free(pd);
+}
+
+Test(cuda_matmul, every_type_transpose_batch_and_bias)
+{
+    with_blas(FAKE_LATE);
+    cr_assert_str_eq(wf_cuda_gemm_name(), "cuBLASLt 13.0.2");
+    const int types[] = {WEFT_F32, WEFT_F64, WEFT_F16, WEFT_BF16};
+    const sizes shapes[] = {{5, 7, 3, 1, 0}, {1, 9, 4, 1, 3}, {6, 1, 8, 3, 0}, {4, 3, 2, 2, 5}};
+    test_rng r = {1};
+    for (int t = 0; t < 4; t++)
+        for (int s = 0; s < 4; s++)
+            for (int k = 0; k < 8; k++) {
+                product(types[t], &shapes[s], k & 1, k & 2, k & 4, &r);
+            }
+    cr_assert_eq(wf_cuda_gemm_plans(), 4 * 4 * 8);
+    for (int k = 0; k < 8; k++) {
+        product(WEFT_F32, &shapes[0], k & 1, k & 2, k & 4, &r);
+    }
+    cr_assert_eq(wf_cuda_gemm_plans(), 4 * 4 * 8, "equal shapes ask the library nothing");
+    wf_cuda_counters c;
+    wf_cuda_get_counters(&c);
+    cr_assert(c.hidden_waits == 0 && c.launches == 4 * 4 * 8 + 8);
+    close_fake();
+}
+
+Test(cuda_matmul, what_it_cannot_do_is_left_to_others)
+{
+    with_blas(FAKE_LATE);
+    wf_cuda_gemm g = {
+        .dtype = WEFT_I32, .m = 2, .n = 2, .k = 2, .batch = 1, .lda = 2, .ldb = 2, .ldd = 2};
+    wf_fail(&why, WEFT_EINVALID, "stale");
+    cr_assert_eq(wf_cuda_gemm_run(0, &g, &why), WEFT_EUNSUPPORTED);
+    cr_assert(why.code == 0 && !why.rule[0]);
+    g.dtype = WEFT_F32;
+    g.k = 0;
+    cr_assert_eq(wf_cuda_gemm_run(0, &g, &why), WEFT_EUNSUPPORTED);
+    g.m = 0;
+    OK(wf_cuda_gemm_run(0, &g, &why));
+    close_fake();
+}
+
+Test(cuda_matmul, no_kernel_found)
+{
+    setenv("FAKE_CUBLAS_REFUSE", "1", 1);
+    with_blas(FAKE_LATE);
+    wf_cuda_block *b = block(64);
+    wf_cuda_gemm g = {.dtype = WEFT_F32,
+                      .m = 2,
+                      .n = 2,
+                      .k = 2,
+                      .batch = 1,
+                      .lda = 2,
+                      .ldb = 2,
+                      .ldd = 2,
+                      .a = b->address,
+                      .b = b->address,
+                      .d = b->address};
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(wf_cuda_gemm_run(0, &g, &why), WEFT_EUNSUPPORTED);
+        cr_assert_eq(why.code, 0);
+    }
+    cr_assert_eq(wf_cuda_gemm_plans(), 1, "a refusal is remembered");
+    wf_cuda_free(b);
+    close_fake();
+}
+
+Test(cuda_matmul, no_library)
+{
+    setenv("WEFT_CUBLASLT", "none", 1);
+    with_fake(FAKE_LATE, 1);
+    wf_cuda_gemm g = {
+        .dtype = WEFT_F32, .m = 2, .n = 2, .k = 2, .batch = 1, .lda = 2, .ldb = 2, .ldd = 2};
+    cr_assert_eq(wf_cuda_gemm_run(0, &g, &why), WEFT_EUNSUPPORTED);
+    cr_assert(why.code == 0 && strstr(wf_cuda_gemm_name(), "not found"));
+    close_fake();
+}
+
+Test(cuda_matmul, every_call_of_the_library_failing)
+{
+    with_blas(FAKE_LATE);
+    int n = 0, bad = 0;
+    for (bool met = true; met && n < 100;) {
+        char text[16];
+        snprintf(text, sizeof text, "%d", ++n);
+        setenv("FAKE_CUBLAS_FAIL", text, 1);
+        wf_cuda_block *b = block(4096);
+        wf_cuda_gemm g = {.dtype = WEFT_F32,
+                          .m = 2 + n,
+                          .n = 2,
+                          .k = 2,
+                          .batch = 2,
+                          .lda = 2,
+                          .ldb = 2,
+                          .ldd = 2,
+                          .stride_a = 4,
+                          .stride_b = 4,
+                          .stride_d = 200,
+                          .a = b->address,
+                          .b = b->address,
+                          .d = (char *)b->address + 512,
+                          .bias = b->address};
+        int64_t before = wf_cuda_gemm_plans();
+        int code = wf_cuda_gemm_run(0, &g, &why);
+        cr_assert(code == 0 || code == WEFT_EUNSUPPORTED);
+        bad += code != 0;
+        met = code != 0 || before < 20;
+        wf_cuda_free(b);
+        OK(wf_cuda_synchronize(0, &why));
+    }
+    cr_assert(bad > 5, "%d of %d", bad, n);
+    wf_cuda_memory m;
+    wf_cuda_get_memory(0, &m);
+    cr_assert_eq(m.live_blocks, 0);
+    close_fake();
+}
