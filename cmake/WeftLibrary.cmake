@@ -84,8 +84,9 @@ endfunction()
 # The library's size is a promise (4 MiB): code that is run once or is not timed is compiled small, and kernels, which are
 # leaves, carry no unwind tables.
 set(small $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:-Os>)
-file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir_rows*.c jit/ir/interp*.c jit/ir/flops.c eager/profile*.c
-    io/graph_*.c io/npz.c io/inflate.c)
+file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir_rows*.c jit/ir/interp*.c jit/ir/flops.c jit/ir/ir_text.c
+    eager/profile*.c eager/print.c eager/doctor.c eager/cuda/*.c jit/gpu/*.c jit/codegen_cuda/*.c
+    jit/codegen_cpu/render*.c jit/diskcache.c autograd/tape_text.c autograd/check.c io/*.c)
 foreach(source IN LISTS weft_small)
     set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${small})
 endforeach()
