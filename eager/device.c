@@ -7,6 +7,7 @@
 #include "eager/alloc.h"
 #include "eager/api.h"
 #include "eager/device.h"
+#include "jit/ir/thread_text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -51,13 +52,15 @@ int wf_device_open(int device, wf_why *why)
 
 const char *wf_device_missing(int code)
 {
-    static _Thread_local char text[sizeof((wf_why *)0)->rule];
     wf_why why = {0};
     if (!wf_device_open(code, &why)) {
         return NULL;
     }
-    snprintf(text, sizeof text, "%s", why.rule);
-    return text;
+    char *text = wf_thread_text(WF_TEXT_MISSING_DEVICE);
+    if (text) {
+        snprintf(text, WF_THREAD_TEXT, "%s", why.rule);
+    }
+    return text ? text : "out of memory";
 }
 
 int wf_device_refuse_read(const wf_slot *s, wf_why *why)

@@ -11,6 +11,7 @@
 #include "eager/alloc.h"
 #include "eager/cuda/pinned.h"
 #include "eager/cuda/stream.h"
+#include "jit/ir/thread_text.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
@@ -70,12 +71,19 @@ int weft_cuda_count(void)
 
 const char *weft_cuda_missing(weft_device device)
 {
-    static _Thread_local wf_why why;
+    wf_why why = {0};
     if (device.kind == WEFT_DEVICE_CPU) {
         return "";
     }
     int ordinal = ordinal_of(device, &why);
-    return ordinal >= 0 && wf_cuda_open(ordinal, &why) == 0 ? "" : why.rule;
+    if (ordinal >= 0 && wf_cuda_open(ordinal, &why) == 0) {
+        return "";
+    }
+    char *text = wf_thread_text(WF_TEXT_MISSING_CUDA);
+    if (text) {
+        snprintf(text, WF_THREAD_TEXT, "%s", why.rule);
+    }
+    return text ? text : "out of memory";
 }
 
 weft_status(weft_cuda_get_info)(weft_device device, weft_cuda_info *out)

@@ -6,13 +6,13 @@
 #include <string.h>
 
 #include "eager/cuda/device.h"
+#include "jit/ir/thread_text.h"
 #include "weft/core.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
-enum { TEXT_BYTES = 4096, TOP = 10 };
+enum { TEXT_BYTES = WF_THREAD_TEXT, TOP = 10 };
 
-static _Thread_local char text[TEXT_BYTES];
 static _Atomic(wf_cuda_live_fn) live;
 
 void wf_cuda_set_live(wf_cuda_live_fn fn)
@@ -22,7 +22,7 @@ void wf_cuda_set_live(wf_cuda_live_fn fn)
 
 const char *wf_cuda_oom_text(void)
 {
-    return text;
+    return wf_thread_text_get(WF_TEXT_CUDA_REPORT);
 }
 
 void wf_cuda_get_memory(int ordinal, wf_cuda_memory *out)
@@ -59,6 +59,10 @@ static void put(size_t *at, const char *fmt, ...) WF_PRINTF(2, 3);
 static void put(size_t *at, const char *fmt, ...)
 {
     va_list ap;
+    char *text = wf_thread_text(WF_TEXT_CUDA_REPORT);
+    if (!text) {
+        return;
+    }
     va_start(ap, fmt);
     int n = vsnprintf(text + *at, TEXT_BYTES - *at, fmt, ap);
     va_end(ap);

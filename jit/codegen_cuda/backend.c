@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "jit/codegen_cuda/render.h"
+#include "jit/ir/thread_text.h"
 
 /* The functions of nvrtc.h that are used; all return 0 for success. */
 typedef struct nvrtc_program *program;
@@ -29,7 +30,6 @@ static struct {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool ready;
 static char toolkit[512], library_file[512], reason[192], version[32];
-static _Thread_local char compile_log[16384];
 
 void wf_cu_set_toolkit(const char *folder)
 {
@@ -43,7 +43,7 @@ void wf_cu_set_library(const char *file)
 
 const char *wf_cu_log(void)
 {
-    return compile_log;
+    return wf_thread_text_get(WF_TEXT_COMPILER);
 }
 
 const char *wf_cu_generator(void)
@@ -119,13 +119,16 @@ static int available(wf_why *why)
 static void keep_log(program p)
 {
     size_t n = 0;
+    char *compile_log = wf_thread_text(WF_TEXT_COMPILER);
+    if (!compile_log)
+        return;
     compile_log[0] = 0;
     if (nvrtc.log_size(p, &n) != 0 || n == 0)
         return;
     char *all = malloc(n + 1);
     if (all && nvrtc.log(p, all) == 0) {
         all[n] = 0;
-        snprintf(compile_log, sizeof compile_log, "%s", all);
+        snprintf(compile_log, WF_THREAD_TEXT, "%s", all);
     }
     free(all);
 }
@@ -165,7 +168,7 @@ static int compile(const wf_target *target, const wf_text *text, wf_blob *out, w
     const int code = nvrtc.compile(p, (int)(sizeof options / sizeof *options), options);
     keep_log(p);
     status = code == 0 ? take_cubin(p, out, why)
-                       : wf_fail(why, WEFT_EUNSUPPORTED, "NVRTC (%d): %.200s", code, compile_log);
+                       : wf_fail(why, WEFT_EUNSUPPORTED, "NVRTC (%d): %.200s", code, wf_cu_log());
     nvrtc.destroy(&p);
     return status;
 }
