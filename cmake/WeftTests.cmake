@@ -95,7 +95,7 @@ function(weft_test_program name)
     target_compile_definitions(${name} PRIVATE WEFT_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}"
         WEFT_FAKE_CUDA="${CMAKE_CURRENT_BINARY_DIR}/tests/libfake-cuda.so"
         WEFT_FAKE_NVRTC="${CMAKE_CURRENT_BINARY_DIR}/tests/libfake-nvrtc.so")
-    if(name STREQUAL "test_cuda_abi" AND WEFT_CUDA_INCLUDE)
+    if(name MATCHES "^test_cuda_abi" AND WEFT_CUDA_INCLUDE)
         target_include_directories(${name} SYSTEM PRIVATE ${WEFT_CUDA_INCLUDE})
         target_compile_definitions(${name} PRIVATE WEFT_HAVE_CUDA_H)
     endif()

@@ -29,7 +29,7 @@ enum { BUCKETS = 1024, MOST_PLANS = 4096 };
 
 typedef struct key {
     int64_t m, n, k, batch, lda, ldb, ldd, stride_a, stride_b, stride_d;
-    int32_t dtype, trans, tf32, bias, align_a, align_b, align_d, unused;
+    int32_t dtype, trans, tf32, bias, align_a, align_b, align_d, dtype_d;
 } key;
 
 typedef struct plan {
@@ -187,6 +187,11 @@ static int32_t alignment(const void *p)
     return v == 0 || low > 256 ? 256 : (int32_t)low;
 }
 
+static int32_t result_type(const wf_cuda_gemm *g)
+{
+    return g->dtype_d ? g->dtype_d : g->dtype;
+}
+
 static key key_of(const wf_cuda_gemm *g)
 {
     bool many = g->batch > 1;
@@ -201,6 +206,7 @@ static key key_of(const wf_cuda_gemm *g)
                  .stride_b = many ? g->stride_b : 0,
                  .stride_d = many ? g->stride_d : 0,
                  .dtype = g->dtype,
+                 .dtype_d = result_type(g),
                  .trans = g->trans_a + 2 * g->trans_b,
                  .tf32 = g->tf32,
                  .bias = g->bias ? alignment(g->bias) : 0,
@@ -229,12 +235,12 @@ static int type_of(int dtype)
 }
 
 /* A layout of `rows` x `cols` column-major. */
-static bool layout(blaslt_handle *out, const key *k, int64_t rows, int64_t cols, int64_t ld,
-                   int64_t stride)
+static bool layout(blaslt_handle *out, const key *k, int dtype, int64_t rows, int64_t cols,
+                   int64_t ld, int64_t stride)
 {
     int32_t batch = (int32_t)k->batch;
     bool ok =
-        lt.layout_create(out, type_of(k->dtype), (uint64_t)rows, (uint64_t)cols, ld) == BLASLT_OK;
+        lt.layout_create(out, type_of(dtype), (uint64_t)rows, (uint64_t)cols, ld) == BLASLT_OK;
     if (ok && k->batch > 1) {
         ok = lt.layout_set(*out, BLASLT_LAYOUT_BATCH, &batch, sizeof batch) == BLASLT_OK &&
              lt.layout_set(*out, BLASLT_LAYOUT_STRIDE, &stride, sizeof stride) == BLASLT_OK;
@@ -256,9 +262,11 @@ static bool describe(plan *p, const void *bias)
            lt.desc_set(p->desc, BLASLT_DESC_TRANS_B, &second, sizeof second) == BLASLT_OK &&
            lt.desc_set(p->desc, BLASLT_DESC_EPILOGUE, &epilogue, sizeof epilogue) == BLASLT_OK &&
            (!bias || lt.desc_set(p->desc, BLASLT_DESC_BIAS, &bias, sizeof bias) == BLASLT_OK) &&
-           layout(&p->a, k, first ? k->k : k->n, first ? k->n : k->k, k->ldb, k->stride_b) &&
-           layout(&p->b, k, second ? k->m : k->k, second ? k->k : k->m, k->lda, k->stride_a) &&
-           layout(&p->d, k, k->n, k->m, k->ldd, k->stride_d);
+           layout(&p->a, k, k->dtype, first ? k->k : k->n, first ? k->n : k->k, k->ldb,
+                  k->stride_b) &&
+           layout(&p->b, k, k->dtype, second ? k->m : k->k, second ? k->k : k->m, k->lda,
+                  k->stride_a) &&
+           layout(&p->d, k, k->dtype_d, k->n, k->m, k->ldd, k->stride_d);
 }
 
 /* Asks the library for its best algorithm. */
@@ -322,8 +330,11 @@ static bool supported(const wf_cuda_gemm *g)
 {
     bool type = g->dtype == WEFT_F32 || g->dtype == WEFT_F64 || g->dtype == WEFT_F16 ||
                 g->dtype == WEFT_BF16;
+    bool half = g->dtype == WEFT_F16 || g->dtype == WEFT_BF16;
+    bool result = result_type(g) == g->dtype || (half && result_type(g) == WEFT_F32 && !g->bias);
     const int64_t most = INT32_MAX;
-    return type && g->k > 0 && g->m <= most && g->n <= most && g->k <= most && g->batch <= most;
+    return type && result && g->k > 0 && g->m <= most && g->n <= most && g->k <= most &&
+           g->batch <= most;
 }
 
 /* Lock of b held. A status of the library. */

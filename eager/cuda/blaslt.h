@@ -11,14 +11,16 @@
 #define EAGER_CUDA_BLASLT_H
 
 #include "eager/cuda/runtime.h"
+#include "eager/view.h"
 
 typedef struct wf_cuda_gemm {
-    int dtype;                            /* WEFT_F16, BF16, F32 or F64 */
-    bool trans_a, trans_b;                /* a is stored (k, m), b (n, k) */
-    bool tf32;                            /* f32 products may drop 13 bits of their operands */
-    int64_t m, n, k;                      /* d is (m, n) */
-    int64_t batch;                        /* >= 1 */
-    int64_t lda, ldb, ldd;                /* elements from row to row as stored */
+    int dtype;             /* WEFT_F16, BF16, F32 or F64 */
+    int dtype_d;           /* of d and bias: dtype (or 0), or F32 for half types without a bias */
+    bool trans_a, trans_b; /* a is stored (k, m), b (n, k) */
+    bool tf32;             /* f32 products may drop 13 bits of their operands */
+    int64_t m, n, k;       /* d is (m, n) */
+    int64_t batch;         /* >= 1 */
+    int64_t lda, ldb, ldd; /* elements from row to row as stored */
     int64_t stride_a, stride_b, stride_d; /* elements from product to product; 0: the same matrix */
     const void *a, *b;
     void *d;
@@ -28,6 +30,10 @@ typedef struct wf_cuda_gemm {
 /* On the current stream; the blocks are the caller's to wf_cuda_use first. WEFT_EUNSUPPORTED with why empty
  * (code 0): there is no library, or it has no kernel for this; another way has to be taken. */
 int wf_cuda_gemm_run(int ordinal, const wf_cuda_gemm *g, wf_why *why);
+/* The same for views of device memory: the last two axes are the matrices, the ones before are the batch,
+ * with stride 0 where an operand is the same for all. bias (n) or NULL. */
+int wf_cuda_gemm_views(int ordinal, const wf_view *c, const wf_view *a, const wf_view *b,
+                       const wf_view *bias, wf_why *why);
 /* "cuBLASLt 13.0.2" or why there is none; never NULL. Opens the library. */
 const char *wf_cuda_gemm_name(void);
 /* Kernels chosen so far (tests). */

@@ -1,10 +1,11 @@
 /*
- * jit/gpu/row_product.c -- matmul and linear by the built-in kernel.
+ * jit/gpu/row_product.c -- matmul and linear, by cuBLASLt where it is and takes the strides, else by the built-in kernel.
  *
- * Every element is one chain of fused multiply-adds in ascending order of the summed index, in f32 for half types,
+ * There, every element is one chain of fused multiply-adds in ascending order of the summed index, in f32 for half types,
  * then the bias, then one rounding. The order does not depend on shapes, strides or the device; it is not that
  * of the CPU's library.
  */
+#include "eager/cuda/blaslt.h"
 #include "eager/dense.h"
 #include "jit/gpu/impl.h"
 
@@ -14,6 +15,13 @@ int wf_gpu_gemm(int ordinal, const wf_view *c, const wf_view *a, const wf_view *
                 const wf_view *bias, wf_why *why)
 {
     const int rank = c->rank;
+    wf_why refused = {0};
+    const int status = wf_cuda_gemm_views(ordinal, c, a, b, bias, &refused);
+    if (status != WEFT_EUNSUPPORTED || refused.code) {
+        if (status && why)
+            *why = refused;
+        return status;
+    }
     wf_gpu_hand h = {"gemm", 2, {a->dtype, c->dtype}, .per_block = 1};
     const int64_t m = c->dims[rank - 2], n = c->dims[rank - 1], k = a->dims[rank - 1];
     const uint64_t words[] = {wf_gpu_word(c->data),

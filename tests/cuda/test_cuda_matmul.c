@@ -121,6 +121,56 @@ Test(cuda_matmul, every_type_transpose_batch_and_bias)
     close_fake();
 }
 
+/* Views: which strides are taken and which are refused; the result is that of the definition. */
+Test(cuda_matmul, strided_views)
+{
+    with_blas(FAKE_LATE);
+    static double a[20000], b[20000];
+    test_rng r = {4};
+    wf_cuda_block *pa = matrix(WEFT_F16, 1, 1, 2000, 2000, &r, a);
+    wf_cuda_block *pb = matrix(WEFT_F16, 1, 1, 2000, 2000, &r, b);
+    wf_cuda_block *pc = block(2000 * 4);
+    const struct {
+        int64_t sa[4], sb[4], sc[4];
+        bool taken;
+    } cases[] = {
+        {{60, 20, 5, 1}, {40, 20, 5, 1}, {32, 16, 4, 1}, false}, /* a's batch axes are not even */
+        {{40, 20, 5, 1}, {40, 20, 4, 1}, {32, 16, 4, 1}, true},
+        {{40, 20, 1, 4}, {40, 20, 1, 5}, {32, 16, 4, 1}, true},  /* both turned */
+        {{80, 40, 7, 1}, {0, 0, 1, 6}, {48, 24, 5, 1}, true},    /* padded; one b for all */
+        {{40, 20, 5, 1}, {40, 20, 4, 1}, {32, 16, 1, 4}, false}, /* c turned */
+        {{40, 20, 10, 2}, {40, 20, 4, 1}, {32, 16, 4, 1}, false},
+        {{40, 20, 0, 1}, {40, 20, 4, 1}, {32, 16, 4, 1}, false},
+        {{40, 20, 5, 1}, {40, 20, 4, 1}, {0, 16, 4, 1}, false}, /* results over each other */
+    };
+    for (size_t t = 0; t < sizeof cases / sizeof *cases; t++) {
+        wf_view va = {.data = pa->address, .dtype = WEFT_F16, .rank = 4, .dims = {2, 2, 4, 5}};
+        wf_view vb = {.data = pb->address, .dtype = WEFT_F16, .rank = 4, .dims = {2, 2, 5, 4}};
+        wf_view vc = {.data = pc->address, .dtype = WEFT_F32, .rank = 4, .dims = {2, 2, 4, 4}};
+        memcpy(va.strides, cases[t].sa, sizeof cases[t].sa);
+        memcpy(vb.strides, cases[t].sb, sizeof cases[t].sb);
+        memcpy(vc.strides, cases[t].sc, sizeof cases[t].sc);
+        int code = wf_cuda_gemm_views(0, &vc, &va, &vb, NULL, &why);
+        cr_assert_eq(code, cases[t].taken ? 0 : WEFT_EUNSUPPORTED, "case %d: %s", (int)t, why.rule);
+        float got[2000];
+        OK(wf_cuda_download(0, got, pc->address, sizeof got, &why));
+        for (int64_t i = 0; cases[t].taken && i < 64; i++) {
+            int64_t z = i / 32, y = i / 16 % 2, m = i / 4 % 4, n = i % 4;
+            const int64_t *sa = cases[t].sa, *sb = cases[t].sb, *sc = cases[t].sc;
+            double want = 0;
+            for (int64_t k = 0; k < 5; k++) {
+                want += a[z * sa[0] + y * sa[1] + m * sa[2] + k * sa[3]] *
+                        b[z * sb[0] + y * sb[1] + k * sb[2] + n * sb[3]];
+            }
+            cr_assert_eq((double)got[z * sc[0] + y * sc[1] + m * sc[2] + n * sc[3]], want);
+        }
+    }
+    wf_cuda_free(pa);
+    wf_cuda_free(pb);
+    wf_cuda_free(pc);
+    close_fake();
+}
+
 Test(cuda_matmul, what_it_cannot_do_is_left_to_others)
 {
     with_blas(FAKE_LATE);

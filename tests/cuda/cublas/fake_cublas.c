@@ -173,7 +173,8 @@ static int fits(const object *desc, const object *a, const object *b, const obje
     uint64_t m = desc->trans[0] ? a->cols : a->rows, k = desc->trans[0] ? a->rows : a->cols;
     uint64_t k2 = desc->trans[1] ? b->cols : b->rows, n = desc->trans[1] ? b->rows : b->cols;
     return k == k2 && d->rows == m && d->cols == n && a->batch == b->batch &&
-           a->batch == d->batch && a->type == b->type && a->type == d->type;
+           a->batch == d->batch && a->type == b->type &&
+           (a->type == d->type || (d->type == BLASLT_F32 && a->type != BLASLT_F64));
 }
 
 EXPORT int cublasLtMatmulAlgoGetHeuristic(blaslt_handle lib, blaslt_handle desc, blaslt_handle a,
