@@ -156,14 +156,14 @@ static int load(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_blob *image, 
 {
     char name[80];
     int status = wf_cuda_module_new(v->ordinal, image->data, image->size, &v->module, why);
-    for (int i = 0; i < functions && status == 0; i++) {
-        if (functions == 1)
+    for (int i = 0; i < (functions ? functions : 1) && status == 0; i++) {
+        if (functions == 0)
             snprintf(name, sizeof name, "%s", e->kernel.name);
         else
             snprintf(name, sizeof name, "%s_%d", e->kernel.name, i);
         status = wf_cuda_function(v->module, name, &v->fn[i], why);
     }
-    v->nfn = functions;
+    v->nfn = functions ? functions : 1;
     return status;
 }
 

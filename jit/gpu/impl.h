@@ -46,7 +46,7 @@ const wf_gpu_entry *wf_gpu_entry_named(const char *name, wf_gpu_build build, con
 typedef struct wf_gpu_recipe {
     int (*render)(const void *arg, const wf_gpu_entry *e, wf_text *out, wf_why *why);
     const void *arg;
-    int functions; /* 1: <name>; else <name>_0 ... */
+    int functions; /* 0: one kernel, <name>; else <name>_0 ... */
 } wf_gpu_recipe;
 /* Ready to launch, or NULL with why filled. */
 const wf_gpu_variant *wf_gpu_variant_of(int ordinal, const wf_gpu_entry *e, const void *bytes,

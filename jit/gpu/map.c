@@ -142,7 +142,7 @@ static int run(int ordinal, const wf_gpu_entry *e, const wf_program *p, const sp
     bytes[3] = m.wide;
     memcpy(bytes + 4, m.inner, (size_t)s->nop);
     memcpy(bytes + 4 + s->nop, m.like, (size_t)s->nop);
-    const wf_gpu_recipe recipe = {render, &m, 1};
+    const wf_gpu_recipe recipe = {render, &m, 0};
     const wf_gpu_variant *v = wf_gpu_variant_of(ordinal, e, bytes, 4 + 2 * s->nop, &recipe, why);
     if (!v)
         return why ? why->code : WEFT_EUNSUPPORTED;
@@ -207,7 +207,7 @@ int wf_gpu_number_kernel(int ordinal, const wf_gpu_entry *e, const wf_view *dst,
     uint64_t words[WF_GPU_WORDS] = {(uint64_t)n};
     m.wide = n >= INT32_MAX;
     const unsigned char bytes[] = {'n', m.wide};
-    const wf_gpu_recipe recipe = {render, &m, 1};
+    const wf_gpu_recipe recipe = {render, &m, 0};
     const wf_gpu_variant *v = wf_gpu_variant_of(ordinal, e, bytes, sizeof bytes, &recipe, why);
     if (!v)
         return WEFT_EUNSUPPORTED;

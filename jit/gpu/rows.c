@@ -286,7 +286,7 @@ static int start(run *r, const wf_gpu_variant *v, int function, int64_t work, in
 
 static int start_fused(run *r)
 {
-    const wf_gpu_variant *v = variant(r, 1);
+    const wf_gpu_variant *v = variant(r, 0);
     return v ? start(r, v, 0, r->work, r->per_block) : r->why->code;
 }
 

@@ -8,6 +8,7 @@
 #include "tests/jit/kernel_support.h"
 
 #include "tests/jit/cuda_support.h"
+#include "tests/jit/programs.h"
 
 static const int64_t shapes[][2] = {
     {3, 70}, {5, 64},    {7, 1000}, {1, 4096}, {2, 4097},  {2, 9000}, {40, 129}, {9, 16},
@@ -44,70 +45,22 @@ Test(cuda_programs, random_elementwise)
 }
 
 /* -- with reductions -------------------------------------------------------------------------------------- */
-static int map2(wf_program *p, wf_op op, int a, int b)
+/* Plain operands turned: the kept axis is the adjacent one, so rows stand side by side. */
+static void turn(operands *o, const wf_program *p)
 {
-    const int src[2] = {a, b};
-    return wf_program_map(p, op, WEFT_F32, 2, src);
-}
-static int map1(wf_program *p, wf_op op, int a)
-{
-    return wf_program_map(p, op, WEFT_F32, 1, &a);
-}
-
-static void softmax(wf_program *p, int dtype)
-{
-    const int x = wf_program_cast(p, wf_program_input(p, dtype), WEFT_F32);
-    const int m = wf_program_reduce(p, WF_OP_AMAX, x);
-    const int e = map1(p, WF_OP_EXP, map2(p, WF_OP_SUB, x, m));
-    const int y = map2(p, WF_OP_DIV, e, wf_program_reduce(p, WF_OP_SUM, e));
-    wf_program_output(p, wf_program_cast(p, y, dtype));
+    wf_view *views[] = {o->dst, o->want, o->src};
+    const int counts[] = {p->noutput, p->noutput, p->ninput};
+    for (int g = 0; g < 3; g++)
+        for (int i = 0; i < counts[g]; i++) {
+            wf_view *v = &views[g][i];
+            if (v->strides[1] == 1 && v->strides[0] == v->dims[1]) {
+                v->strides[0] = 1;
+                v->strides[1] = v->dims[0];
+            }
+        }
 }
 
-static void layer_norm(wf_program *p, int dtype)
-{
-    const int x = wf_program_cast(p, wf_program_input(p, dtype), WEFT_F32);
-    const int w = wf_program_cast(p, wf_program_input(p, dtype), WEFT_F32);
-    const int n = wf_program_scalar(p, WEFT_F32), eps = wf_program_scalar(p, WEFT_F32);
-    const int mean = map2(p, WF_OP_DIV, wf_program_reduce(p, WF_OP_SUM, x), n);
-    const int d = map2(p, WF_OP_SUB, x, mean);
-    const int var =
-        map2(p, WF_OP_DIV, wf_program_reduce(p, WF_OP_SUM, map2(p, WF_OP_MUL, d, d)), n);
-    const int sd = map1(p, WF_OP_SQRT, map2(p, WF_OP_ADD, map1(p, WF_OP_ABS, var), eps));
-    wf_program_output(p,
-                      wf_program_cast(p, map2(p, WF_OP_MUL, map2(p, WF_OP_DIV, d, sd), w), dtype));
-    wf_program_output(p, mean);
-    wf_program_output(p, sd);
-}
-
-/* Cross entropy with its check, and the gradient's share. */
-static void cross_entropy(wf_program *p, int dtype)
-{
-    const int x0 = wf_program_input(p, dtype);
-    const int x = wf_program_cast(p, x0, WEFT_F32), target = wf_program_input_row(p, WEFT_I64);
-    const int m = wf_program_reduce(p, WF_OP_AMAX, x);
-    const int e = map1(p, WF_OP_EXP, map2(p, WF_OP_SUB, x, m));
-    const int lse = map2(p, WF_OP_ADD, m, map1(p, WF_OP_LOG, wf_program_reduce(p, WF_OP_SUM, e)));
-    const int at = wf_program_cast(p, wf_program_pick(p, x0, target), WEFT_F32);
-    wf_program_output(p, map2(p, WF_OP_SUB, lse, at));
-    const int pair[2] = {wf_program_iota(p, WEFT_I64), target};
-    const int hit = wf_program_map(p, WF_OP_EQUAL, WEFT_I64, 2, pair);
-    const int q = map1(p, WF_OP_EXP, map2(p, WF_OP_SUB, x, lse));
-    wf_program_output(p, map2(p, WF_OP_SUB, q, wf_program_cast(p, hit, WEFT_F32)));
-    wf_program_check(p, wf_program_map(p, WF_OP_ISFINITE, WEFT_F32, 1, &lse));
-}
-
-static void everything_reduced(wf_program *p, int dtype)
-{
-    static const wf_op ops[] = {WF_OP_SUM,  WF_OP_PROD, WF_OP_AMAX,
-                                WF_OP_AMIN, WF_OP_ANY,  WF_OP_ALL};
-    const int x = wf_program_input(p, dtype);
-    for (int i = 0; i < 6; i++)
-        wf_program_output(p, wf_program_reduce(p, ops[i], x));
-}
-
-typedef void (*maker)(wf_program *p, int dtype);
-
-static void check_named(maker make, const int *dtypes, int ndtypes)
+static void check_named(program_maker make, const int *dtypes, int ndtypes)
 {
     for (int d = 0; d < ndtypes; d++) {
         static wf_program p;
@@ -115,12 +68,14 @@ static void check_named(maker make, const int *dtypes, int ndtypes)
         make(&p, dtypes[d]);
         cr_assert_eq(wf_program_finish(&p), 0);
         for (int z = 0; z < NSHAPES; z++)
-            for (int plain = 0; plain < 2; plain++) {
+            for (int form = 0; form < 3; form++) {
                 char what[64];
                 operands o;
                 snprintf(what, sizeof what, "%s, %d x %d", wf_dtype_name(dtypes[d]),
                          (int)shapes[z][0], (int)shapes[z][1]);
-                make_operands(&o, &p, 2, shapes[z], plain, z);
+                make_operands(&o, &p, 2, shapes[z], form > 0, z);
+                if (form == 2)
+                    turn(&o, &p);
                 o.axes = 2;
                 for (int i = 0; i < p.ninput && shapes[z][1] > 0; i++)
                     if (p.type[p.input[i]] == WEFT_I64 && p.level[p.input[i]] == WF_LEVEL_ROW)
@@ -138,20 +93,77 @@ static const int all[] = {WEFT_F32, WEFT_F64, WEFT_F16, WEFT_I32, WEFT_BOOL};
 Test(cuda_programs, softmax)
 {
     NEED_FIBERS();
-    check_named(softmax, floats, 2);
+    check_named(program_softmax, floats, 2);
 }
 Test(cuda_programs, layer_norm)
 {
     NEED_FIBERS();
-    check_named(layer_norm, floats, 2);
+    check_named(program_layer_norm, floats, 2);
 }
 Test(cuda_programs, cross_entropy)
 {
     NEED_FIBERS();
-    check_named(cross_entropy, floats, 2);
+    check_named(program_cross_entropy, floats, 2);
 }
 Test(cuda_programs, everything_reduced)
 {
     NEED_FIBERS();
-    check_named(everything_reduced, all, 5);
+    check_named(program_everything_reduced, all, 5);
+}
+
+/* -- random ones, and what is in place ---------------------------------------------------------------------- */
+Test(cuda_programs, random_reductions)
+{
+    NEED_FIBERS();
+    for (int t = 0; t < 40; t++) {
+        static sample s;
+        program_draw_rows(&s);
+        if (!s.p.rows)
+            continue;
+        for (int c = 0; c < 3; c++) {
+            operands o;
+            make_operands(&o, &s.p, 2, shapes[below(NSHAPES)], c > 0, t);
+            o.axes = 2;
+            if (c == 2)
+                turn(&o, &s.p);
+            run_on_device(&s.p, &o, "random program with reductions");
+            drop_operands(&o);
+        }
+    }
+}
+
+/* A destination in the memory of a source that a later stage still reads. */
+Test(cuda_programs, in_place)
+{
+    NEED_FIBERS();
+    static const program_maker makers[] = {program_softmax, program_layer_norm,
+                                           program_cross_entropy};
+    for (int m = 0; m < 3; m++)
+        for (int z = 0; z < NSHAPES; z++) {
+            static wf_program p;
+            operands o;
+            wf_program_init(&p);
+            makers[m](&p, WEFT_F32);
+            const int d = wf_program_map(&p, WF_OP_NEG, WEFT_F32, 1, (int[]){p.input[0]});
+            wf_program_output(&p, d);
+            cr_assert_eq(wf_program_finish(&p), 0);
+            make_operands(&o, &p, 2, shapes[z], true, z);
+            o.axes = 2;
+            if (z % 2)
+                turn(&o, &p);
+            const size_t bytes = (size_t)(shapes[z][0] * shapes[z][1]) * 4;
+            void *x = malloc(bytes + 64);
+            const wf_program_args tiles = {o.want, o.src, o.scalar, o.axes};
+            const int status = wf_program_run_on(&p, &tiles);
+            memcpy(x, o.src[0].data, bytes);
+            memset((char *)x + bytes, 0x5A, 64);
+            o.src[0].data = o.dst[p.noutput - 1].data = x;
+            const wf_program_args device = {o.dst, o.src, o.scalar, o.axes};
+            wf_why why = {0};
+            cr_assert_eq(device_program(&p, &device, &why), status, "%s", why.rule);
+            if (status == 0)
+                check_outputs(&o, &p, "in place", 0);
+            drop_operands(&o);
+            free(x);
+        }
 }
