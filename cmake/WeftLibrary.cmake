@@ -81,14 +81,15 @@ function(weft_isa isa)
         $<$<C_COMPILER_ID:GNU>:-fno-thread-jumps> $<$<C_COMPILER_ID:GNU>:-fno-tree-partial-pre>)
 endfunction()
 
-# The library's size is a promise (4 MiB): code that is run once or is not timed is compiled small, and kernels, which are
-# leaves, carry no unwind tables.
+# The library's size is a promise (4 MiB): code that is run once or is not timed is compiled small; neither it nor
+# kernels, which are leaves, carry unwind tables.
 set(small $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:-Os>)
+set(no_unwind $<$<CONFIG:Release>:-fno-asynchronous-unwind-tables>)
 file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir_rows*.c jit/ir/interp*.c jit/ir/flops.c jit/ir/ir_text.c
     eager/profile*.c eager/print.c eager/doctor.c eager/cuda/*.c jit/gpu/*.c jit/codegen_cuda/*.c
-    jit/codegen_cpu/render*.c jit/diskcache.c autograd/tape_text.c autograd/check.c io/*.c)
+    jit/codegen_cpu/render*.c jit/diskcache.c autograd/tape_text.c autograd/check.c io/*.c nn/*.c)
 foreach(source IN LISTS weft_small)
-    set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${small})
+    set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${small} ${no_unwind})
 endforeach()
 
 # Kernels are half of the time of a sanitized build. The copies are one source: UBSan's checks of pointers, which double
