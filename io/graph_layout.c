@@ -265,7 +265,7 @@ static void position(layout *l)
 static void finish(layout *l)
 {
     wf_picture *p = l->p;
-    double left = 0, right = 0, y = GAP_Y / 2.0;
+    double left = 0, right = 0, y = (double)GAP_Y / 2;
     for (uint32_t i = 0; i < l->nplaces; i++) {
         const place *q = &l->places[i];
         left = i == 0 || q->x - q->w / 2 < left ? q->x - q->w / 2 : left;
@@ -276,7 +276,7 @@ static void finish(layout *l)
         for (uint32_t i = l->start[layer]; i < l->start[layer + 1]; i++) {
             place *q = &l->places[l->order[i]];
             q->key = y; /* where the layer begins */
-            q->x += GAP_X - left;
+            q->x += (double)GAP_X - left;
             if (q->box != UINT32_MAX) {
                 wf_box *b = &p->boxes[q->box];
                 b->x = q->x - b->w / 2;
@@ -284,7 +284,7 @@ static void finish(layout *l)
                 height = b->h > height ? b->h : height;
             }
         }
-        y += height + GAP_Y;
+        y += height + (double)GAP_Y;
     }
     p->width = right - left + 2 * GAP_X;
     p->height = y;

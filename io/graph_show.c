@@ -299,7 +299,8 @@ static void put_svg_box(const wf_picture *p, const wf_box *b, FILE *out)
         shown(&l);
         bool head = i == 0;
         fprintf(out, "<text x=\"%.0f\" y=\"%.0f\"%s>",
-                b->kind == WF_BOX_FUSED ? b->x + MARGIN : b->x + b->w / 2, b->y + (i + 1) * LINE_H,
+                b->kind == WF_BOX_FUSED ? b->x + (double)MARGIN : b->x + b->w / 2,
+                b->y + (i + 1) * LINE_H,
                 b->kind == WF_BOX_FUSED ? head ? " class=\"l h\"" : " class=\"l\""
                 : head                  ? " class=\"h\""
                                         : "");
