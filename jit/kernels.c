@@ -308,6 +308,7 @@ static wf_jitk *look_up_or_list(wf_jitk *fresh)
     if (*at) {
         wf_jitk *k = *at;
         k->holds++;
+        k->hits++;
         cache.stats.hits++;
         unlink_use(k);
         link_use(k);
@@ -399,6 +400,20 @@ const char *wf_jitk_name(const wf_jitk *k)
 const char *wf_jitk_reason(const wf_jitk *k)
 {
     return state_of(k) == WF_JITK_PENDING ? "" : k->reason;
+}
+
+int wf_jitk_list(wf_jitk **out, int n)
+{
+    int all = 0;
+    pthread_mutex_lock(&cache.lock);
+    for (wf_jitk *k = cache.newest; k; k = k->older, all++) {
+        if (all < n) {
+            k->holds++;
+            out[all] = k;
+        }
+    }
+    pthread_mutex_unlock(&cache.lock);
+    return all;
 }
 
 void wf_jitk_get_stats(wf_jitk_stats *s)

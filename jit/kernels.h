@@ -56,6 +56,12 @@ const char *wf_jitk_name(const wf_jitk *k);
 /* Why the kernel stays on tier 0; "" if it does not. Of a kernel that is not pending. */
 const char *wf_jitk_reason(const wf_jitk *k);
 
+/* The kernels of the cache, the last used one first, each with a hold on it: at most n of them; returns how many there
+ * are. */
+int wf_jitk_list(wf_jitk **out, int n);
+/* A launch took so long (kept while a profile is being taken). */
+void wf_jitk_count(wf_jitk *k, int64_t ns);
+
 typedef struct wf_jitk_stats {
     int64_t hits, misses;     /* of wf_jitk_get */
     int64_t compiled, loaded; /* kernels made native by the compiler, or from disk */

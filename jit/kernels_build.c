@@ -83,6 +83,7 @@ static int build(wf_jitk *k, wf_exe **exe, wf_why *why)
     if (status != 0)
         return status;
     wf_lower_identity(&kernel, &identity);
+    snprintf(k->name, sizeof k->name, "%.50s__%08x", kernel.name, (unsigned)(k->hash >> 32));
     status = wf_backend_cpu.identify(&target, &identity, why);
     if (status == 0) {
         wf_hash128(identity.s, identity.n, hash);

@@ -20,8 +20,9 @@ struct wf_jitk {
     char name[64], reason[224];
     bool from_disk;
     int64_t bytes, build_ns;
+    _Atomic int64_t runs, run_ns; /* that were counted */
     /* of the cache, under its lock */
-    int64_t holds;
+    int64_t holds, hits;
     bool listed, started; /* in the table; taken by a compiling thread */
     uint64_t hash;
     char *key; /* bytes of program, options and target */

@@ -293,6 +293,9 @@ static int run_timed(run *r, const wf_plan_step *s, uint32_t n)
     }
     if (wf_prof_is_on()) {
         wf_plan_note(r->p, r->a->fn, s, n, start, end);
+        if (s->kind == WF_STEP_MAP && r->p->programs[s->program].kernel) {
+            wf_jitk_count(r->p->programs[s->program].kernel, end - start);
+        }
     }
     return rc;
 }

@@ -90,6 +90,28 @@ WEFT_API void weft_profile_get_stats(weft_profile_stats *out);
 /* "op", "kernel", ...: the category of a kind in the file. Never NULL. */
 WEFT_API const char *weft_profile_kind_name(weft_profile_kind kind);
 
+/* -- kernels ---------------------------------------------------------------------------------------------
+ * Compiled kernels of fused groups, as long as the cache has them (WEFT_JIT_MEMORY). */
+typedef struct weft_kernel_info {
+    char name
+        [64]; /* its rows, and a hash of all that its code depends on: as in timelines, perf and gdb */
+    char reason[224];    /* why it stays on the tile interpreter; "" if it does not */
+    const char *backend; /* what makes it native: "cpu" */
+    bool pending;        /* not compiled yet; it has no name so far */
+    bool native;
+    bool from_disk;   /* loaded, not compiled */
+    int64_t hash;     /* by which the cache finds it */
+    int64_t hits;     /* plans that found it there, after the one that asked first */
+    int64_t bytes;    /* it takes */
+    int64_t build_ns; /* that compiling or loading took */
+    int64_t runs;     /* launches while a profile was being taken */
+    int64_t run_ns;   /* that those took */
+} weft_kernel_info;
+/* Fills at most n entries, the last used one first; returns how many there are. */
+WEFT_API int weft_kernels(weft_kernel_info *out, int n);
+/* Writes what a kernel of this name computes, and the text that the compiler gets. WEFT_EINVALID: there is none. */
+WEFT_API weft_status weft_kernel_print(const char *name, FILE *out);
+
 #ifdef __cplusplus
 }
 #else

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "eager/env.h"
 #include "eager/profile.h"
 #include "tests/support/trace_file.h"
 #include "weft/weft.h"
@@ -190,7 +191,52 @@ Test(profile, breaks_and_compilations, .init = setup, .fini = teardown)
     cr_assert_eq(count(&f, "run", "reads"), 3);
     cr_assert_eq(count(&f, "call", "reads"), 2);
     const trace_event *compile = find(&f, "compile", NULL, 0);
-    cr_assert(compile && *compile->detail);
+    cr_assert(wf_env()->WEFT_JIT == 0 || (compile && *compile->detail));
+    trace_file_free(&f);
+}
+
+Test(profile, kernels_have_a_history, .init = setup, .fini = teardown)
+{
+    static weft_kernel_info k[64];
+    weft_tensor x[2] = {weft_randn(weft_shape(64, 64), WEFT_F32),
+                        weft_randn(weft_shape(64, 64), WEFT_F32)},
+                y;
+    weft_jit *j = weft_jit_trace(chain, NULL, .name = "chain", .synchronous = true);
+    cr_assert_eq(weft_profile_begin(.path = path), WEFT_OK);
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(weft_jit_call(j, x, 2, &y, 1), WEFT_OK);
+    }
+    cr_assert_eq(weft_profile_end(), WEFT_OK);
+    cr_assert_eq(weft_jit_call(j, x, 2, &y, 1), WEFT_OK); /* not counted */
+    int n = weft_kernels(k, 64), mine = 0;
+    cr_assert(n >= 1 && n <= 64 && n == weft_kernels(NULL, 0));
+    trace_file f = read_trace();
+    for (int i = 0; i < n; i++) {
+        if (k[i].runs == 0) {
+            continue;
+        }
+        mine++;
+        cr_assert(*k[i].name && *k[i].backend && k[i].bytes > 0 && !k[i].pending && k[i].hash);
+        cr_assert(k[i].native != (*k[i].reason != 0), "native, or a reason why not");
+        cr_assert_eq(k[i].runs, 3);
+        int64_t sum = 0;
+        const char *name = k[i].native ? k[i].name : "gelu";
+        for (int e = 0; e < count(&f, "kernel", name); e++) {
+            sum += find(&f, "kernel", name, e)->dur;
+        }
+        cr_assert_eq(sum, k[i].run_ns);
+        char *text = NULL;
+        size_t size;
+        FILE *out = open_memstream(&text, &size);
+        cr_assert_eq(weft_kernel_print(k[i].name, out), WEFT_OK, "%s", weft_last_error());
+        fclose(out);
+        cr_assert(strstr(text, "fma f32") && strstr(text, "define"), "%s", text);
+        free(text);
+    }
+    cr_assert_eq(mine, 1);
+    cr_assert_eq(weft_kernel_print("no such", stdout), WEFT_EINVALID);
+    cr_assert_eq(weft_kernel_print(NULL, stdout), WEFT_EINVALID);
+    weft_jit_free(j);
     trace_file_free(&f);
 }
 
