@@ -170,6 +170,10 @@ static int bind(wf_vjp *v, weft_tensor h, const wf_type *out, int compute, wf_vi
 static weft_tensor empty_like(wf_ctx *c, const wf_type *t)
 {
     wf_why why = {0};
+    wf_recorder *r = c->recorder;
+    if (r && r->device != c->device && r->enter(r, c->device, &why)) {
+        return wf_raise(c, "backward", 0, NULL, &why);
+    }
     size_t bytes = (size_t)wf_type_numel(t) * wf_dtype_size(t->dtype);
     wf_storage *st = wf_result_storage(c, bytes, c->device, &why);
     if (!st) {

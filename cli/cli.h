@@ -19,6 +19,7 @@ typedef struct cli_options {
     const char *dims[CLI_MAX]; /* NAME=SIZE */
     int n_dims;
     const char *output_dir, *output; /* --output-dir, -o */
+    const char *device;              /* --device */
     bool dot, svg, compare, json, clear;
     int runs;
 } cli_options;

@@ -104,6 +104,15 @@ static weft_tensor fit(weft_tensor x, weft_dtype dtype)
     return dtype == WEFT_BF16 && weft_dtype_of(x) == WEFT_F32 ? weft_cast(x, dtype) : x;
 }
 
+static int move_input(const char *command, const char *name, weft_tensor *x)
+{
+    weft_device device;
+    if (weft_device_from_name(name, &device) == WEFT_OK) {
+        *x = weft_to(*x, device);
+    }
+    return weft_ok(*x) ? CLI_OK : cli_weft_failed(command);
+}
+
 int cli_read_inputs(const char *command, weft_graph *g, const cli_options *o, weft_tensor *x)
 {
     int status = CLI_OK;
@@ -125,6 +134,9 @@ int cli_read_inputs(const char *command, weft_graph *g, const cli_options *o, we
             status = cli_failed(command, "input '%s' is not given: add --input %s=X.npy", p.name,
                                 p.name);
         }
+        if (!status && o->device) {
+            status = move_input(command, o->device, &x[i]);
+        }
     }
     return status;
 }
@@ -137,7 +149,10 @@ int cli_with_graph(const char *command, const cli_options *o,
         return cli_weft_failed(command);
     }
     weft_scope scope = weft_scope_begin();
-    int status = work(g, o);
+    weft_device device = WEFT_CPU;
+    bool there = !o->device || (weft_device_from_name(o->device, &device) == WEFT_OK &&
+                                weft_graph_to(g, device) == WEFT_OK);
+    int status = there ? work(g, o) : cli_weft_failed(command);
     weft_scope_end(scope);
     weft_graph_free(g);
     return status;

@@ -9,13 +9,13 @@
 
 static const cli_command commands[] = {
     {"run", "run a graph on .npy files",
-     "weft run FILE [--input [NAME=]X.npy | --input X.npz]... [--output-dir D]\n\n"
+     "weft run FILE [--input [NAME=]X.npy | --input X.npz]... [--output-dir D] [--device D]\n\n"
      "Inputs are taken in the graph's order, or by name. Members of an .npz are taken by name. "
      "Outputs go to\n"
      "D/output_0.npy, D/output_1.npy, ... in the graph's order (D is made if it is not there; bf16 "
      "is written as\n"
-     "f32); without --output-dir they are printed.\n",
-     " --input --output-dir ", true, cli_run},
+     "f32); without --output-dir they are printed. --device cuda (or cuda:N) runs it on a GPU.\n",
+     " --input --output-dir --device ", true, cli_run},
     {"show", "print a graph: text, Graphviz, picture",
      "weft show FILE [--dot | --svg] [-o OUT]\n\nText: inputs, weights and outputs, then the "
      "function. --dot is input for "
@@ -133,6 +133,8 @@ static int take_option(const cli_command *c, char **argv, int argc, int *i, cli_
         o->dims[o->n_dims++] = value;
     } else if (strcmp(name, "--output-dir") == 0) {
         o->output_dir = value;
+    } else if (strcmp(name, "--device") == 0) {
+        o->device = value;
     } else if (strcmp(name, "-o") == 0) {
         o->output = value;
     } else if (strcmp(name, "--runs") == 0) {

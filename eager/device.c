@@ -246,6 +246,23 @@ const char *weft_device_name(weft_device device)
     return wf_device_code_name(wf_device_code(device));
 }
 
+weft_status weft_device_from_name(const char *name, weft_device *out)
+{
+    if (name && out && strcmp(name, "cuda") == 0) {
+        *out = WEFT_CUDA(0);
+        return WEFT_OK;
+    }
+    for (int code = 0; name && out && code <= WF_MAX_CUDA; code++) {
+        if (strcmp(name, wf_device_code_name(code)) == 0) {
+            *out = wf_device_public(code);
+            return WEFT_OK;
+        }
+    }
+    wf_api_error("device_from_name", WEFT_EINVALID, "'%s' is no device; say cpu, cuda or cuda:N",
+                 name ? name : "(null)");
+    return WEFT_EINVALID;
+}
+
 weft_device weft_device_of(weft_tensor t)
 {
     wf_arg a;

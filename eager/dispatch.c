@@ -860,7 +860,8 @@ static int dispatch(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *
             dst[i] = failed;
         }
         rc = (int)weft_error_status(failed);
-    } else if (rc > 0 || (__builtin_expect(c->away, 0) && (rc = wf_call_enter_device(&k)) != 0)) {
+    } else if (rc > 0 || (__builtin_expect((c->away | k.device) != 0, 0) &&
+                          (rc = wf_call_enter_device(&k)) != 0)) {
         rc = fail_all(&k, ndst, dst);
     } else {
         /* kernels round to nearest, denormals on, whatever the caller set */

@@ -17,7 +17,7 @@ enum { VOCAB = 256, MAX_TEXT = 1 << 26 };
 /* Options: numbers, then texts. */
 static int64_t steps = 1200, stop, seed = 1, threads, sample = 600, dim = 128, layers = 4,
                heads = 4, context = 128, batch = 16, jit;
-static const char *file = "/usr/share/common-licenses/GPL-3", *save, *resume, *export;
+static const char *file = "/usr/share/common-licenses/GPL-3", *save, *resume, *export, *device;
 
 static void die(const char *what)
 {
@@ -81,7 +81,8 @@ static weft_tensor read_text(void)
 
 static void parse(int argc, char **argv)
 {
-    const char *text[] = {"--save", "--resume", "--export"}, **texts[] = {&save, &resume, &export};
+    const char *text[] = {"--save", "--resume", "--export", "--device"};
+    const char **texts[] = {&save, &resume, &export, &device};
     const char *number[] = {"--steps",  "--stop",  "--seed",    "--threads", "--sample", "--dim",
                             "--layers", "--heads", "--context", "--batch",   "--jit"};
     int64_t *numbers[] = {&steps,  &stop,  &seed,    &threads, &sample, &dim,
@@ -92,13 +93,13 @@ static void parse(int argc, char **argv)
         for (int k = 0; k < 11 && !known && i + 1 < argc; k++) {
             if (strcmp(argv[i], number[k]) == 0) {
                 *numbers[k] = atoll(argv[++i]), known = 1;
-            } else if (k < 3 && strcmp(argv[i], text[k]) == 0) {
+            } else if (k < 4 && strcmp(argv[i], text[k]) == 0) {
                 *texts[k] = argv[++i], known = 1;
             }
         }
         if (!known || layers > TRANSFORMER_MAX_LAYERS || batch < 1)
-            die("usage: char_lm [FILE] [--save FILE] [--resume FILE] [--export FOLDER], and "
-                "numbers: --steps "
+            die("usage: char_lm [FILE] [--save FILE] [--resume FILE] [--export FOLDER] "
+                "[--device cpu|cuda], and numbers: --steps "
                 "--stop --seed --threads --sample --dim --layers --heads --context --batch --jit");
     }
 }
@@ -202,6 +203,9 @@ int main(int argc, char **argv)
     parse(argc, argv);
     if (threads && weft_set_num_threads((int)threads) != WEFT_OK)
         die("--threads");
+    weft_device where = WEFT_CPU; /* everything is made there; the program is the same */
+    if (device && (weft_device_from_name(device, &where) || weft_set_default_device(where)))
+        die("--device");
     static trainer t; /* zeroed */
     weft_generator rng = {(uint64_t)seed, 0};
     weft_tensor text = read_text();

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
-#include "eager/dense.h"
+#include "eager/device.h"
 #include "eager/pool.h"
 #include "eager/profile.h"
 #include "io/graph.h"
@@ -229,9 +229,32 @@ static void drop_hold(weft_graph *g, wf_graph_plan *p)
     }
 }
 
-static wf_view view_of(weft_tensor t, const wf_type *type)
+/* The memory of an input or output, row-major, on the device of the run. */
+static int open_view(const weft_graph *g, int i, weft_tensor t, bool write, const wf_type *type,
+                     int device, wf_view *v, wf_why *why)
 {
-    return wf_view_dense((void *)(uintptr_t)weft_data(t), type->dtype, type->rank, type->dims);
+    if (wf_device_view("graph_run", t, write, v)) {
+        return wf_fail(why, (int)weft_last_status(), "%s", weft_last_error());
+    }
+    if (v->device != device) {
+        wf_fail(why, WEFT_EINVALID, "'%s' is on %s, the run on %s", g->names[i],
+                wf_device_code_name(v->device), wf_device_code_name(device));
+        wf_hint(why, "move inputs with weft_to, weights with weft_graph_to");
+        return why->code;
+    }
+    void *data = v->data;
+    wf_view_of_type(v, type, data);
+    v->device = (uint8_t)device;
+    return 0;
+}
+
+/* Where g runs: where its weights are, else the inputs. */
+static int device_of(const weft_graph *g, const weft_tensor *in)
+{
+    wf_ctx *c = wf_ctx_get();
+    return g->n_weights  ? wf_device_of_handle(c, g->weights[0])
+           : g->n_inputs ? wf_device_of_handle(c, in[0])
+                         : WF_DEVICE_HOST;
 }
 
 static int run(weft_graph *g, wf_graph_plan *p, const weft_tensor *in, weft_tensor *out,
@@ -242,22 +265,23 @@ static int run(weft_graph *g, wf_graph_plan *p, const weft_tensor *in, weft_tens
     if (!views) {
         return wf_fail(why, WEFT_ENOMEM, "out of memory");
     }
-    int rc = 0;
+    int rc = 0, device = device_of(g, in), before = wf_device_enter(wf_ctx_get(), device);
     for (int i = 0; i < total && !rc; i++) {
         weft_tensor t =
             i < g->n_inputs ? weft_contiguous(weft_detach(in[i])) : g->weights[i - g->n_inputs];
-        views[i] = view_of(t, wf_fn_type(p->fn, p->fn->inputs[i]));
-        rc = weft_ok(t) ? 0 : wf_fail(why, WEFT_ENOMEM, "%s", weft_last_error());
+        rc = open_view(g, i, t, false, wf_fn_type(p->fn, p->fn->inputs[i]), device, &views[i], why);
     }
     for (int i = 0; i < g->n_outputs && !rc; i++) {
         const wf_type *t = wf_fn_type(p->fn, p->fn->outputs[i]);
         out[i] = weft_zeros(weft_shape_from(t->rank, t->dims), (weft_dtype)t->dtype);
-        rc = weft_ok(out[i]) ? 0 : wf_fail(why, WEFT_ENOMEM, "no memory for output %d", i);
-        views[total + i] =
-            wf_view_dense(rc ? NULL : weft_data_mut(out[i]), t->dtype, t->rank, t->dims);
+        rc = open_view(g, total + i, out[i], true, t, device, &views[total + i], why);
     }
-    wf_plan_args a = {
-        .fn = p->fn, .in = views, .out = views + total, .step_ns = times ? times->steps : NULL};
+    wf_device_enter(wf_ctx_get(), before);
+    wf_plan_args a = {.fn = p->fn,
+                      .in = views,
+                      .out = views + total,
+                      .device = device,
+                      .step_ns = times ? times->steps : NULL};
     if (!rc) {
         unsigned mode = wf_fpenv_enter();
         int64_t start = times ? wf_prof_clock() : 0;
@@ -288,8 +312,33 @@ static int begin(weft_graph *g, unsigned flags, const weft_tensor *in, int n_in,
     for (int i = 0; i < n_in && !rc; i++) {
         rc = bind_input(g, i, in[i], sizes, &why);
     }
+    flags |= device_of(g, in) != WF_DEVICE_HOST ? WF_PLAN_DEVICE : 0;
     rc = rc ? rc : hold_plan(g, sizes, flags, p, &why);
     return rc ? wf_raise_status(wf_ctx_get(), "graph_run", 0, NULL, &why) : 0;
+}
+
+weft_status weft_graph_to(weft_graph *g, weft_device device)
+{
+    weft_status s = g ? WEFT_OK : weft_error_status(wf_api_null("graph_to", "the graph"));
+    int n = g ? g->n_weights : 0;
+    weft_tensor *moved = wf_calloc((size_t)n + 1, sizeof *moved);
+    if (!moved) {
+        s = weft_error_status(wf_api_error("graph_to", WEFT_ENOMEM, "no memory"));
+    }
+    for (int i = 0; i < n && s == WEFT_OK; i++) {
+        weft_scope scope = weft_scope_begin();
+        weft_tensor t = weft_to(g->weights[i], device);
+        s = weft_ok(t) ? WEFT_OK : weft_error_status(t);
+        moved[i] = s == WEFT_OK ? weft_keep(t) : WEFT_NONE;
+        weft_scope_end(scope);
+    }
+    for (int i = 0; i < n && moved; i++) { /* all, or none */
+        weft_tensor gone = s == WEFT_OK ? g->weights[i] : moved[i];
+        g->weights[i] = s == WEFT_OK ? moved[i] : g->weights[i];
+        weft_free(gone);
+    }
+    wf_mfree(moved);
+    return s;
 }
 
 weft_status weft_graph_run(weft_graph *g, const weft_tensor *in, int n_in, weft_tensor *out,

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/device.h"
 #include "io/graph.h"
 #include "jit/trace.h"
 
@@ -371,7 +372,10 @@ static int generalise(const weft_graph_args *a, int n_out, recording *r)
                 }
             }
         }
+        wf_ctx *c = wf_ctx_get();
+        int before = wf_device_enter(c, wf_device_of_handle(c, a->inputs[i]));
         x[i] = weft_zeros(s, weft_dtype_of(a->inputs[i]));
+        wf_device_enter(c, before);
     }
     recording second = {0};
     int rc = record(a, x, n_out, &second);

@@ -671,7 +671,11 @@ static int record_enter(wf_recorder *r, int device, wf_why *why)
 {
     wf_trace *t = trace_of(r);
     int rc = 0;
-    if (t->fn->n || t->first) {
+    bool only_inputs = !t->first && t->fn->n == t->nouter;
+    for (uint32_t i = 0; i < t->nouter && only_inputs; i++) {
+        only_inputs = t->outer[i].st->device == device;
+    }
+    if (!only_inputs) {
         rc = record_need(r, NULL, true, "an op on another device", why);
     }
     if (!rc) {

@@ -88,6 +88,8 @@ WEFT_API size_t weft_dtype_size(weft_dtype dtype);
 WEFT_API weft_dtype weft_promote(weft_dtype a, weft_dtype b);
 /* "cpu", "cuda:0", ...; "invalid" for what is no device. Says nothing of whether it is there. */
 WEFT_API const char *weft_device_name(weft_device device);
+/* "cpu", "cuda" (the first), "cuda:2". WEFT_EINVALID for anything else, *out is left alone then. */
+WEFT_API weft_status weft_device_from_name(const char *name, weft_device *out);
 /* Where this thread's tensors are made that come from no other tensor (weft_zeros, weft_rand, weft_arange, weft_from_data,
  * layers, ...); the CPU to begin with. Tensors on memory of yours and tensors read from files stay on the CPU. */
 WEFT_API weft_device weft_default_device(void);

@@ -57,6 +57,9 @@ WEFT_API weft_graph *weft_graph_decode(const void *data, size_t size); /* memory
 /* Results taken from g stay valid. NULL is ignored. No run of g may be in progress. */
 WEFT_API void weft_graph_free(weft_graph *g);
 
+/* Moves the weights to the device, where inputs are to be from then on. No run of g may be in progress. WEFT_EUNSUPPORTED, with
+ * what is missing, if the device is not there; g stays where it is then. */
+WEFT_API weft_status weft_graph_to(weft_graph *g, weft_device device);
 /* Checks the inputs' types, binds symbols to their extents and runs. out receives new handles of the current
  * scope. WEFT_EDTYPE, WEFT_ESHAPE (naming input, axis and symbol), a kernel's errors. */
 WEFT_API weft_status weft_graph_run(weft_graph *g, const weft_tensor *in, int n_in,
