@@ -5,6 +5,8 @@
 #ifndef TESTS_GPU_OP_CASES_H
 #define TESTS_GPU_OP_CASES_H
 
+#include <math.h>
+
 #include "tests/gpu/equal.h"
 
 enum { MOST = 8 };
@@ -96,6 +98,20 @@ static void reductions(results *r)
     give(r, weft_var(weft_flip(x, weft_axes(1)), .axes = weft_axes(1)));
     give(r, weft_layer_norm(x));
     give(r, weft_any(weft_greater(x, weft_f(0.9)), .axes = weft_axes(0)));
+}
+
+static void norms(results *r)
+{
+    weft_tensor x = input(1, weft_shape(9, 70));
+    give(r, weft_norm(x));
+    give(r, weft_norm(x, .axes = weft_axes(1), .order = 1));
+    give(r, weft_norm(x, .axes = weft_axes(0), .order = INFINITY));
+    give(r, weft_norm(weft_transpose(x, 0, 1), .axes = weft_axes(0), .order = -INFINITY,
+                      .keepdim = true));
+    give(r, weft_norm(x, .axes = weft_axes(1), .order = 3));
+    give(r, weft_norm(weft_relu(x), .axes = weft_axes(1), .order = WEFT_ZERO));
+    give(r, weft_norm(weft_cast(x, WEFT_F16), .axes = weft_axes(1)));
+    give(r, weft_norm(weft_cast(x, WEFT_F64)));
 }
 
 static void rows(results *r)

@@ -27,6 +27,13 @@ Test(gpu_ops, reductions)
     gpu_check_races();
 }
 
+Test(gpu_ops, norms)
+{
+    gpu_open(3);
+    check_both("norms", norms);
+    gpu_check_races();
+}
+
 Test(gpu_ops, rows)
 {
     gpu_open(4);

@@ -4,20 +4,14 @@
 #include "tests/gpu/train_cases.h"
 #include "tests/support/device_double.h"
 
-Test(device_train, eager)
+Test(device_train, moved_there)
 {
     device_double_install();
-    check_training(false, false, NULL, false);
+    check_training((training){.exact = true});
 }
 
-Test(device_train, eager_with_layers_made_there)
+Test(device_train, made_there)
 {
     device_double_install();
-    check_training(false, true, NULL, false);
-}
-
-Test(device_train, traced)
-{
-    device_double_install();
-    check_training(true, false, NULL, false);
+    check_training((training){.exact = true, .made = true});
 }
