@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "eager/profile.h"
+#include "eager/cuda/runtime.h"
 #include "eager/tensor.h"
 
 static const char *const status_names[WEFT_STATUS_COUNT] = {
@@ -245,6 +246,9 @@ weft_tensor weft_sited(const char *site, weft_tensor t)
             }
             if (s->node && wf_tape_api) {
                 wf_tape_api->stamp(c, s->node, site);
+            }
+            if (s->st && s->st->device) {
+                wf_cuda_sited(site);
             }
         }
     }

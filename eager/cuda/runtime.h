@@ -154,6 +154,8 @@ bool wf_cuda_capturing(int ordinal);
  * site must outlive it (NULL: unknown). */
 int wf_cuda_error_word(int ordinal, wf_op op, const char *site, int64_t bound,
                        void **device_address, wf_why *why);
+/* The op that asked for words without a site last, on this thread, stands there. */
+void wf_cuda_sited(const char *site);
 
 /* -- counters --------------------------------------------------------------------------------------- */
 

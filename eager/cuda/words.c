@@ -23,6 +23,7 @@ typedef struct word {
     wf_cuda_stream *stream;
     uint64_t work; /* of the stream, when it was handed out */
     const void *thread;
+    uint64_t serial; /* of this use of the word */
     wf_op op;
     const char *site;
     int64_t bound;
@@ -48,6 +49,17 @@ typedef struct wf_cuda_words {
 } wf_cuda_words;
 
 static _Thread_local char this_thread; /* its address tells threads apart */
+
+/* Words of this thread's last op, whose place in the program is not known yet. */
+enum { UNSITED = 4 };
+static _Thread_local struct {
+    word *word;
+    uint64_t serial;
+    wf_cuda_device *device;
+    uint32_t generation;
+} unsited[UNSITED];
+static _Thread_local int n_unsited;
+static _Atomic uint64_t serials;
 
 /* Lock held. */
 static int add_page(wf_cuda_device *d, wf_cuda_words *w, wf_why *why)
@@ -129,9 +141,10 @@ static int report(wf_cuda_words *w, int ordinal, wf_why *why)
     }
     w->found.set = false;
     const char *site = w->found.site;
-    wf_fail(why, WEFT_EINDEX, "%s found index %lld outside [0, %lld) on cuda:%d%s%s",
-            wf_rows[w->found.op].name, (long long)w->found.index, (long long)w->found.bound,
-            ordinal, site ? ", called at " : "", site ? site : "");
+    const char *op = w->found.op == WF_OP_INVALID ? "an op" : wf_rows[w->found.op].name;
+    wf_fail(why, WEFT_EINDEX, "%s found index %lld outside [0, %lld) on cuda:%d%s%s", op,
+            (long long)w->found.index, (long long)w->found.bound, ordinal,
+            site ? ", called at " : "", site ? site : "");
     wf_hint(why,
             "its results are not valid; on a GPU such an error shows at the next read or wait");
     return WEFT_EINDEX;
@@ -212,10 +225,33 @@ int wf_cuda_error_word(int ordinal, wf_op op, const char *site, int64_t bound,
         x->bound = bound;
         x->reported = false;
         x->graph = s->capture;
+        x->serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed) + 1;
+        if (!site && n_unsited < UNSITED) {
+            unsited[n_unsited].word = x;
+            unsited[n_unsited].serial = x->serial;
+            unsited[n_unsited].generation = d->generation;
+            unsited[n_unsited++].device = d;
+        }
         *device_address = (void *)(uintptr_t)x->device;
     }
     pthread_mutex_unlock(&d->lock);
     return x ? 0 : wf_cuda_code(why);
+}
+
+void wf_cuda_sited(const char *site)
+{
+    for (; n_unsited > 0; n_unsited--) {
+        word *x = unsited[n_unsited - 1].word;
+        wf_cuda_device *d = unsited[n_unsited - 1].device;
+        if (unsited[n_unsited - 1].generation != d->generation) {
+            continue; /* closed meanwhile */
+        }
+        pthread_mutex_lock(&d->lock);
+        if (x->serial == unsited[n_unsited - 1].serial && !x->site) {
+            x->site = site;
+        }
+        pthread_mutex_unlock(&d->lock);
+    }
 }
 
 void wf_cuda_words_release(wf_cuda_device *d, const wf_cuda_graph *g, wf_cuda_stream *last)

@@ -115,6 +115,34 @@ Test(cuda_runtime, an_index_error_shows_at_the_next_wait_once)
     cr_assert(strstr(why.rule, "add") && strstr(why.rule, "77") && strstr(why.rule, "file.c:12"),
               "%s", why.rule);
     OK(wf_cuda_synchronize(0, &why));
+    /* The place may become known after the op was queued. */
+    OK(wf_cuda_error_word(0, WF_OP_ADD, NULL, 10, &word, &why));
+    wf_cuda_sited("later.c:9");
+    wf_cuda_sited("not.c:1");
+    OK(wf_cuda_launch(kernel("store_i64"), one, one, 0, params, &why));
+    cr_assert_eq(wf_cuda_synchronize(0, &why), WEFT_EINDEX);
+    cr_assert(strstr(why.rule, "later.c:9"), "%s", why.rule);
+}
+
+/* More words than there are, and nobody waits: those that are over are found by asking. */
+Test(cuda_runtime, words_without_end)
+{
+    with(FAKE_RANDOM, 5);
+    wf_cuda_fn *f = kernel("store_i64");
+    int64_t none = -1;
+    for (int i = 0; i < 6000; i++) {
+        void *word = NULL;
+        OK(wf_cuda_error_word(0, WF_OP_ADD, "file.c:12", 10, &word, &why));
+        void *params[] = {&word, &none};
+        none = i == 700 ? 99 : -1;
+        OK(wf_cuda_launch(f, one, one, 0, params, &why));
+    }
+    cr_assert(gpu->alive("host") < 8, "%d pages", (int)gpu->alive("host"));
+    wf_cuda_counters c;
+    wf_cuda_get_counters(&c);
+    cr_assert_eq(c.hidden_waits, 0);
+    cr_assert_eq(wf_cuda_synchronize(0, &why), WEFT_EINDEX);
+    OK(wf_cuda_synchronize(0, &why));
 }
 
 Test(cuda_runtime, a_broken_device_is_told_once_and_refuses_from_then_on)
