@@ -109,6 +109,7 @@ int wf_gpu_row_index(int ordinal, wf_exec *e);
 int wf_gpu_row_create(int ordinal, wf_exec *e);
 int wf_gpu_row_product(int ordinal, wf_exec *e);
 int wf_gpu_row_attention(int ordinal, wf_exec *e);
+int wf_gpu_row_norm(int ordinal, wf_exec *e);
 int wf_gpu_row_norm_bwd(int ordinal, wf_exec *e);
 int wf_gpu_row_loss(int ordinal, wf_exec *e);
 int wf_gpu_row_order(int ordinal, wf_exec *e);

@@ -37,6 +37,7 @@ static row_fn row_of(wf_op op)
         [WF_OP_LINEAR] = wf_gpu_row_product,
         [WF_OP_SDPA] = wf_gpu_row_attention,
         [WF_OP_SDPA_BWD] = wf_gpu_row_attention,
+        [WF_OP_NORM] = wf_gpu_row_norm,
         [WF_OP_LAYER_NORM_BWD] = wf_gpu_row_norm_bwd,
         [WF_OP_RMS_NORM_BWD] = wf_gpu_row_norm_bwd,
         [WF_OP_CROSS_ENTROPY] = wf_gpu_row_loss,

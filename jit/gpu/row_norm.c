@@ -1,5 +1,5 @@
 /*
- * jit/gpu/row_norm.c -- gradients of the norms and cross entropy as programs: the compositions of
+ * jit/gpu/row_norm.c -- vector norms, gradients of the layer norms and cross entropy as programs: the compositions of
  * docs/reductions.md, so they have the CPU's bits.
  */
 #include "eager/dense.h"
@@ -165,6 +165,58 @@ int wf_gpu_row_norm_bwd(int ordinal, wf_exec *e)
         status = run_dx(&t);
     wf_gpu_drop(&t.temps);
     return status;
+}
+
+/* -- norm ------------------------------------------------------------------------------------------------------- */
+/* The vector norm of an order; *scalars: it reads p and 1 / p. */
+static int norm_of(writer *w, int x, double order, bool *scalars)
+{
+    const int size = f1(w, WF_OP_ABS, x);
+    if (order == 2.0)
+        return f1(w, WF_OP_SQRT, total(w, f2(w, WF_OP_MUL, x, x)));
+    if (order == 1.0)
+        return total(w, size);
+    if (__builtin_isinf(order))
+        return wf_program_reduce(&w->p, order > 0 ? WF_OP_AMAX : WF_OP_AMIN, size);
+    if (order == 0.0) {
+        const int there = wf_program_cast(&w->p, x, WEFT_BOOL);
+        return total(w, wf_program_cast(&w->p, there, w->compute));
+    }
+    *scalars = true;
+    const int p = wf_program_scalar(&w->p, w->compute), q = wf_program_scalar(&w->p, w->compute);
+    return f2(w, WF_OP_POW, total(w, f2(w, WF_OP_POW, size, p)), q);
+}
+
+int wf_gpu_row_norm(int ordinal, wf_exec *e)
+{
+    static writer none;
+    writer w = none;
+    const wf_view *x = &e->src[0];
+    const double order = e->attr->n_flt > 0 ? e->attr->flt[0] : 2.0;
+    const unsigned axes = wf_red_axes(e->attr, x->rank);
+    wf_view dst = *x;
+    int64_t step = 1, reduced = 1;
+    uint64_t p[2] = {0, 0};
+    bool scalars = false;
+    dst.data = e->dst[0].data;
+    dst.dtype = e->dst[0].dtype;
+    for (int i = x->rank - 1; i >= 0; i--) {
+        const bool kept = !(axes >> i & 1);
+        dst.strides[i] = kept ? step : 0;
+        *(kept ? &step : &reduced) *= x->dims[i];
+    }
+    if (reduced == 0)
+        return wf_gpu_fill(ordinal, &e->dst[0], &p[0], e->why);
+    w.compute = wf_red_compute(dst.dtype);
+    wf_program_init(&w.p);
+    output(&w, norm_of(&w, input(&w, x->dtype), order, &scalars), dst.dtype);
+    scalar_of(w.compute, order, &p[0]);
+    scalar_of(w.compute, 1.0 / order, &p[1]);
+    const void *at[2] = {&p[0], &p[1]};
+    if (wf_program_finish(&w.p) != 0)
+        return WEFT_EUNSUPPORTED;
+    return wf_gpu_program(ordinal, &w.p, 0, &(wf_program_args){&dst, x, scalars ? at : NULL, axes},
+                          e->why);
 }
 
 /* -- cross_entropy, cross_entropy_bwd ------------------------------------------------------------------------- */

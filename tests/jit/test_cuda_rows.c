@@ -494,6 +494,24 @@ Test(cuda_rows, norms_and_losses)
     }
 }
 
+Test(cuda_rows, vector_norms)
+{
+    NEED_FIBERS();
+    static const double orders[] = {2, 1, 0, INFINITY, -INFINITY, 3, 2.5};
+    EACH(floats, d)
+    {
+        for (int o = 0; o < 7; o++) {
+            row_case c = {.op = WF_OP_NORM,
+                          .nsrc = 1,
+                          .src = {type(floats[d], 3, 4, 5, 70, 0)},
+                          .flt = {orders[o]},
+                          .attr.n_flt = 1};
+            ints(&c, o % 3, o % 2, 2);
+            check(&c);
+        }
+    }
+}
+
 Test(cuda_rows, orders)
 {
     NEED_FIBERS();
