@@ -91,7 +91,7 @@ const char *weft_profile_kind_name(weft_profile_kind kind)
         [WEFT_PROFILE_COMPILE] = "compile", [WEFT_PROFILE_BACKWARD] = "backward",
         [WEFT_PROFILE_WORKER] = "worker",   [WEFT_PROFILE_RANGE] = "range",
         [WEFT_PROFILE_MARK] = "mark",       [WEFT_PROFILE_MEMORY] = "memory",
-        [WEFT_PROFILE_DEVICE] = "device"};
+        [WEFT_PROFILE_LAUNCH] = "launch",   [WEFT_PROFILE_DEVICE] = "device"};
     return (unsigned)kind < WEFT_PROFILE_KIND_COUNT ? names[kind] : "invalid";
 }
 

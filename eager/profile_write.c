@@ -177,7 +177,7 @@ static void put_flow(wf_prof_file *f, const weft_profile_event *e)
 {
     wf_text *t = &f->text;
     wf_prof_put_text(t, e->device >= 0 ? ",\n{\"ph\":\"f\",\"bp\":\"e\"" : ",\n{\"ph\":\"s\"");
-    put_number(t, ",\"cat\":\"launch\",\"name\":\"launch\",\"id\":", (int64_t)e->flow);
+    put_number(t, ",\"cat\":\"flow\",\"name\":\"launch\",\"id\":", (int64_t)e->flow);
     put_track(f, e);
     put_time(t, ",\"ts\":", e->start_ns);
     wf_prof_put_text(t, "}");

@@ -19,6 +19,7 @@
 #include "eager/alloc.h"
 #include "eager/cuda/blaslt_api.h"
 #include "eager/cuda/device.h"
+#include "eager/cuda/timeline.h"
 #include "eager/env.h"
 #include "weft/core.h"
 
@@ -362,6 +363,7 @@ static int run(wf_cuda_blas *b, const wf_cuda_gemm *g, wf_cuda_stream *s, wf_why
         code = workspace ? 0 : wf_cuda_code(why);
     }
     if (p && !p->refused && !code) {
+        wf_cuda_time_begin(s);
         r = call(b, p, g, workspace ? workspace->address : NULL, s);
         p->refused = r == BLASLT_NOT_SUPPORTED || r == BLASLT_ARCH_MISMATCH;
     }

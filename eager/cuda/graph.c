@@ -11,6 +11,7 @@
 
 #include "eager/alloc.h"
 #include "eager/cuda/stream.h"
+#include "eager/cuda/timeline.h"
 #include "weft/core.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
@@ -257,6 +258,7 @@ int wf_cuda_graph_launch(wf_cuda_graph *g, wf_why *why)
         }
     }
     int code = order_launch(g, s, why);
+    wf_cuda_time_begin(s);
     code = code ? code
                 : wf_cuda_check(d, wf_cu->graph_launch(g->exec, s->handle), "cuGraphLaunch", why);
     if (!code) {

@@ -5,6 +5,7 @@
 
 #include "eager/alloc.h"
 #include "eager/cuda/stream.h"
+#include "eager/cuda/timeline.h"
 #include "eager/env.h"
 #include "eager/env.h"
 #include "weft/core.h"
@@ -242,6 +243,7 @@ int wf_cuda_move(int ordinal, void *dst, const void *src, size_t n, wf_why *why)
         return wf_cuda_code(why);
     }
     WF_CUDA_COUNT(copies, 1);
+    wf_cuda_time_begin(s);
     cu_result r =
         n ? wf_cu->copy((cu_address)(uintptr_t)dst, (cu_address)(uintptr_t)src, n, s->handle)
           : CU_OK;
@@ -260,6 +262,7 @@ int wf_cuda_clear(int ordinal, void *dst, size_t n, wf_why *why)
         return wf_cuda_code(why);
     }
     WF_CUDA_COUNT(copies, 1);
+    wf_cuda_time_begin(s);
     cu_result r = n ? wf_cu->set_bytes((cu_address)(uintptr_t)dst, 0, n, s->handle) : CU_OK;
     int code = wf_cuda_check(d, r, "cuMemsetD8Async", why);
     if (!code) {

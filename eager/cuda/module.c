@@ -5,6 +5,7 @@
 
 #include "eager/alloc.h"
 #include "eager/cuda/device.h"
+#include "eager/cuda/timeline.h"
 #include "eager/env.h"
 #include "weft/core.h"
 
@@ -144,6 +145,7 @@ int wf_cuda_launch(const wf_cuda_fn *f, const unsigned grid[3], const unsigned b
     if (code) {
         return code;
     }
+    wf_cuda_time_begin(s);
     cu_result r = wf_cu->launch(f->handle, grid[0], grid[1], grid[2], block[0], block[1], block[2],
                                 shared, s->handle, params, NULL);
     if (r != CU_OK && !wf_cuda_result_is_sticky(r)) {

@@ -7,6 +7,7 @@
  * when the event is done. Only with STAGES_MOST on their way does an upload wait, and that is counted.
  */
 #include "eager/cuda/stage.h"
+#include "eager/cuda/timeline.h"
 
 #include <string.h>
 
@@ -206,6 +207,7 @@ static int upload(wf_cuda_stages *all, wf_cuda_stream *s, cu_address dst, const 
         }
         size_t room = WF_CUDA_STAGE_BYTES - g->used, part = n < room ? n : room;
         memcpy(g->host + g->used, src, part);
+        wf_cuda_time_begin(s);
         cu_result r = wf_cu->copy_in(dst, g->host + g->used, part, s->handle);
         int code = wf_cuda_check(s->device, r, "cuMemcpyHtoDAsync", why);
         if (code) {
@@ -249,6 +251,7 @@ static int download(wf_cuda_stream *s, wf_cuda_stage *const g[2], unsigned char 
         while (asked < n && asked - got < 2 * WF_CUDA_STAGE_BYTES) {
             size_t part = n - asked < WF_CUDA_STAGE_BYTES ? n - asked : WF_CUDA_STAGE_BYTES;
             int k = (int)(asked / WF_CUDA_STAGE_BYTES % 2);
+            wf_cuda_time_begin(s);
             cu_result r = wf_cu->copy_out(g[k]->host, src + asked, part, s->handle);
             int code = wf_cuda_check(s->device, r, "cuMemcpyDtoHAsync", why);
             if (!code) {

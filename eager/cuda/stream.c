@@ -2,6 +2,7 @@
  * eager/cuda/stream.c -- streams and the order between them (device.h says how it is kept).
  */
 #include "eager/cuda/stream.h"
+#include "eager/cuda/timeline.h"
 
 #include <string.h>
 
@@ -84,6 +85,7 @@ bool wf_cuda_capturing(int ordinal)
 void wf_cuda_queued(wf_cuda_stream *s, const char *label)
 {
     wf_cuda_device *d = s->device;
+    wf_cuda_time_end(s, label);
     pthread_mutex_lock(&d->lock);
     s->work++;
     s->op_has_work = true;
@@ -219,6 +221,7 @@ int wf_cuda_synchronize(int ordinal, wf_why *why)
 
 void wf_cuda_streams_close(wf_cuda_device *d)
 {
+    wf_cuda_timeline_close(d);
     for (int i = 0; i < d->n_streams; i++) {
         wf_cuda_stream *s = &d->streams[i];
         for (int k = 0; k < WF_CUDA_RING; k++) {

@@ -39,7 +39,8 @@ typedef enum weft_profile_kind {
     WEFT_PROFILE_RANGE,    /* weft_profile_range_begin to _end */
     WEFT_PROFILE_MARK,     /* a moment: a read that broke a trace */
     WEFT_PROFILE_MEMORY,   /* a moment: bytes of tensor storage in use */
-    WEFT_PROFILE_DEVICE,   /* work on a stream of a device */
+    WEFT_PROFILE_LAUNCH,   /* work handed to a device */
+    WEFT_PROFILE_DEVICE,   /* that work, on a stream of the device */
     WEFT_PROFILE_KIND_COUNT
 } weft_profile_kind;
 

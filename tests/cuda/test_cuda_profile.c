@@ -1,0 +1,98 @@
+/*
+ * tests/cuda/test_cuda_profile.c -- device work on the timeline, on the fake driver.
+ */
+#include "tests/cuda/cuda_support.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "eager/profile.h"
+#include "tests/support/trace_file.h"
+
+static char path[64];
+
+static const trace_event *find(const trace_file *f, const char *cat, const char *name, int n)
+{
+    for (int i = 0; i < f->n; i++) {
+        const trace_event *e = &f->events[i];
+        if (strcmp(e->cat, cat) == 0 && (!name || strcmp(e->name, name) == 0) && n-- == 0) {
+            return e;
+        }
+    }
+    return NULL;
+}
+
+static int count(const trace_file *f, const char *cat, const char *name)
+{
+    int n = 0;
+    while (find(f, cat, name, n)) {
+        n++;
+    }
+    return n;
+}
+
+Test(cuda_profile, launches_and_copies)
+{
+    enum { N = 64, LAUNCHES = 20 };
+    snprintf(path, sizeof path, "/tmp/weft-test-cuda-profile-%ld.json", (long)getpid());
+    with_fake(0, 1);
+    int32_t host[N] = {0};
+    wf_cuda_block *b = wf_cuda_alloc(0, sizeof host, &why);
+    cr_assert(b, "%s", why.rule);
+    OK(run_fill(b, N, 1)); /* before: not in it */
+    cr_assert_eq(weft_profile_begin(.path = path), WEFT_OK, "%s", weft_last_error());
+    for (int i = 0; i < LAUNCHES; i++) {
+        OK(run_fill(b, N, i));
+    }
+    OK(wf_cuda_use(b, true, &why));
+    OK(wf_cuda_upload(0, b->address, host, sizeof host, &why));
+    OK(wf_cuda_clear(0, b->address, sizeof host, &why));
+    OK(wf_cuda_download(0, host, b->address, sizeof host, &why));
+    cr_assert_eq(weft_profile_end(), WEFT_OK);
+    OK(run_fill(b, N, 1)); /* after */
+    trace_file f = trace_file_read(path);
+    unlink(path);
+    cr_assert_eq(f.error[0], 0, "%s", f.error);
+    cr_assert(trace_file_nests(&f), "device work overlaps on a stream");
+    cr_assert_eq(count(&f, "device", NULL), LAUNCHES + 3);
+    cr_assert_eq(count(&f, "launch", NULL), LAUNCHES + 3);
+    cr_assert_eq(count(&f, "device", "fill_i32"), LAUNCHES);
+    cr_assert_eq(count(&f, "device", "copy from the host"), 1);
+    cr_assert_eq(count(&f, "device", "clear"), 1);
+    cr_assert_eq(count(&f, "device", "copy to the host"), 1);
+    int64_t host_pid = find(&f, "launch", NULL, 0)->pid;
+    int arrows = 0;
+    for (int i = 0; i < f.n; i++) {
+        const trace_event *s = &f.events[i];
+        for (int k = 0; k < f.n && s->ph == 's'; k++) {
+            arrows += f.events[k].ph == 'f' && f.events[k].id == s->id && s->pid == host_pid &&
+                      f.events[k].pid != host_pid;
+        }
+    }
+    cr_assert_eq(arrows, LAUNCHES + 3, "each launch leads to its own work");
+    trace_file_free(&f);
+    wf_cuda_free(b);
+    close_fake();
+}
+
+Test(cuda_profile, many_pending)
+{
+    snprintf(path, sizeof path, "/tmp/weft-test-cuda-profile-%ld.json", (long)getpid());
+    with_fake(0, 2);
+    wf_cuda_block *b = wf_cuda_alloc(0, 256, &why);
+    cr_assert(b, "%s", why.rule);
+    cr_assert_eq(weft_profile_begin(.path = path), WEFT_OK);
+    for (int i = 0; i < 3000; i++) {
+        OK(run_fill(b, 64, i));
+    }
+    OK(wf_cuda_synchronize(0, &why));
+    wf_cuda_free(b);
+    close_fake(); /* gives its events back, and hands them out before */
+    cr_assert_eq(weft_profile_end(), WEFT_OK);
+    trace_file f = trace_file_read(path);
+    unlink(path);
+    cr_assert_eq(f.error[0], 0, "%s", f.error);
+    cr_assert_eq(count(&f, "device", NULL), 3000);
+    cr_assert(trace_file_nests(&f));
+    trace_file_free(&f);
+}
