@@ -218,6 +218,44 @@ static wf_gpu_variant *find_variant(const wf_gpu_entry *e, int ordinal, const vo
     return v;
 }
 
+void wf_gpu_count_single(void)
+{
+    pthread_mutex_lock(&cache.lock);
+    cache.stats.singles++;
+    pthread_mutex_unlock(&cache.lock);
+}
+
+/* A variant to be made by the compiling thread; arg is behind it. */
+typedef struct order {
+    wf_gpu_variant *v;
+    const wf_gpu_entry *e;
+    wf_gpu_recipe recipe;
+    _Alignas(16) unsigned char arg[];
+} order;
+
+static void make_order(void *arg)
+{
+    order *o = arg;
+    make(o->v, o->e, &o->recipe);
+    free(o);
+}
+
+static bool make_later(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_gpu_recipe *recipe)
+{
+    order *o = calloc(1, sizeof *o + recipe->size);
+    if (!o)
+        return false;
+    o->v = v;
+    o->e = e;
+    o->recipe = *recipe;
+    memcpy(o->arg, recipe->arg, recipe->size);
+    o->recipe.arg = o->arg;
+    if (wf_gpu_later(make_order, o))
+        return true;
+    free(o);
+    return false;
+}
+
 const wf_gpu_variant *wf_gpu_variant_of(int ordinal, const wf_gpu_entry *entry_, const void *bytes,
                                         int n, const wf_gpu_recipe *recipe, wf_why *why)
 {
@@ -234,11 +272,19 @@ const wf_gpu_variant *wf_gpu_variant_of(int ordinal, const wf_gpu_entry *entry_,
         v->next = e->variants;
         e->variants = v;
     }
-    while (v && v->pending && !mine)
+    while (v && v->pending && !mine && !recipe->later)
         pthread_cond_wait(&cache.made, &cache.lock);
+    bool pending = v && v->pending;
     pthread_mutex_unlock(&cache.lock);
-    if (mine)
+    if (mine && !(recipe->later && make_later(v, e, recipe))) {
         make(v, e, recipe);
+        pending = false;
+    }
+    if (pending) {
+        if (why)
+            why->code = WF_GPU_PENDING;
+        return NULL;
+    }
     if (!v)
         wf_fail(why, WEFT_ENOMEM, "no memory for a kernel of the device");
     else if (v->status != 0)

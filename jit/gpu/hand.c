@@ -25,7 +25,7 @@ int wf_gpu_hand_run(int ordinal, wf_gpu_hand *h, wf_why *why)
              h->ntype > 0 ? wf_dtype_name(h->type[0]) : "", h->ntype > 1 ? "_" : "",
              h->ntype > 1 ? wf_dtype_name(h->type[1]) : "");
     const wf_gpu_entry *e = wf_gpu_entry_named(name, NULL, NULL, why);
-    const wf_gpu_recipe recipe = {render, h, 0};
+    const wf_gpu_recipe recipe = {render, h, sizeof *h, false, 0};
     const wf_gpu_variant *v = e ? wf_gpu_variant_of(ordinal, e, "h", 1, &recipe, why) : NULL;
     if (!v)
         return why->code;

@@ -46,9 +46,12 @@ const wf_gpu_entry *wf_gpu_entry_named(const char *name, wf_gpu_build build, con
 typedef struct wf_gpu_recipe {
     int (*render)(const void *arg, const wf_gpu_entry *e, wf_text *out, wf_why *why);
     const void *arg;
+    size_t size;   /* of arg, where `later` copies it */
+    bool later;    /* do not wait for the compiler: the variant may be pending */
     int functions; /* 0: one kernel, <name>; else <name>_0 ... */
 } wf_gpu_recipe;
-/* Ready to launch, or NULL with why filled. */
+/* Ready to launch, or NULL with why filled; its code is WF_GPU_PENDING if a thread is making it. */
+enum { WF_GPU_PENDING = -1 };
 const wf_gpu_variant *wf_gpu_variant_of(int ordinal, const wf_gpu_entry *e, const void *bytes,
                                         int n, const wf_gpu_recipe *recipe, wf_why *why);
 
@@ -71,8 +74,18 @@ void wf_gpu_divisor(uint64_t w[WF_CU_DIVISOR], int64_t extent);
 bool wf_gpu_is_far(const wf_view *v);
 
 /* -- programs ------------------------------------------------------------------------------------------------ */
-int wf_gpu_map_program(int ordinal, const wf_program *p, const wf_program_args *a, wf_why *why);
-int wf_gpu_rows_program(int ordinal, const wf_program *p, const wf_program_args *a, wf_why *why);
+/* `later`: WF_GPU_PENDING, with nothing queued, if the kernel is not ready. */
+int wf_gpu_map_program(int ordinal, const wf_program *p, const wf_program_args *a, bool later,
+                       wf_why *why);
+int wf_gpu_rows_program(int ordinal, const wf_program *p, const wf_program_args *a, bool later,
+                        wf_why *why);
+int wf_gpu_program_now(int ordinal, const wf_program *p, const wf_program_args *a, wf_why *why);
+/* Instruction by instruction (singles.c): more than one op, and none that checks. */
+bool wf_gpu_can_single(const wf_program *p);
+int wf_gpu_run_singles(int ordinal, const wf_program *p, const wf_program_args *a, wf_why *why);
+void wf_gpu_count_single(void);
+/* fn(arg) on the compiling thread; false: there is none. */
+bool wf_gpu_later(void (*fn)(void *arg), void *arg);
 
 /* Runs an elementwise kernel whose last parameter is the number of the element (cuda_text.h) over a contiguous dst. */
 int wf_gpu_number_kernel(int ordinal, const wf_gpu_entry *e, const wf_view *dst,

@@ -128,7 +128,7 @@ static int render(const void *arg, const wf_gpu_entry *e, wf_text *out, wf_why *
 }
 
 static int run(int ordinal, const wf_gpu_entry *e, const wf_program *p, const space *s, int vector,
-               const void *const *scalars, wf_why *why)
+               const void *const *scalars, bool later, wf_why *why)
 {
     wf_cu_map m = {.k = &e->kernel, .vector = vector};
     uint64_t words[WF_GPU_WORDS];
@@ -142,7 +142,7 @@ static int run(int ordinal, const wf_gpu_entry *e, const wf_program *p, const sp
     bytes[3] = m.wide;
     memcpy(bytes + 4, m.inner, (size_t)s->nop);
     memcpy(bytes + 4 + s->nop, m.like, (size_t)s->nop);
-    const wf_gpu_recipe recipe = {render, &m, 0};
+    const wf_gpu_recipe recipe = {render, &m, sizeof m, later, 0};
     const wf_gpu_variant *v = wf_gpu_variant_of(ordinal, e, bytes, 4 + 2 * s->nop, &recipe, why);
     if (!v)
         return why ? why->code : WEFT_EUNSUPPORTED;
@@ -171,7 +171,8 @@ static int run(int ordinal, const wf_gpu_entry *e, const wf_program *p, const sp
                         why);
 }
 
-int wf_gpu_map_program(int ordinal, const wf_program *p, const wf_program_args *a, wf_why *why)
+int wf_gpu_map_program(int ordinal, const wf_program *p, const wf_program_args *a, bool later,
+                       wf_why *why)
 {
     space s;
     wf_why own = {0};
@@ -185,18 +186,18 @@ int wf_gpu_map_program(int ordinal, const wf_program *p, const wf_program_args *
     const int64_t inner = s.dims[s.rank - 1];
     int vector = vector_of(&s, inner);
     if (vector > 1 || s.rank > 1 || inner < TAIL_FROM)
-        return run(ordinal, e, p, &s, vector, a->scalars, why);
+        return run(ordinal, e, p, &s, vector, a->scalars, later, why);
     /* a long vector whose length is odd: most of it by vectors, then the rest */
     const int64_t most = inner / VECTOR_MOST * VECTOR_MOST;
     vector = vector_of(&s, most);
     if (vector == 1)
-        return run(ordinal, e, p, &s, 1, a->scalars, why);
+        return run(ordinal, e, p, &s, 1, a->scalars, later, why);
     s.dims[0] = most;
-    const int status = run(ordinal, e, p, &s, vector, a->scalars, why);
+    const int status = run(ordinal, e, p, &s, vector, a->scalars, false, why);
     s.dims[0] = inner - most;
     for (int o = 0; o < s.nop; o++)
         s.data[o] += most * s.strides[o][0] * s.esize[o];
-    return status ? status : run(ordinal, e, p, &s, 1, a->scalars, why);
+    return status ? status : run(ordinal, e, p, &s, 1, a->scalars, false, why);
 }
 
 int wf_gpu_number_kernel(int ordinal, const wf_gpu_entry *e, const wf_view *dst,
@@ -207,7 +208,7 @@ int wf_gpu_number_kernel(int ordinal, const wf_gpu_entry *e, const wf_view *dst,
     uint64_t words[WF_GPU_WORDS] = {(uint64_t)n};
     m.wide = n >= INT32_MAX;
     const unsigned char bytes[] = {'n', m.wide};
-    const wf_gpu_recipe recipe = {render, &m, 0};
+    const wf_gpu_recipe recipe = {render, &m, sizeof m, false, 0};
     const wf_gpu_variant *v = wf_gpu_variant_of(ordinal, e, bytes, sizeof bytes, &recipe, why);
     if (!v)
         return WEFT_EUNSUPPORTED;

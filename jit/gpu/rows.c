@@ -34,6 +34,7 @@ typedef struct run {
     uint64_t words[WF_GPU_WORDS * 2];
     unsigned threads, shared;
     int64_t work, per_block, groups; /* groups: sets of kept values in global memory */
+    bool later;
     wf_why *why;
 } run;
 
@@ -262,7 +263,7 @@ static int render(const void *arg, const wf_gpu_entry *e, wf_text *out, wf_why *
 
 static const wf_gpu_variant *variant(run *r, int functions)
 {
-    const wf_gpu_recipe recipe = {render, &r->r, functions};
+    const wf_gpu_recipe recipe = {render, &r->r, sizeof r->r, r->later, functions};
     const unsigned char bytes[] = {'r',
                                    (unsigned char)r->r.scheme,
                                    (unsigned char)r->r.nk,
@@ -347,10 +348,15 @@ static int start_run(run *r, const wf_program_args *a)
                                                                           : start_fused(r);
 }
 
-int wf_gpu_rows_program(int ordinal, const wf_program *p, const wf_program_args *a, wf_why *why)
+int wf_gpu_rows_program(int ordinal, const wf_program *p, const wf_program_args *a, bool later,
+                        wf_why *why)
 {
     wf_why own = {0};
-    run r = {.ordinal = ordinal, .p = p, .temps.ordinal = ordinal, .why = why ? why : &own};
+    run r = {.ordinal = ordinal,
+             .p = p,
+             .temps.ordinal = ordinal,
+             .later = later,
+             .why = why ? why : &own};
     wf_view dst[WF_PROGRAM_OUTPUTS];
     bool moved[WF_PROGRAM_OUTPUTS];
     if (p->noutput == 0)

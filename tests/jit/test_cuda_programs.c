@@ -167,3 +167,42 @@ Test(cuda_programs, in_place)
             free(x);
         }
 }
+
+/* -- while kernels are made --------------------------------------------------------------------------------- */
+Test(cuda_programs, one_by_one_until_the_kernel_is_there)
+{
+    setenv("WEFT_JIT", "1", 1);
+    NEED_FIBERS();
+    wf_gpu_stats before, after;
+    for (int t = 0; t < 24; t++) {
+        static sample s;
+        if (t % 2)
+            program_draw_rows(&s);
+        else
+            draw(&s, 6);
+        for (int c = 0; c < 3; c++) {
+            operands o;
+            make_operands(&o, &s.p, 2, shapes[t % 9], c > 0, t);
+            o.axes = 2;
+            run_on_device(&s.p, &o, c ? "ready or not" : "not ready");
+            drop_operands(&o);
+        }
+    }
+    wf_gpu_get_stats(&before);
+    cr_assert_gt(before.singles, 0);
+    wf_gpu_wait_kernels();
+    static wf_program p;
+    wf_program_init(&p);
+    program_softmax(&p, WEFT_F32);
+    cr_assert_eq(wf_program_finish(&p), 0);
+    for (int c = 0; c < 2; c++) {
+        operands o;
+        make_operands(&o, &p, 2, shapes[2], true, 1);
+        o.axes = 2;
+        run_on_device(&p, &o, "softmax");
+        drop_operands(&o);
+        wf_gpu_wait_kernels();
+    }
+    wf_gpu_get_stats(&after);
+    cr_assert_eq(after.singles, before.singles + 1, "a kernel that is there was not used");
+}

@@ -27,7 +27,8 @@ static weft_status step(void *self, const weft_tensor *in, int n_in, weft_tensor
     weft_tensor w = *(const weft_tensor *)self;
     (void)n_in, (void)n_out;
     weft_tensor h = weft_gelu(weft_matmul(in[0], w));
-    h = weft_mul(weft_softmax(h, -1), weft_transpose(weft_contiguous(weft_transpose(h, 0, 1)), 0, 1));
+    h = weft_mul(weft_softmax(h, -1),
+                 weft_transpose(weft_contiguous(weft_transpose(h, 0, 1)), 0, 1));
     out[0] = weft_mean(h);
     weft_set_grad(w, WEFT_NONE);
     return weft_backward(out[0]);
@@ -51,7 +52,8 @@ Test(jit_long, ten_thousand_shapes_in_flat_memory)
     const int64_t shapes = (int64_t)effort_of(10000), more = shapes / 5;
     double before = 0;
     for (int64_t i = 0; i < shapes + more; i++) {
-        before = i == shapes ? held() : before; /* oneDNN has filled its own bounded cache by then */
+        before =
+            i == shapes ? held() : before; /* oneDNN has filled its own bounded cache by then */
         call(j, 1 + i);
     }
     weft_jit_stats st;
