@@ -16,6 +16,7 @@
 #include "jit/plan.h"
 #include "tests/jit/graph_support.h"
 #include "tests/jit/random_graph.h"
+#include "tests/jit/shrink.h"
 #include "tests/support/effort.h"
 
 typedef enum way { WAY_INTERP, WAY_PASSES, WAY_ALL, WAY_SLOTS, WAY_TIER0, WAY_NATIVE, WAYS } way;
@@ -169,56 +170,35 @@ static const char *check_way(const expected *e, way w, int pass)
     return bad;
 }
 
-static const char *check_again(const wf_fn *f, uint64_t seed, way w, int pass)
+/* How a function failed: what shrinking has to keep. */
+typedef struct failure {
+    uint64_t seed;
+    way w;
+    int pass;
+} failure;
+
+static const char *check_again(const wf_fn *f, void *arg)
 {
+    const failure *x = arg;
     expected e;
-    expect_of(&e, f, seed);
-    const char *bad = check_way(&e, w, pass);
+    if (f->ninputs >= GRAPH_ARGS) {
+        return NULL;
+    }
+    expect_of(&e, f, x->seed);
+    const char *bad = check_way(&e, x->w, x->pass);
     drop_expected(&e);
     return bad;
 }
 
-/* The function that returns value v of f alone, or NULL. */
-static wf_fn *slice_of(const wf_fn *f, wf_val v)
+static void report(const wf_fn *f, failure x)
 {
-    char *text = wf_fn_text(f);
-    wf_why why;
-    wf_fn *g = wf_fn_parse(text, strlen(text), &why), *small = NULL;
-    free(text);
-    if (g) {
-        g->outputs[0] = v;
-        g->noutputs = 1;
-        wf_pass_run("dce", g, NULL, &small, &why);
-        wf_fn_free(g);
-    }
-    return small;
-}
-
-/* The smallest function seen that still fails: the first value that differs, with what it needs. Plans
- * fail through fusion of several values, so all of them are tried and the shortest slice is kept. */
-static void report(const wf_fn *f, uint64_t seed, way w, int pass)
-{
-    const wf_fn *best = f;
-    for (wf_val v = 1; v <= f->n; v++) {
-        int op = wf_fn_at(f, v)->op;
-        wf_fn *g = wf_op_is_weak(op) || op == WF_OP_INPUT ? NULL : slice_of(f, v);
-        if (g && g->n < best->n && check_again(g, seed, w, pass)) {
-            if (best != f) {
-                wf_fn_free((wf_fn *)(uintptr_t)best);
-            }
-            best = g;
-        } else {
-            wf_fn_free(g);
-        }
-    }
-    char *text = wf_fn_text(best);
-    const char *bad = check_again(best, seed, w, pass);
-    cr_expect_fail("seed %llu: %s\n%s", (unsigned long long)seed, bad ? bad : "gone when shrunk",
+    wf_fn *small = shrink(f, check_again, &x);
+    const char *bad = small ? check_again(small, &x) : NULL;
+    char *text = wf_fn_text(bad ? small : f);
+    cr_expect_fail("seed %llu: %s\n%s", (unsigned long long)x.seed, bad ? bad : check_again(f, &x),
                    text);
     free(text);
-    if (best != f) {
-        wf_fn_free((wf_fn *)(uintptr_t)best);
-    }
+    wf_fn_free(small);
 }
 
 /* f every way that is its turn. Returns how many of them failed. */
@@ -231,7 +211,7 @@ static int check_function(const wf_fn *f, uint64_t seed)
         const bool turn = values_hash(seed * WAYS + (uint64_t)w) % every[w] == 0;
         for (int pass = 0; turn && pass < (w == WAY_PASSES ? (int)WF_PASS_COUNT : 1); pass++) {
             if (check_way(&e, (way)w, pass)) {
-                report(f, seed, (way)w, pass);
+                report(f, (failure){seed, (way)w, pass});
                 failures++;
             }
         }
@@ -258,4 +238,44 @@ Test(graph_fuzz, every_way_gives_the_same_bits)
     cr_expect(failures || checked > n - n / 10 - 1, "only %llu functions ran",
               (unsigned long long)checked);
     cr_expect(stats[WF_PASS_fold].rewrites > n / 2, "passes had nothing to do");
+}
+
+static bool is_binary(const wf_ins *i)
+{
+    return wf_rows[i->op].kind == WF_KIND_BINARY;
+}
+
+/* A fault that is planted: two binary rows in a chain. */
+static const char *planted(const wf_fn *f, void *arg)
+{
+    (void)arg;
+    for (wf_val v = 1; v <= f->n; v++) {
+        const wf_ins *i = wf_fn_at(f, v);
+        for (int s = 0; is_binary(i) && s < i->nsrc; s++) {
+            if (is_binary(wf_fn_at(f, wf_ins_src(f, i)[s]))) {
+                return "two binary rows in a chain";
+            }
+        }
+    }
+    return NULL;
+}
+
+Test(graph_fuzz, failures_shrink)
+{
+    int shrunk = 0;
+    for (uint64_t seed = 1; shrunk < 20 && seed < 10000; seed++) {
+        wf_fn *f = random_graph(seed, 30);
+        if (planted(f, NULL)) {
+            wf_fn *small = shrink(f, planted, NULL);
+            cr_assert_not_null(small);
+            /* the two rows and what they read from outside */
+            if (planted(small, NULL)) {
+                cr_expect_leq(small->n, 5u, "seed %llu: %u", (unsigned long long)seed, small->n);
+                shrunk++;
+            }
+            wf_fn_free(small);
+        }
+        wf_fn_free(f);
+    }
+    cr_expect_eq(shrunk, 20);
 }
