@@ -18,6 +18,10 @@ enum {
     TILE = 4096,           /* elements of a block that is transposed or cast: 64 x 64 */
     ROW = 16384,           /* elements of a contiguous block */
     GRAIN = 65536,         /* elements per chunk */
+    /* Of a large transpose: as many rows as memory is asked for ahead of use at once (32 of f32), read in pieces of two
+     * pages, written in pieces of two lines. */
+    READ_BYTES = 8192,
+    WRITE_BYTES = 128,
     STREAM_FROM = 24 << 20 /* bytes moved from which stores bypass the caches */
 };
 
@@ -131,6 +135,8 @@ void wf_copy(const wf_view *dst, const wf_view *src)
         wf_walk_cut(&w, TILE, ROW);
         if (w.cols > TILE && w.op[0].strides[w.rank - 1] != 1)
             wf_walk_cut(&w, TILE, TILE);
+        if (j.stream && w.op[0].strides[w.rank - 1] == 1)
+            wf_walk_cut_turned(&w, READ_BYTES / w.op[0].esize, WRITE_BYTES / w.op[0].esize);
         run_job(&j, copy_block);
     } else {
         wf_walk_cut(&w, TILE, j.stream ? TILE / 4 : TILE);

@@ -23,6 +23,10 @@
 enum {
     TILE = 1024,           /* elements of a scratch tile when there are few operands */
     PIECE = 512,           /* elements between kernel and streaming stores */
+    TURNED_ROWS = 256,     /* of a block with a transposed source, if scratch holds so many */
+    TURNED_COLS = 64,
+    ROW_BYTES = TURNED_COLS * 8,
+    ROWS_AHEAD = 8,        /* rows fetched before they are read */
     ROW = 32768,           /* elements of a block that needs no scratch */
     SCRATCH = 64 << 10,    /* bytes of stack for tiles, per running chunk */
     SMALL = 256,           /* elements that are cast without a walk */
@@ -40,6 +44,8 @@ typedef struct run {
     int64_t tile;
     bool stream, direct; /* direct: no operand needs a cast or a gather */
     bool past;           /* the kernel itself stores past the caches */
+    bool turned;         /* row by row: see turned_block */
+    int32_t slot[WF_WALK_OPS + 1]; /* where an operand's scratch tile starts; the last: values not yet cast */
 } run;
 
 typedef struct chunk {
@@ -72,7 +78,7 @@ static const void *load(chunk *c, const wf_block *b, int k, unsigned *bcast)
     const wf_cast_fn cast = r->k->cast[to][from];
     const bool same = same_bits(from, to);
     const int64_t n = b->rows * b->cols;
-    char *tile = c->scratch + (int64_t)o * r->tile * 8;
+    char *tile = c->scratch + r->slot[o];
     if ((b->col[o] == 0 || b->cols == 1) && (b->row[o] == 0 || b->rows == 1)) {
         *bcast |= n > 1 ? 1u << k : 0;
         if (same)
@@ -100,7 +106,7 @@ static const void *load(chunk *c, const wf_block *b, int k, unsigned *bcast)
             cast(tile + i * b->cols * out, b->ptr[o] + i * b->row[o] * in, (size_t)b->cols);
         return tile;
     }
-    char *raw = same ? tile : c->scratch + (int64_t)(r->w->nops) * r->tile * 8;
+    char *raw = same ? tile : c->scratch + r->slot[r->w->nops];
     r->k->pack[wf_width(from)](raw, b->cols, b->ptr[o], b->row[o], b->col[o], (size_t)b->rows,
                                (size_t)b->cols);
     if (!same)
@@ -114,8 +120,8 @@ static void store(chunk *c, const wf_block *b, int k)
     const run *r = c->r;
     const int from = r->t->dst_type[k], to = r->t->dst[k].dtype;
     const size_t n = (size_t)(b->rows * b->cols);
-    const char *tile = c->scratch + (int64_t)k * r->tile * 8;
-    char *raw = c->scratch + (int64_t)r->w->nops * r->tile * 8;
+    const char *tile = c->scratch + r->slot[k];
+    char *raw = c->scratch + r->slot[r->w->nops];
     const bool packed = is_packed(b, k);
     if (!same_bits(from, to)) {
         char *out = packed && !r->stream ? b->ptr[k] : raw;
@@ -158,11 +164,70 @@ static void stream_block(const run *r, const wf_block *b, char *scratch)
     }
 }
 
+/* Source k of the block as rows that can be read where they are. */
+static bool lies_in_rows(const run *r, const wf_block *b, int k)
+{
+    const int o = r->t->ndst + k;
+    return same_bits(r->t->src[k].dtype, r->t->src_type[k]) &&
+           (b->col[o] == 1 || b->col[o] == 0 || b->cols == 1);
+}
+
+/* A block in which some source is transposed: that one goes through scratch, the others and the results are
+ * read and written where they lie, a row of the block at a time. */
+static void turned_block(chunk *c, const wf_block *b)
+{
+    const run *r = c->r;
+    const wf_tiles *t = r->t;
+    const char *src[WF_WALK_OPS];
+    const void *at[WF_WALK_OPS];
+    int64_t step[WF_WALK_OPS];
+    unsigned bcast = 0, direct = 0;
+    for (int k = 0; k < t->nsrc; k++) {
+        const int o = t->ndst + k;
+        if (t->src_type[k] == WEFT_DTYPE_DEFAULT) {
+            src[k] = src[0];
+            step[k] = step[0];
+            bcast |= (bcast & 1) << k;
+        } else if (lies_in_rows(r, b, k)) {
+            src[k] = b->ptr[o];
+            step[k] = b->row[o] * r->w->op[o].esize;
+            bcast |= b->col[o] == 0 && b->cols > 1 ? 1u << k : 0;
+            direct |= 1u << k;
+        } else {
+            const unsigned before = bcast;
+            src[k] = load(c, b, k, &bcast);
+            step[k] = bcast == before ? b->cols * (int64_t)wf_dtype_size(t->src_type[k]) : 0;
+        }
+    }
+    const int from = t->dst_type[0], to = t->dst[0].dtype;
+    const bool same = same_bits(from, to), in_place = same && !r->stream;
+    const size_t cols = (size_t)b->cols, bytes = cols * wf_dtype_size(to);
+    char *row = c->scratch + r->slot[0], *cast = row + ROW_BYTES;
+    for (int64_t i = 0; i < b->rows; i++) {
+        char *out = b->ptr[0] + i * b->row[0] * r->w->op[0].esize;
+        for (int k = 0; k < t->nsrc; k++) {
+            at[k] = src[k] + i * step[k];
+            if (direct >> k & 1 && r->stream && !(bcast >> k & 1))
+                for (size_t o = 0; o < bytes; o += 64)
+                    __builtin_prefetch((const char *)at[k] + ROWS_AHEAD * step[k] + o);
+        }
+        t->fn(t->arg, (void *const[]){in_place ? out : row}, at, cols, bcast);
+        if (!same)
+            r->k->cast[to][from](r->stream ? cast : out, row, cols);
+        if (r->stream)
+            r->k->stream(out, same ? row : cast, bytes);
+    }
+}
+
 static void do_block(void *arg, const wf_block *b)
 {
     chunk *c = arg;
     const run *r = c->r;
     const wf_tiles *t = r->t;
+    if (r->turned) {
+        turned_block(c, b);
+        return;
+    }
     if (r->direct && r->stream) {
         stream_block(r, b, c->scratch);
         return;
@@ -183,7 +248,7 @@ static void do_block(void *arg, const wf_block *b)
         const bool direct =
             same_bits(t->dst_type[k], t->dst[k].dtype) && is_packed(b, k) && !r->stream;
         stores |= direct ? 0 : 1ull << k;
-        dst[k] = direct ? b->ptr[k] : c->scratch + (int64_t)k * r->tile * 8;
+        dst[k] = direct ? b->ptr[k] : c->scratch + r->slot[k];
     }
     if (r->past && (uintptr_t)dst[0] % 64 == 0)
         bcast |= WF_PAST_CACHES;
@@ -239,6 +304,44 @@ static bool leaves_caches(const wf_tiles *t, const wf_walk *w)
     return true;
 }
 
+/* Blocks for a transposed source, if there is one and a row of the result is worth a call: long pieces of the source
+ * are read, and few tiles share the scratch. */
+static void cut_turned(run *r, wf_walk *w)
+{
+    const wf_tiles *t = r->t;
+    enum { LEAST = 16 };
+    int tiles = 0;
+    if (!t->by_rows || t->ndst != 1 || w->row_dim < 0 || w->op[0].strides[w->col_dim] != 1 ||
+        w->dims[w->col_dim] < TURNED_COLS || w->dims[w->row_dim] < LEAST)
+        return;
+    bool casts = false;
+    int64_t size = 1;
+    for (int k = 0; k < t->nsrc; k++) {
+        const int64_t from = w->op[1 + k].esize, to = (int64_t)wf_dtype_size(t->src_type[k]);
+        const int64_t col = w->op[1 + k].strides[w->col_dim];
+        const bool same = same_bits(t->src[k].dtype, t->src_type[k]);
+        if (t->src_type[k] == WEFT_DTYPE_DEFAULT || (same && (col == 1 || col == 0)))
+            continue;
+        r->slot[1 + k] = tiles++;
+        casts |= !same;
+        size = size > from ? size : from;
+        size = size > to ? size : to;
+    }
+    if (tiles == 0)
+        return;
+    const int64_t room = SCRATCH - 2 * ROW_BYTES;
+    const int64_t rows = room / ((tiles + casts) * TURNED_COLS * size) / LEAST * LEAST;
+    if (rows < LEAST)
+        return;
+    wf_walk_cut_turned(w, rows < TURNED_ROWS ? rows : TURNED_ROWS, TURNED_COLS);
+    r->turned = true;
+    r->tile = w->rows * w->cols;
+    r->slot[0] = 0;
+    for (int k = 1; k < w->nops; k++)
+        r->slot[k] = 2 * ROW_BYTES + r->slot[k] * (int32_t)(r->tile * size);
+    r->slot[w->nops] = 2 * ROW_BYTES + tiles * (int32_t)(r->tile * size);
+}
+
 void wf_tiles_run(const wf_tiles *t)
 {
     const wf_view *views[WF_WALK_OPS];
@@ -261,12 +364,16 @@ void wf_tiles_run(const wf_tiles *t)
         r.tile = t->tile;
     const int64_t row = t->grain < ROW ? t->grain : ROW; /* a block is never more than a chunk */
     wf_walk_cut(&w, r.tile, r.direct && !t->tile ? row : r.tile);
+    for (int k = 0; k <= w.nops; k++)
+        r.slot[k] = k * (int32_t)(r.tile * 8);
+    cut_turned(&r, &w);
     const int64_t block = w.rows * w.cols;
     r.per_chunk = (t->grain + block - 1) / block;
     const int64_t chunks = (w.nblocks + r.per_chunk - 1) / r.per_chunk;
-    if (w.nblocks <= 2 * r.per_chunk)
-        do_chunk(&(run){t, r.k, &w, w.nblocks, r.tile, r.stream, r.direct, r.past}, 0, 1);
-    else
+    if (w.nblocks <= 2 * r.per_chunk) {
+        r.per_chunk = w.nblocks;
+        do_chunk(&r, 0, 1);
+    } else
         wf_parallel_for(chunks, 1, do_chunk, &r);
 }
 
@@ -382,6 +489,7 @@ static void run_large(const call *c, const wf_view *dst, const wf_view *src)
                              .src_type = c->type,
                              .grain = c->heavy ? GRAIN_HEAVY : GRAIN_CHEAP,
                              .past = c->past,
+                             .by_rows = true,
                              .fn = call_kernel,
                              .arg = &c->fn});
 }

@@ -109,6 +109,15 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static void count_blocks(wf_walk *w)
+{
+    w->nblocks = 1;
+    for (int i = 0; i < w->rank; i++) {
+        const int64_t step = i == w->col_dim ? w->cols : i == w->row_dim ? w->rows : 1;
+        w->nblocks *= (w->dims[i] + step - 1) / step;
+    }
+}
+
 void wf_walk_cut(wf_walk *w, int64_t tile, int64_t row)
 {
     enum { LONG_ROW = 128 };
@@ -132,11 +141,16 @@ void wf_walk_cut(wf_walk *w, int64_t tile, int64_t row)
     } else {
         w->cols = smaller(w->dims[inner], row);
     }
-    w->nblocks = 1;
-    for (int i = 0; i < w->rank; i++) {
-        const int64_t step = i == w->col_dim ? w->cols : i == w->row_dim ? w->rows : 1;
-        w->nblocks *= (w->dims[i] + step - 1) / step;
-    }
+    count_blocks(w);
+}
+
+void wf_walk_cut_turned(wf_walk *w, int64_t rows, int64_t cols)
+{
+    if (transposed_dim(w) < 0)
+        return;
+    w->cols = smaller(w->dims[w->col_dim], cols);
+    w->rows = smaller(w->dims[w->row_dim], rows);
+    count_blocks(w);
 }
 
 void wf_walk_blocks(const wf_walk *w, int64_t begin, int64_t end, wf_block_fn fn, void *arg)

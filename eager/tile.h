@@ -43,6 +43,8 @@ typedef struct wf_block {
 bool wf_walk_init(wf_walk *w, int n, const wf_view *const *views);
 /* Chooses blocks of at most `tile` elements (one-row blocks of at most `row`). */
 void wf_walk_cut(wf_walk *w, int64_t tile, int64_t row);
+/* After wf_walk_cut: where an operand is transposed, blocks of at most rows x cols elements instead. */
+void wf_walk_cut_turned(wf_walk *w, int64_t rows, int64_t cols);
 /* Calls fn on blocks [begin, end) in order. */
 typedef void (*wf_block_fn)(void *arg, const wf_block *b);
 void wf_walk_blocks(const wf_walk *w, int64_t begin, int64_t end, wf_block_fn fn, void *arg);
