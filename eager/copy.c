@@ -61,6 +61,11 @@ static void cast_block(void *arg, const wf_block *b)
         j->k->pack[wf_width(j->from)](in, b->cols, src, b->row[1], b->col[1], rows, cols);
         src = in;
     }
+    const wf_cast_fn past = j->k->cast_past[j->to][j->from];
+    if (packed_in && packed_out && j->stream && past && (uintptr_t)b->ptr[0] % 64 == 0) {
+        past(b->ptr[0], src, n);
+        return;
+    }
     if (packed_in && j->stream)
         wf_look_ahead(src, (int64_t)n * j->w->op[1].esize);
     if (packed_out && !j->stream) {
@@ -139,7 +144,9 @@ void wf_copy(const wf_view *dst, const wf_view *src)
             wf_walk_cut_turned(&w, READ_BYTES / w.op[0].esize, WRITE_BYTES / w.op[0].esize);
         run_job(&j, copy_block);
     } else {
-        wf_walk_cut(&w, TILE, j.stream ? TILE / 4 : TILE);
+        const bool direct = w.flat && (!j.stream || (j.k->cast_past[j.to][j.from] &&
+                                                     (uintptr_t)dst->data % 64 == 0));
+        wf_walk_cut(&w, TILE, direct ? GRAIN : j.stream ? TILE / 4 : TILE);
         run_job(&j, cast_block);
     }
 }

@@ -96,29 +96,39 @@ WF_CAST(bf16, f16)
 #if !defined(__AVX512BW__)
 WF_CAST(bf16, f32)
 #else
-/* f32 whose upper half is the bf16: the sum that rounds, or the quiet NaN. */
-static inline __m512i bf16_high(__m512 x)
+/* The bf16 of two registers of f32: the sums that round, their upper halves side by side. NaNs, which must not round
+ * to infinity, are seen in pairs. */
+static inline __m512i bf16_of_32(__m512 x, __m512 y, __m512i upper)
 {
-    const __m512i u = _mm512_castps_si512(x);
-    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
-    const __m512i sum = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7FFF)), odd);
-    return _mm512_mask_or_epi32(sum, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), u,
-                                _mm512_set1_epi32(0x400000));
+    const __m512i u = _mm512_castps_si512(x), v = _mm512_castps_si512(y);
+    const __m512i half = _mm512_set1_epi32(0x7FFF), last = _mm512_set1_epi32(0x10000);
+    const __m512i one = _mm512_set1_epi32(1), quiet = _mm512_set1_epi32(0x400000);
+    __m512i a = _mm512_add_epi32(u, half), b = _mm512_add_epi32(v, half);
+    a = _mm512_mask_add_epi32(a, _mm512_test_epi32_mask(u, last), a, one);
+    b = _mm512_mask_add_epi32(b, _mm512_test_epi32_mask(v, last), b, one);
+    if (__builtin_expect(_mm512_cmp_ps_mask(x, y, _CMP_UNORD_Q), 0)) {
+        a = _mm512_mask_or_epi32(a, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), u, quiet);
+        b = _mm512_mask_or_epi32(b, _mm512_cmp_ps_mask(y, y, _CMP_UNORD_Q), v, quiet);
+    }
+    return _mm512_permutex2var_epi16(a, upper, b);
+}
+/* Words 1, 3, 5 ...: the upper halves. */
+static inline __m512i upper_halves(void)
+{
+    uint16_t odd[32];
+    for (int k = 0; k < 32; k++)
+        odd[k] = (uint16_t)(2 * k + 1);
+    return _mm512_loadu_si512(odd);
 }
 static void c_bf16_f32(void *dst, const void *src, size_t n)
 {
     uint16_t *d = dst;
     const float *s = src;
     size_t i = 0;
-    uint16_t odd[32];
-    for (int k = 0; k < 32; k++)
-        odd[k] = (uint16_t)(2 * k + 1);
-    const __m512i upper = _mm512_loadu_si512(odd);
-    for (; i + 32 <= n; i += 32) {
-        const __m512i a = bf16_high(_mm512_loadu_ps(s + i));
-        const __m512i b = bf16_high(_mm512_loadu_ps(s + i + 16));
-        _mm512_storeu_si512(d + i, _mm512_permutex2var_epi16(a, upper, b));
-    }
+    const __m512i upper = upper_halves();
+    for (; i + 32 <= n; i += 32)
+        _mm512_storeu_si512(
+            d + i, bf16_of_32(_mm512_loadu_ps(s + i), _mm512_loadu_ps(s + i + 16), upper));
     for (; i < n; i++)
         d[i] = wf_bf16_of_f32(s[i]);
 }
@@ -158,6 +168,51 @@ static void c_f16_f32(void *dst, const void *src, size_t n)
 #else
 WF_CAST(f32, f16)
 WF_CAST(f16, f32)
+#endif
+
+/* -- past the caches ----------------------------------------------------------------------------------------- */
+/* Memory is asked for this many bytes ahead, a line at a time: non-temporal stores take the place in which the
+ * processor would have looked ahead by itself, and a burst of requests would wait for room. */
+enum { AHEAD = 4096 };
+#if defined(__AVX512BW__)
+/* Steps of 64 elements; dst is aligned to 64 bytes. */
+#define WF_CAST_PAST(to, from, step)                                                               \
+    static void past_##to##_##from(void *dst, const void *src, size_t n)                           \
+    {                                                                                              \
+        WF_CTYPE_##to *d = dst;                                                                    \
+        const WF_CTYPE_##from *s = src;                                                            \
+        const __m512i upper = upper_halves();                                                      \
+        (void)upper;                                                                               \
+        size_t i = 0;                                                                              \
+        for (; i + 64 <= n; i += 64) {                                                             \
+            for (size_t o = 0; o < 64 * sizeof *s; o += 64)                                        \
+                __builtin_prefetch((const char *)(s + i) + AHEAD + o);                             \
+            step                                                                                   \
+        }                                                                                          \
+        c_##to##_##from(d + i, s + i, n - i);                                                      \
+    }
+#define OUT(k, v) _mm512_stream_si512((void *)(d + i + (k)), v);
+#define FLT(k) _mm512_loadu_ps(s + i + (k))
+#define HALF(k) _mm256_loadu_si256((const void *)(s + i + (k)))
+#define TO_BF16(k) OUT(k, bf16_of_32(FLT(k), FLT(k + 16), upper))
+#define OF_BF16(k) OUT(k, _mm512_slli_epi32(_mm512_cvtepu16_epi32(HALF(k)), 16))
+#define TO_F16(k)                                                                                  \
+    OUT(k, _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtps_ph(FLT(k), 0)),                  \
+                              _mm512_cvtps_ph(FLT(k + 16), 0), 1))
+#define OF_F16(k) OUT(k, _mm512_castps_si512(_mm512_cvtph_ps(HALF(k))))
+WF_CAST_PAST(bf16, f32, TO_BF16(0) TO_BF16(32))
+WF_CAST_PAST(f32, bf16, OF_BF16(0) OF_BF16(16) OF_BF16(32) OF_BF16(48))
+WF_CAST_PAST(f16, f32, TO_F16(0) TO_F16(32))
+WF_CAST_PAST(f32, f16, OF_F16(0) OF_F16(16) OF_F16(32) OF_F16(48))
+extern const wf_cast_fn WF_SYM(wf_cast_past)[WF_NDTYPE][WF_NDTYPE];
+const wf_cast_fn WF_SYM(wf_cast_past)[WF_NDTYPE][WF_NDTYPE] = {
+    [WEFT_BF16] = {[WEFT_F32] = past_bf16_f32},
+    [WEFT_F16] = {[WEFT_F32] = past_f16_f32},
+    [WEFT_F32] = {[WEFT_BF16] = past_f32_bf16, [WEFT_F16] = past_f32_f16},
+};
+#else
+extern const wf_cast_fn WF_SYM(wf_cast_past)[WF_NDTYPE][WF_NDTYPE];
+const wf_cast_fn WF_SYM(wf_cast_past)[WF_NDTYPE][WF_NDTYPE] = {[WEFT_BF16] = {NULL}};
 #endif
 
 /* To f16 from another type: by way of an f32 that rounds alike, a piece at a time. */

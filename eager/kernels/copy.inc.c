@@ -232,7 +232,7 @@ extern const wf_map_fn WF_SYM(wf_map_u8)[], WF_SYM(wf_map_i8)[], WF_SYM(wf_map_i
     WF_SYM(wf_map_i32)[], WF_SYM(wf_map_i64)[], WF_SYM(wf_map_f32)[], WF_SYM(wf_map_f64)[];
 extern const bool WF_SYM(wf_map_past)[];
 extern const wf_map_fn WF_SYM(wf_vjp_f32)[][WF_VJP_MAX], WF_SYM(wf_vjp_f64)[][WF_VJP_MAX];
-extern const wf_cast_fn WF_SYM(wf_cast)[][WF_NDTYPE];
+extern const wf_cast_fn WF_SYM(wf_cast)[][WF_NDTYPE], WF_SYM(wf_cast_past)[][WF_NDTYPE];
 
 const wf_kernels WF_SYM(wf_kernels) = {
     .map = {[WF_CT_U8] = WF_SYM(wf_map_u8),
@@ -245,6 +245,7 @@ const wf_kernels WF_SYM(wf_kernels) = {
     .past = WF_SYM(wf_map_past),
     .vjp = {WF_SYM(wf_vjp_f32), WF_SYM(wf_vjp_f64)},
     .cast = WF_SYM(wf_cast),
+    .cast_past = WF_SYM(wf_cast_past),
     .pack = packs,
     .pack_nt = packs_nt,
     .unpack = unpacks,

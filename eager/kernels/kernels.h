@@ -51,6 +51,8 @@ typedef struct wf_kernels {
     const bool *past;                      /* [op], f32 only */
     const wf_map_fn (*vjp[2])[WF_VJP_MAX]; /* f32, f64: [op][operand]; srcs g, operands, y */
     const wf_cast_fn (*cast)[WF_NDTYPE];   /* [to][from]; from == to copies */
+    /* [to][from] with non-temporal stores, dst aligned to 64 bytes; NULL where there is none */
+    const wf_cast_fn (*cast_past)[WF_NDTYPE];
     const wf_pack_fn *pack;                /* [width] */
     const wf_pack_fn *pack_nt;             /* the same with non-temporal stores where that pays */
     const wf_unpack_fn *unpack;            /* [width] */
