@@ -15,9 +15,9 @@
 #include "eager/tile.h"
 
 enum {
-    TILE = 4096,           /* elements of a block that is transposed or cast: 64 x 64 */
-    ROW = 16384,           /* elements of a contiguous block */
-    GRAIN = 65536,         /* elements per chunk */
+    TILE = 4096,   /* elements of a block that is transposed or cast: 64 x 64 */
+    ROW = 16384,   /* elements of a contiguous block */
+    GRAIN = 65536, /* elements per chunk */
     /* Of a large transpose: as many rows as memory is asked for ahead of use at once (32 of f32), read in pieces of two
      * pages, written in pieces of two lines. */
     READ_BYTES = 8192,
@@ -144,8 +144,9 @@ void wf_copy(const wf_view *dst, const wf_view *src)
             wf_walk_cut_turned(&w, READ_BYTES / w.op[0].esize, WRITE_BYTES / w.op[0].esize);
         run_job(&j, copy_block);
     } else {
-        const bool direct = w.flat && (!j.stream || (j.k->cast_past[j.to][j.from] &&
-                                                     (uintptr_t)dst->data % 64 == 0));
+        const bool direct =
+            w.flat &&
+            (!j.stream || (j.k->cast_past[j.to][j.from] && (uintptr_t)dst->data % 64 == 0));
         wf_walk_cut(&w, TILE, direct ? GRAIN : j.stream ? TILE / 4 : TILE);
         run_job(&j, cast_block);
     }

@@ -21,9 +21,9 @@
 #include "eager/pool.h"
 
 enum {
-    TILE = 1024,           /* elements of a scratch tile when there are few operands */
-    PIECE = 512,           /* elements between kernel and streaming stores */
-    TURNED_ROWS = 256,     /* of a block with a transposed source, if scratch holds so many */
+    TILE = 1024,       /* elements of a scratch tile when there are few operands */
+    PIECE = 512,       /* elements between kernel and streaming stores */
+    TURNED_ROWS = 256, /* of a block with a transposed source, if scratch holds so many */
     TURNED_COLS = 64,
     ROW_BYTES = TURNED_COLS * 8,
     ROWS_AHEAD = 8,        /* rows fetched before they are read */
@@ -45,7 +45,8 @@ typedef struct run {
     bool stream, direct; /* direct: no operand needs a cast or a gather */
     bool past;           /* the kernel itself stores past the caches */
     bool turned;         /* row by row: see turned_block */
-    int32_t slot[WF_WALK_OPS + 1]; /* where an operand's scratch tile starts; the last: values not yet cast */
+    int32_t slot[WF_WALK_OPS +
+                 1]; /* where an operand's scratch tile starts; the last: values not yet cast */
 } run;
 
 typedef struct chunk {

@@ -20,7 +20,7 @@ typedef struct wf_tiles {
     int64_t tile;  /* most elements of a tile; 0: the engine's choice */
     int64_t grain; /* elements that are worth a chunk */
     bool past;     /* fn takes WF_PAST_CACHES in bcast (eager/kernels/kernels.h) */
-    bool by_rows; /* a call of fn costs so little that it may get a row of 64 elements */
+    bool by_rows;  /* a call of fn costs so little that it may get a row of 64 elements */
     wf_tile_fn fn;
     const void *arg;
 } wf_tiles;

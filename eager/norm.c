@@ -45,6 +45,15 @@ static void norm_row(void *ctx, int64_t row, const void *const *in, void *const 
                j->mean != NULL ? j->mean + at : NULL, j->rstd + at, nt);
 }
 
+static void norm_rows(void *ctx, int64_t row, int64_t count, const void *const *in,
+                      void *const *out, int nt)
+{
+    const norm_job *j = ctx;
+    size_t at = (size_t)row * j->size;
+    j->k->norms(out[0], in[0], j->w, j->b, j->n, j->eps, j->center,
+                j->mean != NULL ? j->mean + at : NULL, j->rstd + at, count, nt);
+}
+
 static int run_norm(wf_exec *e, bool center)
 {
     const wf_view *x = &e->src[0];
@@ -83,6 +92,7 @@ static int run_norm(wf_exec *e, bool center)
         r.out[0].dtype = e->dst[0].dtype;
         r.nt_limit = INT64_MAX;
         r.fn = norm_row;
+        r.many = norm_rows;
         r.ctx = &j;
         status = wf_rows_run(&r, e->why);
     }

@@ -38,11 +38,33 @@ typedef struct row_run {
     bool direct; /* ...or stored there by the kernel */
 } row_run;
 
+static void many_rows(const row_run *r, int64_t begin, int64_t end)
+{
+    const wf_row_job *job = r->job;
+    const int64_t offset = begin * job->n * (int64_t)r->k->size;
+    const void *in[WF_ROWS_IN] = {NULL};
+    void *out[WF_ROWS_OUT] = {NULL};
+    for (int k = 0; k < job->nin; k++) {
+        in[k] = (const char *)job->in[k].data + offset;
+    }
+    for (int k = 0; k < job->nout; k++) {
+        out[k] = (char *)(uintptr_t)job->out[k].data + offset;
+    }
+    job->many(job->ctx, begin, end - begin, in, out, r->direct);
+    if (r->direct) {
+        __builtin_ia32_sfence();
+    }
+}
+
 static void rows_task(void *arg, int64_t begin, int64_t end)
 {
     const row_run *r = arg;
     const wf_row_job *job = r->job;
     int64_t row_bytes = job->n * (int64_t)r->k->size;
+    if (job->many != NULL && r->slots == 0) {
+        many_rows(r, begin, end);
+        return;
+    }
     char *slot = r->scratch + (r->slots > 0 ? begin / r->grain * r->slots * row_bytes : 0);
     for (int64_t i = begin; i < end; i++) {
         const void *in[WF_ROWS_IN] = {NULL};
@@ -102,6 +124,9 @@ int wf_rows_run(const wf_row_job *job, wf_why *why)
         r.slots += r.stream || job->out[k].dtype != job->compute;
     }
     r.grain = ROW_TASK_ELEMENTS / job->n + 1;
+    if (job->many != NULL && r.grain > 4) {
+        r.grain = (r.grain + 3) / 4 * 4; /* kernels take four rows at once */
+    }
     size_t bytes = 0;
     if (r.slots > 0) {
         int64_t most = SCRATCH_BYTES / (r.slots * row_bytes);

@@ -16,6 +16,10 @@ enum { WF_ROWS_IN = 3, WF_ROWS_OUT = 1 };
 /* One row: in[k] and out[k] hold n compute values. nt: as in eager/kernels/rowwise.h. */
 typedef void (*wf_row_fn)(void *ctx, int64_t row, const void *const *in, void *const *out, int nt);
 
+/* Rows [row, row + count), which follow one another in in[k] and out[k]. */
+typedef void (*wf_rows_fn)(void *ctx, int64_t row, int64_t count, const void *const *in,
+                           void *const *out, int nt);
+
 typedef struct wf_row_job {
     int64_t rows, n;
     int compute; /* WEFT_F32 or WEFT_F64 */
@@ -26,6 +30,7 @@ typedef struct wf_row_job {
     } in[WF_ROWS_IN], out[WF_ROWS_OUT];
     int64_t nt_limit; /* longest row that fn can store past the caches */
     wf_row_fn fn;
+    wf_rows_fn many; /* the same for several rows where none goes through scratch, or NULL */
     void *ctx;
 } wf_row_job;
 

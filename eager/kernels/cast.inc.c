@@ -127,8 +127,8 @@ static void c_bf16_f32(void *dst, const void *src, size_t n)
     size_t i = 0;
     const __m512i upper = upper_halves();
     for (; i + 32 <= n; i += 32)
-        _mm512_storeu_si512(
-            d + i, bf16_of_32(_mm512_loadu_ps(s + i), _mm512_loadu_ps(s + i + 16), upper));
+        _mm512_storeu_si512(d + i,
+                            bf16_of_32(_mm512_loadu_ps(s + i), _mm512_loadu_ps(s + i + 16), upper));
     for (; i < n; i++)
         d[i] = wf_bf16_of_f32(s[i]);
 }

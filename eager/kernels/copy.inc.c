@@ -164,7 +164,7 @@ BLOCK_FN(block_8, uint64_t, 2, lanes_of, vector, put, ROUND64)
     static void pack_nt_##width(void *dst, int64_t ldd, const void *src, int64_t s1, int64_t s0,   \
                                 size_t m, size_t n)                                                \
     {                                                                                              \
-        if (s1 == 1 && s0 != 1 && ALIGNED_ROWS(T, dst, ldd))                                    \
+        if (s1 == 1 && s0 != 1 && ALIGNED_ROWS(T, dst, ldd))                                       \
             transpose_##width(dst, ldd, src, s0, m, n, true);                                      \
         else if (s0 == 1)                                                                          \
             for (size_t i = 0; i < m; i++)                                                         \

@@ -27,6 +27,9 @@ typedef struct wf_row_kernels {
      * rstd = 1 / sqrt(var + eps); y = ((x - mean) * rstd) * w + b; w, b may be NULL. mean may be NULL. */
     void (*norm)(void *y, const void *x, const void *w, const void *b, int64_t n, double eps,
                  int center, void *mean, void *rstd, int nt);
+    /* The same for rows that follow one another; mean and rstd have a value for each. */
+    void (*norms)(void *y, const void *x, const void *w, const void *b, int64_t n, double eps,
+                  int center, void *mean, void *rstd, int64_t rows, int nt);
     /* xhat = (x - mean) * rstd; gw = g * w; dx = rstd * ((gw - sum(gw) / n) - xhat * (sum(gw * xhat) / n));
      * without the first sum, and mean = 0, if mean is NULL; gw = g if w is NULL. */
     void (*norm_bwd)(void *dx, const void *g, const void *x, const void *w, int64_t n,

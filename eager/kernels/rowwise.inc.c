@@ -14,6 +14,7 @@
 #include "jit/ir/math_f32.h"
 #include "eager/kernels/x4.h"
 #include "eager/kernels/exp_block.h"
+#include "eager/kernels/norm4.h"
 
 #define OP +
 
@@ -49,9 +50,10 @@
     {                                                                                              \
         .softmax = softmax_##sfx, .log_softmax = log_softmax_##sfx,                                \
         .softmax_bwd = softmax_bwd_##sfx, .log_softmax_bwd = log_softmax_bwd_##sfx,                \
-        .norm = norm_##sfx, .norm_bwd = norm_bwd_##sfx, .cross_entropy = cross_entropy_##sfx,      \
-        .cross_entropy_bwd = cross_entropy_bwd_##sfx, .affine = affine_##sfx,                      \
-        .affine_bwd = affine_bwd_##sfx, .norm_bwd_sums = norm_bwd_sums_##sfx,                      \
+        .norm = norm_##sfx, .norms = norms_##sfx, .norm_bwd = norm_bwd_##sfx,                      \
+        .cross_entropy = cross_entropy_##sfx, .cross_entropy_bwd = cross_entropy_bwd_##sfx,        \
+        .affine = affine_##sfx, .affine_bwd = affine_bwd_##sfx,                                    \
+        .norm_bwd_sums = norm_bwd_sums_##sfx,                                                      \
     }
 
 const wf_row_kernels WF_JOIN(wf_row_kernels, WF_ISA)[2] = {KERNELS(f32), KERNELS(f64)};

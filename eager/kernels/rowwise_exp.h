@@ -79,6 +79,44 @@ WF_INLINE void store_part_f32(float *p, wf_x4 v, int64_t count)
     wf_x4_store(t, v);
     memcpy(p, t, (size_t)count * sizeof *p);
 }
+
+/* Registers in which some lane lies in (0, 2^-64). */
+#if WF_VBYTES == 64
+#define TINY(v)                                                                                    \
+    _mm512_cmplt_epu32_mask(_mm512_sub_epi32((__m512i)(v), _mm512_set1_epi32(1)),                  \
+                            _mm512_set1_epi32(0x1F7FFFFF))
+#else
+#define TINY(v)                                                                                    \
+    _mm256_movemask_ps(                                                                            \
+        (__m256)_mm256_and_si256(_mm256_cmpgt_epi32((__m256i)(v), _mm256_setzero_si256()),         \
+                                 _mm256_cmpgt_epi32(_mm256_set1_epi32(0x1F800000), (__m256i)(v))))
+#endif
+/* y = e / s for e in [0, 1] and s in [1, 2^40], or all NaN; past the caches if nt. A division takes 16 steps, this five:
+ * with y the rounded 1 / s and a quotient that is off by less than a unit in the last place, one more correction gives
+ * the rounded quotient (Markstein); the first product may be off by 1.5. The remainders are exact unless e is tiny. */
+WF_INLINE void shares_f32(float *y, const float *e, float s, int64_t n, int nt)
+{
+    const wf_x4 ss = wf_x4_all(s), inverse = wf_x4_all(1.0f / s), minus = wf_x4_all(-s);
+    int64_t i = 0;
+    for (; i + WF_X4 <= n; i += WF_X4) {
+        const wf_x4 v = wf_x4_load(e + i);
+        wf_x4 q = wf_x4_mul(v, inverse);
+        q = wf_x4_fma(wf_x4_fma(q, minus, v), inverse, q);
+        q = wf_x4_fma(wf_x4_fma(q, minus, v), inverse, q);
+        if (__builtin_expect((TINY(v.a) | TINY(v.b) | TINY(v.c) | TINY(v.d)) != 0, 0)) {
+            q = (wf_x4){v.a / ss.a, v.b / ss.b, v.c / ss.c, v.d / ss.d};
+        }
+        if (nt) {
+            wf_x4_stream(y + i, q);
+        } else {
+            wf_x4_store(y + i, q);
+        }
+    }
+    for (; i < n; i++) {
+        y[i] = e[i] / s;
+    }
+}
+#undef TINY
 #define X4_LOAD(p) wf_x4_load((p) + i)
 #define X4_LOAD_PART(p) load_part_f32((p) + i, n - i)
 /* dst[i] = EXPR(L) of operands L(p); past the caches if nt. */

@@ -40,9 +40,17 @@ static void FN(softmax)(void *yv, const void *xv, int64_t n, int nt)
     _Alignas(64) T own[WF_BLOCK]; /* exponentials on their way past the caches */
     T *e = nt ? own : y;
     T s = FN(sum_exp)(e, x, m, n);
+#if ESIZE == 4 && defined(WF_HAS_X4)
+    if (nt) {
+        shares_f32(y, e, s, n, 1);
+    } else {
+        shares_f32(y, e, s, n, 0);
+    }
+#else
 #define SHARE(L) (L(e) / s)
     PASS(y, SHARE);
 #undef SHARE
+#endif
 }
 static void FN(log_softmax)(void *yv, const void *xv, int64_t n, int nt)
 {
@@ -144,6 +152,26 @@ static void FN(norm)(void *y, const void *xv, const void *w, const void *b, int6
         memcpy(mean, &m, sizeof m);
     }
     memcpy(rstd, &r, sizeof r);
+}
+
+static void FN(norms)(void *yv, const void *xv, const void *w, const void *b, int64_t n, double eps,
+                      int center, void *meanv, void *rstdv, int64_t rows, int nt)
+{
+    T *y = yv, *mean = meanv, *rstd = rstdv;
+    const T *x = xv;
+    int64_t i = 0;
+#if ESIZE == 4 && defined(WF_HAS_NORM4)
+    if (n % WF_LANES == 0 && n <= WF_BLOCK && w != NULL && b != NULL) {
+        for (; i + 4 <= rows; i += 4) {
+            norm4(y + i * n, x + i * n, w, b, n, eps, center, mean != NULL ? mean + i : NULL,
+                  rstd + i, nt);
+        }
+    }
+#endif
+    for (; i < rows; i++) {
+        FN(norm)
+        (y + i * n, x + i * n, w, b, n, eps, center, mean != NULL ? mean + i : NULL, rstd + i, nt);
+    }
 }
 
 /* a = sum(gw) / n, or 0 if !center; c = sum(gw * xhat) / n. The rows after these are fetched. */

@@ -8,8 +8,6 @@
 #include "eager/kernels/reduce_vec.h"
 #include "jit/ir/dtype.h"
 
-#define WF_LIST(...) __VA_ARGS__
-
 /* A register of f32 from as many halves. */
 WF_INLINE wf_vec_f32 widen_bf16(const uint16_t *p)
 {

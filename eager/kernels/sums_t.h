@@ -79,45 +79,24 @@ WF_INLINE void FN(lanes)(V *lanes, const S *x, int64_t n, int64_t stride, const 
     }
 }
 
-/* out[i] = the sum of block x[i * stride .. + n). Four registers of lanes are folded into one: the halves of
- * a step lie side by side, a shuffle serves two blocks. */
+/* out[i] = the sum of block x[i * stride .. + n) */
 static void FN(span)(void *outv, const void *xv, int64_t n, int64_t stride, int64_t count)
 {
     T *out = outv;
     const S *x = xv;
     int64_t i = 0;
-#define HALVES(a, b, low, high)                                                                    \
-    (__builtin_shufflevector(a, b, low) + __builtin_shufflevector(a, b, high))
 #if VN >= 8
     for (; i + 4 <= count; i += 4, x += 4 * stride) {
         V v[4];
         for (int r = 0; r < 4; r += AT_ONCE) {
             FN(lanes)(v + r, x + r * stride, n, stride, AT_ONCE);
         }
-        V a = v[0], b = v[1], c = v[2], d = v[3];
-#if VN == 16
-        a = HALVES(a, b, WF_LIST(0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23),
-                   WF_LIST(8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31));
-        c = HALVES(c, d, WF_LIST(0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23),
-                   WF_LIST(8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31));
-        a = HALVES(a, c, WF_LIST(0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27),
-                   WF_LIST(4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31));
-        a = a + WF_SHUF(a, WF_ROT16_2);
-        a = a + WF_SHUF(a, WF_ROT16_1);
-        enum { APART = 4 };
-#else
-        a = HALVES(a, b, WF_LIST(0, 1, 2, 3, 8, 9, 10, 11), WF_LIST(4, 5, 6, 7, 12, 13, 14, 15));
-        c = HALVES(c, d, WF_LIST(0, 1, 2, 3, 8, 9, 10, 11), WF_LIST(4, 5, 6, 7, 12, 13, 14, 15));
-        a = HALVES(a, c, WF_LIST(0, 1, 4, 5, 8, 9, 12, 13), WF_LIST(2, 3, 6, 7, 10, 11, 14, 15));
-        a = a + WF_SHUF(a, WF_ROT8_1);
-        enum { APART = 2 };
-#endif
+        const V sums = WF_JOIN(wf_fold4, TSFX)(v[0], v[1], v[2], v[3]);
         for (int k = 0; k < 4; k++) {
-            out[i + k] = (T)a[k * APART];
+            out[i + k] = (T)sums[k * (VN / 4)];
         }
     }
 #endif
-#undef HALVES
     for (; i < count; i++, x += stride) {
         V a;
         FN(lanes)(&a, x, n, 0, 1);

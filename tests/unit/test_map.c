@@ -382,7 +382,8 @@ Test(map, in_place)
 Test(map, threads)
 {
     static const int counts[] = {1, 2, 3, 7};
-    static const int64_t shapes[][2] = {{1, 200001}, {301, 1003}, {70001, 3}, {2300, 2311}, {2300, 2368}};
+    static const int64_t shapes[][2] = {
+        {1, 200001}, {301, 1003}, {70001, 3}, {2300, 2311}, {2300, 2368}};
     static const wf_op ops[] = {WF_OP_ADD, WF_OP_TANH, WF_OP_REMAINDER, WF_OP_GREATER};
     for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
         for (size_t c = 0; c < sizeof shapes / sizeof *shapes; c++)

@@ -149,6 +149,26 @@ Test(rowwise, softmax)
     }
 }
 
+/* Quotients of every size, down to where they lose digits and vanish: the kernel multiplies by a reciprocal. */
+Test(rowwise, softmax_quotients)
+{
+    for (int trial = 0; trial < 12; trial++) {
+        int64_t dims[2] = {3, 5000}, axis = 1;
+        set_machine(trial);
+        operand x = make_operand(WEFT_F32, 2, dims, PLAIN);
+        float *v = x.v.data;
+        for (int64_t i = 0; i < dims[0] * dims[1]; i++) {
+            v[i] = (float)uniform(i < dims[1] ? -106 : i < 2 * dims[1] ? -46 : -9, 0);
+        }
+        wf_attr attr = {.n_ints = 1, .ints = &axis};
+        call c = run_op(WF_OP_SOFTMAX, wf_exec_softmax, &attr, 1, &x.v);
+        cr_assert_eq(c.status, 0);
+        expect_softmax(WF_OP_SOFTMAX, &x.v, NULL, &c.dst[0].v, 1);
+        free_call(&c);
+        free_operand(&x);
+    }
+}
+
 /* Rows of -inf give NaN, masked entries 0; the sum of a row is 1 within its error. */
 Test(rowwise, softmax_special)
 {
@@ -315,6 +335,10 @@ Test(rowwise, layer_and_rms_norm)
             check_norm(float_types[t], rows, lengths[k], true, trial);
             check_norm(float_types[t], rows, lengths[k], false, trial + 1);
         }
+    }
+    for (int i = 0; i < 12;
+         i++) { /* groups of four rows and what is left of them, at every width */
+        check_norm(WEFT_F32, 4 + i, i % 2 ? 256 : 1024, i % 3 != 0, i * 4);
     }
     check_norm(WEFT_F32, 4100, 20, true, 1);
     check_norm(WEFT_F32, 9000, 130, true, 2);
