@@ -492,13 +492,12 @@ static int64_t trim_pool(wf_cache *c, pool *p)
     int64_t bytes = 0;
     for (segment **at = &p->segments; *at;) {
         segment *s = *at;
-        if (!s->expandable) {
-            bytes += trim_segment(c, p, at);
-        }
-        for (chunk *n = s->expandable ? s->first : NULL; n; n = n->next) {
-            if (n->state == FREE) {
-                n = trim_chunk(c, p, n, &bytes);
+        if (s->expandable) {
+            for (chunk *n = s->first; n; n = n->next) {
+                n = n->state == FREE ? trim_chunk(c, p, n, &bytes) : n;
             }
+        } else {
+            bytes += trim_segment(c, p, at); /* s may be gone: *at is the next one then */
         }
         if (*at == s) {
             at = &s->next;
