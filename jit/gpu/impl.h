@@ -101,6 +101,10 @@ typedef struct wf_gpu_hand {
 } wf_gpu_hand;
 int wf_gpu_hand_run(int ordinal, wf_gpu_hand *h, wf_why *why);
 
+/* A copy by tiles, if it is one between two orders of axes (transpose.c); *status then. */
+bool wf_gpu_transpose(int ordinal, const wf_view *dst, const wf_view *src, int *status,
+                      wf_why *why);
+
 /* -- temporaries ----------------------------------------------------------------------------------------------
  * Freed in stream order: freeing right after the launch is right. */
 typedef struct wf_gpu_temps {

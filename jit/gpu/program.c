@@ -11,6 +11,66 @@ static int start(int ordinal, const wf_program *p, const wf_program_args *a, boo
                    : wf_gpu_map_program(ordinal, p, a, later, why);
 }
 
+/* -- destinations of other types ------------------------------------------------------------------------------- */
+/* A destination of another type than its value's takes a rounding cast: is there one? */
+static bool rounds(const wf_program *p, const wf_program_args *a)
+{
+    for (int k = 0; k < p->noutput; k++)
+        if (a->dst[k].dtype != p->type[p->output[k]])
+            return true;
+    return false;
+}
+
+static int replay(const wf_program *p, const wf_inst *inst, wf_program *q, const int16_t *value)
+{
+    int src[5] = {-1, -1, -1, -1, -1};
+    for (int k = 0; k < inst->nsrc; k++)
+        src[k] = inst->src[k] < 0 ? -1 : value[inst->src[k]];
+    switch ((wf_inst_kind)inst->kind) {
+    case WF_INST_MAP:
+        return wf_program_map(q, (wf_op)inst->op, inst->compute, inst->nsrc, src);
+    case WF_INST_VJP:
+        return wf_program_vjp(q, (wf_op)inst->op, inst->which, inst->compute, inst->nsrc, src);
+    case WF_INST_CAST:
+        return wf_program_cast(q, src[0], p->type[inst->value]);
+    case WF_INST_REDUCE:
+        return wf_program_reduce(q, (wf_op)inst->op, src[0]);
+    case WF_INST_EXPAND:
+        return wf_program_expand(q, src[0], (wf_level)p->level[inst->value]);
+    case WF_INST_PICK:
+        return wf_program_pick(q, src[0], src[1]);
+    case WF_INST_IOTA:
+        return wf_program_iota(q, p->type[inst->value]);
+    case WF_INST_CHECK:
+        wf_program_check(q, src[0]);
+        break;
+    }
+    return -1;
+}
+
+/* q := p with the casts written out. */
+static bool write_casts(const wf_program *p, const wf_program_args *a, wf_program *q)
+{
+    int16_t value[WF_PROGRAM_VALUES];
+    wf_program_init(q);
+    for (int i = 0; i < p->ninput; i++) {
+        const int v = p->input[i];
+        value[v] = (int16_t)(p->level[v] == WF_LEVEL_ROW ? wf_program_input_row(q, p->type[v])
+                                                         : wf_program_input(q, p->type[v]));
+    }
+    for (int i = 0; i < p->nscalar; i++)
+        value[p->scalar[i]] = (int16_t)wf_program_scalar(q, p->type[p->scalar[i]]);
+    for (int i = 0; i < p->ninst; i++) {
+        const int v = replay(p, &p->inst[i], q, value);
+        if (p->inst[i].value >= 0)
+            value[p->inst[i].value] = (int16_t)v;
+    }
+    for (int k = 0; k < p->noutput; k++)
+        wf_program_output_at(q, wf_program_cast(q, value[p->output[k]], a->dst[k].dtype),
+                             (wf_level)p->output_level[k]);
+    return wf_program_finish(q) == 0;
+}
+
 int wf_gpu_program_now(int ordinal, const wf_program *p, const wf_program_args *a, wf_why *why)
 {
     return start(ordinal, p, a, false, why);
@@ -20,6 +80,13 @@ int wf_gpu_program(int ordinal, const wf_program *p, uint32_t one, const wf_prog
                    wf_why *why)
 {
     (void)one;
+    wf_program q;
+    if (rounds(p, a)) {
+        if (!write_casts(p, a, &q))
+            return wf_fail(why, WEFT_EUNSUPPORTED,
+                           "a program is too large for the casts of its results");
+        p = &q;
+    }
     const bool later = wf_env()->WEFT_JIT == 1 && wf_gpu_can_single(p);
     const int status = start(ordinal, p, a, later, why);
     if (status != WF_GPU_PENDING)
@@ -38,6 +105,9 @@ int wf_gpu_copy(int ordinal, const wf_view *dst, const wf_view *src, wf_why *why
     if (dst->dtype == src->dtype && wf_view_is_contiguous(dst) && wf_view_is_contiguous(src))
         return wf_cuda_move(ordinal, dst->data, src->data,
                             (size_t)wf_view_numel(dst) * wf_dtype_size(dst->dtype), why);
+    int status = 0;
+    if (wf_gpu_transpose(ordinal, dst, src, &status, why))
+        return status;
     wf_program_init(&p);
     wf_program_output(&p, wf_program_cast(&p, wf_program_input(&p, src->dtype), dst->dtype));
     if (wf_program_finish(&p) != 0)

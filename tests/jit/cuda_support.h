@@ -29,11 +29,12 @@ __attribute__((constructor)) static void choose_fakes(void)
             cr_skip_test("%s", why_.rule);                                                         \
     } while (0)
 
-enum { MIRRORS = 96 };
+enum { MIRRORS = 96, MIRROR_EDGE = 256 };
 
-/* Host ranges and their copies on the device. */
+/* Host ranges and their copies on the device; behind each copy lie MIRROR_EDGE bytes that nothing may change. */
 typedef struct mirror {
     int n;
+    bool torn;
     char *lo[MIRRORS], *hi[MIRRORS];
     wf_cuda_block *block[MIRRORS];
 } mirror;
@@ -80,8 +81,12 @@ static inline void mirror_upload(mirror *m)
     wf_why why = {0};
     for (int i = 0; i < m->n; i++) {
         const size_t n = (size_t)(m->hi[i] - m->lo[i]);
-        m->block[i] = wf_cuda_alloc(0, n ? n : 1, &why);
+        m->block[i] = wf_cuda_alloc(0, n + MIRROR_EDGE, &why);
         cr_assert_not_null(m->block[i], "%s", why.rule);
+        char edge[MIRROR_EDGE];
+        memset(edge, 0x3C, sizeof edge);
+        cr_assert_eq(wf_cuda_upload(0, (char *)m->block[i]->address + n, edge, sizeof edge, &why),
+                     0);
         if (n)
             cr_assert_eq(wf_cuda_upload(0, m->block[i]->address, m->lo[i], n, &why), 0, "%s",
                          why.rule);
@@ -111,12 +116,22 @@ static inline int mirror_download(mirror *m, wf_why *why)
     int status = wf_cuda_synchronize(0, why);
     for (int i = 0; i < m->n; i++) {
         const size_t n = (size_t)(m->hi[i] - m->lo[i]);
+        char edge[MIRROR_EDGE], whole[MIRROR_EDGE];
+        memset(whole, 0x3C, sizeof whole);
         if (n && status == 0)
             status = wf_cuda_download(0, m->lo[i], m->block[i]->address, n, why);
+        if (status == 0)
+            status = wf_cuda_download(0, edge, (char *)m->block[i]->address + n, sizeof edge, why);
+        m->torn |= status == 0 && memcmp(edge, whole, sizeof edge) != 0;
         wf_cuda_free(m->block[i]);
     }
     m->n = 0;
     return status;
+}
+
+static inline void mirror_check(const mirror *m)
+{
+    cr_assert(!m->torn, "a kernel wrote behind its operands");
 }
 
 /* wf_gpu_program on host operands. */
@@ -138,6 +153,7 @@ static inline int device_program(const wf_program *p, const wf_program_args *a, 
     on.src = src;
     const int status = wf_gpu_program(0, p, 0, &on, why);
     const int late = mirror_download(&m, why);
+    mirror_check(&m);
     return status ? status : late;
 }
 

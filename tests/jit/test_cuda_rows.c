@@ -145,6 +145,7 @@ static int on_device(const row_case *c, const wf_view *src, wf_view *dst, int nd
         dsrc[i] = mirror_view(&m, &src[i]);
     wf_exec e = {c->op, c->nsrc, ndst, dsrc, ddst, &c->attr, why};
     const int status = wf_gpu_row(0, &e), late = mirror_download(&m, why);
+    mirror_check(&m);
     return status ? status : late;
 }
 
@@ -228,6 +229,10 @@ Test(cuda_rows, moves)
         dyns(&c, 4, (int64_t[]){1, 9, 2, 10});
         check(&c);
         c = (row_case){.op = WF_OP_COPY, .nsrc = 1, .src = {type(t, 3, 33, 65, 2, 0)}};
+        check(&c);
+        c = (row_case){.op = WF_OP_COPY, .nsrc = 1, .src = {type(t, 2, 65, 130, 0, 0)}};
+        check(&c);
+        c = (row_case){.op = WF_OP_COPY, .nsrc = 1, .src = {type(t, 3, 3, 33, 40, 0)}};
         check(&c);
         c = (row_case){
             .op = WF_OP_CAST, .nsrc = 1, .src = {type(t, 2, 33, 7, 0, 0)}, .attr.dtype = WEFT_F32};

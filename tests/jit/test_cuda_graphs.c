@@ -1,0 +1,93 @@
+/*
+ * tests/jit/test_cuda_graphs.c -- random functions on the device, op by op and planned, against the host: bit for bit.
+ *
+ * ctest: timeout=900
+ */
+#include "tests/jit/cuda_support.h"
+#include "tests/jit/graph_support.h"
+#include "tests/jit/random_fn.h"
+#include "weft/jit.h"
+
+enum { FUNCTIONS = 300, PARTS = 3 };
+
+static weft_status run_function(void *self, const weft_tensor *in, int n, weft_tensor *out,
+                                int n_out)
+{
+    weft_tensor x[GRAPH_ARGS];
+    (void)n_out;
+    for (int k = 0; k < n; k++)
+        x[k] = in[k];
+    return wf_fn_run(self, x, NULL, out) ? WEFT_EUNSUPPORTED : WEFT_OK;
+}
+
+/* As graph_eager, on the device; planned: through a trace. */
+static int on_device(wf_fn *f, void *const *in, void **out, bool planned)
+{
+    weft_tensor x[GRAPH_ARGS], y[GRAPH_ARGS];
+    weft_scope sc = weft_scope_begin();
+    for (uint32_t k = 0; k < f->ninputs; k++) {
+        const wf_type *t = wf_fn_type(f, f->inputs[k]);
+        x[k] =
+            weft_to(weft_from_data(in[k], weft_shape_from(t->rank, t->dims), (weft_dtype)t->dtype),
+                    WEFT_CUDA(0));
+    }
+    cr_assert_eq(weft_set_default_device(WEFT_CUDA(0)), WEFT_OK, "%s", weft_last_error());
+    weft_jit *j = planned ? weft_jit_trace(run_function, f, .name = "random") : NULL;
+    int rc = planned ? (int)weft_jit_call(j, x, (int)f->ninputs, y, (int)f->noutputs)
+                     : (int)run_function(f, x, (int)f->ninputs, y, (int)f->noutputs);
+    cr_assert_eq(weft_set_default_device(WEFT_CPU), WEFT_OK);
+    for (uint32_t k = 0; k < f->noutputs; k++) {
+        const wf_type *t = wf_fn_type(f, f->outputs[k]);
+        const size_t bytes = (size_t)wf_type_numel(t) * wf_dtype_size(t->dtype);
+        out[k] = rc ? NULL : calloc(1, bytes + 1);
+        const weft_tensor h = rc ? WEFT_NONE : weft_contiguous(weft_to(y[k], WEFT_CPU));
+        if (!rc) {
+            cr_assert(weft_ok(h), "%s", weft_last_error());
+            cr_assert_eq((size_t)weft_nbytes(h), bytes);
+            if (bytes)
+                memcpy(out[k], weft_data(h), bytes);
+        }
+    }
+    weft_jit_free(j);
+    weft_scope_end(sc);
+    return rc;
+}
+
+static void check_functions(int part)
+{
+    for (int seed = part; seed < FUNCTIONS; seed += PARTS) {
+        void *in[GRAPH_ARGS] = {0}, *want[GRAPH_ARGS] = {0}, *got[GRAPH_ARGS] = {0};
+        wf_why why = {0};
+        wf_fn *f = random_function_of((uint64_t)seed, 4 + seed % 8, seed % 7 == 0);
+        graph_inputs(f, (uint64_t)seed, in);
+        const int status = graph_eager(f, in, want, &why);
+        const int device = on_device(f, in, got, seed % 4 != 0);
+        cr_assert_eq(device != 0, status != 0, "seed %d: %d, the host %d: %s", seed, device, status,
+                     weft_last_error());
+        uint32_t k = 0;
+        const int64_t at = status ? -1 : graph_difference(f, want, got, &k);
+        if (at >= 0)
+            wf_fn_print(f, stderr);
+        cr_assert_eq(at, -1, "seed %d: output %u differs at element %lld", seed, k, (long long)at);
+        graph_free(in, f->ninputs);
+        graph_free(want, f->noutputs);
+        graph_free(got, f->noutputs);
+        wf_fn_free(f);
+    }
+}
+
+Test(cuda_graphs, random_functions_0)
+{
+    NEED_FIBERS();
+    check_functions(0);
+}
+Test(cuda_graphs, random_functions_1)
+{
+    NEED_FIBERS();
+    check_functions(1);
+}
+Test(cuda_graphs, random_functions_2)
+{
+    NEED_FIBERS();
+    check_functions(2);
+}
