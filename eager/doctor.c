@@ -50,6 +50,12 @@ void weft_doctor(FILE *out)
     const char *missing = wf_device_missing(wf_device_code(WEFT_CUDA(0)));
     fact(out, "devices", missing ? "cpu" : "cpu, cuda", missing ? missing : "");
     fact(out, "NVRTC", present("libnvrtc.so.13"), "");
+    weft_device_fallback f[4];
+    int n = weft_device_fallbacks(f, 4);
+    for (int i = 0; i < n && i < 4; i++) {
+        snprintf(buf, sizeof buf, "%.40s: %lld times", f[i].op, (long long)f[i].count);
+        fact(out, "on the host", buf, n > 4 && i == 3 ? "(and other ops without a kernel)" : "");
+    }
     weft_memory_stats m;
     weft_memory_get_stats(&m);
     fprintf(out, "%-18s%lld bytes in use, %lld held, %lld live tensors\n", "memory",
