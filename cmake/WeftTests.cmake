@@ -80,11 +80,17 @@ set_target_properties(fake-cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_CUR
 # The toolkit's own declarations, to compare ours with (tests/cuda/test_cuda_abi.c).
 find_path(WEFT_CUDA_INCLUDE cuda.h HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include)
 
-# And a cuBLASLt for it.
+# And a cuBLASLt and a cuDNN for it.
 add_library(fake-cublas MODULE tests/cuda/cublas/fake_cublas.c)
 target_link_libraries(fake-cublas PRIVATE weft_flags weft_numerics ${CMAKE_DL_LIBS} m)
 target_compile_options(fake-cublas PRIVATE -fvisibility=hidden)
 set_target_properties(fake-cublas PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/tests")
+add_library(fake-cudnn MODULE tests/cuda/cudnn/fake_cudnn.c)
+target_link_libraries(fake-cudnn PRIVATE weft_flags weft_numerics ${CMAKE_DL_LIBS} m)
+target_compile_options(fake-cudnn PRIVATE -fvisibility=hidden)
+set_target_properties(fake-cudnn PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/tests")
+set_property(SOURCE tests/cuda/test_cuda_conv.c APPEND PROPERTY
+    COMPILE_DEFINITIONS WEFT_FAKE_CUDNN="${CMAKE_CURRENT_BINARY_DIR}/tests/libfake-cudnn.so")
 set_property(SOURCE tests/cuda/test_cuda_matmul.c APPEND PROPERTY
     COMPILE_DEFINITIONS WEFT_FAKE_CUBLAS="${CMAKE_CURRENT_BINARY_DIR}/tests/libfake-cublas.so")
 
@@ -99,7 +105,7 @@ function(weft_test_program name)
         target_include_directories(${name} SYSTEM PRIVATE ${WEFT_CUDA_INCLUDE})
         target_compile_definitions(${name} PRIVATE WEFT_HAVE_CUDA_H)
     endif()
-    add_dependencies(${name} fake-cublas fake-cuda)
+    add_dependencies(${name} fake-cublas fake-cudnn fake-cuda)
     if(TARGET fake-nvrtc)
         add_dependencies(${name} fake-nvrtc)
     endif()

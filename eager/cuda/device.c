@@ -140,6 +140,7 @@ static int close_device(wf_cuda_device *d, wf_why *why)
     }
     wf_cu->context_set(d->context);
     wf_cuda_blas_close(d);
+    wf_cuda_dnn_close(d);
     wf_cache_delete(d->cache);
     d->cache = NULL;
     wf_cuda_stages_close(d);

@@ -72,9 +72,11 @@ struct wf_cuda_device {
     struct wf_cuda_stages *stages;   /* stage.c */
     struct wf_cuda_words *words;     /* words.c */
     struct wf_cuda_blas *blas;       /* blaslt.c */
-    bool blas_failed;                /* the library does not start here */
-    pthread_mutex_t label_lock;      /* of the next two; the last lock taken */
-    char last[WF_CUDA_LABEL];        /* what was queued last */
+    struct wf_cuda_dnn *dnn;         /* dnn.c */
+    bool dnn_failed;
+    bool blas_failed;           /* the library does not start here */
+    pthread_mutex_t label_lock; /* of the next two; the last lock taken */
+    char last[WF_CUDA_LABEL];   /* what was queued last */
     bool broken_reported;
     _Atomic int modules; /* alive */
     _Atomic int broken;  /* the sticky error, 0: none */
@@ -116,6 +118,7 @@ void wf_cuda_streams_close(wf_cuda_device *d);
 void wf_cuda_stages_close(wf_cuda_device *d);
 void wf_cuda_words_close(wf_cuda_device *d);
 void wf_cuda_blas_close(wf_cuda_device *d);
+void wf_cuda_dnn_close(wf_cuda_device *d);
 
 /* -- memory ------------------------------------------------------------------------------------------- */
 

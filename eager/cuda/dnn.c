@@ -1,0 +1,381 @@
+/*
+ * eager/cuda/dnn.c -- opens cuDNN, describes convolutions to it, remembers which algorithm it chose.
+ *
+ * Built like blaslt.c: a plan a shape, kept with the device; calls on a device take turns because the
+ * library's handle carries the stream.
+ */
+#include "eager/cuda/dnn.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "eager/cuda/device.h"
+#include "eager/cuda/dnn_api.h"
+#include "eager/env.h"
+#include "weft/core.h"
+
+#pragma GCC diagnostic error "-Wmissing-prototypes"
+
+enum { BUCKETS = 256, MOST_PLANS = 1024, CHOICES = 8 };
+#define MOST_WORKSPACE ((size_t)1 << 30)
+
+typedef struct key {
+    int64_t x[4], w[4], y[4], x_strides[4], y_strides[4], stride[2], pad[2], dilation[2], groups;
+    int32_t what, dtype;
+} key;
+
+typedef struct plan {
+    struct plan *next;
+    key key;
+    dnn_handle x, w, y, conv;
+    dnn_choice choice;
+    bool refused;
+} plan;
+
+typedef struct wf_cuda_dnn {
+    pthread_mutex_t lock;
+    dnn_handle lib;
+    plan *bucket[BUCKETS];
+    int n;
+} wf_cuda_dnn;
+
+static struct {
+#define F(field, symbol, params) int(*field) params;
+    DNN_FUNCTIONS(F)
+#undef F
+    size_t (*version)(void);
+} dnn;
+static bool loaded;
+static char name[320];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static _Atomic int64_t plans_made;
+
+/* -- the library -------------------------------------------------------------------------------------- */
+
+static bool lookup(void *library, const char *symbol, void *out)
+{
+    void *p = dlsym(library, symbol);
+    memcpy(out, &p, sizeof p);
+    return p != NULL;
+}
+
+static void load_once(void)
+{
+    const char *path = wf_env()->WEFT_CUDNN;
+    bool none = strcmp(path, "none") == 0 || (!*path && *wf_env()->WEFT_CUDA_DRIVER);
+    void *library =
+        none ? NULL : dlopen(*path ? path : "libcudnn.so.9", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    const char *absent = library ? NULL : "cuDNN 9 is not found";
+#define F(field, symbol, params)                                                                   \
+    if (!absent && !lookup(library, symbol, &dnn.field)) {                                         \
+        absent = symbol " is missing in cuDNN";                                                    \
+    }
+    DNN_FUNCTIONS(F)
+#undef F
+    if (!absent && !lookup(library, "cudnnGetVersion", &dnn.version)) {
+        absent = "cudnnGetVersion is missing in cuDNN";
+    }
+    loaded = !absent;
+    size_t v = loaded ? dnn.version() : 0;
+    if (loaded) {
+        snprintf(name, sizeof name, "cuDNN %zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
+    } else {
+        snprintf(name, sizeof name, "%s", absent);
+    }
+}
+
+const char *wf_cuda_conv_name(void)
+{
+    pthread_once(&once, load_once);
+    return name;
+}
+
+int64_t wf_cuda_conv_plans(void)
+{
+    return atomic_load(&plans_made);
+}
+
+static wf_cuda_dnn *open_dnn(wf_cuda_device *d)
+{
+    pthread_once(&once, load_once);
+    if (!loaded) {
+        return NULL;
+    }
+    pthread_mutex_lock(&d->lock);
+    wf_cuda_dnn *b = d->dnn;
+    if (!b && !d->dnn_failed) {
+        b = wf_calloc(1, sizeof *b);
+        if (b && dnn.create(&b->lib) != DNN_OK) {
+            d->dnn_failed = true;
+            wf_mfree(b);
+            b = NULL;
+        }
+        if (b) {
+            pthread_mutex_init(&b->lock, NULL);
+            d->dnn = b;
+        }
+    }
+    pthread_mutex_unlock(&d->lock);
+    return b;
+}
+
+/* -- plans -------------------------------------------------------------------------------------------- */
+
+static void drop_plan(plan *p)
+{
+    if (p->x) {
+        dnn.tensor_destroy(p->x);
+    }
+    if (p->y) {
+        dnn.tensor_destroy(p->y);
+    }
+    if (p->w) {
+        dnn.filter_destroy(p->w);
+    }
+    if (p->conv) {
+        dnn.conv_destroy(p->conv);
+    }
+    wf_mfree(p);
+}
+
+static void drop_plans(wf_cuda_dnn *b)
+{
+    for (int i = 0; i < BUCKETS; i++) {
+        while (b->bucket[i]) {
+            plan *p = b->bucket[i];
+            b->bucket[i] = p->next;
+            drop_plan(p);
+        }
+    }
+    b->n = 0;
+}
+
+void wf_cuda_dnn_close(wf_cuda_device *d)
+{
+    wf_cuda_dnn *b = d->dnn;
+    if (b) {
+        drop_plans(b);
+        dnn.destroy(b->lib);
+        pthread_mutex_destroy(&b->lock);
+        wf_mfree(b);
+        d->dnn = NULL;
+    }
+    d->dnn_failed = false;
+}
+
+static key key_of(const wf_cuda_conv *c)
+{
+    key k = {.groups = c->groups, .what = c->what, .dtype = c->dtype};
+    memcpy(k.x, c->x, sizeof k.x);
+    memcpy(k.w, c->w, sizeof k.w);
+    memcpy(k.y, c->y, sizeof k.y);
+    memcpy(k.x_strides, c->x_strides, sizeof k.x_strides);
+    memcpy(k.y_strides, c->y_strides, sizeof k.y_strides);
+    memcpy(k.stride, c->stride, sizeof k.stride);
+    memcpy(k.pad, c->pad, sizeof k.pad);
+    memcpy(k.dilation, c->dilation, sizeof k.dilation);
+    return k;
+}
+
+static unsigned hash(const key *k)
+{
+    uint64_t words[sizeof *k / 8], h = 0;
+    memcpy(words, k, sizeof words);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        h = (h ^ words[i]) * UINT64_C(0x9E3779B97F4A7C15);
+        h ^= h >> 32;
+    }
+    return (unsigned)(h % BUCKETS);
+}
+
+static int type_of(int dtype)
+{
+    return dtype == WEFT_F64    ? DNN_F64
+           : dtype == WEFT_F16  ? DNN_F16
+           : dtype == WEFT_BF16 ? DNN_BF16
+                                : DNN_F32;
+}
+
+/* int[4] of int64_t[4], which are known to fit. */
+static void narrow(int *out, const int64_t *from, int n)
+{
+    for (int i = 0; i < n; i++) {
+        out[i] = (int)from[i];
+    }
+}
+
+static bool tensor(dnn_handle *out, int type, const int64_t *dims, const int64_t *strides)
+{
+    int d[4], s[4];
+    narrow(d, dims, 4);
+    narrow(s, strides, 4);
+    return dnn.tensor_create(out) == DNN_OK && dnn.tensor_set(*out, type, 4, d, s) == DNN_OK;
+}
+
+static bool describe(plan *p)
+{
+    const key *k = &p->key;
+    int type = type_of(k->dtype), w[4], pad[2], stride[2], dilation[2];
+    narrow(w, k->w, 4);
+    narrow(pad, k->pad, 2);
+    narrow(stride, k->stride, 2);
+    narrow(dilation, k->dilation, 2);
+    bool exact = k->dtype == WEFT_F32 && !wf_env()->WEFT_TF32;
+    return tensor(&p->x, type, k->x, k->x_strides) && tensor(&p->y, type, k->y, k->y_strides) &&
+           dnn.filter_create(&p->w) == DNN_OK &&
+           dnn.filter_set(p->w, type, DNN_NCHW, 4, w) == DNN_OK &&
+           dnn.conv_create(&p->conv) == DNN_OK &&
+           dnn.conv_set(p->conv, 2, pad, stride, dilation, DNN_CROSS_CORRELATION,
+                        k->dtype == WEFT_F64 ? DNN_F64 : DNN_F32) == DNN_OK &&
+           dnn.conv_groups(p->conv, (int)k->groups) == DNN_OK &&
+           dnn.conv_math(p->conv, exact ? DNN_MATH_FMA : DNN_MATH_DEFAULT) == DNN_OK;
+}
+
+/* The library's best among those that are the same every time. */
+static bool choose(const wf_cuda_dnn *b, plan *p)
+{
+    dnn_choice found[CHOICES];
+    int n = 0, r;
+    memset(found, 0, sizeof found);
+    if (p->key.what == WF_CUDA_CONV_FORWARD) {
+        r = dnn.forward_choose(b->lib, p->x, p->w, p->conv, p->y, CHOICES, &n, found);
+    } else if (p->key.what == WF_CUDA_CONV_DX) {
+        r = dnn.dx_choose(b->lib, p->w, p->y, p->conv, p->x, CHOICES, &n, found);
+    } else {
+        r = dnn.dw_choose(b->lib, p->x, p->y, p->conv, p->w, CHOICES, &n, found);
+    }
+    bool exact = p->key.dtype == WEFT_F32 && !wf_env()->WEFT_TF32;
+    for (int i = 0; r == DNN_OK && i < n && i < CHOICES; i++) {
+        const dnn_choice *c = &found[i];
+        if (c->status == DNN_OK && c->determinism == DNN_DETERMINISTIC &&
+            c->memory <= MOST_WORKSPACE && (!exact || c->math == DNN_MATH_FMA)) {
+            p->choice = *c;
+            return dnn.conv_math(p->conv, c->math) == DNN_OK;
+        }
+    }
+    return false;
+}
+
+/* Lock of b held. NULL: no host memory. */
+static plan *plan_of(wf_cuda_dnn *b, const wf_cuda_conv *c)
+{
+    key k = key_of(c);
+    unsigned h = hash(&k);
+    for (plan *p = b->bucket[h]; p; p = p->next) {
+        if (memcmp(&p->key, &k, sizeof k) == 0) {
+            return p;
+        }
+    }
+    if (b->n == MOST_PLANS) {
+        drop_plans(b);
+    }
+    plan *p = wf_calloc(1, sizeof *p);
+    if (p) {
+        p->key = k;
+        p->refused = !describe(p) || !choose(b, p);
+        p->next = b->bucket[h];
+        b->bucket[h] = p;
+        b->n++;
+        atomic_fetch_add(&plans_made, 1);
+    }
+    return p;
+}
+
+/* -- running ------------------------------------------------------------------------------------------ */
+
+static int not_here(wf_why *why)
+{
+    if (why) {
+        memset(why, 0, sizeof *why);
+    }
+    return WEFT_EUNSUPPORTED;
+}
+
+static bool fits(const int64_t *v, int n, int64_t least)
+{
+    for (int i = 0; i < n; i++) {
+        if (v[i] < least || v[i] > INT32_MAX) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool supported(const wf_cuda_conv *c)
+{
+    bool type = c->dtype == WEFT_F32 || c->dtype == WEFT_F64 || c->dtype == WEFT_F16 ||
+                c->dtype == WEFT_BF16;
+    return type && fits(c->x, 4, 1) && fits(c->w, 4, 1) && fits(c->y, 4, 1) &&
+           fits(c->x_strides, 4, 1) && fits(c->y_strides, 4, 1) && fits(c->stride, 2, 1) &&
+           fits(c->pad, 2, 0) && fits(c->dilation, 2, 1) && fits(&c->groups, 1, 1);
+}
+
+/* Lock of b held. A status of the library. */
+static int call(wf_cuda_dnn *b, const plan *p, const wf_cuda_conv *c, void *workspace,
+                wf_cuda_stream *s)
+{
+    const double one64 = 1, zero64 = 0;
+    const float one32 = 1, zero32 = 0;
+    bool wide = c->dtype == WEFT_F64;
+    const void *one = wide ? (const void *)&one64 : &one32;
+    const void *zero = wide ? (const void *)&zero64 : &zero32;
+    size_t size = p->choice.memory;
+    int r = dnn.set_stream(b->lib, s->handle);
+    if (r != DNN_OK) {
+        return r;
+    }
+    if (c->what == WF_CUDA_CONV_FORWARD) {
+        return dnn.forward(b->lib, one, p->x, c->x_data, p->w, c->w_data, p->conv, p->choice.algo,
+                           workspace, size, c->add ? one : zero, p->y, c->y_data);
+    }
+    return c->what == WF_CUDA_CONV_DX
+               ? dnn.dx(b->lib, one, p->w, c->w_data, p->y, c->y_data, p->conv, p->choice.algo,
+                        workspace, size, zero, p->x, c->x_data)
+               : dnn.dw(b->lib, one, p->x, c->x_data, p->y, c->y_data, p->conv, p->choice.algo,
+                        workspace, size, zero, p->w, c->w_data);
+}
+
+static int run(wf_cuda_dnn *b, const wf_cuda_conv *c, wf_cuda_stream *s, wf_why *why)
+{
+    wf_cuda_block *workspace = NULL;
+    int r = DNN_NOT_SUPPORTED, code = 0;
+    pthread_mutex_lock(&b->lock);
+    plan *p = plan_of(b, c);
+    if (p && !p->refused && p->choice.memory) {
+        workspace = wf_cuda_alloc(s->device->ordinal, p->choice.memory, why);
+        code = workspace ? 0 : wf_cuda_code(why);
+    }
+    if (p && !p->refused && !code) {
+        r = call(b, p, c, workspace ? workspace->address : NULL, s);
+        p->refused = r == DNN_NOT_SUPPORTED;
+    }
+    pthread_mutex_unlock(&b->lock);
+    if (!code && r == DNN_OK) {
+        WF_CUDA_COUNT(launches, 1);
+        wf_cuda_queued(s, "cuDNN convolution");
+    } else if (!code && r == DNN_NOT_SUPPORTED) {
+        code = not_here(why);
+    } else if (!code) {
+        code = wf_fail(why, WEFT_EUNSUPPORTED, "cuDNN failed with status %d on cuda:%d", r,
+                       s->device->ordinal);
+        wf_hint(why, "WEFT_CUDNN=none goes another way");
+    }
+    wf_cuda_free(workspace); /* in stream order: behind the convolution */
+    return code;
+}
+
+int wf_cuda_conv_run(int ordinal, const wf_cuda_conv *c, wf_why *why)
+{
+    if (!supported(c)) {
+        return not_here(why);
+    }
+    wf_cuda_device *d = wf_cuda_enter(ordinal, why);
+    wf_cuda_stream *s = d ? wf_cuda_current(d, why) : NULL;
+    if (!s) {
+        return wf_cuda_code(why);
+    }
+    wf_cuda_dnn *b = open_dnn(d);
+    return b ? run(b, c, s, why) : not_here(why);
+}

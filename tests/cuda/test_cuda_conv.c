@@ -1,0 +1,244 @@
+/*
+ * tests/cuda/test_cuda_conv.c -- convolutions through cuDNN: what it is asked for, on a fake of it.
+ *
+ * The three functions are checked by what defines them: y against the sum, written out here over padded
+ * images, and the gradients as the adjoints of that linear map.
+ */
+#include "tests/cuda/cuda_support.h"
+
+#include "eager/cuda/dnn.h"
+#include "eager/cuda/dnn_api.h"
+#include "tests/support/support.h"
+
+enum { MOST = 4000 };
+
+static wf_cuda_block *block(const double *v, int64_t n, int dtype)
+{
+    size_t size = weft_dtype_size((weft_dtype)dtype);
+    char *host = malloc((size_t)n * size);
+    for (int64_t i = 0; i < n; i++) {
+        test_store(host + (size_t)i * size, dtype, v[i]);
+    }
+    wf_cuda_block *b = wf_cuda_alloc(0, (size_t)n * size, &why);
+    cr_assert(b, "%s", why.rule);
+    OK(wf_cuda_use(b, true, &why));
+    OK(wf_cuda_upload(0, b->address, host, (size_t)n * size, &why));
+    free(host);
+    return b;
+}
+
+static void fetch(double *v, const wf_cuda_block *b, int64_t n, int dtype)
+{
+    static char host[MOST * 8];
+    size_t size = weft_dtype_size((weft_dtype)dtype);
+    OK(wf_cuda_download(0, host, b->address, (size_t)n * size, &why));
+    for (int64_t i = 0; i < n; i++) {
+        v[i] = (double)test_load(host + (size_t)i * size, dtype);
+    }
+}
+
+static int64_t count(const int64_t *d)
+{
+    return d[0] * d[1] * d[2] * d[3];
+}
+
+static int64_t place(const int64_t *strides, int64_t a, int64_t b, int64_t c, int64_t d)
+{
+    return a * strides[0] + b * strides[1] + c * strides[2] + d * strides[3];
+}
+
+static void strides_of(int64_t *s, const int64_t *d, bool last)
+{
+    const int64_t nchw[4] = {d[1] * d[2] * d[3], d[2] * d[3], d[3], 1};
+    const int64_t nhwc[4] = {d[1] * d[2] * d[3], 1, d[3] * d[1], d[1]};
+    memcpy(s, last ? nhwc : nchw, sizeof nchw);
+}
+
+/* One element of the convolution by its definition. */
+static double element(const wf_cuda_conv *c, const double *x, const double *w, int64_t n, int64_t o,
+                      int64_t h, int64_t v)
+{
+    double sum = 0;
+    int64_t group = o / (c->w[0] / c->groups);
+    for (int64_t i = 0; i < c->w[1]; i++)
+        for (int64_t k = 0; k < c->w[2] * c->w[3]; k++) {
+            int64_t r = h * c->stride[0] + k / c->w[3] * c->dilation[0] - c->pad[0];
+            int64_t q = v * c->stride[1] + k % c->w[3] * c->dilation[1] - c->pad[1];
+            bool in = r >= 0 && q >= 0 && r < c->x[2] && q < c->x[3];
+            sum += in ? x[place(c->x_strides, n, group * c->w[1] + i, r, q)] *
+                            w[(o * c->w[1] + i) * c->w[2] * c->w[3] + k]
+                      : 0;
+        }
+    return sum;
+}
+
+static void check(wf_cuda_conv c, int dtype, bool add, test_rng *r)
+{
+    static double x[MOST], w[MOST], y[MOST], g[MOST], dx[MOST], dw[MOST];
+    int64_t nx = count(c.x), nw = count(c.w), ny = count(c.y);
+    cr_assert(nx <= MOST && nw <= MOST && ny <= MOST);
+    for (int64_t i = 0; i < MOST; i++) {
+        x[i] = (double)test_between(r, -3, 3);
+        w[i] = (double)test_between(r, -3, 3);
+        g[i] = (double)test_between(r, -3, 3);
+    }
+    wf_cuda_block *bx = block(x, nx, dtype), *bw = block(w, nw, dtype), *by = block(g, ny, dtype),
+                  *bdx = block(x, nx, dtype), *bdw = block(w, nw, dtype), *bg = block(g, ny, dtype);
+    c.dtype = dtype;
+    c.what = WF_CUDA_CONV_FORWARD;
+    c.add = add;
+    c.x_data = bx->address;
+    c.w_data = bw->address;
+    c.y_data = by->address;
+    OK(wf_cuda_conv_run(0, &c, &why));
+    c.what = WF_CUDA_CONV_DX;
+    c.x_data = bdx->address;
+    c.y_data = bg->address;
+    OK(wf_cuda_conv_run(0, &c, &why));
+    c.what = WF_CUDA_CONV_DW;
+    c.x_data = bx->address;
+    c.w_data = bdw->address;
+    OK(wf_cuda_conv_run(0, &c, &why));
+    fetch(y, by, ny, dtype);
+    fetch(dx, bdx, nx, dtype);
+    fetch(dw, bdw, nw, dtype);
+    double gy = 0, xdx = 0, wdw = 0;
+    for (int64_t n = 0; n < c.y[0]; n++)
+        for (int64_t o = 0; o < c.y[1]; o++)
+            for (int64_t i = 0; i < c.y[2] * c.y[3]; i++) {
+                int64_t at = place(c.y_strides, n, o, i / c.y[3], i % c.y[3]);
+                double want = element(&c, x, w, n, o, i / c.y[3], i % c.y[3]);
+                cr_assert_eq(y[at], want + (add ? g[at] : 0));
+                gy += g[at] * want;
+            }
+    for (int64_t i = 0; i < nx; i++) {
+        xdx += x[i] * dx[i];
+    }
+    for (int64_t i = 0; i < nw; i++) {
+        wdw += w[i] * dw[i];
+    }
+    cr_assert(gy == xdx && gy == wdw, "%g %g %g", gy, xdx, wdw);
+    wf_cuda_block *all[] = {bx, bw, by, bdx, bdw, bg};
+    for (int i = 0; i < 6; i++) {
+        wf_cuda_free(all[i]);
+    }
+}
+
+static const wf_cuda_conv cases[] = {
+    {.x = {2, 3, 5, 6}, .w = {4, 3, 3, 2}, .stride = {1, 1}, .dilation = {1, 1}, .groups = 1},
+    {.x = {1, 4, 7, 5},
+     .w = {6, 2, 3, 3},
+     .stride = {2, 1},
+     .pad = {1, 2},
+     .dilation = {1, 2},
+     .groups = 2},
+    {.x = {3, 2, 4, 4}, .w = {2, 1, 1, 1}, .stride = {3, 2}, .dilation = {1, 1}, .groups = 2},
+};
+
+static wf_cuda_conv with_y(const wf_cuda_conv *from, bool x_last, bool y_last)
+{
+    wf_cuda_conv c = *from;
+    c.y[0] = c.x[0];
+    c.y[1] = c.w[0];
+    for (int i = 0; i < 2; i++) {
+        int64_t reach = c.dilation[i] * (c.w[2 + i] - 1) + 1;
+        c.y[2 + i] = (c.x[2 + i] + 2 * c.pad[i] - reach) / c.stride[i] + 1;
+    }
+    strides_of(c.x_strides, c.x, x_last);
+    strides_of(c.y_strides, c.y, y_last);
+    return c;
+}
+
+static void with_dnn(void)
+{
+    setenv("WEFT_CUDNN", WEFT_FAKE_CUDNN, 1);
+    with_fake(FAKE_LATE, 3);
+}
+
+Test(cuda_conv, forward_and_both_gradients)
+{
+    with_dnn();
+    cr_assert_str_eq(wf_cuda_conv_name(), "cuDNN 9.19.0");
+    test_rng r = {1};
+    for (int t = 0; t < 2; t++)
+        for (int i = 0; i < 3; i++)
+            for (int k = 0; k < 8; k++) {
+                wf_cuda_conv c = with_y(&cases[i], k & 1, k & 2);
+                check(c, t ? WEFT_F64 : WEFT_F32, k & 4, &r);
+            }
+    int64_t plans = wf_cuda_conv_plans();
+    check(with_y(&cases[0], false, true), WEFT_F32, false, &r);
+    cr_assert_eq(wf_cuda_conv_plans(), plans, "equal shapes ask the library nothing");
+    wf_cuda_counters n;
+    wf_cuda_get_counters(&n);
+    cr_assert_eq(n.hidden_waits, 0);
+    close_fake();
+}
+
+Test(cuda_conv, what_it_cannot_do_is_left_to_others)
+{
+    with_dnn();
+    wf_cuda_conv c = with_y(&cases[0], false, false);
+    c.dtype = WEFT_I32;
+    cr_assert_eq(wf_cuda_conv_run(0, &c, &why), WEFT_EUNSUPPORTED);
+    c.dtype = WEFT_F16; /* this library refuses it when it is called */
+    cr_assert_eq(wf_cuda_conv_run(0, &c, &why), WEFT_EUNSUPPORTED);
+    c.dtype = WEFT_F32;
+    c.x[0] = 0;
+    wf_fail(&why, WEFT_EINVALID, "stale");
+    cr_assert_eq(wf_cuda_conv_run(0, &c, &why), WEFT_EUNSUPPORTED);
+    cr_assert(why.code == 0 && !why.rule[0]);
+    close_fake();
+}
+
+Test(cuda_conv, no_library)
+{
+    setenv("WEFT_CUDNN", "none", 1);
+    with_fake(FAKE_LATE, 1);
+    wf_cuda_conv c = with_y(&cases[0], false, false);
+    c.dtype = WEFT_F32;
+    cr_assert_eq(wf_cuda_conv_run(0, &c, &why), WEFT_EUNSUPPORTED);
+    cr_assert(why.code == 0 && strstr(wf_cuda_conv_name(), "not found"));
+    close_fake();
+}
+
+Test(cuda_conv, every_call_of_the_library_failing)
+{
+    with_dnn();
+    int bad = 0;
+    for (int n = 1; n < 40; n++) {
+        char text[16];
+        snprintf(text, sizeof text, "%d", n);
+        setenv("FAKE_CUDNN_FAIL", text, 1);
+        wf_cuda_conv c = with_y(&cases[0], false, false);
+        c.x[0] = c.y[0] = n;
+        c.dtype = WEFT_F32;
+        wf_cuda_block *b = wf_cuda_alloc(0, 1 << 20, &why);
+        c.x_data = b->address;
+        c.w_data = (char *)b->address + (256 << 10);
+        c.y_data = (char *)b->address + (512 << 10);
+        int code = wf_cuda_conv_run(0, &c, &why);
+        cr_assert(code == 0 || code == WEFT_EUNSUPPORTED);
+        bad += code != 0;
+        wf_cuda_free(b);
+        OK(wf_cuda_synchronize(0, &why));
+    }
+    cr_assert(bad > 0);
+    wf_cuda_memory m;
+    wf_cuda_get_memory(0, &m);
+    cr_assert_eq(m.live_blocks, 0);
+    close_fake();
+}
+
+/* The real library has the functions, where it is found; no GPU is needed. */
+Test(cuda_conv, functions)
+{
+    void *lib = dlopen("libcudnn.so.9", RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
+    if (!lib) {
+        cr_skip_test("libcudnn.so.9 is not found");
+    }
+#define F(field, symbol, params) cr_assert(dlsym(lib, symbol), "%s", symbol);
+    DNN_FUNCTIONS(F)
+#undef F
+    cr_assert(dlsym(lib, "cudnnGetVersion"));
+}
