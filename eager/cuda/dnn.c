@@ -121,6 +121,13 @@ static wf_cuda_dnn *open_dnn(wf_cuda_device *d)
     return b;
 }
 
+bool wf_cuda_conv_there(int ordinal)
+{
+    wf_why ignored = {0};
+    wf_cuda_device *d = wf_cuda_enter(ordinal, &ignored);
+    return d && open_dnn(d);
+}
+
 /* -- plans -------------------------------------------------------------------------------------------- */
 
 static void drop_plan(plan *p)

@@ -26,6 +26,8 @@ typedef struct wf_cuda_conv {
 /* On the current stream; the blocks are the caller's to wf_cuda_use first. WEFT_EUNSUPPORTED with why empty:
  * there is no library, or it has nothing for this; another way has to be taken. */
 int wf_cuda_conv_run(int ordinal, const wf_cuda_conv *c, wf_why *why);
+/* Is there a library that works on the device? Opens it. */
+bool wf_cuda_conv_there(int ordinal);
 /* "cuDNN 9.19.0" or why there is none; never NULL. Opens the library. */
 const char *wf_cuda_conv_name(void);
 /* Algorithms chosen so far (tests). */

@@ -125,6 +125,7 @@ int wf_gpu_row_move(int ordinal, wf_exec *e);
 int wf_gpu_row_index(int ordinal, wf_exec *e);
 int wf_gpu_row_create(int ordinal, wf_exec *e);
 int wf_gpu_row_product(int ordinal, wf_exec *e);
+int wf_gpu_row_conv(int ordinal, wf_exec *e);
 int wf_gpu_row_attention(int ordinal, wf_exec *e);
 int wf_gpu_row_norm(int ordinal, wf_exec *e);
 int wf_gpu_row_norm_bwd(int ordinal, wf_exec *e);

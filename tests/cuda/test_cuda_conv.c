@@ -9,6 +9,7 @@
 #include "eager/cuda/dnn.h"
 #include "eager/cuda/dnn_api.h"
 #include "tests/support/support.h"
+#include "weft/weft.h"
 
 enum { MOST = 4000 };
 
@@ -173,6 +174,50 @@ Test(cuda_conv, forward_and_both_gradients)
     wf_cuda_get_counters(&n);
     cr_assert_eq(n.hidden_waits, 0);
     close_fake();
+}
+
+/* The row, from public functions: strided operands, a bias, gradients; all numbers are small integers. */
+static void row(weft_device d, double out[4])
+{
+    weft_scope s = weft_scope_begin();
+    weft_tensor v = weft_arange(0, 2000, 1, WEFT_F32);
+    v = weft_sub(weft_remainder(v, weft_f(7)), weft_f(3));
+    weft_tensor x = weft_reshape(weft_slice(v, 0, 0, 2 * 4 * 6 * 5, 1), weft_shape(2, 6, 5, 4));
+    x = weft_to(weft_permute(x, weft_axes(0, 3, 1, 2)), d); /* NHWC memory */
+    weft_tensor w =
+        weft_to(weft_reshape(weft_slice(v, 0, 3, 3 + 6 * 2 * 3 * 3, 1), weft_shape(6, 2, 3, 3)), d);
+    weft_tensor b = weft_to(weft_slice(v, 0, 8, 14, 1), d);
+    weft_requires_grad_(x, true);
+    weft_requires_grad_(w, true);
+    weft_requires_grad_(b, true);
+    weft_tensor y = weft_conv2d(.x = x, .weight = w, .bias = b, .stride = weft_shape(2, 1),
+                                .padding = weft_shape(1), .groups = 2);
+    weft_tensor loss = weft_sum(weft_mul(y, y));
+    cr_assert_eq(weft_backward(loss), WEFT_OK, "%s", weft_last_error());
+    const weft_tensor g[] = {y, weft_grad(x), weft_grad(w), weft_grad(b)};
+    for (int i = 0; i < 4; i++) {
+        weft_tensor n = weft_reshape(weft_to(weft_contiguous(g[i]), WEFT_CPU), weft_shape(-1));
+        weft_tensor k =
+            weft_add(weft_remainder(weft_arange(0, (double)weft_numel(n), 1, WEFT_F32), weft_f(5)),
+                     weft_f(1));
+        out[i] = weft_item_f64(weft_sum(weft_mul(n, k)));
+        cr_assert(weft_last_status() == WEFT_OK, "%d: %s", i, weft_last_error());
+    }
+    weft_scope_end(s);
+}
+
+Test(cuda_conv, the_row)
+{
+    setenv("WEFT_NVRTC", WEFT_FAKE_NVRTC, 1);
+    with_dnn();
+    double host[4], device[4];
+    row(WEFT_CPU, host);
+    row(WEFT_CUDA(0), device);
+    cr_assert(wf_cuda_conv_plans() == 3, "the library was used");
+    for (int i = 0; i < 4; i++) {
+        cr_assert_eq(host[i], device[i], "%d: %g %g", i, host[i], device[i]);
+    }
+    cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
 }
 
 Test(cuda_conv, what_it_cannot_do_is_left_to_others)
