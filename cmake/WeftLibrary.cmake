@@ -85,9 +85,10 @@ endfunction()
 # kernels, which are leaves, carry unwind tables.
 set(small $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:-Os>)
 set(no_unwind $<$<CONFIG:Release>:-fno-asynchronous-unwind-tables>)
-file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir_rows*.c jit/ir/interp*.c jit/ir/flops.c jit/ir/ir_text.c
-    eager/profile*.c eager/print.c eager/doctor.c eager/cuda/*.c jit/gpu/*.c jit/codegen_cuda/*.c
-    jit/codegen_cpu/render*.c jit/diskcache.c autograd/tape_text.c autograd/check.c io/*.c nn/*.c)
+file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir*.c jit/ir/kernel.c jit/ir/interp*.c jit/ir/flops.c jit/ir/ir_text.c
+    eager/profile*.c eager/print.c eager/doctor.c eager/env.c eager/error.c eager/dlpack.c eager/cuda/*.c
+    jit/gpu/*.c jit/codegen_cuda/*.c jit/codegen_cpu/render*.c jit/diskcache.c jit/lower*.c jit/kernels_build.c
+    jit/passes/driver.c jit/passes/oracle.c autograd/tape_text.c autograd/check.c nn/*.c io/*.c)
 foreach(source IN LISTS weft_small)
     set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${small} ${no_unwind})
 endforeach()

@@ -5,6 +5,7 @@
  * place of an input is read before it is overwritten. The bits are those of the fused kernel: an instruction computes
  * in the same type, and values of half types come from casts alone.
  */
+#include "eager/alloc.h"
 #include "eager/dense.h"
 #include "jit/gpu/impl.h"
 
@@ -188,31 +189,41 @@ static int put_out(run *r)
     return status;
 }
 
-int wf_gpu_run_singles(int ordinal, const wf_program *p, const wf_program_args *a, wf_why *why)
+static int run_all(run *r)
 {
-    static _Thread_local run r; /* 60 KB */
-    wf_why own = {0};
-    memset(r.block, 0, sizeof r.block);
-    r.ordinal = ordinal;
-    r.p = p;
-    r.a = a;
-    r.why = why ? why : &own;
-    find_last(&r);
+    const wf_program *p = r->p;
     int status = 0;
+    find_last(r);
     for (int i = 0; i < p->ninput; i++)
-        r.view[p->input[i]] = a->src[i];
+        r->view[p->input[i]] = r->a->src[i];
     for (int s = 0; s < p->nscalar && status == 0; s++)
-        status = scalar_view(&r, s);
+        status = scalar_view(r, s);
     for (int i = 0; i < p->ninst && status == 0; i++) {
         const wf_inst *inst = &p->inst[i];
         if (inst->kind == WF_INST_EXPAND)
-            r.view[inst->value] = r.view[inst->src[0]];
+            r->view[inst->value] = r->view[inst->src[0]];
         else
-            status = run_inst(&r, inst);
-        drop_read(&r, i);
+            status = run_inst(r, inst);
+        drop_read(r, i);
     }
     if (status == 0)
-        status = put_out(&r);
-    drop_read(&r, INT16_MAX);
+        status = put_out(r);
+    drop_read(r, INT16_MAX);
+    return status;
+}
+
+int wf_gpu_run_singles(int ordinal, const wf_program *p, const wf_program_args *a, wf_why *why)
+{
+    wf_why own = {0};
+    run *r = wf_alloc(sizeof *r); /* 100 KB: neither for a stack nor for thread-local storage */
+    if (!r)
+        return wf_fail(why, WEFT_ENOMEM, "no host memory for the instructions of a kernel");
+    memset(r->block, 0, sizeof r->block);
+    r->ordinal = ordinal;
+    r->p = p;
+    r->a = a;
+    r->why = why ? why : &own;
+    int status = run_all(r);
+    wf_free(r, sizeof *r);
     return status;
 }
