@@ -162,15 +162,22 @@ static void finish_warp(const wf_cu_rr *x, int slot, int op, wf_kty type)
     total_of(x, slot, op, lo);
 }
 
+/* Loads in flight hide memory's latency; a long body has enough to do. */
+static int unroll_of(const wf_stage *st)
+{
+    enum { SHORT = 48 };
+    return st->body.n < SHORT ? 8 : 4;
+}
+
 static void inner_loop(const wf_cu_rr *x, const wf_stage *st)
 {
     wf_text *t = x->t;
     const char *type = x->r->wide ? "long long" : "unsigned int";
     wf_cu_each_total(x, st, declare_lanes);
-    P("#pragma unroll 4\n"
+    P("#pragma unroll %d\n"
       "        for (%s e = (%s)lane, half = 0; e < (%s)count; e += 32, half ^= 1) {\n"
       "        const %s c = (%s)first + e, kc = c;\n",
-      type, type, type, type, type);
+      unroll_of(st), type, type, type, type, type);
     wf_cu_element(x, st, fold_lane);
     P("        }\n");
 }
@@ -286,25 +293,32 @@ static void share_subtree(const wf_cu_rr *x, int slot, int op, wf_kty type)
     wf_text *t = x->t;
     (void)op;
     (void)type;
-    P("        lanes%d[y][lane] = acc%d;\n", slot, slot);
+    P("        lanes%d[threadIdx.x / 32][lane] = acc%d;\n", slot, slot);
 }
 
-/* sum<slot> := the eight subtrees of the column. */
-static void join_subtrees(const wf_cu_rr *x, int slot, int op, wf_kty type)
+/* q[0] := q[0] ... q[7], neighbours first. */
+static void join_array(const wf_cu_rr *x, int op, wf_kty type)
 {
     wf_text *t = x->t;
-    const char *name_ = wf_cu_type(type);
-    P("        %s sum%d;\n        {\n        %s q[8];\n"
-      "        for (int i = 0; i < 8; i++)\n            q[i] = lanes%d[i][lane];\n",
-      name_, slot, name_, slot);
     for (int h = 1; h < WF_CU_SUBTREES; h *= 2)
         for (int i = 0; i < WF_CU_SUBTREES; i += 2 * h) {
-            char a[16], b[16];
+            char a[8], b[8];
             snprintf(a, sizeof a, "q[%d]", i);
             snprintf(b, sizeof b, "q[%d]", i + h);
             P("        ");
             wf_cu_fold(t, type, op, a, a, b);
         }
+}
+
+/* sum<slot> := the eight subtrees of the column, or the eight leaves of the subtree. */
+static void join_subtrees(const wf_cu_rr *x, int slot, int op, wf_kty type)
+{
+    wf_text *t = x->t;
+    const char *name_ = wf_cu_type(type);
+    P("        %s sum%d;\n        {\n        %s q[8];\n"
+      "#pragma unroll\n        for (int i = 0; i < 8; i++)\n            q[i] = lanes%d[i][lane];\n",
+      name_, slot, name_, slot);
+    join_array(x, op, type);
     P("        sum%d = q[0];\n        }\n", slot);
 }
 
@@ -316,24 +330,29 @@ static void finish_outer(const wf_cu_rr *x, int slot, int op, wf_kty type)
     total_of(x, slot, op, sum);
 }
 
+/* One subtree a thread, leaf by leaf; or (SPLIT) one a block, a leaf a thread. */
 static void outer_stage(const wf_cu_rr *x, const wf_stage *st)
 {
     wf_text *t = x->t;
     const char *type = x->r->wide ? "long long" : "unsigned int";
+    const bool split = is_split(x);
     wf_cu_each_total(x, st, declare_levels);
-    P("        for (int j = 0; j < 8; j++) {\n"
+    P("%s"
       "        /* the j-th leaf of subtree y: six bits of 8 y + j, reversed */\n"
       "        const int leaf = (j & 1) << 5 | (j & 2) << 3 | (j & 4) << 1 | (y & 1) << 2 | (y & "
       "2) | (y "
-      "& 4) >> 2;\n");
+      "& 4) >> 2;\n",
+      split ? "        {\n        const int j = threadIdx.x / 32;\n"
+            : "        for (int j = 0; j < 8; j++) {\n");
     wf_cu_each_total(x, st, begin_acc);
-    P("#pragma unroll 4\n        for (long long e = leaf; e < count; e += 64) {\n"
+    P("#pragma unroll %d\n        for (long long e = leaf; e < count; e += 64) {\n"
       "        const %s c = (%s)(first + e);\n        const long long kc = (long long)c * "
       "keep_step;\n",
-      type, type);
+      unroll_of(st), type, type);
     wf_cu_element(x, st, fold_acc);
     P("        }\n");
-    wf_cu_each_total(x, st, climb);
+    if (!split)
+        wf_cu_each_total(x, st, climb);
     P("        }\n");
     wf_cu_each_total(x, st, share_subtree);
     if (has_totals(st))
@@ -522,11 +541,10 @@ static void store_part(const wf_cu_rr *x, int slot, int op, wf_kty type)
     const char *name_ = wf_cu_type(type);
     if (!is_outer(x))
         halve(x, slot, op, type);
-    P("        if (%s)\n            *(%s *)((unsigned long long *)a.w[%d] + (%d * rows + r) * "
-      "blocks + "
-      "block) = %s%d;\n",
-      is_outer(x) ? "active && y == 0" : "lane == 0", name_, x->l.parts, cell_of(x, slot, true),
-      is_outer(x) ? "sum" : "lo", slot);
+    P("        if (%s)\n            *(%s *)((unsigned long long *)a.w[%d] + ((%d * rows + r) * "
+      "blocks + block)%s) = %s%d;\n",
+      is_outer(x) ? "active && threadIdx.x < 32" : "lane == 0", name_, x->l.parts,
+      cell_of(x, slot, true), is_outer(x) ? " * 8 + y" : "", is_outer(x) ? "sum" : "lo", slot);
 }
 
 static void elements_kernel(const wf_cu_rr *x, int step, const wf_cu_step *s)
@@ -540,10 +558,10 @@ static void elements_kernel(const wf_cu_rr *x, int step, const wf_cu_step *s)
       x->l.width);
     once(x);
     if (is_outer(x)) {
-        P("    const int y = threadIdx.x / 32;\n    const long long keep_step = rows;\n"
-          "    const long long tiles = (rows + 31) / 32;\n"
-          "    for (long long g = blockIdx.x; g < tiles * blocks; g += gridDim.x) {\n"
-          "        const long long tile = g %% tiles, block = g / tiles;\n");
+        P("    const long long keep_step = rows, tiles = (rows + 31) / 32;\n"
+          "    for (long long g = blockIdx.x; g < tiles * blocks * 8; g += gridDim.x) {\n"
+          "        const long long tile = g %% tiles, block = g / tiles / 8;\n"
+          "        const int y = (int)(g / tiles %% 8);\n");
         tile_of_columns(x);
     } else {
         P("    const long long warps = (long long)gridDim.x * (blockDim.x / 32);\n"
@@ -566,6 +584,18 @@ static void elements_kernel(const wf_cu_rr *x, int step, const wf_cu_step *s)
     P("%s    }\n}\n", is_outer(x) && has_totals(st) ? "        __syncthreads();\n" : "");
 }
 
+/* value := the eight subtrees of block i. */
+static void join_eight(const wf_cu_rr *x, int op, wf_kty type)
+{
+    wf_text *t = x->t;
+    const char *name_ = wf_cu_type(type);
+    P("        %s q[8];\n#pragma unroll\n        for (int k = 0; k < 8; k++)\n"
+      "            q[k] = *(const %s *)(part + i * 8 + k);\n",
+      name_, name_);
+    join_array(x, op, type);
+    P("        const %s value = q[0];\n", name_);
+}
+
 /* t<slot> := the parts of the row, by the rule again. */
 static void join_parts(const wf_cu_rr *x, int slot, int op, wf_kty type)
 {
@@ -573,8 +603,8 @@ static void join_parts(const wf_cu_rr *x, int slot, int op, wf_kty type)
     const char *name_ = wf_cu_type(type);
     P("        %s t%d;\n        {\n        const unsigned long long *part = (const unsigned long "
       "long "
-      "*)a.w[%d] + (%d * rows + r) * blocks;\n        %s low = ",
-      name_, slot, x->l.parts, cell_of(x, slot, true), name_);
+      "*)a.w[%d] + (%d * rows + r) * blocks%s;\n        %s low = ",
+      name_, slot, x->l.parts, cell_of(x, slot, true), is_outer(x) ? " * 8" : "", name_);
     wf_cu_identity(t, type, op);
     P(", high = low, lo%d = low, hi%d = low;\n"
       "        for (long long super = 0; super < blocks; super += 4096) {\n"
@@ -582,9 +612,11 @@ static void join_parts(const wf_cu_rr *x, int slot, int op, wf_kty type)
       slot, slot, slot, slot);
     wf_cu_identity(t, type, op);
     P(";\n        const long long last = super + 4096 < blocks ? super + 4096 : blocks;\n"
-      "        for (long long i = super + lane, half = 0; i < last; i += 32, half ^= 1) {\n"
-      "        const %s value = *(const %s *)(part + i);\n",
-      name_, name_);
+      "        for (long long i = super + lane, half = 0; i < last; i += 32, half ^= 1) {\n");
+    if (is_outer(x))
+        join_eight(x, op, type);
+    else
+        P("        const %s value = *(const %s *)(part + i);\n", name_, name_);
     fold_lane(x, slot, op, type, "value");
     P("        }\n");
     halve(x, slot, op, type);

@@ -122,7 +122,8 @@ static wf_cu_scheme choose(const run *r)
     const int64_t processors = info && info->processors > 0 ? info->processors : 1;
     const wf_space *s = &r->s;
     if (is_side_by_side(r))
-        return s->n <= WF_CU_BLOCK ? WF_CU_OUTER : WF_CU_SPLIT_OUTER;
+        return s->n <= WF_CU_BLOCK && s->rows >= 2 * processors * WF_CU_TILE ? WF_CU_OUTER
+                                                                             : WF_CU_SPLIT_OUTER;
     if (s->n <= WF_CU_BLOCK)
         return WF_CU_WARP;
     if (s->n > longest_block_row || (s->n >= SPLIT_FROM && s->rows < processors))
@@ -296,12 +297,13 @@ static int start_split(run *r)
     wf_cu_step steps[WF_CU_STEPS];
     const int n = wf_cu_steps(&r->e->kernel, steps);
     const int64_t blocks = (r->s.n + WF_CU_BLOCK - 1) / WF_CU_BLOCK, rows = r->s.rows;
+    const int64_t per_row = blocks * (r->r.scheme == WF_CU_SPLIT_OUTER ? WF_CU_SUBTREES : 1);
     const wf_gpu_variant *v = variant(r, n);
     if (!v)
         return r->why->code;
     void *cells = wf_gpu_temp(&r->temps, (size_t)(8 * rows * wf_cu_cells(&r->e->kernel)), r->why);
     void *parts =
-        cells ? wf_gpu_temp(&r->temps, (size_t)(8 * rows * blocks * wf_cu_totals(&r->e->kernel)),
+        cells ? wf_gpu_temp(&r->temps, (size_t)(8 * rows * per_row * wf_cu_totals(&r->e->kernel)),
                             r->why)
               : NULL;
     if (!parts)
@@ -314,7 +316,7 @@ static int start_split(run *r)
         if (steps[i].elements && r->r.scheme == WF_CU_SPLIT) {
             work = rows * blocks;
         } else if (steps[i].elements) {
-            work = (rows + WF_CU_TILE - 1) / WF_CU_TILE * blocks;
+            work = (rows + WF_CU_TILE - 1) / WF_CU_TILE * blocks * WF_CU_SUBTREES;
             per_block = 1;
         }
         const int status = start(r, v, i, work, per_block);
