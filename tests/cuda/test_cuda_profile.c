@@ -11,26 +11,6 @@
 
 static char path[64];
 
-static const trace_event *find(const trace_file *f, const char *cat, const char *name, int n)
-{
-    for (int i = 0; i < f->n; i++) {
-        const trace_event *e = &f->events[i];
-        if (strcmp(e->cat, cat) == 0 && (!name || strcmp(e->name, name) == 0) && n-- == 0) {
-            return e;
-        }
-    }
-    return NULL;
-}
-
-static int count(const trace_file *f, const char *cat, const char *name)
-{
-    int n = 0;
-    while (find(f, cat, name, n)) {
-        n++;
-    }
-    return n;
-}
-
 Test(cuda_profile, launches_and_copies)
 {
     enum { N = 64, LAUNCHES = 20 };
@@ -54,13 +34,13 @@ Test(cuda_profile, launches_and_copies)
     unlink(path);
     cr_assert_eq(f.error[0], 0, "%s", f.error);
     cr_assert(trace_file_nests(&f), "device work overlaps on a stream");
-    cr_assert_eq(count(&f, "device", NULL), LAUNCHES + 3);
-    cr_assert_eq(count(&f, "launch", NULL), LAUNCHES + 3);
-    cr_assert_eq(count(&f, "device", "fill_i32"), LAUNCHES);
-    cr_assert_eq(count(&f, "device", "copy from the host"), 1);
-    cr_assert_eq(count(&f, "device", "clear"), 1);
-    cr_assert_eq(count(&f, "device", "copy to the host"), 1);
-    int64_t host_pid = find(&f, "launch", NULL, 0)->pid;
+    cr_assert_eq(trace_count(&f, "device", NULL), LAUNCHES + 3);
+    cr_assert_eq(trace_count(&f, "launch", NULL), LAUNCHES + 3);
+    cr_assert_eq(trace_count(&f, "device", "fill_i32"), LAUNCHES);
+    cr_assert_eq(trace_count(&f, "device", "copy from the host"), 1);
+    cr_assert_eq(trace_count(&f, "device", "clear"), 1);
+    cr_assert_eq(trace_count(&f, "device", "copy to the host"), 1);
+    int64_t host_pid = trace_find(&f, "launch", NULL, 0)->pid;
     int arrows = 0;
     for (int i = 0; i < f.n; i++) {
         const trace_event *s = &f.events[i];
@@ -92,7 +72,7 @@ Test(cuda_profile, many_pending)
     trace_file f = trace_file_read(path);
     unlink(path);
     cr_assert_eq(f.error[0], 0, "%s", f.error);
-    cr_assert_eq(count(&f, "device", NULL), 3000);
+    cr_assert_eq(trace_count(&f, "device", NULL), 3000);
     cr_assert(trace_file_nests(&f));
     trace_file_free(&f);
 }

@@ -37,27 +37,6 @@ static trace_file read_trace(void)
     return f;
 }
 
-/* The n-th event of a category (and name, if given); NULL: there are fewer. */
-static const trace_event *find(const trace_file *f, const char *cat, const char *name, int n)
-{
-    for (int i = 0; i < f->n; i++) {
-        const trace_event *e = &f->events[i];
-        if (strcmp(e->cat, cat) == 0 && (!name || strcmp(e->name, name) == 0) && n-- == 0) {
-            return e;
-        }
-    }
-    return NULL;
-}
-
-static int count(const trace_file *f, const char *cat, const char *name)
-{
-    int n = 0;
-    while (find(f, cat, name, n)) {
-        n++;
-    }
-    return n;
-}
-
 static bool inside(const trace_event *e, const trace_event *outer)
 {
     return e->tid == outer->tid && e->ts >= outer->ts && e->ts + e->dur <= outer->ts + outer->dur;
@@ -83,8 +62,10 @@ Test(profile, ops, .init = setup, .fini = teardown)
     cr_assert_eq(weft_profile_end(), WEFT_OK);
     weft_relu(early); /* not in it */
     trace_file f = read_trace();
-    const trace_event *range = find(&f, "range", "work", 0), *add = find(&f, "op", "add", 0);
-    const trace_event *mm = find(&f, "op", "matmul", 0), *in = find(&f, "op", "add_", 0);
+    const trace_event *range = trace_find(&f, "range", "work", 0),
+                      *add = trace_find(&f, "op", "add", 0);
+    const trace_event *mm = trace_find(&f, "op", "matmul", 0),
+                      *in = trace_find(&f, "op", "add_", 0);
     cr_assert(range && add && mm && in);
     cr_assert_str_eq(mm->detail, "f32[64,784] f32[784,10] -> f32[64,10]");
     cr_assert_eq(mm->bytes, 4 * (64 * 784 + 784 * 10 + 64 * 10));
@@ -92,9 +73,9 @@ Test(profile, ops, .init = setup, .fini = teardown)
     cr_assert_not_null(strstr(mm->site, "test_profile.c:"));
     cr_assert_not_null(strstr(in->site, "test_profile.c:"));
     cr_assert(inside(mm, range) && inside(add, range) && inside(in, range));
-    cr_assert_not_null(find(&f, "op", "permute", 1));
-    cr_assert_eq(find(&f, "op", "permute", 0)->bytes, 0, "a view moves nothing");
-    cr_assert_null(find(&f, "op", "relu", 0));
+    cr_assert_not_null(trace_find(&f, "op", "permute", 1));
+    cr_assert_eq(trace_find(&f, "op", "permute", 0)->bytes, 0, "a view moves nothing");
+    cr_assert_null(trace_find(&f, "op", "relu", 0));
     cr_assert_eq(f.said_dropped, 0);
     trace_file_free(&f);
 }
@@ -108,8 +89,9 @@ Test(profile, backward_names_the_forward_call, .init = setup, .fini = teardown)
     cr_assert_eq(weft_backward(.loss = y), WEFT_OK);
     cr_assert_eq(weft_profile_end(), WEFT_OK);
     trace_file f = read_trace();
-    const trace_event *b = find(&f, "backward", NULL, 0);
-    const trace_event *mm = find(&f, "op", "matmul", 0), *g = find(&f, "op", "matmul", 1);
+    const trace_event *b = trace_find(&f, "backward", NULL, 0);
+    const trace_event *mm = trace_find(&f, "op", "matmul", 0),
+                      *g = trace_find(&f, "op", "matmul", 1);
     cr_assert(b && mm && g && inside(g, b) && !inside(mm, b));
     cr_assert_str_eq(g->site, mm->site);
     trace_file_free(&f);
@@ -138,18 +120,18 @@ Test(profile, traced_calls_add_up, .init = setup, .fini = teardown)
     cr_assert_eq(weft_profile_end(), WEFT_OK);
     weft_jit_free(j);
     trace_file f = read_trace();
-    cr_assert_eq(count(&f, "call", "chain"), 4);
-    cr_assert_eq(count(&f, "plan", "chain"), 1);
-    cr_assert_eq(count(&f, "op", NULL), 0, "recording is no running");
+    cr_assert_eq(trace_count(&f, "call", "chain"), 4);
+    cr_assert_eq(trace_count(&f, "plan", "chain"), 1);
+    cr_assert_eq(trace_count(&f, "op", NULL), 0, "recording is no running");
     for (int i = 0; i < 4; i++) {
-        const trace_event *call = find(&f, "call", "chain", i);
-        const trace_event *record = find(&f, "record", "chain", i),
-                          *run = find(&f, "run", "chain", i);
+        const trace_event *call = trace_find(&f, "call", "chain", i);
+        const trace_event *record = trace_find(&f, "record", "chain", i),
+                          *run = trace_find(&f, "run", "chain", i);
         cr_assert(record && run && inside(record, call) && inside(run, call));
         cr_assert_geq(run->ts, record->ts + record->dur);
         int64_t sum = 0, launches = 0;
-        for (int k = 0; k < count(&f, "kernel", NULL); k++) {
-            const trace_event *e = find(&f, "kernel", NULL, k);
+        for (int k = 0; k < trace_count(&f, "kernel", NULL); k++) {
+            const trace_event *e = trace_find(&f, "kernel", NULL, k);
             if (inside(e, run)) {
                 sum += e->dur;
                 launches++;
@@ -158,7 +140,7 @@ Test(profile, traced_calls_add_up, .init = setup, .fini = teardown)
         cr_assert_eq(launches, 2);
         cr_assert(sum > 0 && sum <= run->dur, "%lld of %lld", (long long)sum, (long long)run->dur);
     }
-    const trace_event *fused = find(&f, "kernel", NULL, 1);
+    const trace_event *fused = trace_find(&f, "kernel", NULL, 1);
     cr_assert_not_null(strstr(fused->detail, "add mul gelu"), "%s", fused->detail);
     cr_assert_not_null(strstr(fused->site, "test_profile.c:"), "%s", fused->site);
     cr_assert_eq(fused->bytes, 2 * 4 * 128 * 128);
@@ -185,12 +167,12 @@ Test(profile, breaks_and_compilations, .init = setup, .fini = teardown)
     cr_assert_eq(weft_profile_end(), WEFT_OK);
     weft_jit_free(j);
     trace_file f = read_trace();
-    const trace_event *mark = find(&f, "mark", "break", 0);
+    const trace_event *mark = trace_find(&f, "mark", "break", 0);
     cr_assert(mark && mark->ph == 'i');
     cr_assert_not_null(strstr(mark->detail, "item"), "%s", mark->detail);
-    cr_assert_eq(count(&f, "run", "reads"), 3);
-    cr_assert_eq(count(&f, "call", "reads"), 2);
-    const trace_event *compile = find(&f, "compile", NULL, 0);
+    cr_assert_eq(trace_count(&f, "run", "reads"), 3);
+    cr_assert_eq(trace_count(&f, "call", "reads"), 2);
+    const trace_event *compile = trace_find(&f, "compile", NULL, 0);
     cr_assert(wf_env()->WEFT_JIT == 0 || (compile && *compile->detail));
     trace_file_free(&f);
 }
@@ -221,8 +203,8 @@ Test(profile, kernels_have_a_history, .init = setup, .fini = teardown)
         cr_assert_eq(k[i].runs, 3);
         int64_t sum = 0;
         const char *name = k[i].native ? k[i].name : "gelu";
-        for (int e = 0; e < count(&f, "kernel", name); e++) {
-            sum += find(&f, "kernel", name, e)->dur;
+        for (int e = 0; e < trace_count(&f, "kernel", name); e++) {
+            sum += trace_find(&f, "kernel", name, e)->dur;
         }
         cr_assert_eq(sum, k[i].run_ns);
         char *text = NULL;
@@ -282,14 +264,14 @@ Test(profile, threads_have_tracks, .init = setup, .fini = teardown)
     cr_assert_eq(f.said_events, s.events);
     int64_t tids[THREADS];
     for (int i = 0; i < THREADS; i++) {
-        cr_assert_eq(count(&f, "range", names[i]), LOOPS, "%s", names[i]);
-        tids[i] = find(&f, "range", names[i], 0)->tid;
+        cr_assert_eq(trace_count(&f, "range", names[i]), LOOPS, "%s", names[i]);
+        tids[i] = trace_find(&f, "range", names[i], 0)->tid;
         for (int k = 0; k < i; k++) {
             cr_assert_neq(tids[i], tids[k]);
         }
-        cr_assert_eq(find(&f, "range", names[i], LOOPS - 1)->tid, tids[i]);
+        cr_assert_eq(trace_find(&f, "range", names[i], LOOPS - 1)->tid, tids[i]);
     }
-    cr_assert_eq(count(&f, "op", "add"), THREADS * LOOPS);
+    cr_assert_eq(trace_count(&f, "op", "add"), THREADS * LOOPS);
     int named = 0;
     for (int i = 0; i < f.n; i++) {
         named += f.events[i].ph == 'M' && strcmp(f.events[i].name, "thread_name") == 0;
@@ -320,14 +302,14 @@ Test(profile, cap, .init = setup, .fini = teardown)
     cr_assert_eq(kept, 100);
     cr_assert_eq(f.said_events, 100);
     cr_assert_eq(f.said_dropped, s.dropped);
-    const trace_event *dropped = find(&f, "profile", NULL, 0);
+    const trace_event *dropped = trace_find(&f, "profile", NULL, 0);
     cr_assert(dropped && strstr(dropped->name, "dropped"));
     trace_file_free(&f);
     cr_assert_eq(weft_profile_begin(.path = path), WEFT_OK); /* counts begin anew */
     weft_neg(x);
     cr_assert_eq(weft_profile_end(), WEFT_OK);
     f = read_trace();
-    cr_assert(f.said_dropped == 0 && count(&f, "op", "neg") == 1);
+    cr_assert(f.said_dropped == 0 && trace_count(&f, "op", "neg") == 1);
     trace_file_free(&f);
 }
 
@@ -371,11 +353,11 @@ Test(profile, hostile_names, .init = setup, .fini = teardown)
     cr_assert_eq(weft_profile_end(), WEFT_OK);
     trace_file f = read_trace();
     for (int i = 0; i < CASES; i++) {
-        cr_assert_geq(count(&f, "range", cases[i].want), 1, "name %d", i);
+        cr_assert_geq(trace_count(&f, "range", cases[i].want), 1, "name %d", i);
     }
     long_name[63] = 0;
-    cr_assert_eq(count(&f, "range", long_name), 1);
-    cr_assert_eq(count(&f, "range", "deep"), 32);
+    cr_assert_eq(trace_count(&f, "range", long_name), 1);
+    cr_assert_eq(trace_count(&f, "range", "deep"), 32);
     trace_file_free(&f);
     cr_assert(!trace_is_json("{\"a\":\"\x01\"}") && !trace_is_json("[1,]") &&
               !trace_is_json("{}x"));
@@ -439,21 +421,21 @@ Test(profile, valid_at_every_moment, .init = setup, .fini = teardown)
     cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     cr_assert_eq(weft_profile_end(), WEFT_OK);
     f = read_trace();
-    cr_assert_eq(count(&f, "op", "neg"), 3500);
+    cr_assert_eq(trace_count(&f, "op", "neg"), 3500);
     trace_file_free(&f);
 }
 
 Test(profile, programs_that_end_early, .init = setup, .fini = teardown)
 {
     trace_file f = end_early(0); /* killed: all but the last batch */
-    int n = count(&f, "op", "neg");
+    int n = trace_count(&f, "op", "neg");
     cr_assert(n > 1000 && n < 3000, "%d", n);
     trace_file_free(&f);
     f = end_early(1); /* exits: everything */
-    cr_assert_eq(count(&f, "op", "neg"), 3000);
+    cr_assert_eq(trace_count(&f, "op", "neg"), 3000);
     trace_file_free(&f);
     f = end_early(2);
-    cr_assert_gt(count(&f, "op", "neg"), 1000);
+    cr_assert_gt(trace_count(&f, "op", "neg"), 1000);
     trace_file_free(&f);
 }
 
@@ -505,7 +487,8 @@ Test(profile, callback_and_devices, .init = setup, .fini = teardown)
     wf_prof_set_collector(NULL);
     cr_assert_eq(s.ops, 15);
     trace_file f = read_trace();
-    const trace_event *k = find(&f, "device", "k", 0), *l = find(&f, "kernel", "launch k", 0);
+    const trace_event *k = trace_find(&f, "device", "k", 0),
+                      *l = trace_find(&f, "kernel", "launch k", 0);
     cr_assert(k && l && k->dur == 5000 && k->tid == 7 && k->pid != l->pid);
     int ends = 0;
     for (int i = 0; i < f.n; i++) {

@@ -405,3 +405,24 @@ bool trace_file_nests(trace_file *f)
     }
     return true;
 }
+
+const trace_event *trace_find(const trace_file *f, const char *cat, const char *name, int n)
+{
+    for (int i = 0; i < f->n; i++) {
+        const trace_event *e = &f->events[i];
+        if (strcmp(e->cat, cat) == 0 && (!name || strcmp(e->name, name) == 0) && n-- == 0) {
+            return e;
+        }
+    }
+    return NULL;
+}
+
+int trace_count(const trace_file *f, const char *cat, const char *name)
+{
+    int n = 0;
+    for (int i = 0; i < f->n; i++) {
+        const trace_event *e = &f->events[i];
+        n += strcmp(e->cat, cat) == 0 && (!name || strcmp(e->name, name) == 0);
+    }
+    return n;
+}

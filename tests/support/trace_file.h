@@ -25,6 +25,9 @@ trace_file trace_file_read(const char *path);
 void trace_file_free(trace_file *f);
 /* Do the spans ("X") of every track lie inside or beside one another? Sorts events by track and time. */
 bool trace_file_nests(trace_file *f);
+/* The n-th event of a category (and name, if given); NULL: there are fewer. How many there are. */
+const trace_event *trace_find(const trace_file *f, const char *cat, const char *name, int n);
+int trace_count(const trace_file *f, const char *cat, const char *name);
 /* Is this text JSON, and nothing else? */
 bool trace_is_json(const char *text);
 
