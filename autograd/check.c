@@ -13,6 +13,7 @@
 #include "autograd/backward.h"
 #include "autograd/tape.h"
 #include "eager/alloc.h"
+#include "eager/device.h"
 #include "weft/grad.h"
 
 #undef weft_gradcheck
@@ -53,7 +54,9 @@ static weft_tensor weights_like(wf_ctx *c, weft_tensor t, int64_t *at)
     }
     wf_attr full = {
         .dtype = WEFT_F64, .n_dyn = ty.rank, .dyn = ty.dims, .n_flt = 1, .flt = &(double){0}};
+    int before = wf_device_enter(c, WF_DEVICE_HOST);
     weft_tensor w = wf_op0(WF_OP_FULL, &full);
+    wf_device_enter(c, before);
     if (w.slot) {
         double *p = (double *)(void *)wf_slot_data(wf_slot_at(c, w.slot));
         int64_t n = wf_type_numel(&ty);
@@ -79,8 +82,12 @@ static weft_tensor scalar_of(probe *p)
     wf_attr all = {.dtype = WEFT_F64};
     wf_attr cast = {.dtype = WEFT_F64};
     for (int i = 0; i < p->a->n_out; i++) {
-        weft_tensor w = weights_like(p->c, out[i], &at);
-        weft_tensor o = wf_op1(WF_OP_CAST, &cast, out[i]);
+        weft_tensor w = weights_like(p->c, out[i], &at), o = out[i];
+        int64_t ints[2] = {WF_DEVICE_HOST, wf_device_of_handle(p->c, o)};
+        if (ints[1] != WF_DEVICE_HOST) { /* the function went there itself */
+            o = wf_op1(WF_OP_COPY, &(wf_attr){.n_ints = 2, .ints = ints}, o);
+        }
+        o = wf_op1(WF_OP_CAST, &cast, o);
         weft_tensor s = wf_op1(WF_OP_SUM, &all, wf_op2(WF_OP_MUL, NULL, o, w));
         total = total.slot ? wf_op2(WF_OP_ADD, NULL, total, s) : s;
     }
@@ -170,6 +177,13 @@ static int probe_open(probe *p, const weft_gradcheck_args *a)
         wf_slot *s = wf_slot_at(p->c, p->in[i].slot);
         if (!wants) {
             continue;
+        }
+        if (s->st->device != WF_DEVICE_HOST) {
+            wf_raise_text(p->c, WEFT_EUNSUPPORTED, "gradcheck",
+                          "input %d is on %s, where its elements cannot be changed one by one; "
+                          "give it on the CPU and let the function move it",
+                          i, wf_device_code_name(s->st->device));
+            return WEFT_EUNSUPPORTED;
         }
         if (s->dtype != WEFT_F64) {
             wf_raise_text(p->c, WEFT_EDTYPE, "gradcheck",

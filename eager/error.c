@@ -10,6 +10,7 @@
 
 #include "eager/profile.h"
 #include "eager/cuda/runtime.h"
+#include "eager/device.h"
 #include "eager/tensor.h"
 
 static const char *const status_names[WEFT_STATUS_COUNT] = {
@@ -78,6 +79,9 @@ void wf_describe(wf_ctx *c, weft_tensor t, char *buf, size_t size)
         put(buf, size, &at, i ? ",%lld" : "%lld", (long long)d[i]);
     }
     put(buf, size, &at, "]");
+    if (s->st && s->st->device) {
+        put(buf, size, &at, " on %s", wf_device_code_name(s->st->device));
+    }
     if (s->meta && s->meta->name) {
         put(buf, size, &at, " '%s'", s->meta->name);
     }
