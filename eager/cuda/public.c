@@ -492,6 +492,14 @@ weft_tensor(weft_pinned)(weft_shape shape, weft_dtype dtype)
     return t;
 }
 
+weft_tensor(weft_to_async)(weft_tensor x, weft_device device)
+{
+    bool before = wf_cuda_upload_directly(true);
+    weft_tensor y = (weft_to)(x, device);
+    wf_cuda_upload_directly(before);
+    return y;
+}
+
 bool weft_is_pinned(weft_tensor t)
 {
     wf_arg a;

@@ -13,7 +13,7 @@
 
 enum { TEXT_BYTES = WF_THREAD_TEXT, TOP = 10 };
 
-static _Atomic(wf_cuda_live_fn) live;
+static _Atomic(wf_cuda_live_fn) live = wf_cuda_live_tensors;
 
 void wf_cuda_set_live(wf_cuda_live_fn fn)
 {

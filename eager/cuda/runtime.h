@@ -97,6 +97,8 @@ typedef struct wf_cuda_live {
 } wf_cuda_live;
 typedef int (*wf_cuda_live_fn)(int ordinal, wf_cuda_live *top, int n);
 void wf_cuda_set_live(wf_cuda_live_fn fn);
+/* What is used unless another is set. */
+int wf_cuda_live_tensors(int ordinal, wf_cuda_live *top, int n);
 /* The last such report of this thread, whole; "" before the first. */
 const char *wf_cuda_oom_text(void);
 
@@ -104,6 +106,9 @@ const char *wf_cuda_oom_text(void);
 
 /* src is the caller's again at return; does not wait for the device. */
 int wf_cuda_upload(int ordinal, void *dst, const void *src, size_t n, wf_why *why);
+/* Uploads of this thread from pinned tensors read them later, without a stage: src is not the caller's
+ * until the stream has passed. Returns what was set before. */
+bool wf_cuda_upload_directly(bool on);
 /* Waits until dst has the bytes; reports what failed on the device before. */
 int wf_cuda_download(int ordinal, void *dst, const void *src, size_t n, wf_why *why);
 /* Device to device; the ranges must not overlap. */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/cuda/pinned.h"
 #include "weft/core.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
@@ -222,6 +223,26 @@ static int upload(wf_cuda_stages *all, wf_cuda_stream *s, cu_address dst, const 
     return 0;
 }
 
+static _Thread_local bool directly;
+
+bool wf_cuda_upload_directly(bool on)
+{
+    bool before = directly;
+    directly = on;
+    return before;
+}
+
+static int upload_pinned(wf_cuda_stream *s, cu_address dst, const void *src, size_t n, wf_why *why)
+{
+    int code =
+        wf_cuda_check(s->device, wf_cu->copy_in(dst, src, n, s->handle), "cuMemcpyHtoDAsync", why);
+    if (!code) {
+        wf_cuda_queued(s, "copy from pinned memory");
+        wf_cuda_pinned_used(src, s);
+    }
+    return code;
+}
+
 int wf_cuda_upload(int ordinal, void *dst, const void *src, size_t n, wf_why *why)
 {
     wf_cuda_device *d = wf_cuda_enter(ordinal, why);
@@ -235,6 +256,9 @@ int wf_cuda_upload(int ordinal, void *dst, const void *src, size_t n, wf_why *wh
     }
     WF_CUDA_COUNT(copies_in, 1);
     WF_CUDA_COUNT(bytes_in, (int64_t)n);
+    if (directly && n && wf_cuda_is_pinned(src)) {
+        return upload_pinned(s, (cu_address)(uintptr_t)dst, src, n, why);
+    }
     pthread_mutex_lock(&all->lock);
     int code = upload(all, s, (cu_address)(uintptr_t)dst, src, n, why);
     pthread_mutex_unlock(&all->lock);

@@ -131,9 +131,13 @@ WEFT_API void weft_cuda_get_counters(weft_cuda_counters *out);
 
 /* -- pinned host memory ------------------------------------------------------------------------------ */
 
-/* A CPU tensor, uninitialised, in memory that the GPU reaches by itself: what is copied from it to a GPU
- * often (batches of data) is copied faster. The memory is cached. An error without a usable GPU. */
+/* A CPU tensor, uninitialised, in memory that the GPU reaches by itself, for weft_to_async. The memory is
+ * cached. An error without a usable GPU. */
 WEFT_API weft_tensor weft_pinned(weft_shape shape, weft_dtype dtype);
+/* weft_to without a copy on the host first: the GPU reads a pinned tensor's memory when it comes to it, so
+ * that it must not be written until an event recorded after this call is done (freeing is fine). Tensors
+ * that are not pinned, or have gaps, are moved as by weft_to. */
+WEFT_API weft_tensor weft_to_async(weft_tensor x, weft_device device);
 /* Whether t is a CPU tensor in such memory. */
 WEFT_API bool weft_is_pinned(weft_tensor t);
 
@@ -157,6 +161,7 @@ WEFT_API bool weft_is_pinned(weft_tensor t);
 #define weft_cuda_set_cap(...) WEFT_S_((weft_cuda_set_cap)(__VA_ARGS__))
 #define weft_cuda_snapshot(...) WEFT_S_((weft_cuda_snapshot)(__VA_ARGS__))
 #define weft_pinned(...) WEFT_T_((weft_pinned)(__VA_ARGS__))
+#define weft_to_async(...) WEFT_T_((weft_to_async)(__VA_ARGS__))
 #endif
 #endif
 

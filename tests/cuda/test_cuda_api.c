@@ -186,6 +186,61 @@ Test(cuda_api, pinned_tensors)
     close_fake();
 }
 
+Test(cuda_api, pinned_tensors_are_read_where_they_lie)
+{
+    with_fake(FAKE_LATE, 1);
+    weft_scope s = weft_scope_begin();
+    weft_tensor x = weft_pinned(weft_shape(50, 20), WEFT_F32);
+    weft_fill_(x, 3);
+    weft_tensor y = weft_to_async(x, WEFT_CUDA(0)), z = weft_to(x, WEFT_CUDA(0));
+    weft_event *e = weft_event_new(WEFT_CUDA(0));
+    OK(weft_event_record(e));
+    weft_fill_(x,
+               4); /* too early: what was promised not to be done shows that nothing was copied */
+    const void *at = weft_data(x);
+    weft_free(x);
+    cr_assert(weft_data(weft_pinned(weft_shape(50, 20), WEFT_F32)) != at, "it is still to be read");
+    OK(weft_event_synchronize(e));
+    float got[1000];
+    OK(weft_to_array(y, got, 1000, WEFT_F32));
+    cr_assert_eq(got[999], 4);
+    OK(weft_to_array(z, got, 1000, WEFT_F32));
+    cr_assert_eq(got[999], 3);
+    cr_assert(weft_data(weft_pinned(weft_shape(50, 20), WEFT_F32)) == at, "read");
+    OK(weft_event_free(e));
+    check_error("dead", weft_to_async(x, WEFT_CUDA(0)), WEFT_EHANDLE, "dead");
+    weft_scope_end(s);
+    weft_cuda_empty_cache(WEFT_CUDA(0));
+    close_fake();
+}
+
+Test(cuda_api, the_report_names_the_tensors)
+{
+    gpu = fake_cuda(FAKE_LATE, 1);
+    gpu->reset(1, 64 << 20);
+    weft_scope s = weft_scope_begin();
+    weft_tensor a = weft_to(weft_ones(weft_shape(512, 1024), WEFT_F32), WEFT_CUDA(0));
+    weft_tensor b = weft_to(weft_ones(weft_shape(1024, 1024), WEFT_F32), WEFT_CUDA(0));
+    weft_set_name(a, "small");
+    weft_keep(b);
+    weft_set_name(b, "large");
+    weft_reshape(b, weft_shape(-1));
+    cr_assert(weft_ok(a) && weft_ok(b), "%s", weft_last_error());
+    weft_tensor c = weft_to(weft_ones(weft_shape(32 << 20), WEFT_U8), WEFT_CUDA(0));
+    cr_assert(weft_ok(c));
+    weft_tensor d = weft_to(weft_ones(weft_shape(48 << 20), WEFT_U8), WEFT_CUDA(0));
+    check_error("no memory", d, WEFT_ENOMEM, "48.00 MiB");
+    const char *text = weft_cuda_oom_report();
+    const char *u8 = strstr(text, "u8[33554432]"), *large = strstr(text, "'large'"),
+               *small = strstr(text, "'small'");
+    cr_assert(u8 && large && small && u8 < large && large < small, "%s", text);
+    cr_assert(strstr(text, "test_cuda_api.c:"), "%s", text);
+    cr_assert(strstr(large, "f32[1048576]") == NULL, "a view of what is listed: %s", text);
+    weft_free(b);
+    weft_scope_end(s);
+    close_fake();
+}
+
 /* -- threads ---------------------------------------------------------------------------------------- */
 
 enum { THREADS = 4, STEPS = 150, N = 256 };

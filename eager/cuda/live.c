@@ -1,0 +1,84 @@
+/*
+ * eager/cuda/live.c -- which tensors hold a device's memory: for the report of memory that could not be had.
+ *
+ * Seen are the tensors of this thread's scopes and the kept ones of all threads, each pinned while it is
+ * looked at; what only the tape or a compiled plan holds has no handle and is not seen. Several tensors on
+ * one storage count once.
+ */
+#include <string.h>
+
+#include "eager/cuda/runtime.h"
+#include "eager/tensor.h"
+
+#pragma GCC diagnostic error "-Wmissing-prototypes"
+
+typedef struct top_list {
+    wf_ctx *me;
+    int device, n, most;
+    const wf_storage *held[16]; /* beside top: whose memory it is */
+    wf_cuda_live *top;
+} top_list;
+
+static void add(top_list *l, wf_slot *s, weft_tensor t)
+{
+    const wf_storage *st = s->st;
+    if (!st || st->device != l->device || atomic_load(&((wf_storage *)(uintptr_t)st)->is_virtual)) {
+        return;
+    }
+    int at = l->n;
+    for (int i = 0; i < l->n; i++) {
+        if (l->held[i] == st) {
+            return;
+        }
+    }
+    while (at > 0 && l->top[at - 1].bytes < (int64_t)st->nbytes) {
+        at--;
+    }
+    if (at == l->most) {
+        return;
+    }
+    l->n += l->n < l->most;
+    for (int i = l->n - 1; i > at; i--) {
+        l->top[i] = l->top[i - 1];
+        l->held[i] = l->held[i - 1];
+    }
+    l->held[at] = st;
+    l->top[at].bytes = (int64_t)st->nbytes;
+    wf_describe(l->me, t, l->top[at].what, sizeof l->top[at].what);
+}
+
+static void walk(top_list *l, wf_ctx *c)
+{
+    uint32_t total =
+        atomic_load_explicit(&c->nchunks, memory_order_acquire) * (uint32_t)WF_CHUNK_SLOTS;
+    for (uint32_t k = 1; k < total; k++) {
+        wf_slot *s = wf_slot_at(c, k);
+        uint64_t state = atomic_load_explicit(&s->state, memory_order_acquire);
+        bool kept = (state & WF_STATE_KEPT) != 0;
+        if ((state & WF_STATE_DEAD) || WF_STATE_SERIAL(state) == 0 || (!kept && c != l->me)) {
+            continue;
+        }
+        weft_tensor t = {k, c->id, WF_STATE_SERIAL(state)};
+        bool pinned = false;
+        wf_slot *held = wf_pin(l->me, t, &pinned, NULL);
+        if (held) {
+            add(l, held, t);
+        }
+        if (pinned) {
+            wf_unpin(l->me, held);
+        }
+    }
+}
+
+int wf_cuda_live_tensors(int ordinal, wf_cuda_live *top, int n)
+{
+    top_list l = {.me = wf_ctx_get(), .device = 1 + ordinal, .most = n < 16 ? n : 16, .top = top};
+    for (uint32_t i = 1; l.me && i < WF_MAX_CTX; i++) {
+        wf_ctx *c = wf_ctx_at(i);
+        if (!c) {
+            break;
+        }
+        walk(&l, c);
+    }
+    return l.n;
+}
