@@ -128,6 +128,8 @@ int wf_cu_render_hand(const wf_cu_hand *h, const char *name, wf_text *t, wf_why 
         return status;
     P("#define WF_HUGE wf_f32(0x7F800000u)\n");
     section(t, "common", NULL);
+    if (names(h->section, "wf_window"))
+        section(t, "pool_common", NULL);
     section(t, h->section, name);
     return t->failed ? wf_fail(why, WEFT_EUNSUPPORTED, "no text for %s", name) : 0;
 }

@@ -351,6 +351,100 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
     }
 }
 
+/* == pool_common */
+typedef struct wf_window {
+    long long start, lo, hi;
+} wf_window;
+/* First and one-past-last kernel position of output o that lies inside [0, n). */
+WF_DEVICE wf_window wf_clip(long long o, long long n, long long kernel, long long stride, long long pad, long long d)
+{
+    wf_window r;
+    r.start = o * stride - pad;
+    r.lo = r.start < 0 ? (-r.start + d - 1) / d : 0;
+    r.hi = (n - r.start - 1) / d + 1;
+    r.hi = r.hi < kernel ? r.hi : kernel;
+    return r;
+}
+#define WF_CLIP_H(o) wf_clip(o, WORD(4), WORD(8), WORD(10), WORD(12), WORD(14))
+#define WF_CLIP_W(o) wf_clip(o, WORD(5), WORD(9), WORD(11), WORD(13), WORD(15))
+#define WF_PLANE(T, plane) (POINTER(const T, 1) + (plane) / WORD(21) * WORD(17) + (plane) % WORD(21) * WORD(18))
+
+/* == max_pool
+ * out, in, index (i64), count, h, w, oh, ow, kernel, stride, padding, dilation (2 each), count_pad, strides of in (4),
+ * channels. The first largest element; NaN is larger. */
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    for (long long i = START; i < WORD(3); i += STEP) {
+        const wf_window v = WF_CLIP_H(i / WORD(7) % WORD(6)), u = WF_CLIP_W(i % WORD(7));
+        const T0 *in = WF_PLANE(T0, i / WORD(7) / WORD(6));
+        long long best_at = -1, best_from = 0;
+        C0 best = 0;
+        for (long long y = v.lo; y < v.hi; y++)
+            for (long long z = u.lo; z < u.hi; z++) {
+                const long long h = v.start + y * WORD(14), w = u.start + z * WORD(15);
+                const long long from = h * WORD(19) + w * WORD(20);
+                const C0 x = LOAD0(in[from]);
+                if (best_at < 0 || (best == best && (x != x || x > best))) {
+                    best = x;
+                    best_at = h * WORD(5) + w;
+                    best_from = from;
+                }
+            }
+        POINTER(T0, 0)[i] = in[best_from];
+        POINTER(long long, 2)[i] = best_at;
+    }
+}
+
+/* == avg_pool
+ * The same words; sums in row-major order, divided by the elements in the window. */
+WF_DEVICE long long wf_window_count(const struct wf_words_64 a, wf_window v, wf_window u)
+{
+    const long long h = WORD(4) + WORD(12) - v.start, w = WORD(5) + WORD(13) - u.start;
+    if (!WORD(16))
+        return (v.hi - v.lo) * (u.hi - u.lo);
+    return (h < WORD(8) ? h : WORD(8)) * (w < WORD(9) ? w : WORD(9));
+}
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    for (long long i = START; i < WORD(3); i += STEP) {
+        const wf_window v = WF_CLIP_H(i / WORD(7) % WORD(6)), u = WF_CLIP_W(i % WORD(7));
+        const T0 *in = WF_PLANE(T0, i / WORD(7) / WORD(6));
+        C0 sum = 0;
+        for (long long y = v.start + v.lo; y < v.start + v.hi; y++)
+            for (long long z = u.start + u.lo; z < u.start + u.hi; z++)
+                sum = sum + LOAD0(in[y * WORD(19) + z * WORD(20)]);
+        POINTER(T0, 0)[i] = STORE0(sum / (C0)wf_window_count(a, v, u));
+    }
+}
+
+/* == avg_pool_bwd
+ * The same words; in is the gradient of the output plane, out that of the input plane. */
+WF_DEVICE long long wf_window_count(const struct wf_words_64 a, wf_window v, wf_window u)
+{
+    const long long h = WORD(4) + WORD(12) - v.start, w = WORD(5) + WORD(13) - u.start;
+    if (!WORD(16))
+        return (v.hi - v.lo) * (u.hi - u.lo);
+    return (h < WORD(8) ? h : WORD(8)) * (w < WORD(9) ? w : WORD(9));
+}
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    for (long long i = START; i < WORD(3); i += STEP) {
+        const long long top = i / WORD(5) % WORD(4) + WORD(12), left = i % WORD(5) + WORD(13);
+        const T0 *g = WF_PLANE(T0, i / WORD(5) / WORD(4));
+        const long long o_lo = top < WORD(8) ? 0 : (top - WORD(8)) / WORD(10) + 1;
+        const long long o_hi = top / WORD(10) + 1 < WORD(6) ? top / WORD(10) + 1 : WORD(6);
+        const long long p_lo = left < WORD(9) ? 0 : (left - WORD(9)) / WORD(11) + 1;
+        const long long p_hi = left / WORD(11) + 1 < WORD(7) ? left / WORD(11) + 1 : WORD(7);
+        C0 sum = 0;
+        for (long long o = o_lo; o < o_hi; o++)
+            for (long long p = p_lo; p < p_hi; p++) {
+                const wf_window v = WF_CLIP_H(o), u = WF_CLIP_W(p);
+                sum = sum + LOAD0(g[o * WORD(19) + p * WORD(20)]) / (C0)wf_window_count(a, v, u);
+            }
+        POINTER(T0, 0)[i] = STORE0(sum);
+    }
+}
+
 /* == transpose
  * dst[b][j][i] = src[b][i][j] by tiles of 32 x 32 through shared memory: dst, src, rows, cols, row stride of src, of
  * dst, batches, batch stride of src, of dst. */

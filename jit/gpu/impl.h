@@ -131,6 +131,7 @@ int wf_gpu_row_norm(int ordinal, wf_exec *e);
 int wf_gpu_row_norm_bwd(int ordinal, wf_exec *e);
 int wf_gpu_row_loss(int ordinal, wf_exec *e);
 int wf_gpu_row_order(int ordinal, wf_exec *e);
+int wf_gpu_row_pool(int ordinal, wf_exec *e);
 
 /* c = round(a b + bias): views of rank 2 or more, batch axes (leading) of equal extents, stride 0 where broadcast. */
 int wf_gpu_gemm(int ordinal, const wf_view *c, const wf_view *a, const wf_view *b,

@@ -147,6 +147,9 @@ Test(cuda_nvrtc, written_by_hand)
                     {"attend", 2, {WEFT_F32, WEFT_F64}},
                     {"dscores", 1, {WEFT_F32, WEFT_F64}},
                     {"transpose", 1, {WEFT_U8, WEFT_I16, WEFT_I32, WEFT_I64}},
+                    {"max_pool", 1, {WEFT_F32, WEFT_BF16}},
+                    {"avg_pool", 1, {WEFT_F32, WEFT_F16}},
+                    {"avg_pool_bwd", 1, {WEFT_F32, WEFT_F64}},
                     {"sort", 1, {WEFT_F32, WEFT_I64, WEFT_BF16}}};
     NEED_NVRTC();
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
