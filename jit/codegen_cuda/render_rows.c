@@ -302,7 +302,7 @@ static void join_array(const wf_cu_rr *x, int op, wf_kty type)
     wf_text *t = x->t;
     for (int h = 1; h < WF_CU_SUBTREES; h *= 2)
         for (int i = 0; i < WF_CU_SUBTREES; i += 2 * h) {
-            char a[8], b[8];
+            char a[24], b[24];
             snprintf(a, sizeof a, "q[%d]", i);
             snprintf(b, sizeof b, "q[%d]", i + h);
             P("        ");
