@@ -50,7 +50,7 @@ typedef struct wf_cuda_stream {
     bool op_has_work; /* ... has queued something */
     wf_cuda_point ring[WF_CUDA_RING];
     unsigned ring_next;
-    wf_cuda_graph *capture;             /* what is queued is recorded into it; NULL: it is done */
+    wf_cuda_graph *_Atomic capture;     /* what is queued is recorded into it; NULL: it is done */
     wf_cuda_seen seen[WF_CUDA_STREAMS]; /* of the others: this one's next work is behind it */
 } wf_cuda_stream;
 

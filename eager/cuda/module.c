@@ -60,6 +60,20 @@ int wf_cuda_module_new(int ordinal, const void *image, size_t n, wf_cuda_module 
     return 0;
 }
 
+/* Nobody promises that queued launches outlive their code. */
+static void wait_for_all(wf_cuda_device *d)
+{
+    pthread_mutex_lock(&d->lock);
+    int n = d->n_streams;
+    pthread_mutex_unlock(&d->lock);
+    WF_CUDA_COUNT(hidden_waits, n > 0);
+    for (int i = 0; i < n; i++) {
+        if (!d->streams[i].capture) {
+            wf_cu->stream_synchronize(d->streams[i].handle);
+        }
+    }
+}
+
 void wf_cuda_module_free(wf_cuda_module *m)
 {
     if (!m) {
@@ -68,7 +82,8 @@ void wf_cuda_module_free(wf_cuda_module *m)
     wf_cuda_device *d = wf_cuda_peek(m->ordinal);
     if (d) {
         wf_cu->context_set(d->context);
-        wf_cu->module_unload(m->handle); /* waits for what is queued */
+        wait_for_all(d);
+        wf_cu->module_unload(m->handle);
         atomic_fetch_sub(&d->modules, 1);
     }
     while (m->functions) {

@@ -120,8 +120,10 @@ static void look(wf_cuda_words *w, wf_cuda_stream *s, uint64_t work, bool mine)
             }
         }
         if (x->graph) {
-            *x->host = -1;
-            x->reported = false;
+            if (index != -1) { /* for the next launch */
+                *x->host = -1;
+                x->reported = false;
+            }
             at = &x->next;
         } else if (x->work + SLACK <= work || (mine && x->thread == &this_thread)) {
             *at = x->next;
