@@ -15,9 +15,10 @@
 #include "eager/tile.h"
 
 enum {
-    TILE = 4096,   /* elements of a block that is transposed or cast: 64 x 64 */
-    ROW = 16384,   /* elements of a contiguous block */
-    GRAIN = 65536, /* elements per chunk */
+    TILE = 4096,          /* elements of a block that is transposed or cast: 64 x 64 */
+    ROW = 16384,          /* elements of a contiguous block */
+    GRAIN = 65536,        /* elements per chunk */
+    GRAIN_PAST = 1 << 18, /* where stores bypass the caches: a chunk ends by waiting for them */
     /* Of a large transpose: as many rows as memory is asked for ahead of use at once (32 of f32), read in pieces of two
      * pages, written in pieces of two lines. */
     READ_BYTES = 8192,
@@ -112,7 +113,7 @@ static void do_chunk(void *arg, int64_t begin, int64_t end)
 static void run_job(job *j, wf_block_fn fn)
 {
     const int64_t block = j->w->rows * j->w->cols;
-    j->per_chunk = (GRAIN + block - 1) / block;
+    j->per_chunk = ((j->stream ? GRAIN_PAST : GRAIN) + block - 1) / block;
     task t = {j, fn};
     const int64_t chunks = (j->w->nblocks + j->per_chunk - 1) / j->per_chunk;
     if (chunks <= 2)

@@ -32,6 +32,7 @@ enum {
     SMALL = 256,           /* elements that are cast without a walk */
     GRAIN_CHEAP = 32768,   /* elements per chunk: add, compare, ... */
     GRAIN_HEAVY = 4096,    /* elements per chunk: rows with polynomials */
+    GRAIN_PAST = 1 << 17,  /* where stores bypass the caches: a chunk ends by waiting for them */
     STREAM_FROM = 24 << 20 /* bytes moved from which stores bypass the caches */
 };
 
@@ -369,7 +370,8 @@ void wf_tiles_run(const wf_tiles *t)
         r.slot[k] = k * (int32_t)(r.tile * 8);
     cut_turned(&r, &w);
     const int64_t block = w.rows * w.cols;
-    r.per_chunk = (t->grain + block - 1) / block;
+    const int64_t grain = leaves && t->grain < GRAIN_PAST ? GRAIN_PAST : t->grain;
+    r.per_chunk = (grain + block - 1) / block;
     const int64_t chunks = (w.nblocks + r.per_chunk - 1) / r.per_chunk;
     if (w.nblocks <= 2 * r.per_chunk) {
         r.per_chunk = w.nblocks;

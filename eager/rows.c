@@ -13,9 +13,11 @@
 
 enum {
     ROW_TASK_ELEMENTS = 1 << 15, /* elements worth a task */
-    PREFETCH_BYTES = 16 << 10,   /* of the next row */
-    STREAM_ROW = 64 << 10,       /* a row that stays in cache, to be written past it from scratch */
-    SCRATCH_BYTES = 32 << 20     /* aim for converted rows of all tasks together */
+    PAST_TASK_ELEMENTS =
+        1 << 17,               /* where stores bypass the caches: a task ends by waiting for them */
+    PREFETCH_BYTES = 16 << 10, /* of the next row */
+    STREAM_ROW = 64 << 10,     /* a row that stays in cache, to be written past it from scratch */
+    SCRATCH_BYTES = 32 << 20   /* aim for converted rows of all tasks together */
 };
 
 const wf_row_kernels *wf_row_kernels_of(int compute)
@@ -123,7 +125,7 @@ int wf_rows_run(const wf_row_job *job, wf_why *why)
     for (int k = 0; k < job->nout; k++) {
         r.slots += r.stream || job->out[k].dtype != job->compute;
     }
-    r.grain = ROW_TASK_ELEMENTS / job->n + 1;
+    r.grain = (r.direct || r.stream ? PAST_TASK_ELEMENTS : ROW_TASK_ELEMENTS) / job->n + 1;
     if (job->many != NULL && r.grain > 4) {
         r.grain = (r.grain + 3) / 4 * 4; /* kernels take four rows at once */
     }
