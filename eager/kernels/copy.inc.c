@@ -24,16 +24,24 @@
     }                                                                                              \
     memcpy(r, t, sizeof r);
 
-#define BLOCK_FN(name, T, PER, LANES, V, PUT, ROUNDS)                                              \
+/* SIDE blocks side by side, so that whole lines are written. */
+#define BLOCK_FN(name, T, PER, SIDE, LANES, V, PUT, ROUNDS)                                        \
     __attribute__((unused)) static inline void name(T *dst, int64_t ld_d, const T *src,            \
                                                     int64_t ld_s, bool nt)                         \
     {                                                                                              \
+        enum { WIDTH = sizeof(V) / sizeof(T) };                                                    \
         for (int q = 0; q < (int)(sizeof(V) / 16); q++) {                                          \
-            V r[PER], t[PER];                                                                      \
+            V side[SIDE][PER];                                                                     \
+            for (int h = 0; h < SIDE; h++) {                                                       \
+                V r[PER], t[PER];                                                                  \
+                for (int k = 0; k < PER; k++)                                                      \
+                    r[k] = LANES((const char *)(src + q * PER + (h * WIDTH + k) * ld_s),           \
+                                 PER * ld_s * (int64_t)sizeof(T));                                 \
+                ROUNDS memcpy(side[h], r, sizeof r);                                               \
+            }                                                                                      \
             for (int k = 0; k < PER; k++)                                                          \
-                r[k] = LANES((const char *)(src + q * PER + k * ld_s),                             \
-                             PER * ld_s * (int64_t)sizeof(T));                                     \
-            ROUNDS for (int k = 0; k < PER; k++) PUT(dst + (q * PER + k) * ld_d, r[k], nt);        \
+                for (int h = 0; h < SIDE; h++)                                                     \
+                    PUT(dst + (q * PER + k) * ld_d + h * WIDTH, side[h][k], nt);                   \
         }                                                                                          \
     }
 
@@ -51,17 +59,17 @@ static inline void put128(void *p, __m128i v, bool nt)
 #define ROUND16 ROUND(8, _mm_unpacklo_epi16, _mm_unpackhi_epi16)
 #define ROUND32 ROUND(4, _mm_unpacklo_epi32, _mm_unpackhi_epi32)
 #define ROUND64 ROUND(2, _mm_unpacklo_epi64, _mm_unpackhi_epi64)
-BLOCK_FN(little_1, uint8_t, 16, lanes128, __m128i, put128, ROUND8 ROUND8 ROUND8 ROUND8)
-BLOCK_FN(little_2, uint16_t, 8, lanes128, __m128i, put128, ROUND16 ROUND16 ROUND16)
-BLOCK_FN(little_4, uint32_t, 4, lanes128, __m128i, put128, ROUND32 ROUND32)
-BLOCK_FN(little_8, uint64_t, 2, lanes128, __m128i, put128, ROUND64)
+BLOCK_FN(little_1, uint8_t, 16, 1, lanes128, __m128i, put128, ROUND8 ROUND8 ROUND8 ROUND8)
+BLOCK_FN(little_2, uint16_t, 8, 1, lanes128, __m128i, put128, ROUND16 ROUND16 ROUND16)
+BLOCK_FN(little_4, uint32_t, 4, 1, lanes128, __m128i, put128, ROUND32 ROUND32)
+BLOCK_FN(little_8, uint64_t, 2, 1, lanes128, __m128i, put128, ROUND64)
 #undef ROUND8
 #undef ROUND16
 #undef ROUND32
 #undef ROUND64
 
 #if defined(__AVX512F__)
-enum { VECTOR = 64 };
+enum { VECTOR = 64, SIDE = 1 };
 typedef __m512i vector;
 static inline vector lanes_of(const char *p, int64_t ld)
 {
@@ -82,7 +90,7 @@ static inline void put(void *p, vector v, bool nt)
 #define ROUND32 ROUND(4, _mm512_unpacklo_epi32, _mm512_unpackhi_epi32)
 #define ROUND64 ROUND(2, _mm512_unpacklo_epi64, _mm512_unpackhi_epi64)
 #elif defined(__AVX2__)
-enum { VECTOR = 32 };
+enum { VECTOR = 32, SIDE = 2 };
 typedef __m256i vector;
 static inline vector lanes_of(const char *p, int64_t ld)
 {
@@ -100,7 +108,7 @@ static inline void put(void *p, vector v, bool nt)
 #define ROUND32 ROUND(4, _mm256_unpacklo_epi32, _mm256_unpackhi_epi32)
 #define ROUND64 ROUND(2, _mm256_unpacklo_epi64, _mm256_unpackhi_epi64)
 #else
-enum { VECTOR = 16 };
+enum { VECTOR = 16, SIDE = 1 };
 typedef __m128i vector;
 #define lanes_of lanes128
 #define put put128
@@ -109,14 +117,18 @@ typedef __m128i vector;
 #define ROUND32 ROUND(4, _mm_unpacklo_epi32, _mm_unpackhi_epi32)
 #define ROUND64 ROUND(2, _mm_unpacklo_epi64, _mm_unpackhi_epi64)
 #endif
-BLOCK_FN(block_1, uint8_t, 16, lanes_of, vector, put, ROUND8 ROUND8 ROUND8 ROUND8)
-BLOCK_FN(block_2, uint16_t, 8, lanes_of, vector, put, ROUND16 ROUND16 ROUND16)
-BLOCK_FN(block_4, uint32_t, 4, lanes_of, vector, put, ROUND32 ROUND32)
-BLOCK_FN(block_8, uint64_t, 2, lanes_of, vector, put, ROUND64)
+BLOCK_FN(block_1, uint8_t, 16, 1, lanes_of, vector, put, ROUND8 ROUND8 ROUND8 ROUND8)
+BLOCK_FN(line_1, uint8_t, 16, SIDE, lanes_of, vector, put, ROUND8 ROUND8 ROUND8 ROUND8)
+BLOCK_FN(block_2, uint16_t, 8, 1, lanes_of, vector, put, ROUND16 ROUND16 ROUND16)
+BLOCK_FN(line_2, uint16_t, 8, SIDE, lanes_of, vector, put, ROUND16 ROUND16 ROUND16)
+BLOCK_FN(block_4, uint32_t, 4, 1, lanes_of, vector, put, ROUND32 ROUND32)
+BLOCK_FN(line_4, uint32_t, 4, SIDE, lanes_of, vector, put, ROUND32 ROUND32)
+BLOCK_FN(block_8, uint64_t, 2, 1, lanes_of, vector, put, ROUND64)
+BLOCK_FN(line_8, uint64_t, 2, SIDE, lanes_of, vector, put, ROUND64)
 
 /* -- pack and unpack -------------------------------------------------------------------------------------- */
-/* Non-temporal stores want rows that start on their own vectors. */
-#define ALIGNED_ROWS(T, dst, ldd) (((uintptr_t)(dst) | (uintptr_t)(ldd) * sizeof(T)) % VECTOR == 0)
+/* Non-temporal stores want rows that start on a line: half a line would be written twice. */
+#define ALIGNED_ROWS(T, dst, ldd) (((uintptr_t)(dst) | (uintptr_t)(ldd) * sizeof(T)) % 64 == 0)
 
 /* Rows of dst are written one block after the other, so that lines and pages of it fill up. */
 #define PACK(T, width)                                                                             \
@@ -124,11 +136,12 @@ BLOCK_FN(block_8, uint64_t, 2, lanes_of, vector, put, ROUND64)
                                          size_t n, bool nt)                                        \
     {                                                                                              \
         enum { B = VECTOR / sizeof(T), L = 16 / sizeof(T) };                                       \
-        const int64_t mb = (int64_t)(m / B * B), nb = (int64_t)(n / B * B);                        \
+        const int64_t w = nt ? SIDE * B : B;                                                       \
+        const int64_t mb = (int64_t)m / B * B, nb = (int64_t)n / w * w;                            \
         const int64_t ml = (int64_t)(m / L * L), nl = (int64_t)(n / L * L);                        \
         for (int64_t i = 0; i < mb; i += B)                                                        \
-            for (int64_t j = 0; j < nb; j += B)                                                    \
-                block_##width(d + i * ldd + j, ldd, s + i + j * s0, s0, nt);                       \
+            for (int64_t j = 0; j < nb; j += w)                                                    \
+                (nt ? line_##width : block_##width)(d + i * ldd + j, ldd, s + i + j * s0, s0, nt); \
         for (int64_t i = 0; i < ml; i += L)                                                        \
             for (int64_t j = i < mb ? nb : 0; j < nl; j += L)                                      \
                 little_##width(d + i * ldd + j, ldd, s + i + j * s0, s0, false);                   \
