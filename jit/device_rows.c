@@ -8,7 +8,6 @@
  * Invariants: the lock guards the table and is held neither while a plan is built nor while one runs; a row whose plan is
  * not programs only is remembered as such (plan NULL) and left to others.
  */
-#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -63,51 +62,6 @@ static wf_val source(wf_fn *f, const wf_view *v, wf_view *in, wf_why *why)
     return all && !wf_fn_append(f, WF_OP_AS_STRIDED, &a, 1, &all, &part, NULL, why) ? part : 0;
 }
 
-/* One more instruction on v and w (w 0: on v alone). */
-static int then(wf_fn *f, wf_op op, const wf_attr *attr, wf_val *v, wf_val w, wf_why *why)
-{
-    wf_val src[2] = {*v, w};
-    return wf_fn_append(f, op, attr, w ? 2 : 1, src, v, NULL, why);
-}
-
-/* NORM as docs/reductions.md spells it; the planner has no program of that name. */
-static int record_norm(wf_fn *f, const wf_exec *e, wf_val x, wf_val *out)
-{
-    double p = e->attr->n_flt > 0 ? e->attr->flt[0] : 2.0, q = 1.0 / p, zero = 0;
-    int to = e->dst[0].dtype, compute = to == WEFT_F64 ? WEFT_F64 : WEFT_F32;
-    wf_attr axes = {.flags = e->attr->flags,
-                    .n_ints = e->attr->n_ints,
-                    .ints = e->attr->ints,
-                    .dtype = (uint8_t)compute};
-    wf_attr cast = {.dtype = (uint8_t)compute};
-    uint64_t bits[3];
-    memcpy(&bits[0], &p, 8);
-    memcpy(&bits[1], &q, 8);
-    memcpy(&bits[2], &zero, 8);
-    bool power = p != 2 && p != 1 && p != 0 && !isinf(p);
-    int rc = e->src[0].dtype == compute ? 0 : then(f, WF_OP_CAST, &cast, &x, 0, e->why);
-    if (!rc && p == 2) {
-        rc = then(f, WF_OP_MUL, NULL, &x, x, e->why);
-    } else if (!rc && p == 0) {
-        rc = then(f, WF_OP_NOT_EQUAL, NULL, &x, wf_fn_scalar(f, 2, bits[2]), e->why);
-        rc = rc ? rc : then(f, WF_OP_CAST, &cast, &x, 0, e->why);
-    } else if (!rc) {
-        rc = then(f, WF_OP_ABS, NULL, &x, 0, e->why);
-        rc = rc || !power ? rc : then(f, WF_OP_POW, NULL, &x, wf_fn_scalar(f, 2, bits[0]), e->why);
-    }
-    wf_op op = !isinf(p) ? WF_OP_SUM : p > 0 ? WF_OP_AMAX : WF_OP_AMIN;
-    rc = rc ? rc : then(f, op, &axes, &x, 0, e->why);
-    if (!rc && p == 2) {
-        rc = then(f, WF_OP_SQRT, NULL, &x, 0, e->why);
-    } else if (!rc && power) {
-        rc = then(f, WF_OP_POW, NULL, &x, wf_fn_scalar(f, 2, bits[1]), e->why);
-    }
-    cast.dtype = (uint8_t)to;
-    rc = rc || to == compute ? rc : then(f, WF_OP_CAST, &cast, &x, 0, e->why);
-    *out = x;
-    return rc;
-}
-
 /* The call as a function. 0 or a status. */
 static int record(wf_fn *f, const wf_exec *e, wf_view *in)
 {
@@ -122,8 +76,9 @@ static int record(wf_fn *f, const wf_exec *e, wf_view *in)
             }
         }
     }
-    int rc = e->op == WF_OP_NORM ? record_norm(f, e, src[0], dst)
-                                 : wf_fn_append(f, e->op, e->attr, e->nsrc, src, dst, NULL, e->why);
+    int rc = wf_device_is_composed(e)
+                 ? wf_device_compose(f, e, src, dst)
+                 : wf_fn_append(f, e->op, e->attr, e->nsrc, src, dst, NULL, e->why);
     for (int k = 0; k < e->ndst && !rc; k++) {
         rc = wf_fn_output(f, dst[k]);
     }

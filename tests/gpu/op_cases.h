@@ -114,6 +114,25 @@ static void norms(results *r)
     give(r, weft_norm(weft_cast(x, WEFT_F64)));
 }
 
+static void batch_norms(results *r)
+{
+    weft_tensor x = input(1, weft_shape(4, 3, 5, 6)), w = input(2, weft_shape(3)),
+                b = input(3, weft_shape(3)), mean = input(4, weft_shape(3)),
+                var = weft_square(input(5, weft_shape(3)));
+    give(r, weft_batch_norm(x, w, b, mean, var));
+    weft_requires_grad_(x, true);
+    weft_requires_grad_(w, true);
+    weft_tensor y = weft_batch_norm(x, w, b, mean, var, .training = true);
+    cr_assert_eq(weft_backward(weft_sum(weft_sin(y))), WEFT_OK, "%s", weft_last_error());
+    give(r, y);
+    give(r, weft_grad(x));
+    give(r, weft_grad(w));
+    give(r, mean);
+    give(r, var);
+    give(r, weft_batch_norm(weft_cast(weft_detach(x), WEFT_F16), .training = true));
+    give(r, weft_batch_norm(input(6, weft_shape(9, 3)), w, .training = true));
+}
+
 static void rows(results *r)
 {
     weft_tensor x = input(1, weft_shape(6, 8)), w = input(2, weft_shape(4, 8)),

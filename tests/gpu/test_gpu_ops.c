@@ -34,6 +34,13 @@ Test(gpu_ops, norms)
     gpu_check_races();
 }
 
+Test(gpu_ops, batch_norms)
+{
+    gpu_open(6);
+    check_both("batch norms", batch_norms);
+    gpu_check_races();
+}
+
 Test(gpu_ops, rows)
 {
     gpu_open(4);

@@ -25,6 +25,7 @@ Test(device_ops, reductions_are_programs)
     device_double_install();
     check_both("reductions", reductions);
     check_both("norms", norms);
+    check_both("batch norms", batch_norms);
     weft_device_fallback f[8];
     int n = weft_device_fallbacks(f, 8);
     cr_assert(n <= 1, "%s", f[0].op); /* flip */
