@@ -89,9 +89,9 @@ add_library(fake-cudnn MODULE tests/cuda/cudnn/fake_cudnn.c)
 target_link_libraries(fake-cudnn PRIVATE weft_flags weft_numerics ${CMAKE_DL_LIBS} m)
 target_compile_options(fake-cudnn PRIVATE -fvisibility=hidden)
 set_target_properties(fake-cudnn PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/tests")
-set_property(SOURCE tests/cuda/test_cuda_conv.c APPEND PROPERTY
+set_property(SOURCE tests/cuda/test_cuda_conv.c tests/gpu/test_gpu_libs.c APPEND PROPERTY
     COMPILE_DEFINITIONS WEFT_FAKE_CUDNN="${CMAKE_CURRENT_BINARY_DIR}/tests/libfake-cudnn.so")
-set_property(SOURCE tests/cuda/test_cuda_matmul.c APPEND PROPERTY
+set_property(SOURCE tests/cuda/test_cuda_matmul.c tests/gpu/test_gpu_libs.c APPEND PROPERTY
     COMPILE_DEFINITIONS WEFT_FAKE_CUBLAS="${CMAKE_CURRENT_BINARY_DIR}/tests/libfake-cublas.so")
 
 function(weft_test_program name)

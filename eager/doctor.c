@@ -9,6 +9,8 @@
 #include "eager/api.h"
 #include "eager/cpu/gemm.h"
 #include "eager/cpuid.h"
+#include "eager/cuda/blaslt.h"
+#include "eager/cuda/dnn.h"
 #include "eager/device.h"
 #include "eager/env.h"
 #include "eager/pool.h"
@@ -31,6 +33,25 @@ static const char *present(const char *soname)
     return lib ? "found" : "not found";
 }
 
+/* A line for each GPU, and the libraries that work for them. */
+static void gpus(FILE *out)
+{
+    for (int i = 0; i < wf_cuda_count(); i++) {
+        wf_why why = {0};
+        const wf_cuda_info *g = wf_cuda_open(i, &why) ? NULL : wf_cuda_get_info(i);
+        char label[24], line[220];
+        snprintf(label, sizeof label, "cuda:%d", i);
+        if (g) {
+            snprintf(line, sizeof line, "%s, %s, %.1f GiB, %d processors, driver %d.%d%s", g->name,
+                     g->arch, (double)g->memory_bytes / (1 << 30), g->processors, g->driver / 1000,
+                     g->driver % 1000 / 10, g->expandable ? "" : ", memory in fixed segments");
+        }
+        fact(out, label, g ? line : why.rule, "");
+    }
+    fact(out, "GPU products", wf_cuda_gemm_name(), "(WEFT_CUBLASLT)");
+    fact(out, "GPU convolutions", wf_cuda_conv_name(), "(WEFT_CUDNN)");
+}
+
 void weft_doctor(FILE *out)
 {
     char buf[64];
@@ -50,6 +71,9 @@ void weft_doctor(FILE *out)
     const char *missing = wf_device_missing(wf_device_code(WEFT_CUDA(0)));
     fact(out, "devices", missing ? "cpu" : "cpu, cuda", missing ? missing : "");
     fact(out, "NVRTC", present("libnvrtc.so.13"), "");
+    if (!missing) {
+        gpus(out);
+    }
     weft_device_fallback f[4];
     int n = weft_device_fallbacks(f, 4);
     for (int i = 0; i < n && i < 4; i++) {

@@ -241,6 +241,18 @@ Test(cuda_api, the_report_names_the_tensors)
     close_fake();
 }
 
+Test(cuda_api, doctor)
+{
+    with_fake(FAKE_LATE, 1);
+    char text[20000] = "";
+    FILE *f = fmemopen(text, sizeof text, "w");
+    weft_doctor(f);
+    fclose(f);
+    cr_assert(strstr(text, "Fake GPU 0, sm_90, 1.0 GiB, 4 processors, driver 13.0"), "%s", text);
+    cr_assert(strstr(text, "cuBLASLt is not found") && strstr(text, "cuDNN 9 is not found"));
+    close_fake();
+}
+
 /* -- threads ---------------------------------------------------------------------------------------- */
 
 enum { THREADS = 4, STEPS = 150, N = 256 };

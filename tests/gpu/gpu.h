@@ -4,6 +4,8 @@
 #ifndef TESTS_GPU_GPU_H
 #define TESTS_GPU_GPU_H
 
+#include <stdlib.h>
+
 #include "eager/cuda/runtime.h"
 #include "tests/gpu/runner.h"
 
@@ -11,7 +13,8 @@
 #include "tests/cuda/driver/fake.h"
 #endif
 
-/* First in a test. Skips it where there is neither. seed: of the fake's order of execution. */
+/* First in a test, before anything reads the environment. Skips it where there is neither. seed: of the fake's order
+ * of execution. */
 static inline void gpu_open(uint64_t seed)
 {
 #ifdef WEFT_GPU_RUNNER
@@ -22,6 +25,10 @@ static inline void gpu_open(uint64_t seed)
         cr_skip_test("no fake driver");
     }
 #endif
+    /* The vendor's libraries sum in an order of their own: test_gpu_libs.c is about them. */
+    if (setenv("WEFT_CUBLASLT", "none", 0) || setenv("WEFT_CUDNN", "none", 0)) {
+        cr_skip_test("no environment");
+    }
     wf_why why = {0};
     if (wf_cuda_open(0, &why)) {
         cr_skip_test("no GPU: %s", why.rule);

@@ -1,0 +1,136 @@
+/*
+ * tests/gpu/test_gpu_libs.c -- products and convolutions through cuBLASLt and cuDNN against the host: the vendor's on a GPU,
+ * fakes of them elsewhere.
+ *
+ * The library's order of summation is its own, so that operands are small integers: every order gives the same bits.
+ */
+#include "eager/cuda/blaslt.h"
+#include "eager/cuda/dnn.h"
+#include "tests/gpu/equal.h"
+#include "tests/gpu/gpu.h"
+
+#ifdef WEFT_GPU_RUNNER /* those that the machine has */
+#undef WEFT_FAKE_CUBLAS
+#undef WEFT_FAKE_CUDNN
+#define WEFT_FAKE_CUBLAS ""
+#define WEFT_FAKE_CUDNN ""
+#endif
+
+static void with_libraries(void)
+{
+    if (setenv("WEFT_CUBLASLT", WEFT_FAKE_CUBLAS, 1) || setenv("WEFT_CUDNN", WEFT_FAKE_CUDNN, 1)) {
+        cr_skip_test("no environment");
+    }
+    gpu_open(5);
+}
+
+/* Integers in [-3, 3]. */
+static weft_tensor numbers(double from, weft_shape s, weft_dtype dtype)
+{
+    int64_t n = 1;
+    for (int i = 0; i < s.n; i++) {
+        n *= s.v[i];
+    }
+    weft_tensor t = weft_arange(from, from + (double)n, 1, WEFT_F32);
+    t = weft_sub(weft_remainder(weft_mul(t, weft_add(t, weft_f(1))), weft_f(7)), weft_f(3));
+    return weft_reshape(weft_cast(t, dtype), s);
+}
+
+static weft_tensor away(weft_tensor t)
+{
+    return weft_to(t, WEFT_CUDA(0));
+}
+
+static void product(weft_tensor a, weft_tensor b)
+{
+    weft_tensor want = weft_matmul(a, b), got = weft_matmul(away(a), away(b));
+    cr_assert(weft_ok(got), "%s", weft_error_text(got));
+    check_equal("product", want, got);
+}
+
+Test(gpu_libs, products)
+{
+    with_libraries();
+    if (strstr(wf_cuda_gemm_name(), "not found")) {
+        cr_skip_test("%s", wf_cuda_gemm_name());
+    }
+    static const weft_dtype types[] = {WEFT_F32, WEFT_F64, WEFT_F16, WEFT_BF16};
+    static const int64_t sizes[][3] = {{33, 17, 20}, {64, 64, 24}, {1, 40, 16}, {24, 1, 7}};
+    for (size_t t = 0; t < 4; t++) {
+        for (size_t i = 0; i < 4; i++) {
+            const int64_t m = sizes[i][0], n = sizes[i][1], k = sizes[i][2];
+            weft_scope s = weft_scope_begin();
+            weft_tensor a = numbers(1, weft_shape(m, k), types[t]),
+                        b = numbers(5, weft_shape(k, n), types[t]);
+            weft_tensor at = numbers(2, weft_shape(k, m), types[t]),
+                        bt = numbers(9, weft_shape(n, k), types[t]);
+            product(a, b);
+            product(weft_transpose(at, 0, 1), b);
+            product(a, weft_transpose(bt, 0, 1));
+            product(weft_transpose(at, 0, 1), weft_transpose(bt, 0, 1));
+            product(numbers(3, weft_shape(3, m, k), types[t]), b);
+            weft_tensor bias = numbers(4, weft_shape(n), types[t]);
+            check_equal("linear", weft_linear(a, bt, bias),
+                        weft_linear(away(a), away(bt), away(bias)));
+            weft_scope_end(s);
+        }
+    }
+    cr_assert(wf_cuda_gemm_plans() > 30, "the library was used for %d shapes",
+              (int)wf_cuda_gemm_plans());
+}
+
+Test(gpu_libs, a_step_repeated_neither_allocates_nor_waits)
+{
+    with_libraries();
+    weft_scope s = weft_scope_begin();
+    weft_tensor x = away(numbers(1, weft_shape(128, 64), WEFT_F32)),
+                w = away(numbers(2, weft_shape(64, 64), WEFT_F32));
+    wf_cuda_counters before, after;
+    wf_cuda_get_counters(&before);
+    for (int i = 0; i < 12; i++) {
+        if (i == 2) {
+            wf_cuda_get_counters(&before);
+        }
+        weft_scope step = weft_scope_begin();
+        weft_linear(weft_relu(weft_linear(x, w, WEFT_NONE)), w, WEFT_NONE);
+        weft_scope_end(step);
+    }
+    wf_cuda_get_counters(&after);
+    cr_assert_eq(after.driver_allocs, before.driver_allocs);
+    cr_assert_eq(after.waits + after.hidden_waits, before.waits + before.hidden_waits);
+    cr_assert_eq(weft_synchronize(WEFT_CUDA(0)), WEFT_OK, "%s", weft_last_error());
+    weft_scope_end(s);
+}
+
+static void convolution(weft_device d, int64_t groups, weft_tensor out[3])
+{
+    weft_tensor x = weft_to(numbers(1, weft_shape(2, 4, 9, 7), WEFT_F32), d),
+                w = weft_to(numbers(2, weft_shape(6, 4 / groups, 3, 2), WEFT_F32), d);
+    weft_requires_grad_(x, true);
+    weft_requires_grad_(w, true);
+    out[0] =
+        weft_conv2d(.x = x, .weight = w, .bias = weft_to(numbers(3, weft_shape(6), WEFT_F32), d),
+                    .stride = weft_shape(2, 1), .padding = weft_shape(1, 0),
+                    .dilation = weft_shape(1, 2), .groups = groups);
+    cr_assert_eq(weft_backward(weft_sum(weft_mul(out[0], out[0]))), WEFT_OK, "%s",
+                 weft_last_error());
+    out[1] = weft_grad(x);
+    out[2] = weft_grad(w);
+}
+
+Test(gpu_libs, convolutions)
+{
+    with_libraries();
+    if (strstr(wf_cuda_conv_name(), "not found")) {
+        cr_skip_test("%s", wf_cuda_conv_name());
+    }
+    for (int64_t groups = 1; groups <= 2; groups++) {
+        weft_tensor want[3], got[3];
+        convolution(WEFT_CPU, groups, want);
+        convolution(WEFT_CUDA(0), groups, got);
+        for (int i = 0; i < 3; i++) {
+            check_equal("convolution", want[i], got[i]);
+        }
+    }
+    cr_assert_eq(wf_cuda_conv_plans(), 6, "the library was used");
+}
