@@ -23,7 +23,7 @@
 #endif
 
 /* Values [i, n) of a block as 64 lanes. */
-WF_INLINE void FN(pad)(S *few, const S *x, int64_t i, int64_t n)
+static __attribute__((noinline)) void FN(pad)(S *few, const S *x, int64_t i, int64_t n)
 {
     memcpy(few, x + i, (size_t)(n - i) * sizeof(S));
     for (int64_t j = n - i; j < WF_LANES; j++) {
