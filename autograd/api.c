@@ -230,6 +230,10 @@ weft_status weft_set_grad(weft_tensor t, weft_tensor g)
                 if (!wf_type_same(&a, &b)) {
                     rc = raise_for(c, "set_grad", t, WEFT_ESHAPE,
                                    "the gradient's shape or dtype differs from the tensor's", "");
+                } else if (gs->st->device != s->st->device) {
+                    rc = raise_for(c, "set_grad", t, WEFT_EINVALID,
+                                   "the gradient is on another device than the tensor",
+                                   "move it: weft_to(g, weft_device_of(x))");
                 } else {
                     own = wf_keep_gradient(c, wf_alias(c, gs));
                     rc = own.slot ? 0 : (int)weft_error_status(own);
@@ -360,7 +364,13 @@ static weft_tensor seed(wf_ctx *c, wf_slot *s, weft_tensor t, weft_tensor g, con
         return (weft_tensor){0, c->id, c->error_last};
     }
     wf_slot_type(gs, &b);
+    bool elsewhere = gs->st->device != s->st->device;
     closed(c, gs, pinned, 0);
+    if (elsewhere) {
+        raise_for(c, op, t, WEFT_EINVALID, "the gradient is on another device than the output",
+                  "move it: weft_to(g, weft_device_of(y))");
+        return (weft_tensor){0, c->id, c->error_last};
+    }
     if (!wf_type_same(&a, &b)) {
         weft_tensor both[2] = {t, g};
         wf_why why = {0};

@@ -161,8 +161,10 @@ static void wrote(wf_call *k, wf_slot *dst)
 /* dst := value of the same extents. */
 static int assign(wf_call *k, wf_slot *dst, wf_slot *value)
 {
-    if (k->c->recorder) {
-        return k->c->recorder->copy(k->c->recorder, dst, value, WEFT_NONE, &k->why);
+    wf_recorder *r = k->c->recorder;
+    if (r) {
+        int rc = r->device != dst->st->device ? r->enter(r, dst->st->device, &k->why) : 0;
+        return rc ? rc : r->copy(r, dst, value, WEFT_NONE, &k->why);
     }
     wf_view d, s;
     wf_slot_view(dst, &d);

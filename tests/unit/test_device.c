@@ -140,3 +140,18 @@ Test(device, default_device_of_a_thread)
     cr_assert(on(weft_zeros_like(x), WEFT_CUDA(1)) &&
               on(weft_ones(weft_shape(2), WEFT_F32), WEFT_CPU));
 }
+
+Test(device, gradients_are_where_their_tensors_are)
+{
+    device_double_install();
+    weft_tensor x = gpu(weft_ones(weft_shape(3), WEFT_F32), 0),
+                h = weft_ones(weft_shape(3), WEFT_F32);
+    weft_requires_grad_(x, true);
+    check_status("set_grad", weft_set_grad(x, h), WEFT_EINVALID, "another device");
+    check_status("backward", weft_backward(weft_mul(x, x), .gradient = h), WEFT_EINVALID,
+                 "another device");
+    cr_assert_eq(weft_set_grad(x, gpu(h, 0)), WEFT_OK);
+    cr_assert_eq(weft_backward(weft_mul(x, x), .gradient = gpu(h, 0)), WEFT_OK, "%s",
+                 weft_last_error());
+    cr_assert_eq(weft_item_f64(weft_sum(weft_grad(x))), 9);
+}
