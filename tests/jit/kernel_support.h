@@ -139,7 +139,7 @@ static inline void make_operands(operands *o, const wf_program *p, int rank, con
     for (int k = 0; k < p->ninput; k++) {
         wf_view v = base;
         v.dtype = p->type[p->input[k]];
-        v.data = keep_memory(o, values_new(v.dtype, 2 * n + 1, seed + k));
+        v.data = keep_memory(o, values_new(v.dtype, 2 * (n > 0 ? n : dims[0]) + 1, seed + k));
         const int form = plain ? 9 : below(10);
         if (p->level[p->input[k]] == WF_LEVEL_ROW) {
             v.strides[rank - 1] = 0;

@@ -152,7 +152,7 @@ Test(cuda_programs, in_place)
             if (z % 2)
                 turn(&o, &p);
             const size_t bytes = (size_t)(shapes[z][0] * shapes[z][1]) * 4;
-            void *x = malloc(bytes + 64);
+            void *x = calloc(bytes + 64, 1);
             const wf_program_args tiles = {o.want, o.src, o.scalar, o.axes};
             const int status = wf_program_run_on(&p, &tiles);
             memcpy(x, o.src[0].data, bytes);
