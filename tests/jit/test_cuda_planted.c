@@ -47,6 +47,7 @@ static int run(const char *body, size_t n, bool *torn, wf_why *why)
     const int status = wf_cuda_launch(fn, one, block, 0, params, why);
     const int late = mirror_download(&m, why);
     *torn = m.torn;
+    wf_cuda_module_free(module);
     wf_blob_free(&image);
     return status ? status : late;
 }
