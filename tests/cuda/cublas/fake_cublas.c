@@ -34,6 +34,7 @@ struct blaslt_object {
 typedef struct blaslt_object object;
 
 typedef struct job {
+    struct job *next; /* of all: a captured graph runs it again, so none is given back */
     object desc, a, b, d;
     const void *pa, *pb, *bias;
     void *pd;
@@ -295,7 +296,7 @@ EXPORT int cublasLtMatmul(blaslt_handle lib, blaslt_handle desc, const void *alp
     if ((desc->epilogue == BLASLT_EPILOGUE_BIAS) != (desc->bias != NULL)) {
         return BLASLT_INVALID_VALUE;
     }
-    job *j = malloc(sizeof *j); /* never given back: a captured graph runs it again */
+    job *j = malloc(sizeof *j);
     static job *kept;
     if (!j) {
         return BLASLT_ALLOC_FAILED;
@@ -311,7 +312,7 @@ EXPORT int cublasLtMatmul(blaslt_handle lib, blaslt_handle desc, const void *alp
                .bias = desc->epilogue == BLASLT_EPILOGUE_BIAS ? desc->bias : NULL,
                .alpha = wide ? *(const double *)alpha : (double)*(const float *)alpha,
                .beta = wide ? *(const double *)beta : (double)*(const float *)beta};
+    j->next = kept;
     kept = j;
-    (void)kept;
     return launch_host(stream, run, j) == CU_OK ? BLASLT_OK : BLASLT_EXECUTION_FAILED;
 }

@@ -28,6 +28,7 @@ typedef struct dnn_object object;
 
 enum { FORWARD, DX, DW };
 typedef struct job {
+    struct job *next; /* of all: a captured graph runs it again, so none is given back */
     int what;
     object x, w, y, conv;
     void *px, *pw, *py;
@@ -297,7 +298,7 @@ static int queue(dnn_handle lib, job from, const void *alpha, const void *beta, 
     if (algo != GOOD_ALGO || !workspace || size != WORKSPACE) {
         return BAD_PARAM;
     }
-    static job *kept; /* never given back: a captured graph runs it again */
+    static job *kept;
     job *j = malloc(sizeof *j);
     if (!j) {
         return INTERNAL;
@@ -306,8 +307,8 @@ static int queue(dnn_handle lib, job from, const void *alpha, const void *beta, 
     *j = from;
     j->alpha = wide ? *(const double *)alpha : (double)*(const float *)alpha;
     j->beta = wide ? *(const double *)beta : (double)*(const float *)beta;
+    j->next = kept;
     kept = j;
-    (void)kept;
     return launch_host(lib->stream, run, j) == CU_OK ? DNN_OK : INTERNAL;
 }
 
@@ -316,7 +317,7 @@ EXPORT int cudnnConvolutionForward(dnn_handle lib, const void *alpha, dnn_handle
                                    void *workspace, size_t size, const void *beta, dnn_handle ly,
                                    void *y)
 {
-    return queue(lib, (job){FORWARD, *lx, *lw, *ly, *conv, x, w, y, 0, 0}, alpha, beta, algo,
+    return queue(lib, (job){NULL, FORWARD, *lx, *lw, *ly, *conv, x, w, y, 0, 0}, alpha, beta, algo,
                  workspace, size);
 }
 EXPORT int cudnnConvolutionBackwardData(dnn_handle lib, const void *alpha, dnn_handle lw, void *w,
@@ -324,14 +325,14 @@ EXPORT int cudnnConvolutionBackwardData(dnn_handle lib, const void *alpha, dnn_h
                                         void *workspace, size_t size, const void *beta,
                                         dnn_handle lx, void *x)
 {
-    return queue(lib, (job){DX, *lx, *lw, *ly, *conv, x, w, y, 0, 0}, alpha, beta, algo, workspace,
-                 size);
+    return queue(lib, (job){NULL, DX, *lx, *lw, *ly, *conv, x, w, y, 0, 0}, alpha, beta, algo,
+                 workspace, size);
 }
 EXPORT int cudnnConvolutionBackwardFilter(dnn_handle lib, const void *alpha, dnn_handle lx, void *x,
                                           dnn_handle ly, void *y, dnn_handle conv, int algo,
                                           void *workspace, size_t size, const void *beta,
                                           dnn_handle lw, void *w)
 {
-    return queue(lib, (job){DW, *lx, *lw, *ly, *conv, x, w, y, 0, 0}, alpha, beta, algo, workspace,
-                 size);
+    return queue(lib, (job){NULL, DW, *lx, *lw, *ly, *conv, x, w, y, 0, 0}, alpha, beta, algo,
+                 workspace, size);
 }
