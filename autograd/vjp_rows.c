@@ -197,10 +197,12 @@ static weft_tensor run_fused(wf_vjp *v, int which, const wf_type *out, int compu
             return (weft_tensor){0, v->c->id, v->c->error_last};
         }
     }
-    wf_slot_view(wf_slot_at(v->c, h.slot), &d);
+    wf_slot *s = wf_slot_at(v->c, h.slot);
+    wf_slot_view(s, &d);
     if (d.device != WF_DEVICE_HOST) {
         wf_why why = {0};
-        return wf_device_vjp(d.device, v->op, which, compute, &d, v->nsrc + 2, view, &why)
+        return wf_storage_use(s->st, true, &why) ||
+                       wf_device_vjp(d.device, v->op, which, compute, &d, v->nsrc + 2, view, &why)
                    ? wf_raise(v->c, wf_rows[v->op].name, 0, NULL, &why)
                    : h;
     }

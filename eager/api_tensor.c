@@ -124,7 +124,7 @@ static weft_tensor upload(wf_ctx *c, const void *data, const wf_type *t, size_t 
         s = d;
         s.device = WF_DEVICE_HOST;
         memcpy(&s.data, &data, sizeof data); /* only read */
-        if (!wf_device_write(c->device, &d, &s, &why)) {
+        if (!wf_storage_use(st, true, &why) && !wf_device_write(c->device, &d, &s, &why)) {
             return wrap(st, st->data, t, NULL);
         }
         wf_storage_release(st);

@@ -55,8 +55,13 @@ weft_tensor wf_call_fail(wf_call *k);
 int wf_call_settle_device(wf_call *k);
 /* A running trace hears that ops on this device follow. */
 int wf_call_enter_device(wf_call *k);
-int wf_call_map_on_device(wf_call *k, int compute, const wf_view *dst, const wf_view *v);
-int wf_call_row_on_device(wf_call *k, wf_exec *e);
+/* Before the call's work is queued: the thread's stream comes behind what other streams did to the operands, and other
+ * streams will come behind what it does to the results. 0 or a status with why filled. */
+int wf_call_use(wf_call *k, int ndst, wf_slot *const *dst);
+/* dst and e->dst are views of the results r. */
+int wf_call_map_on_device(wf_call *k, int compute, wf_slot *r, const wf_view *dst,
+                          const wf_view *v);
+int wf_call_row_on_device(wf_call *k, wf_slot *const *r, wf_exec *e);
 /* The recorder's map; numbers of the host (0-d tensors) are recorded as scalars. */
 int wf_call_record_numbers(wf_call *k, int join, wf_slot *dst);
 /* A number of the host that gradients flow to, beside tensors of a device: it is moved there, on the record. */

@@ -25,26 +25,31 @@ int wf_call_enter_device(wf_call *k)
     return r && r->device != k->device ? r->enter(r, k->device, &k->why) : 0;
 }
 
-/* The thread's stream comes behind what other streams did to the operands. */
-static int use_operands(wf_call *k)
+int wf_call_use(wf_call *k, int ndst, wf_slot *const *dst)
 {
     for (int i = 0; i < k->nsrc; i++) {
         if (k->slot[i] && wf_storage_use(k->slot[i]->st, false, &k->why)) {
             return k->why.code;
         }
     }
+    for (int i = 0; i < ndst; i++) {
+        if (wf_storage_use(dst[i]->st, true, &k->why)) {
+            return k->why.code;
+        }
+    }
     return 0;
 }
 
-int wf_call_map_on_device(wf_call *k, int compute, const wf_view *dst, const wf_view *v)
+int wf_call_map_on_device(wf_call *k, int compute, wf_slot *r, const wf_view *dst, const wf_view *v)
 {
-    return use_operands(k) ? k->why.code
-                           : wf_device_map(k->device, k->op, compute, dst, k->nsrc, v, &k->why);
+    return wf_call_use(k, 1, &r)
+               ? k->why.code
+               : wf_device_map(k->device, k->op, compute, dst, k->nsrc, v, &k->why);
 }
 
-int wf_call_row_on_device(wf_call *k, wf_exec *e)
+int wf_call_row_on_device(wf_call *k, wf_slot *const *r, wf_exec *e)
 {
-    return use_operands(k) ? k->why.code : wf_device_row(k->device, e);
+    return wf_call_use(k, e->ndst, r) ? k->why.code : wf_device_row(k->device, e);
 }
 
 /* -- numbers of the host ------------------------------------------------------------------------------------------ */
@@ -100,7 +105,7 @@ weft_tensor wf_call_transfer(wf_call *k)
     k->device = (uint8_t)to;
     if (!rc) {
         r = wf_call_result(k, &t, &h);
-        rc = r ? wf_storage_use(k->slot[0]->st, false, &k->why) : k->why.code;
+        rc = r ? wf_call_use(k, 1, &r) : k->why.code;
     }
     if (!rc) {
         wf_view d, s;

@@ -440,7 +440,7 @@ static int exec_flat(wf_call *k, int64_t n, wf_slot *r)
         for (int i = 0; i <= k->nsrc; i++) {
             v[i].device = (i < k->nsrc ? k->slot[i] : r)->st->device;
         }
-        return wf_call_map_on_device(k, compute, &v[k->nsrc], v);
+        return wf_call_map_on_device(k, compute, r, &v[k->nsrc], v);
     }
     int rc = wf_exec_map(k->op, compute, &v[k->nsrc], k->nsrc, v);
     return rc ? wf_fail(&k->why, rc, "out of memory for scratch tiles") : 0;
@@ -507,7 +507,7 @@ static int exec_broadcast(wf_call *k, int first, int compute, const wf_type *out
         memcpy(d.strides, wf_strides(r), (size_t)out->rank * sizeof(int64_t));
     }
     if (__builtin_expect(d.device != WF_DEVICE_HOST, 0)) {
-        return wf_call_map_on_device(k, compute, &d, v);
+        return wf_call_map_on_device(k, compute, r, &d, v);
     }
     int rc = wf_exec_map(k->op, compute, &d, k->nsrc, v);
     return rc ? wf_fail(&k->why, rc, "out of memory for scratch tiles") : 0;
@@ -626,7 +626,7 @@ static int copy_dense(wf_call *k, wf_slot *r, const wf_view *v)
     d.data = wf_slot_data(r);
     wf_view_make_dense(&d);
     if (k->device != WF_DEVICE_HOST) {
-        int rc = wf_storage_use(k->slot[0]->st, false, &k->why);
+        int rc = wf_call_use(k, 1, &r);
         return rc ? rc : wf_device_copy(k->device, &d, v, &k->why);
     }
     wf_copy(&d, v);
@@ -798,7 +798,7 @@ static int row_results(wf_call *k, operands *o, int ndst, weft_tensor *dst)
         rc = k->c->recorder->row(k->c->recorder, k->op, k->attr, k->nsrc, k->slot, r, &k->why);
     } else if (!rc) {
         wf_exec e = {k->op, k->nsrc, ndst, o->view, v, k->attr, &k->why};
-        rc = __builtin_expect(k->device != WF_DEVICE_HOST, 0) ? wf_call_row_on_device(k, &e)
+        rc = __builtin_expect(k->device != WF_DEVICE_HOST, 0) ? wf_call_row_on_device(k, r, &e)
                                                               : wf_exec_row(&e);
     }
     if (!rc && k->tracked && wf_grad_enabled(k->c)) {
