@@ -16,6 +16,7 @@ struct wf_cuda_fn {
     wf_cuda_module *module;
     cu_handle handle;
     _Atomic unsigned shared; /* dynamic shared memory it may ask for */
+    unsigned fixed;          /* shared memory that its code declares */
     char name[];
 };
 struct wf_cuda_module {
@@ -25,7 +26,7 @@ struct wf_cuda_module {
     wf_cuda_fn *functions;
 };
 
-/* What a kernel may ask for without being told. */
+/* Shared memory of a kernel, declared and asked for at launch, that needs no permission. */
 enum { SHARED_ALWAYS = 48 << 10 };
 
 int wf_cuda_module_new(int ordinal, const void *image, size_t n, wf_cuda_module **out, wf_why *why)
@@ -116,9 +117,17 @@ int wf_cuda_function(wf_cuda_module *m, const char *name, wf_cuda_fn **out, wf_w
     if (!f) {
         return wf_fail(why, WEFT_ENOMEM, "no host memory for a kernel");
     }
+    int fixed = 0;
+    code = wf_cuda_check(d, wf_cu->function_get(&fixed, CU_FN_SHARED_STATIC, handle),
+                         "cuFuncGetAttribute", why);
+    if (code) {
+        wf_mfree(f);
+        return code;
+    }
     f->module = m;
     f->handle = handle;
-    atomic_store(&f->shared, SHARED_ALWAYS);
+    f->fixed = (unsigned)(fixed > 0 ? fixed : 0);
+    atomic_store(&f->shared, f->fixed < SHARED_ALWAYS ? SHARED_ALWAYS - f->fixed : 0);
     memcpy(f->name, name, n);
     pthread_mutex_lock(&m->lock);
     f->next = m->functions;
@@ -135,10 +144,12 @@ static int allow_shared(wf_cuda_device *d, const wf_cuda_fn *f, unsigned shared,
     if (shared <= atomic_load_explicit(&g->shared, memory_order_relaxed)) {
         return 0;
     }
-    if (shared > (unsigned)d->info.shared_per_block) {
-        return wf_fail(why, WEFT_EUNSUPPORTED,
-                       "kernel %.100s asks for %u bytes of shared memory, %s has %d", f->name,
-                       shared, d->info.arch, d->info.shared_per_block);
+    if ((uint64_t)shared + f->fixed > (uint64_t)d->info.shared_per_block) {
+        return wf_fail(
+            why, WEFT_EUNSUPPORTED,
+            "kernel %.100s asks for %u bytes of shared memory besides its own %u, %s has "
+            "%d",
+            f->name, shared, f->fixed, d->info.arch, d->info.shared_per_block);
     }
     int code = wf_cuda_check(d, wf_cu->function_set(f->handle, CU_FN_SHARED_DYNAMIC, (int)shared),
                              "cuFuncSetAttribute", why);

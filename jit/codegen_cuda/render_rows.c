@@ -378,7 +378,10 @@ static void keeps(const wf_cu_rr *x, const char *place)
 static void head(const wf_cu_rr *x, int step)
 {
     wf_text *t = x->t;
-    P("WF_EXTERN __global__ void %s", x->k->name);
+    P("WF_EXTERN __global__ void ");
+    if (x->r->scheme == WF_CU_BLOCK_ROWS) /* or it may use more registers than such a block has */
+        P("__launch_bounds__(%d) ", WF_CU_BLOCK_THREADS);
+    P("%s", x->k->name);
     if (step >= 0)
         P("_%d", step);
     P("(const struct wf_words_%d a)\n{\n    const long long rows = (long long)a.w[%d], n = (long "

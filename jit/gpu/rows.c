@@ -15,9 +15,8 @@
 
 enum {
     SPLIT_FROM = 1 << 15,   /* elements a row, if rows alone do not fill the device */
-    SHARED_MOST = 48 << 10, /* dynamic shared memory without asking */
-    WARPS = 8,              /* of a block that does not say otherwise */
-    WARPS_MOST = 16
+    SHARED_MOST = 48 << 10, /* dynamic shared memory, so that several blocks share a processor */
+    WARPS = 8               /* of a block that does not say otherwise */
 };
 static const int64_t longest_block_row = (int64_t)4096 * 4096;
 
@@ -121,7 +120,8 @@ static wf_cu_scheme choose(const run *r)
     const wf_cuda_info *info = wf_cuda_get_info(r->ordinal);
     const int64_t processors = info && info->processors > 0 ? info->processors : 1;
     const wf_space *s = &r->s;
-    if (is_side_by_side(r))
+    const int64_t side = (int64_t)wf_cu_totals(&r->e->kernel) * WF_CU_SUBTREES * WF_CU_TILE * 8;
+    if (is_side_by_side(r) && side <= SHARED_MOST) /* which these kernels declare */
         return s->n <= WF_CU_BLOCK && s->rows >= 2 * processors * WF_CU_TILE ? WF_CU_OUTER
                                                                              : WF_CU_SPLIT_OUTER;
     if (s->n <= WF_CU_BLOCK)
@@ -162,7 +162,7 @@ static void shape(run *r)
         break;
     case WF_CU_BLOCK_ROWS:
         r->threads = 64;
-        while (r->threads < WARPS_MOST * 32 && r->threads / 32 * (int64_t)WF_CU_BLOCK < n)
+        while (r->threads < WF_CU_BLOCK_THREADS && r->threads / 32 * (int64_t)WF_CU_BLOCK < n)
             r->threads *= 2;
         r->per_block = 1;
         r->work = r->s.rows;

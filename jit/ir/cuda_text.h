@@ -13,10 +13,11 @@
 enum {
     WF_CU_OPS = WF_ROWS_SOURCES + WF_ROWS_DSTS,
     WF_CU_RANK = 16,
-    WF_CU_DIVISOR = 3,  /* words of an extent that is divided by: itself, multiplier, shift */
-    WF_CU_TILE = 32,    /* columns of a block of an OUTER kernel */
-    WF_CU_SUBTREES = 8, /* threads that share a column there */
-    WF_CU_BLOCK = 4096  /* of the canonical order */
+    WF_CU_DIVISOR = 3,        /* words of an extent that is divided by: itself, multiplier, shift */
+    WF_CU_TILE = 32,          /* columns of a block of an OUTER kernel */
+    WF_CU_SUBTREES = 8,       /* threads that share a column there */
+    WF_CU_BLOCK = 4096,       /* of the canonical order */
+    WF_CU_BLOCK_THREADS = 512 /* of a block of a BLOCK_ROWS kernel, at most; of others: 256 */
 };
 
 /* -- elementwise: MAP kernels over views -----------------------------------------------------------------
@@ -42,7 +43,7 @@ int wf_cu_render_map(const wf_cu_map *m, wf_text *out, wf_why *why);
 /* -- programs with reductions: ROW kernels ----------------------------------------------------------------- */
 typedef enum wf_cu_scheme {
     WF_CU_WARP, /* `width` threads a row of at most 4096 elements; width divides 32, and is 32 for n > 32 */
-    WF_CU_BLOCK_ROWS, /* a block a row of at most 2^24; threads are 64 .. 1024, a power of two */
+    WF_CU_BLOCK_ROWS, /* a block a row of at most 2^24; threads are 64 .. 512, a power of two */
     WF_CU_OUTER,      /* 32 rows side by side, 8 threads each, at most 4096 elements */
     WF_CU_SPLIT,      /* a kernel a step: a warp a block of 4096 elements */
     WF_CU_SPLIT_OUTER /* the same with 32 rows side by side */

@@ -111,6 +111,56 @@ Test(cuda_programs, everything_reduced)
     check_named(program_everything_reduced, all, 5);
 }
 
+/* Rows whose kept values fit into 48 KB of shared memory, but not together with what the kernel declares; and rows of
+ * the largest blocks, whose kernel has to state how many threads it is for. */
+Test(cuda_programs, long_rows)
+{
+    NEED_FIBERS();
+    static const int64_t lengths[][2] = {{2, 12150}, {2, 12161}, {1, 12200},
+                                         {2, 12286}, {2, 12288}, {4, 33000}};
+    static wf_program p;
+    wf_program_init(&p);
+    program_softmax(&p, WEFT_F32);
+    cr_assert_eq(wf_program_finish(&p), 0);
+    for (int z = 0; z < 6; z++) {
+        operands o;
+        make_operands(&o, &p, 2, lengths[z], true, z);
+        o.axes = 2;
+        run_on_device(&p, &o, "long rows");
+        drop_operands(&o);
+    }
+}
+
+/* More sums over rows that stand side by side than shared memory has room for; singles would hide a refused kernel. */
+Test(cuda_programs, many_sums_side_by_side)
+{
+    NEED_FIBERS();
+    static wf_program p;
+    static const int64_t dims[2] = {300, 60};
+    wf_gpu_stats before, after;
+    operands o;
+    wf_program_init(&p);
+    const int x = wf_program_input(&p, WEFT_F64);
+    int y = x, sum = -1;
+    for (int i = 0; i < 30; i++) {
+        y = wf_program_map(&p, WF_OP_NEG, WEFT_F64, 1, (int[]){y});
+        y = wf_program_map(&p, WF_OP_ADD, WEFT_F64, 2, (int[]){y, x});
+        const int s = wf_program_reduce(
+            &p, WF_OP_SUM, i % 2 ? y : wf_program_map(&p, WF_OP_EXP, WEFT_F64, 1, (int[]){y}));
+        sum = i ? wf_program_map(&p, WF_OP_ADD, WEFT_F64, 2, (int[]){sum, s}) : s;
+    }
+    wf_program_output(&p, sum);
+    cr_assert_eq(wf_program_finish(&p), 0);
+    make_operands(&o, &p, 2, dims, true, 1);
+    turn(&o, &p);
+    o.axes = 2;
+    wf_gpu_get_stats(&before);
+    run_on_device(&p, &o, "many sums");
+    wf_gpu_get_stats(&after);
+    cr_assert_eq(after.singles, before.singles);
+    drop_operands(&o);
+}
+
 /* -- random ones, and what is in place ---------------------------------------------------------------------- */
 Test(cuda_programs, random_reductions)
 {

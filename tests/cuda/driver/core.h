@@ -37,7 +37,8 @@ typedef struct image image;
 typedef struct kernel {
     image *module;
     char name[240];
-    int builtin; /* -1: the image's */
+    int builtin;                      /* -1: the image's */
+    unsigned threads, fixed, dynamic; /* most of a block; shared memory declared, and allowed */
 } kernel;
 
 enum op_kind { OP_COPY, OP_SET, OP_KERNEL, OP_RECORD, OP_WAIT, OP_HOST };

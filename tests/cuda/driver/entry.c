@@ -626,15 +626,26 @@ EXPORT cu_result cuModuleGetFunction(cu_handle *out, cu_handle h, const char *na
 EXPORT cu_result cuFuncSetAttribute(cu_handle h, int attribute, int value)
 {
     ENTER_CONTEXT(function_set);
-    bool ok = attribute == CU_FN_SHARED_DYNAMIC && value >= 0 && value <= 227 << 10;
-    return leave(!handle_get(h, FUNCTION) ? CU_INVALID_HANDLE : ok ? CU_OK : CU_INVALID_VALUE);
+    kernel *k = handle_get(h, FUNCTION);
+    bool ok = k && attribute == CU_FN_SHARED_DYNAMIC && value >= 0 &&
+              (unsigned)value + k->fixed <= 227 << 10;
+    if (ok) {
+        k->dynamic = (unsigned)value;
+    }
+    return leave(!k ? CU_INVALID_HANDLE : ok ? CU_OK : CU_INVALID_VALUE);
 }
 
 EXPORT cu_result cuFuncGetAttribute(int *value, int attribute, cu_handle h)
 {
     ENTER_CONTEXT(function_get);
-    *value = attribute == 0 ? 1024 : 0;
-    return leave(handle_get(h, FUNCTION) ? CU_OK : CU_INVALID_HANDLE);
+    const kernel *k = handle_get(h, FUNCTION);
+    if (k) {
+        *value = (int)(attribute == CU_FN_THREADS          ? k->threads
+                       : attribute == CU_FN_SHARED_STATIC  ? k->fixed
+                       : attribute == CU_FN_SHARED_DYNAMIC ? k->dynamic
+                                                           : 0);
+    }
+    return leave(k ? CU_OK : CU_INVALID_HANDLE);
 }
 
 static bool shape_ok(const op *o)
@@ -642,7 +653,7 @@ static bool shape_ok(const op *o)
     uint64_t threads = (uint64_t)o->block[0] * o->block[1] * o->block[2];
     return threads >= 1 && threads <= 1024 && o->block[2] <= 64 && o->grid[0] >= 1 &&
            o->grid[1] >= 1 && o->grid[2] >= 1 && o->grid[0] <= 0x7fffffff && o->grid[1] <= 65535 &&
-           o->grid[2] <= 65535 && o->shared <= 227 << 10;
+           o->grid[2] <= 65535 && o->shared <= o->fn->dynamic;
 }
 
 static cu_result queue_kernel(stream *s, op *o, void **params)
@@ -651,6 +662,10 @@ static cu_result queue_kernel(stream *s, op *o, void **params)
     if (!shape_ok(o)) {
         op_free(o);
         return CU_INVALID_VALUE;
+    }
+    if (o->block[0] * o->block[1] * o->block[2] > o->fn->threads) {
+        op_free(o);
+        return CU_LAUNCH_OUT_OF_RESOURCES;
     }
     if (kernel_bind(o, params)) {
         return submit(s, o);

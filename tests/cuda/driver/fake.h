@@ -26,7 +26,10 @@
  *     int wf_shim_has(const char *kernel);                                1: it has it
  * and, for launches to be executed late, since arguments are copied when the launch is queued:
  *     int wf_shim_param_size(const char *kernel, int i);                  bytes of argument i; 0 past the end
- * Without the third a launch runs, after what it has to wait for, before cuLaunchKernel returns.
+ *     int wf_shim_attribute(const char *kernel, int attribute);           CUfunction_attribute 0 or 1
+ * A launch may have as many threads as the kernel states and 48 KB of shared memory, declared and dynamic, or what
+ * cuFuncSetAttribute allowed. Without wf_shim_param_size a launch runs, after what it has to wait for, before
+ * cuLaunchKernel returns.
  */
 #ifndef TESTS_CUDA_DRIVER_FAKE_H
 #define TESTS_CUDA_DRIVER_FAKE_H

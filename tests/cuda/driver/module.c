@@ -18,6 +18,7 @@ struct image {
     launch_fn launch;
     int (*has)(const char *kernel);
     int (*param_size)(const char *kernel, int i);
+    int (*attribute)(const char *kernel, int attribute);
 };
 
 enum builtin { FILL_I32, ADD_I32, STORE_I64, CRASH, N_BUILTIN };
@@ -86,6 +87,7 @@ static cu_result open_object(image *m, const void *bytes)
     find(m->library, "wf_shim_launch", &m->launch);
     find(m->library, "wf_shim_has", &m->has);
     find(m->library, "wf_shim_param_size", &m->param_size);
+    find(m->library, "wf_shim_attribute", &m->attribute);
     return m->launch && m->has ? CU_OK : CU_INVALID_IMAGE;
 }
 
@@ -128,6 +130,9 @@ cu_result image_kernel(image *m, const char *name, kernel **out)
     k->module = m;
     k->builtin = m->library ? -1 : find_builtin(name);
     memcpy(k->name, name, strlen(name) + 1);
+    k->threads = m->attribute ? (unsigned)m->attribute(name, CU_FN_THREADS) : 1024;
+    k->fixed = m->attribute ? (unsigned)m->attribute(name, CU_FN_SHARED_STATIC) : 0;
+    k->dynamic = k->fixed < 48 << 10 ? (48u << 10) - k->fixed : 0;
     *out = k;
     return CU_OK;
 }

@@ -94,6 +94,36 @@ typedef struct wf_pieces {
     size_t at;
 } wf_pieces;
 
+/* The name of the kernel whose mark is at s; *threads: its bounds. A kernel that states none may use every register
+ * that a block of 256 has. */
+static const char *kernel_name(const char *s, unsigned *threads)
+{
+    static const char bounds[] = "__launch_bounds__(";
+    s += sizeof mark - 1;
+    *threads = 256;
+    if (strncmp(s, bounds, sizeof bounds - 1) == 0) {
+        *threads = (unsigned)atoi(s + sizeof bounds - 1);
+        s = strchr(s, ')') + 2;
+    }
+    return s;
+}
+
+/* "+ sizeof(T[64]) ..." of the declarations "__shared__ T name[64];" between begin and end. */
+static void put_shared(FILE *f, const char *begin, const char *end)
+{
+    static const char word[] = "__shared__ ";
+    for (const char *s = begin; (s = strstr(s, word)) != NULL && s < end;) {
+        s += sizeof word - 1;
+        const char *stop = strchr(s, ';'), *extents = s, *name;
+        while (extents < stop && *extents != '[')
+            extents++;
+        name = extents;
+        while (name > s && name[-1] != ' ')
+            name--;
+        fprintf(f, " + sizeof(%.*s%.*s)", (int)(name - s), s, (int)(stop - extents), extents);
+    }
+}
+
 static bool has_sync(const char *begin, const char *end)
 {
     for (const char *s = begin; (s = strstr(s, "sync")) != NULL && s < end; s++)
@@ -131,20 +161,31 @@ static void put_program(FILE *f, const char *text)
     const bool helper = first && has_sync(text, first);
     fprintf(f, "#include \"cuda_shim.h\"\n%s\n", text);
     for (const char *s = first; s; s = strstr(s + 1, mark)) {
-        const char *name = s + sizeof mark - 1, *open = strchr(name, '('),
+        unsigned threads;
+        const char *name = kernel_name(s, &threads), *open = strchr(name, '('),
                    *close = strchr(open, ')');
         put_call(f, name, (int)(open - name), open + 1, close);
     }
     fprintf(f, "struct shim_kernel { const char *name; void (*call)(void **); _Bool fibers; "
-               "const unsigned *sizes; };\n"
+               "const unsigned *sizes; unsigned shared, threads; };\n"
                "const struct shim_kernel shim_kernels[] = {\n");
     for (const char *s = first; s; s = strstr(s + 1, mark)) {
-        const char *name = s + sizeof mark - 1, *next = strstr(name, mark);
+        unsigned threads;
+        const char *name = kernel_name(s, &threads), *next = strstr(name, mark);
+        const char *end = next ? next : name + strlen(name);
         const int n = (int)(strchr(name, '(') - name);
-        fprintf(f, "    {\"%.*s\", call_%.*s, %d, sizes_%.*s},\n", n, name, n, name,
-                helper || has_sync(name, next ? next : name + strlen(name)), n, name);
+        fprintf(f, "    {\"%.*s\", call_%.*s, %d, sizes_%.*s, 0", n, name, n, name,
+                helper || has_sync(name, end), n, name);
+        put_shared(f, name, end);
+        fprintf(f, ", %u},\n", threads);
     }
     fprintf(f, "    {0}};\n");
+    for (const char *s = first; s; s = strstr(s + 1, mark)) {
+        const char *next = strstr(s + 1, mark);
+        fprintf(f, "_Static_assert(0");
+        put_shared(f, s, next ? next : s + strlen(s));
+        fprintf(f, " <= 48 << 10, \"a kernel declares more shared memory than there is\");\n");
+    }
 }
 
 /* -- compiling -------------------------------------------------------------------------------------------------- */
@@ -234,7 +275,8 @@ static void note(program p, uint64_t hash)
         return;
     fprintf(f, "%016llx", (unsigned long long)hash);
     for (const char *s = strstr(p->text, mark); s; s = strstr(s + 1, mark)) {
-        const char *name = s + sizeof mark - 1;
+        unsigned threads;
+        const char *name = kernel_name(s, &threads);
         fprintf(f, " %.*s", (int)(strchr(name, '(') - name), name);
     }
     fprintf(f, "\n");

@@ -36,6 +36,12 @@ int wf_shim_has(const char *kernel)
     return find(kernel) != NULL;
 }
 
+int wf_shim_attribute(const char *kernel, int attribute)
+{
+    const shim_kernel *k = find(kernel);
+    return !k ? 0 : attribute == 0 ? (int)k->threads : attribute == 1 ? (int)k->shared : 0;
+}
+
 int wf_shim_param_size(const char *kernel, int i)
 {
     const shim_kernel *k = find(kernel);

@@ -12,6 +12,8 @@ typedef struct shim_kernel {
     void (*call)(void **params);
     bool fibers;           /* the text of the kernel has barriers or shuffles */
     const unsigned *sizes; /* of the arguments, in bytes, then 0 */
+    unsigned shared;       /* bytes that __shared__ declares */
+    unsigned threads;      /* of a block, at most: __launch_bounds__, or 256 */
 } shim_kernel;
 
 /* Ends with a kernel without a name; defined by the image. */
@@ -23,5 +25,7 @@ int wf_shim_launch(const char *kernel, const unsigned grid[3], const unsigned bl
 int wf_shim_has(const char *kernel);
 /* Bytes of argument i; 0 past the end. */
 int wf_shim_param_size(const char *kernel, int i);
+/* A CUfunction_attribute: 0 threads, 1 static shared memory. */
+int wf_shim_attribute(const char *kernel, int attribute);
 
 #endif
