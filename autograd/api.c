@@ -201,6 +201,14 @@ weft_tensor wf_keep_gradient(wf_ctx *c, weft_tensor own)
     return weft_keep(own);
 }
 
+/* A kept handle on g, or on a copy of it on the device. */
+static weft_tensor set_gradient(wf_ctx *c, wf_slot *gs, weft_tensor g, int device)
+{
+    weft_tensor there = wf_gradient_given(c, "set_grad", g, device);
+    bool same = there.slot == g.slot && there.serial == g.serial && there.context == g.context;
+    return there.slot ? wf_keep_gradient(c, same ? wf_alias(c, gs) : there) : there;
+}
+
 weft_status weft_set_grad(weft_tensor t, weft_tensor g)
 {
     wf_ctx *c = wf_ctx_get();
@@ -230,12 +238,8 @@ weft_status weft_set_grad(weft_tensor t, weft_tensor g)
                 if (!wf_type_same(&a, &b)) {
                     rc = raise_for(c, "set_grad", t, WEFT_ESHAPE,
                                    "the gradient's shape or dtype differs from the tensor's", "");
-                } else if (gs->st->device != s->st->device) {
-                    rc = raise_for(c, "set_grad", t, WEFT_EINVALID,
-                                   "the gradient is on another device than the tensor",
-                                   "move it: weft_to(g, weft_device_of(x))");
                 } else {
-                    own = wf_keep_gradient(c, wf_alias(c, gs));
+                    own = set_gradient(c, gs, g, wf_slot_device(s));
                     rc = own.slot ? 0 : (int)weft_error_status(own);
                 }
             }
@@ -364,20 +368,14 @@ static weft_tensor seed(wf_ctx *c, wf_slot *s, weft_tensor t, weft_tensor g, con
         return (weft_tensor){0, c->id, c->error_last};
     }
     wf_slot_type(gs, &b);
-    bool elsewhere = gs->st->device != s->st->device;
     closed(c, gs, pinned, 0);
-    if (elsewhere) {
-        raise_for(c, op, t, WEFT_EINVALID, "the gradient is on another device than the output",
-                  "move it: weft_to(g, weft_device_of(y))");
-        return (weft_tensor){0, c->id, c->error_last};
-    }
     if (!wf_type_same(&a, &b)) {
         weft_tensor both[2] = {t, g};
         wf_why why = {0};
         wf_fail(&why, WEFT_ESHAPE, "the gradient's shape or dtype differs from the output's");
         return wf_raise(c, op, 2, both, &why);
     }
-    return g;
+    return wf_gradient_given(c, op, g, wf_slot_device(s));
 }
 
 static wf_ref held(wf_ctx *c, wf_ref r)

@@ -111,6 +111,32 @@ static wf_ref queue_pop(engine *e)
     return top;
 }
 
+/* -- gradients that a caller, a hook or a custom function gives --------------------------------------------------- */
+
+weft_tensor wf_gradient_given(wf_ctx *c, const char *op, weft_tensor g, int device)
+{
+    wf_why why = {0};
+    bool pinned;
+    wf_slot *s = wf_device_api ? wf_pin(c, g, &pinned, &why) : NULL;
+    int from = s ? wf_slot_device(s) : device, rank = s ? s->rank : 0;
+    if (s && pinned) {
+        wf_unpin(c, s);
+    }
+    if (!why.code && from == device) {
+        return g;
+    }
+    if (!why.code && rank == 0) { /* a number goes with any device */
+        int64_t ints[2] = {device, from};
+        return wf_op1(WF_OP_COPY, &(wf_attr){.n_ints = 2, .ints = ints}, g);
+    }
+    if (!why.code) {
+        wf_fail(&why, WEFT_EINVALID, "a gradient is on another device (%s) than its tensor (%s)",
+                wf_device_code_name(from), wf_device_code_name(device));
+        wf_hint(&why, "move it: weft_to(gradient, weft_device_of(tensor))");
+    }
+    return wf_raise(c, op, 1, &g, &why);
+}
+
 /* -- gradients in flight ------------------------------------------------------------------------------------ */
 
 /* No other handle or saved value shares the memory, and it may be written. */
@@ -172,6 +198,15 @@ static void drop(weft_tensor *g)
     *g = WEFT_NONE;
 }
 
+/* g, a copy of it on the device of the node's value if it is elsewhere: what a number of the host was multiplied with on
+ * a device gives its gradient there. */
+static weft_tensor at_home(engine *e, const wf_tnode *n, weft_tensor g)
+{
+    int from = wf_device_api ? wf_device_of_handle(e->c, g) : n->device;
+    int64_t ints[2] = {n->device, from};
+    return from == n->device ? g : wf_op1(WF_OP_COPY, &(wf_attr){.n_ints = 2, .ints = ints}, g);
+}
+
 /* Adds g to the gradient of node r (of result k when r has several). */
 static int deliver(engine *e, wf_ref r, weft_tensor g)
 {
@@ -179,6 +214,11 @@ static int deliver(engine *e, wf_ref r, weft_tensor g)
     if (n->sort == WF_TN_INPUT || (n->flags & WF_TN_SKIP)) {
         return 0;
     }
+    g = at_home(e, n, g);
+    if (g.slot == 0) {
+        return (int)weft_error_status(g);
+    }
+    n = wf_tnode_at(e->t, r);
     int rc = accumulate(e, &n->g, g);
     rc = rc ? rc : queue_push(e, r);
     if (rc && !(n->flags & WF_TN_QUEUED)) {

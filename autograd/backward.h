@@ -34,6 +34,10 @@ wf_meta *wf_meta_find(wf_ctx *c, wf_slot *s);
 wf_meta *wf_meta_attach(wf_ctx *c, wf_slot *s, uint64_t *value, wf_why *why);
 int wf_vjp_custom(wf_vjp *v);
 
+/* A gradient that the engine did not make, for a tensor on `device`: itself, or a copy there of a single number. An error
+ * if its elements are on another device. */
+weft_tensor wf_gradient_given(wf_ctx *c, const char *op, weft_tensor g, int device);
+
 /* Another handle of the current scope on s's memory, with its node. */
 weft_tensor wf_alias(wf_ctx *c, wf_slot *s);
 /* Moves scope-owned t to the scope at `depth`; others pass through. */

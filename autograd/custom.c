@@ -106,7 +106,12 @@ int wf_vjp_custom(wf_vjp *v)
         }
         if (why.code) {
             rc = (weft_status)wf_raise_status(v->c, k->f.name, 1, &v->dsrc[i], &why);
+            continue;
         }
+        n = wf_tnode_at(v->c->tape, v->node); /* its backward may have grown the tape */
+        const wf_tnode *operand = wf_tnode_at(v->c->tape, wf_tnode_src(n)[i]);
+        v->dsrc[i] = wf_gradient_given(v->c, k->f.name, v->dsrc[i], operand->device);
+        rc = v->dsrc[i].slot ? WEFT_OK : weft_error_status(v->dsrc[i]);
     }
     if (rc != WEFT_OK && v->c->error_last == 0) {
         wf_raise_text(v->c, (int)rc, k->f.name, "its backward failed");

@@ -9,15 +9,17 @@
 #include "autograd/backward.h"
 #include "autograd/tape.h"
 #include "eager/alloc.h"
+#include "eager/device.h"
 #include "weft/grad.h"
 
-static int check_replacement(wf_ctx *c, weft_tensor old, weft_tensor now)
+/* The replacement, on the device of what it replaces; else an error. */
+static weft_tensor check_replacement(wf_ctx *c, weft_tensor old, weft_tensor now)
 {
     bool op, np;
     wf_why why = {0};
     wf_slot *a = wf_pin(c, old, &op, &why), *b = wf_pin(c, now, &np, &why);
     wf_type x, y;
-    int rc = 0;
+    int device = a ? wf_slot_device(a) : WF_DEVICE_HOST;
     if (a && b) {
         wf_slot_type(a, &x);
         wf_slot_type(b, &y);
@@ -26,17 +28,15 @@ static int check_replacement(wf_ctx *c, weft_tensor old, weft_tensor now)
                     "a hook replaced a gradient by one of another shape or dtype");
         }
     }
-    if (why.code) {
-        weft_tensor both[2] = {old, now};
-        rc = wf_raise_status(c, "hook", 2, both, &why);
-    }
     if (a && op) {
         wf_unpin(c, a);
     }
     if (b && np) {
         wf_unpin(c, b);
     }
-    return rc;
+    weft_tensor both[2] = {old, now};
+    return why.code ? wf_raise(c, "hook", 2, both, &why)
+                    : wf_gradient_given(c, "hook", now, device);
 }
 
 /* The first hook of this kind and value with a number above `after`, held: hooks may remove themselves and each
@@ -130,7 +130,8 @@ static int run_one(wf_ctx *c, const wf_hook *h, weft_tensor *g, uint32_t depth)
     if (r.slot == 0 && r.serial != 0) {
         rc = (int)weft_error_status(r);
     } else if (r.slot != 0 && !h->post) {
-        rc = check_replacement(c, *g, r);
+        r = check_replacement(c, *g, r);
+        rc = r.slot ? 0 : (int)weft_error_status(r);
         if (!rc) {
             weft_tensor own = wf_give_to(c, depth, another_handle(c, r));
             weft_free(*g);

@@ -10,6 +10,7 @@
 #include "autograd/tape.h"
 #include "autograd/vjp.h"
 #include "eager/alloc.h"
+#include "eager/device.h"
 #include "eager/exec.h"
 
 /* -- nodes and chunks ----------------------------------------------------------------------------------- */
@@ -564,6 +565,7 @@ static wf_ref alias_node(wf_ctx *c, wf_tape *t, wf_slot *s)
     }
     wf_tnode *n = wf_tnode_at(t, r);
     n->aux = x;
+    n->device = (uint8_t)wf_slot_device(s);
     n->nsrc = 1;
     n->src_[0] = s->st->root;
     n->flags |= WF_TN_ALIAS;
@@ -614,6 +616,7 @@ wf_ref wf_tape_node_of(wf_ctx *c, wf_slot *s, wf_why *why)
         wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
         return 0;
     }
+    wf_tnode_at(t, r)->device = (uint8_t)wf_slot_device(s);
     if (leaf && mine) { /* every use of a parameter is one leaf */
         slot_set_node(c, s, r);
     } else if (leaf) {
@@ -736,6 +739,7 @@ static int append_known(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_cust
     }
     wf_tnode *n = wf_tnode_at(t, r);
     n->aux = aux;
+    n->device = (uint8_t)wf_slot_device(dst[0]);
     n->nsrc = (uint8_t)nsrc;
     n->ndst = (uint8_t)ndst;
     n->site = dst[0]->site;
@@ -778,6 +782,7 @@ static int append_known(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_cust
         }
         wf_tnode *m = wf_tnode_at(t, q);
         m->out = (uint8_t)k;
+        m->device = (uint8_t)wf_slot_device(dst[k]);
         m->nsrc = 1;
         m->src_[0] = r;
         m->flags |= WF_TN_WHOLE;
@@ -897,6 +902,7 @@ static int hook_store(wf_ctx *c, wf_slot *dst, wf_slot *value, wf_why *why)
         }
         wf_tnode *n = wf_tnode_at(t, root);
         n->aux = x;
+        n->device = (uint8_t)wf_slot_device(dst);
         n->nsrc = 2;
         n->src_[0] = old;
         n->src_[1] = v;

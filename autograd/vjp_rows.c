@@ -212,6 +212,30 @@ static weft_tensor run_fused(wf_vjp *v, int which, const wf_type *out, int compu
     return rc ? wf_raise_text(v->c, rc, wf_rows[v->op].name, "out of memory in backward") : h;
 }
 
+/* Kernels read elements of their own device, and single numbers of the host: anything else is an error. */
+static int is_elsewhere(wf_vjp *v, weft_tensor h, wf_why *why)
+{
+    if (wf_is_absent(h) || wf_is_scalar(h)) {
+        return 0;
+    }
+    bool pinned;
+    wf_slot *s = wf_pin(v->c, h, &pinned, why);
+    if (!s) {
+        return why->code;
+    }
+    wf_type t;
+    wf_slot_type(s, &t);
+    int device = wf_slot_device(s);
+    if (pinned) {
+        wf_unpin(v->c, s);
+    }
+    if (device == v->c->device || (device == WF_DEVICE_HOST && wf_type_numel(&t) == 1)) {
+        return 0;
+    }
+    return wf_fail(why, WEFT_EINVALID, "its derivative runs on %s but reads a tensor on %s",
+                   wf_device_code_name(v->c->device), wf_device_code_name(device));
+}
+
 static weft_tensor fused_vjp(wf_vjp *v, int which, const wf_type *out, int compute, int store)
 {
     unsigned reads = wf_vjp_reads(v->op, which);
@@ -229,12 +253,17 @@ static weft_tensor fused_vjp(wf_vjp *v, int which, const wf_type *out, int compu
     }
     wf_type t = *out;
     t.dtype = (uint8_t)store;
+    wf_why why = {0};
+    for (int i = 0; wf_device_api && i < v->nsrc + 2; i++) {
+        if (is_elsewhere(v, src[i], &why)) {
+            return wf_raise(v->c, wf_rows[v->op].name, 1, &src[i], &why);
+        }
+    }
     weft_tensor h = empty_like(v->c, &t);
     wf_recorder *r = v->c->recorder;
     if (h.slot == 0 || !r) {
         return h.slot ? run_fused(v, which, out, compute, src, h) : h;
     }
-    wf_why why = {0};
     for (int i = 0; i < v->nsrc + 2 && r->device != WF_DEVICE_HOST; i++) {
         src[i] = wf_device_number(v->c, src[i], &why);
     }

@@ -155,3 +155,113 @@ Test(device, gradients_are_where_their_tensors_are)
                  weft_last_error());
     cr_assert_eq(weft_item_f64(weft_sum(weft_grad(x))), 9);
 }
+
+static weft_tensor moved(void *to, weft_tensor g)
+{
+    return weft_to(g, *(weft_device *)to);
+}
+
+static void check_sum_of_grad(weft_tensor x, double want)
+{
+    weft_tensor g = weft_grad(x);
+    weft_device d = weft_device_of(x);
+    cr_assert(weft_ok(g) && on(g, d), "%s", weft_last_error());
+    cr_assert_float_eq(weft_item_f64(weft_sum(g)), want, 1e-4);
+}
+
+/* Of a loss on one device and a gradient from the other, in both directions. */
+Test(device, a_gradient_from_another_device_is_refused)
+{
+    device_double_install();
+    for (int k = 0; k < 3; k++) {
+        weft_device here = k ? WEFT_CUDA(0) : WEFT_CPU,
+                    there = k == 1 ? WEFT_CPU : WEFT_CUDA(k ? 1 : 0);
+        weft_tensor one = weft_ones(weft_shape(3), WEFT_F32);
+        weft_tensor x = weft_clone(weft_to(one, here)), far = weft_to(one, there), g;
+        weft_requires_grad_(x, true);
+        weft_tensor y = weft_mul(x, x);
+        check_status("backward", weft_backward(y, .gradient = far, .retain_graph = true),
+                     WEFT_EINVALID, weft_device_name(there));
+        cr_assert(strstr(weft_last_error(), "weft_to"), "%s", weft_last_error());
+        check_status("grad_of",
+                     weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = &x, .n_inputs = 1,
+                                  .grads = &g, .grad_outputs = &far, .retain_graph = true),
+                     WEFT_EINVALID, "another device");
+        check_status("set_grad", weft_set_grad(x, far), WEFT_EINVALID, "another device");
+        uint64_t hook = weft_register_hook(x, moved, &there, NULL);
+        check_status("hook", weft_backward(weft_sum(weft_mul(x, x))), WEFT_EINVALID,
+                     "another device");
+        weft_remove_hook(x, hook);
+        weft_tensor z = weft_exp(x);
+        weft_register_hook(z, moved, &there, NULL);
+        check_status("hook of a result", weft_backward(weft_sum(z)), WEFT_EINVALID,
+                     "another device");
+        cr_assert_not(weft_has_grad(x));
+        cr_assert_eq(weft_backward(weft_sum(y)), WEFT_OK, "%s", weft_last_error());
+        check_sum_of_grad(x, 6);
+    }
+}
+
+/* A number goes with any device, as an operand does. */
+Test(device, a_single_number_is_moved_to_where_its_tensor_is)
+{
+    device_double_install();
+    weft_tensor x = weft_clone(gpu(weft_ones(weft_shape(3), WEFT_F32), 0));
+    weft_tensor scale = weft_full(weft_shape_from(0, NULL), 128, WEFT_F32);
+    weft_requires_grad_(x, true);
+    cr_assert_eq(weft_backward(weft_sum(weft_square(x)), .gradient = scale), WEFT_OK, "%s",
+                 weft_last_error());
+    check_sum_of_grad(x, 768);
+    weft_tensor n = weft_clone(gpu(scale, 0));
+    weft_requires_grad_(n, true);
+    cr_assert_eq(weft_set_grad(n, scale), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(weft_backward(weft_square(n)), WEFT_OK, "%s", weft_last_error());
+    check_sum_of_grad(n, 384);
+}
+
+/* Numbers computed on the host and used on a device: their gradients come home. */
+Test(device, gradients_of_numbers_of_the_host_are_on_the_host)
+{
+    device_double_install();
+    weft_tensor h = weft_full(weft_shape(3), 2, WEFT_F32),
+                d = gpu(weft_ones(weft_shape(4), WEFT_F32), 0);
+    weft_requires_grad_(h, true);
+    weft_tensor number = weft_log(weft_sum(weft_square(h))); /* of 12 */
+    for (int i = 1; i < 3; i++) {
+        cr_assert_eq(weft_backward(weft_sum(weft_mul(d, number)), .retain_graph = true), WEFT_OK,
+                     "%s", weft_last_error());
+        check_sum_of_grad(h, i * 4 * 3 * 4.0 / 12);
+    }
+}
+
+static weft_status double_forward(weft_function_ctx *ctx, void *user, const weft_tensor *in, int n,
+                                  weft_tensor *out, int n_out)
+{
+    (void)ctx, (void)user, (void)n, (void)n_out;
+    out[0] = weft_mul(in[0], weft_f(2));
+    return weft_error_status(out[0]);
+}
+
+static weft_status double_backward(weft_function_ctx *ctx, void *user, const weft_tensor *g, int n,
+                                   weft_tensor *dsrc, const bool *need, int n_src)
+{
+    (void)ctx, (void)n, (void)need, (void)n_src;
+    dsrc[0] = weft_to(weft_mul(g[0], weft_f(2)), *(weft_device *)user);
+    return weft_error_status(dsrc[0]);
+}
+
+Test(device, custom_functions_give_gradients_where_their_operands_are)
+{
+    device_double_install();
+    const weft_function f = {
+        .name = "double", .forward = double_forward, .backward = double_backward};
+    weft_device cpu = WEFT_CPU, zero = WEFT_CUDA(0);
+    weft_tensor x = weft_clone(gpu(weft_ones(weft_shape(3), WEFT_F32), 0)), y;
+    weft_requires_grad_(x, true);
+    cr_assert_eq(weft_apply(&f, &cpu, &x, 1, &y, 1), WEFT_OK, "%s", weft_last_error());
+    check_status("custom", weft_backward(weft_sum(y)), WEFT_EINVALID, "another device");
+    cr_assert(strstr(weft_last_error(), "cuda:0"), "%s", weft_last_error());
+    cr_assert_eq(weft_apply(&f, &zero, &x, 1, &y, 1), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(weft_backward(weft_sum(y)), WEFT_OK, "%s", weft_last_error());
+    check_sum_of_grad(x, 6);
+}
