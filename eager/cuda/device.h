@@ -149,7 +149,8 @@ void wf_cuda_words_release(wf_cuda_device *d, const wf_cuda_graph *g, wf_cuda_st
 
 /* -- error words -------------------------------------------------------------------------------------- */
 
-/* After a wait for s that began when s had queued `work` pieces: an error that kernels found, once. */
-int wf_cuda_words_check(wf_cuda_stream *s, uint64_t work, wf_why *why);
+/* After a wait for s that began when s had queued `work` pieces (NULL: for something else): an error that kernels
+ * of any stream found, once. why NULL: it is kept for the next wait. */
+int wf_cuda_words_check(wf_cuda_device *d, wf_cuda_stream *s, uint64_t work, wf_why *why);
 
 #endif

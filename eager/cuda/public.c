@@ -313,7 +313,8 @@ static int wait_event(weft_event *e, wf_why *why)
 {
     WF_CUDA_COUNT(waits, 1);
     cu_result r = e->recorded ? wf_cu->event_synchronize(e->handle) : CU_OK;
-    return wf_cuda_check(e->device, r, "cuEventSynchronize", why);
+    int code = wf_cuda_check(e->device, r, "cuEventSynchronize", why);
+    return code ? code : wf_cuda_words_check(e->device, NULL, 0, why);
 }
 
 weft_status(weft_event_synchronize)(weft_event *e)

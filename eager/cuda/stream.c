@@ -193,7 +193,7 @@ int wf_cuda_stream_wait(wf_cuda_stream *s, wf_why *why)
     uint64_t work = s->work;
     pthread_mutex_unlock(&d->lock);
     int code = wf_cuda_check(d, wf_cu->stream_synchronize(s->handle), "cuStreamSynchronize", why);
-    return code ? code : wf_cuda_words_check(s, work, why);
+    return code ? code : wf_cuda_words_check(d, s, work, why);
 }
 
 int wf_cuda_synchronize(int ordinal, wf_why *why)
@@ -209,14 +209,13 @@ int wf_cuda_synchronize(int ordinal, wf_why *why)
     pthread_mutex_lock(&d->lock);
     int n = d->n_streams;
     pthread_mutex_unlock(&d->lock);
+    int code = 0; /* of the first stream that has one; all are waited for */
     for (int i = 0; i < n; i++) {
         wf_cuda_stream *s = &d->streams[i];
-        int code = s->capture ? 0 : wf_cuda_stream_wait(s, why);
-        if (code) {
-            return code;
-        }
+        int waited = s->capture ? 0 : wf_cuda_stream_wait(s, code ? NULL : why);
+        code = code ? code : waited;
     }
-    return 0;
+    return code;
 }
 
 void wf_cuda_streams_close(wf_cuda_device *d)

@@ -2,9 +2,10 @@
  * eager/cuda/words.c -- error words: where kernels that check data say what they found.
  *
  * They lie in pinned host memory that the device sees: a kernel that finds nothing never touches its
- * word, the host sets and reads it without a copy. A word is looked at by every wait of its stream and
- * handed out again once its kernel is certain to be over: at a wait of the thread that asked for it, or
- * when the stream has done SLACK more pieces of work (another thread may still be about to queue).
+ * word, the host sets and reads it without a copy. Every wait looks at the words of all streams (what was
+ * waited for may be behind another one's work) and hands words of its own stream out again once their kernels
+ * are certain to be over: at a wait of the thread that asked for it, or when the stream has done SLACK more
+ * pieces of work (another thread may still be about to queue).
  */
 #include <string.h>
 
@@ -97,17 +98,13 @@ static int add_page(wf_cuda_device *d, wf_cuda_words *w, wf_why *why)
     return 0;
 }
 
-/* Lock held. Looks at the words of s and takes back those that are over, given that `work` pieces are
- * done; mine: so is everything this thread queued. */
+/* Lock held. Looks at all words and takes back those of s (NULL: of none) that are over, given that `work`
+ * pieces are done; mine: so is everything this thread queued. */
 static void look(wf_cuda_words *w, wf_cuda_stream *s, uint64_t work, bool mine)
 {
     word **at = &w->used;
     while (*at) {
         word *x = *at;
-        if (x->stream != s && !x->graph) {
-            at = &x->next;
-            continue;
-        }
         int64_t index = *x->host;
         if (index != -1 && !x->reported) {
             x->reported = true;
@@ -125,7 +122,8 @@ static void look(wf_cuda_words *w, wf_cuda_stream *s, uint64_t work, bool mine)
                 x->reported = false;
             }
             at = &x->next;
-        } else if (x->work + SLACK <= work || (mine && x->thread == &this_thread)) {
+        } else if (x->stream == s &&
+                   (x->work + SLACK <= work || (mine && x->thread == &this_thread))) {
             *at = x->next;
             x->next = w->unused;
             w->unused = x;
@@ -138,7 +136,7 @@ static void look(wf_cuda_words *w, wf_cuda_stream *s, uint64_t work, bool mine)
 
 static int report(wf_cuda_words *w, int ordinal, wf_why *why)
 {
-    if (!w->found.set) {
+    if (!w->found.set || !why) { /* nobody to tell: the next wait does */
         return 0;
     }
     w->found.set = false;
@@ -152,9 +150,8 @@ static int report(wf_cuda_words *w, int ordinal, wf_why *why)
     return WEFT_EINDEX;
 }
 
-int wf_cuda_words_check(wf_cuda_stream *s, uint64_t work, wf_why *why)
+int wf_cuda_words_check(wf_cuda_device *d, wf_cuda_stream *s, uint64_t work, wf_why *why)
 {
-    wf_cuda_device *d = s->device;
     pthread_mutex_lock(&d->lock);
     int code = 0;
     if (d->words) {

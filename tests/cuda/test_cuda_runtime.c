@@ -7,6 +7,7 @@
 #include "eager/cuda/runtime.h"
 #include "tests/cuda/driver/fake.h"
 #include "weft/core.h"
+#include "weft/cuda.h"
 
 static const unsigned one[3] = {1, 1, 1};
 static const fake_driver *gpu;
@@ -122,6 +123,72 @@ Test(cuda_runtime, an_index_error_shows_at_the_next_wait_once)
     OK(wf_cuda_launch(kernel("store_i64"), one, one, 0, params, &why));
     cr_assert_eq(wf_cuda_synchronize(0, &why), WEFT_EINDEX);
     cr_assert(strstr(why.rule, "later.c:9"), "%s", why.rule);
+}
+
+static int store(int64_t index)
+{
+    void *word = NULL;
+    int code = wf_cuda_error_word(0, WF_OP_ADD, "file.c:12", 10, &word, &why);
+    void *params[] = {&word, &index};
+    return code ? code : wf_cuda_launch(kernel("store_i64"), one, one, 0, params, &why);
+}
+
+/* A wait that covers the kernel by way of another stream, and one for an event, report it; once. */
+Test(cuda_runtime, an_index_error_shows_at_whatever_waits_for_it)
+{
+    with(FAKE_LATE, 5);
+    weft_device dev = WEFT_CUDA(0);
+    weft_stream *s = weft_stream_new(dev);
+    weft_event *begin = weft_event_new(dev), *e = weft_event_new(dev);
+    wf_cuda_block *a = block(4);
+    int32_t back = 0;
+    double ms = 0;
+    cr_assert(s && begin && e);
+    OK(weft_stream_set(dev, s));
+    OK(store(77));
+    fill(a, 1, 5); /* behind it */
+    OK(weft_stream_set(dev, NULL));
+    OK(wf_cuda_use(a, false, &why));
+    cr_assert_eq(wf_cuda_download(0, &back, a->address, 4, &why), WEFT_EINDEX);
+    cr_assert(strstr(why.rule, "77"), "%s", why.rule);
+    OK(weft_stream_synchronize(s));
+    OK(weft_event_record(begin));
+    OK(store(78));
+    OK(weft_event_record(e));
+    cr_assert_eq(weft_event_synchronize(e), WEFT_EINDEX);
+    OK(weft_event_synchronize(e));
+    OK(store(79));
+    OK(weft_event_record(e));
+    cr_assert_eq(weft_event_elapsed(begin, e, &ms), WEFT_EINDEX);
+    OK(weft_event_elapsed(begin, e, &ms));
+    OK(weft_synchronize(dev));
+    wf_cuda_free(a);
+    OK(weft_event_free(begin));
+    OK(weft_event_free(e));
+    OK(weft_stream_free(s));
+}
+
+/* An error on the first stream does not keep it from waiting for the second. */
+Test(cuda_runtime, synchronize_waits_for_all_streams)
+{
+    with(FAKE_LATE, 5);
+    weft_device dev = WEFT_CUDA(0);
+    weft_stream *s = weft_stream_new(dev);
+    wf_cuda_block *a = block(4);
+    cr_assert(s);
+    OK(store(77));
+    OK(weft_stream_set(dev, s));
+    fill(a, 1, 5);
+    OK(store(78));
+    OK(weft_stream_set(dev, NULL));
+    cr_assert_eq(wf_cuda_synchronize(0, &why), WEFT_EINDEX);
+    cr_assert(strstr(why.rule, "77"), "%s", why.rule);
+    cr_assert(gpu->queued() == 0 && weft_stream_done(s));
+    cr_assert_eq(wf_cuda_synchronize(0, &why), WEFT_EINDEX);
+    cr_assert(strstr(why.rule, "78"), "%s", why.rule);
+    OK(wf_cuda_synchronize(0, &why));
+    wf_cuda_free(a);
+    OK(weft_stream_free(s));
 }
 
 /* More words than there are, and nobody waits: those that are over are found by asking. */
