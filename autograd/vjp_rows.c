@@ -122,7 +122,7 @@ static int compute_type(wf_vjp *v)
     return wf_dtype_compute(t.dtype);
 }
 
-/* One operand as a broadcast view for the kernel. */
+/* One operand as a broadcast view for the kernel. 0 or a status with an error recorded. */
 static int bind(wf_vjp *v, weft_tensor h, const wf_type *out, int compute, wf_view *view,
                 double *scalar)
 {
@@ -145,17 +145,17 @@ static int bind(wf_vjp *v, weft_tensor h, const wf_type *out, int compute, wf_vi
         return 0;
     }
     wf_why why = {0};
-    bool pinned;
+    bool pinned = false;
     wf_slot *s = wf_pin(v->c, h, &pinned, &why);
-    if (!s) {
-        return h.slot == 0 ? (int)weft_error_status(h) : why.code;
+    if (!s || wf_storage_use(s->st, false, &why)) {
+        if (pinned) {
+            wf_unpin(v->c, s);
+        }
+        return wf_raise_status(v->c, wf_rows[v->op].name, 0, NULL, &why);
     }
     view->data = wf_slot_data(s);
     view->dtype = s->dtype;
     view->device = s->st->device;
-    if (wf_storage_use(s->st, false, &why)) {
-        return why.code;
-    }
     int lead = out->rank - s->rank;
     for (int i = lead; i < out->rank; i++) {
         view->strides[i] = wf_dims(s)[i - lead] == out->dims[i] ? wf_strides(s)[i - lead] : 0;

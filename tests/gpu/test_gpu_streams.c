@@ -194,3 +194,36 @@ Test(gpu_streams, results_in_random_order)
 {
     check_all(0, 32);
 }
+
+#ifndef WEFT_GPU_RUNNER
+/* An operand of a derivative that cannot be ordered: an error value, and the operand can still be freed. */
+Test(gpu_streams, a_derivative_whose_operand_cannot_be_ordered)
+{
+    gpu_open(33);
+    const weft_device d = WEFT_CUDA(0);
+    const fake_driver *fake = fake_cuda(FAKE_LATE, 33);
+    weft_cuda_memory before, after;
+    weft_scope s = weft_scope_begin();
+    weft_stream *side = weft_stream_new(d);
+    cr_assert(side && weft_synchronize(d) == WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(weft_cuda_get_memory(d, &before), WEFT_OK);
+    weft_scope inner = weft_scope_begin();
+    weft_tensor p = weft_keep(weft_to(weft_full(weft_shape(N), 2, WEFT_F32), d));
+    weft_requires_grad_(p, true);
+    weft_tensor y = weft_mul(p, p);
+    weft_stream_set(d, side);
+    weft_tensor g = weft_to(weft_full(weft_shape(N), 1, WEFT_F32), d);
+    fake->fail("cuStreamWaitEvent", 1, 801);
+    weft_status status = weft_backward(.loss = y, .gradient = g);
+    cr_assert_eq(status, WEFT_EUNSUPPORTED);
+    cr_assert_str_eq(fake->failed(), "cuStreamWaitEvent");
+    cr_assert(strstr(weft_last_error(), "cuStreamWaitEvent"), "%s", weft_last_error());
+    weft_stream_set(d, NULL);
+    weft_free(p);
+    weft_scope_end(inner);
+    cr_assert_eq(weft_cuda_get_memory(d, &after), WEFT_OK);
+    cr_assert_eq(after.live_blocks, before.live_blocks);
+    cr_assert_eq(weft_stream_free(side), WEFT_OK);
+    weft_scope_end(s);
+}
+#endif
