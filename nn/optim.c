@@ -296,8 +296,10 @@ weft_status weft_optim_step(weft_optim *o)
     weft_no_grad_begin();
     int64_t had = steps_so_far(o, count);
     weft_status s = had == INT64_MIN ? weft_last_status() : weft_add_(count, weft_i(1));
-    o->seen_steps = had + 1;
-    o->seen_writes = weft_write_count(count);
+    if (s == WEFT_OK) { /* else the next step reads the counter again */
+        o->seen_steps = had + 1;
+        o->seen_writes = weft_write_count(count);
+    }
     for (int i = 0; i < o->n && s == WEFT_OK; i++) {
         s = step_one(o, i, had + 1);
     }

@@ -26,7 +26,7 @@ static char *region;
 static size_t used;
 static block *unused;
 static device_double_counts counts;
-static int failing;
+static int failing, failing_reads;
 
 /* Memory is open between these, for one thread at a time. */
 static void begin(void)
@@ -104,7 +104,10 @@ static int upload(int ordinal, void *dst, const void *host, size_t n, wf_why *wh
 
 static int download(int ordinal, void *host, const void *src, size_t n, wf_why *why)
 {
-    (void)ordinal, (void)why;
+    (void)ordinal;
+    if (failing_reads && --failing_reads == 0) {
+        return wf_fail(why, WEFT_EIO, "the device does not answer");
+    }
     begin();
     memcpy(host, src, n);
     counts.downloads++;
@@ -189,4 +192,9 @@ device_double_counts device_double_read(void)
 void device_double_fail_alloc(int n)
 {
     failing = n;
+}
+
+void device_double_fail_read(int n)
+{
+    failing_reads = n;
 }

@@ -19,5 +19,7 @@ void device_double_install(void);
 device_double_counts device_double_read(void);
 /* The n-th allocation from now on fails; 0: none. */
 void device_double_fail_alloc(int n);
+/* The n-th copy to the host from now on fails; 0: none. */
+void device_double_fail_read(int n);
 
 #endif

@@ -81,3 +81,40 @@ Test(device_train, checkpoints)
     }
     cr_assert_eq(weft_leak_report(NULL), 0);
 }
+
+/* A step that could not read or write its counter leaves the optimiser as it was: the next step is the step it was to be. */
+Test(device_train, a_step_that_failed_is_not_counted)
+{
+    device_double_install();
+    weft_module *m[2];
+    weft_optim *o[2];
+    weft_tensor w[2], count[2];
+    for (int k = 0; k < 2; k++) {
+        m[k] = weft_module_new(NULL);
+        w[k] = weft_module_parameter(m[k], "w", weft_ones(weft_shape(4), WEFT_F32));
+        cr_assert_eq(weft_module_to(m[k], WEFT_CUDA(0)), WEFT_OK, "%s", weft_last_error());
+        o[k] = weft_adamw_new(m[k], 0.1);
+        count[k] = weft_optim_state(o[k])[weft_optim_state_count(o[k]) - 1].tensor;
+        cr_assert_eq(weft_device_of(count[k]).kind, WEFT_DEVICE_CUDA);
+    }
+    for (int step = 0; step < 6; step++) {
+        for (int k = 0; k < 2; k++) {
+            weft_tensor loaded = weft_full(weft_shape_from(0, NULL), step, WEFT_I64);
+            weft_copy_(count[k], loaded); /* a checkpoint: the counter is to be read */
+            weft_module_zero_grad(m[k]);
+            cr_assert_eq(weft_backward(weft_sum(weft_square(w[k]))), WEFT_OK);
+            if (k == 1) {
+                device_double_fail_read(1);
+                cr_assert_neq(weft_optim_step(o[k]), WEFT_OK, "step %d", step);
+                device_double_fail_read(0);
+            }
+            cr_assert_eq(weft_optim_step(o[k]), WEFT_OK, "%s", weft_last_error());
+            cr_assert_eq(weft_item_i64(count[k]), step + 1);
+        }
+        check_equal("parameters", w[0], w[1]);
+    }
+    for (int k = 0; k < 2; k++) {
+        weft_optim_free(o[k]);
+        weft_module_free(m[k]);
+    }
+}
