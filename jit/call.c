@@ -69,6 +69,7 @@ struct weft_jit {
 typedef struct freezing {
     wf_frozen *now;    /* describes this recording; NULL: it cannot be frozen */
     wf_frozen *verify; /* to be compared with it, or NULL */
+    int home;          /* the default device that the call began with */
 } freezing;
 
 /* Called with the lock. */
@@ -573,7 +574,7 @@ static void describe(weft_jit *j, wf_trace *t, const weft_tensor *in, int n_in,
                      const weft_tensor *out, int n_out, bool grad, freezing *z)
 {
     char reason[WF_REASON];
-    z->now = wf_frozen_describe(t, in, n_in, out, n_out, grad, reason);
+    z->now = wf_frozen_describe(t, in, n_in, out, n_out, grad, z->home, reason);
     t->note = z;
     if (!z->now) {
         pthread_mutex_lock(&j->lock);
@@ -624,7 +625,7 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
     if (rc) {
         return (weft_status)rc;
     }
-    freezing z = {NULL, NULL};
+    freezing z = {NULL, NULL, 0};
     int64_t start = wf_prof_start();
     if (j->freezes && !c->recorder) {
         wf_frozen *frozen = find_frozen(j, c, in, n_in, n_out, &z.verify);
@@ -635,6 +636,7 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
         }
     }
     bool grad = wf_grad_enabled(c);
+    z.home = c->device;
     wf_trace *t = c->recorder ? NULL : open_trace(j), *all = wf_trace_current(c);
     if (!all) {
         wf_frozen_release(z.verify);

@@ -44,7 +44,8 @@ struct wf_frozen {
     _Atomic uint32_t count;
     int n_in, n_source, n_out;
     uint32_t n_made;
-    int device; /* of the run */
+    int device;   /* of the run */
+    uint8_t home; /* the thread's default device */
     bool grad;
     argument *in;
     source *src;
@@ -305,6 +306,9 @@ static bool describe(wf_frozen *z, wf_trace *t, const weft_tensor *in, const wef
     if (t->commits) {
         return refuse(reason, "it breaks its graph");
     }
+    if (t->c->device != z->home) {
+        return refuse(reason, "it changes the default device");
+    }
     bool ok = open_args(t->c, &a, in, z->n_in, reason) && describe_sources(z, t, &a, in, reason);
     close_args(t->c, &a);
     int handles = 0, refs = 0;
@@ -328,7 +332,7 @@ static bool describe(wf_frozen *z, wf_trace *t, const weft_tensor *in, const wef
 }
 
 wf_frozen *wf_frozen_describe(wf_trace *t, const weft_tensor *in, int n_in, const weft_tensor *out,
-                              int n_out, bool grad, char reason[WF_REASON])
+                              int n_out, bool grad, int home, char reason[WF_REASON])
 {
     wf_frozen *z = wf_malloc(sizeof *z);
     if (!z) {
@@ -341,6 +345,7 @@ wf_frozen *wf_frozen_describe(wf_trace *t, const weft_tensor *in, int n_in, cons
     z->n_source = (int)t->nouter;
     z->n_out = n_out;
     z->grad = grad;
+    z->home = (uint8_t)home;
     z->device = t->base.device;
     for (const wf_storage *st = t->first; st; st = st->next) {
         z->n_made += st->value != 0;
@@ -403,6 +408,9 @@ bool wf_frozen_agree(const wf_frozen *a, const wf_frozen *b, char reason[WF_REAS
     }
     if (a->grad != b->grad || a->device != b->device) {
         return refuse(reason, a->grad != b->grad ? "the grad mode differs" : "the device differs");
+    }
+    if (a->home != b->home) {
+        return refuse(reason, "the default device differs");
     }
     for (int i = 0; i < a->n_in; i++) {
         if (!same_argument(&a->in[i], &b->in[i], i, reason) || a->in[i].outer != b->in[i].outer) {
@@ -539,6 +547,9 @@ bool wf_frozen_guard(wf_frozen *z, wf_ctx *c, const weft_tensor *in, int n_in, i
     }
     if (wf_grad_enabled(c) != z->grad) {
         return refuse(reason, "the grad mode differs");
+    }
+    if (c->device != z->home) {
+        return refuse(reason, "the default device differs");
     }
     bool ok = open_args(c, &a, in, n_in, reason) && guard_args(z, &a, reason);
     close_args(c, &a);

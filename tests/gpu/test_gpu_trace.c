@@ -26,3 +26,10 @@ Test(gpu_trace, graphs)
     check_graphs();
     gpu_check_races();
 }
+
+Test(gpu_trace, frozen_calls_guard_the_default_device)
+{
+    gpu_open(25);
+    check_frozen_guards_the_default_device();
+    gpu_check_races();
+}

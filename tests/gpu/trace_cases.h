@@ -52,6 +52,51 @@ static void check_frozen_guards_the_device(void)
     weft_jit_free(j);
 }
 
+static weft_status from_nothing(void *self, const weft_tensor *in, int n, weft_tensor *out, int m)
+{
+    (void)self, (void)in, (void)n, (void)m;
+    out[0] = weft_add(weft_arange(0, 4, 1, WEFT_F32), weft_f(1));
+    return weft_error_status(out[0]);
+}
+
+static weft_status leaves_another_default(void *self, const weft_tensor *in, int n,
+                                          weft_tensor *out, int m)
+{
+    weft_status s = from_nothing(self, in, n, out, m);
+    return s ? s : weft_set_default_device(WEFT_CUDA(0));
+}
+
+/* A call without arguments makes its results on the default device of the thread, frozen or not. */
+static void check_frozen_guards_the_default_device(void)
+{
+    weft_jit *j = weft_jit_trace(from_nothing, NULL, .frozen = true, .verify_every = -1);
+    const weft_device at[] = {WEFT_CPU, WEFT_CUDA(0), WEFT_CPU};
+    weft_tensor y, want;
+    weft_jit_stats s;
+    int64_t before = 0;
+    for (int k = 0; k < 3; k++) {
+        weft_set_default_device(at[k]);
+        for (int i = 0; i < 6; i++) {
+            cr_assert_eq(weft_jit_call(j, NULL, 0, &y, 1), WEFT_OK, "%s", weft_last_error());
+            cr_assert_eq(weft_device_of(y).kind, at[k].kind, "device %d, call %d", k, i);
+        }
+        from_nothing(NULL, NULL, 0, &want, 1);
+        check_equal("default device", want, y);
+        weft_jit_get_stats(j, &s);
+        cr_assert_geq(s.frozen, before + 3, "device %d: %d", k, (int)s.frozen);
+        before = s.frozen;
+    }
+    weft_jit_free(j);
+    j = weft_jit_trace(leaves_another_default, NULL, .frozen = true, .verify_every = -1);
+    for (int i = 0; i < 6; i++) {
+        weft_set_default_device(WEFT_CPU);
+        cr_assert_eq(weft_jit_call(j, NULL, 0, &y, 1), WEFT_OK, "%s", weft_last_error());
+        cr_assert_eq(weft_default_device().kind, WEFT_DEVICE_CUDA);
+    }
+    weft_set_default_device(WEFT_CPU);
+    weft_jit_free(j);
+}
+
 static weft_status reads(void *self, const weft_tensor *in, int n, weft_tensor *out, int n_out)
 {
     (void)self, (void)n, (void)n_out;

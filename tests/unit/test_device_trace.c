@@ -21,3 +21,9 @@ Test(device_trace, graphs)
     device_double_install();
     check_graphs();
 }
+
+Test(device_trace, frozen_calls_guard_the_default_device)
+{
+    device_double_install();
+    check_frozen_guards_the_default_device();
+}
