@@ -17,6 +17,7 @@ struct wf_cuda_fn {
     cu_handle handle;
     _Atomic unsigned shared; /* dynamic shared memory it may ask for */
     unsigned fixed;          /* shared memory that its code declares */
+    _Atomic bool refused;    /* it does not fit on the device */
     char name[];
 };
 struct wf_cuda_module {
@@ -174,6 +175,9 @@ int wf_cuda_launch(const wf_cuda_fn *f, const unsigned grid[3], const unsigned b
     wf_cuda_time_begin(s);
     cu_result r = wf_cu->launch(f->handle, grid[0], grid[1], grid[2], block[0], block[1], block[2],
                                 shared, s->handle, params, NULL);
+    if (r == CU_INVALID_VALUE || r == CU_LAUNCH_OUT_OF_RESOURCES) {
+        atomic_store(&((wf_cuda_fn *)(uintptr_t)f)->refused, true);
+    }
     if (r != CU_OK && !wf_cuda_result_is_sticky(r)) {
         return wf_fail(why, WEFT_EUNSUPPORTED,
                        "kernel %.100s cannot be launched on cuda:%d (grid %ux%ux%u, block "
@@ -188,4 +192,9 @@ int wf_cuda_launch(const wf_cuda_fn *f, const unsigned grid[3], const unsigned b
     WF_CUDA_COUNT(launches, 1);
     wf_cuda_queued(s, f->name);
     return wf_env()->WEFT_CUDA_BLOCKING && !s->capture ? wf_cuda_stream_wait(s, why) : 0;
+}
+
+bool wf_cuda_is_refused(const wf_cuda_fn *f)
+{
+    return atomic_load(&f->refused);
 }

@@ -131,6 +131,8 @@ int wf_cuda_function(wf_cuda_module *m, const char *name, wf_cuda_fn **out, wf_w
 /* params[i] points to the i-th argument; copied at the call. shared: dynamic shared memory in bytes. */
 int wf_cuda_launch(const wf_cuda_fn *f, const unsigned grid[3], const unsigned block[3],
                    unsigned shared, void **params, wf_why *why);
+/* A launch was refused because the kernel does not fit on the device; others of it will be. */
+bool wf_cuda_is_refused(const wf_cuda_fn *f);
 
 /* -- captured graphs ------------------------------------------------------------------------------------
  * Work recorded once and queued as often as wanted, for the price of one launch. */

@@ -4,7 +4,8 @@
  * Invariants
  *  - One lock guards the table and the lists of variants; nothing is rendered, compiled or loaded under it.
  *  - A variant that is being made stays in its list as pending, so no kernel is made twice; others wait.
- *  - A variant that could not be made keeps its reason: the compiler is not asked again.
+ *  - A variant that could not be made or launched keeps its reason: the compiler is not asked again. But for want of
+ *    memory, which may be there the next time.
  *  - On disk a module is found by its text and what NVRTC depends on (identify), never by a hash alone.
  */
 #include <pthread.h>
@@ -164,6 +165,10 @@ static int load(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_blob *image, 
         status = wf_cuda_function(v->module, name, &v->fn[i], why);
     }
     v->nfn = functions ? functions : 1;
+    if (status != 0) {
+        wf_cuda_module_free(v->module);
+        v->module = NULL;
+    }
     return status;
 }
 
@@ -190,6 +195,11 @@ static void make(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_gpu_recipe *
         status = image_of(&text, info->arch, &image, &from_disk, &why);
     if (status == 0)
         status = load(v, e, &image, recipe->functions, &why);
+    if (status == WEFT_ENOMEM && image.data) { /* what tensors do not use is the allocator's */
+        wf_cuda_trim(v->ordinal);
+        why = (wf_why){0};
+        status = load(v, e, &image, recipe->functions, &why);
+    }
     const int64_t took = now_ns() - start;
     if (wf_env()->WEFT_DEBUG >= 1)
         fprintf(stderr, "weft: kernel %s %s in %.2f ms%s%s\n", e->kernel.name,
@@ -216,6 +226,15 @@ static wf_gpu_variant *find_variant(const wf_gpu_entry *e, int ordinal, const vo
     while (v && (v->ordinal != ordinal || v->n != n || memcmp(v->bytes, bytes, (size_t)n) != 0))
         v = v->next;
     return v;
+}
+
+void wf_gpu_refuse(const wf_gpu_variant *v_, const wf_why *why)
+{
+    wf_gpu_variant *v = (wf_gpu_variant *)(uintptr_t)v_; /* ours */
+    pthread_mutex_lock(&cache.lock);
+    v->status = WEFT_EUNSUPPORTED;
+    snprintf(v->reason, sizeof v->reason, "%.190s", why ? why->rule : "");
+    pthread_mutex_unlock(&cache.lock);
 }
 
 void wf_gpu_count_single(void)
@@ -272,6 +291,8 @@ const wf_gpu_variant *wf_gpu_variant_of(int ordinal, const wf_gpu_entry *entry_,
         v->next = e->variants;
         e->variants = v;
     }
+    if (v && !v->pending && v->status == WEFT_ENOMEM)
+        v->pending = mine = true;
     while (v && v->pending && !mine && !recipe->later)
         pthread_cond_wait(&cache.made, &cache.lock);
     bool pending = v && v->pending;
@@ -285,9 +306,14 @@ const wf_gpu_variant *wf_gpu_variant_of(int ordinal, const wf_gpu_entry *entry_,
             why->code = WF_GPU_PENDING;
         return NULL;
     }
-    if (!v)
+    if (!v) {
         wf_fail(why, WEFT_ENOMEM, "no memory for a kernel of the device");
-    else if (v->status != 0)
-        wf_fail(why, v->status, "the kernel %s was not made: %.160s", e->kernel.name, v->reason);
-    return v && v->status == 0 ? v : NULL;
+        return NULL;
+    }
+    pthread_mutex_lock(&cache.lock);
+    const int status = v->status;
+    if (status != 0)
+        wf_fail(why, status, "no kernel %s: %.160s", e->kernel.name, v->reason);
+    pthread_mutex_unlock(&cache.lock);
+    return status == 0 ? v : NULL;
 }

@@ -28,7 +28,7 @@ int wf_gpu_row(int ordinal, wf_exec *e);
 typedef struct wf_gpu_stats {
     int64_t programs;         /* distinct programs and hand-written kernels seen */
     int64_t compiled, loaded; /* modules made by the compiler, or from disk */
-    int64_t singles; /* runs instruction by instruction, as the fused kernel was not ready */
+    int64_t singles; /* runs instruction by instruction, as there was no fused kernel (yet) */
     int64_t compile_ns;
 } wf_gpu_stats;
 void wf_gpu_get_stats(wf_gpu_stats *s);

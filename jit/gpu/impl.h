@@ -55,6 +55,9 @@ enum { WF_GPU_PENDING = -1 };
 const wf_gpu_variant *wf_gpu_variant_of(int ordinal, const wf_gpu_entry *e, const void *bytes,
                                         int n, const wf_gpu_recipe *recipe, wf_why *why);
 
+/* Its kernels cannot be launched: from now on they count as not made, for the reason in why. */
+void wf_gpu_refuse(const wf_gpu_variant *v, const wf_why *why);
+
 /* -- launching (launch.c) ------------------------------------------------------------------------------------ */
 enum { WF_GPU_WORDS = 1024, WF_GPU_THREADS = 256 };
 typedef struct wf_gpu_launch {
@@ -65,6 +68,8 @@ typedef struct wf_gpu_launch {
     uint64_t *words; /* the argument */
 } wf_gpu_launch;
 int wf_gpu_start(int ordinal, const wf_gpu_launch *l, wf_why *why);
+/* The status of a later part of a program: operands may be overwritten, so another way would read what is new. */
+int wf_gpu_too_late(int status);
 /* Blocks that fill the device, or fewer if there is no work for them. */
 int64_t wf_gpu_blocks(int ordinal, int64_t work, int64_t per_block);
 /* An address as a word; an extent with its multiplier and shift. */

@@ -21,7 +21,10 @@ int wf_gpu_start(int ordinal, const wf_gpu_launch *l, wf_why *why)
     const unsigned grid[3] = {(unsigned)l->blocks, 1, 1}, block[3] = {l->threads, 1, 1};
     void *params[1] = {l->words};
     (void)ordinal;
-    return wf_cuda_launch(l->v->fn[l->function], grid, block, l->shared, params, why);
+    const int status = wf_cuda_launch(l->v->fn[l->function], grid, block, l->shared, params, why);
+    if (status == WEFT_EUNSUPPORTED && wf_cuda_is_refused(l->v->fn[l->function]))
+        wf_gpu_refuse(l->v, why);
+    return status;
 }
 
 uint64_t wf_gpu_word(const void *address)

@@ -197,7 +197,7 @@ int wf_gpu_map_program(int ordinal, const wf_program *p, const wf_program_args *
     s.dims[0] = inner - most;
     for (int o = 0; o < s.nop; o++)
         s.data[o] += most * s.strides[o][0] * s.esize[o];
-    return status ? status : run(ordinal, e, p, &s, 1, a->scalars, false, why);
+    return status ? status : wf_gpu_too_late(run(ordinal, e, p, &s, 1, a->scalars, false, why));
 }
 
 int wf_gpu_number_kernel(int ordinal, const wf_gpu_entry *e, const wf_view *dst,

@@ -11,6 +11,14 @@ static int start(int ordinal, const wf_program *p, const wf_program_args *a, boo
                    : wf_gpu_map_program(ordinal, p, a, later, why);
 }
 
+static _Thread_local bool too_late; /* part of this thread's program is queued */
+
+int wf_gpu_too_late(int status)
+{
+    too_late = too_late || status != 0;
+    return status;
+}
+
 /* -- destinations of other types ------------------------------------------------------------------------------- */
 /* A destination of another type than its value's takes a rounding cast: is there one? */
 static bool rounds(const wf_program *p, const wf_program_args *a)
@@ -87,10 +95,15 @@ int wf_gpu_program(int ordinal, const wf_program *p, uint32_t one, const wf_prog
                            "a program is too large for the casts of its results");
         p = &q;
     }
-    const bool later = wf_env()->WEFT_JIT == 1 && wf_gpu_can_single(p);
-    const int status = start(ordinal, p, a, later, why);
-    if (status != WF_GPU_PENDING)
-        return status;
+    const bool can_single = wf_gpu_can_single(p);
+    if (!can_single || wf_env()->WEFT_JIT != 0) {
+        const bool later = wf_env()->WEFT_JIT == 1 && can_single;
+        too_late = false;
+        const int status = start(ordinal, p, a, later, why);
+        const bool none = !too_late && (status == WEFT_EUNSUPPORTED || status == WEFT_ENOMEM);
+        if (status != WF_GPU_PENDING && !(none && can_single))
+            return status;
+    }
     if (why)
         *why = (wf_why){0};
     wf_gpu_count_single();

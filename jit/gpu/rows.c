@@ -321,7 +321,7 @@ static int start_split(run *r)
         }
         const int status = start(r, v, i, work, per_block);
         if (status != 0)
-            return status;
+            return i > 0 ? wf_gpu_too_late(status) : status;
     }
     return 0;
 }
@@ -376,7 +376,7 @@ int wf_gpu_rows_program(int ordinal, const wf_program *p, const wf_program_args 
         status = r.s.rows == 0 ? 0 : start_run(&r, a);
     }
     if (status == 0)
-        status = put_back(&r, a, dst, moved);
+        status = wf_gpu_too_late(put_back(&r, a, dst, moved));
     wf_gpu_drop(&r.temps);
     return status;
 }

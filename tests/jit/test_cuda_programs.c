@@ -7,6 +7,7 @@
 
 #include "tests/jit/kernel_support.h"
 
+#include "tests/cuda/driver/fake.h"
 #include "tests/jit/cuda_support.h"
 #include "tests/jit/programs.h"
 
@@ -159,6 +160,72 @@ Test(cuda_programs, many_sums_side_by_side)
     wf_gpu_get_stats(&after);
     cr_assert_eq(after.singles, before.singles);
     drop_operands(&o);
+}
+
+/* -- without the fused kernel -------------------------------------------------------------------------------- */
+/* A program that no other test has. */
+static void rare_program(wf_program *p, double constant)
+{
+    const wf_op ops[4] = {WF_OP_SIN, WF_OP_NEG, WF_OP_EXP, WF_OP_ABS};
+    int y = -1;
+    wf_program_init(p);
+    const int x = wf_program_input(p, WEFT_F32);
+    y = wf_program_map(p, WF_OP_ADD, WEFT_F32, 2, (int[]){x, x});
+    for (int i = 0, n = (int)constant; i < 4; i++, n /= 4)
+        y = wf_program_map(p, ops[n % 4], WEFT_F32, 1, (int[]){y});
+    wf_program_output(p, y);
+    cr_assert_eq(wf_program_finish(p), 0);
+}
+
+/* Runs the program while the next call of `symbol` fails; how often single instructions stood in. */
+static int64_t run_failing(int number, const char *symbol, int result)
+{
+    static const int64_t dims[2] = {33, 17};
+    static wf_program p;
+    const fake_driver *gpu = fake_cuda(FAKE_LATE, 1);
+    wf_gpu_stats before, after;
+    operands o;
+    rare_program(&p, number);
+    make_operands(&o, &p, 2, dims, true, number);
+    wf_gpu_get_stats(&before);
+    if (symbol)
+        gpu->fail(symbol, 1, result);
+    run_on_device(&p, &o, symbol ? symbol : "again");
+    gpu->fail(NULL, 0, 0);
+    wf_gpu_get_stats(&after);
+    drop_operands(&o);
+    return after.singles - before.singles;
+}
+
+Test(cuda_programs, kernels_that_do_not_load)
+{
+    NEED_FIBERS();
+    const fake_driver *gpu = fake_cuda(FAKE_LATE, 1);
+    cr_assert_eq(run_failing(1, "cuModuleLoadData", 200), 1);
+    const int64_t loads = gpu->calls("cuModuleLoadData");
+    cr_assert_eq(run_failing(1, NULL, 0), 1, "it is remembered");
+    cr_assert_eq(gpu->calls("cuModuleLoadData"), loads);
+    cr_assert_eq(run_failing(2, "cuModuleLoadData", 2), 0,
+                 "memory was made and it was tried again");
+    cr_assert_eq(run_failing(2, NULL, 0), 0);
+}
+
+Test(cuda_programs, kernels_that_do_not_launch)
+{
+    NEED_FIBERS();
+    const fake_driver *gpu = fake_cuda(FAKE_LATE, 1);
+    cr_assert_eq(run_failing(3, NULL, 0), 0);
+    cr_assert_eq(run_failing(3, "cuLaunchKernel", 701), 1);
+    const int64_t loads = gpu->calls("cuModuleLoadData");
+    cr_assert_eq(run_failing(3, NULL, 0), 1, "it is remembered");
+    cr_assert_eq(gpu->calls("cuModuleLoadData"), loads);
+}
+
+Test(cuda_programs, fused_kernels_are_not_wanted)
+{
+    setenv("WEFT_JIT", "0", 1);
+    NEED_FIBERS();
+    cr_assert_eq(run_failing(7, NULL, 0), 1);
 }
 
 /* -- random ones, and what is in place ---------------------------------------------------------------------- */
