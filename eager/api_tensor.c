@@ -223,6 +223,12 @@ weft_tensor wf_api_blob(const char *op, const weft_blob_args *args, int device)
     }
     st->read_only = args->read_only;
     st->device = (uint8_t)device;
+    wf_why why = {0};
+    if (device != WF_DEVICE_HOST && wf_device_adopt(st, &why)) {
+        st->deleter = NULL; /* the caller keeps the memory */
+        wf_storage_release(st);
+        return wf_raise(wf_ctx_get(), op, 0, NULL, &why);
+    }
     return wrap(st, args->data, &t, strides);
 }
 

@@ -101,6 +101,10 @@ int wf_device_move(const wf_view *dst, const wf_view *src, wf_why *why);
 /* Scratch memory; NULL with why filled. */
 void *wf_device_alloc(int device, size_t nbytes, void **address, wf_why *why);
 void wf_device_free(void *block);
+/* External memory of st->device is used like memory of ours: in order, and until it is done with. */
+int wf_device_adopt(wf_storage *st, wf_why *why);
+/* Until the device is done with everything, so that its owner may have external memory back. */
+void wf_device_finish(int device);
 /* The storage takes part in the stream's next work. Near free for host memory. */
 int wf_device_use(wf_storage *st, bool write, wf_why *why);
 static inline int wf_storage_use(wf_storage *st, bool write, wf_why *why)

@@ -36,7 +36,20 @@ void wf_device_free(void *block)
 
 int wf_device_use(wf_storage *st, bool write, wf_why *why)
 {
-    return st->inline_data == WF_STORAGE_DEVICE ? api()->use(st->deleter_arg, write, why) : 0;
+    void *block = st->inline_data == WF_STORAGE_DEVICE ? st->deleter_arg : st->order;
+    return block ? api()->use(block, write, why) : 0;
+}
+
+int wf_device_adopt(wf_storage *st, wf_why *why)
+{
+    void *address; /* the smallest block there is, for what is kept with it */
+    st->order = wf_device_alloc(st->device, 1, &address, why);
+    return st->order ? 0 : why->code;
+}
+
+void wf_device_finish(int device)
+{
+    api()->synchronize(device - 1, NULL); /* what it finds is for the next wait to tell */
 }
 
 int wf_device_wait(const wf_slot *s, wf_why *why)

@@ -181,9 +181,13 @@ void wf_storage_release(wf_storage *st)
         return;
     }
     if (st->inline_data == WF_STORAGE_EXTERNAL) {
+        if (st->order) {
+            wf_device_finish(st->device);
+        }
         if (st->deleter) {
             st->deleter(st->deleter_arg);
         }
+        wf_device_free(st->order);
     } else if (st->inline_data == WF_STORAGE_DEVICE) {
         wf_device_free(st->deleter_arg);
     } else {

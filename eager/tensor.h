@@ -46,6 +46,7 @@ typedef struct wf_storage {
     size_t nbytes;
     void (*deleter)(void *arg); /* external memory; NULL for our own */
     void *deleter_arg;          /* of a device's memory: the block */
+    void *order;                /* of external device memory: a block used whenever it is */
     /* Of a virtual storage: who computes it (NULL: an ordinary one), its SSA value, and the trace's list. */
     struct wf_recorder *_Atomic recorder;
     struct wf_storage *next, *prev;

@@ -195,6 +195,76 @@ Test(gpu_streams, results_in_random_order)
     check_all(0, 32);
 }
 
+typedef struct owner {
+    weft_tensor memory;
+    weft_stream *side;
+    int given_back, idle; /* nothing was under way on the stream then */
+    DLManagedTensorVersioned *inner, capsule;
+} owner;
+
+static void take_back(DLManagedTensorVersioned *self)
+{
+    owner *o = self->manager_ctx;
+    o->given_back++;
+    o->idle = weft_stream_done(o->side);
+    o->inner->deleter(o->inner);
+}
+
+static weft_tensor import(owner *o)
+{
+    o->inner = weft_to_dlpack(o->memory);
+    cr_assert(o->inner, "%s", weft_last_error());
+    o->capsule = *o->inner;
+    o->capsule.manager_ctx = o;
+    o->capsule.deleter = take_back;
+    return weft_keep(weft_from_dlpack(&o->capsule));
+}
+
+/* Memory of another library is used in order, and until it is done with. */
+static void check_import(int late, uint64_t seed)
+{
+    gpu_open(seed);
+    const weft_device d = WEFT_CUDA(0);
+    double want[N], got[N];
+    weft_scope s = weft_scope_begin();
+    weft_tensor seven = weft_to(weft_full(weft_shape(N), 7, WEFT_F32), d);
+    owner o = {.side = weft_stream_new(d), .memory = weft_clone(seven)};
+    weft_tensor x = import(&o);
+    cr_assert(weft_ok(x) && o.side, "%s", weft_last_error());
+    weft_mul_(x, weft_f(1)); /* compiled, as is what follows */
+    weft_add(x, weft_f(1));
+    weft_synchronize(d);
+    order(late, seed);
+    weft_stream_set(d, o.side);
+    weft_mul_(x, weft_f(5));
+    weft_stream_set(d, NULL);
+    for (int i = 0; i < N; i++) {
+        want[i] = 35;
+    }
+    check_equal("import", "written on a stream, read on another", x, want, N);
+    weft_stream_set(d, o.side);
+    weft_tensor y = weft_add(x, weft_f(1));
+    weft_stream_set(d, NULL);
+    weft_free(x);
+    cr_assert(o.given_back == 1 && o.idle, "%d, %d", o.given_back, o.idle);
+    weft_copy_(o.memory, seven);
+    cr_assert_eq(weft_to_array(y, got, N, WEFT_F64), WEFT_OK);
+    cr_assert(got[0] == 36 && got[N - 1] == 36, "%g", got[0]);
+    weft_scope_end(s);
+    cr_assert_eq(weft_stream_free(o.side), WEFT_OK);
+    gpu_check_races();
+}
+
+Test(gpu_streams, imported_memory)
+{
+    check_import(1, 34);
+}
+
+Test(gpu_streams, imported_memory_in_random_order)
+{
+    check_import(0, 35);
+}
+
 #ifndef WEFT_GPU_RUNNER
 /* An operand of a derivative that cannot be ordered: an error value, and the operand can still be freed. */
 Test(gpu_streams, a_derivative_whose_operand_cannot_be_ordered)
