@@ -275,11 +275,13 @@ static bool choose(const wf_cuda_blas *b, plan *p)
 {
     blaslt_handle pref = NULL;
     uint64_t workspace = WORKSPACE;
+    const uint32_t reduction = BLASLT_REDUCTION_COMPUTE_TYPE; /* never parts rounded to half */
     const uint32_t align[4] = {(uint32_t)p->key.align_b, (uint32_t)p->key.align_a,
                                (uint32_t)p->key.align_d, (uint32_t)p->key.align_d};
     int n = 0;
     bool ok = lt.pref_create(&pref) == BLASLT_OK &&
-              lt.pref_set(pref, BLASLT_PREF_WORKSPACE, &workspace, sizeof workspace) == BLASLT_OK;
+              lt.pref_set(pref, BLASLT_PREF_WORKSPACE, &workspace, sizeof workspace) == BLASLT_OK &&
+              lt.pref_set(pref, BLASLT_PREF_REDUCTION, &reduction, sizeof reduction) == BLASLT_OK;
     for (int i = 0; ok && i < 4; i++) {
         ok = lt.pref_set(pref, BLASLT_PREF_ALIGN_A + i, &align[i], sizeof align[i]) == BLASLT_OK;
     }

@@ -28,7 +28,12 @@ enum { BLASLT_DESC_BIAS = 8 };
 enum { BLASLT_N = 0, BLASLT_T = 1 };
 enum { BLASLT_EPILOGUE_NONE = 1, BLASLT_EPILOGUE_BIAS = 4 };
 enum { BLASLT_LAYOUT_BATCH = 5, BLASLT_LAYOUT_STRIDE = 6 };
-enum { BLASLT_PREF_WORKSPACE = 1, BLASLT_PREF_ALIGN_A = 5 }; /* B, C and D follow */
+enum {
+    BLASLT_PREF_WORKSPACE = 1,
+    BLASLT_PREF_REDUCTION = 3,
+    BLASLT_PREF_ALIGN_A = 5
+}; /* B, C and D follow */
+enum { BLASLT_REDUCTION_COMPUTE_TYPE = 2 };
 
 typedef struct blaslt_algo {
     uint64_t data[8];

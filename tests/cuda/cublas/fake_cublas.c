@@ -30,6 +30,7 @@ struct blaslt_object {
     int64_t ld, stride;
     int32_t batch;
     uint64_t workspace;
+    uint32_t reduction;
 };
 typedef struct blaslt_object object;
 
@@ -163,6 +164,7 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(blaslt_handle h, int attribute, 
     uint32_t align = 0;
     return !h || h->kind != PREF                ? BLASLT_INVALID_VALUE
            : attribute == BLASLT_PREF_WORKSPACE ? set(&h->workspace, 8, value, size)
+           : attribute == BLASLT_PREF_REDUCTION ? set(&h->reduction, 4, value, size)
            : attribute >= BLASLT_PREF_ALIGN_A && attribute < BLASLT_PREF_ALIGN_A + 4
                ? set(&align, 4, value, size)
                : BLASLT_INVALID_VALUE;
@@ -188,7 +190,8 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(blaslt_handle lib, blaslt_handle desc,
     if (!lib || !desc || !a || !b || !c || !d || !pref || wanted < 1 || !fits(desc, a, b, d)) {
         return BLASLT_INVALID_VALUE;
     }
-    if (getenv("FAKE_CUBLAS_REFUSE")) {
+    /* any scheme that is not excluded may be chosen: one that adds in half types would be wrong */
+    if (getenv("FAKE_CUBLAS_REFUSE") || pref->reduction != BLASLT_REDUCTION_COMPUTE_TYPE) {
         return BLASLT_NOT_SUPPORTED;
     }
     *choices = (blaslt_choice){.workspace = pref->workspace >= 65536 ? 65536 : 0};
