@@ -13,6 +13,7 @@
 #include "eager/alloc.h"
 #include "eager/cuda/device.h"
 #include "eager/cuda/dnn_api.h"
+#include "eager/cuda/timeline.h"
 #include "eager/env.h"
 #include "weft/core.h"
 
@@ -257,9 +258,10 @@ static bool choose(const wf_cuda_dnn *b, plan *p)
     for (int i = 0; r == DNN_OK && i < n && i < CHOICES; i++) {
         const dnn_choice *c = &found[i];
         if (c->status == DNN_OK && c->determinism == DNN_DETERMINISTIC &&
-            c->memory <= MOST_WORKSPACE && (!exact || c->math == DNN_MATH_FMA)) {
-            p->choice = *c;
-            return dnn.conv_math(p->conv, c->math) == DNN_OK;
+            c->memory <= MOST_WORKSPACE &&
+            (!exact || c->math == DNN_MATH_FMA || c->math == DNN_MATH_DEFAULT)) {
+            p->choice = *c; /* one of default math runs by the descriptor's, which is FMA then */
+            return dnn.conv_math(p->conv, exact ? DNN_MATH_FMA : c->math) == DNN_OK;
         }
     }
     return false;
@@ -298,6 +300,12 @@ static int not_here(wf_why *why)
         memset(why, 0, sizeof *why);
     }
     return WEFT_EUNSUPPORTED;
+}
+
+/* 3000 to 3999: this one and its variants (shapes, architectures, missing parts). */
+static bool is_unsupported(int r)
+{
+    return r / 1000 == DNN_NOT_SUPPORTED / 1000;
 }
 
 static bool fits(const int64_t *v, int n, int64_t least)
@@ -355,14 +363,15 @@ static int run(wf_cuda_dnn *b, const wf_cuda_conv *c, wf_cuda_stream *s, wf_why 
         code = workspace ? 0 : wf_cuda_code(why);
     }
     if (p && !p->refused && !code) {
+        wf_cuda_time_begin(s);
         r = call(b, p, c, workspace ? workspace->address : NULL, s);
-        p->refused = r == DNN_NOT_SUPPORTED;
+        p->refused = is_unsupported(r);
     }
     pthread_mutex_unlock(&b->lock);
     if (!code && r == DNN_OK) {
         WF_CUDA_COUNT(launches, 1);
         wf_cuda_queued(s, "cuDNN convolution");
-    } else if (!code && r == DNN_NOT_SUPPORTED) {
+    } else if (!code && is_unsupported(r)) {
         code = not_here(why);
     } else if (!code) {
         code = wf_fail(why, WEFT_EUNSUPPORTED, "cuDNN failed with status %d on cuda:%d", r,

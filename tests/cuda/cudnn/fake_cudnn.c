@@ -192,7 +192,8 @@ static int offer(const object *x, const object *w, const object *c, const object
         return BAD_PARAM;
     }
     bool fma = x->type == DNN_F32 && c->math == DNN_MATH_FMA;
-    int math = fma ? DNN_MATH_FMA : DNN_MATH_DEFAULT;
+    /* the library names plain arithmetic either way */
+    int math = fma && x->dims[0] % 2 ? DNN_MATH_FMA : DNN_MATH_DEFAULT;
     out[0] = (dnn_choice){1, DNN_NOT_SUPPORTED, 0, 0, DNN_DETERMINISTIC, math, {0}};
     out[1] = (dnn_choice){2, DNN_OK, 0, 0, 0, math, {0}};
     out[2] = (dnn_choice){fma ? 3 : GOOD_ALGO, DNN_OK, 0, WORKSPACE, DNN_DETERMINISTIC, 1, {0}};
@@ -293,7 +294,7 @@ static int queue(dnn_handle lib, job from, const void *alpha, const void *beta, 
     PLANNED();
     bool half = from.x.type != DNN_F32 && from.x.type != DNN_F64;
     if (half || !fit(&from.x, &from.w, &from.conv, &from.y)) {
-        return half ? DNN_NOT_SUPPORTED : BAD_PARAM;
+        return half ? DNN_NOT_SUPPORTED + 7 : BAD_PARAM; /* ..._SUBLIBRARY and the like */
     }
     if (algo != GOOD_ALGO || !workspace || size != WORKSPACE) {
         return BAD_PARAM;
