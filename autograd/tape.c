@@ -929,10 +929,22 @@ static int hook_store(wf_ctx *c, wf_slot *dst, wf_slot *value, wf_why *why)
     return 0;
 }
 
+/* What older nodes saved of the leaf stays where it was; their gradients are moved as they are delivered. */
+static bool hook_leaf(wf_ctx *c, wf_ref r, int device)
+{
+    wf_tnode *n = wf_tnode_at(c->tape, r);
+    bool yes = n->sort == WF_TN_LEAF && n->g.slot == 0;
+    if (yes && device >= 0) {
+        n->device = (uint8_t)device;
+    }
+    return yes;
+}
+
 const wf_tape_hooks wf_tape_hook_table = {
     .append = hook_append,
     .store = hook_store,
     .release = hook_release,
     .stamp = hook_stamp,
     .close = hook_close,
+    .leaf = hook_leaf,
 };

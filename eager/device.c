@@ -180,11 +180,23 @@ static weft_tensor gradient_of(wf_slot *s)
     return g;
 }
 
-static int relocate(wf_ctx *c, weft_tensor t, wf_slot *s, int device, wf_why *why)
+/* Leaves move, with graphs that read them or without; results do not. device: of the leaf's gradients to come, or -1. */
+static int may_move(wf_ctx *c, const wf_slot *s, int device, wf_why *why)
 {
-    if (s->node != 0 || s->st->root != 0) {
+    const wf_tape_hooks *tape = wf_tape_api;
+    bool plain =
+        s->node == 0 || (s->context == c->id && tape && c->tape && tape->leaf(c, s->node, device));
+    if (!plain || s->st->root != 0) {
         wf_fail(why, WEFT_EGRAD, "its value has a recorded history");
         wf_hint(why, "move results with weft_to(x, device)");
+        return why->code;
+    }
+    return 0;
+}
+
+static int relocate(wf_ctx *c, weft_tensor t, wf_slot *s, int device, wf_why *why)
+{
+    if (may_move(c, s, -1, why)) {
         return why->code;
     }
     int64_t ints[2] = {device, s->st->device};
@@ -194,9 +206,28 @@ static int relocate(wf_ctx *c, weft_tensor t, wf_slot *s, int device, wf_why *wh
     c->grad_off--;
     if (there.slot) {
         wf_slot_relocate(c, s, wf_slot_at(c, there.slot)->st);
+        may_move(c, s, device, why);
     }
     weft_scope_end(sc);
     return there.slot ? 0 : -1;
+}
+
+int wf_device_relocatable(weft_tensor t, int device)
+{
+    wf_ctx *c = wf_ctx_get();
+    wf_why why = {0};
+    bool pinned = false;
+    wf_slot *s = c && t.slot && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, &why) : NULL;
+    weft_tensor g = s ? gradient_of(s) : WEFT_NONE;
+    if (s && wf_slot_device(s) != device) {
+        may_move(c, s, -1, &why);
+    }
+    if (s && pinned) {
+        wf_unpin(c, s);
+    }
+    return why.code ? wf_raise_status(c, "to", 1, &t, &why)
+           : g.slot ? wf_device_relocatable(g, device)
+                    : 0;
 }
 
 int wf_device_relocate(weft_tensor t, int device)

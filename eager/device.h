@@ -118,6 +118,8 @@ int wf_device_view(const char *op, weft_tensor t, bool write, wf_view *v);
 /* Moves the elements under the handle, which stays; a leaf's gradient goes with it. Views of it stay behind. 0 or a status
  * with an error recorded. */
 int wf_device_relocate(weft_tensor t, int device);
+/* Would that be refused? Then a status, with the error recorded. */
+int wf_device_relocatable(weft_tensor t, int device);
 /* The value of a 0-d host tensor as a scalar, which a trace on a device records; t itself if it is anything else. */
 weft_tensor wf_device_number(wf_ctx *c, weft_tensor t, wf_why *why);
 

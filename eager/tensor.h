@@ -210,6 +210,8 @@ typedef struct wf_tape_hooks {
     void (*release)(struct wf_ctx *c, uint32_t owner_ctx, wf_ref node);
     void (*stamp)(struct wf_ctx *c, wf_ref node, const char *site);
     void (*close)(struct wf_ctx *c);
+    /* Is the node of this thread a leaf at rest? Then its gradients lie on the device from now on; -1: as before. */
+    bool (*leaf)(struct wf_ctx *c, wf_ref node, int device);
 } wf_tape_hooks;
 extern const wf_tape_hooks *_Atomic wf_tape_api; /* NULL until something requires a gradient */
 

@@ -271,6 +271,9 @@ weft_status weft_module_to(weft_module *m, weft_device device)
         return WEFT_EUNSUPPORTED;
     }
     weft_status s = WEFT_OK;
+    for (int i = 0; i < m->n && s == WEFT_OK; i++) { /* all of it or nothing */
+        s = (weft_status)wf_device_relocatable(m->entries[i].tensor, code);
+    }
     for (int i = 0; i < m->n && s == WEFT_OK; i++) {
         s = (weft_status)wf_device_relocate(m->entries[i].tensor, code);
     }

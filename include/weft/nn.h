@@ -62,7 +62,8 @@ WEFT_API int64_t weft_module_numel(const weft_module *m);
 WEFT_API const weft_named_tensor *weft_module_entries(const weft_module *m);
 
 /* Moves every parameter, buffer and gradient to the device; handles stay, so layers need not know. An optimiser is made
- * afterwards. WEFT_EGRAD for a buffer that is a recorded result. */
+ * afterwards. Graphs recorded before stay good: they read what they saved, and their gradients follow the parameters.
+ * WEFT_EGRAD for a buffer that is a recorded result, and nothing has moved. */
 WEFT_API weft_status weft_module_to(weft_module *m, weft_device device);
 /* Drops all gradients. */
 WEFT_API weft_status weft_module_zero_grad(weft_module *m);

@@ -265,3 +265,42 @@ Test(device, custom_functions_give_gradients_where_their_operands_are)
     cr_assert_eq(weft_backward(weft_sum(y)), WEFT_OK, "%s", weft_last_error());
     check_sum_of_grad(x, 6);
 }
+
+/* Results of an old graph may be alive when parameters move: its gradients follow them. */
+Test(device, a_module_moves_while_graphs_of_it_live)
+{
+    device_double_install();
+    weft_module *m = weft_module_new(NULL);
+    weft_tensor w = weft_module_parameter(m, "w", weft_full(weft_shape(3), 2, WEFT_F32));
+    weft_tensor old = weft_sum(weft_square(w)), older = weft_sum(weft_exp(weft_mul(w, w)));
+    cr_assert_eq(weft_module_to(m, WEFT_CUDA(0)), WEFT_OK, "%s", weft_last_error());
+    cr_assert(on(w, WEFT_CUDA(0)));
+    for (int i = 1; i < 3; i++) { /* the first gradient, and one that is added */
+        cr_assert_eq(weft_backward(old, .retain_graph = true), WEFT_OK, "%s", weft_last_error());
+        check_sum_of_grad(w, 12 * i);
+    }
+    weft_tensor there = weft_sum(weft_square(w));
+    cr_assert_eq(weft_backward(there, .retain_graph = true), WEFT_OK, "%s", weft_last_error());
+    check_sum_of_grad(w, 36);
+    cr_assert_eq(weft_module_to(m, WEFT_CPU), WEFT_OK, "%s", weft_last_error());
+    check_sum_of_grad(w, 36);
+    cr_assert_eq(weft_backward(there), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(weft_backward(weft_sum(weft_square(w))), WEFT_OK, "%s", weft_last_error());
+    check_sum_of_grad(w, 60);
+    weft_module_zero_grad(m);
+    cr_assert_eq(weft_backward(older), WEFT_OK, "%s", weft_last_error());
+    cr_assert_float_eq(weft_item_f64(weft_sum(weft_grad(w))), 12 * 54.598150, 1e-2);
+    weft_module_free(m);
+}
+
+Test(device, a_module_that_cannot_move_stays_whole)
+{
+    device_double_install();
+    weft_module *m = weft_module_new(NULL);
+    weft_tensor w = weft_module_parameter(m, "w", weft_ones(weft_shape(3), WEFT_F32));
+    weft_tensor b = weft_module_buffer(m, "b", weft_ones(weft_shape(3), WEFT_F32));
+    weft_copy_(b, weft_square(w)); /* a history */
+    check_status("module_to", weft_module_to(m, WEFT_CUDA(0)), WEFT_EGRAD, "recorded history");
+    cr_assert(on(w, WEFT_CPU) && on(b, WEFT_CPU));
+    weft_module_free(m);
+}
