@@ -5,7 +5,7 @@
  * Before a section stand: T0, T1 ... (types in memory), C0 ... (types to compute in), LOAD0(x), STORE0(v) ...,
  * NAME, and, where a section names them, WF_EXP and WF_LOG of C0. Arguments are 64-bit words.
  * Indices count from the end when negative; one that is out of range goes to the error word, and nothing is
- * read or written through it.
+ * read or written through it: what would have been read is 0.
  */
 
 /* == common */
@@ -38,6 +38,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
         long long at = POINTER(const long long, 2)[k];
         if (at < -extent || at >= extent) {
             wf_bad_index(POINTER(unsigned long long, 10), at);
+            POINTER(T0, 0)[i] = 0;
             continue;
         }
         at = at < 0 ? at + extent : at;
@@ -55,6 +56,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
         long long at = POINTER(const long long, 2)[i], rest = i, from = 0;
         if (at < -extent || at >= extent) {
             wf_bad_index(POINTER(unsigned long long, 6), at);
+            POINTER(T0, 0)[i] = 0;
             continue;
         }
         for (int d = 0; d < (int)WORD(7); d++) {

@@ -326,6 +326,38 @@ Test(cuda_rows, bad_indices)
     check(&c);
 }
 
+/* The error comes later: until then nobody may see what was in the memory before. */
+Test(cuda_rows, bad_indices_read_zeros)
+{
+    NEED_FIBERS();
+    static const wf_op ops[2] = {WF_OP_INDEX_SELECT, WF_OP_TAKE_ALONG};
+    for (int k = 0; k < 2; k++) {
+        float x[4] = {1, 2, 3, 4}, y[4] = {77, 77, 77, 77};
+        int64_t index[4] = {1, 9, -9, -1};
+        wf_view src[2] = {
+            {.data = x, .dtype = WEFT_F32, .rank = 1, .dims = {4}, .strides = {1}},
+            {.data = index, .dtype = WEFT_I64, .rank = 1, .dims = {4}, .strides = {1}}};
+        wf_view dst = {.data = y, .dtype = WEFT_F32, .rank = 1, .dims = {4}, .strides = {1}};
+        row_case c = {.op = ops[k], .nsrc = 2};
+        mirror m = {0};
+        wf_why why = {0};
+        ints(&c, 1, 0, 0);
+        c.attr.ints = c.ints;
+        c.attr.dyn = c.dyn;
+        mirror_add(&m, &dst);
+        mirror_add(&m, &src[0]);
+        mirror_add(&m, &src[1]);
+        mirror_upload(&m);
+        wf_view on[3] = {mirror_view(&m, &src[0]), mirror_view(&m, &src[1]), mirror_view(&m, &dst)};
+        wf_exec e = {c.op, 2, 1, on, &on[2], &c.attr, &why};
+        cr_assert_eq(wf_gpu_row(0, &e), 0, "%s", why.rule);
+        cr_assert_eq(wf_cuda_synchronize(0, &why), WEFT_EINDEX);
+        cr_assert_eq(mirror_download(&m, &why), 0);
+        cr_assert(y[0] == 2 && y[1] == 0 && y[2] == 0 && y[3] == 4, "%g %g %g %g", (double)y[0],
+                  (double)y[1], (double)y[2], (double)y[3]);
+    }
+}
+
 Test(cuda_rows, creation)
 {
     NEED_FIBERS();
