@@ -4,6 +4,8 @@
  * The scores of all heads are in memory, in the compute type. Semantics are those of eager/sdpa.c; the order of
  * sums is the device's (row_product.c, and a warp a row in softmax), the same in every run.
  */
+#include <math.h>
+
 #include "eager/dense.h"
 #include "jit/gpu/impl.h"
 
@@ -118,6 +120,12 @@ static int forward(attention *t)
     int status = open(t, e->src, &e->dst[0], e->nsrc > 3 ? &e->src[3] : NULL);
     if (status == 0)
         status = probabilities(t, e->dst[1].data, false);
+    if (status == 0 && t->k.dims[t->rank - 2] == 0) { /* no keys: a row adds nothing up */
+        const float never32 = -INFINITY;
+        const double never64 = -(double)INFINITY;
+        const void *never = e->dst[1].dtype == WEFT_F64 ? (const void *)&never64 : &never32;
+        status = wf_gpu_fill(t->ordinal, &e->dst[1], never, e->why);
+    }
     return status ? status : wf_gpu_gemm(t->ordinal, &e->dst[0], &t->scores, &t->v, NULL, e->why);
 }
 

@@ -488,6 +488,21 @@ Test(cuda_rows, attention)
     }
 }
 
+Test(cuda_rows, attention_without_keys)
+{
+    NEED_FIBERS();
+    for (int d = 0; d < 3; d++) {
+        const int t = (const int[]){WEFT_F32, WEFT_BF16, WEFT_F64}[d];
+        row_case c = {
+            .op = WF_OP_SDPA,
+            .nsrc = 3,
+            .src = {type(t, 4, 2, 3, 20, 8), type(t, 4, 2, 3, 0, 8), type(t, 4, 2, 3, 0, 6)},
+            .flt = {0.3},
+            .attr.n_flt = 1};
+        check_layout(&c, 0);
+    }
+}
+
 Test(cuda_rows, norms_and_losses)
 {
     NEED_FIBERS();
