@@ -16,7 +16,8 @@
 #include <cuda.h>
 
 #ifdef __clang__
-#pragma GCC diagnostic ignored "-Wcast-function-type-strict" /* an enumeration is not an int there */
+#pragma GCC diagnostic ignored                                                                     \
+    "-Wcast-function-type-strict" /* an enumeration is not an int there */
 #else
 #pragma GCC diagnostic error "-Wcast-function-type"
 #endif
