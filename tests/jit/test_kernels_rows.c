@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/jit/kernel_support.h"
+#include "tests/jit/programs.h"
 #include "tests/support/effort.h"
 
 static const wf_target targets[] = {{"host", 0},  {"host", 1},       {"host", 4},
@@ -17,70 +17,7 @@ static const int64_t shapes[][2] = {{3, 70},   {5, 64},   {7, 1000}, {1, 4096}, 
                                     {2, 9000}, {40, 129}, {9, 16},   {4, 3},    {1, 70001}};
 enum { NSHAPES = sizeof shapes / sizeof *shapes };
 
-static int map2(wf_program *p, wf_op op, int a, int b)
-{
-    const int src[2] = {a, b};
-    return wf_program_map(p, op, WEFT_F32, 2, src);
-}
-static int map1(wf_program *p, wf_op op, int a)
-{
-    return wf_program_map(p, op, WEFT_F32, 1, &a);
-}
-
-static void softmax(wf_program *p, int dtype)
-{
-    const int x = wf_program_cast(p, wf_program_input(p, dtype), WEFT_F32);
-    const int m = wf_program_reduce(p, WF_OP_AMAX, x);
-    const int e = map1(p, WF_OP_EXP, map2(p, WF_OP_SUB, x, m));
-    const int y = map2(p, WF_OP_DIV, e, wf_program_reduce(p, WF_OP_SUM, e));
-    wf_program_output(p, wf_program_cast(p, y, dtype));
-}
-
-static void layer_norm(wf_program *p, int dtype)
-{
-    const int x = wf_program_cast(p, wf_program_input(p, dtype), WEFT_F32);
-    const int w = wf_program_cast(p, wf_program_input(p, dtype), WEFT_F32);
-    const int n = wf_program_scalar(p, WEFT_F32), eps = wf_program_scalar(p, WEFT_F32);
-    const int mean = map2(p, WF_OP_DIV, wf_program_reduce(p, WF_OP_SUM, x), n);
-    const int d = map2(p, WF_OP_SUB, x, mean);
-    const int var =
-        map2(p, WF_OP_DIV, wf_program_reduce(p, WF_OP_SUM, map2(p, WF_OP_MUL, d, d)), n);
-    const int sd = map1(p, WF_OP_SQRT, map2(p, WF_OP_ADD, map1(p, WF_OP_ABS, var), eps));
-    const int y = map2(p, WF_OP_MUL, map2(p, WF_OP_DIV, d, sd), w);
-    wf_program_output(p, wf_program_cast(p, y, dtype));
-    wf_program_output(p, mean);
-    wf_program_output(p, sd);
-}
-
-/* Cross entropy with its check, and the gradient's share. */
-static void cross_entropy(wf_program *p, int dtype)
-{
-    const int x0 = wf_program_input(p, dtype);
-    const int x = wf_program_cast(p, x0, WEFT_F32), target = wf_program_input_row(p, WEFT_I64);
-    const int m = wf_program_reduce(p, WF_OP_AMAX, x);
-    const int e = map1(p, WF_OP_EXP, map2(p, WF_OP_SUB, x, m));
-    const int lse = map2(p, WF_OP_ADD, m, map1(p, WF_OP_LOG, wf_program_reduce(p, WF_OP_SUM, e)));
-    const int at = wf_program_cast(p, wf_program_pick(p, x0, target), WEFT_F32);
-    wf_program_output(p, map2(p, WF_OP_SUB, lse, at));
-    const int pair[2] = {wf_program_iota(p, WEFT_I64), target};
-    const int hit = wf_program_map(p, WF_OP_EQUAL, WEFT_I64, 2, pair);
-    const int q = map1(p, WF_OP_EXP, map2(p, WF_OP_SUB, x, lse));
-    wf_program_output(p, map2(p, WF_OP_SUB, q, wf_program_cast(p, hit, WEFT_F32)));
-    wf_program_check(p, wf_program_map(p, WF_OP_ISFINITE, WEFT_F32, 1, &lse));
-}
-
-static void everything_reduced(wf_program *p, int dtype)
-{
-    static const wf_op ops[] = {WF_OP_SUM,  WF_OP_PROD, WF_OP_AMAX,
-                                WF_OP_AMIN, WF_OP_ANY,  WF_OP_ALL};
-    const int x = wf_program_input(p, dtype);
-    for (int i = 0; i < 6; i++)
-        wf_program_output(p, wf_program_reduce(p, ops[i], x));
-}
-
-typedef void (*maker)(wf_program *p, int dtype);
-
-static void check_named(maker make, const int *dtypes, int ndtypes)
+static void check_named(program_maker make, const int *dtypes, int ndtypes)
 {
     for (int d = 0; d < ndtypes; d++) {
         static wf_program p;
@@ -110,52 +47,19 @@ Test(kernels_rows, named_groups_at_every_width)
     NEED_LLVM();
     static const int floats[] = {WEFT_F32, WEFT_BF16};
     static const int all[] = {WEFT_F32, WEFT_F64, WEFT_F16, WEFT_I32, WEFT_BOOL};
-    check_named(softmax, floats, 2);
-    check_named(layer_norm, floats, 2);
-    check_named(cross_entropy, floats, 2);
-    check_named(everything_reduced, all, 5);
+    check_named(program_softmax, floats, 2);
+    check_named(program_layer_norm, floats, 2);
+    check_named(program_cross_entropy, floats, 2);
+    check_named(program_everything_reduced, all, 5);
 }
 
 /* -- random ones ------------------------------------------------------------------------------------------- */
-static void reduce_some(sample *s)
-{
-    static const wf_op ops[] = {WF_OP_SUM,  WF_OP_SUM, WF_OP_PROD, WF_OP_AMAX,
-                                WF_OP_AMIN, WF_OP_ANY, WF_OP_ALL};
-    keep(s, wf_program_reduce(&s->p, ops[below(7)], s->value[below(s->count)]));
-}
-
-static void draw_rows(sample *s)
-{
-    memset(s, 0, sizeof *s);
-    wf_program_init(&s->p);
-    for (int i = 0; i < 3; i++)
-        keep(s, i == 2 ? wf_program_input_row(&s->p, storage[below(NSTORAGE)])
-                       : wf_program_input(&s->p, storage[below(NSTORAGE)]));
-    keep(s, wf_program_scalar(&s->p, storage[below(NSTORAGE)]));
-    keep(s, wf_program_iota(&s->p, WEFT_I32));
-    for (int r = 0; r < 1 + below(3); r++) {
-        for (int steps = 1 + below(4); steps > 0;)
-            steps -= step(s);
-        reduce_some(s);
-    }
-    for (int steps = 1 + below(3); steps > 0;)
-        steps -= step(s);
-    for (int o = 0; o < 3; o++) {
-        const int v = s->value[o == 0 ? s->count - 1 : below(s->count)];
-        if (below(3) == 0)
-            wf_program_output_at(&s->p, v, WF_LEVEL_ELEM);
-        else
-            wf_program_output(&s->p, v);
-    }
-    cr_assert_eq(wf_program_finish(&s->p), 0);
-}
-
 Test(kernels_rows, random_groups)
 {
     NEED_LLVM();
     for (int t = 0; t < (int)effort_of(150); t++) {
         static sample s;
-        draw_rows(&s);
+        program_draw_rows(&s);
         if (!s.p.rows)
             continue;
         const wf_target *target = &targets[t % NTARGETS];
@@ -175,7 +79,8 @@ Test(kernels_rows, random_groups)
 Test(kernels_rows, in_place)
 {
     NEED_LLVM();
-    static const maker makers[] = {softmax, layer_norm, cross_entropy};
+    static const program_maker makers[] = {program_softmax, program_layer_norm,
+                                           program_cross_entropy};
     for (int m = 0; m < 3; m++)
         for (int z = 0; z < NSHAPES; z++) {
             static wf_program p;
