@@ -1,7 +1,7 @@
 /*
  * tests/cuda/driver/memory.c -- device memory of the fake driver: host pages that only queued work reaches.
  *
- * One reserved range of addresses serves all devices. Regions are whole granules with a hole behind each,
+ * Reserved ranges of addresses serve all devices, the next when one is used up. Regions are whole granules with a hole behind each,
  * so that running over the end faults even while the guard is lifted. A reserved range (virtual memory
  * functions) is a region without pages until something is mapped into it.
  */
@@ -14,7 +14,7 @@
 enum { MAX_REGIONS = 65536 };
 #define GRANULE ((size_t)64 << 10)
 #define VM_GRANULE ((size_t)2 << 20)
-#define SPACE ((size_t)1 << 42) /* never used again, so a long test walks far */
+#define SPACE ((size_t)1 << 38) /* reserved at a time; more at once than ThreadSanitizer's map of addresses allows fails there */
 
 enum region_kind { ALLOCATED, RESERVED, MAPPED };
 typedef struct region {
@@ -36,8 +36,7 @@ static int n_regions;
 static physical physicals[MAX_REGIONS];
 static int n_physicals;
 static size_t used[MAX_DEVICES];
-static unsigned char *space;
-static uint64_t top;
+static uint64_t top, space_end;
 static int open_depth;
 
 static void protect(const region *r)
@@ -80,20 +79,17 @@ static region *add(uint64_t address, size_t size, enum region_kind kind, int dev
 /* Addresses are handed out upwards and never again, which makes a stale pointer a fault. */
 static uint64_t take_addresses(size_t size, size_t align)
 {
-    if (!space) {
-        void *p = mmap(NULL, SPACE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint64_t at = (top + align - 1) & ~(uint64_t)(align - 1);
+    if (at + size + GRANULE > space_end) {
+        size_t bytes = size + align + GRANULE > SPACE ? size + align + GRANULE : SPACE;
+        void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p == MAP_FAILED) {
             return 0;
         }
-        space = p;
-        top = (uint64_t)(uintptr_t)p;
+        space_end = (uint64_t)(uintptr_t)p + bytes;
+        at = ((uint64_t)(uintptr_t)p + align - 1) & ~(uint64_t)(align - 1);
     }
-    uint64_t at = (top + align - 1) & ~(uint64_t)(align - 1);
-    uint64_t end = at + size + GRANULE;
-    if (end > (uint64_t)(uintptr_t)space + SPACE) {
-        return 0;
-    }
-    top = end;
+    top = at + size + GRANULE;
     return at;
 }
 
