@@ -11,6 +11,7 @@
  * Case plan_build: ns an instruction to plan functions of 10 to 10^5 instructions (blocks of a transformer's
  * rows); plan_run: ns a step to run them on the smallest of tensors.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,9 +125,12 @@ static weft_status adamw(void *self, const weft_tensor *in, int n_in, weft_tenso
 
 /* -- cases --------------------------------------------------------------------------------------------------- */
 
+/* Weights are scaled by their fan-in as in real models: otherwise gelu's derivative leaves subnormal numbers, and
+ * products of those are all that is measured. */
 static void make_param(job *j, int64_t a, int64_t b)
 {
-    weft_tensor t = b ? randn(a, b) : weft_keep(weft_randn(weft_shape(a), WEFT_F32));
+    weft_tensor t = weft_keep(weft_randn(b ? weft_shape(a, b) : weft_shape(a), WEFT_F32,
+                                         .std = b ? 1.0 / sqrt((double)b) : 1.0));
     if (weft_requires_grad_(t, true) != WEFT_OK)
         bench_die(weft_last_error());
     j->param[j->n_param++] = t;

@@ -75,7 +75,8 @@ def torch_case(torch, case, large):
         return block, (wide(), vector(), vector(), wide())
     if case == "mlp":
         rows = 4096 if large else 128
-        p = [torch.randn(4 * DIM, DIM), torch.randn(4 * DIM), torch.randn(DIM, 4 * DIM), torch.randn(DIM)]
+        p = [torch.randn(4 * DIM, DIM) / DIM ** 0.5, torch.randn(4 * DIM),
+             torch.randn(DIM, 4 * DIM) / (4 * DIM) ** 0.5, torch.randn(DIM)]
         p = [t.requires_grad_() for t in p]
 
         def loss(x):
@@ -145,7 +146,7 @@ def jax_case(jax, case, large):
         return lambda x, w, b, r: (nn.silu(norm(x + r, w, b)), x + r), (wide(), vector(), vector(), wide())
     if case == "mlp":
         rows = 4096 if large else 128
-        p = (randn(4 * DIM, DIM), randn(4 * DIM), randn(DIM, 4 * DIM), randn(DIM))
+        p = (randn(4 * DIM, DIM) / DIM ** 0.5, randn(4 * DIM), randn(DIM, 4 * DIM) / (4 * DIM) ** 0.5, randn(DIM))
 
         def loss(p, x):
             h = nn.gelu(x @ p[0].T + p[1], approximate=False)
