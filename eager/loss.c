@@ -47,9 +47,14 @@ static void loss_row(void *ctx, int64_t row, const void *const *in, void *const 
     }
 }
 
-static int check_targets(const wf_view *t, int64_t rows, int64_t classes, int64_t ignore,
-                         wf_why *why)
+static int64_t ignored(const wf_attr *attr)
 {
+    return attr->n_dyn > 0 ? attr->dyn[0] : -100;
+}
+
+int wf_targets_check(const wf_view *t, const wf_attr *attr, int64_t classes, wf_why *why)
+{
+    const int64_t rows = t->dims[0], ignore = ignored(attr);
     for (int64_t i = 0; i < rows; i++) {
         int64_t v = target_at(t, i);
         if (v != ignore && (v < 0 || v >= classes)) {
@@ -70,11 +75,11 @@ WF_EXEC_DECL(cross_entropy)
     const wf_view *logits = &e->src[backward ? 1 : 0], *targets = &e->src[backward ? 2 : 1];
     int64_t rows = logits->dims[0], n = logits->dims[1];
     loss_job j = {.targets = targets, .n = n, .backward = backward};
-    j.ignore = e->attr->n_dyn > 0 ? e->attr->dyn[0] : -100;
+    j.ignore = ignored(e->attr);
     j.smooth = e->attr->n_flt > 0 ? e->attr->flt[0] : 0.0;
     j.loss = backward ? &e->src[0] : &e->dst[0];
     j.lse = backward ? &e->src[3] : &e->dst[1];
-    int status = check_targets(targets, rows, n, j.ignore, e->why);
+    int status = wf_targets_check(targets, e->attr, n, e->why);
     wf_packed x = {.data = NULL};
     status = status != 0 ? status : wf_pack(&x, logits, logits->dtype, -1, e->why);
     if (status != 0) {

@@ -40,6 +40,9 @@ enum { WF_STREAM_BYTES = 24 << 20 };
 /* 0 or WEFT_ENOMEM with why filled. */
 int wf_rows_run(const wf_row_job *job, wf_why *why);
 
+/* WEFT_EINDEX with why filled if some of cross entropy's targets [n] is neither a class nor left out. */
+int wf_targets_check(const wf_view *targets, const wf_attr *attr, int64_t classes, wf_why *why);
+
 /* A contiguous array of v's elements, converted to dtype, with axis `last` moved to the end (-1: as it
  * is): v's own memory where possible, else a copy. */
 typedef struct wf_packed {

@@ -18,7 +18,8 @@ static inline uint64_t mix(uint64_t h, uint64_t v)
 static uint64_t hash_attr(uint64_t h, wf_op op, const wf_attr *a)
 {
     h = mix(h, (uint64_t)a->dtype | (uint64_t)a->flags << 8 | (uint64_t)a->n_ints << 16 |
-                   (uint64_t)a->n_dyn << 24 | (uint64_t)a->n_flt << 32);
+                   (uint64_t)a->n_dyn << 24 | (uint64_t)a->n_flt << 32 |
+                   (uint64_t)wf_plan_key_flt(op, a) << 40);
     for (int i = 0; i < a->n_ints; i++) {
         h = mix(h, (uint64_t)a->ints[i]);
     }
@@ -68,6 +69,7 @@ static bool same_attr(wf_op op, const wf_attr *a, const wf_attr *b)
 {
     if (a->dtype != b->dtype || a->flags != b->flags || a->n_ints != b->n_ints ||
         a->n_dyn != b->n_dyn || a->n_flt != b->n_flt ||
+        wf_plan_key_flt(op, a) != wf_plan_key_flt(op, b) ||
         (a->n_ints && memcmp(a->ints, b->ints, a->n_ints * sizeof *a->ints) != 0)) {
         return false;
     }

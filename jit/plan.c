@@ -17,6 +17,12 @@ bool wf_plan_is_key(wf_op op, int n_dyn, int i)
     return (op == WF_OP_AS_STRIDED || op == WF_OP_UPDATE) && i < n_dyn - 1;
 }
 
+bool wf_plan_key_flt(wf_op op, const wf_attr *a)
+{
+    return (op == WF_OP_CROSS_ENTROPY || op == WF_OP_CROSS_ENTROPY_BWD) && a->n_flt > 0 &&
+           a->flt[0] != 0;
+}
+
 static void plan_free(wf_plan *p)
 {
     wf_plan *rows = atomic_load_explicit(&p->rows, memory_order_relaxed);
@@ -33,6 +39,7 @@ static void plan_free(wf_plan *p)
     free(p->steps);
     free(p->accesses);
     free(p->scalars);
+    free(p->checks);
     free(p->buffers);
     free(p->words);
     free(p->members);

@@ -387,6 +387,7 @@ static int lower_group(wf_lowering *w)
 {
     wf_planner *b = w->b;
     wf_plan *p = b->p;
+    const uint32_t checks = p->nchecks;
     wf_program_init(w->prog);
     for (uint32_t m = 0; m < w->g->n; m++) {
         if (lower_member(w, b->s.members[w->g->first + m])) {
@@ -415,6 +416,8 @@ static int lower_group(wf_lowering *w)
     s->member = w->g->first;
     s->nmember = w->g->n;
     s->axes = w->g->space.axes;
+    s->check = checks;
+    s->ncheck = p->nchecks - checks;
     s->nsrc = (uint16_t)w->prog->ninput;
     s->nscalar = (uint32_t)w->prog->nscalar;
     if (wf_grow(&p->scalars, p->nscalars, s->nscalar, &p->capscalars, sizeof *p->scalars)) {

@@ -42,7 +42,14 @@ typedef enum wf_scalar_kind {
     WF_SCALAR_ZERO,
     WF_SCALAR_COUNT,   /* n */
     WF_SCALAR_FREEDOM, /* n less the instruction's correction, at least 0 */
-    WF_SCALAR_EPS      /* of the instruction */
+    WF_SCALAR_EPS,     /* of the instruction */
+    /* cross entropy over n classes: the target left out; for a smoothing s: 1 - s, s, s / n, 1 - s + s / n */
+    WF_SCALAR_IGNORE,
+    WF_SCALAR_REST,
+    WF_SCALAR_SMOOTH,
+    WF_SCALAR_SHARE,
+    WF_SCALAR_THERE,
+    WF_SCALAR_MINUS_ZERO
 } wf_scalar_kind;
 typedef struct wf_scalar_of {
     uint32_t ins; /* SCALAR, CONST or a fill */
@@ -61,7 +68,15 @@ typedef struct wf_plan_step {
     uint32_t launch;          /* steps of one number run side by side; numbers ascend */
     uint32_t member, nmember; /* members[member..]: instructions */
     uint32_t axes;            /* of a program that reduces */
+    uint32_t check, ncheck;   /* checks[check..] */
 } wf_plan_step;
+
+/* Source `source` of a group holds class indices of cross entropy `ins`: checked before the group runs. */
+typedef struct wf_plan_check {
+    uint32_t ins;
+    uint16_t source;
+    int64_t classes;
+} wf_plan_check;
 
 /* Instruction reader reads value v, which another step makes. */
 typedef struct wf_plan_edge {
@@ -93,6 +108,8 @@ struct wf_plan {
     wf_buffer *buffers;
     uint32_t nsteps, naccesses, nscalars, nbuffers;
     uint32_t capsteps, capaccesses, capscalars;
+    wf_plan_check *checks;
+    uint32_t nchecks, capchecks;
     wf_plan_program *programs; /* distinct ones */
     uint32_t nprograms, capprograms;
     int64_t *words;

@@ -105,45 +105,154 @@ static int reduction(const rows *c, wf_op op, int x)
                                    : wf_program_reduce(p, op, x);
 }
 
-int wf_lower_row_op(wf_lowering *w, uint32_t k, int *r)
+/* -- cross entropy ------------------------------------------------------------------------------------------- */
+
+static int equal(const rows *c, wf_op op, int a, int b)
 {
+    return wf_program_map(c->w->prog, op, WEFT_I64, 2, (int[]){a, b});
+}
+static int where(const rows *c, int p, int a, int b)
+{
+    return wf_program_map(c->w->prog, WF_OP_WHERE, c->compute, 3, (int[]){p, a, b});
+}
+
+/* The value where the target is not left out, else 0. */
+static int unless_ignored(const rows *c, int target, int value)
+{
+    int ignore = wf_lower_scalar(c->w, (wf_scalar_of){c->k, WEFT_I64, WF_SCALAR_IGNORE, 0});
+    int used = equal(c, WF_OP_NOT_EQUAL, target, ignore);
+    return where(c, used, value, scalar(c, WF_SCALAR_ZERO));
+}
+
+/* x at the target: straight from memory, or the sum of it and of zeros that change no bits. */
+static int at_target(const rows *c, int raw, int x, int target)
+{
+    wf_program *p = c->w->prog;
+    if (raw >= 0 && p->def[raw] < 0 && p->def[raw] >= -WF_PROGRAM_INPUTS &&
+        p->level[raw] == WF_LEVEL_ELEM) {
+        return wf_program_cast(p, wf_program_pick(p, raw, target), c->compute);
+    }
+    int hit = equal(c, WF_OP_EQUAL, wf_program_iota(p, WEFT_I64), target);
+    return total(c, where(c, hit, x, scalar(c, WF_SCALAR_MINUS_ZERO)));
+}
+
+static void cross_entropy(const rows *c, int raw, int target, bool smooth, int *r)
+{
+    int x = wf_program_cast(c->w->prog, raw, c->compute);
+    int lse = logsumexp(c, x), loss = f2(c, WF_OP_SUB, lse, at_target(c, raw, x, target));
+    if (smooth) {
+        int even = f2(c, WF_OP_MUL, scalar(c, WF_SCALAR_SMOOTH), mean(c, f2(c, WF_OP_SUB, lse, x)));
+        loss = f2(c, WF_OP_ADD, f2(c, WF_OP_MUL, scalar(c, WF_SCALAR_REST), loss), even);
+    }
+    r[0] = unless_ignored(c, target, loss);
+    r[1] = lse;
+}
+
+static int cross_entropy_bwd(const rows *c, int g, int x, int target, int lse)
+{
+    int hit = equal(c, WF_OP_EQUAL, wf_program_iota(c->w->prog, WEFT_I64), target);
+    int q = where(c, hit, scalar(c, WF_SCALAR_THERE), scalar(c, WF_SCALAR_SHARE));
+    int e = f1(c, WF_OP_EXP, f2(c, WF_OP_SUB, x, lse));
+    return unless_ignored(c, target, f2(c, WF_OP_MUL, g, f2(c, WF_OP_SUB, e, q)));
+}
+
+/* The targets of k, and that they are to be checked; -1: as wf_lower_read, or no memory. */
+static int read_targets(const rows *c)
+{
+    wf_lowering *w = c->w;
+    wf_plan *p = w->b->p;
+    int v = wf_lower_read(w, c->k, wf_targets_of(&w->b->l, c->k), WEFT_I64), at = 0;
+    if (v < 0) {
+        return -1;
+    }
+    while (at + 1 < w->prog->ninput && w->in_value[at] != v) {
+        at++;
+    }
+    if (wf_grow(&p->checks, p->nchecks, 1, &p->capchecks, sizeof *p->checks)) {
+        w->b->why->code = WEFT_ENOMEM;
+        return -1;
+    }
+    p->checks[p->nchecks++] = (wf_plan_check){c->k, (uint16_t)at, c->n};
+    return wf_program_cast(w->prog, v, WEFT_I64);
+}
+
+/* Both ways; its operands are of several types and levels. */
+static int lower_loss(rows *c, int *r)
+{
+    wf_lowering *w = c->w;
     const wf_fn *f = w->b->f;
-    const wf_ins *i = &f->ins[k];
+    const wf_ins *i = &f->ins[c->k];
+    const wf_val *src = wf_ins_src(f, i);
+    const bool back = i->op == WF_OP_CROSS_ENTROPY_BWD;
+    const wf_attr *at = wf_ins_attr(f, i);
+    c->compute = wf_red_compute(wf_fn_type(f, src[back])->dtype);
+    int target = read_targets(c), x = wf_lower_read(w, c->k, src[back], c->compute);
+    if (target < 0 || x < 0) {
+        return -1;
+    }
+    if (!back) {
+        cross_entropy(c, x, target, wf_plan_key_flt((wf_op)i->op, at), r);
+        return 0;
+    }
+    int g = wf_lower_read(w, c->k, src[0], c->compute);
+    int lse = wf_lower_read(w, c->k, src[3], c->compute);
+    if (g < 0 || lse < 0) {
+        return -1;
+    }
+    g = wf_program_cast(w->prog, g, c->compute);
+    lse = wf_program_cast(w->prog, lse, c->compute);
+    r[0] = cross_entropy_bwd(c, g, wf_program_cast(w->prog, x, c->compute), target, lse);
+    return 0;
+}
+
+/* -- all of them --------------------------------------------------------------------------------------------- */
+
+static int lower_composition(rows *c, int *r)
+{
+    wf_lowering *w = c->w;
+    const wf_fn *f = w->b->f;
+    const wf_ins *i = &f->ins[c->k];
     const wf_op op = (wf_op)i->op;
     const wf_val *src = wf_ins_src(f, i);
-    const wf_iter *s = &w->g->space;
     bool reduces = wf_rows[op].kind == WF_KIND_REDUCE;
-    rows c = {.w = w, .k = k, .n = s->count / s->kept};
-    c.compute = wf_red_compute(reduces ? f->types[i->type].dtype : wf_fn_type(f, src[0])->dtype);
+    c->compute = wf_red_compute(reduces ? f->types[i->type].dtype : wf_fn_type(f, src[0])->dtype);
     int x[3] = {-1, -1, -1};
     for (int a = 0; a < i->nsrc; a++) {
-        x[a] = src[a] ? wf_lower_read(w, k, src[a], c.compute) : -1;
-        x[a] = src[a] && x[a] >= 0 && !reduces ? wf_program_cast(w->prog, x[a], c.compute) : x[a];
+        x[a] = src[a] ? wf_lower_read(w, c->k, src[a], c->compute) : -1;
+        x[a] = src[a] && x[a] >= 0 && !reduces ? wf_program_cast(w->prog, x[a], c->compute) : x[a];
         if (src[a] && x[a] < 0) {
             return -1;
         }
     }
     if (reduces) {
-        r[0] = reduction(&c, op, x[0]);
+        r[0] = reduction(c, op, x[0]);
     } else if (op == WF_OP_SOFTMAX) {
-        r[0] = softmax(&c, x[0]);
+        r[0] = softmax(c, x[0]);
     } else if (op == WF_OP_LOG_SOFTMAX) {
-        r[0] = log_softmax(&c, x[0]);
+        r[0] = log_softmax(c, x[0]);
     } else if (op == WF_OP_SOFTMAX_BWD) {
-        int sum = total(&c, f2(&c, WF_OP_MUL, x[0], x[1]));
-        r[0] = f2(&c, WF_OP_MUL, x[1], f2(&c, WF_OP_SUB, x[0], sum));
+        int sum = total(c, f2(c, WF_OP_MUL, x[0], x[1]));
+        r[0] = f2(c, WF_OP_MUL, x[1], f2(c, WF_OP_SUB, x[0], sum));
     } else if (op == WF_OP_LOG_SOFTMAX_BWD) {
-        int e = f1(&c, WF_OP_EXP, x[1]);
-        r[0] = f2(&c, WF_OP_SUB, x[0], f2(&c, WF_OP_MUL, e, total(&c, x[0])));
+        int e = f1(c, WF_OP_EXP, x[1]);
+        r[0] = f2(c, WF_OP_SUB, x[0], f2(c, WF_OP_MUL, e, total(c, x[0])));
     } else {
-        norm(&c, x, i->nsrc, op == WF_OP_LAYER_NORM, r);
-    }
-    for (int n = 0; n < wf_rows[op].ndst; n++) {
-        r[n] = r[n] < 0 ? -1
-                        : wf_program_cast(w->prog, r[n], wf_fn_type(f, k + 1 + (uint32_t)n)->dtype);
-        if (r[n] < 0) {
-            return -1;
-        }
+        norm(c, x, i->nsrc, op == WF_OP_LAYER_NORM, r);
     }
     return 0;
+}
+
+int wf_lower_row_op(wf_lowering *w, uint32_t k, int *r)
+{
+    const wf_fn *f = w->b->f;
+    const wf_op op = (wf_op)f->ins[k].op;
+    const wf_iter *s = &w->g->space;
+    rows c = {.w = w, .k = k, .n = s->count / s->kept};
+    int rc = wf_targets_of(&w->b->l, k) ? lower_loss(&c, r) : lower_composition(&c, r);
+    for (int n = 0; n < wf_rows[op].ndst && !rc; n++) {
+        r[n] = r[n] < 0 ? -1
+                        : wf_program_cast(w->prog, r[n], wf_fn_type(f, k + 1 + (uint32_t)n)->dtype);
+        rc = r[n] < 0 ? -1 : 0;
+    }
+    return rc;
 }

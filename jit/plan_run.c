@@ -9,6 +9,7 @@
 #include "eager/device.h"
 #include "eager/pool.h"
 #include "eager/profile.h"
+#include "eager/rows.h"
 #include "jit/ir/build.h"
 #include "jit/plan_int.h"
 
@@ -34,6 +35,7 @@ typedef struct run {
     wf_program_args *args;
     uint32_t *small;
     char *arena;
+    uint32_t refused; /* 1 + the instruction that a step was not begun for */
     uint8_t device;
 } run;
 
@@ -113,6 +115,23 @@ static void row_number(const run *r, const wf_scalar_of *c, scalar *out)
     put_number(d, c->n, true, c->dtype, out);
 }
 
+/* The same of cross entropy, as eager/loss.c and its kernels make them. */
+static void loss_number(const run *r, const wf_scalar_of *c, scalar *out)
+{
+    const wf_attr *at = attr_of(r, c->ins);
+    const double smooth = at->n_flt > 0 ? at->flt[0] : 0.0, share = smooth / (double)c->n;
+    const int64_t ignore = at->n_dyn > 0 ? at->dyn[0] : -100;
+    double d = 1.0 - smooth;
+    if (c->kind == WF_SCALAR_SMOOTH) {
+        d = smooth;
+    } else if (c->kind == WF_SCALAR_SHARE) {
+        d = share;
+    } else if (c->kind == WF_SCALAR_THERE) {
+        d = c->dtype == WEFT_F32 ? (double)((float)d + (float)share) : d + share;
+    }
+    put_number(d, ignore, true, c->dtype, out);
+}
+
 /* What the eager kernel of the row would fill with: the same kernel fills one element. */
 static int fill_element(const wf_attr *at, int dtype, scalar *out, wf_why *why)
 {
@@ -140,6 +159,16 @@ static int set_scalars(run *r, const wf_plan_step *s, scalar *value, const void 
         case WF_SCALAR_FREEDOM:
         case WF_SCALAR_EPS:
             row_number(r, &c[i], &value[i]);
+            break;
+        case WF_SCALAR_IGNORE:
+        case WF_SCALAR_REST:
+        case WF_SCALAR_SMOOTH:
+        case WF_SCALAR_SHARE:
+        case WF_SCALAR_THERE:
+            loss_number(r, &c[i], &value[i]);
+            break;
+        case WF_SCALAR_MINUS_ZERO:
+            put_number(-0.0, 0, true, c[i].dtype, &value[i]);
             break;
         case WF_SCALAR_ZERO:
             break;
@@ -197,6 +226,26 @@ static void run_many(const wf_plan_program *g, const wf_program_args *a, uint32_
     wf_parallel_for(nsmall, SMALL / 4 / each + 1, run_small, &m);
 }
 
+/* Class indices that the step (alone in its launch) reads; they lie one after the other along kept axes. */
+static int check_indices(run *r, const wf_plan_step *s, const wf_program_args *a)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < s->ncheck && !rc; i++) {
+        const wf_plan_check *c = &r->p->checks[s->check + i];
+        const wf_view *v = &a->src[c->source];
+        wf_view rows = {.data = v->data, .dtype = v->dtype, .rank = 1, .dims = {1}, .strides = {1}};
+        for (int d = v->rank; d-- > 0;) {
+            if (!(s->axes >> d & 1) && v->dims[d] != 1) {
+                rows.strides[0] = rows.dims[0] == 1 ? v->strides[d] : rows.strides[0];
+                rows.dims[0] *= v->dims[d];
+            }
+        }
+        rc = wf_targets_check(&rows, attr_of(r, c->ins), c->classes, r->why);
+        r->refused = rc ? c->ins + 1 : 0;
+    }
+    return rc;
+}
+
 static int run_programs(run *r, const wf_plan_step *s, uint32_t n)
 {
     wf_view *v = r->view;
@@ -214,6 +263,10 @@ static int run_programs(run *r, const wf_plan_step *s, uint32_t n)
         at += s[i].nscalar;
     }
     const wf_plan_program *g = &r->p->programs[s->program];
+    int bad = check_indices(r, s, r->args);
+    if (bad) {
+        return bad;
+    }
     for (uint32_t i = 0; i < n && r->device; i++) {
         if (wf_device_program(r->device, g->program, &r->args[i], r->why)) {
             return r->why->code;
@@ -310,9 +363,10 @@ static int run_steps(run *r)
         }
         int rc = timed ? run_timed(r, &p->steps[s], n) : run_launch(r, &p->steps[s], n);
         if (rc) {
-            r->a->failed_op = (wf_op)p->steps[s].op;
-            r->a->failed_site = wf_plan_site(p, r->a->fn, p->steps[s].ins);
-            mark_begun(r, s + n);
+            uint32_t k = r->refused ? r->refused - 1 : p->steps[s].ins;
+            r->a->failed_op = (wf_op)p->fn->ins[k].op;
+            r->a->failed_site = wf_plan_site(p, r->a->fn, k);
+            mark_begun(r, r->refused ? s : s + n);
             return rc;
         }
     }

@@ -101,9 +101,12 @@ static int find_demand(fuser *u, uint32_t g, uint32_t k, const wf_iter *space, d
     const wf_type *t = &u->f->types[i->type];
     bool row = !wf_is_mappable(u->l, k);
     d->nin = 0;
-    d->scalars = row ? 2 : 0; /* counts, eps */
-    d->insts = (t->dtype == WEFT_F16 || t->dtype == WEFT_BF16 ? 2u : 1u) + (row ? 20u : 0u);
-    d->depth = row ? 2 : 0;
+    bool loss = wf_targets_of(u->l, k) != 0;
+    d->scalars = !row ? 0 : loss ? 8 : 2; /* counts, eps; of losses: weights, the index left out */
+    d->insts = (t->dtype == WEFT_F16 || t->dtype == WEFT_BF16 ? 2u : 1u) + (!row   ? 0u
+                                                                            : loss ? 32u
+                                                                                   : 20u);
+    d->depth = !row ? 0 : loss ? 3 : 2;
     for (int a = 0; a < i->nsrc; a++) {
         if (!src[a]) {
             continue;
@@ -279,7 +282,7 @@ static void open_new(fuser *u, int kind, uint32_t k)
 /* Would k read v inside group g? */
 static bool may_be_inside(const fuser *u, uint32_t g, uint32_t k, wf_val v)
 {
-    if (wf_is_mappable(u->l, k)) {
+    if (wf_is_mappable(u->l, k) || wf_reads_rows(u->l, k, v)) {
         return is_inside(u, g, &u->g[g].space, k, v);
     }
     /* a row instruction reads elements; whether its axes suit the group is seen when it joins */
@@ -557,7 +560,7 @@ static void group_all(fuser *u, const uint8_t *live, unsigned flags)
         if (!live[k + 1] || !is_step(u->l, k)) {
             continue;
         }
-        bool opened = u->rows && wf_is_openable(u->l, k);
+        bool opened = u->rows && wf_is_openable(u->l, k) && !(u->alone && wf_targets_of(u->l, k));
         if (!opened && !wf_is_mappable(u->l, k)) {
             open_new(u, WF_STEP_OP, k);
         } else if (flags & WF_FUSE_OFF) {
@@ -579,7 +582,9 @@ int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, u
                .most = most,
                .rows = (flags & WF_FUSE_ROWS) != 0,
                .alone = (flags & WF_FUSE_ALONE) != 0};
-    *s = (wf_schedule){.off = (flags & WF_FUSE_OFF) != 0, .rows = (flags & WF_FUSE_ROWS) != 0};
+    *s = (wf_schedule){.off = (flags & WF_FUSE_OFF) != 0,
+                       .rows = (flags & WF_FUSE_ROWS) != 0,
+                       .alone = (flags & WF_FUSE_ALONE) != 0};
     s->groups = malloc(n * sizeof *s->groups);
     s->members = malloc(n * sizeof *s->members);
     s->group_of = malloc(n * sizeof *s->group_of);
@@ -620,7 +625,8 @@ static wf_reason kernel_reason(wf_op op, bool reads)
         return WF_REASON_RANDOM;
     case WF_KIND_ROWWISE:
     case WF_KIND_GRAD:
-        return WF_REASON_ROWWISE;
+        return op == WF_OP_LAYER_NORM_BWD || op == WF_OP_RMS_NORM_BWD ? WF_REASON_BOTH_WAYS
+                                                                      : WF_REASON_ROWWISE;
     case WF_KIND_LEAF:
     case WF_KIND_UNARY:
     case WF_KIND_BINARY:
@@ -642,10 +648,12 @@ wf_reason wf_edge_reason(const wf_schedule *s, const wf_layout *l, uint32_t k, w
     }
     const wf_group *x = &s->groups[p], *y = &s->groups[c];
     bool closed = !s->rows && !s->off;
-    if (closed &&
-        ((x->kind == WF_STEP_OP && wf_is_openable(l, maker - 1) && y->kind == WF_STEP_MAP) ||
-         (y->kind == WF_STEP_OP && wf_is_openable(l, k) && x->kind == WF_STEP_MAP))) {
-        return WF_REASON_CLOSED;
+    bool x_open = x->kind == WF_STEP_MAP || wf_is_openable(l, maker - 1);
+    bool y_open = y->kind == WF_STEP_MAP || wf_is_openable(l, k);
+    bool both = x->kind == WF_STEP_MAP && y->kind == WF_STEP_MAP;
+    bool checked = wf_targets_of(l, maker - 1) || wf_targets_of(l, k);
+    if (!both && x_open && y_open && (closed || (s->alone && checked))) {
+        return closed ? WF_REASON_CLOSED : WF_REASON_CHECKED;
     }
     if (x->kind == WF_STEP_OP) {
         return kernel_reason((wf_op)l->f->ins[maker - 1].op, false);

@@ -37,10 +37,10 @@ typedef struct wf_group {
 typedef struct wf_schedule {
     wf_group *groups;
     uint32_t ngroups;
-    uint32_t *members;  /* instruction indices */
-    uint32_t *group_of; /* of instruction k; WF_NO_GROUP for leaves and views */
-    uint8_t *level;     /* of value v: WF_AT_* in its group */
-    bool off, rows;     /* WF_FUSE_OFF, WF_FUSE_ROWS were given */
+    uint32_t *members;     /* instruction indices */
+    uint32_t *group_of;    /* of instruction k; WF_NO_GROUP for leaves and views */
+    uint8_t *level;        /* of value v: WF_AT_* in its group */
+    bool off, rows, alone; /* WF_FUSE_OFF, _ROWS, _ALONE were given */
 } wf_schedule;
 #define WF_NO_GROUP UINT32_MAX
 

@@ -20,12 +20,25 @@ bool wf_is_mappable(const wf_layout *l, uint32_t k)
 static bool is_row_op(wf_op op)
 {
     static const uint8_t yes[WF_OP_COUNT] = {
-        [WF_OP_SUM] = 1,         [WF_OP_PROD] = 1,          [WF_OP_AMAX] = 1,
-        [WF_OP_AMIN] = 1,        [WF_OP_MEAN] = 1,          [WF_OP_VAR] = 1,
-        [WF_OP_STD] = 1,         [WF_OP_LOGSUMEXP] = 1,     [WF_OP_ANY] = 1,
-        [WF_OP_ALL] = 1,         [WF_OP_COUNT_NONZERO] = 1, [WF_OP_SOFTMAX] = 1,
-        [WF_OP_SOFTMAX_BWD] = 1, [WF_OP_LOG_SOFTMAX] = 1,   [WF_OP_LOG_SOFTMAX_BWD] = 1,
-        [WF_OP_LAYER_NORM] = 1,  [WF_OP_RMS_NORM] = 1,
+        [WF_OP_SUM] = 1,
+        [WF_OP_PROD] = 1,
+        [WF_OP_AMAX] = 1,
+        [WF_OP_AMIN] = 1,
+        [WF_OP_MEAN] = 1,
+        [WF_OP_VAR] = 1,
+        [WF_OP_STD] = 1,
+        [WF_OP_LOGSUMEXP] = 1,
+        [WF_OP_ANY] = 1,
+        [WF_OP_ALL] = 1,
+        [WF_OP_COUNT_NONZERO] = 1,
+        [WF_OP_SOFTMAX] = 1,
+        [WF_OP_SOFTMAX_BWD] = 1,
+        [WF_OP_LOG_SOFTMAX] = 1,
+        [WF_OP_LOG_SOFTMAX_BWD] = 1,
+        [WF_OP_LAYER_NORM] = 1,
+        [WF_OP_RMS_NORM] = 1,
+        [WF_OP_CROSS_ENTROPY] = 1,
+        [WF_OP_CROSS_ENTROPY_BWD] = 1,
     };
     return yes[op] != 0;
 }
@@ -34,7 +47,7 @@ uint32_t wf_open_axes(const wf_layout *l, uint32_t k)
 {
     const wf_ins *i = &l->f->ins[k];
     const wf_attr *a = wf_ins_attr(l->f, i);
-    int rank = l->map[i->src[0]].rank;
+    int rank = wf_space_of(l, k)->rank;
     uint32_t all = rank ? (1u << rank) - 1 : 0, axes = 0;
     if (i->op == WF_OP_LAYER_NORM || i->op == WF_OP_RMS_NORM) {
         int trailing = (int)a->ints[0];
@@ -53,8 +66,24 @@ bool wf_is_openable(const wf_layout *l, uint32_t k)
     if (!is_row_op((wf_op)i->op)) {
         return false;
     }
-    wf_val x = wf_ins_src(l->f, i)[0];
-    return l->map[x].root && wf_map_count(l, &l->map[x]) > 0 && wf_open_axes(l, k) != 0;
+    wf_val x = wf_ins_src(l->f, i)[0], target = wf_targets_of(l, k);
+    return l->map[x].root && wf_map_count(l, wf_space_of(l, k)) > 0 && wf_open_axes(l, k) != 0 &&
+           (!target || (l->map[target].root && !wf_fill_of(l, target)));
+}
+
+wf_val wf_targets_of(const wf_layout *l, uint32_t k)
+{
+    const wf_ins *i = &l->f->ins[k];
+    const wf_val *src = wf_ins_src(l->f, i);
+    return i->op == WF_OP_CROSS_ENTROPY ? src[1] : i->op == WF_OP_CROSS_ENTROPY_BWD ? src[2] : 0;
+}
+
+bool wf_reads_rows(const wf_layout *l, uint32_t k, wf_val u)
+{
+    const wf_ins *i = &l->f->ins[k];
+    const wf_val *src = wf_ins_src(l->f, i);
+    return (i->op == WF_OP_CROSS_ENTROPY && u == src[1]) ||
+           (i->op == WF_OP_CROSS_ENTROPY_BWD && u != src[1]);
 }
 
 wf_val wf_fill_of(const wf_layout *l, wf_val v)
@@ -76,7 +105,8 @@ wf_val wf_maker_of(const wf_layout *l, wf_val v)
 const wf_map_of *wf_space_of(const wf_layout *l, uint32_t k)
 {
     const wf_ins *i = &l->f->ins[k];
-    bool operand = i->op == WF_OP_RESHAPE || wf_rows[i->op].kind == WF_KIND_REDUCE;
+    bool operand = i->op == WF_OP_RESHAPE || i->op == WF_OP_CROSS_ENTROPY ||
+                   wf_rows[i->op].kind == WF_KIND_REDUCE;
     return &l->map[operand ? i->src[0] : k + 1];
 }
 
@@ -119,7 +149,8 @@ int wf_level_at(const wf_layout *l, uint32_t k, const wf_iter *s)
 int wf_level_of_result(const wf_layout *l, uint32_t k, int r, int level)
 {
     const wf_ins *i = &l->f->ins[k];
-    return r > 0 || (wf_rows[i->op].kind == WF_KIND_REDUCE) ? WF_AT_ROW : level;
+    bool row = wf_rows[i->op].kind == WF_KIND_REDUCE || i->op == WF_OP_CROSS_ENTROPY;
+    return r > 0 || row ? WF_AT_ROW : level;
 }
 
 bool wf_reads_whole(const wf_layout *l, uint32_t k, wf_val u)
@@ -180,8 +211,12 @@ static bool is_spread(const wf_layout *l, const wf_iter *s, const wf_map_of *m)
 bool wf_reads_inside(wf_layout *l, const wf_iter *s, uint32_t k, wf_val u, int made)
 {
     int level = wf_level_at(l, k, s);
+    wf_map_of wide, m;
+    if (wf_reads_rows(l, k, u)) { /* targets are checked before the group runs: from memory */
+        return made == WF_AT_ROW && s->axes && u != wf_targets_of(l, k) &&
+               into_space(l, s, &l->map[u], WF_AT_ROW, &m) == 0 && is_spread(l, s, &m);
+    }
     if (made == WF_AT_ROW && level == WF_AT_ELEM) {
-        wf_map_of wide, m;
         return s->axes && over_operand(l, k, &l->map[u], &wide) == 0 &&
                wf_map_reshape(l, &wide, s->rank, s->dims, &m) == 0 && is_spread(l, s, &m);
     }
@@ -190,9 +225,10 @@ bool wf_reads_inside(wf_layout *l, const wf_iter *s, uint32_t k, wf_val u, int m
 
 int wf_read_map(wf_layout *l, const wf_iter *s, uint32_t k, wf_val u, wf_map_of *out, bool *row)
 {
-    wf_map_of wide;
-    int level = wf_level_at(l, k, s);
-    int rc = over_operand(l, k, &l->map[u], &wide);
+    wf_map_of wide = l->map[u];
+    bool rows = wf_reads_rows(l, k, u);
+    int level = rows ? WF_AT_ROW : wf_level_at(l, k, s);
+    int rc = rows ? 0 : over_operand(l, k, &l->map[u], &wide);
     rc = rc ? rc : into_space(l, s, &wide, level, out);
     *row = s->axes != 0;
     for (int i = 0; !rc && i < s->rank; i++) {

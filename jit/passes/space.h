@@ -26,7 +26,7 @@ enum { WF_AT_NONE, WF_AT_ROW, WF_AT_ELEM };
 bool wf_is_mappable(const wf_layout *l, uint32_t k);
 /* A reduction or row-wise instruction that can be opened into a program, over at least one element. */
 bool wf_is_openable(const wf_layout *l, uint32_t k);
-/* The axes it reduces, in the extents of its first operand. */
+/* The axes it reduces, in the extents it runs over. */
 uint32_t wf_open_axes(const wf_layout *l, uint32_t k);
 /* The instruction that fills v's memory with one value, which readers take as a scalar; 0: none. */
 wf_val wf_fill_of(const wf_layout *l, wf_val v);
@@ -43,6 +43,10 @@ void wf_iter_reshape(const wf_layout *l, const wf_map_of *m, wf_iter *s);
 int wf_level_at(const wf_layout *l, uint32_t k, const wf_iter *s);
 /* Of result r (0, 1, 2) of k, which runs at `level`. */
 int wf_level_of_result(const wf_layout *l, uint32_t k, int r, int level);
+/* The class indices of cross entropy, which are checked from memory before the group runs; 0: no such row. */
+wf_val wf_targets_of(const wf_layout *l, uint32_t k);
+/* Is u an operand of k with one element a row, though k runs per element? */
+bool wf_reads_rows(const wf_layout *l, uint32_t k, wf_val u);
 /* Does k read u as a value of its own group, if the root of u is made there at `made`? */
 bool wf_reads_inside(wf_layout *l, const wf_iter *s, uint32_t k, wf_val u, int made);
 /* Operand u of k from memory, over the extents of the space. *row: one element per kept index. 0; 1: not

@@ -19,19 +19,31 @@
 #include "tests/jit/shrink.h"
 #include "tests/support/effort.h"
 
-typedef enum way { WAY_INTERP, WAY_PASSES, WAY_ALL, WAY_SLOTS, WAY_TIER0, WAY_NATIVE, WAYS } way;
+typedef enum way {
+    WAY_INTERP,
+    WAY_PASSES,
+    WAY_ALL,
+    WAY_SLOTS,
+    WAY_TIER0,
+    WAY_TIER0_ROWS,
+    WAY_NATIVE,
+    WAY_NATIVE_ROWS,
+    WAYS
+} way;
 static const char *const way_names[WAYS] = {
     [WAY_INTERP] = "the reference interpreter",
     [WAY_PASSES] = "one pass, interpreted",
     [WAY_ALL] = "all passes, by eager dispatch",
     [WAY_SLOTS] = "all passes, interpreted with the slots of another recording",
     [WAY_TIER0] = "a plan on the tile interpreter",
+    [WAY_TIER0_ROWS] = "a plan with opened rows on the tile interpreter",
     [WAY_NATIVE] = "a plan with native kernels",
+    [WAY_NATIVE_ROWS] = "a plan with opened rows and native kernels",
 };
 /* One in how many functions goes this way: compiling takes milliseconds, a pass alone an interpretation each. */
 static const uint8_t every[WAYS] = {
-    [WAY_INTERP] = 1, [WAY_PASSES] = 4, [WAY_ALL] = 1,
-    [WAY_SLOTS] = 2,  [WAY_TIER0] = 1,  [WAY_NATIVE] = 10,
+    [WAY_INTERP] = 1, [WAY_PASSES] = 4,     [WAY_ALL] = 1,     [WAY_SLOTS] = 2,
+    [WAY_TIER0] = 1,  [WAY_TIER0_ROWS] = 1, [WAY_NATIVE] = 16, [WAY_NATIVE_ROWS] = 16,
 };
 
 /* A function's operands and what eager dispatch makes of them. */
@@ -124,6 +136,10 @@ static int run_way(const wf_fn *f, way w, int pass, void *const *in, void **out,
         break;
     case WAY_TIER0:
         return run_plan(f, WF_PLAN_TIER0, in, out, why);
+    case WAY_TIER0_ROWS:
+        return run_plan(f, WF_PLAN_TIER0 | WF_PLAN_ROWS, in, out, why);
+    case WAY_NATIVE_ROWS:
+        return run_plan(f, WF_PLAN_SYNC | WF_PLAN_ROWS, in, out, why);
     case WAY_NATIVE:
         return run_plan(f, WF_PLAN_SYNC, in, out, why);
     case WAYS:

@@ -138,6 +138,31 @@ Test(fuse, rows_in_groups)
         {"one row alone keeps its eager kernel",
          "fn a {\n  %1 = input f32[50,70]\n  %2 = softmax f32[50,70] %1 ints(1)\n  return %2\n}\n",
          1, 0},
+        {"cross entropy of logits made in the group, smoothed, rows left out",
+         "fn a {\n  %1 = input f32[50,70]\n  %2 = input i64[50]\n  %3 = scalar f64 0x1p-1\n"
+         "  %4 = mul f32[50,70] %1, %3\n"
+         "  %5 = cross_entropy f32[50] %4, %2 dyn(1) flt(0x1p-3)\n"
+         "  %6 = result f32[50] %5 #1\n  %7 = mul f32[50] %5, %6\n  return %7, %6\n}\n",
+         1, 1},
+        {"cross entropy of logits in memory",
+         "fn a {\n  %1 = input bf16[50,70]\n  %2 = input i64[50]\n"
+         "  %3 = cross_entropy bf16[50] %1, %2 dyn(-100) flt(0x0p+0)\n"
+         "  %4 = result f32[50] %3 #1\n  %5 = exp bf16[50] %3\n  return %5\n}\n",
+         1, 1},
+        {"its backward between neighbours",
+         "fn a {\n  %1 = input f32[50,70]\n  %2 = input f32[50]\n  %3 = input f32[50]\n"
+         "  %4 = input i64[50]\n  %5 = scalar f64 0x1p-1\n  %6 = mul f32[50,70] %1, %5\n"
+         "  %7 = neg f32[50] %2\n"
+         "  %8 = cross_entropy_bwd f32[50,70] %7, %6, %4, %3 dyn(2) flt(0x1p-3)\n"
+         "  %9 = mul f32[50,70] %8, %5\n  return %9, %7\n}\n",
+         2, 2},
+        {"cross entropy and its backward",
+         "fn a {\n  %1 = input f16[50,70]\n  %2 = input i64[50]\n  %3 = input f16[50]\n"
+         "  %4 = cross_entropy f16[50] %1, %2 dyn(-100) flt(0x0p+0)\n"
+         "  %5 = result f32[50] %4 #1\n"
+         "  %6 = cross_entropy_bwd f16[50,70] %3, %1, %2, %5 dyn(-100) flt(0x0p+0)\n"
+         "  return %4, %6\n}\n",
+         1, 1},
         {"two ways to reduce",
          "fn a {\n  %1 = input f32[50,70]\n  %2 = exp f32[50,70] %1\n"
          "  %3 = sum f32[50] %2 ints(1) dtype(f32)\n  %4 = sum f32[70] %2 ints(0) dtype(f32)\n"
@@ -153,6 +178,45 @@ Test(fuse, rows_in_groups)
                   "%s: %d steps, %d groups", cases[i].what, info.steps, info.groups);
         wf_fn_free(f);
     }
+}
+
+/* A class that there is not: the message of the eager kernel, the row's own name, and nothing begun. */
+Test(fuse, cross_entropy_refuses_indices_before_it_runs)
+{
+    wf_fn *f = plan_parse("fn a {\n  %1 = input f32[5,7]\n  %2 = input i64[5]\n"
+                          "  %3 = exp f32[5,7] %1\n"
+                          "  %4 = cross_entropy f32[5] %3, %2 dyn(-100) flt(0x0p+0)\n"
+                          "  %5 = result f32[5] %4 #1\n  %6 = neg f32[5] %4\n  return %6\n}\n");
+    float x[35] = {0}, y[5] = {9};
+    int64_t target[5] = {0, 6, -100, 7, 2};
+    const wf_view in[2] = {
+        {.data = x, .dtype = WEFT_F32, .rank = 2, .dims = {5, 7}, .strides = {7, 1}},
+        {.data = target, .dtype = WEFT_I64, .rank = 1, .dims = {5}, .strides = {1}}};
+    wf_why why = {0};
+    wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = WF_PLAN_ROWS | WF_PLAN_SYNC}, &why);
+    cr_assert_not_null(p, "%s", why.rule);
+    wf_plan_info info;
+    wf_plan_get_info(p, &info);
+    cr_expect_eq(info.steps, 1);
+    for (int bad = 1; bad >= 0; bad--) {
+        uint8_t began = 7;
+        wf_view out = {.data = y, .dtype = WEFT_F32, .rank = 1, .dims = {5}, .strides = {1}};
+        wf_plan_args a = {.fn = f, .in = in, .out = &out, .began = &began};
+        why = (wf_why){0};
+        cr_expect_eq(wf_plan_run(p, &a, &why), bad ? (int)WEFT_EINDEX : 0);
+        if (bad) {
+            cr_expect_str_eq(why.rule, "targets[3] is 7, which is not a class in [0, 7)");
+            cr_expect_eq(a.failed_op, WF_OP_CROSS_ENTROPY);
+            cr_expect_eq(y[0], 9.0f);
+        } else {
+            cr_expect_lt(y[0], -1.9f);
+            cr_expect_eq(y[2], 0.0f);
+        }
+        cr_expect_eq(began, 0);
+        target[3] = 1;
+    }
+    wf_plan_release(p);
+    wf_fn_free(f);
 }
 
 /* More outputs, inputs and scalars than a program takes. */

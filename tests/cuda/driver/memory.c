@@ -14,7 +14,9 @@
 enum { MAX_REGIONS = 65536 };
 #define GRANULE ((size_t)64 << 10)
 #define VM_GRANULE ((size_t)2 << 20)
-#define SPACE ((size_t)1 << 38) /* reserved at a time; more at once than ThreadSanitizer's map of addresses allows fails there */
+#define SPACE                                                                                      \
+    ((size_t)1                                                                                     \
+     << 38) /* reserved at a time; more at once than ThreadSanitizer's map of addresses allows fails there */
 
 enum region_kind { ALLOCATED, RESERVED, MAPPED };
 typedef struct region {
