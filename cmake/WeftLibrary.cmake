@@ -14,13 +14,18 @@ list(FILTER weft_core_sources EXCLUDE REGEX "\\.inc\\.c$")
 file(GLOB weft_isa_sources CONFIGURE_DEPENDS eager/kernels/*.inc.c)
 
 set(weft_object_sets "")
+# Frames of released code carry no unwind tables (docs/building.md: what that costs); checked builds keep them.
+set(no_unwind "")
+if(NOT WEFT_SANITIZE)
+    set(no_unwind $<$<CONFIG:Release>:-fno-asynchronous-unwind-tables> $<$<CONFIG:Release>:-fno-unwind-tables>)
+endif()
 function(weft_objects name)
     if(NOT ARGN)
         return()
     endif()
     add_library(${name} OBJECT ${ARGN})
     target_link_libraries(${name} PRIVATE weft_flags weft_numerics)
-    target_compile_options(${name} PRIVATE ${weft_hidden} -ffunction-sections -fdata-sections)
+    target_compile_options(${name} PRIVATE ${weft_hidden} -ffunction-sections -fdata-sections ${no_unwind})
     list(APPEND weft_object_sets ${name})
     set(weft_object_sets "${weft_object_sets}" PARENT_SCOPE)
 endfunction()
@@ -76,15 +81,12 @@ function(weft_isa isa)
     set(weft_object_sets "${weft_object_sets}" PARENT_SCOPE)
     target_compile_definitions(weft_${isa} PRIVATE WF_ISA=${isa})
     target_compile_options(weft_${isa} PRIVATE ${ARGN}
-        $<$<CONFIG:Release>:-fno-asynchronous-unwind-tables>
         $<$<C_COMPILER_ID:GNU>:--param=vect-epilogues-nomask=0>
         $<$<C_COMPILER_ID:GNU>:-fno-thread-jumps> $<$<C_COMPILER_ID:GNU>:-fno-tree-partial-pre>)
 endfunction()
 
-# The library's size is a promise (4 MiB): code that is run once or is not timed is compiled small; neither it nor
-# kernels, which are leaves, carry unwind tables.
+# The library's size is a promise (4 MiB): code that is run once or is not timed is compiled small.
 set(small $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:-Os>)
-set(no_unwind $<$<CONFIG:Release>:-fno-asynchronous-unwind-tables>)
 file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir*.c jit/ir/kernel.c jit/ir/interp*.c jit/ir/flops.c jit/ir/ir_text.c
     eager/profile*.c eager/print.c eager/doctor.c eager/env.c eager/error.c eager/dlpack.c eager/cuda/*.c
     jit/gpu/*.c jit/codegen_cuda/*.c jit/codegen_cpu/render*.c jit/diskcache.c jit/lower*.c jit/kernels_build.c
@@ -92,7 +94,7 @@ file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir*.c jit/ir/kernel.c jit/ir/inte
     autograd/hooks.c autograd/jvp.c eager/api_array.c eager/api_nn.c eager/api_loss.c eager/api_random.c
     eager/cpu/dnnl*.c nn/*.c io/*.c)
 foreach(source IN LISTS weft_small)
-    set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${small} ${no_unwind})
+    set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${small})
 endforeach()
 
 # Kernels are half of the time of a sanitized build. The copies are one source: UBSan's checks of pointers, which double

@@ -29,6 +29,12 @@
 
 #define KFUN(ret, name, ...)                                                                       \
     __attribute__((unused, always_inline)) static inline ret name(__VA_ARGS__)
+/* A function called so often that code compiled for size (the SSE2 kernels) has one copy of it. */
+#ifdef __OPTIMIZE_SIZE__
+#define KFUN_OFTEN(ret, name, ...) __attribute__((unused, noinline)) static ret name(__VA_ARGS__)
+#else
+#define KFUN_OFTEN KFUN
+#endif
 #define CALL(name, ...) name(__VA_ARGS__)
 /*
  * A constant table: KTABLE(VU32, two_over_pi, 8, 0x..., ...); read with LOOKUP(two_over_pi, index).

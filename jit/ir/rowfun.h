@@ -242,7 +242,7 @@ WF_MOD_COMMON(VF64, f64, KF64, 0x1p51, FLT64(KU64(0x7FF0000000000000u)),
 #undef WF_MOD_COMMON
 
 /* r mod c where the quotient may be below one, and c infinite. */
-KFUN(VF64, mod_far, VF64 r, VF64 c)
+KFUN_OFTEN(VF64, mod_far, VF64 r, VF64 c)
 {
     VF64 s;
     (void)CALL(mod_step_f64, r, c, &s);
