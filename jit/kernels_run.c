@@ -34,9 +34,11 @@ typedef struct run {
     int64_t n, grain;
 } run;
 
+/* Whole lines of any type, so that every chunk of an aligned destination is aligned: stores past the caches
+ * need that. */
 static int64_t grain_of(const wf_program *p)
 {
-    const int64_t grain = GRAIN_CHEAP / (p->ninst > 8 ? 8 : p->ninst ? p->ninst : 1);
+    const int64_t grain = GRAIN_CHEAP / (p->ninst > 8 ? 8 : p->ninst ? p->ninst : 1) / LINE * LINE;
     return p->heavy && grain > GRAIN_HEAVY ? GRAIN_HEAVY : grain;
 }
 
