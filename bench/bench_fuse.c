@@ -103,6 +103,38 @@ static weft_status norm_block(void *self, const weft_tensor *in, int n_in, weft_
     return WEFT_OK;
 }
 
+static weft_tensor scaled_logits(const job *j, const weft_tensor *in)
+{
+    return weft_add(weft_mul(j->param[0], weft_f(0.125)), in[0]);
+}
+
+/* Forward and backward of a loss of logits that are scaled and masked. */
+static weft_status cross_entropy(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                 int n_out)
+{
+    job *j = self;
+    (void)n_in, (void)n_out;
+    weft_set_grad(j->param[0], WEFT_NONE);
+    out[0] = weft_cross_entropy(scaled_logits(j, in), in[1]);
+    return weft_backward(out[0]);
+}
+
+static weft_status mse(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    job *j = self;
+    (void)n_in, (void)n_out;
+    weft_set_grad(j->param[0], WEFT_NONE);
+    out[0] = weft_mse_loss(scaled_logits(j, in), in[0]);
+    return weft_backward(out[0]);
+}
+
+static weft_status dropout(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_add(weft_dropout(weft_relu(in[0]), 0.1, .training = true), in[1]);
+    return WEFT_OK;
+}
+
 /* x W1 + b1, gelu, W2 + b2: forward and backward. */
 static weft_status mlp(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
 {
@@ -145,6 +177,16 @@ static void open_mlp(job *j, int64_t rows)
     make_param(j, 4 * d, 0);
     make_param(j, d, 4 * d);
     make_param(j, d, 0);
+    j->n_out = 1;
+}
+
+static void open_loss(job *j, weft_jit_fn fn, int64_t rows)
+{
+    const int64_t n = 1024;
+    j->fn = fn;
+    make_param(j, rows, n);
+    j->in[j->n_in++] = randn(rows, n);
+    j->in[j->n_in++] = weft_keep(weft_randint(weft_shape(rows), 0, n));
     j->n_out = 1;
 }
 
@@ -198,6 +240,12 @@ static bool open_case(job *j, const char *name, bool large)
         open_rows(j, layer_norm, rows, n, 3);
     else if (strcmp(name, "norm_block") == 0)
         open_rows(j, norm_block, rows, n, 4);
+    else if (strcmp(name, "dropout") == 0)
+        open_rows(j, dropout, rows, n, 2);
+    else if (strcmp(name, "cross_entropy") == 0)
+        open_loss(j, cross_entropy, rows);
+    else if (strcmp(name, "mse") == 0)
+        open_loss(j, mse, rows);
     else if (strcmp(name, "mlp") == 0)
         open_mlp(j, large ? 4096 : 128);
     else if (strcmp(name, "adamw") == 0)
@@ -368,8 +416,9 @@ static void measure_plans(bool build)
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {"gelu_chain", "long_chain", "softmax", "scaled_softmax",
-                                        "layer_norm", "norm_block", "mlp",     "adamw"};
+    static const char *const names[] = {"gelu_chain", "long_chain",    "softmax", "scaled_softmax",
+                                        "layer_norm", "norm_block",    "mlp",     "adamw",
+                                        "dropout",    "cross_entropy", "mse"};
     const int only = argc > 2 ? atoi(argv[2]) : 0;
     if (argc < 2 || !*argv[1] || strcmp(argv[1], "plan_build") == 0)
         measure_plans(true);

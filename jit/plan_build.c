@@ -182,14 +182,26 @@ int wf_lower_scalar(wf_lowering *w, wf_scalar_of c)
     return s;
 }
 
+static int lower_member(wf_lowering *w, uint32_t k);
+
+/* A fill, or a value made of scalars, as a value of the program. */
+static int lower_fill(wf_lowering *w, wf_val fill)
+{
+    const wf_fn *f = w->b->f;
+    if (wf_fn_at(f, fill)->op == WF_OP_FULL) {
+        return wf_lower_scalar(
+            w, (wf_scalar_of){fill - 1, (uint8_t)wf_fn_type(f, fill)->dtype, WF_SCALAR_FILL, 0});
+    }
+    return lower_member(w, fill - 1) ? -1 : w->value[fill];
+}
+
 int wf_lower_read(wf_lowering *w, uint32_t k, wf_val v, int dtype)
 {
     wf_planner *b = w->b;
     wf_val fill = wf_fill_of(&b->l, v);
     wf_map_of m = b->l.map[v];
     if (fill) {
-        int type = wf_fn_type(b->f, fill)->dtype;
-        return wf_lower_scalar(w, (wf_scalar_of){fill - 1, (uint8_t)type, WF_SCALAR_FILL, 0});
+        return lower_fill(w, fill);
     }
     if (!m.root) {
         return wf_lower_scalar(w, (wf_scalar_of){v - 1, (uint8_t)dtype, WF_SCALAR_SLOT_VALUE, 0});
@@ -274,6 +286,9 @@ static int lower_member(wf_lowering *w, uint32_t k)
     const wf_fn *f = w->b->f;
     const wf_ins *i = &f->ins[k];
     int v[WF_MAX_DST];
+    if (w->stamp[k + 1] == w->number + 1) { /* a uniform value that was read before */
+        return 0;
+    }
     if (wf_op_is_elementwise((wf_op)i->op)) {
         v[0] = lower_row(w, k);
     } else if (i->op == WF_OP_VJP) {

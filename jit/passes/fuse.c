@@ -113,7 +113,10 @@ static int find_demand(fuser *u, uint32_t g, uint32_t k, const wf_iter *space, d
         }
         d->insts += wf_fn_type(u->f, src[a])->dtype != wf_dtype_compute(t->dtype);
         if (is_scalar_read(u, src[a])) {
-            d->scalars++;
+            wf_val fill = wf_fill_of(u->l, src[a]);
+            uint32_t made = fill && u->l->uniform ? u->l->uniform[fill] : 0;
+            d->scalars += 1 + 2 * made;
+            d->insts += 2 * made;
         } else if (!is_inside(u, g, space, k, src[a])) {
             bool per_row;
             int rc = wf_read_map(u->l, space, k, src[a], &d->in[d->nin], &per_row);
@@ -594,6 +597,7 @@ int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, u
     u.last_reader = malloc(n * sizeof *u.last_reader);
     bool ok = s->groups && s->members && s->group_of && s->level && u.g && u.next && u.last_reader;
     int rc = ok ? 0 : WEFT_ENOMEM;
+    rc = rc || flags & WF_FUSE_OFF ? rc : wf_find_uniform(l);
     if (!rc) {
         memset(u.last_reader, 0xFF, n * sizeof *u.last_reader);
         group_all(&u, live, flags);
@@ -647,6 +651,9 @@ wf_reason wf_edge_reason(const wf_schedule *s, const wf_layout *l, uint32_t k, w
         return WF_REASON_NONE;
     }
     const wf_group *x = &s->groups[p], *y = &s->groups[c];
+    if (y->kind == WF_STEP_MAP && wf_fill_of(l, u)) {
+        return WF_REASON_NONE; /* a scalar to the group */
+    }
     bool closed = !s->rows && !s->off;
     bool x_open = x->kind == WF_STEP_MAP || wf_is_openable(l, maker - 1);
     bool y_open = y->kind == WF_STEP_MAP || wf_is_openable(l, k);

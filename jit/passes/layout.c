@@ -199,4 +199,5 @@ void wf_layout_free(wf_layout *l)
     free(l->map);
     free(l->words);
     free(l->terms);
+    free(l->uniform);
 }

@@ -39,6 +39,9 @@ typedef struct wf_layout {
     uint32_t nwords, capwords;
     wf_term *terms;
     uint32_t nterms, capterms;
+    /* NULL, or of root v: the instructions that make it out of scalars alone, 0 if it is not so made. Groups read
+     * such a value as they read a scalar, and compute it again. */
+    uint8_t *uniform;
 } wf_layout;
 
 /* Lays out f. 0 or a status; wf_layout_free in either case. */

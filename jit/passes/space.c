@@ -1,6 +1,7 @@
 /*
  * jit/passes/space.c -- members and operands of groups in the group's space; see space.h.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "eager/exec.h"
@@ -89,7 +90,32 @@ bool wf_reads_rows(const wf_layout *l, uint32_t k, wf_val u)
 wf_val wf_fill_of(const wf_layout *l, wf_val v)
 {
     wf_val root = l->map[v].root;
-    return root && wf_fn_at(l->f, root)->op == WF_OP_FULL ? root : 0;
+    bool fill =
+        root && (wf_fn_at(l->f, root)->op == WF_OP_FULL || (l->uniform && l->uniform[root]));
+    return fill ? root : 0;
+}
+
+/* Instructions that make k's value out of scalars alone, or 0. */
+static int uniform_cost(const wf_layout *l, uint32_t k)
+{
+    const wf_ins *i = &l->f->ins[k];
+    const wf_val *src = wf_ins_src(l->f, i);
+    int cost = wf_is_mappable(l, k) && l->map[k + 1].root == k + 1;
+    for (int a = 0; a < i->nsrc && cost; a++) {
+        wf_val root = src[a] ? l->map[src[a]].root : 0;
+        bool scalar = !root || wf_fn_at(l->f, root)->op == WF_OP_FULL;
+        cost = scalar ? cost : l->uniform[root] ? cost + l->uniform[root] : 0;
+    }
+    return cost <= WF_UNIFORM_MOST ? cost : 0;
+}
+
+int wf_find_uniform(wf_layout *l)
+{
+    l->uniform = calloc(l->f->n + 1u, 1);
+    for (uint32_t k = 0; l->uniform && k < l->f->n; k++) {
+        l->uniform[k + 1] = (uint8_t)uniform_cost(l, k);
+    }
+    return l->uniform ? 0 : WEFT_ENOMEM;
 }
 
 wf_val wf_maker_of(const wf_layout *l, wf_val v)

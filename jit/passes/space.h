@@ -28,7 +28,11 @@ bool wf_is_mappable(const wf_layout *l, uint32_t k);
 bool wf_is_openable(const wf_layout *l, uint32_t k);
 /* The axes it reduces, in the extents it runs over. */
 uint32_t wf_open_axes(const wf_layout *l, uint32_t k);
-/* The instruction that fills v's memory with one value, which readers take as a scalar; 0: none. */
+/* Fills in l->uniform. 0 or WEFT_ENOMEM. */
+int wf_find_uniform(wf_layout *l);
+enum { WF_UNIFORM_MOST = 8 }; /* instructions; what takes more is a step */
+/* The instruction that fills v's memory with one value, which groups take as a scalar: a fill, or a uniform value;
+ * 0: none. */
 wf_val wf_fill_of(const wf_layout *l, wf_val v);
 /* The instruction whose step makes v (the op of a further result); 0: a leaf. */
 wf_val wf_maker_of(const wf_layout *l, wf_val v);

@@ -96,11 +96,40 @@ Test(fuse, shapes_of_groups)
          "fn a {\n  %1 = input f32[4,8]\n  %2 = full f32[] flt(0x1p+1) dtype(f32)\n"
          "  %3 = expand f32[4,8] %2 dyn(4, 8)\n  %4 = mul f32[4,8] %1, %3\n  return %4\n}\n",
          1, 1},
+        {"so is what is made of them",
+         "fn a {\n  %1 = input f32[4,8]\n  %2 = full f32[] flt(0x1p+1) dtype(f32)\n"
+         "  %3 = scalar f64 0x1.8p+1\n  %4 = div f32[] %2, %3\n  %5 = exp f32[] %4\n"
+         "  %6 = expand f32[4,8] %5 dyn(4, 8)\n  %7 = mul f32[4,8] %1, %6\n  return %7\n}\n",
+         1, 1},
+        {"unless somebody reads it from memory",
+         "fn a {\n  %1 = input f32[4,8]\n  %2 = full f32[4,8] dyn(4, 8) flt(0x1p+1) dtype(f32)\n"
+         "  %3 = neg f32[4,8] %2\n  %4 = add f32[4,8] %1, %3\n"
+         "  %5 = cumsum f32[4,8] %3 ints(1)\n  return %4, %5\n}\n",
+         3, 2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         wf_plan_info info = plan_check_text(cases[i].text);
         cr_expect(info.steps == cases[i].steps && info.groups == cases[i].groups,
                   "%s: %d steps, %d groups", cases[i].what, info.steps, info.groups);
+    }
+}
+
+/* Results larger than the caches are stored past them, chunk by chunk: any number of rows cuts lines whole. */
+Test(fuse, large_results_of_any_number_of_rows)
+{
+    for (int n = 1; n <= 9; n++) {
+        wf_fn *f = wf_fn_new("large");
+        wf_val x = wf_fn_input(f, &(wf_type){WEFT_F32, 1, {4000003}});
+        wf_val first = x;
+        for (int i = 0; i < n; i++) {
+            wf_val s[2] = {x, first};
+            wf_why why;
+            cr_assert_eq(wf_fn_append(f, i % 2 ? WF_OP_SUB : WF_OP_MUL, NULL, 2, s, &x, NULL, &why),
+                         0);
+        }
+        wf_fn_output(f, x);
+        plan_check(f, WF_PLAN_SYNC, NULL);
+        wf_fn_free(f);
     }
 }
 
@@ -162,6 +191,14 @@ Test(fuse, rows_in_groups)
          "  %5 = result f32[50] %4 #1\n"
          "  %6 = cross_entropy_bwd f16[50,70] %3, %1, %2, %5 dyn(-100) flt(0x0p+0)\n"
          "  return %4, %6\n}\n",
+         1, 1},
+        {"mean squared error and its backward",
+         "fn a {\n  %1 = input f32[50,70]\n  %2 = input f32[50,70]\n  %3 = sub f32[50,70] %1, %2\n"
+         "  %4 = square f32[50,70] %3\n  %5 = mean f32[] %4 ints(0, 1) dtype(f32)\n"
+         "  %6 = full f32[] flt(0x1p+0) dtype(f32)\n  %7 = scalar f64 0x1.b58p+11\n"
+         "  %8 = div f32[] %6, %7\n  %9 = expand f32[50,70] %8 dyn(50, 70)\n"
+         "  %10 = vjp f32[50,70] %9, %3, _ of(square,0) dyn(50, 70) dtype(f32)\n"
+         "  return %5, %10\n}\n",
          1, 1},
         {"two ways to reduce",
          "fn a {\n  %1 = input f32[50,70]\n  %2 = exp f32[50,70] %1\n"
