@@ -215,7 +215,7 @@ static void layer_norm_dw(group *g)
 static void run_program(void *arg)
 {
     const group *g = arg;
-    wf_program_run_on(&g->p, &(wf_program_args){g->dst, g->src, g->scalars, g->axes});
+    wf_program_run_on(&g->p, &(wf_program_args){g->dst, g->src, g->scalars, g->axes, false});
 }
 
 static wf_view at_level(const group *g, wf_view v, int level)
@@ -425,7 +425,7 @@ static void measure_adamw(int threads)
         m->dst[i][0] = m->src[i][0];
         m->dst[i][1] = m->src[i][2];
         m->dst[i][2] = m->src[i][3];
-        m->args[i] = (wf_program_args){m->dst[i], m->src[i], m->scalars, 0};
+        m->args[i] = (wf_program_args){m->dst[i], m->src[i], m->scalars, 0, false};
         elements += (double)n;
     }
     wf_set_num_threads(threads);

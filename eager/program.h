@@ -136,6 +136,7 @@ typedef struct wf_program_args {
     const wf_view *dst, *src;
     const void *const *scalars;
     unsigned axes;
+    bool wait; /* for its kernel to be made, where it could run another way meanwhile (devices) */
 } wf_program_args;
 
 /* 0; WEFT_ENOMEM; or WEFT_EINDEX if a check failed (results are then to be discarded). A program without

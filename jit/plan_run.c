@@ -256,8 +256,11 @@ static int run_programs(run *r, const wf_plan_step *s, uint32_t n)
         if (set_scalars(r, &s[i], value, at)) {
             return WEFT_ENOMEM;
         }
-        r->args[i] =
-            (wf_program_args){.dst = v, .src = v + s[i].ndst, .scalars = at, .axes = s[i].axes};
+        r->args[i] = (wf_program_args){.dst = v,
+                                       .src = v + s[i].ndst,
+                                       .scalars = at,
+                                       .axes = s[i].axes,
+                                       .wait = (r->p->flags & WF_PLAN_SYNC) != 0};
         v += s[i].ndst + s[i].nsrc;
         value += s[i].nscalar;
         at += s[i].nscalar;

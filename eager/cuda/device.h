@@ -5,9 +5,10 @@
  * over driver calls that only queue; never over one that waits.
  *
  * How streams are ordered. An op calls wf_cuda_use for each operand and then queues its work, so a use
- * that follows work starts a new op of the stream; memory remembers the op that used it. An event
- * recorded on a stream while op k is the newest covers ops below k for certain (k itself may still be in
- * the middle of being queued by another thread) and, for whoever records it now, everything queued so far.
+ * that follows work of the same thread starts a new op; memory remembers the op that used it. Threads that
+ * share a stream prepare their ops side by side: which pieces of work are an op's is known by the thread that
+ * queues them, and the stream remembers of each op its last piece. An event covers an op if it covers that.
+ * Whoever asks about an op knows that all of it was queued (it was told so by the op's thread).
  */
 #ifndef EAGER_CUDA_DEVICE_H
 #define EAGER_CUDA_DEVICE_H
@@ -24,6 +25,7 @@ enum {
     WF_CUDA_STREAMS = 64,
     WF_CUDA_GRAPHS = 256, /* memory pools of captured graphs: keys from WF_CUDA_STREAMS on */
     WF_CUDA_RING = 16,
+    WF_CUDA_OPS = 64, /* the last ops of a stream whose work is known by number */
     WF_CUDA_LABEL = 120
 };
 
@@ -33,25 +35,26 @@ typedef struct wf_cuda_device wf_cuda_device;
 typedef struct wf_cuda_point {
     cu_handle event; /* NULL: this entry is not in use yet */
     uint64_t work;   /* pieces of work queued before it */
-    uint64_t op;     /* ops below this are covered */
 } wf_cuda_point;
 
-typedef struct wf_cuda_seen {
-    uint64_t work, op;
-} wf_cuda_seen;
+typedef struct wf_cuda_op {
+    uint64_t op, last; /* its number, its last piece of work (0: none) */
+} wf_cuda_op;
 
 typedef struct wf_cuda_stream {
     wf_cuda_device *device;
     cu_handle handle;
     int slot;
-    bool in_use;      /* the default stream, or somebody's */
-    uint64_t work;    /* pieces queued so far */
-    uint64_t op;      /* the newest op */
-    bool op_has_work; /* ... has queued something */
+    bool in_use;                 /* the default stream, or somebody's */
+    _Atomic uint32_t serial;     /* of its owner: grows when it changes hands */
+    uint64_t work;               /* pieces queued so far */
+    uint64_t op;                 /* the newest op */
+    wf_cuda_op ops[WF_CUDA_OPS]; /* op k at k % WF_CUDA_OPS */
+    uint64_t older;              /* no op that is not there any more has work beyond this */
     wf_cuda_point ring[WF_CUDA_RING];
     unsigned ring_next;
-    wf_cuda_graph *_Atomic capture;     /* what is queued is recorded into it; NULL: it is done */
-    wf_cuda_seen seen[WF_CUDA_STREAMS]; /* of the others: this one's next work is behind it */
+    wf_cuda_graph *_Atomic capture; /* what is queued is recorded into it; NULL: it is done */
+    uint64_t seen[WF_CUDA_STREAMS]; /* work of the others that this one's next work is behind */
 } wf_cuda_stream;
 
 struct wf_cuda_device {
@@ -107,6 +110,8 @@ extern wf_cuda_counters wf_cuda_count_of;
 wf_cuda_stream *wf_cuda_current(wf_cuda_device *d, wf_why *why);
 /* A piece of work called `label` was queued on s. */
 void wf_cuda_queued(wf_cuda_stream *s, const char *label);
+/* Lock held: the last piece of work of op `op` of s, all of which is queued, or a later one. */
+uint64_t wf_cuda_op_last(const wf_cuda_stream *s, uint64_t op);
 /* Lock held: s's next work comes behind op `op` of `other`. */
 int wf_cuda_order(wf_cuda_stream *s, wf_cuda_stream *other, uint64_t op, wf_why *why);
 /* Waits for everything on s and looks at its error words. */
@@ -149,6 +154,8 @@ void wf_cuda_words_release(wf_cuda_device *d, const wf_cuda_graph *g, wf_cuda_st
 
 /* -- error words -------------------------------------------------------------------------------------- */
 
+/* Lock held: this thread begins another op; all that may set the words of the one before is queued. */
+void wf_cuda_words_close_op(wf_cuda_device *d);
 /* After a wait for s that began when s had queued `work` pieces (NULL: for something else): an error that kernels
  * of any stream found, once. why NULL: it is kept for the next wait. */
 int wf_cuda_words_check(wf_cuda_device *d, wf_cuda_stream *s, uint64_t work, wf_why *why);

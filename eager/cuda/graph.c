@@ -26,7 +26,8 @@ struct wf_cuda_graph {
     cu_handle exec;
     int slot;               /* of the device's graph_pool */
     wf_cuda_stream *before; /* the thread's stream while it records */
-    wf_cuda_stream *last;   /* the last launch; NULL: none yet */
+    uint32_t before_serial;
+    wf_cuda_stream *last; /* the last launch; NULL: none yet */
     uint64_t last_op;
     part *parts;
     int n, room;
@@ -165,6 +166,7 @@ int wf_cuda_capture_begin(int ordinal, wf_why *why)
         return code;
     }
     g->before = before->slot ? before : NULL;
+    g->before_serial = atomic_load(&before->serial);
     pthread_mutex_lock(&d->lock);
     s->capture = g;
     pthread_mutex_unlock(&d->lock);
@@ -199,7 +201,8 @@ int wf_cuda_capture_end(int ordinal, bool drop, wf_cuda_graph **out, wf_why *why
     pthread_mutex_lock(&d->lock);
     s->capture = NULL;
     pthread_mutex_unlock(&d->lock);
-    wf_cuda_set_current(d, g->before);
+    bool same = g->before && atomic_load(&g->before->serial) == g->before_serial;
+    wf_cuda_set_current(d, same ? g->before : NULL);
     wf_cuda_stream_give(s);
     int code = g->failed.code;
     if (code && why && !drop) {

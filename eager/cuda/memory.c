@@ -7,7 +7,6 @@
 #include "eager/cuda/stream.h"
 #include "eager/cuda/timeline.h"
 #include "eager/env.h"
-#include "eager/env.h"
 #include "weft/core.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
@@ -79,11 +78,12 @@ wf_cuda_block *wf_cuda_alloc(int ordinal, size_t nbytes, wf_why *why)
 static int add_mark(const block *b, const use *u, wf_cache_mark *out)
 {
     wf_cuda_stream *home = b->home, *s = u->stream;
-    if (!s || s == home || home->seen[s->slot].op > u->op || home->seen[s->slot].work == s->work) {
+    uint64_t work = s && s != home ? wf_cuda_op_last(s, u->op) : 0;
+    if (!s || s == home || home->seen[s->slot] >= work) {
         return 0;
     }
     wf_why ignored = {0};
-    const wf_cuda_point *p = wf_cuda_point_of(s, u->op, &ignored);
+    const wf_cuda_point *p = wf_cuda_point_of(s, work, &ignored);
     if (!p) { /* no event to be had: wait */
         WF_CUDA_COUNT(hidden_waits, 1);
         wf_cu->stream_synchronize(s->handle);

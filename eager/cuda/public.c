@@ -1,8 +1,8 @@
 /*
  * eager/cuda/public.c -- the functions of weft/cuda.h: arguments checked, errors recorded.
  *
- * Streams are those of the device's table and events those of pages that are never given back, so a freed
- * one that is used is an error and never a crash.
+ * Handles of streams and events are numbers: where it is in a table that is never given back, and a serial
+ * that grows when it is freed. So a freed one that is used is an error, and never a crash or somebody else's.
  */
 #include "eager/api.h"
 
@@ -15,23 +15,38 @@
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
-enum { EVENTS_PER_PAGE = 64 };
+enum { EVENTS_PER_PAGE = 64, EVENT_PAGES = 4096 };
 
-struct weft_event {
-    weft_event *next_free;
+typedef struct event {
+    struct event *next_free;
     wf_cuda_device *device;
     uint32_t generation;
+    uint32_t index, serial;
     bool in_use, recorded;
     cu_handle handle;
-};
-typedef struct event_page {
-    struct event_page *next;
-    weft_event events[EVENTS_PER_PAGE];
-} event_page;
+} event;
 
 static pthread_mutex_t event_lock = PTHREAD_MUTEX_INITIALIZER;
-static event_page *event_pages;
-static weft_event *free_events;
+static event *_Atomic event_pages[EVENT_PAGES];
+static uint32_t n_event_pages;
+static event *free_events;
+
+/* Never the address of anything, and never NULL. */
+static void *handle_of(uint32_t index, uint32_t serial)
+{
+    return (void *)(uintptr_t)((uint64_t)serial << 20 | (uint64_t)index << 1 | 1);
+}
+static uint32_t index_of(const void *handle)
+{
+    return (uint32_t)((uintptr_t)handle >> 1) & ((1u << 19) - 1);
+}
+static uint32_t serial_of(const void *handle)
+{
+    return (uint32_t)((uint64_t)(uintptr_t)handle >> 20);
+}
+_Static_assert(EVENTS_PER_PAGE *EVENT_PAGES <= 1 << 19 &&
+                   WF_CUDA_STREAMS * WF_CUDA_DEVICES <= 1 << 19,
+               "indices fit a handle");
 
 static weft_status fail(const char *op, const wf_why *why)
 {
@@ -116,21 +131,31 @@ weft_status(weft_synchronize)(weft_device device)
 
 /* -- streams ---------------------------------------------------------------------------------------- */
 
-/* The public type is the runtime's: an element of a device's table. */
+static weft_stream *public_stream(const wf_cuda_stream *s)
+{
+    uint32_t index = (uint32_t)(s->device->ordinal * WF_CUDA_STREAMS + s->slot);
+    return handle_of(index, atomic_load(&s->serial));
+}
+
 static wf_cuda_stream *stream_of(weft_stream *stream, wf_why *why)
 {
-    wf_cuda_stream *s = (wf_cuda_stream *)stream;
-    bool live = s && s->device;
-    if (live) {
-        pthread_mutex_lock(&s->device->lock);
-        live = s->in_use;
-        pthread_mutex_unlock(&s->device->lock);
+    uint32_t index = index_of(stream);
+    int ordinal = (int)(index / WF_CUDA_STREAMS), slot = (int)(index % WF_CUDA_STREAMS);
+    bool some = (uintptr_t)stream & 1 && ordinal < WF_CUDA_DEVICES;
+    wf_cuda_device *d = some ? wf_cuda_peek(ordinal) : NULL;
+    bool live = false;
+    if (d) {
+        pthread_mutex_lock(&d->lock);
+        const wf_cuda_stream *s = &d->streams[slot];
+        live = slot < d->n_streams && s->in_use && atomic_load(&s->serial) == serial_of(stream);
+        pthread_mutex_unlock(&d->lock);
     }
     if (!live) {
-        wf_fail(why, s ? WEFT_EHANDLE : WEFT_EINVALID, "the stream %s", s ? "is freed" : "is NULL");
+        wf_fail(why, stream ? WEFT_EHANDLE : WEFT_EINVALID, "the stream %s",
+                stream ? "is freed" : "is NULL");
         return NULL;
     }
-    return wf_cuda_enter(s->device->ordinal, why) ? s : NULL;
+    return wf_cuda_enter(ordinal, why) ? &d->streams[slot] : NULL;
 }
 
 weft_stream *weft_stream_new(weft_device device)
@@ -141,7 +166,7 @@ weft_stream *weft_stream_new(weft_device device)
     if (!s) {
         fail("stream_new", &why);
     }
-    return (weft_stream *)s;
+    return s ? public_stream(s) : NULL;
 }
 
 weft_status(weft_stream_free)(weft_stream *stream)
@@ -162,7 +187,7 @@ weft_stream *weft_stream_current(weft_device device)
     if (!s) {
         fail("stream_current", &why);
     }
-    return s && s->slot ? (weft_stream *)s : NULL;
+    return s && s->slot ? public_stream(s) : NULL;
 }
 
 weft_status(weft_stream_set)(weft_device device, weft_stream *stream)
@@ -209,34 +234,40 @@ bool weft_stream_done(weft_stream *stream)
 
 /* -- events ----------------------------------------------------------------------------------------- */
 
-static weft_event *take_event(wf_why *why)
+/* Lock held. */
+static bool add_events(void)
+{
+    event *p = n_event_pages < EVENT_PAGES ? wf_calloc(EVENTS_PER_PAGE, sizeof *p) : NULL;
+    for (uint32_t i = 0; p && i < EVENTS_PER_PAGE; i++) {
+        p[i].index = n_event_pages * EVENTS_PER_PAGE + i;
+        p[i].next_free = free_events;
+        free_events = &p[i];
+    }
+    if (p) {
+        atomic_store(&event_pages[n_event_pages++], p);
+    }
+    return p != NULL;
+}
+
+static event *take_event(wf_why *why)
 {
     pthread_mutex_lock(&event_lock);
-    if (!free_events) {
-        event_page *p = wf_calloc(1, sizeof *p);
-        for (int i = 0; p && i < EVENTS_PER_PAGE; i++) {
-            p->events[i].next_free = free_events;
-            free_events = &p->events[i];
-        }
-        if (p) {
-            p->next = event_pages;
-            event_pages = p;
-        }
-    }
-    weft_event *e = free_events;
+    event *e = free_events || add_events() ? free_events : NULL;
     if (e) {
         free_events = e->next_free;
     } else {
-        wf_fail(why, WEFT_ENOMEM, "no host memory for an event");
+        wf_fail(why, WEFT_ENOMEM, "no host memory for an event, or %d live",
+                EVENTS_PER_PAGE * EVENT_PAGES);
     }
     pthread_mutex_unlock(&event_lock);
     return e;
 }
 
-static void give_event(weft_event *e)
+static void give_event(event *e)
 {
     pthread_mutex_lock(&event_lock);
     e->in_use = false;
+    e->serial++;
     e->next_free = free_events;
     free_events = e;
     pthread_mutex_unlock(&event_lock);
@@ -246,7 +277,7 @@ weft_event *weft_event_new(weft_device device)
 {
     wf_why why = {0};
     wf_cuda_device *d = enter(device, &why);
-    weft_event *e = d ? take_event(&why) : NULL;
+    event *e = d ? take_event(&why) : NULL;
     cu_handle handle = NULL;
     if (e &&
         wf_cuda_check(d, wf_cu->event_create(&handle, CU_EVENT_TIMED), "cuEventCreate", &why)) {
@@ -257,27 +288,44 @@ weft_event *weft_event_new(weft_device device)
         fail("event_new", &why);
         return NULL;
     }
-    *e = (weft_event){.device = d, .generation = d->generation, .in_use = true, .handle = handle};
-    return e;
+    e->device = d;
+    e->generation = d->generation;
+    e->in_use = true;
+    e->recorded = false;
+    e->handle = handle;
+    return handle_of(e->index, e->serial);
 }
 
-/* Its device is current then. */
-static bool event_ok(weft_event *e, wf_why *why)
+/* NULL: it is freed, or none. */
+static event *find_event(const weft_event *handle)
 {
-    if (!e || !e->in_use || e->generation != e->device->generation) {
-        wf_fail(why, e ? WEFT_EHANDLE : WEFT_EINVALID, "the event %s", e ? "is freed" : "is NULL");
-        return false;
-    }
-    return wf_cuda_enter(e->device->ordinal, why) != NULL;
+    uint32_t i = index_of(handle);
+    bool some = (uintptr_t)handle & 1 && i < EVENTS_PER_PAGE * EVENT_PAGES;
+    event *p = some ? atomic_load(&event_pages[i / EVENTS_PER_PAGE]) : NULL;
+    event *e = p ? p + i % EVENTS_PER_PAGE : NULL;
+    return e && e->in_use && e->serial == serial_of(handle) ? e : NULL;
 }
 
-weft_status(weft_event_free)(weft_event *e)
+/* Its device is current then; NULL: why is filled. */
+static event *event_of(const weft_event *handle, wf_why *why)
+{
+    event *e = find_event(handle);
+    if (!e || e->generation != e->device->generation) {
+        wf_fail(why, handle ? WEFT_EHANDLE : WEFT_EINVALID, "the event %s",
+                handle ? "is freed" : "is NULL");
+        return NULL;
+    }
+    return wf_cuda_enter(e->device->ordinal, why) ? e : NULL;
+}
+
+weft_status(weft_event_free)(weft_event *handle)
 {
     wf_why why = {0};
-    if (!e) {
+    if (!handle) {
         return WEFT_OK;
     }
-    if (!event_ok(e, &why) && !(e->in_use && atomic_load(&e->device->broken))) {
+    event *e = find_event(handle);
+    if (!event_of(handle, &why) && !(e && atomic_load(&e->device->broken))) {
         return fail("event_free", &why);
     }
     wf_cu->event_destroy(e->handle);
@@ -285,10 +333,11 @@ weft_status(weft_event_free)(weft_event *e)
     return WEFT_OK;
 }
 
-weft_status(weft_event_record)(weft_event *e)
+weft_status(weft_event_record)(weft_event *handle)
 {
     wf_why why = {0};
-    wf_cuda_stream *s = event_ok(e, &why) ? wf_cuda_current(e->device, &why) : NULL;
+    event *e = event_of(handle, &why);
+    wf_cuda_stream *s = e ? wf_cuda_current(e->device, &why) : NULL;
     if (!s || (s->capture && wf_cuda_graph_refuse(s->capture, "an event", &why))) {
         return fail("event_record", &why);
     }
@@ -298,10 +347,11 @@ weft_status(weft_event_record)(weft_event *e)
     return result("event_record", code, &why);
 }
 
-weft_status(weft_event_wait)(weft_event *e)
+weft_status(weft_event_wait)(weft_event *handle)
 {
     wf_why why = {0};
-    wf_cuda_stream *s = event_ok(e, &why) ? wf_cuda_current(e->device, &why) : NULL;
+    event *e = event_of(handle, &why);
+    wf_cuda_stream *s = e ? wf_cuda_current(e->device, &why) : NULL;
     if (!s || (s->capture && wf_cuda_graph_refuse(s->capture, "an event", &why))) {
         return fail("event_wait", &why);
     }
@@ -309,7 +359,7 @@ weft_status(weft_event_wait)(weft_event *e)
     return result("event_wait", wf_cuda_check(e->device, r, "cuStreamWaitEvent", &why), &why);
 }
 
-static int wait_event(weft_event *e, wf_why *why)
+static int wait_event(const event *e, wf_why *why)
 {
     WF_CUDA_COUNT(waits, 1);
     cu_result r = e->recorded ? wf_cu->event_synchronize(e->handle) : CU_OK;
@@ -317,29 +367,31 @@ static int wait_event(weft_event *e, wf_why *why)
     return code ? code : wf_cuda_words_check(e->device, NULL, 0, why);
 }
 
-weft_status(weft_event_synchronize)(weft_event *e)
+weft_status(weft_event_synchronize)(weft_event *handle)
 {
     wf_why why = {0};
-    return result("event_synchronize", !event_ok(e, &why) || wait_event(e, &why), &why);
+    const event *e = event_of(handle, &why);
+    return result("event_synchronize", !e || wait_event(e, &why), &why);
 }
 
-bool weft_event_done(weft_event *e)
+bool weft_event_done(weft_event *handle)
 {
     wf_why why = {0};
-    bool ok = event_ok(e, &why);
-    cu_result r = ok && e->recorded ? wf_cu->event_query(e->handle) : CU_OK;
-    if (!ok || (r != CU_NOT_READY && wf_cuda_check(e->device, r, "cuEventQuery", &why))) {
+    const event *e = event_of(handle, &why);
+    cu_result r = e && e->recorded ? wf_cu->event_query(e->handle) : CU_OK;
+    if (!e || (r != CU_NOT_READY && wf_cuda_check(e->device, r, "cuEventQuery", &why))) {
         fail("event_done", &why);
         return false;
     }
     return r == CU_OK;
 }
 
-weft_status(weft_event_elapsed)(weft_event *begin, weft_event *end, double *milliseconds)
+weft_status(weft_event_elapsed)(weft_event *from, weft_event *to, double *milliseconds)
 {
     wf_why why = {0};
     float ms = 0;
-    if (!event_ok(begin, &why) || !event_ok(end, &why)) {
+    const event *begin = event_of(from, &why), *end = begin ? event_of(to, &why) : NULL;
+    if (!begin || !end) {
         return fail("event_elapsed", &why);
     }
     if (!milliseconds || begin->device != end->device || !begin->recorded || !end->recorded) {

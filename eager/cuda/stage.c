@@ -301,6 +301,17 @@ static int download(wf_cuda_stream *s, wf_cuda_stage *const g[2], unsigned char 
     return 0;
 }
 
+static int download_pinned(wf_cuda_stream *s, void *dst, cu_address src, size_t n, wf_why *why)
+{
+    wf_cuda_time_begin(s);
+    cu_result r = wf_cu->copy_out(dst, src, n, s->handle);
+    int code = wf_cuda_check(s->device, r, "cuMemcpyDtoHAsync", why);
+    if (!code) {
+        wf_cuda_queued(s, "copy to pinned memory");
+    }
+    return code;
+}
+
 int wf_cuda_download(int ordinal, void *dst, const void *src, size_t n, wf_why *why)
 {
     wf_cuda_device *d = wf_cuda_enter(ordinal, why);
@@ -314,6 +325,11 @@ int wf_cuda_download(int ordinal, void *dst, const void *src, size_t n, wf_why *
     WF_CUDA_COUNT(waits, 1);
     WF_CUDA_COUNT(copies_out, 1);
     WF_CUDA_COUNT(bytes_out, (int64_t)n);
+    if (n && wf_cuda_is_pinned(dst)) { /* no stage in between */
+        int direct = download_pinned(s, dst, (cu_address)(uintptr_t)src, n, why);
+        int behind = wf_cuda_stream_wait(s, direct ? NULL : why);
+        return direct ? direct : behind;
+    }
     wf_cuda_stage *g[2] = {n ? wf_cuda_stage_take(d, why) : NULL, NULL};
     if (n > WF_CUDA_STAGE_BYTES && g[0]) {
         g[1] = wf_cuda_stage_take(d, why);

@@ -12,8 +12,16 @@
 
 static _Thread_local struct {
     wf_cuda_stream *stream; /* NULL: the default one */
-    uint32_t generation;
+    uint32_t serial;        /* it was this then; given back since, it is somebody else's */
 } current[WF_CUDA_DEVICES];
+
+static wf_cuda_stream *chosen(int ordinal)
+{
+    wf_cuda_stream *s = current[ordinal].stream;
+    return s && atomic_load_explicit(&s->serial, memory_order_relaxed) == current[ordinal].serial
+               ? s
+               : NULL;
+}
 
 /* Lock held. */
 static int start_stream(wf_cuda_device *d, int slot, wf_why *why)
@@ -25,15 +33,17 @@ static int start_stream(wf_cuda_device *d, int slot, wf_why *why)
     if (code) {
         return code;
     }
-    *s = (wf_cuda_stream){.device = d, .handle = handle, .slot = slot, .in_use = true, .op = 1};
+    *s = (wf_cuda_stream){
+        .device = d, .handle = handle, .slot = slot, .in_use = true, .serial = s->serial};
     d->n_streams = d->n_streams > slot ? d->n_streams : slot + 1;
     return 0;
 }
 
 wf_cuda_stream *wf_cuda_current(wf_cuda_device *d, wf_why *why)
 {
-    if (current[d->ordinal].stream && current[d->ordinal].generation == d->generation) {
-        return current[d->ordinal].stream;
+    wf_cuda_stream *s = chosen(d->ordinal);
+    if (s) {
+        return s;
     }
     pthread_mutex_lock(&d->lock);
     int code = d->n_streams ? 0 : start_stream(d, 0, why);
@@ -67,44 +77,28 @@ void wf_cuda_stream_give(wf_cuda_stream *s)
 {
     pthread_mutex_lock(&s->device->lock);
     s->in_use = false;
+    atomic_fetch_add(&s->serial, 1);
     pthread_mutex_unlock(&s->device->lock);
 }
 
 void wf_cuda_set_current(wf_cuda_device *d, wf_cuda_stream *s)
 {
     current[d->ordinal].stream = s;
-    current[d->ordinal].generation = d->generation;
+    current[d->ordinal].serial = s ? atomic_load(&s->serial) : 0;
 }
 
 bool wf_cuda_capturing(int ordinal)
 {
-    const wf_cuda_stream *s = current[ordinal].stream;
-    return s && s->capture && current[ordinal].generation == s->device->generation;
+    const wf_cuda_stream *s = chosen(ordinal);
+    return s && s->capture;
 }
 
-void wf_cuda_queued(wf_cuda_stream *s, const char *label)
-{
-    wf_cuda_device *d = s->device;
-    wf_cuda_time_end(s, label);
-    pthread_mutex_lock(&d->lock);
-    s->work++;
-    s->op_has_work = true;
-    pthread_mutex_unlock(&d->lock);
-    size_t n = strlen(label);
-    n = n < sizeof d->last - 1 ? n : sizeof d->last - 1;
-    pthread_mutex_lock(&d->label_lock);
-    memcpy(d->last, label, n);
-    d->last[n] = '\0';
-    pthread_mutex_unlock(&d->label_lock);
-}
-
-const wf_cuda_point *wf_cuda_point_of(wf_cuda_stream *s, uint64_t op, wf_why *why)
+const wf_cuda_point *wf_cuda_point_of(wf_cuda_stream *s, uint64_t work, wf_why *why)
 {
     const wf_cuda_point *best = NULL;
     for (int i = 0; i < WF_CUDA_RING; i++) {
         const wf_cuda_point *p = &s->ring[i];
-        bool covers = p->event && (p->op > op || p->work == s->work);
-        if (covers && (!best || p->work < best->work)) {
+        if (p->event && p->work >= work && (!best || p->work < best->work)) {
             best = p;
         }
     }
@@ -122,12 +116,11 @@ const wf_cuda_point *wf_cuda_point_new(wf_cuda_stream *s, wf_why *why)
         }
         p->event = event;
     }
-    p->work = p->op = 0; /* whoever looked for it meanwhile must not find a half-made one */
+    p->work = 0; /* whoever looked for it meanwhile must not find a half-made one */
     if (wf_cuda_check(d, wf_cu->event_record(p->event, s->handle), "cuEventRecord", why)) {
         return NULL;
     }
     p->work = s->work;
-    p->op = s->op;
     s->ring_next++;
     return p;
 }
@@ -136,54 +129,98 @@ const wf_cuda_point *wf_cuda_point_new(wf_cuda_stream *s, wf_why *why)
 static int wait_for(wf_cuda_stream *s, const wf_cuda_stream *other, const wf_cuda_point *p,
                     wf_why *why)
 {
-    wf_cuda_seen *seen = &s->seen[other->slot];
+    uint64_t *seen = &s->seen[other->slot];
     int code = wf_cuda_check(s->device, wf_cu->stream_wait(s->handle, p->event, 0),
                              "cuStreamWaitEvent", why);
-    if (!code) {
-        seen->work = seen->work > p->work ? seen->work : p->work;
-        seen->op = seen->op > p->op ? seen->op : p->op;
-    }
+    *seen = !code && *seen < p->work ? p->work : *seen;
     return code;
 }
 
 int wf_cuda_order(wf_cuda_stream *s, wf_cuda_stream *other, uint64_t op, wf_why *why)
 {
-    wf_cuda_seen *seen = &s->seen[other->slot];
-    if (s == other || seen->op > op || seen->work == other->work) {
+    uint64_t work = s == other ? 0 : wf_cuda_op_last(other, op);
+    if (s->seen[other->slot] >= work) {
         return 0;
     }
-    const wf_cuda_point *p = wf_cuda_point_of(other, op, why);
-    if (!p) {
-        return wf_cuda_code(why);
-    }
-    return wait_for(s, other, p, why);
+    const wf_cuda_point *p = wf_cuda_point_of(other, work, why);
+    return p ? wait_for(s, other, p, why) : wf_cuda_code(why);
 }
 
 int wf_cuda_order_work(wf_cuda_stream *s, wf_cuda_stream *other, uint64_t work, wf_why *why)
 {
-    if (s == other || s->seen[other->slot].work >= work) {
+    if (s == other || s->seen[other->slot] >= work) {
         return 0;
     }
-    const wf_cuda_point *best = NULL;
-    for (int i = 0; i < WF_CUDA_RING; i++) {
-        const wf_cuda_point *p = &other->ring[i];
-        if (p->event && p->work >= work && (!best || p->work < best->work)) {
-            best = p;
-        }
-    }
-    best = best ? best : wf_cuda_point_new(other, why);
-    return !best                                      ? wf_cuda_code(why)
-           : wf_cu->event_query(best->event) == CU_OK ? 0
-                                                      : wait_for(s, other, best, why);
+    const wf_cuda_point *p = wf_cuda_point_of(other, work, why);
+    return !p                                      ? wf_cuda_code(why)
+           : wf_cu->event_query(p->event) == CU_OK ? 0
+                                                   : wait_for(s, other, p, why);
+}
+
+/* -- ops: whose work is whose -------------------------------------------------------------------------- */
+
+/* The op that this thread prepares or has queued last. */
+static _Thread_local struct {
+    wf_cuda_stream *stream; /* NULL: none yet */
+    uint32_t generation;
+    uint64_t op;
+    bool has_work;
+} own[WF_CUDA_DEVICES];
+
+static bool is_own(const wf_cuda_stream *s)
+{
+    int i = s->device->ordinal;
+    return own[i].stream == s && own[i].generation == s->device->generation;
 }
 
 uint64_t wf_cuda_op_begin(wf_cuda_stream *s)
 {
-    if (s->op_has_work) {
-        s->op_has_work = false;
-        s->op++;
+    int i = s->device->ordinal;
+    if (!is_own(s) || own[i].has_work) {
+        wf_cuda_words_close_op(s->device);
+        uint64_t op = ++s->op;
+        wf_cuda_op *at = &s->ops[op % WF_CUDA_OPS];
+        s->older = s->older > at->last ? s->older : at->last;
+        *at = (wf_cuda_op){op, 0};
+        own[i].stream = s;
+        own[i].generation = s->device->generation;
+        own[i].op = op;
+        own[i].has_work = false;
     }
-    return s->op;
+    return own[i].op;
+}
+
+/* Lock held: the newest piece of work of s is of this thread's op. */
+static void note_work(wf_cuda_stream *s)
+{
+    int i = s->device->ordinal;
+    if (is_own(s)) {
+        wf_cuda_op *at = &s->ops[own[i].op % WF_CUDA_OPS];
+        *(at->op == own[i].op ? &at->last : &s->older) = s->work;
+        own[i].has_work = true;
+    }
+}
+
+uint64_t wf_cuda_op_last(const wf_cuda_stream *s, uint64_t op)
+{
+    const wf_cuda_op *at = &s->ops[op % WF_CUDA_OPS];
+    return at->op == op ? at->last : s->older;
+}
+
+void wf_cuda_queued(wf_cuda_stream *s, const char *label)
+{
+    wf_cuda_device *d = s->device;
+    wf_cuda_time_end(s, label);
+    pthread_mutex_lock(&d->lock);
+    s->work++;
+    note_work(s);
+    pthread_mutex_unlock(&d->lock);
+    size_t n = strlen(label);
+    n = n < sizeof d->last - 1 ? n : sizeof d->last - 1;
+    pthread_mutex_lock(&d->label_lock);
+    memcpy(d->last, label, n);
+    d->last[n] = '\0';
+    pthread_mutex_unlock(&d->label_lock);
 }
 
 int wf_cuda_stream_wait(wf_cuda_stream *s, wf_why *why)
@@ -229,7 +266,9 @@ void wf_cuda_streams_close(wf_cuda_device *d)
             }
         }
         wf_cu->stream_destroy(s->handle);
+        uint32_t serial = atomic_load(&s->serial) + 1; /* who has it current, or a handle of it */
         memset(s, 0, sizeof *s);
+        atomic_store(&s->serial, serial);
     }
     d->n_streams = 0;
 }

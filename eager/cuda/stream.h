@@ -11,12 +11,12 @@
 /* Records an event on s behind all that is queued there; NULL: why is filled. Valid until WF_CUDA_RING
  * further ones. */
 const wf_cuda_point *wf_cuda_point_new(wf_cuda_stream *s, wf_why *why);
-/* An event on s that covers op, recorded now if need be; NULL: why is filled. */
-const wf_cuda_point *wf_cuda_point_of(wf_cuda_stream *s, uint64_t op, wf_why *why);
+/* An event on s that covers its first `work` pieces, recorded now if need be; NULL: why is filled. */
+const wf_cuda_point *wf_cuda_point_of(wf_cuda_stream *s, uint64_t work, wf_why *why);
 /* s's next work comes behind the first `work` pieces of other, which an event of its ring or of now covers.
  * Asks first whether they are over. */
 int wf_cuda_order_work(wf_cuda_stream *s, wf_cuda_stream *other, uint64_t work, wf_why *why);
-/* The number of the op that s is about to queue work of. */
+/* The number of the op that this thread is about to queue work of on s. */
 uint64_t wf_cuda_op_begin(wf_cuda_stream *s);
 
 /* -- without the lock --------------------------------------------------------------------------------- */

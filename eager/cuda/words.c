@@ -4,8 +4,8 @@
  * They lie in pinned host memory that the device sees: a kernel that finds nothing never touches its
  * word, the host sets and reads it without a copy. Every wait looks at the words of all streams (what was
  * waited for may be behind another one's work) and hands words of its own stream out again once their kernels
- * are certain to be over: at a wait of the thread that asked for it, or when the stream has done SLACK more
- * pieces of work (another thread may still be about to queue).
+ * are certain to be over: the thread that asked for the word has begun another op (or has ended), so all is
+ * queued, and the stream has done what was queued by then. Before that its kernel may still be being compiled.
  */
 #include <string.h>
 
@@ -15,16 +15,17 @@
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
-enum { WORDS_PER_PAGE = 512, SLACK = 16 };
+enum { WORDS_PER_PAGE = 512 };
 
 typedef struct word {
     struct word *next;
     volatile int64_t *host;
     cu_address device;
     wf_cuda_stream *stream;
-    uint64_t work; /* of the stream, when it was handed out */
-    const void *thread;
-    uint64_t serial; /* of this use of the word */
+    bool open;         /* its op may still queue work */
+    struct word *peer; /* open: the next of the thread's op */
+    uint64_t work;     /* not open: of the stream, all that may set it */
+    uint64_t serial;   /* of this use of the word */
     wf_op op;
     const char *site;
     int64_t bound;
@@ -49,7 +50,16 @@ typedef struct wf_cuda_words {
     } found; /* by a look that could not report it */
 } wf_cuda_words;
 
-static _Thread_local char this_thread; /* its address tells threads apart */
+/* The open words of this thread, a list for each device. */
+typedef struct open_words {
+    wf_cuda_device *device;
+    word *first;
+    uint32_t generation;
+} open_words;
+static _Thread_local open_words mine[WF_CUDA_DEVICES];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t at_end;
+static bool has_end;
 
 /* Words of this thread's last op, whose place in the program is not known yet. */
 enum { UNSITED = 4 };
@@ -98,9 +108,52 @@ static int add_page(wf_cuda_device *d, wf_cuda_words *w, wf_why *why)
     return 0;
 }
 
+void wf_cuda_words_close_op(wf_cuda_device *d)
+{
+    open_words *o = &mine[d->ordinal];
+    for (word *x = o->generation == d->generation ? o->first : NULL; x; x = x->peer) {
+        x->open = false;
+        x->work = x->stream->work;
+    }
+    o->first = NULL;
+}
+
+/* The thread ends, and with it its ops. */
+static void end_thread(void *arg)
+{
+    const open_words *o = arg;
+    for (int i = 0; i < WF_CUDA_DEVICES; i++) {
+        wf_cuda_device *d = o[i].device;
+        if (d && o[i].first && o[i].generation == d->generation) {
+            pthread_mutex_lock(&d->lock);
+            wf_cuda_words_close_op(d);
+            pthread_mutex_unlock(&d->lock);
+        }
+    }
+}
+
+static void make_end(void)
+{
+    has_end = pthread_key_create(&at_end, end_thread) == 0;
+}
+
+/* Lock held. Among the open words of this thread. */
+static void open_word(wf_cuda_device *d, word *x)
+{
+    open_words *o = &mine[d->ordinal];
+    x->peer = o->generation == d->generation ? o->first : NULL;
+    x->open = true;
+    o->first = x;
+    o->device = d;
+    o->generation = d->generation;
+    if (!pthread_once(&once, make_end) && has_end) {
+        pthread_setspecific(at_end, mine);
+    }
+}
+
 /* Lock held. Looks at all words and takes back those of s (NULL: of none) that are over, given that `work`
- * pieces are done; mine: so is everything this thread queued. */
-static void look(wf_cuda_words *w, wf_cuda_stream *s, uint64_t work, bool mine)
+ * pieces are done. */
+static void look(wf_cuda_words *w, wf_cuda_stream *s, uint64_t work)
 {
     word **at = &w->used;
     while (*at) {
@@ -122,8 +175,7 @@ static void look(wf_cuda_words *w, wf_cuda_stream *s, uint64_t work, bool mine)
                 x->reported = false;
             }
             at = &x->next;
-        } else if (x->stream == s &&
-                   (x->work + SLACK <= work || (mine && x->thread == &this_thread))) {
+        } else if (x->stream == s && !x->open && x->work <= work) {
             *at = x->next;
             x->next = w->unused;
             w->unused = x;
@@ -155,7 +207,7 @@ int wf_cuda_words_check(wf_cuda_device *d, wf_cuda_stream *s, uint64_t work, wf_
     pthread_mutex_lock(&d->lock);
     int code = 0;
     if (d->words) {
-        look(d->words, s, work, true);
+        look(d->words, s, work);
         code = report(d->words, d->ordinal, why);
     }
     pthread_mutex_unlock(&d->lock);
@@ -172,7 +224,7 @@ static void look_back(wf_cuda_words *w, wf_cuda_stream *s)
             done = p->work;
         }
     }
-    look(w, s, done, false);
+    look(w, s, done);
 }
 
 /* Lock held. */
@@ -218,12 +270,15 @@ int wf_cuda_error_word(int ordinal, wf_op op, const char *site, int64_t bound,
         *x->host = -1;
         x->stream = s;
         x->work = s->work;
-        x->thread = &this_thread;
         x->op = op;
         x->site = site;
         x->bound = bound;
         x->reported = false;
         x->graph = s->capture;
+        x->open = false;
+        if (!x->graph) {
+            open_word(d, x);
+        }
         x->serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed) + 1;
         if (!site && n_unsited < UNSITED) {
             unsited[n_unsited].word = x;

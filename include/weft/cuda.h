@@ -53,8 +53,8 @@ typedef struct weft_stream weft_stream;
 
 /* A new stream; NULL on failure (at most 63 at a time). Not current anywhere yet. */
 WEFT_API weft_stream *weft_stream_new(weft_device device);
-/* Gives it back; what is queued on it is still done. Threads that have it current go on using it. NULL is
- * ignored. WEFT_EHANDLE: freed already. */
+/* Gives it back; what is queued on it is still done. Threads that have it current go on with the default
+ * stream. NULL is ignored. WEFT_EHANDLE: freed already. */
 WEFT_API weft_status weft_stream_free(weft_stream *stream);
 /* Makes it the thread's current stream of its device; NULL: the default stream of `device`. */
 WEFT_API weft_status weft_stream_set(weft_device device, weft_stream *stream);

@@ -93,6 +93,10 @@ static int element(wf_text *t, int i, int dtype, wf_why *why)
       "wf_store_%s\n",
       i, wf_cu_type(wf_kir_storage(dtype)), i, wf_cu_type(compute), i,
       wf_kty_bits(compute) < 32 ? "int" : wf_cu_type(compute), i, type, i, type);
+    /* sums and products of integers wrap: in C only unsigned ones do */
+    const char *wraps = wf_kty_is_float(compute) ? "" : "(unsigned long long)";
+    P("#define ADD%d(x, y) ((C%d)(%s(x) + %s(y)))\n", i, i, wraps, wraps);
+    P("#define MUL%d(x, y) ((C%d)(%s(x) * %s(y)))\n", i, i, wraps, wraps);
     P("#define FMA%d(x, y, z) fma%s(x, y, z)\n", i, compute == WF_KT_F32 ? "f" : "");
     if (dtype == WEFT_BOOL)
         P("#define MASK%d(x) ((x) ? (C0)0 : never)\n", i);

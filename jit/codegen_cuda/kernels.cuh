@@ -3,7 +3,7 @@
  *
  * This file is not compiled: hand.c has its text, and renders one section for the element types asked for.
  * Before a section stand: T0, T1 ... (types in memory), C0 ... (types to compute in), LOAD0(x), STORE0(v) ...,
- * NAME, and, where a section names them, WF_EXP and WF_LOG of C0. Arguments are 64-bit words.
+ * ADD0(x, y), MUL0(x, y) ... of C0 (integers wrap), NAME, and, where a section names them, WF_EXP and WF_LOG of C0. Arguments are 64-bit words.
  * Indices count from the end when negative; one that is out of range goes to the error word, and nothing is
  * read or written through it: what would have been read is 0.
  */
@@ -93,7 +93,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
                 const int k = __ffs((int)hits) - 1;
                 hits &= hits - 1;
                 if (j < inner)
-                    sum = (C0)(sum + LOAD0(from[(first + k) * inner]));
+                    sum = ADD0(sum, LOAD0(from[(first + k) * inner]));
             }
         }
         if (j < inner)
@@ -125,7 +125,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
                 continue;
             }
             C0 *sum = POINTER(C0, 0) + to + (at < 0 ? at + extent : at) * WORD(7);
-            *sum = (C0)(*sum + LOAD0(POINTER(const T0, 1)[from]));
+            *sum = ADD0(*sum, LOAD0(POINTER(const T0, 1)[from]));
         }
     }
 }
@@ -158,7 +158,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
         C1 run = LOAD1(0);
         for (long long k = 0; k < n; k++) {
             const C1 x = LOAD0(POINTER(const T0, 1)[from + k * WORD(6)]);
-            run = k == 0 ? x : WORD(5) ? run * x : run + x;
+            run = k == 0 ? x : WORD(5) ? MUL1(run, x) : ADD1(run, x);
             to[k * inner] = STORE1(run);
         }
     }

@@ -72,6 +72,8 @@ int wf_gpu_start(int ordinal, const wf_gpu_launch *l, wf_why *why);
 int wf_gpu_too_late(int status);
 /* Blocks that fill the device, or fewer if there is no work for them. */
 int64_t wf_gpu_blocks(int ordinal, int64_t work, int64_t per_block);
+/* Words that the arguments of a launch can have: 4096 bytes before driver 12.1. */
+int wf_gpu_most_words(int ordinal);
 /* An address as a word; an extent with its multiplier and shift. */
 uint64_t wf_gpu_word(const void *address);
 void wf_gpu_divisor(uint64_t w[WF_CU_DIVISOR], int64_t extent);

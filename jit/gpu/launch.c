@@ -27,6 +27,13 @@ int wf_gpu_start(int ordinal, const wf_gpu_launch *l, wf_why *why)
     return status;
 }
 
+int wf_gpu_most_words(int ordinal)
+{
+    const wf_cuda_info *info = wf_cuda_get_info(ordinal);
+    const int bytes = info && info->driver < 12010 ? 4096 : 32764;
+    return bytes / (int)sizeof(uint64_t);
+}
+
 uint64_t wf_gpu_word(const void *address)
 {
     return (uint64_t)(uintptr_t)address;

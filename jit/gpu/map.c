@@ -134,7 +134,8 @@ static int run(int ordinal, const wf_gpu_entry *e, const wf_program *p, const sp
     uint64_t words[WF_GPU_WORDS];
     unsigned char bytes[WF_GPU_VARIANT] = {'m'};
     classify(&m, s);
-    if (wf_cu_map_words(&m) > WF_GPU_WORDS)
+    const int nwords = wf_cu_map_words(&m);
+    if (nwords > WF_GPU_WORDS || nwords > wf_gpu_most_words(ordinal))
         return wf_fail(why, WEFT_EUNSUPPORTED, "a program of %d operands over %d axes", s->nop,
                        s->rank);
     bytes[1] = (unsigned char)m.rank;

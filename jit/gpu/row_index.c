@@ -200,7 +200,7 @@ static int one_hot(task *t)
         row.strides[i] = t->index.strides[i];
     row.strides[dst->rank - 1] = 0;
     const void *scalars[2] = {&classes, &none};
-    const wf_program_args a = {dst, &row, scalars, 1u << (dst->rank - 1)};
+    const wf_program_args a = {dst, &row, scalars, 1u << (dst->rank - 1), false};
     return status ? status : wf_gpu_program(t->ordinal, &p, 0, &a, e->why);
 }
 

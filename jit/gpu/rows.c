@@ -335,7 +335,8 @@ static int start_run(run *r, const wf_program_args *a)
     r->r.wide = is_wide(r);
     r->r.k = &r->e->kernel;
     wf_cu_rows_layout(&r->r, &r->l);
-    if (r->l.words > (int)(sizeof r->words / sizeof *r->words))
+    if (r->l.words > (int)(sizeof r->words / sizeof *r->words) ||
+        r->l.words > wf_gpu_most_words(r->ordinal))
         return wf_fail(r->why, WEFT_EUNSUPPORTED, "a program of %d operands over %d axes", r->nop,
                        r->s.nk + r->s.nr);
     shape(r);

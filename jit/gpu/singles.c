@@ -141,7 +141,7 @@ static int run_inst(run *r, const wf_inst *inst)
         for (int i = dst.rank - 1; i >= 0; i--)
             dst.strides[i] = dst.dims[i] == 1 ? 1 : dst.strides[i];
     }
-    const wf_program_args a = {&dst, src, NULL, r->a->axes};
+    const wf_program_args a = {.dst = &dst, .src = src, .axes = r->a->axes};
     return wf_gpu_program_now(r->ordinal, &q, &a, r->why);
 }
 

@@ -214,6 +214,31 @@ Test(cuda_api, pinned_tensors_are_read_where_they_lie)
     close_fake();
 }
 
+/* A read into pinned memory needs no stage: the driver is given no further pinned memory for it. */
+Test(cuda_api, pinned_tensors_are_written_where_they_lie)
+{
+    with_fake(FAKE_RANDOM, 2);
+    weft_scope s = weft_scope_begin();
+    weft_tensor h = weft_pinned(weft_shape(50, 20), WEFT_F32);
+    weft_tensor x = weft_to(weft_full(weft_shape(50, 20), 6, WEFT_F32), WEFT_CUDA(0));
+    int64_t pinned = gpu->alive("host");
+    weft_cuda_counters before, after;
+    weft_cuda_get_counters(&before);
+    float *got = weft_data_mut(h);
+    OK(weft_to_array(x, got, 1000, WEFT_F32));
+    weft_cuda_get_counters(&after);
+    cr_assert(after.copies_out == before.copies_out + 1 &&
+              after.hidden_waits == before.hidden_waits);
+    cr_assert_eq(gpu->alive("host"), pinned);
+    cr_assert(got[0] == 6 && got[999] == 6, "%g", (double)got[0]);
+    gpu->fail("cuMemcpyDtoHAsync_v2", 1, 801);
+    cr_assert_neq(weft_to_array(x, got, 1000, WEFT_F32), WEFT_OK);
+    OK(weft_to_array(x, got, 1000, WEFT_F32));
+    weft_scope_end(s);
+    weft_cuda_empty_cache(WEFT_CUDA(0));
+    close_fake();
+}
+
 Test(cuda_api, the_report_names_the_tensors)
 {
     gpu = fake_cuda(FAKE_LATE, 1);

@@ -197,8 +197,10 @@ Test(cuda_runtime, words_without_end)
     with(FAKE_RANDOM, 5);
     wf_cuda_fn *f = kernel("store_i64");
     int64_t none = -1;
+    wf_cuda_block *b = block(64);
     for (int i = 0; i < 6000; i++) {
         void *word = NULL;
+        OK(wf_cuda_use(b, true, &why)); /* an op each */
         OK(wf_cuda_error_word(0, WF_OP_ADD, "file.c:12", 10, &word, &why));
         void *params[] = {&word, &none};
         none = i == 700 ? 99 : -1;
@@ -210,6 +212,7 @@ Test(cuda_runtime, words_without_end)
     cr_assert_eq(c.hidden_waits, 0);
     cr_assert_eq(wf_cuda_synchronize(0, &why), WEFT_EINDEX);
     OK(wf_cuda_synchronize(0, &why));
+    wf_cuda_free(b);
 }
 
 Test(cuda_runtime, a_broken_device_is_told_once_and_refuses_from_then_on)

@@ -18,8 +18,8 @@ enum { NSHAPES = sizeof shapes / sizeof *shapes };
 
 static void run_on_device(const wf_program *p, operands *o, const char *what)
 {
-    const wf_program_args device = {o->dst, o->src, o->scalar, o->axes};
-    const wf_program_args tiles = {o->want, o->src, o->scalar, o->axes};
+    const wf_program_args device = {o->dst, o->src, o->scalar, o->axes, false};
+    const wf_program_args tiles = {o->want, o->src, o->scalar, o->axes, false};
     wf_why why = {0};
     const int want = wf_program_run_on(p, &tiles);
     const int got = device_program(p, &device, &why);
@@ -228,6 +228,77 @@ Test(cuda_programs, fused_kernels_are_not_wanted)
     cr_assert_eq(run_failing(7, NULL, 0), 1);
 }
 
+/* Who asks for it gets the fused kernel at its first run. */
+Test(cuda_programs, kernels_that_are_waited_for)
+{
+    setenv("WEFT_JIT", "1", 1);
+    NEED_FIBERS();
+    static const int64_t dims[2] = {21, 18};
+    static wf_program p;
+    for (int wait = 0; wait < 2; wait++) {
+        wf_gpu_stats before, after;
+        wf_why why = {0};
+        operands o;
+        rare_program(&p, 20 + wait);
+        make_operands(&o, &p, 2, dims, true, 5);
+        const wf_program_args device = {o.dst, o.src, o.scalar, o.axes, wait};
+        const wf_program_args tiles = {o.want, o.src, o.scalar, o.axes, wait};
+        wf_gpu_get_stats(&before);
+        cr_assert_eq(device_program(&p, &device, &why), 0, "%s", why.rule);
+        wf_gpu_get_stats(&after);
+        cr_assert_eq(after.singles - before.singles, wait ? 0 : 1);
+        cr_assert_eq(wf_program_run_on(&p, &tiles), 0);
+        check_outputs(&o, &p, "waited for", 0);
+        drop_operands(&o);
+        wf_gpu_wait_kernels();
+    }
+}
+
+/* All operands over eight axes of two indices, sources in the other order: nothing merges. */
+static void spread(operands *o, const wf_program *p)
+{
+    wf_view *views[] = {o->dst, o->want, o->src};
+    const int counts[] = {p->noutput, p->noutput, p->ninput};
+    for (int g = 0; g < 3; g++)
+        for (int i = 0; i < counts[g]; i++) {
+            wf_view *v = &views[g][i];
+            v->rank = 8;
+            for (int d = 0; d < 8; d++) {
+                v->dims[d] = 2;
+                v->strides[d] = g < 2 ? 128 >> d : 1 << d;
+            }
+        }
+}
+
+/* Before driver 12.1 the arguments of a kernel have 4096 bytes: what needs more runs instruction by instruction. */
+Test(cuda_programs, arguments_that_do_not_fit)
+{
+    NEED_FIBERS();
+    wf_cuda_info *info = (wf_cuda_info *)(uintptr_t)wf_cuda_get_info(0);
+    static const int64_t dims[1] = {256};
+    static wf_program p;
+    wf_program_init(&p);
+    int y = wf_program_input(&p, WEFT_F32);
+    for (int i = 1; i < WF_PROGRAM_INPUTS; i++) {
+        y = wf_program_map(&p, WF_OP_ADD, WEFT_F32, 2, (int[]){y, wf_program_input(&p, WEFT_F32)});
+        if (i >= WF_PROGRAM_INPUTS - WF_PROGRAM_OUTPUTS)
+            wf_program_output(&p, y);
+    }
+    cr_assert_eq(wf_program_finish(&p), 0);
+    for (int driver = 13000; driver >= 12000; driver -= 1000) {
+        wf_gpu_stats before, after;
+        operands o;
+        info->driver = driver;
+        make_operands(&o, &p, 1, dims, true, 5);
+        spread(&o, &p);
+        wf_gpu_get_stats(&before);
+        run_on_device(&p, &o, "many arguments");
+        wf_gpu_get_stats(&after);
+        cr_assert_eq(after.singles - before.singles, driver == 12000, "driver %d", driver);
+        drop_operands(&o);
+    }
+}
+
 /* -- random ones, and what is in place ---------------------------------------------------------------------- */
 Test(cuda_programs, random_reductions)
 {
@@ -270,12 +341,12 @@ Test(cuda_programs, in_place)
                 turn(&o, &p);
             const size_t bytes = (size_t)(shapes[z][0] * shapes[z][1]) * 4;
             void *x = calloc(bytes + 64, 1);
-            const wf_program_args tiles = {o.want, o.src, o.scalar, o.axes};
+            const wf_program_args tiles = {o.want, o.src, o.scalar, o.axes, false};
             const int status = wf_program_run_on(&p, &tiles);
             memcpy(x, o.src[0].data, bytes);
             memset((char *)x + bytes, 0x5A, 64);
             o.src[0].data = o.dst[p.noutput - 1].data = x;
-            const wf_program_args device = {o.dst, o.src, o.scalar, o.axes};
+            const wf_program_args device = {o.dst, o.src, o.scalar, o.axes, false};
             wf_why why = {0};
             cr_assert_eq(device_program(&p, &device, &why), status, "%s", why.rule);
             if (status == 0)

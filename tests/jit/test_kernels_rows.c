@@ -94,14 +94,14 @@ Test(kernels_rows, in_place)
             o.axes = 2;
             const size_t bytes = (size_t)(shapes[z][0] * shapes[z][1]) * 4;
             void *x = malloc(bytes + 64);
-            const wf_program_args tiles = {o.want, o.src, o.scalar, o.axes};
+            const wf_program_args tiles = {o.want, o.src, o.scalar, o.axes, false};
             const int status = wf_program_run_on(&p, &tiles);
             memcpy(x, o.src[0].data, bytes);
             memset((char *)x + bytes, 0x5A, 64);
             o.src[0].data = o.dst[p.noutput - 1].data = x;
             wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.sync = true});
             cr_assert_eq(wf_jitk_get_state(k), WF_JITK_NATIVE, "%s", wf_jitk_reason(k));
-            const wf_program_args native = {o.dst, o.src, o.scalar, o.axes};
+            const wf_program_args native = {o.dst, o.src, o.scalar, o.axes, false};
             cr_assert_eq(wf_jitk_run(k, &native), status);
             check_outputs(&o, &p, wf_jitk_name(k), 0);
             wf_jitk_release(k);

@@ -1,0 +1,205 @@
+/*
+ * tests/cuda/test_cuda_shared.c -- what threads share: a stream, its error words; handles that outlive what they name.
+ * ctest: threads
+ */
+#include "tests/cuda/cuda_support.h"
+
+#include <pthread.h>
+
+#include "tests/support/support.h"
+#include "weft/weft.h"
+
+enum { N = 700 };
+
+static wf_cuda_block *block(size_t n)
+{
+    wf_cuda_block *b = wf_cuda_alloc(0, n, &why);
+    cr_assert(b, "%s", why.rule);
+    return b;
+}
+
+/* fn(arg) on another thread, from its first line to its last. */
+static void on_a_thread(void *(*fn)(void *arg), void *arg)
+{
+    pthread_t t;
+    cr_assert_eq(pthread_create(&t, NULL, fn, arg), 0);
+    cr_assert_eq(pthread_join(t, NULL), 0);
+}
+
+typedef struct shared {
+    wf_cuda_block *b;
+    wf_cuda_stream *side;
+    int status;
+} shared;
+
+/* Ops of its own on the default stream, and an event there for the side stream. */
+static void *works_beside(void *arg)
+{
+    shared *s = arg;
+    wf_why local = {0};
+    wf_cuda_device *d = wf_cuda_enter(0, &local);
+    s->status = !d;
+    for (int i = 0; i < 3 && !s->status; i++) {
+        s->status = run_fill(s->b, N, i);
+    }
+    if (!s->status) {
+        wf_cuda_set_current(d, s->side);
+        s->status = run_add(s->b, s->b, s->b, N, true);
+        wf_cuda_set_current(d, NULL);
+        s->status = s->status ? s->status : run_fill(s->b, N, 1);
+    }
+    return NULL;
+}
+
+/* An op is being prepared on a stream while another thread begins, queues and marks ops of the same stream: its own work
+ * is still waited for by whoever reads it elsewhere. */
+Test(cuda_shared, ops_of_two_threads_on_one_stream)
+{
+    for (int seed = 0; seed < 20; seed++) {
+        with_fake(seed % 2 ? FAKE_RANDOM : FAKE_LATE, (uint64_t)seed);
+        wf_cuda_device *d = wf_cuda_enter(0, &why);
+        shared s = {.side = wf_cuda_stream_take(d, &why)};
+        cr_assert(d && s.side, "%s", why.rule);
+        wf_cuda_block *a = block(N * 4), *out = block(N * 4);
+        s.b = block(N * 4);
+        wf_cuda_fn *fill = fake_kernel("fill_i32");
+        int64_t n = N;
+        int32_t seven = 7, got[N];
+        OK(wf_cuda_use(a, true, &why));
+        on_a_thread(works_beside, &s);
+        OK(s.status);
+        void *params[] = {&a->address, &n, &seven};
+        OK(wf_cuda_launch(fill, one_block, one_block, 0, params, &why));
+        wf_cuda_set_current(d, s.side);
+        OK(run_add(out, a, a, N, true));
+        /* Freed while the side stream reads it, and handed out again. */
+        wf_cuda_set_current(d, NULL);
+        wf_cuda_free(a);
+        wf_cuda_block *again = block(N * 4);
+        OK(run_fill(again, N, 99));
+        OK(wf_cuda_use(out, false, &why));
+        OK(wf_cuda_download(0, got, out->address, sizeof got, &why));
+        cr_assert(got[0] == 14 && got[N - 1] == 14, "seed %d: %d", seed, got[0]);
+        OK(wf_cuda_synchronize(0, &why));
+        cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
+        wf_cuda_free(again);
+        wf_cuda_free(out);
+        wf_cuda_free(s.b);
+        wf_cuda_stream_give(s.side);
+        close_fake();
+    }
+}
+
+/* Much work of the stream, waits for it, and words without end. */
+static void *uses_up_words(void *arg)
+{
+    shared *s = arg;
+    int64_t none = -1;
+    for (int i = 0; i < 600 && !s->status; i++) {
+        void *word = NULL;
+        s->status = wf_cuda_use(s->b, true, &why) ||
+                    wf_cuda_error_word(0, WF_OP_ADD, "there.c:2", 10, &word, &why);
+        void *params[] = {&word, &none};
+        s->status = s->status ||
+                    wf_cuda_launch(fake_kernel("store_i64"), one_block, one_block, 0, params, &why);
+        s->status = s->status || (i % 40 == 0 && wf_cuda_synchronize(0, &why));
+    }
+    return NULL;
+}
+
+/* Between an op's word and its launch a kernel may be compiled: the word stays its own, however much is done meanwhile. */
+Test(cuda_shared, a_word_is_an_ops_own_until_its_kernel_is_over)
+{
+    with_fake(FAKE_RANDOM, 3);
+    shared s = {.b = block(64)};
+    wf_cuda_block *own = block(64);
+    void *word = NULL;
+    int64_t bad = 42;
+    OK(wf_cuda_use(own, true, &why));
+    OK(wf_cuda_error_word(0, WF_OP_INDEX_SELECT, "here.c:1", 10, &word, &why));
+    void *params[] = {&word, &bad};
+    on_a_thread(uses_up_words, &s);
+    OK(s.status);
+    OK(wf_cuda_synchronize(0, &why));
+    OK(wf_cuda_launch(fake_kernel("store_i64"), one_block, one_block, 0, params, &why));
+    cr_assert_eq(wf_cuda_synchronize(0, &why), WEFT_EINDEX);
+    cr_assert(strstr(why.rule, "42") && strstr(why.rule, "here.c:1"), "%s", why.rule);
+    OK(wf_cuda_synchronize(0, &why));
+    wf_cuda_free(own);
+    wf_cuda_free(s.b);
+    close_fake();
+}
+
+static void *takes_a_word(void *arg)
+{
+    shared *s = arg;
+    void *word = NULL;
+    int64_t none = -1;
+    s->status = wf_cuda_use(s->b, true, &why) ||
+                wf_cuda_error_word(0, WF_OP_ADD, "gone.c:3", 10, &word, &why);
+    void *params[] = {&word, &none};
+    s->status = s->status ||
+                wf_cuda_launch(fake_kernel("store_i64"), one_block, one_block, 0, params, &why);
+    return NULL;
+}
+
+/* Threads that end give the words of their last op back. */
+Test(cuda_shared, words_of_threads_that_ended)
+{
+    with_fake(FAKE_RANDOM, 4);
+    shared s = {.b = block(64)};
+    cr_assert(fake_kernel("store_i64"));
+    for (int i = 0; i < 1300 && !s.status; i++) {
+        on_a_thread(takes_a_word, &s);
+        s.status = s.status || (i % 50 == 0 && wf_cuda_synchronize(0, &why));
+    }
+    OK(s.status);
+    cr_assert_leq(gpu->alive("host"), 1);
+    wf_cuda_free(s.b);
+    close_fake();
+}
+
+/* A handle names one stream or event for good: freed, it is nobody's, even when the place is taken again. */
+Test(cuda_shared, stale_handles_are_nobodys)
+{
+    with_fake(FAKE_LATE, 1);
+    weft_device d = WEFT_CUDA(0);
+    weft_stream *s = weft_stream_new(d);
+    cr_assert(s && weft_stream_set(d, s) == WEFT_OK);
+    cr_assert_eq(weft_stream_current(d), s);
+    cr_assert_eq(weft_stream_free(s), WEFT_OK);
+    cr_assert_null(weft_stream_current(d), "on the default stream again");
+    weft_stream *t = weft_stream_new(d);
+    cr_assert(t && t != s);
+    cr_assert_eq(weft_stream_free(s), WEFT_EHANDLE);
+    cr_assert_eq(weft_stream_set(d, s), WEFT_EHANDLE);
+    cr_assert_eq(weft_stream_synchronize(s), WEFT_EHANDLE);
+    cr_assert_null(weft_stream_current(d));
+    cr_assert_eq(weft_stream_set(d, t), WEFT_OK);
+    /* What was current and is given back is not recorded into the graph that gets the place. */
+    cr_assert_eq(weft_stream_free(t), WEFT_OK);
+    wf_cuda_graph *g = NULL;
+    OK(wf_cuda_capture_begin(0, &why));
+    cr_assert(wf_cuda_capturing(0));
+    OK(wf_cuda_capture_end(0, true, &g, &why));
+    cr_assert(!wf_cuda_capturing(0));
+    weft_event *e = weft_event_new(d);
+    cr_assert(e && weft_event_free(e) == WEFT_OK);
+    weft_event *f = weft_event_new(d);
+    cr_assert(f && f != e);
+    cr_assert_eq(weft_event_record(e), WEFT_EHANDLE);
+    cr_assert_eq(weft_event_free(e), WEFT_EHANDLE);
+    cr_assert_eq(weft_event_record(f), WEFT_OK);
+    cr_assert_eq(weft_event_synchronize(f), WEFT_OK);
+    cr_assert_eq(weft_event_free(f), WEFT_OK);
+    cr_assert_eq(weft_stream_free((weft_stream *)&why), WEFT_EHANDLE, "no handle at all");
+    cr_assert_eq(weft_event_free((weft_event *)&why), WEFT_EHANDLE);
+    weft_stream *old = weft_stream_new(d);
+    close_fake();
+    with_fake(FAKE_LATE, 1);
+    t = weft_stream_new(d);
+    cr_assert(t && t != old);
+    cr_assert_eq(weft_stream_free(old), WEFT_EHANDLE, "of the device before it was closed");
+    cr_assert_eq(weft_stream_free(t), WEFT_OK);
+    close_fake();
+}
