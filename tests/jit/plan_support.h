@@ -13,6 +13,7 @@
 #include "jit/plan.h"
 #include "jit/trace.h"
 #include "tests/jit/values.h"
+#include "tests/support/effort.h"
 #include "weft/weft.h"
 
 static inline wf_fn *plan_parse(const char *text)
@@ -94,7 +95,7 @@ static inline void plan_check(const wf_fn *f, unsigned flags, wf_plan_info *info
     }
     wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = flags}, &why);
     cr_assert_not_null(p, "%s", why.rule);
-    for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+    for (size_t t = 0; t < sizeof threads / sizeof *threads; t += EFFORT_THREAD_STEP) {
         wf_view got[PLAN_ARGS];
         memset(got, 0, sizeof got);
         wf_plan_args a = {.fn = f, .in = iv, .out = got};

@@ -19,6 +19,7 @@
 #include "eager/kernels/cast.h"
 #include "eager/pool.h"
 #include "jit/ir/op.h"
+#include "tests/support/effort.h"
 
 /* ThreadSanitizer multiplies the time of a loop over elements by 20 to 50 and needs threads, not every
  * combination of types and layouts: it runs one in THIN or so, at sizes that still make several chunks. */
@@ -403,8 +404,8 @@ Test(map, threads)
                     fill_repeating(&s[k]);
                     v[k] = s[k].v;
                 }
-                operand d[4];
-                for (int i = 0; i < 4; i++) {
+                operand d[4] = {0};
+                for (int i = 0; i < 4; i += EFFORT_THREAD_STEP) {
                     d[i] = make(result_of(ops[o], s[0].v.dtype), 2, shapes[c], CONTIGUOUS);
                     wf_set_isa(i == 0 ? WF_ISA_SSE2 : i == 1 ? WF_ISA_AVX2 : WF_NISA);
                     cr_assert_eq(wf_set_num_threads(counts[i]), 0);

@@ -13,6 +13,7 @@
 #include "eager/exec.h"
 #include "eager/pool.h"
 #include "eager/program.h"
+#include "tests/support/effort.h"
 
 WF_EXEC_DECL(reduce);
 
@@ -368,9 +369,9 @@ static void run_pair(pair *w, const char *what)
     static const int threads[] = {1, 2, 3, 7};
     wf_set_isa(WF_NISA);
     const int most = (int)wf_isa();
-    for (int isa = 0; isa <= most; isa++) {
+    for (int isa = EFFORT_ONE_ISA ? most : 0; isa <= most; isa++) {
         wf_set_isa(isa);
-        for (int t = 0; t < 4; t++) {
+        for (int t = 0; t < 4; t += EFFORT_THREAD_STEP) {
             if (isa != most && t != isa + 1)
                 continue;
             cr_assert_eq(wf_set_num_threads(threads[t]), 0);
