@@ -21,6 +21,17 @@ enum { WF_DEVICE_HOST = 0, WF_MAX_CUDA = 16 }; /* CUDA device i is 1 + i */
 struct wf_program;
 struct wf_program_args;
 
+/* Work that is recorded once and launched as often as wanted (eager/cuda/runtime.h has the rules). */
+typedef struct wf_device_graphs {
+    bool (*wanted)(void); /* not switched off */
+    int (*begin)(int ordinal, wf_why *why);
+    int (*end)(int ordinal, bool drop, void **graph, wf_why *why);
+    int (*launch)(void *graph, wf_why *why);
+    void (*free)(void *graph);
+    /* Programs that this thread ran another way than it will, since a kernel was still being made. */
+    int64_t (*unsettled)(void);
+} wf_device_graphs;
+
 /* Functions that return int: 0, or a status with why filled. Addresses are of device memory unless said otherwise. */
 typedef struct wf_device_ops {
     const char *name;
@@ -43,6 +54,7 @@ typedef struct wf_device_ops {
     int (*row)(int ordinal, wf_exec *e);
     /* A row that is a few programs (reductions, softmax, norms); WEFT_EUNSUPPORTED with why empty: it is not. */
     int (*composite)(int device, wf_exec *e);
+    const wf_device_graphs *graphs; /* NULL: the device has none */
 } wf_device_ops;
 
 /* What is in use. NULL: nothing was asked of a device yet. */

@@ -413,8 +413,17 @@ static int run_frozen(weft_jit *j, wf_ctx *c, wf_frozen *z, const weft_tensor *i
                       int n_out)
 {
     wf_why why = {0};
-    int rc = wf_frozen_run(z, c, in, out, &why);
+    wf_frozen_how how;
+    int rc = wf_frozen_run(z, c, in, out, &how, &why);
     wf_frozen_release(z);
+    if (how.captured || how.reason[0]) {
+        pthread_mutex_lock(&j->lock);
+        j->stats.captured += how.captured;
+        if (how.reason[0]) {
+            note_reason(j, "not captured", how.reason);
+        }
+        pthread_mutex_unlock(&j->lock);
+    }
     if (rc) {
         weft_tensor e = wf_raise_text(c, why.code ? why.code : rc, "jit_call", "in '%s': %s%s%s",
                                       j->name, why.rule, why.hint[0] ? "; " : "", why.hint);

@@ -3,6 +3,7 @@
  */
 #include "eager/cuda/runtime.h"
 #include "eager/device.h"
+#include "eager/env.h"
 #include "jit/device_rows.h"
 #include "jit/gpu/gpu.h"
 
@@ -25,6 +26,37 @@ static int use(void *block, bool write, wf_why *why)
     return wf_cuda_use(block, write, why);
 }
 
+/* Waiting after each kernel and telling whose error it is goes with launches of their own only. */
+static bool graphs_wanted(void)
+{
+    return wf_env()->WEFT_CUDA_GRAPHS != 0 && wf_env()->WEFT_CUDA_BLOCKING == 0;
+}
+
+static int end_capture(int ordinal, bool drop, void **graph, wf_why *why)
+{
+    wf_cuda_graph *g = NULL;
+    int code = wf_cuda_capture_end(ordinal, drop, &g, why);
+    *graph = g;
+    return code;
+}
+
+static int launch_graph(void *graph, wf_why *why)
+{
+    return wf_cuda_graph_launch(graph, why);
+}
+
+static void free_graph(void *graph)
+{
+    wf_cuda_graph_free(graph);
+}
+
+static const wf_device_graphs graphs = {.wanted = graphs_wanted,
+                                        .begin = wf_cuda_capture_begin,
+                                        .end = end_capture,
+                                        .launch = launch_graph,
+                                        .free = free_graph,
+                                        .unsettled = wf_gpu_unsettled};
+
 const wf_device_ops wf_device_gpu = {.name = "cuda",
                                      .open = wf_cuda_open,
                                      .alloc = alloc,
@@ -37,4 +69,5 @@ const wf_device_ops wf_device_gpu = {.name = "cuda",
                                      .copy = wf_gpu_copy,
                                      .fill = wf_gpu_fill,
                                      .row = wf_gpu_row,
-                                     .composite = wf_device_composite};
+                                     .composite = wf_device_composite,
+                                     .graphs = &graphs};

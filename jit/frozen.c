@@ -1,6 +1,7 @@
 /*
  * jit/frozen.c -- describing, guarding and replaying frozen calls; see frozen.h.
  */
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "eager/alloc.h"
 #include "eager/device.h"
 #include "eager/pool.h"
+#include "jit/capture.h"
 #include "jit/frozen.h"
 #include "jit/key.h"
 
@@ -54,6 +56,11 @@ struct wf_frozen {
     int32_t *writes; /* per result, as plans have it */
     wf_fn *fn;
     wf_plan *plan;
+    pthread_mutex_t lock; /* of what follows */
+    wf_capture *capture;  /* NULL: none yet */
+    int replays;          /* step by step */
+    bool calm;            /* the last of them did what all later ones will do */
+    bool uncapturable;
 };
 
 void wf_frozen_retain(wf_frozen *z)
@@ -77,6 +84,8 @@ void wf_frozen_release(wf_frozen *z)
     wf_mfree(z->out);
     wf_mfree(z->made_bytes);
     wf_mfree(z->writes);
+    wf_capture_free(z->capture);
+    pthread_mutex_destroy(&z->lock);
     wf_fn_free(z->fn);
     wf_plan_release(z->plan);
     wf_mfree(z);
@@ -341,6 +350,7 @@ wf_frozen *wf_frozen_describe(wf_trace *t, const weft_tensor *in, int n_in, cons
     }
     memset(z, 0, sizeof *z);
     atomic_store(&z->refs, 1);
+    pthread_mutex_init(&z->lock, NULL);
     z->n_in = n_in;
     z->n_source = (int)t->nouter;
     z->n_out = n_out;
@@ -573,21 +583,30 @@ static int lay(const wf_frozen *z, wf_view *v, wf_val value, wf_storage *st, boo
     return wf_storage_use(st, write, why);
 }
 
-static int lay_out(wf_frozen *z, const args *a, replay *r, wf_why *why)
+static int make_memory(wf_frozen *z, const args *a, replay *r, wf_why *why)
+{
+    for (int k = 0; k < z->n_source; k++) {
+        r->source[k] = z->src[k].arg >= 0 ? a->slot[z->src[k].arg]->st : z->src[k].st;
+    }
+    for (uint32_t k = 0; k < z->n_made; k++) {
+        r->made[k] = wf_storage_new_on(z->device, z->made_bytes[k], why);
+        if (!r->made[k]) {
+            return why->code ? why->code : WEFT_ENOMEM;
+        }
+    }
+    return 0;
+}
+
+static int lay_out(wf_frozen *z, replay *r, wf_why *why)
 {
     const wf_fn *f = z->fn;
     for (int k = 0; k < z->n_source; k++) {
-        r->source[k] = z->src[k].arg >= 0 ? a->slot[z->src[k].arg]->st : z->src[k].st;
         if (lay(z, &r->in[k], f->inputs[k], r->source[k], z->src[k].written, why)) {
             return why->code;
         }
     }
     uint32_t at = 0;
     for (; at < z->n_made; at++) {
-        r->made[at] = wf_storage_new_on(z->device, z->made_bytes[at], why);
-        if (!r->made[at]) {
-            return why->code ? why->code : WEFT_ENOMEM;
-        }
         if (lay(z, &r->out[at], f->outputs[at], r->made[at], true, why)) {
             return why->code;
         }
@@ -639,12 +658,117 @@ static int make_outputs(wf_frozen *z, wf_ctx *c, const weft_tensor *in, const re
     return rc;
 }
 
-int wf_frozen_run(wf_frozen *z, wf_ctx *c, const weft_tensor *in, weft_tensor *out, wf_why *why)
+/* -- replaying as one launch ------------------------------------------------------------------------------------------ */
+
+enum {
+    CAPTURE_FROM = 2,
+    CAPTURE_ANYWAY = 24
+}; /* replays before a capture; kernels not made by then will not be */
+
+/* Called with the lock. The capture of this call's steps; NULL: not now, or never. */
+static wf_capture *capture_now(wf_frozen *z, const replay *r, wf_frozen_how *how)
+{
+    bool *flags = wf_malloc(2 * (size_t)z->n_source + 1);
+    wf_why why = {0};
+    for (int k = 0; flags && k < z->n_source; k++) {
+        flags[k] = z->src[k].arg >= 0;
+        flags[z->n_source + k] = z->src[k].written;
+    }
+    const wf_capture_of what = {.fn = z->fn,
+                                .plan = z->plan,
+                                .device = z->device,
+                                .n_source = (uint32_t)z->n_source,
+                                .n_made = z->n_made,
+                                .source = r->source,
+                                .argument = flags,
+                                .written = flags ? flags + z->n_source : NULL,
+                                .made_bytes = z->made_bytes};
+    z->capture = flags ? wf_capture_new(&what, &why) : NULL;
+    if (!z->capture) {
+        z->uncapturable = true;
+        snprintf(how->reason, sizeof how->reason, "%.180s",
+                 flags ? why.rule : "there is no memory");
+    }
+    wf_mfree(flags);
+    return z->capture;
+}
+
+/* The capture to run; NULL: run the steps. */
+static wf_capture *find_capture(wf_frozen *z, const replay *r, wf_frozen_how *how)
+{
+    if (!wf_capture_can(z->device)) {
+        return NULL;
+    }
+    wf_capture *c = NULL;
+    pthread_mutex_lock(&z->lock);
+    bool ready = z->replays >= CAPTURE_FROM && (z->calm || z->replays >= CAPTURE_ANYWAY);
+    if (z->uncapturable) {
+        c = NULL;
+    } else if (z->capture && wf_capture_holds(z->capture, r->source)) {
+        c = z->capture;
+    } else if (z->capture) {
+        z->uncapturable = true;
+        snprintf(how->reason, sizeof how->reason, "a captured tensor has moved");
+    } else if (ready && wf_plan_is_settled(z->plan)) {
+        c = capture_now(z, r, how);
+    }
+    pthread_mutex_unlock(&z->lock);
+    return c;
+}
+
+static int run_steps(wf_frozen *z, replay *r, wf_plan_args *p, wf_why *why)
+{
+    bool can = wf_capture_can(z->device);
+    int64_t before = can ? wf_capture_unsettled(z->device) : 0;
+    int rc = lay_out(z, r, why);
+    p->failed_op = WF_OP_INVALID;
+    memset(r->began, 0, z->n_made + (size_t)z->n_source);
+    if (!rc) {
+        unsigned mode = wf_fpenv_enter();
+        rc = wf_plan_run(z->plan, p, why);
+        wf_fpenv_leave(mode);
+        mark_written(z, r, rc ? p : NULL);
+    }
+    if (can) {
+        pthread_mutex_lock(&z->lock);
+        z->calm = wf_capture_unsettled(z->device) == before;
+        z->replays++;
+        pthread_mutex_unlock(&z->lock);
+    }
+    return rc;
+}
+
+/* As one launch if there is a capture, or step by step. */
+static int run_somehow(wf_frozen *z, replay *r, wf_frozen_how *how, wf_why *why)
+{
+    wf_plan_args p = {
+        .fn = z->fn, .in = r->in, .out = r->out, .device = z->device, .began = r->began};
+    wf_capture *c = find_capture(z, r, how);
+    bool launched = false;
+    int rc = c ? wf_capture_run(c, r->source, r->made, &launched, why) : 0;
+    if (!launched) {
+        if (c) { /* what stood in the way of a launch may not be in the way of steps */
+            *why = (wf_why){0};
+        }
+        return run_steps(z, r, &p, why);
+    }
+    how->captured = true;
+    if (rc) {
+        p.failed_op = WF_OP_COPY;
+        memset(r->began, 1, z->n_made + (size_t)z->n_source);
+    }
+    mark_written(z, r, rc ? &p : NULL);
+    return rc;
+}
+
+int wf_frozen_run(wf_frozen *z, wf_ctx *c, const weft_tensor *in, weft_tensor *out,
+                  wf_frozen_how *how, wf_why *why)
 {
     size_t ns = (size_t)z->n_source, nm = z->n_made;
     char *block = wf_malloc((2 * ns + nm) * sizeof(wf_view) + (ns + nm) * (sizeof(void *) + 1) + 1);
     args a = {.n = 0, .slot = a.slot_, .pinned = a.pinned_};
     char reason[WF_REASON];
+    *how = (wf_frozen_how){.captured = false};
     if (!block) {
         return wf_fail(why, WEFT_ENOMEM, "out of memory for a frozen call");
     }
@@ -654,16 +778,11 @@ int wf_frozen_run(wf_frozen *z, wf_ctx *c, const weft_tensor *in, weft_tensor *o
     r.source = r.made + nm;
     r.began = (uint8_t *)(void *)(r.source + ns);
     memset(r.made, 0, nm * sizeof *r.made);
-    int rc = open_args(c, &a, in, z->n_in, reason) ? lay_out(z, &a, &r, why)
+    int rc = open_args(c, &a, in, z->n_in, reason) ? make_memory(z, &a, &r, why)
                                                    : wf_fail(why, WEFT_EHANDLE, "%s", reason);
-    wf_plan_args p = {.fn = z->fn, .in = r.in, .out = r.out, .device = z->device, .began = r.began};
-    if (!rc) {
-        unsigned mode = wf_fpenv_enter();
-        rc = wf_plan_run(z->plan, &p, why);
-        wf_fpenv_leave(mode);
-        mark_written(z, &r, rc ? &p : NULL);
-        rc = rc ? rc : make_outputs(z, c, in, &r, out, why);
-    } else if (rc == WEFT_ENOMEM && !why->code) {
+    rc = rc ? rc : run_somehow(z, &r, how, why);
+    rc = rc ? rc : make_outputs(z, c, in, &r, out, why);
+    if (rc == WEFT_ENOMEM && !why->code) {
         wf_fail(why, rc, "out of memory for the results");
     }
     for (size_t k = 0; k < nm; k++) {

@@ -6,7 +6,8 @@
  * are made. Two recordings in a row must agree in everything: structure, numbers, captured tensors, outputs.
  *
  * Invariants: guards read arguments and captured handles only and never data; every refusal and every miss has a
- * reason in words; a frozen call is immutable but for its counters, and may run on several threads at once.
+ * reason in words; a frozen call is immutable but for its counters and its capture, and may run on several threads
+ * at once.
  */
 #ifndef JIT_FROZEN_H
 #define JIT_FROZEN_H
@@ -40,8 +41,14 @@ bool wf_frozen_guard(wf_frozen *z, wf_ctx *c, const weft_tensor *in, int n_in, i
                      char reason[WF_REASON]);
 /* Has a captured tensor been freed? Then z never replays again, and only holds memory. */
 bool wf_frozen_is_dead(const wf_frozen *z, wf_ctx *c);
-/* Replays after a guard that passed. 0 or a status with why filled; outputs are then untouched. */
-int wf_frozen_run(wf_frozen *z, wf_ctx *c, const weft_tensor *in, weft_tensor *out, wf_why *why);
+/* Replays after a guard that passed. 0 or a status with why filled; outputs are then untouched. On a device that can, the
+ * steps are captured once they do what they will always do, and launched as one from then on; *how says. */
+typedef struct wf_frozen_how {
+    bool captured;          /* one launch */
+    char reason[WF_REASON]; /* why it cannot be, said once; else "" */
+} wf_frozen_how;
+int wf_frozen_run(wf_frozen *z, wf_ctx *c, const weft_tensor *in, weft_tensor *out,
+                  wf_frozen_how *how, wf_why *why);
 /* Calls so far, this one included. */
 uint32_t wf_frozen_count(wf_frozen *z);
 

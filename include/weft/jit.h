@@ -104,6 +104,7 @@ typedef struct weft_jit_stats {
     int64_t steps;     /* what its plan runs one after the other */
     int64_t kernels;   /* fused groups among them */
     int64_t frozen;    /* calls that were replayed */
+    int64_t captured;  /* of those, the ones that were a single launch of a captured graph (GPUs) */
     int64_t misses;    /* calls that a guard sent to recording */
     int64_t refusals;  /* recordings that could not be frozen */
     int64_t verified;  /* replays that were checked by a recording */

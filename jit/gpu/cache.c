@@ -237,8 +237,16 @@ void wf_gpu_refuse(const wf_gpu_variant *v_, const wf_why *why)
     pthread_mutex_unlock(&cache.lock);
 }
 
+static _Thread_local int64_t singles_here;
+
+int64_t wf_gpu_unsettled(void)
+{
+    return singles_here;
+}
+
 void wf_gpu_count_single(void)
 {
+    singles_here++;
     pthread_mutex_lock(&cache.lock);
     cache.stats.singles++;
     pthread_mutex_unlock(&cache.lock);

@@ -32,6 +32,8 @@ typedef struct wf_gpu_stats {
     int64_t compile_ns;
 } wf_gpu_stats;
 void wf_gpu_get_stats(wf_gpu_stats *s);
+/* `singles` of this thread. */
+int64_t wf_gpu_unsettled(void);
 /* Until no kernel is being made (tests). */
 void wf_gpu_wait_kernels(void);
 

@@ -1,0 +1,279 @@
+/*
+ * jit/capture.c -- capturing a plan's run on a device, and replaying it; see capture.h.
+ *
+ * A run is three ops of the stream: arguments in, the launch, results and written arguments out. Each orders itself
+ * behind what other streams do with the memory it uses, so a run on another stream waits for the one before. The lock
+ * is held while the three are queued: another thread's copies must not come between.
+ */
+#include "jit/capture.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "eager/device.h"
+#include "eager/pool.h"
+
+struct wf_capture {
+    pthread_mutex_t lock;
+    const wf_device_graphs *api;
+    void *graph;
+    int device;
+    uint32_t n_source, n_made;
+    wf_storage **in;      /* per source: its own memory of an argument; NULL: captured */
+    wf_storage **out;     /* per result: what the graph writes */
+    const void **address; /* per source: of a captured tensor's memory */
+    bool *written;        /* per source */
+};
+
+static const wf_device_graphs *graphs_of(int device)
+{
+    const wf_device_ops *api = atomic_load_explicit(&wf_device_api, memory_order_acquire);
+    return device != WF_DEVICE_HOST && api ? api->graphs : NULL;
+}
+
+bool wf_capture_can(int device)
+{
+    const wf_device_graphs *g = graphs_of(device);
+    return g && g->wanted();
+}
+
+int64_t wf_capture_unsettled(int device)
+{
+    return graphs_of(device)->unsettled();
+}
+
+/* -- making ---------------------------------------------------------------------------------------------------- */
+
+static wf_capture *make(const wf_capture_of *what)
+{
+    size_t ns = what->n_source, nm = what->n_made;
+    wf_capture *c = wf_malloc(sizeof *c);
+    if (!c) {
+        return NULL;
+    }
+    *c = (wf_capture){.api = graphs_of(what->device),
+                      .device = what->device,
+                      .n_source = what->n_source,
+                      .n_made = what->n_made};
+    pthread_mutex_init(&c->lock, NULL);
+    c->in = wf_calloc(ns + 1, sizeof *c->in);
+    c->out = wf_calloc(nm + 1, sizeof *c->out);
+    c->address = wf_calloc(ns + 1, sizeof *c->address);
+    c->written = wf_calloc(ns + 1, sizeof *c->written);
+    if (!c->in || !c->out || !c->address || !c->written) {
+        wf_capture_free(c);
+        return NULL;
+    }
+    for (size_t k = 0; k < ns; k++) {
+        c->written[k] = what->written[k];
+        c->address[k] = what->argument[k] ? NULL : what->source[k]->data;
+    }
+    return c;
+}
+
+void wf_capture_free(wf_capture *c)
+{
+    if (!c) {
+        return;
+    }
+    if (c->graph) {
+        c->api->free(c->graph);
+    }
+    for (uint32_t k = 0; c->in && k < c->n_source; k++) {
+        if (c->in[k]) {
+            wf_storage_release(c->in[k]);
+        }
+    }
+    for (uint32_t k = 0; c->out && k < c->n_made; k++) {
+        if (c->out[k]) {
+            wf_storage_release(c->out[k]);
+        }
+    }
+    wf_mfree(c->in);
+    wf_mfree(c->out);
+    wf_mfree(c->address);
+    wf_mfree(c->written);
+    pthread_mutex_destroy(&c->lock);
+    wf_mfree(c);
+}
+
+static int no_memory(wf_why *why)
+{
+    return why->code ? why->code
+                     : wf_fail(why, WEFT_ENOMEM, "there is no memory for a captured graph");
+}
+
+static int make_inputs(wf_capture *c, const wf_capture_of *what, wf_why *why)
+{
+    size_t bytes = 0;
+    for (uint32_t k = 0; k < c->n_source; k++) {
+        bytes += what->argument[k] ? what->source[k]->nbytes : 0;
+    }
+    for (uint32_t k = 0; k < c->n_made; k++) {
+        bytes += what->made_bytes[k];
+    }
+    if (bytes > WF_CAPTURE_ARGUMENTS) {
+        return wf_fail(why, WEFT_EUNSUPPORTED,
+                       "its arguments and results are %zu MiB, which every call would copy",
+                       bytes >> 20);
+    }
+    for (uint32_t k = 0; k < c->n_source; k++) {
+        if (what->argument[k]) {
+            c->in[k] = wf_storage_new_on(c->device, what->source[k]->nbytes, why);
+            if (!c->in[k]) {
+                return no_memory(why);
+            }
+        }
+    }
+    return 0;
+}
+
+static int lay(wf_view *v, const wf_fn *f, wf_val value, wf_storage *st, bool write, wf_why *why)
+{
+    wf_view_of_type(v, wf_fn_type(f, value), st->data);
+    v->device = st->device;
+    return wf_storage_use(st, write, why);
+}
+
+/* Views of a run in the capture's memory; results are made here, so that they are the graph's. */
+static int lay_out(wf_capture *c, const wf_capture_of *what, wf_view *in, wf_view *out, wf_why *why)
+{
+    const wf_fn *f = what->fn;
+    int rc = 0;
+    for (uint32_t k = 0; k < c->n_source && !rc; k++) {
+        wf_storage *st = c->in[k] ? c->in[k] : what->source[k];
+        rc = lay(&in[k], f, f->inputs[k], st, c->written[k], why);
+    }
+    uint32_t at = 0;
+    for (; at < c->n_made && !rc; at++) {
+        c->out[at] = wf_storage_new_on(c->device, what->made_bytes[at], why);
+        rc = c->out[at] ? lay(&out[at], f, f->outputs[at], c->out[at], true, why) : no_memory(why);
+    }
+    for (uint32_t k = 0; k < c->n_source && !rc; k++) {
+        if (c->written[k]) {
+            wf_storage *st = c->in[k] ? c->in[k] : what->source[k];
+            rc = lay(&out[at], f, f->outputs[at], st, true, why);
+            at++;
+        }
+    }
+    return rc;
+}
+
+static int record(wf_capture *c, const wf_capture_of *what, wf_view *views, wf_why *why)
+{
+    wf_plan_args p = {.fn = what->fn, .in = views, .out = views + c->n_source, .device = c->device};
+    int rc = lay_out(c, what, views, p.out, why);
+    if (!rc) {
+        unsigned mode = wf_fpenv_enter();
+        rc = wf_plan_run(what->plan, &p, why);
+        wf_fpenv_leave(mode);
+        if (rc && p.failed_op != WF_OP_INVALID) {
+            wf_why op = {0};
+            wf_fail(&op, rc, "%s: %.150s", wf_rows[p.failed_op].name, why->rule);
+            *why = op;
+        }
+    }
+    return rc;
+}
+
+wf_capture *wf_capture_new(const wf_capture_of *what, wf_why *why)
+{
+    wf_capture *c = make(what);
+    size_t n = 2 * (size_t)what->n_source + what->n_made;
+    wf_view *views = c ? wf_malloc(n * sizeof *views + 1) : NULL;
+    int rc = views ? make_inputs(c, what, why) : no_memory(why);
+    rc = rc ? rc : c->api->begin(what->device - 1, why);
+    if (!rc) {
+        wf_why end = {0};
+        rc = record(c, what, views, why);
+        int ended = c->api->end(what->device - 1, rc != 0, &c->graph, &end);
+        if (!rc && ended) {
+            rc = ended;
+            *why = end;
+        }
+    }
+    wf_mfree(views);
+    if (rc) {
+        wf_capture_free(c);
+        c = NULL;
+    }
+    return c;
+}
+
+/* -- running --------------------------------------------------------------------------------------------------------- */
+
+bool wf_capture_holds(const wf_capture *c, wf_storage *const *source)
+{
+    for (uint32_t k = 0; k < c->n_source; k++) {
+        if (!c->in[k] && source[k]->data != c->address[k]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static wf_view bytes_of(const wf_storage *st)
+{
+    return (wf_view){.data = st->data,
+                     .dtype = WEFT_U8,
+                     .rank = 1,
+                     .device = st->device,
+                     .dims = {(int64_t)st->nbytes},
+                     .strides = {1}};
+}
+
+static int use_pair(wf_storage *dst, wf_storage *src, wf_why *why)
+{
+    int rc = wf_storage_use(src, false, why);
+    return rc ? rc : wf_storage_use(dst, true, why);
+}
+
+static int copy(wf_storage *dst, const wf_storage *src, wf_why *why)
+{
+    wf_view d = bytes_of(dst), s = bytes_of(src);
+    return wf_device_copy(dst->device, &d, &s, why);
+}
+
+static int copy_in(wf_capture *c, wf_storage *const *source, wf_why *why)
+{
+    int rc = 0;
+    for (uint32_t k = 0; k < c->n_source && !rc; k++) {
+        rc = c->in[k] ? use_pair(c->in[k], source[k], why) : 0;
+    }
+    for (uint32_t k = 0; k < c->n_source && !rc; k++) {
+        rc = c->in[k] ? copy(c->in[k], source[k], why) : 0;
+    }
+    return rc;
+}
+
+static int copy_out(wf_capture *c, wf_storage *const *source, wf_storage *const *made, wf_why *why)
+{
+    int rc = 0;
+    for (uint32_t k = 0; k < c->n_made && !rc; k++) {
+        rc = use_pair(made[k], c->out[k], why);
+    }
+    for (uint32_t k = 0; k < c->n_source && !rc; k++) {
+        rc = c->in[k] && c->written[k] ? use_pair(source[k], c->in[k], why) : 0;
+    }
+    for (uint32_t k = 0; k < c->n_made && !rc; k++) {
+        rc = copy(made[k], c->out[k], why);
+    }
+    for (uint32_t k = 0; k < c->n_source && !rc; k++) {
+        rc = c->in[k] && c->written[k] ? copy(source[k], c->in[k], why) : 0;
+    }
+    return rc;
+}
+
+int wf_capture_run(wf_capture *c, wf_storage *const *source, wf_storage *const *made,
+                   bool *launched, wf_why *why)
+{
+    *launched = false;
+    pthread_mutex_lock(&c->lock);
+    int rc = copy_in(c, source, why);
+    rc = rc ? rc : c->api->launch(c->graph, why);
+    *launched = rc == 0;
+    rc = rc ? rc : copy_out(c, source, made, why);
+    pthread_mutex_unlock(&c->lock);
+    return rc;
+}
