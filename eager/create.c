@@ -7,6 +7,7 @@
  * offset, i and the parameters alone.
  */
 #include "eager/dense.h"
+#include "eager/draw.h"
 #include "eager/rng_core.h"
 
 enum { CHUNK = 4096, BUFFER = 512 };
@@ -144,15 +145,12 @@ WF_EXEC_DECL(linspace)
 /* -- random ---------------------------------------------------------------------------------------- */
 typedef struct random_args {
     const wf_view *dst;
-    wf_op op;
-    uint64_t seed, offset;
-    double p, q; /* low and high, mean and deviation, probability */
-    int64_t low, high;
+    wf_draw draw;
 } random_args;
 
 /* low + u (high - low), which rounding may carry to high: that value becomes low. */
 #define DRAW(suffix, type)                                                                         \
-    static void draw_##suffix(const random_args *a, type *out, int64_t begin, int64_t n)           \
+    static void draw_##suffix(const wf_draw *a, type *out, int64_t begin, int64_t n)               \
     {                                                                                              \
         const type p = (type)a->p, q = (type)a->q;                                                 \
         if (a->op == WF_OP_RANDN) {                                                                \
@@ -175,37 +173,47 @@ DRAW(f32, float)
 DRAW(f64, double)
 #undef DRAW
 
+int wf_draw_type(wf_op op, int dtype)
+{
+    return op == WF_OP_BERNOULLI ? (int)WEFT_BOOL
+           : op == WF_OP_RANDINT ? (int)WEFT_I64
+           : dtype == WEFT_F64   ? (int)WEFT_F64
+                                 : (int)WEFT_F32;
+}
+
+void wf_draw_elements(const wf_draw *d, int type, void *out, int64_t begin, int64_t n)
+{
+    if (d->op == WF_OP_BERNOULLI) {
+        wf_fill_bernoulli(out, begin, n, d->seed, d->offset, d->p);
+    } else if (d->op == WF_OP_RANDINT) {
+        wf_fill_randint(out, begin, n, d->seed, d->offset, d->low, d->high);
+    } else if (type == WEFT_F64) {
+        draw_f64(d, out, begin, n);
+    } else {
+        draw_f32(d, out, begin, n);
+    }
+}
+
 static void random_task(void *arg, int64_t begin, int64_t end)
 {
     const random_args *a = arg;
-    void *data = a->dst->data;
-    int dt = a->dst->dtype;
+    const int dt = a->dst->dtype, type = wf_draw_type(a->draw.op, dt);
     union {
         float f[BUFFER];
+        double d[BUFFER];
         int64_t i[BUFFER];
         uint8_t b[BUFFER];
     } buf;
-    bool real = a->op == WF_OP_RAND || a->op == WF_OP_RANDN;
-    if (real && dt == WEFT_F32) {
-        draw_f32(a, (float *)data + begin, begin, end - begin);
-        return;
-    }
-    if (real && dt == WEFT_F64) {
-        draw_f64(a, (double *)data + begin, begin, end - begin);
+    if (dt == type) {
+        char *data = a->dst->data;
+        wf_draw_elements(&a->draw, type, data + begin * (int64_t)wf_dtype_size(dt), begin,
+                         end - begin);
         return;
     }
     for (int64_t at = begin; at < end; at += BUFFER) {
         int64_t n = end - at < BUFFER ? end - at : BUFFER;
-        if (real) {
-            draw_f32(a, buf.f, at, n);
-            store_range(a->dst, at, n, &buf, WEFT_F32);
-        } else if (a->op == WF_OP_BERNOULLI) {
-            wf_fill_bernoulli(buf.b, at, n, a->seed, a->offset, a->p);
-            store_range(a->dst, at, n, &buf, WEFT_U8);
-        } else {
-            wf_fill_randint(buf.i, at, n, a->seed, a->offset, a->low, a->high);
-            store_range(a->dst, at, n, &buf, WEFT_I64);
-        }
+        wf_draw_elements(&a->draw, type, &buf, at, n);
+        store_range(a->dst, at, n, &buf, type == WEFT_BOOL ? WEFT_U8 : type);
     }
 }
 
@@ -225,11 +233,11 @@ static int permutation(wf_exec *e)
     wf_view out[2] = {wf_view_dense(keys + n, WEFT_I64, 1, &n),
                       wf_view_dense(keys + 2 * n, WEFT_I64, 1, &n)};
     random_args a = {.dst = &in,
-                     .op = WF_OP_RANDINT,
-                     .seed = (uint64_t)e->attr->dyn[1],
-                     .offset = (uint64_t)e->attr->dyn[2],
-                     .low = INT64_MIN,
-                     .high = INT64_MAX};
+                     .draw = {.op = WF_OP_RANDINT,
+                              .seed = (uint64_t)e->attr->dyn[1],
+                              .offset = (uint64_t)e->attr->dyn[2],
+                              .low = INT64_MIN,
+                              .high = INT64_MAX}};
     wf_parallel_for(n, CHUNK, random_task, &a);
     const int64_t axis = 0;
     const wf_attr attr = {.n_ints = 1, .ints = &axis};
@@ -261,15 +269,15 @@ WF_EXEC_DECL(random)
         return permutation(e);
     }
     random_args a = {.dst = dst,
-                     .op = e->op,
-                     .seed = (uint64_t)at->dyn[rank],
-                     .offset = (uint64_t)at->dyn[rank + 1]};
+                     .draw = {.op = e->op,
+                              .seed = (uint64_t)at->dyn[rank],
+                              .offset = (uint64_t)at->dyn[rank + 1]}};
     if (e->op == WF_OP_RANDINT) {
-        a.low = at->dyn[rank + 2];
-        a.high = at->dyn[rank + 3];
+        a.draw.low = at->dyn[rank + 2];
+        a.draw.high = at->dyn[rank + 3];
     } else {
-        a.p = at->flt[0];
-        a.q = e->op == WF_OP_BERNOULLI ? 0 : at->flt[1];
+        a.draw.p = at->flt[0];
+        a.draw.q = e->op == WF_OP_BERNOULLI ? 0 : at->flt[1];
     }
     wf_parallel_for(n, CHUNK, random_task, &a);
     return 0;

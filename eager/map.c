@@ -70,11 +70,33 @@ static bool is_packed(const wf_block *b, int k)
     return (b->col[k] == 1 || b->cols == 1) && (b->rows == 1 || b->row[k] == b->cols);
 }
 
+/* Source k, which is drawn, as a tile. */
+static const void *draw(const chunk *c, const wf_block *b, int k)
+{
+    const wf_tiles *t = c->r->t;
+    const int o = t->ndst + k;
+    const int64_t size = c->r->w->op[o].esize;
+    const int64_t first = (b->ptr[o] - (const char *)t->src[k].data) / size;
+    char *tile = c->scratch + c->r->slot[o];
+    if (is_packed(b, o)) {
+        t->draw(t->arg, k, tile, first, b->rows * b->cols);
+        return tile;
+    }
+    const bool line = b->col[o] == 1;
+    for (int64_t i = 0; i < b->rows; i++)
+        for (int64_t j = 0; j < b->cols; j += line ? b->cols : 1)
+            t->draw(t->arg, k, tile + (i * b->cols + j) * size,
+                    first + i * b->row[o] + j * b->col[o], line ? b->cols : 1);
+    return tile;
+}
+
 /* Source k of the block as a contiguous tile of its wanted type; sets its bit in bcast if one element
  * stands for all. */
 static const void *load(chunk *c, const wf_block *b, int k, unsigned *bcast)
 {
     const run *r = c->r;
+    if (r->t->drawn >> k & 1)
+        return draw(c, b, k);
     const int o = r->t->ndst + k;
     const int from = r->t->src[k].dtype, to = r->t->src_type[k];
     const wf_cast_fn cast = r->k->cast[to][from];

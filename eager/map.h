@@ -20,7 +20,11 @@ typedef struct wf_tiles {
     int64_t tile;  /* most elements of a tile; 0: the engine's choice */
     int64_t grain; /* elements that are worth a chunk */
     bool past;     /* fn takes WF_PAST_CACHES in bcast (eager/kernels/kernels.h) */
-    bool by_rows;  /* a call of fn costs so little that it may get a row of 64 elements */
+    /* Bit k: source k is drawn by `draw` (elements first .. first + n - 1, numbered in row-major order) instead of
+     * loaded; its view has row-major strides and any address, and the type it is wanted in. */
+    uint32_t drawn;
+    void (*draw)(const void *arg, int k, void *dst, int64_t first, int64_t n);
+    bool by_rows; /* a call of fn costs so little that it may get a row of 64 elements */
     wf_tile_fn fn;
     const void *arg;
 } wf_tiles;

@@ -43,6 +43,7 @@ static int add_input(wf_program *p, int dtype, int level)
     if (p->ninput == WF_PROGRAM_INPUTS)
         return fail(p);
     const int v = new_value(p, dtype, -1 - p->ninput, level, 0);
+    p->draw[p->ninput].op = WF_OP_INVALID;
     p->input[p->ninput++] = (int16_t)v;
     return v;
 }
@@ -228,8 +229,8 @@ int wf_program_expand(wf_program *p, int value, wf_level level)
 int wf_program_pick(wf_program *p, int input, int index)
 {
     if (p->failed || !is_value(p, input) || !is_value(p, index) || p->def[input] >= 0 ||
-        p->level[input] != WF_LEVEL_ELEM || p->level[index] == WF_LEVEL_ELEM ||
-        (WF_BIT(p->type[index]) & WF_DT_F) != 0)
+        p->level[input] != WF_LEVEL_ELEM || p->draw[-1 - p->def[input]].op != WF_OP_INVALID ||
+        p->level[index] == WF_LEVEL_ELEM || (WF_BIT(p->type[index]) & WF_DT_F) != 0)
         return fail(p);
     index = wf_program_cast(p, index, WEFT_I64);
     wf_inst inst = {.kind = WF_INST_PICK, .compute = p->type[input], .nsrc = 2};

@@ -76,6 +76,13 @@ typedef struct wf_inst {
     uint8_t phase;  /* when it runs; of ROW and ONE instructions: before the phase of this number */
 } wf_inst;
 
+/* An input that is a random row: elements are drawn where a tile of them would be loaded. */
+enum { WF_DRAW_SCALARS = 4 };
+typedef struct wf_program_drawn {
+    uint16_t op;                    /* WF_OP_INVALID: the input is in memory */
+    int8_t scalar[WF_DRAW_SCALARS]; /* scalars of the run: see wf_program_draw */
+} wf_program_drawn;
+
 typedef struct wf_program {
     int ninput, nscalar, ninst, noutput, nvalue;
     int nreg, width; /* tiles alive at once, and bytes of their widest element */
@@ -90,6 +97,7 @@ typedef struct wf_program {
     int16_t def[WF_PROGRAM_VALUES];  /* instruction, or -1 - input, or -1 - INPUTS - scalar */
     int16_t last[WF_PROGRAM_VALUES]; /* last instruction that reads the value, -1: none */
     int16_t input[WF_PROGRAM_INPUTS];
+    wf_program_drawn draw[WF_PROGRAM_INPUTS];
     int16_t scalar[WF_PROGRAM_SCALARS];
     int16_t output[WF_PROGRAM_OUTPUTS];
     uint8_t output_level[WF_PROGRAM_OUTPUTS]; /* ELEM or ROW */
@@ -101,6 +109,16 @@ void wf_program_init(wf_program *p);
 int wf_program_input(wf_program *p, int dtype);
 int wf_program_input_row(wf_program *p, int dtype);
 int wf_program_scalar(wf_program *p, int dtype);
+/* The next input: elements of RAND, RANDN, BERNOULLI or RANDINT of a type that wf_draw_type gives (eager/draw.h),
+ * numbered in row-major order of the run's dims (the reduced axes are the last ones, if there are any). scalar:
+ * values of scalars, seed and offset (i64), then low and high (f64; RANDINT: i64; high is not read where there is
+ * none). The run's view of it has row-major strides and any data that is no operand's. */
+int wf_program_draw(wf_program *p, wf_op op, int dtype, const int *scalar);
+/* Bit j: input j is drawn. */
+uint32_t wf_program_draws(const wf_program *p);
+/* Elements [first, first + n) of input j, which is drawn. */
+void wf_program_fill(const wf_program *p, int j, const void *const *scalars, void *dst,
+                     int64_t first, int64_t n);
 /* A row on values; its result has the type `compute`, or bool. */
 int wf_program_map(wf_program *p, wf_op op, int compute, int nsrc, const int *src);
 /* A vjp column: src is g, operands, y; what wf_vjp_reads does not name may be -1. */

@@ -33,6 +33,8 @@ static bool is_single(const wf_view *v)
 static int64_t flat_elements(const wf_program *p, const wf_program_args *a)
 {
     const int64_t n = wf_view_numel(&a->dst[0]);
+    if (wf_program_draws(p) != 0)
+        return -1;
     for (int k = 0; k < p->noutput; k++)
         if (!wf_view_is_contiguous(&a->dst[k]) || a->dst[k].dtype != p->type[p->output[k]])
             return -1;

@@ -209,6 +209,12 @@ void wf_map_run_aim(wf_map_run *r, const wf_program_args *a)
     }
 }
 
+static void draw_tile(const void *arg, int k, void *dst, int64_t first, int64_t n)
+{
+    const wf_map_run *r = arg;
+    wf_program_fill(r->p, k, r->scalars, dst, first, n);
+}
+
 void wf_program_run(const wf_program *p, const wf_view *dst, const wf_view *src,
                     const void *const *scalars)
 {
@@ -228,6 +234,8 @@ void wf_program_run(const wf_program *p, const wf_view *dst, const wf_view *src,
                              .src_type = src_type,
                              .grain = r.grain,
                              .tile = r.tile,
+                             .drawn = wf_program_draws(p),
+                             .draw = draw_tile,
                              .fn = wf_map_run_tile,
                              .arg = &r});
 }

@@ -241,6 +241,11 @@ static void classify(wf_row_run *r)
         const wf_operand *o = &r->s.op[p->noutput + j];
         const int form = form_of(r, o);
         const bool everywhere = o->one_row && o->row == 0; /* the same for all groups */
+        if (p->draw[j].op != WF_OP_INVALID) {
+            r->form[j] = WF_FORM_TILE;
+            r->way[j] = WF_IN_GATHER;
+            continue;
+        }
         r->form[j] = (uint8_t)(form < 0 ? WF_FORM_TILE : form);
         r->way[j] = form >= 0                                        ? WF_IN_PLACE
                     : everywhere && r->rows > 1 && r->cols >= r->s.n ? WF_IN_HELD
@@ -264,7 +269,7 @@ static bool choose_turned(const wf_row_run *r)
     const wf_space *s = &r->s;
     const int64_t inner = s->nk > 0 ? s->kd[s->nk - 1] : 1;
     int kept = 0, reduced = 0;
-    if (s->n <= 1 || inner < 4 || s->n / WF_BLOCK >= WF_BLOCK)
+    if (s->n <= 1 || inner < 4 || s->n / WF_BLOCK >= WF_BLOCK || wf_program_draws(r->p) != 0)
         return false;
     for (int k = 0; k < r->p->noutput + r->p->ninput; k++) {
         const wf_operand *o = &s->op[k];

@@ -399,9 +399,24 @@ static void store_output(const wf_row_task *t, int k)
     wf_space_store(&r->s, o, r->k, tile, t->r0, t->rn, t->c0, t->cn, r->turned);
 }
 
+/* Strips of programs that draw are never turned. */
+static void draw_input(const wf_row_task *t, int j, char *tile)
+{
+    const wf_row_run *r = t->r;
+    const int64_t n = r->s.n, first = t->r0 * n + t->c0;
+    const int64_t size = (int64_t)wf_dtype_size(r->p->type[r->p->input[j]]);
+    const int64_t lines = t->cn == n ? 1 : t->rn, line = t->cn == n ? t->rn * n : t->cn;
+    for (int64_t i = 0; i < lines; i++)
+        wf_program_fill(r->p, j, r->a->scalars, tile + i * line * size, first + i * n, line);
+}
+
 static void load_input(wf_row_task *t, int j)
 {
     const wf_row_run *r = t->r;
+    if (r->p->draw[j].op != WF_OP_INVALID) {
+        draw_input(t, j, t->mem + r->load + j * r->pitch);
+        return;
+    }
     if (r->way[j] == WF_IN_HELD) {
         if (t->held[j] == t->rn)
             return;

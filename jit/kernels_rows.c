@@ -16,9 +16,10 @@
 #include "jit/kernels_impl.h"
 
 enum {
-    TASK = 1 << 15,  /* elements worth a task */
-    GROUP = 1 << 13, /* elements of a group of packed rows */
-    LEAST_ROW = 16,  /* shorter rows are for the interpreter, which runs many of them at once */
+    TASK = 1 << 15,          /* elements worth a task */
+    GROUP = 1 << 13,         /* elements of a group of packed rows */
+    LONGEST_DRAWN = 1 << 16, /* of rows that are drawn into a buffer */
+    LEAST_ROW = 16, /* shorter rows are for the interpreter, which runs many of them at once */
     LINE = 64
 };
 static const int64_t longest_row = (int64_t)4096 * 4096;
@@ -27,6 +28,7 @@ typedef struct rows_run {
     const wf_jitk *k;
     const wf_exe *exe;
     const uint64_t *scalar;
+    const void *const *scalars; /* as the program takes them */
     const wf_kernels *kernels;
     wf_space s;
     int nop;              /* destinations and sources */
@@ -48,6 +50,12 @@ static bool is_row_operand(const rows_run *r, int i)
     return i < ndst ? rows->row_dst >> i & 1 : rows->row_src >> (i - ndst) & 1;
 }
 
+static bool is_drawn(const rows_run *r, int i)
+{
+    const int j = i - r->k->rows->ndst;
+    return j >= 0 && r->k->program.draw[j].op != WF_OP_INVALID;
+}
+
 /* Does destination d, when it is stored, take the place of something that source j still gives? */
 static bool overwrites(const rows_run *r, const wf_program_args *a, int d, int j)
 {
@@ -58,7 +66,7 @@ static bool overwrites(const rows_run *r, const wf_program_args *a, int d, int j
 static bool in_place(const rows_run *r, const wf_program_args *a, int i)
 {
     const wf_operand *o = &r->s.op[i];
-    if (r->s.rows > 1 && !o->one_row)
+    if (is_drawn(r, i) || (r->s.rows > 1 && !o->one_row))
         return false;
     if (is_row_operand(r, i))
         return true;
@@ -100,7 +108,10 @@ static void run_group(rows_run *r, char *memory, int64_t begin, int64_t count)
         if (r->packed >> i & 1) {
             ptr[i] = memory + r->pack_at[i];
             size[1 + i] = width;
-            if (i >= rows->ndst)
+            if (is_drawn(r, i))
+                wf_program_fill(&r->k->program, i - rows->ndst, r->scalars, ptr[i], begin * width,
+                                count * width);
+            else if (i >= rows->ndst)
                 wf_space_load(&r->s, o, r->kernels, ptr[i], begin, count, 0, width, false);
         } else {
             ptr[i] = o->data + wf_space_offset(&r->s, o, begin, 0) * o->esize;
@@ -158,12 +169,14 @@ int wf_jitk_run_rows(const wf_jitk *k, const wf_exe *exe, const uint64_t *scalar
     r.k = k;
     r.exe = exe;
     r.scalar = scalar;
+    r.scalars = a->scalars;
     r.kernels = wf_kernels_now();
     r.nop = k->rows->ndst + k->program.ninput;
     r.packed = 0;
     r.bytes = 0;
     atomic_init(&r.status, 0);
-    if (r.s.rows == 0 || r.s.n < LEAST_ROW || r.s.n > longest_row || !suits(&r))
+    const int64_t most = wf_program_draws(&k->program) != 0 ? LONGEST_DRAWN : longest_row;
+    if (r.s.rows == 0 || r.s.n < LEAST_ROW || r.s.n > most || !suits(&r))
         return WEFT_EUNSUPPORTED;
     lay_out(&r, a);
     const int64_t chunks = (r.s.rows + r.chunk - 1) / r.chunk;

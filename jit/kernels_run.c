@@ -29,6 +29,8 @@ typedef struct run {
     const wf_jitk *k;
     const wf_exe *exe;
     const uint64_t *scalar;
+    uint32_t draws;           /* inputs that are drawn, from */
+    const void *const *drawn; /* the scalars as the program takes them */
     void *ptr[WF_KERNEL_MAX_PTR];
     uint64_t flags;
     int64_t n, grain;
@@ -70,7 +72,7 @@ static bool flatten(run *r, const wf_view *dst, const wf_view *src)
         r->ptr[k] = dst[k].data;
     }
     for (int k = 0; k < p->ninput; k++) {
-        if (!(r->k->one >> k & 1) && !is_flat(&src[k], r->n))
+        if (!((r->k->one | r->draws) >> k & 1) && !is_flat(&src[k], r->n))
             return false;
         r->ptr[p->noutput + k] = src[k].data;
     }
@@ -98,16 +100,47 @@ static bool should_stream(const run *r, const wf_view *dst, const wf_view *src)
             return false;
     }
     for (int k = 0; k < p->ninput; k++)
-        if (!(r->k->one >> k & 1))
+        if (!((r->k->one | r->draws) >> k & 1))
             bytes += r->n * (int64_t)wf_dtype_size(src[k].dtype);
     return bytes >= STREAM_FROM;
+}
+
+/* Elements [begin, end) in pieces for which the draws fit into tiles. */
+static void run_range(const run *r, int64_t begin, int64_t end)
+{
+    const wf_program *p = &r->k->program;
+    _Alignas(LINE) char tiles[SPREAD];
+    void *ptr[WF_KERNEL_MAX_PTR];
+    if (!r->draws) {
+        launch(r, r->ptr, begin, end);
+        return;
+    }
+    int64_t piece = SPREAD / 8 / __builtin_popcount(r->draws) / LINE * LINE;
+    piece = piece < TILE ? piece : TILE;
+    for (int64_t at = begin; at < end; at += piece) {
+        const int64_t n = end - at < piece ? end - at : piece;
+        char *room = tiles;
+        for (int k = 0; k < p->noutput; k++)
+            ptr[k] = (char *)r->ptr[k] + at * (int64_t)wf_dtype_size(p->type[p->output[k]]);
+        for (int k = 0; k < p->ninput; k++) {
+            const int o = p->noutput + k;
+            const int64_t size = (int64_t)wf_dtype_size(p->type[p->input[k]]);
+            ptr[o] = r->k->one >> k & 1 ? r->ptr[o] : (char *)r->ptr[o] + at * size;
+            if (r->draws >> k & 1) {
+                wf_program_fill(p, k, r->drawn, room, at, n);
+                ptr[o] = room;
+                room += piece * 8;
+            }
+        }
+        launch(r, ptr, 0, n);
+    }
 }
 
 static void flat_chunk(void *arg, int64_t begin, int64_t end)
 {
     const run *r = arg;
     const int64_t last = end * r->grain < r->n ? end * r->grain : r->n;
-    launch(r, r->ptr, begin * r->grain, last);
+    run_range(r, begin * r->grain, last);
     if (r->flags & WF_LAUNCH_STREAM)
         wf_kernels_now()->fence();
 }
@@ -116,7 +149,7 @@ static void run_flat(run *r)
 {
     const int64_t chunks = (r->n + r->grain - 1) / r->grain;
     if (chunks <= 2)
-        launch(r, r->ptr, 0, r->n);
+        run_range(r, 0, r->n);
     else
         wf_parallel_for(chunks, 1, flat_chunk, r);
 }
@@ -159,6 +192,12 @@ static void tile(const void *arg, void *const *dst, const void *const *src, size
     }
 }
 
+static void draw(const void *arg, int k, void *dst, int64_t first, int64_t n)
+{
+    const run *r = arg;
+    wf_program_fill(&r->k->program, k, r->drawn, dst, first, n);
+}
+
 static void run_tiles(const run *r, const wf_program_args *a)
 {
     const wf_program *p = &r->k->program;
@@ -175,6 +214,8 @@ static void run_tiles(const run *r, const wf_program_args *a)
                              .src_type = src_type,
                              .grain = r->grain,
                              .tile = TILE,
+                             .drawn = r->draws,
+                             .draw = draw,
                              .fn = tile,
                              .arg = r});
 }
@@ -193,6 +234,8 @@ int wf_jitk_run(const wf_jitk *k, const wf_program_args *a)
         return status == WEFT_EUNSUPPORTED ? wf_program_run_on(p, a) : status;
     }
     run r = {.k = k, .exe = exe, .scalar = scalar, .grain = grain_of(p)};
+    r.draws = wf_program_draws(p);
+    r.drawn = a->scalars;
     if (!flatten(&r, a->dst, a->src)) {
         run_tiles(&r, a);
         return 0;

@@ -70,8 +70,9 @@ static void params(wf_lowering *l)
     const wf_program *p = l->p;
     for (int i = 0; i < p->ninput + p->nscalar; i++) {
         const int v = i < p->ninput ? p->input[i] : p->scalar[i - p->ninput];
-        const wf_kref x = wf_kir_param(l->k, wf_kir_storage(p->type[v]));
-        l->value[v] = p->type[v] == WEFT_BOOL ? wf_kir_cast(l->k, WF_KT_BOOL, x) : x;
+        const bool unread = i >= p->ninput && p->last[v] < 0; /* what draws take: kept narrow */
+        const wf_kref x = wf_kir_param(l->k, unread ? WF_KT_U8 : wf_kir_storage(p->type[v]));
+        l->value[v] = unread ? x : p->type[v] == WEFT_BOOL ? wf_kir_cast(l->k, WF_KT_BOOL, x) : x;
     }
 }
 
@@ -157,6 +158,13 @@ void wf_lower_key(const wf_program *p, uint32_t one, wf_text *out)
     wf_text_put(out, p->level, (size_t)p->nvalue);
     wf_text_put(out, p->output_level, (size_t)p->noutput);
     wf_text_put(out, p->input, (size_t)p->ninput * sizeof *p->input);
+    for (int i = 0; i < p->ninput;
+         i++) { /* what is drawn is no part of the kernel, but of its runs */
+        const wf_program_drawn *d = &p->draw[i];
+        wf_text_put(out, &d->op, sizeof d->op);
+        if (d->op != WF_OP_INVALID)
+            wf_text_put(out, d->scalar, sizeof d->scalar);
+    }
     wf_text_put(out, p->scalar, (size_t)p->nscalar * sizeof *p->scalar);
     wf_text_put(out, p->output, (size_t)p->noutput * sizeof *p->output);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eager/draw.h"
 #include "eager/exec.h"
 #include "jit/plan_lower.h"
 
@@ -114,6 +115,16 @@ static int add_access(wf_planner *b, const wf_map_of *m)
                          .term = m->term,
                          .offset = m->offset};
     }
+    return 0;
+}
+
+static int add_drawn(wf_planner *b, const wf_map_of *m)
+{
+    if (add_access(b, &(wf_map_of){.root = 0})) {
+        return WEFT_ENOMEM;
+    }
+    b->p->accesses[b->p->naccesses - 1] = (wf_access){
+        .buffer = WF_BUFFER_DRAWN, .dtype = m->dtype, .rank = m->rank, .shape = m->shape};
     return 0;
 }
 
@@ -281,6 +292,38 @@ static int lower_vjp(wf_lowering *w, uint32_t k)
     return r < 0 ? r : wf_program_cast(w->prog, r, type);
 }
 
+/* A random row: an input without memory. */
+static int lower_draw(wf_lowering *w, uint32_t k)
+{
+    const wf_fn *f = w->b->f;
+    const wf_type *t = &f->types[f->ins[k].type];
+    const wf_op op = (wf_op)f->ins[k].op;
+    const int number = op == WF_OP_RANDINT ? WEFT_I64 : WEFT_F64, n = w->prog->ninput;
+    int s[WF_DRAW_SCALARS];
+    for (int i = 0; i < WF_DRAW_SCALARS; i++) {
+        s[i] = wf_lower_scalar(w, (wf_scalar_of){k, (uint8_t)(i < 2 ? (int)WEFT_I64 : number),
+                                                 (uint8_t)(WF_SCALAR_SEED + i), t->rank});
+        if (s[i] < 0) {
+            return -1;
+        }
+    }
+    int v = wf_program_draw(w->prog, op, wf_draw_type(op, t->dtype), s);
+    if (v < 0) {
+        return -1;
+    }
+    wf_map_of m = w->b->l.map[k + 1];
+    bool row;
+    if (wf_read_map(&w->b->l, &w->g->space, k, k + 1, &m, &row)) {
+        w->b->why->code = WEFT_ENOMEM;
+        return -1;
+    }
+    m.dtype = (uint8_t)w->prog->type[v];
+    m.root = 0;
+    w->in[n] = m;
+    w->in_value[n] = v;
+    return wf_program_cast(w->prog, v, t->dtype);
+}
+
 static int lower_member(wf_lowering *w, uint32_t k)
 {
     const wf_fn *f = w->b->f;
@@ -289,7 +332,9 @@ static int lower_member(wf_lowering *w, uint32_t k)
     if (w->stamp[k + 1] == w->number + 1) { /* a uniform value that was read before */
         return 0;
     }
-    if (wf_op_is_elementwise((wf_op)i->op)) {
+    if (wf_is_draw(&w->b->l, k)) {
+        v[0] = lower_draw(w, k);
+    } else if (wf_op_is_elementwise((wf_op)i->op)) {
         v[0] = lower_row(w, k);
     } else if (i->op == WF_OP_VJP) {
         v[0] = lower_vjp(w, k);
@@ -307,6 +352,17 @@ static int lower_member(wf_lowering *w, uint32_t k)
     return v[0] < 0 ? -1 : 0;
 }
 
+static bool same_draws(const wf_program *a, const wf_program *b)
+{
+    bool same = true;
+    for (int i = 0; i < a->ninput; i++) {
+        const wf_program_drawn *x = &a->draw[i], *y = &b->draw[i];
+        same &= x->op == y->op &&
+                (x->op == WF_OP_INVALID || memcmp(x->scalar, y->scalar, sizeof x->scalar) == 0);
+    }
+    return same;
+}
+
 /* Equal programs share one copy. */
 static bool same_program(const wf_program *a, const wf_program *b)
 {
@@ -317,7 +373,7 @@ static bool same_program(const wf_program *a, const wf_program *b)
            memcmp(a->type, b->type, (size_t)a->nvalue) == 0 &&
            memcmp(a->level, b->level, (size_t)a->nvalue) == 0 &&
            memcmp(a->output_level, b->output_level, (size_t)a->noutput) == 0 &&
-           memcmp(a->input, b->input, (size_t)a->ninput * i2) == 0 &&
+           memcmp(a->input, b->input, (size_t)a->ninput * i2) == 0 && same_draws(a, b) &&
            memcmp(a->scalar, b->scalar, (size_t)a->nscalar * i2) == 0 &&
            memcmp(a->output, b->output, (size_t)a->noutput * i2) == 0;
 }
@@ -424,7 +480,8 @@ static int lower_group(wf_lowering *w)
         return wf_fail(b->why, WEFT_EUNSUPPORTED, "a group is too large");
     }
     for (int i = 0; i < w->prog->ninput; i++) {
-        if (add_access(b, &w->in[i])) {
+        if (w->prog->draw[i].op == WF_OP_INVALID ? add_access(b, &w->in[i])
+                                                 : add_drawn(b, &w->in[i])) {
             return WEFT_ENOMEM;
         }
     }

@@ -25,10 +25,11 @@ typedef struct wf_buffer {
     int64_t bytes;
 } wf_buffer;
 
-enum { WF_BUFFER_ABSENT = -1, WF_BUFFER_SCALAR = -2 };
+enum { WF_BUFFER_ABSENT = -1, WF_BUFFER_DRAWN = -2 };
 
 typedef struct wf_access {
-    int32_t buffer; /* index, or WF_BUFFER_ABSENT */
+    int32_t
+        buffer; /* index, or WF_BUFFER_ABSENT; DRAWN: a random row's elements, which have no memory */
     uint8_t dtype, rank;
     uint16_t nterms;
     uint32_t shape, term; /* as in wf_map_of */
@@ -49,7 +50,12 @@ typedef enum wf_scalar_kind {
     WF_SCALAR_SMOOTH,
     WF_SCALAR_SHARE,
     WF_SCALAR_THERE,
-    WF_SCALAR_MINUS_ZERO
+    WF_SCALAR_MINUS_ZERO,
+    /* a random row of rank n */
+    WF_SCALAR_SEED,
+    WF_SCALAR_OFFSET,
+    WF_SCALAR_LOW,
+    WF_SCALAR_HIGH
 } wf_scalar_kind;
 typedef struct wf_scalar_of {
     uint32_t ins; /* SCALAR, CONST or a fill */

@@ -129,7 +129,7 @@ static int at_target(const rows *c, int raw, int x, int target)
 {
     wf_program *p = c->w->prog;
     if (raw >= 0 && p->def[raw] < 0 && p->def[raw] >= -WF_PROGRAM_INPUTS &&
-        p->level[raw] == WF_LEVEL_ELEM) {
+        p->level[raw] == WF_LEVEL_ELEM && p->draw[-1 - p->def[raw]].op == WF_OP_INVALID) {
         return wf_program_cast(p, wf_program_pick(p, raw, target), c->compute);
     }
     int hit = equal(c, WF_OP_EQUAL, wf_program_iota(p, WEFT_I64), target);

@@ -48,7 +48,7 @@ static const wf_attr *attr_of(const run *r, uint32_t k)
 static void view_of(const run *r, const wf_access *a, wf_view *v)
 {
     const wf_plan *p = r->p;
-    if (a->buffer < 0) {
+    if (a->buffer == WF_BUFFER_ABSENT) {
         v->data = NULL;
         v->dtype = WEFT_DTYPE_DEFAULT;
         v->rank = v->device = 0;
@@ -58,7 +58,7 @@ static void view_of(const run *r, const wf_access *a, wf_view *v)
     for (uint32_t t = a->term; t < a->term + (uint32_t)a->nterms; t++) {
         offset += wf_term_value(&p->terms[t], attr_of(r, p->terms[t].ins));
     }
-    v->data = r->base[a->buffer] + offset * (int64_t)wf_dtype_size(a->dtype);
+    v->data = a->buffer < 0 ? NULL : r->base[a->buffer] + offset * (int64_t)wf_dtype_size(a->dtype);
     v->dtype = a->dtype;
     v->rank = a->rank;
     v->device = r->device;
@@ -132,6 +132,16 @@ static void loss_number(const run *r, const wf_scalar_of *c, scalar *out)
     put_number(d, ignore, true, c->dtype, out);
 }
 
+/* The numbers of a random row: extents, seed, offset and (of integers) the range are its integer slots. */
+static void draw_number(const run *r, const wf_scalar_of *c, scalar *out)
+{
+    const wf_attr *at = attr_of(r, c->ins);
+    const int64_t slot = c->n + (c->kind - WF_SCALAR_SEED), flt = c->kind - WF_SCALAR_LOW;
+    const bool real = c->dtype == WEFT_F64;
+    put_number(real && flt < at->n_flt ? at->flt[flt] : 0, real ? 0 : at->dyn[slot], real, c->dtype,
+               out);
+}
+
 /* What the eager kernel of the row would fill with: the same kernel fills one element. */
 static int fill_element(const wf_attr *at, int dtype, scalar *out, wf_why *why)
 {
@@ -166,6 +176,12 @@ static int set_scalars(run *r, const wf_plan_step *s, scalar *value, const void 
         case WF_SCALAR_SHARE:
         case WF_SCALAR_THERE:
             loss_number(r, &c[i], &value[i]);
+            break;
+        case WF_SCALAR_SEED:
+        case WF_SCALAR_OFFSET:
+        case WF_SCALAR_LOW:
+        case WF_SCALAR_HIGH:
+            draw_number(r, &c[i], &value[i]);
             break;
         case WF_SCALAR_MINUS_ZERO:
             put_number(-0.0, 0, true, c[i].dtype, &value[i]);
@@ -255,6 +271,11 @@ static int run_programs(run *r, const wf_plan_step *s, uint32_t n)
         set_views(r, &s[i], v);
         if (set_scalars(r, &s[i], value, at)) {
             return WEFT_ENOMEM;
+        }
+        for (uint32_t k = 0; k < s[i].nsrc; k++) { /* an address that is no operand's */
+            wf_view *drawn = &v[s[i].ndst + k];
+            bool none = r->p->accesses[s[i].access + s[i].ndst + k].buffer == WF_BUFFER_DRAWN;
+            drawn->data = none ? (char *)v->data + 1 : drawn->data;
         }
         r->args[i] = (wf_program_args){.dst = v,
                                        .src = v + s[i].ndst,

@@ -47,7 +47,7 @@ typedef struct open_group {
     uint8_t kind;
     wf_iter space;
     uint32_t head, tail; /* members */
-    uint32_t n, insts, inputs, scalars, depth;
+    uint32_t n, insts, inputs, scalars, depth, draws;
     uint32_t input; /* list */
     uint32_t into;  /* the group it went into, or itself */
 } open_group;
@@ -72,7 +72,7 @@ enum { NIL = UINT32_MAX };
 typedef struct demand {
     wf_map_of in[8];
     int nin;
-    uint32_t insts, scalars, depth;
+    uint32_t insts, scalars, depth, draws;
 } demand;
 
 static bool is_scalar_read(const fuser *u, wf_val v)
@@ -107,6 +107,8 @@ static int find_demand(fuser *u, uint32_t g, uint32_t k, const wf_iter *space, d
                                                                             : loss ? 32u
                                                                                    : 20u);
     d->depth = !row ? 0 : loss ? 3 : 2;
+    d->draws = wf_is_draw(u->l, k);
+    d->scalars += d->draws ? 4 : 0;
     for (int a = 0; a < i->nsrc; a++) {
         if (!src[a]) {
             continue;
@@ -188,23 +190,16 @@ static bool same_dims(const wf_iter *a, const wf_iter *b)
     return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
 }
 
-/* The last axes, all of them from some axis on. */
-static bool is_trailing(const wf_iter *s)
-{
-    uint32_t all = (1u << s->rank) - 1, kept = all & ~s->axes;
-    return (kept & (kept + 1)) == 0;
-}
-
 /* Do the rows of one space reduce what those of the other do? */
 static bool same_axes(const wf_iter *a, const wf_iter *b)
 {
     return (same_dims(a, b) && a->axes == b->axes) ||
-           (a->count == b->count && a->kept == b->kept && is_trailing(a) && is_trailing(b));
+           (a->count == b->count && a->kept == b->kept && wf_is_trailing(a) && wf_is_trailing(b));
 }
 
 static wf_reason check_limits(const fuser *u, const open_group *g, const demand *d)
 {
-    uint32_t inputs = g->inputs;
+    uint32_t inputs = g->inputs + g->draws + d->draws;
     for (int i = 0; i < d->nin; i++) {
         inputs += !has_input(u, g, &d->in[i]);
     }
@@ -228,6 +223,9 @@ static wf_reason try_join(fuser *u, uint32_t n, uint32_t k, demand *d)
         return WF_REASON_SPACE;
     }
     if (opened && g->space.axes && !same_axes(&own, &g->space)) {
+        return WF_REASON_AXES;
+    }
+    if (opened && g->draws && !wf_is_trailing(&own)) {
         return WF_REASON_AXES;
     }
     if (opened && !g->space.axes && !reshape_group(u, g, &own)) {
@@ -254,6 +252,7 @@ static void join(fuser *u, uint32_t n, uint32_t k, const demand *d)
     g->insts += d->insts;
     g->scalars += d->scalars;
     g->depth += d->depth;
+    g->draws += d->draws;
     u->next[k] = NIL;
     if (g->n++) {
         u->next[g->tail] = k;
@@ -359,12 +358,15 @@ static bool can_merge(fuser *u, uint32_t a, uint32_t b)
     if (x->space.axes && y->space.axes && !same_axes(&x->space, &y->space)) {
         return false;
     }
+    if (x->draws + y->draws && !(wf_is_trailing(&x->space) && wf_is_trailing(&y->space))) {
+        return false;
+    }
     if (!same_dims(&x->space, &y->space) || x->space.axes != y->space.axes) {
         if (!reshape_group(u, x, &y->space) && !reshape_group(u, y, &x->space)) {
             return false;
         }
     }
-    uint32_t inputs = x->inputs;
+    uint32_t inputs = x->inputs + x->draws + y->draws;
     for (uint32_t i = y->input; i != NIL; i = u->inputs[i].next) {
         const wf_map_of *m = &u->inputs[i].map;
         uint32_t maker = made_by(u, m->root);
@@ -397,6 +399,7 @@ static void merge(fuser *u, uint32_t a, uint32_t b)
     y->insts += x->insts;
     y->scalars += x->scalars;
     y->depth += x->depth;
+    y->draws += x->draws;
     x->n = 0;
     x->into = b;
 }
@@ -485,7 +488,8 @@ static void emit(fuser *u, const open_group *g, uint32_t first, uint32_t n,
                  const uint32_t *last_use)
 {
     wf_schedule *s = u->s;
-    bool alone = n == 1 && !u->alone && !wf_is_mappable(u->l, s->members[first]);
+    const uint32_t k = s->members[first];
+    bool alone = n == 1 && ((!u->alone && !wf_is_mappable(u->l, k)) || wf_is_draw(u->l, k));
     if (g->kind == WF_STEP_MAP && n > 1 && !g->space.axes &&
         count_outputs(last_use, first, n, s->members) > WF_PROGRAM_OUTPUTS) {
         emit(u, g, first, n / 2, last_use);
@@ -597,6 +601,7 @@ int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, u
     u.last_reader = malloc(n * sizeof *u.last_reader);
     bool ok = s->groups && s->members && s->group_of && s->level && u.g && u.next && u.last_reader;
     int rc = ok ? 0 : WEFT_ENOMEM;
+    l->draws = (flags & (WF_FUSE_OFF | WF_FUSE_ALONE)) == 0;
     rc = rc || flags & WF_FUSE_OFF ? rc : wf_find_uniform(l);
     if (!rc) {
         memset(u.last_reader, 0xFF, n * sizeof *u.last_reader);

@@ -42,6 +42,7 @@ typedef struct wf_layout {
     /* NULL, or of root v: the instructions that make it out of scalars alone, 0 if it is not so made. Groups read
      * such a value as they read a scalar, and compute it again. */
     uint8_t *uniform;
+    bool draws; /* random rows may be members of groups */
 } wf_layout;
 
 /* Lays out f. 0 or a status; wf_layout_free in either case. */

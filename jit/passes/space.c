@@ -7,9 +7,19 @@
 #include "eager/exec.h"
 #include "jit/passes/space.h"
 
+bool wf_is_draw(const wf_layout *l, uint32_t k)
+{
+    int op = l->f->ins[k].op;
+    return l->draws &&
+           (op == WF_OP_RAND || op == WF_OP_RANDN || op == WF_OP_RANDINT || op == WF_OP_BERNOULLI);
+}
+
 bool wf_is_mappable(const wf_layout *l, uint32_t k)
 {
     const wf_ins *i = &l->f->ins[k];
+    if (wf_is_draw(l, k)) {
+        return true;
+    }
     if (wf_op_is_elementwise((wf_op)i->op) || i->op == WF_OP_CAST || i->op == WF_OP_COPY ||
         i->op == WF_OP_VJP) {
         return true;
@@ -100,7 +110,7 @@ static int uniform_cost(const wf_layout *l, uint32_t k)
 {
     const wf_ins *i = &l->f->ins[k];
     const wf_val *src = wf_ins_src(l->f, i);
-    int cost = wf_is_mappable(l, k) && l->map[k + 1].root == k + 1;
+    int cost = wf_is_mappable(l, k) && !wf_is_draw(l, k) && l->map[k + 1].root == k + 1;
     for (int a = 0; a < i->nsrc && cost; a++) {
         wf_val root = src[a] ? l->map[src[a]].root : 0;
         bool scalar = !root || wf_fn_at(l->f, root)->op == WF_OP_FULL;
@@ -166,10 +176,17 @@ void wf_iter_of(const wf_layout *l, uint32_t k, wf_iter *s)
 int wf_level_at(const wf_layout *l, uint32_t k, const wf_iter *s)
 {
     int64_t n = wf_map_count(l, wf_space_of(l, k));
+    bool draw = wf_is_draw(l, k); /* its elements are numbered as those of the space */
     if (n == s->count) {
-        return WF_AT_ELEM;
+        return draw && !wf_is_trailing(s) ? WF_AT_NONE : WF_AT_ELEM;
     }
-    return s->axes && n == s->kept && wf_is_mappable(l, k) ? WF_AT_ROW : WF_AT_NONE;
+    return s->axes && n == s->kept && wf_is_mappable(l, k) && !draw ? WF_AT_ROW : WF_AT_NONE;
+}
+
+bool wf_is_trailing(const wf_iter *s)
+{
+    uint32_t all = (1u << s->rank) - 1, kept = all & ~s->axes;
+    return (kept & (kept + 1)) == 0;
 }
 
 int wf_level_of_result(const wf_layout *l, uint32_t k, int r, int level)

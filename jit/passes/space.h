@@ -24,6 +24,8 @@ enum { WF_AT_NONE, WF_AT_ROW, WF_AT_ELEM };
 
 /* Can the instruction be a member of a group per element: an elementwise row, a cast, a copy, a vjp? */
 bool wf_is_mappable(const wf_layout *l, uint32_t k);
+/* A random row, if they may be members at all. */
+bool wf_is_draw(const wf_layout *l, uint32_t k);
 /* A reduction or row-wise instruction that can be opened into a program, over at least one element. */
 bool wf_is_openable(const wf_layout *l, uint32_t k);
 /* The axes it reduces, in the extents it runs over. */
@@ -43,6 +45,8 @@ const wf_map_of *wf_space_of(const wf_layout *l, uint32_t k);
 void wf_iter_of(const wf_layout *l, uint32_t k, wf_iter *s);
 /* The space with extents of m, if it reduces nothing. */
 void wf_iter_reshape(const wf_layout *l, const wf_map_of *m, wf_iter *s);
+/* The axes it reduces are the last ones, or none. */
+bool wf_is_trailing(const wf_iter *s);
 /* Where in the space k runs; NONE: nowhere. */
 int wf_level_at(const wf_layout *l, uint32_t k, const wf_iter *s);
 /* Of result r (0, 1, 2) of k, which runs at `level`. */

@@ -101,6 +101,27 @@ Test(fuse, shapes_of_groups)
          "  %3 = scalar f64 0x1.8p+1\n  %4 = div f32[] %2, %3\n  %5 = exp f32[] %4\n"
          "  %6 = expand f32[4,8] %5 dyn(4, 8)\n  %7 = mul f32[4,8] %1, %6\n  return %7\n}\n",
          1, 1},
+        {"dropout between neighbours, its mask kept",
+         "fn a {\n  %1 = input f32[70,130]\n  %2 = relu f32[70,130] %1\n"
+         "  %3 = bernoulli bool[70,130] dyn(70, 130, 7, 1000) flt(0x1.cp-1) dtype(bool)\n"
+         "  %4 = scalar f64 0x1.2p+0\n  %5 = mul f32[70,130] %2, %4\n  %6 = scalar f64 0x0p+0\n"
+         "  %7 = where f32[70,130] %3, %5, %6\n  return %7, %3\n}\n",
+         1, 1},
+        {"draws of all kinds beside a transposed operand",
+         "fn a {\n  %1 = input f32[130,70]\n  %2 = permute f32[70,130] %1 ints(1, 0)\n"
+         "  %3 = rand f32[70,130] dyn(70, 130, 7, 3) flt(-0x1p+0, 0x1.8p+0) dtype(f32)\n"
+         "  %4 = randn bf16[70,130] dyn(70, 130, 7, 999) flt(0x1p-1, 0x1p+1) dtype(bf16)\n"
+         "  %5 = randint i32[70,130] dyn(70, 130, 7, 20000, -5, 900) dtype(i32)\n"
+         "  %6 = randn f64[70,130] dyn(70, 130, 5, 60000) flt(0x0p+0, 0x1p+0) dtype(f64)\n"
+         "  %7 = cast f32[70,130] %4 dtype(f32)\n  %8 = cast f32[70,130] %5 dtype(f32)\n"
+         "  %9 = cast f32[70,130] %6 dtype(f32)\n  %10 = mul f32[70,130] %2, %3\n"
+         "  %11 = add f32[70,130] %7, %8\n  %12 = mul f32[70,130] %9, %11\n"
+         "  %13 = add f32[70,130] %10, %12\n  return %13\n}\n",
+         1, 1},
+        {"a draw alone keeps its kernel",
+         "fn a {\n  %1 = rand f32[70,130] dyn(70, 130, 7, 3) flt(0x0p+0, 0x1p+0) dtype(f32)\n"
+         "  return %1\n}\n",
+         1, 0},
         {"unless somebody reads it from memory",
          "fn a {\n  %1 = input f32[4,8]\n  %2 = full f32[4,8] dyn(4, 8) flt(0x1p+1) dtype(f32)\n"
          "  %3 = neg f32[4,8] %2\n  %4 = add f32[4,8] %1, %3\n"
@@ -192,6 +213,26 @@ Test(fuse, rows_in_groups)
          "  %6 = cross_entropy_bwd f16[50,70] %3, %1, %2, %5 dyn(-100) flt(0x0p+0)\n"
          "  return %4, %6\n}\n",
          1, 1},
+        {"softmax of dropout, dropout of softmax",
+         "fn a {\n  %1 = input f32[3,20,70]\n"
+         "  %2 = bernoulli bool[3,20,70] dyn(3, 20, 70, 7, 1000) flt(0x1.cp-1) dtype(bool)\n"
+         "  %3 = scalar f64 0x0p+0\n  %4 = where f32[3,20,70] %2, %1, %3\n"
+         "  %5 = softmax f32[3,20,70] %4 ints(2)\n"
+         "  %6 = randn f32[3,20,70] dyn(3, 20, 70, 7, 9000) flt(0x0p+0, 0x1p+0) dtype(f32)\n"
+         "  %7 = add f32[3,20,70] %5, %6\n  return %7\n}\n",
+         1, 1},
+        {"a sum of noise over long rows",
+         "fn a {\n  %1 = input f32[3,9000]\n"
+         "  %2 = randn f32[3,9000] dyn(3, 9000, 7, 9000) flt(0x0p+0, 0x1p+0) dtype(f32)\n"
+         "  %3 = mul f32[3,9000] %1, %2\n  %4 = sum f32[3] %3 ints(1) dtype(f32)\n"
+         "  return %4, %3\n}\n",
+         1, 1},
+        {"noise is numbered along rows: sums across them read it from memory",
+         "fn a {\n  %1 = input f32[90,80]\n"
+         "  %2 = randn f32[90,80] dyn(90, 80, 7, 9000) flt(0x0p+0, 0x1p+0) dtype(f32)\n"
+         "  %3 = mul f32[90,80] %1, %2\n  %4 = sum f32[80] %3 ints(0) dtype(f32)\n"
+         "  return %4\n}\n",
+         2, 1},
         {"mean squared error and its backward",
          "fn a {\n  %1 = input f32[50,70]\n  %2 = input f32[50,70]\n  %3 = sub f32[50,70] %1, %2\n"
          "  %4 = square f32[50,70] %3\n  %5 = mean f32[] %4 ints(0, 1) dtype(f32)\n"
