@@ -259,12 +259,15 @@ static bool array(reader *r, bool events, int depth)
             continue;
         }
         trace_file *f = r->f;
-        trace_event *grown = realloc(f->events, ((size_t)f->n + 1) * sizeof *grown);
-        if (!grown) {
-            return fail(r, "no memory");
+        if ((f->n & (f->n - 1)) == 0) { /* full at every power of two */
+            size_t room = f->n ? 2 * (size_t)f->n : 1;
+            trace_event *grown = realloc(f->events, room * sizeof *grown);
+            if (!grown) {
+                return fail(r, "no memory");
+            }
+            f->events = grown;
         }
-        f->events = grown;
-        memset(&f->events[f->n], 0, sizeof *grown);
+        memset(&f->events[f->n], 0, sizeof *f->events);
         if (!object(r, &f->events[f->n++], 2)) {
             return false;
         }

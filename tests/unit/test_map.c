@@ -26,7 +26,7 @@
 #ifdef __SANITIZE_THREAD__
 enum { THIN = 8 };
 #elif defined(__SANITIZE_ADDRESS__)
-enum { THIN = 2 };
+enum { THIN = 4 };
 #else
 enum { THIN = 1 };
 #endif
