@@ -65,7 +65,7 @@ function(weft_generator file macro)
     string(SUBSTRING "${all}" 0 16 all)
     set_source_files_properties(${file} PROPERTIES COMPILE_DEFINITIONS "${macro}=\"${all}\"")
 endfunction()
-weft_generator(jit/codegen_cpu/backend.c WF_LL_GENERATOR jit/codegen_cpu/render* jit/codegen_cpu/llvm.c)
+weft_generator(jit/codegen_cpu/backend.c WF_LL_GENERATOR jit/codegen_cpu/render* jit/codegen_cpu/llvm*.[ch])
 set_source_files_properties(jit/codegen_cuda/hand.c PROPERTIES
     OBJECT_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/jit/codegen_cuda/kernels.cuh"
     COMPILE_DEFINITIONS "WF_CU_KERNELS=\"${CMAKE_CURRENT_SOURCE_DIR}/jit/codegen_cuda/kernels.cuh\"")

@@ -8,12 +8,11 @@
  *  - No flag of this file relaxes floating point: AllowFPOpFusion stays at the C API's default, which
  *    fuses nothing that the text does not, and the text has no fast-math flags.
  *  - Compiling shares nothing between threads but the host's name; loading takes a lock.
- *  - Kernels call nothing but what is defined absolutely here (fma and roundings on CPUs without them),
- *    so the process's symbols are never searched.
+ *  - Kernels call nothing but what llvm_calls.c lists, which is defined absolutely: the process's symbols are
+ *    never searched.
  */
 #include "jit/codegen_cpu/llvm_api.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +24,8 @@
 #include <llvm-c/Support.h>
 #include <llvm-c/Target.h>
 #include <llvm-c/TargetMachine.h>
+
+#include "jit/codegen_cpu/llvm_calls.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -45,6 +46,8 @@ static void initialise(void)
         "-disable-postra-machine-licm",
         "-disable-machine-cse",
         "-disable-machine-sink",
+        "-disable-x86-domain-reassignment",
+        "-x86-cmov-converter=0",
     };
     LLVMParseCommandLineOptions((int)(sizeof options / sizeof *options), options, NULL);
     LLVMInitializeX86TargetInfo();
@@ -173,18 +176,6 @@ static int compile(const char *arch, const char *text, size_t n, void **object, 
     return status;
 }
 
-/* What generated code may call. */
-static const struct {
-    const char *name;
-    void *address;
-} callees[] = {
-    {"fma", (void *)fma},       {"fmaf", (void *)fmaf},     {"rint", (void *)rint},
-    {"rintf", (void *)rintf},   {"floor", (void *)floor},   {"floorf", (void *)floorf},
-    {"ceil", (void *)ceil},     {"ceilf", (void *)ceilf},   {"trunc", (void *)trunc},
-    {"truncf", (void *)truncf}, {"memcpy", (void *)memcpy}, {"memset", (void *)memset},
-};
-enum { NCALLEES = sizeof callees / sizeof *callees };
-
 /* Where an object is loaded. The C API cannot remove a dylib from its session: cleared ones are used again. */
 typedef struct place {
     LLVMOrcJITDylibRef dylib;
@@ -216,14 +207,14 @@ static void clear_place(place *p)
 
 static LLVMErrorRef define_callees(LLVMOrcJITDylibRef dylib)
 {
-    LLVMOrcCSymbolMapPair pairs[NCALLEES];
-    for (int i = 0; i < NCALLEES; i++) {
-        pairs[i].Name = LLVMOrcLLJITMangleAndIntern(jit, callees[i].name);
-        pairs[i].Sym.Address = (LLVMOrcExecutorAddress)(size_t)callees[i].address;
+    LLVMOrcCSymbolMapPair pairs[WF_LL_CALLEES];
+    for (int i = 0; i < WF_LL_CALLEES; i++) {
+        pairs[i].Name = LLVMOrcLLJITMangleAndIntern(jit, wf_ll_callees[i].name);
+        pairs[i].Sym.Address = (LLVMOrcExecutorAddress)(size_t)wf_ll_callees[i].address;
         pairs[i].Sym.Flags.GenericFlags = LLVMJITSymbolGenericFlagsExported;
         pairs[i].Sym.Flags.TargetFlags = 0;
     }
-    return LLVMOrcJITDylibDefine(dylib, LLVMOrcAbsoluteSymbols(pairs, NCALLEES));
+    return LLVMOrcJITDylibDefine(dylib, LLVMOrcAbsoluteSymbols(pairs, WF_LL_CALLEES));
 }
 
 typedef struct found {

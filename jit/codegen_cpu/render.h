@@ -39,7 +39,7 @@ wf_kty wf_ll_src_type(const wf_kernel *k, int s);
 /* define void @name(ptr %ptr, ptr %size, ptr %scalar, i64 %begin, i64 %end) and the label entry */
 void wf_ll_header(wf_text *t, const wf_kernel *k);
 /* Pointers %P0..., scalars and broadcast sources as %x<i> in all lanes; zeroed buffers %buf<i> of
- * `padded` elements for the others. */
+ * `padded` elements for the others (none for 1). */
 void wf_ll_prologue(wf_text *t, const wf_kernel *k, int lanes, int padded, bool with_dst);
 /* The operands of a body: sources not broadcast are %<prefix>v<i>. */
 void wf_ll_operands(const wf_kernel *k, const char *prefix, wf_ll *param);
@@ -70,6 +70,7 @@ typedef struct wf_ll_loop {
     int lanes;
     char base;
     bool stream; /* where %flags asks for it */
+    bool whole;  /* no group is short, and there are no buffers */
     const char *from, *begin, *end, *after;
 } wf_ll_loop;
 void wf_ll_map_loop(wf_text *t, const wf_ll_loop *l);
@@ -84,7 +85,7 @@ void wf_ll_scatter(wf_text *t, const wf_kernel *k, int lanes);
 int wf_ll_rows(wf_text *t, const wf_kernel *k, int lanes, wf_why *why);
 
 int wf_llvm_render(const wf_kernel *k, const wf_target *target, wf_text *out, wf_why *why);
-/* Lanes for the target: its width, or 64 of 32 bits, 32 of 64 bits. */
+/* Lanes for the target: its width, or 64; 32 with values of 64 bits and for long elementwise bodies. */
 int wf_llvm_lanes(const wf_kernel *k, const wf_target *target);
 
 #endif

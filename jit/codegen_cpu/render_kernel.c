@@ -2,8 +2,9 @@
  * jit/codegen_cpu/render_kernel.c -- LLVM text of whole kernels: the loops around a body.
  *
  * Every kernel is  void name(ptr %ptr, ptr %size, ptr %scalar, i64 %begin, i64 %end, i64 %flags)  with the
- * fields of wf_launch. One vector body serves the tail too: a short group is copied through zeroed buffers on the
- * stack, so tails cost no second copy of the code and read nothing outside the operands.
+ * fields of wf_launch. One vector body serves the tail too: a short group goes through zeroed buffers on the
+ * stack, so tails cost no second copy of the code and read nothing outside the operands. In MAP, wf_tail (llvm_calls.c)
+ * makes the buffers and calls the kernel on them; other skeletons copy in place.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,9 +14,14 @@
 
 #define P(...) wf_text_putf(t, __VA_ARGS__)
 
+/* 64 lanes are four AVX-512 registers, whose steps hide one another's latency. A long body spills them: pow takes
+ * 2.5 times as long to compile as with 32 lanes, for a tenth of its running time. */
 int wf_llvm_lanes(const wf_kernel *k, const wf_target *target)
 {
-    return target->width ? target->width : wf_kernel_bits(k) > 32 ? 32 : 64;
+    enum { LONG_BODY = 120 };
+    if (target->width)
+        return target->width;
+    return wf_kernel_bits(k) > 32 || k->body.n > LONG_BODY ? 32 : 64;
 }
 
 unsigned wf_ll_bytes(wf_kty type)
@@ -46,8 +52,6 @@ void wf_ll_spread(wf_text *t, const char *name, wf_kty type, int lanes, const ch
       name, T.s, lanes);
 }
 
-/* Pointers %P0..., scalars and broadcast sources as %x<i> in all lanes; zeroed buffers %buf<i> of
- * `padded` elements for the others. */
 void wf_ll_prologue(wf_text *t, const wf_kernel *k, int lanes, int padded, bool with_dst)
 {
     const int ndst = wf_kernel_ndst(k);
@@ -126,7 +130,7 @@ static void rare_body(wf_text *t, const wf_ll_loop *l, const wf_ll *param, const
     }
 }
 
-/* Pointers %U<i> to a vector of each operand: its place, or its buffer where the group is short. */
+/* Where a vector of each operand is: %D<i>, its place, or %U<i>, its buffer where the group is short. */
 static void loop_pointers(wf_text *t, const wf_ll_loop *l)
 {
     const int ndst = wf_kernel_ndst(l->k), n = ndst + l->k->nsrc;
@@ -135,6 +139,10 @@ static void loop_pointers(wf_text *t, const wf_ll_loop *l)
         if (i < ndst || !wf_ll_is_bcast(l->k, i - ndst))
             P("  %%D%d = getelementptr %s, ptr %%%c%d, i64 %%i\n", i,
               wf_ll_type(wf_kernel_ptr_type(l->k, i), 1).s, l->base, i);
+    if (l->whole) {
+        P("  br label %%body\nbody:\n");
+        return;
+    }
     P("  br i1 %%full, label %%body, label %%pad\npad:\n");
     for (int i = ndst; i < n && l->lanes > 1; i++)
         if (!wf_ll_is_bcast(l->k, i - ndst)) {
@@ -163,8 +171,7 @@ static void loop_stores(wf_text *t, const wf_ll_loop *l, const wf_ll *y)
     const int ndst = wf_kernel_ndst(l->k);
     char a[24], b[24];
     if (can_stream(l)) {
-        P("  %%nt = and i1 %%streams, %%full\n  br i1 %%nt, label %%bypass, label "
-          "%%plain\nbypass:\n");
+        P("  br i1 %%streams, label %%bypass, label %%plain\nbypass:\n");
         for (int o = 0; o < ndst; o++) {
             const wf_kty type = wf_kernel_ptr_type(l->k, o);
             const unsigned size = (unsigned)l->lanes * wf_ll_bytes(type);
@@ -175,8 +182,12 @@ static void loop_stores(wf_text *t, const wf_ll_loop *l, const wf_ll *y)
     }
     for (int o = 0; o < ndst; o++) {
         const wf_kty type = wf_kernel_ptr_type(l->k, o);
-        P("  store %s %s, ptr %%U%d, align %u\n", wf_ll_type(type, l->lanes).s, y[o].s, o,
-          wf_ll_bytes(type));
+        P("  store %s %s, ptr %%%c%d, align %u\n", wf_ll_type(type, l->lanes).s, y[o].s,
+          l->whole ? 'D' : 'U', o, wf_ll_bytes(type));
+    }
+    if (l->whole) {
+        P("  br label %%next\n");
+        return;
     }
     P("  br i1 %%full, label %%next, label %%back\nback:\n");
     for (int o = 0; o < ndst && l->lanes > 1; o++) {
@@ -199,15 +210,16 @@ void wf_ll_map_loop(wf_text *t, const wf_ll_loop *l)
 {
     wf_ll param[WF_KIR_MAX_PARAM], fast_param[WF_KIR_MAX_PARAM], y[WF_KIR_MAX_OUT];
     P("  %%some = icmp slt i64 %s, %s\n  br i1 %%some, label %%loop, label %%%s\n"
-      "loop:\n  %%i = phi i64 [ %s, %%%s ], [ %%inext, %%next ]\n"
-      "  %%left = sub i64 %s, %%i\n  %%full = icmp sge i64 %%left, %d\n",
-      l->begin, l->end, l->after, l->begin, l->from, l->end, l->lanes);
+      "loop:\n  %%i = phi i64 [ %s, %%%s ], [ %%inext, %%next ]\n",
+      l->begin, l->end, l->after, l->begin, l->from);
+    if (!l->whole)
+        P("  %%left = sub i64 %s, %%i\n  %%full = icmp sge i64 %%left, %d\n", l->end, l->lanes);
     loop_pointers(t, l);
     for (int s = 0; s < l->k->nsrc; s++)
         if (!wf_ll_is_bcast(l->k, s))
-            P("  %%bv%d = load %s, ptr %%U%d, align %u\n", s,
-              wf_ll_type(wf_ll_src_type(l->k, s), l->lanes).s, s + wf_kernel_ndst(l->k),
-              wf_ll_bytes(wf_ll_src_type(l->k, s)));
+            P("  %%bv%d = load %s, ptr %%%c%d, align %u\n", s,
+              wf_ll_type(wf_ll_src_type(l->k, s), l->lanes).s, l->whole ? 'D' : 'U',
+              s + wf_kernel_ndst(l->k), wf_ll_bytes(wf_ll_src_type(l->k, s)));
     loop_params(l, l->body, l->once, param);
     if (l->fast) {
         loop_params(l, l->fast, l->fast_once, fast_param);
@@ -226,6 +238,27 @@ void wf_ll_map_loop(wf_text *t, const wf_ll_loop *l)
       l->lanes, l->end, l->after);
 }
 
+/* What wf_tail is told of the operands. */
+static void tail_shape(wf_text *t, const wf_kernel *k)
+{
+    const int ndst = wf_kernel_ndst(k), n = ndst + k->nsrc;
+    P("@%s.shape = private unnamed_addr constant [%d x i8] [i8 %d, i8 %d", k->name, n + 2, n, ndst);
+    for (int i = 0; i < n; i++)
+        P(", i8 %u",
+          i >= ndst && wf_ll_is_bcast(k, i - ndst) ? 0 : wf_ll_bytes(wf_kernel_ptr_type(k, i)));
+    P("]\ndeclare void @wf_tail(ptr, ptr, ptr, ptr, ptr, i64, i64, i64)\n");
+}
+
+/* Entered from the blocks entry and next: what is left after %whole. */
+static void map_tail(wf_text *t, const wf_kernel *k, int lanes)
+{
+    P("rest:\n  %%short = icmp slt i64 %%whole, %%end\n  br i1 %%short, label %%tail, label "
+      "%%done\n"
+      "tail:\n  call void @wf_tail(ptr @%s, ptr @%s.shape, ptr %%ptr, ptr %%size, ptr %%scalar, "
+      "i64 %%whole, i64 %%end, i64 %d)\n  br label %%done\ndone:\n  ret void\n}\n",
+      k->name, k->name, lanes);
+}
+
 static int map(wf_text *t, const wf_kernel *k, int lanes, wf_why *why)
 {
     wf_ll once[WF_KIR_MAX_PARAM], fast_once[WF_KIR_MAX_PARAM];
@@ -238,12 +271,15 @@ static int map(wf_text *t, const wf_kernel *k, int lanes, wf_why *why)
         return status;
     status = wf_ll_split_body(&k->fast, uniform, &fast, why);
     if (status == 0) {
+        tail_shape(t, k);
         wf_ll_header(t, k);
-        wf_ll_prologue(t, k, lanes, lanes, true);
+        wf_ll_prologue(t, k, lanes, 1, true);
         wf_ll_once(t, &whole, lanes, "h", once);
         wf_ll_once(t, &fast, lanes, "g", fast_once);
-        P("  %%sbit = and i64 %%flags, %u\n  %%streams = icmp ne i64 %%sbit, 0\n",
-          WF_LAUNCH_STREAM);
+        P("  %%sbit = and i64 %%flags, %u\n  %%streams = icmp ne i64 %%sbit, 0\n"
+          "  %%count = sub i64 %%end, %%begin\n  %%cut = and i64 %%count, %d\n"
+          "  %%whole = add i64 %%begin, %%cut\n",
+          WF_LAUNCH_STREAM, -lanes);
         wf_ll_map_loop(t, &(wf_ll_loop){.k = k,
                                         .body = whole.body,
                                         .fast = k->fast.n ? fast.body : NULL,
@@ -252,11 +288,12 @@ static int map(wf_text *t, const wf_kernel *k, int lanes, wf_why *why)
                                         .lanes = lanes,
                                         .base = 'P',
                                         .stream = true,
+                                        .whole = true,
                                         .from = "entry",
                                         .begin = "%begin",
-                                        .end = "%end",
-                                        .after = "done"});
-        P("done:\n  ret void\n}\n");
+                                        .end = "%whole",
+                                        .after = "rest"});
+        map_tail(t, k, lanes);
         wf_ll_split_free(&fast);
     }
     wf_ll_split_free(&whole);

@@ -31,6 +31,7 @@ typedef struct total {
     wf_kty type;
     wf_kir combine;
     uint64_t identity;
+    wf_kprim op;
     bool ordered;
 } total;
 
@@ -147,6 +148,7 @@ static int add_total(elem *e, int out, wf_kprim op, wf_why *why)
     x->out = out;
     x->type = wf_kir_type(e->split.body, e->split.body->out[out]);
     x->identity = identity_of(op, x->type);
+    x->op = op;
     x->ordered = op == WF_KP_ADD || op == WF_KP_MUL;
     e->ordered |= x->ordered;
     wf_kir_init(&x->combine);
@@ -198,9 +200,27 @@ static wf_ll halve(wf_text *t, const total *x, int lanes, const char *prefix, wf
     return at;
 }
 
-static unsigned lane_bytes(wf_kty type)
+/* The function that combines 64 lanes in memory ("" where there is none, and the kernel does it). */
+static wf_ll fold_name(const total *x)
 {
-    return wf_ll_bytes(type);
+    const wf_kprim op = x->op;
+    const char *what = op == WF_KP_ADD   ? "add"
+                       : op == WF_KP_MUL ? "mul"
+                       : op == WF_KP_MIN ? "min"
+                                         : "max";
+    wf_ll r = {""};
+    if (wf_kty_is_float(x->type) && op != WF_KP_BOR && op != WF_KP_BAND)
+        snprintf(r.s, sizeof r.s, "wf_fold_%s_f%u", what, wf_kty_bits(x->type));
+    return r;
+}
+
+/* %<name> := the lanes at `lanes` combined. */
+static wf_ll call_fold(wf_text *t, const total *x, const char *name, const char *lanes)
+{
+    wf_ll r;
+    P("  %%%s = call %s @%s(ptr %s)\n", name, wf_ll_type(x->type, 1).s, fold_name(x).s, lanes);
+    snprintf(r.s, sizeof r.s, "%%%s", name);
+    return r;
 }
 
 /* -- an ELEM stage ----------------------------------------------------------------------------------------- */
@@ -222,6 +242,17 @@ static bool is_uniform(const rows *w, const wf_port *port)
            (port->kind == WF_PORT_SOURCE && is_row_source(w, port->at));
 }
 
+/* Adds the operands that an ELEM stage reads; writes. */
+static void find_used(const rows *w, const wf_stage *st, uint64_t *used)
+{
+    for (uint32_t p = 0; p < st->body.nparam; p++)
+        if (operand_of(w, &st->in[p]) >= 0)
+            used[0] |= UINT64_C(1) << operand_of(w, &st->in[p]);
+    for (uint32_t o = 0; o < st->body.nout; o++)
+        if (operand_of(w, &st->out[o]) >= 0)
+            used[1] |= UINT64_C(1) << operand_of(w, &st->out[o]);
+}
+
 /* Splits the body, finds its operands and reductions. */
 static int open_elem(elem *e, wf_why *why)
 {
@@ -230,15 +261,11 @@ static int open_elem(elem *e, wf_why *why)
     for (uint32_t p = 0; p < e->st->body.nparam; p++)
         uniform[p] = is_uniform(w, &e->st->in[p]);
     int status = wf_ll_split_body(&e->st->body, uniform, &e->split, why);
-    for (uint32_t p = 0; p < e->st->body.nparam && status == 0; p++)
-        if (operand_of(w, &e->st->in[p]) >= 0)
-            e->used[0] |= UINT64_C(1) << operand_of(w, &e->st->in[p]);
+    find_used(w, e->st, e->used);
     for (uint32_t o = 0; o < e->st->body.nout && status == 0; o++) {
         const wf_port *port = &e->st->out[o];
         if (port->kind == WF_PORT_TOTAL || port->kind == WF_PORT_CHECK)
             status = add_total(e, (int)o, (wf_kprim)port->op, why);
-        else
-            e->used[1] |= UINT64_C(1) << operand_of(w, port);
     }
     return status;
 }
@@ -425,9 +452,24 @@ static void load_lanes(elem *e, int x, wf_ll *v)
         P("  %%s%dlq%d_%d = getelementptr %s, ptr %%s%dlane%d, i64 %d\n"
           "  %%s%dlv%d_%d = load %s, ptr %%s%dlq%d_%d, align %u\n",
           n, x, j, wf_ll_type(type, 1).s, n, x, j * lanes, n, x, j, wf_ll_type(type, lanes).s, n, x,
-          j, lane_bytes(type));
+          j, wf_ll_bytes(type));
         snprintf(v[j].s, sizeof v[j].s, "%%s%dlv%d_%d", n, x, j);
     }
+}
+
+/* A block's lanes, which are in v, combined by a call. */
+static wf_ll fold_lanes(elem *e, int x, const char *prefix, const wf_ll *v)
+{
+    wf_text *t = e->w->t;
+    const wf_kty type = e->totals[x].type;
+    char at[32];
+    for (int j = 0; j < e->nsub; j++)
+        P("  %%%sw%d = getelementptr %s, ptr %%s%dacc%d, i64 %d\n  store %s %s, ptr %%%sw%d, align "
+          "%u\n",
+          prefix, j, wf_ll_type(type, 1).s, e->n, x, j * e->w->lanes,
+          wf_ll_type(type, e->w->lanes).s, v[j].s, prefix, j, wf_ll_bytes(type));
+    snprintf(at, sizeof at, "%%s%dacc%d", e->n, x);
+    return call_fold(t, &e->totals[x], prefix, at);
 }
 
 /* A block's parts: into the lanes of the level above, or into the value so far. */
@@ -443,7 +485,8 @@ static void block_end(elem *e)
         for (int j = 0; j < e->nsub; j++)
             snprintf(v[j].s, sizeof v[j].s, "%%s%dn%d_%d", n, x, j);
         snprintf(prefix, sizeof prefix, "s%df%d", n, x);
-        const wf_ll part = halve(t, r, e->w->lanes, prefix, v);
+        const wf_ll part =
+            fold_name(r).s[0] ? fold_lanes(e, x, prefix, v) : halve(t, r, e->w->lanes, prefix, v);
         P("  %%s%dpart%d = bitcast %s %s to %s\n", n, x, S.s, part.s, S.s);
         char name[32], old[32];
         snprintf(name, sizeof name, "%%s%dpart%d", n, x);
@@ -478,9 +521,14 @@ static void totals(elem *e)
           n, n, n, n, n, n);
         for (int x = 0; x < e->ntotal; x++)
             if (e->totals[x].ordered) {
-                char prefix[32];
-                load_lanes(e, x, v);
+                char prefix[32], lane[32];
                 snprintf(prefix, sizeof prefix, "s%dz%d", n, x);
+                snprintf(lane, sizeof lane, "%%s%dlane%d", n, x);
+                if (fold_name(&e->totals[x]).s[0]) {
+                    second[x] = call_fold(t, &e->totals[x], prefix, lane);
+                    continue;
+                }
+                load_lanes(e, x, v);
                 second[x] = halve(t, &e->totals[x], w->lanes, prefix, v);
             }
         P("  br label %%s%dout\ns%dout:\n", n, n);
@@ -545,11 +593,25 @@ static int elem_stage(rows *w, const wf_stage *st, int n, wf_why *why)
     return status;
 }
 
+/* The functions of llvm_calls.c; what is not called leaves no trace in the object. */
+static void declare_folds(wf_text *t)
+{
+    static const char *const what[] = {"add", "mul", "min", "max"};
+    for (int i = 0; i < 4; i++)
+        P("declare float @wf_fold_%s_f32(ptr)\ndeclare double @wf_fold_%s_f64(ptr)\n", what[i],
+          what[i]);
+}
+
 /* -- the kernel ---------------------------------------------------------------------------------------------- */
 static void entry(rows *w)
 {
     wf_text *t = w->t;
     const int n = ndst(w) + w->k->nsrc + w->r->nkeep;
+    uint64_t used[2] = {0, 0};
+    for (int s = 0; s < w->r->nstage; s++)
+        if (w->r->stage[s].kind == WF_ST_ELEM)
+            find_used(w, &w->r->stage[s], used);
+    declare_folds(t);
     wf_ll_header(t, w->k);
     P("  %%n = load i64, ptr %%size\n  %%nup = add i64 %%n, 4095\n  %%blocks = lshr i64 %%nup, "
       "12\n");
@@ -561,8 +623,10 @@ static void entry(rows *w)
             P("  %%TA%d = getelementptr i64, ptr %%size, i64 %d\n  %%T%d = load i64, ptr %%TA%d\n",
               i, i + 1, i, i);
         const wf_ll B = wf_ll_type(operand_type(w, i), LANES);
-        P("  %%buf%d = alloca %s, align 64\n  store %s zeroinitializer, ptr %%buf%d\n", i, B.s, B.s,
-          i);
+        if ((used[0] | used[1]) >> i & 1)
+            P("  %%buf%d = alloca %s, align 64\n", i, B.s);
+        if (used[0] >> i & 1)
+            P("  store %s zeroinitializer, ptr %%buf%d\n", B.s, i);
     }
     P("  %%errora = getelementptr ptr, ptr %%ptr, i64 %d\n  %%error = load ptr, ptr %%errora\n", n);
     for (int s = 0; s < w->r->nstage; s++)
@@ -571,8 +635,10 @@ static void entry(rows *w)
             if (st->kind != WF_ST_ELEM ||
                 (st->out[o].kind != WF_PORT_TOTAL && st->out[o].kind != WF_PORT_CHECK))
                 continue;
-            P("  %%s%dlane%u = alloca %s, align 64\n", s, x++,
-              wf_ll_type(wf_kir_type(&st->body, st->body.out[o]), LANES).s);
+            const wf_ll V = wf_ll_type(wf_kir_type(&st->body, st->body.out[o]), LANES);
+            P("  %%s%dlane%u = alloca %s, align 64\n  %%s%dacc%u = alloca %s, align 64\n", s, x,
+              V.s, s, x, V.s);
+            x++;
         }
     for (int i = 0; i < w->k->nscalar; i++)
         P("  %%C%d = getelementptr i64, ptr %%scalar, i64 %d\n  %%sc%d = load %s, ptr %%C%d\n", i,

@@ -226,10 +226,10 @@ Test(llvm, text_of_a_kernel)
     cr_assert_eq(wf_backend_cpu.render(&k, &target, &text, NULL), 0);
     cr_assert_not_null(strstr(text.s, "define void @add_f32_f32(ptr %ptr, ptr %size, ptr %scalar, "
                                       "i64 %begin, i64 %end, i64 %flags) #0 {\n"));
-    cr_assert_not_null(strstr(text.s, "  %bv0 = load <8 x float>, ptr %U1, align 4\n"
-                                      "  %bv1 = load <8 x float>, ptr %U2, align 4\n"
+    cr_assert_not_null(strstr(text.s, "  %bv0 = load <8 x float>, ptr %D1, align 4\n"
+                                      "  %bv1 = load <8 x float>, ptr %D2, align 4\n"
                                       "  %b2 = fadd <8 x float> %bv0, %bv1\n"));
-    cr_assert_not_null(strstr(text.s, "  store <8 x float> %b2, ptr %U0, align 4\n"));
+    cr_assert_not_null(strstr(text.s, "  store <8 x float> %b2, ptr %D0, align 4\n"));
     cr_assert_not_null(
         strstr(text.s, "  store <8 x float> %b2, ptr %D0, align 32, !nontemporal !0\n"));
     cr_assert_null(strstr(text.s, " fast "));
