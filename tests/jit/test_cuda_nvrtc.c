@@ -10,6 +10,7 @@
 #include "jit/lower.h"
 #include "tests/jit/kernel_support.h"
 #include "tests/jit/programs.h"
+#include "tests/support/effort.h"
 
 static wf_text text;
 static int kernels;
@@ -93,7 +94,7 @@ static void compile_all(const char *what)
 Test(cuda_nvrtc, elementwise)
 {
     NEED_NVRTC();
-    for (int t = 0; t < 24; t++) {
+    for (int t = 0; t < (int)effort_of(24); t++) {
         static sample s;
         draw(&s, 1 + t % 9);
         add_map(&s.p, 1 + t % 3, t % 2 ? 1 : 4, t % 5 == 0, t);
@@ -121,7 +122,7 @@ Test(cuda_nvrtc, reductions)
 Test(cuda_nvrtc, random_reductions)
 {
     NEED_NVRTC();
-    for (int t = 0; t < 20; t++) {
+    for (int t = 0; t < (int)effort_of(20); t++) {
         static sample s;
         program_draw_rows(&s);
         if (s.p.rows)

@@ -14,10 +14,10 @@ WF_EXEC_DECL(reduce);
 WF_EXEC_DECL(argreduce);
 WF_EXEC_DECL(scan);
 
-/* ThreadSanitizer multiplies the time of the references by 20 to 50 and needs threads, not every axis
- * set of every type: it runs each THIN-th trial. A prime that divides none of the cycles below, so that
+/* Sanitizers multiply the time of the references by 5 to 50 and need threads and memory, not every axis set
+ * of every type: they run each THIN-th trial. A prime that divides none of the cycles below, so that
  * every op, type, layout, instruction set and count of threads takes its turn. */
-#ifdef __SANITIZE_THREAD__
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 enum { THIN = 11 };
 #else
 enum { THIN = 1 };
