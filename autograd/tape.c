@@ -1,5 +1,5 @@
 /*
- * autograd/tape.c -- recording executed ops, saving values, releasing what nothing can reach.
+ * autograd/tape.c -- nodes in chunks, saved values, releasing what nothing can reach; tape_record.c appends.
  *
  * Requirements on whoever edits next: (1) a node's operands are claimed (refs) before the node is
  * visible; (2) wf_tape_release_ref never recurses; (3) only the owning thread touches nodes: others
@@ -12,6 +12,8 @@
 #include "eager/alloc.h"
 #include "eager/device.h"
 #include "eager/exec.h"
+
+_Static_assert(offsetof(wf_tnode, u) == 80, "wf_tape_node_new zeros what is before the extents");
 
 /* -- nodes and chunks ----------------------------------------------------------------------------------- */
 
@@ -73,7 +75,7 @@ wf_tape *wf_tape_get(wf_ctx *c)
     return t;
 }
 
-static wf_ref node_new(wf_tape *t, int sort, wf_op op, int dtype, int rank, const int64_t *dims)
+wf_ref wf_tape_node_new(wf_tape *t, int sort, wf_op op, int dtype, int rank, const int64_t *dims)
 {
     wf_tchunk *c = t->chunk[t->current];
     if (c->used == WF_TAPE_CHUNK) {
@@ -94,7 +96,12 @@ static wf_ref node_new(wf_tape *t, int sort, wf_op op, int dtype, int rank, cons
     }
     uint32_t k = c->used++;
     wf_tnode *n = &c->node[k];
-    memset(n, 0, offsetof(wf_tnode, u));
+    char *head = (void *)n;
+    wf_zero16(head);
+    wf_zero16(head + 16);
+    wf_zero16(head + 32);
+    wf_zero16(head + 48);
+    wf_zero16(head + 64);
     n->op = (uint16_t)op;
     n->sort = (uint8_t)sort;
     n->dtype = (uint8_t)dtype;
@@ -151,6 +158,10 @@ static void val_unuse(wf_tape *t, wf_ref node, wf_ref user)
 void wf_tape_drop_saved(wf_tape *t, wf_ref r)
 {
     wf_tnode *n = wf_tnode_at(t, r);
+    if (!n->saved_src && !n->aux && !(n->flags & WF_TN_SELF)) {
+        n->flags |= WF_TN_DROPPED;
+        return;
+    }
     wf_ref *src = wf_tnode_src(n);
     for (int i = 0; i < n->nsrc && i < 8; i++) {
         if (n->saved_src & (1u << i)) {
@@ -188,7 +199,7 @@ static wf_ref *foreign_bucket(wf_tape *t, const wf_meta *m)
     return &t->foreign[(uintptr_t)m / 64 % WF_TAPE_BUCKETS];
 }
 
-static wf_ref foreign_find(wf_tape *t, const wf_meta *m)
+wf_ref wf_tape_foreign_find(wf_tape *t, const wf_meta *m)
 {
     wf_ref r = m ? *foreign_bucket(t, m) : 0;
     while (r && wf_tnode_at(t, r)->meta != m) {
@@ -197,7 +208,7 @@ static wf_ref foreign_find(wf_tape *t, const wf_meta *m)
     return r;
 }
 
-static void foreign_add(wf_tape *t, wf_ref r)
+void wf_tape_foreign_add(wf_tape *t, wf_ref r)
 {
     wf_tnode *n = wf_tnode_at(t, r);
     wf_ref *head = foreign_bucket(t, n->meta);
@@ -269,7 +280,7 @@ static void unlock(_Atomic int *l)
     atomic_store_explicit(l, 0, memory_order_release);
 }
 
-static void release_now(wf_tape *t, wf_ref r)
+void wf_tape_release_now(wf_tape *t, wf_ref r)
 {
     wf_tnode *n = wf_tnode_at(t, r);
     if (--n->refs != 0) {
@@ -286,7 +297,7 @@ static void release_now(wf_tape *t, wf_ref r)
 }
 
 /* References that other threads gave back. */
-static void drain_remote(wf_tape *t)
+void wf_tape_drain(wf_tape *t)
 {
     if (!atomic_load_explicit(&t->remote, memory_order_relaxed)) {
         return;
@@ -301,28 +312,28 @@ static void drain_remote(wf_tape *t)
         if (!r) {
             return;
         }
-        release_now(t, r);
+        wf_tape_release_now(t, r);
     }
 }
 
 void wf_tape_release_ref(wf_ctx *c, wf_ref r)
 {
-    release_now(c->tape, r);
+    wf_tape_release_now(c->tape, r);
 }
 
 void wf_tape_discard(wf_ctx *c, wf_ref r)
 {
     if (r && wf_tnode_at(c->tape, r)->refs == 0) {
         wf_tnode_at(c->tape, r)->refs = 1;
-        release_now(c->tape, r);
+        wf_tape_release_now(c->tape, r);
     }
 }
 
-static void hook_release(wf_ctx *c, uint32_t owner, wf_ref r)
+void wf_tape_on_release(wf_ctx *c, uint32_t owner, wf_ref r)
 {
     if (owner == c->id) {
         if (c->tape) {
-            release_now(c->tape, r);
+            wf_tape_release_now(c->tape, r);
         }
         return;
     }
@@ -347,11 +358,11 @@ static void hook_release(wf_ctx *c, uint32_t owner, wf_ref r)
     unlock(&t->lock);
 }
 
-static void hook_close(wf_ctx *c)
+void wf_tape_on_close(wf_ctx *c)
 {
     wf_tape *t = c->tape;
     if (t) {
-        drain_remote(t);
+        wf_tape_drain(t);
     }
     if (t && t->live == 0) {
         c->tape = NULL;
@@ -365,7 +376,7 @@ static void hook_close(wf_ctx *c)
     }
 }
 
-static void hook_stamp(wf_ctx *c, wf_ref r, const char *site)
+void wf_tape_on_stamp(wf_ctx *c, wf_ref r, const char *site)
 {
     wf_tape *t = c->tape;
     if (t && !wf_tnode_at(t, r)->site) {
@@ -459,492 +470,3 @@ weft_tensor wf_tape_value(wf_ctx *c, wf_ref r, wf_ref user, int which)
     }
     return h;
 }
-
-/* -- nodes of slots ------------------------------------------------------------------------------------- */
-
-/* Index map of a slot relative to its storage: dims, strides, offset, in one array for wf_attr.dyn. */
-static int storage_map(wf_slot *s, int64_t *dyn)
-{
-    int r = s->rank;
-    memcpy(dyn, wf_dims(s), (size_t)r * sizeof *dyn);
-    memcpy(dyn + r, wf_strides(s), (size_t)r * sizeof *dyn);
-    dyn[2 * r] = s->offset / (int64_t)wf_dtype_size(s->dtype);
-    return 2 * r + 1;
-}
-
-static wf_taux *aux_new(const wf_attr *a, int nsrc, bool scalars)
-{
-    size_t nwords = (size_t)a->n_ints + a->n_dyn + a->n_flt;
-    size_t nref = nsrc > 3 ? (size_t)nsrc : 0;
-    size_t nsc = scalars ? (size_t)nsrc : 0;
-    wf_taux *x =
-        wf_malloc(sizeof *x + nsc * sizeof(weft_tensor) + nwords * 8 + nref * sizeof(wf_ref));
-    if (!x) {
-        return NULL;
-    }
-    memset(x, 0, sizeof *x);
-    char *p = (char *)(x + 1);
-    if (nsc) {
-        x->scalar = (weft_tensor *)p;
-        memset(p, 0, nsc * sizeof(weft_tensor));
-        p += nsc * sizeof(weft_tensor);
-    }
-    x->attr = *a;
-#define COPY(field, count)                                                                         \
-    if (a->count) {                                                                                \
-        memcpy(p, a->field, a->count * 8u);                                                        \
-    }                                                                                              \
-    x->attr.field = (void *)p;                                                                     \
-    p += a->count * 8u
-    COPY(ints, n_ints);
-    COPY(dyn, n_dyn);
-    COPY(flt, n_flt);
-#undef COPY
-    if (nref) {
-        x->src = (wf_ref *)p;
-        memset(p, 0, nref * sizeof(wf_ref));
-    }
-    return x;
-}
-
-/* A kept gradient is that of the tensor's last value: it follows a write in place, unlike hooks. */
-static void retain_next(wf_tape *t, wf_slot *s, wf_ref r)
-{
-    wf_tnode *n = wf_tnode_at(t, r);
-    if (!n->meta) {
-        n->meta = wf_meta_retain(s->meta);
-    }
-    if (n->meta == s->meta) {
-        atomic_store_explicit(&n->meta->retain, wf_tnode_order(t, r), memory_order_relaxed);
-    }
-}
-
-static void slot_set_node(wf_ctx *c, wf_slot *s, wf_ref r)
-{
-    wf_tape *t = c->tape;
-    wf_tnode_at(t, r)->refs++;
-    wf_ref old = s->node;
-    s->node = r;
-    s->node_gen = s->st ? s->st->root_gen : 0;
-    wf_meta *m = s->meta;
-    if (old && m && atomic_load_explicit(&m->retain, memory_order_relaxed)) {
-        retain_next(t, s, r);
-    }
-    if (old) {
-        release_now(t, old);
-    }
-}
-
-static int slot_name_node(wf_slot *s, wf_tnode *n)
-{
-    n->site = s->site;
-    if (s->flags & WF_SLOT_REQUIRES_GRAD) {
-        wf_meta *m = wf_slot_meta(s);
-        if (!m) {
-            return WEFT_ENOMEM;
-        }
-        n->meta = wf_meta_retain(m);
-    }
-    return 0;
-}
-
-/* A view of the storage's recorded value, for an alias whose own node is out of date. */
-static wf_ref alias_node(wf_ctx *c, wf_tape *t, wf_slot *s)
-{
-    int64_t dyn[2 * WF_MAX_RANK + 1], rank = s->rank;
-    wf_attr a = {.n_ints = 1, .ints = &rank, .dyn = dyn};
-    a.n_dyn = (uint8_t)storage_map(s, dyn);
-    wf_ref r = node_new(t, WF_TN_OP, WF_OP_AS_STRIDED, s->dtype, s->rank, wf_dims(s));
-    wf_taux *x = r ? aux_new(&a, 1, false) : NULL;
-    if (!x) {
-        if (r) {
-            wf_tnode_at(t, r)->refs = 1;
-            release_now(t, r);
-        }
-        return 0;
-    }
-    wf_tnode *n = wf_tnode_at(t, r);
-    n->aux = x;
-    n->device = (uint8_t)wf_slot_device(s);
-    n->nsrc = 1;
-    n->src_[0] = s->st->root;
-    n->flags |= WF_TN_ALIAS;
-    n->site = s->site;
-    wf_tnode_at(t, s->st->root)->refs++;
-    if (s->context == c->id) { /* another thread's slot cannot hold a node of this tape */
-        slot_set_node(c, s, r);
-    }
-    return r;
-}
-
-wf_ref wf_tape_node_of(wf_ctx *c, wf_slot *s, wf_why *why)
-{
-    wf_tape *t = wf_tape_get(c);
-    if (!t) {
-        wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
-        return 0;
-    }
-    bool leaf = (s->flags & WF_SLOT_REQUIRES_GRAD) != 0;
-    bool mine = s->context == c->id;
-    if (!leaf && s->node && !mine && !(s->st->root && s->st->root_ctx == c->id)) {
-        wf_fail(why, WEFT_EGRAD, "an operand was computed with gradients on another thread");
-        wf_hint(why, "weft_detach it there, or use it under weft_no_grad_begin");
-        return 0;
-    }
-    if (!leaf && s->st->root && s->st->root_ctx != c->id) {
-        wf_fail(why, WEFT_EGRAD,
-                "an operand's memory was written with gradients on another thread");
-        wf_hint(why, "weft_detach it there, or use it under weft_no_grad_begin");
-        return 0;
-    }
-    if (mine && s->node) {
-        if (s->st->root && s->node_gen != s->st->root_gen) {
-            return alias_node(c, t, s);
-        }
-        return s->node;
-    }
-    if (!leaf && s->st->root) {
-        return alias_node(c, t, s);
-    }
-    wf_ref r = mine || !leaf ? 0 : foreign_find(t, wf_slot_meta(s));
-    if (r) {
-        return r;
-    }
-    r = node_new(t, leaf ? WF_TN_LEAF : WF_TN_INPUT, WF_OP_INPUT, s->dtype, s->rank, wf_dims(s));
-    if (!r || slot_name_node(s, wf_tnode_at(t, r))) {
-        wf_tape_discard(c, r);
-        wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
-        return 0;
-    }
-    wf_tnode_at(t, r)->device = (uint8_t)wf_slot_device(s);
-    if (leaf && mine) { /* every use of a parameter is one leaf */
-        slot_set_node(c, s, r);
-    } else if (leaf) {
-        foreign_add(t, r);
-    }
-    return r;
-}
-
-static void undo(wf_tape *t, wf_ref r)
-{
-    wf_tnode_at(t, r)->refs = 1;
-    release_now(t, r);
-}
-
-/* -- appending ------------------------------------------------------------------------------------------- */
-
-/* clang-format off */
-#define NODIFF_(x) 0
-static unsigned row_saves(wf_op op)
-{
-#define WF_SAVES_OF(vjp) extern const unsigned wf_vjp_saves_##vjp;
-#define ROW(NAME, name, kind, min_src, max_src, n_dst, infer, exec, vjp, attributes) WF_SAVES_OF(vjp)
-#include "jit/ir/ops.def"
-    static const unsigned *const table[WF_OP_COUNT] = {
-#define ROW(NAME, name, kind, min_src, max_src, n_dst, infer, exec, vjp, attributes) [WF_OP_##NAME] = &wf_vjp_saves_##vjp,
-#include "jit/ir/ops.def"
-    };
-    return *table[op];
-}
-/* clang-format on */
-const unsigned wf_vjp_saves_NODIFF = 0;
-
-/* What the derivative of op reads, given which operands are tracked. */
-static unsigned saves_mask(wf_op op, int nsrc, wf_slot *const *src)
-{
-    if (!wf_op_is_elementwise(op)) {
-        return row_saves(op);
-    }
-    unsigned m = 0;
-    for (int i = 0; i < nsrc; i++) {
-        if (src[i] && wf_slot_tracked(src[i]) && wf_dtype_kind(src[i]->dtype) == 2) {
-            unsigned reads = wf_vjp_reads(op, i);
-            m |= (reads & 7u) | (reads & 128u ? WF_SAVES_DST(0) : 0);
-        }
-    }
-    return m;
-}
-
-/* Links operands into node r and saves what `mask` asks for. */
-static int link_sources(wf_ctx *c, wf_tape *t, wf_ref r, unsigned mask, int nsrc,
-                        wf_slot *const *src, const weft_tensor *handles, wf_why *why)
-{
-    for (int i = 0; i < nsrc; i++) {
-        bool save = i < 8 && (mask & WF_SAVES_SRC(i)) != 0;
-        if (!src[i]) {
-            if (wf_tnode_at(t, r)->aux && wf_tnode_at(t, r)->aux->scalar) {
-                wf_tnode_at(t, r)->aux->scalar[i] = handles[i];
-            }
-            continue;
-        }
-        bool tracked = wf_slot_tracked(src[i]) && wf_dtype_kind(src[i]->dtype) == 2;
-        if (!tracked && !save && !(mask & WF_SAVES_TYPES)) {
-            continue;
-        }
-        wf_ref s = wf_tape_node_of(c, src[i], why);
-        if (!s) {
-            return why && why->code ? why->code : WEFT_ENOMEM;
-        }
-        wf_tnode *n = wf_tnode_at(t, r);
-        wf_tnode_src(n)[i] = s;
-        wf_tnode_at(t, s)->refs++;
-        if (save) {
-            if (wf_tape_save(t, s, r, src[i])) {
-                return wf_fail(why, WEFT_ENOMEM, "out of memory for a saved value");
-            }
-            n->saved_src |= (uint8_t)(1u << i);
-        }
-    }
-    return 0;
-}
-
-static int append_known(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_custom *custom,
-                        unsigned mask, int nsrc, wf_slot *const *src, const weft_tensor *handles,
-                        int ndst, wf_slot *const *dst, wf_why *why)
-{
-    wf_tape *t = wf_tape_get(c);
-    if (!t) {
-        return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
-    }
-    drain_remote(t);
-    bool scalars = false;
-    for (int i = 0; i < nsrc; i++) {
-        scalars |= !src[i];
-        /* operands get their nodes first: order numbers must be topological */
-        if (src[i] && wf_slot_tracked(src[i]) && wf_dtype_kind(src[i]->dtype) == 2) {
-            wf_ref s = wf_tape_node_of(c, src[i], why);
-            if (!s) {
-                return why->code;
-            }
-            if (!(wf_tnode_at(t, s)->flags & WF_TN_FOREIGN)) {
-                wf_tape_discard(c, s); /* a view of another thread's slot: made again below */
-            }
-        }
-    }
-    wf_taux *aux = NULL;
-    if (nsrc > 255) {
-        return wf_fail(why, WEFT_EUNSUPPORTED, "more than 255 operands cannot be recorded");
-    }
-    if (attr->n_ints + attr->n_dyn + attr->n_flt + attr->flags + attr->dtype != 0 || nsrc > 3 ||
-        scalars || ndst > 1 || custom) {
-        aux = aux_new(attr, nsrc, scalars);
-        if (!aux) {
-            return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
-        }
-    }
-    wf_ref r = node_new(t, WF_TN_OP, op, dst[0]->dtype, dst[0]->rank, wf_dims(dst[0]));
-    if (!r) {
-        wf_mfree(aux);
-        return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
-    }
-    wf_tnode *n = wf_tnode_at(t, r);
-    n->aux = aux;
-    n->device = (uint8_t)wf_slot_device(dst[0]);
-    n->nsrc = (uint8_t)nsrc;
-    n->ndst = (uint8_t)ndst;
-    n->site = dst[0]->site;
-    n->flags |=
-        (uint8_t)((wf_rows[op].kind == WF_KIND_VIEW && src[0]->st == dst[0]->st ? WF_TN_ALIAS : 0) |
-                  (wf_slot_is_whole(dst[0]) ? WF_TN_WHOLE : 0));
-    int rc = link_sources(c, t, r, mask, nsrc, src, handles, why);
-    if (!rc && (mask & WF_SAVES_DST(0))) {
-        rc = wf_tape_save(t, r, r, dst[0]);
-        n->flags |= rc ? 0 : WF_TN_SELF;
-        if (rc) {
-            wf_fail(why, rc, "out of memory for a saved value");
-        }
-    }
-    if (rc) {
-        undo(t, r);
-        return why->code ? why->code : wf_fail(why, rc, "out of memory for a saved value");
-    }
-    for (int k = 1; k < ndst && !rc; k++) {
-        if (!(mask & WF_SAVES_DST(k))) {
-            continue;
-        }
-        wf_ref q =
-            node_new(t, WF_TN_INPUT, WF_OP_INPUT, dst[k]->dtype, dst[k]->rank, wf_dims(dst[k]));
-        if (q) {
-            wf_tnode_at(t, q)->refs = 1;
-            aux->extra[k] = q;
-        }
-        rc = q ? wf_tape_save(t, q, r, dst[k]) : WEFT_ENOMEM;
-    }
-    if (rc) {
-        undo(t, r);
-        return wf_fail(why, WEFT_ENOMEM, "out of memory for a saved value");
-    }
-    slot_set_node(c, dst[0], r);
-    for (int k = 1; k < ndst; k++) {
-        wf_ref q = node_new(t, WF_TN_RESULT, op, dst[k]->dtype, dst[k]->rank, wf_dims(dst[k]));
-        if (!q) {
-            return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
-        }
-        wf_tnode *m = wf_tnode_at(t, q);
-        m->out = (uint8_t)k;
-        m->device = (uint8_t)wf_slot_device(dst[k]);
-        m->nsrc = 1;
-        m->src_[0] = r;
-        m->flags |= WF_TN_WHOLE;
-        wf_tnode_at(t, r)->refs++;
-        slot_set_node(c, dst[k], q);
-    }
-    if (custom) {
-        aux->custom = custom; /* taken only by a complete node */
-    }
-    return 0;
-}
-
-static int append_node(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_custom *custom,
-                       unsigned mask, int nsrc, wf_slot *const *src, const weft_tensor *handles,
-                       int ndst, wf_slot *const *dst, wf_why *why)
-{
-    int rc = append_known(c, op, attr, custom, mask, nsrc, src, handles, ndst, dst, why);
-    for (int i = 0; rc && c->tape && i < nsrc; i++) {
-        if (src[i] && src[i]->context != c->id) { /* no slot of ours holds its leaf */
-            wf_tape_discard(c, foreign_find(c->tape, src[i]->meta));
-        }
-    }
-    return rc;
-}
-
-int wf_tape_append_custom(wf_ctx *c, struct wf_custom *custom, int nsrc, wf_slot *const *src,
-                          const weft_tensor *handles, int ndst, wf_slot *const *dst, wf_why *why)
-{
-    wf_attr none = {0};
-    return append_node(c, WF_OP_CUSTOM, &none, custom, 0, nsrc, src, handles, ndst, dst, why);
-}
-
-static int hook_append(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, wf_slot *const *src,
-                       const weft_tensor *handles, int ndst, wf_slot *const *dst, wf_why *why)
-{
-    return append_node(c, op, attr, NULL, saves_mask(op, nsrc, src), nsrc, src, handles, ndst, dst,
-                       why);
-}
-
-/* -- recorded writes -------------------------------------------------------------------------------------- */
-
-/* The node whose result is the whole storage of s, before the write; 0 with *plain set when the
- * storage has no history. */
-static wf_ref root_before(wf_ctx *c, wf_tape *t, wf_slot *s, bool *plain, wf_why *why)
-{
-    *plain = false;
-    if (s->st->root) {
-        if (s->st->root_ctx != c->id) {
-            wf_fail(why, WEFT_EGRAD, "the target was written with gradients on another thread");
-            return 0;
-        }
-        return s->st->root;
-    }
-    if (!s->node || s->context != c->id) {
-        *plain = true;
-        return 0;
-    }
-    wf_ref r = s->node;
-    while ((wf_tnode_at(t, r)->flags & WF_TN_ALIAS) && wf_tnode_src(wf_tnode_at(t, r))[0]) {
-        r = wf_tnode_src(wf_tnode_at(t, r))[0];
-    }
-    wf_tnode *n = wf_tnode_at(t, r);
-    if (n->sort == WF_TN_LEAF) {
-        wf_fail(why, WEFT_EGRAD, "the target is a view of a leaf that requires a gradient");
-        wf_hint(why, "update parameters between weft_no_grad_begin and weft_no_grad_end");
-        return 0;
-    }
-    if (n->sort == WF_TN_INPUT) {
-        *plain = true;
-        return 0;
-    }
-    if (!(n->flags & WF_TN_WHOLE)) {
-        wf_fail(why, WEFT_EGRAD, "the target is a view whose base does not own its whole memory");
-        wf_hint(why, "write to a copy: weft_clone(x)");
-        return 0;
-    }
-    return r;
-}
-
-/* root' := update(root, map of dst, value); dst and every alias now read from root'. */
-static int hook_store(wf_ctx *c, wf_slot *dst, wf_slot *value, wf_why *why)
-{
-    wf_tape *t = wf_tape_get(c);
-    bool plain;
-    if (!t) {
-        return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
-    }
-    drain_remote(t);
-    wf_ref old = root_before(c, t, dst, &plain, why);
-    if (!old && !plain) {
-        return why->code;
-    }
-    if (plain && !wf_slot_tracked(value)) {
-        return 0;
-    }
-    wf_ref v = wf_tape_node_of(c, value, why);
-    if (!v) {
-        return why->code;
-    }
-    wf_tnode_at(t, v)->refs++; /* held while we build */
-    wf_ref root = v;
-    if (!wf_slot_is_whole(dst)) {
-        int64_t dyn[2 * WF_MAX_RANK + 1], rank = dst->rank;
-        wf_attr a = {.n_ints = 1, .ints = &rank, .dyn = dyn};
-        a.n_dyn = (uint8_t)storage_map(dst, dyn);
-        int64_t total = (int64_t)(dst->st->nbytes / wf_dtype_size(dst->dtype));
-        if (!old) {
-            old = node_new(t, WF_TN_INPUT, WF_OP_INPUT, dst->dtype, 1, &total);
-        }
-        root = old ? node_new(t, WF_TN_OP, WF_OP_UPDATE, dst->dtype, 1, &total) : 0;
-        wf_taux *x = root ? aux_new(&a, 2, false) : NULL;
-        if (!x) {
-            release_now(t, v);
-            wf_tape_discard(c, root);
-            wf_tape_discard(c, old);
-            return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
-        }
-        wf_tnode *n = wf_tnode_at(t, root);
-        n->aux = x;
-        n->device = (uint8_t)wf_slot_device(dst);
-        n->nsrc = 2;
-        n->src_[0] = old;
-        n->src_[1] = v;
-        n->flags |= WF_TN_WHOLE;
-        wf_tnode_at(t, old)->refs++;
-        wf_tnode_at(t, v)->refs++;
-    }
-    wf_storage *st = dst->st;
-    wf_ref was = st->root;
-    wf_tnode_at(t, root)->refs++;
-    st->root = root;
-    st->root_ctx = c->id;
-    st->root_gen++;
-    if (was) {
-        release_now(t, was);
-    }
-    if (root == v && dst->context == c->id) {
-        slot_set_node(c, dst, v);
-    } else if (dst->context == c->id && !alias_node(c, t, dst)) {
-        release_now(t, v);
-        return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
-    }
-    release_now(t, v);
-    return 0;
-}
-
-/* What older nodes saved of the leaf stays where it was; their gradients are moved as they are delivered. */
-static bool hook_leaf(wf_ctx *c, wf_ref r, int device)
-{
-    wf_tnode *n = wf_tnode_at(c->tape, r);
-    bool yes = n->sort == WF_TN_LEAF && n->g.slot == 0;
-    if (yes && device >= 0) {
-        n->device = (uint8_t)device;
-    }
-    return yes;
-}
-
-const wf_tape_hooks wf_tape_hook_table = {
-    .append = hook_append,
-    .store = hook_store,
-    .release = hook_release,
-    .stamp = hook_stamp,
-    .close = hook_close,
-    .leaf = hook_leaf,
-};

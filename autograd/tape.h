@@ -143,4 +143,19 @@ weft_tensor wf_tape_value(wf_ctx *c, wf_ref r, wf_ref user, int which);
 int wf_tape_append_custom(wf_ctx *c, struct wf_custom *custom, int nsrc, wf_slot *const *src,
                           const weft_tensor *handles, int ndst, wf_slot *const *dst, wf_why *why);
 
+/* -- between tape.c and tape_record.c ------------------------------------------------------------------------ */
+/* A node that nothing refers to; 0: no memory. */
+wf_ref wf_tape_node_new(wf_tape *t, int sort, wf_op op, int dtype, int rank, const int64_t *dims);
+/* Gives a reference back. */
+void wf_tape_release_now(wf_tape *t, wf_ref r);
+/* Releases what other threads gave back. */
+void wf_tape_drain(wf_tape *t);
+/* The node here of another thread's leaf, or 0; enters one. */
+wf_ref wf_tape_foreign_find(wf_tape *t, const wf_meta *m);
+void wf_tape_foreign_add(wf_tape *t, wf_ref r);
+/* Of wf_tape_hooks. */
+void wf_tape_on_release(wf_ctx *c, uint32_t owner, wf_ref r);
+void wf_tape_on_close(wf_ctx *c);
+void wf_tape_on_stamp(wf_ctx *c, wf_ref r, const char *site);
+
 #endif

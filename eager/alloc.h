@@ -40,4 +40,12 @@ void *wf_calloc(size_t n, size_t size); /* n * size is the caller's to keep in r
 char *wf_strdup(const char *s);
 void wf_mfree(void *p);
 
+/* Zeros 16 bytes at any address: for structs of a few lines, where a string instruction, which compilers take for a
+ * memset, takes longer to start than to run. */
+static inline void wf_zero16(void *p)
+{
+    typedef char line __attribute__((vector_size(16), aligned(1), may_alias));
+    *(line *)p = (line){0};
+}
+
 #endif

@@ -1,6 +1,6 @@
 /*
- * eager/call.h -- an op on its way through dispatch; shared by dispatch.c and inplace.c; the tracer
- * takes its promotion rule from here too.
+ * eager/call.h -- an op on its way through dispatch; shared by the files that dispatch; the tracer takes its
+ * promotion rule from here too.
  *
  * Invariant: between wf_call_open and wf_call_close every operand is pinned.
  */
@@ -43,13 +43,24 @@ int wf_call_join_shapes(wf_call *k, wf_type *out, bool *same);
 void wf_call_operand_view(wf_call *k, int i, int dt, bool flat, int64_t n, const wf_type *out,
                           wf_view *v, void *scalar);
 /* Element type of an elementwise row's result when its operands are `join`. */
-int wf_call_output_dtype(wf_op op, int join);
+static inline int wf_call_output_dtype(wf_op op, int join)
+{
+    int kind = wf_rows[op].kind;
+    return kind == WF_KIND_PREDICATE || kind == WF_KIND_COMPARE ? WEFT_BOOL : join;
+}
 /* A result on the call's device: row-major, uninitialised. NULL with why filled. */
 wf_slot *wf_call_result(wf_call *k, const wf_type *t, weft_tensor *h);
 /* Records the executed op on the tape, if gradients flow through it. 0 or a status with why filled. */
+int wf_op_record(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, wf_slot *const *slot,
+                 const weft_tensor *src, int ndst, wf_slot *const *dst, wf_why *why);
 int wf_call_record(wf_call *k, int ndst, wf_slot *const *dst);
 /* Records the call's error. */
 weft_tensor wf_call_fail(wf_call *k);
+int wf_call_fail_all(wf_call *k, int ndst, weft_tensor *dst);
+/* An elementwise row (elementwise.c) and every other one (dispatch_rows.c), operands open. The empty handle, or a
+ * status, with the error recorded. */
+weft_tensor wf_call_elementwise(wf_call *k);
+int wf_call_row(wf_call *k, int ndst, weft_tensor *dst);
 /* -- on a device (eager/device_call.c) -- */
 /* Sets k->device. 0 or a status with why filled: operands on two devices. */
 int wf_call_settle_device(wf_call *k);
@@ -69,6 +80,9 @@ bool wf_call_has_tracked_number(const wf_call *k);
 weft_tensor wf_call_move_numbers(wf_call *k);
 bool wf_call_is_transfer(const wf_call *k);
 weft_tensor wf_call_transfer(wf_call *k);
+double wf_scalar_f64(weft_tensor t);
+/* Writes scalar t as an element of dtype dt (a compute type or bool). */
+void wf_scalar_store(weft_tensor t, int dt, void *out);
 /* The 0-d tensor of a scalar handle (bool, i64 or f32). */
 weft_tensor wf_scalar_tensor(weft_tensor t);
 

@@ -1,7 +1,6 @@
 /*
  * eager/cpuid.c -- instruction set detection.
  *
- * `current` is the level in use, -1 before the first question, so that the hot path is one load.
  * __builtin_cpu_supports of the levels checks XCR0, which is the operating system's part.
  */
 #include "eager/cpuid.h"
@@ -17,7 +16,7 @@ static const char *const names[WF_NISA] = {
     [WF_ISA_AVX512] = "avx512",
 };
 
-static atomic_int current = -1;
+_Atomic int wf_isa_level = -1;
 
 static int detect(void)
 {
@@ -35,22 +34,18 @@ static int detect(void)
     return level;
 }
 
-int wf_isa(void)
+int wf_isa_detect(void)
 {
-    int level = atomic_load_explicit(&current, memory_order_acquire);
-    if (__builtin_expect(level >= 0, 1))
-        return level;
-    int none = -1;
-    level = detect();
+    int none = -1, level = detect();
     /* Two first callers detect the same; a wf_set_isa in between must not be undone. */
-    return atomic_compare_exchange_strong(&current, &none, level) ? level : none;
+    return atomic_compare_exchange_strong(&wf_isa_level, &none, level) ? level : none;
 }
 
 int wf_set_isa(int level)
 {
     int most = detect();
     level = level < WF_ISA_SSE2 ? WF_ISA_SSE2 : level > most ? most : level;
-    atomic_store_explicit(&current, level, memory_order_release);
+    atomic_store_explicit(&wf_isa_level, level, memory_order_release);
     return level;
 }
 

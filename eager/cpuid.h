@@ -7,6 +7,8 @@
 #ifndef EAGER_CPUID_H
 #define EAGER_CPUID_H
 
+#include <stdatomic.h>
+
 enum {
     WF_ISA_SSE2,   /* x86-64: the baseline, correct and untimed */
     WF_ISA_AVX2,   /* x86-64-v3: AVX2, FMA, F16C, BMI */
@@ -14,8 +16,15 @@ enum {
     WF_NISA
 };
 
+/* The level in use, -1 before the first question. */
+extern _Atomic int wf_isa_level;
+int wf_isa_detect(void); /* the slow path of wf_isa */
 /* Level in use: the machine's, capped by WEFT_ISA and by wf_set_isa. Detected once. */
-int wf_isa(void);
+static inline int wf_isa(void)
+{
+    const int level = atomic_load_explicit(&wf_isa_level, memory_order_acquire);
+    return __builtin_expect(level >= 0, 1) ? level : wf_isa_detect();
+}
 /* Lowers the level (tests); a level above the machine's gives the machine's. Returns the level now
  * in use. Call it while no kernel runs. */
 int wf_set_isa(int level);

@@ -146,46 +146,29 @@ static int chunk_add(wf_ctx *c)
     return 0;
 }
 
+int wf_slots_refill(wf_ctx *c)
+{
+    c->free_head = atomic_exchange_explicit(&c->remote_free, 0, memory_order_acquire);
+    return c->free_head == 0 ? chunk_add(c) : 0;
+}
+
 wf_slot *wf_slot_new(wf_ctx *c, weft_tensor *handle)
 {
-    if (c->free_head == 0) {
-        c->free_head = atomic_exchange_explicit(&c->remote_free, 0, memory_order_acquire);
-        if (c->free_head == 0 && chunk_add(c) != 0) {
-            return NULL;
-        }
-    }
-    uint32_t i = c->free_head;
-    wf_slot *s = wf_slot_at(c, i);
-    c->free_head = s->next;
-    uint64_t serial = WF_STATE_SERIAL(atomic_load_explicit(&s->state, memory_order_relaxed)) + 1;
-    wf_scope_rec *scope = &c->scopes[c->depth];
-    s->next = scope->head;
-    s->prev = 0;
-    if (scope->head) {
-        wf_slot_at(c, scope->head)->prev = i;
-    }
-    scope->head = i;
-    s->scope = c->depth;
-    s->dtype = s->rank = s->flags = s->pad = 0;
-    s->node = 0;
-    s->node_gen = 0;
-    s->noted = 0;
-    s->st = NULL;
-    s->offset = 0;
-    s->ext = NULL;
-    atomic_store_explicit(&s->meta, NULL, memory_order_relaxed);
-    s->site = NULL;
-    atomic_store_explicit(&s->state, serial << 18, memory_order_release);
-    atomic_store_explicit(&c->live, atomic_load_explicit(&c->live, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
-    *handle = (weft_tensor){i, c->id, serial};
-    return s;
+    return wf_slot_take(c, handle);
 }
 
 /* A slot lets go of the storage. */
 static void drop_storage(wf_ctx *c, wf_storage *st)
 {
     if (st) {
+        /* The slot's was the only reference, beside that of a trace of this thread: nobody sees the count. */
+        const int32_t refs = atomic_load_explicit(&st->refs, memory_order_acquire);
+        if (!st->root && (refs == 1 || (refs == 2 && c->recorder &&
+                                        atomic_load_explicit(&st->recorder, memory_order_relaxed) ==
+                                            c->recorder))) {
+            wf_storage_release(st);
+            return;
+        }
         if (atomic_fetch_sub_explicit(&st->handles, 1, memory_order_acq_rel) == 1 && st->root) {
             wf_ref root = st->root;
             st->root = 0;
@@ -210,7 +193,9 @@ static void slot_clear(wf_ctx *c, wf_slot *s)
         wf_mfree(s->ext);
         s->ext = NULL;
     }
-    wf_slot_drop_meta(s);
+    if (__builtin_expect(atomic_load_explicit(&s->meta, memory_order_relaxed) != NULL, 0)) {
+        wf_slot_drop_meta(s);
+    }
 }
 
 void wf_slot_relocate(wf_ctx *c, wf_slot *s, wf_storage *st)
@@ -571,17 +556,18 @@ weft_status weft_free(weft_tensor t)
     if (t.slot == 0 || wf_is_scalar(t)) {
         return WEFT_OK;
     }
-    wf_why why;
-    why_clear(&why);
-    bool pinned;
-    wf_slot *s = wf_pin(c, t, &pinned, &why);
-    if (!s) {
-        return (weft_status)wf_raise_status(c, "free", 1, &t, &why);
-    }
-    if (!pinned) {
+    wf_slot *s = wf_slot_of(c, t);
+    if (__builtin_expect(s != NULL, 1)) {
         scope_unlink(c, s);
         destroy_owned(c, s, t.slot);
         return WEFT_OK;
+    }
+    wf_why why;
+    why_clear(&why);
+    bool pinned;
+    s = wf_pin(c, t, &pinned, &why);
+    if (!s) {
+        return (weft_status)wf_raise_status(c, "free", 1, &t, &why);
     }
     uint64_t st = atomic_fetch_or_explicit(&s->state, WF_STATE_DEAD, memory_order_acq_rel);
     if (!(st & WF_STATE_DEAD)) {

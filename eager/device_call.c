@@ -1,8 +1,8 @@
 /*
  * eager/device_call.c -- what dispatch does when somebody is not in host memory.
  *
- * Kept apart from dispatch.c, whose ordinary path pays one branch for it. A transfer is the row COPY with an attribute: the
- * device to go to and the one to come from, for its derivative. It is never part of a trace.
+ * Kept apart from call.c and elementwise.c, whose ordinary path pays one branch for it. A transfer is the row COPY
+ * with an attribute: the device to go to and the one to come from, for its derivative. It is never part of a trace.
  */
 #include "eager/call.h"
 #include "eager/device.h"

@@ -225,10 +225,25 @@ static void error_site(wf_error *e, const char *site)
     }
 }
 
-weft_tensor weft_sited(const char *site, weft_tensor t)
+/* The slot s was made by a call at this site: so were what a trace and a tape have noted of it. */
+__attribute__((noinline)) static void stamp_slot(wf_ctx *c, wf_slot *s, const char *site)
 {
-    wf_ctx *c = wf_ctx_get();
-    if (!c || t.slot >= WF_ABSENT_SLOT) {
+    s->site = site;
+    if (c->recorder && s->st->is_virtual) {
+        c->recorder->stamp(c->recorder, s->st, site);
+    }
+    if (s->node && wf_tape_api) {
+        wf_tape_api->stamp(c, s->node, site);
+    }
+    if (s->st && s->st->device) {
+        wf_cuda_sited(site);
+    }
+}
+
+/* A result that is not simply a slot of this thread's scopes. */
+__attribute__((noinline)) static weft_tensor site_other(wf_ctx *c, const char *site, weft_tensor t)
+{
+    if (t.slot >= WF_ABSENT_SLOT) {
         return t;
     }
     if (t.slot == 0) {
@@ -244,16 +259,27 @@ weft_tensor weft_sited(const char *site, weft_tensor t)
         wf_slot *s = wf_slot_at(c, t.slot);
         uint64_t state = atomic_load_explicit(&s->state, memory_order_acquire);
         if (WF_STATE_SERIAL(state) == t.serial && !(state & WF_STATE_DEAD) && !s->site) {
+            stamp_slot(c, s, site);
+        }
+    }
+    return t;
+}
+
+weft_tensor weft_sited(const char *site, weft_tensor t)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (__builtin_expect(!c, 0)) {
+        return t;
+    }
+    wf_slot *s = wf_prof_is_on() ? NULL : wf_slot_of(c, t);
+    if (__builtin_expect(!s, 0)) {
+        return site_other(c, site, t);
+    }
+    if (!s->site) {
+        if (c->recorder || s->node || c->away || (s->st && s->st->device)) {
+            stamp_slot(c, s, site);
+        } else {
             s->site = site;
-            if (c->recorder && s->st->is_virtual) {
-                c->recorder->stamp(c->recorder, s->st, site);
-            }
-            if (s->node && wf_tape_api) {
-                wf_tape_api->stamp(c, s->node, site);
-            }
-            if (s->st && s->st->device) {
-                wf_cuda_sited(site);
-            }
         }
     }
     return t;

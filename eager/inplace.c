@@ -16,6 +16,7 @@
 #include "eager/exec.h"
 #include "eager/pool.h"
 #include "eager/profile.h"
+#include "eager/quick.h"
 
 /* Bytes [*lo, *hi) that a slot's view touches. */
 static void byte_range(wf_slot *s, const char **lo, const char **hi)
@@ -152,10 +153,7 @@ static int result_check(wf_call *k, wf_slot *dst, const wf_type *out)
 
 static void wrote(wf_call *k, wf_slot *dst)
 {
-    atomic_fetch_add_explicit(&dst->st->version, 1, memory_order_relaxed);
-    dst->st->write_op = (uint16_t)k->op;
-    dst->st->write_site = NULL;
-    dst->st->broken = 0;
+    wf_storage_wrote(dst->st, k->op);
 }
 
 /* dst := value of the same extents. */
@@ -283,16 +281,21 @@ static int run_tracked(wf_call *k, wf_slot *dst)
     return rc;
 }
 
-/* Replaces operands that overlap the target without being it by copies in the open scope. In a trace, views
- * of one storage need none: they read its value; of two storages in one memory (an import lies over the other) it
- * knows two values, so that the operand is read first, whatever its view. */
+/* Operand s overlaps the target without being it. In a trace, views of one storage are not in the way: they read its
+ * value; of two storages in one memory (an import lies over the other) it knows two values, so that the operand is read
+ * first, whatever its view. */
+static bool is_in_the_way(const wf_call *k, wf_slot *dst, wf_slot *s)
+{
+    return s && (k->c->recorder ? wf_storage_overlap(s->st, dst->st)
+                                : !same_view(s, dst) && overlaps(s, dst));
+}
+
+/* Replaces operands that are in the way by copies in the open scope. */
 static int separate(wf_call *k, wf_slot *dst, weft_tensor *src)
 {
     for (int i = 0; i < k->nsrc; i++) {
-        wf_slot *s = k->slot[i];
         src[i] = k->src[i];
-        if (s && (k->c->recorder ? wf_storage_overlap(s->st, dst->st)
-                                 : !same_view(s, dst) && overlaps(s, dst))) {
+        if (is_in_the_way(k, dst, k->slot[i])) {
             src[i] = wf_op1(WF_OP_COPY, NULL, src[i]);
             if (src[i].slot == 0) {
                 return -1;
@@ -432,6 +435,13 @@ static int run_inplace(wf_call *k, wf_slot *dst)
     if (tracked || !elementwise) {
         return run_tracked(k, dst);
     }
+    bool apart = k->nsrc <= SMALL_SRC;
+    for (int i = 0; i < k->nsrc && apart; i++) {
+        apart = !is_in_the_way(k, dst, k->slot[i]);
+    }
+    if (apart) {
+        return run_direct(k, dst);
+    }
     weft_scope sc = weft_scope_begin();
     weft_tensor src[SMALL_SRC];
     rc = k->nsrc <= SMALL_SRC ? separate(k, dst, src) : -1;
@@ -468,13 +478,9 @@ static void raise_inplace(wf_ctx *c, wf_op op, int nsrc, const weft_tensor *src,
     wf_raise(c, name, n + !among, all + among, why);
 }
 
-static int dispatch(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
-                    weft_tensor dst)
+__attribute__((noinline)) static int run_call(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
+                                              const weft_tensor *src, weft_tensor dst)
 {
-    wf_ctx *c = wf_ctx_get();
-    if (!c) {
-        return WEFT_ENOMEM;
-    }
     c->last_write = WEFT_NONE;
     wf_call k;
     weft_tensor failed = {0, 0, 0};
@@ -514,6 +520,20 @@ static int dispatch(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *
     }
     wf_call_close(&k);
     return rc;
+}
+
+static int dispatch(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
+                    weft_tensor dst)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c) {
+        return WEFT_ENOMEM;
+    }
+    if (wf_quick_may(c, op, nsrc) && !c->recorder && wf_quick_into(c, op, nsrc, src, dst)) {
+        c->last_write = dst;
+        return 0;
+    }
+    return run_call(c, op, attr, nsrc, src, dst);
 }
 
 int wf_dispatch_inplace(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,

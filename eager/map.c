@@ -36,6 +36,8 @@ enum {
     STREAM_FROM = 24 << 20 /* bytes moved from which stores bypass the caches */
 };
 
+_Static_assert(WF_MAP_SMALL <= 2 * GRAIN_HEAVY, "what is small is never cut");
+
 /* One run of a tile function, shared by all chunks. Operand k of the walk: destinations first. */
 typedef struct run {
     const wf_tiles *t;

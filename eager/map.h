@@ -4,6 +4,7 @@
 #ifndef EAGER_MAP_H
 #define EAGER_MAP_H
 
+#include "eager/kernels/kernels.h"
 #include "eager/tile.h"
 
 /* dst[k] and src[k] are contiguous tiles of n elements of the types asked for; bit k of bcast: src[k]
@@ -30,5 +31,8 @@ typedef struct wf_tiles {
 } wf_tiles;
 
 void wf_tiles_run(const wf_tiles *t);
+
+/* Elements of any elementwise row that are run by one call of its kernel. */
+enum { WF_MAP_SMALL = 8192 };
 
 #endif

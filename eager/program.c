@@ -334,6 +334,19 @@ static void set_registers(wf_program *p)
     }
 }
 
+/* How many instructions behind each can run in one pass with it. */
+static void set_chains(wf_program *p)
+{
+    int other = -1;
+    for (int i = p->ninst - 1; i >= 0; i--) {
+        p->chain[i] = 0;
+        if (i + 1 < p->ninst && wf_inst_is_link(&p->inst[i]) &&
+            wf_program_link_behind(p, i, &other) >= 0)
+            p->chain[i] = (uint8_t)(p->chain[i + 1] + 1 < WF_LINKS / 2 - 1 ? p->chain[i + 1] + 1
+                                                                           : WF_LINKS / 2 - 1);
+    }
+}
+
 int wf_program_finish(wf_program *p)
 {
     if (p->failed || p->noutput == 0)
@@ -354,5 +367,6 @@ int wf_program_finish(wf_program *p)
     if (p->rows)
         return 0;
     set_registers(p);
+    set_chains(p);
     return (int64_t)p->nreg * WF_MAP_LEAST * p->width <= WF_MAP_REGISTERS ? 0 : fail(p);
 }

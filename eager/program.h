@@ -20,7 +20,8 @@
  * Depth and phase: a value's depth is the number of reductions on its longest path from the inputs. ROW
  * instructions of depth d run before phase d; ELEM instructions run in one phase, at least their depth
  * (later if no earlier phase reads them); a reduction of an ELEM value runs in the phase of its depth and
- * defines a value of the next depth. wf_program_finish fills depth and phase.
+ * defines a value of the next depth. wf_program_finish fills depth and phase, and which
+ * instructions can run together (chain).
  *
  * Every value has an element type. A row computes in the type it is asked to; sources of other types
  * are cast first, as a tile load would. f16 and bf16 values only come from inputs and casts, so
@@ -96,6 +97,8 @@ typedef struct wf_program {
     uint8_t depth[WF_PROGRAM_VALUES];
     int16_t def[WF_PROGRAM_VALUES];  /* instruction, or -1 - input, or -1 - INPUTS - scalar */
     int16_t last[WF_PROGRAM_VALUES]; /* last instruction that reads the value, -1: none */
+    uint8_t chain
+        [WF_PROGRAM_INSTS]; /* instructions behind one that can run in one pass with it (no ROW values) */
     int16_t input[WF_PROGRAM_INPUTS];
     wf_program_drawn draw[WF_PROGRAM_INPUTS];
     int16_t scalar[WF_PROGRAM_SCALARS];

@@ -59,29 +59,6 @@ static void step(const wf_map_run *r, int i, tile_state *s, void *out, size_t n)
 }
 
 /* -- chains ------------------------------------------------------------------------------------------------ */
-/* The link of instruction i + 1, which reads what i defines, or -1; *other: its other value, or -1. */
-static int link_behind(const wf_program *p, int i, int *other)
-{
-    const wf_inst *inst = &p->inst[i + 1];
-    const int op = inst->compute == p->inst[i].compute
-                       ? wf_inst_link_behind(inst, p->inst[i].value, other)
-                       : -1;
-    *other = op >= 0 && *other >= 0 ? inst->src[*other] : -1;
-    return op;
-}
-
-static void find_chains(wf_map_run *r)
-{
-    const wf_program *p = r->p;
-    int other = -1;
-    for (int i = p->ninst - 1; i >= 0; i--) {
-        r->chain[i] = 0;
-        if (i + 1 < p->ninst && wf_inst_is_link(&p->inst[i]) && link_behind(p, i, &other) >= 0)
-            r->chain[i] = (uint8_t)(r->chain[i + 1] + 1 < WF_LINKS / 2 - 1 ? r->chain[i + 1] + 1
-                                                                           : WF_LINKS / 2 - 1);
-    }
-}
-
 typedef struct chain {
     wf_link link[WF_LINKS];
     int count;
@@ -104,7 +81,7 @@ static bool run_chain(const wf_map_run *r, int i, tile_state *s, void *const *pl
 {
     const wf_program *p = r->p;
     const wf_inst *inst = &p->inst[i];
-    const int length = r->chain[i];
+    const int length = p->chain[i];
     const int start = inst->nsrc == 2 && s->one[inst->src[0]] ? 1 : 0;
     chain c = {.count = 0};
     if (s->one[inst->src[start]])
@@ -114,7 +91,7 @@ static bool run_chain(const wf_map_run *r, int i, tile_state *s, void *const *pl
     for (int e = i; e < i + length; e++) {
         const int v = p->inst[e].value;
         int other = -1;
-        const int op = link_behind(p, e, &other);
+        const int op = wf_program_link_behind(p, e, &other);
         s->at[v] = place[e - i];
         s->one[v] = false;
         if (p->last[v] > e + 1) {
@@ -153,7 +130,7 @@ void wf_map_run_tile(const void *arg, void *const *dst, const void *const *src, 
     }
     for (int i = 0; i < p->ninst;) {
         void *place[WF_LINKS];
-        const int length = r->chain[i];
+        const int length = p->chain[i];
         for (int e = 0; e <= length; e++) {
             const int o = r->direct[i + e];
             place[e] = o >= 0 ? dst[o] : registers + p->inst[i + e].reg * r->pitch;
@@ -186,7 +163,6 @@ void wf_map_run_init(wf_map_run *r, const wf_program *p)
     r->p = p;
     r->k = wf_kernels_now();
     r->grid = wf_grid_kernels_now();
-    find_chains(r);
     for (int i = 0; i < p->ninst; i++)
         r->fn[i] = wf_inst_function(p, &p->inst[i], r->k);
     r->tile = MOST_TILE;

@@ -36,6 +36,17 @@ static inline int wf_inst_link_behind(const wf_inst *inst, int v, int *other)
     return wf_link_of(inst->op, side, itself);
 }
 
+/* The link of instruction i + 1, which reads what i defines, or -1; *other: its other value, or -1. */
+static inline int wf_program_link_behind(const wf_program *p, int i, int *other)
+{
+    const wf_inst *inst = &p->inst[i + 1];
+    const int op = inst->compute == p->inst[i].compute
+                       ? wf_inst_link_behind(inst, p->inst[i].value, other)
+                       : -1;
+    *other = op >= 0 && *other >= 0 ? inst->src[*other] : -1;
+    return op;
+}
+
 /* -- programs without ROW values (program_map.c) ------------------------------------------------------------- */
 enum { WF_MAP_REGISTERS = 32 << 10, WF_MAP_LEAST = 64 }; /* bytes of register tiles; least tile */
 
@@ -47,7 +58,6 @@ typedef struct wf_map_run {
     int64_t tile, grain;              /* elements of a tile, and such as are worth a chunk */
     int64_t pitch;                    /* bytes of a register */
     int16_t direct[WF_PROGRAM_INSTS]; /* output that an instruction writes straight away, or -1 */
-    uint8_t chain[WF_PROGRAM_INSTS];  /* instructions behind one that can run in one pass with it */
     wf_inst_fn fn[WF_PROGRAM_INSTS];
 } wf_map_run;
 

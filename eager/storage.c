@@ -11,11 +11,20 @@
 #include "eager/device.h"
 
 enum { HEADER = 128, INLINE_MAX = 896 };
-_Static_assert(sizeof(wf_storage) <= HEADER, "the payload starts behind the header");
+_Static_assert(sizeof(wf_storage) <= HEADER && HEADER == 128,
+               "the payload starts behind the header, which storage_init zeros");
 
-static void storage_init(wf_storage *st)
+static inline void storage_init(wf_storage *st)
 {
-    memset(st, 0, sizeof *st);
+    char *p = (void *)st;
+    wf_zero16(p);
+    wf_zero16(p + 16);
+    wf_zero16(p + 32);
+    wf_zero16(p + 48);
+    wf_zero16(p + 64);
+    wf_zero16(p + 80);
+    wf_zero16(p + 96);
+    wf_zero16(p + 112);
     atomic_store_explicit(&st->refs, 1, memory_order_relaxed);
 }
 

@@ -260,14 +260,70 @@ static inline wf_slot *wf_slot_at(wf_ctx *c, uint32_t i)
 }
 
 /* -- handles to slots ------------------------------------------------------------------------------ */
+/* The live slot of a handle that a scope of this thread owns; NULL: it is another, see wf_pin. */
+static inline wf_slot *wf_slot_of(wf_ctx *c, weft_tensor t)
+{
+    if (t.context != c->id || t.slot == 0 ||
+        t.slot / WF_CHUNK_SLOTS >= atomic_load_explicit(&c->nchunks, memory_order_relaxed)) {
+        return NULL;
+    }
+    wf_slot *s = wf_slot_at(c, t.slot);
+    const uint64_t st = atomic_load_explicit(&s->state, memory_order_acquire);
+    return WF_STATE_SERIAL(st) == t.serial && !(st & (WF_STATE_DEAD | WF_STATE_KEPT)) ? s : NULL;
+}
 /* Checks t and pins it if it is kept (*pinned). NULL: *why says dead, foreign or null. A pinned slot
  * is given back by wf_unpin. */
 wf_slot *wf_pin(wf_ctx *c, weft_tensor t, bool *pinned, wf_why *why);
 void wf_unpin(wf_ctx *c, wf_slot *s);
 /* A new slot of the innermost scope, contents zero but for identity. NULL: no memory. */
 wf_slot *wf_slot_new(wf_ctx *c, weft_tensor *handle);
+int wf_slots_refill(wf_ctx *c); /* makes c->free_head something: 0 or WEFT_ENOMEM */
+/* wf_slot_new, inline. */
+static inline wf_slot *wf_slot_take(wf_ctx *c, weft_tensor *handle)
+{
+    if (__builtin_expect(c->free_head == 0, 0) && wf_slots_refill(c)) {
+        return NULL;
+    }
+    uint32_t i = c->free_head;
+    wf_slot *s = wf_slot_at(c, i);
+    c->free_head = s->next;
+    uint64_t serial = WF_STATE_SERIAL(atomic_load_explicit(&s->state, memory_order_relaxed)) + 1;
+    wf_scope_rec *scope = &c->scopes[c->depth];
+    s->next = scope->head;
+    s->prev = 0;
+    if (scope->head) {
+        wf_slot_at(c, scope->head)->prev = i;
+    }
+    scope->head = i;
+    s->scope = c->depth;
+    s->dtype = s->rank = s->flags = s->pad = 0;
+    s->node = 0;
+    s->node_gen = 0;
+    s->noted = 0;
+    s->st = NULL;
+    s->offset = 0;
+    s->ext = NULL;
+    atomic_store_explicit(&s->meta, NULL, memory_order_relaxed);
+    s->site = NULL;
+    atomic_store_explicit(&s->state, serial << 18, memory_order_release);
+    atomic_store_explicit(&c->live, atomic_load_explicit(&c->live, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    *handle = (weft_tensor){i, c->id, serial};
+    return s;
+}
 /* Gives the slot its extents; strides NULL = row-major. 0 or WEFT_ENOMEM. */
 int wf_slot_shape(wf_slot *s, int rank, const int64_t *dims, const int64_t *strides);
+/* The extents and strides of another slot. */
+static inline int wf_slot_shape_like(wf_slot *s, wf_slot *like)
+{
+    if (__builtin_expect(like->ext != NULL, 0)) {
+        return wf_slot_shape(s, like->rank, wf_dims(like), wf_strides(like));
+    }
+    s->rank = like->rank; /* all of the arrays: their size is known, a loop would be a call */
+    memcpy(s->dims_, like->dims_, sizeof s->dims_);
+    memcpy(s->strides_, like->strides_, sizeof s->strides_);
+    return 0;
+}
 weft_tensor wf_handle_of(wf_ctx *c, wf_slot *s);
 /* The slot's elements are in st from now on, row-major (a reference is taken); the handle stays. Not of a value with a
  * recorded history. */
@@ -306,6 +362,20 @@ static inline bool wf_storage_is_foreign(const wf_storage *st, const wf_recorder
 {
     return atomic_load_explicit(&st->is_virtual, memory_order_acquire) &&
            atomic_load_explicit(&st->recorder, memory_order_acquire) != mine;
+}
+/* An op has replaced elements of st. Only somebody with a reference writes: the last one counts without a lock. */
+static inline void wf_storage_wrote(wf_storage *st, wf_op op)
+{
+    if (atomic_load_explicit(&st->refs, memory_order_relaxed) == 1) {
+        atomic_store_explicit(&st->version,
+                              atomic_load_explicit(&st->version, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
+    } else {
+        atomic_fetch_add_explicit(&st->version, 1, memory_order_relaxed);
+    }
+    st->write_op = (uint16_t)op;
+    st->write_site = NULL;
+    st->broken = 0;
 }
 wf_storage *wf_storage_wrap(void *data, size_t nbytes, void (*deleter)(void *), void *arg);
 void wf_storage_retain(wf_storage *st);

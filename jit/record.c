@@ -324,6 +324,25 @@ static int push(wf_trace *t, wf_op op, const wf_attr *attr, int nsrc, const wf_v
     return 0;
 }
 
+/* The same without attributes where there is room, if the result has the type of the first operand. */
+static inline bool push_like(wf_trace *t, wf_op op, int nsrc, const wf_val *src, wf_slot *dst,
+                             wf_val *out)
+{
+    wf_fn *f = t->fn;
+    const uint32_t index = f->ins[src[0] - 1].type;
+    const wf_type *type = &f->types[index];
+    if (f->n == f->cap || type->dtype != dst->dtype || !same_extents(type, dst)) {
+        return false;
+    }
+    f->ins[f->n] = (wf_ins){.op = (uint16_t)op,
+                            .nsrc = (uint8_t)nsrc,
+                            .flags = wf_grad_enabled(t->c) ? 0 : WF_INS_NOGRAD,
+                            .type = index,
+                            .src = {src[0], nsrc > 1 ? src[1] : 0, nsrc > 2 ? src[2] : 0}};
+    *out = ++f->n;
+    return true;
+}
+
 static int append(wf_trace *t, wf_op op, const wf_attr *attr, int nsrc, const wf_val *src,
                   wf_val *dst, wf_why *why)
 {
@@ -368,9 +387,14 @@ static void note(wf_trace *t, wf_slot *s, wf_val v)
     }
 }
 
+static inline bool is_noted(const wf_trace *t, const wf_slot *s)
+{
+    return s->noted == t->serial && s->context == t->c->id && s->seen_base == base_of(t, s->st);
+}
+
 int wf_trace_value(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why)
 {
-    if (s->noted == t->serial && s->context == t->c->id && s->seen_base == base_of(t, s->st)) {
+    if (is_noted(t, s)) {
         *v = s->seen;
         return 0;
     }
@@ -398,6 +422,12 @@ int wf_trace_value(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why)
         note(t, s, *v);
     }
     return rc;
+}
+
+static inline int value_of(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why)
+{
+    *v = s->seen;
+    return is_noted(t, s) ? 0 : wf_trace_value(t, s, v, why);
 }
 
 /* A result on its way through dispatch: whole, and without a value. */
@@ -507,11 +537,34 @@ static int operands(wf_trace *t, wf_op op, int join, int nsrc, wf_slot *const *s
     return rc;
 }
 
+/* A new result of tensors that need no cast, while nothing from outside has been written: nothing can clash. */
+static inline bool is_simple(const wf_trace *t, int join, int nsrc, wf_slot *const *src,
+                             const wf_slot *dst)
+{
+    bool simple = !t->written && is_fresh(dst);
+    for (int i = 0; i < nsrc && simple; i++) {
+        simple = src[i] && src[i]->dtype == join;
+    }
+    return simple;
+}
+
 static int record_map(wf_recorder *r, wf_op op, int join, int nsrc, wf_slot *const *src,
                       const weft_tensor *handles, wf_slot *dst, wf_why *why)
 {
     wf_trace *t = trace_of(r);
     wf_val v[3], out;
+    if (is_simple(t, join, nsrc, src, dst)) {
+        for (int i = 0; i < nsrc; i++) {
+            int rc = value_of(t, src[i], &v[i], why);
+            if (rc) {
+                return rc;
+            }
+        }
+        int rc = push_like(t, op, nsrc, v, dst, &out)
+                     ? 0
+                     : push(t, op, NULL, nsrc, v, 1, &dst, &out, why);
+        return rc ? rc : define(t, dst, out);
+    }
     if ((join == WEFT_F16 || join == WEFT_BF16) && dst->dtype != join && dst->dtype != WEFT_BOOL) {
         join = WEFT_F32; /* in place: the kernel rounds once, to the target's type */
     }

@@ -16,14 +16,14 @@
 
 typedef struct dtype_info {
     const char *name;
-    uint8_t level, kind;
+    uint8_t level;
 } dtype_info;
 
 static const dtype_info dtypes[WF_NDTYPE] = {
-    [WEFT_DTYPE_DEFAULT] = {"?", 0, 0}, [WEFT_BOOL] = {"bool", 1, 0}, [WEFT_U8] = {"u8", 2, 1},
-    [WEFT_I8] = {"i8", 2, 1},           [WEFT_I16] = {"i16", 3, 1},   [WEFT_I32] = {"i32", 4, 1},
-    [WEFT_I64] = {"i64", 5, 1},         [WEFT_F16] = {"f16", 6, 2},   [WEFT_BF16] = {"bf16", 6, 2},
-    [WEFT_F32] = {"f32", 7, 2},         [WEFT_F64] = {"f64", 8, 2},
+    [WEFT_DTYPE_DEFAULT] = {"?", 0}, [WEFT_BOOL] = {"bool", 1}, [WEFT_U8] = {"u8", 2},
+    [WEFT_I8] = {"i8", 2},           [WEFT_I16] = {"i16", 3},   [WEFT_I32] = {"i32", 4},
+    [WEFT_I64] = {"i64", 5},         [WEFT_F16] = {"f16", 6},   [WEFT_BF16] = {"bf16", 6},
+    [WEFT_F32] = {"f32", 7},         [WEFT_F64] = {"f64", 8},
 };
 
 static const dtype_info *info(int dt)
@@ -50,11 +50,6 @@ int wf_dtype_promote(int a, int b)
     if (x == y)
         return (int)(x - dtypes);
     if (x->level == y->level)
-        return x->kind == 2 ? WEFT_F32 : WEFT_I16;
+        return wf_dtype_kind(a) == 2 ? WEFT_F32 : WEFT_I16;
     return (int)((x->level > y->level ? x : y) - dtypes);
-}
-
-int wf_dtype_kind(int dt)
-{
-    return info(dt)->kind;
 }

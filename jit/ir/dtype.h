@@ -43,7 +43,11 @@ static inline int wf_dtype_compute(int dt)
 /* Join of two strong types in the lattice of docs/dtypes.md; total, commutative, associative. */
 int wf_dtype_promote(int a, int b);
 /* Kind order for weak scalars: 0 bool, 1 integer, 2 float. */
-int wf_dtype_kind(int dt);
+static inline int wf_dtype_kind(int dt)
+{
+    const unsigned bit = dt > 0 && dt < WEFT_DTYPE_COUNT ? WF_BIT(dt) : 0;
+    return bit & WF_DT_F ? 2 : bit & WF_DT_I ? 1 : 0;
+}
 
 /* Storage conversions, round to nearest even; NaN stays NaN (quiet), overflow gives inf. */
 static inline float wf_f32_of_bf16(uint16_t h)

@@ -1,0 +1,412 @@
+/*
+ * eager/quick.c -- the short way of elementwise rows on few elements.
+ *
+ * A call on a small tensor costs what stands around the kernel: types that are joined, views that are laid out, plans
+ * of tiles. The common call needs none of it: operands of one element type that the row takes, row-major, of the same
+ * extents; beside them numbers, tensors of one element and rows that repeat. Whatever is not that simple is left to
+ * the general way, untouched: so this file raises no error but the lack of memory, and knows no rule that the general
+ * way does not know. One body is compiled for one, two and three operands, so that what is known of each stays in
+ * registers.
+ *
+ * Invariants: the same kernel on the same values as the general way, so the same bits; a false answer has changed
+ * nothing; operands are pinned while they are read.
+ */
+#include <string.h>
+
+#include "eager/call.h"
+#include "eager/map.h"
+#include "eager/pool.h"
+#include "eager/quick.h"
+
+#define ALWAYS static inline __attribute__((always_inline))
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 3")
+#endif
+
+enum { MOST_SRC = 3, REPEAT_BYTES = 1024 /* of an operand whose rows are repeated on the stack */ };
+
+/* The operands of a call. Only ever in registers, but for the slots: what calls take its parts. */
+typedef struct quick {
+    wf_slot *slot[MOST_SRC]; /* NULL: a scalar */
+    wf_slot *wide;           /* the tensor of the highest rank, the first of them */
+    unsigned pins;           /* bit i: operand i is pinned */
+    int dtype;               /* of all tensors */
+    uint32_t tracked;        /* not 0: one of them is */
+} quick;
+
+/* A slot, and whether it is pinned. */
+typedef struct found {
+    wf_slot *slot;
+    unsigned pinned;
+} found;
+
+/* Of a handle that no scope of this thread owns. NULL: that is for the general way to say. */
+__attribute__((noinline)) static found pin(wf_ctx *c, weft_tensor t)
+{
+    bool pinned = false;
+    wf_slot *s = t.slot >= WF_ABSENT_SLOT ? NULL : wf_pin(c, t, &pinned, NULL);
+    return (found){s, pinned};
+}
+
+ALWAYS found look_up(wf_ctx *c, weft_tensor t)
+{
+    wf_slot *s = wf_slot_of(c, t);
+    return __builtin_expect(s != NULL, 1) ? (found){s, 0} : pin(c, t);
+}
+
+/* Memory of the host that holds a value, or will when the trace `mine` has run. */
+ALWAYS bool is_plain(const wf_storage *st, const wf_recorder *mine)
+{
+    const uint64_t odd = st->broken | st->device;
+    return mine ? !odd && !wf_storage_is_foreign(st, mine)
+                : !(odd | atomic_load_explicit(&st->is_virtual, memory_order_acquire));
+}
+
+__attribute__((noinline, cold)) static void unpin(wf_ctx *c, wf_slot *const *slot, unsigned pins)
+{
+    for (int i = 0; i < MOST_SRC; i++) {
+        if (pins >> i & 1) {
+            wf_unpin(c, slot[i]);
+        }
+    }
+}
+
+/* Operands of one type that the row takes, beside numbers that do not lift it. */
+ALWAYS bool take(wf_ctx *c, const wf_recorder *rec, quick *q, wf_op op, const int nsrc,
+                 const weft_tensor *src)
+{
+    const unsigned types = wf_rows[op].types;
+    int weak = 0;
+    q->wide = NULL;
+    q->pins = 0;
+    q->dtype = 0;
+    q->tracked = 0;
+    UNROLL
+    for (int i = 0; i < nsrc; i++) {
+        q->slot[i] = NULL;
+        if (__builtin_expect(wf_is_scalar(src[i]), 0)) {
+            weak = (int)src[i].context > weak ? (int)src[i].context : weak;
+            continue;
+        }
+        const found f = look_up(c, src[i]);
+        wf_slot *s = q->slot[i] = f.slot;
+        q->pins |= f.pinned << i;
+        if (!s || !is_plain(s->st, rec) || (q->dtype && q->dtype != s->dtype)) {
+            return false;
+        }
+        q->dtype = s->dtype;
+        q->tracked |= (s->flags & WF_SLOT_REQUIRES_GRAD) | s->node | s->st->root;
+        q->wide = !q->wide || s->rank > q->wide->rank ? s : q->wide;
+    }
+    return q->wide && (types & WF_BIT(q->dtype)) && wf_ct(q->dtype) >= 0 &&
+           (weak == 0 || weak <= wf_dtype_kind(q->dtype));
+}
+
+/* Elements of a row-major slot; -1: it is another. */
+ALWAYS int64_t count(wf_slot *s)
+{
+    const int64_t *d = wf_dims(s), *st = wf_strides(s);
+    int64_t n = 1;
+    for (int i = s->rank; i-- > 0;) {
+        if (st[i] != n) {
+            return -1;
+        }
+        n *= d[i];
+    }
+    return n;
+}
+
+/* Does s have the last extents of `wide`? */
+ALWAYS bool is_tail(wf_slot *wide, wf_slot *s)
+{
+    const int64_t *a = wf_dims(wide) + (wide->rank - s->rank), *b = wf_dims(s);
+    for (int i = 0; i < s->rank; i++) {
+        if (a[i] != b[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The same extents and strides? */
+ALWAYS bool is_same_map(wf_slot *a, wf_slot *b)
+{
+    const int64_t *d = wf_dims(a), *e = wf_dims(b), *st = wf_strides(a), *bt = wf_strides(b);
+    bool same = a->rank == b->rank;
+    for (int i = 0; same && i < a->rank; i++) {
+        same = d[i] == e[i] && st[i] == bt[i];
+    }
+    return same;
+}
+
+/* The rows of s, m elements, as often as n elements hold them. */
+static void repeat(char *tile, wf_slot *s, int64_t m, int64_t n)
+{
+    const size_t size = wf_dtype_size(s->dtype), all = (size_t)n * size;
+    size_t have = (size_t)m * size;
+    memcpy(tile, wf_slot_data(s), have);
+    while (have < all) {
+        const size_t more = have < all - have ? have : all - have;
+        memcpy(tile + have, tile, more);
+        have += more;
+    }
+}
+
+/* What a kernel reads. */
+typedef struct line {
+    const void *at[MOST_SRC];
+    unsigned bcast;
+    double scalar[MOST_SRC];
+} line;
+
+/* A tensor that is not as wide as the result of n elements: one element, or rows that repeat. */
+__attribute__((noinline)) static bool spread(line *l, int i, wf_slot *wide, wf_slot *s, int64_t n,
+                                             char *tile)
+{
+    const int64_t m = is_tail(wide, s) ? count(s) : -1;
+    if (m == n) {
+        return true;
+    }
+    if (wf_slot_numel(s) == 1) {
+        l->bcast |= 1u << i;
+        return true;
+    }
+    if (m <= 0 || (size_t)n * wf_dtype_size(s->dtype) > REPEAT_BYTES) {
+        return false;
+    }
+    repeat(tile, s, m, n);
+    l->at[i] = tile;
+    return true;
+}
+
+/* Operands for a result with the n elements of `wide`. */
+ALWAYS bool line_up(line *l, const quick *q, const int nsrc, const weft_tensor *src, wf_slot *wide,
+                    int64_t n, char (*tile)[REPEAT_BYTES])
+{
+    l->bcast = 0;
+    UNROLL
+    for (int i = 0; i < nsrc; i++) {
+        wf_slot *s = q->slot[i];
+        if (!s) {
+            wf_scalar_store(src[i], q->dtype, &l->scalar[i]);
+            l->at[i] = &l->scalar[i];
+            l->bcast |= n > 1 ? 1u << i : 0;
+            continue;
+        }
+        l->at[i] = wf_slot_data(s);
+        if (s != wide && !is_same_map(wide, s) && !spread(l, i, wide, s, n, tile[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The kernel, if one call of it runs n elements. */
+ALWAYS wf_map_fn kernel_of(wf_op op, int dtype, int64_t n)
+{
+    const int ct = wf_ct(dtype);
+    return n <= 0 || n > WF_MAP_SMALL || ct < 0 ? NULL : wf_kernels_now()->map[ct][op];
+}
+
+ALWAYS void launch(wf_map_fn fn, void *dst, const line *l, int64_t n)
+{
+    const unsigned mode = wf_fpenv_enter();
+    fn(dst, l->at, (size_t)n, l->bcast);
+    wf_fpenv_leave(mode);
+}
+
+/* -- a new result --------------------------------------------------------------------------------------------- */
+
+__attribute__((noinline, cold)) static int
+fail(wf_ctx *c, wf_op op, int nsrc, const weft_tensor *src, weft_tensor *dst, wf_why *why)
+{
+    dst[0] = wf_raise(c, wf_rows[op].name, nsrc, src, why);
+    return why->code;
+}
+
+__attribute__((noinline, cold)) static int
+no_memory(wf_ctx *c, wf_op op, int nsrc, const weft_tensor *src, weft_tensor *dst, int64_t n)
+{
+    wf_why why = {0};
+    wf_fail(&why, WEFT_ENOMEM, "out of memory for a result of %lld elements", (long long)n);
+    return fail(c, op, nsrc, src, dst, &why);
+}
+
+/* A result of n elements with the extents of the row-major slot `like`; NULL: no memory. */
+ALWAYS wf_slot *make(wf_ctx *c, wf_recorder *rec, int dtype, wf_slot *like, int64_t n,
+                     weft_tensor *h)
+{
+    const size_t bytes = (size_t)n * wf_dtype_size(dtype);
+    wf_storage *st = rec ? rec->storage(rec, bytes) : wf_storage_new(bytes);
+    wf_slot *r = st ? wf_slot_take(c, h) : NULL;
+    if (__builtin_expect(!r || wf_slot_shape_like(r, like), 0)) {
+        if (r) {
+            wf_slot_destroy(c, r);
+        }
+        if (st) {
+            wf_storage_release(st);
+        }
+        return NULL;
+    }
+    r->dtype = (uint8_t)dtype;
+    r->st = st;
+    atomic_store_explicit(&st->handles, 1, memory_order_relaxed);
+    return r;
+}
+
+/* The tape gets the op. */
+__attribute__((noinline)) static int record(wf_ctx *c, wf_slot *const *slot, wf_op op,
+                                            const wf_attr *attr, int nsrc, const weft_tensor *src,
+                                            wf_slot *r, weft_tensor *dst)
+{
+    wf_why why;
+    why.code = 0;
+    why.rule[0] = why.hint[0] = '\0';
+    if (!wf_op_record(c, op, attr, nsrc, slot, src, 1, &r, &why)) {
+        return 0;
+    }
+    wf_slot_destroy(c, r);
+    return fail(c, op, nsrc, src, dst, &why);
+}
+
+ALWAYS bool run(wf_ctx *c, wf_op op, const wf_attr *attr, const int nsrc, const weft_tensor *src,
+                weft_tensor *dst, int *rc)
+{
+    char tile[MOST_SRC][REPEAT_BYTES];
+    line l;
+    quick q;
+    bool done = take(c, NULL, &q, op, nsrc, src);
+    const int64_t n = done ? count(q.wide) : 0;
+    const wf_map_fn fn = kernel_of(op, q.dtype, n);
+    done = fn && line_up(&l, &q, nsrc, src, q.wide, n, tile);
+    if (__builtin_expect(done, 1)) {
+        wf_slot *r = make(c, NULL, wf_call_output_dtype(op, q.dtype), q.wide, n, dst);
+        if (__builtin_expect(r != NULL, 1)) {
+            launch(fn, wf_slot_data(r), &l, n);
+            *rc = __builtin_expect(q.tracked != 0, 0) && wf_grad_enabled(c)
+                      ? record(c, q.slot, op, attr, nsrc, src, r, dst)
+                      : 0;
+        } else {
+            *rc = no_memory(c, op, nsrc, src, dst, n);
+        }
+    }
+    if (__builtin_expect(q.pins != 0, 0)) {
+        unpin(c, q.slot, q.pins);
+    }
+    return done;
+}
+
+/* -- in a trace --------------------------------------------------------------------------------------------------- */
+
+/* The recorder gets the op: of tensors of the same extents, and numbers. */
+ALWAYS bool trace(wf_ctx *c, wf_op op, const wf_attr *attr, const int nsrc, const weft_tensor *src,
+                  weft_tensor *dst, int *rc)
+{
+    wf_recorder *rec = c->recorder;
+    quick q;
+    bool done = take(c, rec, &q, op, nsrc, src);
+    const int64_t n = done ? count(q.wide) : -1;
+    done = n > 0;
+    UNROLL
+    for (int i = 0; i < nsrc; i++) {
+        wf_slot *s = done ? q.slot[i] : NULL;
+        done = done && (!s || s == q.wide || is_same_map(q.wide, s));
+    }
+    if (__builtin_expect(done, 1)) {
+        wf_why why;
+        why.code = 0;
+        why.rule[0] = why.hint[0] = '\0';
+        wf_slot *r = make(c, rec, wf_call_output_dtype(op, q.dtype), q.wide, n, dst);
+        if (__builtin_expect(!r, 0)) {
+            *rc = no_memory(c, op, nsrc, src, dst, n);
+        } else if (rec->map(rec, op, q.dtype, nsrc, q.slot, src, r, &why)) {
+            wf_slot_destroy(c, r);
+            *rc = fail(c, op, nsrc, src, dst, &why);
+        } else {
+            *rc = q.tracked && wf_grad_enabled(c) ? record(c, q.slot, op, attr, nsrc, src, r, dst)
+                                                  : 0;
+        }
+    }
+    if (__builtin_expect(q.pins != 0, 0)) {
+        unpin(c, q.slot, q.pins);
+    }
+    return done;
+}
+
+__attribute__((noinline)) static bool trace_any(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
+                                                const weft_tensor *src, weft_tensor *dst, int *rc)
+{
+    return nsrc == 2   ? trace(c, op, attr, 2, src, dst, rc)
+           : nsrc == 1 ? trace(c, op, attr, 1, src, dst, rc)
+                       : trace(c, op, attr, 3, src, dst, rc);
+}
+
+bool wf_quick(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
+              weft_tensor *dst, int *rc)
+{
+    if (c->recorder) {
+        return trace_any(c, op, attr, nsrc, src, dst, rc);
+    }
+    return nsrc == 2   ? run(c, op, attr, 2, src, dst, rc)
+           : nsrc == 1 ? run(c, op, attr, 1, src, dst, rc)
+                       : run(c, op, attr, 3, src, dst, rc);
+}
+
+/* -- in place --------------------------------------------------------------------------------------------------- */
+
+/* May the elements of d be replaced without a look at the tape? */
+ALWAYS bool is_writable(const wf_ctx *c, const wf_slot *d)
+{
+    return is_plain(d->st, NULL) && !d->st->read_only &&
+           d->st->inline_data != WF_STORAGE_EXTERNAL && !(wf_grad_enabled(c) && wf_slot_tracked(d));
+}
+
+/* Operand s is the target itself, or has no byte in common with it. */
+ALWAYS bool is_apart(wf_slot *d, wf_slot *s)
+{
+    return s == d || (s->st != d->st && s->st->inline_data != WF_STORAGE_EXTERNAL) ||
+           (s->st == d->st && s->offset == d->offset && is_same_map(d, s));
+}
+
+ALWAYS bool run_into(wf_ctx *c, wf_op op, const int nsrc, const weft_tensor *src, wf_slot *d)
+{
+    char tile[MOST_SRC][REPEAT_BYTES];
+    line l;
+    quick q;
+    bool done = take(c, NULL, &q, op, nsrc, src) && d->dtype == q.dtype &&
+                wf_call_output_dtype(op, q.dtype) == q.dtype && !(q.tracked && wf_grad_enabled(c));
+    UNROLL
+    for (int i = 0; i < nsrc; i++) {
+        wf_slot *s = done ? q.slot[i] : NULL;
+        done = done && (!s || (s->rank <= d->rank && is_apart(d, s)));
+    }
+    const int64_t n = done ? count(d) : 0;
+    const wf_map_fn fn = kernel_of(op, q.dtype, n);
+    done = fn && line_up(&l, &q, nsrc, src, d, n, tile);
+    if (done) {
+        launch(fn, wf_slot_data(d), &l, n);
+        wf_storage_wrote(d->st, op);
+    }
+    if (__builtin_expect(q.pins != 0, 0)) {
+        unpin(c, q.slot, q.pins);
+    }
+    return done;
+}
+
+bool wf_quick_into(wf_ctx *c, wf_op op, int nsrc, const weft_tensor *src, weft_tensor dst)
+{
+    const found f = look_up(c, dst);
+    wf_slot *d = f.slot;
+    if (!d) {
+        return false;
+    }
+    bool done = is_writable(c, d) && (nsrc == 2   ? run_into(c, op, 2, src, d)
+                                      : nsrc == 1 ? run_into(c, op, 1, src, d)
+                                                  : run_into(c, op, 3, src, d));
+    if (__builtin_expect(f.pinned != 0, 0)) {
+        wf_unpin(c, d);
+    }
+    return done;
+}
