@@ -1,11 +1,13 @@
 /*
  * tests/jit/test_cuda_graphs.c -- random functions on the device, op by op and planned, against the host: bit for bit.
+ * WEFT_TEST_GRAPHS says how many (script/gpu-check: 10000), WEFT_FUZZ_SEED the first seed.
  *
  * ctest: timeout=900
  */
 #include "tests/jit/cuda_support.h"
 #include "tests/jit/graph_support.h"
 #include "tests/jit/random_fn.h"
+#include "tests/support/effort.h"
 #include "weft/jit.h"
 
 enum { FUNCTIONS = 300, PARTS = 3 };
@@ -55,7 +57,9 @@ static int on_device(wf_fn *f, void *const *in, void **out, bool planned)
 
 static void check_functions(int part)
 {
-    for (int seed = part; seed < FUNCTIONS; seed += PARTS) {
+    const int first = (int)effort_option("WEFT_FUZZ_SEED", 0);
+    const int end = first + (int)effort_option("WEFT_TEST_GRAPHS", FUNCTIONS);
+    for (int seed = first + part; seed < end; seed += PARTS) {
         void *in[GRAPH_ARGS] = {0}, *want[GRAPH_ARGS] = {0}, *got[GRAPH_ARGS] = {0};
         wf_why why = {0};
         wf_fn *f = random_function_of((uint64_t)seed, 4 + seed % 8, seed % 7 == 0);

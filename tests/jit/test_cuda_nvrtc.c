@@ -1,9 +1,11 @@
 /*
- * tests/jit/test_cuda_nvrtc.c -- the device's kernels compiled by the real NVRTC for sm_90, many per text: no error, and
- * registers and spills of each.
+ * tests/jit/test_cuda_nvrtc.c -- the device's kernels compiled by the real NVRTC, many per text: no error, and registers
+ * and spills of each. For sm_90, or what WEFT_TEST_ARCHS lists ("sm_80 sm_90 sm_100"); WEFT_TEST_TEXTS names a folder of
+ * further texts, *.cu, which the fake NVRTC has collected from other suites.
  *
  * ctest: timeout=900
  */
+#include <dirent.h>
 #include <stdio.h>
 
 #include "jit/ir/cuda_text.h"
@@ -59,27 +61,45 @@ static int number_before(const char *log, const char *what)
     return sum;
 }
 
-/* Compiles what has been collected. */
-static void compile_all(const char *what)
+static void compile_for(const char *arch, const char *what, bool tell)
 {
     wf_why why = {0};
     wf_blob cubin = {0};
-    const wf_target target = {"sm_90", 0};
+    const wf_target target = {arch, 0};
+    const int status = wf_backend_cuda.compile(&target, &text, &cubin, &why);
+    cr_assert_eq(status, 0, "%s for %s: %s\n%s", what, arch, why.rule, wf_cu_log());
+    int most = 0, entries = 0;
+    for (const char *s = wf_cu_log(); (s = strstr(s, "Used ")) != NULL; s++, entries++)
+        most = atoi(s + 5) > most ? atoi(s + 5) : most;
+    const int spilled = number_before(wf_cu_log(), " bytes spill stores");
+    if (tell || spilled)
+        printf("%s for %s: cubin of %zu bytes; of %d kernels in the log at most %d registers, %d "
+               "bytes "
+               "spilled\n",
+               what, arch, cubin.size, entries, most, spilled);
+    wf_blob_free(&cubin);
+}
+
+/* The text for each architecture that is asked for. */
+static void for_archs(const char *what, bool tell)
+{
+    const char *s = getenv("WEFT_TEST_ARCHS");
+    char arch[16];
+    int n;
+    for (s = s && *s ? s : "sm_90"; sscanf(s, "%15s%n", arch, &n) == 1; s += n)
+        compile_for(arch, what, tell);
+}
+
+/* Compiles what has been collected. */
+static void compile_all(const char *what)
+{
     cr_assert(!text.failed);
     FILE *f = getenv("WEFT_DUMP_CUDA") ? fopen(getenv("WEFT_DUMP_CUDA"), "w") : NULL;
     if (f) {
         fputs(text.s, f);
         fclose(f);
     }
-    const int status = wf_backend_cuda.compile(&target, &text, &cubin, &why);
-    cr_assert_eq(status, 0, "%s\n%s", why.rule, wf_cu_log());
-    int most = 0, entries = 0;
-    for (const char *s = wf_cu_log(); (s = strstr(s, "Used ")) != NULL; s++, entries++)
-        most = atoi(s + 5) > most ? atoi(s + 5) : most;
-    printf(
-        "%s: cubin of %zu bytes; of %d kernels in the log at most %d registers, %d bytes spilled\n",
-        what, cubin.size, entries, most, number_before(wf_cu_log(), " bytes spill stores"));
-    wf_blob_free(&cubin);
+    for_archs(what, true);
     wf_text_free(&text);
 }
 
@@ -164,4 +184,33 @@ Test(cuda_nvrtc, written_by_hand)
             cr_assert_eq(wf_cu_render_hand(&h, name, &text, &why), 0, "%s", why.rule);
             compile_all(sections[i].section);
         }
+}
+
+/* Texts that other suites had compiled by the fake. */
+Test(cuda_nvrtc, collected, .timeout = 3600)
+{
+    const char *folder = getenv("WEFT_TEST_TEXTS");
+    DIR *d = folder && *folder ? opendir(folder) : NULL;
+    if (!d)
+        cr_skip_test("WEFT_TEST_TEXTS names no folder of texts");
+    NEED_NVRTC();
+    int n = 0;
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        char path[600], block[4096];
+        const char *dot = strrchr(e->d_name, '.');
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        FILE *f = dot && strcmp(dot, ".cu") == 0 ? fopen(path, "r") : NULL;
+        for (size_t got; f && (got = fread(block, 1, sizeof block, f)) > 0;)
+            wf_text_put(&text, block, got);
+        if (!f)
+            continue;
+        fclose(f);
+        for_archs(e->d_name, false);
+        wf_text_free(&text);
+        text = (wf_text){0};
+        n++;
+    }
+    closedir(d);
+    printf("%d texts\n", n);
+    cr_assert_gt(n, 0);
 }

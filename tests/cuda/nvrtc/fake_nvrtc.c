@@ -6,7 +6,8 @@
  * (tests/jit/shim/machine.h). Objects are kept in a folder of the user's by a hash of everything they depend
  * on, so that a text is compiled once, whichever test asks.
  *
- * FAKE_NVRTC_LOG=file appends the hash and the names of the kernels of each text that is asked for.
+ * FAKE_NVRTC_LOG=file appends the hash and the names of the kernels of each text that is asked for; FAKE_NVRTC_TEXTS=folder
+ * keeps the texts themselves, once each, for the real compiler (script/gpu-check).
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -283,6 +284,22 @@ static void note(program p, uint64_t hash)
     fclose(f);
 }
 
+static void keep(program p, uint64_t hash)
+{
+    char path[300], own[320];
+    const char *folder = getenv("FAKE_NVRTC_TEXTS");
+    if (!folder || !folder[0])
+        return;
+    snprintf(path, sizeof path, "%s/%016llx.cu", folder, (unsigned long long)hash);
+    snprintf(own, sizeof own, "%s.%d", path, (int)getpid());
+    FILE *f = access(path, R_OK) == 0 ? NULL : fopen(own, "w");
+    if (!f)
+        return;
+    const bool written = fputs(p->text, f) >= 0;
+    if (fclose(f) != 0 || !written || rename(own, path) != 0)
+        unlink(own);
+}
+
 int nvrtcCompileProgram(program p, int n, const char *const *options)
 {
     char folder[160], target[256];
@@ -298,6 +315,7 @@ int nvrtcCompileProgram(program p, int n, const char *const *options)
     snprintf(target, sizeof target, "%s/%016llx%016llx.so", folder, (unsigned long long)a,
              (unsigned long long)b);
     note(p, a);
+    keep(p, a);
     return access(target, R_OK) == 0 ? read_image(p, target) : build(p, folder, target);
 }
 
