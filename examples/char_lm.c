@@ -143,9 +143,11 @@ static void train(trainer *t, weft_tensor text)
     while (t->at[0] < last) {
         weft_scope s = weft_scope_begin();
         weft_tensor out = {0};
+        weft_profile_range_begin("step");
         if (traced ? weft_jit_call(traced, &text, 1, &out, 1) : train_step(t, &text, 1, &out, 1))
             die("step");
         float loss = (float)weft_item_f64(out);
+        weft_profile_range_end();
         uint32_t bits;
         memcpy(&bits, &loss, sizeof bits);
         t->at[3] = (int64_t)(((uint64_t)t->at[3] ^ bits) * 0x100000001b3u); /* FNV-1a of words */

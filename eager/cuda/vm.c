@@ -3,10 +3,11 @@
  *
  * Mapped memory comes in granules of its own, each released as soon as it is mapped (it lives as long as
  * the mapping), so that any of them can be unmapped. cuMemFree waits for the device, unmapping does not:
- * the books call idle before either.
+ * the books call idle before either. In a profile such calls are spans: they are what a first step waits for.
  */
 #include "eager/cuda/stream.h"
 #include "eager/env.h"
+#include "eager/profile.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
@@ -27,6 +28,15 @@ static int noted(wf_cuda_device *d, cu_result r)
     return r;
 }
 
+/* What began at `start` was a call for memory. */
+static void tell(int64_t start, const char *name, uint64_t size)
+{
+    if (start) {
+        wf_prof_end(start,
+                    &(wf_prof_span){WEFT_PROFILE_RANGE, .name = name, .bytes = (int64_t)size});
+    }
+}
+
 static int do_reserve(void *self, uint64_t size, uint64_t *address)
 {
     return noted(self, wf_cu->vm_reserve(address, size, 32 * MIB, 0, 0));
@@ -42,9 +52,11 @@ static void do_unmap(void *self, uint64_t address, uint64_t size, uint64_t granu
 {
     (void)self;
     WF_CUDA_COUNT(driver_frees, 1);
+    int64_t start = wf_prof_start();
     for (uint64_t at = 0; at < size; at += granule) {
         wf_cu->vm_unmap(address + at, granule);
     }
+    tell(start, "driver memory: unmap", size);
 }
 
 static cu_result map_one(wf_cuda_device *d, uint64_t address, uint64_t size)
@@ -63,6 +75,7 @@ static int do_map(void *self, uint64_t address, uint64_t size, uint64_t granule)
 {
     wf_cuda_device *d = self;
     WF_CUDA_COUNT(driver_allocs, 1);
+    int64_t start = wf_prof_start();
     uint64_t at = 0;
     cu_result r = CU_OK;
     while (at < size && r == CU_OK) {
@@ -76,21 +89,26 @@ static int do_map(void *self, uint64_t address, uint64_t size, uint64_t granule)
     for (uint64_t k = 0; r != CU_OK && k < at; k += granule) {
         wf_cu->vm_unmap(address + k, granule);
     }
+    tell(start, "driver memory: map", size);
     return noted(d, r);
 }
 
 static int do_segment(void *self, uint64_t size, uint64_t *address)
 {
     WF_CUDA_COUNT(driver_allocs, 1);
-    return noted(self, wf_cu->memory_alloc(address, size));
+    int64_t start = wf_prof_start();
+    cu_result r = wf_cu->memory_alloc(address, size);
+    tell(start, "driver memory: allocate", size);
+    return noted(self, r);
 }
 
 static void do_segment_free(void *self, uint64_t address, uint64_t size)
 {
     (void)self;
-    (void)size;
     WF_CUDA_COUNT(driver_frees, 1);
+    int64_t start = wf_prof_start();
     wf_cu->memory_free(address);
+    tell(start, "driver memory: free", size);
 }
 
 static void do_idle(void *self)

@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "eager/env.h"
+#include "eager/profile.h"
 #include "jit/diskcache.h"
 #include "jit/gpu/impl.h"
 #include "jit/kernels_impl.h"
@@ -209,6 +210,11 @@ static void make(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_gpu_recipe *
                 (double)took * 1e-6, status ? ": " : "", why.rule);
     wf_blob_free(&image);
     wf_text_free(&text);
+    if (wf_prof_is_on())
+        wf_prof_end(start, &(wf_prof_span){WEFT_PROFILE_COMPILE, .name = e->kernel.name,
+                                           .detail = status      ? "failed"
+                                                     : from_disk ? "loaded"
+                                                                 : "compiled"});
     pthread_mutex_lock(&cache.lock);
     v->status = status;
     snprintf(v->reason, sizeof v->reason, "%.190s", why.rule);

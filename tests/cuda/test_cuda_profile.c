@@ -79,3 +79,59 @@ Test(cuda_profile, many_pending)
     cr_assert(trace_file_nests(&f));
     trace_file_free(&f);
 }
+
+static int count_in(const char *file, const char *what)
+{
+    static char text[1 << 20];
+    FILE *f = fopen(file, "r");
+    cr_assert(f, "%s", file);
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    text[n] = '\0';
+    fclose(f);
+    int found = 0;
+    for (const char *s = text; (s = strstr(s, what)) != NULL; s++) {
+        found++;
+    }
+    return found;
+}
+
+/* The pictures of script/timeline: boxes for what was done, an arrow for each launch, the first step and the last. */
+Test(cuda_profile, pictures)
+{
+    enum { N = 64, STEPS = 4, LAUNCHES = 6 };
+    char command[300], out[100];
+    snprintf(path, sizeof path, "/tmp/weft-test-timeline-%ld.json", (long)getpid());
+    with_fake(FAKE_LATE, 3);
+    cr_assert_eq(weft_profile_begin(.path = path), WEFT_OK, "%s", weft_last_error());
+    wf_cuda_block *b[STEPS];
+    for (int s = 0; s < STEPS; s++) {
+        weft_profile_range_begin("step");
+        b[s] = wf_cuda_alloc(0, s ? N * 4 : 20 << 20, &why); /* the first asks the driver twice */
+        for (int i = 0; i < LAUNCHES; i++) {
+            OK(run_fill(b[s], N, i));
+        }
+        OK(wf_cuda_synchronize(0, &why));
+        weft_profile_range_end();
+    }
+    cr_assert_eq(weft_profile_end(), WEFT_OK);
+    snprintf(command, sizeof command, "script/timeline %s --launches 5 >/dev/null 2>&1", path);
+    cr_assert_eq(system(command), 0);
+    snprintf(out, sizeof out, "%.*s-queue.svg", (int)strlen(path) - 5, path);
+    cr_assert_eq(count_in(out, "class='arrow'"), 5);
+    cr_assert_eq(count_in(out, "</svg>"), 1);
+    cr_assert_geq(count_in(out, "<title>fill_i32"), 10, "on the host and on the device");
+    unlink(out);
+    snprintf(out, sizeof out, "%.*s-steps.svg", (int)strlen(path) - 5, path);
+    cr_assert_eq(count_in(out, "</svg>"), 1);
+    cr_assert_eq(count_in(out, "6 launches"), 2);
+    cr_assert_geq(count_in(out, "driver memory: map"), 1);
+    cr_assert_eq(count_in(out, " 0.0 us of memory calls"), 1, "the last step asks for none");
+    unlink(out);
+    snprintf(command, sizeof command, "script/timeline %s --range other >/dev/null 2>&1", path);
+    cr_assert_neq(system(command), 0, "no such steps");
+    unlink(path);
+    for (int s = 0; s < STEPS; s++) {
+        wf_cuda_free(b[s]);
+    }
+    close_fake();
+}
