@@ -23,6 +23,9 @@ enum {
      * pages, written in pieces of two lines. */
     READ_BYTES = 8192,
     WRITE_BYTES = 128,
+    /* Of a small one: two lines of every row that is read, long pieces of what is written. */
+    LINES_BYTES = 128,
+    BAND_BYTES = 2048,
     STREAM_FROM = 24 << 20 /* bytes moved from which stores bypass the caches */
 };
 
@@ -141,8 +144,9 @@ void wf_copy(const wf_view *dst, const wf_view *src)
         wf_walk_cut(&w, TILE, ROW);
         if (w.cols > TILE && w.op[0].strides[w.rank - 1] != 1)
             wf_walk_cut(&w, TILE, TILE);
-        if (j.stream && w.op[0].strides[w.rank - 1] == 1)
-            wf_walk_cut_turned(&w, READ_BYTES / w.op[0].esize, WRITE_BYTES / w.op[0].esize);
+        if (w.op[0].strides[w.rank - 1] == 1)
+            wf_walk_cut_turned(&w, (j.stream ? READ_BYTES : LINES_BYTES) / w.op[0].esize,
+                               (j.stream ? WRITE_BYTES : BAND_BYTES) / w.op[0].esize);
         run_job(&j, copy_block);
     } else {
         const bool direct =

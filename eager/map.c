@@ -21,10 +21,16 @@
 #include "eager/pool.h"
 
 enum {
-    TILE = 1024,       /* elements of a scratch tile when there are few operands */
-    PIECE = 512,       /* elements between kernel and streaming stores */
-    TURNED_ROWS = 256, /* of a block with a transposed source, if scratch holds so many */
-    TURNED_COLS = 64,
+    TILE = 1024, /* elements of a scratch tile when there are few operands */
+    PIECE = 512, /* elements between kernel and streaming stores */
+    /* Of a block with a transposed source: rows that go through scratch at once, and columns. Past the caches long
+     * pieces of few rows of that source are read. */
+    BAND = 16,
+    PAST_BAND = 128,
+    TURNED_COLS = 256,
+    LEAST_COLS = 64,
+    PAST_ROWS = 128,
+    PAST_COLS = 64,
     ROW_BYTES = TURNED_COLS * 8,
     ROWS_AHEAD = 8,        /* rows fetched before they are read */
     ROW = 32768,           /* elements of a block that needs no scratch */
@@ -45,9 +51,9 @@ typedef struct run {
     wf_walk *w;
     int64_t per_chunk; /* blocks */
     int64_t tile;
+    int64_t band;        /* row by row, that many at a time: see turned_block; else 0 */
     bool stream, direct; /* direct: no operand needs a cast or a gather */
     bool past;           /* the kernel itself stores past the caches */
-    bool turned;         /* row by row: see turned_block */
     int32_t slot[WF_WALK_OPS +
                  1]; /* where an operand's scratch tile starts; the last: values not yet cast */
 } run;
@@ -198,50 +204,88 @@ static bool lies_in_rows(const run *r, const wf_block *b, int k)
            (b->col[o] == 1 || b->col[o] == 0 || b->cols == 1);
 }
 
-/* A block in which some source is transposed: that one goes through scratch, the others and the results are
- * read and written where they lie, a row of the block at a time. */
-static void turned_block(chunk *c, const wf_block *b)
+/* A band: rows of a block whose transposed sources lie in scratch. Sources as they are read: the first row, the bytes to
+ * the next, which of them are one element for a row, and which are read from memory as it lies. */
+typedef struct band {
+    const char *src[WF_WALK_OPS];
+    int64_t step[WF_WALK_OPS];
+    unsigned bcast, direct;
+} band;
+
+static void load_band(chunk *c, const wf_block *b, band *d)
 {
     const run *r = c->r;
     const wf_tiles *t = r->t;
-    const char *src[WF_WALK_OPS];
-    const void *at[WF_WALK_OPS];
-    int64_t step[WF_WALK_OPS];
-    unsigned bcast = 0, direct = 0;
+    d->bcast = d->direct = 0;
     for (int k = 0; k < t->nsrc; k++) {
         const int o = t->ndst + k;
         if (t->src_type[k] == WEFT_DTYPE_DEFAULT) {
-            src[k] = src[0];
-            step[k] = step[0];
-            bcast |= (bcast & 1) << k;
+            d->src[k] = d->src[0];
+            d->step[k] = d->step[0];
+            d->bcast |= (d->bcast & 1) << k;
         } else if (lies_in_rows(r, b, k)) {
-            src[k] = b->ptr[o];
-            step[k] = b->row[o] * r->w->op[o].esize;
-            bcast |= b->col[o] == 0 && b->cols > 1 ? 1u << k : 0;
-            direct |= 1u << k;
+            d->src[k] = b->ptr[o];
+            d->step[k] = b->row[o] * r->w->op[o].esize;
+            d->bcast |= b->col[o] == 0 && b->cols > 1 ? 1u << k : 0;
+            d->direct |= 1u << k;
         } else {
-            const unsigned before = bcast;
-            src[k] = load(c, b, k, &bcast);
-            step[k] = bcast == before ? b->cols * (int64_t)wf_dtype_size(t->src_type[k]) : 0;
+            const unsigned before = d->bcast;
+            d->src[k] = load(c, b, k, &d->bcast);
+            d->step[k] = d->bcast == before ? b->cols * (int64_t)wf_dtype_size(t->src_type[k]) : 0;
         }
     }
+}
+
+/* Rows that follow each other in the result and in every source are one. */
+static bool is_one_row(const run *r, const wf_block *b, const band *d)
+{
+    bool one = is_packed(b, 0) && !r->stream;
+    for (int k = 0; k < r->t->nsrc && one; k++) {
+        const int64_t size = (int64_t)wf_dtype_size(r->t->src_type[k]);
+        one = r->t->src_type[k] == WEFT_DTYPE_DEFAULT || d->step[k] == b->cols * size;
+    }
+    return one && d->bcast == 0 && same_bits(r->t->dst_type[0], r->t->dst[0].dtype);
+}
+
+static void run_band(chunk *c, const wf_block *b, const band *d)
+{
+    const run *r = c->r;
+    const wf_tiles *t = r->t;
+    const void *at[WF_WALK_OPS];
     const int from = t->dst_type[0], to = t->dst[0].dtype;
     const bool same = same_bits(from, to), in_place = same && !r->stream;
-    const size_t cols = (size_t)b->cols, bytes = cols * wf_dtype_size(to);
+    const int64_t rows = is_one_row(r, b, d) ? 1 : b->rows;
+    const size_t cols = (size_t)(b->rows / rows * b->cols), bytes = cols * wf_dtype_size(to);
     char *row = c->scratch + r->slot[0], *cast = row + ROW_BYTES;
-    for (int64_t i = 0; i < b->rows; i++) {
+    for (int64_t i = 0; i < rows; i++) {
         char *out = b->ptr[0] + i * b->row[0] * r->w->op[0].esize;
         for (int k = 0; k < t->nsrc; k++) {
-            at[k] = src[k] + i * step[k];
-            if (direct >> k & 1 && r->stream && !(bcast >> k & 1))
+            at[k] = d->src[k] + i * d->step[k];
+            if (d->direct >> k & 1 && r->stream && !(d->bcast >> k & 1))
                 for (size_t o = 0; o < bytes; o += 64)
-                    __builtin_prefetch((const char *)at[k] + ROWS_AHEAD * step[k] + o);
+                    __builtin_prefetch((const char *)at[k] + ROWS_AHEAD * d->step[k] + o);
         }
-        t->fn(t->arg, (void *const[]){in_place ? out : row}, at, cols, bcast);
+        t->fn(t->arg, (void *const[]){in_place ? out : row}, at, cols, d->bcast);
         if (!same)
             r->k->cast[to][from](r->stream ? cast : out, row, cols);
         if (r->stream)
             r->k->stream(out, same ? row : cast, bytes);
+    }
+}
+
+/* A block in which some source is transposed: that one goes through scratch, so many rows at a time as stay in the
+ * first cache; the others and the results are read and written where they lie. */
+static void turned_block(chunk *c, wf_block *b)
+{
+    const run *r = c->r;
+    const int64_t rows = b->rows;
+    band d;
+    for (int64_t i = 0; i < rows; i += r->band) {
+        b->rows = rows - i < r->band ? rows - i : r->band;
+        load_band(c, b, &d);
+        run_band(c, b, &d);
+        for (int k = 0; k < r->w->nops; k++)
+            b->ptr[k] += r->band * b->row[k] * r->w->op[k].esize;
     }
 }
 
@@ -250,8 +294,9 @@ static void do_block(void *arg, const wf_block *b)
     chunk *c = arg;
     const run *r = c->r;
     const wf_tiles *t = r->t;
-    if (r->turned) {
-        turned_block(c, b);
+    if (r->band) {
+        wf_block own = *b;
+        turned_block(c, &own);
         return;
     }
     if (r->direct && r->stream) {
@@ -338,7 +383,7 @@ static void cut_turned(run *r, wf_walk *w)
     enum { LEAST = 16 };
     int tiles = 0;
     if (!t->by_rows || t->ndst != 1 || w->row_dim < 0 || w->op[0].strides[w->col_dim] != 1 ||
-        w->dims[w->col_dim] < TURNED_COLS || w->dims[w->row_dim] < LEAST)
+        w->dims[w->col_dim] < LEAST_COLS || w->dims[w->row_dim] < LEAST)
         return;
     bool casts = false;
     int64_t size = 1;
@@ -356,16 +401,20 @@ static void cut_turned(run *r, wf_walk *w)
     if (tiles == 0)
         return;
     const int64_t room = SCRATCH - 2 * ROW_BYTES;
-    const int64_t rows = room / ((tiles + casts) * TURNED_COLS * size) / LEAST * LEAST;
-    if (rows < LEAST)
+    const int64_t each = (tiles + casts) * size; /* bytes an element of the block needs */
+    int64_t cols = r->stream ? PAST_COLS : TURNED_COLS;
+    const int64_t most = r->stream ? PAST_BAND : BAND;
+    while (cols > LEAST_COLS && most * cols * each > room)
+        cols /= 2;
+    const int64_t fits = room / (cols * each) / LEAST * LEAST;
+    if (fits < LEAST)
         return;
-    wf_walk_cut_turned(w, rows < TURNED_ROWS ? rows : TURNED_ROWS, TURNED_COLS);
-    r->turned = true;
-    r->tile = w->rows * w->cols;
+    r->band = fits < most ? fits : most;
+    wf_walk_cut_turned(w, r->stream ? PAST_ROWS : r->band, cols);
     r->slot[0] = 0;
     for (int k = 1; k < w->nops; k++)
-        r->slot[k] = 2 * ROW_BYTES + r->slot[k] * (int32_t)(r->tile * size);
-    r->slot[w->nops] = 2 * ROW_BYTES + tiles * (int32_t)(r->tile * size);
+        r->slot[k] = 2 * ROW_BYTES + r->slot[k] * (int32_t)(r->band * cols * size);
+    r->slot[w->nops] = 2 * ROW_BYTES + tiles * (int32_t)(r->band * cols * size);
 }
 
 void wf_tiles_run(const wf_tiles *t)

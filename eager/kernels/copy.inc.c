@@ -14,15 +14,21 @@
 #include <string.h>
 
 /* -- register transposes: B x B elements, columns of src ld_s apart, rows of dst ld_d apart ------------ */
+/* Loops over registers are unrolled, or the registers would live on the stack. */
+#define UNROLLED _Pragma("GCC unroll 16")
 /* A lane of 128 bits holds PER = 16 / sizeof(T) neighbours of one source column; a register holds the lanes of columns
  * k, k + PER, k + 2 PER ..., put side by side by loads (shuffles are what limits a transpose). One round of
  * interleaving halves the way to the transpose: after log2(PER) rounds register k holds a row of dst. */
 #define ROUND(PER, lo, hi)                                                                         \
-    for (int k = 0; k < PER / 2; k++) {                                                            \
+    UNROLLED for (int k = 0; k < PER / 2; k++)                                                     \
+    {                                                                                              \
         t[2 * k] = lo(r[k], r[k + PER / 2]);                                                       \
         t[2 * k + 1] = hi(r[k], r[k + PER / 2]);                                                   \
     }                                                                                              \
-    memcpy(r, t, sizeof r);
+    UNROLLED for (int k = 0; k < PER; k++)                                                         \
+    {                                                                                              \
+        r[k] = t[k];                                                                               \
+    }
 
 /* SIDE blocks side by side, so that whole lines are written. */
 #define BLOCK_FN(name, T, PER, SIDE, LANES, V, PUT, ROUNDS)                                        \
@@ -32,16 +38,23 @@
         enum { WIDTH = sizeof(V) / sizeof(T) };                                                    \
         for (int q = 0; q < (int)(sizeof(V) / 16); q++) {                                          \
             V side[SIDE][PER];                                                                     \
-            for (int h = 0; h < SIDE; h++) {                                                       \
-                V r[PER], t[PER];                                                                  \
-                for (int k = 0; k < PER; k++)                                                      \
+            UNROLLED for (int h = 0; h < SIDE; h++)                                                \
+            {                                                                                      \
+                V *r = side[h], t[PER];                                                            \
+                UNROLLED for (int k = 0; k < PER; k++)                                             \
+                {                                                                                  \
                     r[k] = LANES((const char *)(src + q * PER + (h * WIDTH + k) * ld_s),           \
                                  PER * ld_s * (int64_t)sizeof(T));                                 \
-                ROUNDS memcpy(side[h], r, sizeof r);                                               \
+                }                                                                                  \
+                ROUNDS                                                                             \
             }                                                                                      \
-            for (int k = 0; k < PER; k++)                                                          \
-                for (int h = 0; h < SIDE; h++)                                                     \
+            UNROLLED for (int k = 0; k < PER; k++)                                                 \
+            {                                                                                      \
+                UNROLLED for (int h = 0; h < SIDE; h++)                                            \
+                {                                                                                  \
                     PUT(dst + (q * PER + k) * ld_d + h * WIDTH, side[h][k], nt);                   \
+                }                                                                                  \
+            }                                                                                      \
         }                                                                                          \
     }
 
@@ -130,7 +143,9 @@ BLOCK_FN(line_8, uint64_t, 2, SIDE, lanes_of, vector, put, ROUND64)
 /* Non-temporal stores want rows that start on a line: half a line would be written twice. */
 #define ALIGNED_ROWS(T, dst, ldd) (((uintptr_t)(dst) | (uintptr_t)(ldd) * sizeof(T)) % 64 == 0)
 
-/* Rows of dst are written one block after the other, so that lines and pages of it fill up. */
+/* Rows of dst are written one block after the other, so that lines and pages of it fill up. What is written two lines
+ * on is fetched already: stores wait longer for their lines than loads do (but blocks of short elements wait for
+ * their shuffles). */
 #define PACK(T, width)                                                                             \
     static inline void transpose_##width(T *d, int64_t ldd, const T *s, int64_t s0, size_t m,      \
                                          size_t n, bool nt)                                        \
@@ -140,8 +155,16 @@ BLOCK_FN(line_8, uint64_t, 2, SIDE, lanes_of, vector, put, ROUND64)
         const int64_t mb = (int64_t)m / B * B, nb = (int64_t)n / w * w;                            \
         const int64_t ml = (int64_t)(m / L * L), nl = (int64_t)(n / L * L);                        \
         for (int64_t i = 0; i < mb; i += B)                                                        \
-            for (int64_t j = 0; j < nb; j += w)                                                    \
-                (nt ? line_##width : block_##width)(d + i * ldd + j, ldd, s + i + j * s0, s0, nt); \
+            for (int64_t j = 0; j < nb; j += w) {                                                  \
+                T *to = d + i * ldd + j;                                                           \
+                if (!nt && sizeof(T) >= 4) {                                                       \
+                    UNROLLED for (int k = 0; k < B; k++)                                           \
+                    {                                                                              \
+                        __builtin_prefetch(to + k * ldd + 128 / (int64_t)sizeof(T), 1);            \
+                    }                                                                              \
+                }                                                                                  \
+                (nt ? line_##width : block_##width)(to, ldd, s + i + j * s0, s0, nt);              \
+            }                                                                                      \
         for (int64_t i = 0; i < ml; i += L)                                                        \
             for (int64_t j = i < mb ? nb : 0; j < nl; j += L)                                      \
                 little_##width(d + i * ldd + j, ldd, s + i + j * s0, s0, false);                   \

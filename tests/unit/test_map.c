@@ -307,6 +307,28 @@ Test(map, rows_and_layouts)
     cr_assert_gt(combinations, 2000 / (THIN * 2 - 1));
 }
 
+/* A transposed operand goes through scratch a band of rows at a time: whole bands and less, rows that are whole and
+ * rows that are cut, beside operands of any other layout and type. */
+Test(map, bands_of_transposed_operands)
+{
+    static const int64_t shapes[][2] = {{16, 64}, {32, 256}, {37, 256}, {21, 300}, {70, 131}};
+    static const enum layout cases[][3] = {{CONTIGUOUS, TRANSPOSED, CONTIGUOUS},
+                                           {TRANSPOSED, TRANSPOSED, TRANSPOSED},
+                                           {TRANSPOSED, BROADCAST_ROW, STRIDED},
+                                           {TRANSPOSED, SCALAR, BROADCAST_COL}};
+    static const wf_op ops[] = {WF_OP_ADD, WF_OP_WHERE};
+    static const int types[][4] = {/* of the result, of the operands */
+                                   {WEFT_F32, WEFT_F32, WEFT_F32, WEFT_F32},
+                                   {WEFT_BF16, WEFT_BF16, WEFT_F32, WEFT_BF16},
+                                   {WEFT_F64, WEFT_F64, WEFT_F64, WEFT_F32}};
+    for (size_t i = 0; i < 5 * 4 * 2 * 3; i++) {
+        const size_t s = i % 5, c = i / 5 % 4, t = i / 20 % 3;
+        const int *type = types[t];
+        check(ops[i / 60], wf_dtype_compute(type[0]), 2, shapes[s], type[0], CONTIGUOUS, type + 1,
+              cases[c], "bands");
+    }
+}
+
 Test(map, casting_operands)
 {
     static const int64_t dims[2] = {9, 131};
