@@ -20,7 +20,7 @@ static _Atomic(wf_ctx *) registry[WF_MAX_CTX];
 static uint32_t registry_count = 1; /* id 0 is nobody */
 static wf_ctx *free_contexts;
 static pthread_key_t exit_key;
-static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int exit_key_ok;
 
 const wf_tape_hooks *_Atomic wf_tape_api;
@@ -50,9 +50,20 @@ static void context_close(void *arg)
     pthread_mutex_unlock(&registry_lock);
 }
 
-static void make_exit_key(void)
+/* A forked child finds the registry whole and its lock free; nothing else is locked under it. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&registry_lock);
+}
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&registry_lock);
+}
+
+static void set_up(void)
 {
     exit_key_ok = pthread_key_create(&exit_key, context_close) == 0;
+    pthread_atfork(before_fork, after_fork, after_fork);
 }
 
 static int scopes_reserve(wf_ctx *c, uint32_t depth)
@@ -94,7 +105,7 @@ static wf_ctx *context_new(void)
 
 wf_ctx *wf_ctx_open(void)
 {
-    pthread_once(&exit_once, make_exit_key);
+    pthread_once(&once, set_up);
     wf_prof_from_env();
     pthread_mutex_lock(&registry_lock);
     wf_ctx *c = free_contexts;

@@ -16,7 +16,7 @@
 
 static dnnl_functions functions;
 static int loaded;
-static char name[160];
+static char name[160], builtin_name[192];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic int backend = WF_GEMM_AUTO;
 
@@ -121,7 +121,9 @@ static void load_once(void)
     loaded = !why;
     if (why)
         snprintf(name, sizeof name, "%s", why);
-    else
+    snprintf(builtin_name, sizeof builtin_name, "built-in (%s)",
+             why ? why : "chosen by the program");
+    if (!why)
         snprintf(name, sizeof name, "oneDNN %d.%d.%d", functions.version()->major,
                  functions.version()->minor, functions.version()->patch);
 }
@@ -151,17 +153,7 @@ int wf_gemm_set_backend(int which)
 
 const char *wf_gemm_backend_name(void)
 {
-    static const char chosen[] = "built-in (chosen by the program)";
-    static char text[192];
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    if (wf_dnnl_active())
-        return name;
-    if (wf_dnnl())
-        return chosen;
-    pthread_mutex_lock(&lock);
-    snprintf(text, sizeof text, "built-in (%s)", name);
-    pthread_mutex_unlock(&lock);
-    return text;
+    return wf_dnnl_active() ? name : (wf_dnnl(), builtin_name);
 }
 
 int wf_dnnl_enter(void)

@@ -72,7 +72,7 @@ typedef struct weft_jit_args {
     int end_;
 } weft_jit_args;
 /* A traced function: `weft_jit_trace(fn, self, .single_graph = true)`. It may be called from many threads at
- * once. NULL with an error recorded: no memory. */
+ * once; after a fork, the child must not use one that another thread was calling. NULL with an error recorded: no memory. */
 WEFT_API weft_jit *weft_jit_trace(const weft_jit_args *args);
 /* Frees j and its plans; no call and no region of it may be running. NULL is ignored. */
 WEFT_API void weft_jit_free(weft_jit *j);

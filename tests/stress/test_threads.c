@@ -11,7 +11,10 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/support/support.h"
 
@@ -168,4 +171,61 @@ Test(threads, scope_owned)
     pthread_join(id, NULL);
     check_error("of a thread that is gone", weft_neg(lent), WEFT_EHANDLE, "neg");
     pthread_barrier_destroy(&barrier);
+}
+
+/* -- fork -------------------------------------------------------------------------------------------------------- */
+#if defined(__SANITIZE_THREAD__)
+#define UNDER_TSAN 1 /* it does not follow forks of programs with threads */
+#else
+#define UNDER_TSAN 0
+#endif
+
+static pthread_t starter;
+static atomic_bool opened, opened_early;
+
+static void *open_context(void *unused)
+{
+    double v;
+    (void)unused;
+    weft_scope scope = weft_scope_begin(); /* opens it; ops wait for the allocator's lock as well */
+    atomic_store(&opened, true);
+    const weft_tensor t = weft_add(weft_full(weft_shape(1), 1, WEFT_F32), weft_f(2));
+    const bool right = weft_item(t, &v) == WEFT_OK && v == 3;
+    weft_scope_end(scope);
+    return right ? NULL : &starter;
+}
+
+/* Runs behind weft's own handler, which was registered later: a thread that starts now waits for the fork. */
+static void start_during_fork(void)
+{
+    if (pthread_create(&starter, NULL, open_context, NULL) != 0)
+        abort();
+    usleep(100000);
+    atomic_store(&opened_early, atomic_load(&opened));
+}
+
+/* No thread is inside the registry of contexts when a process forks, so its child can open contexts. */
+Test(threads, forked_children_open_contexts, .disabled = UNDER_TSAN, .timeout = 60)
+{
+    void *wrong_value = NULL;
+    int status = -1;
+    cr_assert_eq(pthread_atfork(start_during_fork, NULL, NULL), 0);
+    cr_assert_null(open_context(NULL));
+    atomic_store(&opened, false);
+    const pid_t child = fork();
+    cr_assert_geq(child, 0);
+    if (child == 0) {
+        pthread_t t;
+        void *result = &status;
+        alarm(30); /* a lock that nobody holds any more ends the child here */
+        if (pthread_create(&t, NULL, open_context, NULL) != 0 || pthread_join(t, &result) != 0)
+            _exit(2);
+        _exit(result != NULL || open_context(NULL) != NULL);
+    }
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%x", (unsigned)status);
+    cr_assert_eq(pthread_join(starter, &wrong_value), 0);
+    cr_assert_null(wrong_value);
+    cr_assert(atomic_load(&opened));
+    cr_assert_not(atomic_load(&opened_early), "a context was opened while the process forked");
 }
