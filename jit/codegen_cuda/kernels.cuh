@@ -279,6 +279,127 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
     }
 }
 
+/* == conv
+ * A convolution is a product of matrices that are gathered while they are read. Each result is one chain of fused
+ * multiply-adds: forward over {channel, kh, kw}, of x over {channel of y, kh, kw}, of w over {n, h, w of y}, in row-major
+ * order. Tiles as in gemm; what a tile's rows and columns stand for is split once, the summed index at every step. Words: y or what stands for it, x, w, bias (or
+ * 0), pass (0 forward, 1 gradient of x, 2 of w), groups, extents n, channels of x and of y in a group, h, w of x,
+ * of w, of y, stride, padding, dilation (a pair each), four strides of x, of w, of y, stride of the bias.
+ * An image's index is {n, h, w}, an index into a filter {channel, kh, kw}. */
+struct wf_triple {
+    int a, b, c;
+};
+WF_DEVICE struct wf_triple wf_split(int i, int middle, int inner)
+{
+    struct wf_triple t;
+    t.c = i % inner;
+    t.b = i / inner % middle;
+    t.a = i / inner / middle;
+    return t;
+}
+WF_DEVICE C0 wf_conv_x(const struct wf_words_64 *a, int group, struct wf_triple out, struct wf_triple k)
+{
+    const int h = out.b * (int)a->w[15] - (int)a->w[17] + k.b * (int)a->w[19];
+    const int w = out.c * (int)a->w[16] - (int)a->w[18] + k.c * (int)a->w[20];
+    const long long at = out.a * (long long)a->w[21] +
+                         ((long long)group * (long long)a->w[7] + k.a) * (long long)a->w[22] +
+                         h * (long long)a->w[23] + w * (long long)a->w[24];
+    return h >= 0 && h < (int)a->w[9] && w >= 0 && w < (int)a->w[10] ? LOAD0(((const T0 *)a->w[1])[at]) : (C0)0;
+}
+/* What x at {n, h, w} added to through k, if it did. */
+WF_DEVICE C0 wf_conv_back(const struct wf_words_64 *a, int group, struct wf_triple in, struct wf_triple k)
+{
+    const int h = in.b + (int)a->w[17] - k.b * (int)a->w[19], w = in.c + (int)a->w[18] - k.c * (int)a->w[20];
+    const int oh = h / (int)a->w[15], ow = w / (int)a->w[16];
+    const int hit = h >= 0 && w >= 0 && oh * (int)a->w[15] == h && ow * (int)a->w[16] == w &&
+                     oh < (int)a->w[13] && ow < (int)a->w[14];
+    const long long at = in.a * (long long)a->w[29] +
+                         ((long long)group * (long long)a->w[8] + k.a) * (long long)a->w[30] +
+                         oh * (long long)a->w[31] + ow * (long long)a->w[32];
+    return hit ? LOAD0(((const T0 *)a->w[0])[at]) : (C0)0;
+}
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    __shared__ C0 left[16][68];
+    __shared__ C0 right[16][68];
+    const int pass = (int)WORD(4), kh = (int)WORD(11), kw = (int)WORD(12), taps = kh * kw;
+    const int h = pass == 1 ? (int)WORD(9) : (int)WORD(13), wide = pass == 1 ? (int)WORD(10) : (int)WORD(14);
+    const int pixels = (int)WORD(6) * h * wide, cx = (int)WORD(7), cy = (int)WORD(8);
+    const int m = pass == 2 ? cy : pixels, n = pass == 0 ? cy : pass == 1 ? cx : cx * taps;
+    const int depth = pass == 0 ? cx * taps : pass == 1 ? cy * taps : pixels;
+    const int middle = pass == 2 ? h : kh, inner = pass == 2 ? wide : kw; /* of the summed index */
+    const long long down = (m + 63) / 64, across = (n + 63) / 64, tiles = down * across * WORD(5);
+    const int x = threadIdx.x % 16, y = threadIdx.x / 16, at = threadIdx.x % 64;
+    for (long long tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        const int j0 = (int)(tile % across) * 64, i0 = (int)(tile / across % down) * 64;
+        const int group = (int)(tile / across / down);
+        const int row_in = i0 + at < m, col_in = j0 + at < n;
+        const struct wf_triple row = wf_split(i0 + at, h, wide), col = wf_split(j0 + at, kh, kw);
+        const long long y_row = ((long long)group * cy + i0 + at) * WORD(30);
+        C0 sum[4][4];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                sum[i][j] = 0;
+        for (int l0 = 0; l0 < depth; l0 += 16) {
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const int part = (int)threadIdx.x / 64 + e * 4, l = l0 + part;
+                const struct wf_triple k = wf_split(l, middle, inner);
+                C0 u = 0, v = 0;
+                if (l < depth && row_in)
+                    u = pass == 0   ? wf_conv_x(&a, group, row, k)
+                        : pass == 1 ? wf_conv_back(&a, group, row, k)
+                                    : LOAD0(POINTER(const T0, 0)[k.a * WORD(29) + y_row + k.b * WORD(31) + k.c * WORD(32)]);
+                if (l < depth && col_in) {
+                    const long long o = (long long)group * cy + (pass == 0 ? j0 + at : k.a);
+                    const long long c = pass == 0 ? k.a : j0 + at;
+                    v = pass == 2 ? wf_conv_x(&a, group, k, col)
+                                  : LOAD0(POINTER(const T0, 2)[o * WORD(25) + c * WORD(26) + k.b * WORD(27) + k.c * WORD(28)]);
+                }
+                left[part][at] = u;
+                right[part][at] = v;
+            }
+            __syncthreads();
+            const int last = depth - l0 < 16 ? depth - l0 : 16;
+            for (int l = 0; l < last; l++) {
+                C0 u[4], v[4];
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    u[i] = left[l][y + 16 * i];
+                    v[i] = right[l][x * 4 + i];
+                }
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+#pragma unroll
+                    for (int j = 0; j < 4; j++)
+                        sum[i][j] = FMA0(u[i], v[j], sum[i][j]);
+            }
+            __syncthreads();
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const int r = i0 + y + 16 * i, c = j0 + x * 4 + j;
+                const struct wf_triple p = wf_split(r, h, wide), q = wf_split(c, kh, kw);
+                const long long o = (long long)group * cy + (pass == 2 ? r : c);
+                C0 v = sum[i][j];
+                if (r >= m || c >= n)
+                    continue;
+                if (WORD(3))
+                    v = v + LOAD0(POINTER(const T0, 3)[o * WORD(33)]);
+                if (pass == 0)
+                    POINTER(T0, 0)[p.a * WORD(29) + o * WORD(30) + p.b * WORD(31) + p.c * WORD(32)] = STORE0(v);
+                else if (pass == 1)
+                    POINTER(T0, 1)[p.a * WORD(21) + ((long long)group * cx + c) * WORD(22) + p.b * WORD(23) + p.c * WORD(24)] = STORE0(v);
+                else
+                    POINTER(T0, 2)[o * WORD(25) + q.a * WORD(26) + q.b * WORD(27) + q.c * WORD(28)] = STORE0(v);
+            }
+    }
+}
+
 /* == attend
  * Scores to probabilities, in place; a warp a row: scores [items][l][s] of C0, items, l, s, causal, scale (f64), lse,
  * mask (or 0), backward, strides of the mask's rows and columns, axes of the batch, then extent and stride of the mask

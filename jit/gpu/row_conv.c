@@ -1,8 +1,10 @@
 /*
- * jit/gpu/row_conv.c -- conv2d and its gradients, by cuDNN where it is. Without it they go through the host.
+ * jit/gpu/row_conv.c -- conv2d and its gradients, by cuDNN where it is and takes them, else by the built-in kernel.
  *
- * Images are passed as they lie when that is NCHW or NHWC memory, else copied; weights are copied unless they are
- * dense. A bias is spread over the result first and added to.
+ * For cuDNN images are passed as they lie when that is NCHW or NHWC memory, else copied; weights are copied unless they
+ * are dense; a bias is spread over the result first and added to. The built-in kernel takes any strides. Its sums are
+ * one chain of fused multiply-adds each, in f32 for half types, in an order that depends on nothing but the shapes of
+ * the weights (forward, gradient of x) or of the result (of w); not that of the CPU's library.
  */
 #include "eager/cuda/dnn.h"
 #include "eager/dense.h"
@@ -59,30 +61,67 @@ static int spread(int ordinal, const wf_view *y, const wf_view *bias, wf_why *wh
     return wf_gpu_copy(ordinal, y, &b, why);
 }
 
-static int run(wf_gpu_temps *t, wf_exec *e)
+static int by_library(wf_gpu_temps *t, wf_exec *e, const wf_view *bias, wf_why *why)
 {
-    const wf_view *bias = e->nsrc > 2 && e->src[2].data ? &e->src[2] : NULL;
     wf_cuda_conv c = {.dtype = e->dst[0].dtype, .add = bias != NULL};
     wf_view a = {0}, b = {0};
     const wf_view *d = &e->dst[0];
-    int status = image(t, &e->src[0], &a, e->why);
+    int status = image(t, &e->src[0], &a, why);
     if (status)
         return status;
     if (e->op == WF_OP_CONV2D_DW) {
         c.what = WF_CUDA_CONV_DW;
-        status = image(t, &e->src[1], &b, e->why);
+        status = image(t, &e->src[1], &b, why);
         describe(&c, e->attr, &b, d, &a);
     } else {
         c.what = e->op == WF_OP_CONV2D ? WF_CUDA_CONV_FORWARD : WF_CUDA_CONV_DX;
-        status = wf_gpu_dense(t, &e->src[1], c.dtype, &b, e->why);
+        status = wf_gpu_dense(t, &e->src[1], c.dtype, &b, why);
         if (c.what == WF_CUDA_CONV_FORWARD)
             describe(&c, e->attr, &a, &b, d);
         else
             describe(&c, e->attr, d, &b, &a);
     }
     if (!status && bias)
-        status = spread(t->ordinal, d, bias, e->why);
-    return status ? status : wf_cuda_conv_run(t->ordinal, &c, e->why);
+        status = spread(t->ordinal, d, bias, why);
+    return status ? status : wf_cuda_conv_run(t->ordinal, &c, why);
+}
+
+static int built_in(int ordinal, wf_exec *e, const wf_view *bias)
+{
+    enum { TILE = 64 };
+    const bool dx = e->op == WF_OP_CONV2D_DX, dw = e->op == WF_OP_CONV2D_DW;
+    const wf_view *x = dx ? &e->dst[0] : dw ? &e->src[1] : &e->src[0];
+    const wf_view *w = dw ? &e->dst[0] : &e->src[1];
+    const wf_view *y = dx || dw ? &e->src[0] : &e->dst[0];
+    const int64_t groups = e->attr->ints[6], cx = x->dims[1] / groups, cy = y->dims[1] / groups;
+    wf_gpu_hand h = {"conv", 1, {y->dtype}, .per_block = 1};
+    const uint64_t words[] = {wf_gpu_word(y->data), wf_gpu_word(x->data),
+                              wf_gpu_word(w->data), bias ? wf_gpu_word(bias->data) : 0,
+                              dw ? 2 : dx,          (uint64_t)groups,
+                              (uint64_t)x->dims[0], (uint64_t)cx,
+                              (uint64_t)cy,         (uint64_t)x->dims[2],
+                              (uint64_t)x->dims[3], (uint64_t)w->dims[2],
+                              (uint64_t)w->dims[3], (uint64_t)y->dims[2],
+                              (uint64_t)y->dims[3]};
+    memcpy(h.w, words, sizeof words);
+    for (int i = 0; i < 6; i++)
+        h.w[15 + i] = (uint64_t)e->attr->ints[i];
+    for (int i = 0; i < 4; i++) {
+        h.w[21 + i] = (uint64_t)x->strides[i];
+        h.w[25 + i] = (uint64_t)w->strides[i];
+        h.w[29 + i] = (uint64_t)y->strides[i];
+    }
+    h.w[33] = bias ? (uint64_t)bias->strides[0] : 0;
+    const wf_view *image_of = dx ? x : y;
+    const int64_t pixels = image_of->dims[0] * image_of->dims[2] * image_of->dims[3];
+    const int64_t columns = dw ? cx * w->dims[2] * w->dims[3] : dx ? cx : cy;
+    const int64_t rows = dw ? cy : pixels, deep = cy * w->dims[2] * w->dims[3];
+    /* positions and extents are int in the kernel; what padding and dilation reach stays far below */
+    const int64_t most = INT32_MAX / 4;
+    if (pixels > most || columns > most || deep > most || cx * w->dims[2] * w->dims[3] > most)
+        return WEFT_EUNSUPPORTED;
+    h.work = (rows + TILE - 1) / TILE * ((columns + TILE - 1) / TILE) * groups;
+    return wf_gpu_hand_run(ordinal, &h, e->why);
 }
 
 int wf_gpu_row_conv(int ordinal, wf_exec *e)
@@ -94,10 +133,19 @@ int wf_gpu_row_conv(int ordinal, wf_exec *e)
             return WEFT_EUNSUPPORTED;
         empty |= wf_view_numel(&e->src[i]) == 0;
     }
-    if (empty || !wf_cuda_conv_there(ordinal))
+    if (empty)
         return WEFT_EUNSUPPORTED;
-    wf_gpu_temps t = {.ordinal = ordinal};
-    const int status = run(&t, e);
-    wf_gpu_drop(&t);
-    return status;
+    const wf_view *bias = e->nsrc > 2 && e->src[2].data ? &e->src[2] : NULL;
+    if (wf_cuda_conv_there(ordinal)) {
+        wf_gpu_temps t = {.ordinal = ordinal};
+        wf_why refused = {0};
+        const int status = by_library(&t, e, bias, &refused);
+        wf_gpu_drop(&t);
+        if (status != WEFT_EUNSUPPORTED || refused.code) {
+            if (status && e->why)
+                *e->why = refused;
+            return status;
+        }
+    }
+    return built_in(ordinal, e, bias);
 }

@@ -2,12 +2,14 @@
  * tests/cuda/test_cuda_conv.c -- convolutions through cuDNN: what it is asked for, on a fake of it.
  *
  * The three functions are checked by what defines them: y against the sum, written out here over padded
- * images, and the gradients as the adjoints of that linear map.
+ * images, and the gradients as the adjoints of that linear map. Our own kernel, which runs where cuDNN is not, is
+ * compared with the CPU's.
  */
 #include "tests/cuda/cuda_support.h"
 
 #include "eager/cuda/dnn.h"
 #include "eager/cuda/dnn_api.h"
+#include "tests/support/effort.h"
 #include "tests/support/support.h"
 #include "weft/weft.h"
 
@@ -217,6 +219,110 @@ Test(cuda_conv, the_row)
     for (int i = 0; i < 4; i++) {
         cr_assert_eq(host[i], device[i], "%d: %g %g", i, host[i], device[i]);
     }
+    cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
+}
+
+/* -- the kernel of our own ------------------------------------------------------------------------------------ */
+
+typedef struct layer {
+    int64_t n, c, h, w, o, kh, kw, stride[2], pad[2], dilation[2], groups;
+    weft_dtype dtype;
+    bool turned; /* x and w are views of other orders */
+} layer;
+
+/* Integers from -2 to 2, so that sums are exact in any order and type. */
+static weft_tensor small(int64_t seed, const int64_t d[4], bool turned, weft_dtype dtype)
+{
+    weft_tensor v =
+        weft_arange((double)seed, (double)(seed + d[0] * d[1] * d[2] * d[3]), 1, WEFT_I64);
+    v = weft_remainder(weft_mul(v, weft_i(7919)), weft_i(31));
+    v = weft_cast(weft_sub(weft_remainder(v, weft_i(5)), weft_i(2)), dtype);
+    return turned ? weft_permute(weft_reshape(v, weft_shape(d[3], d[0], d[2], d[1])),
+                                 weft_axes(1, 3, 2, 0))
+                  : weft_reshape(v, weft_shape(d[0], d[1], d[2], d[3]));
+}
+
+/* y and the gradients of x, w and the bias, on the CPU. */
+static void run_layer(const layer *l, weft_device d, weft_tensor out[4])
+{
+    weft_tensor x = small(1, (int64_t[]){l->n, l->c, l->h, l->w}, l->turned, l->dtype);
+    weft_tensor w =
+        small(2, (int64_t[]){l->o, l->c / l->groups, l->kh, l->kw}, l->turned, l->dtype);
+    weft_tensor b =
+        weft_cast(weft_remainder(weft_arange(0, (double)l->o, 1, WEFT_I64), weft_i(3)), l->dtype);
+    weft_tensor in[3] = {weft_to(x, d), weft_to(w, d), weft_to(b, d)};
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(weft_requires_grad_(in[i], true), WEFT_OK);
+    weft_tensor y =
+        weft_conv2d(.x = in[0], .weight = in[1], .bias = in[2],
+                    .stride = weft_shape(l->stride[0], l->stride[1]),
+                    .padding = weft_shape(l->pad[0], l->pad[1]),
+                    .dilation = weft_shape(l->dilation[0], l->dilation[1]), .groups = l->groups);
+    cr_assert(weft_ok(y), "%s", weft_last_error());
+    const int64_t dims[4] = {weft_dim(y, 0), weft_dim(y, 1), weft_dim(y, 2), weft_dim(y, 3)};
+    weft_tensor g = small(3, dims, true, l->dtype);
+    cr_assert_eq(weft_backward(weft_sum(weft_mul(y, weft_to(g, d)))), WEFT_OK, "%s",
+                 weft_last_error());
+    out[0] = weft_to(y, WEFT_CPU);
+    for (int i = 0; i < 3; i++)
+        out[1 + i] = weft_to(weft_grad(in[i]), WEFT_CPU);
+}
+
+static int64_t conv_fallbacks(void)
+{
+    weft_device_fallback f[64];
+    int64_t sum = 0;
+    const int n = weft_device_fallbacks(f, 64);
+    for (int i = 0; i < n && i < 64; i++)
+        sum += strncmp(f[i].op, "conv2d", 6) == 0 ? f[i].count : 0;
+    return sum;
+}
+
+static void check_layer(const layer *l)
+{
+    static const char *const names[] = {"y", "dx", "dw", "db"};
+    weft_scope s = weft_scope_begin();
+    weft_tensor want[4], got[4];
+    run_layer(l, WEFT_CPU, want);
+    run_layer(l, WEFT_CUDA(0), got);
+    for (int i = 0; i < 4; i++)
+        cr_assert(weft_item_i64(weft_all(weft_equal(want[i], got[i]))) == 1,
+                  "%s of %lldx%lldx%lldx%lld, %lld filters %lldx%lld, %lld groups, %s: %s",
+                  names[i], (long long)l->n, (long long)l->c, (long long)l->h, (long long)l->w,
+                  (long long)l->o, (long long)l->kh, (long long)l->kw, (long long)l->groups,
+                  weft_dtype_name(l->dtype), weft_last_error());
+    weft_scope_end(s);
+}
+
+Test(cuda_conv, without_the_library)
+{
+    static const weft_dtype types[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_F16};
+    setenv("WEFT_NVRTC", WEFT_FAKE_NVRTC, 1);
+    setenv("WEFT_CUDNN", "none", 1);
+    with_fake(FAKE_LATE, 1);
+    test_rng r = {5};
+    for (int t = 0; t < (int)effort_of(24); t++) {
+        layer l = {.n = test_between(&r, 1, 3),
+                   .groups = test_between(&r, 1, 3),
+                   .h = test_between(&r, 3, 11),
+                   .w = test_between(&r, 3, 11),
+                   .kh = test_between(&r, 1, 3),
+                   .kw = test_between(&r, 1, 3),
+                   .dtype = types[t % 4],
+                   .turned = t % 3 == 0};
+        l.c = l.groups * (test_between(&r, 1, 3));
+        l.o = l.groups * (test_between(&r, 1, 4));
+        for (int i = 0; i < 2; i++) {
+            l.stride[i] = test_between(&r, 1, 3);
+            l.pad[i] = test_between(&r, 0, 2);
+            l.dilation[i] = l.h > 4 && l.w > 4 ? test_between(&r, 1, 2) : 1;
+        }
+        check_layer(&l);
+    }
+    /* several tiles of pixels, filters and summed indices, ragged */
+    check_layer(&(layer){1, 18, 9, 11, 70, 3, 3, {1, 1}, {1, 1}, {1, 1}, 1, WEFT_F32, false});
+    check_layer(&(layer){2, 132, 5, 4, 2, 2, 2, {2, 1}, {0, 1}, {1, 1}, 2, WEFT_F32, true});
+    cr_assert_eq(conv_fallbacks(), 0, "the host was not asked");
     cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
 }
 

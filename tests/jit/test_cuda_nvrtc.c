@@ -165,6 +165,7 @@ Test(cuda_nvrtc, written_by_hand)
                     {"scan", 2, {WEFT_F64, WEFT_I64}},
                     {"arg", 1, {WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_I64, WEFT_BOOL, WEFT_I8}},
                     {"gemm", 2, {WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_F64}},
+                    {"conv", 1, {WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_F64}},
                     {"attend", 2, {WEFT_F32, WEFT_F64}},
                     {"dscores", 1, {WEFT_F32, WEFT_F64}},
                     {"transpose", 1, {WEFT_U8, WEFT_I16, WEFT_I32, WEFT_I64}},
