@@ -26,10 +26,12 @@ static int use(void *block, bool write, wf_why *why)
     return wf_cuda_use(block, write, why);
 }
 
-/* Waiting after each kernel and telling whose error it is goes with launches of their own only. */
+/* Waiting after each kernel and telling whose error it is goes with launches of their own only, and memory that goes back
+ * at once with memory that is handed out for one use. */
 static bool graphs_wanted(void)
 {
-    return wf_env()->WEFT_CUDA_GRAPHS != 0 && wf_env()->WEFT_CUDA_BLOCKING == 0;
+    const wf_env_values *env = wf_env();
+    return env->WEFT_CUDA_GRAPHS && !env->WEFT_CUDA_BLOCKING && !env->WEFT_CUDA_MEMCHECK;
 }
 
 static int end_capture(int ordinal, bool drop, void **graph, wf_why *why)

@@ -12,13 +12,13 @@
  */
 #include "eager/cuda/blaslt.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "eager/alloc.h"
 #include "eager/cuda/blaslt_api.h"
 #include "eager/cuda/device.h"
+#include "eager/cuda/library.h"
 #include "eager/cuda/timeline.h"
 #include "eager/env.h"
 #include "weft/core.h"
@@ -61,38 +61,19 @@ static _Atomic int64_t plans_made;
 
 /* -- the library -------------------------------------------------------------------------------------- */
 
-static bool lookup(void *library, const char *symbol, void *out)
-{
-    void *p = dlsym(library, symbol);
-    memcpy(out, &p, sizeof p);
-    return p != NULL;
-}
-
-static void *open_library(void)
-{
-    static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
-    const char *path = wf_env()->WEFT_CUBLASLT;
-    if (strcmp(path, "none") == 0 || (!*path && *wf_env()->WEFT_CUDA_DRIVER)) {
-        return NULL; /* it would look for a driver of its own */
-    }
-    void *library = *path ? dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) : NULL;
-    for (size_t i = 0; !*path && !library && i < sizeof names / sizeof *names; i++) {
-        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    }
-    return library;
-}
-
 static void load_once(void)
 {
-    void *library = open_library();
+    static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
+    void *library =
+        wf_cuda_library_open(wf_env()->WEFT_CUBLASLT, names, sizeof names / sizeof *names);
     const char *absent = library ? NULL : "cuBLASLt is not found";
 #define F(field, symbol, params)                                                                   \
-    if (!absent && !lookup(library, symbol, &lt.field)) {                                          \
+    if (!absent && !wf_cuda_library_symbol(library, symbol, &lt.field)) {                          \
         absent = symbol " is missing in cuBLASLt";                                                 \
     }
     BLASLT_FUNCTIONS(F)
 #undef F
-    if (!absent && !lookup(library, "cublasLtGetVersion", &lt.version)) {
+    if (!absent && !wf_cuda_library_symbol(library, "cublasLtGetVersion", &lt.version)) {
         absent = "cublasLtGetVersion is missing in cuBLASLt";
     }
     loaded = !absent;

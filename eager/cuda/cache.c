@@ -308,9 +308,10 @@ static uint64_t segment_size(uint64_t need, bool small)
     return small ? 2 * MIB : need <= 10 * MIB ? 20 * MIB : (need + 2 * MIB - 1) & ~(2 * MIB - 1);
 }
 
-static int grow_fixed(wf_cache *c, pool *p, uint64_t need)
+/* A segment of `size` bytes, whose chunk counts as `room`; *out: that chunk, in no tree. */
+static int take_segment(wf_cache *c, pool *p, uint64_t size, uint64_t room, chunk **out)
 {
-    uint64_t size = segment_size(need, p->small), address = 0;
+    uint64_t address = 0;
     if (over_cap(c, size)) {
         return WF_CACHE_CAP;
     }
@@ -330,10 +331,21 @@ static int grow_fixed(wf_cache *c, pool *p, uint64_t need)
         return code;
     }
     c->stats.driver_allocs++;
-    count_reserved(c, (int64_t)size);
-    add_segment(p, s, n, address, size);
-    put_free(c, n);
+    count_reserved(c, (int64_t)room);
+    add_segment(p, s, n, address, room);
+    *out = n;
     return 0;
+}
+
+static int grow_fixed(wf_cache *c, pool *p, uint64_t need)
+{
+    uint64_t size = segment_size(need, p->small);
+    chunk *n = NULL;
+    int code = take_segment(c, p, size, size, &n);
+    if (!code) {
+        put_free(c, n);
+    }
+    return code;
 }
 
 /* Reserves the addresses of an expandable pool: one segment, all of it a hole. */
@@ -487,6 +499,17 @@ static int64_t trim_segment(wf_cache *c, pool *p, segment **at)
     return bytes;
 }
 
+/* The segment of a freed block, at once. */
+static void give_back(wf_cache *c, pool *p, const segment *s)
+{
+    segment **at = &p->segments;
+    while (*at != s) {
+        at = &(*at)->next;
+    }
+    c->driver.idle(c->driver.self);
+    c->stats.reserved_bytes -= trim_segment(c, p, at);
+}
+
 static int64_t trim_pool(wf_cache *c, pool *p)
 {
     int64_t bytes = 0;
@@ -616,9 +639,14 @@ int wf_cache_alloc(wf_cache *c, int key, uint64_t size, wf_cache_chunk **out)
     }
     uint64_t need = size ? (size + WF_CACHE_ROUND - 1) & ~(WF_CACHE_ROUND - 1) : WF_CACHE_ROUND;
     pool *p = pool_of(c, key, need <= WF_CACHE_SMALL);
-    chunk *n = p ? tree_find(p, need) : NULL;
+    chunk *n = p && !c->rules.single ? tree_find(p, need) : NULL;
     int code = p ? 0 : WF_CACHE_NO_HOST_MEMORY;
-    if (p && !n) {
+    if (p && c->rules.single) {
+        code = take_segment(c, p, size ? size : 1, need, &n);
+        if (!code) {
+            tree_add(p, n); /* hand_out takes it from there */
+        }
+    } else if (p && !n) {
         code = grow(c, p, need);
         if (code && code != WF_CACHE_NO_HOST_MEMORY && wf_cache_trim(c, -1) > 0) {
             c->stats.retries++;
@@ -641,7 +669,11 @@ void wf_cache_free(wf_cache *c, wf_cache_chunk *n, int n_after, const wf_cache_m
     for (int i = 0; i < n_after; i++) {
         mark(c, n, after[i]);
     }
-    put_free(c, n);
+    pool *p = n->segment->pool;
+    n = put_free(c, n);
+    if (c->rules.single && !(c->driver.kept && c->driver.kept(c->driver.self, p->key))) {
+        give_back(c, p, n->segment);
+    }
 }
 
 uint64_t wf_cache_address(const wf_cache_chunk *n)

@@ -60,6 +60,7 @@ typedef struct wf_cache_rules {
     uint64_t reserve;       /* bytes of addresses for an expandable pool */
     uint64_t small_granule; /* bytes mapped at a time: a power of two, 2 MiB or more */
     uint64_t large_granule;
+    bool single; /* a segment for each block, of its exact size, freed with it: nothing is cached */
 } wf_cache_rules;
 
 typedef struct wf_cache wf_cache;

@@ -6,13 +6,13 @@
  */
 #include "eager/cuda/dnn.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "eager/alloc.h"
 #include "eager/cuda/device.h"
 #include "eager/cuda/dnn_api.h"
+#include "eager/cuda/library.h"
 #include "eager/cuda/timeline.h"
 #include "eager/env.h"
 #include "weft/core.h"
@@ -55,27 +55,18 @@ static _Atomic int64_t plans_made;
 
 /* -- the library -------------------------------------------------------------------------------------- */
 
-static bool lookup(void *library, const char *symbol, void *out)
-{
-    void *p = dlsym(library, symbol);
-    memcpy(out, &p, sizeof p);
-    return p != NULL;
-}
-
 static void load_once(void)
 {
-    const char *path = wf_env()->WEFT_CUDNN;
-    bool none = strcmp(path, "none") == 0 || (!*path && *wf_env()->WEFT_CUDA_DRIVER);
-    void *library =
-        none ? NULL : dlopen(*path ? path : "libcudnn.so.9", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    static const char *const names[] = {"libcudnn.so.9"};
+    void *library = wf_cuda_library_open(wf_env()->WEFT_CUDNN, names, 1);
     const char *absent = library ? NULL : "cuDNN 9 is not found";
 #define F(field, symbol, params)                                                                   \
-    if (!absent && !lookup(library, symbol, &dnn.field)) {                                         \
+    if (!absent && !wf_cuda_library_symbol(library, symbol, &dnn.field)) {                         \
         absent = symbol " is missing in cuDNN";                                                    \
     }
     DNN_FUNCTIONS(F)
 #undef F
-    if (!absent && !lookup(library, "cudnnGetVersion", &dnn.version)) {
+    if (!absent && !wf_cuda_library_symbol(library, "cudnnGetVersion", &dnn.version)) {
         absent = "cudnnGetVersion is missing in cuDNN";
     }
     loaded = !absent;

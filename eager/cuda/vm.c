@@ -153,7 +153,8 @@ wf_cache *wf_cuda_cache_new(wf_cuda_device *d)
     wf_cache_rules rules = {.small_granule = 2 * MIB, .large_granule = 8 * MIB};
     size_t granule = 0;
     cu_memory_props props = props_of(d);
-    if (d->info.expandable && wf_env()->WEFT_CUDA_EXPANDABLE &&
+    rules.single = wf_env()->WEFT_CUDA_MEMCHECK != 0;
+    if (d->info.expandable && wf_env()->WEFT_CUDA_EXPANDABLE && !rules.single &&
         wf_cu->vm_granularity(&granule, &props, 0) == CU_OK && granule && 8 * MIB % granule == 0) {
         below.reserve = do_reserve;
         rules.small_granule = granule > 2 * MIB ? granule : 2 * MIB;

@@ -251,3 +251,49 @@ Test(cuda_memory, every_call_failing_is_an_error_value_and_no_leak)
     fail_each(400, 1); /* invalid handle */
     fail_each(801, 0); /* not supported */
 }
+
+/* For compute-sanitizer: memory of its exact size each, so that what goes past the end of a tensor meets no other. */
+Test(cuda_memory, an_allocation_each)
+{
+    setenv("WEFT_CUDA_MEMCHECK", "1", 1);
+    for (int seed = 0; seed < 12; seed++) {
+        with_fake(seed % 2 ? FAKE_RANDOM : FAKE_LATE, (uint64_t)seed);
+        wf_cuda_device *d = wf_cuda_enter(0, &why);
+        wf_cuda_stream *side = wf_cuda_stream_take(d, &why);
+        wf_cuda_memory m;
+        enum { N = 25 };
+        wf_cuda_block *a = block(N * 4), *b = block(N * 4), *out = block(N * 4);
+        cr_assert_eq(gpu->alive("memory"), 3);
+        cr_assert_eq(gpu->bytes(0), 3 * (64 << 10), "%zu", gpu->bytes(0)); /* the fake's unit */
+        OK(run_fill(a, N, 20));
+        OK(run_fill(b, N, 1));
+        wf_cuda_set_current(d, side);
+        OK(run_add(out, a, b, N, true));
+        wf_cuda_free(a); /* still read */
+        wf_cuda_set_current(d, NULL);
+        wf_cuda_block *c = block(N * 4);
+        OK(run_fill(c, N, 99));
+        int32_t got[N];
+        OK(wf_cuda_use(out, false, &why));
+        OK(wf_cuda_download(0, got, out->address, sizeof got, &why));
+        cr_assert(got[0] == 21 && got[N - 1] == 21, "%d", got[0]);
+        cr_assert_eq(gpu->alive("memory"), 3);
+        wf_cuda_get_memory(0, &m);
+        cr_assert_eq(m.live_blocks, 3);
+        wf_cuda_free(b);
+        wf_cuda_free(c);
+        wf_cuda_free(out);
+        wf_cuda_get_memory(0, &m);
+        cr_assert(m.live_blocks == 0 && m.reserved_bytes == 0 && gpu->alive("memory") == 0);
+        wf_cuda_stream_give(side);
+        if (seed ==
+            11) { /* past the end, by more than the fake's unit: a fault here, and none in a pool */
+            c = block(N * 4);
+            OK(wf_cuda_use(c, true, &why));
+            cr_assert_neq(wf_cuda_clear(0, c->address, 70000, &why), 0);
+            wf_cuda_free(c);
+        }
+        cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
+        close_fake();
+    }
+}

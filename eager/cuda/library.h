@@ -1,0 +1,17 @@
+/*
+ * eager/cuda/library.h -- opening the vendor's libraries.
+ */
+#ifndef EAGER_CUDA_LIBRARY_H
+#define EAGER_CUDA_LIBRARY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* setting: what the library's variable says: a file, "none" or "" for the usual: `names` one after the other, by name,
+ * then in the folders of CUDA_HOME and of a toolkit in its usual place. With a driver of tests the usual is none, since
+ * the library would look for a driver of its own. NULL: not found. */
+void *wf_cuda_library_open(const char *setting, const char *const *names, size_t n);
+/* *out := the function; false: the library has none of that name. */
+bool wf_cuda_library_symbol(void *library, const char *symbol, void *out);
+
+#endif
