@@ -5,6 +5,9 @@
  * op from the public call to the appended instruction, nothing else; "recorded for a gradient": the same with
  * a tape beside it; "eager": the op with its kernel; "key": hash and comparison of the recording; "call": a whole
  * weft_jit_call, kernels included, divided by n. Linear means: n does not matter.
+ *
+ * "frozen": a whole frozen call of a function with that many inputs, of which it adds two of 4 elements: the guards, one step,
+ * one result. "guards" is what 18 more inputs and the rest of the guards cost at most: the call less the add on its own.
  */
 #include <stdio.h>
 
@@ -119,8 +122,70 @@ static void line(int n, const char *what, const bench_side *s, double per, doubl
     bench_close();
 }
 
+/* -- frozen calls -------------------------------------------------------------------------------------------- */
+enum { INPUTS = 20 };
+
+typedef struct frozen {
+    weft_jit *jit;
+    weft_tensor in[INPUTS];
+    int n;
+} frozen;
+
+static weft_status add_two(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = (weft_add)(in[0], in[1]);
+    return WEFT_OK;
+}
+
+static void call_frozen(void *arg)
+{
+    frozen *z = arg;
+    weft_tensor out;
+    if ((weft_jit_call)(z->jit, z->in, z->n, &out, 1) != WEFT_OK)
+        bench_die(weft_last_error());
+    weft_free(out);
+}
+
+static void add_eager(void *arg)
+{
+    const frozen *z = arg;
+    weft_free((weft_add)(z->in[0], z->in[1]));
+}
+
+static void frozen_lines(void)
+{
+    frozen z[2] = {{.n = 2}, {.n = INPUTS}};
+    for (int k = 0; k < 2; k++) {
+        z[k].jit = weft_jit_trace(add_two, NULL, .frozen = true, .verify_every = -1);
+        for (int i = 0; i < z[k].n; i++)
+            z[k].in[i] = weft_full(weft_shape(4), i, WEFT_F32);
+        for (int i = 0; i < 20; i++)
+            call_frozen(&z[k]);
+        weft_jit_stats now;
+        weft_jit_get_stats(z[k].jit, &now);
+        if (now.frozen == 0)
+            bench_die("the call is not frozen");
+    }
+    bench_side s[] = {{.run = add_eager, .arg = &z[0]},
+                      {.run = call_frozen, .arg = &z[0]},
+                      {.run = call_frozen, .arg = &z[1]}};
+    bench_race(s, 3, &(bench_plan){.threads = 1});
+    for (int k = 0; k < 2; k++) {
+        char size[32];
+        snprintf(size, sizeof size, "%d inputs", z[k].n);
+        bench_open("trace", "frozen", size, "f32", 1);
+        bench_number("ns", s[1 + k].median * 1e9);
+        bench_number("guards_ns", (s[1 + k].median - s[0].median) * 1e9);
+        bench_number("target_guards_ns", 1000);
+        bench_close();
+        weft_jit_free(z[k].jit);
+    }
+}
+
 int main(void)
 {
+    frozen_lines();
     static const int32_t none[1] = {-1};
     for (int n = 10; n <= 100000; n *= 10) {
         chain c = {.n = n, .writes = none};

@@ -183,16 +183,24 @@ static bool open_args(wf_ctx *c, args *a, const weft_tensor *in, int n, char *re
     return ok;
 }
 
+/* The first argument on the memory of argument i. */
+static int first_on(const args *a, int i)
+{
+    const wf_storage *st = a->slot[i]->st;
+    int k = 0;
+    while (a->slot[k]->st != st) {
+        k++;
+    }
+    return k;
+}
+
 static bool describe_sources(wf_frozen *z, wf_trace *t, const args *a, const weft_tensor *in,
                              char *reason)
 {
     for (int i = 0; i < a->n; i++) {
         describe_slot(&z->in[i], a->slot[i]);
         z->in[i].outer = -1;
-        z->in[i].alias = i;
-        for (int k = i; k-- > 0;) {
-            z->in[i].alias = a->slot[k]->st == a->slot[i]->st ? k : z->in[i].alias;
-        }
+        z->in[i].alias = first_on(a, i);
     }
     for (int k = 0; k < z->n_source; k++) {
         const wf_outer *o = &t->outer[k];
@@ -390,10 +398,47 @@ static bool same_map(int rank, const int64_t *d, const int64_t *e, const int64_t
     return true;
 }
 
-static bool same_argument(const argument *x, const argument *y, int i, char *reason)
+/* An argument as a guard sees it: nothing is copied. */
+typedef struct seen {
+    uint8_t dtype, rank, device;
+    bool tracked;
+    int alias;
+    int64_t offset;
+    size_t nbytes;
+    const int64_t *dims, *strides;
+} seen;
+
+static inline seen seen_slot(wf_slot *s, int alias)
 {
-    if (x->dtype != y->dtype || x->rank != y->rank ||
-        memcmp(x->dims, y->dims, x->rank * sizeof x->dims[0]) != 0) {
+    return (seen){.dtype = s->dtype,
+                  .rank = s->rank,
+                  .device = s->st->device,
+                  .tracked = wf_slot_tracked(s),
+                  .alias = alias,
+                  .offset = s->offset,
+                  .nbytes = s->st->nbytes,
+                  .dims = wf_dims(s),
+                  .strides = wf_strides(s)};
+}
+
+static seen seen_argument(const argument *a)
+{
+    return (seen){.dtype = a->dtype,
+                  .rank = a->rank,
+                  .device = a->device,
+                  .tracked = a->tracked,
+                  .alias = a->alias,
+                  .offset = a->offset,
+                  .nbytes = a->nbytes,
+                  .dims = a->dims,
+                  .strides = a->strides};
+}
+
+static inline bool same_argument(const argument *x, const seen *y, int i, char *reason)
+{
+    const bool shape = x->dtype == y->dtype && x->rank == y->rank &&
+                       same_map(x->rank, x->dims, y->dims, x->dims, y->dims);
+    if (!shape) {
         return refuse(reason, "argument %d has another type or shape", i);
     }
     if (x->device != y->device) {
@@ -423,7 +468,8 @@ bool wf_frozen_agree(const wf_frozen *a, const wf_frozen *b, char reason[WF_REAS
         return refuse(reason, "the default device differs");
     }
     for (int i = 0; i < a->n_in; i++) {
-        if (!same_argument(&a->in[i], &b->in[i], i, reason) || a->in[i].outer != b->in[i].outer) {
+        const seen other = seen_argument(&b->in[i]);
+        if (!same_argument(&a->in[i], &other, i, reason) || a->in[i].outer != b->in[i].outer) {
             return false;
         }
     }
@@ -489,25 +535,21 @@ bool wf_frozen_same(const wf_frozen *z, const wf_frozen *now, const wf_fn *fn,
 static bool guard_args(wf_frozen *z, const args *a, char *reason)
 {
     for (int i = 0; i < a->n; i++) {
-        argument now;
-        describe_slot(&now, a->slot[i]);
-        now.alias = i;
-        for (int k = i; k-- > 0;) {
-            now.alias = a->slot[k]->st == a->slot[i]->st ? k : now.alias;
-        }
+        const wf_storage *st = a->slot[i]->st;
+        const seen now = seen_slot(a->slot[i], first_on(a, i));
         if (!same_argument(&z->in[i], &now, i, reason)) {
             return false;
         }
         int outer = z->in[i].outer;
-        if (outer >= 0 && z->src[outer].arg < 0 && a->slot[i]->st != z->src[outer].st) {
+        if (outer >= 0 && z->src[outer].arg < 0 && st != z->src[outer].st) {
             return refuse(reason, "argument %d was a captured tensor", i);
         }
         for (int k = 0; k < z->n_source; k++) {
-            if (k != outer && z->src[k].st == a->slot[i]->st) {
+            if (k != outer && z->src[k].st == st) {
                 return refuse(reason, "argument %d shares memory with a captured tensor", i);
             }
         }
-        if (a->slot[i]->st->inline_data == WF_STORAGE_EXTERNAL) {
+        if (st->inline_data == WF_STORAGE_EXTERNAL) {
             return refuse(reason, "argument %d is imported memory", i);
         }
     }

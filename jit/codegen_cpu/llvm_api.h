@@ -1,14 +1,15 @@
 /*
  * jit/codegen_cpu/llvm_api.h -- what libweft-llvm.so offers the core: plain functions in one struct.
  *
- * Messages go to err, a buffer of errn bytes. Everything may be called from any thread.
+ * Messages go to err, a buffer of errn bytes. Everything may be called from any thread. The ABI number covers what kernels
+ * call (llvm_calls.c) as well: text of one version does not link in another.
  */
 #ifndef JIT_CODEGEN_CPU_LLVM_API_H
 #define JIT_CODEGEN_CPU_LLVM_API_H
 
 #include <stddef.h>
 
-enum { WF_LLVM_ABI = 2 };
+enum { WF_LLVM_ABI = 3 };
 
 typedef struct wf_llvm_api {
     unsigned abi;
