@@ -8,20 +8,18 @@
 #include "eager/kernels/reduce_vec.h"
 #include "jit/ir/dtype.h"
 
-/* A register of f32 from as many halves. */
-WF_INLINE wf_vec_f32 widen_bf16(const uint16_t *p)
+/* Of as many pairs of bf16 as a register of f32 has lanes the first ones, and the second ones: f32 with other low bits. */
+typedef uint32_t vec_u32 __attribute__((vector_size(WF_VBYTES)));
+typedef uint32_t mem_u32 __attribute__((vector_size(WF_VBYTES), aligned(2), may_alias));
+WF_INLINE wf_vec_f32 firsts_bf16(const uint16_t *p)
 {
-#if WF_VBYTES == 64
-    const __m512i u = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p));
-    return (wf_vec_f32)_mm512_slli_epi32(u, 16);
-#elif WF_VBYTES == 32
-    const __m256i u = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p));
-    return (wf_vec_f32)_mm256_slli_epi32(u, 16);
-#else
-    const __m128i u = _mm_loadl_epi64((const void *)p);
-    return (wf_vec_f32)_mm_unpacklo_epi16(_mm_setzero_si128(), u);
-#endif
+    return (wf_vec_f32)((vec_u32) * (const mem_u32 *)(const void *)p << 16);
 }
+WF_INLINE wf_vec_f32 seconds_bf16(const uint16_t *p)
+{
+    return (wf_vec_f32)((vec_u32) * (const mem_u32 *)(const void *)p & 0xFFFF0000u);
+}
+/* A register of f32 from as many halves. */
 WF_INLINE wf_vec_f32 widen_f16(const uint16_t *p)
 {
 #if WF_VBYTES == 64
@@ -45,7 +43,8 @@ WF_INLINE wf_vec_f32 widen_f16(const uint16_t *p)
 #include "eager/kernels/sums_t.h"
 #define S uint16_t
 #define SFX bf16
-#define GET(p) widen_bf16(p)
+#define EVEN(p) firsts_bf16(p)
+#define ODD(p) seconds_bf16(p)
 #define ONE(v) wf_f32_of_bf16(v)
 #define NOTHING 0x8000
 #include "eager/kernels/sums_t.h"

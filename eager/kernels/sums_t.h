@@ -3,7 +3,9 @@
  *
  * The includer defines T (type of the sums), TSFX (its registers), ESIZE (its bytes), S (type in memory),
  * SFX (of the functions), GET(p) (a register of values of type S at p, as T), ONE(v) (a value as T) and
- * NOTHING (-0 in type S), and undefines all but T, TSFX and ESIZE.
+ * NOTHING (-0 in type S), and undefines all but T, TSFX and ESIZE. Instead of GET it may define EVEN(p) and ODD(p): of
+ * two registers of values the ones at even and at odd places, which for bf16 are a shift and a mask, no shuffle.
+ * They are added as they are and put in order at the end.
  *
  * Invariant: the order is that of reduce_canon.h; a missing element is -0, which changes no bits.
  */
@@ -13,6 +15,40 @@
 #define VN (WF_VBYTES / ESIZE)
 #define NA (WF_LANES / VN)
 #define PUT(p, v) (*(VMEM *)(void *)(p) = (VMEM)(v))
+
+/* Register k of those at p, an even number: in order, or evens and odds of two. */
+#if defined(GET)
+#define VALUES(p, k) GET((p) + (k)*VN)
+#define IN_ORDER(v, n)
+#define IN_PAIRS(v, n)
+#else
+#define VALUES(p, k) ((k) % 2 ? ODD((p) + ((k)-1) * VN) : EVEN((p) + (k)*VN))
+#if VN == 16
+#define LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#define EVENS 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define ODDS 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#elif VN == 8
+#define LOW 0, 8, 1, 9, 2, 10, 3, 11
+#define HIGH 4, 12, 5, 13, 6, 14, 7, 15
+#define EVENS 0, 2, 4, 6, 8, 10, 12, 14
+#define ODDS 1, 3, 5, 7, 9, 11, 13, 15
+#else
+#define LOW 0, 4, 1, 5
+#define HIGH 2, 6, 3, 7
+#define EVENS 0, 2, 4, 6
+#define ODDS 1, 3, 5, 7
+#endif
+#define EACH_PAIR(v, n, first, second)                                                             \
+    WF_UNROLL for (int k = 0; k < (n); k += 2)                                                     \
+    {                                                                                              \
+        const V x0 = (v)[k], x1 = (v)[k + 1];                                                      \
+        (v)[k] = __builtin_shufflevector(x0, x1, first);                                           \
+        (v)[k + 1] = __builtin_shufflevector(x0, x1, second);                                      \
+    }
+#define IN_ORDER(v, n) EACH_PAIR(v, n, WF_LIST(LOW), WF_LIST(HIGH))
+#define IN_PAIRS(v, n) EACH_PAIR(v, n, WF_LIST(EVENS), WF_LIST(ODDS))
+#endif
 
 /* -- along memory ---------------------------------------------------------------------------------------- */
 /* Blocks summed at once: what registers there are for their lanes. */
@@ -47,7 +83,7 @@ WF_INLINE void FN(lanes)(V *lanes, const S *x, int64_t n, int64_t stride, const 
         }
         WF_UNROLL for (int k = 0; k < NA; k++)
         {
-            a[r][k] = GET(first + k * VN);
+            a[r][k] = VALUES(first, k);
         }
     }
     for (int64_t i = WF_LANES; i < whole; i += WF_LANES) {
@@ -55,7 +91,7 @@ WF_INLINE void FN(lanes)(V *lanes, const S *x, int64_t n, int64_t stride, const 
         {
             WF_UNROLL for (int k = 0; k < NA; k++)
             {
-                a[r][k] = a[r][k] + GET(x + r * stride + i + k * VN);
+                a[r][k] = a[r][k] + VALUES(x + r * stride + i, k);
             }
         }
     }
@@ -65,9 +101,10 @@ WF_INLINE void FN(lanes)(V *lanes, const S *x, int64_t n, int64_t stride, const 
             FN(pad)(few, x + r * stride, whole, n);
             WF_UNROLL for (int k = 0; k < NA; k++)
             {
-                a[r][k] = a[r][k] + GET(few + k * VN);
+                a[r][k] = a[r][k] + VALUES(few, k);
             }
         }
+        IN_ORDER(a[r], NA)
         WF_UNROLL for (int h = NA / 2; h >= 1; h /= 2)
         {
             WF_UNROLL for (int k = 0; k < h; k++)
@@ -139,13 +176,13 @@ WF_INLINE FN(strip) FN(lane)(const S *x, int64_t stride, int64_t rows, int64_t l
     const S *row = x + l * stride;
     WF_UNROLL for (int k = 0; k < 4; k++)
     {
-        s.v[k] = GET(row + k * VN);
+        s.v[k] = VALUES(row, k);
     }
     for (int64_t r = l + WF_LANES; r < rows; r += WF_LANES) {
         row += WF_LANES * stride;
         WF_UNROLL for (int k = 0; k < 4; k++)
         {
-            s.v[k] = s.v[k] + GET(row + k * VN);
+            s.v[k] = s.v[k] + VALUES(row, k);
         }
     }
     return s;
@@ -189,6 +226,7 @@ static void FN(tree)(void *outv, const void *xv, int64_t stride, int64_t rows, i
             }
             stack[top++] = s;
         }
+        IN_ORDER(stack[0].v, 4)
         WF_UNROLL for (int k = 0; k < 4; k++)
         {
             PUT((T *)outv + c + k * VN, stack[0].v[k]);
@@ -207,14 +245,18 @@ static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t
         V v[4];
         WF_UNROLL for (int k = 0; k < 4; k++)
         {
-            v[k] = init ? GET(ROW(0) + k * VN) : (V)(*(const VMEM *)(acc + c + k * VN));
+            v[k] = init ? VALUES(ROW(0), k) : (V)(*(const VMEM *)(acc + c + k * VN));
+        }
+        if (!init) {
+            IN_PAIRS(v, 4)
         }
         for (int64_t r = init ? 1 : 0; r < nrows; r++) {
             WF_UNROLL for (int k = 0; k < 4; k++)
             {
-                v[k] = v[k] + GET(ROW(r) + k * VN);
+                v[k] = v[k] + VALUES(ROW(r), k);
             }
         }
+        IN_ORDER(v, 4)
         WF_UNROLL for (int k = 0; k < 4; k++)
         {
             PUT(acc + c + k * VN, v[k]);
@@ -240,5 +282,15 @@ static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t
 #undef S
 #undef SFX
 #undef GET
+#undef EVEN
+#undef ODD
+#undef VALUES
+#undef IN_ORDER
+#undef IN_PAIRS
+#undef EACH_PAIR
+#undef LOW
+#undef HIGH
+#undef EVENS
+#undef ODDS
 #undef ONE
 #undef NOTHING
