@@ -5,6 +5,7 @@
  * ctest: timeout=900
  */
 #include "tests/jit/cuda_support.h"
+#include "tests/jit/fuse_cases.h"
 #include "tests/jit/graph_support.h"
 #include "tests/jit/random_fn.h"
 #include "tests/support/effort.h"
@@ -55,29 +56,56 @@ static int on_device(wf_fn *f, void *const *in, void **out, bool planned)
     return rc;
 }
 
+/* On the host and on the device, op by op or planned: the same bits, or an error on both. */
+static void check_function(wf_fn *f, const char *what, uint64_t seed, bool planned)
+{
+    void *in[GRAPH_ARGS] = {0}, *want[GRAPH_ARGS] = {0}, *got[GRAPH_ARGS] = {0};
+    wf_why why = {0};
+    graph_inputs(f, seed, in);
+    weft_manual_seed(seed);
+    const int status = graph_eager(f, in, want, &why);
+    weft_manual_seed(seed);
+    const int device = on_device(f, in, got, planned);
+    cr_assert_eq(device != 0, status != 0, "%s, seed %d: %d, the host %d: %s", what, (int)seed,
+                 device, status, weft_last_error());
+    uint32_t k = 0;
+    const int64_t at = status ? -1 : graph_difference(f, want, got, &k);
+    if (at >= 0)
+        wf_fn_print(f, stderr);
+    cr_assert_eq(at, -1, "%s, seed %d: output %u differs at element %lld", what, (int)seed, k,
+                 (long long)at);
+    graph_free(in, f->ninputs);
+    graph_free(want, f->noutputs);
+    graph_free(got, f->noutputs);
+}
+
 static void check_functions(int part)
 {
     const int first = (int)effort_option("WEFT_FUZZ_SEED", 0);
     const int end = first + (int)effort_option("WEFT_TEST_GRAPHS", FUNCTIONS);
     for (int seed = first + part; seed < end; seed += PARTS) {
-        void *in[GRAPH_ARGS] = {0}, *want[GRAPH_ARGS] = {0}, *got[GRAPH_ARGS] = {0};
-        wf_why why = {0};
         wf_fn *f = random_function_of((uint64_t)seed, 4 + seed % 8, seed % 7 == 0);
-        graph_inputs(f, (uint64_t)seed, in);
-        const int status = graph_eager(f, in, want, &why);
-        const int device = on_device(f, in, got, seed % 4 != 0);
-        cr_assert_eq(device != 0, status != 0, "seed %d: %d, the host %d: %s", seed, device, status,
-                     weft_last_error());
-        uint32_t k = 0;
-        const int64_t at = status ? -1 : graph_difference(f, want, got, &k);
-        if (at >= 0)
-            wf_fn_print(f, stderr);
-        cr_assert_eq(at, -1, "seed %d: output %u differs at element %lld", seed, k, (long long)at);
-        graph_free(in, f->ninputs);
-        graph_free(want, f->noutputs);
-        graph_free(got, f->noutputs);
+        check_function(f, "random function", (uint64_t)seed, seed % 4 != 0);
         wf_fn_free(f);
     }
+}
+
+static void check_cases(const fuse_case *c, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        wf_why why = {0};
+        wf_fn *f = wf_fn_parse(c[i].text, strlen(c[i].text), &why);
+        cr_assert(f, "%s: %s", c[i].what, why.rule);
+        check_function(f, c[i].what, i, true);
+        wf_fn_free(f);
+    }
+}
+
+Test(cuda_graphs, what_fuses)
+{
+    NEED_FIBERS();
+    check_cases(fuse_shapes, sizeof fuse_shapes / sizeof *fuse_shapes);
+    check_cases(fuse_rows, sizeof fuse_rows / sizeof *fuse_rows);
 }
 
 Test(cuda_graphs, random_functions_0)
