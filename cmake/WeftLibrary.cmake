@@ -97,6 +97,23 @@ foreach(source IN LISTS weft_small)
     set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${small})
 endforeach()
 
+# What a call on small tensors runs through: gcc copies and zeros structs of a few lines by string instructions, which
+# take longer to start than a few vector stores to run, and copies of unknown length (a few extents) likewise.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    set(vector_copies
+        $<$<C_COMPILER_ID:GNU>:-mmemcpy-strategy=vector_loop:256:noalign,libcall:-1:noalign>
+        $<$<C_COMPILER_ID:GNU>:-mmemset-strategy=vector_loop:512:noalign,libcall:-1:noalign>)
+    foreach(source IN ITEMS
+            eager/api eager/api_ops eager/api_view eager/call eager/create eager/ctx eager/dispatch eager/dispatch_rows
+            eager/elementwise eager/inplace eager/map eager/norm eager/program_map eager/program_rows eager/program_space
+            eager/quick eager/reduce eager/reduce_exec eager/rows eager/rowwise eager/storage eager/tile eager/view_ops
+            autograd/backward autograd/tape autograd/tape_record autograd/vjp_reduce autograd/vjp_rows
+            jit/call jit/frozen jit/kernels_run jit/key jit/plan_choose jit/plan_run jit/record jit/trace
+            jit/ir/infer_nn jit/ir/infer_reduce jit/ir/infer_view jit/ir/ir jit/ir/rows)
+        set_property(SOURCE ${source}.c APPEND PROPERTY COMPILE_OPTIONS ${vector_copies})
+    endforeach()
+endif()
+
 # Kernels are half of the time of a sanitized build. The copies are one source: UBSan's checks of pointers, which double
 # it, stay in the first copy; ASan watches the memory of all. Fuzz targets read files and leave kernels alone.
 set(wide_sanitize "")

@@ -24,6 +24,20 @@ bool wf_arg_fail(wf_arg *a, int code, const char *hint, const char *fmt, ...)
     return false;
 }
 
+/* a->x is not to be used: says why. */
+__attribute__((noinline, cold)) static bool refuse_handle(wf_arg *a)
+{
+    wf_why why = {0};
+    bool pinned;
+    wf_slot *s = wf_pin(a->c, a->x, &pinned, &why);
+    if (s && pinned) { /* another thread has let go of its pin meanwhile */
+        wf_unpin(a->c, s);
+        wf_fail(&why, WEFT_EHANDLE, "a handle is in use by 65535 calls at once");
+    }
+    a->error = wf_raise(a->c, a->op, 1, &a->x, &why);
+    return false;
+}
+
 bool wf_arg_open(wf_arg *a, const char *op, weft_tensor x)
 {
     static const uint8_t scalar_dtype[3] = {WEFT_BOOL, WEFT_I64, WEFT_F32};
@@ -44,16 +58,20 @@ bool wf_arg_open(wf_arg *a, const char *op, weft_tensor x)
     if (x.slot == 0 && x.serial != 0) {
         return false;
     }
-    wf_why why = {0};
-    bool pinned;
-    wf_slot *s = wf_pin(a->c, x, &pinned, &why);
+    bool pinned = false;
+    wf_slot *s = wf_slot_of(a->c, x);
+    s = s ? s : wf_pin(a->c, x, &pinned, NULL);
     if (!s) {
-        a->error = wf_raise(a->c, op, 1, &x, &why);
-        return false;
+        return refuse_handle(a);
     }
-    wf_slot_type(s, &a->type);
+    a->type.dtype = s->dtype;
+    a->type.rank = s->rank;
     a->device = wf_slot_device(s);
-    memcpy(a->strides, wf_strides(s), (size_t)s->rank * sizeof a->strides[0]);
+    const int64_t *d = wf_dims(s), *st = wf_strides(s);
+    for (int i = 0; i < s->rank; i++) {
+        a->type.dims[i] = d[i];
+        a->strides[i] = st[i];
+    }
     if (pinned) {
         wf_unpin(a->c, s);
     }

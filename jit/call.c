@@ -167,6 +167,19 @@ static bool is_entry(const entry *e, uint64_t hash, const wf_job *job)
            wf_key_same(e->fn, e->writes, job->fn, job->writes);
 }
 
+/* Called with the lock. */
+static void count_segment(weft_jit *j, const wf_fn *f, const wf_plan *p)
+{
+    wf_plan_info info;
+    wf_plan_get_info(p, &info);
+    j->stats.segments++;
+    j->stats.ops = f->n;
+    j->stats.inputs = f->ninputs;
+    j->stats.outputs = f->noutputs;
+    j->stats.steps = info.steps;
+    j->stats.kernels = info.groups;
+}
+
 /* The plan of a recording, retained; NULL: not known. */
 static wf_plan *lookup(weft_jit *j, uint64_t hash, const wf_job *job)
 {
@@ -179,6 +192,7 @@ static wf_plan *lookup(weft_jit *j, uint64_t hash, const wf_job *job)
             wf_plan_retain(p);
             e->used = ++j->clock;
             j->stats.hits++;
+            count_segment(j, job->fn, p);
         }
     }
     pthread_mutex_unlock(&j->lock);
@@ -232,20 +246,6 @@ static void remember(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p)
     entry_free(&gone);
     wf_mfree(writes);
     wf_fn_free(next);
-}
-
-static void count_segment(weft_jit *j, const wf_fn *f, wf_plan *p)
-{
-    wf_plan_info info = {0};
-    wf_plan_get_info(p, &info);
-    pthread_mutex_lock(&j->lock);
-    j->stats.segments++;
-    j->stats.ops = f->n;
-    j->stats.inputs = f->ninputs;
-    j->stats.outputs = f->noutputs;
-    j->stats.steps = info.steps;
-    j->stats.kernels = info.groups;
-    pthread_mutex_unlock(&j->lock);
 }
 
 /* -- freezing ------------------------------------------------------------------------------------------------ */
@@ -450,7 +450,11 @@ static int run_segment(void *user, wf_job *job, wf_why *why)
     if (!p) {
         return why->code;
     }
-    count_segment(j, job->fn, p);
+    if (!known) {
+        pthread_mutex_lock(&j->lock);
+        count_segment(j, job->fn, p);
+        pthread_mutex_unlock(&j->lock);
+    }
     wf_plan_args a = {
         .fn = job->fn, .in = job->in, .out = job->out, .device = job->device, .began = job->began};
     unsigned mode = wf_fpenv_enter();
@@ -569,7 +573,9 @@ static void count_inlined(weft_jit *j)
 /* Commits what is left; an error is recorded. */
 static int finish(weft_jit *j, wf_trace *t, const char *op)
 {
-    wf_why why = {0};
+    wf_why why;
+    why.code = 0;
+    why.rule[0] = why.hint[0] = '\0';
     int rc = wf_trace_commit(t, &why);
     if (rc) {
         wf_raise_text(t->c, why.code ? why.code : rc, op, "in '%s': %s%s%s", j->name, why.rule,
