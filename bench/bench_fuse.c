@@ -148,6 +148,15 @@ static weft_status mlp(void *self, const weft_tensor *in, int n_in, weft_tensor 
     return weft_backward(out[0]);
 }
 
+/* The layer before a narrow one: the activation moves as much as the product. */
+static weft_status linear_gelu(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                               int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_gelu(weft_linear(in[0], in[1], in[2]));
+    return WEFT_OK;
+}
+
 static weft_status adamw(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
 {
     job *j = self;
@@ -246,7 +255,13 @@ static bool open_case(job *j, const char *name, bool large)
         open_loss(j, cross_entropy, rows);
     else if (strcmp(name, "mse") == 0)
         open_loss(j, mse, rows);
-    else if (strcmp(name, "mlp") == 0)
+    else if (strcmp(name, "linear_gelu") == 0) {
+        j->fn = linear_gelu;
+        j->in[j->n_in++] = randn(rows, 64);
+        j->in[j->n_in++] = weft_keep(weft_randn(weft_shape(n, 64), WEFT_F32, .std = 0.125));
+        j->in[j->n_in++] = weft_keep(weft_randn(weft_shape(n), WEFT_F32));
+        j->n_out = 1;
+    } else if (strcmp(name, "mlp") == 0)
         open_mlp(j, large ? 4096 : 128);
     else if (strcmp(name, "adamw") == 0)
         open_adamw(j, large ? 512 : 8);
@@ -418,7 +433,7 @@ int main(int argc, char **argv)
 {
     static const char *const names[] = {"gelu_chain", "long_chain",    "softmax", "scaled_softmax",
                                         "layer_norm", "norm_block",    "mlp",     "adamw",
-                                        "dropout",    "cross_entropy", "mse"};
+                                        "dropout",    "cross_entropy", "mse",     "linear_gelu"};
     const int only = argc > 2 ? atoi(argv[2]) : 0;
     if (argc < 2 || !*argv[1] || strcmp(argv[1], "plan_build") == 0)
         measure_plans(true);

@@ -458,7 +458,13 @@ static int run_on_host(int device, wf_exec *e)
         v[i] = s[i].view;
     }
     if (!rc) {
-        wf_exec host = {e->op, e->nsrc, e->ndst, v, v + e->nsrc, e->attr, e->why};
+        wf_exec host = {.op = e->op,
+                        .nsrc = e->nsrc,
+                        .ndst = e->ndst,
+                        .src = v,
+                        .dst = v + e->nsrc,
+                        .attr = e->attr,
+                        .why = e->why};
         rc = wf_exec_row(&host);
     }
     for (int i = e->nsrc; i < n && !rc; i++) {

@@ -225,7 +225,13 @@ static int row_results(wf_call *k, operands *o, int ndst, weft_tensor *dst)
     if (!rc && k->c->recorder) {
         rc = k->c->recorder->row(k->c->recorder, k->op, k->attr, k->nsrc, k->slot, r, &k->why);
     } else if (!rc) {
-        wf_exec e = {k->op, k->nsrc, ndst, o->view, v, k->attr, &k->why};
+        wf_exec e = {.op = k->op,
+                     .nsrc = k->nsrc,
+                     .ndst = ndst,
+                     .src = o->view,
+                     .dst = v,
+                     .attr = k->attr,
+                     .why = &k->why};
         rc = __builtin_expect(k->device != WF_DEVICE_HOST, 0) ? wf_call_row_on_device(k, r, &e)
                                                               : wf_exec_row(&e);
     }

@@ -13,6 +13,13 @@
 #include "eager/view.h"
 #include "jit/ir/op.h"
 
+/* What is to be done with rows [first, first + count) of a result, seen as a matrix of its last axis, when they are
+ * finished. Several threads may call it, for disjoint rows; it cannot fail here and reports through arg. */
+typedef struct wf_epilogue {
+    void (*rows)(void *arg, int64_t first, int64_t count);
+    void *arg;
+} wf_epilogue;
+
 typedef struct wf_exec {
     wf_op op;
     int nsrc, ndst;
@@ -21,6 +28,9 @@ typedef struct wf_exec {
     wf_view *dst; /* dims and dtype as inferred, contiguous, uninitialised memory */
     const wf_attr *attr;
     wf_why *why;
+    const wf_epilogue
+        *after; /* NULL, or a kernel may call it for all rows, and sets `finished` then */
+    bool finished;
 } wf_exec;
 
 /* Returns 0 or a weft_status with e->why filled. */

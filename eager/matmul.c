@@ -14,7 +14,7 @@
 
 int wf_gemm_status(int rc, int dt, wf_why *why)
 {
-    if (rc == WF_GEMM_OK) {
+    if (rc == WF_GEMM_OK || rc == WF_GEMM_DONE) {
         return 0;
     }
     if (rc == WF_GEMM_NOMEM) {
@@ -69,7 +69,20 @@ static int fold_rows(batch_axis *ax, int n, wf_gemm_desc *d)
     return n;
 }
 
-static int run_batches(wf_gemm_desc d, const batch_axis *ax, int n, wf_why *why)
+/* The epilogue of a product that is one of several. */
+typedef struct row_range {
+    const wf_epilogue *after;
+    int64_t first, per_batch;
+} row_range;
+
+static void finish_rows(void *arg, int64_t batch, int64_t row, int64_t count)
+{
+    const row_range *r = arg;
+    r->after->rows(r->after->arg, r->first + batch * r->per_batch + row, count);
+}
+
+/* The first product decides whether the epilogue is called for all of them. */
+static int run_batches(wf_gemm_desc d, const batch_axis *ax, int n, wf_exec *e)
 {
     size_t size = wf_dtype_size(d.dtype);
     int64_t loops = 1, dims[WF_MAX_RANK], sa[WF_MAX_RANK], sb[WF_MAX_RANK], sc[WF_MAX_RANK];
@@ -93,11 +106,19 @@ static int run_batches(wf_gemm_desc d, const batch_axis *ax, int n, wf_why *why)
     for (int64_t i = 0; i < loops; i++) {
         one.a = (const char *)d.a + wf_offset_of(i, n, dims, sa) * (int64_t)size;
         one.b = (const char *)d.b + wf_offset_of(i, n, dims, sb) * (int64_t)size;
-        one.c = (char *)d.c + wf_offset_of(i, n, dims, sc) * (int64_t)size;
+        const int64_t at = wf_offset_of(i, n, dims, sc);
+        row_range range = {.after = e->after, .first = at / d.n, .per_batch = d.m};
+        one.c = (char *)d.c + at * (int64_t)size;
+        one.done = e->after && (i == 0 || e->finished) ? finish_rows : NULL;
+        one.done_arg = &range;
         int rc = wf_gemm(&one);
-        if (rc != WF_GEMM_OK) {
-            return wf_gemm_status(rc, d.dtype, why);
+        if (rc < 0) {
+            return wf_gemm_status(rc, d.dtype, e->why);
         }
+        if (e->finished && rc == WF_GEMM_OK) {
+            e->after->rows(e->after->arg, range.first, d.batch * d.m);
+        }
+        e->finished |= rc == WF_GEMM_DONE;
     }
     return 0;
 }
@@ -132,7 +153,7 @@ WF_EXEC_DECL(matmul)
     }
     int n = collapse(ax, batch_c);
     n = fold_rows(ax, n, &d);
-    return run_batches(d, ax, n, e->why);
+    return run_batches(d, ax, n, e);
 }
 
 /* -- linear ---------------------------------------------------------------------------------------- */
@@ -190,8 +211,28 @@ static bool rows_of(const wf_view *x, int64_t *rows, int64_t *stride)
     return true;
 }
 
+/* Bias, then the epilogue, of rows that are finished; either may be missing. */
+typedef struct linear_rows {
+    bias_args bias;
+    int dtype;
+    const wf_epilogue *after;
+} linear_rows;
+
+static void finish_linear(void *arg, int64_t batch, int64_t row, int64_t count)
+{
+    linear_rows *l = arg;
+    (void)batch;
+    if (l->bias.bias) {
+        (l->dtype == WEFT_F32 ? add_bias_f32 : add_bias_f64)(&l->bias, row, row + count);
+    }
+    if (l->after) {
+        l->after->rows(l->after->arg, row, count);
+    }
+}
+
+/* after: NULL, or what is done with finished rows (WF_GEMM_DONE is returned then, or OK). */
 static int linear_product(int dt, const wf_view *x, const wf_view *w, int64_t rows, int64_t stride,
-                          void *y, wf_why *why)
+                          void *y, linear_rows *after)
 {
     int last = x->rank - 1;
     wf_gemm_desc d = {.dtype = dt,
@@ -206,8 +247,10 @@ static int linear_product(int dt, const wf_view *x, const wf_view *w, int64_t ro
                       .b_rs = w->strides[1],
                       .b_cs = w->strides[0],
                       .c = y,
-                      .c_rs = w->dims[0]};
-    return wf_gemm_status(wf_gemm(&d), dt, why);
+                      .c_rs = w->dims[0],
+                      .done = after ? finish_linear : NULL,
+                      .done_arg = after};
+    return wf_gemm(&d);
 }
 
 /* Half types with a bias: blocks of rows in f32, rounded once after the addition. */
@@ -230,15 +273,19 @@ static int linear_half(wf_exec *e, int64_t rows)
         wf_view xb = wf_view_dense((float *)x.data + r * in, WEFT_F32, 2, (int64_t[]){n, in});
         wf_view wb = wf_view_dense(w32.data, WEFT_F32, 2, w->dims);
         wf_view bb = wf_view_dense(b32.data, WEFT_F32, 1, &out);
-        code = linear_product(WEFT_F32, &xb, &wb, n, in, y, e->why);
+        code = wf_gemm_status(linear_product(WEFT_F32, &xb, &wb, n, in, y, NULL), WEFT_F32, e->why);
         if (!code) {
             add_bias(y, WEFT_F32, n, out, &bb);
             wf_view from = wf_view_dense(y, WEFT_F32, 2, (int64_t[]){n, out});
             wf_view to =
                 wf_view_dense((uint16_t *)e->dst[0].data + r * out, e->dst[0].dtype, 2, from.dims);
             wf_copy(&to, &from);
+            if (e->after) {
+                e->after->rows(e->after->arg, r, n);
+            }
         }
     }
+    e->finished = e->after != NULL;
     wf_dense_free(&b32);
     wf_dense_free(&w32);
     wf_dense_free(&x);
@@ -270,10 +317,17 @@ WF_EXEC_DECL(linear)
         xv = wf_view_dense(copy.data, dt, x->rank, x->dims);
         stride = w->dims[1];
     }
-    int code = linear_product(dt, &xv, w, rows, stride, y->data, e->why);
+    linear_rows after = {.dtype = dt, .after = e->after};
+    after.bias = (bias_args){.y = y->data, .cols = w->dims[0]};
+    if (bias) {
+        after.bias.bias = e->src[2].data;
+        after.bias.stride = e->src[2].strides[0];
+    }
+    int rc = linear_product(dt, &xv, w, rows, stride, y->data, bias || e->after ? &after : NULL);
     wf_dense_free(&copy);
-    if (!code && bias) {
+    if (rc == WF_GEMM_OK && bias) {
         add_bias(y->data, dt, rows, w->dims[0], &e->src[2]);
     }
-    return code;
+    e->finished = rc == WF_GEMM_DONE && e->after;
+    return wf_gemm_status(rc, dt, e->why);
 }

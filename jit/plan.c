@@ -75,11 +75,30 @@ static int copy_outputs(wf_plan *p, const wf_fn *f)
     return p->out_type ? 0 : WEFT_ENOMEM;
 }
 
+/* Of each group that runs on the rows of a product: that product's group + 1. */
+static uint32_t *find_products(const wf_planner *b)
+{
+    const wf_plan *p = b->p;
+    uint32_t *of = calloc(b->s.ngroups + 1u, sizeof *of);
+    for (uint32_t i = 1; of && i < p->nsteps; i++) {
+        const wf_plan_step *s = &p->steps[i];
+        if (s->after) {
+            of[b->s.group_of[b->s.members[s->member]]] =
+                b->s.group_of[b->s.members[(s - 1)->member]] + 1;
+        }
+    }
+    return of;
+}
+
 /* Every value that one step makes and another reads, with the reason. */
 static int find_edges(wf_planner *b)
 {
     const wf_fn *f = b->f;
     wf_plan *p = b->p;
+    uint32_t *product = find_products(b);
+    if (!product) {
+        return WEFT_ENOMEM;
+    }
     for (uint32_t k = 0; k < f->n; k++) {
         const wf_val *src = wf_ins_src(f, &f->ins[k]);
         for (int i = 0; b->s.group_of[k] != WF_NO_GROUP && i < f->ins[k].nsrc; i++) {
@@ -88,11 +107,16 @@ static int find_edges(wf_planner *b)
                 continue;
             }
             if (wf_grow(&p->edges, p->nedges, 1, &p->capedges, sizeof *p->edges)) {
+                free(product);
                 return WEFT_ENOMEM;
+            }
+            if (product[b->s.group_of[k]] == b->s.group_of[wf_maker_of(&b->l, src[i]) - 1] + 1) {
+                why = WF_REASON_EPILOGUE;
             }
             p->edges[p->nedges++] = (wf_plan_edge){k, src[i], (uint8_t)why};
         }
     }
+    free(product);
     p->members = b->s.members;
     b->s.members = NULL;
     return 0;
@@ -186,7 +210,7 @@ static int build(wf_planner *b)
     p->info.arena_bound = p->arena_bound;
     for (uint32_t s = 0; s < p->nsteps; s++) {
         bool first = s == 0 || p->steps[s].launch != p->steps[s - 1].launch;
-        p->info.groups += first && p->steps[s].kind == WF_STEP_MAP;
+        p->info.groups += (first || p->steps[s].after) && p->steps[s].kind == WF_STEP_MAP;
     }
     for (uint32_t k = 0; k < f->n; k++) {
         p->info.ops += b->s.group_of && b->s.group_of[k] != WF_NO_GROUP;
@@ -334,7 +358,7 @@ bool wf_plan_step_at(const wf_plan *p, int launch, wf_plan_step_info *out)
         out->native = wf_jitk_get_state(p->programs[s->program].kernel) == WF_JITK_NATIVE;
     }
     for (; lo < p->nsteps && p->steps[lo].launch == (uint32_t)launch; lo++) {
-        out->runs++;
+        out->runs += !p->steps[lo].after;
         out->ops += (int)p->steps[lo].nmember;
         wf_plan_traffic(p, &p->steps[lo], p->words, &out->read_bytes, &out->write_bytes);
     }

@@ -1,6 +1,8 @@
 /*
  * jit/plan_batch.c -- independent groups of one program become one launch: an optimiser's tensors.
  *
+ * A group that can run on the rows of the product before it shares that one's launch (plan_after.c).
+ *
  * Steps are visited in order. A group joins the last launch of its program if all it reads is made before
  * that launch; anything else opens a launch of its own. What a step makes is then available at its
  * launch, which is never later than its place was, so every reader still comes after it.
@@ -11,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "jit/plan_int.h"
+#include "jit/plan_after.h"
 
 enum { NONE = UINT32_MAX };
 
@@ -27,13 +29,18 @@ static uint32_t ready(const wf_plan *p, const wf_plan_step *s, const uint32_t *m
     return at;
 }
 
-static void assign(wf_plan *p, bool on, uint32_t *made, uint32_t *open)
+static void assign(wf_planner *b, bool on, uint32_t *made, uint32_t *open)
 {
+    wf_plan *p = b->p;
+    bool products = on && !(b->opts->flags & WF_PLAN_ALONE);
     for (uint32_t i = 0; i < p->nsteps; i++) {
         wf_plan_step *s = &p->steps[i];
-        uint32_t *last = s->kind == WF_STEP_MAP && !s->axes ? &open[s->program] : NULL;
+        s->after = products && i > 0 && wf_plan_may_follow(b, s - 1, s);
+        uint32_t *last = s->after                             ? NULL
+                         : s->kind == WF_STEP_MAP && !s->axes ? &open[s->program]
+                                                              : NULL;
         bool joins = on && last && *last != NONE && *last >= ready(p, s, made);
-        s->launch = joins ? *last : p->nlaunches++;
+        s->launch = joins ? *last : s->after ? (s - 1)->launch : p->nlaunches++;
         if (last) {
             *last = s->launch;
         }
@@ -81,7 +88,7 @@ int wf_plan_batch(wf_planner *b)
     if (!rc) {
         memset(made, 0xFF, p->nbuffers * sizeof *made);
         memset(open, 0xFF, p->nprograms * sizeof *open);
-        assign(p, !(b->opts->flags & WF_PLAN_NO_FUSE), made, open);
+        assign(b, !(b->opts->flags & WF_PLAN_NO_FUSE), made, open);
         rc = sort(p);
     }
     free(made);

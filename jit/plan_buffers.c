@@ -47,7 +47,8 @@ static void lifetimes(const wf_plan *p, life *t)
                 x->last = now;
                 x->last_step = s;
             }
-            x->last_step = x->last == now && x->last_step != s ? SEVERAL : s;
+            bool product = p->steps[s].after && x->def == now && x->def_step + 1 == s;
+            x->last_step = x->last == now && x->last_step != s && !product ? SEVERAL : s;
             x->last = now;
         }
     }

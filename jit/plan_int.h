@@ -75,6 +75,7 @@ typedef struct wf_plan_step {
     uint32_t member, nmember; /* members[member..]: instructions */
     uint32_t axes;            /* of a program that reduces */
     uint32_t check, ncheck;   /* checks[check..] */
+    bool after; /* runs on finished rows of the step before, a product of the same launch */
 } wf_plan_step;
 
 /* Source `source` of a group holds class indices of cross entropy `ins`: checked before the group runs. */
@@ -154,6 +155,8 @@ int wf_plan_lower(wf_planner *b);
 int64_t wf_plan_now(void);
 /* The same function with rows opened; NULL if that saves no step (or there is no memory). */
 wf_plan *wf_plan_open_rows(wf_plan *p);
+/* One run of a group's kernel, native or not. */
+int wf_plan_run_program(const wf_plan_program *g, const wf_program_args *a);
 /* Runs the plan's own steps. */
 int wf_plan_run_steps(wf_plan *p, wf_plan_args *a, wf_why *why);
 /* Adds the bytes that a step reads and writes; words: of the plan (or of the layout it is built from). */

@@ -64,13 +64,15 @@ void wf_plan_note(const wf_plan *p, const wf_fn *recording, const wf_plan_step *
         : s->kind == WF_STEP_OP  ? "op"
                                  : "copy");
     put(&l, "", s->kind != WF_STEP_MAP ? ":" : is_native(p, s) ? ", native:" : ", tier 0:");
-    if (n > 1) {
+    const bool product = n > 1 && s[1].after;
+    if (n > 1 && !product) {
         char many[32];
         snprintf(many, sizeof many, " %u times", n);
         put(&l, many, "");
     }
-    for (uint32_t m = 0; m < s->nmember; m++) {
-        uint32_t k = p->members[s->member + m];
+    const uint32_t names = s->nmember + (product ? s[1].nmember : 0);
+    for (uint32_t m = 0; m < names; m++) {
+        uint32_t k = p->members[m < s->nmember ? s->member + m : s[1].member + m - s->nmember];
         put(&l, " ", wf_rows[p->fn->ins[k].op].name);
         const char *at = wf_plan_site(p, recording, k);
         bool known = !at || nsite == SITES;

@@ -11,7 +11,7 @@
 #include "eager/profile.h"
 #include "eager/rows.h"
 #include "jit/ir/build.h"
-#include "jit/plan_int.h"
+#include "jit/plan_after.h"
 
 typedef union scalar {
     double f64;
@@ -200,7 +200,7 @@ static void set_views(run *r, const wf_plan_step *s, wf_view *v)
     }
 }
 
-static int run_one(const wf_plan_program *g, const wf_program_args *a)
+int wf_plan_run_program(const wf_plan_program *g, const wf_program_args *a)
 {
     return g->kernel ? wf_jitk_run(g->kernel, a) : wf_program_run_on(g->program, a);
 }
@@ -219,7 +219,7 @@ static void run_small(void *arg, int64_t begin, int64_t end)
 {
     const many *m = arg;
     for (int64_t i = begin; i < end; i++) {
-        run_one(m->g, &m->a[m->small[i]]); /* elementwise: cannot fail */
+        wf_plan_run_program(m->g, &m->a[m->small[i]]); /* elementwise: cannot fail */
     }
 }
 
@@ -231,7 +231,7 @@ static void run_many(const wf_plan_program *g, const wf_program_args *a, uint32_
     for (uint32_t i = 0; i < n; i++) {
         int64_t size = wf_view_numel(&a[i].dst[0]);
         if (size > SMALL) {
-            run_one(g, &a[i]);
+            wf_plan_run_program(g, &a[i]);
         } else {
             small[nsmall++] = i;
             elements += size;
@@ -262,9 +262,9 @@ static int check_indices(run *r, const wf_plan_step *s, const wf_program_args *a
     return rc;
 }
 
-static int run_programs(run *r, const wf_plan_step *s, uint32_t n)
+/* Views, scalars and arguments of n steps; views from v on. */
+static int prepare_programs(run *r, const wf_plan_step *s, uint32_t n, wf_view *v)
 {
-    wf_view *v = r->view;
     scalar *value = r->scalar;
     const void **at = r->scalar_at;
     for (uint32_t i = 0; i < n; i++) {
@@ -286,8 +286,13 @@ static int run_programs(run *r, const wf_plan_step *s, uint32_t n)
         value += s[i].nscalar;
         at += s[i].nscalar;
     }
+    return check_indices(r, s, r->args);
+}
+
+static int run_programs(run *r, const wf_plan_step *s, uint32_t n)
+{
     const wf_plan_program *g = &r->p->programs[s->program];
-    int bad = check_indices(r, s, r->args);
+    int bad = prepare_programs(r, s, n, r->view);
     if (bad) {
         return bad;
     }
@@ -300,16 +305,17 @@ static int run_programs(run *r, const wf_plan_step *s, uint32_t n)
         return 0;
     }
     if (n == 1) {
-        int rc = run_one(g, r->args);
+        int rc = wf_plan_run_program(g, r->args);
         return rc ? wf_fail(r->why, rc, "out of memory while it ran") : 0;
     }
     run_many(g, r->args, r->small, n);
     return 0;
 }
 
-static int run_row(run *r, const wf_plan_step *s)
+static int run_row(run *r, const wf_plan_step *s, const wf_epilogue *after, bool *finished)
 {
-    wf_exec e = {.op = (wf_op)s->op,
+    wf_exec e = {.after = after,
+                 .op = (wf_op)s->op,
                  .nsrc = s->nsrc,
                  .ndst = s->ndst,
                  .src = r->view + s->ndst,
@@ -320,7 +326,26 @@ static int run_row(run *r, const wf_plan_step *s)
     if (rc && r->why->rule[0] == '\0') {
         wf_fail(r->why, rc, "out of memory while it ran");
     }
+    *finished = e.finished;
     return rc;
+}
+
+/* A product, and the group that runs on its rows. */
+static int run_product(run *r, const wf_plan_step *s)
+{
+    wf_plan_after x;
+    bool finished = false;
+    int rc = prepare_programs(r, &s[1], 1, r->view + s->ndst + s->nsrc);
+    if (rc) {
+        return rc;
+    }
+    wf_plan_after_open(&x, &r->p->programs[s[1].program], r->args, &r->view[0]);
+    rc = run_row(r, s, &(wf_epilogue){wf_plan_after_rows, &x}, &finished);
+    if (rc) {
+        return rc;
+    }
+    rc = wf_plan_after_close(&x, finished);
+    return rc ? wf_fail(r->why, rc, "out of memory while it ran") : 0;
 }
 
 /* Runs the n steps of one launch. */
@@ -331,7 +356,8 @@ static int run_launch(run *r, const wf_plan_step *s, uint32_t n)
     }
     set_views(r, s, r->view);
     if (s->kind == WF_STEP_OP) {
-        return run_row(r, s);
+        bool finished;
+        return n > 1 ? run_product(r, s) : run_row(r, s, NULL, &finished);
     }
     if (r->device) {
         return wf_device_copy(r->device, &r->view[0], &r->view[1], r->why);

@@ -81,6 +81,7 @@ typedef struct blocks {
     wf_dnnl_panels panels; /* BY_ONEDNN, width > 0: B is packed once for all blocks */
     char *packed;
     int64_t packed_bs; /* bytes of one packed B, 0 if all batches have the same */
+    bool early;        /* blocks call `done` */
     _Atomic int rc;
 } blocks;
 
@@ -272,6 +273,8 @@ static void run_blocks(void *arg, int64_t begin, int64_t end)
             rc = wf_gemm_builtin_block(&g);
         if (rc)
             atomic_store_explicit(&w->rc, rc, memory_order_relaxed);
+        else if (w->early)
+            d->done(d->done_arg, batch, i, g.m);
     }
     if (w->way == BY_ONEDNN)
         wf_dnnl_leave(saved);
@@ -308,10 +311,13 @@ int wf_gemm(const wf_gemm_desc *d)
     if (w.panels.width && (rc = pack_panels(&w, &packed_bytes)))
         return rc;
     w.tasks = w.d.batch * w.rows * w.columns;
+    w.early = d->done && w.columns == 1 && w.way != BY_VECTOR && w.tasks > 1 &&
+              w.tasks >= wf_num_threads();
     double work = (double)w.bm * (double)w.bn * (double)d->k;
     int64_t grain = work >= (double)MIN_WORK ? 1 : (int64_t)((double)MIN_WORK / work);
     wf_parallel_for(w.tasks, grain, run_blocks, &w);
     if (w.packed)
         wf_free(w.packed, packed_bytes);
-    return atomic_load_explicit(&w.rc, memory_order_relaxed);
+    rc = atomic_load_explicit(&w.rc, memory_order_relaxed);
+    return rc ? rc : w.early ? WF_GEMM_DONE : WF_GEMM_OK;
 }

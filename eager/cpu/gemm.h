@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #define WF_GEMM_OK 0
+#define WF_GEMM_DONE 1 /* as well, and `done` was called for every row */
 #define WF_GEMM_NOMEM (-1)
 #define WF_GEMM_UNSUPPORTED (-2) /* dtype without a product (bool), or a malformed description */
 
@@ -34,6 +35,12 @@ typedef struct wf_gemm_desc {
     int64_t b_rs, b_cs, b_bs;
     void *c; /* [m][n] */
     int64_t c_rs, c_bs;
+    /* NULL, or called for rows [row, row + count) of a batch as soon as they are finished, by the thread that made
+     * them: they are in its caches. Ranges are disjoint and may be handled at the same time. It is called for all
+     * rows (the product returns WF_GEMM_DONE) or, where blocks are not whole rows or too few for the threads, for
+     * none. */
+    void (*done)(void *arg, int64_t batch, int64_t row, int64_t count);
+    void *done_arg;
 } wf_gemm_desc;
 
 int wf_gemm(const wf_gemm_desc *d);

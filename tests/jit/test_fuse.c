@@ -123,6 +123,72 @@ Test(fuse, cross_entropy_refuses_indices_before_it_runs)
     wf_fn_free(f);
 }
 
+/* Groups behind products run on their rows: block by block where there are blocks for all threads. */
+Test(fuse, epilogues_of_products)
+{
+    static const struct {
+        const char *what, *text;
+        int steps, opened; /* launches, and with rows opened */
+    } cases[] = {
+        {"bias, gelu, residual",
+         "fn a {\n  %1 = input f32[4,512,128]\n  %2 = input f32[96,128]\n  %3 = input f32[96]\n"
+         "  %4 = input f32[4,512,96]\n  %5 = linear f32[4,512,96] %1, %2, %3\n"
+         "  %6 = gelu f32[4,512,96] %5\n  %7 = add f32[4,512,96] %6, %4\n  return %7\n}\n",
+         1, 1},
+        {"the product is a result as well",
+         "fn a {\n  %1 = input bf16[2048,128]\n  %2 = input bf16[128,96]\n  %3 = input bf16[96]\n"
+         "  %4 = matmul bf16[2048,96] %1, %2\n  %5 = add bf16[2048,96] %4, %3\n"
+         "  %6 = relu bf16[2048,96] %5\n  return %6, %4\n}\n",
+         1, 1},
+        {"halves with a bias of the row's own",
+         "fn a {\n  %1 = input bf16[2048,128]\n  %2 = input bf16[96,128]\n  %3 = input bf16[96]\n"
+         "  %4 = linear bf16[2048,96] %1, %2, %3\n  %5 = silu bf16[2048,96] %4\n"
+         "  return %5\n}\n",
+         1, 1},
+        {"batches",
+         "fn a {\n  %1 = input f32[3,700,64]\n  %2 = input f32[3,64,80]\n  %3 = input f32[80]\n"
+         "  %4 = matmul f32[3,700,80] %1, %2\n  %5 = add f32[3,700,80] %4, %3\n"
+         "  %6 = tanh f32[3,700,80] %5\n  return %6\n}\n",
+         1, 1},
+        {"the residual is what the product reads",
+         "fn a {\n  %1 = input f32[2048,128]\n  %2 = input f32[128,128]\n"
+         "  %3 = cumsum f32[2048,128] %1 ints(1)\n  %4 = linear f32[2048,128] %3, %2\n"
+         "  %5 = add f32[2048,128] %4, %3\n  %6 = cumsum f32[2048,128] %5 ints(1)\n"
+         "  return %6\n}\n",
+         3, 3},
+        {"a norm of its rows",
+         "fn a {\n  %1 = input f32[2,1024,128]\n  %2 = input f32[96,128]\n  %3 = input f32[96]\n"
+         "  %4 = input f32[2,1024,96]\n  %5 = linear f32[2,1024,96] %1, %2, %3\n"
+         "  %6 = add f32[2,1024,96] %5, %4\n"
+         "  %7 = layer_norm f32[2,1024,96] %6, %3, %3 ints(1) flt(0x1p-10)\n"
+         "  %8 = result f32[2,1024] %7 #1\n  %9 = result f32[2,1024] %7 #2\n"
+         "  return %7, %6, %9\n}\n",
+         2, 1},
+        {"sums across its rows need all of them",
+         "fn a {\n  %1 = input f32[2048,128]\n  %2 = input f32[96,128]\n"
+         "  %3 = linear f32[2048,96] %1, %2\n  %4 = square f32[2048,96] %3\n"
+         "  %5 = sum f32[96] %4 ints(0) dtype(f32)\n  return %5\n}\n",
+         2, 2},
+        {"a turned product is not read by rows",
+         "fn a {\n  %1 = input f32[512,128]\n  %2 = input f32[512,128]\n"
+         "  %3 = linear f32[512,512] %1, %2\n  %4 = permute f32[512,512] %3 ints(1, 0)\n"
+         "  %5 = add f32[512,512] %3, %4\n  return %5\n}\n",
+         2, 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        wf_fn *f = plan_parse(cases[i].text);
+        wf_plan_info closed, opened;
+        plan_check(f, WF_PLAN_NO_FUSE | WF_PLAN_TIER0, NULL);
+        plan_check(f, WF_PLAN_TIER0, NULL);
+        plan_check(f, WF_PLAN_SYNC | WF_PLAN_PLAIN, &closed);
+        plan_check(f, WF_PLAN_ROWS | WF_PLAN_TIER0, NULL);
+        plan_check(f, WF_PLAN_ROWS | WF_PLAN_SYNC, &opened);
+        cr_expect(closed.steps == cases[i].steps && opened.steps == cases[i].opened,
+                  "%s: %d launches, %d opened", cases[i].what, closed.steps, opened.steps);
+        wf_fn_free(f);
+    }
+}
+
 /* More outputs, inputs and scalars than a program takes. */
 Test(fuse, limits_cut_groups)
 {
@@ -251,14 +317,14 @@ Test(fuse, an_optimiser_step_is_a_handful_of_launches)
 static const char explained[] =
     "step 0 map: %4 mul, %5 gelu\n"
     "step 1 op: %6 matmul\n"
-    "step 2 map: %7 exp\n"
-    "step 3 map: %9 add\n"
-    "step 4 op: %10 sum\n"
+    "step 1 map: %7 exp\n"
+    "step 2 map: %9 add\n"
+    "step 3 op: %10 sum\n"
     "edge %5 -> %6 matmul: READS_MEMORY (the reader is a kernel of its own, which takes its "
     "operands from "
     "memory)\n"
-    "edge %6 -> %7 exp: OPAQUE (the producer is a kernel of its own (matrix product, convolution, "
-    "attention))\n"
+    "edge %6 -> %7 exp: EPILOGUE (one launch: the group runs on rows of the product as they are "
+    "finished, from the caches)\n"
     "edge %7 -> %9 add: ORDER (another step that needs the one lies before the other)\n"
     "edge %8 -> %9 add: VIEW (it is read in another order than it is computed in (a view between "
     "the "

@@ -10,6 +10,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -344,6 +345,61 @@ Test(gemm, same_bits_at_any_thread_count)
             free(a), free(b), free(c);                                                             \
         }                                                                                          \
     } while (0)
+
+/* What `done` was called for: rows as they were then, and how often. */
+typedef struct finished {
+    const wf_gemm_desc *d;
+    char *rows;
+    _Atomic int *calls; /* of each row */
+} finished;
+
+static void note_rows(void *arg, int64_t batch, int64_t row, int64_t count)
+{
+    const finished *f = arg;
+    const int64_t size = (int64_t)wf_dtype_size(f->d->dtype), bytes = f->d->n * size;
+    for (int64_t i = row; i < row + count; i++) {
+        const int64_t at = batch * f->d->m + i;
+        memcpy(f->rows + at * bytes,
+               (const char *)f->d->c + (batch * f->d->c_bs + i * f->d->c_rs) * size, (size_t)bytes);
+        atomic_fetch_add(&f->calls[at], 1);
+    }
+}
+
+/* Either for every row once, when it is finished, or for none. */
+Test(gemm, finished_rows_are_handed_on)
+{
+    static const struct {
+        int dtype;
+        int64_t batch, m, n, k;
+        int blocks; /* whole rows in at least so many; 0: not said */
+    } cases[] = {{WEFT_F32, 1, 2048, 96, 128, 8}, {WEFT_BF16, 1, 2048, 96, 128, 8},
+                 {WEFT_F64, 1, 2048, 96, 128, 8}, {WEFT_F32, 16, 300, 40, 64, 16},
+                 {WEFT_F32, 1, 64, 4096, 64, 0},  {WEFT_F32, 1, 4096, 1, 64, 0},
+                 {WEFT_F32, 2, 3, 5, 0, 0},       {WEFT_F32, 1, 40, 40, 40, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int threads = 1; threads <= 8; threads++) {
+            operands o =
+                make(cases[i].dtype, cases[i].batch, cases[i].m, cases[i].n, cases[i].k, 0);
+            const int64_t rows = o.d.batch * o.d.m;
+            const size_t bytes = (size_t)(rows * o.d.n) * wf_dtype_size(o.d.dtype);
+            finished f = {&o.d, malloc(bytes), calloc((size_t)rows, sizeof *f.calls)};
+            o.d.done = note_rows;
+            o.d.done_arg = &f;
+            wf_set_num_threads(threads);
+            const int rc = wf_gemm(&o.d);
+            cr_assert(rc == WF_GEMM_DONE || rc == WF_GEMM_OK);
+            cr_expect(rc == WF_GEMM_DONE || threads > cases[i].blocks, "case %zu, %d threads", i,
+                      threads);
+            for (int64_t r = 0; r < rows; r++)
+                cr_assert_eq(f.calls[r], rc == WF_GEMM_DONE, "case %zu, row %lld", i, (long long)r);
+            cr_expect(rc == WF_GEMM_OK || memcmp(f.rows, o.c, bytes) == 0, "case %zu", i);
+            free(f.rows);
+            free((void *)f.calls);
+            drop(&o);
+        }
+    }
+    wf_set_num_threads(1);
+}
 
 Test(gemm, integers_wrap)
 {
