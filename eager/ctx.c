@@ -420,7 +420,10 @@ void wf_slot_type(wf_slot *s, wf_type *t)
 {
     t->dtype = s->dtype;
     t->rank = s->rank;
-    memcpy(t->dims, wf_dims(s), (size_t)s->rank * sizeof(int64_t));
+    const int64_t *d = wf_dims(s);
+    for (int i = 0; i < s->rank; i++) { /* few: a call of memcpy takes longer */
+        t->dims[i] = d[i];
+    }
 }
 
 /* -- scopes ------------------------------------------------------------------------------------------ */

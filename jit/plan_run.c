@@ -62,8 +62,11 @@ static void view_of(const run *r, const wf_access *a, wf_view *v)
     v->dtype = a->dtype;
     v->rank = a->rank;
     v->device = r->device;
-    memcpy(v->dims, p->words + a->shape, a->rank * sizeof(int64_t));
-    memcpy(v->strides, p->words + a->shape + a->rank, a->rank * sizeof(int64_t));
+    const int64_t *dims = p->words + a->shape, *strides = dims + a->rank;
+    for (int i = 0; i < a->rank; i++) { /* few: a call of memcpy takes longer */
+        v->dims[i] = dims[i];
+        v->strides[i] = strides[i];
+    }
 }
 
 /* A value of the recording as one element of a type, by the rules of dispatch. */

@@ -165,32 +165,32 @@ static int capture(wf_trace *t, wf_slot *s, uint32_t *place, wf_outer **out, wf_
         type.rank = 1;
         type.dims[0] = (int64_t)(st->nbytes / wf_dtype_size(s->dtype));
     }
-    wf_outer o = {.st = st, .broken = st->broken};
+    wf_outer *o = &t->outer[t->nouter]; /* made where it stays: nothing counts it before the end */
+    *o = (wf_outer){.st = st, .broken = st->broken};
     if (t->owner.freezes) {
-        o.first = wf_handle_of(t->c, s);
-        o.version = atomic_load_explicit(&st->version, memory_order_relaxed);
+        o->first = wf_handle_of(t->c, s);
+        o->version = atomic_load_explicit(&st->version, memory_order_relaxed);
     }
     if (t->keep_handles) {
-        o.handle = wf_wrap_view(t->c, st, st->data, type.dtype, type.rank, type.dims, NULL);
-        if (o.handle.slot && s->meta && s->meta->name) {
-            weft_set_name(o.handle, s->meta->name);
+        o->handle = wf_wrap_view(t->c, st, st->data, type.dtype, type.rank, type.dims, NULL);
+        if (o->handle.slot && s->meta && s->meta->name) {
+            weft_set_name(o->handle, s->meta->name);
         }
-        if (!o.handle.slot) {
+        if (!o->handle.slot) {
             return no_memory(why);
         }
-        o.handle = weft_keep(o.handle);
+        o->handle = weft_keep(o->handle);
     }
-    o.value = wf_fn_input(t->fn, &type);
-    if (!o.value) {
-        weft_free(o.handle);
+    o->value = wf_fn_input(t->fn, &type);
+    if (!o->value) {
+        weft_free(o->handle);
         return no_memory(why);
     }
     wf_storage_retain(st);
     atomic_fetch_add_explicit(&st->held, 1, memory_order_relaxed);
     t->wrapped += is_import(st);
-    t->outer[t->nouter] = o;
-    *out = &t->outer[t->nouter++];
-    *place = t->nouter;
+    *out = o;
+    *place = ++t->nouter;
     return 0;
 }
 

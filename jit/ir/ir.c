@@ -298,8 +298,12 @@ static int push_val(wf_val **a, uint32_t *n, uint32_t *cap, wf_val v)
 wf_val wf_fn_input(wf_fn *f, const wf_type *t)
 {
     uint32_t type = wf_fn_intern_type(f, t);
-    wf_ins i = {.op = WF_OP_INPUT, .type = type, .attr = f->ninputs};
-    wf_val v = type == UINT32_MAX ? 0 : wf_fn_push(f, &i);
+    wf_val v = 0;
+    if (type != UINT32_MAX && f->n < UINT32_MAX - 1 &&
+        !wf_grow(&f->ins, f->n, 1, &f->cap, sizeof *f->ins)) {
+        f->ins[f->n] = (wf_ins){.op = WF_OP_INPUT, .type = type, .attr = f->ninputs};
+        v = ++f->n;
+    }
     if (v && push_val(&f->inputs, &f->ninputs, &f->capinputs, v)) {
         f->n--;
         return 0;
