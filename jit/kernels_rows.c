@@ -34,6 +34,7 @@ typedef struct rows_run {
     int nop;              /* destinations and sources */
     uint64_t packed;      /* operands that go through a buffer */
     int64_t group, chunk; /* rows */
+    uint64_t flags;
     int64_t keep_at[WF_ROWS_KEEPS], pack_at[WF_WALK_OPS], bytes; /* parts of a task's buffer */
     _Atomic int status;
 } rows_run;
@@ -96,6 +97,28 @@ static void lay_out(rows_run *r, const wf_program_args *a)
         }
 }
 
+/* Do results of this size pass the caches, and may they? Every row must be aligned, and no destination be read. */
+static bool should_stream(const rows_run *r, const wf_program_args *a)
+{
+    const int ndst = r->k->rows->ndst;
+    int64_t bytes = 0;
+    for (int i = 0; i < r->nop; i++) {
+        const wf_operand *o = &r->s.op[i];
+        uintptr_t at;
+        if (is_row_operand(r, i))
+            continue;
+        bytes += (o->one_row && o->row == 0 ? 1 : r->s.rows) * r->s.n * o->esize;
+        memcpy(&at, &o->data, sizeof at);
+        if (i < ndst && (r->packed >> i & 1 || at % LINE != 0 ||
+                         (r->s.rows > 1 && o->row * o->esize % LINE != 0)))
+            return false;
+        for (int j = 0; i < ndst && j < r->nop - ndst; j++)
+            if (a->dst[i].data == a->src[j].data)
+                return false;
+    }
+    return bytes >= WF_STREAM_FROM;
+}
+
 /* Rows [begin, begin + count) with at most r->group of them. */
 static void run_group(rows_run *r, char *memory, int64_t begin, int64_t count)
 {
@@ -121,9 +144,12 @@ static void run_group(rows_run *r, char *memory, int64_t begin, int64_t count)
     for (int i = 0; i < rows->nkeep; i++)
         ptr[r->nop + i] = memory + r->keep_at[i];
     ptr[r->nop + rows->nkeep] = &error;
-    wf_backend_cpu.launch(
-        r->exe,
-        &(wf_launch){.ptr = ptr, .size = size, .scalar = r->scalar, .begin = 0, .end = count});
+    wf_backend_cpu.launch(r->exe, &(wf_launch){.ptr = ptr,
+                                               .size = size,
+                                               .scalar = r->scalar,
+                                               .begin = 0,
+                                               .end = count,
+                                               .flags = r->flags});
     for (int i = 0; i < rows->ndst; i++)
         if (r->packed >> i & 1)
             wf_space_store(&r->s, &r->s.op[i], r->kernels, ptr[i], begin, count, 0,
@@ -143,6 +169,8 @@ static void task(void *arg, int64_t begin, int64_t end)
     const int64_t last = end * r->chunk < r->s.rows ? end * r->chunk : r->s.rows;
     for (int64_t at = begin * r->chunk; at < last; at += r->group)
         run_group(r, memory, at, last - at < r->group ? last - at : r->group);
+    if (r->flags & WF_LAUNCH_STREAM)
+        r->kernels->fence();
     if (memory)
         wf_free(memory, (size_t)r->bytes);
 }
@@ -179,6 +207,7 @@ int wf_jitk_run_rows(const wf_jitk *k, const wf_exe *exe, const uint64_t *scalar
     if (r.s.rows == 0 || r.s.n < LEAST_ROW || r.s.n > most || !suits(&r))
         return WEFT_EUNSUPPORTED;
     lay_out(&r, a);
+    r.flags = should_stream(&r, a) ? WF_LAUNCH_STREAM : 0;
     const int64_t chunks = (r.s.rows + r.chunk - 1) / r.chunk;
     if (chunks <= 2)
         task(&r, 0, chunks);

@@ -21,8 +21,7 @@ enum {
     GRAIN_HEAVY = 4096,
     TILE = 1024,
     SPREAD = 32 << 10, /* bytes of stack for broadcast elements */
-    LINE = 64,
-    STREAM_FROM = 24 << 20 /* bytes moved from which stores bypass the caches */
+    LINE = 64
 };
 
 typedef struct run {
@@ -102,7 +101,7 @@ static bool should_stream(const run *r, const wf_view *dst, const wf_view *src)
     for (int k = 0; k < p->ninput; k++)
         if (!((r->k->one | r->draws) >> k & 1))
             bytes += r->n * (int64_t)wf_dtype_size(src[k].dtype);
-    return bytes >= STREAM_FROM;
+    return bytes >= WF_STREAM_FROM;
 }
 
 /* Elements [begin, end) in pieces for which the draws fit into tiles. */

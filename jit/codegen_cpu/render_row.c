@@ -3,7 +3,7 @@
  *
  * A row runs through the stages in order. An ELEM stage goes over the row in groups of 64 elements, the lanes
  * of the canonical sum; a short last group goes through buffers, as in MAP, and what a reduction must not
- * see there is replaced by its identity. A sum's blocks of 4096 go to 64 lanes in memory, which are combined
+ * see there is replaced by its identity. Results pass the caches where the launch asks for it. A sum's blocks of 4096 go to 64 lanes in memory, which are combined
  * when there is more than one: enough for rows of 4096 * 4096 elements.
  *
  * Operand i of the kernel is at %P<i>, of the row at %R<i>. Names of stage n start with "s<n>".
@@ -336,6 +336,53 @@ static void load_group(elem *e, int j, const char *tag, wf_ll *param)
     }
 }
 
+/* Does output o go to a destination, in vectors that can pass the caches? */
+static bool is_result(const elem *e, uint32_t o)
+{
+    const int to = operand_of(e->w, &e->st->out[o]);
+    return to >= 0 && to < ndst(e->w) &&
+           (unsigned)e->w->lanes * wf_ll_bytes(operand_type(e->w, to)) >= 16;
+}
+
+/* %s<n>y<o>_<j>, the j-th vector of output o. at: U where the group is, D past the caches. */
+static void store_vector(elem *e, uint32_t o, int j, char at)
+{
+    wf_text *t = e->w->t;
+    const int to = operand_of(e->w, &e->st->out[o]), lanes = e->w->lanes;
+    const wf_kty type = operand_type(e->w, to);
+    const unsigned bytes = wf_ll_bytes(type), whole = (unsigned)lanes * bytes;
+    P("  %%s%dq%c%u_%d = getelementptr %s, ptr %%s%d%c%d, i64 %d\n"
+      "  store %s %%s%dy%u_%d, ptr %%s%dq%c%u_%d, align %u%s\n",
+      e->n, at, o, j, wf_ll_type(type, 1).s, e->n, at, to, j * lanes, wf_ll_type(type, lanes).s,
+      e->n, o, j, e->n, at, o, j,
+      at == 'U'    ? bytes
+      : whole < 64 ? whole
+                   : 64,
+      at == 'U' ? "" : ", !nontemporal !0");
+}
+
+/* The stores of a group's results, and where it goes on. */
+static void group_results(elem *e)
+{
+    wf_text *t = e->w->t;
+    const int n = e->n;
+    bool any = false;
+    for (uint32_t o = 0; o < e->split.body->nout; o++)
+        any |= is_result(e, o);
+    if (any)
+        P("  %%s%dnt = and i1 %%s%dfull, %%streams\n"
+          "  br i1 %%s%dnt, label %%s%dpast, label %%s%dplain\ns%dpast:\n",
+          n, n, n, n, n, n);
+    for (int way = 0; way < 2 && any; way++) {
+        for (uint32_t o = 0; o < e->split.body->nout; o++)
+            for (int j = 0; j < e->nsub && is_result(e, o); j++)
+                store_vector(e, o, j, way ? 'U' : 'D');
+        if (!way)
+            P("  br label %%s%dnext\ns%dplain:\n", n, n);
+    }
+    P("  br i1 %%s%dfull, label %%s%dnext, label %%s%dback\ns%dback:\n", n, n, n, n);
+}
+
 /* The j-th vector of a group: stores, and reductions into %s<n>n<x>_<j>. */
 static void group_vector(elem *e, int j)
 {
@@ -353,10 +400,11 @@ static void group_vector(elem *e, int j)
         if (to < 0)
             continue;
         const wf_kty type = operand_type(w, to);
-        P("  %%%sq%u = getelementptr %s, ptr %%s%dU%d, i64 %d\n"
-          "  store %s %s, ptr %%%sq%u, align %u\n",
-          tag, o, wf_ll_type(type, 1).s, e->n, to, j * w->lanes, wf_ll_type(type, w->lanes).s,
-          wf_ll_ref(body, body->out[o], w->lanes, tag, param).s, tag, o, wf_ll_bytes(type));
+        const wf_ll T = wf_ll_type(type, w->lanes),
+                    y = wf_ll_ref(body, body->out[o], w->lanes, tag, param);
+        P("  %%s%dy%u_%d = bitcast %s %s to %s\n", e->n, o, j, T.s, y.s, T.s);
+        if (!is_result(e, o))
+            store_vector(e, o, j, 'U');
     }
     if (e->ntotal > 0) {
         P("  %%%smask = icmp sgt %s %%s%dleftv, ", tag, wf_ll_type(WF_KT_I32, w->lanes).s, e->n);
@@ -426,7 +474,7 @@ static void group_loop(elem *e)
     }
     for (int j = 0; j < e->nsub; j++)
         group_vector(e, j);
-    P("  br i1 %%s%dfull, label %%s%dnext, label %%s%dback\ns%dback:\n", n, n, n, n);
+    group_results(e);
     for (int i = 0; e->used[1] >> i; i++)
         if (e->used[1] >> i & 1) {
             snprintf(a, sizeof a, "%%s%dD%d", n, i);
@@ -613,6 +661,7 @@ static void entry(rows *w)
             find_used(w, &w->r->stage[s], used);
     declare_folds(t);
     wf_ll_header(t, w->k);
+    P("  %%sbit = and i64 %%flags, %u\n  %%streams = icmp ne i64 %%sbit, 0\n", WF_LAUNCH_STREAM);
     P("  %%n = load i64, ptr %%size\n  %%nup = add i64 %%n, 4095\n  %%blocks = lshr i64 %%nup, "
       "12\n");
     for (int i = 0; i < n; i++) {

@@ -132,7 +132,8 @@ typedef struct wf_exe wf_exe;
 
 /* Elements (MAP, PERMUTE), rows (SUM_INNER, GATHER, SCATTER, MATMUL) or columns (SUM_OUTER) [begin, end)
  * of the result. scalar: bits, low end. */
-#define WF_LAUNCH_STREAM 1u /* CPU, MAP: stores go past the caches; dst[begin] is 64-byte aligned */
+/* CPU, MAP and ROW: results go past the caches; dst[begin], or every row of a destination, is 64-byte aligned. */
+#define WF_LAUNCH_STREAM 1u
 
 typedef struct wf_launch {
     void *const *ptr;

@@ -109,3 +109,47 @@ Test(kernels_rows, in_place)
             free(x);
         }
 }
+
+/* Results larger than the caches are stored past them, where their rows are aligned. */
+Test(kernels_rows, large_results)
+{
+    NEED_LLVM();
+    enum { ROWS = 3301, LINE = 64 };
+    static const struct {
+        int64_t n;
+        int shift; /* floats from an aligned address */
+    } cases[] = {{1024, 0}, {1040, 0}, {1000, 0}, {1024, 4}};
+    static wf_program p;
+    wf_program_init(&p);
+    program_softmax(&p, WEFT_F32);
+    cr_assert_eq(wf_program_finish(&p), 0);
+    cr_assert_eq(p.noutput, 1);
+    wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.sync = true});
+    cr_assert_eq(wf_jitk_get_state(k), WF_JITK_NATIVE, "%s", wf_jitk_reason(k));
+    const float eighth = 0.125F;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        const int64_t n = cases[c].n;
+        const size_t count = (size_t)(ROWS * n), bytes = (count * 4 / LINE + 2) * LINE;
+        float *x = aligned_alloc(LINE, bytes), *y = aligned_alloc(LINE, bytes),
+              *want = malloc(bytes);
+        cr_assert(x && y && want);
+        for (size_t i = 0; i < count; i++)
+            x[i] = (float)((int)(i * 2654435761U >> 8) % 4001 - 2000) / 300.0F;
+        memset(y, 0x5A, bytes);
+        const wf_view src = {
+            .data = x, .dtype = WEFT_F32, .rank = 2, .dims = {ROWS, n}, .strides = {n, 1}};
+        wf_view dst = src;
+        const void *const scalar[2] = {&eighth, &eighth};
+        dst.data = want;
+        cr_assert_eq(wf_program_run_on(&p, &(wf_program_args){&dst, &src, scalar, 2, false}), 0);
+        dst.data = y + cases[c].shift;
+        cr_assert_eq(wf_jitk_run(k, &(wf_program_args){&dst, &src, scalar, 2, false}), 0);
+        cr_assert(memcmp(dst.data, want, count * 4) == 0, "rows of %lld", (long long)n);
+        for (size_t b = ((size_t)cases[c].shift + count) * 4; b < bytes; b++)
+            cr_assert_eq(((char *)y)[b], 0x5A);
+        free(x);
+        free(y);
+        free(want);
+    }
+    wf_jitk_release(k);
+}
