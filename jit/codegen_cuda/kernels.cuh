@@ -101,6 +101,51 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
     }
 }
 
+/* == places
+ * keys[k] = index[k] as a place of the axis; extent for one that is out of range. keys, index, n, extent, error. */
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    const long long extent = WORD(3);
+    for (long long k = START; k < WORD(2); k += STEP) {
+        long long at = POINTER(const long long, 1)[k];
+        if (at < -extent || at >= extent) {
+            wf_bad_index(POINTER(unsigned long long, 4), at);
+            at = extent;
+        }
+        POINTER(long long, 0)[k] = at < 0 ? at + extent : at;
+    }
+}
+
+/* == index_add_sorted
+ * index_add with places in ascending order (7) and where they stood (2), equal ones in the order of k: a warp finds its
+ * place's, and touches nothing if there are none. acc (compute type), values, at, outer, extent, inner, count, keys. */
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    const long long extent = WORD(4), inner = WORD(5), count = WORD(6), chunks = (inner + 31) / 32;
+    const long long warps = STEP / 32, work = WORD(3) * extent * chunks;
+    const long long *at = POINTER(const long long, 2), *key = POINTER(const long long, 7);
+    const int lane = threadIdx.x % 32;
+    for (long long g = START / 32; g < work; g += warps) {
+        const long long j = g % chunks * 32 + lane, row = g / chunks, place = row % extent, o = row / extent;
+        long long lo = 0, hi = count;
+        while (lo < hi) {
+            const long long mid = (lo + hi) / 2;
+            if (key[mid] < place)
+                lo = mid + 1;
+            else
+                hi = mid;
+        }
+        if (j >= inner || lo == count || key[lo] != place)
+            continue;
+        C0 *to = POINTER(C0, 0) + row * inner + j;
+        const T0 *from = POINTER(const T0, 1) + o * count * inner + j;
+        C0 sum = *to;
+        for (long long k = lo; k < count && key[k] == place; k++)
+            sum = ADD0(sum, LOAD0(from[at[k] * inner]));
+        *to = sum;
+    }
+}
+
 /* == scatter_add
  * acc[at index[o][k][j]] += values[o][k][j], a thread a column. acc (compute type), values, index, outer, count,
  * inner, extent, step of the axis, error, axes before and after the axis, then extent (of values) and stride (of acc)

@@ -140,6 +140,9 @@ int wf_gpu_row_loss(int ordinal, wf_exec *e);
 int wf_gpu_row_order(int ordinal, wf_exec *e);
 int wf_gpu_row_pool(int ordinal, wf_exec *e);
 
+/* Sorts lines of i64 keys, upwards; equal ones keep their order. at: where they stood. Two buffers each, *now: which of
+ * them has the result. */
+int wf_gpu_sort_keys(int ordinal, wf_view key[2], wf_view at[2], int *now, wf_why *why);
 /* c = round(a b + bias): views of rank 2 or more, batch axes (leading) of equal extents, stride 0 where broadcast. */
 int wf_gpu_gemm(int ordinal, const wf_view *c, const wf_view *a, const wf_view *b,
                 const wf_view *bias, wf_why *why);

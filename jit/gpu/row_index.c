@@ -109,19 +109,57 @@ static int along(task *t)
     return status ? status : wf_gpu_hand_run(t->ordinal, &h, e->why);
 }
 
+enum {
+    SORTED_FROM = 1 << 20
+}; /* places times indices from which sorting costs less than looking at all of them */
+
+/* The places of the indices in ascending order, and where they stood. */
+static int sort_places(task *t, wf_view *key, wf_view *at)
+{
+    const int64_t n = wf_view_numel(&t->index);
+    wf_view keys[2], ats[2];
+    int status = 0, now = 0;
+    for (int i = 0; i < 2 && status == 0; i++) {
+        status = wf_gpu_temp_view(&t->temps, WEFT_I64, 1, &n, &keys[i], t->e->why);
+        if (status == 0)
+            status = wf_gpu_temp_view(&t->temps, WEFT_I64, 1, &n, &ats[i], t->e->why);
+    }
+    if (status != 0)
+        return status;
+    wf_gpu_hand h = {"places", 0, .work = n};
+    const uint64_t words[] = {wf_gpu_word(keys[0].data), wf_gpu_word(t->index.data), (uint64_t)n,
+                              (uint64_t)t->extent, wf_gpu_word(t->error)};
+    memcpy(h.w, words, sizeof words);
+    status = wf_gpu_hand_run(t->ordinal, &h, t->e->why);
+    if (status == 0)
+        status = wf_gpu_sort_keys(t->ordinal, keys, ats, &now, t->e->why);
+    *key = keys[now];
+    *at = ats[now];
+    return status;
+}
+
 static int launch_index_add(task *t, const wf_view *acc, const wf_view *values)
 {
+    const int64_t n = wf_view_numel(&t->index);
+    const bool sorted = t->extent > SORTED_FROM / n;
+    wf_view key = {.data = NULL}, at = t->index;
+    const int status = sorted ? sort_places(t, &key, &at) : 0;
+    if (status != 0)
+        return status;
     const int64_t outer = product(acc->dims, t->axis);
     const int64_t inner = product(acc->dims + t->axis + 1, acc->rank - t->axis - 1);
-    wf_gpu_hand h = {"index_add", 1, {values->dtype}, .per_block = WF_GPU_THREADS / 32};
+    wf_gpu_hand h = {sorted ? "index_add_sorted" : "index_add",
+                     1,
+                     {values->dtype},
+                     .per_block = WF_GPU_THREADS / 32};
     const uint64_t words[] = {wf_gpu_word(acc->data),
                               wf_gpu_word(values->data),
-                              wf_gpu_word(t->index.data),
+                              wf_gpu_word(at.data),
                               (uint64_t)outer,
                               (uint64_t)t->extent,
                               (uint64_t)inner,
-                              (uint64_t)wf_view_numel(&t->index),
-                              wf_gpu_word(t->error)};
+                              (uint64_t)n,
+                              sorted ? wf_gpu_word(key.data) : wf_gpu_word(t->error)};
     memcpy(h.w, words, sizeof words);
     h.work = outer * t->extent * ((inner + 31) / 32);
     return wf_gpu_hand_run(t->ordinal, &h, t->e->why);

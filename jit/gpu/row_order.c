@@ -123,6 +123,12 @@ static int merge(int ordinal, wf_view key[2], wf_view at[2], bool descending, in
     return status;
 }
 
+int wf_gpu_sort_keys(int ordinal, wf_view key[2], wf_view at[2], int *now, wf_why *why)
+{
+    const int status = number(ordinal, &at[0], why);
+    return status ? status : merge(ordinal, key, at, false, now, why);
+}
+
 static int sort(int ordinal, wf_exec *e)
 {
     const int axis = (int)e->attr->ints[0], last = e->src[0].rank - 1;
@@ -170,9 +176,7 @@ static int permutation(int ordinal, wf_exec *e)
     if (status == 0)
         status = wf_gpu_row_create(ordinal, &draw);
     if (status == 0)
-        status = number(ordinal, &at[0], e->why);
-    if (status == 0)
-        status = merge(ordinal, key, at, false, &now, e->why);
+        status = wf_gpu_sort_keys(ordinal, key, at, &now, e->why);
     if (status == 0)
         status = wf_gpu_copy(ordinal, &e->dst[0], &at[now], e->why);
     wf_gpu_drop(&temps);

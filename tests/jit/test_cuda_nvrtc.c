@@ -160,6 +160,8 @@ Test(cuda_nvrtc, written_by_hand)
                     {"select", 1, {WEFT_U8, WEFT_I16, WEFT_I32, WEFT_I64}},
                     {"along", 1, {WEFT_I32}},
                     {"index_add", 1, {WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_I64, WEFT_U8}},
+                    {"places", 0, {0}},
+                    {"index_add_sorted", 1, {WEFT_F32, WEFT_F16, WEFT_I32}},
                     {"scatter_add", 1, {WEFT_F32, WEFT_F16, WEFT_I32}},
                     {"tri", 1, {WEFT_I32}},
                     {"scan", 2, {WEFT_F64, WEFT_I64}},

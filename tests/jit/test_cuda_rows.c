@@ -284,6 +284,15 @@ Test(cuda_rows, scatters)
                 c.src[1].dims[0] = 77;
             ints(&c, 1, axis, 0);
             check(&c);
+            /* so many places and indices that they are sorted; many places without an index, many with several */
+            c = (row_case){.op = WF_OP_INDEX_ADD,
+                           .nsrc = 3,
+                           .src = {type(t, 2, axis ? 3 : 1500, axis ? 1500 : 3, 0, 0),
+                                   type(WEFT_I64, 1, 901, 0, 0, 0),
+                                   type(t, 2, axis ? 3 : 901, axis ? 901 : 3, 0, 0)},
+                           .index_most = axis ? 1500 : 400};
+            ints(&c, 1, axis, 0);
+            check(&c);
             c = (row_case){.op = WF_OP_SCATTER_ADD,
                            .nsrc = 3,
                            .src = {type(t, 2, 5, 5, 0, 0),
@@ -317,6 +326,13 @@ Test(cuda_rows, bad_indices)
                    .src = {type(WEFT_F32, 2, 5, 5, 0, 0), type(WEFT_I64, 1, 77, 0, 0, 0),
                            type(WEFT_F32, 2, 77, 5, 0, 0)},
                    .index_most = 9};
+    ints(&c, 1, 0, 0);
+    check(&c);
+    c = (row_case){.op = WF_OP_INDEX_ADD, /* sorted */
+                   .nsrc = 3,
+                   .src = {type(WEFT_F32, 2, 1500, 2, 0, 0), type(WEFT_I64, 1, 901, 0, 0, 0),
+                           type(WEFT_F32, 2, 901, 2, 0, 0)},
+                   .index_most = 1700};
     ints(&c, 1, 0, 0);
     check(&c);
     c = (row_case){.op = WF_OP_CROSS_ENTROPY,
