@@ -143,7 +143,7 @@ static int on_device(const row_case *c, const wf_view *src, wf_view *dst, int nd
         ddst[i] = mirror_view(&m, &dst[i]);
     for (int i = 0; i < c->nsrc; i++)
         dsrc[i] = mirror_view(&m, &src[i]);
-    wf_exec e = {c->op, c->nsrc, ndst, dsrc, ddst, &c->attr, why};
+    wf_exec e = {c->op, c->nsrc, ndst, dsrc, ddst, &c->attr, why, NULL, false};
     const int status = wf_gpu_row(0, &e), late = mirror_download(&m, why);
     mirror_check(&m);
     return status ? status : late;
@@ -168,7 +168,7 @@ static void check_layout(row_case *c, int layout)
         wf_view_of_type(&got[i], &types[i], memset(malloc(bytes + 8), 0x5A, bytes + 8));
         wf_view_of_type(&want[i], &types[i], memset(malloc(bytes + 8), 0xA5, bytes + 8));
     }
-    wf_exec e = {c->op, c->nsrc, ndst, src, want, &c->attr, &why};
+    wf_exec e = {c->op, c->nsrc, ndst, src, want, &c->attr, &why, NULL, false};
     const int status = wf_exec_row(&e);
     wf_why late = {0};
     const int device = on_device(c, src, got, ndst, &late);
@@ -365,7 +365,7 @@ Test(cuda_rows, bad_indices_read_zeros)
         mirror_add(&m, &src[1]);
         mirror_upload(&m);
         wf_view on[3] = {mirror_view(&m, &src[0]), mirror_view(&m, &src[1]), mirror_view(&m, &dst)};
-        wf_exec e = {c.op, 2, 1, on, &on[2], &c.attr, &why};
+        wf_exec e = {c.op, 2, 1, on, &on[2], &c.attr, &why, NULL, false};
         cr_assert_eq(wf_gpu_row(0, &e), 0, "%s", why.rule);
         cr_assert_eq(wf_cuda_synchronize(0, &why), WEFT_EINDEX);
         cr_assert_eq(mirror_download(&m, &why), 0);

@@ -310,7 +310,7 @@ static void run_sum(const program *p, const item *it)
         wf_view out = vector(want, p->dtype, kept);
         const wf_attr attr = {.dtype = (uint8_t)p->dtype, .n_ints = 1, .ints = &axis};
         wf_why why = {0};
-        wf_exec e = {WF_OP_SUM, 1, 1, &in, &out, &attr, &why};
+        wf_exec e = {WF_OP_SUM, 1, 1, &in, &out, &attr, &why, NULL, false};
         cr_assert_eq(wf_exec_reduce(&e), 0, "%s", why.rule);
         void *ptr[2] = {dst.data, src.data};
         for (int threads = inner ? 32 : 256; threads <= 256; threads *= 2)

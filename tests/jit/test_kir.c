@@ -261,7 +261,7 @@ Test(kir, sum_equals_eager)
             const int64_t axis = 0;
             const wf_attr attr = {.dtype = out.dtype, .n_ints = 1, .ints = &axis};
             wf_why why = {0};
-            wf_exec e = {WF_OP_SUM, 1, 1, &in, &out, &attr, &why};
+            wf_exec e = {WF_OP_SUM, 1, 1, &in, &out, &attr, &why, NULL, false};
             cr_assert_eq(wf_exec_reduce(&e), 0, "%s", why.rule);
             const uint64_t got = wf_kir_sum(wf_kir_storage(out.dtype), n,
                                             dtypes[t] == WEFT_F32   ? get_f32

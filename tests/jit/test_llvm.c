@@ -165,7 +165,7 @@ static void eager_sum(const void *x, int dtype, int64_t rows, int64_t cols, int 
     wf_view dst = llvm_vector(out, out_dtype, axis ? rows : cols);
     const wf_attr attr = {.dtype = (uint8_t)out_dtype, .n_ints = 1, .ints = &ax};
     wf_why why = {0};
-    wf_exec e = {WF_OP_SUM, 1, 1, &in, &dst, &attr, &why};
+    wf_exec e = {WF_OP_SUM, 1, 1, &in, &dst, &attr, &why, NULL, false};
     cr_assert_eq(wf_exec_reduce(&e), 0, "%s", why.rule);
 }
 
