@@ -2,7 +2,7 @@
  * tests/gpu/test_gpu_capture.c -- frozen calls as one launch of a captured graph: the bits of a recorded call, results that
  * stay, writes to captured tensors and to arguments, streams, threads, errors, and what is done when nothing can be captured.
  *
- * ctest: threads timeout=600
+ * ctest: timeout=600
  */
 #include <pthread.h>
 
