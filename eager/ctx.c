@@ -174,9 +174,10 @@ static void drop_storage(wf_ctx *c, wf_storage *st)
     if (st) {
         /* The slot's was the only reference, beside that of a trace of this thread: nobody sees the count. */
         const int32_t refs = atomic_load_explicit(&st->refs, memory_order_acquire);
-        if (!st->root && (refs == 1 || (refs == 2 && c->recorder &&
-                                        atomic_load_explicit(&st->recorder, memory_order_relaxed) ==
-                                            c->recorder))) {
+        const bool alone =
+            refs == 1 || (refs == 2 && c->recorder &&
+                          atomic_load_explicit(&st->recorder, memory_order_relaxed) == c->recorder);
+        if (alone && !st->root) { /* in this order: only who is alone may look at the root */
             wf_storage_release(st);
             return;
         }
