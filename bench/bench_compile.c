@@ -6,6 +6,10 @@
  * Groups: a gelu chain, a chain of twenty rows, softmax. "cold" compiles, with a warm process; "first" is the
  * first kernel of the process, which also opens the library; "disk" finds the object of an earlier run.
  * Figures are medians in milliseconds of CPU time; best_ms is the quickest.
+ *
+ * "strict": what strict arithmetic costs in running time. The same kernel is compiled from the same text with fast-math flags
+ * (contract, arcp, afn, nsz, nnan, ninf), which weft never sets; reassociation is left out, since exp and tanh would be
+ * wrong by it and not faster. Operands lie in the second cache; strict_percent is the time lost.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,6 +137,99 @@ static void from_disk(const wf_program *p, const char *name, int rounds)
            name, median, ms[0], (long long)(after.loaded - before.loaded));
 }
 
+/* -- strict against fast math --------------------------------------------------------------------------------- */
+enum { ROW = 1024, ROWS = 8, OPERANDS = 8 };
+
+typedef struct runnable {
+    wf_exe *exe;
+    wf_launch launch;
+} runnable;
+
+static void run_kernel(void *arg)
+{
+    const runnable *r = arg;
+    wf_backend_cpu.launch(r->exe, &r->launch);
+}
+
+/* The text with flags on its floating-point instructions. */
+static void relax(const wf_text *strict, wf_text *fast)
+{
+    static const char *const ops[] = {"fadd ", "fsub ", "fmul ", "fdiv ", "fneg ", "fcmp "};
+    for (const char *at = strict->s; *at;) {
+        size_t n = strcspn(at, "=");
+        n += at[n] == '=' && at[n + 1] == ' ' ? 2 : at[n] == '=';
+        wf_text_putf(fast, "%.*s", (int)n, at);
+        at += n;
+        for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+            if (strncmp(at, ops[i], 5) == 0) {
+                wf_text_putf(fast, "%scontract arcp afn nsz nnan ninf ", ops[i]);
+                at += 5;
+            }
+    }
+}
+
+static wf_exe *build(const wf_text *text, const char *name)
+{
+    const wf_target target = {"host", 0};
+    wf_blob object = {0};
+    wf_exe *exe = NULL;
+    wf_why why = {0};
+    if (wf_backend_cpu.compile(&target, text, &object, &why) != 0 ||
+        wf_backend_cpu.load(&object, name, &exe, &why) != 0)
+        bench_die(why.rule);
+    wf_blob_free(&object);
+    return exe;
+}
+
+static void strict_line(const wf_program *p, const char *name)
+{
+    static float memory[OPERANDS][ROWS * ROW];
+    const wf_target target = {"host", 0};
+    wf_kernel k;
+    wf_text strict = {0}, fast = {0};
+    wf_why why = {0};
+    void *ptr[OPERANDS];
+    int64_t size[1 + OPERANDS], error = -1;
+    const float c = 0.9F;
+    uint64_t scalar[1] = {0};
+    memcpy(scalar, &c, sizeof c);
+    if (wf_lower(p, 0, &k, &why) != 0 || wf_backend_cpu.render(&k, &target, &strict, &why) != 0)
+        bench_die(why.rule);
+    relax(&strict, &fast);
+    for (int i = 0; i < OPERANDS; i++) {
+        for (int j = 0; j < ROWS * ROW; j++)
+            memory[i][j] = (float)((j * 37 + i) % 401 - 200) / 100.0F;
+        ptr[i] = memory[i];
+        size[1 + i] = ROW;
+    }
+    size[0] = k.rows ? ROW : ROWS * ROW;
+    if (wf_kernel_nptr(&k) > OPERANDS)
+        bench_die("too many operands");
+    if (k.rows)
+        ptr[wf_kernel_nptr(&k) - 1] = &error;
+    runnable r[2];
+    bench_side side[2];
+    memset(side, 0, sizeof side);
+    for (int i = 0; i < 2; i++) {
+        r[i] = (runnable){build(i ? &fast : &strict, k.name),
+                          {ptr, size, scalar, 0, k.rows ? ROWS : ROWS * ROW, 0}};
+        side[i].run = run_kernel;
+        side[i].arg = &r[i];
+    }
+    bench_race(side, 2, &(bench_plan){.threads = 1});
+    bench_open("compile", name, "strict", "f32", 1);
+    bench_number("ns_per_element", side[0].median * 1e9 / (ROWS * ROW));
+    bench_number("fast_ns_per_element", side[1].median * 1e9 / (ROWS * ROW));
+    bench_number("strict_percent", (side[0].median / side[1].median - 1) * 100);
+    bench_number("target_strict_percent", 10);
+    bench_close();
+    for (int i = 0; i < 2; i++)
+        wf_backend_cpu.unload(r[i].exe);
+    wf_text_free(&strict);
+    wf_text_free(&fast);
+    wf_kernel_free(&k);
+}
+
 /* A cache of this run's own. */
 static void own_folder(char *path, size_t n)
 {
@@ -189,6 +286,7 @@ int main(int argc, char **argv)
                bench_median(x.compile, rounds), bench_median(x.load, rounds), x.all[0], x.text,
                x.object);
         from_disk(&p, groups[g].name, rounds);
+        strict_line(&p, groups[g].name);
     }
     drop_folder(folder);
     return 0;
