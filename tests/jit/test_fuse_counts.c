@@ -50,10 +50,20 @@ static weft_tensor mean_cross_entropy(weft_tensor x, const weft_tensor *more)
     return weft_cross_entropy(x, more[2]);
 }
 
+static weft_tensor dropout(weft_tensor x, const weft_tensor *more)
+{
+    weft_manual_seed(9); /* the same numbers at every call */
+    return weft_add(weft_dropout(weft_gelu(x), 0.25, .training = true), more[3]);
+}
+static weft_tensor layer(weft_tensor x, const weft_tensor *more)
+{
+    return weft_gelu(weft_linear(x, more[4], more[1]));
+}
+
 typedef struct model {
     model_fn fn;
     bool train;
-    weft_tensor x, more[4], gradient; /* more: weight, bias, classes, targets in [0, 1) */
+    weft_tensor x, more[5], gradient; /* more: weight, bias, classes, targets in [0, 1), a matrix */
 } model;
 
 static weft_status run_model(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
@@ -85,6 +95,7 @@ static void open_model(model *m, model_fn fn)
     m->more[1] = leaf(weft_randn(weft_shape(COLS), WEFT_F32));
     m->more[2] = weft_randint(weft_shape(ROWS), 0, COLS);
     m->more[3] = weft_rand(weft_shape(ROWS, COLS), WEFT_F32);
+    m->more[4] = weft_randn(weft_shape(COLS, COLS), WEFT_F32);
     weft_no_grad_begin();
     weft_tensor y = fn(m->x, m->more);
     m->gradient = weft_rank(y) ? weft_randn(weft_shape_of(y), WEFT_F32) : WEFT_NONE;
@@ -148,7 +159,9 @@ Test(fuse_counts, forward_and_backward)
                  {"cross_entropy", cross_entropy, 1, 1},
                  {"mean_cross_entropy", mean_cross_entropy, 5, 1},
                  {"mse", mse, 2, 1},
-                 {"bce", bce, 2, 1}};
+                 {"bce", bce, 2, 1},
+                 {"dropout", dropout, 1, 1},
+                 {"gelu of a layer", layer, 1, 3}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         model m;
         open_model(&m, cases[i].fn);
