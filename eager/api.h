@@ -63,6 +63,10 @@ static inline int64_t wf_f64_to_i64(double v)
 void wf_api_unify(int n, weft_tensor *t);
 /* The 0-d tensor of a scalar handle as element type dt. */
 weft_tensor wf_api_scalar(weft_tensor t, int dt);
+/* Do integers stay integers in a^b; a^b then, errors as pow's. */
+bool wf_api_powers_integers(weft_tensor a, weft_tensor b);
+weft_tensor wf_api_integer_power(weft_tensor a, weft_tensor b);
+weft_status wf_api_integer_power_(weft_tensor x, weft_tensor b);
 /* A fresh handle on the same memory and type: what an op returns that has nothing to do. */
 weft_tensor wf_api_alias(weft_tensor x, const wf_type *type);
 /* x with these extents (numel is the caller's business). */

@@ -31,7 +31,7 @@ extern "C" {
 
 /* -- elementwise, one operand ------------------------------------------------------------------------
  * Integers and bool go to f32 first, except where "keeps integers" is said. The error in ULP of the
- * f32 result is listed in docs/accuracy.md. */
+ * f32 result is listed in docs/ulp.md. */
 WEFT_API weft_tensor weft_neg(weft_tensor x);         /* -x; keeps integers */
 WEFT_API weft_tensor weft_abs(weft_tensor x);         /* |x|; keeps integers */
 WEFT_API weft_tensor weft_sign(weft_tensor x);        /* -1, 0 or 1; NaN stays; keeps integers */
@@ -89,10 +89,11 @@ WEFT_API weft_tensor weft_div(weft_tensor a, weft_tensor b); /* a / b; integers 
 WEFT_API weft_tensor weft_floor_divide(weft_tensor a, weft_tensor b); /* floor(a / b) */
 WEFT_API weft_tensor weft_remainder(weft_tensor a, weft_tensor b); /* a - floor(a/b)*b: sign of b */
 WEFT_API weft_tensor weft_fmod(weft_tensor a, weft_tensor b);      /* a - trunc(a/b)*b: sign of a */
-WEFT_API weft_tensor weft_pow(weft_tensor a, weft_tensor b);       /* a^b; integers go to f32 */
-WEFT_API weft_tensor weft_maximum(weft_tensor a, weft_tensor b);   /* NaN if either is; -0 < +0 */
-WEFT_API weft_tensor weft_minimum(weft_tensor a, weft_tensor b);   /* NaN if either is; -0 < +0 */
-WEFT_API weft_tensor weft_atan2(weft_tensor a, weft_tensor b);     /* angle of (b, a), [-pi, pi] */
+/* a^b. Of integers: exact, wraps; b < 0 is an error if b is a number, else gives 1 / a truncated (0 where a is 0). */
+WEFT_API weft_tensor weft_pow(weft_tensor a, weft_tensor b);
+WEFT_API weft_tensor weft_maximum(weft_tensor a, weft_tensor b);  /* NaN if either is; -0 < +0 */
+WEFT_API weft_tensor weft_minimum(weft_tensor a, weft_tensor b);  /* NaN if either is; -0 < +0 */
+WEFT_API weft_tensor weft_atan2(weft_tensor a, weft_tensor b);    /* angle of (b, a), [-pi, pi] */
 WEFT_API weft_tensor weft_hypot(weft_tensor a, weft_tensor b);    /* sqrt(a*a + b*b), no overflow */
 WEFT_API weft_tensor weft_copysign(weft_tensor a, weft_tensor b); /* |a| with the sign bit of b */
 WEFT_API weft_tensor weft_logaddexp(weft_tensor a, weft_tensor b); /* log(e^a + e^b), no overflow */

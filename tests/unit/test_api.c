@@ -480,6 +480,76 @@ Test(api, reductions)
     FAILS(weft_max(weft_zeros(weft_shape(0), WEFT_F32)), WEFT_ESHAPE);
 }
 
+/* -- powers of integers ---------------------------------------------------------------------------------------- */
+
+/* a^b by its definition, b times; wraps. */
+static int64_t power_of(int64_t a, int64_t b)
+{
+    uint64_t r = 1;
+    for (int64_t i = 0; i < b; i++)
+        r *= (uint64_t)a;
+    return b >= 0 ? (int64_t)r : a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
+}
+
+/* What v is in dtype, seen as an i64. */
+static int64_t wrapped(int64_t v, weft_dtype dtype)
+{
+    return dtype == WEFT_U8    ? (uint8_t)v
+           : dtype == WEFT_I8  ? (int8_t)v
+           : dtype == WEFT_I16 ? (int16_t)v
+           : dtype == WEFT_I32 ? (int32_t)v
+                               : v;
+}
+
+Test(api, powers_of_integers)
+{
+    static const weft_dtype types[] = {WEFT_U8, WEFT_I8, WEFT_I16, WEFT_I32, WEFT_I64};
+    for (int t = 0; t < COUNT(types); t++) {
+        int64_t bases[256], exponents[90], got[256 * 90];
+        int na = 0, nb = 0;
+        for (int64_t v = -128; v < 128; v++)
+            bases[na++] = types[t] == WEFT_U8 ? v + 128 : v;
+        for (int64_t v = types[t] == WEFT_U8 ? 0 : -4; v < 70; v++)
+            exponents[nb++] = v;
+        exponents[nb++] = 127; /* all bits below a sign */
+        weft_tensor a = weft_cast(weft_from_data(bases, weft_shape(na, 1), WEFT_I64), types[t]);
+        weft_tensor b = weft_cast(weft_from_data(exponents, weft_shape(nb), WEFT_I64), types[t]);
+        weft_tensor y = weft_pow(a, b);
+        cr_assert_eq(weft_dtype_of(y), types[t], "%s", weft_last_error());
+        OK(weft_to_array(y, got, (int64_t)na * nb, WEFT_I64));
+        for (int i = 0; i < na; i++)
+            for (int k = 0; k < nb; k++)
+                cr_assert_eq(got[i * nb + k], wrapped(power_of(bases[i], exponents[k]), types[t]),
+                             "%s %d^%d", weft_dtype_name(types[t]), (int)bases[i],
+                             (int)exponents[k]);
+        for (int k = 0; k < nb; k++) {
+            weft_scope sc = weft_scope_begin();
+            weft_tensor n = weft_pow(a, weft_i(exponents[k]));
+            if (exponents[k] < 0) {
+                FAILS(n, WEFT_EINVALID);
+                cr_assert(strstr(weft_error_text(n), "no power of -"));
+            } else {
+                weft_tensor column = weft_narrow(y, 1, k, 1);
+                cr_assert_eq(weft_dtype_of(n), types[t]);
+                cr_assert_eq(weft_item_i64(weft_all(weft_equal(n, column))), 1, "^%d",
+                             (int)exponents[k]);
+            }
+            weft_scope_end(sc);
+        }
+    }
+    weft_tensor x = weft_cast(iota(weft_shape(2, 3), WEFT_F32), WEFT_I32);
+    SAME(weft_pow(weft_i(2), x), 1, 2, 4, 8, 16, 32);
+    SAME(weft_pow(x, weft_b(true)), 0, 1, 2, 3, 4, 5);
+    cr_assert_eq(weft_dtype_of(weft_pow(x, weft_f(2))), WEFT_F32);
+    cr_assert_eq(weft_dtype_of(weft_pow(weft_less(x, weft_i(3)), weft_b(true))), WEFT_F32);
+    cr_assert_eq(weft_item_i64(weft_pow(weft_i(3), weft_i(39))), 4052555153018976267);
+    cr_assert_eq(weft_dtype_of(weft_pow(x, weft_zeros(weft_shape(3), WEFT_I64))), WEFT_I64);
+    OK(weft_pow_(x, weft_i(3)));
+    SAME(x, 0, 1, 8, 27, 64, 125);
+    cr_assert_neq(weft_pow_(x, weft_zeros(weft_shape(4, 2, 3), WEFT_I32)), WEFT_OK);
+    FAILS(weft_pow(x, weft_zeros(weft_shape(4), WEFT_I32)), WEFT_ESHAPE);
+}
+
 /* -- random numbers ---------------------------------------------------------------------------------------------- */
 
 Test(api, generators)

@@ -1,0 +1,99 @@
+/*
+ * eager/api_power.c -- weft_pow of integers: repeated squaring, written in other rows.
+ *
+ * Floats have a row of their own. Integer powers are exact and wrap, as all integer arithmetic here, so they cannot go through it. An
+ * exponent that is a number is walked bit by bit on the host; an exponent tensor takes as many steps as its type has bits.
+ */
+#include "eager/api.h"
+
+static weft_tensor mul(weft_tensor a, weft_tensor b)
+{
+    return wf_op2(WF_OP_MUL, NULL, a, b);
+}
+
+/* bool 0, integer 1, float 2; more: none, for dispatch to say so */
+static int kind_of(weft_tensor t)
+{
+    bool weak;
+    int dt = wf_api_dtype(t, &weak);
+    return weak ? (int)t.context : dt == WEFT_DTYPE_DEFAULT ? 3 : wf_dtype_kind(dt);
+}
+
+bool wf_api_powers_integers(weft_tensor a, weft_tensor b)
+{
+    int i = kind_of(a), j = kind_of(b);
+    return i <= 1 && j <= 1 && i + j > 0; /* two truth values are not numbers */
+}
+
+/* a^e, e >= 0; at most twice as many products as e has bits. */
+static weft_tensor by_number(weft_tensor a, int64_t e)
+{
+    weft_tensor r = weft_i(1), square = a;
+    for (; e > 1; e >>= 1) {
+        r = e & 1 ? mul(square, r) : r;
+        square = mul(square, square);
+    }
+    return e ? mul(square, r) : wf_op2(WF_OP_ADD, NULL, mul(a, weft_i(0)), weft_i(1));
+}
+
+/* a^b where b >= 0. Below that a whole number is left of a^b only if a is 1 or -1; else 0. */
+static weft_tensor by_tensor(weft_tensor a, weft_tensor b, int dtype)
+{
+    bool has_sign = dtype != WEFT_U8;
+    int bits = 8 * (int)wf_dtype_size(dtype) - has_sign;
+    weft_tensor r = weft_i(1), square = a;
+    for (int k = 0; k < bits; k++) {
+        weft_tensor bit = wf_op2(WF_OP_SHIFT_RIGHT, NULL, b, weft_i(k));
+        bit = wf_op2(WF_OP_NOT_EQUAL, NULL, wf_op2(WF_OP_BITWISE_AND, NULL, bit, weft_i(1)),
+                     weft_i(0));
+        r = mul(wf_op3(WF_OP_WHERE, NULL, bit, square, weft_i(1)), r);
+        square = k + 1 < bits ? mul(square, square) : square;
+    }
+    if (has_sign) {
+        /* the bits below the sign say whether b is odd, and so what a power of -1 is: for 1 and -1 r is right */
+        weft_tensor big =
+            wf_op2(WF_OP_LOGICAL_AND, NULL, wf_op2(WF_OP_NOT_EQUAL, NULL, a, weft_i(1)),
+                   wf_op2(WF_OP_NOT_EQUAL, NULL, a, weft_i(-1)));
+        weft_tensor gone =
+            wf_op2(WF_OP_LOGICAL_AND, NULL, big, wf_op2(WF_OP_LESS, NULL, b, weft_i(0)));
+        r = wf_op3(WF_OP_WHERE, NULL, gone, weft_i(0), r);
+    }
+    return r;
+}
+
+static weft_tensor power(weft_tensor a, weft_tensor b)
+{
+    weft_tensor both[2] = {a, b};
+    if (wf_is_scalar(b) && !wf_is_scalar(a) && kind_of(a) == 1) {
+        int64_t e = (int64_t)b.serial;
+        return e >= 0 ? by_number(a, e)
+                      : wf_api_error("pow", WEFT_EINVALID,
+                                     "integers have no power of %lld; make one of the two a float",
+                                     (long long)e);
+    }
+    bool weak;
+    wf_api_unify(2, both);
+    return by_tensor(both[0], both[1], wf_api_dtype(both[0], &weak));
+}
+
+weft_tensor wf_api_integer_power(weft_tensor a, weft_tensor b)
+{
+    weft_scope sc = weft_scope_begin();
+    weft_tensor r = power(a, b);
+    if (weft_error_status(r) == WEFT_ESHAPE) {
+        r = wf_op2(WF_OP_POW, NULL, a, b); /* refuses the same operands, in the name of pow */
+    }
+    return weft_scope_return(sc, r);
+}
+
+weft_status wf_api_integer_power_(weft_tensor x, weft_tensor b)
+{
+    weft_scope sc = weft_scope_begin();
+    weft_tensor r = kind_of(x) == 1 ? power(x, b) : WEFT_NONE;
+    weft_status s = kind_of(x) == 1 ? (weft_copy_)(x, r) : WEFT_ESHAPE;
+    if (s == WEFT_ESHAPE) {
+        s = (weft_status)wf_dispatch_inplace(WF_OP_POW, NULL, 2, (weft_tensor[]){x, b}, x);
+    }
+    weft_scope_end(sc);
+    return s;
+}
