@@ -21,8 +21,10 @@
 #include "eager/pool.h"
 
 enum {
-    TILE = 1024, /* elements of a scratch tile when there are few operands */
-    PIECE = 512, /* elements between kernel and streaming stores */
+    TILE = 1024,  /* elements of a scratch tile when there are few operands */
+    PIECE = 512,  /* elements between kernel and streaming stores */
+    STEP = 64,    /* elements of those between prefetches */
+    AHEAD = 4096, /* bytes that prefetches run ahead */
     /* Of a block with a transposed source: rows that go through scratch at once, and columns. Past the caches long
      * pieces of few rows of that source are read. */
     BAND = 16,
@@ -169,30 +171,49 @@ static void store(chunk *c, const wf_block *b, int k)
                                    (size_t)b->cols);
 }
 
+/* Elements [i, i + n) of results on their way past the caches. Memory is asked for between the stores, a few lines at a
+ * time: more at once would wait for room. */
+static void stream_step(const run *r, void *const *to, void *const *from, const void *const *src,
+                        int64_t i, int64_t n)
+{
+    const wf_tiles *t = r->t;
+    for (int k = 0; k < t->nsrc; k++) {
+        const int64_t size = r->w->op[t->ndst + k].esize;
+        if (t->src_type[k] == WEFT_DTYPE_DEFAULT)
+            continue;
+        for (int64_t o = 0; o < n * size; o += 64)
+            __builtin_prefetch((const char *)src[k] + i * size + AHEAD + o);
+    }
+    for (int k = 0; k < t->ndst; k++) {
+        const int64_t size = r->w->op[k].esize;
+        r->k->stream((char *)to[k] + i * size, (const char *)from[k] + i * size,
+                     (size_t)(n * size));
+    }
+}
+
 /* Everything is contiguous and of its own type, and stores go past the caches: pieces so small that the
  * stores of one drain while the next is computed. */
 static void stream_block(const run *r, const wf_block *b, char *scratch)
 {
     const wf_tiles *t = r->t;
     const void *src[WF_WALK_OPS];
-    void *dst[WF_WALK_OPS];
+    void *dst[WF_WALK_OPS], *to[WF_WALK_OPS];
     for (int k = 0; k < t->ndst; k++)
         dst[k] = scratch + k * PIECE * 8;
     for (int64_t at = 0; at < b->cols; at += PIECE) {
         const int64_t n = b->cols - at < PIECE ? b->cols - at : PIECE;
-        for (int k = 0; k < t->nsrc; k++) {
-            const int64_t size = r->w->op[t->ndst + k].esize;
-            src[k] = b->ptr[t->ndst + k] + at * size;
-            if (t->src_type[k] == WEFT_DTYPE_DEFAULT)
-                src[k] = src[0];
-            else
-                wf_look_ahead(src[k], n * size);
-        }
-        t->fn(t->arg, dst, src, (size_t)n, 0);
+        int64_t step = STEP; /* parts of lines at the ends of steps would be stored by themselves */
         for (int k = 0; k < t->ndst; k++) {
-            const int64_t size = r->w->op[k].esize;
-            r->k->stream(b->ptr[k] + at * size, dst[k], (size_t)(n * size));
+            to[k] = b->ptr[k] + at * r->w->op[k].esize;
+            step = (uintptr_t)to[k] % 64 == 0 ? step : PIECE;
         }
+        for (int k = 0; k < t->nsrc; k++)
+            src[k] = t->src_type[k] == WEFT_DTYPE_DEFAULT
+                         ? src[0]
+                         : b->ptr[t->ndst + k] + at * r->w->op[t->ndst + k].esize;
+        t->fn(t->arg, dst, src, (size_t)n, 0);
+        for (int64_t i = 0; i < n; i += step)
+            stream_step(r, to, dst, src, i, n - i < step ? n - i : step);
     }
 }
 
