@@ -23,7 +23,7 @@ struct wf_program_args;
 
 /* Work that is recorded once and launched as often as wanted (eager/cuda/runtime.h has the rules). */
 typedef struct wf_device_graphs {
-    bool (*wanted)(void); /* not switched off */
+    int (*wanted)(void); /* 0: switched off; 1: where it saves calls of the driver; 2: always */
     int (*begin)(int ordinal, wf_why *why);
     int (*end)(int ordinal, bool drop, void **graph, wf_why *why);
     int (*launch)(void *graph, wf_why *why);

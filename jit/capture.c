@@ -35,7 +35,7 @@ static const wf_device_graphs *graphs_of(int device)
 bool wf_capture_can(int device)
 {
     const wf_device_graphs *g = graphs_of(device);
-    return g && g->wanted();
+    return g && g->wanted() > 0;
 }
 
 int64_t wf_capture_unsettled(int device)
@@ -102,6 +102,21 @@ static int no_memory(wf_why *why)
 {
     return why->code ? why->code
                      : wf_fail(why, WEFT_ENOMEM, "there is no memory for a captured graph");
+}
+
+/* A launch and a copy for each argument and result, instead of a launch for each step. */
+static int check_worth(const wf_capture_of *what, wf_why *why)
+{
+    wf_plan_info info;
+    uint32_t copies = what->n_made;
+    for (uint32_t k = 0; k < what->n_source; k++) {
+        copies += what->argument[k] ? 1u + what->written[k] : 0;
+    }
+    wf_plan_get_info(what->plan, &info);
+    return graphs_of(what->device)->wanted() > 1 || info.steps > (int)copies + 1
+               ? 0
+               : wf_fail(why, WEFT_EUNSUPPORTED, "it has %d steps, a captured graph %u copies",
+                         info.steps, copies);
 }
 
 static int make_inputs(wf_capture *c, const wf_capture_of *what, wf_why *why)
@@ -182,7 +197,8 @@ wf_capture *wf_capture_new(const wf_capture_of *what, wf_why *why)
     wf_capture *c = make(what);
     size_t n = 2 * (size_t)what->n_source + what->n_made;
     wf_view *views = c ? wf_malloc(n * sizeof *views + 1) : NULL;
-    int rc = views ? make_inputs(c, what, why) : no_memory(why);
+    int rc = views ? check_worth(what, why) : no_memory(why);
+    rc = rc ? rc : make_inputs(c, what, why);
     rc = rc ? rc : c->api->begin(what->device - 1, why);
     if (!rc) {
         wf_why end = {0};

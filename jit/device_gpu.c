@@ -28,10 +28,11 @@ static int use(void *block, bool write, wf_why *why)
 
 /* Waiting after each kernel and telling whose error it is goes with launches of their own only, and memory that goes back
  * at once with memory that is handed out for one use. */
-static bool graphs_wanted(void)
+static int graphs_wanted(void)
 {
     const wf_env_values *env = wf_env();
-    return env->WEFT_CUDA_GRAPHS && !env->WEFT_CUDA_BLOCKING && !env->WEFT_CUDA_MEMCHECK;
+    bool none = env->WEFT_CUDA_BLOCKING || env->WEFT_CUDA_MEMCHECK || env->WEFT_CUDA_GRAPHS < 0;
+    return none ? 0 : (int)env->WEFT_CUDA_GRAPHS;
 }
 
 static int end_capture(int ordinal, bool drop, void **graph, wf_why *why)

@@ -70,7 +70,8 @@ static int64_t launches(void)
 
 static void open_settled(uint64_t seed)
 {
-    setenv("WEFT_JIT", "2", 1); /* kernels are there at their first run */
+    setenv("WEFT_JIT", "2", 1);         /* kernels are there at their first run */
+    setenv("WEFT_CUDA_GRAPHS", "2", 0); /* small functions, too */
     gpu_open(seed);
 }
 
@@ -277,6 +278,7 @@ Test(gpu_capture, threads_share_a_capture)
 Test(gpu_capture, is_made_of_the_final_kernels)
 {
     setenv("WEFT_JIT", "1", 1);
+    setenv("WEFT_CUDA_GRAPHS", "2", 1);
     gpu_open(46);
     weft_scope s = weft_scope_begin();
     weft_jit *j = weft_jit_trace(counts_up, NULL, .frozen = true, .verify_every = -1);
@@ -306,6 +308,29 @@ Test(gpu_capture, can_be_switched_off)
     weft_jit_free(j);
     weft_free(x);
     drop_layer(&a);
+}
+
+/* By itself a capture is made where a launch and copies are fewer calls of the driver than the steps. */
+Test(gpu_capture, is_made_where_it_pays)
+{
+    setenv("WEFT_CUDA_GRAPHS", "1", 1);
+    open_settled(49);
+    weft_scope s = weft_scope_begin();
+    layer a = make_layer();
+    weft_jit *one = weft_jit_trace(squares, NULL, .frozen = true, .verify_every = -1);
+    weft_jit *many = weft_jit_trace(apply, &a, .frozen = true, .verify_every = -1);
+    for (int i = 0; i < CALLS; i++) {
+        weft_tensor x = numbers(ROWS, COLS, i), y[2];
+        call(one, &x, 1, y, 1);
+        call(many, &x, 1, y, 2);
+    }
+    cr_assert(stats_of(one).frozen > 3 && stats_of(one).captured == 0);
+    cr_assert(strstr(reasons(one), "steps, a captured graph 2 copies"), "%s", reasons(one));
+    cr_assert_gt(stats_of(many).captured, 3, "%s", reasons(many));
+    weft_jit_free(one);
+    weft_jit_free(many);
+    drop_layer(&a);
+    weft_scope_end(s);
 }
 
 #ifndef WEFT_GPU_RUNNER
