@@ -47,7 +47,9 @@ static void lifetimes(const wf_plan *p, life *t)
                 x->last = now;
                 x->last_step = s;
             }
-            bool product = p->steps[s].after && x->def == now && x->def_step + 1 == s;
+            /* the product itself: what else the step before reads is read while the group runs */
+            bool product =
+                p->steps[s].after && a[i].buffer == p->accesses[p->steps[s - 1].access].buffer;
             x->last_step = x->last == now && x->last_step != s && !product ? SEVERAL : s;
             x->last = now;
         }

@@ -37,6 +37,35 @@ Test(writes, writes_to_captured_tensors_through_aliases)
     weft_jit_free(j);
 }
 
+/* The group behind a product writes what all of the product reads: it may not do so before the product is finished. */
+FN(updates_what_a_product_reads)
+{
+    weft_status s = weft_add_(in[1], weft_matmul(in[0], in[1]));
+    s = s ? s : weft_sub_(in[2], weft_matmul(weft_transpose(in[2], 0, 1), in[0]));
+    out[0] = weft_neg(in[0]);
+    return s;
+}
+
+Test(writes, operands_of_products_are_replaced_when_these_are_finished)
+{
+    weft_tensor a[3] = {weft_randn(weft_shape(512, 512), WEFT_F32)}, b[3] = {a[0]}, x, y;
+    for (int i = 1; i < 3; i++) {
+        a[i] = weft_randn(weft_shape(512, i == 1 ? 64 : 512), WEFT_F32);
+        b[i] = weft_clone(a[i]);
+    }
+    int before = weft_get_num_threads();
+    weft_jit *j = weft_jit_trace(updates_what_a_product_reads);
+    for (int threads = 1; threads < 4; threads++) {
+        weft_set_num_threads(threads);
+        OK(updates_what_a_product_reads(NULL, a, 3, &x, 1));
+        OK(weft_jit_call(j, b, 3, &y, 1));
+        check_bits("B of a product", a[1], b[1]);
+        check_bits("A of a product", a[2], b[2]);
+    }
+    weft_set_num_threads(before);
+    weft_jit_free(j);
+}
+
 Test(writes, two_imports_of_one_memory)
 {
     float memory[2][6] = {{1, 2, 3, 4, 5, 6}, {1, 2, 3, 4, 5, 6}};
