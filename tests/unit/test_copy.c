@@ -1,0 +1,204 @@
+/*
+ * tests/unit/test_copy.c -- casts of every value, copies between layouts, large ones past the caches, fills.
+ *
+ * ctest: threads
+ */
+#include "tests/unit/map_support.h"
+
+/* -- casts and copies ------------------------------------------------------------------------------------------- */
+/* The value of an element as long double: exact for every type. */
+
+/* x rounded to `bits` of precision, least exponent emin (of the last bit), greatest value below 2^top. */
+static long double round_to(long double x, int bits, int emin, int top)
+{
+    int e;
+    if (x == 0 || isnan(x) || isinf(x))
+        return x;
+    (void)frexpl(x, &e);
+    const int last = e - bits > emin ? e - bits : emin;
+    const long double r = ldexpl(rintl(ldexpl(x, -last)), last);
+    return fabsl(r) >= ldexpl(1, top) ? copysignl(INFINITY, x) : r;
+}
+
+static bool right_cast(const void *got, int to, const void *from, int from_type)
+{
+    const long double x = value_of(from, from_type), y = value_of(got, to);
+    const bool floating = wf_dtype_kind(from_type) == 2;
+    if (to == WEFT_BOOL)
+        return y == (x != 0);
+    if (wf_dtype_kind(to) == 2) {
+        const long double want = to == WEFT_F64    ? round_to(x, 53, -1074, 1024)
+                                 : to == WEFT_F32  ? round_to(x, 24, -149, 128)
+                                 : to == WEFT_BF16 ? round_to(x, 8, -133, 128)
+                                                   : round_to(x, 11, -24, 16);
+        return isnan(x) ? isnan(y) : y == want && (y != 0 || !floating || signbit(y) == signbit(x));
+    }
+    const int width = (int)wf_dtype_size(to) * 8;
+    if (!floating) { /* wraps: equal modulo 2^width */
+        uint64_t a = (uint64_t)(int64_t)x, b = (uint64_t)(int64_t)y;
+        return ((a ^ b) << (64 - width)) == 0;
+    }
+    const long double lo = to == WEFT_U8 ? 0 : -ldexpl(1, width - 1);
+    const long double hi = to == WEFT_U8 ? 255 : ldexpl(1, width - 1) - 1;
+    const long double t = truncl(x);
+    return y == (isnan(x) ? 0 : t < lo ? lo : t > hi ? hi : t);
+}
+
+static void check_casts(const wf_view *src)
+{
+    const int most = isa_most();
+    for (int to = WEFT_BOOL; to < WEFT_DTYPE_COUNT; to++)
+        for (int isa = 0; isa <= most; isa++) {
+            operand d = make(to, 1, src->dims, CONTIGUOUS);
+            wf_set_isa(isa);
+            wf_copy(&d.v, src);
+            for (int64_t i = 0; i < src->dims[0]; i++)
+                cr_assert(right_cast(element(&d.v, i), to, element(src, i), src->dtype),
+                          "%s to %s, %s: %Lg gave %Lg", wf_dtype_name(src->dtype),
+                          wf_dtype_name(to), wf_isa_name(isa),
+                          value_of(element(src, i), src->dtype), value_of(element(&d.v, i), to));
+            free(d.base);
+        }
+}
+
+Test(copy, casts_of_every_small_value)
+{
+    static const int small[] = {WEFT_BOOL, WEFT_U8, WEFT_I8, WEFT_I16, WEFT_F16, WEFT_BF16};
+    for (size_t t = 0; t < sizeof small / sizeof *small; t++) {
+        const int64_t n = small[t] == WEFT_BOOL ? 2 : wf_dtype_size(small[t]) == 1 ? 256 : 65536;
+        operand s = make(small[t], 1, &n, CONTIGUOUS);
+        for (int64_t i = 0; i < n; i++)
+            memcpy(element(&s.v, i), &i, wf_dtype_size(small[t]));
+        if (THIN > 2 && n > 256) /* no thread takes part in one of these */
+            s.v.dims[0] = 4096;
+        check_casts(&s.v);
+        free(s.base);
+    }
+}
+
+/* Wide sources: random bits, and the neighbourhoods where f16, bf16 and f32 round or overflow. */
+Test(copy, casts_of_wide_values)
+{
+    static const int wide[] = {WEFT_I32, WEFT_I64, WEFT_F32, WEFT_F64};
+    enum { N = 60000 / (THIN * THIN) };
+    const int64_t n = N;
+    for (int t = 0; t < 4; t++) {
+        operand s = make(wide[t], 1, &n, CONTIGUOUS);
+        for (int64_t i = 0; i < n; i++) {
+            uint64_t bits = rng();
+            if (i % 3 == 1 &&
+                t < 2) { /* a few high bits, then a few low ones: ties and near ties */
+                const int shift = (int)(rng() % 55);
+                bits = ((bits & 0xFFF) << shift) + (rng() % 3) - 1;
+                bits = rng() & 1 ? bits : 0 - bits;
+            } else if (i % 3 == 1) {
+                const uint64_t cut = t == 2 ? 0xFFFu << (rng() % 4) : 0xFFFFFFFFFFu << (rng() % 4);
+                bits = (bits & ~cut) + (rng() % 3) - 1;
+            } else if (i % 3 == 2 && t >= 2) {
+                put(&bits, wide[t], sample());
+            }
+            memcpy(element(&s.v, i), &bits, wf_dtype_size(wide[t]));
+        }
+        check_casts(&s.v);
+        free(s.base);
+    }
+}
+
+Test(copy, layouts_and_sizes)
+{
+    static const int64_t shapes[][3] = {{1, 1, 1},     {0, 3, 4},    {2, 64, 64},
+                                        {1, 129, 200}, {3, 17, 31},  {67, 5, 33},
+                                        {1, 300, 7},   {2, 1, 1000}, {1, 40, 4}};
+    static const int types[] = {WEFT_U8, WEFT_BF16, WEFT_F32, WEFT_F64};
+    const int most = isa_most();
+    for (size_t c = 0; c < sizeof shapes / sizeof *shapes; c++)
+        for (int t = 0; t < 4; t++)
+            for (int pair = 0; pair < 7 * 4; pair++)
+                for (int isa = 0; isa <= most; isa++) {
+                    if (((int)c + t + pair + isa) % THIN != 0)
+                        continue;
+                    operand s = make(types[t], 3, shapes[c], (enum layout)(pair % 7));
+                    operand d = make(pair % 5 == 4 ? WEFT_F32 : types[t], 3, shapes[c],
+                                     (enum layout)(pair / 7));
+                    fill_random(&s);
+                    memset(d.base, 0x77, d.bytes);
+                    char *untouched = malloc(d.bytes);
+                    memset(untouched, 0x77, d.bytes);
+                    wf_set_isa(isa);
+                    wf_copy(&d.v, &s.v);
+                    wf_view shadow = d.v;
+                    shadow.data = untouched + ((char *)d.v.data - d.base);
+                    for (int64_t i = 0; i < wf_view_numel(&d.v); i++) {
+                        cr_assert(
+                            right_cast(element(&d.v, i), d.v.dtype, element(&s.v, i), types[t]),
+                            "shape %zu, layouts %d, element %lld", c, pair, (long long)i);
+                        memcpy(element(&shadow, i), element(&d.v, i), wf_dtype_size(d.v.dtype));
+                    }
+                    cr_assert_eq(memcmp(untouched, d.base, d.bytes), 0, "wrote between elements");
+                    free(untouched);
+                    free(s.base);
+                    free(d.base);
+                }
+}
+
+/* Whole and in several chunks against the same copy taken row by row, which is too small for either and
+ * whose values the other tests prove. */
+Test(copy, large_and_streaming)
+{
+    /* the second has rows that start on whole lines */
+    static const int64_t shapes[][2] = {{2305, 2049}, {2500, 3008}};
+    static const int types[] = {WEFT_F32, WEFT_BF16, WEFT_F64};
+    char *row = malloc((size_t)shapes[1][1] * 8);
+    cr_assert_not_null(row);
+    for (int t = 0; t < 3; t++)
+        for (int l = 0; l < 2; l++)
+            for (int to = 0; to < 3; to++) {
+                const int64_t *dims = shapes[to == 2];
+                operand s = make(types[t], 2, dims, l ? TRANSPOSED : CONTIGUOUS);
+                operand d = make(to == 1 ? WEFT_F32 : types[t], 2, dims, CONTIGUOUS);
+                for (size_t i = 0; i < s.bytes; i += 8) {
+                    const uint64_t bits = rng() & 0x3FFF3FFF3FFF3FFFu;
+                    memcpy(s.base + i, &bits, s.bytes - i < 8 ? s.bytes - i : 8);
+                }
+                wf_set_isa(WF_NISA);
+                wf_set_num_threads(3);
+                wf_copy(&d.v, &s.v);
+                const size_t bytes = (size_t)dims[1] * wf_dtype_size(d.v.dtype);
+                for (int64_t r = 0; r < dims[0]; r++) {
+                    const int64_t first = r * dims[1], at = first + r % dims[1];
+                    wf_view from = {.data = element(&s.v, first),
+                                    .dtype = s.v.dtype,
+                                    .rank = 1,
+                                    .dims = {dims[1]},
+                                    .strides = {s.v.strides[1]}};
+                    wf_view into = {.data = row,
+                                    .dtype = d.v.dtype,
+                                    .rank = 1,
+                                    .dims = {dims[1]},
+                                    .strides = {1}};
+                    wf_copy(&into, &from);
+                    cr_assert_eq(memcmp(row, element(&d.v, first), bytes), 0,
+                                 "type %d layout %d to %d row %lld", t, l, to, (long long)r);
+                    cr_assert(right_cast(element(&d.v, at), d.v.dtype, element(&s.v, at), types[t]),
+                              "type %d layout %d to %d element %lld", t, l, to, (long long)at);
+                }
+                free(s.base);
+                free(d.base);
+            }
+    free(row);
+}
+
+Test(copy, fill)
+{
+    static const int64_t dims[3] = {7, 33, 65};
+    for (int type = WEFT_BOOL; type < WEFT_DTYPE_COUNT; type++)
+        for (int l = CONTIGUOUS; l <= TRANSPOSED; l++) {
+            operand d = make(type, 3, dims, (enum layout)l);
+            uint64_t v;
+            put(&v, type, 3);
+            wf_fill(&d.v, &v);
+            for (int64_t i = 0; i < wf_view_numel(&d.v); i++)
+                cr_assert(same(element(&d.v, i), &v, type));
+            free(d.base);
+        }
+}
