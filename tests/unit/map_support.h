@@ -189,6 +189,7 @@ UNUSED static void cast_one(void *to, int to_type, const void *from, int from_ty
     wf_copy(&d, &s);
 }
 
+/* The value of an element as long double: exact for every type. */
 UNUSED static long double value_of(const void *p, int dtype)
 {
     uint64_t u = 0;

@@ -5,9 +5,6 @@
  */
 #include "tests/unit/map_support.h"
 
-/* -- casts and copies ------------------------------------------------------------------------------------------- */
-/* The value of an element as long double: exact for every type. */
-
 /* x rounded to `bits` of precision, least exponent emin (of the last bit), greatest value below 2^top. */
 static long double round_to(long double x, int bits, int emin, int top)
 {
