@@ -71,7 +71,7 @@ static void check(wf_op op, int dtype, layout l)
     cr_assert_eq(weft_dtype_of(got), weft_dtype_of(want));
     want = weft_contiguous(want);
     got = weft_contiguous(weft_to(got, WEFT_CPU));
-    const int result = weft_dtype_of(want);
+    const int result = (int)weft_dtype_of(want);
     const size_t size = weft_dtype_size((weft_dtype)result);
     const char *a = weft_data(want), *b = weft_data(got);
     cr_assert_eq(weft_numel(want), weft_numel(got));
