@@ -86,6 +86,19 @@ static int by_library(wf_gpu_temps *t, wf_exec *e, const wf_view *bias, wf_why *
     return status ? status : wf_cuda_conv_run(t->ordinal, &c, why);
 }
 
+/* Positions and extents are int in the built-in kernel. What a window reaches is at most the padded image (jit/ir/infer_nn.c),
+ * but steps past that are legal where only one is taken. */
+enum { MOST = INT32_MAX / 4 };
+static bool is_near(const wf_attr *attr, const wf_view *x)
+{
+    for (int i = 0; i < 2; i++) {
+        const int64_t stride = attr->ints[i], pad = attr->ints[2 + i], dilation = attr->ints[4 + i];
+        if (stride > MOST || pad > MOST / 4 || dilation > MOST || x->dims[2 + i] > MOST / 2)
+            return false;
+    }
+    return true;
+}
+
 static int built_in(int ordinal, wf_exec *e, const wf_view *bias)
 {
     enum { TILE = 64 };
@@ -93,6 +106,8 @@ static int built_in(int ordinal, wf_exec *e, const wf_view *bias)
     const wf_view *x = dx ? &e->dst[0] : dw ? &e->src[1] : &e->src[0];
     const wf_view *w = dw ? &e->dst[0] : &e->src[1];
     const wf_view *y = dx || dw ? &e->src[0] : &e->dst[0];
+    if (!is_near(e->attr, x))
+        return WEFT_EUNSUPPORTED;
     const int64_t groups = e->attr->ints[6], cx = x->dims[1] / groups, cy = y->dims[1] / groups;
     wf_gpu_hand h = {"conv", 1, {y->dtype}, .per_block = 1};
     const uint64_t words[] = {wf_gpu_word(y->data), wf_gpu_word(x->data),
@@ -116,9 +131,7 @@ static int built_in(int ordinal, wf_exec *e, const wf_view *bias)
     const int64_t pixels = image_of->dims[0] * image_of->dims[2] * image_of->dims[3];
     const int64_t columns = dw ? cx * w->dims[2] * w->dims[3] : dx ? cx : cy;
     const int64_t rows = dw ? cy : pixels, deep = cy * w->dims[2] * w->dims[3];
-    /* positions and extents are int in the kernel; what padding and dilation reach stays far below */
-    const int64_t most = INT32_MAX / 4;
-    if (pixels > most || columns > most || deep > most || cx * w->dims[2] * w->dims[3] > most)
+    if (pixels > MOST || columns > MOST || deep > MOST || cx * w->dims[2] * w->dims[3] > MOST)
         return WEFT_EUNSUPPORTED;
     h.work = (rows + TILE - 1) / TILE * ((columns + TILE - 1) / TILE) * groups;
     return wf_gpu_hand_run(ordinal, &h, e->why);

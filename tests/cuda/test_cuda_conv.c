@@ -323,6 +323,10 @@ Test(cuda_conv, without_the_library)
     check_layer(&(layer){1, 18, 9, 11, 70, 3, 3, {1, 1}, {1, 1}, {1, 1}, 1, WEFT_F32, false});
     check_layer(&(layer){2, 132, 5, 4, 2, 2, 2, {2, 1}, {0, 1}, {1, 1}, 2, WEFT_F32, true});
     cr_assert_eq(conv_fallbacks(), 0, "the host was not asked");
+    /* steps past 32 bits are the host's */
+    const int64_t far = INT64_C(1) << 32;
+    check_layer(&(layer){1, 1, 3, 3, 1, 2, 2, {far, 1}, {0, 1}, {1, 1}, 1, WEFT_F32, false});
+    check_layer(&(layer){1, 2, 2, 2, 2, 1, 1, {1, far}, {1, far}, {1, far}, 1, WEFT_F32, false});
     cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
 }
 
