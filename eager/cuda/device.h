@@ -110,7 +110,7 @@ extern wf_cuda_counters wf_cuda_count_of;
 wf_cuda_stream *wf_cuda_current(wf_cuda_device *d, wf_why *why);
 /* A piece of work called `label` was queued on s. */
 void wf_cuda_queued(wf_cuda_stream *s, const char *label);
-/* Lock held: the last piece of work of op `op` of s, all of which is queued, or a later one. */
+/* Lock held: the last piece of work of op `op` of s and of those before it, all of which is queued, or a later one. */
 uint64_t wf_cuda_op_last(const wf_cuda_stream *s, uint64_t op);
 /* Lock held: s's next work comes behind op `op` of `other`. */
 int wf_cuda_order(wf_cuda_stream *s, wf_cuda_stream *other, uint64_t op, wf_why *why);

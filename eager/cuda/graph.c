@@ -139,6 +139,16 @@ static wf_cuda_graph *make(wf_cuda_device *d, wf_why *why)
     return g;
 }
 
+/* Has an event behind all that was ever queued on s: one of the time of the capture would belong to it, and so would
+ * streams of other threads that wait for it. */
+static int mark_before(wf_cuda_stream *s, wf_why *why)
+{
+    pthread_mutex_lock(&s->device->lock);
+    int code = s->work && !wf_cuda_point_of(s, s->work, why) ? wf_cuda_code(why) : 0;
+    pthread_mutex_unlock(&s->device->lock);
+    return code;
+}
+
 int wf_cuda_capture_begin(int ordinal, wf_why *why)
 {
     wf_cuda_device *d = wf_cuda_enter(ordinal, why);
@@ -155,9 +165,10 @@ int wf_cuda_capture_begin(int ordinal, wf_why *why)
     }
     wf_cuda_graph *g = make(d, why);
     wf_cuda_stream *s = g ? wf_cuda_stream_take(d, why) : NULL;
-    int code = s ? wf_cuda_check(d, wf_cu->capture_begin(s->handle, CU_CAPTURE_RELAXED),
-                                 "cuStreamBeginCapture", why)
-                 : wf_cuda_code(why);
+    int code = s && !mark_before(s, why)
+                   ? wf_cuda_check(d, wf_cu->capture_begin(s->handle, CU_CAPTURE_RELAXED),
+                                   "cuStreamBeginCapture", why)
+                   : wf_cuda_code(why);
     if (code) {
         if (s) {
             wf_cuda_stream_give(s);

@@ -28,6 +28,7 @@ typedef struct block {
     wf_cuda_part part;
     use writer, readers[READERS];
     int n_readers;
+    bool crowd; /* of more streams than that: whoever asks waits for all */
 } block;
 
 /* Lock held. 0, or the books' error. */
@@ -74,12 +75,11 @@ wf_cuda_block *wf_cuda_alloc(int ordinal, size_t nbytes, wf_why *why)
     return &b->base;
 }
 
-/* Lock held. Notes that u has to be over before b is used again, unless that is certain. */
-static int add_mark(const block *b, const use *u, wf_cache_mark *out)
+/* Lock held. Notes that the first `work` pieces of s have to be over before b is used again, unless that is certain. */
+static int add_mark(const block *b, wf_cuda_stream *s, uint64_t work, wf_cache_mark *out)
 {
-    wf_cuda_stream *home = b->home, *s = u->stream;
-    uint64_t work = s && s != home ? wf_cuda_op_last(s, u->op) : 0;
-    if (!s || s == home || home->seen[s->slot] >= work) {
+    wf_cuda_stream *home = b->home;
+    if (s == home || home->seen[s->slot] >= work) {
         return 0;
     }
     wf_why ignored = {0};
@@ -91,6 +91,22 @@ static int add_mark(const block *b, const use *u, wf_cache_mark *out)
     }
     *out = (wf_cache_mark){s->slot, p->work};
     return 1;
+}
+
+/* Lock held. Everything that has to be over before b is used again. */
+static int add_marks(const block *b, wf_cache_mark out[WF_CUDA_STREAMS + 1])
+{
+    const use *w = &b->writer;
+    int n = w->stream ? add_mark(b, w->stream, wf_cuda_op_last(w->stream, w->op), out) : 0;
+    for (int i = 0; i < b->n_readers && !b->crowd; i++) {
+        const use *r = &b->readers[i];
+        n += add_mark(b, r->stream, wf_cuda_op_last(r->stream, r->op), &out[n]);
+    }
+    for (int i = 0; b->crowd && i < b->device->n_streams; i++) {
+        wf_cuda_stream *s = &b->device->streams[i];
+        n += add_mark(b, s, s->work, &out[n]);
+    }
+    return n;
 }
 
 wf_cuda_part *wf_cuda_block_part(wf_cuda_block *b)
@@ -119,17 +135,11 @@ void wf_cuda_free(wf_cuda_block *base)
     if (!last) {
         return;
     }
-    wf_cache_mark after[READERS + 1];
+    wf_cache_mark after[WF_CUDA_STREAMS + 1];
     wf_why ignored = {0};
-    int n = 0;
     bool works = wf_cuda_enter(base->ordinal, &ignored) != NULL; /* a broken one orders nothing */
     pthread_mutex_lock(&d->lock);
-    if (works) {
-        n += add_mark(b, &b->writer, &after[n]);
-        for (int i = 0; i < b->n_readers; i++) {
-            n += add_mark(b, &b->readers[i], &after[n]);
-        }
-    }
+    int n = works ? add_marks(b, after) : 0;
     if (b->key >= WF_CUDA_STREAMS) {
         d->graph_live[b->key - WF_CUDA_STREAMS]--;
     }
@@ -182,31 +192,31 @@ int wf_cuda_set_cap(int ordinal, int64_t cap, wf_why *why)
 static int order_behind(block *b, wf_cuda_stream *s, bool write, wf_why *why)
 {
     int code = b->writer.stream ? wf_cuda_order(s, b->writer.stream, b->writer.op, why) : 0;
-    for (int i = 0; write && i < b->n_readers && !code; i++) {
+    for (int i = 0; write && !b->crowd && i < b->n_readers && !code; i++) {
         code = wf_cuda_order(s, b->readers[i].stream, b->readers[i].op, why);
+    }
+    for (int i = 0; write && b->crowd && i < b->device->n_streams && !code; i++) {
+        wf_cuda_stream *other = &b->device->streams[i];
+        code = wf_cuda_order_work(s, other, other->work, why);
     }
     return code;
 }
 
 /* Lock held. */
-static int note_read(block *b, wf_cuda_stream *s, uint64_t op, wf_why *why)
+static void note_read(block *b, wf_cuda_stream *s, uint64_t op)
 {
     for (int i = 0; i < b->n_readers; i++) {
         if (b->readers[i].stream == s) {
-            b->readers[i].op = op;
-            return 0;
+            /* of threads that share s the older op may queue last: the newest stands for all */
+            b->readers[i].op = b->readers[i].op > op ? b->readers[i].op : op;
+            return;
         }
     }
-    if (b->n_readers == READERS) { /* behind the first one, s stands for both */
-        int code = wf_cuda_order(s, b->readers[0].stream, b->readers[0].op, why);
-        if (code) {
-            return code;
-        }
-        b->readers[0] = (use){s, op};
-        return 0;
+    if (b->n_readers < READERS) {
+        b->readers[b->n_readers++] = (use){s, op};
+    } else { /* s cannot stand for another one, whose work may not be queued yet */
+        b->crowd = true;
     }
-    b->readers[b->n_readers++] = (use){s, op};
-    return 0;
 }
 
 int wf_cuda_use(wf_cuda_block *base, bool write, wf_why *why)
@@ -228,8 +238,9 @@ int wf_cuda_use(wf_cuda_block *base, bool write, wf_why *why)
     if (!code && write) {
         b->writer = (use){s, op};
         b->n_readers = 0;
+        b->crowd = false;
     } else if (!code) {
-        code = note_read(b, s, op, why);
+        note_read(b, s, op);
     }
     pthread_mutex_unlock(&d->lock);
     return code;

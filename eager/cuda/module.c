@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
-#include "eager/cuda/device.h"
+#include "eager/cuda/stream.h"
 #include "eager/cuda/timeline.h"
 #include "eager/env.h"
 #include "weft/core.h"
@@ -70,8 +70,13 @@ static void wait_for_all(wf_cuda_device *d)
     pthread_mutex_unlock(&d->lock);
     WF_CUDA_COUNT(hidden_waits, n > 0);
     for (int i = 0; i < n; i++) {
-        if (!d->streams[i].capture) {
-            wf_cu->stream_synchronize(d->streams[i].handle);
+        wf_cuda_stream *s = &d->streams[i];
+        if (s->capture) {
+            pthread_mutex_lock(&d->lock);
+            wf_cuda_wait_before(s);
+            pthread_mutex_unlock(&d->lock);
+        } else {
+            wf_cu->stream_synchronize(s->handle);
         }
     }
 }

@@ -203,8 +203,11 @@ static void note_work(wf_cuda_stream *s)
 
 uint64_t wf_cuda_op_last(const wf_cuda_stream *s, uint64_t op)
 {
-    const wf_cuda_op *at = &s->ops[op % WF_CUDA_OPS];
-    return at->op == op ? at->last : s->older;
+    uint64_t last = s->older;
+    for (int i = 0; i < WF_CUDA_OPS; i++) {
+        last = s->ops[i].op <= op && s->ops[i].last > last ? s->ops[i].last : last;
+    }
+    return last;
 }
 
 void wf_cuda_queued(wf_cuda_stream *s, const char *label)
@@ -212,8 +215,10 @@ void wf_cuda_queued(wf_cuda_stream *s, const char *label)
     wf_cuda_device *d = s->device;
     wf_cuda_time_end(s, label);
     pthread_mutex_lock(&d->lock);
-    s->work++;
-    note_work(s);
+    if (!s->capture) { /* what is recorded is no work yet */
+        s->work++;
+        note_work(s);
+    }
     pthread_mutex_unlock(&d->lock);
     size_t n = strlen(label);
     n = n < sizeof d->last - 1 ? n : sizeof d->last - 1;
@@ -233,6 +238,28 @@ int wf_cuda_stream_wait(wf_cuda_stream *s, wf_why *why)
     return code ? code : wf_cuda_words_check(d, s, work, why);
 }
 
+cu_result wf_cuda_wait_before(wf_cuda_stream *s)
+{
+    wf_why why = {0};
+    const wf_cuda_point *p = s->work ? wf_cuda_point_of(s, s->work, &why) : NULL;
+    return p ? wf_cu->event_synchronize(p->event) : CU_OK;
+}
+
+/* A capture is not waited for, what was on its stream before is. */
+static int wait_for_stream(wf_cuda_stream *s, wf_why *why)
+{
+    wf_cuda_device *d = s->device;
+    if (!s->capture) {
+        return wf_cuda_stream_wait(s, why);
+    }
+    pthread_mutex_lock(&d->lock);
+    uint64_t work = s->work;
+    cu_result r = wf_cuda_wait_before(s);
+    pthread_mutex_unlock(&d->lock);
+    int code = wf_cuda_check(d, r, "cuEventSynchronize", why);
+    return code ? code : wf_cuda_words_check(d, s, work, why);
+}
+
 int wf_cuda_synchronize(int ordinal, wf_why *why)
 {
     wf_cuda_device *d = wf_cuda_enter(ordinal, why);
@@ -249,7 +276,7 @@ int wf_cuda_synchronize(int ordinal, wf_why *why)
     int code = 0; /* of the first stream that has one; all are waited for */
     for (int i = 0; i < n; i++) {
         wf_cuda_stream *s = &d->streams[i];
-        int waited = s->capture ? 0 : wf_cuda_stream_wait(s, code ? NULL : why);
+        int waited = wait_for_stream(s, code ? NULL : why);
         code = code ? code : waited;
     }
     return code;

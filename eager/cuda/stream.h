@@ -16,6 +16,8 @@ const wf_cuda_point *wf_cuda_point_of(wf_cuda_stream *s, uint64_t work, wf_why *
 /* s's next work comes behind the first `work` pieces of other, which an event of its ring or of now covers.
  * Asks first whether they are over. */
 int wf_cuda_order_work(wf_cuda_stream *s, wf_cuda_stream *other, uint64_t work, wf_why *why);
+/* Waits for all that was on s before the capture that it records now. */
+cu_result wf_cuda_wait_before(wf_cuda_stream *s);
 /* The number of the op that this thread is about to queue work of on s. */
 uint64_t wf_cuda_op_begin(wf_cuda_stream *s);
 

@@ -116,9 +116,8 @@ static void do_idle(void *self)
     wf_cuda_device *d = self;
     WF_CUDA_COUNT(hidden_waits, 1);
     for (int i = 0; i < d->n_streams; i++) {
-        if (!d->streams[i].capture) {
-            noted(d, wf_cu->stream_synchronize(d->streams[i].handle));
-        }
+        wf_cuda_stream *s = &d->streams[i];
+        noted(d, s->capture ? wf_cuda_wait_before(s) : wf_cu->stream_synchronize(s->handle));
     }
 }
 

@@ -90,6 +90,182 @@ Test(cuda_shared, ops_of_two_threads_on_one_stream)
     }
 }
 
+/* Reads b on the default stream, all at once, and has an event recorded there. */
+static void *reads_at_once(void *arg)
+{
+    shared *s = arg;
+    wf_why local = {0};
+    wf_cuda_device *d = wf_cuda_enter(0, &local);
+    wf_cuda_block *out = block(N * 4), *twice = block(N * 4);
+    s->status = !d || run_add(out, s->b, s->b, N, true);
+    if (!s->status) {
+        wf_cuda_set_current(d, s->side);
+        s->status = run_add(twice, out, out, N, true);
+        wf_cuda_set_current(d, NULL);
+    }
+    wf_cuda_free(out);
+    wf_cuda_free(twice);
+    return NULL;
+}
+
+/* Two threads read one block on one stream, and the one that began first queues last: who writes it elsewhere waits for
+ * both. */
+Test(cuda_shared, two_threads_read_one_block_on_one_stream)
+{
+    for (int seed = 0; seed < 20; seed++) {
+        with_fake(seed % 2 ? FAKE_RANDOM : FAKE_LATE, (uint64_t)seed);
+        wf_cuda_device *d = wf_cuda_enter(0, &why);
+        shared s = {.side = wf_cuda_stream_take(d, &why), .b = block(N * 4)};
+        cr_assert(d && s.side, "%s", why.rule);
+        wf_cuda_block *out = block(N * 4);
+        int64_t n = N;
+        int32_t got[N];
+        wf_cuda_fn *add = fake_kernel("add_i32");
+        OK(run_fill(s.b, N, 7));
+        OK(wf_cuda_use(s.b, false, &why));
+        OK(wf_cuda_use(out, true, &why));
+        on_a_thread(reads_at_once, &s);
+        OK(s.status);
+        void *params[] = {&out->address, &s.b->address, &s.b->address, &n};
+        OK(wf_cuda_launch(add, one_block, one_block, 0, params, &why));
+        wf_cuda_set_current(d, s.side);
+        OK(run_fill(s.b, N, 99));
+        wf_cuda_set_current(d, NULL);
+        OK(wf_cuda_use(out, false, &why));
+        OK(wf_cuda_download(0, got, out->address, sizeof got, &why));
+        cr_assert(got[0] == 14 && got[N - 1] == 14, "seed %d: %d", seed, got[0]);
+        OK(wf_cuda_synchronize(0, &why));
+        cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
+        wf_cuda_free(out);
+        wf_cuda_free(s.b);
+        wf_cuda_stream_give(s.side);
+        close_fake();
+    }
+}
+
+enum { CROWD = 9 };
+typedef struct crowd {
+    wf_cuda_block *b;
+    wf_cuda_stream *side[CROWD];
+    int status;
+} crowd;
+
+/* Reads b on all streams but the default one. */
+static void *reads_everywhere(void *arg)
+{
+    crowd *c = arg;
+    wf_why local = {0};
+    wf_cuda_device *d = wf_cuda_enter(0, &local);
+    wf_cuda_block *out = block(N * 4);
+    c->status = !d;
+    for (int i = 1; i < CROWD && !c->status; i++) {
+        wf_cuda_set_current(d, c->side[i]);
+        c->status = run_add(out, c->b, c->b, N, true);
+    }
+    wf_cuda_set_current(d, NULL);
+    wf_cuda_free(out);
+    return NULL;
+}
+
+/* More streams read a block than it remembers, and the first of them queues last: who writes it waits for all. */
+Test(cuda_shared, many_streams_read_one_block)
+{
+    for (int seed = 0; seed < 20; seed++) {
+        with_fake(seed % 2 ? FAKE_RANDOM : FAKE_LATE, (uint64_t)seed);
+        wf_cuda_device *d = wf_cuda_enter(0, &why);
+        crowd c = {.b = block(N * 4)};
+        wf_cuda_block *out = block(N * 4);
+        int64_t n = N;
+        int32_t got[N];
+        wf_cuda_fn *add = fake_kernel("add_i32");
+        OK(run_fill(c.b, N, 7));
+        for (int i = 0; i < CROWD; i++) {
+            c.side[i] = wf_cuda_stream_take(d, &why);
+            cr_assert(c.side[i], "%s", why.rule);
+        }
+        wf_cuda_set_current(d, c.side[0]);
+        OK(wf_cuda_use(c.b, false, &why));
+        OK(wf_cuda_use(out, true, &why));
+        on_a_thread(reads_everywhere, &c);
+        OK(c.status);
+        void *params[] = {&out->address, &c.b->address, &c.b->address, &n};
+        OK(wf_cuda_launch(add, one_block, one_block, 0, params, &why));
+        wf_cuda_set_current(d, NULL);
+        if (seed & 2) {
+            OK(run_fill(c.b, N, 99));
+        } else { /* or who gets its memory */
+            wf_cuda_free(c.b);
+            c.b = block(N * 4);
+            OK(run_fill(c.b, N, 99));
+        }
+        OK(wf_cuda_use(out, false, &why));
+        OK(wf_cuda_download(0, got, out->address, sizeof got, &why));
+        cr_assert(got[0] == 14 && got[N - 1] == 14, "seed %d: %d", seed, got[0]);
+        OK(wf_cuda_synchronize(0, &why));
+        cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
+        wf_cuda_free(out);
+        wf_cuda_free(c.b);
+        for (int i = 0; i < CROWD; i++) {
+            wf_cuda_stream_give(c.side[i]);
+        }
+        close_fake();
+    }
+}
+
+/* Waits for everything, or reads b on the default stream. */
+static void *waits(void *arg)
+{
+    shared *s = arg;
+    s->status = wf_cuda_synchronize(0, &why);
+    return NULL;
+}
+static void *reads(void *arg)
+{
+    shared *s = arg;
+    wf_cuda_block *out = block(N * 4);
+    s->status = run_add(out, s->b, s->b, N, true);
+    wf_cuda_free(out);
+    return NULL;
+}
+
+/* A capture gets the stream that somebody worked on: another thread, which comes behind that work meanwhile, is not
+ * recorded, and waits for what was queued before. */
+Test(cuda_shared, work_before_a_capture_on_its_stream)
+{
+    for (int seed = 0; seed < 20; seed++) {
+        with_fake(seed % 2 ? FAKE_RANDOM : FAKE_LATE, (uint64_t)seed);
+        wf_cuda_device *d = wf_cuda_enter(0, &why);
+        wf_cuda_stream *side = wf_cuda_stream_take(d, &why);
+        cr_assert(side, "%s", why.rule);
+        shared s = {.b = block(N * 4)};
+        wf_cuda_block *own = block(N * 4);
+        wf_cuda_set_current(d, side);
+        OK(run_fill(s.b, N, 7));
+        void *word = NULL;
+        int64_t bad = 42;
+        void *params[] = {&word, &bad};
+        OK(wf_cuda_error_word(0, WF_OP_INDEX_SELECT, "here.c:1", 10, &word, &why));
+        OK(seed & 2
+               ? 0
+               : wf_cuda_launch(fake_kernel("store_i64"), one_block, one_block, 0, params, &why));
+        wf_cuda_set_current(d, NULL);
+        wf_cuda_stream_give(side);
+        wf_cuda_graph *g = NULL;
+        OK(wf_cuda_capture_begin(0, &why));
+        OK(run_fill(own, N, 5));
+        on_a_thread(seed & 2 ? reads : waits, &s);
+        cr_assert_eq(s.status, seed & 2 ? 0 : WEFT_EINDEX, "seed %d: %d", seed, s.status);
+        OK(wf_cuda_capture_end(0, false, &g, &why));
+        OK(wf_cuda_graph_launch(g, &why));
+        OK(wf_cuda_synchronize(0, &why));
+        cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
+        wf_cuda_graph_free(g);
+        wf_cuda_free(own);
+        wf_cuda_free(s.b);
+        close_fake();
+    }
+}
+
 /* Much work of the stream, waits for it, and words without end. */
 static void *uses_up_words(void *arg)
 {
