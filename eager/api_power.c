@@ -64,12 +64,14 @@ static weft_tensor by_tensor(weft_tensor a, weft_tensor b, int dtype)
 static weft_tensor power(weft_tensor a, weft_tensor b)
 {
     weft_tensor both[2] = {a, b};
+    int64_t e = wf_is_scalar(b) ? (int64_t)b.serial : 0;
+    if (e < 0) {
+        return wf_api_error("pow", WEFT_EINVALID,
+                            "integers have no power of %lld; make one of the two a float",
+                            (long long)e);
+    }
     if (wf_is_scalar(b) && !wf_is_scalar(a) && kind_of(a) == 1) {
-        int64_t e = (int64_t)b.serial;
-        return e >= 0 ? by_number(a, e)
-                      : wf_api_error("pow", WEFT_EINVALID,
-                                     "integers have no power of %lld; make one of the two a float",
-                                     (long long)e);
+        return by_number(a, e);
     }
     bool weak;
     wf_api_unify(2, both);
@@ -91,7 +93,8 @@ weft_status wf_api_integer_power_(weft_tensor x, weft_tensor b)
     weft_scope sc = weft_scope_begin();
     weft_tensor r = kind_of(x) == 1 ? power(x, b) : WEFT_NONE;
     weft_status s = kind_of(x) == 1 ? (weft_copy_)(x, r) : WEFT_ESHAPE;
-    if (s == WEFT_ESHAPE) {
+    /* What pow does not accept as operands, or copy_ as a target, the row refuses as well, in its own name. */
+    if (s == WEFT_ESHAPE || (s == WEFT_EINVALID && weft_ok(r))) {
         s = (weft_status)wf_dispatch_inplace(WF_OP_POW, NULL, 2, (weft_tensor[]){x, b}, x);
     }
     weft_scope_end(sc);

@@ -548,6 +548,10 @@ Test(api, powers_of_integers)
     SAME(x, 0, 1, 8, 27, 64, 125);
     cr_assert_neq(weft_pow_(x, weft_zeros(weft_shape(4, 2, 3), WEFT_I32)), WEFT_OK);
     FAILS(weft_pow(x, weft_zeros(weft_shape(4), WEFT_I32)), WEFT_ESHAPE);
+    FAILS(weft_pow(weft_i(3), weft_i(-1)), WEFT_EINVALID);
+    FAILS(weft_pow(weft_less(x, weft_i(3)), weft_i(-1)), WEFT_EINVALID);
+    cr_assert_eq(weft_pow_(weft_i(3), weft_i(2)), WEFT_EINVALID);
+    cr_assert(strstr(weft_last_error(), "pow_: the target is a scalar"), "%s", weft_last_error());
 }
 
 /* -- random numbers ---------------------------------------------------------------------------------------------- */
