@@ -18,6 +18,7 @@ typedef struct argument {
     bool tracked;
     int alias; /* the first argument on the same memory */
     int outer; /* what it feeds, or -1 */
+    uint64_t hooks;
     int64_t offset;
     size_t nbytes;
     int64_t dims[WF_MAX_RANK], strides[WF_MAX_RANK];
@@ -30,6 +31,7 @@ typedef struct source {
     bool tracked, written;
     uint32_t bumps; /* of the version */
     uint16_t write_op;
+    uint64_t hooks;
 } source;
 
 enum { OUT_VALUE, OUT_MADE, OUT_ARG };
@@ -123,8 +125,24 @@ static bool same_handle(weft_tensor a, weft_tensor b)
     return a.slot == b.slot && a.context == b.context && a.serial == b.serial;
 }
 
+/* Stands for the hooks of s: a backward inside the function calls them, so what was recorded holds only for these. */
+static uint64_t hooks_of(wf_slot *s)
+{
+    wf_meta *m = wf_slot_tracked(s) ? atomic_load_explicit(&s->meta, memory_order_acquire) : NULL;
+    uint64_t sum = 0;
+    if (m) {
+        wf_meta_lock(m);
+        for (const wf_hook *h = m->hooks; h; h = h->next) {
+            sum = sum * 0x9E3779B97F4A7C15u + h->id;
+        }
+        wf_meta_unlock(m);
+    }
+    return sum;
+}
+
 static void describe_slot(argument *a, wf_slot *s)
 {
+    a->hooks = hooks_of(s);
     a->dtype = s->dtype;
     a->rank = s->rank;
     a->device = s->st->device;
@@ -230,6 +248,7 @@ static bool describe_sources(wf_frozen *z, wf_trace *t, const args *a, const wef
                           "it uses a tensor that it makes from memory, or that is not kept");
         }
         s->tracked = wf_slot_tracked(slot);
+        s->hooks = hooks_of(slot);
         wf_unpin(t->c, slot);
         s->handle = o->first;
         s->st = o->st;
@@ -403,6 +422,7 @@ typedef struct seen {
     uint8_t dtype, rank, device;
     bool tracked;
     int alias;
+    uint64_t hooks;
     int64_t offset;
     size_t nbytes;
     const int64_t *dims, *strides;
@@ -415,6 +435,7 @@ static inline seen seen_slot(wf_slot *s, int alias)
                   .device = s->st->device,
                   .tracked = wf_slot_tracked(s),
                   .alias = alias,
+                  .hooks = hooks_of(s),
                   .offset = s->offset,
                   .nbytes = s->st->nbytes,
                   .dims = wf_dims(s),
@@ -428,6 +449,7 @@ static seen seen_argument(const argument *a)
                   .device = a->device,
                   .tracked = a->tracked,
                   .alias = a->alias,
+                  .hooks = a->hooks,
                   .offset = a->offset,
                   .nbytes = a->nbytes,
                   .dims = a->dims,
@@ -451,8 +473,10 @@ static inline bool same_argument(const argument *x, const seen *y, int i, char *
     if (x->alias != y->alias) {
         return refuse(reason, "argument %d shares memory with other arguments than before", i);
     }
-    return x->tracked == y->tracked ||
-           refuse(reason, "argument %d differs in whether gradients flow to it", i);
+    if (x->tracked != y->tracked) {
+        return refuse(reason, "argument %d differs in whether gradients flow to it", i);
+    }
+    return x->hooks == y->hooks || refuse(reason, "argument %d has other hooks", i);
 }
 
 bool wf_frozen_agree(const wf_frozen *a, const wf_frozen *b, char reason[WF_REASON])
@@ -565,7 +589,8 @@ static bool guard_captured(wf_frozen *z, wf_ctx *c, char *reason)
         }
         bool pinned;
         wf_slot *slot = wf_pin(c, s->handle, &pinned, NULL);
-        bool ok = slot && slot->st == s->st && wf_slot_tracked(slot) == s->tracked && !s->st->root;
+        bool ok = slot && slot->st == s->st && wf_slot_tracked(slot) == s->tracked &&
+                  !s->st->root && hooks_of(slot) == s->hooks;
         if (slot && pinned) {
             wf_unpin(c, slot);
         }

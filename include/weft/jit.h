@@ -62,8 +62,8 @@ typedef struct weft_jit_args {
     bool no_fuse;    /* one step an op: to compare with */
     /* Calls are replayed without calling fn, under guards, once two recordings in a row agreed in everything: ops,
      * numbers, captured tensors, how outputs are made. Arguments must have the same types, shapes, strides and
-     * aliases and devices, captured tensors must be alive and the same, the grad mode and the thread's default device
-     * too; else the call records. A function that reads values, keeps tensors, gives outputs a history, draws random
+     * aliases and devices, captured tensors must be alive and the same, both with the hooks
+     * they had, the grad mode and the thread's default device too; else the call records. A function that reads values, keeps tensors, gives outputs a history, draws random
      * numbers, changes a number or the default device is never replayed. What fn does besides (counting, choosing another tensor) is not seen: every verify_every-th call
      * (default 100; -1: none) records, compares bit by bit, and thaws the function if anything differs. */
     bool frozen;

@@ -206,6 +206,46 @@ Test(frozen, every_guard_has_its_reason)
     }
 }
 
+static weft_tensor doubled(void *user, weft_tensor grad)
+{
+    (void)user;
+    return weft_mul(grad, weft_f(2));
+}
+
+static weft_status slope(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    weft_tensor of = self ? *(weft_tensor *)self : in[0];
+    weft_tensor loss = weft_sum(weft_mul(weft_mul(of, of), weft_f(0.5)));
+    return weft_grad_of(.outputs = &loss, .n_outputs = 1, .inputs = &of, .n_inputs = 1,
+                        .grads = out);
+}
+
+/* A hook changes what a backward inside the function gives: of a captured leaf, and of an argument. */
+Test(frozen, hooks_are_guarded)
+{
+    for (int argument = 0; argument < 2; argument++) {
+        weft_tensor w = weft_keep(weft_full(weft_shape(2), 3, WEFT_F32)), y;
+        OK(weft_requires_grad_(w, true));
+        weft_jit *j = weft_jit_trace(slope, argument ? NULL : &w, .frozen = true);
+        uint64_t hook = 0;
+        for (int call = 0; call < 9; call++) {
+            if (call == 4) {
+                cr_assert_eq(stats_of(j).frozen, 2, "%s", reasons(j));
+                hook = weft_register_hook(w, doubled, NULL, NULL);
+            } else if (call == 8) {
+                OK(weft_remove_hook(w, hook));
+            }
+            OK(weft_jit_call(j, &w, argument, &y, 1));
+            cr_assert_eq(weft_item_f64(weft_max(y)), call >= 4 && call < 8 ? 6 : 3, "call %d",
+                         call);
+        }
+        cr_assert_gt(stats_of(j).frozen, 2, "%s", reasons(j));
+        weft_jit_free(j);
+        weft_free(w);
+    }
+}
+
 Test(frozen, every_refusal_has_its_reason)
 {
     static const struct {
