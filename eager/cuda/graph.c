@@ -144,7 +144,7 @@ static wf_cuda_graph *make(wf_cuda_device *d, wf_why *why)
 static int mark_before(wf_cuda_stream *s, wf_why *why)
 {
     pthread_mutex_lock(&s->device->lock);
-    int code = s->work && !wf_cuda_point_of(s, s->work, why) ? wf_cuda_code(why) : 0;
+    int code = wf_cuda_point_of(s, s->work, why) ? 0 : wf_cuda_code(why);
     pthread_mutex_unlock(&s->device->lock);
     return code;
 }
@@ -164,7 +164,7 @@ int wf_cuda_capture_begin(int ordinal, wf_why *why)
         return wf_fail(why, WEFT_EUNSUPPORTED, "the CUDA driver cannot capture graphs");
     }
     wf_cuda_graph *g = make(d, why);
-    wf_cuda_stream *s = g ? wf_cuda_stream_take(d, why) : NULL;
+    wf_cuda_stream *s = g ? wf_cuda_stream_for(d, g, why) : NULL;
     int code = s && !mark_before(s, why)
                    ? wf_cuda_check(d, wf_cu->capture_begin(s->handle, CU_CAPTURE_RELAXED),
                                    "cuStreamBeginCapture", why)
@@ -178,9 +178,6 @@ int wf_cuda_capture_begin(int ordinal, wf_why *why)
     }
     g->before = before->slot ? before : NULL;
     g->before_serial = atomic_load(&before->serial);
-    pthread_mutex_lock(&d->lock);
-    s->capture = g;
-    pthread_mutex_unlock(&d->lock);
     wf_cuda_set_current(d, s);
     return 0;
 }
@@ -247,7 +244,7 @@ static int order_launch(wf_cuda_graph *g, wf_cuda_stream *s, wf_why *why)
     }
     for (int i = 0; !g->last && i < d->n_streams && !code; i++) {
         wf_cuda_stream *other = &d->streams[i];
-        code = other->capture ? 0 : wf_cuda_order_work(s, other, other->work, why);
+        code = wf_cuda_order_work(s, other, other->work, why);
     }
     g->last = s;
     g->last_op = op;

@@ -70,14 +70,7 @@ static void wait_for_all(wf_cuda_device *d)
     pthread_mutex_unlock(&d->lock);
     WF_CUDA_COUNT(hidden_waits, n > 0);
     for (int i = 0; i < n; i++) {
-        wf_cuda_stream *s = &d->streams[i];
-        if (s->capture) {
-            pthread_mutex_lock(&d->lock);
-            wf_cuda_wait_before(s);
-            pthread_mutex_unlock(&d->lock);
-        } else {
-            wf_cu->stream_synchronize(s->handle);
-        }
+        wf_cuda_wait_for(&d->streams[i]);
     }
 }
 

@@ -51,7 +51,7 @@ wf_cuda_stream *wf_cuda_current(wf_cuda_device *d, wf_why *why)
     return code ? NULL : &d->streams[0];
 }
 
-wf_cuda_stream *wf_cuda_stream_take(wf_cuda_device *d, wf_why *why)
+wf_cuda_stream *wf_cuda_stream_for(wf_cuda_device *d, wf_cuda_graph *capture, wf_why *why)
 {
     wf_cuda_stream *s = NULL;
     pthread_mutex_lock(&d->lock);
@@ -68,15 +68,22 @@ wf_cuda_stream *wf_cuda_stream_take(wf_cuda_device *d, wf_why *why)
     }
     if (s) {
         s->in_use = true;
+        s->capture = capture;
     }
     pthread_mutex_unlock(&d->lock);
     return s;
+}
+
+wf_cuda_stream *wf_cuda_stream_take(wf_cuda_device *d, wf_why *why)
+{
+    return wf_cuda_stream_for(d, NULL, why);
 }
 
 void wf_cuda_stream_give(wf_cuda_stream *s)
 {
     pthread_mutex_lock(&s->device->lock);
     s->in_use = false;
+    s->capture = NULL;
     atomic_fetch_add(&s->serial, 1);
     pthread_mutex_unlock(&s->device->lock);
 }
@@ -234,30 +241,24 @@ int wf_cuda_stream_wait(wf_cuda_stream *s, wf_why *why)
     pthread_mutex_lock(&d->lock);
     uint64_t work = s->work;
     pthread_mutex_unlock(&d->lock);
-    int code = wf_cuda_check(d, wf_cu->stream_synchronize(s->handle), "cuStreamSynchronize", why);
+    int code = wf_cuda_check(d, wf_cuda_wait_for(s), "cuStreamSynchronize", why);
     return code ? code : wf_cuda_words_check(d, s, work, why);
 }
 
-cu_result wf_cuda_wait_before(wf_cuda_stream *s)
+cu_handle wf_cuda_end_of(wf_cuda_stream *s)
 {
-    wf_why why = {0};
-    const wf_cuda_point *p = s->work ? wf_cuda_point_of(s, s->work, &why) : NULL;
-    return p ? wf_cu->event_synchronize(p->event) : CU_OK;
+    wf_why ignored = {0};
+    bool owned = s->in_use && !s->capture;
+    const wf_cuda_point *p = owned ? NULL : wf_cuda_point_of(s, s->work, &ignored);
+    return p ? p->event : NULL;
 }
 
-/* A capture is not waited for, what was on its stream before is. */
-static int wait_for_stream(wf_cuda_stream *s, wf_why *why)
+cu_result wf_cuda_wait_for(wf_cuda_stream *s)
 {
-    wf_cuda_device *d = s->device;
-    if (!s->capture) {
-        return wf_cuda_stream_wait(s, why);
-    }
-    pthread_mutex_lock(&d->lock);
-    uint64_t work = s->work;
-    cu_result r = wf_cuda_wait_before(s);
-    pthread_mutex_unlock(&d->lock);
-    int code = wf_cuda_check(d, r, "cuEventSynchronize", why);
-    return code ? code : wf_cuda_words_check(d, s, work, why);
+    pthread_mutex_lock(&s->device->lock);
+    cu_handle event = wf_cuda_end_of(s);
+    pthread_mutex_unlock(&s->device->lock);
+    return event ? wf_cu->event_synchronize(event) : wf_cu->stream_synchronize(s->handle);
 }
 
 int wf_cuda_synchronize(int ordinal, wf_why *why)
@@ -276,7 +277,7 @@ int wf_cuda_synchronize(int ordinal, wf_why *why)
     int code = 0; /* of the first stream that has one; all are waited for */
     for (int i = 0; i < n; i++) {
         wf_cuda_stream *s = &d->streams[i];
-        int waited = wait_for_stream(s, code ? NULL : why);
+        int waited = wf_cuda_stream_wait(s, code ? NULL : why);
         code = code ? code : waited;
     }
     return code;

@@ -16,15 +16,20 @@ const wf_cuda_point *wf_cuda_point_of(wf_cuda_stream *s, uint64_t work, wf_why *
 /* s's next work comes behind the first `work` pieces of other, which an event of its ring or of now covers.
  * Asks first whether they are over. */
 int wf_cuda_order_work(wf_cuda_stream *s, wf_cuda_stream *other, uint64_t work, wf_why *why);
-/* Waits for all that was on s before the capture that it records now. */
-cu_result wf_cuda_wait_before(wf_cuda_stream *s);
+/* An event behind all that is queued on s, if s itself must not be waited for: it is a capture's, or nobody's, so that one
+ * may begin there at any moment. NULL: s may be. */
+cu_handle wf_cuda_end_of(wf_cuda_stream *s);
 /* The number of the op that this thread is about to queue work of on s. */
 uint64_t wf_cuda_op_begin(wf_cuda_stream *s);
 
 /* -- without the lock --------------------------------------------------------------------------------- */
 
+/* Until all that is on s is done, but for what a capture records there. */
+cu_result wf_cuda_wait_for(wf_cuda_stream *s);
 /* A stream of one's own; NULL: why is filled. Streams given back are handed out again. */
 wf_cuda_stream *wf_cuda_stream_take(wf_cuda_device *d, wf_why *why);
+/* One that is a capture's from the start, and is given back without it. */
+wf_cuda_stream *wf_cuda_stream_for(wf_cuda_device *d, wf_cuda_graph *capture, wf_why *why);
 void wf_cuda_stream_give(wf_cuda_stream *s);
 /* This thread's work on the device goes to s from now on; NULL: to the default stream. */
 void wf_cuda_set_current(wf_cuda_device *d, wf_cuda_stream *s);

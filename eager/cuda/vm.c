@@ -117,7 +117,8 @@ static void do_idle(void *self)
     WF_CUDA_COUNT(hidden_waits, 1);
     for (int i = 0; i < d->n_streams; i++) {
         wf_cuda_stream *s = &d->streams[i];
-        noted(d, s->capture ? wf_cuda_wait_before(s) : wf_cu->stream_synchronize(s->handle));
+        cu_handle event = wf_cuda_end_of(s);
+        noted(d, event ? wf_cu->event_synchronize(event) : wf_cu->stream_synchronize(s->handle));
     }
 }
 

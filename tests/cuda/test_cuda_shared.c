@@ -30,6 +30,7 @@ typedef struct shared {
     wf_cuda_block *b;
     wf_cuda_stream *side;
     int status;
+    _Atomic bool done;
 } shared;
 
 /* Ops of its own on the default stream, and an event there for the side stream. */
@@ -264,6 +265,38 @@ Test(cuda_shared, work_before_a_capture_on_its_stream)
         wf_cuda_free(s.b);
         close_fake();
     }
+}
+
+/* Captures of nothing, one after the other. */
+static void *captures(void *arg)
+{
+    shared *s = arg;
+    wf_why local = {0};
+    for (int i = 0; i < 4000 && !s->status; i++) {
+        wf_cuda_graph *g = NULL;
+        s->status = wf_cuda_capture_begin(0, &local);
+        s->status = s->status ? s->status : wf_cuda_capture_end(0, false, &g, &local);
+        wf_cuda_graph_free(g);
+    }
+    atomic_store(&s->done, true);
+    return NULL;
+}
+
+/* The stream of a capture is not waited for, whenever the capture begins. */
+Test(cuda_shared, waits_while_others_capture)
+{
+    with_fake(FAKE_RANDOM, 5);
+    shared s = {.b = NULL};
+    pthread_t t;
+    cr_assert_eq(pthread_create(&t, NULL, captures, &s), 0);
+    int waited = 0;
+    while (!waited && !atomic_load(&s.done)) {
+        waited = wf_cuda_synchronize(0, &why);
+    }
+    cr_assert_eq(pthread_join(t, NULL), 0);
+    OK(waited);
+    OK(s.status);
+    close_fake();
 }
 
 /* Much work of the stream, waits for it, and words without end. */
