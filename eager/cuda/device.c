@@ -185,7 +185,7 @@ wf_cuda_device *wf_cuda_peek(int ordinal)
 
 wf_cuda_device *wf_cuda_enter(int ordinal, wf_why *why)
 {
-    if (wf_cuda_open(ordinal, why)) {
+    if (wf_cuda_open(ordinal, why) || wf_cuda_thread_open(why)) {
         return NULL;
     }
     wf_cuda_device *d = &devices[ordinal];

@@ -106,6 +106,8 @@ extern wf_cuda_counters wf_cuda_count_of;
 
 /* -- streams (the device's lock is not held unless said) --------------------------------------------- */
 
+/* This thread has where to remember its streams and ops. */
+int wf_cuda_thread_open(wf_why *why);
 /* This thread's current stream of d; NULL: it cannot be made. */
 wf_cuda_stream *wf_cuda_current(wf_cuda_device *d, wf_why *why);
 /* A piece of work called `label` was queued on s. */

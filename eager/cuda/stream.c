@@ -3,6 +3,7 @@
  */
 #include "eager/cuda/stream.h"
 #include "eager/cuda/timeline.h"
+#include "eager/alloc.h"
 
 #include <string.h>
 
@@ -10,15 +11,60 @@
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
-static _Thread_local struct {
-    wf_cuda_stream *stream; /* NULL: the default one */
-    uint32_t serial;        /* it was this then; given back since, it is somebody else's */
-} current[WF_CUDA_DEVICES];
+/*
+ * What a thread remembers of streams, from its first use of a device on. In memory of its own: thread-local memory of the
+ * library is little, so that dlopen finds room for it.
+ */
+typedef struct streams_here {
+    struct {
+        wf_cuda_stream *stream; /* NULL: the default one */
+        uint32_t serial;        /* it was this then; given back since, it is somebody else's */
+    } current[WF_CUDA_DEVICES];
+    struct {
+        wf_cuda_stream *stream; /* NULL: none yet */
+        uint32_t generation;
+        uint64_t op; /* prepared, or queued last */
+        bool has_work;
+    } own[WF_CUDA_DEVICES];
+} streams_here;
+static _Thread_local streams_here *here;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t at_end;
+static bool has_end;
+
+static void end_thread(void *p)
+{
+    here = NULL;
+    wf_mfree(p);
+}
+
+static void make_end(void)
+{
+    has_end = pthread_key_create(&at_end, end_thread) == 0;
+}
+
+int wf_cuda_thread_open(wf_why *why)
+{
+    if (here) {
+        return 0;
+    }
+    streams_here *h = wf_calloc(1, sizeof *h);
+    if (!h) {
+        return wf_fail(why, WEFT_ENOMEM, "no host memory for a thread's streams");
+    }
+    if (pthread_once(&once, make_end) || !has_end || pthread_setspecific(at_end, h)) {
+        wf_mfree(h);
+        return wf_fail(why, WEFT_ENOMEM, "no key is left for a thread's streams");
+    }
+    here = h;
+    return 0;
+}
 
 static wf_cuda_stream *chosen(int ordinal)
 {
-    wf_cuda_stream *s = current[ordinal].stream;
-    return s && atomic_load_explicit(&s->serial, memory_order_relaxed) == current[ordinal].serial
+    wf_cuda_stream *s = here ? here->current[ordinal].stream : NULL;
+    return s && atomic_load_explicit(&s->serial, memory_order_relaxed) ==
+                       here->current[ordinal].serial
                ? s
                : NULL;
 }
@@ -90,8 +136,10 @@ void wf_cuda_stream_give(wf_cuda_stream *s)
 
 void wf_cuda_set_current(wf_cuda_device *d, wf_cuda_stream *s)
 {
-    current[d->ordinal].stream = s;
-    current[d->ordinal].serial = s ? atomic_load(&s->serial) : 0;
+    if (here) { /* else no stream was ever entered, and the default one is current */
+        here->current[d->ordinal].stream = s;
+        here->current[d->ordinal].serial = s ? atomic_load(&s->serial) : 0;
+    }
 }
 
 bool wf_cuda_capturing(int ordinal)
@@ -166,35 +214,30 @@ int wf_cuda_order_work(wf_cuda_stream *s, wf_cuda_stream *other, uint64_t work, 
 
 /* -- ops: whose work is whose -------------------------------------------------------------------------- */
 
-/* The op that this thread prepares or has queued last. */
-static _Thread_local struct {
-    wf_cuda_stream *stream; /* NULL: none yet */
-    uint32_t generation;
-    uint64_t op;
-    bool has_work;
-} own[WF_CUDA_DEVICES];
-
 static bool is_own(const wf_cuda_stream *s)
 {
     int i = s->device->ordinal;
-    return own[i].stream == s && own[i].generation == s->device->generation;
+    return here && here->own[i].stream == s && here->own[i].generation == s->device->generation;
 }
 
 uint64_t wf_cuda_op_begin(wf_cuda_stream *s)
 {
     int i = s->device->ordinal;
-    if (!is_own(s) || own[i].has_work) {
+    if (!is_own(s) || here->own[i].has_work) {
         wf_cuda_words_close_op(s->device);
         uint64_t op = ++s->op;
         wf_cuda_op *at = &s->ops[op % WF_CUDA_OPS];
         s->older = s->older > at->last ? s->older : at->last;
         *at = (wf_cuda_op){op, 0};
-        own[i].stream = s;
-        own[i].generation = s->device->generation;
-        own[i].op = op;
-        own[i].has_work = false;
+        if (!here) {
+            return op;
+        }
+        here->own[i].stream = s;
+        here->own[i].generation = s->device->generation;
+        here->own[i].op = op;
+        here->own[i].has_work = false;
     }
-    return own[i].op;
+    return here->own[i].op;
 }
 
 /* Lock held: the newest piece of work of s is of this thread's op. */
@@ -202,9 +245,9 @@ static void note_work(wf_cuda_stream *s)
 {
     int i = s->device->ordinal;
     if (is_own(s)) {
-        wf_cuda_op *at = &s->ops[own[i].op % WF_CUDA_OPS];
-        *(at->op == own[i].op ? &at->last : &s->older) = s->work;
-        own[i].has_work = true;
+        wf_cuda_op *at = &s->ops[here->own[i].op % WF_CUDA_OPS];
+        *(at->op == here->own[i].op ? &at->last : &s->older) = s->work;
+        here->own[i].has_work = true;
     }
 }
 
