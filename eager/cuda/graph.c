@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/cuda/stage.h"
 #include "eager/cuda/stream.h"
 #include "eager/cuda/timeline.h"
 #include "weft/core.h"
@@ -143,6 +144,7 @@ static wf_cuda_graph *make(wf_cuda_device *d, wf_why *why)
  * streams of other threads that wait for it. */
 static int mark_before(wf_cuda_stream *s, wf_why *why)
 {
+    wf_cuda_stage_leave(s);
     pthread_mutex_lock(&s->device->lock);
     int code = wf_cuda_point_of(s, s->work, why) ? 0 : wf_cuda_code(why);
     pthread_mutex_unlock(&s->device->lock);

@@ -198,6 +198,25 @@ static wf_cuda_stage *open_stage(wf_cuda_stages *all, wf_cuda_stream *s, wf_why 
     return all->open;
 }
 
+void wf_cuda_stage_leave(wf_cuda_stream *s)
+{
+    wf_cuda_device *d = s->device;
+    pthread_mutex_lock(&d->lock);
+    wf_cuda_stages *all = d->stages;
+    pthread_mutex_unlock(&d->lock);
+    if (!all) {
+        return;
+    }
+    pthread_mutex_lock(&all->lock);
+    wf_cuda_stage *g = all->open_on == s ? all->open : NULL;
+    if (g) {
+        wf_why ignored = {0}; /* the stage waited then */
+        all->open = NULL;
+        put_busy(all, s, g, &ignored);
+    }
+    pthread_mutex_unlock(&all->lock);
+}
+
 static int upload(wf_cuda_stages *all, wf_cuda_stream *s, cu_address dst, const unsigned char *src,
                   size_t n, wf_why *why)
 {

@@ -20,5 +20,7 @@ wf_cuda_stage *wf_cuda_stage_take(wf_cuda_device *d, wf_why *why);
 /* Gives it back: at once free, or busy with what was queued on s so far. */
 void wf_cuda_stage_free(wf_cuda_device *d, wf_cuda_stage *g);
 int wf_cuda_stage_busy(wf_cuda_stream *s, wf_cuda_stage *g, wf_why *why);
+/* s is about to be a capture's: no event that a stage asks for may be recorded there later. */
+void wf_cuda_stage_leave(wf_cuda_stream *s);
 
 #endif

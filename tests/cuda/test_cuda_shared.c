@@ -5,7 +5,9 @@
 #include "tests/cuda/cuda_support.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 
+#include "eager/cuda/stage.h"
 #include "tests/support/support.h"
 #include "weft/weft.h"
 
@@ -265,6 +267,47 @@ Test(cuda_shared, work_before_a_capture_on_its_stream)
         wf_cuda_free(s.b);
         close_fake();
     }
+}
+
+/* More uploads than there are stages, on the default stream. */
+static void *uploads(void *arg)
+{
+    shared *s = arg;
+    wf_why local = {0};
+    size_t n = WF_CUDA_STAGE_BYTES + 64;
+    char *bytes = calloc(1, n);
+    wf_cuda_block *b = block(n);
+    for (int i = 0; i < 40 && !s->status; i++) {
+        s->status = wf_cuda_use(b, true, &local) || wf_cuda_upload(0, b->address, bytes, n, &local);
+    }
+    wf_cuda_free(b);
+    free(bytes);
+    return NULL;
+}
+
+/* The last upload was on a stream that is now a capture's: its stage is given up by what was queued before. */
+Test(cuda_shared, uploads_before_a_capture_on_their_stream)
+{
+    with_fake(FAKE_RANDOM, 6);
+    wf_cuda_device *d = wf_cuda_enter(0, &why);
+    wf_cuda_stream *side = wf_cuda_stream_take(d, &why);
+    cr_assert(side, "%s", why.rule);
+    shared s = {.b = block(64)};
+    const char few[64] = {1};
+    wf_cuda_set_current(d, side);
+    OK(wf_cuda_use(s.b, true, &why));
+    OK(wf_cuda_upload(0, s.b->address, few, sizeof few, &why));
+    wf_cuda_set_current(d, NULL);
+    wf_cuda_stream_give(side);
+    wf_cuda_graph *g = NULL;
+    OK(wf_cuda_capture_begin(0, &why));
+    on_a_thread(uploads, &s);
+    OK(wf_cuda_capture_end(0, false, &g, &why));
+    OK(s.status);
+    OK(wf_cuda_synchronize(0, &why));
+    wf_cuda_graph_free(g);
+    wf_cuda_free(s.b);
+    close_fake();
 }
 
 /* Captures of nothing, one after the other. */
