@@ -15,7 +15,7 @@
 enum { VOCAB = 256, MAX_TEXT = 1 << 26 };
 
 /* Options: numbers, then texts. */
-static int64_t steps = 1200, stop, seed = 1, threads, sample = 600, dim = 128, layers = 4,
+static int64_t steps = 1000, stop, seed = 1, threads, sample = 600, dim = 128, layers = 4,
                heads = 4, context = 128, batch = 16, jit;
 static const char *file = "/usr/share/common-licenses/GPL-3", *save, *resume, *export, *device;
 
