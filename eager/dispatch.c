@@ -91,6 +91,7 @@ int wf_call_record(wf_call *k, int ndst, wf_slot *const *dst)
 {
     return wf_op_record(k->c, k->op, k->attr, k->nsrc, k->slot, k->src, ndst, dst, &k->why);
 }
+
 __attribute__((noinline)) static int run_call(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
                                               const weft_tensor *src, int ndst, weft_tensor *dst)
 {

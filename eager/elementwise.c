@@ -104,6 +104,19 @@ static inline int record_map(wf_call *k, int join, wf_slot *r)
     return rec->map(rec, k->op, join, k->nsrc, k->slot, k->src, r, &k->why);
 }
 
+/* The result r, of handle h, after rc: on the tape, or gone. */
+static inline weft_tensor finish(wf_call *k, int rc, wf_slot *r, weft_tensor h)
+{
+    if (!rc && k->tracked && wf_grad_enabled(k->c)) {
+        rc = wf_call_record(k, 1, &r);
+    }
+    if (rc) {
+        wf_slot_destroy(k->c, r);
+        return wf_call_fail(k);
+    }
+    return h;
+}
+
 static weft_tensor run_flat(wf_call *k, int64_t n)
 {
     wf_slot *a = k->slot[0];
@@ -128,14 +141,7 @@ static weft_tensor run_flat(wf_call *k, int64_t n)
     r->st = st;
     atomic_store_explicit(&st->handles, 1, memory_order_relaxed);
     int rc = k->c->recorder ? record_map(k, a->dtype, r) : exec_flat(k, n, r);
-    if (!rc && k->tracked && wf_grad_enabled(k->c)) {
-        rc = wf_call_record(k, 1, &r);
-    }
-    if (rc) {
-        wf_slot_destroy(k->c, r);
-        return wf_call_fail(k);
-    }
-    return h;
+    return finish(k, rc, r, h);
 }
 
 static int exec_broadcast(wf_call *k, int first, int compute, const wf_type *out, bool flat,
@@ -207,12 +213,5 @@ weft_tensor wf_call_elementwise(wf_call *k)
     }
     int rc =
         k->c->recorder ? record_map(k, join, r) : exec_broadcast(k, first, compute, &out, flat, r);
-    if (!rc && k->tracked && wf_grad_enabled(k->c)) {
-        rc = wf_call_record(k, 1, &r);
-    }
-    if (rc) {
-        wf_slot_destroy(k->c, r);
-        return wf_call_fail(k);
-    }
-    return h;
+    return finish(k, rc, r, h);
 }

@@ -16,6 +16,7 @@
 #include "eager/pool.h"
 #include "jit/ir/op.h"
 #include "tests/support/effort.h"
+#include "tests/unit/nan.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -66,16 +67,6 @@ UNUSED static void put(void *p, int dtype, double x)
     memcpy(p, from, wf_dtype_size(dtype));
 }
 
-UNUSED static bool is_nan(const void *p, int dtype)
-{
-    uint64_t u = 0;
-    memcpy(&u, p, wf_dtype_size(dtype));
-    return dtype == WEFT_F16    ? (u & 0x7FFF) > 0x7C00
-           : dtype == WEFT_BF16 ? (u & 0x7FFF) > 0x7F80
-           : dtype == WEFT_F32  ? (u & 0x7FFFFFFFu) > 0x7F800000u
-           : dtype == WEFT_F64  ? (u & INT64_MAX) > 0x7FF0000000000000u
-                                : false;
-}
 /* Equal bits, or both NaN. */
 UNUSED static bool same(const void *a, const void *b, int dtype)
 {

@@ -12,6 +12,7 @@
 #include "eager/pool.h"
 #include "eager/program.h"
 #include "tests/support/effort.h"
+#include "tests/unit/nan.h"
 
 static uint64_t rng_state = 0xD1B54A32D192ED03u;
 
@@ -140,17 +141,6 @@ static bool add_step(world *w, wf_program *p)
     }
     add_value(w, d, d.data, id);
     return true;
-}
-
-static bool is_nan(const void *p, int dtype)
-{
-    uint64_t u = 0;
-    memcpy(&u, p, wf_dtype_size(dtype));
-    return dtype == WEFT_F16    ? (u & 0x7FFF) > 0x7C00
-           : dtype == WEFT_BF16 ? (u & 0x7FFF) > 0x7F80
-           : dtype == WEFT_F32  ? (u & 0x7FFFFFFFu) > 0x7F800000u
-           : dtype == WEFT_F64  ? (u & INT64_MAX) > 0x7FF0000000000000u
-                                : false;
 }
 
 static void compare(const wf_view *got, const wf_view *want, int64_t n, int trial)

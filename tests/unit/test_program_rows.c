@@ -14,6 +14,7 @@
 #include "eager/pool.h"
 #include "eager/program.h"
 #include "tests/support/effort.h"
+#include "tests/unit/nan.h"
 
 WF_EXEC_DECL(reduce);
 
@@ -299,17 +300,6 @@ static void output(pair *w, int a, int dtype, int level)
     wf_copy(&w->want[k], &v);
     w->dst[k] = stretched(w, d);
     wf_program_output_at(&w->p, w->val[a].id, (wf_level)level);
-}
-
-static bool is_nan(const void *p, int dtype)
-{
-    uint64_t u = 0;
-    memcpy(&u, p, wf_dtype_size(dtype));
-    return dtype == WEFT_F16    ? (u & 0x7FFF) > 0x7C00
-           : dtype == WEFT_BF16 ? (u & 0x7FFF) > 0x7F80
-           : dtype == WEFT_F32  ? (u & 0x7FFFFFFFu) > 0x7F800000u
-           : dtype == WEFT_F64  ? (u & INT64_MAX) > 0x7FF0000000000000u
-                                : false;
 }
 
 static void check_outputs(const pair *w, const char *what)
