@@ -2,7 +2,7 @@
 #
 # Columns are keys in the order they first appear. Lines that agree in bench, case, size, dtype and threads
 # are one row, so that a peer's figures stand beside weft's; keys of a line with "peer" get its name in front. Columns
-# worked out: "times_PEER", how many times faster than PEER_ns, _us or _ms, for torch, torch.compile and jax; and
+# worked out: "times_PEER", how many times faster than PEER_ns, _us or _ms, for torch, torch.compile, jax and llm.c; and
 # "met": every key X with a key target_X reaches it (ratios and "over_" at least, all else at most) and weft is not slower
 # than PyTorch, eager or compiled, by over 3 %. Lines of bench "run" describe the run and come first.
 
@@ -72,7 +72,7 @@ function judge(bench, r,    c, key, of, bad, judged, unit, i, peer, p) {
         if (raw[r, "peak_mb"] + 0 > 1.1 * raw[r, "torch_peak_mb"]) bad = "NO"
     }
     split(raw[r, "threads"] == 1 && ((r, "cpu_ms") in raw) ? "cpu_ms" : "ns us ms", unit, " ")
-    split("torch torch.compile jax", peer, " ")
+    split("torch torch.compile jax llm.c", peer, " ")
     for (p = 1; p in peer; p++) for (i = 1; i in unit; i++) {
         of = peer[p] "_" unit[i]
         if (((r, of) in raw) && ((r, unit[i]) in raw) && raw[r, unit[i]] + 0 > 0) {
