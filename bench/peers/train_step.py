@@ -93,7 +93,10 @@ def measure(name, threads, seconds):
     run = torch.compile(model) if COMPILE else model
     groups = [{"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": 0.1},
               {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
-    optim = torch.optim.AdamW(groups, lr=2e-3)
+    try:
+        optim = torch.optim.AdamW(groups, lr=2e-3, fused=True)  # one pass over each parameter: its fastest
+    except (RuntimeError, TypeError):  # older ones have it for GPUs only
+        optim = torch.optim.AdamW(groups, lr=2e-3)
     parts = {"forward_ms": [], "backward_ms": [], "clip_ms": [], "update_ms": [], "ms": []}
     end = first = None
     while end is None or len(parts["ms"]) < 5 or time.perf_counter() < end:
