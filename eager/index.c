@@ -119,6 +119,31 @@ static void select_slices(void *arg, int64_t begin, int64_t end)
     }
 }
 
+/* out[k] = in[k step + (at[k], which may count from the end of `extent`) jump], by typed loads instead of memcpy calls. */
+static void take(void *out, const void *in, const int64_t *at, int64_t n, int64_t step,
+                 int64_t jump, int64_t extent, size_t size)
+{
+#define TAKE(type)                                                                                 \
+    for (int64_t k = 0; k < n; k++) {                                                              \
+        ((type *)out)[k] = ((const type *)in)[k * step + wrap_index(at[k], extent) * jump];        \
+    }
+    switch (size) {
+    case 1:
+        TAKE(uint8_t)
+        break;
+    case 2:
+        TAKE(uint16_t)
+        break;
+    case 4:
+        TAKE(uint32_t)
+        break;
+    default:
+        TAKE(uint64_t)
+        break;
+    }
+#undef TAKE
+}
+
 /* Slices of one element (the axis is the last): typed loads instead of memcpy calls. */
 static void select_elements(void *arg, int64_t begin, int64_t end)
 {
@@ -127,29 +152,9 @@ static void select_elements(void *arg, int64_t begin, int64_t end)
     int64_t step = x->strides[a->axis];
     for (int64_t o = begin; o < end; o++) {
         int64_t base = wf_offset_of(o, a->axis, x->dims, x->strides);
-#define TAKE(type)                                                                                 \
-    {                                                                                              \
-        const type *in = (const type *)x->data + base;                                             \
-        type *out = (type *)a->dst + o * a->n;                                                     \
-        for (int64_t k = 0; k < a->n; k++) {                                                       \
-            out[k] = in[wrap_index(a->at[k], a->extent) * step];                                   \
-        }                                                                                          \
-    }
-        switch (a->size) {
-        case 1:
-            TAKE(uint8_t)
-            break;
-        case 2:
-            TAKE(uint16_t)
-            break;
-        case 4:
-            TAKE(uint32_t)
-            break;
-        default:
-            TAKE(uint64_t)
-            break;
-        }
-#undef TAKE
+        take((char *)a->dst + (size_t)(o * a->n) * a->size,
+             (const char *)x->data + base * (int64_t)a->size, a->at, a->n, 0, step, a->extent,
+             a->size);
     }
 }
 
@@ -220,29 +225,9 @@ static void take_rows(void *arg, int64_t begin, int64_t end)
     for (int64_t r = begin; r < end; r++) {
         int64_t base = wf_offset_of(r, last, a->dims, strides);
         const int64_t *at = a->at + r * a->n;
-#define TAKE(type)                                                                                 \
-    {                                                                                              \
-        const type *in = (const type *)x->data + base;                                             \
-        type *out = (type *)a->dst + r * a->n;                                                     \
-        for (int64_t k = 0; k < a->n; k++) {                                                       \
-            out[k] = in[k * step + wrap_index(at[k], a->extent) * jump];                           \
-        }                                                                                          \
-    }
-        switch (a->size) {
-        case 1:
-            TAKE(uint8_t)
-            break;
-        case 2:
-            TAKE(uint16_t)
-            break;
-        case 4:
-            TAKE(uint32_t)
-            break;
-        default:
-            TAKE(uint64_t)
-            break;
-        }
-#undef TAKE
+        take((char *)a->dst + (size_t)(r * a->n) * a->size,
+             (const char *)x->data + base * (int64_t)a->size, at, a->n, step, jump, a->extent,
+             a->size);
     }
 }
 

@@ -2,110 +2,13 @@
  * tests/jit/test_jit_train.c -- a whole training step under one trace against the same step run eagerly: losses,
  * parameters, optimiser state, buffers, gradients and generators agree bit for bit over several steps.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-
-#include "tests/support/support.h"
-
-enum { VOCAB = 31, DIM = 16, HEADS = 2, TIME = 12, BATCH = 3, STEPS = 5 };
-
-typedef struct trainer {
-    weft_module *m;
-    weft_nn_embedding wte;
-    weft_nn_norm ln_1, ln_2;
-    weft_nn_attention attn;
-    weft_nn_linear fc, proj, head;
-    weft_nn_dropout drop;
-    weft_optim *optim;
-    weft_generator init, data;
-    weft_tensor text;
-    int step;
-    bool sgd;
-} trainer;
-
-static void trainer_open(trainer *t, bool sgd)
-{
-    *t = (trainer){.init = {7, 0}, .data = {8, 0}, .sgd = sgd};
-    weft_module *m = t->m = weft_module_new(&t->init);
-    weft_nn_embedding_init(&t->wte, m, "wte", VOCAB, DIM);
-    weft_nn_layer_norm_init(&t->ln_1, m, "ln_1", DIM);
-    weft_nn_attention_init(&t->attn, m, "attn", DIM, HEADS, .causal = true);
-    weft_nn_layer_norm_init(&t->ln_2, m, "ln_2", DIM);
-    weft_nn_linear_init(&t->fc, m, "fc", DIM, 4 * DIM);
-    weft_nn_linear_init(&t->proj, m, "proj", 4 * DIM, DIM);
-    weft_nn_linear_init(&t->head, m, "head", DIM, VOCAB, .no_bias = true);
-    weft_nn_dropout_init(&t->drop, m, 0.2);
-    weft_module_train(m, true);
-    cr_assert_eq(weft_module_status(m), WEFT_OK, "%s", weft_last_error());
-    t->optim =
-        sgd ? weft_sgd_new(.module = m, .lr = 0.1, .momentum = 0.9, .nesterov = true)
-            : weft_adamw_new(.module = m, .lr = 1e-2, .weight_decay = 0.1, .decay_min_rank = 2);
-    weft_generator g = {3, 0};
-    t->text = weft_keep(weft_randint(weft_shape(500), 0, VOCAB, .generator = &g));
-}
-
-static void trainer_close(trainer *t)
-{
-    weft_optim_free(t->optim);
-    weft_module_free(t->m);
-    weft_free(t->text);
-}
-
-static weft_tensor forward(trainer *t, weft_tensor tokens)
-{
-    weft_tensor x = weft_nn_embedding_forward(&t->wte, tokens);
-    weft_tensor y = weft_nn_layer_norm_forward(&t->ln_1, x);
-    x = weft_add(x, weft_nn_attention_forward(&t->attn, y));
-    y = weft_gelu(weft_nn_linear_forward(&t->fc, weft_nn_layer_norm_forward(&t->ln_2, x)));
-    x = weft_add(x, weft_nn_dropout_forward(&t->drop, weft_nn_linear_forward(&t->proj, y)));
-    return weft_nn_linear_forward(&t->head, x);
-}
-
-static weft_status train_step(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
-                              int n_out)
-{
-    trainer *t = self;
-    (void)in, (void)n_in, (void)n_out;
-    double lr = weft_lr_cosine(t->step++, 2, STEPS, 1e-2, 1e-3);
-    weft_tensor start =
-        weft_randint(weft_shape(BATCH, 1), 0, 500 - TIME - 1, .generator = &t->data);
-    weft_tensor at = weft_add(start, weft_arange(0, TIME + 1, 1, WEFT_I64));
-    weft_tensor window = weft_index_select(t->text, 0, at);
-    weft_tensor logits = forward(t, weft_narrow(window, 1, 0, TIME));
-    out[0] = weft_cross_entropy(logits, weft_narrow(window, 1, 1, TIME));
-    weft_status s = weft_module_zero_grad(t->m);
-    s = s ? s : weft_backward(out[0]);
-    s = s ? s : weft_module_clip_grad_norm(t->m, t->step % 2 ? 0.5 : 100, NULL);
-    s = s ? s : weft_optim_set_lr(t->optim, lr);
-    return s ? s : weft_optim_step(t->optim);
-}
-
-static void same_trainers(const char *what, trainer *a, trainer *b)
-{
-    char name[128];
-    for (int i = 0; i < weft_module_count(a->m); i++) {
-        weft_named_tensor x = weft_module_at(a->m, i), y = weft_module_at(b->m, i);
-        snprintf(name, sizeof name, "%s: %s", what, x.name);
-        check_bits(name, x.tensor, y.tensor);
-        cr_assert_eq(weft_has_grad(x.tensor), weft_has_grad(y.tensor));
-        if (weft_has_grad(x.tensor)) {
-            check_bits(name, weft_grad(x.tensor), weft_grad(y.tensor));
-        }
-    }
-    for (int i = 0; i < weft_optim_state_count(a->optim); i++) {
-        snprintf(name, sizeof name, "%s: %s", what, weft_optim_state(a->optim)[i].name);
-        check_bits(name, weft_optim_state(a->optim)[i].tensor,
-                   weft_optim_state(b->optim)[i].tensor);
-    }
-    cr_assert_eq(a->data.offset, b->data.offset, "%s", what);
-    cr_assert_eq(a->init.offset, b->init.offset, "%s", what);
-}
+#include "tests/gpu/trainer.h"
 
 static void whole_step(bool sgd)
 {
     trainer a, b;
-    trainer_open(&a, sgd);
-    trainer_open(&b, sgd);
+    trainer_open(&a, WEFT_CPU, false, sgd);
+    trainer_open(&b, WEFT_CPU, false, sgd);
     weft_jit *j = weft_jit_trace(train_step, &b, .name = "step", .single_graph = true);
     for (int i = 0; i < STEPS; i++) {
         char what[32];
@@ -118,8 +21,8 @@ static void whole_step(bool sgd)
         weft_manual_seed((uint64_t)i);
         cr_assert_eq(weft_jit_call(j, NULL, 0, &y, 1), WEFT_OK, "%s", weft_last_error());
         cr_assert_eq(weft_default_generator()->offset, g.offset);
-        check_bits(what, x, y);
-        same_trainers(what, &a, &b);
+        check_equal(what, x, y);
+        check_trainers(what, &a, &b);
         weft_scope_end(sc);
     }
     weft_jit_stats s;

@@ -39,6 +39,21 @@ UNUSED_OK int64_t between(int64_t lo, int64_t hi)
     return lo + (int64_t)(draw() % (uint64_t)(hi - lo + 1));
 }
 
+/* Every element type. */
+UNUSED_OK const int all_types[] = {WEFT_BOOL, WEFT_U8,  WEFT_I8,   WEFT_I16, WEFT_I32,
+                                   WEFT_I64,  WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64};
+enum { NTYPES = sizeof all_types / sizeof all_types[0] };
+
+/* Small extents, now and then one of 0. The rank is returned. */
+UNUSED_OK int random_dims(int lo_rank, int hi_rank, int64_t *dims)
+{
+    int rank = (int)between(lo_rank, hi_rank);
+    for (int i = 0; i < rank; i++) {
+        dims[i] = between(0, 9) == 0 ? 0 : between(1, 6);
+    }
+    return rank;
+}
+
 /* Address of row-major element i. */
 UNUSED_OK void *at(const wf_view *v, int64_t i)
 {

@@ -49,9 +49,9 @@ Test(device_train, checkpoints)
     snprintf(path, sizeof path, "/tmp/weft-device-%d.safetensors", (int)getpid());
     device_double_install();
     trainer a, b, c;
-    trainer_open(&a, WEFT_CUDA(0), false);
-    trainer_open(&b, WEFT_CUDA(0), false);
-    trainer_open(&c, WEFT_CPU, false);
+    trainer_open(&a, WEFT_CUDA(0), false, false);
+    trainer_open(&b, WEFT_CUDA(0), false, false);
+    trainer_open(&c, WEFT_CPU, false, false);
     trainer *all[3] = {&a, &b, &c};
     for (int i = 0; i < 4; i++) {
         if (i == 2) {
@@ -74,8 +74,8 @@ Test(device_train, checkpoints)
             weft_scope_end(sc);
         }
     }
-    check_trainers(&a, &b);
-    check_trainers(&a, &c);
+    check_trainers("resumed on the device", &a, &b);
+    check_trainers("resumed on the host", &a, &c);
     for (int k = 0; k < 3; k++) {
         trainer_close(all[k]);
     }

@@ -15,18 +15,7 @@ WF_EXEC_DECL(index_add);
 WF_EXEC_DECL(one_hot);
 WF_EXEC_DECL(sort);
 
-static const int all_types[] = {WEFT_BOOL, WEFT_U8,  WEFT_I8,   WEFT_I16, WEFT_I32,
-                                WEFT_I64,  WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64};
-enum { NTYPES = sizeof all_types / sizeof all_types[0], TRIALS = 60 };
-
-static int random_dims(int lo_rank, int hi_rank, int64_t *dims)
-{
-    int rank = (int)between(lo_rank, hi_rank);
-    for (int i = 0; i < rank; i++) {
-        dims[i] = between(0, 11) == 0 ? 0 : between(1, 6);
-    }
-    return rank;
-}
+enum { TRIALS = 60 };
 
 /* Valid indices into an extent, negative ones among them. */
 static tensor random_indices(int rank, const int64_t *dims, int64_t extent, bool strided)

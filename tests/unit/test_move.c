@@ -18,18 +18,7 @@ WF_EXEC_DECL(linspace);
 WF_EXEC_DECL(eye);
 WF_EXEC_DECL(random);
 
-static const int all_types[] = {WEFT_BOOL, WEFT_U8,  WEFT_I8,   WEFT_I16, WEFT_I32,
-                                WEFT_I64,  WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64};
-enum { NTYPES = sizeof all_types / sizeof all_types[0], TRIALS = 60 };
-
-static int random_dims(int lo_rank, int hi_rank, int64_t *dims)
-{
-    int rank = (int)between(lo_rank, hi_rank);
-    for (int i = 0; i < rank; i++) {
-        dims[i] = between(0, 9) == 0 ? 0 : between(1, 6);
-    }
-    return rank;
-}
+enum { TRIALS = 60 };
 
 static bool same_element(const tensor *a, const void *pa, const void *pb)
 {
