@@ -59,6 +59,23 @@ WF_INFER(matmul)
     return 0;
 }
 
+/* Operand 2, where there is one: as many elements as the weight has rows, which the op calls `rows`. */
+static int check_bias(const wf_type *src, int nsrc, const char *rows, const char *hint, wf_why *why)
+{
+    int code = 0;
+    if (nsrc <= 2 || !wf_type_present(&src[2]) || (code = wf_check_same_dtype(src, 0, 2, why)) ||
+        (code = wf_check_rank(src, 2, 1, "bias[out]", why))) {
+        return code;
+    }
+    if (src[2].dims[0] != src[1].dims[0]) {
+        code = wf_fail(why, WEFT_ESHAPE,
+                       "the bias has %" PRId64 " elements, the weight %" PRId64 " %s",
+                       src[2].dims[0], src[1].dims[0], rows);
+        wf_hint(why, "%s", hint);
+    }
+    return code;
+}
+
 WF_INFER(linear)
 {
     int code = wf_check_dtype(&src[0], 0, WF_DT_F, FLOATS, why);
@@ -84,18 +101,9 @@ WF_INFER(linear)
         }
         return code;
     }
-    if (nsrc > 2 && wf_type_present(&src[2])) {
-        if ((code = wf_check_same_dtype(src, 0, 2, why)) ||
-            (code = wf_check_rank(src, 2, 1, "bias[out]", why))) {
-            return code;
-        }
-        if (src[2].dims[0] != src[1].dims[0]) {
-            code = wf_fail(why, WEFT_ESHAPE,
-                           "the bias has %" PRId64 " elements, the weight %" PRId64 " rows",
-                           src[2].dims[0], src[1].dims[0]);
-            wf_hint(why, "one bias element for each row of weight[out, in]");
-            return code;
-        }
+    if ((code = check_bias(src, nsrc, "rows", "one bias element for each row of weight[out, in]",
+                           why))) {
+        return code;
     }
     dst[0] = src[0];
     dst[0].dims[last] = src[1].dims[0];
@@ -222,20 +230,7 @@ WF_INFER(conv2d)
         (code = conv_result(attr, &src[0], &src[1], &dst[0], why))) {
         return code;
     }
-    if (nsrc > 2 && wf_type_present(&src[2])) {
-        if ((code = wf_check_same_dtype(src, 0, 2, why)) ||
-            (code = wf_check_rank(src, 2, 1, "bias[out]", why))) {
-            return code;
-        }
-        if (src[2].dims[0] != src[1].dims[0]) {
-            code = wf_fail(why, WEFT_ESHAPE,
-                           "the bias has %" PRId64 " elements, the weight %" PRId64 " filters",
-                           src[2].dims[0], src[1].dims[0]);
-            wf_hint(why, "one bias element for each output channel");
-            return code;
-        }
-    }
-    return 0;
+    return check_bias(src, nsrc, "filters", "one bias element for each output channel", why);
 }
 
 WF_INFER(conv2d_dx)
