@@ -161,6 +161,20 @@ typedef struct wf_scope_rec {
 
 struct wf_ctx;
 
+/* Straight-line code of elementwise rows over numbered values: tensors from 0, temporaries, numbers from `scalars`. */
+typedef struct wf_line {
+    wf_op op;
+    int dst;
+    int src[3]; /* -1: none */
+} wf_line;
+typedef struct wf_lines {
+    const wf_line *line;
+    int n, n_tensor;
+    struct wf_slot *const *tensor;
+    int scalars, n_scalar;
+    const double *scalar;
+} wf_lines;
+
 /*
  * Installed by a trace. Dispatch does everything it always does (checks, promotion, views, handles, tape,
  * versions) but gets the memory of results from here and sends here what kernels would have computed.
@@ -185,6 +199,10 @@ typedef struct wf_recorder {
     /* dst := the derivative of op by operand `which`; src: g, operands, result; WF_ABSENT: not read. */
     int (*vjp)(struct wf_recorder *r, wf_op op, int which, int nsrc, const weft_tensor *src,
                wf_slot *dst, wf_why *why);
+    /* What calls of the lines one after another would record, in one go; tensors that are among the dst get new values, and
+     * the caller counts the writes. False: not of tensors like these, nothing was done; else *rc, 0 or a status with
+     * why filled. */
+    bool (*lines)(struct wf_recorder *r, const wf_lines *l, int *rc, wf_why *why);
     /* Somebody is about to read the elements of s (write: and may change them) behind dispatch's back;
      * s NULL: everything. Afterwards they are in memory. op: what wants them. */
     int (*need)(struct wf_recorder *r, wf_slot *s, bool write, const char *op, wf_why *why);

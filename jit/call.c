@@ -53,7 +53,8 @@ struct weft_jit {
     uint64_t clock;
     wf_trace **idle;
     int nidle, capidle;
-    weft_jit_stats stats;
+    weft_jit_stats stats;    /* but for `frozen` */
+    _Atomic int64_t replays; /* of frozen calls: counted without the lock */
     weft_jit_break breaks[MAX_BREAKS];
     int nbreaks;
     weft_jit_reason reasons[MAX_REASONS];
@@ -347,7 +348,19 @@ static void consider(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p, bool k
     wf_frozen_release(gone[1]);
 }
 
-/* The frozen calls, retained: guards run without the lock. */
+/* The newest frozen call, retained; NULL: there is none. */
+static wf_frozen *first_frozen(weft_jit *j)
+{
+    pthread_mutex_lock(&j->lock);
+    wf_frozen *z = j->nfrozen ? j->frozen[0] : NULL;
+    if (z) {
+        wf_frozen_retain(z);
+    }
+    pthread_mutex_unlock(&j->lock);
+    return z;
+}
+
+/* All of them, retained: guards run without the lock. */
 static int list_frozen(weft_jit *j, wf_frozen *list[MAX_FROZEN])
 {
     pthread_mutex_lock(&j->lock);
@@ -373,48 +386,66 @@ static void drop_dead(weft_jit *j, wf_ctx *c, wf_frozen **list, int n)
     }
 }
 
-/* A frozen call whose guards pass, retained. *verify: one that is due to be checked instead. */
-static wf_frozen *find_frozen(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, int n_out,
-                              wf_frozen **verify)
+/* The newest does not hold: another one, retained, or NULL. a NULL: no guard can pass. */
+static wf_frozen *other_frozen(weft_jit *j, wf_ctx *c, const wf_frozen_args *a, int n_out)
 {
-    char reason[WF_REASON], first[WF_REASON] = "";
+    char reason[WF_REASON];
     wf_frozen *list[MAX_FROZEN], *z = NULL;
     int n = list_frozen(j, list);
-    *verify = NULL;
-    for (int i = 0; i < n && !z; i++) {
-        if (wf_frozen_guard(list[i], c, in, n_in, n_out, reason)) {
-            z = list[i];
-        } else if (i == 0) {
-            memcpy(first, reason, sizeof first);
-        }
+    for (int i = 0; i < n && a && !z; i++) {
+        z = wf_frozen_guard(list[i], a, n_out, reason) ? list[i] : NULL;
     }
     if (z) {
         wf_frozen_retain(z);
-        bool due = j->verify_every > 0 && wf_frozen_count(z) % (uint32_t)j->verify_every == 0;
-        *verify = due ? z : NULL;
-        z = due ? NULL : z;
     } else {
         drop_dead(j, c, list, n);
     }
-    pthread_mutex_lock(&j->lock);
-    j->stats.frozen += z != NULL;
-    if (!z && !*verify && n) {
-        j->stats.misses++;
-        note_reason(j, "guard", first);
-    }
-    pthread_mutex_unlock(&j->lock);
     for (int i = 0; i < n; i++) {
         wf_frozen_release(list[i]);
     }
     return z;
 }
 
-static int run_frozen(weft_jit *j, wf_ctx *c, wf_frozen *z, const weft_tensor *in, weft_tensor *out,
+/* A frozen call whose guards pass, retained, with the arguments of this call in *a, which the caller closes. *verify:
+ * one that is due to be checked instead. Both NULL: a is closed. */
+static wf_frozen *find_frozen(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, int n_out,
+                              wf_frozen_args *a, wf_frozen **verify)
+{
+    char reason[WF_REASON];
+    wf_frozen *z = first_frozen(j);
+    *verify = NULL;
+    if (!z) {
+        return NULL;
+    }
+    bool open = wf_frozen_open(a, c, in, n_in, reason);
+    if (!open || !wf_frozen_guard(z, a, n_out, reason)) {
+        wf_frozen_release(z);
+        z = other_frozen(j, c, open ? a : NULL, n_out);
+    }
+    if (z && (j->verify_every <= 0 || wf_frozen_count(z) % (uint32_t)j->verify_every != 0)) {
+        atomic_fetch_add_explicit(&j->replays, 1, memory_order_relaxed);
+        return z;
+    }
+    *verify = z;
+    wf_frozen_close(a);
+    if (!z) {
+        pthread_mutex_lock(&j->lock);
+        j->stats.misses++;
+        note_reason(j, "guard", reason);
+        pthread_mutex_unlock(&j->lock);
+    }
+    return NULL;
+}
+
+static int run_frozen(weft_jit *j, wf_ctx *c, wf_frozen *z, wf_frozen_args *a, weft_tensor *out,
                       int n_out)
 {
-    wf_why why = {0};
+    wf_why why;
     wf_frozen_how how;
-    int rc = wf_frozen_run(z, c, in, out, &how, &why);
+    why.code = 0;
+    why.rule[0] = why.hint[0] = '\0';
+    int rc = wf_frozen_run(z, a, out, &how, &why);
+    wf_frozen_close(a);
     wf_frozen_release(z);
     if (how.captured || how.reason[0]) {
         pthread_mutex_lock(&j->lock);
@@ -512,6 +543,7 @@ void weft_jit_get_stats(weft_jit *j, weft_jit_stats *out)
     if (j && out) {
         pthread_mutex_lock(&j->lock);
         *out = j->stats;
+        out->frozen = atomic_load_explicit(&j->replays, memory_order_relaxed);
         pthread_mutex_unlock(&j->lock);
     }
 }
@@ -643,9 +675,10 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
     freezing z = {NULL, NULL, 0};
     int64_t start = wf_prof_start();
     if (j->freezes && !c->recorder) {
-        wf_frozen *frozen = find_frozen(j, c, in, n_in, n_out, &z.verify);
+        wf_frozen_args a;
+        wf_frozen *frozen = find_frozen(j, c, in, n_in, n_out, &a, &z.verify);
         if (frozen) {
-            rc = run_frozen(j, c, frozen, in, out, n_out);
+            rc = run_frozen(j, c, frozen, &a, out, n_out);
             note_call(start, j, WEFT_PROFILE_CALL, "frozen");
             return (weft_status)rc;
         }

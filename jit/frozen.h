@@ -35,9 +35,27 @@ bool wf_frozen_same(const wf_frozen *z, const wf_frozen *now, const wf_fn *fn,
 void wf_frozen_retain(wf_frozen *z);
 void wf_frozen_release(wf_frozen *z); /* NULL is ignored */
 
-/* May z replay a call with these arguments? Else the reason. May run user code: a tensor that another thread frees
- * meanwhile ends here. */
-bool wf_frozen_guard(wf_frozen *z, wf_ctx *c, const weft_tensor *in, int n_in, int n_out,
+/* The arguments of a call, pinned, and their storages one behind the other. */
+enum { WF_FROZEN_FEW = 32 };
+typedef struct wf_frozen_args {
+    wf_ctx *c;
+    const weft_tensor *in; /* the caller's */
+    int n;
+    wf_slot **slot;
+    wf_storage **st;
+    bool *pinned;
+    wf_slot *slot_[WF_FROZEN_FEW];
+    wf_storage *st_[WF_FROZEN_FEW];
+    bool pinned_[WF_FROZEN_FEW];
+} wf_frozen_args;
+/* False with the reason: one of them is not a live tensor with a value, or there is no memory. To be closed in any
+ * case. */
+bool wf_frozen_open(wf_frozen_args *a, wf_ctx *c, const weft_tensor *in, int n, char *reason);
+/* May run user code: a tensor that another thread has freed meanwhile ends here. */
+void wf_frozen_close(wf_frozen_args *a);
+
+/* May z replay a call with these arguments? Else the reason. */
+bool wf_frozen_guard(const wf_frozen *z, const wf_frozen_args *a, int n_out,
                      char reason[WF_REASON]);
 /* Has a captured tensor been freed? Then z never replays again, and only holds memory. */
 bool wf_frozen_is_dead(const wf_frozen *z, wf_ctx *c);
@@ -47,8 +65,8 @@ typedef struct wf_frozen_how {
     bool captured;          /* one launch */
     char reason[WF_REASON]; /* why it cannot be, said once; else "" */
 } wf_frozen_how;
-int wf_frozen_run(wf_frozen *z, wf_ctx *c, const weft_tensor *in, weft_tensor *out,
-                  wf_frozen_how *how, wf_why *why);
+int wf_frozen_run(wf_frozen *z, const wf_frozen_args *a, weft_tensor *out, wf_frozen_how *how,
+                  wf_why *why);
 /* Calls so far, this one included. */
 uint32_t wf_frozen_count(wf_frozen *z);
 

@@ -250,8 +250,7 @@ static int storage_value(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why)
     return rc;
 }
 
-/* The storage of s has the value v from now on. */
-static int set_value(wf_trace *t, wf_slot *s, wf_val v, wf_why *why)
+int wf_trace_set_value(wf_trace *t, wf_slot *s, wf_val v, wf_why *why)
 {
     if (atomic_load_explicit(&s->st->is_virtual, memory_order_relaxed)) {
         s->st->value = v;
@@ -471,7 +470,7 @@ static int assign(wf_trace *t, wf_slot *dst, wf_val v, wf_why *why)
         rc = storage_value(t, dst, &src[0], why);
         rc = rc ? rc : append(t, WF_OP_UPDATE, &a, 2, src, &v, why);
     }
-    return rc ? rc : set_value(t, dst, v, why);
+    return rc ? rc : wf_trace_set_value(t, dst, v, why);
 }
 
 /* -- ops -------------------------------------------------------------------------------------------------- */
@@ -751,6 +750,7 @@ const wf_recorder wf_trace_hooks = {
     .view = record_view,
     .copy = record_copy,
     .vjp = record_vjp,
+    .lines = wf_trace_lines,
     .need = record_need,
     .dead = storage_dead,
     .stamp = stamp,

@@ -125,7 +125,7 @@ void wf_trace_abort(wf_trace *t);
  * receives f->noutputs handles of the current scope. 0 or a status with an error recorded. */
 int wf_fn_run(const wf_fn *f, const weft_tensor *inputs, const uint64_t *slots, weft_tensor *out);
 
-/* -- between trace.c and record.c -------------------------------------------------------------------------- */
+/* -- between trace.c, record.c and record_lines.c -------------------------------------------------------------------------- */
 extern const wf_recorder wf_trace_hooks;
 void wf_trace_unlink(wf_trace *t, wf_storage *st);
 void wf_trace_drop_spare(wf_trace *t);
@@ -133,5 +133,9 @@ void wf_trace_drop_spare(wf_trace *t);
 void wf_trace_set_device(wf_trace *t, int device);
 /* The value of the slot's elements, with its extents. 0 or a status with why filled. */
 int wf_trace_value(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why);
+/* The storage of s has the value v from now on. 0 or a status with why filled. */
+int wf_trace_set_value(wf_trace *t, wf_slot *s, wf_val v, wf_why *why);
+/* wf_recorder.lines */
+bool wf_trace_lines(wf_recorder *r, const wf_lines *l, int *rc, wf_why *why);
 
 #endif

@@ -210,7 +210,7 @@ static double power(double b, int64_t n)
 
 static void add_line(update *u, wf_op op, int dst, int a, int b, int c)
 {
-    u->line[u->n++] = (line){op, dst, {a, b, c}};
+    u->line[u->n++] = (wf_line){op, dst, {a, b, c}};
 }
 
 static int add_scalar(update *u, double value)

@@ -7,7 +7,7 @@
 #include "eager/program.h"
 #include "nn/update.h"
 
-static int sources(const line *l)
+static int sources(const wf_line *l)
 {
     return l->src[2] != NONE ? 3 : l->src[1] != NONE ? 2 : 1;
 }
@@ -17,7 +17,7 @@ weft_status wf_update_run_ops(const update *u)
     weft_tensor value[SCALAR];
     memcpy(value, u->tensor, sizeof u->tensor);
     for (int i = 0; i < u->n; i++) {
-        const line *l = &u->line[i];
+        const wf_line *l = &u->line[i];
         weft_tensor src[3];
         int n = sources(l);
         for (int k = 0; k < n; k++) {
@@ -62,7 +62,7 @@ static bool build(const update *u, wf_program *p, int dtype)
         value[SCALAR + i] = wf_program_scalar(p, dtype);
     }
     for (int i = 0; i < u->n; i++) {
-        const line *l = &u->line[i];
+        const wf_line *l = &u->line[i];
         int src[3], n = sources(l);
         for (int k = 0; k < n; k++) {
             src[k] = value[l->src[k]];
@@ -114,12 +114,54 @@ static void set_scalars(const update *u, int dtype, float *f32, const void **sca
     }
 }
 
+/* The lines as a trace records them, in one go. False: nothing was done. */
+static bool record(const update *u, wf_recorder *rec, weft_status *status)
+{
+    wf_ctx *c = wf_ctx_get();
+    wf_why why;
+    why.code = 0;
+    why.rule[0] = why.hint[0] = '\0';
+    wf_slot *slot[T0];
+    bool pinned[T0];
+    const int n = S0 + u->n_state;
+    int found = 0, rc = 0;
+    while (found < n && (slot[found] = wf_pin(c, u->tensor[found], &pinned[found], NULL)) != NULL) {
+        found++;
+    }
+    const wf_lines l = {.line = u->line,
+                        .n = u->n,
+                        .n_tensor = n,
+                        .tensor = slot,
+                        .scalars = SCALAR,
+                        .n_scalar = u->n_scalar,
+                        .scalar = u->scalar};
+    bool done = found == n && rec->lines(rec, &l, &rc, &why);
+    for (int i = 0; i < u->n && done && !rc; i++) {
+        const wf_line *k = &u->line[i];
+        if (k->dst < T0) {
+            wf_storage_wrote(slot[k->dst]->st, k->op);
+        }
+    }
+    for (int i = 0; i < found; i++) {
+        if (pinned[i]) {
+            wf_unpin(c, slot[i]);
+        }
+    }
+    *status = rc ? (weft_status)wf_raise_status(c, "optim_step", 1, u->tensor, &why) : WEFT_OK;
+    return done;
+}
+
 weft_status wf_update_run(const update *u)
 {
     wf_program program;
+    wf_recorder *rec = wf_ctx_get()->recorder;
+    weft_status recorded;
+    if (rec && record(u, rec, &recorded)) {
+        return recorded;
+    }
     int dtype = (int)weft_dtype_of(u->tensor[P]);
     /* A trace fuses the ops itself. */
-    if (wf_ctx_get()->recorder || !is_dense(u) || !build(u, &program, dtype)) {
+    if (rec || !is_dense(u) || !build(u, &program, dtype)) {
         return wf_update_run_ops(u);
     }
     bool written[T0] = {false};

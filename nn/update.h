@@ -2,7 +2,8 @@
  * nn/update.h -- an optimiser's update of one parameter: straight-line code over rows of the op table.
  *
  * Invariant: there is one text of an update and two ways to run it, a tile program in one pass over memory
- * (dense f32 and f64 tensors) and one op after another (everything else). Both round after every line, so
+ * (dense f32 and f64 tensors) and one op after another (everything else); a trace records the ops, of dense tensors in
+ * one go. All round after every line, so
  * they give the same bits.
  */
 #ifndef NN_UPDATE_H
@@ -13,14 +14,8 @@
 /* Operands of a line: the parameter, its gradient, its state, two temporaries, scalars from SCALAR on. */
 enum { NONE = -1, P, G, S0, S1, T0, T1, SCALAR, MAX_SCALARS = 8, MAX_LINES = 12 };
 
-typedef struct line {
-    wf_op op;
-    int dst;
-    int src[3];
-} line;
-
 typedef struct update {
-    line line[MAX_LINES];
+    wf_line line[MAX_LINES];
     int n;
     double scalar[MAX_SCALARS];
     int n_scalar;

@@ -309,6 +309,75 @@ Test(frozen, verification_catches_a_stale_constant)
     layer_close(&b);
 }
 
+static weft_status swapped(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_tensor first = in[0];
+    out[2] = weft_add(in[0], in[1]);
+    out[0] = in[1];
+    out[1] = first;
+    return weft_error_status(out[2]);
+}
+
+/* The caller's arguments and results may be one array, whatever order results are put there. */
+Test(frozen, results_in_place_of_arguments)
+{
+    weft_jit *j = weft_jit_trace(swapped, .frozen = true);
+    weft_tensor a = data(2, 3, 1), b = data(2, 3, 5);
+    for (int call = 0; call < 6; call++) {
+        weft_tensor h[3] = {a, b, WEFT_NONE};
+        OK(weft_jit_call(j, h, 2, h, 3));
+        cr_assert(memcmp(&h[0], &b, sizeof b) == 0 && memcmp(&h[1], &a, sizeof a) == 0, "%d", call);
+        check_bits("sum", h[2], weft_add(a, b));
+    }
+    cr_assert_eq(stats_of(j).frozen, 4, "%s", reasons(j));
+    weft_jit_free(j);
+}
+
+/* More arguments than have room on the stack, some of one memory, one captured: guards see each of them. */
+enum { MANY = 70 };
+
+static weft_status add_all(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    out[0] = weft_add(in[0], *(weft_tensor *)self);
+    for (int i = 1; i < MANY; i++) {
+        out[0] = weft_add(out[0], in[i]);
+    }
+    return weft_error_status(out[0]);
+}
+
+Test(frozen, many_arguments_are_guarded)
+{
+    weft_tensor captured = weft_keep(data(2, 3, 9)), in[MANY], other, y;
+    weft_jit *j = weft_jit_trace(add_all, &captured, .frozen = true);
+    for (int i = 0; i < MANY; i++) {
+        in[i] = i % 10 == 9 ? in[i - 5] : data(2, 3, i);
+    }
+    for (int call = 0; call < 4; call++) {
+        OK(weft_jit_call(j, in, MANY, &y, 1));
+    }
+    cr_assert_eq(stats_of(j).frozen, 2, "%s", reasons(j));
+    for (int i = 0; i < MANY; i++) {
+        static const char *const says[] = {"shares memory with other", "type or shape",
+                                           "shares memory with a captured"};
+        for (int how = 0; how < 3; how++) {
+            weft_tensor was = in[i], expected;
+            other = how == 0 ? in[(i + 1) % MANY] : how == 1 ? data(1, 3, 0) : captured;
+            in[i] = how == 0 && other.slot == was.slot ? data(2, 3, 1) : other;
+            int64_t misses = stats_of(j).misses;
+            OK(add_all(&captured, in, MANY, &expected, 1));
+            OK(weft_jit_call(j, in, MANY, &y, 1));
+            check_bits("sum", y, expected);
+            cr_assert_eq(stats_of(j).misses, misses + 1, "argument %d, %s", i, says[how]);
+            cr_assert(has_reason(j, says[how]), "%s", reasons(j));
+            in[i] = was;
+        }
+    }
+    weft_jit_free(j);
+    weft_free(captured);
+}
+
 static weft_status sum(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
 {
     (void)self, (void)n_in, (void)n_out;

@@ -46,3 +46,89 @@ Test(jit_train, sgd_step_is_one_graph)
 {
     whole_step(true);
 }
+
+/* Parameters of every layout and type: those that a trace records in one go, and those that it leaves to calls. */
+typedef struct zoo {
+    weft_module *m;
+    weft_optim *optim;
+    float memory[6]; /* of a parameter that is imported */
+} zoo;
+
+static void zoo_open(zoo *z, int kind, bool imports)
+{
+    weft_generator g = {11, 0};
+    z->m = weft_module_new(&g);
+    for (int i = 0; i < 6; i++) {
+        z->memory[i] = (float)i - 2.5f;
+    }
+    weft_tensor x = weft_randn(weft_shape(6, 7), .generator = &g);
+    weft_tensor p[] = {imports ? weft_from_blob(.data = z->memory, .shape = weft_shape(6))
+                               : weft_clone(x),
+                       weft_clone(x),
+                       weft_transpose(weft_clone(x), 0, 1),
+                       weft_narrow(weft_clone(x), 0, 1, 3),
+                       weft_cast(x, WEFT_F64),
+                       weft_cast(x, WEFT_F16),
+                       weft_full(weft_shape(), 3, WEFT_F32)};
+    for (int i = 0; i < 7; i++) {
+        weft_module_parameter(z->m, (char[]){'p', (char)('0' + i), 0}, p[i]);
+    }
+    cr_assert_eq(weft_module_status(z->m), WEFT_OK, "%s", weft_last_error());
+    z->optim = kind == 0   ? weft_sgd_new(z->m, 0.05, .momentum = 0.9, .weight_decay = 0.01)
+               : kind == 1 ? weft_sgd_new(z->m, 0.05, .momentum = 0.8, .nesterov = true)
+                           : weft_adamw_new(z->m, 0.02, .weight_decay = 0.1, .decay_min_rank = 1);
+    cr_assert(z->optim != NULL, "%s", weft_last_error());
+}
+
+static void zoo_close(zoo *z)
+{
+    weft_optim_free(z->optim);
+    weft_module_free(z->m);
+}
+
+static weft_status update(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    zoo *z = self;
+    (void)in, (void)n_in, (void)out, (void)n_out;
+    return weft_optim_step(z->optim);
+}
+
+static void set_gradients(zoo *z)
+{
+    for (int i = 0; i < weft_module_count(z->m); i++) {
+        weft_tensor p = weft_module_at(z->m, i).tensor;
+        cr_assert_eq(weft_set_grad(p, weft_mul(p, weft_f(0.5))), WEFT_OK, "%s", weft_last_error());
+    }
+}
+
+Test(jit_train, updates_of_every_layout)
+{
+    for (int k = 0; k < 6; k++) {
+        zoo a, b;
+        zoo_open(&a, k / 2, k % 2);
+        zoo_open(&b, k / 2, k % 2);
+        weft_jit *j = weft_jit_trace(update, &b);
+        for (int step = 0; step < 4; step++) {
+            weft_scope sc = weft_scope_begin();
+            weft_no_grad_begin();
+            set_gradients(&a);
+            set_gradients(&b);
+            weft_no_grad_end();
+            cr_assert_eq(update(&a, NULL, 0, NULL, 0), WEFT_OK, "%s", weft_last_error());
+            cr_assert_eq(weft_jit_call(j, NULL, 0, NULL, 0), WEFT_OK, "%s", weft_last_error());
+            for (int i = 0; i < weft_module_count(a.m); i++) {
+                check_bits("parameter", weft_module_at(a.m, i).tensor,
+                           weft_module_at(b.m, i).tensor);
+            }
+            for (int i = 0; i < weft_optim_state_count(a.optim); i++) {
+                check_bits("state", weft_optim_state(a.optim)[i].tensor,
+                           weft_optim_state(b.optim)[i].tensor);
+            }
+            weft_scope_end(sc);
+        }
+        weft_jit_free(j);
+        zoo_close(&a);
+        zoo_close(&b);
+    }
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}

@@ -1,0 +1,339 @@
+/*
+ * jit/frozen_guard.c -- arguments of frozen calls, comparing descriptions, guards; see frozen.h.
+ *
+ * A guard says yes or no by comparing numbers; only after a no it looks again, for the reason in words.
+ */
+#include <stdarg.h>
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "jit/frozen_impl.h"
+#include "jit/key.h"
+
+bool wf_frozen_refuse(char *reason, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(reason, WF_REASON, fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+uint64_t wf_frozen_hooks(wf_slot *s)
+{
+    wf_meta *m = wf_slot_tracked(s) ? atomic_load_explicit(&s->meta, memory_order_acquire) : NULL;
+    uint64_t sum = 0;
+    if (m) {
+        wf_meta_lock(m);
+        for (const wf_hook *h = m->hooks; h; h = h->next) {
+            sum = sum * 0x9E3779B97F4A7C15u + h->id;
+        }
+        wf_meta_unlock(m);
+    }
+    return sum;
+}
+
+/* -- arguments -------------------------------------------------------------------------------------------------- */
+
+void wf_frozen_close(wf_frozen_args *a)
+{
+    for (int i = 0; i < a->n; i++) {
+        if (a->pinned[i]) {
+            wf_unpin(a->c, a->slot[i]);
+        }
+    }
+    if (a->slot != a->slot_) {
+        wf_mfree(a->slot);
+        wf_mfree(a->st);
+        wf_mfree(a->pinned);
+    }
+}
+
+/* What is wrong with argument i; false. A call that is not recorded has no virtual storage of its own: another thread's
+ * trace will compute this one. */
+__attribute__((noinline, cold)) static bool refuse_argument(const wf_slot *s, int i, char *reason)
+{
+    if (!s) {
+        return wf_frozen_refuse(reason, "argument %d is not a live tensor", i);
+    }
+    if (atomic_load_explicit(&s->st->is_virtual, memory_order_relaxed)) {
+        return wf_frozen_refuse(reason, "argument %d is still being recorded by another thread", i);
+    }
+    return wf_frozen_refuse(reason, "argument %d holds no valid value", i);
+}
+
+bool wf_frozen_open(wf_frozen_args *a, wf_ctx *c, const weft_tensor *in, int n, char *reason)
+{
+    const size_t all = (size_t)n;
+    bool few = n <= WF_FROZEN_FEW;
+    a->c = c;
+    a->in = in;
+    a->n = 0;
+    a->slot = few ? a->slot_ : wf_malloc(all * sizeof *a->slot);
+    a->st = few ? a->st_ : wf_malloc(all * sizeof *a->st);
+    a->pinned = few ? a->pinned_ : wf_malloc(all * sizeof *a->pinned);
+    if (!a->slot || !a->st || !a->pinned) {
+        return wf_frozen_refuse(reason, "there is no memory");
+    }
+    for (int i = 0; i < n; i++) {
+        const weft_tensor h = in[i];
+        wf_slot *s = h.slot < WF_ABSENT_SLOT ? wf_slot_of(c, h) : NULL;
+        a->pinned[i] = false;
+        if (!s && h.slot < WF_ABSENT_SLOT) {
+            s = wf_pin(c, h, &a->pinned[i], NULL);
+        }
+        a->slot[i] = s;
+        a->n = i + 1;
+        if (!s || atomic_load_explicit(&s->st->is_virtual, memory_order_acquire) || s->st->broken) {
+            return refuse_argument(s, i, reason);
+        }
+        a->st[i] = s->st;
+    }
+    return true;
+}
+
+/* The first argument on the memory of argument i. */
+static int first_on(const wf_frozen_args *a, int i)
+{
+    int k = 0;
+    while (a->st[k] != a->st[i]) {
+        k++;
+    }
+    return k;
+}
+
+void wf_frozen_look(wf_frozen_arg *out, const wf_frozen_args *a, int i)
+{
+    wf_slot *s = a->slot[i];
+    out->dtype = s->dtype;
+    out->rank = s->rank;
+    out->device = s->st->device;
+    out->tracked = wf_slot_tracked(s);
+    out->hooks = wf_frozen_hooks(s);
+    out->alias = first_on(a, i);
+    out->outer = -1;
+    out->offset = s->offset;
+    out->nbytes = s->st->nbytes;
+    memcpy(out->map, wf_dims(s), (size_t)s->rank * sizeof out->map[0]);
+    memcpy(out->map + s->rank, wf_strides(s), (size_t)s->rank * sizeof out->map[0]);
+}
+
+/* -- comparing ---------------------------------------------------------------------------------------------------- */
+
+static bool same_words(int n, const int64_t *a, const int64_t *b)
+{
+    return n == 0 || memcmp(a, b, (size_t)n * sizeof *a) == 0;
+}
+
+static bool same_argument(const wf_frozen_arg *x, const wf_frozen_arg *y, int i, char *reason)
+{
+    if (x->dtype != y->dtype || x->rank != y->rank || !same_words(x->rank, x->map, y->map)) {
+        return wf_frozen_refuse(reason, "argument %d has another type or shape", i);
+    }
+    if (x->device != y->device) {
+        return wf_frozen_refuse(reason, "argument %d is on another device", i);
+    }
+    if (!same_words(x->rank, x->map + x->rank, y->map + x->rank) || x->offset != y->offset ||
+        x->nbytes != y->nbytes) {
+        return wf_frozen_refuse(reason, "argument %d lies differently in memory", i);
+    }
+    if (x->alias != y->alias) {
+        return wf_frozen_refuse(reason,
+                                "argument %d shares memory with other arguments than before", i);
+    }
+    if (x->tracked != y->tracked) {
+        return wf_frozen_refuse(reason, "argument %d differs in whether gradients flow to it", i);
+    }
+    return x->hooks == y->hooks || wf_frozen_refuse(reason, "argument %d has other hooks", i);
+}
+
+bool wf_frozen_agree(const wf_frozen *a, const wf_frozen *b, char reason[WF_REASON])
+{
+    if (a->n_in != b->n_in || a->n_out != b->n_out || a->n_source != b->n_source ||
+        a->n_made != b->n_made) {
+        return wf_frozen_refuse(reason, "it has other inputs or results than before");
+    }
+    if (a->grad != b->grad || a->device != b->device) {
+        return wf_frozen_refuse(reason, a->grad != b->grad ? "the grad mode differs"
+                                                           : "the device differs");
+    }
+    if (a->home != b->home) {
+        return wf_frozen_refuse(reason, "the default device differs");
+    }
+    for (int i = 0; i < a->n_in; i++) {
+        if (!same_argument(&a->in[i], &b->in[i], i, reason) || a->in[i].outer != b->in[i].outer) {
+            return false;
+        }
+    }
+    for (int i = 0; i < a->n_source; i++) {
+        const wf_frozen_source *x = &a->src[i], *y = &b->src[i];
+        if (x->arg != y->arg || x->st != y->st || !wf_frozen_same_handle(x->handle, y->handle) ||
+            x->tracked != y->tracked || x->written != y->written || x->bumps != y->bumps) {
+            return wf_frozen_refuse(reason, "input %d is another captured tensor than before", i);
+        }
+    }
+    for (int i = 0; i < a->n_out; i++) {
+        const wf_frozen_out *x = &a->out[i], *y = &b->out[i];
+        bool made = x->kind == WF_OUT_MADE;
+        if (x->kind != y->kind || x->index != y->index || x->dtype != y->dtype ||
+            x->rank != y->rank || x->offset != y->offset ||
+            (x->kind == WF_OUT_VALUE && !wf_frozen_same_handle(x->value, y->value)) ||
+            (made && (!same_words(x->rank, x->dims, y->dims) ||
+                      !same_words(x->rank, x->strides, y->strides)))) {
+            return wf_frozen_refuse(reason, "output %d is made in another way than before", i);
+        }
+    }
+    return true;
+}
+
+bool wf_frozen_numbers(const wf_fn *a, const wf_fn *b, char reason[WF_REASON])
+{
+    for (uint32_t k = 0; k < a->n; k++) {
+        const wf_ins *x = &a->ins[k], *y = &b->ins[k];
+        bool same = true;
+        if (x->op == WF_OP_SCALAR) {
+            same = a->slots[x->attr] == b->slots[y->attr];
+        } else if (x->op > WF_OP_RESULT && x->attr) {
+            const wf_attr *p = &a->attrs[x->attr], *q = &b->attrs[y->attr];
+            same = (!p->n_dyn || memcmp(p->dyn, q->dyn, p->n_dyn * sizeof *p->dyn) == 0) &&
+                   (!p->n_flt || memcmp(p->flt, q->flt, p->n_flt * sizeof *p->flt) == 0);
+        }
+        if (!same) {
+            const wf_ins *user = x;
+            for (uint32_t u = k + 1; x->op == WF_OP_SCALAR && u < a->n && user == x; u++) {
+                const wf_val *src = wf_ins_src(a, &a->ins[u]);
+                for (int i = 0; i < a->ins[u].nsrc; i++) {
+                    user = src[i] == k + 1 ? &a->ins[u] : user;
+                }
+            }
+            const char *site = a->locs[user->loc];
+            return wf_frozen_refuse(reason, "a number of %s%s%s changed", wf_rows[user->op].name,
+                                    site ? " at " : "", site ? site : "");
+        }
+    }
+    return true;
+}
+
+bool wf_frozen_same(const wf_frozen *z, const wf_frozen *now, const wf_fn *fn,
+                    const int32_t *writes, char reason[WF_REASON])
+{
+    if (!wf_key_same(z->fn, z->writes, fn, writes)) {
+        return wf_frozen_refuse(reason, "the function records other ops than it did");
+    }
+    return wf_frozen_numbers(z->fn, fn, reason) && wf_frozen_agree(z, now, reason);
+}
+/* -- guards ---------------------------------------------------------------------------------------------------------- */
+
+/* Is s, on st, what x says, but for whom it shares memory with? Without a branch where there is nothing to decide. */
+static inline bool is_as_before(const wf_frozen_arg *x, wf_slot *s, const wf_storage *st)
+{
+    const bool tracked = wf_slot_tracked(s);
+    uint64_t odd = (uint64_t)((x->dtype ^ s->dtype) | (x->rank ^ s->rank) |
+                              (x->device ^ st->device) | (x->tracked ^ tracked)) |
+                   (uint64_t)(x->offset ^ s->offset) | (x->nbytes ^ st->nbytes);
+    if (odd) {
+        return false;
+    }
+    const int64_t *d = wf_dims(s), *t = wf_strides(s), *e = x->map, *u = x->map + x->rank;
+    for (int i = 0; i < x->rank; i++) {
+        odd |= (uint64_t)(d[i] ^ e[i]) | (uint64_t)(t[i] ^ u[i]);
+    }
+    return !odd && (!tracked || wf_frozen_hooks(s) == x->hooks);
+}
+
+/* Argument i, on memory that is imported or that some captured tensor may lie in. */
+static bool guard_sharing(const wf_frozen *z, const wf_storage *st, int i, char *reason)
+{
+    const int outer = z->in[i].outer;
+    if (outer >= 0 && z->src[outer].arg < 0 && st != z->src[outer].st) {
+        return wf_frozen_refuse(reason, "argument %d was a captured tensor", i);
+    }
+    for (int k = 0; k < z->n_source; k++) {
+        if (k != outer && z->src[k].st == st) {
+            return wf_frozen_refuse(reason, "argument %d shares memory with a captured tensor", i);
+        }
+    }
+    if (st->inline_data == WF_STORAGE_EXTERNAL) {
+        return wf_frozen_refuse(reason, "argument %d is imported memory", i);
+    }
+    return true;
+}
+
+/* Why argument i is refused; true: it is not. */
+__attribute__((noinline, cold)) static bool explain(const wf_frozen *z, const wf_frozen_args *a,
+                                                    int i, char *reason)
+{
+    wf_frozen_arg now;
+    wf_frozen_look(&now, a, i);
+    return same_argument(&z->in[i], &now, i, reason);
+}
+
+static bool guard_args(const wf_frozen *z, const wf_frozen_args *a, char *reason)
+{
+    uint64_t before = 0; /* the memory of arguments so far */
+    for (int i = 0; i < a->n; i++) {
+        const wf_storage *st = a->st[i];
+        const wf_frozen_arg *x = &z->in[i];
+        const uint64_t bit = wf_frozen_bit(st);
+        const int alias = before & bit ? first_on(a, i) : i;
+        before |= bit;
+        if ((alias != x->alias || !is_as_before(x, a->slot[i], st)) && !explain(z, a, i, reason)) {
+            return false;
+        }
+        const bool captured = x->outer >= 0 && z->src[x->outer].arg < 0;
+        if ((captured || (z->captured & bit) || st->inline_data == WF_STORAGE_EXTERNAL) &&
+            !guard_sharing(z, st, i, reason)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool guard_captured(const wf_frozen *z, wf_ctx *c, char *reason)
+{
+    for (int k = 0; k < z->n_source && z->captured; k++) {
+        const wf_frozen_source *s = &z->src[k];
+        if (!s->st) {
+            continue;
+        }
+        bool pinned;
+        wf_slot *slot = wf_pin(c, s->handle, &pinned, NULL);
+        bool ok = slot && slot->st == s->st && wf_slot_tracked(slot) == s->tracked &&
+                  !s->st->root && wf_frozen_hooks(slot) == s->hooks;
+        if (slot && pinned) {
+            wf_unpin(c, slot);
+        }
+        if (!ok || s->st->broken) {
+            return wf_frozen_refuse(reason, "a captured tensor (input %d) is not what it was", k);
+        }
+    }
+    return true;
+}
+
+bool wf_frozen_is_dead(const wf_frozen *z, wf_ctx *c)
+{
+    bool dead = false;
+    for (int k = 0; k < z->n_source && !dead; k++) {
+        bool pinned = false;
+        wf_slot *slot = z->src[k].st ? wf_pin(c, z->src[k].handle, &pinned, NULL) : NULL;
+        dead = z->src[k].st && !slot;
+        if (pinned) {
+            wf_unpin(c, slot);
+        }
+    }
+    return dead;
+}
+
+bool wf_frozen_guard(const wf_frozen *z, const wf_frozen_args *a, int n_out, char reason[WF_REASON])
+{
+    if (a->n != z->n_in || n_out != z->n_out) {
+        return wf_frozen_refuse(reason, "another number of arguments or outputs");
+    }
+    if (wf_grad_enabled(a->c) != z->grad) {
+        return wf_frozen_refuse(reason, "the grad mode differs");
+    }
+    if (a->c->device != z->home) {
+        return wf_frozen_refuse(reason, "the default device differs");
+    }
+    return guard_args(z, a, reason) && guard_captured(z, a->c, reason);
+}

@@ -1,0 +1,243 @@
+/*
+ * jit/frozen_run.c -- replaying frozen calls, step by step or as one launch; see frozen.h.
+ */
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "eager/device.h"
+#include "eager/pool.h"
+#include "jit/frozen_impl.h"
+
+/* Everything a replay needs in one block. */
+typedef struct replay {
+    wf_view *in, *out;
+    wf_storage **made;
+    wf_storage **source;
+    weft_tensor *handle; /* per result of the call */
+    uint8_t *began;      /* per output of the function */
+} replay;
+
+/* Memory of a replay. */
+static int lay(const wf_frozen *z, wf_view *v, wf_val value, wf_storage *st, bool write,
+               wf_why *why)
+{
+    wf_view_of_type(v, wf_fn_type(z->fn, value), st->data);
+    v->device = st->device;
+    return wf_storage_use(st, write, why);
+}
+
+static int make_memory(wf_frozen *z, const wf_frozen_args *a, replay *r, wf_why *why)
+{
+    for (int k = 0; k < z->n_source; k++) {
+        r->source[k] = z->src[k].arg >= 0 ? a->st[z->src[k].arg] : z->src[k].st;
+    }
+    for (uint32_t k = 0; k < z->n_made; k++) {
+        r->made[k] = wf_storage_new_on(z->device, z->made_bytes[k], why);
+        if (!r->made[k]) {
+            return why->code ? why->code : WEFT_ENOMEM;
+        }
+    }
+    return 0;
+}
+
+static int lay_out(wf_frozen *z, replay *r, wf_why *why)
+{
+    const wf_fn *f = z->fn;
+    for (int k = 0; k < z->n_source; k++) {
+        if (lay(z, &r->in[k], f->inputs[k], r->source[k], z->src[k].written, why)) {
+            return why->code;
+        }
+    }
+    uint32_t at = 0;
+    for (; at < z->n_made; at++) {
+        if (lay(z, &r->out[at], f->outputs[at], r->made[at], true, why)) {
+            return why->code;
+        }
+    }
+    for (int k = 0; k < z->n_source; k++) {
+        if (z->src[k].written) {
+            if (lay(z, &r->out[at], f->outputs[at], r->source[k], true, why)) {
+                return why->code;
+            }
+            at++;
+        }
+    }
+    return 0;
+}
+
+/* Tensors that the call wrote; of one that failed, those that it had begun to. */
+static void mark_written(wf_frozen *z, const replay *r, const wf_plan_args *failed)
+{
+    uint32_t at = z->n_made;
+    for (int k = 0; k < z->n_source; k++) {
+        if (z->src[k].written && (!failed || failed->began[at])) {
+            wf_storage *st = r->source[k];
+            atomic_fetch_add_explicit(&st->version, z->src[k].bumps, memory_order_relaxed);
+            st->write_op = failed ? (uint16_t)failed->failed_op : z->src[k].write_op;
+            st->write_site = NULL;
+            st->broken = failed != NULL;
+        }
+        at += z->src[k].written;
+    }
+}
+
+/* Handles of the results, put aside: the caller's arrays of arguments and results may be one. */
+static int make_outputs(const wf_frozen *z, const wf_frozen_args *a, replay *r, wf_why *why)
+{
+    int rc = 0;
+    for (int i = 0; i < z->n_out && !rc; i++) {
+        const wf_frozen_out *o = &z->out[i];
+        r->handle[i] = o->value;
+        if (o->kind == WF_OUT_ARG) {
+            r->handle[i] = a->in[o->index];
+        } else if (o->kind == WF_OUT_MADE) {
+            wf_storage *st = r->made[o->index];
+            r->handle[i] = wf_wrap_view(a->c, st, (char *)st->data + o->offset, o->dtype, o->rank,
+                                        o->dims, o->strides);
+            rc = r->handle[i].slot ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory for a handle");
+        }
+    }
+    return rc;
+}
+
+/* -- replaying as one launch ------------------------------------------------------------------------------------------ */
+
+enum {
+    CAPTURE_FROM = 2,
+    CAPTURE_ANYWAY = 24
+}; /* replays before a capture; kernels not made by then will not be */
+
+/* Called with the lock. The capture of this call's steps; NULL: not now, or never. */
+static wf_capture *capture_now(wf_frozen *z, const replay *r, wf_frozen_how *how)
+{
+    bool *flags = wf_malloc(2 * (size_t)z->n_source + 1);
+    wf_why why = {0};
+    for (int k = 0; flags && k < z->n_source; k++) {
+        flags[k] = z->src[k].arg >= 0;
+        flags[z->n_source + k] = z->src[k].written;
+    }
+    const wf_capture_of what = {.fn = z->fn,
+                                .plan = z->plan,
+                                .device = z->device,
+                                .n_source = (uint32_t)z->n_source,
+                                .n_made = z->n_made,
+                                .source = r->source,
+                                .argument = flags,
+                                .written = flags ? flags + z->n_source : NULL,
+                                .made_bytes = z->made_bytes};
+    z->capture = flags ? wf_capture_new(&what, &why) : NULL;
+    if (!z->capture) {
+        z->uncapturable = true;
+        snprintf(how->reason, sizeof how->reason, "%.180s",
+                 flags ? why.rule : "there is no memory");
+    }
+    wf_mfree(flags);
+    return z->capture;
+}
+
+/* The capture to run; NULL: run the steps. */
+static wf_capture *find_capture(wf_frozen *z, const replay *r, wf_frozen_how *how)
+{
+    if (!wf_capture_can(z->device)) {
+        return NULL;
+    }
+    wf_capture *c = NULL;
+    pthread_mutex_lock(&z->lock);
+    bool ready = z->replays >= CAPTURE_FROM && (z->calm || z->replays >= CAPTURE_ANYWAY);
+    if (z->uncapturable) {
+        c = NULL;
+    } else if (z->capture && wf_capture_holds(z->capture, r->source)) {
+        c = z->capture;
+    } else if (z->capture) {
+        z->uncapturable = true;
+        snprintf(how->reason, sizeof how->reason, "a captured tensor has moved");
+    } else if (ready && wf_plan_is_settled(z->plan)) {
+        c = capture_now(z, r, how);
+    }
+    pthread_mutex_unlock(&z->lock);
+    return c;
+}
+
+static int run_steps(wf_frozen *z, replay *r, wf_plan_args *p, wf_why *why)
+{
+    bool can = wf_capture_can(z->device);
+    int64_t before = can ? wf_capture_unsettled(z->device) : 0;
+    int rc = lay_out(z, r, why);
+    p->failed_op = WF_OP_INVALID;
+    memset(r->began, 0, z->n_made + (size_t)z->n_source);
+    if (!rc) {
+        unsigned mode = wf_fpenv_enter();
+        rc = wf_plan_run(z->plan, p, why);
+        wf_fpenv_leave(mode);
+        mark_written(z, r, rc ? p : NULL);
+    }
+    if (can) {
+        pthread_mutex_lock(&z->lock);
+        z->calm = wf_capture_unsettled(z->device) == before;
+        z->replays++;
+        pthread_mutex_unlock(&z->lock);
+    }
+    return rc;
+}
+
+/* As one launch if there is a capture, or step by step. */
+static int run_somehow(wf_frozen *z, replay *r, wf_frozen_how *how, wf_why *why)
+{
+    wf_plan_args p = {
+        .fn = z->fn, .in = r->in, .out = r->out, .device = z->device, .began = r->began};
+    wf_capture *c = find_capture(z, r, how);
+    bool launched = false;
+    int rc = c ? wf_capture_run(c, r->source, r->made, &launched, why) : 0;
+    if (!launched) {
+        if (c) { /* what stood in the way of a launch may not be in the way of steps */
+            why->code = 0;
+            why->rule[0] = why->hint[0] = '\0';
+        }
+        return run_steps(z, r, &p, why);
+    }
+    how->captured = true;
+    if (rc) {
+        p.failed_op = WF_OP_COPY;
+        memset(r->began, 1, z->n_made + (size_t)z->n_source);
+    }
+    mark_written(z, r, rc ? &p : NULL);
+    return rc;
+}
+
+int wf_frozen_run(wf_frozen *z, const wf_frozen_args *a, weft_tensor *out, wf_frozen_how *how,
+                  wf_why *why)
+{
+    size_t ns = (size_t)z->n_source, nm = z->n_made, no = (size_t)z->n_out;
+    char *block = wf_malloc((2 * ns + nm) * sizeof(wf_view) + no * sizeof(weft_tensor) +
+                            (ns + nm) * (sizeof(void *) + 1) + 1);
+    how->captured = false;
+    how->reason[0] = '\0';
+    if (!block) {
+        return wf_fail(why, WEFT_ENOMEM, "out of memory for a frozen call");
+    }
+    replay r = {.in = (wf_view *)(void *)block};
+    r.out = r.in + ns;
+    r.handle = (weft_tensor *)(void *)(r.out + ns + nm);
+    r.made = (wf_storage **)(void *)(r.handle + no);
+    r.source = r.made + nm;
+    r.began = (uint8_t *)(void *)(r.source + ns);
+    for (size_t k = 0; k < nm; k++) {
+        r.made[k] = NULL;
+    }
+    int rc = make_memory(z, a, &r, why);
+    rc = rc ? rc : run_somehow(z, &r, how, why);
+    rc = rc ? rc : make_outputs(z, a, &r, why);
+    if (rc == WEFT_ENOMEM && !why->code) {
+        wf_fail(why, rc, "out of memory for the results");
+    }
+    for (size_t k = 0; k < no && !rc; k++) {
+        out[k] = r.handle[k];
+    }
+    for (size_t k = 0; k < nm; k++) {
+        if (r.made[k]) {
+            wf_storage_release(r.made[k]);
+        }
+    }
+    wf_mfree(block);
+    return rc;
+}
