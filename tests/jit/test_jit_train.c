@@ -3,6 +3,7 @@
  * parameters, optimiser state, buffers, gradients and generators agree bit for bit over several steps.
  */
 #include "tests/gpu/trainer.h"
+#include "tests/support/support.h"
 
 static void whole_step(bool sgd)
 {
