@@ -251,6 +251,7 @@ static int record(const weft_graph_args *a, const weft_tensor *x, int n_out, rec
         out[i] = WEFT_NONE;
     }
     rc = rc ? rc : (int)a->fn(a->self, x, a->n_inputs, out, n_out);
+    rc = rc ? rc : wf_trace_refusal(t, "jit_graph");
     for (int i = 0; i < n_out && !rc; i++) {
         rc = wf_trace_output(t, out[i]);
     }
@@ -314,6 +315,18 @@ static int name_ports(weft_graph *g, const weft_graph_args *a, const recording *
     return 0;
 }
 
+/* A name as the text form has it, so that what is saved loads. */
+static bool good_word(const char *s, bool symbol)
+{
+    size_t n = strlen(s);
+    bool good = n > 0 && n < (symbol ? 32u : 64u) && !(symbol && s[0] >= '0' && s[0] <= '9');
+    for (size_t i = 0; i < n && good; i++) {
+        good = s[i] == '_' || (s[i] >= '0' && s[i] <= '9') || (s[i] >= 'a' && s[i] <= 'z') ||
+               (s[i] >= 'A' && s[i] <= 'Z');
+    }
+    return good;
+}
+
 /* Distinct symbols with the example's sizes and others. Returns how many, or -1. */
 static int symbols_of(const weft_graph_args *a, const char **names, int64_t *sizes, int64_t *others)
 {
@@ -327,6 +340,14 @@ static int symbols_of(const weft_graph_args *a, const char **names, int64_t *siz
         if (!x->name || x->input < 0 || x->input >= a->n_inputs || x->axis < 0 ||
             x->axis >= weft_rank(a->inputs[x->input])) {
             wf_api_error("jit_graph", WEFT_EINVALID, "dims[%d] names no axis of an input", d);
+            return -1;
+        }
+        if (!good_word(x->name, true)) {
+            wf_api_error(
+                "jit_graph", WEFT_EINVALID,
+                "dims[%d]: '%s' is no name for an extent: 1 to 31 letters, digits and '_', "
+                "not a digit first",
+                d, x->name);
             return -1;
         }
         int64_t size = weft_dim(a->inputs[x->input], x->axis);
@@ -418,6 +439,11 @@ weft_graph *(weft_jit_graph)(const weft_graph_args *a)
         a->n_dims < 0 || (a->n_inputs && !a->inputs) || (a->n_dims && !a->dims)) {
         wf_api_error("jit_graph", WEFT_EINVALID,
                      "a function, up to 64 inputs and 1 to 64 outputs are wanted");
+        return NULL;
+    }
+    if (a->name && !good_word(a->name, false)) {
+        wf_api_error("jit_graph", WEFT_EINVALID,
+                     "'%s' is no name for a graph: 1 to 63 letters, digits and '_'", a->name);
         return NULL;
     }
     weft_tensor x[64];

@@ -705,17 +705,19 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
     uint32_t floor = all->floor, depth = all->depth;
     all->floor = all->depth = depth + !t;
     rc = rc ? rc : (int)j->fn(j->self, in, n_in, r, n_out);
+    int refused = t && !rc ? wf_trace_refusal(t, "jit_call") : 0;
     all->floor = floor;
     all->depth = depth; /* regions that the function left open end with it */
-    for (int i = 0; r && i < n_out; i++) {
+    for (int i = 0; r && !refused && i < n_out; i++) {
         r[i] = r[i].slot < WF_ABSENT_SLOT ? weft_scope_give(sc, r[i]) : r[i];
     }
     weft_scope_end(sc);
-    if (t && j->freezes && !rc) {
+    if (t && j->freezes && !rc && !refused) {
         describe(j, t, in, n_in, r, n_out, grad, &z);
     }
     note_call(start, j, WEFT_PROFILE_RECORD, t ? "" : "part of another trace");
     int ran = t ? finish(j, t, "jit_call") : 0;
+    ran = refused ? refused : ran;
     wf_frozen_release(z.now);
     wf_frozen_release(z.verify);
     for (int i = 0; i < n_out; i++) {
@@ -776,10 +778,10 @@ weft_status(weft_jit_end)(weft_jit *j)
     }
     int64_t start = t->since;
     note_call(start, j, WEFT_PROFILE_RECORD, "a region");
-    int rc = finish(j, t, "jit_end");
+    int refused = wf_trace_refusal(t, "jit_end"), rc = finish(j, t, "jit_end");
     close_trace(j, t);
     note_call(start, j, WEFT_PROFILE_CALL, "a region");
-    return (weft_status)rc;
+    return (weft_status)(refused ? refused : rc);
 }
 
 /* -- looking ---------------------------------------------------------------------------------------------------- */

@@ -20,6 +20,16 @@ static int no_memory(wf_why *why)
     return wf_fail(why, WEFT_ENOMEM, "out of memory for the trace");
 }
 
+/* The error that why says is the trace's, too: a function that does not look at it has not computed what it says. */
+static int refuse(wf_trace *t, const wf_why *why)
+{
+    if (!t->refused.code) {
+        t->refused = *why;
+        t->refusal = t->c->error_next; /* recorded as soon as this returns */
+    }
+    return why->code;
+}
+
 /* -- virtual storages -------------------------------------------------------------------------------------- */
 
 enum { FIRST_ADDRESS_BIT = 62 }; /* of no process: user space ends below */
@@ -171,7 +181,7 @@ static int capture(wf_trace *t, wf_slot *s, uint32_t *place, wf_outer **out, wf_
         o->first = wf_handle_of(t->c, s);
         o->version = atomic_load_explicit(&st->version, memory_order_relaxed);
     }
-    if (t->keep_handles) {
+    if (t->owner.function) {
         o->handle = wf_wrap_view(t->c, st, st->data, type.dtype, type.rank, type.dims, NULL);
         if (o->handle.slot && s->meta && s->meta->name) {
             weft_set_name(o->handle, s->meta->name);
@@ -219,13 +229,13 @@ static int outer_of(wf_trace *t, wf_slot *s, wf_outer **o, wf_why *why)
 static int settle(wf_trace *t, int nsrc, wf_slot *const *src, wf_slot *dst, wf_why *why)
 {
     bool clash = false;
-    if (t->keep_handles && dst &&
+    if (t->owner.function && dst &&
         !atomic_load_explicit(&dst->st->is_virtual, memory_order_relaxed)) {
         wf_fail(why, WEFT_EUNSUPPORTED,
                 "'%s' is recorded as a function, which must not write to tensors from outside",
                 t->owner.name);
         wf_hint(why, "use the out-of-place op and return the new value");
-        return why->code;
+        return refuse(t, why);
     }
     if (t->nouter == 0) {
         return 0;
@@ -687,6 +697,16 @@ static int record_vjp(wf_recorder *r, wf_op op, int which, int nsrc, const weft_
 static int record_need(wf_recorder *r, wf_slot *s, bool write, const char *op, wf_why *why)
 {
     wf_trace *t = trace_of(r);
+    const char *site = t->c->here;
+    if (t->owner.function && s) {
+        wf_fail(why, WEFT_EUNSUPPORTED,
+                "%s wants a value while '%s' is recorded as a function%s%s: it would be a constant "
+                "of it",
+                op, t->owner.name, site ? ", at " : "", site ? site : "");
+        wf_hint(why,
+                "compute with ops, or read the value before recording and hand it in as a number");
+        return refuse(t, why);
+    }
     if (s && !atomic_load_explicit(&s->st->is_virtual, memory_order_acquire)) {
         uint32_t *place = t->table_cap ? find(t, s->st) : NULL;
         bool seen = place && *place;
@@ -704,13 +724,12 @@ static int record_need(wf_recorder *r, wf_slot *s, bool write, const char *op, w
     if (!s && !t->fn->n && !t->first) {
         return 0;
     }
-    const char *site = t->c->here;
     if (t->owner.single_graph) {
         wf_fail(why, WEFT_EUNSUPPORTED,
                 "%s wants a value in the middle of '%s', which is to be one graph%s%s", op,
                 t->owner.name, site ? ", at " : "", site ? site : "");
         wf_hint(why, "return the value and read it outside, or allow breaks (no .single_graph)");
-        return why->code;
+        return refuse(t, why);
     }
     if (t->owner.broke) {
         t->owner.broke(t->owner.user, op, site);

@@ -49,7 +49,7 @@ int wf_trace_reopen(wf_trace *t, const wf_trace_owner *owner)
     t->owner = *owner;
     t->serial = next_serial();
     t->depth = t->floor = 1;
-    t->keep_handles = false;
+    t->refused.code = 0;
     t->peeked = NULL;
     t->commits = 0;
     t->note = NULL;
@@ -288,6 +288,17 @@ int wf_trace_commit(wf_trace *t, wf_why *why)
     return rc;
 }
 
+int wf_trace_refusal(wf_trace *t, const char *op)
+{
+    const wf_why *why = &t->refused;
+    if (why->code) { /* with op and operands, if the text is still there */
+        const char *full = weft_error_text((weft_tensor){0, t->c->id, t->refusal});
+        wf_raise_text(t->c, why->code, op, "in '%s': %s", t->owner.name,
+                      strstr(full, why->rule) ? full : why->rule);
+    }
+    return why->code;
+}
+
 void wf_trace_close(wf_trace *t)
 {
     wf_job job = {0};
@@ -306,11 +317,8 @@ void wf_trace_close(wf_trace *t)
 
 wf_trace *wf_trace_begin(const char *name)
 {
-    wf_trace *t = wf_trace_open(&(wf_trace_owner){.name = name ? name : "f", .single_graph = true});
-    if (t) {
-        t->keep_handles = true;
-    }
-    return t;
+    return wf_trace_open(
+        &(wf_trace_owner){.name = name ? name : "f", .single_graph = true, .function = true});
 }
 
 int wf_trace_output(wf_trace *t, weft_tensor out)

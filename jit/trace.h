@@ -59,7 +59,9 @@ typedef struct wf_trace wf_trace;
 typedef struct wf_trace_owner {
     const char *name;
     bool single_graph; /* a read in the middle is an error */
-    bool freezes;      /* what jit/frozen.h asks about is noted */
+    bool
+        function; /* recorded for its own sake: every read, and every write to a tensor from outside, is one */
+    bool freezes; /* what jit/frozen.h asks about is noted */
     void *user;
     /* Computes a segment. 0 or a status with why filled. */
     int (*run)(void *user, wf_job *job, wf_why *why);
@@ -85,12 +87,13 @@ struct wf_trace {
     uint32_t *table; /* outer + 1 by hash of the storage; capacity a power of two */
     uint32_t table_cap;
     uint32_t wrapped, written; /* outer storages on imported memory; written ones */
-    bool keep_handles;
-    const char *peeked; /* what read a tensor from outside without a break, or NULL */
-    uint32_t commits;   /* segments so far */
-    void *note;         /* handed to the runner with each job */
-    int64_t since;      /* a region's begin, for a profile; 0: none is being taken */
-    wf_view *views;     /* scratch of a commit */
+    wf_why refused;            /* the first read or write that was refused; code 0: none */
+    uint64_t refusal;          /* the number that its error has */
+    const char *peeked;        /* what read a tensor from outside without a break, or NULL */
+    uint32_t commits;          /* segments so far */
+    void *note;                /* handed to the runner with each job */
+    int64_t since;             /* a region's begin, for a profile; 0: none is being taken */
+    wf_view *views;            /* scratch of a commit */
     int32_t *writes;
     uint8_t *began;
     uint32_t capviews;
@@ -102,6 +105,9 @@ wf_trace *wf_trace_open(const wf_trace_owner *owner);
 int wf_trace_reopen(wf_trace *t, const wf_trace_owner *owner);
 /* Runs what was recorded. Afterwards no storage is virtual. 0 or a status with why filled. */
 int wf_trace_commit(wf_trace *t, wf_why *why);
+/* 0, or the status of a read or write that was refused, with the error recorded under `op`: what was computed instead of
+ * the value means nothing, whether or not the function looked at the status. */
+int wf_trace_refusal(wf_trace *t, const char *op);
 /* Stops recording without running anything more; values that were not computed are marked broken. */
 void wf_trace_close(wf_trace *t);
 void wf_trace_free(wf_trace *t); /* a closed one, or NULL */

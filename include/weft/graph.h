@@ -9,7 +9,8 @@
  * have. The file is a valid safetensors file: the weights, and the function as text in its metadata
  * (docs/graph-files.md). Loading maps the weights, checks everything and executes nothing.
  *
- * A graph is immutable; it may be run from many threads at once. Results are bit for bit those of the function.
+ * A graph is immutable; it may be run from many threads at once. Results are bit for bit those of the function. Random
+ * numbers (dropout that trains, weft_rand) are those of the recording at every run.
  */
 #ifndef WEFT_GRAPH_H
 #define WEFT_GRAPH_H
@@ -37,7 +38,7 @@ typedef struct weft_graph_args {
     const weft_tensor *inputs; /* examples: element types and extents count, values do not */
     int n_inputs;
     int n_outputs;                   /* default 1 */
-    const char *name;                /* default "f" */
+    const char *name;                /* letters, digits and '_', at most 63; default "f" */
     const char *const *input_names;  /* NULL: input_0, input_1, ... */
     const char *const *output_names; /* NULL: output_0, ... */
     const weft_graph_dim
@@ -45,7 +46,8 @@ typedef struct weft_graph_args {
     int n_dims;
     int end_;
 } weft_graph_args;
-/* NULL with an error recorded: fn's own; a read of a computed value; a size or number that depends on a symbol
+/* NULL with an error recorded: fn's own; a read of any value, and a write to a tensor from outside (WEFT_EUNSUPPORTED,
+ * whether or not fn looked at the status: a value read would be a constant of the graph); a size or number that depends on a symbol
  * in a way the graph cannot say (only the symbol itself can appear as an extent). */
 WEFT_API weft_graph *weft_jit_graph(const weft_graph_args *args);
 

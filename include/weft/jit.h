@@ -22,8 +22,8 @@
  * Defined corners
  *  - Reading a value in the middle (weft_item, weft_data, weft_print, saving, ...) breaks the graph there: what
  *    was recorded is run, the value is read, recording goes on. Breaks are counted with their sites; under
- *    .single_graph they are errors that name the site. Reading a tensor from outside that the call has not
- *    written is not a break.
+ *    .single_graph they are errors that name the site, and the call fails with them, whether or not `step` looked
+ *    at the status. Reading a tensor from outside that the call has not written is not a break.
  *  - A call inside a traced function or region is part of the outer trace (its own plan is not used).
  *  - Tensors of `in` may be returned in `out`; outputs may share memory with each other and with inputs; there
  *    may be no inputs and no outputs. Handles behave as if `step` had been called, but for one thing: what `step`

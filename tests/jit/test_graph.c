@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/support.h"
 #include "weft/weft.h"
 
 typedef struct model {
@@ -141,6 +142,58 @@ static weft_status fails(void *self, const weft_tensor *in, int n_in, weft_tenso
     return WEFT_EINDEX;
 }
 
+static weft_status negates(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_neg(in[0]);
+    return WEFT_OK;
+}
+
+/* Functions that do what a graph cannot, and look at no status: each would make a constant of a value, or drop a write. */
+static weft_status looks(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    weft_tensor x = in[0],
+                value = self ? *(weft_tensor *)self : weft_select(weft_select(x, 0, 0), 0, 0);
+    out[0] = weft_item_f64(value) > 0 ? weft_exp(x) : weft_neg(x);
+    return WEFT_OK;
+}
+
+static weft_status sums(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_item_f64(weft_sum(in[0])) > 0 ? weft_exp(in[0]) : weft_neg(in[0]);
+    return WEFT_OK;
+}
+
+static weft_status counts(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    weft_tensor calls = *(weft_tensor *)self;
+    weft_add_(calls, weft_i(1));
+    out[0] = weft_mul(in[0], calls);
+    return WEFT_OK;
+}
+
+Test(graph, no_value_becomes_a_constant_unseen)
+{
+    weft_tensor x = weft_ones(weft_shape(4, 3), WEFT_F32), w = weft_ones(weft_shape(1), WEFT_F32);
+    weft_set_name(w, "calls");
+    struct {
+        const char *what, *says;
+        weft_jit_fn fn;
+        void *self;
+    } cases[] = {{"a computed value", "item", sums, NULL},
+                 {"an input's value", "item", looks, NULL},
+                 {"a captured value", "item", looks, &w},
+                 {"a write to a captured tensor", "'calls'", counts, &w}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cr_assert_null(weft_jit_graph(cases[i].fn, cases[i].self, &x, 1), "%s", cases[i].what);
+        check_status(cases[i].what, weft_last_status(), WEFT_EUNSUPPORTED, cases[i].says);
+    }
+    cr_assert_eq(weft_item_f64(w), 1);
+}
+
 Test(graph, refuses_what_it_cannot_say)
 {
     static const weft_graph_dim dims[] = {{0, 0, "n"}};
@@ -154,10 +207,14 @@ Test(graph, refuses_what_it_cannot_say)
     cr_assert_null(weft_jit_graph(reads, NULL, &x, 1));
     cr_assert_null(weft_jit_graph(fails, NULL, &x, 1));
     cr_assert_null(weft_jit_graph(NULL, NULL, &x, 1));
-    static const weft_graph_dim bad[] = {{0, 7, "n"}, {1, 0, "n"}, {0, 0, "no name"}};
-    for (int i = 0; i < 3; i++) {
-        cr_assert_null(weft_jit_graph(branches, NULL, &x, 1, .dims = &bad[i], .n_dims = 1));
+    static const weft_graph_dim bad[] = {{0, 7, "n"},   {1, 0, "n"},   {0, 0, "no name"},
+                                         {0, 0, "a-b"}, {0, 0, "1st"}, {0, 0, ""}};
+    for (int i = 0; i < 6; i++) { /* what would not load is not made */
+        cr_assert_null(weft_jit_graph(negates, NULL, &x, 1, .dims = &bad[i], .n_dims = 1));
+        cr_assert(strstr(weft_last_error(), "dims[0]"), "%s", weft_last_error());
     }
+    cr_assert_null(weft_jit_graph(negates, NULL, &x, 1, .name = "my model"));
+    cr_assert(strstr(weft_last_error(), "'my model'"), "%s", weft_last_error());
     x = weft_add(x, x); /* tracing has ended */
     cr_assert_eq(weft_item_f64(weft_max(x, .axes = weft_axes(0, 1))), 2.0);
 }

@@ -2,6 +2,8 @@
  * tests/jit/test_jit_corners.c -- what weft/jit.h defines about the corners: aliases, breaks, nesting,
  * histories that outlive the call, values that change from call to call. Writes and errors: test_jit_writes.c.
  */
+#include <math.h>
+
 #include "tests/jit/corner_support.h"
 
 /* -- inputs, outputs, aliases ----------------------------------------------------------------------------- */
@@ -230,6 +232,31 @@ Test(corners, one_graph_refuses_to_be_read)
     cr_assert(strstr(weft_last_error(), "'reads'"), "%s", weft_last_error());
     cr_assert_eq(at(a, 2), 4); /* what came before was done */
     cr_assert_eq(stats_of(j).breaks, 0);
+    weft_jit_free(j);
+}
+
+/* A number that is not a number decides: the status is not looked at. */
+FN(careless)
+{
+    double sum = weft_item_f64(weft_sum(in[0]));
+    out[0] = sum > 0 ? weft_exp(in[0]) : weft_neg(in[0]);
+    return WEFT_OK;
+}
+
+Test(corners, one_graph_is_not_fooled_by_a_read_nobody_looked_at)
+{
+    weft_jit *j = weft_jit_trace(careless, .name = "careless", .single_graph = true);
+    weft_tensor a = vector(3, 0), y = a;
+    check_status("unread status", weft_jit_call(j, &a, 1, &y, 1), WEFT_EUNSUPPORTED, "'careless'");
+    cr_assert(strstr(weft_last_error(), "item") && strstr(weft_last_error(), "test_jit_corners.c"),
+              "%s", weft_last_error());
+    cr_assert_eq(weft_error_status(y), WEFT_EUNSUPPORTED);
+    OK(weft_jit_begin(j)); /* a region likewise */
+    double sum = weft_item_f64(weft_sum(a));
+    cr_assert(isnan(sum));
+    check_status("region", weft_jit_end(j), WEFT_EUNSUPPORTED, "'careless'");
+    OK(weft_jit_begin(j)); /* the next one starts afresh */
+    OK(weft_jit_end(j));
     weft_jit_free(j);
 }
 
