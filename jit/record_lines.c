@@ -45,7 +45,7 @@ static uint32_t written_of(const wf_trace *t, const wf_lines *l)
         written |= l->line[i].dst < l->n_tensor ? 1u << l->line[i].dst : 0;
     }
     const int dtype = l->tensor[0]->dtype;
-    bool simple = t->wrapped == 0 && !t->keep_handles && !wf_grad_enabled(t->c) &&
+    bool simple = t->wrapped == 0 && !t->owner.function && !wf_grad_enabled(t->c) &&
                   (dtype == WEFT_F32 || dtype == WEFT_F64) && is_plain(l, dtype);
     for (int i = 0; i < l->n_tensor && simple; i++) {
         wf_slot *s = l->tensor[i];
