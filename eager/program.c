@@ -249,16 +249,30 @@ int wf_program_iota(wf_program *p, int dtype)
     return append_at(p, inst, dtype, WF_LEVEL_ELEM);
 }
 
-void wf_program_check(wf_program *p, int value)
+static void check(wf_program *p, int value, int index)
 {
     if (p->failed || !is_value(p, value) || p->type[value] != WEFT_BOOL) {
         fail(p);
         return;
     }
-    wf_inst inst = {.kind = WF_INST_CHECK, .compute = WEFT_BOOL, .nsrc = 1};
+    wf_inst inst = {
+        .kind = WF_INST_CHECK, .compute = WEFT_BOOL, .nsrc = (uint8_t)(index < 0 ? 1 : 2)};
     inst.src[0] = (int16_t)value;
+    inst.src[1] = (int16_t)index;
     p->rows = true;
     append(p, inst, WEFT_BOOL);
+}
+
+void wf_program_check(wf_program *p, int value)
+{
+    check(p, value, -1);
+}
+
+void wf_program_check_index(wf_program *p, int value, int index)
+{
+    if (!is_value(p, index) || p->type[index] != WEFT_I64)
+        fail(p);
+    check(p, value, index);
 }
 
 void wf_program_output_at(wf_program *p, int value, wf_level level)

@@ -59,7 +59,7 @@ typedef enum wf_inst_kind {
     WF_INST_EXPAND, /* a ONE or ROW value as an ELEM (or ROW) value */
     WF_INST_PICK, /* src 0: an ELEM input, src 1: a ROW or ONE index (i64) along the reduced axes */
     WF_INST_IOTA, /* the index along the (flattened, row-major) reduced axes */
-    WF_INST_CHECK /* src 0: bool; defines nothing (value -1) */
+    WF_INST_CHECK /* src 0: bool, src 1 (or none): i64; defines nothing (value -1) */
 } wf_inst_kind;
 
 typedef enum wf_level { WF_LEVEL_ONE, WF_LEVEL_ROW, WF_LEVEL_ELEM } wf_level;
@@ -119,6 +119,10 @@ int wf_program_scalar(wf_program *p, int dtype);
 int wf_program_draw(wf_program *p, wf_op op, int dtype, const int *scalar);
 /* Bit j: input j is drawn. */
 uint32_t wf_program_draws(const wf_program *p);
+/* The random row that input j, which is drawn, is in a run with these scalars. */
+struct wf_draw;
+void wf_program_drawn_row(const wf_program *p, int j, const void *const *scalars,
+                          struct wf_draw *row);
 /* Elements [first, first + n) of input j, which is drawn. */
 void wf_program_fill(const wf_program *p, int j, const void *const *scalars, void *dst,
                      int64_t first, int64_t n);
@@ -142,6 +146,8 @@ int wf_program_pick(wf_program *p, int input, int index);
 int wf_program_iota(wf_program *p, int dtype);
 /* The run reports WEFT_EINDEX if some element of a bool value is false. */
 void wf_program_check(wf_program *p, int value);
+/* The same; index (i64): what a device's report names where it is false. */
+void wf_program_check_index(wf_program *p, int value, int index);
 /* The next output, ROW if the value is ROW, else ELEM; _at: of the level given, which is not below the
  * value's. A destination of another type than the value's takes a rounding cast. */
 void wf_program_output(wf_program *p, int value);
@@ -153,11 +159,17 @@ int wf_program_finish(wf_program *p);
  * broadcast), of the types that the inputs were declared with; scalars: nscalar pointers to one element
  * each. Bit i of axes: axis i of the dims is reduced; row-major order over these axes is the order of
  * elements. ROW views have the full dims and stride 0 along reduced axes. */
+typedef struct wf_program_checked {
+    wf_op op;
+    const char *site; /* NULL: unknown */
+    int64_t bound;    /* of the index */
+} wf_program_checked;
 typedef struct wf_program_args {
     const wf_view *dst, *src;
     const void *const *scalars;
     unsigned axes;
     bool wait; /* for its kernel to be made, where it could run another way meanwhile (devices) */
+    const wf_program_checked *checked; /* NULL, or for each CHECK in order: whose it is (devices) */
 } wf_program_args;
 
 /* 0; WEFT_ENOMEM; or WEFT_EINDEX if a check failed (results are then to be discarded). A program without

@@ -31,22 +31,28 @@ uint32_t wf_program_draws(const wf_program *p)
     return draws;
 }
 
+void wf_program_drawn_row(const wf_program *p, int j, const void *const *scalars, wf_draw *row)
+{
+    const wf_program_drawn *d = &p->draw[j];
+    int64_t number[WF_DRAW_SCALARS];
+    *row = (wf_draw){.op = (wf_op)d->op};
+    for (int i = 0; i < WF_DRAW_SCALARS; i++)
+        memcpy(&number[i], scalars[d->scalar[i]], sizeof number[i]);
+    row->seed = (uint64_t)number[0];
+    row->offset = (uint64_t)number[1];
+    if (row->op == WF_OP_RANDINT) {
+        row->low = number[2];
+        row->high = number[3];
+    } else {
+        memcpy(&row->p, &number[2], sizeof row->p);
+        memcpy(&row->q, &number[3], sizeof row->q);
+    }
+}
+
 void wf_program_fill(const wf_program *p, int j, const void *const *scalars, void *dst,
                      int64_t first, int64_t n)
 {
-    const wf_program_drawn *d = &p->draw[j];
-    wf_draw row = {.op = (wf_op)d->op};
-    int64_t number[WF_DRAW_SCALARS];
-    for (int i = 0; i < WF_DRAW_SCALARS; i++)
-        memcpy(&number[i], scalars[d->scalar[i]], sizeof number[i]);
-    row.seed = (uint64_t)number[0];
-    row.offset = (uint64_t)number[1];
-    if (row.op == WF_OP_RANDINT) {
-        row.low = number[2];
-        row.high = number[3];
-    } else {
-        memcpy(&row.p, &number[2], sizeof row.p);
-        memcpy(&row.q, &number[3], sizeof row.q);
-    }
+    wf_draw row;
+    wf_program_drawn_row(p, j, scalars, &row);
     wf_draw_elements(&row, p->type[p->input[j]], dst, first, n);
 }

@@ -70,15 +70,23 @@ static void params(wf_lowering *l)
     const wf_program *p = l->p;
     for (int i = 0; i < p->ninput + p->nscalar; i++) {
         const int v = i < p->ninput ? p->input[i] : p->scalar[i - p->ninput];
-        const bool unread = i >= p->ninput && p->last[v] < 0; /* what draws take: kept narrow */
-        const wf_kref x = wf_kir_param(l->k, unread ? WF_KT_U8 : wf_kir_storage(p->type[v]));
-        l->value[v] = unread ? x : p->type[v] == WEFT_BOOL ? wf_kir_cast(l->k, WF_KT_BOOL, x) : x;
+        /* the host keeps what draws take narrow */
+        const bool unread = i >= p->ninput && p->last[v] < 0 && !l->device;
+        const bool drawn = l->device && i < p->ninput && p->draw[i].op != WF_OP_INVALID;
+        const wf_kref x = wf_kir_param(l->k, unread  ? WF_KT_U8
+                                             : drawn ? WF_KT_I64
+                                                     : wf_kir_storage(p->type[v]));
+        const bool truth = p->type[v] == WEFT_BOOL && !unread && !drawn;
+        l->value[v] = truth ? wf_kir_cast(l->k, WF_KT_BOOL, x) : x;
     }
+    for (int i = 0; i < p->ninput && l->device; i++)
+        if (p->draw[i].op != WF_OP_INVALID)
+            l->value[p->input[i]] = wf_lower_draw(l, i, l->value[p->input[i]]);
 }
 
-static int body(const wf_program *p, wf_kir *k, wf_why *why)
+static int body(const wf_program *p, bool device, wf_kir *k, wf_why *why)
 {
-    wf_lowering l = {.p = p, .k = k};
+    wf_lowering l = {.p = p, .k = k, .device = device};
     params(&l);
     for (int i = 0; i < p->ninst; i++) {
         const wf_inst *inst = &p->inst[i];
@@ -115,23 +123,34 @@ void wf_lower_name(const wf_program *p, wf_kernel *k)
     }
 }
 
-int wf_lower(const wf_program *p, uint32_t one, wf_kernel *k, wf_why *why)
+static int lower(const wf_program *p, uint32_t one, bool device, wf_kernel *k, wf_why *why)
 {
     wf_kernel_init(k, WF_SK_MAP, p->ninput);
+    k->drawn = device ? wf_program_draws(p) : 0;
     if (p->rows)
-        return wf_lower_rows(p, k, why);
+        return wf_lower_rows(p, device, k, why);
     k->nscalar = p->nscalar;
     k->bcast = one;
     k->fast.fast = true;
     wf_lower_name(p, k);
-    int status = body(p, &k->body, why);
+    int status = body(p, device, &k->body, why);
     if (status == 0)
-        status = body(p, &k->fast, why);
+        status = body(p, device, &k->fast, why);
     if (status != 0)
         wf_kernel_free(k);
     else if (k->fast.rare == WF_KREF_NONE)
         wf_kir_free(&k->fast);
     return status;
+}
+
+int wf_lower(const wf_program *p, uint32_t one, wf_kernel *k, wf_why *why)
+{
+    return lower(p, one, false, k, why);
+}
+
+int wf_lower_device(const wf_program *p, wf_kernel *k, wf_why *why)
+{
+    return lower(p, 0, true, k, why);
 }
 
 /* -- identity ----------------------------------------------------------------------------------------- */

@@ -16,6 +16,9 @@
  * why filled; the caller frees the kernel with wf_kernel_free after 0. */
 int wf_lower(const wf_program *p, uint32_t one, wf_kernel *k, wf_why *why);
 
+/* The same for a device, whose kernels draw what is drawn and say which index was wrong. */
+int wf_lower_device(const wf_program *p, wf_kernel *k, wf_why *why);
+
 /* Everything the code of a program depends on, as bytes: two programs with the same bytes have the same
  * kernel. Appended to out. */
 void wf_lower_key(const wf_program *p, uint32_t one, wf_text *out);

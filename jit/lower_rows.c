@@ -79,6 +79,41 @@ static wf_kref to_memory(build *b, int v, wf_kref x)
 /* -- values ------------------------------------------------------------------------------------------------ */
 static wf_kref want(build *b, int v);
 
+/* Is input j drawn by the kernel? */
+static bool is_drawn(const build *b, int j)
+{
+    return b->l.device && b->p->draw[j].op != WF_OP_INVALID;
+}
+
+static wf_kref drawn(build *b, int j)
+{
+    for (int i = 0; i < WF_DRAW_SCALARS; i++)
+        want(b, b->p->scalar[b->p->draw[j].scalar[i]]);
+    return wf_lower_draw(&b->l, j, param(b, WF_PORT_SOURCE, j, WF_KT_I64));
+}
+
+/* What a check puts into its error word: -1, or the index that is wrong (an index of -1 as -2; 0 if none is known). */
+static wf_kref verdict(build *b, const wf_inst *inst)
+{
+    wf_kir *k = &b->st->body;
+    const wf_kref good = want(b, inst->src[0]), well = wf_kir_const(k, WF_KT_I64, UINT64_MAX);
+    wf_kref wrong = wf_kir_const(k, WF_KT_I64, 0);
+    if (inst->nsrc > 1) {
+        const wf_kref at = want(b, inst->src[1]);
+        const wf_kref hidden = wf_kir_op(k, WF_KP_EQ, at, well, WF_KREF_NONE);
+        wrong = wf_kir_op(k, WF_KP_SELECT, hidden, wf_kir_const(k, WF_KT_I64, (uint64_t)-2), at);
+    }
+    return wf_kir_op(k, WF_KP_SELECT, good, well, wrong);
+}
+
+static void check(build *b, const wf_inst *inst, int op)
+{
+    if (b->l.device)
+        output(b, WF_PORT_CHECK, op, b->r->ncheck++, verdict(b, inst));
+    else
+        output(b, WF_PORT_CHECK, op, 0, want(b, inst->src[0]));
+}
+
 static wf_kref outside(build *b, int v)
 {
     const wf_program *p = b->p;
@@ -86,6 +121,8 @@ static wf_kref outside(build *b, int v)
     const int from = -1 - p->def[v];
     if (p->def[v] >= 0)
         return param(b, WF_PORT_SLOT, v, wf_lower_type(p->type[v]));
+    if (from < WF_PROGRAM_INPUTS && is_drawn(b, from))
+        return drawn(b, from);
     if (from >= WF_PROGRAM_INPUTS)
         return from_memory(b, v, param(b, WF_PORT_SCALAR, from - WF_PROGRAM_INPUTS, memory));
     b->r->last_read[from] = (int16_t)(b->r->nstage - 1);
@@ -222,7 +259,7 @@ static bool single_stage(build *b, wf_stage_kind kind, int depth, const bool *do
         if (!now[i])
             continue;
         if (inst->kind == WF_INST_CHECK) {
-            output(b, WF_PORT_CHECK, 0, 0, want(b, inst->src[0]));
+            check(b, inst, 0);
             continue;
         }
         const wf_kref x = want(b, inst->value);
@@ -315,7 +352,7 @@ static bool elements(build *b, int phase)
             output(b, WF_PORT_TOTAL, (int)combine_of(inst->op), v, want(b, inst->src[0]));
             b->at[v] = (int16_t)stage;
         } else if (inst->kind == WF_INST_CHECK) {
-            output(b, WF_PORT_CHECK, WF_KP_BAND, 0, want(b, inst->src[0]));
+            check(b, inst, WF_KP_BAND);
         } else if (b->keep[v] >= 0) {
             output(b, WF_PORT_KEEP, 0, b->keep[v], to_memory(b, v, want(b, v)));
         }
@@ -344,9 +381,11 @@ static bool choose_kept(build *b)
         for (int k = 0; k < p->inst[i].nsrc && p->inst[i].level == WF_LEVEL_ELEM; k++)
             if (p->inst[i].src[k] >= 0 && p->inst[i].phase > until[p->inst[i].src[k]])
                 until[p->inst[i].src[k]] = p->inst[i].phase;
+    enum { CHEAP = 1, DEAR = 8, WORTH = 4 };
     memset(b->keep, -1, sizeof b->keep);
+    for (int j = 0; j < p->ninput; j++)
+        work[p->input[j]] = is_drawn(b, j) ? DEAR : 0;
     for (int i = 0; i < p->ninst; i++) {
-        enum { CHEAP = 1, DEAR = 8, WORTH = 4 };
         const wf_inst *inst = &p->inst[i];
         const int v = inst->value;
         if (v < 0 || p->level[v] != WF_LEVEL_ELEM)
@@ -366,15 +405,18 @@ static bool choose_kept(build *b)
     return true;
 }
 
-static void describe(wf_rows_kernel *r, const wf_program *p)
+static void describe(const build *b)
 {
+    wf_rows_kernel *r = b->r;
+    const wf_program *p = b->p;
     r->ndst = p->noutput;
     for (int k = 0; k < p->noutput; k++) {
         r->dst_type[k] = (uint8_t)wf_kir_storage(p->type[p->output[k]]);
         r->row_dst |= p->output_level[k] == WF_LEVEL_ROW ? 1u << k : 0;
     }
     for (int i = 0; i < p->ninput; i++) {
-        r->src_type[i] = (uint8_t)wf_kir_storage(p->type[p->input[i]]);
+        r->src_type[i] =
+            (uint8_t)(is_drawn(b, i) ? WF_KT_I64 : wf_kir_storage(p->type[p->input[i]]));
         r->row_src |= p->level[p->input[i]] == WF_LEVEL_ROW ? 1u << i : 0;
     }
     for (int i = 0; i < p->nscalar; i++)
@@ -404,9 +446,9 @@ static bool all_stages(build *b)
     return true;
 }
 
-int wf_lower_rows(const wf_program *p, wf_kernel *k, wf_why *why)
+int wf_lower_rows(const wf_program *p, bool device, wf_kernel *k, wf_why *why)
 {
-    build b = {.p = p, .l.p = p};
+    build b = {.p = p, .l.p = p, .l.device = device};
     k->skeleton = WF_SK_ROW;
     k->nsrc = p->ninput;
     k->nscalar = p->nscalar;
@@ -415,7 +457,7 @@ int wf_lower_rows(const wf_program *p, wf_kernel *k, wf_why *why)
     memset(b.at, NOWHERE, sizeof b.at);
     int status = 0;
     if (b.r)
-        describe(b.r, p);
+        describe(&b);
     if (!b.r)
         status = wf_fail(why, WEFT_ENOMEM, "no memory for a kernel over rows");
     else if (!choose_kept(&b))

@@ -156,6 +156,24 @@ static int cross_entropy_bwd(const rows *c, int g, int x, int target, int lse)
     return unless_ignored(c, target, f2(c, WF_OP_MUL, g, f2(c, WF_OP_SUB, e, q)));
 }
 
+static int both(const rows *c, wf_op op, int a, int b)
+{
+    return wf_program_map(c->w->prog, op, WEFT_BOOL, 2, (int[]){a, b});
+}
+
+/* On a device the group itself looks at its targets. */
+static void check_target(const rows *c, int target)
+{
+    wf_lowering *w = c->w;
+    int zero = wf_lower_scalar(w, (wf_scalar_of){c->k, WEFT_I64, WF_SCALAR_ZERO, 0});
+    int n = wf_lower_scalar(w, (wf_scalar_of){c->k, WEFT_I64, WF_SCALAR_COUNT, c->n});
+    int ignore = wf_lower_scalar(w, (wf_scalar_of){c->k, WEFT_I64, WF_SCALAR_IGNORE, 0});
+    int there = both(c, WF_OP_LOGICAL_AND, equal(c, WF_OP_GREATER_EQUAL, target, zero),
+                     equal(c, WF_OP_LESS, target, n));
+    int good = both(c, WF_OP_LOGICAL_OR, there, equal(c, WF_OP_EQUAL, target, ignore));
+    wf_program_check_index(w->prog, good, target);
+}
+
 /* The targets of k, and that they are to be checked; -1: as wf_lower_read, or no memory. */
 static int read_targets(const rows *c)
 {
@@ -173,7 +191,11 @@ static int read_targets(const rows *c)
         return -1;
     }
     p->checks[p->nchecks++] = (wf_plan_check){c->k, (uint16_t)at, c->n};
-    return wf_program_cast(w->prog, v, WEFT_I64);
+    v = wf_program_cast(w->prog, v, WEFT_I64);
+    if (w->b->opts->flags & WF_PLAN_ALONE) {
+        check_target(c, v);
+    }
+    return v;
 }
 
 /* Both ways; its operands are of several types and levels. */

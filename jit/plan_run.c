@@ -24,6 +24,8 @@ typedef union scalar {
     uint64_t bits;
 } scalar;
 
+enum { CHECKS = WF_PROGRAM_INSTS / 32 }; /* a loss takes that many instructions */
+
 typedef struct run {
     const wf_plan *p;
     wf_plan_args *a;
@@ -35,7 +37,8 @@ typedef struct run {
     wf_program_args *args;
     uint32_t *small;
     char *arena;
-    uint32_t refused; /* 1 + the instruction that a step was not begun for */
+    wf_program_checked checked[CHECKS]; /* of the step that runs */
+    uint32_t refused;                   /* 1 + the instruction that a step was not begun for */
     uint8_t device;
 } run;
 
@@ -245,6 +248,18 @@ static void run_many(const wf_plan_program *g, const wf_program_args *a, uint32_
     wf_parallel_for(nsmall, SMALL / 4 / each + 1, run_small, &m);
 }
 
+/* On a device the program checks; this is what it says. */
+static void say_checks(run *r, const wf_plan_step *s, wf_program_args *a)
+{
+    for (uint32_t i = 0; i < s->ncheck && i < CHECKS; i++) {
+        const wf_plan_check *c = &r->p->checks[s->check + i];
+        r->checked[i] = (wf_program_checked){.op = (wf_op)r->p->fn->ins[c->ins].op,
+                                             .site = wf_plan_site(r->p, r->a->fn, c->ins),
+                                             .bound = c->classes};
+    }
+    a->checked = s->ncheck <= CHECKS ? r->checked : NULL;
+}
+
 /* Class indices that the step (alone in its launch) reads; they lie one after the other along kept axes. */
 static int check_indices(run *r, const wf_plan_step *s, const wf_program_args *a)
 {
@@ -288,6 +303,10 @@ static int prepare_programs(run *r, const wf_plan_step *s, uint32_t n, wf_view *
         v += s[i].ndst + s[i].nsrc;
         value += s[i].nscalar;
         at += s[i].nscalar;
+    }
+    if (r->device) {
+        say_checks(r, s, r->args);
+        return 0;
     }
     return check_indices(r, s, r->args);
 }

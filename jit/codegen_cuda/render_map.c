@@ -63,9 +63,15 @@ static wf_kty type_of(const wf_cu_map *m, int op)
     return wf_kernel_ptr_type(m->k, op);
 }
 
+/* No memory: the offset is what the body reads. */
+static bool is_drawn(const wf_cu_map *m, int op)
+{
+    return op >= ndst_of(m) && (m->k->drawn >> (op - ndst_of(m)) & 1);
+}
+
 static bool is_vector(const wf_cu_map *m, int op)
 {
-    return m->vector > 1 && m->inner[op] == 1;
+    return m->vector > 1 && m->inner[op] == 1 && !is_drawn(m, op);
 }
 
 static void vector_types(const wf_cu_map *m, wf_text *t)
@@ -115,6 +121,10 @@ static void pointers(const wf_cu_map *m, wf_text *t)
     const int ndst = ndst_of(m);
     for (int o = 0; o < ndst + m->k->nsrc; o++) {
         const char *type = wf_cu_type(type_of(m, o)), *constant = o < ndst ? "" : "const ";
+        if (is_drawn(m, o)) {
+            P("    const long long s%d = (long long)a.w[%d];\n", o - ndst, wf_cu_map_operand(m, o));
+            continue;
+        }
         P("    %s%s *%c%d = (%s%s *)a.w[%d];\n", constant, type, o < ndst ? 'd' : 's',
           o < ndst ? o : o - ndst, constant, type, wf_cu_map_operand(m, o));
     }
@@ -139,7 +149,9 @@ static void load_groups(const wf_cu_map *m, wf_text *t)
               "o%d);\n",
               name, m->vector, s, name, m->vector, s, m->like[o]);
         else if (o >= ndst && m->inner[o] == 0)
-            P("        const %s x%d = s%d[o%d];\n", wf_cu_type(type_of(m, o)), s, s, m->like[o]);
+            P(is_drawn(m, o) ? "        const %s x%d = s%d + o%d;\n"
+                             : "        const %s x%d = s%d[o%d];\n",
+              wf_cu_type(type_of(m, o)), s, s, m->like[o]);
     }
 }
 
@@ -200,6 +212,10 @@ static void elements(const wf_cu_map *m, wf_text *t)
         P("        const %s x%d = ", wf_cu_type(type_of(m, o)), o - ndst);
         if (is_vector(m, o)) {
             P("y%d.v[j];\n", o - ndst);
+        } else if (is_drawn(m, o)) {
+            P("s%d + ", o - ndst);
+            element(m, t, o);
+            P("%s;\n", m->vector > 1 && m->inner[o] == 1 ? " + j" : "");
         } else {
             P("s%d[", o - ndst);
             element(m, t, o);

@@ -39,7 +39,8 @@ void wf_cu_rows_layout(const wf_cu_rows *r, wf_cu_layout *l)
     l->kept = 6;
     l->reduced = l->kept + r->nk * WF_CU_DIVISOR;
     l->keep = l->reduced + r->nr * WF_CU_DIVISOR;
-    l->scalar = l->keep + k->rows->nkeep;
+    l->errors = l->keep + k->rows->nkeep;
+    l->scalar = l->errors + (k->rows->ncheck > 1 ? k->rows->ncheck - 1 : 0);
     l->op = l->scalar + k->nscalar;
     l->words = l->op + (k->rows->ndst + k->nsrc) * (1 + r->nk + r->nr);
 }

@@ -20,6 +20,12 @@ static bool is_row_source(const wf_cu_rr *x, int s)
     return x->rows->row_src >> s & 1;
 }
 
+/* No memory: the offset is what the body reads. */
+static bool is_drawn(const wf_cu_rr *x, int s)
+{
+    return s >= 0 && (x->k->drawn >> s & 1);
+}
+
 /* Step of operand `op` (destinations first) at the element of the loop. */
 static void column(const wf_cu_rr *x, int op)
 {
@@ -41,12 +47,14 @@ static void loads(const wf_cu_rr *x, const wf_stage *st, params *p, bool element
         switch ((wf_port_kind)port->kind) {
         case WF_PORT_SOURCE:
             snprintf(p->text[i], sizeof p->text[i], "x%d", port->at);
-            P("        const %s x%d = s%d[", type, port->at, port->at);
+            P(is_drawn(x, port->at) ? "        const %s x%d = s%d + ("
+                                    : "        const %s x%d = s%d[",
+              type, port->at, port->at);
             if (elements && !is_row_source(x, port->at))
                 column(x, x->rows->ndst + port->at);
             else
                 P("0");
-            P("];\n");
+            P(is_drawn(x, port->at) ? ");\n" : "];\n");
             break;
         case WF_PORT_SCALAR:
             snprintf(p->text[i], sizeof p->text[i], "c%d", port->at);
@@ -70,8 +78,8 @@ static void loads(const wf_cu_rr *x, const wf_stage *st, params *p, bool element
     }
 }
 
-static const char check[] =
-    "        if (!(%s))\n            atomicMin((unsigned long long *)a.w[%d], 0ull);\n";
+static const char check[] = "        if (%s != -1)\n            atomicMin((unsigned long long *)"
+                            "a.w[%d], (unsigned long long)%s);\n";
 
 static void put_out(const wf_cu_rr *x, const wf_stage *st, const params *p, uint32_t o,
                     const char *guard, bool elements, wf_cu_total_fn total)
@@ -104,7 +112,7 @@ static void put_out(const wf_cu_rr *x, const wf_stage *st, const params *p, uint
         break;
     case WF_PORT_CHECK:
         P("        if (%s) {\n", guard);
-        P(check, v, x->l.error);
+        P(check, v, port->at ? x->l.errors + port->at - 1 : x->l.error, v);
         P("        }\n");
         break;
     case WF_PORT_SOURCE:
@@ -194,8 +202,11 @@ void wf_cu_row_pointers(const wf_cu_rr *x)
     for (int o = 0; o < ndst + x->k->nsrc; o++) {
         const int at = x->l.op + o * (1 + x->r->nk + x->r->nr);
         const char *element = wf_cu_type(wf_kernel_ptr_type(x->k, o));
-        P("        %s%s *const %c%d = (%s%s *)a.w[%d]", o < ndst ? "" : "const ", element,
-          o < ndst ? 'd' : 's', o < ndst ? o : o - ndst, o < ndst ? "" : "const ", element, at);
+        if (is_drawn(x, o - ndst))
+            P("        const long long s%d = (long long)a.w[%d]", o - ndst, at);
+        else
+            P("        %s%s *const %c%d = (%s%s *)a.w[%d]", o < ndst ? "" : "const ", element,
+              o < ndst ? 'd' : 's', o < ndst ? o : o - ndst, o < ndst ? "" : "const ", element, at);
         for (int d = 0; d < x->r->nk; d++)
             P(" + (%s)r_%d * (%s)a.w[%d]", x->index, d, x->index, at + 1 + d);
         P(";\n");

@@ -68,7 +68,7 @@ static wf_gpu_entry *list(wf_gpu_entry *fresh)
 
 static int lower_program(wf_kernel *k, const void *arg, wf_why *why)
 {
-    return wf_lower(arg, 0, k, why);
+    return wf_lower_device(arg, k, why);
 }
 
 static const wf_gpu_entry *entry(const char *name, wf_gpu_build build, const void *arg,

@@ -5,6 +5,7 @@
 #define JIT_GPU_IMPL_H
 
 #include "eager/cuda/runtime.h"
+#include "eager/draw.h"
 #include "jit/gpu/gpu.h"
 #include "jit/ir/cuda_text.h"
 
@@ -94,6 +95,8 @@ void wf_gpu_count_single(void);
 /* fn(arg) on the compiling thread; false: there is none. */
 bool wf_gpu_later(void (*fn)(void *arg), void *arg);
 
+/* Elements of a random row, in order, into a contiguous dst. */
+int wf_gpu_draw(int ordinal, const wf_draw *d, const wf_view *dst, wf_why *why);
 /* Runs an elementwise kernel whose last parameter is the number of the element (cuda_text.h) over a contiguous dst. */
 int wf_gpu_number_kernel(int ordinal, const wf_gpu_entry *e, const wf_view *dst,
                          const uint64_t *scalars, wf_why *why);

@@ -15,8 +15,8 @@ enum { VECTOR_BYTES = 16, VECTOR_MOST = 8, TAIL_FROM = 1 << 16 };
 typedef struct space {
     int rank, nop, ndst;
     int64_t dims[WF_CU_RANK], strides[WF_CU_OPS][WF_CU_RANK];
-    char *data[WF_CU_OPS];
-    int64_t esize[WF_CU_OPS];
+    uint64_t data[WF_CU_OPS]; /* addresses; of a drawn operand the number of its first element */
+    int64_t esize[WF_CU_OPS]; /* bytes, or numbers */
     bool wide;
 } space;
 
@@ -54,8 +54,9 @@ static void make_space(space *s, const wf_program *p, const wf_program_args *a)
     s->wide = false;
     for (int o = 0; o < s->nop; o++) {
         const wf_view *v = o < s->ndst ? &a->dst[o] : &a->src[o - s->ndst];
-        s->data[o] = v->data;
-        s->esize[o] = (int64_t)wf_dtype_size(v->dtype);
+        const bool drawn = o >= s->ndst && (wf_program_draws(p) >> (o - s->ndst) & 1);
+        s->data[o] = drawn ? 0 : wf_gpu_word(v->data);
+        s->esize[o] = drawn ? 1 : (int64_t)wf_dtype_size(v->dtype);
         s->wide |= wf_gpu_is_far(v);
     }
     for (int i = 0; i < n; i++) {
@@ -97,7 +98,7 @@ static int vector_of(const space *s, int64_t inner)
     for (int o = 0; o < s->nop; o++) {
         if (s->strides[o][s->rank - 1] != 1)
             continue;
-        if ((uintptr_t)s->data[o] % (uintptr_t)(v * s->esize[o]) != 0)
+        if (s->data[o] % (uint64_t)(v * s->esize[o]) != 0)
             return 1;
         for (int d = 0; d < s->rank - 1; d++)
             if (s->strides[o][d] % v != 0)
@@ -155,7 +156,7 @@ static int run(int ordinal, const wf_gpu_entry *e, const wf_program *p, const sp
     words[0] = (uint64_t)groups;
     for (int o = 0; o < s->nop; o++) {
         uint64_t *w = words + wf_cu_map_operand(&m, o);
-        w[0] = wf_gpu_word(s->data[o]);
+        w[0] = s->data[o];
         for (int d = 0; d < s->rank; d++)
             w[1 + d] = (uint64_t)s->strides[o][d];
         w[s->rank] *= (uint64_t)vector;
@@ -197,7 +198,7 @@ int wf_gpu_map_program(int ordinal, const wf_program *p, const wf_program_args *
     const int status = run(ordinal, e, p, &s, vector, a->scalars, false, why);
     s.dims[0] = inner - most;
     for (int o = 0; o < s.nop; o++)
-        s.data[o] += most * s.strides[o][0] * s.esize[o];
+        s.data[o] += (uint64_t)(most * s.strides[o][0] * s.esize[o]);
     return status ? status : wf_gpu_too_late(run(ordinal, e, p, &s, 1, a->scalars, false, why));
 }
 

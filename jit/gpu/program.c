@@ -50,10 +50,21 @@ static int replay(const wf_program *p, const wf_inst *inst, wf_program *q, const
     case WF_INST_IOTA:
         return wf_program_iota(q, p->type[inst->value]);
     case WF_INST_CHECK:
-        wf_program_check(q, src[0]);
+        if (inst->nsrc > 1)
+            wf_program_check_index(q, src[0], src[1]);
+        else
+            wf_program_check(q, src[0]);
         break;
     }
     return -1;
+}
+
+static int redraw(const wf_program *p, int i, wf_program *q, const int16_t *value)
+{
+    int scalar[WF_DRAW_SCALARS];
+    for (int k = 0; k < WF_DRAW_SCALARS; k++)
+        scalar[k] = value[p->scalar[p->draw[i].scalar[k]]];
+    return wf_program_draw(q, (wf_op)p->draw[i].op, p->type[p->input[i]], scalar);
 }
 
 /* q := p with the casts written out. */
@@ -61,13 +72,14 @@ static bool write_casts(const wf_program *p, const wf_program_args *a, wf_progra
 {
     int16_t value[WF_PROGRAM_VALUES];
     wf_program_init(q);
-    for (int i = 0; i < p->ninput; i++) {
-        const int v = p->input[i];
-        value[v] = (int16_t)(p->level[v] == WF_LEVEL_ROW ? wf_program_input_row(q, p->type[v])
-                                                         : wf_program_input(q, p->type[v]));
-    }
     for (int i = 0; i < p->nscalar; i++)
         value[p->scalar[i]] = (int16_t)wf_program_scalar(q, p->type[p->scalar[i]]);
+    for (int i = 0; i < p->ninput && !q->failed; i++) {
+        const int v = p->input[i];
+        value[v] = (int16_t)(p->draw[i].op != WF_OP_INVALID ? redraw(p, i, q, value)
+                             : p->level[v] == WF_LEVEL_ROW  ? wf_program_input_row(q, p->type[v])
+                                                            : wf_program_input(q, p->type[v]));
+    }
     for (int i = 0; i < p->ninst; i++) {
         const int v = replay(p, &p->inst[i], q, value);
         if (p->inst[i].value >= 0)

@@ -163,28 +163,40 @@ static int range(int ordinal, wf_exec *e)
     return run(ordinal, &f, &e->dst[0], e->why);
 }
 
+int wf_gpu_draw(int ordinal, const wf_draw *d, const wf_view *dst, wf_why *why)
+{
+    const int dtype = dst->dtype;
+    fill f = {.kind = DRAW, .dtype = dtype, .nscalar = 4};
+    f.scalar[0] = d->seed;
+    f.scalar[1] = d->offset;
+    if (d->op == WF_OP_RANDINT) {
+        f.draw = WF_DRAW_INTEGER;
+        f.scalar[2] = (uint64_t)d->low;
+        f.scalar[3] = d->low < d->high ? (uint64_t)d->high - (uint64_t)d->low : 1;
+    } else if (d->op == WF_OP_BERNOULLI) {
+        f.draw = WF_DRAW_BERNOULLI;
+        f.scalar[2] = d->p >= 1 ? 1u << 24 : d->p > 0 ? (uint64_t)__builtin_ceil(d->p * 0x1p24) : 0;
+    } else {
+        f.draw = d->op == WF_OP_RAND ? WF_DRAW_UNIFORM : WF_DRAW_NORMAL;
+        f.scalar[2] = float_bits(dtype, d->p);
+        f.scalar[3] = float_bits(dtype, d->q);
+    }
+    return run(ordinal, &f, dst, why);
+}
+
 static int draw(int ordinal, wf_exec *e)
 {
     const wf_attr *at = e->attr;
-    const int rank = e->dst[0].rank, dtype = e->dst[0].dtype;
-    fill f = {.kind = DRAW, .dtype = dtype, .nscalar = 4};
-    f.scalar[0] = (uint64_t)at->dyn[rank];
-    f.scalar[1] = (uint64_t)at->dyn[rank + 1];
-    if (e->op == WF_OP_RANDINT) {
-        const int64_t low = at->dyn[rank + 2], high = at->dyn[rank + 3];
-        f.draw = WF_DRAW_INTEGER;
-        f.scalar[2] = (uint64_t)low;
-        f.scalar[3] = low < high ? (uint64_t)high - (uint64_t)low : 1;
-    } else if (e->op == WF_OP_BERNOULLI) {
-        const double p = at->flt[0];
-        f.draw = WF_DRAW_BERNOULLI;
-        f.scalar[2] = p >= 1 ? 1u << 24 : p > 0 ? (uint64_t)__builtin_ceil(p * 0x1p24) : 0;
-    } else {
-        f.draw = e->op == WF_OP_RAND ? WF_DRAW_UNIFORM : WF_DRAW_NORMAL;
-        f.scalar[2] = float_bits(dtype, at->flt[0]);
-        f.scalar[3] = float_bits(dtype, at->flt[1]);
-    }
-    return run(ordinal, &f, &e->dst[0], e->why);
+    const int rank = e->dst[0].rank;
+    const bool whole = e->op == WF_OP_RANDINT;
+    const wf_draw d = {.op = e->op,
+                       .seed = (uint64_t)at->dyn[rank],
+                       .offset = (uint64_t)at->dyn[rank + 1],
+                       .p = at->n_flt > 0 ? at->flt[0] : 0,
+                       .q = at->n_flt > 1 ? at->flt[1] : 0,
+                       .low = whole ? at->dyn[rank + 2] : 0,
+                       .high = whole ? at->dyn[rank + 3] : 0};
+    return wf_gpu_draw(ordinal, &d, &e->dst[0], e->why);
 }
 
 int wf_gpu_row_create(int ordinal, wf_exec *e)

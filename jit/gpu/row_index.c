@@ -238,7 +238,8 @@ static int one_hot(task *t)
         row.strides[i] = t->index.strides[i];
     row.strides[dst->rank - 1] = 0;
     const void *scalars[2] = {&classes, &none};
-    const wf_program_args a = {dst, &row, scalars, 1u << (dst->rank - 1), false};
+    const wf_program_args a = {
+        .dst = dst, .src = &row, .scalars = scalars, .axes = 1u << (dst->rank - 1)};
     return status ? status : wf_gpu_program(t->ordinal, &p, 0, &a, e->why);
 }
 

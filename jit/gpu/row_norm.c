@@ -107,8 +107,9 @@ static int run_dx(norm *t)
     const void *scalars[1] = {&n};
     if (wf_program_finish(&w.p) != 0)
         return WEFT_EUNSUPPORTED;
-    return wf_gpu_program(t->ordinal, &w.p, 0, &(wf_program_args){&dst, src, scalars, 2, false},
-                          t->e->why);
+    return wf_gpu_program(
+        t->ordinal, &w.p, 0,
+        &(wf_program_args){.dst = &dst, .src = src, .scalars = scalars, .axes = 2}, t->e->why);
 }
 
 /* Sums over rows of g * xhat, and of g. */
@@ -138,8 +139,8 @@ static int run_sums(norm *t)
     }
     if (wf_program_finish(&w.p) != 0)
         return WEFT_EUNSUPPORTED;
-    return wf_gpu_program(t->ordinal, &w.p, 0, &(wf_program_args){dst, src, NULL, 1, false},
-                          t->e->why);
+    return wf_gpu_program(t->ordinal, &w.p, 0,
+                          &(wf_program_args){.dst = dst, .src = src, .axes = 1}, t->e->why);
 }
 
 int wf_gpu_row_norm_bwd(int ordinal, wf_exec *e)
@@ -216,8 +217,10 @@ int wf_gpu_row_norm(int ordinal, wf_exec *e)
     const void *at[2] = {&p[0], &p[1]};
     if (wf_program_finish(&w.p) != 0)
         return WEFT_EUNSUPPORTED;
-    return wf_gpu_program(ordinal, &w.p, 0,
-                          &(wf_program_args){&dst, x, scalars ? at : NULL, axes, false}, e->why);
+    return wf_gpu_program(
+        ordinal, &w.p, 0,
+        &(wf_program_args){.dst = &dst, .src = x, .scalars = scalars ? at : NULL, .axes = axes},
+        e->why);
 }
 
 /* -- cross_entropy, cross_entropy_bwd ------------------------------------------------------------------------- */
@@ -302,7 +305,8 @@ static int forward(loss *t)
                                     &s[SMOOTH], &s[ZERO],   &s[NONE]};
     const wf_view src[2] = {*t->logits, per_row(t, &t->targets)};
     const wf_view dst[2] = {per_row(t, &t->e->dst[0]), per_row(t, &t->e->dst[1])};
-    return wf_gpu_program(t->ordinal, &w.p, 0, &(wf_program_args){dst, src, scalars, 2, false},
+    return wf_gpu_program(t->ordinal, &w.p, 0,
+                          &(wf_program_args){.dst = dst, .src = src, .scalars = scalars, .axes = 2},
                           t->e->why);
 }
 
@@ -337,8 +341,9 @@ static int backward(loss *t)
     }
     const void *scalars[4] = {&s[0], &s[1], &s[2], &s[3]};
     const wf_view src[4] = {*t->logits, per_row(t, &t->targets), per_row(t, g), per_row(t, lse)};
-    return wf_gpu_program(t->ordinal, &w.p, 0,
-                          &(wf_program_args){t->e->dst, src, scalars, 2, false}, t->e->why);
+    return wf_gpu_program(
+        t->ordinal, &w.p, 0,
+        &(wf_program_args){.dst = t->e->dst, .src = src, .scalars = scalars, .axes = 2}, t->e->why);
 }
 
 int wf_gpu_row_loss(int ordinal, wf_exec *e)

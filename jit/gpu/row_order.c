@@ -96,8 +96,8 @@ static int number(int ordinal, const wf_view *v, wf_why *why)
     wf_program_output(&p, wf_program_iota(&p, WEFT_I64));
     if (wf_program_finish(&p) != 0)
         return WEFT_EUNSUPPORTED;
-    return wf_gpu_program(ordinal, &p, 0,
-                          &(wf_program_args){v, NULL, NULL, 1u << (v->rank - 1), false}, why);
+    return wf_gpu_program(ordinal, &p, 0, &(wf_program_args){.dst = v, .axes = 1u << (v->rank - 1)},
+                          why);
 }
 
 /* Sorts lines of n keys; which of the two buffers has the result. */

@@ -235,7 +235,8 @@ static void fill_words(run *r, const wf_program_args *a)
         wf_gpu_divisor(r->words + r->l.reduced + d * WF_CU_DIVISOR, s->nr ? s->rd[d] : 1);
     for (int o = 0; o < r->nop; o++) {
         uint64_t *w = r->words + r->l.op + o * axes;
-        *w++ = wf_gpu_word(s->op[o].data);
+        const bool drawn = o >= r->rows->ndst && (r->e->kernel.drawn >> (o - r->rows->ndst) & 1);
+        *w++ = drawn ? 0 : wf_gpu_word(s->op[o].data);
         for (int d = 0; d < r->r.nk; d++)
             *w++ = s->nk ? (uint64_t)s->op[o].ks[d] : 0;
         for (int d = 0; d < r->r.nr; d++)
@@ -246,13 +247,19 @@ static void fill_words(run *r, const wf_program_args *a)
             wf_kir_peek(a->scalars[i], wf_kir_storage(r->p->type[r->p->scalar[i]]), 0);
 }
 
-static bool has_checks(const wf_rows_kernel *rows)
+/* An error word for each check. */
+static int place_errors(run *r, const wf_program_args *a)
 {
-    for (int i = 0; i < rows->nstage; i++)
-        for (uint32_t o = 0; rows->stage[i].kind != WF_ST_PICK && o < rows->stage[i].body.nout; o++)
-            if (rows->stage[i].out[o].kind == WF_PORT_CHECK)
-                return true;
-    return false;
+    int status = 0;
+    r->words[r->l.error] = 0;
+    for (int i = 0; i < r->rows->ncheck && status == 0; i++) {
+        const wf_program_checked none = {.op = WF_OP_INVALID};
+        const wf_program_checked *c = a->checked ? &a->checked[i] : &none;
+        void *error = NULL;
+        status = wf_cuda_error_word(r->ordinal, c->op, c->site, c->bound, &error, r->why);
+        r->words[i ? r->l.errors + i - 1 : r->l.error] = wf_gpu_word(error);
+    }
+    return status;
 }
 
 static int render(const void *arg, const wf_gpu_entry *e, wf_text *out, wf_why *why)
@@ -328,7 +335,6 @@ static int start_split(run *r)
 
 static int start_run(run *r, const wf_program_args *a)
 {
-    void *error = NULL;
     r->r.scheme = choose(r);
     r->r.nk = r->s.nk ? r->s.nk : 1;
     r->r.nr = r->s.nr ? r->s.nr : 1;
@@ -342,9 +348,8 @@ static int start_run(run *r, const wf_program_args *a)
     shape(r);
     fill_words(r, a);
     int status = place_keeps(r);
-    if (status == 0 && has_checks(r->rows))
-        status = wf_cuda_error_word(r->ordinal, WF_OP_INVALID, NULL, 0, &error, r->why);
-    r->words[r->l.error] = wf_gpu_word(error);
+    if (status == 0)
+        status = place_errors(r, a);
     if (status != 0)
         return status;
     return r->r.scheme == WF_CU_SPLIT || r->r.scheme == WF_CU_SPLIT_OUTER ? start_split(r)

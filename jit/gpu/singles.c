@@ -23,12 +23,9 @@ typedef struct run {
 
 bool wf_gpu_can_single(const wf_program *p)
 {
-    int rows = 0;
-    for (int i = 0; i < p->ninst; i++) {
-        if (p->inst[i].kind == WF_INST_CHECK)
-            return false;
+    int rows = __builtin_popcount(wf_program_draws(p));
+    for (int i = 0; i < p->ninst; i++)
         rows += p->inst[i].kind != WF_INST_CAST && p->inst[i].kind != WF_INST_EXPAND;
-    }
     return rows > 1;
 }
 
@@ -82,6 +79,16 @@ static int scalar_view(run *r, int s)
     return status ? status : wf_gpu_fill(r->ordinal, &one, r->a->scalars[s], r->why);
 }
 
+/* Input i, which is drawn, as memory. */
+static int drawn_view(run *r, int i)
+{
+    const int v = r->p->input[i];
+    wf_draw row;
+    int status = room(r, v);
+    wf_program_drawn_row(r->p, i, r->a->scalars, &row);
+    return status ? status : wf_gpu_draw(r->ordinal, &row, &r->view[v], r->why);
+}
+
 /* Appends the instruction to q with its sources as inputs; the value it defines there. */
 static int copy_inst(const run *r, const wf_inst *inst, wf_program *q, wf_view *src, int *nsrc)
 {
@@ -111,11 +118,41 @@ static int copy_inst(const run *r, const wf_inst *inst, wf_program *q, wf_view *
         return wf_program_pick(q, at[0], at[1]);
     case WF_INST_IOTA:
         return wf_program_iota(q, r->p->type[inst->value]);
-    case WF_INST_EXPAND:
     case WF_INST_CHECK:
+        if (inst->nsrc > 1)
+            wf_program_check_index(q, at[0], at[1]);
+        else
+            wf_program_check(q, at[0]);
+        return at[0];
+    case WF_INST_EXPAND:
         break;
     }
     return -1;
+}
+
+/* A check puts out what it looks at, to memory of its own: a program has an output. */
+static int run_check(run *r, const wf_inst *inst, const wf_program_checked *whose)
+{
+    wf_program q;
+    wf_view src[5], dst = shape_of(r, inst->src[0]);
+    int nsrc = 0;
+    wf_program_init(&q);
+    wf_program_output(&q, copy_inst(r, inst, &q, src, &nsrc));
+    if (wf_program_finish(&q) != 0)
+        return wf_fail(r->why, WEFT_EUNSUPPORTED, "an instruction has no program of its own");
+    shrink(r, &dst, inst->level);
+    wf_view_make_dense(&dst);
+    for (int i = 0; i < nsrc; i++)
+        shrink(r, &src[i], inst->level);
+    const int64_t n = wf_view_numel(&dst);
+    wf_cuda_block *b = wf_cuda_alloc(r->ordinal, (size_t)(n ? n : 1), r->why);
+    if (!b)
+        return r->why->code;
+    dst.data = b->address;
+    const wf_program_args a = {.dst = &dst, .src = src, .axes = r->a->axes, .checked = whose};
+    const int status = wf_gpu_program_now(r->ordinal, &q, &a, r->why);
+    wf_cuda_free(b);
+    return status;
 }
 
 static int run_inst(run *r, const wf_inst *inst)
@@ -198,10 +235,15 @@ static int run_all(run *r)
         r->view[p->input[i]] = r->a->src[i];
     for (int s = 0; s < p->nscalar && status == 0; s++)
         status = scalar_view(r, s);
-    for (int i = 0; i < p->ninst && status == 0; i++) {
+    for (int i = 0; i < p->ninput && status == 0; i++)
+        if (p->draw[i].op != WF_OP_INVALID)
+            status = drawn_view(r, i);
+    for (int i = 0, check = 0; i < p->ninst && status == 0; i++) {
         const wf_inst *inst = &p->inst[i];
         if (inst->kind == WF_INST_EXPAND)
             r->view[inst->value] = r->view[inst->src[0]];
+        else if (inst->kind == WF_INST_CHECK)
+            status = run_check(r, inst, r->a->checked ? &r->a->checked[check++] : NULL);
         else
             status = run_inst(r, inst);
         drop_read(r, i);

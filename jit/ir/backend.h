@@ -50,7 +50,8 @@ typedef enum wf_port_kind {
     WF_PORT_KEEP,   /* in, out */
     WF_PORT_DST,    /* out */
     WF_PORT_TOTAL,  /* out of ELEM: the slot gets the reduction by `op` of the elements */
-    WF_PORT_CHECK   /* out: bool; the error word becomes 0 if some is false */
+    WF_PORT_CHECK /* out: bool; the error word becomes 0 if some is false. On a device: i64, -1 if all
+                     * is well; `at`-th error word */
 } wf_port_kind;
 
 typedef struct wf_port {
@@ -75,6 +76,7 @@ enum {
 
 typedef struct wf_rows_kernel {
     int nstage, cap, ndst, nkeep;
+    int ncheck; /* error words, on a device */
     wf_stage *stage;
     uint32_t row_src, row_dst; /* bits: operands of one element a row */
     uint8_t src_type[WF_ROWS_SOURCES], dst_type[WF_ROWS_DSTS],
@@ -90,6 +92,9 @@ typedef struct wf_kernel {
     int nsrc;       /* sources the body reads */
     int nscalar;    /* parameters of body after the sources: the same value for every element */
     unsigned bcast; /* MAP and sums */
+    uint32_t
+        drawn; /* on a device: sources without memory; the body's parameter is the element's i64 number,
+                     * which is the operand's offset */
     wf_kir body;
     wf_kir fast;          /* n > 0: body of ordinary elements, right where its `rare` is false */
     wf_kir post;          /* sums, SCATTER, MATMUL: the total as an element of dst */

@@ -61,7 +61,7 @@ typedef struct wf_cu_rows {
 typedef struct wf_cu_layout {
     int rows, n, width; /* width: threads a row of WARP; blocks of 4096 of a row of SPLIT */
     int kept, reduced;  /* WF_CU_DIVISOR words for each axis */
-    int error;          /* address of the error word */
+    int error, errors;  /* address of the first check's error word; of the others' */
     int keep; /* addresses of scratch for kept values, or bytes of shared memory before each */
     int slots,
         parts; /* SPLIT: [slot][row] cells of 8 bytes; [total][row][block] values, 8 bytes each */

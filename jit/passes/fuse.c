@@ -102,9 +102,9 @@ static int find_demand(fuser *u, uint32_t g, uint32_t k, const wf_iter *space, d
     bool row = !wf_is_mappable(u->l, k);
     d->nin = 0;
     bool loss = wf_targets_of(u->l, k) != 0;
-    d->scalars = !row ? 0 : loss ? 8 : 2; /* counts, eps; of losses: weights, the index left out */
+    d->scalars = !row ? 0 : loss ? 10 : 2; /* counts, eps; of losses: weights, the index left out */
     d->insts = (t->dtype == WEFT_F16 || t->dtype == WEFT_BF16 ? 2u : 1u) + (!row   ? 0u
-                                                                            : loss ? 32u
+                                                                            : loss ? 40u
                                                                                    : 20u);
     d->depth = !row ? 0 : loss ? 3 : 2;
     d->draws = wf_is_draw(u->l, k);
@@ -567,7 +567,7 @@ static void group_all(fuser *u, const uint8_t *live, unsigned flags)
         if (!live[k + 1] || !is_step(u->l, k)) {
             continue;
         }
-        bool opened = u->rows && wf_is_openable(u->l, k) && !(u->alone && wf_targets_of(u->l, k));
+        bool opened = u->rows && wf_is_openable(u->l, k);
         if (!opened && !wf_is_mappable(u->l, k)) {
             open_new(u, WF_STEP_OP, k);
         } else if (flags & WF_FUSE_OFF) {
@@ -601,7 +601,7 @@ int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, u
     u.last_reader = malloc(n * sizeof *u.last_reader);
     bool ok = s->groups && s->members && s->group_of && s->level && u.g && u.next && u.last_reader;
     int rc = ok ? 0 : WEFT_ENOMEM;
-    l->draws = (flags & (WF_FUSE_OFF | WF_FUSE_ALONE)) == 0;
+    l->draws = (flags & WF_FUSE_OFF) == 0;
     rc = rc || flags & WF_FUSE_OFF ? rc : wf_find_uniform(l);
     if (!rc) {
         memset(u.last_reader, 0xFF, n * sizeof *u.last_reader);
@@ -663,9 +663,8 @@ wf_reason wf_edge_reason(const wf_schedule *s, const wf_layout *l, uint32_t k, w
     bool x_open = x->kind == WF_STEP_MAP || wf_is_openable(l, maker - 1);
     bool y_open = y->kind == WF_STEP_MAP || wf_is_openable(l, k);
     bool both = x->kind == WF_STEP_MAP && y->kind == WF_STEP_MAP;
-    bool checked = wf_targets_of(l, maker - 1) || wf_targets_of(l, k);
-    if (!both && x_open && y_open && (closed || (s->alone && checked))) {
-        return closed ? WF_REASON_CLOSED : WF_REASON_CHECKED;
+    if (!both && x_open && y_open && closed) {
+        return WF_REASON_CLOSED;
     }
     if (x->kind == WF_STEP_OP) {
         return kernel_reason((wf_op)l->f->ins[maker - 1].op, false);

@@ -186,8 +186,10 @@ static inline void check_outputs(const operands *o, const wf_program *p, const c
 
 static inline void run_both(wf_jitk *k, const wf_program *p, operands *o, int width)
 {
-    const wf_program_args native = {o->dst, o->src, o->scalar, o->axes, false};
-    const wf_program_args tiles = {o->want, o->src, o->scalar, o->axes, false};
+    const wf_program_args native = {
+        .dst = o->dst, .src = o->src, .scalars = o->scalar, .axes = o->axes};
+    const wf_program_args tiles = {
+        .dst = o->want, .src = o->src, .scalars = o->scalar, .axes = o->axes};
     cr_assert_eq(wf_jitk_wait(k), WF_JITK_NATIVE, "%s: %s", wf_jitk_name(k), wf_jitk_reason(k));
     const int status = wf_program_run_on(p, &tiles);
     cr_assert_eq(wf_jitk_run(k, &native), status, "%s", wf_jitk_name(k));

@@ -27,7 +27,7 @@ static void add_map(const wf_program *p, int rank, int vector, bool wide, int in
 {
     wf_kernel k;
     wf_why why = {0};
-    cr_assert_eq(wf_lower(p, 0, &k, &why), 0, "%s", why.rule);
+    cr_assert_eq(wf_lower_device(p, &k, &why), 0, "%s", why.rule);
     rename_kernel(&k);
     wf_cu_map m = {.k = &k, .wide = wide, .rank = rank, .vector = vector};
     for (int o = 0; o < p->noutput + p->ninput; o++) {
@@ -42,7 +42,7 @@ static void add_rows(const wf_program *p, wf_cu_scheme scheme, bool shared, bool
 {
     wf_kernel k;
     wf_why why = {0};
-    cr_assert_eq(wf_lower(p, 0, &k, &why), 0, "%s", why.rule);
+    cr_assert_eq(wf_lower_device(p, &k, &why), 0, "%s", why.rule);
     rename_kernel(&k);
     const wf_cu_rows r = {&k, scheme, wide, shared && k.rows->nkeep, axes, axes};
     cr_assert_eq(wf_cu_render_rows(&r, &text, &why), 0, "%s", why.rule);

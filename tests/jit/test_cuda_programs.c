@@ -18,8 +18,10 @@ enum { NSHAPES = sizeof shapes / sizeof *shapes };
 
 static void run_on_device(const wf_program *p, operands *o, const char *what)
 {
-    const wf_program_args device = {o->dst, o->src, o->scalar, o->axes, false};
-    const wf_program_args tiles = {o->want, o->src, o->scalar, o->axes, false};
+    const wf_program_args device = {
+        .dst = o->dst, .src = o->src, .scalars = o->scalar, .axes = o->axes};
+    const wf_program_args tiles = {
+        .dst = o->want, .src = o->src, .scalars = o->scalar, .axes = o->axes};
     wf_why why = {0};
     const int want = wf_program_run_on(p, &tiles);
     const int got = device_program(p, &device, &why);
@@ -241,8 +243,10 @@ Test(cuda_programs, kernels_that_are_waited_for)
         operands o;
         rare_program(&p, 20 + wait);
         make_operands(&o, &p, 2, dims, true, 5);
-        const wf_program_args device = {o.dst, o.src, o.scalar, o.axes, wait};
-        const wf_program_args tiles = {o.want, o.src, o.scalar, o.axes, wait};
+        const wf_program_args device = {
+            .dst = o.dst, .src = o.src, .scalars = o.scalar, .axes = o.axes, .wait = wait};
+        const wf_program_args tiles = {
+            .dst = o.want, .src = o.src, .scalars = o.scalar, .axes = o.axes, .wait = wait};
         wf_gpu_get_stats(&before);
         cr_assert_eq(device_program(&p, &device, &why), 0, "%s", why.rule);
         wf_gpu_get_stats(&after);
@@ -341,12 +345,14 @@ Test(cuda_programs, in_place)
                 turn(&o, &p);
             const size_t bytes = (size_t)(shapes[z][0] * shapes[z][1]) * 4;
             void *x = calloc(bytes + 64, 1);
-            const wf_program_args tiles = {o.want, o.src, o.scalar, o.axes, false};
+            const wf_program_args tiles = {
+                .dst = o.want, .src = o.src, .scalars = o.scalar, .axes = o.axes};
             const int status = wf_program_run_on(&p, &tiles);
             memcpy(x, o.src[0].data, bytes);
             memset((char *)x + bytes, 0x5A, 64);
             o.src[0].data = o.dst[p.noutput - 1].data = x;
-            const wf_program_args device = {o.dst, o.src, o.scalar, o.axes, false};
+            const wf_program_args device = {
+                .dst = o.dst, .src = o.src, .scalars = o.scalar, .axes = o.axes};
             wf_why why = {0};
             cr_assert_eq(device_program(&p, &device, &why), status, "%s", why.rule);
             if (status == 0)

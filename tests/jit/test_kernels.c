@@ -123,8 +123,8 @@ Test(kernels, a_hit_is_the_same_kernel_at_every_size)
         wf_jitk *k = wf_jitk_get(&q, NULL);
         cr_assert_eq(k, first);
         make_operands(&o, &q, 2, dims, true, 0);
-        const wf_program_args native = {o.dst, o.src, o.scalar, 0, false},
-                              tiles = {o.want, o.src, o.scalar, 0, false};
+        const wf_program_args native = {.dst = o.dst, .src = o.src, .scalars = o.scalar},
+                              tiles = {.dst = o.want, .src = o.src, .scalars = o.scalar};
         cr_assert_eq(wf_jitk_run(k, &native), 0);
         cr_assert_eq(wf_program_run_on(&q, &tiles), 0);
         check_outputs(&o, &q, "chain", 0);
@@ -161,8 +161,8 @@ Test(kernels, eviction_keeps_what_is_held)
         operands o;
         chain(&p, 1 + i);
         make_operands(&o, &p, 1, dims, true, i);
-        const wf_program_args native = {o.dst, o.src, o.scalar, 0, false},
-                              tiles = {o.want, o.src, o.scalar, 0, false};
+        const wf_program_args native = {.dst = o.dst, .src = o.src, .scalars = o.scalar},
+                              tiles = {.dst = o.want, .src = o.src, .scalars = o.scalar};
         cr_assert_eq(wf_jitk_run(held[i], &native), 0);
         cr_assert_eq(wf_program_run_on(&p, &tiles), 0);
         check_outputs(&o, &p, "held", 0);
@@ -186,8 +186,8 @@ Test(kernels, refusal_has_a_reason_and_tier_0_goes_on)
     wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.target = {"host", 12}});
     cr_assert_eq(wf_jitk_wait(k), WF_JITK_TIER0);
     cr_assert_gt(strlen(wf_jitk_reason(k)), 10u);
-    const wf_program_args native = {o.dst, o.src, o.scalar, 0, false},
-                          tiles = {o.want, o.src, o.scalar, 0, false};
+    const wf_program_args native = {.dst = o.dst, .src = o.src, .scalars = o.scalar},
+                          tiles = {.dst = o.want, .src = o.src, .scalars = o.scalar};
     cr_assert_eq(wf_jitk_run(k, &native), 0);
     cr_assert_eq(wf_program_run_on(&p, &tiles), 0);
     check_outputs(&o, &p, "tier 0", 0);
@@ -208,7 +208,7 @@ Test(kernels, large_and_in_place)
         void *out = aligned_alloc(64, ((size_t)dims[0] * 4 + 127) / 64 * 64);
         cr_assert_not_null(out);
         memset(out, 0x5A, ((size_t)dims[0] * 4 + 127) / 64 * 64);
-        const wf_program_args tiles = {o.want, o.src, o.scalar, 0, false};
+        const wf_program_args tiles = {.dst = o.want, .src = o.src, .scalars = o.scalar};
         cr_assert_eq(wf_program_run_on(&p, &tiles), 0);
         o.dst[0].data = out;
         if (in_place) {
@@ -216,7 +216,7 @@ Test(kernels, large_and_in_place)
             o.src[0].data = out;
         }
         wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.sync = true});
-        const wf_program_args native = {o.dst, o.src, o.scalar, 0, false};
+        const wf_program_args native = {.dst = o.dst, .src = o.src, .scalars = o.scalar};
         cr_assert_eq(wf_jitk_run(k, &native), 0);
         check_outputs(&o, &p, "large", 0);
         wf_jitk_release(k);
@@ -240,8 +240,8 @@ static void *work(void *arg)
         const wf_view src = llvm_vector(x, WEFT_F32, 333), dst = llvm_vector(y, WEFT_F32, 333),
                       ref = llvm_vector(want, WEFT_F32, 333);
         const void *const scalar[1] = {&c};
-        const wf_program_args native = {&dst, &src, scalar, 0, false},
-                              tiles = {&ref, &src, scalar, 0, false};
+        const wf_program_args native = {.dst = &dst, .src = &src, .scalars = scalar},
+                              tiles = {.dst = &ref, .src = &src, .scalars = scalar};
         wf_jitk *k = wf_jitk_get(&shared[which], &(wf_jitk_opts){.sync = i % 8 == seed % 8});
         cr_assert_not_null(k);
         cr_assert_eq(wf_jitk_run(k, &native), 0);
@@ -344,7 +344,7 @@ static void *run_for_ever(void *unused)
     const float c = 0.5f;
     const wf_view src = llvm_vector(x, WEFT_F32, N), dst = llvm_vector(y, WEFT_F32, N);
     const void *const scalar[1] = {&c};
-    const wf_program_args args = {&dst, &src, scalar, 0, false};
+    const wf_program_args args = {.dst = &dst, .src = &src, .scalars = scalar};
     wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.sync = true});
     while (wf_jitk_run(k, &args) == 0)
         atomic_store(&stop, true);

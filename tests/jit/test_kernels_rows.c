@@ -94,14 +94,16 @@ Test(kernels_rows, in_place)
             o.axes = 2;
             const size_t bytes = (size_t)(shapes[z][0] * shapes[z][1]) * 4;
             void *x = malloc(bytes + 64);
-            const wf_program_args tiles = {o.want, o.src, o.scalar, o.axes, false};
+            const wf_program_args tiles = {
+                .dst = o.want, .src = o.src, .scalars = o.scalar, .axes = o.axes};
             const int status = wf_program_run_on(&p, &tiles);
             memcpy(x, o.src[0].data, bytes);
             memset((char *)x + bytes, 0x5A, 64);
             o.src[0].data = o.dst[p.noutput - 1].data = x;
             wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.sync = true});
             cr_assert_eq(wf_jitk_get_state(k), WF_JITK_NATIVE, "%s", wf_jitk_reason(k));
-            const wf_program_args native = {o.dst, o.src, o.scalar, o.axes, false};
+            const wf_program_args native = {
+                .dst = o.dst, .src = o.src, .scalars = o.scalar, .axes = o.axes};
             cr_assert_eq(wf_jitk_run(k, &native), status);
             check_outputs(&o, &p, wf_jitk_name(k), 0);
             wf_jitk_release(k);
@@ -141,9 +143,15 @@ Test(kernels_rows, large_results)
         wf_view dst = src;
         const void *const scalar[2] = {&eighth, &eighth};
         dst.data = want;
-        cr_assert_eq(wf_program_run_on(&p, &(wf_program_args){&dst, &src, scalar, 2, false}), 0);
+        cr_assert_eq(
+            wf_program_run_on(
+                &p, &(wf_program_args){.dst = &dst, .src = &src, .scalars = scalar, .axes = 2}),
+            0);
         dst.data = y + cases[c].shift;
-        cr_assert_eq(wf_jitk_run(k, &(wf_program_args){&dst, &src, scalar, 2, false}), 0);
+        cr_assert_eq(
+            wf_jitk_run(k,
+                        &(wf_program_args){.dst = &dst, .src = &src, .scalars = scalar, .axes = 2}),
+            0);
         cr_assert(memcmp(dst.data, want, count * 4) == 0, "rows of %lld", (long long)n);
         for (size_t b = ((size_t)cases[c].shift + count) * 4; b < bytes; b++)
             cr_assert_eq(((char *)y)[b], 0x5A);
