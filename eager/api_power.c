@@ -2,7 +2,8 @@
  * eager/api_power.c -- weft_pow of integers: repeated squaring, written in other rows.
  *
  * Floats have a row of their own. Integer powers are exact and wrap, as all integer arithmetic here, so they cannot go through it. An
- * exponent that is a number is walked bit by bit on the host; an exponent tensor takes as many steps as its type has bits.
+ * exponent that is a number is walked bit by bit on the host (in a trace its bits are numbers of the call, so that a plan
+ * holds for all exponents of a length); an exponent tensor takes as many steps as its type has bits.
  */
 #include "eager/api.h"
 
@@ -34,6 +35,19 @@ static weft_tensor by_number(weft_tensor a, int64_t e)
         square = mul(square, square);
     }
     return e ? mul(square, r) : wf_op2(WF_OP_ADD, NULL, mul(a, weft_i(0)), weft_i(1));
+}
+
+enum { SHORT = 8 }; /* exponents up to here have a plan each: half of the products */
+
+/* The same in a trace: the bits are operands, and only how many there are is structure. */
+static weft_tensor by_bits(weft_tensor a, int64_t e)
+{
+    weft_tensor r = weft_i(1), square = a;
+    for (; e > 1; e >>= 1) {
+        r = mul(wf_op3(WF_OP_WHERE, NULL, weft_b(e & 1), square, weft_i(1)), r);
+        square = mul(square, square);
+    }
+    return mul(square, r);
 }
 
 /* a^b where b >= 0. Below that a whole number is left of a^b only if a is 1 or -1; else 0. */
@@ -71,7 +85,7 @@ static weft_tensor power(weft_tensor a, weft_tensor b)
                             (long long)e);
     }
     if (wf_is_scalar(b) && !wf_is_scalar(a) && kind_of(a) == 1) {
-        return by_number(a, e);
+        return wf_ctx_get()->recorder && e > SHORT ? by_bits(a, e) : by_number(a, e);
     }
     bool weak;
     wf_api_unify(2, both);

@@ -49,7 +49,7 @@ struct weft_jit {
     int max_plans, verify_every;
     pthread_mutex_t lock;
     entry *plans; /* in no order: recordings differ in few plans, and the hash decides at once */
-    int nplans, capplans;
+    int nplans, capplans, latest; /* the plan that was hit last */
     uint64_t clock;
     wf_trace **idle;
     int nidle, capidle;
@@ -169,6 +169,18 @@ static bool is_entry(const entry *e, uint64_t hash, const wf_job *job)
 }
 
 /* Called with the lock. */
+static entry *find_entry(weft_jit *j, uint64_t hash, const wf_job *job)
+{
+    for (int i = 0; i < j->nplans; i++) {
+        entry *e = &j->plans[i];
+        if (is_entry(e, hash, job)) {
+            return e;
+        }
+    }
+    return NULL;
+}
+
+/* Called with the lock. */
 static void count_segment(weft_jit *j, const wf_fn *f, const wf_plan *p)
 {
     wf_plan_info info;
@@ -181,21 +193,36 @@ static void count_segment(weft_jit *j, const wf_fn *f, const wf_plan *p)
     j->stats.kernels = info.groups;
 }
 
-/* The plan of a recording, retained; NULL: not known. */
-static wf_plan *lookup(weft_jit *j, uint64_t hash, const wf_job *job)
+/* The plan of e, which a recording has hit, retained. Called with the lock. */
+static wf_plan *hit(weft_jit *j, entry *e, const wf_job *job)
+{
+    wf_plan_retain(e->plan);
+    e->used = ++j->clock;
+    j->latest = (int)(e - j->plans);
+    j->stats.hits++;
+    count_segment(j, job->fn, e->plan);
+    return e->plan;
+}
+
+/* The plan of a recording, retained; NULL: not known. The plan of the call before is compared with at once; only where
+ * that is another one is *hash needed. */
+static wf_plan *lookup(weft_jit *j, uint64_t *hash, const wf_job *job)
 {
     wf_plan *p = NULL;
     pthread_mutex_lock(&j->lock);
-    for (int i = 0; i < j->nplans && !p; i++) {
-        entry *e = &j->plans[i];
-        if (is_entry(e, hash, job)) {
-            p = e->plan;
-            wf_plan_retain(p);
-            e->used = ++j->clock;
-            j->stats.hits++;
-            count_segment(j, job->fn, p);
-        }
+    entry *e = j->latest < j->nplans ? &j->plans[j->latest] : NULL;
+    if (e && is_entry(e, e->hash, job)) {
+        *hash = e->hash;
+        p = hit(j, e, job);
     }
+    pthread_mutex_unlock(&j->lock);
+    if (p) {
+        return p;
+    }
+    *hash = wf_key_hash(job->fn, job->writes);
+    pthread_mutex_lock(&j->lock);
+    e = find_entry(j, *hash, job);
+    p = e ? hit(j, e, job) : NULL;
     pthread_mutex_unlock(&j->lock);
     return p;
 }
@@ -238,6 +265,7 @@ static void remember(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p)
     if (e) {
         memcpy(writes, job->writes, bytes);
         *e = (entry){hash, ++j->clock, job->device, job->fn, writes, p};
+        j->latest = (int)(e - j->plans);
         wf_plan_retain(p);
         job->fn = next;
         writes = NULL;
@@ -250,17 +278,6 @@ static void remember(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p)
 }
 
 /* -- freezing ------------------------------------------------------------------------------------------------ */
-
-static entry *find_entry(weft_jit *j, uint64_t hash, const wf_job *job)
-{
-    for (int i = 0; i < j->nplans; i++) {
-        entry *e = &j->plans[i];
-        if (is_entry(e, hash, job)) {
-            return e;
-        }
-    }
-    return NULL;
-}
 
 /* z becomes the first to be tried; returns what leaves for it, or NULL. */
 static wf_frozen *add_frozen(weft_jit *j, wf_frozen *z)
@@ -468,8 +485,8 @@ static int run_frozen(weft_jit *j, wf_ctx *c, wf_frozen *z, wf_frozen_args *a, w
 static int run_segment(void *user, wf_job *job, wf_why *why)
 {
     weft_jit *j = user;
-    uint64_t hash = wf_key_hash(job->fn, job->writes);
-    wf_plan *p = lookup(j, hash, job);
+    uint64_t hash;
+    wf_plan *p = lookup(j, &hash, job);
     bool known = p != NULL;
     if (!p) {
         wf_plan_opts o = {.flags = (j->no_fuse ? WF_PLAN_NO_FUSE : 0) |

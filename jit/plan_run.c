@@ -42,6 +42,12 @@ typedef struct run {
     uint8_t device;
 } run;
 
+/* A kernel or a fill gave rc; it may have left the words to us. */
+static int explain(const run *r, int rc)
+{
+    return rc && r->why->rule[0] == '\0' ? wf_fail(r->why, rc, "out of memory while it ran") : rc;
+}
+
 /* The attributes that instruction k has in this call. */
 static const wf_attr *attr_of(const run *r, uint32_t k)
 {
@@ -149,17 +155,19 @@ static void draw_number(const run *r, const wf_scalar_of *c, scalar *out)
 }
 
 /* What the eager kernel of the row would fill with: the same kernel fills one element. */
-static int fill_element(const wf_attr *at, int dtype, scalar *out, wf_why *why)
+static int fill_element(const run *r, const wf_scalar_of *c, scalar *out)
 {
-    wf_view one = {.data = out, .dtype = (uint8_t)dtype, .rank = 0};
-    wf_exec e = {.op = WF_OP_FULL, .ndst = 1, .dst = &one, .attr = at, .why = why};
-    return wf_exec_of(WF_OP_FULL)(&e);
+    wf_view one = {.data = out, .dtype = c->dtype, .rank = 0};
+    wf_exec e = {
+        .op = WF_OP_FULL, .ndst = 1, .dst = &one, .attr = attr_of(r, c->ins), .why = r->why};
+    return explain(r, wf_exec_of(WF_OP_FULL)(&e));
 }
 
 static int set_scalars(run *r, const wf_plan_step *s, scalar *value, const void **at)
 {
     const wf_scalar_of *c = &r->p->scalars[s->scalar];
-    for (uint32_t i = 0; i < s->nscalar; i++) {
+    int rc = 0;
+    for (uint32_t i = 0; i < s->nscalar && !rc; i++) {
         at[i] = &value[i];
         value[i].bits = 0;
         switch ((wf_scalar_kind)c[i].kind) {
@@ -167,9 +175,7 @@ static int set_scalars(run *r, const wf_plan_step *s, scalar *value, const void 
             slot_element(r, c[i].ins, c[i].dtype, &value[i]);
             break;
         case WF_SCALAR_FILL:
-            if (fill_element(attr_of(r, c[i].ins), c[i].dtype, &value[i], r->why)) {
-                return WEFT_ENOMEM;
-            }
+            rc = fill_element(r, &c[i], &value[i]);
             break;
         case WF_SCALAR_COUNT:
         case WF_SCALAR_FREEDOM:
@@ -196,7 +202,7 @@ static int set_scalars(run *r, const wf_plan_step *s, scalar *value, const void 
             break;
         }
     }
-    return 0;
+    return rc;
 }
 
 static void set_views(run *r, const wf_plan_step *s, wf_view *v)
@@ -287,8 +293,9 @@ static int prepare_programs(run *r, const wf_plan_step *s, uint32_t n, wf_view *
     const void **at = r->scalar_at;
     for (uint32_t i = 0; i < n; i++) {
         set_views(r, &s[i], v);
-        if (set_scalars(r, &s[i], value, at)) {
-            return WEFT_ENOMEM;
+        int rc = set_scalars(r, &s[i], value, at);
+        if (rc) {
+            return rc;
         }
         for (uint32_t k = 0; k < s[i].nsrc; k++) { /* an address that is no operand's */
             wf_view *drawn = &v[s[i].ndst + k];
@@ -327,8 +334,7 @@ static int run_programs(run *r, const wf_plan_step *s, uint32_t n)
         return 0;
     }
     if (n == 1) {
-        int rc = wf_plan_run_program(g, r->args);
-        return rc ? wf_fail(r->why, rc, "out of memory while it ran") : 0;
+        return explain(r, wf_plan_run_program(g, r->args));
     }
     run_many(g, r->args, r->small, n);
     return 0;
@@ -345,11 +351,8 @@ static int run_row(run *r, const wf_plan_step *s, const wf_epilogue *after, bool
                  .attr = attr_of(r, s->ins),
                  .why = r->why};
     int rc = r->device ? wf_device_row(r->device, &e) : wf_exec_of((wf_op)s->op)(&e);
-    if (rc && r->why->rule[0] == '\0') {
-        wf_fail(r->why, rc, "out of memory while it ran");
-    }
     *finished = e.finished;
-    return rc;
+    return explain(r, rc);
 }
 
 /* A product, and the group that runs on its rows. */
@@ -366,8 +369,7 @@ static int run_product(run *r, const wf_plan_step *s)
     if (rc) {
         return rc;
     }
-    rc = wf_plan_after_close(&x, finished);
-    return rc ? wf_fail(r->why, rc, "out of memory while it ran") : 0;
+    return explain(r, wf_plan_after_close(&x, finished));
 }
 
 /* Runs the n steps of one launch. */

@@ -255,7 +255,7 @@ static void write_adamw(const weft_optim *o, update *u, bool decayed, int64_t t)
     add_line(u, WF_OP_ADDCMUL, P, P, T1, add_scalar(u, -size));
 }
 
-static weft_status step_one(const weft_optim *o, int i, int64_t t)
+static weft_status step_one(const weft_optim *o, int i, int64_t t, built *b)
 {
     weft_tensor p = o->parameters[i];
     if (!weft_has_grad(p)) {
@@ -273,7 +273,7 @@ static weft_status step_one(const weft_optim *o, int i, int64_t t)
     for (int k = 0; k < o->per; k++) {
         u.tensor[S0 + k] = o->state[(ptrdiff_t)i * o->per + k].tensor;
     }
-    weft_status s = wf_update_run(&u);
+    weft_status s = wf_update_run(&u, b);
     weft_scope_end(scope);
     return s;
 }
@@ -300,8 +300,10 @@ weft_status weft_optim_step(weft_optim *o)
         o->seen_steps = had + 1;
         o->seen_writes = weft_write_count(count);
     }
+    built b;
+    b.lines = 0;
     for (int i = 0; i < o->n && s == WEFT_OK; i++) {
-        s = step_one(o, i, had + 1);
+        s = step_one(o, i, had + 1, &b);
     }
     weft_no_grad_end();
     return s;

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "eager/device.h"
-#include "eager/program.h"
 #include "nn/update.h"
 
 static int sources(const wf_line *l)
@@ -33,18 +32,54 @@ weft_status wf_update_run_ops(const update *u)
     return WEFT_OK;
 }
 
-/* A tile program sees the tensors as one axis: all dense, of one type and size. */
-static bool is_dense(const update *u)
+/* The tensors of an update, pinned, and which of them are written. */
+typedef struct held {
+    wf_ctx *c;
+    wf_slot *slot[T0];
+    bool pinned[T0], written[T0];
+    int n;
+} held;
+
+static void let_go(const held *h)
 {
-    weft_dtype d = weft_dtype_of(u->tensor[P]);
-    weft_device at = weft_device_of(u->tensor[P]);
-    int64_t n = weft_numel(u->tensor[P]);
-    bool dense =
-        (d == WEFT_F32 || d == WEFT_F64) && !weft_shares_memory(u->tensor[P], u->tensor[G]);
-    for (int i = 0; i < S0 + u->n_state && dense; i++) {
-        dense = weft_is_contiguous(u->tensor[i]) && weft_dtype_of(u->tensor[i]) == d &&
-                weft_numel(u->tensor[i]) == n && weft_device_of(u->tensor[i]).index == at.index &&
-                weft_device_of(u->tensor[i]).kind == at.kind;
+    for (int i = 0; i < h->n; i++) {
+        if (h->pinned[i]) {
+            wf_unpin(h->c, h->slot[i]);
+        }
+    }
+}
+
+/* False: one is not a live tensor; nothing is held. */
+static bool hold(held *h, const update *u)
+{
+    const int n = S0 + u->n_state;
+    h->c = wf_ctx_get();
+    for (h->n = 0; h->n < n; h->n++) {
+        h->written[h->n] = false;
+        h->slot[h->n] = wf_pin(h->c, u->tensor[h->n], &h->pinned[h->n], NULL);
+        if (!h->slot[h->n]) {
+            let_go(h);
+            return false;
+        }
+    }
+    for (int i = 0; i < u->n; i++) {
+        if (u->line[i].dst < T0) {
+            h->written[u->line[i].dst] = true;
+        }
+    }
+    return true;
+}
+
+/* A tile program sees the tensors as one axis: all dense, of one type and size. */
+static bool is_dense(const held *h)
+{
+    const wf_slot *p = h->slot[P];
+    const int64_t n = wf_slot_numel(h->slot[P]);
+    bool dense = (p->dtype == WEFT_F32 || p->dtype == WEFT_F64) && p->st != h->slot[G]->st;
+    for (int i = 0; i < h->n && dense; i++) {
+        wf_slot *s = h->slot[i];
+        dense = s->dtype == p->dtype && wf_slot_device(s) == wf_slot_device(p) &&
+                wf_slot_numel(s) == n && wf_slot_is_contiguous(s);
     }
     return dense;
 }
@@ -80,29 +115,14 @@ static bool build(const update *u, wf_program *p, int dtype)
     return wf_program_finish(p) == 0;
 }
 
-/* One kernel of the device for the whole update. */
-static weft_status run_on_device(const update *u, const wf_program *p, int device,
-                                 const bool *written, const void *const *scalars)
+/* The program of the lines, made anew where the update before had others. NULL: a row has no tile kernel. */
+static const wf_program *program_of(const update *u, built *b, int dtype)
 {
-    wf_view in[T0], out[T0];
-    wf_why why = {0};
-    int n_out = 0;
-    for (int i = 0; i < S0 + u->n_state; i++) {
-        int rc = wf_device_view("optim_step", u->tensor[i], written[i], &in[i]);
-        if (rc) {
-            return (weft_status)rc;
-        }
-        in[i].rank = 1; /* dense */
-        in[i].dims[0] = weft_numel(u->tensor[i]);
-        in[i].strides[0] = 1;
-        if (written[i]) {
-            out[n_out++] = in[i];
-        }
+    if (b->lines != u->n || b->dtype != dtype) {
+        b->lines = build(u, &b->program, dtype) ? u->n : 0;
+        b->dtype = dtype;
     }
-    wf_program_args a = {.dst = out, .src = in, .scalars = scalars};
-    int rc = wf_device_program(device, p, &a, &why);
-    return rc ? (weft_status)wf_raise_status(wf_ctx_get(), "optim_step", 1, u->tensor, &why)
-              : WEFT_OK;
+    return b->lines ? &b->program : NULL;
 }
 
 /* The scalars in the program's type. */
@@ -114,87 +134,122 @@ static void set_scalars(const update *u, int dtype, float *f32, const void **sca
     }
 }
 
-/* The lines as a trace records them, in one go. False: nothing was done. */
-static bool record(const update *u, wf_recorder *rec, weft_status *status)
+/* One kernel of the device for the whole update. */
+static weft_status run_on_device(const update *u, const held *h, const wf_program *p, int device,
+                                 const void *const *scalars)
 {
-    wf_ctx *c = wf_ctx_get();
+    wf_view in[T0], out[T0];
+    wf_why why = {0};
+    int n_out = 0;
+    for (int i = 0; i < h->n; i++) {
+        int rc = wf_device_view("optim_step", u->tensor[i], h->written[i], &in[i]);
+        if (rc) {
+            return (weft_status)rc;
+        }
+        in[i].rank = 1; /* dense */
+        in[i].dims[0] = wf_slot_numel(h->slot[i]);
+        in[i].strides[0] = 1;
+        if (h->written[i]) {
+            out[n_out++] = in[i];
+        }
+    }
+    wf_program_args a = {.dst = out, .src = in, .scalars = scalars};
+    int rc = wf_device_program(device, p, &a, &why);
+    return rc ? (weft_status)wf_raise_status(h->c, "optim_step", 1, u->tensor, &why) : WEFT_OK;
+}
+
+/* May the host read the memory of tensor i, and write it where the update does? Else an error is recorded. */
+static bool is_usable(const update *u, const held *h, int i)
+{
+    const wf_storage *st = h->slot[i]->st;
+    bool plain = !st->broken && !(h->written[i] && st->read_only) &&
+                 !atomic_load_explicit(&st->is_virtual, memory_order_acquire);
+    return plain || (h->written[i] ? weft_data_mut(u->tensor[i]) : weft_data(u->tensor[i]));
+}
+
+/* One pass over the memory of the host. */
+static weft_status run_on_host(const update *u, const held *h, const wf_program *p,
+                               const void *const *scalars)
+{
+    wf_view in[T0], out[T0];
+    int n_out = 0;
+    for (int i = 0; i < h->n; i++) {
+        if (!is_usable(u, h, i)) {
+            return weft_last_status();
+        }
+    }
+    for (int i = 0; i < h->n; i++) {
+        for (int k = 0; k < (h->written[i] ? 2 : 1); k++) {
+            wf_view *v = k ? &out[n_out++] : &in[i];
+            v->data = wf_slot_data(h->slot[i]);
+            v->dtype = h->slot[i]->dtype;
+            v->rank = 1;
+            v->device = WF_DEVICE_HOST;
+            v->dims[0] = wf_slot_numel(h->slot[i]);
+            v->strides[0] = 1;
+        }
+        if (h->written[i]) {
+            wf_storage_wrote(h->slot[i]->st, WF_OP_COPY);
+        }
+    }
+    wf_program_run(p, out, in, scalars);
+    return WEFT_OK;
+}
+
+/* The lines as a trace records them, in one go. False: nothing was done. */
+static bool record(const update *u, const held *h, weft_status *status)
+{
     wf_why why;
     why.code = 0;
     why.rule[0] = why.hint[0] = '\0';
-    wf_slot *slot[T0];
-    bool pinned[T0];
-    const int n = S0 + u->n_state;
-    int found = 0, rc = 0;
-    while (found < n && (slot[found] = wf_pin(c, u->tensor[found], &pinned[found], NULL)) != NULL) {
-        found++;
-    }
+    int rc = 0;
     const wf_lines l = {.line = u->line,
                         .n = u->n,
-                        .n_tensor = n,
-                        .tensor = slot,
+                        .n_tensor = h->n,
+                        .tensor = h->slot,
                         .scalars = SCALAR,
                         .n_scalar = u->n_scalar,
                         .scalar = u->scalar};
-    bool done = found == n && rec->lines(rec, &l, &rc, &why);
-    for (int i = 0; i < u->n && done && !rc; i++) {
+    if (!h->c->recorder->lines(h->c->recorder, &l, &rc, &why)) {
+        return false;
+    }
+    for (int i = 0; i < u->n && !rc; i++) {
         const wf_line *k = &u->line[i];
         if (k->dst < T0) {
-            wf_storage_wrote(slot[k->dst]->st, k->op);
+            wf_storage_wrote(h->slot[k->dst]->st, k->op);
         }
     }
-    for (int i = 0; i < found; i++) {
-        if (pinned[i]) {
-            wf_unpin(c, slot[i]);
-        }
-    }
-    *status = rc ? (weft_status)wf_raise_status(c, "optim_step", 1, u->tensor, &why) : WEFT_OK;
-    return done;
+    *status = rc ? (weft_status)wf_raise_status(h->c, "optim_step", 1, u->tensor, &why) : WEFT_OK;
+    return true;
 }
 
-weft_status wf_update_run(const update *u)
+/* In one go. False: nothing was done. */
+static bool run_at_once(const update *u, const held *h, built *b, weft_status *status)
 {
-    wf_program program;
-    wf_recorder *rec = wf_ctx_get()->recorder;
-    weft_status recorded;
-    if (rec && record(u, rec, &recorded)) {
-        return recorded;
+    if (h->c->recorder) { /* a trace fuses the ops itself */
+        return record(u, h, status);
     }
-    int dtype = (int)weft_dtype_of(u->tensor[P]);
-    /* A trace fuses the ops itself. */
-    if (rec || !is_dense(u) || !build(u, &program, dtype)) {
-        return wf_update_run_ops(u);
-    }
-    bool written[T0] = {false};
-    for (int i = 0; i < u->n; i++) {
-        if (u->line[i].dst < T0) {
-            written[u->line[i].dst] = true;
-        }
+    const int dtype = h->slot[P]->dtype, device = wf_slot_device(h->slot[P]);
+    const wf_program *p = is_dense(h) ? program_of(u, b, dtype) : NULL;
+    if (!p) {
+        return false;
     }
     float f32[MAX_SCALARS];
     const void *scalars[MAX_SCALARS];
     set_scalars(u, dtype, f32, scalars);
-    int device = wf_device_of_handle(wf_ctx_get(), u->tensor[P]);
-    if (device != WF_DEVICE_HOST) {
-        return run_on_device(u, &program, device, written, scalars);
+    *status = device == WF_DEVICE_HOST ? run_on_host(u, h, p, scalars)
+                                       : run_on_device(u, h, p, device, scalars);
+    return true;
+}
+
+weft_status wf_update_run(const update *u, built *b)
+{
+    held h;
+    weft_status status;
+    if (!hold(&h, u)) {
+        return wf_update_run_ops(u);
     }
-    wf_view in[T0], out[T0];
-    int n_out = 0;
-    for (int i = 0; i < S0 + u->n_state; i++) {
-        /* Memory that is written is asked for as such: that counts the write and refuses read-only memory. */
-        const void *data = written[i] ? weft_data_mut(u->tensor[i]) : weft_data(u->tensor[i]);
-        int64_t n = weft_numel(u->tensor[i]);
-        if (!data && n > 0) {
-            return weft_last_status();
-        }
-        in[i] = (wf_view){.data = (void *)(uintptr_t)data,
-                          .dtype = (uint8_t)dtype,
-                          .rank = 1,
-                          .dims = {n},
-                          .strides = {1}};
-        if (written[i]) {
-            out[n_out++] = in[i];
-        }
-    }
-    wf_program_run(&program, out, in, scalars);
-    return WEFT_OK;
+    bool done = run_at_once(u, &h, b, &status);
+    let_go(&h);
+    return done ? status : wf_update_run_ops(u);
 }

@@ -9,6 +9,7 @@
 #ifndef NN_UPDATE_H
 #define NN_UPDATE_H
 
+#include "eager/program.h"
 #include "nn/nn.h"
 
 /* Operands of a line: the parameter, its gradient, its state, two temporaries, scalars from SCALAR on. */
@@ -23,8 +24,14 @@ typedef struct update {
     weft_tensor tensor[T0]; /* P, G, S0, S1 */
 } update;
 
+/* The tile program of the update before. Updates of one optimiser with as many lines have the same lines. */
+typedef struct built {
+    int lines, dtype; /* lines 0: none yet */
+    wf_program program;
+} built;
+
 /* Runs the lines: P, S0 and S1 are written in place. Under no_grad, in a scope of the caller. */
-weft_status wf_update_run(const update *u);
+weft_status wf_update_run(const update *u, built *b);
 /* The same, one op after another. */
 weft_status wf_update_run_ops(const update *u);
 

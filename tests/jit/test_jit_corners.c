@@ -133,6 +133,36 @@ Test(corners, numbers_are_arguments)
     weft_jit_free(j);
 }
 
+FN(whole_power)
+{
+    const numbers *k = self;
+    out[0] = weft_pow(in[0], weft_i(k->whole));
+    return weft_error_status(out[0]);
+}
+
+/* Exponents of one length share a plan; short ones have one each. */
+Test(corners, whole_powers_of_one_length_share_a_plan)
+{
+    static const weft_dtype dtypes[] = {WEFT_I64, WEFT_I32, WEFT_U8};
+    for (int d = 0; d < 3; d++) {
+        numbers k = {.whole = 0};
+        weft_jit *j = weft_jit_trace(whole_power, &k, .single_graph = true);
+        weft_tensor x = weft_cast(vector(40, -20), dtypes[d]), y, z;
+        for (k.whole = 0; k.whole < 70; k.whole++) {
+            OK(whole_power(&k, &x, 1, &y, 1));
+            OK(weft_jit_call(j, &x, 1, &z, 1));
+            check_bits("power", y, z);
+        }
+        k.whole = INT64_MAX;
+        OK(whole_power(&k, &x, 1, &y, 1));
+        OK(weft_jit_call(j, &x, 1, &z, 1));
+        check_bits("the largest power", y, z);
+        /* 0 to 8; 9 to 15, 16 to 31, 32 to 63, 64 to 69; the largest */
+        cr_assert_leq(stats_of(j).plans, 9 + 4 + 1);
+        weft_jit_free(j);
+    }
+}
+
 FN(host_control)
 {
     const numbers *k = self;
