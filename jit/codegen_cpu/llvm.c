@@ -38,7 +38,9 @@ static void initialise(void)
 {
     /* Passes that find nothing to do here, a fifth of the time together: strength reduction has loops of one index,
      * and the text computes once what does not vary. Hoisting harms: constants are operands in memory of the
-     * instructions that use them, and outside the loop they would take the registers of the body's values. */
+     * instructions that use them, and outside the loop they would take the registers of the body's values. So does
+     * the scheduler of machine instructions: where uniform values take most registers it runs a chain for one
+     * register after the other, and the legaliser's order, which interleaves them, hides latencies. */
     static const char *const options[] = {
         "weft",
         "-disable-lsr",
@@ -46,6 +48,7 @@ static void initialise(void)
         "-disable-postra-machine-licm",
         "-disable-machine-cse",
         "-disable-machine-sink",
+        "-enable-misched=false",
         "-disable-x86-domain-reassignment",
         "-x86-cmov-converter=0",
     };

@@ -48,10 +48,15 @@ void wf_ll_spread(wf_text *t, const char *name, wf_kty type, int lanes, const ch
 /* memcpy of count elements; tag and i make its temporary unique */
 void wf_ll_copy(wf_text *t, const char *to, const char *from, const char *count, wf_kty type,
                 const char *tag, int i);
+/* Instruction n of k appended to d; map: numbers in k to numbers in d. */
+wf_kref wf_ll_copy_instr(wf_kir *d, const wf_kir *k, uint32_t n, const wf_kref *map);
+/* The same mathematics in primitives that take fewer instructions where operands are uniform (render_ease.c).
+ * out, initialised, stays empty where there is nothing to change. */
+int wf_ll_ease(const wf_kir *k, const bool *uniform_param, wf_kir *out, wf_why *why);
 /* A body whose uniform part is computed once; body: what is computed for each element. */
 typedef struct wf_ll_split {
-    wf_kir once, rest;
-    const wf_kir *body; /* &rest, or the program given where nothing is uniform */
+    wf_kir eased, once, rest;
+    const wf_kir *body; /* &rest; where nothing is uniform &eased or the program given */
 } wf_ll_split;
 int wf_ll_split_body(const wf_kir *k, const bool *uniform_param, wf_ll_split *s, wf_why *why);
 void wf_ll_split_free(wf_ll_split *s);

@@ -203,7 +203,9 @@ static void divide(const at *x)
     select_(x, n, p[0], KONST(0), p[5]);
 }
 
-/* IEEE minimum and maximum, spelled as dict_c.h does; integers by comparison. */
+/* IEEE minimum and maximum; integers by comparison. Each of the two choices is one instruction and gives its second
+ * operand for zeros and NaN; they differ there only. The minimum is the `or` of both: -0 of two zeros, NaN of a NaN
+ * and anything. The maximum is the same but for the sign, which is the `and` of both signs. */
 static void extreme(const at *x, bool min)
 {
     const char *n = x->name;
@@ -214,18 +216,23 @@ static void extreme(const at *x, bool min)
             x->T, x->a, x->T, x->b);
         return;
     }
-    const wf_ll word = wf_ll_type(x->type == WF_KT_F32 ? WF_KT_U32 : WF_KT_U64, x->lanes);
-    const wf_ll truth = wf_ll_type(WF_KT_BOOL, x->lanes);
-    PUT("  %%%s.0 = fcmp %s %s %s, %s\n", n, min ? "olt" : "ogt", x->T, x->a, x->b);
+    const wf_kty unsigned_ = x->type == WF_KT_F32 ? WF_KT_U32 : WF_KT_U64;
+    const wf_ll word = wf_ll_type(unsigned_, x->lanes), truth = wf_ll_type(WF_KT_BOOL, x->lanes);
+    const char *test = min ? "olt" : "ogt";
+    PUT("  %%%s.0 = fcmp %s %s %s, %s\n", n, test, x->T, x->a, x->b);
     PUT("  %%%s.1 = select %s %%%s.0, %s %s, %s %s\n", n, truth.s, n, x->T, x->a, x->T, x->b);
-    PUT("  %%%s.2 = fcmp oeq %s %s, %s\n", n, x->T, x->a, x->b);
-    PUT("  %%%s.3 = bitcast %s %s to %s\n", n, x->T, x->a, word.s);
-    PUT("  %%%s.4 = bitcast %s %s to %s\n", n, x->T, x->b, word.s);
-    PUT("  %%%s.5 = %s %s %%%s.3, %%%s.4\n", n, min ? "or" : "and", word.s, n, n);
-    PUT("  %%%s.6 = bitcast %s %%%s.5 to %s\n", n, word.s, n, x->T);
-    PUT("  %%%s.7 = select %s %%%s.2, %s %%%s.6, %s %%%s.1\n", n, truth.s, n, x->T, n, x->T, n);
-    PUT("  %%%s.8 = fcmp une %s %s, %s\n", n, x->T, x->a, x->a);
-    PUT("  %%%s = select %s %%%s.8, %s %s, %s %%%s.7\n", n, truth.s, n, x->T, x->a, x->T, n);
+    PUT("  %%%s.2 = fcmp %s %s %s, %s\n", n, test, x->T, x->b, x->a);
+    PUT("  %%%s.3 = select %s %%%s.2, %s %s, %s %s\n", n, truth.s, n, x->T, x->b, x->T, x->a);
+    PUT("  %%%s.4 = bitcast %s %%%s.1 to %s\n", n, x->T, n, word.s);
+    PUT("  %%%s.5 = bitcast %s %%%s.3 to %s\n", n, x->T, n, word.s);
+    PUT("  %%%s.6 = or %s %%%s.4, %%%s.5\n", n, word.s, n, n);
+    if (!min) {
+        PUT("  %%%s.7 = and %s %%%s.4, %%%s.5\n", n, word.s, n, n);
+        PUT("  %%%s.8 = and %s %%%s.6, %s\n", n, word.s, n,
+            wf_ll_const(unsigned_, x->lanes, x->type == WF_KT_F32 ? INT32_MAX : INT64_MAX).s);
+        PUT("  %%%s.9 = or %s %%%s.7, %%%s.8\n", n, word.s, n, n);
+    }
+    PUT("  %%%s = bitcast %s %%%s.%d to %s\n", n, word.s, n, min ? 6 : 9, x->T);
 }
 
 static void compare(const at *x, const char *name)

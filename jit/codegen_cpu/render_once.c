@@ -13,8 +13,7 @@
 
 #define P(...) wf_text_putf(t, __VA_ARGS__)
 
-/* Instruction i of k appended to d; map: numbers in k to numbers in d. */
-static wf_kref copy_instr(wf_kir *d, const wf_kir *k, uint32_t n, const wf_kref *map)
+wf_kref wf_ll_copy_instr(wf_kir *d, const wf_kir *k, uint32_t n, const wf_kref *map)
 {
     const wf_kinstr *i = &k->ins[n];
     wf_kref s[3] = {WF_KREF_NONE, WF_KREF_NONE, WF_KREF_NONE};
@@ -74,7 +73,7 @@ static void split(const wf_kir *k, const uint8_t *kind, wf_ll_split *s, wf_kref 
     for (uint32_t n = 0; n < k->n; n++)
         if (kind[n] != VARIES)
             map[n] = k->ins[n].prim == WF_KP_PARAM ? s->once.param[k->ins[n].imm]
-                                                   : copy_instr(&s->once, k, n, map);
+                                                   : wf_ll_copy_instr(&s->once, k, n, map);
     for (uint32_t n = 0; n < k->n; n++)
         if (kind[n] == NEEDED) {
             wf_kir_output(&s->once, map[n]);
@@ -82,20 +81,17 @@ static void split(const wf_kir *k, const uint8_t *kind, wf_ll_split *s, wf_kref 
         } else if (k->ins[n].prim == WF_KP_PARAM) {
             map[n] = s->rest.param[k->ins[n].imm];
         } else if (kind[n] == VARIES || k->ins[n].prim == WF_KP_CONST) {
-            map[n] = copy_instr(&s->rest, k, n, map);
+            map[n] = wf_ll_copy_instr(&s->rest, k, n, map);
         }
     for (uint32_t o = 0; o < k->nout; o++)
         wf_kir_output(&s->rest, map[k->out[o]]);
     s->rest.rare = k->rare == WF_KREF_NONE ? WF_KREF_NONE : map[k->rare];
 }
 
-int wf_ll_split_body(const wf_kir *k, const bool *uniform_param, wf_ll_split *s, wf_why *why)
+/* Splits s->body. */
+static int split_body(wf_ll_split *s, const bool *uniform_param, wf_why *why)
 {
-    wf_kir_init(&s->once);
-    wf_kir_init(&s->rest);
-    s->body = k;
-    if (k->n == 0)
-        return 0;
+    const wf_kir *k = s->body;
     uint8_t *kind = malloc(k->n);
     wf_kref *map = malloc(k->n * sizeof *map);
     int status = 0;
@@ -113,6 +109,22 @@ int wf_ll_split_body(const wf_kir *k, const bool *uniform_param, wf_ll_split *s,
     }
     free(kind);
     free(map);
+    return status;
+}
+
+int wf_ll_split_body(const wf_kir *k, const bool *uniform_param, wf_ll_split *s, wf_why *why)
+{
+    wf_kir_init(&s->eased);
+    wf_kir_init(&s->once);
+    wf_kir_init(&s->rest);
+    s->body = k;
+    if (k->n == 0)
+        return 0;
+    int status = wf_ll_ease(k, uniform_param, &s->eased, why);
+    if (s->eased.n > 0)
+        s->body = &s->eased;
+    if (status == 0)
+        status = split_body(s, uniform_param, why);
     if (status != 0)
         wf_ll_split_free(s);
     return status;
@@ -120,6 +132,7 @@ int wf_ll_split_body(const wf_kir *k, const bool *uniform_param, wf_ll_split *s,
 
 void wf_ll_split_free(wf_ll_split *s)
 {
+    wf_kir_free(&s->eased);
     wf_kir_free(&s->once);
     wf_kir_free(&s->rest);
 }

@@ -1,0 +1,119 @@
+/*
+ * jit/codegen_cpu/render_ease.c -- a body in primitives that are fewer instructions where an operand is uniform.
+ *
+ * The maximum of IEEE 754 (NaN propagates, -0 < +0) is four instructions of vectors. With a uniform operand s it is
+ *
+ *     max(a, s) = (s > a ? s : a) + fix(s),   fix(s) = s if it is NaN, +0 if it is +0, else -0
+ *
+ * two, since `s > a ? s : a` is one (maxps) and fix(s) is computed once a launch. The choice is right but
+ * where it picks the wrong one of two zeros, or drops a NaN: of a NaN a it takes a; adding NaN gives NaN; adding +0
+ * makes +0 of either zero, which is max(-0, +0) and max(+0, +0); adding -0 changes no bits of anything. With a
+ * constant s the addition is only there for +0. The minimum has no such sum (nothing makes -0 of +0), so only
+ * constants are eased: s < a ? s : a, with <= for -0, which beats +0.
+ *
+ * Invariant: the bits of every value that is read are those of the program given (any NaN is any NaN).
+ */
+#include <stdlib.h>
+
+#include "jit/codegen_cpu/render.h"
+
+/* Bits of +0 are 0. */
+static uint64_t minus_zero(wf_kty type)
+{
+    return UINT64_C(1) << (wf_kty_bits(type) - 1);
+}
+
+static bool is_nan(wf_kty type, uint64_t bits)
+{
+    const uint64_t inf = type == WF_KT_F32 ? UINT64_C(0x7F800000) : UINT64_C(0x7FF0000000000000);
+    return (bits & ~minus_zero(type)) > inf;
+}
+
+/* Which instructions are the same for every element; constants are. */
+static void find_uniform(const wf_kir *k, const bool *uniform_param, bool *uniform)
+{
+    for (uint32_t n = 0; n < k->n; n++) {
+        const wf_kinstr *i = &k->ins[n];
+        uniform[n] = i->prim != WF_KP_PARAM || uniform_param[i->imm];
+        for (int s = 0; s < i->nsrc; s++)
+            uniform[n] &= uniform[i->src[s]];
+    }
+}
+
+/* The uniform operand of a maximum or minimum that can be eased: 0 or 1, or -1. */
+static int easy_operand(const wf_kir *k, const wf_kinstr *i, const bool *uniform)
+{
+    if ((i->prim != WF_KP_MAX && i->prim != WF_KP_MIN) || !wf_kty_is_float((wf_kty)i->type) ||
+        uniform[i->src[0]] == uniform[i->src[1]])
+        return -1;
+    const int side = uniform[i->src[1]];
+    const wf_kinstr *s = &k->ins[i->src[side]];
+    const bool known = s->prim == WF_KP_CONST;
+    return known ? (is_nan((wf_kty)s->type, s->imm) ? -1 : side)
+                 : (i->prim == WF_KP_MAX ? side : -1);
+}
+
+/* s of k, in d: what is added to the choice. */
+static wf_kref fix(wf_kir *d, const wf_kinstr *i, wf_kref s)
+{
+    const wf_kty type = (wf_kty)i->type;
+    const bool wide = type == WF_KT_F64;
+    const wf_kref bits =
+        wf_kir_op(d, wide ? WF_KP_BITS64 : WF_KP_BITS32, s, WF_KREF_NONE, WF_KREF_NONE);
+    const wf_kref none = wf_kir_const(d, wide ? WF_KT_U64 : WF_KT_U32, 0);
+    const wf_kref zero = wf_kir_op(d, WF_KP_EQ, bits, none, WF_KREF_NONE);
+    const wf_kref sign = wf_kir_op(d, WF_KP_SELECT, zero, wf_kir_const(d, type, 0),
+                                   wf_kir_const(d, type, minus_zero(type)));
+    return wf_kir_op(d, WF_KP_SELECT, wf_kir_op(d, WF_KP_NE, s, s, WF_KREF_NONE), s, sign);
+}
+
+static wf_kref ease(wf_kir *d, const wf_kir *k, const wf_kinstr *i, int side, const wf_kref *map)
+{
+    const wf_kinstr *from = &k->ins[i->src[side]];
+    const wf_kref s = map[i->src[side]], a = map[i->src[1 - side]];
+    const wf_kprim test = i->prim == WF_KP_MAX                          ? WF_KP_GT
+                          : from->imm == minus_zero((wf_kty)from->type) ? WF_KP_LE
+                                                                        : WF_KP_LT;
+    const wf_kref y = wf_kir_op(d, WF_KP_SELECT, wf_kir_op(d, test, s, a, WF_KREF_NONE), s, a);
+    if (i->prim == WF_KP_MIN || (from->prim == WF_KP_CONST && from->imm != 0))
+        return y;
+    const wf_kref add =
+        from->prim == WF_KP_CONST ? wf_kir_const(d, (wf_kty)i->type, 0) : fix(d, i, s);
+    return wf_kir_op(d, WF_KP_ADD, y, add, WF_KREF_NONE);
+}
+
+static int rewrite(const wf_kir *k, const bool *uniform, wf_kref *map, wf_kir *d, wf_why *why)
+{
+    for (uint32_t p = 0; p < k->nparam; p++)
+        wf_kir_param(d, (wf_kty)k->param_type[p]);
+    for (uint32_t n = 0; n < k->n; n++) {
+        const wf_kinstr *i = &k->ins[n];
+        const int side = easy_operand(k, i, uniform);
+        map[n] = i->prim == WF_KP_PARAM ? d->param[i->imm]
+                 : side < 0             ? wf_ll_copy_instr(d, k, n, map)
+                                        : ease(d, k, i, side, map);
+    }
+    for (uint32_t o = 0; o < k->nout; o++)
+        wf_kir_output(d, map[k->out[o]]);
+    d->rare = k->rare == WF_KREF_NONE ? WF_KREF_NONE : map[k->rare];
+    return wf_kir_finish(d, why);
+}
+
+int wf_ll_ease(const wf_kir *k, const bool *uniform_param, wf_kir *out, wf_why *why)
+{
+    bool *uniform = malloc(k->n * sizeof *uniform);
+    wf_kref *map = malloc(k->n * sizeof *map);
+    bool any = false;
+    int status = 0;
+    if (!uniform || !map) {
+        status = wf_fail(why, WEFT_ENOMEM, "no memory for the text of a kernel");
+    } else {
+        find_uniform(k, uniform_param, uniform);
+        for (uint32_t n = 0; n < k->n; n++)
+            any |= easy_operand(k, &k->ins[n], uniform) >= 0;
+        status = any ? rewrite(k, uniform, map, out, why) : 0;
+    }
+    free(uniform);
+    free(map);
+    return status;
+}
