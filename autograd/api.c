@@ -84,7 +84,7 @@ static int raise_for(wf_ctx *c, const char *op, weft_tensor t, int code, const c
     return wf_raise_status(c, op, 1, &t, &why);
 }
 
-weft_status weft_requires_grad_(weft_tensor t, bool on)
+weft_status(weft_requires_grad_)(weft_tensor t, bool on)
 {
     wf_ctx *c = wf_ctx_get();
     if (!c) {
@@ -170,7 +170,7 @@ weft_tensor wf_meta_gradient(wf_ctx *c, wf_meta *m)
     return r;
 }
 
-weft_tensor weft_grad(weft_tensor t)
+weft_tensor(weft_grad)(weft_tensor t)
 {
     wf_ctx *c = wf_ctx_get();
     if (!c) {
@@ -209,7 +209,7 @@ static weft_tensor set_gradient(wf_ctx *c, wf_slot *gs, weft_tensor g, int devic
     return there.slot ? wf_keep_gradient(c, same ? wf_alias(c, gs) : there) : there;
 }
 
-weft_status weft_set_grad(weft_tensor t, weft_tensor g)
+weft_status(weft_set_grad)(weft_tensor t, weft_tensor g)
 {
     wf_ctx *c = wf_ctx_get();
     if (!c) {
@@ -258,7 +258,7 @@ weft_status weft_set_grad(weft_tensor t, weft_tensor g)
     return closed(c, s, pinned, rc);
 }
 
-weft_status weft_retain_grad(weft_tensor t)
+weft_status(weft_retain_grad)(weft_tensor t)
 {
     wf_ctx *c = wf_ctx_get();
     if (!c) {

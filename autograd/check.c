@@ -16,6 +16,7 @@
 #include "eager/device.h"
 #include "weft/grad.h"
 
+#undef weft_requires_grad_
 #undef weft_gradcheck
 #undef weft_gradgradcheck
 #undef weft_backward

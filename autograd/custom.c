@@ -234,8 +234,8 @@ static int check_results(wf_ctx *c, const weft_function *f, uint32_t depth, weft
     return 0;
 }
 
-weft_status weft_apply(const weft_function *f, void *user, const weft_tensor *in, int n_in,
-                       weft_tensor *out, int n_out)
+weft_status(weft_apply)(const weft_function *f, void *user, const weft_tensor *in, int n_in,
+                        weft_tensor *out, int n_out)
 {
     wf_ctx *c = wf_ctx_get();
     if (!c) {

@@ -214,7 +214,7 @@ uint64_t weft_register_post_hook(weft_tensor leaf, weft_hook_fn fn, void *user,
     return add_hook(leaf, fn, user, release, 1);
 }
 
-weft_status weft_remove_hook(weft_tensor t, uint64_t hook)
+weft_status(weft_remove_hook)(weft_tensor t, uint64_t hook)
 {
     wf_ctx *c = wf_ctx_get();
     wf_why why = {0};

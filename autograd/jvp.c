@@ -13,6 +13,7 @@
 #include "eager/device.h"
 #include "weft/grad.h"
 
+#undef weft_requires_grad_
 #undef weft_jvp
 #undef weft_grad_of
 

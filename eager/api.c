@@ -158,6 +158,17 @@ int wf_api_dtype(weft_tensor t, bool *weak)
     return dt;
 }
 
+int64_t wf_f64_to_dtype(double v, int dt)
+{
+    if (dt == WEFT_BOOL) {
+        return v != 0;
+    }
+    int bits = (int)wf_dtype_size(dt) * 8;
+    int64_t i = wf_f64_to_i64(v), high = dt == WEFT_U8 ? UINT8_MAX : INT64_MAX >> (64 - bits);
+    int64_t low = dt == WEFT_U8 ? 0 : -high - 1;
+    return i < low ? low : i > high ? high : i;
+}
+
 weft_tensor wf_api_scalar(weft_tensor t, int dt)
 {
     bool real = t.context == WF_SCALAR_FLOAT;

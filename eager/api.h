@@ -50,6 +50,8 @@ static inline bool wf_api_dtype_ok(weft_dtype dt)
 {
     return (unsigned)dt < WEFT_DTYPE_COUNT;
 }
+/* The value as dt, no float type, would hold it: weft_cast of an f64. */
+int64_t wf_f64_to_dtype(double v, int dt);
 /* Truncated towards zero and saturated; NaN gives 0. */
 static inline int64_t wf_f64_to_i64(double v)
 {

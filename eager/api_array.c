@@ -385,7 +385,7 @@ static weft_tensor full(const char *op, const weft_shape *shape, double value, w
     }
     bool whole = wf_dtype_kind(dt) < 2; /* integers travel as integers */
     memcpy(dyn, shape->v, (size_t)n * sizeof *dyn);
-    dyn[n] = dt == WEFT_BOOL ? value != 0 : wf_f64_to_i64(value);
+    dyn[n] = whole ? wf_f64_to_dtype(value, dt) : 0;
     wf_attr attr = {.dtype = (uint8_t)dt,
                     .n_dyn = (uint8_t)(n + whole),
                     .dyn = dyn,

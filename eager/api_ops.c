@@ -99,7 +99,7 @@ weft_status(weft_fill_)(weft_tensor x, double value)
     if (dt == WEFT_BOOL) {
         v = weft_b(value != 0);
     } else if (dt != WEFT_DTYPE_DEFAULT && wf_dtype_kind(dt) == 1) {
-        v = weft_i(wf_f64_to_i64(value));
+        v = weft_i(wf_f64_to_dtype(value, dt));
     }
     return in_place(WF_OP_COPY, 1, &v, x);
 }

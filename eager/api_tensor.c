@@ -529,7 +529,8 @@ bool weft_shares_memory(weft_tensor a, weft_tensor b)
     }
     bool yes = false;
     if (look_open(&lb, "shares_memory", b)) {
-        yes = la.s->st && la.s->st == lb.s->st;
+        yes = la.s->st && lb.s->st &&
+              (la.s->st == lb.s->st || wf_storage_overlap(la.s->st, lb.s->st));
         look_close(&lb);
     }
     look_close(&la);

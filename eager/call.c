@@ -171,6 +171,10 @@ int wf_call_join_types(wf_call *k, int first)
     unsigned mask = wf_rows[k->op].types;
     if (!(mask & WF_BIT(join))) {
         wf_fail(&k->why, WEFT_EDTYPE, "%s operands are not accepted", wf_dtype_name(join));
+        if (k->op == WF_OP_BITWISE_NOT && join == WEFT_BOOL) {
+            wf_hint(&k->why, "bool is inverted by weft_logical_not");
+            return 0;
+        }
         wf_hint(&k->why, "cast first: weft_cast(x, %s)",
                 join == WEFT_BOOL  ? "WEFT_I64"
                 : (mask & WF_DT_F) ? "WEFT_F32"

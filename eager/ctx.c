@@ -705,18 +705,22 @@ int64_t weft_memory_trim(void)
     return wf_alloc_trim();
 }
 
-static void leak_line(FILE *out, wf_ctx *me, weft_tensor t, const wf_slot *s)
+static void leak_line(FILE *out, wf_ctx *me, weft_tensor t, wf_slot *s)
 {
     char text[256];
     wf_describe(me, t, text, sizeof text);
+    int64_t bytes = (int64_t)wf_dtype_size(s->dtype);
+    for (int i = 0; i < s->rank; i++) {
+        bytes *= wf_dims(s)[i];
+    }
     if (!(s->flags & WF_SLOT_GRADIENT)) {
-        fprintf(out, "weft: kept and never freed: %s\n", text);
+        fprintf(out, "weft: kept and never freed: %s, %lld bytes\n", text, (long long)bytes);
         return;
     }
-    fprintf(
-        out,
-        "weft: a gradient%s of a tensor never freed: %s; weft_set_grad(x, WEFT_NONE) drops it\n",
-        s->node ? ", with its recorded history," : "", text);
+    fprintf(out,
+            "weft: a gradient%s of a tensor never freed: %s, %lld bytes; weft_set_grad(x, "
+            "WEFT_NONE) drops it\n",
+            s->node ? ", with its recorded history," : "", text, (long long)bytes);
 }
 
 int64_t weft_leak_report(FILE *out)

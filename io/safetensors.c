@@ -563,6 +563,18 @@ static void note_name(note *n, const char *what, const char *name)
     }
 }
 
+/* "2,3" */
+static const char *extents(int rank, const int64_t *dims, char *buf, size_t size)
+{
+    size_t at = 0;
+    buf[0] = 0;
+    for (int i = 0; i < rank && at < size; i++) {
+        int n = snprintf(buf + at, size - at, i ? ",%lld" : "%lld", (long long)dims[i]);
+        at += n > 0 ? (size_t)n : 0;
+    }
+    return buf;
+}
+
 /* Names, shapes and liveness of all targets; counts the names that do not match. */
 static weft_status check_targets(const weft_load_args *a, note *n)
 {
@@ -594,9 +606,11 @@ static weft_status check_targets(const weft_load_args *a, note *n)
             same = shape.v[k] == e->dims[k];
         }
         if (!same) {
+            char have[200], want[200];
             wf_api_error("safetensors_load", WEFT_ESHAPE,
-                         "'%s' has another shape in the file than the tensor it is loaded into",
-                         t->name);
+                         "'%s' is [%s] in the file, the tensor it is loaded into is [%s]", t->name,
+                         extents(e->rank, e->dims, have, sizeof have),
+                         extents((int)shape.n, shape.v, want, sizeof want));
             s = WEFT_ESHAPE;
         }
     }

@@ -192,8 +192,9 @@ static weft_tensor enter(weft_module *m, const char *name, weft_tensor value, bo
     }
     wf_module_note(m, s);
     weft_tensor error = value;
-    if (weft_ok(value)) {
-        error = wf_api_error("module", (int)s, "'%s' was not registered", name ? name : "");
+    if (weft_ok(value)) { /* the text is that of add's error, which is the last one */
+        wf_ctx *c = wf_ctx_get();
+        error = c ? (weft_tensor){0, c->id, c->error_last} : WEFT_NONE;
         weft_free(value);
     }
     return error;

@@ -95,6 +95,12 @@ WEFT_API weft_status weft_graph_explain(weft_graph *g, const weft_tensor *in, in
 #ifdef __cplusplus
 }
 #else
+#ifndef WEFT_NO_SITES
+#define weft_graph_save(...) WEFT_S_((weft_graph_save)(__VA_ARGS__))
+#define weft_graph_to(...) WEFT_S_((weft_graph_to)(__VA_ARGS__))
+#define weft_graph_run(...) WEFT_S_((weft_graph_run)(__VA_ARGS__))
+#define weft_graph_explain(...) WEFT_S_((weft_graph_explain)(__VA_ARGS__))
+#endif
 #define weft_jit_graph(...) (weft_jit_graph)(&(const weft_graph_args){__VA_ARGS__, .end_ = 0})
 #endif
 

@@ -108,8 +108,9 @@ WEFT_API weft_tensor weft_bitwise_left_shift(weft_tensor a, weft_tensor b);
 WEFT_API weft_tensor weft_bitwise_right_shift(weft_tensor a, weft_tensor b);
 
 /* -- elementwise, three operands ---------------------------------------------------------------------- */
-WEFT_API weft_tensor weft_clamp(weft_tensor x, weft_tensor low,
-                                weft_tensor high); /* min(max(x, low), high) */
+WEFT_API weft_tensor weft_clamp(
+    weft_tensor x, weft_tensor low,
+    weft_tensor high); /* min(max(x, low), high); one bound alone: weft_maximum, weft_minimum */
 WEFT_API weft_tensor weft_lerp(weft_tensor a, weft_tensor b, weft_tensor t); /* a + t * (b - a) */
 WEFT_API weft_tensor weft_fma(weft_tensor a, weft_tensor b,
                               weft_tensor c); /* a*b + c, rounded once */
@@ -142,7 +143,7 @@ WEFT_API weft_tensor weft_logical_xor(weft_tensor a, weft_tensor b);   /* of a !
  * Refused: read-only memory, views with several indices on one element, leaves that require grad
  * (outside weft_no_grad_begin / _end). */
 WEFT_API weft_status weft_copy_(weft_tensor x, weft_tensor value); /* x := value */
-WEFT_API weft_status weft_fill_(weft_tensor x, double value);      /* integers: truncated */
+WEFT_API weft_status weft_fill_(weft_tensor x, double value); /* integers: as weft_cast of an f64 */
 WEFT_API weft_status weft_zero_(weft_tensor x);
 WEFT_API weft_status weft_masked_fill_(weft_tensor x, weft_tensor mask, weft_tensor value);
 /* One for each elementwise arithmetic row above; x is the first operand. */

@@ -76,8 +76,8 @@ WEFT_API weft_tensor weft_clone(weft_tensor x);      /* a row-major copy */
 WEFT_API weft_tensor weft_contiguous(weft_tensor x); /* a view if x is row-major, else a copy */
 WEFT_API weft_tensor weft_detach(weft_tensor x);     /* a view that gradients do not flow through */
 /* x on `device` (the array API's to_device); there already: a view, and gradients flow through. Operands of one op
- * are on one device: nothing is moved behind your back. So far memory is the CPU's only: WEFT_CUDA(i) is a
- * WEFT_EUNSUPPORTED error that says what is missing. WEFT_EINVALID for what is no device. */
+ * are on one device: nothing is moved behind your back. WEFT_EUNSUPPORTED, with what is missing, if the device is not
+ * there; WEFT_EINVALID for what is no device. */
 WEFT_API weft_tensor weft_to(weft_tensor x, weft_device device);
 
 /* -- views ------------------------------------------------------------------------------------------------ */
@@ -162,7 +162,8 @@ WEFT_API weft_status weft_topk(weft_tensor x, int64_t k, int axis, bool smallest
                                weft_tensor *values, weft_tensor *indices);
 
 /* -- creation -----------------------------------------------------------------------------------------------
- * WEFT_DTYPE_DEFAULT is f32 unless said otherwise. Random numbers: weft/random.h. */
+ * WEFT_DTYPE_DEFAULT is f32 unless said otherwise. A value becomes an integer type as in weft_cast: truncated,
+ * saturated. Random numbers: weft/random.h. */
 WEFT_API weft_tensor weft_zeros(weft_shape shape, weft_dtype dtype);
 WEFT_API weft_tensor weft_ones(weft_shape shape, weft_dtype dtype);
 WEFT_API weft_tensor weft_full(weft_shape shape, double value, weft_dtype dtype);

@@ -118,7 +118,8 @@ WEFT_API int64_t weft_offset(weft_tensor t);
 WEFT_API bool weft_is_contiguous(weft_tensor t);
 /* In-place writes to the tensor's memory so far, through whichever view; 0 on error. */
 WEFT_API uint32_t weft_write_count(weft_tensor t);
-/* Both are on the same memory block (they may still touch different elements of it). */
+/* Both are on the same memory block (they may still touch different elements of it), or on imported memory
+ * (weft_from_blob, DLPack) that reaches into the other's. */
 WEFT_API bool weft_shares_memory(weft_tensor a, weft_tensor b);
 
 /* A name for error messages, reports and listings; copied. NULL removes it. */

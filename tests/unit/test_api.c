@@ -218,6 +218,28 @@ Test(api, reading)
     cr_assert_null(weft_data(WEFT_NONE));
 }
 
+/* weft_full, weft_scalar and weft_fill_ make an integer of a number as weft_cast does. */
+Test(api, numbers_become_integers_as_cast_says)
+{
+    static const double values[] = {0,     1.9,  -1.9,  127.5,    128,       200,
+                                    255.9, 256,  300,   -129,     32768,     1e10,
+                                    -1e10, 1e19, -1e19, INFINITY, -INFINITY, NAN};
+    static const weft_dtype types[] = {WEFT_BOOL, WEFT_U8, WEFT_I8, WEFT_I16, WEFT_I32, WEFT_I64};
+    for (int d = 0; d < COUNT(types); d++) {
+        for (int k = 0; k < COUNT(values); k++) {
+            weft_tensor want = weft_cast(weft_scalar(values[k], WEFT_F64), types[d]);
+            weft_tensor filled = weft_zeros(weft_shape(), types[d]);
+            OK(weft_fill_(filled, values[k]));
+            int64_t w = weft_item_i64(want);
+            cr_expect_eq(weft_item_i64(weft_scalar(values[k], types[d])), w, "%g", values[k]);
+            cr_expect_eq(weft_item_i64(weft_full(weft_shape(), values[k], types[d])), w, "%g",
+                         values[k]);
+            cr_expect_eq(weft_item_i64(filled), w, "%g as %s", values[k],
+                         weft_dtype_name(types[d]));
+        }
+    }
+}
+
 Test(api, queries_names_and_sites)
 {
     weft_tensor t = weft_zeros(weft_shape(2, 3, 4), WEFT_F16);
@@ -226,6 +248,9 @@ Test(api, queries_names_and_sites)
               weft_numel(v) == 12 && weft_nbytes(v) == 24 && weft_offset(v) == 1);
     cr_assert(weft_dtype_of(v) == WEFT_F16 && !weft_is_contiguous(v) && weft_is_contiguous(t));
     cr_assert(weft_shares_memory(t, v) && !weft_shares_memory(t, weft_clone(t)));
+    weft_tensor import =
+        weft_from_dlpack(weft_to_dlpack(v)); /* a block of its own on the same memory */
+    cr_assert(weft_shares_memory(import, t) && weft_shares_memory(t, import));
     cr_assert(weft_dim(t, 3) == -1 && weft_last_status() == WEFT_ESHAPE);
     cr_assert(weft_rank(WEFT_NONE) == -1 && weft_numel(WEFT_NONE) == -1 &&
               weft_shape_of(WEFT_NONE).n == -1 && weft_dtype_of(WEFT_NONE) == WEFT_DTYPE_DEFAULT);

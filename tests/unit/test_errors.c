@@ -58,6 +58,7 @@ static weft_tensor x, y, i, v, img, dead;
 static void elementwise_and_in_place(void)
 {
     BAD(weft_add(x, y));
+    BAD(weft_bitwise_not(weft_b(true)));
     BAD(weft_bitwise_and(x, x));
     BAD(weft_neg(weft_b(true)));
     BAD(weft_where(x, x, x));
@@ -149,6 +150,48 @@ static void layers_and_reading(void)
     note("weft_dim(x, 5)", weft_last_error());
 }
 
+static weft_status reads_a_value(void *self, const weft_tensor *in, int n_in, weft_tensor *result,
+                                 int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    result[0] = weft_item_f64(weft_sum(in[0])) > 0 ? in[0] : weft_neg(in[0]);
+    return WEFT_OK;
+}
+
+/* What a training program calls: every message ends with the caller's line. */
+static void gradients_layers_files_graphs(void)
+{
+    weft_module *m = weft_module_new(NULL);
+    weft_nn_linear fc, again;
+    weft_tensor one = weft_ones(weft_shape(1, 5), WEFT_F32), y1;
+    cr_assert_eq(weft_nn_linear_init(&fc, m, "fc", 3, 4), WEFT_OK);
+    BAD_STATUS(weft_nn_linear_init(&again, m, "fc", 3, 4));
+    BAD(weft_nn_linear_forward(&again, one));
+    BAD(weft_nn_linear_forward(&fc, one));
+    BAD(weft_module_get(m, "fc.wieght"));
+    BAD_STATUS(weft_requires_grad_(i, true));
+    BAD(weft_grad(x));
+    BAD_STATUS(weft_set_grad(fc.weight, one));
+    BAD_STATUS(weft_remove_hook(fc.weight, 77));
+    void *data;
+    size_t size;
+    cr_assert_eq(
+        weft_safetensors_encode(&(weft_named_tensor){"fc.weight", one}, 1, NULL, 0, &data, &size),
+        WEFT_OK);
+    weft_safetensors *f = weft_safetensors_decode(data, size);
+    free(data);
+    BAD_STATUS(weft_safetensors_load(f, &(weft_named_tensor){"fc.weight", fc.weight}, 1));
+    BAD_STATUS(weft_safetensors_load(f, weft_module_entries(m), 2));
+    BAD(weft_safetensors_get(f, "fc.bias"));
+    weft_safetensors_close(f);
+    cr_expect(!weft_jit_graph(reads_a_value, NULL, &one, 1));
+    note("weft_jit_graph(reads_a_value, ...)", weft_last_error());
+    weft_jit *j = weft_jit_trace(reads_a_value, .name = "step", .single_graph = true);
+    BAD_STATUS(weft_jit_call(j, &one, 1, &y1, 1));
+    weft_jit_free(j);
+    weft_module_free(m);
+}
+
 static void compare(const char *path)
 {
     FILE *f = fopen(path, "rb");
@@ -182,6 +225,7 @@ Test(errors, golden)
     reductions_and_views();
     movement_indexing_creation();
     layers_and_reading();
+    gradients_layers_files_graphs();
     fclose(sink);
     if (getenv("WEFT_ACCEPT")) {
         FILE *f = fopen(path, "wb");
