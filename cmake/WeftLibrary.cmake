@@ -128,6 +128,10 @@ weft_isa(sse2 ${small})
 weft_isa(avx2 -march=x86-64-v3 ${kernel_opt} ${wide_sanitize})
 weft_isa(avx512 -march=x86-64-v4 -mprefer-vector-width=512 ${kernel_opt} ${wide_sanitize})
 
+# Called where the machine has matrix units only.
+set_property(SOURCE eager/kernels/gemm_amx.c APPEND PROPERTY COMPILE_OPTIONS
+    -march=x86-64-v4 -mprefer-vector-width=512 -mprfchw -mavx512bf16 -mamx-tile -mamx-bf16 ${kernel_opt})
+
 set(weft_objects_all "")
 foreach(set IN LISTS weft_object_sets)
     list(APPEND weft_objects_all $<TARGET_OBJECTS:${set}>)

@@ -5,8 +5,14 @@
  */
 #include "eager/cpuid.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include "eager/env.h"
 
@@ -47,6 +53,35 @@ int wf_set_isa(int level)
     level = level < WF_ISA_SSE2 ? WF_ISA_SSE2 : level > most ? most : level;
     atomic_store_explicit(&wf_isa_level, level, memory_order_release);
     return level;
+}
+
+static bool amx;
+static pthread_once_t amx_once = PTHREAD_ONCE_INIT;
+
+/* The kernel lets a process use the tiles that asks for them: ARCH_REQ_XCOMP_PERM of XFEATURE_XTILEDATA. */
+static void detect_amx(void)
+{
+#if defined(__x86_64__)
+    enum {
+        REQ_XCOMP_PERM = 0x1023,
+        XTILEDATA = 18,
+        BF16_OF_7 = 22,
+        TILE_OF_7 = 24,
+        BF16_OF_7_1 = 5
+    };
+    unsigned a, b, c, d, wide;
+    if (detect() < WF_ISA_AVX512 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) ||
+        !(d >> BF16_OF_7 & 1) || !(d >> TILE_OF_7 & 1) ||
+        !__get_cpuid_count(7, 1, &wide, &b, &c, &d) || !(wide >> BF16_OF_7_1 & 1))
+        return;
+    amx = syscall(SYS_arch_prctl, REQ_XCOMP_PERM, XTILEDATA) == 0;
+#endif
+}
+
+bool wf_amx(void)
+{
+    pthread_once(&amx_once, detect_amx);
+    return amx;
 }
 
 const char *wf_isa_name(int level)

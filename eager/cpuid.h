@@ -8,6 +8,7 @@
 #define EAGER_CPUID_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 enum {
     WF_ISA_SSE2,   /* x86-64: the baseline, correct and untimed */
@@ -28,6 +29,9 @@ static inline int wf_isa(void)
 /* Lowers the level (tests); a level above the machine's gives the machine's. Returns the level now
  * in use. Call it while no kernel runs. */
 int wf_set_isa(int level);
+/* Whether matrix units multiply bf16 (AMX): the machine has them, the system lets this process use them, and
+ * WEFT_ISA does not ask for less than avx512. Detected once; wf_set_isa does not change it. */
+bool wf_amx(void);
 /* "sse2", "avx2", "avx512" */
 const char *wf_isa_name(int level);
 

@@ -12,11 +12,13 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/cpu/gemm_impl.h"
+#include "eager/cpuid.h"
 #include "eager/env.h"
 
 static dnnl_functions functions;
 static int loaded;
-static char name[160], builtin_name[192];
+static char name[160], builtin_name[192], unit_name[192], builtin_unit_name[224];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic int backend = WF_GEMM_AUTO;
 
@@ -126,6 +128,8 @@ static void load_once(void)
     if (!why)
         snprintf(name, sizeof name, "oneDNN %d.%d.%d", functions.version()->major,
                  functions.version()->minor, functions.version()->patch);
+    snprintf(unit_name, sizeof unit_name, "%s, bf16 products on AMX", name);
+    snprintf(builtin_unit_name, sizeof builtin_unit_name, "%s, bf16 products on AMX", builtin_name);
 }
 
 const dnnl_functions *wf_dnnl(void)
@@ -145,6 +149,11 @@ int wf_dnnl_active(void)
     return atomic_load_explicit(&backend, memory_order_relaxed) != WF_GEMM_BUILTIN && wf_dnnl();
 }
 
+int wf_gemm_amx_active(void)
+{
+    return atomic_load_explicit(&backend, memory_order_relaxed) == WF_GEMM_AUTO && wf_amx();
+}
+
 int wf_gemm_set_backend(int which)
 {
     atomic_store(&backend, which);
@@ -153,7 +162,11 @@ int wf_gemm_set_backend(int which)
 
 const char *wf_gemm_backend_name(void)
 {
-    return wf_dnnl_active() ? name : (wf_dnnl(), builtin_name);
+    const bool units = wf_gemm_amx_active();
+    wf_dnnl();
+    if (wf_dnnl_active())
+        return units ? unit_name : name;
+    return units ? builtin_unit_name : builtin_name;
 }
 
 int wf_dnnl_enter(void)

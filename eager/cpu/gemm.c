@@ -68,7 +68,7 @@ static int64_t piece(int64_t n, int64_t count, int64_t unit)
     return (size + unit - 1) / unit * unit;
 }
 
-enum { BY_ONEDNN, BY_KERNELS, BY_VECTOR };
+enum { BY_ONEDNN, BY_KERNELS, BY_VECTOR, BY_AMX };
 
 typedef struct blocks {
     wf_gemm_desc d;
@@ -232,6 +232,10 @@ static void choose_way(blocks *w)
     int tiny = d->dtype == WEFT_BF16 ? TINY_WORK_BF16 : TINY_WORK;
     if ((d->dtype != WEFT_F32 && d->dtype != WEFT_BF16) || work <= (double)tiny)
         return;
+    if (d->dtype == WEFT_BF16 && wf_gemm_amx_active()) {
+        w->way = BY_AMX;
+        return;
+    }
     if (d->dtype == WEFT_F32 && d->b_cs == 1 && d->m <= 36 && d->n >= 256)
         return;
     if (wf_dnnl_active())
@@ -304,6 +308,8 @@ int wf_gemm(const wf_gemm_desc *d)
     blocks w = {.d = *d, .size = size};
     size_t packed_bytes = 0;
     choose_way(&w);
+    if (w.way == BY_AMX)
+        return wf_gemm_amx(d);
     int rc = choose_panels(&w);
     if (rc)
         return rc;

@@ -6,7 +6,7 @@
  * one thread in one order: results have the same bits at any thread count, on one machine with one
  *    back end. They are not covered by the bitwise contract between tiers, machines and libraries.
  *  - f32 and f64 accumulate in their own type; bf16 and f16 accumulate in f32 and round once at the
- *    end; integers wrap. No term is skipped, so NaN and infinity go where plain IEEE sums take
+ *    end (units for bf16, oneDNN's too, take subnormals as zeros); integers wrap. No term is skipped, so NaN and infinity go where plain IEEE sums take
  * them.
  *  - Nothing here aborts or prints; every failure is a return code, and then the outputs are
  * unspecified.
@@ -73,10 +73,11 @@ int wf_conv2d_backward_weight(const wf_conv_desc *d, const void *src, const void
 
 enum { WF_GEMM_AUTO, WF_GEMM_BUILTIN, WF_GEMM_ONEDNN };
 
-/* Chooses the back end (tests): AUTO is oneDNN when it can be opened and WEFT_NO_ONEDNN is not 1.
+/* Chooses the back end (tests): AUTO is matrix units for bf16 products where wf_amx() says so, and else oneDNN when
+ * it can be opened and WEFT_NO_ONEDNN is not 1; the other two leave matrix units of weft's own alone.
  * Returns the back end now in use, BUILTIN when oneDNN is not there. Call it while nothing runs. */
 int wf_gemm_set_backend(int backend);
-/* "oneDNN 2.6.3", or "built-in (reason why oneDNN is not used)". Opens oneDNN if not yet done. */
+/* "oneDNN 2.6.3", or "built-in (reason why oneDNN is not used)", and ", bf16 products on AMX" where that is so. Opens oneDNN if not yet done. */
 const char *wf_gemm_backend_name(void);
 
 #endif

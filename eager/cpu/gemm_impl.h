@@ -55,6 +55,10 @@ extern const wf_gemm_kernels wf_vector_kernels_sse2, wf_vector_kernels_avx2,
 
 /* C := A * B by the built-in kernels on the calling thread. */
 int wf_gemm_builtin_block(const wf_gemm_block *g);
+/* bf16, on the pool, where wf_amx(); results not empty, k > 0. */
+int wf_gemm_amx(const wf_gemm_desc *d);
+/* Whether bf16 products run on matrix units: the machine has them and no back end was chosen. */
+int wf_gemm_amx_active(void);
 /* Integer dtypes, on the pool. */
 int wf_gemm_int(const wf_gemm_desc *d);
 

@@ -1,5 +1,5 @@
 /*
- * tests/unit/test_gemm.c -- the matrix product against sums in higher precision, on both back ends.
+ * tests/unit/test_gemm.c -- the matrix product against sums in higher precision, on all back ends.
  *
  * The bound on an element is derived, not tuned: a sum of k products in any order, each product and
  * each addition rounded once, is off by at most k * eps / (1 - k * eps) * sum |a||b|, plus one
@@ -165,7 +165,8 @@ static void check_gaps(const operands *o)
 static const int float_types[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_F16};
 /* ThreadSanitizer multiplies the time of the references by 20 to 50. */
 enum { SHAPES = 150, CALLS = 50 };
-static const int backends[] = {WF_GEMM_BUILTIN, WF_GEMM_ONEDNN};
+static const int backends[] = {WF_GEMM_BUILTIN, WF_GEMM_ONEDNN, WF_GEMM_AUTO};
+enum { BACKENDS = sizeof backends / sizeof *backends };
 
 static void random_products(int backend, int dtype, int count)
 {
@@ -205,14 +206,14 @@ static void random_products(int backend, int dtype, int count)
 
 Test(gemm, random_shapes)
 {
-    for (size_t b = 0; b < 2; b++)
+    for (size_t b = 0; b < BACKENDS; b++)
         for (size_t t = 0; t < 4; t++)
             random_products(backends[b], float_types[t], (int)effort_of(SHAPES));
 }
 
 Test(gemm, empty_and_k_zero)
 {
-    for (size_t b = 0; b < 2; b++) {
+    for (size_t b = 0; b < BACKENDS; b++) {
         wf_gemm_set_backend(backends[b]);
         for (size_t t = 0; t < 4; t++) {
             operands o = make(float_types[t], 2, 5, 7, 0, 64);
@@ -249,7 +250,7 @@ Test(gemm, refuses)
 /* inf * 0 is NaN and must reach exactly the row and column of C that contain it. */
 Test(gemm, nan_and_inf_propagate)
 {
-    for (size_t b = 0; b < 2; b++) {
+    for (size_t b = 0; b < BACKENDS; b++) {
         wf_gemm_set_backend(backends[b]);
         for (size_t t = 0; t < 4; t++)
             for (unsigned mode = 0; mode < 4; mode++)
@@ -282,10 +283,10 @@ Test(gemm, same_bits_at_any_thread_count)
     static const int64_t shapes[][4] = {{1, 1, 700, 900},  {1, 300, 1, 1500}, {1, 257, 301, 129},
                                         {7, 33, 65, 40},   {1, 64, 65, 1027}, {3, 100, 129, 255},
                                         {1, 8, 1024, 512}, {2, 500, 70, 600}, {1, 3, 5, 20000},
-                                        {40, 8, 8, 64}};
+                                        {40, 8, 8, 64},    {1, 530, 40, 530}};
     static const int threads[] = {1, 2, 3, 7};
     int before = wf_num_threads();
-    for (size_t b = 0; b < 2; b++) {
+    for (size_t b = 0; b < BACKENDS; b++) {
         wf_gemm_set_backend(backends[b]);
         for (size_t t = 0; t < 4; t++)
             for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
@@ -428,7 +429,7 @@ static void *caller(void *arg)
 
 Test(gemm, two_callers)
 {
-    for (size_t b = 0; b < 2; b++) {
+    for (size_t b = 0; b < BACKENDS; b++) {
         wf_gemm_set_backend(backends[b]);
         operands o[2] = {make(WEFT_F32, 1, 130, 140, 150, 64), make(WEFT_BF16, 1, 90, 200, 64, 66)};
         pthread_t id[2];

@@ -1,0 +1,273 @@
+/*
+ * eager/cpu/amx.c -- bf16 products on matrix units: packing, cuts into tasks, and the walk over squares.
+ *
+ * B is packed in panels of 32 columns. Where many rows share it, all of it is packed first and tasks
+ * are strips of rows; else tasks are groups of columns, each of which packs its own panels, a block of
+ * k at a time, into the first cache and multiplies all rows with it at once. A is read where it lies,
+ * but for a last strip that is not full and for layouts that tiles cannot read.
+ *
+ * Invariant: an element's terms are added in steps of 32 in order of k (gemm_amx.h), so
+ * its bits depend on its row of A and its column of B only.
+ */
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "eager/alloc.h"
+#include "eager/cpu/gemm_impl.h"
+#include "eager/kernels/gemm_amx.h"
+#include "eager/pool.h"
+
+/* Steps of k that squares walk at a time: a panel of them stays in the first cache. */
+enum { BLOCK = 16 };
+/* A square of at least so many steps rounds the one before it meanwhile. */
+enum { LATER = 8 };
+/* Squares of rows that share a panel at most, and from which on B is packed for all tasks. */
+enum { STRIP = 16, TALL = 16 };
+/* Multiply-adds that are worth waking a thread for, and tasks that are enough. */
+#define MIN_WORK ((double)(1 << 22))
+enum { TASKS = 8 };
+/* Largest packed copy of B, bytes. */
+#define MAX_PACKED ((double)(64 << 20))
+
+typedef struct job {
+    const wf_gemm_desc *d;
+    int64_t steps, block; /* along k; of a block of it */
+    int64_t down, across; /* squares */
+    int64_t strip, group; /* squares of a task */
+    int64_t strips, groups;
+    int64_t in_place; /* strips of 32 rows of A that are read where they lie */
+    char *a, *b;      /* the other strips of A, and B; NULL: not packed */
+    int64_t a_batch;  /* bytes of a packed A, 0 where all batches have the same */
+    _Atomic int rc;
+} job;
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+static int64_t over(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+static wf_amx_matrix b_at(const job *w, int64_t batch, int64_t k, int64_t column)
+{
+    const wf_gemm_desc *d = w->d;
+    return (wf_amx_matrix){(const uint16_t *)d->b + batch * d->b_bs + k * d->b_rs +
+                               column * d->b_cs,
+                           d->b_rs, d->b_cs};
+}
+
+/* Panel q, steps [s0, s1). */
+static void pack_panel(const job *w, int64_t batch, int64_t q, int64_t s0, int64_t s1, char *out)
+{
+    const int64_t k0 = s0 * WF_AMX_SIDE, j = q * WF_AMX_SIDE;
+    const wf_amx_matrix from = b_at(w, batch, k0, j);
+    wf_amx_pack_columns(&from, least(WF_AMX_SIDE, w->d->n - j),
+                        least(s1 * WF_AMX_SIDE, w->d->k) - k0, out, WF_AMX_STEP);
+}
+
+/* Rows of B are read whole, columns one panel at a time. */
+static void pack_b_task(void *arg, int64_t begin, int64_t end)
+{
+    const job *w = arg;
+    for (int64_t t = begin; t < end; t++) {
+        if (w->d->b_cs != 1)
+            pack_panel(w, 0, t, 0, w->steps, w->b + t * w->steps * WF_AMX_STEP);
+        for (int64_t q = 0; w->d->b_cs == 1 && q < w->across; q++)
+            pack_panel(w, 0, q, t, t + 1, w->b + (q * w->steps + t) * WF_AMX_STEP);
+    }
+}
+
+static void pack_a_task(void *arg, int64_t begin, int64_t end)
+{
+    const job *w = arg;
+    const wf_gemm_desc *d = w->d;
+    const int64_t packed = w->down - w->in_place;
+    for (int64_t t = begin; t < end; t++) {
+        const int64_t batch = t / packed;
+        char *out = w->a + batch * w->a_batch + t % packed * w->steps * WF_AMX_STEP;
+        for (int64_t half = 0; half < 2; half++, out += w->steps * WF_AMX_TILE) {
+            const int64_t row = (w->in_place + t % packed) * WF_AMX_SIDE + 16 * half;
+            const wf_amx_matrix from = {(const uint16_t *)d->a + batch * d->a_bs + row * d->a_rs,
+                                        d->a_rs, d->a_cs};
+            if (row < d->m)
+                wf_amx_pack_rows(&from, least(16, d->m - row), d->k, out);
+        }
+    }
+}
+
+/* Strip i of A from step s on. */
+static wf_amx_rows rows_at(const job *w, int64_t batch, int64_t i, int64_t s)
+{
+    const wf_gemm_desc *d = w->d;
+    wf_amx_rows r = {.stride = 64};
+    if (i < w->in_place) {
+        r.stride = d->a_rs * 2;
+        r.tile[0] = (const char *)d->a + (batch * d->a_bs + i * WF_AMX_SIDE * d->a_rs) * 2 + s * 64;
+        r.tile[1] = r.tile[0] + 16 * r.stride;
+        return r;
+    }
+    r.tile[0] =
+        w->a + batch * w->a_batch + (i - w->in_place) * w->steps * WF_AMX_STEP + s * WF_AMX_TILE;
+    r.tile[1] = d->m - i * WF_AMX_SIDE > 16 ? r.tile[0] + w->steps * WF_AMX_TILE : NULL;
+    return r;
+}
+
+typedef struct task {
+    int64_t batch, i0, i1, q0, q1;
+    float *acc;  /* of each strip where there are blocks of k, else of one */
+    char *panel; /* where B is packed by the task */
+    int32_t in_place[BLOCK], packed[BLOCK]; /* steps of A */
+} task;
+
+/* Strip i times `count` steps of panel q from step s on; rounds the strip before meanwhile. */
+static void multiply_strip(const job *w, const task *t, int64_t i, int64_t q, int64_t s,
+                           int64_t count, const char *b, wf_amx_out *out)
+{
+    const wf_gemm_desc *d = w->d;
+    const int64_t row = i * WF_AMX_SIDE, column = q * WF_AMX_SIDE;
+    const int64_t rows = least(WF_AMX_SIDE, d->m - row), columns = d->n - column;
+    float *acc = t->acc + (w->block < w->steps ? (i - t->i0) * (WF_AMX_SQUARE / 4) : 0);
+    uint16_t *c = (uint16_t *)d->c + t->batch * d->c_bs + row * d->c_rs + column;
+    const bool last = s + count == w->steps;
+    const wf_amx_rows a = rows_at(w, t->batch, i, s);
+    out->next = last && count >= LATER && rows == WF_AMX_SIDE ? c : NULL;
+    wf_amx_square(&a, i < w->in_place ? t->in_place : t->packed, count, b, columns, acc, s > 0,
+                  out);
+    if (last)
+        *out = (wf_amx_out){acc, c, NULL, d->c_rs, rows, columns, 0};
+    if (count < LATER)
+        wf_amx_flush(out);
+}
+
+static void multiply(const job *w, const task *t)
+{
+    wf_amx_out out = {.c_rs = w->d->c_rs};
+    for (int64_t q = t->q0; q < t->q1; q++)
+        for (int64_t s = 0; s < w->steps; s += w->block) {
+            const int64_t count = least(w->block, w->steps - s);
+            const char *b = w->b ? w->b + (q * w->steps + s) * WF_AMX_STEP : t->panel;
+            if (!w->b)
+                pack_panel(w, t->batch, q, s, s + count, t->panel);
+            for (int64_t i = t->i0; i < t->i1; i++)
+                multiply_strip(w, t, i, q, s, count, b, &out);
+        }
+    wf_amx_flush(&out);
+}
+
+static void run_tasks(job *w, int64_t begin, int64_t end, bool early)
+{
+    const wf_gemm_desc *d = w->d;
+    const int64_t squares = w->block < w->steps ? w->strip : 1;
+    const size_t acc = (size_t)squares * WF_AMX_SQUARE;
+    const size_t bytes = acc + (w->b ? 0 : (size_t)w->block * WF_AMX_STEP);
+    _Alignas(64) char small[16384];
+    char *scratch = bytes <= sizeof small ? small : wf_alloc(bytes);
+    if (!scratch) {
+        atomic_store_explicit(&w->rc, WF_GEMM_NOMEM, memory_order_relaxed);
+        return;
+    }
+    task t = {.acc = (float *)(void *)scratch, .panel = scratch + acc};
+    for (int32_t s = 0; s < BLOCK; s++) {
+        t.in_place[s] = s * 64;
+        t.packed[s] = s * WF_AMX_TILE;
+    }
+    wf_amx_enter();
+    for (int64_t i = begin; i < end; i++) {
+        t.batch = i / (w->strips * w->groups);
+        t.i0 = i / w->groups % w->strips * w->strip;
+        t.i1 = least(t.i0 + w->strip, w->down);
+        t.q0 = i % w->groups * w->group;
+        t.q1 = least(t.q0 + w->group, w->across);
+        multiply(w, &t);
+        const int64_t row = t.i0 * WF_AMX_SIDE;
+        if (early)
+            d->done(d->done_arg, t.batch, row, least(t.i1 * WF_AMX_SIDE, d->m) - row);
+    }
+    wf_amx_leave();
+    if (scratch != small)
+        wf_free(scratch, bytes);
+}
+
+static void run_silent(void *arg, int64_t begin, int64_t end)
+{
+    run_tasks(arg, begin, end, false);
+}
+static void run_early(void *arg, int64_t begin, int64_t end)
+{
+    run_tasks(arg, begin, end, true);
+}
+
+/* By shape and strides alone. Returns whether B is packed for all tasks. */
+static bool cut(job *w)
+{
+    const wf_gemm_desc *d = w->d;
+    w->steps = over(d->k, WF_AMX_SIDE);
+    w->block = over(w->steps, over(w->steps, BLOCK));
+    w->down = over(d->m, WF_AMX_SIDE);
+    w->across = over(d->n, WF_AMX_SIDE);
+    w->in_place = d->a_cs == 1 && d->k % WF_AMX_SIDE == 0 ? d->m / WF_AMX_SIDE : 0;
+    const double panels = (double)(w->across * w->steps * WF_AMX_STEP);
+    const bool shared = w->down > TALL && d->batch == 1 && panels <= MAX_PACKED;
+    w->group = w->across;
+    w->strip = least(w->down, STRIP);
+    if (shared) {
+        w->strip = w->down / TASKS < 2 ? 2 : least(w->down / TASKS, STRIP);
+    } else {
+        const double work = (double)d->m * (double)d->n * (double)d->k * (double)d->batch;
+        const int64_t worth =
+            (int64_t)(work < MIN_WORK * (double)TASKS ? work / MIN_WORK : (double)TASKS);
+        const int64_t others = d->batch * over(w->down, w->strip);
+        if (others < worth)
+            w->group = over(w->across, least(w->across, over(worth, others)));
+    }
+    w->strips = over(w->down, w->strip);
+    w->groups = over(w->across, w->group);
+    return shared;
+}
+
+/* Chunks of `count` equal tasks that are together worth a thread. */
+static int64_t grain_of(double work)
+{
+    return work >= MIN_WORK ? 1 : (int64_t)(MIN_WORK / work) + 1;
+}
+
+static int pack(job *w, bool shared, size_t *a_bytes, size_t *b_bytes)
+{
+    const wf_gemm_desc *d = w->d;
+    const int64_t strip = w->steps * WF_AMX_STEP;
+    const int64_t pieces = d->b_cs == 1 ? w->steps : w->across;
+    const int64_t batches = d->a_bs ? d->batch : 1, packed = w->down - w->in_place;
+    w->a_batch = d->a_bs ? packed * strip : 0;
+    *a_bytes = (size_t)(packed * strip * batches);
+    *b_bytes = shared ? (size_t)(w->across * strip) : 0;
+    if (*a_bytes && !(w->a = wf_alloc(*a_bytes)))
+        return WF_GEMM_NOMEM;
+    if (*b_bytes && !(w->b = wf_alloc(*b_bytes)))
+        return WF_GEMM_NOMEM;
+    /* Bytes copied cost about as much as eight multiply-adds each. */
+    if (w->a)
+        wf_parallel_for(packed * batches, grain_of((double)strip * 16), pack_a_task, w);
+    if (w->b)
+        wf_parallel_for(pieces, grain_of(16.0 * (double)*b_bytes / (double)pieces), pack_b_task, w);
+    return WF_GEMM_OK;
+}
+
+int wf_gemm_amx(const wf_gemm_desc *d)
+{
+    job w = {.d = d};
+    size_t a_bytes = 0, b_bytes = 0;
+    int rc = pack(&w, cut(&w), &a_bytes, &b_bytes);
+    if (!rc) {
+        const int64_t tasks = d->batch * w.strips * w.groups;
+        const bool early = d->done && w.groups == 1 && tasks > 1 && tasks >= wf_num_threads();
+        const double work = (double)(w.strip * w.group) * 1024.0 * (double)d->k;
+        wf_parallel_for(tasks, grain_of(work), early ? run_early : run_silent, &w);
+        rc = atomic_load_explicit(&w.rc, memory_order_relaxed);
+        rc = rc ? rc : early ? WF_GEMM_DONE : WF_GEMM_OK;
+    }
+    wf_free(w.a, a_bytes);
+    wf_free(w.b, b_bytes);
+    return rc;
+}

@@ -1,0 +1,60 @@
+/*
+ * eager/kernels/gemm_amx.h -- pieces of a bf16 product on matrix units (AMX), each on one thread.
+ *
+ * A product is made of squares of 32 x 32 results and of steps of 32 terms along k. A step of A is one
+ * tile of 16 rows x 64 bytes (two tiles for 32 rows), read where A lies or packed; a step of B is two
+ * tiles of 16 columns, packed: row p of a tile holds terms 2p and 2p + 1 of its columns side by side.
+ * What lies past the end of k, or of the columns, is packed as zeros.
+ *
+ * Invariant: an element is the sum of its steps in order of k, whatever square it lies in and however
+ * the steps are split over calls: the accumulators between calls are kept as they are.
+ */
+#ifndef EAGER_KERNELS_GEMM_AMX_H
+#define EAGER_KERNELS_GEMM_AMX_H
+
+#include <stdint.h>
+
+enum {
+    WF_AMX_SIDE = 32,   /* rows and columns of a square, and terms of a step */
+    WF_AMX_TILE = 1024, /* bytes of a tile */
+    WF_AMX_STEP = 2 * WF_AMX_TILE,
+    WF_AMX_SQUARE = 4 * WF_AMX_TILE
+};
+
+/* A bf16 matrix: element (i, j) at at[i * rs + j * cs]. */
+typedef struct wf_amx_matrix {
+    const uint16_t *at;
+    int64_t rs, cs;
+} wf_amx_matrix;
+
+/* Up to 32 rows of A: tiles of step s begin at tile[0] + offset[s] and tile[1] + offset[s] (rows 16 and
+ * on; NULL: no such rows), their rows are `stride` bytes apart. */
+typedef struct wf_amx_rows {
+    const char *tile[2];
+    int64_t stride;
+} wf_amx_rows;
+
+/* A finished square that is still to be rounded to bf16: rows [done, rows) of it. `next`: where the one
+ * in work will go, or NULL. */
+typedef struct wf_amx_out {
+    const float *acc;
+    uint16_t *c, *next;
+    int64_t c_rs, rows, columns, done;
+} wf_amx_out;
+
+/* Brackets calls of wf_amx_square on the calling thread. */
+void wf_amx_enter(void);
+void wf_amx_leave(void);
+/* acc[4][16][16] := or += `steps` steps of rows x `columns` columns (at most 32). What is pending of
+ * `out` is rounded meanwhile, before acc is written. */
+void wf_amx_square(const wf_amx_rows *a, const int32_t *offset, int64_t steps, const void *b,
+                   int64_t columns, float *acc, int add, wf_amx_out *out);
+void wf_amx_flush(wf_amx_out *out);
+
+/* Rows of A (at most 16) of `k` terms as steps of WF_AMX_TILE bytes. */
+void wf_amx_pack_rows(const wf_amx_matrix *a, int64_t rows, int64_t k, void *out);
+/* Columns of B (at most 32) of `k` terms as steps of WF_AMX_STEP bytes, `next` bytes apart. */
+void wf_amx_pack_columns(const wf_amx_matrix *b, int64_t columns, int64_t k, void *out,
+                         int64_t next);
+
+#endif
