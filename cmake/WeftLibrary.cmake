@@ -67,8 +67,8 @@ function(weft_generator file macro)
 endfunction()
 weft_generator(jit/codegen_cpu/backend.c WF_LL_GENERATOR jit/codegen_cpu/render* jit/codegen_cpu/llvm*.[ch])
 set_source_files_properties(jit/codegen_cuda/hand.c PROPERTIES
-    OBJECT_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/jit/codegen_cuda/kernels.cuh"
-    COMPILE_DEFINITIONS "WF_CU_KERNELS=\"${CMAKE_CURRENT_SOURCE_DIR}/jit/codegen_cuda/kernels.cuh\"")
+    OBJECT_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/jit/codegen_cuda/kernels.cuh;${CMAKE_CURRENT_SOURCE_DIR}/jit/codegen_cuda/attention.cuh"
+    COMPILE_DEFINITIONS "WF_CU_KERNELS=\"${CMAKE_CURRENT_SOURCE_DIR}/jit/codegen_cuda\"")
 weft_generator(jit/codegen_cuda/backend.c WF_CU_GENERATOR jit/codegen_cuda/* jit/ir/cuda_text.h)
 
 # -fno-thread-jumps: gcc threads nested SELECTs into control flow and pieces them together again with

@@ -1,5 +1,5 @@
 /*
- * jit/codegen_cuda/hand.c -- renders a section of kernels.cuh for element types; see jit/ir/cuda_text.h.
+ * jit/codegen_cuda/hand.c -- renders a section of kernels.cuh or attention.cuh for element types; see jit/ir/cuda_text.h.
  *
  * How elements are read and written is rendered from kernel IR, like everything else that rounds.
  */
@@ -12,7 +12,8 @@
 
 __asm__(".section .rodata\n"
         ".hidden wf_cu_kernels\n.globl wf_cu_kernels\n"
-        "wf_cu_kernels:\n.incbin \"" WF_CU_KERNELS "\"\n.byte 0\n"
+        "wf_cu_kernels:\n.incbin \"" WF_CU_KERNELS "/kernels.cuh\"\n"
+        ".incbin \"" WF_CU_KERNELS "/attention.cuh\"\n.byte 0\n"
         ".previous\n");
 extern const char wf_cu_kernels[];
 
@@ -132,8 +133,13 @@ int wf_cu_render_hand(const wf_cu_hand *h, const char *name, wf_text *t, wf_why 
         return status;
     P("#define WF_HUGE wf_f32(0x7F800000u)\n");
     section(t, "common", NULL);
-    if (names(h->section, "wf_window"))
-        section(t, "pool_common", NULL);
+    if (h->wide)
+        P("#define WF_WIDE %d\n", h->wide);
+    static const char *const common[][2] = {
+        {"wf_window", "pool_common"}, {"wf_product", "tile_common"}, {"wf_places", "flash_common"}};
+    for (size_t i = 0; i < sizeof common / sizeof *common; i++)
+        if (names(h->section, common[i][0]))
+            section(t, common[i][1], NULL);
     section(t, h->section, name);
     return t->failed ? wf_fail(why, WEFT_EUNSUPPORTED, "no text for %s", name) : 0;
 }

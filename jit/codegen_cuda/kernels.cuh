@@ -249,6 +249,50 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
     }
 }
 
+/* == tile_common */
+/* to[l][r] = p[r0 + r][l0 + l], 0 beyond rows and depth; neighbours in a warp read neighbours in memory, whichever way p lies. */
+WF_DEVICE void wf_slice(C0 (*to)[68], const T0 *p, long long r0, long long rows, long long row_step, long long l0,
+                        long long depth, long long step)
+{
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        const int s = (int)threadIdx.x + e * 256;
+        const int r = step == 1 ? s / 16 : s % 64, l = step == 1 ? s % 16 : s / 64;
+        to[l][r] = r0 + r < rows && l0 + l < depth ? LOAD0(p[(r0 + r) * row_step + (l0 + l) * step]) : (C0)0;
+    }
+}
+/* sum += left^T right: a thread has rows y * 4 + i and columns x + 16 j of 64 x 64, each one chain of fused multiply-adds. */
+WF_DEVICE void wf_multiply(C0 (*sum)[4], C0 (*left)[68], C0 (*right)[68], int depth)
+{
+    const int x = threadIdx.x % 16, y = threadIdx.x / 16;
+    for (int l = 0; l < depth; l++) {
+        C0 u[4], v[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            u[i] = left[l][y * 4 + i];
+            v[i] = right[l][x + 16 * i];
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                sum[i][j] = FMA0(u[i], v[j], sum[i][j]);
+    }
+}
+/* The same of rows r0 ... of p and c0 ... of q, over depth in ascending order. */
+WF_DEVICE void wf_product(C0 (*sum)[4], C0 (*left)[68], C0 (*right)[68], long long depth, const T0 *p, long long r0,
+                          long long rows, long long p_step, long long p_deep, const T0 *q, long long c0, long long cols,
+                          long long q_step, long long q_deep)
+{
+    for (long long l0 = 0; l0 < depth; l0 += 16) {
+        wf_slice(left, p, r0, rows, p_step, l0, depth, p_deep);
+        wf_slice(right, q, c0, cols, q_step, l0, depth, q_deep);
+        __syncthreads();
+        wf_multiply(sum, left, right, depth - l0 < 16 ? (int)(depth - l0) : 16);
+        __syncthreads();
+    }
+}
+
 /* == gemm
  * c[b][i][j] = round(sum over l of a[b][i][l] * b[b][l][j] (+ bias[j])): one fused multiply-add after the other, l
  * ascending, whatever the tiles. A block has a tile of 64 x 64, a thread 4 x 4 of it. Words: c, a, b, bias (or 0),
@@ -272,43 +316,13 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
             at_b += at * WORD(18 + 4 * d);
             at_c += at * WORD(19 + 4 * d);
         }
-        const T0 *pa = POINTER(const T0, 1) + at_a, *pb = POINTER(const T0, 2) + at_b;
 #pragma unroll
         for (int i = 0; i < 4; i++)
 #pragma unroll
             for (int j = 0; j < 4; j++)
                 sum[i][j] = 0;
-        for (long long l0 = 0; l0 < depth; l0 += 16) {
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                /* neighbours in a warp read neighbours in memory, whichever way a and b lie */
-                const int s = (int)threadIdx.x + e * 256;
-                const int ai = WORD(8) == 1 ? s / 16 : s % 64, al = WORD(8) == 1 ? s % 16 : s / 64;
-                const int bj = WORD(9) == 1 ? s / 16 : s % 64, bl = WORD(9) == 1 ? s % 16 : s / 64;
-                left[al][ai] = i0 + ai < m && l0 + al < depth
-                                   ? LOAD0(pa[(i0 + ai) * WORD(7) + (l0 + al) * WORD(8)])
-                                   : (C0)0;
-                right[bl][bj] = j0 + bj < n && l0 + bl < depth
-                                    ? LOAD0(pb[(l0 + bl) * WORD(9) + (j0 + bj) * WORD(10)])
-                                    : (C0)0;
-            }
-            __syncthreads();
-            const int last = depth - l0 < 16 ? (int)(depth - l0) : 16;
-            for (int l = 0; l < last; l++) {
-                C0 u[4], v[4];
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    u[i] = left[l][y * 4 + i];
-                    v[i] = right[l][x + 16 * i];
-                }
-#pragma unroll
-                for (int i = 0; i < 4; i++)
-#pragma unroll
-                    for (int j = 0; j < 4; j++)
-                        sum[i][j] = FMA0(u[i], v[j], sum[i][j]);
-            }
-            __syncthreads();
-        }
+        wf_product(sum, left, right, depth, POINTER(const T0, 1) + at_a, i0, m, WORD(7), WORD(8),
+                   POINTER(const T0, 2) + at_b, j0, n, WORD(10), WORD(9));
 #pragma unroll
         for (int i = 0; i < 4; i++)
 #pragma unroll
@@ -442,80 +456,6 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
                 else
                     POINTER(T0, 2)[o * WORD(25) + q.a * WORD(26) + q.b * WORD(27) + q.c * WORD(28)] = STORE0(v);
             }
-    }
-}
-
-/* == attend
- * Scores to probabilities, in place; a warp a row: scores [items][l][s] of C0, items, l, s, causal, scale (f64), lse,
- * mask (or 0), backward, strides of the mask's rows and columns, axes of the batch, then extent and stride of the mask
- * for each, innermost first. Backward: probabilities from lse. T1: the mask. */
-WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
-{
-    const long long l = WORD(2), n = WORD(3);
-    const C0 scale = (C0)wf_f64(a.w[5]), never = -(C0)WF_HUGE;
-    const int lane = threadIdx.x % 32;
-    for (long long row = START / 32; row < WORD(1) * l; row += STEP / 32) {
-        const long long i = row % l, limit = WORD(4) && i + 1 < n ? i + 1 : n;
-        C0 *s = POINTER(C0, 0) + row * n, *lse = POINTER(C0, 6) + row;
-        long long rest = row / l, at = i * WORD(9);
-        C0 most = never, sum = 0;
-        for (int d = 0; d < (int)WORD(11); d++) {
-            at += rest % WORD(12 + 2 * d) * WORD(13 + 2 * d);
-            rest /= WORD(12 + 2 * d);
-        }
-        for (long long j = lane; j < limit; j += 32) {
-            C0 v = s[j] * scale;
-            if (WORD(7))
-                v = v + MASK1(POINTER(const T1, 7)[at + j * WORD(10)]);
-            s[j] = v;
-            most = v > most || v != v ? v : most;
-        }
-        if (WORD(8)) {
-            most = *lse;
-        } else {
-            for (int h = 16; h >= 1; h /= 2) {
-                const C0 v = __shfl_down_sync(0xFFFFFFFFu, most, h, 32);
-                most = v > most || v != v ? v : most;
-            }
-            most = __shfl_sync(0xFFFFFFFFu, most, 0, 32);
-        }
-        const int none = most == never;
-        for (long long j = lane; j < n; j += 32) {
-            const C0 e = j < limit && !none ? WF_EXP(s[j] - most) : (C0)0;
-            s[j] = e;
-            sum = sum + e;
-        }
-        if (WORD(8))
-            continue;
-        for (int h = 16; h >= 1; h /= 2)
-            sum = sum + __shfl_down_sync(0xFFFFFFFFu, sum, h, 32);
-        sum = __shfl_sync(0xFFFFFFFFu, sum, 0, 32);
-        for (long long j = lane; j < limit && !none; j += 32)
-            s[j] = s[j] / sum;
-        if (lane == 0)
-            *lse = none ? never : most + WF_LOG(sum);
-    }
-}
-
-/* == dscores
- * dp := p * (dp - dot) * scale, a warp a row; dot = sum(g * out). dp, p [rows][n] of C0, g, out [rows][width], rows, n,
- * width, scale (f64). */
-WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
-{
-    const long long n = WORD(5), width = WORD(6);
-    const C0 scale = (C0)wf_f64(a.w[7]);
-    const int lane = threadIdx.x % 32;
-    for (long long row = START / 32; row < WORD(4); row += STEP / 32) {
-        C0 dot = 0, *dp = POINTER(C0, 0) + row * n;
-        const C0 *p = POINTER(const C0, 1) + row * n;
-        const C0 *g = POINTER(const C0, 2) + row * width, *out = POINTER(const C0, 3) + row * width;
-        for (long long j = lane; j < width; j += 32)
-            dot = dot + g[j] * out[j];
-        for (int h = 16; h >= 1; h /= 2)
-            dot = dot + __shfl_down_sync(0xFFFFFFFFu, dot, h, 32);
-        dot = __shfl_sync(0xFFFFFFFFu, dot, 0, 32);
-        for (long long j = lane; j < n; j += 32)
-            dp[j] = p[j] * (dp[j] - dot) * scale;
     }
 }
 

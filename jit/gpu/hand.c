@@ -8,7 +8,7 @@
 static int render(const void *arg, const wf_gpu_entry *e, wf_text *out, wf_why *why)
 {
     const wf_gpu_hand *h = arg;
-    wf_cu_hand c = {.section = h->section, .n = h->ntype};
+    wf_cu_hand c = {.section = h->section, .n = h->ntype, .wide = h->wide};
     for (int i = 0; i < h->ntype; i++)
         c.dtype[i] = (uint8_t)h->type[i];
     return wf_cu_render_hand(&c, e->kernel.name, out, why);
@@ -21,7 +21,7 @@ int wf_gpu_hand_run(int ordinal, wf_gpu_hand *h, wf_why *why)
     why = why ? why : &own;
     if (h->work == 0)
         return 0;
-    snprintf(name, sizeof name, "%s_%s%s%s", h->section,
+    snprintf(name, sizeof name, "%s%.*d_%s%s%s", h->section, h->wide > 0, h->wide,
              h->ntype > 0 ? wf_dtype_name(h->type[0]) : "", h->ntype > 1 ? "_" : "",
              h->ntype > 1 ? wf_dtype_name(h->type[1]) : "");
     const wf_gpu_entry *e = wf_gpu_entry_named(name, NULL, NULL, why);

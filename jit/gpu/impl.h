@@ -106,6 +106,7 @@ typedef struct wf_gpu_hand {
     const char *section;
     int ntype;
     int type[WF_CU_HAND_TYPES];
+    int wide;                /* of attention */
     int64_t work, per_block; /* per_block 0: a thread each */
     uint64_t w[WF_CU_HAND_WORDS];
 } wf_gpu_hand;
@@ -137,6 +138,10 @@ int wf_gpu_row_create(int ordinal, wf_exec *e);
 int wf_gpu_row_product(int ordinal, wf_exec *e);
 int wf_gpu_row_conv(int ordinal, wf_exec *e);
 int wf_gpu_row_attention(int ordinal, wf_exec *e);
+/* The same without scores in memory (row_flash.c). */
+int wf_gpu_row_flash(int ordinal, wf_exec *e);
+/* v with the batch axes of dims, stride 0 where it has none or one of 1; its last two axes as they are. */
+wf_view wf_gpu_over_batch(const wf_view *v, int rank, const int64_t *dims);
 int wf_gpu_row_norm(int ordinal, wf_exec *e);
 int wf_gpu_row_norm_bwd(int ordinal, wf_exec *e);
 int wf_gpu_row_loss(int ordinal, wf_exec *e);

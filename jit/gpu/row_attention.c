@@ -1,7 +1,8 @@
 /*
  * jit/gpu/row_attention.c -- scaled dot-product attention and its gradient, composed of built-in products.
  *
- * The scores of all heads are in memory, in the compute type. Semantics are those of eager/sdpa.c; the order of
+ * For what row_flash.c does not take: f64, wide heads, results with gaps. The scores of all heads are in memory, in the
+ * compute type. Semantics are those of eager/sdpa.c; the order of
  * sums is the device's (row_product.c, and a warp a row in softmax), the same in every run.
  */
 #include <math.h>
@@ -19,8 +20,7 @@ typedef struct attention {
     bool causal;
 } attention;
 
-/* v on the batch axes of dims; its last two axes as they are. */
-static wf_view spread(const wf_view *v, int rank, const int64_t *dims)
+wf_view wf_gpu_over_batch(const wf_view *v, int rank, const int64_t *dims)
 {
     wf_view w = {.data = v->data, .dtype = v->dtype, .rank = (uint8_t)rank};
     for (int i = 0; i < rank; i++) {
@@ -63,7 +63,7 @@ static int open(attention *t, const wf_view *src, const wf_view *out, const wf_v
     for (int i = 0; i < 3 && status == 0; i++) {
         wf_view v;
         status = compute_view(t, &src[i], &v);
-        *to[i] = spread(&v, rank, out->dims);
+        *to[i] = wf_gpu_over_batch(&v, rank, out->dims);
     }
     memcpy(dims, out->dims, sizeof dims);
     dims[rank - 2] = t->q.dims[rank - 2];
@@ -93,7 +93,7 @@ static int attend(attention *t, const void *lse, bool backward)
         bits(t->scale),       wf_gpu_word(lse), 0,           backward};
     memcpy(h.w, words, sizeof words);
     if (t->mask) {
-        const wf_view m = spread(t->mask, rank, s->dims);
+        const wf_view m = wf_gpu_over_batch(t->mask, rank, s->dims);
         h.type[1] = m.dtype;
         h.w[7] = wf_gpu_word(m.data);
         h.w[9] = m.dims[rank - 2] == 1 ? 0 : (uint64_t)m.strides[rank - 2];
@@ -179,9 +179,12 @@ static int backward(attention *t)
 int wf_gpu_row_attention(int ordinal, wf_exec *e)
 {
     attention t = {.ordinal = ordinal, .e = e, .temps.ordinal = ordinal};
+    int status = wf_gpu_row_flash(ordinal, e);
+    if (status != WEFT_EUNSUPPORTED || e->why->rule[0] != '\0')
+        return status;
     if (wf_view_numel(&e->dst[0]) == 0 && (e->ndst < 2 || wf_view_numel(&e->dst[1]) == 0))
         return 0;
-    const int status = e->op == WF_OP_SDPA ? forward(&t) : backward(&t);
+    status = e->op == WF_OP_SDPA ? forward(&t) : backward(&t);
     wf_gpu_drop(&t.temps);
     return status;
 }

@@ -84,12 +84,13 @@ int wf_cu_cells(const wf_kernel *k);
 int wf_cu_render_rows(const wf_cu_rows *r, wf_text *out, wf_why *why);
 
 /* -- kernels written by hand -------------------------------------------------------------------------------------
- * A section of jit/codegen_cuda/kernels.cuh for element types. The argument has WF_CU_HAND_WORDS words. */
+ * A section of jit/codegen_cuda/kernels.cuh or attention.cuh for element types. The argument has WF_CU_HAND_WORDS words. */
 enum { WF_CU_HAND_WORDS = 64, WF_CU_HAND_TYPES = 2 };
 typedef struct wf_cu_hand {
     const char *section;
     int n;
     uint8_t dtype[WF_CU_HAND_TYPES];
+    int wide; /* attention: columns of 64 of the results */
 } wf_cu_hand;
 int wf_cu_render_hand(const wf_cu_hand *h, const char *name, wf_text *out, wf_why *why);
 

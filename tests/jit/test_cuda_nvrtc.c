@@ -170,19 +170,28 @@ Test(cuda_nvrtc, written_by_hand)
                     {"conv", 1, {WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_F64}},
                     {"attend", 2, {WEFT_F32, WEFT_F64}},
                     {"dscores", 1, {WEFT_F32, WEFT_F64}},
+                    {"flash", 2, {WEFT_F32, WEFT_BF16, WEFT_F16}},
+                    {"flash_back", 2, {WEFT_F32, WEFT_BF16, WEFT_F16}},
                     {"transpose", 1, {WEFT_U8, WEFT_I16, WEFT_I32, WEFT_I64}},
                     {"max_pool", 1, {WEFT_F32, WEFT_BF16}},
                     {"avg_pool", 1, {WEFT_F32, WEFT_F16}},
                     {"avg_pool_bwd", 1, {WEFT_F32, WEFT_F64}},
                     {"sort", 1, {WEFT_F32, WEFT_I64, WEFT_BF16}}};
     NEED_NVRTC();
-    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
-        for (int d = 0; d < 6 && (d == 0 || sections[i].type[d]); d++) {
+    for (size_t k = 0; k < 2 * sizeof sections / sizeof *sections; k++)
+        for (int d = 0; d < 6; d++) {
+            const size_t i = k / 2;
+            const bool flash = strncmp(sections[i].section, "flash", 5) == 0;
+            const int wide = flash ? 1 + (int)(k % 2) : 0;
+            if ((d > 0 && !sections[i].type[d]) || (k % 2 && !flash))
+                break;
             char name[32];
             wf_why why = {0};
-            const wf_cu_hand h = {sections[i].section,
-                                  sections[i].n,
-                                  {(uint8_t)sections[i].type[d], (uint8_t)sections[i].type[d]}};
+            const uint8_t type = (uint8_t)sections[i].type[d];
+            const wf_cu_hand h = {.section = sections[i].section,
+                                  .n = sections[i].n,
+                                  .dtype = {type, type},
+                                  .wide = wide};
             snprintf(name, sizeof name, "k%d", kernels++);
             cr_assert_eq(wf_cu_render_hand(&h, name, &text, &why), 0, "%s", why.rule);
             compile_all(sections[i].section);

@@ -474,6 +474,14 @@ Test(cuda_rows, products)
     }
 }
 
+/* The last two axes of a matrix. */
+static void end_type(wf_type *t, int dtype, int64_t rows, int64_t cols)
+{
+    t->dtype = (uint8_t)dtype;
+    t->dims[t->rank++] = rows;
+    t->dims[t->rank++] = cols;
+}
+
 Test(cuda_rows, attention)
 {
     NEED_FIBERS();
@@ -501,6 +509,93 @@ Test(cuda_rows, attention)
         c.src[5] = type(WEFT_F32, 3, 2, 3, 20, 0);
         c.src[6] = mask;
         check_layout(&c, 0);
+    }
+}
+
+/* Several tiles of rows and columns, heads wider than one, operands and masks that batches share. */
+Test(cuda_rows, attention_of_many_tiles)
+{
+    NEED_FIBERS();
+    static const struct {
+        int dt, mask_dt; /* mask_dt 0: none */
+        bool causal;
+        int64_t l, s, e, ev;
+        wf_type q, k, v, mask; /* batches alone */
+    } cases[] = {
+        {WEFT_F32, 0, true, 130, 130, 40, 64, {.rank = 0}, {.rank = 0}, {.rank = 0}, {.rank = 0}},
+        {WEFT_F32,
+         WEFT_BOOL,
+         false,
+         70,
+         150,
+         100,
+         17,
+         {.rank = 1, .dims = {2}},
+         {.rank = 2, .dims = {3, 1}},
+         {.rank = 0},
+         {.rank = 2, .dims = {3, 2}}},
+        {WEFT_F16,
+         0,
+         true,
+         65,
+         129,
+         16,
+         128,
+         {.rank = 2, .dims = {1, 2}},
+         {.rank = 2, .dims = {2, 1}},
+         {.rank = 2, .dims = {2, 2}},
+         {.rank = 0}},
+        {WEFT_BF16,
+         WEFT_BF16,
+         false,
+         129,
+         66,
+         64,
+         65,
+         {.rank = 3, .dims = {2, 1, 3}},
+         {.rank = 1, .dims = {3}},
+         {.rank = 3, .dims = {1, 2, 1}},
+         {.rank = 1, .dims = {1}}},
+    };
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        wf_type q = cases[n].q, k = cases[n].k, v = cases[n].v, mask = cases[n].mask, o = {0}, lse;
+        const wf_type *of[] = {&q, &k, &v};
+        for (int i = 0; i < 3; i++)
+            o.rank = of[i]->rank > o.rank ? of[i]->rank : o.rank;
+        for (int d = 0; d < o.rank; d++) {
+            o.dims[d] = 1;
+            for (int i = 0; i < 3; i++) {
+                const int at = d - (o.rank - of[i]->rank);
+                o.dims[d] = at >= 0 && of[i]->dims[at] != 1 ? of[i]->dims[at] : o.dims[d];
+            }
+        }
+        const int dt = cases[n].dt;
+        end_type(&q, dt, cases[n].l, cases[n].e);
+        end_type(&k, dt, cases[n].s, cases[n].e);
+        end_type(&v, dt, cases[n].s, cases[n].ev);
+        end_type(&o, dt, cases[n].l, cases[n].ev);
+        end_type(&mask, cases[n].mask_dt ? cases[n].mask_dt : dt, n == 1 ? 1 : cases[n].l,
+                 cases[n].s);
+        lse = o;
+        lse.dtype = WEFT_F32;
+        lse.rank--;
+        row_case c = {.op = WF_OP_SDPA,
+                      .nsrc = cases[n].mask_dt ? 4 : 3,
+                      .src = {q, k, v, mask},
+                      .flt = {0.3},
+                      .attr.n_flt = 1,
+                      .bound = dt == WEFT_F32   ? 1e-5
+                               : dt == WEFT_F16 ? 4e-3
+                                                : 2e-2};
+        c.attr.flags = cases[n].causal ? WF_FLAG_CAUSAL : 0;
+        check_layout(&c, (int)n % 3);
+        row_case b = c;
+        b.op = WF_OP_SDPA_BWD;
+        b.nsrc = cases[n].mask_dt ? 7 : 6;
+        b.bound = dt == WEFT_F32 ? 1e-4 : dt == WEFT_F16 ? 4e-3 : 3e-2;
+        const wf_type src[] = {o, q, k, v, o, lse, mask};
+        memcpy(b.src, src, sizeof src);
+        check_layout(&b, (int)n % 2);
     }
 }
 

@@ -1,0 +1,249 @@
+/*
+ * jit/gpu/row_flash.c -- attention and its gradient without scores in memory: kernels flash and flash_back of
+ * jit/codegen_cuda/attention.cuh.
+ *
+ * Operands are read in their own type, from any strides. The gradient of an operand that batches share is summed in its
+ * kernel, batch after batch in row-major order. Semantics are those of eager/sdpa.c, the order of sums is the device's, the
+ * same in every run.
+ */
+#include "eager/dense.h"
+#include "jit/gpu/impl.h"
+
+enum { TILE = 64, MOST_WIDTH = 128, AXES = 29, AXIS_WORDS = 7, STEPS = AXIS_WORDS - 1 };
+enum { MOST_AXES = (WF_CU_HAND_WORDS - AXES) / AXIS_WORDS };
+
+typedef struct flash {
+    int ordinal, rank;
+    wf_exec *e;
+    wf_gpu_temps temps;
+    wf_view q, k, v, g, mask; /* over the batch of the result */
+    bool masked, causal;
+    int64_t dims[WF_MAX_RANK], l, s, width, value_width;
+    void *lse, *delta;
+} flash;
+
+/* Axes of the batch that every operand walks as one are one. */
+typedef struct axis {
+    bool summed;
+    int64_t extent, step[STEPS];
+} axis;
+
+static uint64_t bits(double v)
+{
+    uint64_t u;
+    memcpy(&u, &v, sizeof u);
+    return u;
+}
+
+/* Does the gradient dst of an operand lack axis d of the batch? */
+static bool lacks(const flash *t, const wf_view *dst, int d)
+{
+    const int at = dst ? d - (t->rank - dst->rank) : 0;
+    return dst && t->dims[d] != 1 && (at < 0 || dst->dims[at] == 1);
+}
+
+/* The axes, innermost first; their number, MOST_AXES + 1: too many. v: four operands and the mask, NULL: none. */
+static int find_axes(const flash *t, const wf_view *const v[STEPS - 1], const wf_view *dst,
+                     axis *out)
+{
+    int n = 0;
+    int64_t rows = t->l;
+    for (int d = t->rank - 3; d >= 0; d--) {
+        axis a = {lacks(t, dst, d), t->dims[d], {0}};
+        for (int k = 0; k < STEPS - 1; k++)
+            a.step[k] = v[k] ? v[k]->strides[d] : 0;
+        a.step[STEPS - 1] = rows;
+        rows *= t->dims[d];
+        if (a.extent == 1)
+            continue;
+        bool joins = n > 0 && out[n - 1].summed == a.summed;
+        for (int k = 0; k < STEPS && joins; k++)
+            joins = a.step[k] == out[n - 1].step[k] * out[n - 1].extent;
+        if (joins)
+            out[n - 1].extent *= a.extent;
+        else if (n == MOST_AXES)
+            return MOST_AXES + 1;
+        else
+            out[n++] = a;
+    }
+    return n;
+}
+
+/* Words of the axes, summed ones first. false: too many. */
+static bool put_axes(const flash *t, const wf_view *const v[STEPS - 1], const wf_view *dst,
+                     wf_gpu_hand *h)
+{
+    axis a[MOST_AXES];
+    const int n = find_axes(t, v, dst, a);
+    int at = AXES, summed = 0;
+    int64_t items[2] = {1, 1};
+    for (int pass = 1; pass >= 0 && n <= MOST_AXES; pass--)
+        for (int i = 0; i < n; i++) {
+            if (a[i].summed != (pass == 1))
+                continue;
+            items[pass] *= a[i].extent;
+            summed += pass;
+            h->w[at++] = (uint64_t)a[i].extent;
+            for (int k = 0; k < STEPS; k++)
+                h->w[at++] = (uint64_t)a[i].step[k];
+        }
+    h->w[25] = (uint64_t)items[0];
+    h->w[26] = (uint64_t)summed;
+    h->w[27] = (uint64_t)items[1];
+    h->w[28] = (uint64_t)(n - summed);
+    return n <= MOST_AXES;
+}
+
+static void put_matrix(const flash *t, wf_gpu_hand *h, int at, const wf_view *v, bool turned)
+{
+    const int rank = t->rank, row = turned ? rank - 1 : rank - 2,
+              col = turned ? rank - 2 : rank - 1;
+    h->w[at] = wf_gpu_word(v->data);
+    h->w[at + 1] = v->dims[row] == 1 ? 0 : (uint64_t)v->strides[row];
+    h->w[at + 2] = v->dims[col] == 1 ? 0 : (uint64_t)v->strides[col];
+}
+
+static wf_gpu_hand begin(const flash *t, const char *section, int64_t rows, bool turned)
+{
+    const int wide = t->width > t->value_width ? (int)t->width : (int)t->value_width;
+    wf_gpu_hand h = {.section = section,
+                     .ntype = 2,
+                     .type = {t->q.dtype, t->masked ? t->mask.dtype : t->q.dtype},
+                     .wide = wide > TILE ? 2 : 1,
+                     .work = (rows + TILE - 1) / TILE,
+                     .per_block = 1};
+    if (t->masked)
+        put_matrix(t, &h, 12, &t->mask, turned);
+    h.w[15] = wf_gpu_word(t->lse);
+    h.w[16] = wf_gpu_word(t->delta);
+    h.w[24] = bits(t->e->attr->flt[0]);
+    return h;
+}
+
+/* The operands, where these kernels take them. */
+static bool open(flash *t, const wf_view *src, const wf_view *out, const wf_view *mask)
+{
+    wf_exec *e = t->e;
+    t->rank = out->rank;
+    memcpy(t->dims, out->dims, sizeof t->dims);
+    t->q = wf_gpu_over_batch(&src[0], t->rank, t->dims);
+    t->k = wf_gpu_over_batch(&src[1], t->rank, t->dims);
+    t->v = wf_gpu_over_batch(&src[2], t->rank, t->dims);
+    t->masked = mask && mask->data;
+    if (t->masked)
+        t->mask = wf_gpu_over_batch(mask, t->rank, t->dims);
+    t->causal = (e->attr->flags & WF_FLAG_CAUSAL) != 0;
+    t->l = t->q.dims[t->rank - 2];
+    t->s = t->k.dims[t->rank - 2];
+    t->width = t->q.dims[t->rank - 1];
+    t->value_width = t->v.dims[t->rank - 1];
+    bool takes = wf_dtype_compute(t->q.dtype) == WEFT_F32 && t->width <= MOST_WIDTH &&
+                 t->value_width <= MOST_WIDTH && t->k.dtype == t->q.dtype &&
+                 t->v.dtype == t->q.dtype;
+    for (int i = 0; i < e->ndst; i++)
+        takes &= wf_view_is_contiguous(&e->dst[i]);
+    return takes;
+}
+
+static int forward(flash *t)
+{
+    wf_exec *e = t->e;
+    if (!open(t, e->src, &e->dst[0], e->nsrc > 3 ? &e->src[3] : NULL))
+        return WEFT_EUNSUPPORTED;
+    t->lse = e->dst[1].data;
+    wf_gpu_hand h = begin(t, "flash", t->l, false);
+    const wf_view *const v[] = {&t->q, &t->k, &t->v, NULL, t->masked ? &t->mask : NULL};
+    put_matrix(t, &h, 0, &t->q, false);
+    put_matrix(t, &h, 3, &t->k, false);
+    put_matrix(t, &h, 6, &t->v, false);
+    const uint64_t words[] = {
+        wf_gpu_word(e->dst[0].data), 0,        (uint64_t)t->l, (uint64_t)t->s, (uint64_t)t->width,
+        (uint64_t)t->value_width,    t->causal};
+    memcpy(h.w + 17, words, sizeof words);
+    if (!put_axes(t, v, NULL, &h))
+        return WEFT_EUNSUPPORTED;
+    h.work *= (int64_t)h.w[25];
+    return wf_gpu_hand_run(t->ordinal, &h, e->why);
+}
+
+/* delta := what every row of g and out add up to. */
+static int row_dots(flash *t, const wf_view *g, const wf_view *out)
+{
+    wf_program p;
+    int64_t rows = 1, step = 1;
+    wf_view dst = *g;
+    for (int d = 0; d < g->rank - 1; d++)
+        rows *= g->dims[d];
+    t->delta = wf_gpu_temp(&t->temps, (size_t)(rows ? rows : 1) * sizeof(float), t->e->why);
+    dst.data = t->delta;
+    dst.dtype = WEFT_F32;
+    dst.strides[g->rank - 1] = 0;
+    for (int d = g->rank - 2; d >= 0; d--) {
+        dst.strides[d] = step;
+        step *= g->dims[d];
+    }
+    wf_program_init(&p);
+    const int x = wf_program_cast(&p, wf_program_input(&p, g->dtype), WEFT_F32);
+    const int y = wf_program_cast(&p, wf_program_input(&p, out->dtype), WEFT_F32);
+    const int xy = wf_program_map(&p, WF_OP_MUL, WEFT_F32, 2, (int[]){x, y});
+    wf_program_output(&p, wf_program_reduce(&p, WF_OP_SUM, xy));
+    if (!t->delta || wf_program_finish(&p) != 0)
+        return t->delta ? WEFT_EUNSUPPORTED : t->e->why->code;
+    const wf_view src[2] = {*g, *out};
+    return wf_gpu_program_now(
+        t->ordinal, &p, &(wf_program_args){.dst = &dst, .src = src, .axes = 1u << (g->rank - 1)},
+        t->e->why);
+}
+
+/* One or two gradients of operands that share their batch. */
+static int run_back(flash *t, bool keys, const wf_view *one, const wf_view *two)
+{
+    const int64_t rows = keys ? t->s : t->l, cols = keys ? t->l : t->s;
+    wf_gpu_hand h = begin(t, "flash_back", rows, keys);
+    const wf_view *const v[] = {keys ? &t->k : &t->q, keys ? &t->q : &t->k, keys ? &t->v : &t->g,
+                                keys ? &t->g : &t->v, t->masked ? &t->mask : NULL};
+    for (int i = 0; i < 4; i++)
+        put_matrix(t, &h, 3 * i, v[i], false);
+    const uint64_t words[] = {one ? wf_gpu_word(one->data) : 0,
+                              two ? wf_gpu_word(two->data) : 0,
+                              (uint64_t)rows,
+                              (uint64_t)cols,
+                              (uint64_t)t->width,
+                              (uint64_t)t->value_width,
+                              t->causal + 2u * keys};
+    memcpy(h.w + 17, words, sizeof words);
+    if (!put_axes(t, v, one ? one : two, &h))
+        return WEFT_EUNSUPPORTED;
+    h.work *= (int64_t)h.w[25];
+    return wf_gpu_hand_run(t->ordinal, &h, t->e->why);
+}
+
+static int backward(flash *t)
+{
+    wf_exec *e = t->e;
+    const wf_view *out = &e->src[4], *dk = &e->dst[1], *dv = &e->dst[2];
+    wf_view lse;
+    if (!open(t, e->src + 1, out, e->nsrc > 6 ? &e->src[6] : NULL))
+        return WEFT_EUNSUPPORTED;
+    t->g = wf_gpu_over_batch(&e->src[0], t->rank, t->dims);
+    int status = wf_gpu_dense(&t->temps, &e->src[5], WEFT_F32, &lse, e->why);
+    t->lse = lse.data;
+    bool same = true;
+    for (int d = 0; d < t->rank - 2; d++)
+        same &= lacks(t, dk, d) == lacks(t, dv, d);
+    if (status == 0)
+        status = row_dots(t, &e->src[0], out);
+    if (status == 0)
+        status = run_back(t, false, &e->dst[0], NULL);
+    if (status == 0)
+        status = run_back(t, true, dk, same ? dv : NULL);
+    return status || same ? status : run_back(t, true, NULL, dv);
+}
+
+int wf_gpu_row_flash(int ordinal, wf_exec *e)
+{
+    flash t = {.ordinal = ordinal, .e = e, .temps.ordinal = ordinal};
+    const int status = e->op == WF_OP_SDPA ? forward(&t) : backward(&t);
+    wf_gpu_drop(&t.temps);
+    return status;
+}
