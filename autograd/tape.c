@@ -402,7 +402,7 @@ int wf_tape_save(wf_tape *t, wf_ref node, wf_ref user, wf_slot *s)
     v->older = n->val;
     v->since = wf_tnode_order(t, user);
     v->st = s->st;
-    wf_storage_retain(s->st);
+    wf_storage_retain_here(s->st);
     v->offset = s->offset;
     v->version = version;
     v->users = 1;

@@ -135,16 +135,46 @@ static bool reduce_axes(wf_arg *a, const weft_axes *axes, bool none_is_all, int6
     return true;
 }
 
+/* All axes, or one, of a tensor that this thread owns: nothing to be said about them. */
+static bool plain_axes(weft_tensor x, const weft_axes *axes, int64_t *out, int *n)
+{
+    wf_ctx *c = wf_tls_ctx;
+    const wf_slot *s = c && (uint64_t)axes->n <= 1 ? wf_slot_of(c, x) : NULL;
+    if (!s) {
+        return false;
+    }
+    if (axes->n == 1) {
+        *n = 1;
+        out[0] = axes->v[0] < 0 ? axes->v[0] + s->rank : axes->v[0];
+        return (uint64_t)out[0] < s->rank;
+    }
+    *n = s->rank;
+    for (int i = 0; i < s->rank; i++) {
+        out[i] = i;
+    }
+    return true;
+}
+
 static weft_tensor reduce(wf_op op, weft_tensor x, const weft_axes *axes, bool keepdim, int dtype,
                           const double *flt)
 {
     wf_arg a;
     int64_t ints[WF_MAX_RANK];
     int n;
+    bool arg = op == WF_OP_ARGMAX || op == WF_OP_ARGMIN;
+    if (!(arg && axes->n == 0) && plain_axes(x, axes, ints, &n)) {
+        return wf_op1(op,
+                      &(wf_attr){.dtype = (uint8_t)dtype,
+                                 .flags = keepdim ? WF_FLAG_KEEPDIM : 0,
+                                 .n_ints = (uint8_t)n,
+                                 .ints = ints,
+                                 .n_flt = flt ? 1 : 0,
+                                 .flt = flt},
+                      x);
+    }
     if (!wf_arg_open(&a, wf_rows[op].name, x)) {
         return a.error;
     }
-    bool arg = op == WF_OP_ARGMAX || op == WF_OP_ARGMIN;
     if (!reduce_axes(&a, axes, !arg, ints, &n)) {
         return a.error;
     }

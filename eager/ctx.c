@@ -181,7 +181,7 @@ static void drop_storage(wf_ctx *c, wf_storage *st)
             wf_storage_release(st);
             return;
         }
-        if (atomic_fetch_sub_explicit(&st->handles, 1, memory_order_acq_rel) == 1 && st->root) {
+        if (wf_storage_uncount(st, &st->handles) == 0 && st->root) {
             wf_ref root = st->root;
             st->root = 0;
             if (wf_tape_api) {
@@ -218,8 +218,8 @@ void wf_slot_relocate(wf_ctx *c, wf_slot *s, wf_storage *st)
         stride[i] = step;
         step *= d[i];
     }
-    wf_storage_retain(st);
-    atomic_fetch_add_explicit(&st->handles, 1, memory_order_relaxed);
+    wf_storage_share(st); /* the slot may be a kept one */
+    wf_storage_view(st);
     s->offset = 0;
     s->noted = 0;
     s->st = st;
@@ -557,6 +557,7 @@ weft_tensor weft_keep(weft_tensor t)
         return t;
     }
     scope_unlink(c, s);
+    wf_storage_share(s->st);
     atomic_fetch_add_explicit(&c->kept, 1, memory_order_relaxed);
     atomic_fetch_or_explicit(&s->state, WF_STATE_KEPT, memory_order_release);
     return t;

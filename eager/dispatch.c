@@ -137,6 +137,9 @@ static inline int dispatch(wf_op op, const wf_attr *attr, int nsrc, const weft_t
     if (wf_quick_may(c, op, nsrc) && wf_quick(c, op, attr, nsrc, src, dst, &rc)) {
         return rc;
     }
+    if (wf_quick_may_row(c, op, nsrc) && wf_quick_row(c, op, attr, nsrc, src, ndst, dst, &rc)) {
+        return rc;
+    }
     return run_call(c, op, attr, nsrc, src, ndst, dst);
 }
 

@@ -25,8 +25,7 @@ weft_tensor wf_wrap_view(wf_ctx *c, wf_storage *st, void *data, int dtype, int r
     s->dtype = (uint8_t)dtype;
     s->st = st;
     s->offset = (char *)data - (char *)st->data;
-    wf_storage_retain(st);
-    atomic_fetch_add_explicit(&st->handles, 1, memory_order_relaxed);
+    wf_storage_view(st);
     return h;
 }
 

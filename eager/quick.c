@@ -13,19 +13,11 @@
  */
 #include <string.h>
 
-#include "eager/call.h"
 #include "eager/map.h"
 #include "eager/pool.h"
-#include "eager/quick.h"
+#include "eager/quick_int.h"
 
-#define ALWAYS static inline __attribute__((always_inline))
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 3")
-#endif
-
-enum { MOST_SRC = 3, REPEAT_BYTES = 1024 /* of an operand whose rows are repeated on the stack */ };
+enum { REPEAT_BYTES = 1024 /* of an operand whose rows are repeated on the stack */ };
 
 /* The operands of a call. Only ever in registers, but for the slots: what calls take its parts. */
 typedef struct quick {
@@ -35,34 +27,6 @@ typedef struct quick {
     int dtype;               /* of all tensors */
     uint32_t tracked;        /* not 0: one of them is */
 } quick;
-
-/* A slot, and whether it is pinned. */
-typedef struct found {
-    wf_slot *slot;
-    unsigned pinned;
-} found;
-
-/* Of a handle that no scope of this thread owns. NULL: that is for the general way to say. */
-__attribute__((noinline)) static found pin(wf_ctx *c, weft_tensor t)
-{
-    bool pinned = false;
-    wf_slot *s = t.slot >= WF_ABSENT_SLOT ? NULL : wf_pin(c, t, &pinned, NULL);
-    return (found){s, pinned};
-}
-
-ALWAYS found look_up(wf_ctx *c, weft_tensor t)
-{
-    wf_slot *s = wf_slot_of(c, t);
-    return __builtin_expect(s != NULL, 1) ? (found){s, 0} : pin(c, t);
-}
-
-/* Memory of the host that holds a value, or will when the trace `mine` has run. */
-ALWAYS bool is_plain(const wf_storage *st, const wf_recorder *mine)
-{
-    const uint64_t odd = st->broken | st->device;
-    return mine ? !odd && !wf_storage_is_foreign(st, mine)
-                : !(odd | atomic_load_explicit(&st->is_virtual, memory_order_acquire));
-}
 
 __attribute__((noinline, cold)) static void unpin(wf_ctx *c, wf_slot *const *slot, unsigned pins)
 {
@@ -102,20 +66,6 @@ ALWAYS bool take(wf_ctx *c, const wf_recorder *rec, quick *q, wf_op op, const in
     }
     return q->wide && (types & WF_BIT(q->dtype)) && wf_ct(q->dtype) >= 0 &&
            (weak == 0 || weak <= wf_dtype_kind(q->dtype));
-}
-
-/* Elements of a row-major slot; -1: it is another. */
-ALWAYS int64_t count(wf_slot *s)
-{
-    const int64_t *d = wf_dims(s), *st = wf_strides(s);
-    int64_t n = 1;
-    for (int i = s->rank; i-- > 0;) {
-        if (st[i] != n) {
-            return -1;
-        }
-        n *= d[i];
-    }
-    return n;
 }
 
 /* Does s have the last extents of `wide`? */
@@ -262,8 +212,7 @@ __attribute__((noinline)) static int record(wf_ctx *c, wf_slot *const *slot, wf_
                                             wf_slot *r, weft_tensor *dst)
 {
     wf_why why;
-    why.code = 0;
-    why.rule[0] = why.hint[0] = '\0';
+    no_why(&why);
     if (!wf_op_record(c, op, attr, nsrc, slot, src, 1, &r, &why)) {
         return 0;
     }
@@ -316,8 +265,7 @@ ALWAYS bool trace(wf_ctx *c, wf_op op, const wf_attr *attr, const int nsrc, cons
     }
     if (__builtin_expect(done, 1)) {
         wf_why why;
-        why.code = 0;
-        why.rule[0] = why.hint[0] = '\0';
+        no_why(&why);
         wf_slot *r = make(c, rec, wf_call_output_dtype(op, q.dtype), q.wide, n, dst);
         if (__builtin_expect(!r, 0)) {
             *rc = no_memory(c, op, nsrc, src, dst, n);

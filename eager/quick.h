@@ -1,5 +1,5 @@
 /*
- * eager/quick.h -- the short way of elementwise rows on few elements.
+ * eager/quick.h -- the short ways of rows: elementwise ones on few elements (quick.c), others (quick_rows.c).
  */
 #ifndef EAGER_QUICK_H
 #define EAGER_QUICK_H
@@ -17,6 +17,20 @@ static inline bool wf_quick_may(const wf_ctx *c, wf_op op, int nsrc)
  * error recorded. False: nothing was done, and the general way is to be taken. */
 bool wf_quick(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
               weft_tensor *dst, int *rc);
+/* Views, reductions, copies, casts, softmax and norms of up to three tensors of the host, outside of traces. */
+static inline bool wf_quick_may_row(const wf_ctx *c, wf_op op, int nsrc)
+{
+    const int kind = wf_rows[op].kind;
+    const bool takes = kind == WF_KIND_REDUCE || kind == WF_KIND_VIEW || op == WF_OP_COPY ||
+                       op == WF_OP_CAST || op == WF_OP_SOFTMAX || op == WF_OP_LOG_SOFTMAX ||
+                       op == WF_OP_LAYER_NORM || op == WF_OP_RMS_NORM;
+    return takes && nsrc >= 1 && nsrc <= 3 && nsrc >= wf_rows[op].min_src && !c->recorder &&
+           !c->away;
+}
+/* Runs such a row; *rc is then the status, 0 or with an error recorded. False: nothing was done, and the general way is
+ * to be taken. */
+bool wf_quick_row(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
+                  int ndst, weft_tensor *dst, int *rc);
 /* The same into dst's memory; not in a trace. False: nothing was done. It cannot fail. */
 bool wf_quick_into(wf_ctx *c, wf_op op, int nsrc, const weft_tensor *src, weft_tensor dst);
 

@@ -175,6 +175,87 @@ static const void *param(const engine *e, const void *p, int64_t index)
                      : (const char *)p + (e->job->one_param ? 0 : index * (int64_t)e->k->size);
 }
 
+/* -- one task --------------------------------------------------------------------------------------- */
+
+/* Values of a row from which a register of lanes with missing ones is faster than their tree one by one. */
+enum { SPAN_FROM = 8, MOST_BLOCKS = TASK_ELEMENTS / WF_BLOCK, FEW_BYTES = 2048 };
+
+static inline const wf_sum_kernels *sums_of(wf_red op, int dtype)
+{
+    return op == WF_RED_SUM && (WF_BIT(dtype) & WF_DT_F) != 0 ? wf_sum_kernels_of(dtype) : NULL;
+}
+
+bool wf_red_rows(wf_red op, int dtype, void *out, const void *x, int64_t n, int64_t rows)
+{
+    const int compute = wf_red_compute(dtype);
+    const wf_sum_kernels *sum = sums_of(op, dtype);
+    if (n < 1 || n > TASK_ELEMENTS || rows > TASK_ELEMENTS / n || (!sum && dtype != compute)) {
+        return false;
+    }
+    const wf_red_kernels *k = wf_red_kernels_of(compute);
+    const int64_t width = n * (int64_t)wf_dtype_size(dtype), size = (int64_t)k->size;
+    if (n <= WF_LANES && dtype == compute && (!sum || n < SPAN_FROM)) {
+        k->shorts[op](out, x, n, n, rows);
+        return true;
+    }
+    if (sum && n <= WF_BLOCK) {
+        sum->span(out, x, n, n, rows);
+        return true;
+    }
+    const int64_t whole = n / WF_BLOCK, rest = n % WF_BLOCK, blocks = whole + (rest > 0);
+    const int64_t step = width / n * WF_BLOCK;
+    _Alignas(64) char parts[MOST_BLOCKS * 8];
+    for (int64_t i = 0; i < rows; i++) {
+        const char *row = (const char *)x + i * width;
+        char *to = blocks > 1 ? parts : (char *)out + i * size;
+        if (sum) {
+            sum->span(to, row, WF_BLOCK, WF_BLOCK, whole);
+        }
+        for (int64_t b = sum ? whole : 0; b < blocks; b++) {
+            const int64_t m = b < whole ? WF_BLOCK : rest;
+            sum ? sum->span(to + b * size, row + b * step, m, 0, 1)
+                : k->run[op](to + b * size, row + b * step, m);
+        }
+        if (blocks > 1) {
+            k->run[op]((char *)out + i * size, parts, blocks);
+        }
+    }
+    return true;
+}
+
+/* Rows of one block that are a lane each. */
+static void few_columns(const wf_red_kernels *k, wf_red op, void *out, const void *x, int64_t n,
+                        int64_t cols)
+{
+    _Alignas(64) char acc[FEW_BYTES];
+    const int64_t width = cols * (int64_t)k->size;
+    memcpy(acc, x, (size_t)(n * width));
+    for (int64_t h = WF_LANES / 2; h >= 1; h /= 2) {
+        if (n > h) {
+            k->rows[op](acc, (const void *const[]){acc + h * width}, 1, (n - h) * cols, 0);
+            n = h;
+        }
+    }
+    memcpy(out, acc, (size_t)width);
+}
+
+bool wf_red_columns(wf_red op, int dtype, void *out, const void *x, int64_t n, int64_t cols)
+{
+    const wf_sum_kernels *sum = sums_of(op, dtype);
+    const int compute = wf_red_compute(dtype);
+    const int64_t width = cols * (int64_t)wf_red_size(compute);
+    if (dtype == compute && n <= WF_LANES && width <= FEW_BYTES / n) {
+        few_columns(wf_red_kernels_of(compute), op, out, x, n, cols);
+        return true;
+    }
+    if (!sum || n > WF_BLOCK || width <= NARROW_BYTES || cols < WF_LANES ||
+        cols > TASK_ELEMENTS / n) {
+        return false;
+    }
+    sum->tree(out, x, cols, n, cols);
+    return true;
+}
+
 /* -- inner ------------------------------------------------------------------------------------------ */
 
 /* One block of one kept index to one value. */
@@ -260,10 +341,15 @@ static int run_inner(engine *e)
 {
     const wf_red_job *j = e->job;
     const wf_red_axis_split *g = &e->g;
+    const bool lines = g->nk <= 1 && g->nr <= 1 && (g->nr == 0 || g->rx[0] == 1);
+    if (lines && (g->nk == 0 || g->kx[0] == g->reduced) && j->map == WF_MAP_NONE && !j->truth &&
+        j->compute == wf_red_compute(j->x->dtype) &&
+        wf_red_rows(j->op, j->x->dtype, j->out, j->x->data, g->reduced, g->kept)) {
+        return 0;
+    }
     e->blocks = (g->reduced + WF_BLOCK - 1) / WF_BLOCK;
     e->out = j->out;
-    if (e->in_place && j->map == WF_MAP_NONE && g->reduced <= WF_LANES && g->nk <= 1 &&
-        g->nr <= 1 && (g->nr == 0 || g->rx[0] == 1)) {
+    if (e->in_place && j->map == WF_MAP_NONE && g->reduced <= WF_LANES && lines) {
         wf_parallel_for(g->kept, TASK_ELEMENTS / g->reduced, short_task, e);
         return 0;
     }
@@ -275,9 +361,8 @@ static int run_inner(engine *e)
         }
     }
     int64_t per = g->reduced < WF_BLOCK ? g->reduced : WF_BLOCK;
-    const bool spans = e->sum != NULL && g->nk <= 1 && g->nr <= 1 && (g->nr == 0 || g->rx[0] == 1);
     wf_parallel_for(g->kept * e->blocks, (TASK_ELEMENTS + per - 1) / per,
-                    spans ? span_task : inner_task, e);
+                    e->sum != NULL && lines ? span_task : inner_task, e);
     if (e->blocks > 1) {
         fold_args f = {e->k, j->op, e->out, j->out, e->blocks};
         wf_parallel_for(g->kept, (TASK_ELEMENTS + e->blocks - 1) / e->blocks, fold_task, &f);

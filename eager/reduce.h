@@ -40,6 +40,14 @@ void wf_red_locate(int64_t i, int n, const int64_t *d, const int64_t *x, const i
 
 /* 0 or WEFT_ENOMEM. */
 int wf_red_run(const wf_red_job *job);
+/* The same for what is one task, without a map: out[i] = the reduction of x[i * n .. + n) for i < rows, or of column i of
+ * x[n][cols] for i < cols; compute values. x: of any dtype that is summed as it lies in memory, else of a compute type.
+ * False: it is another case, and nothing was done. */
+bool wf_red_rows(wf_red op, int dtype, void *out, const void *x, int64_t n, int64_t rows);
+bool wf_red_columns(wf_red op, int dtype, void *out, const void *x, int64_t n, int64_t cols);
+
+/* out[i] /= d, then the square root if asked; of a floating-point compute type. */
+void wf_red_divide(void *out, int compute, double d, bool root, int64_t n);
 
 /* WEFT_F32 for halves and f32, WEFT_F64 for f64, WEFT_I64 for integers and bool. */
 int wf_red_compute(int dtype);

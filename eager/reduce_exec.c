@@ -41,8 +41,7 @@ static void fill(void *out, int compute, double v, int64_t n)
     }
 }
 
-/* out[i] /= d, then the square root if asked. */
-static void divide(void *out, int compute, double d, bool root, int64_t n)
+void wf_red_divide(void *out, int compute, double d, bool root, int64_t n)
 {
     if (compute == WEFT_F32) {
         float *o = out, by = (float)d;
@@ -98,7 +97,7 @@ static int run_with_parameter(wf_red_job *j, wf_op op, double count, void *scrat
         finite_or_zero(scratch, j->compute, n);
         j->map = WF_MAP_EXPSUB;
     } else {
-        divide(scratch, j->compute, count, false, n);
+        wf_red_divide(scratch, j->compute, count, false, n);
         j->map = WF_MAP_SQDEV;
     }
     j->op = WF_RED_SUM;
@@ -119,7 +118,7 @@ static int run_norm(wf_red_job *j, double order, int64_t n)
     j->op = !isinf(order) ? WF_RED_SUM : order > 0 ? WF_RED_MAX : WF_RED_MIN;
     int status = wf_red_run(j);
     if (status == 0 && order == 2.0) {
-        divide(j->out, j->compute, 1.0, true, n);
+        wf_red_divide(j->out, j->compute, 1.0, true, n);
     } else if (status == 0 && j->map == WF_MAP_ABSPOW) {
         value q = value_of(j->compute, 1.0 / order);
         wf_red_kernels_of(j->compute)->power(j->out, j->out, &q, n);
@@ -144,14 +143,14 @@ static int run_row(wf_exec *e, wf_red_job *j, void *scratch, double count, int64
         return wf_red_run(j);
     case WF_OP_MEAN:
         status = wf_red_run(j);
-        divide(j->out, j->compute, count, false, status == 0 ? n : 0);
+        wf_red_divide(j->out, j->compute, count, false, status == 0 ? n : 0);
         return status;
     case WF_OP_VAR:
     case WF_OP_STD:
         status = run_with_parameter(j, e->op, count, scratch, n);
         double left = count - (e->attr->n_flt > 0 ? e->attr->flt[0] : 1.0);
-        divide(j->out, j->compute, left > 0.0 ? left : 0.0, e->op == WF_OP_STD,
-               status == 0 ? n : 0);
+        wf_red_divide(j->out, j->compute, left > 0.0 ? left : 0.0, e->op == WF_OP_STD,
+                      status == 0 ? n : 0);
         return status;
     case WF_OP_LOGSUMEXP:
         status = run_with_parameter(j, e->op, count, scratch, n);

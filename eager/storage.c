@@ -95,6 +95,7 @@ wf_storage *wf_storage_new_on(int device, size_t nbytes, wf_why *why)
     storage_init(st);
     st->nbytes = nbytes;
     st->device = (uint8_t)device;
+    st->shared = 1; /* captured launches hold it */
     if (back_on_device(st, why)) {
         wf_free(st, HEADER);
         return NULL;
@@ -117,6 +118,7 @@ wf_storage *wf_storage_new_virtual(size_t nbytes, wf_recorder *r, void *address,
     atomic_store_explicit(&st->held, 1, memory_order_relaxed);
     atomic_store_explicit(&st->handles, 0, memory_order_relaxed);
     atomic_store_explicit(&st->version, 0, memory_order_relaxed);
+    st->shared = 1;
     st->root_gen = 0;
     st->root = 0;
     st->write_op = 0;
@@ -159,6 +161,7 @@ void wf_storage_commit(wf_storage *st)
 
 void wf_storage_retain(wf_storage *st)
 {
+    wf_storage_share(st);
     atomic_fetch_add_explicit(&st->refs, 1, memory_order_relaxed);
 }
 
@@ -182,7 +185,7 @@ void wf_storage_release(wf_storage *st)
         }
     }
     /* If other threads let go meanwhile, a trace finds what has only its own reference when it commits. */
-    if (refs != 1 && atomic_fetch_sub_explicit(&st->refs, 1, memory_order_acq_rel) != 1) {
+    if (refs != 1 && wf_storage_uncount(st, &st->refs) != 0) {
         return;
     }
     if (st->inline_data == WF_STORAGE_INLINE) {

@@ -7,6 +7,8 @@
  *  - A scope-owned slot is touched by its own thread only; a kept one by any thread that pinned it.
  *  - Storage is reference counted by slots, saved values of the tape and imports. `handles` counts
  *    the slots among them: when no handle is left the recorded root of in-place writes is released.
+ *  - A storage is reached by one thread alone until a slot of it is kept or somebody else than slots and tape retains
+ *    it (`shared`): until then counts are changed by plain stores.
  *  - The version of a storage grows by one at every in-place write, through whichever alias.
  */
 #ifndef EAGER_TENSOR_H
@@ -38,6 +40,7 @@ typedef struct wf_storage {
     /* No memory yet: a running trace will compute the bytes. data is a made-up address that no other
      * storage has, so that index maps and overlap tests need no special case. Never dereferenced. */
     _Atomic uint8_t is_virtual;
+    uint8_t shared; /* other threads may hold references: they are counted by locked instructions */
     _Atomic uint32_t
         held;        /* references among refs that traces hold: sources, and virtual results */
     uint64_t broken; /* error number of a write that failed half-way, 0 = sound */
@@ -396,7 +399,45 @@ static inline void wf_storage_wrote(wf_storage *st, wf_op op)
     st->broken = 0;
 }
 wf_storage *wf_storage_wrap(void *data, size_t nbytes, void (*deleter)(void *), void *arg);
+/* A reference more, for whom it may concern: any thread may give it back. */
 void wf_storage_retain(wf_storage *st);
+/* Before another thread can reach st. */
+static inline void wf_storage_share(wf_storage *st)
+{
+    if (!st->shared) {
+        st->shared = 1;
+    }
+}
+static inline void wf_storage_count(const wf_storage *st, _Atomic int32_t *n)
+{
+    if (st->shared) {
+        atomic_fetch_add_explicit(n, 1, memory_order_relaxed);
+    } else {
+        atomic_store_explicit(n, atomic_load_explicit(n, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
+    }
+}
+/* What is left. */
+static inline int32_t wf_storage_uncount(const wf_storage *st, _Atomic int32_t *n)
+{
+    if (st->shared) {
+        return atomic_fetch_sub_explicit(n, 1, memory_order_acq_rel) - 1;
+    }
+    const int32_t left = atomic_load_explicit(n, memory_order_relaxed) - 1;
+    atomic_store_explicit(n, left, memory_order_relaxed);
+    return left;
+}
+/* A reference that this thread will give back: of one that has one. */
+static inline void wf_storage_retain_here(wf_storage *st)
+{
+    wf_storage_count(st, &st->refs);
+}
+/* A slot more. */
+static inline void wf_storage_view(wf_storage *st)
+{
+    wf_storage_retain_here(st);
+    wf_storage_count(st, &st->handles);
+}
 void wf_storage_release(wf_storage *st);
 
 /* -- errors ------------------------------------------------------------------------------------------ */

@@ -29,7 +29,9 @@ static int reshape_strides(const wf_view *src, wf_view *out)
             continue;
         }
         if (i < 0) {
-            out->strides[j--] = 1; /* only extents of 1 are left */
+            /* only extents of 1 are left: row-major, if the rest is */
+            out->strides[j] = j + 1 < out->rank ? out->strides[j + 1] * out->dims[j + 1] : 1;
+            j--;
             continue;
         }
         int64_t step = src->strides[i], run = src->dims[i];

@@ -1,0 +1,71 @@
+/*
+ * eager/quick_int.h -- what the short ways share: operands looked up, memory that needs no thought.
+ *
+ * Included by eager/quick.c and eager/quick_rows.c only. All of it is inline: a call on a small tensor is a few dozen
+ * instructions, and what one function knows the next must not find out again.
+ */
+#ifndef EAGER_QUICK_INT_H
+#define EAGER_QUICK_INT_H
+
+#include "eager/call.h"
+#include "eager/quick.h"
+
+#define ALWAYS static inline __attribute__((always_inline))
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 3")
+#endif
+
+enum { MOST_SRC = 3 };
+
+/* A slot, and whether it is pinned. */
+typedef struct found {
+    wf_slot *slot;
+    unsigned pinned;
+} found;
+
+/* Of a handle that no scope of this thread owns. NULL: that is for the general way to say. */
+__attribute__((noinline, unused)) static found pin(wf_ctx *c, weft_tensor t)
+{
+    bool pinned = false;
+    wf_slot *s = t.slot >= WF_ABSENT_SLOT ? NULL : wf_pin(c, t, &pinned, NULL);
+    return (found){s, pinned};
+}
+
+ALWAYS found look_up(wf_ctx *c, weft_tensor t)
+{
+    wf_slot *s = wf_slot_of(c, t);
+    return __builtin_expect(s != NULL, 1) ? (found){s, 0} : pin(c, t);
+}
+
+/* Memory of the host that holds a value, or will when the trace `mine` has run. */
+ALWAYS bool is_plain(const wf_storage *st, const wf_recorder *mine)
+{
+    const uint64_t odd = st->broken | st->device;
+    return mine ? !odd && !wf_storage_is_foreign(st, mine)
+                : !(odd | atomic_load_explicit(&st->is_virtual, memory_order_acquire));
+}
+
+/* Elements of a row-major slot; -1: it is another. */
+ALWAYS int64_t count(wf_slot *s)
+{
+    const int64_t *d = wf_dims(s), *st = wf_strides(s);
+    int64_t n = 1;
+    for (int i = s->rank; i-- > 0;) {
+        if (st[i] != n) {
+            return -1;
+        }
+        n *= d[i];
+    }
+    return n;
+}
+
+/* An error text to be. Empty, without writing all of it. */
+ALWAYS void no_why(wf_why *why)
+{
+    why->code = 0;
+    why->rule[0] = why->hint[0] = '\0';
+}
+
+#endif

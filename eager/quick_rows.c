@@ -1,0 +1,503 @@
+/*
+ * eager/quick_rows.c -- the short ways of rows that are not elementwise: views, reductions, copies, rows along the last
+ * axes.
+ *
+ * As in eager/quick.c: operands of the host that hold a value, no trace, no other device; whatever is not that simple
+ * is left to the general way, untouched, which says what is wrong with it.
+ *   views       are mapped from slot to slot; operand and result share memory that as a rule no other thread can
+ *               reach, so that counting the second reference takes no locked instruction
+ *   reductions  of row-major tensors along neighbouring axes reach their kernel as [outer, reduced, inner]
+ *   others      are inferred and run as ever, without a call that could be traced or moved to a device around it
+ *
+ * Invariants: the same kernel as the general way on the same elements in the same order, so the same bits; a false
+ * answer has changed nothing.
+ */
+#include <string.h>
+
+#include "eager/device.h"
+#include "eager/pool.h"
+#include "eager/quick_int.h"
+#include "eager/reduce.h"
+
+static const wf_attr no_attr;
+
+/* An op on its way. */
+typedef struct row_call {
+    wf_ctx *c;
+    wf_op op;
+    const wf_attr *attr;
+    int nsrc, ndst;
+    const weft_tensor *src;
+    weft_tensor *dst;
+    wf_slot *slot[MOST_SRC];
+    uint32_t tracked;
+    unsigned pins;
+} row_call;
+
+/* Operands that are plain tensors, or absent. */
+static bool open_call(row_call *k)
+{
+    for (int i = 0; i < k->nsrc; i++) {
+        k->slot[i] = NULL;
+        if (i > 0 && wf_is_absent(k->src[i])) {
+            continue;
+        }
+        const found f = look_up(k->c, k->src[i]);
+        wf_slot *s = k->slot[i] = f.slot;
+        k->pins |= f.pinned << i;
+        if (!s || !is_plain(s->st, NULL)) {
+            return false;
+        }
+        k->tracked |= (s->flags & WF_SLOT_REQUIRES_GRAD) | s->node | s->st->root;
+    }
+    return true;
+}
+
+__attribute__((noinline, cold)) static void unpin_all(row_call *k)
+{
+    for (int i = 0; i < MOST_SRC; i++) {
+        if (k->pins >> i & 1) {
+            wf_unpin(k->c, k->slot[i]);
+        }
+    }
+}
+
+__attribute__((noinline, cold)) static int fail(row_call *k, int made, wf_slot *const *r,
+                                                wf_why *why)
+{
+    for (int i = 0; i < made; i++) {
+        wf_slot_destroy(k->c, r[i]);
+    }
+    k->dst[0] = wf_raise(k->c, wf_rows[k->op].name, k->nsrc, k->src, why);
+    for (int i = 1; i < k->ndst; i++) {
+        k->dst[i] = k->dst[0];
+    }
+    return why->code;
+}
+
+/* The tape gets the op, if it is wanted there. The status. */
+ALWAYS int record(row_call *k, wf_slot *const *r)
+{
+    if (__builtin_expect(!k->tracked || !wf_grad_enabled(k->c), 1)) {
+        return 0;
+    }
+    wf_why why;
+    no_why(&why);
+    return wf_op_record(k->c, k->op, k->attr, k->nsrc, k->slot, k->src, k->ndst, r, &why)
+               ? fail(k, k->ndst, r, &why)
+               : 0;
+}
+
+/* -- views ------------------------------------------------------------------------------------------------------ */
+
+/* Extents and strides of a view, and where it begins, in elements behind the operand. */
+typedef struct map {
+    int rank;
+    int64_t d[WF_INLINE_RANK], st[WF_INLINE_RANK], at;
+} map;
+
+/* Larger products of extents are for inference to look at. */
+static const int64_t most = (int64_t)1 << 40;
+
+static bool permute(map *m, wf_slot *s, const wf_attr *a)
+{
+    unsigned seen = 0;
+    if (a->n_ints != s->rank) {
+        return false;
+    }
+    for (int i = 0; i < s->rank; i++) {
+        const uint64_t k = (uint64_t)a->ints[i];
+        if (k >= s->rank || seen >> k & 1) {
+            return false;
+        }
+        seen |= 1u << k;
+        m->d[i] = s->dims_[k];
+        m->st[i] = s->strides_[k];
+    }
+    return true;
+}
+
+static bool expand(map *m, wf_slot *s, const wf_attr *a)
+{
+    const int lead = a->n_dyn - s->rank;
+    int64_t n = 1;
+    if (lead < 0 || a->n_dyn > WF_INLINE_RANK) {
+        return false;
+    }
+    m->rank = a->n_dyn;
+    for (int i = 0; i < m->rank; i++) {
+        const int64_t want = a->dyn[i], is = i < lead ? 1 : s->dims_[i - lead];
+        if (want < 0 || want > most || (is != want && is != 1) || (n *= want) > most) {
+            return false;
+        }
+        m->d[i] = want;
+        m->st[i] = i >= lead && is == want ? s->strides_[i - lead] : 0;
+    }
+    return true;
+}
+
+/* Of a slice that has elements, one after the other. */
+static bool slice(map *m, wf_slot *s, const wf_attr *a)
+{
+    if (a->n_ints != 1 || a->n_dyn != 3 || a->n_flt != 0) {
+        return false;
+    }
+    const uint64_t axis = (uint64_t)a->ints[0];
+    const int64_t start = a->dyn[0], stop = a->dyn[1];
+    if (axis >= s->rank || a->dyn[2] != 1 || start < 0 || start >= stop || stop > s->dims_[axis]) {
+        return false;
+    }
+    for (int i = 0; i < s->rank; i++) {
+        m->d[i] = s->dims_[i];
+        m->st[i] = s->strides_[i];
+        if (m->d[i] == 0) {
+            return false;
+        }
+    }
+    m->d[axis] = stop - start;
+    m->at = start * s->strides_[axis];
+    return true;
+}
+
+/* Of a row-major tensor with elements. */
+static bool reshape(map *m, wf_slot *s, const wf_attr *a)
+{
+    int64_t n = 1;
+    if (a->n_dyn > WF_INLINE_RANK) {
+        return false;
+    }
+    m->rank = a->n_dyn;
+    for (int i = m->rank; i-- > 0;) {
+        if (a->dyn[i] <= 0 || a->dyn[i] > most || n > most) {
+            return false;
+        }
+        m->d[i] = a->dyn[i];
+        m->st[i] = n;
+        n *= a->dyn[i];
+    }
+    return count(s) == n;
+}
+
+static bool detach(map *m, wf_slot *s)
+{
+    for (int i = 0; i < s->rank; i++) {
+        m->d[i] = s->dims_[i];
+        m->st[i] = s->strides_[i];
+    }
+    return true;
+}
+
+static bool map_view(map *m, const row_call *k, wf_slot *s)
+{
+    m->rank = s->rank;
+    m->at = 0;
+    return s->rank <= WF_INLINE_RANK && (k->op == WF_OP_PERMUTE   ? permute(m, s, k->attr)
+                                         : k->op == WF_OP_RESHAPE ? reshape(m, s, k->attr)
+                                         : k->op == WF_OP_SLICE   ? slice(m, s, k->attr)
+                                         : k->op == WF_OP_EXPAND  ? expand(m, s, k->attr)
+                                         : k->op == WF_OP_DETACH  ? detach(m, s)
+                                                                  : false);
+}
+
+static bool run_view(row_call *k, int *rc)
+{
+    map m;
+    wf_slot *s = k->slot[0];
+    if (!map_view(&m, k, s)) {
+        return false;
+    }
+    wf_slot *r = wf_slot_take(k->c, k->dst);
+    if (__builtin_expect(!r, 0)) {
+        return false; /* the general way will not get one, either */
+    }
+    r->rank = (uint8_t)m.rank;
+    memcpy(r->dims_, m.d, sizeof r->dims_);
+    memcpy(r->strides_, m.st, sizeof r->strides_);
+    r->dtype = s->dtype;
+    r->offset = s->offset + m.at * (int64_t)wf_dtype_size(s->dtype);
+    r->st = s->st;
+    wf_storage_view(s->st);
+    *rc = record(k, &r);
+    return true;
+}
+
+/* -- results of kernels ----------------------------------------------------------------------------------------- */
+
+/* n elements, of extents to be filled in; NULL: no memory. */
+static wf_slot *make(wf_ctx *c, int dtype, int64_t n, weft_tensor *h)
+{
+    wf_storage *st = wf_storage_new((size_t)n * wf_dtype_size(dtype));
+    wf_slot *r = st ? wf_slot_take(c, h) : NULL;
+    if (__builtin_expect(!r, 0)) {
+        if (st) {
+            wf_storage_release(st);
+        }
+        return NULL;
+    }
+    r->dtype = (uint8_t)dtype;
+    r->st = st;
+    atomic_store_explicit(&st->handles, 1, memory_order_relaxed);
+    return r;
+}
+
+__attribute__((noinline, cold)) static int no_memory(row_call *k, int made, wf_slot *const *r,
+                                                     int64_t n)
+{
+    wf_why why;
+    wf_fail(&why, WEFT_ENOMEM, "out of memory for a result of %lld elements", (long long)n);
+    wf_hint(&why, "free tensors, end scopes sooner, or call weft_memory_trim");
+    return fail(k, made, r, &why);
+}
+
+/* -- reductions ------------------------------------------------------------------------------------------------- */
+
+/* A row-major tensor as [outer, reduced, inner]; -1 reduced: it is another, or other axes. */
+typedef struct split {
+    int64_t outer, reduced, inner;
+    unsigned axes;
+} split;
+
+static bool split_axes(split *g, wf_slot *s, const wf_attr *a)
+{
+    const int64_t *d = wf_dims(s), *st = wf_strides(s);
+    int64_t n = 1;
+    int i = s->rank;
+    g->axes = 0;
+    for (int k = 0; k < a->n_ints; k++) {
+        const uint64_t axis = (uint64_t)a->ints[k];
+        if (axis >= s->rank || g->axes >> axis & 1) {
+            return false;
+        }
+        g->axes |= 1u << axis;
+    }
+    g->axes = a->n_ints ? g->axes : (1u << s->rank) - 1;
+    g->outer = g->reduced = g->inner = 1;
+    for (; i > 0 && !(g->axes >> (i - 1) & 1); i--) {
+        if (st[i - 1] != n) {
+            return false;
+        }
+        n *= d[i - 1];
+    }
+    g->inner = n;
+    for (; i > 0 && g->axes >> (i - 1) & 1; i--) {
+        if (st[i - 1] != n) {
+            return false;
+        }
+        n *= d[i - 1];
+        g->reduced *= d[i - 1];
+    }
+    for (; i > 0; i--) {
+        if (st[i - 1] != n || g->axes >> (i - 1) & 1) {
+            return false;
+        }
+        n *= d[i - 1];
+        g->outer *= d[i - 1];
+    }
+    return n > 0;
+}
+
+/* Type of the result: inference says which; 0: it is to be asked about it. */
+static int result_type(wf_op op, int want, int dtype)
+{
+    switch (wf_rows[op].kind == WF_KIND_REDUCE ? (int)op : 0) {
+    case WF_OP_AMAX:
+    case WF_OP_AMIN:
+        return dtype;
+    case WF_OP_ANY:
+    case WF_OP_ALL:
+        return WEFT_BOOL;
+    case WF_OP_COUNT_NONZERO:
+    case WF_OP_ARGMAX:
+    case WF_OP_ARGMIN:
+        return WEFT_I64;
+    case WF_OP_SUM:
+    case WF_OP_PROD:
+    case WF_OP_MEAN:
+    case WF_OP_VAR:
+    case WF_OP_STD:
+    case WF_OP_NORM:
+    case WF_OP_LOGSUMEXP:
+        return want == WEFT_DTYPE_DEFAULT && wf_dtype_kind(dtype) == 2 ? dtype : 0;
+    }
+    return 0;
+}
+
+/* Extents of the result. */
+ALWAYS void reduced_shape(wf_slot *r, wf_slot *s, const split *g, bool keep)
+{
+    const int64_t *d = wf_dims(s);
+    int64_t step = 1;
+    int at = s->rank;
+    for (int i = s->rank; !keep && i-- > 0;) {
+        at -= (int)(g->axes >> i & 1);
+    }
+    r->rank = (uint8_t)at;
+    for (int i = s->rank; i-- > 0;) {
+        const bool gone = g->axes >> i & 1;
+        if (!gone || keep) {
+            r->dims_[--at] = gone ? 1 : d[i];
+            r->strides_[at] = step;
+            step *= r->dims_[at];
+        }
+    }
+}
+
+/* The plain ones, in one task: the kernel at once. */
+static bool reduce_now(wf_op op, wf_slot *s, const split *g, wf_slot *r)
+{
+    enum { FEW = 64 };
+    _Alignas(64) char few[FEW * 8];
+    static const uint8_t red[WF_OP_COUNT] = {[WF_OP_SUM] = WF_RED_SUM + 1,
+                                             [WF_OP_MEAN] = WF_RED_SUM + 1,
+                                             [WF_OP_PROD] = WF_RED_PROD + 1,
+                                             [WF_OP_AMAX] = WF_RED_MAX + 1,
+                                             [WF_OP_AMIN] = WF_RED_MIN + 1};
+    const int compute = wf_red_compute(s->dtype);
+    const int64_t n = g->outer * g->inner;
+    const bool direct = r->dtype == compute;
+    if (!red[op] || r->dtype != s->dtype || (!direct && n > FEW)) {
+        return false;
+    }
+    const wf_red what = (wf_red)(red[op] - 1);
+    void *out = direct ? wf_slot_data(r) : few;
+    if (!(g->inner == 1   ? wf_red_rows(what, s->dtype, out, wf_slot_data(s), g->reduced, n)
+          : g->outer == 1 ? wf_red_columns(what, s->dtype, out, wf_slot_data(s), g->reduced, n)
+                          : false)) {
+        return false;
+    }
+    if (op == WF_OP_MEAN) {
+        wf_red_divide(out, compute, (double)g->reduced, false, n);
+    }
+    if (!direct) {
+        wf_red_kernels_of(compute)->store(wf_slot_data(r), r->dtype, few, n);
+    }
+    return true;
+}
+
+/* The row's way, on a view without axes of one element. */
+__attribute__((noinline)) static int reduce_by_row(row_call *k, wf_slot *s, const split *g,
+                                                   wf_slot *r)
+{
+    wf_view x, d = {.data = wf_slot_data(r), .dtype = r->dtype, .rank = 1};
+    int64_t axis;
+    wf_why why;
+    no_why(&why);
+    wf_slot_view(s, &x);
+    x.rank = 0;
+    if (g->outer > 1) {
+        x.dims[x.rank] = g->outer;
+        x.strides[x.rank++] = g->reduced * g->inner;
+    }
+    axis = x.rank;
+    x.dims[x.rank] = g->reduced;
+    x.strides[x.rank++] = g->inner;
+    if (g->inner > 1) {
+        x.dims[x.rank] = g->inner;
+        x.strides[x.rank++] = 1;
+    }
+    d.dims[0] = g->outer * g->inner;
+    d.strides[0] = 1;
+    wf_attr along = *k->attr;
+    along.n_ints = 1;
+    along.ints = &axis;
+    wf_exec e = {
+        .op = k->op, .nsrc = 1, .ndst = 1, .src = &x, .dst = &d, .attr = &along, .why = &why};
+    const int rc = wf_exec_row(&e);
+    return __builtin_expect(rc != 0, 0) ? fail(k, 1, &r, &why) : 0;
+}
+
+static bool run_reduce(row_call *k, int *rc)
+{
+    split g;
+    wf_slot *s = k->slot[0];
+    const wf_attr *a = k->attr;
+    const int dtype = result_type(k->op, a->dtype, s->dtype);
+    const bool one_axis = k->op == WF_OP_ARGMAX || k->op == WF_OP_ARGMIN;
+    if (!dtype || s->rank > WF_INLINE_RANK || (one_axis && a->n_ints > 1) ||
+        !split_axes(&g, s, a)) {
+        return false;
+    }
+    const int64_t n = g.outer * g.inner;
+    wf_slot *r = make(k->c, dtype, n, k->dst);
+    if (__builtin_expect(!r, 0)) {
+        *rc = no_memory(k, 0, NULL, n);
+        return true;
+    }
+    reduced_shape(r, s, &g, a->flags & WF_FLAG_KEEPDIM);
+    const unsigned mode = wf_fpenv_enter();
+    *rc = __builtin_expect(reduce_now(k->op, s, &g, r), 1) ? 0 : reduce_by_row(k, s, &g, r);
+    wf_fpenv_leave(mode);
+    *rc = __builtin_expect(*rc != 0, 0) ? *rc : record(k, &r);
+    return true;
+}
+
+/* -- every other row ---------------------------------------------------------------------------------------------- */
+
+static bool run_row(row_call *k, int *rc)
+{
+    wf_type in[MOST_SRC], out[WF_MAX_DST];
+    wf_view v[MOST_SRC], d[WF_MAX_DST];
+    wf_slot *r[WF_MAX_DST];
+    wf_why why;
+    no_why(&why);
+    for (int i = 0; i < k->nsrc; i++) {
+        if (!k->slot[i]) {
+            v[i].data = NULL;
+            v[i].dtype = in[i].dtype = WEFT_DTYPE_DEFAULT;
+            v[i].rank = in[i].rank = 0;
+            continue;
+        }
+        wf_slot_view(k->slot[i], &v[i]);
+        wf_slot_type(k->slot[i], &in[i]);
+    }
+    if (wf_infer(k->op, k->attr, k->nsrc, in, out, &why)) {
+        return false;
+    }
+    for (int i = 0; i < k->ndst; i++) {
+        const int64_t n = wf_type_numel(&out[i]);
+        r[i] = make(k->c, out[i].dtype, n, &k->dst[i]);
+        if (__builtin_expect(!r[i] || wf_slot_shape(r[i], out[i].rank, out[i].dims, NULL), 0)) {
+            *rc = no_memory(k, i + (r[i] != NULL), r, n);
+            return true;
+        }
+        wf_slot_view(r[i], &d[i]);
+    }
+    wf_exec e = {.op = k->op,
+                 .nsrc = k->nsrc,
+                 .ndst = k->ndst,
+                 .src = v,
+                 .dst = d,
+                 .attr = k->attr,
+                 .why = &why};
+    const unsigned mode = wf_fpenv_enter();
+    *rc = wf_exec_row(&e);
+    wf_fpenv_leave(mode);
+    *rc = __builtin_expect(*rc != 0, 0) ? fail(k, k->ndst, r, &why) : record(k, r);
+    return true;
+}
+
+bool wf_quick_row(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
+                  int ndst, weft_tensor *dst, int *rc)
+{
+    row_call k;
+    k.c = c;
+    k.op = op;
+    k.attr = attr ? attr : &no_attr;
+    k.nsrc = nsrc;
+    k.ndst = ndst;
+    k.src = src;
+    k.dst = dst;
+    k.tracked = 0;
+    k.pins = 0;
+    const int kind = wf_rows[op].kind;
+    if (op == WF_OP_COPY && k.attr->n_ints) {
+        return false; /* to another device */
+    }
+    const bool done = open_call(&k) && (kind == WF_KIND_VIEW     ? run_view(&k, rc)
+                                        : kind == WF_KIND_REDUCE ? run_reduce(&k, rc)
+                                                                 : run_row(&k, rc));
+    if (__builtin_expect(k.pins != 0, 0)) {
+        unpin_all(&k);
+    }
+    return done;
+}

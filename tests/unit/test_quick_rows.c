@@ -1,0 +1,424 @@
+/*
+ * tests/unit/test_quick_rows.c -- the short ways of rows (eager/quick_rows.c) against the general one: the same types,
+ * extents, strides, bits, gradients and errors, whatever the layout of the operands.
+ *
+ * The general way is taken by a thread that says its tensors may be on a device (`away`), and by operands whose rows
+ * lie apart.
+ *
+ * ctest: threads
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include "eager/alloc.h"
+#include "eager/tensor.h"
+#include "tests/support/support.h"
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
+
+typedef weft_tensor (*call_fn)(weft_tensor x, const void *arg);
+
+static weft_tensor generally(call_fn fn, weft_tensor x, const void *arg)
+{
+    wf_ctx *c = wf_ctx_get();
+    const uint8_t before = c->away;
+    c->away = 1;
+    weft_tensor r = fn(x, arg);
+    c->away = before;
+    return r;
+}
+
+static void check_same(const char *what, weft_tensor a, weft_tensor b)
+{
+    cr_assert_eq(weft_ok(a), weft_ok(b), "%s: %s, %s", what, weft_error_text(a),
+                 weft_error_text(b));
+    if (!weft_ok(a)) {
+        cr_assert_eq(weft_error_status(a), weft_error_status(b), "%s: %s", what,
+                     weft_error_text(a));
+        cr_assert_str_eq(weft_error_text(a), weft_error_text(b), "%s", what);
+        return;
+    }
+    check_bits(what, a, b);
+    for (int i = 0; i < weft_rank(a); i++) {
+        cr_assert_eq(weft_stride(a, i), weft_stride(b, i), "%s: stride %d: %d, %d", what, i,
+                     (int)weft_stride(a, i), (int)weft_stride(b, i));
+    }
+}
+
+/* The same elements, rows of the last axis one element more apart. */
+static weft_tensor apart(weft_tensor x)
+{
+    const int last = weft_rank(x) - 1;
+    return weft_narrow(weft_concat(WEFT_LIST(x, weft_narrow(x, last, 0, 1)), last), last, 0,
+                       weft_dim(x, last));
+}
+
+static const weft_shape shapes[] = {
+    {1, {1}},          {1, {5}},        {1, {64}},
+    {1, {65}},         {1, {9000}},     {2, {4, 4}},
+    {2, {3, 70}},      {2, {64, 1}},    {2, {100, 37}},
+    {2, {70, 130}},    {2, {9, 5000}},  {2, {1, 200}},
+    {3, {2, 3, 5}},    {3, {5, 1, 7}},  {3, {2, 100, 80}},
+    {4, {2, 3, 4, 5}}, {2, {64, 1024}}, {7, {1, 2, 1, 2, 1, 2, 3}},
+    {2, {40, 2100}},
+};
+static const weft_dtype types[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_F16,
+                                   WEFT_I64, WEFT_I32, WEFT_BOOL};
+
+static weft_tensor make(const weft_shape *shape, weft_dtype dt)
+{
+    weft_generator g = {11, 0};
+    return weft_cast(weft_mul(weft_randn(.shape = *shape, .generator = &g), weft_f(3)), dt);
+}
+
+/* -- reductions ------------------------------------------------------------------------------------------------- */
+
+typedef struct reduction {
+    weft_axes axes;
+    bool keep;
+    int op;
+} reduction;
+
+typedef weft_tensor (*reduce_fn)(const weft_reduce_args *args);
+static const reduce_fn reduce_ops[] = {
+    weft_sum,       weft_mean, weft_prod, weft_max,           weft_min,    weft_any,
+    weft_logsumexp, weft_all,  weft_sum,  weft_count_nonzero, weft_argmax, weft_argmin,
+};
+enum { FIRST_ARG = 10 };
+
+static weft_tensor reduce(weft_tensor x, const void *arg)
+{
+    const reduction *r = arg;
+    return reduce_ops[r->op](&(weft_reduce_args){.x = x, .axes = r->axes, .keepdim = r->keep});
+}
+
+static weft_tensor spread(weft_tensor x, const void *arg)
+{
+    const reduction *r = arg;
+    return r->op % 2 ? (weft_var)(&(weft_var_args){
+                           .x = x, .axes = r->axes, .keepdim = r->keep, .correction = 1})
+                     : (weft_norm)(&(weft_norm_args){.x = x, .axes = r->axes, .keepdim = r->keep});
+}
+
+/* Axes [from, to), the last one first. */
+static weft_axes range(int from, int to)
+{
+    weft_axes a = {.n = to - from};
+    for (int i = from; i < to; i++) {
+        a.v[i - from] = to - 1 - (i - from);
+    }
+    return a;
+}
+
+static int check_reductions(weft_tensor x, weft_tensor wide, weft_dtype dt)
+{
+    int n = 0;
+    const int rank = weft_rank(x);
+    for (int k = 0; k < rank * rank; k++) {
+        const int from = k / rank, to = k % rank + 1;
+        if (from >= to) {
+            continue;
+        }
+        for (int op = 0; op < COUNT(reduce_ops); op++) {
+            char what[96];
+            weft_scope s = weft_scope_begin();
+            reduction r = {range(from, to), (op + k) % 2, op};
+            r.axes = op >= FIRST_ARG && to - from > 1 ? (weft_axes){0} : r.axes;
+            snprintf(what, sizeof what, "op %d of %s[%d, ..] of rank %d over [%d, %d)", op,
+                     weft_dtype_name(dt), (int)weft_dim(x, 0), rank, from, to);
+            weft_tensor got = reduce(x, &r);
+            check_same(what, got, generally(reduce, x, &r));
+            check_bits(what, got, generally(reduce, wide, &r));
+            check_bits(what, got, reduce(wide, &r));
+            check_same(what, spread(x, &r), generally(spread, x, &r));
+            weft_scope_end(s);
+            n++;
+        }
+    }
+    return n;
+}
+
+Test(quick_rows, reductions)
+{
+    int n = 0;
+    for (int i = 0; i < COUNT(shapes); i++) {
+        for (int t = 0; t < COUNT(types); t++) {
+            if (types[t] == WEFT_BOOL && i % 3) {
+                continue;
+            }
+            weft_scope s = weft_scope_begin();
+            weft_tensor x = make(&shapes[i], types[t]);
+            n += check_reductions(x, apart(x), types[t]);
+            n += (t + i) % 4 ? 0 : check_reductions(weft_keep(x), apart(x), types[t]);
+            if (!((t + i) % 4)) {
+                weft_free(x);
+            }
+            weft_scope_end(s);
+        }
+    }
+    cr_assert_gt(n, 3000, "%d", n);
+}
+
+/* What the general way refuses, or has its own answer to, the short one does not touch. */
+Test(quick_rows, odd_reductions)
+{
+    const weft_scope s = weft_scope_begin();
+    const weft_tensor x = make(&shapes[5], WEFT_F32);
+    const weft_tensor some[] = {x,
+                                weft_transpose(x, 0, 1),
+                                weft_zeros(weft_shape(0, 3), WEFT_F32),
+                                weft_narrow(x, 1, 1, 2),
+                                weft_expand(weft_narrow(x, 0, 0, 1), weft_shape(4, 4)),
+                                weft_full((weft_shape){0}, 2, WEFT_F32),
+                                WEFT_NONE,
+                                weft_f(3)};
+    const weft_axes axes[] = {{0},       {1, {0}},    {1, {-1}},   {1, {2}},
+                              {1, {-3}}, {2, {0, 0}}, {2, {1, 0}}, {-1, {0}}};
+    for (int i = 0; i < COUNT(some) * COUNT(axes); i++) {
+        for (int op = 0; op < COUNT(reduce_ops); op++) {
+            char what[64];
+            const reduction r = {axes[i % COUNT(axes)], op % 2, op};
+            snprintf(what, sizeof what, "op %d of %d over %d", op, i / COUNT(axes),
+                     i % COUNT(axes));
+            const weft_tensor t = some[i / COUNT(axes)];
+            check_same(what, reduce(t, &r), generally(reduce, t, &r));
+        }
+    }
+    weft_scope_end(s);
+}
+
+/* -- views ------------------------------------------------------------------------------------------------------ */
+
+static weft_tensor view(weft_tensor x, const void *arg)
+{
+    switch (*(const int *)arg) {
+    case 0:
+        return weft_transpose(x, 0, -1);
+    case 1:
+        return weft_permute(x, weft_axes(2, 0, 1));
+    case 2:
+        return weft_narrow(x, 0, 1, 1);
+    case 3:
+        return weft_narrow(x, -1, 0, 2);
+    case 4:
+        return weft_slice(x, 0, WEFT_OMIT, WEFT_OMIT, 2);
+    case 5:
+        return weft_slice(x, 0, 1, 1, 1);
+    case 6:
+        return weft_reshape(x, weft_shape(-1));
+    case 7:
+        return weft_reshape(x, weft_shape(1, -1, 1));
+    case 8:
+        return weft_expand(weft_unsqueeze(x, 0), weft_shape(3, -1, -1));
+    case 9:
+        return weft_expand(weft_narrow(x, 0, 0, 1), weft_shape(7, -1));
+    case 10:
+        return weft_detach(x);
+    case 11:
+        return weft_unsqueeze(x, -1);
+    case 12:
+        return weft_reshape(x, weft_shape(3, 3));
+    case 13:
+        return weft_select(x, 0, -1);
+    case 14:
+        return weft_flip(x, weft_axes(0));
+    case 15:
+        return weft_diagonal(x, 0, 0, 1);
+    default:
+        return weft_expand(x, weft_shape(2, 2));
+    }
+}
+enum { VIEWS = 17 };
+
+Test(quick_rows, views)
+{
+    for (int i = 0; i < COUNT(shapes); i++) {
+        for (int v = 0; v < VIEWS; v++) {
+            char what[64];
+            const weft_scope s = weft_scope_begin();
+            const weft_tensor x = make(&shapes[i], types[(i + v) % COUNT(types)]);
+            const weft_tensor some[] = {x, weft_transpose(x, 0, -1), apart(x),
+                                        weft_keep(weft_clone(x))};
+            for (int k = 0; k < COUNT(some); k++) {
+                snprintf(what, sizeof what, "view %d of shape %d, layout %d", v, i, k);
+                check_same(what, view(some[k], &v), generally(view, some[k], &v));
+            }
+            weft_free(some[3]);
+            weft_scope_end(s);
+        }
+    }
+}
+
+/* Memory is shared both ways, and goes with the last of the handles. */
+Test(quick_rows, views_share)
+{
+    const test_baseline before = test_baseline_take();
+    const weft_scope s = weft_scope_begin();
+    const weft_tensor x = weft_zeros(weft_shape(2, 3), WEFT_F32);
+    const weft_tensor t = weft_transpose(x, 0, 1), row = weft_narrow(t, 0, 1, 1);
+    cr_assert_eq(weft_add_(row, weft_f(5)), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(weft_item_f64(weft_sum(x)), 10.0);
+    cr_assert_eq(weft_copy_(x, weft_f(1)), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(weft_item_f64(weft_sum(row)), 2.0);
+    weft_free(x);
+    weft_free(t);
+    cr_assert_eq(weft_item_f64(weft_sum(row)), 2.0);
+    const weft_tensor kept = weft_keep(weft_reshape(row, weft_shape(2)));
+    weft_free(row);
+    weft_free(weft_narrow(kept, 0, 1, 1));
+    cr_assert_eq(weft_item_f64(weft_sum(kept)), 2.0);
+    weft_free(kept);
+    weft_scope_end(s);
+    check_baseline("views", &before);
+}
+
+/* A kept tensor viewed and let go of by several threads, and one whose first view is kept later. */
+static void *many_views(void *arg)
+{
+    const weft_tensor *t = arg;
+    for (int i = 0; i < 2000; i++) {
+        const weft_scope s = weft_scope_begin();
+        const weft_tensor v = weft_transpose(t[i % 2], 0, 1);
+        if (weft_item_f64(weft_sum(weft_narrow(v, 0, 0, 1))) != 3.0) {
+            return arg;
+        }
+        weft_scope_end(s);
+    }
+    return NULL;
+}
+
+Test(quick_rows, threads)
+{
+    enum { THREADS = 4 };
+    const test_baseline before = test_baseline_take();
+    const weft_scope s = weft_scope_begin();
+    const weft_tensor x = weft_ones(weft_shape(3, 5), WEFT_F32);
+    const weft_tensor plain = weft_ones(weft_shape(3, 5), WEFT_F32);
+    const weft_tensor both[2] = {weft_keep(weft_detach(plain)), weft_keep(x)};
+    pthread_t thread[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        pthread_create(&thread[i], NULL, many_views, (void *)(uintptr_t)both);
+    }
+    weft_free(weft_detach(plain));
+    weft_free(plain);
+    for (int i = 0; i < THREADS; i++) {
+        void *bad;
+        pthread_join(thread[i], &bad);
+        cr_assert_null(bad);
+    }
+    weft_free(both[0]);
+    weft_free(both[1]);
+    weft_scope_end(s);
+    check_baseline("threads", &before);
+}
+
+/* -- other rows, and the tape --------------------------------------------------------------------------------------- */
+
+static weft_tensor other(weft_tensor x, const void *arg)
+{
+    const int last = weft_rank(x) - 1;
+    const weft_tensor w = weft_reshape(weft_narrow(x, 0, 0, 1), weft_shape(-1));
+    switch (*(const int *)arg) {
+    case 0:
+        return weft_softmax(x, -1);
+    case 1:
+        return weft_log_softmax(x, 0);
+    case 2:
+        return weft_layer_norm(x);
+    case 3:
+        return last == 1 ? weft_layer_norm(x, .weight = w, .bias = w) : weft_softmax(x, last);
+    case 4:
+        return last == 1 ? weft_rms_norm(x, .weight = w) : weft_rms_norm(x);
+    case 5:
+        return weft_cast(x, WEFT_F64);
+    case 6:
+        return weft_cast(x, WEFT_BF16);
+    case 7:
+        return weft_clone(x);
+    default:
+        return weft_softmax(x, 9);
+    }
+}
+enum { OTHERS = 9 };
+
+Test(quick_rows, others)
+{
+    for (int i = 0; i < COUNT(shapes); i++) {
+        for (int v = 0; v < OTHERS; v++) {
+            char what[64];
+            const weft_scope s = weft_scope_begin();
+            const weft_tensor x = make(&shapes[i], types[(i + v) % COUNT(types)]);
+            const weft_tensor some[] = {x, weft_transpose(x, 0, -1), apart(x),
+                                        weft_keep(weft_clone(x))};
+            for (int k = 0; k < COUNT(some); k++) {
+                snprintf(what, sizeof what, "row %d of shape %d, layout %d", v, i, k);
+                check_same(what, other(some[k], &v), generally(other, some[k], &v));
+            }
+            weft_free(some[3]);
+            weft_scope_end(s);
+        }
+    }
+}
+
+static weft_tensor model(weft_tensor x, const void *arg)
+{
+    const int k = *(const int *)arg;
+    const weft_tensor t = weft_permute(weft_reshape(x, weft_shape(2, 3, 4)), weft_axes(1, 0, 2));
+    const weft_tensor y = weft_narrow(weft_softmax(t, k), -1, 1, 2);
+    const weft_tensor m = weft_max(y, .axes = weft_axes(0)),
+                      a = weft_mean(y, .axes = weft_axes(-1));
+    return weft_add(weft_sum(weft_mul(m, m)),
+                    weft_sum(weft_prod(weft_expand(weft_cast(a, WEFT_F64), weft_shape(2, 3, 2)),
+                                       .axes = weft_axes(1))));
+}
+
+Test(quick_rows, gradients)
+{
+    const test_baseline before = test_baseline_take();
+    for (int k = 0; k < 3; k++) {
+        const weft_scope s = weft_scope_begin();
+        const weft_tensor x = make(&(weft_shape){1, {24}}, WEFT_F32);
+        weft_tensor g[2];
+        weft_requires_grad_(x, true);
+        for (int i = 0; i < 2; i++) {
+            const weft_tensor y = i ? generally(model, x, &k) : model(x, &k);
+            cr_assert_eq(weft_backward(.loss = y), WEFT_OK, "%s", weft_last_error());
+            g[i] = weft_clone(weft_grad(x));
+            weft_set_grad(x, WEFT_NONE);
+        }
+        check_bits("gradient", g[0], g[1]);
+        weft_requires_grad_(x, false);
+        weft_scope_end(s);
+    }
+    check_baseline("gradients", &before);
+}
+
+/* Without memory: an error of the op, and nothing left behind. */
+Test(quick_rows, memory)
+{
+    const weft_scope s = weft_scope_begin();
+    const weft_tensor x = weft_ones(weft_shape(4, 4), WEFT_F32);
+    weft_requires_grad_(x, true);
+    weft_free(weft_sum(weft_layer_norm(x)));
+    const test_baseline before = test_baseline_take();
+    int failed = 0;
+    for (int op = 0; op < 3; op++) {
+        for (int n = 1; n < 8; n++) {
+            wf_alloc_fail_after(n, 0);
+            const weft_tensor r = op == 0   ? weft_sum(x)
+                                  : op == 1 ? weft_layer_norm(x)
+                                            : weft_transpose(x, 0, 1);
+            wf_alloc_fail_after(0, 0);
+            failed += !weft_ok(r);
+            cr_assert(weft_ok(r) || weft_error_status(r) == WEFT_ENOMEM, "%s", weft_error_text(r));
+            weft_free(r);
+        }
+    }
+    cr_assert_geq(failed, 4, "%d", failed);
+    weft_memory_stats after;
+    weft_memory_get_stats(&after);
+    cr_assert_eq(after.live_bytes, before.stats.live_bytes);
+    weft_requires_grad_(x, false);
+    weft_scope_end(s);
+}
