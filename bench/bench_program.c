@@ -215,7 +215,8 @@ static void layer_norm_dw(group *g)
 static void run_program(void *arg)
 {
     const group *g = arg;
-    wf_program_run_on(&g->p, &(wf_program_args){g->dst, g->src, g->scalars, g->axes, false});
+    const wf_program_args a = {.dst = g->dst, .src = g->src, .scalars = g->scalars, .axes = g->axes};
+    wf_program_run_on(&g->p, &a);
 }
 
 static wf_view at_level(const group *g, wf_view v, int level)
@@ -425,7 +426,7 @@ static void measure_adamw(int threads)
         m->dst[i][0] = m->src[i][0];
         m->dst[i][1] = m->src[i][2];
         m->dst[i][2] = m->src[i][3];
-        m->args[i] = (wf_program_args){m->dst[i], m->src[i], m->scalars, 0, false};
+        m->args[i] = (wf_program_args){.dst = m->dst[i], .src = m->src[i], .scalars = m->scalars};
         elements += (double)n;
     }
     wf_set_num_threads(threads);
