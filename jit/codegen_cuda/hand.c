@@ -98,7 +98,10 @@ static int element(wf_text *t, int i, int dtype, wf_why *why)
     const char *wraps = wf_kty_is_float(compute) ? "" : "(unsigned long long)";
     P("#define ADD%d(x, y) ((C%d)(%s(x) + %s(y)))\n", i, i, wraps, wraps);
     P("#define MUL%d(x, y) ((C%d)(%s(x) * %s(y)))\n", i, i, wraps, wraps);
-    P("#define FMA%d(x, y, z) fma%s(x, y, z)\n", i, compute == WF_KT_F32 ? "f" : "");
+    if (wf_kty_is_float(compute))
+        P("#define FMA%d(x, y, z) fma%s(x, y, z)\n", i, compute == WF_KT_F32 ? "f" : "");
+    else
+        P("#define FMA%d(x, y, z) ADD%d(MUL%d(x, y), z)\n", i, i, i);
     if (dtype == WEFT_BOOL)
         P("#define MASK%d(x) ((x) ? (C0)0 : never)\n", i);
     else

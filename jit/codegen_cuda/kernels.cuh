@@ -175,6 +175,49 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
     }
 }
 
+/* == offsets
+ * key[i] = offset of element i through a map: key, n, offset, axes, then extent and stride for each, innermost first. */
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    for (long long i = START; i < WORD(1); i += STEP) {
+        long long rest = i, at = WORD(2);
+        for (int d = 0; d < (int)WORD(3); d++) {
+            at += rest % WORD(4 + 2 * d) * WORD(5 + 2 * d);
+            rest /= WORD(4 + 2 * d);
+        }
+        POINTER(long long, 0)[i] = at;
+    }
+}
+
+/* == through
+ * What elements named several times become: the sum of what is put there, from +0 in order, or (5) the last of it; a place that
+ * is not named becomes 0, or stays. A thread a place: dst, values, keys in ascending order, where they stood, count, last,
+ * places. */
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    const long long count = WORD(4), *key = POINTER(const long long, 2), *at = POINTER(const long long, 3);
+    const T0 *values = POINTER(const T0, 1);
+    for (long long place = START; place < WORD(6); place += STEP) {
+        long long lo = 0, hi = count;
+        C0 sum = 0;
+        while (lo < hi) {
+            const long long mid = (lo + hi) / 2;
+            if (WORD(5) ? key[mid] <= place : key[mid] < place)
+                lo = mid + 1;
+            else
+                hi = mid;
+        }
+        if (WORD(5)) {
+            if (lo > 0 && key[lo - 1] == place)
+                POINTER(T0, 0)[place] = values[at[lo - 1]];
+            continue;
+        }
+        for (; lo < count && key[lo] == place; lo++)
+            sum = ADD0(sum, LOAD0(values[at[lo]]));
+        POINTER(T0, 0)[place] = STORE0(sum);
+    }
+}
+
 /* == tri
  * Zeroes one side of contiguous matrices: dst, count, rows, cols, diagonal, upper. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)

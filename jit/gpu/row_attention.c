@@ -144,14 +144,49 @@ static int dscores(attention *t, const wf_view *dp, const wf_view *g, const wf_v
     return wf_gpu_hand_run(t->ordinal, &h, t->e->why);
 }
 
+/* dst := g added up over the axes of the batch that dst lacks. */
+static int add_up(attention *t, const wf_view *dst, const wf_view *g)
+{
+    wf_program p;
+    wf_view to = wf_gpu_over_batch(dst, t->rank, g->dims);
+    unsigned axes = 0;
+    for (int d = 0; d < t->rank - 2; d++) {
+        const int at = d - (t->rank - dst->rank);
+        axes |= g->dims[d] != 1 && (at < 0 || dst->dims[at] == 1) ? 1u << d : 0;
+    }
+    wf_program_init(&p);
+    const int sum = wf_program_reduce(&p, WF_OP_SUM, wf_program_input(&p, g->dtype));
+    wf_program_output(&p, wf_program_cast(&p, sum, dst->dtype));
+    if (wf_program_finish(&p) != 0)
+        return WEFT_EUNSUPPORTED;
+    return wf_gpu_program_now(t->ordinal, &p,
+                              &(wf_program_args){.dst = &to, .src = g, .axes = axes}, t->e->why);
+}
+
+/* A gradient is a product over the whole batch, or what batches that share the operand make together. */
+static int gradient(attention *t, const wf_view *dst, const wf_view *a, const wf_view *b)
+{
+    const wf_view *out = &t->e->src[4];
+    wf_view whole = *dst;
+    bool shared = dst->rank != out->rank;
+    for (int d = 0; d < out->rank - 2; d++)
+        shared |= !shared && dst->dims[d] != out->dims[d];
+    if (!shared)
+        return wf_gpu_gemm(t->ordinal, dst, a, b, NULL, t->e->why);
+    int64_t dims[WF_MAX_RANK];
+    memcpy(dims, out->dims, sizeof dims);
+    dims[t->rank - 2] = dst->dims[dst->rank - 2];
+    dims[t->rank - 1] = dst->dims[dst->rank - 1];
+    int status = wf_gpu_temp_view(&t->temps, t->compute, t->rank, dims, &whole, t->e->why);
+    if (status == 0)
+        status = wf_gpu_gemm(t->ordinal, &whole, a, b, NULL, t->e->why);
+    return status ? status : add_up(t, dst, &whole);
+}
+
 static int backward(attention *t)
 {
     wf_exec *e = t->e;
     wf_view g, out, dp, lse;
-    for (int i = 0; i < 3; i++) /* gradients of broadcast operands are sums over the batch */
-        for (int d = 0; d < e->src[4].rank - 2; d++)
-            if (e->dst[i].rank != e->src[4].rank || e->dst[i].dims[d] != e->src[4].dims[d])
-                return WEFT_EUNSUPPORTED;
     int status = open(t, e->src + 1, &e->src[4], e->nsrc > 6 ? &e->src[6] : NULL);
     if (status == 0)
         status = wf_gpu_dense(&t->temps, &e->src[0], t->compute, &g, e->why);
@@ -165,15 +200,15 @@ static int backward(attention *t)
         status = probabilities(t, lse.data, true);
     const wf_view v = turned(&t->v), p = turned(&t->scores);
     if (status == 0)
-        status = wf_gpu_gemm(t->ordinal, &e->dst[2], &p, &g, NULL, e->why);
+        status = gradient(t, &e->dst[2], &p, &g);
     if (status == 0)
         status = wf_gpu_gemm(t->ordinal, &dp, &g, &v, NULL, e->why);
     if (status == 0)
         status = dscores(t, &dp, &g, &out);
     if (status == 0)
-        status = wf_gpu_gemm(t->ordinal, &e->dst[0], &dp, &t->k, NULL, e->why);
+        status = gradient(t, &e->dst[0], &dp, &t->k);
     const wf_view ds = turned(&dp);
-    return status ? status : wf_gpu_gemm(t->ordinal, &e->dst[1], &ds, &t->q, NULL, e->why);
+    return status ? status : gradient(t, &e->dst[1], &ds, &t->q);
 }
 
 int wf_gpu_row_attention(int ordinal, wf_exec *e)

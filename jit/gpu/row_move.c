@@ -116,6 +116,51 @@ static int add_zero(int ordinal, const wf_view *dst, const wf_view *src, wf_why 
                           &(wf_program_args){.dst = dst, .src = src, .scalars = scalars}, why);
 }
 
+/* Elements through a map that names some of dst twice: sorted by where they go, so that each place finds its own in
+ * their order. last: only the last of them stays. */
+static int put_through(int ordinal, wf_exec *e, const wf_view *values, const wf_view *map,
+                       int64_t offset, bool last)
+{
+    const wf_view *dst = &e->dst[0];
+    const int64_t n = wf_view_numel(map), places = wf_view_numel(dst);
+    wf_gpu_temps temps = {.ordinal = ordinal};
+    wf_view dense, key[2], at[2];
+    int now = 0, status = wf_gpu_dense(&temps, values, values->dtype, &dense, e->why);
+    for (int i = 0; i < 2 && status == 0; i++) {
+        status = wf_gpu_temp_view(&temps, WEFT_I64, 1, &n, &key[i], e->why);
+        if (status == 0)
+            status = wf_gpu_temp_view(&temps, WEFT_I64, 1, &n, &at[i], e->why);
+    }
+    wf_gpu_hand o = {.section = "offsets", .work = n};
+    o.w[0] = status ? 0 : wf_gpu_word(key[0].data);
+    o.w[1] = (uint64_t)n;
+    o.w[2] = (uint64_t)offset;
+    o.w[3] = map->rank;
+    for (int d = 0; d < map->rank; d++) {
+        o.w[4 + 2 * d] = (uint64_t)map->dims[map->rank - 1 - d];
+        o.w[5 + 2 * d] = (uint64_t)map->strides[map->rank - 1 - d];
+    }
+    if (status == 0)
+        status = wf_gpu_hand_run(ordinal, &o, e->why);
+    if (status == 0)
+        status = wf_gpu_sort_keys(ordinal, key, at, &now, e->why);
+    if (status == 0) {
+        const int type = last ? same_width(dst->dtype) : dst->dtype;
+        wf_gpu_hand h = {.section = "through", .ntype = 1, .type = {type}, .work = places};
+        const uint64_t words[] = {wf_gpu_word(dst->data),
+                                  wf_gpu_word(dense.data),
+                                  wf_gpu_word(key[now].data),
+                                  wf_gpu_word(at[now].data),
+                                  (uint64_t)n,
+                                  last,
+                                  (uint64_t)places};
+        memcpy(h.w, words, sizeof words);
+        status = wf_gpu_hand_run(ordinal, &h, e->why);
+    }
+    wf_gpu_drop(&temps);
+    return status;
+}
+
 static int strided_grad(int ordinal, wf_exec *e)
 {
     const wf_view *src = &e->src[0];
@@ -124,8 +169,10 @@ static int strided_grad(int ordinal, wf_exec *e)
     memcpy(map.dims, src->dims, sizeof map.dims);
     memcpy(map.strides, strides, (size_t)src->rank * sizeof *strides);
     map.data = (char *)e->dst[0].data + strides[src->rank] * (int64_t)wf_dtype_size(map.dtype);
-    if (!wf_map_is_injective(map.rank, map.dims, map.strides) || src->dtype == WEFT_BOOL)
+    if (src->dtype == WEFT_BOOL)
         return WEFT_EUNSUPPORTED;
+    if (!wf_map_is_injective(map.rank, map.dims, map.strides))
+        return put_through(ordinal, e, src, &map, strides[src->rank], false);
     const int status = wf_gpu_fill(ordinal, &e->dst[0], &zero, e->why);
     return status ? status : add_zero(ordinal, &map, src, e->why);
 }
@@ -139,10 +186,12 @@ static int update(int ordinal, wf_exec *e)
         (char *)e->dst[0].data + e->attr->dyn[2 * rank] * (int64_t)wf_dtype_size(value->dtype);
     memcpy(map.dims, value->dims, sizeof map.dims);
     memcpy(map.strides, e->attr->dyn + rank, (size_t)rank * sizeof map.strides[0]);
-    if (!wf_map_is_injective(rank, map.dims, map.strides))
-        return WEFT_EUNSUPPORTED;
     const int status = wf_gpu_copy(ordinal, &e->dst[0], &e->src[0], e->why);
-    return status ? status : wf_gpu_copy(ordinal, &map, value, e->why);
+    if (status != 0 || wf_view_numel(value) == 0)
+        return status;
+    return wf_map_is_injective(rank, map.dims, map.strides)
+               ? wf_gpu_copy(ordinal, &map, value, e->why)
+               : put_through(ordinal, e, value, &map, e->attr->dyn[2 * rank], true);
 }
 
 int wf_gpu_row_move(int ordinal, wf_exec *e)

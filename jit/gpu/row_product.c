@@ -2,7 +2,7 @@
  * jit/gpu/row_product.c -- matmul and linear, by cuBLASLt where it is and takes the strides, else by the built-in kernel.
  *
  * There, every element is one chain of fused multiply-adds in ascending order of the summed index, in f32 for half types,
- * then the bias, then one rounding. The order does not depend on shapes, strides or the device; it is not that
+ * then the bias, then one rounding; integers wrap. The order does not depend on shapes, strides or the device; it is not that
  * of the CPU's library.
  */
 #include "eager/cuda/blaslt.h"
@@ -154,7 +154,7 @@ static int linear(int ordinal, wf_exec *e)
 int wf_gpu_row_product(int ordinal, wf_exec *e)
 {
     const int dt = e->dst[0].dtype;
-    if (!(WF_BIT(dt) & WF_DT_F) || e->src[0].dtype != dt || e->src[1].dtype != dt)
+    if (!(WF_BIT(dt) & WF_DT_FI) || e->src[0].dtype != dt || e->src[1].dtype != dt)
         return WEFT_EUNSUPPORTED;
     if (wf_view_numel(&e->dst[0]) == 0)
         return 0;

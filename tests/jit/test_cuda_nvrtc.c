@@ -163,6 +163,8 @@ Test(cuda_nvrtc, written_by_hand)
                     {"places", 0, {0}},
                     {"index_add_sorted", 1, {WEFT_F32, WEFT_F16, WEFT_I32}},
                     {"scatter_add", 1, {WEFT_F32, WEFT_F16, WEFT_I32}},
+                    {"offsets", 0, {0}},
+                    {"through", 1, {WEFT_F32, WEFT_F16, WEFT_I32, WEFT_U8}},
                     {"tri", 1, {WEFT_I32}},
                     {"scan", 2, {WEFT_F64, WEFT_I64}},
                     {"arg", 1, {WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_I64, WEFT_BOOL, WEFT_I8}},

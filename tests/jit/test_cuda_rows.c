@@ -228,6 +228,21 @@ Test(cuda_rows, moves)
         ints(&c, 1, 1, 0);
         dyns(&c, 4, (int64_t[]){1, 9, 2, 10});
         check(&c);
+        if (t != WEFT_BOOL) { /* windows that overlap, one element for all */
+            c = (row_case){.op = WF_OP_STRIDED_GRAD, .nsrc = 1, .src = {type(t, 2, 40, 9, 0, 0)}};
+            ints(&c, 1, 1, 0);
+            dyns(&c, 4, (int64_t[]){110, 2, 3, 5});
+            check(&c);
+            dyns(&c, 4, (int64_t[]){110, 0, 1, 91});
+            check(&c);
+        }
+        c = (row_case){.op = WF_OP_UPDATE,
+                       .nsrc = 2,
+                       .src = {type(t, 1, 110, 0, 0, 0), type(t, 2, 40, 9, 0, 0)}};
+        dyns(&c, 5, (int64_t[]){40, 9, 2, 3, 5});
+        check(&c);
+        dyns(&c, 5, (int64_t[]){40, 9, 1, -1, 30});
+        check(&c);
         c = (row_case){.op = WF_OP_COPY, .nsrc = 1, .src = {type(t, 3, 33, 65, 2, 0)}};
         check(&c);
         c = (row_case){.op = WF_OP_COPY, .nsrc = 1, .src = {type(t, 2, 65, 130, 0, 0)}};
@@ -420,6 +435,15 @@ Test(cuda_rows, creation)
 Test(cuda_rows, products)
 {
     NEED_FIBERS();
+    static const int whole[] = {WEFT_U8, WEFT_I8, WEFT_I16, WEFT_I32, WEFT_I64};
+    EACH(whole, d)
+    {
+        const int t = whole[d];
+        row_case c = {.op = WF_OP_MATMUL,
+                      .nsrc = 2,
+                      .src = {type(t, 3, 2, 70, 33, 0), type(t, 2, 33, 65, 0, 0)}};
+        check(&c);
+    }
     EACH(floats, d)
     {
         const int t = floats[d];
@@ -556,7 +580,30 @@ Test(cuda_rows, attention_of_many_tiles)
          {.rank = 1, .dims = {3}},
          {.rank = 3, .dims = {1, 2, 1}},
          {.rank = 1, .dims = {1}}},
+        {WEFT_F64,
+         WEFT_BOOL,
+         true,
+         21,
+         18,
+         12,
+         9,
+         {.rank = 2, .dims = {2, 1}},
+         {.rank = 1, .dims = {3}},
+         {.rank = 0},
+         {.rank = 0}},
+        {WEFT_F16,
+         0,
+         false,
+         10,
+         20,
+         140,
+         129,
+         {.rank = 1, .dims = {2}},
+         {.rank = 1, .dims = {1}},
+         {.rank = 2, .dims = {3, 2}},
+         {.rank = 0}},
     };
+    static const double bounds[] = {1e-5, 1e-12, 4e-3, 2e-2};
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
         wf_type q = cases[n].q, k = cases[n].k, v = cases[n].v, mask = cases[n].mask, o = {0}, lse;
         const wf_type *of[] = {&q, &k, &v};
@@ -577,22 +624,23 @@ Test(cuda_rows, attention_of_many_tiles)
         end_type(&mask, cases[n].mask_dt ? cases[n].mask_dt : dt, n == 1 ? 1 : cases[n].l,
                  cases[n].s);
         lse = o;
-        lse.dtype = WEFT_F32;
+        lse.dtype = dt == WEFT_F64 ? WEFT_F64 : WEFT_F32;
         lse.rank--;
         row_case c = {.op = WF_OP_SDPA,
                       .nsrc = cases[n].mask_dt ? 4 : 3,
                       .src = {q, k, v, mask},
                       .flt = {0.3},
                       .attr.n_flt = 1,
-                      .bound = dt == WEFT_F32   ? 1e-5
-                               : dt == WEFT_F16 ? 4e-3
-                                                : 2e-2};
+                      .bound = bounds[dt == WEFT_F32   ? 0
+                                      : dt == WEFT_F64 ? 1
+                                      : dt == WEFT_F16 ? 2
+                                                       : 3]};
         c.attr.flags = cases[n].causal ? WF_FLAG_CAUSAL : 0;
         check_layout(&c, (int)n % 3);
         row_case b = c;
         b.op = WF_OP_SDPA_BWD;
         b.nsrc = cases[n].mask_dt ? 7 : 6;
-        b.bound = dt == WEFT_F32 ? 1e-4 : dt == WEFT_F16 ? 4e-3 : 3e-2;
+        b.bound *= dt == WEFT_F32 ? 10 : 1.5;
         const wf_type src[] = {o, q, k, v, o, lse, mask};
         memcpy(b.src, src, sizeof src);
         check_layout(&b, (int)n % 2);
