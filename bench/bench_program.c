@@ -215,7 +215,8 @@ static void layer_norm_dw(group *g)
 static void run_program(void *arg)
 {
     const group *g = arg;
-    const wf_program_args a = {.dst = g->dst, .src = g->src, .scalars = g->scalars, .axes = g->axes};
+    const wf_program_args a = {
+        .dst = g->dst, .src = g->src, .scalars = g->scalars, .axes = g->axes};
     wf_program_run_on(&g->p, &a);
 }
 

@@ -2,8 +2,8 @@
  * jit/codegen_cpu/render_row.c -- LLVM text of kernels over rows.
  *
  * A row runs through the stages in order. An ELEM stage goes over the row in groups of 64 elements, the lanes
- * of the canonical sum; a short last group goes through buffers, as in MAP, and what a reduction must not
- * see there is replaced by its identity. Results pass the caches where the launch asks for it. A sum's blocks of 4096 go to 64 lanes in memory, which are combined
+ * of the canonical sum; a short last group goes through buffers, as in MAP, and behind it the lanes of a reduction
+ * that must not see it take the value from before. Results pass the caches where the launch asks for it. A sum's blocks of 4096 go to 64 lanes in memory, which are combined
  * when there is more than one: enough for rows of 4096 * 4096 elements.
  *
  * Operand i of the kernel is at %P<i>, of the row at %R<i>. Names of stage n start with "s<n>".
@@ -390,7 +390,6 @@ static void group_vector(elem *e, int j)
     wf_text *t = w->t;
     wf_ll param[WF_KIR_MAX_PARAM];
     const wf_kir *body = e->split.body;
-    const wf_ll truth = wf_ll_type(WF_KT_BOOL, w->lanes);
     char tag[32], name[48], acc[32];
     snprintf(tag, sizeof tag, "s%dg%d_", e->n, j);
     load_group(e, j, tag, param);
@@ -406,23 +405,42 @@ static void group_vector(elem *e, int j)
         if (!is_result(e, o))
             store_vector(e, o, j, 'U');
     }
-    if (e->ntotal > 0) {
-        P("  %%%smask = icmp sgt %s %%s%dleftv, ", tag, wf_ll_type(WF_KT_I32, w->lanes).s, e->n);
-        vector_constant(t, w->lanes, "i32", j * w->lanes);
-        P("\n");
-    }
     for (int x = 0; x < e->ntotal; x++) {
         const total *r = &e->totals[x];
-        const wf_ll T = wf_ll_type(r->type, w->lanes);
-        P("  %%%sm%d = select %s %%%smask, %s %s, %s %s\n", tag, x, truth.s, tag, T.s,
-          wf_ll_ref(body, body->out[r->out], w->lanes, tag, param).s, T.s,
-          wf_ll_const(r->type, w->lanes, r->identity).s);
-        char masked[48];
-        snprintf(masked, sizeof masked, "%%%sm%d", tag, x);
+        const wf_ll T = wf_ll_type(r->type, w->lanes),
+                    y = wf_ll_ref(body, body->out[r->out], w->lanes, tag, param);
         snprintf(acc, sizeof acc, "%%s%da%d_%d", e->n, x, j);
         snprintf(name, sizeof name, "%sc%d_", tag, x);
-        const wf_ll sum = combine(t, r, w->lanes, name, acc, masked);
+        const wf_ll sum = combine(t, r, w->lanes, name, acc, y.s);
         P("  %%s%dn%d_%d = bitcast %s %s to %s\n", e->n, x, j, T.s, sum.s, T.s);
+    }
+}
+
+/* %s<n>l<x>_<j>: the lanes of totals behind a block's last group, which is not to be seen where it is short. */
+static void last_group(elem *e)
+{
+    rows *w = e->w;
+    wf_text *t = w->t;
+    const int n = e->n, lanes = w->lanes;
+    const wf_ll truth = wf_ll_type(WF_KT_BOOL, lanes), I = wf_ll_type(WF_KT_I32, lanes);
+    char name[24], one[24];
+    if (e->ntotal == 0)
+        return;
+    snprintf(name, sizeof name, "s%dleftv", n);
+    snprintf(one, sizeof one, "%%s%dleft32", n);
+    P("  %%s%dleft64 = select i1 %%s%dfull, i64 64, i64 %%s%dleft\n"
+      "  %%s%dleft32 = trunc i64 %%s%dleft64 to i32\n",
+      n, n, n, n, n);
+    wf_ll_spread(t, name, WF_KT_I32, lanes, one);
+    for (int j = 0; j < e->nsub; j++) {
+        P("  %%s%dseen%d = icmp sgt %s %%%s, ", n, j, I.s, name);
+        vector_constant(t, lanes, "i32", j * lanes);
+        P("\n");
+        for (int x = 0; x < e->ntotal; x++) {
+            const wf_ll T = wf_ll_type(e->totals[x].type, lanes);
+            P("  %%s%dl%d_%d = select %s %%s%dseen%d, %s %%s%dn%d_%d, %s %%s%da%d_%d\n", n, x, j,
+              truth.s, n, j, T.s, n, x, j, T.s, n, x, j);
+        }
     }
 }
 
@@ -464,14 +482,6 @@ static void group_loop(elem *e)
         if (all >> i & 1)
             P("  %%s%dU%d = phi ptr [ %%s%dD%d, %%s%dgrp ], [ %%buf%d, %%s%dpad ]\n", n, i, n, i, n,
               i, n);
-    if (e->ntotal > 0) {
-        snprintf(a, sizeof a, "s%dleftv", n);
-        snprintf(b, sizeof b, "%%s%dleft32", n);
-        P("  %%s%dleft64 = select i1 %%s%dfull, i64 64, i64 %%s%dleft\n"
-          "  %%s%dleft32 = trunc i64 %%s%dleft64 to i32\n",
-          n, n, n, n, n);
-        wf_ll_spread(t, a, WF_KT_I32, w->lanes, b);
-    }
     for (int j = 0; j < e->nsub; j++)
         group_vector(e, j);
     group_results(e);
@@ -531,7 +541,7 @@ static void block_end(elem *e)
         const total *r = &e->totals[x];
         const wf_ll S = wf_ll_type(r->type, 1);
         for (int j = 0; j < e->nsub; j++)
-            snprintf(v[j].s, sizeof v[j].s, "%%s%dn%d_%d", n, x, j);
+            snprintf(v[j].s, sizeof v[j].s, "%%s%dl%d_%d", n, x, j);
         snprintf(prefix, sizeof prefix, "s%df%d", n, x);
         const wf_ll part =
             fold_name(r).s[0] ? fold_lanes(e, x, prefix, v) : halve(t, r, e->w->lanes, prefix, v);
@@ -628,6 +638,7 @@ static int elem_stage(rows *w, const wf_stage *st, int n, wf_why *why)
           "  %%s%dhi = select i1 %%s%dover, i64 %%s%dto, i64 %%n\n  br label %%s%dgrp\n",
           n, n, n, n, e->ordered ? "4096" : "%n", n, n, n, n, n, n);
         group_loop(e);
+        last_group(e);
         block_end(e);
         P("  br label %%s%dblkend\ns%dblkend:\n  %%s%dbnext = add i64 %%s%db, 1\n"
           "  %%s%dbmore = icmp slt i64 %%s%dbnext, %%s%dnb\n",
