@@ -23,9 +23,8 @@ enum {
      * pages, written in pieces of two lines. */
     READ_BYTES = 8192,
     WRITE_BYTES = 128,
-    /* Of a small one: two lines of every row that is read, long pieces of what is written. */
-    LINES_BYTES = 128,
-    BAND_BYTES = 2048,
+    SQUARE_BYTES =
+        1024, /* of a small one: sides of a block; squares on its diagonals are turned in sequence */
     STREAM_FROM = 24 << 20 /* bytes moved from which stores bypass the caches */
 };
 
@@ -145,8 +144,8 @@ void wf_copy(const wf_view *dst, const wf_view *src)
         if (w.cols > TILE && w.op[0].strides[w.rank - 1] != 1)
             wf_walk_cut(&w, TILE, TILE);
         if (w.op[0].strides[w.rank - 1] == 1)
-            wf_walk_cut_turned(&w, (j.stream ? READ_BYTES : LINES_BYTES) / w.op[0].esize,
-                               (j.stream ? WRITE_BYTES : BAND_BYTES) / w.op[0].esize);
+            wf_walk_cut_turned(&w, (j.stream ? READ_BYTES : SQUARE_BYTES) / w.op[0].esize,
+                               (j.stream ? WRITE_BYTES : SQUARE_BYTES) / w.op[0].esize);
         run_job(&j, copy_block);
     } else {
         const bool direct =

@@ -30,30 +30,43 @@
         r[k] = t[k];                                                                               \
     }
 
-/* SIDE blocks side by side, so that whole lines are written. */
+/* Moves on to the next row, by an address that the compiler does not foresee: it would keep those of all rows. */
+#define NEXT_ROW(p, bytes)                                                                         \
+    p += (bytes);                                                                                  \
+    __asm__("" : "+r"(p))
+
+/* SIDE blocks side by side, so that whole lines are written (or pairs of them). Of rows as far from those written as
+ * `ahead` bytes, if not 0, the lines are fetched. */
 #define BLOCK_FN(name, T, PER, SIDE, LANES, V, PUT, ROUNDS)                                        \
     __attribute__((unused)) static inline void name(T *dst, int64_t ld_d, const T *src,            \
-                                                    int64_t ld_s, bool nt)                         \
+                                                    int64_t ld_s, bool nt, int64_t ahead)          \
     {                                                                                              \
         enum { WIDTH = sizeof(V) / sizeof(T) };                                                    \
-        for (int q = 0; q < (int)(sizeof(V) / 16); q++) {                                          \
+        const int64_t step = ld_s * (int64_t)sizeof(T), out = ld_d * (int64_t)sizeof(T);           \
+        char *to = (char *)dst;                                                                    \
+        UNROLLED for (int q = 0; q < (int)(sizeof(V) / 16); q++)                                   \
+        {                                                                                          \
             V side[SIDE][PER];                                                                     \
             UNROLLED for (int h = 0; h < SIDE; h++)                                                \
             {                                                                                      \
+                const char *from = (const char *)(src + q * PER) + h * WIDTH * step;               \
                 V *r = side[h], t[PER];                                                            \
                 UNROLLED for (int k = 0; k < PER; k++)                                             \
                 {                                                                                  \
-                    r[k] = LANES((const char *)(src + q * PER + (h * WIDTH + k) * ld_s),           \
-                                 PER * ld_s * (int64_t)sizeof(T));                                 \
+                    r[k] = LANES(from, PER * step);                                                \
+                    NEXT_ROW(from, step);                                                          \
                 }                                                                                  \
                 ROUNDS                                                                             \
             }                                                                                      \
             UNROLLED for (int k = 0; k < PER; k++)                                                 \
             {                                                                                      \
+                if (ahead)                                                                         \
+                    __builtin_prefetch(to + ahead, 1);                                             \
                 UNROLLED for (int h = 0; h < SIDE; h++)                                            \
                 {                                                                                  \
-                    PUT(dst + (q * PER + k) * ld_d + h * WIDTH, side[h][k], nt);                   \
+                    PUT(to + h * (int)sizeof(V), side[h][k], nt);                                  \
                 }                                                                                  \
+                NEXT_ROW(to, out);                                                                 \
             }                                                                                      \
         }                                                                                          \
     }
@@ -82,7 +95,7 @@ BLOCK_FN(little_8, uint64_t, 2, 1, lanes128, __m128i, put128, ROUND64)
 #undef ROUND64
 
 #if defined(__AVX512F__)
-enum { VECTOR = 64, SIDE = 1 };
+enum { VECTOR = 64, SIDE = 1, SIDE_NT = 2 };
 typedef __m512i vector;
 static inline vector lanes_of(const char *p, int64_t ld)
 {
@@ -103,7 +116,7 @@ static inline void put(void *p, vector v, bool nt)
 #define ROUND32 ROUND(4, _mm512_unpacklo_epi32, _mm512_unpackhi_epi32)
 #define ROUND64 ROUND(2, _mm512_unpacklo_epi64, _mm512_unpackhi_epi64)
 #elif defined(__AVX2__)
-enum { VECTOR = 32, SIDE = 2 };
+enum { VECTOR = 32, SIDE = 2, SIDE_NT = 2 };
 typedef __m256i vector;
 static inline vector lanes_of(const char *p, int64_t ld)
 {
@@ -121,7 +134,7 @@ static inline void put(void *p, vector v, bool nt)
 #define ROUND32 ROUND(4, _mm256_unpacklo_epi32, _mm256_unpackhi_epi32)
 #define ROUND64 ROUND(2, _mm256_unpacklo_epi64, _mm256_unpackhi_epi64)
 #else
-enum { VECTOR = 16, SIDE = 1 };
+enum { VECTOR = 16, SIDE = 1, SIDE_NT = 1 };
 typedef __m128i vector;
 #define lanes_of lanes128
 #define put put128
@@ -130,44 +143,94 @@ typedef __m128i vector;
 #define ROUND32 ROUND(4, _mm_unpacklo_epi32, _mm_unpackhi_epi32)
 #define ROUND64 ROUND(2, _mm_unpacklo_epi64, _mm_unpackhi_epi64)
 #endif
-BLOCK_FN(block_1, uint8_t, 16, 1, lanes_of, vector, put, ROUND8 ROUND8 ROUND8 ROUND8)
-BLOCK_FN(line_1, uint8_t, 16, SIDE, lanes_of, vector, put, ROUND8 ROUND8 ROUND8 ROUND8)
-BLOCK_FN(block_2, uint16_t, 8, 1, lanes_of, vector, put, ROUND16 ROUND16 ROUND16)
-BLOCK_FN(line_2, uint16_t, 8, SIDE, lanes_of, vector, put, ROUND16 ROUND16 ROUND16)
-BLOCK_FN(block_4, uint32_t, 4, 1, lanes_of, vector, put, ROUND32 ROUND32)
-BLOCK_FN(line_4, uint32_t, 4, SIDE, lanes_of, vector, put, ROUND32 ROUND32)
-BLOCK_FN(block_8, uint64_t, 2, 1, lanes_of, vector, put, ROUND64)
-BLOCK_FN(line_8, uint64_t, 2, SIDE, lanes_of, vector, put, ROUND64)
+BLOCK_FN(block_1, uint8_t, 16, SIDE, lanes_of, vector, put, ROUND8 ROUND8 ROUND8 ROUND8)
+BLOCK_FN(block_2, uint16_t, 8, SIDE, lanes_of, vector, put, ROUND16 ROUND16 ROUND16)
+BLOCK_FN(block_4, uint32_t, 4, SIDE, lanes_of, vector, put, ROUND32 ROUND32)
+BLOCK_FN(block_8, uint64_t, 2, SIDE, lanes_of, vector, put, ROUND64)
+BLOCK_FN(past_1, uint8_t, 16, SIDE_NT, lanes_of, vector, put, ROUND8 ROUND8 ROUND8 ROUND8)
+BLOCK_FN(past_2, uint16_t, 8, SIDE_NT, lanes_of, vector, put, ROUND16 ROUND16 ROUND16)
+BLOCK_FN(past_4, uint32_t, 4, SIDE_NT, lanes_of, vector, put, ROUND32 ROUND32)
+BLOCK_FN(past_8, uint64_t, 2, SIDE_NT, lanes_of, vector, put, ROUND64)
 
 /* -- pack and unpack -------------------------------------------------------------------------------------- */
+/* Bytes of a line, and between rows of which 8 or more squares have lines in one set. */
+enum { LINE = 64, CROWDED = 512 };
 /* Non-temporal stores want rows that start on a line: half a line would be written twice. */
 #define ALIGNED_ROWS(T, dst, ldd) (((uintptr_t)(dst) | (uintptr_t)(ldd) * sizeof(T)) % 64 == 0)
 
-/* Rows of dst are written one block after the other, so that lines and pages of it fill up. What is written two lines
- * on is fetched already: stores wait longer for their lines than loads do (but blocks of short elements wait for
- * their shuffles). */
+/* A square of a line by a line: its first row and column of dst. */
+typedef struct square {
+    int64_t i, j, from; /* from: where the diagonal that is walked began */
+} square;
+
+/* The square after s of m rows and n columns: the next one of the same rows, so that lines and pages of dst fill up, or
+ * the next one of a diagonal. */
+static inline square after(square s, int64_t m, int64_t n, int64_t side, bool diagonal)
+{
+    if (!diagonal) {
+        s.j += side;
+        if (s.j < n)
+            return s;
+        return (square){.i = s.i + side < m ? s.i + side : 0};
+    }
+    s.i += side;
+    s.j = (s.j > 0 ? s.j : n) - side;
+    if (s.i < m)
+        return s;
+    s.from = s.from + side < n ? s.from + side : 0;
+    return (square){.i = 0, .j = s.from, .from = s.from};
+}
+
+/* Of the next square the lines of dst are fetched: stores wait longer for their lines than loads do. Rows that share
+ * sets of the first cache, as those a power of two apart do, are turned along diagonals: all squares of one row or
+ * column of squares would need the same few sets. (Not if rows start within lines: those are best filled at once.)
+ * Past the caches rows of dst are written one after the other, by pairs of lines; the lines of src are copied first,
+ * since as many of one set as a square has would drive each other out before their last quarter is read. */
 #define PACK(T, width)                                                                             \
+    static inline void square_##width(T *d, int64_t ldd, const T *s, int64_t s0, int64_t ahead)    \
+    {                                                                                              \
+        enum { B = VECTOR / sizeof(T), L = LINE / sizeof(T) };                                     \
+        for (int64_t i = 0; i < L; i += B)                                                         \
+            for (int64_t j = 0; j < L; j += SIDE * B)                                              \
+                block_##width(d + i * ldd + j, ldd, s + i + j * s0, s0, false,                     \
+                              j == 0 ? ahead : 0);                                                 \
+    }                                                                                              \
+    static inline void squares_##width(T *d, int64_t ldd, const T *s, int64_t s0, int64_t m,       \
+                                       int64_t n)                                                  \
+    {                                                                                              \
+        enum { L = LINE / sizeof(T), SIZE = sizeof(T) };                                           \
+        const bool diagonal =                                                                      \
+            (((uintptr_t)d % LINE) | (uintptr_t)((ldd | s0) * SIZE % CROWDED)) == 0;               \
+        square at = {0}, next;                                                                     \
+        for (int64_t left = m / L * (n / L); left > 0; left--, at = next) {                        \
+            next = after(at, m, n, L, diagonal);                                                   \
+            square_##width(d + at.i * ldd + at.j, ldd, s + at.i + at.j * s0, s0,                   \
+                           ((next.i - at.i) * ldd + next.j - at.j) * SIZE);                        \
+        }                                                                                          \
+    }                                                                                              \
+    static inline void past_squares_##width(T *d, int64_t ldd, const T *s, int64_t s0, int64_t m,  \
+                                            int64_t n)                                             \
+    {                                                                                              \
+        enum { B = VECTOR / sizeof(T), W = SIDE_NT * B };                                          \
+        _Alignas(64) T lines[W * B];                                                               \
+        for (int64_t i = 0; i < m; i += B)                                                         \
+            for (int64_t j = 0; j < n; j += W) {                                                   \
+                for (int64_t k = 0; k < W; k++)                                                    \
+                    memcpy(lines + k * B, s + i + (j + k) * s0, VECTOR);                           \
+                past_##width(d + i * ldd + j, ldd, lines, B, true, 0);                             \
+            }                                                                                      \
+    }                                                                                              \
     static inline void transpose_##width(T *d, int64_t ldd, const T *s, int64_t s0, size_t m,      \
                                          size_t n, bool nt)                                        \
     {                                                                                              \
-        enum { B = VECTOR / sizeof(T), L = 16 / sizeof(T) };                                       \
-        const int64_t w = nt ? SIDE * B : B;                                                       \
-        const int64_t mb = (int64_t)m / B * B, nb = (int64_t)n / w * w;                            \
-        const int64_t ml = (int64_t)(m / L * L), nl = (int64_t)(n / L * L);                        \
-        for (int64_t i = 0; i < mb; i += B)                                                        \
-            for (int64_t j = 0; j < nb; j += w) {                                                  \
-                T *to = d + i * ldd + j;                                                           \
-                if (!nt && sizeof(T) >= 4) {                                                       \
-                    UNROLLED for (int k = 0; k < B; k++)                                           \
-                    {                                                                              \
-                        __builtin_prefetch(to + k * ldd + 128 / (int64_t)sizeof(T), 1);            \
-                    }                                                                              \
-                }                                                                                  \
-                (nt ? line_##width : block_##width)(to, ldd, s + i + j * s0, s0, nt);              \
-            }                                                                                      \
-        for (int64_t i = 0; i < ml; i += L)                                                        \
-            for (int64_t j = i < mb ? nb : 0; j < nl; j += L)                                      \
-                little_##width(d + i * ldd + j, ldd, s + i + j * s0, s0, false);                   \
+        enum { B = VECTOR / sizeof(T), L = LINE / sizeof(T), S = 16 / sizeof(T) };                 \
+        const int64_t high = nt ? B : L, wide = nt ? SIDE_NT * B : L;                              \
+        const int64_t mb = (int64_t)m / high * high, nb = (int64_t)n / wide * wide;                \
+        const int64_t ml = (int64_t)(m / S * S), nl = (int64_t)(n / S * S);                        \
+        (nt ? past_squares_##width : squares_##width)(d, ldd, s, s0, mb, nb);                      \
+        for (int64_t i = 0; i < ml; i += S)                                                        \
+            for (int64_t j = i < mb ? nb : 0; j < nl; j += S)                                      \
+                little_##width(d + i * ldd + j, ldd, s + i + j * s0, s0, false, 0);                \
         for (int64_t i = 0; i < (int64_t)m; i++)                                                   \
             for (int64_t j = i < ml ? nl : 0; j < (int64_t)n; j++)                                 \
                 d[i * ldd + j] = s[i + j * s0];                                                    \

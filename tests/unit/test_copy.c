@@ -185,6 +185,46 @@ Test(copy, large_and_streaming)
     free(row);
 }
 
+/* Rows that start on lines, a power of two apart (turned along diagonals) and not; rows that do not. */
+Test(copy, transposes)
+{
+    static const int64_t shapes[][2] = {{256, 256}, {64, 1024}, {512, 128}, {192, 272}, {131, 250}};
+    static const int types[] = {WEFT_U8, WEFT_BF16, WEFT_F32, WEFT_F64};
+    const int most = isa_most();
+    for (size_t c = 0; c < sizeof shapes / sizeof *shapes; c++)
+        for (int t = 0; t < 4; t++) {
+            const int64_t m = shapes[c][0], n = shapes[c][1];
+            const size_t size = wf_dtype_size(types[t]), bytes = (size_t)(m * n) * size;
+            char *from = aligned_alloc(64, (bytes + 63) / 64 * 64);
+            char *to = aligned_alloc(64, (bytes + 63) / 64 * 64);
+            cr_assert(from && to);
+            const wf_view s = {.data = from,
+                               .dtype = (uint8_t)types[t],
+                               .rank = 2,
+                               .dims = {m, n},
+                               .strides = {1, m}};
+            wf_view d = s;
+            d.data = to;
+            d.strides[0] = n;
+            d.strides[1] = 1;
+            for (size_t i = 0; i < bytes; i++)
+                from[i] = (char)rng();
+            for (int isa = 0; isa <= most; isa++) {
+                memset(to, 0, bytes);
+                wf_set_isa(isa);
+                wf_copy(&d, &s);
+                for (int64_t i = 0; i < m; i++)
+                    for (int64_t j = 0; j < n; j++)
+                        cr_assert_eq(memcmp(to + (size_t)(i * n + j) * size,
+                                            from + (size_t)(j * m + i) * size, size),
+                                     0, "%lld x %lld, type %d, isa %d: (%lld, %lld)", (long long)m,
+                                     (long long)n, types[t], isa, (long long)i, (long long)j);
+            }
+            free(from);
+            free(to);
+        }
+}
+
 Test(copy, fill)
 {
     static const int64_t dims[3] = {7, 33, 65};
