@@ -215,6 +215,7 @@ static bool rows_of(const wf_view *x, int64_t *rows, int64_t *stride)
 typedef struct linear_rows {
     bias_args bias;
     int dtype;
+    bool units_add; /* the product adds the bias, in f32 and before the rounding */
     const wf_epilogue *after;
 } linear_rows;
 
@@ -222,7 +223,7 @@ static void finish_linear(void *arg, int64_t batch, int64_t row, int64_t count)
 {
     linear_rows *l = arg;
     (void)batch;
-    if (l->bias.bias) {
+    if (l->bias.bias && !l->units_add) {
         (l->dtype == WEFT_F32 ? add_bias_f32 : add_bias_f64)(&l->bias, row, row + count);
     }
     if (l->after) {
@@ -250,10 +251,14 @@ static int linear_product(int dt, const wf_view *x, const wf_view *w, int64_t ro
                       .c_rs = w->dims[0],
                       .done = after ? finish_linear : NULL,
                       .done_arg = after};
+    if (after && after->units_add) {
+        d.bias = after->bias.bias;
+        d.bias_cs = after->bias.stride;
+    }
     return wf_gemm(&d);
 }
 
-/* Half types with a bias: blocks of rows in f32, rounded once after the addition. */
+/* Half types with a bias where no matrix units add it: blocks of rows in f32, rounded once after the addition. */
 enum { HALF_ROWS = 1024 };
 static int linear_half(wf_exec *e, int64_t rows)
 {
@@ -303,7 +308,8 @@ WF_EXEC_DECL(linear)
         return 0;
     }
     int64_t rows = wf_view_numel(y) / w->dims[0];
-    if (bias && dt != WEFT_F32 && dt != WEFT_F64) {
+    const bool half = bias && dt != WEFT_F32 && dt != WEFT_F64;
+    if (half && dt != WEFT_BF16) {
         return linear_half(e, rows);
     }
     int64_t merged, stride;
@@ -317,7 +323,7 @@ WF_EXEC_DECL(linear)
         xv = wf_view_dense(copy.data, dt, x->rank, x->dims);
         stride = w->dims[1];
     }
-    linear_rows after = {.dtype = dt, .after = e->after};
+    linear_rows after = {.dtype = dt, .units_add = half, .after = e->after};
     after.bias = (bias_args){.y = y->data, .cols = w->dims[0]};
     if (bias) {
         after.bias.bias = e->src[2].data;
@@ -325,7 +331,10 @@ WF_EXEC_DECL(linear)
     }
     int rc = linear_product(dt, &xv, w, rows, stride, y->data, bias || e->after ? &after : NULL);
     wf_dense_free(&copy);
-    if (rc == WF_GEMM_OK && bias) {
+    if (half && rc == WF_GEMM_UNSUPPORTED) {
+        return linear_half(e, rows);
+    }
+    if (rc == WF_GEMM_OK && bias && !half) {
         add_bias(y->data, dt, rows, w->dims[0], &e->src[2]);
     }
     e->finished = rc == WF_GEMM_DONE && e->after;

@@ -26,7 +26,8 @@ enum { STRIP = 16, TALL = 16 };
 /* Multiply-adds that are worth waking a thread for, and tasks that are enough. */
 #define MIN_WORK ((double)(1 << 22))
 enum { TASKS = 8 };
-/* Largest packed copy of B, bytes. */
+/* Bytes of a packed B that stays in the second cache; largest packed B. */
+#define NEAR ((double)(512 << 10))
 #define MAX_PACKED ((double)(64 << 20))
 
 typedef struct job {
@@ -36,7 +37,9 @@ typedef struct job {
     int64_t strip, group; /* squares of a task */
     int64_t strips, groups;
     int64_t in_place; /* strips of 32 rows of A that are read where they lie */
+    bool rows_first;  /* small B: a strip of A meets all of it, whole rows of C are written */
     char *a, *b;      /* the other strips of A, and B; NULL: not packed */
+    float *bias;      /* [across * 32], or NULL */
     int64_t a_batch;  /* bytes of a packed A, 0 where all batches have the same */
     _Atomic int rc;
 } job;
@@ -79,21 +82,32 @@ static void pack_b_task(void *arg, int64_t begin, int64_t end)
     }
 }
 
+/* Strip i of A, counted from the first packed one, steps [s0, s1). */
+static void pack_strip(const job *w, int64_t batch, int64_t i, int64_t s0, int64_t s1)
+{
+    const wf_gemm_desc *d = w->d;
+    char *out = w->a + batch * w->a_batch + i * w->steps * WF_AMX_STEP + s0 * WF_AMX_TILE;
+    for (int64_t half = 0; half < 2; half++, out += w->steps * WF_AMX_TILE) {
+        const int64_t row = (w->in_place + i) * WF_AMX_SIDE + 16 * half, k = s0 * WF_AMX_SIDE;
+        const wf_amx_matrix from = {(const uint16_t *)d->a + batch * d->a_bs + row * d->a_rs +
+                                        k * d->a_cs,
+                                    d->a_rs, d->a_cs};
+        if (row < d->m)
+            wf_amx_pack_rows(&from, least(16, d->m - row), least(s1 * WF_AMX_SIDE, d->k) - k, out);
+    }
+}
+
+/* Where columns of A lie in one piece, a step of all strips at a time: lines are read whole. */
 static void pack_a_task(void *arg, int64_t begin, int64_t end)
 {
     const job *w = arg;
-    const wf_gemm_desc *d = w->d;
-    const int64_t packed = w->down - w->in_place;
+    const int64_t packed = w->down - w->in_place, pieces = w->d->a_rs == 1 ? w->steps : packed;
     for (int64_t t = begin; t < end; t++) {
-        const int64_t batch = t / packed;
-        char *out = w->a + batch * w->a_batch + t % packed * w->steps * WF_AMX_STEP;
-        for (int64_t half = 0; half < 2; half++, out += w->steps * WF_AMX_TILE) {
-            const int64_t row = (w->in_place + t % packed) * WF_AMX_SIDE + 16 * half;
-            const wf_amx_matrix from = {(const uint16_t *)d->a + batch * d->a_bs + row * d->a_rs,
-                                        d->a_rs, d->a_cs};
-            if (row < d->m)
-                wf_amx_pack_rows(&from, least(16, d->m - row), d->k, out);
-        }
+        const int64_t batch = t / pieces, x = t % pieces;
+        if (w->d->a_rs != 1)
+            pack_strip(w, batch, x, 0, w->steps);
+        for (int64_t i = 0; w->d->a_rs == 1 && i < packed; i++)
+            pack_strip(w, batch, i, x, x + 1);
     }
 }
 
@@ -136,7 +150,8 @@ static void multiply_strip(const job *w, const task *t, int64_t i, int64_t q, in
     wf_amx_square(&a, i < w->in_place ? t->in_place : t->packed, count, b, columns, acc, s > 0,
                   out);
     if (last)
-        *out = (wf_amx_out){acc, c, NULL, d->c_rs, rows, columns, 0};
+        *out = (wf_amx_out){acc, w->bias ? w->bias + column : NULL, c, NULL, d->c_rs, rows, columns,
+                            0};
     if (count < LATER)
         wf_amx_flush(out);
 }
@@ -144,6 +159,13 @@ static void multiply_strip(const job *w, const task *t, int64_t i, int64_t q, in
 static void multiply(const job *w, const task *t)
 {
     wf_amx_out out = {.c_rs = w->d->c_rs};
+    for (int64_t i = t->i0; w->rows_first && i < t->i1; i++)
+        for (int64_t q = t->q0; q < t->q1; q++)
+            multiply_strip(w, t, i, q, 0, w->steps, w->b + q * w->steps * WF_AMX_STEP, &out);
+    if (w->rows_first) {
+        wf_amx_flush(&out);
+        return;
+    }
     for (int64_t q = t->q0; q < t->q1; q++)
         for (int64_t s = 0; s < w->steps; s += w->block) {
             const int64_t count = least(w->block, w->steps - s);
@@ -222,6 +244,7 @@ static bool cut(job *w)
         if (others < worth)
             w->group = over(w->across, least(w->across, over(worth, others)));
     }
+    w->rows_first = shared && w->block == w->steps && panels <= NEAR;
     w->strips = over(w->down, w->strip);
     w->groups = over(w->across, w->group);
     return shared;
@@ -247,18 +270,34 @@ static int pack(job *w, bool shared, size_t *a_bytes, size_t *b_bytes)
     if (*b_bytes && !(w->b = wf_alloc(*b_bytes)))
         return WF_GEMM_NOMEM;
     /* Bytes copied cost about as much as eight multiply-adds each. */
+    const int64_t parts = batches * (d->a_rs == 1 ? w->steps : packed);
     if (w->a)
-        wf_parallel_for(packed * batches, grain_of((double)strip * 16), pack_a_task, w);
+        wf_parallel_for(parts, grain_of(16.0 * (double)*a_bytes / (double)parts), pack_a_task, w);
     if (w->b)
         wf_parallel_for(pieces, grain_of(16.0 * (double)*b_bytes / (double)pieces), pack_b_task, w);
     return WF_GEMM_OK;
 }
 
+/* The bias as f32, with zeros behind it up to whole squares. */
+static int widen_bias(job *w, size_t *bytes)
+{
+    const wf_gemm_desc *d = w->d;
+    if (!d->bias)
+        return WF_GEMM_OK;
+    *bytes = (size_t)(w->across * WF_AMX_SIDE) * sizeof(float);
+    w->bias = wf_alloc(*bytes);
+    for (int64_t j = 0; w->bias && j < w->across * WF_AMX_SIDE; j++)
+        w->bias[j] = j < d->n ? wf_f32_of_bf16(((const uint16_t *)d->bias)[j * d->bias_cs]) : 0;
+    return w->bias ? WF_GEMM_OK : WF_GEMM_NOMEM;
+}
+
 int wf_gemm_amx(const wf_gemm_desc *d)
 {
     job w = {.d = d};
-    size_t a_bytes = 0, b_bytes = 0;
+    size_t a_bytes = 0, b_bytes = 0, bias_bytes = 0;
     int rc = pack(&w, cut(&w), &a_bytes, &b_bytes);
+    if (!rc)
+        rc = widen_bias(&w, &bias_bytes);
     if (!rc) {
         const int64_t tasks = d->batch * w.strips * w.groups;
         const bool early = d->done && w.groups == 1 && tasks > 1 && tasks >= wf_num_threads();
@@ -267,6 +306,7 @@ int wf_gemm_amx(const wf_gemm_desc *d)
         rc = atomic_load_explicit(&w.rc, memory_order_relaxed);
         rc = rc ? rc : early ? WF_GEMM_DONE : WF_GEMM_OK;
     }
+    wf_free(w.bias, bias_bytes);
     wf_free(w.a, a_bytes);
     wf_free(w.b, b_bytes);
     return rc;

@@ -299,10 +299,14 @@ int wf_gemm(const wf_gemm_desc *d)
         return WF_GEMM_UNSUPPORTED;
     if (d->m == 0 || d->n == 0 || d->batch == 0)
         return WF_GEMM_OK;
-    if (d->k == 0) {
+    if (d->k == 0 && !d->bias) {
         zero_result(d, size);
         return WF_GEMM_OK;
     }
+    if (d->bias && (d->k == 0 || d->dtype != WEFT_BF16 || !wf_gemm_amx_active()))
+        return WF_GEMM_UNSUPPORTED;
+    if (d->bias)
+        return wf_gemm_amx(d);
     if (d->dtype >= WEFT_U8 && d->dtype <= WEFT_I64)
         return wf_gemm_int(d);
     blocks w = {.d = *d, .size = size};

@@ -35,6 +35,10 @@ typedef struct wf_gemm_desc {
     int64_t b_rs, b_cs, b_bs;
     void *c; /* [m][n] */
     int64_t c_rs, c_bs;
+    /* bf16 only: NULL, or [n], added before the rounding where matrix units run the product; elsewhere a product with
+     * a bias is WF_GEMM_UNSUPPORTED. */
+    const void *bias;
+    int64_t bias_cs;
     /* NULL, or called for rows [row, row + count) of a batch as soon as they are finished, by the thread that made
      * them: they are in its caches. Ranges are disjoint and may be handled at the same time. It is called for all
      * rows (the product returns WF_GEMM_DONE) or, where blocks are not whole rows or too few for the threads, for

@@ -58,9 +58,13 @@ static inline __attribute__((always_inline)) void round_rows(wf_amx_out *out, in
     const wf_amx_out o = *out; /* stores of vectors may alias it */
     const __mmask32 mask = first_32(o.columns);
     end = end < o.rows ? end : o.rows;
+    const __m512 none = _mm512_set1_ps(-0.0f); /* x + -0 is x, also for -0 */
+    const __m512 low = o.bias ? _mm512_loadu_ps(o.bias) : none;
+    const __m512 high = o.bias ? _mm512_loadu_ps(o.bias + 16) : none;
     for (int64_t i = o.done; i < end; i++) {
         const float *x = o.acc + i / 16 * 512 + i % 16 * 16;
-        const __m512bh y = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + 256), _mm512_loadu_ps(x));
+        const __m512bh y = _mm512_cvtne2ps_pbh(_mm512_add_ps(_mm512_loadu_ps(x + 256), high),
+                                               _mm512_add_ps(_mm512_loadu_ps(x), low));
         _mm512_mask_storeu_epi16(o.c + i * o.c_rs, mask, (__m512i)y);
     }
     out->done = end;

@@ -34,10 +34,10 @@ typedef struct wf_amx_rows {
     int64_t stride;
 } wf_amx_rows;
 
-/* A finished square that is still to be rounded to bf16: rows [done, rows) of it. `next`: where the one
- * in work will go, or NULL. */
+/* A finished square that is still to be rounded to bf16: rows [done, rows) of it. `bias`: NULL, or 32 terms to add to
+ * each row before. `next`: where the one in work will go, or NULL. */
 typedef struct wf_amx_out {
-    const float *acc;
+    const float *acc, *bias;
     uint16_t *c, *next;
     int64_t c_rs, rows, columns, done;
 } wf_amx_out;

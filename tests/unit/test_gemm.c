@@ -137,6 +137,11 @@ static void check(const operands *o, const char *what)
                     sum += (long double)x * y;
                     mag += fabsl((long double)x * y);
                 }
+                if (d->bias) {
+                    const double x = get(d->bias, d->dtype, j * d->bias_cs);
+                    sum += x;
+                    mag += fabs(x);
+                }
                 double got = get(o->c, d->dtype, s * d->c_bs + i * d->c_rs + j);
                 double err = (double)fabsl((long double)got - sum);
                 double bound = gamma * (double)mag;
@@ -209,6 +214,34 @@ Test(gemm, random_shapes)
     for (size_t b = 0; b < BACKENDS; b++)
         for (size_t t = 0; t < 4; t++)
             random_products(backends[b], float_types[t], (int)effort_of(SHAPES));
+}
+
+/* Where nothing adds a bias the product says so and writes nothing. */
+Test(gemm, bias_before_the_rounding)
+{
+    static const int64_t shapes[][3] = {
+        {1, 3, 5}, {5, 40, 33}, {70, 50, 600}, {600, 33, 64}, {33, 400, 32}};
+    for (size_t b = 0; b < BACKENDS; b++)
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+            for (unsigned mode = 0; mode < 4; mode++) {
+                wf_gemm_set_backend(backends[b]);
+                operands o =
+                    make(WEFT_BF16, 1, shapes[s][0], shapes[s][1], shapes[s][2], mode | 64);
+                uint16_t *bias = malloc((size_t)o.d.n * 2 * sizeof *bias);
+                for (int64_t j = 0; j < 2 * o.d.n; j++)
+                    put(bias, WEFT_BF16, j, (double)between(-1000, 1000) / 50.0);
+                o.d.bias = bias;
+                o.d.bias_cs = 2;
+                const int rc = wf_gemm(&o.d);
+                cr_assert(rc == WF_GEMM_OK || rc == WF_GEMM_UNSUPPORTED);
+                if (rc == WF_GEMM_OK)
+                    check(&o, "bias");
+                else
+                    cr_assert(*(const unsigned char *)o.c == 0x5A);
+                check_gaps(&o);
+                free(bias);
+                drop(&o);
+            }
 }
 
 Test(gemm, empty_and_k_zero)
