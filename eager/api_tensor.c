@@ -19,12 +19,22 @@ typedef struct look {
     wf_ctx *c;
     wf_slot *s;
     bool pinned;
+    const char *site; /* of the caller, where a reading function said it (weft_here); or NULL */
 } look;
 
+static void raise_at(const look *l, const char *op, weft_tensor t, const wf_why *why)
+{
+    weft_tensor error = wf_raise(l->c, op, 1, &t, why);
+    if (l->site) {
+        weft_sited(l->site, error);
+    }
+}
+
 /* False: an error is recorded (or was when t was made). */
-static bool look_open(look *l, const char *op, weft_tensor t)
+static bool open_at(look *l, const char *op, weft_tensor t, bool reads)
 {
     l->c = wf_ctx_get();
+    l->site = reads && l->c ? l->c->here : NULL;
     if (!l->c || (t.slot == 0 && t.serial != 0)) {
         return false;
     }
@@ -38,9 +48,14 @@ static bool look_open(look *l, const char *op, weft_tensor t)
     }
     if (!l->s) {
         l->c->here = NULL;
-        wf_raise(l->c, op, 1, &t, &why);
+        raise_at(l, op, t, &why);
     }
     return l->s != NULL;
+}
+
+static bool look_open(look *l, const char *op, weft_tensor t)
+{
+    return open_at(l, op, t, false);
 }
 
 static void look_close(look *l)
@@ -53,7 +68,7 @@ static void look_close(look *l)
 /* The same for reading elements (write: through a pointer that may write them). */
 static bool read_open(look *l, const char *op, weft_tensor t, bool write)
 {
-    if (!look_open(l, op, t)) {
+    if (!open_at(l, op, t, true)) {
         return false;
     }
     wf_why why = {0};
@@ -61,7 +76,7 @@ static bool read_open(look *l, const char *op, weft_tensor t, bool write)
     l->c->here = NULL;
     if (rc) {
         look_close(l);
-        wf_raise(l->c, op, 1, &t, &why);
+        raise_at(l, op, t, &why);
     }
     return rc == 0;
 }
@@ -250,7 +265,7 @@ const void *weft_data(weft_tensor t)
     const void *p = wf_device_refuse_read(l.s, &why) ? NULL : wf_slot_data(l.s);
     look_close(&l);
     if (why.code) {
-        wf_raise(l.c, "data", 1, &t, &why);
+        raise_at(&l, "data", t, &why);
     }
     return p;
 }
@@ -279,7 +294,7 @@ void *weft_data_mut(weft_tensor t)
     }
     look_close(&l);
     if (!p && why.code) {
-        wf_raise(l.c, "data_mut", 1, &t, &why);
+        raise_at(&l, "data_mut", t, &why);
     }
     return p;
 }
@@ -335,7 +350,7 @@ static bool item(const char *op, weft_tensor t, bool *whole, int64_t *i, double 
             from.rank = 0;
             if (wf_storage_use(s->st, false, &why) ||
                 wf_device_read(from.device, &to, &from, &why)) {
-                wf_raise(l.c, op, 1, &t, &why);
+                raise_at(&l, op, t, &why);
                 look_close(&l);
                 return false;
             }
@@ -348,7 +363,7 @@ static bool item(const char *op, weft_tensor t, bool *whole, int64_t *i, double 
         wf_fail(&why, WEFT_ESHAPE, "a tensor of %lld elements is not one item",
                 (long long)wf_slot_numel(s));
         wf_hint(&why, "reduce or select first, or read them all: weft_to_array");
-        wf_raise(l.c, op, 1, &t, &why);
+        raise_at(&l, op, t, &why);
     }
     look_close(&l);
     return one;

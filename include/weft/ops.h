@@ -30,8 +30,8 @@ extern "C" {
 #endif
 
 /* -- elementwise, one operand ------------------------------------------------------------------------
- * Integers and bool go to f32 first, except where "keeps integers" is said. The error in ULP of the
- * f32 result is listed in docs/ulp.md. */
+ * Integers and bool go to f32 first, except where "keeps integers" is said: those take no bool (WEFT_EDTYPE).
+ * The error in ULP of the f32 result is listed in docs/ulp.md. */
 WEFT_API weft_tensor weft_neg(weft_tensor x);         /* -x; keeps integers */
 WEFT_API weft_tensor weft_abs(weft_tensor x);         /* |x|; keeps integers */
 WEFT_API weft_tensor weft_sign(weft_tensor x);        /* -1, 0 or 1; NaN stays; keeps integers */
@@ -81,7 +81,8 @@ WEFT_API weft_tensor weft_round(weft_tensor x); /* to nearest, ties to even; kee
 WEFT_API weft_tensor weft_bitwise_not(weft_tensor x); /* integers only */
 
 /* -- elementwise, two operands ------------------------------------------------------------------------
- * Integer arithmetic wraps; division and remainder by integer 0 give 0. */
+ * Integer arithmetic wraps; division and remainder by integer 0 give 0. Two bools have no arithmetic (WEFT_EDTYPE) but what goes to f32:
+ * weft_logical_or and _and, or weft_cast first. */
 WEFT_API weft_tensor weft_add(weft_tensor a, weft_tensor b); /* a + b */
 WEFT_API weft_tensor weft_sub(weft_tensor a, weft_tensor b); /* a - b */
 WEFT_API weft_tensor weft_mul(weft_tensor a, weft_tensor b); /* a * b */
@@ -97,7 +98,8 @@ WEFT_API weft_tensor weft_atan2(weft_tensor a, weft_tensor b);    /* angle of (b
 WEFT_API weft_tensor weft_hypot(weft_tensor a, weft_tensor b);    /* sqrt(a*a + b*b), no overflow */
 WEFT_API weft_tensor weft_copysign(weft_tensor a, weft_tensor b); /* |a| with the sign bit of b */
 WEFT_API weft_tensor weft_logaddexp(weft_tensor a, weft_tensor b); /* log(e^a + e^b), no overflow */
-WEFT_API weft_tensor weft_xlogy(weft_tensor a, weft_tensor b);     /* a * log(b); 0 where a is 0 */
+WEFT_API weft_tensor weft_xlogy(weft_tensor a,
+                                weft_tensor b); /* a * log(b); 0 where a is 0 and b no NaN */
 WEFT_API weft_tensor weft_leaky_relu(weft_tensor a, weft_tensor slope); /* a > 0 ? a : a * slope */
 WEFT_API weft_tensor weft_elu(weft_tensor a, weft_tensor alpha); /* a > 0 ? a : alpha*(e^a - 1) */
 WEFT_API weft_tensor weft_bitwise_and(weft_tensor a, weft_tensor b); /* bool and integers */

@@ -34,7 +34,8 @@ WEFT_API void weft_manual_seed(uint64_t seed);
 
 /* Every `dtype` below defaults to WEFT_F32, every `generator` to the thread's. */
 
-/* Uniform in [low, high): multiples of 2^-24 (f32) or 2^-53 (f64) of the range. low = high = 0: [0, 1). */
+/* Uniform in [low, high): multiples of 2^-24 (f32) or 2^-53 (f64) of the range. f16 and bf16: those of f32, rounded,
+ * so that high itself may come. low = high = 0: [0, 1). WEFT_EINVALID: low above high. */
 typedef struct weft_rand_args {
     weft_shape shape;
     weft_dtype dtype;

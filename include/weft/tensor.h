@@ -96,7 +96,7 @@ WEFT_API weft_status weft_item(weft_tensor t, double *out);
 /* The same as a result: NaN on error. */
 WEFT_API double weft_item_f64(weft_tensor t);
 /* As an integer: exact for integer tensors, truncated towards zero and saturated for floating-point
- * ones. INT64_MIN on error. */
+ * ones, 0 for NaN. INT64_MIN on error. */
 WEFT_API int64_t weft_item_i64(weft_tensor t);
 /* Copies all elements in row-major order to dst[n], converted to dtype (default: the tensor's).
  * WEFT_ESHAPE unless n is the number of elements. */

@@ -146,6 +146,14 @@ static void layers_and_reading(void)
     note("weft_scope_end of no scope", weft_last_error());
     (void)weft_data(weft_f(1));
     note("weft_data(weft_f(1))", weft_last_error());
+    (void)weft_item_f64(x);
+    note("weft_item_f64(x)", weft_last_error());
+    (void)weft_item_i64(dead);
+    note("weft_item_i64(dead)", weft_last_error());
+    weft_tensor leaf = weft_zeros(weft_shape(2), WEFT_F32);
+    weft_requires_grad_(leaf, true);
+    (void)weft_data_mut(leaf);
+    note("weft_data_mut(leaf)", weft_last_error());
     (void)weft_dim(x, 5);
     note("weft_dim(x, 5)", weft_last_error());
 }
