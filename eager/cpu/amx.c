@@ -9,16 +9,10 @@
  * Invariant: an element's terms are added in steps of 32 in order of k (gemm_amx.h), so
  * its bits depend on its row of A and its column of B only.
  */
-#include <stdatomic.h>
-#include <stdbool.h>
-
 #include "eager/alloc.h"
-#include "eager/cpu/gemm_impl.h"
-#include "eager/kernels/gemm_amx.h"
+#include "eager/cpu/amx.h"
 #include "eager/pool.h"
 
-/* Steps of k that squares walk at a time: a panel of them stays in the first cache. */
-enum { BLOCK = 16 };
 /* A square of at least so many steps rounds the one before it meanwhile. */
 enum { LATER = 8 };
 /* Squares of rows that share a panel at most, and from which on B is packed for all tasks. */
@@ -30,20 +24,6 @@ enum { TASKS = 8 };
 #define NEAR ((double)(512 << 10))
 #define MAX_PACKED ((double)(64 << 20))
 
-typedef struct job {
-    const wf_gemm_desc *d;
-    int64_t steps, block; /* along k; of a block of it */
-    int64_t down, across; /* squares */
-    int64_t strip, group; /* squares of a task */
-    int64_t strips, groups;
-    int64_t in_place; /* strips of 32 rows of A that are read where they lie */
-    bool rows_first;  /* small B: a strip of A meets all of it, whole rows of C are written */
-    char *a, *b;      /* the other strips of A, and B; NULL: not packed */
-    float *bias;      /* [across * 32], or NULL */
-    int64_t a_batch;  /* bytes of a packed A, 0 where all batches have the same */
-    _Atomic int rc;
-} job;
-
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -53,7 +33,7 @@ static int64_t over(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
-static wf_amx_matrix b_at(const job *w, int64_t batch, int64_t k, int64_t column)
+static wf_amx_matrix b_at(const wf_amx_job *w, int64_t batch, int64_t k, int64_t column)
 {
     const wf_gemm_desc *d = w->d;
     return (wf_amx_matrix){(const uint16_t *)d->b + batch * d->b_bs + k * d->b_rs +
@@ -62,7 +42,8 @@ static wf_amx_matrix b_at(const job *w, int64_t batch, int64_t k, int64_t column
 }
 
 /* Panel q, steps [s0, s1). */
-static void pack_panel(const job *w, int64_t batch, int64_t q, int64_t s0, int64_t s1, char *out)
+static void pack_panel(const wf_amx_job *w, int64_t batch, int64_t q, int64_t s0, int64_t s1,
+                       char *out)
 {
     const int64_t k0 = s0 * WF_AMX_SIDE, j = q * WF_AMX_SIDE;
     const wf_amx_matrix from = b_at(w, batch, k0, j);
@@ -73,7 +54,7 @@ static void pack_panel(const job *w, int64_t batch, int64_t q, int64_t s0, int64
 /* Rows of B are read whole, columns one panel at a time. */
 static void pack_b_task(void *arg, int64_t begin, int64_t end)
 {
-    const job *w = arg;
+    const wf_amx_job *w = arg;
     for (int64_t t = begin; t < end; t++) {
         if (w->d->b_cs != 1)
             pack_panel(w, 0, t, 0, w->steps, w->b + t * w->steps * WF_AMX_STEP);
@@ -83,7 +64,7 @@ static void pack_b_task(void *arg, int64_t begin, int64_t end)
 }
 
 /* Strip i of A, counted from the first packed one, steps [s0, s1). */
-static void pack_strip(const job *w, int64_t batch, int64_t i, int64_t s0, int64_t s1)
+static void pack_strip(const wf_amx_job *w, int64_t batch, int64_t i, int64_t s0, int64_t s1)
 {
     const wf_gemm_desc *d = w->d;
     char *out = w->a + batch * w->a_batch + i * w->steps * WF_AMX_STEP + s0 * WF_AMX_TILE;
@@ -100,7 +81,7 @@ static void pack_strip(const job *w, int64_t batch, int64_t i, int64_t s0, int64
 /* Where columns of A lie in one piece, a step of all strips at a time: lines are read whole. */
 static void pack_a_task(void *arg, int64_t begin, int64_t end)
 {
-    const job *w = arg;
+    const wf_amx_job *w = arg;
     const int64_t packed = w->down - w->in_place, pieces = w->d->a_rs == 1 ? w->steps : packed;
     for (int64_t t = begin; t < end; t++) {
         const int64_t batch = t / pieces, x = t % pieces;
@@ -112,13 +93,14 @@ static void pack_a_task(void *arg, int64_t begin, int64_t end)
 }
 
 /* Strip i of A from step s on. */
-static wf_amx_rows rows_at(const job *w, int64_t batch, int64_t i, int64_t s)
+static wf_amx_rows rows_at(const wf_amx_job *w, int64_t batch, int64_t i, int64_t s)
 {
     const wf_gemm_desc *d = w->d;
     wf_amx_rows r = {.stride = 64};
     if (i < w->in_place) {
         r.stride = d->a_rs * 2;
-        r.tile[0] = (const char *)d->a + (batch * d->a_bs + i * WF_AMX_SIDE * d->a_rs) * 2 + s * 64;
+        r.tile[0] = (const char *)d->a + (batch * d->a_bs + i * WF_AMX_SIDE * d->a_rs) * 2 +
+                    (w->offset ? 0 : s * 64);
         r.tile[1] = r.tile[0] + 16 * r.stride;
         return r;
     }
@@ -132,11 +114,11 @@ typedef struct task {
     int64_t batch, i0, i1, q0, q1;
     float *acc;  /* of each strip where there are blocks of k, else of one */
     char *panel; /* where B is packed by the task */
-    int32_t in_place[BLOCK], packed[BLOCK]; /* steps of A */
+    int32_t in_place[WF_AMX_BLOCK], packed[WF_AMX_BLOCK]; /* steps of A */
 } task;
 
 /* Strip i times `count` steps of panel q from step s on; rounds the strip before meanwhile. */
-static void multiply_strip(const job *w, const task *t, int64_t i, int64_t q, int64_t s,
+static void multiply_strip(const wf_amx_job *w, const task *t, int64_t i, int64_t q, int64_t s,
                            int64_t count, const char *b, wf_amx_out *out)
 {
     const wf_gemm_desc *d = w->d;
@@ -146,17 +128,22 @@ static void multiply_strip(const job *w, const task *t, int64_t i, int64_t q, in
     uint16_t *c = (uint16_t *)d->c + t->batch * d->c_bs + row * d->c_rs + column;
     const bool last = s + count == w->steps;
     const wf_amx_rows a = rows_at(w, t->batch, i, s);
-    out->next = last && count >= LATER && rows == WF_AMX_SIDE ? c : NULL;
-    wf_amx_square(&a, i < w->in_place ? t->in_place : t->packed, count, b, columns, acc, s > 0,
-                  out);
-    if (last)
-        *out = (wf_amx_out){acc, w->bias ? w->bias + column : NULL, c, NULL, d->c_rs, rows, columns,
-                            0};
+    const int32_t *offset = i >= w->in_place ? t->packed : w->offset ? w->offset + s : t->in_place;
+    out->next = !w->row_at && last && count >= LATER && rows == WF_AMX_SIDE ? c : NULL;
+    wf_amx_square(&a, offset, count, b, columns, acc, s > 0, out);
+    if (last) {
+        *out = (wf_amx_out){.acc = acc, .c = c, .c_rs = d->c_rs, .rows = rows, .columns = columns};
+        out->bias = w->bias ? w->bias + column : NULL;
+        if (w->row_at) {
+            out->row_at = w->row_at + row;
+            out->c = (uint16_t *)d->c + t->batch * d->c_bs + column;
+        }
+    }
     if (count < LATER)
         wf_amx_flush(out);
 }
 
-static void multiply(const job *w, const task *t)
+static void multiply(const wf_amx_job *w, const task *t)
 {
     wf_amx_out out = {.c_rs = w->d->c_rs};
     for (int64_t i = t->i0; w->rows_first && i < t->i1; i++)
@@ -178,7 +165,7 @@ static void multiply(const job *w, const task *t)
     wf_amx_flush(&out);
 }
 
-static void run_tasks(job *w, int64_t begin, int64_t end, bool early)
+static void run_tasks(wf_amx_job *w, int64_t begin, int64_t end, bool early)
 {
     const wf_gemm_desc *d = w->d;
     const int64_t squares = w->block < w->steps ? w->strip : 1;
@@ -191,7 +178,7 @@ static void run_tasks(job *w, int64_t begin, int64_t end, bool early)
         return;
     }
     task t = {.acc = (float *)(void *)scratch, .panel = scratch + acc};
-    for (int32_t s = 0; s < BLOCK; s++) {
+    for (int32_t s = 0; s < WF_AMX_BLOCK; s++) {
         t.in_place[s] = s * 64;
         t.packed[s] = s * WF_AMX_TILE;
     }
@@ -222,11 +209,11 @@ static void run_early(void *arg, int64_t begin, int64_t end)
 }
 
 /* By shape and strides alone. Returns whether B is packed for all tasks. */
-static bool cut(job *w)
+static bool cut(wf_amx_job *w)
 {
     const wf_gemm_desc *d = w->d;
     w->steps = over(d->k, WF_AMX_SIDE);
-    w->block = over(w->steps, over(w->steps, BLOCK));
+    w->block = over(w->steps, over(w->steps, WF_AMX_BLOCK));
     w->down = over(d->m, WF_AMX_SIDE);
     w->across = over(d->n, WF_AMX_SIDE);
     w->in_place = d->a_cs == 1 && d->k % WF_AMX_SIDE == 0 ? d->m / WF_AMX_SIDE : 0;
@@ -245,8 +232,6 @@ static bool cut(job *w)
             w->group = over(w->across, least(w->across, over(worth, others)));
     }
     w->rows_first = shared && w->block == w->steps && panels <= NEAR;
-    w->strips = over(w->down, w->strip);
-    w->groups = over(w->across, w->group);
     return shared;
 }
 
@@ -256,7 +241,7 @@ static int64_t grain_of(double work)
     return work >= MIN_WORK ? 1 : (int64_t)(MIN_WORK / work) + 1;
 }
 
-static int pack(job *w, bool shared, size_t *a_bytes, size_t *b_bytes)
+static int pack(wf_amx_job *w, bool shared, size_t *a_bytes, size_t *b_bytes)
 {
     const wf_gemm_desc *d = w->d;
     const int64_t strip = w->steps * WF_AMX_STEP;
@@ -278,8 +263,7 @@ static int pack(job *w, bool shared, size_t *a_bytes, size_t *b_bytes)
     return WF_GEMM_OK;
 }
 
-/* The bias as f32, with zeros behind it up to whole squares. */
-static int widen_bias(job *w, size_t *bytes)
+int wf_amx_widen_bias(wf_amx_job *w, size_t *bytes)
 {
     const wf_gemm_desc *d = w->d;
     if (!d->bias)
@@ -291,21 +275,28 @@ static int widen_bias(job *w, size_t *bytes)
     return w->bias ? WF_GEMM_OK : WF_GEMM_NOMEM;
 }
 
+int wf_amx_run(wf_amx_job *w)
+{
+    const wf_gemm_desc *d = w->d;
+    w->strips = over(w->down, w->strip);
+    w->groups = over(w->across, w->group);
+    const int64_t tasks = d->batch * w->strips * w->groups;
+    const bool early = d->done && w->groups == 1 && tasks > 1 && tasks >= wf_num_threads();
+    const double work = (double)(w->strip * w->group) * 1024.0 * (double)d->k;
+    wf_parallel_for(tasks, grain_of(work), early ? run_early : run_silent, w);
+    const int rc = atomic_load_explicit(&w->rc, memory_order_relaxed);
+    return rc ? rc : early ? WF_GEMM_DONE : WF_GEMM_OK;
+}
+
 int wf_gemm_amx(const wf_gemm_desc *d)
 {
-    job w = {.d = d};
+    wf_amx_job w = {.d = d};
     size_t a_bytes = 0, b_bytes = 0, bias_bytes = 0;
     int rc = pack(&w, cut(&w), &a_bytes, &b_bytes);
     if (!rc)
-        rc = widen_bias(&w, &bias_bytes);
-    if (!rc) {
-        const int64_t tasks = d->batch * w.strips * w.groups;
-        const bool early = d->done && w.groups == 1 && tasks > 1 && tasks >= wf_num_threads();
-        const double work = (double)(w.strip * w.group) * 1024.0 * (double)d->k;
-        wf_parallel_for(tasks, grain_of(work), early ? run_early : run_silent, &w);
-        rc = atomic_load_explicit(&w.rc, memory_order_relaxed);
-        rc = rc ? rc : early ? WF_GEMM_DONE : WF_GEMM_OK;
-    }
+        rc = wf_amx_widen_bias(&w, &bias_bytes);
+    if (!rc)
+        rc = wf_amx_run(&w);
     wf_free(w.bias, bias_bytes);
     wf_free(w.a, a_bytes);
     wf_free(w.b, b_bytes);

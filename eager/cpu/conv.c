@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "eager/cpu/amx.h"
 #include "eager/cpu/dnnl.h"
 #include "eager/cpu/gemm_impl.h"
 #include "jit/ir/dtype.h"
@@ -96,8 +97,9 @@ int wf_conv2d_forward(const wf_conv_desc *d, const void *src, const void *weight
         dst_nhwc = (d->layout & WF_CONV_DST_NHWC) != 0;
     if (!bias && is_product(d)) /* the bias belongs before the rounding */
         return product(d, src_nhwc, dst_nhwc, d->c, d->o, src, weight, d->c, 1, dst);
-    int rc =
-        wf_dnnl_active() ? wf_dnnl_conv_forward(d, src, weight, bias, dst) : WF_GEMM_UNSUPPORTED;
+    int rc = wf_amx_conv_forward(d, src, weight, bias, dst);
+    if (rc == WF_GEMM_UNSUPPORTED && wf_dnnl_active())
+        rc = wf_dnnl_conv_forward(d, src, weight, bias, dst);
     return rc == WF_GEMM_UNSUPPORTED ? wf_conv_builtin_forward(d, src, weight, bias, dst) : rc;
 }
 
@@ -116,8 +118,9 @@ int wf_conv2d_backward_data(const wf_conv_desc *d, const void *ddst, const void 
         dst_nhwc = (d->layout & WF_CONV_DST_NHWC) != 0;
     if (is_product(d))
         return product(d, dst_nhwc, src_nhwc, d->o, d->c, ddst, weight, 1, d->c, dsrc);
-    int rc =
-        wf_dnnl_active() ? wf_dnnl_conv_backward_data(d, ddst, weight, dsrc) : WF_GEMM_UNSUPPORTED;
+    int rc = wf_amx_conv_backward_data(d, ddst, weight, dsrc);
+    if (rc == WF_GEMM_UNSUPPORTED && wf_dnnl_active())
+        rc = wf_dnnl_conv_backward_data(d, ddst, weight, dsrc);
     return rc == WF_GEMM_UNSUPPORTED ? wf_conv_builtin_backward_data(d, ddst, weight, dsrc) : rc;
 }
 

@@ -65,7 +65,9 @@ static inline __attribute__((always_inline)) void round_rows(wf_amx_out *out, in
         const float *x = o.acc + i / 16 * 512 + i % 16 * 16;
         const __m512bh y = _mm512_cvtne2ps_pbh(_mm512_add_ps(_mm512_loadu_ps(x + 256), high),
                                                _mm512_add_ps(_mm512_loadu_ps(x), low));
-        _mm512_mask_storeu_epi16(o.c + i * o.c_rs, mask, (__m512i)y);
+        const int64_t at = o.row_at ? o.row_at[i] : i * o.c_rs;
+        if (at >= 0)
+            _mm512_mask_storeu_epi16(o.c + at, mask, (__m512i)y);
     }
     out->done = end;
 }
@@ -272,5 +274,37 @@ void wf_amx_pack_columns(const wf_amx_matrix *b, int64_t columns, int64_t k, voi
                 gather_step(from + j * b->cs, b->cs, b->rs, count < 0 ? 0 : count, terms, 1,
                             out + 64 * j);
         }
+    }
+}
+
+/* Tap t of 32 channels, for 32 lines of them: lane i is element taps * i + t of a line, which lies in its
+ * vector (taps * i + t) / 32. */
+static void part_tap(const uint16_t *from, int64_t rs, int64_t taps, int64_t t, uint16_t *out)
+{
+    const __m512i lane =
+        _mm512_set_epi16(31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13,
+                         12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i at = _mm512_add_epi16(_mm512_mullo_epi16(lane, _mm512_set1_epi16((short)taps)),
+                                        _mm512_set1_epi16((short)t));
+    __mmask32 here[WF_AMX_TAPS];
+    for (int64_t v = 0; v < taps; v++)
+        here[v] = _mm512_cmpeq_epi16_mask(_mm512_srli_epi16(at, 5), _mm512_set1_epi16((short)v));
+    for (int64_t o = 0; o < WF_AMX_SIDE; o++, from += rs) {
+        __m512i x = _mm512_setzero_si512();
+        for (int64_t v = 0; v < taps; v++)
+            x = _mm512_mask_permutexvar_epi16(x, here[v], at, _mm512_loadu_si512(from + 32 * v));
+        _mm512_storeu_si512(out + o * WF_AMX_SIDE, x);
+    }
+}
+
+void wf_amx_pack_taps(const uint16_t *weight, int64_t o_rs, int64_t taps, bool transposed,
+                      void *out, int64_t next)
+{
+    for (int64_t t = 0; t < taps; t++) {
+        uint16_t part[WF_AMX_SIDE * WF_AMX_SIDE];
+        part_tap(weight, o_rs, taps, t, part);
+        const wf_amx_matrix from = {part, transposed ? WF_AMX_SIDE : 1,
+                                    transposed ? 1 : WF_AMX_SIDE};
+        wf_amx_pack_columns(&from, WF_AMX_SIDE, WF_AMX_SIDE, (char *)out + t * next, WF_AMX_STEP);
     }
 }

@@ -12,13 +12,15 @@
 #ifndef EAGER_KERNELS_GEMM_AMX_H
 #define EAGER_KERNELS_GEMM_AMX_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
     WF_AMX_SIDE = 32,   /* rows and columns of a square, and terms of a step */
     WF_AMX_TILE = 1024, /* bytes of a tile */
     WF_AMX_STEP = 2 * WF_AMX_TILE,
-    WF_AMX_SQUARE = 4 * WF_AMX_TILE
+    WF_AMX_SQUARE = 4 * WF_AMX_TILE,
+    WF_AMX_TAPS = 64
 };
 
 /* A bf16 matrix: element (i, j) at at[i * rs + j * cs]. */
@@ -34,11 +36,13 @@ typedef struct wf_amx_rows {
     int64_t stride;
 } wf_amx_rows;
 
-/* A finished square that is still to be rounded to bf16: rows [done, rows) of it. `bias`: NULL, or 32 terms to add to
+/* A finished square that is still to be rounded to bf16: rows [done, rows) of it, to c + i * c_rs or, where that is
+ * given, c + row_at[i] (nowhere if negative). `bias`: NULL, or 32 terms to add to
  * each row before. `next`: where the one in work will go, or NULL. */
 typedef struct wf_amx_out {
     const float *acc, *bias;
     uint16_t *c, *next;
+    const int64_t *row_at;
     int64_t c_rs, rows, columns, done;
 } wf_amx_out;
 
@@ -56,5 +60,11 @@ void wf_amx_pack_rows(const wf_amx_matrix *a, int64_t rows, int64_t k, void *out
 /* Columns of B (at most 32) of `k` terms as steps of WF_AMX_STEP bytes, `next` bytes apart. */
 void wf_amx_pack_columns(const wf_amx_matrix *b, int64_t columns, int64_t k, void *out,
                          int64_t next);
+
+/* 32 output channels x 32 input channels of weights [o][c][tap], `o_rs` elements from one output channel to the next,
+ * as a step for each of `taps` taps (at most WF_AMX_TAPS), `next` bytes apart: channels of the input along k, or those
+ * of the output where `transposed`. */
+void wf_amx_pack_taps(const uint16_t *weight, int64_t o_rs, int64_t taps, bool transposed,
+                      void *out, int64_t next);
 
 #endif

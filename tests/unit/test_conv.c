@@ -1,6 +1,6 @@
 /*
  * tests/unit/test_conv.c -- convolution and its gradients against direct sums in higher precision,
- * on both back ends.
+ * on all back ends.
  *
  * The bound is that of test_gemm.c with k = number of terms of the element: any order of k products
  * and additions in the accumulation type, then one rounding to storage. Where a back end sums parts
@@ -238,11 +238,12 @@ enum { SHAPES = 60, TYPE_STEP = 4 };
 #else
 enum { SHAPES = 60, TYPE_STEP = 1 };
 #endif
-static const int backends[] = {WF_GEMM_BUILTIN, WF_GEMM_ONEDNN};
+static const int backends[] = {WF_GEMM_BUILTIN, WF_GEMM_ONEDNN, WF_GEMM_AUTO};
+enum { BACKENDS = sizeof backends / sizeof *backends };
 
 Test(conv, random_shapes)
 {
-    for (size_t b = 0; b < 2; b++) {
+    for (size_t b = 0; b < BACKENDS; b++) {
         wf_gemm_set_backend(backends[b]);
         for (size_t t = 0; t < 4; t++)
             for (int i = 0; i < (int)effort_of(SHAPES); i++) {
@@ -258,7 +259,10 @@ static const wf_conv_desc layers[] = {
     {.n = 3, .c = 16, .h = 19, .w = 23, .o = 24, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
     {.n = 1, .c = 40, .h = 30, .w = 30, .o = 33, .kh = 1, .kw = 1, .stride = {1, 1}, .pad = {0, 0}},
     {.n = 9, .c = 8, .h = 9, .w = 9, .o = 16, .kh = 3, .kw = 3, .stride = {2, 2}, .pad = {1, 1}},
+    {.n = 2, .c = 32, .h = 9, .w = 11, .o = 64, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
+    {.n = 1, .c = 96, .h = 7, .w = 6, .o = 32, .kh = 5, .kw = 3, .stride = {1, 1}, .pad = {2, 0}},
 };
+enum { LAYERS = sizeof layers / sizeof *layers };
 
 static wf_conv_desc layer(size_t i, int dtype, unsigned layout)
 {
@@ -273,13 +277,36 @@ static wf_conv_desc layer(size_t i, int dtype, unsigned layout)
 
 Test(conv, layers)
 {
-    for (size_t b = 0; b < 2; b++) {
+    for (size_t b = 0; b < BACKENDS; b++) {
         wf_gemm_set_backend(backends[b]);
         for (size_t t = 0; t < 4; t += TYPE_STEP)
-            for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+            for (size_t i = 0; i < LAYERS; i++) {
                 wf_conv_desc d = layer(i, float_types[t], (unsigned)between(0, 3));
                 all_three(&d);
             }
+    }
+}
+
+/* Channels in whole steps of matrix units, channels last: sizes, borders and dilations of all kinds. */
+Test(conv, whole_steps_of_channels)
+{
+    wf_gemm_set_backend(WF_GEMM_AUTO);
+    for (int i = 0; i < (int)effort_of(SHAPES); i++) {
+        wf_conv_desc d = {.dtype = WEFT_BF16, .layout = 3, .n = between(1, 3), .groups = 1};
+        d.c = 32 * between(1, 2);
+        d.o = 32 * between(1, 2);
+        d.kh = between(1, 4);
+        d.kw = between(1, 4);
+        d.stride[0] = d.stride[1] = 1;
+        for (int x = 0; x < 2; x++) {
+            d.dilation[x] = between(1, 2);
+            d.pad[x] = between(0, 3);
+        }
+        d.h = (d.kh - 1) * d.dilation[0] + between(1, 9);
+        d.w = (d.kw - 1) * d.dilation[1] + between(1, 9);
+        d.oh = out_size(d.h, d.kh, 1, d.pad[0], d.dilation[0]);
+        d.ow = out_size(d.w, d.kw, 1, d.pad[1], d.dilation[1]);
+        all_three(&d);
     }
 }
 
@@ -287,11 +314,13 @@ Test(conv, same_bits_at_any_thread_count)
 {
     static const int threads[] = {1, 2, 3, 7};
     int before = wf_num_threads();
-    for (size_t run = 0; run < 2 * 4 * 4 * 2; run++) {
-        if (run / 8 % TYPE_STEP != 0)
+    for (size_t run = 0; run < (size_t)BACKENDS * LAYERS * 4 * 2; run++) {
+        const size_t which = run / BACKENDS % LAYERS, type = run / BACKENDS / LAYERS % 4;
+        if (type % TYPE_STEP != 0)
             continue;
-        wf_gemm_set_backend(backends[run % 2]);
-        wf_conv_desc d = layer(run / 2 % 4, float_types[run / 8 % 4], run / 32 ? 3 : 0);
+        wf_gemm_set_backend(backends[run % BACKENDS]);
+        wf_conv_desc d =
+            layer(which, float_types[type], run / ((size_t)BACKENDS * LAYERS * 4) ? 3 : 0);
         int64_t ns = d.n * d.c * d.h * d.w, nd = d.n * d.o * d.oh * d.ow,
                 nw = d.o * d.c * d.kh * d.kw;
         tensor src = make(d.dtype, ns), w = make(d.dtype, nw), ddst = make(d.dtype, nd);
@@ -309,8 +338,7 @@ Test(conv, same_bits_at_any_thread_count)
                 }
                 cr_assert_eq(memcmp(first[x].data, out[x].data, size), 0,
                              "%s %s: result %d of layer %zu differs with %d threads",
-                             wf_gemm_backend_name(), wf_dtype_name(d.dtype), x, run / 2 % 4,
-                             threads[t]);
+                             wf_gemm_backend_name(), wf_dtype_name(d.dtype), x, which, threads[t]);
             }
         }
         for (int x = 0; x < 3; x++)
@@ -323,7 +351,7 @@ Test(conv, same_bits_at_any_thread_count)
 /* Every size that can be zero, one at a time. */
 Test(conv, zero_sizes)
 {
-    for (size_t b = 0; b < 2; b++) {
+    for (size_t b = 0; b < BACKENDS; b++) {
         wf_gemm_set_backend(backends[b]);
         for (int z = 0; z < 5; z++) {
             wf_conv_desc d = {.dtype = WEFT_F32, .n = 2, .c = 4, .h = 5, .w = 6, .o = 4, .kh = 3};
