@@ -2,7 +2,8 @@
  * jit/capture.c -- capturing a plan's run on a device, and replaying it; see capture.h.
  *
  * A run is three ops of the stream: arguments in, the launch, results and written arguments out. Each orders itself
- * behind what other streams do with the memory it uses, so a run on another stream waits for the one before. The lock
+ * behind what other streams do with the memory it uses, so a run on another stream waits for the one before. Of an argument that is
+ * part of a storage only what the plan can touch is copied. The lock
  * is held while the three are queued: another thread's copies must not come between.
  */
 #include "jit/capture.h"
@@ -14,13 +15,16 @@
 #include "eager/device.h"
 #include "eager/pool.h"
 
+enum { ALIGNED = 512 }; /* bytes */
+
 struct wf_capture {
     pthread_mutex_t lock;
     const wf_device_graphs *api;
     void *graph;
     int device;
     uint32_t n_source, n_made;
-    wf_storage **in;      /* per source: its own memory of an argument; NULL: captured */
+    wf_storage **in;      /* per source: its own memory of an argument's reach; NULL: captured */
+    int64_t *reach;       /* per source: the first byte that the plan touches, and how many */
     wf_storage **out;     /* per result: what the graph writes */
     const void **address; /* per source: of a captured tensor's memory */
     bool *written;        /* per source */
@@ -58,10 +62,11 @@ static wf_capture *make(const wf_capture_of *what)
                       .n_made = what->n_made};
     pthread_mutex_init(&c->lock, NULL);
     c->in = wf_calloc(ns + 1, sizeof *c->in);
+    c->reach = wf_calloc(2 * ns + 1, sizeof *c->reach);
     c->out = wf_calloc(nm + 1, sizeof *c->out);
     c->address = wf_calloc(ns + 1, sizeof *c->address);
     c->written = wf_calloc(ns + 1, sizeof *c->written);
-    if (!c->in || !c->out || !c->address || !c->written) {
+    if (!c->in || !c->reach || !c->out || !c->address || !c->written) {
         wf_capture_free(c);
         return NULL;
     }
@@ -91,6 +96,7 @@ void wf_capture_free(wf_capture *c)
         }
     }
     wf_mfree(c->in);
+    wf_mfree(c->reach);
     wf_mfree(c->out);
     wf_mfree(c->address);
     wf_mfree(c->written);
@@ -119,11 +125,25 @@ static int check_worth(const wf_capture_of *what, wf_why *why)
                          info.steps, copies);
 }
 
+/* What of an argument a run touches, from a multiple of what memory is aligned to. */
+static void find_reach(wf_capture *c, const wf_capture_of *what, uint32_t k)
+{
+    int64_t lo, hi, size = (int64_t)what->source[k]->nbytes;
+    wf_plan_reach(what->plan, what->fn, k, &lo, &hi);
+    lo -= lo % ALIGNED;
+    hi = hi < size ? hi : size;
+    c->reach[2 * k] = lo;
+    c->reach[2 * k + 1] = hi > lo ? hi - lo : 0;
+}
+
 static int make_inputs(wf_capture *c, const wf_capture_of *what, wf_why *why)
 {
     size_t bytes = 0;
     for (uint32_t k = 0; k < c->n_source; k++) {
-        bytes += what->argument[k] ? what->source[k]->nbytes : 0;
+        if (what->argument[k]) {
+            find_reach(c, what, k);
+            bytes += (size_t)c->reach[2 * k + 1];
+        }
     }
     for (uint32_t k = 0; k < c->n_made; k++) {
         bytes += what->made_bytes[k];
@@ -135,7 +155,7 @@ static int make_inputs(wf_capture *c, const wf_capture_of *what, wf_why *why)
     }
     for (uint32_t k = 0; k < c->n_source; k++) {
         if (what->argument[k]) {
-            c->in[k] = wf_storage_new_on(c->device, what->source[k]->nbytes, why);
+            c->in[k] = wf_storage_new_on(c->device, (size_t)c->reach[2 * k + 1], why);
             if (!c->in[k]) {
                 return no_memory(why);
             }
@@ -144,9 +164,11 @@ static int make_inputs(wf_capture *c, const wf_capture_of *what, wf_why *why)
     return 0;
 }
 
-static int lay(wf_view *v, const wf_fn *f, wf_val value, wf_storage *st, bool write, wf_why *why)
+/* skipped: bytes before the storage's first that the value has, which nobody touches. */
+static int lay(wf_view *v, const wf_fn *f, wf_val value, wf_storage *st, int64_t skipped,
+               bool write, wf_why *why)
 {
-    wf_view_of_type(v, wf_fn_type(f, value), st->data);
+    wf_view_of_type(v, wf_fn_type(f, value), (void *)((uintptr_t)st->data - (uintptr_t)skipped));
     v->device = st->device;
     return wf_storage_use(st, write, why);
 }
@@ -158,17 +180,18 @@ static int lay_out(wf_capture *c, const wf_capture_of *what, wf_view *in, wf_vie
     int rc = 0;
     for (uint32_t k = 0; k < c->n_source && !rc; k++) {
         wf_storage *st = c->in[k] ? c->in[k] : what->source[k];
-        rc = lay(&in[k], f, f->inputs[k], st, c->written[k], why);
+        rc = lay(&in[k], f, f->inputs[k], st, c->reach[2 * k], c->written[k], why);
     }
     uint32_t at = 0;
     for (; at < c->n_made && !rc; at++) {
         c->out[at] = wf_storage_new_on(c->device, what->made_bytes[at], why);
-        rc = c->out[at] ? lay(&out[at], f, f->outputs[at], c->out[at], true, why) : no_memory(why);
+        rc = c->out[at] ? lay(&out[at], f, f->outputs[at], c->out[at], 0, true, why)
+                        : no_memory(why);
     }
     for (uint32_t k = 0; k < c->n_source && !rc; k++) {
         if (c->written[k]) {
             wf_storage *st = c->in[k] ? c->in[k] : what->source[k];
-            rc = lay(&out[at], f, f->outputs[at], st, true, why);
+            rc = lay(&out[at], f, f->outputs[at], st, c->reach[2 * k], true, why);
             at++;
         }
     }
@@ -229,13 +252,13 @@ bool wf_capture_holds(const wf_capture *c, wf_storage *const *source)
     return true;
 }
 
-static wf_view bytes_of(const wf_storage *st)
+static wf_view bytes_of(const wf_storage *st, int64_t first, int64_t n)
 {
-    return (wf_view){.data = st->data,
+    return (wf_view){.data = (char *)st->data + first,
                      .dtype = WEFT_U8,
                      .rank = 1,
                      .device = st->device,
-                     .dims = {(int64_t)st->nbytes},
+                     .dims = {n},
                      .strides = {1}};
 }
 
@@ -245,10 +268,12 @@ static int use_pair(wf_storage *dst, wf_storage *src, wf_why *why)
     return rc ? rc : wf_storage_use(dst, true, why);
 }
 
-static int copy(wf_storage *dst, const wf_storage *src, wf_why *why)
+/* n bytes from byte `to` of dst on := those from `from` of src on. */
+static int copy(wf_storage *dst, int64_t to, const wf_storage *src, int64_t from, int64_t n,
+                wf_why *why)
 {
-    wf_view d = bytes_of(dst), s = bytes_of(src);
-    return wf_device_copy(dst->device, &d, &s, why);
+    wf_view d = bytes_of(dst, to, n), s = bytes_of(src, from, n);
+    return n ? wf_device_copy(dst->device, &d, &s, why) : 0;
 }
 
 static int copy_in(wf_capture *c, wf_storage *const *source, wf_why *why)
@@ -258,7 +283,8 @@ static int copy_in(wf_capture *c, wf_storage *const *source, wf_why *why)
         rc = c->in[k] ? use_pair(c->in[k], source[k], why) : 0;
     }
     for (uint32_t k = 0; k < c->n_source && !rc; k++) {
-        rc = c->in[k] ? copy(c->in[k], source[k], why) : 0;
+        const int64_t *reach = &c->reach[2 * k];
+        rc = c->in[k] ? copy(c->in[k], 0, source[k], reach[0], reach[1], why) : 0;
     }
     return rc;
 }
@@ -273,10 +299,11 @@ static int copy_out(wf_capture *c, wf_storage *const *source, wf_storage *const 
         rc = c->in[k] && c->written[k] ? use_pair(source[k], c->in[k], why) : 0;
     }
     for (uint32_t k = 0; k < c->n_made && !rc; k++) {
-        rc = copy(made[k], c->out[k], why);
+        rc = copy(made[k], 0, c->out[k], 0, (int64_t)made[k]->nbytes, why);
     }
     for (uint32_t k = 0; k < c->n_source && !rc; k++) {
-        rc = c->in[k] && c->written[k] ? copy(source[k], c->in[k], why) : 0;
+        const int64_t *reach = &c->reach[2 * k];
+        rc = c->in[k] && c->written[k] ? copy(source[k], reach[0], c->in[k], 0, reach[1], why) : 0;
     }
     return rc;
 }

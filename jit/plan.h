@@ -106,6 +106,10 @@ typedef struct wf_plan_cost {
 /* launch_of[k], for each instruction of wf_plan_fn: the step that computes it, or -1; cost: of each step. 0, or a
  * status with why filled. */
 int wf_plan_costs(const wf_plan *p, int32_t *launch_of, wf_plan_cost *cost, wf_why *why);
+/* Bytes [*lo, *hi) of an input's memory (of what is written there, too) that a run with the recording's numbers can touch; both 0:
+ * none. */
+void wf_plan_reach(const wf_plan *p, const wf_fn *recording, uint32_t input, int64_t *lo,
+                   int64_t *hi);
 /* An edge that is not fused: instruction `reader` reads v, which another step makes. */
 typedef struct wf_plan_edge_info {
     uint32_t reader;

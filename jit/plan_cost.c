@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jit/ir/build.h"
 #include "jit/ir/flops.h"
 #include "jit/passes/cost.h"
 #include "jit/plan_int.h"
@@ -94,4 +95,61 @@ bool wf_plan_edge_at(const wf_plan *p, uint32_t i, wf_plan_edge_info *out)
     *out =
         (wf_plan_edge_info){e->reader, e->v, wf_reason_name[e->reason], wf_reason_text[e->reason]};
     return true;
+}
+
+/* The bytes from `at` on that a map of elements touches, added to [*lo, *hi). */
+static void widen(int64_t at, int rank, const int64_t *dims, const int64_t *strides, int64_t size,
+                  int64_t *lo, int64_t *hi)
+{
+    int64_t from = at, to = at + 1;
+    for (int i = 0; i < rank; i++) {
+        if (dims[i] == 0) {
+            return;
+        }
+        *(strides[i] < 0 ? &from : &to) += (dims[i] - 1) * strides[i];
+    }
+    *lo = *hi == 0 || from * size < *lo ? from * size : *lo;
+    *hi = to * size > *hi ? to * size : *hi;
+}
+
+/* Is the access one to the memory of the input? */
+static bool is_of(const wf_plan *p, const wf_access *a, uint32_t input)
+{
+    const wf_buffer *b = a->buffer < 0 ? NULL : &p->buffers[a->buffer];
+    if (!b || b->place == WF_PLACE_INPUT) {
+        return b && b->index == input;
+    }
+    return b->place == WF_PLACE_OUTPUT && p->writes && p->writes[b->index] == (int32_t)input;
+}
+
+void wf_plan_reach(const wf_plan *own, const wf_fn *recording, uint32_t input, int64_t *lo,
+                   int64_t *hi)
+{
+    const wf_plan *p = wf_plan_chosen(own);
+    *lo = *hi = 0;
+    for (uint32_t n = 0; n < p->nsteps; n++) {
+        const wf_plan_step *s = &p->steps[n];
+        const wf_access *a = &p->accesses[s->access];
+        int first = 0;
+        if (s->kind == WF_STEP_OP && s->op == WF_OP_UPDATE && is_of(p, &a[0], input) &&
+            is_of(p, &a[1], input)) { /* in its place: what the map names */
+            const wf_attr *at = wf_attr_now(p->fn, s->ins, recording);
+            const int rank = at->n_dyn / 2;
+            widen(at->dyn[2 * rank], rank, at->dyn, at->dyn + rank,
+                  (int64_t)wf_dtype_size(a->dtype), lo, hi);
+            first = 2;
+        }
+        for (int i = first; i < s->ndst + s->nsrc; i++) {
+            const int64_t *dims = p->words + a[i].shape;
+            int64_t at = a[i].offset;
+            for (uint32_t t = a[i].term; t < a[i].term + (uint32_t)a[i].nterms; t++) {
+                const wf_term *term = &p->terms[t];
+                at += wf_term_value(term, wf_attr_now(p->fn, term->ins, recording));
+            }
+            if (is_of(p, &a[i], input)) {
+                widen(at, a[i].rank, dims, dims + a[i].rank, (int64_t)wf_dtype_size(a[i].dtype), lo,
+                      hi);
+            }
+        }
+    }
 }

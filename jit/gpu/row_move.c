@@ -186,7 +186,8 @@ static int update(int ordinal, wf_exec *e)
         (char *)e->dst[0].data + e->attr->dyn[2 * rank] * (int64_t)wf_dtype_size(value->dtype);
     memcpy(map.dims, value->dims, sizeof map.dims);
     memcpy(map.strides, e->attr->dyn + rank, (size_t)rank * sizeof map.strides[0]);
-    const int status = wf_gpu_copy(ordinal, &e->dst[0], &e->src[0], e->why);
+    const bool in_place = e->dst[0].data == e->src[0].data && wf_view_is_contiguous(&e->src[0]);
+    const int status = in_place ? 0 : wf_gpu_copy(ordinal, &e->dst[0], &e->src[0], e->why);
     if (status != 0 || wf_view_numel(value) == 0)
         return status;
     return wf_map_is_injective(rank, map.dims, map.strides)

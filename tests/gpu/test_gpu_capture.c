@@ -182,6 +182,50 @@ Test(gpu_capture, arguments_that_are_written)
     gpu_check_races();
 }
 
+static weft_status slides(void *self, const weft_tensor *in, int n, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n, (void)n_out;
+    weft_tensor part = weft_slice(in[0], 0, 3, 100, 5);
+    weft_mul_(weft_narrow(in[0], 0, 7, 9), weft_f(0.5));
+    out[0] = weft_add(part, weft_select(in[1], 0, 1));
+    return weft_error_status(out[0]);
+}
+
+/* Arguments that are small parts of large memory: what lies beside them is neither held nor written. */
+Test(gpu_capture, parts_of_storages)
+{
+    enum { LARGE = 1 << 20, PART = 200 };
+    open_settled(46);
+    weft_scope s = weft_scope_begin();
+    weft_tensor a = numbers(1, LARGE, 1), b = numbers(1, LARGE, 1), y;
+    weft_jit *j = weft_jit_trace(slides, NULL, .frozen = true, .verify_every = -1);
+    weft_cuda_memory before, after;
+    cr_assert_eq(weft_cuda_get_memory(WEFT_CUDA(0), &before), WEFT_OK);
+    for (int i = 0; i < CALLS; i++) {
+        weft_scope inner = weft_scope_begin();
+        weft_tensor in[2], same[2], want;
+        for (int k = 0; k < 2; k++) {
+            weft_tensor x = weft_reshape(k ? b : a, weft_shape(LARGE));
+            weft_tensor at = weft_narrow(x, 0, LARGE / 2, PART);
+            weft_tensor rows =
+                weft_reshape(weft_narrow(x, 0, LARGE / 2 - 300, 40), weft_shape(2, 20));
+            (k ? same : in)[0] = at;
+            (k ? same : in)[1] = rows;
+        }
+        call(j, in, 2, &y, 1);
+        cr_assert_eq(slides(NULL, same, 2, &want, 1), WEFT_OK, "%s", weft_last_error());
+        check_equal("parts", y, want);
+        weft_scope_end(inner);
+    }
+    check_equal("all of it", a, b);
+    cr_assert_geq(stats_of(j).captured, 3, "%s", reasons(j));
+    cr_assert_eq(weft_cuda_get_memory(WEFT_CUDA(0), &after), WEFT_OK);
+    cr_assert_leq(after.live_bytes - before.live_bytes, 1 << 16);
+    weft_jit_free(j);
+    weft_scope_end(s);
+    gpu_check_races();
+}
+
 static weft_status looks_up(void *self, const weft_tensor *in, int n, weft_tensor *out, int n_out)
 {
     (void)n, (void)n_out;
