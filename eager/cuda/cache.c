@@ -643,6 +643,10 @@ int wf_cache_alloc(wf_cache *c, int key, uint64_t size, wf_cache_chunk **out)
     int code = p ? 0 : WF_CACHE_NO_HOST_MEMORY;
     if (p && c->rules.single) {
         code = take_segment(c, p, size ? size : 1, need, &n);
+        if (code && code != WF_CACHE_NO_HOST_MEMORY && wf_cache_trim(c, -1) > 0) {
+            c->stats.retries++; /* pools of graphs that are gone */
+            code = take_segment(c, p, size ? size : 1, need, &n);
+        }
         if (!code) {
             tree_add(p, n); /* hand_out takes it from there */
         }

@@ -325,10 +325,13 @@ weft_status(weft_event_free)(weft_event *handle)
         return WEFT_OK;
     }
     event *e = find_event(handle);
-    if (!event_of(handle, &why) && !(e && atomic_load(&e->device->broken))) {
+    bool closed = e && e->generation != e->device->generation; /* the driver's went with its device */
+    if (!closed && !event_of(handle, &why) && !(e && atomic_load(&e->device->broken))) {
         return fail("event_free", &why);
     }
-    wf_cu->event_destroy(e->handle);
+    if (!closed) {
+        wf_cu->event_destroy(e->handle);
+    }
     give_event(e);
     return WEFT_OK;
 }

@@ -291,8 +291,8 @@ int wf_cuda_stream_wait(wf_cuda_stream *s, wf_why *why)
 cu_handle wf_cuda_end_of(wf_cuda_stream *s)
 {
     wf_why ignored = {0};
-    bool owned = s->in_use && !s->capture;
-    const wf_cuda_point *p = owned ? NULL : wf_cuda_point_of(s, s->work, &ignored);
+    /* but for the default stream: whoever owns another may give it back, and a capture take it, at any moment */
+    const wf_cuda_point *p = s->slot == 0 ? NULL : wf_cuda_point_of(s, s->work, &ignored);
     return p ? p->event : NULL;
 }
 

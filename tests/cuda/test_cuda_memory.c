@@ -297,3 +297,29 @@ Test(cuda_memory, an_allocation_each)
         close_fake();
     }
 }
+
+/* What a graph that is gone has left is given back before there is no memory. */
+Test(cuda_memory, an_allocation_each_after_a_graph)
+{
+    setenv("WEFT_CUDA_MEMCHECK", "1", 1);
+    with_fake(FAKE_LATE, 1);
+    wf_cuda_graph *g = NULL;
+    wf_cuda_memory m;
+    enum { N = 1 << 16 };
+    OK(wf_cuda_capture_begin(0, &why));
+    wf_cuda_block *inside = block(N * 4);
+    OK(run_fill(inside, N, 7));
+    wf_cuda_free(inside);
+    OK(wf_cuda_capture_end(0, false, &g, &why));
+    OK(wf_cuda_graph_launch(g, &why));
+    wf_cuda_graph_free(g);
+    wf_cuda_get_memory(0, &m);
+    cr_assert(m.live_blocks == 0 && m.reserved_bytes >= N * 4);
+    OK(wf_cuda_set_cap(0, m.reserved_bytes, &why));
+    wf_cuda_block *b = block(N * 4);
+    wf_cuda_get_memory(0, &m);
+    cr_assert_eq(m.retries, 1);
+    wf_cuda_free(b);
+    cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
+    close_fake();
+}

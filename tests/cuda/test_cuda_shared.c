@@ -447,8 +447,12 @@ Test(cuda_shared, stale_handles_are_nobodys)
     cr_assert_eq(weft_stream_free((weft_stream *)&why), WEFT_EHANDLE, "no handle at all");
     cr_assert_eq(weft_event_free((weft_event *)&why), WEFT_EHANDLE);
     weft_stream *old = weft_stream_new(d);
+    e = weft_event_new(d);
     close_fake();
     with_fake(FAKE_LATE, 1);
+    cr_assert_eq(weft_event_record(e), WEFT_EHANDLE, "it went with its device");
+    cr_assert_eq(weft_event_free(e), WEFT_OK);
+    cr_assert_eq(weft_event_free(e), WEFT_EHANDLE);
     t = weft_stream_new(d);
     cr_assert(t && t != old);
     cr_assert_eq(weft_stream_free(old), WEFT_EHANDLE, "of the device before it was closed");
