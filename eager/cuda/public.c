@@ -325,7 +325,8 @@ weft_status(weft_event_free)(weft_event *handle)
         return WEFT_OK;
     }
     event *e = find_event(handle);
-    bool closed = e && e->generation != e->device->generation; /* the driver's went with its device */
+    bool closed =
+        e && e->generation != e->device->generation; /* the driver's went with its device */
     if (!closed && !event_of(handle, &why) && !(e && atomic_load(&e->device->broken))) {
         return fail("event_free", &why);
     }

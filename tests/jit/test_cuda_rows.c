@@ -536,115 +536,87 @@ Test(cuda_rows, attention)
     }
 }
 
-/* Several tiles of rows and columns, heads wider than one, operands and masks that batches share. */
+typedef struct attention_case {
+    int dt, mask_dt;      /* mask_dt 0: none */
+    bool causal, one_row; /* of the mask */
+    int64_t l, s, e, ev;
+    wf_type q, k, v, mask; /* batches alone, then whole */
+} attention_case;
+
+static wf_type batch(int rank, int64_t a, int64_t b, int64_t c)
+{
+    return type(0, rank, a, b, c, 0);
+}
+
+/* The batch that q, k and v broadcast to. */
+static wf_type joint_batch(const attention_case *n)
+{
+    const wf_type *of[] = {&n->q, &n->k, &n->v};
+    wf_type o = {0};
+    for (int i = 0; i < 3; i++)
+        o.rank = of[i]->rank > o.rank ? of[i]->rank : o.rank;
+    for (int d = 0; d < o.rank; d++) {
+        o.dims[d] = 1;
+        for (int i = 0; i < 3; i++) {
+            const int at = d - (o.rank - of[i]->rank);
+            o.dims[d] = at >= 0 && of[i]->dims[at] != 1 ? of[i]->dims[at] : o.dims[d];
+        }
+    }
+    return o;
+}
+
+static void check_attention(attention_case n, int layout)
+{
+    static const double bounds[] = {1e-5, 1e-12, 4e-3, 2e-2};
+    const int dt = n.dt;
+    wf_type o = joint_batch(&n);
+    end_type(&n.q, dt, n.l, n.e);
+    end_type(&n.k, dt, n.s, n.e);
+    end_type(&n.v, dt, n.s, n.ev);
+    end_type(&o, dt, n.l, n.ev);
+    end_type(&n.mask, n.mask_dt ? n.mask_dt : dt, n.one_row ? 1 : n.l, n.s);
+    wf_type lse = o;
+    lse.dtype = dt == WEFT_F64 ? WEFT_F64 : WEFT_F32;
+    lse.rank--;
+    row_case c = {.op = WF_OP_SDPA,
+                  .nsrc = n.mask_dt ? 4 : 3,
+                  .src = {n.q, n.k, n.v, n.mask},
+                  .flt = {0.3},
+                  .attr.n_flt = 1,
+                  .bound = bounds[dt == WEFT_F32   ? 0
+                                  : dt == WEFT_F64 ? 1
+                                  : dt == WEFT_F16 ? 2
+                                                   : 3]};
+    c.attr.flags = n.causal ? WF_FLAG_CAUSAL : 0;
+    check_layout(&c, layout % 3);
+    row_case b = c;
+    b.op = WF_OP_SDPA_BWD;
+    b.nsrc = n.mask_dt ? 7 : 6;
+    b.bound *= dt == WEFT_F32 ? 10 : 1.5;
+    const wf_type src[] = {o, n.q, n.k, n.v, o, lse, n.mask};
+    memcpy(b.src, src, sizeof src);
+    check_layout(&b, layout % 2);
+}
+
+/* Several tiles of rows and columns, heads wider than one, operands and masks that batches share; f64 and wide heads. */
 Test(cuda_rows, attention_of_many_tiles)
 {
     NEED_FIBERS();
-    static const struct {
-        int dt, mask_dt; /* mask_dt 0: none */
-        bool causal;
-        int64_t l, s, e, ev;
-        wf_type q, k, v, mask; /* batches alone */
-    } cases[] = {
-        {WEFT_F32, 0, true, 130, 130, 40, 64, {.rank = 0}, {.rank = 0}, {.rank = 0}, {.rank = 0}},
-        {WEFT_F32,
-         WEFT_BOOL,
-         false,
-         70,
-         150,
-         100,
-         17,
-         {.rank = 1, .dims = {2}},
-         {.rank = 2, .dims = {3, 1}},
-         {.rank = 0},
-         {.rank = 2, .dims = {3, 2}}},
-        {WEFT_F16,
-         0,
-         true,
-         65,
-         129,
-         16,
-         128,
-         {.rank = 2, .dims = {1, 2}},
-         {.rank = 2, .dims = {2, 1}},
-         {.rank = 2, .dims = {2, 2}},
-         {.rank = 0}},
-        {WEFT_BF16,
-         WEFT_BF16,
-         false,
-         129,
-         66,
-         64,
-         65,
-         {.rank = 3, .dims = {2, 1, 3}},
-         {.rank = 1, .dims = {3}},
-         {.rank = 3, .dims = {1, 2, 1}},
-         {.rank = 1, .dims = {1}}},
-        {WEFT_F64,
-         WEFT_BOOL,
-         true,
-         21,
-         18,
-         12,
-         9,
-         {.rank = 2, .dims = {2, 1}},
-         {.rank = 1, .dims = {3}},
-         {.rank = 0},
-         {.rank = 0}},
-        {WEFT_F16,
-         0,
-         false,
-         10,
-         20,
-         140,
-         129,
-         {.rank = 1, .dims = {2}},
-         {.rank = 1, .dims = {1}},
-         {.rank = 2, .dims = {3, 2}},
-         {.rank = 0}},
-    };
-    static const double bounds[] = {1e-5, 1e-12, 4e-3, 2e-2};
-    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
-        wf_type q = cases[n].q, k = cases[n].k, v = cases[n].v, mask = cases[n].mask, o = {0}, lse;
-        const wf_type *of[] = {&q, &k, &v};
-        for (int i = 0; i < 3; i++)
-            o.rank = of[i]->rank > o.rank ? of[i]->rank : o.rank;
-        for (int d = 0; d < o.rank; d++) {
-            o.dims[d] = 1;
-            for (int i = 0; i < 3; i++) {
-                const int at = d - (o.rank - of[i]->rank);
-                o.dims[d] = at >= 0 && of[i]->dims[at] != 1 ? of[i]->dims[at] : o.dims[d];
-            }
-        }
-        const int dt = cases[n].dt;
-        end_type(&q, dt, cases[n].l, cases[n].e);
-        end_type(&k, dt, cases[n].s, cases[n].e);
-        end_type(&v, dt, cases[n].s, cases[n].ev);
-        end_type(&o, dt, cases[n].l, cases[n].ev);
-        end_type(&mask, cases[n].mask_dt ? cases[n].mask_dt : dt, n == 1 ? 1 : cases[n].l,
-                 cases[n].s);
-        lse = o;
-        lse.dtype = dt == WEFT_F64 ? WEFT_F64 : WEFT_F32;
-        lse.rank--;
-        row_case c = {.op = WF_OP_SDPA,
-                      .nsrc = cases[n].mask_dt ? 4 : 3,
-                      .src = {q, k, v, mask},
-                      .flt = {0.3},
-                      .attr.n_flt = 1,
-                      .bound = bounds[dt == WEFT_F32   ? 0
-                                      : dt == WEFT_F64 ? 1
-                                      : dt == WEFT_F16 ? 2
-                                                       : 3]};
-        c.attr.flags = cases[n].causal ? WF_FLAG_CAUSAL : 0;
-        check_layout(&c, (int)n % 3);
-        row_case b = c;
-        b.op = WF_OP_SDPA_BWD;
-        b.nsrc = cases[n].mask_dt ? 7 : 6;
-        b.bound *= dt == WEFT_F32 ? 10 : 1.5;
-        const wf_type src[] = {o, q, k, v, o, lse, mask};
-        memcpy(b.src, src, sizeof src);
-        check_layout(&b, (int)n % 2);
-    }
+    const wf_type no = {0};
+    const attention_case cases[] = {{WEFT_F32, 0, true, false, 130, 130, 40, 64, no, no, no, no},
+                                    {WEFT_F32, WEFT_BOOL, false, true, 70, 150, 100, 17,
+                                     batch(1, 2, 0, 0), batch(2, 3, 1, 0), no, batch(2, 3, 2, 0)},
+                                    {WEFT_F16, 0, true, false, 65, 129, 16, 128, batch(2, 1, 2, 0),
+                                     batch(2, 2, 1, 0), batch(2, 2, 2, 0), no},
+                                    {WEFT_BF16, WEFT_BF16, false, false, 129, 66, 64, 65,
+                                     batch(3, 2, 1, 3), batch(1, 3, 0, 0), batch(3, 1, 2, 1),
+                                     batch(1, 1, 0, 0)},
+                                    {WEFT_F64, WEFT_BOOL, true, false, 21, 18, 12, 9,
+                                     batch(2, 2, 1, 0), batch(1, 3, 0, 0), no, no},
+                                    {WEFT_F16, 0, false, false, 10, 20, 140, 129, batch(1, 2, 0, 0),
+                                     batch(1, 1, 0, 0), batch(2, 3, 2, 0), no}};
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++)
+        check_attention(cases[n], (int)n);
 }
 
 Test(cuda_rows, attention_without_keys)
