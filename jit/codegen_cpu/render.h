@@ -53,6 +53,8 @@ wf_kref wf_ll_copy_instr(wf_kir *d, const wf_kir *k, uint32_t n, const wf_kref *
 /* The same mathematics in primitives that take fewer instructions where operands are uniform (render_ease.c).
  * out, initialised, stays empty where there is nothing to change. */
 int wf_ll_ease(const wf_kir *k, const bool *uniform_param, wf_kir *out, wf_why *why);
+/* A quicker body for ordinary elements with `rare` set for the others; out stays empty where there is none. */
+int wf_ll_hurry(const wf_kir *k, const bool *uniform_param, wf_kir *out, wf_why *why);
 /* A body whose uniform part is computed once; body: what is computed for each element. */
 typedef struct wf_ll_split {
     wf_kir eased, once, rest;

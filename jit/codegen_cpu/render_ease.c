@@ -1,5 +1,5 @@
 /*
- * jit/codegen_cpu/render_ease.c -- a body in primitives that are fewer instructions where an operand is uniform.
+ * jit/codegen_cpu/render_ease.c -- a body in primitives that take less time where an operand is uniform.
  *
  * The maximum of IEEE 754 (NaN propagates, -0 < +0) is four instructions of vectors. With a uniform operand s it is
  *
@@ -10,6 +10,16 @@
  * makes +0 of either zero, which is max(-0, +0) and max(+0, +0); adding -0 changes no bits of anything. With a
  * constant s the addition is only there for +0. The minimum has no such sum (nothing makes -0 of +0), so only
  * constants are eased: s < a ? s : a, with <= for -0, which beats +0.
+ *
+ * A division by a uniform s has the divider do what it did for the element before. With y = 1 / s, rounded, the
+ * quotient is
+ *
+ *     q0 = a y,   q1 = q0 + (a - q0 s) y,   q = q1 + (a - q1 s) y        (each sum one fma)
+ *
+ * q1 is off by less than one unit in the last place, so a - q1 s is exact and q is the quotient rounded to nearest, by
+ * Markstein's theorem (y must be the rounded reciprocal, as it is). Exactness needs operands in the middle of the
+ * exponents: s in [2^-30, 2^30), |a| in [2^-90, 2^90] or 0, whose sign the last step puts back. Other elements are
+ * rare: the whole body divides.
  *
  * Invariant: the bits of every value that is read are those of the program given (any NaN is any NaN).
  */
@@ -99,21 +109,114 @@ static int rewrite(const wf_kir *k, const bool *uniform, wf_kref *map, wf_kir *d
     return wf_kir_finish(d, why);
 }
 
-int wf_ll_ease(const wf_kir *k, const bool *uniform_param, wf_kir *out, wf_why *why)
+/* -- division --------------------------------------------------------------------------------------------------- */
+static bool is_shared_division(const wf_kinstr *i, const bool *uniform)
+{
+    return i->prim == WF_KP_DIV && i->type == WF_KT_F32 && uniform[i->src[1]] &&
+           !uniform[i->src[0]];
+}
+
+static wf_kref u32(wf_kir *d, uint32_t x)
+{
+    return wf_kir_const(d, WF_KT_U32, x);
+}
+#define OP1(prim, a) wf_kir_op(d, WF_KP_##prim, a, WF_KREF_NONE, WF_KREF_NONE)
+#define OP2(prim, a, b) wf_kir_op(d, WF_KP_##prim, a, b, WF_KREF_NONE)
+#define OP3(prim, a, b, c) wf_kir_op(d, WF_KP_##prim, a, b, c)
+
+/* a / s, and *rare for operands of which that is not known. */
+static wf_kref quick_quotient(wf_kir *d, wf_kref a, wf_kref s, wf_kref *rare)
+{
+    enum {
+        TWO_M30 = 0x30800000,
+        TWO_60_MORE = 60 << 23,
+        TWO_M90 = 0x12800000,
+        TWO_90 = 0x6C800000
+    };
+    const wf_kref fits = OP2(LT, OP2(SUB, OP1(BITS32, s), u32(d, TWO_M30)), u32(d, TWO_60_MORE));
+    /* magnitudes minus one up to here are too small; those of 0 and of all elements of a bad s: */
+    const wf_kref small = OP3(SELECT, fits, u32(d, TWO_M90 - 2), u32(d, UINT32_MAX));
+    const wf_kref bits = OP1(BITS32, a), size = OP2(IAND, bits, u32(d, INT32_MAX));
+    const wf_kref test =
+        OP2(BOR, OP2(LE, OP2(SUB, size, u32(d, 1)), small), OP2(GT, size, u32(d, TWO_90)));
+    *rare = *rare == WF_KREF_NONE ? test : OP2(BOR, *rare, test);
+    const wf_kref y = OP2(DIV, wf_kir_f32(d, 1.0F), s), q0 = OP2(MUL, a, y);
+    const wf_kref q1 = OP3(FMA, OP3(FMA, OP1(NEG, q0), s, a), y, q0);
+    const wf_kref q = OP3(FMA, OP3(FMA, OP1(NEG, q1), s, a), y, q1);
+    return OP1(FLT32, OP2(IOR, OP1(BITS32, q), OP2(IAND, bits, u32(d, 0x80000000U))));
+}
+#undef OP1
+#undef OP2
+#undef OP3
+
+static int divide_quickly(const wf_kir *k, const bool *uniform, wf_kref *map, wf_kir *d,
+                          wf_why *why)
+{
+    wf_kref rare = WF_KREF_NONE;
+    for (uint32_t p = 0; p < k->nparam; p++)
+        wf_kir_param(d, (wf_kty)k->param_type[p]);
+    for (uint32_t n = 0; n < k->n; n++) {
+        const wf_kinstr *i = &k->ins[n];
+        map[n] = i->prim == WF_KP_PARAM ? d->param[i->imm]
+                 : is_shared_division(i, uniform)
+                     ? quick_quotient(d, map[i->src[0]], map[i->src[1]], &rare)
+                     : wf_ll_copy_instr(d, k, n, map);
+    }
+    for (uint32_t o = 0; o < k->nout; o++)
+        wf_kir_output(d, map[k->out[o]]);
+    d->rare = rare;
+    return wf_kir_finish(d, why);
+}
+
+/* -- both ---------------------------------------------------------------------------------------------------- */
+typedef int rewriting(const wf_kir *k, const bool *uniform, wf_kref *map, wf_kir *d, wf_why *why);
+
+static int if_useful(const wf_kir *k, const bool *uniform, wf_kref *map, wf_kir *d, wf_why *why)
+{
+    bool any = false;
+    for (uint32_t n = 0; n < k->n; n++)
+        any |= easy_operand(k, &k->ins[n], uniform) >= 0;
+    return any ? rewrite(k, uniform, map, d, why) : 0;
+}
+
+/* The divider works beside other instructions: where there are many, it costs nothing. */
+static int if_it_divides(const wf_kir *k, const bool *uniform, wf_kref *map, wf_kir *d, wf_why *why)
+{
+    enum { FEW = 12 };
+    uint32_t divisions = 0, others = 0;
+    for (uint32_t n = 0; n < k->n; n++) {
+        const wf_kprim prim = (wf_kprim)k->ins[n].prim;
+        divisions += is_shared_division(&k->ins[n], uniform);
+        others += !uniform[n] && prim != WF_KP_PARAM;
+    }
+    return divisions == 1 && others <= FEW && k->rare == WF_KREF_NONE
+               ? divide_quickly(k, uniform, map, d, why)
+               : 0;
+}
+
+static int with_uniform(const wf_kir *k, const bool *uniform_param, rewriting *how, wf_kir *out,
+                        wf_why *why)
 {
     bool *uniform = malloc(k->n * sizeof *uniform);
     wf_kref *map = malloc(k->n * sizeof *map);
-    bool any = false;
-    int status = 0;
+    int status;
     if (!uniform || !map) {
         status = wf_fail(why, WEFT_ENOMEM, "no memory for the text of a kernel");
     } else {
         find_uniform(k, uniform_param, uniform);
-        for (uint32_t n = 0; n < k->n; n++)
-            any |= easy_operand(k, &k->ins[n], uniform) >= 0;
-        status = any ? rewrite(k, uniform, map, out, why) : 0;
+        status = how(k, uniform, map, out, why);
     }
     free(uniform);
     free(map);
     return status;
+}
+
+int wf_ll_ease(const wf_kir *k, const bool *uniform_param, wf_kir *out, wf_why *why)
+{
+    return with_uniform(k, uniform_param, if_useful, out, why);
+}
+
+int wf_ll_hurry(const wf_kir *k, const bool *uniform_param, wf_kir *out, wf_why *why)
+{
+    return with_uniform(k, uniform_param, if_it_divides, out, why);
 }

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "jit/codegen_cpu/render.h"
+#include "jit/codegen_cpu/render_total.h"
 
 enum { LANES = WF_LL_LANES };
 #define P(...) wf_text_putf(t, __VA_ARGS__)
@@ -25,27 +25,19 @@ typedef struct rows {
     wf_ll slot[WF_ROWS_SLOTS]; /* operand of a single value */
 } rows;
 
-/* One reduction of a stage. */
-typedef struct total {
-    int out; /* output of the body */
-    wf_kty type;
-    wf_kir combine;
-    uint64_t identity;
-    wf_kprim op;
-    bool ordered;
-} total;
-
 typedef struct elem {
     rows *w;
     const wf_stage *st;
     wf_ll_split split;
-    int n;        /* of the stage */
-    int nsub;     /* vectors in a group */
-    bool ordered; /* some total is */
+    wf_kir hurried;    /* a quicker body, empty if there is none */
+    wf_ll_split quick; /* the same, split */
+    int n;             /* of the stage */
+    int nsub;          /* vectors in a group */
+    bool ordered;      /* some total is */
     int ntotal;
-    total totals[WF_KIR_MAX_OUT];
+    wf_ll_total totals[WF_KIR_MAX_OUT];
     uint64_t used[2]; /* operands that are read; written */
-    wf_ll uniform[WF_KIR_MAX_PARAM];
+    wf_ll uniform[WF_KIR_MAX_PARAM], quick_uniform[WF_KIR_MAX_PARAM];
 } elem;
 
 static int ndst(const rows *w)
@@ -128,26 +120,12 @@ static void pick_stage(rows *w, const wf_stage *st, int n)
 }
 
 /* -- reductions --------------------------------------------------------------------------------------------- */
-static uint64_t identity_of(wf_kprim op, wf_kty type)
-{
-    const bool f32 = type == WF_KT_F32, f64 = type == WF_KT_F64;
-    if (op == WF_KP_ADD)
-        return f32 ? UINT64_C(0x80000000) : f64 ? UINT64_C(1) << 63 : 0;
-    if (op == WF_KP_MUL)
-        return f32 ? UINT64_C(0x3F800000) : f64 ? UINT64_C(0x3FF0000000000000) : 1;
-    if (op == WF_KP_MAX)
-        return f32 ? UINT64_C(0xFF800000) : f64 ? UINT64_C(0xFFF0000000000000) : UINT64_C(1) << 63;
-    if (op == WF_KP_MIN)
-        return f32 ? UINT64_C(0x7F800000) : f64 ? UINT64_C(0x7FF0000000000000) : INT64_MAX;
-    return op == WF_KP_BAND ? 1 : 0;
-}
-
 static int add_total(elem *e, int out, wf_kprim op, wf_why *why)
 {
-    total *x = &e->totals[e->ntotal++];
+    wf_ll_total *x = &e->totals[e->ntotal++];
     x->out = out;
     x->type = wf_kir_type(e->split.body, e->split.body->out[out]);
-    x->identity = identity_of(op, x->type);
+    x->identity = wf_ll_identity_of(op, x->type);
     x->op = op;
     x->ordered = op == WF_KP_ADD || op == WF_KP_MUL;
     e->ordered |= x->ordered;
@@ -155,72 +133,6 @@ static int add_total(elem *e, int out, wf_kprim op, wf_why *why)
     const wf_kref a = wf_kir_param(&x->combine, x->type), b = wf_kir_param(&x->combine, x->type);
     wf_kir_output(&x->combine, wf_kir_op(&x->combine, op, a, b, WF_KREF_NONE));
     return wf_kir_finish(&x->combine, why);
-}
-
-/* a and b combined; the operand of the result. */
-static wf_ll combine(wf_text *t, const total *x, int lanes, const char *prefix, const char *a,
-                     const char *b)
-{
-    wf_ll param[2];
-    snprintf(param[0].s, sizeof param[0].s, "%s", a);
-    snprintf(param[1].s, sizeof param[1].s, "%s", b);
-    wf_ll_body(t, &x->combine, lanes, prefix, param);
-    return wf_ll_ref(&x->combine, x->combine.out[0], lanes, prefix, param);
-}
-
-/* LANES / lanes vectors in `v` down to one value: the halving of the canonical order. */
-static wf_ll halve(wf_text *t, const total *x, int lanes, const char *prefix, wf_ll *v)
-{
-    char name[48];
-    int serial = 0;
-    for (int n = LANES / lanes / 2; n >= 1; n /= 2)
-        for (int i = 0; i < n; i++) {
-            snprintf(name, sizeof name, "%st%d_", prefix, serial++);
-            v[i] = combine(t, x, lanes, name, v[i].s, v[i + n].s);
-        }
-    wf_ll at = v[0];
-    for (int w = lanes / 2; w >= 1; w /= 2) {
-        const wf_ll T = wf_ll_type(x->type, w * 2);
-        wf_ll half[2];
-        for (int h = 0; h < 2; h++) {
-            if (w == 1) {
-                P("  %%%sh%d_%d = extractelement %s %s, i64 %d\n", prefix, w, h, T.s, at.s, h);
-            } else {
-                P("  %%%sh%d_%d = shufflevector %s %s, %s poison, <%d x i32> <", prefix, w, h, T.s,
-                  at.s, T.s, w);
-                for (int i = 0; i < w; i++)
-                    P("%si32 %d", i ? ", " : "", h * w + i);
-                P(">\n");
-            }
-            snprintf(half[h].s, sizeof half[h].s, "%%%sh%d_%d", prefix, w, h);
-        }
-        snprintf(name, sizeof name, "%st%d_", prefix, serial++);
-        at = combine(t, x, w, name, half[0].s, half[1].s);
-    }
-    return at;
-}
-
-/* The function that combines 64 lanes in memory ("" where there is none, and the kernel does it). */
-static wf_ll fold_name(const total *x)
-{
-    const wf_kprim op = x->op;
-    const char *what = op == WF_KP_ADD   ? "add"
-                       : op == WF_KP_MUL ? "mul"
-                       : op == WF_KP_MIN ? "min"
-                                         : "max";
-    wf_ll r = {""};
-    if (wf_kty_is_float(x->type) && op != WF_KP_BOR && op != WF_KP_BAND)
-        snprintf(r.s, sizeof r.s, "wf_fold_%s_f%u", what, wf_kty_bits(x->type));
-    return r;
-}
-
-/* %<name> := the lanes at `lanes` combined. */
-static wf_ll call_fold(wf_text *t, const total *x, const char *name, const char *lanes)
-{
-    wf_ll r;
-    P("  %%%s = call %s @%s(ptr %s)\n", name, wf_ll_type(x->type, 1).s, fold_name(x).s, lanes);
-    snprintf(r.s, sizeof r.s, "%%%s", name);
-    return r;
 }
 
 /* -- an ELEM stage ----------------------------------------------------------------------------------------- */
@@ -260,7 +172,12 @@ static int open_elem(elem *e, wf_why *why)
     bool uniform[WF_KIR_MAX_PARAM];
     for (uint32_t p = 0; p < e->st->body.nparam; p++)
         uniform[p] = is_uniform(w, &e->st->in[p]);
+    wf_kir_init(&e->hurried);
     int status = wf_ll_split_body(&e->st->body, uniform, &e->split, why);
+    if (status == 0)
+        status = wf_ll_hurry(&e->st->body, uniform, &e->hurried, why);
+    if (status == 0 && e->hurried.n > 0)
+        status = wf_ll_split_body(&e->hurried, uniform, &e->quick, why);
     find_used(w, e->st, e->used);
     for (uint32_t o = 0; o < e->st->body.nout && status == 0; o++) {
         const wf_port *port = &e->st->out[o];
@@ -274,6 +191,9 @@ static void close_elem(elem *e)
 {
     for (int x = 0; x < e->ntotal; x++)
         wf_kir_free(&e->totals[x].combine);
+    if (e->hurried.n > 0)
+        wf_ll_split_free(&e->quick);
+    wf_kir_free(&e->hurried);
     wf_ll_split_free(&e->split);
 }
 
@@ -293,6 +213,9 @@ static void uniforms(elem *e)
         }
     snprintf(prefix, sizeof prefix, "s%dh", e->n);
     wf_ll_once_of(t, &e->split, w->lanes, prefix, scalar, e->uniform);
+    snprintf(prefix, sizeof prefix, "s%dd", e->n);
+    if (e->hurried.n > 0)
+        wf_ll_once_of(t, &e->quick, w->lanes, prefix, scalar, e->quick_uniform);
 }
 
 static void vector_constant(wf_text *t, int lanes, const char *type, int from)
@@ -383,6 +306,47 @@ static void group_results(elem *e)
     P("  br i1 %%s%dfull, label %%s%dnext, label %%s%dback\ns%dback:\n", n, n, n, n);
 }
 
+/* Output o of a vector's body: by the quick body if no element is rare. */
+static wf_ll output_of(const elem *e, uint32_t o, const char *tag, const wf_ll *param)
+{
+    wf_ll r;
+    if (e->hurried.n == 0)
+        return wf_ll_ref(e->split.body, e->split.body->out[o], e->w->lanes, tag, param);
+    snprintf(r.s, sizeof r.s, "%%%so%u", tag, o);
+    return r;
+}
+
+static void vector_body(elem *e, const char *tag, const wf_ll *param)
+{
+    wf_text *t = e->w->t;
+    const int lanes = e->w->lanes;
+    const wf_kir *body = e->split.body, *quick = e->quick.body;
+    const wf_ll truth = wf_ll_type(WF_KT_BOOL, lanes);
+    wf_ll qparam[WF_KIR_MAX_PARAM];
+    char q[40];
+    if (e->hurried.n == 0) {
+        wf_ll_body(t, body, lanes, tag, param);
+        return;
+    }
+    for (uint32_t p = 0; p < quick->nparam; p++)
+        qparam[p] = p < e->st->body.nparam ? param[p] : e->quick_uniform[p];
+    snprintf(q, sizeof q, "%sq", tag);
+    wf_ll_body(t, quick, lanes, q, qparam);
+    const wf_ll rare = wf_ll_ref(quick, quick->rare, lanes, q, qparam);
+    if (lanes == 1)
+        P("  %%%sany = freeze i1 %s\n", tag, rare.s);
+    else
+        P("  %%%sany = call i1 @llvm.vector.reduce.or.v%di1(%s %s)\n", tag, lanes, truth.s, rare.s);
+    P("  br i1 %%%sany, label %%%srare, label %%%susual\n%srare:\n", tag, tag, tag, tag);
+    wf_ll_body(t, body, lanes, tag, param);
+    P("  br label %%%sboth\n%susual:\n  br label %%%sboth\n%sboth:\n", tag, tag, tag, tag);
+    for (uint32_t o = 0; o < body->nout; o++)
+        P("  %%%so%u = phi %s [ %s, %%%srare ], [ %s, %%%susual ]\n", tag, o,
+          wf_ll_type(wf_kir_type(body, body->out[o]), lanes).s,
+          wf_ll_ref(body, body->out[o], lanes, tag, param).s, tag,
+          wf_ll_ref(quick, quick->out[o], lanes, q, qparam).s, tag);
+}
+
 /* The j-th vector of a group: stores, and reductions into %s<n>n<x>_<j>. */
 static void group_vector(elem *e, int j)
 {
@@ -393,25 +357,24 @@ static void group_vector(elem *e, int j)
     char tag[32], name[48], acc[32];
     snprintf(tag, sizeof tag, "s%dg%d_", e->n, j);
     load_group(e, j, tag, param);
-    wf_ll_body(t, body, w->lanes, tag, param);
+    vector_body(e, tag, param);
     for (uint32_t o = 0; o < body->nout; o++) {
         const int to = operand_of(w, &e->st->out[o]);
         if (to < 0)
             continue;
         const wf_kty type = operand_type(w, to);
-        const wf_ll T = wf_ll_type(type, w->lanes),
-                    y = wf_ll_ref(body, body->out[o], w->lanes, tag, param);
+        const wf_ll T = wf_ll_type(type, w->lanes), y = output_of(e, o, tag, param);
         P("  %%s%dy%u_%d = bitcast %s %s to %s\n", e->n, o, j, T.s, y.s, T.s);
         if (!is_result(e, o))
             store_vector(e, o, j, 'U');
     }
     for (int x = 0; x < e->ntotal; x++) {
-        const total *r = &e->totals[x];
+        const wf_ll_total *r = &e->totals[x];
         const wf_ll T = wf_ll_type(r->type, w->lanes),
-                    y = wf_ll_ref(body, body->out[r->out], w->lanes, tag, param);
+                    y = output_of(e, (uint32_t)r->out, tag, param);
         snprintf(acc, sizeof acc, "%%s%da%d_%d", e->n, x, j);
         snprintf(name, sizeof name, "%sc%d_", tag, x);
-        const wf_ll sum = combine(t, r, w->lanes, name, acc, y.s);
+        const wf_ll sum = wf_ll_combine(t, r, w->lanes, name, acc, y.s);
         P("  %%s%dn%d_%d = bitcast %s %s to %s\n", e->n, x, j, T.s, sum.s, T.s);
     }
 }
@@ -527,7 +490,7 @@ static wf_ll fold_lanes(elem *e, int x, const char *prefix, const wf_ll *v)
           prefix, j, wf_ll_type(type, 1).s, e->n, x, j * e->w->lanes,
           wf_ll_type(type, e->w->lanes).s, v[j].s, prefix, j, wf_ll_bytes(type));
     snprintf(at, sizeof at, "%%s%dacc%d", e->n, x);
-    return call_fold(t, &e->totals[x], prefix, at);
+    return wf_ll_call_fold(t, &e->totals[x], prefix, at);
 }
 
 /* A block's parts: into the lanes of the level above, or into the value so far. */
@@ -538,13 +501,13 @@ static void block_end(elem *e)
     wf_ll v[LANES];
     char prefix[32], lane[32];
     for (int x = 0; x < e->ntotal; x++) {
-        const total *r = &e->totals[x];
+        const wf_ll_total *r = &e->totals[x];
         const wf_ll S = wf_ll_type(r->type, 1);
         for (int j = 0; j < e->nsub; j++)
             snprintf(v[j].s, sizeof v[j].s, "%%s%dl%d_%d", n, x, j);
         snprintf(prefix, sizeof prefix, "s%df%d", n, x);
-        const wf_ll part =
-            fold_name(r).s[0] ? fold_lanes(e, x, prefix, v) : halve(t, r, e->w->lanes, prefix, v);
+        const wf_ll part = wf_ll_fold_name(r).s[0] ? fold_lanes(e, x, prefix, v)
+                                                   : wf_ll_halve(t, r, e->w->lanes, prefix, v);
         P("  %%s%dpart%d = bitcast %s %s to %s\n", n, x, S.s, part.s, S.s);
         char name[32], old[32];
         snprintf(name, sizeof name, "%%s%dpart%d", n, x);
@@ -555,12 +518,12 @@ static void block_end(elem *e)
               n, x, n, n, x, S.s, n, x, n, x, n, x, S.s, n, x);
             snprintf(old, sizeof old, "%%s%dold%d", n, x);
             snprintf(lane, sizeof lane, "s%dk%d_", n, x);
-            const wf_ll sum = combine(t, r, 1, lane, old, name);
+            const wf_ll sum = wf_ll_combine(t, r, 1, lane, old, name);
             P("  store %s %s, ptr %%s%dlp%d\n", S.s, sum.s, n, x);
         } else {
             snprintf(old, sizeof old, "%%s%dsofar%d", n, x);
             snprintf(lane, sizeof lane, "s%dk%d_", n, x);
-            const wf_ll sum = combine(t, r, 1, lane, old, name);
+            const wf_ll sum = wf_ll_combine(t, r, 1, lane, old, name);
             P("  %%s%dfar%d = bitcast %s %s to %s\n", n, x, S.s, sum.s, S.s);
         }
     }
@@ -582,12 +545,12 @@ static void totals(elem *e)
                 char prefix[32], lane[32];
                 snprintf(prefix, sizeof prefix, "s%dz%d", n, x);
                 snprintf(lane, sizeof lane, "%%s%dlane%d", n, x);
-                if (fold_name(&e->totals[x]).s[0]) {
-                    second[x] = call_fold(t, &e->totals[x], prefix, lane);
+                if (wf_ll_fold_name(&e->totals[x]).s[0]) {
+                    second[x] = wf_ll_call_fold(t, &e->totals[x], prefix, lane);
                     continue;
                 }
                 load_lanes(e, x, v);
-                second[x] = halve(t, &e->totals[x], w->lanes, prefix, v);
+                second[x] = wf_ll_halve(t, &e->totals[x], w->lanes, prefix, v);
             }
         P("  br label %%s%dout\ns%dout:\n", n, n);
         for (int x = 0; x < e->ntotal; x++)

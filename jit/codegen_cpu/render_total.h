@@ -1,0 +1,31 @@
+/*
+ * jit/codegen_cpu/render_total.h -- LLVM text of reductions in kernels over rows: combining lanes.
+ */
+#ifndef JIT_CODEGEN_CPU_RENDER_TOTAL_H
+#define JIT_CODEGEN_CPU_RENDER_TOTAL_H
+
+#include "jit/codegen_cpu/render.h"
+
+/* One reduction of a stage. */
+typedef struct wf_ll_total {
+    int out; /* output of the body */
+    wf_kty type;
+    wf_kir combine;
+    uint64_t identity;
+    wf_kprim op;
+    bool ordered;
+} wf_ll_total;
+
+/* Combined with it, every value stays. */
+uint64_t wf_ll_identity_of(wf_kprim op, wf_kty type);
+/* a and b combined; the operand of the result. */
+wf_ll wf_ll_combine(wf_text *t, const wf_ll_total *x, int lanes, const char *prefix, const char *a,
+                    const char *b);
+/* WF_LL_LANES / lanes vectors in `v` down to one value: the halving of the canonical order. */
+wf_ll wf_ll_halve(wf_text *t, const wf_ll_total *x, int lanes, const char *prefix, wf_ll *v);
+/* The function that combines 64 lanes in memory ("" where there is none, and the kernel does it). */
+wf_ll wf_ll_fold_name(const wf_ll_total *x);
+/* %<name> := the lanes at `lanes` combined. */
+wf_ll wf_ll_call_fold(wf_text *t, const wf_ll_total *x, const char *name, const char *lanes);
+
+#endif
