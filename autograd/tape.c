@@ -228,24 +228,16 @@ static void foreign_remove(wf_tape *t, wf_ref r)
 
 /* -- release ------------------------------------------------------------------------------------------------ */
 
-/* Takes a dead node apart; operands that die too are linked in front of *list. */
-static void node_free(wf_tape *t, wf_ref r, wf_ref *list)
+/* Does the node hold nothing but operands in its own room? */
+static inline bool is_light(const wf_tnode *n)
 {
-    wf_tnode *n = wf_tnode_at(t, r);
-    wf_tape_drop_saved(t, r);
-    while (n->val) {
-        val_free(&n->val);
-    }
-    if (n->flags & WF_TN_FOREIGN) {
-        foreign_remove(t, r);
-    }
-    wf_ref *src = wf_tnode_src(n);
-    for (int i = 0; i < n->nsrc; i++) {
-        if (src[i] && --wf_tnode_at(t, src[i])->refs == 0) {
-            wf_tnode_at(t, src[i])->g.slot = *list;
-            *list = src[i];
-        }
-    }
+    return !n->val && !n->aux && !n->meta && !n->saved_src && n->rank <= WF_TAPE_DIMS &&
+           !(n->flags & (WF_TN_SELF | WF_TN_FOREIGN));
+}
+
+/* What a dead node has outside of its own room. */
+static void free_rest(wf_tape *t, wf_tnode *n, wf_ref *list)
+{
     for (int k = 0; n->aux && k < 8; k++) {
         wf_ref d = n->aux->extra[k];
         if (d && --wf_tnode_at(t, d)->refs == 0) {
@@ -261,6 +253,32 @@ static void node_free(wf_tape *t, wf_ref r, wf_ref *list)
     }
     if (n->rank > WF_TAPE_DIMS) {
         wf_mfree(n->u.ext);
+    }
+}
+
+/* Takes a dead node apart; operands that die too are linked in front of *list. */
+static void node_free(wf_tape *t, wf_ref r, wf_ref *list)
+{
+    wf_tnode *n = wf_tnode_at(t, r);
+    const bool light = is_light(n);
+    if (!light) {
+        wf_tape_drop_saved(t, r);
+        while (n->val) {
+            val_free(&n->val);
+        }
+        if (n->flags & WF_TN_FOREIGN) {
+            foreign_remove(t, r);
+        }
+    }
+    wf_ref *src = wf_tnode_src(n);
+    for (int i = 0; i < n->nsrc; i++) {
+        if (src[i] && --wf_tnode_at(t, src[i])->refs == 0) {
+            wf_tnode_at(t, src[i])->g.slot = *list;
+            *list = src[i];
+        }
+    }
+    if (!light) {
+        free_rest(t, n, list);
     }
     uint32_t ci = r / WF_TAPE_CHUNK;
     t->live--;

@@ -381,9 +381,78 @@ int wf_tape_append_custom(wf_ctx *c, struct wf_custom *custom, int nsrc, wf_slot
     return append_node(c, WF_OP_CUSTOM, &none, custom, 0, nsrc, src, handles, ndst, dst, why);
 }
 
+/* What the derivatives of an elementwise row read, if its operands are tensors and the nodes of all that it reads or
+ * gradients flow to are known: src. False: it is another case. */
+static inline bool reads_known(const wf_ctx *c, wf_op op, int nsrc, wf_slot *const *slot,
+                               wf_ref *src, unsigned *mask)
+{
+    unsigned reads = 0, known = 0;
+    for (int i = 0; i < nsrc; i++) {
+        wf_slot *s = slot[i];
+        src[i] = 0;
+        if (!s) {
+            return false;
+        }
+        if (wf_slot_tracked(s) && wf_dtype_kind(s->dtype) == 2) {
+            src[i] = known_node(c, s);
+            known |= (unsigned)(src[i] != 0) << i;
+            reads |= wf_vjp_reads(op, i) | (src[i] ? 0 : 1u << i);
+        }
+    }
+    *mask = (reads & 7u) | (reads & 128u ? WF_SAVES_DST(0) : 0);
+    return !(reads & 7u & ~known);
+}
+
+/* The node of most ops: an elementwise row on up to three tensors. */
+static int append_short(wf_ctx *c, wf_tape *t, wf_op op, unsigned mask, int nsrc,
+                        wf_slot *const *slot, const wf_ref *src, wf_slot *dst, wf_why *why)
+{
+    const wf_ref r = wf_tape_node_new(t, WF_TN_OP, op, dst->dtype, dst->rank, wf_dims(dst));
+    if (!r) {
+        return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
+    }
+    wf_tnode *n = wf_tnode_at(t, r);
+    n->device = (uint8_t)wf_slot_device(dst);
+    n->nsrc = (uint8_t)nsrc;
+    n->site = dst->site;
+    n->flags = WF_TN_WHOLE; /* a fresh result */
+    bool saved = true;
+    for (int i = 0; i < nsrc && saved; i++) {
+        if (src[i]) {
+            n->src_[i] = src[i];
+            wf_tnode_at(t, src[i])->refs++;
+            if (mask & WF_SAVES_SRC(i)) {
+                saved = wf_tape_save(t, src[i], r, slot[i]) == 0;
+                n->saved_src |= (uint8_t)((unsigned)saved << i);
+            }
+        }
+    }
+    if (saved && (mask & WF_SAVES_DST(0))) {
+        saved = wf_tape_save(t, r, r, dst) == 0;
+        n->flags |= saved ? WF_TN_SELF : 0;
+    }
+    if (__builtin_expect(!saved, 0)) {
+        undo(t, r);
+        return wf_fail(why, WEFT_ENOMEM, "out of memory for a saved value");
+    }
+    slot_set_node(c, dst, r);
+    return 0;
+}
+
 static int hook_append(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, wf_slot *const *src,
                        const weft_tensor *handles, int ndst, wf_slot *const *dst, wf_why *why)
 {
+    wf_ref s[3];
+    unsigned mask;
+    wf_tape *t = c->tape;
+    if (t) {
+        wf_tape_drain(t);
+    }
+    if (t && wf_op_is_elementwise(op) && nsrc <= 3 &&
+        attr->n_ints + attr->n_dyn + attr->n_flt + attr->flags + attr->dtype == 0 &&
+        reads_known(c, op, nsrc, src, s, &mask)) {
+        return append_short(c, t, op, mask, nsrc, src, s, dst[0], why);
+    }
     return append_node(c, op, attr, NULL, saves_mask(op, nsrc, src), nsrc, src, handles, ndst, dst,
                        why);
 }

@@ -29,19 +29,16 @@ static const wf_exec_fn exec_table[WF_OP_COUNT] = {
 #include "jit/ir/ops.def"
 };
 /* Rows that gradients flow through. */
-#define IS_DIFF(vjp) (sizeof(#vjp) != sizeof("NODIFF") || memcmp(#vjp, "NODIFF", 6) != 0)
-static bool differentiable(wf_op op)
-{
-    switch ((int)op) {
-#define UNARY(NAME, name, types, rare, ulp, expr, vjp) case WF_OP_##NAME: return IS_DIFF(vjp);
-#define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b) case WF_OP_##NAME: return IS_DIFF(vjp_a);
-#define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c) case WF_OP_##NAME: return IS_DIFF(vjp_a);
-#define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b) case WF_OP_##NAME: return true;
-#define ROW(NAME, name, kind, min_src, max_src, n_dst, infer, exec, vjp, attributes) case WF_OP_##NAME: return IS_DIFF(vjp);
+#define IS_DIFF(vjp) (sizeof(#vjp) != sizeof("NODIFF") || #vjp[0] != 'N' || \
+                      #vjp[sizeof(#vjp) > 3 ? 2 : 0] != 'D')
+static const bool differentiable[WF_OP_COUNT] = {
+#define UNARY(NAME, name, types, rare, ulp, expr, vjp) [WF_OP_##NAME] = IS_DIFF(vjp),
+#define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b) [WF_OP_##NAME] = IS_DIFF(vjp_a),
+#define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c) [WF_OP_##NAME] = IS_DIFF(vjp_a),
+#define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b) [WF_OP_##NAME] = true,
+#define ROW(NAME, name, kind, min_src, max_src, n_dst, infer, exec, vjp, attributes) [WF_OP_##NAME] = IS_DIFF(vjp),
 #include "jit/ir/ops.def"
-    }
-    return false;
-}
+};
 /* clang-format on */
 
 wf_exec_fn wf_exec_of(wf_op op)
@@ -81,7 +78,7 @@ int wf_op_record(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, wf_slot *co
     for (int i = 0; i < ndst; i++) {
         flt |= wf_dtype_kind(dst[i]->dtype) == 2;
     }
-    if (!flt || !wf_tape_api || !differentiable(op)) {
+    if (!flt || !wf_tape_api || !differentiable[op]) {
         return 0;
     }
     return wf_tape_api->append(c, op, attr ? attr : &none, nsrc, slot, src, ndst, dst, why);
