@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "eager/api.h"
+#include "eager/borrow.h"
 #include "eager/device.h"
 #include "eager/alloc.h"
 #include "eager/pool.h"
@@ -59,8 +60,8 @@ bool wf_arg_open(wf_arg *a, const char *op, weft_tensor x)
         return false;
     }
     bool pinned = false;
-    wf_slot *s = wf_slot_of(a->c, x);
-    s = s ? s : wf_pin(a->c, x, &pinned, NULL);
+    wf_slot *s = wf_slot_of(a->c, x), *lent = s ? NULL : wf_borrow(a->c, x);
+    s = s ? s : lent ? lent : wf_pin(a->c, x, &pinned, NULL);
     if (!s) {
         return refuse_handle(a);
     }
@@ -72,7 +73,9 @@ bool wf_arg_open(wf_arg *a, const char *op, weft_tensor x)
         a->type.dims[i] = d[i];
         a->strides[i] = st[i];
     }
-    if (pinned) {
+    if (lent) {
+        wf_give_back(a->c, lent);
+    } else if (pinned) {
         wf_unpin(a->c, s);
     }
     return true;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/borrow.h"
 #include "eager/profile.h"
 #include "eager/tensor.h"
 
@@ -62,6 +63,7 @@ static void after_fork(void)
 
 static void set_up(void)
 {
+    wf_borrow_set_up();
     exit_key_ok = pthread_key_create(&exit_key, context_close) == 0;
     pthread_atfork(before_fork, after_fork, after_fork);
 }
@@ -344,7 +346,17 @@ void wf_unpin(wf_ctx *c, wf_slot *s)
 {
     uint64_t st = atomic_fetch_sub_explicit(&s->state, 1, memory_order_acq_rel) - 1;
     if ((st & WF_STATE_DEAD) && (st & WF_STATE_PINS) == 0) {
-        slot_recycle(c, s, index_of(wf_ctx_at(s->context), s));
+        wf_slot_let_go(c, s, st);
+    }
+}
+
+void wf_slot_let_go(wf_ctx *c, wf_slot *s, uint64_t st)
+{
+    wf_ctx *o = wf_ctx_at(s->context);
+    if (!wf_is_borrowed(c, o, s) &&
+        atomic_compare_exchange_strong_explicit(&s->state, &st, st | WF_STATE_PINS,
+                                                memory_order_acq_rel, memory_order_relaxed)) {
+        slot_recycle(c, s, index_of(o, s));
     }
 }
 

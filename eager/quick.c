@@ -23,19 +23,10 @@ enum { REPEAT_BYTES = 1024 /* of an operand whose rows are repeated on the stack
 typedef struct quick {
     wf_slot *slot[MOST_SRC]; /* NULL: a scalar */
     wf_slot *wide;           /* the tensor of the highest rank, the first of them */
-    unsigned pins;           /* bit i: operand i is pinned */
+    unsigned pins;           /* see let_go */
     int dtype;               /* of all tensors */
     uint32_t tracked;        /* not 0: one of them is */
 } quick;
-
-__attribute__((noinline, cold)) static void unpin(wf_ctx *c, wf_slot *const *slot, unsigned pins)
-{
-    for (int i = 0; i < MOST_SRC; i++) {
-        if (pins >> i & 1) {
-            wf_unpin(c, slot[i]);
-        }
-    }
-}
 
 /* Operands of one type that the row takes, beside numbers that do not lift it. */
 ALWAYS bool take(wf_ctx *c, const wf_recorder *rec, quick *q, wf_op op, const int nsrc,
@@ -242,7 +233,7 @@ ALWAYS bool run(wf_ctx *c, wf_op op, const wf_attr *attr, const int nsrc, const 
         }
     }
     if (__builtin_expect(q.pins != 0, 0)) {
-        unpin(c, q.slot, q.pins);
+        let_go(c, q.slot, q.pins);
     }
     return done;
 }
@@ -278,7 +269,7 @@ ALWAYS bool trace(wf_ctx *c, wf_op op, const wf_attr *attr, const int nsrc, cons
         }
     }
     if (__builtin_expect(q.pins != 0, 0)) {
-        unpin(c, q.slot, q.pins);
+        let_go(c, q.slot, q.pins);
     }
     return done;
 }
@@ -338,7 +329,7 @@ ALWAYS bool run_into(wf_ctx *c, wf_op op, const int nsrc, const weft_tensor *src
         wf_storage_wrote(d->st, op);
     }
     if (__builtin_expect(q.pins != 0, 0)) {
-        unpin(c, q.slot, q.pins);
+        let_go(c, q.slot, q.pins);
     }
     return done;
 }
@@ -354,7 +345,7 @@ bool wf_quick_into(wf_ctx *c, wf_op op, int nsrc, const weft_tensor *src, weft_t
                                       : nsrc == 1 ? run_into(c, op, 1, src, d)
                                                   : run_into(c, op, 3, src, d));
     if (__builtin_expect(f.pinned != 0, 0)) {
-        wf_unpin(c, d);
+        let_go(c, &d, f.pinned);
     }
     return done;
 }

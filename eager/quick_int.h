@@ -7,6 +7,7 @@
 #ifndef EAGER_QUICK_INT_H
 #define EAGER_QUICK_INT_H
 
+#include "eager/borrow.h"
 #include "eager/call.h"
 #include "eager/quick.h"
 
@@ -19,7 +20,8 @@
 
 enum { MOST_SRC = 3 };
 
-/* A slot, and whether it is pinned. */
+/* A slot, and what is to be done when it has been used: let_go. */
+enum { PINNED = 1, BORROWED = 256 };
 typedef struct found {
     wf_slot *slot;
     unsigned pinned;
@@ -29,8 +31,27 @@ typedef struct found {
 __attribute__((noinline, unused)) static found pin(wf_ctx *c, weft_tensor t)
 {
     bool pinned = false;
-    wf_slot *s = t.slot >= WF_ABSENT_SLOT ? NULL : wf_pin(c, t, &pinned, NULL);
-    return (found){s, pinned};
+    wf_slot *s = wf_borrow(c, t);
+    if (__builtin_expect(s != NULL, 1)) {
+        return (found){s, BORROWED};
+    }
+    if (t.context == c->id && c->most_borrowed == 0) {
+        wf_borrow_allow(c);
+    }
+    s = t.slot >= WF_ABSENT_SLOT ? NULL : wf_pin(c, t, &pinned, NULL);
+    return (found){s, pinned ? PINNED : 0};
+}
+
+/* Operands in the reverse order; bit i of pins: the first kind, bit i + 8: the other. */
+__attribute__((noinline, unused)) static void let_go(wf_ctx *c, wf_slot *const *slot, unsigned pins)
+{
+    for (int i = MOST_SRC; i-- > 0;) {
+        if (pins >> i & BORROWED) {
+            wf_give_back(c, slot[i]);
+        } else if (pins >> i & PINNED) {
+            wf_unpin(c, slot[i]);
+        }
+    }
 }
 
 ALWAYS found look_up(wf_ctx *c, weft_tensor t)

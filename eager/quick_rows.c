@@ -53,15 +53,6 @@ static bool open_call(row_call *k)
     return true;
 }
 
-__attribute__((noinline, cold)) static void unpin_all(row_call *k)
-{
-    for (int i = 0; i < MOST_SRC; i++) {
-        if (k->pins >> i & 1) {
-            wf_unpin(k->c, k->slot[i]);
-        }
-    }
-}
-
 __attribute__((noinline, cold)) static int fail(row_call *k, int made, wf_slot *const *r,
                                                 wf_why *why)
 {
@@ -497,7 +488,7 @@ bool wf_quick_row(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, const weft
                                         : kind == WF_KIND_REDUCE ? run_reduce(&k, rc)
                                                                  : run_row(&k, rc));
     if (__builtin_expect(k.pins != 0, 0)) {
-        unpin_all(&k);
+        let_go(c, k.slot, k.pins);
     }
     return done;
 }

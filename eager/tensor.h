@@ -3,7 +3,8 @@
  *
  * Invariants
  *  - Slots live in chunks that never move; a slot's state word packs serial, DEAD, KEPT and pins, so
- *    a handle is checked by one load, and a kept one is pinned by one compare-and-swap.
+ *    a handle is checked by one load, and a kept one is pinned by one compare-and-swap, or borrowed by its own
+ *    thread (eager/borrow.h).
  *  - A scope-owned slot is touched by its own thread only; a kept one by any thread that pinned it.
  *  - Storage is reference counted by slots, saved values of the tape and imports. `handles` counts
  *    the slots among them: when no handle is left the recorded root of in-place writes is released.
@@ -133,7 +134,13 @@ int wf_slot_is_whole(wf_slot *s);
 #define WF_STATE_PINS 0xFFFFull
 #define WF_STATE_SERIAL(st) ((st) >> 18)
 
-enum { WF_CHUNK_SLOTS = 1024, WF_MAX_CHUNKS = 1 << 14, WF_MAX_CTX = 4096, WF_ERRORS = 64 };
+enum {
+    WF_CHUNK_SLOTS = 1024,
+    WF_MAX_CHUNKS = 1 << 14,
+    WF_MAX_CTX = 4096,
+    WF_ERRORS = 64,
+    WF_BORROWS = 8
+};
 
 /* Scalar handles carry their value: slot = this, context = kind, serial = bits. */
 #define WF_SCALAR_SLOT 0xFFFFFFFEu
@@ -261,6 +268,10 @@ typedef struct wf_ctx {
         live; /* slots in use, and those that other threads freed; written by the owner only */
     _Atomic int64_t freed_remotely;
     _Atomic int64_t kept;
+    /* Kept slots of its own that this thread uses now, eager/borrow.h. */
+    wf_slot *_Atomic borrowed[WF_BORROWS];
+    uint32_t nborrowed, most_borrowed;
+    atomic_bool lends; /* it has written some down */
     struct wf_ctx *next_free;
     int failed; /* the context itself could not be allocated: ops return ENOMEM */
 } wf_ctx;

@@ -10,6 +10,7 @@
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -228,4 +229,70 @@ Test(threads, forked_children_open_contexts, .disabled = UNDER_TSAN, .timeout = 
     cr_assert_null(wrong_value);
     cr_assert(atomic_load(&opened));
     cr_assert_not(atomic_load(&opened_early), "a context was opened while the process forked");
+}
+
+/* -- kept tensors that their own thread reads while another one frees them ------------------------------------------- */
+
+typedef struct desk {
+    weft_tensor t;
+    _Atomic int full; /* 1: t is to be freed, 2: nobody frees any more */
+    int wait;
+} desk;
+
+static void *free_them(void *arg)
+{
+    desk *d = arg;
+    for (unsigned i = 1;; i++) {
+        int full;
+        while ((full = atomic_load(&d->full)) == 0) {
+            sched_yield();
+        }
+        if (full == 2) {
+            return NULL;
+        }
+        for (unsigned k = 0; k < i * 7 % 64; k++) {
+            atomic_load(&d->full);
+        }
+        check(weft_free(d->t) == WEFT_OK, "freed by another thread", d->t);
+        atomic_store(&d->full, 0);
+    }
+}
+
+Test(threads, own_kept_tensors_freed_by_others)
+{
+    enum { TENSORS = 3000 };
+    const test_baseline before = test_baseline_take();
+    static desk d;
+    pthread_t other;
+    cr_assert_eq(pthread_create(&other, NULL, free_them, &d), 0);
+    int reads = 0;
+    for (int i = 0; i < TENSORS; i++) {
+        weft_scope s = weft_scope_begin();
+        const weft_tensor t = weft_keep(weft_full(weft_shape(3, 2), i, WEFT_F32));
+        const weft_tensor own = weft_keep(weft_full(weft_shape(3, 2), 1, WEFT_F32));
+        weft_free(weft_add(t, own));
+        d.t = t;
+        atomic_store(&d.full, 1);
+        for (;; reads++) {
+            const weft_tensor y = i % 3 == 0   ? weft_add(own, t)
+                                  : i % 3 == 1 ? weft_transpose(t, 0, 1)
+                                               : weft_max(t, .axes = weft_axes(0));
+            if (!weft_ok(y)) {
+                check(weft_error_status(y) == WEFT_EHANDLE, "the end of it", y);
+                break;
+            }
+            check(holds(y, i + (i % 3 == 0)), "a value while it is freed", y);
+            weft_free(y);
+        }
+        weft_free(own);
+        while (atomic_load(&d.full) == 1) {
+            sched_yield();
+        }
+        weft_scope_end(s);
+    }
+    atomic_store(&d.full, 2);
+    pthread_join(other, NULL);
+    cr_assert_eq(atomic_load(&wrong), 0, "%d", atomic_load(&wrong));
+    cr_assert_gt(reads, TENSORS / 2, "%d", reads);
+    check_baseline("lent", &before);
 }
