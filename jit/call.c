@@ -29,6 +29,7 @@ enum {
     MAX_REASONS = 32,
     MAX_NAME = 64,
     MAX_FROZEN = 8,
+    MAX_WAITING = 4,
     VERIFY = 100
 };
 _Static_assert(sizeof((weft_jit_reason *)0)->text == WF_REASON, "reasons fit");
@@ -40,6 +41,12 @@ typedef struct entry {
     int32_t *writes;
     wf_plan *plan;
 } entry;
+
+/* The last recording of calls with such arguments, and its hash: the next one may agree with it. */
+typedef struct waiting {
+    wf_frozen *call;
+    uint64_t hash;
+} waiting;
 
 struct weft_jit {
     weft_jit_fn fn;
@@ -61,9 +68,8 @@ struct weft_jit {
     int nreasons;
     wf_frozen *frozen[MAX_FROZEN]; /* the newest first */
     int nfrozen;
-    wf_frozen
-        *candidate; /* the last recording of hash `candidate_hash`, to agree with the next one */
-    uint64_t candidate_hash;
+    waiting wait[MAX_WAITING]; /* by arguments and by hash each a single one; the newest first */
+    int nwait;
 };
 
 /* A call that may be frozen. */
@@ -153,7 +159,9 @@ void weft_jit_free(weft_jit *j)
     for (int i = 0; i < j->nfrozen; i++) {
         wf_frozen_release(j->frozen[i]);
     }
-    wf_frozen_release(j->candidate);
+    for (int i = 0; i < j->nwait; i++) {
+        wf_frozen_release(j->wait[i].call);
+    }
     wf_mfree(j->plans);
     wf_mfree(j->idle);
     pthread_mutex_destroy(&j->lock);
@@ -303,30 +311,60 @@ static wf_frozen *take_frozen(weft_jit *j, const wf_frozen *z)
     return NULL;
 }
 
-/* Likewise the candidate, for which z takes over. */
-static wf_frozen *swap_candidate(weft_jit *j, uint64_t hash, wf_frozen *z)
+/* Frozen calls to be released once the lock is not held. */
+typedef struct discarded {
+    wf_frozen *z[MAX_WAITING + 2];
+    int n;
+} discarded;
+
+static void discard(const discarded *d)
 {
-    wf_frozen *gone = j->candidate;
-    j->candidate = z;
-    j->candidate_hash = hash;
+    for (int i = 0; i < d->n; i++) {
+        wf_frozen_release(d->z[i]);
+    }
+}
+
+/* Likewise a waiting call. */
+static wf_frozen *take_waiting(weft_jit *j, int i)
+{
+    wf_frozen *gone = j->wait[i].call;
+    memmove(&j->wait[i], &j->wait[i + 1], (size_t)(--j->nwait - i) * sizeof j->wait[0]);
     return gone;
 }
 
-/* The recording of this call, which ran, against the one before it. Called with the lock; gone receives what is to be
- * released. */
-static void compare(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p, entry *e,
-                    wf_frozen *gone[2])
+/* z waits for the next call with such arguments. Of a hash one waits: its entry keeps one recording's numbers. */
+static void wait_for_next(weft_jit *j, uint64_t hash, wf_frozen *z, discarded *gone)
+{
+    for (int i = j->nwait; i-- > 0;) {
+        if (j->wait[i].hash == hash || wf_frozen_same_arguments(j->wait[i].call, z)) {
+            gone->z[gone->n++] = take_waiting(j, i);
+        }
+    }
+    if (j->nwait == MAX_WAITING) {
+        gone->z[gone->n++] = take_waiting(j, MAX_WAITING - 1);
+    }
+    memmove(&j->wait[1], &j->wait[0], (size_t)j->nwait++ * sizeof j->wait[0]);
+    j->wait[0] = (waiting){z, hash};
+}
+
+/* The recording of this call, which ran, against the one before it with such arguments. Called with the lock; gone
+ * receives what is to be released. */
+static void compare(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p, entry *e, discarded *gone)
 {
     freezing *z = job->note;
     char reason[WF_REASON] = "the graph is another than before";
-    bool before = e && j->candidate && j->candidate_hash == hash;
+    int i = 0;
+    while (i < j->nwait && !wf_frozen_same_arguments(j->wait[i].call, z->now)) {
+        i++;
+    }
+    bool before = e && i < j->nwait && j->wait[i].hash == hash;
     bool same = before && wf_frozen_numbers(e->fn, job->fn, reason) &&
-                wf_frozen_agree(j->candidate, z->now, reason);
+                wf_frozen_agree(j->wait[i].call, z->now, reason);
     wf_fn *next = same ? wf_fn_new(j->name) : NULL;
     if (next) {
         wf_frozen_arm(z->now, job->fn, job->writes, p);
-        gone[0] = add_frozen(j, z->now);
-        gone[1] = swap_candidate(j, 0, NULL); /* it has served, and holds captured tensors */
+        gone->z[gone->n++] = add_frozen(j, z->now);
+        gone->z[gone->n++] = take_waiting(j, i); /* it has served, and holds captured tensors */
         job->fn = next;
     } else {
         if (before) {
@@ -338,7 +376,7 @@ static void compare(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p, entry *
             e->fn = job->fn;
             job->fn = old;
         }
-        gone[0] = swap_candidate(j, hash, z->now);
+        wait_for_next(j, hash, z->now, gone);
     }
     z->now = NULL;
 }
@@ -347,7 +385,7 @@ static void consider(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p, bool k
 {
     freezing *z = job->note;
     char reason[WF_REASON] = "its call can no longer be frozen";
-    wf_frozen *gone[2] = {NULL, NULL};
+    discarded gone = {.n = 0};
     pthread_mutex_lock(&j->lock);
     if (z->verify) {
         j->stats.verified++;
@@ -355,14 +393,13 @@ static void consider(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p, bool k
         if (!known || !z->now || !wf_frozen_same(z->verify, z->now, job->fn, job->writes, reason)) {
             j->stats.thawed++;
             note_reason(j, "thawed", known ? reason : "the function records other ops than it did");
-            gone[0] = take_frozen(j, z->verify);
+            gone.z[gone.n++] = take_frozen(j, z->verify);
         }
     } else if (z->now) {
-        compare(j, hash, job, p, known ? find_entry(j, hash, job) : NULL, gone);
+        compare(j, hash, job, p, known ? find_entry(j, hash, job) : NULL, &gone);
     }
     pthread_mutex_unlock(&j->lock);
-    wf_frozen_release(gone[0]);
-    wf_frozen_release(gone[1]);
+    discard(&gone);
 }
 
 /* The newest frozen call, retained; NULL: there is none. */
@@ -644,9 +681,12 @@ static void describe(weft_jit *j, wf_trace *t, const weft_tensor *in, int n_in,
         pthread_mutex_lock(&j->lock);
         j->stats.refusals++;
         note_reason(j, "not frozen", reason);
-        wf_frozen *gone = swap_candidate(j, 0, NULL); /* two recordings in a row must agree */
+        discarded gone = {.n = 0};
+        while (j->nwait) { /* two recordings in a row must agree */
+            gone.z[gone.n++] = take_waiting(j, 0);
+        }
         pthread_mutex_unlock(&j->lock);
-        wf_frozen_release(gone);
+        discard(&gone);
     }
 }
 

@@ -23,6 +23,8 @@ typedef struct wf_frozen wf_frozen;
  * (or there is no memory). grad, home: grad mode and default device that the call began with. */
 wf_frozen *wf_frozen_describe(wf_trace *t, const weft_tensor *in, int n_in, const weft_tensor *out,
                               int n_out, bool grad, int home, char reason[WF_REASON]);
+/* Two calls that the same guards would let pass, captured tensors aside. */
+bool wf_frozen_same_arguments(const wf_frozen *a, const wf_frozen *b);
 /* Two descriptions of one call; else the reason. */
 bool wf_frozen_agree(const wf_frozen *a, const wf_frozen *b, char reason[WF_REASON]);
 /* Equal scalar slots and attributes of two recordings of one structure; else the reason. */

@@ -147,6 +147,16 @@ static bool same_argument(const wf_frozen_arg *x, const wf_frozen_arg *y, int i,
     return x->hooks == y->hooks || wf_frozen_refuse(reason, "argument %d has other hooks", i);
 }
 
+bool wf_frozen_same_arguments(const wf_frozen *a, const wf_frozen *b)
+{
+    char reason[WF_REASON];
+    bool same = a->n_in == b->n_in && a->grad == b->grad && a->home == b->home;
+    for (int i = 0; i < a->n_in && same; i++) {
+        same = same_argument(&a->in[i], &b->in[i], i, reason);
+    }
+    return same;
+}
+
 bool wf_frozen_agree(const wf_frozen *a, const wf_frozen *b, char reason[WF_REASON])
 {
     if (a->n_in != b->n_in || a->n_out != b->n_out || a->n_source != b->n_source ||

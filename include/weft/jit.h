@@ -60,7 +60,7 @@ typedef struct weft_jit_args {
     bool
         synchronous; /* native kernels are compiled before they are needed, not in the background */
     bool no_fuse;    /* one step an op: to compare with */
-    /* Calls are replayed without calling fn, under guards, once two recordings in a row agreed in everything: ops,
+    /* Calls are replayed without calling fn, under guards, once two recordings in a row of calls with such arguments agreed in everything: ops,
      * numbers, captured tensors, how outputs are made. Arguments must have the same types, shapes, strides and
      * aliases and devices, captured tensors must be alive and the same, both with the hooks
      * they had, the grad mode and the thread's default device too; else the call records. A function that reads values, keeps tensors, gives outputs a history, draws random

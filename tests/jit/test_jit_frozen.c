@@ -337,6 +337,35 @@ Test(frozen, results_in_place_of_arguments)
 /* More arguments than have room on the stack, some of one memory, one captured: guards see each of them. */
 enum { MANY = 70 };
 
+/* The factor is the row count's: two kinds of calls, each with its own numbers, ops or both. */
+static weft_status by_rows(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    int64_t rows = weft_dim(in[0], 0);
+    ++*(int *)self;
+    out[0] = weft_mul(rows > 3 ? weft_exp(in[0]) : in[0], weft_f((double)rows));
+    return WEFT_OK;
+}
+
+Test(frozen, calls_that_alternate_are_replayed_each)
+{
+    int recorded = 0;
+    weft_jit *j = weft_jit_trace(by_rows, &recorded, .frozen = true);
+    for (int call = 0; call < 60; call++) {
+        weft_scope s = weft_scope_begin();
+        weft_tensor x = data(2 + call % 3, 5, call), y, want;
+        int before = recorded;
+        OK(by_rows(&recorded, &x, 1, &want, 1));
+        recorded = before;
+        OK(weft_jit_call(j, &x, 1, &y, 1));
+        check_bits("alternating", want, y);
+        weft_scope_end(s);
+    }
+    cr_assert_eq(recorded, 6, "%d: two recordings each are enough", recorded);
+    cr_assert_eq(stats_of(j).frozen, 54);
+    weft_jit_free(j);
+}
+
 static weft_status add_all(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
 {
     (void)n_in, (void)n_out;
