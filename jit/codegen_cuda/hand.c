@@ -138,11 +138,16 @@ int wf_cu_render_hand(const wf_cu_hand *h, const char *name, wf_text *t, wf_why 
     section(t, "common", NULL);
     if (h->wide)
         P("#define WF_WIDE %d\n", h->wide);
-    static const char *const common[][2] = {
-        {"wf_window", "pool_common"}, {"wf_product", "tile_common"}, {"wf_places", "flash_common"}};
+    static const char *const common[][2] = {{"wf_window", "pool_common"},
+                                            {"wf_product(", "tile_common"},
+                                            {"wf_multiply(", "tile_common"},
+                                            {"wf_places", "flash_common"}};
+    const char *last = "";
     for (size_t i = 0; i < sizeof common / sizeof *common; i++)
-        if (names(h->section, common[i][0]))
-            section(t, common[i][1], NULL);
+        if (strcmp(last, common[i][1]) != 0 && names(h->section, common[i][0])) {
+            last = common[i][1];
+            section(t, last, NULL);
+        }
     section(t, h->section, name);
     return t->failed ? wf_fail(why, WEFT_EUNSUPPORTED, "no text for %s", name) : 0;
 }

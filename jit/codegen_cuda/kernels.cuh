@@ -384,7 +384,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 /* == conv
  * A convolution is a product of matrices that are gathered while they are read. Each result is one chain of fused
  * multiply-adds: forward over {channel, kh, kw}, of x over {channel of y, kh, kw}, of w over {n, h, w of y}, in row-major
- * order. Tiles as in gemm; what a tile's rows and columns stand for is split once, the summed index at every step. Words: y or what stands for it, x, w, bias (or
+ * order. Tiles as in gemm, turned for images, so that neighbours in a warp are neighbours in a row of theirs; what a tile's rows and columns stand for is split once, the summed index at every step. Words: y or what stands for it, x, w, bias (or
  * 0), pass (0 forward, 1 gradient of x, 2 of w), groups, extents n, channels of x and of y in a group, h, w of x,
  * of w, of y, stride, padding, dilation (a pair each), four strides of x, of w, of y, stride of the bias.
  * An image's index is {n, h, w}, an index into a filter {channel, kh, kw}. */
@@ -464,27 +464,14 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
                 right[part][at] = v;
             }
             __syncthreads();
-            const int last = depth - l0 < 16 ? depth - l0 : 16;
-            for (int l = 0; l < last; l++) {
-                C0 u[4], v[4];
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    u[i] = left[l][y + 16 * i];
-                    v[i] = right[l][x * 4 + i];
-                }
-#pragma unroll
-                for (int i = 0; i < 4; i++)
-#pragma unroll
-                    for (int j = 0; j < 4; j++)
-                        sum[i][j] = FMA0(u[i], v[j], sum[i][j]);
-            }
+            wf_multiply(sum, pass == 2 ? left : right, pass == 2 ? right : left, depth - l0 < 16 ? depth - l0 : 16);
             __syncthreads();
         }
 #pragma unroll
         for (int i = 0; i < 4; i++)
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                const int r = i0 + y + 16 * i, c = j0 + x * 4 + j;
+                const int r = i0 + (pass == 2 ? y * 4 + i : x + 16 * j), c = j0 + (pass == 2 ? x + 16 * j : y * 4 + i);
                 const struct wf_triple p = wf_split(r, h, wide), q = wf_split(c, kh, kw);
                 const long long o = (long long)group * cy + (pass == 2 ? r : c);
                 C0 v = sum[i][j];
