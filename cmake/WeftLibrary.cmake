@@ -130,7 +130,7 @@ weft_isa(avx512 -march=x86-64-v4 -mprefer-vector-width=512 ${kernel_opt} ${wide_
 
 # Called where the machine has matrix units only.
 set_property(SOURCE eager/kernels/gemm_amx.c APPEND PROPERTY COMPILE_OPTIONS
-    -march=x86-64-v4 -mprefer-vector-width=512 -mprfchw -mavx512bf16 -mamx-tile -mamx-bf16 ${kernel_opt})
+    -march=x86-64-v4 -mprefer-vector-width=512 -mprfchw -mavx512bf16 -mamx-tile -mamx-bf16)
 
 set(weft_objects_all "")
 foreach(set IN LISTS weft_object_sets)

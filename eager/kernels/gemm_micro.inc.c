@@ -21,6 +21,7 @@ enum { KC = 256 };
 enum { SMALL = 64 };
 
 #define T float
+#define TILE_ALL 1
 #define V vec_f32
 #define VL VL_F32
 #define F(name) name##_f32
@@ -39,6 +40,7 @@ enum { SMALL = 64 };
 #undef V_SET1
 
 #define T double
+#define TILE_ALL 0
 #define V vec_f64
 #define VL VL_F64
 #define F(name) name##_f64
@@ -139,8 +141,15 @@ DEFINE_PACK(pack_f64, double, double, same_f64)
 DEFINE_PACK(pack_bf16, uint16_t, float, wf_f32_of_bf16)
 DEFINE_PACK(pack_f16, uint16_t, float, wf_f32_of_f16)
 
-static void pack(int dtype, const void *src, int64_t offset, int64_t rs, int64_t cs, int64_t rows,
-                 int64_t cols, int64_t width, int pad, void *out)
+#if defined(__clang__)
+#define ONCE __attribute__((noinline))
+#else
+#define ONCE __attribute__((noinline, noclone))
+#endif
+
+/* Called twice: not to be copied for both. */
+static ONCE void pack(int dtype, const void *src, int64_t offset, int64_t rs, int64_t cs,
+                      int64_t rows, int64_t cols, int64_t width, int pad, void *out)
 {
     if (dtype == WEFT_F64)
         pack_f64((const double *)src + offset, rs, cs, rows, cols, width, pad, out);

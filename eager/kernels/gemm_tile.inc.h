@@ -2,7 +2,7 @@
  * eager/kernels/gemm_tile.inc.h -- register tile of the built-in product, for one compute type T.
  *
  * Included by gemm_micro.inc.c with T (float or double), V (its vector), VL (lanes), MR (rows of a full
- * tile), F(name) (suffixing), V_FMA, V_LOAD, V_STORE and V_SET1. A tile is MR rows by two vectors.
+ * tile), TILE_ALL, F(name) (suffixing), V_FMA, V_LOAD, V_STORE and V_SET1. A tile is MR rows by two vectors.
  */
 
 #define NR (2 * VL)
@@ -69,29 +69,38 @@ F(tile_n)(int rows, int nv, int64_t kc, const T *restrict a, int64_t rs, int64_t
             F(tile_n)(R <= MR ? R : MR, 1, kc, a, rs, ps, b, ldb, c, ldc, nr, add);                \
         break
 
-static void F(tile)(int64_t rows, int64_t kc, const T *a, int64_t rs, int64_t ps, const T *b,
-                    int64_t ldb, T *c, int64_t ldc, int64_t nr, int add)
+/* At most MR rows; returns how many of them were made. Every count has code of its own for float, few have for
+ * double: the library is to stay small. */
+static int64_t F(tile)(int64_t rows, int64_t kc, const T *a, int64_t rs, int64_t ps, const T *b,
+                       int64_t ldb, T *c, int64_t ldc, int64_t nr, int add)
 {
+    if (sizeof(T) == 8)
+        rows = rows >= MR ? MR : rows >= 4 ? 4 : 1;
     switch (rows) {
         TILE_CASE(1);
-        TILE_CASE(2);
-        TILE_CASE(3);
         TILE_CASE(4);
 #if MR > 4
+        TILE_CASE(MR);
+#endif
+#if TILE_ALL
+        TILE_CASE(2);
+        TILE_CASE(3);
+#if MR > 4
         TILE_CASE(5);
-        TILE_CASE(6);
 #endif
 #if MR > 6
+        TILE_CASE(6);
         TILE_CASE(7);
         TILE_CASE(8);
         TILE_CASE(9);
         TILE_CASE(10);
         TILE_CASE(11);
-        TILE_CASE(12);
+#endif
 #endif
     default:
         break;
     }
+    return rows;
 }
 
 /* One k slice of a block. A lies packed in panels of MR rows (the last one narrower) if a_rs is 0, else
@@ -112,12 +121,15 @@ static void F(slice)(int64_t m, int64_t n, int64_t kc, const T *a, int64_t a_rs,
                 V_STORE(panel + p * NR + x, V_LOAD(direct + j + p * ldb + x));
         for (int64_t i = 0; i < m; i += MR) {
             int64_t rows = m - i < MR ? m - i : MR;
-            F(tile)
-            (rows, kc, a_rs ? a + i * a_rs : a + i * kc, a_rs ? a_rs : 1, a_rs ? a_cs : rows, b,
-             in_place && !copy ? ldb : NR, c + i * ldc + j, ldc, nr, add);
+            const T *from = a_rs ? a + i * a_rs : a + i * kc;
+            for (int64_t r = 0; r < rows;)
+                r += F(tile)(rows - r, kc, from + r * (a_rs ? a_rs : 1), a_rs ? a_rs : 1,
+                             a_rs ? a_cs : rows, b, in_place && !copy ? ldb : NR,
+                             c + (i + r) * ldc + j, ldc, nr, add);
         }
     }
 }
 
 #undef TILE_CASE
+#undef TILE_ALL
 #undef NR
