@@ -8,6 +8,8 @@
 #include "eager/pool.h"
 #include "jit/frozen_impl.h"
 
+enum { FEW_VIEWS = 16 }; /* a replay of few arguments and results needs no memory of the heap */
+
 /* Everything a replay needs in one block. */
 typedef struct replay {
     wf_view *in, *out;
@@ -208,8 +210,10 @@ int wf_frozen_run(wf_frozen *z, const wf_frozen_args *a, weft_tensor *out, wf_fr
                   wf_why *why)
 {
     size_t ns = (size_t)z->n_source, nm = z->n_made, no = (size_t)z->n_out;
-    char *block = wf_malloc((2 * ns + nm) * sizeof(wf_view) + no * sizeof(weft_tensor) +
-                            (ns + nm) * (sizeof(void *) + 1) + 1);
+    const size_t bytes = (2 * ns + nm) * sizeof(wf_view) + no * sizeof(weft_tensor) +
+                         (ns + nm) * (sizeof(void *) + 1) + 1;
+    wf_view few[FEW_VIEWS];
+    char *block = bytes <= sizeof few ? (char *)few : wf_malloc(bytes);
     how->captured = false;
     how->reason[0] = '\0';
     if (!block) {
@@ -238,6 +242,8 @@ int wf_frozen_run(wf_frozen *z, const wf_frozen_args *a, weft_tensor *out, wf_fr
             wf_storage_release(r.made[k]);
         }
     }
-    wf_mfree(block);
+    if (block != (char *)few) {
+        wf_mfree(block);
+    }
     return rc;
 }

@@ -219,6 +219,16 @@ static void run_tiles(const run *r, const wf_program_args *a)
                              .arg = r});
 }
 
+/* The bits of one element; those of the usual type without a call. */
+static uint64_t bits_of(const void *p, int dtype)
+{
+    uint32_t f32;
+    if (dtype != WEFT_F32)
+        return wf_kir_peek(p, wf_kir_storage(dtype), 0);
+    memcpy(&f32, p, sizeof f32);
+    return f32;
+}
+
 int wf_jitk_run(const wf_jitk *k, const wf_program_args *a)
 {
     const wf_program *p = &k->program;
@@ -227,14 +237,19 @@ int wf_jitk_run(const wf_jitk *k, const wf_program_args *a)
     if (!exe)
         return wf_program_run_on(p, a);
     for (int s = 0; s < p->nscalar; s++)
-        scalar[s] = wf_kir_peek(a->scalars[s], wf_kir_storage(p->type[p->scalar[s]]), 0);
+        scalar[s] = bits_of(a->scalars[s], p->type[p->scalar[s]]);
     if (p->rows) {
         const int status = wf_jitk_run_rows(k, exe, scalar, a);
         return status == WEFT_EUNSUPPORTED ? wf_program_run_on(p, a) : status;
     }
-    run r = {.k = k, .exe = exe, .scalar = scalar, .grain = grain_of(p)};
+    run r; /* ptr is filled as far as it is read */
+    r.k = k;
+    r.exe = exe;
+    r.scalar = scalar;
     r.draws = wf_program_draws(p);
     r.drawn = a->scalars;
+    r.flags = 0;
+    r.grain = grain_of(p);
     if (!flatten(&r, a->dst, a->src)) {
         run_tiles(&r, a);
         return 0;

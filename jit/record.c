@@ -414,8 +414,10 @@ int wf_trace_value(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why)
         return rc;
     }
     const wf_type *type = wf_fn_type(t->fn, base);
-    bool whole = wf_slot_is_whole(s);
-    if (!(whole && type->dtype == s->dtype && same_extents(type, s))) {
+    /* the value's elements are all of the storage's: then the slot is whole */
+    if (!(type->dtype == s->dtype && s->offset == 0 && same_extents(type, s) &&
+          wf_slot_is_contiguous(s))) {
+        bool whole = wf_slot_is_whole(s);
         if (type->dtype != s->dtype) {
             return wf_fail(why, WEFT_EUNSUPPORTED, "memory of %s is read as %s",
                            wf_dtype_name(type->dtype), wf_dtype_name(s->dtype));
@@ -557,6 +559,17 @@ static inline bool is_simple(const wf_trace *t, int join, int nsrc, wf_slot *con
     return simple;
 }
 
+/* Is the type of op's result that of dst, which it was checked to fit into? One operand has dst's extents then. */
+static bool has_type_of(const wf_trace *t, wf_op op, int join, int nsrc, wf_slot *const *src,
+                        const wf_val *v, wf_slot *dst)
+{
+    bool same = false;
+    for (int i = 0; i < nsrc && !same; i++) {
+        same = src[i] && same_extents(wf_fn_type(t->fn, v[i]), dst);
+    }
+    return same && wf_call_output_dtype(op, join) == dst->dtype;
+}
+
 static int record_map(wf_recorder *r, wf_op op, int join, int nsrc, wf_slot *const *src,
                       const weft_tensor *handles, wf_slot *dst, wf_why *why)
 {
@@ -582,12 +595,13 @@ static int record_map(wf_recorder *r, wf_op op, int join, int nsrc, wf_slot *con
     if (rc) {
         return rc;
     }
-    if (is_fresh(dst)) {
+    const bool fresh = is_fresh(dst);
+    if (fresh || has_type_of(t, op, join, nsrc, src, v, dst)) {
         rc = push(t, op, NULL, nsrc, v, 1, &dst, &out, why);
-        return rc ? rc : define(t, dst, out);
+    } else {
+        rc = append(t, op, NULL, nsrc, v, &out, why);
     }
-    rc = append(t, op, NULL, nsrc, v, &out, why);
-    return rc ? rc : assign(t, dst, out, why);
+    return rc ? rc : fresh ? define(t, dst, out) : assign(t, dst, out, why);
 }
 
 enum { FEW = 8 };
