@@ -142,8 +142,8 @@ weft_tensor wf_gradient_given(wf_ctx *c, const char *op, weft_tensor g, int devi
 /* No other handle or saved value shares the memory, and it may be written. */
 static bool sole_owner(wf_slot *s)
 {
-    uint32_t held = atomic_load(&s->st->held); /* a trace's reference reads the value it has now */
-    return atomic_load(&s->st->handles) == 1 && (uint32_t)atomic_load(&s->st->refs) == 1 + held &&
+    int32_t held = atomic_load(&s->st->held); /* a trace's reference reads the value it has now */
+    return atomic_load(&s->st->handles) == 1 && atomic_load(&s->st->refs) == 1 + held &&
            wf_slot_is_whole(s) && !s->node && !s->st->read_only;
 }
 

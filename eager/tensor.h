@@ -42,7 +42,7 @@ typedef struct wf_storage {
      * storage has, so that index maps and overlap tests need no special case. Never dereferenced. */
     _Atomic uint8_t is_virtual;
     uint8_t shared; /* other threads may hold references: they are counted by locked instructions */
-    _Atomic uint32_t
+    _Atomic int32_t
         held;        /* references among refs that traces hold: sources, and virtual results */
     uint64_t broken; /* error number of a write that failed half-way, 0 = sound */
     const char *write_site;
@@ -412,6 +412,7 @@ static inline void wf_storage_wrote(wf_storage *st, wf_op op)
 wf_storage *wf_storage_wrap(void *data, size_t nbytes, void (*deleter)(void *), void *arg);
 /* A reference more, for whom it may concern: any thread may give it back. */
 void wf_storage_retain(wf_storage *st);
+void wf_storage_release(wf_storage *st);
 /* Before another thread can reach st. */
 static inline void wf_storage_share(wf_storage *st)
 {
@@ -443,13 +444,23 @@ static inline void wf_storage_retain_here(wf_storage *st)
 {
     wf_storage_count(st, &st->refs);
 }
+/* The same of a trace. */
+static inline void wf_storage_hold(wf_storage *st)
+{
+    wf_storage_retain_here(st);
+    wf_storage_count(st, &st->held);
+}
+static inline void wf_storage_let_go(wf_storage *st)
+{
+    wf_storage_uncount(st, &st->held);
+    wf_storage_release(st);
+}
 /* A slot more. */
 static inline void wf_storage_view(wf_storage *st)
 {
     wf_storage_retain_here(st);
     wf_storage_count(st, &st->handles);
 }
-void wf_storage_release(wf_storage *st);
 
 /* -- errors ------------------------------------------------------------------------------------------ */
 /* Records an error about op (name may be NULL) on operands; returns the empty handle with its number. */

@@ -196,8 +196,7 @@ static int capture(wf_trace *t, wf_slot *s, uint32_t *place, wf_outer **out, wf_
         weft_free(o->handle);
         return no_memory(why);
     }
-    wf_storage_retain(st);
-    atomic_fetch_add_explicit(&st->held, 1, memory_order_relaxed);
+    wf_storage_hold(st);
     t->wrapped += is_import(st);
     *out = o;
     *place = ++t->nouter;

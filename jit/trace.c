@@ -97,9 +97,7 @@ void wf_trace_free(wf_trace *t)
 static void drop_outer(wf_trace *t)
 {
     for (uint32_t i = 0; i < t->nouter; i++) {
-        wf_storage *st = t->outer[i].st;
-        atomic_fetch_sub_explicit(&st->held, 1, memory_order_relaxed);
-        wf_storage_release(st);
+        wf_storage_let_go(t->outer[i].st);
     }
     if (t->nouter) {
         memset(t->table, 0, t->table_cap * sizeof *t->table);
