@@ -30,7 +30,8 @@ typedef struct wf_arg {
 /* Looks at x for op. False: a->error is what to return. Scalars have rank 0. */
 bool wf_arg_open(wf_arg *a, const char *op, weft_tensor x);
 /* Records an error about a->x; returns false. hint may be NULL. */
-bool wf_arg_fail(wf_arg *a, int code, const char *hint, const char *fmt, ...) WF_PRINTF(4, 5);
+WF_COLD bool wf_arg_fail(wf_arg *a, int code, const char *hint, const char *fmt, ...)
+    WF_PRINTF(4, 5);
 /* axis counted from the end if negative -> [0, rank). */
 bool wf_arg_axis(wf_arg *a, int rank, int64_t axis, int64_t *out);
 /* Axes normalised and distinct, in the order given; n < 0 counts as none. */
@@ -39,8 +40,8 @@ bool wf_arg_axes(wf_arg *a, const weft_axes *axes, int64_t *out, int *n);
 bool wf_arg_shape(wf_arg *a, const weft_shape *s);
 
 /* An error of op that is about no operand. */
-weft_tensor wf_api_error(const char *op, int code, const char *fmt, ...) WF_PRINTF(3, 4);
-weft_tensor wf_api_null(const char *op, const char *what);
+WF_COLD weft_tensor wf_api_error(const char *op, int code, const char *fmt, ...) WF_PRINTF(3, 4);
+WF_COLD weft_tensor wf_api_null(const char *op, const char *what);
 
 /* Element type of a handle: tensors' own, scalars' default; WEFT_DTYPE_DEFAULT if it is dead, empty or
  * absent (dispatch will say so). *weak: it is a scalar. */

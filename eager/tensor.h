@@ -42,9 +42,8 @@ typedef struct wf_storage {
      * storage has, so that index maps and overlap tests need no special case. Never dereferenced. */
     _Atomic uint8_t is_virtual;
     uint8_t shared; /* other threads may hold references: they are counted by locked instructions */
-    _Atomic int32_t
-        held;        /* references among refs that traces hold: sources, and virtual results */
-    uint64_t broken; /* error number of a write that failed half-way, 0 = sound */
+    _Atomic int32_t held; /* references among refs that traces hold: sources, and virtual results */
+    uint64_t broken;      /* error number of a write that failed half-way, 0 = sound */
     const char *write_site;
     void *data;
     size_t nbytes;
@@ -463,13 +462,18 @@ static inline void wf_storage_view(wf_storage *st)
 }
 
 /* -- errors ------------------------------------------------------------------------------------------ */
+/* Errors are rare: code that ends in one of these is laid out behind what runs at every call. */
+#define WF_COLD __attribute__((cold))
+WF_COLD int wf_fail(wf_why *why, int code, const char *rule_fmt, ...);
+WF_COLD void wf_hint(wf_why *why, const char *fmt, ...);
 /* Records an error about op (name may be NULL) on operands; returns the empty handle with its number. */
-weft_tensor wf_raise(wf_ctx *c, const char *op, int nsrc, const weft_tensor *src,
-                     const wf_why *why);
-weft_tensor wf_raise_text(wf_ctx *c, int status, const char *op, const char *fmt, ...)
+WF_COLD weft_tensor wf_raise(wf_ctx *c, const char *op, int nsrc, const weft_tensor *src,
+                             const wf_why *why);
+WF_COLD weft_tensor wf_raise_text(wf_ctx *c, int status, const char *op, const char *fmt, ...)
     WF_PRINTF(4, 5);
 /* The same for functions that return a status. */
-int wf_raise_status(wf_ctx *c, const char *op, int nsrc, const weft_tensor *src, const wf_why *why);
+WF_COLD int wf_raise_status(wf_ctx *c, const char *op, int nsrc, const weft_tensor *src,
+                            const wf_why *why);
 /* Appends "f32[2,3] 'name' (made at file:line)" for a handle. */
 void wf_describe(wf_ctx *c, weft_tensor t, char *buf, size_t size);
 

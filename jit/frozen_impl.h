@@ -79,7 +79,7 @@ static inline bool wf_frozen_same_handle(weft_tensor a, weft_tensor b)
 }
 
 /* Writes the reason; false. */
-bool wf_frozen_refuse(char *reason, const char *fmt, ...) WF_PRINTF(2, 3);
+WF_COLD bool wf_frozen_refuse(char *reason, const char *fmt, ...) WF_PRINTF(2, 3);
 /* Stands for the hooks of s: a backward inside the function calls them, so what was recorded holds only for these. */
 uint64_t wf_frozen_hooks(wf_slot *s);
 /* Argument i as it is now. */

@@ -86,7 +86,9 @@ void bench_race(bench_side *sides, int count, const bench_plan *plan)
     const double begin = bench_now(0);
     int done = 0;
     while (done < rounds) {
-        for (int i = 0; i < count; i++) {
+        for (int k = 0; k < count; k++) {
+            /* to and fro: no side always runs on the caches that the same other side leaves */
+            const int i = done % 2 ? count - 1 - k : k;
             const double turn = bench_now(0);
             do { /* of a long turn the last batch counts */
                 t[i][done] = batch(&sides[i], plan->threads);
