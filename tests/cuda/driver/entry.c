@@ -10,16 +10,8 @@
 #include <string.h>
 
 #include "tests/cuda/driver/api.h"
-#include "tests/cuda/driver/core.h"
+#include "tests/cuda/driver/entry.h"
 
-#define EXPORT __attribute__((visibility("default")))
-
-enum entry {
-#define F(field, symbol, params) E_##field,
-    CU_FUNCTIONS(F) CU_OPTIONAL_FUNCTIONS(F)
-#undef F
-        N_ENTRIES
-};
 static const char *const symbols[N_ENTRIES] = {
 #define F(field, symbol, params) [E_##field] = symbol,
     CU_FUNCTIONS(F) CU_OPTIONAL_FUNCTIONS(F)
@@ -82,8 +74,7 @@ const char *api_failed(void)
     return plan.met ? symbols[plan.met - 1] : "";
 }
 
-/* Locks. Not CU_OK: the call is to return it, unlocked. */
-static cu_result enter(enum entry e)
+cu_result enter(enum entry e)
 {
     api_lock();
     counts[e]++;
@@ -98,14 +89,13 @@ static cu_result enter(enum entry e)
     return r;
 }
 
-static cu_result leave(cu_result r)
+cu_result leave(cu_result r)
 {
     api_unlock();
     return r;
 }
 
-/* The same with a context: it must be current, and its device in order. */
-static cu_result enter_context(enum entry e)
+cu_result enter_context(enum entry e)
 {
     cu_result r = enter(e);
     if (r != CU_OK) {
@@ -117,19 +107,6 @@ static cu_result enter_context(enum entry e)
     }
     return r;
 }
-
-#define ENTER(e)                                                                                   \
-    do {                                                                                           \
-        cu_result r_ = enter(E_##e);                                                               \
-        if (r_ != CU_OK)                                                                           \
-            return r_;                                                                             \
-    } while (0)
-#define ENTER_CONTEXT(e)                                                                           \
-    do {                                                                                           \
-        cu_result r_ = enter_context(E_##e);                                                       \
-        if (r_ != CU_OK)                                                                           \
-            return r_;                                                                             \
-    } while (0)
 
 /* -- the driver and its devices --------------------------------------------------------------------- */
 
@@ -701,133 +678,4 @@ EXPORT cu_result cuLaunchKernel(cu_handle h, unsigned grid_x, unsigned grid_y, u
     memcpy(o->block, block, sizeof block);
     o->shared = shared;
     return leave(queue_kernel(s, o, params));
-}
-
-/* -- virtual memory --------------------------------------------------------------------------------- */
-
-EXPORT cu_result cuMemGetAllocationGranularity(size_t *granularity, const cu_memory_props *props,
-                                               int option)
-{
-    ENTER(vm_granularity);
-    *granularity = (size_t)2 << 20;
-    bool ok = props->type == CU_ALLOCATION_PINNED && props->location.type == CU_LOCATION_DEVICE;
-    return leave(!fake.vm ? CU_NOT_SUPPORTED : ok && option <= 1 ? CU_OK : CU_INVALID_VALUE);
-}
-
-EXPORT cu_result cuMemAddressReserve(cu_address *address, size_t size, size_t alignment,
-                                     cu_address wish, uint64_t flags)
-{
-    ENTER(vm_reserve);
-    return leave(flags || wish ? CU_INVALID_VALUE : memory_reserve(size, alignment, address));
-}
-
-EXPORT cu_result cuMemAddressFree(cu_address address, size_t size)
-{
-    ENTER(vm_unreserve);
-    return leave(memory_unreserve(address, size));
-}
-
-EXPORT cu_result cuMemCreate(cu_memory *memory, size_t size, const cu_memory_props *props,
-                             uint64_t flags)
-{
-    ENTER_CONTEXT(vm_create);
-    bool ok = !flags && props->type == CU_ALLOCATION_PINNED && props->location.id < fake.devices;
-    return leave(ok ? memory_create(props->location.id, size, memory) : CU_INVALID_VALUE);
-}
-
-EXPORT cu_result cuMemRelease(cu_memory memory)
-{
-    ENTER(vm_release);
-    return leave(memory_release(memory));
-}
-
-EXPORT cu_result cuMemMap(cu_address address, size_t size, size_t offset, cu_memory memory,
-                          uint64_t flags)
-{
-    ENTER(vm_map);
-    return leave(offset || flags ? CU_INVALID_VALUE : memory_map(address, size, memory));
-}
-
-EXPORT cu_result cuMemUnmap(cu_address address, size_t size)
-{
-    ENTER(vm_unmap);
-    return leave(memory_unmap(address, size)); /* does not wait: that is the caller's to do */
-}
-
-EXPORT cu_result cuMemSetAccess(cu_address address, size_t size, const cu_access *access, size_t n)
-{
-    ENTER(vm_access);
-    bool ok = n == 1 && access->flags == CU_ACCESS_READ_WRITE;
-    return leave(ok ? memory_access(address, size) : CU_INVALID_VALUE);
-}
-
-/* -- graphs ----------------------------------------------------------------------------------------- */
-
-EXPORT cu_result cuStreamBeginCapture_v2(cu_handle sh, int mode)
-{
-    ENTER_CONTEXT(capture_begin);
-    stream *s = handle_get(sh, STREAM);
-    graph *g = NULL;
-    return leave(s && mode <= 2 ? graph_begin(s, &g) : CU_INVALID_HANDLE);
-}
-
-EXPORT cu_result cuStreamEndCapture(cu_handle sh, cu_handle *out)
-{
-    ENTER_CONTEXT(capture_end);
-    stream *s = handle_get(sh, STREAM);
-    graph *g = NULL;
-    cu_result r = s ? graph_end(s, &g) : CU_INVALID_HANDLE;
-    *out = r == CU_OK ? handle_new(GRAPH, g) : NULL;
-    return leave(r);
-}
-
-EXPORT cu_result cuThreadExchangeStreamCaptureMode(int *mode)
-{
-    static _Thread_local int mine = CU_CAPTURE_GLOBAL;
-    ENTER(capture_mode);
-    int had = mine;
-    mine = *mode;
-    *mode = had;
-    return leave(CU_OK);
-}
-
-EXPORT cu_result cuGraphInstantiateWithFlags(cu_handle *out, cu_handle gh, uint64_t flags)
-{
-    ENTER_CONTEXT(graph_instantiate);
-    const graph *g = handle_get(gh, GRAPH);
-    graph *copy = NULL;
-    cu_result r = g && !flags ? graph_copy(g, &copy) : CU_INVALID_VALUE;
-    *out = r == CU_OK ? handle_new(EXEC, copy) : NULL;
-    return leave(r);
-}
-
-EXPORT cu_result cuGraphLaunch(cu_handle eh, cu_handle sh)
-{
-    ENTER_CONTEXT(graph_launch);
-    const graph *g = handle_get(eh, EXEC);
-    stream *s = handle_get(sh, STREAM);
-    return leave(g && s ? graph_run(s, g) : CU_INVALID_HANDLE);
-}
-
-static cu_result destroy_graph(cu_handle h, enum kind kind)
-{
-    graph *g = handle_get(h, kind);
-    if (!g) {
-        return CU_INVALID_HANDLE;
-    }
-    graph_free(g);
-    handle_drop(h);
-    return CU_OK;
-}
-
-EXPORT cu_result cuGraphExecDestroy(cu_handle h)
-{
-    ENTER(graph_exec_destroy);
-    return leave(destroy_graph(h, EXEC));
-}
-
-EXPORT cu_result cuGraphDestroy(cu_handle h)
-{
-    ENTER(graph_destroy);
-    return leave(destroy_graph(h, GRAPH));
 }
