@@ -139,6 +139,11 @@ weft_tensor wf_gradient_given(wf_ctx *c, const char *op, weft_tensor g, int devi
 
 /* -- gradients in flight ------------------------------------------------------------------------------------ */
 
+static bool is_same(weft_tensor a, weft_tensor b)
+{
+    return a.slot == b.slot && a.context == b.context && a.serial == b.serial;
+}
+
 /* No other handle or saved value shares the memory, and it may be written. */
 static bool sole_owner(wf_slot *s)
 {
@@ -207,8 +212,9 @@ static weft_tensor at_home(engine *e, const wf_tnode *n, weft_tensor g)
     return from == n->device ? g : wf_op1(WF_OP_COPY, &(wf_attr){.n_ints = 2, .ints = ints}, g);
 }
 
-/* Adds g to the gradient of node r (of result k when r has several). */
-static int deliver(engine *e, wf_ref r, weft_tensor g)
+/* Adds g to the gradient of node r. own: where the engine has g, if nobody else wants it there: an operand that has no
+ * gradient yet gets the handle itself. */
+static int deliver(engine *e, wf_ref r, weft_tensor g, weft_tensor *own)
 {
     wf_tnode *n = wf_tnode_at(e->t, r);
     if (n->sort == WF_TN_INPUT || (n->flags & WF_TN_SKIP)) {
@@ -219,7 +225,13 @@ static int deliver(engine *e, wf_ref r, weft_tensor g)
         return (int)weft_error_status(g);
     }
     n = wf_tnode_at(e->t, r);
-    int rc = accumulate(e, &n->g, g);
+    int rc = 0;
+    if (own && n->g.slot == 0 && is_same(g, *own)) {
+        n->g = g;
+        *own = WEFT_NONE;
+    } else {
+        rc = accumulate(e, &n->g, g);
+    }
     rc = rc ? rc : queue_push(e, r);
     if (rc && !(n->flags & WF_TN_QUEUED)) {
         drop(&n->g);
@@ -280,9 +292,8 @@ static int leaf_accumulate(engine *e, wf_meta *m, weft_tensor g)
         }
         sum = wf_keep_gradient(e->c, sum);
         wf_meta_lock(m);
-        bool same = m->grad.slot == old.slot && m->grad.context == old.context &&
-                    m->grad.serial == old.serial &&
-                    atomic_load_explicit(&m->slots, memory_order_acquire) != 0;
+        bool same =
+            is_same(m->grad, old) && atomic_load_explicit(&m->slots, memory_order_acquire) != 0;
         if (same) {
             m->grad = sum;
         }
@@ -389,7 +400,11 @@ static int run_vjp(engine *e, wf_ref r)
     for (int i = 0; i < n->nsrc && !rc; i++) {
         wf_ref s = wf_tnode_src(n)[i];
         if (s && dsrc[i].slot) {
-            rc = deliver(e, s, dsrc[i]);
+            bool again = false;
+            for (int k = i + 1; k < n->nsrc; k++) {
+                again |= dsrc[k].slot == dsrc[i].slot;
+            }
+            rc = deliver(e, s, dsrc[i], again ? NULL : &n->g);
         } else if (dsrc[i].serial && !dsrc[i].slot) {
             rc = (int)weft_error_status(dsrc[i]);
         }
@@ -634,7 +649,7 @@ int wf_backward_run(wf_ctx *c, int n, const wf_ref *roots, const weft_tensor *gr
     int rc = 0;
     e.reached = n_cap ? mark_skipped(&e, n, roots, &e.n_reached) : NULL;
     for (int i = 0; i < n && !rc; i++) {
-        rc = deliver(&e, roots[i], grads[i]);
+        rc = deliver(&e, roots[i], grads[i], NULL);
     }
     while (e.n && !rc) {
         wf_ref r = queue_pop(&e);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "tests/support/support.h"
 #include "weft/weft.h"
 
 static weft_tensor leaf(double v)
@@ -182,6 +183,47 @@ Test(autograd, hooks_run_in_order_and_may_replace)
     cr_assert_eq(weft_backward(loss), WEFT_ESHAPE);
     weft_scope_end(sc);
     cr_assert_eq(released, 1);
+}
+
+static weft_tensor give_kept(void *user, weft_tensor grad)
+{
+    (void)grad;
+    return *(weft_tensor *)user;
+}
+
+/* A gradient that an op passes through as it is goes on without a copy, and is nobody else's in the end. */
+Test(autograd, gradients_that_pass_through)
+{
+    const test_baseline before = test_baseline_take();
+    const weft_scope s = weft_scope_begin();
+    const weft_tensor x = weft_ones(weft_shape(2), WEFT_F32),
+                      k = weft_ones(weft_shape(2), WEFT_F32);
+    const weft_tensor g = weft_full(weft_shape(2), 3, WEFT_F32);
+    weft_tensor kept = weft_keep(weft_full(weft_shape(2), 5, WEFT_F32));
+    weft_requires_grad_(x, true);
+    for (int hooked = 0; hooked < 2; hooked++) {
+        const weft_tensor y = weft_add(x, k), z = weft_add(weft_add(y, y), weft_add(k, y));
+        weft_retain_grad(y);
+        if (hooked) {
+            weft_register_hook(y, give_kept, &kept, NULL);
+        }
+        cr_assert_eq(weft_backward(.loss = z, .gradient = g, .retain_graph = true), WEFT_OK, "%s",
+                     weft_last_error());
+        const double want = hooked ? 5 : 9;
+        cr_assert_eq(weft_item_f64(weft_min(weft_grad(x))), want);
+        cr_assert_eq(weft_item_f64(weft_min(weft_grad(y))), want);
+        weft_no_grad_begin();
+        cr_assert_eq(weft_add_(weft_grad(x), weft_f(100)), WEFT_OK, "%s", weft_last_error());
+        weft_no_grad_end();
+        cr_assert_eq(weft_item_f64(weft_max(weft_grad(y))), want);
+        cr_assert_eq(weft_item_f64(weft_max(g)), 3.0);
+        cr_assert_eq(weft_item_f64(weft_max(kept)), 5.0);
+        weft_set_grad(x, WEFT_NONE);
+    }
+    weft_free(kept);
+    weft_requires_grad_(x, false);
+    weft_scope_end(s);
+    check_baseline("passed through", &before);
 }
 
 /* One hook before a write in place, one after: each sees the gradient of its own value, once. */
