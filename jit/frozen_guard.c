@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/borrow.h"
 #include "jit/frozen_impl.h"
 #include "jit/key.h"
 
@@ -306,11 +307,14 @@ static bool guard_captured(const wf_frozen *z, wf_ctx *c, char *reason)
         if (!s->st) {
             continue;
         }
-        bool pinned;
-        wf_slot *slot = wf_pin(c, s->handle, &pinned, NULL);
+        bool pinned = false;
+        wf_slot *lent = wf_borrow(c, s->handle);
+        wf_slot *slot = lent ? lent : wf_pin(c, s->handle, &pinned, NULL);
         bool ok = slot && slot->st == s->st && wf_slot_tracked(slot) == s->tracked &&
                   !s->st->root && wf_frozen_hooks(slot) == s->hooks;
-        if (slot && pinned) {
+        if (lent) {
+            wf_give_back(c, lent);
+        } else if (pinned) {
             wf_unpin(c, slot);
         }
         if (!ok || s->st->broken) {
