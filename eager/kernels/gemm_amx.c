@@ -58,6 +58,15 @@ static inline __attribute__((always_inline)) void round_rows(wf_amx_out *out, in
     const wf_amx_out o = *out; /* stores of vectors may alias it */
     const __mmask32 mask = first_32(o.columns);
     end = end < o.rows ? end : o.rows;
+    out->done = end;
+    if (!o.bias && !o.row_at && o.columns >= WF_AMX_SIDE) {
+        for (int64_t i = o.done; i < end; i++) {
+            const float *x = o.acc + i / 16 * 512 + i % 16 * 16;
+            const __m512bh y = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + 256), _mm512_loadu_ps(x));
+            _mm512_storeu_si512(o.c + i * o.c_rs, (__m512i)y);
+        }
+        return;
+    }
     const __m512 none = _mm512_set1_ps(-0.0f); /* x + -0 is x, also for -0 */
     const __m512 low = o.bias ? _mm512_loadu_ps(o.bias) : none;
     const __m512 high = o.bias ? _mm512_loadu_ps(o.bias + 16) : none;
@@ -69,7 +78,6 @@ static inline __attribute__((always_inline)) void round_rows(wf_amx_out *out, in
         if (at >= 0)
             _mm512_mask_storeu_epi16(o.c + at, mask, (__m512i)y);
     }
-    out->done = end;
 }
 
 void wf_amx_flush(wf_amx_out *out)
