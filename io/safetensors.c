@@ -364,7 +364,10 @@ static weft_safetensors *read_mapping(mapping *map, const char *source)
         size = size << 8 | map->base[i];
     }
     if (size > WF_ST_MAX_HEADER) {
-        return reject(f, source, "the header is stated to be larger than 100 MB", -1);
+        return reject(
+            f, source,
+            "its first 8 bytes state a header of more than 100 MB: this is no safetensors file",
+            -1);
     }
     if (size > map->size - 8) {
         return reject(f, source, "the header is stated to be larger than the file", -1);

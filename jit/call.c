@@ -857,6 +857,13 @@ weft_status weft_jit_explain(weft_jit *j, FILE *out)
         "%lld evicted\n",
         j->name, (long long)s->calls, (long long)s->inlined, (long long)s->segments,
         (long long)s->breaks, (long long)s->plans, (long long)s->hits, (long long)s->evictions);
+    if (j->freezes) {
+        fprintf(out,
+                "  %lld calls replayed, %lld sent to recording by a guard, %lld verified, %lld "
+                "thawed\n",
+                (long long)atomic_load_explicit(&j->replays, memory_order_relaxed),
+                (long long)s->misses, (long long)s->verified, (long long)s->thawed);
+    }
     for (int i = 0; i < j->nbreaks; i++) {
         fprintf(out, "  broken %lld times by %s%s%s\n", (long long)j->breaks[i].count,
                 j->breaks[i].op, *j->breaks[i].site ? " at " : "", j->breaks[i].site);

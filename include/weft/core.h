@@ -112,7 +112,8 @@ WEFT_API const char *weft_version(void);
  * handle return it, so calls nest and one check at the end finds the first error.
  *
  * Ownership: results belong to the innermost scope of the thread that made them and are valid on
- * that thread only. weft_keep takes one out of all scopes until weft_free; a kept handle may be used
+ * that thread only; outside every scope they live until weft_free, weft_shutdown or the thread's end, so a
+ * loop wants a scope around its body. weft_keep takes one out of all scopes until weft_free; a kept handle may be used
  * on any thread. Fields are private. */
 typedef struct weft_tensor {
     uint32_t slot;

@@ -50,7 +50,8 @@ extern "C" {
 #endif
 
 /* The tensor's memory as a DLPack 1.0 capsule: no copy, writes are visible both ways. The capsule
- * holds the memory until its deleter is called (any thread, once). NULL on error. */
+ * holds the memory until its deleter is called (any thread, once). What is written through it gradients do not see, as with
+ * weft_data. NULL on error. */
 WEFT_API DLManagedTensorVersioned *weft_to_dlpack(weft_tensor t);
 /* The older form, without a read-only flag: refuses read-only memory. */
 WEFT_API DLManagedTensor *weft_to_dlpack_unversioned(weft_tensor t);

@@ -3,7 +3,8 @@
  *
  * The tape is rebuilt by every run: ops on tensors that require gradients are recorded as they
  * execute, weft_backward walks the record once and releases saved values as it passes them.
- * Method: reverse accumulation with a tape (Paszke et al., 2019, section 4.3).
+ * Method: reverse accumulation with a tape (Paszke et al., 2019, section 4.3). Options go by name in C:
+ * weft_backward(loss, .retain_graph = true); in C++ these functions take the struct.
  */
 #ifndef WEFT_GRAD_H
 #define WEFT_GRAD_H

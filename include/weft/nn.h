@@ -14,7 +14,8 @@
  *
  * Said once: init functions return a status and the module remembers the first failure; a layer whose
  * init failed has empty handles, so its forward returns an empty handle. Results of forward belong to
- * the current scope. A module, its layers and its optimiser belong to one thread at a time.
+ * the current scope. A module, its layers and its optimiser belong to one thread at a time. Options go by name in C; in C++
+ * functions with options take the struct: weft_nn_linear_init(&args).
  */
 #ifndef WEFT_NN_H
 #define WEFT_NN_H
