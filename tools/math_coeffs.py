@@ -163,7 +163,9 @@ def odd(g):
 
 
 T = mpf("0.3026")
-add("tanh_f32", "f32", *odd(M.tanh), mpf("1e-9"), T, 5)
+# (exp(2r) - 1) / 2 = r + r^2 P(r)
+add("expm1h_f32", "f32", lambda x: (M.expm1(2 * x) / 2 - x) / x**2, lambda x: 2 * x**2 / abs(M.expm1(2 * x)),
+    -H / 2, H / 2, 5, 1)
 add("tanh_f64", "f64", *odd(M.tanh), mpf("1e-9"), T, 11)
 for nm, g, hi, n in (("atan_f64", M.atan, (S2 - 1)**2 + mpf("1e-6"), 11),
                      ("asin_f64", M.asin, mpf("0.25"), 13), ("sinh_f64", M.sinh, mpf(1), 8)):

@@ -119,10 +119,10 @@
     KF64(0x1.7a14188a9a5f8p-4)), KF64(-0x1.bda9309a2b1bap-4)), KF64(0x1.510169d0967cap-4)),        \
     KF64(0x1.d5f294815b03fp-9)), KF64(-0x1.1f367683f89a7p-3))
 
-/* tanh_f32: 5 coefficients on [1e-09, 0.3026], error 2^-27.6 */
-#define POLY_tanh_f32(z)                                                                           \
-    FMA(z, FMA(z, FMA(z, FMA(z, KF32(-0x1.9b2646p-8f), KF32(0x1.593b64p-6f)),                      \
-    KF32(-0x1.b9284cp-5f)), KF32(0x1.110d26p-3f)), KF32(-0x1.55554ap-2f))
+/* expm1h_f32: 5 coefficients on [-0.17335, 0.17335], error 2^-26.1 */
+#define POLY_expm1h_f32(z)                                                                         \
+    FMA(z, FMA(z, FMA(z, FMA(z, KF32(0x1.6ab35p-5f), KF32(0x1.122cacp-3f)),                        \
+    KF32(0x1.55579cp-2f)), KF32(0x1.5554aap-1f)), KF32(0x1.fffffep-1f))
 
 /* tanh_f64: 11 coefficients on [1e-09, 0.3026], error 2^-58.7 */
 #define POLY_tanh_f64(z)                                                                           \

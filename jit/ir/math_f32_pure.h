@@ -230,20 +230,24 @@ KFUN(VF32, cos_f32_fast, VF32 x)
 /* -- hyperbolic tangent and activations -----------------------------------------------------------
  */
 
+/*
+ * t / (t + 1) with t = (exp(2a) - 1) / 2, as m - m (m / (t + 1)) with m = min(t, 1): what the quotient lacks counts
+ * little where t is small, and for t > 1 that is 1 - 1 / (t + 1).
+ */
 KFUN(VF32, tanh_f32, VF32 x)
 {
     const VF32 a = FABS(x);
-    const VF32 z = MUL(a, a);
-    const VF32 small = FMA(MUL(a, z), POLY_tanh_f32(z), a);
-    /* 1 - 2 / (exp(2a) + 1), with an exponent that needs no second factor */
     const VF32 c = MATH_ATMOST32(a, KF32(10.0f));
     const VF32 magic = KF32(0x1.8p23f + 127.0f);
-    const VF32 t = FMA(c, KF32(0x1.715476p+1f), magic);
-    const VF32 r = FMA(c, KF32(0x1.715476p+1f), SUB(magic, t)); /* exp(2a) = 2^n 2^r */
-    const VF32 p = FMA(r, POLY_exp2_f32(r), KF32(1.0f));
-    const VF32 d = FMA(p, FLT32(SHLK(BITS32(t), 23)), KF32(1.0f));
-    const VF32 big = SUB(KF32(1.0f), DIV(KF32(2.0f), d));
-    return COPYSIGN(SELECT(LT(a, KF32(0.55f)), small, big), x);
+    const VF32 e = FMA(c, KF32(0x1.715476p+1f), magic);
+    const VF32 n = SUB(e, magic);
+    const VF32 r = FMA(n, KF32(-0x1.62e43p-2f), c); /* exp(2a) = 2^n exp(2r) */
+    const VF32 p = FMA(MUL(r, r), POLY_expm1h_f32(r), r);
+    const VF32 s = FLT32(SHLK(BITS32(e), 23)); /* with an exponent that needs no second factor */
+    const VF32 t = FMA(s, p, FMA(s, KF32(0.5f), KF32(-0.5f)));
+    const VF32 m = MATH_ATMOST32(t, KF32(1.0f));
+    const VF32 q = DIV(m, ADD(t, KF32(1.0f)));
+    return COPYSIGN(FMA(NEG(m), q, m), x);
 }
 
 KFUN(VF32, sigmoid_f32, VF32 x)
