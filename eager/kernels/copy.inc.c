@@ -35,16 +35,17 @@
     p += (bytes);                                                                                  \
     __asm__("" : "+r"(p))
 
-/* SIDE blocks side by side, so that whole lines are written (or pairs of them). Of rows as far from those written as
+/* QUARTERS: UNROLLED where shorter code would be slower.
+ * SIDE blocks side by side, so that whole lines are written (or pairs of them). Of rows as far from those written as
  * `ahead` bytes, if not 0, the lines are fetched. */
-#define BLOCK_FN(name, T, PER, SIDE, LANES, V, PUT, ROUNDS)                                        \
+#define BLOCK_FN(name, T, PER, SIDE, LANES, V, PUT, QUARTERS, ROUNDS)                              \
     __attribute__((unused)) static inline void name(T *dst, int64_t ld_d, const T *src,            \
                                                     int64_t ld_s, bool nt, int64_t ahead)          \
     {                                                                                              \
         enum { WIDTH = sizeof(V) / sizeof(T) };                                                    \
         const int64_t step = ld_s * (int64_t)sizeof(T), out = ld_d * (int64_t)sizeof(T);           \
         char *to = (char *)dst;                                                                    \
-        UNROLLED for (int q = 0; q < (int)(sizeof(V) / 16); q++)                                   \
+        QUARTERS for (int q = 0; q < (int)(sizeof(V) / 16); q++)                                   \
         {                                                                                          \
             V side[SIDE][PER];                                                                     \
             UNROLLED for (int h = 0; h < SIDE; h++)                                                \
@@ -85,10 +86,10 @@ static inline void put128(void *p, __m128i v, bool nt)
 #define ROUND16 ROUND(8, _mm_unpacklo_epi16, _mm_unpackhi_epi16)
 #define ROUND32 ROUND(4, _mm_unpacklo_epi32, _mm_unpackhi_epi32)
 #define ROUND64 ROUND(2, _mm_unpacklo_epi64, _mm_unpackhi_epi64)
-BLOCK_FN(little_1, uint8_t, 16, 1, lanes128, __m128i, put128, ROUND8 ROUND8 ROUND8 ROUND8)
-BLOCK_FN(little_2, uint16_t, 8, 1, lanes128, __m128i, put128, ROUND16 ROUND16 ROUND16)
-BLOCK_FN(little_4, uint32_t, 4, 1, lanes128, __m128i, put128, ROUND32 ROUND32)
-BLOCK_FN(little_8, uint64_t, 2, 1, lanes128, __m128i, put128, ROUND64)
+BLOCK_FN(little_1, uint8_t, 16, 1, lanes128, __m128i, put128, , ROUND8 ROUND8 ROUND8 ROUND8)
+BLOCK_FN(little_2, uint16_t, 8, 1, lanes128, __m128i, put128, , ROUND16 ROUND16 ROUND16)
+BLOCK_FN(little_4, uint32_t, 4, 1, lanes128, __m128i, put128, , ROUND32 ROUND32)
+BLOCK_FN(little_8, uint64_t, 2, 1, lanes128, __m128i, put128, , ROUND64)
 #undef ROUND8
 #undef ROUND16
 #undef ROUND32
@@ -143,14 +144,14 @@ typedef __m128i vector;
 #define ROUND32 ROUND(4, _mm_unpacklo_epi32, _mm_unpackhi_epi32)
 #define ROUND64 ROUND(2, _mm_unpacklo_epi64, _mm_unpackhi_epi64)
 #endif
-BLOCK_FN(block_1, uint8_t, 16, SIDE, lanes_of, vector, put, ROUND8 ROUND8 ROUND8 ROUND8)
-BLOCK_FN(block_2, uint16_t, 8, SIDE, lanes_of, vector, put, ROUND16 ROUND16 ROUND16)
-BLOCK_FN(block_4, uint32_t, 4, SIDE, lanes_of, vector, put, ROUND32 ROUND32)
-BLOCK_FN(block_8, uint64_t, 2, SIDE, lanes_of, vector, put, ROUND64)
-BLOCK_FN(past_1, uint8_t, 16, SIDE_NT, lanes_of, vector, put, ROUND8 ROUND8 ROUND8 ROUND8)
-BLOCK_FN(past_2, uint16_t, 8, SIDE_NT, lanes_of, vector, put, ROUND16 ROUND16 ROUND16)
-BLOCK_FN(past_4, uint32_t, 4, SIDE_NT, lanes_of, vector, put, ROUND32 ROUND32)
-BLOCK_FN(past_8, uint64_t, 2, SIDE_NT, lanes_of, vector, put, ROUND64)
+BLOCK_FN(block_1, uint8_t, 16, SIDE, lanes_of, vector, put, , ROUND8 ROUND8 ROUND8 ROUND8)
+BLOCK_FN(block_2, uint16_t, 8, SIDE, lanes_of, vector, put, UNROLLED, ROUND16 ROUND16 ROUND16)
+BLOCK_FN(block_4, uint32_t, 4, SIDE, lanes_of, vector, put, UNROLLED, ROUND32 ROUND32)
+BLOCK_FN(block_8, uint64_t, 2, SIDE, lanes_of, vector, put, , ROUND64)
+BLOCK_FN(past_1, uint8_t, 16, SIDE_NT, lanes_of, vector, put, , ROUND8 ROUND8 ROUND8 ROUND8)
+BLOCK_FN(past_2, uint16_t, 8, SIDE_NT, lanes_of, vector, put, , ROUND16 ROUND16 ROUND16)
+BLOCK_FN(past_4, uint32_t, 4, SIDE_NT, lanes_of, vector, put, , ROUND32 ROUND32)
+BLOCK_FN(past_8, uint64_t, 2, SIDE_NT, lanes_of, vector, put, , ROUND64)
 
 /* -- pack and unpack -------------------------------------------------------------------------------------- */
 /* Bytes of a line, and between rows of which 8 or more squares have lines in one set. */
