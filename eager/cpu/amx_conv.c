@@ -33,14 +33,23 @@ typedef struct conv {
     size_t image_bytes, b_bytes, bias_bytes, offset_bytes, row_bytes;
 } conv;
 
+/* Rows of results between those wanted, and the padding, are work for nothing: dilated kernels that reach far
+ * beyond the result are for others. */
+static bool is_near(int64_t dilation, int64_t kernel, int64_t pad, int64_t out)
+{
+    const int64_t reach = dilation * (kernel - 1);
+    return pad <= reach && reach <= 4 * out + 4;
+}
+
 static bool fits(const wf_conv_desc *d)
 {
     const unsigned last = WF_CONV_SRC_NHWC | WF_CONV_DST_NHWC;
     return wf_gemm_amx_active() && d->dtype == WEFT_BF16 && (d->layout & last) == last &&
            d->groups == 1 && d->stride[0] == 1 && d->stride[1] == 1 && d->c % WF_AMX_SIDE == 0 &&
            d->o % WF_AMX_SIDE == 0 && d->kh * d->kw <= WF_AMX_TAPS &&
-           d->pad[0] <= d->dilation[0] * (d->kh - 1) && d->pad[1] <= d->dilation[1] * (d->kw - 1) &&
-           (d->h + 2 * d->pad[0]) * (d->w + 2 * d->pad[1]) * (d->c + d->o) < 1 << 29;
+           is_near(d->dilation[0], d->kh, d->pad[0], d->oh) &&
+           is_near(d->dilation[1], d->kw, d->pad[1], d->ow) &&
+           d->h + 2 * d->pad[0] < (1 << 29) / (d->c + d->o) / (d->w + 2 * d->pad[1]);
 }
 
 static void image_task(void *arg, int64_t begin, int64_t end)

@@ -368,6 +368,34 @@ Test(conv, zero_sizes)
     }
 }
 
+/* A dilation that the padding takes back: only the middle tap meets the input, and products of extents of the padded
+ * image do not fit in 64 bits. */
+Test(conv, wide_dilation)
+{
+    const int64_t far[] = {1000, INT64_C(1) << 33, INT64_C(1) << 58};
+    for (size_t b = 0; b < BACKENDS; b++) {
+        wf_gemm_set_backend(backends[b]);
+        for (size_t i = 0; i < 3; i++) {
+            wf_conv_desc d = {.dtype = WEFT_BF16,
+                              .layout = WF_CONV_SRC_NHWC | WF_CONV_DST_NHWC,
+                              .n = 1,
+                              .c = 32,
+                              .h = 5,
+                              .w = 5,
+                              .o = 32,
+                              .kh = 3,
+                              .kw = 3,
+                              .oh = 5,
+                              .ow = 5,
+                              .stride = {1, 1},
+                              .pad = {far[i], far[i]},
+                              .dilation = {far[i], far[i]},
+                              .groups = 1};
+            all_three(&d);
+        }
+    }
+}
+
 Test(conv, refuses)
 {
     wf_conv_desc good = layer(1, WEFT_F32, 0), d = good;
