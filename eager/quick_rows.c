@@ -87,8 +87,12 @@ typedef struct map {
     int64_t d[WF_INLINE_RANK], st[WF_INLINE_RANK], at;
 } map;
 
-/* Larger products of extents are for inference to look at. */
-static const int64_t most = (int64_t)1 << 40;
+/* n *= d, unless an extent of 0 or so large a product is for inference to look at. */
+static inline bool times(int64_t *n, int64_t d)
+{
+    static const int64_t most = (int64_t)1 << 40;
+    return d > 0 && !__builtin_mul_overflow(*n, d, n) && *n <= most;
+}
 
 static bool permute(map *m, wf_slot *s, const wf_attr *a)
 {
@@ -118,7 +122,7 @@ static bool expand(map *m, wf_slot *s, const wf_attr *a)
     m->rank = a->n_dyn;
     for (int i = 0; i < m->rank; i++) {
         const int64_t want = a->dyn[i], is = i < lead ? 1 : s->dims_[i - lead];
-        if (want < 0 || want > most || (is != want && is != 1) || (n *= want) > most) {
+        if ((is != want && is != 1) || !times(&n, want)) {
             return false;
         }
         m->d[i] = want;
@@ -159,12 +163,11 @@ static bool reshape(map *m, wf_slot *s, const wf_attr *a)
     }
     m->rank = a->n_dyn;
     for (int i = m->rank; i-- > 0;) {
-        if (a->dyn[i] <= 0 || a->dyn[i] > most || n > most) {
-            return false;
-        }
         m->d[i] = a->dyn[i];
         m->st[i] = n;
-        n *= a->dyn[i];
+        if (!times(&n, m->d[i])) {
+            return false;
+        }
     }
     return count(s) == n;
 }

@@ -250,6 +250,44 @@ Test(quick_rows, views)
     }
 }
 
+static weft_tensor widen(weft_tensor x, const void *arg)
+{
+    return weft_expand(x, *(const weft_shape *)arg);
+}
+static weft_tensor fill(weft_tensor x, const void *arg)
+{
+    return weft_reshape(x, *(const weft_shape *)arg);
+}
+
+/* Extents whose product, or whose strides' product, no int64 holds. */
+Test(quick_rows, huge_views)
+{
+    const int64_t n = (int64_t)1 << 20;
+    const weft_shape of[] = {{2, {n * n, n * n}},
+                             {3, {0, n * n, n * n}},
+                             {3, {n * n, n * n, 0}},
+                             {4, {n, n, n, n}},
+                             {4, {n, n, n, 8}},
+                             {3, {n, n, 0}},
+                             {2, {n, n}}};
+    const weft_scope s = weft_scope_begin();
+    const weft_tensor one = weft_ones(weft_shape(1, 1), WEFT_F32);
+    const weft_tensor none = weft_zeros(weft_shape(0), WEFT_F32);
+    for (int i = 0; i < COUNT(of); i++) {
+        char what[64];
+        snprintf(what, sizeof what, "shape %d", i);
+        const weft_tensor a = widen(one, &of[i]), b = generally(widen, one, &of[i]);
+        cr_assert_eq(weft_ok(a), weft_ok(b), "%s: %s, %s", what, weft_error_text(a),
+                     weft_error_text(b));
+        cr_assert_eq(weft_ok(a), i > 4, "%s: %s", what, weft_error_text(a));
+        const weft_tensor c = fill(none, &of[i]), d = generally(fill, none, &of[i]);
+        cr_assert_eq(weft_ok(c), weft_ok(d), "%s: %s, %s", what, weft_error_text(c),
+                     weft_error_text(d));
+        cr_assert_eq(weft_ok(c), i == 5, "%s: %s", what, weft_error_text(c));
+    }
+    weft_scope_end(s);
+}
+
 /* Memory is shared both ways, and goes with the last of the handles. */
 Test(quick_rows, views_share)
 {
