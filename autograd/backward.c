@@ -645,6 +645,7 @@ int wf_backward_run(wf_ctx *c, int n, const wf_ref *roots, const weft_tensor *gr
         return WEFT_ENOMEM;
     }
     e.t->engine = &e;
+    c->backwards++;
     c->grad_off = create ? 0 : 1;
     int rc = 0;
     e.reached = n_cap ? mark_skipped(&e, n, roots, &e.n_reached) : NULL;

@@ -249,6 +249,7 @@ typedef struct wf_ctx {
     _Atomic uint32_t nchunks;
     _Atomic uint32_t remote_free; /* slots freed by other threads: linked through next */
     uint32_t grad_off;            /* no_grad nesting */
+    uint32_t backwards;           /* walks back over the tape so far */
     uint8_t device;               /* of tensors made from nothing, eager/device.h */
     uint8_t away;                 /* device, or what is being recorded, is not the host */
     wf_slot **chunks;             /* WF_MAX_CHUNKS pointers, reserved once */

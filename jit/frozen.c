@@ -51,15 +51,36 @@ void wf_frozen_arm(wf_frozen *z, wf_fn *fn, const int32_t *writes, wf_plan *p)
 
 /* -- describing ------------------------------------------------------------------------------------------------ */
 
+/* A backward of the call goes back over what an argument was computed from, which no guard sees. */
+static bool has_history(const wf_trace *t, const wf_slot *s)
+{
+    return t->backwards != t->c->backwards && wf_slot_tracked(s) &&
+           (!(s->flags & WF_SLOT_REQUIRES_GRAD) || s->st->root != 0);
+}
+
+/* The argument whose gradient lies in st; -1: of none. */
+static int owner_of(const wf_frozen_args *a, const wf_storage *st)
+{
+    for (int i = 0; i < a->n; i++) {
+        if (wf_frozen_gradient(a->c, a->slot[i]) == st) {
+            return i;
+        }
+    }
+    return -1;
+}
+
 static bool describe_sources(wf_frozen *z, wf_trace *t, const wf_frozen_args *a, char *reason)
 {
     for (int i = 0; i < a->n; i++) {
         wf_frozen_look(&z->in[i], a, i);
+        if (has_history(t, a->slot[i])) {
+            return wf_frozen_refuse(reason, "gradients flow into the history of argument %d", i);
+        }
     }
     for (int k = 0; k < z->n_source; k++) {
         const wf_outer *o = &t->outer[k];
         wf_frozen_source *s = &z->src[k];
-        *s = (wf_frozen_source){.arg = -1, .written = o->written};
+        *s = (wf_frozen_source){.arg = -1, .owner = -1, .written = o->written};
         for (int i = a->n; i-- > 0;) {
             if (a->st[i] == o->st) {
                 z->in[i].outer = k;
@@ -85,6 +106,7 @@ static bool describe_sources(wf_frozen *z, wf_trace *t, const wf_frozen_args *a,
         }
         s->tracked = wf_slot_tracked(slot);
         s->hooks = wf_frozen_hooks(slot);
+        s->owner = slot->flags & WF_SLOT_GRADIENT ? owner_of(a, o->st) : -1;
         wf_unpin(t->c, slot);
         s->handle = o->first;
         s->st = o->st;

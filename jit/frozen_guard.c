@@ -34,6 +34,24 @@ uint64_t wf_frozen_hooks(wf_slot *s)
     return sum;
 }
 
+const wf_storage *wf_frozen_gradient(wf_ctx *c, wf_slot *s)
+{
+    wf_meta *m = wf_slot_tracked(s) ? atomic_load_explicit(&s->meta, memory_order_acquire) : NULL;
+    weft_tensor g = WEFT_NONE;
+    bool pinned = false;
+    if (m) {
+        wf_meta_lock(m);
+        g = m->grad;
+        wf_meta_unlock(m);
+    }
+    wf_slot *slot = g.slot ? wf_pin(c, g, &pinned, NULL) : NULL;
+    const wf_storage *st = slot ? slot->st : NULL;
+    if (pinned) {
+        wf_unpin(c, slot);
+    }
+    return st;
+}
+
 /* -- arguments -------------------------------------------------------------------------------------------------- */
 
 void wf_frozen_close(wf_frozen_args *a)
@@ -179,7 +197,8 @@ bool wf_frozen_agree(const wf_frozen *a, const wf_frozen *b, char reason[WF_REAS
     for (int i = 0; i < a->n_source; i++) {
         const wf_frozen_source *x = &a->src[i], *y = &b->src[i];
         if (x->arg != y->arg || x->st != y->st || !wf_frozen_same_handle(x->handle, y->handle) ||
-            x->tracked != y->tracked || x->written != y->written || x->bumps != y->bumps) {
+            x->owner != y->owner || x->tracked != y->tracked || x->written != y->written ||
+            x->bumps != y->bumps) {
             return wf_frozen_refuse(reason, "input %d is another captured tensor than before", i);
         }
     }
@@ -300,8 +319,9 @@ static bool guard_args(const wf_frozen *z, const wf_frozen_args *a, char *reason
     return true;
 }
 
-static bool guard_captured(const wf_frozen *z, wf_ctx *c, char *reason)
+static bool guard_captured(const wf_frozen *z, const wf_frozen_args *a, char *reason)
 {
+    wf_ctx *c = a->c;
     for (int k = 0; k < z->n_source && z->captured; k++) {
         const wf_frozen_source *s = &z->src[k];
         if (!s->st) {
@@ -319,6 +339,9 @@ static bool guard_captured(const wf_frozen *z, wf_ctx *c, char *reason)
         }
         if (!ok || s->st->broken) {
             return wf_frozen_refuse(reason, "a captured tensor (input %d) is not what it was", k);
+        }
+        if (s->owner >= 0 && wf_frozen_gradient(c, a->slot[s->owner]) != s->st) {
+            return wf_frozen_refuse(reason, "argument %d has another gradient tensor", s->owner);
         }
     }
     return true;
@@ -349,5 +372,5 @@ bool wf_frozen_guard(const wf_frozen *z, const wf_frozen_args *a, int n_out, cha
     if (a->c->device != z->home) {
         return wf_frozen_refuse(reason, "the default device differs");
     }
-    return guard_args(z, a, reason) && guard_captured(z, a->c, reason);
+    return guard_args(z, a, reason) && guard_captured(z, a, reason);
 }

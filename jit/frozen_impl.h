@@ -27,6 +27,7 @@ typedef struct wf_frozen_arg {
 
 typedef struct wf_frozen_source {
     int arg;            /* the argument, or -1: captured */
+    int owner;          /* captured: the argument whose gradient it is, or -1 */
     wf_storage *st;     /* captured: referenced */
     weft_tensor handle; /* captured: through which it is reached */
     bool tracked, written;
@@ -82,6 +83,8 @@ static inline bool wf_frozen_same_handle(weft_tensor a, weft_tensor b)
 WF_COLD bool wf_frozen_refuse(char *reason, const char *fmt, ...) WF_PRINTF(2, 3);
 /* Stands for the hooks of s: a backward inside the function calls them, so what was recorded holds only for these. */
 uint64_t wf_frozen_hooks(wf_slot *s);
+/* Where the gradient of s lies; NULL: it has none. */
+const wf_storage *wf_frozen_gradient(wf_ctx *c, wf_slot *s);
 /* Argument i as it is now. */
 void wf_frozen_look(wf_frozen_arg *out, const wf_frozen_args *a, int i);
 

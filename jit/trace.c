@@ -51,6 +51,7 @@ int wf_trace_reopen(wf_trace *t, const wf_trace_owner *owner)
     t->depth = t->floor = 1;
     t->refused.code = 0;
     t->peeked = NULL;
+    t->backwards = c->backwards;
     t->commits = 0;
     t->note = NULL;
     c->recorder = &t->base;

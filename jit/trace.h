@@ -90,6 +90,7 @@ struct wf_trace {
     wf_why refused;            /* the first read or write that was refused; code 0: none */
     uint64_t refusal;          /* the number that its error has */
     const char *peeked;        /* what read a tensor from outside without a break, or NULL */
+    uint32_t backwards;        /* the thread's when it began */
     uint32_t commits;          /* segments so far */
     void *note;                /* handed to the runner with each job */
     int64_t since;             /* a region's begin, for a profile; 0: none is being taken */

@@ -63,7 +63,9 @@ typedef struct weft_jit_args {
     /* Calls are replayed without calling fn, under guards, once two recordings in a row of calls with such arguments agreed in everything: ops,
      * numbers, captured tensors, how outputs are made. Arguments must have the same types, shapes, strides and
      * aliases and devices, captured tensors must be alive and the same, both with the hooks
-     * they had, the grad mode and the thread's default device too; else the call records. A function that reads values, keeps tensors, gives outputs a history, draws random
+     * they had, the grad mode and the thread's default device too, and gradients that a backward adds to must be those of
+     * the same arguments; else the call records. A function that reads values, keeps tensors, gives outputs a history, runs
+     * backward into what an argument was computed from, draws random
      * numbers, changes a number or the default device is never replayed. What fn does besides (counting, choosing another tensor) is not seen: every verify_every-th call
      * (default 100; -1: none) records, compares bit by bit, and thaws the function if anything differs. */
     bool frozen;

@@ -246,6 +246,77 @@ Test(frozen, hooks_are_guarded)
     }
 }
 
+/* A leaf with a gradient tensor of zeros. */
+static weft_tensor leaf_of(double v)
+{
+    const weft_tensor t = weft_keep(weft_full(weft_shape(2), v, WEFT_F32));
+    OK(weft_requires_grad_(t, true));
+    OK(weft_set_grad(t, weft_zeros(weft_shape(2), WEFT_F32)));
+    return t;
+}
+
+/* Its value, without a handle left on it. */
+static double gradient(weft_tensor x)
+{
+    const weft_scope s = weft_scope_begin();
+    const double v = weft_item_f64(weft_max(weft_grad(x)));
+    weft_scope_end(s);
+    return v;
+}
+
+static weft_status backward_of_square(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                      int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    const weft_tensor y = weft_sum(weft_mul(in[0], in[0]));
+    out[0] = weft_detach(y);
+    return weft_backward(y);
+}
+
+static weft_status backward_of_sum(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                   int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    const weft_tensor y = weft_sum(in[0]);
+    out[0] = weft_detach(y);
+    return weft_backward(y);
+}
+
+/* Gradients are added to those of the argument that the call has, through the history that it has. */
+Test(frozen, gradients_of_arguments)
+{
+    const weft_scope s = weft_scope_begin();
+    const weft_tensor x[] = {leaf_of(1), leaf_of(10)};
+    weft_jit *j = weft_jit_trace(backward_of_square, NULL, .frozen = true, .verify_every = -1);
+    weft_jit *k = weft_jit_trace(backward_of_sum, NULL, .frozen = true, .verify_every = -1);
+    double want[] = {0, 0};
+    weft_tensor out;
+    for (int i = 0; i < 10; i++) {
+        const int of = i / 5;
+        OK(weft_jit_call(j, &x[of], 1, &out, 1));
+        want[of] += of ? 20 : 2;
+        cr_assert_eq(gradient(x[0]), want[0], "call %d", i);
+        cr_assert_eq(gradient(x[1]), want[1], "call %d", i);
+    }
+    cr_assert(has_reason(j, "guard: argument 0 has another gradient tensor"), "%s", reasons(j));
+    for (int i = 0; i < 8; i++) {
+        const int of = i / 2 % 2;
+        const weft_tensor y = i < 4 ? weft_add(x[of], x[of]) : weft_neg(x[of]);
+        OK(weft_jit_call(k, &y, 1, &out, 1));
+        want[of] += i < 4 ? 2 : -1;
+        cr_assert_eq(gradient(x[0]), want[0], "call %d", i);
+        cr_assert_eq(gradient(x[1]), want[1], "call %d", i);
+    }
+    cr_assert(has_reason(k, "not frozen: gradients flow into the history of argument 0"), "%s",
+              reasons(k));
+    cr_assert_gt(stats_of(j).frozen, 2, "%s", reasons(j));
+    weft_jit_free(j);
+    weft_jit_free(k);
+    weft_free(x[0]);
+    weft_free(x[1]);
+    weft_scope_end(s);
+}
+
 Test(frozen, every_refusal_has_its_reason)
 {
     static const struct {

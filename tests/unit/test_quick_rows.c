@@ -263,12 +263,8 @@ static weft_tensor fill(weft_tensor x, const void *arg)
 Test(quick_rows, huge_views)
 {
     const int64_t n = (int64_t)1 << 20;
-    const weft_shape of[] = {{2, {n * n, n * n}},
-                             {3, {0, n * n, n * n}},
-                             {3, {n * n, n * n, 0}},
-                             {4, {n, n, n, n}},
-                             {4, {n, n, n, 8}},
-                             {3, {n, n, 0}},
+    const weft_shape of[] = {{2, {n * n, n * n}}, {3, {0, n * n, n * n}}, {3, {n * n, n * n, 0}},
+                             {4, {n, n, n, n}},   {4, {n, n, n, 8}},      {3, {n, n, 0}},
                              {2, {n, n}}};
     const weft_scope s = weft_scope_begin();
     const weft_tensor one = weft_ones(weft_shape(1, 1), WEFT_F32);
