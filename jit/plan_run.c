@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/cuda/runtime.h"
 #include "eager/device.h"
 #include "eager/pool.h"
 #include "eager/profile.h"
@@ -352,6 +353,9 @@ static int run_row(run *r, const wf_plan_step *s, const wf_epilogue *after, bool
                  .why = r->why};
     int rc = r->device ? wf_device_row(r->device, &e) : wf_exec_of((wf_op)s->op)(&e);
     *finished = e.finished;
+    if (r->device) { /* or errors of this row would be given the place of the next eager op */
+        wf_cuda_sited(wf_plan_site(r->p, r->a->fn, s->ins));
+    }
     return explain(r, rc);
 }
 

@@ -123,3 +123,39 @@ Test(cuda_graphs, random_functions_2)
     NEED_FIBERS();
     check_functions(2);
 }
+
+static int add_line;
+static weft_status adds_rows(void *self, const weft_tensor *in, int n, weft_tensor *out, int n_out)
+{
+    (void)n, (void)n_out;
+    add_line = __LINE__ + 1;
+    out[0] = weft_index_add(*(weft_tensor *)self, 0, in[0], in[1]);
+    return weft_error_status(out[0]);
+}
+
+/* A bad index of a planned row names the row's line, not that of the next eager op. */
+Test(cuda_graphs, bad_indices_name_their_row)
+{
+    NEED_FIBERS();
+    weft_scope sc = weft_scope_begin();
+    weft_tensor table = weft_to(weft_ones(weft_shape(6, 4), WEFT_F32), WEFT_CUDA(0));
+    weft_jit *j = weft_jit_trace(adds_rows, &table, .name = "adds_rows");
+    for (int call = 0; call < 4; call++) {
+        const bool bad = call % 2 == 1;
+        const int64_t at[2] = {2, bad ? 77 : 1};
+        weft_tensor in[2] = {weft_to(weft_from_data(at, weft_shape(2), WEFT_I64), WEFT_CUDA(0)),
+                             weft_narrow(table, 0, 0, 2)};
+        weft_tensor y;
+        float got[24];
+        char place[64];
+        cr_assert_eq(weft_jit_call(j, in, 2, &y, 1), WEFT_OK, "%s", weft_last_error());
+        const weft_tensor next = weft_add(table, table);
+        cr_assert(weft_ok(next));
+        const weft_status status = weft_to_array(y, got, 24, WEFT_F32);
+        cr_assert_eq(status, bad ? WEFT_EINDEX : WEFT_OK, "call %d: %s", call, weft_last_error());
+        snprintf(place, sizeof place, "test_cuda_graphs.c:%d; operands", add_line);
+        cr_assert(!bad || strstr(weft_last_error(), place), "%s: %s", place, weft_last_error());
+    }
+    weft_jit_free(j);
+    weft_scope_end(sc);
+}
