@@ -196,7 +196,10 @@ Test(cuda_nvrtc, written_by_hand)
                                   .wide = wide};
             snprintf(name, sizeof name, "k%d", kernels++);
             cr_assert_eq(wf_cu_render_hand(&h, name, &text, &why), 0, "%s", why.rule);
-            compile_all(sections[i].section);
+            /* what NVRTC makes of a text does not depend on the sanitizer of the program that asks */
+            if ((size_t)kernels % 10 < effort_of(10))
+                compile_all(sections[i].section);
+            wf_text_free(&text);
         }
 }
 

@@ -13,6 +13,7 @@
 
 #include "eager/alloc.h"
 #include "eager/tensor.h"
+#include "tests/support/effort.h"
 #include "tests/support/support.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
@@ -144,7 +145,8 @@ Test(quick_rows, reductions)
     int n = 0;
     for (int i = 0; i < COUNT(shapes); i++) {
         for (int t = 0; t < COUNT(types); t++) {
-            if (types[t] == WEFT_BOOL && i % 3) {
+            /* where programs run slowly, types take turns from shape to shape */
+            if ((types[t] == WEFT_BOOL && i % 3) || (3 * i + t) % 10 >= (int)effort_of(10)) {
                 continue;
             }
             weft_scope s = weft_scope_begin();
@@ -157,7 +159,7 @@ Test(quick_rows, reductions)
             weft_scope_end(s);
         }
     }
-    cr_assert_gt(n, 3000, "%d", n);
+    cr_assert_gt(n, (int)effort_of(2000), "%d", n);
 }
 
 /* What the general way refuses, or has its own answer to, the short one does not touch. */
