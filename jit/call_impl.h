@@ -2,8 +2,8 @@
  * jit/call_impl.h -- a traced function: what jit/call.c (the interface) and jit/call_plans.c (its plans and frozen calls)
  * share. The invariants stand in call.c.
  */
-#ifndef WF_JIT_CALL_IMPL_H
-#define WF_JIT_CALL_IMPL_H
+#ifndef JIT_CALL_IMPL_H
+#define JIT_CALL_IMPL_H
 
 #include <pthread.h>
 
