@@ -289,13 +289,6 @@ void wf_slot_destroy(wf_ctx *c, wf_slot *s)
     destroy_owned(c, s, index);
 }
 
-/* Empty, without writing all of its text: handles are freed every few dozen nanoseconds. */
-static void why_clear(wf_why *why)
-{
-    why->code = 0;
-    why->rule[0] = why->hint[0] = '\0';
-}
-
 __attribute__((noinline, cold)) static wf_slot *pin_fail(weft_tensor t, wf_why *why)
 {
     if (t.slot == 0) {
@@ -521,7 +514,7 @@ weft_tensor weft_scope_give(weft_scope scope, weft_tensor t)
         return t;
     }
     wf_why why;
-    why_clear(&why);
+    wf_why_clear(&why);
     bool pinned;
     wf_slot *s = wf_pin(c, t, &pinned, &why);
     if (!s) {
@@ -558,7 +551,7 @@ weft_tensor weft_keep(weft_tensor t)
         return t;
     }
     wf_why why;
-    why_clear(&why);
+    wf_why_clear(&why);
     bool pinned;
     wf_slot *s = wf_pin(c, t, &pinned, &why);
     if (!s) {
@@ -591,7 +584,7 @@ weft_status weft_free(weft_tensor t)
         return WEFT_OK;
     }
     wf_why why;
-    why_clear(&why);
+    wf_why_clear(&why);
     bool pinned;
     s = wf_pin(c, t, &pinned, &why);
     if (!s) {
@@ -630,7 +623,7 @@ weft_status weft_assign(weft_tensor *x, weft_tensor value)
         return WEFT_OK;
     }
     wf_why why;
-    why_clear(&why);
+    wf_why_clear(&why);
     bool pinned;
     wf_slot *old = wf_pin(c, *x, &pinned, &why);
     if (!old) {

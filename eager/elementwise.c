@@ -49,15 +49,8 @@ static int64_t flat_count(const wf_call *k)
     if (!a || !(wf_rows[k->op].types & WF_BIT(a->dtype)) || wf_rows[k->op].kind == WF_KIND_CHOOSE) {
         return -1;
     }
-    const int64_t *d = wf_dims(a), *st = wf_strides(a);
-    int64_t n = 1;
-    for (int i = a->rank; i-- > 0;) {
-        if (st[i] != n) {
-            return -1;
-        }
-        n *= d[i];
-    }
-    for (int j = 1; j < k->nsrc; j++) {
+    const int64_t *d = wf_dims(a), *st = wf_strides(a), n = wf_slot_row_major(a);
+    for (int j = 1; j < k->nsrc && n >= 0; j++) {
         wf_slot *b = k->slot[j];
         if (!b || b->dtype != a->dtype || b->rank != a->rank) {
             return -1;

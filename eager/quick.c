@@ -106,7 +106,7 @@ typedef struct line {
 __attribute__((noinline)) static bool spread(line *l, int i, wf_slot *wide, wf_slot *s, int64_t n,
                                              char *tile)
 {
-    const int64_t m = is_tail(wide, s) ? count(s) : -1;
+    const int64_t m = is_tail(wide, s) ? wf_slot_row_major(s) : -1;
     if (m == n) {
         return true;
     }
@@ -203,7 +203,7 @@ __attribute__((noinline)) static int record(wf_ctx *c, wf_slot *const *slot, wf_
                                             wf_slot *r, weft_tensor *dst)
 {
     wf_why why;
-    no_why(&why);
+    wf_why_clear(&why);
     if (!wf_op_record(c, op, attr, nsrc, slot, src, 1, &r, &why)) {
         return 0;
     }
@@ -218,7 +218,7 @@ ALWAYS bool run(wf_ctx *c, wf_op op, const wf_attr *attr, const int nsrc, const 
     line l;
     quick q;
     bool done = take(c, NULL, &q, op, nsrc, src);
-    const int64_t n = done ? count(q.wide) : 0;
+    const int64_t n = done ? wf_slot_row_major(q.wide) : 0;
     const wf_map_fn fn = kernel_of(op, q.dtype, n);
     done = fn && line_up(&l, &q, nsrc, src, q.wide, n, tile);
     if (__builtin_expect(done, 1)) {
@@ -247,7 +247,7 @@ ALWAYS bool trace(wf_ctx *c, wf_op op, const wf_attr *attr, const int nsrc, cons
     wf_recorder *rec = c->recorder;
     quick q;
     bool done = take(c, rec, &q, op, nsrc, src);
-    const int64_t n = done ? count(q.wide) : -1;
+    const int64_t n = done ? wf_slot_row_major(q.wide) : -1;
     done = n > 0;
     UNROLL
     for (int i = 0; i < nsrc; i++) {
@@ -256,7 +256,7 @@ ALWAYS bool trace(wf_ctx *c, wf_op op, const wf_attr *attr, const int nsrc, cons
     }
     if (__builtin_expect(done, 1)) {
         wf_why why;
-        no_why(&why);
+        wf_why_clear(&why);
         wf_slot *r = make(c, rec, wf_call_output_dtype(op, q.dtype), q.wide, n, dst);
         if (__builtin_expect(!r, 0)) {
             *rc = no_memory(c, op, nsrc, src, dst, n);
@@ -321,7 +321,7 @@ ALWAYS bool run_into(wf_ctx *c, wf_op op, const int nsrc, const weft_tensor *src
         wf_slot *s = done ? q.slot[i] : NULL;
         done = done && (!s || (s->rank <= d->rank && is_apart(d, s)));
     }
-    const int64_t n = done ? count(d) : 0;
+    const int64_t n = done ? wf_slot_row_major(d) : 0;
     const wf_map_fn fn = kernel_of(op, q.dtype, n);
     done = fn && line_up(&l, &q, nsrc, src, d, n, tile);
     if (done) {

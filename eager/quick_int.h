@@ -68,25 +68,4 @@ ALWAYS bool is_plain(const wf_storage *st, const wf_recorder *mine)
                 : !(odd | atomic_load_explicit(&st->is_virtual, memory_order_acquire));
 }
 
-/* Elements of a row-major slot; -1: it is another. */
-ALWAYS int64_t count(wf_slot *s)
-{
-    const int64_t *d = wf_dims(s), *st = wf_strides(s);
-    int64_t n = 1;
-    for (int i = s->rank; i-- > 0;) {
-        if (st[i] != n) {
-            return -1;
-        }
-        n *= d[i];
-    }
-    return n;
-}
-
-/* An error text to be. Empty, without writing all of it. */
-ALWAYS void no_why(wf_why *why)
-{
-    why->code = 0;
-    why->rule[0] = why->hint[0] = '\0';
-}
-
 #endif

@@ -73,7 +73,7 @@ ALWAYS int record(row_call *k, wf_slot *const *r)
         return 0;
     }
     wf_why why;
-    no_why(&why);
+    wf_why_clear(&why);
     return wf_op_record(k->c, k->op, k->attr, k->nsrc, k->slot, k->src, k->ndst, r, &why)
                ? fail(k, k->ndst, r, &why)
                : 0;
@@ -169,7 +169,7 @@ static bool reshape(map *m, wf_slot *s, const wf_attr *a)
             return false;
         }
     }
-    return count(s) == n;
+    return wf_slot_row_major(s) == n;
 }
 
 static bool detach(map *m, wf_slot *s)
@@ -375,7 +375,7 @@ __attribute__((noinline)) static int reduce_by_row(row_call *k, wf_slot *s, cons
     wf_view x, d = {.data = wf_slot_data(r), .dtype = r->dtype, .rank = 1};
     int64_t axis;
     wf_why why;
-    no_why(&why);
+    wf_why_clear(&why);
     wf_slot_view(s, &x);
     x.rank = 0;
     if (g->outer > 1) {
@@ -433,7 +433,7 @@ static bool run_row(row_call *k, int *rc)
     wf_view v[MOST_SRC], d[WF_MAX_DST];
     wf_slot *r[WF_MAX_DST];
     wf_why why;
-    no_why(&why);
+    wf_why_clear(&why);
     for (int i = 0; i < k->nsrc; i++) {
         if (!k->slot[i]) {
             v[i].data = NULL;

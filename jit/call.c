@@ -187,8 +187,7 @@ static void count_inlined(weft_jit *j)
 static int finish(weft_jit *j, wf_trace *t, const char *op)
 {
     wf_why why;
-    why.code = 0;
-    why.rule[0] = why.hint[0] = '\0';
+    wf_why_clear(&why);
     int rc = wf_trace_commit(t, &why);
     if (rc) {
         wf_raise_text(t->c, why.code ? why.code : rc, op, "in '%s': %s%s%s", j->name, why.rule,

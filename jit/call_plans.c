@@ -377,8 +377,7 @@ int wf_call_run_frozen(weft_jit *j, wf_ctx *c, wf_frozen *z, wf_frozen_args *a, 
 {
     wf_why why;
     wf_frozen_how how;
-    why.code = 0;
-    why.rule[0] = why.hint[0] = '\0';
+    wf_why_clear(&why);
     int rc = wf_frozen_run(z, a, out, &how, &why);
     wf_frozen_close(a);
     wf_frozen_release(z);

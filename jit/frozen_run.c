@@ -192,8 +192,7 @@ static int run_somehow(wf_frozen *z, replay *r, wf_frozen_how *how, wf_why *why)
     int rc = c ? wf_capture_run(c, r->source, r->made, &launched, why) : 0;
     if (!launched) {
         if (c) { /* what stood in the way of a launch may not be in the way of steps */
-            why->code = 0;
-            why->rule[0] = why->hint[0] = '\0';
+            wf_why_clear(why);
         }
         return run_steps(z, r, &p, why);
     }

@@ -85,12 +85,11 @@ static bool is_dense(const held *h)
 }
 
 /* Declares inputs, lines and outputs. False: a row has no tile kernel. */
-static bool build(const update *u, wf_program *p, int dtype)
+static bool build(const update *u, const held *h, wf_program *p, int dtype)
 {
     int value[SCALAR + MAX_SCALARS];
-    bool written[T0] = {false};
     wf_program_init(p);
-    for (int i = 0; i < S0 + u->n_state; i++) {
+    for (int i = 0; i < h->n; i++) {
         value[i] = wf_program_input(p, dtype);
     }
     for (int i = 0; i < u->n_scalar; i++) {
@@ -103,12 +102,9 @@ static bool build(const update *u, wf_program *p, int dtype)
             src[k] = value[l->src[k]];
         }
         value[l->dst] = wf_program_map(p, l->op, dtype, n, src);
-        if (l->dst < T0) {
-            written[l->dst] = true;
-        }
     }
-    for (int i = 0; i < T0; i++) {
-        if (written[i]) {
+    for (int i = 0; i < h->n; i++) {
+        if (h->written[i]) {
             wf_program_output(p, value[i]);
         }
     }
@@ -116,10 +112,10 @@ static bool build(const update *u, wf_program *p, int dtype)
 }
 
 /* The program of the lines, made anew where the update before had others. NULL: a row has no tile kernel. */
-static const wf_program *program_of(const update *u, built *b, int dtype)
+static const wf_program *program_of(const update *u, const held *h, built *b, int dtype)
 {
     if (b->lines != u->n || b->dtype != dtype) {
-        b->lines = build(u, &b->program, dtype) ? u->n : 0;
+        b->lines = build(u, h, &b->program, dtype) ? u->n : 0;
         b->dtype = dtype;
     }
     return b->lines ? &b->program : NULL;
@@ -200,8 +196,7 @@ static weft_status run_on_host(const update *u, const held *h, const wf_program 
 static bool record(const update *u, const held *h, weft_status *status)
 {
     wf_why why;
-    why.code = 0;
-    why.rule[0] = why.hint[0] = '\0';
+    wf_why_clear(&why);
     int rc = 0;
     const wf_lines l = {.line = u->line,
                         .n = u->n,
@@ -230,7 +225,7 @@ static bool run_at_once(const update *u, const held *h, built *b, weft_status *s
         return record(u, h, status);
     }
     const int dtype = h->slot[P]->dtype, device = wf_slot_device(h->slot[P]);
-    const wf_program *p = is_dense(h) ? program_of(u, b, dtype) : NULL;
+    const wf_program *p = is_dense(h) ? program_of(u, h, b, dtype) : NULL;
     if (!p) {
         return false;
     }

@@ -233,23 +233,29 @@ static weft_tensor view(weft_tensor x, const void *arg)
 }
 enum { VIEWS = 17 };
 
-Test(quick_rows, views)
+/* What fn makes of every shape in layouts of all kinds, with the numbers below n as its argument. */
+static void check_layouts(const char *of, weft_tensor (*fn)(weft_tensor, const void *), int n)
 {
     for (int i = 0; i < COUNT(shapes); i++) {
-        for (int v = 0; v < VIEWS; v++) {
+        for (int v = 0; v < n; v++) {
             char what[64];
             const weft_scope s = weft_scope_begin();
             const weft_tensor x = make(&shapes[i], types[(i + v) % COUNT(types)]);
             const weft_tensor some[] = {x, weft_transpose(x, 0, -1), apart(x),
                                         weft_keep(weft_clone(x))};
             for (int k = 0; k < COUNT(some); k++) {
-                snprintf(what, sizeof what, "view %d of shape %d, layout %d", v, i, k);
-                check_same(what, view(some[k], &v), generally(view, some[k], &v));
+                snprintf(what, sizeof what, "%s %d of shape %d, layout %d", of, v, i, k);
+                check_same(what, fn(some[k], &v), generally(fn, some[k], &v));
             }
             weft_free(some[3]);
             weft_scope_end(s);
         }
     }
+}
+
+Test(quick_rows, views)
+{
+    check_layouts("view", view, VIEWS);
 }
 
 static weft_tensor widen(weft_tensor x, const void *arg)
@@ -380,21 +386,7 @@ enum { OTHERS = 9 };
 
 Test(quick_rows, others)
 {
-    for (int i = 0; i < COUNT(shapes); i++) {
-        for (int v = 0; v < OTHERS; v++) {
-            char what[64];
-            const weft_scope s = weft_scope_begin();
-            const weft_tensor x = make(&shapes[i], types[(i + v) % COUNT(types)]);
-            const weft_tensor some[] = {x, weft_transpose(x, 0, -1), apart(x),
-                                        weft_keep(weft_clone(x))};
-            for (int k = 0; k < COUNT(some); k++) {
-                snprintf(what, sizeof what, "row %d of shape %d, layout %d", v, i, k);
-                check_same(what, other(some[k], &v), generally(other, some[k], &v));
-            }
-            weft_free(some[3]);
-            weft_scope_end(s);
-        }
-    }
+    check_layouts("row", other, OTHERS);
 }
 
 static weft_tensor model(weft_tensor x, const void *arg)
