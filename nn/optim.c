@@ -213,46 +213,45 @@ static void add_line(update *u, wf_op op, int dst, int a, int b, int c)
     u->line[u->n++] = (wf_line){op, dst, {a, b, c}};
 }
 
-static int add_scalar(update *u, double value)
+/* Scalar `which` as a value; only those that are used are numbered. */
+static int number(update *u, wf_update_scalar which)
 {
-    u->scalar[u->n_scalar] = value;
-    return SCALAR + u->n_scalar++;
+    if (!u->number[which]) {
+        u->scalar[u->n_scalar] = u->k[which];
+        u->number[which] = (uint8_t)(SCALAR + u->n_scalar++);
+    }
+    return u->number[which];
 }
+
+#define ROW1(NAME, d, x) add_line(u, WF_OP_##NAME, d, x, NONE, NONE);
+#define ROW2(NAME, d, a, b) add_line(u, WF_OP_##NAME, d, a, b, NONE);
+#define ROW3(NAME, d, a, b, c) add_line(u, WF_OP_##NAME, d, a, b, c);
+#define NUMBER(NAME) number(u, WF_UPDATE_##NAME)
 
 static void write_sgd(const weft_optim *o, update *u)
 {
-    int g = G;
-    if (o->decay > 0) {
-        add_line(u, WF_OP_ADDCMUL, T0, G, P, add_scalar(u, o->decay));
-        g = T0;
-    }
-    if (o->momentum > 0) {
-        int k = add_scalar(u, o->momentum);
-        add_line(u, WF_OP_MUL, S0, S0, k, NONE);
-        add_line(u, WF_OP_ADD, S0, S0, g, NONE);
-        if (o->nesterov) {
-            add_line(u, WF_OP_ADDCMUL, T1, g, S0, k);
-        }
-        g = o->nesterov ? T1 : S0;
-    }
-    add_line(u, WF_OP_ADDCMUL, P, P, g, add_scalar(u, -o->lr));
+    const bool decay = o->decay > 0, momentum = o->momentum > 0, nesterov = o->nesterov;
+    u->k[WF_UPDATE_DECAY] = o->decay;
+    u->k[WF_UPDATE_MOMENTUM] = o->momentum;
+    u->k[WF_UPDATE_STEP] = -o->lr;
+    u->with = (decay ? WF_WITH_DECAY : 0u) | (momentum ? WF_WITH_MOMENTUM : 0u) |
+              (nesterov ? WF_WITH_NESTEROV : 0u);
+#define WF_UPDATE_SGD
+#include "eager/kernels/update.def"
 }
 
-static void write_adamw(const weft_optim *o, update *u, bool decayed, int64_t t)
+static void write_adamw(const weft_optim *o, update *u, bool decay, int64_t t)
 {
-    double size = o->lr / (1 - power(o->beta1, t)), root = sqrt(1 - power(o->beta2, t));
-    if (decayed) {
-        add_line(u, WF_OP_MUL, P, P, add_scalar(u, 1 - o->lr * o->decay), NONE);
-    }
-    add_line(u, WF_OP_LERP, S0, S0, G, add_scalar(u, 1 - o->beta1));
-    add_line(u, WF_OP_MUL, S1, S1, add_scalar(u, o->beta2), NONE);
-    add_line(u, WF_OP_MUL, T0, G, add_scalar(u, 1 - o->beta2), NONE);
-    add_line(u, WF_OP_ADDCMUL, S1, S1, T0, G);
-    add_line(u, WF_OP_SQRT, T0, S1, NONE, NONE);
-    add_line(u, WF_OP_DIV, T0, T0, add_scalar(u, root), NONE);
-    add_line(u, WF_OP_ADD, T0, T0, add_scalar(u, o->eps), NONE);
-    add_line(u, WF_OP_DIV, T1, S0, T0, NONE);
-    add_line(u, WF_OP_ADDCMUL, P, P, T1, add_scalar(u, -size));
+    u->k[WF_UPDATE_DECAY] = 1 - o->lr * o->decay;
+    u->k[WF_UPDATE_MOMENTUM] = 1 - o->beta1;
+    u->k[WF_UPDATE_BETA2] = o->beta2;
+    u->k[WF_UPDATE_REST2] = 1 - o->beta2;
+    u->k[WF_UPDATE_ROOT] = sqrt(1 - power(o->beta2, t));
+    u->k[WF_UPDATE_EPS] = o->eps;
+    u->k[WF_UPDATE_STEP] = -(o->lr / (1 - power(o->beta1, t)));
+    u->with = WF_WITH_ADAMW | (decay ? WF_WITH_DECAY : 0u);
+#define WF_UPDATE_ADAMW
+#include "eager/kernels/update.def"
 }
 
 static weft_status step_one(const weft_optim *o, int i, int64_t t, built *b)
@@ -301,7 +300,7 @@ weft_status weft_optim_step(weft_optim *o)
         o->seen_writes = weft_write_count(count);
     }
     built b;
-    b.lines = 0;
+    b.tried = 0;
     for (int i = 0; i < o->n && s == WEFT_OK; i++) {
         s = step_one(o, i, had + 1, &b);
     }

@@ -3,8 +3,12 @@
  */
 #include <string.h>
 
+#include "eager/borrow.h"
 #include "eager/device.h"
+#include "eager/pool.h"
 #include "nn/update.h"
+
+enum { GRAIN = 32768 }; /* elements worth a chunk */
 
 static int sources(const wf_line *l)
 {
@@ -32,18 +36,20 @@ weft_status wf_update_run_ops(const update *u)
     return WEFT_OK;
 }
 
-/* The tensors of an update, pinned, and which of them are written. */
+/* The tensors of an update, borrowed or pinned, and which of them are written. */
 typedef struct held {
     wf_ctx *c;
     wf_slot *slot[T0];
-    bool pinned[T0], written[T0];
+    bool borrowed[T0], pinned[T0], written[T0];
     int n;
 } held;
 
 static void let_go(const held *h)
 {
-    for (int i = 0; i < h->n; i++) {
-        if (h->pinned[i]) {
+    for (int i = h->n; i-- > 0;) {
+        if (h->borrowed[i]) {
+            wf_give_back(h->c, h->slot[i]);
+        } else if (h->pinned[i]) {
             wf_unpin(h->c, h->slot[i]);
         }
     }
@@ -56,7 +62,11 @@ static bool hold(held *h, const update *u)
     h->c = wf_ctx_get();
     for (h->n = 0; h->n < n; h->n++) {
         h->written[h->n] = false;
-        h->slot[h->n] = wf_pin(h->c, u->tensor[h->n], &h->pinned[h->n], NULL);
+        h->slot[h->n] = wf_borrow(h->c, u->tensor[h->n]);
+        h->borrowed[h->n] = h->slot[h->n] != NULL;
+        if (!h->slot[h->n]) {
+            h->slot[h->n] = wf_pin(h->c, u->tensor[h->n], &h->pinned[h->n], NULL);
+        }
         if (!h->slot[h->n]) {
             let_go(h);
             return false;
@@ -70,16 +80,27 @@ static bool hold(held *h, const update *u)
     return true;
 }
 
-/* A tile program sees the tensors as one axis: all dense, of one type and size. */
+/* Do tensors i and k of as many bytes share some? Imports of the same memory are storages of their own. */
+static bool overlap(const held *h, int i, int k, size_t bytes)
+{
+    const uintptr_t a = (uintptr_t)wf_slot_data(h->slot[i]);
+    const uintptr_t b = (uintptr_t)wf_slot_data(h->slot[k]);
+    return h->slot[i]->st == h->slot[k]->st || (a < b ? b - a : a - b) < bytes;
+}
+
+/* One pass sees the tensors as one axis: all dense, of one type and size, each in memory of its own. */
 static bool is_dense(const held *h)
 {
     const wf_slot *p = h->slot[P];
     const int64_t n = wf_slot_numel(h->slot[P]);
-    bool dense = (p->dtype == WEFT_F32 || p->dtype == WEFT_F64) && p->st != h->slot[G]->st;
+    bool dense = p->dtype == WEFT_F32 || p->dtype == WEFT_F64;
     for (int i = 0; i < h->n && dense; i++) {
         wf_slot *s = h->slot[i];
         dense = s->dtype == p->dtype && wf_slot_device(s) == wf_slot_device(p) &&
                 wf_slot_numel(s) == n && wf_slot_is_contiguous(s);
+        for (int k = 0; k < i && dense; k++) {
+            dense = !overlap(h, i, k, (size_t)n * wf_dtype_size(p->dtype));
+        }
     }
     return dense;
 }
@@ -114,11 +135,12 @@ static bool build(const update *u, const held *h, wf_program *p, int dtype)
 /* The program of the lines, made anew where the update before had others. NULL: a row has no tile kernel. */
 static const wf_program *program_of(const update *u, const held *h, built *b, int dtype)
 {
-    if (b->lines != u->n || b->dtype != dtype) {
-        b->lines = build(u, h, &b->program, dtype) ? u->n : 0;
+    if (!b->tried || b->with != u->with || b->dtype != dtype) {
+        b->tried = build(u, h, &b->program, dtype) ? 1 : -1;
+        b->with = u->with;
         b->dtype = dtype;
     }
-    return b->lines ? &b->program : NULL;
+    return b->tried > 0 ? &b->program : NULL;
 }
 
 /* The scalars in the program's type. */
@@ -163,17 +185,65 @@ static bool is_usable(const update *u, const held *h, int i)
     return plain || (h->written[i] ? weft_data_mut(u->tensor[i]) : weft_data(u->tensor[i]));
 }
 
-/* One pass over the memory of the host. */
-static weft_status run_on_host(const update *u, const held *h, const wf_program *p,
-                               const void *const *scalars)
+/* A loop made of the lines, over elements of f32. */
+typedef struct loop {
+    wf_update_fn fn;
+    float *at[T0];
+    int n;
+    float k[WF_UPDATE_SCALARS];
+} loop;
+
+/* The last elements, fewer than a step. */
+static void run_rest(const loop *l, int64_t begin, int64_t n)
+{
+    float tile[T0][WF_UPDATE_STEPS] = {0};
+    float *at[T0];
+    for (int i = 0; i < l->n; i++) {
+        at[i] = memcpy(tile[i], l->at[i] + begin, (size_t)n * sizeof(float));
+    }
+    l->fn(at, l->k, WF_UPDATE_STEPS);
+    for (int i = 0; i < l->n; i++) {
+        if (i != G) {
+            memcpy(l->at[i] + begin, tile[i], (size_t)n * sizeof(float));
+        }
+    }
+}
+
+static void run_chunk(void *arg, int64_t begin, int64_t end)
+{
+    const loop *l = arg;
+    const int64_t rest = (end - begin) % WF_UPDATE_STEPS;
+    float *at[T0];
+    for (int i = 0; i < l->n; i++) {
+        at[i] = l->at[i] + begin;
+    }
+    l->fn(at, l->k, end - begin - rest);
+    if (rest) {
+        run_rest(l, end - rest, rest);
+    }
+}
+
+static void run_loop(const update *u, const held *h)
+{
+    loop l = {.fn = wf_update_now(u->with), .n = h->n};
+    for (int i = 0; i < h->n; i++) {
+        l.at[i] = (float *)(void *)wf_slot_data(h->slot[i]);
+    }
+    for (int i = 0; i < WF_UPDATE_SCALARS; i++) {
+        l.k[i] = (float)u->k[i];
+    }
+    const int64_t n = wf_slot_numel(h->slot[P]);
+    if (n <= 2 * GRAIN) {
+        run_chunk(&l, 0, n);
+    } else {
+        wf_parallel_for(n, GRAIN, run_chunk, &l);
+    }
+}
+
+static void run_program(const held *h, const wf_program *p, const void *const *scalars)
 {
     wf_view in[T0], out[T0];
     int n_out = 0;
-    for (int i = 0; i < h->n; i++) {
-        if (!is_usable(u, h, i)) {
-            return weft_last_status();
-        }
-    }
     for (int i = 0; i < h->n; i++) {
         for (int k = 0; k < (h->written[i] ? 2 : 1); k++) {
             wf_view *v = k ? &out[n_out++] : &in[i];
@@ -184,11 +254,31 @@ static weft_status run_on_host(const update *u, const held *h, const wf_program 
             v->dims[0] = wf_slot_numel(h->slot[i]);
             v->strides[0] = 1;
         }
+    }
+    wf_program_run(p, out, in, scalars);
+}
+
+/* One pass over the memory of the host. p: NULL where there is a loop. */
+static weft_status run_on_host(const update *u, const held *h, const wf_program *p,
+                               const void *const *scalars)
+{
+    for (int i = 0; i < h->n; i++) {
+        if (!is_usable(u, h, i)) {
+            return weft_last_status();
+        }
+    }
+    for (int i = 0; i < h->n; i++) {
         if (h->written[i]) {
             wf_storage_wrote(h->slot[i]->st, WF_OP_COPY);
         }
     }
-    wf_program_run(p, out, in, scalars);
+    const unsigned mode = wf_fpenv_enter();
+    if (p) {
+        run_program(h, p, scalars);
+    } else {
+        run_loop(u, h);
+    }
+    wf_fpenv_leave(mode);
     return WEFT_OK;
 }
 
@@ -225,8 +315,12 @@ static bool run_at_once(const update *u, const held *h, built *b, weft_status *s
         return record(u, h, status);
     }
     const int dtype = h->slot[P]->dtype, device = wf_slot_device(h->slot[P]);
-    const wf_program *p = is_dense(h) ? program_of(u, h, b, dtype) : NULL;
-    if (!p) {
+    if (!is_dense(h)) {
+        return false;
+    }
+    const bool has_loop = dtype == WEFT_F32 && device == WF_DEVICE_HOST;
+    const wf_program *p = has_loop ? NULL : program_of(u, h, b, dtype);
+    if (!p && !has_loop) {
         return false;
     }
     float f32[MAX_SCALARS];

@@ -1,32 +1,38 @@
 /*
  * nn/update.h -- an optimiser's update of one parameter: straight-line code over rows of the op table.
  *
- * Invariant: there is one text of an update and two ways to run it, a tile program in one pass over memory
- * (dense f32 and f64 tensors) and one op after another (everything else); a trace records the ops, of dense tensors in
- * one go. All round after every line, so
- * they give the same bits.
+ * Invariant: there is one text of an update, eager/kernels/update.def, and three ways to run it: a loop of its own (dense
+ * f32 tensors of the host), a tile program (those of f64, and all dense ones on a device), and one op after another
+ * (everything else); a trace records the ops, of dense tensors in one go. All round after every line, so they give the
+ * same bits.
  */
 #ifndef NN_UPDATE_H
 #define NN_UPDATE_H
 
+#include "eager/kernels/update.h"
 #include "eager/program.h"
 #include "nn/nn.h"
 
 /* Operands of a line: the parameter, its gradient, its state, two temporaries, scalars from SCALAR on. */
-enum { NONE = -1, P, G, S0, S1, T0, T1, SCALAR, MAX_SCALARS = 8, MAX_LINES = 12 };
+enum { NONE = -1, P, G, S0, S1, T0, T1, SCALAR, MAX_SCALARS = WF_UPDATE_SCALARS, MAX_LINES = 12 };
 
 typedef struct update {
     wf_line line[MAX_LINES];
     int n;
     double scalar[MAX_SCALARS];
     int n_scalar;
-    int n_state;            /* 0 to 2: S0, S1 */
-    weft_tensor tensor[T0]; /* P, G, S0, S1 */
+    int n_state;                       /* 0 to 2: S0, S1 */
+    weft_tensor tensor[T0];            /* P, G, S0, S1 */
+    unsigned with;                     /* which lines of update.def there are */
+    double k[WF_UPDATE_SCALARS];       /* its scalars, */
+    uint8_t number[WF_UPDATE_SCALARS]; /* and the values they are in the lines; 0: not used yet */
 } update;
 
-/* The tile program of the update before. Updates of one optimiser with as many lines have the same lines. */
+/* The tile program of the update before. */
 typedef struct built {
-    int lines, dtype; /* lines 0: none yet */
+    int tried; /* 0: there was none before; 1: the program is; -1: some row has no tile kernel */
+    int dtype;
+    unsigned with;
     wf_program program;
 } built;
 

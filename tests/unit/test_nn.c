@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "eager/cpuid.h"
 #include "weft/weft.h"
 
 static weft_module *fresh(uint64_t seed)
@@ -312,41 +313,90 @@ Test(nn, optimisers_follow_their_formulas_for_100_steps)
     }
 }
 
+/* Every set of lines that an update can have. */
+enum { UPDATES = 8 };
+static weft_optim *optimiser(weft_module *m, int kind)
+{
+    const double decay = kind % 2 ? 0.01 : 0;
+    weft_optim *o =
+        kind < 2   ? weft_sgd_new(m, 0.01, .weight_decay = decay)
+        : kind < 4 ? weft_sgd_new(m, 0.01, .momentum = 0.9, .weight_decay = decay)
+        : kind < 6 ? weft_sgd_new(m, 0.01, .momentum = 0.8, .nesterov = true, .weight_decay = decay)
+                   : weft_adamw_new(m, 0.02, .weight_decay = decay > 0 ? decay : WEFT_ZERO);
+    cr_assert(o != NULL, "%s", weft_last_error());
+    return o;
+}
+
 /* A dense parameter is updated in one pass, a transposed one op by op. */
+enum { ROWS = 401, COLS = 211 };
 static void run_layout(int kind, bool dense, weft_dtype dtype, double *out)
 {
     weft_module *m = fresh(5);
-    weft_tensor x = weft_cast(weft_randn(weft_shape(300, 200)), dtype);
+    weft_tensor x = weft_cast(weft_randn(weft_shape(ROWS, COLS)), dtype);
     weft_tensor p =
         dense ? weft_clone(weft_transpose(x, 0, 1)) : weft_transpose(weft_clone(x), 0, 1);
     weft_module_parameter(m, "p", p);
     cr_assert_eq(weft_is_contiguous(p), dense);
-    weft_optim *o = kind == 0   ? weft_sgd_new(m, 0.01, .momentum = 0.9, .weight_decay = 0.01)
-                    : kind == 1 ? weft_sgd_new(m, 0.01, .momentum = 0.8, .nesterov = true)
-                                : weft_adamw_new(m, 0.02);
-    for (int t = 0; t < 5; t++) {
+    weft_optim *o = optimiser(m, kind);
+    for (int t = 0; t < 3; t++) {
         weft_scope s = weft_scope_begin();
         set_gradient(p);
         cr_assert_eq(weft_optim_step(o), WEFT_OK, "%s", weft_last_error());
         weft_scope_end(s);
     }
-    cr_assert_eq(weft_to_array(p, out, 60000, WEFT_F64), WEFT_OK);
+    cr_assert_eq(weft_to_array(p, out, ROWS * COLS, WEFT_F64), WEFT_OK);
     weft_optim_free(o);
     weft_module_free(m);
 }
 
 Test(nn, one_pass_updates_have_the_bits_of_single_ops)
 {
-    double *a = malloc(60000 * sizeof *a), *b = malloc(60000 * sizeof *b);
-    for (int kind = 0; kind < 3; kind++) {
+    enum { SIZE = ROWS * COLS };
+    double *a = malloc(SIZE * sizeof *a), *b = malloc(SIZE * sizeof *b);
+    const int widest = wf_isa();
+    for (int kind = 0; kind < UPDATES; kind++) {
         for (int f64 = 0; f64 < 2; f64++) {
-            run_layout(kind, true, f64 ? WEFT_F64 : WEFT_F32, a);
             run_layout(kind, false, f64 ? WEFT_F64 : WEFT_F32, b);
-            cr_assert_eq(memcmp(a, b, 60000 * sizeof *a), 0, "kind %d, f64 %d", kind, f64);
+            for (int isa = WF_ISA_SSE2; isa <= widest; isa++) {
+                wf_set_isa(isa);
+                weft_set_num_threads(1 + isa);
+                run_layout(kind, true, f64 ? WEFT_F64 : WEFT_F32, a);
+                cr_assert_eq(memcmp(a, b, SIZE * sizeof *a), 0, "kind %d, f64 %d, isa %d", kind,
+                             f64, isa);
+            }
+            wf_set_isa(widest);
         }
     }
     free(a);
     free(b);
+}
+
+/* Imports of the same bytes are tensors of their own: what the first line writes to the parameter, the next ones read as the
+ * gradient, as if each were called by itself. */
+Test(nn, updates_of_overlapping_imports_run_op_by_op)
+{
+    enum { COUNT = 1000 };
+    static float bytes[COUNT], want[COUNT];
+    const float keep = (float)(1 - 0.1 * 0.5), mix = (float)(1 - 0.9), rest = (float)(1 - 0.99);
+    const float root = (float)sqrt(1 - 0.99), step = (float)(-(0.1 / (1 - 0.9)));
+    for (int i = 0; i < COUNT; i++) {
+        bytes[i] = (float)(i - 500) / 64;
+        const float g = bytes[i] * keep, squares = g * rest * g;
+        want[i] = g + mix * g / (sqrtf(squares) / root + 1e-8f) * step;
+    }
+    weft_module *m = fresh(1);
+    weft_tensor p = weft_from_blob(bytes, weft_shape(COUNT));
+    p = weft_module_parameter(m, "p", p);
+    cr_assert(weft_ok(p), "%s", weft_last_error());
+    weft_optim *o = weft_adamw_new(m, 0.1, .beta2 = 0.99, .weight_decay = 0.5);
+    cr_assert_eq(weft_set_grad(p, weft_from_blob(bytes, weft_shape(COUNT))), WEFT_OK);
+    cr_assert_eq(weft_optim_step(o), WEFT_OK, "%s", weft_last_error());
+    for (int i = 0; i < COUNT; i++) {
+        cr_assert_eq(bytes[i], want[i], "element %d is %.9g, want %.9g", i, (double)bytes[i],
+                     (double)want[i]);
+    }
+    weft_optim_free(o);
+    weft_module_free(m);
 }
 
 Test(nn, optimisers_check_their_arguments)
