@@ -19,18 +19,18 @@
 
 enum { REPEAT_BYTES = 1024 /* of an operand whose rows are repeated on the stack */ };
 
-/* The operands of a call. Only ever in registers, but for the slots: what calls take its parts. */
+/* What is known of the operands of a call. Only ever in registers: their slots, which other functions take, are an array
+ * beside it. */
 typedef struct quick {
-    wf_slot *slot[MOST_SRC]; /* NULL: a scalar */
-    wf_slot *wide;           /* the tensor of the highest rank, the first of them */
-    unsigned pins;           /* see let_go */
-    int dtype;               /* of all tensors */
-    uint32_t tracked;        /* not 0: one of them is */
+    wf_slot *wide;    /* the tensor of the highest rank, the first of them */
+    unsigned pins;    /* see let_go */
+    int dtype;        /* of all tensors */
+    uint32_t tracked; /* not 0: one of them is */
 } quick;
 
-/* Operands of one type that the row takes, beside numbers that do not lift it. */
-ALWAYS bool take(wf_ctx *c, const wf_recorder *rec, quick *q, wf_op op, const int nsrc,
-                 const weft_tensor *src)
+/* Operands of one type that the row takes, beside numbers that do not lift it; slot NULL: a number. */
+ALWAYS bool take(wf_ctx *c, const wf_recorder *rec, quick *q, wf_slot **slot, wf_op op,
+                 const int nsrc, const weft_tensor *src)
 {
     const unsigned types = wf_rows[op].types;
     int weak = 0;
@@ -40,13 +40,13 @@ ALWAYS bool take(wf_ctx *c, const wf_recorder *rec, quick *q, wf_op op, const in
     q->tracked = 0;
     UNROLL
     for (int i = 0; i < nsrc; i++) {
-        q->slot[i] = NULL;
+        slot[i] = NULL;
         if (__builtin_expect(wf_is_scalar(src[i]), 0)) {
             weak = (int)src[i].context > weak ? (int)src[i].context : weak;
             continue;
         }
         const found f = look_up(c, src[i]);
-        wf_slot *s = q->slot[i] = f.slot;
+        wf_slot *s = slot[i] = f.slot;
         q->pins |= f.pinned << i;
         if (!s || !is_plain(s->st, rec) || (q->dtype && q->dtype != s->dtype)) {
             return false;
@@ -123,15 +123,15 @@ __attribute__((noinline)) static bool spread(line *l, int i, wf_slot *wide, wf_s
 }
 
 /* Operands for a result with the n elements of `wide`. */
-ALWAYS bool line_up(line *l, const quick *q, const int nsrc, const weft_tensor *src, wf_slot *wide,
-                    int64_t n, char (*tile)[REPEAT_BYTES])
+ALWAYS bool line_up(line *l, wf_slot *const *slot, int dtype, const int nsrc,
+                    const weft_tensor *src, wf_slot *wide, int64_t n, char (*tile)[REPEAT_BYTES])
 {
     l->bcast = 0;
     UNROLL
     for (int i = 0; i < nsrc; i++) {
-        wf_slot *s = q->slot[i];
+        wf_slot *s = slot[i];
         if (!s) {
-            wf_scalar_store(src[i], q->dtype, &l->scalar[i]);
+            wf_scalar_store(src[i], dtype, &l->scalar[i]);
             l->at[i] = &l->scalar[i];
             l->bcast |= n > 1 ? 1u << i : 0;
             continue;
@@ -160,40 +160,51 @@ ALWAYS void launch(wf_map_fn fn, void *dst, const line *l, int64_t n)
 
 /* -- a new result --------------------------------------------------------------------------------------------- */
 
-__attribute__((noinline, cold)) static int
-fail(wf_ctx *c, wf_op op, int nsrc, const weft_tensor *src, weft_tensor *dst, wf_why *why)
+int wf_quick_fail(const failed *f, const wf_why *why)
 {
-    dst[0] = wf_raise(c, wf_rows[op].name, nsrc, src, why);
+    for (int i = 0; i < f->made; i++) {
+        wf_slot_destroy(f->c, f->result[i]);
+    }
+    f->dst[0] = wf_raise(f->c, wf_rows[f->op].name, f->nsrc, f->src, why);
+    for (int i = 1; i < f->ndst; i++) {
+        f->dst[i] = f->dst[0];
+    }
     return why->code;
+}
+
+int wf_quick_no_memory(const failed *f, int64_t n)
+{
+    wf_why why;
+    wf_fail(&why, WEFT_ENOMEM, "out of memory for a result of %lld elements", (long long)n);
+    wf_hint(&why, "free tensors, end scopes sooner, or call weft_memory_trim");
+    return wf_quick_fail(f, &why);
+}
+
+/* With the result r. */
+__attribute__((noinline, cold)) static int fail(wf_ctx *c, wf_op op, int nsrc,
+                                                const weft_tensor *src, wf_slot *r,
+                                                weft_tensor *dst, const wf_why *why)
+{
+    const failed f = {c, op, nsrc, 1, 1, src, dst, &r};
+    return wf_quick_fail(&f, why);
 }
 
 __attribute__((noinline, cold)) static int
 no_memory(wf_ctx *c, wf_op op, int nsrc, const weft_tensor *src, weft_tensor *dst, int64_t n)
 {
-    wf_why why = {0};
-    wf_fail(&why, WEFT_ENOMEM, "out of memory for a result of %lld elements", (long long)n);
-    return fail(c, op, nsrc, src, dst, &why);
+    const failed f = {c, op, nsrc, 1, 0, src, dst, NULL};
+    return wf_quick_no_memory(&f, n);
 }
 
 /* A result of n elements with the extents of the row-major slot `like`; NULL: no memory. */
-ALWAYS wf_slot *make(wf_ctx *c, wf_recorder *rec, int dtype, wf_slot *like, int64_t n,
-                     weft_tensor *h)
+ALWAYS wf_slot *make_like(wf_ctx *c, wf_recorder *rec, int dtype, wf_slot *like, int64_t n,
+                          weft_tensor *h)
 {
-    const size_t bytes = (size_t)n * wf_dtype_size(dtype);
-    wf_storage *st = rec ? rec->storage(rec, bytes) : wf_storage_new(bytes);
-    wf_slot *r = st ? wf_slot_take(c, h) : NULL;
-    if (__builtin_expect(!r || wf_slot_shape_like(r, like), 0)) {
-        if (r) {
-            wf_slot_destroy(c, r);
-        }
-        if (st) {
-            wf_storage_release(st);
-        }
-        return NULL;
+    wf_slot *r = make(c, rec, dtype, n, h);
+    if (__builtin_expect(r && wf_slot_shape_like(r, like), 0)) {
+        wf_slot_destroy(c, r);
+        r = NULL;
     }
-    r->dtype = (uint8_t)dtype;
-    r->st = st;
-    atomic_store_explicit(&st->handles, 1, memory_order_relaxed);
     return r;
 }
 
@@ -207,8 +218,7 @@ __attribute__((noinline)) static int record(wf_ctx *c, wf_slot *const *slot, wf_
     if (!wf_op_record(c, op, attr, nsrc, slot, src, 1, &r, &why)) {
         return 0;
     }
-    wf_slot_destroy(c, r);
-    return fail(c, op, nsrc, src, dst, &why);
+    return fail(c, op, nsrc, src, r, dst, &why);
 }
 
 ALWAYS bool run(wf_ctx *c, wf_op op, const wf_attr *attr, const int nsrc, const weft_tensor *src,
@@ -216,24 +226,25 @@ ALWAYS bool run(wf_ctx *c, wf_op op, const wf_attr *attr, const int nsrc, const 
 {
     char tile[MOST_SRC][REPEAT_BYTES];
     line l;
+    wf_slot *slot[MOST_SRC];
     quick q;
-    bool done = take(c, NULL, &q, op, nsrc, src);
+    bool done = take(c, NULL, &q, slot, op, nsrc, src);
     const int64_t n = done ? wf_slot_row_major(q.wide) : 0;
     const wf_map_fn fn = kernel_of(op, q.dtype, n);
-    done = fn && line_up(&l, &q, nsrc, src, q.wide, n, tile);
+    done = fn && line_up(&l, slot, q.dtype, nsrc, src, q.wide, n, tile);
     if (__builtin_expect(done, 1)) {
-        wf_slot *r = make(c, NULL, wf_call_output_dtype(op, q.dtype), q.wide, n, dst);
+        wf_slot *r = make_like(c, NULL, wf_call_output_dtype(op, q.dtype), q.wide, n, dst);
         if (__builtin_expect(r != NULL, 1)) {
             launch(fn, wf_slot_data(r), &l, n);
             *rc = __builtin_expect(q.tracked != 0, 0) && wf_grad_enabled(c)
-                      ? record(c, q.slot, op, attr, nsrc, src, r, dst)
+                      ? record(c, slot, op, attr, nsrc, src, r, dst)
                       : 0;
         } else {
             *rc = no_memory(c, op, nsrc, src, dst, n);
         }
     }
     if (__builtin_expect(q.pins != 0, 0)) {
-        let_go(c, q.slot, q.pins);
+        let_go(c, slot, q.pins);
     }
     return done;
 }
@@ -245,31 +256,31 @@ ALWAYS bool trace(wf_ctx *c, wf_op op, const wf_attr *attr, const int nsrc, cons
                   weft_tensor *dst, int *rc)
 {
     wf_recorder *rec = c->recorder;
+    wf_slot *slot[MOST_SRC];
     quick q;
-    bool done = take(c, rec, &q, op, nsrc, src);
+    bool done = take(c, rec, &q, slot, op, nsrc, src);
     const int64_t n = done ? wf_slot_row_major(q.wide) : -1;
     done = n > 0;
     UNROLL
     for (int i = 0; i < nsrc; i++) {
-        wf_slot *s = done ? q.slot[i] : NULL;
+        wf_slot *s = done ? slot[i] : NULL;
         done = done && (!s || s == q.wide || is_same_map(q.wide, s));
     }
     if (__builtin_expect(done, 1)) {
         wf_why why;
         wf_why_clear(&why);
-        wf_slot *r = make(c, rec, wf_call_output_dtype(op, q.dtype), q.wide, n, dst);
+        wf_slot *r = make_like(c, rec, wf_call_output_dtype(op, q.dtype), q.wide, n, dst);
         if (__builtin_expect(!r, 0)) {
             *rc = no_memory(c, op, nsrc, src, dst, n);
-        } else if (rec->map(rec, op, q.dtype, nsrc, q.slot, src, r, &why)) {
-            wf_slot_destroy(c, r);
-            *rc = fail(c, op, nsrc, src, dst, &why);
+        } else if (rec->map(rec, op, q.dtype, nsrc, slot, src, r, &why)) {
+            *rc = fail(c, op, nsrc, src, r, dst, &why);
         } else {
-            *rc = q.tracked && wf_grad_enabled(c) ? record(c, q.slot, op, attr, nsrc, src, r, dst)
-                                                  : 0;
+            *rc =
+                q.tracked && wf_grad_enabled(c) ? record(c, slot, op, attr, nsrc, src, r, dst) : 0;
         }
     }
     if (__builtin_expect(q.pins != 0, 0)) {
-        let_go(c, q.slot, q.pins);
+        let_go(c, slot, q.pins);
     }
     return done;
 }
@@ -313,23 +324,24 @@ ALWAYS bool run_into(wf_ctx *c, wf_op op, const int nsrc, const weft_tensor *src
 {
     char tile[MOST_SRC][REPEAT_BYTES];
     line l;
+    wf_slot *slot[MOST_SRC];
     quick q;
-    bool done = take(c, NULL, &q, op, nsrc, src) && d->dtype == q.dtype &&
+    bool done = take(c, NULL, &q, slot, op, nsrc, src) && d->dtype == q.dtype &&
                 wf_call_output_dtype(op, q.dtype) == q.dtype && !(q.tracked && wf_grad_enabled(c));
     UNROLL
     for (int i = 0; i < nsrc; i++) {
-        wf_slot *s = done ? q.slot[i] : NULL;
+        wf_slot *s = done ? slot[i] : NULL;
         done = done && (!s || (s->rank <= d->rank && is_apart(d, s)));
     }
     const int64_t n = done ? wf_slot_row_major(d) : 0;
     const wf_map_fn fn = kernel_of(op, q.dtype, n);
-    done = fn && line_up(&l, &q, nsrc, src, d, n, tile);
+    done = fn && line_up(&l, slot, q.dtype, nsrc, src, d, n, tile);
     if (done) {
         launch(fn, wf_slot_data(d), &l, n);
         wf_storage_wrote(d->st, op);
     }
     if (__builtin_expect(q.pins != 0, 0)) {
-        let_go(c, q.slot, q.pins);
+        let_go(c, slot, q.pins);
     }
     return done;
 }

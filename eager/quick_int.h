@@ -68,4 +68,36 @@ ALWAYS bool is_plain(const wf_storage *st, const wf_recorder *mine)
                 : !(odd | atomic_load_explicit(&st->is_virtual, memory_order_acquire));
 }
 
+/* -- results ------------------------------------------------------------------------------------------------------ */
+
+/* n elements, of extents to be filled in; in memory, or of the trace rec. NULL: no memory. */
+ALWAYS wf_slot *make(wf_ctx *c, wf_recorder *rec, int dtype, int64_t n, weft_tensor *h)
+{
+    const size_t bytes = (size_t)n * wf_dtype_size(dtype);
+    wf_storage *st = rec ? rec->storage(rec, bytes) : wf_storage_new(bytes);
+    wf_slot *r = st ? wf_slot_take(c, h) : NULL;
+    if (__builtin_expect(!r, 0)) {
+        if (st) {
+            wf_storage_release(st);
+        }
+        return NULL;
+    }
+    r->dtype = (uint8_t)dtype;
+    r->st = st;
+    atomic_store_explicit(&st->handles, 1, memory_order_relaxed);
+    return r;
+}
+
+/* A call that failed (eager/quick.c): every dst is the error, and the results made so far go. The status. */
+typedef struct failed {
+    wf_ctx *c;
+    wf_op op;
+    int nsrc, ndst, made;
+    const weft_tensor *src;
+    weft_tensor *dst;
+    wf_slot *const *result;
+} failed;
+int wf_quick_fail(const failed *f, const wf_why *why);
+int wf_quick_no_memory(const failed *f, int64_t n);
+
 #endif

@@ -53,17 +53,23 @@ static bool open_call(row_call *k)
     return true;
 }
 
-__attribute__((noinline, cold)) static int fail(row_call *k, int made, wf_slot *const *r,
-                                                wf_why *why)
+static failed failed_call(const row_call *k, int made, wf_slot *const *r)
 {
-    for (int i = 0; i < made; i++) {
-        wf_slot_destroy(k->c, r[i]);
-    }
-    k->dst[0] = wf_raise(k->c, wf_rows[k->op].name, k->nsrc, k->src, why);
-    for (int i = 1; i < k->ndst; i++) {
-        k->dst[i] = k->dst[0];
-    }
-    return why->code;
+    return (failed){k->c, k->op, k->nsrc, k->ndst, made, k->src, k->dst, r};
+}
+
+__attribute__((noinline, cold)) static int fail(const row_call *k, int made, wf_slot *const *r,
+                                                const wf_why *why)
+{
+    const failed f = failed_call(k, made, r);
+    return wf_quick_fail(&f, why);
+}
+
+__attribute__((noinline, cold)) static int no_memory(const row_call *k, int made, wf_slot *const *r,
+                                                     int64_t n)
+{
+    const failed f = failed_call(k, made, r);
+    return wf_quick_no_memory(&f, n);
 }
 
 /* The tape gets the op, if it is wanted there. The status. */
@@ -213,34 +219,6 @@ static bool run_view(row_call *k, int *rc)
     wf_storage_view(s->st);
     *rc = record(k, &r);
     return true;
-}
-
-/* -- results of kernels ----------------------------------------------------------------------------------------- */
-
-/* n elements, of extents to be filled in; NULL: no memory. */
-static wf_slot *make(wf_ctx *c, int dtype, int64_t n, weft_tensor *h)
-{
-    wf_storage *st = wf_storage_new((size_t)n * wf_dtype_size(dtype));
-    wf_slot *r = st ? wf_slot_take(c, h) : NULL;
-    if (__builtin_expect(!r, 0)) {
-        if (st) {
-            wf_storage_release(st);
-        }
-        return NULL;
-    }
-    r->dtype = (uint8_t)dtype;
-    r->st = st;
-    atomic_store_explicit(&st->handles, 1, memory_order_relaxed);
-    return r;
-}
-
-__attribute__((noinline, cold)) static int no_memory(row_call *k, int made, wf_slot *const *r,
-                                                     int64_t n)
-{
-    wf_why why;
-    wf_fail(&why, WEFT_ENOMEM, "out of memory for a result of %lld elements", (long long)n);
-    wf_hint(&why, "free tensors, end scopes sooner, or call weft_memory_trim");
-    return fail(k, made, r, &why);
 }
 
 /* -- reductions ------------------------------------------------------------------------------------------------- */
@@ -412,7 +390,7 @@ static bool run_reduce(row_call *k, int *rc)
         return false;
     }
     const int64_t n = g.outer * g.inner;
-    wf_slot *r = make(k->c, dtype, n, k->dst);
+    wf_slot *r = make(k->c, NULL, dtype, n, k->dst);
     if (__builtin_expect(!r, 0)) {
         *rc = no_memory(k, 0, NULL, n);
         return true;
@@ -449,7 +427,7 @@ static bool run_row(row_call *k, int *rc)
     }
     for (int i = 0; i < k->ndst; i++) {
         const int64_t n = wf_type_numel(&out[i]);
-        r[i] = make(k->c, out[i].dtype, n, &k->dst[i]);
+        r[i] = make(k->c, NULL, out[i].dtype, n, &k->dst[i]);
         if (__builtin_expect(!r[i] || wf_slot_shape(r[i], out[i].rank, out[i].dims, NULL), 0)) {
             *rc = no_memory(k, i + (r[i] != NULL), r, n);
             return true;
