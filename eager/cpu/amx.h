@@ -42,5 +42,9 @@ int wf_amx_conv_forward(const wf_conv_desc *d, const void *src, const void *weig
                         const void *bias, void *dst);
 int wf_amx_conv_backward_data(const wf_conv_desc *d, const void *ddst, const void *weight,
                               void *dsrc);
+/* Any strides and numbers of channels. Also said, after dweight was written, where a sum is not finite: padding may
+ * have met an infinity. */
+int wf_amx_conv_backward_weight(const wf_conv_desc *d, const void *src, const void *ddst,
+                                void *dweight);
 
 #endif

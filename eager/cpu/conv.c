@@ -151,7 +151,8 @@ int wf_conv2d_backward_weight(const wf_conv_desc *d, const void *src, const void
                                        .b_cs = 1,
                                        .c = dweight,
                                        .c_rs = d->c});
-    int rc = wf_dnnl_active() ? wf_dnnl_conv_backward_weight(d, src, ddst, dweight)
-                              : WF_GEMM_UNSUPPORTED;
+    int rc = wf_amx_conv_backward_weight(d, src, ddst, dweight);
+    if (rc == WF_GEMM_UNSUPPORTED && wf_dnnl_active())
+        rc = wf_dnnl_conv_backward_weight(d, src, ddst, dweight);
     return rc == WF_GEMM_UNSUPPORTED ? wf_conv_builtin_backward_weight(d, src, ddst, dweight) : rc;
 }

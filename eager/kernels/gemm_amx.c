@@ -316,3 +316,90 @@ void wf_amx_pack_taps(const uint16_t *weight, int64_t o_rs, int64_t taps, bool t
         wf_amx_pack_columns(&from, WF_AMX_SIDE, WF_AMX_SIDE, (char *)out + t * next, WF_AMX_STEP);
     }
 }
+
+void wf_amx_pack_pairs(const uint16_t *from, int64_t rs, int64_t columns, int64_t terms,
+                       int64_t pairs, void *out)
+{
+    char *to = out;
+    const __mmask32 mask = first_32(columns);
+    for (int64_t p = 0; p < pairs; p++, from += 2 * rs, to += WF_AMX_LINE) {
+        __m512i low = _mm512_setzero_si512(), high = low;
+        if (2 * p < terms)
+            low = _mm512_maskz_loadu_epi16(mask, from);
+        if (2 * p + 1 < terms)
+            high = _mm512_maskz_loadu_epi16(mask, from + rs);
+        _mm512_storeu_si512(to, _mm512_unpacklo_epi16(low, high));
+        _mm512_storeu_si512(to + 64, _mm512_unpackhi_epi16(low, high));
+    }
+}
+
+void wf_amx_pairs_square(const char *a, int64_t a_half, const char *b, const int32_t *at,
+                         int64_t steps, float *acc, int add)
+{
+    char *to = (char *)(void *)acc;
+    BARRIER();
+    if (add) {
+        _tile_loadd(0, to, 64);
+        _tile_loadd(1, to + WF_AMX_TILE, 64);
+        _tile_loadd(2, to + 2 * WF_AMX_TILE, 64);
+        _tile_loadd(3, to + 3 * WF_AMX_TILE, 64);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+    for (int64_t s = 0; s < steps; s++, a += WF_AMX_TILE) {
+        _tile_loadd(6, b + at[s], WF_AMX_LINE);
+        _tile_loadd(4, a, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(7, b + at[s] + 64, WF_AMX_LINE);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_loadd(5, a + a_half, 64);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, to, 64);
+    _tile_stored(1, to + WF_AMX_TILE, 64);
+    _tile_stored(2, to + 2 * WF_AMX_TILE, 64);
+    _tile_stored(3, to + 3 * WF_AMX_TILE, 64);
+    BARRIER();
+}
+
+void wf_amx_join_init(wf_amx_join *j, int64_t taps)
+{
+    j->taps = taps;
+    for (int64_t v = 0; v < taps; v++) {
+        for (int64_t t = 0; t < taps; t++)
+            j->mask[v][t] = 0;
+        for (int64_t i = 0; i < WF_AMX_SIDE; i++) {
+            const int64_t at = v * WF_AMX_SIDE + i, column = at / taps;
+            j->lane[v][i] =
+                (uint16_t)(column / 8 * 4 + column % 4 + (column & 4 ? WF_AMX_SIDE / 2 : 0));
+            j->mask[v][at % taps] |= (uint32_t)1 << i;
+        }
+    }
+}
+
+bool wf_amx_join_rows(const wf_amx_join *j, const float *acc, int64_t rows, uint16_t *out,
+                      int64_t rs)
+{
+    __m512i x[WF_AMX_TAPS];
+    const __m512i large = _mm512_set1_epi16(0x7F80);
+    __mmask32 bad = 0;
+    for (int64_t r = 0; r < rows; r++, out += rs) {
+        const float *from = acc + r / 16 * 512 + r % 16 * 16;
+        for (int64_t t = 0; t < j->taps; t++, from += WF_AMX_SQUARE / 4) {
+            x[t] = (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + 256), _mm512_loadu_ps(from));
+            bad |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(x[t], large), large);
+        }
+        for (int64_t v = 0; v < j->taps; v++) {
+            const __m512i lane = _mm512_loadu_si512(j->lane[v]);
+            __m512i y = _mm512_setzero_si512();
+            for (int64_t t = 0; t < j->taps; t++)
+                y = _mm512_mask_permutexvar_epi16(y, j->mask[v][t], lane, x[t]);
+            _mm512_storeu_si512(out + v * WF_AMX_SIDE, y);
+        }
+    }
+    return !bad;
+}

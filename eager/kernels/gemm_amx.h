@@ -67,4 +67,30 @@ void wf_amx_pack_columns(const wf_amx_matrix *b, int64_t columns, int64_t k, voi
 void wf_amx_pack_taps(const uint16_t *weight, int64_t o_rs, int64_t taps, bool transposed,
                       void *out, int64_t next);
 
+/* -- gradients of weights: a step of B is 16 lines of 128 bytes, each a pair of terms of 32 columns --------------- */
+enum { WF_AMX_LINE = 128 };
+/* Terms 0 to `terms` - 1 (zeros behind them, up to 2 * `pairs`) of up to 32 columns, term t at from + t * rs; of lane
+ * i of a square's rows wf_amx_column(i) is the column. */
+void wf_amx_pack_pairs(const uint16_t *from, int64_t rs, int64_t columns, int64_t terms,
+                       int64_t pairs, void *out);
+/* acc := or += `steps` steps. A: rows 0 to 15 of step s at a + s * WF_AMX_TILE, the others a_half behind; B: a line of
+ * step s at b + at[s]. */
+void wf_amx_pairs_square(const char *a, int64_t a_half, const char *b, const int32_t *at,
+                         int64_t steps, float *acc, int add);
+/* Lanes 0 to 15 of a row are in the square's first tiles, the others in its second. */
+static inline int64_t wf_amx_column(int64_t lane)
+{
+    return lane % 16 / 4 * 8 + lane / 16 * 4 + lane % 4;
+}
+
+typedef struct wf_amx_join {
+    int64_t taps;
+    uint32_t mask[WF_AMX_TAPS][WF_AMX_TAPS]; /* lanes of vector v that are of tap t */
+    uint16_t lane[WF_AMX_TAPS][WF_AMX_SIDE]; /* which lane of that tap's square */
+} wf_amx_join;
+void wf_amx_join_init(wf_amx_join *j, int64_t taps);
+/* Rows of the squares of all taps, rounded: out[row * rs + 32 columns][tap]. Returns whether all are finite. */
+bool wf_amx_join_rows(const wf_amx_join *j, const float *acc, int64_t rows, uint16_t *out,
+                      int64_t rs);
+
 #endif

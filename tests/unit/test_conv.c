@@ -267,6 +267,7 @@ static const wf_conv_desc layers[] = {
     {.n = 1, .c = 40, .h = 30, .w = 30, .o = 33, .kh = 1, .kw = 1, .stride = {1, 1}, .pad = {0, 0}},
     {.n = 9, .c = 8, .h = 9, .w = 9, .o = 16, .kh = 3, .kw = 3, .stride = {2, 2}, .pad = {1, 1}},
     {.n = 2, .c = 32, .h = 9, .w = 11, .o = 64, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
+    {.n = 5, .c = 64, .h = 9, .w = 8, .o = 72, .kh = 3, .kw = 3, .stride = {2, 2}, .pad = {1, 1}},
     {.n = 1, .c = 96, .h = 7, .w = 6, .o = 32, .kh = 5, .kw = 3, .stride = {1, 1}, .pad = {2, 0}},
 };
 enum { LAYERS = sizeof layers / sizeof *layers };
@@ -314,6 +315,73 @@ Test(conv, whole_steps_of_channels)
         d.oh = out_size(d.h, d.kh, 1, d.pad[0], d.dilation[0]);
         d.ow = out_size(d.w, d.kw, 1, d.pad[1], d.dilation[1]);
         all_three(&d);
+    }
+}
+
+/* Gradients of weights take any stride and any number of channels there. */
+static wf_conv_desc units_desc(void)
+{
+    for (;;) {
+        wf_conv_desc d = {.dtype = WEFT_BF16, .layout = 3, .n = between(1, 5), .groups = 1};
+        d.c = between(0, 2) ? between(1, 40) : 32 * between(1, 5);
+        d.o = between(0, 2) ? between(1, 70) : 32 * between(1, 5);
+        d.kh = between(1, 7);
+        d.kw = between(1, 7);
+        for (int x = 0; x < 2; x++) {
+            d.stride[x] = between(1, 3);
+            d.dilation[x] = between(0, 2) ? 1 : between(1, 3);
+            d.pad[x] = between(0, 3);
+        }
+        const bool large = between(0, 9) == 0;
+        d.h = between(1, large ? 41 : 9);
+        d.w = between(1, large ? 75 : 11);
+        d.oh = out_size(d.h, d.kh, d.stride[0], d.pad[0], d.dilation[0]);
+        d.ow = out_size(d.w, d.kw, d.stride[1], d.pad[1], d.dilation[1]);
+        if (d.oh > 0 && d.ow > 0)
+            return d;
+    }
+}
+
+Test(conv, gradients_of_weights_on_matrix_units)
+{
+    wf_gemm_set_backend(WF_GEMM_AUTO);
+    for (int i = 0; i < (int)effort_of(2 * SHAPES); i++) {
+        const wf_conv_desc d = units_desc();
+        tensor src = make(WEFT_BF16, d.n * d.c * d.h * d.w),
+               w = make(WEFT_BF16, d.o * d.c * d.kh * d.kw);
+        tensor ddst = make(WEFT_BF16, d.n * d.o * d.oh * d.ow);
+        cr_assert_eq(wf_conv2d_backward_weight(&d, src.data, ddst.data, w.data), 0);
+        sums s = reference(&d, 2, src.x, NULL, ddst.x, w.count);
+        check(&d, "backward weight", &w, &s);
+        sums_drop(&s);
+        drop(&src), drop(&w), drop(&ddst);
+    }
+}
+
+/* What fills up rows is no term: an infinity of the image reaches the weights whose windows have it, and no others.
+ * (One of the gradient may meet the padding of the image, which is multiplied like the rest.) */
+Test(conv, infinities_reach_their_windows_only)
+{
+    wf_gemm_set_backend(WF_GEMM_AUTO);
+    for (int i = 0; i < (int)effort_of(SHAPES); i++) {
+        const wf_conv_desc d = units_desc();
+        tensor src = make(WEFT_BF16, d.n * d.c * d.h * d.w),
+               w = make(WEFT_BF16, d.o * d.c * d.kh * d.kw);
+        tensor ddst = make(WEFT_BF16, d.n * d.o * d.oh * d.ow);
+        const int64_t which = between(0, src.count - 1);
+        put(&src, which, (double)INFINITY);
+        src.x[which] = (double)INFINITY;
+        cr_assert_eq(wf_conv2d_backward_weight(&d, src.data, ddst.data, w.data), 0);
+        sums s = reference(&d, 2, src.x, NULL, ddst.x, w.count);
+        for (int64_t e = 0; e < w.count; e++) {
+            const double x = get(&w, e), y = s.sum[e];
+            cr_assert(isfinite(y) ? fabs(x - y) <= 0x1p-7 * (s.mag[e] + 1)
+                      : isnan(y)  ? isnan(x)
+                                  : x == y,
+                      "weight %ld is %g, should be %g", (long)e, x, y);
+        }
+        sums_drop(&s);
+        drop(&src), drop(&w), drop(&ddst);
     }
 }
 
