@@ -386,11 +386,16 @@ typedef struct tile {
     bool raw;          /* rows are what lies in memory, of any type that e->sum takes */
 } tile;
 
-/* acc = acc op rows, or their reduction if init */
-static void add_rows(const tile *t, char *acc, const void *const *rows, int n, int init)
+/* acc = acc op rows, or their reduction if init; the next rows are `ahead` rows behind these */
+static void add_rows(const tile *t, char *acc, const void *const *rows, int n, int init,
+                     int64_t ahead)
 {
     const engine *e = t->e;
-    (t->raw ? e->sum->rows : e->k->rows[e->job->op])(acc, rows, n, t->width, init);
+    if (t->raw) {
+        e->sum->rows(acc, rows, n, t->width, init, e->g.nr == 1 ? ahead * e->g.rx[0] : 0);
+    } else {
+        e->k->rows[e->job->op](acc, rows, n, t->width, init);
+    }
 }
 
 static void row_offset(const tile *t, int64_t r, int64_t *ox, int64_t *oy)
@@ -437,13 +442,13 @@ static void wide_lane(const tile *t, int64_t l, char *acc)
         rows[n] = tile_row(t, r, t->loaded + n * bytes, t->loaded + GROUP * bytes);
         n++;
         if (n == (init ? GROUP : GROUP - 1)) {
-            add_rows(t, acc, rows, n, init);
+            add_rows(t, acc, rows, n, init, (GROUP - 1) * WF_LANES);
             n = 0;
             init = 0;
         }
     }
     if (n > 0) {
-        add_rows(t, acc, rows, n, init);
+        add_rows(t, acc, rows, n, init, 0);
     }
 }
 
@@ -461,7 +466,7 @@ static void wide_node(const tile *t, int64_t step, int64_t l, int level, char *a
         const void *rows[2];
         rows[0] = tile_row(t, l, t->loaded, second);
         rows[1] = tile_row(t, l + step, t->loaded + bytes, second);
-        add_rows(t, acc, rows, 2, 1);
+        add_rows(t, acc, rows, 2, 1, 0);
         return;
     }
     char *right = t->levels + level * t->width * (int64_t)t->e->k->size;

@@ -65,8 +65,9 @@ typedef struct wf_sum_kernels {
     void (*span)(void *out, const void *x, int64_t n, int64_t stride, int64_t count);
     /* out[c] = the sum of column c over rows `stride` elements apart, rows <= WF_BLOCK, cols >= 64 */
     void (*tree)(void *out, const void *x, int64_t stride, int64_t rows, int64_t cols);
-    /* As wf_red_kernels.rows for sums. */
-    void (*rows)(void *acc, const void *const *rows, int64_t nrows, int64_t ncols, int init);
+    /* As wf_red_kernels.rows for sums; the rows of the next call, if they are known, are `ahead` elements behind these. */
+    void (*rows)(void *acc, const void *const *rows, int64_t nrows, int64_t ncols, int init,
+                 int64_t ahead);
 } wf_sum_kernels;
 
 extern const wf_sum_kernels wf_sum_kernels_sse2[WF_NDTYPE];

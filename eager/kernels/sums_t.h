@@ -50,6 +50,12 @@
 #define IN_PAIRS(v, n) EACH_PAIR(v, n, WF_LIST(EVENS), WF_LIST(ODDS))
 #endif
 
+/* Rows of halves are too short for hardware to fetch ahead of them: memory is asked for the n values at p. */
+#define FETCH(p, n)                                                                                \
+    for (int k = 0; sizeof(S) == 2 && k < (n); k += 64 / (int)sizeof(S)) {                         \
+        __builtin_prefetch((p) + k);                                                               \
+    }
+
 /* -- along memory ---------------------------------------------------------------------------------------- */
 /* Blocks summed at once: what registers there are for their lanes. */
 #if defined(__AVX512F__)
@@ -93,6 +99,7 @@ WF_INLINE void FN(lanes)(V *lanes, const S *x, int64_t n, int64_t stride, const 
             {
                 a[r][k] = a[r][k] + VALUES(x + r * stride + i, k);
             }
+            FETCH(x + (r + 4) * stride + i, WF_LANES)
         }
     }
     WF_UNROLL for (int r = 0; r < count; r++)
@@ -202,11 +209,75 @@ WF_INLINE FN(strip) FN(pair)(const S *x, int64_t stride, int64_t rows, int64_t l
     return l + 32 < rows ? FN(plus)(s, FN(lane)(x, stride, rows, l + 32)) : s;
 }
 
+#if !defined(GET)
+/* -- of rows that are a lane each ------------------------------------------------------------------------- */
+/* Columns of a tile: what eight rows of it take as T stays in the first cache. */
+enum { FN(TILE) = 2048 / ESIZE };
+
+/* Columns [0, n) of the sum of eight rows, first[0] + first[4] and so on: two registers wide, n a multiple of that. */
+WF_INLINE void FN(eight)(T *to, const S *const *first, int64_t n)
+{
+    const S *const a = first[0], *const b = first[1], *const c = first[2], *const d = first[3];
+    const S *const e = first[4], *const f = first[5], *const g = first[6], *const h = first[7];
+    for (int64_t i = 0; i < n; i += 2 * VN) {
+        V v[2];
+        WF_UNROLL for (int k = 0; k < 2; k++)
+        {
+            v[k] = ((VALUES(a + i, k) + VALUES(b + i, k)) + (VALUES(c + i, k) + VALUES(d + i, k))) +
+                   ((VALUES(e + i, k) + VALUES(f + i, k)) + (VALUES(g + i, k) + VALUES(h + i, k)));
+        }
+        PUT(to + i, v[0]);
+        PUT(to + i + VN, v[1]);
+    }
+}
+
+/* The tree over 32 < rows <= 64 rows, cols a multiple of two registers: eight rows at a time along memory, where
+ * hardware fetches ahead of eight streams; then the eight sums. */
+static void FN(flat)(T *out, const S *x, int64_t stride, int64_t rows, int64_t cols)
+{
+    static const int8_t reversed[8] = {0, 32, 16, 48, 8, 40, 24, 56};
+    S none[FN(TILE)];
+    _Alignas(64) T part[8][FN(TILE)];
+    for (int64_t c = 0; rows < WF_LANES && c < FN(TILE); c++) {
+        none[c] = NOTHING;
+    }
+    for (int64_t at = 0; at < cols; at += FN(TILE)) {
+        const int64_t n = cols - at < FN(TILE) ? cols - at : FN(TILE);
+        for (int64_t l = 0; l < 8; l++) {
+            const S *first[8];
+            for (int64_t k = 0; k < 8; k++) {
+                first[k] = l + reversed[k] < rows ? x + (l + reversed[k]) * stride + at : none;
+            }
+            FN(eight)(part[l], first, n);
+        }
+        for (int64_t i = 0; i < n; i += 2 * VN) {
+            V v[2];
+            WF_UNROLL for (int k = 0; k < 2; k++)
+            {
+#define PART(l) ((V) * (const VMEM *)(part[l] + i + k * VN))
+                v[k] = ((PART(0) + PART(4)) + (PART(2) + PART(6))) +
+                       ((PART(1) + PART(5)) + (PART(3) + PART(7)));
+#undef PART
+            }
+            IN_ORDER(v, 2)
+            PUT(out + at + i, v[0]);
+            PUT(out + at + i + VN, v[1]);
+        }
+    }
+}
+#endif
+
 /* out[c] = the sum of column c over the rows of one block, rows <= 4096, cols >= STRIP: the whole tree of
  * the lanes in registers, a strip of columns at a time. */
 static void FN(tree)(void *outv, const void *xv, int64_t stride, int64_t rows, int64_t cols)
 {
     static const int8_t reversed[8] = {0, 4, 2, 6, 1, 5, 3, 7};
+#if !defined(GET)
+    if (rows > WF_LANES / 2 && rows <= WF_LANES && cols % (2 * VN) == 0) {
+        FN(flat)(outv, xv, stride, rows, cols);
+        return;
+    }
+#endif
 #define PAIR(j) FN(pair)(x, stride, rows, l + (j))
     for (int64_t at = 0; at < cols; at += FN(STRIP)) {
         const int64_t c = at + FN(STRIP) <= cols ? at : cols - FN(STRIP);
@@ -235,8 +306,10 @@ static void FN(tree)(void *outv, const void *xv, int64_t stride, int64_t rows, i
 #undef PAIR
 }
 
-/* acc[c] = acc[c] + rows[0][c] + rows[1][c] ... in this order; init: starts at rows[0]. */
-static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t ncols, int init)
+/* acc[c] = acc[c] + rows[0][c] + rows[1][c] ... in this order; init: starts at rows[0]. The rows of the next call are
+ * `ahead` elements behind these. */
+static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t ncols, int init,
+                     int64_t ahead)
 {
     T *acc = accv;
     int64_t c = 0;
@@ -255,6 +328,7 @@ static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t
             {
                 v[k] = v[k] + VALUES(ROW(r), k);
             }
+            FETCH(ROW(r) + ahead, FN(STRIP))
         }
         IN_ORDER(v, 4)
         WF_UNROLL for (int k = 0; k < 4; k++)
@@ -272,6 +346,7 @@ static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t
 #undef ROW
 }
 
+#undef FETCH
 #undef AT_ONCE
 #undef PUT
 #undef NA
