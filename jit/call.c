@@ -208,6 +208,18 @@ static void describe(weft_jit *j, wf_trace *t, const weft_tensor *in, int n_in,
     }
 }
 
+/* Why a call of a function that freezes has been compared with no other. */
+static void explain_unseen(weft_jit *j, const wf_trace *t, int rc, int ran, const freezing *z)
+{
+    if (!t) {
+        wf_call_never_frozen(j, "the call is part of another trace");
+    } else if (rc || ran) {
+        wf_call_never_frozen(j, rc ? "the function returns an error" : "the call fails");
+    } else if (z->now) {
+        wf_call_never_frozen(j, "it computes nothing");
+    }
+}
+
 static void note_call(int64_t start, const weft_jit *j, weft_profile_kind kind, const char *how)
 {
     if (start) {
@@ -247,7 +259,7 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
     if (rc) {
         return (weft_status)rc;
     }
-    freezing z = {NULL, NULL, 0};
+    freezing z = {NULL, NULL, 0, false};
     int64_t start = wf_prof_start();
     if (j->freezes && !c->recorder) {
         wf_frozen_args a;
@@ -293,6 +305,9 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
     note_call(start, j, WEFT_PROFILE_RECORD, t ? "" : "part of another trace");
     int ran = t ? finish(j, t, "jit_call") : 0;
     ran = refused ? refused : ran;
+    if (j->freezes && !z.seen) {
+        explain_unseen(j, t, rc, ran, &z);
+    }
     wf_frozen_release(z.now);
     wf_frozen_release(z.verify);
     for (int i = 0; i < n_out; i++) {
@@ -350,6 +365,10 @@ weft_status(weft_jit_end)(weft_jit *j)
     if (t->depth > 1) {
         t->depth--;
         return WEFT_OK;
+    }
+    if (j->freezes) {
+        wf_call_never_frozen(
+            j, "a region is recorded each time; only calls of a function are replayed");
     }
     int64_t start = t->since;
     note_call(start, j, WEFT_PROFILE_RECORD, "a region");

@@ -66,6 +66,7 @@ typedef struct freezing {
     wf_frozen *now;    /* describes this recording; NULL: it cannot be frozen */
     wf_frozen *verify; /* to be compared with it, or NULL */
     int home;          /* the default device that the call began with */
+    bool seen;         /* it has been compared with others: its graph was run */
 } freezing;
 
 /* Called with the lock. */
@@ -75,8 +76,10 @@ void wf_call_entry_free(entry *e);
  * one that is due to be checked instead. Both NULL: a is closed. */
 wf_frozen *wf_call_find_frozen(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, int n_out,
                                wf_frozen_args *a, wf_frozen **verify);
-/* This call cannot be frozen. */
+/* This call cannot be frozen; two recordings in a row must agree, so those that wait wait no more. */
 void wf_call_not_frozen(weft_jit *j, const char *reason);
+/* The same of something that is never frozen, and says nothing about the function. */
+void wf_call_never_frozen(weft_jit *j, const char *reason);
 /* Replays z on a, and gives both back. */
 int wf_call_run_frozen(weft_jit *j, wf_ctx *c, wf_frozen *z, wf_frozen_args *a, weft_tensor *out,
                        int n_out);

@@ -200,7 +200,13 @@ static wf_frozen *take_waiting(weft_jit *j, int i)
     return gone;
 }
 
-/* Two recordings in a row must agree: those that wait wait no more. */
+void wf_call_never_frozen(weft_jit *j, const char *reason)
+{
+    pthread_mutex_lock(&j->lock);
+    wf_call_note_reason(j, "not frozen", reason);
+    pthread_mutex_unlock(&j->lock);
+}
+
 void wf_call_not_frozen(weft_jit *j, const char *reason)
 {
     discarded gone = {.n = 0};
@@ -217,8 +223,9 @@ void wf_call_not_frozen(weft_jit *j, const char *reason)
 /* z waits for the next call with such arguments. Of a hash one waits: its entry keeps one recording's numbers. */
 static void wait_for_next(weft_jit *j, uint64_t hash, wf_frozen *z, discarded *gone)
 {
+    char reason[WF_REASON];
     for (int i = j->nwait; i-- > 0;) {
-        if (j->wait[i].hash == hash || wf_frozen_same_arguments(j->wait[i].call, z)) {
+        if (j->wait[i].hash == hash || wf_frozen_same_arguments(j->wait[i].call, z, reason)) {
             gone->z[gone->n++] = take_waiting(j, i);
         }
     }
@@ -234,24 +241,31 @@ static void wait_for_next(weft_jit *j, uint64_t hash, wf_frozen *z, discarded *g
 static void compare(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p, entry *e, discarded *gone)
 {
     freezing *z = job->note;
-    char reason[WF_REASON] = "the graph is another than before";
-    int i = 0;
-    while (i < j->nwait && !wf_frozen_same_arguments(j->wait[i].call, z->now)) {
-        i++;
+    char reason[WF_REASON], other[WF_REASON];
+    int i = j->nwait;
+    while (i > 0 && !wf_frozen_same_arguments(j->wait[i - 1].call, z->now, other)) {
+        i--; /* the reason that stays is what the newest one differs in */
     }
-    bool before = e && i < j->nwait && j->wait[i].hash == hash;
-    bool same = before && wf_frozen_numbers(e->fn, job->fn, reason) &&
-                wf_frozen_agree(j->wait[i].call, z->now, reason);
+    const bool before = i-- > 0;
+    bool same = before && e && j->wait[i].hash == hash;
+    if (before && !same) {
+        snprintf(reason, sizeof reason, "%s",
+                 j->wait[i].hash == hash ? "its plan has been dropped"
+                                         : "the graph is another than before");
+    }
+    same = same && wf_frozen_agree(j->wait[i].call, e->fn, z->now, job->fn, reason);
     wf_fn *next = same ? wf_fn_new(j->name) : NULL;
     if (next) {
-        wf_frozen_arm(z->now, job->fn, job->writes, p);
+        wf_frozen_arm(z->now, j->wait[i].call, job->fn, job->writes, p);
         gone->z[gone->n++] = add_frozen(j, z->now);
         gone->z[gone->n++] = take_waiting(j, i); /* it has served, and holds captured tensors */
         job->fn = next;
     } else {
         if (before) {
             j->stats.refusals++;
-            wf_call_note_reason(j, "not frozen", reason);
+            wf_call_note_reason(j, "not frozen", same ? "there is no memory" : reason);
+        } else if (j->nwait) {
+            wf_call_note_reason(j, "recorded to be compared with the next such call", other);
         }
         if (e) { /* the next recording is compared with this one */
             wf_fn *old = e->fn;
@@ -268,6 +282,7 @@ static void consider(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p, bool k
     freezing *z = job->note;
     char reason[WF_REASON] = "its call can no longer be frozen";
     discarded gone = {.n = 0};
+    z->seen = true;
     pthread_mutex_lock(&j->lock);
     if (z->verify) {
         j->stats.verified++;

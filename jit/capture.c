@@ -276,20 +276,34 @@ static int copy(wf_storage *dst, int64_t to, const wf_storage *src, int64_t from
     return n ? wf_device_copy(dst->device, &d, &s, why) : 0;
 }
 
-static int copy_in(wf_capture *c, wf_storage *const *source, wf_why *why)
+/* The part of source k that the graph's memory of it stands for: from its byte *own, the storage's *from, *n of them. What
+ * was rounded to whole lines, or lay within a larger storage, may stick out of it. */
+static void part_of(const wf_capture *c, uint32_t k, const wf_storage *st, int64_t shift,
+                    int64_t *own, int64_t *from, int64_t *n)
+{
+    const int64_t first = c->reach[2 * k] + shift, size = (int64_t)st->nbytes;
+    *own = first < 0 ? -first : 0;
+    *from = first + *own;
+    *n = c->reach[2 * k + 1] - *own;
+    *n = *n < size - *from ? *n : size - *from;
+}
+
+static int copy_in(wf_capture *c, wf_storage *const *source, const int64_t *shift, wf_why *why)
 {
     int rc = 0;
     for (uint32_t k = 0; k < c->n_source && !rc; k++) {
         rc = c->in[k] ? use_pair(c->in[k], source[k], why) : 0;
     }
     for (uint32_t k = 0; k < c->n_source && !rc; k++) {
-        const int64_t *reach = &c->reach[2 * k];
-        rc = c->in[k] ? copy(c->in[k], 0, source[k], reach[0], reach[1], why) : 0;
+        int64_t own, from, n;
+        part_of(c, k, source[k], shift[k], &own, &from, &n);
+        rc = c->in[k] ? copy(c->in[k], own, source[k], from, n, why) : 0;
     }
     return rc;
 }
 
-static int copy_out(wf_capture *c, wf_storage *const *source, wf_storage *const *made, wf_why *why)
+static int copy_out(wf_capture *c, wf_storage *const *source, const int64_t *shift,
+                    wf_storage *const *made, wf_why *why)
 {
     int rc = 0;
     for (uint32_t k = 0; k < c->n_made && !rc; k++) {
@@ -302,21 +316,22 @@ static int copy_out(wf_capture *c, wf_storage *const *source, wf_storage *const 
         rc = copy(made[k], 0, c->out[k], 0, (int64_t)made[k]->nbytes, why);
     }
     for (uint32_t k = 0; k < c->n_source && !rc; k++) {
-        const int64_t *reach = &c->reach[2 * k];
-        rc = c->in[k] && c->written[k] ? copy(source[k], reach[0], c->in[k], 0, reach[1], why) : 0;
+        int64_t own, from, n;
+        part_of(c, k, source[k], shift[k], &own, &from, &n);
+        rc = c->in[k] && c->written[k] ? copy(source[k], from, c->in[k], own, n, why) : 0;
     }
     return rc;
 }
 
-int wf_capture_run(wf_capture *c, wf_storage *const *source, wf_storage *const *made,
-                   bool *launched, wf_why *why)
+int wf_capture_run(wf_capture *c, wf_storage *const *source, const int64_t *shift,
+                   wf_storage *const *made, bool *launched, wf_why *why)
 {
     *launched = false;
     pthread_mutex_lock(&c->lock);
-    int rc = copy_in(c, source, why);
+    int rc = copy_in(c, source, shift, why);
     rc = rc ? rc : c->api->launch(c->graph, why);
     *launched = rc == 0;
-    rc = rc ? rc : copy_out(c, source, made, why);
+    rc = rc ? rc : copy_out(c, source, shift, made, why);
     pthread_mutex_unlock(&c->lock);
     return rc;
 }

@@ -40,9 +40,10 @@ int64_t wf_capture_unsettled(int device);
 wf_capture *wf_capture_new(const wf_capture_of *what, wf_why *why);
 /* Are captured tensors where they were? */
 bool wf_capture_holds(const wf_capture *c, wf_storage *const *source);
-/* Queues a run. *launched: results and written tensors are changed, whatever is returned. */
-int wf_capture_run(wf_capture *c, wf_storage *const *source, wf_storage *const *made,
-                   bool *launched, wf_why *why);
+/* Queues a run. shift: of each source, how many bytes further in its storage the argument lies than in the recording; what
+ * the plan touches lies in the storage there, too. *launched: results and written tensors are changed, whatever is returned. */
+int wf_capture_run(wf_capture *c, wf_storage *const *source, const int64_t *shift,
+                   wf_storage *const *made, bool *launched, wf_why *why);
 void wf_capture_free(wf_capture *c); /* NULL is ignored */
 
 #endif

@@ -39,7 +39,8 @@ uint32_t wf_frozen_count(wf_frozen *z)
     return atomic_fetch_add_explicit(&z->count, 1, memory_order_relaxed) + 1;
 }
 
-void wf_frozen_arm(wf_frozen *z, wf_fn *fn, const int32_t *writes, wf_plan *p)
+void wf_frozen_arm(wf_frozen *z, const wf_frozen *before, wf_fn *fn, const int32_t *writes,
+                   wf_plan *p)
 {
     z->fn = fn;
     z->plan = p;
@@ -47,6 +48,7 @@ void wf_frozen_arm(wf_frozen *z, wf_fn *fn, const int32_t *writes, wf_plan *p)
         z->writes[k] = writes[k];
     }
     wf_plan_retain(p);
+    wf_frozen_let_move(z, before);
 }
 
 /* -- describing ------------------------------------------------------------------------------------------------ */

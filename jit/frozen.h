@@ -23,14 +23,15 @@ typedef struct wf_frozen wf_frozen;
  * (or there is no memory). grad, home: grad mode and default device that the call began with. */
 wf_frozen *wf_frozen_describe(wf_trace *t, const weft_tensor *in, int n_in, const weft_tensor *out,
                               int n_out, bool grad, int home, char reason[WF_REASON]);
-/* Two calls that the same guards would let pass, captured tensors aside. */
-bool wf_frozen_same_arguments(const wf_frozen *a, const wf_frozen *b);
-/* Two descriptions of one call; else the reason. */
-bool wf_frozen_agree(const wf_frozen *a, const wf_frozen *b, char reason[WF_REASON]);
-/* Equal scalar slots and attributes of two recordings of one structure; else the reason. */
-bool wf_frozen_numbers(const wf_fn *a, const wf_fn *b, char reason[WF_REASON]);
-/* Makes z runnable: fn becomes its own, writes are copied, the plan is retained. */
-void wf_frozen_arm(wf_frozen *z, wf_fn *fn, const int32_t *writes, wf_plan *p);
+/* Two calls that the same guards would let pass, captured tensors and offsets in storages aside; else the reason. */
+bool wf_frozen_same_arguments(const wf_frozen *a, const wf_frozen *b, char reason[WF_REASON]);
+/* Are two calls with recordings of one structure the same call, scalar slots and attributes included, but for where
+ * arguments lie in their storages? Else the reason. */
+bool wf_frozen_agree(const wf_frozen *a, const wf_fn *a_fn, const wf_frozen *b, const wf_fn *b_fn,
+                     char reason[WF_REASON]);
+/* Makes z, which agreed with `before`, runnable: fn becomes its own, writes are copied, the plan is retained. */
+void wf_frozen_arm(wf_frozen *z, const wf_frozen *before, wf_fn *fn, const int32_t *writes,
+                   wf_plan *p);
 /* Is this recording of a call what z, which is armed, would replay? Else the reason. */
 bool wf_frozen_same(const wf_frozen *z, const wf_frozen *now, const wf_fn *fn,
                     const int32_t *writes, char reason[WF_REASON]);

@@ -131,6 +131,7 @@ void wf_frozen_look(wf_frozen_arg *out, const wf_frozen_args *a, int i)
     out->hooks = wf_frozen_hooks(s);
     out->alias = first_on(a, i);
     out->outer = -1;
+    out->fixed = ~UINT64_C(0);
     out->offset = s->offset;
     out->nbytes = s->st->nbytes;
     memcpy(out->map, wf_dims(s), (size_t)s->rank * sizeof out->map[0]);
@@ -152,8 +153,7 @@ static bool same_argument(const wf_frozen_arg *x, const wf_frozen_arg *y, int i,
     if (x->device != y->device) {
         return wf_frozen_refuse(reason, "argument %d is on another device", i);
     }
-    if (!same_words(x->rank, x->map + x->rank, y->map + x->rank) || x->offset != y->offset ||
-        x->nbytes != y->nbytes) {
+    if (!same_words(x->rank, x->map + x->rank, y->map + x->rank) || x->nbytes != y->nbytes) {
         return wf_frozen_refuse(reason, "argument %d lies differently in memory", i);
     }
     if (x->alias != y->alias) {
@@ -166,32 +166,42 @@ static bool same_argument(const wf_frozen_arg *x, const wf_frozen_arg *y, int i,
     return x->hooks == y->hooks || wf_frozen_refuse(reason, "argument %d has other hooks", i);
 }
 
-bool wf_frozen_same_arguments(const wf_frozen *a, const wf_frozen *b)
+/* What a call was made under. */
+static bool same_modes(const wf_frozen *a, const wf_frozen *b, char *reason)
 {
-    char reason[WF_REASON];
-    bool same = a->n_in == b->n_in && a->grad == b->grad && a->home == b->home;
+    if (a->n_in != b->n_in || a->n_out != b->n_out) {
+        return wf_frozen_refuse(reason, "another number of arguments or outputs");
+    }
+    if (a->grad != b->grad) {
+        return wf_frozen_refuse(reason, "the grad mode differs");
+    }
+    return a->home == b->home || wf_frozen_refuse(reason, "the default device differs");
+}
+
+bool wf_frozen_same_arguments(const wf_frozen *a, const wf_frozen *b, char reason[WF_REASON])
+{
+    bool same = same_modes(a, b, reason);
     for (int i = 0; i < a->n_in && same; i++) {
         same = same_argument(&a->in[i], &b->in[i], i, reason);
     }
     return same;
 }
 
-bool wf_frozen_agree(const wf_frozen *a, const wf_frozen *b, char reason[WF_REASON])
+/* Arguments, captured tensors and outputs, without numbers. */
+static bool agree(const wf_frozen *a, const wf_frozen *b, char *reason)
 {
-    if (a->n_in != b->n_in || a->n_out != b->n_out || a->n_source != b->n_source ||
-        a->n_made != b->n_made) {
+    if (!wf_frozen_same_arguments(a, b, reason)) {
+        return false;
+    }
+    if (a->n_source != b->n_source || a->n_made != b->n_made) {
         return wf_frozen_refuse(reason, "it has other inputs or results than before");
     }
-    if (a->grad != b->grad || a->device != b->device) {
-        return wf_frozen_refuse(reason, a->grad != b->grad ? "the grad mode differs"
-                                                           : "the device differs");
-    }
-    if (a->home != b->home) {
-        return wf_frozen_refuse(reason, "the default device differs");
+    if (a->device != b->device) {
+        return wf_frozen_refuse(reason, "the device differs");
     }
     for (int i = 0; i < a->n_in; i++) {
-        if (!same_argument(&a->in[i], &b->in[i], i, reason) || a->in[i].outer != b->in[i].outer) {
-            return false;
+        if (a->in[i].outer != b->in[i].outer) {
+            return wf_frozen_refuse(reason, "argument %d feeds another input than before", i);
         }
     }
     for (int i = 0; i < a->n_source; i++) {
@@ -216,32 +226,22 @@ bool wf_frozen_agree(const wf_frozen *a, const wf_frozen *b, char reason[WF_REAS
     return true;
 }
 
-bool wf_frozen_numbers(const wf_fn *a, const wf_fn *b, char reason[WF_REASON])
+bool wf_frozen_agree(const wf_frozen *a, const wf_fn *a_fn, const wf_frozen *b, const wf_fn *b_fn,
+                     char reason[WF_REASON])
 {
-    for (uint32_t k = 0; k < a->n; k++) {
-        const wf_ins *x = &a->ins[k], *y = &b->ins[k];
-        bool same = true;
-        if (x->op == WF_OP_SCALAR) {
-            same = a->slots[x->attr] == b->slots[y->attr];
-        } else if (x->op > WF_OP_RESULT && x->attr) {
-            const wf_attr *p = &a->attrs[x->attr], *q = &b->attrs[y->attr];
-            same = (!p->n_dyn || memcmp(p->dyn, q->dyn, p->n_dyn * sizeof *p->dyn) == 0) &&
-                   (!p->n_flt || memcmp(p->flt, q->flt, p->n_flt * sizeof *p->flt) == 0);
-        }
-        if (!same) {
-            const wf_ins *user = x;
-            for (uint32_t u = k + 1; x->op == WF_OP_SCALAR && u < a->n && user == x; u++) {
-                const wf_val *src = wf_ins_src(a, &a->ins[u]);
-                for (int i = 0; i < a->ins[u].nsrc; i++) {
-                    user = src[i] == k + 1 ? &a->ins[u] : user;
-                }
-            }
-            const char *site = a->locs[user->loc];
-            return wf_frozen_refuse(reason, "a number of %s%s%s changed", wf_rows[user->op].name,
-                                    site ? " at " : "", site ? site : "");
-        }
+    if (!agree(a, b, reason)) {
+        return false;
     }
-    return true;
+    int64_t few[WF_FROZEN_FEW];
+    int64_t *shift =
+        a->n_source <= WF_FROZEN_FEW ? few : wf_malloc((size_t)a->n_source * sizeof *shift);
+    bool same = shift ? wf_frozen_shifts(a, b, shift, reason) &&
+                            wf_frozen_numbers(a_fn, b_fn, shift, reason)
+                      : wf_frozen_refuse(reason, "there is no memory");
+    if (shift != few) {
+        wf_mfree(shift);
+    }
+    return same;
 }
 
 bool wf_frozen_same(const wf_frozen *z, const wf_frozen *now, const wf_fn *fn,
@@ -250,8 +250,9 @@ bool wf_frozen_same(const wf_frozen *z, const wf_frozen *now, const wf_fn *fn,
     if (!wf_key_same(z->fn, z->writes, fn, writes)) {
         return wf_frozen_refuse(reason, "the function records other ops than it did");
     }
-    return wf_frozen_numbers(z->fn, fn, reason) && wf_frozen_agree(z, now, reason);
+    return wf_frozen_agree(z, z->fn, now, fn, reason);
 }
+
 /* -- guards ---------------------------------------------------------------------------------------------------------- */
 
 /* Is s, on st, what x says, but for whom it shares memory with? Without a branch where there is nothing to decide. */
@@ -260,7 +261,7 @@ static inline bool is_as_before(const wf_frozen_arg *x, wf_slot *s, const wf_sto
     const bool tracked = wf_slot_tracked(s);
     uint64_t odd = (uint64_t)((x->dtype ^ s->dtype) | (x->rank ^ s->rank) |
                               (x->device ^ st->device) | (x->tracked ^ tracked)) |
-                   (uint64_t)(x->offset ^ s->offset) | (x->nbytes ^ st->nbytes);
+                   ((uint64_t)(x->offset ^ s->offset) & x->fixed) | (x->nbytes ^ st->nbytes);
     if (odd) {
         return false;
     }
@@ -295,7 +296,11 @@ __attribute__((noinline, cold)) static bool explain(const wf_frozen *z, const wf
 {
     wf_frozen_arg now;
     wf_frozen_look(&now, a, i);
-    return same_argument(&z->in[i], &now, i, reason);
+    if (!same_argument(&z->in[i], &now, i, reason)) {
+        return false;
+    }
+    return ((uint64_t)(z->in[i].offset ^ now.offset) & z->in[i].fixed) == 0 ||
+           wf_frozen_refuse(reason, "argument %d lies differently in memory", i);
 }
 
 static bool guard_args(const wf_frozen *z, const wf_frozen_args *a, char *reason)
@@ -308,6 +313,10 @@ static bool guard_args(const wf_frozen *z, const wf_frozen_args *a, char *reason
         const int alias = before & bit ? first_on(a, i) : i;
         before |= bit;
         if ((alias != x->alias || !is_as_before(x, a->slot[i], st)) && !explain(z, a, i, reason)) {
+            return false;
+        }
+        if ((alias != i || a->slot[i]->offset != x->offset) &&
+            !wf_frozen_guard_move(z, a, i, reason)) {
             return false;
         }
         const bool captured = x->outer >= 0 && z->src[x->outer].arg < 0;

@@ -1,6 +1,6 @@
 /*
  * jit/frozen_impl.h -- what the parts of frozen calls share: frozen.c describes calls, frozen_guard.c compares them and
- * looks at arguments, frozen_run.c replays.
+ * looks at arguments, frozen_move.c knows arguments that lie elsewhere in their storages than before, frozen_run.c replays.
  *
  * Invariant: guards walk arrays that lie one behind the other (arguments, their storages, captured storages), so that
  * a call of many arguments costs a few nanoseconds for each.
@@ -19,6 +19,8 @@ typedef struct wf_frozen_arg {
     bool tracked;
     int alias; /* the first argument on the same memory */
     int outer; /* what it feeds, or -1 */
+    uint64_t
+        fixed; /* all ones: it lies at that offset; 0: the replay moves with it (frozen_move.c) */
     int64_t offset;
     size_t nbytes;
     uint64_t hooks;
@@ -34,6 +36,7 @@ typedef struct wf_frozen_source {
     uint32_t bumps; /* of the version */
     uint16_t write_op;
     uint64_t hooks;
+    int64_t lo, hi; /* of an argument that may move and is not written: the bytes that are read */
 } wf_frozen_source;
 
 enum { WF_OUT_VALUE, WF_OUT_MADE, WF_OUT_ARG };
@@ -87,5 +90,23 @@ uint64_t wf_frozen_hooks(wf_slot *s);
 const wf_storage *wf_frozen_gradient(wf_ctx *c, wf_slot *s);
 /* Argument i as it is now. */
 void wf_frozen_look(wf_frozen_arg *out, const wf_frozen_args *a, int i);
+
+/* -- arguments that move ---------------------------------------------------------------------------------------- */
+
+/* By how many bytes the arguments of b lie elsewhere in their storages than those of a, for each source (room for n_source).
+ * False with the reason: two that share memory moved apart. */
+bool wf_frozen_shifts(const wf_frozen *a, const wf_frozen *b, int64_t *shift, char *reason);
+/* Are the numbers of b those of a, but for places in arguments, all of which moved by their shifts? Else the reason. */
+bool wf_frozen_numbers(const wf_fn *a, const wf_fn *b, const int64_t *shift, char *reason);
+/* z, which has its function, agreed with `before`: arguments that lay elsewhere there may lie anywhere. */
+void wf_frozen_let_move(wf_frozen *z, const wf_frozen *before);
+/* May argument i, which moved or shares memory with others, lie where it does? Else the reason. */
+bool wf_frozen_guard_move(const wf_frozen *z, const wf_frozen_args *a, int i, char *reason);
+/* By how much source k has moved in this call. */
+static inline int64_t wf_frozen_shift(const wf_frozen *z, const wf_frozen_args *a, int k)
+{
+    const int i = z->src[k].arg;
+    return i < 0 ? 0 : a->slot[i]->offset - z->in[i].offset;
+}
 
 #endif

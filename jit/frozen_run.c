@@ -15,15 +15,16 @@ typedef struct replay {
     wf_view *in, *out;
     wf_storage **made;
     wf_storage **source;
+    int64_t *shift;      /* per source: how many bytes further the argument lies */
     weft_tensor *handle; /* per result of the call */
     uint8_t *began;      /* per output of the function */
 } replay;
 
 /* Memory of a replay. */
-static int lay(const wf_frozen *z, wf_view *v, wf_val value, wf_storage *st, bool write,
-               wf_why *why)
+static int lay(const wf_frozen *z, wf_view *v, wf_val value, wf_storage *st, int64_t shift,
+               bool write, wf_why *why)
 {
-    wf_view_of_type(v, wf_fn_type(z->fn, value), st->data);
+    wf_view_of_type(v, wf_fn_type(z->fn, value), (char *)st->data + shift);
     v->device = st->device;
     return wf_storage_use(st, write, why);
 }
@@ -32,6 +33,7 @@ static int make_memory(wf_frozen *z, const wf_frozen_args *a, replay *r, wf_why 
 {
     for (int k = 0; k < z->n_source; k++) {
         r->source[k] = z->src[k].arg >= 0 ? a->st[z->src[k].arg] : z->src[k].st;
+        r->shift[k] = wf_frozen_shift(z, a, k);
     }
     for (uint32_t k = 0; k < z->n_made; k++) {
         r->made[k] = wf_storage_new_on(z->device, z->made_bytes[k], why);
@@ -46,19 +48,19 @@ static int lay_out(wf_frozen *z, replay *r, wf_why *why)
 {
     const wf_fn *f = z->fn;
     for (int k = 0; k < z->n_source; k++) {
-        if (lay(z, &r->in[k], f->inputs[k], r->source[k], z->src[k].written, why)) {
+        if (lay(z, &r->in[k], f->inputs[k], r->source[k], r->shift[k], z->src[k].written, why)) {
             return why->code;
         }
     }
     uint32_t at = 0;
     for (; at < z->n_made; at++) {
-        if (lay(z, &r->out[at], f->outputs[at], r->made[at], true, why)) {
+        if (lay(z, &r->out[at], f->outputs[at], r->made[at], 0, true, why)) {
             return why->code;
         }
     }
     for (int k = 0; k < z->n_source; k++) {
         if (z->src[k].written) {
-            if (lay(z, &r->out[at], f->outputs[at], r->source[k], true, why)) {
+            if (lay(z, &r->out[at], f->outputs[at], r->source[k], r->shift[k], true, why)) {
                 return why->code;
             }
             at++;
@@ -189,7 +191,7 @@ static int run_somehow(wf_frozen *z, replay *r, wf_frozen_how *how, wf_why *why)
         .fn = z->fn, .in = r->in, .out = r->out, .device = z->device, .began = r->began};
     wf_capture *c = find_capture(z, r, how);
     bool launched = false;
-    int rc = c ? wf_capture_run(c, r->source, r->made, &launched, why) : 0;
+    int rc = c ? wf_capture_run(c, r->source, r->shift, r->made, &launched, why) : 0;
     if (!launched) {
         if (c) { /* what stood in the way of a launch may not be in the way of steps */
             wf_why_clear(why);
@@ -210,7 +212,7 @@ int wf_frozen_run(wf_frozen *z, const wf_frozen_args *a, weft_tensor *out, wf_fr
 {
     size_t ns = (size_t)z->n_source, nm = z->n_made, no = (size_t)z->n_out;
     const size_t bytes = (2 * ns + nm) * sizeof(wf_view) + no * sizeof(weft_tensor) +
-                         (ns + nm) * (sizeof(void *) + 1) + 1;
+                         (ns + nm) * (sizeof(void *) + 1) + ns * sizeof(int64_t) + 1;
     wf_view few[FEW_VIEWS];
     char *block = bytes <= sizeof few ? (char *)few : wf_malloc(bytes);
     how->captured = false;
@@ -223,7 +225,8 @@ int wf_frozen_run(wf_frozen *z, const wf_frozen_args *a, weft_tensor *out, wf_fr
     r.handle = (weft_tensor *)(void *)(r.out + ns + nm);
     r.made = (wf_storage **)(void *)(r.handle + no);
     r.source = r.made + nm;
-    r.began = (uint8_t *)(void *)(r.source + ns);
+    r.shift = (int64_t *)(void *)(r.source + ns);
+    r.began = (uint8_t *)(void *)(r.shift + ns);
     for (size_t k = 0; k < nm; k++) {
         r.made[k] = NULL;
     }

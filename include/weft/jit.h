@@ -62,7 +62,7 @@ typedef struct weft_jit_args {
     bool no_fuse;    /* one step an op: to compare with */
     /* Calls are replayed without calling fn, under guards, once two recordings in a row of calls with such arguments agreed in everything: ops,
      * numbers, captured tensors, how outputs are made. Arguments must have the same types, shapes, strides and
-     * aliases and devices, captured tensors must be alive and the same, both with the hooks
+     * aliases and devices, and lie in storages of the same size, at any offset once recordings at two have agreed; captured tensors must be alive and the same, both with the hooks
      * they had, the grad mode and the thread's default device too, and gradients that a backward adds to must be those of
      * the same arguments; else the call records. A function that reads values, keeps tensors, gives outputs a history, runs
      * backward into what an argument was computed from, draws random
@@ -122,7 +122,7 @@ typedef struct weft_jit_break {
 /* Fills at most n entries with the places that broke the graph, in order of first appearance; returns how many
  * places there are. */
 WEFT_API int weft_jit_breaks(weft_jit *j, weft_jit_break *out, int n);
-/* Why calls were not replayed: guards that missed, refusals, failed verifications. */
+/* Why calls of a function that freezes were not replayed: guards that missed, refusals, failed verifications. */
 typedef struct weft_jit_reason {
     char text[192];
     int64_t count;
