@@ -142,6 +142,12 @@ weft_tensor wf_api_null(const char *op, const char *what)
     return wf_api_error(op, WEFT_EINVALID, "%s is NULL; pass its address", what);
 }
 
+weft_tensor wf_api_last_error(void)
+{
+    wf_ctx *c = wf_ctx_get();
+    return c ? (weft_tensor){0, c->id, c->error_last} : (weft_tensor){0, 0, UINT64_MAX};
+}
+
 int wf_api_dtype(weft_tensor t, bool *weak)
 {
     wf_ctx *c = wf_ctx_get();

@@ -42,6 +42,10 @@ bool wf_arg_shape(wf_arg *a, const weft_shape *s);
 /* An error of op that is about no operand. */
 WF_COLD weft_tensor wf_api_error(const char *op, int code, const char *fmt, ...) WF_PRINTF(3, 4);
 WF_COLD weft_tensor wf_api_null(const char *op, const char *what);
+/* An empty handle that carries the newest error of this thread. */
+WF_COLD weft_tensor wf_api_last_error(void);
+/* weft_data; the caller's site stays for the next read (weft_here). */
+const void *wf_api_data(weft_tensor t);
 
 /* Element type of a handle: tensors' own, scalars' default; WEFT_DTYPE_DEFAULT if it is dead, empty or
  * absent (dispatch will say so). *weak: it is a scalar. */

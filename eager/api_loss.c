@@ -30,12 +30,6 @@ static bool reduction_ok(const char *op, weft_reduction reduction)
     return false;
 }
 
-static weft_tensor last_error(void)
-{
-    wf_ctx *c = wf_ctx_get();
-    return c ? (weft_tensor){0, c->id, c->error_last} : (weft_tensor){0, 0, UINT64_MAX};
-}
-
 static weft_tensor reduced(weft_tensor each, weft_reduction reduction)
 {
     return reduction == WEFT_REDUCE_NONE  ? each
@@ -106,7 +100,7 @@ static weft_tensor loss(const char *name, const weft_loss_args *args,
         return wf_raise(x.c, name, 2, (weft_tensor[]){args->x, args->target}, &why);
     }
     if (!reduction_ok(name, args->reduction)) {
-        return last_error();
+        return wf_api_last_error();
     }
     double delta = args->delta == 0 ? 1 : args->delta;
     if (!(delta > 0)) {
@@ -189,7 +183,7 @@ static bool classes_open(const char *name, const weft_cross_entropy_args *args, 
         return false;
     }
     if (!reduction_ok(name, args->reduction)) {
-        *error = last_error();
+        *error = wf_api_last_error();
         return false;
     }
     bool fits = logits->type.rank == targets->type.rank + 1;

@@ -144,6 +144,23 @@ weft_tensor wf_raise_text(wf_ctx *c, int status, const char *op, const char *fmt
     return record(c, status, text);
 }
 
+int wf_run_function(wf_ctx *c, const char *op, const char *name,
+                    weft_status (*fn)(void *, const weft_tensor *, int, weft_tensor *, int),
+                    void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    uint64_t before = c->error_next;
+    int rc = (int)fn(self, in, n_in, out, n_out);
+    bool told = rc == 0 || c->error_next != before;
+    for (int i = 0; i < n_in && !told; i++) {
+        told = in[i].slot == 0 && in[i].serial != 0;
+    }
+    if (!told) {
+        wf_raise_text(c, rc, op, "the function '%s' returned status %d (%s) and recorded no error",
+                      name, rc, weft_status_name((weft_status)rc));
+    }
+    return rc;
+}
+
 int wf_raise_status(wf_ctx *c, const char *op, int nsrc, const weft_tensor *src, const wf_why *why)
 {
     wf_raise(c, op, nsrc, src, why);
@@ -296,6 +313,9 @@ void weft_here(const char *site)
 weft_status weft_sited_status(const char *site, weft_status status)
 {
     wf_ctx *c = wf_ctx_get();
+    if (c) {
+        c->here = NULL; /* the call it was said for is over */
+    }
     if (c && status != WEFT_OK) {
         error_site(find(c, c->error_last), site);
     } else if (c && c->last_write.slot) {

@@ -483,6 +483,11 @@ WF_COLD void wf_hint(wf_why *why, const char *fmt, ...);
 /* Records an error about op (name may be NULL) on operands; returns the empty handle with its number. */
 WF_COLD weft_tensor wf_raise(wf_ctx *c, const char *op, int nsrc, const weft_tensor *src,
                              const wf_why *why);
+/* Calls a user's function for op (jit_call, ...). A status that it made up itself becomes an error with a text; one of
+ * an op in it, or that an input brought, has its own. */
+int wf_run_function(wf_ctx *c, const char *op, const char *name,
+                    weft_status (*fn)(void *, const weft_tensor *, int, weft_tensor *, int),
+                    void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out);
 WF_COLD weft_tensor wf_raise_text(wf_ctx *c, int status, const char *op, const char *fmt, ...)
     WF_PRINTF(4, 5);
 /* The same for functions that return a status. */

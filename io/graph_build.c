@@ -250,7 +250,9 @@ static int record(const weft_graph_args *a, const weft_tensor *x, int n_out, rec
     for (int i = 0; i < n_out; i++) {
         out[i] = WEFT_NONE;
     }
-    rc = rc ? rc : (int)a->fn(a->self, x, a->n_inputs, out, n_out);
+    rc = rc ? rc
+            : wf_run_function(t->c, "jit_graph", a->name ? a->name : "f", a->fn, a->self, x,
+                              a->n_inputs, out, n_out);
     rc = rc ? rc : wf_trace_refusal(t, "jit_graph");
     for (int i = 0; i < n_out && !rc; i++) {
         rc = wf_trace_output(t, out[i]);

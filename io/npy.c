@@ -273,7 +273,7 @@ weft_tensor weft_npy_load(const char *path)
     size_t size;
     const unsigned char *p = wf_file_map("npy", path, &size);
     if (!p) {
-        return WEFT_NONE;
+        return wf_api_last_error();
     }
     weft_tensor t = wf_npy_decode(path, p, size);
     wf_file_unmap(p, size);
@@ -344,7 +344,7 @@ weft_status weft_npy_encode(weft_tensor t, void **data, size_t *size)
         if (p) {
             memcpy(p, head, n);
             if (bytes) {
-                memcpy(p + n, weft_data(c), bytes);
+                memcpy(p + n, wf_api_data(c), bytes);
             }
             *data = p;
             *size = n + bytes;
@@ -370,7 +370,7 @@ weft_status weft_npy_save(const char *path, weft_tensor t)
     weft_status s = wf_npy_header("npy_save", c, head, &n);
     if (s == WEFT_OK) {
         size_t bytes = (size_t)weft_nbytes(c);
-        wf_file_part parts[] = {{head, n}, {bytes ? weft_data(c) : NULL, bytes}};
+        wf_file_part parts[] = {{head, n}, {bytes ? wf_api_data(c) : NULL, bytes}};
         s = wf_file_write("npy_save", path, parts, 2);
     }
     weft_scope_end(scope);

@@ -378,7 +378,7 @@ static weft_status prepare(piece *m, const weft_named_tensor *t, size_t *offset)
         return s;
     }
     m->bytes = (size_t)weft_nbytes(c);
-    m->data = m->bytes ? weft_data(c) : NULL;
+    m->data = m->bytes ? wf_api_data(c) : NULL;
     m->offset = *offset;
     m->crc = crc_of((const unsigned char *)m->head, m->head_size, 0);
     m->crc = crc_of(m->data, m->bytes, m->crc);

@@ -221,7 +221,7 @@ static weft_status write_file(const char *path, const text *h, const item *items
     parts[0] = (wf_file_part){h->data, h->size};
     for (int i = 0; i < n; i++) {
         parts[i + 1] =
-            (wf_file_part){items[i].bytes ? weft_data(items[i].t) : NULL, (size_t)items[i].bytes};
+            (wf_file_part){items[i].bytes ? wf_api_data(items[i].t) : NULL, (size_t)items[i].bytes};
     }
     weft_status s = wf_file_write("safetensors_save", path, parts, n + 1);
     wf_mfree(parts);
@@ -242,7 +242,7 @@ static weft_status write_memory(const text *h, const item *items, int n, int64_t
     p += h->size;
     for (int i = 0; i < n; i++) {
         if (items[i].bytes) {
-            memcpy(p, weft_data(items[i].t), (size_t)items[i].bytes);
+            memcpy(p, wf_api_data(items[i].t), (size_t)items[i].bytes);
             p += items[i].bytes;
         }
     }

@@ -291,7 +291,7 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
     }
     uint32_t floor = all->floor, depth = all->depth;
     all->floor = all->depth = depth + !t;
-    rc = rc ? rc : (int)j->fn(j->self, in, n_in, r, n_out);
+    rc = rc ? rc : wf_run_function(c, "jit_call", j->name, j->fn, j->self, in, n_in, r, n_out);
     int refused = t && !rc ? wf_trace_refusal(t, "jit_call") : 0;
     all->floor = floor;
     all->depth = depth; /* regions that the function left open end with it */

@@ -360,7 +360,7 @@ static weft_status clip(const weft_module *m, double max_norm, double *norm)
     double total = 0;
     weft_tensor t = total_norm(m);
     if (t.slot != 0 || t.serial != 0) {
-        weft_status s = weft_item(t, &total);
+        weft_status s = (weft_item)(t, &total);
         if (s != WEFT_OK) {
             return s;
         }

@@ -108,11 +108,11 @@ WEFT_API weft_status weft_npz_save(const char *path, const weft_named_tensor *t,
 #define weft_safetensors_load(...)                                                                 \
     WEFT_S_((weft_safetensors_load)(&(const weft_load_args){__VA_ARGS__, .end_ = 0}))
 #ifndef WEFT_NO_SITES
-#define weft_safetensors_save(...) WEFT_S_((weft_safetensors_save)(__VA_ARGS__))
-#define weft_safetensors_encode(...) WEFT_S_((weft_safetensors_encode)(__VA_ARGS__))
-#define weft_npy_save(...) WEFT_S_((weft_npy_save)(__VA_ARGS__))
-#define weft_npy_encode(...) WEFT_S_((weft_npy_encode)(__VA_ARGS__))
-#define weft_npz_save(...) WEFT_S_((weft_npz_save)(__VA_ARGS__))
+#define weft_safetensors_save(...) WEFT_S_(WEFT_R_((weft_safetensors_save)(__VA_ARGS__)))
+#define weft_safetensors_encode(...) WEFT_S_(WEFT_R_((weft_safetensors_encode)(__VA_ARGS__)))
+#define weft_npy_save(...) WEFT_S_(WEFT_R_((weft_npy_save)(__VA_ARGS__)))
+#define weft_npy_encode(...) WEFT_S_(WEFT_R_((weft_npy_encode)(__VA_ARGS__)))
+#define weft_npz_save(...) WEFT_S_(WEFT_R_((weft_npz_save)(__VA_ARGS__)))
 #define weft_safetensors_at(...) WEFT_T_((weft_safetensors_at)(__VA_ARGS__))
 #define weft_safetensors_get(...) WEFT_T_((weft_safetensors_get)(__VA_ARGS__))
 #define weft_npy_load(...) WEFT_T_((weft_npy_load)(__VA_ARGS__))

@@ -79,8 +79,8 @@ WEFT_API weft_jit *weft_jit_trace(const weft_jit_args *args);
 /* Frees j and its plans; no call and no region of it may be running. NULL is ignored. */
 WEFT_API void weft_jit_free(weft_jit *j);
 
-/* Calls the function. out receives n_out handles of the current scope. Errors: the function's own, a kernel's,
- * WEFT_ENOMEM. */
+/* Calls the function. out receives n_out handles of the current scope. Errors: the function's own (a status it made
+ * up itself gets a text that names the function), a kernel's, WEFT_ENOMEM. */
 WEFT_API weft_status weft_jit_call(weft_jit *j, const weft_tensor *in, int n_in, weft_tensor *out,
                                    int n_out);
 

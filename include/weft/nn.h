@@ -290,7 +290,7 @@ WEFT_API weft_status weft_checkpoint_load(const weft_checkpoint_args *args);
 }
 #else
 /* clang-format off */
-#define weft_checkpoint_save(...) WEFT_S_((weft_checkpoint_save)(&(const weft_checkpoint_args){__VA_ARGS__, .end_ = 0}))
+#define weft_checkpoint_save(...) WEFT_S_(WEFT_R_((weft_checkpoint_save)(&(const weft_checkpoint_args){__VA_ARGS__, .end_ = 0})))
 #define weft_checkpoint_load(...) WEFT_S_((weft_checkpoint_load)(&(const weft_checkpoint_args){__VA_ARGS__, .end_ = 0}))
 #define weft_nn_linear_init(...) WEFT_S_((weft_nn_linear_init)(&(const weft_nn_linear_args){__VA_ARGS__, .end_ = 0}))
 #define weft_nn_embedding_init(...) WEFT_S_((weft_nn_embedding_init)(&(const weft_nn_embedding_args){__VA_ARGS__, .end_ = 0}))
@@ -313,11 +313,11 @@ WEFT_API weft_status weft_checkpoint_load(const weft_checkpoint_args *args);
 #define weft_module_get(...) WEFT_T_((weft_module_get)(__VA_ARGS__))
 #define weft_module_to(...) WEFT_S_((weft_module_to)(__VA_ARGS__))
 #define weft_module_zero_grad(...) WEFT_S_((weft_module_zero_grad)(__VA_ARGS__))
-#define weft_module_clip_grad_norm(...) WEFT_S_((weft_module_clip_grad_norm)(__VA_ARGS__))
+#define weft_module_clip_grad_norm(...) WEFT_S_(WEFT_R_((weft_module_clip_grad_norm)(__VA_ARGS__)))
 #define weft_init_constant(...) WEFT_S_((weft_init_constant)(__VA_ARGS__))
 #define weft_init_uniform(...) WEFT_S_((weft_init_uniform)(__VA_ARGS__))
 #define weft_init_normal(...) WEFT_S_((weft_init_normal)(__VA_ARGS__))
-#define weft_init_trunc_normal(...) WEFT_S_((weft_init_trunc_normal)(__VA_ARGS__))
+#define weft_init_trunc_normal(...) WEFT_S_(WEFT_R_((weft_init_trunc_normal)(__VA_ARGS__)))
 #define weft_init_xavier_uniform(...) WEFT_S_((weft_init_xavier_uniform)(__VA_ARGS__))
 #define weft_init_xavier_normal(...) WEFT_S_((weft_init_xavier_normal)(__VA_ARGS__))
 #define weft_init_kaiming_uniform(...) WEFT_S_((weft_init_kaiming_uniform)(__VA_ARGS__))

@@ -148,9 +148,12 @@ WEFT_API int64_t weft_to_string(weft_tensor t, char *buf, size_t size);
 #ifdef WEFT_NO_SITES
 #define WEFT_T_(...) (__VA_ARGS__)
 #define WEFT_S_(...) (__VA_ARGS__)
+#define WEFT_R_(...) (__VA_ARGS__)
 #else
 #define WEFT_T_(...) weft_sited(WEFT_HERE, __VA_ARGS__)
 #define WEFT_S_(...) weft_sited_status(WEFT_HERE, __VA_ARGS__)
+/* Functions that read say where they stand before they do: a read may break a trace (weft/jit.h). */
+#define WEFT_R_(...) (weft_here(WEFT_HERE), __VA_ARGS__)
 #endif
 
 #ifndef __cplusplus
@@ -158,8 +161,6 @@ WEFT_API int64_t weft_to_string(weft_tensor t, char *buf, size_t size);
     WEFT_T_((weft_from_blob)(&(const weft_blob_args){__VA_ARGS__, .end_ = 0}))
 #ifndef WEFT_NO_SITES
 #define weft_from_data(...) WEFT_T_((weft_from_data)(__VA_ARGS__))
-/* Functions that read say where they stand before they do: a read may break a trace (weft/jit.h). */
-#define WEFT_R_(...) (weft_here(WEFT_HERE), __VA_ARGS__)
 #define weft_data(...) WEFT_R_((weft_data)(__VA_ARGS__))
 #define weft_data_mut(...) WEFT_R_((weft_data_mut)(__VA_ARGS__))
 #define weft_item_f64(...) WEFT_R_((weft_item_f64)(__VA_ARGS__))

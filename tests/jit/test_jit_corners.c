@@ -254,6 +254,61 @@ Test(corners, reading_breaks_the_graph)
     weft_jit_free(j);
 }
 
+/* Functions of the library read for their caller: his line is the one to know. */
+FN(saves)
+{
+    void *data = NULL;
+    size_t size;
+    weft_tensor h = weft_exp(in[0]);
+    weft_named_tensor parts[2] = {{.name = "a", .tensor = h}, {.name = "b", .tensor = weft_neg(h)}};
+    snprintf(read_line, sizeof read_line, "test_jit_corners.c:%d", __LINE__ + 1);
+    weft_status s = weft_safetensors_encode(parts, 2, NULL, 0, &data, &size);
+    free(data);
+    out[0] = weft_add(h, weft_f(1));
+    return s;
+}
+
+Test(corners, a_file_that_is_written_breaks_where_it_is_asked_for)
+{
+    weft_jit *j = weft_jit_trace(saves, .name = "saves");
+    weft_tensor a = vector(3, 0), y;
+    OK(weft_jit_call(j, &a, 1, &y, 1));
+    weft_jit_break b[4];
+    int n = weft_jit_breaks(j, b, 4);
+    cr_assert_geq(n, 1);
+    for (int i = 0; i < n; i++) {
+        cr_assert(strstr(b[i].site, read_line), "%s", b[i].site);
+    }
+    weft_jit_free(j);
+}
+
+/* A status that no op of the function raised. */
+FN(gives_up)
+{
+    out[0] = weft_exp(in[0]);
+    return WEFT_EIO;
+}
+FN(passes_on)
+{
+    out[0] = weft_exp(in[0]);
+    return weft_error_status(in[0]);
+}
+
+Test(corners, a_status_of_ones_own_has_a_text)
+{
+    weft_tensor x = vector(3, 0), y, bad = weft_add(x, vector(4, 0));
+    weft_jit *j = weft_jit_trace(gives_up, .name = "gives_up");
+    check_status("call", weft_jit_call(j, &x, 1, &y, 1), WEFT_EIO, "'gives_up' returned status 8");
+    bad = weft_add(x, vector(4, 0));
+    cr_assert_null(weft_jit_graph(gives_up, NULL, &x, 1, .name = "g"));
+    cr_assert(strstr(weft_last_error(), "'g' returned status 8"), "%s", weft_last_error());
+    weft_jit_free(j);
+    bad = weft_add(x, vector(4, 0));
+    j = weft_jit_trace(passes_on, .name = "passes_on");
+    check_status("input", weft_jit_call(j, &bad, 1, &y, 1), WEFT_ESHAPE, "add:");
+    weft_jit_free(j);
+}
+
 Test(corners, one_graph_refuses_to_be_read)
 {
     weft_jit *j = weft_jit_trace(reads, .name = "reads", .single_graph = true);

@@ -193,6 +193,14 @@ static weft_tensor decode(const char *literal, size_t n)
     return weft_npy_decode(data, 10 + k + n);
 }
 
+Test(npy, a_missing_file_is_an_error_of_its_own)
+{
+    weft_tensor t = weft_npy_load("/nowhere/at/all.npy");
+    cr_assert_eq(weft_error_status(t), WEFT_EIO);
+    cr_assert(strstr(weft_error_text(t), "/nowhere/at/all.npy"), "%s", weft_error_text(t));
+    cr_assert(strstr(weft_error_text(weft_exp(t)), "/nowhere/at/all.npy"));
+}
+
 Test(npy, malformed)
 {
     cr_assert(weft_ok(decode("{'descr':'<f4','fortran_order':False,'shape':(2,)}", 8)));
