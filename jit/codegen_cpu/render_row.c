@@ -2,9 +2,12 @@
  * jit/codegen_cpu/render_row.c -- LLVM text of kernels over rows.
  *
  * A row runs through the stages in order. An ELEM stage goes over the row in groups of 64 elements, the lanes
- * of the canonical sum; a short last group goes through buffers, as in MAP, and behind it the lanes of a reduction
- * that must not see it take the value from before. Results pass the caches where the launch asks for it. A sum's blocks of 4096 go to 64 lanes in memory, which are combined
- * when there is more than one: enough for rows of 4096 * 4096 elements.
+ * of the canonical sum. The last elements of a row that are no whole group live in buffers while the row is worked on: its
+ * sources are copied there before the first stage, its results from there behind the last one, and the stages
+ * go to the one place or the other by a choice of pointers. So loops have no calls, around which every vector
+ * would be saved. Behind a short group the lanes of a reduction that must not see it take the value from before.
+ * Results pass the caches where the launch asks for it. A sum's blocks of 4096 go to 64 lanes in memory, which are
+ * combined when there is more than one: enough for rows of 4096 * 4096 elements.
  *
  * Operand i of the kernel is at %P<i>, of the row at %R<i>. Names of stage n start with "s<n>".
  */
@@ -22,6 +25,7 @@ typedef struct rows {
     const wf_kernel *k;
     const wf_rows_kernel *r;
     int lanes;
+    uint64_t used[2];          /* operands that ELEM stages read; write */
     wf_ll slot[WF_ROWS_SLOTS]; /* operand of a single value */
 } rows;
 
@@ -303,7 +307,7 @@ static void group_results(elem *e)
         if (!way)
             P("  br label %%s%dnext\ns%dplain:\n", n, n);
     }
-    P("  br i1 %%s%dfull, label %%s%dnext, label %%s%dback\ns%dback:\n", n, n, n, n);
+    P("  br label %%s%dnext\ns%dnext:\n", n, n);
 }
 
 /* Output o of a vector's body: by the quick body if no element is rare. */
@@ -407,60 +411,36 @@ static void last_group(elem *e)
     }
 }
 
-/* Pointers of the group and its buffers around the body. */
-static void group_loop(elem *e)
+/* The groups from %s<n>lo up to %s<n>hi, entered from the block `from`. */
+static void group_loop(elem *e, const char *from)
 {
     rows *w = e->w;
     wf_text *t = w->t;
     const int n = e->n;
     const uint64_t all = e->used[0] | e->used[1];
-    char a[24], b[24];
-    P("s%dgrp:\n  %%s%di = phi i64 [ %%s%dlo, %%s%dblk ], [ %%s%dinext, %%s%dnext ]\n", n, n, n, n,
-      n, n);
+    P("  br label %%s%dgrp\ns%dgrp:\n  %%s%di = phi i64 [ %%s%dlo, %%s%d%s ], [ %%s%dinext, "
+      "%%s%dnext ]\n",
+      n, n, n, n, n, from, n, n);
     for (int x = 0; x < e->ntotal; x++)
         for (int j = 0; j < e->nsub; j++) {
             const wf_kty type = e->totals[x].type;
-            P("  %%s%da%d_%d = phi %s [ %s, %%s%dblk ], [ %%s%dn%d_%d, %%s%dnext ]\n", n, x, j,
+            P("  %%s%da%d_%d = phi %s [ %s, %%s%d%s ], [ %%s%dn%d_%d, %%s%dnext ]\n", n, x, j,
               wf_ll_type(type, w->lanes).s, wf_ll_const(type, w->lanes, e->totals[x].identity).s, n,
-              n, x, j, n);
+              from, n, x, j, n);
         }
     P("  %%s%dleft = sub i64 %%s%dhi, %%s%di\n  %%s%dfull = icmp sge i64 %%s%dleft, 64\n", n, n, n,
       n, n);
     for (int i = 0; all >> i; i++)
         if (all >> i & 1)
-            P("  %%s%dD%d = getelementptr %s, ptr %%R%d, i64 %%s%di\n", n, i,
-              wf_ll_type(operand_type(w, i), 1).s, i, n);
-    P("  br i1 %%s%dfull, label %%s%dbody, label %%s%dpad\ns%dpad:\n", n, n, n, n);
-    for (int i = 0; e->used[0] >> i; i++)
-        if (e->used[0] >> i & 1) {
-            snprintf(a, sizeof a, "%%buf%d", i);
-            snprintf(b, sizeof b, "%%s%dD%d", n, i);
-            char left[24], tag[24];
-            snprintf(left, sizeof left, "%%s%dleft", n);
-            snprintf(tag, sizeof tag, "s%dml", n);
-            wf_ll_copy(t, a, b, left, operand_type(w, i), tag, i);
-        }
-    P("  br label %%s%dbody\ns%dbody:\n", n, n);
-    for (int i = 0; all >> i; i++)
-        if (all >> i & 1)
-            P("  %%s%dU%d = phi ptr [ %%s%dD%d, %%s%dgrp ], [ %%buf%d, %%s%dpad ]\n", n, i, n, i, n,
-              i, n);
+            P("  %%s%dD%d = getelementptr %s, ptr %%R%d, i64 %%s%di\n"
+              "  %%s%dU%d = select i1 %%s%dfull, ptr %%s%dD%d, ptr %%buf%d\n",
+              n, i, wf_ll_type(operand_type(w, i), 1).s, i, n, n, i, n, n, i, i);
     for (int j = 0; j < e->nsub; j++)
         group_vector(e, j);
     group_results(e);
-    for (int i = 0; e->used[1] >> i; i++)
-        if (e->used[1] >> i & 1) {
-            snprintf(a, sizeof a, "%%s%dD%d", n, i);
-            snprintf(b, sizeof b, "%%buf%d", i);
-            char left[24], tag[24];
-            snprintf(left, sizeof left, "%%s%dleft", n);
-            snprintf(tag, sizeof tag, "s%dms", n);
-            wf_ll_copy(t, a, b, left, operand_type(w, i), tag, i);
-        }
-    P("  br label %%s%dnext\ns%dnext:\n  %%s%dinext = add i64 %%s%di, 64\n"
-      "  %%s%dmore = icmp slt i64 %%s%dinext, %%s%dhi\n"
+    P("  %%s%dinext = add i64 %%s%di, 64\n  %%s%dmore = icmp slt i64 %%s%dinext, %%s%dhi\n"
       "  br i1 %%s%dmore, label %%s%dgrp, label %%s%dfin\ns%dfin:\n",
-      n, n, n, n, n, n, n, n, n, n, n);
+      n, n, n, n, n, n, n, n, n);
 }
 
 /* 64 lanes in memory, as vectors. */
@@ -520,7 +500,7 @@ static void block_end(elem *e)
             snprintf(lane, sizeof lane, "s%dk%d_", n, x);
             const wf_ll sum = wf_ll_combine(t, r, 1, lane, old, name);
             P("  store %s %s, ptr %%s%dlp%d\n", S.s, sum.s, n, x);
-        } else {
+        } else if (e->ordered) {
             snprintf(old, sizeof old, "%%s%dsofar%d", n, x);
             snprintf(lane, sizeof lane, "s%dk%d_", n, x);
             const wf_ll sum = wf_ll_combine(t, r, 1, lane, old, name);
@@ -537,9 +517,9 @@ static void totals(elem *e)
     const int n = e->n;
     wf_ll v[LANES], second[WF_KIR_MAX_OUT];
     if (e->ordered) {
-        P("  %%s%dsingle = icmp eq i64 %%s%dnb, 1\n"
+        P("  %%s%dsingle = icmp eq i64 %%blocks, 1\n"
           "  br i1 %%s%dsingle, label %%s%dout, label %%s%dtwo\ns%dtwo:\n",
-          n, n, n, n, n, n);
+          n, n, n, n, n);
         for (int x = 0; x < e->ntotal; x++)
             if (e->totals[x].ordered) {
                 char prefix[32], lane[32];
@@ -562,13 +542,55 @@ static void totals(elem *e)
         const wf_port *port = &e->st->out[e->totals[x].out];
         char tag[24];
         wf_ll at;
-        snprintf(at.s, sizeof at.s, "%%s%d%s%d", n, e->totals[x].ordered ? "tot" : "far", x);
+        snprintf(at.s, sizeof at.s, "%%s%d%s%d", n,
+                 e->totals[x].ordered ? "tot"
+                 : e->ordered         ? "far"
+                                      : "part",
+                 x);
         snprintf(tag, sizeof tag, "s%dchk", n);
         if (port->kind == WF_PORT_TOTAL)
             w->slot[port->at] = at;
         else
             check(t, w->r, tag, x, at.s);
     }
+}
+
+/* The canonical sum's blocks. The parts of the last one are read behind the loop: blkend is their place in the phis. */
+static void blocks(elem *e)
+{
+    wf_text *t = e->w->t;
+    const int n = e->n;
+    P("  br label %%s%dpre\ns%dpre:\n  br label %%s%dblk\ns%dblk:\n"
+      "  %%s%db = phi i64 [ 0, %%s%dpre ], [ %%s%dbnext, %%s%dblkend ]\n",
+      n, n, n, n, n, n, n, n);
+    for (int x = 0; x < e->ntotal; x++)
+        if (!e->totals[x].ordered)
+            P("  %%s%dsofar%d = phi %s [ %s, %%s%dpre ], [ %%s%dfar%d, %%s%dblkend ]\n", n, x,
+              wf_ll_type(e->totals[x].type, 1).s,
+              wf_ll_const(e->totals[x].type, 1, e->totals[x].identity).s, n, n, x, n);
+    P("  %%s%dlo = shl i64 %%s%db, 12\n  %%s%dto = add i64 %%s%dlo, 4096\n"
+      "  %%s%dover = icmp slt i64 %%s%dto, %%n\n"
+      "  %%s%dhi = select i1 %%s%dover, i64 %%s%dto, i64 %%n\n",
+      n, n, n, n, n, n, n, n, n);
+    group_loop(e, "blk");
+    last_group(e);
+    block_end(e);
+    P("  br label %%s%dblkend\ns%dblkend:\n  %%s%dbnext = add i64 %%s%db, 1\n"
+      "  %%s%dbmore = icmp slt i64 %%s%dbnext, %%blocks\n"
+      "  br i1 %%s%dbmore, label %%s%dblk, label %%s%ddone\ns%ddone:\n",
+      n, n, n, n, n, n, n, n, n, n);
+}
+
+/* Nothing that depends on the order: the row as a whole. */
+static void one_block(elem *e)
+{
+    wf_text *t = e->w->t;
+    const int n = e->n;
+    P("  %%s%dlo = add i64 0, 0\n  %%s%dhi = add i64 %%n, 0\n  br label %%s%dblk\ns%dblk:\n", n, n,
+      n, n);
+    group_loop(e, "blk");
+    last_group(e);
+    block_end(e);
 }
 
 static int elem_stage(rows *w, const wf_stage *st, int n, wf_why *why)
@@ -587,27 +609,10 @@ static int elem_stage(rows *w, const wf_stage *st, int n, wf_why *why)
                 P("  store %s %s, ptr %%s%dlane%d, align 64\n", V.s,
                   wf_ll_const(e->totals[x].type, LANES, e->totals[x].identity).s, n, x);
             }
-        P("  %%s%dnb = select i1 %s, i64 %%blocks, i64 1\n  br label %%s%dpre\ns%dpre:\n"
-          "  br label %%s%dblk\ns%dblk:\n"
-          "  %%s%db = phi i64 [ 0, %%s%dpre ], [ %%s%dbnext, %%s%dblkend ]\n",
-          n, e->ordered ? "true" : "false", n, n, n, n, n, n, n, n);
-        for (int x = 0; x < e->ntotal; x++)
-            if (!e->totals[x].ordered)
-                P("  %%s%dsofar%d = phi %s [ %s, %%s%dpre ], [ %%s%dfar%d, %%s%dblkend ]\n", n, x,
-                  wf_ll_type(e->totals[x].type, 1).s,
-                  wf_ll_const(e->totals[x].type, 1, e->totals[x].identity).s, n, n, x, n);
-        P("  %%s%dlo = shl i64 %%s%db, 12\n  %%s%dto = add i64 %%s%dlo, %s\n"
-          "  %%s%dover = icmp slt i64 %%s%dto, %%n\n"
-          "  %%s%dhi = select i1 %%s%dover, i64 %%s%dto, i64 %%n\n  br label %%s%dgrp\n",
-          n, n, n, n, e->ordered ? "4096" : "%n", n, n, n, n, n, n);
-        group_loop(e);
-        last_group(e);
-        block_end(e);
-        P("  br label %%s%dblkend\ns%dblkend:\n  %%s%dbnext = add i64 %%s%db, 1\n"
-          "  %%s%dbmore = icmp slt i64 %%s%dbnext, %%s%dnb\n",
-          n, n, n, n, n, n, n);
-        /* the parts of the last block are read behind the loop: blkend is their place in the phis */
-        P("  br i1 %%s%dbmore, label %%s%dblk, label %%s%ddone\ns%ddone:\n", n, n, n, n);
+        if (e->ordered)
+            blocks(e);
+        else
+            one_block(e);
         totals(e);
     }
     close_elem(e);
@@ -629,7 +634,7 @@ static void entry(rows *w)
 {
     wf_text *t = w->t;
     const int n = ndst(w) + w->k->nsrc + w->r->nkeep;
-    uint64_t used[2] = {0, 0};
+    uint64_t *used = w->used;
     for (int s = 0; s < w->r->nstage; s++)
         if (w->r->stage[s].kind == WF_ST_ELEM)
             find_used(w, &w->r->stage[s], used);
@@ -637,7 +642,8 @@ static void entry(rows *w)
     wf_ll_header(t, w->k);
     P("  %%sbit = and i64 %%flags, %u\n  %%streams = icmp ne i64 %%sbit, 0\n", WF_LAUNCH_STREAM);
     P("  %%n = load i64, ptr %%size\n  %%nup = add i64 %%n, 4095\n  %%blocks = lshr i64 %%nup, "
-      "12\n");
+      "12\n  %%restn = and i64 %%n, 63\n  %%wholen = sub i64 %%n, %%restn\n"
+      "  %%rests = icmp ne i64 %%restn, 0\n");
     for (int i = 0; i < n; i++) {
         const bool strided = i < ndst(w) + w->k->nsrc;
         P("  %%A%d = getelementptr ptr, ptr %%ptr, i64 %d\n  %%P%d = load ptr, ptr %%A%d\n", i, i,
@@ -684,6 +690,25 @@ static void row_pointers(rows *w)
         P("  %%R%d = getelementptr i8, ptr %%P%d, i64 0\n", keep_operand(w, i), keep_operand(w, i));
 }
 
+/* The last elements of the row of the operands in `which`, which are no whole group, to their buffers or back. */
+static void move_rests(rows *w, uint64_t which, bool back)
+{
+    wf_text *t = w->t;
+    const char *tag = back ? "out" : "in";
+    char row[24], buffer[24];
+    P("  br i1 %%rests, label %%%srests, label %%%sdone\n%srests:\n", tag, tag, tag);
+    for (int i = 0; which >> i; i++)
+        if (which >> i & 1) {
+            P("  %%%sE%d = getelementptr %s, ptr %%R%d, i64 %%wholen\n", tag, i,
+              wf_ll_type(operand_type(w, i), 1).s, i);
+            snprintf(row, sizeof row, "%%%sE%d", tag, i);
+            snprintf(buffer, sizeof buffer, "%%buf%d", i);
+            wf_ll_copy(t, back ? row : buffer, back ? buffer : row, "%restn", operand_type(w, i),
+                       back ? "ms" : "ml", i);
+        }
+    P("  br label %%%sdone\n%sdone:\n", tag, tag);
+}
+
 /* Each table once. */
 static void tables(const rows *w)
 {
@@ -717,6 +742,9 @@ int wf_ll_rows(wf_text *t, const wf_kernel *k, int lanes, wf_why *why)
     P("  %%some = icmp slt i64 %%begin, %%end\n  br i1 %%some, label %%row, label %%done\n"
       "row:\n  %%r = phi i64 [ %%begin, %%entry ], [ %%rnext, %%rowend ]\n");
     row_pointers(w);
+    const uint64_t results = (UINT64_C(1) << ndst(w)) - 1, sources = ((UINT64_C(1) << k->nsrc) - 1)
+                                                                     << ndst(w);
+    move_rests(w, w->used[0] & sources, false);
     for (int s = 0; s < w->r->nstage && status == 0; s++) {
         const wf_stage *st = &w->r->stage[s];
         if (st->kind == WF_ST_ROW)
@@ -726,6 +754,7 @@ int wf_ll_rows(wf_text *t, const wf_kernel *k, int lanes, wf_why *why)
         else if (st->kind == WF_ST_ELEM)
             status = elem_stage(w, st, s, why);
     }
+    move_rests(w, w->used[1] & results, true);
     P("  br label %%rowend\nrowend:\n  %%rnext = add i64 %%r, 1\n"
       "  %%rmore = icmp slt i64 %%rnext, %%end\n  br i1 %%rmore, label %%row, label %%done\n"
       "done:\n  ret void\n}\n");
