@@ -16,6 +16,8 @@
 
 /* Squares of a task, and tasks that are enough. */
 enum { STRIP = 16, TASKS = 8 };
+/* Bytes of padded images that are made at a time: they stay in the second cache until they are read. */
+#define NEAR ((int64_t)1 << 20)
 
 typedef struct conv {
     wf_amx_job w;
@@ -25,6 +27,7 @@ typedef struct conv {
     int64_t wide, pixels; /* of a padded image: a row, all that is read */
     int64_t in, out;      /* channels */
     int64_t taps;
+    int64_t samples, first; /* all; of those in work, which are d.batch */
     bool transposed;
     const uint16_t *src, *weight;
     uint16_t *image;
@@ -67,7 +70,7 @@ static void image_task(void *arg, int64_t begin, int64_t end)
             continue;
         }
         memset(out, 0, (size_t)v->left * pixel);
-        memcpy(out + v->left * v->in, v->src + (n * v->h + y) * v->w_in * v->in,
+        memcpy(out + v->left * v->in, v->src + ((v->first + n) * v->h + y) * v->w_in * v->in,
                (size_t)v->w_in * pixel);
         memset(out + (v->left + v->w_in) * v->in, 0, (size_t)(v->wide - v->left - v->w_in) * pixel);
     }
@@ -122,13 +125,15 @@ static int prepare(conv *v, const wf_conv_desc *d, int64_t rows, int64_t columns
     w->down = w->in_place = (v->d.m + WF_AMX_SIDE - 1) / WF_AMX_SIDE;
     w->across = w->group = v->out / WF_AMX_SIDE;
     w->strip = w->down < STRIP ? w->down : STRIP;
-    const int64_t others = v->d.batch * ((w->down - 1) / w->strip + 1);
+    const int64_t others = v->samples * ((w->down - 1) / w->strip + 1);
     if (others < TASKS && w->across > 1) {
         const int64_t groups = TASKS / others < w->across ? TASKS / others : w->across;
         w->group = (w->across + groups - 1) / groups;
     }
     v->pixels = w->down * WF_AMX_SIDE + d->dilation[0] * (d->kh - 1) * v->wide +
                 d->dilation[1] * (d->kw - 1);
+    const int64_t turns = (v->samples * v->pixels * v->in * 2 - 1) / NEAR + 1;
+    v->d.batch = turns < v->samples ? (v->samples + turns - 1) / turns : 1;
     v->image_bytes = (size_t)(v->d.batch * v->pixels * v->in) * 2;
     v->b_bytes = (size_t)(w->across * w->steps * WF_AMX_STEP);
     v->offset_bytes = (size_t)w->steps * sizeof *v->offset;
@@ -152,11 +157,15 @@ static int prepare(conv *v, const wf_conv_desc *d, int64_t rows, int64_t columns
 static int run(conv *v, const wf_conv_desc *d, int64_t rows, int64_t columns)
 {
     int rc = prepare(v, d, rows, columns);
-    if (!rc) {
+    if (!rc)
+        wf_parallel_for(v->w.across * (v->in / WF_AMX_SIDE), 32 / v->taps + 1, weight_task, v);
+    uint16_t *c = v->d.c;
+    for (const int64_t turn = v->d.batch; !rc && v->first < v->samples; v->first += turn) {
+        v->d.batch = turn < v->samples - v->first ? turn : v->samples - v->first;
+        v->d.c = c + v->first * v->d.c_bs;
         const int64_t lines = v->d.batch * ((v->pixels + v->wide - 1) / v->wide);
         const int64_t line = v->wide * v->in;
         wf_parallel_for(lines, line > 32768 ? 1 : 32768 / line + 1, image_task, v);
-        wf_parallel_for(v->w.across * (v->in / WF_AMX_SIDE), 32 / v->taps + 1, weight_task, v);
         rc = wf_amx_run(&v->w);
     }
     wf_free(v->w.bias, v->bias_bytes);
@@ -178,9 +187,10 @@ int wf_amx_conv_forward(const wf_conv_desc *d, const void *src, const void *weig
               .left = d->pad[1],
               .in = d->c,
               .out = d->o,
+              .samples = d->n,
               .src = src,
               .weight = weight};
-    v.d = (wf_gemm_desc){.dtype = WEFT_BF16, .batch = d->n, .c = dst, .bias = bias, .bias_cs = 1};
+    v.d = (wf_gemm_desc){.dtype = WEFT_BF16, .c = dst, .bias = bias, .bias_cs = 1};
     return run(&v, d, d->oh, d->ow);
 }
 
@@ -195,9 +205,10 @@ int wf_amx_conv_backward_data(const wf_conv_desc *d, const void *ddst, const voi
               .left = d->dilation[1] * (d->kw - 1) - d->pad[1],
               .in = d->o,
               .out = d->c,
+              .samples = d->n,
               .transposed = true,
               .src = ddst,
               .weight = weight};
-    v.d = (wf_gemm_desc){.dtype = WEFT_BF16, .batch = d->n, .c = dsrc};
+    v.d = (wf_gemm_desc){.dtype = WEFT_BF16, .c = dsrc};
     return run(&v, d, d->h, d->w);
 }
