@@ -14,7 +14,7 @@
 #include "eager/pool.h"
 
 /* A square of at least so many steps rounds the one before it meanwhile. */
-enum { LATER = 8 };
+enum { LATER = 2 };
 /* Squares of rows that share a panel at most, and from which on B is packed for all tasks. */
 enum { STRIP = 16, TALL = 16 };
 /* Multiply-adds that are worth waking a thread for, and tasks that are enough. */
