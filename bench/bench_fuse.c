@@ -157,6 +157,15 @@ static weft_status linear_gelu(void *self, const weft_tensor *in, int n_in, weft
     return WEFT_OK;
 }
 
+/* One row alone: what tracing costs where there is nothing to fuse. */
+static weft_status gelu_alone(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                              int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_gelu(in[0]);
+    return WEFT_OK;
+}
+
 static weft_status adamw(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
 {
     job *j = self;
@@ -239,6 +248,8 @@ static bool open_case(job *j, const char *name, bool large)
     *j = (job){0};
     if (strcmp(name, "gelu_chain") == 0)
         open_rows(j, gelu_chain, rows, n, 5);
+    else if (strcmp(name, "gelu_alone") == 0)
+        open_rows(j, gelu_alone, rows, n, 1);
     else if (strcmp(name, "long_chain") == 0)
         open_rows(j, long_chain, rows, n, 2);
     else if (strcmp(name, "softmax") == 0)
@@ -433,7 +444,8 @@ int main(int argc, char **argv)
 {
     static const char *const names[] = {"gelu_chain", "long_chain",    "softmax", "scaled_softmax",
                                         "layer_norm", "norm_block",    "mlp",     "adamw",
-                                        "dropout",    "cross_entropy", "mse",     "linear_gelu"};
+                                        "dropout",    "cross_entropy", "mse",     "linear_gelu",
+                                        "gelu_alone"};
     const int only = argc > 2 ? atoi(argv[2]) : 0;
     if (argc < 2 || !*argv[1] || strcmp(argv[1], "plan_build") == 0)
         measure_plans(true);

@@ -172,6 +172,9 @@ typedef struct wf_program_args {
     const wf_program_checked *checked; /* NULL, or for each CHECK in order: whose it is (devices) */
 } wf_program_args;
 
+/* Is it one row of the table, or one derivative, and nothing else? Then wf_program_run_on runs the eager function. */
+bool wf_program_is_row(const wf_program *p);
+
 /* 0; WEFT_ENOMEM; or WEFT_EINDEX if a check failed (results are then to be discarded). A program without
  * ROW values never fails. */
 int wf_program_run_on(const wf_program *p, const wf_program_args *a);

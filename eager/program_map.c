@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "eager/exec.h"
 #include "eager/map.h"
 #include "eager/program_run.h"
 
@@ -216,10 +217,49 @@ void wf_program_run(const wf_program *p, const wf_view *dst, const wf_view *src,
                              .arg = &r});
 }
 
+/* -- one row ------------------------------------------------------------------------------------------------ */
+bool wf_program_is_row(const wf_program *p)
+{
+    const wf_inst *inst = &p->inst[0];
+    return !p->rows && p->ninst == 1 && p->noutput == 1 && p->output[0] == inst->value &&
+           (inst->kind == WF_INST_MAP || inst->kind == WF_INST_VJP) && !wf_program_draws(p);
+}
+
+/* The operand that is value v: an input, or a scalar in every element. */
+static wf_view operand(const wf_program *p, const wf_program_args *a, int v)
+{
+    wf_view x = a->dst[0]; /* of values that are not read: anything */
+    for (int k = 0; k < p->ninput; k++)
+        if (p->input[k] == v)
+            return a->src[k];
+    for (int k = 0; k < p->nscalar; k++)
+        if (p->scalar[k] == v) {
+            x.data = (void *)(uintptr_t)a->scalars[k];
+            x.dtype = p->type[v];
+            memset(x.strides, 0, sizeof x.strides);
+        }
+    return x;
+}
+
+/* By the eager function: it knows small tensors, and stores past the caches. */
+static int run_row(const wf_program *p, const wf_program_args *a)
+{
+    const wf_inst *inst = &p->inst[0];
+    wf_view src[WF_VJP_MAX + 2];
+    for (int k = 0; k < inst->nsrc; k++)
+        src[k] = operand(p, a, inst->src[k]);
+    const wf_op op = (wf_op)inst->op;
+    return inst->kind == WF_INST_MAP
+               ? wf_exec_map(op, inst->compute, &a->dst[0], inst->nsrc, src)
+               : wf_exec_vjp(op, inst->which, inst->compute, &a->dst[0], inst->nsrc, src);
+}
+
 int wf_program_run_on(const wf_program *p, const wf_program_args *a)
 {
     if (p->rows)
         return wf_program_run_rows(p, a);
+    if (wf_program_is_row(p) && run_row(p, a) == 0)
+        return 0;
     wf_program_run(p, a->dst, a->src, a->scalars);
     return 0;
 }

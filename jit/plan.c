@@ -160,6 +160,9 @@ static int find_kernels(wf_planner *b)
     wf_plan *p = b->p;
     for (uint32_t i = 0; i < p->nprograms && !(b->opts->flags & WF_PLAN_TIER0); i++) {
         wf_plan_program *x = &p->programs[i];
+        if (wf_program_is_row(x->program)) {
+            continue; /* nothing was fused: its eager kernel is written for it, and native already */
+        }
         wf_jitk_opts o = {.one = x->one, .sync = (b->opts->flags & WF_PLAN_SYNC) != 0};
         x->kernel = wf_jitk_get(x->program, &o);
         if (!x->kernel) {

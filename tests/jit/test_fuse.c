@@ -368,3 +368,35 @@ Test(fuse, explains_itself)
     wf_plan_release(p);
     wf_fn_free(f);
 }
+
+/* A group of one row runs on that row's eager kernel: there is nothing to compile, and the bits are its own. */
+Test(fuse, one_row_alone_keeps_its_kernel)
+{
+    static const struct {
+        const char *text;
+        bool compiled;
+    } cases[] = {
+        {"fn a {\n  %1 = input f32[70,130]\n  %2 = gelu f32[70,130] %1\n  return %2\n}\n", false},
+        {"fn a {\n  %1 = input f32[3,50]\n  %2 = input f32[50]\n  %3 = sub f32[3,50] %2, %1\n"
+         "  return %3\n}\n",
+         false},
+        {"fn a {\n  %1 = input f64[9,7]\n  %2 = scalar f64 0x1.8p+0\n"
+         "  %3 = div f64[9,7] %2, %1\n  return %3\n}\n",
+         false},
+        {"fn a {\n  %1 = input f32[40,20]\n  %2 = square f32[40,20] %1\n"
+         "  %3 = gelu f32[40,20] %2\n  return %3\n}\n",
+         true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        wf_fn *f = plan_parse(cases[i].text);
+        wf_why why;
+        wf_plan_step_info step;
+        wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = WF_PLAN_SYNC}, &why);
+        cr_assert(p && wf_plan_step_at(p, 0, &step));
+        cr_expect_str_eq(step.kind, "map");
+        cr_expect_eq(step.kernel[0] != 0, cases[i].compiled, "%s", cases[i].text);
+        wf_plan_release(p);
+        plan_check(f, WF_PLAN_SYNC, NULL);
+        wf_fn_free(f);
+    }
+}
