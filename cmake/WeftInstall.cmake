@@ -13,6 +13,7 @@ if(TARGET weft_cli)
     install(TARGETS weft_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 install(DIRECTORY include/weft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(FILES tools/weft-gdb.py DESTINATION ${CMAKE_INSTALL_DATADIR}/weft)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/weft)
 
 set(weft_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/weft)

@@ -153,6 +153,13 @@ set_target_properties(weft_static PROPERTIES OUTPUT_NAME weft EXPORT_NAME weft_s
 target_link_options(weft PRIVATE
     "-Wl,--version-script,${CMAKE_CURRENT_SOURCE_DIR}/cmake/weft.map" -Wl,--gc-sections
     -Wl,--as-needed -Wl,-Bsymbolic -Wl,-z,nodelete)
+# The table's 4500 addresses in 2 KB instead of 108. A C library before 2.36 cannot load that: OFF for binaries that go there.
+option(WEFT_RELR "Pack relative relocations (glibc 2.36 or later)" ON)
+include(CheckLinkerFlag)
+check_linker_flag(C -Wl,-z,pack-relative-relocs weft_can_pack)
+if(WEFT_RELR AND weft_can_pack)
+    target_link_options(weft PRIVATE -Wl,-z,pack-relative-relocs)
+endif()
 if(NOT WEFT_SANITIZE) # a sanitizer's run-time comes with the program
     target_link_options(weft PRIVATE -Wl,-z,defs)
 endif()

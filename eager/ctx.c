@@ -31,6 +31,40 @@ wf_ctx *wf_ctx_at(uint32_t id)
     return id < WF_MAX_CTX ? atomic_load_explicit(&registry[id], memory_order_acquire) : NULL;
 }
 
+/* Where a debugger finds what handles mean: tools/weft-gdb.py reads it, from core files too, as 8-byte words. */
+extern WEFT_API const uint64_t weft_debug_layout[];
+extern WEFT_API void *const weft_debug_contexts;
+const uint64_t weft_debug_layout[] = {
+    1, /* version of this list */
+    WF_MAX_CTX,
+    offsetof(wf_ctx, chunks),
+    WF_CHUNK_SLOTS,
+    sizeof(wf_slot),
+    offsetof(wf_slot, state),
+    offsetof(wf_slot, dtype),
+    offsetof(wf_slot, rank),
+    offsetof(wf_slot, st),
+    offsetof(wf_slot, offset),
+    offsetof(wf_slot, ext),
+    offsetof(wf_slot, meta),
+    offsetof(wf_slot, site),
+    offsetof(wf_slot, dims_),
+    offsetof(wf_slot, strides_),
+    offsetof(wf_storage, device),
+    offsetof(wf_storage, is_virtual),
+    offsetof(wf_storage, data),
+    offsetof(wf_meta, name),
+    WF_SCALAR_SLOT,
+    WF_SCALAR_FLOAT,
+    WF_ABSENT_SLOT,
+    offsetof(wf_ctx, errors),
+    WF_ERRORS,
+    sizeof(wf_error),
+    offsetof(wf_error, id),
+    offsetof(wf_error, text),
+};
+void *const weft_debug_contexts = registry;
+
 static void end_all_scopes(wf_ctx *c);
 
 /* Runs when a thread that used weft ends. */

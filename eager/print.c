@@ -519,6 +519,43 @@ weft_status(weft_print)(weft_tensor x)
     return (weft_fprint)(stdout, x);
 }
 
+const char *weft_describe(weft_tensor x)
+{
+    wf_ctx *c = wf_ctx_get();
+    char line[512];
+    bool pinned = false;
+    if (!c) {
+        return "(out of memory)";
+    }
+    wf_describe(c, x, line, sizeof line);
+    text t = {0};
+    add_str(&t, line);
+    if (x.slot == 0 && x.serial != 0 && !wf_is_scalar(x)) {
+        add_str(&t, ": ");
+        add_str(&t, weft_error_text(x));
+    }
+    wf_slot *s = wf_is_scalar(x) || wf_is_absent(x) ? NULL : wf_pin(c, x, &pinned, NULL);
+    if (s && s->st && !s->st->device) {
+        if (atomic_load_explicit(&s->st->is_virtual, memory_order_acquire)) {
+            add_str(&t, ", recorded, not computed yet");
+        } else {
+            wf_view v;
+            wf_slot_view(s, &v);
+            add_str(&t, "\n");
+            render(s, &v, &t);
+        }
+    }
+    if (pinned) {
+        wf_unpin(c, s);
+    }
+    if (t.failed) {
+        wf_mfree(t.p);
+        return "(out of memory)";
+    }
+    wf_mfree(c->described);
+    return c->described = t.p;
+}
+
 int64_t weft_to_string(weft_tensor x, char *buf, size_t size)
 {
     text t = {0};

@@ -271,6 +271,7 @@ typedef struct wf_ctx {
     uint64_t scope_serial;
     wf_recorder *recorder;
     const char *here; /* site of the reading call that is about to be made, see weft_here */
+    char *described;  /* weft_describe's text; goes with the process */
     void *tape;
     uint64_t error_next;
     uint64_t error_last;

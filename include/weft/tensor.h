@@ -128,6 +128,10 @@ WEFT_API weft_status weft_set_name(weft_tensor t, const char *name);
 WEFT_API const char *weft_name(weft_tensor t);
 /* "file:line" of the call that made t; "" when it is not known. */
 WEFT_API const char *weft_site(weft_tensor t);
+/* For debuggers and logs: type, device, name and site of whatever handle t is, dead and empty ones too, and below
+ * them the elements as weft_print shows them where they lie in host memory. Never an error, never NULL; breaks no trace and
+ * waits for no device. The text is the thread's, until its next call. */
+WEFT_API const char *weft_describe(weft_tensor t);
 
 /* -- printing ---------------------------------------------------------------------------------------
  * As NumPy prints: aligned columns, 4 digits after the point (scientific when the range asks for it),

@@ -151,3 +151,37 @@ Test(print, to_a_file_and_failures)
         fclose(full);
     }
 }
+
+/* What weft_describe says of every kind of handle; that it is no error and computes nothing. */
+static weft_status described_in_a_trace(void *self, const weft_tensor *in, int n, weft_tensor *out,
+                                        int n_out)
+{
+    (void)self, (void)n, (void)n_out;
+    out[0] = weft_exp(in[0]);
+    cr_assert(strstr(weft_describe(out[0]), "recorded, not computed yet"), "%s",
+              weft_describe(out[0]));
+    return WEFT_OK;
+}
+
+Test(print, describe_any_handle)
+{
+    weft_scope s = weft_scope_begin();
+    weft_tensor x = weft_full(weft_shape(2, 2), 1.5, WEFT_F32),
+                bad = weft_matmul(x, weft_zeros(weft_shape(3), WEFT_F32));
+    weft_set_name(x, "w");
+    cr_assert(strstr(weft_describe(x), "f32[2,2] 'w' (made at ") &&
+                  strstr(weft_describe(x), "[[1.5 1.5]"),
+              "%s", weft_describe(x));
+    cr_assert_str_eq(weft_describe(weft_f(2.5)), "scalar 2.5");
+    cr_assert(strstr(weft_describe(bad), "(empty handle): matmul: "), "%s", weft_describe(bad));
+    cr_assert(strstr(weft_describe(WEFT_NONE), "(empty handle)"), "%s", weft_describe(WEFT_NONE));
+    char before[1024];
+    snprintf(before, sizeof before, "%s", weft_last_error());
+    weft_scope_end(s);
+    cr_assert_str_eq(weft_describe(x), "(dead handle)");
+    cr_assert_str_eq(weft_last_error(), before);
+    weft_jit *j = weft_jit_trace(described_in_a_trace, NULL, .single_graph = true);
+    weft_tensor in = weft_ones(weft_shape(3), WEFT_F32), out;
+    cr_assert_eq(weft_jit_call(j, &in, 1, &out, 1), WEFT_OK, "%s", weft_last_error());
+    weft_jit_free(j);
+}
