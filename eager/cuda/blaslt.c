@@ -12,20 +12,20 @@
  */
 #include "eager/cuda/blaslt.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "eager/alloc.h"
 #include "eager/cuda/blaslt_api.h"
-#include "eager/cuda/device.h"
 #include "eager/cuda/library.h"
-#include "eager/cuda/timeline.h"
+#include "eager/cuda/plans.h"
 #include "eager/env.h"
 #include "weft/core.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
-enum { BUCKETS = 1024, MOST_PLANS = 4096 };
+enum { MOST_PLANS = 4096 };
 #define WORKSPACE ((uint64_t)32 << 20)
 
 typedef struct key {
@@ -34,18 +34,17 @@ typedef struct key {
 } key;
 
 typedef struct plan {
-    struct plan *next;
+    wf_cuda_plan base;
     key key;
     blaslt_handle desc, a, b, d; /* a and b: the library's first and second operand */
     blaslt_choice choice;
-    bool refused; /* the library has no kernel */
 } plan;
+_Static_assert(offsetof(plan, key) == sizeof(wf_cuda_plan), "plans.h");
 
 typedef struct wf_cuda_blas {
     pthread_mutex_t lock;
     blaslt_handle lib;
-    plan *bucket[BUCKETS];
-    int n;
+    wf_cuda_plans plans;
 } wf_cuda_blas;
 
 static struct {
@@ -96,6 +95,8 @@ int64_t wf_cuda_gemm_plans(void)
     return atomic_load(&plans_made);
 }
 
+static void drop_plan(wf_cuda_plan *base);
+
 /* Lock of the device not held. NULL: the library does not work here. */
 static wf_cuda_blas *open_blas(wf_cuda_device *d)
 {
@@ -114,6 +115,12 @@ static wf_cuda_blas *open_blas(wf_cuda_device *d)
         }
         if (b) {
             pthread_mutex_init(&b->lock, NULL);
+            b->plans = (wf_cuda_plans){.lock = &b->lock,
+                                       .size = sizeof(plan),
+                                       .key_size = sizeof(key),
+                                       .drop = drop_plan,
+                                       .most = MOST_PLANS,
+                                       .made = &plans_made};
             d->blas = b;
         }
     }
@@ -123,8 +130,9 @@ static wf_cuda_blas *open_blas(wf_cuda_device *d)
 
 /* -- plans -------------------------------------------------------------------------------------------- */
 
-static void drop_plan(plan *p)
+static void drop_plan(wf_cuda_plan *base)
 {
+    const plan *p = (const plan *)base;
     if (p->desc) {
         lt.desc_destroy(p->desc);
     }
@@ -134,26 +142,13 @@ static void drop_plan(plan *p)
             lt.layout_destroy(layouts[i]);
         }
     }
-    wf_mfree(p);
-}
-
-static void drop_plans(wf_cuda_blas *b)
-{
-    for (int i = 0; i < BUCKETS; i++) {
-        while (b->bucket[i]) {
-            plan *p = b->bucket[i];
-            b->bucket[i] = p->next;
-            drop_plan(p);
-        }
-    }
-    b->n = 0;
 }
 
 void wf_cuda_blas_close(wf_cuda_device *d)
 {
     wf_cuda_blas *b = d->blas;
     if (b) {
-        drop_plans(b);
+        wf_cuda_plans_drop(&b->plans);
         lt.destroy(b->lib);
         pthread_mutex_destroy(&b->lock);
         wf_mfree(b);
@@ -195,17 +190,6 @@ static key key_of(const wf_cuda_gemm *g)
                  .align_a = alignment(g->a),
                  .align_b = alignment(g->b),
                  .align_d = alignment(g->d)};
-}
-
-static unsigned hash(const key *k)
-{
-    uint64_t words[sizeof *k / 8], h = 0;
-    memcpy(words, k, sizeof words);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        h = (h ^ words[i]) * UINT64_C(0x9E3779B97F4A7C15);
-        h ^= h >> 32;
-    }
-    return (unsigned)(h % BUCKETS);
 }
 
 static int type_of(int dtype)
@@ -274,40 +258,21 @@ static bool choose(const wf_cuda_blas *b, plan *p)
     return ok && n == 1 && p->choice.state == BLASLT_OK;
 }
 
-/* Lock of b held. NULL: no host memory. */
-static plan *plan_of(wf_cuda_blas *b, const wf_cuda_gemm *g)
-{
-    key k = key_of(g);
-    unsigned h = hash(&k);
-    for (plan *p = b->bucket[h]; p; p = p->next) {
-        if (memcmp(&p->key, &k, sizeof k) == 0) {
-            return p;
-        }
-    }
-    if (b->n == MOST_PLANS) {
-        drop_plans(b);
-    }
-    plan *p = wf_calloc(1, sizeof *p);
-    if (p) {
-        p->key = k;
-        p->refused = !describe(p, g->bias) || !choose(b, p);
-        p->next = b->bucket[h];
-        b->bucket[h] = p;
-        b->n++;
-        atomic_fetch_add(&plans_made, 1);
-    }
-    return p;
-}
-
 /* -- running ------------------------------------------------------------------------------------------ */
 
-/* "Not here": the caller goes another way. */
-static int not_here(wf_why *why)
+typedef struct request {
+    wf_cuda_blas *b;
+    const wf_cuda_gemm *g;
+} request;
+
+/* Lock of b held, as in the next one. */
+static bool make(wf_cuda_plan *base, const void *arg)
 {
-    if (why) {
-        memset(why, 0, sizeof *why);
-    }
-    return WEFT_EUNSUPPORTED;
+    const request *q = arg;
+    plan *p = (plan *)base;
+    const bool ok = describe(p, q->g->bias) && choose(q->b, p);
+    p->base.workspace = p->choice.workspace;
+    return ok;
 }
 
 static bool supported(const wf_cuda_gemm *g)
@@ -321,48 +286,25 @@ static bool supported(const wf_cuda_gemm *g)
            g->batch <= most;
 }
 
-/* Lock of b held. A status of the library. */
-static int call(wf_cuda_blas *b, plan *p, const wf_cuda_gemm *g, void *workspace, wf_cuda_stream *s)
+static int call(wf_cuda_plan *base, const void *arg, void *workspace, wf_cuda_stream *s)
 {
+    const request *q = arg;
+    plan *p = (plan *)base;
+    const wf_cuda_gemm *g = q->g;
     const double one64 = 1, zero64 = 0;
     const float one32 = 1, zero32 = 0;
     bool wide = g->dtype == WEFT_F64;
     int r = g->bias ? lt.desc_set(p->desc, BLASLT_DESC_BIAS, &g->bias, sizeof g->bias) : BLASLT_OK;
     return r != BLASLT_OK
                ? r
-               : lt.matmul(b->lib, p->desc, wide ? (const void *)&one64 : &one32, g->b, p->a, g->a,
-                           p->b, wide ? (const void *)&zero64 : &zero32, g->d, p->d, g->d, p->d,
-                           &p->choice.algo, workspace, p->choice.workspace, s->handle);
+               : lt.matmul(q->b->lib, p->desc, wide ? (const void *)&one64 : &one32, g->b, p->a,
+                           g->a, p->b, wide ? (const void *)&zero64 : &zero32, g->d, p->d, g->d,
+                           p->d, &p->choice.algo, workspace, p->choice.workspace, s->handle);
 }
 
-static int run(wf_cuda_blas *b, const wf_cuda_gemm *g, wf_cuda_stream *s, wf_why *why)
+static bool refuses(int status)
 {
-    wf_cuda_block *workspace = NULL;
-    int r = BLASLT_NOT_SUPPORTED, code = 0;
-    pthread_mutex_lock(&b->lock);
-    plan *p = plan_of(b, g);
-    if (p && !p->refused && p->choice.workspace) {
-        workspace = wf_cuda_alloc(s->device->ordinal, p->choice.workspace, why);
-        code = workspace ? 0 : wf_cuda_code(why);
-    }
-    if (p && !p->refused && !code) {
-        wf_cuda_time_begin(s);
-        r = call(b, p, g, workspace ? workspace->address : NULL, s);
-        p->refused = r == BLASLT_NOT_SUPPORTED || r == BLASLT_ARCH_MISMATCH;
-    }
-    pthread_mutex_unlock(&b->lock);
-    if (!code && r == BLASLT_OK) {
-        WF_CUDA_COUNT(launches, 1);
-        wf_cuda_queued(s, "cuBLASLt matmul");
-    } else if (!code && (r == BLASLT_NOT_SUPPORTED || r == BLASLT_ARCH_MISMATCH)) {
-        code = not_here(why);
-    } else if (!code) {
-        code = wf_fail(why, WEFT_EUNSUPPORTED, "cuBLASLt failed with status %d on cuda:%d", r,
-                       s->device->ordinal);
-        wf_hint(why, "WEFT_CUBLASLT=none uses the built-in kernels");
-    }
-    wf_cuda_free(workspace); /* in stream order: behind the product */
-    return code;
+    return status == BLASLT_NOT_SUPPORTED || status == BLASLT_ARCH_MISMATCH;
 }
 
 int wf_cuda_gemm_run(int ordinal, const wf_cuda_gemm *g, wf_why *why)
@@ -371,7 +313,7 @@ int wf_cuda_gemm_run(int ordinal, const wf_cuda_gemm *g, wf_why *why)
         return 0;
     }
     if (!supported(g)) {
-        return not_here(why);
+        return wf_cuda_not_here(why);
     }
     wf_cuda_device *d = wf_cuda_enter(ordinal, why);
     wf_cuda_stream *s = d ? wf_cuda_current(d, why) : NULL;
@@ -379,5 +321,13 @@ int wf_cuda_gemm_run(int ordinal, const wf_cuda_gemm *g, wf_why *why)
         return wf_cuda_code(why);
     }
     wf_cuda_blas *b = open_blas(d);
-    return b ? run(b, g, s, why) : not_here(why);
+    const key k = key_of(g);
+    const wf_cuda_ask ask = {.what = "cuBLASLt matmul",
+                             .remedy = "WEFT_CUBLASLT=none uses the built-in kernels",
+                             .key = &k,
+                             .arg = &(request){b, g},
+                             .make = make,
+                             .call = call,
+                             .refuses = refuses};
+    return b ? wf_cuda_plans_run(&b->plans, &ask, s, why) : wf_cuda_not_here(why);
 }

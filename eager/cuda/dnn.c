@@ -1,25 +1,23 @@
 /*
  * eager/cuda/dnn.c -- opens cuDNN, describes convolutions to it, remembers which algorithm it chose.
  *
- * Built like blaslt.c: a plan a shape, kept with the device; calls on a device take turns because the
- * library's handle carries the stream.
+ * A plan a shape (plans.h), kept with the device. dnn_attention.c is the other part that uses the library.
  */
 #include "eager/cuda/dnn.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "eager/alloc.h"
-#include "eager/cuda/device.h"
-#include "eager/cuda/dnn_api.h"
+#include "eager/cuda/dnn_impl.h"
 #include "eager/cuda/library.h"
-#include "eager/cuda/timeline.h"
 #include "eager/env.h"
 #include "weft/core.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
-enum { BUCKETS = 256, MOST_PLANS = 1024, CHOICES = 8 };
+enum { MOST_PLANS = 1024, CHOICES = 8 };
 #define MOST_WORKSPACE ((size_t)1 << 30)
 
 typedef struct key {
@@ -28,19 +26,12 @@ typedef struct key {
 } key;
 
 typedef struct plan {
-    struct plan *next;
+    wf_cuda_plan base;
     key key;
     dnn_handle x, w, y, conv;
     dnn_choice choice;
-    bool refused;
 } plan;
-
-typedef struct wf_cuda_dnn {
-    pthread_mutex_t lock;
-    dnn_handle lib;
-    plan *bucket[BUCKETS];
-    int n;
-} wf_cuda_dnn;
+_Static_assert(offsetof(plan, key) == sizeof(wf_cuda_plan), "plans.h");
 
 static struct {
 #define F(field, symbol, params) int(*field) params;
@@ -48,7 +39,9 @@ static struct {
 #undef F
     size_t (*version)(void);
 } dnn;
-static bool loaded;
+static dnn_graph_calls graphs;
+static bool loaded, has_graphs;
+static size_t version;
 static char name[320];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic int64_t plans_made;
@@ -69,8 +62,12 @@ static void load_once(void)
     if (!absent && !wf_cuda_library_symbol(library, "cudnnGetVersion", &dnn.version)) {
         absent = "cudnnGetVersion is missing in cuDNN";
     }
-    loaded = !absent;
-    size_t v = loaded ? dnn.version() : 0;
+    loaded = has_graphs = !absent;
+#define F(field, symbol, params)                                                                   \
+    has_graphs = has_graphs && wf_cuda_library_symbol(library, symbol, &graphs.field);
+    DNN_GRAPH_FUNCTIONS(F)
+#undef F
+    size_t v = version = loaded ? dnn.version() : 0;
     if (loaded) {
         snprintf(name, sizeof name, "cuDNN %zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
     } else {
@@ -89,7 +86,29 @@ int64_t wf_cuda_conv_plans(void)
     return atomic_load(&plans_made);
 }
 
-static wf_cuda_dnn *open_dnn(wf_cuda_device *d)
+size_t wf_cuda_dnn_version(void)
+{
+    return version;
+}
+
+const dnn_graph_calls *wf_cuda_dnn_graphs(void)
+{
+    return has_graphs ? &graphs : NULL;
+}
+
+int wf_cuda_dnn_stream(wf_cuda_dnn *b, wf_cuda_stream *s)
+{
+    return dnn.set_stream(b->lib, s->handle);
+}
+
+bool wf_cuda_dnn_unsupported(int status)
+{
+    return status / 1000 == DNN_NOT_SUPPORTED / 1000;
+}
+
+static void drop_plan(wf_cuda_plan *base);
+
+wf_cuda_dnn *wf_cuda_dnn_open(wf_cuda_device *d)
 {
     pthread_once(&once, load_once);
     if (!loaded) {
@@ -106,6 +125,13 @@ static wf_cuda_dnn *open_dnn(wf_cuda_device *d)
         }
         if (b) {
             pthread_mutex_init(&b->lock, NULL);
+            b->convs = (wf_cuda_plans){.lock = &b->lock,
+                                       .size = sizeof(plan),
+                                       .key_size = sizeof(key),
+                                       .drop = drop_plan,
+                                       .most = MOST_PLANS,
+                                       .made = &plans_made};
+            wf_cuda_sdpa_init(b);
             d->dnn = b;
         }
     }
@@ -117,13 +143,14 @@ bool wf_cuda_conv_there(int ordinal)
 {
     wf_why ignored = {0};
     wf_cuda_device *d = wf_cuda_enter(ordinal, &ignored);
-    return d && open_dnn(d);
+    return d && wf_cuda_dnn_open(d);
 }
 
 /* -- plans -------------------------------------------------------------------------------------------- */
 
-static void drop_plan(plan *p)
+static void drop_plan(wf_cuda_plan *base)
 {
+    const plan *p = (const plan *)base;
     if (p->x) {
         dnn.tensor_destroy(p->x);
     }
@@ -136,26 +163,14 @@ static void drop_plan(plan *p)
     if (p->conv) {
         dnn.conv_destroy(p->conv);
     }
-    wf_mfree(p);
-}
-
-static void drop_plans(wf_cuda_dnn *b)
-{
-    for (int i = 0; i < BUCKETS; i++) {
-        while (b->bucket[i]) {
-            plan *p = b->bucket[i];
-            b->bucket[i] = p->next;
-            drop_plan(p);
-        }
-    }
-    b->n = 0;
 }
 
 void wf_cuda_dnn_close(wf_cuda_device *d)
 {
     wf_cuda_dnn *b = d->dnn;
     if (b) {
-        drop_plans(b);
+        wf_cuda_plans_drop(&b->convs);
+        wf_cuda_plans_drop(&b->graphs);
         dnn.destroy(b->lib);
         pthread_mutex_destroy(&b->lock);
         wf_mfree(b);
@@ -176,17 +191,6 @@ static key key_of(const wf_cuda_conv *c)
     memcpy(k.pad, c->pad, sizeof k.pad);
     memcpy(k.dilation, c->dilation, sizeof k.dilation);
     return k;
-}
-
-static unsigned hash(const key *k)
-{
-    uint64_t words[sizeof *k / 8], h = 0;
-    memcpy(words, k, sizeof words);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        h = (h ^ words[i]) * UINT64_C(0x9E3779B97F4A7C15);
-        h ^= h >> 32;
-    }
-    return (unsigned)(h % BUCKETS);
 }
 
 static int type_of(int dtype)
@@ -258,45 +262,21 @@ static bool choose(const wf_cuda_dnn *b, plan *p)
     return false;
 }
 
-/* Lock of b held. NULL: no host memory. */
-static plan *plan_of(wf_cuda_dnn *b, const wf_cuda_conv *c)
-{
-    key k = key_of(c);
-    unsigned h = hash(&k);
-    for (plan *p = b->bucket[h]; p; p = p->next) {
-        if (memcmp(&p->key, &k, sizeof k) == 0) {
-            return p;
-        }
-    }
-    if (b->n == MOST_PLANS) {
-        drop_plans(b);
-    }
-    plan *p = wf_calloc(1, sizeof *p);
-    if (p) {
-        p->key = k;
-        p->refused = !describe(p) || !choose(b, p);
-        p->next = b->bucket[h];
-        b->bucket[h] = p;
-        b->n++;
-        atomic_fetch_add(&plans_made, 1);
-    }
-    return p;
-}
-
 /* -- running ------------------------------------------------------------------------------------------ */
 
-static int not_here(wf_why *why)
-{
-    if (why) {
-        memset(why, 0, sizeof *why);
-    }
-    return WEFT_EUNSUPPORTED;
-}
+typedef struct request {
+    wf_cuda_dnn *b;
+    const wf_cuda_conv *c;
+} request;
 
-/* 3000 to 3999: this one and its variants (shapes, architectures, missing parts). */
-static bool is_unsupported(int r)
+/* Lock of b held, as in the next one. */
+static bool make(wf_cuda_plan *base, const void *arg)
 {
-    return r / 1000 == DNN_NOT_SUPPORTED / 1000;
+    const request *q = arg;
+    plan *p = (plan *)base;
+    const bool ok = describe(p) && choose(q->b, p);
+    p->base.workspace = p->choice.memory;
+    return ok;
 }
 
 static bool fits(const int64_t *v, int n, int64_t least)
@@ -318,17 +298,19 @@ static bool supported(const wf_cuda_conv *c)
            fits(c->pad, 2, 0) && fits(c->dilation, 2, 1) && fits(&c->groups, 1, 1);
 }
 
-/* Lock of b held. A status of the library. */
-static int call(wf_cuda_dnn *b, const plan *p, const wf_cuda_conv *c, void *workspace,
-                wf_cuda_stream *s)
+static int call(wf_cuda_plan *base, const void *arg, void *workspace, wf_cuda_stream *s)
 {
+    const request *q = arg;
+    const plan *p = (const plan *)base;
+    const wf_cuda_conv *c = q->c;
+    wf_cuda_dnn *b = q->b;
     const double one64 = 1, zero64 = 0;
     const float one32 = 1, zero32 = 0;
     bool wide = c->dtype == WEFT_F64;
     const void *one = wide ? (const void *)&one64 : &one32;
     const void *zero = wide ? (const void *)&zero64 : &zero32;
     size_t size = p->choice.memory;
-    int r = dnn.set_stream(b->lib, s->handle);
+    int r = wf_cuda_dnn_stream(b, s);
     if (r != DNN_OK) {
         return r;
     }
@@ -343,46 +325,24 @@ static int call(wf_cuda_dnn *b, const plan *p, const wf_cuda_conv *c, void *work
                         workspace, size, zero, p->w, c->w_data);
 }
 
-static int run(wf_cuda_dnn *b, const wf_cuda_conv *c, wf_cuda_stream *s, wf_why *why)
-{
-    wf_cuda_block *workspace = NULL;
-    int r = DNN_NOT_SUPPORTED, code = 0;
-    pthread_mutex_lock(&b->lock);
-    plan *p = plan_of(b, c);
-    if (p && !p->refused && p->choice.memory) {
-        workspace = wf_cuda_alloc(s->device->ordinal, p->choice.memory, why);
-        code = workspace ? 0 : wf_cuda_code(why);
-    }
-    if (p && !p->refused && !code) {
-        wf_cuda_time_begin(s);
-        r = call(b, p, c, workspace ? workspace->address : NULL, s);
-        p->refused = is_unsupported(r);
-    }
-    pthread_mutex_unlock(&b->lock);
-    if (!code && r == DNN_OK) {
-        WF_CUDA_COUNT(launches, 1);
-        wf_cuda_queued(s, "cuDNN convolution");
-    } else if (!code && is_unsupported(r)) {
-        code = not_here(why);
-    } else if (!code) {
-        code = wf_fail(why, WEFT_EUNSUPPORTED, "cuDNN failed with status %d on cuda:%d", r,
-                       s->device->ordinal);
-        wf_hint(why, "WEFT_CUDNN=none goes another way");
-    }
-    wf_cuda_free(workspace); /* in stream order: behind the convolution */
-    return code;
-}
-
 int wf_cuda_conv_run(int ordinal, const wf_cuda_conv *c, wf_why *why)
 {
     if (!supported(c)) {
-        return not_here(why);
+        return wf_cuda_not_here(why);
     }
     wf_cuda_device *d = wf_cuda_enter(ordinal, why);
     wf_cuda_stream *s = d ? wf_cuda_current(d, why) : NULL;
     if (!s) {
         return wf_cuda_code(why);
     }
-    wf_cuda_dnn *b = open_dnn(d);
-    return b ? run(b, c, s, why) : not_here(why);
+    wf_cuda_dnn *b = wf_cuda_dnn_open(d);
+    const key k = key_of(c);
+    const wf_cuda_ask ask = {.what = "cuDNN convolution",
+                             .remedy = "WEFT_CUDNN=none goes another way",
+                             .key = &k,
+                             .arg = &(request){b, c},
+                             .make = make,
+                             .call = call,
+                             .refuses = wf_cuda_dnn_unsupported};
+    return b ? wf_cuda_plans_run(&b->convs, &ask, s, why) : wf_cuda_not_here(why);
 }

@@ -138,7 +138,8 @@ int wf_gpu_row_create(int ordinal, wf_exec *e);
 int wf_gpu_row_product(int ordinal, wf_exec *e);
 int wf_gpu_row_conv(int ordinal, wf_exec *e);
 int wf_gpu_row_attention(int ordinal, wf_exec *e);
-/* The same without scores in memory (row_flash.c). */
+/* The same by cuDNN (row_attention_dnn.c), and without scores in memory (row_flash.c). */
+int wf_gpu_row_attention_dnn(int ordinal, wf_exec *e);
 int wf_gpu_row_flash(int ordinal, wf_exec *e);
 /* v with the batch axes of dims, stride 0 where it has none or one of 1; its last two axes as they are. */
 wf_view wf_gpu_over_batch(const wf_view *v, int rank, const int64_t *dims);

@@ -1,8 +1,8 @@
 /*
  * jit/gpu/row_attention.c -- scaled dot-product attention and its gradient, composed of built-in products.
  *
- * For what row_flash.c does not take: f64, wide heads, results with gaps. The scores of all heads are in memory, in the
- * compute type. Semantics are those of eager/sdpa.c; the order of
+ * For what cuDNN (row_attention_dnn.c) and row_flash.c, which are asked first, do not take: f64, wide heads, results with
+ * gaps. The scores of all heads are in memory, in the compute type. Semantics are those of eager/sdpa.c; the order of
  * sums is the device's (row_product.c, and a warp a row in softmax), the same in every run.
  */
 #include <math.h>
@@ -214,7 +214,10 @@ static int backward(attention *t)
 int wf_gpu_row_attention(int ordinal, wf_exec *e)
 {
     attention t = {.ordinal = ordinal, .e = e, .temps.ordinal = ordinal};
-    int status = wf_gpu_row_flash(ordinal, e);
+    int status = wf_gpu_row_attention_dnn(ordinal, e);
+    if (status != WEFT_EUNSUPPORTED || e->why->rule[0] != '\0')
+        return status;
+    status = wf_gpu_row_flash(ordinal, e);
     if (status != WEFT_EUNSUPPORTED || e->why->rule[0] != '\0')
         return status;
     if (wf_view_numel(&e->dst[0]) == 0 && (e->ndst < 2 || wf_view_numel(&e->dst[1]) == 0))

@@ -1,11 +1,15 @@
 /*
- * tests/gpu/test_gpu_libs.c -- products and convolutions through cuBLASLt and cuDNN against the host: the vendor's on a GPU,
+ * tests/gpu/test_gpu_libs.c -- products, convolutions and attention through cuBLASLt and cuDNN against the host: the vendor's on a GPU,
  * fakes of them elsewhere.
  *
- * The library's order of summation is its own, so that operands are small integers: every order gives the same bits.
+ * The library's order of summation is its own, so that operands are small integers: every order gives the same bits (but
+ * in attention, which is compared within a few roundings).
  */
+#include <math.h>
+
 #include "eager/cuda/blaslt.h"
 #include "eager/cuda/dnn.h"
+#include "eager/cuda/dnn_attention.h"
 #include "tests/gpu/equal.h"
 #include "tests/gpu/gpu.h"
 
@@ -133,4 +137,54 @@ Test(gpu_libs, convolutions)
         }
     }
     cr_assert_eq(wf_cuda_conv_plans(), 6, "the library was used");
+}
+
+enum { ATTENDED = 2 * 128 * 32 };
+
+/* The result and the gradients of q, k and v. */
+static void attention(weft_device d, float out[4][ATTENDED])
+{
+    weft_scope s = weft_scope_begin();
+    weft_tensor in[3];
+    for (int i = 0; i < 3; i++) {
+        weft_tensor t = weft_mul(numbers(1 + i, weft_shape(1, 128, 2, 32), WEFT_F32), weft_f(0.25));
+        in[i] = weft_to(weft_cast(t, WEFT_BF16), d);
+        weft_requires_grad_(in[i], true);
+        in[i] = weft_permute(in[i], weft_axes(0, 2, 1, 3));
+        weft_retain_grad(in[i]);
+    }
+    weft_tensor y =
+        weft_scaled_dot_product_attention(.q = in[0], .k = in[1], .v = in[2], .causal = true);
+    weft_tensor g = weft_to(numbers(5, weft_shape(1, 2, 128, 32), WEFT_BF16), d);
+    cr_assert_eq(weft_backward(weft_sum(weft_mul(y, g))), WEFT_OK, "%s", weft_last_error());
+    for (int i = 0; i < 4; i++) {
+        weft_tensor t = weft_contiguous(i == 0 ? y : weft_grad(in[i - 1]));
+        cr_assert_eq(weft_to_array(t, out[i], ATTENDED, WEFT_F32), WEFT_OK, "%s",
+                     weft_last_error());
+    }
+    weft_scope_end(s);
+}
+
+Test(gpu_libs, attention)
+{
+    with_libraries();
+    if (strstr(wf_cuda_conv_name(), "not found")) {
+        cr_skip_test("%s", wf_cuda_conv_name());
+    }
+    static float want[4][ATTENDED], got[4][ATTENDED], again[4][ATTENDED];
+    attention(WEFT_CPU, want);
+    attention(WEFT_CUDA(0), got);
+    attention(WEFT_CUDA(0), again);
+    cr_assert_eq(wf_cuda_sdpa_plans(), 2, "the library was asked");
+    cr_assert_eq(memcmp(got, again, sizeof got), 0, "the same bits every time");
+    for (int i = 0; i < 4; i++) {
+        double largest = 0;
+        for (int k = 0; k < ATTENDED; k++) {
+            largest = fmax(largest, fabs((double)want[i][k]));
+        }
+        for (int k = 0; k < ATTENDED; k++) {
+            cr_assert(fabs((double)want[i][k] - (double)got[i][k]) <= 0x1.8p-6 * largest,
+                      "%d [%d]: %g %g", i, k, (double)want[i][k], (double)got[i][k]);
+        }
+    }
 }

@@ -4,19 +4,18 @@
  * Descriptors are kept and compared with each other, so that wrong extents, strides or operands show as
  * wrong numbers or an error. Sums are in double, rounded once. The first algorithms it offers are ones the
  * caller must not take: unsupported, not deterministic, with tensor cores.
- *     FAKE_CUDNN_FAIL=n        the n-th call returns an error
+ *     FAKE_CUDNN_FAIL=n        the n-th call of the process (fake_cudnn_calls counts them) returns an error
+ *     FAKE_CUDNN_VERSION=n     what it says it is, as 91900
  */
+#include "tests/cuda/cudnn/fake_cudnn.h"
+
 #include <dlfcn.h>
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "eager/cuda/dnn_api.h"
-
-#define EXPORT __attribute__((visibility("default")))
 enum { LIBRARY = 1, TENSOR, FILTER, CONV };
-enum { GOOD_ALGO = 5, WORKSPACE = 4096, BAD_PARAM = 2000, INTERNAL = 4000 };
+enum { GOOD_ALGO = 5, WORKSPACE = 4096 };
 
 struct dnn_object {
     int kind, type, math, groups;
@@ -38,18 +37,22 @@ typedef struct job {
 static int (*launch_host)(cu_handle stream, cu_host_fn fn, void *arg);
 static long calls;
 
-static int planned(void)
+int fake_cudnn_planned(void)
 {
     const char *s = getenv("FAKE_CUDNN_FAIL");
     calls++;
     return s && strtol(s, NULL, 10) == calls ? INTERNAL : DNN_OK;
 }
-#define PLANNED()                                                                                  \
-    do {                                                                                           \
-        int planned_ = planned();                                                                  \
-        if (planned_)                                                                              \
-            return planned_;                                                                       \
-    } while (0)
+
+EXPORT long fake_cudnn_calls(void)
+{
+    return calls;
+}
+
+int fake_cudnn_queue(dnn_handle lib, cu_host_fn fn, void *arg)
+{
+    return launch_host(lib->stream, fn, arg) == CU_OK ? DNN_OK : INTERNAL;
+}
 
 static int make(dnn_handle *out, int kind)
 {
@@ -72,7 +75,8 @@ static int drop(dnn_handle h, int kind)
 
 EXPORT size_t cudnnGetVersion(void)
 {
-    return 91900;
+    const char *s = getenv("FAKE_CUDNN_VERSION");
+    return s ? (size_t)strtol(s, NULL, 10) : 91900;
 }
 EXPORT int cudnnCreate(dnn_handle *lib)
 {
@@ -310,7 +314,7 @@ static int queue(dnn_handle lib, job from, const void *alpha, const void *beta, 
     j->beta = wide ? *(const double *)beta : (double)*(const float *)beta;
     j->next = kept;
     kept = j;
-    return launch_host(lib->stream, run, j) == CU_OK ? DNN_OK : INTERNAL;
+    return fake_cudnn_queue(lib, run, j);
 }
 
 EXPORT int cudnnConvolutionForward(dnn_handle lib, const void *alpha, dnn_handle lx, void *x,

@@ -1,0 +1,104 @@
+/*
+ * eager/cuda/plans.c -- tables of plans; see plans.h.
+ */
+#include "eager/cuda/plans.h"
+
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "eager/cuda/timeline.h"
+#include "weft/core.h"
+
+#pragma GCC diagnostic error "-Wmissing-prototypes"
+
+int wf_cuda_not_here(wf_why *why)
+{
+    if (why) {
+        memset(why, 0, sizeof *why);
+    }
+    return WEFT_EUNSUPPORTED;
+}
+
+void wf_cuda_plans_drop(wf_cuda_plans *t)
+{
+    for (int i = 0; i < WF_CUDA_PLAN_BUCKETS; i++) {
+        while (t->bucket[i]) {
+            wf_cuda_plan *p = t->bucket[i];
+            t->bucket[i] = p->next;
+            t->drop(p);
+            wf_mfree(p);
+        }
+    }
+    t->n = 0;
+}
+
+static unsigned hash(const void *key, size_t size)
+{
+    uint64_t h = 0;
+    for (size_t i = 0; i < size; i += sizeof h) {
+        uint64_t word;
+        memcpy(&word, (const char *)key + i, sizeof word);
+        h = (h ^ word) * UINT64_C(0x9E3779B97F4A7C15);
+        h ^= h >> 32;
+    }
+    return (unsigned)(h % WF_CUDA_PLAN_BUCKETS);
+}
+
+/* Lock held. NULL: no host memory, or no room. */
+static wf_cuda_plan *plan_of(wf_cuda_plans *t, const wf_cuda_ask *a)
+{
+    const unsigned h = hash(a->key, t->key_size);
+    for (wf_cuda_plan *p = t->bucket[h]; p; p = p->next) {
+        if (memcmp(p + 1, a->key, t->key_size) == 0) {
+            return p;
+        }
+    }
+    if (t->n == t->most && t->keep) {
+        return NULL;
+    }
+    if (t->n == t->most) {
+        wf_cuda_plans_drop(t);
+    }
+    wf_cuda_plan *p = wf_calloc(1, t->size);
+    if (p) {
+        memcpy(p + 1, a->key, t->key_size);
+        p->refused = !a->make(p, a->arg);
+        p->next = t->bucket[h];
+        t->bucket[h] = p;
+        t->n++;
+        atomic_fetch_add(t->made, 1);
+    }
+    return p;
+}
+
+int wf_cuda_plans_run(wf_cuda_plans *t, const wf_cuda_ask *a, wf_cuda_stream *s, wf_why *why)
+{
+    wf_cuda_block *workspace = NULL;
+    int r = 0, code = 0;
+    pthread_mutex_lock(t->lock);
+    wf_cuda_plan *p = plan_of(t, a);
+    const bool there = p && !p->refused;
+    if (there && p->workspace) {
+        workspace = wf_cuda_alloc(s->device->ordinal, p->workspace, why);
+        code = workspace ? 0 : wf_cuda_code(why);
+    }
+    if (there && !code) {
+        wf_cuda_time_begin(s);
+        r = a->call(p, a->arg, workspace ? workspace->address : NULL, s);
+        p->refused = r != 0 && a->refuses(r);
+    }
+    const bool refused = !there || p->refused;
+    pthread_mutex_unlock(t->lock);
+    if (!code && refused) {
+        code = wf_cuda_not_here(why);
+    } else if (!code && r == 0) {
+        WF_CUDA_COUNT(launches, 1);
+        wf_cuda_queued(s, a->what);
+    } else if (!code) {
+        code = wf_fail(why, WEFT_EUNSUPPORTED, "%s failed with status %d on cuda:%d", a->what, r,
+                       s->device->ordinal);
+        wf_hint(why, "%s", a->remedy);
+    }
+    wf_cuda_free(workspace); /* in stream order: behind the call */
+    return code;
+}
