@@ -26,17 +26,18 @@ enum {
     STEP = 64,    /* elements of those between prefetches */
     AHEAD = 4096, /* bytes that prefetches run ahead */
     /* Of a block with a transposed source: rows that go through scratch at once, and columns. Past the caches long
-     * pieces of few rows of that source are read. */
+     * pieces of few rows of that source are read, as many rows at once as make a line. */
     BAND = 16,
     PAST_BAND = 128,
     TURNED_COLS = 256,
     LEAST_COLS = 64,
     PAST_ROWS = 128,
-    PAST_COLS = 64,
+    PAST_COLS = 128,
+    PAST_RUN = 64, /* bytes */
     ROW_BYTES = TURNED_COLS * 8,
     ROWS_AHEAD = 8,        /* rows fetched before they are read */
     ROW = 32768,           /* elements of a block that needs no scratch */
-    SCRATCH = 64 << 10,    /* bytes of stack for tiles, per running chunk */
+    SCRATCH = 68 << 10,    /* bytes of stack for tiles, per running chunk */
     SMALL = 256,           /* elements that are cast without a walk */
     GRAIN_CHEAP = 32768,   /* elements per chunk: add, compare, ... */
     GRAIN_HEAVY = 4096,    /* elements per chunk: rows with polynomials */
@@ -141,8 +142,12 @@ static const void *load(chunk *c, const wf_block *b, int k, unsigned *bcast)
         return tile;
     }
     char *raw = same ? tile : c->scratch + r->slot[r->w->nops];
-    r->k->pack[wf_width(from)](raw, b->cols, b->ptr[o], b->row[o], b->col[o], (size_t)b->rows,
-                               (size_t)b->cols);
+    const int64_t size = (int64_t)wf_dtype_size(from);
+    const int64_t most = r->stream && r->band ? PAST_RUN / size : b->cols;
+    for (int64_t j = 0; j < b->cols; j += most)
+        r->k->pack[wf_width(from)](raw + j * size, b->cols, b->ptr[o] + j * b->col[o] * size,
+                                   b->row[o], b->col[o], (size_t)b->rows,
+                                   (size_t)(b->cols - j < most ? b->cols - j : most));
     if (!same)
         cast(tile, raw, (size_t)n);
     return tile;

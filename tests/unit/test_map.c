@@ -148,6 +148,45 @@ Test(map, bands_of_transposed_operands)
     }
 }
 
+/* So large that results are stored past the caches: small whole numbers, whose sums are exact in every type. */
+Test(map, transposed_past_caches)
+{
+    enum { ROWS = 2131, COLS = 2083 };
+    static const int types[] = {WEFT_F32, WEFT_BF16, WEFT_F64};
+    wf_view whole = {.dtype = WEFT_U8, .rank = 2, .dims = {ROWS, COLS}, .strides = {COLS, 1}};
+    uint8_t *number = malloc((size_t)ROWS * COLS), *sum = malloc((size_t)ROWS * COLS);
+    char *memory = malloc((size_t)ROWS * COLS * 8 * 3);
+    cr_assert(number && sum && memory);
+    for (int64_t i = 0; i < ROWS * COLS; i++)
+        number[i] = (uint8_t)(i * 7919 % 113);
+    for (int t = 0; t < 3; t++) {
+        wf_view v[3];
+        for (int k = 0; k < 3; k++) {
+            v[k] = whole;
+            v[k].dtype = (uint8_t)types[t];
+            v[k].data = memory + (size_t)k * ROWS * COLS * 8;
+        }
+        whole.data = number;
+        wf_copy(&v[1], &whole);
+        wf_copy(&v[2], &whole);
+        v[2].strides[0] = 1;
+        v[2].strides[1] = ROWS;
+        wf_set_isa(WF_NISA - 1 - t);
+        cr_assert_eq(wf_exec_map(WF_OP_ADD, wf_dtype_compute(types[t]), &v[0], 2, v + 1), 0);
+        whole.data = sum;
+        wf_copy(&whole, &v[0]);
+        for (int64_t i = 0; i < ROWS; i++)
+            for (int64_t j = 0; j < COLS; j++)
+                if (sum[i * COLS + j] != number[i * COLS + j] + number[j * ROWS + i])
+                    cr_assert(0, "%s: element %lld, %lld", wf_dtype_name(types[t]), (long long)i,
+                              (long long)j);
+    }
+    isa_most();
+    free(number);
+    free(sum);
+    free(memory);
+}
+
 Test(map, casting_operands)
 {
     static const int64_t dims[2] = {9, 131};
