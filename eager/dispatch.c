@@ -131,6 +131,13 @@ static inline int dispatch(wf_op op, const wf_attr *attr, int nsrc, const weft_t
         }
         return WEFT_ENOMEM;
     }
+    if (__builtin_expect(c->recorder != NULL, 0)) {
+        if (wf_quick_in_trace(c) &&
+            c->recorder->quick(c->recorder, op, attr, nsrc, src, ndst, dst, &rc)) {
+            return rc;
+        }
+        return run_call(c, op, attr, nsrc, src, ndst, dst);
+    }
     if (wf_quick_may(c, op, nsrc) && wf_quick(c, op, attr, nsrc, src, dst, &rc)) {
         return rc;
     }

@@ -532,9 +532,12 @@ static int dispatch(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *
     if (!c) {
         return WEFT_ENOMEM;
     }
-    if (wf_quick_may(c, op, nsrc) && !c->recorder && wf_quick_into(c, op, nsrc, src, dst)) {
-        c->last_write = dst;
-        return 0;
+    int rc = 0;
+    if (c->recorder
+            ? wf_quick_in_trace(c) && c->recorder->quick_into(c->recorder, op, nsrc, src, dst, &rc)
+            : wf_quick_may(c, op, nsrc) && wf_quick_into(c, op, nsrc, src, dst)) {
+        c->last_write = rc ? WEFT_NONE : dst;
+        return rc;
     }
     return run_call(c, op, attr, nsrc, src, dst);
 }

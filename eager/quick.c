@@ -29,8 +29,8 @@ typedef struct quick {
 } quick;
 
 /* Operands of one type that the row takes, beside numbers that do not lift it; slot NULL: a number. */
-ALWAYS bool take(wf_ctx *c, const wf_recorder *rec, quick *q, wf_slot **slot, wf_op op,
-                 const int nsrc, const weft_tensor *src)
+ALWAYS bool take(wf_ctx *c, quick *q, wf_slot **slot, wf_op op, const int nsrc,
+                 const weft_tensor *src)
 {
     const unsigned types = wf_rows[op].types;
     int weak = 0;
@@ -48,7 +48,7 @@ ALWAYS bool take(wf_ctx *c, const wf_recorder *rec, quick *q, wf_slot **slot, wf
         const found f = look_up(c, src[i]);
         wf_slot *s = slot[i] = f.slot;
         q->pins |= f.pinned << i;
-        if (!s || !is_plain(s->st, rec) || (q->dtype && q->dtype != s->dtype)) {
+        if (!s || !is_plain(s->st, NULL) || (q->dtype && q->dtype != s->dtype)) {
             return false;
         }
         q->dtype = s->dtype;
@@ -197,10 +197,9 @@ no_memory(wf_ctx *c, wf_op op, int nsrc, const weft_tensor *src, weft_tensor *ds
 }
 
 /* A result of n elements with the extents of the row-major slot `like`; NULL: no memory. */
-ALWAYS wf_slot *make_like(wf_ctx *c, wf_recorder *rec, int dtype, wf_slot *like, int64_t n,
-                          weft_tensor *h)
+ALWAYS wf_slot *make_like(wf_ctx *c, int dtype, wf_slot *like, int64_t n, weft_tensor *h)
 {
-    wf_slot *r = make(c, rec, dtype, n, h);
+    wf_slot *r = make(c, dtype, n, h);
     if (__builtin_expect(r && wf_slot_shape_like(r, like), 0)) {
         wf_slot_destroy(c, r);
         r = NULL;
@@ -228,12 +227,12 @@ ALWAYS bool run(wf_ctx *c, wf_op op, const wf_attr *attr, const int nsrc, const 
     line l;
     wf_slot *slot[MOST_SRC];
     quick q;
-    bool done = take(c, NULL, &q, slot, op, nsrc, src);
+    bool done = take(c, &q, slot, op, nsrc, src);
     const int64_t n = done ? wf_slot_row_major(q.wide) : 0;
     const wf_map_fn fn = kernel_of(op, q.dtype, n);
     done = fn && line_up(&l, slot, q.dtype, nsrc, src, q.wide, n, tile);
     if (__builtin_expect(done, 1)) {
-        wf_slot *r = make_like(c, NULL, wf_call_output_dtype(op, q.dtype), q.wide, n, dst);
+        wf_slot *r = make_like(c, wf_call_output_dtype(op, q.dtype), q.wide, n, dst);
         if (__builtin_expect(r != NULL, 1)) {
             launch(fn, wf_slot_data(r), &l, n);
             *rc = __builtin_expect(q.tracked != 0, 0) && wf_grad_enabled(c)
@@ -249,56 +248,9 @@ ALWAYS bool run(wf_ctx *c, wf_op op, const wf_attr *attr, const int nsrc, const 
     return done;
 }
 
-/* -- in a trace --------------------------------------------------------------------------------------------------- */
-
-/* The recorder gets the op: of tensors of the same extents, and numbers. */
-ALWAYS bool trace(wf_ctx *c, wf_op op, const wf_attr *attr, const int nsrc, const weft_tensor *src,
-                  weft_tensor *dst, int *rc)
-{
-    wf_recorder *rec = c->recorder;
-    wf_slot *slot[MOST_SRC];
-    quick q;
-    bool done = take(c, rec, &q, slot, op, nsrc, src);
-    const int64_t n = done ? wf_slot_row_major(q.wide) : -1;
-    done = n > 0;
-    UNROLL
-    for (int i = 0; i < nsrc; i++) {
-        wf_slot *s = done ? slot[i] : NULL;
-        done = done && (!s || s == q.wide || is_same_map(q.wide, s));
-    }
-    if (__builtin_expect(done, 1)) {
-        wf_why why;
-        wf_why_clear(&why);
-        wf_slot *r = make_like(c, rec, wf_call_output_dtype(op, q.dtype), q.wide, n, dst);
-        if (__builtin_expect(!r, 0)) {
-            *rc = no_memory(c, op, nsrc, src, dst, n);
-        } else if (rec->map(rec, op, q.dtype, nsrc, slot, src, r, &why)) {
-            *rc = fail(c, op, nsrc, src, r, dst, &why);
-        } else {
-            *rc =
-                q.tracked && wf_grad_enabled(c) ? record(c, slot, op, attr, nsrc, src, r, dst) : 0;
-        }
-    }
-    if (__builtin_expect(q.pins != 0, 0)) {
-        let_go(c, slot, q.pins);
-    }
-    return done;
-}
-
-__attribute__((noinline)) static bool trace_any(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
-                                                const weft_tensor *src, weft_tensor *dst, int *rc)
-{
-    return nsrc == 2   ? trace(c, op, attr, 2, src, dst, rc)
-           : nsrc == 1 ? trace(c, op, attr, 1, src, dst, rc)
-                       : trace(c, op, attr, 3, src, dst, rc);
-}
-
 bool wf_quick(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
               weft_tensor *dst, int *rc)
 {
-    if (c->recorder) {
-        return trace_any(c, op, attr, nsrc, src, dst, rc);
-    }
     return nsrc == 2   ? run(c, op, attr, 2, src, dst, rc)
            : nsrc == 1 ? run(c, op, attr, 1, src, dst, rc)
                        : run(c, op, attr, 3, src, dst, rc);
@@ -326,7 +278,7 @@ ALWAYS bool run_into(wf_ctx *c, wf_op op, const int nsrc, const weft_tensor *src
     line l;
     wf_slot *slot[MOST_SRC];
     quick q;
-    bool done = take(c, NULL, &q, slot, op, nsrc, src) && d->dtype == q.dtype &&
+    bool done = take(c, &q, slot, op, nsrc, src) && d->dtype == q.dtype &&
                 wf_call_output_dtype(op, q.dtype) == q.dtype && !(q.tracked && wf_grad_enabled(c));
     UNROLL
     for (int i = 0; i < nsrc; i++) {

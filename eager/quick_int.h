@@ -1,11 +1,13 @@
 /*
  * eager/quick_int.h -- what the short ways share: operands looked up, memory that needs no thought.
  *
- * Included by eager/quick.c and eager/quick_rows.c only. All of it is inline: a call on a small tensor is a few dozen
+ * Included by eager/quick.c, eager/quick_rows.c and jit/record_quick.c only. All of it is inline: a call on a small tensor is a few dozen
  * instructions, and what one function knows the next must not find out again.
  */
 #ifndef EAGER_QUICK_INT_H
 #define EAGER_QUICK_INT_H
+
+#include <string.h>
 
 #include "eager/borrow.h"
 #include "eager/call.h"
@@ -70,11 +72,9 @@ ALWAYS bool is_plain(const wf_storage *st, const wf_recorder *mine)
 
 /* -- results ------------------------------------------------------------------------------------------------------ */
 
-/* n elements, of extents to be filled in; in memory, or of the trace rec. NULL: no memory. */
-ALWAYS wf_slot *make(wf_ctx *c, wf_recorder *rec, int dtype, int64_t n, weft_tensor *h)
+/* A slot of the new storage st, with extents to come. NULL: no memory, st is gone or was NULL. */
+ALWAYS wf_slot *put_in_slot(wf_ctx *c, wf_storage *st, int dtype, weft_tensor *h)
 {
-    const size_t bytes = (size_t)n * wf_dtype_size(dtype);
-    wf_storage *st = rec ? rec->storage(rec, bytes) : wf_storage_new(bytes);
     wf_slot *r = st ? wf_slot_take(c, h) : NULL;
     if (__builtin_expect(!r, 0)) {
         if (st) {
@@ -85,6 +85,29 @@ ALWAYS wf_slot *make(wf_ctx *c, wf_recorder *rec, int dtype, int64_t n, weft_ten
     r->dtype = (uint8_t)dtype;
     r->st = st;
     atomic_store_explicit(&st->handles, 1, memory_order_relaxed);
+    return r;
+}
+
+/* n elements in memory, of extents to be filled in. NULL: no memory. */
+ALWAYS wf_slot *make(wf_ctx *c, int dtype, int64_t n, weft_tensor *h)
+{
+    return put_in_slot(c, wf_storage_new((size_t)n * wf_dtype_size(dtype)), dtype, h);
+}
+
+/* The view m of s. NULL: no memory. */
+ALWAYS wf_slot *put_view_in_slot(wf_ctx *c, wf_slot *s, const wf_quick_map *m, weft_tensor *h)
+{
+    wf_slot *r = wf_slot_take(c, h);
+    if (__builtin_expect(!r, 0)) {
+        return NULL;
+    }
+    r->rank = (uint8_t)m->rank;
+    memcpy(r->dims_, m->d, sizeof r->dims_);
+    memcpy(r->strides_, m->st, sizeof r->strides_);
+    r->dtype = s->dtype;
+    r->offset = s->offset + m->at * (int64_t)wf_dtype_size(s->dtype);
+    r->st = s->st;
+    wf_storage_view(s->st);
     return r;
 }
 

@@ -87,12 +87,6 @@ ALWAYS int record(row_call *k, wf_slot *const *r)
 
 /* -- views ------------------------------------------------------------------------------------------------------ */
 
-/* Extents and strides of a view, and where it begins, in elements behind the operand. */
-typedef struct map {
-    int rank;
-    int64_t d[WF_INLINE_RANK], st[WF_INLINE_RANK], at;
-} map;
-
 /* n *= d, unless an extent of 0 or so large a product is for inference to look at. */
 static inline bool times(int64_t *n, int64_t d)
 {
@@ -100,7 +94,7 @@ static inline bool times(int64_t *n, int64_t d)
     return d > 0 && !__builtin_mul_overflow(*n, d, n) && *n <= most;
 }
 
-static bool permute(map *m, wf_slot *s, const wf_attr *a)
+static bool permute(wf_quick_map *m, wf_slot *s, const wf_attr *a)
 {
     unsigned seen = 0;
     if (a->n_ints != s->rank) {
@@ -118,7 +112,7 @@ static bool permute(map *m, wf_slot *s, const wf_attr *a)
     return true;
 }
 
-static bool expand(map *m, wf_slot *s, const wf_attr *a)
+static bool expand(wf_quick_map *m, wf_slot *s, const wf_attr *a)
 {
     const int lead = a->n_dyn - s->rank;
     int64_t n = 1;
@@ -138,7 +132,7 @@ static bool expand(map *m, wf_slot *s, const wf_attr *a)
 }
 
 /* Of a slice that has elements, one after the other. */
-static bool slice(map *m, wf_slot *s, const wf_attr *a)
+static bool slice(wf_quick_map *m, wf_slot *s, const wf_attr *a)
 {
     if (a->n_ints != 1 || a->n_dyn != 3 || a->n_flt != 0) {
         return false;
@@ -161,7 +155,7 @@ static bool slice(map *m, wf_slot *s, const wf_attr *a)
 }
 
 /* Of a row-major tensor with elements. */
-static bool reshape(map *m, wf_slot *s, const wf_attr *a)
+static bool reshape(wf_quick_map *m, wf_slot *s, const wf_attr *a)
 {
     int64_t n = 1;
     if (a->n_dyn > WF_INLINE_RANK) {
@@ -178,7 +172,7 @@ static bool reshape(map *m, wf_slot *s, const wf_attr *a)
     return wf_slot_row_major(s) == n;
 }
 
-static bool detach(map *m, wf_slot *s)
+static bool detach(wf_quick_map *m, wf_slot *s)
 {
     for (int i = 0; i < s->rank; i++) {
         m->d[i] = s->dims_[i];
@@ -187,36 +181,29 @@ static bool detach(map *m, wf_slot *s)
     return true;
 }
 
-static bool map_view(map *m, const row_call *k, wf_slot *s)
+bool wf_quick_map_view(wf_quick_map *m, wf_op op, const wf_attr *a, wf_slot *s)
 {
     m->rank = s->rank;
     m->at = 0;
-    return s->rank <= WF_INLINE_RANK && (k->op == WF_OP_PERMUTE   ? permute(m, s, k->attr)
-                                         : k->op == WF_OP_RESHAPE ? reshape(m, s, k->attr)
-                                         : k->op == WF_OP_SLICE   ? slice(m, s, k->attr)
-                                         : k->op == WF_OP_EXPAND  ? expand(m, s, k->attr)
-                                         : k->op == WF_OP_DETACH  ? detach(m, s)
-                                                                  : false);
+    return s->rank <= WF_INLINE_RANK && (op == WF_OP_PERMUTE   ? permute(m, s, a)
+                                         : op == WF_OP_RESHAPE ? reshape(m, s, a)
+                                         : op == WF_OP_SLICE   ? slice(m, s, a)
+                                         : op == WF_OP_EXPAND  ? expand(m, s, a)
+                                         : op == WF_OP_DETACH  ? detach(m, s)
+                                                               : false);
 }
 
 static bool run_view(row_call *k, int *rc)
 {
-    map m;
+    wf_quick_map m;
     wf_slot *s = k->slot[0];
-    if (!map_view(&m, k, s)) {
+    if (!wf_quick_map_view(&m, k->op, k->attr, s)) {
         return false;
     }
-    wf_slot *r = wf_slot_take(k->c, k->dst);
+    wf_slot *r = put_view_in_slot(k->c, s, &m, k->dst);
     if (__builtin_expect(!r, 0)) {
         return false; /* the general way will not get one, either */
     }
-    r->rank = (uint8_t)m.rank;
-    memcpy(r->dims_, m.d, sizeof r->dims_);
-    memcpy(r->strides_, m.st, sizeof r->strides_);
-    r->dtype = s->dtype;
-    r->offset = s->offset + m.at * (int64_t)wf_dtype_size(s->dtype);
-    r->st = s->st;
-    wf_storage_view(s->st);
     *rc = record(k, &r);
     return true;
 }
@@ -390,7 +377,7 @@ static bool run_reduce(row_call *k, int *rc)
         return false;
     }
     const int64_t n = g.outer * g.inner;
-    wf_slot *r = make(k->c, NULL, dtype, n, k->dst);
+    wf_slot *r = make(k->c, dtype, n, k->dst);
     if (__builtin_expect(!r, 0)) {
         *rc = no_memory(k, 0, NULL, n);
         return true;
@@ -427,7 +414,7 @@ static bool run_row(row_call *k, int *rc)
     }
     for (int i = 0; i < k->ndst; i++) {
         const int64_t n = wf_type_numel(&out[i]);
-        r[i] = make(k->c, NULL, out[i].dtype, n, &k->dst[i]);
+        r[i] = make(k->c, out[i].dtype, n, &k->dst[i]);
         if (__builtin_expect(!r[i] || wf_slot_shape(r[i], out[i].rank, out[i].dims, NULL), 0)) {
             *rc = no_memory(k, i + (r[i] != NULL), r, n);
             return true;

@@ -103,33 +103,13 @@ wf_storage *wf_storage_new_on(int device, size_t nbytes, wf_why *why)
     return st;
 }
 
-wf_storage *wf_storage_new_virtual(size_t nbytes, wf_recorder *r, void *address, wf_storage *again)
+wf_storage *wf_storage_new_virtual(size_t nbytes, wf_recorder *r, void *address)
 {
-    wf_storage *st = again;
-    if (!st) {
-        st = wf_alloc(HEADER);
-        if (!st) {
-            return NULL;
-        }
+    wf_storage *st = wf_alloc(HEADER);
+    if (st) {
         storage_init(st);
+        wf_storage_begin_virtual(st, nbytes, r, address);
     }
-    /* What the life of a virtual storage changes. */
-    atomic_store_explicit(&st->refs, 2, memory_order_relaxed);
-    atomic_store_explicit(&st->held, 1, memory_order_relaxed);
-    atomic_store_explicit(&st->handles, 0, memory_order_relaxed);
-    atomic_store_explicit(&st->version, 0, memory_order_relaxed);
-    st->shared = 1;
-    st->root_gen = 0;
-    st->root = 0;
-    st->write_op = 0;
-    st->write_site = NULL;
-    st->value = 0;
-    st->next = NULL;
-    atomic_store_explicit(&st->is_virtual, 1, memory_order_relaxed);
-    st->nbytes = nbytes;
-    st->data = address;
-    st->device = r->device;
-    atomic_store_explicit(&st->recorder, r, memory_order_relaxed);
     return st;
 }
 

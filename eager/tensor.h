@@ -236,6 +236,12 @@ typedef struct wf_recorder {
     void (*close)(struct wf_recorder *r);
     /* Ops on another device than `device` follow: what is recorded runs first. */
     int (*enter)(struct wf_recorder *r, int device, wf_why *why);
+    /* The short ways, of operands of the host: an op that the trace takes whole, with its results' handles; *rc is then the
+     * status, 0 or with an error recorded. False: nothing was done, and the general way is to be taken. */
+    bool (*quick)(struct wf_recorder *r, wf_op op, const wf_attr *attr, int nsrc,
+                  const weft_tensor *src, int ndst, weft_tensor *dst, int *rc);
+    bool (*quick_into)(struct wf_recorder *r, wf_op op, int nsrc, const weft_tensor *src,
+                       weft_tensor dst, int *rc);
     uint8_t device; /* of what is being recorded */
 } wf_recorder;
 
@@ -388,9 +394,30 @@ void wf_meta_unlock(wf_meta *m);
 wf_storage *wf_storage_new(size_t nbytes); /* uninitialised; NULL: no memory */
 /* The same on a device. NULL with why filled. */
 wf_storage *wf_storage_new_on(int device, size_t nbytes, wf_why *why);
-/* Two references: the caller's and the trace's, which is counted in `held`. again: the header of a dead one to
- * use, or NULL. */
-wf_storage *wf_storage_new_virtual(size_t nbytes, wf_recorder *r, void *address, wf_storage *again);
+/* Two references: the caller's and the trace's, which is counted in `held`. NULL: no
+ * memory. */
+wf_storage *wf_storage_new_virtual(size_t nbytes, wf_recorder *r, void *address);
+/* A header that had a virtual storage has another one. */
+static inline void wf_storage_begin_virtual(wf_storage *st, size_t nbytes, wf_recorder *r,
+                                            void *address)
+{
+    atomic_store_explicit(&st->refs, 2, memory_order_relaxed);
+    atomic_store_explicit(&st->held, 1, memory_order_relaxed);
+    atomic_store_explicit(&st->handles, 0, memory_order_relaxed);
+    atomic_store_explicit(&st->version, 0, memory_order_relaxed);
+    st->shared = 1;
+    st->root_gen = 0;
+    st->root = 0;
+    st->write_op = 0;
+    st->write_site = NULL;
+    st->value = 0;
+    st->next = NULL;
+    atomic_store_explicit(&st->is_virtual, 1, memory_order_relaxed);
+    st->nbytes = nbytes;
+    st->data = address;
+    st->device = r->device;
+    atomic_store_explicit(&st->recorder, r, memory_order_relaxed);
+}
 void wf_storage_free_header(wf_storage *st);
 /* Gives a virtual storage its memory, uninitialised, and makes it an ordinary one once wf_storage_commit
  * says so. 0 or a status; why is filled if the memory is a device's. */

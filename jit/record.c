@@ -8,12 +8,7 @@
 
 #include "eager/alloc.h"
 #include "eager/call.h"
-#include "jit/trace.h"
-
-static wf_trace *trace_of(wf_recorder *r)
-{
-    return (wf_trace *)(void *)r;
-}
+#include "jit/record_int.h"
 
 static int no_memory(wf_why *why)
 {
@@ -32,22 +27,17 @@ static int refuse(wf_trace *t, const wf_why *why)
 
 /* -- virtual storages -------------------------------------------------------------------------------------- */
 
-enum { FIRST_ADDRESS_BIT = 62 }; /* of no process: user space ends below */
-
-static wf_storage *new_storage(wf_recorder *r, size_t nbytes)
+wf_storage *wf_trace_storage(wf_recorder *r, size_t nbytes)
 {
-    wf_trace *t = trace_of(r);
-    if (t->address == 0) {
-        t->address = UINT64_C(1) << FIRST_ADDRESS_BIT;
-    }
-    wf_storage *again = t->spare;
-    t->spare = again ? again->next : NULL;
-    wf_storage *st = wf_storage_new_virtual(nbytes, r, (void *)(uintptr_t)t->address, again);
+    wf_trace *t = wf_trace_of(r);
+    return t->spare ? wf_trace_storage_again(t, nbytes) : wf_trace_storage_new(t, nbytes);
+}
+
+wf_storage *wf_trace_storage_new(wf_trace *t, size_t nbytes)
+{
+    wf_storage *st = wf_storage_new_virtual(nbytes, &t->base, (void *)(uintptr_t)t->address);
     if (st) {
-        t->address += (nbytes | 63) + 1;
-        st->prev = t->last;
-        *(t->last ? &t->last->next : &t->first) = st;
-        t->last = st;
+        wf_trace_link(t, st);
     }
     return st;
 }
@@ -60,7 +50,7 @@ void wf_trace_unlink(wf_trace *t, wf_storage *st)
 
 static void storage_dead(wf_recorder *r, wf_storage *st)
 {
-    wf_trace *t = trace_of(r);
+    wf_trace *t = wf_trace_of(r);
     wf_trace_unlink(t, st);
     st->next = t->spare;
     t->spare = st;
@@ -77,17 +67,10 @@ void wf_trace_drop_spare(wf_trace *t)
 
 static void stamp(wf_recorder *r, wf_storage *st, const char *site)
 {
-    wf_fn *f = trace_of(r)->fn;
+    wf_fn *f = wf_trace_of(r)->fn;
     if (st->value && !f->ins[st->value - 1].loc) {
         f->ins[st->value - 1].loc = wf_fn_intern_loc(f, site);
     }
-}
-
-/* May this trace leave a note in the slot? No other thread can see it then. */
-static bool is_private(const wf_trace *t, wf_slot *s)
-{
-    return s->context == t->c->id &&
-           !(atomic_load_explicit(&s->state, memory_order_relaxed) & WF_STATE_KEPT);
 }
 
 /* -- storages from outside ---------------------------------------------------------------------------------- */
@@ -214,7 +197,7 @@ static int outer_of(wf_trace *t, wf_slot *s, wf_outer **o, wf_why *why)
     uint32_t *place = find(t, s->st);
     if (*place) {
         *o = &t->outer[*place - 1];
-        if (t->owner.freezes && !(*o)->mixed && !is_private(t, s)) {
+        if (t->owner.freezes && !(*o)->mixed && !wf_trace_is_private(t, s)) {
             weft_tensor h = wf_handle_of(t->c, s);
             (*o)->mixed = memcmp(&h, &(*o)->first, sizeof h) != 0;
         }
@@ -278,26 +261,16 @@ int wf_trace_set_value(wf_trace *t, wf_slot *s, wf_val v, wf_why *why)
 
 /* -- values of slots ----------------------------------------------------------------------------------------- */
 
-static inline bool same_extents(const wf_type *t, wf_slot *s)
-{
-    const int64_t *d = wf_dims(s);
-    bool same = t->rank == s->rank;
-    for (int i = 0; i < s->rank && same; i++) { /* few: a call of memcmp takes longer */
-        same = t->dims[i] == d[i];
-    }
-    return same;
-}
-
 /* Appends an op whose results have the types of the slots dst: dispatch has inferred them. */
-static int push(wf_trace *t, wf_op op, const wf_attr *attr, int nsrc, const wf_val *src, int ndst,
-                wf_slot *const *dst, wf_val *out, wf_why *why)
+int wf_trace_push(wf_trace *t, wf_op op, const wf_attr *attr, int nsrc, const wf_val *src, int ndst,
+                  wf_slot *const *dst, wf_val *out, wf_why *why)
 {
     wf_fn *f = t->fn;
     wf_ins k = {.op = (uint16_t)op, .flags = wf_grad_enabled(t->c) ? 0 : WF_INS_NOGRAD};
     k.type = UINT32_MAX;
     for (int i = 0; i < nsrc && k.type == UINT32_MAX; i++) {
         const wf_type *type = src[i] ? wf_fn_type(f, src[i]) : NULL;
-        if (type && type->dtype == dst[0]->dtype && same_extents(type, dst[0])) {
+        if (type && type->dtype == dst[0]->dtype && wf_trace_same_extents(type, dst[0])) {
             k.type = f->ins[src[i] - 1].type;
         }
     }
@@ -339,7 +312,7 @@ static inline bool push_like(wf_trace *t, wf_op op, int nsrc, const wf_val *src,
     wf_fn *f = t->fn;
     const uint32_t index = f->ins[src[0] - 1].type;
     const wf_type *type = &f->types[index];
-    if (f->n == f->cap || type->dtype != dst->dtype || !same_extents(type, dst)) {
+    if (f->n == f->cap || type->dtype != dst->dtype || !wf_trace_same_extents(type, dst)) {
         return false;
     }
     f->ins[f->n] = (wf_ins){.op = (uint16_t)op,
@@ -378,31 +351,9 @@ static wf_attr map_of(wf_slot *s, const int64_t *rank, int64_t *dyn)
     return (wf_attr){.n_ints = 1, .ints = rank, .n_dyn = (uint8_t)(2 * r + 1), .dyn = dyn};
 }
 
-/* What a note is compared with: the value of a virtual storage, or how often storages from outside have been
- * written (SSA numbers stay below). */
-static inline uint32_t base_of(const wf_trace *t, const wf_storage *st)
-{
-    return atomic_load_explicit(&st->is_virtual, memory_order_relaxed) ? st->value
-                                                                       : t->epoch | 1u << 31;
-}
-
-static void note(wf_trace *t, wf_slot *s, wf_val v)
-{
-    if (is_private(t, s)) {
-        s->noted = t->serial;
-        s->seen_base = base_of(t, s->st);
-        s->seen = v;
-    }
-}
-
-static inline bool is_noted(const wf_trace *t, const wf_slot *s)
-{
-    return s->noted == t->serial && s->context == t->c->id && s->seen_base == base_of(t, s->st);
-}
-
 int wf_trace_value(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why)
 {
-    if (is_noted(t, s)) {
+    if (wf_trace_is_noted(t, s)) {
         *v = s->seen;
         return 0;
     }
@@ -414,7 +365,7 @@ int wf_trace_value(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why)
     }
     const wf_type *type = wf_fn_type(t->fn, base);
     /* the value's elements are all of the storage's: then the slot is whole */
-    if (!(type->dtype == s->dtype && s->offset == 0 && same_extents(type, s) &&
+    if (!(type->dtype == s->dtype && s->offset == 0 && wf_trace_same_extents(type, s) &&
           wf_slot_is_contiguous(s))) {
         bool whole = wf_slot_is_whole(s);
         if (type->dtype != s->dtype) {
@@ -426,18 +377,13 @@ int wf_trace_value(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why)
         if (whole) {
             a = (wf_attr){.n_dyn = s->rank, .dyn = dyn};
         }
-        rc = push(t, whole ? WF_OP_RESHAPE : WF_OP_AS_STRIDED, &a, 1, &base, 1, &s, v, why);
+        rc =
+            wf_trace_push(t, whole ? WF_OP_RESHAPE : WF_OP_AS_STRIDED, &a, 1, &base, 1, &s, v, why);
     }
     if (!rc) {
-        note(t, s, *v);
+        wf_trace_note(t, s, *v);
     }
     return rc;
-}
-
-static inline int value_of(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why)
-{
-    *v = s->seen;
-    return is_noted(t, s) ? 0 : wf_trace_value(t, s, v, why);
 }
 
 /* A result on its way through dispatch: whole, and without a value. */
@@ -449,7 +395,7 @@ static inline bool is_fresh(const wf_slot *s)
 static int define(wf_trace *t, wf_slot *dst, wf_val v)
 {
     dst->st->value = v;
-    note(t, dst, v);
+    wf_trace_note(t, dst, v);
     return 0;
 }
 
@@ -461,7 +407,7 @@ static int assign(wf_trace *t, wf_slot *dst, wf_val v, wf_why *why)
     if (wf_slot_numel(dst) == 0 && dst->st->nbytes) {
         return 0;
     }
-    bool same = same_extents(type, dst);
+    bool same = wf_trace_same_extents(type, dst);
     if (type->dtype != dst->dtype) {
         rc = append1(t, WF_OP_CAST, &(wf_attr){.dtype = dst->dtype}, &v, why);
     }
@@ -564,26 +510,26 @@ static bool has_type_of(const wf_trace *t, wf_op op, int join, int nsrc, wf_slot
 {
     bool same = false;
     for (int i = 0; i < nsrc && !same; i++) {
-        same = src[i] && same_extents(wf_fn_type(t->fn, v[i]), dst);
+        same = src[i] && wf_trace_same_extents(wf_fn_type(t->fn, v[i]), dst);
     }
     return same && wf_call_output_dtype(op, join) == dst->dtype;
 }
 
-static int record_map(wf_recorder *r, wf_op op, int join, int nsrc, wf_slot *const *src,
-                      const weft_tensor *handles, wf_slot *dst, wf_why *why)
+int wf_trace_map(wf_recorder *r, wf_op op, int join, int nsrc, wf_slot *const *src,
+                 const weft_tensor *handles, wf_slot *dst, wf_why *why)
 {
-    wf_trace *t = trace_of(r);
+    wf_trace *t = wf_trace_of(r);
     wf_val v[3], out;
     if (is_simple(t, join, nsrc, src, dst)) {
         for (int i = 0; i < nsrc; i++) {
-            int rc = value_of(t, src[i], &v[i], why);
+            int rc = wf_trace_read(t, src[i], &v[i], why);
             if (rc) {
                 return rc;
             }
         }
         int rc = push_like(t, op, nsrc, v, dst, &out)
                      ? 0
-                     : push(t, op, NULL, nsrc, v, 1, &dst, &out, why);
+                     : wf_trace_push(t, op, NULL, nsrc, v, 1, &dst, &out, why);
         return rc ? rc : define(t, dst, out);
     }
     if ((join == WEFT_F16 || join == WEFT_BF16) && dst->dtype != join && dst->dtype != WEFT_BOOL) {
@@ -596,7 +542,7 @@ static int record_map(wf_recorder *r, wf_op op, int join, int nsrc, wf_slot *con
     }
     const bool fresh = is_fresh(dst);
     if (fresh || has_type_of(t, op, join, nsrc, src, v, dst)) {
-        rc = push(t, op, NULL, nsrc, v, 1, &dst, &out, why);
+        rc = wf_trace_push(t, op, NULL, nsrc, v, 1, &dst, &out, why);
     } else {
         rc = append(t, op, NULL, nsrc, v, &out, why);
     }
@@ -605,10 +551,10 @@ static int record_map(wf_recorder *r, wf_op op, int join, int nsrc, wf_slot *con
 
 enum { FEW = 8 };
 
-static int record_row(wf_recorder *r, wf_op op, const wf_attr *attr, int nsrc, wf_slot *const *src,
-                      wf_slot *const *dst, wf_why *why)
+int wf_trace_row(wf_recorder *r, wf_op op, const wf_attr *attr, int nsrc, wf_slot *const *src,
+                 wf_slot *const *dst, wf_why *why)
 {
-    wf_trace *t = trace_of(r);
+    wf_trace *t = wf_trace_of(r);
     wf_val few[FEW], out[WF_MAX_DST];
     wf_val *v = nsrc > FEW ? wf_malloc((size_t)nsrc * sizeof *v) : few;
     int rc = v ? settle(t, nsrc, src, NULL, why) : no_memory(why);
@@ -617,7 +563,7 @@ static int record_row(wf_recorder *r, wf_op op, const wf_attr *attr, int nsrc, w
         rc = src[i] ? wf_trace_value(t, src[i], &v[i], why) : 0;
     }
     int ndst = wf_rows[op].ndst;
-    rc = rc ? rc : push(t, op, attr, nsrc, v, ndst, dst, out, why);
+    rc = rc ? rc : wf_trace_push(t, op, attr, nsrc, v, ndst, dst, out, why);
     for (int k = 0; k < ndst && !rc; k++) {
         rc = define(t, dst[k], out[k]);
     }
@@ -627,10 +573,10 @@ static int record_row(wf_recorder *r, wf_op op, const wf_attr *attr, int nsrc, w
     return rc;
 }
 
-static int record_view(wf_recorder *r, wf_op op, const wf_attr *attr, wf_slot *src, wf_slot *dst,
-                       wf_why *why)
+int wf_trace_view(wf_recorder *r, wf_op op, const wf_attr *attr, wf_slot *src, wf_slot *dst,
+                  wf_why *why)
 {
-    wf_trace *t = trace_of(r);
+    wf_trace *t = wf_trace_of(r);
     wf_val v = 0, out;
     if (op == WF_OP_AS_STRIDED) {
         return 0; /* its map is about memory: what reads dst forms it anew */
@@ -639,20 +585,20 @@ static int record_view(wf_recorder *r, wf_op op, const wf_attr *attr, wf_slot *s
     rc = rc ? rc : wf_trace_value(t, src, &v, why);
     out = v;
     if (!rc && op != WF_OP_DETACH) {
-        rc = push(t, op, attr, 1, &v, 1, &dst, &out, why);
+        rc = wf_trace_push(t, op, attr, 1, &v, 1, &dst, &out, why);
     }
     if (!rc && dst->st != src->st) {
         return define(t, dst, out);
     }
     if (!rc) {
-        note(t, dst, out);
+        wf_trace_note(t, dst, out);
     }
     return rc;
 }
 
 static int record_copy(wf_recorder *r, wf_slot *dst, wf_slot *src, weft_tensor scalar, wf_why *why)
 {
-    wf_trace *t = trace_of(r);
+    wf_trace *t = wf_trace_of(r);
     wf_val v;
     int rc = settle(t, 1, &src, dst, why);
     if (rc) {
@@ -674,7 +620,7 @@ enum { VJP_SRC = 5 }; /* the gradient, three operands, the result */
 static int record_vjp(wf_recorder *r, wf_op op, int which, int nsrc, const weft_tensor *src,
                       wf_slot *dst, wf_why *why)
 {
-    wf_trace *t = trace_of(r);
+    wf_trace *t = wf_trace_of(r);
     wf_val v[VJP_SRC] = {0}, out;
     wf_slot *s[VJP_SRC] = {NULL};
     bool pinned[VJP_SRC] = {false};
@@ -701,7 +647,7 @@ static int record_vjp(wf_recorder *r, wf_op op, int which, int nsrc, const weft_
     int64_t ints[2] = {op, which};
     wf_attr a = {
         .n_ints = 2, .ints = ints, .n_dyn = dst->rank, .dyn = wf_dims(dst), .dtype = dst->dtype};
-    rc = rc ? rc : push(t, WF_OP_VJP, &a, nsrc, v, 1, &dst, &out, why);
+    rc = rc ? rc : wf_trace_push(t, WF_OP_VJP, &a, nsrc, v, 1, &dst, &out, why);
     return rc ? rc : define(t, dst, out);
 }
 
@@ -709,7 +655,7 @@ static int record_vjp(wf_recorder *r, wf_op op, int which, int nsrc, const weft_
 
 static int record_need(wf_recorder *r, wf_slot *s, bool write, const char *op, wf_why *why)
 {
-    wf_trace *t = trace_of(r);
+    wf_trace *t = wf_trace_of(r);
     const char *site = t->c->here;
     if (t->owner.function && s) {
         wf_fail(why, WEFT_EUNSUPPORTED,
@@ -753,7 +699,7 @@ static int record_need(wf_recorder *r, wf_slot *s, bool write, const char *op, w
 /* A plan runs on one device: what is recorded for the old one comes first. */
 static int record_enter(wf_recorder *r, int device, wf_why *why)
 {
-    wf_trace *t = trace_of(r);
+    wf_trace *t = wf_trace_of(r);
     int rc = 0;
     bool only_inputs = !t->first && t->fn->n == t->nouter;
     for (uint32_t i = 0; i < t->nouter && only_inputs; i++) {
@@ -770,16 +716,16 @@ static int record_enter(wf_recorder *r, int device, wf_why *why)
 
 static void record_close(wf_recorder *r)
 {
-    wf_trace *t = trace_of(r);
+    wf_trace *t = wf_trace_of(r);
     wf_trace_close(t);
     wf_trace_free(t);
 }
 
 const wf_recorder wf_trace_hooks = {
-    .storage = new_storage,
-    .map = record_map,
-    .row = record_row,
-    .view = record_view,
+    .storage = wf_trace_storage,
+    .map = wf_trace_map,
+    .row = wf_trace_row,
+    .view = wf_trace_view,
     .copy = record_copy,
     .vjp = record_vjp,
     .lines = wf_trace_lines,
@@ -788,4 +734,6 @@ const wf_recorder wf_trace_hooks = {
     .stamp = stamp,
     .close = record_close,
     .enter = record_enter,
+    .quick = wf_trace_quick,
+    .quick_into = wf_trace_quick_into,
 };

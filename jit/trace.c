@@ -12,6 +12,8 @@
 #include "jit/trace.h"
 #include "weft/ops_array.h"
 
+enum { FIRST_ADDRESS_BIT = 62 }; /* of no process: user space ends below */
+
 static uint32_t next_serial(void)
 {
     static _Atomic uint32_t serial;
@@ -48,6 +50,7 @@ int wf_trace_reopen(wf_trace *t, const wf_trace_owner *owner)
     t->c = c;
     t->owner = *owner;
     t->serial = next_serial();
+    t->address = t->address ? t->address : UINT64_C(1) << FIRST_ADDRESS_BIT;
     t->depth = t->floor = 1;
     t->refused.code = 0;
     t->peeked = NULL;
@@ -84,6 +87,7 @@ void wf_trace_free(wf_trace *t)
 {
     if (t) {
         wf_fn_free(t->fn);
+        wf_fn_free(t->before);
         wf_mfree(t->outer);
         wf_mfree(t->table);
         wf_mfree(t->views);
@@ -133,7 +137,7 @@ static void make_broken(wf_storage *st, const wf_job *job)
 {
     st->broken = 1;
     st->write_op = (uint16_t)(job->failed_op ? job->failed_op : WF_OP_INPUT);
-    if ((uintptr_t)st->data >> 62) { /* still the made-up address */
+    if ((uintptr_t)st->data >> FIRST_ADDRESS_BIT) { /* still the made-up address */
         st->data = NULL;
         st->inline_data = WF_STORAGE_EXTERNAL;
         st->read_only = 1;
@@ -257,6 +261,11 @@ static void restart(wf_trace *t)
     drop_outer(t);
     t->serial = next_serial();
     t->epoch++;
+    if (!t->fn || t->fn->n) { /* what has been recorded stays to be compared with */
+        wf_fn *old = t->before;
+        t->before = t->fn;
+        t->fn = old;
+    }
     if (t->fn) {
         wf_fn_clear(t->fn);
     } else {

@@ -75,6 +75,8 @@ struct wf_trace {
     wf_ctx *c;
     wf_trace_owner owner;
     wf_fn *fn;
+    wf_fn *
+        before; /* the segment recorded before this one, or NULL: record_quick.c compares with it */
     uint32_t serial;  /* of the segment; slots note it */
     uint32_t depth;   /* calls and regions inside one another; 1: only what opened the trace */
     uint32_t floor;   /* the depth of the innermost call: what ends regions stays above */
@@ -132,7 +134,7 @@ void wf_trace_abort(wf_trace *t);
  * receives f->noutputs handles of the current scope. 0 or a status with an error recorded. */
 int wf_fn_run(const wf_fn *f, const weft_tensor *inputs, const uint64_t *slots, weft_tensor *out);
 
-/* -- between trace.c, record.c and record_lines.c -------------------------------------------------------------------------- */
+/* -- between trace.c, record.c, record_quick.c and record_lines.c -------------------------------------------------------------------------- */
 extern const wf_recorder wf_trace_hooks;
 void wf_trace_unlink(wf_trace *t, wf_storage *st);
 void wf_trace_drop_spare(wf_trace *t);

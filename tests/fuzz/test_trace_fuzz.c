@@ -14,6 +14,7 @@
 
 #include "eager/tensor.h"
 #include "jit/passes/oracle.h"
+#include "jit/record_int.h"
 #include "tests/jit/values.h"
 #include "tests/support/effort.h"
 #include "weft/weft.h"
@@ -26,7 +27,9 @@ typedef struct world {
     uint64_t skip; /* bit i: step i is left out */
     bool print;
     weft_tensor param[PARAMS], buffer[BUFFERS];
-    uint64_t statuses; /* a hash of what every step returned */
+    uint64_t statuses;   /* a hash of what every step returned */
+    bool spied, general; /* what is recorded is looked at; without the short ways of recording */
+    char *text;          /* of the last segment recorded */
     /* while a program runs */
     uint64_t state;
     weft_tensor pool[POOL];
@@ -336,11 +339,56 @@ static void learn(world *w, weft_tensor *loss)
     weft_no_grad_end();
 }
 
+/* -- ways of recording --------------------------------------------------------------------------------------- */
+
+static int
+    short_ways[2]; /* ops that were recorded, in place or not, of those that took a short way */
+
+static bool count_quick(wf_recorder *r, wf_op op, const wf_attr *attr, int nsrc,
+                        const weft_tensor *src, int ndst, weft_tensor *dst, int *rc)
+{
+    bool done = wf_trace_quick(r, op, attr, nsrc, src, ndst, dst, rc);
+    short_ways[0] += done;
+    return done;
+}
+
+static bool count_quick_into(wf_recorder *r, wf_op op, int nsrc, const weft_tensor *src,
+                             weft_tensor dst, int *rc)
+{
+    bool done = wf_trace_quick_into(r, op, nsrc, src, dst, rc);
+    short_ways[1] += done;
+    return done;
+}
+
+static void spy_begin(const world *w)
+{
+    wf_recorder *r = wf_ctx_get()->recorder;
+    if (w->spied && r) {
+        r->quick = w->general ? NULL : count_quick;
+        r->quick_into = w->general ? NULL : count_quick_into;
+    }
+}
+
+static void spy_end(world *w)
+{
+    wf_recorder *r = wf_ctx_get()->recorder;
+    if (w->spied && r) {
+        free(w->text);
+        w->text = wf_fn_text(wf_trace_of(r)->fn);
+        for (int i = 0; i < w->n; i++) {
+            for (int k = 0; weft_ok(w->pool[i]) && k < weft_rank(w->pool[i]); k++) {
+                w->statuses = values_hash(w->statuses ^ (uint64_t)weft_stride(w->pool[i], k));
+            }
+        }
+    }
+}
+
 static weft_status body(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
 {
     world *w = self;
     w->n = 0;
     w->state = values_hash(w->seed);
+    spy_begin(w);
     for (int i = 0; i < n_in; i++) {
         w->pool[w->n++] = in[i];
     }
@@ -361,6 +409,7 @@ static weft_status body(void *self, const weft_tensor *in, int n_in, weft_tensor
     if (w->seed % 3) {
         learn(w, &loss);
     }
+    spy_end(w);
     for (int i = 0; i < n_out; i++) {
         out[i] = i == 0 && weft_ok(loss) ? loss : w->pool[w->n - 1 - below(w, w->n < 6 ? w->n : 6)];
     }
@@ -523,5 +572,63 @@ Test(trace_fuzz, programs_called_and_traced_agree)
             failures++;
         }
     }
+    cr_expect_eq(weft_leak_report(NULL), 0);
+}
+
+/* Two recordings of a program, with and without the short ways: the first difference, or NULL. */
+static const char *run_ways(uint64_t seed)
+{
+    world w[2] = {{.seed = seed, .len = 4 + (int)(seed % 40), .spied = true}};
+    const char *bad = NULL;
+    weft_jit *j[2];
+    w[1] = w[0];
+    w[1].general = true;
+    for (int k = 0; k < 2; k++) {
+        open_world(&w[k]);
+        j[k] = weft_jit_trace(body, &w[k]);
+    }
+    /* from the second call on there is a recording to compare with, of other steps, then of the same ones */
+    for (int call = 0; call <= CALLS && !bad; call++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor out[2][OUTS];
+        weft_status s[2];
+        for (int k = 0; k < 2; k++) {
+            weft_manual_seed(seed + (uint64_t)call);
+            weft_tensor in = weft_randn(weft_shape(4, 6), WEFT_F32);
+            w[k].call = call;
+            w[k].skip = call == 1 ? values_hash(seed) & values_hash(seed + 1) : 0;
+            s[k] = weft_jit_call(j[k], &in, 1, out[k], OUTS);
+        }
+        bad = s[0] != s[1]                                ? "the status"
+              : !w[0].text != !w[1].text                  ? "whether something was recorded"
+              : w[0].text && strcmp(w[0].text, w[1].text) ? "what was recorded"
+                                                          : compare(&w[0], &w[1], out[0], out[1]);
+        if (bad) {
+            fprintf(stderr, "seed %llu, call %d:\n%s\n%s\n", (unsigned long long)seed, call,
+                    w[0].text, w[1].text);
+        }
+        weft_scope_end(sc);
+    }
+    for (int k = 0; k < 2; k++) {
+        weft_jit_free(j[k]);
+        close_world(&w[k]);
+        free(w[k].text);
+    }
+    return bad;
+}
+
+Test(trace_fuzz, short_ways_record_what_the_general_way_does)
+{
+    uint64_t n = effort_option("WEFT_FUZZ_GRAPHS", effort_of(300)),
+             first = effort_option("WEFT_FUZZ_SEED", 1);
+    int failures = 0;
+    memset(short_ways, 0, sizeof short_ways);
+    for (uint64_t seed = first; seed < first + n && failures < 3; seed++) {
+        const char *bad = run_ways(seed);
+        failures += bad != NULL;
+        cr_expect_null(bad, "seed %llu: %s differs", (unsigned long long)seed, bad);
+    }
+    cr_expect_gt(short_ways[0], (int)n * 20);
+    cr_expect_gt(short_ways[1], (int)n / 4, "%d, %d", short_ways[0], short_ways[1]);
     cr_expect_eq(weft_leak_report(NULL), 0);
 }
