@@ -39,6 +39,7 @@ typedef struct engine {
     int classes;
     bool in_place;             /* x can be read as compute values without a load */
     const wf_sum_kernels *sum; /* for sums of values as they lie in memory, else NULL */
+    wf_span_fn span;           /* for those and for sums of their squares, else NULL */
     bool near;                 /* wide: the tree of a block's lanes is done in registers */
 } engine;
 
@@ -61,6 +62,14 @@ const wf_sum_kernels *wf_sum_kernels_of(int dtype)
     };
     const wf_sum_kernels *k = &by_isa[wf_isa()][dtype];
     return k->span != NULL ? k : NULL;
+}
+
+static wf_span_fn squares_now(void)
+{
+    const int isa = wf_isa();
+    return isa == WF_ISA_AVX512 ? wf_squares_avx512
+           : isa == WF_ISA_AVX2 ? wf_squares_avx2
+                                : wf_squares_sse2;
 }
 
 int wf_red_compute(int dtype)
@@ -296,9 +305,9 @@ static void span_task(void *arg, int64_t begin, int64_t end)
         const int64_t row = i / e->blocks, b = i % e->blocks;
         int64_t count = e->blocks == 1 ? end - i : b < whole ? whole - b : 1;
         count = count < end - i ? count : end - i;
-        e->sum->span(e->out + i * (int64_t)e->k->size, at(e->job->x, row * stride + b * WF_BLOCK),
-                     b < whole ? WF_BLOCK : g->reduced - b * WF_BLOCK,
-                     e->blocks == 1 ? stride : WF_BLOCK, count);
+        e->span(e->out + i * (int64_t)e->k->size, at(e->job->x, row * stride + b * WF_BLOCK),
+                b < whole ? WF_BLOCK : g->reduced - b * WF_BLOCK,
+                e->blocks == 1 ? stride : WF_BLOCK, count);
         i += count;
     }
 }
@@ -362,7 +371,7 @@ static int run_inner(engine *e)
     }
     int64_t per = g->reduced < WF_BLOCK ? g->reduced : WF_BLOCK;
     wf_parallel_for(g->kept * e->blocks, (TASK_ELEMENTS + per - 1) / per,
-                    e->sum != NULL && lines ? span_task : inner_task, e);
+                    e->span != NULL && lines ? span_task : inner_task, e);
     if (e->blocks > 1) {
         fold_args f = {e->k, j->op, e->out, j->out, e->blocks};
         wf_parallel_for(g->kept, (TASK_ELEMENTS + e->blocks - 1) / e->blocks, fold_task, &f);
@@ -657,6 +666,10 @@ int wf_red_run(const wf_red_job *job)
         job->compute != WEFT_I64 && job->compute == wf_red_compute(job->x->dtype)) {
         e.sum = wf_sum_kernels_of(job->x->dtype);
     }
+    const bool squares = job->op == WF_RED_SUM && job->map == WF_MAP_SQUARE && !job->truth;
+    e.span = e.sum                                                              ? e.sum->span
+             : squares && job->compute == WEFT_F32 && job->x->dtype == WEFT_F32 ? squares_now()
+                                                                                : NULL;
     bool inner = g->nr == 0 || g->rx[g->nr - 1] == 1;
     bool columns = g->nk > 0 && g->kx[g->nk - 1] == 1 && g->kd[g->nk - 1] >= 4;
     if (inner || !columns) {

@@ -76,6 +76,10 @@ extern const wf_sum_kernels wf_sum_kernels_avx512[WF_NDTYPE];
 /* The kernels for values of a dtype on this machine; NULL for integers and bool. */
 const wf_sum_kernels *wf_sum_kernels_of(int dtype);
 
+/* As wf_sum_kernels.span, of the squares of f32. */
+typedef void (*wf_span_fn)(void *out, const void *x, int64_t n, int64_t stride, int64_t count);
+extern const wf_span_fn wf_squares_sse2, wf_squares_avx2, wf_squares_avx512;
+
 /* Indexed by wf_red_slot. */
 extern const wf_red_kernels wf_red_kernels_sse2[3];
 extern const wf_red_kernels wf_red_kernels_avx2[3];

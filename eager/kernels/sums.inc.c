@@ -54,6 +54,25 @@ WF_INLINE wf_vec_f32 widen_f16(const uint16_t *p)
 #define ONE(v) wf_f32_of_f16(v)
 #define NOTHING 0x8000
 #include "eager/kernels/sums_t.h"
+
+/* Squares, of which only spans are needed. A missing element adds +0: no sum of squares is -0 but the one of nothing. */
+WF_INLINE wf_vec_f32 square_f32(const float *p)
+{
+    const wf_vec_f32 v = (wf_vec_f32) * (const wf_mem_f32 *)(const void *)p;
+    return v * v;
+}
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#define ONE_BY_ONE
+#define S float
+#define SFX squares
+#define GET(p) square_f32(p)
+#define ONE(v) ((v) * (v))
+#define NOTHING -0.0f
+#include "eager/kernels/sums_t.h"
+#pragma GCC diagnostic pop
+#undef ONE_BY_ONE
+const wf_span_fn WF_JOIN(wf_squares, WF_ISA) = span_squares;
 #undef T
 #undef TSFX
 #undef ESIZE

@@ -5,7 +5,7 @@
  * SFX (of the functions), GET(p) (a register of values of type S at p, as T), ONE(v) (a value as T) and
  * NOTHING (-0 in type S), and undefines all but T, TSFX and ESIZE. Instead of GET it may define EVEN(p) and ODD(p): of
  * two registers of values the ones at even and at odd places, which for bf16 are a shift and a mask, no shuffle.
- * They are added as they are and put in order at the end.
+ * They are added as they are and put in order at the end. ONE_BY_ONE: less code, for what is always large.
  *
  * Invariant: the order is that of reduce_canon.h; a missing element is -0, which changes no bits.
  */
@@ -129,7 +129,7 @@ static void FN(span)(void *outv, const void *xv, int64_t n, int64_t stride, int6
     T *out = outv;
     const S *x = xv;
     int64_t i = 0;
-#if VN >= 8
+#if VN >= 8 && !defined(ONE_BY_ONE)
     for (; i + 4 <= count; i += 4, x += 4 * stride) {
         V v[4];
         for (int r = 0; r < 4; r += AT_ONCE) {
