@@ -57,4 +57,38 @@ static inline wf_slot *wf_borrow(wf_ctx *c, weft_tensor t)
     return NULL;
 }
 
+/* How a slot is held that must not go while it is used. */
+typedef enum wf_hold { WF_HOLD_SCOPE, WF_HOLD_PINNED, WF_HOLD_LENT } wf_hold;
+
+/* The slot of a handle, lent if that can be, else pinned if that must be; NULL: it is not a live tensor of this thread's or
+ * kept. To be let go in the reverse order. */
+static inline wf_slot *wf_take_hold(wf_ctx *c, weft_tensor t, wf_hold *how)
+{
+    bool pinned = false;
+    wf_slot *s = t.slot < WF_ABSENT_SLOT ? wf_slot_of(c, t) : NULL;
+    *how = WF_HOLD_SCOPE;
+    if (s || t.slot >= WF_ABSENT_SLOT) {
+        return s;
+    }
+    if (t.context == c->id && c->most_borrowed == 0) {
+        wf_borrow_allow(c);
+    }
+    s = wf_borrow(c, t);
+    *how = WF_HOLD_LENT;
+    if (!s) {
+        s = wf_pin(c, t, &pinned, NULL);
+        *how = pinned ? WF_HOLD_PINNED : WF_HOLD_SCOPE;
+    }
+    return s;
+}
+
+static inline void wf_end_hold(wf_ctx *c, wf_slot *s, wf_hold how)
+{
+    if (how == WF_HOLD_LENT) {
+        wf_give_back(c, s);
+    } else if (how == WF_HOLD_PINNED) {
+        wf_unpin(c, s);
+    }
+}
+
 #endif

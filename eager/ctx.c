@@ -578,28 +578,59 @@ weft_tensor weft_scope_return(weft_scope scope, weft_tensor t)
     return r;
 }
 
+/* The counts of kept tensors, like those of live ones, are written by the owner alone; what other threads free is counted
+ * apart. */
+static void count_kept(wf_ctx *c, int64_t n)
+{
+    atomic_store_explicit(&c->kept, atomic_load_explicit(&c->kept, memory_order_relaxed) + n,
+                          memory_order_relaxed);
+}
+
 weft_tensor weft_keep(weft_tensor t)
 {
     wf_ctx *c = wf_ctx_get();
     if (!c || t.slot == 0 || wf_is_scalar(t)) {
         return t;
     }
-    wf_why why;
-    wf_why_clear(&why);
-    bool pinned;
-    wf_slot *s = wf_pin(c, t, &pinned, &why);
-    if (!s) {
-        return wf_raise(c, "keep", 1, &t, &why);
-    }
-    if (pinned) {
+    wf_slot *s = wf_slot_of(c, t);
+    if (__builtin_expect(!s, 0)) {
+        wf_why why;
+        wf_why_clear(&why);
+        bool pinned;
+        s = wf_pin(c, t, &pinned, &why); /* it is kept already, or no tensor of ours */
+        if (!s) {
+            return wf_raise(c, "keep", 1, &t, &why);
+        }
         wf_unpin(c, s);
         return t;
     }
     scope_unlink(c, s);
     wf_storage_share(s->st);
-    atomic_fetch_add_explicit(&c->kept, 1, memory_order_relaxed);
-    atomic_fetch_or_explicit(&s->state, WF_STATE_KEPT, memory_order_release);
+    count_kept(c, 1);
+    /* Until now no other thread could do more than look at the state. */
+    const uint64_t st = atomic_load_explicit(&s->state, memory_order_relaxed);
+    atomic_store_explicit(&s->state, st | WF_STATE_KEPT, memory_order_release);
     return t;
+}
+
+/* A kept tensor of this context that nobody uses: marked DEAD and taken to be recycled in one step. */
+static bool free_unused(wf_ctx *c, weft_tensor t)
+{
+    if (t.context != c->id || c->nborrowed > 0 ||
+        t.slot / WF_CHUNK_SLOTS >= atomic_load_explicit(&c->nchunks, memory_order_relaxed)) {
+        return false;
+    }
+    wf_slot *s = wf_slot_at(c, t.slot);
+    uint64_t st = atomic_load_explicit(&s->state, memory_order_relaxed);
+    const uint64_t flags = WF_STATE_DEAD | WF_STATE_KEPT | WF_STATE_PINS;
+    if (WF_STATE_SERIAL(st) != t.serial || (st & flags) != WF_STATE_KEPT ||
+        !atomic_compare_exchange_strong_explicit(&s->state, &st, st | flags, memory_order_acq_rel,
+                                                 memory_order_relaxed)) {
+        return false;
+    }
+    count_kept(c, -1);
+    slot_recycle(c, s, t.slot);
+    return true;
 }
 
 weft_status weft_free(weft_tensor t)
@@ -617,6 +648,9 @@ weft_status weft_free(weft_tensor t)
         destroy_owned(c, s, t.slot);
         return WEFT_OK;
     }
+    if (free_unused(c, t)) {
+        return WEFT_OK;
+    }
     wf_why why;
     wf_why_clear(&why);
     bool pinned;
@@ -626,7 +660,12 @@ weft_status weft_free(weft_tensor t)
     }
     uint64_t st = atomic_fetch_or_explicit(&s->state, WF_STATE_DEAD, memory_order_acq_rel);
     if (!(st & WF_STATE_DEAD)) {
-        atomic_fetch_sub_explicit(&wf_ctx_at(s->context)->kept, 1, memory_order_relaxed);
+        if (s->context == c->id) {
+            count_kept(c, -1);
+        } else {
+            atomic_fetch_add_explicit(&wf_ctx_at(s->context)->kept_freed_remotely, 1,
+                                      memory_order_relaxed);
+        }
     }
     wf_unpin(c, s);
     return WEFT_OK;
@@ -731,7 +770,8 @@ void weft_memory_get_stats(weft_memory_stats *out)
         }
         out->live_tensors += atomic_load_explicit(&c->live, memory_order_relaxed) -
                              atomic_load_explicit(&c->freed_remotely, memory_order_relaxed);
-        out->kept_tensors += atomic_load_explicit(&c->kept, memory_order_relaxed);
+        out->kept_tensors += atomic_load_explicit(&c->kept, memory_order_relaxed) -
+                             atomic_load_explicit(&c->kept_freed_remotely, memory_order_relaxed);
     }
 }
 

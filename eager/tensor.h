@@ -151,7 +151,7 @@ enum {
     WF_MAX_CHUNKS = 1 << 14,
     WF_MAX_CTX = 4096,
     WF_ERRORS = 64,
-    WF_BORROWS = 8
+    WF_BORROWS = 32 /* a frozen call holds all its arguments */
 };
 
 /* Scalar handles carry their value: slot = this, context = kind, serial = bits. */
@@ -287,7 +287,8 @@ typedef struct wf_ctx {
     _Atomic int64_t
         live; /* slots in use, and those that other threads freed; written by the owner only */
     _Atomic int64_t freed_remotely;
-    _Atomic int64_t kept;
+    _Atomic int64_t kept; /* the same of kept tensors */
+    _Atomic int64_t kept_freed_remotely;
     /* Kept slots of its own that this thread uses now, eager/borrow.h. */
     wf_slot *_Atomic borrowed[WF_BORROWS];
     uint32_t nborrowed, most_borrowed;

@@ -12,6 +12,7 @@
 #ifndef JIT_FROZEN_H
 #define JIT_FROZEN_H
 
+#include "eager/borrow.h"
 #include "jit/plan.h"
 #include "jit/trace.h"
 
@@ -38,7 +39,7 @@ bool wf_frozen_same(const wf_frozen *z, const wf_frozen *now, const wf_fn *fn,
 void wf_frozen_retain(wf_frozen *z);
 void wf_frozen_release(wf_frozen *z); /* NULL is ignored */
 
-/* The arguments of a call, pinned, and their storages one behind the other. */
+/* The arguments of a call, held, and their storages one behind the other. */
 enum { WF_FROZEN_FEW = 32 };
 typedef struct wf_frozen_args {
     wf_ctx *c;
@@ -46,10 +47,10 @@ typedef struct wf_frozen_args {
     int n;
     wf_slot **slot;
     wf_storage **st;
-    bool *pinned;
+    wf_hold *how;
     wf_slot *slot_[WF_FROZEN_FEW];
     wf_storage *st_[WF_FROZEN_FEW];
-    bool pinned_[WF_FROZEN_FEW];
+    wf_hold how_[WF_FROZEN_FEW];
 } wf_frozen_args;
 /* False with the reason: one of them is not a live tensor with a value, or there is no memory. To be closed in any
  * case. */

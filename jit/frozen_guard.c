@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "eager/alloc.h"
-#include "eager/borrow.h"
 #include "jit/frozen_impl.h"
 #include "jit/key.h"
 
@@ -38,16 +37,16 @@ const wf_storage *wf_frozen_gradient(wf_ctx *c, wf_slot *s)
 {
     wf_meta *m = wf_slot_tracked(s) ? atomic_load_explicit(&s->meta, memory_order_acquire) : NULL;
     weft_tensor g = WEFT_NONE;
-    bool pinned = false;
+    wf_hold how;
     if (m) {
         wf_meta_lock(m);
         g = m->grad;
         wf_meta_unlock(m);
     }
-    wf_slot *slot = g.slot ? wf_pin(c, g, &pinned, NULL) : NULL;
+    wf_slot *slot = g.slot ? wf_take_hold(c, g, &how) : NULL;
     const wf_storage *st = slot ? slot->st : NULL;
-    if (pinned) {
-        wf_unpin(c, slot);
+    if (slot) {
+        wf_end_hold(c, slot, how);
     }
     return st;
 }
@@ -56,15 +55,15 @@ const wf_storage *wf_frozen_gradient(wf_ctx *c, wf_slot *s)
 
 void wf_frozen_close(wf_frozen_args *a)
 {
-    for (int i = 0; i < a->n; i++) {
-        if (a->pinned[i]) {
-            wf_unpin(a->c, a->slot[i]);
+    for (int i = a->n; i-- > 0;) {
+        if (a->slot[i]) {
+            wf_end_hold(a->c, a->slot[i], a->how[i]);
         }
     }
     if (a->slot != a->slot_) {
         wf_mfree(a->slot);
         wf_mfree(a->st);
-        wf_mfree(a->pinned);
+        wf_mfree(a->how);
     }
 }
 
@@ -90,17 +89,12 @@ bool wf_frozen_open(wf_frozen_args *a, wf_ctx *c, const weft_tensor *in, int n, 
     a->n = 0;
     a->slot = few ? a->slot_ : wf_malloc(all * sizeof *a->slot);
     a->st = few ? a->st_ : wf_malloc(all * sizeof *a->st);
-    a->pinned = few ? a->pinned_ : wf_malloc(all * sizeof *a->pinned);
-    if (!a->slot || !a->st || !a->pinned) {
+    a->how = few ? a->how_ : wf_malloc(all * sizeof *a->how);
+    if (!a->slot || !a->st || !a->how) {
         return wf_frozen_refuse(reason, "there is no memory");
     }
     for (int i = 0; i < n; i++) {
-        const weft_tensor h = in[i];
-        wf_slot *s = h.slot < WF_ABSENT_SLOT ? wf_slot_of(c, h) : NULL;
-        a->pinned[i] = false;
-        if (!s && h.slot < WF_ABSENT_SLOT) {
-            s = wf_pin(c, h, &a->pinned[i], NULL);
-        }
+        wf_slot *s = wf_take_hold(c, in[i], &a->how[i]);
         a->slot[i] = s;
         a->n = i + 1;
         if (!s || atomic_load_explicit(&s->st->is_virtual, memory_order_acquire) || s->st->broken) {
@@ -336,15 +330,12 @@ static bool guard_captured(const wf_frozen *z, const wf_frozen_args *a, char *re
         if (!s->st) {
             continue;
         }
-        bool pinned = false;
-        wf_slot *lent = wf_borrow(c, s->handle);
-        wf_slot *slot = lent ? lent : wf_pin(c, s->handle, &pinned, NULL);
+        wf_hold how;
+        wf_slot *slot = wf_take_hold(c, s->handle, &how);
         bool ok = slot && slot->st == s->st && wf_slot_tracked(slot) == s->tracked &&
                   !s->st->root && wf_frozen_hooks(slot) == s->hooks;
-        if (lent) {
-            wf_give_back(c, lent);
-        } else if (pinned) {
-            wf_unpin(c, slot);
+        if (slot) {
+            wf_end_hold(c, slot, how);
         }
         if (!ok || s->st->broken) {
             return wf_frozen_refuse(reason, "a captured tensor (input %d) is not what it was", k);
@@ -360,11 +351,11 @@ bool wf_frozen_is_dead(const wf_frozen *z, wf_ctx *c)
 {
     bool dead = false;
     for (int k = 0; k < z->n_source && !dead; k++) {
-        bool pinned = false;
-        wf_slot *slot = z->src[k].st ? wf_pin(c, z->src[k].handle, &pinned, NULL) : NULL;
+        wf_hold how;
+        wf_slot *slot = z->src[k].st ? wf_take_hold(c, z->src[k].handle, &how) : NULL;
         dead = z->src[k].st && !slot;
-        if (pinned) {
-            wf_unpin(c, slot);
+        if (slot) {
+            wf_end_hold(c, slot, how);
         }
     }
     return dead;

@@ -36,22 +36,19 @@ weft_status wf_update_run_ops(const update *u)
     return WEFT_OK;
 }
 
-/* The tensors of an update, borrowed or pinned, and which of them are written. */
+/* The tensors of an update, held, and which of them are written. */
 typedef struct held {
     wf_ctx *c;
     wf_slot *slot[T0];
-    bool borrowed[T0], pinned[T0], written[T0];
+    wf_hold how[T0];
+    bool written[T0];
     int n;
 } held;
 
 static void let_go(const held *h)
 {
     for (int i = h->n; i-- > 0;) {
-        if (h->borrowed[i]) {
-            wf_give_back(h->c, h->slot[i]);
-        } else if (h->pinned[i]) {
-            wf_unpin(h->c, h->slot[i]);
-        }
+        wf_end_hold(h->c, h->slot[i], h->how[i]);
     }
 }
 
@@ -62,11 +59,7 @@ static bool hold(held *h, const update *u)
     h->c = wf_ctx_get();
     for (h->n = 0; h->n < n; h->n++) {
         h->written[h->n] = false;
-        h->slot[h->n] = wf_borrow(h->c, u->tensor[h->n]);
-        h->borrowed[h->n] = h->slot[h->n] != NULL;
-        if (!h->slot[h->n]) {
-            h->slot[h->n] = wf_pin(h->c, u->tensor[h->n], &h->pinned[h->n], NULL);
-        }
+        h->slot[h->n] = wf_take_hold(h->c, u->tensor[h->n], &h->how[h->n]);
         if (!h->slot[h->n]) {
             let_go(h);
             return false;
