@@ -106,6 +106,52 @@ Test(gpu_libs, a_step_repeated_neither_allocates_nor_waits)
     weft_scope_end(s);
 }
 
+static weft_status biased(void *self, const weft_tensor *in, int n, weft_tensor *out, int n_out)
+{
+    (void)n, (void)n_out;
+    out[0] = weft_linear(in[0], in[1], in[2]);
+    out[0] = self ? weft_relu(out[0]) : out[0];
+    return weft_error_status(out[0]);
+}
+
+/* Launches of a call after the first few, traced and eager. */
+static void launches_of(void *relu, const weft_tensor in[3], weft_tensor want, int64_t launches)
+{
+    weft_jit *j = weft_jit_trace(biased, relu, .synchronous = true);
+    wf_cuda_counters before = {0}, after;
+    for (int i = 0; i < 8; i++) {
+        weft_tensor y;
+        wf_cuda_get_counters(&before);
+        cr_assert_eq(i % 2 ? weft_jit_call(j, in, 3, &y, 1) : biased(relu, in, 3, &y, 1), WEFT_OK,
+                     "%s", weft_last_error());
+        wf_cuda_get_counters(&after);
+        cr_assert(i < 6 || after.launches - before.launches == launches, "%d launches, %d, call %d",
+                  (int)(after.launches - before.launches), (int)launches, i);
+        check_equal("linear", want, y);
+    }
+    weft_jit_free(j);
+}
+
+/* A bias is the product's epilogue, eager and in plans: one launch. An activation is one of its own: the library's
+ * lose NaN and the sign of zero (relu), or are approximations (gelu). */
+Test(gpu_libs, a_bias_is_no_launch)
+{
+    static char yes;
+    with_libraries();
+    if (strstr(wf_cuda_gemm_name(), "not found")) {
+        cr_skip_test("%s", wf_cuda_gemm_name());
+    }
+    static const weft_dtype types[] = {WEFT_F32, WEFT_BF16};
+    for (int t = 0; t < 2; t++) {
+        weft_tensor x = numbers(1, weft_shape(24, 16), types[t]),
+                    w = numbers(2, weft_shape(32, 16), types[t]),
+                    b = numbers(4, weft_shape(32), types[t]);
+        const weft_tensor in[3] = {away(x), away(w), away(b)};
+        launches_of(NULL, in, weft_linear(x, w, b), 1);
+        launches_of(&yes, in, weft_relu(weft_linear(x, w, b)), 2);
+    }
+}
+
 static void convolution(weft_device d, int64_t groups, weft_tensor out[3])
 {
     weft_tensor x = weft_to(numbers(1, weft_shape(2, 4, 9, 7), WEFT_F32), d),
