@@ -164,15 +164,24 @@ typedef struct square {
     int64_t i, j, from; /* from: where the diagonal that is walked began */
 } square;
 
-/* The square after s of m rows and n columns: the next one of the same rows, so that lines and pages of dst fill up, or
- * the next one of a diagonal. */
-static inline square after(square s, int64_t m, int64_t n, int64_t side, bool diagonal)
+/* How the squares of a block are walked. */
+typedef enum walk { ALONG, DOWN, DIAGONAL } walk;
+
+/* The square after s of m rows and n columns: the next one of the same rows, so that lines and pages of dst fill up, the
+ * next one of the same columns, so that src is read from end to end, or the next one of a diagonal. */
+static inline square after(square s, int64_t m, int64_t n, int64_t side, walk w)
 {
-    if (!diagonal) {
+    if (w == ALONG) {
         s.j += side;
         if (s.j < n)
             return s;
         return (square){.i = s.i + side < m ? s.i + side : 0};
+    }
+    if (w == DOWN) {
+        s.i += side;
+        if (s.i < m)
+            return s;
+        return (square){.j = s.j + side < n ? s.j + side : 0};
     }
     s.i += side;
     s.j = (s.j > 0 ? s.j : n) - side;
@@ -184,7 +193,8 @@ static inline square after(square s, int64_t m, int64_t n, int64_t side, bool di
 
 /* Of the next square the lines of dst are fetched: stores wait longer for their lines than loads do. Rows that share
  * sets of the first cache, as those a power of two apart do, are turned along diagonals: all squares of one row or
- * column of squares would need the same few sets. (Not if rows start within lines: those are best filled at once.)
+ * column of squares would need the same few sets. Other rows are read from end to end, unless some start within lines of
+ * dst: those are best filled at once.
  * Past the caches rows of dst are written one after the other, by pairs of lines; the lines of src are copied first,
  * since as many of one set as a square has would drive each other out before their last quarter is read. */
 #define PACK(T, width)                                                                             \
@@ -200,11 +210,11 @@ static inline square after(square s, int64_t m, int64_t n, int64_t side, bool di
                                        int64_t n)                                                  \
     {                                                                                              \
         enum { L = LINE / sizeof(T), SIZE = sizeof(T) };                                           \
-        const bool diagonal =                                                                      \
-            (((uintptr_t)d % LINE) | (uintptr_t)((ldd | s0) * SIZE % CROWDED)) == 0;               \
+        const uintptr_t apart = (uintptr_t)((ldd | s0) * SIZE);                                    \
+        const walk w = ((uintptr_t)d | apart) % LINE ? ALONG : apart % CROWDED ? DOWN : DIAGONAL;  \
         square at = {0}, next;                                                                     \
         for (int64_t left = m / L * (n / L); left > 0; left--, at = next) {                        \
-            next = after(at, m, n, L, diagonal);                                                   \
+            next = after(at, m, n, L, w);                                                          \
             square_##width(d + at.i * ldd + at.j, ldd, s + at.i + at.j * s0, s0,                   \
                            ((next.i - at.i) * ldd + next.j - at.j) * SIZE);                        \
         }                                                                                          \
