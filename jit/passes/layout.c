@@ -39,10 +39,18 @@ bool wf_map_is_whole(const wf_layout *l, const wf_map_of *m)
     if (m->offset || m->nterms || !m->root) {
         return false;
     }
-    wf_view v;
-    wf_map_view(l, m, &v);
-    return wf_view_is_contiguous(&v) &&
-           wf_view_numel(&v) == wf_type_numel(wf_fn_type(l->f, m->root));
+    const wf_type *t = wf_fn_type(l->f, m->root);
+    const int64_t *d = wf_map_dims(l, m), *step = wf_map_strides(l, m);
+    bool same = m->rank == t->rank;
+    int64_t n = 1;
+    for (int i = m->rank; i-- > 0;) { /* asked of every operand, several times */
+        if (d[i] != 1 && step[i] != n) {
+            return false;
+        }
+        same = same && d[i] == t->dims[i];
+        n *= d[i];
+    }
+    return same || n == wf_type_numel(t);
 }
 
 int wf_map_dense(wf_layout *l, wf_val root, const wf_type *t, wf_map_of *out)
