@@ -6,12 +6,17 @@
  */
 
 #define NR (2 * VL)
+/* Rows up to which waiting for B in place is not hidden by arithmetic, and how many rows of B ahead it is asked for. */
+#define FEW 8
+#define AHEAD 10
 
 /* c[0..rows) x [0..nr) := or += a * b, in `nv` vectors of columns. Element (i, p) of A lies at
  * a[i * rs + p * ps]; b has kc rows of nv * VL readable elements. */
-static inline __attribute__((always_inline)) void
-F(tile_n)(int rows, int nv, int64_t kc, const T *restrict a, int64_t rs, int64_t ps,
-          const T *restrict b, int64_t ldb, T *restrict c, int64_t ldc, int64_t nr, int add)
+static inline __attribute__((always_inline)) void F(tile_n)(int rows, int nv, int64_t kc,
+                                                            const T *restrict a, int64_t rs,
+                                                            int64_t ps, const T *restrict b,
+                                                            int64_t ldb, T *restrict c, int64_t ldc,
+                                                            int64_t nr, int add, T *restrict copy)
 {
     V acc[MR][2];
     WF_UNROLL
@@ -19,7 +24,12 @@ F(tile_n)(int rows, int nv, int64_t kc, const T *restrict a, int64_t rs, int64_t
         acc[i][0] = acc[i][1] = V_SET1(0);
     /* Every third row has a pointer, so that a stride known late still fits addressing modes. */
     const T *a0 = a, *a1 = a + 3 * rs, *a2 = a + 6 * rs, *a3 = a + 9 * rs;
+    const int64_t far = ldb > NR ? AHEAD * ldb : 0;
     for (int64_t p = 0; p < kc; p++) {
+        if (TILE_ALL && nv > 1 && (rows <= FEW || copy)) {
+            __builtin_prefetch(b + far);
+            __builtin_prefetch(b + far + VL);
+        }
         V b0 = V_LOAD(b), b1 = nv > 1 ? V_LOAD(b + VL) : b0;
         WF_UNROLL
         for (int i = 0; i < rows; i++) {
@@ -28,6 +38,11 @@ F(tile_n)(int rows, int nv, int64_t kc, const T *restrict a, int64_t rs, int64_t
             acc[i][0] = V_FMA(ai, b0, acc[i][0]);
             if (nv > 1)
                 acc[i][1] = V_FMA(ai, b1, acc[i][1]);
+        }
+        if (copy) {
+            V_STORE(copy, b0);
+            V_STORE(copy + VL, b1);
+            copy += NR;
         }
         a0 += ps, a1 += ps, a2 += ps, a3 += ps;
         b += ldb;
@@ -64,9 +79,9 @@ F(tile_n)(int rows, int nv, int64_t kc, const T *restrict a, int64_t rs, int64_t
 #define TILE_CASE(R)                                                                               \
     case R:                                                                                        \
         if (nr > VL)                                                                               \
-            F(tile_n)(R <= MR ? R : MR, 2, kc, a, rs, ps, b, ldb, c, ldc, nr, add);                \
+            F(tile_n)(R <= MR ? R : MR, 2, kc, a, rs, ps, b, ldb, c, ldc, nr, add, NULL);          \
         else                                                                                       \
-            F(tile_n)(R <= MR ? R : MR, 1, kc, a, rs, ps, b, ldb, c, ldc, nr, add);                \
+            F(tile_n)(R <= MR ? R : MR, 1, kc, a, rs, ps, b, ldb, c, ldc, nr, add, NULL);          \
         break
 
 /* At most MR rows; returns how many of them were made. Every count has code of its own for float, few have for
@@ -103,6 +118,15 @@ static int64_t F(tile)(int64_t rows, int64_t kc, const T *a, int64_t rs, int64_t
     return rows;
 }
 
+#if TILE_ALL
+/* A full tile that leaves its panel of B packed for the next ones: the copy's misses are under its arithmetic. */
+static void F(tile_first)(int64_t kc, const T *a, int64_t rs, int64_t ps, const T *b, int64_t ldb,
+                          T *c, int64_t ldc, int add, T *copy)
+{
+    F(tile_n)(MR, 2, kc, a, rs, ps, b, ldb, c, ldc, NR, add, copy);
+}
+#endif
+
 /* One k slice of a block. A lies packed in panels of MR rows (the last one narrower) if a_rs is 0, else
  * in place. B lies packed in panels of NR columns, or in place (direct) but for a last panel that does
  * not fill its vectors, which pb has. A panel in place that several tiles read is copied behind that
@@ -116,10 +140,18 @@ static void F(slice)(int64_t m, int64_t n, int64_t kc, const T *a, int64_t a_rs,
         int copy = in_place && m > MR && ldb > NR;
         T *panel = pb + NR * kc;
         const T *b = copy ? panel : in_place ? direct + j : direct ? pb : pb + j * kc;
-        for (int64_t p = 0; copy && p < kc; p++)
+        int64_t done = 0;
+#if TILE_ALL
+        if (copy && nr == NR) {
+            F(tile_first)
+            (kc, a, a_rs ? a_rs : 1, a_rs ? a_cs : MR, direct + j, ldb, c + j, ldc, add, panel);
+            done = MR;
+        }
+#endif
+        for (int64_t p = 0; copy && !done && p < kc; p++)
             for (int64_t x = 0; x < nr; x += VL)
                 V_STORE(panel + p * NR + x, V_LOAD(direct + j + p * ldb + x));
-        for (int64_t i = 0; i < m; i += MR) {
+        for (int64_t i = done; i < m; i += MR) {
             int64_t rows = m - i < MR ? m - i : MR;
             const T *from = a_rs ? a + i * a_rs : a + i * kc;
             for (int64_t r = 0; r < rows;)
