@@ -73,6 +73,25 @@ uint64_t next_random(void)
 
 /* -- the control table ------------------------------------------------------------------------------ */
 
+/* What handles that are forgotten stand for: functions always are, the rest where giving it back was made to fail. */
+static void drop_objects(void)
+{
+    for (int i = 0; i < n_handles; i++) {
+        void *object = handles[i].object;
+        if (handles[i].kind == EVENT) {
+            record_unref(((event *)object)->last);
+            free(object);
+        } else if (handles[i].kind == FUNCTION) {
+            free(object);
+        } else if (handles[i].kind == MODULE) {
+            image_free(object);
+        } else if (handles[i].kind == GRAPH || handles[i].kind == EXEC) {
+            graph_free(object);
+        }
+    }
+    n_handles = n_free = 0;
+}
+
 static void reset(int devices, size_t memory)
 {
     api_lock();
@@ -84,8 +103,8 @@ static void reset(int devices, size_t memory)
     uint64_t random = fake.random;
     size_t had = fake.memory;
     int count = fake.devices;
+    drop_objects();
     memset(&fake, 0, sizeof fake);
-    n_handles = n_free = 0;
     fake.order = order;
     fake.guard = guard;
     fake.vm = vm;

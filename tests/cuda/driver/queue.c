@@ -238,7 +238,9 @@ cu_result record_event(stream *s, event *e)
     op *o = op_new(OP_RECORD, s, "record");
     record *r = calloc(1, sizeof *r);
     if (!o || !r) {
-        free(o);
+        if (o) {
+            op_free(o);
+        }
         free(r);
         return CU_OUT_OF_MEMORY;
     }
