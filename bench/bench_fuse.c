@@ -6,7 +6,8 @@
  * One JSON line per case, size and thread count: us a call of the traced function; over_eager: how many
  * times as fast it is as the function called; of_limit: the bandwidth it reaches as a share of a copy's,
  * counting what the whole function must read and write once (cases without matrix products).
- * WEFT_JIT=0 times tier 0. A traced call includes recording.
+ * WEFT_JIT=0 times tier 0. A traced call includes recording. The tiny_ cases are short functions on small tensors, one size
+ * and one thread: what recording costs them, or the choice not to (jit/call_eager.c).
  *
  * Case plan_build: ns an instruction to plan functions of 10 to 10^5 instructions (blocks of a transformer's
  * rows); plan_run: ns a step to run them on the smallest of tensors.
@@ -173,6 +174,32 @@ static weft_status adamw(void *self, const weft_tensor *in, int n_in, weft_tenso
     return weft_optim_step(j->optim);
 }
 
+static weft_status tiny_add(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                            int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_add(in[0], in[0]);
+    return WEFT_OK;
+}
+
+static weft_status tiny_chain(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                              int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = in[0];
+    for (int i = 0; i < 50; i++)
+        out[0] = i & 1 ? weft_mul(out[0], in[0]) : weft_add(out[0], in[0]);
+    return WEFT_OK;
+}
+
+static weft_status tiny_matmul(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                               int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_matmul(in[0], in[0]);
+    return WEFT_OK;
+}
+
 /* -- cases --------------------------------------------------------------------------------------------------- */
 
 /* Weights are scaled by their fan-in as in real models: otherwise gelu's derivative leaves subnormal numbers, and
@@ -242,6 +269,17 @@ static void open_rows(job *j, weft_jit_fn fn, int64_t rows, int64_t n, int reads
     j->moved += 4.0 * (double)(rows * n) * (1 + j->n_out);
 }
 
+static void open_tiny(job *j, const char *name)
+{
+    const bool wide = strcmp(name, "matmul") == 0 || strcmp(name, "softmax") == 0;
+    j->fn = strcmp(name, "matmul") == 0    ? tiny_matmul
+            : strcmp(name, "softmax") == 0 ? softmax
+            : strcmp(name, "chain") == 0   ? tiny_chain
+                                           : tiny_add;
+    j->in[j->n_in++] = wide ? randn(64, 64) : randn(4, 4);
+    j->n_out = 1;
+}
+
 static bool open_case(job *j, const char *name, bool large)
 {
     const int64_t n = 1024, rows = large ? 16384 : 128; /* 64 MiB, 512 KiB a tensor */
@@ -276,6 +314,8 @@ static bool open_case(job *j, const char *name, bool large)
         open_mlp(j, large ? 4096 : 128);
     else if (strcmp(name, "adamw") == 0)
         open_adamw(j, large ? 512 : 8);
+    else if (strncmp(name, "tiny_", 5) == 0)
+        open_tiny(j, name + 5);
     else
         return false;
     return true;
@@ -313,10 +353,12 @@ static void measure(const char *name, bool large, int threads)
         bench_die("no such case");
     weft_set_num_threads(threads);
     j->jit = weft_jit_trace(j->fn, j, .name = name);
-    const int warm = large ? 30 : 100;
+    const bool tiny = strncmp(name, "tiny_", 5) == 0;
+    const int warm = tiny ? 20000 : large ? 30 : 100;
     for (int i = 0; i < warm; i++) { /* until every kernel is native and the way is chosen */
         run_traced(j);
-        usleep(i < 10 ? 20000 : 0);
+        if (i < 10)
+            usleep(20000);
     }
     bench_side sides[2 + BENCH_LIMIT_SIDES] = {{.run = run_traced, .arg = j},
                                                {.run = run_eager, .arg = j}};
@@ -327,12 +369,13 @@ static void measure(const char *name, bool large, int threads)
     bench_race(sides, count, &(bench_plan){.threads = threads, .seconds = 4});
     weft_jit_stats st;
     weft_jit_get_stats(j->jit, &st);
-    bench_open("fuse", name, large ? "large" : "L2", "f32", threads);
+    bench_open("fuse", name, tiny ? "tiny" : large ? "large" : "L2", "f32", threads);
     bench_number("us", sides[0].median * 1e6);
     bench_number("over_eager", sides[1].median / sides[0].median);
     bench_number("target_over_eager", 0.97);
     bench_number("steps", (double)st.steps);
     bench_number("ops", (double)st.ops);
+    bench_number("ran_eagerly", (double)st.eager / (double)(st.eager + st.calls));
     if (j->moved > 0) {
         bench_number("of_limit",
                      j->moved / sides[0].median * 1e-9 / bench_limit_gbps(&limit, sides, 2, false));
@@ -442,10 +485,11 @@ static void measure_plans(bool build)
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {"gelu_chain", "long_chain",    "softmax", "scaled_softmax",
-                                        "layer_norm", "norm_block",    "mlp",     "adamw",
-                                        "dropout",    "cross_entropy", "mse",     "linear_gelu",
-                                        "gelu_alone"};
+    static const char *const names[] = {
+        "gelu_chain", "long_chain", "softmax",     "scaled_softmax", "layer_norm", "norm_block",
+        "mlp",        "adamw",      "dropout",     "cross_entropy",  "mse",        "linear_gelu",
+        "tiny_add",   "tiny_chain", "tiny_matmul", "tiny_softmax",
+        "gelu_alone"};
     const int only = argc > 2 ? atoi(argv[2]) : 0;
     if (argc < 2 || !*argv[1] || strcmp(argv[1], "plan_build") == 0)
         measure_plans(true);
@@ -454,7 +498,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         for (int large = 0; large < 2; large++)
             for (int threads = 1; threads <= 2; threads++)
-                if ((argc < 2 || !*argv[1] || strcmp(argv[1], names[i]) == 0) &&
+                if ((strncmp(names[i], "tiny_", 5) != 0 || large + threads == 1) &&
+                    (argc < 2 || !*argv[1] || strcmp(argv[1], names[i]) == 0) &&
                     (only == 0 || only == threads))
                     measure(names[i], large != 0, threads);
     return 0;

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/device.h"
 #include "eager/pool.h"
 #include "eager/profile.h"
 #include "jit/call_impl.h"
@@ -55,6 +56,7 @@ weft_jit *(weft_jit_trace)(const weft_jit_args *args)
     j->no_fuse = args->no_fuse;
     j->synchronous = args->synchronous;
     j->freezes = args->frozen;
+    j->adapts = wf_call_may_run_eagerly(args);
     j->verify_every = args->verify_every ? args->verify_every : VERIFY;
     j->max_plans = args->max_plans > 0 ? args->max_plans : MAX_PLANS;
     pthread_mutex_init(&j->lock, NULL);
@@ -125,6 +127,7 @@ void weft_jit_get_stats(weft_jit *j, weft_jit_stats *out)
         pthread_mutex_lock(&j->lock);
         *out = j->stats;
         out->frozen = atomic_load_explicit(&j->replays, memory_order_relaxed);
+        out->eager = atomic_load_explicit(&j->eager, memory_order_relaxed);
         pthread_mutex_unlock(&j->lock);
     }
 }
@@ -260,7 +263,12 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
         return (weft_status)rc;
     }
     freezing z = {NULL, NULL, 0, false};
+    wf_turn turn = {NULL, 0};
     int64_t start = wf_prof_start();
+    if (j->adapts && !c->recorder && !start &&
+        wf_call_eagerly(j, c, in, n_in, out, n_out, &turn, &rc)) {
+        return (weft_status)rc;
+    }
     if (j->freezes && !c->recorder) {
         wf_frozen_args a;
         wf_frozen *frozen = wf_call_find_frozen(j, c, in, n_in, n_out, &a, &z.verify);
@@ -313,6 +321,7 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
     for (int i = 0; i < n_out; i++) {
         out[i] = ran ? (weft_tensor){0, c->id, c->error_last} : r ? r[i] : WEFT_NONE;
     }
+    const int device = t ? t->base.device : WF_DEVICE_HOST;
     if (t) {
         close_trace(j, t);
     }
@@ -323,6 +332,7 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
     if (t) {
         note_call(start, j, WEFT_PROFILE_CALL, "recorded");
     }
+    wf_call_recorded(j, &turn, device, rc ? rc : ran);
     return (weft_status)(rc ? rc : ran);
 }
 
@@ -400,6 +410,11 @@ weft_status weft_jit_explain(weft_jit *j, FILE *out)
                 "thawed\n",
                 (long long)atomic_load_explicit(&j->replays, memory_order_relaxed),
                 (long long)s->misses, (long long)s->verified, (long long)s->thawed);
+    }
+    if (j->adapts) {
+        fprintf(out, "  %lld calls ran eagerly\n",
+                (long long)atomic_load_explicit(&j->eager, memory_order_relaxed));
+        wf_call_explain_ways(j, out);
     }
     for (int i = 0; i < j->nbreaks; i++) {
         fprintf(out, "  broken %lld times by %s%s%s\n", (long long)j->breaks[i].count,

@@ -19,6 +19,8 @@ enum {
     MAX_NAME = 64,
     MAX_FROZEN = 8,
     MAX_WAITING = 4,
+    MAX_WAYS = 12,
+    WF_EAGER_RESULTS = 8, /* calls of more results are recorded */
     VERIFY = 100
 };
 _Static_assert(sizeof((weft_jit_reason *)0)->text == WF_REASON, "reasons fit");
@@ -37,11 +39,30 @@ typedef struct waiting {
     uint64_t hash;
 } waiting;
 
+/* A kind of calls, and whether they record (jit/call_eager.c). */
+typedef struct wf_way {
+    _Atomic uint64_t key;    /* 0: none yet */
+    _Atomic bool eager;      /* they run the function */
+    _Atomic bool trial;      /* the ways are measured now */
+    _Atomic int turn;        /* calls of the trial so far */
+    _Atomic int64_t left;    /* calls until the next trial */
+    _Atomic int64_t best[2]; /* ns of the trial: recorded, plain */
+    bool settled; /* under the lock: the plan did in the last trial what it will always do */
+    int64_t period, ns[2]; /* likewise: calls between trials; best of the last one, 0: none */
+    char says[64];         /* the arguments */
+} wf_way;
+
+/* A call of a kind. */
+typedef struct wf_turn {
+    wf_way *way;   /* NULL: nothing is chosen */
+    int64_t start; /* 0: it is not timed */
+} wf_turn;
+
 struct weft_jit {
     weft_jit_fn fn;
     void *self;
     char name[MAX_NAME];
-    bool single_graph, no_fuse, synchronous, freezes;
+    bool single_graph, no_fuse, synchronous, freezes, adapts;
     int max_plans, verify_every;
     pthread_mutex_t lock;
     entry *plans; /* in no order: recordings differ in few plans, and the hash decides at once */
@@ -51,6 +72,8 @@ struct weft_jit {
     int nidle, capidle;
     weft_jit_stats stats;    /* but for `frozen` */
     _Atomic int64_t replays; /* of frozen calls: counted without the lock */
+    _Atomic int64_t eager;   /* calls that ran the function: likewise */
+    wf_way ways[MAX_WAYS];   /* the first ones have a key */
     weft_jit_break breaks[MAX_BREAKS];
     int nbreaks;
     weft_jit_reason reasons[MAX_REASONS];
@@ -85,5 +108,16 @@ int wf_call_run_frozen(weft_jit *j, wf_ctx *c, wf_frozen *z, wf_frozen_args *a, 
                        int n_out);
 /* Runs a recorded segment by its plan, made now if there is none; user: the weft_jit. */
 int wf_call_run_segment(void *user, wf_job *job, wf_why *why);
+
+/* May calls of such a trace run the function itself? */
+bool wf_call_may_run_eagerly(const weft_jit_args *a);
+/* Runs the function if that is this call's way, or its turn: true, with the status in *rc. Else the call is to be recorded,
+ * and *t given to wf_call_recorded. */
+bool wf_call_eagerly(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out,
+                     int n_out, wf_turn *t, int *rc);
+/* The call has been recorded and run, on a device; rc: its status. */
+void wf_call_recorded(weft_jit *j, const wf_turn *t, int device, int rc);
+/* Called with the lock. */
+void wf_call_explain_ways(weft_jit *j, FILE *out);
 
 #endif

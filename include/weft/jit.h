@@ -11,9 +11,17 @@
  * temporary memory) and run. The results, the memory of tensors that were written in place, gradients and random
  * generators are bit for bit what calling `step` would have left.
  *
- * This happens at every call, so nothing can go stale: host `if`, `for` and numbers, captured tensors, shapes,
+ * This happens at every call but those that are faster without it (below), so nothing can go stale: host `if`, `for` and numbers, captured tensors, shapes,
  * grad mode may differ from call to call. Numbers (a learning rate, a fill value, eps, seeds, the start of a
  * slice) are arguments of a plan; ops, shapes, element types and axes are what a plan is found by.
+ *
+ * Recording has a price, some hundred nanoseconds a call and about an eager op on a few elements an op. Where that is more than
+ * the plan saves, a call runs `step` itself: after some recorded calls with arguments of the same types, extents, requirement
+ * of gradients and grad mode, both ways are measured in turns, and again later, less and less often. weft_jit_stats.eager counts
+ * such calls, weft_jit_explain says what was measured. Never under .single_graph, .synchronous, .frozen, .no_fuse or
+ * .always_record, for calls of more than 1 ms, while something is profiled or dumped, or on a GPU; WEFT_JIT_EAGER=0 switches it
+ * off. The results are the same, bit for bit; breaks are not counted, memory that a failing kernel was to change is as `step`
+ * leaves it, and an op whose result nobody uses is run.
  *
  * Everything may happen inside: backward, hooks, custom functions, optimisers, random numbers, writes in place
  * through any alias. What is made inside and still reachable afterwards (results, kept tensors, gradients, values
@@ -70,7 +78,9 @@ typedef struct weft_jit_args {
      * (default 100; -1: none) records, compares bit by bit, and thaws the function if anything differs. */
     bool frozen;
     int verify_every;
-    int max_plans; /* plans kept at most, the least recently used one goes; default 256 */
+    bool
+        always_record; /* never run fn itself, however slow recording is (see weft_jit_stats.eager) */
+    int max_plans;     /* plans kept at most, the least recently used one goes; default 256 */
     int end_;
 } weft_jit_args;
 /* A traced function: `weft_jit_trace(fn, self, .single_graph = true)`. It may be called from many threads at
@@ -111,6 +121,7 @@ typedef struct weft_jit_stats {
     int64_t refusals;  /* recordings that could not be frozen */
     int64_t verified;  /* replays that were checked by a recording */
     int64_t thawed;    /* of those, the ones that differed */
+    int64_t eager;     /* calls that ran fn itself */
 } weft_jit_stats;
 WEFT_API void weft_jit_get_stats(weft_jit *j, weft_jit_stats *out);
 

@@ -1,0 +1,287 @@
+/*
+ * tests/jit/test_jit_eager.c -- traced functions that run themselves instead of recording: the same results, state, errors
+ * and lifetimes whichever way a call goes. After WARM recorded calls of a kind a trial runs both ways, whatever is faster.
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+
+#define OK(call) cr_assert_eq(call, WEFT_OK, "%s", weft_last_error())
+#define FN(name)                                                                                   \
+    static weft_status name(void *self, const weft_tensor *in, int n_in, weft_tensor *out,         \
+                            int n_out)
+
+enum { WARM = 64, TRIAL = 16, PLAIN = 8 /* calls of a trial */, CALLS = WARM + TRIAL + 40 };
+
+static weft_jit_stats stats_of(weft_jit *j)
+{
+    weft_jit_stats s;
+    weft_jit_get_stats(j, &s);
+    return s;
+}
+
+static weft_tensor leaf(double v)
+{
+    const weft_tensor t = weft_keep(weft_full(weft_shape(2, 3), v, WEFT_F32));
+    OK(weft_requires_grad_(t, true));
+    return t;
+}
+
+typedef struct model {
+    weft_tensor w, state, kept;
+    weft_generator rng;
+} model;
+
+/* All that a call may do: a gradient, a captured write, random numbers, a kept tensor, views, handles left over. */
+FN(busy)
+{
+    model *m = self;
+    (void)n_in, (void)n_out;
+    weft_tensor h = weft_mul(m->w, in[0]);
+    h = weft_dropout(h, .p = 0.25, .training = true, .generator = &m->rng);
+    weft_status s = weft_backward(weft_sum(weft_tanh(h)));
+    weft_no_grad_begin();
+    s = s ? s : weft_add_(m->state, weft_grad(m->w));
+    s = s ? s : weft_add_(m->w, weft_mul(weft_grad(m->w), weft_f(-0.01)));
+    weft_free(m->kept);
+    m->kept = weft_keep(weft_exp(m->state));
+    out[0] = weft_add(m->state, in[0]);
+    out[1] = weft_narrow(out[0], 1, 1, 2);
+    out[2] = in[0];
+    weft_no_grad_end();
+    return s ? s : weft_set_grad(m->w, WEFT_NONE);
+}
+
+Test(eager, a_call_leaves_the_same_either_way)
+{
+    model a = {.rng = {7, 0}}, b = {.rng = {7, 0}};
+    a.w = leaf(0.5);
+    b.w = leaf(0.5);
+    a.state = weft_keep(weft_zeros(weft_shape(2, 3), WEFT_F32));
+    b.state = weft_keep(weft_zeros(weft_shape(2, 3), WEFT_F32));
+    weft_jit *j = weft_jit_trace(busy, &b, .name = "busy");
+    for (int i = 0; i < CALLS; i++) {
+        weft_scope s = weft_scope_begin();
+        weft_tensor x = weft_full(weft_shape(2, 3), 0.1 * i, WEFT_F32), y[3], z[3];
+        OK(busy(&a, &x, 1, y, 3));
+        const uint32_t before = weft_write_count(b.state);
+        OK(weft_jit_call(j, &x, 1, z, 3));
+        cr_assert_eq(weft_write_count(b.state), before + 1, "call %d", i);
+        check_bits("result", y[0], z[0]);
+        check_bits("view", y[1], z[1]);
+        check_bits("state", a.state, b.state);
+        check_bits("parameter", a.w, b.w);
+        check_bits("kept", a.kept, b.kept);
+        cr_assert_eq(a.rng.offset, b.rng.offset);
+        cr_assert(weft_shares_memory(z[0], z[1]) && memcmp(&z[2], &x, sizeof x) == 0);
+        weft_scope_end(s);
+    }
+    cr_assert_geq(stats_of(j).eager, PLAIN);
+    cr_assert_eq(stats_of(j).calls + stats_of(j).eager, CALLS);
+    char *text = NULL;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+    OK(weft_jit_explain(j, f));
+    fclose(f);
+    cr_assert(strstr(text, "calls ran eagerly") && strstr(text, "(f32[2,3]) "), "%s", text);
+    cr_assert(strstr(text, "runs eagerly: ") || strstr(text, "is recorded: "), "%s", text);
+    free(text);
+    weft_jit_free(j);
+    model *both[] = {&a, &b};
+    for (int i = 0; i < 2; i++) {
+        weft_free(both[i]->w);
+        weft_free(both[i]->state);
+        weft_free(both[i]->kept);
+    }
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
+
+FN(doubles)
+{
+    (void)self, (void)n_in, (void)n_out;
+    const weft_tensor left = weft_neg(in[0]); /* ends with the call */
+    if (self) {
+        *(weft_tensor *)self = left;
+    }
+    out[0] = weft_add(in[0], in[0]);
+    return WEFT_OK;
+}
+
+/* What the function leaves in the caller's scope ends with the call. */
+Test(eager, temporaries_end_with_the_call)
+{
+    weft_tensor left = WEFT_NONE, x = weft_ones(weft_shape(3), WEFT_F32), y;
+    weft_jit *j = weft_jit_trace(doubles, &left);
+    for (int i = 0; i < CALLS; i++) {
+        OK(weft_jit_call(j, &x, 1, &y, 1));
+        cr_assert_eq(weft_item_f64(weft_max(y)), 2);
+        cr_assert_neq(weft_error_status(weft_exp(left)), WEFT_OK, "call %d", i);
+    }
+    cr_assert_geq(stats_of(j).eager, PLAIN);
+    weft_jit_free(j);
+}
+
+/* Modes that ask for a recording get one each time; so does the caller who says so. */
+Test(eager, modes_that_always_record)
+{
+    const weft_jit_args modes[] = {{.single_graph = true},
+                                   {.synchronous = true},
+                                   {.no_fuse = true},
+                                   {.frozen = true},
+                                   {.always_record = true}};
+    weft_tensor x = weft_ones(weft_shape(3), WEFT_F32), y;
+    for (size_t k = 0; k < sizeof modes / sizeof *modes; k++) {
+        weft_jit_args a = modes[k];
+        a.fn = doubles;
+        weft_jit *j = (weft_jit_trace)(&a);
+        for (int i = 0; i < CALLS; i++) {
+            OK(weft_jit_call(j, &x, 1, &y, 1));
+        }
+        cr_assert_eq(stats_of(j).eager, 0, "mode %d", (int)k);
+        cr_assert_eq(stats_of(j).calls + stats_of(j).frozen, CALLS);
+        weft_jit_free(j);
+    }
+}
+
+/* Part of another trace: recorded there. More kinds of calls than are told apart: the rest is recorded. */
+Test(eager, kinds_of_calls)
+{
+    weft_tensor y;
+    weft_jit *outer = weft_jit_trace(NULL), *j = weft_jit_trace(doubles);
+    for (int i = 0; i < CALLS; i++) {
+        weft_scope s = weft_scope_begin();
+        weft_tensor x = weft_full(weft_shape(3), i, WEFT_F32);
+        OK(weft_jit_begin(outer));
+        OK(weft_jit_call(j, &x, 1, &y, 1));
+        OK(weft_jit_end(outer));
+        cr_assert_eq(weft_item_f64(weft_max(y)), 2 * i);
+        weft_scope_end(s);
+    }
+    cr_assert_eq(stats_of(j).eager, 0);
+    cr_assert_eq(stats_of(j).inlined, CALLS);
+    for (int rows = 1; rows <= 20; rows++) {
+        for (int i = 0; i < WARM + TRIAL; i++) {
+            weft_scope s = weft_scope_begin();
+            weft_tensor x = weft_full(weft_shape(rows), i, WEFT_F32);
+            OK(weft_jit_call(j, &x, 1, &y, 1));
+            cr_assert(weft_dim(y, 0) == rows && weft_item_f64(weft_max(y)) == 2 * i);
+            weft_scope_end(s);
+        }
+    }
+    cr_assert_geq(stats_of(j).eager, 8 * PLAIN);
+    cr_assert_eq(stats_of(j).calls + stats_of(j).eager, 20 * (WARM + TRIAL));
+    weft_jit_free(j);
+    weft_jit_free(outer);
+}
+
+FN(picks)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_index_select(in[0], 0, in[1]);
+    out[1] = weft_neg(in[0]);
+    return WEFT_OK; /* it does not look at the result */
+}
+
+FN(refuses)
+{
+    (void)n_in, (void)n_out;
+    out[0] = weft_neg(in[0]);
+    return ++*(int *)self % 2 ? WEFT_OK : WEFT_EUNSUPPORTED;
+}
+
+/* The errors of kernels and of the function are the call's, before, in and after the trial. */
+Test(eager, errors)
+{
+    static const int64_t good[2] = {1, 0}, bad[2] = {1, 9};
+    for (int at = 0; at < CALLS; at += 7) {
+        weft_jit *j = weft_jit_trace(picks);
+        weft_tensor x = weft_reshape(weft_arange(0, 6, 1, WEFT_F32), weft_shape(2, 3)), y[2];
+        for (int i = 0; i < CALLS; i++) {
+            weft_scope s = weft_scope_begin();
+            weft_tensor in[2] = {x, weft_from_data(i == at ? bad : good, weft_shape(2), WEFT_I64)};
+            cr_assert_eq(weft_jit_call(j, in, 2, y, 2), i == at ? WEFT_EINDEX : WEFT_OK);
+            if (i == at) {
+                check_error("first", y[0], WEFT_EINDEX, "9");
+                check_error("second", y[1], WEFT_EINDEX, "9");
+            } else {
+                cr_assert_eq(weft_item_f64(weft_min(y[1])), -5);
+            }
+            weft_scope_end(s);
+        }
+        weft_jit_free(j);
+    }
+    int calls = 0;
+    weft_jit *j = weft_jit_trace(refuses, &calls);
+    for (int i = 0; i < CALLS; i++) {
+        weft_tensor x = weft_ones(weft_shape(2), WEFT_F32), y;
+        cr_assert_eq(weft_jit_call(j, &x, 1, &y, 1), i % 2 ? WEFT_EUNSUPPORTED : WEFT_OK);
+        cr_assert_eq(weft_item_f64(weft_max(y)), -1);
+    }
+    cr_assert_geq(stats_of(j).eager, PLAIN);
+    weft_jit_free(j);
+}
+
+FN(opens)
+{
+    weft_jit *const *region = self;
+    (void)n_in, (void)n_out;
+    out[0] = weft_add(in[0], weft_f(1));
+    weft_status s = weft_jit_begin(*region);
+    out[0] = weft_mul(out[0], weft_f(2));
+    return s;
+}
+
+/* A region that the function leaves open ends with it. */
+Test(eager, regions_left_open)
+{
+    weft_jit *region = weft_jit_trace(NULL), *j = weft_jit_trace(opens, &region);
+    for (int i = 0; i < CALLS; i++) {
+        weft_tensor x = weft_full(weft_shape(2), i, WEFT_F32), y;
+        OK(weft_jit_call(j, &x, 1, &y, 1));
+        cr_assert_eq(weft_item_f64(weft_max(y)), 2 * (i + 1));
+        cr_assert_eq(weft_jit_end(region), WEFT_EINVALID);
+    }
+    weft_jit_free(j);
+    weft_jit_free(region);
+}
+
+enum { THREADS = 4, EACH = 200 };
+static _Atomic int wrong;
+
+static void *work(void *arg)
+{
+    weft_jit *j = arg;
+    for (int i = 0; i < EACH; i++) {
+        weft_scope s = weft_scope_begin();
+        weft_tensor x = weft_full(weft_shape(2 + i % 2, 3), i, WEFT_F32), y;
+        float got[9] = {0};
+        bool ok = weft_jit_call(j, &x, 1, &y, 1) == WEFT_OK &&
+                  weft_to_array(y, got, weft_numel(y), WEFT_F32) == WEFT_OK;
+        for (int k = 0; k < 3 * (2 + i % 2); k++) {
+            ok = ok && got[k] == (float)(2 * i);
+        }
+        atomic_fetch_add(&wrong, !ok);
+        weft_scope_end(s);
+    }
+    return NULL;
+}
+
+Test(eager, threads_share_the_choice)
+{
+    weft_jit *j = weft_jit_trace(doubles);
+    pthread_t t[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        cr_assert_eq(pthread_create(&t[i], NULL, work, j), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(t[i], NULL);
+    }
+    cr_assert_eq(atomic_load(&wrong), 0);
+    cr_assert_eq(stats_of(j).calls + stats_of(j).eager, THREADS * EACH);
+    cr_assert_geq(stats_of(j).eager, PLAIN);
+    weft_jit_free(j);
+}
