@@ -170,7 +170,8 @@ static int run_command(const cli_command *c, int argc, char **argv)
         return cli_usage(c->name, "which FILE?");
     }
     int status = c->run(&o);
-    if (fflush(stdout) != 0 && status == CLI_OK) {
+    const bool failed = fflush(stdout) != 0 || ferror(stdout); /* a full buffer went out before */
+    if (failed && status == CLI_OK) {
         return cli_failed(c->name, "standard output cannot be written");
     }
     return status;

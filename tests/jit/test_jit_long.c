@@ -79,7 +79,7 @@ Test(jit_long, a_million_calls_in_flat_memory)
 {
     double rate = 0;
     weft_scope s = weft_scope_begin();
-    weft_jit *j = weft_jit_trace(scaled, &rate, .name = "calls");
+    weft_jit *j = weft_jit_trace(scaled, &rate, .name = "calls", .always_record = true);
     weft_tensor x = weft_ones(weft_shape(4), WEFT_F32);
     const int64_t calls = (int64_t)effort_of(1000000), warm = calls / 10;
     double before = 0;
