@@ -488,8 +488,7 @@ int main(int argc, char **argv)
     static const char *const names[] = {
         "gelu_chain", "long_chain", "softmax",     "scaled_softmax", "layer_norm", "norm_block",
         "mlp",        "adamw",      "dropout",     "cross_entropy",  "mse",        "linear_gelu",
-        "tiny_add",   "tiny_chain", "tiny_matmul", "tiny_softmax",
-        "gelu_alone"};
+        "tiny_add",   "tiny_chain", "tiny_matmul", "tiny_softmax",   "gelu_alone"};
     const int only = argc > 2 ? atoi(argv[2]) : 0;
     if (argc < 2 || !*argv[1] || strcmp(argv[1], "plan_build") == 0)
         measure_plans(true);

@@ -64,22 +64,14 @@ static uint64_t key_of(wf_ctx *c, const weft_tensor *in, int n_in, int n_out)
 {
     uint64_t h = mix((uint64_t)n_in << 32 | (uint64_t)n_out, wf_grad_enabled(c));
     for (int i = 0; i < n_in; i++) {
-        if (in[i].slot >= WF_ABSENT_SLOT) {
-            return 0;
-        }
-        wf_slot *s = wf_slot_of(c, in[i]), *lent = s ? NULL : wf_borrow(c, in[i]);
-        bool pinned = false;
-        s = s ? s : lent ? lent : wf_pin(c, in[i], &pinned, NULL);
+        wf_hold how;
+        wf_slot *s = wf_take_hold(c, in[i], &how);
         if (!s) {
             return 0;
         }
         const bool host = s->st->device == WF_DEVICE_HOST;
         h = mix_slot(h, s);
-        if (lent) {
-            wf_give_back(c, lent);
-        } else if (pinned) {
-            wf_unpin(c, s);
-        }
+        wf_end_hold(c, s, how);
         if (!host) {
             return 0;
         }
