@@ -5,6 +5,7 @@
 #include "io/inflate.h"
 #include "jit/diskcache.h"
 #include "jit/ir/backend.h"
+#include "jit/passes/pass.h"
 
 int cli_doctor(const cli_options *o)
 {
@@ -15,6 +16,12 @@ int cli_doctor(const cli_options *o)
            rc ? why.rule : "");
     printf("%-18s%s\n", "compressed .npz",
            wf_inflate_available() ? "read, by zlib" : "refused: built without zlib (zlib1g-dev)");
+    const char *folder = wf_disk_folder();
+    printf("%-18s%s%s\n", "kernels on disk",
+           folder && *folder ? folder : "none: ", folder && *folder ? "" : wf_disk_reason());
+    if (wf_pass_check_env(&why)) {
+        printf("%-18s%s; %s\n", "WEFT_PASS", why.rule, why.hint);
+    }
     weft_doctor(stdout);
     return CLI_OK;
 }

@@ -159,6 +159,14 @@ foreach(source IN LISTS weft_test_sources)
     endif()
 endforeach()
 
+# Programs traced while arrays move, orders and groups are others, and nothing is remembered.
+if(TARGET test_trace_fuzz)
+    add_test(NAME test_trace_fuzz_stress COMMAND test_trace_fuzz -j1 --verbose=1
+        WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    set_tests_properties(test_trace_fuzz_stress PROPERTIES LABELS "fuzz;criterion" TIMEOUT 600
+        ENVIRONMENT "ASAN_OPTIONS=allocator_may_return_null=1;WEFT_CACHE_SIZE=0;WEFT_STRESS=move,order:5,evict;WEFT_FUZZ_SEED=5001;WEFT_FUZZ_GRAPHS=200")
+endif()
+
 if(TARGET test_cli AND TARGET weft_cli) # it runs the command
     add_dependencies(test_cli weft_cli)
 endif()

@@ -11,8 +11,10 @@
 
 #include "eager/alloc.h"
 #include "eager/borrow.h"
+#include "eager/env.h"
 #include "eager/profile.h"
 #include "eager/tensor.h"
+#include "jit/ir/ir.h"
 
 _Thread_local wf_ctx *wf_tls_ctx __attribute__((tls_model("initial-exec")));
 
@@ -98,6 +100,7 @@ static void after_fork(void)
 static void set_up(void)
 {
     wf_borrow_set_up();
+    wf_grow_moves = wf_env_stress("move", NULL);
     exit_key_ok = pthread_key_create(&exit_key, context_close) == 0;
     pthread_atfork(before_fork, after_fork, after_fork);
 }

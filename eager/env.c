@@ -104,9 +104,31 @@ bool wf_env_stress(const char *mode, int64_t *arg)
     return false;
 }
 
+/* Is every mode one that something asks for? */
+static bool stress_known(void)
+{
+    static const char *const modes[] = {"oom", "verify", "move", "order", "evict"};
+    for (const char *s = wf_env()->WEFT_STRESS; *s;) {
+        size_t n = strcspn(s, ","), word = strcspn(s, ",:");
+        bool known = false;
+        for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+            known = known || (strlen(modes[i]) == word && memcmp(s, modes[i], word) == 0);
+        }
+        if (!known) {
+            return false;
+        }
+        s += n + (s[n] == ',');
+    }
+    return true;
+}
+
 void wf_env_list(FILE *out)
 {
     wf_env();
+    if (!stress_known()) {
+        fprintf(out, "WEFT_STRESS names a mode that does not exist: oom, verify, move, order and "
+                     "evict do\n");
+    }
 #define ENV(name, type, dflt, help)                                                                \
     fprintf(out, "%-18s %-12s (default %s) %s%s\n", #name,                                         \
             state[ID_##name] == ENV_SET ? text[ID_##name] : "-", #dflt, help,                      \

@@ -226,6 +226,9 @@ static verdict read_object(int fd, const void *identity, size_t n, const uint64_
 
 bool wf_disk_get(const void *identity, size_t n, wf_blob *object)
 {
+    if (wf_env_stress("evict", NULL)) {
+        return false;
+    }
     uint64_t hash[2];
     char name[NAME + 1];
     verdict v = UNREADABLE;

@@ -288,7 +288,7 @@ static void set_up(void)
     if (cache.ready)
         return;
     cache.ready = true;
-    cache.cap = wf_env()->WEFT_JIT_MEMORY;
+    cache.cap = wf_env_stress("evict", NULL) ? 0 : wf_env()->WEFT_JIT_MEMORY;
     pthread_atfork(before_fork, after_fork, in_child);
     atexit(stop_thread);
 }

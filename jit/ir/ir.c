@@ -9,11 +9,28 @@
 
 #include "jit/ir/ir.h"
 
+bool wf_grow_moves;
+
+/* Under wf_grow_moves: the array to other memory, what is left behind unreadable as what it was. */
+static int move_away(void *array, uint32_t n, uint32_t cap, size_t size)
+{
+    void *old, *p = malloc((size_t)cap * size);
+    if (!p) {
+        return WEFT_ENOMEM;
+    }
+    memcpy(&old, array, sizeof old);
+    memcpy(p, old, (size_t)n * size);
+    memset(old, 0xA5, (size_t)cap * size);
+    free(old);
+    memcpy(array, &p, sizeof p);
+    return 0;
+}
+
 int wf_grow(void *array, uint32_t n, uint32_t more, uint32_t *cap, size_t size)
 {
     uint64_t need = (uint64_t)n + more, want = *cap ? *cap : 8;
     if (need <= *cap) {
-        return 0;
+        return wf_grow_moves ? move_away(array, n, *cap, size) : 0;
     }
     do {
         want *= 2;

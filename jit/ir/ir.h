@@ -146,6 +146,8 @@ static inline uint64_t wf_slot_bits(int kind, double value)
 /* Room for `more` entries of `size` bytes behind the n of an array from malloc (*array: its address, or NULL);
  * capacities double. WEFT_ENOMEM leaves the array as it was. */
 int wf_grow(void *array, uint32_t n, uint32_t more, uint32_t *cap, size_t size);
+/* WEFT_STRESS=move: every append moves its array, so that a pointer kept across one shows. Set before the first use. */
+extern bool wf_grow_moves;
 
 /* Replaces symbols in t by value[k]. */
 void wf_type_bind(wf_type *t, const int64_t *value);

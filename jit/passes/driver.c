@@ -165,21 +165,30 @@ static int run_pass(int id, wf_pass *p, const wf_fn *in, wf_fn **out, wf_why *wh
 
 /* -- the pipeline ---------------------------------------------------------------------------------------------- */
 
-/* Applies "-a,+b". False with why for a name that is no pass. */
+/* Applies "-a,+b". False with why, the last of them, where names are no passes. */
 static bool toggle(const char *list, bool *on, wf_why *why)
 {
+    bool good = true;
     for (const char *s = list; *s;) {
         size_t n = strcspn(s, ",");
         int id = n > 1 && (*s == '-' || *s == '+') ? wf_pass_find(s + 1, n - 1) : -1;
         if (id < 0) {
             wf_fail(why, WEFT_EINVALID, "\"%.*s\" does not switch a pass", (int)n, s);
             wf_hint(why, "write -name or +name; weft-opt --list shows the names");
-            return false;
+            good = false;
+        } else {
+            on[id] = *s == '+';
         }
-        on[id] = *s == '+';
         s += n + (s[n] == ',');
     }
-    return true;
+    return good;
+}
+
+int wf_pass_check_env(wf_why *why)
+{
+    bool on[WF_PASS_COUNT];
+    *why = (wf_why){0};
+    return toggle(wf_env()->WEFT_PASS, on, why) ? 0 : why->code;
 }
 
 /* The passes to run, in order; their number, or -1. */
@@ -203,7 +212,7 @@ static int choose(const wf_pass_opts *o, int *order, wf_why *why)
     for (int i = 0; i < WF_PASS_COUNT; i++) {
         on[i] = wf_passes[i].on;
     }
-    wf_why ignored; /* a mistake in the environment is no error of the program */
+    wf_why ignored; /* a mistake in the environment is no error of the program; doctor tells */
     toggle(wf_env()->WEFT_PASS, on, &ignored);
     if (o->toggles && !toggle(o->toggles, on, why)) {
         return -1;
@@ -246,6 +255,15 @@ int wf_pass_all(const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why
         if (!rc && dumps) {
             dump(o, f, number, k + 1, wf_passes[order[k]].name);
         }
+    }
+    int64_t seed;
+    if (!rc && !o->only && wf_env_stress("order", &seed)) {
+        wf_fn *next;
+        rc = wf_pass_shuffle((uint64_t)seed, f, &next, why);
+        if (f != in) {
+            wf_fn_free((wf_fn *)(uintptr_t)f);
+        }
+        f = next;
     }
     if (!rc && f == in) { /* the caller will free what it gets */
         return copy_fn(in, out, why);

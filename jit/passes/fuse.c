@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eager/env.h"
 #include "eager/program.h"
 #include "jit/passes/fuse.h"
 
@@ -63,7 +64,8 @@ typedef struct fuser {
     input *inputs;
     size_t ninputs, capinputs;
     uint32_t most;
-    bool rows, alone, no_memory;
+    bool rows, alone, no_memory, cuts;
+    uint64_t coin;
 } fuser;
 
 enum { NIL = UINT32_MAX };
@@ -314,12 +316,24 @@ static uint32_t first_allowed(const fuser *u, uint32_t k, uint32_t *within)
     return least;
 }
 
+/* WEFT_STRESS=order: one instruction in four starts a group of its own. */
+static bool is_cut(const fuser *u, uint32_t k)
+{
+    uint64_t h = (u->coin + k) * 0x9E3779B97F4A7C15u;
+    h = (h ^ h >> 32) * 0xD6E8FEB86659FD93u;
+    return u->cuts && h >> 62 == 0;
+}
+
 static void place(fuser *u, uint32_t k)
 {
     const wf_ins *i = &u->f->ins[k];
     const wf_val *src = wf_ins_src(u->f, i);
     uint32_t within, least = first_allowed(u, k, &within);
     demand d;
+    if (is_cut(u, k)) {
+        open_new(u, WF_STEP_MAP, k);
+        return;
+    }
     if (within != NIL && within >= least && try_join(u, within, k, &d) == WF_REASON_NONE) {
         join(u, within, k, &d);
         return;
@@ -349,6 +363,9 @@ static uint32_t final_group(fuser *u, uint32_t g)
 static bool can_merge(fuser *u, uint32_t a, uint32_t b)
 {
     open_group *x = &u->g[a], *y = &u->g[b];
+    if (is_cut(u, y->head)) {
+        return false;
+    }
     if (y->kind != WF_STEP_MAP || x->space.count != y->space.count ||
         (u->most && x->n + y->n > u->most) || x->scalars + y->scalars > WF_PROGRAM_SCALARS ||
         x->insts + y->insts > WF_PROGRAM_INSTS - WF_PROGRAM_OUTPUTS ||
@@ -589,6 +606,9 @@ int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, u
                .most = most,
                .rows = (flags & WF_FUSE_ROWS) != 0,
                .alone = (flags & WF_FUSE_ALONE) != 0};
+    int64_t seed;
+    u.cuts = wf_env_stress("order", &seed);
+    u.coin = (uint64_t)seed << 32;
     *s = (wf_schedule){.off = (flags & WF_FUSE_OFF) != 0,
                        .rows = (flags & WF_FUSE_ROWS) != 0,
                        .alone = (flags & WF_FUSE_ALONE) != 0};

@@ -48,6 +48,40 @@ static int visit(walk *w, wf_val v, wf_why *why)
     return 0;
 }
 
+/* Some other legal order, under WEFT_STRESS=order: whatever instruction comes up next, its operands before it. */
+int wf_pass_shuffle(uint64_t seed, const wf_fn *in, wf_fn **out, wf_why *why)
+{
+    wf_build b;
+    int rc = wf_build_begin(&b, in, 0);
+    walk w = {.b = &b, .in = in};
+    uint32_t *turn = malloc((in->n + 1u) * sizeof *turn);
+    w.map = calloc(in->n + 1u, sizeof *w.map);
+    w.stack = malloc((in->n + 1u) * sizeof *w.stack);
+    rc = rc || !w.map || !w.stack || !turn ? wf_fail(why, WEFT_ENOMEM, "out of memory") : 0;
+    for (uint32_t k = 0; k < in->n && !rc; k++) { /* Fisher and Yates, inside out */
+        seed = seed * 0x5851F42D4C957F2Du + 0x14057B7EF767814Fu;
+        uint32_t other = (uint32_t)((seed >> 33) % (k + 1u));
+        turn[k] = turn[other];
+        turn[other] = k + 1;
+    }
+    for (uint32_t k = 0; k < in->ninputs && !rc; k++) {
+        rc = wf_build_copy(&b, in, in->inputs[k] - 1, w.map, why);
+    }
+    for (uint32_t k = 0; k < in->n && !rc; k++) {
+        rc = visit(&w, turn[k], why);
+    }
+    for (uint32_t k = 0; k < in->noutputs && !rc; k++) {
+        if (wf_fn_output(b.f, w.map[in->outputs[k]])) {
+            rc = wf_fail(why, WEFT_ENOMEM, "out of memory");
+        }
+    }
+    *out = wf_build_end(&b);
+    free(w.map);
+    free(w.stack);
+    free(turn);
+    return rc;
+}
+
 int wf_pass_order(wf_pass *p, const wf_fn *in, wf_fn **out, wf_why *why)
 {
     wf_build b;

@@ -52,6 +52,9 @@ int wf_pass_all(const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why
 int wf_pass_run(const char *name, const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why);
 /* The pass of a name, or -1. */
 int wf_pass_find(const char *name, size_t len);
+/* 0, or the last name in WEFT_PASS that is no pass, in why. */
+int wf_pass_check_env(wf_why *why);
+int wf_pass_shuffle(uint64_t seed, const wf_fn *in, wf_fn **out, wf_why *why);
 
 /* -- for passes --------------------------------------------------------------------------------------- */
 /* What one pass of one call is given. */
