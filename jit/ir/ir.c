@@ -46,7 +46,7 @@ int wf_grow(void *array, uint32_t n, uint32_t more, uint32_t *cap, size_t size)
     }
     memcpy(array, &p, sizeof p);
     *cap = (uint32_t)want;
-    return 0;
+    return wf_grow_moves ? move_away(array, n, *cap, size) : 0; /* realloc may have stayed */
 }
 
 /* Attribute lists live in blocks that double up to 64 KiB and go with the function. */
