@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/borrow.h"
 #include "jit/frozen_impl.h"
 
 void wf_frozen_retain(wf_frozen *z)
@@ -119,6 +120,24 @@ static bool describe_sources(wf_frozen *z, wf_trace *t, const wf_frozen_args *a,
     return true;
 }
 
+/* The first input whose gradient, made by the call, outlives it; -1: none. */
+static int new_gradient(const wf_frozen *z, wf_trace *t)
+{
+    for (int k = 0; k < z->n_source; k++) {
+        wf_hold how;
+        wf_slot *s = wf_take_hold(t->c, t->outer[k].first, &how);
+        const wf_storage *g = s ? wf_frozen_gradient(t->c, s) : NULL;
+        if (s) {
+            wf_end_hold(t->c, s, how);
+        }
+        if (g &&
+            atomic_load_explicit(&((wf_storage *)(uintptr_t)g)->is_virtual, memory_order_relaxed)) {
+            return k;
+        }
+    }
+    return -1;
+}
+
 /* Which result of the function lives in st, -1: none. */
 static int made_index(wf_trace *t, const wf_storage *st)
 {
@@ -222,6 +241,11 @@ static bool describe(wf_frozen *z, wf_trace *t, const weft_tensor *in, const wef
             refs += others;
             z->made_bytes[k++] = st->nbytes;
         }
+    }
+    const int grad = ok && refs != handles ? new_gradient(z, t) : -1;
+    if (grad >= 0) {
+        return wf_frozen_refuse(
+            reason, "it leaves a new gradient of a tensor (input %d), which outlives it", grad);
     }
     return ok &&
            (refs == handles ||
