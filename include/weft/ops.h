@@ -87,7 +87,8 @@ WEFT_API weft_tensor weft_add(weft_tensor a, weft_tensor b); /* a + b */
 WEFT_API weft_tensor weft_sub(weft_tensor a, weft_tensor b); /* a - b */
 WEFT_API weft_tensor weft_mul(weft_tensor a, weft_tensor b); /* a * b */
 WEFT_API weft_tensor weft_div(weft_tensor a, weft_tensor b); /* a / b; integers go to f32 */
-WEFT_API weft_tensor weft_floor_divide(weft_tensor a, weft_tensor b); /* floor(a / b) */
+/* floor of the exact quotient; a / b where b is infinite: -0 for -1 / inf, where Python has -1 */
+WEFT_API weft_tensor weft_floor_divide(weft_tensor a, weft_tensor b);
 WEFT_API weft_tensor weft_remainder(weft_tensor a, weft_tensor b); /* a - floor(a/b)*b: sign of b */
 WEFT_API weft_tensor weft_fmod(weft_tensor a, weft_tensor b);      /* a - trunc(a/b)*b: sign of a */
 /* a^b. Of integers: exact, wraps; b < 0 is an error if b is a number, else gives 1 / a truncated (0 where a is 0). */
@@ -100,6 +101,8 @@ WEFT_API weft_tensor weft_copysign(weft_tensor a, weft_tensor b); /* |a| with th
 WEFT_API weft_tensor weft_logaddexp(weft_tensor a, weft_tensor b); /* log(e^a + e^b), no overflow */
 WEFT_API weft_tensor weft_xlogy(weft_tensor a,
                                 weft_tensor b); /* a * log(b); 0 where a is 0 and b no NaN */
+/* -(b log a + (1 - b) log(1 - a)), a in [0, 1], logarithms not below -100; gradient (a - b) / max(a(1 - a), 1e-12). */
+WEFT_API weft_tensor weft_bce(weft_tensor a, weft_tensor b);
 WEFT_API weft_tensor weft_leaky_relu(weft_tensor a, weft_tensor slope); /* a > 0 ? a : a * slope */
 WEFT_API weft_tensor weft_elu(weft_tensor a, weft_tensor alpha); /* a > 0 ? a : alpha*(e^a - 1) */
 WEFT_API weft_tensor weft_bitwise_and(weft_tensor a, weft_tensor b); /* bool and integers */
@@ -145,7 +148,8 @@ WEFT_API weft_tensor weft_logical_xor(weft_tensor a, weft_tensor b);   /* of a !
  * Refused: read-only memory, views with several indices on one element, leaves that require grad
  * (outside weft_no_grad_begin / _end). */
 WEFT_API weft_status weft_copy_(weft_tensor x, weft_tensor value); /* x := value */
-WEFT_API weft_status weft_fill_(weft_tensor x, double value); /* integers: as weft_cast of an f64 */
+/* integers: truncated; WEFT_EINVALID if x's type does not hold it */
+WEFT_API weft_status weft_fill_(weft_tensor x, double value);
 WEFT_API weft_status weft_zero_(weft_tensor x);
 WEFT_API weft_status weft_masked_fill_(weft_tensor x, weft_tensor mask, weft_tensor value);
 /* One for each elementwise arithmetic row above; x is the first operand. */
@@ -210,6 +214,7 @@ WEFT_API weft_status weft_hypot_(weft_tensor x, weft_tensor b);
 WEFT_API weft_status weft_copysign_(weft_tensor x, weft_tensor b);
 WEFT_API weft_status weft_logaddexp_(weft_tensor x, weft_tensor b);
 WEFT_API weft_status weft_xlogy_(weft_tensor x, weft_tensor b);
+WEFT_API weft_status weft_bce_(weft_tensor x, weft_tensor b);
 WEFT_API weft_status weft_leaky_relu_(weft_tensor x, weft_tensor slope);
 WEFT_API weft_status weft_elu_(weft_tensor x, weft_tensor alpha);
 WEFT_API weft_status weft_bitwise_and_(weft_tensor x, weft_tensor b);

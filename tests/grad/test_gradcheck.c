@@ -49,6 +49,7 @@ static const domain domains[] = {
     {WF_OP_HYPOT, {0.3, 0.3}, {1, 1}},
     {WF_OP_COPYSIGN, {0.3, 0.3}, {1, 1}},
     {WF_OP_XLOGY, {0.3, 0.3}, {1, 1}},
+    {WF_OP_BCE, {0.2, 0.1}, {0.8, 0.9}},
     {WF_OP_LEAKY_RELU, {0.3, 0.1}, {1, 0.5}},
     {WF_OP_ELU, {-1, 0.5}, {-0.2, 1}},
     {WF_OP_CLAMP, {-0.4, -2, 0.5}, {0.4, -1, 2}},
@@ -83,6 +84,58 @@ static weft_tensor sample(weft_shape shape, double lo, double hi, int seed)
     weft_tensor t = weft_from_data(v, shape, WEFT_F64);
     weft_requires_grad_(t, true);
     return t;
+}
+
+/* -- forward mode: J v against the difference along v, and <u, J v> = <J' u, v> ---------------------- */
+
+static double dot(weft_tensor a, weft_tensor b)
+{
+    return weft_item_f64(weft_sum(weft_mul(a, b)));
+}
+
+static void check_jvp(const char *name, weft_check_fn fn, void *user, weft_tensor *in, int n)
+{
+    const double h = 1e-5;
+    weft_scope sc = weft_scope_begin();
+    weft_tensor v[4], g[4], moved[2][4], y, jv, ends[2];
+    double vs[256];
+    for (int i = 0; i < n; i++) {
+        int64_t count = weft_numel(in[i]);
+        for (int64_t k = 0; k < count; k++) {
+            vs[k] = sin(1 + 2.3 * (double)k + i);
+        }
+        v[i] = weft_from_data(vs, weft_shape_of(in[i]), WEFT_F64);
+        moved[0][i] = weft_detach(weft_sub(in[i], weft_mul(v[i], weft_f(h))));
+        moved[1][i] = weft_detach(weft_add(in[i], weft_mul(v[i], weft_f(h))));
+    }
+    weft_status st = fn(user, in, n, &y, 1);
+    cr_assert_eq(st, WEFT_OK, "%s: %s", name, weft_last_error());
+    bool flat = !weft_requires_grad(y);
+    st = flat ? WEFT_OK
+              : weft_jvp(.outputs = &y, .n_outputs = 1, .inputs = in, .n_inputs = n, .tangents = v,
+                         .results = &jv);
+    cr_assert_eq(st, WEFT_OK, "%s: jvp: %s", name, weft_last_error());
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(fn(user, moved[i], n, &ends[i], 1), WEFT_OK, "%s", name);
+    }
+    weft_tensor slope = weft_mul(weft_sub(ends[1], ends[0]), weft_f(0.5 / h));
+    jv = flat ? weft_zeros_like(slope) : jv;
+    double error = weft_item_f64(weft_max(weft_abs(weft_sub(slope, jv))));
+    double size = weft_item_f64(weft_max(weft_abs(slope)));
+    cr_expect(error <= 1e-5 * (1 + size), "%s: J v is off by %g of %g", name, error, size);
+    if (!flat) {
+        weft_tensor u = weft_cos(weft_detach(y));
+        st = weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = in, .n_inputs = n, .grads = g,
+                          .grad_outputs = &u, .allow_unused = true);
+        cr_assert_eq(st, WEFT_OK, "%s: %s", name, weft_last_error());
+        double left = dot(u, jv), right = 0;
+        for (int i = 0; i < n; i++) {
+            right += weft_ok(g[i]) ? dot(g[i], v[i]) : 0;
+        }
+        cr_expect(fabs(left - right) <= 1e-10 * (1 + fabs(left)),
+                  "%s: <u, Jv> %.17g, <J'u, v> %.17g", name, left, right);
+    }
+    weft_scope_end(sc);
 }
 
 typedef struct call {
@@ -134,6 +187,7 @@ static void check_row(int op, int nsrc)
                                 .report = why, .report_size = sizeof why);
         cr_expect(st == WEFT_OK, "%s second order, layout %d: %s %s", wf_rows[op].name, layout, why,
                   weft_last_error());
+        check_jvp(wf_rows[op].name, run_row, &k, in, nsrc);
         weft_scope_end(sc);
         if (st != WEFT_OK) {
             weft_clear_error();
@@ -190,6 +244,7 @@ static void check(const char *name, int op, body f, int n, const weft_shape *sha
     st = weft_gradgradcheck(.fn = run_body, .user = &f, .inputs = in, .n_in = n, .n_out = 1,
                             .report = why, .report_size = sizeof why, .atol = 1e-4);
     cr_expect(st == WEFT_OK, "%s second order: %s %s", name, why, weft_last_error());
+    check_jvp(name, run_body, &f, in, n);
     weft_clear_error();
     weft_scope_end(sc);
 }
@@ -242,6 +297,59 @@ BODY(f_avg_pool, SQ(weft_avg_pool2d(in[0], .kernel = weft_shape(2, 2), .stride =
                                     .padding = weft_shape(1, 0))))
 BODY(f_sdpa, weft_scaled_dot_product_attention(in[0], in[1], in[2]))
 BODY(f_sdpa_causal, weft_scaled_dot_product_attention(in[0], in[1], in[2], .causal = true))
+
+/* Products with a factor that is zero, with two, and with none in the other lines. */
+static weft_tensor with_zeros(weft_tensor x)
+{
+    static const double keep[12] = {1, 0, 1, 1, 0, 1, 0, 1, 1, 1, 1, 1};
+    return weft_mul(x, weft_from_data(keep, weft_shape(3, 4), WEFT_F64));
+}
+BODY(f_prod_zeros, weft_prod(with_zeros(in[0]), .axes = weft_axes(1)))
+BODY(f_cumprod_zeros, weft_cumprod(with_zeros(in[0]), 1))
+BODY(f_norm1, SQ(weft_norm(in[0], .axes = weft_axes(1), .order = 1)))
+BODY(f_norm_inf, SQ(weft_norm(in[0], .axes = weft_axes(1), .order = INFINITY)))
+BODY(f_norm_half, weft_norm(in[0], .axes = weft_axes(0), .order = 0.5))
+BODY(f_tile, SQ(weft_tile(in[0], weft_shape(2, 1, 3))))
+BODY(f_repeat, SQ(weft_repeat(in[0], 3, 1)))
+BODY(f_unfold, SQ(weft_unfold(in[0], 1, 3, 1)))
+BODY(f_flip, SQ(weft_cumsum(weft_flip(in[0], weft_axes(1)), 1)))
+BODY(f_where_masked, SQ(weft_masked_fill(in[0], weft_less(in[0], weft_f(0)), weft_f(2))))
+BODY(f_mse, weft_mse_loss(in[0], in[1]))
+BODY(f_l1, SQ(weft_l1_loss(in[0], in[1], .reduction = WEFT_REDUCE_SUM)))
+BODY(f_huber, weft_huber_loss(in[0], weft_mul(in[1], weft_f(3)), .delta = 0.7))
+BODY(f_bce, weft_binary_cross_entropy(in[0], in[1]))
+BODY(f_bce_logits, weft_bce_with_logits(in[0], in[1], .reduction = WEFT_REDUCE_NONE))
+/* Operands that are not contiguous: transposed, strided, expanded. */
+#define T(x) weft_transpose(x, 0, 1)
+BODY(t_sum, SQ(weft_sum(T(in[0]), .axes = weft_axes(0))))
+BODY(t_prod, weft_prod(T(in[0]), .axes = weft_axes(1)))
+BODY(t_var, weft_var(T(in[0]), .axes = weft_axes(1)))
+BODY(t_lse, weft_logsumexp(weft_slice(in[0], 1, 0, 6, 2), .axes = weft_axes(1)))
+BODY(t_max, SQ(weft_max(T(in[0]), .axes = weft_axes(1))))
+BODY(t_cumprod, weft_cumprod(T(in[0]), 0))
+BODY(t_softmax, weft_softmax(T(in[0]), -1))
+BODY(t_layer_norm, weft_layer_norm(T(in[0]), .weight = weft_slice(in[1], 0, 0, 6, 2)))
+BODY(t_matmul, weft_matmul(T(in[0]), T(in[1])))
+BODY(t_conv, weft_conv2d(weft_transpose(in[0], 2, 3), T(in[1])))
+BODY(t_max_pool, SQ(weft_max_pool2d(weft_transpose(in[0], 2, 3), .kernel = weft_shape(2, 2))))
+BODY(t_sdpa, weft_scaled_dot_product_attention(weft_transpose(in[0], 1, 2), in[1],
+                                               weft_expand(in[2], weft_shape(2, 4, 3))))
+BODY(f_max_pool_wide,
+     SQ(weft_max_pool2d(in[0], .kernel = weft_shape(2, 3), .stride = weft_shape(1),
+                        .padding = weft_shape(1, 1), .dilation = weft_shape(2, 1))))
+static weft_status f_sdpa_mask(const weft_tensor *in, weft_tensor *out)
+{
+    static const uint8_t keep[12] = {1, 0, 1, 1, 1, 1, 0, 1, 0, 1, 0, 0};
+    weft_tensor m = weft_from_data(keep, weft_shape(3, 4), WEFT_BOOL);
+    out[0] = weft_scaled_dot_product_attention(in[0], in[1], in[2], .mask = m);
+    return WEFT_OK;
+}
+static weft_status f_nll(const weft_tensor *in, weft_tensor *out)
+{
+    static const int64_t t[] = {2, -100, 0, 1};
+    out[0] = SQ(weft_nll_loss(in[0], weft_from_data(t, weft_shape(4), WEFT_I64)));
+    return WEFT_OK;
+}
 
 static weft_status f_concat(const weft_tensor *in, weft_tensor *out)
 {
@@ -390,6 +498,36 @@ Test(gradcheck, other_rows)
     CHECK(SDPA, f_sdpa, -1, 1, S(2, 3, 2), S(2, 4, 2), S(2, 4, 3));
     CHECK(SDPA, f_sdpa_causal, -1, 1, S(3, 2), S(3, 2), S(3, 2));
     CHECK(CROSS_ENTROPY, f_cross_entropy, -1, 1, S(4, 3));
+    CHECK(PROD, f_prod_zeros, 0.3, 1.5, S(3, 4));
+    CHECK(CUMPROD, f_cumprod_zeros, 0.3, 1.5, S(3, 4));
+    CHECK(NORM, f_norm1, 0.2, 1, S(2, 3));
+    CHECK(NORM, f_norm_inf, 0.2, 1, S(2, 3));
+    CHECK(NORM, f_norm_half, 0.2, 1, S(2, 3));
+    CHECK(EXPAND, f_tile, -1, 1, S(2, 2));
+    CHECK(EXPAND, f_repeat, -1, 1, S(2, 2));
+    CHECK(AS_STRIDED, f_unfold, -1, 1, S(2, 5));
+    CHECK(SLICE, f_flip, -1, 1, S(2, 4));
+    CHECK(WHERE, f_where_masked, -1, 1, S(2, 4));
+    CHECK(SQUARE, f_mse, -1, 1, S(2, 3), S(3));
+    CHECK(ABS, f_l1, -1, 1, S(2, 3), S(3));
+    CHECK(WHERE, f_huber, -1, 1, S(2, 3), S(2, 3));
+    CHECK(BCE, f_bce, 0.1, 0.9, S(2, 3), S(2, 3));
+    CHECK(SOFTPLUS, f_bce_logits, -1, 1, S(2, 3), S(3));
+    CHECK(TAKE_ALONG, f_nll, -1, 1, S(4, 3));
+    CHECK(SUM, t_sum, -1, 1, S(2, 3));
+    CHECK(PROD, t_prod, 0.3, 1.5, S(3, 2));
+    CHECK(VAR, t_var, -1, 1, S(4, 2));
+    CHECK(LOGSUMEXP, t_lse, -1, 1, S(2, 6));
+    CHECK(AMAX, t_max, -1, 1, S(5, 2));
+    CHECK(CUMPROD, t_cumprod, 0.3, 1.5, S(3, 3));
+    CHECK(SOFTMAX, t_softmax, -1, 1, S(4, 2));
+    CHECK(LAYER_NORM, t_layer_norm, -1, 1, S(3, 2), S(6));
+    CHECK(MATMUL, t_matmul, -1, 1, S(3, 2), S(2, 3));
+    CHECK(CONV2D, t_conv, -1, 1, S(1, 2, 3, 4), S(2, 3, 2, 2));
+    CHECK(MAX_POOL2D, t_max_pool, -1, 1, S(1, 2, 4, 4));
+    CHECK(MAX_POOL2D, f_max_pool_wide, -1, 1, S(1, 2, 4, 4));
+    CHECK(SDPA, t_sdpa, -1, 1, S(2, 2, 3), S(2, 4, 2), S(2, 1, 3));
+    CHECK(SDPA, f_sdpa_mask, -1, 1, S(2, 3, 2), S(2, 4, 2), S(2, 4, 3));
     CHECK(UPDATE, f_update, 0.2, 1, S(2, 3), S(2, 2));
     /* reached through the second derivatives of their forward rows */
     covered[WF_OP_CONV2D_DX] = covered[WF_OP_CONV2D_DW] = covered[WF_OP_AVG_POOL2D_BWD] = true;

@@ -201,6 +201,10 @@ REF_REAL2(xlogy)
 {
     return a == 0 && !isnan(b) ? 0 : a * logl(b);
 }
+REF_REAL2(bce)
+{
+    return (b - 1) * larger(log1pl(-a), -100) - b * larger(logl(a), -100);
+}
 REF_REAL2(leaky_relu)
 {
     return a > 0 ? a : a * b;
@@ -282,6 +286,9 @@ real ref_term(wf_op op, int dtype, const real *x)
         return largest(x[0], x[1] - x[0], x[2] * (x[1] - x[0]));
     case WF_OP_ADDCMUL:
         return largest(x[0], x[1] * x[2], 0);
+    case WF_OP_BCE:
+        return largest((x[1] - 1) * larger(log1pl(-x[0]), -100), x[1] * larger(logl(x[0]), -100),
+                       0);
     case WF_OP_HARDSIGMOID:
         return 0.5L;
     case WF_OP_LOGADDEXP:

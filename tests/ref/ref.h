@@ -126,6 +126,7 @@ REF_REAL2(hypot);
 REF_REAL2(copysign);
 REF_REAL2(logaddexp);
 REF_REAL2(xlogy);
+REF_REAL2(bce);
 REF_REAL2(leaky_relu);
 REF_REAL2(elu);
 REF_REAL3(clamp);
