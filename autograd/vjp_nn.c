@@ -362,9 +362,9 @@ WF_VJP(batch_norm,
     int64_t axes[WF_MAX_RANK], ch[WF_MAX_RANK];
     wf_vjp_src_type(v, 0, &t);
     weft_tensor x = wf_vjp_src(v, 0), w = wf_vjp_src(v, 1);
-    weft_tensor mean = wf_vjp_dst(v, 1), rstd = wf_vjp_dst(v, 2);
+    weft_tensor mean = wf_vjp_dst(v, 1), var = wf_vjp_dst(v, 2), rstd;
     if (!v->create_graph) {
-        weft_tensor s[5] = {v->g[0], x, w, mean, rstd}, d[3];
+        weft_tensor s[5] = {v->g[0], x, w, mean, var}, d[3];
         wf_dispatch(WF_OP_BATCH_NORM_BWD, v->attr, 5, s, 3, d);
         return hand_out(v, d, 3);
     }
@@ -383,7 +383,7 @@ WF_VJP(batch_norm,
         rstd = rsqrt_of(reduce(WF_OP_MEAN, mul(xc, xc), n, axes, true, wide), v->attr->flt[0]);
     } else {
         mean = reshape(mean, t.rank, ch);
-        rstd = reshape(rstd, t.rank, ch);
+        rstd = rsqrt_of(reshape(var, t.rank, ch), v->attr->flt[0]);
     }
     weft_tensor xhat = mul(sub(xw, mean), rstd);
     if (v->need

@@ -7,6 +7,7 @@
 
 #include "eager/api.h"
 #include "eager/borrow.h"
+#include "eager/call.h"
 #include "eager/device.h"
 #include "eager/alloc.h"
 #include "eager/pool.h"
@@ -167,15 +168,26 @@ int wf_api_dtype(weft_tensor t, bool *weak)
     return dt;
 }
 
-int64_t wf_f64_to_dtype(double v, int dt)
+bool wf_api_whole(const char *op, double v, int dt, int64_t *out, weft_tensor *error)
 {
     if (dt == WEFT_BOOL) {
-        return v != 0;
+        *out = v != 0;
+        return true;
     }
-    int bits = (int)wf_dtype_size(dt) * 8;
-    int64_t i = wf_f64_to_i64(v), high = dt == WEFT_U8 ? UINT8_MAX : INT64_MAX >> (64 - bits);
-    int64_t low = dt == WEFT_U8 ? 0 : -high - 1;
-    return i < low ? low : i > high ? high : i;
+    *out = wf_f64_to_i64(v);
+    bool whole = v == v && v >= -0x1p63 && v < 0x1p63;
+    if (whole && wf_dtype_holds(dt, *out)) {
+        return true;
+    }
+    if (whole) {
+        wf_why why = {0};
+        wf_refuse_number(&why, *out, dt, false);
+        *error = wf_raise(wf_ctx_get(), op, 0, NULL, &why);
+    } else {
+        *error = wf_api_error(op, WEFT_EINVALID, "%g is no integer, and so no %s; ask for WEFT_F32",
+                              v, wf_dtype_name(dt));
+    }
+    return false;
 }
 
 weft_tensor wf_api_scalar(weft_tensor t, int dt)
@@ -187,6 +199,8 @@ weft_tensor wf_api_scalar(weft_tensor t, int dt)
     d = real ? d : (double)i;
     if (dt == WEFT_BOOL) {
         i = d != 0;
+    } else if (real && wf_dtype_kind(dt) == 1) {
+        i = wf_dtype_clamped(dt, i);
     }
     wf_attr attr = {.dtype = (uint8_t)dt, .n_dyn = 1, .dyn = &i};
     if (wf_dtype_kind(dt) == 2) {
@@ -238,6 +252,23 @@ void wf_api_unify(int n, weft_tensor *t)
 weft_tensor wf_api_reshape(weft_tensor x, int rank, const int64_t *dims)
 {
     return wf_op1(WF_OP_RESHAPE, &(wf_attr){.n_dyn = (uint8_t)rank, .dyn = dims}, x);
+}
+
+weft_tensor wf_api_along(wf_op op, weft_tensor x, int axis)
+{
+    wf_arg a;
+    int64_t i = 0, one = 1;
+    if (!wf_arg_open(&a, wf_rows[op].name, x)) {
+        return a.error;
+    }
+    wf_attr attr = {.n_ints = 1, .ints = &i};
+    if (wf_arg_is_point(&a, axis)) {
+        WF_CALLED(w, a.op, x);
+        weft_scope sc = weft_scope_begin();
+        weft_tensor y = wf_op1(op, &attr, wf_api_reshape(x, 1, &one));
+        return wf_called_end(&w, weft_scope_return(sc, wf_api_reshape(y, 0, NULL)));
+    }
+    return wf_arg_axis(&a, a.type.rank, axis, &i) ? wf_op1(op, &attr, x) : a.error;
 }
 
 weft_tensor wf_api_alias(weft_tensor x, const wf_type *type)

@@ -34,6 +34,11 @@ WF_COLD bool wf_arg_fail(wf_arg *a, int code, const char *hint, const char *fmt,
     WF_PRINTF(4, 5);
 /* axis counted from the end if negative -> [0, rank). */
 bool wf_arg_axis(wf_arg *a, int rank, int64_t axis, int64_t *out);
+/* Ops along one axis take a tensor of rank 0 as one element, axis 0 or -1, as NumPy and PyTorch do: x becomes [1]. */
+static inline bool wf_arg_is_point(const wf_arg *a, int axis)
+{
+    return a->type.rank == 0 && (axis == 0 || axis == -1);
+}
 /* Axes normalised and distinct, in the order given; n < 0 counts as none. */
 bool wf_arg_axes(wf_arg *a, const weft_axes *axes, int64_t *out, int *n);
 /* 0 <= s->n <= 16. */
@@ -55,8 +60,8 @@ static inline bool wf_api_dtype_ok(weft_dtype dt)
 {
     return (unsigned)dt < WEFT_DTYPE_COUNT;
 }
-/* The value as dt, no float type, would hold it: weft_cast of an f64. */
-int64_t wf_f64_to_dtype(double v, int dt);
+/* v, truncated, as a value of dt, no float type; any but 0 is true. False: dt does not hold it, and op's error is in *error. */
+bool wf_api_whole(const char *op, double v, int dt, int64_t *out, weft_tensor *error);
 /* Truncated towards zero and saturated; NaN gives 0. */
 static inline int64_t wf_f64_to_i64(double v)
 {
@@ -68,12 +73,14 @@ static inline int64_t wf_f64_to_i64(double v)
 /* Casts the n tensors to the type they promote to; scalars, which are weak, become 0-d tensors of it.
  * Handles that are not live are left for dispatch. */
 void wf_api_unify(int n, weft_tensor *t);
-/* The 0-d tensor of a scalar handle as element type dt. */
+/* The 0-d tensor of a scalar handle as element type dt: cast to it. */
 weft_tensor wf_api_scalar(weft_tensor t, int dt);
 /* Do integers stay integers in a^b; a^b then, errors as pow's. */
 bool wf_api_powers_integers(weft_tensor a, weft_tensor b);
 weft_tensor wf_api_integer_power(weft_tensor a, weft_tensor b);
 weft_status wf_api_integer_power_(weft_tensor x, weft_tensor b);
+/* op of x, a row with one result whose one attribute is an axis. */
+weft_tensor wf_api_along(wf_op op, weft_tensor x, int axis);
 /* A fresh handle on the same memory and type: what an op returns that has nothing to do. */
 weft_tensor wf_api_alias(weft_tensor x, const wf_type *type);
 /* x with these extents (numel is the caller's business). */
@@ -82,6 +89,32 @@ weft_tensor wf_api_reshape(weft_tensor x, int rank, const int64_t *dims);
 weft_tensor wf_api_blob(const char *op, const weft_blob_args *args, int device);
 /* Element at p as a double. */
 double wf_element_f64(int dtype, const void *p);
+/* Until wf_called_end, errors of ops are about the call `name` on its n operands; the outermost call counts. */
+static inline void wf_called_begin(wf_called *w, const char *name, int n, const weft_tensor *src)
+{
+    *w = (wf_called){.c = wf_ctx_get(), .name = name, .n = n, .src = src};
+    if (w->c && !w->c->called) {
+        w->c->called = w;
+    }
+}
+static inline weft_tensor wf_called_end(wf_called *w, weft_tensor r)
+{
+    if (w->c && w->c->called == w) {
+        w->c->called = NULL;
+    }
+    return r;
+}
+static inline weft_status wf_called_done(wf_called *w, weft_status rc)
+{
+    wf_called_end(w, WEFT_NONE);
+    return rc;
+}
+/* Declares w, begun, for a call on these operands. */
+#define WF_CALLED(w, name, ...)                                                                    \
+    const weft_tensor w##_src[] = {__VA_ARGS__};                                                   \
+    wf_called w;                                                                                   \
+    wf_called_begin(&w, name, (int)(sizeof w##_src / sizeof *w##_src), w##_src)
+
 /* The whole empty handle (not an error) means "not given". */
 static inline weft_tensor wf_optional(weft_tensor t)
 {

@@ -30,11 +30,26 @@ static weft_tensor join(const char *op, const weft_tensor *parts, int n, int axi
     if (!wf_arg_open(&a, op, parts[0]) || !wf_arg_axis(&a, a.type.rank + stack, axis, &i)) {
         return a.error;
     }
+    for (int k = 1; stack && k < n; k++) {
+        wf_arg b;
+        if (!wf_arg_open(&b, op, parts[k])) {
+            return b.error;
+        }
+        if (!wf_type_same_dims(&a.type, &b.type)) {
+            wf_why why = {0};
+            wf_fail(&why, WEFT_ESHAPE, "operand %d has another shape than operand 0", k);
+            wf_hint(&why, "stack joins tensors of one shape along a new axis; weft_concat takes "
+                          "different extents along one axis");
+            return wf_raise(a.c, op, n, parts, &why);
+        }
+    }
     weft_tensor few[FEW], *t = n <= FEW ? few : wf_malloc((size_t)n * sizeof *t);
     if (!t) {
         return wf_api_error(op, WEFT_ENOMEM, "out of memory for %d operands", n);
     }
     weft_scope sc = weft_scope_begin();
+    wf_called w;
+    wf_called_begin(&w, op, n, parts);
     memcpy(t, parts, (size_t)n * sizeof *t);
     wf_api_unify(n, t);
     for (int k = 0; stack && k < n; k++) {
@@ -45,7 +60,7 @@ static weft_tensor join(const char *op, const weft_tensor *parts, int n, int axi
     if (t != few) {
         wf_mfree(t);
     }
-    return weft_scope_return(sc, r);
+    return wf_called_end(&w, weft_scope_return(sc, r));
 }
 
 weft_tensor(weft_concat)(const weft_tensor *parts, int n, int axis)
@@ -99,7 +114,8 @@ weft_tensor(weft_roll)(weft_tensor x, weft_shape shifts, weft_axes axes)
         return a.error;
     }
     if (n == 0) {
-        return wf_op1(WF_OP_COPY, NULL, x);
+        WF_CALLED(w, "roll", x);
+        return wf_called_end(&w, wf_op1(WF_OP_COPY, NULL, x));
     }
     for (int i = 0; i < n; i++) {
         int64_t extent = a.type.dims[ints[i]];
@@ -151,6 +167,7 @@ weft_tensor(weft_tile)(weft_tensor x, weft_shape reps)
         int k = i - (rank - a.type.rank);
         dims[i] = k < 0 ? 1 : a.type.dims[k];
     }
+    WF_CALLED(w, "tile", x);
     weft_scope sc = weft_scope_begin();
     weft_tensor t = rank == a.type.rank ? x : wf_api_reshape(x, rank, dims);
     bool copied = false;
@@ -161,7 +178,7 @@ weft_tensor(weft_tile)(weft_tensor x, weft_shape reps)
             wf_arg_fail(&a, WEFT_ESHAPE, "repetitions are 0 or more, within memory",
                         "%lld repetitions of axis %d of %lld elements", (long long)reps.v[k], axis,
                         (long long)dims[axis]);
-            return weft_scope_return(sc, a.error);
+            return wf_called_end(&w, weft_scope_return(sc, a.error));
         }
         if (reps.v[k] != 1) {
             halves(rank, dims, axis, &outer, &inner);
@@ -170,7 +187,8 @@ weft_tensor(weft_tile)(weft_tensor x, weft_shape reps)
             copied = true;
         }
     }
-    return weft_scope_return(sc, copied ? t : wf_op1(WF_OP_COPY, NULL, t));
+    t = copied ? t : wf_op1(WF_OP_COPY, NULL, t);
+    return wf_called_end(&w, weft_scope_return(sc, t));
 }
 
 weft_tensor(weft_repeat)(weft_tensor x, int64_t n, int axis)
@@ -188,9 +206,11 @@ weft_tensor(weft_repeat)(weft_tensor x, int64_t n, int axis)
     }
     halves(a.type.rank, a.type.dims, (int)i + 1, &outer, &inner);
     a.type.dims[i] = extent;
+    WF_CALLED(w, "repeat", x);
     weft_scope sc = weft_scope_begin();
     weft_tensor t = repeat_at(x, outer, n, inner, a.type.rank, a.type.dims);
-    return weft_scope_return(sc, n == 1 ? wf_op1(WF_OP_COPY, NULL, t) : t);
+    t = n == 1 ? wf_op1(WF_OP_COPY, NULL, t) : t;
+    return wf_called_end(&w, weft_scope_return(sc, t));
 }
 
 /* -- indexing -------------------------------------------------------------------------------------------------- */
@@ -213,13 +233,16 @@ static weft_tensor indexed(wf_op op, const char *name, int axis, int n, weft_ten
     if (!wf_arg_open(&a, name, src[0]) || !wf_arg_axis(&a, a.type.rank, axis, &i)) {
         return a.error;
     }
+    weft_tensor given[3] = {src[0], src[1], n == 3 ? src[2] : WEFT_NONE};
+    wf_called w;
+    wf_called_begin(&w, name, n, given);
     weft_scope sc = weft_scope_begin();
     if (n == 3) {
         src[2] = as_base(src[2], a.type.dtype);
     }
     weft_tensor r;
     wf_dispatch(op, &(wf_attr){.n_ints = 1, .ints = &i}, n, src, 1, &r);
-    return weft_scope_return(sc, r);
+    return wf_called_end(&w, weft_scope_return(sc, r));
 }
 
 weft_tensor(weft_take_along)(weft_tensor x, int axis, weft_tensor indices)
@@ -317,8 +340,9 @@ static weft_status ranked(const char *name, wf_op op, weft_tensor x, int axis, u
                           const int64_t *k, weft_tensor *values, weft_tensor *indices)
 {
     wf_arg a;
-    int64_t i;
-    if (!wf_arg_open(&a, name, x) || !wf_arg_axis(&a, a.type.rank, axis, &i)) {
+    int64_t i = 0, one = 1;
+    bool open = wf_arg_open(&a, name, x), point = open && wf_arg_is_point(&a, axis);
+    if (!open || (!point && !wf_arg_axis(&a, a.type.rank, axis, &i))) {
         if (values) {
             *values = a.error;
         }
@@ -328,7 +352,20 @@ static weft_status ranked(const char *name, wf_op op, weft_tensor x, int axis, u
         return weft_error_status(a.error);
     }
     wf_attr attr = {.flags = (uint8_t)flags, .n_ints = 1, .ints = &i, .n_dyn = k ? 1 : 0, .dyn = k};
-    return two_results(op, &attr, x, values, indices);
+    WF_CALLED(w, name, x);
+    if (!point) {
+        return wf_called_done(&w, two_results(op, &attr, x, values, indices));
+    }
+    weft_scope sc = weft_scope_begin();
+    weft_status rc = two_results(op, &attr, wf_api_reshape(x, 1, &one), values, indices);
+    weft_tensor *out[2] = {values, indices};
+    for (int j = 0; j < 2; j++) {
+        if (out[j]) {
+            *out[j] = weft_scope_give(sc, wf_api_reshape(*out[j], 0, NULL));
+        }
+    }
+    weft_scope_end(sc);
+    return wf_called_done(&w, rc);
 }
 
 weft_status(weft_sort)(weft_tensor x, int axis, bool descending, weft_tensor *values,
@@ -385,13 +422,17 @@ static weft_tensor full(const char *op, const weft_shape *shape, double value, w
     }
     bool whole = wf_dtype_kind(dt) < 2; /* integers travel as integers */
     memcpy(dyn, shape->v, (size_t)n * sizeof *dyn);
-    dyn[n] = whole ? wf_f64_to_dtype(value, dt) : 0;
+    if (whole && !wf_api_whole(op, value, dt, &dyn[n], &error)) {
+        return error;
+    }
     wf_attr attr = {.dtype = (uint8_t)dt,
                     .n_dyn = (uint8_t)(n + whole),
                     .dyn = dyn,
                     .n_flt = whole ? 0 : 1,
                     .flt = &value};
-    return wf_op0(WF_OP_FULL, &attr);
+    wf_called w;
+    wf_called_begin(&w, op, 0, NULL);
+    return wf_called_end(&w, wf_op0(WF_OP_FULL, &attr));
 }
 
 weft_tensor(weft_zeros)(weft_shape shape, weft_dtype dtype)
@@ -471,6 +512,12 @@ weft_tensor(weft_arange)(double start, double stop, double step, weft_dtype dtyp
             "a start of %g and a step of %g are not whole numbers; ask for WEFT_F32", start, step);
     }
     wf_attr attr = {.dtype = (uint8_t)dt, .n_dyn = 1, .dyn = dyn, .n_flt = 2, .flt = flt};
+    int64_t end;
+    if (dyn[0] > 0 && wf_dtype_kind(dt) < 2 &&
+        (!wf_api_whole("arange", start, dt, &end, &error) ||
+         !wf_api_whole("arange", start + step * (count - 1), dt, &end, &error))) {
+        return error;
+    }
     if (wf_dtype_kind(dt) < 2) {
         attr.n_dyn = 3;
         attr.n_flt = 0;
@@ -485,11 +532,13 @@ weft_tensor(weft_linspace)(double start, double stop, int64_t n, weft_dtype dtyp
         return error;
     }
     double flt[2] = {start, stop};
-    wf_attr attr = {.dtype = (uint8_t)(dtype ? dtype : WEFT_F32),
-                    .n_dyn = 1,
-                    .dyn = &n,
-                    .n_flt = 2,
-                    .flt = flt};
+    int dt = dtype ? (int)dtype : WEFT_F32;
+    int64_t end;
+    if (wf_dtype_kind(dt) < 2 && (!wf_api_whole("linspace", start, dt, &end, &error) ||
+                                  !wf_api_whole("linspace", stop, dt, &end, &error))) {
+        return error;
+    }
+    wf_attr attr = {.dtype = (uint8_t)dt, .n_dyn = 1, .dyn = &n, .n_flt = 2, .flt = flt};
     return wf_op0(WF_OP_LINSPACE, &attr);
 }
 

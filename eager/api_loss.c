@@ -67,13 +67,7 @@ static weft_tensor huber(weft_tensor x, weft_tensor t, double delta)
 static weft_tensor cross(weft_tensor x, weft_tensor t, double delta)
 {
     (void)delta;
-    weft_tensor floor = weft_f(-100);
-    weft_tensor lx = op2(WF_OP_MAXIMUM, wf_op1(WF_OP_LOG, NULL, x), floor);
-    weft_tensor ln =
-        op2(WF_OP_MAXIMUM, wf_op1(WF_OP_LOG1P, NULL, wf_op1(WF_OP_NEG, NULL, x)), floor);
-    weft_tensor sum =
-        op2(WF_OP_ADD, op2(WF_OP_MUL, t, lx), op2(WF_OP_MUL, op2(WF_OP_SUB, weft_f(1), t), ln));
-    return wf_op1(WF_OP_NEG, NULL, sum);
+    return op2(WF_OP_BCE, x, t);
 }
 
 static weft_tensor cross_logits(weft_tensor x, weft_tensor t, double delta)
@@ -106,8 +100,10 @@ static weft_tensor loss(const char *name, const weft_loss_args *args,
     if (!(delta > 0)) {
         return wf_api_error(name, WEFT_EINVALID, "delta is %g; it must be above 0", delta);
     }
+    WF_CALLED(w, name, args->x, args->target);
     weft_scope sc = weft_scope_begin();
-    return weft_scope_return(sc, reduced(each(args->x, args->target, delta), args->reduction));
+    weft_tensor y = reduced(each(args->x, args->target, delta), args->reduction);
+    return wf_called_end(&w, weft_scope_return(sc, y));
 }
 
 weft_tensor(weft_mse_loss)(const weft_loss_args *args)
@@ -213,6 +209,7 @@ weft_tensor(weft_cross_entropy)(const weft_cross_entropy_args *args)
         return x.error;
     }
     int64_t ignore = ignored_class(args->ignore_index);
+    WF_CALLED(w, "cross_entropy", args->logits, args->targets);
     weft_scope sc = weft_scope_begin();
     weft_tensor src[2] = {args->logits, args->targets};
     if (x.type.rank != 2) {
@@ -230,7 +227,7 @@ weft_tensor(weft_cross_entropy)(const weft_cross_entropy_args *args)
     if (args->reduction == WEFT_REDUCE_NONE && x.type.rank != 2) {
         y = wf_api_reshape(y, t.type.rank, t.type.dims);
     }
-    return weft_scope_return(sc, y);
+    return wf_called_end(&w, weft_scope_return(sc, y));
 }
 
 weft_tensor(weft_nll_loss)(const weft_cross_entropy_args *args)
@@ -241,6 +238,7 @@ weft_tensor(weft_nll_loss)(const weft_cross_entropy_args *args)
         return error;
     }
     int64_t ignore = ignored_class(args->ignore_index), last = x.type.rank - 1;
+    WF_CALLED(w, "nll_loss", args->logits, args->targets);
     weft_scope sc = weft_scope_begin();
     weft_tensor targets = args->targets;
     if (t.type.dtype != WEFT_I64 && wf_dtype_kind(t.type.dtype) == 1) {
@@ -252,5 +250,6 @@ weft_tensor(weft_nll_loss)(const weft_cross_entropy_args *args)
                                 args->logits, (weft_unsqueeze)(safe, -1));
     picked = wf_op1(WF_OP_NEG, NULL, wf_api_reshape(picked, t.type.rank, t.type.dims));
     weft_tensor each = wf_op3(WF_OP_WHERE, NULL, counts, picked, weft_f(0));
-    return weft_scope_return(sc, classes_reduced(args, each, targets, ignore));
+    each = classes_reduced(args, each, targets, ignore);
+    return wf_called_end(&w, weft_scope_return(sc, each));
 }

@@ -16,14 +16,19 @@
 static weft_tensor promoted(wf_op op, const wf_attr *attr, int nsrc, weft_tensor *src, int ndst,
                             weft_tensor *rest)
 {
-    weft_tensor r[WF_MAX_DST];
+    weft_tensor r[WF_MAX_DST], given[4] = {WEFT_NONE};
+    for (int i = 0; i < nsrc && i < 4; i++) {
+        given[i] = src[i];
+    }
+    wf_called w;
+    wf_called_begin(&w, wf_rows[op].name, nsrc, given);
     weft_scope sc = weft_scope_begin();
     wf_api_unify(nsrc, src);
     wf_dispatch(op, attr, nsrc, src, ndst, r);
     for (int i = 1; rest && i < ndst; i++) {
         rest[i - 1] = weft_scope_give(sc, r[i]);
     }
-    return weft_scope_return(sc, r[0]);
+    return wf_called_end(&w, weft_scope_return(sc, r[0]));
 }
 
 weft_tensor(weft_linear)(weft_tensor x, weft_tensor weight, weft_tensor bias)
@@ -40,24 +45,14 @@ weft_tensor(weft_linear)(weft_tensor x, weft_tensor weight, weft_tensor bias)
     return promoted(WF_OP_LINEAR, NULL, n, src, 1, NULL);
 }
 
-static weft_tensor along(wf_op op, weft_tensor x, int axis)
-{
-    wf_arg a;
-    int64_t i = 0;
-    if (!wf_arg_open(&a, wf_rows[op].name, x) || !wf_arg_axis(&a, a.type.rank, axis, &i)) {
-        return a.error;
-    }
-    return wf_op1(op, &(wf_attr){.n_ints = 1, .ints = &i}, x);
-}
-
 weft_tensor(weft_softmax)(weft_tensor x, int axis)
 {
-    return along(WF_OP_SOFTMAX, x, axis);
+    return wf_api_along(WF_OP_SOFTMAX, x, axis);
 }
 
 weft_tensor(weft_log_softmax)(weft_tensor x, int axis)
 {
-    return along(WF_OP_LOG_SOFTMAX, x, axis);
+    return wf_api_along(WF_OP_LOG_SOFTMAX, x, axis);
 }
 
 /* -- normalisation ------------------------------------------------------------------------------------------ */
@@ -100,20 +95,41 @@ static weft_tensor move_running(weft_tensor running, weft_tensor batch, double m
     return rc ? (weft_tensor){0, c->id, c->error_last} : WEFT_NONE;
 }
 
-/* The statistics that batch_norm used, as the update of the running ones. */
-static weft_tensor track(const weft_tensor *src, int64_t count, double momentum, double eps,
-                         weft_tensor mean, weft_tensor rstd)
+/* The statistics of a batch of `count` values per channel, as the update of the running ones, which hold the sample
+ * variance. An empty batch says nothing. */
+static weft_tensor track(const weft_tensor *src, int64_t count, double momentum, weft_tensor mean,
+                         weft_tensor var)
 {
-    weft_tensor err = move_running(src[3], mean, momentum);
-    if (err.serial != 0 || wf_is_absent(src[4])) {
+    weft_tensor err = count ? move_running(src[3], mean, momentum) : WEFT_NONE;
+    if (count == 0 || err.serial != 0 || wf_is_absent(src[4])) {
         return err;
     }
-    /* The row gives 1 / sqrt(var + eps); running statistics hold the sample variance. */
-    double unbias = count > 1 ? (double)count / (double)(count - 1) : 1;
-    weft_tensor v = wf_op1(WF_OP_RECIPROCAL, NULL, wf_op1(WF_OP_SQUARE, NULL, rstd));
-    v = wf_op2(WF_OP_MAXIMUM, NULL, wf_op2(WF_OP_SUB, NULL, v, weft_f(eps)), weft_f(0));
-    v = wf_op2(WF_OP_MUL, NULL, v, weft_f(unbias));
-    return move_running(src[4], v, momentum);
+    double unbias = (double)count / (double)(count - 1);
+    return move_running(src[4], wf_op2(WF_OP_MUL, NULL, var, weft_f(unbias)), momentum);
+}
+
+/* What the row cannot say: which rank x needs, when statistics stand in; statistics that are not given, or cannot be
+ * computed. *count: values per channel. */
+static bool batch_norm_ok(wf_arg *a, bool training, const weft_tensor *src, int64_t *count)
+{
+    const wf_type *t = &a->type;
+    if (t->rank < 2) {
+        return wf_arg_fail(a, WEFT_ESHAPE, "add the missing axes with weft_reshape",
+                           "x has rank %d; batch_norm needs [n, channels, ...]", t->rank);
+    }
+    if (!training && (wf_is_absent(src[3]) || wf_is_absent(src[4]))) {
+        return wf_arg_fail(a, WEFT_EINVALID,
+                           "pass running_mean and running_var, or .training = true",
+                           "without training the running statistics are needed");
+    }
+    *count = t->dims[1] ? wf_type_numel(t) / t->dims[1] : 0;
+    if (training && *count == 1) {
+        return wf_arg_fail(a, WEFT_ESHAPE,
+                           "train on more samples or larger images, or pass "
+                           "the running statistics and no .training",
+                           "one value per channel has no variance");
+    }
+    return true;
 }
 
 weft_tensor(weft_batch_norm)(const weft_batch_norm_args *args)
@@ -127,18 +143,18 @@ weft_tensor(weft_batch_norm)(const weft_batch_norm_args *args)
     }
     weft_tensor src[5] = {args->x, wf_optional(args->weight), wf_optional(args->bias),
                           wf_optional(args->running_mean), wf_optional(args->running_var)};
-    if (!args->training && (wf_is_absent(src[3]) || wf_is_absent(src[4]))) {
-        wf_arg_fail(&a, WEFT_EINVALID, "pass running_mean and running_var, or .training = true",
-                    "without training the running statistics are needed");
+    int64_t count;
+    if (!batch_norm_ok(&a, args->training, src, &count)) {
         return a.error;
     }
     double eps = wf_option(args->eps, 1e-5), momentum = wf_option(args->momentum, 0.1);
     wf_attr attr = {.flags = args->training ? WF_FLAG_TRAINING : 0, .n_flt = 1, .flt = &eps};
     weft_tensor r[3], all[5];
+    WF_CALLED(w, "batch_norm", src[0], src[1], src[2], src[3], src[4]);
     weft_scope sc = weft_scope_begin();
     int before = wf_device_enter(a.c, a.device);
     for (int i = 0; i < 5; i++) { /* the row takes all five: 1, 0, 0, 1 stand in */
-        bool stand_in = wf_is_absent(src[i]) && a.type.rank > 1;
+        bool stand_in = wf_is_absent(src[i]);
         weft_shape channels = weft_shape_from(1, &a.type.dims[1]);
         all[i] = stand_in ? weft_full(channels, i == 1 || i == 4,
                                       (weft_dtype)wf_dtype_compute(a.type.dtype))
@@ -147,14 +163,10 @@ weft_tensor(weft_batch_norm)(const weft_batch_norm_args *args)
     wf_device_enter(a.c, before);
     wf_dispatch(WF_OP_BATCH_NORM, &attr, 5, all, 3, r);
     if (args->training && r[0].slot != 0) {
-        int64_t count =
-            a.type.rank > 1 && a.type.dims[1] ? wf_type_numel(&a.type) / a.type.dims[1] : 0;
-        weft_tensor err = track(src, count, momentum, eps, r[1], r[2]);
-        if (err.serial != 0) {
-            return weft_scope_return(sc, err);
-        }
+        weft_tensor err = track(src, count, momentum, r[1], r[2]);
+        r[0] = err.serial != 0 ? err : r[0];
     }
-    return weft_scope_return(sc, r[0]);
+    return wf_called_end(&w, weft_scope_return(sc, r[0]));
 }
 
 /* -- windows -------------------------------------------------------------------------------------------------- */
@@ -264,10 +276,11 @@ weft_tensor(weft_scaled_dot_product_attention)(const weft_attention_args *args)
     weft_tensor src[4] = {args->q, args->k, args->v, wf_optional(args->mask)};
     wf_attr attr = {.flags = args->causal ? WF_FLAG_CAUSAL : 0, .n_flt = 1, .flt = &scale};
     weft_tensor r[2];
+    WF_CALLED(w, "scaled_dot_product_attention", src[0], src[1], src[2], src[3]);
     weft_scope sc = weft_scope_begin();
     wf_api_unify(3, src);
     wf_dispatch(WF_OP_SDPA, &attr, wf_is_absent(src[3]) ? 3 : 4, src, 2, r);
-    return weft_scope_return(sc, r[0]);
+    return wf_called_end(&w, weft_scope_return(sc, r[0]));
 }
 
 /* -- dropout ------------------------------------------------------------------------------------------------------ */
@@ -295,6 +308,7 @@ weft_tensor(weft_dropout)(const weft_dropout_args *args)
     if (!args->training || p == 0) {
         return wf_is_scalar(args->x) ? args->x : wf_api_alias(args->x, &a.type);
     }
+    WF_CALLED(w, "dropout", args->x);
     weft_scope sc = weft_scope_begin();
     double keep = 1 - p;
     weft_shape shape = weft_shape_from(a.type.rank, a.type.dims);
@@ -304,5 +318,6 @@ weft_tensor(weft_dropout)(const weft_dropout_args *args)
     wf_device_enter(a.c, before);
     double factor = keep > 0 ? 1 / keep : 0;
     weft_tensor y = wf_op2(WF_OP_MUL, NULL, args->x, weft_f(factor));
-    return weft_scope_return(sc, wf_op3(WF_OP_WHERE, NULL, mask, y, weft_f(0)));
+    y = wf_op3(WF_OP_WHERE, NULL, mask, y, weft_f(0));
+    return wf_called_end(&w, weft_scope_return(sc, y));
 }

@@ -71,19 +71,23 @@ static weft_status in_place(wf_op op, int nsrc, const weft_tensor *src, weft_ten
 
 weft_tensor(weft_selu)(weft_tensor x)
 {
+    WF_CALLED(w, "selu", x);
     weft_scope sc = weft_scope_begin();
     weft_tensor e = wf_op2(WF_OP_ELU, NULL, x, weft_f(SELU_ALPHA));
-    return weft_scope_return(sc, wf_op2(WF_OP_MUL, NULL, e, weft_f(SELU_SCALE)));
+    e = wf_op2(WF_OP_MUL, NULL, e, weft_f(SELU_SCALE));
+    return wf_called_end(&w, weft_scope_return(sc, e));
 }
 
 weft_tensor(weft_masked_fill)(weft_tensor x, weft_tensor mask, weft_tensor value)
 {
-    return wf_op3(WF_OP_WHERE, NULL, mask, value, x);
+    WF_CALLED(w, "masked_fill", x, mask, value);
+    return wf_called_end(&w, wf_op3(WF_OP_WHERE, NULL, mask, value, x));
 }
 
 weft_status(weft_masked_fill_)(weft_tensor x, weft_tensor mask, weft_tensor value)
 {
-    return in_place(WF_OP_WHERE, 3, (weft_tensor[]){mask, value, x}, x);
+    WF_CALLED(w, "masked_fill_", x, mask, value);
+    return wf_called_done(&w, in_place(WF_OP_WHERE, 3, (weft_tensor[]){mask, value, x}, x));
 }
 
 weft_status(weft_copy_)(weft_tensor x, weft_tensor value)
@@ -91,7 +95,7 @@ weft_status(weft_copy_)(weft_tensor x, weft_tensor value)
     return in_place(WF_OP_COPY, 1, &value, x);
 }
 
-weft_status(weft_fill_)(weft_tensor x, double value)
+static weft_status fill(const char *name, weft_tensor x, double value)
 {
     bool weak;
     int dt = wf_api_dtype(x, &weak);
@@ -99,14 +103,25 @@ weft_status(weft_fill_)(weft_tensor x, double value)
     if (dt == WEFT_BOOL) {
         v = weft_b(value != 0);
     } else if (dt != WEFT_DTYPE_DEFAULT && wf_dtype_kind(dt) == 1) {
-        v = weft_i(wf_f64_to_dtype(value, dt));
+        int64_t i;
+        weft_tensor error;
+        if (!wf_api_whole(name, value, dt, &i, &error)) {
+            return weft_error_status(error);
+        }
+        v = weft_i(i);
     }
-    return in_place(WF_OP_COPY, 1, &v, x);
+    WF_CALLED(w, name, x, v);
+    return wf_called_done(&w, in_place(WF_OP_COPY, 1, &v, x));
+}
+
+weft_status(weft_fill_)(weft_tensor x, double value)
+{
+    return fill("fill_", x, value);
 }
 
 weft_status(weft_zero_)(weft_tensor x)
 {
-    return (weft_fill_)(x, 0);
+    return fill("zero_", x, 0);
 }
 
 /* -- reductions --------------------------------------------------------------------------------------------- */
@@ -261,24 +276,14 @@ weft_tensor(weft_norm)(const weft_norm_args *args)
     return reduce(WF_OP_NORM, args->x, &args->axes, args->keepdim, WEFT_DTYPE_DEFAULT, &order);
 }
 
-static weft_tensor scan(wf_op op, weft_tensor x, int axis)
-{
-    wf_arg a;
-    int64_t i;
-    if (!wf_arg_open(&a, wf_rows[op].name, x) || !wf_arg_axis(&a, a.type.rank, axis, &i)) {
-        return a.error;
-    }
-    return wf_op1(op, &(wf_attr){.n_ints = 1, .ints = &i}, x);
-}
-
 weft_tensor(weft_cumsum)(weft_tensor x, int axis)
 {
-    return scan(WF_OP_CUMSUM, x, axis);
+    return wf_api_along(WF_OP_CUMSUM, x, axis);
 }
 
 weft_tensor(weft_cumprod)(weft_tensor x, int axis)
 {
-    return scan(WF_OP_CUMPROD, x, axis);
+    return wf_api_along(WF_OP_CUMPROD, x, axis);
 }
 
 /* -- element types and copies --------------------------------------------------------------------------------- */

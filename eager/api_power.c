@@ -94,16 +94,14 @@ static weft_tensor power(weft_tensor a, weft_tensor b)
 
 weft_tensor wf_api_integer_power(weft_tensor a, weft_tensor b)
 {
+    WF_CALLED(w, "pow", a, b);
     weft_scope sc = weft_scope_begin();
-    weft_tensor r = power(a, b);
-    if (weft_error_status(r) == WEFT_ESHAPE) {
-        r = wf_op2(WF_OP_POW, NULL, a, b); /* refuses the same operands, in the name of pow */
-    }
-    return weft_scope_return(sc, r);
+    return wf_called_end(&w, weft_scope_return(sc, power(a, b)));
 }
 
 weft_status wf_api_integer_power_(weft_tensor x, weft_tensor b)
 {
+    WF_CALLED(w, "pow_", x, b);
     weft_scope sc = weft_scope_begin();
     weft_tensor r = kind_of(x) == 1 ? power(x, b) : WEFT_NONE;
     weft_status s = kind_of(x) == 1 ? (weft_copy_)(x, r) : WEFT_ESHAPE;
@@ -112,5 +110,5 @@ weft_status wf_api_integer_power_(weft_tensor x, weft_tensor b)
         s = (weft_status)wf_dispatch_inplace(WF_OP_POW, NULL, 2, (weft_tensor[]){x, b}, x);
     }
     weft_scope_end(sc);
-    return s;
+    return wf_called_done(&w, s);
 }

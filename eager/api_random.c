@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "eager/api.h"
+#include "eager/call.h"
 #include "eager/rng_core.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
@@ -98,6 +99,15 @@ weft_tensor(weft_randint)(const weft_randint_args *args)
         return wf_api_null("randint", "the argument struct");
     }
     int64_t range[2] = {args->low, args->high};
+    int dt = args->dtype ? (int)args->dtype : WEFT_I64;
+    if (wf_api_dtype_ok(args->dtype) && wf_dtype_kind(dt) < 2 && range[0] < range[1]) {
+        int64_t first = range[0], last = range[1] - 1;
+        wf_why why = {0};
+        if (!wf_dtype_holds(dt, first) || !wf_dtype_holds(dt, last)) {
+            wf_refuse_number(&why, wf_dtype_holds(dt, first) ? last : first, dt, false);
+            return wf_raise(wf_ctx_get(), "randint", 0, NULL, &why);
+        }
+    }
     return draw(WF_OP_RANDINT, &args->shape, args->dtype, WEFT_I64, WF_RNG_RANDINT, args->generator,
                 NULL, 0, range, 2);
 }

@@ -2,6 +2,7 @@
  * eager/api_view.c -- views of weft/ops_array.h: what users say about axes, sizes and slices becomes
  * the normalised attributes of the VIEW rows.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "eager/api.h"
@@ -155,7 +156,9 @@ static weft_tensor expand(const char *op, weft_tensor x, weft_shape shape, bool 
             shape.v[i] = a.type.dims[i - lead];
         }
     }
-    return wf_op1(WF_OP_EXPAND, &(wf_attr){.n_dyn = (uint8_t)shape.n, .dyn = shape.v}, x);
+    WF_CALLED(w, op, x);
+    wf_attr attr = {.n_dyn = (uint8_t)shape.n, .dyn = shape.v};
+    return wf_called_end(&w, wf_op1(WF_OP_EXPAND, &attr, x));
 }
 
 weft_tensor(weft_expand)(weft_tensor x, weft_shape shape)
@@ -243,7 +246,12 @@ weft_tensor(weft_select)(weft_tensor x, int axis, int64_t index)
     }
     int64_t n = a.type.dims[i], s = index < 0 && index >= -n ? index + n : index;
     if (s < 0 || s >= n) {
-        wf_arg_fail(&a, WEFT_EINDEX, NULL,
+        char hint[96];
+        snprintf(hint, sizeof hint,
+                 n ? "indices run from 0 to %lld, or from -%lld to -1 from the end"
+                   : "the axis is empty, so no index is valid",
+                 (long long)n - 1, (long long)n);
+        wf_arg_fail(&a, WEFT_EINDEX, hint,
                     "index %lld is out of range for axis %d of %lld elements", (long long)index,
                     (int)i, (long long)n);
         return a.error;

@@ -39,6 +39,31 @@ int wf_call_settle_type(wf_op op, int strong, int weak);
 /* The common element type of the value operands from `first` on; 0 = error in why. */
 int wf_call_join_types(wf_call *k, int first);
 int wf_call_join_shapes(wf_call *k, wf_type *out, bool *same);
+/* Does bool or the integer type hold v? */
+static inline bool wf_dtype_holds(int dt, int64_t v)
+{
+    const int bits = 8 * (int)wf_dtype_size(dt);
+    return dt == WEFT_BOOL ? (uint64_t)v <= 1
+           : dt == WEFT_U8 ? (uint64_t)v <= UINT8_MAX
+                           : (int64_t)((uint64_t)v << (64 - bits)) >> (64 - bits) == v;
+}
+/* Is one of the numbers among operands that meet in join an integer that join, an integer type, does not hold? */
+static inline bool wf_numbers_stray(int join, int nsrc, const weft_tensor *src)
+{
+    for (int i = 0; i < nsrc && join != WEFT_I64; i++) {
+        if (src[i].slot == WF_SCALAR_SLOT && src[i].context == WF_SCALAR_INT &&
+            !wf_dtype_holds(join, (int64_t)src[i].serial)) {
+            return true;
+        }
+    }
+    return false;
+}
+/* Then: k->src becomes held, where they fit or wrap; returns the type to run in, or 0 with why filled (weak.c). */
+WF_COLD int wf_call_fit_numbers(wf_call *k, int first, int join, weft_tensor *held);
+/* The number of bool or the integer type next to v. */
+int64_t wf_dtype_clamped(int dt, int64_t v);
+/* The error of a number that is no integer of dt; `tensor`: beside a tensor that could be cast. */
+WF_COLD int wf_refuse_number(wf_why *why, int64_t v, int dt, bool tensor);
 /* Operand i with the result's extents (flat: one axis of n); scalars are written to *scalar. */
 void wf_call_operand_view(wf_call *k, int i, int dt, bool flat, int64_t n, const wf_type *out,
                           wf_view *v, void *scalar);

@@ -172,6 +172,10 @@ weft_tensor wf_call_elementwise(wf_call *k)
     }
     int first = wf_rows[k->op].kind == WF_KIND_CHOOSE ? 1 : 0;
     int join = wf_call_join_types(k, first);
+    weft_tensor held[3];
+    if (wf_dtype_kind(join) == 1 && wf_numbers_stray(join, k->nsrc - first, k->src + first)) {
+        join = wf_call_fit_numbers(k, first, join, held);
+    }
     if (!join) {
         return wf_call_fail(k);
     }

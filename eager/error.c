@@ -114,6 +114,11 @@ weft_tensor wf_raise(wf_ctx *c, const char *op, int nsrc, const weft_tensor *src
     if (!c) {
         return record(c, WEFT_ENOMEM, "");
     }
+    if (c->called) {
+        op = c->called->name;
+        nsrc = c->called->n;
+        src = c->called->src;
+    }
     put(text, sizeof text, &at, "%s: %s", op, why->rule);
     for (int i = 0; i < nsrc && i < 4; i++) {
         char one[256];

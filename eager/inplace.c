@@ -380,6 +380,10 @@ static int run_direct(wf_call *k, wf_slot *dst)
     }
     int first = wf_rows[k->op].kind == WF_KIND_CHOOSE ? 1 : 0;
     int join = wf_call_join_types(k, first);
+    weft_tensor held[3];
+    if (wf_dtype_kind(join) == 1 && wf_numbers_stray(join, k->nsrc - first, k->src + first)) {
+        join = wf_call_fit_numbers(k, first, join, held);
+    }
     if (!join || wf_call_join_shapes(k, &out, &flat)) {
         return k->why.code;
     }
@@ -429,6 +433,10 @@ static int run_inplace(wf_call *k, wf_slot *dst)
     rc = rc ? rc : device_check(k, dst);
     if (rc) {
         return rc;
+    }
+    if (k->op == WF_OP_COPY && !k->slot[0] && wf_dtype_kind(dst->dtype) == 1 &&
+        wf_numbers_stray(dst->dtype, 1, k->src)) {
+        return wf_refuse_number(&k->why, (int64_t)k->src[0].serial, dst->dtype, true);
     }
     if (comes_from_elsewhere(k, dst)) {
         return run_tracked(k, dst);

@@ -173,9 +173,16 @@ static double quotient(double a, double n, int compute)
     return compute == WEFT_F64 ? a / n : (double)((float)a / (float)n);
 }
 
-/* mean and rstd per channel from x. */
-static int batch_statistics(const wf_view *x, int compute, double eps, void *mean, void *rstd,
-                            wf_why *why)
+/* rstd[c] of var[c]. */
+static void rstd_of_all(const void *var, double eps, int compute, int64_t c, void *rstd)
+{
+    for (int64_t i = 0; i < c; i++) {
+        put(rstd, compute, i, rstd_of(get(var, compute, i), eps, compute));
+    }
+}
+
+/* mean and variance per channel from x. */
+static int batch_statistics(const wf_view *x, int compute, void *mean, void *var, wf_why *why)
 {
     int64_t c = x->dims[1];
     unsigned axes = ((1u << x->rank) - 1u) & ~2u;
@@ -184,7 +191,7 @@ static int batch_statistics(const wf_view *x, int compute, double eps, void *mea
     if (count == 0.0) {
         for (int64_t i = 0; i < c; i++) {
             put(mean, compute, i, NAN);
-            put(rstd, compute, i, NAN);
+            put(var, compute, i, NAN);
         }
         return 0;
     }
@@ -194,41 +201,42 @@ static int batch_statistics(const wf_view *x, int compute, double eps, void *mea
     }
     j.map = WF_MAP_SQDEV;
     j.p = mean;
-    j.out = rstd;
+    j.out = var;
     status = status != 0 ? status : wf_red_run(&j);
     for (int64_t i = 0; i < c && status == 0; i++) {
-        put(rstd, compute, i,
-            rstd_of(quotient(get(rstd, compute, i), count, compute), eps, compute));
+        put(var, compute, i, quotient(get(var, compute, i), count, compute));
     }
     return status != 0 ? wf_red_nomem(why, wf_view_numel(x) / WF_BLOCK * 8) : 0;
 }
 
-static int batch_running(wf_exec *e, int compute, double eps)
+/* The statistics of other batches, in the compute type. */
+static int batch_running(wf_exec *e, int compute)
 {
-    void *mean = e->dst[1].data, *rstd = e->dst[2].data;
     wf_packed m = {.data = NULL}, v = {.data = NULL};
-    int64_t c = e->dst[1].dims[0];
+    size_t bytes = (size_t)e->dst[1].dims[0] * wf_red_size(compute);
     int status = wf_pack(&m, &e->src[3], compute, -1, e->why);
     status = status != 0 ? status : wf_pack(&v, &e->src[4], compute, -1, e->why);
     if (status == 0) {
-        memcpy(mean, m.data, (size_t)c * wf_red_size(compute));
-        for (int64_t i = 0; i < c; i++) {
-            put(rstd, compute, i, rstd_of(get(v.data, compute, i), eps, compute));
-        }
+        memcpy(e->dst[1].data, m.data, bytes);
+        memcpy(e->dst[2].data, v.data, bytes);
     }
     wf_unpack(&m);
     wf_unpack(&v);
     return status;
 }
 
+static double batch_eps(const wf_exec *e)
+{
+    return e->attr->n_flt > 0 ? e->attr->flt[0] : 1e-5;
+}
+
 WF_EXEC_DECL(batch_norm)
 {
     const wf_view *x = &e->src[0];
     int compute = wf_red_compute(x->dtype);
-    double eps = e->attr->n_flt > 0 ? e->attr->flt[0] : 1e-5;
     int status = (e->attr->flags & WF_FLAG_TRAINING) != 0
-                     ? batch_statistics(x, compute, eps, e->dst[1].data, e->dst[2].data, e->why)
-                     : batch_running(e, compute, eps);
+                     ? batch_statistics(x, compute, e->dst[1].data, e->dst[2].data, e->why)
+                     : batch_running(e, compute);
     if (status != 0 || wf_view_numel(x) == 0) {
         return status;
     }
@@ -236,10 +244,14 @@ WF_EXEC_DECL(batch_norm)
     status = wf_pack(&px, x, x->dtype, -1, e->why);
     status = status != 0 ? status : wf_pack(&w, &e->src[1], compute, -1, e->why);
     status = status != 0 ? status : wf_pack(&b, &e->src[2], compute, -1, e->why);
+    size_t bytes = (size_t)x->dims[1] * wf_red_size(compute);
+    void *rstd = status == 0 ? wf_alloc(bytes) : NULL;
+    status = status == 0 && rstd == NULL ? wf_red_nomem(e->why, (int64_t)bytes) : status;
     if (status == 0) {
         channel_job j = channels_of(x, compute);
+        rstd_of_all(e->dst[2].data, batch_eps(e), compute, j.c, rstd);
         j.mean = e->dst[1].data;
-        j.rstd = e->dst[2].data;
+        j.rstd = rstd;
         j.w = w.data;
         j.b = b.data;
         wf_row_job r = {.n = j.n,
@@ -256,6 +268,7 @@ WF_EXEC_DECL(batch_norm)
         r.out[0].dtype = e->dst[0].dtype;
         status = wf_rows_run(&r, e->why);
     }
+    wf_free(rstd, bytes);
     wf_unpack(&px);
     wf_unpack(&w);
     wf_unpack(&b);
@@ -349,15 +362,15 @@ WF_EXEC_DECL(batch_norm_bwd)
     const wf_view *x = &e->src[1];
     int compute = wf_red_compute(x->dtype);
     size_t row = (size_t)x->dims[1] * wf_red_size(compute);
-    wf_packed w = {.data = NULL}, mean = {.data = NULL}, rstd = {.data = NULL};
+    wf_packed w = {.data = NULL}, mean = {.data = NULL}, var = {.data = NULL};
     char *arrays = wf_alloc(5 * row);
     int status = arrays == NULL ? wf_red_nomem(e->why, (int64_t)(5 * row)) : 0;
     status = status != 0 ? status : wf_pack(&w, &e->src[2], compute, -1, e->why);
     status = status != 0 ? status : wf_pack(&mean, &e->src[3], compute, -1, e->why);
-    status = status != 0 ? status : wf_pack(&rstd, &e->src[4], compute, -1, e->why);
+    status = status != 0 ? status : wf_pack(&var, &e->src[4], compute, -1, e->why);
     if (status == 0) {
         memcpy(arrays, mean.data, row);
-        memcpy(arrays + row, rstd.data, row);
+        rstd_of_all(var.data, batch_eps(e), compute, x->dims[1], arrays + row);
         status = batch_bwd_sums(e, compute, arrays, w.data);
     }
     if (status == 0 && wf_view_numel(x) > 0) {
@@ -365,7 +378,7 @@ WF_EXEC_DECL(batch_norm_bwd)
     }
     wf_unpack(&w);
     wf_unpack(&mean);
-    wf_unpack(&rstd);
+    wf_unpack(&var);
     wf_free(arrays, 5 * row);
     return status;
 }

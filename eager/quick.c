@@ -28,7 +28,7 @@ typedef struct quick {
     uint32_t tracked; /* not 0: one of them is */
 } quick;
 
-/* Operands of one type that the row takes, beside numbers that do not lift it; slot NULL: a number. */
+/* Operands of one type that the row takes, beside numbers that do not lift it and that it holds; slot NULL: a number. */
 ALWAYS bool take(wf_ctx *c, quick *q, wf_slot **slot, wf_op op, const int nsrc,
                  const weft_tensor *src)
 {
@@ -56,7 +56,9 @@ ALWAYS bool take(wf_ctx *c, quick *q, wf_slot **slot, wf_op op, const int nsrc,
         q->wide = !q->wide || s->rank > q->wide->rank ? s : q->wide;
     }
     return q->wide && (types & WF_BIT(q->dtype)) && wf_ct(q->dtype) >= 0 &&
-           (weak == 0 || weak <= wf_dtype_kind(q->dtype));
+           (weak == 0 ||
+            (weak <= wf_dtype_kind(q->dtype) &&
+             !(wf_dtype_kind(q->dtype) == 1 && wf_numbers_stray(q->dtype, nsrc, src))));
 }
 
 /* Does s have the last extents of `wide`? */

@@ -261,6 +261,14 @@ typedef struct wf_tape_hooks {
 } wf_tape_hooks;
 extern const wf_tape_hooks *_Atomic wf_tape_api; /* NULL until something requires a gradient */
 
+/* The call that the user made, while ops that it is made of run: wf_raise names it and its operands. */
+typedef struct wf_called {
+    struct wf_ctx *c; /* NULL: no memory for one */
+    const char *name;
+    int n;
+    const weft_tensor *src;
+} wf_called;
+
 typedef struct wf_ctx {
     uint32_t id;
     uint32_t depth; /* innermost scope */
@@ -276,8 +284,9 @@ typedef struct wf_ctx {
     uint32_t scopes_cap;
     uint64_t scope_serial;
     wf_recorder *recorder;
-    const char *here; /* site of the reading call that is about to be made, see weft_here */
-    char *described;  /* weft_describe's text; goes with the process */
+    const wf_called *called; /* or NULL: errors are about the op itself */
+    const char *here;        /* site of the reading call that is about to be made, see weft_here */
+    char *described;         /* weft_describe's text; goes with the process */
     void *tape;
     uint64_t error_next;
     uint64_t error_last;

@@ -94,11 +94,19 @@ static double count_of(const wf_view *x)
     return (double)(wf_view_numel(x) / x->dims[1]);
 }
 
+static wf_val rstd_of(composer *c, wf_val var)
+{
+    const wf_attr *at = c->e->attr;
+    double eps = at->n_flt > 0 ? at->flt[0] : 1e-5;
+    wf_val std = then(c, WF_OP_SQRT, NULL, then(c, WF_OP_ADD, NULL, var, number(c, eps)), 0);
+    return then(c, WF_OP_RECIPROCAL, NULL, std, 0);
+}
+
 static void batch_norm(composer *c, const wf_val *src, wf_val *dst)
 {
     const wf_view *x = &c->e->src[0];
     const wf_attr *at = c->e->attr;
-    double eps = at->n_flt > 0 ? at->flt[0] : 1e-5, n = count_of(x);
+    double n = count_of(x);
     wf_val v = as(c, src[0], c->compute), mean, var, d;
     if (at->flags & WF_FLAG_TRAINING) {
         mean = then(c, WF_OP_DIV, NULL, sum_channels(c, v, x->rank), number(c, n));
@@ -110,20 +118,18 @@ static void batch_norm(composer *c, const wf_val *src, wf_val *dst)
         var = spread(c, src[4], x);
         d = then(c, WF_OP_SUB, NULL, v, mean);
     }
-    wf_val rstd = then(c, WF_OP_SQRT, NULL, then(c, WF_OP_ADD, NULL, var, number(c, eps)), 0);
-    rstd = then(c, WF_OP_RECIPROCAL, NULL, rstd, 0);
-    wf_val y = then(c, WF_OP_MUL, NULL, d, rstd);
+    wf_val y = then(c, WF_OP_MUL, NULL, d, rstd_of(c, var));
     y = then(c, WF_OP_MUL, NULL, y, spread(c, src[1], x));
     dst[0] = then(c, WF_OP_ADD, NULL, y, spread(c, src[2], x));
     dst[1] = gather(c, mean, x);
-    dst[2] = gather(c, rstd, x);
+    dst[2] = gather(c, var, x);
 }
 
 static void batch_norm_bwd(composer *c, const wf_val *src, wf_val *dst)
 {
     const wf_view *x = &c->e->src[1];
     wf_val g = as(c, src[0], c->compute), v = as(c, src[1], c->compute);
-    wf_val n = number(c, count_of(x)), rstd = spread(c, src[4], x);
+    wf_val n = number(c, count_of(x)), rstd = rstd_of(c, spread(c, src[4], x));
     wf_val scale = then(c, WF_OP_MUL, NULL, spread(c, src[2], x), rstd);
     wf_val xhat = then(c, WF_OP_MUL, NULL, then(c, WF_OP_SUB, NULL, v, spread(c, src[3], x)), rstd);
     wf_val db = sum_channels(c, g, x->rank);

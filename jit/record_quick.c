@@ -93,7 +93,7 @@ ALWAYS int tape(const quick *k, wf_slot *const *r)
 
 /* -- elementwise ------------------------------------------------------------------------------------------------ */
 
-/* Operands of one type that the row takes, beside numbers that do not lift it; which is as wide as the result. What
+/* Operands of one type that the row takes, beside numbers that do not lift it and that it holds; which is as wide as the result. What
  * has a note is a tensor of this segment: the trace has looked at it. */
 ALWAYS bool take(quick *k, const int nsrc)
 {
@@ -127,7 +127,9 @@ ALWAYS bool take(quick *k, const int nsrc)
         rank = s->rank > rank ? s->rank : rank;
     }
     k->dtype = dtype;
-    return dtype && (row->types & WF_BIT(dtype)) && (weak == 0 || weak <= wf_dtype_kind(dtype));
+    return dtype && (row->types & WF_BIT(dtype)) &&
+           (weak == 0 || (weak <= wf_dtype_kind(dtype) &&
+                          !(wf_dtype_kind(dtype) == 1 && wf_numbers_stray(dtype, nsrc, k->src))));
 }
 
 /* Are the extents of s the last ones of `wide`, or 1? */

@@ -59,7 +59,8 @@ typedef struct weft_norm_args {
 } weft_norm_args;
 WEFT_API weft_tensor weft_norm(const weft_norm_args *args);
 
-/* Running sum and product along an axis; dtype as in weft_sum (WEFT_DTYPE_DEFAULT: the default). */
+/* Running sum and product along an axis, in the type that weft_sum has by default: i64 for integers and bool. Rank 0
+ * counts as one element, axis 0 or -1. */
 WEFT_API weft_tensor weft_cumsum(weft_tensor x, int axis);
 WEFT_API weft_tensor weft_cumprod(weft_tensor x, int axis);
 
@@ -151,9 +152,11 @@ WEFT_API weft_tensor weft_scatter_add(weft_tensor base, int axis, weft_tensor in
 /* base with slices of values added: the adjoint of weft_index_select. */
 WEFT_API weft_tensor weft_index_add(weft_tensor base, int axis, weft_tensor indices,
                                     weft_tensor values);
-/* [..] of integers in [0, classes) -> [.., classes] of 0 and 1. dtype default: f32. */
+/* [..] of integers -> [.., classes] of 0 and 1; negative ones count from the end, as indices do everywhere, others
+ * outside of [0, classes) are an error. dtype default: f32. */
 WEFT_API weft_tensor weft_one_hot(weft_tensor indices, int64_t classes, weft_dtype dtype);
-/* Sorted along an axis, stable, NaN last; i64 indices into x. Either result may be NULL. */
+/* Sorted along an axis, stable, NaN above all numbers (last, or first if descending); i64 indices into x. Either
+ * result may be NULL. Rank 0 sorts as one element, axis 0 or -1. */
 WEFT_API weft_status weft_sort(weft_tensor x, int axis, bool descending, weft_tensor *values,
                                weft_tensor *indices);
 WEFT_API weft_tensor weft_argsort(weft_tensor x, int axis, bool descending);
@@ -162,8 +165,8 @@ WEFT_API weft_status weft_topk(weft_tensor x, int64_t k, int axis, bool smallest
                                weft_tensor *values, weft_tensor *indices);
 
 /* -- creation -----------------------------------------------------------------------------------------------
- * WEFT_DTYPE_DEFAULT is f32 unless said otherwise. A value becomes an integer type as in weft_cast: truncated,
- * saturated. Random numbers: weft/random.h. */
+ * WEFT_DTYPE_DEFAULT is f32 unless said otherwise. A value for an integer type is truncated; one that the type does
+ * not hold is WEFT_EINVALID, as in weft_fill_, weft_arange, weft_linspace, weft_randint. Random numbers: weft/random.h. */
 WEFT_API weft_tensor weft_zeros(weft_shape shape, weft_dtype dtype);
 WEFT_API weft_tensor weft_ones(weft_shape shape, weft_dtype dtype);
 WEFT_API weft_tensor weft_full(weft_shape shape, double value, weft_dtype dtype);

@@ -39,8 +39,8 @@ typedef struct weft_rms_norm_args {
 WEFT_API weft_tensor weft_rms_norm(const weft_rms_norm_args *args);
 
 /* x[n, c, ..] normalised per channel: by its own statistics when training (then the running ones move
- * in place: r += momentum * (batch - r), with the sample variance, not recorded for gradients), else
- * by the running ones. */
+ * in place: r += momentum * (batch - r), with the sample variance, not recorded for gradients; an empty
+ * batch leaves them, one value per channel is an error), else by the running ones. */
 typedef struct weft_batch_norm_args {
     weft_tensor x;
     weft_tensor weight, bias;              /* [c], optional */

@@ -98,7 +98,7 @@ WF_INFER(reduce)
         bool reduced = reduced_axis(attr, i);
         if (reduced && x->dims[i] == 0 && needs_elements(op)) {
             code = wf_fail(why, WEFT_ESHAPE,
-                           "axis %d has no elements, and a %s of nothing is undefined", i,
+                           "axis %d has no elements, and the %s of nothing is undefined", i,
                            wf_rows[op].name);
             wf_hint(why, "skip empty tensors, or reduce over axes of extent 1 or more");
             return code;

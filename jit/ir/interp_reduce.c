@@ -471,7 +471,7 @@ int wf_in_batch_norm(wf_in_call *k)
         }
         uint64_t rstd = rstd_of(m, c, var, eps);
         wf_in_put(&k->dst[1], ch, mean);
-        wf_in_put(&k->dst[2], ch, rstd);
+        wf_in_put(&k->dst[2], ch, var);
         for (int64_t i = 0; i < v.n; i++) {
             int64_t at = ch * s.ks[0] + wf_in_offset(i, s.nr, s.rd, s.rs);
             wf_in_store(m, &k->dst[0], at, c,
@@ -489,10 +489,12 @@ int wf_in_batch_norm_bwd(wf_in_call *k)
     const wf_array *g = &k->src[0], *x = &k->src[1], *w = operand(k, 2);
     bool training = (k->attr->flags & WF_FLAG_TRAINING) != 0;
     int c = wf_in_compute(x->type.dtype);
+    double eps = k->attr->n_flt ? k->attr->flt[0] : 1e-5;
     split s = channels(&x->type);
     line gl = {wf_in_room(m, s.reduced), s.reduced}, t = {wf_in_room(m, s.reduced), s.reduced};
     for (int64_t ch = 0; ch < s.kept && !m->failed; ch++) {
-        uint64_t mean = wf_in_load(m, &k->src[3], ch, c), rstd = wf_in_load(m, &k->src[4], ch, c);
+        uint64_t mean = wf_in_load(m, &k->src[3], ch, c);
+        uint64_t rstd = rstd_of(m, c, wf_in_load(m, &k->src[4], ch, c), eps);
         uint64_t scale = R2(MUL, w ? wf_in_load(m, w, ch, c) : NUM(1), rstd);
         read_line(m, g, &s, ch, c, &gl);
         read_line(m, x, &s, ch, c, &t);

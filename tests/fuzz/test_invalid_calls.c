@@ -20,36 +20,6 @@
 
 static int64_t failures, successes;
 
-/* Functions that are compositions may name the op of theirs that refused; the call site says the rest. */
-static bool names(const char *text, const char *name)
-{
-    static const char *const parts[][6] = {
-        {"masked_fill", "where"},
-        {"fill", "copy_"},
-        {"copy", "clone"},
-        {"broadcast_to", "expand"},
-        {"gather", "take_along"},
-        {"embedding", "index_select"},
-        {"stack", "unsqueeze", "concat"},
-        {"ones", "full"},
-        {"zeros", "full"},
-        {"repeat", "expand", "reshape"},
-        {"tile", "expand", "reshape"},
-        {"nll_loss", "take_along", "neg", "mul", "sum"},
-        {"binary_cross_entropy", "neg", "sub", "mul", "log", "add"},
-        {"bce_with_logits", "neg", "sub", "mul", "add", "softplus"},
-        {"huber_loss", "sub", "abs", "mul", "where"},
-        {"mse_loss", "sub", "square"},
-    };
-    bool found = strstr(text, name) != NULL;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        for (int k = 1; strcmp(parts[i][0], name) == 0 && k < 6 && parts[i][k]; k++) {
-            found |= strncmp(text, parts[i][k], strlen(parts[i][k])) == 0;
-        }
-    }
-    return found;
-}
-
 static void judge(const char *name, weft_status status, const char *text, bool passes_on)
 {
     if (status == WEFT_OK) {
@@ -60,7 +30,7 @@ static void judge(const char *name, weft_status status, const char *text, bool p
     cr_assert((unsigned)status < WEFT_STATUS_COUNT, "%s: status %d", name, (int)status);
     cr_assert(passes_on || strlen(text) > 10, "%s: status %s and no message", name,
               weft_status_name(status));
-    cr_assert(passes_on || names(text, name), "%s is not named: \"%s\"", name, text);
+    cr_assert(passes_on || strstr(text, name), "%s is not named: \"%s\"", name, text);
 }
 
 #define INT(x) ((int)(x))

@@ -228,6 +228,63 @@ Test(api_nn, class_losses)
                  weft_dtype_of(weft_cross_entropy(weft_cast(tx, WEFT_BF16), tt, WEFT_REDUCE_NONE)));
 }
 
+Test(api_nn, batch_norm_of_few_and_no_values)
+{
+    weft_scope sc = weft_scope_begin();
+    weft_tensor mean = weft_full(weft_shape(3), 0.25, WEFT_F32),
+                var = weft_full(weft_shape(3), 4, WEFT_F32), y;
+    /* nothing is learned from nothing */
+    y = weft_batch_norm(weft_zeros(weft_shape(0, 3), WEFT_F32), .training = true,
+                        .running_mean = mean, .running_var = var);
+    cr_assert(weft_ok(y) && weft_numel(y) == 0, "%s", weft_error_text(y));
+    near("mean", mean, 3, (double[]){0.25, 0.25, 0.25}, 0);
+    near("var", var, 3, (double[]){4, 4, 4}, 0);
+    FAILS(weft_batch_norm(weft_ones(weft_shape(1, 3), WEFT_F32), .training = true), WEFT_ESHAPE);
+    FAILS(weft_batch_norm(weft_ones(weft_shape(1, 3, 1, 1), WEFT_F32), .training = true),
+          WEFT_ESHAPE);
+    y = weft_batch_norm(weft_ones(weft_shape(3), WEFT_F32), .training = true);
+    cr_assert(strstr(weft_error_text(y), "rank 1"), "%s", weft_error_text(y));
+    y = weft_batch_norm(weft_ones(weft_shape(1, 3), WEFT_F32), .running_mean = mean,
+                        .running_var = var);
+    cr_assert(weft_ok(y), "%s", weft_error_text(y));
+    /* the sample variance of values that lie far below eps: 1, 2, 3, 4, 5 in millionths */
+    float x[5], want = 0;
+    for (int i = 0; i < 5; i++) {
+        x[i] = (float)(i + 1) * 1e-6f;
+    }
+    for (int i = 0; i < 5; i++) {
+        want += (x[i] - 3e-6f) * (x[i] - 3e-6f) / 4;
+    }
+    weft_tensor m1 = weft_zeros(weft_shape(1), WEFT_F32), v1 = weft_zeros(weft_shape(1), WEFT_F32);
+    y = weft_batch_norm(weft_from_data(x, weft_shape(5, 1), WEFT_F32), .training = true,
+                        .momentum = 1, .running_mean = m1, .running_var = v1);
+    cr_assert(weft_ok(y), "%s", weft_error_text(y));
+    double got = weft_item_f64(v1);
+    cr_assert(fabs(got - (double)want) <= 1e-6 * (double)want, "%g, not %g", got, (double)want);
+    weft_scope_end(sc);
+}
+
+Test(api_nn, rank_0_along_its_one_axis)
+{
+    weft_scope sc = weft_scope_begin();
+    weft_tensor x = weft_scalar(2.5, WEFT_F64), v, i;
+    for (int axis = -1; axis <= 0; axis++) {
+        near("cumsum", weft_cumsum(x, axis), 1, (double[]){2.5}, 0);
+        near("cumprod", weft_cumprod(x, axis), 1, (double[]){2.5}, 0);
+        near("softmax", weft_softmax(x, axis), 1, (double[]){1}, 0);
+        near("log_softmax", weft_log_softmax(x, axis), 1, (double[]){0}, 0);
+        OK(weft_sort(x, axis, true, &v, &i));
+        cr_assert(weft_rank(v) == 0 && weft_item_f64(v) == 2.5 && weft_item_i64(i) == 0);
+        cr_assert_eq(weft_rank(weft_argsort(x, axis, false)), 0);
+        OK(weft_topk(x, 1, axis, false, &v, NULL));
+        cr_assert(weft_rank(v) == 0 && weft_item_f64(v) == 2.5);
+        FAILS(weft_softmax(x, 1), WEFT_ESHAPE);
+        cr_assert_eq(weft_topk(x, 2, axis, false, &v, &i), WEFT_ESHAPE, "%s", weft_last_error());
+        cr_assert(!weft_ok(v) && !weft_ok(i));
+    }
+    weft_scope_end(sc);
+}
+
 Test(api_nn, losses_of_values)
 {
     double x[6], t[6], mse = 0, l1 = 0, hub = 0, bce = 0, logits = 0;

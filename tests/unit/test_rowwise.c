@@ -390,7 +390,7 @@ static void expect_batch(const batch_case *c, const call *f, const call *r)
         var = c->training ? var : R(view_get(&c->rv.v, ch));
         double rstd = R(1.0 / R(sqrt(R(var + R(c->eps)))));
         expect(&f->dst[1].v, ch, mean, "mean");
-        expect(&f->dst[2].v, ch, rstd, "rstd");
+        expect(&f->dst[2].v, ch, var, "variance");
         for (int64_t i = 0; i < n; i++) {
             double y = R(R(x[i] - mean) * rstd);
             t[i] = R(g[i] * y);
