@@ -236,8 +236,11 @@ weft_status(weft_set_grad)(weft_tensor t, weft_tensor g)
                 wf_slot_type(s, &a);
                 wf_slot_type(gs, &b);
                 if (!wf_type_same(&a, &b)) {
-                    rc = raise_for(c, "set_grad", t, WEFT_ESHAPE,
-                                   "the gradient's shape or dtype differs from the tensor's", "");
+                    wf_why why = {0};
+                    wf_fail(&why, WEFT_ESHAPE,
+                            "the gradient's shape or dtype differs from the tensor's");
+                    wf_hint(&why, "a gradient is like its tensor: weft_cast, weft_reshape");
+                    rc = wf_raise_status(c, "set_grad", 2, (weft_tensor[]){t, g}, &why);
                 } else {
                     own = set_gradient(c, gs, g, wf_slot_device(s));
                     rc = own.slot ? 0 : (int)weft_error_status(own);

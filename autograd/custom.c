@@ -37,6 +37,21 @@ void wf_custom_release(struct wf_custom *custom)
     wf_mfree(custom);
 }
 
+const char *wf_custom_name(const struct wf_custom *custom)
+{
+    return custom->f.name;
+}
+
+/* A status that the user's code made up itself becomes an error with a text; one of an op in it has its own. */
+static void tell_status(wf_ctx *c, const char *name, const char *part, weft_status rc,
+                        uint64_t errors_before)
+{
+    if (rc != WEFT_OK && c->error_next == errors_before) {
+        wf_raise_text(c, (int)rc, name, "its %s returned status %d (%s) and recorded no error",
+                      part, (int)rc, weft_status_name(rc));
+    }
+}
+
 weft_status weft_function_save(weft_function_ctx *ctx, const weft_tensor *t, int n)
 {
     if (!ctx || !t || n < 0 || n > MAX_SAVED - ctx->n_saved) {
@@ -79,7 +94,9 @@ int wf_vjp_custom(wf_vjp *v)
             return (int)weft_error_status(g[i]);
         }
     }
+    uint64_t errors = v->c->error_next;
     rc = k->f.backward(&ctx, k->user, g, v->ndst, v->dsrc, v->need, v->nsrc);
+    tell_status(v->c, k->f.name, "backward", rc, errors);
     for (int i = 0; i < v->nsrc && rc == WEFT_OK; i++) {
         if (!v->need[i]) {
             v->dsrc[i] = WEFT_NONE;
@@ -112,9 +129,6 @@ int wf_vjp_custom(wf_vjp *v)
         const wf_tnode *operand = wf_tnode_at(v->c->tape, wf_tnode_src(n)[i]);
         v->dsrc[i] = wf_gradient_given(v->c, k->f.name, v->dsrc[i], operand->device);
         rc = v->dsrc[i].slot ? WEFT_OK : weft_error_status(v->dsrc[i]);
-    }
-    if (rc != WEFT_OK && v->c->error_last == 0) {
-        wf_raise_text(v->c, (int)rc, k->f.name, "its backward failed");
     }
     return (int)rc;
 }
@@ -249,6 +263,8 @@ weft_status(weft_apply)(const weft_function *f, void *user, const weft_tensor *i
             WF_MAX_DST);
         return WEFT_EINVALID;
     }
+    const char *site = c->here; /* of this call: the results were made inside forward */
+    c->here = NULL;
     wf_slot *src[MAX_IN] = {NULL};
     bool pinned[MAX_IN] = {false}, tracked = false, recorded = false;
     wf_why why = {0};
@@ -268,8 +284,10 @@ weft_status(weft_apply)(const weft_function *f, void *user, const weft_tensor *i
         for (int i = 0; i < n_out; i++) {
             out[i] = WEFT_NONE;
         }
+        uint64_t errors = c->error_next;
         c->grad_off++;
         rc = -(int)f->forward(&ctx, user, in, n_in, out, n_out);
+        tell_status(c, f->name, "forward", (weft_status)-rc, errors);
         rc = rc ? rc : check_operands(c, f, in, n_in, src, pinned, &why);
         rc = rc ? rc : check_results(c, f, sc.depth, out, n_out, &why);
         c->grad_off--;
@@ -277,6 +295,9 @@ weft_status(weft_apply)(const weft_function *f, void *user, const weft_tensor *i
     if (!rc && tracked && wf_grad_enabled(c)) {
         rc = record(c, &ctx, f, user, src, in, n_in, out, n_out, &why);
         recorded = !rc;
+        for (int i = 0; i < n_out && recorded && site; i++) {
+            wf_tnode_at(c->tape, wf_slot_at(c, out[i].slot)->node)->site = site;
+        }
     }
     for (int i = 0; i < n_out && !rc; i++) {
         out[i] = weft_scope_give(sc, out[i]);

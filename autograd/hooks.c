@@ -241,7 +241,8 @@ weft_status(weft_remove_hook)(weft_tensor t, uint64_t hook)
     }
     if (!found) {
         if (!why.code) {
-            wf_fail(&why, WEFT_EINVALID, "the tensor has no such hook");
+            wf_fail(&why, WEFT_EINVALID, "the tensor has no hook %llu", (unsigned long long)hook);
+            wf_hint(&why, "pass the tensor and the number of weft_register_hook, once");
         }
         return (weft_status)wf_raise_status(c, "remove_hook", 1, &t, &why);
     }

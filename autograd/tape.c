@@ -431,6 +431,11 @@ int wf_tape_save(wf_tape *t, wf_ref node, wf_ref user, wf_slot *s)
     return 0;
 }
 
+static const char *name_of(const wf_tnode *n)
+{
+    return n->op == WF_OP_CUSTOM ? wf_custom_name(n->aux->custom) : wf_rows[n->op].name;
+}
+
 static weft_tensor stale(wf_ctx *c, const wf_tnode *n, const wf_tval *v, const wf_tnode *user,
                          int which, uint32_t now)
 {
@@ -447,10 +452,12 @@ static weft_tensor stale(wf_ctx *c, const wf_tnode *n, const wf_tval *v, const w
         "%s (%s) needs %s %d, %s[%s]%s%s%s made at %s, as it was at version %u, but %s_ at %s "
         "changed "
         "it to version %u; use an out-of-place op there, or give the first op a copy (weft_clone)",
-        wf_rows[user->op].name, user->site ? user->site : "unknown site",
-        which < 0 ? "its result" : "operand", which < 0 ? -which - 1 : which,
-        wf_dtype_name(n->dtype), dims, v->name ? " '" : "", v->name ? v->name : "",
-        v->name ? "'" : "", n->site ? n->site : "unknown site", v->version,
+        name_of(user), user->site ? user->site : "unknown site",
+        user->op == WF_OP_CUSTOM ? "saved tensor"
+        : which < 0              ? "its result"
+                                 : "operand",
+        which < 0 ? -which - 1 : which, wf_dtype_name(n->dtype), dims, v->name ? " '" : "",
+        v->name ? v->name : "", v->name ? "'" : "", n->site ? n->site : "unknown site", v->version,
         wf_rows[st->write_op].name, st->write_site ? st->write_site : "unknown site", now);
 }
 
@@ -464,7 +471,7 @@ weft_tensor wf_tape_value(wf_ctx *c, wf_ref r, wf_ref user, int which)
         return wf_raise_text(c, WEFT_EGRAD, "backward",
                              "the values that %s (%s) saved were released by an earlier backward; "
                              "pass .retain_graph = true to the first one",
-                             wf_rows[u->op].name, u->site ? u->site : "unknown site");
+                             name_of(u), u->site ? u->site : "unknown site");
     }
     uint32_t now = atomic_load_explicit(&v->st->version, memory_order_relaxed);
     if (now != v->version) {

@@ -35,6 +35,8 @@ typedef struct wf_tval {
 } wf_tval;
 
 struct wf_custom;
+/* The name that its user gave it. */
+const char *wf_custom_name(const struct wf_custom *custom);
 
 /* What does not fit a node: attributes, more than three operands, scalars, pending gradients of
  * several results. */

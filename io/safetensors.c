@@ -523,7 +523,7 @@ static weft_tensor take(const weft_safetensors *f, const entry *e)
 weft_tensor weft_safetensors_at(const weft_safetensors *f, int i)
 {
     if (!f || i < 0 || i >= f->n) {
-        return wf_api_error("safetensors", WEFT_EINVALID, "there is no tensor %d among %d", i,
+        return wf_api_error("safetensors_at", WEFT_EINVALID, "there is no tensor %d among %d", i,
                             f ? f->n : 0);
     }
     return take(f, &f->entries[i]);
@@ -532,9 +532,14 @@ weft_tensor weft_safetensors_at(const weft_safetensors *f, int i)
 weft_tensor weft_safetensors_get(const weft_safetensors *f, const char *name)
 {
     const entry *e = f && name ? find(f, name) : NULL;
-    return e ? take(f, e)
-             : wf_api_error("safetensors", WEFT_EINVALID, "the file has no tensor '%s'",
-                            name ? name : "(null)");
+    if (e) {
+        return take(f, e);
+    }
+    return wf_api_error(
+        "safetensors_get", WEFT_EINVALID,
+        "the file has no tensor '%s'; weft_safetensors_name lists the %d it has%s%s%s",
+        name ? name : "(null)", f ? f->n : 0, f && f->n ? ", the first is '" : "",
+        f && f->n ? f->entries[0].name : "", f && f->n ? "'" : "");
 }
 
 const char *weft_safetensors_metadata(const weft_safetensors *f, const char *key)

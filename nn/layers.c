@@ -34,15 +34,17 @@ static weft_status open_layer(const char *op, const void *layer, weft_module *m,
         wf_api_error(op, WEFT_EINVALID, "the layer, the module or the name is NULL");
         return wf_module_note(m, WEFT_EINVALID);
     }
-    return weft_module_push(m, "%s", name);
+    wf_module_open(m);
+    weft_status s = weft_module_push(m, "%s", name);
+    return s == WEFT_OK ? s : wf_module_close(m);
 }
 
-/* Closes it. status: of the values given by initialisers. */
+/* Closes it. status: of the values given by initialisers. Returns what went wrong in this layer. */
 static weft_status close_layer(weft_module *m, weft_status status)
 {
     weft_module_pop(m);
     wf_module_note(m, status);
-    return weft_module_status(m);
+    return wf_module_close(m);
 }
 
 static weft_status bad_extent(weft_module *m, const char *op, const char *rule)
@@ -57,7 +59,7 @@ static weft_status spread(weft_module *m, weft_tensor weight, weft_tensor bias, 
     double bound = 1 / sqrt((double)fan);
     weft_generator *g = wf_module_generator(m);
     if (!weft_ok(weight)) {
-        return weft_module_status(m);
+        return WEFT_OK; /* remembered already */
     }
     weft_status s = weft_init_uniform(weight, -bound, bound, g);
     return s == WEFT_OK && weft_ok(bias) ? weft_init_uniform(bias, -bound, bound, g) : s;

@@ -21,7 +21,10 @@ struct weft_module {
     weft_named_tensor *entries;
     bool *trained; /* entry i is a parameter */
     int n, cap;
-    weft_status status;
+    weft_status status; /* the first failure */
+    weft_status latest; /* failure since the layer that is being made was opened */
+    int opened;         /* layers being made, one inside another */
+    const char *site;   /* of the call that makes them, or NULL */
     bool training;
     weft_generator *generator;
     char prefix[NAME_SIZE]; /* "h.0." */
@@ -74,10 +77,29 @@ weft_generator *wf_module_generator(const weft_module *m)
 
 weft_status wf_module_note(weft_module *m, weft_status status)
 {
-    if (m && m->status == WEFT_OK) {
-        m->status = status;
+    if (m && status != WEFT_OK) {
+        m->status = m->status == WEFT_OK ? status : m->status;
+        m->latest = status;
     }
     return status;
+}
+
+void wf_module_open(weft_module *m)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (m->opened++ == 0) {
+        m->latest = WEFT_OK;
+        m->site = c ? c->here : NULL;
+    }
+    if (c) {
+        c->here = NULL;
+    }
+}
+
+weft_status wf_module_close(weft_module *m)
+{
+    m->site = --m->opened ? m->site : NULL;
+    return m->latest;
 }
 
 weft_status weft_module_push(weft_module *m, const char *format, ...)
@@ -179,6 +201,9 @@ static weft_status add(weft_module *m, const char *name, weft_tensor value, bool
         wf_mfree(full);
         return s;
     }
+    if (m->site) {
+        weft_sited(m->site, value);
+    }
     m->entries[m->n] = (weft_named_tensor){full, weft_keep(value)};
     m->trained[m->n++] = trained;
     return WEFT_OK;
@@ -228,9 +253,17 @@ bool weft_module_is_parameter(const weft_module *m, int i)
 weft_tensor weft_module_get(const weft_module *m, const char *name)
 {
     int i = m && name ? find(m, name) : -1;
-    return i >= 0 ? m->entries[i].tensor
-                  : wf_api_error("module_get", WEFT_EINVALID, "the module has no '%s'",
-                                 name ? name : "(null)");
+    if (i >= 0) {
+        return m->entries[i].tensor;
+    }
+    if (!m || !m->n) {
+        return wf_api_error("module_get", WEFT_EINVALID,
+                            "the module is NULL or empty; register its parameters first");
+    }
+    return wf_api_error(
+        "module_get", WEFT_EINVALID,
+        "the module has no '%s'; weft_module_at lists its %d entries, the first is '%s'",
+        name ? name : "(null)", m->n, m->entries[0].name);
 }
 
 const weft_named_tensor *weft_module_entries(const weft_module *m)

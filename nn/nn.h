@@ -12,5 +12,9 @@
 weft_generator *wf_module_generator(const weft_module *m);
 /* Remembers the first failure of m; returns status. m may be NULL. */
 weft_status wf_module_note(weft_module *m, weft_status status);
+/* Around the making of a layer: what is registered meanwhile was made where weft_here said. */
+void wf_module_open(weft_module *m);
+/* The latest failure since, whose text is the thread's last. */
+weft_status wf_module_close(weft_module *m);
 
 #endif

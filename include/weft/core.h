@@ -212,7 +212,8 @@ WEFT_API void weft_doctor(FILE *out);
  * with file:line after the call. Calling `(weft_add)(a, b)` skips the stamp. */
 WEFT_API weft_tensor weft_sited(const char *site, weft_tensor t);
 WEFT_API weft_status weft_sited_status(const char *site, weft_status status);
-/* Says where the next reading call stands; what breaks a trace is reported with it. */
+/* Says where the next call that reads, or makes tensors that it does not return, stands: what breaks a trace is
+ * reported with it, what was made carries it. */
 WEFT_API void weft_here(const char *site);
 #define WEFT_STR_(x) #x
 #define WEFT_STR(x) WEFT_STR_(x)

@@ -166,7 +166,7 @@ WEFT_API weft_status weft_tape_print(FILE *out, weft_tensor t);
 #define weft_set_grad(...) WEFT_GRAD_S_((weft_set_grad)(__VA_ARGS__))
 #define weft_retain_grad(...) WEFT_GRAD_S_((weft_retain_grad)(__VA_ARGS__))
 #define weft_remove_hook(...) WEFT_GRAD_S_((weft_remove_hook)(__VA_ARGS__))
-#define weft_apply(...) WEFT_GRAD_S_((weft_apply)(__VA_ARGS__))
+#define weft_apply(...) WEFT_R_(WEFT_GRAD_S_((weft_apply)(__VA_ARGS__)))
 #endif
 #define weft_backward(...)                                                                         \
     WEFT_GRAD_S_((weft_backward)(&(const weft_backward_args){__VA_ARGS__, .end_ = 0}))

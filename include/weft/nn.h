@@ -105,6 +105,7 @@ WEFT_API weft_status weft_init_kaiming_normal(weft_tensor t, double slope, weft_
  * options by name. Default dtype: f32. Defaults of values and initial weights are PyTorch's. */
 
 /* x[.., in] -> x weight[out, in]^T + bias[out]. Weight and bias uniform in +-1/sqrt(in). */
+/* The init of every layer returns what went wrong in it, whatever failed before; the module remembers the first. */
 typedef struct weft_nn_linear {
     weft_tensor weight, bias;
 } weft_nn_linear;
@@ -292,13 +293,13 @@ WEFT_API weft_status weft_checkpoint_load(const weft_checkpoint_args *args);
 /* clang-format off */
 #define weft_checkpoint_save(...) WEFT_S_(WEFT_R_((weft_checkpoint_save)(&(const weft_checkpoint_args){__VA_ARGS__, .end_ = 0})))
 #define weft_checkpoint_load(...) WEFT_S_((weft_checkpoint_load)(&(const weft_checkpoint_args){__VA_ARGS__, .end_ = 0}))
-#define weft_nn_linear_init(...) WEFT_S_((weft_nn_linear_init)(&(const weft_nn_linear_args){__VA_ARGS__, .end_ = 0}))
-#define weft_nn_embedding_init(...) WEFT_S_((weft_nn_embedding_init)(&(const weft_nn_embedding_args){__VA_ARGS__, .end_ = 0}))
-#define weft_nn_layer_norm_init(...) WEFT_S_((weft_nn_layer_norm_init)(&(const weft_nn_norm_args){__VA_ARGS__, .end_ = 0}))
-#define weft_nn_rms_norm_init(...) WEFT_S_((weft_nn_rms_norm_init)(&(const weft_nn_norm_args){__VA_ARGS__, .end_ = 0}))
-#define weft_nn_conv2d_init(...) WEFT_S_((weft_nn_conv2d_init)(&(const weft_nn_conv2d_args){__VA_ARGS__, .end_ = 0}))
-#define weft_nn_batch_norm2d_init(...) WEFT_S_((weft_nn_batch_norm2d_init)(&(const weft_nn_batch_norm2d_args){__VA_ARGS__, .end_ = 0}))
-#define weft_nn_attention_init(...) WEFT_S_((weft_nn_attention_init)(&(const weft_nn_attention_args){__VA_ARGS__, .end_ = 0}))
+#define weft_nn_linear_init(...) WEFT_S_(WEFT_R_((weft_nn_linear_init)(&(const weft_nn_linear_args){__VA_ARGS__, .end_ = 0})))
+#define weft_nn_embedding_init(...) WEFT_S_(WEFT_R_((weft_nn_embedding_init)(&(const weft_nn_embedding_args){__VA_ARGS__, .end_ = 0})))
+#define weft_nn_layer_norm_init(...) WEFT_S_(WEFT_R_((weft_nn_layer_norm_init)(&(const weft_nn_norm_args){__VA_ARGS__, .end_ = 0})))
+#define weft_nn_rms_norm_init(...) WEFT_S_(WEFT_R_((weft_nn_rms_norm_init)(&(const weft_nn_norm_args){__VA_ARGS__, .end_ = 0})))
+#define weft_nn_conv2d_init(...) WEFT_S_(WEFT_R_((weft_nn_conv2d_init)(&(const weft_nn_conv2d_args){__VA_ARGS__, .end_ = 0})))
+#define weft_nn_batch_norm2d_init(...) WEFT_S_(WEFT_R_((weft_nn_batch_norm2d_init)(&(const weft_nn_batch_norm2d_args){__VA_ARGS__, .end_ = 0})))
+#define weft_nn_attention_init(...) WEFT_S_(WEFT_R_((weft_nn_attention_init)(&(const weft_nn_attention_args){__VA_ARGS__, .end_ = 0})))
 #ifndef WEFT_NO_SITES
 #define weft_nn_linear_forward(...) WEFT_T_((weft_nn_linear_forward)(__VA_ARGS__))
 #define weft_nn_embedding_forward(...) WEFT_T_((weft_nn_embedding_forward)(__VA_ARGS__))

@@ -156,7 +156,8 @@ WEFT_API int64_t weft_to_string(weft_tensor t, char *buf, size_t size);
 #else
 #define WEFT_T_(...) weft_sited(WEFT_HERE, __VA_ARGS__)
 #define WEFT_S_(...) weft_sited_status(WEFT_HERE, __VA_ARGS__)
-/* Functions that read say where they stand before they do: a read may break a trace (weft/jit.h). */
+/* Functions that read, or make tensors inside, say where they stand before they do: a read may break a trace
+ * (weft/jit.h). */
 #define WEFT_R_(...) (weft_here(WEFT_HERE), __VA_ARGS__)
 #endif
 

@@ -325,6 +325,53 @@ Test(autograd, custom_functions_to_second_order)
     cr_assert_eq(weft_tape_nodes(), 0, "%lld nodes left", (long long)weft_tape_nodes());
 }
 
+static weft_status bare_bwd(weft_function_ctx *ctx, void *user, const weft_tensor *g, int n_out,
+                            weft_tensor *gi, const bool *needs, int n_in)
+{
+    (void)ctx, (void)user, (void)g, (void)n_out, (void)gi, (void)needs, (void)n_in;
+    return WEFT_EUNSUPPORTED; /* and says nothing */
+}
+static weft_status bare_fwd(weft_function_ctx *ctx, void *user, const weft_tensor *in, int n_in,
+                            weft_tensor *out, int n_out)
+{
+    (void)ctx, (void)user, (void)in, (void)n_in, (void)out, (void)n_out;
+    return WEFT_EINDEX;
+}
+
+static void says(weft_status got, weft_status want, const char *part, const char *not_part)
+{
+    cr_assert_eq(got, want, "%s: %s", weft_status_name(got), weft_last_error());
+    cr_assert(strstr(weft_last_error(), part), "no \"%s\" in: %s", part, weft_last_error());
+    cr_assert(!not_part || !strstr(weft_last_error(), not_part), "%s", weft_last_error());
+}
+
+Test(autograd, errors_of_custom_functions_name_them_and_their_line)
+{
+    static const weft_function mute = {"mute", cube_fwd, bare_bwd, NULL},
+                               mute_fwd = {"mute_fwd", bare_fwd, bare_bwd, NULL};
+    weft_scope sc = weft_scope_begin();
+    weft_tensor x = leaf(1), h = weft_mul(x, weft_f(2)), y;
+    /* a saved value that was written since */
+    cr_assert_eq(weft_apply(&cube, NULL, &h, 1, &y, 1), WEFT_OK);
+    char at[64];
+    snprintf(at, sizeof at, "cube (%s:%d)", __FILE__, __LINE__ - 2);
+    cr_assert_eq(weft_add_(h, weft_f(1)), WEFT_OK);
+    says(weft_backward(weft_sum(y)), WEFT_EGRAD, at, "custom");
+    cr_assert(strstr(weft_last_error(), "saved tensor 0"), "%s", weft_last_error());
+    /* a second backward over released values */
+    cr_assert_eq(weft_apply(&cube, NULL, &x, 1, &y, 1), WEFT_OK);
+    y = weft_sum(y);
+    cr_assert_eq(weft_backward(y), WEFT_OK);
+    /* statuses that were made up: never the text of an earlier error */
+    weft_add(x, weft_zeros(weft_shape(7, 5), WEFT_F32));
+    cr_assert_eq(weft_apply(&mute, NULL, &x, 1, &y, 1), WEFT_OK);
+    says(weft_backward(weft_sum(y)), WEFT_EUNSUPPORTED, "mute: its backward returned status",
+         "broadcast");
+    says(weft_apply(&mute_fwd, NULL, &x, 1, &y, 1), WEFT_EINDEX, "mute_fwd: its forward returned",
+         "mute: ");
+    weft_scope_end(sc);
+}
+
 Test(autograd, every_result_of_one_op_keeps_its_gradient)
 {
     weft_scope sc = weft_scope_begin();

@@ -79,15 +79,17 @@ Test(nn, names_are_those_of_pytorch)
 Test(nn, the_first_failure_is_remembered)
 {
     weft_module *m = fresh(1);
-    weft_nn_linear a, b, c;
+    weft_nn_linear a, b, c, d;
     cr_assert_eq(weft_nn_linear_init(&a, m, "fc", 2, 2), WEFT_OK);
     cr_assert_eq(weft_nn_linear_init(&b, m, "fc", 2, 2), WEFT_EINVALID);
     cr_assert_not(weft_ok(b.weight));
     cr_assert_not(weft_ok(weft_nn_linear_forward(&b, weft_ones(weft_shape(1, 2), WEFT_F32))));
-    cr_assert_neq(weft_nn_linear_init(&c, m, "bad", 0, 2), WEFT_OK);
+    cr_assert_eq(weft_nn_linear_init(&c, m, "bad", 0, 2), WEFT_ESHAPE, "its own, with its text");
+    cr_assert(strstr(weft_last_error(), "in and out"), "%s", weft_last_error());
+    cr_assert_eq(weft_nn_linear_init(&d, m, "good", 2, 2), WEFT_OK, "the next one is sound");
     cr_assert_eq(weft_module_status(m), WEFT_EINVALID);
     cr_assert_null(weft_adamw_new(m));
-    cr_assert_eq(weft_module_count(m), 2);
+    cr_assert_eq(weft_module_count(m), 4);
     weft_module_free(m);
     weft_module_free(NULL);
     cr_assert_eq(weft_module_pop(NULL), WEFT_EINVALID);
@@ -102,6 +104,25 @@ Test(nn, the_first_failure_is_remembered)
     cr_assert_neq(weft_nn_linear_init(&a, NULL, "x", 1, 1), WEFT_OK);
     cr_assert_neq((weft_nn_linear_init)(NULL), WEFT_OK);
     cr_assert_not(weft_ok(weft_module_parameter(m, "i", weft_ones(weft_shape(2), WEFT_I32))));
+    weft_module_free(m);
+}
+
+Test(nn, parameters_are_made_where_their_layer_is)
+{
+    weft_module *m = fresh(1);
+    weft_nn_linear fc;
+    weft_nn_attention attn;
+    char at[512];
+    cr_assert_eq(weft_nn_linear_init(&fc, m, "fc", 2, 3), WEFT_OK);
+    snprintf(at, sizeof at, "%s:%d", __FILE__, __LINE__ - 1);
+    cr_assert_str_eq(weft_site(fc.weight), at);
+    cr_assert_str_eq(weft_site(fc.bias), at);
+    cr_assert_eq(weft_nn_attention_init(&attn, m, "attn", 8, 2), WEFT_OK);
+    snprintf(at, sizeof at, "%s:%d", __FILE__, __LINE__ - 1);
+    cr_assert_str_eq(weft_site(attn.in_weight), at);
+    cr_assert_str_eq(weft_site(attn.out.weight), at);
+    weft_tensor bad = weft_nn_linear_forward(&fc, weft_ones(weft_shape(1, 5), WEFT_F32));
+    cr_assert(strstr(weft_error_text(bad), "'fc.weight' (made at"), "%s", weft_error_text(bad));
     weft_module_free(m);
 }
 
