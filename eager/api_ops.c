@@ -92,7 +92,8 @@ weft_status(weft_masked_fill_)(weft_tensor x, weft_tensor mask, weft_tensor valu
 
 weft_status(weft_copy_)(weft_tensor x, weft_tensor value)
 {
-    return in_place(WF_OP_COPY, 1, &value, x);
+    WF_CALLED(w, "copy_", x, value);
+    return wf_called_done(&w, in_place(WF_OP_COPY, 1, &value, x));
 }
 
 static weft_status fill(const char *name, weft_tensor x, double value)

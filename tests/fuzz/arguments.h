@@ -39,7 +39,8 @@ static weft_tensor fresh(void)
                                         {2, 0, 3, 0, 0}, {1, 3, 0, 0, 0}, {1, 2, 0, 0, 0}};
     const int64_t *s = shapes[test_next(&rng) % (sizeof shapes / sizeof *shapes)];
     weft_dtype dt = odd(2) ? WEFT_F32 : (weft_dtype)test_between(&rng, WEFT_BOOL, WEFT_F64);
-    weft_tensor t = weft_full(weft_shape_from(s[0], s + 1), (double)test_between(&rng, -1, 2), dt);
+    int64_t v = test_between(&rng, dt == WEFT_U8 ? 0 : -1, 2); /* one that every type holds */
+    weft_tensor t = weft_full(weft_shape_from(s[0], s + 1), (double)v, dt);
     if (odd(4)) {
         t = weft_keep(t);
     }
