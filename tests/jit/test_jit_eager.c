@@ -26,6 +26,22 @@ static weft_jit_stats stats_of(weft_jit *j)
     return s;
 }
 
+/* The trial was made, or explained to be too long: nothing is tried of calls that take a millisecond, on a slow machine or with
+ * checks built in. */
+static void check_tried(weft_jit *j, int64_t trials)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+    OK(weft_jit_explain(j, f));
+    fclose(f);
+    cr_assert(stats_of(j).eager >= trials * PLAIN || strstr(text, "too long to try"), "%s", text);
+    cr_assert(strstr(text, "calls ran eagerly") &&
+                  (strstr(text, "runs eagerly: ") || strstr(text, "is recorded: ")),
+              "%s", text);
+    free(text);
+}
+
 static weft_tensor leaf(double v)
 {
     const weft_tensor t = weft_keep(weft_full(weft_shape(2, 3), v, WEFT_F32));
@@ -82,16 +98,8 @@ Test(eager, a_call_leaves_the_same_either_way)
         cr_assert(weft_shares_memory(z[0], z[1]) && memcmp(&z[2], &x, sizeof x) == 0);
         weft_scope_end(s);
     }
-    cr_assert_geq(stats_of(j).eager, PLAIN);
+    check_tried(j, 1);
     cr_assert_eq(stats_of(j).calls + stats_of(j).eager, CALLS);
-    char *text = NULL;
-    size_t size;
-    FILE *f = open_memstream(&text, &size);
-    OK(weft_jit_explain(j, f));
-    fclose(f);
-    cr_assert(strstr(text, "calls ran eagerly") && strstr(text, "(f32[2,3]) "), "%s", text);
-    cr_assert(strstr(text, "runs eagerly: ") || strstr(text, "is recorded: "), "%s", text);
-    free(text);
     weft_jit_free(j);
     model *both[] = {&a, &b};
     for (int i = 0; i < 2; i++) {
@@ -123,7 +131,7 @@ Test(eager, temporaries_end_with_the_call)
         cr_assert_eq(weft_item_f64(weft_max(y)), 2);
         cr_assert_neq(weft_error_status(weft_exp(left)), WEFT_OK, "call %d", i);
     }
-    cr_assert_geq(stats_of(j).eager, PLAIN);
+    check_tried(j, 1);
     weft_jit_free(j);
 }
 
@@ -166,7 +174,7 @@ Test(eager, kinds_of_calls)
     cr_assert_eq(stats_of(j).eager, 0);
     cr_assert_eq(stats_of(j).inlined, CALLS);
     for (int rows = 1; rows <= 20; rows++) {
-        for (int i = 0; i < WARM + TRIAL; i++) {
+        for (int i = 0; i < WARM + TRIAL + 2; i++) {
             weft_scope s = weft_scope_begin();
             weft_tensor x = weft_full(weft_shape(rows), i, WEFT_F32);
             OK(weft_jit_call(j, &x, 1, &y, 1));
@@ -174,8 +182,8 @@ Test(eager, kinds_of_calls)
             weft_scope_end(s);
         }
     }
-    cr_assert_geq(stats_of(j).eager, 8 * PLAIN);
-    cr_assert_eq(stats_of(j).calls + stats_of(j).eager, 20 * (WARM + TRIAL));
+    check_tried(j, 8);
+    cr_assert_eq(stats_of(j).calls + stats_of(j).eager, 20 * (WARM + TRIAL + 2));
     weft_jit_free(j);
     weft_jit_free(outer);
 }
@@ -223,7 +231,7 @@ Test(eager, errors)
         cr_assert_eq(weft_jit_call(j, &x, 1, &y, 1), i % 2 ? WEFT_EUNSUPPORTED : WEFT_OK);
         cr_assert_eq(weft_item_f64(weft_max(y)), -1);
     }
-    cr_assert_geq(stats_of(j).eager, PLAIN);
+    check_tried(j, 1);
     weft_jit_free(j);
 }
 
@@ -284,6 +292,6 @@ Test(eager, threads_share_the_choice)
     }
     cr_assert_eq(atomic_load(&wrong), 0);
     cr_assert_eq(stats_of(j).calls + stats_of(j).eager, THREADS * EACH);
-    cr_assert_geq(stats_of(j).eager, PLAIN);
+    check_tried(j, 1);
     weft_jit_free(j);
 }
