@@ -95,8 +95,11 @@ def describe(slot, context, serial):
         return out + " on a device"
     if read(storage + l["is_virtual"], 1) != b"\0":
         return out + ", recorded, not computed yet"
+    data = word(storage + l["data"])
+    if data == 0 and 0 not in dims:
+        return out + ", holds no valid value"
     offset = struct.unpack("<q", read(at + l["offset"], 8))[0]
-    return out + " " + elements(word(storage + l["data"]) + offset, dtype, dims, strides)
+    return out + " " + elements(data + offset, dtype, dims, strides)
 
 
 class Tensor:

@@ -185,3 +185,33 @@ Test(print, describe_any_handle)
     cr_assert_eq(weft_jit_call(j, &in, 1, &out, 1), WEFT_OK, "%s", weft_last_error());
     weft_jit_free(j);
 }
+
+/* Kept, so that it is there when the call that was to compute it has failed. */
+static weft_status kept_in_a_trace(void *self, const weft_tensor *in, int n, weft_tensor *out,
+                                   int n_out)
+{
+    (void)n, (void)n_out;
+    *(weft_tensor *)self = out[0] = weft_keep(weft_exp(weft_add(in[0], in[0])));
+    return WEFT_OK;
+}
+
+Test(print, describe_what_a_failed_call_left)
+{
+    weft_tensor in = weft_ones(weft_shape(300, 500), WEFT_F32), out;
+    int broken = 0;
+    for (int n = 1; n < 40; n++) {
+        weft_tensor left = WEFT_NONE;
+        weft_jit *j = weft_jit_trace(kept_in_a_trace, &left, .single_graph = true);
+        wf_alloc_fail_after(n, 1);
+        const weft_status failed = weft_jit_call(j, &in, 1, &out, 1);
+        wf_alloc_fail_after(0, 0);
+        if (left.slot) {
+            const char *text = weft_describe(left);
+            cr_assert_eq(strstr(text, "7.3891") == NULL, failed != WEFT_OK, "%s", text);
+            broken += strstr(text, ", holds no valid value: ") != NULL;
+            weft_free(left);
+        }
+        weft_jit_free(j);
+    }
+    cr_assert_gt(broken, 0);
+}
