@@ -226,6 +226,35 @@ Test(gpu_capture, parts_of_storages)
     gpu_check_races();
 }
 
+/* The same at another place each time: one graph, which copies what lies there. */
+Test(gpu_capture, parts_that_move)
+{
+    enum { LARGE = 1 << 16, PART = 200 };
+    open_settled(47);
+    weft_scope s = weft_scope_begin();
+    weft_tensor a = numbers(1, LARGE, 1), b = numbers(1, LARGE, 1), y;
+    weft_jit *j = weft_jit_trace(slides, NULL, .frozen = true, .verify_every = -1);
+    for (int i = 0; i < 2 * CALLS; i++) {
+        weft_scope inner = weft_scope_begin();
+        weft_tensor in[2], same[2], want;
+        const int64_t at = i == 2 * CALLS - 1 ? LARGE - PART : 300 + 37 * ((5 * i) % 23);
+        for (int k = 0; k < 2; k++) {
+            weft_tensor x = weft_reshape(k ? b : a, weft_shape(LARGE));
+            (k ? same : in)[0] = weft_narrow(x, 0, at, PART);
+            (k ? same : in)[1] = weft_reshape(weft_narrow(x, 0, at - 300, 40), weft_shape(2, 20));
+        }
+        call(j, in, 2, &y, 1);
+        cr_assert_eq(slides(NULL, same, 2, &want, 1), WEFT_OK, "%s", weft_last_error());
+        check_equal("parts", y, want);
+        weft_scope_end(inner);
+    }
+    check_equal("all of it", a, b);
+    cr_assert_geq(stats_of(j).captured, 3, "%s", reasons(j));
+    weft_jit_free(j);
+    weft_scope_end(s);
+    gpu_check_races();
+}
+
 static weft_status looks_up(void *self, const weft_tensor *in, int n, weft_tensor *out, int n_out)
 {
     (void)n, (void)n_out;
