@@ -23,6 +23,7 @@ bool wf_arg_fail(wf_arg *a, int code, const char *hint, const char *fmt, ...)
         snprintf(why.hint, sizeof why.hint, "%s", hint);
     }
     a->error = wf_raise(a->c, a->op, 1, &a->x, &why);
+    wf_error_told(a->c, a->error, false);
     return false;
 }
 

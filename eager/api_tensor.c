@@ -36,6 +36,9 @@ static bool open_at(look *l, const char *op, weft_tensor t, bool reads)
     l->c = wf_ctx_get();
     l->site = reads && l->c ? l->c->here : NULL;
     if (!l->c || (t.slot == 0 && t.serial != 0)) {
+        if (reads) {
+            wf_error_told(l->c, t, true);
+        }
         return false;
     }
     wf_why why = {0};
@@ -77,6 +80,7 @@ static bool read_open(look *l, const char *op, weft_tensor t, bool write)
     if (rc) {
         look_close(l);
         raise_at(l, op, t, &why);
+        wf_error_told(l->c, wf_api_last_error(), true);
     }
     return rc == 0;
 }

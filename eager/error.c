@@ -101,7 +101,8 @@ static weft_tensor record(wf_ctx *c, int status, const char *text)
     wf_error *e = &c->errors[c->error_next % WF_ERRORS];
     e->id = c->error_next;
     e->status = status != WEFT_OK ? status : WEFT_EINVALID; /* an error never reads as success */
-    e->sited = 0;
+    e->sited = false;
+    e->told = false;
     snprintf(e->text, sizeof e->text, "%s", text);
     c->error_last = c->error_next++;
     return (weft_tensor){0, c->id, e->id};
@@ -164,6 +165,27 @@ int wf_run_function(wf_ctx *c, const char *op, const char *name,
                       name, rc, weft_status_name((weft_status)rc));
     }
     return rc;
+}
+
+void wf_error_told(wf_ctx *c, weft_tensor t, bool before)
+{
+    for (int i = 0; c && t.context == c->id && i < WF_ERRORS; i++) {
+        wf_error *e = &c->errors[i];
+        e->told = e->told || e->id == t.serial || (before && e->id < t.serial);
+    }
+}
+
+uint64_t wf_error_untold(const wf_ctx *c, uint64_t since)
+{
+    uint64_t least = 0;
+    for (int i = 0; i < WF_ERRORS; i++) {
+        const wf_error *e = &c->errors[i];
+        if (e->id >= since && !e->told && (e->status == WEFT_EINDEX || e->status == WEFT_ENOMEM) &&
+            (least == 0 || e->id < least)) {
+            least = e->id;
+        }
+    }
+    return least;
 }
 
 int wf_raise_status(wf_ctx *c, const char *op, int nsrc, const weft_tensor *src, const wf_why *why)
@@ -241,7 +263,7 @@ void weft_clear_error(void)
 static void error_site(wf_error *e, const char *site)
 {
     if (e && !e->sited) {
-        e->sited = 1;
+        e->sited = true;
         size_t at = strlen(e->text);
         put(e->text, sizeof e->text, &at, " [at %s]", site);
     }

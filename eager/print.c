@@ -469,6 +469,7 @@ static bool to_text(const char *op, weft_tensor x, text *t)
 {
     wf_ctx *c = wf_ctx_get();
     if (!c || (x.slot == 0 && x.serial != 0)) {
+        wf_error_told(c, x, true);
         return false;
     }
     weft_scope sc = weft_scope_begin();

@@ -172,7 +172,8 @@ static inline bool wf_is_scalar(weft_tensor t)
 typedef struct wf_error {
     uint64_t id;
     int status;
-    int sited;
+    bool sited;
+    bool told; /* the caller knows: it is about the arguments, or a value of it was asked for */
     char text[1400];
 } wf_error;
 
@@ -531,6 +532,10 @@ WF_COLD weft_tensor wf_raise_text(wf_ctx *c, int status, const char *op, const c
 /* The same for functions that return a status. */
 WF_COLD int wf_raise_status(wf_ctx *c, const char *op, int nsrc, const weft_tensor *src,
                             const wf_why *why);
+/* The caller knows of error t, and of those `before` it: a traced function that goes on has dealt with them. */
+WF_COLD void wf_error_told(wf_ctx *c, weft_tensor t, bool before);
+/* The first error since `since` that a kernel found and that the caller was not told of; 0: there is none. */
+WF_COLD uint64_t wf_error_untold(const wf_ctx *c, uint64_t since);
 /* Appends "f32[2,3] 'name' (made at file:line)" for a handle. */
 void wf_describe(wf_ctx *c, weft_tensor t, char *buf, size_t size);
 

@@ -211,15 +211,16 @@ static int end_regions(wf_ctx *c)
     return rc;
 }
 
-/* The function ran well, but a kernel did not: its error is the call's, as if it had been recorded. */
-static int kernel_error(const wf_ctx *c, uint64_t since)
+/* The function ran well, but a kernel did not: its error is the call's, as if it had been recorded. What the function was
+ * told of when it made the call or asked for a value is its own affair. */
+static int kernel_error(wf_ctx *c, uint64_t since)
 {
-    const weft_tensor last = {0, c->id, c->error_last};
-    if (c->error_next == since || !c->error_last) {
+    const uint64_t id = c->error_next == since ? 0 : wf_error_untold(c, since);
+    if (!id) {
         return 0;
     }
-    const int rc = (int)weft_error_status(last);
-    return rc == WEFT_EINDEX || rc == WEFT_ENOMEM ? rc : 0;
+    c->error_last = id;
+    return (int)weft_error_status((weft_tensor){0, c->id, id});
 }
 
 /* *sound: nothing happened that recording does in another way. */
@@ -234,7 +235,7 @@ static int run(const weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, we
     for (int i = 0; i < n_out; i++) {
         r[i] = WEFT_NONE;
     }
-    int rc = (int)j->fn(j->self, in, n_in, r, n_out);
+    int rc = wf_run_function(c, "jit_call", j->name, j->fn, j->self, in, n_in, r, n_out);
     if (__builtin_expect(c->recorder != NULL, 0)) {
         const int ended = end_regions(c);
         rc = rc ? rc : ended;

@@ -235,6 +235,65 @@ Test(eager, errors)
     weft_jit_free(j);
 }
 
+FN(recovers)
+{
+    float at[2];
+    (void)self, (void)n_in, (void)n_out;
+    weft_tensor y = weft_index_select(in[0], 1, in[1]);
+    const bool bad = weft_to_array(weft_slice(y, 0, 0, 1, 1), at, 2, WEFT_F32) != WEFT_OK;
+    const weft_tensor far = weft_select(in[0], 0, 99); /* of no row */
+    out[0] = bad ? weft_neg(in[0]) : y;
+    return weft_error_status(far) == WEFT_EINDEX ? WEFT_OK : WEFT_EINVALID;
+}
+
+FN(errs_twice)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_index_select(in[0], 1, in[1]);
+    (void)weft_reshape(in[0], weft_shape(7)); /* a mistake that it makes after the kernel's */
+    weft_clear_error();
+    return WEFT_OK;
+}
+
+/* An error that the function was told of is its own affair, another one is the call's, whichever way the call goes. A
+ * status that it made up has a text. */
+Test(eager, errors_that_the_function_knows)
+{
+    static const int64_t good[2] = {1, 0}, bad[2] = {1, 9};
+    for (int at = 0; at < CALLS; at += 7) {
+        weft_jit *j = weft_jit_trace(recovers), *k = weft_jit_trace(errs_twice);
+        weft_tensor x = weft_reshape(weft_arange(0, 6, 1, WEFT_F32), weft_shape(2, 3)), y;
+        for (int i = 0; i < CALLS; i++) {
+            weft_scope s = weft_scope_begin();
+            weft_tensor in[2] = {x, weft_from_data(i == at ? bad : good, weft_shape(2), WEFT_I64)};
+            cr_assert_eq(weft_jit_call(j, in, 2, &y, 1), WEFT_OK, "call %d, bad %d", i, at);
+            cr_assert_eq(weft_item_f64(weft_min(y)), i == at ? -5 : 0);
+            cr_assert_eq(weft_jit_call(k, in, 2, &y, 1), i == at ? WEFT_EINDEX : WEFT_OK);
+            if (i == at) {
+                check_error("call", y, WEFT_EINDEX, "9");
+                cr_assert(strstr(weft_last_error(), "9"), "%s", weft_last_error());
+            }
+            weft_scope_end(s);
+        }
+        if (at == 0) {
+            cr_assert_geq(stats_of(j).eager, PLAIN);
+        }
+        weft_jit_free(j);
+        weft_jit_free(k);
+    }
+    int calls = 0;
+    weft_jit *j = weft_jit_trace(refuses, &calls, .name = "refuses");
+    for (int i = 0; i < CALLS; i++) {
+        weft_tensor x = weft_ones(weft_shape(2), WEFT_F32), y;
+        weft_clear_error();
+        if (weft_jit_call(j, &x, 1, &y, 1)) {
+            cr_assert(strstr(weft_last_error(), "'refuses' returned status"), "call %d: %s", i,
+                      weft_last_error());
+        }
+    }
+    weft_jit_free(j);
+}
+
 FN(opens)
 {
     weft_jit *const *region = self;
