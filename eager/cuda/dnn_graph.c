@@ -223,7 +223,10 @@ static int ask(wf_dnn_graph *g, dnn_handle graph, dnn_handle device, int mode, d
         check(g, g->calls->get(ask, DNN_A_HEURISTIC_RESULTS, DNN_V_DESCRIPTOR, WF_DNN_MOST_ENGINES,
                                &n, configs));
     }
-    return g->status == DNN_OK ? (int)n : 0;
+    if (g->status != DNN_OK) {
+        return 0;
+    }
+    return n < WF_DNN_MOST_ENGINES ? (int)n : WF_DNN_MOST_ENGINES; /* it counts all it has */
 }
 
 dnn_handle wf_dnn_choose(wf_dnn_graph *g, dnn_handle lib, dnn_handle device, size_t most,

@@ -222,6 +222,17 @@ Test(cuda_attention, a_library_without_an_engine)
     cr_assert_eq(count_of("fake_cudnn_descriptors"), 0);
 }
 
+/* It says how many engines it has, which may be more than it was asked for. */
+Test(cuda_attention, a_library_with_more_engines_than_room)
+{
+    static const problem p = {1, 2, 9, 10, 8, 8, WEFT_BF16, PLAIN, true, false, 0};
+    setenv("FAKE_CUDNN_MANY_ENGINES", "1", 1);
+    with_dnn("91900");
+    check(&p);
+    cr_assert_eq(wf_cuda_sdpa_plans(), 2, "two refusals");
+    cr_assert_eq(count_of("fake_cudnn_descriptors"), 0);
+}
+
 /* A call that fails while a graph is described: our own kernel; one that fails when it is run: an error value. */
 Test(cuda_attention, every_call_of_the_library_failing)
 {

@@ -16,7 +16,7 @@
 
 #include "jit/ir/dtype.h"
 
-enum { MOST_ATTRIBUTES = 16, MOST_IDS = 2048, MOST_OPS = 64, ENGINES = 4 };
+enum { MOST_ATTRIBUTES = 16, MOST_IDS = 2048, MOST_OPS = 64, ENGINES = 4, MANY = 400 };
 enum { NOT_DETERMINISTIC, NO_PLAN, TOO_LARGE, GOOD };
 enum { GRAPH_WORKSPACE = 8000 };
 
@@ -351,9 +351,11 @@ EXPORT int cudnnBackendFinalize(descriptor *d)
 static int results(const descriptor *d, int64_t room, int64_t *n, descriptor **configs)
 {
     const bool best = int_of(d, DNN_A_HEURISTIC_MODE, -1) == DNN_HEURISTIC_A;
-    *n = !best || getenv("FAKE_CUDNN_NO_ENGINE") ? 0 : ENGINES;
+    const bool many =
+        getenv("FAKE_CUDNN_MANY_ENGINES") != NULL; /* of no use; there is no room for all */
+    *n = !best || getenv("FAKE_CUDNN_NO_ENGINE") ? 0 : many ? MANY : ENGINES;
     for (int i = 0; i < *n && i < room; i++) {
-        configs[i]->engine = i;
+        configs[i]->engine = many ? NOT_DETERMINISTIC : i;
         configs[i]->finalized = true;
         configs[i]->attributes[0] =
             (attribute){DNN_A_HEURISTIC_GRAPH, DNN_V_DESCRIPTOR, 1, malloc(sizeof(void *))};
