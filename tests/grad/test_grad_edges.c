@@ -96,11 +96,10 @@ static const double binary_points[] = {0, 100, -100, 1000, -1000, 1e-30, 1, 2, -
 static bool has_poles(int op)
 {
     static const int rows[] = {
-        WF_OP_RECIPROCAL, WF_OP_SQRT,  WF_OP_RSQRT, WF_OP_CBRT,      WF_OP_EXP,
-        WF_OP_EXP2,       WF_OP_EXPM1, WF_OP_LOG,   WF_OP_LOG2,      WF_OP_LOG10,
-        WF_OP_LOG1P,      WF_OP_ASIN,  WF_OP_ACOS,  WF_OP_SINH,      WF_OP_COSH,
-        WF_OP_ACOSH,      WF_OP_ATANH, WF_OP_DIV,   WF_OP_REMAINDER, WF_OP_FMOD,
-        WF_OP_POW,        WF_OP_ATAN2, WF_OP_HYPOT, WF_OP_XLOGY,     WF_OP_BCE};
+        WF_OP_RECIPROCAL, WF_OP_SQRT, WF_OP_RSQRT, WF_OP_CBRT,  WF_OP_EXP,   WF_OP_EXP2,
+        WF_OP_EXPM1,      WF_OP_LOG,  WF_OP_LOG2,  WF_OP_LOG10, WF_OP_LOG1P, WF_OP_ASIN,
+        WF_OP_ACOS,       WF_OP_SINH, WF_OP_COSH,  WF_OP_ACOSH, WF_OP_ATANH, WF_OP_DIV,
+        WF_OP_REMAINDER,  WF_OP_FMOD, WF_OP_POW,   WF_OP_HYPOT, WF_OP_XLOGY, WF_OP_BCE};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i] == op) {
             return true;
