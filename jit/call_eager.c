@@ -228,12 +228,12 @@ static int run(const weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, we
                int n_out, bool *sound)
 {
     const uint64_t errors = c->error_next;
+    for (int i = 0; i < n_out; i++) {
+        r[i] = WEFT_NONE;
+    }
     const weft_scope sc = weft_scope_begin();
     if (!sc.depth) {
         return WEFT_ENOMEM;
-    }
-    for (int i = 0; i < n_out; i++) {
-        r[i] = WEFT_NONE;
     }
     int rc = wf_run_function(c, "jit_call", j->name, j->fn, j->self, in, n_in, r, n_out);
     if (__builtin_expect(c->recorder != NULL, 0)) {

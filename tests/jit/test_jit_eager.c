@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eager/alloc.h"
 #include "tests/support/support.h"
 
 #define OK(call) cr_assert_eq(call, WEFT_OK, "%s", weft_last_error())
@@ -291,6 +292,29 @@ Test(eager, errors_that_the_function_knows)
                       weft_last_error());
         }
     }
+    weft_jit_free(j);
+}
+
+/* No room for the call's scope: an error, and no handles, either way. */
+Test(eager, no_memory_for_the_scope)
+{
+    enum { FULL = 63 /* scopes that there is room for from the start */, FROM = WARM + 4 };
+    weft_jit *j = weft_jit_trace(doubles);
+    weft_tensor x = weft_ones(weft_shape(3), WEFT_F32);
+    for (int i = 0; i < CALLS; i++) {
+        weft_tensor y = {1, 2, 3};
+        const weft_scope s = weft_scope_begin();
+        for (weft_scope d = s; i >= FROM && d.depth < FULL;) {
+            d = weft_scope_begin();
+        }
+        wf_alloc_fail_after(i >= FROM, 1);
+        const weft_status rc = weft_jit_call(j, &x, 1, &y, 1);
+        wf_alloc_fail_after(0, 0);
+        cr_assert_eq(rc, i < FROM ? WEFT_OK : WEFT_ENOMEM, "call %d", i);
+        cr_assert(i < FROM || y.slot == 0, "call %d gives a handle", i);
+        weft_scope_end(s);
+    }
+    cr_assert_geq(stats_of(j).eager, 4); /* a block of the trial */
     weft_jit_free(j);
 }
 
