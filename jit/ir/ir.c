@@ -19,8 +19,12 @@ static int move_away(void *array, uint32_t n, uint32_t cap, size_t size)
         return WEFT_ENOMEM;
     }
     memcpy(&old, array, sizeof old);
-    memcpy(p, old, (size_t)n * size);
-    memset(old, 0xA5, (size_t)cap * size);
+    if (n) {
+        memcpy(p, old, (size_t)n * size);
+    }
+    if (old) {
+        memset(old, 0xA5, (size_t)cap * size);
+    }
     free(old);
     memcpy(array, &p, sizeof p);
     return 0;

@@ -275,7 +275,8 @@ KFUN(VF32, silu_f32, VF32 x)
     const VF32 cp = FMA(c, u, c); /* cp + cl = c exp(r) */
     const VF32 cl = FMA(c, u, SUB(c, cp));
     const VF32 d = ADD(e, KF32(1.0f));
-    const VF32 dl = SUB(e, SUB(d, KF32(1.0f))); /* counts where e is small and d near 1 */
+    const VF32 w = FMA(d, KF32(-0.5f), KF32(1.457107f)); /* 1 / d within 0.043 */
+    const VF32 dl = MUL(SUB(e, SUB(d, KF32(1.0f))), w);
     const VB neg = LT(x, KF32(0.0f));
     const VF32 b = SELECT(neg, MATH_SCALE32(cp, s1, s2), c);
     const VF32 bl = FMA(b, NEG(dl), SELECT(neg, MATH_SCALE32(cl, s1, s2), KF32(0.0f)));
