@@ -15,14 +15,18 @@ static char *out;
 static size_t out_size;
 static FILE *sink;
 
-/* Writes a message with "path/test_errors.c:123" as "test_errors.c:N". */
+/* Writes a message with "path/test_errors.c:123" as "test_errors.c:N"; calls made of the rows stand in ops.def. */
 static void note(const char *call, const char *text)
 {
-    static const char me[] = "test_errors.c:";
+    static const char here[] = "test_errors.c:", rows[] = "ops.def:";
     fprintf(sink, "%s\n    ", call);
     while (*text) {
-        const char *at = strstr(text, me), *end = at ? at : text + strlen(text);
-        const char *path = end;
+        const char *at = strstr(text, here), *row = strstr(text, rows), *me = here;
+        if (row && (!at || row < at)) {
+            at = row;
+            me = rows;
+        }
+        const char *path = at ? at : text + strlen(text);
         while (at && path > text && path[-1] != ' ') {
             path--;
         }
