@@ -232,7 +232,7 @@ static wf_conv_desc random_desc(int dtype)
 }
 
 static const int float_types[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_F16};
-/* ThreadSanitizer multiplies the time of the references by 20 to 50 and needs threads, not every type. */
+/* ThreadSanitizer multiplies the time of the references by 20 to 50 and needs threads, not every type and shape. */
 #ifdef __SANITIZE_THREAD__
 enum { SHAPES = 60, TYPE_STEP = 4 };
 #else
@@ -299,7 +299,7 @@ Test(conv, layers)
 Test(conv, whole_steps_of_channels)
 {
     wf_gemm_set_backend(WF_GEMM_AUTO);
-    for (int i = 0; i < (int)effort_of(SHAPES); i++) {
+    for (int i = 0; i < (int)effort_of(SHAPES) / TYPE_STEP; i++) {
         wf_conv_desc d = {.dtype = WEFT_BF16, .layout = 3, .n = between(1, 3), .groups = 1};
         d.c = 32 * between(1, 2);
         d.o = 32 * between(1, 2);
@@ -345,7 +345,7 @@ static wf_conv_desc units_desc(void)
 Test(conv, gradients_of_weights_on_matrix_units)
 {
     wf_gemm_set_backend(WF_GEMM_AUTO);
-    for (int i = 0; i < (int)effort_of(2 * SHAPES); i++) {
+    for (int i = 0; i < (int)effort_of(2 * SHAPES) / TYPE_STEP; i++) {
         const wf_conv_desc d = units_desc();
         tensor src = make(WEFT_BF16, d.n * d.c * d.h * d.w),
                w = make(WEFT_BF16, d.o * d.c * d.kh * d.kw);
@@ -363,7 +363,7 @@ Test(conv, gradients_of_weights_on_matrix_units)
 Test(conv, infinities_reach_their_windows_only)
 {
     wf_gemm_set_backend(WF_GEMM_AUTO);
-    for (int i = 0; i < (int)effort_of(SHAPES); i++) {
+    for (int i = 0; i < (int)effort_of(SHAPES) / TYPE_STEP; i++) {
         const wf_conv_desc d = units_desc();
         tensor src = make(WEFT_BF16, d.n * d.c * d.h * d.w),
                w = make(WEFT_BF16, d.o * d.c * d.kh * d.kw);

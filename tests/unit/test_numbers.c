@@ -1,8 +1,6 @@
 /*
  * tests/unit/test_numbers.c -- numbers beside integer tensors that the tensors' type does not hold: against integers of
  * 64 bits, eager, small (the short way) and large, in place, and in traces.
- *
- * ctest: threads
  */
 #include <criterion/criterion.h>
 #include <math.h>
