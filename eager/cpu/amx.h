@@ -36,6 +36,8 @@ int wf_amx_run(wf_amx_job *w);
 /* The bias of w->d as f32, with zeros behind it up to whole squares. */
 int wf_amx_widen_bias(wf_amx_job *w, size_t *bytes);
 
+/* What every convolution on matrix units asks: bf16, channels last, one group, taps and reach within bounds. */
+bool wf_amx_conv_fits(const wf_conv_desc *d);
 /* Convolutions of bf16 with strides of 1, whole steps of channels and channels last on both sides; WF_GEMM_UNSUPPORTED
  * is said before anything is written. */
 int wf_amx_conv_forward(const wf_conv_desc *d, const void *src, const void *weight,

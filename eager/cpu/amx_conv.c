@@ -44,14 +44,19 @@ static bool is_near(int64_t dilation, int64_t kernel, int64_t pad, int64_t out)
     return pad <= reach && reach <= 4 * out + 4;
 }
 
-static bool fits(const wf_conv_desc *d)
+bool wf_amx_conv_fits(const wf_conv_desc *d)
 {
     const unsigned last = WF_CONV_SRC_NHWC | WF_CONV_DST_NHWC;
     return wf_gemm_amx_active() && d->dtype == WEFT_BF16 && (d->layout & last) == last &&
-           d->groups == 1 && d->stride[0] == 1 && d->stride[1] == 1 && d->c % WF_AMX_SIDE == 0 &&
-           d->o % WF_AMX_SIDE == 0 && d->kh * d->kw <= WF_AMX_TAPS &&
+           d->groups == 1 && d->kh * d->kw <= WF_AMX_TAPS &&
            is_near(d->dilation[0], d->kh, d->pad[0], d->oh) &&
-           is_near(d->dilation[1], d->kw, d->pad[1], d->ow) &&
+           is_near(d->dilation[1], d->kw, d->pad[1], d->ow);
+}
+
+static bool fits(const wf_conv_desc *d)
+{
+    return wf_amx_conv_fits(d) && d->stride[0] == 1 && d->stride[1] == 1 &&
+           d->c % WF_AMX_SIDE == 0 && d->o % WF_AMX_SIDE == 0 &&
            d->h + 2 * d->pad[0] < (1 << 29) / (d->c + d->o) / (d->w + 2 * d->pad[1]);
 }
 

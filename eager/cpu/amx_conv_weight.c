@@ -261,20 +261,11 @@ static void run_tasks(void *arg, int64_t begin, int64_t end)
     wf_free(scratch, w->bytes);
 }
 
-static bool is_near(int64_t dilation, int64_t kernel, int64_t pad, int64_t out)
-{
-    const int64_t reach = dilation * (kernel - 1);
-    return pad <= reach && reach <= 4 * out + 4;
-}
-
 static bool fits(const wf_conv_desc *d)
 {
-    const unsigned last = WF_CONV_SRC_NHWC | WF_CONV_DST_NHWC;
-    return wf_gemm_amx_active() && d->dtype == WEFT_BF16 && (d->layout & last) == last &&
-           d->groups == 1 && (d->c % WF_AMX_SIDE == 0 || d->dilation[1] == 1) && d->kh <= MAX_KH &&
-           d->kh * d->kw <= WF_AMX_TAPS && is_near(d->dilation[0], d->kh, d->pad[0], d->oh) &&
-           is_near(d->dilation[1], d->kw, d->pad[1], d->ow) && d->ow <= MAX_WIDTH &&
-           d->c < 1 << 20 && d->o < 1 << 20 && d->stride[1] <= 64;
+    return wf_amx_conv_fits(d) && (d->c % WF_AMX_SIDE == 0 || d->dilation[1] == 1) &&
+           d->kh <= MAX_KH && d->ow <= MAX_WIDTH && d->c < 1 << 20 && d->o < 1 << 20 &&
+           d->stride[1] <= 64;
 }
 
 /* Which rows of the image a row of taps reads: of each stride's remainder one part. */
