@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/env.h"
 #include "eager/device.h"
 #include "eager/pool.h"
 #include "eager/profile.h"
@@ -58,6 +59,7 @@ weft_jit *(weft_jit_trace)(const weft_jit_args *args)
     j->freezes = args->frozen;
     j->adapts = wf_call_may_run_eagerly(args);
     j->verify_every = args->verify_every ? args->verify_every : VERIFY;
+    j->forgets = wf_env_stress("evict", NULL);
     j->max_plans = args->max_plans > 0 ? args->max_plans : MAX_PLANS;
     pthread_mutex_init(&j->lock, NULL);
     return j;

@@ -63,6 +63,7 @@ struct weft_jit {
     void *self;
     char name[MAX_NAME];
     bool single_graph, no_fuse, synchronous, freezes, adapts;
+    bool forgets; /* WEFT_STRESS=evict: no plan is found again */
     int max_plans, verify_every;
     pthread_mutex_t lock;
     entry *plans; /* in no order: recordings differ in few plans, and the hash decides at once */
