@@ -45,4 +45,22 @@ static inline weft_jit_stats stats_of(weft_jit *j)
     return s;
 }
 
+/* All reasons of j why calls were not frozen or replayed, a line each. */
+static inline const char *reasons(weft_jit *j)
+{
+    static char all[8192];
+    weft_jit_reason r[32];
+    int n = weft_jit_reasons(j, r, 32);
+    all[0] = '\0';
+    for (int i = 0; i < n && i < 32; i++) {
+        strcat(strcat(all, r[i].text), "\n");
+    }
+    return all;
+}
+
+static inline bool has_reason(weft_jit *j, const char *says)
+{
+    return strstr(reasons(j), says) != NULL;
+}
+
 #endif

@@ -4,28 +4,12 @@
  *
  * ctest: threads
  */
-#include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "eager/alloc.h"
-#include "tests/support/support.h"
-
-#define OK(call) cr_assert_eq(call, WEFT_OK, "%s", weft_last_error())
-#define FN(name)                                                                                   \
-    static weft_status name(void *self, const weft_tensor *in, int n_in, weft_tensor *out,         \
-                            int n_out)
+#include "tests/jit/corner_support.h"
 
 enum { WARM = 64, TRIAL = 16, PLAIN = 8 /* calls of a trial */, CALLS = WARM + TRIAL + 40 };
-
-static weft_jit_stats stats_of(weft_jit *j)
-{
-    weft_jit_stats s;
-    weft_jit_get_stats(j, &s);
-    return s;
-}
 
 /* The trial was made, or explained to be too long: nothing is tried of calls that take a millisecond, on a slow machine or with
  * checks built in. */
@@ -43,7 +27,7 @@ static void check_tried(weft_jit *j, int64_t trials)
     free(text);
 }
 
-static weft_tensor leaf(double v)
+static weft_tensor scalar_leaf(double v)
 {
     const weft_tensor t = weft_keep(weft_full(weft_shape(2, 3), v, WEFT_F32));
     OK(weft_requires_grad_(t, true));
@@ -78,8 +62,8 @@ FN(busy)
 Test(eager, a_call_leaves_the_same_either_way)
 {
     model a = {.rng = {7, 0}}, b = {.rng = {7, 0}};
-    a.w = leaf(0.5);
-    b.w = leaf(0.5);
+    a.w = scalar_leaf(0.5);
+    b.w = scalar_leaf(0.5);
     a.state = weft_keep(weft_zeros(weft_shape(2, 3), WEFT_F32));
     b.state = weft_keep(weft_zeros(weft_shape(2, 3), WEFT_F32));
     weft_jit *j = weft_jit_trace(busy, &b, .name = "busy");

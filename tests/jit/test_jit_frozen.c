@@ -2,13 +2,9 @@
  * tests/jit/test_jit_frozen.c -- frozen calls: what is replayed gives the bits of the function; every guard, refusal
  * and failed verification has its reason; a planted stale constant is caught.
  */
-#include <criterion/criterion.h>
 #include <pthread.h>
-#include <string.h>
 
-#include "tests/support/support.h"
-
-#define OK(call) cr_assert_eq(call, WEFT_OK, "%s", weft_last_error())
+#include "tests/jit/corner_support.h"
 
 typedef struct layer {
     weft_tensor w, state;
@@ -78,37 +74,6 @@ static void layer_close(layer *l)
 {
     weft_free(l->w);
     weft_free(l->state);
-}
-
-static weft_jit_stats stats_of(weft_jit *j)
-{
-    weft_jit_stats s;
-    weft_jit_get_stats(j, &s);
-    return s;
-}
-
-static bool has_reason(weft_jit *j, const char *says)
-{
-    weft_jit_reason r[32];
-    int n = weft_jit_reasons(j, r, 32);
-    for (int i = 0; i < n && i < 32; i++) {
-        if (strstr(r[i].text, says)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static const char *reasons(weft_jit *j)
-{
-    static char all[4096];
-    weft_jit_reason r[32];
-    int n = weft_jit_reasons(j, r, 32);
-    all[0] = '\0';
-    for (int i = 0; i < n && i < 32; i++) {
-        strcat(strcat(all, r[i].text), "\n");
-    }
-    return all;
 }
 
 /* One call of j against the function called with a, an equal layer. */

@@ -2,15 +2,7 @@
  * tests/jit/test_jit_slices.c -- frozen calls on parts of larger tensors, another part each time; every call that records
  * says why.
  */
-#include <criterion/criterion.h>
-#include <string.h>
-
-#include "tests/support/support.h"
-
-#define OK(call) cr_assert_eq(call, WEFT_OK, "%s", weft_last_error())
-#define FN(name)                                                                                   \
-    static weft_status name(void *self, const weft_tensor *in, int n_in, weft_tensor *out,         \
-                            int n_out)
+#include "tests/jit/corner_support.h"
 
 enum { ROWS = 40, COLS = 6 };
 
@@ -18,30 +10,6 @@ static weft_tensor table(double from)
 {
     const weft_tensor t = weft_arange(from, from + ROWS * COLS, 1, WEFT_F32);
     return weft_mul(weft_reshape(t, weft_shape(ROWS, COLS)), weft_f(0.01));
-}
-
-static weft_jit_stats stats_of(weft_jit *j)
-{
-    weft_jit_stats s;
-    weft_jit_get_stats(j, &s);
-    return s;
-}
-
-static const char *reasons(weft_jit *j)
-{
-    static char all[8192];
-    weft_jit_reason r[32];
-    int n = weft_jit_reasons(j, r, 32);
-    all[0] = '\0';
-    for (int i = 0; i < n && i < 32; i++) {
-        strcat(strcat(all, r[i].text), "\n");
-    }
-    return all;
-}
-
-static bool has_reason(weft_jit *j, const char *says)
-{
-    return strstr(reasons(j), says) != NULL;
 }
 
 /* Two views of the first argument, a part of it read through a map of its own, and the second argument. */
