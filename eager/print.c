@@ -428,7 +428,10 @@ static void render(wf_slot *slot, const wf_view *v, text *t)
     } else {
         format f = {.dtype = type.dtype};
         choose(&f, &s);
-        writer w = {.src = &s, .f = &f, .out = t};
+        writer w = {.src = &s,
+                    .f = &f,
+                    .out = t,
+                    .line = t->n}; /* the text may hold a line of describe's */
         if (s.rank == 0) {
             char buf[2 * WORD];
             word(&f, s.data, buf);

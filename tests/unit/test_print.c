@@ -172,6 +172,10 @@ Test(print, describe_any_handle)
     cr_assert(strstr(weft_describe(x), "f32[2,2] 'w' (made at ") &&
                   strstr(weft_describe(x), "[[1.5 1.5]"),
               "%s", weft_describe(x));
+    weft_set_name(
+        x, "a name longer than a row of seventy-five columns, which rows of elements start below");
+    cr_assert(strstr(weft_describe(x), "\n[[1.5 1.5]\n [1.5 1.5]] f32[2,2]"), "%s",
+              weft_describe(x));
     cr_assert_str_eq(weft_describe(weft_f(2.5)), "scalar 2.5");
     cr_assert(strstr(weft_describe(bad), "(empty handle): matmul: "), "%s", weft_describe(bad));
     cr_assert(strstr(weft_describe(WEFT_NONE), "(empty handle)"), "%s", weft_describe(WEFT_NONE));
