@@ -304,7 +304,7 @@ ALWAYS void reduced_shape(wf_slot *r, wf_slot *s, const split *g, bool keep)
 /* The plain ones, in one task: the kernel at once. */
 static bool reduce_now(wf_op op, wf_slot *s, const split *g, wf_slot *r)
 {
-    enum { FEW = 64 };
+    enum { FEW = 1024 };
     _Alignas(64) char few[FEW * 8];
     static const uint8_t red[WF_OP_COUNT] = {[WF_OP_SUM] = WF_RED_SUM + 1,
                                              [WF_OP_MEAN] = WF_RED_SUM + 1,

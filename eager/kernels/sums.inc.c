@@ -11,13 +11,25 @@
 /* Of as many pairs of bf16 as a register of f32 has lanes the first ones, and the second ones: f32 with other low bits. */
 typedef uint32_t vec_u32 __attribute__((vector_size(WF_VBYTES)));
 typedef uint32_t mem_u32 __attribute__((vector_size(WF_VBYTES), aligned(2), may_alias));
+#if WF_VBYTES == 16
+#define IN_REGISTER "x"
+#else
+#define IN_REGISTER "v"
+#endif
+/* One load for both: compilers would shift and mask what lies in memory, each by itself. */
+WF_INLINE vec_u32 pairs_bf16(const uint16_t *p)
+{
+    vec_u32 v = (vec_u32) * (const mem_u32 *)(const void *)p;
+    __asm__("" : "+" IN_REGISTER(v));
+    return v;
+}
 WF_INLINE wf_vec_f32 firsts_bf16(const uint16_t *p)
 {
-    return (wf_vec_f32)((vec_u32) * (const mem_u32 *)(const void *)p << 16);
+    return (wf_vec_f32)(pairs_bf16(p) << 16);
 }
 WF_INLINE wf_vec_f32 seconds_bf16(const uint16_t *p)
 {
-    return (wf_vec_f32)((vec_u32) * (const mem_u32 *)(const void *)p & 0xFFFF0000u);
+    return (wf_vec_f32)(pairs_bf16(p) & 0xFFFF0000u);
 }
 /* A register of f32 from as many halves. */
 WF_INLINE wf_vec_f32 widen_f16(const uint16_t *p)

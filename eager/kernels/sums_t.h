@@ -209,7 +209,6 @@ WF_INLINE FN(strip) FN(pair)(const S *x, int64_t stride, int64_t rows, int64_t l
     return l + 32 < rows ? FN(plus)(s, FN(lane)(x, stride, rows, l + 32)) : s;
 }
 
-#if !defined(GET)
 /* -- of rows that are a lane each ------------------------------------------------------------------------- */
 /* Columns of a tile: what eight rows of it take as T stays in the first cache. */
 enum { FN(TILE) = 2048 / ESIZE };
@@ -231,22 +230,24 @@ WF_INLINE void FN(eight)(T *to, const S *const *first, int64_t n)
     }
 }
 
-/* The tree over 32 < rows <= 64 rows, cols a multiple of two registers: eight rows at a time along memory, where
- * hardware fetches ahead of eight streams; then the eight sums. */
+/* The tree over 16 < rows <= 64 rows, cols a multiple of two registers: eight rows at a time along memory, where
+ * hardware fetches ahead of eight streams; then the four or eight sums. */
 static void FN(flat)(T *out, const S *x, int64_t stride, int64_t rows, int64_t cols)
 {
     static const int8_t reversed[8] = {0, 32, 16, 48, 8, 40, 24, 56};
+    const int few = rows <= WF_LANES / 2; /* lanes of the upper half are missing */
     S none[FN(TILE)];
     _Alignas(64) T part[8][FN(TILE)];
-    for (int64_t c = 0; rows < WF_LANES && c < FN(TILE); c++) {
+    for (int64_t c = 0; rows < WF_LANES >> few && c < FN(TILE); c++) {
         none[c] = NOTHING;
     }
     for (int64_t at = 0; at < cols; at += FN(TILE)) {
         const int64_t n = cols - at < FN(TILE) ? cols - at : FN(TILE);
-        for (int64_t l = 0; l < 8; l++) {
+        for (int64_t l = 0; l < 8 >> few; l++) {
             const S *first[8];
             for (int64_t k = 0; k < 8; k++) {
-                first[k] = l + reversed[k] < rows ? x + (l + reversed[k]) * stride + at : none;
+                const int64_t row = l + (reversed[k] >> few);
+                first[k] = row < rows ? x + row * stride + at : none;
             }
             FN(eight)(part[l], first, n);
         }
@@ -255,8 +256,9 @@ static void FN(flat)(T *out, const S *x, int64_t stride, int64_t rows, int64_t c
             WF_UNROLL for (int k = 0; k < 2; k++)
             {
 #define PART(l) ((V) * (const VMEM *)(part[l] + i + k * VN))
-                v[k] = ((PART(0) + PART(4)) + (PART(2) + PART(6))) +
-                       ((PART(1) + PART(5)) + (PART(3) + PART(7)));
+                v[k] = few ? (PART(0) + PART(2)) + (PART(1) + PART(3))
+                           : ((PART(0) + PART(4)) + (PART(2) + PART(6))) +
+                                 ((PART(1) + PART(5)) + (PART(3) + PART(7)));
 #undef PART
             }
             IN_ORDER(v, 2)
@@ -265,19 +267,19 @@ static void FN(flat)(T *out, const S *x, int64_t stride, int64_t rows, int64_t c
         }
     }
 }
-#endif
 
 /* out[c] = the sum of column c over the rows of one block, rows <= 4096, cols >= STRIP: the whole tree of
  * the lanes in registers, a strip of columns at a time. */
 static void FN(tree)(void *outv, const void *xv, int64_t stride, int64_t rows, int64_t cols)
 {
     static const int8_t reversed[8] = {0, 4, 2, 6, 1, 5, 3, 7};
-#if !defined(GET)
-    if (rows > WF_LANES / 2 && rows <= WF_LANES && cols % (2 * VN) == 0) {
+    /* strips of as many registers as these are read from end to end, too */
+    const bool strips = VN * sizeof(S) == 64 && rows > WF_LANES / 2;
+    const int64_t lanes = rows <= WF_LANES / 2 ? WF_LANES / 2 : WF_LANES;
+    if (!strips && rows <= lanes && rows * 4 > lanes * 3 && cols % (2 * VN) == 0) {
         FN(flat)(outv, xv, stride, rows, cols);
         return;
     }
-#endif
 #define PAIR(j) FN(pair)(x, stride, rows, l + (j))
     for (int64_t at = 0; at < cols; at += FN(STRIP)) {
         const int64_t c = at + FN(STRIP) <= cols ? at : cols - FN(STRIP);
