@@ -125,9 +125,24 @@ static void run_job(job *j, wf_block_fn fn)
         wf_parallel_for(chunks, 1, do_chunk, &t);
 }
 
+_Static_assert(WF_COPY_SMALL <= 2 * GRAIN, "what is small is never cut");
+
+/* Row-major operands of few elements: one call of the kernel. */
+static bool copy_small(const wf_view *dst, const wf_view *src)
+{
+    const int64_t n = wf_view_numel(dst);
+    if (n == 0 || n > WF_COPY_SMALL || dst->data == src->data || !wf_view_is_contiguous(dst) ||
+        !wf_view_is_contiguous(src))
+        return false;
+    wf_kernels_now()->cast[dst->dtype][src->dtype](dst->data, src->data, (size_t)n);
+    return true;
+}
+
 void wf_copy(const wf_view *dst, const wf_view *src)
 {
     wf_walk w;
+    if (copy_small(dst, src))
+        return;
     if (!wf_walk_init(&w, 2, (const wf_view *const[]){dst, src}))
         return;
     job j = {.w = &w, .k = wf_kernels_now(), .to = dst->dtype, .from = src->dtype};

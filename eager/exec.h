@@ -49,6 +49,8 @@ int wf_exec_vjp(wf_op op, int which, int compute, const wf_view *dst, int nsrc, 
 unsigned wf_vjp_reads(wf_op op, int which);
 /* Strided, casting copy dst := src (same dims). Parallel, cache-blocked transposes, non-temporal when large. */
 void wf_copy(const wf_view *dst, const wf_view *src);
+/* Elements of row-major operands that it copies by one call of a cast kernel. */
+enum { WF_COPY_SMALL = 1 << 17 };
 /* dst := the value v of dtype compute-converted (a fill); v points to one element of dst's dtype. */
 void wf_fill(const wf_view *dst, const void *v);
 

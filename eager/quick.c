@@ -198,17 +198,6 @@ no_memory(wf_ctx *c, wf_op op, int nsrc, const weft_tensor *src, weft_tensor *ds
     return wf_quick_no_memory(&f, n);
 }
 
-/* A result of n elements with the extents of the row-major slot `like`; NULL: no memory. */
-ALWAYS wf_slot *make_like(wf_ctx *c, int dtype, wf_slot *like, int64_t n, weft_tensor *h)
-{
-    wf_slot *r = make(c, dtype, n, h);
-    if (__builtin_expect(r && wf_slot_shape_like(r, like), 0)) {
-        wf_slot_destroy(c, r);
-        r = NULL;
-    }
-    return r;
-}
-
 /* The tape gets the op. */
 __attribute__((noinline)) static int record(wf_ctx *c, wf_slot *const *slot, wf_op op,
                                             const wf_attr *attr, int nsrc, const weft_tensor *src,
@@ -234,7 +223,7 @@ ALWAYS bool run(wf_ctx *c, wf_op op, const wf_attr *attr, const int nsrc, const 
     const wf_map_fn fn = kernel_of(op, q.dtype, n);
     done = fn && line_up(&l, slot, q.dtype, nsrc, src, q.wide, n, tile);
     if (__builtin_expect(done, 1)) {
-        wf_slot *r = make_like(c, wf_call_output_dtype(op, q.dtype), q.wide, n, dst);
+        wf_slot *r = make_as_wide(c, wf_call_output_dtype(op, q.dtype), q.wide, n, dst);
         if (__builtin_expect(r != NULL, 1)) {
             launch(fn, wf_slot_data(r), &l, n);
             *rc = __builtin_expect(q.tracked != 0, 0) && wf_grad_enabled(c)

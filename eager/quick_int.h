@@ -94,6 +94,17 @@ ALWAYS wf_slot *make(wf_ctx *c, int dtype, int64_t n, weft_tensor *h)
     return put_in_slot(c, wf_storage_new((size_t)n * wf_dtype_size(dtype)), dtype, h);
 }
 
+/* A result of n elements with the extents of the row-major slot `like`; NULL: no memory. */
+ALWAYS wf_slot *make_as_wide(wf_ctx *c, int dtype, wf_slot *like, int64_t n, weft_tensor *h)
+{
+    wf_slot *r = make(c, dtype, n, h);
+    if (__builtin_expect(r && wf_slot_shape_like(r, like), 0)) {
+        wf_slot_destroy(c, r);
+        r = NULL;
+    }
+    return r;
+}
+
 /* The view m of s. NULL: no memory. */
 ALWAYS wf_slot *put_view_in_slot(wf_ctx *c, wf_slot *s, const wf_quick_map *m, weft_tensor *h)
 {

@@ -7,6 +7,7 @@
  *   views       are mapped from slot to slot; operand and result share memory that as a rule no other thread can
  *               reach, so that counting the second reference takes no locked instruction
  *   reductions  of row-major tensors along neighbouring axes reach their kernel as [outer, reduced, inner]
+ *   copies      and casts of row-major tensors are one call of their kernel
  *   others      are inferred and run as ever, without a call that could be traced or moved to a device around it
  *
  * Invariants: the same kernel as the general way on the same elements in the same order, so the same bits; a false
@@ -15,6 +16,7 @@
 #include <string.h>
 
 #include "eager/device.h"
+#include "eager/kernels/kernels.h"
 #include "eager/pool.h"
 #include "eager/quick_int.h"
 #include "eager/reduce.h"
@@ -390,6 +392,29 @@ static bool run_reduce(row_call *k, int *rc)
     return true;
 }
 
+/* -- copies ------------------------------------------------------------------------------------------------------- */
+
+/* Of a row-major tensor that is one task. */
+static bool run_copy(row_call *k, int *rc)
+{
+    wf_slot *s = k->slot[0];
+    const int64_t n = wf_slot_row_major(s);
+    const int to = k->op == WF_OP_CAST ? k->attr->dtype : s->dtype;
+    if (n <= 0 || n > WF_COPY_SMALL || to <= WEFT_DTYPE_DEFAULT || to >= WF_NDTYPE) {
+        return false;
+    }
+    wf_slot *r = make_as_wide(k->c, to, s, n, k->dst);
+    if (__builtin_expect(!r, 0)) {
+        *rc = no_memory(k, 0, NULL, n);
+        return true;
+    }
+    const unsigned mode = wf_fpenv_enter();
+    wf_kernels_now()->cast[to][s->dtype](wf_slot_data(r), wf_slot_data(s), (size_t)n);
+    wf_fpenv_leave(mode);
+    *rc = record(k, &r);
+    return true;
+}
+
 /* -- every other row ---------------------------------------------------------------------------------------------- */
 
 static bool run_row(row_call *k, int *rc)
@@ -435,6 +460,11 @@ static bool run_row(row_call *k, int *rc)
     return true;
 }
 
+static bool run_other(row_call *k, int *rc)
+{
+    return ((k->op == WF_OP_COPY || k->op == WF_OP_CAST) && run_copy(k, rc)) || run_row(k, rc);
+}
+
 bool wf_quick_row(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
                   int ndst, weft_tensor *dst, int *rc)
 {
@@ -454,7 +484,7 @@ bool wf_quick_row(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, const weft
     }
     const bool done = open_call(&k) && (kind == WF_KIND_VIEW     ? run_view(&k, rc)
                                         : kind == WF_KIND_REDUCE ? run_reduce(&k, rc)
-                                                                 : run_row(&k, rc));
+                                                                 : run_other(&k, rc));
     if (__builtin_expect(k.pins != 0, 0)) {
         let_go(c, k.slot, k.pins);
     }
