@@ -18,10 +18,12 @@
 
 /* Register k of those at p, an even number: in order, or evens and odds of two. */
 #if defined(GET)
+#define ALONE true /* a register of values is one of sums */
 #define VALUES(p, k) GET((p) + (k)*VN)
 #define IN_ORDER(v, n)
 #define IN_PAIRS(v, n)
 #else
+#define ALONE false
 #define VALUES(p, k) ((k) % 2 ? ODD((p) + ((k)-1) * VN) : EVEN((p) + (k)*VN))
 #if VN == 16
 #define LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
@@ -232,7 +234,8 @@ WF_INLINE void FN(eight)(T *to, const S *const *first, int64_t n)
 
 /* The tree over 16 < rows <= 64 rows, cols a multiple of two registers: eight rows at a time along memory, where
  * hardware fetches ahead of eight streams; then the four or eight sums. */
-static void FN(flat)(T *out, const S *x, int64_t stride, int64_t rows, int64_t cols)
+__attribute__((noinline)) static void FN(flat)(T *out, const S *x, int64_t stride, int64_t rows,
+                                               int64_t cols)
 {
     static const int8_t reversed[8] = {0, 32, 16, 48, 8, 40, 24, 56};
     const int few = rows <= WF_LANES / 2; /* lanes of the upper half are missing */
@@ -246,7 +249,8 @@ static void FN(flat)(T *out, const S *x, int64_t stride, int64_t rows, int64_t c
         for (int64_t l = 0; l < 8 >> few; l++) {
             const S *first[8];
             for (int64_t k = 0; k < 8; k++) {
-                const int64_t row = l + (reversed[k] >> few);
+                int64_t row = l + (reversed[k] >> few);
+                __asm__("" : "+r"(row)); /* a loop for vectors would be longer than all the rest */
                 first[k] = row < rows ? x + row * stride + at : none;
             }
             FN(eight)(part[l], first, n);
@@ -273,8 +277,8 @@ static void FN(flat)(T *out, const S *x, int64_t stride, int64_t rows, int64_t c
 static void FN(tree)(void *outv, const void *xv, int64_t stride, int64_t rows, int64_t cols)
 {
     static const int8_t reversed[8] = {0, 4, 2, 6, 1, 5, 3, 7};
-    /* strips of as many registers as these are read from end to end, too */
-    const bool strips = VN * sizeof(S) == 64 && rows > WF_LANES / 2;
+    /* Strips of lines are read from end to end, too; f16 is bound by its widening. */
+    const bool strips = ALONE && (sizeof(S) < ESIZE || (VN * ESIZE == 64 && rows > WF_LANES / 2));
     const int64_t lanes = rows <= WF_LANES / 2 ? WF_LANES / 2 : WF_LANES;
     if (!strips && rows <= lanes && rows * 4 > lanes * 3 && cols % (2 * VN) == 0) {
         FN(flat)(outv, xv, stride, rows, cols);
@@ -361,6 +365,7 @@ static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t
 #undef GET
 #undef EVEN
 #undef ODD
+#undef ALONE
 #undef VALUES
 #undef IN_ORDER
 #undef IN_PAIRS
