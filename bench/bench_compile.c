@@ -7,12 +7,8 @@
  * first kernel of the process, which also opens the library; "disk" finds the object of an earlier run.
  * Figures are medians in milliseconds of CPU time; best_ms is the quickest.
  *
- * "strict": what strict arithmetic costs in running time. The same kernel is compiled from the same text with fast-math flags
- * (arcp, afn, nsz, nnan, ninf), which weft never sets; reassociation is left out, since exp and tanh would be
- * wrong by it and not faster. Operands lie in the second cache; strict_percent is the time lost. Contraction is a line of
- * its own, contract_percent: the time lost beside `contract` alone. It is not arithmetic that a compiler may choose here (x * c + x of two
- * rows is two roundings in eager code too; a program that wants one writes fma), so it has no target;
- * both_percent is the time lost beside all flags.
+ * "strict": what strict arithmetic costs in running time: the same program as weft_jit_args.fast_math has it compiled.
+ * Operands lie in the second cache; strict_percent is the time lost.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,7 +78,7 @@ typedef struct parts {
 
 static void take_apart(const wf_program *p, int i, parts *x)
 {
-    const wf_target target = {"host", 0};
+    const wf_target target = {.arch = "host", .width = 0};
     wf_kernel k;
     wf_text text = {0};
     wf_blob object = {0};
@@ -154,93 +150,67 @@ static void run_kernel(void *arg)
     wf_backend_cpu.launch(r->exe, &r->launch);
 }
 
-enum { FLAGS, CONTRACT, BOTH, STRICT, WAYS };
-static const char *const flags_of[] = {[FLAGS] = "arcp afn nsz nnan ninf ",
-                                       [CONTRACT] = "contract ",
-                                       [BOTH] = "contract arcp afn nsz nnan ninf ",
-                                       [STRICT] = ""};
+enum { STRICT, FAST, WAYS };
 
-/* The text with flags on its floating-point instructions. */
-static void relax(const wf_text *strict, const char *flags, wf_text *fast)
+/* The kernel of the program, whose arguments are the same either way. */
+static wf_exe *build(const wf_program *p, wf_kernel *k)
 {
-    static const char *const ops[] = {"fadd ", "fsub ", "fmul ", "fdiv ", "fneg ", "fcmp "};
-    for (const char *at = strict->s; *at;) {
-        size_t n = strcspn(at, "=");
-        n += at[n] == '=' && at[n + 1] == ' ' ? 2 : at[n] == '=';
-        wf_text_putf(fast, "%.*s", (int)n, at);
-        at += n;
-        for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
-            if (strncmp(at, ops[i], 5) == 0) {
-                wf_text_putf(fast, "%s%s", ops[i], flags);
-                at += 5;
-            }
-    }
-}
-
-static wf_exe *build(const wf_text *text, const char *name)
-{
-    const wf_target target = {"host", 0};
+    const wf_target target = {.arch = "host"};
+    wf_text text = {0};
     wf_blob object = {0};
     wf_exe *exe = NULL;
     wf_why why = {0};
-    if (wf_backend_cpu.compile(&target, text, &object, &why) != 0 ||
-        wf_backend_cpu.load(&object, name, &exe, &why) != 0)
+    if (wf_lower(p, 0, k, &why) != 0 || wf_backend_cpu.render(k, &target, &text, &why) != 0 ||
+        wf_backend_cpu.compile(&target, &text, &object, &why) != 0 ||
+        wf_backend_cpu.load(&object, k->name, &exe, &why) != 0)
         bench_die(why.rule);
     wf_blob_free(&object);
+    wf_text_free(&text);
     return exe;
 }
 
-static void strict_line(const wf_program *p, const char *name)
+static void strict_line(const wf_program *strict, const char *name)
 {
     static float memory[OPERANDS][ROWS * ROW];
-    const wf_target target = {"host", 0};
-    wf_kernel k;
-    wf_text strict = {0}, text[WAYS] = {{0}};
-    wf_why why = {0};
+    wf_kernel k[WAYS];
+    runnable r[WAYS];
+    bench_side side[WAYS];
     void *ptr[OPERANDS];
     int64_t size[1 + OPERANDS], error = -1;
     const float c = 0.9F;
     uint64_t scalar[1] = {0};
     memcpy(scalar, &c, sizeof c);
-    if (wf_lower(p, 0, &k, &why) != 0 || wf_backend_cpu.render(&k, &target, &strict, &why) != 0)
-        bench_die(why.rule);
+    memset(side, 0, sizeof side);
     for (int i = 0; i < OPERANDS; i++) {
         for (int j = 0; j < ROWS * ROW; j++)
             memory[i][j] = (float)((j * 37 + i) % 401 - 200) / 100.0F;
         ptr[i] = memory[i];
         size[1 + i] = ROW;
     }
-    size[0] = k.rows ? ROW : ROWS * ROW;
-    if (wf_kernel_nptr(&k) > OPERANDS)
-        bench_die("too many operands");
-    if (k.rows)
-        ptr[wf_kernel_nptr(&k) - 1] = &error;
-    runnable r[WAYS];
-    bench_side side[WAYS];
-    memset(side, 0, sizeof side);
     for (int i = 0; i < WAYS; i++) {
-        relax(&strict, flags_of[i], &text[i]);
-        r[i] = (runnable){build(&text[i], k.name),
-                          {ptr, size, scalar, 0, k.rows ? ROWS : ROWS * ROW, 0}};
+        wf_program p = *strict;
+        p.fast = i == FAST;
+        wf_exe *exe = build(&p, &k[i]);
+        r[i] = (runnable){exe, {ptr, size, scalar, 0, k[i].rows ? ROWS : ROWS * ROW, 0}};
         side[i].run = run_kernel;
         side[i].arg = &r[i];
     }
+    size[0] = k[STRICT].rows ? ROW : ROWS * ROW;
+    if (wf_kernel_nptr(&k[STRICT]) > OPERANDS)
+        bench_die("too many operands");
+    if (k[STRICT].rows)
+        ptr[wf_kernel_nptr(&k[STRICT]) - 1] = &error;
     bench_race(side, WAYS, &(bench_plan){.threads = 1});
-    const double strict_s = side[STRICT].median;
     bench_open("compile", name, "strict", "f32", 1);
-    bench_number("ns_per_element", strict_s * 1e9 / (ROWS * ROW));
-    bench_number("fast_ns_per_element", side[BOTH].median * 1e9 / (ROWS * ROW));
-    bench_number("strict_percent", (strict_s / side[FLAGS].median - 1) * 100);
+    bench_number("ns_per_element", side[STRICT].median * 1e9 / (ROWS * ROW));
+    bench_number("fast_ns_per_element", side[FAST].median * 1e9 / (ROWS * ROW));
+    bench_number("strict_percent", (side[STRICT].median / side[FAST].median - 1) * 100);
     bench_number("target_strict_percent", 10);
-    bench_number("contract_percent", (strict_s / side[CONTRACT].median - 1) * 100);
-    bench_number("both_percent", (strict_s / side[BOTH].median - 1) * 100);
     bench_close();
     for (int i = 0; i < WAYS; i++) {
         wf_backend_cpu.unload(r[i].exe);
-        wf_text_free(&text[i]);
+        wf_kernel_free(&k[i]);
     }
-    wf_text_free(&strict);
-    wf_kernel_free(&k);
 }
 
 /* A cache of this run's own. */

@@ -17,7 +17,7 @@ void wf_program_init(wf_program *p)
 {
     p->ninput = p->nscalar = p->ninst = p->noutput = p->nvalue = 0;
     p->nreg = p->width = p->nphase = p->nreduce = 0;
-    p->failed = p->heavy = p->rows = false;
+    p->failed = p->heavy = p->rows = p->fast = false;
 }
 
 static int fail(wf_program *p)

@@ -90,6 +90,7 @@ typedef struct wf_program {
     int nphase;      /* phases with ELEM work; ROW instructions may follow the last */
     int nreduce;
     bool failed, heavy;
+    bool fast; /* native kernels need not round as the rows say (jit/lower.h); runs here do */
     bool rows; /* has ROW values or needs the index of an element: a run needs axes */
     wf_inst inst[WF_PROGRAM_INSTS];
     uint8_t type[WF_PROGRAM_VALUES];

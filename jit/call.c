@@ -56,6 +56,7 @@ weft_jit *(weft_jit_trace)(const weft_jit_args *args)
     j->single_graph = args->single_graph;
     j->no_fuse = args->no_fuse;
     j->synchronous = args->synchronous;
+    j->fast_math = args->fast_math || wf_env()->WEFT_FAST_MATH;
     j->freezes = args->frozen;
     j->adapts = wf_call_may_run_eagerly(args);
     j->verify_every = args->verify_every ? args->verify_every : VERIFY;

@@ -62,7 +62,7 @@ struct weft_jit {
     weft_jit_fn fn;
     void *self;
     char name[MAX_NAME];
-    bool single_graph, no_fuse, synchronous, freezes, adapts;
+    bool single_graph, no_fuse, synchronous, fast_math, freezes, adapts;
     bool forgets; /* WEFT_STRESS=evict: no plan is found again */
     int max_plans, verify_every;
     pthread_mutex_t lock;

@@ -425,10 +425,10 @@ int wf_call_run_segment(void *user, wf_job *job, wf_why *why)
     wf_plan *p = lookup(j, &hash, job);
     bool known = p != NULL;
     if (!p) {
-        wf_plan_opts o = {.flags = (j->no_fuse ? WF_PLAN_NO_FUSE : 0) |
-                                   (j->synchronous ? WF_PLAN_SYNC : 0) |
-                                   (job->device ? WF_PLAN_DEVICE : 0),
-                          .writes = job->writes};
+        wf_plan_opts o = {
+            .flags = (j->no_fuse ? WF_PLAN_NO_FUSE : 0) | (j->synchronous ? WF_PLAN_SYNC : 0) |
+                     (j->fast_math ? WF_PLAN_FAST : 0) | (job->device ? WF_PLAN_DEVICE : 0),
+            .writes = job->writes};
         p = wf_plan_build(job->fn, &o, why);
     }
     if (!p) {

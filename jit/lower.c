@@ -40,6 +40,14 @@ static wf_kref cast(wf_lowering *l, const wf_inst *inst)
     return as_type(l, from, wf_lower_type(dtype));
 }
 
+/* Rows that are arithmetic and nothing else. Those that approximate a function stay exact: what they are made of relies on
+ * how every step rounds. */
+static bool is_arithmetic(wf_op op)
+{
+    return op == WF_OP_ADD || op == WF_OP_SUB || op == WF_OP_MUL || op == WF_OP_DIV ||
+           op == WF_OP_NEG || op == WF_OP_SQUARE || op == WF_OP_RECIPROCAL;
+}
+
 /* A map or a vjp. Condition of a choice: the first operand, which a vjp has behind the gradient. */
 static wf_kref row(wf_lowering *l, const wf_inst *inst)
 {
@@ -52,10 +60,13 @@ static wf_kref row(wf_lowering *l, const wf_inst *inst)
                                   : as_type(l, inst->src[s],
                                             choose && s == (vjp ? 1 : 0) ? WF_KT_BOOL : compute);
     const wf_op op = (wf_op)inst->op;
+    const uint32_t first = l->k->n;
     const wf_kref y = vjp ? wf_kir_vjp(l->k, op, inst->which, inst->compute, inst->nsrc, src)
                           : wf_kir_row(l->k, op, inst->compute, inst->nsrc, src);
     if (y == WF_KREF_NONE)
         return y;
+    if (l->relax && is_arithmetic(op))
+        wf_kir_relax(l->k, first);
     return wf_kir_cast(l->k, wf_lower_type(l->p->type[inst->value]), y);
 }
 
@@ -84,9 +95,9 @@ static void params(wf_lowering *l)
             l->value[p->input[i]] = wf_lower_draw(l, i, l->value[p->input[i]]);
 }
 
-static int body(const wf_program *p, bool device, wf_kir *k, wf_why *why)
+static int body(const wf_program *p, bool device, bool relax, wf_kir *k, wf_why *why)
 {
-    wf_lowering l = {.p = p, .k = k, .device = device};
+    wf_lowering l = {.p = p, .k = k, .device = device, .relax = relax};
     params(&l);
     for (int i = 0; i < p->ninst; i++) {
         const wf_inst *inst = &p->inst[i];
@@ -123,6 +134,18 @@ void wf_lower_name(const wf_program *p, wf_kernel *k)
     }
 }
 
+/* The body of all elements and that of ordinary ones, which stays empty where there is no difference. */
+static int bodies(const wf_program *p, bool device, bool relax, wf_kernel *k, wf_why *why)
+{
+    k->fast.fast = true;
+    int status = body(p, device, relax, &k->body, why);
+    if (status == 0)
+        status = body(p, device, relax, &k->fast, why);
+    if (status == 0 && k->fast.rare == WF_KREF_NONE)
+        wf_kir_free(&k->fast);
+    return status;
+}
+
 static int lower(const wf_program *p, uint32_t one, bool device, wf_kernel *k, wf_why *why)
 {
     wf_kernel_init(k, WF_SK_MAP, p->ninput);
@@ -131,15 +154,16 @@ static int lower(const wf_program *p, uint32_t one, bool device, wf_kernel *k, w
         return wf_lower_rows(p, device, k, why);
     k->nscalar = p->nscalar;
     k->bcast = one;
-    k->fast.fast = true;
     wf_lower_name(p, k);
-    int status = body(p, device, &k->body, why);
-    if (status == 0)
-        status = body(p, device, &k->fast, why);
+    const bool relax = p->fast && !device;
+    int status = bodies(p, device, relax, k, why);
+    if (status == 0 && relax && k->fast.n > 0) {
+        wf_kir_free(&k->body);
+        wf_kir_free(&k->fast);
+        status = bodies(p, device, false, k, why);
+    }
     if (status != 0)
         wf_kernel_free(k);
-    else if (k->fast.rare == WF_KREF_NONE)
-        wf_kir_free(&k->fast);
     return status;
 }
 
@@ -186,6 +210,8 @@ void wf_lower_key(const wf_program *p, uint32_t one, wf_text *out)
     }
     wf_text_put(out, p->scalar, (size_t)p->nscalar * sizeof *p->scalar);
     wf_text_put(out, p->output, (size_t)p->noutput * sizeof *p->output);
+    if (p->fast)
+        wf_text_putf(out, "fast");
 }
 
 static void put_kir(const wf_kir *k, wf_text *out)

@@ -4,6 +4,10 @@
  *
  * The kernel's body holds the same rows in the same types, expanded to primitives by the same text; no
  * value is computed another way. So both have the same bits.
+ *
+ * But for programs whose `fast` is set: on the CPU their plain arithmetic is marked as relaxed (wf_kir_relax), on a device
+ * their text is compiled with contraction. A kernel of the CPU that has a body for ordinary elements besides the whole
+ * one stays exact: which of the two computes an element depends on its neighbours, and so on where threads cut.
  */
 #ifndef JIT_LOWER_H
 #define JIT_LOWER_H

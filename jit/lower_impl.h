@@ -10,6 +10,7 @@ typedef struct wf_lowering {
     const wf_program *p;
     wf_kir *k;
     bool device;
+    bool relax;                       /* plain arithmetic is marked as relaxed */
     wf_kref value[WF_PROGRAM_VALUES]; /* what an instruction reads is there when it is lowered */
 } wf_lowering;
 

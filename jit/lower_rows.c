@@ -448,7 +448,7 @@ static bool all_stages(build *b)
 
 int wf_lower_rows(const wf_program *p, bool device, wf_kernel *k, wf_why *why)
 {
-    build b = {.p = p, .l.p = p, .l.device = device};
+    build b = {.p = p, .l.p = p, .l.device = device, .l.relax = p->fast && !device};
     k->skeleton = WF_SK_ROW;
     k->nsrc = p->ninput;
     k->nscalar = p->nscalar;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eager/env.h"
 #include "eager/profile.h"
 #include "jit/passes/cost.h"
 #include "jit/passes/pass.h"
@@ -287,12 +288,11 @@ wf_plan *wf_plan_open_rows(wf_plan *p)
 
 static wf_plan *build_plan(const wf_fn *recorded, const wf_plan_opts *opts, wf_why *why)
 {
-    static const wf_plan_opts none;
     wf_why local = {0};
-    opts = opts ? opts : &none;
     why = why ? why : &local;
     wf_fn *f;
-    if (wf_pass_all(recorded, NULL, &f, why)) {
+    if (wf_pass_all(recorded, &(wf_pass_opts){.fast = (opts->flags & WF_PLAN_FAST) != 0}, &f,
+                    why)) {
         return NULL;
     }
     wf_plan *p = build_one(f, opts, why);
@@ -321,7 +321,13 @@ static wf_plan *build_plan(const wf_fn *recorded, const wf_plan_opts *opts, wf_w
 wf_plan *wf_plan_build(const wf_fn *recorded, const wf_plan_opts *opts, wf_why *why)
 {
     int64_t start = wf_prof_start();
-    wf_plan *p = build_plan(recorded, opts, why);
+    wf_plan_opts o = opts ? *opts : (wf_plan_opts){0};
+    o.flags |= wf_env()->WEFT_FAST_MATH ? WF_PLAN_FAST : 0;
+    if (o.flags & WF_PLAN_FAST) {
+        bool open = !(o.flags & (WF_PLAN_PLAIN | WF_PLAN_NO_FUSE));
+        o.flags |= WF_PLAN_SYNC | (open ? WF_PLAN_ROWS : 0);
+    }
+    wf_plan *p = build_plan(recorded, &o, why);
     if (start) {
         char detail[96];
         snprintf(detail, sizeof detail, "%u instructions, %d steps, %d fused", recorded->n,
@@ -372,6 +378,9 @@ int wf_plan_explain(const wf_plan *p, FILE *out)
 {
     static const char *const kinds[] = {
         [WF_STEP_OP] = "op", [WF_STEP_MAP] = "map", [WF_STEP_COPY] = "copy"};
+    if (p->flags & WF_PLAN_FAST) {
+        fprintf(out, "fast math: results may differ from eager ones in their last places\n");
+    }
     p = wf_plan_chosen(p);
     for (uint32_t i = 0; i < p->nsteps; i++) {
         const wf_plan_step *s = &p->steps[i];

@@ -30,6 +30,10 @@ typedef struct wf_plan wf_plan;
 #define WF_PLAN_SYNC 4u   /* native kernels are ready before the plan is returned */
 /* For runs on a device: no native kernels of the host, and rows are opened wherever they can be. */
 #define WF_PLAN_ALONE 32u
+/* Fast math: FAST rules of fold.def and kernels that need not round as the rows say. Results are another plan's only to
+ * within their error; they are the same in every run and at every thread count, since kernels are ready before the first
+ * (WF_PLAN_SYNC) and nothing is chosen by time (WF_PLAN_ROWS, unless _PLAIN or _NO_FUSE). WEFT_FAST_MATH=1 sets it. */
+#define WF_PLAN_FAST 64u
 #define WF_PLAN_DEVICE (WF_PLAN_TIER0 | WF_PLAN_ROWS | WF_PLAN_ALONE)
 
 typedef struct wf_plan_opts {

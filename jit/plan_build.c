@@ -460,6 +460,7 @@ static int lower_group(wf_lowering *w)
     wf_plan *p = b->p;
     const uint32_t checks = p->nchecks;
     wf_program_init(w->prog);
+    w->prog->fast = (b->opts->flags & WF_PLAN_FAST) != 0;
     for (uint32_t m = 0; m < w->g->n; m++) {
         if (lower_member(w, b->s.members[w->g->first + m])) {
             b->too_large = b->why->code == 0;

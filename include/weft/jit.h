@@ -23,6 +23,12 @@
  * off. The results are the same, bit for bit; breaks are not counted, memory that a failing kernel was to change is as `step`
  * leaves it, and an op whose result nobody uses is run.
  *
+ * Fast math is the exception to the bits: under .fast_math fused kernels may contract a product and a sum, take a
+ * reciprocal for quotients, reassociate neighbouring sums and products and lose the sign of a zero, and the compiler may
+ * simplify what only real arithmetic would (sqrt(x x) = |x|). NaN and infinities stay what they are, functions such as exp
+ * keep their error, sums their order. Such a call waits for the compiler the first time, never runs `step` itself, and gives the same
+ * results every time on a machine, at any number of threads; a frozen one is verified all the same. Eager calls are not affected.
+ *
  * Everything may happen inside: backward, hooks, custom functions, optimisers, random numbers, writes in place
  * through any alias. What is made inside and still reachable afterwards (results, kept tensors, gradients, values
  * that a later backward will want) is an output.
@@ -68,6 +74,7 @@ typedef struct weft_jit_args {
     bool
         synchronous; /* native kernels are compiled before they are needed, not in the background */
     bool no_fuse;    /* one step an op: to compare with */
+    bool fast_math;  /* results need not be eager's bit for bit (below); also WEFT_FAST_MATH=1 */
     /* Calls are replayed without calling fn, under guards, once two recordings in a row of calls with such arguments agreed in everything: ops,
      * numbers, captured tensors, how outputs are made. Arguments must have the same types, shapes, strides and
      * aliases and devices, and lie in storages of the same size, at any offset once recordings at two have agreed; captured tensors must be alive and the same, both with the hooks

@@ -6,7 +6,7 @@
  *
  * Invariants
  *  - No flag of this file relaxes floating point: AllowFPOpFusion stays at the C API's default, which
- *    fuses nothing that the text does not, and the text has no fast-math flags.
+ *    fuses nothing that the text does not; the text has fast-math flags where fast math was asked for.
  *  - Compiling shares nothing between threads but the host's name; loading takes a lock.
  *  - Kernels call nothing but what llvm_calls.c lists, which is defined absolutely: the process's symbols are
  *    never searched.

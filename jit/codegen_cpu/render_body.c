@@ -1,7 +1,8 @@
 /*
  * jit/codegen_cpu/render_body.c -- kernel IR as LLVM instructions on vectors of any width.
  *
- * Invariants: no fast-math flags anywhere, llvm.fma where the FMA primitive stands and nowhere else.
+ * Invariants: fast-math flags on relaxed instructions (wf_kir_relax) and nowhere else, never nnan or ninf; llvm.fma where
+ * the FMA primitive stands and nowhere else.
  * Divisors and shift counts are made harmless before the instruction that could not take them.
  */
 #include <inttypes.h>
@@ -136,10 +137,11 @@ typedef struct at {
 
 static void plain(const at *x, const char *instruction)
 {
+    const char *flags = x->i->relaxed ? "reassoc nsz arcp contract " : "";
     if (x->i->nsrc == 2)
-        PUT("  %%%s = %s %s %s, %s\n", x->name, instruction, x->F, x->a, x->b);
+        PUT("  %%%s = %s %s%s %s, %s\n", x->name, instruction, flags, x->F, x->a, x->b);
     else
-        PUT("  %%%s = %s %s %s\n", x->name, instruction, x->F, x->a);
+        PUT("  %%%s = %s %s%s %s\n", x->name, instruction, flags, x->F, x->a);
 }
 
 static void convert(const at *x, const char *instruction)

@@ -21,7 +21,9 @@
  * exponents: s in [2^-30, 2^30), |a| in [2^-90, 2^90] or 0, whose sign the last step puts back. Other elements are
  * rare: the whole body divides.
  *
- * Invariant: the bits of every value that is read are those of the program given (any NaN is any NaN).
+ * A relaxed division by a uniform s is a multiplication by 1 / s, computed once.
+ *
+ * Invariant: the bits of every value that is read are those of the program given (any NaN is any NaN), but for that.
  */
 #include <stdlib.h>
 
@@ -92,6 +94,21 @@ static wf_kref ease(wf_kir *d, const wf_kir *k, const wf_kinstr *i, int side, co
     return wf_kir_op(d, WF_KP_ADD, y, add, WF_KREF_NONE);
 }
 
+/* A quotient that may take the reciprocal of its divisor, which is the same for every element. */
+static bool is_relaxed_division(const wf_kinstr *i, const bool *uniform)
+{
+    return i->prim == WF_KP_DIV && i->relaxed && uniform[i->src[1]] && !uniform[i->src[0]];
+}
+
+static wf_kref by_reciprocal(wf_kir *d, const wf_kinstr *i, const wf_kref *map)
+{
+    const wf_kref one = i->type == WF_KT_F32 ? wf_kir_f32(d, 1.0F) : wf_kir_f64(d, 1.0);
+    const wf_kref y = wf_kir_op(d, WF_KP_DIV, one, map[i->src[1]], WF_KREF_NONE);
+    const wf_kref q = wf_kir_op(d, WF_KP_MUL, map[i->src[0]], y, WF_KREF_NONE);
+    wf_kir_relax(d, d->n - 1);
+    return q;
+}
+
 static int rewrite(const wf_kir *k, const bool *uniform, wf_kref *map, wf_kir *d, wf_why *why)
 {
     for (uint32_t p = 0; p < k->nparam; p++)
@@ -99,9 +116,10 @@ static int rewrite(const wf_kir *k, const bool *uniform, wf_kref *map, wf_kir *d
     for (uint32_t n = 0; n < k->n; n++) {
         const wf_kinstr *i = &k->ins[n];
         const int side = easy_operand(k, i, uniform);
-        map[n] = i->prim == WF_KP_PARAM ? d->param[i->imm]
-                 : side < 0             ? wf_ll_copy_instr(d, k, n, map)
-                                        : ease(d, k, i, side, map);
+        map[n] = i->prim == WF_KP_PARAM            ? d->param[i->imm]
+                 : is_relaxed_division(i, uniform) ? by_reciprocal(d, i, map)
+                 : side < 0                        ? wf_ll_copy_instr(d, k, n, map)
+                                                   : ease(d, k, i, side, map);
     }
     for (uint32_t o = 0; o < k->nout; o++)
         wf_kir_output(d, map[k->out[o]]);
@@ -112,7 +130,7 @@ static int rewrite(const wf_kir *k, const bool *uniform, wf_kref *map, wf_kir *d
 /* -- division --------------------------------------------------------------------------------------------------- */
 static bool is_shared_division(const wf_kinstr *i, const bool *uniform)
 {
-    return i->prim == WF_KP_DIV && i->type == WF_KT_F32 && uniform[i->src[1]] &&
+    return i->prim == WF_KP_DIV && i->type == WF_KT_F32 && !i->relaxed && uniform[i->src[1]] &&
            !uniform[i->src[0]];
 }
 
@@ -175,7 +193,8 @@ static int if_useful(const wf_kir *k, const bool *uniform, wf_kref *map, wf_kir 
 {
     bool any = false;
     for (uint32_t n = 0; n < k->n; n++)
-        any |= easy_operand(k, &k->ins[n], uniform) >= 0;
+        any |=
+            easy_operand(k, &k->ins[n], uniform) >= 0 || is_relaxed_division(&k->ins[n], uniform);
     return any ? rewrite(k, uniform, map, d, why) : 0;
 }
 

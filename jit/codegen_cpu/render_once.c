@@ -27,7 +27,10 @@ wf_kref wf_ll_copy_instr(wf_kir *d, const wf_kir *k, uint32_t n, const wf_kref *
         return wf_kir_lookup(d, k->table[i->imm], s[0]);
     if (i->prim == WF_KP_SHLK || i->prim == WF_KP_SHRK || i->prim == WF_KP_SARK)
         return wf_kir_shift(d, (wf_kprim)i->prim, s[0], (unsigned)i->imm);
-    return wf_kir_op(d, (wf_kprim)i->prim, s[0], s[1], s[2]);
+    const wf_kref r = wf_kir_op(d, (wf_kprim)i->prim, s[0], s[1], s[2]);
+    if (i->relaxed)
+        wf_kir_relax(d, d->n - 1);
+    return r;
 }
 
 enum { VARIES, UNIFORM, NEEDED }; /* NEEDED: uniform, and read by what varies */

@@ -155,7 +155,7 @@ static int compile(const wf_target *target, const wf_text *text, wf_blob *out, w
     char arch[64];
     snprintf(arch, sizeof arch, "--gpu-architecture=%s", target->arch);
     const char *const options[] = {arch,
-                                   "--fmad=false",
+                                   target->contract ? "--fmad=true" : "--fmad=false",
                                    "--ftz=false",
                                    "--prec-div=true",
                                    "--prec-sqrt=true",
@@ -177,8 +177,8 @@ static int identify(const wf_target *target, wf_text *out, wf_why *why)
 {
     const int status = available(why);
     if (status == 0)
-        wf_text_putf(out, "cuda %s nvrtc %s %s %s", WF_CU_GENERATOR, version, target->arch,
-                     library_file);
+        wf_text_putf(out, "cuda %s nvrtc %s %s %s%s", WF_CU_GENERATOR, version, target->arch,
+                     library_file, target->contract ? " contract" : "");
     return status;
 }
 

@@ -2,7 +2,7 @@
  * jit/codegen_cuda/render_body.c -- kernel IR as statements in the common subset of CUDA C++ and C.
  *
  * No header is included by the text. Constants are bit patterns. A product and a sum are never
- * contracted: the text is compiled with --fmad=false (host: -ffp-contract=off), and fma stands where the
+ * contracted: the text is compiled with --fmad=false (host: -ffp-contract=off; true for fast math), and fma stands where the
  * FMA primitive does.
  */
 #include <inttypes.h>

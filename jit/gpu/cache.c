@@ -72,7 +72,7 @@ static int lower_program(wf_kernel *k, const void *arg, wf_why *why)
 }
 
 static const wf_gpu_entry *entry(const char *name, wf_gpu_build build, const void *arg,
-                                 wf_text *key, wf_why *why)
+                                 wf_text *key, bool contract, wf_why *why)
 {
     uint64_t hash[2];
     if (key->failed) {
@@ -100,6 +100,7 @@ static const wf_gpu_entry *entry(const char *name, wf_gpu_build build, const voi
     char base[40];
     snprintf(base, sizeof base, "%.39s", name ? name : e->kernel.name);
     snprintf(e->kernel.name, sizeof e->kernel.name, "%s__%08x", base, (unsigned)(hash[1] >> 32));
+    e->contract = contract;
     e->hash = hash[0];
     e->key = key->s;
     e->nkey = key->n;
@@ -111,7 +112,7 @@ const wf_gpu_entry *wf_gpu_entry_of(const wf_program *p, wf_why *why)
     wf_text key = {0};
     wf_text_putf(&key, "program ");
     wf_lower_key(p, 0, &key);
-    return entry(NULL, lower_program, p, &key, why);
+    return entry(NULL, lower_program, p, &key, p->fast, why);
 }
 
 const wf_gpu_entry *wf_gpu_entry_named(const char *name, wf_gpu_build build, const void *arg,
@@ -119,7 +120,7 @@ const wf_gpu_entry *wf_gpu_entry_named(const char *name, wf_gpu_build build, con
 {
     wf_text key = {0};
     wf_text_putf(&key, "named %s", name);
-    return entry(name, build, arg, &key, why);
+    return entry(name, build, arg, &key, false, why);
 }
 
 /* -- making a variant ----------------------------------------------------------------------------------- */
@@ -135,17 +136,16 @@ static void set_up(void)
         wf_cu_set_toolkit(env->CUDA_HOME);
 }
 
-static int image_of(const wf_text *text, const char *arch, wf_blob *image, bool *from_disk,
+static int image_of(const wf_text *text, const wf_target *target, wf_blob *image, bool *from_disk,
                     wf_why *why)
 {
-    const wf_target target = {.arch = arch};
     wf_text identity = {0};
-    int status = wf_backend_cuda.identify(&target, &identity, why);
+    int status = wf_backend_cuda.identify(target, &identity, why);
     wf_text_put(&identity, text->s, text->n);
     if (status == 0 && !identity.failed && wf_disk_get(identity.s, identity.n, image)) {
         *from_disk = true;
     } else if (status == 0) {
-        status = wf_backend_cuda.compile(&target, text, image, why);
+        status = wf_backend_cuda.compile(target, text, image, why);
         if (status == 0 && !identity.failed)
             wf_disk_put(identity.s, identity.n, image);
     }
@@ -193,7 +193,8 @@ static void make(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_gpu_recipe *
     if (status == 0 && wf_env()->WEFT_DEBUG >= 4)
         fprintf(stderr, "%s", text.s);
     if (status == 0)
-        status = image_of(&text, info->arch, &image, &from_disk, &why);
+        status = image_of(&text, &(wf_target){.arch = info->arch, .contract = e->contract}, &image,
+                          &from_disk, &why);
     if (status == 0)
         status = load(v, e, &image, recipe->functions, &why);
     if (status == WEFT_ENOMEM && image.data) { /* what tensors do not use is the allocator's */

@@ -20,6 +20,7 @@ typedef struct wf_gpu_entry {
     char *key;
     size_t nkey;
     wf_kernel kernel; /* lowered program; its name ends in the hash. Hand-written: only the name */
+    bool contract;    /* of a program with `fast` */
     wf_gpu_variant *variants;
 } wf_gpu_entry;
 

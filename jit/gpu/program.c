@@ -72,6 +72,7 @@ static bool write_casts(const wf_program *p, const wf_program_args *a, wf_progra
 {
     int16_t value[WF_PROGRAM_VALUES];
     wf_program_init(q);
+    q->fast = p->fast;
     for (int i = 0; i < p->nscalar; i++)
         value[p->scalar[i]] = (int16_t)wf_program_scalar(q, p->type[p->scalar[i]]);
     for (int i = 0; i < p->ninput && !q->failed; i++) {
@@ -109,7 +110,7 @@ int wf_gpu_program(int ordinal, const wf_program *p, uint32_t one, const wf_prog
     }
     const bool can_single = wf_gpu_can_single(p);
     if (!can_single || wf_env()->WEFT_JIT != 0) {
-        const bool later = wf_env()->WEFT_JIT == 1 && can_single && !a->wait;
+        const bool later = wf_env()->WEFT_JIT == 1 && can_single && !a->wait && !p->fast;
         too_late = false;
         const int status = start(ordinal, p, a, later, why);
         const bool none = !too_late && (status == WEFT_EUNSUPPORTED || status == WEFT_ENOMEM);

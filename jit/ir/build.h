@@ -23,7 +23,7 @@
 
 enum {
     WF_FOLD_EXACT = 1, /* the same bits for all operands */
-    WF_FOLD_FAST = 2,  /* for weft-opt +fast: no plan asks for them */
+    WF_FOLD_FAST = 2,  /* right in real arithmetic: for plans under fast math */
     WF_FOLD_MERGE = 4  /* equal instructions become one */
 };
 

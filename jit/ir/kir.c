@@ -252,6 +252,16 @@ wf_kref wf_kir_cast(wf_kir *k, wf_kty type, wf_kref a)
     return append(k, (wf_kinstr){.prim = WF_KP_CAST, .type = (uint8_t)type, .nsrc = 1, .src = {a}});
 }
 
+void wf_kir_relax(wf_kir *k, uint32_t first)
+{
+    for (uint32_t n = first; n < k->n; n++) {
+        wf_kinstr *i = &k->ins[n];
+        const bool plain = i->prim == WF_KP_ADD || i->prim == WF_KP_SUB || i->prim == WF_KP_MUL ||
+                           i->prim == WF_KP_DIV || i->prim == WF_KP_NEG;
+        i->relaxed = plain && types[i->type].is_float;
+    }
+}
+
 void wf_kir_output(wf_kir *k, wf_kref a)
 {
     if (k->nout == WF_KIR_MAX_OUT || a >= k->n)
@@ -321,6 +331,7 @@ static void place(canon *c, uint32_t old)
     i.prim = o->prim;
     i.type = o->type;
     i.nsrc = o->nsrc;
+    i.relaxed = o->relaxed;
     i.imm = o->imm;
     for (int s = 0; s < o->nsrc; s++)
         i.src[s] = c->map[o->src[s]];

@@ -10,7 +10,8 @@
  *  - Straight-line: no control flow. Operands of an instruction stand before it.
  *  - After wf_kir_finish the order is canonical: it depends on the expression alone, not on the order
  *    in which a compiler evaluates arguments; equal instructions are merged by bytes, dead ones gone.
- *    Nothing is folded or reassociated: merging equal primitives changes no bits.
+ *    Nothing is folded or reassociated: merging equal primitives changes no bits. What may be, by a back end, is
+ *    marked as relaxed, and only for those who asked for fast math.
  *  - f16, bf16 and bool exist in memory only: a program reads and writes their patterns (u16, u8), and
  *    wf_kir_load and wf_kir_store are made of primitives too.
  *  - Errors are sticky: after a failed allocation or a type error every call returns WF_KREF_NONE and
@@ -62,7 +63,8 @@ typedef struct wf_kinstr {
     uint8_t prim; /* wf_kprim */
     uint8_t type; /* wf_kty of the result */
     uint8_t nsrc;
-    uint8_t pad[5];
+    uint8_t relaxed; /* wf_kir_relax */
+    uint8_t pad[4];
     wf_kref src[3]; /* unused: 0 */
     uint32_t pad2;
     uint64_t imm; /* PARAM: number; CONST: bits; SHLK, SHRK, SARK: count; LOOKUP: table */
@@ -105,6 +107,11 @@ int wf_kir_finish(wf_kir *k, wf_why *why);
 /* A copy of a finished program's instructions appended to k, its parameters replaced by args; results
  * to out. */
 void wf_kir_inline(wf_kir *k, const wf_kir *callee, const wf_kref *args, wf_kref *out);
+
+/* Sums, differences, products, quotients and negations of floats that were appended from instruction `first` on may be
+ * contracted and reassociated with others of the kind, may take a reciprocal for a quotient, and lose the sign of a zero
+ * (fast math). The reference interpreter does none of it. */
+void wf_kir_relax(wf_kir *k, uint32_t first);
 
 /* -- rows ------------------------------------------------------------------------------------------
  * compute is a dtype of the row's types other than f16 and bf16. Operands have the value type of

@@ -92,7 +92,7 @@ void wf_kir_print(const wf_kir *k, wf_text *t)
         else if (i->prim == WF_KP_PARAM || i->prim == WF_KP_SHLK || i->prim == WF_KP_SHRK ||
                  i->prim == WF_KP_SARK)
             wf_text_putf(t, " %" PRIu64, i->imm);
-        wf_text_putf(t, "\n");
+        wf_text_putf(t, "%s\n", i->relaxed ? " relaxed" : "");
     }
     if (k->rare != WF_KREF_NONE)
         wf_text_putf(t, "rare %%%u\n", k->rare);

@@ -41,7 +41,7 @@ typedef struct wf_pass_opts {
     const char *dump;    /* as WEFT_DUMP; "" for none */
     int64_t bisect; /* n + 1: stop after rewrite n of this call; 0: WEFT_BISECT, over the process */
     bool verify;    /* after every pass, whatever the build */
-    bool fast;      /* FAST rules too */
+    bool fast;      /* FAST rules too: of plans under fast math */
     wf_pass_stat *stats; /* WF_PASS_COUNT of them are added to, or NULL */
     uint32_t *hits;      /* WF_FOLD_COUNT counts of rules that fired are added to, or NULL */
 } wf_pass_opts;

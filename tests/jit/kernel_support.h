@@ -171,7 +171,7 @@ static inline void make_operands(operands *o, const wf_program *p, int rank, con
 static inline void check_outputs(const operands *o, const wf_program *p, const char *what,
                                  int width)
 {
-    const wf_target target = {what, width};
+    const wf_target target = {.arch = what, .width = width};
     for (int k = 0; k < p->noutput; k++) {
         int64_t n = wf_view_numel(&o->dst[k]);
         const size_t size = wf_dtype_size(o->dst[k].dtype);

@@ -51,8 +51,11 @@ static inline void llvm_compare(const void *got, const void *want, int dtype, in
 }
 
 static const wf_target llvm_widths[] = {
-    {"host", 1},  {"host", 4},      {"host", 8},       {"host", 16},  {"host", 32},
-    {"host", 64}, {"x86-64-v3", 8}, {"x86-64-v3", 64}, {"x86-64", 4}, {"x86-64", 64},
+    {.arch = "host", .width = 1},      {.arch = "host", .width = 4},
+    {.arch = "host", .width = 8},      {.arch = "host", .width = 16},
+    {.arch = "host", .width = 32},     {.arch = "host", .width = 64},
+    {.arch = "x86-64-v3", .width = 8}, {.arch = "x86-64-v3", .width = 64},
+    {.arch = "x86-64", .width = 4},    {.arch = "x86-64", .width = 64},
 };
 enum { LLVM_NWIDTHS = sizeof llvm_widths / sizeof *llvm_widths };
 

@@ -65,7 +65,7 @@ static void compile_for(const char *arch, const char *what, bool tell)
 {
     wf_why why = {0};
     wf_blob cubin = {0};
-    const wf_target target = {arch, 0};
+    const wf_target target = {.arch = arch, .width = 0};
     const int status = wf_backend_cuda.compile(&target, &text, &cubin, &why);
     cr_assert_eq(status, 0, "%s for %s: %s\n%s", what, arch, why.rule, wf_cu_log());
     int most = 0, entries = 0;

@@ -17,7 +17,7 @@ static const char head[] =
 
 static int compile(const char *body, wf_blob *image, wf_why *why)
 {
-    const wf_target target = {"sm_90", 0};
+    const wf_target target = {.arch = "sm_90", .width = 0};
     wf_text text = {0};
     wf_text_putf(&text, "%s%s}\n", head, body);
     wf_cu_set_library(WEFT_FAKE_NVRTC);

@@ -80,7 +80,7 @@ static void make_program(program *p, int dtype)
                      0);
     for (size_t m = 0; m < sizeof moves / sizeof *moves; m++)
         cr_assert_eq(wf_kernel_of_move(&p->items[p->n++].k, moves[m], dtype, NULL), 0);
-    const wf_target target = {"sm_90", 0};
+    const wf_target target = {.arch = "sm_90", .width = 0};
     for (int i = 0; i < p->n; i++) {
         const size_t before = p->text.n;
         wf_why why = {0};
@@ -110,7 +110,7 @@ static void compile_with_nvrtc(int dtype)
         cr_skip_test("%s", why.rule);
     make_program(&p, dtype);
     wf_blob cubin = {0};
-    const wf_target target = {"sm_90", 0};
+    const wf_target target = {.arch = "sm_90", .width = 0};
     cr_assert_eq(wf_backend_cuda.compile(&target, &p.text, &cubin, &why), 0, "%s\n%s", why.rule,
                  wf_cu_log());
     cr_assert_gt(cubin.size, 1000u);
@@ -519,7 +519,7 @@ Test(cuda_text, machine_sees_divergence)
 Test(cuda_text, text_of_a_kernel)
 {
     const uint8_t src[2] = {WEFT_F32, WEFT_F32};
-    const wf_target target = {"sm_90", 0};
+    const wf_target target = {.arch = "sm_90", .width = 0};
     wf_kernel k;
     wf_text text = {0};
     cr_assert_eq(wf_kernel_of_row(&k, WF_OP_LEAKY_RELU, -1, WEFT_F32, 2, src, WEFT_F32, NULL), 0);

@@ -20,8 +20,10 @@
 #include "tests/jit/kernel_support.h"
 #include "tests/support/effort.h"
 
-static const wf_target targets[] = {{"host", 0},  {"host", 1},       {"host", 4},
-                                    {"host", 16}, {"x86-64-v3", 32}, {"x86-64", 64}};
+static const wf_target targets[] = {
+    {.arch = "host", .width = 0},       {.arch = "host", .width = 1},
+    {.arch = "host", .width = 4},       {.arch = "host", .width = 16},
+    {.arch = "x86-64-v3", .width = 32}, {.arch = "x86-64", .width = 64}};
 
 Test(kernels, random_programs_at_every_width)
 {
@@ -183,7 +185,7 @@ Test(kernels, refusal_has_a_reason_and_tier_0_goes_on)
     operands o;
     chain(&p, 5);
     make_operands(&o, &p, 1, dims, true, 1);
-    wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.target = {"host", 12}});
+    wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.target = {.arch = "host", .width = 12}});
     cr_assert_eq(wf_jitk_wait(k), WF_JITK_TIER0);
     cr_assert_gt(strlen(wf_jitk_reason(k)), 10u);
     const wf_program_args native = {.dst = o.dst, .src = o.src, .scalars = o.scalar},

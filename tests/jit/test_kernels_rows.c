@@ -10,8 +10,10 @@
 #include "tests/jit/programs.h"
 #include "tests/support/effort.h"
 
-static const wf_target targets[] = {{"host", 0},  {"host", 1},       {"host", 4},
-                                    {"host", 16}, {"x86-64-v3", 32}, {"x86-64", 64}};
+static const wf_target targets[] = {
+    {.arch = "host", .width = 0},       {.arch = "host", .width = 1},
+    {.arch = "host", .width = 4},       {.arch = "host", .width = 16},
+    {.arch = "x86-64-v3", .width = 32}, {.arch = "x86-64", .width = 64}};
 enum { NTARGETS = sizeof targets / sizeof *targets };
 static const int64_t shapes[][2] = {{3, 70},   {5, 64},   {7, 1000}, {1, 4096}, {2, 4097},
                                     {2, 9000}, {40, 129}, {9, 16},   {4, 3},    {1, 70001}};

@@ -103,7 +103,7 @@ Test(llvm, milestone_rows_at_every_width)
 Test(llvm, every_row)
 {
     NEED_LLVM();
-    static const wf_target target = {"host", 0};
+    static const wf_target target = {.arch = "host", .width = 0};
     static const int64_t sizes[] = {2990};
     int checked = 0;
     for (wf_op op = 1; op < WF_OP_COUNT; op++)
@@ -125,7 +125,7 @@ Test(llvm, every_row)
 Test(llvm, every_derivative)
 {
     NEED_LLVM();
-    static const wf_target target = {"host", 0};
+    static const wf_target target = {.arch = "host", .width = 0};
     static const int64_t sizes[] = {1001};
     int checked = 0;
     for (wf_op op = 1; op < WF_OP_COUNT; op++)
@@ -219,7 +219,7 @@ Test(llvm, sums_at_every_width)
 Test(llvm, text_of_a_kernel)
 {
     const job j = job_of(WF_OP_ADD, -1, WEFT_F32);
-    const wf_target target = {"host", 8};
+    const wf_target target = {.arch = "host", .width = 8};
     wf_kernel k;
     wf_text text = {0};
     cr_assert_eq(wf_kernel_of_row(&k, j.op, -1, j.compute, 2, j.src, j.dst, NULL), 0);
@@ -242,7 +242,7 @@ Test(llvm, refuses_with_a_reason)
     wf_kernel k;
     wf_why why = {0};
     wf_text text = {0};
-    const wf_target odd = {"host", 12}, good = {"host", 8};
+    const wf_target odd = {.arch = "host", .width = 12}, good = {.arch = "host", .width = 8};
     cr_assert_eq(wf_kernel_of_sum(&k, WF_SK_SUM_INNER, WEFT_F32, WEFT_F32, NULL), 0);
     cr_assert_eq(wf_backend_cpu.render(&k, &odd, &text, &why), WEFT_EINVALID);
     wf_text_free(&text);

@@ -87,7 +87,7 @@ Test(llvm_division, by_what_a_row_shares)
     in[1].strides[0] = 1;
     in[1].strides[1] = 0;
     for (int width = 0; width <= 16; width += 16) {
-        const wf_jitk_opts opts = {.sync = true, .target = {"host", width}};
+        const wf_jitk_opts opts = {.sync = true, .target = {.arch = "host", .width = width}};
         wf_jitk *k = wf_jitk_get(&p, &opts);
         cr_assert_eq(wf_jitk_get_state(k), WF_JITK_NATIVE);
         memset(y, 0x5A, sizeof y);

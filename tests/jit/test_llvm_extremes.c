@@ -97,8 +97,11 @@ static void run(const wf_exe *e, const wf_kernel *k, wf_kty type, uint64_t const
 Test(llvm_extremes, all_pairs_of_special_values)
 {
     NEED_LLVM();
-    static const wf_target targets[] = {
-        {"host", 0}, {"host", 1}, {"host", 16}, {"x86-64-v3", 32}, {"x86-64", 64}};
+    static const wf_target targets[] = {{.arch = "host", .width = 0},
+                                        {.arch = "host", .width = 1},
+                                        {.arch = "host", .width = 16},
+                                        {.arch = "x86-64-v3", .width = 32},
+                                        {.arch = "x86-64", .width = 64}};
     int checked = 0;
     for (size_t t = 0; t < sizeof targets / sizeof *targets; t++)
         for (int c = 0; c < SPECIAL; c++) {
