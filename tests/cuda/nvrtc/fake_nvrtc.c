@@ -1,7 +1,7 @@
 /*
  * tests/cuda/nvrtc/fake_nvrtc.c -- an NVRTC whose GPU is this machine: libfake-nvrtc.so.
  *
- * Compiling checks that the options are the strict ones and hands the text to the host's C compiler with
+ * Compiling checks that the options are the strict ones (but for contraction, which it has the compiler do) and hands the text to the host's C compiler with
  * tests/jit/shim before it. The "cubin" is a shared object that exports wf_shim_launch and wf_shim_has
  * (tests/jit/shim/machine.h). Objects are kept in a folder of the user's by a hash of everything they depend
  * on, so that a text is compiled once, whichever test asks.
@@ -25,6 +25,7 @@ enum { OK = 0, OUT_OF_MEMORY = 1, INVALID_INPUT = 3, INVALID_OPTION = 5, COMPILA
 typedef struct fake_program {
     char *text, *image;
     size_t size;
+    bool contract; /* --fmad=true: fast math */
     char log[4096];
 } fake_program;
 typedef fake_program *program;
@@ -73,7 +74,7 @@ static bool has_option(int n, const char *const *options, const char *wanted)
 
 static bool check_options(program p, int n, const char *const *options)
 {
-    static const char *const strict[] = {"--fmad=false", "--ftz=false", "--prec-div=true",
+    static const char *const strict[] = {"--fmad=", "--ftz=false", "--prec-div=true",
                                          "--prec-sqrt=true", "--gpu-architecture=sm_"};
     for (size_t i = 0; i < sizeof strict / sizeof *strict; i++)
         if (!has_option(n, options, strict[i])) {
@@ -84,6 +85,7 @@ static bool check_options(program p, int n, const char *const *options)
         snprintf(p->log, sizeof p->log, "fake NVRTC: fast math");
         return false;
     }
+    p->contract = has_option(n, options, "--fmad=true");
     return true;
 }
 
@@ -254,10 +256,11 @@ static int build(program p, const char *folder, const char *target)
     if (fclose(f) != 0)
         return COMPILATION;
     snprintf(command, sizeof command,
-             "%s -std=gnu17 -O1 -w -fPIC -shared -ffp-contract=off -fno-math-errno -fwrapv "
+             "%s -std=gnu17 -O1 -w -fPIC -shared -ffp-contract=%s -fno-math-errno -fwrapv "
              "-fno-strict-aliasing -I%s/tests/jit/shim %s -Wl,--whole-archive %s "
              "-Wl,--no-whole-archive -o %s.so -lm 2>%s && mv %s.so %s",
-             FAKE_CC, FAKE_SOURCE_DIR, path, FAKE_MACHINE, base, log, base, target);
+             FAKE_CC, p->contract ? "fast -mfma -fexpensive-optimizations" : "off", FAKE_SOURCE_DIR,
+             path, FAKE_MACHINE, base, log, base, target);
     const int status = system(command);
     if (status != 0)
         read_log(p, log);
