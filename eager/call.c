@@ -34,8 +34,12 @@ static inline bool foreign(const wf_ctx *c, const wf_slot *s)
     return wf_storage_is_foreign(s->st, c->recorder);
 }
 
+/* Operand i has no value, or none yet: then it is waited for, and 0 is returned. */
 __attribute__((noinline, cold)) static int refuse(wf_call *k, wf_slot *s, int i)
 {
+    if (s->st->broken == WF_ARRIVING) {
+        return wf_storage_arrive(s->st, &k->why);
+    }
     if (s->st->broken) {
         wf_fail(&k->why, WEFT_EINVALID, "operand %d holds no valid value: %s on it failed", i,
                 wf_rows[s->st->write_op].name);
@@ -87,8 +91,8 @@ int wf_call_open(wf_call *k, wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
             return k->why.code;
         }
         k->slot[i] = s;
-        if (__builtin_expect(s->st->broken != 0 || foreign(c, s), 0)) {
-            return refuse(k, s, i);
+        if (__builtin_expect(s->st->broken != 0 || foreign(c, s), 0) && refuse(k, s, i)) {
+            return k->why.code;
         }
         k->tracked |= wf_slot_tracked(s);
         away |= s->st->device;
@@ -267,7 +271,11 @@ wf_slot *wf_call_result(wf_call *k, const wf_type *t, weft_tensor *h)
         return NULL;
     }
     size_t bytes = (size_t)n * wf_dtype_size(t->dtype);
-    wf_storage *st = wf_result_storage(k->c, bytes, k->device, &k->why);
+    return wf_call_result_in(k, t, wf_result_storage(k->c, bytes, k->device, &k->why), h);
+}
+
+wf_slot *wf_call_result_in(wf_call *k, const wf_type *t, wf_storage *st, weft_tensor *h)
+{
     wf_slot *s = st ? wf_slot_new(k->c, h) : NULL;
     if (!s || wf_slot_shape(s, t->rank, t->dims, NULL) != 0) {
         if (s) {
@@ -277,7 +285,8 @@ wf_slot *wf_call_result(wf_call *k, const wf_type *t, weft_tensor *h)
             wf_storage_release(st);
         }
         if (!k->why.code) {
-            wf_fail(&k->why, WEFT_ENOMEM, "out of memory for a result of %zu bytes", bytes);
+            wf_fail(&k->why, WEFT_ENOMEM, "out of memory for a result of %zu bytes",
+                    (size_t)wf_type_numel(t) * wf_dtype_size(t->dtype));
             wf_hint(&k->why, "free tensors, end scopes sooner, or call weft_memory_trim");
         }
         return NULL;

@@ -75,6 +75,8 @@ static inline int wf_call_output_dtype(wf_op op, int join)
 }
 /* A result on the call's device: row-major, uninitialised. NULL with why filled. */
 wf_slot *wf_call_result(wf_call *k, const wf_type *t, weft_tensor *h);
+/* The same in st, which is taken over; NULL: there was no memory for it. */
+wf_slot *wf_call_result_in(wf_call *k, const wf_type *t, wf_storage *st, weft_tensor *h);
 /* Records the executed op on the tape, if gradients flow through it. 0 or a status with why filled. */
 int wf_op_record(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, wf_slot *const *slot,
                  const weft_tensor *src, int ndst, wf_slot *const *dst, wf_why *why);

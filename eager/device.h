@@ -55,6 +55,13 @@ typedef struct wf_device_ops {
     /* A row that is a few programs (reductions, softmax, norms); WEFT_EUNSUPPORTED with why empty: it is not. */
     int (*composite)(int device, wf_exec *e);
     const wf_device_graphs *graphs; /* NULL: the device has none */
+    /* Copies to the host that nobody waits for yet; NULL, all three: the device has none. Host memory that it copies into by
+     * itself (NULL: there is none left), given back from any thread, also while a copy is under way; a copy queued; and the
+     * wait for it, with what the device found until then. */
+    void *(*host_alloc)(int ordinal, size_t nbytes);
+    void (*host_free)(void *host);
+    int (*download_later)(int ordinal, void *host, const void *src, size_t n, wf_why *why);
+    int (*arrive)(void *host, wf_why *why);
 } wf_device_ops;
 
 /* What is in use. NULL: nothing was asked of a device yet. */
@@ -106,6 +113,13 @@ int wf_device_program(int device, const struct wf_program *p, const struct wf_pr
                       wf_why *why);
 /* dst (dense, host memory) := src, converted; waits. */
 int wf_device_read(int device, const wf_view *dst, const wf_view *src, wf_why *why);
+/* From now on transfers of this thread to the host are such that nobody waits for them but who touches the elements.
+ * Returns what was set before. */
+bool wf_device_read_later(bool on);
+/* Memory for one, of nbytes > 0 from `device`; NULL: it is to be an ordinary one. */
+wf_storage *wf_device_storage_later(int device, size_t nbytes);
+/* st (of wf_device_storage_later) := the elements of src, row-major; they are arriving then. */
+int wf_device_queue_read(int device, wf_storage *st, const wf_view *src, wf_why *why);
 /* dst (device, dense) := src (host memory, any strides) of the same type. */
 int wf_device_write(int device, const wf_view *dst, const wf_view *src, wf_why *why);
 /* dst := src of the same extents, each on its device (the view's byte). */

@@ -93,6 +93,13 @@ weft_tensor wf_call_move_numbers(wf_call *k)
 
 /* -- transfers ---------------------------------------------------------------------------------------------------- */
 
+/* NULL: the result on the host is waited for. */
+static wf_storage *storage_later(const wf_call *k, const wf_type *t)
+{
+    const size_t bytes = (size_t)wf_type_numel(t) * wf_dtype_size(t->dtype);
+    return bytes ? wf_device_storage_later(wf_slot_device(k->slot[0]), bytes) : NULL;
+}
+
 weft_tensor wf_call_transfer(wf_call *k)
 {
     int rc = 0, to = (int)k->attr->ints[0];
@@ -100,18 +107,21 @@ weft_tensor wf_call_transfer(wf_call *k)
     rc = rc ? rc : wf_need_value(k->c, k->slot[0], false, "to", &k->why);
     weft_tensor h;
     wf_slot *r = NULL;
+    wf_storage *later = NULL;
     wf_type t;
     wf_slot_type(k->slot[0], &t);
     k->device = (uint8_t)to;
     if (!rc) {
-        r = wf_call_result(k, &t, &h);
+        later = to ? NULL : storage_later(k, &t);
+        r = later ? wf_call_result_in(k, &t, later, &h) : wf_call_result(k, &t, &h);
         rc = r ? wf_call_use(k, 1, &r) : k->why.code;
     }
     if (!rc) {
         wf_view d, s;
         wf_slot_view(r, &d);
         wf_slot_view(k->slot[0], &s);
-        rc = wf_device_move(&d, &s, &k->why);
+        rc = later ? wf_device_queue_read(s.device, later, &s, &k->why)
+                   : wf_device_move(&d, &s, &k->why);
     }
     if (!rc && k->tracked && wf_grad_enabled(k->c)) {
         rc = wf_call_record(k, 1, &r);

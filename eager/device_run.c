@@ -12,6 +12,7 @@
 #include "eager/device.h"
 #include "eager/program.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,6 +107,64 @@ static int download_dense(int device, void *host, const wf_view *src, wf_why *wh
 static int no_host_memory(wf_why *why, size_t bytes)
 {
     return wf_fail(why, WEFT_ENOMEM, "out of host memory for %zu bytes on their way", bytes);
+}
+
+/* -- copies that nobody waits for yet ------------------------------------------------------------------------------ */
+
+static _Thread_local bool read_later;
+static pthread_mutex_t arriving = PTHREAD_MUTEX_INITIALIZER;
+
+bool wf_device_read_later(bool on)
+{
+    bool before = read_later;
+    read_later = on;
+    return before;
+}
+
+wf_storage *wf_device_storage_later(int device, size_t nbytes)
+{
+    const wf_device_ops *d = api();
+    void *host = read_later && device && d->host_alloc ? d->host_alloc(device - 1, nbytes) : NULL;
+    wf_storage *st = host ? wf_storage_wrap(host, nbytes, d->host_free, host) : NULL;
+    if (host && !st) {
+        d->host_free(host);
+    }
+    return st;
+}
+
+int wf_device_queue_read(int device, wf_storage *st, const wf_view *src, wf_why *why)
+{
+    wf_view d = *src;
+    void *block = NULL;
+    int rc = 0;
+    if (!wf_view_is_contiguous(src)) {
+        block = wf_device_alloc(device, st->nbytes, &d.data, why);
+        wf_view_make_dense(&d);
+        rc = block ? wf_device_copy(device, &d, src, why) : why->code;
+    }
+    rc = rc ? rc : api()->download_later(device - 1, st->data, d.data, st->nbytes, why);
+    wf_device_free(block);
+    if (!rc) {
+        atomic_store_explicit(&st->broken, WF_ARRIVING, memory_order_release);
+    }
+    return rc;
+}
+
+int wf_storage_arrive(wf_storage *st, wf_why *why)
+{
+    wf_why local = {0};
+    int rc = 0;
+    pthread_mutex_lock(&arriving); /* whoever else reads it waits here */
+    uint64_t state = atomic_load_explicit(&st->broken, memory_order_acquire);
+    if (state == WF_ARRIVING) {
+        rc = api()->arrive(st->data, why ? why : &local);
+        st->write_op = rc ? WF_OP_COPY : st->write_op;
+        atomic_store_explicit(&st->broken, rc != 0, memory_order_release);
+    } else if (state) {
+        rc = wf_fail(why, WEFT_EINVALID, "the copy of it from the device failed");
+    }
+    pthread_mutex_unlock(&arriving);
+    return rc;
 }
 
 int wf_device_read(int device, const wf_view *dst, const wf_view *src, wf_why *why)

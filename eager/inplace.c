@@ -125,6 +125,8 @@ static int target_check(wf_call *k, wf_slot *dst)
     } else if ((dst->flags & WF_SLOT_REQUIRES_GRAD) && wf_grad_enabled(k->c)) {
         wf_fail(&k->why, WEFT_EGRAD, "the target is a leaf that requires a gradient");
         wf_hint(&k->why, "update parameters between weft_no_grad_begin and weft_no_grad_end");
+    } else if (dst->st->broken == WF_ARRIVING) {
+        wf_storage_arrive(dst->st, &k->why); /* else it would arrive over what is written */
     }
     return k->why.code;
 }

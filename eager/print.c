@@ -542,7 +542,9 @@ const char *weft_describe(weft_tensor x)
     if (s && s->st && !s->st->device) {
         if (atomic_load_explicit(&s->st->is_virtual, memory_order_acquire)) {
             add_str(&t, ", recorded, not computed yet");
-        } else if (s->st->broken) { /* there may be no memory at all */
+        } else if (s->st->broken &&
+                   (s->st->broken != WF_ARRIVING ||
+                    wf_storage_arrive(s->st, NULL))) { /* there may be no memory at all */
             add_str(&t, ", holds no valid value: ");
             add_str(&t, wf_rows[s->st->write_op].name);
             add_str(&t, " on it failed");

@@ -65,7 +65,7 @@ ALWAYS found look_up(wf_ctx *c, weft_tensor t)
 /* Memory of the host that holds a value, or will when the trace `mine` has run. */
 ALWAYS bool is_plain(const wf_storage *st, const wf_recorder *mine)
 {
-    const uint64_t odd = st->broken | st->device;
+    const uint64_t odd = atomic_load_explicit(&st->broken, memory_order_acquire) | st->device;
     return mine ? !odd && !wf_storage_is_foreign(st, mine)
                 : !(odd | atomic_load_explicit(&st->is_virtual, memory_order_acquire));
 }

@@ -21,6 +21,9 @@
 #include "jit/ir/op.h"
 #include "weft/random.h"
 
+/* Errors are rare: code that ends in one of these is laid out behind what runs at every call. */
+#define WF_COLD __attribute__((cold))
+
 typedef uint32_t wf_ref; /* node of the thread's tape or trace; 0 = none */
 
 /* Where data lies: in a block of its own, behind the header in the same block, in memory of somebody else's, in a
@@ -43,7 +46,8 @@ typedef struct wf_storage {
     _Atomic uint8_t is_virtual;
     uint8_t shared; /* other threads may hold references: they are counted by locked instructions */
     _Atomic int32_t held; /* references among refs that traces hold: sources, and virtual results */
-    uint64_t broken;      /* error number of a write that failed half-way, 0 = sound */
+    _Atomic uint64_t
+        broken; /* error number of a write that failed half-way, WF_ARRIVING, 0 = sound */
     const char *write_site;
     void *data;
     size_t nbytes;
@@ -55,6 +59,10 @@ typedef struct wf_storage {
     struct wf_storage *next, *prev;
     uint32_t value;
 } wf_storage;
+
+/* `broken` of host memory that a device is still copying into (eager/device.h): what looks at `broken` before it touches
+ * the bytes waits for them, by wf_storage_arrive. */
+#define WF_ARRIVING UINT64_MAX
 
 enum { WF_INLINE_RANK = 6 };
 
@@ -459,9 +467,11 @@ static inline void wf_storage_wrote(wf_storage *st, wf_op op)
     }
     st->write_op = (uint16_t)op;
     st->write_site = NULL;
-    st->broken = 0;
+    atomic_store_explicit(&st->broken, 0, memory_order_relaxed);
 }
 wf_storage *wf_storage_wrap(void *data, size_t nbytes, void (*deleter)(void *), void *arg);
+/* If st is arriving: waits for its bytes. 0, or a status with why filled: they never will be right, and st is broken. */
+WF_COLD int wf_storage_arrive(wf_storage *st, wf_why *why);
 /* A reference more, for whom it may concern: any thread may give it back. */
 void wf_storage_retain(wf_storage *st);
 void wf_storage_release(wf_storage *st);
@@ -515,8 +525,6 @@ static inline void wf_storage_view(wf_storage *st)
 }
 
 /* -- errors ------------------------------------------------------------------------------------------ */
-/* Errors are rare: code that ends in one of these is laid out behind what runs at every call. */
-#define WF_COLD __attribute__((cold))
 WF_COLD int wf_fail(wf_why *why, int code, const char *rule_fmt, ...);
 WF_COLD void wf_hint(wf_why *why, const char *fmt, ...);
 /* Records an error about op (name may be NULL) on operands; returns the empty handle with its number. */

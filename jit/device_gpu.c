@@ -73,4 +73,8 @@ const wf_device_ops wf_device_gpu = {.name = "cuda",
                                      .fill = wf_gpu_fill,
                                      .row = wf_gpu_row,
                                      .composite = wf_device_composite,
-                                     .graphs = &graphs};
+                                     .graphs = &graphs,
+                                     .host_alloc = wf_cuda_host_alloc,
+                                     .host_free = wf_cuda_pinned_free,
+                                     .download_later = wf_cuda_download_later,
+                                     .arrive = wf_cuda_arrive};

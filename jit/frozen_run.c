@@ -79,7 +79,7 @@ static void mark_written(wf_frozen *z, const replay *r, const wf_plan_args *fail
             atomic_fetch_add_explicit(&st->version, z->src[k].bumps, memory_order_relaxed);
             st->write_op = failed ? (uint16_t)failed->failed_op : z->src[k].write_op;
             st->write_site = NULL;
-            st->broken = failed != NULL;
+            atomic_store_explicit(&st->broken, failed != NULL, memory_order_relaxed);
         }
         at += z->src[k].written;
     }

@@ -20,8 +20,12 @@ typedef struct pin {
     size_t size;
     int ordinal;
     bool in_use, has_work;
-    cu_handle event; /* behind the last copy, if has_work; of the device `event_on` */
+    cu_handle
+        event; /* behind the last copy, if has_work; of the device `event_on`, while that is the one it was made in */
     wf_cuda_device *event_on;
+    uint32_t generation;
+    wf_cuda_stream *stream; /* where that copy is, */
+    uint64_t work;          /* and what there is until then */
 } pin;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* taken before a device's */
@@ -37,8 +41,18 @@ static pin *find(const void *p)
     return NULL;
 }
 
+/* The event went with the device, when all was done. */
+static void forget_closed(pin *x)
+{
+    if (x->event && x->generation != x->event_on->generation) {
+        x->event = NULL;
+        x->has_work = false;
+    }
+}
+
 static bool idle(pin *x)
 {
+    forget_closed(x);
     if (x->has_work && wf_cu->context_set(x->event_on->context) == CU_OK &&
         wf_cu->event_query(x->event) == CU_OK) {
         x->has_work = false;
@@ -95,6 +109,13 @@ void *wf_cuda_pinned_alloc(wf_cuda_device *d, size_t nbytes, wf_why *why)
     return x ? x->host : NULL;
 }
 
+void *wf_cuda_host_alloc(int ordinal, size_t nbytes)
+{
+    wf_why ignored = {0};
+    wf_cuda_device *d = wf_cuda_enter(ordinal, &ignored);
+    return d ? wf_cuda_pinned_alloc(d, nbytes, &ignored) : NULL;
+}
+
 void wf_cuda_pinned_free(void *p)
 {
     pthread_mutex_lock(&lock);
@@ -119,6 +140,9 @@ void wf_cuda_pinned_used(const void *p, wf_cuda_stream *s)
     pthread_mutex_lock(&lock);
     pin *x = find(p);
     bool waited = false;
+    if (x) {
+        forget_closed(x);
+    }
     if (x && x->event && x->event_on != s->device) { /* events are of one device */
         wf_cu->event_synchronize(x->event);
         wf_cu->event_destroy(x->event);
@@ -126,18 +150,44 @@ void wf_cuda_pinned_used(const void *p, wf_cuda_stream *s)
     }
     if (x && !x->event) {
         x->event_on = s->device;
+        x->generation = s->device->generation;
         waited = wf_cu->event_create(&x->event, CU_EVENT_UNTIMED) != CU_OK;
         x->event = waited ? NULL : x->event;
     }
     if (x && !waited) {
         waited = wf_cu->event_record(x->event, s->handle) != CU_OK;
         x->has_work = !waited;
+        pthread_mutex_lock(&s->device->lock);
+        x->stream = s;
+        x->work = s->work;
+        pthread_mutex_unlock(&s->device->lock);
     }
     if (waited) {
         WF_CUDA_COUNT(hidden_waits, 1);
         wf_cu->stream_synchronize(s->handle);
     }
     pthread_mutex_unlock(&lock);
+}
+
+int wf_cuda_arrive(void *host, wf_why *why)
+{
+    pthread_mutex_lock(&lock);
+    pin *at = find(host);
+    if (at) {
+        forget_closed(at);
+    }
+    pin x = at ? *at : (pin){0};
+    pthread_mutex_unlock(&lock);
+    WF_CUDA_COUNT(waits, 1);
+    if (!x.has_work) { /* its copy was waited for when it was queued, or with the device */
+        return 0;
+    }
+    wf_cuda_device *d = wf_cuda_enter(x.event_on->ordinal, why);
+    if (!d) {
+        return wf_cuda_code(why);
+    }
+    int code = wf_cuda_check(d, wf_cu->event_synchronize(x.event), "cuEventSynchronize", why);
+    return code ? code : wf_cuda_words_check(d, x.stream, x.work, why);
 }
 
 void wf_cuda_pinned_trim(void)

@@ -11,6 +11,7 @@
 #include "eager/alloc.h"
 #include "eager/cuda/pinned.h"
 #include "eager/cuda/stream.h"
+#include "eager/device.h"
 #include "jit/ir/thread_text.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
@@ -551,15 +552,24 @@ weft_tensor(weft_pinned)(weft_shape shape, weft_dtype dtype)
 
 weft_tensor(weft_to_async)(weft_tensor x, weft_device device)
 {
-    bool before = wf_cuda_upload_directly(true);
+    bool up = wf_cuda_upload_directly(true), down = wf_device_read_later(true);
     weft_tensor y = (weft_to)(x, device);
-    wf_cuda_upload_directly(before);
+    wf_device_read_later(down);
+    wf_cuda_upload_directly(up);
     return y;
 }
 
 bool weft_is_pinned(weft_tensor t)
 {
     wf_arg a;
-    return wf_arg_open(&a, "is_pinned", t) && !a.device && !wf_is_scalar(t) && wf_cu &&
-           wf_cuda_is_pinned((weft_data)(t));
+    if (!wf_arg_open(&a, "is_pinned", t) || a.device || wf_is_scalar(t) || !wf_cu) {
+        return false;
+    }
+    bool pinned = false;
+    wf_slot *s = wf_pin(a.c, t, &pinned, NULL); /* weft_data would wait for what is arriving */
+    bool is = s && wf_cuda_is_pinned(wf_slot_data(s));
+    if (pinned) {
+        wf_unpin(a.c, s);
+    }
+    return is;
 }

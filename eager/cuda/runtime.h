@@ -111,6 +111,14 @@ int wf_cuda_upload(int ordinal, void *dst, const void *src, size_t n, wf_why *wh
 bool wf_cuda_upload_directly(bool on);
 /* Waits until dst has the bytes; reports what failed on the device before. */
 int wf_cuda_download(int ordinal, void *dst, const void *src, size_t n, wf_why *why);
+/* Pinned memory for what follows; NULL: there is none to be had. Given back from any thread, also with a copy under way. */
+void *wf_cuda_host_alloc(int ordinal, size_t nbytes);
+void wf_cuda_pinned_free(void *p);
+/* The same into pinned memory, without waiting: host is as before until wf_cuda_arrive. */
+int wf_cuda_download_later(int ordinal, void *host, const void *src, size_t n, wf_why *why);
+/* Waits for the copy that was queued last into or out of this pinned memory, and not for what was queued behind it; reports as a
+ * download. */
+int wf_cuda_arrive(void *host, wf_why *why);
 /* Device to device; the ranges must not overlap. */
 int wf_cuda_move(int ordinal, void *dst, const void *src, size_t n, wf_why *why);
 int wf_cuda_clear(int ordinal, void *dst, size_t n, wf_why *why);

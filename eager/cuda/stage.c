@@ -331,19 +331,40 @@ static int download_pinned(wf_cuda_stream *s, void *dst, cu_address src, size_t 
     return code;
 }
 
-int wf_cuda_download(int ordinal, void *dst, const void *src, size_t n, wf_why *why)
+/* The thread's stream, for a copy of n bytes from it; NULL: why is filled. */
+static wf_cuda_stream *begin_download(int ordinal, size_t n, wf_why *why)
 {
     wf_cuda_device *d = wf_cuda_enter(ordinal, why);
     wf_cuda_stream *s = d ? wf_cuda_current(d, why) : NULL;
+    if (s && s->capture) {
+        wf_cuda_graph_refuse(s->capture, "a read of device memory", why);
+        return NULL;
+    }
+    if (s) {
+        WF_CUDA_COUNT(copies_out, 1);
+        WF_CUDA_COUNT(bytes_out, (int64_t)n);
+    }
+    return s;
+}
+
+int wf_cuda_download_later(int ordinal, void *host, const void *src, size_t n, wf_why *why)
+{
+    wf_cuda_stream *s = begin_download(ordinal, n, why);
+    int code = s ? download_pinned(s, host, (cu_address)(uintptr_t)src, n, why) : wf_cuda_code(why);
+    if (!code) {
+        wf_cuda_pinned_used(host, s);
+    }
+    return code;
+}
+
+int wf_cuda_download(int ordinal, void *dst, const void *src, size_t n, wf_why *why)
+{
+    wf_cuda_stream *s = begin_download(ordinal, n, why);
     if (!s) {
         return wf_cuda_code(why);
     }
-    if (s->capture) {
-        return wf_cuda_graph_refuse(s->capture, "a read of device memory", why);
-    }
+    wf_cuda_device *d = s->device;
     WF_CUDA_COUNT(waits, 1);
-    WF_CUDA_COUNT(copies_out, 1);
-    WF_CUDA_COUNT(bytes_out, (int64_t)n);
     if (n && wf_cuda_is_pinned(dst)) { /* no stage in between */
         int direct = download_pinned(s, dst, (cu_address)(uintptr_t)src, n, why);
         int behind = wf_cuda_stream_wait(s, direct ? NULL : why);

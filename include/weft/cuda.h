@@ -136,7 +136,10 @@ WEFT_API void weft_cuda_get_counters(weft_cuda_counters *out);
 WEFT_API weft_tensor weft_pinned(weft_shape shape, weft_dtype dtype);
 /* weft_to without a copy on the host first: the GPU reads a pinned tensor's memory when it comes to it, so
  * that it must not be written until an event recorded after this call is done (freeing is fine). Tensors
- * that are not pinned, or have gaps, are moved as by weft_to. */
+ * that are not pinned, or have gaps, are moved as by weft_to.
+ * From a GPU to WEFT_CPU: a pinned tensor, returned before the copy is done. Whoever first touches its elements (an op, a
+ * read, a write) waits for that copy and for nothing queued behind it, and gets the errors that the device has found until
+ * then. Where nothing can be pinned it is weft_to. */
 WEFT_API weft_tensor weft_to_async(weft_tensor x, weft_device device);
 /* Whether t is a CPU tensor in such memory. */
 WEFT_API bool weft_is_pinned(weft_tensor t);

@@ -239,6 +239,49 @@ Test(cuda_api, pinned_tensors_are_written_where_they_lie)
     close_fake();
 }
 
+typedef struct reader {
+    weft_tensor h;
+    double sum;
+} reader;
+
+static void *read_all(void *arg)
+{
+    reader *r = arg;
+    float v[1000];
+    weft_to_array(r->h, v, 1000, WEFT_F32);
+    for (int i = 0; i < 1000; i++) {
+        r->sum += (double)v[i];
+    }
+    return NULL;
+}
+
+/* tests/gpu/test_gpu_copies.c has who else waits for copies to the host. */
+Test(cuda_api, several_threads_wait_for_a_copy)
+{
+    enum { READERS = 4, ROUNDS = 10 };
+    with_fake(FAKE_LATE, 3);
+    for (int round = 0; round < ROUNDS; round++) {
+        weft_scope s = weft_scope_begin();
+        weft_tensor x = weft_to(weft_full(weft_shape(1000), round, WEFT_F32), WEFT_CUDA(0));
+        weft_tensor h = weft_keep(weft_to_async(x, WEFT_CPU));
+        pthread_t t[READERS];
+        reader r[READERS];
+        cr_assert(gpu->queued() > 0);
+        for (int i = 0; i < READERS; i++) {
+            r[i] = (reader){.h = h};
+            cr_assert_eq(pthread_create(&t[i], NULL, read_all, &r[i]), 0);
+        }
+        for (int i = 0; i < READERS; i++) {
+            pthread_join(t[i], NULL);
+            cr_assert_eq(r[i].sum, 1000 * round);
+        }
+        weft_free(h);
+        weft_scope_end(s);
+    }
+    weft_cuda_empty_cache(WEFT_CUDA(0));
+    close_fake();
+}
+
 Test(cuda_api, the_report_names_the_tensors)
 {
     gpu = fake_cuda(FAKE_LATE, 1);
