@@ -62,6 +62,8 @@ typedef struct wf_device_ops {
     void (*host_free)(void *host);
     int (*download_later)(int ordinal, void *host, const void *src, size_t n, wf_why *why);
     int (*arrive)(void *host, wf_why *why);
+    /* From one device of this table to another, without waiting; NULL: by way of the host. */
+    int (*across)(int to, void *dst, int from, const void *src, size_t n, wf_why *why);
 } wf_device_ops;
 
 /* What is in use. NULL: nothing was asked of a device yet. */

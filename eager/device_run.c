@@ -85,21 +85,31 @@ static bool is_sparse(const wf_view *v, int64_t bytes)
     return bytes > 4 * wf_view_numel(v) * (int64_t)wf_dtype_size(v->dtype) + 4096;
 }
 
+static size_t bytes_of(const wf_view *v)
+{
+    return (size_t)wf_view_numel(v) * wf_dtype_size(v->dtype);
+}
+
+/* *d: src, or its elements row-major in scratch memory of its device, *block (else NULL); given back by the caller. */
+static int make_dense(int device, wf_view *d, void **block, const wf_view *src, wf_why *why)
+{
+    *d = *src;
+    *block = NULL;
+    if (wf_view_is_contiguous(src)) {
+        return 0;
+    }
+    *block = wf_device_alloc(device, bytes_of(src), &d->data, why);
+    wf_view_make_dense(d);
+    return *block ? wf_device_copy(device, d, src, why) : why->code;
+}
+
 /* Row-major elements of src, of its type, at host. */
 static int download_dense(int device, void *host, const wf_view *src, wf_why *why)
 {
-    size_t bytes = (size_t)wf_view_numel(src) * wf_dtype_size(src->dtype);
-    if (wf_view_is_contiguous(src)) {
-        return api()->download(device - 1, host, src->data, bytes, why);
-    }
-    wf_view d = *src;
-    void *block = wf_device_alloc(device, bytes, &d.data, why);
-    if (!block) {
-        return why->code;
-    }
-    wf_view_make_dense(&d);
-    int rc = wf_device_copy(device, &d, src, why);
-    rc = rc ? rc : api()->download(device - 1, host, d.data, bytes, why);
+    wf_view d;
+    void *block;
+    int rc = make_dense(device, &d, &block, src, why);
+    rc = rc ? rc : api()->download(device - 1, host, d.data, bytes_of(src), why);
     wf_device_free(block);
     return rc;
 }
@@ -134,14 +144,9 @@ wf_storage *wf_device_storage_later(int device, size_t nbytes)
 
 int wf_device_queue_read(int device, wf_storage *st, const wf_view *src, wf_why *why)
 {
-    wf_view d = *src;
-    void *block = NULL;
-    int rc = 0;
-    if (!wf_view_is_contiguous(src)) {
-        block = wf_device_alloc(device, st->nbytes, &d.data, why);
-        wf_view_make_dense(&d);
-        rc = block ? wf_device_copy(device, &d, src, why) : why->code;
-    }
+    wf_view d;
+    void *block;
+    int rc = make_dense(device, &d, &block, src, why);
     rc = rc ? rc : api()->download_later(device - 1, st->data, d.data, st->nbytes, why);
     wf_device_free(block);
     if (!rc) {
@@ -175,7 +180,7 @@ int wf_device_read(int device, const wf_view *dst, const wf_view *src, wf_why *w
     if (dst->dtype == src->dtype && wf_view_is_contiguous(dst)) {
         return download_dense(device, dst->data, src, why);
     }
-    size_t bytes = (size_t)wf_view_numel(src) * wf_dtype_size(src->dtype);
+    size_t bytes = bytes_of(src);
     wf_view s = *src;
     s.device = WF_DEVICE_HOST;
     s.data = wf_alloc(bytes);
@@ -193,7 +198,7 @@ int wf_device_read(int device, const wf_view *dst, const wf_view *src, wf_why *w
 
 int wf_device_write(int device, const wf_view *dst, const wf_view *src, wf_why *why)
 {
-    size_t bytes = (size_t)wf_view_numel(dst) * wf_dtype_size(dst->dtype);
+    size_t bytes = bytes_of(dst);
     if (bytes == 0) {
         return 0;
     }
@@ -212,11 +217,21 @@ int wf_device_write(int device, const wf_view *dst, const wf_view *src, wf_why *
     return rc;
 }
 
-/* From one device to another by way of the host. */
+/* From one device to another; dst is dense. */
 static int move_across(const wf_view *dst, const wf_view *src, wf_why *why)
 {
-    size_t bytes = (size_t)wf_view_numel(src) * wf_dtype_size(src->dtype);
-    wf_view h = *src;
+    wf_view h;
+    void *block;
+    if (api()->across) {
+        int code = make_dense(src->device, &h, &block, src, why);
+        code = code ? code
+                    : api()->across(dst->device - 1, dst->data, src->device - 1, h.data,
+                                    bytes_of(src), why);
+        wf_device_free(block);
+        return code;
+    }
+    size_t bytes = bytes_of(src);
+    h = *src;
     h.device = WF_DEVICE_HOST;
     h.data = wf_alloc(bytes);
     if (!h.data) {
@@ -479,7 +494,7 @@ static int shadow_source(int device, shadow *s, const wf_view *v, wf_why *why)
     }
     span_of(v, &first, &bytes);
     bool sparse = is_sparse(v, bytes);
-    s->bytes = sparse ? (size_t)wf_view_numel(v) * wf_dtype_size(v->dtype) : (size_t)bytes;
+    s->bytes = sparse ? bytes_of(v) : (size_t)bytes;
     s->owned = wf_alloc(s->bytes);
     if (!s->owned) {
         return no_host_memory(why, s->bytes);
@@ -509,7 +524,7 @@ static int run_on_host(int device, wf_exec *e)
     }
     for (int i = e->nsrc; i < n && !rc; i++) {
         const wf_view *d = &e->dst[i - e->nsrc];
-        s[i] = (shadow){.view = *d, .bytes = (size_t)wf_view_numel(d) * wf_dtype_size(d->dtype)};
+        s[i] = (shadow){.view = *d, .bytes = bytes_of(d)};
         s[i].view.device = WF_DEVICE_HOST;
         s[i].view.data = s[i].owned = wf_alloc(s[i].bytes);
         rc = s[i].owned ? 0 : no_host_memory(e->why, s[i].bytes);

@@ -77,4 +77,5 @@ const wf_device_ops wf_device_gpu = {.name = "cuda",
                                      .host_alloc = wf_cuda_host_alloc,
                                      .host_free = wf_cuda_pinned_free,
                                      .download_later = wf_cuda_download_later,
-                                     .arrive = wf_cuda_arrive};
+                                     .arrive = wf_cuda_arrive,
+                                     .across = wf_cuda_copy_across};

@@ -32,6 +32,7 @@ enum {
     CU_INVALID_CONTEXT = 201,
     CU_NO_BINARY_FOR_GPU = 209,
     CU_ECC_UNCORRECTABLE = 214,
+    CU_PEER_UNSUPPORTED = 217,
     CU_NVLINK_UNCORRECTABLE = 220,
     CU_CONTAINED = 226,
     CU_INVALID_HANDLE = 400,
@@ -40,6 +41,8 @@ enum {
     CU_ILLEGAL_ADDRESS = 700,
     CU_LAUNCH_OUT_OF_RESOURCES = 701,
     CU_LAUNCH_TIMEOUT = 702,
+    CU_PEER_ALREADY_ENABLED = 704,
+    CU_PEER_NOT_ENABLED = 705,
     CU_CONTEXT_IS_DESTROYED = 709,
     CU_ASSERT = 710,
     CU_HARDWARE_STACK = 714,
@@ -155,6 +158,8 @@ typedef struct cu_access {
 
 /* These may be missing; what they make possible is then done another way or refused. */
 #define CU_OPTIONAL_FUNCTIONS(F)                                                                   \
+    F(peer_can, "cuDeviceCanAccessPeer", (int *can, cu_device device, cu_device peer))             \
+    F(peer_enable, "cuCtxEnablePeerAccess", (cu_handle peer_context, unsigned flags))              \
     F(vm_granularity, "cuMemGetAllocationGranularity",                                             \
       (size_t * granularity, const cu_memory_props *props, int option))                            \
     F(vm_reserve, "cuMemAddressReserve",                                                           \

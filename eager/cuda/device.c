@@ -147,6 +147,10 @@ static int close_device(wf_cuda_device *d, wf_why *why)
     wf_cuda_words_close(d);
     wf_cuda_streams_close(d);
     wf_cu->context_release(d->id);
+    for (int i = 0; i < WF_CUDA_DEVICES; i++) { /* access went with the context */
+        atomic_store(&devices[i].peer[d->ordinal], 0);
+        atomic_store(&d->peer[i], 0);
+    }
     d->usable = false;
     d->last[0] = '\0';
     d->generation++;

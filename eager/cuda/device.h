@@ -81,8 +81,10 @@ struct wf_cuda_device {
     pthread_mutex_t label_lock; /* of the next two; the last lock taken */
     char last[WF_CUDA_LABEL];   /* what was queued last */
     bool broken_reported;
-    _Atomic int modules; /* alive */
-    _Atomic int broken;  /* the sticky error, 0: none */
+    _Atomic uint8_t
+        peer[WF_CUDA_DEVICES]; /* how copies from that device get here: peer.c; 0: not asked yet */
+    _Atomic int modules;       /* alive */
+    _Atomic int broken;        /* the sticky error, 0: none */
 };
 
 /* The opened driver; only after a device was opened. */

@@ -121,6 +121,8 @@ int wf_cuda_download_later(int ordinal, void *host, const void *src, size_t n, w
 int wf_cuda_arrive(void *host, wf_why *why);
 /* Device to device; the ranges must not overlap. */
 int wf_cuda_move(int ordinal, void *dst, const void *src, size_t n, wf_why *why);
+/* From one device to another, in the order of the current streams of both; does not wait. */
+int wf_cuda_copy_across(int to, void *dst, int from, const void *src, size_t n, wf_why *why);
 int wf_cuda_clear(int ordinal, void *dst, size_t n, wf_why *why);
 /* Waits for all streams of the device. Deferred errors come out here, once. */
 int wf_cuda_synchronize(int ordinal, wf_why *why);

@@ -33,6 +33,9 @@ SAME(CU_INVALID_IMAGE, CUDA_ERROR_INVALID_IMAGE)
 SAME(CU_INVALID_CONTEXT, CUDA_ERROR_INVALID_CONTEXT)
 SAME(CU_NO_BINARY_FOR_GPU, CUDA_ERROR_NO_BINARY_FOR_GPU)
 SAME(CU_ECC_UNCORRECTABLE, CUDA_ERROR_ECC_UNCORRECTABLE)
+SAME(CU_PEER_UNSUPPORTED, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED)
+SAME(CU_PEER_ALREADY_ENABLED, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+SAME(CU_PEER_NOT_ENABLED, CUDA_ERROR_PEER_ACCESS_NOT_ENABLED)
 SAME(CU_NVLINK_UNCORRECTABLE, CUDA_ERROR_NVLINK_UNCORRECTABLE)
 SAME(CU_INVALID_HANDLE, CUDA_ERROR_INVALID_HANDLE)
 SAME(CU_NOT_FOUND, CUDA_ERROR_NOT_FOUND)
@@ -125,6 +128,8 @@ SAME(sizeof(cu_location), sizeof(CUmemLocation))
     F(function_get, cuFuncGetAttribute)                                                            \
     F(launch, cuLaunchKernel)                                                                      \
     F(host_function, cuLaunchHostFunc)                                                             \
+    F(peer_can, cuDeviceCanAccessPeer)                                                             \
+    F(peer_enable, cuCtxEnablePeerAccess)                                                          \
     F(vm_granularity, cuMemGetAllocationGranularity)                                               \
     F(vm_reserve, cuMemAddressReserve)                                                             \
     F(vm_unreserve, cuMemAddressFree)                                                              \

@@ -148,6 +148,13 @@ static void set_vm(bool on)
     api_unlock();
 }
 
+static void set_peers(bool on)
+{
+    api_lock();
+    fake.no_peers = !on;
+    api_unlock();
+}
+
 static void break_device(int result)
 {
     api_lock();
@@ -229,6 +236,7 @@ __attribute__((visibility("default"))) const fake_driver fake_driver_control = {
     .order = set_order,
     .guard = set_guard,
     .vm = set_vm,
+    .peers = set_peers,
     .calls = api_calls,
     .fail = api_fail,
     .failed = api_failed,

@@ -75,6 +75,7 @@ typedef struct stream {
 } stream;
 
 typedef struct event {
+    int device;
     record *last;
     struct graph *captured; /* the recording it belongs to */
 } event;
@@ -95,6 +96,8 @@ typedef struct state {
     clock_vector host; /* what the host has waited for */
     cu_result broken[MAX_DEVICES];
     cu_result break_next;
+    bool no_peers;                       /* no device reaches another's memory */
+    bool peer[MAX_DEVICES][MAX_DEVICES]; /* [i][j]: i was allowed to reach j's */
     int retained[MAX_DEVICES];
     int64_t alive[N_KINDS];
     int64_t races;

@@ -140,6 +140,7 @@ EXPORT cu_result cuGetErrorName(cu_result error, const char **name)
         {CU_NOT_READY, "CUDA_ERROR_NOT_READY"},
         {CU_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS"},
         {CU_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED"},
+        {CU_PEER_UNSUPPORTED, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"},
         {CU_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
         {CU_CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
         {CU_CAPTURE_ISOLATION, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"},
@@ -250,8 +251,31 @@ EXPORT cu_result cuDevicePrimaryCtxRelease_v2(cu_device device)
         run_all(device);
         handle_drop(contexts[device]);
         contexts[device] = NULL;
+        for (int i = 0; i < MAX_DEVICES; i++) {
+            fake.peer[device][i] = fake.peer[i][device] = false;
+        }
     }
     return leave(CU_OK);
+}
+
+EXPORT cu_result cuDeviceCanAccessPeer(int *can, cu_device device, cu_device peer)
+{
+    ENTER(peer_can);
+    *can = !fake.no_peers && device != peer;
+    return leave(device < fake.devices && peer < fake.devices ? CU_OK : CU_INVALID_DEVICE);
+}
+
+EXPORT cu_result cuCtxEnablePeerAccess(cu_handle peer_context, unsigned flags)
+{
+    ENTER_CONTEXT(peer_enable);
+    const int *held = handle_get(peer_context, CONTEXT);
+    if (!held || flags) {
+        return leave(held ? CU_INVALID_VALUE : CU_INVALID_CONTEXT);
+    }
+    bool *on = &fake.peer[current][held - fake.retained];
+    cu_result r = fake.no_peers ? CU_PEER_UNSUPPORTED : *on ? CU_PEER_ALREADY_ENABLED : CU_OK;
+    *on = *on || r == CU_OK;
+    return leave(r);
 }
 
 EXPORT cu_result cuCtxSetCurrent(cu_handle context)
@@ -362,6 +386,9 @@ EXPORT cu_result cuEventCreate(cu_handle *out, unsigned flags)
 {
     ENTER_CONTEXT(event_create);
     event *e = flags <= 3 ? calloc(1, sizeof *e) : NULL;
+    if (e) {
+        e->device = current;
+    }
     *out = e ? handle_new(EVENT, e) : NULL;
     if (!*out) {
         free(e);
@@ -388,7 +415,8 @@ EXPORT cu_result cuEventRecord(cu_handle h, cu_handle sh)
     ENTER_CONTEXT(event_record);
     event *e = handle_get(h, EVENT);
     stream *s = handle_get(sh, STREAM);
-    return leave(e && s ? record_event(s, e) : CU_INVALID_HANDLE);
+    bool fit = e && s && e->device == s->device && s->device == current;
+    return leave(fit ? record_event(s, e) : CU_INVALID_HANDLE);
 }
 
 EXPORT cu_result cuEventQuery(cu_handle h)
@@ -494,7 +522,7 @@ static cu_result queue_copy(cu_handle sh, uint64_t dst, uint64_t src, size_t siz
                             bool src_device, const char *what)
 {
     stream *s = handle_get(sh, STREAM);
-    if (!s) {
+    if (!s || s->device != current) {
         return CU_INVALID_HANDLE;
     }
     if (size == 0) {
@@ -541,8 +569,12 @@ EXPORT cu_result cuMemcpyPeerAsync(cu_address dst, cu_handle dst_context, cu_add
                                    cu_handle src_context, size_t size, cu_handle s)
 {
     ENTER_CONTEXT(copy_peer);
-    if (!handle_get(dst_context, CONTEXT) || !handle_get(src_context, CONTEXT)) {
+    const int *to = handle_get(dst_context, CONTEXT), *from = handle_get(src_context, CONTEXT);
+    if (!to || !from) {
         return leave(CU_INVALID_CONTEXT);
+    }
+    if (memory_device(dst) != to - fake.retained || memory_device(src) != from - fake.retained) {
+        return leave(CU_INVALID_VALUE);
     }
     return leave(queue_copy(s, dst, src, size, true, true, "copy between devices"));
 }
@@ -665,7 +697,7 @@ EXPORT cu_result cuLaunchKernel(cu_handle h, unsigned grid_x, unsigned grid_y, u
     ENTER_CONTEXT(launch);
     kernel *k = handle_get(h, FUNCTION);
     stream *s = handle_get(sh, STREAM);
-    if (!k || !s || extra) {
+    if (!k || !s || extra || s->device != current) {
         return leave(extra ? CU_INVALID_VALUE : CU_INVALID_HANDLE);
     }
     op *o = op_new(OP_KERNEL, s, k->name);

@@ -50,6 +50,8 @@ typedef struct fake_driver {
     void (*guard)(bool on);
     /* Whether the virtual memory functions work; before the runtime opens the device. */
     void (*vm)(bool on);
+    /* Whether devices reach each other's memory; at first they do. */
+    void (*peers)(bool on);
     /* Calls of an entry point ("cuMemAlloc_v2"; NULL: of all) since the start. */
     int64_t (*calls)(const char *symbol);
     /* The n-th next call (1: the next) of symbol (NULL: of any) returns `result`; n = 0: none. */
