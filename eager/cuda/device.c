@@ -66,7 +66,8 @@ static bool start(wf_cuda_device *d, int ordinal)
         return false;
     }
     if (ordinal >= wf_cuda_count()) {
-        snprintf(d->missing, sizeof d->missing, "the CUDA driver lists %d device%s",
+        snprintf(d->missing, sizeof d->missing,
+                 "the CUDA driver lists %d device%s; CUDA_VISIBLE_DEVICES may hide others",
                  wf_cuda_count(), wf_cuda_count() == 1 ? "" : "s");
         return false;
     }

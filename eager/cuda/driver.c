@@ -14,6 +14,7 @@
 
 /* The oldest driver whose interface is the one in api.h: 12.0. */
 enum { OLDEST_DRIVER = 12000 };
+#define NEWER "install NVIDIA's driver 525 or later"
 
 static wf_cuda_driver functions;
 static bool loaded;
@@ -33,19 +34,22 @@ static bool start(wf_cuda_driver *d)
     cu_result r = d->driver_version(&d->version);
     if (r == CU_OK && d->version < OLDEST_DRIVER) {
         snprintf(missing, sizeof missing,
-                 "the CUDA driver is version %d.%d, too old: 12.0 or later is needed",
+                 "the CUDA driver is version %d.%d, too old: 12.0 or later is needed; " NEWER,
                  d->version / 1000, d->version % 1000 / 10);
         return false;
     }
     r = r == CU_OK ? d->init(0) : r;
     r = r == CU_OK ? d->device_count(&d->devices) : r;
     if (r != CU_OK && r != CU_NO_DEVICE) {
-        snprintf(missing, sizeof missing, "the CUDA driver does not start: %s",
+        snprintf(missing, sizeof missing,
+                 "the CUDA driver does not start: %s; nvidia-smi may say more",
                  wf_cuda_result_name(r));
         return false;
     }
     if (r == CU_NO_DEVICE || d->devices <= 0) {
-        snprintf(missing, sizeof missing, "the CUDA driver is there, but finds no GPU");
+        snprintf(missing, sizeof missing,
+                 "the CUDA driver is there, but finds no GPU; nvidia-smi lists them, "
+                 "CUDA_VISIBLE_DEVICES may hide them");
         return false;
     }
     return true;
@@ -61,7 +65,11 @@ static bool load(void)
     const char *name = *path ? path : "libcuda.so.1";
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library) {
-        snprintf(missing, sizeof missing, "the CUDA driver (%.200s) is not found", name);
+        snprintf(
+            missing, sizeof missing,
+            "the CUDA driver (%.110s) is not found; install NVIDIA's driver, or name its file in "
+            "WEFT_CUDA_DRIVER",
+            name);
         return false;
     }
     wf_cuda_driver *d = &functions;
@@ -73,8 +81,8 @@ static bool load(void)
     CU_FUNCTIONS(F)
 #undef F
     if (absent) {
-        snprintf(missing, sizeof missing, "the CUDA driver (%.200s) lacks %s: too old", name,
-                 absent);
+        snprintf(missing, sizeof missing, "the CUDA driver (%.110s) lacks %s: too old; " NEWER,
+                 name, absent);
         return false;
     }
 #define F(field, symbol, params) lookup(library, symbol, &d->field);

@@ -47,8 +47,11 @@ int wf_cuda_module_new(int ordinal, const void *image, size_t n, wf_cuda_module 
     cu_result r = wf_cu->module_load(&m->handle, image);
     if (r == CU_NO_BINARY_FOR_GPU || r == CU_INVALID_IMAGE) {
         wf_mfree(m);
-        return wf_fail(why, WEFT_EUNSUPPORTED, "the kernel image is not for %s (%s): %s",
-                       d->info.arch, d->info.name, wf_cuda_result_name(r));
+        return wf_fail(why, WEFT_EUNSUPPORTED,
+                       "driver %d.%d does not take a kernel for %s: %s; "
+                       "update it, or name an older NVRTC in WEFT_NVRTC",
+                       d->info.driver / 1000, d->info.driver % 1000 / 10, d->info.arch,
+                       wf_cuda_result_name(r));
     }
     int code = wf_cuda_check(d, r, "cuModuleLoadData", why);
     if (code) {

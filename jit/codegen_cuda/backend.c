@@ -13,6 +13,8 @@
 #include "jit/codegen_cuda/render.h"
 #include "jit/ir/thread_text.h"
 
+enum { INVALID_OPTION = 5 }; /* NVRTC_ERROR_INVALID_OPTION */
+
 /* The functions of nvrtc.h that are used; all return 0 for success. */
 typedef struct nvrtc_program *program;
 static struct {
@@ -113,7 +115,11 @@ static void open_library(void)
 static int available(wf_why *why)
 {
     pthread_once(&once, open_library);
-    return ready ? 0 : wf_fail(why, WEFT_EUNSUPPORTED, "no NVRTC: %s", reason);
+    return ready ? 0
+                 : wf_fail(why, WEFT_EUNSUPPORTED,
+                           "no NVRTC to compile it (install the CUDA toolkit, or set WEFT_NVRTC or "
+                           "CUDA_HOME): %s",
+                           reason);
 }
 
 static void keep_log(program p)
@@ -168,7 +174,11 @@ static int compile(const wf_target *target, const wf_text *text, wf_blob *out, w
     const int code = nvrtc.compile(p, (int)(sizeof options / sizeof *options), options);
     keep_log(p);
     status = code == 0 ? take_cubin(p, out, why)
-                       : wf_fail(why, WEFT_EUNSUPPORTED, "NVRTC (%d): %.200s", code, wf_cu_log());
+             : code == INVALID_OPTION
+                 ? wf_fail(why, WEFT_EUNSUPPORTED,
+                           "NVRTC %s does not know %s: name a newer one in WEFT_NVRTC or CUDA_HOME",
+                           version, target->arch)
+                 : wf_fail(why, WEFT_EUNSUPPORTED, "NVRTC (%d): %.200s", code, wf_cu_log());
     nvrtc.destroy(&p);
     return status;
 }

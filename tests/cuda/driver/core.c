@@ -101,6 +101,7 @@ static void reset(int devices, size_t memory)
     int order = fake.order;
     bool guard = fake.guard, vm = fake.vm;
     uint64_t random = fake.random;
+    int version = fake.version, arch = fake.arch;
     size_t had = fake.memory;
     int count = fake.devices;
     drop_objects();
@@ -109,6 +110,8 @@ static void reset(int devices, size_t memory)
     fake.guard = guard;
     fake.vm = vm;
     fake.random = random;
+    fake.version = version;
+    fake.arch = arch;
     fake.devices = devices > 0 ? devices : count;
     fake.memory = memory ? memory : had;
     api_reset();
@@ -269,4 +272,6 @@ __attribute__((constructor)) static void start(void)
     fake.memory = (size_t)number("FAKE_CUDA_MEMORY", (uint64_t)1 << 30);
     fake.guard = number("FAKE_CUDA_GUARD", 1) != 0;
     fake.vm = number("FAKE_CUDA_VM", 1) != 0;
+    fake.version = (int)number("FAKE_CUDA_VERSION", 13000);
+    fake.arch = (int)number("FAKE_CUDA_ARCH", 90);
 }

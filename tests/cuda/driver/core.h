@@ -91,6 +91,7 @@ typedef struct state {
     size_t memory;
     int order;
     bool guard, vm;
+    int version, arch; /* of the driver, of the devices: 90 is sm_90 */
     uint64_t random;
     stream streams[MAX_STREAMS];
     clock_vector host; /* what the host has waited for */

@@ -119,7 +119,7 @@ EXPORT cu_result cuInit(unsigned flags)
 EXPORT cu_result cuDriverGetVersion(int *version)
 {
     ENTER(driver_version);
-    *version = 13000;
+    *version = fake.version;
     return leave(CU_OK);
 }
 
@@ -210,10 +210,10 @@ EXPORT cu_result cuDeviceGetAttribute(int *value, int attribute, cu_device devic
         *value = 1;
         break;
     case CU_ATTR_MAJOR:
-        *value = 9;
+        *value = fake.arch / 10;
         break;
     case CU_ATTR_MINOR:
-        *value = 0;
+        *value = fake.arch % 10;
         break;
     case CU_ATTR_SHARED_OPTIN:
         *value = 227 << 10;

@@ -85,6 +85,10 @@ static bool check_options(program p, int n, const char *const *options)
         snprintf(p->log, sizeof p->log, "fake NVRTC: fast math");
         return false;
     }
+    if (has_option(n, options, "--gpu-architecture=sm_999")) {
+        snprintf(p->log, sizeof p->log, "fake NVRTC: an architecture of the future");
+        return false;
+    }
     p->contract = has_option(n, options, "--fmad=true");
     return true;
 }

@@ -1,0 +1,175 @@
+/*
+ * tests/cuda/test_cuda_missing.c -- what a GPU needs and a machine lacks: each is an error value that says what to do, and
+ * programs on the CPU go on.
+ */
+#include "tests/cuda/cuda_support.h"
+
+#include "tests/support/support.h"
+#include "weft/weft.h"
+
+enum { N = 6 };
+
+static void check_cpu(void)
+{
+    float v[N];
+    weft_tensor x = weft_arange(0, N, 1, WEFT_F32);
+    cr_assert_eq(weft_to_array(weft_mul(x, x), v, N, WEFT_F32), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(v[N - 1], (N - 1) * (N - 1));
+    cr_assert(weft_ok(weft_to(x, WEFT_CPU)));
+}
+
+static void check_says(const char *text, const char *what, const char *remedy)
+{
+    cr_assert(strstr(text, what), "not '%s': %s", what, text);
+    cr_assert(strstr(text, remedy), "not '%s': %s", remedy, text);
+}
+
+/* Nothing gets to the device, by whatever way, and everybody says why. */
+static void check_no_device(weft_device d, const char *what, const char *remedy)
+{
+    weft_tensor x = weft_ones(weft_shape(N), WEFT_F32), t = weft_to(x, d);
+    check_error("to", t, WEFT_EUNSUPPORTED, "cuda:");
+    check_says(weft_error_text(t), what, remedy);
+    check_says(weft_cuda_missing(d), what, remedy);
+    cr_assert_eq(weft_set_default_device(d), WEFT_EUNSUPPORTED);
+    check_says(weft_last_error(), what, remedy);
+    cr_assert_eq(weft_synchronize(d), WEFT_EUNSUPPORTED);
+    check_says(weft_last_error(), what, remedy);
+    t = weft_to_async(x, d);
+    check_error("to_async", t, WEFT_EUNSUPPORTED, what);
+    cr_assert_eq(weft_default_device().kind, WEFT_DEVICE_CPU);
+    check_cpu();
+}
+
+static void with(const char *name, const char *value)
+{
+    cr_assert_eq(setenv(name, value, 1), 0);
+}
+
+Test(cuda_missing, no_driver)
+{
+    with("WEFT_CUDA_DRIVER", "/nowhere/libcuda.so.1");
+    check_no_device(WEFT_CUDA(0), "(/nowhere/libcuda.so.1) is not found",
+                    "install NVIDIA's driver");
+}
+
+Test(cuda_missing, an_old_driver)
+{
+    with("FAKE_CUDA_VERSION", "11080");
+    fake_cuda(FAKE_LATE, 1);
+    check_no_device(WEFT_CUDA(0), "version 11.8, too old: 12.0", "driver 525 or later");
+}
+
+Test(cuda_missing, a_library_without_the_functions)
+{
+    with("WEFT_CUDA_DRIVER", "libm.so.6");
+    check_no_device(WEFT_CUDA(0), "lacks cu", "driver 525 or later");
+}
+
+Test(cuda_missing, a_driver_that_does_not_start)
+{
+    const fake_driver *fake = fake_cuda(FAKE_LATE, 1);
+    fake->fail("cuInit", 1, 999);
+    check_no_device(WEFT_CUDA(0), "does not start: CUDA_ERROR_UNKNOWN", "nvidia-smi");
+}
+
+Test(cuda_missing, no_device)
+{
+    with("FAKE_CUDA_DEVICES", "0");
+    fake_cuda(FAKE_LATE, 1);
+    check_no_device(WEFT_CUDA(0), "finds no GPU", "CUDA_VISIBLE_DEVICES");
+    cr_assert_eq(weft_cuda_count(), 0);
+}
+
+Test(cuda_missing, no_such_device)
+{
+    with_fake(FAKE_LATE, 1);
+    check_no_device(WEFT_CUDA(1), "lists 1 device", "CUDA_VISIBLE_DEVICES");
+    weft_tensor x = weft_to(weft_ones(weft_shape(N), WEFT_F32), WEFT_CUDA(0));
+    cr_assert_eq(weft_item_f64(weft_slice(x, 0, 0, 1, 1)), 1, "the other one works");
+}
+
+Test(cuda_missing, an_old_device)
+{
+    with("FAKE_CUDA_ARCH", "61");
+    fake_cuda(FAKE_LATE, 1);
+    check_no_device(WEFT_CUDA(0), "is sm_61", "compute capability 7.0 or later is needed");
+}
+
+/* The device is there, its tensors come and go, but no kernel can be made: ops fail and say why, and so they do again. */
+static void check_no_kernels(const char *what, const char *remedy)
+{
+    weft_device d = WEFT_CUDA(0);
+    float v[N];
+    with_fake(FAKE_LATE, 1);
+    weft_tensor x = weft_to(weft_arange(0, N, 1, WEFT_F32), d);
+    cr_assert(weft_ok(x), "%s", weft_last_error());
+    for (int i = 0; i < 2; i++) {
+        weft_tensor y = weft_mul(x, x);
+        check_error("mul", y, WEFT_EUNSUPPORTED, what);
+        check_says(weft_error_text(y), what, remedy);
+        cr_assert_eq(weft_mul_(x, weft_f(2)), WEFT_EUNSUPPORTED);
+        check_says(weft_last_error(), what, remedy);
+        y = weft_sum(x);
+        check_error("sum", y, WEFT_EUNSUPPORTED, what);
+    }
+    weft_tensor h = weft_to(x, WEFT_CPU);
+    cr_assert_eq(weft_to_array(weft_mul(h, h), v, N, WEFT_F32), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(v[N - 1], (N - 1) * (N - 1), "on the host it goes on");
+    check_cpu();
+}
+
+Test(cuda_missing, no_nvrtc)
+{
+    with("WEFT_NVRTC", "/nowhere/libnvrtc.so");
+    check_no_kernels("no NVRTC", "WEFT_NVRTC or CUDA_HOME");
+}
+
+Test(cuda_missing, a_library_that_is_no_nvrtc)
+{
+    with("WEFT_NVRTC", "libm.so.6");
+    check_no_kernels("libnvrtc has no nvrtcCreateProgram", "WEFT_NVRTC or CUDA_HOME");
+}
+
+Test(cuda_missing, an_nvrtc_that_does_not_know_the_device)
+{
+    with("FAKE_CUDA_ARCH", "999");
+    with("WEFT_NVRTC", WEFT_FAKE_NVRTC);
+    check_no_kernels("does not know sm_999", "name a newer one in WEFT_NVRTC");
+}
+
+Test(cuda_missing, a_driver_that_refuses_the_image)
+{
+    with("WEFT_NVRTC", WEFT_FAKE_NVRTC);
+    with_fake(FAKE_LATE, 1);
+    weft_tensor x = weft_to(weft_arange(0, N, 1, WEFT_F32), WEFT_CUDA(0));
+    gpu->fail("cuModuleLoadData", 1, 209);
+    weft_tensor y = weft_mul(x, x);
+    check_error("mul", y, WEFT_EUNSUPPORTED, "CUDA_ERROR_NO_BINARY_FOR_GPU");
+    check_says(weft_error_text(y), "driver 13.0 does not take a kernel for sm_90",
+               "an older NVRTC in WEFT_NVRTC");
+    cr_assert(weft_ok(weft_add(x, x)), "another kernel: %s", weft_last_error());
+    cr_assert_eq(weft_item_f64(weft_slice(weft_to(x, WEFT_CPU), 0, N - 1, N, 1)), N - 1);
+    check_cpu();
+}
+
+/* Operands on two devices are named, and what to do is said; neither is harmed. */
+Test(cuda_missing, tensors_on_the_wrong_device)
+{
+    with("FAKE_CUDA_DEVICES", "2");
+    with("WEFT_NVRTC", WEFT_FAKE_NVRTC);
+    with_fake(FAKE_LATE, 1);
+    weft_tensor h = weft_ones(weft_shape(N), WEFT_F32), a = weft_to(h, WEFT_CUDA(0)),
+                b = weft_to(h, WEFT_CUDA(1));
+    weft_tensor y = weft_add(a, b);
+    check_error("two GPUs", y, WEFT_EINVALID, "operand 0 on cuda:0, operand 1 on cuda:1");
+    check_says(weft_error_text(y), "two devices", "weft_to(x, device)");
+    y = weft_matmul(weft_reshape(h, weft_shape(2, 3)), weft_reshape(a, weft_shape(3, 2)));
+    check_error("host and GPU", y, WEFT_EINVALID, "operand 0 on cpu, operand 1 on cuda:0");
+    cr_assert_eq(weft_add_(h, a), WEFT_EINVALID);
+    check_says(weft_last_error(), "cuda:0", "weft_to(x, device)");
+    cr_assert_null(weft_data(a));
+    check_says(weft_last_error(), "the memory is on cuda:0", "weft_to(x, WEFT_CPU)");
+    cr_assert_eq(weft_item_f64(weft_sum(weft_add(a, weft_to(b, WEFT_CUDA(0))))), 2 * N);
+    check_cpu();
+}
