@@ -29,9 +29,9 @@ enum {
      * pieces of few rows of that source are read, as many rows at once as make a line. */
     BAND = 16,
     PAST_BAND = 128,
+    TURNED_ROWS = 128,
     TURNED_COLS = 256,
     LEAST_COLS = 64,
-    PAST_ROWS = 128,
     PAST_COLS = 128,
     PAST_RUN = 64, /* bytes */
     ROW_BYTES = TURNED_COLS * 8,
@@ -57,6 +57,7 @@ typedef struct run {
     int64_t band;        /* row by row, that many at a time: see turned_block; else 0 */
     bool stream, direct; /* direct: no operand needs a cast or a gather */
     bool past;           /* the kernel itself stores past the caches */
+    bool in_place;       /* a destination is a source, too */
     int32_t slot[WF_WALK_OPS +
                  1]; /* where an operand's scratch tile starts; the last: values not yet cast */
 } run;
@@ -67,6 +68,7 @@ typedef struct chunk {
     /* what scratch tile of a source holds: rows that are read again need no second load */
     const char *held[WF_WALK_OPS];
     int64_t held_rows[WF_WALK_OPS], held_cols[WF_WALK_OPS];
+    int through; /* the source whose tile is the result's memory; -1: all have scratch */
 } chunk;
 
 /* Values of type `from` are values of type `to` as they lie in memory. (DEFAULT: nobody reads them; the
@@ -113,7 +115,7 @@ static const void *load(chunk *c, const wf_block *b, int k, unsigned *bcast)
     const wf_cast_fn cast = r->k->cast[to][from];
     const bool same = same_bits(from, to);
     const int64_t n = b->rows * b->cols;
-    char *tile = c->scratch + r->slot[o];
+    char *tile = k == c->through ? b->ptr[0] : c->scratch + r->slot[o];
     if ((b->col[o] == 0 || b->cols == 1) && (b->row[o] == 0 || b->rows == 1)) {
         *bcast |= n > 1 ? 1u << k : 0;
         if (same)
@@ -126,9 +128,11 @@ static const void *load(chunk *c, const wf_block *b, int k, unsigned *bcast)
         wf_look_ahead(b->ptr[o], n * r->w->op[o].esize);
     if (packed && same)
         return b->ptr[o];
-    if (c->held[k] == b->ptr[o] && c->held_rows[k] == b->rows && c->held_cols[k] == b->cols)
+    const bool keeps = k != c->through;
+    if (keeps && c->held[k] == b->ptr[o] && c->held_rows[k] == b->rows &&
+        c->held_cols[k] == b->cols)
         return tile;
-    c->held[k] = b->ptr[o];
+    c->held[k] = keeps ? b->ptr[o] : NULL;
     c->held_rows[k] = b->rows;
     c->held_cols[k] = b->cols;
     if (packed) {
@@ -299,19 +303,41 @@ static void run_band(chunk *c, const wf_block *b, const band *d)
     }
 }
 
-/* A block in which some source is transposed: that one goes through scratch, so many rows at a time as stay in the
- * first cache; the others and the results are read and written where they lie. */
-static void turned_block(chunk *c, wf_block *b)
+/* A transposed source of the block that can be turned in the result's memory, of which every element is then read
+ * once more before it is written; -1: there is none, or rows of the result do not follow each other. */
+static int find_through(const run *r, const wf_block *b)
+{
+    const wf_tiles *t = r->t;
+    const int to = t->dst[0].dtype;
+    if (r->stream || r->in_place || !is_packed(b, 0) || !same_bits(t->dst_type[0], to))
+        return -1;
+    for (int k = 0; k < t->nsrc; k++)
+        if (t->src_type[k] != WEFT_DTYPE_DEFAULT && same_bits(t->src_type[k], to) &&
+            b->row[1 + k] == 1 && b->col[1 + k] > 1)
+            return k;
+    return -1;
+}
+
+/* A block in which some source is transposed: that one goes through scratch, or the result, so many rows at a time as
+ * stay in the first cache; the others and the results are read and written where they lie. */
+static void turned_block(chunk *c, const wf_block *whole)
 {
     const run *r = c->r;
-    const int64_t rows = b->rows;
+    wf_block b;
     band d;
-    for (int64_t i = 0; i < rows; i += r->band) {
-        b->rows = rows - i < r->band ? rows - i : r->band;
-        load_band(c, b, &d);
-        run_band(c, b, &d);
+    b.cols = whole->cols;
+    for (int k = 0; k < r->w->nops; k++) {
+        b.ptr[k] = whole->ptr[k];
+        b.row[k] = whole->row[k];
+        b.col[k] = whole->col[k];
+    }
+    c->through = find_through(r, whole);
+    for (int64_t i = 0; i < whole->rows; i += r->band) {
+        b.rows = whole->rows - i < r->band ? whole->rows - i : r->band;
+        load_band(c, &b, &d);
+        run_band(c, &b, &d);
         for (int k = 0; k < r->w->nops; k++)
-            b->ptr[k] += r->band * b->row[k] * r->w->op[k].esize;
+            b.ptr[k] += r->band * b.row[k] * r->w->op[k].esize;
     }
 }
 
@@ -321,8 +347,7 @@ static void do_block(void *arg, const wf_block *b)
     const run *r = c->r;
     const wf_tiles *t = r->t;
     if (r->band) {
-        wf_block own = *b;
-        turned_block(c, &own);
+        turned_block(c, b);
         return;
     }
     if (r->direct && r->stream) {
@@ -362,6 +387,7 @@ static void do_chunk(void *arg, int64_t begin, int64_t end)
     chunk c;
     c.r = r;
     c.scratch = scratch;
+    c.through = -1;
     for (int k = 0; k < r->t->nsrc; k++)
         c.held[k] = NULL;
     const int64_t last = end * r->per_chunk;
@@ -382,9 +408,20 @@ static bool all_direct(const wf_tiles *t, const wf_walk *w)
     return direct;
 }
 
-/* Stores past the caches pay for more data than the caches hold, and if no destination is read as well. */
-static bool leaves_caches(const wf_tiles *t, const wf_walk *w)
+/* Is some destination read as well? */
+static bool is_in_place(const wf_tiles *t)
 {
+    for (int k = 0; k < t->ndst; k++)
+        for (int j = 0; j < t->nsrc; j++)
+            if (t->dst[k].data == t->src[j].data && t->src_type[j] != WEFT_DTYPE_DEFAULT)
+                return true;
+    return false;
+}
+
+/* Stores past the caches pay for more data than the caches hold, and if no destination is read as well. */
+static bool leaves_caches(const run *r)
+{
+    const wf_walk *w = r->w;
     int64_t bytes = 0;
     for (int k = 0; k < w->nops; k++) {
         int64_t n = 1;
@@ -392,13 +429,7 @@ static bool leaves_caches(const wf_tiles *t, const wf_walk *w)
             n *= w->op[k].strides[i] ? w->dims[i] : 1;
         bytes += n * w->op[k].esize;
     }
-    if (bytes < STREAM_FROM)
-        return false;
-    for (int k = 0; k < t->ndst; k++)
-        for (int j = 0; j < t->nsrc; j++)
-            if (t->dst[k].data == t->src[j].data && t->src_type[j] != WEFT_DTYPE_DEFAULT)
-                return false;
-    return true;
+    return bytes >= STREAM_FROM && !r->in_place;
 }
 
 /* Blocks for a transposed source, if there is one and a row of the result is worth a call: long pieces of the source
@@ -436,7 +467,7 @@ static void cut_turned(run *r, wf_walk *w)
     if (fits < LEAST)
         return;
     r->band = fits < most ? fits : most;
-    wf_walk_cut_turned(w, r->stream ? PAST_ROWS : r->band, cols);
+    wf_walk_cut_turned(w, TURNED_ROWS, cols);
     r->slot[0] = 0;
     for (int k = 1; k < w->nops; k++)
         r->slot[k] = 2 * ROW_BYTES + r->slot[k] * (int32_t)(r->band * cols * size);
@@ -453,9 +484,13 @@ void wf_tiles_run(const wf_tiles *t)
         views[t->ndst + k] = &t->src[k];
     if (!wf_walk_init(&w, t->ndst + t->nsrc, views))
         return;
-    run r = {.t = t, .k = wf_kernels_now(), .w = &w, .direct = all_direct(t, &w)};
+    run r = {.t = t,
+             .k = wf_kernels_now(),
+             .w = &w,
+             .direct = all_direct(t, &w),
+             .in_place = is_in_place(t)};
     /* Not by way of scratch for rows that compute: there plain stores overlap better. */
-    const bool leaves = leaves_caches(t, &w);
+    const bool leaves = leaves_caches(&r);
     r.stream = leaves && t->grain >= GRAIN_CHEAP;
     r.past = leaves && r.direct && t->past && !r.stream;
     r.tile = TILE;

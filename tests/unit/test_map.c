@@ -148,6 +148,39 @@ Test(map, bands_of_transposed_operands)
     }
 }
 
+/* A transposed operand is turned in the result's memory, if that is its own: not what a block of other rows left there,
+ * and not where the result is an operand. */
+Test(map, turned_in_the_result)
+{
+    static const int64_t square[2] = {16, 128}, dims[3] = {3, 16, 128};
+    const int most = isa_most();
+    for (int in_place = 0; in_place < 2; in_place++) {
+        operand x = make(WEFT_F32, 3, dims, CONTIGUOUS), d = make(WEFT_F32, 3, dims, CONTIGUOUS);
+        operand y = make(WEFT_F32, 2, square, TRANSPOSED);
+        fill_random(&x);
+        fill_random(&y);
+        wf_view v[2] = {x.v, x.v}, to = in_place ? x.v : d.v;
+        v[1].data = y.v.data;
+        for (int i = 0; i < 3; i++)
+            v[1].strides[i] = i > 0 ? y.v.strides[i - 1] : 0;
+        char *want = malloc((size_t)wf_view_numel(&to) * 8), *keep = malloc(x.bytes);
+        cr_assert(want && keep);
+        memcpy(keep, x.base, x.bytes);
+        reference(WF_OP_SUB, WEFT_F32, &to, 2, v, want);
+        for (int isa = 0; isa <= most; isa++) {
+            wf_set_isa(isa);
+            memcpy(x.base, keep, x.bytes);
+            cr_assert_eq(wf_exec_map(WF_OP_SUB, WEFT_F32, &to, 2, v), 0);
+            compare(WF_OP_SUB, &to, want, in_place ? "in place" : "repeated");
+        }
+        free(x.base);
+        free(y.base);
+        free(d.base);
+        free(want);
+        free(keep);
+    }
+}
+
 /* So large that results are stored past the caches: small whole numbers, whose sums are exact in every type. */
 Test(map, transposed_past_caches)
 {
