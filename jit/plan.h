@@ -10,7 +10,8 @@
  *
  * Invariants: a plan is immutable after wf_plan_build and may run on several threads at once; views are
  * not steps but index maps of the steps that read them; a run asks the allocator for one block of
- * temporary memory and for the results the caller did not bring; kernels take their scratch besides.
+ * temporary memory and for the results the caller did not bring; kernels take their scratch besides. Memory of
+ * results that replace no input holds temporaries before it holds them.
  */
 #ifndef JIT_PLAN_H
 #define JIT_PLAN_H
@@ -83,8 +84,8 @@ typedef struct wf_plan_info {
     int groups;                        /* fused kernels among them */
     int ops;                           /* instructions of the recording that compute */
     int64_t arena_bytes, result_bytes; /* temporary memory; results that a run may allocate */
-    int64_t arena_bound;               /* temporary bytes alive at the fullest step */
-    int64_t read_bytes, write_bytes;   /* memory traffic of the steps, as modelled */
+    int64_t arena_bound; /* bytes beside the results that any placement needs at the fullest step */
+    int64_t read_bytes, write_bytes;             /* memory traffic of the steps, as modelled */
     int64_t eager_read_bytes, eager_write_bytes; /* the same op by op */
 } wf_plan_info;
 void wf_plan_get_info(const wf_plan *p, wf_plan_info *info);

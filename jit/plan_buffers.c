@@ -1,14 +1,14 @@
 /*
  * jit/plan_buffers.c -- a place for every value: the caller's memory, or an offset in one block.
  *
- * In place: a tile program may write exactly the memory of an operand it reads element by element, and
- * an update the memory of the value it updates, if that value dies there. So a result takes the block
+ * In place: a tile program may write exactly the memory of an operand it reads element by element (one that
+ * reduces: what it writes when nothing is read any more), and an update the memory of the value it updates,
+ * if that value dies there. So a result takes the block
  * of such an operand; chains of updates to a captured tensor run in the tensor's own memory.
  *
  * Outputs are computed straight into the caller's memory where nothing still reads what they overwrite;
- * others are copied there at the end. All other values share one block of memory by their lifetimes:
- * the largest are placed first, each as low as its neighbours in time allow; long functions take the
- * first hole that fits, in order of time.
+ * others are copied there at the end. All other values share one block of memory by their lifetimes, and
+ * with it the memory of results that are written after they have died (plan_arena.c).
  *
  * Invariant: a buffer's lifetime is the steps from its first to its last access, both included, so a
  * result never shares memory with an operand of its step except in place.
@@ -16,9 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jit/plan_arena.h"
 #include "jit/plan_int.h"
-
-enum { ALIGN = 64, FEW_BLOCKS = 256 };
 
 /* Times are launches: the steps of one run side by side. */
 typedef struct life {
@@ -131,6 +130,22 @@ static bool same_elements(const wf_access *a, const wf_access *b, const int64_t 
     return true;
 }
 
+/* Does a group that reduces write its destination d in the last phase that reads anything? Then d may be an
+ * operand, of which no element is picked. On a device that is not promised. */
+static bool is_written_last(const wf_planner *b, const wf_plan_step *s, const wf_access *d)
+{
+    const wf_plan *p = b->p;
+    const wf_program *g = p->programs[s->program].program;
+    const int k = (int)(d - &p->accesses[s->access]), v = g->output[k];
+    for (int i = 0; i < g->ninst; i++) {
+        if (g->inst[i].kind == WF_INST_PICK) {
+            return false;
+        }
+    }
+    return !(b->opts->flags & WF_PLAN_ALONE) && g->level[v] == WF_LEVEL_ELEM && g->def[v] >= 0 &&
+           g->inst[g->def[v]].phase == g->nphase - 1;
+}
+
 /* May destination d of the step be the memory of buffer x, as far as the step's own reads go? */
 static bool in_place(const wf_planner *b, const wf_plan_step *s, const wf_access *d, int32_t x)
 {
@@ -141,8 +156,11 @@ static bool in_place(const wf_planner *b, const wf_plan_step *s, const wf_access
         return false;
     }
     for (int i = 0; i < s->nsrc; i++) {
-        if (src[i].buffer == x && (((s->kind != WF_STEP_MAP || s->axes) && !(update && i == 0)) ||
-                                   !same_elements(d, &src[i], b->l.words))) {
+        if (src[i].buffer != x) {
+            continue;
+        }
+        bool may = s->kind == WF_STEP_MAP ? !s->axes || is_written_last(b, s, d) : update && i == 0;
+        if (!may || !same_elements(d, &src[i], b->l.words)) {
             return false;
         }
     }
@@ -252,25 +270,16 @@ static int copy_outputs(wf_planner *b, const uint8_t *done)
     return rc;
 }
 
-/* -- blocks ----------------------------------------------------------------------------------------- */
+/* -- temporaries ------------------------------------------------------------------------------------- */
 
-/* One or more buffers in the same memory, one after the other. */
-typedef struct block {
-    uint32_t first, last;
-    uint32_t taken; /* the step that took it over in place */
-    int64_t size, at;
-} block;
-
+/* A block is one or more buffers in the same memory, one after the other. */
 typedef struct blocks {
-    block *v;
+    wf_block *v;
     uint32_t n;
     uint32_t *of; /* of a buffer; UINT32_MAX none */
+    wf_bin *bin;
+    uint32_t nbins;
 } blocks;
-
-static int64_t padded(int64_t bytes)
-{
-    return bytes == 0 ? ALIGN : (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
 
 /* A block for temporary buffer d, which step s makes: that of an operand that dies there, or a new one. */
 static void take_block(wf_planner *b, const life *t, blocks *k, uint32_t s, const wf_access *d)
@@ -290,8 +299,11 @@ static void take_block(wf_planner *b, const life *t, blocks *k, uint32_t s, cons
         }
     }
     k->of[d->buffer] = k->n;
-    k->v[k->n++] = (block){step->launch, t[d->buffer].last, UINT32_MAX,
-                           padded(p->buffers[d->buffer].bytes), 0};
+    k->v[k->n++] = (wf_block){.first = step->launch,
+                              .last = t[d->buffer].last,
+                              .taken = UINT32_MAX,
+                              .bytes = p->buffers[d->buffer].bytes,
+                              .size = wf_arena_padded(p->buffers[d->buffer].bytes)};
 }
 
 static void make_blocks(wf_planner *b, const life *t, blocks *k)
@@ -309,214 +321,52 @@ static void make_blocks(wf_planner *b, const life *t, blocks *k)
     }
 }
 
-static int ascending(int64_t x, int64_t y)
+/* Memory of results, which no tensor names before they are in it: free until something is put there. */
+static void make_bins(const wf_planner *b, const life *t, blocks *k)
 {
-    return (x > y) - (x < y);
-}
-
-static int by_size(const void *a, const void *b)
-{
-    const block *x = *(block *const *)a, *y = *(block *const *)b;
-    int c = ascending(y->size, x->size);
-    return c ? c : ascending(x->first, y->first);
-}
-
-static int by_area(const void *a, const void *b)
-{
-    const block *x = *(block *const *)a, *y = *(block *const *)b;
-    int c = ascending(y->size * (y->last - y->first + 1), x->size * (x->last - x->first + 1));
-    return c ? c : ascending(x->first, y->first);
-}
-
-static int by_time(const void *a, const void *b)
-{
-    const block *x = *(block *const *)a, *y = *(block *const *)b;
-    int c = ascending(x->first, y->first);
-    return c ? c : ascending(y->size, x->size);
-}
-
-static int by_address(const void *a, const void *b)
-{
-    const block *x = *(block *const *)a, *y = *(block *const *)b;
-    return (x->at > y->at) - (x->at < y->at);
-}
-
-typedef int (*block_order)(const void *, const void *);
-
-/* Blocks in an order, each into the lowest gap between those it meets in time. Returns the end. */
-static int64_t place_in_order(blocks *k, block **order, block **met, block_order compare)
-{
-    int64_t end = 0;
-    for (uint32_t i = 0; i < k->n; i++) {
-        order[i] = &k->v[i];
+    const wf_plan *p = b->p;
+    for (uint32_t o = 0; o < b->f->noutputs; o++) {
+        const wf_type *type = wf_fn_type(b->f, b->f->outputs[o]);
+        k->bin[o] = (wf_bin){wf_type_numel(type) * (int64_t)wf_dtype_size(type->dtype),
+                             written_input(b, o) < 0 ? p->nlaunches : 0, o};
     }
-    qsort(order, k->n, sizeof *order, compare);
-    for (uint32_t i = 0; i < k->n; i++) {
-        uint32_t n = 0;
-        int64_t at = 0;
-        for (uint32_t j = 0; j < i; j++) {
-            if (order[j]->first <= order[i]->last && order[i]->first <= order[j]->last) {
-                met[n++] = order[j];
-            }
-        }
-        qsort(met, n, sizeof *met, by_address);
-        for (uint32_t j = 0; j < n && met[j]->at < at + order[i]->size; j++) {
-            int64_t behind = met[j]->at + met[j]->size;
-            at = behind > at ? behind : at;
-        }
-        order[i]->at = at;
-        end = at + order[i]->size > end ? at + order[i]->size : end;
-    }
-    return end;
-}
-
-/* The best of three orders; one that reaches the bound is enough. */
-static int64_t place_by_gaps(blocks *k, block **order, int64_t bound)
-{
-    static const block_order orders[] = {by_size, by_area, by_time};
-    int best = 0;
-    int64_t end = INT64_MAX, last = -1;
-    for (int i = 0; i < 3 && end > bound; i++) {
-        last = place_in_order(k, order, order + k->n, orders[i]);
-        best = last < end ? i : best;
-        end = last < end ? last : end;
-    }
-    return last == end ? end : place_in_order(k, order, order + k->n, orders[best]);
-}
-
-/* -- the same for many blocks: holes in order of time -------------------------------------------------- */
-
-typedef struct hole {
-    int64_t at, size;
-} hole;
-
-typedef struct arena {
-    hole *holes; /* sorted by address */
-    uint32_t n, cap;
-    int64_t end;
-} arena;
-
-static int arena_give(arena *a, int64_t at, int64_t size)
-{
-    uint32_t lo = 0, hi = a->n;
-    while (lo < hi) {
-        uint32_t mid = (lo + hi) / 2;
-        *(a->holes[mid].at < at ? &lo : &hi) = a->holes[mid].at < at ? mid + 1 : mid;
-    }
-    if (lo > 0 && a->holes[lo - 1].at + a->holes[lo - 1].size == at) {
-        a->holes[--lo].size += size;
-    } else {
-        if (wf_grow(&a->holes, a->n, 1, &a->cap, sizeof *a->holes)) {
-            return WEFT_ENOMEM;
-        }
-        memmove(a->holes + lo + 1, a->holes + lo, (a->n++ - lo) * sizeof *a->holes);
-        a->holes[lo] = (hole){at, size};
-    }
-    if (lo + 1 < a->n && a->holes[lo].at + a->holes[lo].size == a->holes[lo + 1].at) {
-        a->holes[lo].size += a->holes[lo + 1].size;
-        memmove(a->holes + lo + 1, a->holes + lo + 2, (--a->n - lo - 1) * sizeof *a->holes);
-    }
-    return 0;
-}
-
-static int64_t arena_take(arena *a, int64_t size)
-{
-    uint32_t best = a->n;
-    for (uint32_t i = 0; i < a->n; i++) {
-        if (a->holes[i].size >= size && (best == a->n || a->holes[i].size < a->holes[best].size)) {
-            best = i;
+    for (uint32_t i = 0; i < p->nbuffers; i++) {
+        wf_bin *of = p->buffers[i].place == WF_PLACE_OUTPUT ? &k->bin[p->buffers[i].index] : NULL;
+        if (of && t[i].def < of->until) {
+            of->until = t[i].def;
         }
     }
-    if (best < a->n) {
-        hole *h = &a->holes[best];
-        int64_t at = h->at;
-        h->at += size;
-        h->size -= size;
-        if (h->size == 0) {
-            memmove(h, h + 1, (--a->n - best) * sizeof *h);
-        }
-        return at;
-    }
-    bool grows = a->n && a->holes[a->n - 1].at + a->holes[a->n - 1].size == a->end;
-    int64_t at = grows ? a->holes[--a->n].at : a->end;
-    a->end = at + size;
-    return at;
-}
-
-/* Blocks are numbered by their first step; `ends` lists them by their last. */
-static int place_by_time(blocks *k, uint32_t nsteps, int64_t *end)
-{
-    arena a = {0};
-    uint32_t *head = malloc((nsteps + 1u) * sizeof *head),
-             *next = malloc((k->n + 1u) * sizeof *next);
-    int rc = head && next ? 0 : WEFT_ENOMEM;
-    uint32_t at = 0;
-    for (uint32_t s = 0; s < nsteps && !rc; s++) {
-        head[s] = UINT32_MAX;
-    }
-    for (uint32_t i = 0; i < k->n && !rc; i++) {
-        next[i] = head[k->v[i].last];
-        head[k->v[i].last] = i;
-    }
-    for (uint32_t s = 0; s < nsteps && !rc; s++) {
-        for (; at < k->n && k->v[at].first == s; at++) {
-            k->v[at].at = arena_take(&a, k->v[at].size);
-        }
-        for (uint32_t i = head[s]; i != UINT32_MAX && !rc; i = next[i]) {
-            rc = arena_give(&a, k->v[i].at, k->v[i].size);
+    for (uint32_t o = 0; o < b->f->noutputs; o++) {
+        if (written_input(b, o) < 0) {
+            k->bin[k->nbins++] = k->bin[o];
         }
     }
-    *end = a.end;
-    free(a.holes);
-    free(head);
-    free(next);
-    return rc;
-}
-
-/* The most bytes that live at one launch: no placement can take less. */
-static int64_t lower_bound(const blocks *k, uint32_t n, int64_t *live)
-{
-    int64_t most = 0, sum = 0;
-    memset(live, 0, (n + 1u) * sizeof *live);
-    for (uint32_t i = 0; i < k->n; i++) {
-        live[k->v[i].first] += k->v[i].size;
-        live[k->v[i].last + 1] -= k->v[i].size;
-    }
-    for (uint32_t s = 0; s < n; s++) {
-        sum += live[s];
-        most = sum > most ? sum : most;
-    }
-    return most;
 }
 
 static int place_temporaries(wf_planner *b, const life *t)
 {
     wf_plan *p = b->p;
     blocks k = {.v = malloc((p->nbuffers + 1u) * sizeof *k.v),
-                .of = malloc((p->nbuffers + 1u) * sizeof *k.of)};
-    block **order = malloc(2 * (p->nbuffers + 1u) * sizeof *order);
-    int64_t *live = malloc((p->nlaunches + 1u) * sizeof *live), end = 0;
-    int rc = k.v && k.of && order && live ? 0 : WEFT_ENOMEM;
+                .of = malloc((p->nbuffers + 1u) * sizeof *k.of),
+                .bin = malloc((b->f->noutputs + 1u) * sizeof *k.bin)};
+    int rc = k.v && k.of && k.bin ? 0 : WEFT_ENOMEM;
     if (!rc) {
         make_blocks(b, t, &k);
-        p->arena_bound = lower_bound(&k, p->nlaunches, live);
-        if (k.n <= FEW_BLOCKS) {
-            end = place_by_gaps(&k, order, p->arena_bound);
-        } else {
-            rc = place_by_time(&k, p->nlaunches, &end);
+        make_bins(b, t, &k);
+        rc = wf_arena_place(k.v, k.n, k.bin, k.nbins, p->nlaunches, &p->arena_bytes,
+                            &p->arena_bound);
+    }
+    for (uint32_t i = 0; i < p->nbuffers && !rc; i++) {
+        if (p->buffers[i].place == WF_PLACE_NONE && k.of[i] != UINT32_MAX) {
+            const wf_block *x = &k.v[k.of[i]];
+            p->buffers[i].place = x->bin == WF_NO_BIN ? WF_PLACE_ARENA : WF_PLACE_OUTPUT;
+            p->buffers[i].index = x->bin == WF_NO_BIN ? 0 : x->bin;
+            p->buffers[i].offset = x->at;
         }
-        for (uint32_t i = 0; i < p->nbuffers; i++) {
-            if (p->buffers[i].place == WF_PLACE_NONE && k.of[i] != UINT32_MAX) {
-                p->buffers[i].place = WF_PLACE_ARENA;
-                p->buffers[i].offset = k.v[k.of[i]].at;
-            }
-        }
-        p->arena_bytes = end;
     }
     free(k.v);
     free(k.of);
-    free(order);
-    free(live);
+    free(k.bin);
     return rc;
 }
 

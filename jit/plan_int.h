@@ -1,7 +1,8 @@
 /*
  * jit/plan_int.h -- what the parts of a plan share: steps, accesses, buffers.
  *
- * plan_build.c lowers a schedule to steps, plan_buffers.c gives every value a place, plan_run.c runs.
+ * plan_build.c lowers a schedule to steps, plan_buffers.c gives every value a place (plan_arena.c packs),
+ * plan_run.c runs.
  *
  * Invariants: an access is resolved from its buffer's address, a constant offset and terms of the
  * recording; accesses of a step lie in a row, destinations first; steps are in running order.
@@ -21,7 +22,7 @@ typedef enum wf_place { WF_PLACE_NONE, WF_PLACE_INPUT, WF_PLACE_OUTPUT, WF_PLACE
 typedef struct wf_buffer {
     uint8_t place;  /* wf_place */
     uint32_t index; /* input or output number */
-    int64_t offset; /* in the arena */
+    int64_t offset; /* in the arena, or of a temporary in a result's memory */
     int64_t bytes;
 } wf_buffer;
 
@@ -130,7 +131,7 @@ struct wf_plan {
     uint32_t nlaunches;
     uint32_t most_views, most_scalars, most_steps; /* of one launch */
     int64_t arena_bytes; /* temporary values, without the head of the block */
-    int64_t arena_bound; /* the most that lives at one step */
+    int64_t arena_bound; /* what any placement needs beside the results */
     wf_plan_info info;
 };
 

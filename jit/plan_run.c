@@ -497,7 +497,7 @@ static void set_bases(run *r)
             r->base[i] = r->a->in[b->index].data;
             break;
         case WF_PLACE_OUTPUT:
-            r->base[i] = r->a->out[b->index].data;
+            r->base[i] = (char *)r->a->out[b->index].data + b->offset;
             break;
         case WF_PLACE_ARENA:
             r->base[i] = r->arena + b->offset;

@@ -1,0 +1,46 @@
+/*
+ * jit/plan_arena.h -- blocks of bytes with lifetimes, packed into as little memory as can be.
+ *
+ * Places are multiples of WF_ARENA_ALIGN, times are launches of a plan, both ends of a lifetime included.
+ */
+#ifndef JIT_PLAN_ARENA_H
+#define JIT_PLAN_ARENA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { WF_ARENA_ALIGN = 64 };
+#define WF_NO_BIN UINT32_MAX
+
+typedef struct wf_block {
+    uint32_t first, last; /* launches */
+    uint32_t taken;       /* the planner's: the step that took it over in place */
+    uint32_t bin;         /* id of the bin it is in; WF_NO_BIN: in the arena */
+    int64_t bytes, size;  /* and with padding */
+    int64_t at;
+    struct wf_block *next; /* another one in the same memory */
+} wf_block;
+
+/* Memory that exists in any case and is needed for something else from launch `until` on. */
+typedef struct wf_bin {
+    int64_t bytes;
+    uint32_t until, id;
+} wf_bin;
+
+typedef struct wf_bins {
+    const wf_bin *v;
+    uint32_t n;
+} wf_bins;
+
+static inline int64_t wf_arena_padded(int64_t bytes)
+{
+    return bytes == 0 ? WF_ARENA_ALIGN
+                      : (bytes + WF_ARENA_ALIGN - 1) / WF_ARENA_ALIGN * WF_ARENA_ALIGN;
+}
+
+/* Fills in bin and at of n blocks, which come in ascending order of `first`; sorts the bins. *end: bytes of the
+ * arena; *bound: what any placement needs beside the bins. 0 or WEFT_ENOMEM. */
+int wf_arena_place(wf_block *v, uint32_t n, wf_bin *bin, uint32_t nbins, uint32_t launches,
+                   int64_t *end, int64_t *bound);
+
+#endif
