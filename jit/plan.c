@@ -190,6 +190,10 @@ static int build(wf_planner *b)
     b->buffer_of = malloc((f->n + 1u) * sizeof *b->buffer_of);
     int rc = b->live && b->buffer_of ? wf_live(f, b->live) : WEFT_ENOMEM;
     rc = rc ? rc : wf_layout_init(&b->l, f, b->why);
+    for (wf_val v = 1; v <= f->n && !rc;
+         v++) { /* memory that is read is made, if for another value */
+        b->live[b->l.map[v].root] |= b->live[v];
+    }
     for (uint32_t k = 0; k < f->noutputs && !rc; k++) {
         if (!b->l.map[f->outputs[k]].root) {
             rc = wf_fail(b->why, WEFT_EUNSUPPORTED, "output %u is a scalar slot", k);

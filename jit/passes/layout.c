@@ -152,8 +152,20 @@ static int view_term(wf_layout *l, wf_map_of *m, const wf_ins *i, const wf_view 
     return add_term(l, m, t);
 }
 
+/* A reshape that copies: what is copied already (copied[u]: the first such reshape of u) is a view of that copy. */
+static int lay_copy(wf_layout *l, const wf_ins *i, wf_val v, wf_val *copied)
+{
+    const wf_type *type = wf_fn_type(l->f, v);
+    wf_val *first = &copied[i->src[0]];
+    if (*first) {
+        return wf_map_reshape(l, &l->map[*first], type->rank, type->dims, &l->map[v]);
+    }
+    *first = v;
+    return wf_map_dense(l, v, type, &l->map[v]);
+}
+
 /* A view instruction: the map of its operand, seen through it. */
-static int lay_view(wf_layout *l, const wf_ins *i, wf_val v, wf_why *why)
+static int lay_view(wf_layout *l, const wf_ins *i, wf_val v, wf_val *copied, wf_why *why)
 {
     static const wf_attr none;
     const wf_map_of *from = &l->map[i->src[0]];
@@ -170,8 +182,8 @@ static int lay_view(wf_layout *l, const wf_ins *i, wf_val v, wf_why *why)
     if (rc > 1) {
         return rc;
     }
-    if (rc == 1) { /* a reshape that copies */
-        return wf_map_dense(l, v, type, &l->map[v]);
+    if (rc == 1) {
+        return lay_copy(l, i, v, copied);
     }
     rc = set_shape(l, &m, &dst);
     if (!rc && wf_type_numel(type) > 0) {
@@ -185,7 +197,9 @@ int wf_layout_init(wf_layout *l, const wf_fn *f, wf_why *why)
 {
     *l = (wf_layout){.f = f};
     l->map = calloc(f->n + 1u, sizeof *l->map);
-    int rc = l->map ? wf_grow(&l->words, 0, 1, &l->capwords, sizeof *l->words) : WEFT_ENOMEM;
+    wf_val *copied = calloc(f->n + 1u, sizeof *copied);
+    int rc =
+        l->map && copied ? wf_grow(&l->words, 0, 1, &l->capwords, sizeof *l->words) : WEFT_ENOMEM;
     for (uint32_t k = 0; k < f->n && !rc; k++) {
         const wf_ins *i = &f->ins[k];
         const wf_type *t = &f->types[i->type];
@@ -195,10 +209,11 @@ int wf_layout_init(wf_layout *l, const wf_fn *f, wf_why *why)
             }
         }
         if (!rc && !wf_op_is_weak(i->op)) {
-            rc = wf_rows[i->op].kind == WF_KIND_VIEW ? lay_view(l, i, k + 1, why)
+            rc = wf_rows[i->op].kind == WF_KIND_VIEW ? lay_view(l, i, k + 1, copied, why)
                                                      : wf_map_dense(l, k + 1, t, &l->map[k + 1]);
         }
     }
+    free(copied);
     return rc == WEFT_ENOMEM ? wf_fail(why, rc, "out of memory for a plan") : rc;
 }
 
