@@ -1,11 +1,14 @@
 /*
  * bench/bench_gpu.c -- a GPU: copy bandwidth first, then kernels as parts of it, launches, products, a training step.
  *
- *   bench_gpu [case]      cases: copy kernels launch matmul train
+ *   bench_gpu [--smoke] [case]      cases: copy kernels launch matmul train
  *
  * Times are the device's, between two events around a batch of calls; "host_us" is what the calling thread spent queueing.
- * "part" is the share of the measured copy bandwidth, by the bytes that the case must read and write. Without a GPU it
- * says so and does nothing.
+ * "part_ratio" is the share of the measured copy bandwidth, by the bytes that the case must read and write; "ahead_ratio" how often what
+ * the device does takes as long as queueing it; "driver_allocs" and "waits" are of one call after the warm-up. Rows of
+ * bench/peers/gpu.py have the same names, so that they stand beside these in the table (script/bench_table.awk), which
+ * says where PyTorch is faster by over 3 %. Without a GPU it says so and does nothing. --smoke: no figures worth
+ * anything, every case once on a few elements, for tests.
  */
 #include <math.h>
 #include <stdio.h>
@@ -21,6 +24,7 @@
 enum { ROUNDS = 11, WARM_UP = 3 };
 
 static double copy_gbps; /* of the first case */
+static bool smoke;
 
 static double host_us(void)
 {
@@ -35,8 +39,10 @@ typedef void (*body)(void *arg);
 static double time_calls(body run, void *arg, int calls, double *queueing)
 {
     double device[ROUNDS], host[ROUNDS];
+    const int rounds = smoke ? 1 : ROUNDS, warm_up = smoke ? 5 : WARM_UP;
+    calls = smoke ? 1 : calls;
     weft_event *begin = weft_event_new(WEFT_CUDA(0)), *end = weft_event_new(WEFT_CUDA(0));
-    for (int r = -WARM_UP; r < ROUNDS; r++) {
+    for (int r = -warm_up; r < rounds; r++) {
         double ms = 0, start = host_us();
         weft_event_record(begin);
         for (int i = 0; i < calls; i++) {
@@ -55,8 +61,8 @@ static double time_calls(body run, void *arg, int calls, double *queueing)
     }
     weft_event_free(begin);
     weft_event_free(end);
-    *queueing = bench_median(host, ROUNDS);
-    return bench_median(device, ROUNDS);
+    *queueing = bench_median(host, rounds);
+    return bench_median(device, rounds);
 }
 
 static weft_tensor check(weft_tensor t)
@@ -82,14 +88,16 @@ static void report(const char *what, const char *size, const char *dtype, double
     if (bytes > 0) {
         bench_number("gbps", bytes / us * 1e-3);
         if (copy_gbps > 0) {
-            bench_number("part", bytes / us * 1e-3 / copy_gbps);
-            bench_number("target_part", 0.9);
+            bench_number("part_ratio", bytes / us * 1e-3 / copy_gbps);
+            bench_number("target_part_ratio", 0.9);
         }
     }
     bench_close();
 }
 
 /* -- kernels ------------------------------------------------------------------------------------------------------- */
+
+enum { LAUNCHES = 32 };
 
 typedef struct operands {
     weft_tensor x, y, row;
@@ -170,7 +178,7 @@ static const struct {
 
 static void run_kernels(bool all)
 {
-    int64_t rows = bench_quick() ? 4096 : 65536, columns = 1024;
+    int64_t rows = smoke ? 8 : bench_quick() ? 4096 : 65536, columns = smoke ? 64 : 1024;
     double bytes = (double)(rows * columns) * 4, queueing;
     char size[32];
     bench_size_name(bytes, size, sizeof size);
@@ -190,6 +198,39 @@ static void run_kernels(bool all)
     weft_free(o.row);
 }
 
+static weft_status sums(void *self, const weft_tensor *in, int n, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n, (void)n_out;
+    out[0] = in[0];
+    for (int i = 0; i < LAUNCHES; i++)
+        out[0] = weft_add(out[0], in[1]);
+    return weft_error_status(out[0]);
+}
+
+/* As many launches op by op and as a captured graph: what one of them costs either way. */
+static void run_captured(operands *o)
+{
+    weft_cuda_counters before, after;
+    weft_jit_stats stats;
+    o->chain = weft_jit_trace(sums, NULL, .frozen = true, .synchronous = true, .no_fuse = true);
+    double queueing, us = time_calls(chained, o, 200, &queueing);
+    weft_cuda_get_counters(&before);
+    weft_scope s = weft_scope_begin();
+    chained(o);
+    weft_scope_end(s);
+    weft_cuda_get_counters(&after);
+    weft_jit_get_stats(o->chain, &stats);
+    bench_open("gpu", "captured graph of 32 kernels", "4", "f32", 0);
+    bench_text("clock", "device");
+    bench_number("us", us);
+    bench_number("host_us", queueing);
+    bench_number("us_per_kernel", us / LAUNCHES);
+    bench_number("launches", (double)(after.launches - before.launches));
+    bench_text("captured", stats.captured ? "yes" : "no");
+    bench_close();
+    weft_jit_free(o->chain);
+}
+
 static void run_launches(void)
 {
     operands o = {fill(1, 1, WEFT_F32), fill(1, 1, WEFT_F32), fill(1, 1, WEFT_F32),
@@ -199,6 +240,7 @@ static void run_launches(void)
     us = time_calls(chained, &o, 1000, &queueing);
     report("frozen call of one kernel", "4", "f32", us, queueing, 0);
     weft_jit_free(o.chain);
+    run_captured(&o);
     weft_free(o.x);
     weft_free(o.y);
     weft_free(o.row);
@@ -216,7 +258,7 @@ static void run_products(void)
 {
     const weft_dtype types[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
     for (int i = 0; i < 3; i++) {
-        int64_t n = bench_quick() ? 512 : types[i] == WEFT_F32 ? 4096 : 8192;
+        int64_t n = smoke ? 32 : bench_quick() ? 512 : types[i] == WEFT_F32 ? 4096 : 8192;
         operands o = {.x = fill(n, n, types[i]), .y = fill(n, n, types[i])};
         char size[32];
         snprintf(size, sizeof size, "%lld", (long long)n);
@@ -224,6 +266,7 @@ static void run_products(void)
         bench_open("gpu", "matmul", size, weft_dtype_name(types[i]), 0);
         bench_text("clock", "device");
         bench_number("us", us);
+        bench_number("host_us", queueing);
         bench_number("tflops", 2 * pow((double)n, 3) / us * 1e-6);
         bench_close();
         weft_free(o.x);
@@ -238,14 +281,49 @@ typedef struct trainer {
     weft_optim *adam;
     weft_tensor tokens; /* [batch, context + 1] */
     weft_jit *traced;
+    bool
+        halves; /* activations, products and what they read of the parameters are bf16; the loss, the parameters and the optimiser f32 */
 } trainer;
+
+static void narrow_(weft_tensor *t)
+{
+    *t = check(weft_cast(*t, WEFT_BF16));
+}
+
+/* The model on its parameters as bf16, of the open scope; gradients come back to the f32 ones. */
+static transformer in_halves(const transformer *lm)
+{
+    transformer h = *lm;
+    narrow_(&h.wte.weight);
+    narrow_(&h.wpe.weight);
+    narrow_(&h.ln_f.weight);
+    narrow_(&h.ln_f.bias);
+    for (int i = 0; i < h.n.layers; i++) {
+        transformer_block *b = &h.h[i];
+        weft_tensor *all[] = {&b->ln_1.weight,     &b->ln_1.bias,      &b->ln_2.weight,
+                              &b->ln_2.bias,       &b->attn.in_weight, &b->attn.in_bias,
+                              &b->attn.out.weight, &b->attn.out.bias,  &b->fc.weight,
+                              &b->fc.bias,         &b->proj.weight,    &b->proj.bias};
+        for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+            narrow_(all[k]);
+    }
+    return h;
+}
+
+static weft_tensor logits_of(const trainer *t, weft_tensor tokens)
+{
+    if (!t->halves)
+        return transformer_forward(&t->lm, tokens);
+    transformer h = in_halves(&t->lm);
+    return weft_cast(transformer_forward(&h, tokens), WEFT_F32);
+}
 
 static weft_status train_step(void *self, const weft_tensor *in, int n, weft_tensor *out, int n_out)
 {
     trainer *t = self;
     (void)in, (void)n, (void)n_out;
     int64_t context = t->lm.n.context;
-    weft_tensor logits = transformer_forward(&t->lm, weft_narrow(t->tokens, 1, 0, context));
+    weft_tensor logits = logits_of(t, weft_narrow(t->tokens, 1, 0, context));
     out[0] = weft_cross_entropy(logits, weft_narrow(t->tokens, 1, 1, context));
     weft_status bad = weft_module_zero_grad(t->lm.m);
     bad = bad ? bad : weft_backward(out[0]);
@@ -273,29 +351,36 @@ static void run_step(trainer *t, const char *what, const char *size, int64_t tok
     weft_cuda_counters before, after;
     double queueing, us = time_calls(run, t, 1, &queueing);
     weft_cuda_get_counters(&before);
+    weft_scope s = weft_scope_begin();
     run(t);
+    weft_scope_end(s);
     weft_cuda_get_counters(&after);
-    bench_open("gpu", what, size, "f32", 0);
+    bench_open("gpu", what, size, t->halves ? "bf16" : "f32", 0);
     bench_text("clock", "device");
     bench_number("ms", us * 1e-3);
     bench_number("host_ms", queueing * 1e-3);
-    bench_number("ahead", us / queueing);
-    bench_number("target_ahead", 3);
+    bench_number("ahead_ratio", us / queueing);
+    bench_number("target_ahead_ratio", 3);
     bench_number("tokens_per_s", (double)tokens / us * 1e6);
     bench_number("launches", (double)(after.launches - before.launches));
     bench_number("driver_allocs", (double)(after.driver_allocs - before.driver_allocs));
+    bench_number("target_driver_allocs", 0);
     bench_number("waits",
                  (double)(after.waits + after.hidden_waits - before.waits - before.hidden_waits));
+    bench_number("target_waits", 0);
     bench_close();
 }
 
-static void run_training(void)
+static void run_training(bool halves)
 {
-    bool quick = bench_quick();
+    bool quick = smoke || bench_quick();
     transformer_sizes n = quick ? (transformer_sizes){256, 64, 2, 2, 64, .tied = true}
                                 : (transformer_sizes){50257, 768, 12, 12, 1024, .tied = true};
     int64_t batch = quick ? 2 : 8;
-    trainer t = {.traced = weft_jit_trace(train_step, &t, .name = "step", .synchronous = true)};
+    if (smoke)
+        n = (transformer_sizes){32, 16, 1, 2, 8, .tied = true};
+    trainer t = {.halves = halves,
+                 .traced = weft_jit_trace(train_step, &t, .name = "step", .synchronous = true)};
     weft_generator rng = {1, 0};
     if (transformer_init(&t.lm, n, &rng) != WEFT_OK)
         bench_die(weft_last_error());
@@ -312,7 +397,8 @@ static void run_training(void)
 
 int main(int argc, char **argv)
 {
-    const char *only = argc > 1 ? argv[1] : "";
+    smoke = argc > 1 && strcmp(argv[1], "--smoke") == 0;
+    const char *only = argc > 1 + smoke ? argv[1 + smoke] : "";
     const char *missing = weft_cuda_missing(WEFT_CUDA(0));
     if (*missing) {
         fprintf(stderr, "bench_gpu: nothing is timed: %s\n", missing);
@@ -327,7 +413,7 @@ int main(int argc, char **argv)
     if (all || strcmp(only, "matmul") == 0)
         run_products();
     if (all || strcmp(only, "train") == 0)
-        run_training();
+        run_training(false), run_training(true);
     weft_device_fallback f[64];
     int n = weft_device_fallbacks(f, 64);
     for (int i = 0; i < n && i < 64; i++)

@@ -22,7 +22,7 @@ if(NOT WEFT_SANITIZE AND NOT WEFT_COVERAGE)
         get_filename_component(name ${check} NAME)
         add_test(NAME ${name} COMMAND ${check} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
         set_tests_properties(${name} PROPERTIES LABELS lint TIMEOUT 300
-            ENVIRONMENT "CC=${CMAKE_C_COMPILER}")
+            ENVIRONMENT "CC=${CMAKE_C_COMPILER};BUILD=${CMAKE_CURRENT_BINARY_DIR}")
     endforeach()
 endif()
 

@@ -2,7 +2,7 @@
 #
 #   gpu.py
 #
-# As on the C side: times between two events around a batch of calls, medians over rounds after warm-up. TF32 off.
+# bf16 steps by autocast; parameters and optimiser stay f32. As on the C side: times between two events around a batch of calls, medians over rounds after warm-up. TF32 off.
 import json
 import os
 import sys
@@ -30,7 +30,7 @@ def timed(torch, run, calls):
 
 
 def report(torch, case, size, dtype, peer, us, host, **more):
-    line = {"bench": "gpu", "case": case, "size": size, "dtype": dtype, "threads": 0, "peer": peer, "clock": "device",
+    line = {"bench": "gpu", "case": case, "size": size, "dtype": dtype, "peer": peer, "clock": "device",
             "us": float("%.4g" % us), "host_us": float("%.4g" % host), "version": torch.__version__}
     line.update({k: float("%.4g" % v) for k, v in more.items()})
     print(json.dumps(line), flush=True)
@@ -62,6 +62,27 @@ def kernels(torch):
     one = torch.randn(1, 1, device="cuda")
     us, host = timed(torch, lambda: one + one, 1000)
     report(torch, "add of one element", "4", "f32", "torch", us, host)
+    captured(torch, one)
+
+
+def captured(torch, one):
+    """32 launches as a graph."""
+    side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+
+    def adds():
+        v = one
+        for _ in range(32):
+            v = v + one
+        return v
+
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        adds()
+    torch.cuda.current_stream().wait_stream(side)
+    with torch.cuda.graph(graph):
+        adds()
+    us, host = timed(torch, graph.replay, 200)
+    report(torch, "captured graph of 32 kernels", "4", "f32", "torch", us, host, us_per_kernel=us / 32)
 
 
 def products(torch):
@@ -72,8 +93,8 @@ def products(torch):
         report(torch, "matmul", str(n), name, "torch", us, host, tflops=2 * n ** 3 / us * 1e-6)
 
 
-def training(torch):
-    """A GPT-2 of the size that bench_gpu trains, with a tied head and no dropout."""
+def training(torch, halves):
+    """A GPT-2 of the size that bench_gpu trains, with a tied head and no dropout. halves: by autocast to bf16."""
     F, nn = torch.nn.functional, torch.nn
     vocab, dim, layers, heads, context, batch = (256, 64, 2, 2, 64, 2) if QUICK else (50257, 768, 12, 12, 1024, 8)
 
@@ -111,12 +132,14 @@ def training(torch):
     for peer, forward in (("torch", model), ("torch.compile", torch.compile(model))):
         def step():
             adam.zero_grad()
-            forward(tokens[:, :-1], tokens[:, 1:]).backward()
+            with torch.autocast("cuda", torch.bfloat16, enabled=halves):
+                loss = forward(tokens[:, :-1], tokens[:, 1:])
+            loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             adam.step()
         us, host = timed(torch, step, 1)
         name = "training step" if peer == "torch" else "training step, traced"
-        report(torch, name, size, "f32", peer, us, host, ms=us * 1e-3, tokens_per_s=batch * context / us * 1e6)
+        report(torch, name, size, "bf16" if halves else "f32", peer, us, host, ms=us * 1e-3, tokens_per_s=batch * context / us * 1e6)
 
 
 def main():
@@ -127,7 +150,8 @@ def main():
     torch.backends.cuda.matmul.allow_tf32 = False
     kernels(torch)
     products(torch)
-    training(torch)
+    training(torch, False)
+    training(torch, True)
 
 
 main()
