@@ -224,7 +224,7 @@ static void run_captured(operands *o)
     bench_text("clock", "device");
     bench_number("us", us);
     bench_number("host_us", queueing);
-    bench_number("us_per_kernel", us / LAUNCHES);
+    bench_number("us_per_kernel", us / (double)LAUNCHES);
     bench_number("launches", (double)(after.launches - before.launches));
     bench_text("captured", stats.captured ? "yes" : "no");
     bench_close();

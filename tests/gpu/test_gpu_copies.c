@@ -74,7 +74,7 @@ static double by_pointer(weft_tensor h)
 static double by_writable_pointer(weft_tensor h)
 {
     const float *v = weft_data_mut(h);
-    return v && v[N - 1] == 2 * (N - 1) ? sum_of_twice : 0;
+    return v && v[N - 1] == (float)(2 * (N - 1)) ? sum_of_twice : 0;
 }
 
 static double by_op(weft_tensor h)
@@ -96,13 +96,13 @@ static double by_write(weft_tensor h) /* what is to be overwritten must not arri
 {
     weft_fill_(h, 1);
     weft_synchronize(gpu0);
-    return by_array(h) == N ? sum_of_twice : 0;
+    return by_array(h) == (double)N ? sum_of_twice : 0;
 }
 
 static double by_update(weft_tensor h)
 {
     weft_add_(h, weft_f(1));
-    return by_array(h) - N;
+    return by_array(h) - (double)N;
 }
 
 static double by_text(weft_tensor h)
@@ -122,7 +122,7 @@ static double by_capsule(weft_tensor h)
 {
     DLManagedTensorVersioned *c = weft_to_dlpack(h);
     const float *v = c ? c->dl_tensor.data : NULL;
-    double sum = v && v[N - 1] == 2 * (N - 1) ? sum_of_twice : 0;
+    double sum = v && v[N - 1] == (float)(2 * (N - 1)) ? sum_of_twice : 0;
     if (c) {
         c->deleter(c);
     }
