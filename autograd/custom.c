@@ -42,16 +42,6 @@ const char *wf_custom_name(const struct wf_custom *custom)
     return custom->f.name;
 }
 
-/* A status that the user's code made up itself becomes an error with a text; one of an op in it has its own. */
-static void tell_status(wf_ctx *c, const char *name, const char *part, weft_status rc,
-                        uint64_t errors_before)
-{
-    if (rc != WEFT_OK && c->error_next == errors_before) {
-        wf_raise_text(c, (int)rc, name, "its %s returned status %d (%s) and recorded no error",
-                      part, (int)rc, weft_status_name(rc));
-    }
-}
-
 weft_status weft_function_save(weft_function_ctx *ctx, const weft_tensor *t, int n)
 {
     if (!ctx || !t || n < 0 || n > MAX_SAVED - ctx->n_saved) {
@@ -96,7 +86,7 @@ int wf_vjp_custom(wf_vjp *v)
     }
     uint64_t errors = v->c->error_next;
     rc = k->f.backward(&ctx, k->user, g, v->ndst, v->dsrc, v->need, v->nsrc);
-    tell_status(v->c, k->f.name, "backward", rc, errors);
+    wf_raise_made_up(v->c, k->f.name, "its backward", (int)rc, errors);
     for (int i = 0; i < v->nsrc && rc == WEFT_OK; i++) {
         if (!v->need[i]) {
             v->dsrc[i] = WEFT_NONE;
@@ -287,7 +277,7 @@ weft_status(weft_apply)(const weft_function *f, void *user, const weft_tensor *i
         uint64_t errors = c->error_next;
         c->grad_off++;
         rc = -(int)f->forward(&ctx, user, in, n_in, out, n_out);
-        tell_status(c, f->name, "forward", (weft_status)-rc, errors);
+        wf_raise_made_up(c, f->name, "its forward", -rc, errors);
         rc = rc ? rc : check_operands(c, f, in, n_in, src, pinned, &why);
         rc = rc ? rc : check_results(c, f, sc.depth, out, n_out, &why);
         c->grad_off--;

@@ -150,6 +150,14 @@ weft_tensor wf_raise_text(wf_ctx *c, int status, const char *op, const char *fmt
     return record(c, status, text);
 }
 
+void wf_raise_made_up(wf_ctx *c, const char *op, const char *what, int rc, uint64_t before)
+{
+    if (rc && c->error_next == before) {
+        wf_raise_text(c, rc, op, "%s returned status %d (%s) and recorded no error", what, rc,
+                      weft_status_name((weft_status)rc));
+    }
+}
+
 int wf_run_function(wf_ctx *c, const char *op, const char *name,
                     weft_status (*fn)(void *, const weft_tensor *, int, weft_tensor *, int),
                     void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
@@ -161,8 +169,9 @@ int wf_run_function(wf_ctx *c, const char *op, const char *name,
         told = in[i].slot == 0 && in[i].serial != 0;
     }
     if (!told) {
-        wf_raise_text(c, rc, op, "the function '%s' returned status %d (%s) and recorded no error",
-                      name, rc, weft_status_name((weft_status)rc));
+        char what[128];
+        snprintf(what, sizeof what, "the function '%.100s'", name);
+        wf_raise_made_up(c, op, what, rc, before);
     }
     return rc;
 }

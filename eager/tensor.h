@@ -530,6 +530,9 @@ WF_COLD void wf_hint(wf_why *why, const char *fmt, ...);
 /* Records an error about op (name may be NULL) on operands; returns the empty handle with its number. */
 WF_COLD weft_tensor wf_raise(wf_ctx *c, const char *op, int nsrc, const weft_tensor *src,
                              const wf_why *why);
+/* A status that code of the user made up itself (no error was recorded since `before`) becomes an error of op: `what`
+ * returned it. One of an op in it has its own. */
+void wf_raise_made_up(wf_ctx *c, const char *op, const char *what, int rc, uint64_t before);
 /* Calls a user's function for op (jit_call, ...). A status that it made up itself becomes an error with a text; one of
  * an op in it, or that an input brought, has its own. */
 int wf_run_function(wf_ctx *c, const char *op, const char *name,
