@@ -141,6 +141,14 @@ bool weft_is_leaf(weft_tensor t)
     return yes;
 }
 
+/* A trace that may be replayed wants to know what becomes of gradients. */
+static void note_gradient(wf_ctx *c, wf_meta *m, weft_tensor had, bool looked)
+{
+    if (c->recorder) {
+        c->recorder->gradient(c->recorder, m, had, looked);
+    }
+}
+
 bool weft_has_grad(weft_tensor t)
 {
     wf_ctx *c = wf_ctx_get();
@@ -148,10 +156,15 @@ bool weft_has_grad(weft_tensor t)
     wf_slot *s = c && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, NULL) : NULL;
     bool yes = false;
     wf_meta *m = s ? wf_meta_find(c, s) : NULL;
+    if (s && !m && c->recorder) { /* that there was none is noted there */
+        m = wf_slot_meta(s);
+    }
     if (m) {
         wf_meta_lock(m);
-        yes = m->grad.slot != 0;
+        const weft_tensor g = m->grad;
         wf_meta_unlock(m);
+        yes = g.slot != 0;
+        note_gradient(c, m, g, true);
     }
     if (s) {
         closed(c, s, pinned, 0);
@@ -163,8 +176,10 @@ weft_tensor wf_meta_gradient(wf_ctx *c, wf_meta *m)
 {
     bool pinned = false;
     wf_meta_lock(m); /* pinned under the lock: another thread's backward may be replacing it */
-    wf_slot *g = m->grad.slot ? wf_pin(c, m->grad, &pinned, NULL) : NULL;
+    const weft_tensor had = m->grad;
+    wf_slot *g = had.slot ? wf_pin(c, had, &pinned, NULL) : NULL;
     wf_meta_unlock(m);
+    note_gradient(c, m, had, true);
     weft_tensor r = g ? wf_alias(c, g) : WEFT_NONE;
     closed(c, g, pinned, 0);
     return r;
@@ -252,6 +267,7 @@ weft_status(weft_set_grad)(weft_tensor t, weft_tensor g)
             weft_tensor old = m->grad;
             m->grad = own;
             wf_meta_unlock(m);
+            note_gradient(c, m, old, false);
             if (old.slot) {
                 weft_free(old);
             }

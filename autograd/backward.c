@@ -280,6 +280,9 @@ static int leaf_accumulate(engine *e, wf_meta *m, weft_tensor g)
         bool done = !wanted || (old.slot && add_in_place(e, m, g, &rc));
         weft_tensor base = !done && old.slot ? handle_on(e->c, old) : WEFT_NONE;
         wf_meta_unlock(m);
+        if (wanted && e->c->recorder) {
+            e->c->recorder->gradient(e->c->recorder, m, old, true);
+        }
         if (done) {
             return rc;
         }

@@ -78,6 +78,13 @@ void wf_meta_release(wf_meta *m)
     wf_mfree(m);
 }
 
+void wf_live_release(wf_live *l)
+{
+    if (l && atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) == 1) {
+        wf_mfree(l);
+    }
+}
+
 void wf_meta_lock(wf_meta *m)
 {
     while (atomic_exchange_explicit(&m->lock, 1, memory_order_acquire)) {

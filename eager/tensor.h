@@ -94,6 +94,7 @@ typedef struct wf_meta {
         retain;     /* order of the node of a recorded result whose gradient is kept, 0: none */
     wf_hook *hooks; /* in order of registration */
     char *name;
+    _Atomic uint32_t noted; /* the segment that last noted what it does to the gradient */
 } wf_meta;
 
 typedef struct wf_slot {
@@ -204,7 +205,23 @@ typedef struct wf_lines {
     struct wf_slot *const *tensor;
     int scalars, n_scalar;
     const double *scalar;
+    const uint8_t *number; /* which of the numbers of wf_recorder.live each scalar is */
 } wf_lines;
+
+/*
+ * Numbers that somebody else knows: an optimiser's, of its rate and its step. A trace notes which scalars they are, so that
+ * a replay of what it recorded asks for them anew. Referenced by the optimiser and by what may be replayed.
+ */
+enum { WF_LIVE_NUMBERS = 8 };
+typedef struct wf_live {
+    _Atomic int32_t refs;
+    void *_Atomic of; /* NULL: it has been freed */
+    int (*begin)(void *of,
+                 double number[WF_LIVE_NUMBERS]); /* of a run that follows; 0 or a status */
+    void (*end)(void *of);                        /* that run has succeeded */
+} wf_live;
+/* The last reference frees it; NULL is ignored. */
+void wf_live_release(wf_live *l);
 
 /*
  * Installed by a trace. Dispatch does everything it always does (checks, promotion, views, handles, tape,
@@ -251,6 +268,12 @@ typedef struct wf_recorder {
                   const weft_tensor *src, int ndst, weft_tensor *dst, int *rc);
     bool (*quick_into)(struct wf_recorder *r, wf_op op, int nsrc, const weft_tensor *src,
                        weft_tensor dst, int *rc);
+    /* What follows steps an optimiser: values that are read are its own, scalars of `lines` its numbers. NULL: no more. */
+    void (*live)(struct wf_recorder *r, wf_live *l);
+    /* The gradient that m has, `had`, is about to be looked at (or added to), or to be replaced whatever it is. */
+    void (*gradient)(struct wf_recorder *r, wf_meta *m, weft_tensor had, bool looked);
+    /* The function does something that a replay could not do. why: a static string. */
+    void (*never)(struct wf_recorder *r, const char *why);
     uint8_t device; /* of what is being recorded */
 } wf_recorder;
 

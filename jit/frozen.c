@@ -27,6 +27,7 @@ void wf_frozen_release(wf_frozen *z)
     wf_mfree(z->src);
     wf_mfree(z->out);
     wf_mfree(z->made_bytes);
+    wf_frozen_drop_state(z);
     wf_mfree(z->writes);
     wf_capture_free(z->capture);
     pthread_mutex_destroy(&z->lock);
@@ -72,6 +73,28 @@ static int owner_of(const wf_frozen_args *a, const wf_storage *st)
     return -1;
 }
 
+/* A captured tensor, and a kept handle of it. False: made by the call, or of a scope that may end. */
+static bool describe_captured(wf_frozen_source *s, wf_trace *t, const wf_frozen_args *a,
+                              const wf_outer *o, uint32_t *gradient)
+{
+    wf_ctx *c = t->c;
+    bool pinned;
+    s->handle = o->first;
+    wf_slot *slot = wf_pin(c, s->handle, &pinned, NULL);
+    if (!slot || !pinned) { /* weft_grad gave out another handle than the one that is kept */
+        s->handle = wf_frozen_gradient_in(t, o->st, gradient);
+        slot = s->handle.slot ? wf_pin(c, s->handle, &pinned, NULL) : NULL;
+    }
+    if (!slot || !pinned) {
+        return false;
+    }
+    s->tracked = wf_slot_tracked(slot);
+    s->hooks = wf_frozen_hooks(slot);
+    s->owner = slot->flags & WF_SLOT_GRADIENT ? owner_of(a, o->st) : -1;
+    wf_unpin(c, slot);
+    return true;
+}
+
 static bool describe_sources(wf_frozen *z, wf_trace *t, const wf_frozen_args *a, char *reason)
 {
     for (int i = 0; i < a->n; i++) {
@@ -80,6 +103,7 @@ static bool describe_sources(wf_frozen *z, wf_trace *t, const wf_frozen_args *a,
             return wf_frozen_refuse(reason, "gradients flow into the history of argument %d", i);
         }
     }
+    uint32_t gradient = 0;
     for (int k = 0; k < z->n_source; k++) {
         const wf_outer *o = &t->outer[k];
         wf_frozen_source *s = &z->src[k];
@@ -101,17 +125,10 @@ static bool describe_sources(wf_frozen *z, wf_trace *t, const wf_frozen_args *a,
         if (s->arg >= 0) {
             continue;
         }
-        bool pinned;
-        wf_slot *slot = wf_pin(t->c, o->first, &pinned, NULL);
-        if (!slot || !pinned) { /* made by the call, or of a scope that may end */
+        if (!describe_captured(s, t, a, o, &gradient)) {
             return wf_frozen_refuse(
                 reason, "it uses a tensor that it makes from memory, or that is not kept");
         }
-        s->tracked = wf_slot_tracked(slot);
-        s->hooks = wf_frozen_hooks(slot);
-        s->owner = slot->flags & WF_SLOT_GRADIENT ? owner_of(a, o->st) : -1;
-        wf_unpin(t->c, slot);
-        s->handle = o->first;
         s->st = o->st;
         z->captured |= wf_frozen_bit(s->st);
         atomic_fetch_add_explicit(&s->st->held, 1, memory_order_relaxed);
@@ -120,26 +137,7 @@ static bool describe_sources(wf_frozen *z, wf_trace *t, const wf_frozen_args *a,
     return true;
 }
 
-/* The first input whose gradient, made by the call, outlives it; -1: none. */
-static int new_gradient(const wf_frozen *z, wf_trace *t)
-{
-    for (int k = 0; k < z->n_source; k++) {
-        wf_hold how;
-        wf_slot *s = wf_take_hold(t->c, t->outer[k].first, &how);
-        const wf_storage *g = s ? wf_frozen_gradient(t->c, s) : NULL;
-        if (s) {
-            wf_end_hold(t->c, s, how);
-        }
-        if (g &&
-            atomic_load_explicit(&((wf_storage *)(uintptr_t)g)->is_virtual, memory_order_relaxed)) {
-            return k;
-        }
-    }
-    return -1;
-}
-
-/* Which result of the function lives in st, -1: none. */
-static int made_index(wf_trace *t, const wf_storage *st)
+int wf_frozen_made(const wf_trace *t, const wf_storage *st)
 {
     int k = 0;
     for (const wf_storage *p = t->first; p; p = p->next) {
@@ -149,6 +147,16 @@ static int made_index(wf_trace *t, const wf_storage *st)
         k += p->value != 0;
     }
     return -1;
+}
+
+void wf_frozen_map(wf_frozen_out *o, wf_slot *s, int index)
+{
+    o->index = index;
+    o->dtype = s->dtype;
+    o->rank = s->rank;
+    o->offset = s->offset;
+    memcpy(o->dims, wf_dims(s), (size_t)s->rank * sizeof o->dims[0]);
+    memcpy(o->strides, wf_strides(s), (size_t)s->rank * sizeof o->strides[0]);
 }
 
 static bool describe_output(wf_frozen *z, wf_trace *t, const weft_tensor *in, weft_tensor h, int i,
@@ -171,21 +179,17 @@ static bool describe_output(wf_frozen *z, wf_trace *t, const weft_tensor *in, we
     if (!s) {
         return wf_frozen_refuse(reason, "output %d is not a live tensor", i);
     }
-    o->index = made_index(t, s->st);
+    o->index = wf_frozen_made(t, s->st);
     bool ok = true;
     if (o->index < 0 && !pinned) {
         ok = wf_frozen_refuse(reason, "output %d is a view of a tensor from outside", i);
     } else if (o->index >= 0 && pinned) {
         ok = wf_frozen_refuse(reason, "it keeps output %d", i);
     } else if (wf_slot_tracked(s)) {
-        ok = wf_frozen_refuse(reason, "output %d has a gradient history", i);
+        ok = wf_frozen_refuse(reason, "output %d has a gradient history (weft_detach it)", i);
     } else if (o->index >= 0) {
         o->kind = WF_OUT_MADE;
-        o->dtype = s->dtype;
-        o->rank = s->rank;
-        o->offset = s->offset;
-        memcpy(o->dims, wf_dims(s), (size_t)s->rank * sizeof o->dims[0]);
-        memcpy(o->strides, wf_strides(s), (size_t)s->rank * sizeof o->strides[0]);
+        wf_frozen_map(o, s, o->index);
         *handles += 1;
         for (int k = 0; k < i; k++) {
             *handles -= z->out[k].kind == WF_OUT_MADE && wf_frozen_same_handle(z->out[k].value, h);
@@ -225,9 +229,13 @@ static bool describe(wf_frozen *z, wf_trace *t, const weft_tensor *in, const wef
     if (t->c->device != z->home) {
         return wf_frozen_refuse(reason, "it changes the default device");
     }
-    bool ok = wf_frozen_open(&a, t->c, in, z->n_in, reason) && describe_sources(z, t, &a, reason);
-    wf_frozen_close(&a);
+    if (t->follow.never) {
+        return wf_frozen_refuse(reason, "%s", t->follow.never);
+    }
     int handles = 0, refs = 0;
+    bool ok = wf_frozen_open(&a, t->c, in, z->n_in, reason) && describe_sources(z, t, &a, reason) &&
+              wf_frozen_describe_state(z, t, &a, &handles, reason);
+    wf_frozen_close(&a);
     for (int i = 0; i < z->n_out && ok; i++) {
         ok = describe_output(z, t, in, out[i], i, &handles, reason);
     }
@@ -241,11 +249,6 @@ static bool describe(wf_frozen *z, wf_trace *t, const weft_tensor *in, const wef
             refs += others;
             z->made_bytes[k++] = st->nbytes;
         }
-    }
-    const int grad = ok && refs != handles ? new_gradient(z, t) : -1;
-    if (grad >= 0) {
-        return wf_frozen_refuse(
-            reason, "it leaves a new gradient of a tensor (input %d), which outlives it", grad);
     }
     return ok &&
            (refs == handles ||

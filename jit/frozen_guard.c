@@ -181,6 +181,13 @@ bool wf_frozen_same_arguments(const wf_frozen *a, const wf_frozen *b, char reaso
     return same;
 }
 
+bool wf_frozen_same_map(const wf_frozen_out *x, const wf_frozen_out *y)
+{
+    return x->index == y->index && x->dtype == y->dtype && x->rank == y->rank &&
+           x->offset == y->offset && same_words(x->rank, x->dims, y->dims) &&
+           same_words(x->rank, x->strides, y->strides);
+}
+
 /* Arguments, captured tensors and outputs, without numbers. */
 static bool agree(const wf_frozen *a, const wf_frozen *b, char *reason)
 {
@@ -208,16 +215,13 @@ static bool agree(const wf_frozen *a, const wf_frozen *b, char *reason)
     }
     for (int i = 0; i < a->n_out; i++) {
         const wf_frozen_out *x = &a->out[i], *y = &b->out[i];
-        bool made = x->kind == WF_OUT_MADE;
-        if (x->kind != y->kind || x->index != y->index || x->dtype != y->dtype ||
-            x->rank != y->rank || x->offset != y->offset ||
+        if (x->kind != y->kind || x->index != y->index ||
             (x->kind == WF_OUT_VALUE && !wf_frozen_same_handle(x->value, y->value)) ||
-            (made && (!same_words(x->rank, x->dims, y->dims) ||
-                      !same_words(x->rank, x->strides, y->strides)))) {
+            (x->kind == WF_OUT_MADE && !wf_frozen_same_map(x, y))) {
             return wf_frozen_refuse(reason, "output %d is made in another way than before", i);
         }
     }
-    return true;
+    return wf_frozen_same_state(a, b, reason);
 }
 
 bool wf_frozen_agree(const wf_frozen *a, const wf_fn *a_fn, const wf_frozen *b, const wf_fn *b_fn,
@@ -230,7 +234,7 @@ bool wf_frozen_agree(const wf_frozen *a, const wf_fn *a_fn, const wf_frozen *b, 
     int64_t *shift =
         a->n_source <= WF_FROZEN_FEW ? few : wf_malloc((size_t)a->n_source * sizeof *shift);
     bool same = shift ? wf_frozen_shifts(a, b, shift, reason) &&
-                            wf_frozen_numbers(a_fn, b_fn, shift, reason)
+                            wf_frozen_numbers(a, a_fn, b_fn, shift, reason)
                       : wf_frozen_refuse(reason, "there is no memory");
     if (shift != few) {
         wf_mfree(shift);
@@ -349,7 +353,7 @@ static bool guard_captured(const wf_frozen *z, const wf_frozen_args *a, char *re
 
 bool wf_frozen_is_dead(const wf_frozen *z, wf_ctx *c)
 {
-    bool dead = false;
+    bool dead = wf_frozen_state_is_dead(z);
     for (int k = 0; k < z->n_source && !dead; k++) {
         wf_hold how;
         wf_slot *slot = z->src[k].st ? wf_take_hold(c, z->src[k].handle, &how) : NULL;
@@ -372,5 +376,6 @@ bool wf_frozen_guard(const wf_frozen *z, const wf_frozen_args *a, int n_out, cha
     if (a->c->device != z->home) {
         return wf_frozen_refuse(reason, "the default device differs");
     }
-    return guard_args(z, a, reason) && guard_captured(z, a, reason);
+    return guard_args(z, a, reason) && guard_captured(z, a, reason) &&
+           wf_frozen_guard_state(z, a, reason);
 }

@@ -1,6 +1,7 @@
 /*
  * jit/frozen_impl.h -- what the parts of frozen calls share: frozen.c describes calls, frozen_guard.c compares them and
- * looks at arguments, frozen_move.c knows arguments that lie elsewhere in their storages than before, frozen_run.c replays.
+ * looks at arguments, frozen_move.c knows arguments that lie elsewhere in their storages than before, frozen_state.c gradients
+ * and optimisers, frozen_run.c replays.
  *
  * Invariant: guards walk arrays that lie one behind the other (arguments, their storages, captured storages), so that
  * a call of many arguments costs a few nanoseconds for each.
@@ -48,6 +49,17 @@ typedef struct wf_frozen_out {
     int64_t dims[WF_MAX_RANK], strides[WF_MAX_RANK];
 } wf_frozen_out;
 
+/* What a call leaves of a gradient: nothing, a result of the function, what there was. */
+enum { WF_LEAF_NONE, WF_LEAF_MADE, WF_LEAF_KEPT };
+typedef struct wf_frozen_leaf {
+    wf_meta *meta; /* referenced; NULL: of argument `arg` */
+    int arg;
+    bool looked; /* the gradient must be `had` */
+    weft_tensor had;
+    uint32_t version;   /* of a gradient that is made */
+    wf_frozen_out left; /* kind: WF_LEAF_* */
+} wf_frozen_leaf;
+
 struct wf_frozen {
     _Atomic int refs;
     _Atomic uint32_t count;
@@ -61,6 +73,12 @@ struct wf_frozen {
     wf_frozen_source *src;
     wf_frozen_out *out;
     size_t *made_bytes;
+    wf_frozen_leaf *leaf;
+    uint32_t n_leaf;
+    wf_live *live[WF_MOST_LIVE]; /* referenced */
+    uint32_t n_live;
+    wf_live_slot *number; /* slots of fn that a replay asks for */
+    uint32_t n_number;
     int32_t *writes; /* per result, as plans have it */
     wf_fn *fn;
     wf_plan *plan;
@@ -91,13 +109,44 @@ const wf_storage *wf_frozen_gradient(wf_ctx *c, wf_slot *s);
 /* Argument i as it is now. */
 void wf_frozen_look(wf_frozen_arg *out, const wf_frozen_args *a, int i);
 
+/* Which result of the function lives in st, -1: none. */
+int wf_frozen_made(const wf_trace *t, const wf_storage *st);
+/* The map of a tensor over result `index`. */
+void wf_frozen_map(wf_frozen_out *o, wf_slot *s, int index);
+/* Were they made in the same way? */
+bool wf_frozen_same_map(const wf_frozen_out *x, const wf_frozen_out *y);
+
+/* -- gradients and optimisers ----------------------------------------------------------------------------------- */
+
+/* What t noted. *made: how many references gradients hold to what the function makes. False with the reason. */
+bool wf_frozen_describe_state(wf_frozen *z, const wf_trace *t, const wf_frozen_args *a, int *made,
+                              char *reason);
+/* The gradient, kept, that lies in st and was there when the call began, or an empty handle. *at: where the search goes
+ * on from, 0 at first. */
+weft_tensor wf_frozen_gradient_in(const wf_trace *t, const wf_storage *st, uint32_t *at);
+bool wf_frozen_same_state(const wf_frozen *a, const wf_frozen *b, char *reason);
+bool wf_frozen_guard_state(const wf_frozen *z, const wf_frozen_args *a, char *reason);
+/* Has a tensor or an optimiser of it been freed? */
+bool wf_frozen_state_is_dead(const wf_frozen *z);
+/* Gives up what z holds. */
+void wf_frozen_drop_state(wf_frozen *z);
+/* Before a replay: gradients go that the call replaces, slots (of all scalars) take this call's numbers. 0, or a status
+ * with why filled. */
+int wf_frozen_begin_state(const wf_frozen *z, const wf_frozen_args *a, uint64_t *slots,
+                          wf_why *why);
+/* After it: new gradients in made; the optimisers have stepped. Likewise. */
+int wf_frozen_end_state(const wf_frozen *z, const wf_frozen_args *a, wf_storage *const *made,
+                        wf_why *why);
+
 /* -- arguments that move ---------------------------------------------------------------------------------------- */
 
 /* By how many bytes the arguments of b lie elsewhere in their storages than those of a, for each source (room for n_source).
  * False with the reason: two that share memory moved apart. */
 bool wf_frozen_shifts(const wf_frozen *a, const wf_frozen *b, int64_t *shift, char *reason);
-/* Are the numbers of b those of a, but for places in arguments, all of which moved by their shifts? Else the reason. */
-bool wf_frozen_numbers(const wf_fn *a, const wf_fn *b, const int64_t *shift, char *reason);
+/* Are the numbers of b those of a, but for those that a replay of z asks for and for places in arguments, all of which moved
+ * by their shifts? Else the reason. */
+bool wf_frozen_numbers(const wf_frozen *z, const wf_fn *a, const wf_fn *b, const int64_t *shift,
+                       char *reason);
 /* z, which has its function, agreed with `before`: arguments that lay elsewhere there may lie anywhere. */
 void wf_frozen_let_move(wf_frozen *z, const wf_frozen *before);
 /* May argument i, which moved or shares memory with others, lie where it does? Else the reason. */

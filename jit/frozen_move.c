@@ -97,9 +97,11 @@ static bool refuse_number(const wf_fn *a, uint32_t k, char *reason)
                             site ? " at " : "", site ? site : "");
 }
 
-bool wf_frozen_numbers(const wf_fn *a, const wf_fn *b, const int64_t *shift, char *reason)
+bool wf_frozen_numbers(const wf_frozen *z, const wf_fn *a, const wf_fn *b, const int64_t *shift,
+                       char *reason)
 {
     bool moved = false;
+    uint32_t live = 0;
     for (uint32_t k = 0; k < a->ninputs; k++) {
         moved = moved || shift[k];
     }
@@ -107,7 +109,9 @@ bool wf_frozen_numbers(const wf_fn *a, const wf_fn *b, const int64_t *shift, cha
         const wf_ins *x = &a->ins[k], *y = &b->ins[k];
         bool same = true;
         if (x->op == WF_OP_SCALAR) {
-            same = a->slots[x->attr] == b->slots[y->attr];
+            const bool asked = live < z->n_number && z->number[live].slot == x->attr;
+            live += asked;
+            same = asked || a->slots[x->attr] == b->slots[y->attr];
         } else if (x->op > WF_OP_RESULT && x->attr) {
             const wf_attr *p = &a->attrs[x->attr], *q = &b->attrs[y->attr];
             same = same_dyn(a, x, p, q, shift) &&

@@ -18,6 +18,8 @@ typedef struct replay {
     int64_t *shift;      /* per source: how many bytes further the argument lies */
     weft_tensor *handle; /* per result of the call */
     uint8_t *began;      /* per output of the function */
+    uint64_t *slots;     /* numbers of this call, where optimisers are asked for them */
+    wf_fn fn;            /* then: the function with those */
 } replay;
 
 /* Memory of a replay. */
@@ -150,6 +152,9 @@ static wf_capture *find_capture(wf_frozen *z, const replay *r, wf_frozen_how *ho
     bool ready = z->replays >= CAPTURE_FROM && (z->calm || z->replays >= CAPTURE_ANYWAY);
     if (z->uncapturable) {
         c = NULL;
+    } else if (z->n_number) {
+        z->uncapturable = true;
+        snprintf(how->reason, sizeof how->reason, "it steps an optimiser, whose numbers change");
     } else if (z->capture && wf_capture_holds(z->capture, r->source)) {
         c = z->capture;
     } else if (z->capture) {
@@ -187,8 +192,15 @@ static int run_steps(wf_frozen *z, replay *r, wf_plan_args *p, wf_why *why)
 /* As one launch if there is a capture, or step by step. */
 static int run_somehow(wf_frozen *z, replay *r, wf_frozen_how *how, wf_why *why)
 {
-    wf_plan_args p = {
-        .fn = z->fn, .in = r->in, .out = r->out, .device = z->device, .began = r->began};
+    if (z->n_number) {
+        r->fn = *z->fn;
+        r->fn.slots = r->slots;
+    }
+    wf_plan_args p = {.fn = z->n_number ? &r->fn : z->fn,
+                      .in = r->in,
+                      .out = r->out,
+                      .device = z->device,
+                      .began = r->began};
     wf_capture *c = find_capture(z, r, how);
     bool launched = false;
     int rc = c ? wf_capture_run(c, r->source, r->shift, r->made, &launched, why) : 0;
@@ -212,7 +224,8 @@ int wf_frozen_run(wf_frozen *z, const wf_frozen_args *a, weft_tensor *out, wf_fr
 {
     size_t ns = (size_t)z->n_source, nm = z->n_made, no = (size_t)z->n_out;
     const size_t bytes = (2 * ns + nm) * sizeof(wf_view) + no * sizeof(weft_tensor) +
-                         (ns + nm) * (sizeof(void *) + 1) + ns * sizeof(int64_t) + 1;
+                         (ns + nm) * (sizeof(void *) + 1) + ns * sizeof(int64_t) +
+                         (z->n_number ? z->fn->nslots * sizeof(uint64_t) : 0) + 1;
     wf_view few[FEW_VIEWS];
     char *block = bytes <= sizeof few ? (char *)few : wf_malloc(bytes);
     how->captured = false;
@@ -226,13 +239,16 @@ int wf_frozen_run(wf_frozen *z, const wf_frozen_args *a, weft_tensor *out, wf_fr
     r.made = (wf_storage **)(void *)(r.handle + no);
     r.source = r.made + nm;
     r.shift = (int64_t *)(void *)(r.source + ns);
-    r.began = (uint8_t *)(void *)(r.shift + ns);
+    r.slots = (uint64_t *)(void *)(r.shift + ns);
+    r.began = (uint8_t *)(void *)(r.slots + (z->n_number ? z->fn->nslots : 0));
     for (size_t k = 0; k < nm; k++) {
         r.made[k] = NULL;
     }
-    int rc = make_memory(z, a, &r, why);
+    int rc = wf_frozen_begin_state(z, a, r.slots, why);
+    rc = rc ? rc : make_memory(z, a, &r, why);
     rc = rc ? rc : run_somehow(z, &r, how, why);
     rc = rc ? rc : make_outputs(z, a, &r, why);
+    rc = rc ? rc : wf_frozen_end_state(z, a, r.made, why);
     if (rc == WEFT_ENOMEM && !why->code) {
         wf_fail(why, rc, "out of memory for the results");
     }

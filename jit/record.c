@@ -672,7 +672,7 @@ static int record_need(wf_recorder *r, wf_slot *s, bool write, const char *op, w
         /* memory as it is, unless recorded ops are to change it, or to read it before the caller writes */
         if (!(seen && (write || t->outer[*place - 1].written)) &&
             !shares_import(t, s->st, !write)) {
-            t->peeked = op;
+            t->peeked = t->follow.now ? t->peeked : op;
             return 0;
         }
     } else if (s && wf_storage_is_foreign(s->st, r)) {
@@ -734,6 +734,9 @@ const wf_recorder wf_trace_hooks = {
     .stamp = stamp,
     .close = record_close,
     .enter = record_enter,
+    .live = wf_trace_live,
+    .gradient = wf_trace_gradient,
+    .never = wf_trace_never,
     .quick = wf_trace_quick,
     .quick_into = wf_trace_quick_into,
 };

@@ -66,6 +66,7 @@ static bool push_line(wf_trace *t, const wf_lines *l, const wf_line *k, uint32_t
         if (from >= l->scalars && !v[from]) {
             const double d = l->scalar[from - l->scalars];
             v[from] = wf_fn_scalar(t->fn, WF_SCALAR_FLOAT, wf_slot_bits(WF_SCALAR_FLOAT, d));
+            wf_trace_live_slot(t, v[from], l->number[from - l->scalars]);
         }
         i.src[i.nsrc++] = v[from];
         if (!v[from]) {

@@ -88,6 +88,7 @@ void wf_trace_free(wf_trace *t)
     if (t) {
         wf_fn_free(t->fn);
         wf_fn_free(t->before);
+        wf_follow_free(&t->follow);
         wf_mfree(t->outer);
         wf_mfree(t->table);
         wf_mfree(t->views);
@@ -108,6 +109,7 @@ static void drop_outer(wf_trace *t)
         memset(t->table, 0, t->table_cap * sizeof *t->table);
     }
     t->nouter = t->wrapped = t->written = 0;
+    wf_follow_clear(&t->follow);
 }
 
 /* Unlinks the storages that have a value (or all of them) and drops the trace's reference. */

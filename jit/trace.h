@@ -39,6 +39,31 @@ typedef struct wf_outer {
     bool mixed;        /* other kept handles were used, too */
 } wf_outer;
 
+/* What a call does to a gradient, where a frozen call may come of it. */
+typedef struct wf_leaf {
+    wf_meta *meta; /* referenced */
+    weft_tensor had;
+    bool looked; /* at `had`, before it was replaced */
+} wf_leaf;
+
+/* A scalar slot that is a number of an optimiser. */
+typedef struct wf_live_slot {
+    uint32_t slot;
+    uint8_t live, number; /* of wf_follow.live, of that one's numbers */
+} wf_live_slot;
+
+/* What a call does besides its graph, noted for a replay; record_state.c. */
+enum { WF_MOST_LIVE = 4 };
+typedef struct wf_follow {
+    wf_leaf *leaf; /* in the order in which they were first used */
+    uint32_t nleaf, capleaf;
+    wf_live *live[WF_MOST_LIVE]; /* referenced */
+    uint32_t nlive, now;         /* now: 1 + the one that is stepped, or 0 */
+    wf_live_slot *slot;          /* by ascending slot */
+    uint32_t nslot, capslot;
+    const char *never; /* why this call cannot be replayed, or NULL */
+} wf_follow;
+
 /* What a commit asks to be computed. */
 typedef struct wf_job {
     wf_fn *fn;             /* the runner may keep it and put another, or NULL, in its place */
@@ -92,11 +117,12 @@ struct wf_trace {
     wf_why refused;            /* the first read or write that was refused; code 0: none */
     uint64_t refusal;          /* the number that its error has */
     const char *peeked;        /* what read a tensor from outside without a break, or NULL */
-    uint32_t backwards;        /* the thread's when it began */
-    uint32_t commits;          /* segments so far */
-    void *note;                /* handed to the runner with each job */
-    int64_t since;             /* a region's begin, for a profile; 0: none is being taken */
-    wf_view *views;            /* scratch of a commit */
+    wf_follow follow;
+    uint32_t backwards; /* the thread's when it began */
+    uint32_t commits;   /* segments so far */
+    void *note;         /* handed to the runner with each job */
+    int64_t since;      /* a region's begin, for a profile; 0: none is being taken */
+    wf_view *views;     /* scratch of a commit */
     int32_t *writes;
     uint8_t *began;
     uint32_t capviews;
@@ -134,7 +160,7 @@ void wf_trace_abort(wf_trace *t);
  * receives f->noutputs handles of the current scope. 0 or a status with an error recorded. */
 int wf_fn_run(const wf_fn *f, const weft_tensor *inputs, const uint64_t *slots, weft_tensor *out);
 
-/* -- between trace.c, record.c, record_quick.c and record_lines.c -------------------------------------------------------------------------- */
+/* -- between trace.c and record*.c ---------------------------------------------------------------------------- */
 extern const wf_recorder wf_trace_hooks;
 void wf_trace_unlink(wf_trace *t, wf_storage *st);
 void wf_trace_drop_spare(wf_trace *t);
@@ -144,6 +170,15 @@ void wf_trace_set_device(wf_trace *t, int device);
 int wf_trace_value(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why);
 /* The storage of s has the value v from now on. 0 or a status with why filled. */
 int wf_trace_set_value(wf_trace *t, wf_slot *s, wf_val v, wf_why *why);
+/* Forgets what was noted of a segment; with its memory. */
+void wf_follow_clear(wf_follow *w);
+void wf_follow_free(wf_follow *w);
+/* Value v, which has just been recorded, is number `which` of the optimiser that is stepped. */
+void wf_trace_live_slot(wf_trace *t, wf_val v, uint8_t which);
+/* wf_recorder.live, .gradient, .never */
+void wf_trace_live(wf_recorder *r, wf_live *l);
+void wf_trace_gradient(wf_recorder *r, wf_meta *m, weft_tensor had, bool looked);
+void wf_trace_never(wf_recorder *r, const char *why);
 /* wf_recorder.lines */
 bool wf_trace_lines(wf_recorder *r, const wf_lines *l, int *rc, wf_why *why);
 

@@ -33,6 +33,8 @@ struct weft_optim {
     int decay_min_rank;
     int64_t seen_steps;   /* the counter after our last write to it */
     uint32_t seen_writes; /* its write count then */
+    int64_t replayed;     /* the counter after the replay that has begun */
+    wf_live *live;
 };
 
 static const char *const state_names[2][2] = {{"momentum_buffer", NULL}, {"exp_avg", "exp_avg_sq"}};
@@ -51,6 +53,8 @@ static bool add_state(weft_optim *o, const char *kind, const char *parameter, we
     o->state[o->n_state++] = (weft_named_tensor){name, weft_keep(value)};
     return true;
 }
+
+static wf_live *new_live(weft_optim *o);
 
 static bool fill_state(weft_optim *o)
 {
@@ -96,7 +100,8 @@ static weft_optim *make(const char *op, const weft_optim *settings)
     o->state = wf_calloc((size_t)o->n * (size_t)o->per + 1, sizeof *o->state);
     weft_scope scope = weft_scope_begin();
     weft_no_grad_begin();
-    bool ok = o->parameters && o->state && fill_state(o);
+    o->live = new_live(o);
+    bool ok = o->parameters && o->state && o->live && fill_state(o);
     weft_no_grad_end();
     weft_scope_end(scope);
     if (!ok) {
@@ -163,6 +168,10 @@ void weft_optim_free(weft_optim *o)
     if (!o) {
         return;
     }
+    if (o->live) {
+        atomic_store(&o->live->of, NULL);
+        wf_live_release(o->live);
+    }
     for (int i = 0; i < o->n_state; i++) {
         weft_free(o->state[i].tensor);
         wf_mfree((char *)(uintptr_t)o->state[i].name);
@@ -192,6 +201,11 @@ weft_status weft_optim_set_lr(weft_optim *o, double lr)
     if (bad("optim_set_lr", o && lr >= 0 && isfinite(lr), "the optimiser is NULL or lr negative")) {
         return WEFT_EINVALID;
     }
+    wf_ctx *c = wf_ctx_get();
+    if (c && c->recorder) {
+        c->recorder->never(c->recorder,
+                           "it sets a learning rate (optim_set_lr), which the caller is to do");
+    }
     o->lr = lr;
     return WEFT_OK;
 }
@@ -208,6 +222,19 @@ static double power(double b, int64_t n)
     return r;
 }
 
+/* The numbers of step t. */
+static void set_numbers(const weft_optim *o, int64_t t, double k[WF_UPDATE_SCALARS])
+{
+    const bool sgd = o->method == SGD;
+    k[WF_UPDATE_DECAY] = sgd ? o->decay : 1 - o->lr * o->decay;
+    k[WF_UPDATE_MOMENTUM] = sgd ? o->momentum : 1 - o->beta1;
+    k[WF_UPDATE_BETA2] = o->beta2;
+    k[WF_UPDATE_REST2] = 1 - o->beta2;
+    k[WF_UPDATE_ROOT] = sqrt(1 - power(o->beta2, t));
+    k[WF_UPDATE_EPS] = o->eps;
+    k[WF_UPDATE_STEP] = sgd ? -o->lr : -(o->lr / (1 - power(o->beta1, t)));
+}
+
 static void add_line(update *u, wf_op op, int dst, int a, int b, int c)
 {
     u->line[u->n++] = (wf_line){op, dst, {a, b, c}};
@@ -218,6 +245,7 @@ static int number(update *u, wf_update_scalar which)
 {
     if (!u->number[which]) {
         u->scalar[u->n_scalar] = u->k[which];
+        u->of[u->n_scalar] = (uint8_t)which;
         u->number[which] = (uint8_t)(SCALAR + u->n_scalar++);
     }
     return u->number[which];
@@ -231,46 +259,37 @@ static int number(update *u, wf_update_scalar which)
 static void write_sgd(const weft_optim *o, update *u)
 {
     const bool decay = o->decay > 0, momentum = o->momentum > 0, nesterov = o->nesterov;
-    u->k[WF_UPDATE_DECAY] = o->decay;
-    u->k[WF_UPDATE_MOMENTUM] = o->momentum;
-    u->k[WF_UPDATE_STEP] = -o->lr;
     u->with = (decay ? WF_WITH_DECAY : 0u) | (momentum ? WF_WITH_MOMENTUM : 0u) |
               (nesterov ? WF_WITH_NESTEROV : 0u);
 #define WF_UPDATE_SGD
 #include "eager/kernels/update.def"
 }
 
-static void write_adamw(const weft_optim *o, update *u, bool decay, int64_t t)
+static void write_adamw(update *u, bool decay)
 {
-    u->k[WF_UPDATE_DECAY] = 1 - o->lr * o->decay;
-    u->k[WF_UPDATE_MOMENTUM] = 1 - o->beta1;
-    u->k[WF_UPDATE_BETA2] = o->beta2;
-    u->k[WF_UPDATE_REST2] = 1 - o->beta2;
-    u->k[WF_UPDATE_ROOT] = sqrt(1 - power(o->beta2, t));
-    u->k[WF_UPDATE_EPS] = o->eps;
-    u->k[WF_UPDATE_STEP] = -(o->lr / (1 - power(o->beta1, t)));
     u->with = WF_WITH_ADAMW | (decay ? WF_WITH_DECAY : 0u);
 #define WF_UPDATE_ADAMW
 #include "eager/kernels/update.def"
 }
 
-static weft_status step_one(const weft_optim *o, int i, int64_t t, built *b)
+static weft_status step_one(const weft_optim *o, int i, const double *k, built *b)
 {
     weft_tensor p = o->parameters[i];
     if (!weft_has_grad(p)) {
         return WEFT_OK;
     }
     update u = {.n_state = o->per};
+    memcpy(u.k, k, sizeof u.k);
     if (o->method == SGD) {
         write_sgd(o, &u);
     } else {
-        write_adamw(o, &u, o->decay > 0 && weft_rank(p) >= o->decay_min_rank, t);
+        write_adamw(&u, o->decay > 0 && weft_rank(p) >= o->decay_min_rank);
     }
     weft_scope scope = weft_scope_begin();
     u.tensor[P] = p;
     u.tensor[G] = weft_grad(p);
-    for (int k = 0; k < o->per; k++) {
-        u.tensor[S0 + k] = o->state[(ptrdiff_t)i * o->per + k].tensor;
+    for (int n = 0; n < o->per; n++) {
+        u.tensor[S0 + n] = o->state[(ptrdiff_t)i * o->per + n].tensor;
     }
     weft_status s = wf_update_run(&u, b);
     weft_scope_end(scope);
@@ -279,11 +298,60 @@ static weft_status step_one(const weft_optim *o, int i, int64_t t, built *b)
 
 /* The value of the counter, before the write: a trace need not be broken to read it. On a device it is read only if
  * somebody else has written to it (a checkpoint was loaded), since that waits. */
-static int64_t steps_so_far(const weft_optim *o, weft_tensor count)
+static int64_t steps_so_far(const weft_optim *o)
 {
+    weft_tensor count = o->state[o->n_state - 1].tensor;
     bool known =
         weft_device_of(count).kind != WEFT_DEVICE_CPU && weft_write_count(count) == o->seen_writes;
     return known ? o->seen_steps : weft_item_i64(count);
+}
+
+static void saw_steps(weft_optim *o, int64_t steps)
+{
+    o->seen_steps = steps;
+    o->seen_writes = weft_write_count(o->state[o->n_state - 1].tensor);
+}
+
+/* -- replays of a traced step (wf_live) ------------------------------------------------------------------------- */
+
+_Static_assert((int)WF_UPDATE_SCALARS <= (int)WF_LIVE_NUMBERS, "numbers fit");
+
+static int begin_replay(void *of, double number[WF_LIVE_NUMBERS])
+{
+    weft_optim *o = of;
+    int64_t had = steps_so_far(o);
+    if (had == INT64_MIN) {
+        return (int)weft_last_status();
+    }
+    o->replayed = had + 1;
+    set_numbers(o, had + 1, number);
+    return 0;
+}
+
+static void end_replay(void *of)
+{
+    weft_optim *o = of;
+    saw_steps(o, o->replayed);
+}
+
+static wf_live *new_live(weft_optim *o)
+{
+    wf_live *l = wf_malloc(sizeof *l);
+    if (l) {
+        *l = (wf_live){.begin = begin_replay, .end = end_replay};
+        atomic_init(&l->refs, 1);
+        atomic_init(&l->of, o);
+    }
+    return l;
+}
+
+/* What is recorded from here on is a step of o; NULL: no more. */
+static void tell_trace(wf_live *l)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (c && c->recorder) {
+        c->recorder->live(c->recorder, l);
+    }
 }
 
 weft_status weft_optim_step(weft_optim *o)
@@ -291,19 +359,22 @@ weft_status weft_optim_step(weft_optim *o)
     if (bad("optim_step", o != NULL, "the optimiser is NULL")) {
         return WEFT_EINVALID;
     }
-    weft_tensor count = o->state[o->n_state - 1].tensor;
     weft_no_grad_begin();
-    int64_t had = steps_so_far(o, count);
-    weft_status s = had == INT64_MIN ? weft_last_status() : weft_add_(count, weft_i(1));
+    tell_trace(o->live);
+    int64_t had = steps_so_far(o);
+    weft_status s = had == INT64_MIN ? weft_last_status()
+                                     : weft_add_(o->state[o->n_state - 1].tensor, weft_i(1));
     if (s == WEFT_OK) { /* else the next step reads the counter again */
-        o->seen_steps = had + 1;
-        o->seen_writes = weft_write_count(count);
+        saw_steps(o, had + 1);
     }
+    double k[WF_UPDATE_SCALARS];
+    set_numbers(o, had + 1, k);
     built b;
     b.tried = 0;
     for (int i = 0; i < o->n && s == WEFT_OK; i++) {
-        s = step_one(o, i, had + 1, &b);
+        s = step_one(o, i, k, &b);
     }
+    tell_trace(NULL);
     weft_no_grad_end();
     return s;
 }

@@ -17,6 +17,10 @@ static int sources(const wf_line *l)
 
 weft_status wf_update_run_ops(const update *u)
 {
+    wf_ctx *c = wf_ctx_get();
+    if (c->recorder) {
+        c->recorder->never(c->recorder, "an optimiser steps a tensor that is not dense f32 or f64");
+    }
     weft_tensor value[SCALAR];
     memcpy(value, u->tensor, sizeof u->tensor);
     for (int i = 0; i < u->n; i++) {
@@ -287,7 +291,8 @@ static bool record(const update *u, const held *h, weft_status *status)
                         .tensor = h->slot,
                         .scalars = SCALAR,
                         .n_scalar = u->n_scalar,
-                        .scalar = u->scalar};
+                        .scalar = u->scalar,
+                        .number = u->of};
     if (!h->c->recorder->lines(h->c->recorder, &l, &rc, &why)) {
         return false;
     }

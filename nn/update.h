@@ -20,6 +20,7 @@ typedef struct update {
     wf_line line[MAX_LINES];
     int n;
     double scalar[MAX_SCALARS];
+    uint8_t of[MAX_SCALARS]; /* which of k each is */
     int n_scalar;
     int n_state;                       /* 0 to 2: S0, S1 */
     weft_tensor tensor[T0];            /* P, G, S0, S1 */

@@ -79,8 +79,11 @@ typedef struct weft_jit_args {
      * numbers, captured tensors, how outputs are made. Arguments must have the same types, shapes, strides and
      * aliases and devices, and lie in storages of the same size, at any offset once recordings at two have agreed; captured tensors must be alive and the same, both with the hooks
      * they had, the grad mode and the thread's default device too, and gradients that a backward adds to must be those of
-     * the same arguments; else the call records. A function that reads values, keeps tensors, gives outputs a history, runs
-     * backward into what an argument was computed from, draws random
+     * the same arguments; else the call records. A whole training step may be replayed: gradients that fn drops, adds to or
+     * leaves on captured tensors are dropped, added to or left anew, and an optimiser that it steps gives each replay the numbers of its rate
+     * and its step (weft_optim_set_lr between calls, a checkpoint that is loaded). A function that reads values, keeps tensors, gives outputs a history, runs
+     * backward into what an argument was computed from, leaves new gradients on arguments, sets a learning rate, steps an optimiser twice or one of
+     * parameters that are not dense f32 or f64, draws random
      * numbers, changes a number or the default device is never replayed. What fn does besides (counting, choosing another tensor) is not seen: every verify_every-th call
      * (default 100; -1: none) records, compares bit by bit, and thaws the function if anything differs. */
     bool frozen;

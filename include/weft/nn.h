@@ -257,6 +257,7 @@ WEFT_API weft_optim *weft_adamw_new(const weft_adamw_args *args);
 
 /* One update of every parameter that has a gradient. Gradients are left as they are. */
 WEFT_API weft_status weft_optim_step(weft_optim *o);
+/* From the next step on. A function that is to be replayed (.frozen) leaves it to its caller. */
 WEFT_API weft_status weft_optim_set_lr(weft_optim *o, double lr);
 WEFT_API double weft_optim_lr(const weft_optim *o);
 /* State tensors for checkpoints: "optim.exp_avg.<parameter>", ..., and "optim.step" (i64). Loading

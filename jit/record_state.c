@@ -1,0 +1,106 @@
+/*
+ * jit/record_state.c -- what a recorded call does that is not in its graph: gradients that it gives to tensors and takes from
+ * them, numbers of optimisers that it steps; see trace.h.
+ *
+ * A call that is recorded each time needs none of this: the function does it. A replay (frozen.h) does not call the function.
+ *
+ * Invariant: what cannot be noted, for want of memory too, is a reason not to replay, never a failure of the call.
+ */
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "jit/record_int.h"
+
+static const char no_memory[] = "there is no memory";
+
+void wf_follow_clear(wf_follow *w)
+{
+    for (uint32_t i = 0; i < w->nleaf; i++) {
+        wf_meta_release(w->leaf[i].meta);
+    }
+    for (uint32_t i = 0; i < w->nlive; i++) {
+        wf_live_release(w->live[i]);
+    }
+    w->nleaf = w->nlive = w->nslot = w->now = 0;
+    w->never = NULL;
+}
+
+void wf_follow_free(wf_follow *w)
+{
+    wf_follow_clear(w);
+    wf_mfree(w->leaf);
+    wf_mfree(w->slot);
+    memset(w, 0, sizeof *w);
+}
+
+/* Room for one more entry of an array; NULL: no memory. */
+static void *room(void *array, uint32_t n, uint32_t *cap, size_t size)
+{
+    if (n < *cap) {
+        return array;
+    }
+    const uint32_t most = *cap ? *cap * 2 : 16;
+    void *p = wf_realloc(array, most * size);
+    *cap = p ? most : *cap;
+    return p;
+}
+
+void wf_trace_never(wf_recorder *r, const char *why)
+{
+    wf_follow *w = &wf_trace_of(r)->follow;
+    w->never = w->never ? w->never : why;
+}
+
+void wf_trace_gradient(wf_recorder *r, wf_meta *m, weft_tensor had, bool looked)
+{
+    wf_trace *t = wf_trace_of(r);
+    wf_follow *w = &t->follow;
+    if (!t->owner.freezes ||
+        atomic_exchange_explicit(&m->noted, t->serial, memory_order_relaxed) == t->serial) {
+        return;
+    }
+    wf_leaf *leaf = room(w->leaf, w->nleaf, &w->capleaf, sizeof *leaf);
+    if (!leaf) {
+        wf_trace_never(r, no_memory);
+        return;
+    }
+    w->leaf = leaf;
+    w->leaf[w->nleaf++] = (wf_leaf){wf_meta_retain(m), had, looked};
+}
+
+void wf_trace_live(wf_recorder *r, wf_live *l)
+{
+    wf_trace *t = wf_trace_of(r);
+    wf_follow *w = &t->follow;
+    w->now = 0;
+    if (!t->owner.freezes || !l) {
+        return;
+    }
+    for (uint32_t i = 0; i < w->nlive; i++) {
+        if (w->live[i] == l) {
+            wf_trace_never(r, "it steps an optimiser twice");
+        }
+    }
+    if (w->nlive == WF_MOST_LIVE) {
+        wf_trace_never(r, "it steps too many optimisers");
+        return;
+    }
+    atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
+    w->live[w->nlive++] = l;
+    w->now = w->nlive;
+}
+
+void wf_trace_live_slot(wf_trace *t, wf_val v, uint8_t which)
+{
+    wf_follow *w = &t->follow;
+    if (!w->now || !v) {
+        return;
+    }
+    wf_live_slot *slot = room(w->slot, w->nslot, &w->capslot, sizeof *slot);
+    if (!slot) {
+        wf_trace_never(&t->base, no_memory);
+        return;
+    }
+    w->slot = slot;
+    w->slot[w->nslot++] = (wf_live_slot){wf_fn_at(t->fn, v)->attr, (uint8_t)(w->now - 1), which};
+}

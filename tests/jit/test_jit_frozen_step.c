@@ -1,0 +1,359 @@
+/*
+ * tests/jit/test_jit_frozen_step.c -- frozen training steps: gradients that come and go, optimisers whose rate and step are
+ * other numbers at each call. Two equal models, one trained by the function called, one by its replays: losses, parameters,
+ * gradients and the optimiser's state agree in every bit.
+ */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "tests/jit/corner_support.h"
+#include "weft/io.h"
+
+enum { ROWS = 6, IN = 5, OUT = 3, UNUSED = 4 };
+
+/* What the function does beside forward, backward and the step. */
+enum {
+    ZERO_FIRST = 1, /* drops gradients before the backward */
+    ZERO_LAST = 2,  /* after the step */
+    CLIP = 4,
+    RATE = 8,   /* sets the learning rate */
+    TWICE = 16, /* steps twice */
+    STEP_ONLY = 32
+};
+
+typedef struct model {
+    weft_module *m;
+    weft_nn_linear fc1, fc2;
+    weft_tensor unused;
+    weft_optim *optim;
+    unsigned does;
+    int runs;
+} model;
+
+static void model_open(model *k, unsigned does, bool sgd)
+{
+    weft_generator g = {5, 0};
+    *k = (model){.m = weft_module_new(&g), .does = does};
+    weft_nn_linear_init(&k->fc1, k->m, "fc1", IN, 7);
+    weft_nn_linear_init(&k->fc2, k->m, "fc2", 7, OUT);
+    k->unused = weft_module_parameter(k->m, "unused", weft_ones(weft_shape(UNUSED), WEFT_F32));
+    OK(weft_module_status(k->m));
+    k->optim = sgd ? weft_sgd_new(k->m, 0.1, .momentum = 0.9, .nesterov = true)
+                   : weft_adamw_new(k->m, 0.05, .weight_decay = 0.1, .decay_min_rank = 2);
+    cr_assert(k->optim != NULL, "%s", weft_last_error());
+}
+
+static void model_close(model *k)
+{
+    weft_optim_free(k->optim);
+    weft_module_free(k->m);
+}
+
+static weft_status backward_of(model *k, weft_tensor x, weft_tensor y, weft_tensor *loss)
+{
+    weft_tensor h = weft_relu(weft_nn_linear_forward(&k->fc1, x));
+    weft_tensor l = weft_mse_loss(weft_nn_linear_forward(&k->fc2, h), y);
+    *loss = weft_detach(l);
+    return weft_backward(l);
+}
+
+FN(train)
+{
+    model *k = self;
+    k->runs++;
+    weft_status s = WEFT_OK;
+    if (k->does & ZERO_FIRST)
+        s = weft_module_zero_grad(k->m);
+    if (!(k->does & STEP_ONLY))
+        s = s ? s : backward_of(k, in[0], in[1], &out[0]);
+    if (k->does & CLIP)
+        s = s ? s : weft_module_clip_grad_norm(k->m, 0.5, NULL);
+    if (k->does & RATE)
+        s = s ? s : weft_optim_set_lr(k->optim, 0.01);
+    s = s ? s : weft_optim_step(k->optim);
+    if (k->does & TWICE)
+        s = s ? s : weft_optim_step(k->optim);
+    if (k->does & ZERO_LAST)
+        s = s ? s : weft_module_zero_grad(k->m);
+    return s;
+}
+
+static void check_models(model *a, model *b)
+{
+    for (int i = 0; i < weft_module_count(a->m); i++) {
+        weft_tensor x = weft_module_at(a->m, i).tensor, y = weft_module_at(b->m, i).tensor;
+        check_bits(weft_module_at(a->m, i).name, x, y);
+        cr_assert_eq(weft_has_grad(x), weft_has_grad(y), "%s", weft_module_at(a->m, i).name);
+        if (weft_has_grad(x)) {
+            check_bits("gradient", weft_grad(x), weft_grad(y));
+            cr_assert_eq(weft_requires_grad(weft_grad(y)), false);
+        }
+    }
+    for (int i = 0; i < weft_optim_state_count(a->optim); i++) {
+        check_bits(weft_optim_state(a->optim)[i].name, weft_optim_state(a->optim)[i].tensor,
+                   weft_optim_state(b->optim)[i].tensor);
+    }
+}
+
+/* One step of both on the batch `number`. */
+static void both(weft_jit *j, model *a, model *b, int number)
+{
+    weft_scope sc = weft_scope_begin();
+    weft_generator g = {(uint64_t)number, 0};
+    weft_tensor in[2] = {weft_randn(weft_shape(ROWS, IN), .generator = &g),
+                         weft_randn(weft_shape(ROWS, OUT), .generator = &g)};
+    const int n = a->does & STEP_ONLY ? 0 : 1;
+    weft_tensor x, y;
+    OK(train(a, in, 2, &x, n));
+    OK(weft_jit_call(j, in, 2, &y, n));
+    if (n)
+        check_bits("loss", x, y);
+    check_models(a, b);
+    weft_scope_end(sc);
+}
+
+/* Replays take the rate that the optimiser has, and its step. */
+static void trains(unsigned does, bool sgd, int verify_every)
+{
+    enum { CALLS = 14 };
+    model a, b;
+    model_open(&a, does, sgd);
+    model_open(&b, does, sgd);
+    weft_jit *j = weft_jit_trace(train, &b, .frozen = true, .verify_every = verify_every);
+    for (int i = 0; i < CALLS; i++) {
+        double lr = weft_lr_cosine(i, 3, CALLS, 0.05, 0.01);
+        OK(weft_optim_set_lr(a.optim, lr));
+        OK(weft_optim_set_lr(b.optim, lr));
+        if (!(does & (ZERO_FIRST | ZERO_LAST | STEP_ONLY)) && i % 5 == 4) {
+            OK(weft_module_zero_grad(a.m));
+            OK(weft_module_zero_grad(b.m));
+        }
+        if (does & STEP_ONLY) {
+            for (int k = 0; k < weft_module_count(a.m) && i == 0; k++) {
+                weft_tensor p = weft_module_at(a.m, k).tensor, q = weft_module_at(b.m, k).tensor;
+                OK(weft_set_grad(p, weft_ones_like(p)));
+                OK(weft_set_grad(q, weft_ones_like(q)));
+            }
+        }
+        both(j, &a, &b, i);
+    }
+    const weft_jit_stats s = stats_of(j);
+    if (verify_every > 0) {
+        cr_assert_gt(s.verified, 2);
+        cr_assert_eq(s.thawed, 0, "%s", reasons(j));
+    } else {
+        cr_assert_geq(s.frozen, does & (ZERO_FIRST | ZERO_LAST | STEP_ONLY) ? CALLS - 3 : 3,
+                      "does %u: %s", does, reasons(j));
+        cr_assert_eq(b.runs + (int)s.frozen, CALLS);
+    }
+    weft_jit_free(j);
+    model_close(&a);
+    model_close(&b);
+    cr_assert_eq(weft_leak_report(NULL), 0);
+    cr_assert_eq(weft_tape_nodes(), 0);
+}
+
+Test(frozen_step, follows_rate_and_step)
+{
+    static const unsigned does[] = {
+        ZERO_FIRST, ZERO_LAST,       0, ZERO_FIRST | CLIP, ZERO_FIRST | ZERO_LAST,
+        STEP_ONLY,  STEP_ONLY | CLIP};
+    for (size_t i = 0; i < sizeof does / sizeof *does; i++) {
+        trains(does[i], false, -1);
+        trains(does[i], true, -1);
+    }
+    trains(ZERO_FIRST | CLIP, false, 3);
+    trains(ZERO_LAST, true, 2);
+}
+
+/* -- guards ------------------------------------------------------------------------------------------------------ */
+
+/* Both models get a gradient from elsewhere, which the function adds to where it does not drop it first. */
+static void give_gradients(model *a, model *b)
+{
+    model *each[] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor loss;
+        OK(backward_of(each[i], weft_ones(weft_shape(2, IN), WEFT_F32),
+                       weft_zeros(weft_shape(2, OUT), WEFT_F32), &loss));
+        weft_scope_end(sc);
+    }
+}
+
+Test(frozen_step, gradients_are_guarded)
+{
+    static const struct {
+        unsigned does;
+        const char *says; /* NULL: whatever gradients there are, they are dropped */
+    } cases[] = {{ZERO_FIRST, NULL}, {ZERO_LAST, "has a gradient that had none"}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        model a, b;
+        model_open(&a, cases[k].does, false);
+        model_open(&b, cases[k].does, false);
+        weft_jit *j = weft_jit_trace(train, &b, .frozen = true, .verify_every = -1);
+        for (int i = 0; i < 8; i++) {
+            if (i == 5) {
+                give_gradients(&a, &b);
+            }
+            both(j, &a, &b, i);
+        }
+        cr_assert_eq(stats_of(j).frozen, cases[k].says ? 5 : 6, "%s", reasons(j));
+        cr_assert(!cases[k].says || has_reason(j, cases[k].says), "%s", reasons(j));
+        weft_jit_free(j);
+        model_close(&a);
+        model_close(&b);
+    }
+}
+
+/* A tensor that no recording had a gradient of, and one that the caller puts another one on. */
+Test(frozen_step, other_gradients_are_seen)
+{
+    model a, b;
+    model_open(&a, STEP_ONLY, false);
+    model_open(&b, STEP_ONLY, false);
+    give_gradients(&a, &b);
+    weft_jit *j = weft_jit_trace(train, &b, .frozen = true, .verify_every = -1);
+    for (int i = 0; i < 9; i++) {
+        if (i == 4) {
+            OK(weft_set_grad(a.unused, weft_full(weft_shape(UNUSED), 2, WEFT_F32)));
+            OK(weft_set_grad(b.unused, weft_full(weft_shape(UNUSED), 2, WEFT_F32)));
+        }
+        if (i == 8) {
+            OK(weft_set_grad(a.fc1.weight, weft_full(weft_shape(7, IN), 2, WEFT_F32)));
+            OK(weft_set_grad(b.fc1.weight, weft_full(weft_shape(7, IN), 2, WEFT_F32)));
+        }
+        both(j, &a, &b, i);
+    }
+    cr_assert_eq(stats_of(j).frozen, 4, "%s", reasons(j));
+    cr_assert(has_reason(j, "a tensor has a gradient that had none"), "%s", reasons(j));
+    weft_jit_free(j);
+    model_close(&a);
+    model_close(&b);
+}
+
+/* A checkpoint is written and read between replays: what follows is what followed it. */
+Test(frozen_step, checkpoints)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/weft-frozen-%d.safetensors", (int)getpid());
+    model a, b;
+    model_open(&a, ZERO_FIRST, false);
+    model_open(&b, ZERO_FIRST, false);
+    weft_jit *j = weft_jit_trace(train, &b, .frozen = true, .verify_every = -1);
+    for (int i = 0; i < 12; i++) {
+        if (i == 4) {
+            OK(weft_checkpoint_save(path, b.m, b.optim));
+        }
+        if (i == 8) {
+            OK(weft_checkpoint_load(path, a.m, a.optim));
+            OK(weft_checkpoint_load(path, b.m, b.optim));
+            cr_assert_eq(weft_item_i64(weft_optim_state(b.optim)[2 * 5].tensor), 4);
+        }
+        both(j, &a, &b, i);
+    }
+    cr_assert_eq(stats_of(j).frozen, 10, "%s", reasons(j));
+    weft_jit_free(j);
+    model_close(&a);
+    model_close(&b);
+    unlink(path);
+}
+
+/* -- refusals ---------------------------------------------------------------------------------------------------- */
+
+Test(frozen_step, refusals_have_reasons)
+{
+    static const struct {
+        unsigned does;
+        const char *says;
+    } cases[] = {{RATE | ZERO_FIRST, "sets a learning rate"}, {TWICE | ZERO_FIRST, "breaks"}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        model a, b;
+        model_open(&a, cases[k].does, false);
+        model_open(&b, cases[k].does, false);
+        weft_jit *j = weft_jit_trace(train, &b, .frozen = true);
+        for (int i = 0; i < 4; i++) {
+            both(j, &a, &b, i);
+        }
+        cr_assert_eq(stats_of(j).frozen, 0);
+        cr_assert(has_reason(j, cases[k].says), "%s", reasons(j));
+        weft_jit_free(j);
+        model_close(&a);
+        model_close(&b);
+    }
+}
+
+/* The numbers of tensors that are updated op by op are not followed: a rate would be the one recorded. */
+Test(frozen_step, narrow_parameters_are_refused)
+{
+    model k = {.m = weft_module_new(NULL), .does = STEP_ONLY};
+    weft_tensor p = weft_module_parameter(k.m, "p", weft_ones(weft_shape(4), WEFT_F16));
+    k.optim = weft_sgd_new(k.m, 0.5);
+    OK(weft_set_grad(p, weft_ones_like(p)));
+    weft_jit *j = weft_jit_trace(train, &k, .frozen = true);
+    for (int i = 0; i < 4; i++) {
+        OK(weft_optim_set_lr(k.optim, i < 3 ? 0.5 : 0));
+        OK(weft_jit_call(j, NULL, 0, NULL, 0));
+    }
+    cr_assert_eq(at(weft_cast(p, WEFT_F32), 0), -0.5f);
+    cr_assert_eq(stats_of(j).frozen, 0);
+    cr_assert(has_reason(j, "not dense f32 or f64"), "%s", reasons(j));
+    weft_jit_free(j);
+    model_close(&k);
+}
+
+/* An optimiser that is gone is not asked; one in its place is another. */
+Test(frozen_step, freed_optimisers)
+{
+    model a, b;
+    model_open(&a, ZERO_FIRST, true);
+    model_open(&b, ZERO_FIRST, true);
+    weft_jit *j = weft_jit_trace(train, &b, .frozen = true, .verify_every = -1);
+    for (int i = 0; i < 10; i++) {
+        if (i == 5) {
+            model *each[] = {&a, &b};
+            for (int k = 0; k < 2; k++) {
+                weft_optim_free(each[k]->optim);
+                each[k]->optim = weft_sgd_new(each[k]->m, 0.02, .momentum = 0.5);
+            }
+        }
+        both(j, &a, &b, i);
+    }
+    cr_assert_eq(stats_of(j).frozen, 6, "%s", reasons(j));
+    weft_jit_free(j);
+    model_close(&a);
+    model_close(&b);
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
+
+/* A replay that finds no memory is an error, and the next one goes on with the step that it did not make. */
+Test(frozen_step, no_memory)
+{
+    model k;
+    model_open(&k, ZERO_FIRST | CLIP, false);
+    weft_jit *j = weft_jit_trace(train, &k, .frozen = true, .verify_every = -1);
+    weft_tensor in[2] = {weft_ones(weft_shape(ROWS, IN), WEFT_F32),
+                         weft_zeros(weft_shape(ROWS, OUT), WEFT_F32)};
+    int64_t steps = 0;
+    int failed = 0;
+    for (int i = 0; i < 60; i++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor loss;
+        wf_alloc_fail_after(i > 3 ? i - 3 : 0, 1);
+        const weft_status s = weft_jit_call(j, in, 2, &loss, 1);
+        wf_alloc_fail_after(0, 0);
+        cr_assert(s == WEFT_OK || (i > 3 && s == WEFT_ENOMEM), "call %d: %s", i, weft_last_error());
+        steps += s == WEFT_OK;
+        failed += s != WEFT_OK;
+        weft_tensor count = weft_optim_state(k.optim)[weft_optim_state_count(k.optim) - 1].tensor;
+        cr_assert_leq(weft_item_i64(count) - steps, 1);
+        steps = weft_item_i64(count);
+        weft_scope_end(sc);
+    }
+    OK(weft_jit_call(j, in, 2, &(weft_tensor){0}, 1));
+    cr_assert_gt(failed, 4);
+    cr_assert_gt(stats_of(j).frozen, failed);
+    weft_jit_free(j);
+    model_close(&k);
+    cr_assert_eq(weft_tape_nodes(), 0);
+}
