@@ -164,6 +164,26 @@ static void total(const side *k, profile_side *out)
     out->call = k->mean_whole - k->mean_plan;
 }
 
+/* Where the ops of a step were called, the first few places. */
+static char *sites_of(const side *k, int step)
+{
+    enum { SITES = 6 };
+    const wf_fn *f = wf_plan_fn(k->plan);
+    const char *site[SITES + 1];
+    wf_text text = {0};
+    int n = 0;
+    for (uint32_t i = 0; i < f->n; i++) {
+        if (k->launch_of[i] == step) {
+            n = wf_site_add(site, n, SITES + 1, f->locs[f->ins[i].loc]);
+        }
+    }
+    wf_text_putf(&text, "%s", "");
+    for (int i = 0; i < n; i++) {
+        wf_text_putf(&text, "%s%s", i ? " " : "", i < SITES ? wf_site_file(site[i]) : "...");
+    }
+    return text.s;
+}
+
 /* Names of a step's ops, equal ones in a row counted; what its operands come from, where another step makes them. */
 static bool describe(const side *k, int step, profile_step *out)
 {
@@ -206,7 +226,8 @@ static bool describe(const side *k, int step, profile_step *out)
     wf_text_putf(&unfused, "%s", "");
     out->ops = ops.s;
     out->unfused = unfused.s;
-    return !ops.failed && !unfused.failed && ops.s && unfused.s;
+    out->sites = sites_of(k, step);
+    return !ops.failed && !unfused.failed && ops.s && unfused.s && out->sites;
 }
 
 static bool is_f64(const side *k, int step)
@@ -297,6 +318,7 @@ static int profile_graph(weft_graph *g, const cli_options *o)
     for (int i = 0; i < r.n && r.steps; i++) {
         free(r.steps[i].ops);
         free(r.steps[i].unfused);
+        free(r.steps[i].sites);
     }
     free(r.steps);
     for (int k = 0; k < s.nsides; k++) {

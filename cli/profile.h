@@ -12,9 +12,9 @@
 
 typedef struct profile_step {
     wf_plan_step_info info;
-    char *ops,
-        *unfused; /* names of its ops; why its operands are not made in it ("" if they all are) */
-    int64_t flops, alone;          /* alone: bytes that its ops move one by one */
+    char *ops, *sites,    /* names of its ops; where they were called, as far as that is known */
+        *unfused;         /* why its operands are not made in it ("" if they all are) */
+    int64_t flops, alone; /* alone: bytes that its ops move one by one */
     double seconds, alone_seconds; /* alone_seconds: of its ops one by one */
     double limit;                  /* the least time by the roofline */
     bool by_memory;                /* which is the memory's */

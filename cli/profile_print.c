@@ -1,6 +1,8 @@
 /*
  * cli/profile_print.c -- the report of `weft profile` as a table, and as JSON.
  */
+#include <string.h>
+
 #include "cli/profile.h"
 #include "eager/profile.h"
 #include "jit/ir/kir.h"
@@ -32,6 +34,15 @@ static void print_machine(const profile_report *r, FILE *out)
             last->read * 1e-9);
 }
 
+/* "matmul + m_add_gelu__1f2e3d4c": the row, if it runs on a kernel of its own, and the group's. */
+static void print_name(const wf_plan_step_info *s, FILE *out)
+{
+    const bool copy = strcmp(s->kind, "copy") == 0, row = strcmp(s->kind, "op") == 0;
+    const char *own = copy ? s->kind : row || !*s->kernel ? wf_rows[s->op].name : "";
+    fprintf(out, "%s%s%s%s", own, *own && *s->kernel ? " + " : "", s->kernel,
+            *s->kernel && !s->native ? " (tier 0)" : "");
+}
+
 static void print_step(const profile_report *r, int i, FILE *out)
 {
     const profile_step *s = &r->steps[i];
@@ -40,12 +51,13 @@ static void print_step(const profile_report *r, int i, FILE *out)
     if (r->compared) {
         fprintf(out, " %10.4f %7.2fx", ms(s->alone_seconds), share(s->alone_seconds, s->seconds));
     }
-    fprintf(out, " %10.3f %9.3f %10.3f %8.1f %9.1f %5.0f%% %-4s %s%s\n", mega(bytes),
+    fprintf(out, " %10.3f %9.3f %10.3f %8.1f %9.1f %5.0f%% %-4s ", mega(bytes),
             mega(s->alone - bytes), mega(s->flops), share((double)bytes, s->seconds) * 1e-9,
             share((double)s->flops, s->seconds) * 1e-9, 100 * share(s->limit, s->seconds),
-            s->by_memory ? "mem" : "fp", *s->info.kernel ? s->info.kernel : s->info.kind,
-            *s->info.kernel && !s->info.native ? " (tier 0)" : "");
-    fprintf(out, "      %s%s%s\n", s->ops, *s->unfused ? "   <- " : "", s->unfused);
+            s->by_memory ? "mem" : "fp");
+    print_name(&s->info, out);
+    fprintf(out, "\n      %s%s%s%s%s\n", s->ops, *s->sites ? "; at " : "", s->sites,
+            *s->unfused ? "   <- " : "", s->unfused);
 }
 
 static void print_part(const char *what, double fused, double alone, bool compared, FILE *out)
@@ -120,6 +132,8 @@ static void put_step(wf_text *t, const profile_report *r, int i)
     wf_text_putf(t, "%s\n    {\"step\": %d, ", i ? "," : "", i);
     put_named(t, "kind", s->info.kind);
     put_named(t, "kernel", s->info.kernel);
+    put_named(t, "row", wf_rows[s->info.op].name);
+    put_named(t, "sites", s->sites);
     put_named(t, "ops", s->ops);
     put_named(t, "not_fused", s->unfused);
     if (r->compared) {

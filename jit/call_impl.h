@@ -20,6 +20,8 @@ enum {
     MAX_FROZEN = 8,
     MAX_WAITING = 4,
     MAX_WAYS = 12,
+    REBUILDS = 24,
+    DROPPED = 64,
     WF_EAGER_RESULTS = 8, /* calls of more results are recorded */
     VERIFY = 100
 };
@@ -58,6 +60,12 @@ typedef struct wf_turn {
     int64_t start; /* 0: it is not timed */
 } wf_turn;
 
+/* Why a plan was built (jit/explain.c). */
+typedef struct rebuild {
+    int64_t segment; /* its number */
+    char text[160];
+} rebuild;
+
 struct weft_jit {
     weft_jit_fn fn;
     void *self;
@@ -79,6 +87,9 @@ struct weft_jit {
     int nbreaks;
     weft_jit_reason reasons[MAX_REASONS];
     int nreasons;
+    rebuild rebuilds[REBUILDS]; /* of plan i: i % REBUILDS */
+    uint64_t dropped[DROPPED];  /* hashes of plans dropped at the limit */
+    int ndropped;
     wf_frozen *frozen[MAX_FROZEN]; /* the newest first */
     int nfrozen;
     waiting wait[MAX_WAITING]; /* by arguments and by hash each a single one; the newest first */
@@ -96,6 +107,9 @@ typedef struct freezing {
 /* Called with the lock. */
 void wf_call_note_reason(weft_jit *j, const char *what, const char *reason);
 void wf_call_entry_free(entry *e);
+/* A plan is being added for a recording of that hash: why, against those that are there. stats.plans counts it. */
+void wf_call_note_build(weft_jit *j, uint64_t hash, const wf_job *job);
+void wf_call_note_drop(weft_jit *j, uint64_t hash);
 /* A frozen call whose guards pass, retained, with the arguments of this call in *a, which the caller closes. *verify:
  * one that is due to be checked instead. Both NULL: a is closed. */
 wf_frozen *wf_call_find_frozen(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, int n_out,

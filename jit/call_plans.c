@@ -118,6 +118,7 @@ static entry *place(weft_jit *j, entry *gone)
         }
         *gone = *old;
         j->stats.evictions++;
+        wf_call_note_drop(j, old->hash);
         return old;
     }
     if (j->nplans == j->capplans) {
@@ -141,6 +142,7 @@ static void remember(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p)
     entry gone = {0};
     pthread_mutex_lock(&j->lock);
     j->stats.plans++;
+    wf_call_note_build(j, hash, job);
     entry *e = writes && next ? place(j, &gone) : NULL;
     if (e) {
         memcpy(writes, job->writes, bytes);

@@ -366,9 +366,11 @@ bool wf_plan_step_at(const wf_plan *p, int launch, wf_plan_step_info *out)
                 : s->kind == WF_STEP_OP  ? "op"
                                          : "copy";
     out->op = (wf_op)s->op;
-    if (s->kind == WF_STEP_MAP && p->programs[s->program].kernel) {
-        out->kernel = wf_jitk_name(p->programs[s->program].kernel);
-        out->native = wf_jitk_get_state(p->programs[s->program].kernel) == WF_JITK_NATIVE;
+    const bool followed = lo + 1 < p->nsteps && p->steps[lo + 1].after;
+    const wf_plan_step *group = s->kind == WF_STEP_MAP ? s : followed ? s + 1 : NULL;
+    if (group && p->programs[group->program].kernel) {
+        out->kernel = wf_jitk_name(p->programs[group->program].kernel);
+        out->native = wf_jitk_get_state(p->programs[group->program].kernel) == WF_JITK_NATIVE;
     }
     for (; lo < p->nsteps && p->steps[lo].launch == (uint32_t)launch; lo++) {
         out->runs += !p->steps[lo].after;
@@ -376,31 +378,4 @@ bool wf_plan_step_at(const wf_plan *p, int launch, wf_plan_step_info *out)
         wf_plan_traffic(p, &p->steps[lo], p->words, &out->read_bytes, &out->write_bytes);
     }
     return true;
-}
-
-int wf_plan_explain(const wf_plan *p, FILE *out)
-{
-    static const char *const kinds[] = {
-        [WF_STEP_OP] = "op", [WF_STEP_MAP] = "map", [WF_STEP_COPY] = "copy"};
-    if (p->flags & WF_PLAN_FAST) {
-        fprintf(out, "fast math: results may differ from eager ones in their last places\n");
-    }
-    p = wf_plan_chosen(p);
-    for (uint32_t i = 0; i < p->nsteps; i++) {
-        const wf_plan_step *s = &p->steps[i];
-        fprintf(out, "step %u %s:", s->launch, s->axes ? "rows" : kinds[s->kind]);
-        for (uint32_t m = 0; m < s->nmember; m++) {
-            uint32_t k = p->members[s->member + m];
-            fprintf(out, " %%%u %s%s", k + 1, wf_rows[p->fn->ins[k].op].name,
-                    m + 1 < s->nmember ? "," : "");
-        }
-        fputs(s->nmember ? "\n" : " output\n", out);
-    }
-    for (uint32_t i = 0; i < p->nedges; i++) {
-        const wf_plan_edge *e = &p->edges[i];
-        fprintf(out, "edge %%%u -> %%%u %s: %s (%s)\n", e->v, e->reader + 1,
-                wf_rows[p->fn->ins[e->reader].op].name, wf_reason_name[e->reason],
-                wf_reason_text[e->reason]);
-    }
-    return ferror(out) ? WEFT_EIO : 0;
 }

@@ -91,11 +91,13 @@ typedef struct wf_plan_info {
 void wf_plan_get_info(const wf_plan *p, wf_plan_info *info);
 
 typedef struct wf_plan_step_info {
-    const char *kind;   /* "map", "rows" (a group that reduces), "op", "copy" */
-    wf_op op;           /* the row, or the last one of a group */
-    int runs, ops;      /* tensors side by side; instructions in all of them */
-    const char *kernel; /* of a group that is compiled, or ""; it lives as long as the plan */
-    bool native;        /* by now */
+    const char *kind; /* "map", "rows" (a group that reduces), "op", "copy" */
+    wf_op op;         /* the row, or the last one of a group */
+    int runs, ops;    /* tensors side by side; instructions in all of them */
+    const char *
+        kernel; /* of a group that is compiled, or of one on the rows of a product; else "". It lives as long as
+                           the plan */
+    bool native; /* by now */
     int64_t read_bytes, write_bytes;
 } wf_plan_step_info;
 /* Step i of wf_plan_info.steps; false beyond them. */

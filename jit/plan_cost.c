@@ -27,12 +27,16 @@ void wf_plan_traffic(const wf_plan *p, const wf_plan_step *s, const int64_t *wor
                      int64_t *writes)
 {
     const wf_access *a = &p->accesses[s->access];
-    int64_t result = 0;
+    int64_t result = 0, all = 0;
     for (int i = 0; i < s->ndst; i++) {
         int64_t bytes =
             a[i].buffer < 0 ? 0 : wf_cost_bytes(a[i].dtype, a[i].rank, words + a[i].shape);
         result = i == 0 ? bytes / (int64_t)wf_dtype_size(a[i].dtype) : result;
         *writes += bytes;
+        all += bytes;
+    }
+    if (s->ndst && a[0].buffer >= 0 && all == 0) { /* no elements: the kernel reads nothing */
+        return;
     }
     const wf_access *src = a + s->ndst;
     for (int i = 0; i < s->nsrc; i++) {
@@ -83,18 +87,6 @@ int wf_plan_costs(const wf_plan *p, int32_t *launch_of, wf_plan_cost *cost, wf_w
     }
     wf_layout_free(&l);
     return rc;
-}
-
-bool wf_plan_edge_at(const wf_plan *p, uint32_t i, wf_plan_edge_info *out)
-{
-    p = wf_plan_chosen(p);
-    if (i >= p->nedges) {
-        return false;
-    }
-    const wf_plan_edge *e = &p->edges[i];
-    *out =
-        (wf_plan_edge_info){e->reader, e->v, wf_reason_name[e->reason], wf_reason_text[e->reason]};
-    return true;
 }
 
 /* The bytes from `at` on that a map of elements touches, added to [*lo, *hi). */

@@ -10,6 +10,9 @@
 
 const char *wf_plan_site(const wf_plan *p, const wf_fn *recording, uint32_t k)
 {
+    if (!recording) {
+        return p->fn->locs[p->fn->ins[k].loc];
+    }
     wf_val from = wf_fn_origin(p->fn, k + 1);
     uint32_t loc = from ? wf_fn_at(recording, from)->loc : 0;
     return loc ? recording->locs[loc] : NULL;
@@ -74,14 +77,7 @@ void wf_plan_note(const wf_plan *p, const wf_fn *recording, const wf_plan_step *
     for (uint32_t m = 0; m < names; m++) {
         uint32_t k = p->members[m < s->nmember ? s->member + m : s[1].member + m - s->nmember];
         put(&l, " ", wf_rows[p->fn->ins[k].op].name);
-        const char *at = wf_plan_site(p, recording, k);
-        bool known = !at || nsite == SITES;
-        for (int i = 0; i < nsite && !known; i++) {
-            known = strcmp(site[i], at) == 0;
-        }
-        if (!known) {
-            site[nsite++] = at;
-        }
+        nsite = wf_site_add(site, nsite, SITES, wf_plan_site(p, recording, k));
     }
     for (int i = 1; i < nsite; i++) {
         put(&l, i == 1 ? "; also at " : " ", site[i]);

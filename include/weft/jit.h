@@ -151,7 +151,8 @@ typedef struct weft_jit_reason {
 /* Fills at most n entries, in order of first appearance; returns how many reasons there are (at most 32 are
  * told apart). */
 WEFT_API int weft_jit_reasons(weft_jit *j, weft_jit_reason *out, int n);
-/* Writes counts, breaks, reasons, and for every plan its steps, what was fused and what was not and why. */
+/* Writes counts, breaks, reasons, why each plan was built, whether plans had to be dropped, and for every plan its steps, the lines that
+ * called what is in them, what was fused and what was not and why. */
 WEFT_API weft_status weft_jit_explain(weft_jit *j, FILE *out);
 
 #ifdef __cplusplus

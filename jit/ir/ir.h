@@ -149,6 +149,13 @@ int wf_grow(void *array, uint32_t n, uint32_t more, uint32_t *cap, size_t size);
 /* WEFT_STRESS=move: every append moves its array, so that a pointer kept across one shows. Set before the first use. */
 extern bool wf_grow_moves;
 
+/* n bytes as a site: kept for the life of the process. NULL: no memory, or too many of them. */
+const char *wf_site_keep(const char *s, size_t n);
+/* `at` (NULL: none) as one more of the n sites of a list, if it is new and there is room for it; their number then. */
+int wf_site_add(const char **list, int n, int most, const char *at);
+/* Its file without folders, and the line. */
+const char *wf_site_file(const char *site);
+
 /* Replaces symbols in t by value[k]. */
 void wf_type_bind(wf_type *t, const int64_t *value);
 

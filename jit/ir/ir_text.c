@@ -12,7 +12,7 @@
  * Numbers are SSA numbers counted from 1, `_` is an absent operand. A scalar slot is followed by the value
  * it had, unless that was 0: an integer, or a hexadecimal float. Attributes are ints(...), dyn(...)
  * (symbols by name), flt(...) as hexadecimal floats, dtype(...), flags(...); of(row,k) names the row and
- * the operand of a vjp. Result k > 0 of an op is
+ * the operand of a vjp; at "FILE:LINE" says where the program called it (no folders). Result k > 0 of an op is
  * `%n = result TYPE %op #k` on the lines that follow it.
  *
  * Invariants: parse(print(f)) equals f; the parser trusts nothing, allocates in proportion to the text
@@ -104,6 +104,14 @@ static void print_slot(const wf_fn *f, uint32_t slot, FILE *out)
     }
 }
 
+/* A name with a quote in it could not be read back. */
+static void print_site(const char *site, FILE *out)
+{
+    if (site && !strchr(site, '"') && !strchr(site, '\n')) {
+        fprintf(out, " at \"%s\"", wf_site_file(site));
+    }
+}
+
 static void print_ins(const wf_fn *f, uint32_t k, FILE *out)
 {
     const wf_ins *i = &f->ins[k];
@@ -131,6 +139,7 @@ static void print_ins(const wf_fn *f, uint32_t k, FILE *out)
     if (i->flags & WF_INS_NOGRAD) {
         fputs(" nograd", out);
     }
+    print_site(i->loc && i->op != WF_OP_RESULT ? f->locs[i->loc] : NULL, out);
     fputc('\n', out);
 }
 
@@ -345,6 +354,7 @@ typedef struct lists {
     int64_t ints[64], dyn[255];
     double flt[32];
     wf_attr attr;
+    const char *site;
 } lists;
 
 /* name(v, v, ...) into at most max entries. */
@@ -385,9 +395,25 @@ static bool parse_of(parser *s, lists *l)
     return expect(s, ",") && parse_int(s, &l->ints[1]) && expect(s, ")");
 }
 
+/* "FILE:LINE" */
+static bool parse_site(parser *s, const char **site)
+{
+    if (!expect(s, "\"")) {
+        return false;
+    }
+    const char *end = memchr(s->p, '"', (size_t)(s->end - s->p));
+    if (!end || end == s->p || end - s->p > 255 || memchr(s->p, '\n', (size_t)(end - s->p))) {
+        return fail(s, "a file and a line");
+    }
+    *site = wf_site_keep(s->p, (size_t)(end - s->p));
+    s->p = end + 1;
+    return true;
+}
+
 static bool parse_attrs(parser *s, lists *l, uint8_t *ins_flags)
 {
     memset(&l->attr, 0, sizeof l->attr);
+    l->site = NULL;
     l->attr.ints = l->ints;
     l->attr.dyn = l->dyn;
     l->attr.flt = l->flt;
@@ -414,6 +440,8 @@ static bool parse_attrs(parser *s, lists *l, uint8_t *ins_flags)
             l->attr.flags = ok ? (uint8_t)v : 0;
         } else if (accept(s, "nograd")) {
             *ins_flags |= WF_INS_NOGRAD;
+        } else if (accept(s, "at")) {
+            ok = parse_site(s, &l->site);
         } else {
             return true;
         }
@@ -455,7 +483,7 @@ static bool parse_row(parser *s, wf_op op, const wf_type *t)
         return false;
     }
     wf_why why = {0};
-    if (wf_fn_append(s->f, op, &l.attr, n, src, dst, NULL, &why)) {
+    if (wf_fn_append(s->f, op, &l.attr, n, src, dst, l.site, &why)) {
         s->failed = true;
         wf_fail(s->why, why.code, "line %d: %s: %.180s", s->line, wf_rows[op].name, why.rule);
         return false;

@@ -29,7 +29,7 @@ void wf_cost_alone(const wf_layout *l, uint32_t k, int64_t *reads, int64_t *writ
         const wf_map_of *m = &l->map[k + 1 + (uint32_t)r];
         *writes += wf_cost_bytes(m->dtype, m->rank, l->words + m->shape);
     }
-    for (int a = 0; a < i->nsrc; a++) {
+    for (int a = 0; a < i->nsrc && *writes; a++) { /* of no elements, nothing is read */
         const wf_map_of *m = &l->map[src[a]];
         bool again = false;
         for (int b = 0; b < a && a < 8; b++) { /* concat of many: not looked for */

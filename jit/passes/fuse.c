@@ -638,8 +638,16 @@ int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, u
 
 /* -- reasons ----------------------------------------------------------------------------------------------- */
 
-static wf_reason kernel_reason(wf_op op, bool reads)
+/* Of the edge at a step of one row, instruction k: what it reads, or makes. */
+static wf_reason kernel_reason(const wf_layout *l, uint32_t k, bool reads)
 {
+    const wf_op op = (wf_op)l->f->ins[k].op;
+    if (wf_map_count(l, wf_space_of(l, k)) == 0) {
+        return WF_REASON_EMPTY;
+    }
+    if (wf_is_composite(l, k) && !wf_is_openable(l, k)) {
+        return WF_REASON_OPERANDS;
+    }
     switch ((wf_kind)wf_rows[op].kind) {
     case WF_KIND_OPAQUE:
         return reads ? WF_REASON_READS_MEMORY : WF_REASON_OPAQUE;
@@ -687,10 +695,10 @@ wf_reason wf_edge_reason(const wf_schedule *s, const wf_layout *l, uint32_t k, w
         return WF_REASON_CLOSED;
     }
     if (x->kind == WF_STEP_OP) {
-        return kernel_reason((wf_op)l->f->ins[maker - 1].op, false);
+        return kernel_reason(l, maker - 1, false);
     }
     if (y->kind == WF_STEP_OP) {
-        return kernel_reason((wf_op)l->f->ins[k].op, true);
+        return kernel_reason(l, k, true);
     }
     if (s->off) {
         return WF_REASON_OFF;

@@ -54,6 +54,11 @@ static bool is_row_op(wf_op op)
     return yes[op] != 0;
 }
 
+bool wf_is_composite(const wf_layout *l, uint32_t k)
+{
+    return is_row_op((wf_op)l->f->ins[k].op);
+}
+
 uint32_t wf_open_axes(const wf_layout *l, uint32_t k)
 {
     const wf_ins *i = &l->f->ins[k];

@@ -124,7 +124,11 @@ Test(cli, show_and_time, .init = setup, .fini = teardown)
     cr_assert_eq(weft("show m.weft --svg -o /no/g.svg"), 1);
     cr_assert_eq(weft("show m.weft --dot --svg"), 2);
     cr_assert_eq(weft("explain m.weft --dim batch=4"), 0, "%s", text);
-    cr_assert(says("matmul"), "%s", text);
+    cr_assert(says("matmul") && says("; at test_cli.c:"), "%s", text);
+    cr_assert_eq(weft("explain m.weft --dim batch=0"), 0, "%s", text);
+    cr_assert(says("EMPTY (") && !says("ROWWISE"), "%s", text);
+    cr_assert_eq(weft("profile m.weft --dim batch=0 --runs 4"), 0, "%s", text);
+    cr_assert(says("    0% mem  matmul") && says("; at test_cli.c:"), "%s", text);
     cr_assert_eq(weft("explain m.weft"), 1);
     cr_assert(says("--dim batch=SIZE"), "%s", text);
 }

@@ -315,31 +315,81 @@ Test(fuse, an_optimiser_step_is_a_handful_of_launches)
 }
 
 static const char explained[] =
-    "step 0 map: %4 mul, %5 gelu\n"
+    "step 0 map: %4 mul, %5 gelu; at a.c:3 a.c:4\n"
     "step 1 op: %6 matmul\n"
     "step 1 map: %7 exp\n"
     "step 2 map: %9 add\n"
     "step 3 op: %10 sum\n"
-    "edge %5 -> %6 matmul: READS_MEMORY (the reader is a kernel of its own, which takes its "
-    "operands from "
-    "memory)\n"
-    "edge %6 -> %7 exp: EPILOGUE (one launch: the group runs on rows of the product as they are "
-    "finished, from the caches)\n"
-    "edge %7 -> %9 add: ORDER (another step that needs the one lies before the other)\n"
-    "edge %8 -> %9 add: VIEW (it is read in another order than it is computed in (a view between "
-    "the "
-    "two))\n"
-    "edge %9 -> %10 sum: CLOSED (the row runs on its eager kernel: opening it into the group was "
-    "not "
-    "faster, or is not measured yet)\n";
+    "edge %5 gelu -> %6 matmul: READS_MEMORY (the reader is a kernel of its own, which takes its "
+    "operands from memory)\n"
+    "edge %6 matmul -> %7 exp: EPILOGUE (one launch: the group runs on rows of the product as they "
+    "are finished, from the caches)\n"
+    "edge %7 exp -> %9 add: ORDER (another step that needs the one lies before the other)\n"
+    "edge %8 permute -> %9 add: VIEW (it is read in another order than it is computed in (a view "
+    "between the two))\n"
+    "edge %9 add -> %10 sum: UNMEASURED (the row runs on its eager kernel so far: both ways are "
+    "measured after some runs)\n";
+
+/* The reason of the first edge of a plan that reads `op`. */
+static const char *reason_at(const wf_plan *p, wf_op op)
+{
+    wf_plan_edge_info e;
+    for (uint32_t i = 0; wf_plan_edge_at(p, i, &e); i++) {
+        if (wf_plan_fn(p)->ins[e.reader].op == op) {
+            return e.reason;
+        }
+    }
+    return "";
+}
+
+static void run_plan(wf_plan *p, const wf_fn *f, float *x, float *y)
+{
+    wf_why why = {0};
+    wf_view in, out;
+    wf_view_of_type(&in, wf_fn_type(f, f->inputs[0]), x);
+    wf_view_of_type(&out, wf_fn_type(f, f->outputs[0]), y);
+    cr_assert_eq(wf_plan_run(p, &(wf_plan_args){.fn = f, .in = &in, .out = &out}, &why), 0, "%s",
+                 why.rule);
+}
+
+/* A row that stays closed: not measured yet, then measured (or opened); asked for; of no elements. */
+Test(fuse, says_why_a_row_is_closed)
+{
+    static float x[40 * 50], y[40 * 50];
+    wf_fn *f = plan_parse("fn a {\n  %1 = input f32[40,50]\n  %2 = exp f32[40,50] %1\n"
+                          "  %3 = softmax f32[40,50] %2 ints(1)\n  return %3\n}\n");
+    wf_why why;
+    wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = WF_PLAN_TIER0}, &why);
+    cr_expect_str_eq(reason_at(p, WF_OP_SOFTMAX), "UNMEASURED");
+    for (int i = 0; i < 40 && !wf_plan_is_settled(p); i++) {
+        run_plan(p, f, x, y);
+    }
+    cr_expect(wf_plan_is_settled(p));
+    const char *now = reason_at(p, WF_OP_SOFTMAX); /* "": opened, which was faster */
+    cr_expect(strcmp(now, "CLOSED") == 0 || strcmp(now, "") == 0, "%s", now);
+    wf_plan_release(p);
+    p = wf_plan_build(f, &(wf_plan_opts){.flags = WF_PLAN_TIER0 | WF_PLAN_PLAIN}, &why);
+    cr_expect_str_eq(reason_at(p, WF_OP_SOFTMAX), "PLAIN");
+    wf_plan_release(p);
+    wf_fn_free(f);
+    f = plan_parse("fn a {\n  %1 = input f32[0,50]\n  %2 = exp f32[0,50] %1\n"
+                   "  %3 = softmax f32[0,50] %2 ints(1)\n  return %3\n}\n");
+    p = wf_plan_build(f, NULL, &why);
+    cr_expect_str_eq(reason_at(p, WF_OP_SOFTMAX), "EMPTY");
+    wf_plan_info info;
+    wf_plan_get_info(p, &info);
+    cr_expect_eq(info.read_bytes + info.write_bytes, 0);
+    wf_plan_release(p);
+    wf_fn_free(f);
+}
 
 /* What was fused, what was not, and why: stable text. */
 Test(fuse, explains_itself)
 {
     wf_fn *f =
         plan_parse("fn a {\n  %1 = input f32[20,30]\n  %2 = input f32[30]\n"
-                   "  %3 = input f32[30,20]\n  %4 = mul f32[20,30] %1, %2\n"
-                   "  %5 = gelu f32[20,30] %4\n  %6 = matmul f32[20,20] %5, %3\n"
+                   "  %3 = input f32[30,20]\n  %4 = mul f32[20,30] %1, %2 at \"a.c:3\"\n"
+                   "  %5 = gelu f32[20,30] %4 at \"a.c:4\"\n  %6 = matmul f32[20,20] %5, %3\n"
                    "  %7 = exp f32[20,20] %6\n  %8 = permute f32[20,20] %7 ints(1, 0)\n"
                    "  %9 = add f32[20,20] %7, %8\n  %10 = sum f32[20] %9 ints(1) dtype(f32)\n"
                    "  return %10, %5\n}\n");

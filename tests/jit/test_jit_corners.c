@@ -585,3 +585,72 @@ Test(corners, a_graph_of_a_hundred_thousand_ops)
         weft_jit_free(j);
     }
 }
+
+/* -- why plans are built ---------------------------------------------------------------------------------------- */
+
+static int32_t way; /* of shapeshifter */
+
+FN(shapeshifter)
+{
+    weft_tensor h = way == 1 ? weft_exp(in[0]) : weft_neg(in[0]);
+    h = way == 2 ? weft_add(h, h) : h;
+    out[0] = weft_sum(h, .axes = weft_axes(way == 3 ? 1 : 0));
+    return weft_error_status(out[0]);
+}
+
+static char *explained(weft_jit *j)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+    OK(weft_jit_explain(j, f));
+    fclose(f);
+    return text;
+}
+
+static void check_says(weft_jit *j, const char *what)
+{
+    char *text = explained(j);
+    cr_expect(strstr(text, what), "\"%s\" is not in:\n%s", what, text);
+    free(text);
+}
+
+static void shift(weft_jit *j, int32_t to, weft_tensor x)
+{
+    weft_tensor y;
+    way = to;
+    OK(weft_jit_call(j, &x, 1, &y, 1));
+}
+
+Test(corners, every_plan_has_a_reason)
+{
+    weft_jit *j = weft_jit_trace(shapeshifter, .max_plans = 5, .always_record = true);
+    const weft_tensor x = weft_keep(weft_ones(weft_shape(3, 4), WEFT_F32));
+    shift(j, 0, x);
+    check_says(j, "plan built for segment 1: the first\n");
+    shift(j, 0, x); /* known */
+    cr_assert_eq(stats_of(j).plans, 1);
+    shift(j, 0, weft_ones(weft_shape(3, 5), WEFT_F32));
+    check_says(j, "segment 3: %1 input is f32[3,5], not f32[3,4]\n");
+    shift(j, 0, weft_ones(weft_shape(3, 4), WEFT_F64));
+    check_says(j, "segment 4: %1 input is f64[3,4], not f32[");
+    shift(j, 1, x);
+    check_says(j, "segment 5: %2 exp at test_jit_corners.c:");
+    check_says(j, " is where neg was\n");
+    shift(j, 3, x);
+    check_says(j, "segment 6: %3 sum at test_jit_corners.c:");
+    check_says(j, "the limit of 5 plans (max_plans) is reached: 0 were dropped");
+    cr_assert_eq(stats_of(j).evictions, 0);
+    shift(j, 2, x);
+    check_says(j, "segment 7: %3 add at test_jit_corners.c:");
+    check_says(j, "reached: 1 were dropped, the least recently used first");
+    shift(j, 0, x); /* the one that went */
+    check_says(j, "segment 8: it had been dropped at the limit\n");
+    cr_assert_eq(stats_of(j).plans, 7);
+    for (int i = 0; i < 40; i++) { /* more than are listed */
+        shift(j, 0, weft_ones(weft_shape(6, 2 + i), WEFT_F32));
+    }
+    check_says(j, "the first 23 plans are not listed\n");
+    check_says(j, "plan built for segment 48: ");
+    weft_jit_free(j);
+}
