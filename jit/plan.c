@@ -188,7 +188,7 @@ static int build(wf_planner *b)
     wf_plan *p = b->p;
     b->live = calloc(f->n + 1u, 1);
     b->buffer_of = malloc((f->n + 1u) * sizeof *b->buffer_of);
-    int rc = b->live && b->buffer_of ? wf_live(f, b->live) : WEFT_ENOMEM;
+    int rc = b->live && b->buffer_of ? wf_pass_live(f, b->live) : WEFT_ENOMEM;
     rc = rc ? rc : wf_layout_init(&b->l, f, b->why);
     for (wf_val v = 1; v <= f->n && !rc;
          v++) { /* memory that is read is made, if for another value */

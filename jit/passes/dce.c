@@ -16,7 +16,7 @@ static wf_val head_of(const wf_fn *f, wf_val v)
     return i->op == WF_OP_RESULT ? i->src[0] : v;
 }
 
-int wf_live(const wf_fn *f, uint8_t *live)
+int wf_pass_live(const wf_fn *f, uint8_t *live)
 {
     for (uint32_t k = 0; k < f->noutputs; k++) {
         live[head_of(f, f->outputs[k])] = 1;
@@ -39,7 +39,7 @@ int wf_live(const wf_fn *f, uint8_t *live)
 int wf_pass_dce(wf_pass *p, const wf_fn *in, wf_fn **out, wf_why *why)
 {
     uint8_t *live = calloc(in->n + 1u, 1);
-    int rc = live ? wf_live(in, live) : wf_fail(why, WEFT_ENOMEM, "out of memory");
+    int rc = live ? wf_pass_live(in, live) : wf_fail(why, WEFT_ENOMEM, "out of memory");
     uint32_t before = p->rewrites;
     /* Users stand behind operands: an instruction that bisection keeps alive needs its operands too. */
     bool kept = false;

@@ -73,6 +73,6 @@ bool wf_pass_may(void *pass, const char *what);
 
 /* Marks in live[v] (n + 1 zeroed bytes, by value) what outputs need: whole multi-result ops. 0 or
  * WEFT_ENOMEM. */
-int wf_live(const wf_fn *f, uint8_t *live);
+int wf_pass_live(const wf_fn *f, uint8_t *live);
 
 #endif
