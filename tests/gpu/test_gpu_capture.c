@@ -5,6 +5,7 @@
  * ctest: timeout=600
  */
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "tests/gpu/gpu.h"
 
@@ -191,26 +192,24 @@ static weft_status slides(void *self, const weft_tensor *in, int n, weft_tensor 
     return weft_error_status(out[0]);
 }
 
-/* Arguments that are small parts of large memory: what lies beside them is neither held nor written. */
-Test(gpu_capture, parts_of_storages)
+/* Arguments that are small parts of large memory, at at(i) in call i of n: what lies beside them is neither held nor written.
+ * Returns by how many bytes more memory is held after the calls. */
+static int64_t check_parts(int64_t large, int n, int64_t (*at)(int i))
 {
-    enum { LARGE = 1 << 20, PART = 200 };
-    open_settled(46);
+    enum { PART = 200 };
     weft_scope s = weft_scope_begin();
-    weft_tensor a = numbers(1, LARGE, 1), b = numbers(1, LARGE, 1), y;
+    weft_tensor a = numbers(1, large, 1), b = numbers(1, large, 1), y;
     weft_jit *j = weft_jit_trace(slides, NULL, .frozen = true, .verify_every = -1);
     weft_cuda_memory before, after;
     cr_assert_eq(weft_cuda_get_memory(WEFT_CUDA(0), &before), WEFT_OK);
-    for (int i = 0; i < CALLS; i++) {
+    for (int i = 0; i < n; i++) {
         weft_scope inner = weft_scope_begin();
         weft_tensor in[2], same[2], want;
         for (int k = 0; k < 2; k++) {
-            weft_tensor x = weft_reshape(k ? b : a, weft_shape(LARGE));
-            weft_tensor at = weft_narrow(x, 0, LARGE / 2, PART);
-            weft_tensor rows =
-                weft_reshape(weft_narrow(x, 0, LARGE / 2 - 300, 40), weft_shape(2, 20));
-            (k ? same : in)[0] = at;
-            (k ? same : in)[1] = rows;
+            weft_tensor x = weft_reshape(k ? b : a, weft_shape(large));
+            weft_tensor rows = weft_narrow(x, 0, at(i) - 300, 40);
+            (k ? same : in)[0] = weft_narrow(x, 0, at(i), PART);
+            (k ? same : in)[1] = weft_reshape(rows, weft_shape(2, 20));
         }
         call(j, in, 2, &y, 1);
         cr_assert_eq(slides(NULL, same, 2, &want, 1), WEFT_OK, "%s", weft_last_error());
@@ -220,39 +219,34 @@ Test(gpu_capture, parts_of_storages)
     check_equal("all of it", a, b);
     cr_assert_geq(stats_of(j).captured, 3, "%s", reasons(j));
     cr_assert_eq(weft_cuda_get_memory(WEFT_CUDA(0), &after), WEFT_OK);
-    cr_assert_leq(after.live_bytes - before.live_bytes, 1 << 16);
     weft_jit_free(j);
     weft_scope_end(s);
     gpu_check_races();
+    return after.live_bytes - before.live_bytes;
 }
 
-/* The same at another place each time: one graph, which copies what lies there. */
+static int64_t in_the_middle(int i)
+{
+    (void)i;
+    return 1 << 19;
+}
+
+Test(gpu_capture, parts_of_storages)
+{
+    open_settled(46);
+    cr_assert_leq(check_parts(1 << 20, CALLS, in_the_middle), 1 << 16);
+}
+
+static int64_t elsewhere(int i)
+{
+    return i == 2 * CALLS - 1 ? (1 << 16) - 200 : 300 + 37 * ((5 * i) % 23);
+}
+
+/* At another place each time: one graph, which copies what lies there. */
 Test(gpu_capture, parts_that_move)
 {
-    enum { LARGE = 1 << 16, PART = 200 };
     open_settled(47);
-    weft_scope s = weft_scope_begin();
-    weft_tensor a = numbers(1, LARGE, 1), b = numbers(1, LARGE, 1), y;
-    weft_jit *j = weft_jit_trace(slides, NULL, .frozen = true, .verify_every = -1);
-    for (int i = 0; i < 2 * CALLS; i++) {
-        weft_scope inner = weft_scope_begin();
-        weft_tensor in[2], same[2], want;
-        const int64_t at = i == 2 * CALLS - 1 ? LARGE - PART : 300 + 37 * ((5 * i) % 23);
-        for (int k = 0; k < 2; k++) {
-            weft_tensor x = weft_reshape(k ? b : a, weft_shape(LARGE));
-            (k ? same : in)[0] = weft_narrow(x, 0, at, PART);
-            (k ? same : in)[1] = weft_reshape(weft_narrow(x, 0, at - 300, 40), weft_shape(2, 20));
-        }
-        call(j, in, 2, &y, 1);
-        cr_assert_eq(slides(NULL, same, 2, &want, 1), WEFT_OK, "%s", weft_last_error());
-        check_equal("parts", y, want);
-        weft_scope_end(inner);
-    }
-    check_equal("all of it", a, b);
-    cr_assert_geq(stats_of(j).captured, 3, "%s", reasons(j));
-    weft_jit_free(j);
-    weft_scope_end(s);
-    gpu_check_races();
+    check_parts(1 << 16, 2 * CALLS, elsewhere);
 }
 
 static weft_status looks_up(void *self, const weft_tensor *in, int n, weft_tensor *out, int n_out)
@@ -344,6 +338,77 @@ Test(gpu_capture, threads_share_a_capture)
     }
     cr_assert_geq(stats_of(j).captured, 30, "%s", reasons(j));
     weft_jit_free(j);
+    gpu_check_races();
+}
+
+typedef struct stream_user {
+    atomic_bool stop;
+    _Atomic int rounds, wrong;
+} stream_user;
+
+/* Streams taken, used, waited for and given back, the device waited for, memory given back: a capture may take any of these
+ * streams the moment it is given back, and what is recorded must not be waited for. */
+static void *use_streams(void *arg)
+{
+    stream_user *u = arg;
+    const weft_device d = WEFT_CUDA(0);
+    while (!atomic_load(&u->stop) && !u->wrong) {
+        float got[COLS];
+        weft_scope s = weft_scope_begin();
+        weft_stream *own = weft_stream_new(d);
+        weft_event *e = weft_event_new(d);
+        u->wrong += !own || !e || weft_stream_set(d, own) != WEFT_OK;
+        weft_tensor x = weft_mul(numbers(1, COLS, u->rounds), weft_f(0));
+        u->wrong += weft_event_record(e) != WEFT_OK;
+        u->wrong += weft_stream_set(d, NULL) != WEFT_OK || weft_event_wait(e) != WEFT_OK;
+        weft_tensor y = weft_add(x, weft_f(u->rounds));
+        u->wrong += u->rounds % 3 == 0 && weft_stream_synchronize(own) != WEFT_OK;
+        weft_stream_done(own);
+        u->wrong += weft_stream_free(own) != WEFT_OK || weft_event_free(e) != WEFT_OK;
+        u->wrong += u->rounds % 4 == 1 && weft_synchronize(d) != WEFT_OK;
+        u->wrong += u->rounds % 8 == 5 && weft_cuda_empty_cache(d) < 0;
+        u->wrong +=
+            weft_to_array(y, got, COLS, WEFT_F32) != WEFT_OK || got[COLS - 1] != (float)u->rounds;
+        weft_scope_end(s);
+        u->rounds++;
+    }
+    return NULL;
+}
+
+Test(gpu_capture, captures_beside_users_of_streams)
+{
+    open_settled(50);
+    stream_user users[2] = {0};
+    pthread_t id[2];
+    for (int k = 0; k < 2; k++) {
+        cr_assert_eq(pthread_create(&id[k], NULL, use_streams, &users[k]), 0);
+    }
+    int captured = 0;
+    for (int i = 0; i < 6 || users[0].rounds < 8; i++) {
+        weft_scope s = weft_scope_begin();
+        layer a = make_layer(), b = make_layer();
+        weft_jit *j = weft_jit_trace(apply, &a, .frozen = true, .verify_every = -1);
+        for (int k = 0; k < CALLS; k++) {
+            weft_tensor x = numbers(ROWS, COLS, k), y[2], want[2];
+            call(j, &x, 1, y, 2);
+            apply(&b, &x, 1, want, 2);
+            check_equal("beside", y[0], want[0]);
+        }
+        captured += stats_of(j).captured >= 3;
+        weft_jit_free(j);
+        drop_layer(&a);
+        drop_layer(&b);
+        weft_scope_end(s);
+        cr_assert(!users[0].wrong && !users[1].wrong && i < 2000, "round %d", i);
+    }
+    for (int k = 0; k < 2; k++) {
+        atomic_store(&users[k].stop, true);
+    }
+    for (int k = 0; k < 2; k++) {
+        pthread_join(id[k], NULL);
+        cr_assert(!users[k].wrong, "user %d, round %d", k, users[k].rounds);
+    }
+    cr_assert_geq(captured, 6, "%d", captured);
     gpu_check_races();
 }
 

@@ -1,0 +1,64 @@
+WF_EXTERN __global__ void __launch_bounds__(512) kernel(const struct wf_words_18 a)
+{
+    const long long rows = (long long)a.w[0], n = (long long)a.w[1];
+    __shared__ float lanes1[64];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, active = 1;
+    for (long long r = blockIdx.x; r < rows; r += gridDim.x) {
+        unsigned int rest = (unsigned int)r, up;
+        const unsigned int r_0 = rest;
+        float *const d0 = (float *)a.w[12] + (int)r_0 * (int)a.w[13];
+        const float *const s0 = (const float *)a.w[15] + (int)r_0 * (int)a.w[16];
+        float t1 = 0;
+        if (threadIdx.x < 64)
+            lanes1[threadIdx.x] = wf_f32(0xFF800000u);
+        __syncthreads();
+        for (long long block = warp; block * 4096 < n; block += warps) {
+        const long long first = block * 4096, count = n - first < 4096 ? n - first : 4096;
+        float lo1 = wf_f32(0xFF800000u), hi1 = lo1;
+#pragma unroll 8
+        for (unsigned int e = (unsigned int)lane, half = 0; e < (unsigned int)count; e += 32, half ^= 1) {
+        const unsigned int c = (unsigned int)first + e, kc = c;
+        const unsigned int c_0 = (unsigned int)c;
+        const float x0 = s0[(int)c_0 * (int)a.w[17]];
+        if (half) {
+            hi1 = wf_max_f32(hi1, x0);
+        } else {
+            lo1 = wf_max_f32(lo1, x0);
+        }
+        }
+        lo1 = wf_max_f32(lo1, hi1);
+        for (int h = (32) / 2; h >= 1; h /= 2) {
+        const float other = (float)__shfl_down_sync(0xFFFFFFFFu, (float)lo1, h, 32);
+        lo1 = wf_max_f32(lo1, other);
+        }
+        lo1 = (float)__shfl_sync(0xFFFFFFFFu, (float)lo1, 0, 32);
+        if (lane == 0) {
+            lanes1[block % 64] = wf_max_f32(lanes1[block % 64], lo1);
+        }
+        }
+        __syncthreads();
+        {
+        float lo1 = lanes1[lane], hi1 = lanes1[lane + 32];
+        lo1 = wf_max_f32(lo1, hi1);
+        for (int h = (32) / 2; h >= 1; h /= 2) {
+        const float other = (float)__shfl_down_sync(0xFFFFFFFFu, (float)lo1, h, 32);
+        lo1 = wf_max_f32(lo1, other);
+        }
+        lo1 = (float)__shfl_sync(0xFFFFFFFFu, (float)lo1, 0, 32);
+        t1 = n ? lo1 : 0;
+        }
+        for (long long block = warp; block * 4096 < n; block += warps) {
+        const long long first = block * 4096, count = n - first < 4096 ? n - first : 4096;
+#pragma unroll 8
+        for (unsigned int e = (unsigned int)lane, half = 0; e < (unsigned int)count; e += 32, half ^= 1) {
+        const unsigned int c = (unsigned int)first + e, kc = c;
+        const unsigned int c_0 = (unsigned int)c;
+        const float x0 = s0[(int)c_0 * (int)a.w[17]];
+        const float v2 = t1 - x0;
+        if (active)
+            d0[(int)c_0 * (int)a.w[14]] = v2;
+        }
+        }
+        __syncthreads();
+    }
+}

@@ -1,0 +1,56 @@
+WF_EXTERN __global__ void kernel(const struct wf_words_18 a)
+{
+    const long long rows = (long long)a.w[0], n = (long long)a.w[1];
+    const int width = (int)a.w[2], lane = (int)(threadIdx.x & (unsigned int)(width - 1));
+    const long long groups = (long long)gridDim.x * (blockDim.x / width);
+    const long long mine = ((long long)blockIdx.x * blockDim.x + threadIdx.x) / width;
+    for (long long begin = 0; begin < rows; begin += groups) {
+        const int active = begin + mine < rows;
+        const long long r = active ? begin + mine : rows - 1;
+        unsigned int rest = (unsigned int)r, up;
+        const unsigned int r_0 = rest;
+        unsigned short *const d0 = (unsigned short *)a.w[12] + (int)r_0 * (int)a.w[13];
+        const unsigned short *const s0 = (const unsigned short *)a.w[15] + (int)r_0 * (int)a.w[16];
+        float t2 = 0;
+        {
+        const int first = 0, count = (int)n;
+        float lo2 = -0.0f, hi2 = lo2;
+#pragma unroll 8
+        for (unsigned int e = (unsigned int)lane, half = 0; e < (unsigned int)count; e += 32, half ^= 1) {
+        const unsigned int c = (unsigned int)first + e, kc = c;
+        const unsigned int c_0 = (unsigned int)c;
+        const unsigned short x0 = s0[(int)c_0 * (int)a.w[17]];
+        const unsigned int v1 = (unsigned int)x0;
+        const unsigned int v2 = v1 << 16;
+        const float v3 = wf_f32(v2);
+        if (half) {
+            hi2 = hi2 + v3;
+        } else {
+            lo2 = lo2 + v3;
+        }
+        }
+        lo2 = lo2 + hi2;
+        for (int h = (width) / 2; h >= 1; h /= 2) {
+        const float other = (float)__shfl_down_sync(0xFFFFFFFFu, (float)lo2, h, width);
+        lo2 = lo2 + other;
+        }
+        lo2 = (float)__shfl_sync(0xFFFFFFFFu, (float)lo2, 0, width);
+        t2 = n ? lo2 : 0;
+        }
+        {
+        const unsigned int v1 = wf_u32(t2);
+        const unsigned int v3 = (unsigned int)(v1 & (unsigned int)0x7FFFFFFFu);
+        const unsigned char v5 = v3 > (unsigned int)0x7F800000u;
+        const unsigned int v6 = v1 >> 16;
+        const unsigned int v8 = (unsigned int)(v6 | (unsigned int)0x40u);
+        const unsigned int v10 = (unsigned int)((unsigned int)v1 + (unsigned int)(unsigned int)0x7FFFu);
+        const unsigned int v12 = (unsigned int)(v6 & (unsigned int)0x1u);
+        const unsigned int v13 = (unsigned int)((unsigned int)v10 + (unsigned int)v12);
+        const unsigned int v14 = v13 >> 16;
+        const unsigned int v15 = v5 ? v8 : v14;
+        const unsigned short v16 = (unsigned short)v15;
+        if (active && lane == 0)
+            d0[0] = v16;
+        }
+    }
+}

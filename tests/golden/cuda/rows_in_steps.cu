@@ -1,0 +1,95 @@
+WF_EXTERN __global__ void kernel_0(const struct wf_words_18 a)
+{
+    const long long rows = (long long)a.w[0], n = (long long)a.w[1];
+    const long long blocks = (long long)a.w[2];
+    const int lane = threadIdx.x % 32;
+    const long long warps = (long long)gridDim.x * (blockDim.x / 32);
+    const int active = 1;
+    for (long long g = ((long long)blockIdx.x * blockDim.x + threadIdx.x) / 32; g < rows * blocks; g += warps) {
+        const long long r = g / blocks, block = g % blocks;
+        const long long first = block * 4096, count = n - first < 4096 ? n - first : 4096;
+        unsigned int rest = (unsigned int)r, up;
+        const unsigned int r_0 = rest;
+        float *const d0 = (float *)a.w[12] + (int)r_0 * (int)a.w[13];
+        const float *const s0 = (const float *)a.w[15] + (int)r_0 * (int)a.w[16];
+        float lo1 = -0.0f, hi1 = lo1;
+#pragma unroll 8
+        for (unsigned int e = (unsigned int)lane, half = 0; e < (unsigned int)count; e += 32, half ^= 1) {
+        const unsigned int c = (unsigned int)first + e, kc = c;
+        const unsigned int c_0 = (unsigned int)c;
+        const float x0 = s0[(int)c_0 * (int)a.w[17]];
+        if (half) {
+            hi1 = hi1 + x0;
+        } else {
+            lo1 = lo1 + x0;
+        }
+        }
+        lo1 = lo1 + hi1;
+        for (int h = (32) / 2; h >= 1; h /= 2) {
+        const float other = (float)__shfl_down_sync(0xFFFFFFFFu, (float)lo1, h, 32);
+        lo1 = lo1 + other;
+        }
+        lo1 = (float)__shfl_sync(0xFFFFFFFFu, (float)lo1, 0, 32);
+        if (lane == 0)
+            *(float *)((unsigned long long *)a.w[5] + ((0 * rows + r) * blocks + block)) = lo1;
+    }
+}
+WF_EXTERN __global__ void kernel_1(const struct wf_words_18 a)
+{
+    const long long rows = (long long)a.w[0], n = (long long)a.w[1];
+    const long long blocks = (long long)a.w[2];
+    const int lane = threadIdx.x % 32;
+    const long long warps = (long long)gridDim.x * (blockDim.x / 32);
+    for (long long r = ((long long)blockIdx.x * blockDim.x + threadIdx.x) / 32; r < rows; r += warps) {
+        unsigned int rest = (unsigned int)r, up;
+        const unsigned int r_0 = rest;
+        float *const d0 = (float *)a.w[12] + (int)r_0 * (int)a.w[13];
+        const float *const s0 = (const float *)a.w[15] + (int)r_0 * (int)a.w[16];
+        float t1;
+        {
+        const unsigned long long *part = (const unsigned long long *)a.w[5] + (0 * rows + r) * blocks;
+        float low = -0.0f, high = low, lo1 = low, hi1 = low;
+        for (long long super = 0; super < blocks; super += 4096) {
+        lo1 = hi1 = -0.0f;
+        const long long last = super + 4096 < blocks ? super + 4096 : blocks;
+        for (long long i = super + lane, half = 0; i < last; i += 32, half ^= 1) {
+        const float value = *(const float *)(part + i);
+        if (half) {
+            hi1 = hi1 + value;
+        } else {
+            lo1 = lo1 + value;
+        }
+        }
+        lo1 = lo1 + hi1;
+        for (int h = (32) / 2; h >= 1; h /= 2) {
+        const float other = (float)__shfl_down_sync(0xFFFFFFFFu, (float)lo1, h, 32);
+        lo1 = lo1 + other;
+        }
+        lo1 = (float)__shfl_sync(0xFFFFFFFFu, (float)lo1, 0, 32);
+        if (super / 4096 % 64 == lane) {
+        low = low + lo1;
+        }
+        if (super / 4096 % 64 == lane + 32) {
+        high = high + lo1;
+        }
+        }
+        if (blocks > 4096) {
+        lo1 = low;
+        hi1 = high;
+        lo1 = lo1 + hi1;
+        for (int h = (32) / 2; h >= 1; h /= 2) {
+        const float other = (float)__shfl_down_sync(0xFFFFFFFFu, (float)lo1, h, 32);
+        lo1 = lo1 + other;
+        }
+        lo1 = (float)__shfl_sync(0xFFFFFFFFu, (float)lo1, 0, 32);
+        }
+        t1 = n ? lo1 : 0;
+        }
+        {
+        if (lane == 0)
+            d0[0] = t1;
+        }
+        if (lane == 0)
+            *(float *)((unsigned long long *)a.w[4] + 0 * rows + r) = t1;
+    }
+}

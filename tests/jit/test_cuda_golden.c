@@ -1,0 +1,143 @@
+/*
+ * tests/jit/test_cuda_golden.c -- the CUDA text of one kernel of each kind, compared with tests/golden/cuda/NAME.cu: neither
+ * NVRTC nor a device is needed, and a change of the renderer shows as a change of text. WEFT_ACCEPT=1 rewrites the files.
+ *
+ * From the kernel on, or from what its element types are; the helpers before that are the same for all.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+
+#include "jit/ir/cuda_text.h"
+#include "jit/lower.h"
+#include "tests/jit/kernel_support.h"
+#include "tests/jit/programs.h"
+#include "tests/support/support.h"
+
+static int seen;
+
+static void check_golden(const char *name, const wf_text *text, const char *from)
+{
+    static char want[1 << 17];
+    char path[300];
+    cr_assert(!text->failed);
+    const char *got = strstr(text->s, from);
+    cr_assert(got, "%s: no %s in the text", name, from);
+    snprintf(path, sizeof path, "%s/tests/golden/cuda/%s.cu", WEFT_SOURCE_DIR, name);
+    if (getenv("WEFT_ACCEPT")) {
+        FILE *f = fopen(path, "w");
+        cr_assert(f && fputs(got, f) >= 0 && fclose(f) == 0, "%s cannot be written", path);
+    }
+    FILE *f = fopen(path, "r");
+    cr_assert(f, "%s is missing: WEFT_ACCEPT=1 makes it", path);
+    want[fread(want, 1, sizeof want - 1, f)] = '\0';
+    fclose(f);
+    check_text(name, got, want);
+    seen++;
+}
+
+static wf_kernel lowered(wf_program *p, const char *name)
+{
+    wf_kernel k;
+    wf_why why = {0};
+    cr_assert_eq(wf_program_finish(p), 0);
+    cr_assert_eq(wf_lower_device(p, &k, &why), 0, "%s", why.rule);
+    snprintf(k.name, sizeof k.name, "%s", name); /* without the hash */
+    return k;
+}
+
+/* relu(x) + y * s: bf16 in vectors, y of one element a row; and f32 with 64-bit offsets of any strides. */
+Test(cuda_golden, maps)
+{
+    for (int wide = 0; wide < 2; wide++) {
+        wf_program p;
+        wf_text text = {0};
+        wf_program_init(&p);
+        const int type = wide ? WEFT_F32 : WEFT_BF16;
+        const int x = wf_program_cast(&p, wf_program_input(&p, type), WEFT_F32);
+        const int y = wf_program_cast(&p, wf_program_input(&p, type), WEFT_F32);
+        const int s = wf_program_scalar(&p, WEFT_F32);
+        const int r = program_map2(&p, WF_OP_ADD, program_map1(&p, WF_OP_RELU, x),
+                                   program_map2(&p, WF_OP_MUL, y, s));
+        wf_program_output(&p, wf_program_cast(&p, r, type));
+        wf_kernel k = lowered(&p, "kernel");
+        const wf_cu_map m = {.k = &k,
+                             .wide = wide,
+                             .rank = wide ? 3 : 2,
+                             .vector = wide ? 1 : 4,
+                             .inner = {1, wide ? 2 : 1, wide ? 2 : 0},
+                             .like = {0, wide ? 1 : 0, 2}};
+        cr_assert_eq(wf_cu_render_map(&m, &text, NULL), 0);
+        check_golden(wide ? "map_strides" : "map_vectors", &text, "WF_EXTERN __global__");
+        wf_text_free(&text);
+        wf_kernel_free(&k);
+    }
+    cr_assert_eq(seen, 2);
+}
+
+static void add_sum(wf_program *p, int dtype)
+{
+    const int x = wf_program_cast(p, wf_program_input(p, dtype), WEFT_F32);
+    wf_program_output(p, wf_program_cast(p, wf_program_reduce(p, WF_OP_SUM, x), dtype));
+}
+
+/* max(x) - x: the totals are read again. */
+static void add_centre(wf_program *p, int dtype)
+{
+    const int x = wf_program_input(p, dtype);
+    wf_program_output(p, program_map2(p, WF_OP_SUB, wf_program_reduce(p, WF_OP_AMAX, x), x));
+}
+
+Test(cuda_golden, reductions)
+{
+    static const struct {
+        const char *name;
+        wf_cu_scheme scheme;
+        program_maker make;
+        int dtype;
+        bool shared;
+    } cases[] = {{"rows_by_warps", WF_CU_WARP, add_sum, WEFT_BF16, false},
+                 {"rows_by_blocks", WF_CU_BLOCK_ROWS, add_centre, WEFT_F32, false},
+                 {"columns", WF_CU_OUTER, add_sum, WEFT_F32, false},
+                 {"rows_in_steps", WF_CU_SPLIT, add_sum, WEFT_F32, false},
+                 {"columns_in_steps", WF_CU_SPLIT_OUTER, add_sum, WEFT_F32, false},
+                 {"cross_entropy", WF_CU_WARP, program_cross_entropy, WEFT_F32, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        wf_program p;
+        wf_text text = {0};
+        wf_why why = {0};
+        wf_program_init(&p);
+        cases[i].make(&p, cases[i].dtype);
+        wf_kernel k = lowered(&p, "kernel");
+        const wf_cu_rows r = {&k, cases[i].scheme, false, cases[i].shared, 1, 1};
+        cr_assert_eq(wf_cu_render_rows(&r, &text, &why), 0, "%s", why.rule);
+        check_golden(cases[i].name, &text, "WF_EXTERN __global__");
+        wf_text_free(&text);
+        wf_kernel_free(&k);
+    }
+    cr_assert_eq(seen, 6);
+}
+
+/* Gathers and scatters, transposes, a product with its bias, attention. */
+Test(cuda_golden, written_by_hand)
+{
+    static const struct {
+        const char *name, *section, *from;
+        int n, type[2], wide;
+    } cases[] = {{"gather", "select", "#define T0", 1, {WEFT_I32}, 0},
+                 {"scatter", "scatter_add", "#define T0", 1, {WEFT_F16}, 0},
+                 {"transpose", "transpose", "#define T0", 1, {WEFT_I32}, 0},
+                 {"product_with_bias", "gemm", "#define T0", 2, {WEFT_BF16, WEFT_BF16}, 0},
+                 {"attention", "flash", "#define T0", 2, {WEFT_BF16, WEFT_F32}, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        wf_text text = {0};
+        wf_why why = {0};
+        const wf_cu_hand h = {.section = cases[i].section,
+                              .n = cases[i].n,
+                              .dtype = {(uint8_t)cases[i].type[0], (uint8_t)cases[i].type[1]},
+                              .wide = cases[i].wide};
+        cr_assert_eq(wf_cu_render_hand(&h, "kernel", &text, &why), 0, "%s", why.rule);
+        check_golden(cases[i].name, &text, cases[i].from);
+        wf_text_free(&text);
+    }
+    cr_assert_eq(seen, 5);
+}
