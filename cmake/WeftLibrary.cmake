@@ -157,7 +157,7 @@ target_link_options(weft PRIVATE
 option(WEFT_RELR "Pack relative relocations (glibc 2.36 or later)" ON)
 include(CheckLinkerFlag)
 check_linker_flag(C -Wl,-z,pack-relative-relocs weft_can_pack)
-if(WEFT_RELR AND weft_can_pack)
+if(WEFT_RELR AND weft_can_pack AND NOT WEFT_SANITIZE) # whose linker may be another
     target_link_options(weft PRIVATE -Wl,-z,pack-relative-relocs)
 endif()
 if(NOT WEFT_SANITIZE) # a sanitizer's run-time comes with the program

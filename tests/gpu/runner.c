@@ -24,15 +24,32 @@ void runner_add(runner_test *t)
     *at = t;
 }
 
+static bool failed;
+
+__attribute__((format(printf, 4, 0))) static void tell(const char *file, int line, const char *what,
+                                                       const char *fmt, va_list ap)
+{
+    fprintf(stderr, "[----] %s:%d: %s:", file, line, what);
+    vfprintf(stderr, fmt, ap);
+    fputc('\n', stderr);
+}
+
 void runner_fail(const char *file, int line, const char *what, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    fprintf(stderr, "[----] %s:%d: %s:", file, line, what);
-    vfprintf(stderr, fmt, ap);
-    fputc('\n', stderr);
+    tell(file, line, what, fmt, ap);
     va_end(ap);
     _exit(FAILED);
+}
+
+void runner_note(const char *file, int line, const char *what, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    tell(file, line, what, fmt, ap);
+    va_end(ap);
+    failed = true;
 }
 
 void runner_skip(const char *fmt, ...)
@@ -80,7 +97,7 @@ int main(int argc, char **argv)
         if (argc > 1) {
             if (strcmp(argv[1], name) == 0) {
                 t->fn();
-                return 0;
+                return failed ? FAILED : 0;
             }
             continue;
         }

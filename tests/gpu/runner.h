@@ -25,6 +25,8 @@ typedef struct runner_test {
 void runner_add(runner_test *t);
 _Noreturn void runner_fail(const char *file, int line, const char *what, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+void runner_note(const char *file, int line, const char *what, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 _Noreturn void runner_skip(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 #define Test(suite, name)                                                                          \
@@ -47,6 +49,10 @@ _Noreturn void runner_skip(const char *fmt, ...) __attribute__((format(printf, 1
 #define cr_assert_null(a, ...) cr_assert((a) == NULL, __VA_ARGS__)
 #define cr_assert_not_null(a, ...) cr_assert((a) != NULL, __VA_ARGS__)
 #define cr_assert_str_eq(a, b, ...) cr_assert(strcmp(a, b) == 0, __VA_ARGS__)
+/* Goes on; the test has failed. */
+#define cr_expect(condition, ...)                                                                  \
+    ((condition) ? (void)0 : runner_note(__FILE__, __LINE__, #condition, " " __VA_ARGS__))
+#define cr_expect_eq(a, b, ...) cr_expect((a) == (b), __VA_ARGS__)
 #define cr_skip_test(...) runner_skip(" " __VA_ARGS__)
 #define cr_log_warn(...) (fprintf(stderr, "  " __VA_ARGS__), fputc('\n', stderr))
 #endif

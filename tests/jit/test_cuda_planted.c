@@ -8,6 +8,7 @@
 #include "jit/ir/cuda_text.h"
 #include "jit/lower.h"
 #include "tests/jit/cuda_support.h"
+#include "tests/support/sanitized.h"
 
 static const char head[] =
     "#ifdef __cplusplus\n#define WF_EXTERN extern \"C\"\n#else\n#define WF_EXTERN\n#endif\n"
@@ -105,13 +106,7 @@ Test(cuda_planted, write_behind_the_end)
     cr_assert(torn, "a write behind the operand was not seen");
 }
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define REPORTS_FAULTS
-#endif
-#endif
-#if !defined(REPORTS_FAULTS) &&                                                                    \
-    !defined(__SANITIZE_ADDRESS__) /* those report the fault as their own */
+#if !UNDER_ASAN /* which reports the fault as its own */
 Test(cuda_planted, write_far_behind_the_end, .signal = SIGSEGV)
 {
     NEED_FIBERS();

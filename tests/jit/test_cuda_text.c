@@ -22,6 +22,7 @@
 #include "tests/jit/shim/fibers.h"
 #include "tests/jit/moves.h"
 #include "tests/jit/values.h"
+#include "tests/support/sanitized.h"
 
 int wf_exec_reduce(wf_exec *e);
 
@@ -280,15 +281,7 @@ static void run_map(const program *p, const item *it)
 /* Whether this build can switch stacks: AddressSanitizer cannot follow them. */
 static bool skips_fibers(const item *it)
 {
-#if defined(__SANITIZE_ADDRESS__)
-    return it->fibers;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-    return it->fibers;
-#endif
-#endif
-    (void)it;
-    return false;
+    return UNDER_ASAN && it->fibers;
 }
 
 static void run_sum(const program *p, const item *it)

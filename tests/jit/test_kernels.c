@@ -279,7 +279,7 @@ Test(kernels, many_threads_get_run_and_evict)
 static atomic_bool stop;
 
 /* ThreadSanitizer ends a forked child that starts threads. */
-#ifdef __SANITIZE_THREAD__
+#if UNDER_TSAN
 #define NEED_FORK() cr_skip_test("forked children start threads")
 #else
 #define NEED_FORK() (void)0

@@ -16,6 +16,7 @@
 
 #include "eager/cpuid.h"
 #include "tests/support/rows.h"
+#include "tests/support/sanitized.h"
 
 static weft_tensor from(const void *p, weft_shape s, int dtype)
 {
@@ -353,7 +354,7 @@ Test(elementwise_rows, in_place)
 
 /* -- sampled sweep ------------------------------------------------------------------------------------- */
 
-#ifdef __SANITIZE_ADDRESS__
+#if UNDER_ASAN
 enum { STRIDE = 98317, BLOCK = 1 << 14 };
 #else
 enum { STRIDE = 12289, BLOCK = 1 << 17 };

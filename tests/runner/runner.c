@@ -51,7 +51,7 @@ void criterion_continue_test(void)
 {
 }
 
-void criterion_skip_test(const char *format, ...)
+__attribute__((format(printf, 1, 2))) void criterion_skip_test(const char *format, ...)
 {
     va_list args;
     va_start(args, format);

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/sanitized.h"
 #include "tests/support/support.h"
 
 enum { THREADS = 6, ROUNDS = 300, BOXES = 16 };
@@ -175,12 +176,6 @@ Test(threads, scope_owned)
 }
 
 /* -- fork -------------------------------------------------------------------------------------------------------- */
-#if defined(__SANITIZE_THREAD__)
-#define UNDER_TSAN 1 /* it does not follow forks of programs with threads */
-#else
-#define UNDER_TSAN 0
-#endif
-
 static pthread_t starter;
 static atomic_bool opened, opened_early;
 
@@ -206,6 +201,7 @@ static void start_during_fork(void)
 }
 
 /* No thread is inside the registry of contexts when a process forks, so its child can open contexts. */
+/* ThreadSanitizer does not follow forks of programs with threads. */
 Test(threads, forked_children_open_contexts, .disabled = UNDER_TSAN, .timeout = 60)
 {
     void *wrong_value = NULL;

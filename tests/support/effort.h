@@ -11,27 +11,21 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "tests/support/sanitized.h"
+
 enum { EFFORT_FULL = 100, EFFORT_SANITIZED = 10 };
 
-#ifndef __has_feature
-#define __has_feature(x) 0
-#endif
 /*
  * Bits are compared at {1, 2, 3, 7} threads: ThreadSanitizer takes the first and the last, on the best instruction
  * set alone. It looks for what threads do to each other, which no other count and no narrower vector shows.
  */
-#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
+#if UNDER_TSAN
 enum { EFFORT_THREAD_STEP = 3, EFFORT_ONE_ISA = 1 };
 #else
 enum { EFFORT_THREAD_STEP = 1, EFFORT_ONE_ISA = 0 };
 #endif
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||                               \
-    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-enum { EFFORT_DEFAULT = EFFORT_SANITIZED };
-#else
-enum { EFFORT_DEFAULT = EFFORT_FULL };
-#endif
+enum { EFFORT_DEFAULT = UNDER_ASAN || UNDER_TSAN ? EFFORT_SANITIZED : EFFORT_FULL };
 
 /* The number of a variable of the environment, or the fallback where it is not set. */
 static inline uint64_t effort_option(const char *name, uint64_t fallback)

@@ -22,9 +22,9 @@
 
 /* ThreadSanitizer multiplies the time of a loop over elements by 20 to 50 and needs threads, not every
  * combination of types and layouts: it runs one in THIN or so, at sizes that still make several chunks. */
-#ifdef __SANITIZE_THREAD__
+#if UNDER_TSAN
 enum { THIN = 8 };
-#elif defined(__SANITIZE_ADDRESS__)
+#elif UNDER_ASAN
 enum { THIN = 4 };
 #else
 enum { THIN = 1 };

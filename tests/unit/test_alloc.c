@@ -12,29 +12,10 @@
 #include <string.h>
 
 #include "eager/alloc.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
+#include "tests/support/sanitized.h"
 
 /* Under AddressSanitizer blocks are the system's and nothing is cached. */
-#if defined(__SANITIZE_ADDRESS__)
-#define CACHING 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define CACHING 0
-#endif
-#endif
-#ifndef CACHING
-#define CACHING 1
-#endif
+enum { SANITIZED = UNDER_ASAN || UNDER_TSAN, CACHING = !UNDER_ASAN };
 
 static wf_alloc_stats stats(void)
 {

@@ -75,12 +75,12 @@ static void drop(tensor *t)
     free(t->data);
 }
 
-static int64_t src_at(const wf_conv_desc *d, int64_t n, int64_t c, int64_t y, int64_t x)
+UNWATCHED static int64_t src_at(const wf_conv_desc *d, int64_t n, int64_t c, int64_t y, int64_t x)
 {
     return d->layout & WF_CONV_SRC_NHWC ? ((n * d->h + y) * d->w + x) * d->c + c
                                         : ((n * d->c + c) * d->h + y) * d->w + x;
 }
-static int64_t dst_at(const wf_conv_desc *d, int64_t n, int64_t o, int64_t y, int64_t x)
+UNWATCHED static int64_t dst_at(const wf_conv_desc *d, int64_t n, int64_t o, int64_t y, int64_t x)
 {
     return d->layout & WF_CONV_DST_NHWC ? ((n * d->oh + y) * d->ow + x) * d->o + o
                                         : ((n * d->o + o) * d->oh + y) * d->ow + x;
@@ -104,7 +104,7 @@ static void sums_drop(sums *s)
     free(s->terms);
 }
 
-static void term(sums *s, int64_t at, double product)
+UNWATCHED static void term(sums *s, int64_t at, double product)
 {
     s->sum[at] += product;
     s->mag[at] += fabs(product);
@@ -112,8 +112,8 @@ static void term(sums *s, int64_t at, double product)
 }
 
 /* Walks every (output, tap, channel) that exists; what: 0 forward, 1 data, 2 weight. */
-static sums reference(const wf_conv_desc *d, int what, const double *src, const double *weight,
-                      const double *ddst, int64_t count)
+UNWATCHED static sums reference(const wf_conv_desc *d, int what, const double *src,
+                                const double *weight, const double *ddst, int64_t count)
 {
     sums s = sums_new(count);
     int64_t cg = d->c / d->groups, og = d->o / d->groups;
@@ -233,7 +233,7 @@ static wf_conv_desc random_desc(int dtype)
 
 static const int float_types[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_F16};
 /* ThreadSanitizer multiplies the time of the references by 20 to 50 and needs threads, not every type and shape. */
-#ifdef __SANITIZE_THREAD__
+#if UNDER_TSAN
 enum { SHAPES = 60, TYPE_STEP = 4 };
 #else
 enum { SHAPES = 60, TYPE_STEP = 1 };

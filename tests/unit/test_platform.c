@@ -25,17 +25,7 @@
 #include "jit/ir/math_f64.h"
 #include "jit/ir/math_f32.h"
 #include "jit/ir/philox.h"
-
-#if defined(__SANITIZE_THREAD__)
-#define UNDER_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define UNDER_TSAN 1
-#endif
-#endif
-#ifndef UNDER_TSAN
-#define UNDER_TSAN 0
-#endif
+#include "tests/support/sanitized.h"
 
 /* -- element types ----------------------------------------------------------------------------- */
 

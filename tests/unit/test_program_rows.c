@@ -18,7 +18,7 @@
 
 WF_EXEC_DECL(reduce);
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if UNDER_TSAN || UNDER_ASAN
 enum { SLOW = 1 };
 #else
 enum { SLOW = 0 };

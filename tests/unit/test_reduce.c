@@ -8,6 +8,7 @@
 #include "jit/ir/dict_c.h"
 #include "jit/ir/math_f64.h"
 #include "jit/ir/math_f32.h"
+#include "tests/support/sanitized.h"
 #include "tests/unit/reduce_support.h"
 
 WF_EXEC_DECL(reduce);
@@ -17,7 +18,7 @@ WF_EXEC_DECL(scan);
 /* Sanitizers multiply the time of the references by 5 to 50 and need threads and memory, not every axis set
  * of every type: they run each THIN-th trial. A prime that divides none of the cycles below, so that
  * every op, type, layout, instruction set and count of threads takes its turn. */
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if UNDER_TSAN || UNDER_ASAN
 enum { THIN = 11 };
 #else
 enum { THIN = 1 };

@@ -1,0 +1,32 @@
+/*
+ * tests/support/sanitized.h -- which sanitizer watches this build, the same for gcc and clang.
+ *
+ * UNDER_ASAN and UNDER_TSAN are 0 or 1. UNWATCHED marks a function whose memory no sanitizer follows: a reference
+ * that reads and writes what the same thread made, element by element, in the time of which the rest of a test
+ * would be lost. Never for what touches the memory of the library while the library runs. gcc inlines no watched
+ * function into one that is not, so that all helpers of a hot loop carry the mark.
+ */
+#ifndef TESTS_SUPPORT_SANITIZED_H
+#define TESTS_SUPPORT_SANITIZED_H
+
+#if defined(__has_feature)
+#define SANITIZED_FEATURE(x) __has_feature(x)
+#else
+#define SANITIZED_FEATURE(x) 0
+#endif
+
+#if defined(__SANITIZE_ADDRESS__) || SANITIZED_FEATURE(address_sanitizer)
+#define UNDER_ASAN 1
+#else
+#define UNDER_ASAN 0
+#endif
+#if defined(__SANITIZE_THREAD__) || SANITIZED_FEATURE(thread_sanitizer)
+#define UNDER_TSAN 1
+#else
+#define UNDER_TSAN 0
+#endif
+
+#define UNWATCHED                                                                                  \
+    __attribute__((no_sanitize("address"), no_sanitize("thread"), no_sanitize("undefined")))
+
+#endif
