@@ -190,7 +190,8 @@ WF_INT_SIGNED(VT_I64, i64)
  * fmod_<t>_rare   the lane is not ordinary; shared by the three.
  *
  * remainder has the sign of d and rounds once when it adds d. floor_divide is floor(x / d) rounded
- * once. A non-finite x or a d that is zero or not finite gives what floor(x / d) gives in IEEE. */
+ * once: -1 where d is infinite and x / d is below zero, however little, as in NumPy and PyTorch. A
+ * non-finite x or a d that is zero gives what floor(x / d) gives in IEEE. */
 #define WF_MOD_COMMON(T, t, K_, P, INF, NAN_)                                                      \
     /* quotient of the step; *r becomes the remainder */                                           \
     KFUN(T, mod_step_##t, T a, T c, T *r)                                                          \
@@ -230,6 +231,12 @@ WF_INT_SIGNED(VT_I64, i64)
         const T up = SELECT(NE(r, K_(0)), ADD(q, K_(1)), q);                                       \
         const T y = SELECT(negative, NEG(up), q);                                                  \
         return SELECT(EQ(y, K_(0)), COPYSIGN(K_(0), DIV(x, d)), y);                                \
+    }                                                                                              \
+    /* floor of w = fl(x / d), where w is too large for a fraction or d is infinite */             \
+    KFUN(T, floor_plain_##t, T x, T d, T w)                                                        \
+    {                                                                                              \
+        const VB below = BAND(NE(x, K_(0)), NE(LT(x, K_(0)), LT(d, K_(0))));                       \
+        return SELECT(BAND(EQ(w, K_(0)), below), K_(-1), FLOOR(w));                                \
     }                                                                                              \
     KFUN(T, mod_special_##t, T x, T d, T r)                                                        \
     {                                                                                              \
@@ -312,7 +319,7 @@ KFUN(VF32, floor_divide_f32_slow, VF32 x, VF32 d)
     const VF64 q = CALL(floor_divide_f64_fast, F64_OF_F32(x), F64_OF_F32(d));
     const VF32 w = DIV(x, d);
     const VB plain = BOR(BNOT(LT(FABS(w), KF32(0x1p50))), EQ(FABS(d), FLT32(KU32(0x7F800000u))));
-    return SELECT(plain, FLOOR(w), F32_OF_F64(q));
+    return SELECT(plain, CALL(floor_plain_f32, x, d, w), F32_OF_F64(q));
 }
 KFUN(VF32, floor_divide_f32, VF32 x, VF32 d)
 {
@@ -333,7 +340,8 @@ KFUN(VF64, floor_divide_f64_slow, VF64 x, VF64 d)
     const VF64 c = DIV(ADD(FMA(NEG(q), d, s), e), d);
     const VB fix = BAND(NE(m, KF64(0)), NE(LT(m, KF64(0)), LT(d, KF64(0))));
     const VF64 f = ADD(q, SUB(c, SELECT(fix, KF64(1), KF64(0))));
-    return SELECT(plain, FLOOR(w), SELECT(near, CALL(floor_divide_f64_fast, x, d), f));
+    return SELECT(plain, CALL(floor_plain_f64, x, d, w),
+                  SELECT(near, CALL(floor_divide_f64_fast, x, d), f));
 }
 KFUN(VF64, floor_divide_f64, VF64 x, VF64 d)
 {

@@ -161,6 +161,9 @@ REF_REAL2(remainder)
 REF_REAL2(floor_divide)
 {
     real q = a / b;
+    if (isinf(b) && isfinite(a) && a != 0) {
+        return (a < 0) == (b < 0) ? 0 : -1;
+    }
     if (!(fabsl(q) < 0x1p60L) || isinf(b)) {
         return floorl(q);
     }
