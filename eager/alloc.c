@@ -433,19 +433,32 @@ static void *refill(tcache *t, unsigned class)
     return p;
 }
 
+static _Thread_local size_t missed = SIZE_MAX;
+
+size_t wf_alloc_missed(void)
+{
+    size_t n = missed;
+    missed = SIZE_MAX;
+    return n;
+}
+
 /* An empty cache, a large block, a planned failure or a first call. */
 __attribute__((noinline)) static void *alloc_slow(size_t size)
 {
     tcache *t = my_cache();
+    missed = size;
     if (planned_failure() || size > max_request)
         return NULL;
     unsigned class = wf_class_of(size + (size == 0));
     void *p = t && class < N_CACHED ? pop(t, class) : NULL;
     if (!p)
         p = refill(t, class);
-    if (p && !t)
+    if (!p)
+        return NULL;
+    missed = SIZE_MAX;
+    if (!t)
         count_direct((int64_t)size, 1);
-    else if (p && count_alloc(t, size))
+    else if (count_alloc(t, size))
         publish(t);
     return p;
 }
@@ -470,10 +483,12 @@ static void *alloc_direct(size_t size)
 {
     pthread_once(&once, init);
     void *p = NULL;
+    missed = size;
     if (planned_failure() || size > max_direct ||
         posix_memalign(&p, size >= WF_HUGE_PAGE ? WF_HUGE_PAGE : BLOCK_ALIGN, size + (size == 0)) !=
             0)
         return NULL;
+    missed = SIZE_MAX;
     count_direct((int64_t)size, 1);
     return p;
 }

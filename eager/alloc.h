@@ -30,6 +30,9 @@ size_t wf_alloc_round(size_t size);
 int64_t wf_alloc_trim(void);
 void wf_alloc_get_stats(wf_alloc_stats *out);
 void wf_alloc_reset_peak(void);
+/* What the thread asked wf_alloc for in vain, once: SIZE_MAX if its last slow request got memory, or this was asked
+ * already. */
+size_t wf_alloc_missed(void);
 /* Makes the n-th next allocation fail (and all after it if `forever`); n = 0 switches it off.
  * Tests. */
 void wf_alloc_fail_after(int64_t n, int forever);

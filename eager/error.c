@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "eager/alloc.h"
 #include "eager/profile.h"
+#include "eager/report.h"
 #include "eager/cuda/runtime.h"
 #include "eager/device.h"
 #include "eager/tensor.h"
@@ -98,12 +100,17 @@ static weft_tensor record(wf_ctx *c, int status, const char *text)
     if (!c) {
         return (weft_tensor){0, 0, UINT64_MAX};
     }
+    char holders[512] = "";
+    size_t missed = status == WEFT_ENOMEM ? wf_alloc_missed() : SIZE_MAX;
+    if (missed != SIZE_MAX) {
+        wf_oom_report(missed, holders, sizeof holders);
+    }
     wf_error *e = &c->errors[c->error_next % WF_ERRORS];
     e->id = c->error_next;
     e->status = status != WEFT_OK ? status : WEFT_EINVALID; /* an error never reads as success */
     e->sited = false;
     e->told = false;
-    snprintf(e->text, sizeof e->text, "%s", text);
+    snprintf(e->text, sizeof e->text, "%s%s", text, holders);
     c->error_last = c->error_next++;
     return (weft_tensor){0, c->id, e->id};
 }

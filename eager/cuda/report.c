@@ -1,17 +1,15 @@
 /*
  * eager/cuda/report.c -- memory in numbers, and the report of memory that could not be had.
  */
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "eager/cuda/device.h"
-#include "jit/ir/thread_text.h"
+#include "eager/report.h"
 #include "weft/core.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
-enum { TEXT_BYTES = WF_THREAD_TEXT, TOP = 10 };
+enum { TOP = 10 };
 
 static _Atomic(wf_cuda_live_fn) live = wf_cuda_live_tensors;
 
@@ -55,49 +53,16 @@ void wf_cuda_get_memory(int ordinal, wf_cuda_memory *out)
     out->largest_free = s.largest_free;
 }
 
-static void put(size_t *at, const char *fmt, ...) WF_PRINTF(2, 3);
-static void put(size_t *at, const char *fmt, ...)
+int wf_cuda_live_tensors(int ordinal, wf_cuda_live *top, int n)
 {
-    va_list ap;
-    char *text = wf_thread_text(WF_TEXT_CUDA_REPORT);
-    if (!text) {
-        return;
-    }
-    va_start(ap, fmt);
-    int n = vsnprintf(text + *at, TEXT_BYTES - *at, fmt, ap);
-    va_end(ap);
-    *at += n > 0 ? (size_t)n : 0;
-    *at = *at < TEXT_BYTES ? *at : TEXT_BYTES - 1;
+    return wf_memory_holders(1 + ordinal, top, n);
 }
 
-/* "1.50 GiB": one of four buffers by turns. */
-static const char *size_text(int64_t bytes)
-{
-    static _Thread_local char buf[8][24];
-    static _Thread_local unsigned turn;
-    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-    double v = (double)bytes;
-    int u = 0;
-    while (v >= 1024 && u < 4) {
-        v /= 1024;
-        u++;
-    }
-    char *p = buf[turn++ % 8];
-    snprintf(p, sizeof buf[0], u ? "%.2f %s" : "%.0f %s", v, units[u]);
-    return p;
-}
-
-static void put_tensors(size_t *at, int ordinal)
+static void put_tensors(wf_report *r, int ordinal)
 {
     wf_cuda_live_fn fn = atomic_load(&live);
     wf_cuda_live top[TOP];
-    int n = fn ? fn(ordinal, top, TOP) : 0;
-    if (n > 0) {
-        put(at, "largest tensors\n");
-    }
-    for (int i = 0; i < n; i++) {
-        put(at, "  %12s  %s\n", size_text(top[i].bytes), top[i].what);
-    }
+    wf_report_tensors(r, top, fn ? fn(ordinal, top, TOP) : 0);
 }
 
 static const char *remedy(const wf_cuda_memory *m, int64_t wanted)
@@ -120,33 +85,34 @@ int wf_cuda_report_oom(wf_cuda_device *d, size_t nbytes, int cache_code, wf_why 
         return wf_fail(why, WEFT_ENOMEM, "no host memory for a block on cuda:%d", d->ordinal);
     }
     wf_cuda_memory m;
-    size_t unused = 0, total = (size_t)d->info.memory_bytes, at = 0;
+    size_t unused = 0, total = (size_t)d->info.memory_bytes;
+    wf_report r = wf_report_new(WF_TEXT_CUDA_REPORT);
     wf_cuda_get_memory(d->ordinal, &m);
     wf_cu->memory_info(&unused, &total);
     int64_t cached = m.reserved_bytes - m.live_bytes;
     int64_t others = (int64_t)(total - unused) - m.reserved_bytes;
     double torn = cached > 0 ? 100.0 * (1.0 - (double)m.largest_free / (double)cached) : 0;
     const char *what = remedy(&m, (int64_t)nbytes);
-    put(&at, "out of memory on cuda:%d (%s)\n", d->ordinal, d->info.name);
-    put(&at, "requested            %s\n", size_text((int64_t)nbytes));
-    put(&at, "free on the device   %s of %s\n", size_text((int64_t)unused),
-        size_text((int64_t)total));
-    put(&at, "held by weft         %s: %s in use, %s cached\n", size_text(m.reserved_bytes),
-        size_text(m.live_bytes), size_text(cached));
-    put(&at, "largest cached       %s (%.0f %% of what is cached is in smaller pieces)\n",
-        size_text(m.largest_free), torn);
-    put(&at, "held by others       %s\n", size_text(others > 0 ? others : 0));
+    wf_report_put(&r, "out of memory on cuda:%d (%s)\n", d->ordinal, d->info.name);
+    wf_report_put(&r, "requested            %s\n", wf_size_text((int64_t)nbytes));
+    wf_report_put(&r, "free on the device   %s of %s\n", wf_size_text((int64_t)unused),
+                  wf_size_text((int64_t)total));
+    wf_report_put(&r, "held by weft         %s: %s in use, %s cached\n",
+                  wf_size_text(m.reserved_bytes), wf_size_text(m.live_bytes), wf_size_text(cached));
+    wf_report_put(&r, "largest cached       %s (%.0f %% of what is cached is in smaller pieces)\n",
+                  wf_size_text(m.largest_free), torn);
+    wf_report_put(&r, "held by others       %s\n", wf_size_text(others > 0 ? others : 0));
     if (m.cap) {
-        put(&at, "cap                  %s\n", size_text(m.cap));
+        wf_report_put(&r, "cap                  %s\n", wf_size_text(m.cap));
     }
-    put_tensors(&at, d->ordinal);
-    put(&at, "what to do: %s\n", what);
+    put_tensors(&r, d->ordinal);
+    wf_report_put(&r, "what to do: %s\n", what);
     wf_fail(why, WEFT_ENOMEM,
             "cuda:%d has no %s left: %s of %s are free, weft holds %s (%s in use, largest cached "
             "block %s)",
-            d->ordinal, size_text((int64_t)nbytes), size_text((int64_t)unused),
-            size_text((int64_t)total), size_text(m.reserved_bytes), size_text(m.live_bytes),
-            size_text(m.largest_free));
+            d->ordinal, wf_size_text((int64_t)nbytes), wf_size_text((int64_t)unused),
+            wf_size_text((int64_t)total), wf_size_text(m.reserved_bytes),
+            wf_size_text(m.live_bytes), wf_size_text(m.largest_free));
     wf_hint(why, "%s; weft_cuda_oom_report() lists the largest tensors", what);
     return WEFT_ENOMEM;
 }

@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "eager/report.h"
 #include "jit/ir/op.h"
 
 /* -- devices ---------------------------------------------------------------------------------------- */
@@ -91,10 +92,7 @@ int64_t wf_cuda_trim(int ordinal);
 
 /* Who holds memory, for the report of memory that could not be had: fills top[n] with the largest
  * tensors on the device, largest first, and returns how many. Called without locks of the runtime. */
-typedef struct wf_cuda_live {
-    int64_t bytes;
-    char what[120]; /* f32[1024,1024] "weight" model.c:17 */
-} wf_cuda_live;
+typedef wf_holder wf_cuda_live;
 typedef int (*wf_cuda_live_fn)(int ordinal, wf_cuda_live *top, int n);
 void wf_cuda_set_live(wf_cuda_live_fn fn);
 /* What is used unless another is set. */

@@ -29,6 +29,13 @@
 #define WEFT_PRINTF(fmt, args)
 #endif
 
+/* Behind a parameter: what it is where a C++ program leaves it out. In C every parameter is given. */
+#ifdef __cplusplus
+#define WEFT_OR(value) = value
+#else
+#define WEFT_OR(value)
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -194,6 +201,10 @@ WEFT_API int64_t weft_memory_trim(void);
 /* Writes one line per kept tensor still alive: shape, dtype, bytes, name, file:line; returns how many.
  * out may be NULL (count only). */
 WEFT_API int64_t weft_leak_report(FILE *out);
+/* After WEFT_ENOMEM for host memory on this thread: what was asked for, what is held and free, the largest tensors with the
+ * places that made them (of this thread's scopes, and kept), what to do. "" when there was none. Valid until the next such
+ * error. For GPUs: weft_cuda_oom_report (weft/cuda.h). */
+WEFT_API const char *weft_oom_report(void);
 /* Ends all scopes of this thread, stops the pool and returns cached memory. Kept tensors stay valid.
  * Optional; weft may be used again afterwards. */
 WEFT_API void weft_shutdown(void);
@@ -208,7 +219,7 @@ WEFT_API int weft_get_num_threads(void);
 WEFT_API void weft_doctor(FILE *out);
 
 /* -- call sites -------------------------------------------------------------------------------------
- * Every op is a function and a macro of the same name; the macro stamps the result (or the error)
+ * Every op is a function and a macro of the same name, in C++ too; the macro stamps the result (or the error)
  * with file:line after the call. Calling `(weft_add)(a, b)` skips the stamp. */
 WEFT_API weft_tensor weft_sited(const char *site, weft_tensor t);
 WEFT_API weft_status weft_sited_status(const char *site, weft_status status);
@@ -221,6 +232,20 @@ WEFT_API void weft_here(const char *site);
 
 #ifdef __cplusplus
 }
+#endif
+
+/* The arguments of a function that takes a struct of options. In C: the struct by pointer, options by name. In C++:
+ * parameters in the struct's order, from the first option on with defaults, or the struct itself; in C++20 then by name:
+ * weft_sum({.x = x, .keepdim = true}). */
+#ifdef __cplusplus
+#define WEFT_ARGS_(type, ...) (__VA_ARGS__)
+#define WEFT_BY_STRUCT_(result, name, type)                                                        \
+    inline result name(const type &args)                                                           \
+    {                                                                                              \
+        return name(&args);                                                                        \
+    }
+#else
+#define WEFT_ARGS_(type, ...) (&(const type){__VA_ARGS__, .end_ = 0})
 #endif
 
 #endif

@@ -12,6 +12,7 @@
 typedef enum wf_thread_text_id {
     WF_TEXT_COMPILER,
     WF_TEXT_CUDA_REPORT,
+    WF_TEXT_HOST_REPORT,
     WF_TEXT_MISSING_DEVICE,
     WF_TEXT_MISSING_CUDA,
     WF_TEXT_COUNT

@@ -1,5 +1,5 @@
 /*
- * eager/cuda/live.c -- which tensors hold a device's memory: for the report of memory that could not be had.
+ * eager/live.c -- which tensors hold memory: for reports of memory that could not be had (eager/report.h).
  *
  * Seen are the tensors of this thread's scopes and the kept ones of all threads, each pinned while it is
  * looked at; what only the tape or a compiled plan holds has no handle and is not seen. Several tensors on
@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "eager/cuda/runtime.h"
+#include "eager/report.h"
 #include "eager/tensor.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
@@ -16,7 +16,7 @@ typedef struct top_list {
     wf_ctx *me;
     int device, n, most;
     const wf_storage *held[16]; /* beside top: whose memory it is */
-    wf_cuda_live *top;
+    wf_holder *top;
 } top_list;
 
 static void add(top_list *l, wf_slot *s, weft_tensor t)
@@ -70,9 +70,9 @@ static void walk(top_list *l, wf_ctx *c)
     }
 }
 
-int wf_cuda_live_tensors(int ordinal, wf_cuda_live *top, int n)
+int wf_memory_holders(int device, wf_holder *top, int n)
 {
-    top_list l = {.me = wf_ctx_get(), .device = 1 + ordinal, .most = n < 16 ? n : 16, .top = top};
+    top_list l = {.me = wf_ctx_get(), .device = device, .most = n < 16 ? n : 16, .top = top};
     for (uint32_t i = 1; l.me && i < WF_MAX_CTX; i++) {
         wf_ctx *c = wf_ctx_at(i);
         if (!c) {
