@@ -1,7 +1,8 @@
 /*
  * autograd/tape_text.c -- the tape as a function of the graph IR, for people and tests.
  *
- * Invariant: nodes keep their order, so the text is what ran, op by op.
+ * Invariant: nodes keep their order, so the text is what ran, op by op. Names of tensors that are still there and the
+ * places that made them stand behind each line as a remark, which the parser skips.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +107,94 @@ static wf_val emit(wf_fn *f, wf_tape *t, const set *s, wf_val *vals, size_t at)
     return rc == 0 ? dst[0] : wf_fn_input(f, &type);
 }
 
+/* -- remarks: names and call sites ------------------------------------------------------------------------ */
+
+typedef struct remarks {
+    wf_ctx *c;
+    const set *s;
+    char **name;     /* beside s */
+    uint32_t *owner; /* of each value of the function: 1 + an index of s, or 0 */
+} remarks;
+
+static void set_name(remarks *r, size_t i, const char *name)
+{
+    if (name) {
+        free(r->name[i]);
+        r->name[i] = strdup(name);
+    }
+}
+
+/* Names that saved values and leaves had, and those that tensors of this thread have now. */
+static void find_names(remarks *r)
+{
+    for (size_t i = 0; i < r->s->n; i++) {
+        const wf_tnode *n = wf_tnode_at(r->c->tape, r->s->v[i].ref);
+        set_name(r, i, n->meta && n->meta->name ? n->meta->name : n->val ? n->val->name : NULL);
+    }
+    uint32_t total =
+        atomic_load_explicit(&r->c->nchunks, memory_order_relaxed) * (uint32_t)WF_CHUNK_SLOTS;
+    for (uint32_t k = 1; k < total; k++) {
+        uint64_t state = atomic_load_explicit(&wf_slot_at(r->c, k)->state, memory_order_acquire);
+        weft_tensor t = {k, r->c->id, WF_STATE_SERIAL(state)};
+        bool pinned = false;
+        wf_slot *s =
+            (state & WF_STATE_DEAD) || t.serial == 0 ? NULL : wf_pin(r->c, t, &pinned, NULL);
+        if (s && s->node && s->meta) {
+            found key = {wf_tnode_order(r->c->tape, s->node), s->node};
+            const found *f = bsearch(&key, r->s->v, r->s->n, sizeof key, by_order);
+            if (f) {
+                set_name(r, (size_t)(f - r->s->v), s->meta->name);
+            }
+        }
+        if (pinned) {
+            wf_unpin(r->c, s);
+        }
+    }
+}
+
+static void note(void *user, wf_val v, FILE *out)
+{
+    const remarks *r = user;
+    if (r->owner[v] == 0) {
+        return;
+    }
+    const char *name = r->name[r->owner[v] - 1];
+    const wf_tnode *n = wf_tnode_at(r->c->tape, r->s->v[r->owner[v] - 1].ref);
+    const char *site = n->sort == WF_TN_OP ? NULL : n->site; /* ops say theirs themselves */
+    fputs(name || site ? "  ;" : "", out);
+    if (name) {
+        fputs(" '", out);
+        for (; *name; name++) {
+            fputc(*name == '\n' ? ' ' : *name, out); /* a remark is one line */
+        }
+        fputc('\'', out);
+    }
+    if (site) {
+        fprintf(out, " %s", wf_site_file(site));
+    }
+}
+
+static int print_noted(const wf_fn *f, FILE *out, wf_ctx *c, const set *s, const wf_val *vals)
+{
+    remarks r = {.c = c, .s = s};
+    r.name = calloc(s->n + 1, sizeof *r.name);
+    r.owner = calloc(f->n + 1, sizeof *r.owner);
+    int rc = r.name && r.owner ? 0 : WEFT_ENOMEM;
+    for (size_t i = 0; i < s->n && !rc; i++) {
+        r.owner[vals[i]] = (uint32_t)i + 1;
+    }
+    if (!rc) {
+        find_names(&r);
+        rc = wf_fn_print_noted(f, out, note, &r);
+    }
+    for (size_t i = 0; r.name && i < s->n; i++) {
+        free(r.name[i]);
+    }
+    free(r.name);
+    free(r.owner);
+    return rc;
+}
+
 weft_status weft_tape_print(FILE *out, weft_tensor x)
 {
     wf_ctx *c = wf_ctx_get();
@@ -135,7 +224,7 @@ weft_status weft_tape_print(FILE *out, weft_tensor x)
         rc = vals[i] ? 0 : WEFT_ENOMEM;
     }
     rc = rc ? rc : wf_fn_output(f, value_of(&found_nodes, vals, c->tape, r));
-    rc = rc ? rc : wf_fn_print(f, out);
+    rc = rc ? rc : print_noted(f, out, c, &found_nodes, vals);
     if (rc) {
         wf_raise_text(c, rc, "tape_print", "out of memory, or the file cannot be written");
     }

@@ -165,6 +165,9 @@ int wf_fn_verify(const wf_fn *f, wf_why *why);
 
 /* Text: one instruction a line; parse(print(f)) is equal to f. print returns 0 or WEFT_EIO. */
 int wf_fn_print(const wf_fn *f, FILE *out);
+/* The same with what note writes behind the instruction of each value: a remark, " ; ..." to the end of the line. */
+typedef void (*wf_note_fn)(void *user, wf_val v, FILE *out);
+int wf_fn_print_noted(const wf_fn *f, FILE *out, wf_note_fn note, void *user);
 /* malloc'd text (free it), NULL: no memory. */
 char *wf_fn_text(const wf_fn *f);
 /* NULL with why filled (line number and what was expected) on malformed text or a function that does

@@ -112,6 +112,7 @@ static void print_site(const char *site, FILE *out)
     }
 }
 
+/* Without the end of the line. */
 static void print_ins(const wf_fn *f, uint32_t k, FILE *out)
 {
     const wf_ins *i = &f->ins[k];
@@ -120,7 +121,6 @@ static void print_ins(const wf_fn *f, uint32_t k, FILE *out)
     if (wf_op_is_weak(i->op)) {
         fputs(wf_dtype_name(f->types[i->type].dtype), out);
         print_slot(f, i->attr, out);
-        fputc('\n', out);
         return;
     }
     print_type(f, &f->types[i->type], out);
@@ -140,10 +140,9 @@ static void print_ins(const wf_fn *f, uint32_t k, FILE *out)
         fputs(" nograd", out);
     }
     print_site(i->loc && i->op != WF_OP_RESULT ? f->locs[i->loc] : NULL, out);
-    fputc('\n', out);
 }
 
-int wf_fn_print(const wf_fn *f, FILE *out)
+int wf_fn_print_noted(const wf_fn *f, FILE *out, wf_note_fn note, void *user)
 {
     fprintf(out, "fn %s", f->name);
     for (uint32_t k = 0; k < f->nsymbols; k++) {
@@ -152,6 +151,10 @@ int wf_fn_print(const wf_fn *f, FILE *out)
     fputs(f->nsymbols ? ") {\n" : " {\n", out);
     for (uint32_t k = 0; k < f->n; k++) {
         print_ins(f, k, out);
+        if (note) {
+            note(user, k + 1, out);
+        }
+        fputc('\n', out);
     }
     fputs("  return", out);
     for (uint32_t k = 0; k < f->noutputs; k++) {
@@ -159,6 +162,11 @@ int wf_fn_print(const wf_fn *f, FILE *out)
     }
     fputs("\n}\n", out);
     return ferror(out) ? WEFT_EIO : 0;
+}
+
+int wf_fn_print(const wf_fn *f, FILE *out)
+{
+    return wf_fn_print_noted(f, out, NULL, NULL);
 }
 
 char *wf_fn_text(const wf_fn *f)
@@ -198,9 +206,13 @@ static bool fail(parser *s, const char *expected)
     return false;
 }
 
+/* Spaces, and remarks: from a ';' to the end of the line. */
 static void skip(parser *s)
 {
-    while (s->p < s->end && (*s->p == ' ' || *s->p == '\t' || *s->p == '\n' || *s->p == '\r')) {
+    bool remark = false;
+    while (s->p < s->end && (remark || *s->p == ' ' || *s->p == '\t' || *s->p == '\n' ||
+                             *s->p == '\r' || *s->p == ';')) {
+        remark = *s->p == ';' || (remark && *s->p != '\n');
         s->line += *s->p == '\n';
         s->p++;
     }

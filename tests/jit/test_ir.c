@@ -342,21 +342,46 @@ Test(ir, recording_appends_and_never_merges)
     wf_mfree(captured);
 }
 
-Test(ir, the_tape_prints_as_ir)
+static char *tape_text(weft_tensor t)
 {
-    weft_tensor x = weft_ones(weft_shape(2, 3), WEFT_F32);
-    weft_requires_grad_(x, true);
-    weft_tensor y = weft_sum(weft_exp(weft_mul(x, weft_f(2))), .axes = weft_axes(1));
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
-    cr_assert_eq(weft_tape_print(out, y), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(weft_tape_print(out, t), WEFT_OK, "%s", weft_last_error());
     fclose(out);
+    return text;
+}
+
+/* The line of text that holds `what` holds `too` as well. */
+static void line_has(const char *text, const char *what, const char *too)
+{
+    const char *at = strstr(text, what);
+    cr_assert_not_null(at, "no %s in\n%s", what, text);
+    const char *found = strstr(at, too);
+    cr_assert(found && found < at + strcspn(at, "\n"), "no %s behind %s in\n%s", too, what, text);
+}
+
+Test(ir, the_tape_prints_as_ir)
+{
+    char here[32];
+    weft_tensor x = weft_ones(weft_shape(2, 3), WEFT_F32);
+    weft_requires_grad_(x, true);
+    weft_set_name(x, "first\nline"); /* stays one remark */
+    weft_tensor e = weft_exp(weft_mul(x, weft_f(2))), y = weft_sum(e, .axes = weft_axes(1));
+    snprintf(here, sizeof here, "test_ir.c:%d", __LINE__ - 1);
+    weft_set_name(e, "grown");
+    char *text = tape_text(y);
     wf_why why;
     wf_fn *f = parse(text, &why);
     cr_assert_not_null(f, "%s\n%s", why.rule, text);
-    cr_assert(strstr(text, "exp f32[2,3]") && strstr(text, "sum f32[2]") && strstr(text, "ints(1)"),
-              "%s", text);
+    char *bare = wf_fn_text(f);
+    cr_assert(strstr(bare, "exp f32[2,3]") && !strchr(bare, ';'), "%s", bare);
+    line_has(text, "input f32[2,3]", "; 'first line'");
+    line_has(text, "exp f32[2,3]", "; 'grown'");
+    line_has(text, "exp f32[2,3]", here);
+    line_has(text, "sum f32[2]", "ints(1)");
+    line_has(text, "sum f32[2]", here);
+    free(bare);
     wf_fn_free(f);
     free(text);
     cr_assert_neq(weft_tape_print(stdout, weft_detach(y)), WEFT_OK);
