@@ -8,6 +8,7 @@
 
 #include "eager/alloc.h"
 #include "eager/api.h"
+#include "eager/call.h"
 #include "eager/device.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
@@ -17,6 +18,24 @@
 enum { FEW = 16 };
 
 /* Promotes parts, gives each a new axis if `stack`, and joins them. */
+/* The error of a number among the parts that the type of the joined ones does not hold: it would be cut down. */
+static weft_tensor misfit(const char *op, int n, const weft_tensor *parts,
+                          const weft_tensor *joined)
+{
+    for (int k = 0; k < n; k++) {
+        bool weak;
+        int dt = wf_api_dtype(joined[k], &weak);
+        int64_t v = (int64_t)parts[k].serial;
+        if (!weak && dt && wf_is_scalar(parts[k]) && parts[k].context == WF_SCALAR_INT &&
+            wf_dtype_kind(dt) < 2 && !wf_dtype_holds(dt, v)) {
+            wf_why why = {0};
+            wf_refuse_number(&why, v, dt, true);
+            return wf_raise(wf_ctx_get(), op, n, parts, &why);
+        }
+    }
+    return WEFT_NONE;
+}
+
 static weft_tensor join(const char *op, const weft_tensor *parts, int n, int axis, bool stack)
 {
     wf_arg a;
@@ -52,11 +71,13 @@ static weft_tensor join(const char *op, const weft_tensor *parts, int n, int axi
     wf_called_begin(&w, op, n, parts);
     memcpy(t, parts, (size_t)n * sizeof *t);
     wf_api_unify(n, t);
+    weft_tensor r = misfit(op, n, parts, t);
     for (int k = 0; stack && k < n; k++) {
         t[k] = (weft_unsqueeze)(t[k], (int)i);
     }
-    weft_tensor r;
-    wf_dispatch(WF_OP_CONCAT, &(wf_attr){.n_ints = 1, .ints = &i}, n, t, 1, &r);
+    if (r.serial == 0) {
+        wf_dispatch(WF_OP_CONCAT, &(wf_attr){.n_ints = 1, .ints = &i}, n, t, 1, &r);
+    }
     if (t != few) {
         wf_mfree(t);
     }

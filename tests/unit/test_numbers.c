@@ -207,6 +207,12 @@ Test(numbers, that_are_written_or_divide_are_refused)
     REFUSED(weft_remainder(x, weft_i(128)), "remainder: ");
     REFUSED(weft_fmod(weft_i(256), u), "fmod: ");
     REFUSED(weft_bitwise_right_shift(weft_i(256), u), "bitwise_right_shift: ");
+    weft_tensor point = weft_scalar(1, WEFT_U8);
+    REFUSED(weft_stack(WEFT_LIST(point, weft_i(300)), 0), "stack: 300 is outside of u8",
+            "weft_cast(x, WEFT_I16)");
+    REFUSED(weft_stack(WEFT_LIST(weft_i(-1), point), 0), "stack: -1");
+    cr_assert_eq(weft_item_i64(weft_sum(weft_stack(WEFT_LIST(point, weft_i(255)), 0))), 256);
+    cr_assert_eq(weft_item_i64(weft_sum(weft_stack(WEFT_LIST(weft_i(300), weft_i(1)), 0))), 301);
     REFUSED_STATUS(weft_masked_fill_(x, b, weft_i(300)), "masked_fill_: 300");
     REFUSED_STATUS(weft_copy_(x, weft_i(-129)), "copy_: -129 is outside of i8");
     REFUSED_STATUS(weft_floor_divide_(u, weft_i(256)), "floor_divide_: 256");
