@@ -190,21 +190,14 @@ static int64_t slice_end(int64_t v, int64_t n, int64_t lo, int64_t hi)
     return v < 0 ? clip(v < -n ? -1 : v + n, lo, hi) : clip(v, lo, hi);
 }
 
-weft_tensor(weft_slice)(weft_tensor x, int axis, int64_t start, int64_t stop, int64_t step)
+/* What slice_row takes for start:stop:step of n elements; false with an error for a step of 0. */
+static bool slice_ends(wf_arg *a, int64_t n, int64_t ends[3])
 {
-    wf_arg a;
-    int64_t i;
-    if (!wf_arg_open(&a, "slice", x) || !wf_arg_axis(&a, a.type.rank, axis, &i)) {
-        return a.error;
-    }
-    if (step == WEFT_OMIT) {
-        step = 1;
-    }
+    int64_t start = ends[0], stop = ends[1], step = ends[2] == WEFT_OMIT ? 1 : ends[2];
     if (step == 0) {
-        wf_arg_fail(&a, WEFT_EINVALID, "a step is positive or negative", "the step is 0");
-        return a.error;
+        wf_arg_fail(a, WEFT_EINVALID, "a step is positive or negative", "the step is 0");
+        return false;
     }
-    int64_t n = a.type.dims[i];
     int64_t longest = n < INT64_MAX ? n + 1 : n;
     step = clip(step, -longest, longest); /* longer steps all miss the second element */
     int64_t b, e;
@@ -217,7 +210,21 @@ weft_tensor(weft_slice)(weft_tensor x, int axis, int64_t start, int64_t stop, in
         e = stop == WEFT_OMIT ? -1 : slice_end(stop, n, -1, n - 1);
         e = e > b ? b : e;
     }
-    return slice_row(x, i, b, e, step);
+    ends[0] = b;
+    ends[1] = e;
+    ends[2] = step;
+    return true;
+}
+
+weft_tensor(weft_slice)(weft_tensor x, int axis, int64_t start, int64_t stop, int64_t step)
+{
+    wf_arg a;
+    int64_t i, ends[3] = {start, stop, step};
+    if (!wf_arg_open(&a, "slice", x) || !wf_arg_axis(&a, a.type.rank, axis, &i) ||
+        !slice_ends(&a, a.type.dims[i], ends)) {
+        return a.error;
+    }
+    return slice_row(x, i, ends[0], ends[1], ends[2]);
 }
 
 weft_tensor(weft_narrow)(weft_tensor x, int axis, int64_t start, int64_t length)
@@ -237,23 +244,29 @@ weft_tensor(weft_narrow)(weft_tensor x, int axis, int64_t start, int64_t length)
     return slice_row(x, i, s, s + length, 1);
 }
 
+/* An element's number from 0; -1 with an error if the axis does not have it. */
+static int64_t element(wf_arg *a, int64_t axis, int64_t index)
+{
+    int64_t n = a->type.dims[axis], s = index < 0 && index >= -n ? index + n : index;
+    if (s >= 0 && s < n) {
+        return s;
+    }
+    char hint[96];
+    snprintf(hint, sizeof hint,
+             n ? "indices run from 0 to %lld, or from -%lld to -1 from the end"
+               : "the axis is empty, so no index is valid",
+             (long long)n - 1, (long long)n);
+    wf_arg_fail(a, WEFT_EINDEX, hint, "index %lld is out of range for axis %d of %lld elements",
+                (long long)index, (int)axis, (long long)n);
+    return -1;
+}
+
 weft_tensor(weft_select)(weft_tensor x, int axis, int64_t index)
 {
     wf_arg a;
-    int64_t i, dims[WF_MAX_RANK];
-    if (!wf_arg_open(&a, "select", x) || !wf_arg_axis(&a, a.type.rank, axis, &i)) {
-        return a.error;
-    }
-    int64_t n = a.type.dims[i], s = index < 0 && index >= -n ? index + n : index;
-    if (s < 0 || s >= n) {
-        char hint[96];
-        snprintf(hint, sizeof hint,
-                 n ? "indices run from 0 to %lld, or from -%lld to -1 from the end"
-                   : "the axis is empty, so no index is valid",
-                 (long long)n - 1, (long long)n);
-        wf_arg_fail(&a, WEFT_EINDEX, hint,
-                    "index %lld is out of range for axis %d of %lld elements", (long long)index,
-                    (int)i, (long long)n);
+    int64_t i, s, dims[WF_MAX_RANK];
+    if (!wf_arg_open(&a, "select", x) || !wf_arg_axis(&a, a.type.rank, axis, &i) ||
+        (s = element(&a, i, index)) < 0) {
         return a.error;
     }
     int r = 0;
@@ -265,6 +278,132 @@ weft_tensor(weft_select)(weft_tensor x, int axis, int64_t index)
     weft_scope sc = weft_scope_begin();
     weft_tensor y = slice_row(x, i, s, s + 1, 1);
     return weft_scope_return(sc, wf_api_reshape(y, r, dims));
+}
+
+/* -- NumPy's basic indexing ------------------------------------------------------------------------------- */
+
+/* What weft_index does: a slice of each axis of x, then the extents of the result, without the axes of single elements
+ * and with the new ones. */
+typedef struct index_plan {
+    int64_t ends[WF_MAX_RANK][3];
+    int64_t dims[2 * WF_MAX_RANK];
+    int axis, rank; /* axes of x and of the result so far */
+} index_plan;
+
+/* The next `n` axes of x whole. */
+static void take_whole(index_plan *p, const wf_arg *a, int n)
+{
+    for (; n > 0; n--, p->axis++) {
+        p->ends[p->axis][1] = p->dims[p->rank++] = a->type.dims[p->axis];
+        p->ends[p->axis][2] = 1;
+    }
+}
+
+static int64_t slice_length(const int64_t ends[3])
+{
+    int64_t far = ends[2] > 0 ? ends[1] - ends[0] : ends[0] - ends[1];
+    int64_t step = ends[2] > 0 ? ends[2] : -ends[2];
+    return far / step + (far % step != 0);
+}
+
+/* One term; false with an error. `left`: axes of x that no term names, for the ellipsis. */
+static bool take_term(index_plan *p, wf_arg *a, const weft_index_term *t, int left)
+{
+    int64_t *ends = p->ends[p->axis < WF_MAX_RANK ? p->axis : 0];
+    switch (t->kind) {
+    case WEFT_TERM_SPAN:
+        ends[0] = t->start, ends[1] = t->stop, ends[2] = t->step;
+        if (!slice_ends(a, a->type.dims[p->axis++], ends)) {
+            return false;
+        }
+        p->dims[p->rank++] = slice_length(ends);
+        return true;
+    case WEFT_TERM_AT:
+        if ((ends[0] = element(a, p->axis, t->start)) < 0) {
+            return false;
+        }
+        ends[1] = ends[0] + 1, ends[2] = 1;
+        p->axis++; /* it has no extent in the result */
+        return true;
+    case WEFT_TERM_NEW_AXIS:
+        p->dims[p->rank++] = 1;
+        return true;
+    default:
+        take_whole(p, a, left);
+        return true;
+    }
+}
+
+/* Counts what n terms name: false with an error where they do not fit x. */
+static bool count_terms(wf_arg *a, const weft_index_term *terms, int n, int *left)
+{
+    int named = 0, added = 0, gone = 0, dots = 0;
+    for (int i = 0; i < n; i++) {
+        int kind = terms[i].kind;
+        if (kind < WEFT_TERM_SPAN || kind > WEFT_TERM_ELLIPSIS) {
+            wf_arg_fail(a, WEFT_EINVALID,
+                        "terms are weft_span, weft_at, WEFT_EVERY, WEFT_NEW_AXIS, WEFT_ELLIPSIS",
+                        "term %d is of no kind there is (%d)", i, kind);
+            return false;
+        }
+        named += kind == WEFT_TERM_SPAN || kind == WEFT_TERM_AT;
+        gone += kind == WEFT_TERM_AT;
+        added += kind == WEFT_TERM_NEW_AXIS;
+        dots += kind == WEFT_TERM_ELLIPSIS;
+    }
+    *left = a->type.rank - named;
+    if (dots > 1) {
+        wf_arg_fail(a, WEFT_EINVALID, "one ellipsis stands for all axes that are not named",
+                    "%d ellipses are given", dots);
+    } else if (*left < 0) {
+        wf_arg_fail(a, WEFT_ESHAPE, "give at most one term for each axis",
+                    "%d axes are indexed, but the tensor has %d", named, a->type.rank);
+    } else if (a->type.rank - gone + added > WF_MAX_RANK) {
+        wf_arg_fail(a, WEFT_ESHAPE, NULL, "the result would have rank %d; 16 is the largest",
+                    a->type.rank - gone + added);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+weft_tensor(weft_index)(weft_tensor x, const weft_index_term *terms, int n)
+{
+    wf_arg a;
+    index_plan p = {0};
+    int left = 0;
+    if (!wf_arg_open(&a, "index", x)) {
+        return a.error;
+    }
+    if (n < 0 || (n > 0 && !terms)) {
+        wf_arg_fail(&a, WEFT_EINVALID, NULL, "%d terms at %s", n, terms ? "an address" : "NULL");
+        return a.error;
+    }
+    if (!count_terms(&a, terms, n, &left)) {
+        return a.error;
+    }
+    for (int i = 0; i < n; i++) {
+        if (!take_term(&p, &a, &terms[i], left)) {
+            return a.error;
+        }
+    }
+    take_whole(&p, &a, a.type.rank - p.axis);
+    bool same = p.rank == a.type.rank; /* no axis goes or comes: what is sliced has its extents */
+    for (int i = 0; i < n; i++) {
+        same = same && terms[i].kind != WEFT_TERM_AT && terms[i].kind != WEFT_TERM_NEW_AXIS;
+    }
+    weft_scope sc = weft_scope_begin();
+    weft_tensor y = x;
+    int sliced = 0;
+    for (int i = 0; i < a.type.rank; i++) {
+        const int64_t *e = p.ends[i];
+        if (e[0] != 0 || e[1] != a.type.dims[i] || e[2] != 1) {
+            y = slice_row(y, i, e[0], e[1], e[2]);
+            sliced++;
+        }
+    }
+    y = same && sliced ? y : wf_api_reshape(y, p.rank, p.dims);
+    return weft_scope_return(sc, y);
 }
 
 weft_tensor(weft_flip)(weft_tensor x, weft_axes axes)

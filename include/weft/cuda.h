@@ -148,7 +148,6 @@ WEFT_API bool weft_is_pinned(weft_tensor t);
 }
 #endif
 
-#ifndef __cplusplus
 #ifndef WEFT_NO_SITES
 #define weft_synchronize(...) WEFT_S_((weft_synchronize)(__VA_ARGS__))
 #define weft_stream_set(...) WEFT_S_((weft_stream_set)(__VA_ARGS__))
@@ -165,7 +164,6 @@ WEFT_API bool weft_is_pinned(weft_tensor t);
 #define weft_cuda_snapshot(...) WEFT_S_((weft_cuda_snapshot)(__VA_ARGS__))
 #define weft_pinned(...) WEFT_T_((weft_pinned)(__VA_ARGS__))
 #define weft_to_async(...) WEFT_T_((weft_to_async)(__VA_ARGS__))
-#endif
 #endif
 
 #endif

@@ -66,7 +66,7 @@ WEFT_API weft_tensor weft_from_dlpack_unversioned(DLManagedTensor *capsule);
 }
 #endif
 
-#if !defined(__cplusplus) && !defined(WEFT_NO_SITES)
+#ifndef WEFT_NO_SITES
 #define weft_from_dlpack(...) WEFT_T_((weft_from_dlpack)(__VA_ARGS__))
 #define weft_from_dlpack_unversioned(...) WEFT_T_((weft_from_dlpack_unversioned)(__VA_ARGS__))
 #endif

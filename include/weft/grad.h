@@ -4,7 +4,7 @@
  * The tape is rebuilt by every run: ops on tensors that require gradients are recorded as they
  * execute, weft_backward walks the record once and releases saved values as it passes them.
  * Method: reverse accumulation with a tape (Paszke et al., 2019, section 4.3). Options go by name in C:
- * weft_backward(loss, .retain_graph = true); in C++ these functions take the struct.
+ * weft_backward(loss, .retain_graph = true); in C++ in order: weft_backward(loss, WEFT_NONE, true).
  */
 #ifndef WEFT_GRAD_H
 #define WEFT_GRAD_H
@@ -17,7 +17,7 @@ extern "C" {
 
 /* Marks t as a leaf that wants a gradient (or no longer does). t: floating point, not the result of a
  * recorded op. Returns WEFT_EDTYPE, WEFT_EGRAD or WEFT_EHANDLE otherwise. */
-WEFT_API weft_status weft_requires_grad_(weft_tensor t, bool on);
+WEFT_API weft_status weft_requires_grad_(weft_tensor t, bool on WEFT_OR(true));
 /* True if gradients flow to t: a leaf that requires one, or a recorded result. */
 WEFT_API bool weft_requires_grad(weft_tensor t);
 /* True if t is not the result of a recorded op. */
@@ -99,11 +99,12 @@ typedef weft_tensor (*weft_hook_fn)(void *user, weft_tensor grad);
 /* release (may be NULL) is called with user when the hook is removed or the tensor's record dies, but not
  * before a thread that is running the hook has returned from it; it may call weft.
  * Returns the hook's number (> 0), or 0 with an error. */
-WEFT_API uint64_t weft_register_hook(weft_tensor t, weft_hook_fn fn, void *user,
-                                     void (*release)(void *user));
+WEFT_API uint64_t weft_register_hook(weft_tensor t, weft_hook_fn fn, void *user WEFT_OR(nullptr),
+                                     void (*release)(void *user) WEFT_OR(nullptr));
 /* Runs after a leaf's gradient was accumulated; sees the accumulated gradient, result ignored. */
-WEFT_API uint64_t weft_register_post_hook(weft_tensor leaf, weft_hook_fn fn, void *user,
-                                          void (*release)(void *user));
+WEFT_API uint64_t weft_register_post_hook(weft_tensor leaf, weft_hook_fn fn,
+                                          void *user WEFT_OR(nullptr),
+                                          void (*release)(void *user) WEFT_OR(nullptr));
 WEFT_API weft_status weft_remove_hook(weft_tensor t, uint64_t hook);
 
 /* -- custom functions -----------------------------------------------------------------------------------
@@ -150,12 +151,52 @@ WEFT_API weft_status weft_gradgradcheck(const weft_gradcheck_args *args);
 
 /* What the tape of this thread holds: nodes alive, and chunks of 256 nodes held for them. */
 WEFT_API int64_t weft_tape_nodes(void);
-/* Writes the recorded ops that t depends on, one a line, in the text form of the IR. */
+/* Writes the recorded ops that t depends on, one a line, in the text form of the IR; names and sites of their results
+ * stand behind a ';'. */
 WEFT_API weft_status weft_tape_print(FILE *out, weft_tensor t);
 
 #ifdef __cplusplus
 }
-#else
+inline weft_status weft_backward(weft_tensor loss, weft_tensor gradient = WEFT_NONE,
+                                 bool retain_graph = false, bool create_graph = false)
+{
+    weft_backward_args a = {loss, gradient, retain_graph, create_graph, 0};
+    return weft_backward(&a);
+}
+inline weft_status weft_grad_of(const weft_tensor *outputs, int n_outputs,
+                                const weft_tensor *inputs, int n_inputs, weft_tensor *grads,
+                                const weft_tensor *grad_outputs = nullptr,
+                                bool retain_graph = false, bool create_graph = false,
+                                bool allow_unused = false)
+{
+    weft_grad_of_args a = {outputs,      n_outputs,    inputs,       n_inputs,     grads,
+                           grad_outputs, retain_graph, create_graph, allow_unused, 0};
+    return weft_grad_of(&a);
+}
+inline weft_status weft_jvp(const weft_tensor *outputs, int n_outputs, const weft_tensor *inputs,
+                            int n_inputs, const weft_tensor *tangents, weft_tensor *results)
+{
+    weft_jvp_args a = {outputs, n_outputs, inputs, n_inputs, tangents, results, 0};
+    return weft_jvp(&a);
+}
+#define WEFT_CHECK_(name)                                                                          \
+    inline weft_status name(weft_check_fn fn, void *user, const weft_tensor *inputs, int n_in,     \
+                            int n_out, double step = 0, double rtol = 0, double atol = 0,          \
+                            char *report = nullptr, size_t report_size = 0)                        \
+    {                                                                                              \
+        weft_gradcheck_args a = {fn,   user, inputs, n_in,        n_out, step,                     \
+                                 rtol, atol, report, report_size, 0};                              \
+        return name(&a);                                                                           \
+    }                                                                                              \
+    WEFT_BY_STRUCT_(weft_status, name, weft_gradcheck_args)
+WEFT_CHECK_(weft_gradcheck)
+WEFT_CHECK_(weft_gradgradcheck)
+#undef WEFT_CHECK_
+WEFT_BY_STRUCT_(weft_status, weft_backward, weft_backward_args)
+WEFT_BY_STRUCT_(weft_status, weft_grad_of, weft_grad_of_args)
+WEFT_BY_STRUCT_(weft_status, weft_jvp, weft_jvp_args)
+#endif
+
 /* Options by name. With WEFT_NO_SITES the errors lose their file:line, the names stay. */
 #ifdef WEFT_NO_SITES
 #define WEFT_GRAD_S_(call) (call)
@@ -168,15 +209,12 @@ WEFT_API weft_status weft_tape_print(FILE *out, weft_tensor t);
 #define weft_remove_hook(...) WEFT_GRAD_S_((weft_remove_hook)(__VA_ARGS__))
 #define weft_apply(...) WEFT_R_(WEFT_GRAD_S_((weft_apply)(__VA_ARGS__)))
 #endif
-#define weft_backward(...)                                                                         \
-    WEFT_GRAD_S_((weft_backward)(&(const weft_backward_args){__VA_ARGS__, .end_ = 0}))
-#define weft_grad_of(...)                                                                          \
-    WEFT_GRAD_S_((weft_grad_of)(&(const weft_grad_of_args){__VA_ARGS__, .end_ = 0}))
-#define weft_jvp(...) WEFT_GRAD_S_((weft_jvp)(&(const weft_jvp_args){__VA_ARGS__, .end_ = 0}))
+#define weft_backward(...) WEFT_GRAD_S_((weft_backward)WEFT_ARGS_(weft_backward_args, __VA_ARGS__))
+#define weft_grad_of(...) WEFT_GRAD_S_((weft_grad_of)WEFT_ARGS_(weft_grad_of_args, __VA_ARGS__))
+#define weft_jvp(...) WEFT_GRAD_S_((weft_jvp)WEFT_ARGS_(weft_jvp_args, __VA_ARGS__))
 #define weft_gradcheck(...)                                                                        \
-    WEFT_GRAD_S_((weft_gradcheck)(&(const weft_gradcheck_args){__VA_ARGS__, .end_ = 0}))
+    WEFT_GRAD_S_((weft_gradcheck)WEFT_ARGS_(weft_gradcheck_args, __VA_ARGS__))
 #define weft_gradgradcheck(...)                                                                    \
-    WEFT_GRAD_S_((weft_gradgradcheck)(&(const weft_gradcheck_args){__VA_ARGS__, .end_ = 0}))
-#endif
+    WEFT_GRAD_S_((weft_gradgradcheck)WEFT_ARGS_(weft_gradcheck_args, __VA_ARGS__))
 
 #endif

@@ -94,14 +94,25 @@ WEFT_API weft_status weft_graph_explain(weft_graph *g, const weft_tensor *in, in
 
 #ifdef __cplusplus
 }
-#else
+inline weft_graph *weft_jit_graph(weft_jit_fn fn, void *self, const weft_tensor *inputs,
+                                  int n_inputs, int n_outputs = 1, const char *name = nullptr,
+                                  const char *const *input_names = nullptr,
+                                  const char *const *output_names = nullptr,
+                                  const weft_graph_dim *dims = nullptr, int n_dims = 0)
+{
+    weft_graph_args a = {fn,          self,         inputs, n_inputs, n_outputs, name,
+                         input_names, output_names, dims,   n_dims,   0};
+    return weft_jit_graph(&a);
+}
+WEFT_BY_STRUCT_(weft_graph *, weft_jit_graph, weft_graph_args)
+#endif
+
 #ifndef WEFT_NO_SITES
 #define weft_graph_save(...) WEFT_S_((weft_graph_save)(__VA_ARGS__))
 #define weft_graph_to(...) WEFT_S_((weft_graph_to)(__VA_ARGS__))
 #define weft_graph_run(...) WEFT_S_((weft_graph_run)(__VA_ARGS__))
 #define weft_graph_explain(...) WEFT_S_((weft_graph_explain)(__VA_ARGS__))
 #endif
-#define weft_jit_graph(...) (weft_jit_graph)(&(const weft_graph_args){__VA_ARGS__, .end_ = 0})
-#endif
+#define weft_jit_graph(...) (weft_jit_graph) WEFT_ARGS_(weft_graph_args, __VA_ARGS__)
 
 #endif

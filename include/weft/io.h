@@ -33,7 +33,8 @@ extern "C" {
  * distinct, and not "__metadata__". Views are written as their elements in row-major order. Tensors
  * are stored by descending element size, then by name; metadata by key. */
 WEFT_API weft_status weft_safetensors_save(const char *path, const weft_named_tensor *t, int n,
-                                           const weft_metadata *meta, int n_meta);
+                                           const weft_metadata *meta WEFT_OR(nullptr),
+                                           int n_meta WEFT_OR(0));
 /* The same into memory: *data (freed with free()) and *size. */
 WEFT_API weft_status weft_safetensors_encode(const weft_named_tensor *t, int n,
                                              const weft_metadata *meta, int n_meta, void **data,
@@ -104,9 +105,18 @@ WEFT_API weft_status weft_npz_save(const char *path, const weft_named_tensor *t,
 
 #ifdef __cplusplus
 }
-#else
+inline weft_status weft_safetensors_load(const weft_safetensors *file,
+                                         const weft_named_tensor *tensors, int n, bool lax = false,
+                                         char *report = nullptr, size_t report_size = 0)
+{
+    weft_load_args a = {file, tensors, n, lax, report, report_size, 0};
+    return weft_safetensors_load(&a);
+}
+WEFT_BY_STRUCT_(weft_status, weft_safetensors_load, weft_load_args)
+#endif
+
 #define weft_safetensors_load(...)                                                                 \
-    WEFT_S_((weft_safetensors_load)(&(const weft_load_args){__VA_ARGS__, .end_ = 0}))
+    WEFT_S_((weft_safetensors_load)WEFT_ARGS_(weft_load_args, __VA_ARGS__))
 #ifndef WEFT_NO_SITES
 #define weft_safetensors_save(...) WEFT_S_(WEFT_R_((weft_safetensors_save)(__VA_ARGS__)))
 #define weft_safetensors_encode(...) WEFT_S_(WEFT_R_((weft_safetensors_encode)(__VA_ARGS__)))
@@ -119,7 +129,6 @@ WEFT_API weft_status weft_npz_save(const char *path, const weft_named_tensor *t,
 #define weft_npy_decode(...) WEFT_T_((weft_npy_decode)(__VA_ARGS__))
 #define weft_npz_at(...) WEFT_T_((weft_npz_at)(__VA_ARGS__))
 #define weft_npz_get(...) WEFT_T_((weft_npz_get)(__VA_ARGS__))
-#endif
 #endif
 
 #endif

@@ -157,20 +157,23 @@ WEFT_API weft_status weft_jit_explain(weft_jit *j, FILE *out);
 
 #ifdef __cplusplus
 }
-inline weft_jit *weft_jit_trace(weft_jit_fn fn, void *self = nullptr, const char *name = nullptr)
+inline weft_jit *weft_jit_trace(weft_jit_fn fn, void *self = nullptr, const char *name = nullptr,
+                                bool single_graph = false, bool synchronous = false,
+                                bool no_fuse = false, bool frozen = false, int verify_every = 0,
+                                bool always_record = false, int max_plans = 0)
 {
-    weft_jit_args a = {};
-    a.fn = fn;
-    a.self = self;
-    a.name = name;
+    weft_jit_args a = {fn,      self,   name,         single_graph,  synchronous,
+                       no_fuse, frozen, verify_every, always_record, max_plans,
+                       0};
     return weft_jit_trace(&a);
 }
-#else
-#define weft_jit_trace(...) (weft_jit_trace)(&(const weft_jit_args){__VA_ARGS__, .end_ = 0})
+WEFT_BY_STRUCT_(weft_jit *, weft_jit_trace, weft_jit_args)
+#endif
+
+#define weft_jit_trace(...) (weft_jit_trace) WEFT_ARGS_(weft_jit_args, __VA_ARGS__)
 #ifndef WEFT_NO_SITES
 #define weft_jit_call(...) weft_sited_status(WEFT_HERE, (weft_jit_call)(__VA_ARGS__))
 #define weft_jit_end(...) weft_sited_status(WEFT_HERE, (weft_jit_end)(__VA_ARGS__))
-#endif
 #endif
 
 #endif

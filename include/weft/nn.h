@@ -15,7 +15,7 @@
  * Said once: init functions return a status and the module remembers the first failure; a layer whose
  * init failed has empty handles, so its forward returns an empty handle. Results of forward belong to
  * the current scope. A module, its layers and its optimiser belong to one thread at a time. Options go by name in C; in C++
- * functions with options take the struct: weft_nn_linear_init(&args).
+ * they are parameters in the same order.
  */
 #ifndef WEFT_NN_H
 #define WEFT_NN_H
@@ -32,7 +32,7 @@ typedef struct weft_module weft_module;
 
 /* An empty module in training mode. Initialisers and dropout draw from `generator`, which must
  * outlive the module; NULL: the thread's. NULL when memory is exhausted. */
-WEFT_API weft_module *weft_module_new(weft_generator *generator);
+WEFT_API weft_module *weft_module_new(weft_generator *generator WEFT_OR(nullptr));
 /* Frees every parameter and buffer, and the module. NULL is ignored. */
 WEFT_API void weft_module_free(weft_module *m);
 /* WEFT_OK, or the status of the first registration that failed. */
@@ -75,7 +75,8 @@ WEFT_API bool weft_module_training(const weft_module *m);
 /* Scales all gradients by max_norm / (total + 1e-6) if their Euclidean norm over all parameters
  * exceeds max_norm > 0. *norm (may be NULL): the norm before. Parameters without gradient are
  * skipped. Sums are in the canonical order, so the bits do not depend on the number of threads. */
-WEFT_API weft_status weft_module_clip_grad_norm(weft_module *m, double max_norm, double *norm);
+WEFT_API weft_status weft_module_clip_grad_norm(weft_module *m, double max_norm,
+                                                double *norm WEFT_OR(nullptr));
 
 /* -- initialisers ------------------------------------------------------------------------------------
  * Overwrite t (floating point, any rank unless said), not recorded for gradients. generator NULL: the
@@ -85,20 +86,24 @@ typedef enum weft_fan { WEFT_FAN_IN = 0, WEFT_FAN_OUT } weft_fan;
 /* Every element := value. */
 WEFT_API weft_status weft_init_constant(weft_tensor t, double value);
 /* Uniform in [low, high), low < high. */
-WEFT_API weft_status weft_init_uniform(weft_tensor t, double low, double high, weft_generator *g);
+WEFT_API weft_status weft_init_uniform(weft_tensor t, double low, double high,
+                                       weft_generator *g WEFT_OR(nullptr));
 /* Normal, std >= 0. */
-WEFT_API weft_status weft_init_normal(weft_tensor t, double mean, double std, weft_generator *g);
+WEFT_API weft_status weft_init_normal(weft_tensor t, double mean, double std,
+                                      weft_generator *g WEFT_OR(nullptr));
 /* Normal held inside [low, high] by drawing again; the interval needs at least 1 % of the mass. */
 WEFT_API weft_status weft_init_trunc_normal(weft_tensor t, double mean, double std, double low,
-                                            double high, weft_generator *g);
+                                            double high, weft_generator *g WEFT_OR(nullptr));
 /* Variance gain^2 * 2 / (fan_in + fan_out) (Glorot and Bengio 2010, eq. 16). */
-WEFT_API weft_status weft_init_xavier_uniform(weft_tensor t, double gain, weft_generator *g);
-WEFT_API weft_status weft_init_xavier_normal(weft_tensor t, double gain, weft_generator *g);
+WEFT_API weft_status weft_init_xavier_uniform(weft_tensor t, double gain,
+                                              weft_generator *g WEFT_OR(nullptr));
+WEFT_API weft_status weft_init_xavier_normal(weft_tensor t, double gain,
+                                             weft_generator *g WEFT_OR(nullptr));
 /* Variance 2 / ((1 + slope^2) * fan), slope: of the leaky ReLU that follows (He et al. 2015, eq. 15). */
 WEFT_API weft_status weft_init_kaiming_uniform(weft_tensor t, double slope, weft_fan fan,
-                                               weft_generator *g);
+                                               weft_generator *g WEFT_OR(nullptr));
 WEFT_API weft_status weft_init_kaiming_normal(weft_tensor t, double slope, weft_fan fan,
-                                              weft_generator *g);
+                                              weft_generator *g WEFT_OR(nullptr));
 
 /* -- layers --------------------------------------------------------------------------------------------
  * Each `init` takes the layer to fill, the module, a name under the current prefix and extents, then
@@ -290,17 +295,104 @@ WEFT_API weft_status weft_checkpoint_load(const weft_checkpoint_args *args);
 
 #ifdef __cplusplus
 }
-#else
+inline weft_status weft_nn_linear_init(weft_nn_linear *layer, weft_module *module, const char *name,
+                                       int64_t in, int64_t out, bool no_bias = false,
+                                       weft_dtype dtype = WEFT_F32)
+{
+    weft_nn_linear_args a = {layer, module, name, in, out, no_bias, dtype, 0};
+    return weft_nn_linear_init(&a);
+}
+inline weft_status weft_nn_embedding_init(weft_nn_embedding *layer, weft_module *module,
+                                          const char *name, int64_t n, int64_t dim,
+                                          weft_dtype dtype = WEFT_F32)
+{
+    weft_nn_embedding_args a = {layer, module, name, n, dim, dtype, 0};
+    return weft_nn_embedding_init(&a);
+}
+inline weft_status weft_nn_layer_norm_init(weft_nn_norm *layer, weft_module *module,
+                                           const char *name, int64_t dim, double eps = 0,
+                                           weft_dtype dtype = WEFT_F32)
+{
+    weft_nn_norm_args a = {layer, module, name, dim, eps, dtype, 0};
+    return weft_nn_layer_norm_init(&a);
+}
+inline weft_status weft_nn_rms_norm_init(weft_nn_norm *layer, weft_module *module, const char *name,
+                                         int64_t dim, double eps = 0, weft_dtype dtype = WEFT_F32)
+{
+    weft_nn_norm_args a = {layer, module, name, dim, eps, dtype, 0};
+    return weft_nn_rms_norm_init(&a);
+}
+inline weft_status weft_nn_conv2d_init(weft_nn_conv2d *layer, weft_module *module, const char *name,
+                                       int64_t in, int64_t out, int64_t kernel, int64_t stride = 0,
+                                       int64_t padding = 0, int64_t dilation = 0,
+                                       int64_t groups = 0, bool no_bias = false,
+                                       weft_dtype dtype = WEFT_F32)
+{
+    weft_nn_conv2d_args a = {layer,   module,   name,   in,      out,   kernel, stride,
+                             padding, dilation, groups, no_bias, dtype, 0};
+    return weft_nn_conv2d_init(&a);
+}
+inline weft_status weft_nn_batch_norm2d_init(weft_nn_batch_norm2d *layer, weft_module *module,
+                                             const char *name, int64_t dim, double momentum = 0,
+                                             double eps = 0, weft_dtype dtype = WEFT_F32)
+{
+    weft_nn_batch_norm2d_args a = {layer, module, name, dim, momentum, eps, dtype, 0};
+    return weft_nn_batch_norm2d_init(&a);
+}
+inline weft_status weft_nn_attention_init(weft_nn_attention *layer, weft_module *module,
+                                          const char *name, int64_t dim, int64_t heads,
+                                          bool causal = false, bool no_bias = false,
+                                          weft_dtype dtype = WEFT_F32)
+{
+    weft_nn_attention_args a = {layer, module, name, dim, heads, causal, no_bias, dtype, 0};
+    return weft_nn_attention_init(&a);
+}
+inline weft_optim *weft_sgd_new(weft_module *module, double lr, double momentum = 0,
+                                double weight_decay = 0, bool nesterov = false)
+{
+    weft_sgd_args a = {module, lr, momentum, weight_decay, nesterov, 0};
+    return weft_sgd_new(&a);
+}
+inline weft_optim *weft_adamw_new(weft_module *module, double lr = 0, double beta1 = 0,
+                                  double beta2 = 0, double eps = 0, double weight_decay = 0,
+                                  int decay_min_rank = 0)
+{
+    weft_adamw_args a = {module, lr, beta1, beta2, eps, weight_decay, decay_min_rank, 0};
+    return weft_adamw_new(&a);
+}
+#define WEFT_CHECKPOINT_(call)                                                                     \
+    inline weft_status call(const char *path, const weft_module *module,                           \
+                            const weft_optim *optim = nullptr,                                     \
+                            const weft_named_tensor *extra = nullptr, int n_extra = 0)             \
+    {                                                                                              \
+        weft_checkpoint_args a = {path, module, optim, extra, n_extra, 0};                         \
+        return call(&a);                                                                           \
+    }                                                                                              \
+    WEFT_BY_STRUCT_(weft_status, call, weft_checkpoint_args)
+WEFT_CHECKPOINT_(weft_checkpoint_save)
+WEFT_CHECKPOINT_(weft_checkpoint_load)
+#undef WEFT_CHECKPOINT_
+WEFT_BY_STRUCT_(weft_status, weft_nn_linear_init, weft_nn_linear_args)
+WEFT_BY_STRUCT_(weft_status, weft_nn_embedding_init, weft_nn_embedding_args)
+WEFT_BY_STRUCT_(weft_status, weft_nn_layer_norm_init, weft_nn_norm_args)
+WEFT_BY_STRUCT_(weft_status, weft_nn_rms_norm_init, weft_nn_norm_args)
+WEFT_BY_STRUCT_(weft_status, weft_nn_conv2d_init, weft_nn_conv2d_args)
+WEFT_BY_STRUCT_(weft_status, weft_nn_batch_norm2d_init, weft_nn_batch_norm2d_args)
+WEFT_BY_STRUCT_(weft_status, weft_nn_attention_init, weft_nn_attention_args)
+WEFT_BY_STRUCT_(weft_optim *, weft_sgd_new, weft_sgd_args)
+WEFT_BY_STRUCT_(weft_optim *, weft_adamw_new, weft_adamw_args)
+#endif
+
 /* clang-format off */
-#define weft_checkpoint_save(...) WEFT_S_(WEFT_R_((weft_checkpoint_save)(&(const weft_checkpoint_args){__VA_ARGS__, .end_ = 0})))
-#define weft_checkpoint_load(...) WEFT_S_((weft_checkpoint_load)(&(const weft_checkpoint_args){__VA_ARGS__, .end_ = 0}))
-#define weft_nn_linear_init(...) WEFT_S_(WEFT_R_((weft_nn_linear_init)(&(const weft_nn_linear_args){__VA_ARGS__, .end_ = 0})))
-#define weft_nn_embedding_init(...) WEFT_S_(WEFT_R_((weft_nn_embedding_init)(&(const weft_nn_embedding_args){__VA_ARGS__, .end_ = 0})))
-#define weft_nn_layer_norm_init(...) WEFT_S_(WEFT_R_((weft_nn_layer_norm_init)(&(const weft_nn_norm_args){__VA_ARGS__, .end_ = 0})))
-#define weft_nn_rms_norm_init(...) WEFT_S_(WEFT_R_((weft_nn_rms_norm_init)(&(const weft_nn_norm_args){__VA_ARGS__, .end_ = 0})))
-#define weft_nn_conv2d_init(...) WEFT_S_(WEFT_R_((weft_nn_conv2d_init)(&(const weft_nn_conv2d_args){__VA_ARGS__, .end_ = 0})))
-#define weft_nn_batch_norm2d_init(...) WEFT_S_(WEFT_R_((weft_nn_batch_norm2d_init)(&(const weft_nn_batch_norm2d_args){__VA_ARGS__, .end_ = 0})))
-#define weft_nn_attention_init(...) WEFT_S_(WEFT_R_((weft_nn_attention_init)(&(const weft_nn_attention_args){__VA_ARGS__, .end_ = 0})))
+#define weft_checkpoint_save(...) WEFT_S_(WEFT_R_((weft_checkpoint_save)WEFT_ARGS_(weft_checkpoint_args, __VA_ARGS__)))
+#define weft_checkpoint_load(...) WEFT_S_((weft_checkpoint_load)WEFT_ARGS_(weft_checkpoint_args, __VA_ARGS__))
+#define weft_nn_linear_init(...) WEFT_S_(WEFT_R_((weft_nn_linear_init)WEFT_ARGS_(weft_nn_linear_args, __VA_ARGS__)))
+#define weft_nn_embedding_init(...) WEFT_S_(WEFT_R_((weft_nn_embedding_init)WEFT_ARGS_(weft_nn_embedding_args, __VA_ARGS__)))
+#define weft_nn_layer_norm_init(...) WEFT_S_(WEFT_R_((weft_nn_layer_norm_init)WEFT_ARGS_(weft_nn_norm_args, __VA_ARGS__)))
+#define weft_nn_rms_norm_init(...) WEFT_S_(WEFT_R_((weft_nn_rms_norm_init)WEFT_ARGS_(weft_nn_norm_args, __VA_ARGS__)))
+#define weft_nn_conv2d_init(...) WEFT_S_(WEFT_R_((weft_nn_conv2d_init)WEFT_ARGS_(weft_nn_conv2d_args, __VA_ARGS__)))
+#define weft_nn_batch_norm2d_init(...) WEFT_S_(WEFT_R_((weft_nn_batch_norm2d_init)WEFT_ARGS_(weft_nn_batch_norm2d_args, __VA_ARGS__)))
+#define weft_nn_attention_init(...) WEFT_S_(WEFT_R_((weft_nn_attention_init)WEFT_ARGS_(weft_nn_attention_args, __VA_ARGS__)))
 #ifndef WEFT_NO_SITES
 #define weft_nn_linear_forward(...) WEFT_T_((weft_nn_linear_forward)(__VA_ARGS__))
 #define weft_nn_embedding_forward(...) WEFT_T_((weft_nn_embedding_forward)(__VA_ARGS__))
@@ -327,9 +419,8 @@ WEFT_API weft_status weft_checkpoint_load(const weft_checkpoint_args *args);
 #define weft_optim_step(...) WEFT_S_((weft_optim_step)(__VA_ARGS__))
 #define weft_optim_set_lr(...) WEFT_S_((weft_optim_set_lr)(__VA_ARGS__))
 #endif
-#define weft_sgd_new(...) (weft_sgd_new)(&(const weft_sgd_args){__VA_ARGS__, .end_ = 0})
-#define weft_adamw_new(...) (weft_adamw_new)(&(const weft_adamw_args){__VA_ARGS__, .end_ = 0})
+#define weft_sgd_new(...) (weft_sgd_new)WEFT_ARGS_(weft_sgd_args, __VA_ARGS__)
+#define weft_adamw_new(...) (weft_adamw_new)WEFT_ARGS_(weft_adamw_args, __VA_ARGS__)
 /* clang-format on */
-#endif
 
 #endif

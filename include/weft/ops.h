@@ -9,7 +9,8 @@
  *  - Operands broadcast as in NumPy and are promoted as weft_promote says (docs/dtypes.md).
  *  - Axes may be negative (-1 is the last). An option left zero has the default named beside it.
  *  - Options go after the operands by name: weft_sum(x, .axes = weft_axes(0, 1), .keepdim = true).
- *    In C++ they are parameters, or the struct itself: weft_sum(&args).
+ *    In C++ they are parameters in the same order with defaults, weft_sum(x, weft_axes(0, 1), true), or the struct:
+ *    weft_sum(&args), in C++20 weft_sum({.x = x, .keepdim = true}). Call sites are stamped in both languages.
  *  - "View": shares x's memory, costs no copy, and in-place writes show through both.
  */
 #ifndef WEFT_OPS_H
@@ -18,8 +19,6 @@
 #include "weft/random.h"
 #include "weft/tensor.h"
 
-/* Start or stop of a slice that is left out, as in Python's x[::-1]. */
-#define WEFT_OMIT INT64_MIN
 /* cross_entropy(.ignore_index): every class counts, 0 included; 0 itself means the default, -100. */
 #define WEFT_IGNORE_NONE INT64_MIN
 /* cross_entropy(.ignore_index): ignore class 0. */
@@ -64,20 +63,22 @@ WEFT_API weft_tensor weft_log_sigmoid(weft_tensor x); /* log(sigmoid(x)), no ove
 WEFT_API weft_tensor weft_erf(weft_tensor x);         /* error function */
 WEFT_API weft_tensor weft_erfc(weft_tensor x);        /* 1 - erf(x), exact for large x */
 WEFT_API weft_tensor weft_normcdf(weft_tensor x);     /* normal distribution function */
-WEFT_API weft_tensor weft_gelu(weft_tensor x);        /* x * normcdf(x) */
-WEFT_API weft_tensor weft_gelu_tanh(weft_tensor x);   /* its tanh approximation (GPT-2) */
-WEFT_API weft_tensor weft_silu(weft_tensor x);        /* x * sigmoid(x) */
-WEFT_API weft_tensor weft_softplus(weft_tensor x);    /* log(1 + e^x), no overflow */
-WEFT_API weft_tensor weft_mish(weft_tensor x);        /* x * tanh(softplus(x)) */
-WEFT_API weft_tensor weft_relu(weft_tensor x);        /* max(x, 0); keeps integers */
-WEFT_API weft_tensor weft_relu6(weft_tensor x);       /* min(max(x, 0), 6); keeps integers */
+WEFT_API weft_tensor weft_gelu(weft_tensor x);      /* x * normcdf(x); Hendrycks and Gimpel 2016 */
+WEFT_API weft_tensor weft_gelu_tanh(weft_tensor x); /* its tanh approximation (the same; GPT-2) */
+WEFT_API weft_tensor weft_silu(weft_tensor x);      /* x * sigmoid(x); Elfwing et al. 2018 */
+WEFT_API weft_tensor weft_softplus(weft_tensor x);  /* log(1 + e^x), no overflow */
+WEFT_API weft_tensor weft_mish(weft_tensor x);      /* x * tanh(softplus(x)); Misra 2019 */
+WEFT_API weft_tensor weft_relu(weft_tensor x);      /* max(x, 0); keeps integers */
+WEFT_API weft_tensor weft_relu6(weft_tensor x);     /* min(max(x, 0), 6); keeps integers */
 WEFT_API weft_tensor weft_hardsigmoid(weft_tensor x); /* min(max(x / 6 + 0.5, 0), 1) */
-WEFT_API weft_tensor weft_hardswish(weft_tensor x);   /* x * min(max(x + 3, 0), 6) / 6 */
-WEFT_API weft_tensor weft_selu(weft_tensor x);  /* scaled elu with the self-normalising constants */
-WEFT_API weft_tensor weft_floor(weft_tensor x); /* towards -inf; keeps integers */
-WEFT_API weft_tensor weft_ceil(weft_tensor x);  /* towards +inf; keeps integers */
-WEFT_API weft_tensor weft_trunc(weft_tensor x); /* towards 0; keeps integers */
-WEFT_API weft_tensor weft_round(weft_tensor x); /* to nearest, ties to even; keeps integers */
+WEFT_API weft_tensor
+weft_hardswish(weft_tensor x); /* x * min(max(x + 3, 0), 6) / 6; Howard et al. 2019 */
+WEFT_API weft_tensor weft_selu(
+    weft_tensor x); /* scaled elu with the self-normalising constants; Klambauer et al. 2017 */
+WEFT_API weft_tensor weft_floor(weft_tensor x);       /* towards -inf; keeps integers */
+WEFT_API weft_tensor weft_ceil(weft_tensor x);        /* towards +inf; keeps integers */
+WEFT_API weft_tensor weft_trunc(weft_tensor x);       /* towards 0; keeps integers */
+WEFT_API weft_tensor weft_round(weft_tensor x);       /* to nearest, ties to even; keeps integers */
 WEFT_API weft_tensor weft_bitwise_not(weft_tensor x); /* integers only */
 
 /* -- elementwise, two operands ------------------------------------------------------------------------
@@ -87,7 +88,7 @@ WEFT_API weft_tensor weft_add(weft_tensor a, weft_tensor b); /* a + b */
 WEFT_API weft_tensor weft_sub(weft_tensor a, weft_tensor b); /* a - b */
 WEFT_API weft_tensor weft_mul(weft_tensor a, weft_tensor b); /* a * b */
 WEFT_API weft_tensor weft_div(weft_tensor a, weft_tensor b); /* a / b; integers go to f32 */
-/* floor of the exact quotient; a / b where b is infinite: -0 for -1 / inf, where Python has -1 */
+/* floor of the exact quotient: -1 for -1 / inf, as in NumPy and PyTorch. Infinite where a is, or where b is 0. */
 WEFT_API weft_tensor weft_floor_divide(weft_tensor a, weft_tensor b);
 WEFT_API weft_tensor weft_remainder(weft_tensor a, weft_tensor b); /* a - floor(a/b)*b: sign of b */
 WEFT_API weft_tensor weft_fmod(weft_tensor a, weft_tensor b);      /* a - trunc(a/b)*b: sign of a */
@@ -104,7 +105,8 @@ WEFT_API weft_tensor weft_xlogy(weft_tensor a,
 /* -(b log a + (1 - b) log(1 - a)), a in [0, 1], logarithms not below -100; gradient (a - b) / max(a(1 - a), 1e-12). */
 WEFT_API weft_tensor weft_bce(weft_tensor a, weft_tensor b);
 WEFT_API weft_tensor weft_leaky_relu(weft_tensor a, weft_tensor slope); /* a > 0 ? a : a * slope */
-WEFT_API weft_tensor weft_elu(weft_tensor a, weft_tensor alpha); /* a > 0 ? a : alpha*(e^a - 1) */
+WEFT_API weft_tensor
+weft_elu(weft_tensor a, weft_tensor alpha); /* a > 0 ? a : alpha*(e^a - 1); Clevert et al. 2016 */
 WEFT_API weft_tensor weft_bitwise_and(weft_tensor a, weft_tensor b); /* bool and integers */
 WEFT_API weft_tensor weft_bitwise_or(weft_tensor a, weft_tensor b);  /* bool and integers */
 WEFT_API weft_tensor weft_bitwise_xor(weft_tensor a, weft_tensor b); /* bool and integers */

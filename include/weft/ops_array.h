@@ -7,6 +7,40 @@
 
 #include "weft/tensor.h"
 
+/* Start or stop of a slice that is left out, as in Python's x[::-1]. */
+#define WEFT_OMIT INT64_MIN
+
+/* One entry of x[...]: see weft_index. */
+typedef struct weft_index_term {
+    int kind; /* WEFT_TERM_* */
+    int64_t start, stop, step;
+} weft_index_term;
+enum { WEFT_TERM_SPAN = 0, WEFT_TERM_AT, WEFT_TERM_NEW_AXIS, WEFT_TERM_ELLIPSIS };
+
+static inline weft_index_term weft_index_term_(int kind, int64_t start, int64_t stop, int64_t step)
+{
+    weft_index_term t;
+    t.kind = kind;
+    t.start = start;
+    t.stop = stop;
+    t.step = step;
+    return t;
+}
+/* start:stop:step, as weft_slice takes them. */
+static inline weft_index_term weft_span(int64_t start, int64_t stop, int64_t step WEFT_OR(1))
+{
+    return weft_index_term_(WEFT_TERM_SPAN, start, stop, step);
+}
+/* One element of an axis, which goes. */
+static inline weft_index_term weft_at(int64_t index)
+{
+    return weft_index_term_(WEFT_TERM_AT, index, 0, 0);
+}
+/* NumPy's `:`, `np.newaxis` (None) and `...` */
+#define WEFT_EVERY weft_index_term_(WEFT_TERM_SPAN, WEFT_OMIT, WEFT_OMIT, 1)
+#define WEFT_NEW_AXIS weft_index_term_(WEFT_TERM_NEW_AXIS, 0, 0, 0)
+#define WEFT_ELLIPSIS weft_index_term_(WEFT_TERM_ELLIPSIS, 0, 0, 0)
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -64,6 +98,18 @@ WEFT_API weft_tensor weft_norm(const weft_norm_args *args);
 WEFT_API weft_tensor weft_cumsum(weft_tensor x, int axis);
 WEFT_API weft_tensor weft_cumprod(weft_tensor x, int axis);
 
+/* bool: |a - b| <= atol + rtol * |b|, as in NumPy; equal infinities are close. */
+typedef struct weft_isclose_args {
+    weft_tensor a, b;
+    double rtol;    /* default 1e-5; WEFT_ZERO: 0 */
+    double atol;    /* default 1e-8; WEFT_ZERO: 0 */
+    bool equal_nan; /* NaN is close to NaN */
+    int end_;
+} weft_isclose_args;
+WEFT_API weft_tensor weft_isclose(const weft_isclose_args *args);
+/* Whether all are: one bool. */
+WEFT_API weft_tensor weft_allclose(const weft_isclose_args *args);
+
 /* -- matrix product --------------------------------------------------------------------------------------- */
 /* NumPy's matmul: [.., m, k] x [.., k, n] -> [.., m, n], leading axes broadcast; rank 1 is a row on the
  * left, a column on the right. Operands are promoted to one type. */
@@ -85,9 +131,10 @@ WEFT_API weft_tensor weft_to(weft_tensor x, weft_device device);
 /* Same elements in row-major order; one extent may be -1. A view where strides allow, else a copy. */
 WEFT_API weft_tensor weft_reshape(weft_tensor x, weft_shape shape);
 /* Axes from..to become one (both included). As weft_reshape. */
-WEFT_API weft_tensor weft_flatten(weft_tensor x, int from, int to);
-WEFT_API weft_tensor
-weft_squeeze(weft_tensor x, weft_axes axes); /* drops axes of extent 1; none given: all such */
+WEFT_API weft_tensor weft_flatten(weft_tensor x, int from WEFT_OR(0), int to WEFT_OR(-1));
+WEFT_API weft_tensor weft_squeeze(
+    weft_tensor x,
+    weft_axes axes WEFT_OR(weft_axes())); /* drops axes of extent 1; none given: all such */
 WEFT_API weft_tensor
 weft_unsqueeze(weft_tensor x, int axis); /* new axis of extent 1 before `axis` of the result */
 WEFT_API weft_tensor weft_transpose(weft_tensor x, int axis0, int axis1); /* swaps two axes */
@@ -98,20 +145,26 @@ WEFT_API weft_tensor weft_expand(weft_tensor x, weft_shape shape);
 WEFT_API weft_tensor weft_broadcast_to(weft_tensor x, weft_shape shape); /* the same without -1 */
 /* x[start:stop:step] of Python along an axis: negative counts from the end, out of range is clipped,
  * WEFT_OMIT leaves one out; step may be negative, not 0. */
-WEFT_API weft_tensor weft_slice(weft_tensor x, int axis, int64_t start, int64_t stop, int64_t step);
+WEFT_API weft_tensor weft_slice(weft_tensor x, int axis, int64_t start,
+                                int64_t stop WEFT_OR(WEFT_OMIT), int64_t step WEFT_OR(1));
 /* `length` elements from `start` (may be negative); both are checked, not clipped. */
 WEFT_API weft_tensor weft_narrow(weft_tensor x, int axis, int64_t start, int64_t length);
 /* Element `index` (may be negative) of an axis; the axis goes. */
 WEFT_API weft_tensor weft_select(weft_tensor x, int axis, int64_t index);
-WEFT_API weft_tensor weft_flip(weft_tensor x,
-                               weft_axes axes); /* reversed along axes; none given: all */
+/* NumPy's basic indexing: x[3, ..., 1::2, np.newaxis] is weft_index(x, weft_at(3), WEFT_ELLIPSIS, weft_span(1, WEFT_OMIT, 2),
+ * WEFT_NEW_AXIS). Terms take the axes of x from the first on; an ellipsis stands for as many whole axes as are left (at most
+ * one; without it they follow at the end), a new axis has extent 1. Terms in an array: (weft_index)(x, terms, n). */
+WEFT_API weft_tensor weft_index(weft_tensor x, const weft_index_term *terms, int n);
+WEFT_API weft_tensor weft_flip(
+    weft_tensor x, weft_axes axes WEFT_OR(weft_axes())); /* reversed along axes; none given: all */
 /* Any extents and strides (elements, from x's first one + offset) that stay inside the memory. */
 WEFT_API weft_tensor weft_as_strided(weft_tensor x, weft_shape shape, weft_shape strides,
-                                     int64_t offset);
+                                     int64_t offset WEFT_OR(0));
 /* Elements (i, i + offset) of axes axis0, axis1, which go; the diagonal is the new last axis. */
-WEFT_API weft_tensor weft_diagonal(weft_tensor x, int64_t offset, int axis0, int axis1);
+WEFT_API weft_tensor weft_diagonal(weft_tensor x, int64_t offset WEFT_OR(0), int axis0 WEFT_OR(0),
+                                   int axis1 WEFT_OR(1));
 /* Windows of `size` every `step` along an axis; the window is a new last axis. */
-WEFT_API weft_tensor weft_unfold(weft_tensor x, int axis, int64_t size, int64_t step);
+WEFT_API weft_tensor weft_unfold(weft_tensor x, int axis, int64_t size, int64_t step WEFT_OR(1));
 /* Views of sizes[i] along an axis into out[0..n); the sizes sum to its extent. */
 WEFT_API weft_status weft_split(weft_tensor x, int axis, const int64_t *sizes, int n,
                                 weft_tensor *out);
@@ -121,16 +174,19 @@ WEFT_API weft_status weft_chunk(weft_tensor x, int axis, int n, weft_tensor *out
 /* -- movement: copies ------------------------------------------------------------------------------------- */
 /* n >= 1 tensors end to end along an axis (the same extents elsewhere), promoted to one type. In C,
  * weft_concat(WEFT_LIST(a, b, c), 0). */
-WEFT_API weft_tensor weft_concat(const weft_tensor *parts, int n, int axis);
-WEFT_API weft_tensor weft_stack(const weft_tensor *parts, int n, int axis); /* along a new axis */
+WEFT_API weft_tensor weft_concat(const weft_tensor *parts, int n, int axis WEFT_OR(0));
+WEFT_API weft_tensor weft_stack(const weft_tensor *parts, int n,
+                                int axis WEFT_OR(0)); /* along a new axis */
 /* before[i] and after[i] elements of `value` around axis i (both of x's rank; >= 0). */
-WEFT_API weft_tensor weft_pad(weft_tensor x, weft_shape before, weft_shape after, double value);
+WEFT_API weft_tensor weft_pad(weft_tensor x, weft_shape before, weft_shape after,
+                              double value WEFT_OR(0));
 /* Element i goes to (i + shifts[k]) mod extent along axes[k]. */
 WEFT_API weft_tensor weft_roll(weft_tensor x, weft_shape shifts, weft_axes axes);
-WEFT_API weft_tensor weft_tril(
-    weft_tensor x, int64_t diagonal); /* of the last two axes: column <= row + diagonal, else 0 */
+WEFT_API weft_tensor
+weft_tril(weft_tensor x,
+          int64_t diagonal WEFT_OR(0)); /* of the last two axes: column <= row + diagonal, else 0 */
 WEFT_API weft_tensor weft_triu(weft_tensor x,
-                               int64_t diagonal); /* column >= row + diagonal, else 0 */
+                               int64_t diagonal WEFT_OR(0)); /* column >= row + diagonal, else 0 */
 WEFT_API weft_tensor weft_tile(weft_tensor x,
                                weft_shape reps); /* NumPy's tile: x side by side, reps[i] times */
 WEFT_API weft_tensor weft_repeat(weft_tensor x, int64_t n,
@@ -154,34 +210,55 @@ WEFT_API weft_tensor weft_index_add(weft_tensor base, int axis, weft_tensor indi
                                     weft_tensor values);
 /* [..] of integers -> [.., classes] of 0 and 1; negative ones count from the end, as indices do everywhere, others
  * outside of [0, classes) are an error. dtype default: f32. */
-WEFT_API weft_tensor weft_one_hot(weft_tensor indices, int64_t classes, weft_dtype dtype);
+WEFT_API weft_tensor weft_one_hot(weft_tensor indices, int64_t classes,
+                                  weft_dtype dtype WEFT_OR(WEFT_F32));
 /* Sorted along an axis, stable, NaN above all numbers (last, or first if descending); i64 indices into x. Either
  * result may be NULL. Rank 0 sorts as one element, axis 0 or -1. */
 WEFT_API weft_status weft_sort(weft_tensor x, int axis, bool descending, weft_tensor *values,
-                               weft_tensor *indices);
-WEFT_API weft_tensor weft_argsort(weft_tensor x, int axis, bool descending);
+                               weft_tensor *indices WEFT_OR(nullptr));
+WEFT_API weft_tensor weft_argsort(weft_tensor x, int axis WEFT_OR(-1),
+                                  bool descending WEFT_OR(false));
 /* The k largest (or smallest) along an axis, in order. Either result may be NULL. */
 WEFT_API weft_status weft_topk(weft_tensor x, int64_t k, int axis, bool smallest,
-                               weft_tensor *values, weft_tensor *indices);
+                               weft_tensor *values, weft_tensor *indices WEFT_OR(nullptr));
+
+/* -- what depends on values -----------------------------------------------------------------------------------
+ * These read their operands: they wait for a device and break a trace. Results are on the operand's device. */
+/* i64 [n, rank of x]: where x is not 0, in row-major order. */
+WEFT_API weft_tensor weft_nonzero(weft_tensor x);
+/* [n]: the elements of x where mask (bool) is true, in row-major order; both broadcast. Gradients flow to x. */
+WEFT_API weft_tensor weft_masked_select(weft_tensor x, weft_tensor mask);
+/* The distinct elements of x in ascending order [n], NaN last (as one); for each element of x the index of its own (x's
+ * shape); how often each occurs [n]. i64 both; each result may be NULL. No gradients. */
+WEFT_API weft_status weft_unique(weft_tensor x, weft_tensor *values,
+                                 weft_tensor *inverse WEFT_OR(nullptr),
+                                 weft_tensor *counts WEFT_OR(nullptr));
+/* i64 of values' shape: where each would go into `sorted` [n], ascending, to keep it so: before its equals, or after them
+ * (right). NaN is above all numbers. Order is not checked. */
+WEFT_API weft_tensor weft_searchsorted(weft_tensor sorted, weft_tensor values,
+                                       bool right WEFT_OR(false));
 
 /* -- creation -----------------------------------------------------------------------------------------------
  * WEFT_DTYPE_DEFAULT is f32 unless said otherwise. A value for an integer type is truncated; one that the type does
  * not hold is WEFT_EINVALID, as in weft_fill_, weft_arange, weft_linspace, weft_randint. Random numbers: weft/random.h. */
-WEFT_API weft_tensor weft_zeros(weft_shape shape, weft_dtype dtype);
-WEFT_API weft_tensor weft_ones(weft_shape shape, weft_dtype dtype);
-WEFT_API weft_tensor weft_full(weft_shape shape, double value, weft_dtype dtype);
+WEFT_API weft_tensor weft_zeros(weft_shape shape, weft_dtype dtype WEFT_OR(WEFT_F32));
+WEFT_API weft_tensor weft_ones(weft_shape shape, weft_dtype dtype WEFT_OR(WEFT_F32));
+WEFT_API weft_tensor weft_full(weft_shape shape, double value, weft_dtype dtype WEFT_OR(WEFT_F32));
 WEFT_API weft_tensor weft_zeros_like(weft_tensor x);
 WEFT_API weft_tensor weft_ones_like(weft_tensor x);
 WEFT_API weft_tensor weft_full_like(weft_tensor x, double value);
 /* start, start + step, ... before stop; ceil((stop - start) / step) elements. Default dtype: i64 if all
  * three are whole numbers, else f32. */
-WEFT_API weft_tensor weft_arange(double start, double stop, double step, weft_dtype dtype);
+WEFT_API weft_tensor weft_arange(double start, double stop, double step WEFT_OR(1),
+                                 weft_dtype dtype WEFT_OR(WEFT_DTYPE_DEFAULT));
 /* n evenly spaced values, both ends included. */
-WEFT_API weft_tensor weft_linspace(double start, double stop, int64_t n, weft_dtype dtype);
+WEFT_API weft_tensor weft_linspace(double start, double stop, int64_t n,
+                                   weft_dtype dtype WEFT_OR(WEFT_F32));
 /* [rows, columns] with 1 on a diagonal (offset > 0: above the main one). */
-WEFT_API weft_tensor weft_eye(int64_t rows, int64_t columns, int64_t offset, weft_dtype dtype);
+WEFT_API weft_tensor weft_eye(int64_t rows, int64_t columns, int64_t offset WEFT_OR(0),
+                              weft_dtype dtype WEFT_OR(WEFT_F32));
 /* The 0-d tensor of a value. */
-WEFT_API weft_tensor weft_scalar(double value, weft_dtype dtype);
+WEFT_API weft_tensor weft_scalar(double value, weft_dtype dtype WEFT_OR(WEFT_F32));
 
 #ifdef __cplusplus
 }

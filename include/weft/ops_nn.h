@@ -12,13 +12,16 @@
 extern "C" {
 #endif
 
-/* x[.., in] * weight[out, in]^T + bias[out]; bias may be WEFT_NONE. */
-WEFT_API weft_tensor weft_linear(weft_tensor x, weft_tensor weight, weft_tensor bias);
+/* x[.., in] * weight[out, in]^T + bias[out]; bias may be WEFT_NONE. PyTorch's layout of weights. */
+WEFT_API weft_tensor weft_linear(weft_tensor x, weft_tensor weight,
+                                 weft_tensor bias WEFT_OR(WEFT_NONE));
 
-WEFT_API weft_tensor weft_softmax(weft_tensor x, int axis);     /* e^x / sum(e^x) along an axis */
-WEFT_API weft_tensor weft_log_softmax(weft_tensor x, int axis); /* x - logsumexp(x) along an axis */
+/* e^x / sum(e^x) along an axis (Bridle 1990), and its logarithm: x - logsumexp(x). */
+WEFT_API weft_tensor weft_softmax(weft_tensor x, int axis);
+WEFT_API weft_tensor weft_log_softmax(weft_tensor x, int axis);
 
-/* (x - mean) / sqrt(var + eps) over the last `axes` axes, times weight, plus bias (of those extents). */
+/* (x - mean) / sqrt(var + eps) over the last `axes` axes, times weight, plus bias (of those extents).
+ * Ba, Kiros and Hinton 2016, "Layer Normalization". */
 typedef struct weft_layer_norm_args {
     weft_tensor x;
     weft_tensor weight, bias; /* optional */
@@ -28,7 +31,8 @@ typedef struct weft_layer_norm_args {
 } weft_layer_norm_args;
 WEFT_API weft_tensor weft_layer_norm(const weft_layer_norm_args *args);
 
-/* x / sqrt(mean(x^2) + eps) over the last `axes` axes, times weight. */
+/* x / sqrt(mean(x^2) + eps) over the last `axes` axes, times weight. Zhang and Sennrich 2019, "Root Mean
+ * Square Layer Normalization". */
 typedef struct weft_rms_norm_args {
     weft_tensor x;
     weft_tensor weight; /* optional */
@@ -40,7 +44,8 @@ WEFT_API weft_tensor weft_rms_norm(const weft_rms_norm_args *args);
 
 /* x[n, c, ..] normalised per channel: by its own statistics when training (then the running ones move
  * in place: r += momentum * (batch - r), with the sample variance, not recorded for gradients; an empty
- * batch leaves them, one value per channel is an error), else by the running ones. */
+ * batch leaves them, one value per channel is an error), else by the running ones. Ioffe and Szegedy
+ * 2015, "Batch Normalization"; the running variance is PyTorch's. */
 typedef struct weft_batch_norm_args {
     weft_tensor x;
     weft_tensor weight, bias;              /* [c], optional */
@@ -53,7 +58,8 @@ typedef struct weft_batch_norm_args {
 WEFT_API weft_tensor weft_batch_norm(const weft_batch_norm_args *args);
 
 /* Cross-correlation of x[n, c, h, w] with weight[o, c / groups, kh, kw]; bias[o] optional. One number
- * stands for both spatial axes: weft_shape(2) = weft_shape(2, 2). */
+ * stands for both spatial axes: weft_shape(2) = weft_shape(2, 2). Gradients: Dumoulin and Visin 2016, "A
+ * guide to convolution arithmetic for deep learning". */
 typedef struct weft_conv2d_args {
     weft_tensor x;
     weft_tensor weight;
@@ -66,7 +72,7 @@ typedef struct weft_conv2d_args {
 } weft_conv2d_args;
 WEFT_API weft_tensor weft_conv2d(const weft_conv2d_args *args);
 
-/* Windows of x[n, c, h, w]. */
+/* Largest and mean element of windows of x[n, c, h, w]; extents, padding and ceil_mode as in PyTorch. */
 typedef struct weft_pool2d_args {
     weft_tensor x;
     weft_shape kernel;      /* one or two numbers */
@@ -81,7 +87,8 @@ typedef struct weft_pool2d_args {
 WEFT_API weft_tensor weft_max_pool2d(const weft_pool2d_args *args);
 WEFT_API weft_tensor weft_avg_pool2d(const weft_pool2d_args *args);
 
-/* softmax(q k^T * scale + mask) v: q[.., l, e], k[.., s, e], v[.., s, ev] -> [.., l, ev]. */
+/* softmax(q k^T * scale + mask) v: q[.., l, e], k[.., s, e], v[.., s, ev] -> [.., l, ev]. Vaswani et al. 2017,
+ * "Attention Is All You Need"; in blocks that hold no whole row of scores, as Dao et al. 2022 (FlashAttention). */
 typedef struct weft_attention_args {
     weft_tensor q, k, v;
     weft_tensor mask; /* [.., l, s], optional: bool (true takes part), or float that is added */
@@ -92,7 +99,7 @@ typedef struct weft_attention_args {
 WEFT_API weft_tensor weft_scaled_dot_product_attention(const weft_attention_args *args);
 
 /* Sets elements to 0 with probability p and divides the others by 1 - p, when training; else (or when
- * p is 0) a view of x. p in [0, 1]. */
+ * p is 0) a view of x. p in [0, 1]. Srivastava et al. 2014; scaled while training, as in PyTorch. */
 typedef struct weft_dropout_args {
     weft_tensor x;
     double p; /* no default: 0 drops nothing */
@@ -109,7 +116,8 @@ typedef enum weft_reduction {
     WEFT_REDUCE_NONE
 } weft_reduction;
 
-/* -log(softmax(logits)[target]) with logits[.., c] and integer targets[..] in [0, c). */
+/* -log(softmax(logits)[target]) with logits[.., c] and integer targets[..] in [0, c). Label smoothing: Szegedy et
+ * al. 2016, section 7, over all classes as in PyTorch. */
 typedef struct weft_cross_entropy_args {
     weft_tensor logits;
     weft_tensor targets;
@@ -133,8 +141,9 @@ typedef struct weft_loss_args {
 WEFT_API weft_tensor weft_mse_loss(const weft_loss_args *args); /* (x - target)^2 */
 WEFT_API weft_tensor weft_l1_loss(const weft_loss_args *args);  /* |x - target| */
 WEFT_API weft_tensor weft_huber_loss(
-    const weft_loss_args *args); /* d = |x - target|: d < delta ? d^2/2 : delta*(d - delta/2) */
-/* -(t log x + (1 - t) log(1 - x)), x in [0, 1]; logarithms are held at -100 or above. */
+    const weft_loss_args
+        *args); /* d = |x - target|: d < delta ? d^2/2 : delta*(d - delta/2); Huber 1964 */
+/* -(t log x + (1 - t) log(1 - x)), x in [0, 1]; logarithms are held at -100 or above, as in PyTorch. */
 WEFT_API weft_tensor weft_binary_cross_entropy(const weft_loss_args *args);
 /* The same of sigmoid(x), no overflow. */
 WEFT_API weft_tensor weft_bce_with_logits(const weft_loss_args *args);

@@ -1,8 +1,8 @@
 /*
- * weft/ops_sites.h -- options by name and call sites: a macro beside each function of ops.h in C,
- * overloads with default parameters in C++. Included by weft/ops.h.
+ * weft/ops_sites.h -- options by name and call sites: a macro beside each function of ops.h, and for C++ overloads with
+ * default parameters. Included by weft/ops.h.
  *
- * In C each macro calls the function of its name and stamps the result, or the error, with file:line.
+ * Each macro calls the function of its name and stamps the result, or the error, with file:line.
  * `(weft_add)(a, b)` is the bare function.
  */
 #ifndef WEFT_OPS_SITES_H
@@ -10,43 +10,219 @@
 
 #include "weft/ops.h"
 
-#ifndef __cplusplus
+#ifdef __cplusplus
+
+#include <initializer_list>
+
+#define WEFT_REDUCE_(name)                                                                         \
+    inline weft_tensor name(weft_tensor x, weft_axes axes = weft_axes(), bool keepdim = false,     \
+                            weft_dtype dtype = WEFT_DTYPE_DEFAULT)                                 \
+    {                                                                                              \
+        weft_reduce_args a = {x, axes, keepdim, dtype, 0};                                         \
+        return name(&a);                                                                           \
+    }                                                                                              \
+    WEFT_BY_STRUCT_(weft_tensor, name, weft_reduce_args)
+WEFT_REDUCE_(weft_sum)
+WEFT_REDUCE_(weft_prod)
+WEFT_REDUCE_(weft_mean)
+WEFT_REDUCE_(weft_max)
+WEFT_REDUCE_(weft_min)
+WEFT_REDUCE_(weft_logsumexp)
+WEFT_REDUCE_(weft_any)
+WEFT_REDUCE_(weft_all)
+WEFT_REDUCE_(weft_count_nonzero)
+WEFT_REDUCE_(weft_argmax)
+WEFT_REDUCE_(weft_argmin)
+#undef WEFT_REDUCE_
+inline weft_tensor weft_var(weft_tensor x, weft_axes axes = weft_axes(), bool keepdim = false,
+                            double correction = 0)
+{
+    weft_var_args a = {x, axes, keepdim, correction, 0};
+    return weft_var(&a);
+}
+inline weft_tensor weft_std(weft_tensor x, weft_axes axes = weft_axes(), bool keepdim = false,
+                            double correction = 0)
+{
+    weft_var_args a = {x, axes, keepdim, correction, 0};
+    return weft_std(&a);
+}
+inline weft_tensor weft_norm(weft_tensor x, weft_axes axes = weft_axes(), bool keepdim = false,
+                             double order = 0)
+{
+    weft_norm_args a = {x, axes, keepdim, order, 0};
+    return weft_norm(&a);
+}
+inline weft_tensor weft_layer_norm(weft_tensor x, weft_tensor weight = WEFT_NONE,
+                                   weft_tensor bias = WEFT_NONE, int axes = 1, double eps = 0)
+{
+    weft_layer_norm_args a = {x, weight, bias, axes, eps, 0};
+    return weft_layer_norm(&a);
+}
+inline weft_tensor weft_rms_norm(weft_tensor x, weft_tensor weight = WEFT_NONE, int axes = 1,
+                                 double eps = 0)
+{
+    weft_rms_norm_args a = {x, weight, axes, eps, 0};
+    return weft_rms_norm(&a);
+}
+inline weft_tensor weft_batch_norm(weft_tensor x, weft_tensor weight = WEFT_NONE,
+                                   weft_tensor bias = WEFT_NONE,
+                                   weft_tensor running_mean = WEFT_NONE,
+                                   weft_tensor running_var = WEFT_NONE, bool training = false,
+                                   double momentum = 0, double eps = 0)
+{
+    weft_batch_norm_args a = {x,        weight, bias, running_mean, running_var, training,
+                              momentum, eps,    0};
+    return weft_batch_norm(&a);
+}
+inline weft_tensor weft_conv2d(weft_tensor x, weft_tensor weight, weft_tensor bias = WEFT_NONE,
+                               weft_shape stride = weft_shape(), weft_shape padding = weft_shape(),
+                               weft_shape dilation = weft_shape(), int64_t groups = 1)
+{
+    weft_conv2d_args a = {x, weight, bias, stride, padding, dilation, groups, 0};
+    return weft_conv2d(&a);
+}
+#define WEFT_POOL_(name)                                                                           \
+    inline weft_tensor name(weft_tensor x, weft_shape kernel, weft_shape stride = weft_shape(),    \
+                            weft_shape padding = weft_shape(), weft_shape dilation = weft_shape(), \
+                            bool ceil_mode = false, bool count_include_pad = false,                \
+                            weft_tensor *indices = nullptr)                                        \
+    {                                                                                              \
+        weft_pool2d_args a = {                                                                     \
+            x, kernel, stride, padding, dilation, ceil_mode, count_include_pad, indices, 0};       \
+        return name(&a);                                                                           \
+    }                                                                                              \
+    WEFT_BY_STRUCT_(weft_tensor, name, weft_pool2d_args)
+WEFT_POOL_(weft_max_pool2d)
+WEFT_POOL_(weft_avg_pool2d)
+#undef WEFT_POOL_
+inline weft_tensor weft_scaled_dot_product_attention(weft_tensor q, weft_tensor k, weft_tensor v,
+                                                     weft_tensor mask = WEFT_NONE,
+                                                     bool causal = false, double scale = 0)
+{
+    weft_attention_args a = {q, k, v, mask, causal, scale, 0};
+    return weft_scaled_dot_product_attention(&a);
+}
+inline weft_tensor weft_dropout(weft_tensor x, double p, bool training,
+                                weft_generator *generator = nullptr)
+{
+    weft_dropout_args a = {x, p, training, generator, 0};
+    return weft_dropout(&a);
+}
+#define WEFT_CLASSES_(name)                                                                        \
+    inline weft_tensor name(weft_tensor logits, weft_tensor targets,                               \
+                            weft_reduction reduction = WEFT_REDUCE_MEAN,                           \
+                            int64_t ignore_index = -100, double label_smoothing = 0)               \
+    {                                                                                              \
+        weft_cross_entropy_args a = {                                                              \
+            logits, targets, reduction, ignore_index, label_smoothing, 0};                         \
+        return name(&a);                                                                           \
+    }                                                                                              \
+    WEFT_BY_STRUCT_(weft_tensor, name, weft_cross_entropy_args)
+WEFT_CLASSES_(weft_cross_entropy)
+WEFT_CLASSES_(weft_nll_loss)
+#undef WEFT_CLASSES_
+#define WEFT_LOSS_(name)                                                                           \
+    inline weft_tensor name(weft_tensor x, weft_tensor target,                                     \
+                            weft_reduction reduction = WEFT_REDUCE_MEAN, double delta = 0)         \
+    {                                                                                              \
+        weft_loss_args a = {x, target, reduction, delta, 0};                                       \
+        return name(&a);                                                                           \
+    }                                                                                              \
+    WEFT_BY_STRUCT_(weft_tensor, name, weft_loss_args)
+WEFT_LOSS_(weft_mse_loss)
+WEFT_LOSS_(weft_l1_loss)
+WEFT_LOSS_(weft_huber_loss)
+WEFT_LOSS_(weft_binary_cross_entropy)
+WEFT_LOSS_(weft_bce_with_logits)
+#undef WEFT_LOSS_
+WEFT_BY_STRUCT_(weft_tensor, weft_var, weft_var_args)
+WEFT_BY_STRUCT_(weft_tensor, weft_std, weft_var_args)
+WEFT_BY_STRUCT_(weft_tensor, weft_norm, weft_norm_args)
+WEFT_BY_STRUCT_(weft_tensor, weft_layer_norm, weft_layer_norm_args)
+WEFT_BY_STRUCT_(weft_tensor, weft_rms_norm, weft_rms_norm_args)
+WEFT_BY_STRUCT_(weft_tensor, weft_batch_norm, weft_batch_norm_args)
+WEFT_BY_STRUCT_(weft_tensor, weft_conv2d, weft_conv2d_args)
+WEFT_BY_STRUCT_(weft_tensor, weft_scaled_dot_product_attention, weft_attention_args)
+WEFT_BY_STRUCT_(weft_tensor, weft_dropout, weft_dropout_args)
+#define WEFT_CLOSE_(name)                                                                          \
+    inline weft_tensor name(weft_tensor a, weft_tensor b, double rtol = 0, double atol = 0,        \
+                            bool equal_nan = false)                                                \
+    {                                                                                              \
+        weft_isclose_args args = {a, b, rtol, atol, equal_nan, 0};                                 \
+        return name(&args);                                                                        \
+    }                                                                                              \
+    WEFT_BY_STRUCT_(weft_tensor, name, weft_isclose_args)
+WEFT_CLOSE_(weft_isclose)
+WEFT_CLOSE_(weft_allclose)
+#undef WEFT_CLOSE_
+inline weft_tensor weft_concat(std::initializer_list<weft_tensor> parts, int axis = 0)
+{
+    return weft_concat(parts.begin(), static_cast<int>(parts.size()), axis);
+}
+inline weft_tensor weft_stack(std::initializer_list<weft_tensor> parts, int axis = 0)
+{
+    return weft_stack(parts.begin(), static_cast<int>(parts.size()), axis);
+}
+inline weft_tensor weft_index(weft_tensor x, std::initializer_list<weft_index_term> terms)
+{
+    return weft_index(x, terms.begin(), static_cast<int>(terms.size()));
+}
+
+#define WEFT_LIST(...)                                                                             \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+#define WEFT_INDEX_(x, ...)                                                                        \
+    x,                                                                                             \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
+#else
 
 /* Tensors as an array and its length: weft_concat(WEFT_LIST(a, b, c), 0). */
 #define WEFT_LIST(...)                                                                             \
     (const weft_tensor[]){__VA_ARGS__},                                                            \
         (int)(sizeof((const weft_tensor[]){__VA_ARGS__}) / sizeof(weft_tensor))
+#define WEFT_INDEX_(x, ...)                                                                        \
+    x, (const weft_index_term[]){__VA_ARGS__},                                                     \
+        (int)(sizeof((const weft_index_term[]){__VA_ARGS__}) / sizeof(weft_index_term))
+
+#endif
 
 /* clang-format off */
-#define weft_sum(...) WEFT_T_((weft_sum)(&(const weft_reduce_args){__VA_ARGS__, .end_ = 0}))
-#define weft_prod(...) WEFT_T_((weft_prod)(&(const weft_reduce_args){__VA_ARGS__, .end_ = 0}))
-#define weft_mean(...) WEFT_T_((weft_mean)(&(const weft_reduce_args){__VA_ARGS__, .end_ = 0}))
-#define weft_max(...) WEFT_T_((weft_max)(&(const weft_reduce_args){__VA_ARGS__, .end_ = 0}))
-#define weft_min(...) WEFT_T_((weft_min)(&(const weft_reduce_args){__VA_ARGS__, .end_ = 0}))
-#define weft_logsumexp(...) WEFT_T_((weft_logsumexp)(&(const weft_reduce_args){__VA_ARGS__, .end_ = 0}))
-#define weft_any(...) WEFT_T_((weft_any)(&(const weft_reduce_args){__VA_ARGS__, .end_ = 0}))
-#define weft_all(...) WEFT_T_((weft_all)(&(const weft_reduce_args){__VA_ARGS__, .end_ = 0}))
-#define weft_count_nonzero(...) WEFT_T_((weft_count_nonzero)(&(const weft_reduce_args){__VA_ARGS__, .end_ = 0}))
-#define weft_argmax(...) WEFT_T_((weft_argmax)(&(const weft_reduce_args){__VA_ARGS__, .end_ = 0}))
-#define weft_argmin(...) WEFT_T_((weft_argmin)(&(const weft_reduce_args){__VA_ARGS__, .end_ = 0}))
-#define weft_var(...) WEFT_T_((weft_var)(&(const weft_var_args){__VA_ARGS__, .end_ = 0}))
-#define weft_std(...) WEFT_T_((weft_std)(&(const weft_var_args){__VA_ARGS__, .end_ = 0}))
-#define weft_norm(...) WEFT_T_((weft_norm)(&(const weft_norm_args){__VA_ARGS__, .end_ = 0}))
-#define weft_layer_norm(...) WEFT_T_((weft_layer_norm)(&(const weft_layer_norm_args){__VA_ARGS__, .end_ = 0}))
-#define weft_rms_norm(...) WEFT_T_((weft_rms_norm)(&(const weft_rms_norm_args){__VA_ARGS__, .end_ = 0}))
-#define weft_batch_norm(...) WEFT_T_((weft_batch_norm)(&(const weft_batch_norm_args){__VA_ARGS__, .end_ = 0}))
-#define weft_conv2d(...) WEFT_T_((weft_conv2d)(&(const weft_conv2d_args){__VA_ARGS__, .end_ = 0}))
-#define weft_max_pool2d(...) WEFT_T_((weft_max_pool2d)(&(const weft_pool2d_args){__VA_ARGS__, .end_ = 0}))
-#define weft_avg_pool2d(...) WEFT_T_((weft_avg_pool2d)(&(const weft_pool2d_args){__VA_ARGS__, .end_ = 0}))
-#define weft_scaled_dot_product_attention(...) WEFT_T_((weft_scaled_dot_product_attention)(&(const weft_attention_args){__VA_ARGS__, .end_ = 0}))
-#define weft_dropout(...) WEFT_T_((weft_dropout)(&(const weft_dropout_args){__VA_ARGS__, .end_ = 0}))
-#define weft_cross_entropy(...) WEFT_T_((weft_cross_entropy)(&(const weft_cross_entropy_args){__VA_ARGS__, .end_ = 0}))
-#define weft_nll_loss(...) WEFT_T_((weft_nll_loss)(&(const weft_cross_entropy_args){__VA_ARGS__, .end_ = 0}))
-#define weft_mse_loss(...) WEFT_T_((weft_mse_loss)(&(const weft_loss_args){__VA_ARGS__, .end_ = 0}))
-#define weft_l1_loss(...) WEFT_T_((weft_l1_loss)(&(const weft_loss_args){__VA_ARGS__, .end_ = 0}))
-#define weft_huber_loss(...) WEFT_T_((weft_huber_loss)(&(const weft_loss_args){__VA_ARGS__, .end_ = 0}))
-#define weft_binary_cross_entropy(...) WEFT_T_((weft_binary_cross_entropy)(&(const weft_loss_args){__VA_ARGS__, .end_ = 0}))
-#define weft_bce_with_logits(...) WEFT_T_((weft_bce_with_logits)(&(const weft_loss_args){__VA_ARGS__, .end_ = 0}))
+#define weft_sum(...) WEFT_T_((weft_sum)WEFT_ARGS_(weft_reduce_args, __VA_ARGS__))
+#define weft_prod(...) WEFT_T_((weft_prod)WEFT_ARGS_(weft_reduce_args, __VA_ARGS__))
+#define weft_mean(...) WEFT_T_((weft_mean)WEFT_ARGS_(weft_reduce_args, __VA_ARGS__))
+#define weft_max(...) WEFT_T_((weft_max)WEFT_ARGS_(weft_reduce_args, __VA_ARGS__))
+#define weft_min(...) WEFT_T_((weft_min)WEFT_ARGS_(weft_reduce_args, __VA_ARGS__))
+#define weft_logsumexp(...) WEFT_T_((weft_logsumexp)WEFT_ARGS_(weft_reduce_args, __VA_ARGS__))
+#define weft_any(...) WEFT_T_((weft_any)WEFT_ARGS_(weft_reduce_args, __VA_ARGS__))
+#define weft_all(...) WEFT_T_((weft_all)WEFT_ARGS_(weft_reduce_args, __VA_ARGS__))
+#define weft_count_nonzero(...) WEFT_T_((weft_count_nonzero)WEFT_ARGS_(weft_reduce_args, __VA_ARGS__))
+#define weft_argmax(...) WEFT_T_((weft_argmax)WEFT_ARGS_(weft_reduce_args, __VA_ARGS__))
+#define weft_argmin(...) WEFT_T_((weft_argmin)WEFT_ARGS_(weft_reduce_args, __VA_ARGS__))
+#define weft_var(...) WEFT_T_((weft_var)WEFT_ARGS_(weft_var_args, __VA_ARGS__))
+#define weft_std(...) WEFT_T_((weft_std)WEFT_ARGS_(weft_var_args, __VA_ARGS__))
+#define weft_norm(...) WEFT_T_((weft_norm)WEFT_ARGS_(weft_norm_args, __VA_ARGS__))
+#define weft_layer_norm(...) WEFT_T_((weft_layer_norm)WEFT_ARGS_(weft_layer_norm_args, __VA_ARGS__))
+#define weft_rms_norm(...) WEFT_T_((weft_rms_norm)WEFT_ARGS_(weft_rms_norm_args, __VA_ARGS__))
+#define weft_batch_norm(...) WEFT_T_((weft_batch_norm)WEFT_ARGS_(weft_batch_norm_args, __VA_ARGS__))
+#define weft_conv2d(...) WEFT_T_((weft_conv2d)WEFT_ARGS_(weft_conv2d_args, __VA_ARGS__))
+#define weft_max_pool2d(...) WEFT_T_((weft_max_pool2d)WEFT_ARGS_(weft_pool2d_args, __VA_ARGS__))
+#define weft_avg_pool2d(...) WEFT_T_((weft_avg_pool2d)WEFT_ARGS_(weft_pool2d_args, __VA_ARGS__))
+#define weft_scaled_dot_product_attention(...) WEFT_T_((weft_scaled_dot_product_attention)WEFT_ARGS_(weft_attention_args, __VA_ARGS__))
+#define weft_dropout(...) WEFT_T_((weft_dropout)WEFT_ARGS_(weft_dropout_args, __VA_ARGS__))
+#define weft_cross_entropy(...) WEFT_T_((weft_cross_entropy)WEFT_ARGS_(weft_cross_entropy_args, __VA_ARGS__))
+#define weft_nll_loss(...) WEFT_T_((weft_nll_loss)WEFT_ARGS_(weft_cross_entropy_args, __VA_ARGS__))
+#define weft_mse_loss(...) WEFT_T_((weft_mse_loss)WEFT_ARGS_(weft_loss_args, __VA_ARGS__))
+#define weft_l1_loss(...) WEFT_T_((weft_l1_loss)WEFT_ARGS_(weft_loss_args, __VA_ARGS__))
+#define weft_huber_loss(...) WEFT_T_((weft_huber_loss)WEFT_ARGS_(weft_loss_args, __VA_ARGS__))
+#define weft_binary_cross_entropy(...) WEFT_T_((weft_binary_cross_entropy)WEFT_ARGS_(weft_loss_args, __VA_ARGS__))
+#define weft_bce_with_logits(...) WEFT_T_((weft_bce_with_logits)WEFT_ARGS_(weft_loss_args, __VA_ARGS__))
+#define weft_isclose(...) WEFT_T_((weft_isclose)WEFT_ARGS_(weft_isclose_args, __VA_ARGS__))
+#define weft_allclose(...) WEFT_T_((weft_allclose)WEFT_ARGS_(weft_isclose_args, __VA_ARGS__))
+#define weft_index(...) WEFT_T_((weft_index)(WEFT_INDEX_(__VA_ARGS__)))
 
 #ifndef WEFT_NO_SITES
 #define weft_neg(...) WEFT_T_((weft_neg)(__VA_ARGS__))
@@ -261,6 +437,10 @@
 #define weft_sort(...) WEFT_S_((weft_sort)(__VA_ARGS__))
 #define weft_argsort(...) WEFT_T_((weft_argsort)(__VA_ARGS__))
 #define weft_topk(...) WEFT_S_((weft_topk)(__VA_ARGS__))
+#define weft_nonzero(...) WEFT_T_(WEFT_R_((weft_nonzero)(__VA_ARGS__)))
+#define weft_masked_select(...) WEFT_T_(WEFT_R_((weft_masked_select)(__VA_ARGS__)))
+#define weft_unique(...) WEFT_S_(WEFT_R_((weft_unique)(__VA_ARGS__)))
+#define weft_searchsorted(...) WEFT_T_(WEFT_R_((weft_searchsorted)(__VA_ARGS__)))
 #define weft_zeros(...) WEFT_T_((weft_zeros)(__VA_ARGS__))
 #define weft_ones(...) WEFT_T_((weft_ones)(__VA_ARGS__))
 #define weft_full(...) WEFT_T_((weft_full)(__VA_ARGS__))
@@ -276,159 +456,5 @@
 #define weft_log_softmax(...) WEFT_T_((weft_log_softmax)(__VA_ARGS__))
 #endif
 /* clang-format on */
-
-#else /* C++ */
-
-#include <initializer_list>
-
-#define WEFT_REDUCE_(name)                                                                         \
-    inline weft_tensor name(weft_tensor x, weft_axes axes = weft_axes(), bool keepdim = false,     \
-                            weft_dtype dtype = WEFT_DTYPE_DEFAULT)                                 \
-    {                                                                                              \
-        weft_reduce_args a = {x, axes, keepdim, dtype, 0};                                         \
-        return name(&a);                                                                           \
-    }
-WEFT_REDUCE_(weft_sum)
-WEFT_REDUCE_(weft_prod)
-WEFT_REDUCE_(weft_mean)
-WEFT_REDUCE_(weft_max)
-WEFT_REDUCE_(weft_min)
-WEFT_REDUCE_(weft_logsumexp)
-WEFT_REDUCE_(weft_any)
-WEFT_REDUCE_(weft_all)
-WEFT_REDUCE_(weft_count_nonzero)
-WEFT_REDUCE_(weft_argmax)
-WEFT_REDUCE_(weft_argmin)
-#undef WEFT_REDUCE_
-inline weft_tensor weft_var(weft_tensor x, weft_axes axes = weft_axes(), bool keepdim = false,
-                            double correction = 0)
-{
-    weft_var_args a = {x, axes, keepdim, correction, 0};
-    return weft_var(&a);
-}
-inline weft_tensor weft_std(weft_tensor x, weft_axes axes = weft_axes(), bool keepdim = false,
-                            double correction = 0)
-{
-    weft_var_args a = {x, axes, keepdim, correction, 0};
-    return weft_std(&a);
-}
-inline weft_tensor weft_norm(weft_tensor x, weft_axes axes = weft_axes(), bool keepdim = false,
-                             double order = 0)
-{
-    weft_norm_args a = {x, axes, keepdim, order, 0};
-    return weft_norm(&a);
-}
-inline weft_tensor weft_layer_norm(weft_tensor x, weft_tensor weight = WEFT_NONE,
-                                   weft_tensor bias = WEFT_NONE, int axes = 1, double eps = 0)
-{
-    weft_layer_norm_args a = {x, weight, bias, axes, eps, 0};
-    return weft_layer_norm(&a);
-}
-inline weft_tensor weft_rms_norm(weft_tensor x, weft_tensor weight = WEFT_NONE, int axes = 1,
-                                 double eps = 0)
-{
-    weft_rms_norm_args a = {x, weight, axes, eps, 0};
-    return weft_rms_norm(&a);
-}
-inline weft_tensor weft_batch_norm(weft_tensor x, weft_tensor weight, weft_tensor bias,
-                                   weft_tensor running_mean, weft_tensor running_var, bool training,
-                                   double momentum = 0, double eps = 0)
-{
-    weft_batch_norm_args a = {x,        weight, bias, running_mean, running_var, training,
-                              momentum, eps,    0};
-    return weft_batch_norm(&a);
-}
-inline weft_tensor weft_conv2d(weft_tensor x, weft_tensor weight, weft_tensor bias = WEFT_NONE,
-                               weft_shape stride = weft_shape(), weft_shape padding = weft_shape(),
-                               weft_shape dilation = weft_shape(), int64_t groups = 1)
-{
-    weft_conv2d_args a = {x, weight, bias, stride, padding, dilation, groups, 0};
-    return weft_conv2d(&a);
-}
-inline weft_tensor weft_max_pool2d(weft_tensor x, weft_shape kernel,
-                                   weft_shape stride = weft_shape(),
-                                   weft_shape padding = weft_shape(),
-                                   weft_shape dilation = weft_shape(), bool ceil_mode = false,
-                                   weft_tensor *indices = nullptr)
-{
-    weft_pool2d_args a = {x, kernel, stride, padding, dilation, ceil_mode, false, indices, 0};
-    return weft_max_pool2d(&a);
-}
-inline weft_tensor weft_avg_pool2d(weft_tensor x, weft_shape kernel,
-                                   weft_shape stride = weft_shape(),
-                                   weft_shape padding = weft_shape(), bool ceil_mode = false,
-                                   bool count_include_pad = false)
-{
-    weft_pool2d_args a = {
-        x, kernel, stride, padding, weft_shape(), ceil_mode, count_include_pad, nullptr, 0};
-    return weft_avg_pool2d(&a);
-}
-inline weft_tensor weft_scaled_dot_product_attention(weft_tensor q, weft_tensor k, weft_tensor v,
-                                                     weft_tensor mask = WEFT_NONE,
-                                                     bool causal = false, double scale = 0)
-{
-    weft_attention_args a = {q, k, v, mask, causal, scale, 0};
-    return weft_scaled_dot_product_attention(&a);
-}
-inline weft_tensor weft_dropout(weft_tensor x, double p, bool training,
-                                weft_generator *generator = nullptr)
-{
-    weft_dropout_args a = {x, p, training, generator, 0};
-    return weft_dropout(&a);
-}
-inline weft_tensor weft_cross_entropy(weft_tensor logits, weft_tensor targets,
-                                      weft_reduction reduction = WEFT_REDUCE_MEAN,
-                                      int64_t ignore_index = -100, double label_smoothing = 0)
-{
-    weft_cross_entropy_args a = {logits, targets, reduction, ignore_index, label_smoothing, 0};
-    return weft_cross_entropy(&a);
-}
-inline weft_tensor weft_nll_loss(weft_tensor logits, weft_tensor targets,
-                                 weft_reduction reduction = WEFT_REDUCE_MEAN,
-                                 int64_t ignore_index = -100, double label_smoothing = 0)
-{
-    weft_cross_entropy_args a = {logits, targets, reduction, ignore_index, label_smoothing, 0};
-    return weft_nll_loss(&a);
-}
-inline weft_tensor weft_mse_loss(weft_tensor x, weft_tensor target,
-                                 weft_reduction reduction = WEFT_REDUCE_MEAN)
-{
-    weft_loss_args a = {x, target, reduction, 0, 0};
-    return weft_mse_loss(&a);
-}
-inline weft_tensor weft_l1_loss(weft_tensor x, weft_tensor target,
-                                weft_reduction reduction = WEFT_REDUCE_MEAN)
-{
-    weft_loss_args a = {x, target, reduction, 0, 0};
-    return weft_l1_loss(&a);
-}
-inline weft_tensor weft_huber_loss(weft_tensor x, weft_tensor target,
-                                   weft_reduction reduction = WEFT_REDUCE_MEAN, double delta = 1)
-{
-    weft_loss_args a = {x, target, reduction, delta, 0};
-    return weft_huber_loss(&a);
-}
-inline weft_tensor weft_binary_cross_entropy(weft_tensor x, weft_tensor target,
-                                             weft_reduction reduction = WEFT_REDUCE_MEAN)
-{
-    weft_loss_args a = {x, target, reduction, 0, 0};
-    return weft_binary_cross_entropy(&a);
-}
-inline weft_tensor weft_bce_with_logits(weft_tensor x, weft_tensor target,
-                                        weft_reduction reduction = WEFT_REDUCE_MEAN)
-{
-    weft_loss_args a = {x, target, reduction, 0, 0};
-    return weft_bce_with_logits(&a);
-}
-inline weft_tensor weft_concat(std::initializer_list<weft_tensor> parts, int axis)
-{
-    return weft_concat(parts.begin(), static_cast<int>(parts.size()), axis);
-}
-inline weft_tensor weft_stack(std::initializer_list<weft_tensor> parts, int axis)
-{
-    return weft_stack(parts.begin(), static_cast<int>(parts.size()), axis);
-}
-
-#endif
 
 #endif

@@ -115,9 +115,16 @@ WEFT_API weft_status weft_kernel_print(const char *name, FILE *out);
 
 #ifdef __cplusplus
 }
-#else
-#define weft_profile_begin(...)                                                                    \
-    (weft_profile_begin)(&(const weft_profile_args){__VA_ARGS__, .end_ = 0})
+inline weft_status weft_profile_begin(const char *path, int64_t max_events = 0,
+                                      void (*event)(void *, const weft_profile_event *) = nullptr,
+                                      void *user = nullptr)
+{
+    weft_profile_args a = {path, max_events, event, user, 0};
+    return weft_profile_begin(&a);
+}
+WEFT_BY_STRUCT_(weft_status, weft_profile_begin, weft_profile_args)
 #endif
+
+#define weft_profile_begin(...) (weft_profile_begin) WEFT_ARGS_(weft_profile_args, __VA_ARGS__)
 
 #endif

@@ -88,16 +88,7 @@ WEFT_API weft_tensor weft_randperm(const weft_randperm_args *args);
 }
 #endif
 
-#ifndef __cplusplus
-#define weft_rand(...) WEFT_T_((weft_rand)(&(const weft_rand_args){__VA_ARGS__, .end_ = 0}))
-#define weft_randn(...) WEFT_T_((weft_randn)(&(const weft_randn_args){__VA_ARGS__, .end_ = 0}))
-#define weft_randint(...)                                                                          \
-    WEFT_T_((weft_randint)(&(const weft_randint_args){__VA_ARGS__, .end_ = 0}))
-#define weft_bernoulli(...)                                                                        \
-    WEFT_T_((weft_bernoulli)(&(const weft_bernoulli_args){__VA_ARGS__, .end_ = 0}))
-#define weft_randperm(...)                                                                         \
-    WEFT_T_((weft_randperm)(&(const weft_randperm_args){__VA_ARGS__, .end_ = 0}))
-#else
+#ifdef __cplusplus
 inline weft_tensor weft_rand(weft_shape shape, weft_dtype dtype = WEFT_F32, double low = 0,
                              double high = 0, weft_generator *generator = nullptr)
 {
@@ -128,6 +119,17 @@ inline weft_tensor weft_randperm(int64_t n, weft_dtype dtype = WEFT_I64,
     weft_randperm_args a = {n, dtype, generator, 0};
     return weft_randperm(&a);
 }
+WEFT_BY_STRUCT_(weft_tensor, weft_rand, weft_rand_args)
+WEFT_BY_STRUCT_(weft_tensor, weft_randn, weft_randn_args)
+WEFT_BY_STRUCT_(weft_tensor, weft_randint, weft_randint_args)
+WEFT_BY_STRUCT_(weft_tensor, weft_bernoulli, weft_bernoulli_args)
+WEFT_BY_STRUCT_(weft_tensor, weft_randperm, weft_randperm_args)
 #endif
+
+#define weft_rand(...) WEFT_T_((weft_rand)WEFT_ARGS_(weft_rand_args, __VA_ARGS__))
+#define weft_randn(...) WEFT_T_((weft_randn)WEFT_ARGS_(weft_randn_args, __VA_ARGS__))
+#define weft_randint(...) WEFT_T_((weft_randint)WEFT_ARGS_(weft_randint_args, __VA_ARGS__))
+#define weft_bernoulli(...) WEFT_T_((weft_bernoulli)WEFT_ARGS_(weft_bernoulli_args, __VA_ARGS__))
+#define weft_randperm(...) WEFT_T_((weft_randperm)WEFT_ARGS_(weft_randperm_args, __VA_ARGS__))
 
 #endif

@@ -65,7 +65,8 @@ extern "C" {
 
 /* A new tensor with a copy of the row-major elements at data (numel of them, of type dtype; NULL is
  * allowed when there are none). WEFT_F32 for WEFT_DTYPE_DEFAULT. */
-WEFT_API weft_tensor weft_from_data(const void *data, weft_shape shape, weft_dtype dtype);
+WEFT_API weft_tensor weft_from_data(const void *data, weft_shape shape,
+                                    weft_dtype dtype WEFT_OR(WEFT_F32));
 
 /* A tensor on memory that stays yours: nothing is copied, the time does not depend on the size, and
  * writes are visible both ways. `deleter(arg)` runs exactly once, when the last tensor, view or saved
@@ -100,7 +101,8 @@ WEFT_API double weft_item_f64(weft_tensor t);
 WEFT_API int64_t weft_item_i64(weft_tensor t);
 /* Copies all elements in row-major order to dst[n], converted to dtype (default: the tensor's).
  * WEFT_ESHAPE unless n is the number of elements. */
-WEFT_API weft_status weft_to_array(weft_tensor t, void *dst, int64_t n, weft_dtype dtype);
+WEFT_API weft_status weft_to_array(weft_tensor t, void *dst, int64_t n,
+                                   weft_dtype dtype WEFT_OR(WEFT_DTYPE_DEFAULT));
 
 /* -- queries ---------------------------------------------------------------------------------------- */
 
@@ -148,7 +150,7 @@ WEFT_API int64_t weft_to_string(weft_tensor t, char *buf, size_t size);
 #endif
 
 /* -- the caller's site ------------------------------------------------------------------------------- */
-/* WEFT_NO_SITES before the include leaves call sites out. C++ has no sites. */
+/* WEFT_NO_SITES before the include leaves call sites out. */
 #ifdef WEFT_NO_SITES
 #define WEFT_T_(...) (__VA_ARGS__)
 #define WEFT_S_(...) (__VA_ARGS__)
@@ -161,9 +163,19 @@ WEFT_API int64_t weft_to_string(weft_tensor t, char *buf, size_t size);
 #define WEFT_R_(...) (weft_here(WEFT_HERE), __VA_ARGS__)
 #endif
 
-#ifndef __cplusplus
-#define weft_from_blob(...)                                                                        \
-    WEFT_T_((weft_from_blob)(&(const weft_blob_args){__VA_ARGS__, .end_ = 0}))
+#ifdef __cplusplus
+inline weft_tensor weft_from_blob(void *data, weft_shape shape, weft_dtype dtype = WEFT_F32,
+                                  const int64_t *strides = nullptr,
+                                  void (*deleter)(void *) = nullptr, void *arg = nullptr,
+                                  bool read_only = false)
+{
+    weft_blob_args a = {data, shape, dtype, strides, deleter, arg, read_only, 0};
+    return weft_from_blob(&a);
+}
+WEFT_BY_STRUCT_(weft_tensor, weft_from_blob, weft_blob_args)
+#endif
+
+#define weft_from_blob(...) WEFT_T_((weft_from_blob)WEFT_ARGS_(weft_blob_args, __VA_ARGS__))
 #ifndef WEFT_NO_SITES
 #define weft_from_data(...) WEFT_T_((weft_from_data)(__VA_ARGS__))
 #define weft_data(...) WEFT_R_((weft_data)(__VA_ARGS__))
@@ -176,19 +188,6 @@ WEFT_API int64_t weft_to_string(weft_tensor t, char *buf, size_t size);
 #define weft_set_name(...) WEFT_S_((weft_set_name)(__VA_ARGS__))
 #define weft_print(...) WEFT_S_(WEFT_R_((weft_print)(__VA_ARGS__)))
 #define weft_fprint(...) WEFT_S_(WEFT_R_((weft_fprint)(__VA_ARGS__)))
-#endif
-#else
-inline weft_tensor weft_from_blob(void *data, weft_shape shape, weft_dtype dtype = WEFT_F32,
-                                  void (*deleter)(void *) = nullptr, void *arg = nullptr)
-{
-    weft_blob_args a = {};
-    a.data = data;
-    a.shape = shape;
-    a.dtype = dtype;
-    a.deleter = deleter;
-    a.arg = arg;
-    return weft_from_blob(&a);
-}
 #endif
 
 #endif

@@ -294,6 +294,23 @@ static void gradients_layers_files_graphs(void)
     weft_module_free(m);
 }
 
+static void terms_and_values(void)
+{
+    weft_tensor mask = weft_zeros(weft_shape(2), WEFT_BOOL);
+    BAD(weft_index(x, weft_at(0), WEFT_NEW_AXIS, weft_at(3)));
+    BAD(weft_index(x, weft_at(0), weft_at(1), weft_at(2)));
+    BAD(weft_index(x, WEFT_ELLIPSIS, WEFT_ELLIPSIS));
+    BAD(weft_isclose(x, y));
+    BAD(weft_isclose(x, x, .rtol = -1));
+    BAD(weft_allclose(x, img));
+    BAD(weft_nonzero(dead));
+    BAD(weft_masked_select(x, x));
+    BAD(weft_masked_select(x, mask));
+    BAD_STATUS(weft_unique(dead, NULL, NULL, NULL));
+    BAD(weft_searchsorted(x, v, false));
+    BAD(weft_stack(WEFT_LIST(weft_scalar(1, WEFT_U8), weft_i(300)), 0));
+}
+
 /* Every function of these headers that returns a tensor or a status is called badly somewhere above. */
 static void every_op_is_there(void)
 {
@@ -354,6 +371,7 @@ Test(errors, golden)
     elementwise_rows();
     compositions();
     the_others();
+    terms_and_values();
     fclose(sink);
     every_op_is_there();
     if (getenv("WEFT_ACCEPT")) {

@@ -1,0 +1,397 @@
+/*
+ * eager/api_select.c -- ops of weft/ops_array.h that depend on values, and comparisons within a tolerance.
+ *
+ * nonzero, masked_select, unique and searchsorted have results whose extents or contents follow from the values, so they
+ * read them on the host (which breaks a trace and waits for a device) and are no rows: what flows through gradients or
+ * runs on a device is made of rows.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "eager/api.h"
+
+#pragma GCC diagnostic error "-Wmissing-prototypes"
+
+/* -- within a tolerance ------------------------------------------------------------------------------- */
+
+/* Integers, bool and halves are compared as wider floats: their own differences wrap, or round to nothing. */
+static int close_type(weft_tensor a, weft_tensor b)
+{
+    bool weak;
+    int both =
+        (int)weft_promote((weft_dtype)wf_api_dtype(a, &weak), (weft_dtype)wf_api_dtype(b, &weak));
+    return both == WEFT_F16 || both == WEFT_BF16 || both == WEFT_F32 ? WEFT_F32 : WEFT_F64;
+}
+
+/* NumPy's: |a - b| <= atol + rtol |b| where b is finite, else a == b. */
+static weft_tensor elements_close(const weft_isclose_args *p)
+{
+    double rtol = wf_option(p->rtol, 1e-5), atol = wf_option(p->atol, 1e-8);
+    weft_tensor same = weft_equal(p->a, p->b);
+    if (!weft_ok(same)) {
+        return same;
+    }
+    weft_dtype wide = (weft_dtype)close_type(p->a, p->b);
+    weft_tensor a = weft_cast(p->a, wide), b = weft_cast(p->b, wide);
+    weft_tensor bound = weft_add(weft_mul(weft_abs(b), weft_f(rtol)), weft_f(atol));
+    weft_tensor near = weft_less_equal(weft_abs(weft_sub(a, b)), bound);
+    near = weft_logical_or(same, weft_logical_and(near, weft_isfinite(b)));
+    if (p->equal_nan) {
+        near = weft_logical_or(near, weft_logical_and(weft_isnan(a), weft_isnan(b)));
+    }
+    return near;
+}
+
+static weft_tensor compare(const char *op, const weft_isclose_args *p, bool whole)
+{
+    if (!p) {
+        return wf_api_null(op, "the options");
+    }
+    if (!(p->rtol >= 0 && p->atol >= 0)) {
+        return wf_api_error(op, WEFT_EINVALID, "tolerances are 0 or more: rtol is %g, atol is %g",
+                            p->rtol, p->atol);
+    }
+    WF_CALLED(w, op, p->a, p->b);
+    weft_scope s = weft_scope_begin();
+    weft_no_grad_begin();
+    weft_tensor y = elements_close(p);
+    if (whole) {
+        y = weft_all(y);
+    }
+    weft_no_grad_end();
+    return wf_called_end(&w, weft_scope_return(s, y));
+}
+
+weft_tensor(weft_isclose)(const weft_isclose_args *args)
+{
+    return compare("isclose", args, false);
+}
+
+weft_tensor(weft_allclose)(const weft_isclose_args *args)
+{
+    return compare("allclose", args, true);
+}
+
+/* -- where x is not 0 --------------------------------------------------------------------------------- */
+
+/* All elements of t, of its type or as `as`, in memory that is freed with free(). NULL with *error. */
+static void *elements(const char *op, weft_tensor t, weft_dtype as, int64_t *n, weft_tensor *error)
+{
+    *n = weft_numel(t);
+    if (*n < 0) {
+        *error = wf_api_last_error();
+        return NULL;
+    }
+    size_t size = weft_dtype_size(as ? as : weft_dtype_of(t));
+    void *p = wf_malloc((size_t)*n * size);
+    if (!p) {
+        *error = wf_api_error(op, WEFT_ENOMEM, "out of memory for a copy of %lld elements",
+                              (long long)*n);
+    } else if (weft_to_array(t, p, *n, as) != WEFT_OK) {
+        *error = wf_api_last_error();
+        wf_mfree(p);
+        p = NULL;
+    }
+    return p;
+}
+
+static void drop(void *p)
+{
+    wf_mfree(p);
+}
+
+/* A tensor on the device of `like` whose host copy is data, made by wf_malloc and taken. */
+static weft_tensor from_host(int64_t *data, weft_shape shape, weft_tensor like)
+{
+    weft_tensor t = weft_from_blob(data, shape, WEFT_I64, .deleter = drop, .arg = data);
+    if (!weft_ok(t)) {
+        wf_mfree(data);
+        return t;
+    }
+    weft_device device = weft_device_of(like);
+    return device.kind == WEFT_DEVICE_CPU ? t : weft_to(t, device);
+}
+
+static int64_t *integers(const char *op, int64_t n, weft_tensor *error)
+{
+    int64_t *p = wf_malloc((size_t)n * sizeof *p);
+    if (!p) {
+        *error = wf_api_error(op, WEFT_ENOMEM, "out of memory for %lld indices", (long long)n);
+    }
+    return p;
+}
+
+static int64_t count_true(const bool *mask, int64_t n)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) {
+        count += mask[i];
+    }
+    return count;
+}
+
+static weft_tensor nonzero(const char *op, weft_tensor x, const wf_type *type)
+{
+    weft_tensor error = WEFT_NONE;
+    int64_t n, rank = type->rank, at[WF_MAX_RANK] = {0}, *out = NULL;
+    bool *mask = elements(op, weft_not_equal(x, weft_i(0)), WEFT_BOOL, &n, &error);
+    int64_t count = mask ? count_true(mask, n) : 0;
+    if (!mask || !(out = integers(op, count * rank, &error))) {
+        wf_mfree(mask);
+        return error;
+    }
+    for (int64_t i = 0, k = 0; i < n; i++) {
+        for (int64_t a = 0; mask[i] && a < rank; a++) {
+            out[k++] = at[a];
+        }
+        for (int64_t a = rank; a-- > 0 && ++at[a] == type->dims[a];) {
+            at[a] = 0;
+        }
+    }
+    wf_mfree(mask);
+    return from_host(out, weft_shape(count, rank), x);
+}
+
+weft_tensor(weft_nonzero)(weft_tensor x)
+{
+    wf_arg a;
+    if (!wf_arg_open(&a, "nonzero", x)) {
+        return a.error;
+    }
+    WF_CALLED(w, "nonzero", x);
+    weft_scope s = weft_scope_begin();
+    return wf_called_end(&w, weft_scope_return(s, nonzero("nonzero", x, &a.type)));
+}
+
+/* -- elements under a mask ---------------------------------------------------------------------------- */
+
+/* What both broadcast to; false with an error where they do not. */
+static bool common_shape(wf_arg *a, const wf_type *b, weft_shape *out)
+{
+    const wf_type *t[2] = {&a->type, b};
+    *out = (weft_shape){.n = t[0]->rank > b->rank ? t[0]->rank : b->rank};
+    for (int64_t i = 0; i < out->n; i++) {
+        out->v[i] = 1;
+        for (int k = 0; k < 2; k++) {
+            int64_t axis = i - (out->n - t[k]->rank), d = axis < 0 ? 1 : t[k]->dims[axis];
+            if (d != 1 && out->v[i] != 1 && d != out->v[i]) {
+                return wf_arg_fail(a, WEFT_ESHAPE, "extents are equal, or one of them is 1",
+                                   "the tensor and the mask differ in axis %d: %lld against %lld",
+                                   (int)i, (long long)out->v[i], (long long)d);
+            }
+            out->v[i] = d != 1 ? d : out->v[i];
+        }
+    }
+    return true;
+}
+
+static weft_tensor masked_select(weft_tensor x, weft_tensor mask, weft_shape shape)
+{
+    const char *op = "masked_select";
+    weft_tensor error = WEFT_NONE;
+    int64_t n, *out = NULL;
+    bool *chosen = elements(op, weft_broadcast_to(mask, shape), WEFT_BOOL, &n, &error);
+    int64_t count = chosen ? count_true(chosen, n) : 0;
+    if (!chosen || !(out = integers(op, count, &error))) {
+        wf_mfree(chosen);
+        return error;
+    }
+    for (int64_t i = 0, k = 0; i < n; i++) {
+        if (chosen[i]) {
+            out[k++] = i;
+        }
+    }
+    wf_mfree(chosen);
+    weft_tensor indices = from_host(out, weft_shape(count), x);
+    weft_tensor flat = wf_api_reshape(weft_broadcast_to(x, shape), 1, &n);
+    return weft_index_select(flat, 0, indices);
+}
+
+weft_tensor(weft_masked_select)(weft_tensor x, weft_tensor mask)
+{
+    wf_arg a, m;
+    weft_shape shape;
+    if (!wf_arg_open(&a, "masked_select", x) || !wf_arg_open(&m, "masked_select", mask)) {
+        return weft_ok(x) ? m.error : a.error;
+    }
+    if (m.type.dtype != WEFT_BOOL) {
+        wf_arg_fail(&m, WEFT_EDTYPE, "compare first: weft_greater(x, weft_f(0))",
+                    "a mask is bool, not %s", wf_dtype_name(m.type.dtype));
+        return m.error;
+    }
+    if (!common_shape(&a, &m.type, &shape)) {
+        return a.error;
+    }
+    WF_CALLED(w, "masked_select", x, mask);
+    weft_scope s = weft_scope_begin();
+    return wf_called_end(&w, weft_scope_return(s, masked_select(x, mask, shape)));
+}
+
+/* -- distinct elements -------------------------------------------------------------------------------- */
+
+/* starts[i]: sorted[i] differs from the one before it. NaN equals NaN here. */
+static bool *find_starts(const char *op, weft_tensor sorted, int64_t n, weft_tensor *error)
+{
+    weft_tensor a = weft_narrow(sorted, 0, 0, n - 1), b = weft_narrow(sorted, 0, 1, n - 1);
+    weft_tensor differ = weft_not_equal(a, b);
+    if (wf_dtype_kind(weft_dtype_of(sorted)) == 2) {
+        differ = weft_logical_and(differ, weft_logical_not(weft_isnan(a)));
+    }
+    int64_t m;
+    return elements(op, differ, WEFT_BOOL, &m, error);
+}
+
+typedef struct distinct {
+    int64_t n, groups;
+    bool *starts;    /* n - 1 */
+    int64_t *order;  /* n: where sorted elements stood */
+    int64_t *first;  /* of each group, among the sorted */
+    int64_t *member; /* n: the group of each element */
+    int64_t *count;  /* of each group */
+} distinct;
+
+/* Sorted elements one after the other. */
+static void number_groups(distinct *d)
+{
+    for (int64_t i = 0; i < d->n; i++) {
+        if (i == 0 || d->starts[i - 1]) {
+            d->first[d->groups] = i;
+            d->count[d->groups++] = 0;
+        }
+        d->count[d->groups - 1]++;
+        d->member[d->order[i]] = d->groups - 1;
+    }
+}
+
+/* Hands the results to the scope around `scope`; what is not asked for is freed. */
+static weft_status unique(weft_tensor x, const wf_type *type, weft_scope scope,
+                          weft_tensor *const out[3])
+{
+    const char *op = "unique";
+    weft_tensor sorted, order, error = WEFT_NONE, made[3];
+    int64_t n = wf_type_numel(type), m;
+    weft_status rc = weft_sort(wf_api_reshape(x, 1, &n), 0, false, &sorted, &order);
+    if (rc != WEFT_OK) {
+        return rc;
+    }
+    distinct d = {.n = n};
+    d.starts = n > 1 ? find_starts(op, sorted, n, &error) : NULL;
+    d.order = n <= 1 || d.starts ? elements(op, order, WEFT_I64, &m, &error) : NULL;
+    d.first = d.order ? integers(op, n, &error) : NULL;
+    d.member = d.first ? integers(op, n, &error) : NULL;
+    d.count = d.member ? integers(op, n, &error) : NULL;
+    if (d.count) {
+        number_groups(&d);
+        made[0] = weft_index_select(sorted, 0, from_host(d.first, weft_shape(d.groups), x));
+        made[1] = from_host(d.member, weft_shape_from(type->rank, type->dims), x);
+        made[2] = from_host(d.count, weft_shape(d.groups), x);
+    } else {
+        wf_mfree(d.first);
+        wf_mfree(d.member);
+    }
+    wf_mfree(d.starts);
+    wf_mfree(d.order);
+    for (int i = 0; i < 3; i++) {
+        rc = !d.count ? weft_error_status(error) : rc != WEFT_OK ? rc : weft_error_status(made[i]);
+    }
+    for (int i = 0; i < 3 && rc == WEFT_OK; i++) {
+        if (out[i]) {
+            *out[i] = weft_scope_give(scope, made[i]);
+        }
+    }
+    return rc;
+}
+
+weft_status(weft_unique)(weft_tensor x, weft_tensor *values, weft_tensor *inverse,
+                         weft_tensor *counts)
+{
+    wf_arg a;
+    if (!wf_arg_open(&a, "unique", x)) {
+        return weft_error_status(a.error);
+    }
+    WF_CALLED(w, "unique", x);
+    weft_scope s = weft_scope_begin();
+    weft_no_grad_begin();
+    weft_status rc = unique(x, &a.type, s, (weft_tensor *const[]){values, inverse, counts});
+    weft_no_grad_end();
+    weft_scope_end(s);
+    return wf_called_done(&w, rc);
+}
+
+/* -- binary search ------------------------------------------------------------------------------------ */
+
+/* NaN is above all numbers. */
+static bool below(double a, double b)
+{
+    return a < b || (isnan(b) && !isnan(a));
+}
+
+/* The first of s[0..n) that is not below v, or (right) that v is below. */
+static int64_t search_f64(const double *s, int64_t n, double v, bool right)
+{
+    int64_t lo = 0;
+    while (n > 0) {
+        int64_t half = n / 2;
+        if (right ? !below(v, s[lo + half]) : below(s[lo + half], v)) {
+            lo += half + 1;
+            n -= half + 1;
+        } else {
+            n = half;
+        }
+    }
+    return lo;
+}
+
+static int64_t search_i64(const int64_t *s, int64_t n, int64_t v, bool right)
+{
+    int64_t lo = 0;
+    while (n > 0) {
+        int64_t half = n / 2;
+        if (right ? s[lo + half] <= v : s[lo + half] < v) {
+            lo += half + 1;
+            n -= half + 1;
+        } else {
+            n = half;
+        }
+    }
+    return lo;
+}
+
+static weft_tensor search(weft_tensor sorted, weft_tensor values, weft_shape shape, bool right)
+{
+    const char *op = "searchsorted";
+    weft_tensor pair[2] = {sorted, values}, error = WEFT_NONE;
+    wf_api_unify(2, pair);
+    int64_t n, m, *out = NULL;
+    weft_dtype as = wf_dtype_kind(weft_dtype_of(pair[0])) == 2 ? WEFT_F64 : WEFT_I64;
+    void *s = elements(op, pair[0], as, &n, &error);
+    void *v = s ? elements(op, pair[1], as, &m, &error) : NULL;
+    if (v && (out = integers(op, m, &error))) {
+        for (int64_t i = 0; i < m; i++) {
+            out[i] = as == WEFT_F64 ? search_f64(s, n, ((double *)v)[i], right)
+                                    : search_i64(s, n, ((int64_t *)v)[i], right);
+        }
+    }
+    wf_mfree(s);
+    wf_mfree(v);
+    return out ? from_host(out, shape, sorted) : error;
+}
+
+weft_tensor(weft_searchsorted)(weft_tensor sorted, weft_tensor values, bool right)
+{
+    wf_arg a, v;
+    if (!wf_arg_open(&a, "searchsorted", sorted) || !wf_arg_open(&v, "searchsorted", values)) {
+        return weft_ok(sorted) ? v.error : a.error;
+    }
+    if (a.type.rank != 1) {
+        wf_arg_fail(&a, WEFT_ESHAPE, "search one sequence at a time",
+                    "what is searched has rank %d, not 1", a.type.rank);
+        return a.error;
+    }
+    WF_CALLED(w, "searchsorted", sorted, values);
+    weft_scope s = weft_scope_begin();
+    weft_tensor y = search(sorted, values, weft_shape_from(v.type.rank, v.type.dims), right);
+    return wf_called_end(&w, weft_scope_return(s, y));
+}
