@@ -8,8 +8,10 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "eager/alloc.h"
 #include "tests/support/sanitized.h"
@@ -303,4 +305,44 @@ Test(alloc, cap, .disabled = !CACHING)
     cr_assert_not_null(b, "the cache is returned before a request is refused");
     cr_assert(stats().reserved_bytes <= 64 << 20);
     wf_free(b, (size_t)60 << 20);
+}
+
+/* -- huge pages --------------------------------------------------------------------------------- */
+
+/* "VmFlags" of the mapping that holds p, as /proc/self/smaps has them; false if it has none. */
+static bool flags_of(const void *p, char *flags, size_t size)
+{
+    FILE *f = fopen("/proc/self/smaps", "r");
+    char line[512];
+    bool inside = false, found = false;
+    while (f && !found && fgets(line, sizeof line, f)) {
+        unsigned long lo, hi;
+        if (sscanf(line, "%lx-%lx ", &lo, &hi) == 2) {
+            inside = lo <= (unsigned long)p && (unsigned long)p < hi;
+        } else if (inside && strncmp(line, "VmFlags:", 8) == 0) {
+            snprintf(flags, size, "%s", line + 8);
+            found = true;
+        }
+    }
+    if (f) {
+        fclose(f);
+    }
+    return found;
+}
+
+Test(alloc, large_blocks_lie_in_huge_pages, .disabled = !CACHING)
+{
+    char flags[512];
+    size_t size = (size_t)8 << 20;
+    char *p = wf_alloc(size);
+    cr_assert_not_null(p);
+    cr_assert_eq((uintptr_t)p % ((size_t)2 << 20), 0);
+    memset(p, 1, size);
+    if (access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK) != 0 ||
+        !flags_of(p, flags, sizeof flags)) {
+        wf_free(p, size);
+        cr_skip_test("this kernel has no transparent huge pages, or does not say where");
+    }
+    cr_assert(strstr(flags, " hg"), "huge pages are not advised:%s", flags);
+    wf_free(p, size);
 }

@@ -7,8 +7,10 @@
  */
 #include <criterion/criterion.h>
 
+#include <dirent.h>
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -332,6 +334,63 @@ Test(pool, workers_take_part, .timeout = 60)
         if (rep % 5 == 0)
             usleep(2000);
     }
+}
+
+/* CPUs that this process's workers may run on: one mask for each thread of that name. */
+static int worker_masks(cpu_set_t *masks, int most)
+{
+    int n = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *e; tasks && n < most && (e = readdir(tasks));) {
+        char path[300], name[32] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%.200s/comm", e->d_name);
+        FILE *f = e->d_name[0] == '.' ? NULL : fopen(path, "r");
+        bool worker = f && fgets(name, sizeof name, f) && strcmp(name, "weft-worker\n") == 0;
+        if (f) {
+            fclose(f);
+        }
+        n += worker && sched_getaffinity(atoi(e->d_name), sizeof *masks, &masks[n]) == 0;
+    }
+    if (tasks) {
+        closedir(tasks);
+    }
+    return n;
+}
+
+/* As many threads as CPUs: each worker has a CPU of its own, and none is this thread's. */
+static void check_pinning(bool pinned)
+{
+    cpu_set_t allowed, masks[16], taken;
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    int cpus = CPU_COUNT(&allowed), n = cpus < 16 ? cpus : 16;
+    if (cpus < 2) {
+        cr_skip_test("one CPU: nobody is pinned");
+    }
+    cr_assert_eq(wf_set_num_threads(n), 0);
+    check_range(1000, 1);
+    cr_assert_eq(worker_masks(masks, 16), n - 1);
+    CPU_ZERO(&taken);
+    for (int i = 0; i < n - 1; i++) {
+        cr_expect_eq(CPU_COUNT(&masks[i]), pinned ? 1 : cpus, "worker %d may use %d CPUs", i,
+                     CPU_COUNT(&masks[i]));
+        CPU_OR(&taken, &taken, &masks[i]);
+    }
+    cr_expect_eq(CPU_COUNT(&taken), pinned ? n - 1 : cpus, "workers share a CPU");
+    cpu_set_t mine;
+    sched_getaffinity(0, sizeof mine, &mine);
+    cr_expect_eq(CPU_COUNT(&mine), cpus, "the caller's own CPUs are its business");
+}
+
+Test(pool, workers_are_pinned, .timeout = 60)
+{
+    unsetenv("WEFT_PIN");
+    check_pinning(true);
+}
+
+Test(pool, workers_are_not_pinned_without, .timeout = 60)
+{
+    setenv("WEFT_PIN", "0", 1);
+    check_pinning(false);
 }
 
 Test(pool, fork, .timeout = 60, .disabled = UNDER_TSAN)
