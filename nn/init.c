@@ -31,11 +31,11 @@ static weft_dtype draw_dtype(weft_tensor t)
 static weft_status check(const char *op, weft_tensor t)
 {
     if (!weft_ok(t)) {
-        weft_status s = weft_error_status(t);
-        if (s != WEFT_OK) {
-            return s;
+        if (t.slot == 0 && t.serial != 0) { /* an error has its text already */
+            return weft_error_status(t);
         }
-        wf_api_error(op, WEFT_EHANDLE, "the tensor is not alive");
+        wf_api_error(op, WEFT_EHANDLE, "the tensor is %s",
+                     t.slot == 0 ? "the empty handle" : "not alive");
         return WEFT_EHANDLE;
     }
     weft_dtype d = weft_dtype_of(t);

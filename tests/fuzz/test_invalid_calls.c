@@ -15,42 +15,8 @@
 #include <string.h>
 
 #include "tests/fuzz/arguments.h"
+#include "tests/fuzz/judge.h"
 
-/* -- what a failing call owes ------------------------------------------------------------------------- */
-
-static int64_t failures, successes;
-
-static void judge(const char *name, weft_status status, const char *text, bool passes_on)
-{
-    if (status == WEFT_OK) {
-        successes++;
-        return;
-    }
-    failures++;
-    cr_assert((unsigned)status < WEFT_STATUS_COUNT, "%s: status %d", name, (int)status);
-    cr_assert(passes_on || strlen(text) > 10, "%s: status %s and no message", name,
-              weft_status_name(status));
-    cr_assert(passes_on || strstr(text, name), "%s is not named: \"%s\"", name, text);
-}
-
-#define INT(x) ((int)(x))
-/* A call that returns a tensor. */
-#define T(name, ...)                                                                               \
-    do {                                                                                           \
-        weft_clear_error();                                                                        \
-        weft_tensor r_ = __VA_ARGS__;                                                              \
-        judge(name, weft_error_status(r_), weft_error_text(r_), a->passes_on);                     \
-        cr_assert(weft_ok(r_) || weft_error_status(r_) != WEFT_OK, "%s: neither", name);           \
-    } while (0)
-/* One that returns a status. */
-#define S(name, ...)                                                                               \
-    do {                                                                                           \
-        weft_clear_error();                                                                        \
-        weft_status s_ = __VA_ARGS__;                                                              \
-        judge(name, s_, weft_last_error(), a->passes_on);                                          \
-    } while (0)
-/* A query: any answer will do. */
-#define Q(...) ((void)(__VA_ARGS__))
 #define COUNTED(x) (a->flag[0] && (x) < 0 ? NULL : a->list)
 
 static void rows(arguments *a)
@@ -566,20 +532,7 @@ static void reading(arguments *a, FILE *sink)
 
 /* -- the run ------------------------------------------------------------------------------------------- */
 
-/* A thread whose tensors are nobody else's, alive until it is told to go. */
-static pthread_barrier_t made, done;
-static void *neighbour(void *arg)
-{
-    (void)arg;
-    for (int i = 0; i < FOREIGN; i++) {
-        foreign[i] = weft_ones(weft_shape(3), WEFT_F32);
-    }
-    pthread_barrier_wait(&made);
-    pthread_barrier_wait(&done);
-    return NULL;
-}
-
-static void one_call(FILE *sink)
+static void one_call(void *sink)
 {
     arguments a;
     weft_scope sc = weft_scope_begin();
@@ -613,47 +566,11 @@ static void one_call(FILE *sink)
     weft_scope_end(sc);
 }
 
-static void run(uint64_t seed, int calls, FILE *sink)
-{
-    rng = (test_rng){seed};
-    test_baseline before = test_baseline_take();
-    weft_scope sc = weft_scope_begin();
-    for (int i = 0; i < LIVE; i++) {
-        live[i] = fresh();
-    }
-    for (int i = 0; i < DEAD; i++) {
-        dead[i] = weft_ones(weft_shape(2), WEFT_F32);
-        weft_free(dead[i]);
-    }
-    for (int k = 0; k < calls; k++) {
-        one_call(sink);
-        if (k % 16 == 0) { /* views, gradients and values move on */
-            int i = (int)(test_next(&rng) % LIVE);
-            weft_free(live[i]);
-            live[i] = fresh();
-        }
-    }
-    for (int i = 0; i < LIVE; i++) {
-        weft_free(live[i]);
-    }
-    weft_scope_end(sc);
-    check_baseline("after the calls", &before);
-}
-
 Test(invalid_calls, random)
 {
-    pthread_t other;
     FILE *sink = fopen("/dev/null", "w");
     cr_assert(sink);
-    pthread_barrier_init(&made, NULL, 2);
-    pthread_barrier_init(&done, NULL, 2);
-    cr_assert_eq(pthread_create(&other, NULL, neighbour, NULL), 0);
-    pthread_barrier_wait(&made);
-    for (uint64_t seed = 1; seed <= 10; seed++) {
-        run(seed, 10000, sink);
-    }
-    pthread_barrier_wait(&done);
-    pthread_join(other, NULL);
+    run_seeds(10, &(calls){.n = 10000, .one = one_call, .user = sink});
     fclose(sink);
     cr_assert_gt(failures, 30000, "only %lld calls failed", (long long)failures);
     cr_assert_gt(successes, 15000, "only %lld calls passed", (long long)successes);

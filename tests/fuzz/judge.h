@@ -1,0 +1,119 @@
+/*
+ * tests/fuzz/judge.h -- what a failing call owes, and runs of random calls: for the programs that fire invalid ones.
+ */
+#ifndef TESTS_FUZZ_JUDGE_H
+#define TESTS_FUZZ_JUDGE_H
+
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "tests/fuzz/arguments.h"
+
+static int64_t failures, successes;
+static bool any_name; /* calls that are made of others: a message may name one of those */
+
+static void judge(const char *name, weft_status status, const char *text, bool passes_on)
+{
+    if (status == WEFT_OK) {
+        successes++;
+        return;
+    }
+    failures++;
+    cr_assert((unsigned)status < WEFT_STATUS_COUNT, "%s: status %d", name, (int)status);
+    cr_assert(passes_on || strlen(text) > 10, "%s: status %s and no message", name,
+              weft_status_name(status));
+    cr_assert(passes_on || any_name || strstr(text, name), "%s is not named: \"%s\"", name, text);
+}
+
+#define INT(x) ((int)(x))
+/* A call that returns a tensor. */
+#define T(name, ...)                                                                               \
+    do {                                                                                           \
+        weft_clear_error();                                                                        \
+        weft_tensor r_ = __VA_ARGS__;                                                              \
+        judge(name, weft_error_status(r_), weft_error_text(r_), a->passes_on);                     \
+        cr_assert(weft_ok(r_) || weft_error_status(r_) != WEFT_OK, "%s: neither", name);           \
+    } while (0)
+/* One that returns a status. */
+#define S(name, ...)                                                                               \
+    do {                                                                                           \
+        weft_clear_error();                                                                        \
+        weft_status s_ = __VA_ARGS__;                                                              \
+        judge(name, s_, weft_last_error(), a->passes_on);                                          \
+    } while (0)
+/* A query: any answer will do. */
+#define Q(...) ((void)(__VA_ARGS__))
+/* -- runs --------------------------------------------------------------------------------------------- */
+
+/* A thread whose tensors are nobody else's, alive until it is told to go. */
+static pthread_barrier_t made, done;
+static void *neighbour(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < FOREIGN; i++) {
+        foreign[i] = weft_ones(weft_shape(3), WEFT_F32);
+    }
+    pthread_barrier_wait(&made);
+    pthread_barrier_wait(&done);
+    return NULL;
+}
+
+/* open and close, NULL or what makes and frees objects of a run. */
+typedef struct calls {
+    int n; /* in each run */
+    void (*open)(void);
+    void (*one)(void *user);
+    void (*close)(void);
+    void *user;
+} calls;
+
+static void run(uint64_t seed, const calls *c)
+{
+    rng = (test_rng){seed};
+    test_baseline before = test_baseline_take();
+    weft_scope sc = weft_scope_begin();
+    if (c->open) {
+        c->open();
+    }
+    for (int i = 0; i < LIVE; i++) {
+        live[i] = fresh();
+    }
+    for (int i = 0; i < DEAD; i++) {
+        dead[i] = weft_ones(weft_shape(2), WEFT_F32);
+        weft_free(dead[i]);
+    }
+    for (int k = 0; k < c->n; k++) {
+        c->one(c->user);
+        if (k % 16 == 0) { /* views, gradients and values move on */
+            int i = (int)(test_next(&rng) % LIVE);
+            weft_free(live[i]);
+            live[i] = fresh();
+        }
+    }
+    for (int i = 0; i < LIVE; i++) {
+        weft_free(live[i]);
+    }
+    if (c->close) {
+        c->close();
+    }
+    weft_scope_end(sc);
+    check_baseline("after the calls", &before);
+}
+
+/* Runs of seeds 1 to n, beside a thread whose tensors are not ours. */
+static void run_seeds(int n, const calls *c)
+{
+    pthread_t other;
+    pthread_barrier_init(&made, NULL, 2);
+    pthread_barrier_init(&done, NULL, 2);
+    cr_assert_eq(pthread_create(&other, NULL, neighbour, NULL), 0);
+    pthread_barrier_wait(&made);
+    for (int seed = 1; seed <= n; seed++) {
+        run((uint64_t)seed, c);
+    }
+    pthread_barrier_wait(&done);
+    pthread_join(other, NULL);
+}
+
+#endif
