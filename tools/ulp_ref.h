@@ -2,7 +2,7 @@
  * tools/ulp_ref.h -- what tools/ulp_sweep.c measures against: each function in double (for f32, by
  * the C library) and in MPFR (for f64).
  *
- * Invariants: the double references are good to well below 0.01 ULP of f32, the MPFR ones, at PREC
+ * Invariants: references are written from the definitions, not from the rows; the double ones are good to well below 0.01 ULP of f32, the MPFR ones, at PREC
  * bits, to far below that of f64; special values are those of C Annex F, and gelu(-inf) is -0.
  */
 #ifndef TOOLS_ULP_REF_H
@@ -52,6 +52,27 @@ static double ref_mish(double x)
 {
     return x == -INFINITY ? -0.0 : x * tanh(ref_softplus(x));
 }
+static double ref_reciprocal(double x)
+{
+    return 1 / x;
+}
+static double ref_relu6(double x)
+{
+    return isnan(x) ? x : x <= 0 ? 0 : fmin(x, 6);
+}
+static double ref_hardsigmoid(double x)
+{
+    return isnan(x) ? x : x <= -3 ? 0 : x >= 3 ? 1 : (x + 3) / 6;
+}
+static double ref_hardswish(double x)
+{
+    return x > -3 && x < 3 ? x * (x + 3) / 6 : x >= 3 ? x : x * 0;
+}
+static double ref_selu(double x)
+{
+    return 1.0507009873554804934193 * (x > 0 ? x : 1.6732632423543772848170 * expm1(x));
+}
+#define ref_sqrt sqrt
 #define ref_exp exp
 #define ref_exp2 exp2
 #define ref_expm1 expm1
@@ -110,6 +131,52 @@ MP_PLAIN(atanh, mpfr_atanh)
 MP_PLAIN(erf, mpfr_erf)
 MP_PLAIN(erfc, mpfr_erfc)
 MP_PLAIN(cbrt, mpfr_cbrt)
+MP_PLAIN(sqrt, mpfr_sqrt)
+
+static void mp_reciprocal(mpfr_t y, const mpfr_t x)
+{
+    mpfr_ui_div(y, 1, x, MPFR_RNDN);
+}
+static void mp_relu6(mpfr_t y, const mpfr_t x)
+{
+    mpfr_set(y, x, MPFR_RNDN);
+    if (mpfr_cmp_ui(x, 6) > 0)
+        mpfr_set_ui(y, 6, MPFR_RNDN);
+    if (!mpfr_nan_p(x) && mpfr_sgn(x) <= 0)
+        mpfr_set_zero(y, 1);
+}
+/* min(max(x + 3, 0), 6) / 6 */
+static void mp_hardsigmoid(mpfr_t y, const mpfr_t x)
+{
+    mpfr_add_ui(y, x, 3, MPFR_RNDN);
+    if (mpfr_cmp_ui(y, 6) > 0)
+        mpfr_set_ui(y, 6, MPFR_RNDN);
+    if (!mpfr_nan_p(x) && mpfr_sgn(y) <= 0)
+        mpfr_set_zero(y, 1);
+    mpfr_div_ui(y, y, 6, MPFR_RNDN);
+}
+static void mp_hardswish(mpfr_t y, const mpfr_t x)
+{
+    mpfr_t h;
+    mpfr_init2(h, PREC);
+    mp_hardsigmoid(h, x);
+    mpfr_mul(y, x, h, MPFR_RNDN);
+    mpfr_clear(h);
+}
+static void mp_selu(mpfr_t y, const mpfr_t x)
+{
+    mpfr_t c;
+    mpfr_init2(c, PREC);
+    mpfr_set(y, x, MPFR_RNDN);
+    if (!mpfr_nan_p(x) && mpfr_sgn(x) <= 0) {
+        mpfr_expm1(y, x, MPFR_RNDN);
+        mpfr_set_str(c, "1.67326324235437728481704297", 10, MPFR_RNDN);
+        mpfr_mul(y, y, c, MPFR_RNDN);
+    }
+    mpfr_set_str(c, "1.05070098735548049341933498", 10, MPFR_RNDN);
+    mpfr_mul(y, y, c, MPFR_RNDN);
+    mpfr_clear(c);
+}
 
 /* The argument clipped to [-b, b]: beyond it these functions have long reached 0 or x. */
 static void clip(mpfr_t y, const mpfr_t x, double b)

@@ -19,8 +19,11 @@
 
 #include "jit/ir/math_f32.h"
 
+#include "jit/ir/rowfun.h"
+
 #include "ulp_ref.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -28,6 +31,38 @@
 #include <time.h>
 
 enum { BLOCK = 4096, MAX_THREADS = 64 };
+
+/* -- rows that are an expression ---------------------------------------------------------------- */
+
+/* Each as a function row_<name>_f32 and _f64; rows of integers are none. */
+#define IF_F(...) __VA_ARGS__
+#define IF_FI(...) __VA_ARGS__
+#define IF_I(...)
+#define ROW_FUNCTION(T, name, expr)                                                                \
+    static inline __attribute__((unused)) T name(T x)                                              \
+    {                                                                                              \
+        return expr;                                                                               \
+    }
+#define K(v) KF32(v)
+#define TC(fn, ...) fn##_f32(__VA_ARGS__)
+#define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
+    IF_##types(ROW_FUNCTION(float, row_##name##_f32, expr))
+#include "jit/ir/ops.def"
+#undef K
+#undef TC
+#define K(v) KF64(v)
+#define TC(fn, ...) fn##_f64(__VA_ARGS__)
+#define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
+    IF_##types(ROW_FUNCTION(double, row_##name##_f64, expr))
+#include "jit/ir/ops.def"
+#undef K
+#undef TC
+/* weft_selu calls two rows: elu and mul, a rounding each. */
+#define SELU(T, K_, expm1_)                                                                        \
+    MUL(SELECT(GT(x, K_(0)), x, MUL(K_(1.6732632423543772848), expm1_(x))),                        \
+        K_(1.0507009873554804934))
+ROW_FUNCTION(float, row_selu_f32, SELU(float, KF32, expm1_f32))
+ROW_FUNCTION(double, row_selu_f64, SELU(double, KF64, expm1_f64))
 
 /* -- the functions ----------------------------------------------------------------------------- */
 
@@ -41,6 +76,9 @@ enum { BLOCK = 4096, MAX_THREADS = 64 };
     X(erf, -4, 4) X(erfc, -4, 10) X(rsqrt, 0.01, 100) X(cbrt, -100, 100) X(normcdf, -10, 10)       \
     X(gelu, -8, 8) X(gelu_tanh, -8, 8) X(softplus, -20, 20) X(log_sigmoid, -20, 20)                \
     X(silu, -10, 10) X(mish, -10, 10)
+#define ROWS(X)                                                                                    \
+    X(sqrt, 0.01, 100) X(reciprocal, -10, 10) X(relu6, -10, 10) X(hardsigmoid, -5, 5)              \
+    X(hardswish, -5, 5) X(selu, -10, 10)
 #define BINARY(X) X(atan2, -10, 10) X(pow, 0, 10) X(hypot, -10, 10)
 /* clang-format on */
 /* timed only: what kernels run when no argument of a block is rare */
@@ -67,6 +105,9 @@ enum { BLOCK = 4096, MAX_THREADS = 64 };
 #define X(n, a, b) LOOP1(n##_f32, float) LOOP1(n##_f64, double)
 UNARY(X)
 #undef X
+#define X(n, a, b) LOOP1(row_##n##_f32, float) LOOP1(row_##n##_f64, double)
+ROWS(X)
+#undef X
 #define X(n, a, b) LOOP1(n##_f32_fast, float) LOOP1(n##_f64_fast, double)
 FAST(X)
 #undef X
@@ -77,6 +118,8 @@ BINARY(X)
 struct fun {
     const char *name;
     double lo, hi;
+    double
+        term; /* the unit of errors is that of this value at least: terms of the formula cancel */
     void (*f1)(const float *, float *, size_t);
     void (*f2)(const float *, const float *, float *, size_t);
     void (*d1)(const double *, double *, size_t);
@@ -91,20 +134,44 @@ static const struct fun funs[] = {
 #define X(n, a, b) {.name = #n "_f32", .lo = a, .hi = b, .f1 = run_##n##_f32, .ref1 = ref_##n},
     UNARY(X)
 #undef X
+#define TERM_OF_sqrt 0
+#define TERM_OF_reciprocal 0
+#define TERM_OF_relu6 0
+#define TERM_OF_hardsigmoid 0.5
+#define TERM_OF_hardswish 0
+#define TERM_OF_selu 0
+#define X(n, a, b)                                                                                 \
+    {.name = #n "_f32",                                                                            \
+     .lo = a,                                                                                      \
+     .hi = b,                                                                                      \
+     .term = TERM_OF_##n,                                                                          \
+     .f1 = run_row_##n##_f32,                                                                      \
+     .ref1 = ref_##n},
+        ROWS(X)
+#undef X
 #define X(n, a, b) {.name = #n "_f32", .lo = a, .hi = b, .f2 = run_##n##_f32, .ref2 = ref_##n},
-        BINARY(X)
+            BINARY(X)
 #undef X
 #define X(n, a, b) {.name = #n "_f32_fast", .lo = a, .hi = b, .f1 = run_##n##_f32_fast},
-            FAST(X)
+                FAST(X)
 #undef X
 #define X(n, a, b) {.name = #n "_f64", .lo = a, .hi = b, .d1 = run_##n##_f64, .mp1 = mp_##n},
-                UNARY(X)
+                    UNARY(X)
+#undef X
+#define X(n, a, b)                                                                                 \
+    {.name = #n "_f64",                                                                            \
+     .lo = a,                                                                                      \
+     .hi = b,                                                                                      \
+     .term = TERM_OF_##n,                                                                          \
+     .d1 = run_row_##n##_f64,                                                                      \
+     .mp1 = mp_##n},
+                        ROWS(X)
 #undef X
 #define X(n, a, b) {.name = #n "_f64", .lo = a, .hi = b, .d2 = run_##n##_f64, .mp2 = mp_##n},
-                    BINARY(X)
+                            BINARY(X)
 #undef X
 #define X(n, a, b) {.name = #n "_f64_fast", .lo = a, .hi = b, .d1 = run_##n##_f64_fast},
-                        FAST(X)
+                                FAST(X)
 #undef X
 };
 enum { N_FUNS = sizeof funs / sizeof funs[0] };
@@ -384,8 +451,13 @@ static void *sweep_f32(void *arg)
         for (; n < BLOCK && u < j->end; n++, u += j->stride)
             x[n] = wf_flt32((uint32_t)u);
         j->f->f1(x, y, n);
-        for (size_t i = 0; i < n; i++)
-            note(&j->t, ulp_f32(y[i], j->f->ref1((double)x[i])), (double)x[i], 0);
+        for (size_t i = 0; i < n; i++) {
+            double ref = j->f->ref1((double)x[i]);
+            double err = ulp_f32(y[i], ref);
+            if (j->f->term != 0 && fabs(ref) < j->f->term) /* of a zero, too */
+                err = fabs((double)y[i] - ref) / (FLT_EPSILON * j->f->term);
+            note(&j->t, err, (double)x[i], 0);
+        }
     }
     return NULL;
 }
@@ -429,7 +501,12 @@ static void *sample_f64(void *arg)
                 j->f->mp1(r, a);
             else
                 j->f->mp2(r, a, b);
-            note(&j->t, ulp_f64(z[i], r, s), x[i], y[i]);
+            double err = ulp_f64(z[i], r, s);
+            if (j->f->term != 0 && fabs(mpfr_get_d(r, MPFR_RNDN)) < j->f->term) {
+                mpfr_d_sub(s, z[i], r, MPFR_RNDN);
+                err = fabs(mpfr_get_d(s, MPFR_RNDN)) / (DBL_EPSILON * j->f->term);
+            }
+            note(&j->t, err, x[i], y[i]);
         }
     }
     mpfr_clears(a, b, r, s, (mpfr_ptr)0);
