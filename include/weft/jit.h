@@ -159,12 +159,11 @@ WEFT_API weft_status weft_jit_explain(weft_jit *j, FILE *out);
 }
 inline weft_jit *weft_jit_trace(weft_jit_fn fn, void *self = nullptr, const char *name = nullptr,
                                 bool single_graph = false, bool synchronous = false,
-                                bool no_fuse = false, bool frozen = false, int verify_every = 0,
-                                bool always_record = false, int max_plans = 0)
+                                bool no_fuse = false, bool fast_math = false, bool frozen = false,
+                                int verify_every = 0, bool always_record = false, int max_plans = 0)
 {
-    weft_jit_args a = {fn,      self,   name,         single_graph,  synchronous,
-                       no_fuse, frozen, verify_every, always_record, max_plans,
-                       0};
+    weft_jit_args a = {fn,        self,   name,         single_graph,  synchronous, no_fuse,
+                       fast_math, frozen, verify_every, always_record, max_plans,   0};
     return weft_jit_trace(&a);
 }
 WEFT_BY_STRUCT_(weft_jit *, weft_jit_trace, weft_jit_args)

@@ -592,6 +592,30 @@ Test(api, powers_of_integers)
 
 /* -- random numbers ---------------------------------------------------------------------------------------------- */
 
+/* np.floor_divide and torch.div(rounding_mode="floor") of the same values. */
+Test(api, floor_divide_by_infinity)
+{
+    static const double a[] = {-1, 1, -1, 1, 0, -0.0, -1e-300, 7, -7},
+                        b[] = {INFINITY, INFINITY, -INFINITY, -INFINITY, INFINITY,
+                               INFINITY, 1e300,    2,         2},
+                        want[] = {-1, 0, 0, -1, 0, -0.0, -1, 3, -4};
+    static const weft_dtype types[] = {WEFT_F64, WEFT_F32, WEFT_F16, WEFT_BF16};
+    weft_scope s = weft_scope_begin();
+    for (int t = 0; t < COUNT(types); t++) {
+        int n = t == 0 ? COUNT(a) : 6; /* 1e300 is a number of f64 only */
+        double got[COUNT(a)];
+        weft_tensor x = weft_cast(weft_from_data(a, weft_shape(n), WEFT_F64), types[t]);
+        weft_tensor y = weft_cast(weft_from_data(b, weft_shape(n), WEFT_F64), types[t]);
+        weft_tensor q = weft_floor_divide(x, y);
+        cr_assert_eq(weft_to_array(q, got, n, WEFT_F64), WEFT_OK, "%s", weft_last_error());
+        for (int i = 0; i < n; i++) {
+            cr_expect(got[i] == want[i] && !signbit(got[i]) == !signbit(want[i]),
+                      "%s: %g // %g is %g", weft_dtype_name(types[t]), a[i], b[i], got[i]);
+        }
+    }
+    weft_scope_end(s);
+}
+
 Test(api, generators)
 {
     weft_generator g = {42, 0}, saved;
