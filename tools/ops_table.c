@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { F = 1, I = 2, B = 4, FI = F | I, BI = B | I, ALL = F | I | B };
+/* N: integers that count or index, i32 and i64. */
+enum { F = 1, I = 2, B = 4, N = 8, FI = F | I, BI = B | I, ALL = F | I | B };
 
 /* The element types that a row takes: its infer column. */
 enum {
@@ -35,10 +36,10 @@ enum {
     TYPES_index_select = ALL,
     TYPES_scatter_add = FI,
     TYPES_index_add = FI,
-    TYPES_one_hot = I,
+    TYPES_one_hot = N,
     TYPES_sort = ALL,
     TYPES_topk = ALL,
-    TYPES_create = ALL, /* unless created_types says less */
+    TYPES_create = ALL | N,
     TYPES_matmul = FI,
     TYPES_linear = F,
     TYPES_conv2d = F,
@@ -53,7 +54,7 @@ enum {
     TYPES_rms_norm_bwd = F,
     TYPES_batch_norm = F,
     TYPES_batch_norm_bwd = F,
-    TYPES_pool2d = F,
+    TYPES_pool2d = FI, /* unless types_of_row says less, as for creation */
     TYPES_pool2d_bwd = F,
     TYPES_cross_entropy = F,
     TYPES_cross_entropy_bwd = F,
@@ -66,10 +67,13 @@ static const char *gradient(const char *column)
 }
 
 /* Floats, integers, bool: taken, taken after a cast to f32, or refused. */
-static void print_types(int types)
+static void print_types(int types, int casts)
 {
-    const char *other = (types & F) && !(types & I) ? "to f32" : "";
-    printf(" %s | %s | %s |", types & F ? "yes" : "", types & I ? "yes" : other,
+    const char *other = casts && (types & F) && !(types & I) ? "to f32" : "";
+    printf(" %s | %s | %s |", types & F ? "yes" : "",
+           types & I   ? "yes"
+           : types & N ? "i32, i64"
+                       : other,
            types & B ? "yes" : other);
 }
 
@@ -90,25 +94,26 @@ static void print_elementwise(const char *name, int types, const char *result, c
                               const char *const *vjp, int n)
 {
     printf("| `%s` |", name);
-    print_types(types);
+    print_types(types, 1);
     printf(" %s |", result);
     print_gradients(vjp, n);
     printf(" %s |\n", ulp);
 }
 
-static int created_types(const char *name)
+/* Rows that share an infer function but not what they take. */
+static int types_of_row(const char *name, int types)
 {
     static const struct {
         const char *name;
         int types;
-    } less[] = {{"rand", F},     {"randn", F},   {"randint", I},
-                {"randperm", I}, {"arange", FI}, {"linspace", FI}};
+    } less[] = {{"rand", F},    {"randn", F},     {"randperm", N},
+                {"arange", FI}, {"linspace", FI}, {"avg_pool2d", F}};
     for (size_t i = 0; i < sizeof less / sizeof *less; i++) {
         if (strcmp(less[i].name, name) == 0) {
             return less[i].types;
         }
     }
-    return ALL;
+    return types;
 }
 
 static void print_row(const char *name, int types, int lo, int hi, const char *vjp,
@@ -122,7 +127,7 @@ static void print_row(const char *name, int types, int lo, int hi, const char *v
     } else {
         printf("%d |", lo);
     }
-    print_types(types & created_types(name));
+    print_types(types_of_row(name, types), 0);
     print_gradients(&vjp, 1);
     printf(" %s |\n", attributes);
 }
