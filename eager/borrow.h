@@ -58,28 +58,32 @@ static inline wf_slot *wf_borrow(wf_ctx *c, weft_tensor t)
 }
 
 /* How a slot is held that must not go while it is used. */
-typedef enum wf_hold { WF_HOLD_SCOPE, WF_HOLD_PINNED, WF_HOLD_LENT } wf_hold;
+typedef enum wf_hold { WF_HOLD_SCOPE = 0, WF_HOLD_PINNED = 1, WF_HOLD_LENT = 256 } wf_hold;
+
+/* wf_take_hold of a handle that no scope of this thread owns: one below WF_ABSENT_SLOT. */
+static inline wf_slot *wf_take_hold_kept(wf_ctx *c, weft_tensor t, wf_hold *how)
+{
+    bool pinned = false;
+    wf_slot *s = wf_borrow(c, t);
+    *how = WF_HOLD_LENT;
+    if (__builtin_expect(s != NULL, 1)) {
+        return s;
+    }
+    if (t.context == c->id && c->most_borrowed == 0) {
+        wf_borrow_allow(c); /* the next one */
+    }
+    s = wf_pin(c, t, &pinned, NULL);
+    *how = pinned ? WF_HOLD_PINNED : WF_HOLD_SCOPE;
+    return s;
+}
 
 /* The slot of a handle, lent if that can be, else pinned if that must be; NULL: it is not a live tensor of this thread's or
  * kept. To be let go in the reverse order. */
 static inline wf_slot *wf_take_hold(wf_ctx *c, weft_tensor t, wf_hold *how)
 {
-    bool pinned = false;
     wf_slot *s = t.slot < WF_ABSENT_SLOT ? wf_slot_of(c, t) : NULL;
     *how = WF_HOLD_SCOPE;
-    if (s || t.slot >= WF_ABSENT_SLOT) {
-        return s;
-    }
-    if (t.context == c->id && c->most_borrowed == 0) {
-        wf_borrow_allow(c);
-    }
-    s = wf_borrow(c, t);
-    *how = WF_HOLD_LENT;
-    if (!s) {
-        s = wf_pin(c, t, &pinned, NULL);
-        *how = pinned ? WF_HOLD_PINNED : WF_HOLD_SCOPE;
-    }
-    return s;
+    return s || t.slot >= WF_ABSENT_SLOT ? s : wf_take_hold_kept(c, t, how);
 }
 
 static inline void wf_end_hold(wf_ctx *c, wf_slot *s, wf_hold how)

@@ -234,7 +234,7 @@ ALWAYS bool run(wf_ctx *c, wf_op op, const wf_attr *attr, const int nsrc, const 
         }
     }
     if (__builtin_expect(q.pins != 0, 0)) {
-        let_go(c, slot, q.pins);
+        let_go(c, slot, nsrc, q.pins);
     }
     return done;
 }
@@ -284,7 +284,7 @@ ALWAYS bool run_into(wf_ctx *c, wf_op op, const int nsrc, const weft_tensor *src
         wf_storage_wrote(d->st, op);
     }
     if (__builtin_expect(q.pins != 0, 0)) {
-        let_go(c, slot, q.pins);
+        let_go(c, slot, nsrc, q.pins);
     }
     return done;
 }
@@ -300,7 +300,7 @@ bool wf_quick_into(wf_ctx *c, wf_op op, int nsrc, const weft_tensor *src, weft_t
                                       : nsrc == 1 ? run_into(c, op, 1, src, d)
                                                   : run_into(c, op, 3, src, d));
     if (__builtin_expect(f.pinned != 0, 0)) {
-        let_go(c, &d, f.pinned);
+        let_go(c, &d, 1, f.pinned);
     }
     return done;
 }

@@ -22,36 +22,28 @@
 
 enum { MOST_SRC = 3 };
 
-/* A slot, and what is to be done when it has been used: let_go. */
-enum { PINNED = 1, BORROWED = 256 };
+/* A slot, and how it is held: let_go. */
 typedef struct found {
     wf_slot *slot;
-    unsigned pinned;
+    unsigned pinned; /* wf_hold */
 } found;
 
 /* Of a handle that no scope of this thread owns. NULL: that is for the general way to say. */
 __attribute__((noinline, unused)) static found pin(wf_ctx *c, weft_tensor t)
 {
-    bool pinned = false;
-    wf_slot *s = wf_borrow(c, t);
-    if (__builtin_expect(s != NULL, 1)) {
-        return (found){s, BORROWED};
-    }
-    if (t.context == c->id && c->most_borrowed == 0) {
-        wf_borrow_allow(c);
-    }
-    s = t.slot >= WF_ABSENT_SLOT ? NULL : wf_pin(c, t, &pinned, NULL);
-    return (found){s, pinned ? PINNED : 0};
+    wf_hold how = WF_HOLD_SCOPE;
+    wf_slot *s = t.slot >= WF_ABSENT_SLOT ? NULL : wf_take_hold_kept(c, t, &how);
+    return (found){s, (unsigned)how};
 }
 
-/* Operands in the reverse order; bit i of pins: the first kind, bit i + 8: the other. */
-__attribute__((noinline, unused)) static void let_go(wf_ctx *c, wf_slot *const *slot, unsigned pins)
+/* n operands in the reverse order; bit i of pins: the first way to hold one, bit i + 8: the other. */
+__attribute__((noinline, unused)) static void let_go(wf_ctx *c, wf_slot *const *slot, int n,
+                                                     unsigned pins)
 {
-    for (int i = MOST_SRC; i-- > 0;) {
-        if (pins >> i & BORROWED) {
-            wf_give_back(c, slot[i]);
-        } else if (pins >> i & PINNED) {
-            wf_unpin(c, slot[i]);
+    for (int i = n; i-- > 0;) {
+        const unsigned how = pins >> i & (WF_HOLD_PINNED | WF_HOLD_LENT);
+        if (how) {
+            wf_end_hold(c, slot[i], (wf_hold)how);
         }
     }
 }

@@ -486,7 +486,7 @@ bool wf_quick_row(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, const weft
                                         : kind == WF_KIND_REDUCE ? run_reduce(&k, rc)
                                                                  : run_other(&k, rc));
     if (__builtin_expect(k.pins != 0, 0)) {
-        let_go(c, k.slot, k.pins);
+        let_go(c, k.slot, nsrc, k.pins);
     }
     return done;
 }

@@ -39,17 +39,6 @@ typedef struct quick {
     wf_val seen[MOST_SRC]; /* of each operand, as its note says; 0: it has none */
 } quick;
 
-__attribute__((noinline)) static void give_back(const quick *k)
-{
-    for (int i = k->nsrc; i-- > 0;) {
-        if (k->pins >> i & BORROWED) {
-            wf_give_back(k->c, k->slot[i]);
-        } else if (k->pins >> i & PINNED) {
-            wf_unpin(k->c, k->slot[i]);
-        }
-    }
-}
-
 /* The op has failed after results were made. */
 __attribute__((noinline, cold)) static int fail(const quick *k, int made, wf_slot *const *r,
                                                 const wf_why *why)
@@ -453,7 +442,7 @@ __attribute__((hot)) bool wf_trace_quick(wf_recorder *r, wf_op op, const wf_attr
         done = row(&k, rc);
     }
     if (__builtin_expect(k.pins != 0, 0)) {
-        give_back(&k);
+        let_go(k.c, k.slot, k.nsrc, k.pins);
     }
     return done;
 }
@@ -517,10 +506,10 @@ __attribute__((hot)) bool wf_trace_quick_into(wf_recorder *r, wf_op op, int nsrc
                       : nsrc == 1 ? map_into(&k, 1, f.slot, rc)
                                   : map_into(&k, 3, f.slot, rc);
     if (__builtin_expect(k.pins != 0, 0)) {
-        give_back(&k);
+        let_go(k.c, k.slot, k.nsrc, k.pins);
     }
     if (__builtin_expect(f.pinned != 0, 0)) {
-        let_go(k.c, &f.slot, f.pinned);
+        let_go(k.c, &f.slot, 1, f.pinned);
     }
     return done;
 }
