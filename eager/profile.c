@@ -145,6 +145,12 @@ static void put_operands(wf_text *t, const record *r)
     }
 }
 
+static void take_back(void)
+{
+    atomic_fetch_sub_explicit(&session.kept, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&session.dropped, 1, memory_order_relaxed);
+}
+
 static void hand_out_record(const buffer *b, const record *r, wf_text *detail)
 {
     char name[NAME + 2];
@@ -172,8 +178,11 @@ static void hand_out_record(const buffer *b, const record *r, wf_text *detail)
     if (session.event) {
         session.event(session.user, &e);
     }
-    if (session.file) {
-        wf_prof_file_put(session.file, &e);
+    if (session.file && !wf_prof_file_put(session.file, &e)) {
+        take_back();
+        if (!session.event) { /* nobody wants any more */
+            atomic_store_explicit(&session.limit, 0, memory_order_relaxed);
+        }
     }
 }
 
@@ -330,12 +339,6 @@ static bool admit(void)
     atomic_fetch_sub_explicit(&session.kept, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&session.dropped, 1, memory_order_relaxed);
     return false;
-}
-
-static void take_back(void)
-{
-    atomic_fetch_sub_explicit(&session.kept, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&session.dropped, 1, memory_order_relaxed);
 }
 
 /* Room for a record of this many bytes in the thread's buffer, which is handed out if it is full. NULL: not kept. */
@@ -553,6 +556,12 @@ void weft_profile_get_stats(weft_profile_stats *out)
     }
 }
 
+static int64_t most_bytes(const weft_profile_args *a)
+{
+    const int64_t each = 50, most = a->max_events > MANY ? a->max_events : MANY;
+    return a->max_bytes > 0 ? a->max_bytes : most < INT64_MAX / each ? most * each : INT64_MAX;
+}
+
 /* 0, or a status with *why. */
 static int begin(const weft_profile_args *a, const char **why)
 {
@@ -565,7 +574,7 @@ static int begin(const weft_profile_args *a, const char **why)
     } else if (!session.handlers) {
         *why = "the system gives no room for exit handlers";
         rc = WEFT_ENOMEM;
-    } else if (a->path && !(session.file = wf_prof_file_open(a->path, why))) {
+    } else if (a->path && !(session.file = wf_prof_file_open(a->path, most_bytes(a), why))) {
         rc = WEFT_EIO;
     } else {
         for (buffer *b = session.buffers; b; b = b->next) { /* what an earlier session left */

@@ -76,8 +76,10 @@ void wf_prof_put_int(wf_text *t, int64_t v);
 
 /* eager/profile_write.c: the file. NULL with *why (static text). */
 typedef struct wf_prof_file wf_prof_file;
-wf_prof_file *wf_prof_file_open(const char *path, const char **why);
-void wf_prof_file_put(wf_prof_file *f, const weft_profile_event *e);
+/* No larger than max bytes, but for its first lines and its end. */
+wf_prof_file *wf_prof_file_open(const char *path, int64_t max, const char **why);
+/* false: there is no room for it; nor will there be for others. */
+bool wf_prof_file_put(wf_prof_file *f, const weft_profile_event *e);
 /* Writes what was put, and the end of the file with this number of dropped events. false: it could not. */
 bool wf_prof_file_sync(wf_prof_file *f, int64_t events, int64_t dropped);
 void wf_prof_file_close(wf_prof_file *f);

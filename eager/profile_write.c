@@ -27,6 +27,7 @@ struct wf_prof_file {
     int fd;
     int64_t process;
     off_t end;    /* where the closing text begins */
+    off_t max;    /* it may not begin later; -1: an event would have made it */
     wf_text text; /* not yet written */
     bool failed;
     track named[MAX_TRACKS]; /* tracks that have a name in the file */
@@ -203,7 +204,7 @@ static void put_arguments(wf_text *t, const weft_profile_event *e)
     wf_prof_put_text(t, "}");
 }
 
-void wf_prof_file_put(wf_prof_file *f, const weft_profile_event *e)
+static void put_event(wf_prof_file *f, const weft_profile_event *e)
 {
     wf_text *t = &f->text;
     name_track(f, e);
@@ -225,11 +226,28 @@ void wf_prof_file_put(wf_prof_file *f, const weft_profile_event *e)
     if (!moment) {
         put_time(t, ",\"dur\":", e->duration_ns);
     }
-    put_arguments(t, e);
+    if (*e->detail || *e->site || e->bytes) {
+        put_arguments(t, e);
+    }
     wf_prof_put_text(t, "}");
     if (e->flow) {
         put_flow(f, e);
     }
+}
+
+bool wf_prof_file_put(wf_prof_file *f, const weft_profile_event *e)
+{
+    const size_t before = f->text.n;
+    if (f->max >= 0) {
+        put_event(f, e);
+    }
+    if (f->max >= 0 && f->end + (off_t)f->text.n <= f->max) {
+        return true;
+    }
+    f->text.n =
+        before; /* its track may have got a name with it: nothing follows that would miss one */
+    f->max = -1;
+    return false;
 }
 
 /* -- the file -------------------------------------------------------------------------------------------- */
@@ -302,7 +320,7 @@ static char *expand(const char *path)
     return t.s;
 }
 
-wf_prof_file *wf_prof_file_open(const char *path, const char **why)
+wf_prof_file *wf_prof_file_open(const char *path, int64_t max, const char **why)
 {
     *why = "out of memory";
     wf_prof_file *f = calloc(1, sizeof *f);
@@ -312,6 +330,7 @@ wf_prof_file *wf_prof_file_open(const char *path, const char **why)
         return NULL;
     }
     f->process = getpid();
+    f->max = (off_t)max;
     f->fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     free(name);
     *why = f->fd < 0 ? strerrordesc_np(errno) : "it cannot be written";

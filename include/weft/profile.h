@@ -14,8 +14,8 @@
  * The file is valid JSON at every moment after weft_profile_begin: events are appended a batch at a time, so a program
  * that is killed loses at most the last batch of each thread (64 KiB of memory a thread). At exit the rest is written.
  *
- * Size is bounded: after max_events events further ones are counted and not kept; the trace says how many. When no
- * profile is being taken an op pays one predictable branch.
+ * Size is bounded: after max_events events, and those that would make the file larger than max_bytes, further ones are
+ * counted and not kept; the trace says how many. When no profile is being taken an op pays one predictable branch.
  */
 #ifndef WEFT_PROFILE_H
 #define WEFT_PROFILE_H
@@ -63,6 +63,8 @@ typedef struct weft_profile_args {
     const char
         *path; /* Chrome trace events; "%p" in it becomes the process number; NULL: no file */
     int64_t max_events; /* default 1000000 */
+    int64_t
+        max_bytes; /* of the file; default 50000000, or 50 for each of max_events if that is more */
     /* Receives every event instead of, or beside, the file: in batches, from the thread whose buffer is full and from
      * weft_profile_flush and _end. Never two calls at once; it must not call weft. */
     void (*event)(void *user, const weft_profile_event *e);
@@ -84,8 +86,9 @@ WEFT_API void weft_profile_range_end(void);
 
 typedef struct weft_profile_stats {
     bool active;
-    int64_t events;  /* of this profile, or the last one */
-    int64_t dropped; /* that came after max_events, found no memory, or could not be written */
+    int64_t events; /* of this profile, or the last one */
+    int64_t
+        dropped; /* that came after max_events or max_bytes, found no memory, or could not be written */
 } weft_profile_stats;
 WEFT_API void weft_profile_get_stats(weft_profile_stats *out);
 /* "op", "kernel", ...: the category of a kind in the file. Never NULL. */

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -318,6 +319,34 @@ Test(profile, cap, .init = setup, .fini = teardown)
     cr_assert_eq(weft_profile_end(), WEFT_OK);
     f = read_trace();
     cr_assert(f.said_dropped == 0 && trace_count(&f, "op", "neg") == 1);
+    trace_file_free(&f);
+}
+
+/* Nothing is written beyond the bound but the end of the file, which says what is missing. */
+Test(profile, bytes, .init = setup, .fini = teardown)
+{
+    enum { MOST = 200000, END = 1000 };
+    weft_tensor x = weft_ones(weft_shape(4), WEFT_F32);
+    weft_profile_stats s;
+    struct stat st;
+    cr_assert_eq(weft_profile_begin(.path = path, .max_bytes = MOST), WEFT_OK);
+    for (int i = 0; i < 20000; i++) {
+        weft_free(weft_neg(x));
+    }
+    cr_assert_eq(weft_profile_end(), WEFT_OK);
+    cr_assert_eq(stat(path, &st), 0);
+    cr_expect_leq((int64_t)st.st_size, MOST + END);
+    cr_expect_geq((int64_t)st.st_size, MOST - END);
+    weft_profile_get_stats(&s);
+    cr_expect_geq(s.events + s.dropped, 20000);
+    trace_file f = read_trace();
+    int kept = 0;
+    for (int i = 0; i < f.n; i++) {
+        kept += f.events[i].ph == 'X' || f.events[i].ph == 'C';
+    }
+    cr_expect_eq(kept, f.said_events);
+    cr_expect_gt(f.said_dropped, 0);
+    cr_expect_eq(f.said_dropped, s.dropped);
     trace_file_free(&f);
 }
 
