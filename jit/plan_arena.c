@@ -24,7 +24,7 @@ static int ascending(int64_t x, int64_t y)
 /* Later ones first: that is when bins are no longer to be had. */
 static int by_end(const void *a, const void *b)
 {
-    const wf_block *x = *(wf_block *const *)a, *y = *(wf_block *const *)b;
+    const wf_arena_block *x = *(wf_arena_block *const *)a, *y = *(wf_arena_block *const *)b;
     int c = ascending(y->last, x->last);
     c = c ? c : ascending(y->first, x->first);
     return c ? c : ascending(y->size, x->size);
@@ -32,28 +32,28 @@ static int by_end(const void *a, const void *b)
 
 static int by_size(const void *a, const void *b)
 {
-    const wf_block *x = *(wf_block *const *)a, *y = *(wf_block *const *)b;
+    const wf_arena_block *x = *(wf_arena_block *const *)a, *y = *(wf_arena_block *const *)b;
     int c = ascending(y->size, x->size);
     return c ? c : by_end(a, b);
 }
 
 static int by_area(const void *a, const void *b)
 {
-    const wf_block *x = *(wf_block *const *)a, *y = *(wf_block *const *)b;
+    const wf_arena_block *x = *(wf_arena_block *const *)a, *y = *(wf_arena_block *const *)b;
     int c = ascending(y->size * (y->last - y->first + 1), x->size * (x->last - x->first + 1));
     return c ? c : by_end(a, b);
 }
 
 static int by_time(const void *a, const void *b)
 {
-    const wf_block *x = *(wf_block *const *)a, *y = *(wf_block *const *)b;
+    const wf_arena_block *x = *(wf_arena_block *const *)a, *y = *(wf_arena_block *const *)b;
     int c = ascending(x->first, y->first);
     return c ? c : ascending(y->size, x->size);
 }
 
 static int by_address(const void *a, const void *b)
 {
-    const wf_block *x = *(wf_block *const *)a, *y = *(wf_block *const *)b;
+    const wf_arena_block *x = *(wf_arena_block *const *)a, *y = *(wf_arena_block *const *)b;
     return (x->at > y->at) - (x->at < y->at);
 }
 
@@ -62,11 +62,12 @@ typedef int (*block_order)(const void *, const void *);
 /* -- few blocks: gaps in an order ----------------------------------------------------------------------- */
 
 /* The lowest place for block x beside those of a list that it meets in time. */
-static int64_t lowest_gap(const wf_block *list, const wf_block *x, const wf_block **met)
+static int64_t lowest_gap(const wf_arena_block *list, const wf_arena_block *x,
+                          const wf_arena_block **met)
 {
     uint32_t n = 0;
     int64_t at = 0;
-    for (const wf_block *o = list; o; o = o->next) {
+    for (const wf_arena_block *o = list; o; o = o->next) {
         if (o->first <= x->last && x->first <= o->last) {
             met[n++] = o;
         }
@@ -80,7 +81,8 @@ static int64_t lowest_gap(const wf_block *list, const wf_block *x, const wf_bloc
 }
 
 /* Puts the block into the smallest bin it fits (they ascend), else into the arena. */
-static void place_block(wf_block *x, const wf_bins *bins, wf_block **in, const wf_block **met)
+static void place_block(wf_arena_block *x, const wf_bins *bins, wf_arena_block **in,
+                        const wf_arena_block **met)
 {
     uint32_t k = 0;
     for (; k < bins->n; k++) {
@@ -98,28 +100,29 @@ static void place_block(wf_block *x, const wf_bins *bins, wf_block **in, const w
 }
 
 /* Blocks in an order, each into the lowest gap between those it meets in time. Returns the end. */
-static int64_t place_in_order(wf_block *v, uint32_t n, const wf_bins *bins, wf_block **order,
-                              block_order compare)
+static int64_t place_in_order(wf_arena_block *v, uint32_t n, const wf_bins *bins,
+                              wf_arena_block **order, block_order compare)
 {
-    wf_block *in[MOST_BINS + 1] = {NULL};
+    wf_arena_block *in[MOST_BINS + 1] = {NULL};
     int64_t end = 0;
     for (uint32_t i = 0; i < n; i++) {
         order[i] = &v[i];
     }
     qsort(order, n, sizeof *order, compare);
     for (uint32_t i = 0; i < n; i++) {
-        wf_block *x = order[i];
-        place_block(x, bins, in, (const wf_block **)(order + n));
+        wf_arena_block *x = order[i];
+        place_block(x, bins, in, (const wf_arena_block **)(order + n));
         end = x->bin == WF_NO_BIN && x->at + x->size > end ? x->at + x->size : end;
     }
     return end;
 }
 
 /* The best of four orders; one that reaches the bound is enough. */
-static int place_by_gaps(wf_block *v, uint32_t n, const wf_bins *bins, int64_t bound, int64_t *out)
+static int place_by_gaps(wf_arena_block *v, uint32_t n, const wf_bins *bins, int64_t bound,
+                         int64_t *out)
 {
     static const block_order orders[] = {by_size, by_area, by_end, by_time};
-    wf_block **order = malloc(2 * (n + 1u) * sizeof *order);
+    wf_arena_block **order = malloc(2 * (n + 1u) * sizeof *order);
     int best = 0;
     int64_t end = INT64_MAX, last = -1;
     for (int i = 0; order && i < 4 && end > bound; i++) {
@@ -195,7 +198,7 @@ static int64_t arena_take(arena *a, int64_t size)
 }
 
 /* One block at a time in each bin, the last ones first. */
-static void fill_bins(wf_block *v, uint32_t n, const wf_bins *bins)
+static void fill_bins(wf_arena_block *v, uint32_t n, const wf_bins *bins)
 {
     uint32_t busy[MOST_BINS] = {0};
     for (uint32_t k = 0; k < bins->n; k++) {
@@ -214,7 +217,7 @@ static void fill_bins(wf_block *v, uint32_t n, const wf_bins *bins)
 }
 
 /* Blocks are numbered by their first launch; `ends` lists them by their last. */
-static int place_by_time(wf_block *v, uint32_t n, const wf_bins *bins, uint32_t launches,
+static int place_by_time(wf_arena_block *v, uint32_t n, const wf_bins *bins, uint32_t launches,
                          int64_t *end)
 {
     arena a = {0};
@@ -252,7 +255,7 @@ static int by_bin_size(const void *a, const void *b)
 }
 
 /* The most bytes that live at one launch, of blocks and bins, without the bins: no placement can take less. */
-static int lower_bound(const wf_block *v, uint32_t n, const wf_bins *bins, uint32_t launches,
+static int lower_bound(const wf_arena_block *v, uint32_t n, const wf_bins *bins, uint32_t launches,
                        int64_t *out)
 {
     int64_t most = 0, sum = 0, all = 0, *live = calloc(launches + 2u, sizeof *live);
@@ -273,7 +276,7 @@ static int lower_bound(const wf_block *v, uint32_t n, const wf_bins *bins, uint3
     return live ? 0 : WEFT_ENOMEM;
 }
 
-int wf_arena_place(wf_block *v, uint32_t n, wf_bin *bin, uint32_t nbins, uint32_t launches,
+int wf_arena_place(wf_arena_block *v, uint32_t n, wf_bin *bin, uint32_t nbins, uint32_t launches,
                    int64_t *end, int64_t *bound)
 {
     wf_bins bins = {bin, nbins};

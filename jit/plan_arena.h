@@ -12,14 +12,14 @@
 enum { WF_ARENA_ALIGN = 64 };
 #define WF_NO_BIN UINT32_MAX
 
-typedef struct wf_block {
+typedef struct wf_arena_block {
     uint32_t first, last; /* launches */
     uint32_t taken;       /* the planner's: the step that took it over in place */
     uint32_t bin;         /* id of the bin it is in; WF_NO_BIN: in the arena */
     int64_t bytes, size;  /* and with padding */
     int64_t at;
-    struct wf_block *next; /* another one in the same memory */
-} wf_block;
+    struct wf_arena_block *next; /* another one in the same memory */
+} wf_arena_block;
 
 /* Memory that exists in any case and is needed for something else from launch `until` on. */
 typedef struct wf_bin {
@@ -40,7 +40,7 @@ static inline int64_t wf_arena_padded(int64_t bytes)
 
 /* Fills in bin and at of n blocks, which come in ascending order of `first`; sorts the bins. *end: bytes of the
  * arena; *bound: what any placement needs beside the bins. 0 or WEFT_ENOMEM. */
-int wf_arena_place(wf_block *v, uint32_t n, wf_bin *bin, uint32_t nbins, uint32_t launches,
+int wf_arena_place(wf_arena_block *v, uint32_t n, wf_bin *bin, uint32_t nbins, uint32_t launches,
                    int64_t *end, int64_t *bound);
 
 #endif

@@ -274,7 +274,7 @@ static int copy_outputs(wf_planner *b, const uint8_t *done)
 
 /* A block is one or more buffers in the same memory, one after the other. */
 typedef struct blocks {
-    wf_block *v;
+    wf_arena_block *v;
     uint32_t n;
     uint32_t *of; /* of a buffer; UINT32_MAX none */
     wf_bin *bin;
@@ -299,11 +299,11 @@ static void take_block(wf_planner *b, const life *t, blocks *k, uint32_t s, cons
         }
     }
     k->of[d->buffer] = k->n;
-    k->v[k->n++] = (wf_block){.first = step->launch,
-                              .last = t[d->buffer].last,
-                              .taken = UINT32_MAX,
-                              .bytes = p->buffers[d->buffer].bytes,
-                              .size = wf_arena_padded(p->buffers[d->buffer].bytes)};
+    k->v[k->n++] = (wf_arena_block){.first = step->launch,
+                                    .last = t[d->buffer].last,
+                                    .taken = UINT32_MAX,
+                                    .bytes = p->buffers[d->buffer].bytes,
+                                    .size = wf_arena_padded(p->buffers[d->buffer].bytes)};
 }
 
 static void make_blocks(wf_planner *b, const life *t, blocks *k)
@@ -358,7 +358,7 @@ static int place_temporaries(wf_planner *b, const life *t)
     }
     for (uint32_t i = 0; i < p->nbuffers && !rc; i++) {
         if (p->buffers[i].place == WF_PLACE_NONE && k.of[i] != UINT32_MAX) {
-            const wf_block *x = &k.v[k.of[i]];
+            const wf_arena_block *x = &k.v[k.of[i]];
             p->buffers[i].place = x->bin == WF_NO_BIN ? WF_PLACE_ARENA : WF_PLACE_OUTPUT;
             p->buffers[i].index = x->bin == WF_NO_BIN ? 0 : x->bin;
             p->buffers[i].offset = x->at;

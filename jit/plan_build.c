@@ -25,13 +25,9 @@ static void need(wf_planner *b, wf_val v)
 /* Does instruction k of group g read value v as a value of its program, without memory? */
 static bool is_inside(wf_planner *b, uint32_t g, uint32_t k, wf_val v)
 {
-    if (b->s.groups[g].kind != WF_STEP_MAP) {
-        return false;
-    }
-    wf_val maker = wf_maker_of(&b->l, v);
-    return !b->l.map[v].root || wf_fill_of(&b->l, v) ||
-           (maker && b->s.group_of[maker - 1] == g &&
-            wf_reads_inside(&b->l, &b->s.groups[g].space, k, v, b->s.level[b->l.map[v].root]));
+    return b->s.groups[g].kind == WF_STEP_MAP &&
+           (!b->l.map[v].root || wf_fill_of(&b->l, v) ||
+            wf_is_made_inside(&b->s, &b->l, g, &b->s.groups[g].space, k, v));
 }
 
 /* Marks values that need memory with buffer 0; all others have WF_BUFFER_ABSENT. */

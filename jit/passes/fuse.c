@@ -89,10 +89,12 @@ static uint32_t made_by(const fuser *u, wf_val v)
     return maker && !wf_fill_of(u->l, v) ? u->s->group_of[maker - 1] : NIL;
 }
 
-/* Is it an operand that the group of number g, with that space, would have inside? */
-static bool is_inside(const fuser *u, uint32_t g, const wf_iter *space, uint32_t k, wf_val v)
+bool wf_is_made_inside(const wf_schedule *s, wf_layout *l, uint32_t g, const wf_iter *space,
+                       uint32_t k, wf_val v)
 {
-    return made_by(u, v) == g && wf_reads_inside(u->l, space, k, v, u->s->level[u->l->map[v].root]);
+    wf_val maker = wf_maker_of(l, v);
+    return maker && !wf_fill_of(l, v) && s->group_of[maker - 1] == g &&
+           wf_reads_inside(l, space, k, v, s->level[l->map[v].root]);
 }
 
 /* What k would add to group g if it had that space. 0; 1: a copy is needed; WEFT_ENOMEM. */
@@ -121,7 +123,7 @@ static int find_demand(fuser *u, uint32_t g, uint32_t k, const wf_iter *space, d
             uint32_t made = fill && u->l->uniform ? u->l->uniform[fill] : 0;
             d->scalars += 1 + 2 * made;
             d->insts += 2 * made;
-        } else if (!is_inside(u, g, space, k, src[a])) {
+        } else if (!wf_is_made_inside(u->s, u->l, g, space, k, src[a])) {
             bool per_row;
             int rc = wf_read_map(u->l, space, k, src[a], &d->in[d->nin], &per_row);
             if (rc) {
@@ -287,11 +289,12 @@ static void open_new(fuser *u, int kind, uint32_t k)
 static bool may_be_inside(const fuser *u, uint32_t g, uint32_t k, wf_val v)
 {
     if (wf_is_mappable(u->l, k) || wf_reads_rows(u->l, k, v)) {
-        return is_inside(u, g, &u->g[g].space, k, v);
+        return wf_is_made_inside(u->s, u->l, g, &u->g[g].space, k, v);
     }
     /* a row instruction reads elements; whether its axes suit the group is seen when it joins */
-    return u->s->level[u->l->map[v].root] == WF_AT_ELEM ? wf_reads_whole(u->l, k, v)
-                                                        : is_inside(u, g, &u->g[g].space, k, v);
+    return u->s->level[u->l->map[v].root] == WF_AT_ELEM
+               ? wf_reads_whole(u->l, k, v)
+               : wf_is_made_inside(u->s, u->l, g, &u->g[g].space, k, v);
 }
 
 /* The first group that k may join, and (in *within) the one that makes its latest whole operand. */

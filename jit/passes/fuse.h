@@ -55,6 +55,11 @@ int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, u
             wf_why *why);
 void wf_schedule_free(wf_schedule *s);
 
+/* Does instruction k, as a member of group g over that space, read v as a value that the group makes? Fills are
+ * nobody's. */
+bool wf_is_made_inside(const wf_schedule *s, wf_layout *l, uint32_t g, const wf_iter *space,
+                       uint32_t k, wf_val v);
+
 /* Why instruction k does not run together with the producer of its operand u; NONE if it does, or if u
  * is not made by a step. */
 wf_reason wf_edge_reason(const wf_schedule *s, const wf_layout *l, uint32_t k, wf_val u);
