@@ -268,9 +268,7 @@ weft_status(weft_set_grad)(weft_tensor t, weft_tensor g)
             m->grad = own;
             wf_meta_unlock(m);
             note_gradient(c, m, old, false);
-            if (old.slot) {
-                weft_free(old);
-            }
+            weft_free(wf_gradient_replaced(m, old));
         }
     }
     closed(c, gs, gp, 0);

@@ -256,7 +256,7 @@ static weft_tensor handle_on(wf_ctx *c, weft_tensor g)
 static bool add_in_place(engine *e, wf_meta *m, weft_tensor g, int *rc)
 {
     bool pinned;
-    wf_slot *s = e->create ? NULL : wf_pin(e->c, m->grad, &pinned, NULL);
+    wf_slot *s = e->create || wf_gradients_are_kept() ? NULL : wf_pin(e->c, m->grad, &pinned, NULL);
     bool yes = s && sole_owner(s);
     if (s && pinned) {
         wf_unpin(e->c, s);
@@ -301,7 +301,7 @@ static int leaf_accumulate(engine *e, wf_meta *m, weft_tensor g)
             m->grad = sum;
         }
         wf_meta_unlock(m);
-        weft_free(same ? old : sum);
+        weft_free(same ? wf_gradient_replaced(m, old) : sum);
         if (same) {
             return 0;
         }

@@ -4,6 +4,7 @@
  * Invariants: a meta is shared by a tensor's slots and its tape nodes; the last one out frees it, the last
  * slot out drops the gradient. A gradient made with create_graph leads through its history to the leaf's
  * node and so to this meta: without the second rule the two would hold each other for ever.
+ * A meta in a list of gradients is retained by it, its old gradient belongs to the list.
  */
 #include <sched.h>
 #include <string.h>
@@ -95,4 +96,56 @@ void wf_meta_lock(wf_meta *m)
 void wf_meta_unlock(wf_meta *m)
 {
     atomic_store_explicit(&m->lock, 0, memory_order_release);
+}
+
+/* -- gradients to be given back ---------------------------------------------------------------------- */
+
+static _Thread_local wf_gradients *kept __attribute__((tls_model("initial-exec")));
+
+void wf_gradients_keep(wf_gradients *g)
+{
+    *g = (wf_gradients){0};
+    kept = g;
+}
+
+bool wf_gradients_are_kept(void)
+{
+    return kept != NULL;
+}
+
+weft_tensor wf_gradient_replaced(wf_meta *m, weft_tensor old)
+{
+    for (size_t i = 0; kept && i < kept->n; i++) {
+        if (kept->v[i].meta == m) {
+            return old;
+        }
+    }
+    if (kept && kept->n == kept->cap) {
+        size_t cap = kept->cap ? 2 * kept->cap : 16;
+        struct wf_gradient_was *v = wf_realloc(kept->v, cap * sizeof *v);
+        kept->failed |= v == NULL;
+        kept->v = v ? v : kept->v;
+        kept->cap = v ? cap : kept->cap;
+    }
+    if (!kept || kept->n == kept->cap) {
+        return old;
+    }
+    kept->v[kept->n++] = (struct wf_gradient_was){wf_meta_retain(m), old};
+    return WEFT_NONE;
+}
+
+void wf_gradients_restore(wf_gradients *g)
+{
+    kept = NULL;
+    for (size_t i = 0; i < g->n; i++) {
+        wf_meta *m = g->v[i].meta;
+        wf_meta_lock(m);
+        bool wanted = atomic_load_explicit(&m->slots, memory_order_acquire) != 0;
+        weft_tensor other = wanted ? m->grad : g->v[i].was;
+        m->grad = wanted ? g->v[i].was : m->grad;
+        wf_meta_unlock(m);
+        weft_free(other);
+        wf_meta_release(m);
+    }
+    wf_mfree(g->v);
 }

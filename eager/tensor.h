@@ -432,6 +432,23 @@ void wf_meta_release(wf_meta *m);
 void wf_meta_lock(wf_meta *m);
 void wf_meta_unlock(wf_meta *m);
 
+/* What tensors had as gradients before this thread gave them others, while it keeps such a list: a function that is only
+ * recorded leaves them what they had. Lists do not nest. */
+typedef struct wf_gradients {
+    struct wf_gradient_was {
+        wf_meta *meta;
+        weft_tensor was;
+    } * v;
+    size_t n, cap;
+    bool failed; /* no memory: some are lost */
+} wf_gradients;
+void wf_gradients_keep(wf_gradients *g);
+bool wf_gradients_are_kept(void);
+/* m's gradient was `old` (or none) and is another now: returns what the caller frees. */
+weft_tensor wf_gradient_replaced(wf_meta *m, weft_tensor old);
+/* Ends the list and gives all their gradients back. */
+void wf_gradients_restore(wf_gradients *g);
+
 /* -- storage ---------------------------------------------------------------------------------------- */
 wf_storage *wf_storage_new(size_t nbytes); /* uninitialised; NULL: no memory */
 /* The same on a device. NULL with why filled. */

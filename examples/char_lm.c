@@ -188,10 +188,13 @@ static void export_model(transformer *l, weft_tensor text)
     const char *file_name[] = {"model.weft", "tokens.npy", "logits.npy"};
     for (int i = 0; i < 3; i++)
         snprintf(path[i], sizeof path[i], "%s/%s", export, file_name[i]);
+    char seq[32]; /* up to what there are positions for */
+    snprintf(seq, sizeof seq, "seq<=%d", (int)context);
     weft_no_grad_begin();
     weft_tensor x = weft_reshape(weft_narrow(text, 0, 0, 2 * context), weft_shape(2, context)), y;
-    weft_graph *g = weft_jit_graph(logits, l, &x, 1, .name = "char_lm",
-                                   .dims = (weft_graph_dim[]){{0, 0, "batch"}}, .n_dims = 1);
+    weft_graph *g =
+        weft_jit_graph(logits, l, &x, 1, .name = "char_lm",
+                       .dims = (weft_graph_dim[]){{0, 0, "batch"}, {0, 1, seq}}, .n_dims = 2);
     if (!g || weft_graph_save(g, path[0]) || logits(l, &x, 1, &y, 1) || weft_npy_save(path[1], x) ||
         weft_npy_save(path[2], y))
         die("--export");

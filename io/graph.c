@@ -150,6 +150,11 @@ static int bind_input(const weft_graph *g, int i, weft_tensor x, int64_t *sizes,
             *size = *size < 0 ? s.v[k] : *size;
             want = *size;
         }
+        if (symbol && want > g->fn->most[t->dims[k] - WF_SYM(0)]) {
+            return wf_fail(why, WEFT_ESHAPE,
+                           "input '%s': axis %d is %lld, but '%s' is at most %lld", g->names[i], k,
+                           (long long)want, symbol, (long long)g->fn->most[t->dims[k] - WF_SYM(0)]);
+        }
         if (s.v[k] != want && symbol) {
             return wf_fail(why, WEFT_ESHAPE,
                            "input '%s': axis %d is %lld, but '%s' is %lld by an earlier axis",

@@ -51,11 +51,19 @@ weft_status wf_graph_run(weft_graph *g, unsigned flags, const weft_tensor *in, i
 /* The plan of these flags that inputs like these run on, retained; NULL with an error recorded. */
 wf_plan *wf_graph_plan_of(weft_graph *g, unsigned flags, const weft_tensor *in, int n_in);
 
-/* f with its symbols replaced: by sizes[k] when other is NULL; else dims that differ between f and other, two
- * recordings of one function, become symbols: symbol k is what has size a[k] in f and b[k] in other. NULL with
- * why filled. */
+enum { WF_SYMBOL_NAME = 32, WF_GRAPH_DIMS = 512 };
+
+/* Symbols of a function that is recorded twice: what has sizes[k] in the one recording and others[k] in the other. */
+typedef struct wf_graph_symbols {
+    int n;
+    char name[WF_MAX_SYMBOLS][WF_SYMBOL_NAME];
+    int64_t most[WF_MAX_SYMBOLS], sizes[WF_MAX_SYMBOLS], others[WF_MAX_SYMBOLS];
+    int of[WF_GRAPH_DIMS]; /* the symbol of each extent that was named */
+} wf_graph_symbols;
+
+/* f with its symbols replaced by sizes. NULL with why filled. */
 wf_fn *wf_graph_bind(const wf_fn *f, const int64_t *sizes, wf_why *why);
-wf_fn *wf_graph_unify(const wf_fn *f, const wf_fn *other, int n, const char *const *names,
-                      const int64_t *a, const int64_t *b, wf_why *why);
+/* f with symbols where its extents differ from those of the other recording. NULL with why filled. */
+wf_fn *wf_graph_unify(const wf_fn *f, const wf_fn *other, const wf_graph_symbols *s, wf_why *why);
 
 #endif

@@ -183,18 +183,18 @@ wf_fn *wf_graph_bind(const wf_fn *f, const int64_t *sizes, wf_why *why)
     return rebuild(&m, out, why);
 }
 
-wf_fn *wf_graph_unify(const wf_fn *f, const wf_fn *other, int n, const char *const *names,
-                      const int64_t *a, const int64_t *b, wf_why *why)
+wf_fn *wf_graph_unify(const wf_fn *f, const wf_fn *other, const wf_graph_symbols *s, wf_why *why)
 {
-    mapper m = {.f = f, .other = other, .a = a, .b = b, .n = n};
+    mapper m = {.f = f, .other = other, .a = s->sizes, .b = s->others, .n = s->n};
     wf_fn *out = wf_fn_new(f->name);
-    for (int k = 0; out && k < n; k++) {
-        if (wf_fn_symbol(out, names[k], strlen(names[k])) != k) {
+    for (int k = 0; out && k < s->n; k++) {
+        if (wf_fn_symbol(out, s->name[k], strlen(s->name[k])) != k) {
             wf_fail(why, WEFT_EINVALID, "'%s' is no name for a symbol, or there are more than %d",
-                    names[k], WF_MAX_SYMBOLS);
+                    s->name[k], WF_MAX_SYMBOLS);
             wf_fn_free(out);
             return NULL;
         }
+        out->most[k] = s->most[k];
     }
     if (!out) {
         wf_fail(why, WEFT_ENOMEM, "out of memory");
@@ -236,7 +236,7 @@ static int trace_input(wf_trace *t, weft_tensor x)
 }
 
 /* x: fresh tensors, one storage each. */
-static int record(const weft_graph_args *a, const weft_tensor *x, int n_out, recording *r)
+static int record_kept(const weft_graph_args *a, const weft_tensor *x, int n_out, recording *r)
 {
     weft_tensor out[64];
     wf_trace *t = wf_trace_begin(a->name ? a->name : "f");
@@ -263,6 +263,21 @@ static int record(const weft_graph_args *a, const weft_tensor *x, int n_out, rec
     }
     r->fn = wf_trace_end(t, &r->captured, &r->n);
     return r->fn ? 0 : WEFT_ENOMEM;
+}
+
+/* The same; gradients that the function gives to tensors from outside are a recording's: they go with it. */
+static int record(const weft_graph_args *a, const weft_tensor *x, int n_out, recording *r)
+{
+    wf_gradients before;
+    wf_gradients_keep(&before);
+    int rc = record_kept(a, x, n_out, r);
+    wf_gradients_restore(&before);
+    if (!rc && before.failed) {
+        wf_api_error("jit_graph", WEFT_ENOMEM, "out of memory for gradients to be given back");
+        drop_recording(r);
+        return WEFT_ENOMEM;
+    }
+    return rc;
 }
 
 static bool good_name(const char *s)
@@ -329,84 +344,115 @@ static bool good_word(const char *s, bool symbol)
     return good;
 }
 
-/* Distinct symbols with the example's sizes and others. Returns how many, or -1. */
-static int symbols_of(const weft_graph_args *a, const char **names, int64_t *sizes, int64_t *others)
+/* "name" or "name<=size". 0, or an error recorded. */
+static int parse_symbol(const weft_graph_args *a, int d, char *name, int64_t *most)
 {
-    static const int64_t primes[] = {7,   11,  13,  17,  19,  23,  29,  31,  37,  41, 43,
-                                     47,  53,  59,  61,  67,  71,  73,  79,  83,  89, 97,
-                                     101, 103, 107, 109, 113, 127, 131, 137, 139, 149};
-    int n = 0;
+    const char *text = a->dims[d].name, *bound = strstr(text, "<=");
+    char *end = NULL;
+    const size_t n = bound ? (size_t)(bound - text) : strlen(text);
+    *most = bound ? strtoll(bound + 2, &end, 10) : INT64_MAX;
+    snprintf(name, WF_SYMBOL_NAME, "%.*s", n < WF_SYMBOL_NAME ? (int)n : 0, text);
+    if (good_word(name, true) && (!bound || (end != bound + 2 && *end == '\0' && *most > 0))) {
+        return 0;
+    }
+    wf_api_error("jit_graph", WEFT_EINVALID,
+                 "dims[%d]: '%s' is no name for an extent: 1 to 31 letters, digits and '_', "
+                 "not a digit first; \"<=\" and the largest size may follow",
+                 d, text);
+    return WEFT_EINVALID;
+}
+
+/* Puts dims[d] among the symbols. 0, or an error recorded. */
+static int add_symbol(const weft_graph_args *a, int d, wf_graph_symbols *s)
+{
+    const weft_graph_dim *x = &a->dims[d];
+    char name[WF_SYMBOL_NAME];
+    int64_t most;
+    int k = 0;
+    if (!x->name || x->input < 0 || x->input >= a->n_inputs || x->axis < 0 ||
+        x->axis >= weft_rank(a->inputs[x->input])) {
+        wf_api_error("jit_graph", WEFT_EINVALID, "dims[%d] names no axis of an input", d);
+        return WEFT_EINVALID;
+    }
+    if (parse_symbol(a, d, name, &most)) {
+        return WEFT_EINVALID;
+    }
+    const int64_t size = weft_dim(a->inputs[x->input], x->axis);
+    while (k < s->n && strcmp(s->name[k], name) != 0) {
+        k++;
+    }
+    if (k == WF_MAX_SYMBOLS) {
+        wf_api_error("jit_graph", WEFT_EINVALID, "more than %d symbols", WF_MAX_SYMBOLS);
+        return WEFT_EINVALID;
+    }
+    if (k < s->n && s->sizes[k] != size) {
+        wf_api_error("jit_graph", WEFT_ESHAPE, "'%s' is %lld on one axis and %lld on another", name,
+                     (long long)s->sizes[k], (long long)size);
+        return WEFT_ESHAPE;
+    }
+    memcpy(s->name[k], name, sizeof name);
+    s->sizes[k] = size;
+    s->most[k] = k == s->n || most < s->most[k] ? most : s->most[k];
+    s->of[d] = k;
+    s->n += k == s->n;
+    if (size > s->most[k]) {
+        wf_api_error("jit_graph", WEFT_ESHAPE, "'%s' is %lld in the example, but at most %lld",
+                     name, (long long)size, (long long)s->most[k]);
+        return WEFT_ESHAPE;
+    }
+    return 0;
+}
+
+/* Distinct symbols with the example's sizes and others, within their ranges. 0, or an error recorded. */
+static int symbols_of(const weft_graph_args *a, wf_graph_symbols *s)
+{
+    static const int64_t primes[] = {7,  13, 19, 29,  37,  43,  53,  61,
+                                     71, 79, 89, 101, 107, 113, 131, 139};
     for (int d = 0; d < a->n_dims; d++) {
-        const weft_graph_dim *x = &a->dims[d];
-        int k = 0;
-        if (!x->name || x->input < 0 || x->input >= a->n_inputs || x->axis < 0 ||
-            x->axis >= weft_rank(a->inputs[x->input])) {
-            wf_api_error("jit_graph", WEFT_EINVALID, "dims[%d] names no axis of an input", d);
-            return -1;
+        int rc = add_symbol(a, d, s);
+        if (rc) {
+            return rc;
         }
-        if (!good_word(x->name, true)) {
-            wf_api_error(
-                "jit_graph", WEFT_EINVALID,
-                "dims[%d]: '%s' is no name for an extent: 1 to 31 letters, digits and '_', "
-                "not a digit first",
-                d, x->name);
-            return -1;
-        }
-        int64_t size = weft_dim(a->inputs[x->input], x->axis);
-        while (k < n && strcmp(names[k], x->name) != 0) {
-            k++;
-        }
-        if (k == n && n == WF_MAX_SYMBOLS) {
-            wf_api_error("jit_graph", WEFT_EINVALID, "more than %d symbols", WF_MAX_SYMBOLS);
-            return -1;
-        }
-        if (k < n && sizes[k] != size) {
-            wf_api_error("jit_graph", WEFT_ESHAPE, "'%s' is %lld on one axis and %lld on another",
-                         x->name, (long long)sizes[k], (long long)size);
-            return -1;
-        }
-        names[k] = x->name;
-        sizes[k] = size;
-        n += k == n;
     }
-    for (int k = 0; k < n; k++) {
-        int p = 2 * k;
-        others[k] = primes[p] == sizes[k] ? primes[p + 1] : primes[p];
+    for (int k = 0; k < s->n; k++) {
+        int64_t taken[WF_MAX_SYMBOLS + 1] = {s->sizes[k]};
+        memcpy(taken + 1, s->others, (size_t)k * sizeof *taken);
+        s->others[k] = wf_size_below(primes[k] < s->most[k] ? primes[k] : s->most[k], taken, k + 1);
+        if (s->others[k] == 0) {
+            wf_api_error("jit_graph", WEFT_EUNSUPPORTED,
+                         "'%s' <= %lld leaves no other size to record with", s->name[k],
+                         (long long)s->most[k]);
+            return WEFT_EUNSUPPORTED;
+        }
     }
-    return n;
+    return 0;
 }
 
 /* Records again with the other sizes and makes r->fn the function with symbols. */
 static int generalise(const weft_graph_args *a, int n_out, recording *r)
 {
-    const char *names[WF_MAX_SYMBOLS];
-    int64_t sizes[WF_MAX_SYMBOLS], others[WF_MAX_SYMBOLS];
+    wf_graph_symbols s = {.n = 0};
     weft_tensor x[64];
-    int n = symbols_of(a, names, sizes, others);
-    if (n < 0) {
-        return WEFT_EINVALID;
-    }
-    for (int i = 0; i < a->n_inputs; i++) {
-        weft_shape s = weft_shape_of(a->inputs[i]);
+    int rc = symbols_of(a, &s);
+    for (int i = 0; i < a->n_inputs && !rc; i++) {
+        weft_shape shape = weft_shape_of(a->inputs[i]);
         for (int d = 0; d < a->n_dims; d++) {
-            for (int k = 0; k < n && a->dims[d].input == i; k++) {
-                if (strcmp(names[k], a->dims[d].name) == 0) {
-                    s.v[a->dims[d].axis] = others[k];
-                }
+            if (a->dims[d].input == i) {
+                shape.v[a->dims[d].axis] = s.others[s.of[d]];
             }
         }
         wf_ctx *c = wf_ctx_get();
         int before = wf_device_enter(c, wf_device_of_handle(c, a->inputs[i]));
-        x[i] = weft_zeros(s, weft_dtype_of(a->inputs[i]));
+        x[i] = weft_zeros(shape, weft_dtype_of(a->inputs[i]));
         wf_device_enter(c, before);
     }
     recording second = {0};
-    int rc = record(a, x, n_out, &second);
+    rc = rc ? rc : record(a, x, n_out, &second);
     if (rc) {
         return rc;
     }
     wf_why why = {0};
-    wf_fn *f = wf_graph_unify(r->fn, second.fn, n, names, sizes, others, &why);
+    wf_fn *f = wf_graph_unify(r->fn, second.fn, &s, &why);
     drop_recording(&second);
     if (!f) {
         return wf_raise_status(wf_ctx_get(), "jit_graph", 0, NULL, &why);
@@ -438,9 +484,11 @@ weft_graph *(weft_jit_graph)(const weft_graph_args *a)
 {
     int n_out = a && a->n_outputs ? a->n_outputs : 1;
     if (!a || !a->fn || a->n_inputs < 0 || a->n_inputs > 64 || n_out < 1 || n_out > 64 ||
-        a->n_dims < 0 || (a->n_inputs && !a->inputs) || (a->n_dims && !a->dims)) {
+        a->n_dims < 0 || a->n_dims > WF_GRAPH_DIMS || (a->n_inputs && !a->inputs) ||
+        (a->n_dims && !a->dims)) {
         wf_api_error("jit_graph", WEFT_EINVALID,
-                     "a function, up to 64 inputs and 1 to 64 outputs are wanted");
+                     "a function, up to 64 inputs, 1 to 64 outputs and up to %d dims are wanted",
+                     WF_GRAPH_DIMS);
         return NULL;
     }
     if (a->name && !good_word(a->name, false)) {
@@ -452,14 +500,12 @@ weft_graph *(weft_jit_graph)(const weft_graph_args *a)
     recording r = {0};
     weft_graph *g = NULL;
     weft_scope scope = weft_scope_begin();
-    weft_no_grad_begin();
     for (int i = 0; i < a->n_inputs; i++) {
         x[i] = weft_clone(weft_detach(a->inputs[i]));
     }
     if (record(a, x, n_out, &r) == 0 && (!a->n_dims || generalise(a, n_out, &r) == 0)) {
         g = finish(a, n_out, &r);
     }
-    weft_no_grad_end();
     drop_recording(&r);
     weft_scope_end(scope);
     return g;

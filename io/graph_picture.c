@@ -41,10 +41,10 @@ wf_val wf_picture_source(const wf_picture *p, wf_val v)
 static int plan(wf_picture *p, wf_why *why)
 {
     int64_t sizes[WF_MAX_SYMBOLS];
-    for (int k = 0; k < WF_MAX_SYMBOLS; k++) {
-        sizes[k] = 16;
-    }
     const wf_fn *f = p->g->fn;
+    for (int k = 0; k < WF_MAX_SYMBOLS; k++) {
+        sizes[k] = f->most[k] < 16 ? f->most[k] : 16;
+    }
     if (f->nsymbols) {
         p->bound = wf_graph_bind(f, sizes, why);
         f = p->bound;

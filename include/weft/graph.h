@@ -29,11 +29,15 @@ typedef struct weft_graph weft_graph;
 /* An extent that may differ from run to run: axis (from 0) of an input. Axes of the same name are equal. */
 typedef struct weft_graph_dim {
     int input, axis;
-    const char *name; /* letters, digits and '_', not a digit first; at most 31 */
+    /* Letters, digits and '_', not a digit first; at most 31. "seq<=64": no run may have more; the function is
+     * recorded with sizes up to that, so what it takes of other tensors by this size (positions) need have no more. */
+    const char *name;
 } weft_graph_dim;
 
 typedef struct weft_graph_args {
-    weft_jit_fn fn; /* reads no values and writes to no tensor from outside */
+    /* Reads no values and writes to no tensor from outside; it may compute gradients (the caller's grad mode holds) and return
+     * them. What it gives tensors from outside as gradients is taken back behind it. */
+    weft_jit_fn fn;
     void *self;
     const weft_tensor *inputs; /* examples: element types and extents count, values do not */
     int n_inputs;

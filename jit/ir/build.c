@@ -62,12 +62,7 @@ int wf_build_begin(wf_build *b, const wf_fn *like, int classes)
         b->f->cap = b->f->ins ? like->n : 0;
         b->f->caporigin = b->f->origin ? like->n : 0;
     }
-    for (uint32_t k = 0; k < like->nsymbols; k++) {
-        if (wf_fn_symbol(b->f, like->symbols[k], strlen(like->symbols[k])) != (int)k) {
-            return WEFT_ENOMEM;
-        }
-    }
-    return 0;
+    return wf_fn_copy_symbols(b->f, like);
 }
 
 wf_fn *wf_build_end(wf_build *b)

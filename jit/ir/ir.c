@@ -379,7 +379,19 @@ int wf_fn_symbol(wf_fn *f, const char *name, size_t len)
     f->symbols = p;
     memcpy(p[f->nsymbols], name, len);
     p[f->nsymbols][len] = '\0';
+    f->most[f->nsymbols] = INT64_MAX;
     return (int)f->nsymbols++;
+}
+
+int wf_fn_copy_symbols(wf_fn *f, const wf_fn *from)
+{
+    for (uint32_t k = 0; k < from->nsymbols; k++) {
+        if (wf_fn_symbol(f, from->symbols[k], strlen(from->symbols[k])) != (int)k) {
+            return WEFT_ENOMEM;
+        }
+        f->most[k] = from->most[k];
+    }
+    return 0;
 }
 
 int wf_fn_output(wf_fn *f, wf_val v)
@@ -413,11 +425,43 @@ void wf_type_bind(wf_type *t, const int64_t *value)
     }
 }
 
-/* Two bindings; no extent of the one is an extent of the other. */
-static const int64_t bindings[2][WF_MAX_SYMBOLS] = {
-    {11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71},
-    {73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151},
-};
+int64_t wf_size_below(int64_t most, const int64_t *taken, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (taken[i] == most) { /* a smaller one, which may be taken in turn */
+            most--;
+            i = -1;
+        }
+    }
+    return most > 0 ? most : 0;
+}
+
+/* Two bindings within the symbols' ranges; no extent of the one is an extent of the other. */
+typedef struct bindings {
+    int64_t v[2][WF_MAX_SYMBOLS];
+} bindings;
+
+static int bind_symbols(const wf_fn *f, bindings *b, wf_why *why)
+{
+    static const int64_t sizes[2][WF_MAX_SYMBOLS] = {
+        {11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71},
+        {73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151},
+    };
+    int64_t taken[2 * WF_MAX_SYMBOLS];
+    int n = 0;
+    for (uint32_t k = 0; k < f->nsymbols; k++) {
+        for (int i = 0; i < 2; i++) {
+            int64_t most = sizes[i][k] < f->most[k] ? sizes[i][k] : f->most[k];
+            taken[n] = b->v[i][k] = wf_size_below(most, taken, n);
+            if (taken[n++] == 0) {
+                return wf_fail(why, WEFT_EUNSUPPORTED,
+                               "%s <= %lld leaves too few sizes to tell the symbols apart",
+                               f->symbols[k], (long long)f->most[k]);
+            }
+        }
+    }
+    return 0;
+}
 
 /* Inference with the symbols bound. */
 static int infer_bound(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_type *src,
@@ -445,13 +489,13 @@ static int infer_bound(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, 
 }
 
 /* An extent that is x under one binding and y under the other. */
-static int64_t unbind(uint32_t nsymbols, int64_t x, int64_t y)
+static int64_t unbind(const bindings *b, uint32_t nsymbols, int64_t x, int64_t y)
 {
     if (x == y) {
         return x;
     }
     for (uint32_t k = 0; k < nsymbols; k++) {
-        if (x == bindings[0][k] && y == bindings[1][k]) {
+        if (x == b->v[0][k] && y == b->v[1][k]) {
             return WF_SYM(k);
         }
     }
@@ -470,11 +514,13 @@ int wf_fn_infer(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const w
     if (f->nsymbols == 0) {
         rc = wf_infer(op, attr, nsrc, t, dst, why);
     } else {
-        rc = infer_bound(f, op, attr, nsrc, t, bindings[0], dst, why);
-        rc = rc ? rc : infer_bound(f, op, attr, nsrc, t, bindings[1], other, why);
+        bindings b;
+        rc = bind_symbols(f, &b, why);
+        rc = rc ? rc : infer_bound(f, op, attr, nsrc, t, b.v[0], dst, why);
+        rc = rc ? rc : infer_bound(f, op, attr, nsrc, t, b.v[1], other, why);
         for (int r = 0; r < wf_rows[op].ndst && !rc; r++) {
             for (int i = 0; i < dst[r].rank && !rc; i++) {
-                dst[r].dims[i] = unbind(f->nsymbols, dst[r].dims[i], other[r].dims[i]);
+                dst[r].dims[i] = unbind(&b, f->nsymbols, dst[r].dims[i], other[r].dims[i]);
                 if (dst[r].dims[i] < 0) {
                     rc = wf_fail(why, WEFT_EUNSUPPORTED,
                                  "axis %d of the result of %s is neither constant nor one symbol",
@@ -554,7 +600,7 @@ bool wf_fn_equal(const wf_fn *a, const wf_fn *b)
         return false;
     }
     for (uint32_t i = 0; i < a->nsymbols; i++) {
-        if (strcmp(a->symbols[i], b->symbols[i]) != 0) {
+        if (strcmp(a->symbols[i], b->symbols[i]) != 0 || a->most[i] != b->most[i]) {
             return false;
         }
     }

@@ -62,6 +62,8 @@ typedef struct wf_fn {
     uint32_t nlocs, caplocs;
     char (*symbols)[32];
     uint32_t nsymbols;
+    int64_t most
+        [WF_MAX_SYMBOLS]; /* of symbol k: the largest size it stands for; INT64_MAX where nothing was said */
     wf_val *inputs; /* INPUT instructions in argument order */
     uint32_t ninputs, capinputs;
     uint64_t *slots;    /* bit patterns the scalar slots had when recorded: wf_slot_f64 reads one */
@@ -89,6 +91,10 @@ wf_val wf_fn_scalar(wf_fn *f, int kind, uint64_t bits);
 wf_val wf_fn_const(wf_fn *f, int kind, uint64_t bits);
 /* The number of a symbol, made on demand; -1: no memory, a bad name or more than WF_MAX_SYMBOLS. */
 int wf_fn_symbol(wf_fn *f, const char *name, size_t len);
+/* Declares the symbols of another function, with their ranges, in a new one. 0 or WEFT_ENOMEM. */
+int wf_fn_copy_symbols(wf_fn *f, const wf_fn *from);
+/* The largest number up to most that is not among the n taken; 0: none. */
+int64_t wf_size_below(int64_t most, const int64_t *taken, int n);
 /* Appends op: checks operands and attributes, infers result types, copies attributes. dst receives
  * the row's results. Returns 0 or a status with why filled. */
 int wf_fn_append(wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_val *src, wf_val *dst,

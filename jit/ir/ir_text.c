@@ -147,6 +147,9 @@ int wf_fn_print_noted(const wf_fn *f, FILE *out, wf_note_fn note, void *user)
     fprintf(out, "fn %s", f->name);
     for (uint32_t k = 0; k < f->nsymbols; k++) {
         fprintf(out, "%s%s", k ? ", " : " symbols(", f->symbols[k]);
+        if (f->most[k] < INT64_MAX) {
+            fprintf(out, "<=%" PRId64, f->most[k]);
+        }
     }
     fputs(f->nsymbols ? ") {\n" : " {\n", out);
     for (uint32_t k = 0; k < f->n; k++) {
@@ -604,6 +607,9 @@ static bool parse_fn(parser *s)
                 return fail(s, "a new symbol");
             }
             s->p += n;
+            if (accept(s, "<=") && (!parse_int(s, &s->f->most[before]) || s->f->most[before] < 1)) {
+                return fail(s, "a size");
+            }
         } while (accept(s, ","));
         if (!expect(s, ")")) {
             return false;
@@ -654,10 +660,8 @@ int wf_fn_verify(const wf_fn *f, wf_why *why)
 {
     wf_fn *g = wf_fn_new(f->name);
     int rc = g ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory");
-    for (uint32_t k = 0; k < f->nsymbols && !rc; k++) {
-        rc = wf_fn_symbol(g, f->symbols[k], strlen(f->symbols[k])) == (int)k
-                 ? 0
-                 : wf_fail(why, WEFT_EINVALID, "symbol %u is repeated", k);
+    if (!rc && wf_fn_copy_symbols(g, f)) {
+        rc = wf_fail(why, WEFT_EINVALID, "a symbol is repeated");
     }
     for (uint32_t k = 0; k < f->n && !rc; k++) {
         const wf_ins *i = &f->ins[k];

@@ -219,6 +219,121 @@ Test(graph, refuses_what_it_cannot_say)
     cr_assert_eq(weft_item_f64(weft_max(x, .axes = weft_axes(0, 1))), 2.0);
 }
 
+/* -- symbols with a range ------------------------------------------------------------------------------ */
+
+/* Positions are the first of 20. */
+static weft_status positions(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                             int n_out)
+{
+    (void)n_in, (void)n_out;
+    const model *m = self;
+    weft_tensor at = weft_narrow(m->w, 0, 0, weft_dim(in[0], 1));
+    out[0] = weft_softmax(weft_add(in[0], at), -1);
+    return weft_error_status(out[0]);
+}
+
+Test(graph, symbols_within_a_range)
+{
+    static const weft_graph_dim dims[] = {{0, 0, "batch"}, {0, 1, "seq<=20"}},
+                                free_dims[] = {{0, 0, "batch"}, {0, 1, "seq"}},
+                                small[] = {{0, 1, "seq<=4"}},
+                                one[] = {{0, 0, "n<=2"}, {0, 1, "m<=5"}},
+                                words[] = {{0, 1, "seq<="},
+                                           {0, 1, "seq<=0"},
+                                           {0, 1, "seq<=9x"},
+                                           {0, 1, "<=9"}};
+    static const int64_t sizes[][2] = {{2, 5}, {1, 1}, {3, 20}, {64, 19}, {0, 7}, {20, 20}};
+    model m = {weft_randn(weft_shape(20, 3), WEFT_F32), WEFT_NONE};
+    weft_tensor x = weft_randn(weft_shape(2, 5, 3), WEFT_F32), want, got;
+    weft_graph *g = weft_jit_graph(positions, &m, &x, 1, .dims = dims, .n_dims = 2);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    char path[] = "/tmp/weft_graph_......";
+    memset(strchr(path, '.'), 'X', 6);
+    close(mkstemp(path));
+    cr_assert_eq(weft_graph_save(g, path), WEFT_OK, "%s", weft_last_error());
+    weft_graph_free(g);
+    g = weft_graph_load(path);
+    unlink(path);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        x = weft_randn(weft_shape(sizes[i][0], sizes[i][1], 3), WEFT_F32);
+        cr_assert_eq(positions(&m, &x, 1, &want, 1), WEFT_OK);
+        cr_assert_eq(weft_graph_run(g, &x, 1, &got, 1), WEFT_OK, "%s", weft_last_error());
+        check_bits("positions", want, got);
+    }
+    x = weft_zeros(weft_shape(2, 21, 3), WEFT_F32);
+    cr_assert_eq(weft_graph_run(g, &x, 1, &got, 1), WEFT_ESHAPE);
+    cr_assert(strstr(weft_last_error(), "'seq' is at most 20"), "%s", weft_last_error());
+    weft_graph_free(g);
+    x = weft_zeros(weft_shape(2, 5, 3), WEFT_F32);
+    cr_assert_null(
+        weft_jit_graph(positions, &m, &x, 1, .dims = free_dims, .n_dims = 2)); /* 21 is as good */
+    cr_assert_null(weft_jit_graph(positions, &m, &x, 1, .dims = small, .n_dims = 1));
+    cr_assert(strstr(weft_last_error(), "5 in the example"), "%s", weft_last_error());
+    for (int i = 0; i < 4; i++) {
+        cr_assert_null(weft_jit_graph(negates, NULL, &x, 1, .dims = &words[i], .n_dims = 1));
+        cr_assert(strstr(weft_last_error(), "dims[0]"), "%s", weft_last_error());
+    }
+    g = weft_jit_graph(negates, NULL, &x, 1, .dims = one, .n_dims = 2);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    weft_graph_free(g);
+}
+
+/* -- gradients inside --------------------------------------------------------------------------------- */
+
+/* A step of gradient descent: the loss and new weights. */
+static weft_status descend(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    const model *m = self;
+    weft_set_grad(m->w, WEFT_NONE);
+    weft_tensor loss = weft_mean(weft_square(weft_linear(in[0], m->w, m->b)));
+    weft_status bad = weft_backward(loss);
+    out[0] = weft_detach(loss);
+    out[1] =
+        bad ? WEFT_NONE : weft_sub(weft_detach(m->w), weft_mul(weft_grad(m->w), weft_f(0.125)));
+    return bad ? bad : weft_error_status(out[1]);
+}
+
+/* What a call of weft_grad_of gives. */
+static weft_status slope(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_tensor x = weft_clone(in[0]);
+    weft_status bad = weft_requires_grad_(x, true);
+    weft_tensor y = weft_sum(weft_exp(x));
+    return bad ? bad
+               : weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = &x, .n_inputs = 1,
+                              .grads = out);
+}
+
+Test(graph, gradients)
+{
+    static const weft_graph_dim dims[] = {{0, 0, "batch"}};
+    model m = make_model();
+    weft_tensor x = weft_randn(weft_shape(4, 3), WEFT_F32), want[2], got[2];
+    weft_tensor before = weft_ones(weft_shape(5, 3), WEFT_F32);
+    cr_assert_eq(weft_requires_grad_(m.w, true), WEFT_OK);
+    cr_assert_eq(weft_set_grad(m.w, before), WEFT_OK);
+    weft_graph *g = weft_jit_graph(descend, &m, &x, 1, .n_outputs = 2);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    check_bits("the gradient is what it was", before, weft_grad(m.w));
+    cr_assert_eq(weft_graph_run(g, &x, 1, got, 2), WEFT_OK, "%s", weft_last_error());
+    check_bits("a run gives none", before, weft_grad(m.w));
+    cr_assert_eq(descend(&m, &x, 1, want, 2), WEFT_OK);
+    check_bits("loss", want[0], got[0]);
+    check_bits("weights", want[1], got[1]);
+    weft_graph_free(g);
+    cr_assert_eq(weft_set_grad(m.w, WEFT_NONE), WEFT_OK);
+    g = weft_jit_graph(slope, NULL, &x, 1, .dims = dims, .n_dims = 1);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    cr_assert(!weft_has_grad(m.w));
+    x = weft_randn(weft_shape(9, 3), WEFT_F32);
+    cr_assert_eq(weft_graph_run(g, &x, 1, got, 1), WEFT_OK, "%s", weft_last_error());
+    check_bits("slope", weft_exp(x), got[0]);
+    weft_graph_free(g);
+}
+
 /* A graph file with this text in the metadata. */
 static weft_graph *decode(const char *version, const char *text, const char *inputs,
                           const char *weights, const char *outputs)
