@@ -5,7 +5,32 @@
 #include "eager/device.h"
 #include "eager/env.h"
 #include "jit/device_rows.h"
+#include "jit/diskcache.h"
 #include "jit/gpu/gpu.h"
+
+/* -- plans of libraries, beside the kernels on disk */
+
+static void *get_kept(const void *identity, size_t n, size_t *size)
+{
+    wf_blob b = {0};
+    bool found = wf_disk_get(identity, n, &b);
+    *size = found ? b.size : 0;
+    return found ? b.data : NULL;
+}
+
+static void put_kept(const void *identity, size_t n, const void *object, size_t size)
+{
+    wf_disk_put(identity, n, &(wf_blob){.data = (void *)(uintptr_t)object, .size = size});
+}
+
+static int open_gpu(int ordinal, wf_why *why)
+{
+    static const wf_cuda_store store = {get_kept, put_kept};
+    if (!wf_cuda_get_store()) {
+        wf_cuda_set_store(&store);
+    }
+    return wf_cuda_open(ordinal, why);
+}
 
 static void *alloc(int ordinal, size_t nbytes, void **address, wf_why *why)
 {
@@ -61,7 +86,7 @@ static const wf_device_graphs graphs = {.wanted = graphs_wanted,
                                         .unsettled = wf_gpu_unsettled};
 
 const wf_device_ops wf_device_gpu = {.name = "cuda",
-                                     .open = wf_cuda_open,
+                                     .open = open_gpu,
                                      .alloc = alloc,
                                      .free = free_block,
                                      .use = use,

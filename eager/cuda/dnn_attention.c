@@ -2,7 +2,7 @@
  * eager/cuda/dnn_attention.c -- which attention goes to cuDNN, its plans, a run of one.
  *
  * A plan is a graph (dnn_sdpa.c) and the engine that the library named for it. Engines are compiled when they are planned
- * (half a second, once per shape), and their code lives as long as the plan; captured graphs may hold it, so plans stay until
+ * (half a second, once per shape; the plan is then kept on disk with its code, from where it comes in milliseconds), and their code lives as long as the plan; captured graphs may hold it, so plans stay until
  * the device is closed. After MOST_PLANS shapes the built-in kernel takes all further ones: which way a shape goes never
  * changes, so that equal calls give equal bits.
  */
@@ -10,8 +10,11 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "eager/alloc.h"
 #include "eager/cuda/dnn_impl.h"
 #include "weft/core.h"
 
@@ -99,6 +102,8 @@ bool wf_cuda_sdpa_takes(int ordinal, const wf_cuda_sdpa *a)
 
 typedef struct request {
     wf_cuda_dnn *b;
+    const wf_cuda_info *info;
+    const key *key;
     const wf_cuda_sdpa *a;
 } request;
 
@@ -116,14 +121,59 @@ static key key_of(const wf_cuda_sdpa *a)
     return k;
 }
 
+/* What a kept plan depends on; the number is that of how engines are chosen. */
+typedef struct identity {
+    char text[256];
+    key key;
+} identity;
+
+static void identify(identity *id, const request *q)
+{
+    const wf_cuda_info *i = q->info;
+    memset(id, 0, sizeof *id);
+    snprintf(id->text, sizeof id->text, "cuDNN attention 1, %zu, %s, %d processors, driver %d, %s",
+             wf_cuda_dnn_version(), i->arch, i->processors, i->driver, i->name);
+    id->key = *q->key;
+}
+
+/* Of an earlier process. */
+static bool restore(plan *p, const request *q, const identity *id)
+{
+    const wf_cuda_store *s = wf_cuda_get_store();
+    size_t n = 0;
+    void *text = s ? s->get(id, sizeof *id, &n) : NULL;
+    if (text) {
+        p->plan = wf_dnn_restore(&p->graph, q->b->lib, NULL, text, n, MOST_WORKSPACE, &p->inside);
+        free(text);
+    }
+    return p->plan != NULL;
+}
+
+/* Of the library, which takes its time; for later processes, too. */
+static void choose(plan *p, const request *q, const identity *id)
+{
+    const wf_cuda_store *s = wf_cuda_get_store();
+    size_t n = 0;
+    wf_cuda_sdpa_graph(&p->graph, q->a);
+    if (p->graph.status == DNN_OK) {
+        p->plan = wf_dnn_choose(&p->graph, q->b->lib, NULL, MOST_WORKSPACE, &p->inside);
+    }
+    char *text = p->plan && s ? wf_dnn_save(p->graph.calls, p->plan, &n) : NULL;
+    if (text) {
+        s->put(id, sizeof *id, text, n);
+        wf_mfree(text);
+    }
+}
+
 static bool make(wf_cuda_plan *base, const void *arg)
 {
     const request *q = arg;
     plan *p = (plan *)base;
+    identity id;
+    identify(&id, q);
     p->graph.calls = wf_cuda_dnn_graphs();
-    wf_cuda_sdpa_graph(&p->graph, q->a);
-    if (p->graph.status == DNN_OK) {
-        p->plan = wf_dnn_choose(&p->graph, q->b->lib, NULL, MOST_WORKSPACE, &p->inside);
+    if (!restore(p, q, &id)) {
+        choose(p, q, &id);
     }
     if (!p->plan) {
         wf_dnn_graph_drop(&p->graph);
@@ -180,7 +230,7 @@ int wf_cuda_sdpa_run(int ordinal, const wf_cuda_sdpa *a, wf_why *why)
     const wf_cuda_ask ask = {.what = a->backward ? "cuDNN attention gradient" : "cuDNN attention",
                              .remedy = "WEFT_CUDNN=none uses the built-in kernels",
                              .key = &k,
-                             .arg = &(request){b, a},
+                             .arg = &(request){b, &d->info, &k, a},
                              .make = make,
                              .call = call,
                              .refuses = wf_cuda_dnn_unsupported};

@@ -5,7 +5,11 @@
  */
 #include "eager/cuda/dnn_graph.h"
 
+#include "eager/alloc.h"
+
 #pragma GCC diagnostic error "-Wmissing-prototypes"
+
+enum { MOST_TEXT = 64 << 20 };
 
 static void check(wf_dnn_graph *g, int status)
 {
@@ -188,23 +192,65 @@ static bool is_deterministic(wf_dnn_graph *g, dnn_handle config)
     return true;
 }
 
-/* The plan of a configuration; NULL: the library has none, or it asks for too much. */
-static dnn_handle plan_of(wf_dnn_graph *g, dnn_handle config, dnn_handle lib, dnn_handle device,
-                          size_t most, size_t *workspace)
+static dnn_handle begin_plan(wf_dnn_graph *g, dnn_handle lib, dnn_handle device)
 {
-    int64_t size = 0, n = 0;
     dnn_handle plan = wf_dnn_make(g, DNN_PLAN);
     if (lib) {
         wf_dnn_set(g, plan, DNN_A_PLAN_HANDLE, DNN_V_HANDLE, 1, &lib);
     }
     set_descriptor(g, plan, DNN_A_PLAN_DEVICE, device);
-    set_descriptor(g, plan, DNN_A_PLAN_CONFIG, config);
+    return plan;
+}
+
+/* NULL: the library has none, or it asks for too much. */
+static dnn_handle end_plan(wf_dnn_graph *g, dnn_handle plan, size_t most, size_t *workspace)
+{
+    int64_t size = 0, n = 0;
     wf_dnn_finalize(g, plan);
     if (g->status == DNN_OK) {
         check(g, g->calls->get(plan, DNN_A_PLAN_WORKSPACE, DNN_V_I64, 1, &n, &size));
     }
     *workspace = (size_t)size;
     return g->status == DNN_OK && size >= 0 && (size_t)size <= most ? plan : NULL;
+}
+
+/* The plan of a configuration; NULL as above. */
+static dnn_handle plan_of(wf_dnn_graph *g, dnn_handle config, dnn_handle lib, dnn_handle device,
+                          size_t most, size_t *workspace)
+{
+    dnn_handle plan = begin_plan(g, lib, device);
+    set_descriptor(g, plan, DNN_A_PLAN_CONFIG, config);
+    return end_plan(g, plan, most, workspace);
+}
+
+char *wf_dnn_save(const dnn_graph_calls *calls, dnn_handle plan, size_t *n)
+{
+    int64_t size = 0, got = 0;
+    if (calls->get(plan, DNN_A_PLAN_JSON, DNN_V_CHAR, 0, &size, NULL) != DNN_OK || size <= 0 ||
+        size > MOST_TEXT) {
+        return NULL;
+    }
+    char *text = wf_malloc((size_t)size);
+    bool there = text && calls->get(plan, DNN_A_PLAN_JSON, DNN_V_CHAR, size, &got, text) == DNN_OK;
+    if (!there || got <= 0 || got > size) {
+        wf_mfree(text);
+        return NULL;
+    }
+    *n = (size_t)got;
+    return text;
+}
+
+dnn_handle wf_dnn_restore(wf_dnn_graph *g, dnn_handle lib, dnn_handle device, const void *text,
+                          size_t n, size_t most, size_t *workspace)
+{
+    dnn_handle plan = begin_plan(g, lib, device);
+    wf_dnn_set(g, plan, DNN_A_PLAN_JSON, DNN_V_CHAR, (int64_t)n, text);
+    plan = end_plan(g, plan, most, workspace);
+    if (!plan) { /* as if it had not been tried */
+        wf_dnn_graph_drop(g);
+        g->status = DNN_OK;
+    }
+    return plan;
 }
 
 /* The configurations that one kind of heuristics names, best first. */

@@ -52,6 +52,11 @@ void wf_dnn_reshape(wf_dnn_graph *g, dnn_handle x, dnn_handle y);
  * there is none. */
 dnn_handle wf_dnn_choose(wf_dnn_graph *g, dnn_handle lib, dnn_handle device, size_t most,
                          size_t *workspace);
+/* The plan as text, its code included, malloced by wf_malloc; NULL: the release cannot. */
+char *wf_dnn_save(const dnn_graph_calls *calls, dnn_handle plan, size_t *n);
+/* The plan of such a text, of the same release on the same kind of device; g holds nothing else. NULL: it is none. */
+dnn_handle wf_dnn_restore(wf_dnn_graph *g, dnn_handle lib, dnn_handle device, const void *text,
+                          size_t n, size_t most, size_t *workspace);
 /* A descriptor that belongs to the graph, not finalized. NULL: see status. */
 dnn_handle wf_dnn_make(wf_dnn_graph *g, int kind);
 void wf_dnn_set(wf_dnn_graph *g, dnn_handle d, int attribute, int kind, int64_t n,

@@ -11,6 +11,18 @@
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
+static const wf_cuda_store *_Atomic store;
+
+void wf_cuda_set_store(const wf_cuda_store *s)
+{
+    atomic_store(&store, s);
+}
+
+const wf_cuda_store *wf_cuda_get_store(void)
+{
+    return atomic_load(&store);
+}
+
 int wf_cuda_not_here(wf_why *why)
 {
     if (why) {

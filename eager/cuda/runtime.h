@@ -172,6 +172,16 @@ int wf_cuda_error_word(int ordinal, wf_op op, const char *site, int64_t bound,
 /* The op that asked for words without a site last, on this thread, stands there. */
 void wf_cuda_sited(const char *site);
 
+/* -- what is kept for later processes ---------------------------------------------------------------- */
+
+/* Where libraries' plans that took long to make are kept, found by bytes; set by the layer above, which has a cache on disk. */
+typedef struct wf_cuda_store {
+    void *(*get)(const void *identity, size_t n, size_t *size); /* malloced; NULL: there is none */
+    void (*put)(const void *identity, size_t n, const void *object, size_t size);
+} wf_cuda_store;
+void wf_cuda_set_store(const wf_cuda_store *s);
+const wf_cuda_store *wf_cuda_get_store(void); /* NULL: nothing is kept */
+
 /* -- counters --------------------------------------------------------------------------------------- */
 
 typedef struct wf_cuda_counters {

@@ -10,9 +10,11 @@
 
 #include <math.h>
 
+#include "eager/alloc.h"
 #include "eager/cuda/dnn.h"
 #include "eager/cuda/dnn_attention.h"
 #include "eager/cuda/library.h"
+#include "jit/diskcache.h"
 #include "tests/support/support.h"
 #include "weft/weft.h"
 
@@ -266,6 +268,102 @@ Test(cuda_attention, every_call_of_the_library_failing)
     cr_assert_eq(count_of("fake_cudnn_descriptors"), alive, "a call leaves nothing");
 }
 
+/* -- plans of earlier processes --------------------------------------------------------------------------- */
+
+/* As another process would find it: nothing planned. */
+static void forget_plans(void)
+{
+    cr_assert_eq(weft_synchronize(WEFT_CUDA(0)), WEFT_OK);
+    wf_cuda_dnn_close(wf_cuda_peek(0));
+}
+
+static const problem small = {1, 2, 5, 6, 16, 8, WEFT_BF16, PLAIN, true, false, 0};
+
+Test(cuda_attention, plans_are_kept_on_disk)
+{
+    char folder[] = "/tmp/weft_plans_......", command[80];
+    memset(strchr(folder, '.'), 'X', 6);
+    cr_assert(mkdtemp(folder));
+    setenv("WEFT_CACHE_DIR", folder, 1);
+    setenv("WEFT_CACHE_SIZE", "100000000", 1);
+    with_dnn("91900");
+    check(&small);
+    const long asked = count_of("fake_cudnn_asked");
+    cr_assert_geq(asked, 2, "forward and backward");
+    static outcome first;
+    first = got;
+    forget_plans();
+    check(&small);
+    cr_assert_eq(count_of("fake_cudnn_asked"), asked, "both were there");
+    cr_assert_eq(memcmp(&first, &got, sizeof got), 0);
+    problem other = small;
+    other.s = 7;
+    check(&other);
+    cr_assert_eq(count_of("fake_cudnn_asked"), asked + 2, "another shape is another plan");
+    int64_t files, bytes;
+    wf_disk_survey(true, &files, &bytes);
+    forget_plans();
+    check(&small);
+    cr_assert_eq(count_of("fake_cudnn_asked"), asked + 4, "nothing is kept any more");
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    cr_assert_eq(system(command), 0);
+}
+
+static struct {
+    char identity[2048], text[200];
+    size_t nidentity, ntext;
+    int puts, gets;
+    bool damaged;
+} shelf;
+
+static void *get_from_shelf(const void *identity, size_t n, size_t *size)
+{
+    bool is = n == shelf.nidentity && memcmp(identity, shelf.identity, n) == 0;
+    char *text = is ? malloc(shelf.ntext) : NULL;
+    if (text) {
+        memcpy(text, shelf.text, shelf.ntext);
+        text[2] ^= shelf.damaged;
+        *size = shelf.ntext;
+    }
+    shelf.gets += is;
+    return text;
+}
+
+/* The first. */
+static void put_on_shelf(const void *identity, size_t n, const void *object, size_t size)
+{
+    if (shelf.puts++ == 0) {
+        cr_assert(n <= sizeof shelf.identity && size <= sizeof shelf.text);
+        memcpy(shelf.identity, identity, shelf.nidentity = n);
+        memcpy(shelf.text, object, shelf.ntext = size);
+    }
+}
+
+/* What the library does not take back is planned anew; the identity names release and device. */
+Test(cuda_attention, a_kept_plan_that_the_library_refuses)
+{
+    static const wf_cuda_store store = {get_from_shelf, put_on_shelf};
+    wf_cuda_set_store(&store);
+    with_dnn("91900");
+    check(&small);
+    cr_assert(shelf.puts == 2 && shelf.gets == 0);
+    cr_assert_str_eq(shelf.identity, "cuDNN attention 1, 91900, sm_90, 4 processors, driver 13000, "
+                                     "Fake GPU 0");
+    const long asked = count_of("fake_cudnn_asked"), alive = count_of("fake_cudnn_descriptors");
+    forget_plans();
+    check(&small);
+    cr_assert(shelf.puts == 3 && shelf.gets == 1, "%d, %d", shelf.puts, shelf.gets);
+    cr_assert_eq(count_of("fake_cudnn_asked"), asked + 1);
+    cr_assert_lt(count_of("fake_cudnn_descriptors"), alive, "a plan from text is one descriptor");
+    shelf.damaged = true;
+    forget_plans();
+    check(&small);
+    cr_assert(shelf.puts == 5 && shelf.gets == 2, "%d, %d", shelf.puts, shelf.gets);
+    cr_assert_eq(count_of("fake_cudnn_asked"), asked + 3);
+    cr_assert_eq(count_of("fake_cudnn_descriptors"), alive, "the refused text left nothing");
+    cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
+}
+
 /* -- the real library ---------------------------------------------------------------------------------------- */
 
 /* What the library would read of a GPU; 9.19 and 9.28 ask for these. */
@@ -310,12 +408,19 @@ static void plan_for_h200(const dnn_graph_calls *calls, bool backward, bool caus
     cr_assert_eq(g.status, DNN_OK);
     size_t workspace = 0;
     dnn_handle plan = wf_dnn_choose(&g, NULL, device, (size_t)1 << 30, &workspace);
-    static char text[1 << 18];
-    int64_t n = 0;
+    size_t n = 0, wanted = 0;
     name[0] = 0;
-    if (plan && calls->get(plan, 405, DNN_V_CHAR, sizeof text, &n, text) == DNN_OK) {
-        const char *at = strstr(text, "kernelName\":\"");
-        snprintf(name, 64, "%.60s", at ? at + 13 : "?");
+    char *text = plan ? wf_dnn_save(calls, plan, &n) : NULL;
+    if (text) {
+        const char *at = memmem(text, n, "kernelName\":\"", 13);
+        snprintf(name, 64, "%.*s", at && at + 60 < text + n ? 47 : 1, at ? at + 13 : "?");
+        wf_dnn_graph again = {.calls = calls}; /* by its text, without the graph */
+        cr_assert(wf_dnn_restore(&again, NULL, device, text, n, (size_t)1 << 30, &wanted));
+        cr_assert_eq(wanted, workspace);
+        wf_dnn_graph_drop(&again);
+        cr_assert_null(wf_dnn_restore(&again, NULL, device, text, n / 2, (size_t)1 << 30, &wanted));
+        cr_assert(again.n == 0 && again.status == DNN_OK);
+        wf_mfree(text);
     }
     wf_dnn_graph_drop(&g);
     wf_dnn_graph_drop(&about);
