@@ -87,6 +87,11 @@ const wf_env_values *wf_env(void)
     return &values;
 }
 
+bool wf_env_debug(wf_debug rung)
+{
+    return wf_env()->WEFT_DEBUG >= (int64_t)rung;
+}
+
 bool wf_env_stress(const char *mode, int64_t *arg)
 {
     size_t len = strlen(mode);

@@ -27,6 +27,18 @@ typedef struct wf_env_values {
 
 const wf_env_values *wf_env(void);
 
+/* Rungs of WEFT_DEBUG: each says what those below it say, too. */
+typedef enum wf_debug {
+    WF_DEBUG_COMPILE = 1, /* a line a kernel that is made */
+    WF_DEBUG_LAUNCH,      /* a line a launch */
+    WF_DEBUG_FUSION,      /* plans as they are built: steps, edges, reasons */
+    WF_DEBUG_SOURCE,      /* kernels as text: LLVM, CUDA */
+    WF_DEBUG_IR,          /* recorded functions, and after each pass that changed them */
+    WF_DEBUG_ASM,         /* kernels as assembly */
+    WF_DEBUG_PASSES       /* a line a pass, as WEFT_STATS=pass */
+} wf_debug;
+bool wf_env_debug(wf_debug rung);
+
 /* Whether `mode` is among the comma-separated modes of WEFT_STRESS. *arg receives N of "mode:N", or
  * 0 if there is none; arg may be NULL. */
 bool wf_env_stress(const char *mode, int64_t *arg);

@@ -32,20 +32,33 @@ static void name_kernel(wf_jitk *k, wf_kernel *kernel, const uint64_t hash[2])
     memcpy(kernel->name, k->name, sizeof kernel->name);
 }
 
+/* WEFT_DEBUG: the text, and what the compiler makes of it. */
+static void show(const wf_target *target, const wf_text *text)
+{
+    wf_text assembly = {0};
+    wf_why why = {0};
+    if (wf_env_debug(WF_DEBUG_SOURCE))
+        fprintf(stderr, "%s", text->s);
+    if (wf_env_debug(WF_DEBUG_ASM) && wf_backend_cpu.assemble(target, text, &assembly, &why) == 0)
+        fprintf(stderr, "%s", assembly.s);
+    wf_text_free(&assembly);
+}
+
 static int object_of(wf_jitk *k, const wf_target *target, const wf_kernel *kernel,
                      const wf_text *identity, wf_blob *object, wf_why *why)
 {
     wf_text text = {0};
-    if (wf_disk_get(identity->s, identity->n, object)) {
-        k->from_disk = true;
+    k->from_disk = wf_disk_get(identity->s, identity->n, object);
+    if (k->from_disk && !wf_env_debug(WF_DEBUG_SOURCE))
         return 0;
-    }
     int status = wf_backend_cpu.render(kernel, target, &text, why);
-    if (status == 0 && wf_env()->WEFT_DEBUG >= 4)
-        fprintf(stderr, "%s", text.s);
     if (status == 0)
+        show(target, &text);
+    if (status == 0 && !k->from_disk)
         status = wf_backend_cpu.compile(target, &text, object, why);
     wf_text_free(&text);
+    if (k->from_disk)
+        return 0;
     if (status == 0)
         wf_disk_put(identity->s, identity->n, object);
     return status;
@@ -132,7 +145,7 @@ void wf_jitk_build(wf_jitk *k)
     if (wf_prof_is_on())
         note_build(k, start, exe != NULL);
     atomic_store_explicit(&k->exe, exe, memory_order_release);
-    if (wf_env()->WEFT_DEBUG >= 1)
+    if (wf_env_debug(WF_DEBUG_COMPILE))
         fprintf(stderr, "weft: kernel %s %s in %.2f ms%s%s\n", k->name[0] ? k->name : "?",
                 exe ? k->from_disk ? "loaded" : "compiled" : "stays on tier 0",
                 (double)k->build_ns * 1e-6, exe ? "" : ": ", k->reason);

@@ -248,6 +248,7 @@ static wf_plan *try_build(const wf_fn *f, const wf_plan_opts *opts, uint32_t mos
         }
         return NULL;
     }
+    b.p->tells = wf_env_debug(WF_DEBUG_LAUNCH);
     atomic_store_explicit(&b.p->refs, 1, memory_order_relaxed);
     atomic_store_explicit(&b.p->best[0], INT64_MAX, memory_order_relaxed);
     atomic_store_explicit(&b.p->best[1], INT64_MAX, memory_order_relaxed);
@@ -332,6 +333,11 @@ wf_plan *wf_plan_build(const wf_fn *recorded, const wf_plan_opts *opts, wf_why *
         o.flags |= WF_PLAN_SYNC | (open ? WF_PLAN_ROWS : 0);
     }
     wf_plan *p = build_plan(recorded, &o, why);
+    if (p && wf_env_debug(WF_DEBUG_FUSION)) {
+        fprintf(stderr, "weft: plan of %s: %u instructions, %d steps, %d fused\n", recorded->name,
+                recorded->n, p->info.steps, p->info.groups);
+        wf_plan_explain(p, stderr);
+    }
     if (start) {
         char detail[96];
         snprintf(detail, sizeof detail, "%u instructions, %d steps, %d fused", recorded->n,

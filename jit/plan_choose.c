@@ -12,6 +12,7 @@
  */
 #include <time.h>
 
+#include "eager/env.h"
 #include "eager/profile.h"
 #include "jit/plan_int.h"
 
@@ -48,8 +49,15 @@ static void decide(wf_plan *p)
     int64_t plain = atomic_load_explicit(&p->best[0], memory_order_relaxed);
     int64_t rows = atomic_load_explicit(&p->best[1], memory_order_relaxed);
     int undecided = WF_CHOICE_TRIAL;
-    atomic_compare_exchange_strong(&p->choice, &undecided,
-                                   rows < plain / 100 * CLEARLY ? WF_CHOICE_ROWS : WF_CHOICE_PLAIN);
+    const int faster = rows < plain / 100 * CLEARLY ? WF_CHOICE_ROWS : WF_CHOICE_PLAIN;
+    if (atomic_compare_exchange_strong(&p->choice, &undecided, faster) &&
+        wf_env_debug(WF_DEBUG_FUSION)) {
+        fprintf(stderr, "weft: plan of %s: rows %s, %.1f us against %.1f us\n", p->fn->name,
+                faster == WF_CHOICE_ROWS ? "are opened" : "stay closed",
+                1e-3 * (double)(faster == WF_CHOICE_ROWS ? rows : plain),
+                1e-3 * (double)(faster == WF_CHOICE_ROWS ? plain : rows));
+        wf_plan_explain(p, stderr);
+    }
 }
 
 /* The other plan, built by the thread whose run is the third. */

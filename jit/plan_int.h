@@ -107,6 +107,7 @@ struct wf_plan {
     _Atomic int32_t refs;
     wf_plan *_Atomic rows; /* the same function with rows opened, or NULL; plan_choose.c */
     _Atomic int choice, runs, turn;
+    bool tells;              /* launches are printed: WEFT_DEBUG */
     unsigned flags;          /* it was built with */
     int32_t *writes;         /* likewise */
     _Atomic int64_t best[2]; /* ns */
@@ -170,6 +171,9 @@ const char *wf_plan_site(const wf_plan *p, const wf_fn *recording, uint32_t k);
 /* The event of a launch, which is n steps, for the profile being taken. */
 void wf_plan_note(const wf_plan *p, const wf_fn *recording, const wf_plan_step *s, uint32_t n,
                   int64_t start, int64_t end);
+/* The same as a line on stderr. */
+void wf_plan_tell(const wf_plan *p, const wf_fn *recording, const wf_plan_step *s, uint32_t n,
+                  int64_t ns, bool queued);
 /* What a launch is called: its kernel, or its row. */
 const char *wf_plan_launch_name(const wf_plan *p, const wf_plan_step *s);
 /* Steps that may run side by side become one launch. */

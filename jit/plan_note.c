@@ -49,40 +49,63 @@ static void put(line *l, const char *before, const char *what)
     }
 }
 
-/* "rows, native: sub exp div; at a.c:3 a.c:4" */
-void wf_plan_note(const wf_plan *p, const wf_fn *recording, const wf_plan_step *s, uint32_t n,
-                  int64_t start, int64_t end)
+/* What is said of a launch, which is n steps. */
+typedef struct note {
+    line text; /* "rows, native: sub exp div; also at a.c:4" */
+    const char *site[4];
+    int64_t bytes;
+} note;
+
+static void compose(note *l, const wf_plan *p, const wf_fn *recording, const wf_plan_step *s,
+                    uint32_t n)
 {
-    enum { SITES = 4 };
-    const char *site[SITES] = {NULL};
+    enum { SITES = sizeof l->site / sizeof *l->site };
     int nsite = 0;
-    int64_t bytes = 0;
-    line l = {.n = 0};
+    *l = (note){.bytes = 0};
     for (uint32_t i = 0; i < n; i++) {
-        wf_plan_traffic(p, &s[i], p->words, &bytes, &bytes);
+        wf_plan_traffic(p, &s[i], p->words, &l->bytes, &l->bytes);
     }
-    put(&l, "",
+    put(&l->text, "",
         s->axes                  ? "rows"
         : s->kind == WF_STEP_MAP ? "map"
         : s->kind == WF_STEP_OP  ? "op"
                                  : "copy");
-    put(&l, "", s->kind != WF_STEP_MAP ? ":" : is_native(p, s) ? ", native:" : ", tier 0:");
+    put(&l->text, "", s->kind != WF_STEP_MAP ? ":" : is_native(p, s) ? ", native:" : ", tier 0:");
     const bool product = n > 1 && s[1].after;
     if (n > 1 && !product) {
         char many[32];
         snprintf(many, sizeof many, " %u times", n);
-        put(&l, many, "");
+        put(&l->text, many, "");
     }
     const uint32_t names = s->nmember + (product ? s[1].nmember : 0);
     for (uint32_t m = 0; m < names; m++) {
         uint32_t k = p->members[m < s->nmember ? s->member + m : s[1].member + m - s->nmember];
-        put(&l, " ", wf_rows[p->fn->ins[k].op].name);
-        nsite = wf_site_add(site, nsite, SITES, wf_plan_site(p, recording, k));
+        put(&l->text, " ", wf_rows[p->fn->ins[k].op].name);
+        nsite = wf_site_add(l->site, nsite, SITES, wf_plan_site(p, recording, k));
     }
     for (int i = 1; i < nsite; i++) {
-        put(&l, i == 1 ? "; also at " : " ", site[i]);
+        put(&l->text, i == 1 ? "; also at " : " ", l->site[i]);
     }
-    wf_prof_end(start,
-                &(wf_prof_span){WEFT_PROFILE_KERNEL, .name = wf_plan_launch_name(p, s),
-                                .detail = l.text, .site = site[0], .bytes = bytes, .end = end});
+}
+
+void wf_plan_note(const wf_plan *p, const wf_fn *recording, const wf_plan_step *s, uint32_t n,
+                  int64_t start, int64_t end)
+{
+    note l;
+    compose(&l, p, recording, s, n);
+    wf_prof_end(start, &(wf_prof_span){WEFT_PROFILE_KERNEL, .name = wf_plan_launch_name(p, s),
+                                       .detail = l.text.text, .site = l.site[0], .bytes = l.bytes,
+                                       .end = end});
+}
+
+void wf_plan_tell(const wf_plan *p, const wf_fn *recording, const wf_plan_step *s, uint32_t n,
+                  int64_t ns, bool queued)
+{
+    note l;
+    compose(&l, p, recording, s, n);
+    const double rate = !queued && ns > 0 ? (double)l.bytes / (double)ns : 0;
+    fprintf(stderr, "weft: launch %s %.2f us%s, %.1f KB, %.1f GB/s%s%s; %s\n",
+            wf_plan_launch_name(p, s), (double)ns * 1e-3, queued ? " to queue" : "",
+            (double)l.bytes * 1e-3, rate, l.site[0] ? " at " : "", l.site[0] ? l.site[0] : "",
+            l.text.text);
 }

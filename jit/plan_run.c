@@ -428,13 +428,16 @@ static int run_timed(run *r, const wf_plan_step *s, uint32_t n)
             wf_jitk_count(r->p->programs[s->program].kernel, end - start);
         }
     }
+    if (r->p->tells) {
+        wf_plan_tell(r->p, r->a->fn, s, n, end - start, r->device != 0);
+    }
     return rc;
 }
 
 static int run_steps(run *r)
 {
     const wf_plan *p = r->p;
-    bool timed = r->a->step_ns || wf_prof_is_on();
+    bool timed = r->a->step_ns || wf_prof_is_on() || p->tells;
     for (uint32_t s = 0, n; s < p->nsteps; s += n) {
         for (n = 1; s + n < p->nsteps && p->steps[s + n].launch == p->steps[s].launch;) {
             n++;

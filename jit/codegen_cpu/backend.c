@@ -110,6 +110,22 @@ static int compile(const wf_target *target, const wf_text *text, wf_blob *out, w
     return 0;
 }
 
+static int assemble(const wf_target *target, const wf_text *text, wf_text *out, wf_why *why)
+{
+    char message[200] = "";
+    void *assembly;
+    size_t size;
+    const int status = available(why);
+    if (status != 0)
+        return status;
+    if (llvm->assemble(target->arch, text->s, text->n, &assembly, &size, message, sizeof message) !=
+        0)
+        return wf_fail(why, WEFT_EUNSUPPORTED, "LLVM: %s", message);
+    wf_text_put(out, assembly, size);
+    free(assembly);
+    return out->failed ? wf_fail(why, WEFT_ENOMEM, "no memory for a kernel's assembly") : 0;
+}
+
 static int load(const wf_blob *binary, const char *name, wf_exe **out, wf_why *why)
 {
     char message[200] = "";
@@ -166,6 +182,7 @@ const wf_backend wf_backend_cpu = {
     .identify = identify,
     .render = wf_llvm_render,
     .compile = compile,
+    .assemble = assemble,
     .load = load,
     .launch = launch,
     .unload = unload,

@@ -143,12 +143,12 @@ static void return_machine(LLVMTargetMachineRef machine, const char *arch)
         LLVMDisposeTargetMachine(machine);
 }
 
-static int emit(LLVMTargetMachineRef machine, LLVMModuleRef module, void **object, size_t *size,
-                char *err, size_t errn)
+static int emit(LLVMTargetMachineRef machine, LLVMModuleRef module, LLVMCodeGenFileType kind,
+                void **object, size_t *size, char *err, size_t errn)
 {
     char *message = NULL;
     LLVMMemoryBufferRef code = NULL;
-    if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, LLVMObjectFile, &message, &code))
+    if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, kind, &message, &code))
         return refused(message, err, errn);
     *size = LLVMGetBufferSize(code);
     *object = malloc(*size);
@@ -160,8 +160,8 @@ static int emit(LLVMTargetMachineRef machine, LLVMModuleRef module, void **objec
     return *object ? 0 : -1;
 }
 
-static int compile(const char *arch, const char *text, size_t n, void **object, size_t *size,
-                   char *err, size_t errn)
+static int translate(const char *arch, const char *text, size_t n, LLVMCodeGenFileType kind,
+                     void **object, size_t *size, char *err, size_t errn)
 {
     pthread_once(&once, initialise);
     if (!target)
@@ -181,12 +181,24 @@ static int compile(const char *arch, const char *text, size_t n, void **object, 
         LLVMSetModuleDataLayout(module, layout);
         LLVMDisposeTargetData(layout);
         LLVMSetTarget(module, triple);
-        status = emit(machine, module, object, size, err, errn);
+        status = emit(machine, module, kind, object, size, err, errn);
         LLVMDisposeModule(module);
     }
     LLVMContextDispose(context);
     return_machine(machine, arch);
     return status;
+}
+
+static int compile(const char *arch, const char *text, size_t n, void **object, size_t *size,
+                   char *err, size_t errn)
+{
+    return translate(arch, text, n, LLVMObjectFile, object, size, err, errn);
+}
+
+static int assemble(const char *arch, const char *text, size_t n, void **assembly, size_t *size,
+                    char *err, size_t errn)
+{
+    return translate(arch, text, n, LLVMAssemblyFile, assembly, size, err, errn);
 }
 
 /* Where an object is loaded. The C API cannot remove a dylib from its session: cleared ones are used again. */
@@ -307,7 +319,7 @@ static int describe(const char *arch, char *out, size_t n)
     return wrote > 0 && (size_t)wrote < n ? 0 : -1;
 }
 
-static const wf_llvm_api api = {WF_LLVM_ABI, describe, compile, load, unload};
+static const wf_llvm_api api = {WF_LLVM_ABI, describe, compile, assemble, load, unload};
 
 __attribute__((visibility("default"))) const wf_llvm_api *wf_llvm_open(void)
 {

@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-enum { WF_LLVM_ABI = 3 };
+enum { WF_LLVM_ABI = 4 };
 
 typedef struct wf_llvm_api {
     unsigned abi;
@@ -18,6 +18,9 @@ typedef struct wf_llvm_api {
     /* Object code of a module given as text, malloced. arch: "host" or a CPU name. 0 or -1. */
     int (*compile)(const char *arch, const char *text, size_t n, void **object, size_t *size,
                    char *err, size_t errn);
+    /* The same as assembly, n bytes, malloced. */
+    int (*assemble)(const char *arch, const char *text, size_t n, void **assembly, size_t *size,
+                    char *err, size_t errn);
     /* Makes an object's function callable. 0 or -1. */
     int (*load)(const void *object, size_t size, const char *name, void **handle, void **function,
                 char *err, size_t errn);

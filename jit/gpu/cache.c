@@ -190,7 +190,7 @@ static void make(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_gpu_recipe *
     bool from_disk = false;
     int status = info ? recipe->render(recipe->arg, e, &text, &why)
                       : wf_fail(&why, WEFT_EUNSUPPORTED, "there is no device %d", v->ordinal);
-    if (status == 0 && wf_env()->WEFT_DEBUG >= 4)
+    if (status == 0 && wf_env_debug(WF_DEBUG_SOURCE))
         fprintf(stderr, "%s", text.s);
     if (status == 0)
         status = image_of(&text, &(wf_target){.arch = info->arch, .contract = e->contract}, &image,
@@ -203,7 +203,7 @@ static void make(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_gpu_recipe *
         status = load(v, e, &image, recipe->functions, &why);
     }
     const int64_t took = now_ns() - start;
-    if (wf_env()->WEFT_DEBUG >= 1)
+    if (wf_env_debug(WF_DEBUG_COMPILE))
         fprintf(stderr, "weft: kernel %s %s in %.2f ms%s%s\n", e->kernel.name,
                 status      ? "failed"
                 : from_disk ? "loaded"

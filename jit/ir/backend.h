@@ -157,6 +157,8 @@ typedef struct wf_backend {
     int (*identify)(const wf_target *target, wf_text *out, wf_why *why);
     int (*render)(const wf_kernel *k, const wf_target *target, wf_text *out, wf_why *why);
     int (*compile)(const wf_target *target, const wf_text *text, wf_blob *out, wf_why *why);
+    /* What compile makes of it, to be read. NULL where a back end cannot. */
+    int (*assemble)(const wf_target *target, const wf_text *text, wf_text *out, wf_why *why);
     /* NULL where this build cannot: no device. */
     int (*load)(const wf_blob *binary, const char *name, wf_exe **out, wf_why *why);
     int (*launch)(const wf_exe *e, const wf_launch *l);

@@ -82,6 +82,15 @@ static void dump(const wf_pass_opts *o, const wf_fn *f, unsigned number, int ste
     }
 }
 
+/* WEFT_DEBUG: the function on stderr. */
+static void show(const wf_fn *f, const char *when)
+{
+    if (wf_env_debug(WF_DEBUG_IR)) {
+        fprintf(stderr, "weft: %s %s\n", f->name, when);
+        wf_fn_print(f, stderr);
+    }
+}
+
 /* -- one pass ----------------------------------------------------------------------------------------------- */
 
 static uint64_t now_ns(void)
@@ -156,7 +165,7 @@ static int run_pass(int id, wf_pass *p, const wf_fn *in, wf_fn **out, wf_why *wh
         s->before = in->n;
         s->after = now->n;
     }
-    if (listed(wf_env()->WEFT_STATS, "pass")) {
+    if (listed(wf_env()->WEFT_STATS, "pass") || wf_env_debug(WF_DEBUG_PASSES)) {
         fprintf(stderr, "weft: pass %-6s %-16s %6u -> %6u instructions, %u rewrites, %.3f ms\n",
                 wf_passes[id].name, in->name, in->n, now->n, p->rewrites, (double)ns * 1e-6);
     }
@@ -243,6 +252,7 @@ int wf_pass_all(const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why
     if (dumps) {
         dump(o, in, number, 0, "recorded");
     }
+    show(in, "as recorded");
     const wf_fn *f = in;
     int rc = 0;
     for (int k = 0; k < n && !rc; k++) {
@@ -252,6 +262,9 @@ int wf_pass_all(const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why
             wf_fn_free((wf_fn *)(uintptr_t)f);
         }
         f = next || rc ? next : f;
+        if (!rc && next) {
+            show(f, wf_passes[order[k]].name);
+        }
         if (!rc && dumps) {
             dump(o, f, number, k + 1, wf_passes[order[k]].name);
         }

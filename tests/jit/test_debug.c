@@ -1,0 +1,82 @@
+/*
+ * tests/jit/test_debug.c -- the rungs of WEFT_DEBUG: each says its own and what those below it say, and nothing of those above.
+ */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "jit/ir/backend.h"
+#include "tests/jit/corner_support.h"
+
+FN(chain)
+{
+    out[0] = weft_softmax(weft_gelu(weft_add(weft_mul(in[0], in[0]), weft_f(1))), -1);
+    return weft_error_status(out[0]);
+}
+
+/* What a program says on stderr under WEFT_DEBUG=level. The environment is read once, so every level has a process. */
+static char *said_under(int level)
+{
+    FILE *f = tmpfile();
+    cr_assert_not_null(f);
+    const pid_t child = fork();
+    if (child == 0) {
+        char value[8];
+        snprintf(value, sizeof value, "%d", level);
+        setenv("WEFT_DEBUG", value, 1);
+        setenv("WEFT_JIT", "2", 1);
+        dup2(fileno(f), STDERR_FILENO);
+        weft_jit *j = weft_jit_trace(chain, NULL, .name = "chain");
+        const weft_tensor x = weft_ones(weft_shape(20, 30), WEFT_F32);
+        weft_tensor y;
+        int rc = 0;
+        for (int i = 0; i < 3; i++) {
+            rc = rc ? rc : (int)weft_jit_call(j, &x, 1, &y, 1);
+        }
+        weft_jit_free(j);
+        _exit(rc);
+    }
+    int status = -1;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    const long n = fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
+    cr_assert_geq(n, 0);
+    rewind(f);
+    char *text = calloc(1, (size_t)n + 1);
+    cr_assert(text && fread(text, 1, (size_t)n, f) == (size_t)n);
+    fclose(f);
+    return text;
+}
+
+Test(debug, every_rung_says_its_own)
+{
+    static const char *const says[] = {"",
+                                       "weft: kernel m_mul_add_gelu__",
+                                       "weft: launch m_mul_add_gelu__",
+                                       "weft: plan of chain: ",
+                                       "define void @m_mul_add_gelu__",
+                                       "weft: chain as recorded\nfn chain {\n",
+                                       "\t.globl\tm_mul_add_gelu__",
+                                       "weft: pass fold "};
+    enum { RUNGS = sizeof says / sizeof *says };
+    char *text[RUNGS];
+    for (int level = 0; level < RUNGS; level++) {
+        text[level] = said_under(level);
+    }
+    wf_why why;
+    const bool native = wf_backend_cpu.available(&why) == 0;
+    cr_assert_str_eq(text[0], "");
+    for (int level = 1; level < RUNGS; level++) {
+        for (int rung = 1; rung < RUNGS; rung++) {
+            const bool of_kernels = rung <= 2 || rung == 4 || rung == 6;
+            if (native || !of_kernels) {
+                cr_expect_eq(strstr(text[level], says[rung]) != NULL, rung <= level,
+                             "WEFT_DEBUG=%d, \"%s\"", level, says[rung]);
+            }
+        }
+    }
+    cr_expect(strstr(text[2], " GB/s at ") && strstr(text[2], "test_debug.c:"), "%s", text[2]);
+    cr_expect(strstr(text[3], "edge %5 gelu -> %6 softmax: UNMEASURED"), "%s", text[3]);
+    for (int level = 0; level < RUNGS; level++) {
+        free(text[level]);
+    }
+}
