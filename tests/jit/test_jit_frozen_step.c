@@ -3,6 +3,8 @@
  * other numbers at each call. Two equal models, one trained by the function called, one by its replays: losses, parameters,
  * gradients and the optimiser's state agree in every bit.
  */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -356,4 +358,70 @@ Test(frozen_step, no_memory)
     weft_jit_free(j);
     model_close(&k);
     cr_assert_eq(weft_tape_nodes(), 0);
+}
+
+/* -- threads ----------------------------------------------------------------------------------------------------- */
+
+typedef struct watch {
+    const model *of;
+    atomic_bool *stop;
+    int seen;
+} watch;
+
+/* Takes handles on gradients while replays replace them; their elements are not its own to read. */
+static void *watch_gradients(void *arg)
+{
+    watch *w = arg;
+    while (!atomic_load(w->stop)) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor p = w->of->fc1.weight;
+        weft_tensor g = weft_has_grad(p) ? weft_grad(p) : WEFT_NONE;
+        w->seen += g.slot && weft_numel(g) == weft_numel(p);
+        weft_scope_end(sc);
+    }
+    return NULL;
+}
+
+/* A model of its own, trained by replays. */
+static void *train_alone(void *arg)
+{
+    model a, b;
+    (void)arg;
+    model_open(&a, ZERO_FIRST | CLIP, false);
+    model_open(&b, ZERO_FIRST | CLIP, false);
+    weft_jit *j = weft_jit_trace(train, &b, .frozen = true, .verify_every = 4);
+    for (int i = 0; i < 12; i++) {
+        both(j, &a, &b, i);
+    }
+    cr_assert_gt(stats_of(j).frozen, 4, "%s", reasons(j));
+    weft_jit_free(j);
+    model_close(&a);
+    model_close(&b);
+    return NULL;
+}
+
+Test(frozen_step, threads)
+{
+    model a, b;
+    atomic_bool stop = false;
+    pthread_t thread[3];
+    model_open(&a, ZERO_FIRST, false);
+    model_open(&b, ZERO_FIRST, false);
+    watch w = {&b, &stop, 0};
+    cr_assert_eq(pthread_create(&thread[0], NULL, watch_gradients, &w), 0);
+    cr_assert_eq(pthread_create(&thread[1], NULL, train_alone, NULL), 0);
+    cr_assert_eq(pthread_create(&thread[2], NULL, train_alone, NULL), 0);
+    weft_jit *j = weft_jit_trace(train, &b, .frozen = true, .verify_every = -1);
+    for (int i = 0; i < 30; i++) {
+        both(j, &a, &b, i);
+    }
+    cr_assert_eq(stats_of(j).frozen, 28, "%s", reasons(j));
+    pthread_join(thread[1], NULL);
+    pthread_join(thread[2], NULL);
+    atomic_store(&stop, true);
+    pthread_join(thread[0], NULL);
+    weft_jit_free(j);
+    model_close(&a);
+    model_close(&b);
+    cr_assert_eq(weft_leak_report(NULL), 0);
 }
