@@ -2,13 +2,17 @@
  * tests/jit/test_jit_frozen_step.c -- frozen training steps: gradients that come and go, optimisers whose rate and step are
  * other numbers at each call. Two equal models, one trained by the function called, one by its replays: losses, parameters,
  * gradients and the optimiser's state agree in every bit.
+ *
+ * ctest: threads
  */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
 
+#include "tests/gpu/equal.h"
 #include "tests/jit/corner_support.h"
+#include "tests/support/device_double.h"
 #include "weft/io.h"
 
 enum { ROWS = 6, IN = 5, OUT = 3, UNUSED = 4 };
@@ -358,6 +362,45 @@ Test(frozen_step, no_memory)
     weft_jit_free(j);
     model_close(&k);
     cr_assert_eq(weft_tape_nodes(), 0);
+}
+
+/* -- devices ----------------------------------------------------------------------------------------------------- */
+
+/* The step is known without asking the device; its numbers are this call's. */
+Test(frozen_step, on_a_device)
+{
+    model a, b;
+    device_double_install();
+    model_open(&a, ZERO_FIRST | CLIP, false);
+    model_open(&b, ZERO_FIRST | CLIP, false);
+    weft_optim_free(b.optim);
+    OK(weft_module_to(b.m, WEFT_CUDA(0)));
+    b.optim = weft_adamw_new(b.m, 0.05, .weight_decay = 0.1, .decay_min_rank = 2);
+    weft_jit *j = weft_jit_trace(train, &b, .frozen = true, .verify_every = -1);
+    for (int i = 0; i < 9; i++) {
+        weft_scope sc = weft_scope_begin();
+        weft_generator g = {(uint64_t)i, 0};
+        weft_tensor in[2] = {weft_randn(weft_shape(ROWS, IN), .generator = &g),
+                             weft_randn(weft_shape(ROWS, OUT), .generator = &g)};
+        weft_tensor there[2] = {weft_to(in[0], WEFT_CUDA(0)), weft_to(in[1], WEFT_CUDA(0))}, x, y;
+        OK(weft_optim_set_lr(a.optim, 0.01 * (i + 1)));
+        OK(weft_optim_set_lr(b.optim, 0.01 * (i + 1)));
+        OK(train(&a, in, 2, &x, 1));
+        OK(weft_jit_call(j, there, 2, &y, 1));
+        check_equal("loss", x, y);
+        for (int k = 0; k < weft_module_count(a.m); k++) {
+            weft_tensor p = weft_module_at(a.m, k).tensor, q = weft_module_at(b.m, k).tensor;
+            check_equal("parameter", p, q);
+            cr_assert_eq(weft_has_grad(p), weft_has_grad(q));
+            if (weft_has_grad(p))
+                check_equal("gradient", weft_grad(p), weft_grad(q));
+        }
+        weft_scope_end(sc);
+    }
+    cr_assert_eq(stats_of(j).frozen, 7, "%s", reasons(j));
+    weft_jit_free(j);
+    model_close(&a);
+    model_close(&b);
 }
 
 /* -- threads ----------------------------------------------------------------------------------------------------- */
