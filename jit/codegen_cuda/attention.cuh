@@ -146,6 +146,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
     __shared__ C0 left[16][68];
     __shared__ C0 right[16][68];
     __shared__ C0 part[64][68];
+    __shared__ long long at[6]; /* not in registers: all of them are in use */
     const long long rows = WORD(19), cols = WORD(20), down = (rows + 63) / 64;
     const C0 scale = (C0)wf_f64(a.w[24]), never = -(C0)WF_HUGE;
     const int x = threadIdx.x % 16, y = threadIdx.x / 16, causal = (int)WORD(23) & 1, turned = (int)WORD(23) >> 1;
@@ -158,9 +159,14 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
             WF_EACH(i, j)
             one[c][i][j] = two[c][i][j] = 0;
         for (long long b = 0; b < WORD(27); b++) {
-            long long at[6] = {0, 0, 0, 0, 0, 0};
-            wf_places(&a, 29, (int)WORD(26), b, at);
-            wf_places(&a, 29 + 7 * (int)WORD(26), (int)WORD(28), item, at);
+            __syncthreads(); /* everybody is through with the last places */
+            if (threadIdx.x == 0) {
+                for (int d = 0; d < 6; d++)
+                    at[d] = 0;
+                wf_places(&a, 29, (int)WORD(26), b, at);
+                wf_places(&a, 29 + 7 * (int)WORD(26), (int)WORD(28), item, at);
+            }
+            __syncthreads();
             for (long long c0 = begin; c0 < end; c0 += 64) {
                 C0 p[4][4], ds[4][4];
 #pragma unroll
