@@ -124,13 +124,52 @@ static int unless_ignored(const rows *c, int target, int value)
     return where(c, used, value, scalar(c, WF_SCALAR_ZERO));
 }
 
-/* x at the target: straight from memory, or the sum of it and of zeros that change no bits. */
+enum { PICKED = 12 }; /* instructions that are run again for one element of a row */
+
+/* Can one element of v be made from elements in memory, by as few instructions as are left? */
+static bool is_pickable(const wf_program *p, int v, int *left)
+{
+    if (p->level[v] != WF_LEVEL_ELEM) {
+        return true;
+    }
+    if (p->def[v] < 0) {
+        return p->def[v] >= -WF_PROGRAM_INPUTS && p->draw[-1 - p->def[v]].op == WF_OP_INVALID;
+    }
+    const wf_inst *i = &p->inst[p->def[v]];
+    bool can = (i->kind == WF_INST_MAP || i->kind == WF_INST_VJP || i->kind == WF_INST_CAST) &&
+               --*left >= 0;
+    for (int a = 0; a < i->nsrc && can; a++) {
+        can = i->src[a] < 0 || is_pickable(p, i->src[a], left);
+    }
+    return can;
+}
+
+/* Element `index` of v, which can be: the same instructions on picked operands. */
+static int pick(wf_program *p, int v, int index)
+{
+    if (p->level[v] != WF_LEVEL_ELEM) {
+        return v;
+    }
+    if (p->def[v] < 0) {
+        return wf_program_pick(p, v, index);
+    }
+    const wf_inst i = p->inst[p->def[v]];
+    int src[5];
+    for (int a = 0; a < i.nsrc; a++) {
+        src[a] = i.src[a] < 0 ? -1 : pick(p, i.src[a], index);
+    }
+    return i.kind == WF_INST_MAP   ? wf_program_map(p, (wf_op)i.op, i.compute, i.nsrc, src)
+           : i.kind == WF_INST_VJP ? wf_program_vjp(p, (wf_op)i.op, i.which, i.compute, i.nsrc, src)
+                                   : wf_program_cast(p, src[0], p->type[v]);
+}
+
+/* x at the target: made for that one from memory, or the sum of it and of zeros that change no bits. */
 static int at_target(const rows *c, int raw, int x, int target)
 {
     wf_program *p = c->w->prog;
-    if (raw >= 0 && p->def[raw] < 0 && p->def[raw] >= -WF_PROGRAM_INPUTS &&
-        p->level[raw] == WF_LEVEL_ELEM && p->draw[-1 - p->def[raw]].op == WF_OP_INVALID) {
-        return wf_program_cast(p, wf_program_pick(p, raw, target), c->compute);
+    int left = PICKED;
+    if (raw >= 0 && is_pickable(p, raw, &left)) {
+        return wf_program_cast(p, pick(p, raw, target), c->compute);
     }
     int hit = equal(c, WF_OP_EQUAL, wf_program_iota(p, WEFT_I64), target);
     return total(c, where(c, hit, x, scalar(c, WF_SCALAR_MINUS_ZERO)));

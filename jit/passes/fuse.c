@@ -579,6 +579,22 @@ static int write_schedule(fuser *u)
     return rc;
 }
 
+enum { TAIL = 4096 }; /* elements */
+
+/* A mean over rows' losses and the like: a launch each takes longer than the numbers do, so these are opened whatever
+ * is measured of larger rows. */
+static bool is_tail(const fuser *u, uint32_t k)
+{
+    const wf_op op = (wf_op)u->f->ins[k].op;
+    wf_iter s;
+    if (u->most || !(op == WF_OP_SUM || op == WF_OP_MEAN || op == WF_OP_COUNT_NONZERO) ||
+        !wf_is_openable(u->l, k)) {
+        return false;
+    }
+    wf_iter_of(u->l, k, &s);
+    return s.kept == 1 && s.count <= TAIL;
+}
+
 static void group_all(fuser *u, const uint8_t *live, unsigned flags)
 {
     const wf_fn *f = u->f;
@@ -587,7 +603,9 @@ static void group_all(fuser *u, const uint8_t *live, unsigned flags)
         if (!live[k + 1] || !is_step(u->l, k)) {
             continue;
         }
-        bool opened = u->rows && wf_is_openable(u->l, k);
+        bool opened = flags & WF_FUSE_OFF ? false
+                      : u->rows           ? wf_is_openable(u->l, k)
+                                          : is_tail(u, k);
         if (!opened && !wf_is_mappable(u->l, k)) {
             open_new(u, WF_STEP_OP, k);
         } else if (flags & WF_FUSE_OFF) {

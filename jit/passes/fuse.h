@@ -45,7 +45,8 @@ typedef struct wf_schedule {
 #define WF_NO_GROUP UINT32_MAX
 
 #define WF_FUSE_OFF 1u
-#define WF_FUSE_ROWS 2u /* reductions and row-wise instructions are opened */
+#define WF_FUSE_ROWS                                                                               \
+    2u /* reductions and row-wise instructions are opened (small sums to one number always are) */
 #define WF_FUSE_ALONE                                                                              \
     4u /* also those that are a group of their own: there is no eager kernel to leave them to */
 

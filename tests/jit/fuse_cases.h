@@ -129,6 +129,17 @@ __attribute__((unused)) static const fuse_case fuse_rows[] = {
      "  %5 = cross_entropy f32[50] %4, %2 dyn(1) flt(0x1p-3)\n"
      "  %6 = result f32[50] %5 #1\n  %7 = mul f32[50] %5, %6\n  return %7, %6\n}\n",
      1, 1},
+    {"the mean of cross entropies; the target's logit is made once more from what is picked",
+     "fn a {\n  %1 = input f16[50,70]\n  %2 = input i64[50]\n  %3 = input f32[70]\n"
+     "  %4 = input f32[50,1]\n  %5 = gelu f16[50,70] %1\n"
+     "  %6 = cast f32[50,70] %5 dtype(f32)\n  %7 = add f32[50,70] %6, %3\n"
+     "  %8 = mul f32[50,70] %7, %4\n"
+     "  %9 = vjp f32[50,70] %8, %7, _ of(square,0) dyn(50, 70) dtype(f32)\n"
+     "  %10 = cross_entropy f32[50] %9, %2 dyn(1) flt(0x0p+0)\n"
+     "  %11 = result f32[50] %10 #1\n  %12 = scalar i64 1\n  %13 = not_equal bool[50] %2, %12\n"
+     "  %14 = count_nonzero i64[] %13 ints(0)\n  %15 = sum f32[] %10 ints(0) dtype(f32)\n"
+     "  %16 = cast f32[] %14 dtype(f32)\n  %17 = div f32[] %15, %16\n  return %17, %10\n}\n",
+     2, 2},
     {"cross entropy of logits in memory",
      "fn a {\n  %1 = input bf16[50,70]\n  %2 = input i64[50]\n"
      "  %3 = cross_entropy bf16[50] %1, %2 dyn(-100) flt(0x0p+0)\n"

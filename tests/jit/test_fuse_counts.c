@@ -50,6 +50,11 @@ static weft_tensor mean_cross_entropy(weft_tensor x, const weft_tensor *more)
     return weft_cross_entropy(x, more[2]);
 }
 
+static weft_tensor scaled_cross_entropy(weft_tensor x, const weft_tensor *more)
+{
+    return weft_cross_entropy(weft_mul(x, weft_f(1.5)), more[2]);
+}
+
 static weft_tensor dropout(weft_tensor x, const weft_tensor *more)
 {
     weft_manual_seed(9); /* the same numbers at every call */
@@ -157,9 +162,10 @@ Test(fuse_counts, forward_and_backward)
                  {"layer_norm", layer_norm, 1, 2},
                  {"rms_norm", rms_norm, 1, 2},
                  {"cross_entropy", cross_entropy, 1, 1},
-                 {"mean_cross_entropy", mean_cross_entropy, 5, 1},
-                 {"mse", mse, 2, 1},
-                 {"bce", bce, 2, 1},
+                 {"mean_cross_entropy", mean_cross_entropy, 2, 1},
+                 {"scaled_cross_entropy", scaled_cross_entropy, 3, 2},
+                 {"mse", mse, 1, 1},
+                 {"bce", bce, 1, 1},
                  {"dropout", dropout, 1, 1},
                  {"gelu of a layer", layer, 1, 3}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
