@@ -121,7 +121,7 @@ WEFT_API weft_status weft_kernel_print(const char *name, FILE *out);
 inline weft_status weft_profile_begin(const char *path, int64_t max_events = 0,
                                       int64_t max_bytes = 0,
                                       void (*event)(void *, const weft_profile_event *) = nullptr,
-                                      void *user = nullptr, int64_t max_bytes = 0)
+                                      void *user = nullptr)
 {
     weft_profile_args a = {path, max_events, max_bytes, event, user, 0};
     return weft_profile_begin(&a);
