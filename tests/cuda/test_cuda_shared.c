@@ -20,6 +20,49 @@ static wf_cuda_block *block(size_t n)
     return b;
 }
 
+enum { SEEDS = 20 };
+
+/* The fake, late or in random order by turns, and its device. */
+static wf_cuda_device *begin(int seed)
+{
+    with_fake(seed % 2 ? FAKE_RANDOM : FAKE_LATE, (uint64_t)seed);
+    wf_cuda_device *d = wf_cuda_enter(0, &why);
+    cr_assert(d, "%s", why.rule);
+    return d;
+}
+
+static wf_cuda_stream *take_stream(wf_cuda_device *d)
+{
+    wf_cuda_stream *s = wf_cuda_stream_take(d, &why);
+    cr_assert(s, "%s", why.rule);
+    return s;
+}
+
+/* out = b + b, of operands whose use was told before. */
+static void add_now(wf_cuda_block *out, wf_cuda_block *b)
+{
+    int64_t n = N;
+    void *params[] = {&out->address, &b->address, &b->address, &n};
+    OK(wf_cuda_launch(fake_kernel("add_i32"), one_block, one_block, 0, params, &why));
+}
+
+/* Everything is over, in order. */
+static void check_order(void)
+{
+    OK(wf_cuda_synchronize(0, &why));
+    cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
+}
+
+/* out is 7 + 7, and then so. */
+static void check_sum(int seed, wf_cuda_block *out)
+{
+    int32_t got[N];
+    OK(wf_cuda_use(out, false, &why));
+    OK(wf_cuda_download(0, got, out->address, sizeof got, &why));
+    cr_assert(got[0] == 14 && got[N - 1] == 14, "seed %d: %d", seed, got[0]);
+    check_order();
+}
+
 /* fn(arg) on another thread, from its first line to its last. */
 static void on_a_thread(void *(*fn)(void *arg), void *arg)
 {
@@ -58,16 +101,14 @@ static void *works_beside(void *arg)
  * is still waited for by whoever reads it elsewhere. */
 Test(cuda_shared, ops_of_two_threads_on_one_stream)
 {
-    for (int seed = 0; seed < 20; seed++) {
-        with_fake(seed % 2 ? FAKE_RANDOM : FAKE_LATE, (uint64_t)seed);
-        wf_cuda_device *d = wf_cuda_enter(0, &why);
-        shared s = {.side = wf_cuda_stream_take(d, &why)};
-        cr_assert(d && s.side, "%s", why.rule);
+    for (int seed = 0; seed < SEEDS; seed++) {
+        wf_cuda_device *d = begin(seed);
+        shared s = {.side = take_stream(d)};
         wf_cuda_block *a = block(N * 4), *out = block(N * 4);
         s.b = block(N * 4);
         wf_cuda_fn *fill = fake_kernel("fill_i32");
         int64_t n = N;
-        int32_t seven = 7, got[N];
+        int32_t seven = 7;
         OK(wf_cuda_use(a, true, &why));
         on_a_thread(works_beside, &s);
         OK(s.status);
@@ -80,11 +121,7 @@ Test(cuda_shared, ops_of_two_threads_on_one_stream)
         wf_cuda_free(a);
         wf_cuda_block *again = block(N * 4);
         OK(run_fill(again, N, 99));
-        OK(wf_cuda_use(out, false, &why));
-        OK(wf_cuda_download(0, got, out->address, sizeof got, &why));
-        cr_assert(got[0] == 14 && got[N - 1] == 14, "seed %d: %d", seed, got[0]);
-        OK(wf_cuda_synchronize(0, &why));
-        cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
+        check_sum(seed, out);
         wf_cuda_free(again);
         wf_cuda_free(out);
         wf_cuda_free(s.b);
@@ -115,30 +152,20 @@ static void *reads_at_once(void *arg)
  * both. */
 Test(cuda_shared, two_threads_read_one_block_on_one_stream)
 {
-    for (int seed = 0; seed < 20; seed++) {
-        with_fake(seed % 2 ? FAKE_RANDOM : FAKE_LATE, (uint64_t)seed);
-        wf_cuda_device *d = wf_cuda_enter(0, &why);
-        shared s = {.side = wf_cuda_stream_take(d, &why), .b = block(N * 4)};
-        cr_assert(d && s.side, "%s", why.rule);
+    for (int seed = 0; seed < SEEDS; seed++) {
+        wf_cuda_device *d = begin(seed);
+        shared s = {.side = take_stream(d), .b = block(N * 4)};
         wf_cuda_block *out = block(N * 4);
-        int64_t n = N;
-        int32_t got[N];
-        wf_cuda_fn *add = fake_kernel("add_i32");
         OK(run_fill(s.b, N, 7));
         OK(wf_cuda_use(s.b, false, &why));
         OK(wf_cuda_use(out, true, &why));
         on_a_thread(reads_at_once, &s);
         OK(s.status);
-        void *params[] = {&out->address, &s.b->address, &s.b->address, &n};
-        OK(wf_cuda_launch(add, one_block, one_block, 0, params, &why));
+        add_now(out, s.b);
         wf_cuda_set_current(d, s.side);
         OK(run_fill(s.b, N, 99));
         wf_cuda_set_current(d, NULL);
-        OK(wf_cuda_use(out, false, &why));
-        OK(wf_cuda_download(0, got, out->address, sizeof got, &why));
-        cr_assert(got[0] == 14 && got[N - 1] == 14, "seed %d: %d", seed, got[0]);
-        OK(wf_cuda_synchronize(0, &why));
-        cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
+        check_sum(seed, out);
         wf_cuda_free(out);
         wf_cuda_free(s.b);
         wf_cuda_stream_give(s.side);
@@ -173,26 +200,20 @@ static void *reads_everywhere(void *arg)
 /* More streams read a block than it remembers, and the first of them queues last: who writes it waits for all. */
 Test(cuda_shared, many_streams_read_one_block)
 {
-    for (int seed = 0; seed < 20; seed++) {
-        with_fake(seed % 2 ? FAKE_RANDOM : FAKE_LATE, (uint64_t)seed);
-        wf_cuda_device *d = wf_cuda_enter(0, &why);
+    for (int seed = 0; seed < SEEDS; seed++) {
+        wf_cuda_device *d = begin(seed);
         crowd c = {.b = block(N * 4)};
         wf_cuda_block *out = block(N * 4);
-        int64_t n = N;
-        int32_t got[N];
-        wf_cuda_fn *add = fake_kernel("add_i32");
         OK(run_fill(c.b, N, 7));
         for (int i = 0; i < CROWD; i++) {
-            c.side[i] = wf_cuda_stream_take(d, &why);
-            cr_assert(c.side[i], "%s", why.rule);
+            c.side[i] = take_stream(d);
         }
         wf_cuda_set_current(d, c.side[0]);
         OK(wf_cuda_use(c.b, false, &why));
         OK(wf_cuda_use(out, true, &why));
         on_a_thread(reads_everywhere, &c);
         OK(c.status);
-        void *params[] = {&out->address, &c.b->address, &c.b->address, &n};
-        OK(wf_cuda_launch(add, one_block, one_block, 0, params, &why));
+        add_now(out, c.b);
         wf_cuda_set_current(d, NULL);
         if (seed & 2) {
             OK(run_fill(c.b, N, 99));
@@ -201,11 +222,7 @@ Test(cuda_shared, many_streams_read_one_block)
             c.b = block(N * 4);
             OK(run_fill(c.b, N, 99));
         }
-        OK(wf_cuda_use(out, false, &why));
-        OK(wf_cuda_download(0, got, out->address, sizeof got, &why));
-        cr_assert(got[0] == 14 && got[N - 1] == 14, "seed %d: %d", seed, got[0]);
-        OK(wf_cuda_synchronize(0, &why));
-        cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
+        check_sum(seed, out);
         wf_cuda_free(out);
         wf_cuda_free(c.b);
         for (int i = 0; i < CROWD; i++) {
@@ -235,11 +252,9 @@ static void *reads(void *arg)
  * recorded, and waits for what was queued before. */
 Test(cuda_shared, work_before_a_capture_on_its_stream)
 {
-    for (int seed = 0; seed < 20; seed++) {
-        with_fake(seed % 2 ? FAKE_RANDOM : FAKE_LATE, (uint64_t)seed);
-        wf_cuda_device *d = wf_cuda_enter(0, &why);
-        wf_cuda_stream *side = wf_cuda_stream_take(d, &why);
-        cr_assert(side, "%s", why.rule);
+    for (int seed = 0; seed < SEEDS; seed++) {
+        wf_cuda_device *d = begin(seed);
+        wf_cuda_stream *side = take_stream(d);
         shared s = {.b = block(N * 4)};
         wf_cuda_block *own = block(N * 4);
         wf_cuda_set_current(d, side);
@@ -260,8 +275,7 @@ Test(cuda_shared, work_before_a_capture_on_its_stream)
         cr_assert_eq(s.status, seed & 2 ? 0 : WEFT_EINDEX, "seed %d: %d", seed, s.status);
         OK(wf_cuda_capture_end(0, false, &g, &why));
         OK(wf_cuda_graph_launch(g, &why));
-        OK(wf_cuda_synchronize(0, &why));
-        cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
+        check_order();
         wf_cuda_graph_free(g);
         wf_cuda_free(own);
         wf_cuda_free(s.b);
@@ -290,8 +304,7 @@ Test(cuda_shared, uploads_before_a_capture_on_their_stream)
 {
     with_fake(FAKE_RANDOM, 6);
     wf_cuda_device *d = wf_cuda_enter(0, &why);
-    wf_cuda_stream *side = wf_cuda_stream_take(d, &why);
-    cr_assert(side, "%s", why.rule);
+    wf_cuda_stream *side = take_stream(d);
     shared s = {.b = block(64)};
     const char few[64] = {1};
     wf_cuda_set_current(d, side);

@@ -7,14 +7,11 @@
  *     FAKE_CUBLAS_FAIL=n       the n-th call returns "internal error"
  *     FAKE_CUBLAS_REFUSE=1     no algorithm is ever found
  */
-#include <dlfcn.h>
 #include <math.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "eager/cuda/blaslt_api.h"
+#include "tests/cuda/vendor.h"
 
 #define EXPORT __attribute__((visibility("default")))
 enum { LIBRARY = 1, DESC, LAYOUT, PREF };
@@ -42,20 +39,13 @@ typedef struct job {
     double alpha, beta;
 } job;
 
-static int (*launch_host)(cu_handle stream, cu_host_fn fn, void *arg);
+static vendor_launch *launch_host;
 static long calls;
 
-static int planned(void)
-{
-    const char *s = getenv("FAKE_CUBLAS_FAIL");
-    calls++;
-    return s && strtol(s, NULL, 10) == calls ? BLASLT_INTERNAL_ERROR : BLASLT_OK;
-}
 #define PLANNED()                                                                                  \
     do {                                                                                           \
-        int planned_ = planned();                                                                  \
-        if (planned_)                                                                              \
-            return planned_;                                                                       \
+        if (vendor_fails("FAKE_CUBLAS_FAIL", &calls))                                              \
+            return BLASLT_INTERNAL_ERROR;                                                          \
     } while (0)
 
 static int make(blaslt_handle *out, object from)
@@ -86,10 +76,8 @@ EXPORT size_t cublasLtGetVersion(void)
 EXPORT int cublasLtCreate(blaslt_handle *lib)
 {
     PLANNED();
-    void *driver = dlopen(getenv("WEFT_CUDA_DRIVER"), RTLD_NOW | RTLD_LOCAL);
-    void *fn = driver ? dlsym(driver, "cuLaunchHostFunc") : NULL;
-    memcpy(&launch_host, &fn, sizeof fn);
-    return fn ? make(lib, (object){.kind = LIBRARY}) : BLASLT_NOT_INITIALIZED;
+    launch_host = vendor_driver();
+    return launch_host ? make(lib, (object){.kind = LIBRARY}) : BLASLT_NOT_INITIALIZED;
 }
 EXPORT int cublasLtDestroy(blaslt_handle lib)
 {

@@ -9,10 +9,9 @@
  */
 #include "tests/cuda/cudnn/fake_cudnn.h"
 
-#include <dlfcn.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "tests/cuda/vendor.h"
 
 enum { LIBRARY = 1, TENSOR, FILTER, CONV };
 enum { GOOD_ALGO = 5, WORKSPACE = 4096 };
@@ -34,14 +33,12 @@ typedef struct job {
     double alpha, beta;
 } job;
 
-static int (*launch_host)(cu_handle stream, cu_host_fn fn, void *arg);
+static vendor_launch *launch_host;
 static long calls;
 
 int fake_cudnn_planned(void)
 {
-    const char *s = getenv("FAKE_CUDNN_FAIL");
-    calls++;
-    return s && strtol(s, NULL, 10) == calls ? INTERNAL : DNN_OK;
+    return vendor_fails("FAKE_CUDNN_FAIL", &calls) ? INTERNAL : DNN_OK;
 }
 
 EXPORT long fake_cudnn_calls(void)
@@ -81,10 +78,8 @@ EXPORT size_t cudnnGetVersion(void)
 EXPORT int cudnnCreate(dnn_handle *lib)
 {
     PLANNED();
-    void *driver = dlopen(getenv("WEFT_CUDA_DRIVER"), RTLD_NOW | RTLD_LOCAL);
-    void *fn = driver ? dlsym(driver, "cuLaunchHostFunc") : NULL;
-    memcpy(&launch_host, &fn, sizeof fn);
-    return fn ? make(lib, LIBRARY) : INTERNAL;
+    launch_host = vendor_driver();
+    return launch_host ? make(lib, LIBRARY) : INTERNAL;
 }
 EXPORT int cudnnDestroy(dnn_handle lib)
 {
