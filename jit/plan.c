@@ -332,7 +332,15 @@ wf_plan *wf_plan_build(const wf_fn *recorded, const wf_plan_opts *opts, wf_why *
         bool open = !(o.flags & (WF_PLAN_PLAIN | WF_PLAN_NO_FUSE));
         o.flags |= WF_PLAN_SYNC | (open ? WF_PLAN_ROWS : 0);
     }
+    if (!wf_stage_is_on(WF_STAGE_rows) && !(o.flags & WF_PLAN_ALONE)) {
+        o.flags = (o.flags & ~WF_PLAN_ROWS) | WF_PLAN_PLAIN;
+    }
     wf_plan *p = build_plan(recorded, &o, why);
+    FILE *dump = p ? wf_stage_dump(recorded->name) : NULL;
+    if (dump) {
+        wf_plan_explain(p, dump);
+        wf_stage_dumped(dump);
+    }
     if (p && wf_env_debug(WF_DEBUG_FUSION)) {
         fprintf(stderr, "weft: plan of %s: %u instructions, %d steps, %d fused\n", recorded->name,
                 recorded->n, p->info.steps, p->info.groups);

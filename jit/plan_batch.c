@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jit/passes/pass.h"
 #include "jit/plan_after.h"
 
 enum { NONE = UINT32_MAX };
@@ -35,11 +36,13 @@ static void assign(wf_planner *b, bool on, uint32_t *made, uint32_t *open)
     bool products = on && !(b->opts->flags & WF_PLAN_ALONE);
     for (uint32_t i = 0; i < p->nsteps; i++) {
         wf_plan_step *s = &p->steps[i];
-        s->after = products && i > 0 && wf_plan_may_follow(b, s - 1, s);
+        s->after =
+            products && i > 0 && wf_plan_may_follow(b, s - 1, s) && wf_stage_may(WF_STAGE_epilogue);
         uint32_t *last = s->after                             ? NULL
                          : s->kind == WF_STEP_MAP && !s->axes ? &open[s->program]
                                                               : NULL;
-        bool joins = on && last && *last != NONE && *last >= ready(p, s, made);
+        bool joins = on && last && *last != NONE && *last >= ready(p, s, made) &&
+                     wf_stage_may(WF_STAGE_batch);
         s->launch = joins ? *last : s->after ? (s - 1)->launch : p->nlaunches++;
         if (last) {
             *last = s->launch;

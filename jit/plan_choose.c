@@ -14,6 +14,7 @@
 
 #include "eager/env.h"
 #include "eager/profile.h"
+#include "jit/passes/pass.h"
 #include "jit/plan_int.h"
 
 enum { TRIALS = 5, WARM_UP = 2, SEEN_OFTEN = 3, CLEARLY = 98 /* percent of the other's time */ };
@@ -49,7 +50,9 @@ static void decide(wf_plan *p)
     int64_t plain = atomic_load_explicit(&p->best[0], memory_order_relaxed);
     int64_t rows = atomic_load_explicit(&p->best[1], memory_order_relaxed);
     int undecided = WF_CHOICE_TRIAL;
-    const int faster = rows < plain / 100 * CLEARLY ? WF_CHOICE_ROWS : WF_CHOICE_PLAIN;
+    const int faster = rows < plain / 100 * CLEARLY && wf_stage_may(WF_STAGE_rows)
+                           ? WF_CHOICE_ROWS
+                           : WF_CHOICE_PLAIN;
     if (atomic_compare_exchange_strong(&p->choice, &undecided, faster) &&
         wf_env_debug(WF_DEBUG_FUSION)) {
         fprintf(stderr, "weft: plan of %s: rows %s, %.1f us against %.1f us\n", p->fn->name,

@@ -136,6 +136,10 @@ static void list(void)
     for (int i = 0; i < WF_PASS_COUNT; i++) {
         printf("  %c %-8s %s\n", wf_passes[i].on ? '*' : ' ', wf_passes[i].name, wf_passes[i].text);
     }
+    printf("stages of planning (WEFT_PASS switches them, too)\n");
+    for (int i = 0; i < WF_STAGE_COUNT; i++) {
+        printf("  * %-8s %s\n", wf_stage_name[i], wf_stage_text[i]);
+    }
     printf("rules\n");
     for (int i = 0; i < WF_FOLD_COUNT; i++) {
         printf("  %-5s %-16s %s\n", wf_fold_rules[i].class == WF_FOLD_EXACT ? "exact" : "fast",

@@ -7,6 +7,7 @@
  * Invariant: on failure nothing is left behind; the caller can use the function it has.
  */
 #include <limits.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +16,8 @@
 #include "eager/env.h"
 #include "jit/passes/pass.h"
 
+enum { SWITCHES = WF_PASS_COUNT + WF_STAGE_COUNT };
+
 const wf_pass_info wf_passes[WF_PASS_COUNT] = {
 #define PASS(id, enabled, line) [WF_PASS_##id] = {.name = #id, .text = line, .on = enabled},
 #include "jit/passes/passes.def"
@@ -22,6 +25,15 @@ const wf_pass_info wf_passes[WF_PASS_COUNT] = {
 
 static int (*const run_of[WF_PASS_COUNT])(wf_pass *, const wf_fn *, wf_fn **, wf_why *) = {
 #define PASS(id, on, text) [WF_PASS_##id] = wf_pass_##id,
+#include "jit/passes/passes.def"
+};
+
+const char *const wf_stage_name[WF_STAGE_COUNT] = {
+#define STAGE(id, text) #id,
+#include "jit/passes/passes.def"
+};
+const char *const wf_stage_text[WF_STAGE_COUNT] = {
+#define STAGE(id, text) text,
 #include "jit/passes/passes.def"
 };
 
@@ -35,18 +47,22 @@ int wf_pass_find(const char *name, size_t len)
     return -1;
 }
 
+/* One more of the rewrites and decisions of the process, by WEFT_BISECT. */
+static bool process_may(void)
+{
+    static _Atomic int64_t made;
+    const int64_t limit = wf_env()->WEFT_BISECT;
+    return limit <= 0 || atomic_fetch_add(&made, 1) < limit;
+}
+
 bool wf_pass_may(void *pass, const char *what)
 {
     wf_pass *p = pass;
-    static _Atomic int64_t made; /* by the process, for WEFT_BISECT */
-    int64_t limit = p->left ? 0 : wf_env()->WEFT_BISECT;
-    if (p->left) {
-        if (*p->left <= 0) {
-            return false;
-        }
-        --*p->left;
-    } else if (limit > 0 && atomic_fetch_add(&made, 1) >= limit) {
+    if (p->left ? *p->left <= 0 : !process_may()) {
         return false;
+    }
+    if (p->left) {
+        --*p->left;
     }
     p->rewrites++;
     for (int r = 0; p->opts->hits && r < WF_FOLD_COUNT; r++) {
@@ -136,6 +152,19 @@ static int copy_fn(const wf_fn *in, wf_fn **out, wf_why *why)
     return rc;
 }
 
+/* Have both arguments and results of the same types? They have as many. */
+static bool same_signature(const wf_fn *a, const wf_fn *b)
+{
+    bool same = true;
+    for (uint32_t k = 0; k < a->ninputs; k++) {
+        same &= wf_type_same(wf_fn_type(a, a->inputs[k]), wf_fn_type(b, b->inputs[k]));
+    }
+    for (uint32_t k = 0; k < a->noutputs; k++) {
+        same &= wf_type_same(wf_fn_type(a, a->outputs[k]), wf_fn_type(b, b->outputs[k]));
+    }
+    return same;
+}
+
 /* *out stays NULL if the pass had nothing to do. */
 static int run_pass(int id, wf_pass *p, const wf_fn *in, wf_fn **out, wf_why *why)
 {
@@ -146,11 +175,18 @@ static int run_pass(int id, wf_pass *p, const wf_fn *in, wf_fn **out, wf_why *wh
     uint64_t ns = now_ns() - start;
     wf_why fault = {0};
     const wf_fn *now = *out ? *out : in;
+    if (!rc && *out && p->opts->spoil) {
+        p->opts->spoil(id, *out);
+    }
     if (!rc && *out && verifies(p->opts) && wf_fn_verify(*out, &fault)) {
         rc = wf_fail(why, WEFT_EINVALID, "after pass %s: %.200s", wf_passes[id].name, fault.rule);
     }
     if (!rc && (now->ninputs != in->ninputs || now->noutputs != in->noutputs)) {
         rc = wf_fail(why, WEFT_EINVALID, "pass %s lost arguments or results", wf_passes[id].name);
+    }
+    if (!rc && *out && verifies(p->opts) && !same_signature(in, now)) {
+        rc = wf_fail(why, WEFT_EINVALID, "pass %s changed the type of an argument or a result",
+                     wf_passes[id].name);
     }
     if (rc) {
         wf_fn_free(*out);
@@ -174,13 +210,26 @@ static int run_pass(int id, wf_pass *p, const wf_fn *in, wf_fn **out, wf_why *wh
 
 /* -- the pipeline ---------------------------------------------------------------------------------------------- */
 
-/* Applies "-a,+b". False with why, the last of them, where names are no passes. */
-static bool toggle(const char *list, bool *on, wf_why *why)
+static int find_stage(const char *name, size_t len)
+{
+    for (int i = 0; i < WF_STAGE_COUNT; i++) {
+        if (strlen(wf_stage_name[i]) == len && memcmp(wf_stage_name[i], name, len) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Applies "-a,+b" to passes, and to the stages behind them. False with why, the last of them, where names are neither. */
+static bool toggle(const char *list, bool on[SWITCHES], wf_why *why)
 {
     bool good = true;
     for (const char *s = list; *s;) {
         size_t n = strcspn(s, ",");
-        int id = n > 1 && (*s == '-' || *s == '+') ? wf_pass_find(s + 1, n - 1) : -1;
+        const bool sign = n > 1 && (*s == '-' || *s == '+');
+        int id = sign ? wf_pass_find(s + 1, n - 1) : -1;
+        const int stage = sign && id < 0 ? find_stage(s + 1, n - 1) : -1;
+        id = stage < 0 ? id : WF_PASS_COUNT + stage;
         if (id < 0) {
             wf_fail(why, WEFT_EINVALID, "\"%.*s\" does not switch a pass", (int)n, s);
             wf_hint(why, "write -name or +name; weft-opt --list shows the names");
@@ -195,9 +244,54 @@ static bool toggle(const char *list, bool *on, wf_why *why)
 
 int wf_pass_check_env(wf_why *why)
 {
-    bool on[WF_PASS_COUNT];
+    bool on[SWITCHES];
     *why = (wf_why){0};
     return toggle(wf_env()->WEFT_PASS, on, why) ? 0 : why->code;
+}
+
+/* -- stages ------------------------------------------------------------------------------------------------------ */
+
+static bool stage_on[SWITCHES];
+
+static void read_stages(void)
+{
+    wf_why ignored;
+    for (int i = 0; i < SWITCHES; i++) {
+        stage_on[i] = true;
+    }
+    toggle(wf_env()->WEFT_PASS, stage_on, &ignored);
+}
+
+bool wf_stage_is_on(wf_stage_id id)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_stages);
+    return stage_on[WF_PASS_COUNT + (int)id];
+}
+
+bool wf_stage_may(wf_stage_id id)
+{
+    return wf_stage_is_on(id) && process_may();
+}
+
+static _Thread_local unsigned last_number; /* of the function that this thread's passes ran on */
+
+FILE *wf_stage_dump(const char *name)
+{
+    const char *where = wf_env()->WEFT_DUMP;
+    char path[PATH_MAX];
+    if (!*where || strncmp(where, "after:", 6) == 0) {
+        return strcmp(where, "after:plan") == 0 ? stderr : NULL;
+    }
+    int n = snprintf(path, sizeof path, "%s/%04u-%s-plan.txt", where, last_number, name);
+    return n > 0 && (size_t)n < sizeof path ? fopen(path, "w") : NULL;
+}
+
+void wf_stage_dumped(FILE *out)
+{
+    if (out != stderr) {
+        fclose(out);
+    }
 }
 
 /* The passes to run, in order; their number, or -1. */
@@ -217,7 +311,7 @@ static int choose(const wf_pass_opts *o, int *order, wf_why *why)
         }
         return n;
     }
-    bool on[WF_PASS_COUNT];
+    bool on[SWITCHES];
     for (int i = 0; i < WF_PASS_COUNT; i++) {
         on[i] = wf_passes[i].on;
     }
@@ -249,6 +343,7 @@ int wf_pass_all(const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why
     wf_pass p = {.opts = o, .left = o->bisect > 0 ? &left : NULL};
     bool dumps = *dump_of(o) != '\0';
     unsigned number = dumps ? atomic_fetch_add(&numbers, 1) : 0;
+    last_number = number;
     if (dumps) {
         dump(o, in, number, 0, "recorded");
     }

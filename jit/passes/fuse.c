@@ -20,6 +20,7 @@
 #include "eager/env.h"
 #include "eager/program.h"
 #include "jit/passes/fuse.h"
+#include "jit/passes/pass.h"
 
 const char *const wf_reason_text[WF_REASON_COUNT] = {
 #define REASON(NAME, text) [WF_REASON_##NAME] = text,
@@ -337,14 +338,16 @@ static void place(fuser *u, uint32_t k)
         open_new(u, WF_STEP_MAP, k);
         return;
     }
-    if (within != NIL && within >= least && try_join(u, within, k, &d) == WF_REASON_NONE) {
+    if (within != NIL && within >= least && try_join(u, within, k, &d) == WF_REASON_NONE &&
+        wf_stage_may(WF_STAGE_fuse)) {
         join(u, within, k, &d);
         return;
     }
     for (int a = 0; wf_is_mappable(u->l, k) && a < i->nsrc; a++) { /* siblings */
         wf_val root = src[a] ? u->l->map[src[a]].root : 0;
         uint32_t g = root ? u->last_reader[root] : NIL;
-        if (g != NIL && g >= least && try_join(u, g, k, &d) == WF_REASON_NONE) {
+        if (g != NIL && g >= least && try_join(u, g, k, &d) == WF_REASON_NONE &&
+            wf_stage_may(WF_STAGE_fuse)) {
             join(u, g, k, &d);
             return;
         }
@@ -480,7 +483,7 @@ static int sink(fuser *u)
             whole = final_group(u, u->s->group_of[r[i].k]) != first ||
                     stays_inside(u, g, first, r[i].k, r[i].v);
         }
-        if (whole && first != NIL && can_merge(u, g, first)) {
+        if (whole && first != NIL && can_merge(u, g, first) && wf_stage_may(WF_STAGE_sink)) {
             merge(u, g, first);
         }
     }

@@ -6,7 +6,7 @@
  * subset of them in any order gives the same results.
  *
  * Controls, from the rows of passes.def:
- *   WEFT_PASS=-fold,+order   off and on        WEFT_DUMP=DIR      numbered files DIR/NNNN-name-K-pass.wir
+ *   WEFT_PASS=-fold,+order   off and on        WEFT_DUMP=DIR      numbered files DIR/NNNN-name-K-pass.wir and -plan.txt
  *   WEFT_BISECT=N            stop after the    WEFT_DUMP=after:X  the function after pass X, to stderr
  *                            N-th rewrite      WEFT_STATS=pass    a line a pass, to stderr
  * The function is verified after every pass in builds with assertions, or with WEFT_STRESS=verify.
@@ -21,6 +21,20 @@ typedef enum wf_pass_id {
 #include "jit/passes/passes.def"
     WF_PASS_COUNT
 } wf_pass_id;
+
+typedef enum wf_stage_id {
+#define STAGE(id, text) WF_STAGE_##id,
+#include "jit/passes/passes.def"
+    WF_STAGE_COUNT
+} wf_stage_id;
+extern const char *const wf_stage_name[WF_STAGE_COUNT], *const wf_stage_text[WF_STAGE_COUNT];
+/* May a stage make one more of its decisions? By WEFT_PASS, and by WEFT_BISECT, which counts it. */
+bool wf_stage_may(wf_stage_id id);
+/* Is it on at all? */
+bool wf_stage_is_on(wf_stage_id id);
+/* Where WEFT_DUMP has the plan that this thread makes of what the last passes left; NULL: nowhere. Closed by wf_stage_dumped. */
+FILE *wf_stage_dump(const char *name);
+void wf_stage_dumped(FILE *out);
 
 typedef struct wf_pass_info {
     const char *name, *text;
@@ -42,8 +56,9 @@ typedef struct wf_pass_opts {
     int64_t bisect; /* n + 1: stop after rewrite n of this call; 0: WEFT_BISECT, over the process */
     bool verify;    /* after every pass, whatever the build */
     bool fast;      /* FAST rules too: of plans under fast math */
-    wf_pass_stat *stats; /* WF_PASS_COUNT of them are added to, or NULL */
-    uint32_t *hits;      /* WF_FOLD_COUNT counts of rules that fired are added to, or NULL */
+    wf_pass_stat *stats;               /* WF_PASS_COUNT of them are added to, or NULL */
+    void (*spoil)(int pass, wf_fn *f); /* tests: harms what a pass made, before it is verified */
+    uint32_t *hits; /* WF_FOLD_COUNT counts of rules that fired are added to, or NULL */
 } wf_pass_opts;
 
 /* Runs the pipeline. *out is the caller's. 0 or a status with why; a failed verification names the pass. */

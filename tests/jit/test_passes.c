@@ -257,3 +257,53 @@ Test(passes, long_functions_are_folded)
     wf_fn_free(g);
     wf_fn_free(f);
 }
+
+/* -- what a pass makes wrongly ------------------------------------------------------------------------------------- */
+
+static int harm; /* which */
+
+static void plant(int pass, wf_fn *f)
+{
+    wf_ins *last = &f->ins[f->n - 1];
+    if (pass != WF_PASS_fold) {
+        return;
+    }
+    switch (harm) {
+    case 0: /* an operand that does not exist yet */
+        last->src[0] = f->n;
+        break;
+    case 1: /* of another type than inference gives */
+        f->types[last->type].dims[0]++;
+        break;
+    case 2: /* another row */
+        last->op = WF_OP_MATMUL;
+        break;
+    case 3: /* a result that is no value */
+        f->outputs[0] = f->n + 1;
+        break;
+    case 4: /* too few operands */
+        last->nsrc = 1;
+        break;
+    case 5: /* a result is gone */
+        f->noutputs--;
+        break;
+    default:
+        break;
+    }
+}
+
+Test(passes, a_harmed_function_is_refused_with_the_name_of_its_pass)
+{
+    enum { HARMS = 6 };
+    for (harm = 0; harm <= HARMS; harm++) {
+        wf_fn *f = parse(chain), *g = NULL;
+        wf_why why = {0};
+        wf_pass_opts o = {.verify = true, .spoil = plant};
+        const int rc = wf_pass_all(f, &o, &g, &why);
+        cr_expect_eq(rc != 0, harm < HARMS, "harm %d", harm);
+        cr_expect(rc == 0 || (g == NULL && strstr(why.rule, "pass fold")), "harm %d: %s", harm,
+                  why.rule);
+        wf_fn_free(g);
+        wf_fn_free(f);
+    }
+}
