@@ -149,16 +149,26 @@ static void note_gradient(wf_ctx *c, wf_meta *m, weft_tensor had, bool looked)
     }
 }
 
+/* What may hang on s; NULL: nothing. In a trace that there was nothing is noted there. */
+static wf_meta *meta_to_look_at(wf_ctx *c, wf_slot *s)
+{
+    wf_meta *m = wf_meta_find(c, s);
+    if (!m && c->recorder) {
+        m = wf_slot_meta(s);
+        if (!m) {
+            c->recorder->never(c->recorder, no_memory);
+        }
+    }
+    return m;
+}
+
 bool weft_has_grad(weft_tensor t)
 {
     wf_ctx *c = wf_ctx_get();
     bool pinned;
     wf_slot *s = c && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, NULL) : NULL;
     bool yes = false;
-    wf_meta *m = s ? wf_meta_find(c, s) : NULL;
-    if (s && !m && c->recorder) { /* that there was none is noted there */
-        m = wf_slot_meta(s);
-    }
+    wf_meta *m = s ? meta_to_look_at(c, s) : NULL;
     if (m) {
         wf_meta_lock(m);
         const weft_tensor g = m->grad;
@@ -197,7 +207,7 @@ weft_tensor(weft_grad)(weft_tensor t)
     if (!s) {
         return t.slot == 0 && t.serial ? t : (weft_tensor){0, c->id, c->error_last};
     }
-    wf_meta *m = wf_meta_find(c, s);
+    wf_meta *m = meta_to_look_at(c, s);
     weft_tensor r = m ? wf_meta_gradient(c, m) : WEFT_NONE;
     if (r.slot == 0 && r.serial == 0) {
         raise_for(c, "grad", t, WEFT_EGRAD, "the tensor has no gradient",

@@ -104,7 +104,7 @@ static _Thread_local wf_gradients *kept __attribute__((tls_model("initial-exec")
 
 void wf_gradients_keep(wf_gradients *g)
 {
-    *g = (wf_gradients){0};
+    *g = (wf_gradients){.outer = kept};
     kept = g;
 }
 
@@ -136,7 +136,7 @@ weft_tensor wf_gradient_replaced(wf_meta *m, weft_tensor old)
 
 void wf_gradients_restore(wf_gradients *g)
 {
-    kept = NULL;
+    kept = g->outer;
     for (size_t i = 0; i < g->n; i++) {
         wf_meta *m = g->v[i].meta;
         wf_meta_lock(m);

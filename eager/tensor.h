@@ -433,14 +433,15 @@ void wf_meta_lock(wf_meta *m);
 void wf_meta_unlock(wf_meta *m);
 
 /* What tensors had as gradients before this thread gave them others, while it keeps such a list: a function that is only
- * recorded leaves them what they had. Lists do not nest. */
+ * recorded leaves them what they had. Of lists that nest the innermost one is used. */
 typedef struct wf_gradients {
     struct wf_gradient_was {
         wf_meta *meta;
         weft_tensor was;
     } * v;
     size_t n, cap;
-    bool failed; /* no memory: some are lost */
+    struct wf_gradients *outer; /* what this thread kept before */
+    bool failed;                /* no memory: some are lost */
 } wf_gradients;
 void wf_gradients_keep(wf_gradients *g);
 bool wf_gradients_are_kept(void);

@@ -55,7 +55,7 @@ void wf_frozen_arm(wf_frozen *z, const wf_frozen *before, wf_fn *fn, const int32
 
 /* -- describing ------------------------------------------------------------------------------------------------ */
 
-/* A backward of the call goes back over what an argument was computed from, which no guard sees. */
+/* A backward of the call goes back over what a tensor from outside was computed from, which no guard sees. */
 static bool has_history(const wf_trace *t, const wf_slot *s)
 {
     return t->backwards != t->c->backwards && wf_slot_tracked(s) &&
@@ -73,9 +73,9 @@ static int owner_of(const wf_frozen_args *a, const wf_storage *st)
     return -1;
 }
 
-/* A captured tensor, and a kept handle of it. False: made by the call, or of a scope that may end. */
+/* A captured tensor, and a kept handle of it. False: made by the call, or of a scope that may end, or with a history. */
 static bool describe_captured(wf_frozen_source *s, wf_trace *t, const wf_frozen_args *a,
-                              const wf_outer *o, uint32_t *gradient)
+                              const wf_outer *o, uint32_t *gradient, char *reason)
 {
     wf_ctx *c = t->c;
     bool pinned;
@@ -86,13 +86,16 @@ static bool describe_captured(wf_frozen_source *s, wf_trace *t, const wf_frozen_
         slot = s->handle.slot ? wf_pin(c, s->handle, &pinned, NULL) : NULL;
     }
     if (!slot || !pinned) {
-        return false;
+        return wf_frozen_refuse(reason,
+                                "it uses a tensor that it makes from memory, or that is not kept");
     }
+    const bool history = has_history(t, slot);
     s->tracked = wf_slot_tracked(slot);
     s->hooks = wf_frozen_hooks(slot);
     s->owner = slot->flags & WF_SLOT_GRADIENT ? owner_of(a, o->st) : -1;
     wf_unpin(c, slot);
-    return true;
+    return !history ||
+           wf_frozen_refuse(reason, "gradients flow into the history of a captured tensor");
 }
 
 static bool describe_sources(wf_frozen *z, wf_trace *t, const wf_frozen_args *a, char *reason)
@@ -125,9 +128,8 @@ static bool describe_sources(wf_frozen *z, wf_trace *t, const wf_frozen_args *a,
         if (s->arg >= 0) {
             continue;
         }
-        if (!describe_captured(s, t, a, o, &gradient)) {
-            return wf_frozen_refuse(
-                reason, "it uses a tensor that it makes from memory, or that is not kept");
+        if (!describe_captured(s, t, a, o, &gradient, reason)) {
+            return false;
         }
         s->st = o->st;
         z->captured |= wf_frozen_bit(s->st);

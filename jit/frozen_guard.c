@@ -19,15 +19,22 @@ bool wf_frozen_refuse(char *reason, const char *fmt, ...)
     return false;
 }
 
+uint64_t wf_frozen_hooks_of(const wf_meta *m)
+{
+    uint64_t sum = 0;
+    for (const wf_hook *h = m->hooks; h; h = h->next) {
+        sum = sum * 0x9E3779B97F4A7C15u + h->id;
+    }
+    return sum;
+}
+
 uint64_t wf_frozen_hooks(wf_slot *s)
 {
     wf_meta *m = wf_slot_tracked(s) ? atomic_load_explicit(&s->meta, memory_order_acquire) : NULL;
     uint64_t sum = 0;
     if (m) {
         wf_meta_lock(m);
-        for (const wf_hook *h = m->hooks; h; h = h->next) {
-            sum = sum * 0x9E3779B97F4A7C15u + h->id;
-        }
+        sum = wf_frozen_hooks_of(m);
         wf_meta_unlock(m);
     }
     return sum;

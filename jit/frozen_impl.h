@@ -56,6 +56,7 @@ typedef struct wf_frozen_leaf {
     int arg;
     bool looked; /* the gradient must be `had` */
     weft_tensor had;
+    uint64_t hooks;     /* of a tensor that is no argument */
     uint32_t version;   /* of a gradient that is made */
     wf_frozen_out left; /* kind: WF_LEAF_* */
 } wf_frozen_leaf;
@@ -104,6 +105,8 @@ static inline bool wf_frozen_same_handle(weft_tensor a, weft_tensor b)
 WF_COLD bool wf_frozen_refuse(char *reason, const char *fmt, ...) WF_PRINTF(2, 3);
 /* Stands for the hooks of s: a backward inside the function calls them, so what was recorded holds only for these. */
 uint64_t wf_frozen_hooks(wf_slot *s);
+/* The same of its meta, whose lock is held. */
+uint64_t wf_frozen_hooks_of(const wf_meta *m);
 /* Where the gradient of s lies; NULL: it has none. */
 const wf_storage *wf_frozen_gradient(wf_ctx *c, wf_slot *s);
 /* Argument i as it is now. */

@@ -19,10 +19,14 @@
 
 /* -- describing ------------------------------------------------------------------------------------------------ */
 
-static weft_tensor gradient_now(wf_meta *m)
+/* hooks: NULL, or takes what stands for its hooks. */
+static weft_tensor gradient_now(wf_meta *m, uint64_t *hooks)
 {
     wf_meta_lock(m);
     const weft_tensor g = m->grad;
+    if (hooks) {
+        *hooks = wf_frozen_hooks_of(m);
+    }
     wf_meta_unlock(m);
     return g;
 }
@@ -77,15 +81,13 @@ static bool describe_leaf(wf_frozen *z, const wf_trace *t, const wf_frozen_args 
 {
     wf_frozen_leaf *x = &z->leaf[z->n_leaf];
     *x = (wf_frozen_leaf){.arg = argument_of(a, l->meta), .looked = l->looked, .had = l->had};
-    if (!describe_left(x, t, gradient_now(l->meta), made, reason)) {
+    const weft_tensor g = gradient_now(l->meta, x->arg < 0 ? &x->hooks : NULL);
+    if (!describe_left(x, t, g, made, reason)) {
         return false;
     }
     if (x->arg >= 0 && x->left.kind == WF_LEAF_MADE) {
         return wf_frozen_refuse(
             reason, "it leaves a new gradient of argument %d, which outlives it", x->arg);
-    }
-    if (x->arg >= 0 && x->left.kind == WF_LEAF_KEPT) {
-        return true; /* sources know whose gradient they are */
     }
     x->meta = x->arg < 0 ? wf_meta_retain(l->meta) : NULL;
     z->n_leaf++;
@@ -155,10 +157,19 @@ void wf_frozen_drop_state(wf_frozen *z)
 
 /* -- comparing and guarding -------------------------------------------------------------------------------------- */
 
+/* Is g the gradient that was there? An argument's that is left is another tensor with each argument, but not none: where its
+ * memory is used, sources know whose it is. */
+static bool is_gradient(const wf_frozen_leaf *x, weft_tensor g)
+{
+    return x->arg >= 0 && x->left.kind == WF_LEAF_KEPT ? g.slot != 0
+                                                       : wf_frozen_same_handle(g, x->had);
+}
+
 static bool same_leaf(const wf_frozen_leaf *x, const wf_frozen_leaf *y)
 {
     return x->meta == y->meta && x->arg == y->arg && x->looked == y->looked &&
-           (!x->looked || wf_frozen_same_handle(x->had, y->had)) && x->left.kind == y->left.kind &&
+           x->hooks == y->hooks && (!x->looked || is_gradient(x, y->had)) &&
+           x->left.kind == y->left.kind &&
            (x->left.kind != WF_LEAF_MADE ||
             (x->version == y->version && wf_frozen_same_map(&x->left, &y->left)));
 }
@@ -197,7 +208,12 @@ bool wf_frozen_guard_state(const wf_frozen *z, const wf_frozen_args *a, char *re
         if (x->arg < 0 && !is_alive(m)) {
             return wf_frozen_refuse(reason, "a tensor that it gives gradients to has been freed");
         }
-        if (x->looked && !wf_frozen_same_handle(m ? gradient_now(m) : WEFT_NONE, x->had)) {
+        uint64_t hooks = 0;
+        const weft_tensor g = m ? gradient_now(m, x->arg < 0 ? &hooks : NULL) : WEFT_NONE;
+        if (hooks != x->hooks) {
+            return wf_frozen_refuse(reason, "a tensor that it gives gradients to has other hooks");
+        }
+        if (x->looked && !is_gradient(x, g)) {
             return wf_frozen_refuse(reason, x->had.slot
                                                 ? "a tensor has another gradient than it had"
                                                 : "a tensor has a gradient that had none");

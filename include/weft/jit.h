@@ -82,7 +82,7 @@ typedef struct weft_jit_args {
      * the same arguments; else the call records. A whole training step may be replayed: gradients that fn drops, adds to or
      * leaves on captured tensors are dropped, added to or left anew, and an optimiser that it steps gives each replay the numbers of its rate
      * and its step (weft_optim_set_lr between calls, a checkpoint that is loaded). A function that reads values, keeps tensors, gives outputs a history, runs
-     * backward into what an argument was computed from, leaves new gradients on arguments, sets a learning rate, steps an optimiser twice or one of
+     * backward into what an argument or a captured tensor was computed from, leaves new gradients on arguments, sets a learning rate, steps an optimiser twice or one of
      * parameters that are not dense f32 or f64, draws random
      * numbers, changes a number or the default device is never replayed. What fn does besides (counting, choosing another tensor) is not seen: every verify_every-th call
      * (default 100; -1: none) records, compares bit by bit, and thaws the function if anything differs. */

@@ -295,6 +295,14 @@ static weft_status descend(void *self, const weft_tensor *in, int n_in, weft_ten
     return bad ? bad : weft_error_status(out[1]);
 }
 
+/* The same behind a graph that cannot be made there. */
+static weft_status descend_behind(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                  int n_out)
+{
+    cr_assert_null(weft_jit_graph(negates, NULL, in, 1));
+    return descend(self, in, n_in, out, n_out);
+}
+
 /* What a call of weft_grad_of gives. */
 static weft_status slope(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
 {
@@ -323,6 +331,11 @@ Test(graph, gradients)
     cr_assert_eq(descend(&m, &x, 1, want, 2), WEFT_OK);
     check_bits("loss", want[0], got[0]);
     check_bits("weights", want[1], got[1]);
+    weft_graph_free(g);
+    cr_assert_eq(weft_set_grad(m.w, before), WEFT_OK);
+    g = weft_jit_graph(descend_behind, &m, &x, 1, .n_outputs = 2);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    check_bits("a graph inside changes nothing of that", before, weft_grad(m.w));
     weft_graph_free(g);
     cr_assert_eq(weft_set_grad(m.w, WEFT_NONE), WEFT_OK);
     g = weft_jit_graph(slope, NULL, &x, 1, .dims = dims, .n_dims = 1);

@@ -238,6 +238,89 @@ Test(frozen_step, other_gradients_are_seen)
     model_close(&b);
 }
 
+FN(by_gradient)
+{
+    out[0] = weft_mul(in[0], weft_f(weft_has_grad(in[0]) ? 2 : 3));
+    return WEFT_OK;
+}
+
+/* Whether an argument has a gradient decides what is computed: which one it has does not matter. */
+Test(frozen_step, arguments_with_gradients)
+{
+    weft_jit *j = weft_jit_trace(by_gradient, NULL, .frozen = true, .verify_every = -1);
+    for (int i = 0; i < 6; i++) {
+        weft_tensor x = weft_clone(vector(4, 1)), y;
+        OK(weft_requires_grad_(x, true));
+        if (i < 4) {
+            OK(weft_set_grad(x, weft_ones_like(x)));
+        }
+        weft_no_grad_begin();
+        OK(weft_jit_call(j, &x, 1, &y, 1));
+        weft_no_grad_end();
+        cr_assert_eq(at(y, 0), i < 4 ? 2 : 3, "call %d", i);
+    }
+    cr_assert_eq(stats_of(j).frozen, 2, "%s", reasons(j));
+    weft_jit_free(j);
+}
+
+typedef struct past {
+    weft_tensor leaf, value;
+} past;
+
+/* The value that gradients flow through was computed outside. */
+FN(back_from_loss)
+{
+    const past *k = self;
+    out[0] = weft_neg(in[0]);
+    weft_status s = weft_set_grad(k->leaf, WEFT_NONE);
+    return s ? s : weft_backward(k->value, .retain_graph = true);
+}
+
+FN(back_through_view)
+{
+    const past *k = self;
+    out[0] = weft_neg(in[0]);
+    weft_status s = weft_set_grad(k->leaf, WEFT_NONE);
+    return s ? s : weft_backward(weft_sum(weft_mul(k->value, weft_f(3))), .retain_graph = true);
+}
+
+static weft_tensor tenfold(void *user, weft_tensor g)
+{
+    ++*(int *)user;
+    return weft_mul(g, weft_f(10));
+}
+
+/* A hook that a leaf gets after recordings have agreed is called, where the function never uses the leaf itself. */
+Test(frozen_step, hooks_of_leaves)
+{
+    static const weft_jit_fn fn[] = {back_from_loss, back_through_view};
+    for (int f = 0; f < 2; f++) {
+        past k = {.leaf = weft_keep(leaf(4, 1))};
+        weft_tensor w =
+            weft_keep(weft_full(weft_shape(4), 3, WEFT_F32)); /* the loss has saved it */
+        k.value =
+            weft_keep(f ? weft_reshape(k.leaf, weft_shape(2, 2)) : weft_sum(weft_mul(k.leaf, w)));
+        weft_jit *j = weft_jit_trace(fn[f], &k, .frozen = true, .verify_every = -1);
+        int hooked = 0;
+        for (int i = 0; i < 6; i++) {
+            if (i == 4) {
+                cr_assert_neq(weft_register_hook(k.leaf, tenfold, &hooked, NULL), 0);
+            }
+            weft_tensor unused;
+            OK(weft_jit_call(j, &w, 1, &unused, 1));
+            cr_assert_eq(at(weft_grad(k.leaf), 0), i < 4 ? 3 : 30, "%d, call %d: %s", f, i,
+                         reasons(j));
+        }
+        cr_assert_geq(hooked, 1);
+        cr_assert(has_reason(j, f ? "history of a captured tensor" : "has other hooks"), "%s",
+                  reasons(j));
+        weft_jit_free(j);
+        weft_free(k.value);
+        weft_free(k.leaf);
+        weft_free(w);
+    }
+}
+
 /* A checkpoint is written and read between replays: what follows is what followed it. */
 Test(frozen_step, checkpoints)
 {
