@@ -265,6 +265,15 @@ static void number_groups(distinct *d)
     }
 }
 
+static void give_error(weft_tensor *const out[3], weft_tensor error)
+{
+    for (int i = 0; i < 3; i++) {
+        if (out[i]) {
+            *out[i] = error;
+        }
+    }
+}
+
 /* Hands the results to the scope around `scope`; what is not asked for is freed. */
 static weft_status unique(weft_tensor x, const wf_type *type, weft_scope scope,
                           weft_tensor *const out[3])
@@ -308,15 +317,20 @@ weft_status(weft_unique)(weft_tensor x, weft_tensor *values, weft_tensor *invers
                          weft_tensor *counts)
 {
     wf_arg a;
+    weft_tensor *const out[3] = {values, inverse, counts};
     if (!wf_arg_open(&a, "unique", x)) {
+        give_error(out, a.error);
         return weft_error_status(a.error);
     }
     WF_CALLED(w, "unique", x);
     weft_scope s = weft_scope_begin();
     weft_no_grad_begin();
-    weft_status rc = unique(x, &a.type, s, (weft_tensor *const[]){values, inverse, counts});
+    weft_status rc = unique(x, &a.type, s, out);
     weft_no_grad_end();
     weft_scope_end(s);
+    if (rc != WEFT_OK) {
+        give_error(out, wf_api_last_error());
+    }
     return wf_called_done(&w, rc);
 }
 
@@ -363,9 +377,15 @@ static weft_tensor search(weft_tensor sorted, weft_tensor values, weft_shape sha
 {
     const char *op = "searchsorted";
     weft_tensor pair[2] = {sorted, values}, error = WEFT_NONE;
-    wf_api_unify(2, pair);
     int64_t n, m, *out = NULL;
-    weft_dtype as = wf_dtype_kind(weft_dtype_of(pair[0])) == 2 ? WEFT_F64 : WEFT_I64;
+    weft_dtype as = WEFT_I64; /* holds every integer: a number need not fit the tensor's own type */
+    if (wf_dtype_kind(weft_dtype_of(sorted)) == 2 || wf_dtype_kind(weft_dtype_of(values)) == 2) {
+        wf_api_unify(2, pair);
+        as = WEFT_F64;
+    }
+    for (int i = 0; i < 2 && as == WEFT_I64; i++) {
+        pair[i] = wf_is_scalar(pair[i]) ? wf_api_scalar(pair[i], as) : pair[i];
+    }
     void *s = elements(op, pair[0], as, &n, &error);
     void *v = s ? elements(op, pair[1], as, &m, &error) : NULL;
     if (v && (out = integers(op, m, &error))) {

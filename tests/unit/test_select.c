@@ -245,7 +245,7 @@ Test(values, unique)
     IS(u, weft_shape(1), 4);
     IS(c, weft_shape(1), 1);
     cr_assert_eq(weft_unique(weft_ones(weft_shape(3), WEFT_F32), NULL, NULL, NULL), WEFT_OK);
-    cr_assert_neq(weft_unique(WEFT_NONE, &u, NULL, NULL), WEFT_OK);
+    cr_assert(weft_unique(WEFT_NONE, &u, NULL, &c) != WEFT_OK && !weft_ok(u) && !weft_ok(c));
     weft_scope_end(sc);
 }
 
@@ -260,6 +260,10 @@ Test(values, searchsorted)
     IS(weft_searchsorted(sorted, weft_i(0), true), weft_shape(), 3);
     weft_tensor large = weft_add(weft_arange(0, 4, 1, WEFT_I64), weft_i((int64_t)1 << 62));
     IS(weft_searchsorted(large, weft_i(((int64_t)1 << 62) + 2), false), weft_shape(), 2);
+    weft_tensor bytes = weft_cast(weft_arange(0, 6, 2, WEFT_I64), WEFT_U8); /* 0, 2, 4 */
+    IS(weft_searchsorted(bytes, weft_i(258), false), weft_shape(), 3);
+    IS(weft_searchsorted(bytes, weft_i(-1), true), weft_shape(), 0);
+    IS(weft_searchsorted(bytes, weft_f(2.5), false), weft_shape(), 2);
     IS(weft_searchsorted(weft_zeros(weft_shape(0), WEFT_F32), values, false), weft_shape(2, 4), 0,
        0, 0, 0, 0, 0, 0, 0);
     check_error("rank 2", weft_searchsorted(values, sorted, false), WEFT_ESHAPE, "rank 2, not 1");
