@@ -135,8 +135,9 @@ bool wf_cuda_is_pinned(const void *p)
     return is;
 }
 
-void wf_cuda_pinned_used(const void *p, wf_cuda_stream *s)
+cu_result wf_cuda_pinned_used(const void *p, wf_cuda_stream *s)
 {
+    cu_result r = CU_OK;
     pthread_mutex_lock(&lock);
     pin *x = find(p);
     bool waited = false;
@@ -164,9 +165,10 @@ void wf_cuda_pinned_used(const void *p, wf_cuda_stream *s)
     }
     if (waited) {
         WF_CUDA_COUNT(hidden_waits, 1);
-        wf_cu->stream_synchronize(s->handle);
+        r = wf_cu->stream_synchronize(s->handle);
     }
     pthread_mutex_unlock(&lock);
+    return r;
 }
 
 int wf_cuda_arrive(void *host, wf_why *why)

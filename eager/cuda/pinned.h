@@ -12,7 +12,8 @@ void *wf_cuda_pinned_alloc(wf_cuda_device *d, size_t nbytes, wf_why *why);
 bool wf_cuda_is_pinned(const void *p);
 /* Gives cached memory back to the system. */
 void wf_cuda_pinned_trim(void);
-/* A copy out of or into it was queued on s: it must not be handed out again before that is done. */
-void wf_cuda_pinned_used(const void *p, wf_cuda_stream *s);
+/* A copy out of or into it was queued on s: it must not be handed out again before that is done. What the driver says if
+ * that had to be waited for. */
+cu_result wf_cuda_pinned_used(const void *p, wf_cuda_stream *s);
 
 #endif

@@ -352,7 +352,7 @@ int wf_cuda_download_later(int ordinal, void *host, const void *src, size_t n, w
     wf_cuda_stream *s = begin_download(ordinal, n, why);
     int code = s ? download_pinned(s, host, (cu_address)(uintptr_t)src, n, why) : wf_cuda_code(why);
     if (!code) {
-        wf_cuda_pinned_used(host, s);
+        code = wf_cuda_check(s->device, wf_cuda_pinned_used(host, s), "cuStreamSynchronize", why);
     }
     return code;
 }

@@ -333,4 +333,19 @@ Test(gpu_copies, every_driver_call_of_one_failing)
         weft_cuda_empty_cache(gpu0);
     }
 }
+
+Test(gpu_copies, a_kernel_that_failed_where_there_is_no_event)
+{
+    static float v[N];
+    weft_tensor x = make_source(1, 50);
+    const fake_driver *fake = fake_cuda(FAKE_LATE, 50);
+    fake->break_device(700);
+    weft_tensor y = weft_mul(x, weft_f(2));
+    fake->fail("cuEventRecord", 1, 801);
+    weft_tensor h = weft_to_async(y, WEFT_CPU);
+    cr_assert_str_eq(fake->failed(), "cuEventRecord");
+    cr_assert(!weft_ok(h) || weft_to_array(h, v, N, WEFT_F32) != WEFT_OK,
+              "what never arrived was read");
+    cr_assert(strstr(weft_last_error(), "CUDA_ERROR"), "%s", weft_last_error());
+}
 #endif
