@@ -24,8 +24,7 @@ weft_tensor wf_alias(wf_ctx *c, wf_slot *s)
     if ((s->flags & WF_SLOT_REQUIRES_GRAD) && wf_grad_enabled(c) && s->context == c->id) {
         wf_tape_node_of(c, s, NULL); /* so that the alias carries the leaf's node */
     }
-    weft_tensor h =
-        wf_wrap_view(c, s->st, wf_slot_data(s), s->dtype, s->rank, wf_dims(s), wf_strides(s));
+    weft_tensor h = wf_wrap_at(c, s->st, s->offset, s->dtype, s->rank, wf_dims(s), wf_strides(s));
     if (h.slot && s->context == c->id && s->node) {
         wf_slot *a = wf_slot_at(c, h.slot);
         a->node = s->node;

@@ -14,6 +14,12 @@
 weft_tensor wf_wrap_view(wf_ctx *c, wf_storage *st, void *data, int dtype, int rank,
                          const int64_t *dims, const int64_t *strides)
 {
+    return wf_wrap_at(c, st, (char *)data - (char *)st->data, dtype, rank, dims, strides);
+}
+
+weft_tensor wf_wrap_at(wf_ctx *c, wf_storage *st, int64_t offset, int dtype, int rank,
+                       const int64_t *dims, const int64_t *strides)
+{
     weft_tensor h;
     wf_slot *s = wf_slot_new(c, &h);
     if (!s || wf_slot_shape(s, rank, dims, strides) != 0) {
@@ -24,7 +30,7 @@ weft_tensor wf_wrap_view(wf_ctx *c, wf_storage *st, void *data, int dtype, int r
     }
     s->dtype = (uint8_t)dtype;
     s->st = st;
-    s->offset = (char *)data - (char *)st->data;
+    s->offset = offset;
     wf_storage_view(st);
     return h;
 }

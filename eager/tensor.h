@@ -604,6 +604,9 @@ weft_tensor wf_op3(wf_op op, const wf_attr *attr, weft_tensor a, weft_tensor b, 
  * row-major; data = address of the first element. The empty handle on failure (an error is recorded). */
 weft_tensor wf_wrap_view(wf_ctx *c, wf_storage *st, void *data, int dtype, int rank,
                          const int64_t *dims, const int64_t *strides);
+/* The same, bytes from the start of st; its address, which another thread's trace may be about to give it, is not read. */
+weft_tensor wf_wrap_at(wf_ctx *c, wf_storage *st, int64_t offset, int dtype, int rank,
+                       const int64_t *dims, const int64_t *strides);
 /* Applies a VIEW row to a view. 0, 1 (reshape needs a copy: out has the row-major result), or a status. */
 int wf_view_apply(wf_op op, const wf_attr *attr, const wf_type *result, const wf_view *src,
                   wf_view *out, wf_why *why);
