@@ -87,6 +87,40 @@ static void reductions(arguments *a)
     }
 }
 
+static void values(arguments *a)
+{
+    weft_index_term terms[LIST];
+    weft_tensor out[3] = {WEFT_NONE, WEFT_NONE, WEFT_NONE};
+    weft_isclose_args close = {a->t[0], a->t[1], a->d[0], a->d[1], a->flag[0], 0};
+    for (int i = 0; i < LIST; i++) {
+        terms[i] = (weft_index_term){odd(20) ? INT(integer()) : INT(test_between(&rng, 0, 3)),
+                                     integer(), integer(), integer()};
+    }
+    switch (test_next(&rng) % 7) {
+    case 0:
+    case 1:
+        T("index", (weft_index)(a->t[0], odd(20) ? NULL : terms, INT(test_between(&rng, -1, 4))));
+        break;
+    case 2:
+        T("isclose", (weft_isclose)(odd(20) ? NULL : &close));
+        T("allclose", (weft_allclose)(odd(20) ? NULL : &close));
+        break;
+    case 3:
+        T("nonzero", weft_nonzero(a->t[0]));
+        break;
+    case 4:
+        T("masked_select",
+          weft_masked_select(a->t[0], odd(2) ? weft_logical_not(live[0]) : a->t[1]));
+        break;
+    case 5:
+        S("unique", weft_unique(a->t[0], odd(4) ? NULL : &out[0], odd(4) ? NULL : &out[1],
+                                odd(4) ? NULL : &out[2]));
+        break;
+    default:
+        T("searchsorted", weft_searchsorted(a->t[0], a->t[1], a->flag[0]));
+    }
+}
+
 static void views(arguments *a)
 {
     weft_tensor x = a->t[0];
@@ -546,7 +580,7 @@ static void one_call(void *sink)
         reductions(&a);
         break;
     case 3:
-        views(&a);
+        odd(3) ? values(&a) : views(&a);
         break;
     case 4:
         movement(&a);
