@@ -6,11 +6,13 @@
 #include <criterion/criterion.h>
 
 #include "examples/transformer.h"
+#include "tests/support/sanitized.h"
 #include "weft/jit.h"
 #include "weft/weft.h"
 
-/* calls: until a plan has chosen its way; bytes of views and numbers beside values */
-enum { ROWS = 512, COLS = 256, LAYERS = 6, CALLS = 30, SMALL = 4096 };
+/* calls: until a plan has chosen its way; bytes of kernels' scratch, half a value here, which depends on threads and on the way that was
+ * chosen */
+enum { ROWS = 512, COLS = 256, LAYERS = 6, CALLS = 30, SMALL = 256 << 10 };
 
 static weft_tensor weights[LAYERS];
 static transformer model;
@@ -113,7 +115,7 @@ static int64_t peak_of(weft_jit_fn fn, weft_jit *j, const weft_tensor *in, int64
         cr_assert_eq(rc, WEFT_OK, "%s", weft_last_error());
         weft_scope_end(sc);
     }
-    cr_expect_eq(after.system_allocations, before.system_allocations);
+    cr_expect(UNDER_ASAN || after.system_allocations == before.system_allocations);
     *asked = after.allocations - before.allocations;
     return after.peak_bytes - before.live_bytes;
 }
