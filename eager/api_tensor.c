@@ -581,8 +581,11 @@ weft_status(weft_set_name)(weft_tensor t, const char *name)
         rc = wf_raise_status(l.c, "set_name", 1, &t, &why);
         wf_mfree(copy);
     } else {
-        wf_mfree(m->name);
+        wf_meta_lock(m);
+        char *old = m->name;
         m->name = copy;
+        wf_meta_unlock(m);
+        wf_mfree(old);
     }
     look_close(&l);
     return (weft_status)rc;

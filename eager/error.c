@@ -84,8 +84,12 @@ void wf_describe(wf_ctx *c, weft_tensor t, char *buf, size_t size)
     if (s->st && s->st->device) {
         put(buf, size, &at, " on %s", wf_device_code_name(s->st->device));
     }
-    if (s->meta && s->meta->name) {
-        put(buf, size, &at, " '%s'", s->meta->name);
+    wf_meta *m = s->meta;
+    if (m && wf_meta_lock_soon(m)) {
+        if (m->name) {
+            put(buf, size, &at, " '%s'", m->name);
+        }
+        wf_meta_unlock(m);
     }
     if (s->site) {
         put(buf, size, &at, " (made at %s)", s->site);

@@ -93,6 +93,18 @@ void wf_meta_lock(wf_meta *m)
     }
 }
 
+bool wf_meta_lock_soon(wf_meta *m)
+{
+    int turns = 1000;
+    while (atomic_exchange_explicit(&m->lock, 1, memory_order_acquire)) {
+        if (turns-- == 0) {
+            return false;
+        }
+        sched_yield();
+    }
+    return true;
+}
+
 void wf_meta_unlock(wf_meta *m)
 {
     atomic_store_explicit(&m->lock, 0, memory_order_release);

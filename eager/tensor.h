@@ -93,7 +93,7 @@ typedef struct wf_meta {
     _Atomic uint64_t
         retain;     /* order of the node of a recorded result whose gradient is kept, 0: none */
     wf_hook *hooks; /* in order of registration */
-    char *name;
+    char *name;     /* under the lock: other threads' reports read it */
     _Atomic uint32_t noted; /* the segment that last noted what it does to the gradient */
 } wf_meta;
 
@@ -430,6 +430,8 @@ wf_meta *wf_meta_retain(wf_meta *m);
 void wf_meta_release(wf_meta *m);
 /* Guards gradient and hooks of a tensor that several threads share. No callback runs under it. */
 void wf_meta_lock(wf_meta *m);
+/* For what can do without: false if it is not to be had soon, as when this thread holds it. */
+bool wf_meta_lock_soon(wf_meta *m);
 void wf_meta_unlock(wf_meta *m);
 
 /* What tensors had as gradients before this thread gave them others, while it keeps such a list: a function that is only

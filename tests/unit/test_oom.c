@@ -2,6 +2,9 @@
  * tests/unit/test_oom.c -- host memory that could not be had: the error and the report of who holds it.
  */
 #include <criterion/criterion.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,4 +63,42 @@ Test(oom, other_errors_leave_it)
     cr_assert_eq(weft_error_status(none), WEFT_ENOMEM);
     cr_expect_null(strstr(weft_error_text(none), "asked for"), "%s", weft_error_text(none));
     has(weft_oom_report(), "4096.00 TiB");
+}
+
+static _Atomic int over;
+
+static void *rename_kept(void *unused)
+{
+    char name[64];
+    for (unsigned k = 0; !over; k++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor t = weft_keep(weft_zeros(weft_shape(1000), WEFT_F32));
+        for (int i = 0; i < 20; i++) {
+            snprintf(name, sizeof name, "a name that changes %u times", k);
+            weft_set_name(t, name);
+        }
+        weft_free(t);
+        weft_scope_end(sc);
+    }
+    return unused;
+}
+
+/* Kept tensors of other threads are described while these rename them. */
+Test(oom, names_that_change)
+{
+    pthread_t other[2];
+    mallopt(M_PERTURB, 0xA5); /* what is freed is no name any more */
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(pthread_create(&other[i], NULL, rename_kept, NULL), 0);
+    }
+    for (int i = 0; i < 20000; i++) {
+        weft_zeros(weft_shape((int64_t)1 << 50), WEFT_F32);
+        for (const char *p = weft_oom_report(); (p = strstr(p, "] '")); p += 3) {
+            cr_assert(strncmp(p + 3, "a name that changes ", 20) == 0, "%.60s", p);
+        }
+    }
+    over = 1;
+    for (int i = 0; i < 2; i++) {
+        pthread_join(other[i], NULL);
+    }
 }
