@@ -252,15 +252,21 @@ static weft_tensor handle_on(wf_ctx *c, weft_tensor g)
     return own;
 }
 
+bool wf_gradient_is_alone(wf_ctx *c, weft_tensor g)
+{
+    bool pinned;
+    wf_slot *s = wf_pin(c, g, &pinned, NULL);
+    const bool yes = s && sole_owner(s);
+    if (s && pinned) {
+        wf_unpin(c, s);
+    }
+    return yes;
+}
+
 /* m->grad += g without leaving the lock, where that is one kernel on memory nobody else sees. */
 static bool add_in_place(engine *e, wf_meta *m, weft_tensor g, int *rc)
 {
-    bool pinned;
-    wf_slot *s = e->create || wf_gradients_are_kept() ? NULL : wf_pin(e->c, m->grad, &pinned, NULL);
-    bool yes = s && sole_owner(s);
-    if (s && pinned) {
-        wf_unpin(e->c, s);
-    }
+    const bool yes = !e->create && !wf_gradients_are_kept() && wf_gradient_is_alone(e->c, m->grad);
     if (yes) {
         weft_tensor src[2] = {m->grad, g};
         *rc = wf_dispatch_inplace(WF_OP_ADD, NULL, 2, src, m->grad);

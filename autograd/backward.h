@@ -26,6 +26,8 @@ bool wf_meta_has_post_hooks(wf_meta *m);
 bool wf_meta_retains(const wf_meta *m, uint64_t value);
 /* Another handle of the current scope on m's gradient; WEFT_NONE: it has none. */
 weft_tensor wf_meta_gradient(wf_ctx *c, wf_meta *m);
+/* Would a backward add to gradient g in its own memory? Nothing else shares it. */
+bool wf_gradient_is_alone(wf_ctx *c, weft_tensor g);
 /* weft_keep for a scope-owned handle that becomes a gradient. */
 weft_tensor wf_keep_gradient(wf_ctx *c, weft_tensor own);
 /* The meta backward looks at for s's value, which is its node's: aliases share one. NULL: none yet. */

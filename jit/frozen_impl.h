@@ -55,6 +55,7 @@ typedef struct wf_frozen_leaf {
     wf_meta *meta; /* referenced; NULL: of argument `arg` */
     int arg;
     bool looked; /* the gradient must be `had` */
+    bool alone;  /* and share its memory with no other tensor, or with some */
     weft_tensor had;
     uint64_t hooks;     /* of a tensor that is no argument */
     uint32_t version;   /* of a gradient that is made */

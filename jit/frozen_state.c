@@ -80,7 +80,8 @@ static bool describe_leaf(wf_frozen *z, const wf_trace *t, const wf_frozen_args 
                           const wf_leaf *l, int *made, char *reason)
 {
     wf_frozen_leaf *x = &z->leaf[z->n_leaf];
-    *x = (wf_frozen_leaf){.arg = argument_of(a, l->meta), .looked = l->looked, .had = l->had};
+    *x = (wf_frozen_leaf){
+        .arg = argument_of(a, l->meta), .looked = l->looked, .alone = l->alone, .had = l->had};
     const weft_tensor g = gradient_now(l->meta, x->arg < 0 ? &x->hooks : NULL);
     if (!describe_left(x, t, g, made, reason)) {
         return false;
@@ -168,7 +169,7 @@ static bool is_gradient(const wf_frozen_leaf *x, weft_tensor g)
 static bool same_leaf(const wf_frozen_leaf *x, const wf_frozen_leaf *y)
 {
     return x->meta == y->meta && x->arg == y->arg && x->looked == y->looked &&
-           x->hooks == y->hooks && (!x->looked || is_gradient(x, y->had)) &&
+           x->alone == y->alone && x->hooks == y->hooks && (!x->looked || is_gradient(x, y->had)) &&
            x->left.kind == y->left.kind &&
            (x->left.kind != WF_LEAF_MADE ||
             (x->version == y->version && wf_frozen_same_map(&x->left, &y->left)));
@@ -217,6 +218,11 @@ bool wf_frozen_guard_state(const wf_frozen *z, const wf_frozen_args *a, char *re
             return wf_frozen_refuse(reason, x->had.slot
                                                 ? "a tensor has another gradient than it had"
                                                 : "a tensor has a gradient that had none");
+        }
+        if (x->looked && g.slot && wf_gradient_is_alone(a->c, g) != x->alone) {
+            return wf_frozen_refuse(reason,
+                                    x->alone ? "a gradient shares memory with another tensor now"
+                                             : "a gradient shares memory with no other tensor now");
         }
     }
     for (uint32_t i = 0; i < z->n_live; i++) {

@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "autograd/backward.h"
 #include "eager/alloc.h"
 #include "jit/record_int.h"
 
@@ -65,7 +66,8 @@ void wf_trace_gradient(wf_recorder *r, wf_meta *m, weft_tensor had, bool looked)
         return;
     }
     w->leaf = leaf;
-    w->leaf[w->nleaf++] = (wf_leaf){wf_meta_retain(m), had, looked};
+    const bool alone = looked && had.slot && wf_gradient_is_alone(t->c, had);
+    w->leaf[w->nleaf++] = (wf_leaf){wf_meta_retain(m), had, looked, alone};
 }
 
 void wf_trace_live(wf_recorder *r, wf_live *l)

@@ -44,6 +44,7 @@ typedef struct wf_leaf {
     wf_meta *meta; /* referenced */
     weft_tensor had;
     bool looked; /* at `had`, before it was replaced */
+    bool alone;  /* what was looked at was added to in place, if it was added to */
 } wf_leaf;
 
 /* A scalar slot that is a number of an optimiser. */

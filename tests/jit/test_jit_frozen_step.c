@@ -263,6 +263,32 @@ Test(frozen_step, arguments_with_gradients)
     weft_jit_free(j);
 }
 
+/* Gradients are added to in place where nobody else has their memory: what the caller keeps of one does not change. */
+Test(frozen_step, gradients_that_are_kept)
+{
+    model a, b;
+    model_open(&a, 0, true);
+    model_open(&b, 0, true);
+    weft_jit *j = weft_jit_trace(train, &b, .frozen = true, .verify_every = -1);
+    weft_tensor kept = WEFT_NONE, was = WEFT_NONE;
+    for (int i = 0; i < 9; i++) {
+        if (i == 5) {
+            kept = weft_keep(weft_grad(b.fc1.weight));
+            was = weft_keep(weft_clone(kept));
+        }
+        both(j, &a, &b, i);
+    }
+    check_bits("kept", was, kept);
+    cr_assert_geq(stats_of(j).frozen, 3, "%s", reasons(j));
+    cr_assert(has_reason(j, "shares memory with another tensor now"), "%s", reasons(j));
+    weft_free(kept);
+    weft_free(was);
+    weft_jit_free(j);
+    model_close(&a);
+    model_close(&b);
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
+
 typedef struct past {
     weft_tensor leaf, value;
 } past;
