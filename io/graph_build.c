@@ -403,6 +403,32 @@ static int add_symbol(const weft_graph_args *a, int d, wf_graph_symbols *s)
     return 0;
 }
 
+/* Is symbol k, if it has size x in the second recording, a multiple of an earlier one in both, or as much larger? */
+static bool is_related(const wf_graph_symbols *s, int k, int64_t x)
+{
+    for (int j = 0; j < k; j++) {
+        if (x * s->sizes[j] == s->others[j] * s->sizes[k] ||
+            x - s->others[j] == s->sizes[k] - s->sizes[j]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The size that symbol k has in the second recording: what would be an extent computed from another symbol is taken only
+ * where the range leaves no choice. 0: it leaves none at all. */
+static int64_t other_size(const wf_graph_symbols *s, int k, int64_t most)
+{
+    int64_t taken[WF_MAX_SYMBOLS + 1] = {s->sizes[k]};
+    memcpy(taken + 1, s->others, (size_t)k * sizeof *taken);
+    const int64_t first = wf_size_below(most, taken, k + 1);
+    int64_t x = first;
+    while (x > 0 && is_related(s, k, x)) {
+        x = wf_size_below(x - 1, taken, k + 1);
+    }
+    return x > 0 ? x : first;
+}
+
 /* Distinct symbols with the example's sizes and others, within their ranges. 0, or an error recorded. */
 static int symbols_of(const weft_graph_args *a, wf_graph_symbols *s)
 {
@@ -415,9 +441,7 @@ static int symbols_of(const weft_graph_args *a, wf_graph_symbols *s)
         }
     }
     for (int k = 0; k < s->n; k++) {
-        int64_t taken[WF_MAX_SYMBOLS + 1] = {s->sizes[k]};
-        memcpy(taken + 1, s->others, (size_t)k * sizeof *taken);
-        s->others[k] = wf_size_below(primes[k] < s->most[k] ? primes[k] : s->most[k], taken, k + 1);
+        s->others[k] = other_size(s, k, primes[k] < s->most[k] ? primes[k] : s->most[k]);
         if (s->others[k] == 0) {
             wf_api_error("jit_graph", WEFT_EUNSUPPORTED,
                          "'%s' <= %lld leaves no other size to record with", s->name[k],

@@ -279,6 +279,33 @@ Test(graph, symbols_within_a_range)
     weft_graph_free(g);
 }
 
+/* An extent that is computed from one symbol. */
+static weft_status twice_as_long(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                 int n_out)
+{
+    (void)n_in, (void)n_out;
+    const int64_t n = weft_dim(in[0], 0), *more = self;
+    out[0] = weft_zeros(weft_shape(n * more[0] + more[1]), WEFT_F32);
+    out[1] = weft_neg(in[0]);
+    return weft_error_status(out[0]);
+}
+
+/* Sizes of the second recording are not to each other as those of the first: no symbol is taken for twice another. */
+Test(graph, symbols_are_told_apart)
+{
+    static const weft_graph_dim dims[][2] = {{{0, 0, "batch<=4"}, {0, 1, "seq<=8"}},
+                                             {{0, 0, "batch"}, {0, 1, "seq"}}};
+    static const int64_t sizes[][4] = {{3, 6, 2, 0}, {3, 4, 1, 1}, {3, 9, 1, 6}, {4, 8, 2, 0}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (int k = 0; k < 2; k++) {
+            weft_tensor x = weft_zeros(weft_shape(sizes[i][0], sizes[i][1]), WEFT_F32);
+            cr_assert_null(weft_jit_graph(twice_as_long, (void *)(uintptr_t)&sizes[i][2], &x, 1,
+                                          .dims = dims[k], .n_dims = 2, .n_outputs = 2),
+                           "case %zu, %d", i, k);
+        }
+    }
+}
+
 /* -- gradients inside --------------------------------------------------------------------------------- */
 
 /* A step of gradient descent: the loss and new weights. */
