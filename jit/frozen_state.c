@@ -201,8 +201,26 @@ static wf_meta *meta_of(const wf_frozen_leaf *x, const wf_frozen_args *a)
     return x->arg < 0 ? x->meta : wf_meta_find(a->c, a->slot[x->arg]);
 }
 
+/* An argument that was none of the tensors whose gradients the call looked at or left is none of them. */
+static bool guard_leaf_sharing(const wf_frozen *z, const wf_frozen_args *a, char *reason)
+{
+    for (int k = 0; k < a->n; k++) {
+        const wf_meta *m = wf_meta_find(a->c, a->slot[k]);
+        for (uint32_t i = 0; m && i < z->n_leaf; i++) {
+            if (z->leaf[i].meta == m) {
+                return wf_frozen_refuse(
+                    reason, "argument %d is a tensor whose gradient it looks at or leaves", k);
+            }
+        }
+    }
+    return true;
+}
+
 bool wf_frozen_guard_state(const wf_frozen *z, const wf_frozen_args *a, char *reason)
 {
+    if (z->n_leaf && !guard_leaf_sharing(z, a, reason)) {
+        return false;
+    }
     for (uint32_t i = 0; i < z->n_leaf; i++) {
         const wf_frozen_leaf *x = &z->leaf[i];
         wf_meta *m = meta_of(x, a);

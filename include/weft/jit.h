@@ -84,7 +84,8 @@ typedef struct weft_jit_args {
      * and its step (weft_optim_set_lr between calls, a checkpoint that is loaded). A function that reads values, keeps tensors, gives outputs a history, runs
      * backward into what an argument or a captured tensor was computed from, leaves new gradients on arguments, sets a learning rate, steps an optimiser twice or one of
      * parameters that are not dense f32 or f64, draws random
-     * numbers, changes a number or the default device is never replayed. What fn does besides (counting, choosing another tensor) is not seen: every verify_every-th call
+     * numbers, changes a number or the default device is never replayed. A tensor that was an argument of both recordings is the argument, however fn got hold
+     * of it. What fn does besides (counting, choosing another tensor) is not seen: every verify_every-th call
      * (default 100; -1: none) records, compares bit by bit, and thaws the function if anything differs. */
     bool frozen;
     int verify_every;

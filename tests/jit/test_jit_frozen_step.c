@@ -289,6 +289,38 @@ Test(frozen_step, gradients_that_are_kept)
     cr_assert_eq(weft_leak_report(NULL), 0);
 }
 
+/* Adds to the gradient of the argument, steps what has a gradient. */
+FN(back_and_step)
+{
+    model *k = self;
+    weft_status s = weft_module_zero_grad(k->m);
+    s = s ? s : weft_set_grad(in[0], WEFT_NONE);
+    s = s ? s : weft_backward(weft_sum(weft_square(in[0])));
+    s = s ? s : weft_optim_step(k->optim);
+    return s ? s : weft_set_grad(in[0], WEFT_NONE);
+}
+
+/* An argument that is one of the tensors that the function steps if they have gradients. */
+Test(frozen_step, parameters_as_arguments)
+{
+    model a, b;
+    model_open(&a, 0, true);
+    model_open(&b, 0, true);
+    weft_tensor x = weft_keep(leaf(UNUSED, 1));
+    weft_jit *j = weft_jit_trace(back_and_step, &b, .frozen = true, .verify_every = -1);
+    for (int i = 0; i < 6; i++) {
+        OK(back_and_step(&a, i < 5 ? &x : &a.unused, 1, NULL, 0));
+        OK(weft_jit_call(j, i < 5 ? &x : &b.unused, 1, NULL, 0));
+        check_models(&a, &b);
+    }
+    cr_assert_eq(stats_of(j).frozen, 3, "%s", reasons(j));
+    cr_assert(has_reason(j, "argument 0 is a tensor whose gradient"), "%s", reasons(j));
+    weft_free(x);
+    weft_jit_free(j);
+    model_close(&a);
+    model_close(&b);
+}
+
 typedef struct past {
     weft_tensor leaf, value;
 } past;
