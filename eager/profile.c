@@ -180,7 +180,9 @@ static void hand_out_record(const buffer *b, const record *r, wf_text *detail)
     }
     if (session.file && !wf_prof_file_put(session.file, &e)) {
         take_back();
-        if (!session.event) { /* nobody wants any more */
+        if (session.event) { /* it was handed out: no more than were asked for are */
+            atomic_fetch_sub_explicit(&session.limit, 1, memory_order_relaxed);
+        } else { /* nobody wants any more */
             atomic_store_explicit(&session.limit, 0, memory_order_relaxed);
         }
     }

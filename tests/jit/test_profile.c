@@ -350,6 +350,34 @@ Test(profile, bytes, .init = setup, .fini = teardown)
     trace_file_free(&f);
 }
 
+static void count_event(void *user, const weft_profile_event *e)
+{
+    (void)e;
+    ++*(int *)user;
+}
+
+/* A full file is no reason for a function to get more events than were asked for. */
+Test(profile, bytes_beside_a_function, .init = setup, .fini = teardown)
+{
+    enum { MOST = 1000 };
+    weft_tensor x = weft_ones(weft_shape(4), WEFT_F32);
+    weft_profile_stats s;
+    int n = 0;
+    cr_assert_eq(weft_profile_begin(.path = path, .max_events = MOST, .max_bytes = 10000,
+                                    .event = count_event, .user = &n),
+                 WEFT_OK);
+    for (int i = 0; i < 20000; i++) {
+        weft_free(weft_neg(x));
+    }
+    cr_assert_eq(weft_profile_end(), WEFT_OK);
+    cr_expect_eq(n, MOST);
+    weft_profile_get_stats(&s);
+    cr_expect_geq(s.events + s.dropped, 20000);
+    trace_file f = read_trace();
+    cr_expect_eq(f.said_dropped, s.dropped);
+    trace_file_free(&f);
+}
+
 /* -- names ---------------------------------------------------------------------------------------------- */
 
 Test(profile, hostile_names, .init = setup, .fini = teardown)
