@@ -25,7 +25,8 @@
  *
  * Fast math is the exception to the bits: under .fast_math fused kernels may contract a product and a sum, take a
  * reciprocal for quotients, reassociate neighbouring sums and products and lose the sign of a zero, and the compiler may
- * simplify what only real arithmetic would (sqrt(x x) = |x|). NaN and infinities stay what they are, functions such as exp
+ * simplify what only real arithmetic would (sqrt(x x) = |x|). NaN and infinities that go in stay what they are, but steps in
+ * another order may overflow where those of `step` do not (the reciprocal of a subnormal divisor is infinite); functions such as exp
  * keep their error, sums their order. Such a call waits for the compiler the first time, never runs `step` itself, and gives the same
  * results every time on a machine, at any number of threads; a frozen one is verified all the same. Eager calls are not affected.
  *
