@@ -66,9 +66,21 @@ function(weft_generator file macro)
     set_source_files_properties(${file} PROPERTIES COMPILE_DEFINITIONS "${macro}=\"${all}\"")
 endfunction()
 weft_generator(jit/codegen_cpu/backend.c WF_LL_GENERATOR jit/codegen_cpu/render* jit/codegen_cpu/llvm*.[ch])
+# Kernels written by hand go into the library as text, without comments (but those where sections begin) and
+# indentation: two thirds of it.
+foreach(name IN ITEMS kernels attention)
+    set(source ${CMAKE_CURRENT_SOURCE_DIR}/jit/codegen_cuda/${name}.cuh)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
+    file(READ ${source} text)
+    string(REGEX REPLACE "/[*] == ([a-z0-9_]+)([^*]|[*]+[^*/])*[*]+/" "<section \\1>" text "${text}")
+    string(REGEX REPLACE "/[*]([^*]|[*]+[^*/])*[*]+/" "" text "${text}")
+    string(REGEX REPLACE "<section ([a-z0-9_]+)>" "/* == \\1 */" text "${text}")
+    string(REGEX REPLACE "\n[ \n]+" "\n" text "${text}")
+    file(CONFIGURE OUTPUT cuda/${name}.cuh CONTENT "${text}" @ONLY)
+endforeach()
 set_source_files_properties(jit/codegen_cuda/hand.c PROPERTIES
-    OBJECT_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/jit/codegen_cuda/kernels.cuh;${CMAKE_CURRENT_SOURCE_DIR}/jit/codegen_cuda/attention.cuh"
-    COMPILE_DEFINITIONS "WF_CU_KERNELS=\"${CMAKE_CURRENT_SOURCE_DIR}/jit/codegen_cuda\"")
+    OBJECT_DEPENDS "${CMAKE_CURRENT_BINARY_DIR}/cuda/kernels.cuh;${CMAKE_CURRENT_BINARY_DIR}/cuda/attention.cuh"
+    COMPILE_DEFINITIONS "WF_CU_KERNELS=\"${CMAKE_CURRENT_BINARY_DIR}/cuda\"")
 weft_generator(jit/codegen_cuda/backend.c WF_CU_GENERATOR jit/codegen_cuda/* jit/ir/cuda_text.h)
 
 # -fno-thread-jumps: gcc threads nested SELECTs into control flow and pieces them together again with

@@ -65,19 +65,6 @@ static weft_status in_place(wf_op op, int nsrc, const weft_tensor *src, weft_ten
 
 /* -- elementwise that are not rows ------------------------------------------------------------------------ */
 
-/* Klambauer et al. 2017: the fixed point of mean 0 and variance 1. */
-#define SELU_ALPHA 1.6732632423543772848
-#define SELU_SCALE 1.0507009873554804934
-
-weft_tensor(weft_selu)(weft_tensor x)
-{
-    WF_CALLED(w, "selu", x);
-    weft_scope sc = weft_scope_begin();
-    weft_tensor e = wf_op2(WF_OP_ELU, NULL, x, weft_f(SELU_ALPHA));
-    e = wf_op2(WF_OP_MUL, NULL, e, weft_f(SELU_SCALE));
-    return wf_called_end(&w, weft_scope_return(sc, e));
-}
-
 weft_tensor(weft_masked_fill)(weft_tensor x, weft_tensor mask, weft_tensor value)
 {
     WF_CALLED(w, "masked_fill", x, mask, value);

@@ -57,12 +57,6 @@ enum { BLOCK = 4096, MAX_THREADS = 64 };
 #include "jit/ir/ops.def"
 #undef K
 #undef TC
-/* weft_selu calls two rows: elu and mul, a rounding each. */
-#define SELU(T, K_, expm1_)                                                                        \
-    MUL(SELECT(GT(x, K_(0)), x, MUL(K_(1.6732632423543772848), expm1_(x))),                        \
-        K_(1.0507009873554804934))
-ROW_FUNCTION(float, row_selu_f32, SELU(float, KF32, expm1_f32))
-ROW_FUNCTION(double, row_selu_f64, SELU(double, KF64, expm1_f64))
 
 /* -- the functions ----------------------------------------------------------------------------- */
 

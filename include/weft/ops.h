@@ -73,8 +73,8 @@ WEFT_API weft_tensor weft_relu6(weft_tensor x);     /* min(max(x, 0), 6); keeps 
 WEFT_API weft_tensor weft_hardsigmoid(weft_tensor x); /* min(max(x / 6 + 0.5, 0), 1) */
 WEFT_API weft_tensor
 weft_hardswish(weft_tensor x); /* x * min(max(x + 3, 0), 6) / 6; Howard et al. 2019 */
-WEFT_API weft_tensor weft_selu(
-    weft_tensor x); /* scaled elu with the self-normalising constants; Klambauer et al. 2017 */
+/* x > 0: s * x, else s * a * expm1(x) with the constants of mean 0 and variance 1; Klambauer et al. 2017 */
+WEFT_API weft_tensor weft_selu(weft_tensor x);
 WEFT_API weft_tensor weft_floor(weft_tensor x);       /* towards -inf; keeps integers */
 WEFT_API weft_tensor weft_ceil(weft_tensor x);        /* towards +inf; keeps integers */
 WEFT_API weft_tensor weft_trunc(weft_tensor x);       /* towards 0; keeps integers */
@@ -196,6 +196,7 @@ WEFT_API weft_status weft_relu_(weft_tensor x);
 WEFT_API weft_status weft_relu6_(weft_tensor x);
 WEFT_API weft_status weft_hardsigmoid_(weft_tensor x);
 WEFT_API weft_status weft_hardswish_(weft_tensor x);
+WEFT_API weft_status weft_selu_(weft_tensor x);
 WEFT_API weft_status weft_floor_(weft_tensor x);
 WEFT_API weft_status weft_ceil_(weft_tensor x);
 WEFT_API weft_status weft_trunc_(weft_tensor x);

@@ -360,6 +360,7 @@ inline weft_tensor weft_index(weft_tensor x, std::initializer_list<weft_index_te
 #define weft_relu6_(...) WEFT_S_((weft_relu6_)(__VA_ARGS__))
 #define weft_hardsigmoid_(...) WEFT_S_((weft_hardsigmoid_)(__VA_ARGS__))
 #define weft_hardswish_(...) WEFT_S_((weft_hardswish_)(__VA_ARGS__))
+#define weft_selu_(...) WEFT_S_((weft_selu_)(__VA_ARGS__))
 #define weft_floor_(...) WEFT_S_((weft_floor_)(__VA_ARGS__))
 #define weft_ceil_(...) WEFT_S_((weft_ceil_)(__VA_ARGS__))
 #define weft_trunc_(...) WEFT_S_((weft_trunc_)(__VA_ARGS__))

@@ -21,12 +21,8 @@ extern const char wf_cu_kernels[];
 static void section(wf_text *t, const char *name, const char *kernel)
 {
     char mark[48];
-    snprintf(mark, sizeof mark, "/* == %s\n", name);
+    snprintf(mark, sizeof mark, "/* == %s */", name);
     const char *begin = strstr(wf_cu_kernels, mark);
-    if (!begin) {
-        snprintf(mark, sizeof mark, "/* == %s */", name);
-        begin = strstr(wf_cu_kernels, mark);
-    }
     const char *end = begin ? strstr(begin + 6, "/* == ") : NULL;
     const char *at = end && kernel ? strstr(begin, "void NAME(") : NULL;
     if (at && at < end) {

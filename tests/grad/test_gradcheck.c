@@ -55,6 +55,7 @@ static const domain domains[] = {
     {WF_OP_CLAMP, {-0.4, -2, 0.5}, {0.4, -1, 2}},
     {WF_OP_HARDSIGMOID, {-2}, {2}},
     {WF_OP_HARDSWISH, {-2}, {2}},
+    {WF_OP_SELU, {-2}, {-0.2}},
 };
 
 static void domain_of(int op, int i, double *lo, double *hi)

@@ -126,6 +126,11 @@ REF_REAL1(hardsigmoid)
 {
     return smaller(larger((x + 3) / 6, 0), 1);
 }
+REF_REAL1(selu)
+{
+    return x > 0 ? 1.0507009873554804934L * x
+                 : (real)1.0507009873554804934L * 1.6732632423543772848L * expm1l(x);
+}
 REF_REAL1(hardswish)
 {
     return x * smaller(larger(x + 3, 0), 6) / 6;

@@ -107,6 +107,7 @@ REF_REAL1(relu);
 REF_REAL1(relu6);
 REF_REAL1(hardsigmoid);
 REF_REAL1(hardswish);
+REF_REAL1(selu);
 REF_REAL1(floor);
 REF_REAL1(ceil);
 REF_REAL1(trunc);

@@ -86,7 +86,6 @@ static void compositions(void)
     weft_tensor mask = weft_zeros(weft_shape(5), WEFT_BOOL),
                 u8 = weft_zeros(weft_shape(2), WEFT_U8);
     weft_tensor pair[2] = {x, y};
-    BAD(weft_selu(dead));
     BAD(weft_masked_fill(x, mask, weft_f(0)));
     BAD(weft_masked_fill(x, x, weft_f(0)));
     BAD(weft_masked_fill(u8, weft_b(true), weft_i(300)));

@@ -112,177 +112,162 @@ WF_DEVICE float wf_row_log_f32(float x)
 #define STEP ((long long)gridDim.x * blockDim.x)
 WF_DEVICE void wf_bad_index(unsigned long long *error, long long at)
 {
-    atomicCAS(error, ~0ull, (unsigned long long)(at == -1 ? -2 : at));
+atomicCAS(error, ~0ull, (unsigned long long)(at == -1 ? -2 : at));
 }
-
 #define WF_WIDE 1
 /* == tile_common */
-/* to[l][r] = p[r0 + r][l0 + l], 0 beyond rows and depth; neighbours in a warp read neighbours in memory, whichever way p lies. */
 WF_DEVICE void wf_slice(C0 (*to)[68], const T0 *p, long long r0, long long rows, long long row_step, long long l0,
-                        long long depth, long long step)
+long long depth, long long step)
 {
 #pragma unroll
-    for (int e = 0; e < 4; e++) {
-        const int s = (int)threadIdx.x + e * 256;
-        const int r = step == 1 ? s / 16 : s % 64, l = step == 1 ? s % 16 : s / 64;
-        to[l][r] = r0 + r < rows && l0 + l < depth ? LOAD0(p[(r0 + r) * row_step + (l0 + l) * step]) : (C0)0;
-    }
+for (int e = 0; e < 4; e++) {
+const int s = (int)threadIdx.x + e * 256;
+const int r = step == 1 ? s / 16 : s % 64, l = step == 1 ? s % 16 : s / 64;
+to[l][r] = r0 + r < rows && l0 + l < depth ? LOAD0(p[(r0 + r) * row_step + (l0 + l) * step]) : (C0)0;
 }
-/* sum += left^T right: a thread has rows y * 4 + i and columns x + 16 j of 64 x 64, each one chain of fused multiply-adds. */
+}
 WF_DEVICE void wf_multiply(C0 (*sum)[4], C0 (*left)[68], C0 (*right)[68], int depth)
 {
-    const int x = threadIdx.x % 16, y = threadIdx.x / 16;
-    for (int l = 0; l < depth; l++) {
-        C0 u[4], v[4];
+const int x = threadIdx.x % 16, y = threadIdx.x / 16;
+for (int l = 0; l < depth; l++) {
+C0 u[4], v[4];
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            u[i] = left[l][y * 4 + i];
-            v[i] = right[l][x + 16 * i];
-        }
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-#pragma unroll
-            for (int j = 0; j < 4; j++)
-                sum[i][j] = FMA0(u[i], v[j], sum[i][j]);
-    }
+for (int i = 0; i < 4; i++) {
+u[i] = left[l][y * 4 + i];
+v[i] = right[l][x + 16 * i];
 }
-/* The same of rows r0 ... of p and c0 ... of q, over depth in ascending order. */
+#pragma unroll
+for (int i = 0; i < 4; i++)
+#pragma unroll
+for (int j = 0; j < 4; j++)
+sum[i][j] = FMA0(u[i], v[j], sum[i][j]);
+}
+}
 WF_DEVICE void wf_product(C0 (*sum)[4], C0 (*left)[68], C0 (*right)[68], long long depth, const T0 *p, long long r0,
-                          long long rows, long long p_step, long long p_deep, const T0 *q, long long c0, long long cols,
-                          long long q_step, long long q_deep)
+long long rows, long long p_step, long long p_deep, const T0 *q, long long c0, long long cols,
+long long q_step, long long q_deep)
 {
-    for (long long l0 = 0; l0 < depth; l0 += 16) {
-        wf_slice(left, p, r0, rows, p_step, l0, depth, p_deep);
-        wf_slice(right, q, c0, cols, q_step, l0, depth, q_deep);
-        __syncthreads();
-        wf_multiply(sum, left, right, depth - l0 < 16 ? (int)(depth - l0) : 16);
-        __syncthreads();
-    }
+for (long long l0 = 0; l0 < depth; l0 += 16) {
+wf_slice(left, p, r0, rows, p_step, l0, depth, p_deep);
+wf_slice(right, q, c0, cols, q_step, l0, depth, q_deep);
+__syncthreads();
+wf_multiply(sum, left, right, depth - l0 < 16 ? (int)(depth - l0) : 16);
+__syncthreads();
 }
-
+}
 /* == flash_common */
 #define WF_EACH(i, j)                                                                                                  \
-    for (int i = 0; i < 4; i++)                                                                                        \
-        for (int j = 0; j < 4; j++)
-/* at[k] += what operand k steps by for the number along `count` axes from word `first` on: an extent and six strides each,
- * innermost first. */
+for (int i = 0; i < 4; i++)                                                                                        \
+for (int j = 0; j < 4; j++)
 WF_DEVICE void wf_places(const struct wf_words_64 *a, int first, int count, long long number, long long *at)
 {
-    for (int d = 0; d < count; d++) {
-        const unsigned long long *w = a->w + first + 7 * d;
-        const long long i = number % (long long)w[0];
-        number /= (long long)w[0];
-        for (int k = 0; k < 6; k++)
-            at[k] += i * (long long)w[1 + k];
-    }
+for (int d = 0; d < count; d++) {
+const unsigned long long *w = a->w + first + 7 * d;
+const long long i = number % (long long)w[0];
+number /= (long long)w[0];
+for (int k = 0; k < 6; k++)
+at[k] += i * (long long)w[1 + k];
 }
-/* part[column][row] := a tile, as the left side of a product over its columns. */
+}
 WF_DEVICE void wf_turn(C0 (*part)[68], C0 (*tile)[4])
 {
-    const int x = threadIdx.x % 16, y = threadIdx.x / 16;
+const int x = threadIdx.x % 16, y = threadIdx.x / 16;
 #pragma unroll
-    WF_EACH(i, j)
-    part[x + 16 * j][y * 4 + i] = tile[i][j];
-    __syncthreads();
+WF_EACH(i, j)
+part[x + 16 * j][y * 4 + i] = tile[i][j];
+__syncthreads();
 }
-/* sum[c] += part^T p over rows l0 ... l0 + 63 of p, which has `depth` rows and `width` columns. */
 WF_DEVICE void wf_spread(C0 (*sum)[4][4], C0 (*part)[68], C0 (*right)[68], const T0 *p, long long l0, long long depth,
-                         long long step, long long width, long long across)
+long long step, long long width, long long across)
 {
-    for (int k0 = 0; k0 < 64 && l0 + k0 < depth; k0 += 16)
+for (int k0 = 0; k0 < 64 && l0 + k0 < depth; k0 += 16)
 #pragma unroll
-        for (int c = 0; c < WF_WIDE; c++) {
-            wf_slice(right, p, 64 * c, width, across, l0 + k0, depth, step);
-            __syncthreads();
-            wf_multiply(sum[c], part + k0, right, 16);
-            __syncthreads();
-        }
+for (int c = 0; c < WF_WIDE; c++) {
+wf_slice(right, p, 64 * c, width, across, l0 + k0, depth, step);
+__syncthreads();
+wf_multiply(sum[c], part + k0, right, 16);
+__syncthreads();
 }
-
-/* == flash
- * out = softmax(scale q k^T + mask) v and the logarithm of each row's sum, by an online softmax. Three words each, address and
- * steps of rows and columns: q, k, v at 0, 3, 6, mask (or 0) at 12. 15 lse, 17 out (dense, by item), 19 queries, keys, width
- * of q and k, of v, 23 causal, scale (f64), items, 28 axes of the batch, then each (wf_places: q, k, v, none, mask, lse). T1: the
- * mask. */
+}
+/* == flash */
 WF_EXTERN __global__ void kernel(const struct wf_words_64 a)
 {
-    __shared__ C0 left[16][68];
-    __shared__ C0 right[16][68];
-    __shared__ C0 part[64][68];
-    const long long l = WORD(19), n = WORD(20), width = WORD(22), down = (l + 63) / 64;
-    const C0 scale = (C0)wf_f64(a.w[24]), never = -(C0)WF_HUGE;
-    const int x = threadIdx.x % 16, y = threadIdx.x / 16, causal = (int)WORD(23);
-    for (long long tile = blockIdx.x; tile < down * WORD(25); tile += gridDim.x) {
-        const long long i0 = tile % down * 64, item = tile / down, keys = causal && i0 + 64 < n ? i0 + 64 : n;
-        long long at[6] = {0, 0, 0, 0, 0, 0};
-        C0 most[4], sum[4], acc[WF_WIDE][4][4];
-        wf_places(&a, 29, (int)WORD(28), item, at);
+__shared__ C0 left[16][68];
+__shared__ C0 right[16][68];
+__shared__ C0 part[64][68];
+const long long l = WORD(19), n = WORD(20), width = WORD(22), down = (l + 63) / 64;
+const C0 scale = (C0)wf_f64(a.w[24]), never = -(C0)WF_HUGE;
+const int x = threadIdx.x % 16, y = threadIdx.x / 16, causal = (int)WORD(23);
+for (long long tile = blockIdx.x; tile < down * WORD(25); tile += gridDim.x) {
+const long long i0 = tile % down * 64, item = tile / down, keys = causal && i0 + 64 < n ? i0 + 64 : n;
+long long at[6] = {0, 0, 0, 0, 0, 0};
+C0 most[4], sum[4], acc[WF_WIDE][4][4];
+wf_places(&a, 29, (int)WORD(28), item, at);
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            most[i] = never;
-            sum[i] = 0;
-            for (int c = 0; c < WF_WIDE; c++)
-                for (int j = 0; j < 4; j++)
-                    acc[c][i][j] = 0;
-        }
-        for (long long j0 = 0; j0 < keys; j0 += 64) {
-            C0 s[4][4];
-#pragma unroll
-            WF_EACH(i, j)
-            s[i][j] = 0;
-            wf_product(s, left, right, WORD(21), POINTER(const T0, 0) + at[0], i0, l, WORD(1), WORD(2),
-                       POINTER(const T0, 3) + at[1], j0, n, WORD(4), WORD(5));
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const long long row = i0 + y * 4 + i;
-                C0 top = most[i], add = 0;
-#pragma unroll
-                for (int j = 0; j < 4; j++) {
-                    const long long col = j0 + x + 16 * j;
-                    const int there = row < l && col < n && (!causal || col <= row);
-                    C0 v = s[i][j] * scale;
-                    if (WORD(12) && there)
-                        v = v + MASK1(POINTER(const T1, 12)[at[4] + row * WORD(13) + col * WORD(14)]);
-                    s[i][j] = v = there ? v : never;
-                    top = v > top || v != v ? v : top;
-                }
-                for (int h = 8; h >= 1; h /= 2) {
-                    const C0 v = __shfl_down_sync(0xFFFFFFFFu, top, h, 16);
-                    top = v > top || v != v ? v : top;
-                }
-                top = __shfl_sync(0xFFFFFFFFu, top, 0, 16);
-                const int none = top == never;
-                const C0 keep = none ? (C0)1 : WF_EXP(most[i] - top);
-#pragma unroll
-                for (int j = 0; j < 4; j++) {
-                    s[i][j] = none ? (C0)0 : WF_EXP(s[i][j] - top);
-                    add = add + s[i][j];
-                }
-                for (int h = 8; h >= 1; h /= 2)
-                    add = add + __shfl_down_sync(0xFFFFFFFFu, add, h, 16);
-                sum[i] = sum[i] * keep + __shfl_sync(0xFFFFFFFFu, add, 0, 16);
-                most[i] = top;
-#pragma unroll
-                for (int c = 0; c < WF_WIDE; c++)
-                    for (int j = 0; j < 4; j++)
-                        acc[c][i][j] = acc[c][i][j] * keep;
-            }
-            wf_turn(part, s);
-            wf_spread(acc, part, right, POINTER(const T0, 6) + at[2], j0, keys, WORD(7), width, WORD(8));
-        }
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const long long row = i0 + y * 4 + i;
-            if (row >= l)
-                continue;
-            for (int c = 0; c < WF_WIDE; c++)
-                for (int j = 0; j < 4; j++)
-                    if (64 * c + x + 16 * j < width)
-                        POINTER(T0, 17)[(item * l + row) * width + 64 * c + x + 16 * j] =
-                            STORE0(sum[i] == 0 ? (C0)0 : acc[c][i][j] / sum[i]);
-            if (x == 0)
-                POINTER(C0, 15)[at[5] + row] = most[i] == never ? never : most[i] + WF_LOG(sum[i]);
-        }
-    }
+for (int i = 0; i < 4; i++) {
+most[i] = never;
+sum[i] = 0;
+for (int c = 0; c < WF_WIDE; c++)
+for (int j = 0; j < 4; j++)
+acc[c][i][j] = 0;
 }
-
+for (long long j0 = 0; j0 < keys; j0 += 64) {
+C0 s[4][4];
+#pragma unroll
+WF_EACH(i, j)
+s[i][j] = 0;
+wf_product(s, left, right, WORD(21), POINTER(const T0, 0) + at[0], i0, l, WORD(1), WORD(2),
+POINTER(const T0, 3) + at[1], j0, n, WORD(4), WORD(5));
+#pragma unroll
+for (int i = 0; i < 4; i++) {
+const long long row = i0 + y * 4 + i;
+C0 top = most[i], add = 0;
+#pragma unroll
+for (int j = 0; j < 4; j++) {
+const long long col = j0 + x + 16 * j;
+const int there = row < l && col < n && (!causal || col <= row);
+C0 v = s[i][j] * scale;
+if (WORD(12) && there)
+v = v + MASK1(POINTER(const T1, 12)[at[4] + row * WORD(13) + col * WORD(14)]);
+s[i][j] = v = there ? v : never;
+top = v > top || v != v ? v : top;
+}
+for (int h = 8; h >= 1; h /= 2) {
+const C0 v = __shfl_down_sync(0xFFFFFFFFu, top, h, 16);
+top = v > top || v != v ? v : top;
+}
+top = __shfl_sync(0xFFFFFFFFu, top, 0, 16);
+const int none = top == never;
+const C0 keep = none ? (C0)1 : WF_EXP(most[i] - top);
+#pragma unroll
+for (int j = 0; j < 4; j++) {
+s[i][j] = none ? (C0)0 : WF_EXP(s[i][j] - top);
+add = add + s[i][j];
+}
+for (int h = 8; h >= 1; h /= 2)
+add = add + __shfl_down_sync(0xFFFFFFFFu, add, h, 16);
+sum[i] = sum[i] * keep + __shfl_sync(0xFFFFFFFFu, add, 0, 16);
+most[i] = top;
+#pragma unroll
+for (int c = 0; c < WF_WIDE; c++)
+for (int j = 0; j < 4; j++)
+acc[c][i][j] = acc[c][i][j] * keep;
+}
+wf_turn(part, s);
+wf_spread(acc, part, right, POINTER(const T0, 6) + at[2], j0, keys, WORD(7), width, WORD(8));
+}
+#pragma unroll
+for (int i = 0; i < 4; i++) {
+const long long row = i0 + y * 4 + i;
+if (row >= l)
+continue;
+for (int c = 0; c < WF_WIDE; c++)
+for (int j = 0; j < 4; j++)
+if (64 * c + x + 16 * j < width)
+POINTER(T0, 17)[(item * l + row) * width + 64 * c + x + 16 * j] =
+STORE0(sum[i] == 0 ? (C0)0 : acc[c][i][j] / sum[i]);
+if (x == 0)
+POINTER(C0, 15)[at[5] + row] = most[i] == never ? never : most[i] + WF_LOG(sum[i]);
+}
+}
+}

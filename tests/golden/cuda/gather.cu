@@ -15,24 +15,21 @@
 #define STEP ((long long)gridDim.x * blockDim.x)
 WF_DEVICE void wf_bad_index(unsigned long long *error, long long at)
 {
-    atomicCAS(error, ~0ull, (unsigned long long)(at == -1 ? -2 : at));
+atomicCAS(error, ~0ull, (unsigned long long)(at == -1 ? -2 : at));
 }
-
-/* == select
- * dst[o][k][j] = x[o * xo + index[k] * xa + j * xi]: dst, x, index, outer, n, inner, xo, xa, xi, extent, error. */
+/* == select */
 WF_EXTERN __global__ void kernel(const struct wf_words_64 a)
 {
-    const long long n = WORD(4), inner = WORD(5), total = WORD(3) * n * inner, extent = WORD(9);
-    for (long long i = START; i < total; i += STEP) {
-        const long long j = i % inner, row = i / inner, k = row % n, o = row / n;
-        long long at = POINTER(const long long, 2)[k];
-        if (at < -extent || at >= extent) {
-            wf_bad_index(POINTER(unsigned long long, 10), at);
-            POINTER(T0, 0)[i] = 0;
-            continue;
-        }
-        at = at < 0 ? at + extent : at;
-        POINTER(T0, 0)[i] = POINTER(const T0, 1)[o * WORD(6) + at * WORD(7) + j * WORD(8)];
-    }
+const long long n = WORD(4), inner = WORD(5), total = WORD(3) * n * inner, extent = WORD(9);
+for (long long i = START; i < total; i += STEP) {
+const long long j = i % inner, row = i / inner, k = row % n, o = row / n;
+long long at = POINTER(const long long, 2)[k];
+if (at < -extent || at >= extent) {
+wf_bad_index(POINTER(unsigned long long, 10), at);
+POINTER(T0, 0)[i] = 0;
+continue;
 }
-
+at = at < 0 ? at + extent : at;
+POINTER(T0, 0)[i] = POINTER(const T0, 1)[o * WORD(6) + at * WORD(7) + j * WORD(8)];
+}
+}

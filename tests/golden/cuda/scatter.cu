@@ -15,35 +15,30 @@
 #define STEP ((long long)gridDim.x * blockDim.x)
 WF_DEVICE void wf_bad_index(unsigned long long *error, long long at)
 {
-    atomicCAS(error, ~0ull, (unsigned long long)(at == -1 ? -2 : at));
+atomicCAS(error, ~0ull, (unsigned long long)(at == -1 ? -2 : at));
 }
-
-/* == scatter_add
- * acc[at index[o][k][j]] += values[o][k][j], a thread a column. acc (compute type), values, index, outer, count,
- * inner, extent, step of the axis, error, axes before and after the axis, then extent (of values) and stride (of acc)
- * for each: those after, innermost first, then those before. */
+/* == scatter_add */
 WF_EXTERN __global__ void kernel(const struct wf_words_64 a)
 {
-    const long long count = WORD(4), inner = WORD(5), extent = WORD(6);
-    const int after = (int)WORD(10), axes = after + (int)WORD(9);
-    for (long long i = START; i < WORD(3) * inner; i += STEP) {
-        const long long j = i % inner, o = i / inner;
-        long long rest = j, to = 0;
-        for (int d = 0; d < axes; d++) {
-            rest = d == after ? o : rest;
-            to += rest % WORD(11 + 2 * d) * WORD(12 + 2 * d);
-            rest /= WORD(11 + 2 * d);
-        }
-        for (long long k = 0; k < count; k++) {
-            const long long from = (o * count + k) * inner + j;
-            long long at = POINTER(const long long, 2)[from];
-            if (at < -extent || at >= extent) {
-                wf_bad_index(POINTER(unsigned long long, 8), at);
-                continue;
-            }
-            C0 *sum = POINTER(C0, 0) + to + (at < 0 ? at + extent : at) * WORD(7);
-            *sum = ADD0(*sum, LOAD0(POINTER(const T0, 1)[from]));
-        }
-    }
+const long long count = WORD(4), inner = WORD(5), extent = WORD(6);
+const int after = (int)WORD(10), axes = after + (int)WORD(9);
+for (long long i = START; i < WORD(3) * inner; i += STEP) {
+const long long j = i % inner, o = i / inner;
+long long rest = j, to = 0;
+for (int d = 0; d < axes; d++) {
+rest = d == after ? o : rest;
+to += rest % WORD(11 + 2 * d) * WORD(12 + 2 * d);
+rest /= WORD(11 + 2 * d);
 }
-
+for (long long k = 0; k < count; k++) {
+const long long from = (o * count + k) * inner + j;
+long long at = POINTER(const long long, 2)[from];
+if (at < -extent || at >= extent) {
+wf_bad_index(POINTER(unsigned long long, 8), at);
+continue;
+}
+C0 *sum = POINTER(C0, 0) + to + (at < 0 ? at + extent : at) * WORD(7);
+*sum = ADD0(*sum, LOAD0(POINTER(const T0, 1)[from]));
+}
+}
+}
