@@ -236,7 +236,7 @@ static bool *find_starts(const char *op, weft_tensor sorted, int64_t n, weft_ten
 {
     weft_tensor a = weft_narrow(sorted, 0, 0, n - 1), b = weft_narrow(sorted, 0, 1, n - 1);
     weft_tensor differ = weft_not_equal(a, b);
-    if (wf_dtype_kind(weft_dtype_of(sorted)) == 2) {
+    if (wf_dtype_kind((int)weft_dtype_of(sorted)) == 2) {
         differ = weft_logical_and(differ, weft_logical_not(weft_isnan(a)));
     }
     int64_t m;
@@ -379,12 +379,13 @@ static weft_tensor search(weft_tensor sorted, weft_tensor values, weft_shape sha
     weft_tensor pair[2] = {sorted, values}, error = WEFT_NONE;
     int64_t n, m, *out = NULL;
     weft_dtype as = WEFT_I64; /* holds every integer: a number need not fit the tensor's own type */
-    if (wf_dtype_kind(weft_dtype_of(sorted)) == 2 || wf_dtype_kind(weft_dtype_of(values)) == 2) {
+    if (wf_dtype_kind((int)weft_dtype_of(sorted)) == 2 ||
+        wf_dtype_kind((int)weft_dtype_of(values)) == 2) {
         wf_api_unify(2, pair);
         as = WEFT_F64;
     }
     for (int i = 0; i < 2 && as == WEFT_I64; i++) {
-        pair[i] = wf_is_scalar(pair[i]) ? wf_api_scalar(pair[i], as) : pair[i];
+        pair[i] = wf_is_scalar(pair[i]) ? wf_api_scalar(pair[i], (int)as) : pair[i];
     }
     void *s = elements(op, pair[0], as, &n, &error);
     void *v = s ? elements(op, pair[1], as, &m, &error) : NULL;

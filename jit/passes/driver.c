@@ -16,7 +16,7 @@
 #include "eager/env.h"
 #include "jit/passes/pass.h"
 
-enum { SWITCHES = WF_PASS_COUNT + WF_STAGE_COUNT };
+enum { SWITCHES = (int)WF_PASS_COUNT + (int)WF_STAGE_COUNT };
 
 const wf_pass_info wf_passes[WF_PASS_COUNT] = {
 #define PASS(id, enabled, line) [WF_PASS_##id] = {.name = #id, .text = line, .on = enabled},

@@ -124,7 +124,7 @@ Test(stages, are_bisected)
     const outcome all = under("WEFT_BISECT", "0");
     int64_t before = INT64_MAX;
     for (int n = 1; n < 64 && before > all.steps; n += 3) {
-        char value[8];
+        char value[16];
         snprintf(value, sizeof value, "%d", n);
         const outcome o = under("WEFT_BISECT", value);
         cr_expect_eq(o.bits, all.bits, "n = %d", n);
