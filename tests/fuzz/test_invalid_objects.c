@@ -152,7 +152,7 @@ static void optimisers(arguments *a)
                                     m,
                                     o,
                                     odd(2) ? NULL : &(weft_named_tensor){word(), a->t[0]},
-                                    odd(2) ? 1 : INT(a->i[0] % 3),
+                                    odd(2) ? 1 : INT(a->i[0] % 2), /* one is there */
                                     0};
     weft_clear_error();
     switch (test_next(&rng) % 6) {

@@ -118,6 +118,8 @@ static inline void make_operands(operands *o, const wf_program *p, int rank, con
 {
     memset(o, 0, sizeof *o);
     const int64_t n = rank == 2 ? dims[0] * dims[1] : dims[0];
+    /* what a view without elements spans: a row or a column */
+    const int64_t reach = dims[0] + (rank == 2 ? dims[1] : 0);
     wf_view base = {.rank = (uint8_t)rank};
     memcpy(base.dims, dims, (size_t)rank * sizeof *dims);
     base.strides[rank - 1] = 1;
@@ -139,7 +141,7 @@ static inline void make_operands(operands *o, const wf_program *p, int rank, con
     for (int k = 0; k < p->ninput; k++) {
         wf_view v = base;
         v.dtype = p->type[p->input[k]];
-        v.data = keep_memory(o, values_new(v.dtype, 2 * (n > 0 ? n : dims[0]) + 1, seed + k));
+        v.data = keep_memory(o, values_new(v.dtype, 2 * (n > 0 ? n : reach) + 1, seed + k));
         const int form = plain ? 9 : below(10);
         if (p->level[p->input[k]] == WF_LEVEL_ROW) {
             v.strides[rank - 1] = 0;
