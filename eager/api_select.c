@@ -6,7 +6,6 @@
  * runs on a device is made of rows.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "eager/alloc.h"
@@ -76,7 +75,7 @@ weft_tensor(weft_allclose)(const weft_isclose_args *args)
 
 /* -- where x is not 0 --------------------------------------------------------------------------------- */
 
-/* All elements of t, of its type or as `as`, in memory that is freed with free(). NULL with *error. */
+/* All elements of t, of its type or as `as`, in memory that is freed with wf_mfree. NULL with *error. */
 static void *elements(const char *op, weft_tensor t, weft_dtype as, int64_t *n, weft_tensor *error)
 {
     *n = weft_numel(t);
@@ -336,34 +335,23 @@ weft_status(weft_unique)(weft_tensor x, weft_tensor *values, weft_tensor *invers
 
 /* -- binary search ------------------------------------------------------------------------------------ */
 
-/* NaN is above all numbers. */
-static bool below(double a, double b)
+/* Is a[i] before b[j], of f64 (real), where NaN is above all numbers, or of i64? */
+static bool is_before(const void *a, int64_t i, const void *b, int64_t j, bool real)
 {
-    return a < b || (isnan(b) && !isnan(a));
-}
-
-/* The first of s[0..n) that is not below v, or (right) that v is below. */
-static int64_t search_f64(const double *s, int64_t n, double v, bool right)
-{
-    int64_t lo = 0;
-    while (n > 0) {
-        int64_t half = n / 2;
-        if (right ? !below(v, s[lo + half]) : below(s[lo + half], v)) {
-            lo += half + 1;
-            n -= half + 1;
-        } else {
-            n = half;
-        }
+    if (!real) {
+        return ((const int64_t *)a)[i] < ((const int64_t *)b)[j];
     }
-    return lo;
+    double x = ((const double *)a)[i], y = ((const double *)b)[j];
+    return x < y || (isnan(y) && !isnan(x));
 }
 
-static int64_t search_i64(const int64_t *s, int64_t n, int64_t v, bool right)
+/* The first of s[0..n) that is not before v[k], or (right) that v[k] is before. */
+static int64_t search_one(const void *s, int64_t n, const void *v, int64_t k, bool real, bool right)
 {
     int64_t lo = 0;
     while (n > 0) {
         int64_t half = n / 2;
-        if (right ? s[lo + half] <= v : s[lo + half] < v) {
+        if (right ? !is_before(v, k, s, lo + half, real) : is_before(s, lo + half, v, k, real)) {
             lo += half + 1;
             n -= half + 1;
         } else {
@@ -391,8 +379,7 @@ static weft_tensor search(weft_tensor sorted, weft_tensor values, weft_shape sha
     void *v = s ? elements(op, pair[1], as, &m, &error) : NULL;
     if (v && (out = integers(op, m, &error))) {
         for (int64_t i = 0; i < m; i++) {
-            out[i] = as == WEFT_F64 ? search_f64(s, n, ((double *)v)[i], right)
-                                    : search_i64(s, n, ((int64_t *)v)[i], right);
+            out[i] = search_one(s, n, v, i, as == WEFT_F64, right);
         }
     }
     wf_mfree(s);

@@ -388,7 +388,7 @@ weft_tensor(weft_index)(weft_tensor x, const weft_index_term *terms, int n)
         }
     }
     take_whole(&p, &a, a.type.rank - p.axis);
-    bool same = p.rank == a.type.rank; /* no axis goes or comes: what is sliced has its extents */
+    bool same = true; /* no axis goes or comes: what is sliced has its extents */
     for (int i = 0; i < n; i++) {
         same = same && terms[i].kind != WEFT_TERM_AT && terms[i].kind != WEFT_TERM_NEW_AXIS;
     }
