@@ -2,7 +2,8 @@
 #
 # weft_ir    jit/ir, also linked into libweft-llvm: the vocabulary both sides share
 # weft_core  everything else; jit/codegen_cuda belongs here because NVRTC and the driver are dlopened
-# weft_<isa> eager/kernels/*.inc.c, compiled once per instruction set with WF_ISA=<isa>
+# weft_<isa> eager/kernels/*.inc.c, compiled once per instruction set with WF_ISA=<isa>; those of weft_<isa>_plain, whose
+#            loops gain nothing by it, without -O3
 
 set(weft_hidden -fvisibility=hidden)
 file(GLOB weft_ir_sources CONFIGURE_DEPENDS jit/ir/*.c)
@@ -12,6 +13,10 @@ file(GLOB weft_core_sources CONFIGURE_DEPENDS
     jit/codegen_cpu/render*.c jit/codegen_cpu/backend*.c) # text needs no LLVM
 list(FILTER weft_core_sources EXCLUDE REGEX "\\.inc\\.c$")
 file(GLOB weft_isa_sources CONFIGURE_DEPENDS eager/kernels/*.inc.c)
+# Loops of one or two instructions an element: -O3 peels, unrolls and versions them to half again their size (45 KB of
+# the 4 MiB).
+file(GLOB weft_plain_sources CONFIGURE_DEPENDS eager/kernels/map_i*.inc.c eager/kernels/map_u8.inc.c)
+list(REMOVE_ITEM weft_isa_sources ${weft_plain_sources})
 
 set(weft_object_sets "")
 # Frames of released code carry no unwind tables (docs/building.md: what that costs); checked builds keep them.
@@ -85,16 +90,18 @@ weft_generator(jit/codegen_cuda/backend.c WF_CU_GENERATOR jit/codegen_cuda/* jit
 
 # -fno-thread-jumps: gcc threads nested SELECTs into control flow and pieces them together again with
 # more masks (log: 0.35 to 0.21 ns an element); what partial PRE makes of the rest it may not vectorise.
-function(weft_isa isa)
-    if(NOT weft_isa_sources)
-        return()
-    endif()
+function(weft_isa isa opt plain)
     weft_objects(weft_${isa} ${weft_isa_sources})
+    weft_objects(weft_${isa}_plain ${weft_plain_sources})
     set(weft_object_sets "${weft_object_sets}" PARENT_SCOPE)
-    target_compile_definitions(weft_${isa} PRIVATE WF_ISA=${isa})
-    target_compile_options(weft_${isa} PRIVATE ${ARGN}
-        $<$<C_COMPILER_ID:GNU>:--param=vect-epilogues-nomask=0>
-        $<$<C_COMPILER_ID:GNU>:-fno-thread-jumps> $<$<C_COMPILER_ID:GNU>:-fno-tree-partial-pre>)
+    target_compile_options(weft_${isa} PRIVATE ${opt})
+    target_compile_options(weft_${isa}_plain PRIVATE ${plain})
+    foreach(set IN ITEMS weft_${isa} weft_${isa}_plain)
+        target_compile_definitions(${set} PRIVATE WF_ISA=${isa})
+        target_compile_options(${set} PRIVATE ${ARGN}
+            $<$<C_COMPILER_ID:GNU>:--param=vect-epilogues-nomask=0>
+            $<$<C_COMPILER_ID:GNU>:-fno-thread-jumps> $<$<C_COMPILER_ID:GNU>:-fno-tree-partial-pre>)
+    endforeach()
 endfunction()
 
 # The library's size is a promise (4 MiB): code that is run once or is not timed is compiled small.
@@ -137,9 +144,10 @@ elseif(WEFT_SANITIZE STREQUAL "fuzzer")
     set(wide_sanitize -fno-sanitize=all)
 endif()
 set(kernel_opt $<$<CONFIG:Release>:-O3>)
-weft_isa(sse2 ${small})
-weft_isa(avx2 -march=x86-64-v3 ${kernel_opt} ${wide_sanitize})
-weft_isa(avx512 -march=x86-64-v4 -mprefer-vector-width=512 ${kernel_opt} ${wide_sanitize})
+set(kernel_plain $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:-ftree-vectorize$<SEMICOLON>-fvect-cost-model=dynamic>)
+weft_isa(sse2 "${small}" "${small}")
+weft_isa(avx2 "${kernel_opt}" "${kernel_plain}" -march=x86-64-v3 ${wide_sanitize})
+weft_isa(avx512 "${kernel_opt}" "${kernel_plain}" -march=x86-64-v4 -mprefer-vector-width=512 ${wide_sanitize})
 
 # Called where the machine has matrix units only.
 set_property(SOURCE eager/kernels/gemm_amx.c APPEND PROPERTY COMPILE_OPTIONS
