@@ -262,19 +262,13 @@ static int link_sources(wf_ctx *c, wf_tape *t, wf_ref r, unsigned mask, int nsrc
     return 0;
 }
 
-static int append_known(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_custom *custom,
-                        unsigned mask, int nsrc, wf_slot *const *src, const weft_tensor *handles,
-                        int ndst, wf_slot *const *dst, wf_why *why)
+/* Operands that need a node of their own and have none get it: order numbers must be topological. *scalars: whether an
+ * operand is a number. */
+static int number_sources(wf_ctx *c, wf_tape *t, int nsrc, wf_slot *const *src, bool *scalars,
+                          wf_why *why)
 {
-    wf_tape *t = wf_tape_get(c);
-    if (!t) {
-        return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
-    }
-    wf_tape_drain(t);
-    bool scalars = false;
     for (int i = 0; i < nsrc; i++) {
-        scalars |= !src[i];
-        /* operands get their nodes first: order numbers must be topological */
+        *scalars |= !src[i];
         if (src[i] && !known_node(c, src[i]) && wf_slot_tracked(src[i]) &&
             wf_dtype_kind(src[i]->dtype) == 2) {
             wf_ref s = wf_tape_node_of(c, src[i], why);
@@ -285,6 +279,71 @@ static int append_known(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_cust
                 wf_tape_discard(c, s); /* a view of another thread's slot: made again below */
             }
         }
+    }
+    return 0;
+}
+
+/* The results that a gradient reads: the first in the node itself, each other in an input beside it. */
+static int save_results(wf_tape *t, wf_ref r, unsigned mask, int ndst, wf_slot *const *dst)
+{
+    if (mask & WF_SAVES_DST(0)) {
+        if (wf_tape_save(t, r, r, dst[0])) {
+            return WEFT_ENOMEM;
+        }
+        wf_tnode_at(t, r)->flags |= WF_TN_SELF;
+    }
+    for (int k = 1; k < ndst; k++) {
+        if (!(mask & WF_SAVES_DST(k))) {
+            continue;
+        }
+        wf_ref q = wf_tape_node_new(t, WF_TN_INPUT, WF_OP_INPUT, dst[k]->dtype, dst[k]->rank,
+                                    wf_dims(dst[k]));
+        if (!q) {
+            return WEFT_ENOMEM;
+        }
+        wf_tnode_at(t, q)->refs = 1;
+        wf_tnode_at(t, r)->aux->extra[k] = q;
+        if (wf_tape_save(t, q, r, dst[k])) {
+            return WEFT_ENOMEM;
+        }
+    }
+    return 0;
+}
+
+/* Nodes for the second result and those after it, each with r as its source. */
+static int number_results(wf_ctx *c, wf_tape *t, wf_ref r, wf_op op, int ndst, wf_slot *const *dst)
+{
+    for (int k = 1; k < ndst; k++) {
+        wf_ref q =
+            wf_tape_node_new(t, WF_TN_RESULT, op, dst[k]->dtype, dst[k]->rank, wf_dims(dst[k]));
+        if (!q) {
+            return WEFT_ENOMEM;
+        }
+        wf_tnode *m = wf_tnode_at(t, q);
+        m->out = (uint8_t)k;
+        m->device = (uint8_t)wf_slot_device(dst[k]);
+        m->nsrc = 1;
+        m->src_[0] = r;
+        m->flags |= WF_TN_WHOLE;
+        wf_tnode_at(t, r)->refs++;
+        slot_set_node(c, dst[k], q);
+    }
+    return 0;
+}
+
+static int append_known(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_custom *custom,
+                        unsigned mask, int nsrc, wf_slot *const *src, const weft_tensor *handles,
+                        int ndst, wf_slot *const *dst, wf_why *why)
+{
+    wf_tape *t = wf_tape_get(c);
+    if (!t) {
+        return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
+    }
+    wf_tape_drain(t);
+    bool scalars = false;
+    int rc = number_sources(c, t, nsrc, src, &scalars, why);
+    if (rc) {
+        return rc;
     }
     wf_taux *aux = NULL;
     if (nsrc > 255) {
@@ -311,49 +370,17 @@ static int append_known(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_cust
     n->flags |=
         (uint8_t)((wf_rows[op].kind == WF_KIND_VIEW && src[0]->st == dst[0]->st ? WF_TN_ALIAS : 0) |
                   (wf_slot_is_whole(dst[0]) ? WF_TN_WHOLE : 0));
-    int rc = link_sources(c, t, r, mask, nsrc, src, handles, why);
-    if (!rc && (mask & WF_SAVES_DST(0))) {
-        rc = wf_tape_save(t, r, r, dst[0]);
-        n->flags |= rc ? 0 : WF_TN_SELF;
-        if (rc) {
-            wf_fail(why, rc, "out of memory for a saved value");
-        }
+    rc = link_sources(c, t, r, mask, nsrc, src, handles, why);
+    if (!rc && save_results(t, r, mask, ndst, dst)) {
+        rc = wf_fail(why, WEFT_ENOMEM, "out of memory for a saved value");
     }
     if (rc) {
         undo(t, r);
-        return why->code ? why->code : wf_fail(why, rc, "out of memory for a saved value");
-    }
-    for (int k = 1; k < ndst && !rc; k++) {
-        if (!(mask & WF_SAVES_DST(k))) {
-            continue;
-        }
-        wf_ref q = wf_tape_node_new(t, WF_TN_INPUT, WF_OP_INPUT, dst[k]->dtype, dst[k]->rank,
-                                    wf_dims(dst[k]));
-        if (q) {
-            wf_tnode_at(t, q)->refs = 1;
-            aux->extra[k] = q;
-        }
-        rc = q ? wf_tape_save(t, q, r, dst[k]) : WEFT_ENOMEM;
-    }
-    if (rc) {
-        undo(t, r);
-        return wf_fail(why, WEFT_ENOMEM, "out of memory for a saved value");
+        return rc;
     }
     slot_set_node(c, dst[0], r);
-    for (int k = 1; k < ndst; k++) {
-        wf_ref q =
-            wf_tape_node_new(t, WF_TN_RESULT, op, dst[k]->dtype, dst[k]->rank, wf_dims(dst[k]));
-        if (!q) {
-            return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
-        }
-        wf_tnode *m = wf_tnode_at(t, q);
-        m->out = (uint8_t)k;
-        m->device = (uint8_t)wf_slot_device(dst[k]);
-        m->nsrc = 1;
-        m->src_[0] = r;
-        m->flags |= WF_TN_WHOLE;
-        wf_tnode_at(t, r)->refs++;
-        slot_set_node(c, dst[k], q);
+    if (number_results(c, t, r, op, ndst, dst)) {
+        return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
     }
     if (custom) {
         aux->custom = custom; /* taken only by a complete node */

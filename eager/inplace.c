@@ -342,44 +342,54 @@ static int map_into(wf_call *k, wf_slot *dst, const wf_view *d, int compute, con
     return rc ? rc : wf_device_map(d->device, k->op, compute, d, k->nsrc, v, &k->why);
 }
 
+/* dst[...] = src */
+static int copy_direct(wf_call *k, wf_slot *dst)
+{
+    wf_view d, v;
+    wf_slot_view(dst, &d);
+    wf_type out;
+    wf_slot_type(dst, &out);
+    wf_recorder *rec = k->c->recorder;
+    if (k->slot[0]) {
+        wf_type t;
+        wf_slot_type(k->slot[0], &t);
+        wf_type wide = out;
+        if (wf_broadcast(&wide, &t, &k->why)) {
+            return k->why.code;
+        }
+        if (!wf_type_same_dims(&wide, &out)) {
+            return wf_fail(&k->why, WEFT_ESHAPE, "the source is larger than the target");
+        }
+    } else if ((int)k->src[0].context > wf_dtype_kind(dst->dtype)) {
+        return wf_fail(&k->why, WEFT_EDTYPE, "a scalar of higher kind does not go into a %s target",
+                       wf_dtype_name(dst->dtype));
+    }
+    int rc;
+    if (rec) {
+        rc = rec->copy(rec, dst, k->slot[0], k->src[0], &k->why);
+    } else {
+        double scalar;
+        int dt = k->slot[0] ? k->slot[0]->dtype : wf_dtype_compute(dst->dtype);
+        wf_call_operand_view(k, 0, dt, false, 0, &out, &v, &scalar);
+        rc = copy_into(k, dst, &d, &v);
+    }
+    if (!rc) {
+        wrote(k, dst);
+    }
+    return rc;
+}
+
 static int run_direct(wf_call *k, wf_slot *dst)
 {
+    if (k->op == WF_OP_COPY) {
+        return copy_direct(k, dst);
+    }
     wf_view d, v[3];
     wf_slot_view(dst, &d);
     wf_type out;
     bool flat;
     int rc = 0;
     wf_recorder *rec = k->c->recorder;
-    if (k->op == WF_OP_COPY) {
-        double scalar;
-        int dt = k->slot[0] ? k->slot[0]->dtype : wf_dtype_compute(dst->dtype);
-        wf_slot_type(dst, &out);
-        if (k->slot[0]) {
-            wf_type t;
-            wf_slot_type(k->slot[0], &t);
-            wf_type wide = out;
-            if (wf_broadcast(&wide, &t, &k->why)) {
-                return k->why.code;
-            }
-            if (!wf_type_same_dims(&wide, &out)) {
-                return wf_fail(&k->why, WEFT_ESHAPE, "the source is larger than the target");
-            }
-        } else if ((int)k->src[0].context > wf_dtype_kind(dst->dtype)) {
-            wf_fail(&k->why, WEFT_EDTYPE, "a scalar of higher kind does not go into a %s target",
-                    wf_dtype_name(dst->dtype));
-            return k->why.code;
-        }
-        if (rec) {
-            rc = rec->copy(rec, dst, k->slot[0], k->src[0], &k->why);
-        } else {
-            wf_call_operand_view(k, 0, dt, false, 0, &out, &v[0], &scalar);
-            rc = copy_into(k, dst, &d, &v[0]);
-        }
-        if (!rc) {
-            wrote(k, dst);
-        }
-        return rc;
-    }
     int first = wf_rows[k->op].kind == WF_KIND_CHOOSE ? 1 : 0;
     int join = wf_call_join_types(k, first);
     weft_tensor held[3];
