@@ -22,6 +22,9 @@ void weft_manual_seed(uint64_t seed)
 {
     wf_ctx *c = wf_ctx_get();
     if (c) {
+        if (c->recorder) {
+            c->recorder->never(c->recorder, "it seeds the thread's generator");
+        }
         c->rng = (weft_generator){seed, 0};
     }
 }
@@ -41,6 +44,7 @@ static weft_tensor draw(wf_op op, const weft_shape *shape, weft_dtype dtype, wef
         return wf_api_error(name, WEFT_EDTYPE, "%d is not an element type; use WEFT_F32, ...",
                             (int)dtype);
     }
+    const bool named = g != NULL;
     g = g ? g : weft_default_generator();
     if (!g) {
         return wf_raise(NULL, name, 0, NULL, NULL);
@@ -61,7 +65,12 @@ static weft_tensor draw(wf_op op, const weft_shape *shape, weft_dtype dtype, wef
     if (r.slot != 0) {
         wf_type t = {.dtype = attr.dtype, .rank = (uint8_t)n};
         memcpy(t.dims, shape->v, (size_t)n * sizeof *dyn);
-        g->offset += wf_rng_blocks(kind, (uint64_t)wf_type_numel(&t));
+        const uint64_t blocks = wf_rng_blocks(kind, (uint64_t)wf_type_numel(&t));
+        wf_recorder *recorder = wf_ctx_get()->recorder;
+        if (recorder) {
+            recorder->drew(recorder, g, named, blocks);
+        }
+        g->offset += blocks;
     }
     return r;
 }

@@ -79,6 +79,8 @@ void wf_meta_release(wf_meta *m)
     wf_mfree(m);
 }
 
+_Atomic uint64_t wf_modes;
+
 void wf_live_release(wf_live *l)
 {
     if (l && atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) == 1) {

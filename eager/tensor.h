@@ -223,6 +223,9 @@ typedef struct wf_live {
 /* The last reference frees it; NULL is ignored. */
 void wf_live_release(wf_live *l);
 
+/* Stands for the modules that are in evaluation mode: the same set, the same number. What a frozen call was recorded under. */
+extern _Atomic uint64_t wf_modes;
+
 /*
  * Installed by a trace. Dispatch does everything it always does (checks, promotion, views, handles, tape,
  * versions) but gets the memory of results from here and sends here what kernels would have computed.
@@ -274,6 +277,9 @@ typedef struct wf_recorder {
     void (*gradient)(struct wf_recorder *r, wf_meta *m, weft_tensor had, bool looked);
     /* The function does something that a replay could not do. why: a static string. */
     void (*never)(struct wf_recorder *r, const char *why);
+    /* A random row has been recorded that takes so many blocks of g, which is still as it was. named: the caller gave its
+     * address. */
+    void (*drew)(struct wf_recorder *r, weft_generator *g, bool named, uint64_t blocks);
     uint8_t device; /* of what is being recorded */
 } wf_recorder;
 

@@ -204,10 +204,10 @@ static int finish(weft_jit *j, wf_trace *t, const char *op)
 
 /* Lets the runner know what it may freeze. */
 static void describe(weft_jit *j, wf_trace *t, const weft_tensor *in, int n_in,
-                     const weft_tensor *out, int n_out, bool grad, freezing *z)
+                     const weft_tensor *out, int n_out, freezing *z)
 {
     char reason[WF_REASON];
-    z->now = wf_frozen_describe(t, in, n_in, out, n_out, grad, z->home, reason);
+    z->now = wf_frozen_describe(t, in, n_in, out, n_out, &z->start, reason);
     t->note = z;
     if (!z->now) {
         wf_call_not_frozen(j, reason);
@@ -265,7 +265,7 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
     if (rc) {
         return (weft_status)rc;
     }
-    freezing z = {NULL, NULL, 0, false};
+    freezing z = {.now = NULL};
     wf_turn turn = {NULL, 0};
     int64_t start = wf_prof_start();
     if (j->adapts && !c->recorder && !start &&
@@ -281,8 +281,9 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
             return (weft_status)rc;
         }
     }
-    bool grad = wf_grad_enabled(c);
-    z.home = c->device;
+    if (j->freezes && !c->recorder) {
+        wf_call_start(j, c, z.verify, &z.start);
+    }
     wf_trace *t = c->recorder ? NULL : open_trace(j), *all = wf_trace_current(c);
     if (!all) {
         wf_frozen_release(z.verify);
@@ -297,7 +298,9 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
         wf_raise_text(c, rc, "jit_call", "out of memory");
     }
     clear(r, r ? n_out : 0); /* in and out may be one array */
-    if (!t) {
+    if (t) {
+        t->frame = __builtin_frame_address(0);
+    } else {
         count_inlined(j);
     }
     uint32_t floor = all->floor, depth = all->depth;
@@ -311,7 +314,7 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
     }
     weft_scope_end(sc);
     if (t && j->freezes && !rc && !refused) {
-        describe(j, t, in, n_in, r, n_out, grad, &z);
+        describe(j, t, in, n_in, r, n_out, &z);
     }
     note_call(start, j, WEFT_PROFILE_RECORD, t ? "" : "part of another trace");
     int ran = t ? finish(j, t, "jit_call") : 0;

@@ -100,8 +100,8 @@ struct weft_jit {
 typedef struct freezing {
     wf_frozen *now;    /* describes this recording; NULL: it cannot be frozen */
     wf_frozen *verify; /* to be compared with it, or NULL */
-    int home;          /* the default device that the call began with */
-    bool seen;         /* it has been compared with others: its graph was run */
+    wf_frozen_start start;
+    bool seen; /* it has been compared with others: its graph was run */
 } freezing;
 
 /* Called with the lock. */
@@ -114,6 +114,8 @@ void wf_call_note_drop(weft_jit *j, uint64_t hash);
  * one that is due to be checked instead. Both NULL: a is closed. */
 wf_frozen *wf_call_find_frozen(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, int n_out,
                                wf_frozen_args *a, wf_frozen **verify);
+/* What a call that is to be recorded begins with; verify: as above. */
+void wf_call_start(weft_jit *j, wf_ctx *c, const wf_frozen *verify, wf_frozen_start *start);
 /* This call cannot be frozen; two recordings in a row must agree, so those that wait wait no more. */
 void wf_call_not_frozen(weft_jit *j, const char *reason);
 /* The same of something that is never frozen, and says nothing about the function. */

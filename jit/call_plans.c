@@ -393,6 +393,26 @@ wf_frozen *wf_call_find_frozen(weft_jit *j, wf_ctx *c, const weft_tensor *in, in
     return NULL;
 }
 
+void wf_call_start(weft_jit *j, wf_ctx *c, const wf_frozen *verify, wf_frozen_start *start)
+{
+    wf_frozen *list[MAX_WAITING];
+    wf_frozen_start_now(start, c);
+    pthread_mutex_lock(&j->lock);
+    const int n = j->nwait;
+    for (int i = 0; i < n; i++) {
+        list[i] = j->wait[i].call;
+        wf_frozen_retain(list[i]);
+    }
+    pthread_mutex_unlock(&j->lock);
+    for (int i = 0; i < n; i++) {
+        wf_frozen_start_add(start, list[i], c);
+        wf_frozen_release(list[i]);
+    }
+    if (verify) {
+        wf_frozen_start_add(start, verify, c);
+    }
+}
+
 int wf_call_run_frozen(weft_jit *j, wf_ctx *c, wf_frozen *z, wf_frozen_args *a, weft_tensor *out,
                        int n_out)
 {

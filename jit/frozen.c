@@ -28,6 +28,7 @@ void wf_frozen_release(wf_frozen *z)
     wf_mfree(z->out);
     wf_mfree(z->made_bytes);
     wf_frozen_drop_state(z);
+    wf_mfree(z->draw);
     wf_mfree(z->writes);
     wf_capture_free(z->capture);
     pthread_mutex_destroy(&z->lock);
@@ -203,25 +204,9 @@ static bool describe_output(wf_frozen *z, wf_trace *t, const weft_tensor *in, we
     return ok;
 }
 
-/* The first row that draws random numbers, or WF_OP_INVALID: a replay would leave the generator where it is. */
-static wf_op random_row(const wf_fn *f)
+/* What it does that no replay could do. */
+static bool describe_doings(const wf_frozen *z, const wf_trace *t, char *reason)
 {
-    for (uint32_t k = 0; k < f->n; k++) {
-        if (f->ins[k].op >= WF_OP_RAND && f->ins[k].op <= WF_OP_RANDPERM) {
-            return (wf_op)f->ins[k].op;
-        }
-    }
-    return WF_OP_INVALID;
-}
-
-static bool describe(wf_frozen *z, wf_trace *t, const weft_tensor *in, const weft_tensor *out,
-                     char *reason)
-{
-    wf_frozen_args a;
-    wf_op draws = random_row(t->fn);
-    if (draws != WF_OP_INVALID) {
-        return wf_frozen_refuse(reason, "it draws random numbers (%s)", wf_rows[draws].name);
-    }
     if (t->peeked) {
         return wf_frozen_refuse(reason, "it reads a value of a tensor (%s)", t->peeked);
     }
@@ -231,10 +216,20 @@ static bool describe(wf_frozen *z, wf_trace *t, const weft_tensor *in, const wef
     if (t->c->device != z->home) {
         return wf_frozen_refuse(reason, "it changes the default device");
     }
-    if (t->follow.never) {
-        return wf_frozen_refuse(reason, "%s", t->follow.never);
+    if (atomic_load_explicit(&wf_modes, memory_order_relaxed) != z->modes) {
+        return wf_frozen_refuse(reason, "it switches a module between training and evaluation");
     }
+    return !t->follow.never || wf_frozen_refuse(reason, "%s", t->follow.never);
+}
+
+static bool describe(wf_frozen *z, wf_trace *t, const weft_tensor *in, const weft_tensor *out,
+                     const wf_frozen_start *start, char *reason)
+{
+    wf_frozen_args a;
     int handles = 0, refs = 0;
+    if (!describe_doings(z, t, reason) || !wf_frozen_describe_draws(z, t, start, reason)) {
+        return false;
+    }
     bool ok = wf_frozen_open(&a, t->c, in, z->n_in, reason) && describe_sources(z, t, &a, reason) &&
               wf_frozen_describe_state(z, t, &a, &handles, reason);
     wf_frozen_close(&a);
@@ -259,7 +254,7 @@ static bool describe(wf_frozen *z, wf_trace *t, const weft_tensor *in, const wef
 }
 
 wf_frozen *wf_frozen_describe(wf_trace *t, const weft_tensor *in, int n_in, const weft_tensor *out,
-                              int n_out, bool grad, int home, char reason[WF_REASON])
+                              int n_out, const wf_frozen_start *start, char reason[WF_REASON])
 {
     wf_frozen *z = wf_malloc(sizeof *z);
     if (!z) {
@@ -272,8 +267,9 @@ wf_frozen *wf_frozen_describe(wf_trace *t, const weft_tensor *in, int n_in, cons
     z->n_in = n_in;
     z->n_source = (int)t->nouter;
     z->n_out = n_out;
-    z->grad = grad;
-    z->home = (uint8_t)home;
+    z->grad = start->grad;
+    z->home = (uint8_t)start->home;
+    z->modes = start->modes;
     z->device = t->base.device;
     for (const wf_storage *st = t->first; st; st = st->next) {
         z->n_made += st->value != 0;
@@ -288,7 +284,7 @@ wf_frozen *wf_frozen_describe(wf_trace *t, const weft_tensor *in, int n_in, cons
     }
     if (!z->in || !z->src || !z->out || !z->made_bytes || !z->writes) {
         wf_frozen_refuse(reason, "there is no memory");
-    } else if (describe(z, t, in, out, reason)) {
+    } else if (describe(z, t, in, out, start, reason)) {
         return z;
     }
     wf_frozen_release(z);

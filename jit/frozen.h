@@ -20,10 +20,23 @@ enum { WF_REASON = 192 };
 
 typedef struct wf_frozen wf_frozen;
 
+/* What a call begins with: modes, and the state of the thread's generator and of others that are known. */
+typedef struct wf_frozen_start {
+    bool grad;
+    int home;       /* the default device */
+    uint64_t modes; /* wf_modes */
+    weft_generator own;
+    uint32_t n;
+    const weft_generator *of[WF_MOST_GENERATORS];
+    weft_generator was[WF_MOST_GENERATORS];
+} wf_frozen_start;
+void wf_frozen_start_now(wf_frozen_start *s, const wf_ctx *c);
+/* Looks at the generators of z, too. */
+void wf_frozen_start_add(wf_frozen_start *s, const wf_frozen *z, wf_ctx *c);
 /* Describes the call that t has just recorded and is about to commit. NULL with the reason: it cannot be frozen
- * (or there is no memory). grad, home: grad mode and default device that the call began with. */
+ * (or there is no memory). */
 wf_frozen *wf_frozen_describe(wf_trace *t, const weft_tensor *in, int n_in, const weft_tensor *out,
-                              int n_out, bool grad, int home, char reason[WF_REASON]);
+                              int n_out, const wf_frozen_start *start, char reason[WF_REASON]);
 /* Two calls that the same guards would let pass, captured tensors and offsets in storages aside; else the reason. */
 bool wf_frozen_same_arguments(const wf_frozen *a, const wf_frozen *b, char reason[WF_REASON]);
 /* Are two calls with recordings of one structure the same call, scalar slots and attributes included, but for where

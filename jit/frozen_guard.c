@@ -167,6 +167,8 @@ static bool same_argument(const wf_frozen_arg *x, const wf_frozen_arg *y, int i,
     return x->hooks == y->hooks || wf_frozen_refuse(reason, "argument %d has other hooks", i);
 }
 
+static const char switched[] = "a module has been switched between training and evaluation";
+
 /* What a call was made under. */
 static bool same_modes(const wf_frozen *a, const wf_frozen *b, char *reason)
 {
@@ -175,6 +177,9 @@ static bool same_modes(const wf_frozen *a, const wf_frozen *b, char *reason)
     }
     if (a->grad != b->grad) {
         return wf_frozen_refuse(reason, "the grad mode differs");
+    }
+    if (a->modes != b->modes) {
+        return wf_frozen_refuse(reason, switched);
     }
     return a->home == b->home || wf_frozen_refuse(reason, "the default device differs");
 }
@@ -228,7 +233,7 @@ static bool agree(const wf_frozen *a, const wf_frozen *b, char *reason)
             return wf_frozen_refuse(reason, "output %d is made in another way than before", i);
         }
     }
-    return wf_frozen_same_state(a, b, reason);
+    return wf_frozen_same_state(a, b, reason) && wf_frozen_same_draws(a, b, reason);
 }
 
 bool wf_frozen_agree(const wf_frozen *a, const wf_fn *a_fn, const wf_frozen *b, const wf_fn *b_fn,
@@ -383,6 +388,9 @@ bool wf_frozen_guard(const wf_frozen *z, const wf_frozen_args *a, int n_out, cha
     if (a->c->device != z->home) {
         return wf_frozen_refuse(reason, "the default device differs");
     }
+    if (atomic_load_explicit(&wf_modes, memory_order_relaxed) != z->modes) {
+        return wf_frozen_refuse(reason, switched);
+    }
     return guard_args(z, a, reason) && guard_captured(z, a, reason) &&
-           wf_frozen_guard_state(z, a, reason);
+           wf_frozen_guard_state(z, a, reason) && wf_frozen_guard_draws(z, a, reason);
 }

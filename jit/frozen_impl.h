@@ -1,7 +1,7 @@
 /*
  * jit/frozen_impl.h -- what the parts of frozen calls share: frozen.c describes calls, frozen_guard.c compares them and
  * looks at arguments, frozen_move.c knows arguments that lie elsewhere in their storages than before, frozen_state.c gradients
- * and optimisers, frozen_run.c replays.
+ * and optimisers, frozen_draw.c random numbers, frozen_run.c replays.
  *
  * Invariant: guards walk arrays that lie one behind the other (arguments, their storages, captured storages), so that
  * a call of many arguments costs a few nanoseconds for each.
@@ -62,6 +62,14 @@ typedef struct wf_frozen_leaf {
     wf_frozen_out left; /* kind: WF_LEAF_* */
 } wf_frozen_leaf;
 
+/* A generator that a call draws from. */
+typedef struct wf_frozen_from {
+    weft_generator *of; /* NULL: the thread's own */
+    bool named;         /* the thread's own, given by its address: of `context` only */
+    bool known;         /* it was looked at when the call began */
+    uint64_t blocks;    /* that a call takes */
+} wf_frozen_from;
+
 struct wf_frozen {
     _Atomic int refs;
     _Atomic uint32_t count;
@@ -70,6 +78,7 @@ struct wf_frozen {
     int device;   /* of the run */
     uint8_t home; /* the thread's default device */
     bool grad;
+    uint64_t modes;    /* wf_modes */
     uint64_t captured; /* wf_frozen_bit of every captured storage */
     wf_frozen_arg *in;
     wf_frozen_source *src;
@@ -81,7 +90,11 @@ struct wf_frozen {
     uint32_t n_live;
     wf_live_slot *number; /* slots of fn that a replay asks for */
     uint32_t n_number;
-    int32_t *writes; /* per result, as plans have it */
+    wf_drawn *draw; /* per random row of fn, in their order */
+    wf_frozen_from from[WF_MOST_GENERATORS];
+    uint32_t n_draw, n_from, draw_words; /* words: integer slots of random rows */
+    uint32_t context;                    /* it was recorded in */
+    int32_t *writes;                     /* per result, as plans have it */
     wf_fn *fn;
     wf_plan *plan;
     pthread_mutex_t lock; /* of what follows */
@@ -141,6 +154,24 @@ int wf_frozen_begin_state(const wf_frozen *z, const wf_frozen_args *a, uint64_t 
 /* After it: new gradients in made; the optimisers have stepped. Likewise. */
 int wf_frozen_end_state(const wf_frozen *z, const wf_frozen_args *a, wf_storage *const *made,
                         wf_why *why);
+
+/* -- random numbers ------------------------------------------------------------------------------------------------ */
+
+static inline bool wf_frozen_is_random(wf_op op)
+{
+    return op >= WF_OP_RAND && op <= WF_OP_RANDPERM;
+}
+/* False with the reason: generators that it draws from are no numbers of a replay. */
+bool wf_frozen_describe_draws(wf_frozen *z, const wf_trace *t, const wf_frozen_start *s,
+                              char *reason);
+bool wf_frozen_same_draws(const wf_frozen *a, const wf_frozen *b, char *reason);
+/* Two random rows of f and of its like, but for where they draw from. */
+bool wf_frozen_same_draw(const wf_fn *f, const wf_ins *x, const wf_attr *p, const wf_attr *q);
+bool wf_frozen_guard_draws(const wf_frozen *z, const wf_frozen_args *a, char *reason);
+/* A replay begins: f, a copy of z's function, draws from where the generators are, and these move on. room: of
+ * wf_frozen_draw_bytes(z), aligned for pointers; 0: it draws nothing. */
+size_t wf_frozen_draw_bytes(const wf_frozen *z);
+void wf_frozen_draw(const wf_frozen *z, wf_ctx *c, wf_fn *f, void *room);
 
 /* -- arguments that move ---------------------------------------------------------------------------------------- */
 

@@ -63,6 +63,9 @@ static bool same_dyn(const wf_fn *f, const wf_ins *x, const wf_attr *p, const wf
     if (n == 0) {
         return true;
     }
+    if (wf_frozen_is_random((wf_op)x->op)) {
+        return wf_frozen_same_draw(f, x, p, q);
+    }
     return memcmp(p->dyn, q->dyn, (size_t)last * sizeof *p->dyn) == 0 &&
            (last == n || q->dyn[last] - p->dyn[last] == expected(f, x, shift));
 }

@@ -19,6 +19,7 @@ typedef struct replay {
     weft_tensor *handle; /* per result of the call */
     uint8_t *began;      /* per output of the function */
     uint64_t *slots;     /* numbers of this call, where optimisers are asked for them */
+    void *draws;         /* attributes of this call, where it draws random numbers */
     wf_fn fn;            /* then: the function with those */
 } replay;
 
@@ -155,6 +156,10 @@ static wf_capture *find_capture(wf_frozen *z, const replay *r, wf_frozen_how *ho
     } else if (z->n_number) {
         z->uncapturable = true;
         snprintf(how->reason, sizeof how->reason, "it steps an optimiser, whose numbers change");
+    } else if (z->n_draw) {
+        z->uncapturable = true;
+        snprintf(how->reason, sizeof how->reason,
+                 "it draws random numbers, from another place of the stream each time");
     } else if (z->capture && wf_capture_holds(z->capture, r->source)) {
         c = z->capture;
     } else if (z->capture) {
@@ -192,11 +197,7 @@ static int run_steps(wf_frozen *z, replay *r, wf_plan_args *p, wf_why *why)
 /* As one launch if there is a capture, or step by step. */
 static int run_somehow(wf_frozen *z, replay *r, wf_frozen_how *how, wf_why *why)
 {
-    if (z->n_number) {
-        r->fn = *z->fn;
-        r->fn.slots = r->slots;
-    }
-    wf_plan_args p = {.fn = z->n_number ? &r->fn : z->fn,
+    wf_plan_args p = {.fn = z->n_number || z->n_draw ? &r->fn : z->fn,
                       .in = r->in,
                       .out = r->out,
                       .device = z->device,
@@ -225,7 +226,8 @@ int wf_frozen_run(wf_frozen *z, const wf_frozen_args *a, weft_tensor *out, wf_fr
     size_t ns = (size_t)z->n_source, nm = z->n_made, no = (size_t)z->n_out;
     const size_t bytes = (2 * ns + nm) * sizeof(wf_view) + no * sizeof(weft_tensor) +
                          (ns + nm) * (sizeof(void *) + 1) + ns * sizeof(int64_t) +
-                         (z->n_number ? z->fn->nslots * sizeof(uint64_t) : 0) + 1;
+                         (z->n_number ? z->fn->nslots * sizeof(uint64_t) : 0) +
+                         wf_frozen_draw_bytes(z) + 1;
     wf_view few[FEW_VIEWS];
     char *block = bytes <= sizeof few ? (char *)few : wf_malloc(bytes);
     how->captured = false;
@@ -240,9 +242,17 @@ int wf_frozen_run(wf_frozen *z, const wf_frozen_args *a, weft_tensor *out, wf_fr
     r.source = r.made + nm;
     r.shift = (int64_t *)(void *)(r.source + ns);
     r.slots = (uint64_t *)(void *)(r.shift + ns);
-    r.began = (uint8_t *)(void *)(r.slots + (z->n_number ? z->fn->nslots : 0));
+    r.draws = r.slots + (z->n_number ? z->fn->nslots : 0);
+    r.began = (uint8_t *)r.draws + wf_frozen_draw_bytes(z);
     for (size_t k = 0; k < nm; k++) {
         r.made[k] = NULL;
+    }
+    if (z->n_number || z->n_draw) {
+        r.fn = *z->fn;
+        r.fn.slots = z->n_number ? r.slots : r.fn.slots;
+    }
+    if (z->n_draw) {
+        wf_frozen_draw(z, a->c, &r.fn, r.draws);
     }
     int rc = wf_frozen_begin_state(z, a, r.slots, why);
     rc = rc ? rc : make_memory(z, a, &r, why);

@@ -737,6 +737,7 @@ const wf_recorder wf_trace_hooks = {
     .live = wf_trace_live,
     .gradient = wf_trace_gradient,
     .never = wf_trace_never,
+    .drew = wf_trace_drew,
     .quick = wf_trace_quick,
     .quick_into = wf_trace_quick_into,
 };

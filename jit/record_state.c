@@ -1,6 +1,6 @@
 /*
  * jit/record_state.c -- what a recorded call does that is not in its graph: gradients that it gives to tensors and takes from
- * them, numbers of optimisers that it steps; see trace.h.
+ * them, numbers of optimisers that it steps, random numbers that it takes from generators; see trace.h.
  *
  * A call that is recorded each time needs none of this: the function does it. A replay (frozen.h) does not call the function.
  *
@@ -22,7 +22,7 @@ void wf_follow_clear(wf_follow *w)
     for (uint32_t i = 0; i < w->nlive; i++) {
         wf_live_release(w->live[i]);
     }
-    w->nleaf = w->nlive = w->nslot = w->now = 0;
+    w->nleaf = w->nlive = w->nslot = w->now = w->nfrom = w->ndrawn = 0;
     w->never = NULL;
 }
 
@@ -31,6 +31,7 @@ void wf_follow_free(wf_follow *w)
     wf_follow_clear(w);
     wf_mfree(w->leaf);
     wf_mfree(w->slot);
+    wf_mfree(w->drawn);
     memset(w, 0, sizeof *w);
 }
 
@@ -105,4 +106,48 @@ void wf_trace_live_slot(wf_trace *t, wf_val v, uint8_t which)
     }
     w->slot = slot;
     w->slot[w->nslot++] = (wf_live_slot){wf_fn_at(t->fn, v)->attr, (uint8_t)(w->now - 1), which};
+}
+
+/* Does g end with the function that is being recorded? */
+static bool is_local(const wf_trace *t, const weft_generator *g)
+{
+    const uintptr_t here = (uintptr_t)__builtin_frame_address(0), at = (uintptr_t)g;
+    return here < at && at < (uintptr_t)t->frame;
+}
+
+static bool same_generator(const weft_generator *a, const weft_generator *b)
+{
+    return a->seed == b->seed && a->offset == b->offset;
+}
+
+void wf_trace_drew(wf_recorder *r, weft_generator *g, bool named, uint64_t blocks)
+{
+    wf_trace *t = wf_trace_of(r);
+    wf_follow *w = &t->follow;
+    if (!t->owner.freezes || w->never) {
+        return;
+    }
+    weft_generator *of = g == &t->c->rng ? NULL : g;
+    wf_drawn_from *from = w->from;
+    while (from < w->from + w->nfrom && from->of != of) {
+        from++;
+    }
+    const bool first = from == w->from + w->nfrom;
+    wf_drawn *drawn = room(w->drawn, w->ndrawn, &w->capdrawn, sizeof *drawn);
+    w->drawn = drawn ? drawn : w->drawn;
+    if (!drawn || is_local(t, g) || (first && w->nfrom == WF_MOST_GENERATORS) ||
+        (!first && !same_generator(g, &from->next))) {
+        wf_trace_never(r, !drawn           ? no_memory
+                          : is_local(t, g) ? "it draws from a generator that ends with it"
+                          : first          ? "it draws from too many generators"
+                                           : "it sets a generator that it draws from");
+        return;
+    }
+    if (first) {
+        *from = (wf_drawn_from){of, false, *g, *g};
+        w->nfrom++;
+    }
+    from->named = from->named || (named && !of);
+    drawn[w->ndrawn++] = (wf_drawn){g->offset - from->first.offset, (uint8_t)(from - w->from)};
+    from->next.offset += blocks;
 }

@@ -57,6 +57,7 @@ int wf_trace_reopen(wf_trace *t, const wf_trace_owner *owner)
     t->backwards = c->backwards;
     t->commits = 0;
     t->note = NULL;
+    t->frame = NULL;
     c->recorder = &t->base;
     wf_trace_set_device(t, WF_DEVICE_HOST);
     return 0;

@@ -53,8 +53,21 @@ typedef struct wf_live_slot {
     uint8_t live, number; /* of wf_follow.live, of that one's numbers */
 } wf_live_slot;
 
+/* A generator that a call draws from: as it was before the first draw, as the last one left it. */
+typedef struct wf_drawn_from {
+    weft_generator *of; /* NULL: the thread's own */
+    bool named;         /* the thread's own, given by its address */
+    weft_generator first, next;
+} wf_drawn_from;
+
+/* A draw: how far its generator had come since the first one. */
+typedef struct wf_drawn {
+    uint64_t after;
+    uint8_t from; /* of wf_follow.from */
+} wf_drawn;
+
 /* What a call does besides its graph, noted for a replay; record_state.c. */
-enum { WF_MOST_LIVE = 4 };
+enum { WF_MOST_LIVE = 4, WF_MOST_GENERATORS = 8 };
 typedef struct wf_follow {
     wf_leaf *leaf; /* in the order in which they were first used */
     uint32_t nleaf, capleaf;
@@ -62,6 +75,9 @@ typedef struct wf_follow {
     uint32_t nlive, now;         /* now: 1 + the one that is stepped, or 0 */
     wf_live_slot *slot;          /* by ascending slot */
     uint32_t nslot, capslot;
+    wf_drawn_from from[WF_MOST_GENERATORS];
+    wf_drawn *drawn; /* one for each random row, in their order */
+    uint32_t nfrom, ndrawn, capdrawn;
     const char *never; /* why this call cannot be replayed, or NULL */
 } wf_follow;
 
@@ -119,6 +135,8 @@ struct wf_trace {
     uint64_t refusal;          /* the number that its error has */
     const char *peeked;        /* what read a tensor from outside without a break, or NULL */
     wf_follow follow;
+    const void *
+        frame; /* of the call: what lies below it on the stack ends with the function; NULL: a region */
     uint32_t backwards; /* the thread's when it began */
     uint32_t commits;   /* segments so far */
     void *note;         /* handed to the runner with each job */
@@ -180,6 +198,8 @@ void wf_trace_live_slot(wf_trace *t, wf_val v, uint8_t which);
 void wf_trace_live(wf_recorder *r, wf_live *l);
 void wf_trace_gradient(wf_recorder *r, wf_meta *m, weft_tensor had, bool looked);
 void wf_trace_never(wf_recorder *r, const char *why);
+/* wf_recorder.drew */
+void wf_trace_drew(wf_recorder *r, weft_generator *g, bool named, uint64_t blocks);
 /* wf_recorder.lines */
 bool wf_trace_lines(wf_recorder *r, const wf_lines *l, int *rc, wf_why *why);
 

@@ -26,6 +26,7 @@ struct weft_module {
     int opened;         /* layers being made, one inside another */
     const char *site;   /* of the call that makes them, or NULL */
     bool training;
+    uint64_t id; /* of this one only, odd */
     weft_generator *generator;
     char prefix[NAME_SIZE]; /* "h.0." */
     size_t prefix_length;
@@ -46,9 +47,18 @@ weft_module *weft_module_new(weft_generator *generator)
         wf_api_error("module_new", WEFT_ENOMEM, "no memory for a module");
         return NULL;
     }
+    static _Atomic uint64_t made;
     m->training = true;
+    m->id = 2 * atomic_fetch_add_explicit(&made, 1, memory_order_relaxed) + 1;
     m->generator = generator;
     return m;
+}
+
+/* So that sets of modules have sums that differ. */
+static uint64_t scramble(uint64_t x)
+{
+    x *= UINT64_C(0x9E3779B97F4A7C15);
+    return (x ^ x >> 29) * UINT64_C(0xBF58476D1CE4E5B9);
 }
 
 void weft_module_free(weft_module *m)
@@ -56,6 +66,7 @@ void weft_module_free(weft_module *m)
     if (!m) {
         return;
     }
+    weft_module_train(m, true); /* one that is gone is in no mode */
     for (int i = 0; i < m->n; i++) {
         weft_free(m->entries[i].tensor);
         wf_mfree((char *)(uintptr_t)m->entries[i].name);
@@ -282,8 +293,9 @@ int64_t weft_module_numel(const weft_module *m)
 
 void weft_module_train(weft_module *m, bool training)
 {
-    if (m) {
+    if (m && m->training != training) {
         m->training = training;
+        atomic_fetch_xor_explicit(&wf_modes, scramble(m->id), memory_order_relaxed);
     }
 }
 

@@ -84,8 +84,12 @@ typedef struct weft_jit_args {
      * leaves on captured tensors are dropped, added to or left anew, and an optimiser that it steps gives each replay the numbers of its rate
      * and its step (weft_optim_set_lr between calls, a checkpoint that is loaded). A function that reads values, keeps tensors, gives outputs a history, runs
      * backward into what an argument or a captured tensor was computed from, leaves new gradients on arguments, sets a learning rate, steps an optimiser twice or one of
-     * parameters that are not dense f32 or f64, draws random
-     * numbers, changes a number or the default device is never replayed. A tensor that was an argument of both recordings is the argument, however fn got hold
+     * parameters that are not dense f32 or f64, seeds or sets a generator, switches a module between training and evaluation,
+     * changes a number or the default device is never replayed. Random numbers are those that fn would draw: a replay takes them
+     * from its generators as they are then (seeded, restored or drawn from between calls), and moves these as far. A generator has no owner: one that
+     * fn draws from, the thread's own aside, must not be freed while the trace is called with tensors that it was called with before; one that
+     * lies on fn's stack is refused. If a replay fails, gradients that fn drops or replaces are gone, those that it adds to are as for any tensor that is
+     * written, and generators have moved. A tensor that was an argument of both recordings is the argument, however fn got hold
      * of it. What fn does besides (counting, choosing another tensor) is not seen: every verify_every-th call
      * (default 100; -1: none) records, compares bit by bit, and thaws the function if anything differs. */
     bool frozen;

@@ -3,8 +3,8 @@
  * and whatever shares memory with them agree bit for bit, whatever the caller does between the calls.
  *
  * A step is drawn from a seed and is the same at every call: losses, backwards, optimisers, gradients dropped, shared, scaled
- * and given out. Between calls come hooks, kept gradients, rates, other arguments, freed optimisers. WEFT_FUZZ_GRAPHS:
- * how many steps (600, less by WEFT_TEST_EFFORT); WEFT_FUZZ_SEED: the first; WEFT_FUZZ_PRINT=1 shows what is done.
+ * and given out, dropout and noise from two generators. Between calls come hooks, kept gradients, rates, other arguments, freed
+ * optimisers, generators that are seeded, drawn from and restored. WEFT_FUZZ_GRAPHS: how many steps (600, less by WEFT_TEST_EFFORT); WEFT_FUZZ_SEED: the first; WEFT_FUZZ_PRINT=1 shows what is done.
  */
 /* ctest: timeout=600 */
 #include "tests/jit/corner_support.h"
@@ -21,6 +21,7 @@ typedef struct model {
     weft_tensor view;                        /* of a parameter */
     weft_optim *optim[2];
     uint64_t hook[PARAMS];
+    weft_generator rng, own, saved; /* the model's; the thread's while it is this model's turn */
     uint64_t seed, state;
     bool print;
     /* while a step runs */
@@ -48,7 +49,7 @@ static weft_tensor view_of(const model *k)
 
 static void open_model(model *k, uint64_t seed)
 {
-    *k = (model){.m = weft_module_new(NULL), .seed = seed};
+    *k = (model){.m = weft_module_new(NULL), .seed = seed, .rng = {seed, 0}, .own = {seed + 1, 7}};
     for (int i = 0; i < PARAMS; i++) {
         char name[8];
         snprintf(name, sizeof name, "p%d", i);
@@ -186,6 +187,36 @@ static weft_status give_out_gradient(model *k)
     k->held = weft_has_grad(q) ? weft_grad(q) : k->held;
     return WEFT_OK;
 }
+static weft_generator *one_of(model *k)
+{
+    return below(k, 2) ? &k->rng : NULL;
+}
+static weft_status learn_noisily(model *k)
+{
+    weft_generator *g = one_of(k);
+    weft_tensor h =
+        weft_dropout(weft_mul(k->x, any(k)), .p = 0.4, .training = true, .generator = g);
+    h = weft_add(weft_tanh(h), weft_randn(weft_shape(N), .generator = one_of(k)));
+    weft_tensor l = weft_sum(weft_mul(weft_add(h, weft_rand(weft_shape(N))), any(k)));
+    k->last = weft_detach(l);
+    return backward(l);
+}
+static weft_status draw(model *k)
+{
+    weft_generator *g = one_of(k);
+    weft_tensor t = below(k, 2) ? weft_randint(weft_shape(N), -4, 9, WEFT_F32, .generator = g)
+                                : weft_bernoulli(weft_shape(N), 0.3, WEFT_F32, .generator = g);
+    k->last = weft_add(weft_mul(k->x, t), weft_cast(weft_randperm(N), WEFT_F32));
+    return WEFT_OK;
+}
+static weft_status dirty(model *k)
+{
+    weft_no_grad_begin();
+    weft_status s =
+        weft_add_(any(k), weft_rand(weft_shape(N), .high = 0.01, .generator = one_of(k)));
+    weft_no_grad_end();
+    return s;
+}
 static weft_status decay(model *k)
 {
     weft_no_grad_begin();
@@ -220,6 +251,10 @@ static weft_status nudge_part(model *k)
     X(drop_gradient)                                                                               \
     X(drop_side_gradient)                                                                          \
     X(give_out_gradient)                                                                           \
+    X(learn_noisily)                                                                               \
+    X(learn_noisily)                                                                               \
+    X(draw)                                                                                        \
+    X(dirty)                                                                                       \
     X(decay)                                                                                       \
     X(nudge_part)
 #define ROW(name) {name, #name},
@@ -302,6 +337,24 @@ static void with_gradient(model *k, const choice *c)
     }
 }
 
+static void disturb_generator(model *k, weft_generator *g, unsigned how)
+{
+    switch (how) {
+    case 0:
+        *g = (weft_generator){k->seed ^ 99, 1};
+        break;
+    case 1:
+        *g = k->saved;
+        break;
+    case 2:
+        g->offset = UINT64_MAX - 1;
+        break;
+    default:
+        k->saved = *g;
+        weft_free(weft_keep(weft_rand(weft_shape(N), .generator = g)));
+    }
+}
+
 static void act(model *k, const choice *c)
 {
     weft_tensor p = k->param[c->param];
@@ -352,6 +405,9 @@ static void act(model *k, const choice *c)
         weft_free(k->view);
         k->view = view_of(k);
         break;
+    case 18:
+        disturb_generator(k, c->param % 2 ? &k->rng : &k->own, c->number);
+        break;
     default: /* nothing */
         break;
     }
@@ -360,7 +416,7 @@ static void act(model *k, const choice *c)
         OK(weft_backward(weft_sum(weft_mul(k->param[0], weft_f(0.5)))));
     }
 }
-enum { ACTS = 19 };
+enum { ACTS = 20 };
 
 /* -- comparing ------------------------------------------------------------------------------------------------------ */
 
@@ -380,6 +436,11 @@ static bool same_leaf(weft_tensor a, weft_tensor b)
            (!weft_has_grad(a) || same(weft_grad(a), weft_grad(b)));
 }
 
+static bool same_generator(const weft_generator *a, const weft_generator *b)
+{
+    return a->seed == b->seed && a->offset == b->offset;
+}
+
 /* What differs, or NULL. */
 static const char *compare(const model *a, const model *b)
 {
@@ -390,6 +451,9 @@ static const char *compare(const model *a, const model *b)
         if (a->kept[i].slot && !same(a->kept[i], b->kept[i])) {
             return "a gradient that is kept";
         }
+    }
+    if (!same_generator(&a->rng, &b->rng) || !same_generator(&a->own, &b->own)) {
+        return "a generator";
     }
     for (int i = 0; i < SIDES; i++) {
         if (!same_leaf(a->side[i], b->side[i])) {
@@ -428,7 +492,13 @@ static const char *call_both(model *a, model *b, weft_jit *j, int call, bool *ov
     if (no_grad) {
         weft_no_grad_begin();
     }
-    weft_status r = step(a, in_a, 2, want, 2), s = weft_jit_call(j, in_b, 2, got, 2);
+    weft_generator *own = weft_default_generator();
+    *own = a->own;
+    weft_status r = step(a, in_a, 2, want, 2);
+    a->own = *own;
+    *own = b->own;
+    weft_status s = weft_jit_call(j, in_b, 2, got, 2);
+    b->own = *own;
     if (no_grad) {
         weft_no_grad_end();
     }
