@@ -10,6 +10,7 @@
  */
 #include "eager/cpu/gemm.h"
 #include "eager/dense.h"
+#include "eager/kernels/kernels.h"
 #include "eager/product.h"
 
 int wf_gemm_status(int rc, int dt, wf_why *why)
@@ -157,10 +158,13 @@ WF_EXEC_DECL(matmul)
 }
 
 /* -- linear ---------------------------------------------------------------------------------------- */
+enum { LONG_ROW = 32 }; /* columns that are worth a call of the row's kernel */
+
 typedef struct bias_args {
     void *y;
     const void *bias;
     int64_t cols, stride;
+    int dtype;
 } bias_args;
 
 #define ADD_BIAS(suffix, type)                                                                     \
@@ -185,11 +189,28 @@ ADD_BIAS(f32, float)
 ADD_BIAS(f64, double)
 #undef ADD_BIAS
 
+/* Rows [begin, end); elements are added as the row `add` does it. */
+static void add_bias_rows(void *arg, int64_t begin, int64_t end)
+{
+    const bias_args *a = arg;
+    if (a->stride != 1 || a->cols < LONG_ROW) {
+        (a->dtype == WEFT_F32 ? add_bias_f32 : add_bias_f64)(arg, begin, end);
+        return;
+    }
+    const wf_map_fn add = wf_kernels_now()->map[wf_ct(a->dtype)][WF_OP_ADD];
+    const int64_t row = a->cols * (int64_t)wf_dtype_size(a->dtype);
+    for (int64_t r = begin; r < end; r++) {
+        char *y = (char *)a->y + r * row;
+        add(y, (const void *const[]){y, a->bias}, (size_t)a->cols, 0);
+    }
+}
+
 static void add_bias(void *y, int dt, int64_t rows, int64_t cols, const wf_view *bias)
 {
-    bias_args a = {.y = y, .bias = bias->data, .cols = cols, .stride = bias->strides[0]};
+    bias_args a = {
+        .y = y, .bias = bias->data, .cols = cols, .stride = bias->strides[0], .dtype = dt};
     int64_t grain = wf_row_grain(cols * (int64_t)wf_dtype_size(dt));
-    wf_parallel_for(rows, grain, dt == WEFT_F32 ? add_bias_f32 : add_bias_f64, &a);
+    wf_parallel_for(rows, grain, add_bias_rows, &a);
 }
 
 /* x as a matrix: row stride of the merged leading axes; 0 rows merged into one when possible. */
@@ -214,7 +235,6 @@ static bool rows_of(const wf_view *x, int64_t *rows, int64_t *stride)
 /* Bias, then the epilogue, of rows that are finished; either may be missing. */
 typedef struct linear_rows {
     bias_args bias;
-    int dtype;
     bool units_add; /* the product adds the bias, in f32 and before the rounding */
     const wf_epilogue *after;
 } linear_rows;
@@ -224,7 +244,7 @@ static void finish_linear(void *arg, int64_t batch, int64_t row, int64_t count)
     linear_rows *l = arg;
     (void)batch;
     if (l->bias.bias && !l->units_add) {
-        (l->dtype == WEFT_F32 ? add_bias_f32 : add_bias_f64)(&l->bias, row, row + count);
+        add_bias_rows(&l->bias, row, row + count);
     }
     if (l->after) {
         l->after->rows(l->after->arg, row, count);
@@ -323,8 +343,8 @@ WF_EXEC_DECL(linear)
         xv = wf_view_dense(copy.data, dt, x->rank, x->dims);
         stride = w->dims[1];
     }
-    linear_rows after = {.dtype = dt, .units_add = half, .after = e->after};
-    after.bias = (bias_args){.y = y->data, .cols = w->dims[0]};
+    linear_rows after = {.units_add = half, .after = e->after};
+    after.bias = (bias_args){.y = y->data, .cols = w->dims[0], .dtype = dt};
     if (bias) {
         after.bias.bias = e->src[2].data;
         after.bias.stride = e->src[2].strides[0];

@@ -5,10 +5,58 @@
  */
 #include <math.h>
 
+#include <string.h>
+
 #include "eager/kernels/sdpa.h"
+#include "eager/kernels/reduce_vec.h"
 #include "jit/ir/dict_c.h"
 #include "jit/ir/math_f64.h"
 #include "jit/ir/math_f32.h"
+#include "eager/kernels/x4.h"
+#include "eager/kernels/exp_block.h"
+
+enum { SPAN = 64 }; /* columns: what is masked is looked at in pieces of so many */
+
+#define EXP_EACH(EXP, s, base, n)                                                                  \
+    for (int64_t j = 0; j < (n); j++) {                                                            \
+        (s)[j] = EXP((s)[j] - (base));                                                             \
+    }
+
+#ifdef WF_HAS_X4
+/* x where exp(x) is not 0 for sure, and NaN; else 0. The same lanes of y, the others 0. */
+#define KEPT(x) (~(wf_vec_u32)((x) < WF_V_SPLAT(-104.0f)))
+#define KEEP(x) ((wf_vec_f32)((wf_vec_u32)(x)&KEPT(x)))
+#define KEEP_AS(x, y) ((wf_vec_f32)((wf_vec_u32)(y)&KEPT(x)))
+WF_X4_FN1(wf_x4, keep, wf_x4, KEEP)
+WF_X4_FN2(wf_x4, keep_as, wf_x4, wf_x4, KEEP_AS)
+#undef KEPT
+#undef KEEP
+#undef KEEP_AS
+
+/* exp(x), without the underflow of what is masked: a hundred cycles each. */
+WF_INLINE wf_x4 exp_of(wf_x4 x)
+{
+    return keep_as(x, wf_x4_exp(keep(x)));
+}
+
+static void exp_row_x4(float *s, float base, int64_t n)
+{
+    const wf_x4 all = wf_x4_all(base);
+    int64_t j = 0;
+    for (; j + WF_X4 <= n; j += WF_X4) {
+        wf_x4_store(s + j, exp_of(wf_x4_sub(wf_x4_load(s + j), all)));
+    }
+    if (j < n) {
+        _Alignas(64) float t[WF_X4] = {0};
+        memcpy(t, s + j, (size_t)(n - j) * sizeof *t);
+        wf_x4_store(t, exp_of(wf_x4_sub(wf_x4_load(t), all)));
+        memcpy(s + j, t, (size_t)(n - j) * sizeof *t);
+    }
+}
+#define EXP_ROW(s, base, n) exp_row_x4(s, base, n)
+#else
+#define EXP_ROW(s, base, n) EXP_EACH(exp_f32, s, base, n)
+#endif
 
 #define WF_PASTE2(a, b) a##_##b
 #define WF_PASTE(a, b) WF_PASTE2(a, b)
@@ -21,14 +69,18 @@
 #undef T
 #undef FN
 #undef EXP
+#undef EXP_ROW
 #undef LOG
 
 #define T double
 #define FN(name) name##_f64
 #define EXP(x) exp_f64(x)
+#define EXP_ROW(s, base, n) EXP_EACH(exp_f64, s, base, n)
 #define LOG(x) log_f64(x)
 #include "eager/kernels/sdpa_t.h"
 #undef T
 #undef FN
 #undef EXP
+#undef EXP_ROW
 #undef LOG
+#undef EXP_EACH

@@ -1,17 +1,21 @@
 /*
- * eager/kernels/sdpa_t.h -- the loops of sdpa.h for one compute type: T, EXP(x), LOG(x), FN(name).
+ * eager/kernels/sdpa_t.h -- the loops of sdpa.h for one compute type: T, EXP(x), LOG(x), FN(name), and
+ * EXP_ROW(s, base, n): s[0..n) := exp(s - base), n whole lanes.
  *
  * Part of sdpa.inc.c, which includes it once per type. Loops over ld have whole lanes, so they
  * vectorise without tails.
  */
 
-/* Scaled, biased and masked scores of row r in place; returns the row. */
-static inline T *FN(masked_row)(const wf_sdpa_block *b, int64_t r)
+/* Scaled, biased and masked scores of row r in place; returns the row. Columns from *live on, whole spans, are all
+ * masked, and left as they are. */
+static inline T *FN(masked_row)(const wf_sdpa_block *b, int64_t r, int64_t *live)
 {
     T *s = (T *)b->s + r * b->ld;
     const T scale = (T)b->scale;
     const int64_t own = b->limit + r;
     const int64_t n = own < b->cols ? (own > 0 ? own : 0) : b->cols;
+    const int64_t spans = (n + SPAN - 1) / SPAN * SPAN;
+    *live = spans < b->ld ? spans : b->ld;
     if (b->bias) {
         const T *bias = (const T *)b->bias + r * b->ld;
         for (int64_t j = 0; j < n; j++) {
@@ -22,10 +26,20 @@ static inline T *FN(masked_row)(const wf_sdpa_block *b, int64_t r)
             s[j] = s[j] * scale;
         }
     }
-    for (int64_t j = n; j < b->ld; j++) {
+    for (int64_t j = n; j < *live; j++) {
         s[j] = -(T)INFINITY;
     }
     return s;
+}
+
+/* s[0..ld) := exp(s - base), where columns from `live` on are -inf. */
+static inline void FN(exp_row)(T *s, T base, int64_t live, int64_t ld)
+{
+    const T none = base == base ? (T)0 : base; /* exp(-inf - base) */
+    EXP_ROW(s, base, live);
+    for (int64_t j = live; j < ld; j++) {
+        s[j] = none;
+    }
 }
 
 static inline T FN(tree)(const T *lane)
@@ -65,20 +79,19 @@ static void FN(softmax)(const wf_sdpa_block *b, void *m_, void *l_, void *corr_)
 {
     T *m = m_, *l = l_, *corr = corr_;
     for (int64_t r = 0; r < b->rows; r++) {
-        T *s = FN(masked_row)(b, r);
-        const T top = FN(row_max)(s, b->ld, m[r]);
+        int64_t live;
+        T *s = FN(masked_row)(b, r, &live);
+        const T top = FN(row_max)(s, live, m[r]);
         /* Nothing to attend to so far: any finite base gives exp(-inf) = 0 everywhere. */
         const T base = top == -(T)INFINITY ? (T)0 : top;
         T lane[WF_SDPA_LANES] = {0};
-        for (int64_t j = 0; j < b->ld; j++) {
-            s[j] = EXP(s[j] - base);
-        }
-        for (int64_t j = 0; j < b->ld; j += WF_SDPA_LANES) {
+        FN(exp_row)(s, base, live, b->ld);
+        for (int64_t j = 0; j < live; j += WF_SDPA_LANES) { /* the others are 0 */
             for (int k = 0; k < WF_SDPA_LANES; k++) {
                 lane[k] += s[j + k];
             }
         }
-        corr[r] = EXP(m[r] - base);
+        corr[r] = m[r] == -(T)INFINITY ? (T)0 : EXP(m[r] - base); /* exp(-inf) underflows */
         l[r] = l[r] * corr[r] + FN(tree)(lane);
         m[r] = top;
     }
@@ -114,7 +127,8 @@ static void FN(probabilities)(const wf_sdpa_block *b, const void *lse_)
 {
     const T *lse = lse_;
     for (int64_t r = 0; r < b->rows; r++) {
-        T *s = FN(masked_row)(b, r);
+        int64_t live;
+        T *s = FN(masked_row)(b, r, &live);
         const T base = lse[r];
         if (base == -(T)INFINITY) {
             for (int64_t j = 0; j < b->ld; j++) {
@@ -122,9 +136,7 @@ static void FN(probabilities)(const wf_sdpa_block *b, const void *lse_)
             }
             continue;
         }
-        for (int64_t j = 0; j < b->ld; j++) {
-            s[j] = EXP(s[j] - base);
-        }
+        FN(exp_row)(s, base, live, b->ld);
     }
 }
 

@@ -605,8 +605,10 @@ Test(nn, attention_kernels_agree_between_instruction_sets)
                                                  &wf_sdpa_f32_avx512};
     static const wf_sdpa_kernels *const f64[] = {&wf_sdpa_f64_sse2, &wf_sdpa_f64_avx2,
                                                  &wf_sdpa_f64_avx512};
-    enum { ROWS = 7, LD = 48, SPACE = ROWS * LD };
-    for (int trial = 0; trial < 40; trial++) {
+    enum { ROWS = 7, LD = 208, SPACE = ROWS * LD };
+    static const double odd[] = {-INFINITY, INFINITY, NAN, -30, -31, -32,
+                                 -34,       -34.7,    -40, 29,  -0.0};
+    for (int trial = 0; trial < 64; trial++) {
         int dt = trial & 1 ? WEFT_F64 : WEFT_F32;
         const int64_t n = SPACE, rows = ROWS;
         tensor s = random_tensor(dt, 1, &n, false), bias = random_tensor(dt, 1, &n, false);
@@ -619,17 +621,22 @@ Test(nn, attention_kernels_agree_between_instruction_sets)
             wf_sdpa_block b = {.s = t[0].mem,
                                .bias = trial & 2 ? bias.mem : NULL,
                                .rows = ROWS,
-                               .cols = 41,
+                               .cols = LD - 7,
                                .ld = LD,
-                               .limit = trial & 4 ? 3 : 41,
+                               .limit = trial & 4 ? trial % 9 * 22 - 5 : LD - 7,
                                .scale = 3};
             for (int64_t i = 0; i < n; i++) {
-                put(&t[0], i, get(&s, i));
+                const bool is_odd = trial & 16 && (i * 31 + trial) % (9 + trial) == 0;
+                put(&t[0], i, is_odd ? odd[i % 11] : get(&s, i));
                 put(&t[1], i, get(&dp, i));
             }
             for (int64_t i = 0; i < rows; i++) {
-                put(&t[2], i, i == 2 ? -INFINITY : get(&base, i)); /* m, lse */
-                put(&t[3], i, 1);                                  /* l */
+                const double special = i == 3 && trial & 32 ? NAN : INFINITY;
+                put(&t[2], i, /* m, lse */
+                    i == 2                             ? -INFINITY
+                    : i < 5 && i > 2 && trial % 8 == 2 ? special
+                                                       : get(&base, i));
+                put(&t[3], i, 1); /* l */
                 put(&t[4], i, 0);
                 put(&t[5], i, 0);
             }
@@ -641,6 +648,9 @@ Test(nn, attention_kernels_agree_between_instruction_sets)
             k->dscores(&b, t[1].mem, base.mem);
             k->row_dot(t[5].mem, dp.mem, bias.mem, ROWS, 37);
             for (int i = 0; i < 6; i++) {
+                for (int64_t j = 0; j < (i < 2 ? n : rows); j++) { /* any NaN is any other */
+                    put(&t[i], j, isnan(get(&t[i], j)) ? NAN : get(&t[i], j));
+                }
                 if (isa) {
                     assert_same_bits(&first[i], &t[i], wf_isa_name(isa));
                     drop(&t[i]);
