@@ -220,7 +220,8 @@ static void print_port(FILE *out, const char *kind, const weft_graph_port *p)
 static weft_status print_text(const weft_graph *g, FILE *out)
 {
     weft_graph_port p;
-    fprintf(out, "# made by %s\n", weft_graph_producer(g));
+    fprintf(out, "# made by %s%s\n", weft_graph_producer(g),
+            weft_graph_fast_math(g) ? ", fast math" : "");
     for (int i = 0; i < weft_graph_inputs(g); i++) {
         weft_graph_input(g, i, &p);
         print_port(out, "input", &p);

@@ -88,6 +88,11 @@ const char *weft_graph_producer(const weft_graph *g)
     return g ? g->producer : "";
 }
 
+bool weft_graph_fast_math(const weft_graph *g)
+{
+    return g && g->fast_math;
+}
+
 static weft_status port(const weft_graph *g, int i, int n, int name, bool output,
                         weft_graph_port *out)
 {
@@ -318,6 +323,7 @@ static int begin(weft_graph *g, unsigned flags, const weft_tensor *in, int n_in,
         rc = bind_input(g, i, in[i], sizes, &why);
     }
     flags |= device_of(g, in) != WF_DEVICE_HOST ? WF_PLAN_DEVICE : 0;
+    flags |= g->fast_math ? WF_PLAN_FAST : 0;
     rc = rc ? rc : hold_plan(g, sizes, flags, p, &why);
     return rc ? wf_raise_status(wf_ctx_get(), "graph_run", 0, NULL, &why) : 0;
 }

@@ -31,6 +31,7 @@ struct weft_graph {
     char **names;         /* of inputs, weights, outputs; each malloc'ed */
     weft_tensor *weights; /* kept; row-major */
     char producer[64];
+    bool fast_math;
     pthread_mutex_t lock;
     uint64_t clock;
     wf_graph_plan *plans[WF_GRAPH_PLANS];

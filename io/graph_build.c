@@ -494,6 +494,7 @@ static weft_graph *finish(const weft_graph_args *a, int n_out, recording *r)
     if (!g) {
         return NULL;
     }
+    g->fast_math = a->fast_math;
     for (int i = 0; i < n_weights; i++) {
         g->weights[i] = weft_keep(weft_detach(r->captured[a->n_inputs + i]));
     }

@@ -5,6 +5,7 @@
  *   weft.producer  "weft 0.1.0"
  *   weft.graph     the function, as jit/ir/ir_text.c prints it
  *   weft.inputs, weft.weights, weft.outputs   names, one a line, in order
+ *   weft.math      "fast", where it was asked for
  *
  * Invariants: what is loaded has passed the safetensors reader, the text's parser (which infers and verifies
  * every instruction) and the checks here: counts agree, names are distinct, every weight is in the file with the
@@ -16,7 +17,7 @@
 #include "eager/alloc.h"
 #include "io/graph.h"
 
-static const char version[] = "1";
+static const char version[] = "1", fast[] = "fast";
 
 /* Names [from, from + n) one a line; malloc'ed. */
 static char *join(const weft_graph *g, int from, int n)
@@ -52,11 +53,13 @@ weft_status weft_graph_save(const weft_graph *g, const char *path)
     if (text && inputs && weights && outputs && t) {
         weft_metadata meta[] = {{"weft.version", version}, {"weft.producer", g->producer},
                                 {"weft.graph", text},      {"weft.inputs", inputs},
-                                {"weft.weights", weights}, {"weft.outputs", outputs}};
+                                {"weft.weights", weights}, {"weft.outputs", outputs},
+                                {"weft.math", fast}};
+        const int n_meta = (int)(sizeof meta / sizeof *meta) - !g->fast_math;
         for (int i = 0; i < g->n_weights; i++) {
             t[i] = (weft_named_tensor){g->names[g->n_inputs + i], g->weights[i]};
         }
-        s = weft_safetensors_save(path, t, g->n_weights, meta, (int)(sizeof meta / sizeof *meta));
+        s = weft_safetensors_save(path, t, g->n_weights, meta, n_meta);
     } else {
         wf_api_error("graph_save", WEFT_ENOMEM, "out of memory");
     }
@@ -178,6 +181,7 @@ static weft_graph *read_graph(const char *source, const weft_safetensors *f)
     const char *outputs = weft_safetensors_metadata(f, "weft.outputs");
     const char *weights = weft_safetensors_metadata(f, "weft.weights");
     const char *producer = weft_safetensors_metadata(f, "weft.producer");
+    const char *math = weft_safetensors_metadata(f, "weft.math");
     if (!v || !text || !inputs || !outputs || !weights) {
         return reject(NULL, source,
                       "a safetensors file, but not a graph: weft.graph and its companions are "
@@ -186,6 +190,9 @@ static weft_graph *read_graph(const char *source, const weft_safetensors *f)
     if (strcmp(v, version) != 0) {
         return reject(NULL, source,
                       "a graph file of another version than 1: a newer weft is needed");
+    }
+    if (math && strcmp(math, fast) != 0) {
+        return reject(NULL, source, "its weft.math is not 'fast': a newer weft is needed");
     }
     wf_why why = {0};
     wf_fn *fn = wf_fn_parse(text, strlen(text), &why);
@@ -204,6 +211,7 @@ static weft_graph *read_graph(const char *source, const weft_safetensors *f)
         return NULL;
     }
     snprintf(g->producer, sizeof g->producer, "%s", producer ? producer : "");
+    g->fast_math = math != NULL;
     const char *wrong = split(inputs, n_in, g->names);
     wrong = wrong ? wrong : split(weights, n_weights, g->names + n_in);
     wrong = wrong ? wrong : split(outputs, n_out, g->names + n_in + n_weights);

@@ -9,7 +9,8 @@
  * have. The file is a valid safetensors file: the weights, and the function as text in its metadata
  * (docs/graph-files.md). Loading maps the weights, checks everything and executes nothing.
  *
- * A graph is immutable; it may be run from many threads at once. Results are bit for bit those of the function. Random
+ * A graph is immutable; it may be run from many threads at once. Results are bit for bit those of the function, but for
+ * fast math (.fast_math, which the file remembers, or WEFT_FAST_MATH=1). Random
  * numbers (dropout that trains, weft_rand) are those of the recording at every run.
  */
 #ifndef WEFT_GRAPH_H
@@ -48,6 +49,8 @@ typedef struct weft_graph_args {
     const weft_graph_dim
         *dims; /* symbols; the function is then recorded a second time, with other sizes */
     int n_dims;
+    bool
+        fast_math; /* runs need not have the function's bits, as weft/jit.h says; saved with the graph */
     int end_;
 } weft_graph_args;
 /* NULL with an error recorded: fn's own; a read of any value, and a write to a tensor from outside (WEFT_EUNSUPPORTED,
@@ -88,6 +91,8 @@ WEFT_API weft_status weft_graph_output(const weft_graph *g, int i, weft_graph_po
 WEFT_API weft_status weft_graph_weight(const weft_graph *g, int i, weft_graph_port *out);
 /* "weft 0.1.0": what wrote the file, or this library. */
 WEFT_API const char *weft_graph_producer(const weft_graph *g);
+/* Was it made with .fast_math? */
+WEFT_API bool weft_graph_fast_math(const weft_graph *g);
 
 /* The function as text; as a graph for Graphviz; as a picture (SVG). */
 WEFT_API weft_status weft_graph_print(const weft_graph *g, FILE *out);
@@ -102,10 +107,11 @@ inline weft_graph *weft_jit_graph(weft_jit_fn fn, void *self, const weft_tensor 
                                   int n_inputs, int n_outputs = 1, const char *name = nullptr,
                                   const char *const *input_names = nullptr,
                                   const char *const *output_names = nullptr,
-                                  const weft_graph_dim *dims = nullptr, int n_dims = 0)
+                                  const weft_graph_dim *dims = nullptr, int n_dims = 0,
+                                  bool fast_math = false)
 {
     weft_graph_args a = {fn,          self,         inputs, n_inputs, n_outputs, name,
-                         input_names, output_names, dims,   n_dims,   0};
+                         input_names, output_names, dims,   n_dims,   fast_math, 0};
     return weft_jit_graph(&a);
 }
 WEFT_BY_STRUCT_(weft_graph *, weft_jit_graph, weft_graph_args)

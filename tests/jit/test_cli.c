@@ -42,6 +42,15 @@ static bool says(const char *what)
     return strstr(text, what) != NULL;
 }
 
+/* Fast math says |x|, strict math infinity where the square overflows. */
+static weft_status root_of_square(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                  int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_sqrt(weft_square(in[0]));
+    return WEFT_OK;
+}
+
 static weft_status forward(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
 {
     (void)n_in, (void)n_out;
@@ -110,6 +119,27 @@ Test(cli, run, .init = setup, .fini = teardown)
     cr_assert_eq(weft("run m.weft --input x.npy --input x.npy"), 1);
     cr_assert_eq(weft("run x.npy --input x.npy"), 1);
     cr_assert_eq(weft("run m.weft --input x.npy --output-dir /proc/no"), 1);
+}
+
+Test(cli, fast_math_of_a_file, .init = setup, .fini = teardown)
+{
+    char path[256];
+    weft_tensor x = weft_full(weft_shape(3), -2.5e30, WEFT_F32);
+    snprintf(path, sizeof path, "%s/big.npy", folder);
+    cr_assert_eq(weft_npy_save(path, x), WEFT_OK);
+    for (int fast = 0; fast < 2; fast++) {
+        weft_graph *g = weft_jit_graph(root_of_square, NULL, &x, 1, .fast_math = fast);
+        cr_assert_not_null(g, "%s", weft_last_error());
+        snprintf(path, sizeof path, "%s/root.weft", folder);
+        cr_assert_eq(weft_graph_save(g, path), WEFT_OK);
+        weft_graph_free(g);
+        cr_assert_eq(weft("run root.weft --input big.npy"), 0, "%s", text);
+        cr_assert(says(fast ? "2.5e+30" : "inf"), "%s", text);
+        cr_assert_eq(weft("show root.weft"), 0);
+        cr_assert_eq(says(", fast math\n"), fast, "%s", text);
+        cr_assert_eq(weft("explain root.weft"), 0);
+        cr_assert_eq(says("fast math: "), fast, "%s", text);
+    }
 }
 
 Test(cli, show_and_time, .init = setup, .fini = teardown)

@@ -7,10 +7,12 @@
  * ctest: threads
  */
 #include <math.h>
+#include <unistd.h>
 
 #include "eager/env.h"
 #include "jit/lower.h"
 #include "tests/jit/corner_support.h"
+#include "weft/weft.h"
 
 enum { N = 10007 };
 
@@ -198,5 +200,64 @@ Test(fast_math, marks_programs_and_their_keys)
     for (int fast = 0; fast < 2; fast++) {
         wf_text_free(&key[fast]);
         wf_text_free(&text[fast]);
+    }
+}
+
+/* -- graphs --------------------------------------------------------------------------------------------------------- */
+
+/* A graph made with fast math runs with it, saved and loaded too; one made without stays strict beside it. */
+Test(fast_math, graphs_remember_it)
+{
+    char path[] = "/tmp/weft_fast_......";
+    memset(strchr(path, '.'), 'X', 6);
+    close(mkstemp(path));
+    const weft_tensor x[3] = {numbers(1, 3), numbers(2, 3), numbers(3, 3)};
+    for (int k = 0; k < 4; k++) {
+        const bool fast = k & 1;
+        weft_tensor y;
+        weft_graph *g = weft_jit_graph(axpy, NULL, x, 3, .fast_math = fast);
+        cr_assert_not_null(g, "%s", weft_last_error());
+        if (k & 2) {
+            OK(weft_graph_save(g, path));
+            weft_graph_free(g);
+            g = weft_graph_load(path);
+            cr_assert_not_null(g, "%s", weft_last_error());
+        }
+        cr_assert_eq(weft_graph_fast_math(g), fast);
+        OK(weft_graph_run(g, x, 3, &y, 1));
+        for (int i = 0; i < N; i++) {
+            const float a = floats(x[0])[i], b = floats(x[1])[i], c = floats(x[2])[i];
+            const float p = a * b, two = p + c;
+            cr_assert_eq(floats(y)[i], fast && has_fma() ? fmaf(a, b, c) : two, "case %d", k);
+        }
+        weft_graph_free(g);
+    }
+    unlink(path);
+    cr_assert(!weft_graph_fast_math(NULL));
+}
+
+/* What the file says is "fast", or nothing. */
+Test(fast_math, other_words_in_a_file_are_refused)
+{
+    static const struct {
+        const char *word;
+        bool good;
+    } words[] = {{"fast", true}, {"", false}, {"faster", false}, {"strict", false}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        const weft_metadata meta[] = {
+            {"weft.version", "1"},
+            {"weft.graph", "fn f {\n  %1 = input f32[3]\n  %2 = neg f32[3] %1\n  return %2\n}\n"},
+            {"weft.inputs", "x\n"},
+            {"weft.weights", ""},
+            {"weft.outputs", "y\n"},
+            {"weft.math", words[i].word}};
+        void *data;
+        size_t size;
+        OK(weft_safetensors_encode(NULL, 0, meta, 6, &data, &size));
+        weft_graph *g = weft_graph_decode(data, size);
+        free(data);
+        cr_assert_eq(g != NULL, words[i].good, "'%s': %s", words[i].word, weft_last_error());
+        cr_assert_eq(weft_graph_fast_math(g), words[i].good);
+        weft_graph_free(g);
     }
 }
