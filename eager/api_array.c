@@ -363,6 +363,10 @@ static weft_status ranked(const char *name, wf_op op, weft_tensor x, int axis, u
     wf_arg a;
     int64_t i = 0, one = 1;
     bool open = wf_arg_open(&a, name, x), point = open && wf_arg_is_point(&a, axis);
+    if (point && k && *k != 1) { /* [0] is no shape of rank 0 */
+        open = wf_arg_fail(&a, WEFT_ESHAPE, "choose k = 1, or give it an axis: weft_reshape",
+                           "k is %lld; a tensor of rank 0 is one element", (long long)*k);
+    }
     if (!open || (!point && !wf_arg_axis(&a, a.type.rank, axis, &i))) {
         if (values) {
             *values = a.error;
@@ -383,6 +387,7 @@ static weft_status ranked(const char *name, wf_op op, weft_tensor x, int axis, u
     for (int j = 0; j < 2; j++) {
         if (out[j]) {
             *out[j] = weft_scope_give(sc, wf_api_reshape(*out[j], 0, NULL));
+            rc = rc ? rc : weft_error_status(*out[j]);
         }
     }
     weft_scope_end(sc);

@@ -223,7 +223,7 @@ static wf_error *find(wf_ctx *c, uint64_t id)
 weft_status weft_error_status(weft_tensor t)
 {
     if (t.slot != 0) {
-        return WEFT_OK;
+        return weft_ok(t) ? WEFT_OK : WEFT_EHANDLE;
     }
     if (t.serial == UINT64_MAX) {
         return WEFT_ENOMEM;
@@ -236,7 +236,7 @@ weft_status weft_error_status(weft_tensor t)
 const char *weft_error_text(weft_tensor t)
 {
     if (t.slot != 0) {
-        return "";
+        return weft_ok(t) ? "" : "the handle is dead, or another thread's";
     }
     if (t.serial == 0) {
         return "the empty handle: it was never assigned";

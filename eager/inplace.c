@@ -137,7 +137,7 @@ static int result_check(wf_call *k, wf_slot *dst, const wf_type *out)
     wf_type t;
     wf_slot_type(dst, &t);
     if (wf_dtype_kind(out->dtype) > wf_dtype_kind(dst->dtype)) {
-        wf_fail(&k->why, WEFT_EDTYPE, "a %s result does not go into a %s target",
+        wf_fail(&k->why, WEFT_EDTYPE, "a result of %s does not go into a target of %s",
                 wf_dtype_name(out->dtype), wf_dtype_name(dst->dtype));
         wf_hint(&k->why, "cast the value: weft_copy_(x, weft_cast(value, weft_dtype_of(x)))");
         return k->why.code;
@@ -361,8 +361,10 @@ static int copy_direct(wf_call *k, wf_slot *dst)
             return wf_fail(&k->why, WEFT_ESHAPE, "the source is larger than the target");
         }
     } else if ((int)k->src[0].context > wf_dtype_kind(dst->dtype)) {
-        return wf_fail(&k->why, WEFT_EDTYPE, "a scalar of higher kind does not go into a %s target",
-                       wf_dtype_name(dst->dtype));
+        wf_fail(&k->why, WEFT_EDTYPE, "a scalar of higher kind does not go into a target of %s",
+                wf_dtype_name(dst->dtype));
+        wf_hint(&k->why, "kinds are bool < integer < float; hand in weft_i(2), or cast the target");
+        return k->why.code;
     }
     int rc;
     if (rec) {

@@ -244,7 +244,8 @@ static int check_call(wf_ctx *c, const weft_jit *j, const weft_tensor *in, int n
                       !j       ? "the traced function is NULL"
                       : !j->fn ? "there is no function to call: this trace is for regions "
                                  "(weft_jit_begin)"
-                               : "an array of tensors is NULL");
+                      : n_in < 0 || n_out < 0 ? "a count of tensors is negative"
+                                              : "an array of tensors is NULL");
         return WEFT_EINVALID;
     }
     return 0;

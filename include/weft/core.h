@@ -148,8 +148,8 @@ WEFT_API weft_tensor weft_b(bool value);
  * Every failure is recorded on the calling thread with a full sentence: the op, its operands (dtype,
  * shape, name, where they were made), the rule that was broken and what to do. */
 
-/* The error of an empty handle: its status and text. A live handle: WEFT_OK and "". The text stays
- * valid until 64 further errors on this thread. */
+/* The error of an empty handle: its status and text. A live handle: WEFT_OK and ""; a dead one, or one of another
+ * thread's scopes: WEFT_EHANDLE. The text stays valid until 64 further errors on this thread. */
 WEFT_API weft_status weft_error_status(weft_tensor t);
 WEFT_API const char *weft_error_text(weft_tensor t);
 /* The last error of this thread, whatever raised it; WEFT_OK and "" when there was none since the

@@ -11,6 +11,7 @@
  *  - Options go after the operands by name: weft_sum(x, .axes = weft_axes(0, 1), .keepdim = true).
  *    In C++ they are parameters in the same order with defaults, weft_sum(x, weft_axes(0, 1), true), or the struct:
  *    weft_sum(&args), in C++20 weft_sum({.x = x, .keepdim = true}). Call sites are stamped in both languages.
+ *  - WEFT_OR(v) behind a parameter is its default in C++; C has no defaults, so a call there gives every parameter.
  *  - "View": shares x's memory, costs no copy, and in-place writes show through both.
  */
 #ifndef WEFT_OPS_H
@@ -128,9 +129,9 @@ WEFT_API weft_tensor weft_where(weft_tensor cond, weft_tensor a, weft_tensor b);
 WEFT_API weft_tensor weft_masked_fill(weft_tensor x, weft_tensor mask, weft_tensor value);
 
 /* -- elementwise, bool results ------------------------------------------------------------------------ */
-WEFT_API weft_tensor weft_isnan(weft_tensor x);                        /* false for integers */
-WEFT_API weft_tensor weft_isinf(weft_tensor x);                        /* false for integers */
-WEFT_API weft_tensor weft_isfinite(weft_tensor x);                     /* true for integers */
+WEFT_API weft_tensor weft_isnan(weft_tensor x);                        /* false for non-floats */
+WEFT_API weft_tensor weft_isinf(weft_tensor x);                        /* false for non-floats */
+WEFT_API weft_tensor weft_isfinite(weft_tensor x);                     /* true for non-floats */
 WEFT_API weft_tensor weft_signbit(weft_tensor x);                      /* -0 and negative NaN too */
 WEFT_API weft_tensor weft_logical_not(weft_tensor x);                  /* x == 0 */
 WEFT_API weft_tensor weft_equal(weft_tensor a, weft_tensor b);         /* a == b */

@@ -47,8 +47,8 @@ extern "C" {
 
 /* -- reductions ------------------------------------------------------------------------------------------
  * .axes: which axes go (default all; WEFT_NO_AXES: none); .keepdim leaves them with extent 1. Results
- * do not depend on the number of threads. An empty reduction gives the neutral element, or an error
- * where there is none (max, min, argmax, argmin). */
+ * do not depend on the number of threads. An empty reduction gives the neutral element (mean, var and std: NaN), or an
+ * error where there is none (max, min, argmax, argmin). The gradient of max and min is shared by equal elements. */
 typedef struct weft_reduce_args {
     weft_tensor x;
     weft_axes axes;
@@ -87,8 +87,8 @@ typedef struct weft_norm_args {
     weft_axes axes;
     bool keepdim;
     double
-        order; /* (sum |x|^order)^(1/order); default 2; INFINITY: largest |x|; WEFT_ZERO: how many
-                     are not 0 */
+        order; /* (sum |x|^order)^(1/order); default 2; INFINITY: largest |x|, -INFINITY: smallest;
+                     WEFT_ZERO: how many are not 0. Of nothing: 0 */
     int end_;
 } weft_norm_args;
 WEFT_API weft_tensor weft_norm(const weft_norm_args *args);
@@ -134,7 +134,8 @@ WEFT_API weft_tensor weft_reshape(weft_tensor x, weft_shape shape);
 WEFT_API weft_tensor weft_flatten(weft_tensor x, int from WEFT_OR(0), int to WEFT_OR(-1));
 WEFT_API weft_tensor weft_squeeze(
     weft_tensor x,
-    weft_axes axes WEFT_OR(weft_axes())); /* drops axes of extent 1; none given: all such */
+    weft_axes axes WEFT_OR(
+        weft_axes())); /* drops axes of extent 1; none given: all such; another extent: WEFT_ESHAPE */
 WEFT_API weft_tensor
 weft_unsqueeze(weft_tensor x, int axis); /* new axis of extent 1 before `axis` of the result */
 WEFT_API weft_tensor weft_transpose(weft_tensor x, int axis0, int axis1); /* swaps two axes */
@@ -218,7 +219,7 @@ WEFT_API weft_status weft_sort(weft_tensor x, int axis, bool descending, weft_te
                                weft_tensor *indices WEFT_OR(nullptr));
 WEFT_API weft_tensor weft_argsort(weft_tensor x, int axis WEFT_OR(-1),
                                   bool descending WEFT_OR(false));
-/* The k largest (or smallest) along an axis, in order. Either result may be NULL. */
+/* The k largest (or smallest) along an axis, in order; NaN as in weft_sort. Either result may be NULL. Rank 0: k is 1. */
 WEFT_API weft_status weft_topk(weft_tensor x, int64_t k, int axis, bool smallest,
                                weft_tensor *values, weft_tensor *indices WEFT_OR(nullptr));
 

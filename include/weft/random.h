@@ -55,7 +55,8 @@ typedef struct weft_randn_args {
 } weft_randn_args;
 WEFT_API weft_tensor weft_randn(const weft_randn_args *args);
 
-/* Uniform integers in [low, high); high > low. dtype: an integer type, default i64. */
+/* Uniform integers in [low, high); high > low. dtype: any, default i64; an
+ * integer type must hold them all. */
 typedef struct weft_randint_args {
     weft_shape shape;
     int64_t low, high;

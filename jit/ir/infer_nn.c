@@ -135,7 +135,8 @@ static int window_extent(int64_t n, const window *w, const char *side, int64_t *
         __builtin_add_overflow(n, both, &padded)) {
         return wf_fail(why, WEFT_ENOMEM, "%s: window and padding overflow 64 bits", side);
     }
-    if (padded < reach) {
+    int64_t room = padded - reach;
+    if (room < 0 && !(w->ceil && -room < w->stride && n + w->padding > 0)) {
         int code =
             wf_fail(why, WEFT_ESHAPE,
                     "%s: the kernel covers %" PRId64 " elements, the padded input has %" PRId64,
@@ -143,9 +144,8 @@ static int window_extent(int64_t n, const window *w, const char *side, int64_t *
         wf_hint(why, "make the kernel or its dilation smaller, or the padding larger");
         return code;
     }
-    int64_t room = padded - reach;
-    *out = room / w->stride + 1;
-    /* Ceil mode adds a window that starts inside the input or its left padding. */
+    /* Ceil mode adds a window that starts inside the input or its left padding: the only one where room < 0. */
+    *out = room < 0 ? 0 : room / w->stride + 1;
     if (w->ceil && room % w->stride != 0 && *out <= (n + w->padding - 1) / w->stride) {
         *out += 1;
     }

@@ -385,6 +385,10 @@ Test(assign, leaves_the_variable_alone_when_the_value_is_dead)
     weft_tensor x = weft_keep(weft_ones(S(1), WEFT_F32)), v = weft_ones(S(1), WEFT_F32);
     OK(weft_free(v));
     cr_assert_eq(weft_assign(&x, v), WEFT_EHANDLE);
+    /* `return weft_error_status(y)` of a tensor whose scope has ended is no success. */
+    cr_assert_eq(weft_error_status(v), WEFT_EHANDLE);
+    cr_assert(strstr(weft_error_text(v), "dead"));
+    cr_assert_eq(weft_error_status(weft_f(1)), WEFT_OK);
     cr_assert(weft_ok(x));
     OK(weft_free(x));
 }

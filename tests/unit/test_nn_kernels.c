@@ -315,6 +315,10 @@ static void check_pool(int dt, int trial)
         s[i] = between(1, 3);
         p[i] = between(0, k[i] / 2);
         dil[i] = max && d[2 + i] > 4 ? between(1, 2) : 1;
+        if (ceil && between(0, 4) == 0) { /* larger than the padded input: one window, cut off */
+            k[i] = s[i] = d[2 + i] + 2 * p[i] + between(1, 2);
+            dil[i] = 1;
+        }
     }
     tensor x = random_tensor(dt, 4, d, trial & 8), dst[2], dx;
     for (int64_t i = 0; max && i < wf_view_numel(&x.v); i++) { /* ties and NaN */
