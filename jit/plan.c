@@ -6,6 +6,7 @@
 
 #include "eager/env.h"
 #include "eager/profile.h"
+#include "jit/passes/again.h"
 #include "jit/passes/cost.h"
 #include "jit/passes/pass.h"
 #include "jit/plan_int.h"
@@ -114,7 +115,14 @@ static int find_edges(wf_planner *b)
             if (product[b->s.group_of[k]] == b->s.group_of[wf_maker_of(&b->l, src[i]) - 1] + 1) {
                 why = WF_REASON_EPILOGUE;
             }
-            p->edges[p->nedges++] = (wf_plan_edge){k, src[i], (uint8_t)why};
+            const wf_val root = b->l.map[src[i]].root;
+            why = wf_is_again(&b->s, b->s.group_of[k], root) ? WF_REASON_AGAIN : why;
+            p->edges[p->nedges] = (wf_plan_edge){.reader = k, .v = src[i], .reason = (uint8_t)why};
+            if (b->s.weighed) {
+                p->edges[p->nedges].saved = b->s.weighed[root].saved;
+                p->edges[p->nedges].cost = b->s.weighed[root].cost;
+            }
+            p->nedges++;
         }
     }
     free(product);
@@ -200,6 +208,9 @@ static int build(wf_planner *b)
         }
     }
     rc = rc ? rc : wf_fuse(&b->s, &b->l, b->live, fuse_flags(b), b->most, b->why);
+    if (!rc && b->most == 0 && !(b->opts->flags & WF_PLAN_NO_FUSE)) {
+        rc = wf_choose_again(&b->s, &b->l, b->opts->writes);
+    }
     rc = rc ? rc : wf_plan_lower(b);
     rc = rc ? rc : wf_plan_batch(b);
     rc = rc ? rc : wf_plan_place(b);

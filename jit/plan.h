@@ -122,6 +122,9 @@ typedef struct wf_plan_edge_info {
     uint32_t reader;
     wf_val v;
     const char *reason, *text;
+    /* Bytes of traffic, as modelled, that computing v again in all its readers saves, and what it costs; both 0: they
+     * were not weighed. */
+    int64_t saved, cost;
 } wf_plan_edge_info;
 bool wf_plan_edge_at(const wf_plan *p, uint32_t i, wf_plan_edge_info *out);
 /* Has the plan settled on a way (or has just one)? */

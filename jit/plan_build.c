@@ -10,6 +10,7 @@
 
 #include "eager/draw.h"
 #include "eager/exec.h"
+#include "jit/passes/again.h"
 #include "jit/plan_lower.h"
 
 /* -- which values need memory ------------------------------------------------------------------------ */
@@ -26,8 +27,18 @@ static void need(wf_planner *b, wf_val v)
 static bool is_inside(wf_planner *b, uint32_t g, uint32_t k, wf_val v)
 {
     return b->s.groups[g].kind == WF_STEP_MAP &&
-           (!b->l.map[v].root || wf_fill_of(&b->l, v) ||
+           (!b->l.map[v].root || wf_fill_of(&b->l, v) || wf_is_again(&b->s, g, b->l.map[v].root) ||
             wf_is_made_inside(&b->s, &b->l, g, &b->s.groups[g].space, k, v));
+}
+
+static void need_operands(wf_planner *b, uint32_t g, uint32_t k)
+{
+    const wf_val *src = wf_ins_src(b->f, &b->f->ins[k]);
+    for (int i = 0; i < b->f->ins[k].nsrc; i++) {
+        if (src[i] && !is_inside(b, g, k, src[i])) {
+            need(b, src[i]);
+        }
+    }
 }
 
 /* Marks values that need memory with buffer 0; all others have WF_BUFFER_ABSENT. */
@@ -38,13 +49,12 @@ static void mark_memory(wf_planner *b)
         b->buffer_of[v] = WF_BUFFER_ABSENT;
     }
     for (uint32_t k = 0; k < f->n; k++) {
-        uint32_t g = b->s.group_of[k];
-        const wf_val *src = wf_ins_src(f, &f->ins[k]);
-        for (int i = 0; g != WF_NO_GROUP && i < f->ins[k].nsrc; i++) {
-            if (src[i] && !is_inside(b, g, k, src[i])) {
-                need(b, src[i]);
-            }
+        if (b->s.group_of[k] != WF_NO_GROUP) {
+            need_operands(b, b->s.group_of[k], k);
         }
+    }
+    for (uint32_t i = 0; i < b->s.nagain; i++) {
+        need_operands(b, b->s.again[i].group, b->s.again[i].v - 1);
     }
     for (uint32_t i = 0; i < f->noutputs; i++) {
         need(b, f->outputs[i]);
@@ -212,6 +222,9 @@ int wf_lower_read(wf_lowering *w, uint32_t k, wf_val v, int dtype)
     }
     if (!m.root) {
         return wf_lower_scalar(w, (wf_scalar_of){v - 1, (uint8_t)dtype, WF_SCALAR_SLOT_VALUE, 0});
+    }
+    if (wf_is_again(&b->s, w->number, m.root)) {
+        return lower_member(w, m.root - 1) ? -1 : w->value[m.root];
     }
     if (is_inside(b, w->number, k, v)) {
         return w->stamp[m.root] == w->number + 1 ? w->value[m.root] : -1;
@@ -517,7 +530,10 @@ int wf_plan_lower(wf_planner *b)
     for (uint32_t g = 0; g < b->s.ngroups && !rc; g++) {
         w->g = &b->s.groups[g];
         w->number = g;
-        uint32_t k = b->s.members[w->g->first];
+        uint32_t k = w->g->n ? b->s.members[w->g->first] : 0;
+        if (w->g->n == 0) { /* its members have moved */
+            continue;
+        }
         if (w->g->kind == WF_STEP_MAP) {
             rc = lower_group(w);
         } else if (b->buffer_of[k + 1] >= 0) {

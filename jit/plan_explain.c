@@ -33,7 +33,8 @@ bool wf_plan_edge_at(const wf_plan *p, uint32_t i, wf_plan_edge_info *out)
     }
     const wf_plan_edge *e = &chosen->edges[i];
     const wf_reason why = reason_of(p, chosen, e);
-    *out = (wf_plan_edge_info){e->reader, e->v, wf_reason_name[why], wf_reason_text[why]};
+    *out = (wf_plan_edge_info){e->reader,           e->v,     wf_reason_name[why],
+                               wf_reason_text[why], e->saved, e->cost};
     return true;
 }
 
@@ -85,8 +86,13 @@ int wf_plan_explain(const wf_plan *p, FILE *out)
         put_step(chosen, &chosen->steps[i], out);
     }
     for (uint32_t i = 0; wf_plan_edge_at(p, i, &e); i++) {
-        fprintf(out, "edge %%%u %s -> %%%u %s: %s (%s)\n", e.v, maker_name(f, e.v), e.reader + 1,
+        fprintf(out, "edge %%%u %s -> %%%u %s: %s (%s", e.v, maker_name(f, e.v), e.reader + 1,
                 wf_rows[f->ins[e.reader].op].name, e.reason, e.text);
+        if (e.saved + e.cost) {
+            fprintf(out, "; computed again it saves %lld bytes and costs %lld", (long long)e.saved,
+                    (long long)e.cost);
+        }
+        fputs(")\n", out);
     }
     return ferror(out) ? WEFT_EIO : 0;
 }

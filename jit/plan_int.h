@@ -90,7 +90,8 @@ typedef struct wf_plan_check {
 typedef struct wf_plan_edge {
     uint32_t reader;
     wf_val v;
-    uint8_t reason; /* wf_reason */
+    uint8_t reason;      /* wf_reason */
+    int64_t saved, cost; /* of computing v again where it is read; both 0: not weighed */
 } wf_plan_edge;
 
 /* A tile program and what compiles it. */

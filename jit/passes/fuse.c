@@ -747,4 +747,7 @@ void wf_schedule_free(wf_schedule *s)
     free(s->members);
     free(s->group_of);
     free(s->level);
+    free(s->again_of);
+    free(s->again);
+    free(s->weighed);
 }

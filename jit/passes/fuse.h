@@ -41,6 +41,11 @@ typedef struct wf_schedule {
     uint32_t *group_of;    /* of instruction k; WF_NO_GROUP for leaves and views */
     uint8_t *level;        /* of value v: WF_AT_* in its group */
     bool off, rows, alone; /* WF_FUSE_OFF, _ROWS, _ALONE were given */
+    /* What wf_choose_again decided; NULL where it had nothing to weigh. */
+    uint32_t *again_of; /* of root v: the first of again[], WF_NO_GROUP: none */
+    struct wf_again *again;
+    uint32_t nagain, capagain;
+    struct wf_weighed *weighed; /* of root v */
 } wf_schedule;
 #define WF_NO_GROUP UINT32_MAX
 
@@ -60,6 +65,9 @@ void wf_schedule_free(wf_schedule *s);
  * nobody's. */
 bool wf_is_made_inside(const wf_schedule *s, wf_layout *l, uint32_t g, const wf_iter *space,
                        uint32_t k, wf_val v);
+
+/* Does group g compute root v, which another group makes? */
+bool wf_is_again(const wf_schedule *s, uint32_t g, wf_val root);
 
 /* Why instruction k does not run together with the producer of its operand u; NONE if it does, or if u
  * is not made by a step. */

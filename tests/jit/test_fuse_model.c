@@ -1,0 +1,133 @@
+/*
+ * tests/jit/test_fuse_model.c -- what the memory-traffic model decides: launches and modelled bytes of functions that filling groups
+ * as far as they go plans worse, and of those where storing is right.
+ */
+#include "tests/jit/plan_support.h"
+
+typedef struct model_case {
+    const char *what, *text;
+    int steps;
+    int64_t reads, writes; /* elements of f32 (4 bytes), as modelled */
+} model_case;
+
+/* 100 x 200 elements. */
+enum { N = 20000 };
+static const model_case cases[] = {
+    {"a row reads what a group reads, but its reader comes later: it moves there",
+     "fn a {\n  %1 = input f32[100,200]\n  %2 = exp f32[100,200] %1\n"
+     "  %3 = cumsum f32[100,200] %2 ints(1)\n  %4 = scalar f64 0x1p+1\n"
+     "  %5 = mul f32[100,200] %1, %4\n  %6 = add f32[100,200] %5, %3\n  return %6\n}\n",
+     3, 4 * N, 3 * N},
+    {"cheap, and two groups read it: both compute it",
+     "fn a {\n  %1 = input f32[100,200]\n  %2 = scalar f64 0x1p+1\n"
+     "  %3 = mul f32[100,200] %1, %2\n  %4 = cumsum f32[100,200] %1 ints(1)\n"
+     "  %5 = add f32[100,200] %3, %4\n  %6 = cumsum f32[100,200] %5 ints(1)\n"
+     "  %7 = sub f32[100,200] %3, %6\n  return %7\n}\n",
+     4, 6 * N, 4 * N},
+    {"dear, and two groups read it: one stores it",
+     "fn a {\n  %1 = input f32[100,200]\n  %2 = gelu f32[100,200] %1\n"
+     "  %3 = cumsum f32[100,200] %1 ints(1)\n  %4 = add f32[100,200] %2, %3\n"
+     "  %5 = cumsum f32[100,200] %4 ints(1)\n  %6 = sub f32[100,200] %2, %5\n  return %6\n}\n",
+     4, 6 * N, 5 * N},
+    {"a deviation from a mean, read forward and backward",
+     "fn a {\n  %1 = input f32[100,200]\n  %2 = input f32[200]\n"
+     "  %3 = sub f32[100,200] %1, %2\n  %4 = cumsum f32[100,200] %1 ints(1)\n"
+     "  %5 = mul f32[100,200] %3, %4\n  %6 = cumsum f32[100,200] %5 ints(1)\n"
+     "  %7 = mul f32[100,200] %3, %6\n  return %7\n}\n",
+     4, 6 * N + 400, 4 * N},
+    {"widened from a half that is in memory: the half is read twice",
+     "fn a {\n  %1 = input f32[100,200]\n  %2 = exp f32[100,200] %1\n"
+     "  %3 = cast bf16[100,200] %2 dtype(bf16)\n  %4 = cast f32[100,200] %3 dtype(f32)\n"
+     "  %5 = mul f32[100,200] %4, %1\n  %6 = cumsum bf16[100,200] %3 ints(1)\n"
+     "  %7 = cast f32[100,200] %6 dtype(f32)\n  %8 = add f32[100,200] %4, %7\n"
+     "  return %8, %5\n}\n",
+     3, 5 * N / 2, 3 * N},
+    {"two operands for one value",
+     "fn a {\n  %1 = input f32[100,200]\n  %2 = input f32[100,200]\n"
+     "  %3 = mul f32[100,200] %1, %2\n  %4 = cumsum f32[100,200] %1 ints(1)\n"
+     "  %5 = add f32[100,200] %3, %4\n  %6 = cumsum f32[100,200] %5 ints(1)\n"
+     "  %7 = sub f32[100,200] %3, %6\n  return %7\n}\n",
+     4, 7 * N, 5 * N},
+    {"a row that is returned is in memory: nothing is saved by not reading it",
+     "fn a {\n  %1 = input f32[100,200]\n  %2 = scalar f64 0x1p+1\n"
+     "  %3 = mul f32[100,200] %1, %2\n  %4 = cumsum f32[100,200] %1 ints(1)\n"
+     "  %5 = add f32[100,200] %3, %4\n  %6 = cumsum f32[100,200] %5 ints(1)\n"
+     "  %7 = sub f32[100,200] %3, %6\n  return %7, %3\n}\n",
+     4, 6 * N, 5 * N},
+    {"unless its operand is read there as well",
+     "fn a {\n  %1 = input f32[100,200]\n  %2 = scalar f64 0x1p+1\n"
+     "  %3 = mul f32[100,200] %1, %2\n  %4 = cumsum f32[100,200] %1 ints(1)\n"
+     "  %5 = add f32[100,200] %3, %4\n  %6 = cumsum f32[100,200] %5 ints(1)\n"
+     "  %7 = sub f32[100,200] %3, %6\n  %8 = mul f32[100,200] %7, %1\n  return %8, %3\n}\n",
+     4, 6 * N, 5 * N},
+    {"small and spread over many: computed once, at its own size",
+     "fn a {\n  %1 = input f32[100,200]\n  %2 = input f32[200]\n  %3 = exp f32[200] %2\n"
+     "  %4 = square f32[200] %3\n  %5 = add f32[200] %4, %2\n  %6 = mul f32[100,200] %1, %5\n"
+     "  %7 = gelu f32[100,200] %6\n  return %7\n}\n",
+     2, N + 400, N + 200},
+};
+
+Test(fuse_model, stores_or_computes_again)
+{
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const model_case *c = &cases[i];
+        const wf_plan_info info = plan_check_text(c->text);
+        cr_expect_eq(info.steps, c->steps, "%s: %d steps", c->what, info.steps);
+        cr_expect_eq(info.read_bytes, 4 * c->reads, "%s: %lld bytes read", c->what,
+                     (long long)info.read_bytes);
+        cr_expect_eq(info.write_bytes, 4 * c->writes, "%s: %lld bytes written", c->what,
+                     (long long)info.write_bytes);
+    }
+}
+
+/* The text of a plan, on one line an edge; the caller frees it. */
+static char *explain(const char *text, const int32_t *writes, wf_plan_info *info)
+{
+    wf_fn *f = plan_parse(text);
+    wf_why why;
+    wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = WF_PLAN_TIER0, .writes = writes}, &why);
+    cr_assert_not_null(p, "%s", why.rule);
+    char *said = NULL;
+    size_t size;
+    FILE *out = open_memstream(&said, &size);
+    cr_assert_eq(wf_plan_explain(p, out), 0);
+    fclose(out);
+    wf_plan_get_info(p, info);
+    wf_plan_release(p);
+    wf_fn_free(f);
+    return said;
+}
+
+Test(fuse_model, says_what_was_weighed)
+{
+    wf_plan_info info;
+    char *cheap = explain(cases[1].text, NULL, &info), *dear = explain(cases[2].text, NULL, &info);
+    cr_expect(strstr(cheap, "edge %3 mul -> %7 sub: AGAIN (the reader computes it again: that is "
+                            "cheaper than its memory; computed again it saves 80000 bytes and "
+                            "costs 55000)\n"),
+              "%s", cheap);
+    cr_expect(strstr(dear, "edge %2 gelu -> %6 sub: ORDER (another step that needs the one lies "
+                           "before the other; computed again it saves 80000 bytes and costs "),
+              "%s", dear);
+    free(cheap);
+    free(dear);
+}
+
+/* What is written over while the function runs is no operand to compute from: it would have to be saved. */
+Test(fuse_model, what_is_written_over_is_not_read_again)
+{
+    static const char text[] =
+        "fn a {\n  %1 = input f32[100,200]\n  %2 = scalar f64 0x1p+1\n"
+        "  %3 = mul f32[100,200] %1, %2\n  %4 = cumsum f32[100,200] %1 ints(1)\n"
+        "  %5 = add f32[100,200] %3, %4\n  %6 = cumsum f32[100,200] %5 ints(1)\n"
+        "  %7 = sub f32[100,200] %3, %6\n  return %7, %5\n}\n";
+    static const int32_t none[2] = {-1, -1}, second[2] = {-1, 0};
+    wf_plan_info info;
+    char *said = explain(text, none, &info);
+    cr_expect(strstr(said, "AGAIN"), "%s", said);
+    free(said);
+    said = explain(text, second, &info);
+    cr_expect_not(strstr(said, "AGAIN"), "%s", said);
+    cr_expect_eq(info.steps, 4);
+    free(said);
+}
