@@ -28,6 +28,12 @@ typedef struct wf_device_graphs {
     int (*end)(int ordinal, bool drop, void **graph, wf_why *why);
     int (*launch)(void *graph, wf_why *why);
     void (*free)(void *graph);
+    /* NULL: numbers in it cannot change. Of work that takes such numbers: while a graph is recorded, around the calls; later, around
+     * the same calls with other numbers, which queue nothing and change launches to come (eager/cuda/runtime.h). */
+    int (*mark)(int ordinal, bool on, wf_why *why);
+    int (*renew)(void *graph, bool on, wf_why *why);
+    /* One holder more of a block, unless there is another than the caller; NULL: never. */
+    bool (*borrow)(void *block);
     /* Programs that this thread ran another way than it will, since a kernel was still being made. */
     int64_t (*unsettled)(void);
 } wf_device_graphs;

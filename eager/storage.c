@@ -103,6 +103,21 @@ wf_storage *wf_storage_new_on(int device, size_t nbytes, wf_why *why)
     return st;
 }
 
+wf_storage *wf_storage_over(const wf_storage *owner)
+{
+    wf_storage *st = wf_alloc(HEADER);
+    if (st) {
+        storage_init(st);
+        st->nbytes = owner->nbytes;
+        st->device = owner->device;
+        st->shared = 1;
+        st->data = owner->data;
+        st->deleter_arg = owner->deleter_arg;
+        st->inline_data = WF_STORAGE_DEVICE;
+    }
+    return st;
+}
+
 wf_storage *wf_storage_new_virtual(size_t nbytes, wf_recorder *r, void *address)
 {
     wf_storage *st = wf_alloc(HEADER);

@@ -462,6 +462,8 @@ void wf_gradients_restore(wf_gradients *g);
 wf_storage *wf_storage_new(size_t nbytes); /* uninitialised; NULL: no memory */
 /* The same on a device. NULL with why filled. */
 wf_storage *wf_storage_new_on(int device, size_t nbytes, wf_why *why);
+/* Over a device's memory that owner has, whose block the caller has made hold once more; NULL: no memory. */
+wf_storage *wf_storage_over(const wf_storage *owner);
 /* Two references: the caller's and the trace's, which is counted in `held`. NULL: no
  * memory. */
 wf_storage *wf_storage_new_virtual(size_t nbytes, wf_recorder *r, void *address);

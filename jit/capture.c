@@ -18,6 +18,7 @@
 enum { ALIGNED = 512 }; /* bytes */
 
 struct wf_capture {
+    _Atomic int refs;
     pthread_mutex_t lock;
     const wf_device_graphs *api;
     void *graph;
@@ -28,6 +29,13 @@ struct wf_capture {
     wf_storage **out;     /* per result: what the graph writes */
     const void **address; /* per source: of a captured tensor's memory */
     bool *written;        /* per source */
+    bool *lent;           /* per result */
+    wf_view *view;        /* of sources, then of results and written sources: what the graph uses */
+    wf_plan *plan;
+    bool draws;
+    uint8_t *changes; /* per slot: it differs from call to call; NULL: none does */
+    uint64_t *slots;  /* that the graph's kernels take */
+    bool stale;       /* not all of them: it failed on the way to others */
 };
 
 static const wf_device_graphs *graphs_of(int device)
@@ -49,6 +57,21 @@ int64_t wf_capture_unsettled(int device)
 
 /* -- making ---------------------------------------------------------------------------------------------------- */
 
+/* False: there is no memory. */
+static bool keep_numbers(wf_capture *c, const wf_capture_of *what)
+{
+    const size_t n = what->fn->nslots;
+    c->plan = what->plan;
+    c->draws = what->draws;
+    c->changes = what->changes ? wf_malloc(n + 1) : NULL;
+    c->slots = what->changes ? wf_malloc(n * sizeof *c->slots + 1) : NULL;
+    if (c->changes && c->slots) {
+        memcpy(c->changes, what->changes, n);
+        memcpy(c->slots, what->fn->slots, n * sizeof *c->slots);
+    }
+    return !what->changes || (c->changes && c->slots);
+}
+
 static wf_capture *make(const wf_capture_of *what)
 {
     size_t ns = what->n_source, nm = what->n_made;
@@ -56,7 +79,8 @@ static wf_capture *make(const wf_capture_of *what)
     if (!c) {
         return NULL;
     }
-    *c = (wf_capture){.api = graphs_of(what->device),
+    *c = (wf_capture){.refs = 1,
+                      .api = graphs_of(what->device),
                       .device = what->device,
                       .n_source = what->n_source,
                       .n_made = what->n_made};
@@ -66,20 +90,31 @@ static wf_capture *make(const wf_capture_of *what)
     c->out = wf_calloc(nm + 1, sizeof *c->out);
     c->address = wf_calloc(ns + 1, sizeof *c->address);
     c->written = wf_calloc(ns + 1, sizeof *c->written);
-    if (!c->in || !c->reach || !c->out || !c->address || !c->written) {
-        wf_capture_free(c);
+    c->lent = wf_calloc(nm + 1, sizeof *c->lent);
+    c->view = wf_calloc(2 * ns + nm + 1, sizeof *c->view);
+    if (!c->in || !c->reach || !c->out || !c->address || !c->written || !c->lent || !c->view ||
+        !keep_numbers(c, what)) {
+        wf_capture_release(c);
         return NULL;
     }
     for (size_t k = 0; k < ns; k++) {
         c->written[k] = what->written[k];
         c->address[k] = what->argument[k] ? NULL : what->source[k]->data;
     }
+    for (size_t k = 0; k < nm; k++) {
+        c->lent[k] = what->lent && what->lent[k] && c->api->borrow;
+    }
     return c;
 }
 
-void wf_capture_free(wf_capture *c)
+void wf_capture_retain(wf_capture *c)
 {
-    if (!c) {
+    atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+}
+
+void wf_capture_release(wf_capture *c)
+{
+    if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) > 1) {
         return;
     }
     if (c->graph) {
@@ -100,6 +135,10 @@ void wf_capture_free(wf_capture *c)
     wf_mfree(c->out);
     wf_mfree(c->address);
     wf_mfree(c->written);
+    wf_mfree(c->lent);
+    wf_mfree(c->view);
+    wf_mfree(c->changes);
+    wf_mfree(c->slots);
     pthread_mutex_destroy(&c->lock);
     wf_mfree(c);
 }
@@ -111,10 +150,13 @@ static int no_memory(wf_why *why)
 }
 
 /* A launch and a copy for each argument and result, instead of a launch for each step. */
-static int check_worth(const wf_capture_of *what, wf_why *why)
+static int check_worth(const wf_capture *c, const wf_capture_of *what, wf_why *why)
 {
     wf_plan_info info;
-    uint32_t copies = what->n_made;
+    uint32_t copies = 0;
+    for (uint32_t k = 0; k < what->n_made; k++) {
+        copies += !c->lent[k];
+    }
     for (uint32_t k = 0; k < what->n_source; k++) {
         copies += what->argument[k] ? 1u + what->written[k] : 0;
     }
@@ -146,7 +188,7 @@ static int make_inputs(wf_capture *c, const wf_capture_of *what, wf_why *why)
         }
     }
     for (uint32_t k = 0; k < c->n_made; k++) {
-        bytes += what->made_bytes[k];
+        bytes += c->lent[k] ? 0 : what->made_bytes[k];
     }
     if (bytes > WF_CAPTURE_ARGUMENTS) {
         return wf_fail(why, WEFT_EUNSUPPORTED,
@@ -198,43 +240,52 @@ static int lay_out(wf_capture *c, const wf_capture_of *what, wf_view *in, wf_vie
     return rc;
 }
 
-static int record(wf_capture *c, const wf_capture_of *what, wf_view *views, wf_why *why)
+/* The plan's run on the graph's memory: while it is recorded, or `again` with the numbers of fn. */
+static int run(wf_capture *c, const wf_fn *fn, bool again, wf_why *why)
 {
-    wf_plan_args p = {.fn = what->fn, .in = views, .out = views + c->n_source, .device = c->device};
-    int rc = lay_out(c, what, views, p.out, why);
-    if (!rc) {
-        unsigned mode = wf_fpenv_enter();
-        rc = wf_plan_run(what->plan, &p, why);
-        wf_fpenv_leave(mode);
-        if (rc && p.failed_op != WF_OP_INVALID) {
-            wf_why op = {0};
-            wf_fail(&op, rc, "%s: %.150s", wf_rows[p.failed_op].name, why->rule);
-            *why = op;
-        }
+    const wf_plan_changes changes = {.slot = c->changes, .again = again, .mark = c->api->mark};
+    wf_plan_args p = {.fn = fn,
+                      .in = c->view,
+                      .out = c->view + c->n_source,
+                      .device = c->device,
+                      .changes = c->changes || c->draws ? &changes : NULL};
+    unsigned mode = wf_fpenv_enter();
+    int rc = wf_plan_run(c->plan, &p, why);
+    wf_fpenv_leave(mode);
+    if (rc && p.failed_op != WF_OP_INVALID) {
+        wf_why op = {0};
+        wf_fail(&op, rc, "%s: %.150s", wf_rows[p.failed_op].name, why->rule);
+        *why = op;
     }
     return rc;
+}
+
+static int record(wf_capture *c, const wf_capture_of *what, wf_why *why)
+{
+    int rc = lay_out(c, what, c->view, c->view + c->n_source, why);
+    return rc ? rc : run(c, what->fn, false, why);
 }
 
 wf_capture *wf_capture_new(const wf_capture_of *what, wf_why *why)
 {
     wf_capture *c = make(what);
-    size_t n = 2 * (size_t)what->n_source + what->n_made;
-    wf_view *views = c ? wf_malloc(n * sizeof *views + 1) : NULL;
-    int rc = views ? check_worth(what, why) : no_memory(why);
+    int rc = c ? check_worth(c, what, why) : no_memory(why);
+    if (!rc && (what->changes || what->draws) && !c->api->mark) {
+        rc = wf_fail(why, WEFT_EUNSUPPORTED, "its numbers change");
+    }
     rc = rc ? rc : make_inputs(c, what, why);
     rc = rc ? rc : c->api->begin(what->device - 1, why);
     if (!rc) {
         wf_why end = {0};
-        rc = record(c, what, views, why);
+        rc = record(c, what, why);
         int ended = c->api->end(what->device - 1, rc != 0, &c->graph, &end);
         if (!rc && ended) {
             rc = ended;
             *why = end;
         }
     }
-    wf_mfree(views);
     if (rc) {
-        wf_capture_free(c);
+        wf_capture_release(c);
         c = NULL;
     }
     return c;
@@ -250,6 +301,29 @@ bool wf_capture_holds(const wf_capture *c, wf_storage *const *source)
         }
     }
     return true;
+}
+
+bool wf_capture_lend(wf_capture *c, wf_storage **made, wf_why *why)
+{
+    bool all = true;
+    for (uint32_t k = 0; k < c->n_made && all; k++) {
+        if (c->lent[k]) {
+            void *block = c->out[k]->deleter_arg;
+            all = c->api->borrow(block);
+            made[k] = all ? wf_storage_over(c->out[k]) : NULL;
+            if (all && !made[k]) {
+                wf_device_free(block);
+                all = no_memory(why) == 0;
+            }
+        }
+    }
+    for (uint32_t k = 0; k < c->n_made && !all; k++) {
+        if (made[k]) {
+            wf_storage_release(made[k]);
+            made[k] = NULL;
+        }
+    }
+    return all;
 }
 
 static wf_view bytes_of(const wf_storage *st, int64_t first, int64_t n)
@@ -307,13 +381,13 @@ static int copy_out(wf_capture *c, wf_storage *const *source, const int64_t *shi
 {
     int rc = 0;
     for (uint32_t k = 0; k < c->n_made && !rc; k++) {
-        rc = use_pair(made[k], c->out[k], why);
+        rc = c->lent[k] ? 0 : use_pair(made[k], c->out[k], why);
     }
     for (uint32_t k = 0; k < c->n_source && !rc; k++) {
         rc = c->in[k] && c->written[k] ? use_pair(source[k], c->in[k], why) : 0;
     }
     for (uint32_t k = 0; k < c->n_made && !rc; k++) {
-        rc = copy(made[k], 0, c->out[k], 0, (int64_t)made[k]->nbytes, why);
+        rc = c->lent[k] ? 0 : copy(made[k], 0, c->out[k], 0, (int64_t)made[k]->nbytes, why);
     }
     for (uint32_t k = 0; k < c->n_source && !rc; k++) {
         int64_t own, from, n;
@@ -323,12 +397,43 @@ static int copy_out(wf_capture *c, wf_storage *const *source, const int64_t *shi
     return rc;
 }
 
-int wf_capture_run(wf_capture *c, wf_storage *const *source, const int64_t *shift,
+/* The graph's kernels take the numbers of fn from now on. */
+static int renew(wf_capture *c, const wf_fn *fn, wf_why *why)
+{
+    bool same = !c->stale && !c->draws;
+    for (uint32_t k = 0; c->changes && k < fn->nslots && same; k++) {
+        same = !c->changes[k] || c->slots[k] == fn->slots[k];
+    }
+    if ((!c->changes && !c->draws) || same) {
+        return 0;
+    }
+    c->stale = true;
+    int rc = c->api->renew(c->graph, true, why);
+    if (!rc) {
+        wf_why end = {0};
+        rc = run(c, fn, true, why);
+        int ended = c->api->renew(c->graph, false, &end);
+        if (!rc && ended) {
+            rc = ended;
+            *why = end;
+        }
+    }
+    if (!rc) {
+        c->stale = false;
+    }
+    if (!rc && c->slots) {
+        memcpy(c->slots, fn->slots, fn->nslots * sizeof *c->slots);
+    }
+    return rc;
+}
+
+int wf_capture_run(wf_capture *c, const wf_fn *fn, wf_storage *const *source, const int64_t *shift,
                    wf_storage *const *made, bool *launched, wf_why *why)
 {
     *launched = false;
     pthread_mutex_lock(&c->lock);
-    int rc = copy_in(c, source, shift, why);
+    int rc = renew(c, fn, why);
+    rc = rc ? rc : copy_in(c, source, shift, why);
     rc = rc ? rc : c->api->launch(c->graph, why);
     *launched = rc == 0;
     rc = rc ? rc : copy_out(c, source, shift, made, why);

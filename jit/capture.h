@@ -3,7 +3,10 @@
  *
  * The device's graph has addresses in it, so a capture has memory of its own for what changes from call to call:
  * arguments are copied in, results are copied out into the caller's new memory. What a call hands out is never written
- * again by a later one. Captured tensors are used where they lie, and the capture ends with their memory.
+ * again by a later one; what nobody will have any more by the next call (a gradient that it replaces) is not copied, but lent:
+ * a tensor over the graph's own memory. Captured tensors are used where they lie, and the capture ends with their memory. Numbers that change
+ * (a learning rate, where random numbers start) are arguments of kernels: before a launch with others the steps that read them
+ * are walked through once more, and what they would have launched is given to the graph instead.
  *
  * Invariants: nothing has run when a capture fails; a run that fails before it is launched has changed nothing of
  * the caller's. Several threads may run one capture, on any streams.
@@ -18,7 +21,7 @@ enum {
     WF_CAPTURE_ARGUMENTS = 256 << 20, /* most bytes of arguments and results that a call copies */
 };
 
-typedef struct wf_capture wf_capture;
+typedef struct wf_capture wf_capture; /* counted */
 
 /* What is captured. Outputs of fn: n_made results, then the written sources in order. */
 typedef struct wf_capture_of {
@@ -30,6 +33,10 @@ typedef struct wf_capture_of {
     const bool *argument;      /* per source: it differs from call to call */
     const bool *written;       /* per source */
     const size_t *made_bytes;
+    const bool *lent; /* per result: not copied; NULL: none is lent */
+    bool draws;       /* random numbers, from another place of a stream in each call */
+    const uint8_t
+        *changes; /* per scalar slot of fn: it differs from call to call; NULL: none does */
 } wf_capture_of;
 
 /* Can the device capture at all? */
@@ -38,12 +45,15 @@ bool wf_capture_can(int device);
 int64_t wf_capture_unsettled(int device);
 /* NULL with why filled: it cannot be captured. */
 wf_capture *wf_capture_new(const wf_capture_of *what, wf_why *why);
+void wf_capture_retain(wf_capture *c);
+void wf_capture_release(wf_capture *c); /* NULL is ignored */
+/* made[k], for results that are lent: tensors' memory for one run, to be released. False with why filled if there is no memory,
+ * and with why empty: some are still held from another run. */
+bool wf_capture_lend(wf_capture *c, wf_storage **made, wf_why *why);
 /* Are captured tensors where they were? */
 bool wf_capture_holds(const wf_capture *c, wf_storage *const *source);
-/* Queues a run. shift: of each source, how many bytes further in its storage the argument lies than in the recording; what
+/* Queues a run with the numbers of fn, the recording. shift: of each source, how many bytes further in its storage the argument lies than in the recording; what
  * the plan touches lies in the storage there, too. *launched: results and written tensors are changed, whatever is returned. */
-int wf_capture_run(wf_capture *c, wf_storage *const *source, const int64_t *shift,
+int wf_capture_run(wf_capture *c, const wf_fn *fn, wf_storage *const *source, const int64_t *shift,
                    wf_storage *const *made, bool *launched, wf_why *why);
-void wf_capture_free(wf_capture *c); /* NULL is ignored */
-
 #endif

@@ -73,6 +73,16 @@ static int launch_graph(void *graph, wf_why *why)
     return wf_cuda_graph_launch(graph, why);
 }
 
+static int renew_graph(void *graph, bool on, wf_why *why)
+{
+    return wf_cuda_graph_renew(graph, on, why);
+}
+
+static bool borrow(void *block)
+{
+    return wf_cuda_borrow(block);
+}
+
 static void free_graph(void *graph)
 {
     wf_cuda_graph_free(graph);
@@ -83,6 +93,9 @@ static const wf_device_graphs graphs = {.wanted = graphs_wanted,
                                         .end = end_capture,
                                         .launch = launch_graph,
                                         .free = free_graph,
+                                        .mark = wf_cuda_capture_mark,
+                                        .renew = renew_graph,
+                                        .borrow = borrow,
                                         .unsettled = wf_gpu_unsettled};
 
 const wf_device_ops wf_device_gpu = {.name = "cuda",

@@ -30,7 +30,7 @@ void wf_frozen_release(wf_frozen *z)
     wf_frozen_drop_state(z);
     wf_mfree(z->draw);
     wf_mfree(z->writes);
-    wf_capture_free(z->capture);
+    wf_capture_release(z->capture);
     pthread_mutex_destroy(&z->lock);
     wf_fn_free(z->fn);
     wf_plan_release(z->plan);

@@ -102,6 +102,7 @@ struct wf_frozen {
     int replays;          /* step by step */
     bool calm;            /* the last of them did what all later ones will do */
     bool uncapturable;
+    bool keeps; /* gradients of an earlier call were still held: all results are copied */
 };
 
 /* A set of storages in one word: one that is not in it is not among them. */

@@ -32,13 +32,21 @@ static int lay(const wf_frozen *z, wf_view *v, wf_val value, wf_storage *st, int
     return wf_storage_use(st, write, why);
 }
 
-static int make_memory(wf_frozen *z, const wf_frozen_args *a, replay *r, wf_why *why)
+static void find_sources(const wf_frozen *z, const wf_frozen_args *a, replay *r)
 {
     for (int k = 0; k < z->n_source; k++) {
         r->source[k] = z->src[k].arg >= 0 ? a->st[z->src[k].arg] : z->src[k].st;
         r->shift[k] = wf_frozen_shift(z, a, k);
     }
+}
+
+/* Of results that have none yet. */
+static int make_memory(const wf_frozen *z, replay *r, wf_why *why)
+{
     for (uint32_t k = 0; k < z->n_made; k++) {
+        if (r->made[k]) {
+            continue;
+        }
         r->made[k] = wf_storage_new_on(z->device, z->made_bytes[k], why);
         if (!r->made[k]) {
             return why->code ? why->code : WEFT_ENOMEM;
@@ -114,16 +122,43 @@ enum {
     CAPTURE_ANYWAY = 24
 }; /* replays before a capture; kernels not made by then will not be */
 
+/* Gradients that a call leaves go when the next one comes, if nobody keeps them; results do not. */
+static void find_lent(const wf_frozen *z, bool *lent)
+{
+    for (uint32_t i = 0; i < z->n_leaf && !z->keeps; i++) {
+        if (z->leaf[i].left.kind == WF_LEAF_MADE) {
+            lent[z->leaf[i].left.index] = true;
+        }
+    }
+    for (int i = 0; i < z->n_out; i++) {
+        if (z->out[i].kind == WF_OUT_MADE) {
+            lent[z->out[i].index] = false;
+        }
+    }
+}
+
 /* Called with the lock. The capture of this call's steps; NULL: not now, or never. */
 static wf_capture *capture_now(wf_frozen *z, const replay *r, wf_frozen_how *how)
 {
-    bool *flags = wf_malloc(2 * (size_t)z->n_source + 1);
+    const size_t ns = (size_t)z->n_source, nslots = z->n_number ? z->fn->nslots : 0;
+    bool *flags = wf_calloc(2 * ns + z->n_made + nslots + 1, 1);
+    bool *lent = flags ? flags + 2 * ns : NULL;
+    uint8_t *changes = flags && nslots ? (uint8_t *)lent + z->n_made : NULL;
     wf_why why = {0};
+    for (uint32_t i = 0; i < z->n_number && changes; i++) {
+        changes[z->number[i].slot] = 1;
+    }
+    if (lent) {
+        find_lent(z, lent);
+    }
     for (int k = 0; flags && k < z->n_source; k++) {
         flags[k] = z->src[k].arg >= 0;
         flags[z->n_source + k] = z->src[k].written;
     }
-    const wf_capture_of what = {.fn = z->fn,
+    const wf_capture_of what = {.fn = z->n_number || z->n_draw ? &r->fn : z->fn,
+                                .draws = z->n_draw > 0,
+                                .changes = changes,
+                                .lent = lent,
                                 .plan = z->plan,
                                 .device = z->device,
                                 .n_source = (uint32_t)z->n_source,
@@ -142,8 +177,16 @@ static wf_capture *capture_now(wf_frozen *z, const replay *r, wf_frozen_how *how
     return z->capture;
 }
 
-/* The capture to run; NULL: run the steps. */
-static wf_capture *find_capture(wf_frozen *z, const replay *r, wf_frozen_how *how)
+/* Called with the lock, of a capture whose lent memory some keep: another one, which copies. */
+static wf_capture *capture_copying(wf_frozen *z, const replay *r, wf_frozen_how *how)
+{
+    wf_capture_release(z->capture); /* runs of other threads hold it */
+    z->keeps = true;
+    return capture_now(z, r, how);
+}
+
+/* The capture to run, held, with memory of results that it lends; NULL: run the steps. */
+static wf_capture *find_capture(wf_frozen *z, const replay *r, wf_frozen_how *how, wf_why *why)
 {
     if (!wf_capture_can(z->device)) {
         return NULL;
@@ -153,13 +196,6 @@ static wf_capture *find_capture(wf_frozen *z, const replay *r, wf_frozen_how *ho
     bool ready = z->replays >= CAPTURE_FROM && (z->calm || z->replays >= CAPTURE_ANYWAY);
     if (z->uncapturable) {
         c = NULL;
-    } else if (z->n_number) {
-        z->uncapturable = true;
-        snprintf(how->reason, sizeof how->reason, "it steps an optimiser, whose numbers change");
-    } else if (z->n_draw) {
-        z->uncapturable = true;
-        snprintf(how->reason, sizeof how->reason,
-                 "it draws random numbers, from another place of the stream each time");
     } else if (z->capture && wf_capture_holds(z->capture, r->source)) {
         c = z->capture;
     } else if (z->capture) {
@@ -167,6 +203,13 @@ static wf_capture *find_capture(wf_frozen *z, const replay *r, wf_frozen_how *ho
         snprintf(how->reason, sizeof how->reason, "a captured tensor has moved");
     } else if (ready && wf_plan_is_settled(z->plan)) {
         c = capture_now(z, r, how);
+    }
+    if (c && !wf_capture_lend(c, r->made, why)) {
+        c = why->code ? NULL : capture_copying(z, r, how);
+        wf_why_clear(why);
+    }
+    if (c) {
+        wf_capture_retain(c);
     }
     pthread_mutex_unlock(&z->lock);
     return c;
@@ -176,7 +219,8 @@ static int run_steps(wf_frozen *z, replay *r, wf_plan_args *p, wf_why *why)
 {
     bool can = wf_capture_can(z->device);
     int64_t before = can ? wf_capture_unsettled(z->device) : 0;
-    int rc = lay_out(z, r, why);
+    int rc = make_memory(z, r, why);
+    rc = rc ? rc : lay_out(z, r, why);
     p->failed_op = WF_OP_INVALID;
     memset(r->began, 0, z->n_made + (size_t)z->n_source);
     if (!rc) {
@@ -202,9 +246,11 @@ static int run_somehow(wf_frozen *z, replay *r, wf_frozen_how *how, wf_why *why)
                       .out = r->out,
                       .device = z->device,
                       .began = r->began};
-    wf_capture *c = find_capture(z, r, how);
+    wf_capture *c = find_capture(z, r, how, why);
     bool launched = false;
-    int rc = c ? wf_capture_run(c, r->source, r->shift, r->made, &launched, why) : 0;
+    int rc = c ? make_memory(z, r, why) : 0;
+    rc = c && !rc ? wf_capture_run(c, p.fn, r->source, r->shift, r->made, &launched, why) : rc;
+    wf_capture_release(c);
     if (!launched) {
         if (c) { /* what stood in the way of a launch may not be in the way of steps */
             wf_why_clear(why);
@@ -255,7 +301,7 @@ int wf_frozen_run(wf_frozen *z, const wf_frozen_args *a, weft_tensor *out, wf_fr
         wf_frozen_draw(z, a->c, &r.fn, r.draws);
     }
     int rc = wf_frozen_begin_state(z, a, r.slots, why);
-    rc = rc ? rc : make_memory(z, a, &r, why);
+    find_sources(z, a, &r);
     rc = rc ? rc : run_somehow(z, &r, how, why);
     rc = rc ? rc : make_outputs(z, a, &r, why);
     rc = rc ? rc : wf_frozen_end_state(z, a, r.made, why);

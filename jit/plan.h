@@ -68,7 +68,16 @@ typedef struct wf_plan_args {
     int64_t *step_ns;
     /* NULL, or room for a byte an output, filled in when a run fails: it may have begun to write this one. */
     uint8_t *began;
+    const struct wf_plan_changes *changes; /* NULL, or for a run that a device records */
 } wf_plan_args;
+
+/* Numbers that differ from run to run of one recording on a device (jit/capture.h). The calls of the steps that read them, or
+ * draw random numbers, are marked, so that `again`, with other numbers, only those are made. A run of a settled plan. */
+typedef struct wf_plan_changes {
+    const uint8_t *slot; /* per scalar slot of the recording; NULL: none of those */
+    bool again;
+    int (*mark)(int ordinal, bool on, wf_why *why); /* of the device */
+} wf_plan_changes;
 
 /* 0, or a status with why filled; then outputs that the run allocated are freed and have data NULL. */
 int wf_plan_run(wf_plan *p, wf_plan_args *a, wf_why *why);

@@ -376,6 +376,55 @@ static int run_product(run *r, const wf_plan_step *s)
     return explain(r, wf_plan_after_close(&x, finished));
 }
 
+/* Calls from here on are made again when numbers change. */
+static int mark(const wf_plan_args *a, bool on, wf_why *why)
+{
+    return a->changes && !a->changes->again ? a->changes->mark(a->device - 1, on, why) : 0;
+}
+
+static bool draws(int op)
+{
+    return op >= WF_OP_RAND && op <= WF_OP_RANDPERM;
+}
+
+/* Do its numbers change from run to run? */
+static bool step_changes(const run *r, const wf_plan_step *s)
+{
+    const wf_scalar_of *c = &r->p->scalars[s->scalar];
+    const wf_fn *f = r->p->fn;
+    bool changes = s->kind == WF_STEP_OP && draws(s->op);
+    for (uint32_t i = 0; i < s->nscalar && !changes; i++) {
+        const wf_val v = c[i].kind == WF_SCALAR_SLOT_VALUE && f->ins[c[i].ins].op == WF_OP_SCALAR
+                             ? wf_fn_origin(f, c[i].ins + 1)
+                             : 0;
+        changes = c[i].kind == WF_SCALAR_OFFSET ||
+                  (v && r->a->changes->slot && r->a->changes->slot[r->a->fn->ins[v - 1].attr]);
+    }
+    return changes;
+}
+
+static int run_launch(run *r, const wf_plan_step *s, uint32_t n);
+
+/* The same for a recording whose numbers change. */
+static int run_marked(run *r, const wf_plan_step *s, uint32_t n)
+{
+    const wf_plan_changes *c = r->a->changes;
+    bool changes = false;
+    for (uint32_t i = 0; i < n && !changes; i++) {
+        changes = step_changes(r, &s[i]);
+    }
+    if (!changes) {
+        return c->again ? 0 : run_launch(r, s, n);
+    }
+    if (s->kind == WF_STEP_OP && (n > 1 || !draws(s->op))) {
+        return wf_fail(r->why, WEFT_EUNSUPPORTED, "%s takes a number that changes",
+                       wf_rows[s->op].name);
+    }
+    int rc = mark(r->a, true, r->why);
+    rc = rc ? rc : run_launch(r, s, n);
+    return rc ? rc : mark(r->a, false, r->why);
+}
+
 /* Runs the n steps of one launch. */
 static int run_launch(run *r, const wf_plan_step *s, uint32_t n)
 {
@@ -442,7 +491,9 @@ static int run_steps(run *r)
         for (n = 1; s + n < p->nsteps && p->steps[s + n].launch == p->steps[s].launch;) {
             n++;
         }
-        int rc = timed ? run_timed(r, &p->steps[s], n) : run_launch(r, &p->steps[s], n);
+        int rc = r->a->changes ? run_marked(r, &p->steps[s], n)
+                 : timed       ? run_timed(r, &p->steps[s], n)
+                               : run_launch(r, &p->steps[s], n);
         if (rc) {
             uint32_t k = r->refused ? r->refused - 1 : p->steps[s].ins;
             r->a->failed_op = (wf_op)p->fn->ins[k].op;
@@ -555,9 +606,10 @@ int wf_plan_run_steps(wf_plan *p, wf_plan_args *a, wf_why *why)
     void *arena = NULL, *address = NULL;
     int rc = make_results(p, a, mine, why);
     if (!rc && a->device && p->arena_bytes) {
-        arena = wf_device_alloc(a->device, (size_t)p->arena_bytes, &address, why);
+        rc = mark(a, true, why);
+        arena = rc ? NULL : wf_device_alloc(a->device, (size_t)p->arena_bytes, &address, why);
         r.arena = address;
-        rc = arena ? 0 : why->code;
+        rc = arena ? mark(a, false, why) : why->code;
     }
     if (wf_prof_is_on()) {
         wf_prof_memory();

@@ -78,6 +78,7 @@ enum { CU_HOST_PORTABLE = 1, CU_HOST_MAPPED = 2 };
 /* CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, _SHARED_SIZE_BYTES, _MAX_DYNAMIC_SHARED_SIZE_BYTES. */
 enum { CU_FN_THREADS = 0, CU_FN_SHARED_STATIC = 1, CU_FN_SHARED_DYNAMIC = 8 };
 enum { CU_CAPTURE_GLOBAL = 0, CU_CAPTURE_THREAD_LOCAL = 1, CU_CAPTURE_RELAXED = 2 };
+enum { CU_CAPTURE_ACTIVE = 1 }; /* of a stream */
 
 typedef struct cu_location {
     int type; /* CU_LOCATION_DEVICE */
@@ -99,6 +100,13 @@ typedef struct cu_access {
     cu_location location;
     int flags;
 } cu_access;
+/* CUDA_KERNEL_NODE_PARAMS_v2 */
+typedef struct cu_kernel_node {
+    cu_handle function;
+    unsigned grid[3], block[3], shared;
+    void **params, **extra;
+    cu_handle kernel, context;
+} cu_kernel_node;
 
 /* F(field, symbol, parameters). Without one of these the driver is too old. */
 #define CU_FUNCTIONS(F)                                                                            \
@@ -179,6 +187,11 @@ typedef struct cu_access {
     F(graph_instantiate, "cuGraphInstantiateWithFlags",                                            \
       (cu_handle * exec, cu_handle graph, uint64_t flags))                                         \
     F(graph_launch, "cuGraphLaunch", (cu_handle exec, cu_handle stream))                           \
+    F(capture_info, "cuStreamGetCaptureInfo_v2",                                                   \
+      (cu_handle stream, int *status, uint64_t *id, cu_handle *graph, const cu_handle **nodes,     \
+       size_t *n))                                                                                 \
+    F(graph_set_kernel, "cuGraphExecKernelNodeSetParams_v2",                                       \
+      (cu_handle exec, cu_handle node, const cu_kernel_node *params))                              \
     F(graph_exec_destroy, "cuGraphExecDestroy", (cu_handle exec))                                  \
     F(graph_destroy, "cuGraphDestroy", (cu_handle graph))
 

@@ -153,6 +153,8 @@ typedef struct wf_cuda_part {
     int index;            /* where in the parts of the graph that asked last: a hint */
 } wf_cuda_part;
 wf_cuda_part *wf_cuda_block_part(wf_cuda_block *b);
+/* Stands for memory that a graph has; without the lock. */
+wf_cuda_block *wf_cuda_block_echo(int ordinal, void *address, size_t size, wf_why *why);
 /* Words handed out to the graph stay with it until this. */
 void wf_cuda_words_release(wf_cuda_device *d, const wf_cuda_graph *g, wf_cuda_stream *last);
 

@@ -10,30 +10,12 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/cuda/graph.h"
 #include "eager/cuda/stage.h"
-#include "eager/cuda/stream.h"
 #include "eager/cuda/timeline.h"
 #include "weft/core.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
-
-typedef struct part {
-    wf_cuda_block *block;
-    bool write, inside; /* made during the capture: not held */
-} part;
-
-struct wf_cuda_graph {
-    wf_cuda_device *device;
-    cu_handle exec;
-    int slot;               /* of the device's graph_pool */
-    wf_cuda_stream *before; /* the thread's stream while it records */
-    uint32_t before_serial;
-    wf_cuda_stream *last; /* the last launch; NULL: none yet */
-    uint64_t last_op;
-    part *parts;
-    int n, room;
-    wf_why failed; /* the first thing that was refused; code 0: none */
-};
 
 int wf_cuda_graph_key(const wf_cuda_graph *g)
 {
@@ -80,7 +62,7 @@ int wf_cuda_graph_use(wf_cuda_graph *g, wf_cuda_block *b, bool write, wf_why *wh
     }
     if (g->n == g->room) {
         int room = g->room ? 2 * g->room : 32;
-        part *more = wf_realloc(g->parts, (size_t)room * sizeof *more);
+        wf_cuda_graph_part *more = wf_realloc(g->parts, (size_t)room * sizeof *more);
         if (!more) {
             wf_fail(&g->failed, WEFT_ENOMEM, "no host memory for a graph");
             return wf_fail(why, WEFT_ENOMEM, "no host memory for a graph");
@@ -94,7 +76,7 @@ int wf_cuda_graph_use(wf_cuda_graph *g, wf_cuda_block *b, bool write, wf_why *wh
         wf_cuda_retain(b);
     }
     p->index = g->n;
-    g->parts[g->n++] = (part){b, write, inside};
+    g->parts[g->n++] = (wf_cuda_graph_part){b, write, inside};
     return 0;
 }
 
@@ -222,7 +204,9 @@ int wf_cuda_capture_end(int ordinal, bool drop, wf_cuda_graph **out, wf_why *why
         code = wf_cuda_check(d, r, "cuStreamEndCapture", why);
         code = code ? code : instantiate(g, recorded, why);
     }
-    if (r == CU_OK && recorded) {
+    if (!code && !drop && g->n_marks) {
+        g->recorded = recorded;
+    } else if (r == CU_OK && recorded) {
         wf_cu->graph_destroy(recorded);
     }
     if (code || drop) {
@@ -291,6 +275,9 @@ void wf_cuda_graph_free(wf_cuda_graph *g)
     if (g->exec) {
         wf_cu->graph_exec_destroy(g->exec);
     }
+    if (g->recorded) {
+        wf_cu->graph_destroy(g->recorded);
+    }
     pthread_mutex_lock(&d->lock);
     d->graph_pool[g->slot] = false; /* its free memory may go when memory is short */
     wf_cuda_words_release(d, g, g->last);
@@ -306,5 +293,6 @@ void wf_cuda_graph_free(wf_cuda_graph *g)
         }
     }
     wf_mfree(g->parts);
+    wf_mfree(g->marks);
     wf_mfree(g);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/cuda/graph.h"
 #include "eager/cuda/stream.h"
 #include "eager/cuda/timeline.h"
 #include "eager/env.h"
@@ -12,6 +13,7 @@
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
 enum { READERS = 6 };
+enum { NO_POOL = -1 }; /* it stands for memory that a graph has */
 
 typedef struct use {
     wf_cuda_stream *stream; /* NULL: nobody */
@@ -24,7 +26,7 @@ typedef struct block {
     wf_cuda_stream *home; /* whose pool it is from */
     wf_cache_chunk *chunk;
     int refs; /* the owner, and graphs that use it */
-    int key;  /* of its pool */
+    int key;  /* of its pool, or NO_POOL */
     wf_cuda_part part;
     use writer, readers[READERS];
     int n_readers;
@@ -55,6 +57,9 @@ wf_cuda_block *wf_cuda_alloc(int ordinal, size_t nbytes, wf_why *why)
     if (!s) {
         return NULL;
     }
+    if (wf_cuda_renewed) {
+        return wf_cuda_renew_memory(ordinal, nbytes, why);
+    }
     block *b = wf_calloc(1, sizeof *b);
     pthread_mutex_lock(&d->lock);
     int code = b ? take(d, s, nbytes, b) : WF_CACHE_NO_HOST_MEMORY;
@@ -72,6 +77,22 @@ wf_cuda_block *wf_cuda_alloc(int ordinal, size_t nbytes, wf_why *why)
     b->device = d;
     b->home = s;
     b->refs = 1;
+    if (wf_cuda_marking(s) && wf_cuda_mark_memory(s->capture, b->base.address, nbytes, why)) {
+        wf_cuda_free(&b->base);
+        return NULL;
+    }
+    return &b->base;
+}
+
+wf_cuda_block *wf_cuda_block_echo(int ordinal, void *address, size_t size, wf_why *why)
+{
+    block *b = wf_calloc(1, sizeof *b);
+    if (!b) {
+        wf_fail(why, WEFT_ENOMEM, "no host memory for a block");
+        return NULL;
+    }
+    b->base = (wf_cuda_block){address, size, ordinal};
+    b->key = NO_POOL;
     return &b->base;
 }
 
@@ -119,12 +140,26 @@ void wf_cuda_retain(wf_cuda_block *b)
     ((block *)b)->refs++;
 }
 
+bool wf_cuda_borrow(wf_cuda_block *base)
+{
+    block *b = (block *)base;
+    pthread_mutex_lock(&b->device->lock);
+    const bool alone = b->refs == 1;
+    b->refs += alone;
+    pthread_mutex_unlock(&b->device->lock);
+    return alone;
+}
+
 void wf_cuda_free(wf_cuda_block *base)
 {
     if (!base) {
         return;
     }
     block *b = (block *)base;
+    if (b->key == NO_POOL) {
+        wf_mfree(b);
+        return;
+    }
     wf_cuda_device *d = b->device;
     pthread_mutex_lock(&d->lock);
     bool last = --b->refs == 0;
@@ -227,6 +262,9 @@ int wf_cuda_use(wf_cuda_block *base, bool write, wf_why *why)
     if (!s) {
         return wf_cuda_code(why);
     }
+    if (wf_cuda_renewed) {
+        return 0;
+    }
     pthread_mutex_lock(&d->lock);
     if (s->capture) {
         int refused = wf_cuda_graph_use(s->capture, base, write, why);
@@ -253,6 +291,9 @@ int wf_cuda_move(int ordinal, void *dst, const void *src, size_t n, wf_why *why)
     if (!s) {
         return wf_cuda_code(why);
     }
+    if (wf_cuda_renewed) {
+        return wf_cuda_renew_write(dst, n, why);
+    }
     WF_CUDA_COUNT(copies, 1);
     wf_cuda_time_begin(s);
     cu_result r =
@@ -262,7 +303,7 @@ int wf_cuda_move(int ordinal, void *dst, const void *src, size_t n, wf_why *why)
     if (!code) {
         wf_cuda_queued(s, "copy on the device");
     }
-    return code;
+    return !code && wf_cuda_marking(s) ? wf_cuda_mark_write(s->capture, dst, n, why) : code;
 }
 
 int wf_cuda_clear(int ordinal, void *dst, size_t n, wf_why *why)
@@ -272,6 +313,9 @@ int wf_cuda_clear(int ordinal, void *dst, size_t n, wf_why *why)
     if (!s) {
         return wf_cuda_code(why);
     }
+    if (wf_cuda_renewed) {
+        return wf_cuda_renew_write(dst, n, why);
+    }
     WF_CUDA_COUNT(copies, 1);
     wf_cuda_time_begin(s);
     cu_result r = n ? wf_cu->set_bytes((cu_address)(uintptr_t)dst, 0, n, s->handle) : CU_OK;
@@ -279,5 +323,5 @@ int wf_cuda_clear(int ordinal, void *dst, size_t n, wf_why *why)
     if (!code) {
         wf_cuda_queued(s, "clear");
     }
-    return code;
+    return !code && wf_cuda_marking(s) ? wf_cuda_mark_write(s->capture, dst, n, why) : code;
 }

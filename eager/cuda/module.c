@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
-#include "eager/cuda/stream.h"
+#include "eager/cuda/graph.h"
 #include "eager/cuda/timeline.h"
 #include "eager/env.h"
 #include "weft/core.h"
@@ -98,12 +98,27 @@ void wf_cuda_module_free(wf_cuda_module *m)
     wf_mfree(m);
 }
 
+static wf_cuda_fn *find_function(wf_cuda_module *m, const char *name)
+{
+    pthread_mutex_lock(&m->lock);
+    wf_cuda_fn *f = m->functions;
+    while (f && strcmp(f->name, name) != 0) {
+        f = f->next;
+    }
+    pthread_mutex_unlock(&m->lock);
+    return f;
+}
+
 int wf_cuda_function(wf_cuda_module *m, const char *name, wf_cuda_fn **out, wf_why *why)
 {
     *out = NULL;
     wf_cuda_device *d = wf_cuda_enter(m->ordinal, why);
     if (!d) {
         return wf_cuda_code(why);
+    }
+    *out = find_function(m, name);
+    if (*out) {
+        return 0;
     }
     cu_handle handle = NULL;
     cu_result r = wf_cu->module_function(&handle, m->handle, name);
@@ -173,6 +188,9 @@ int wf_cuda_launch(const wf_cuda_fn *f, const unsigned grid[3], const unsigned b
     if (code) {
         return code;
     }
+    if (wf_cuda_renewed) {
+        return wf_cuda_renew_kernel(f, f->handle, grid, block, shared, params, why);
+    }
     wf_cuda_time_begin(s);
     cu_result r = wf_cu->launch(f->handle, grid[0], grid[1], grid[2], block[0], block[1], block[2],
                                 shared, s->handle, params, NULL);
@@ -191,7 +209,11 @@ int wf_cuda_launch(const wf_cuda_fn *f, const unsigned grid[3], const unsigned b
         return code;
     }
     WF_CUDA_COUNT(launches, 1);
+    code = wf_cuda_marking(s) ? wf_cuda_mark_kernel(s, f, shared, why) : 0;
     wf_cuda_queued(s, f->name);
+    if (code) {
+        return code;
+    }
     return wf_env()->WEFT_CUDA_BLOCKING && !s->capture ? wf_cuda_stream_wait(s, why) : 0;
 }
 

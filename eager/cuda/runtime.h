@@ -64,6 +64,8 @@ typedef struct wf_cuda_block {
 wf_cuda_block *wf_cuda_alloc(int ordinal, size_t nbytes, wf_why *why);
 /* From any thread, without waiting, also while the device still works on it. NULL is ignored. */
 void wf_cuda_free(wf_cuda_block *b);
+/* b is held once more, and to be freed as often, if nobody but the caller holds it; else false. */
+bool wf_cuda_borrow(wf_cuda_block *b);
 /* Call before queueing work that reads b (write: writes it): orders the current stream's next work
  * behind other streams' earlier work on b and notes the use. */
 int wf_cuda_use(wf_cuda_block *b, bool write, wf_why *why);
@@ -157,6 +159,13 @@ int wf_cuda_capture_end(int ordinal, bool drop, wf_cuda_graph **out, wf_why *why
 /* Queues it on the current stream, behind what others do with the memory it uses. That memory is held by
  * the graph. Blocks made during the capture are written again by each launch: copy what must stay. */
 int wf_cuda_graph_launch(wf_cuda_graph *g, wf_why *why);
+/* While this thread records: whether what it calls from here on is made again when launches get other numbers. */
+int wf_cuda_capture_mark(int ordinal, bool on, wf_why *why);
+/* on: from here on this thread makes the marked calls again, and nothing else: kernels, copies on the device, memory, error
+ * words, in the same order and of the same sizes. Nothing is queued; the kernels take these arguments in launches to come. Off: it
+ * has; a status if these were not the marked calls, and then the graph is not to be launched before it was renewed. No other
+ * thread may launch or renew g meanwhile. */
+int wf_cuda_graph_renew(wf_cuda_graph *g, bool on, wf_why *why);
 /* What is queued is still done. NULL is ignored. */
 void wf_cuda_graph_free(wf_cuda_graph *g);
 /* Is this thread recording? Near free. */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
-#include "eager/cuda/stream.h"
+#include "eager/cuda/graph.h"
 #include "weft/core.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
@@ -264,6 +264,9 @@ int wf_cuda_error_word(int ordinal, wf_op op, const char *site, int64_t bound,
     if (!s) {
         return wf_cuda_code(why);
     }
+    if (wf_cuda_renewed) {
+        return wf_cuda_renew_word(device_address, why);
+    }
     pthread_mutex_lock(&d->lock);
     word *x = take(d, s, why);
     if (x) {
@@ -289,7 +292,9 @@ int wf_cuda_error_word(int ordinal, wf_op op, const char *site, int64_t bound,
         *device_address = (void *)(uintptr_t)x->device;
     }
     pthread_mutex_unlock(&d->lock);
-    return x ? 0 : wf_cuda_code(why);
+    return !x                   ? wf_cuda_code(why)
+           : wf_cuda_marking(s) ? wf_cuda_mark_word(s->capture, *device_address, why)
+                                : 0;
 }
 
 void wf_cuda_sited(const char *site)

@@ -14,6 +14,7 @@
 
 #ifdef WEFT_HAVE_CUDA_H
 #include <cuda.h>
+#include <cudaTypedefs.h>
 
 #ifdef __clang__
 #pragma GCC diagnostic ignored                                                                     \
@@ -83,6 +84,11 @@ SAME(sizeof(cu_access), sizeof(CUmemAccessDesc))
 SAME(offsetof(cu_memory_props, location), offsetof(CUmemAllocationProp, location))
 SAME(offsetof(cu_memory_props, flags), offsetof(CUmemAllocationProp, allocFlags))
 SAME(sizeof(cu_location), sizeof(CUmemLocation))
+SAME(CU_CAPTURE_ACTIVE, CU_STREAM_CAPTURE_STATUS_ACTIVE)
+SAME(sizeof(cu_kernel_node), sizeof(CUDA_KERNEL_NODE_PARAMS_v2))
+SAME(offsetof(cu_kernel_node, block), offsetof(CUDA_KERNEL_NODE_PARAMS_v2, blockDimX))
+SAME(offsetof(cu_kernel_node, params), offsetof(CUDA_KERNEL_NODE_PARAMS_v2, kernelParams))
+SAME(offsetof(cu_kernel_node, context), offsetof(CUDA_KERNEL_NODE_PARAMS_v2, ctx))
 
 /* The functions of the tables, by the names that cuda.h declares. */
 #define FUNCTIONS(F)                                                                               \
@@ -143,6 +149,7 @@ SAME(sizeof(cu_location), sizeof(CUmemLocation))
     F(capture_mode, cuThreadExchangeStreamCaptureMode)                                             \
     F(graph_instantiate, cuGraphInstantiateWithFlags)                                              \
     F(graph_launch, cuGraphLaunch)                                                                 \
+    F(graph_set_kernel, cuGraphExecKernelNodeSetParams_v2)                                         \
     F(graph_exec_destroy, cuGraphExecDestroy)                                                      \
     F(graph_destroy, cuGraphDestroy)
 
@@ -155,7 +162,8 @@ typedef struct table {
 
 /* The casts are judged and not evaluated: the driver is not linked. */
 #define F(field, symbol) sizeof((__typeof__(((table *)0)->field))(symbol)),
-static const size_t casts[] = {FUNCTIONS(F)};
+static const size_t casts[] = {FUNCTIONS(F) sizeof(
+    (__typeof__(((table *)0)->capture_info))(PFN_cuStreamGetCaptureInfo_v11030)NULL)};
 #undef F
 #endif
 

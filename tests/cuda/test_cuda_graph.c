@@ -166,3 +166,109 @@ Test(cuda_graph, error_words_stay_with_it)
     wf_cuda_graph_free(g);
     close_fake();
 }
+
+/* y = x + (a block filled with value), an error word in between: what a graph may be told to do with another value. */
+static int fill_and_add(wf_cuda_block *y, wf_cuda_block *x, int32_t value)
+{
+    void *word = NULL;
+    wf_cuda_block *t = wf_cuda_alloc(0, N * 4, &why);
+    int code = t ? run_fill(t, N, value) : why.code;
+    code = code ? code : wf_cuda_error_word(0, WF_OP_ADD, NULL, 10, &word, &why);
+    code = code ? code : run_add(y, t, x, N, true);
+    wf_cuda_free(t);
+    return code;
+}
+
+/* Launches take the numbers that were given last, and those under way keep theirs. */
+Test(cuda_graph, other_numbers)
+{
+    for (int seed = 0; seed < 20; seed++) {
+        with_fake(seed % 2 ? FAKE_LATE : FAKE_RANDOM, (uint64_t)seed);
+        wf_cuda_block *x = block(N * 4), *y = block(N * 4), *copy[4];
+        wf_cuda_graph *g = NULL;
+        OK(run_fill(x, N, 100));
+        OK(wf_cuda_capture_begin(0, &why));
+        OK(run_add(y, x, x, N, true)); /* not marked */
+        OK(wf_cuda_capture_mark(0, true, &why));
+        OK(fill_and_add(y, y, 1));
+        OK(wf_cuda_capture_mark(0, false, &why));
+        OK(wf_cuda_capture_end(0, false, &g, &why));
+        for (int k = 0; k < 4; k++) {
+            copy[k] = block(N * 4);
+            if (k) {
+                OK(wf_cuda_graph_renew(g, true, &why));
+                OK(fill_and_add(y, y, 1 + k));
+                OK(wf_cuda_graph_renew(g, false, &why));
+            }
+            OK(wf_cuda_graph_launch(g, &why));
+            OK(wf_cuda_use(y, false, &why));
+            OK(wf_cuda_use(copy[k], true, &why));
+            OK(wf_cuda_move(0, copy[k]->address, y->address, N * 4, &why));
+        }
+        for (int k = 0; k < 4; k++) {
+            cr_assert_eq(value_of(copy[k]), 201 + k, "seed %d", seed);
+            wf_cuda_free(copy[k]);
+        }
+        cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
+        wf_cuda_graph_free(g);
+        wf_cuda_free(x);
+        wf_cuda_free(y);
+        close_fake();
+        cr_assert_eq(gpu->alive("graph") + gpu->alive("exec") + gpu->alive("node"), 0);
+    }
+}
+
+/* Other calls than those that were recorded are refused, all of them from the first on, and a graph that was not told is told of. */
+Test(cuda_graph, other_calls_are_refused)
+{
+    with_fake(FAKE_LATE, 1);
+    wf_cuda_block *x = block(N * 4), *y = block(N * 4);
+    wf_cuda_graph *g = NULL;
+    OK(run_fill(x, N, 100));
+    cr_assert_eq(wf_cuda_capture_mark(0, true, &why), WEFT_EINVALID);
+    OK(wf_cuda_capture_begin(0, &why));
+    OK(wf_cuda_capture_mark(0, true, &why));
+    OK(fill_and_add(y, x, 1));
+    OK(wf_cuda_capture_end(0, false, &g, &why));
+    for (int k = 0; k < 5; k++) {
+        OK(wf_cuda_graph_renew(g, true, &why));
+        if (k == 1) {
+            cr_assert_eq(run_add(y, x, x, N, true), WEFT_EUNSUPPORTED);
+            cr_assert_eq(fill_and_add(y, x, 2), WEFT_EUNSUPPORTED); /* too late */
+        } else if (k == 2) {
+            cr_assert_null(wf_cuda_alloc(0, N * 8, &why));
+        } else if (k == 3) {
+            OK(fill_and_add(y, x, 2));
+            cr_assert_eq(wf_cuda_clear(0, y->address, N * 4, &why), WEFT_EUNSUPPORTED);
+        } else if (k == 4) {
+            gpu->fail("cuGraphExecKernelNodeSetParams_v2", 2, 801);
+            cr_assert_eq(fill_and_add(y, x, 2), WEFT_EUNSUPPORTED);
+            cr_assert_eq(wf_cuda_clear(0, y->address, N * 4, &why), WEFT_EUNSUPPORTED);
+        }
+        cr_assert_eq(wf_cuda_graph_renew(g, false, &why), WEFT_EUNSUPPORTED, "case %d", k);
+    }
+    OK(wf_cuda_graph_renew(g, true, &why));
+    OK(fill_and_add(y, x, 3));
+    OK(wf_cuda_graph_renew(g, false, &why));
+    OK(wf_cuda_graph_launch(g, &why));
+    cr_assert_eq(value_of(y), 103);
+    wf_cuda_graph_free(g);
+    wf_cuda_free(x);
+    wf_cuda_free(y);
+    close_fake();
+}
+
+/* Memory of a graph that is lent: to one at a time. */
+Test(cuda_graph, memory_is_lent_once)
+{
+    with_fake(FAKE_LATE, 1);
+    wf_cuda_block *b = block(64);
+    cr_assert(wf_cuda_borrow(b));
+    cr_assert_not(wf_cuda_borrow(b));
+    wf_cuda_free(b);
+    cr_assert(wf_cuda_borrow(b));
+    wf_cuda_free(b);
+    wf_cuda_free(b);
+    close_fake();
+    cr_assert_eq(gpu->alive("memory"), 0);
+}

@@ -170,7 +170,7 @@ static int64_t alive(const char *kind)
     static const char *const names[N_KINDS] = {
         [NOTHING] = "",      [CONTEXT] = "context",   [STREAM] = "stream", [EVENT] = "event",
         [MODULE] = "module", [FUNCTION] = "function", [GRAPH] = "graph",   [EXEC] = "exec",
-        [MEMORY] = "memory", [HOST] = "host",
+        [NODE] = "node",     [MEMORY] = "memory",     [HOST] = "host",
     };
     int64_t n = 0;
     api_lock();

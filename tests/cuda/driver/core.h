@@ -12,7 +12,20 @@
 #include "eager/cuda/api.h"
 
 enum { MAX_DEVICES = 16, MAX_STREAMS = 64, MAX_RANGES = 8, MAX_PARAMS = 64, PARAM_BYTES = 8192 };
-enum kind { NOTHING, CONTEXT, STREAM, EVENT, MODULE, FUNCTION, GRAPH, EXEC, MEMORY, HOST, N_KINDS };
+enum kind {
+    NOTHING,
+    CONTEXT,
+    STREAM,
+    EVENT,
+    MODULE,
+    FUNCTION,
+    GRAPH,
+    EXEC,
+    NODE,
+    MEMORY,
+    HOST,
+    N_KINDS
+};
 
 typedef struct clock_vector {
     uint64_t at[MAX_STREAMS];
@@ -63,6 +76,8 @@ typedef struct op {
     clock_vector clock;
     int stream;
     const char *what;
+    cu_handle node;          /* in a recording that was asked for it */
+    const struct op *origin; /* in what was made from a recording */
 } op;
 
 typedef struct stream {
@@ -81,7 +96,7 @@ typedef struct event {
 } event;
 
 typedef struct graph {
-    op *head, **tail;
+    op *head, **tail, *newest;
     int device;
     bool open; /* still being recorded */
 } graph;
@@ -150,6 +165,10 @@ cu_result graph_begin(stream *s, graph **out);
 cu_result graph_end(stream *s, graph **out);
 cu_result graph_copy(const graph *g, graph **out);
 cu_result graph_run(stream *s, const graph *g);
+/* The handle of what was recorded last. */
+cu_result graph_newest(graph *g, cu_handle **node);
+/* Launches from now on have these arguments. */
+cu_result graph_set(graph *g, const op *node, const cu_kernel_node *to);
 void graph_free(graph *g);
 
 /* race.c */

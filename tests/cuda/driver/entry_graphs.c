@@ -109,6 +109,33 @@ EXPORT cu_result cuGraphLaunch(cu_handle eh, cu_handle sh)
     return leave(g && s ? graph_run(s, g) : CU_INVALID_HANDLE);
 }
 
+EXPORT cu_result cuStreamGetCaptureInfo_v2(cu_handle sh, int *status, uint64_t *id,
+                                           cu_handle *graph_out, const cu_handle **nodes, size_t *n)
+{
+    ENTER_CONTEXT(capture_info);
+    const stream *s = handle_get(sh, STREAM);
+    cu_handle *newest = NULL;
+    if (!s) {
+        return leave(CU_INVALID_HANDLE);
+    }
+    *status = s->capture ? CU_CAPTURE_ACTIVE : 0;
+    *id = 1;
+    *graph_out = NULL;
+    cu_result r = s->capture ? graph_newest(s->capture, &newest) : CU_OK;
+    *nodes = newest;
+    *n = newest != NULL;
+    return leave(r);
+}
+
+EXPORT cu_result cuGraphExecKernelNodeSetParams_v2(cu_handle eh, cu_handle nh,
+                                                   const cu_kernel_node *params)
+{
+    ENTER_CONTEXT(graph_set_kernel);
+    graph *g = handle_get(eh, EXEC);
+    const op *node = handle_get(nh, NODE); /* dead with the recording */
+    return leave(g && node ? graph_set(g, node, params) : CU_INVALID_VALUE);
+}
+
 static cu_result destroy_graph(cu_handle h, enum kind kind)
 {
     graph *g = handle_get(h, kind);

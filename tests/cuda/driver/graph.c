@@ -24,6 +24,9 @@ void graph_free(graph *g)
     while (g->head) {
         op *o = g->head;
         g->head = o->next;
+        if (o->node) {
+            handle_drop(o->node);
+        }
         op_free(o);
     }
     free(g);
@@ -71,6 +74,7 @@ static op *clone(const op *o)
     }
     *c = *o;
     c->next = NULL;
+    c->node = NULL;
     c->params = params;
     if (params) {
         memcpy(params, o->params, PARAM_BYTES);
@@ -94,6 +98,7 @@ cu_result graph_copy(const graph *g, graph **out)
             return CU_OUT_OF_MEMORY;
         }
         if (c) {
+            c->origin = o;
             *copy->tail = c;
             copy->tail = &c->next;
         }
@@ -112,5 +117,40 @@ cu_result graph_run(stream *s, const graph *g)
         c->stream = s->slot;
         submit(s, c);
     }
+    return CU_OK;
+}
+
+cu_result graph_newest(graph *g, cu_handle **node)
+{
+    op *o = g->newest;
+    if (o && !o->node) {
+        o->node = handle_new(NODE, o);
+    }
+    *node = o ? &o->node : NULL;
+    return o && !o->node ? CU_OUT_OF_MEMORY : CU_OK;
+}
+
+cu_result graph_set(graph *g, const op *node, const cu_kernel_node *to)
+{
+    op *o = g->head;
+    while (o && o->origin != node) {
+        o = o->next;
+    }
+    const kernel *fn = to->function ? handle_get(to->function, FUNCTION) : NULL;
+    if (!o || o->kind != OP_KERNEL || !fn || to->extra || fn->module != o->fn->module) {
+        return CU_INVALID_VALUE;
+    }
+    op with = *o;
+    with.fn = (kernel *)(uintptr_t)fn;
+    with.n_ranges = 0;
+    memcpy(with.grid, to->grid, sizeof with.grid);
+    memcpy(with.block, to->block, sizeof with.block);
+    with.shared = to->shared;
+    if (!kernel_bind(&with, to->params)) {
+        free(with.params);
+        return CU_INVALID_VALUE;
+    }
+    free(o->params);
+    *o = with;
     return CU_OK;
 }

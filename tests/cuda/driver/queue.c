@@ -215,6 +215,7 @@ cu_result submit(stream *s, op *o)
         graph *g = s->capture;
         *g->tail = o;
         g->tail = &o->next;
+        g->newest = o;
         return CU_OK;
     }
     clock_join(&s->clock, &fake.host);
