@@ -175,6 +175,8 @@ typedef struct wf_program_args {
 
 /* Is it one row of the table, or one derivative, and nothing else? Then wf_program_run_on runs the eager function. */
 bool wf_program_is_row(const wf_program *p);
+/* Does it copy a tensor (into another layout)? Then that is done by wf_copy, which knows strides best. */
+bool wf_program_is_copy(const wf_program *p);
 
 /* 0; WEFT_ENOMEM; or WEFT_EINDEX if a check failed (results are then to be discarded). A program without
  * ROW values never fails. */

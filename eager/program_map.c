@@ -225,6 +225,14 @@ bool wf_program_is_row(const wf_program *p)
            (inst->kind == WF_INST_MAP || inst->kind == WF_INST_VJP) && !wf_program_draws(p);
 }
 
+bool wf_program_is_copy(const wf_program *p)
+{
+    const wf_inst *inst = &p->inst[0];
+    return !p->rows && p->ninst == 1 && p->noutput == 1 && p->output[0] == inst->value &&
+           p->ninput == 1 && p->input[0] == inst->src[0] && inst->kind == WF_INST_CAST &&
+           p->type[inst->value] == p->type[p->input[0]] && !wf_program_draws(p);
+}
+
 /* The operand that is value v: an input, or a scalar in every element. */
 static wf_view operand(const wf_program *p, const wf_program_args *a, int v)
 {
@@ -260,6 +268,11 @@ int wf_program_run_on(const wf_program *p, const wf_program_args *a)
         return wf_program_run_rows(p, a);
     if (wf_program_is_row(p) && run_row(p, a) == 0)
         return 0;
+    if (wf_program_is_copy(p)) {
+        if (wf_view_numel(&a->dst[0]) > 0)
+            wf_copy(&a->dst[0], &a->src[0]);
+        return 0;
+    }
     wf_program_run(p, a->dst, a->src, a->scalars);
     return 0;
 }

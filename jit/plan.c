@@ -169,7 +169,7 @@ static int find_kernels(wf_planner *b)
     wf_plan *p = b->p;
     for (uint32_t i = 0; i < p->nprograms && !(b->opts->flags & WF_PLAN_TIER0); i++) {
         wf_plan_program *x = &p->programs[i];
-        if (wf_program_is_row(x->program)) {
+        if (wf_program_is_row(x->program) || wf_program_is_copy(x->program)) {
             continue; /* nothing was fused: its eager kernel is written for it, and native already */
         }
         wf_jitk_opts o = {.one = x->one, .sync = (b->opts->flags & WF_PLAN_SYNC) != 0};
@@ -261,8 +261,6 @@ static wf_plan *try_build(const wf_fn *f, const wf_plan_opts *opts, uint32_t mos
     }
     b.p->tells = wf_env_debug(WF_DEBUG_LAUNCH);
     atomic_store_explicit(&b.p->refs, 1, memory_order_relaxed);
-    atomic_store_explicit(&b.p->best[0], INT64_MAX, memory_order_relaxed);
-    atomic_store_explicit(&b.p->best[1], INT64_MAX, memory_order_relaxed);
     return b.p;
 }
 

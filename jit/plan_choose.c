@@ -5,8 +5,10 @@
  * for one purpose; which is faster depends on sizes, threads and on whether the group is native yet. Both
  * plans give the same bits, so the choice may be made by timing. The plan without opened rows is the first;
  * the other is built when a plan is run for the third time (a shape that is seen once or twice does not pay
- * for it). When the kernels of both are settled they run in turns, TRIALS times each, and from then on the one
- * whose best time was lower. The other way must win clearly: a tie keeps what was there.
+ * for it). When the kernels of both are settled they run in turns, one pair after another, and from then on the faster.
+ * The other way must win clearly, by its best time and in most pairs: a tie keeps what was there. Of a machine that does
+ * other things as well, best times alone say too little; pairs, of which every second one runs the other way first, see
+ * the same machine.
  *
  * Invariant: the decision only goes from undecided to one of the two, once.
  */
@@ -17,7 +19,12 @@
 #include "jit/passes/pass.h"
 #include "jit/plan_int.h"
 
-enum { TRIALS = 5, WARM_UP = 2, SEEN_OFTEN = 3, CLEARLY = 98 /* percent of the other's time */ };
+enum {
+    WARM_UP = 2, /* pairs that do not count */
+    SEEN_OFTEN = 3,
+    CLEARLY = 98, /* percent of the other's time */
+    MOST = 60     /* percent of the pairs */
+};
 
 int64_t wf_plan_now(void)
 {
@@ -37,28 +44,43 @@ static bool is_settled(const wf_plan *p)
     return true;
 }
 
-static void keep_least(_Atomic int64_t *best, int64_t t)
+/* Which way turn t runs: pairs of 0 1, 1 0, 0 1, ... */
+static int way_of(int turn)
 {
-    int64_t old = atomic_load_explicit(best, memory_order_relaxed);
-    while (t < old && !atomic_compare_exchange_weak_explicit(best, &old, t, memory_order_relaxed,
-                                                             memory_order_relaxed)) {
+    return (turn ^ turn >> 1) & 1;
+}
+
+/* Best times of the two ways, and whether the other won most of the pairs. Runs that failed have no time. */
+static bool compare(wf_plan *p, int64_t best[2])
+{
+    int pairs = 0, won = 0;
+    best[0] = best[1] = INT64_MAX;
+    for (int t = 0; t < WF_PLAN_TURNS; t += 2) {
+        int64_t ns[2];
+        for (int i = 0; i < 2; i++) {
+            ns[way_of(t + i)] = atomic_load_explicit(&p->took[t + i], memory_order_relaxed);
+        }
+        if (ns[0] && ns[1]) {
+            best[0] = ns[0] < best[0] ? ns[0] : best[0];
+            best[1] = ns[1] < best[1] ? ns[1] : best[1];
+            won += ns[1] < ns[0] / 100 * CLEARLY;
+            pairs++;
+        }
     }
+    return pairs && best[1] < best[0] / 100 * CLEARLY && won * 100 >= pairs * MOST;
 }
 
 static void decide(wf_plan *p)
 {
-    int64_t plain = atomic_load_explicit(&p->best[0], memory_order_relaxed);
-    int64_t rows = atomic_load_explicit(&p->best[1], memory_order_relaxed);
+    int64_t ns[2];
     int undecided = WF_CHOICE_TRIAL;
-    const int faster = rows < plain / 100 * CLEARLY && wf_stage_may(WF_STAGE_rows)
-                           ? WF_CHOICE_ROWS
-                           : WF_CHOICE_PLAIN;
+    const bool won = compare(p, ns) && wf_stage_may(WF_STAGE_rows);
+    const int faster = won ? WF_CHOICE_ROWS : WF_CHOICE_PLAIN;
     if (atomic_compare_exchange_strong(&p->choice, &undecided, faster) &&
         wf_env_debug(WF_DEBUG_FUSION)) {
         fprintf(stderr, "weft: plan of %s: rows %s, %.1f us against %.1f us\n", p->fn->name,
-                faster == WF_CHOICE_ROWS ? "are opened" : "stay closed",
-                1e-3 * (double)(faster == WF_CHOICE_ROWS ? rows : plain),
-                1e-3 * (double)(faster == WF_CHOICE_ROWS ? plain : rows));
+                won ? "are opened" : "stay closed", 1e-3 * (double)ns[won],
+                1e-3 * (double)ns[!won]);
         wf_plan_explain(p, stderr);
     }
 }
@@ -92,13 +114,15 @@ static int run_chosen(wf_plan *p, wf_plan_args *a, wf_why *why)
     if (!rows || !is_settled(p) || !is_settled(rows)) {
         return wf_plan_run_steps(p, a, why);
     }
-    int turn = atomic_fetch_add_explicit(&p->turn, 1, memory_order_relaxed);
+    const int turn = atomic_fetch_add_explicit(&p->turn, 1, memory_order_relaxed) - 2 * WARM_UP;
     int64_t start = wf_plan_now();
-    int rc = wf_plan_run_steps(turn % 2 ? rows : p, a, why);
-    if (!rc && turn >= 2 * WARM_UP) {
-        keep_least(&p->best[turn % 2], wf_plan_now() - start);
+    int rc = wf_plan_run_steps(way_of(turn) ? rows : p, a, why);
+    if (!rc && turn >= 0 && turn < WF_PLAN_TURNS) {
+        const int64_t ns = wf_plan_now() - start;
+        atomic_store_explicit(&p->took[turn], ns > 0 ? ns : 1, memory_order_relaxed);
     }
-    if (turn >= 2 * (WARM_UP + TRIALS)) {
+    if (turn >= WF_PLAN_TURNS -
+                    1) { /* another thread's last turn may be under way: its pair does not count */
         decide(p);
     }
     return rc;

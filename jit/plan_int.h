@@ -104,14 +104,16 @@ typedef struct wf_plan_program {
 
 typedef enum wf_choice { WF_CHOICE_TRIAL, WF_CHOICE_PLAIN, WF_CHOICE_ROWS } wf_choice;
 
+enum { WF_PLAN_TURNS = 20 }; /* timed runs of a plan that has two ways */
+
 struct wf_plan {
     _Atomic int32_t refs;
     wf_plan *_Atomic rows; /* the same function with rows opened, or NULL; plan_choose.c */
     _Atomic int choice, runs, turn;
-    bool tells;              /* launches are printed: WEFT_DEBUG */
-    unsigned flags;          /* it was built with */
-    int32_t *writes;         /* likewise */
-    _Atomic int64_t best[2]; /* ns */
+    bool tells;                          /* launches are printed: WEFT_DEBUG */
+    unsigned flags;                      /* it was built with */
+    int32_t *writes;                     /* likewise */
+    _Atomic int64_t took[WF_PLAN_TURNS]; /* ns; 0: not known */
     wf_plan_step *steps;
     wf_access *accesses;
     wf_scalar_of *scalars;

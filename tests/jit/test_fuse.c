@@ -352,6 +352,36 @@ static void run_plan(wf_plan *p, const wf_fn *f, float *x, float *y)
                  why.rule);
 }
 
+/* A copy into another layout is no kernel to be compiled, with something to compute in it it is one. */
+Test(fuse, copies_are_not_compiled)
+{
+    static const char text[] =
+        "fn a {\n  %%1 = input f32[6,40,5]\n  %%2 = permute f32[40,6,5] %%1 ints(1,0,2)\n"
+        "  %%3 = reshape f32[40,30] %%2 dyn(40,30)\n%s}\n";
+    static const char *const ends[] = {
+        "  return %3\n", "  %4 = exp f32[40,30] %3\n  %5 = add f32[40,30] %4, %3\n  return %5\n"};
+    static float x[1200], y[1200];
+    for (int i = 0; i < 1200; i++) {
+        x[i] = (float)i;
+    }
+    for (int k = 0; k < 2; k++) {
+        char s[512];
+        snprintf(s, sizeof s, text, ends[k]);
+        wf_fn *f = plan_parse(s);
+        wf_why why;
+        wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = WF_PLAN_SYNC}, &why);
+        wf_plan_step_info step;
+        cr_assert(wf_plan_step_at(p, 0, &step));
+        cr_expect_eq(step.kernel[0] != '\0', k == 1, "%s", step.kernel);
+        run_plan(p, f, x, y);
+        for (int i = 0; i < 1200 && k == 0; i++) {
+            cr_assert_eq(y[i], x[i / 5 % 6 * 200 + i / 30 * 5 + i % 5]);
+        }
+        wf_plan_release(p);
+        wf_fn_free(f);
+    }
+}
+
 /* A row that stays closed: not measured yet, then measured (or opened); asked for; of no elements. */
 Test(fuse, says_why_a_row_is_closed)
 {
