@@ -12,7 +12,9 @@
  * as llm.c's CPU program takes (4 x 64), gpt2-2 and gpt2-4 are that with 2 and 4 layers. bench/peers/train_step.py is
  * the same in PyTorch. The case "step traced" is the same step under weft_jit_trace: first_ms is its first call (recording,
  * planning, tier 0), native_ms when the last of its kernels was native, compile_ms the processor time that took (no
- * disk cache), times_eager how often it fits into an eager step.
+ * disk cache). It is timed in turns with the eager step, on the same parameters: eager_ms and eager_cpu_ms are those steps,
+ * times_eager and times_eager_cpu how often the traced step fits into the eager one, by the median of wall times and by the
+ * median of processor times. "step frozen" is the same with .frozen: what is left of it is not recorded (replays says how many calls were).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +24,7 @@
 #include "examples/transformer.h"
 #include "jit/kernels.h"
 
-enum { MAX_STEPS = 2000 };
+enum { MAX_STEPS = 2000, TRIED = 30 /* calls in which a plan has settled on a way */ };
 
 typedef struct model {
     const char *name, *prefix; /* prefix: of the case */
@@ -57,8 +59,15 @@ static double median(double *v, int n)
     return v[n / 2];
 }
 
-enum { FORWARD, BACKWARD, CLIP, UPDATE, STEP, PARTS };
+enum { FORWARD, BACKWARD, CLIP, UPDATE, STEP, STEP_CPU, TRACED, TRACED_CPU, PARTS };
 static double times[PARTS][MAX_STEPS];
+
+static double cpu_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
 
 typedef struct job {
     const model *of;
@@ -76,7 +85,7 @@ static weft_tensor loss_of(const job *k)
 
 static bool train_step(const job *k, int i)
 {
-    double t[5] = {now_ms()};
+    double t[5] = {now_ms()}, cpu = cpu_ms();
     weft_scope s = weft_scope_begin();
     weft_tensor loss = loss_of(k);
     t[1] = now_ms();
@@ -91,6 +100,7 @@ static bool train_step(const job *k, int i)
         times[part][i] = t[part + 1] - t[part];
     }
     times[STEP][i] = t[4] - t[0];
+    times[STEP_CPU][i] = cpu_ms() - cpu;
     return ok;
 }
 
@@ -99,22 +109,24 @@ static weft_status whole_step(void *self, const weft_tensor *in, int n_in, weft_
                               int n_out)
 {
     const job *k = self;
-    out[0] = loss_of(k);
+    weft_tensor loss = loss_of(k);
+    out[0] = weft_detach(loss);
     weft_status bad = in || n_in != 0 || n_out != 1 ? WEFT_EINVALID : WEFT_OK;
     bad = bad ? bad : weft_module_zero_grad(k->model->m);
-    bad = bad ? bad : weft_backward(out[0]);
+    bad = bad ? bad : weft_backward(loss);
     bad = bad ? bad : weft_module_clip_grad_norm(k->model->m, 1, NULL);
     return bad ? bad : weft_optim_step(k->optim);
 }
 
 static bool traced_step(weft_jit *traced, int i)
 {
-    double start = now_ms();
+    double start = now_ms(), cpu = cpu_ms();
     weft_scope s = weft_scope_begin();
     weft_tensor loss;
     bool ok = weft_jit_call(traced, NULL, 0, &loss, 1) == WEFT_OK && weft_item_f64(loss) > 0;
     weft_scope_end(s);
-    times[STEP][i] = now_ms() - start;
+    times[TRACED][i] = now_ms() - start;
+    times[TRACED_CPU][i] = cpu_ms() - cpu;
     return ok;
 }
 
@@ -122,24 +134,34 @@ static bool traced_step(weft_jit *traced, int i)
 typedef struct compile {
     double first_ms, native_ms, ms;
     int64_t kernels, tier0; /* those that stay on the interpreter */
+    int64_t replays;
+    bool frozen;
+    double peak_mb;
 } compile;
 
-static void print(const job *k, int threads, int n, double cpu_ms, const compile *c,
-                  double eager_ms)
+/* n steps; c: of traced ones. */
+static void print(const job *k, int threads, int n, const compile *c)
 {
+    static double eager[MAX_STEPS], eager_cpu[MAX_STEPS];
+    memcpy(eager, times[STEP], sizeof eager);
+    memcpy(eager_cpu, times[STEP_CPU], sizeof eager_cpu);
+    double *wall = c ? times[TRACED] : eager, *cpu = c ? times[TRACED_CPU] : eager_cpu;
+    const double ms = median(wall, n), cpu_here = median(cpu, n);
+    const char *way = !c ? "" : c->frozen ? " frozen" : " traced";
     weft_memory_stats mem;
     weft_memory_get_stats(&mem);
-    double ms = median(times[STEP], n);
     printf("{\"bench\":\"train\",\"case\":\"%sstep%s\",\"threads\":%d,\"ms\":%.2f,\"best_ms\":%.2f,"
-           "\"cpu_ms\":%.2f,\"tokens_per_s\":%.0f,\"peak_mb\":%.1f,",
-           k->of->prefix, c ? " traced" : "", threads, ms, times[STEP][0], cpu_ms,
-           1e3 * (double)(k->of->batch * k->of->n.context) / ms, (double)mem.peak_bytes / 1e6);
+           "\"cpu_ms\":%.2f,\"best_cpu_ms\":%.2f,\"tokens_per_s\":%.0f,\"peak_mb\":%.1f,",
+           k->of->prefix, way, threads, ms, wall[0], cpu_here, cpu[0],
+           1e3 * (double)(k->of->batch * k->of->n.context) / ms,
+           c ? c->peak_mb : (double)mem.peak_bytes / 1e6);
     if (c)
         printf("\"first_ms\":%.2f,\"native_ms\":%.2f,\"compile_ms\":%.2f,\"kernels\":%lld,"
-               "\"tier0\":%lld,"
-               "\"times_eager\":%.3f,",
+               "\"tier0\":%lld,\"replays\":%lld,\"eager_ms\":%.2f,\"eager_cpu_ms\":%.2f,"
+               "\"times_eager\":%.3f,\"times_eager_cpu\":%.3f,\"times_eager_best\":%.3f,",
                c->first_ms, c->native_ms, c->ms, (long long)c->kernels, (long long)c->tier0,
-               eager_ms / ms);
+               (long long)c->replays, median(eager, n), median(eager_cpu, n), median(eager, n) / ms,
+               median(eager_cpu, n) / cpu_here, eager_cpu[0] / cpu[0]);
     else
         printf("\"forward_ms\":%.2f,\"backward_ms\":%.2f,\"clip_ms\":%.2f,\"update_ms\":%.2f,",
                median(times[FORWARD], n), median(times[BACKWARD], n), median(times[CLIP], n),
@@ -155,9 +177,9 @@ static bool warm_up(const job *k, weft_jit *traced, compile *c)
     wf_jitk_get_stats(&before);
     const double start = now_ms();
     bool ok = true, pending = true;
-    for (int i = 0; ok && (i < 5 || (traced && pending && i < 50)); i++) {
+    for (int i = 0; ok && (i < (traced ? TRIED : 5) || (traced && pending && i < 50)); i++) {
         ok = traced ? traced_step(traced, 0) : train_step(k, 0);
-        c->first_ms = i == 0 ? times[STEP][0] : c->first_ms;
+        c->first_ms = i == 0 ? times[TRACED][0] : c->first_ms;
         wf_jitk_get_stats(&now);
         bool still = now.misses > now.compiled + now.loaded + now.failed;
         c->native_ms = pending && !still ? now_ms() - start : c->native_ms;
@@ -169,8 +191,21 @@ static bool warm_up(const job *k, weft_jit *traced, compile *c)
     return ok;
 }
 
-/* Eager steps, or traced ones where eager_ms > 0. Returns the median, 0 on failure. */
-static double measure(const model *of, int threads, double seconds, double eager_ms)
+/* Traced steps, and eager ones in turns with them; of a peak only what the traced ones do. */
+static bool take_turns(const job *k, weft_jit *traced, compile *c, int i)
+{
+    weft_memory_stats mem;
+    weft_memory_reset_peak();
+    bool ok = traced_step(traced, i);
+    weft_memory_get_stats(&mem);
+    const double mb = (double)mem.peak_bytes / 1e6;
+    c->peak_mb = mb > c->peak_mb ? mb : c->peak_mb;
+    return ok && train_step(k, i);
+}
+
+/* Eager steps, or traced ones, recorded or frozen. */
+enum { EAGER, RECORDED, FROZEN, WAYS };
+static bool measure(const model *of, int threads, double seconds, int way)
 {
     static transformer l;
     weft_set_num_threads(threads);
@@ -178,25 +213,33 @@ static double measure(const model *of, int threads, double seconds, double eager
     bool ok = transformer_init(&l, of->n, NULL) == WEFT_OK;
     weft_optim *o = weft_adamw_new(l.m, 2e-3, .weight_decay = 0.1, .decay_min_rank = 2);
     job k = {of, &l, o};
-    compile c = {0};
-    weft_jit *traced = eager_ms > 0 ? weft_jit_trace(whole_step, &k, .name = "train_step") : NULL;
+    compile c = {.frozen = way == FROZEN};
+    weft_jit *traced = way == EAGER ? NULL
+                                    : weft_jit_trace(whole_step, &k, .name = "train_step",
+                                                     .frozen = way == FROZEN);
     ok = ok && o && warm_up(&k, traced, &c);
     weft_memory_reset_peak();
     int n = 0;
-    clock_t cpu = clock();
     for (double end = now_ms() + 1e3 * seconds; ok && n < MAX_STEPS && (n < 5 || now_ms() < end);
          n++)
-        ok = traced ? traced_step(traced, n) : train_step(&k, n);
-    double cpu_ms = 1e3 * (double)(clock() - cpu) / CLOCKS_PER_SEC / n;
+        ok = traced ? take_turns(&k, traced, &c, n) : train_step(&k, n);
+    weft_jit_reason why;
+    if (way == FROZEN && ok && weft_jit_reasons(traced, &why, 1) > 0)
+        fprintf(stderr, "bench_train: %s\n", why.text);
+    if (traced) {
+        weft_jit_stats stats;
+        weft_jit_get_stats(traced, &stats);
+        c.replays = stats.frozen;
+    }
     if (ok)
-        print(&k, threads, n, cpu_ms, traced ? &c : NULL, eager_ms);
+        print(&k, threads, n, traced ? &c : NULL);
     else
         fprintf(stderr, "bench_train: %s\n", weft_last_error());
     weft_jit_free(traced);
     weft_optim_free(o);
     weft_module_free(l.m);
     weft_memory_trim();
-    return ok ? median(times[STEP], n) : 0;
+    return ok;
 }
 
 static bool chosen(const model *m, int argc, char **argv)
@@ -213,9 +256,10 @@ int main(int argc, char **argv)
     bool ok = setenv("WEFT_CACHE_SIZE", "0", 1) == 0;
     for (int m = 0; m < MODELS; m++)
         for (int threads = 1; threads <= 2 && ok && chosen(&models[m], argc, argv); threads++) {
-            wf_jitk_trim(); /* the first call compiles again */
-            double eager_ms = measure(&models[m], threads, seconds, 0);
-            ok = eager_ms > 0 && measure(&models[m], threads, seconds, eager_ms) > 0;
+            for (int way = 0; way < WAYS && ok; way++) {
+                wf_jitk_trim(); /* the first call compiles again */
+                ok = measure(&models[m], threads, seconds, way);
+            }
         }
     return ok ? 0 : 1;
 }
