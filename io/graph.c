@@ -11,6 +11,41 @@
 #include "eager/profile.h"
 #include "io/graph.h"
 
+/* Is the extent computed from a symbol, and so without a name of its own? */
+static bool is_computed(int64_t extent)
+{
+    return WF_IS_SYM(extent) && extent != WF_SYM(wf_sym_of(extent));
+}
+
+/* Computed extents of outputs before extent `axis` of output i: where its text is. */
+static size_t place_of(const wf_fn *f, int i, int axis)
+{
+    size_t n = 0;
+    for (int k = 0; k <= i; k++) {
+        const wf_type *t = wf_fn_type(f, f->outputs[k]);
+        for (int a = 0; a < (k < i ? t->rank : axis); a++) {
+            n += is_computed(t->dims[a]);
+        }
+    }
+    return n * WF_EXTENT_TEXT;
+}
+
+static bool name_extents(weft_graph *g)
+{
+    const wf_fn *f = g->fn;
+    const int last = g->n_outputs - 1;
+    g->extents = wf_malloc(place_of(f, last, wf_fn_type(f, f->outputs[last])->rank) + 1);
+    for (int i = 0; i < g->n_outputs && g->extents; i++) {
+        const wf_type *t = wf_fn_type(f, f->outputs[i]);
+        for (int a = 0; a < t->rank; a++) {
+            if (is_computed(t->dims[a])) {
+                wf_extent_text(f, t->dims[a], g->extents + place_of(f, i, a));
+            }
+        }
+    }
+    return g->extents != NULL;
+}
+
 weft_graph *wf_graph_new(const char *op, wf_fn *fn, int n_inputs, int n_outputs)
 {
     weft_graph *g = wf_calloc(1, sizeof *g);
@@ -24,7 +59,7 @@ weft_graph *wf_graph_new(const char *op, wf_fn *fn, int n_inputs, int n_outputs)
         snprintf(g->producer, sizeof g->producer, "weft %s", weft_version());
         pthread_mutex_init(&g->lock, NULL);
     }
-    if (!g || !g->names || !g->weights) {
+    if (!g || !g->names || !g->weights || !name_extents(g)) {
         wf_api_error(op, WEFT_ENOMEM, "out of memory");
         if (g) {
             weft_graph_free(g);
@@ -63,6 +98,7 @@ void weft_graph_free(weft_graph *g)
         wf_mfree(g->names[i]);
     }
     wf_mfree(g->weights);
+    wf_mfree(g->extents);
     wf_mfree(g->names);
     wf_fn_free(g->fn);
     pthread_mutex_destroy(&g->lock);
@@ -105,9 +141,13 @@ static weft_status port(const weft_graph *g, int i, int n, int name, bool output
     *out =
         (weft_graph_port){.name = g->names[name], .dtype = (weft_dtype)t->dtype, .rank = t->rank};
     for (int k = 0; k < t->rank; k++) {
-        bool symbol = WF_IS_SYM(t->dims[k]);
-        out->dims[k] = symbol ? -1 : t->dims[k];
-        out->symbols[k] = symbol ? g->fn->symbols[t->dims[k] - WF_SYM(0)] : NULL;
+        const int64_t extent = t->dims[k];
+        const bool symbol = WF_IS_SYM(extent);
+        out->dims[k] = symbol ? -1 : extent;
+        out->symbols[k] = !symbol                ? NULL
+                          : !is_computed(extent) ? g->fn->symbols[wf_sym_of(extent)]
+                          : output               ? g->extents + place_of(g->fn, i, k)
+                                                 : NULL; /* none is let in */
     }
     return WEFT_OK;
 }

@@ -30,6 +30,7 @@ struct weft_graph {
     int n_inputs, n_weights, n_outputs;
     char **names;         /* of inputs, weights, outputs; each malloc'ed */
     weft_tensor *weights; /* kept; row-major */
+    char *extents;        /* texts of outputs' extents that are computed, each of WF_EXTENT_TEXT */
     char producer[64];
     bool fast_math;
     pthread_mutex_t lock;
@@ -54,17 +55,20 @@ wf_plan *wf_graph_plan_of(weft_graph *g, unsigned flags, const weft_tensor *in, 
 
 enum { WF_SYMBOL_NAME = 32, WF_GRAPH_DIMS = 512 };
 
-/* Symbols of a function that is recorded twice: what has sizes[k] in the one recording and others[k] in the other. */
+/* Symbols of a function that is recorded more than once: size[i][k] is that of symbol k in recording i. */
+enum { WF_RECORDINGS = 3 };
 typedef struct wf_graph_symbols {
     int n;
     char name[WF_MAX_SYMBOLS][WF_SYMBOL_NAME];
-    int64_t most[WF_MAX_SYMBOLS], sizes[WF_MAX_SYMBOLS], others[WF_MAX_SYMBOLS];
+    int64_t most[WF_MAX_SYMBOLS], size[WF_RECORDINGS][WF_MAX_SYMBOLS];
     int of[WF_GRAPH_DIMS]; /* the symbol of each extent that was named */
 } wf_graph_symbols;
 
 /* f with its symbols replaced by sizes. NULL with why filled. */
 wf_fn *wf_graph_bind(const wf_fn *f, const int64_t *sizes, wf_why *why);
-/* f with symbols where its extents differ from those of the other recording. NULL with why filled. */
-wf_fn *wf_graph_unify(const wf_fn *f, const wf_fn *other, const wf_graph_symbols *s, wf_why *why);
+/* The first recording with symbols where its extents differ from those of the others. third NULL: only symbols themselves can be
+ * told from two. NULL with why filled. */
+wf_fn *wf_graph_unify(const wf_fn *f, const wf_fn *second, const wf_fn *third,
+                      const wf_graph_symbols *s, wf_why *why);
 
 #endif

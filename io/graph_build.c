@@ -1,9 +1,10 @@
 /*
  * io/graph_build.c -- recording a graph, and rebuilding a function with other extents.
  *
- * A function with symbols is recorded twice, the second time with other sizes. Where the two agree there is a
- * constant, where they differ by what a symbol differs there is the symbol, anything else is refused. Rebuilding
- * appends every instruction through the checking builder, so what comes out is verified.
+ * A function with symbols is recorded again, with other sizes. Where recordings agree there is a constant, where they differ by what
+ * a symbol differs there is the symbol. A symbol times an integer plus an integer goes through any two points, so a third recording
+ * has to confirm it; anything else is refused. Rebuilding appends every instruction through the checking builder, so what comes out
+ * is verified: a wrong guess about a result's extent cannot survive a run, whose sizes are inferred anew.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,51 +14,97 @@
 #include "io/graph.h"
 #include "jit/trace.h"
 
-/* How an extent of f (and of its twin) is written in the rebuilt function. */
+/* How an extent of f (and of its twins) is written in the rebuilt function. */
 typedef struct mapper {
-    const wf_fn *f, *other;
-    const int64_t *sizes; /* binding */
-    const int64_t *a, *b; /* unifying */
-    int n;
-    uint32_t at; /* instruction, for messages */
+    const wf_fn *f, *twin[WF_RECORDINGS]; /* unifying: f and the others */
+    int n;                                /* of them; 0: binding */
+    const int64_t *sizes;                 /* binding */
+    const wf_graph_symbols *symbols;      /* unifying */
+    uint32_t at;                          /* instruction, for messages */
+    bool plain;                           /* only symbols themselves are extents here */
 } mapper;
 
-static int map_extent(const mapper *m, int64_t v, int64_t w, int64_t *out, wf_why *why)
+/* A row that is refused with these sizes: because of an integer that is negative with them? Where it is no extent, but where a
+ * slice begins, it may be. */
+static void explain_sizes(const mapper *m, const wf_attr *attr, wf_why *why)
 {
-    *out = v;
-    if (!m->other) {
-        if (WF_IS_SYM(v)) {
-            *out = m->sizes[v - WF_SYM(0)];
-        }
-        return 0;
-    }
-    if (v == w) {
-        return 0;
-    }
-    for (int k = 0; k < m->n; k++) {
-        if (v == m->a[k] && w == m->b[k]) {
-            *out = WF_SYM(k);
-            return 0;
+    for (int k = 0; k < attr->n_dyn && m->n == 0; k++) {
+        const int64_t v = attr->dyn[k];
+        if (wf_is_sym(v, m->f->nsymbols) && wf_sym_value(v, m->sizes) < 0) {
+            char text[WF_EXTENT_TEXT];
+            const uint32_t s = wf_sym_of(v);
+            wf_why_clear(why);
+            wf_fail(why, WEFT_ESHAPE, "%s (%%%u): '%s' would be %lld, since '%s' is %lld",
+                    wf_rows[m->f->ins[m->at].op].name, m->at + 1, wf_extent_text(m->f, v, text),
+                    (long long)wf_sym_value(v, m->sizes), m->f->symbols[s], (long long)m->sizes[s]);
+            return;
         }
     }
-    int code = wf_fail(
-        why, WEFT_EUNSUPPORTED,
-        "%s (%%%u): a size is %lld for the example and %lld for the second recording, which is "
-        "no symbol",
-        wf_rows[m->f->ins[m->at].op].name, m->at + 1, (long long)v, (long long)w);
-    wf_hint(why, "only the symbols themselves can be extents: products and sums of them cannot");
+}
+
+static int64_t extent_through(const mapper *m, const int64_t v[WF_RECORDINGS])
+{
+    int64_t found = -1;
+    for (int k = 0; k < m->symbols->n && found < 0; k++) {
+        int64_t size[WF_RECORDINGS];
+        for (int i = 0; i < WF_RECORDINGS; i++) { /* two recordings: the second counts twice */
+            size[i] = m->symbols->size[i < m->n ? i : m->n - 1][k];
+        }
+        found = wf_sym_through((uint32_t)k, size, v);
+        found = m->plain && found != WF_SYM(k) ? -1 : found;
+    }
+    return found;
+}
+
+/* v: in each recording. */
+static int map_extent(const mapper *m, const int64_t v[WF_RECORDINGS], int64_t *out, wf_why *why)
+{
+    *out = v[0];
+    if (m->n == 0) {
+        *out = wf_is_sym(v[0], m->f->nsymbols) ? wf_sym_value(v[0], m->sizes) : v[0];
+        return 0;
+    }
+    if (v[0] == v[1] && v[0] == v[2]) {
+        return 0;
+    }
+    *out = extent_through(m, v);
+    if (*out >= 0) {
+        return 0;
+    }
+    int code =
+        wf_fail(why, WEFT_EUNSUPPORTED,
+                "%s (%%%u): a size is %lld for the example and %lld for another recording, "
+                "which is no symbol",
+                wf_rows[m->f->ins[m->at].op].name, m->at + 1, (long long)v[0], (long long)v[1]);
+    wf_hint(why, "an extent can be a symbol times an integer plus an integer, not a product or "
+                 "quotient of symbols");
     return code;
 }
 
-static int map_type(const mapper *m, const wf_type *t, const wf_type *u, wf_type *out, wf_why *why)
+/* Instruction `at` of recording i; the last one stands for those that are not there. */
+static const wf_fn *twin(const mapper *m, int i)
 {
-    *out = *t;
-    if (t->dtype != u->dtype || t->rank != u->rank) {
-        return wf_fail(why, WEFT_EUNSUPPORTED, "%%%u has another type in the second recording",
-                       m->at + 1);
+    return m->n == 0 ? m->f : m->twin[i < m->n ? i : m->n - 1];
+}
+static const wf_ins *twin_ins(const mapper *m, int i)
+{
+    return &twin(m, i)->ins[m->at];
+}
+
+static int map_type(const mapper *m, wf_type *out, wf_why *why)
+{
+    const wf_type *t[WF_RECORDINGS];
+    for (int i = 0; i < WF_RECORDINGS; i++) {
+        t[i] = &twin(m, i)->types[twin_ins(m, i)->type];
+        if (t[i]->dtype != t[0]->dtype || t[i]->rank != t[0]->rank) {
+            return wf_fail(why, WEFT_EUNSUPPORTED, "%%%u has another type in another recording",
+                           m->at + 1);
+        }
     }
-    for (int i = 0; i < t->rank; i++) {
-        int rc = map_extent(m, t->dims[i], u->dims[i], &out->dims[i], why);
+    *out = *t[0];
+    for (int k = 0; k < out->rank; k++) {
+        const int64_t v[] = {t[0]->dims[k], t[1]->dims[k], t[2]->dims[k]};
+        int rc = map_extent(m, v, &out->dims[k], why);
         if (rc) {
             return rc;
         }
@@ -74,71 +121,95 @@ static int differs(const mapper *m, wf_why *why)
     return code;
 }
 
-static int map_row(const mapper *m, wf_fn *out, const wf_ins *i, const wf_ins *j, wf_why *why)
+static bool same_structure(const wf_attr *p, const wf_attr *q)
 {
-    const wf_attr *p = wf_ins_attr(m->f, i), *q = j == i ? p : wf_ins_attr(m->other, j);
+    bool same = p->n_ints == q->n_ints && p->n_dyn == q->n_dyn && p->n_flt == q->n_flt &&
+                p->dtype == q->dtype && p->flags == q->flags;
+    for (int k = 0; k < p->n_ints && same; k++) {
+        same = p->ints[k] == q->ints[k];
+    }
+    for (int k = 0; k < p->n_flt && same; k++) {
+        same = memcmp(&p->flt[k], &q->flt[k], sizeof(double)) == 0;
+    }
+    return same;
+}
+
+static int map_row(const mapper *m, wf_fn *out, const wf_ins *i, wf_why *why)
+{
+    const wf_attr *p[WF_RECORDINGS];
+    for (int r = 0; r < WF_RECORDINGS; r++) {
+        p[r] = wf_ins_attr(twin(m, r), twin_ins(m, r));
+        if (!same_structure(p[0], p[r])) {
+            return differs(m, why);
+        }
+    }
     int64_t dyn[256];
-    wf_attr attr = *p;
-    if (p->n_ints != q->n_ints || p->n_dyn != q->n_dyn || p->n_flt != q->n_flt ||
-        p->dtype != q->dtype || p->flags != q->flags) {
-        return differs(m, why);
-    }
-    for (int k = 0; k < p->n_ints; k++) {
-        if (p->ints[k] != q->ints[k]) {
-            return differs(m, why);
-        }
-    }
-    for (int k = 0; k < p->n_flt; k++) {
-        if (memcmp(&p->flt[k], &q->flt[k], sizeof(double)) != 0) {
-            return differs(m, why);
-        }
-    }
-    for (int k = 0; k < p->n_dyn; k++) {
-        int rc = map_extent(m, p->dyn[k], q->dyn[k], &dyn[k], why);
-        if (rc) {
-            return rc;
+    wf_attr attr = *p[0];
+    for (int k = 0; k < attr.n_dyn; k++) {
+        const int64_t v[] = {p[0]->dyn[k], p[1]->dyn[k], p[2]->dyn[k]};
+        const bool fixed = !wf_slot_is_extent(i->op, p[0], k);
+        int rc = fixed && v[0] == v[1] && v[0] == v[2] ? 0 : map_extent(m, v, &dyn[k], why);
+        dyn[k] = fixed ? v[0] : dyn[k];
+        if (rc || (fixed && (v[0] != v[1] || v[0] != v[2]))) {
+            return rc ? rc : differs(m, why);
         }
     }
     attr.dyn = dyn;
     wf_val dst[WF_MAX_DST];
-    return wf_fn_append(out, (wf_op)i->op, &attr, i->nsrc, wf_ins_src(m->f, i), dst,
-                        i->loc ? m->f->locs[i->loc] : NULL, why);
+    int rc = wf_fn_append(out, (wf_op)i->op, &attr, i->nsrc, wf_ins_src(m->f, i), dst,
+                          i->loc ? m->f->locs[i->loc] : NULL, why);
+    if (rc) {
+        explain_sizes(m, p[0], why);
+    }
+    return rc;
+}
+
+/* Is the instruction the same op of the same values in all recordings? */
+static bool is_same_ins(const mapper *m)
+{
+    const wf_fn *f = m->f;
+    const wf_ins *i = &f->ins[m->at];
+    for (int k = 1; k < m->n; k++) {
+        const wf_fn *g = m->twin[k];
+        const wf_ins *j = &g->ins[m->at];
+        if (i->op != j->op || i->nsrc != j->nsrc || i->flags != j->flags ||
+            (i->nsrc &&
+             memcmp(wf_ins_src(f, i), wf_ins_src(g, j), i->nsrc * sizeof(wf_val)) != 0)) {
+            return false;
+        }
+        if (wf_op_is_weak(i->op) && (f->slots[i->attr] != g->slots[j->attr] ||
+                                     f->slot_kind[i->attr] != g->slot_kind[j->attr])) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static int map_ins(mapper *m, wf_fn *out, wf_why *why)
 {
     const wf_fn *f = m->f;
-    const wf_ins *i = &f->ins[m->at], *j = m->other ? &m->other->ins[m->at] : i;
-    const wf_fn *g = m->other ? m->other : f;
+    const wf_ins *i = &f->ins[m->at];
     wf_type t;
     int rc = 0;
-    if (i->op != j->op || i->nsrc != j->nsrc || i->flags != j->flags) {
+    if (!is_same_ins(m)) {
         return differs(m, why);
-    }
-    const wf_val *s = wf_ins_src(f, i), *r = wf_ins_src(g, j);
-    for (int k = 0; k < i->nsrc; k++) {
-        if (s[k] != r[k]) {
-            return differs(m, why);
-        }
     }
     if (i->op == WF_OP_RESULT) {
         return 0; /* came with its op */
     }
     if (i->op == WF_OP_INPUT) {
-        rc = map_type(m, &f->types[i->type], &g->types[j->type], &t, why);
+        m->plain = true;
+        rc = map_type(m, &t, why);
+        m->plain = false;
         return rc ? rc : wf_fn_input(out, &t) ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory");
     }
     if (wf_op_is_weak(i->op)) {
-        if (f->slots[i->attr] != g->slots[j->attr] ||
-            f->slot_kind[i->attr] != g->slot_kind[j->attr]) {
-            return differs(m, why);
-        }
         wf_val v = i->op == WF_OP_SCALAR
                        ? wf_fn_scalar(out, f->slot_kind[i->attr], f->slots[i->attr])
                        : wf_fn_const(out, f->slot_kind[i->attr], f->slots[i->attr]);
         return v ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory");
     }
-    rc = map_row(m, out, i, j, why);
+    rc = map_row(m, out, i, why);
     if (!rc) {
         out->ins[m->at].flags = i->flags;
     }
@@ -149,19 +220,22 @@ static wf_fn *rebuild(mapper *m, wf_fn *out, wf_why *why)
 {
     const wf_fn *f = m->f;
     int rc = 0;
-    if (m->other && (f->n != m->other->n || f->noutputs != m->other->noutputs)) {
-        wf_fail(why, WEFT_EUNSUPPORTED, "the function does something else when sizes change");
-        wf_fn_free(out);
-        return NULL;
+    for (int i = 1; i < m->n; i++) {
+        if (f->n != m->twin[i]->n || f->noutputs != m->twin[i]->noutputs) {
+            wf_fail(why, WEFT_EUNSUPPORTED, "the function does something else when sizes change");
+            wf_fn_free(out);
+            return NULL;
+        }
     }
     for (m->at = 0; m->at < f->n && !rc; m->at++) {
         rc = map_ins(m, out, why);
     }
     for (uint32_t k = 0; k < f->noutputs && !rc; k++) {
-        if (m->other && f->outputs[k] != m->other->outputs[k]) {
+        for (int i = 1; i < m->n && !rc; i++) {
             m->at = f->outputs[k] - 1;
-            rc = differs(m, why);
-        } else if (wf_fn_output(out, f->outputs[k])) {
+            rc = f->outputs[k] == m->twin[i]->outputs[k] ? 0 : differs(m, why);
+        }
+        if (!rc && wf_fn_output(out, f->outputs[k])) {
             rc = wf_fail(why, WEFT_ENOMEM, "out of memory");
         }
     }
@@ -183,9 +257,10 @@ wf_fn *wf_graph_bind(const wf_fn *f, const int64_t *sizes, wf_why *why)
     return rebuild(&m, out, why);
 }
 
-wf_fn *wf_graph_unify(const wf_fn *f, const wf_fn *other, const wf_graph_symbols *s, wf_why *why)
+wf_fn *wf_graph_unify(const wf_fn *f, const wf_fn *second, const wf_fn *third,
+                      const wf_graph_symbols *s, wf_why *why)
 {
-    mapper m = {.f = f, .other = other, .a = s->sizes, .b = s->others, .n = s->n};
+    mapper m = {.f = f, .twin = {f, second, third}, .n = third ? 3 : 2, .symbols = s};
     wf_fn *out = wf_fn_new(f->name);
     for (int k = 0; out && k < s->n; k++) {
         if (wf_fn_symbol(out, s->name[k], strlen(s->name[k])) != k) {
@@ -385,13 +460,13 @@ static int add_symbol(const weft_graph_args *a, int d, wf_graph_symbols *s)
         wf_api_error("jit_graph", WEFT_EINVALID, "more than %d symbols", WF_MAX_SYMBOLS);
         return WEFT_EINVALID;
     }
-    if (k < s->n && s->sizes[k] != size) {
+    if (k < s->n && s->size[0][k] != size) {
         wf_api_error("jit_graph", WEFT_ESHAPE, "'%s' is %lld on one axis and %lld on another", name,
-                     (long long)s->sizes[k], (long long)size);
+                     (long long)s->size[0][k], (long long)size);
         return WEFT_ESHAPE;
     }
     memcpy(s->name[k], name, sizeof name);
-    s->sizes[k] = size;
+    s->size[0][k] = size;
     s->most[k] = k == s->n || most < s->most[k] ? most : s->most[k];
     s->of[d] = k;
     s->n += k == s->n;
@@ -403,66 +478,86 @@ static int add_symbol(const weft_graph_args *a, int d, wf_graph_symbols *s)
     return 0;
 }
 
-/* Is symbol k, if it has size x in the second recording, a multiple of an earlier one in both, or as much larger? */
-static bool is_related(const wf_graph_symbols *s, int k, int64_t x)
+/* Could what has sizes x of symbol k in two recordings be taken for an earlier symbol's multiple, or as much larger? In three:
+ * for any extent of it, or for one of a product? */
+static bool is_related(const wf_graph_symbols *s, int nth, int k, int64_t x)
 {
-    for (int j = 0; j < k; j++) {
-        if (x * s->sizes[j] == s->others[j] * s->sizes[k] ||
-            x - s->others[j] == s->sizes[k] - s->sizes[j]) {
+    const int64_t *a = s->size[0], *b = s->size[1];
+    for (int j = 0; j < k && nth == 1; j++) {
+        if (x * a[j] == b[j] * a[k] || x - b[j] == a[k] - a[j]) {
+            return true;
+        }
+    }
+    for (int j = 0; j < k && nth == 2; j++) {
+        const int64_t by = b[j] - a[j], more = b[k] - a[k], c = s->size[2][j];
+        const int64_t product = b[j] * b[k] - a[j] * a[k], last = c * x - a[j] * a[k];
+        if (more * (c - a[j]) == (x - a[k]) * by || product * (c - a[j]) == last * by ||
+            product * (x - a[k]) == last * more) {
             return true;
         }
     }
     return false;
 }
 
-/* The size that symbol k has in the second recording: what would be an extent computed from another symbol is taken only
- * where the range leaves no choice. 0: it leaves none at all. */
-static int64_t other_size(const wf_graph_symbols *s, int k, int64_t most)
+/* The size, at most `most`, that symbol k has in another recording: what would be an extent computed from another symbol is taken
+ * only where the range leaves no choice. 0: it leaves none at all. */
+static int64_t other_size(const wf_graph_symbols *s, int nth, int k, int64_t most)
 {
-    int64_t taken[WF_MAX_SYMBOLS + 1] = {s->sizes[k]};
-    memcpy(taken + 1, s->others, (size_t)k * sizeof *taken);
-    const int64_t first = wf_size_below(most, taken, k + 1);
+    int64_t taken[WF_MAX_SYMBOLS + WF_RECORDINGS];
+    int n = 0;
+    for (int i = 0; i < nth; i++) {
+        taken[n++] = s->size[i][k];
+    }
+    for (int j = 0; j < k; j++) {
+        taken[n++] = s->size[nth][j];
+    }
+    most = most < s->most[k] ? most : s->most[k];
+    const int64_t first = wf_size_below(most, taken, n);
     int64_t x = first;
-    while (x > 0 && is_related(s, k, x)) {
-        x = wf_size_below(x - 1, taken, k + 1);
+    while (x > 0 && is_related(s, nth, k, x)) {
+        x = wf_size_below(x - 1, taken, n);
     }
     return x > 0 ? x : first;
 }
 
-/* Distinct symbols with the example's sizes and others, within their ranges. 0, or an error recorded. */
+/* Distinct symbols with the example's sizes. 0, or an error recorded. */
 static int symbols_of(const weft_graph_args *a, wf_graph_symbols *s)
 {
-    static const int64_t primes[] = {7,  13, 19, 29,  37,  43,  53,  61,
-                                     71, 79, 89, 101, 107, 113, 131, 139};
     for (int d = 0; d < a->n_dims; d++) {
         int rc = add_symbol(a, d, s);
         if (rc) {
             return rc;
         }
     }
-    for (int k = 0; k < s->n; k++) {
-        s->others[k] = other_size(s, k, primes[k] < s->most[k] ? primes[k] : s->most[k]);
-        if (s->others[k] == 0) {
-            wf_api_error("jit_graph", WEFT_EUNSUPPORTED,
-                         "'%s' <= %lld leaves no other size to record with", s->name[k],
-                         (long long)s->most[k]);
-            return WEFT_EUNSUPPORTED;
-        }
-    }
     return 0;
 }
 
-/* Records again with the other sizes and makes r->fn the function with symbols. */
-static int generalise(const weft_graph_args *a, int n_out, recording *r)
+/* Sizes of a further recording, within the ranges. far: not small ones, but larger than the example's. The symbol that has none
+ * left, or -1. */
+static int choose_sizes(wf_graph_symbols *s, int nth, bool far)
 {
-    wf_graph_symbols s = {.n = 0};
+    static const int64_t primes[WF_RECORDINGS][WF_MAX_SYMBOLS] = {
+        [1] = {7, 13, 19, 29, 37, 43, 53, 61, 71, 79, 89, 101, 107, 113, 131, 139},
+        [2] = {17, 31, 47, 67, 83, 103, 127, 149, 163, 179, 193, 211, 227, 241, 257, 271}};
+    for (int k = 0; k < s->n; k++) {
+        s->size[nth][k] = other_size(s, nth, k, primes[nth][k] + (far ? s->size[0][k] : 0));
+        if (s->size[nth][k] == 0) {
+            return k;
+        }
+    }
+    return -1;
+}
+
+/* Records with the sizes of one recording. */
+static int record_sizes(const weft_graph_args *a, int n_out, const wf_graph_symbols *s, int nth,
+                        recording *r)
+{
     weft_tensor x[64];
-    int rc = symbols_of(a, &s);
-    for (int i = 0; i < a->n_inputs && !rc; i++) {
+    for (int i = 0; i < a->n_inputs; i++) {
         weft_shape shape = weft_shape_of(a->inputs[i]);
         for (int d = 0; d < a->n_dims; d++) {
             if (a->dims[d].input == i) {
-                shape.v[a->dims[d].axis] = s.others[s.of[d]];
+                shape.v[a->dims[d].axis] = s->size[nth][s->of[d]];
             }
         }
         wf_ctx *c = wf_ctx_get();
@@ -470,20 +565,62 @@ static int generalise(const weft_graph_args *a, int n_out, recording *r)
         x[i] = weft_zeros(shape, weft_dtype_of(a->inputs[i]));
         wf_device_enter(c, before);
     }
-    recording second = {0};
-    rc = rc ? rc : record(a, x, n_out, &second);
+    return record(a, x, n_out, r);
+}
+
+/* The function with symbols, from r and two further recordings, the second of them only if one is not enough: what is a symbol
+ * itself can be told from two, what is computed from one only from three. 0, or an error recorded; *fails: the function's own. */
+static int unify(const weft_graph_args *a, int n_out, wf_graph_symbols *s, bool far,
+                 const recording *r, wf_fn **out, bool *fails)
+{
+    recording second = {0}, third = {0};
+    wf_why why = {0}, more = {0};
+    *out = NULL;
+    const int k = choose_sizes(s, 1, far);
+    if (k >= 0) {
+        wf_api_error("jit_graph", WEFT_EUNSUPPORTED,
+                     "'%s' <= %lld leaves no other size to record with", s->name[k],
+                     (long long)s->most[k]);
+        return WEFT_EUNSUPPORTED;
+    }
+    int rc = record_sizes(a, n_out, s, 1, &second);
+    *fails = rc != 0;
     if (rc) {
         return rc;
     }
-    wf_why why = {0};
-    wf_fn *f = wf_graph_unify(r->fn, second.fn, &s, &why);
-    drop_recording(&second);
-    if (!f) {
-        return wf_raise_status(wf_ctx_get(), "jit_graph", 0, NULL, &why);
+    *out = wf_graph_unify(r->fn, second.fn, NULL, s, &why);
+    if (!*out && choose_sizes(s, 2, far) < 0) {
+        rc = record_sizes(a, n_out, s, 2, &third);
+        *out = rc ? NULL : wf_graph_unify(r->fn, second.fn, third.fn, s, &more);
     }
-    wf_fn_free(r->fn);
-    r->fn = f;
-    return 0;
+    drop_recording(&second);
+    drop_recording(&third);
+    if (!*out && !rc) {
+        rc = wf_raise_status(wf_ctx_get(), "jit_graph", 0, NULL, more.code ? &more : &why);
+    }
+    return rc;
+}
+
+/* Makes r->fn the function with symbols. Sizes are small at first, as tables of positions may be; a function that fails for these
+ * is recorded with larger ones. One that does something else for these is refused, whatever it does for others. */
+static int generalise(const weft_graph_args *a, int n_out, recording *r)
+{
+    wf_graph_symbols s = {.n = 0};
+    wf_fn *f = NULL;
+    bool fails = false;
+    int rc = symbols_of(a, &s);
+    if (rc) {
+        return rc;
+    }
+    rc = unify(a, n_out, &s, false, r, &f, &fails);
+    if (fails && rc != WEFT_ENOMEM) {
+        rc = unify(a, n_out, &s, true, r, &f, &fails);
+    }
+    if (!rc) {
+        wf_fn_free(r->fn);
+        r->fn = f;
+    }
+    return rc;
 }
 
 static weft_graph *finish(const weft_graph_args *a, int n_out, recording *r)

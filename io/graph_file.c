@@ -155,9 +155,17 @@ static const char *take_weights(weft_graph *g, const weft_safetensors *f)
     return NULL;
 }
 
-/* Symbols are bound by the inputs' extents, so each must be one of them. */
+/* Symbols are bound by the inputs' extents, so each must be one of them, and what is computed from one cannot be. */
 static const char *check_symbols(const weft_graph *g)
 {
+    for (int i = 0; i < g->n_inputs; i++) {
+        const wf_type *t = wf_fn_type(g->fn, g->fn->inputs[i]);
+        for (int d = 0; d < t->rank; d++) {
+            if (WF_IS_SYM(t->dims[d]) && t->dims[d] >= WF_SYM(g->fn->nsymbols)) {
+                return "an extent of an input is computed from a symbol";
+            }
+        }
+    }
     for (uint32_t k = 0; k < g->fn->nsymbols; k++) {
         bool bound = false;
         for (int i = 0; i < g->n_inputs && !bound; i++) {

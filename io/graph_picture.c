@@ -37,16 +37,24 @@ wf_val wf_picture_source(const wf_picture *p, wf_val v)
     return 0;
 }
 
+/* f with symbols that are as large, or as large as they can be. */
+static wf_fn *bind_all(const wf_fn *f, int64_t size, wf_why *why)
+{
+    int64_t sizes[WF_MAX_SYMBOLS];
+    for (int k = 0; k < WF_MAX_SYMBOLS; k++) {
+        sizes[k] = f->most[k] < size ? f->most[k] : size;
+    }
+    return wf_graph_bind(f, sizes, why);
+}
+
 /* The function with sizes for its symbols, and its plan. */
 static int plan(wf_picture *p, wf_why *why)
 {
-    int64_t sizes[WF_MAX_SYMBOLS];
     const wf_fn *f = p->g->fn;
-    for (int k = 0; k < WF_MAX_SYMBOLS; k++) {
-        sizes[k] = f->most[k] < 16 ? f->most[k] : 16;
-    }
     if (f->nsymbols) {
-        p->bound = wf_graph_bind(f, sizes, why);
+        wf_why small = {0};
+        p->bound = bind_all(f, 16, &small);
+        p->bound = p->bound ? p->bound : bind_all(f, 4096, why); /* much is taken off */
         f = p->bound;
     }
     p->plan =

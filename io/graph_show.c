@@ -41,10 +41,9 @@ static void put_type(const wf_picture *p, wf_val v, label *l)
     put(l, wf_dtype_name(t->dtype));
     put(l, "[");
     for (int i = 0; i < t->rank; i++) {
-        char number[24];
-        snprintf(number, sizeof number, "%lld", (long long)t->dims[i]);
+        char number[WF_EXTENT_TEXT];
         put(l, i ? "," : "");
-        put(l, WF_IS_SYM(t->dims[i]) ? p->g->fn->symbols[t->dims[i] - WF_SYM(0)] : number);
+        put(l, wf_extent_text(p->g->fn, t->dims[i], number));
     }
     put(l, "]");
 }

@@ -46,8 +46,8 @@ typedef struct weft_graph_args {
     const char *name;                /* letters, digits and '_', at most 63; default "f" */
     const char *const *input_names;  /* NULL: input_0, input_1, ... */
     const char *const *output_names; /* NULL: output_0, ... */
-    const weft_graph_dim
-        *dims; /* symbols; the function is then recorded a second time, with other sizes */
+    const weft_graph_dim *
+        dims; /* symbols; the function is then recorded again, with other sizes, up to four times */
     int n_dims;
     bool
         fast_math; /* runs need not have the function's bits, as weft/jit.h says; saved with the graph */
@@ -55,7 +55,7 @@ typedef struct weft_graph_args {
 } weft_graph_args;
 /* NULL with an error recorded: fn's own; a read of any value, and a write to a tensor from outside (WEFT_EUNSUPPORTED,
  * whether or not fn looked at the status: a value read would be a constant of the graph); a size or number that depends on a symbol
- * in a way the graph cannot say (only the symbol itself can appear as an extent). */
+ * in a way the graph cannot say (an extent can be a symbol times an integer plus an integer, as after x[1:]). */
 WEFT_API weft_graph *weft_jit_graph(const weft_graph_args *args);
 
 /* path holds the old file or the new one, never a part. */
@@ -79,8 +79,9 @@ typedef struct weft_graph_port {
     const char *name; /* lives as long as g */
     weft_dtype dtype;
     int rank;
-    int64_t dims[WEFT_MAX_RANK];        /* -1: a symbol */
-    const char *symbols[WEFT_MAX_RANK]; /* its name, or NULL */
+    int64_t dims[WEFT_MAX_RANK]; /* -1: a symbol */
+    const char *symbols
+        [WEFT_MAX_RANK]; /* its name, or NULL; of an output also "seq-1", "2*batch", "3*n+2" */
 } weft_graph_port;
 WEFT_API int weft_graph_inputs(const weft_graph *g);
 WEFT_API int weft_graph_outputs(const weft_graph *g);

@@ -416,11 +416,27 @@ static void operand_types(const wf_fn *f, wf_op op, int nsrc, const wf_val *src,
     }
 }
 
+int64_t wf_sym_value(int64_t v, const int64_t *sizes)
+{
+    int64_t x;
+    if (__builtin_mul_overflow(sizes[wf_sym_of(v)], wf_sym_times(v), &x) ||
+        __builtin_add_overflow(x, wf_sym_plus(v), &x)) {
+        return INT64_MAX;
+    }
+    return x;
+}
+
+bool wf_slot_is_extent(int op, const wf_attr *attr, int i)
+{
+    const int more = op == WF_OP_RANDINT ? 4 : 2;
+    return op < WF_OP_RAND || op > WF_OP_RANDPERM || i < attr->n_dyn - more;
+}
+
 void wf_type_bind(wf_type *t, const int64_t *value)
 {
     for (int i = 0; i < t->rank; i++) {
         if (WF_IS_SYM(t->dims[i])) {
-            t->dims[i] = value[t->dims[i] - WF_SYM(0)];
+            t->dims[i] = wf_sym_value(t->dims[i], value);
         }
     }
 }
@@ -436,24 +452,29 @@ int64_t wf_size_below(int64_t most, const int64_t *taken, int n)
     return most > 0 ? most : 0;
 }
 
-/* Two bindings within the symbols' ranges; no extent of the one is an extent of the other. */
+/* Bindings within the symbols' ranges; no extent of the one is an extent of the other, but where a range has only two sizes. */
+enum { BINDINGS = 3 };
 typedef struct bindings {
-    int64_t v[2][WF_MAX_SYMBOLS];
+    int64_t v[BINDINGS][WF_MAX_SYMBOLS];
 } bindings;
 
-static int bind_symbols(const wf_fn *f, bindings *b, wf_why *why)
+/* As far: so large that more can be taken off. */
+static int bind_symbols(const wf_fn *f, int64_t far, bindings *b, wf_why *why)
 {
-    static const int64_t sizes[2][WF_MAX_SYMBOLS] = {
+    static const int64_t sizes[BINDINGS][WF_MAX_SYMBOLS] = {
         {11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71},
         {73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151},
+        {263, 283, 313, 337, 367, 389, 419, 443, 467, 499, 523, 563, 587, 617, 643, 673},
     };
-    int64_t taken[2 * WF_MAX_SYMBOLS];
+    int64_t taken[BINDINGS * WF_MAX_SYMBOLS];
     int n = 0;
     for (uint32_t k = 0; k < f->nsymbols; k++) {
-        for (int i = 0; i < 2; i++) {
-            int64_t most = sizes[i][k] < f->most[k] ? sizes[i][k] : f->most[k];
-            taken[n] = b->v[i][k] = wf_size_below(most, taken, n);
-            if (taken[n++] == 0) {
+        for (int i = 0; i < BINDINGS; i++) {
+            int64_t most = sizes[i][k] + far < f->most[k] ? sizes[i][k] + far : f->most[k];
+            int64_t x = wf_size_below(most, taken, n);
+            x = x == 0 && i == 2 ? b->v[1][k] : x;
+            taken[n++] = b->v[i][k] = x;
+            if (x == 0) {
                 return wf_fail(why, WEFT_EUNSUPPORTED,
                                "%s <= %lld leaves too few sizes to tell the symbols apart",
                                f->symbols[k], (long long)f->most[k]);
@@ -474,38 +495,81 @@ static int infer_bound(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, 
         wf_attr a = *attr;
         a.dyn = dyn;
         for (int i = 0; i < attr->n_dyn; i++) {
-            bool sym = WF_IS_SYM(attr->dyn[i]) && attr->dyn[i] < WF_SYM(f->nsymbols);
-            dyn[i] = sym ? value[attr->dyn[i] - WF_SYM(0)] : attr->dyn[i];
+            bool sym = wf_is_sym(attr->dyn[i], f->nsymbols) && wf_slot_is_extent((int)op, attr, i);
+            dyn[i] = sym ? wf_sym_value(attr->dyn[i], value) : attr->dyn[i];
         }
+        bool fits = true;
         for (int i = 0; i < nsrc; i++) {
             t[i] = src[i];
             wf_type_bind(&t[i], value);
+            for (int k = 0; k < t[i].rank; k++) {
+                fits = fits && t[i].dims[k] >= 0 && !WF_IS_SYM(t[i].dims[k]);
+            }
         }
-        rc = wf_infer(op, &a, nsrc, t, dst, why);
+        rc = fits ? wf_infer(op, &a, nsrc, t, dst, why)
+                  : wf_fail(why, WEFT_ESHAPE, "an extent of an operand is negative, or too large");
     }
     free(t);
     free(dyn);
     return rc;
 }
 
-/* An extent that is x under one binding and y under the other. */
-static int64_t unbind(const bindings *b, uint32_t nsymbols, int64_t x, int64_t y)
+int64_t wf_sym_through(uint32_t k, const int64_t size[3], const int64_t x[3])
 {
-    if (x == y) {
-        return x;
-    }
-    for (uint32_t k = 0; k < nsymbols; k++) {
-        if (x == b->v[0][k] && y == b->v[1][k]) {
-            return WF_SYM(k);
+    const int64_t by = size[1] - size[0], a = by ? (x[1] - x[0]) / by : 0;
+    const int64_t v = wf_sym(k, a, a < 1 ? 0 : x[0] - a * size[0]);
+    const bool pure = v == WF_SYM(k), three = size[2] != size[0] && size[2] != size[1];
+    for (int i = 0; i < 3 && v > 0; i++) {
+        if ((x[i] - wf_sym_plus(v)) != a * size[i]) {
+            return -1;
         }
     }
-    return -1;
+    return pure || three ? v : -1;
+}
+
+/* The extent that is x[i] under binding i; -1: none. */
+static int64_t unbind(const bindings *b, uint32_t nsymbols, const int64_t x[BINDINGS])
+{
+    int64_t found = x[0] == x[1] && x[0] == x[2] ? x[0] : -1;
+    for (uint32_t k = 0; k < nsymbols && found < 0; k++) {
+        const int64_t size[BINDINGS] = {b->v[0][k], b->v[1][k], b->v[2][k]};
+        found = wf_sym_through(k, size, x);
+    }
+    return found;
+}
+
+/* Inference of types t under bindings that are `far` off. */
+static int infer_symbolic(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_type *t,
+                          int64_t far, wf_type *dst, wf_why *why)
+{
+    wf_type each[BINDINGS][WF_MAX_DST];
+    bindings b;
+    int rc = bind_symbols(f, far, &b, why);
+    for (int i = 0; i < BINDINGS && !rc; i++) {
+        rc = infer_bound(f, op, attr, nsrc, t, b.v[i], each[i], why);
+    }
+    for (int r = 0; r < wf_rows[op].ndst && !rc; r++) {
+        dst[r] = each[0][r];
+        for (int i = 0; i < dst[r].rank && !rc; i++) {
+            const int64_t x[] = {each[0][r].dims[i], each[1][r].dims[i], each[2][r].dims[i]};
+            dst[r].dims[i] = unbind(&b, f->nsymbols, x);
+            if (dst[r].dims[i] < 0) {
+                rc =
+                    wf_fail(why, WEFT_EUNSUPPORTED,
+                            "axis %d of the result of %s is neither constant nor a symbol times an "
+                            "integer plus an integer",
+                            i, wf_rows[op].name);
+            }
+        }
+    }
+    return rc;
 }
 
 int wf_fn_infer(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_val *src,
                 wf_type *dst, wf_why *why)
 {
-    wf_type *t = malloc(((size_t)nsrc + 1) * sizeof *t), other[WF_MAX_DST];
+    enum { FAR = 4096 };
+    wf_type *t = malloc(((size_t)nsrc + 1) * sizeof *t);
     if (!t) {
         return wf_fail(why, WEFT_ENOMEM, "out of memory");
     }
@@ -514,19 +578,11 @@ int wf_fn_infer(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const w
     if (f->nsymbols == 0) {
         rc = wf_infer(op, attr, nsrc, t, dst, why);
     } else {
-        bindings b;
-        rc = bind_symbols(f, &b, why);
-        rc = rc ? rc : infer_bound(f, op, attr, nsrc, t, b.v[0], dst, why);
-        rc = rc ? rc : infer_bound(f, op, attr, nsrc, t, b.v[1], other, why);
-        for (int r = 0; r < wf_rows[op].ndst && !rc; r++) {
-            for (int i = 0; i < dst[r].rank && !rc; i++) {
-                dst[r].dims[i] = unbind(&b, f->nsymbols, dst[r].dims[i], other[r].dims[i]);
-                if (dst[r].dims[i] < 0) {
-                    rc = wf_fail(why, WEFT_EUNSUPPORTED,
-                                 "axis %d of the result of %s is neither constant nor one symbol",
-                                 i, wf_rows[op].name);
-                }
-            }
+        wf_why other = {0};
+        rc = infer_symbolic(f, op, attr, nsrc, t, 0, dst, why);
+        if (rc && infer_symbolic(f, op, attr, nsrc, t, FAR, dst, &other) == 0) {
+            wf_why_clear(why);
+            rc = 0;
         }
     }
     free(t);

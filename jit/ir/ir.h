@@ -6,9 +6,10 @@
  * uses, liveness and the like belong to the pass that needs them. Recorders append and never fold or
  * merge: one instruction per call.
  *
- * Extents (and integer slots of attributes) are int64 or symbols: a value of WF_SYM(k) stands for symbol
- * k of the function. Inference runs under two bindings of the symbols to distinct primes; an extent of
- * a result is a constant if both agree, a symbol if both give it, and refused otherwise.
+ * Extents (and integer slots of attributes) are int64, symbols, or a symbol times an integer plus an integer: a value of
+ * WF_SYM(k) stands for symbol k of the function, wf_sym(k, a, b) for a k + b; equal numbers are equal extents. Inference runs
+ * under three bindings of the symbols to distinct primes; an extent of a result is a constant if all agree, what of one
+ * symbol gives all three otherwise, and refused if nothing does.
  * Scalars are numbered slots: their values are arguments, never part of the function's identity. CONST
  * is a number that the compiler itself put there: its value is structure.
  *
@@ -28,7 +29,46 @@
 
 #define WF_SYM(k) ((INT64_C(1) << 62) + (k))
 #define WF_IS_SYM(v) ((v) >= (INT64_C(1) << 62))
-enum { WF_MAX_SYMBOLS = 16 };
+enum { WF_MAX_SYMBOLS = 16, WF_SYM_BITS = 4, WF_TERM_BITS = 24 };
+
+/* a k + b as an extent; -1: too large a number, or a < 1. Four bits of k, 24 of a - 1, 24 of b with its sign; WF_SYM(k) is k. */
+static inline int64_t wf_sym(uint32_t k, int64_t a, int64_t b)
+{
+    const int64_t half = INT64_C(1) << (WF_TERM_BITS - 1);
+    if (a < 1 || a > 2 * half || b < -half || b >= half) {
+        return -1;
+    }
+    const int64_t folded = b < 0 ? -2 * b - 1 : 2 * b;
+    return WF_SYM(k) + ((a - 1) << WF_SYM_BITS) + (folded << (WF_SYM_BITS + WF_TERM_BITS));
+}
+static inline uint32_t wf_sym_of(int64_t v)
+{
+    return (uint32_t)(v & (WF_MAX_SYMBOLS - 1));
+}
+static inline int64_t wf_sym_times(int64_t v)
+{
+    return (v >> WF_SYM_BITS & ((INT64_C(1) << WF_TERM_BITS) - 1)) + 1;
+}
+static inline int64_t wf_sym_plus(int64_t v)
+{
+    const int64_t folded = v >> (WF_SYM_BITS + WF_TERM_BITS) & ((INT64_C(1) << WF_TERM_BITS) - 1);
+    return folded & 1 ? -(folded + 1) / 2 : folded / 2;
+}
+/* Is v of one of n symbols? Other numbers as large are none (a seed, an end that is INT64_MAX). */
+static inline bool wf_is_sym(int64_t v, uint32_t n)
+{
+    return WF_IS_SYM(v) && wf_sym_of(v) < n &&
+           v - WF_SYM(0) < INT64_C(1) << (WF_SYM_BITS + 2 * WF_TERM_BITS);
+}
+/* v where the symbols have these sizes; what is too large to be one is INT64_MAX. */
+int64_t wf_sym_value(int64_t v, const int64_t *sizes);
+/* Room for any. */
+enum { WF_EXTENT_TEXT = 64 };
+typedef struct wf_fn wf_fn;
+/* An extent or integer slot of f in its text form. */
+const char *wf_extent_text(const wf_fn *f, int64_t v, char text[WF_EXTENT_TEXT]);
+/* Can integer slot i of the op be an extent? Not where a random row draws from. */
+bool wf_slot_is_extent(int op, const wf_attr *attr, int i);
 
 typedef uint32_t wf_val; /* SSA number + 1; 0 = absent operand */
 
@@ -47,7 +87,7 @@ _Static_assert(sizeof(wf_ins) == 32, "two instructions per cache line");
 
 #define WF_INS_NOGRAD 1u /* recorded while gradients were off */
 
-typedef struct wf_fn {
+struct wf_fn {
     char name[64];
     wf_ins *ins;
     uint32_t n, cap;
@@ -74,7 +114,7 @@ typedef struct wf_fn {
     wf_val *origin; /* by passes: instruction of the recorded function; NULL: each is its own */
     uint32_t caporigin;
     struct wf_block *blocks; /* memory of attribute lists */
-} wf_fn;
+};
 
 /* A new function; NULL: no memory. Freed by wf_fn_free (NULL is ignored). */
 wf_fn *wf_fn_new(const char *name);
@@ -164,6 +204,9 @@ const char *wf_site_file(const char *site);
 
 /* Replaces symbols in t by value[k]. */
 void wf_type_bind(wf_type *t, const int64_t *value);
+/* The extent of symbol k that is x[i] where the symbol is size[i]; -1: none. Sizes that are not three determine the symbol
+ * itself only. */
+int64_t wf_sym_through(uint32_t k, const int64_t size[3], const int64_t x[3]);
 
 /* The whole function again: operand order, types, attributes, outputs. Returns 0, or a status with why
  * naming the instruction. */

@@ -10,8 +10,8 @@
  *   }
  *
  * Numbers are SSA numbers counted from 1, `_` is an absent operand. A scalar slot is followed by the value
- * it had, unless that was 0: an integer, or a hexadecimal float. Attributes are ints(...), dyn(...)
- * (symbols by name), flt(...) as hexadecimal floats, dtype(...), flags(...); of(row,k) names the row and
+ * it had, unless that was 0: an integer, or a hexadecimal float. An extent is an integer, a symbol, or of a symbol: 2*batch,
+ * batch-1, 3*batch+2. Attributes are ints(...), dyn(...) (extents), flt(...) as hexadecimal floats, dtype(...), flags(...); of(row,k) names the row and
  * the operand of a vjp; at "FILE:LINE" says where the program called it (no folders). Result k > 0 of an op is
  * `%n = result TYPE %op #k` on the lines that follow it.
  *
@@ -28,13 +28,27 @@
 
 /* -- print -------------------------------------------------------------------------------------------- */
 
+const char *wf_extent_text(const wf_fn *f, int64_t v, char text[WF_EXTENT_TEXT])
+{
+    char times[16] = "", plus[16] = "";
+    if (!wf_is_sym(v, f->nsymbols)) {
+        snprintf(text, WF_EXTENT_TEXT, "%" PRId64, v);
+        return text;
+    }
+    if (wf_sym_times(v) != 1) {
+        snprintf(times, sizeof times, "%d*", (int)wf_sym_times(v));
+    }
+    if (wf_sym_plus(v) != 0) {
+        snprintf(plus, sizeof plus, "%+d", (int)wf_sym_plus(v));
+    }
+    snprintf(text, WF_EXTENT_TEXT, "%s%s%s", times, f->symbols[wf_sym_of(v)], plus);
+    return text;
+}
+
 static void print_extent(const wf_fn *f, int64_t v, FILE *out)
 {
-    if (WF_IS_SYM(v) && v < WF_SYM(f->nsymbols)) {
-        fputs(f->symbols[v - WF_SYM(0)], out);
-    } else {
-        fprintf(out, "%" PRId64, v);
-    }
+    char text[WF_EXTENT_TEXT];
+    fputs(wf_extent_text(f, v, text), out);
 }
 
 static void print_type(const wf_fn *f, const wf_type *t, FILE *out)
@@ -72,7 +86,11 @@ static void print_attr(const wf_fn *f, int op, const wf_attr *a, FILE *out)
         fputs(" dyn(", out);
         for (int i = 0; i < a->n_dyn; i++) {
             fputs(i ? "," : "", out);
-            print_extent(f, a->dyn[i], out);
+            if (wf_slot_is_extent(op, a, i)) {
+                print_extent(f, a->dyn[i], out);
+            } else {
+                fprintf(out, "%" PRId64, a->dyn[i]);
+            }
         }
         fputc(')', out);
     }
@@ -196,6 +214,7 @@ typedef struct parser {
     wf_fn *f;
     wf_why *why;
     bool failed;
+    bool seeds; /* integers may be as large as symbols are */
 } parser;
 
 static bool fail(parser *s, const char *expected)
@@ -291,7 +310,7 @@ static bool parse_int(parser *s, int64_t *v)
     }
     errno = 0;
     *v = strtoll(buf, &end, 10);
-    return (*end == '\0' && errno == 0 && !WF_IS_SYM(*v)) || fail(s, "an integer");
+    return (*end == '\0' && errno == 0 && (s->seeds || !WF_IS_SYM(*v))) || fail(s, "an integer");
 }
 
 static bool parse_flt(parser *s, double *v)
@@ -304,22 +323,35 @@ static bool parse_flt(parser *s, double *v)
     return *end == '\0' || fail(s, "a number");
 }
 
-/* An integer or a symbol. */
+/* A symbol times `times`, and what is added to it. */
+static bool parse_symbol(parser *s, int64_t times, int64_t *v)
+{
+    const size_t n = name_length(s);
+    int64_t plus = 0;
+    uint32_t k = 0;
+    while (k < s->f->nsymbols &&
+           (strlen(s->f->symbols[k]) != n || memcmp(s->f->symbols[k], s->p, n) != 0)) {
+        k++;
+    }
+    if (n == 0 || k == s->f->nsymbols) {
+        return fail(s, "a declared symbol");
+    }
+    s->p += n;
+    if (s->p < s->end && (*s->p == '+' || *s->p == '-') && !parse_int(s, &plus)) {
+        return false;
+    }
+    *v = wf_sym(k, times, plus);
+    return *v > 0 || fail(s, "smaller numbers beside a symbol");
+}
+
+/* An integer, a symbol, or of a symbol. */
 static bool parse_extent(parser *s, int64_t *v)
 {
     size_t n = name_length(s);
-    bool word = n > 0 && !(*s->p >= '0' && *s->p <= '9');
-    if (!word) {
-        return parse_int(s, v);
+    if (n > 0 && !(*s->p >= '0' && *s->p <= '9')) {
+        return parse_symbol(s, 1, v);
     }
-    for (uint32_t k = 0; k < s->f->nsymbols; k++) {
-        if (strlen(s->f->symbols[k]) == n && memcmp(s->f->symbols[k], s->p, n) == 0) {
-            *v = WF_SYM(k);
-            s->p += n;
-            return true;
-        }
-    }
-    return fail(s, "a declared symbol");
+    return parse_int(s, v) && (!accept(s, "*") || parse_symbol(s, *v, v));
 }
 
 static bool parse_dtype(parser *s, int *dt)
@@ -494,9 +526,17 @@ static bool parse_row(parser *s, wf_op op, const wf_type *t)
             break;
         }
     }
+    s->seeds = op >= WF_OP_RAND && op <= WF_OP_RANDPERM;
     if (!parse_attrs(s, &l, &flags)) {
         return false;
     }
+    for (int i = 0; i < l.attr.n_dyn && s->seeds; i++) {
+        if (WF_IS_SYM(l.dyn[i]) && wf_slot_is_extent((int)op, &l.attr, i) &&
+            !wf_is_sym(l.dyn[i], s->f->nsymbols)) {
+            return fail(s, "smaller extents");
+        }
+    }
+    s->seeds = false;
     wf_why why = {0};
     if (wf_fn_append(s->f, op, &l.attr, n, src, dst, l.site, &why)) {
         s->failed = true;

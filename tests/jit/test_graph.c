@@ -111,6 +111,31 @@ Test(graph, refuses_wrong_inputs)
     weft_graph_free(g);
 }
 
+static weft_status squares_size(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_zeros(weft_shape(weft_dim(in[0], 0) * weft_dim(in[0], 0)), WEFT_F32);
+    return WEFT_OK;
+}
+
+static weft_status halves_size(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                               int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_slice(in[0], 0, 0, WEFT_OMIT, 2);
+    return WEFT_OK;
+}
+
+static weft_status clamps_size(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                               int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    const int64_t n = weft_dim(in[0], 0);
+    out[0] = weft_zeros(weft_shape(n < 40 ? n : 40), WEFT_F32);
+    return WEFT_OK;
+}
+
 static weft_status flattens(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
                             int n_out)
 {
@@ -201,8 +226,11 @@ Test(graph, refuses_what_it_cannot_say)
     weft_graph *g = weft_jit_graph(flattens, NULL, &x, 1); /* fine without symbols */
     cr_assert_not_null(g, "%s", weft_last_error());
     weft_graph_free(g);
-    cr_assert_null(weft_jit_graph(flattens, NULL, &x, 1, .dims = dims, .n_dims = 1));
+    cr_assert_null(weft_jit_graph(squares_size, NULL, &x, 1, .dims = dims, .n_dims = 1));
     cr_assert(strstr(weft_last_error(), "symbol"), "%s", weft_last_error());
+    cr_assert_null(weft_jit_graph(halves_size, NULL, &x, 1, .dims = dims, .n_dims = 1));
+    cr_assert(strstr(weft_last_error(), "times an integer"), "%s", weft_last_error());
+    cr_assert_null(weft_jit_graph(clamps_size, NULL, &x, 1, .dims = dims, .n_dims = 1));
     cr_assert_null(weft_jit_graph(branches, NULL, &x, 1, .dims = dims, .n_dims = 1));
     cr_assert_null(weft_jit_graph(reads, NULL, &x, 1));
     cr_assert_null(weft_jit_graph(fails, NULL, &x, 1));
@@ -279,6 +307,22 @@ Test(graph, symbols_within_a_range)
     weft_graph_free(g);
 }
 
+/* -- extents that are computed from a symbol ----------------------------------------------------------------- */
+
+/* Saved and loaded. */
+static weft_graph *through_a_file(weft_graph *g)
+{
+    char path[] = "/tmp/weft_graph_......";
+    memset(strchr(path, '.'), 'X', 6);
+    close(mkstemp(path));
+    cr_assert_eq(weft_graph_save(g, path), WEFT_OK, "%s", weft_last_error());
+    weft_graph_free(g);
+    g = weft_graph_load(path);
+    unlink(path);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    return g;
+}
+
 /* An extent that is computed from one symbol. */
 static weft_status twice_as_long(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
                                  int n_out)
@@ -290,20 +334,134 @@ static weft_status twice_as_long(void *self, const weft_tensor *in, int n_in, we
     return weft_error_status(out[0]);
 }
 
-/* Sizes of the second recording are not to each other as those of the first: no symbol is taken for twice another. */
+/* Sizes of the recordings are not to each other as those of the first: no symbol is taken for twice another, or for as much more. */
 Test(graph, symbols_are_told_apart)
 {
-    static const weft_graph_dim dims[][2] = {{{0, 0, "batch<=4"}, {0, 1, "seq<=8"}},
+    static const weft_graph_dim dims[][2] = {{{0, 0, "batch<=40"}, {0, 1, "seq<=80"}},
                                              {{0, 0, "batch"}, {0, 1, "seq"}}};
     static const int64_t sizes[][4] = {{3, 6, 2, 0}, {3, 4, 1, 1}, {3, 9, 1, 6}, {4, 8, 2, 0}};
+    static const char *const says[] = {"2*batch", "batch+1", "batch+6", "2*batch"};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (int k = 0; k < 2; k++) {
-            weft_tensor x = weft_zeros(weft_shape(sizes[i][0], sizes[i][1]), WEFT_F32);
-            cr_assert_null(weft_jit_graph(twice_as_long, (void *)(uintptr_t)&sizes[i][2], &x, 1,
-                                          .dims = dims[k], .n_dims = 2, .n_outputs = 2),
-                           "case %zu, %d", i, k);
+            weft_tensor x = weft_zeros(weft_shape(sizes[i][0], sizes[i][1]), WEFT_F32), y[2];
+            weft_graph *g = weft_jit_graph(twice_as_long, (void *)(uintptr_t)&sizes[i][2], &x, 1,
+                                           .dims = dims[k], .n_dims = 2, .n_outputs = 2);
+            cr_assert_not_null(g, "%s", weft_last_error());
+            weft_graph_port port;
+            weft_graph_output(g, 0, &port);
+            cr_assert_str_eq(port.symbols[0], says[i]);
+            x = weft_zeros(weft_shape(7, 5), WEFT_F32);
+            cr_assert_eq(weft_graph_run(g, &x, 1, y, 2), WEFT_OK, "%s", weft_last_error());
+            cr_assert_eq(weft_dim(y[0], 0), 7 * sizes[i][2] + sizes[i][3]);
+            weft_graph_free(g);
         }
     }
+}
+
+typedef weft_status made_fn(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                            int n_out);
+#define MADE(name, ...)                                                                            \
+    static weft_status name(void *self, const weft_tensor *in, int n_in, weft_tensor *out,         \
+                            int n_out)                                                             \
+    {                                                                                              \
+        (void)self, (void)n_in, (void)n_out;                                                       \
+        const weft_tensor x = in[0]; /* [n, 3] */                                                  \
+        const int64_t n = weft_dim(x, 0);                                                          \
+        (void)n;                                                                                   \
+        out[0] = __VA_ARGS__;                                                                      \
+        return weft_error_status(out[0]);                                                          \
+    }
+static weft_tensor rows(weft_tensor x, int64_t from, int64_t to)
+{
+    return weft_slice(x, 0, from, to, 1);
+}
+MADE(differences, weft_sub(rows(x, 1, WEFT_OMIT), rows(x, 0, -1)))
+MADE(second_differences,
+     weft_sub(weft_add(rows(x, 2, WEFT_OMIT), rows(x, 0, -2)), weft_mul(rows(x, 1, -1), weft_f(2))))
+MADE(narrows, weft_exp(weft_narrow(x, 0, 2, n - 3)))
+MADE(last_rows, weft_exp(rows(x, -3, WEFT_OMIT)))
+MADE(but_last_rows, weft_mul(rows(x, 0, -5), weft_f(2)))
+MADE(flat, weft_tanh(weft_reshape(x, weft_shape(n * 3))))
+MADE(doubled, weft_concat(((weft_tensor[]){x, weft_neg(x)}), 2, 0))
+MADE(longer, weft_concat(((weft_tensor[]){x, weft_ones(weft_shape(2, 3), WEFT_F32)}), 2, 0))
+MADE(padded, weft_pad(x, weft_shape(1, 0), weft_shape(2, 0), 7))
+MADE(shifted, weft_add(x, weft_pad(rows(x, 0, -1), weft_shape(1, 0), weft_shape(0, 0), 0)))
+MADE(flipped, weft_sub(x, weft_flip(x, weft_axes(0))))
+MADE(summed, weft_sum(weft_square(rows(x, 1, WEFT_OMIT)), .axes = weft_axes(1)))
+MADE(far_off, weft_neg(weft_narrow(x, 0, 100, n - 100)))
+static weft_status slope_of_differences(void *self, const weft_tensor *in, int n_in,
+                                        weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_tensor x = weft_clone(in[0]);
+    weft_status bad = weft_requires_grad_(x, true);
+    weft_tensor y = weft_sum(weft_square(weft_sub(rows(x, 1, WEFT_OMIT), rows(x, 0, -1))));
+    return bad ? bad
+               : weft_grad_of(.outputs = &y, .n_outputs = 1, .inputs = &x, .n_inputs = 1,
+                              .grads = out);
+}
+
+Test(graph, extents_computed_from_a_symbol)
+{
+    static const weft_graph_dim dims[] = {{0, 0, "n"}};
+    static const struct {
+        made_fn *fn;
+        const char *name, *extent; /* of the result's first axis */
+        int64_t least;             /* size of the symbol that there may be */
+    } cases[] = {{differences, "differences", "n-1", 1},
+                 {second_differences, "second_differences", "n-2", 2},
+                 {narrows, "narrows", "n-3", 3},
+                 {but_last_rows, "but_last_rows", "n-5", 5},
+                 {flat, "flat", "3*n", 0},
+                 {doubled, "doubled", "2*n", 0},
+                 {longer, "longer", "n+2", 0},
+                 {padded, "padded", "n+3", 0},
+                 {shifted, "shifted", "n", 1},
+                 {flipped, "flipped", "n", 0},
+                 {summed, "summed", "n-1", 1},
+                 {far_off, "far_off", "n-100", 100},
+                 {slope_of_differences, "slope_of_differences", "n", 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        weft_tensor x = weft_randn(weft_shape(140, 3), WEFT_F32), want, got;
+        weft_graph *g = weft_jit_graph(cases[i].fn, NULL, &x, 1, .dims = dims, .n_dims = 1);
+        cr_assert_not_null(g, "%s: %s", cases[i].name, weft_last_error());
+        for (int saved = 0; saved < 2; saved++) {
+            weft_graph_port port;
+            weft_graph_output(g, 0, &port);
+            cr_assert_eq(port.dims[0], -1);
+            cr_assert_str_eq(port.symbols[0], cases[i].extent, "%s", cases[i].name);
+            for (int64_t n = cases[i].least; n < cases[i].least + 70; n += n < 4 ? 1 : 13) {
+                x = weft_randn(weft_shape(n, 3), WEFT_F32);
+                cr_assert_eq(cases[i].fn(NULL, &x, 1, &want, 1), WEFT_OK, "%s", weft_last_error());
+                cr_assert_eq(weft_graph_run(g, &x, 1, &got, 1), WEFT_OK, "%s, %lld: %s",
+                             cases[i].name, (long long)n, weft_last_error());
+                cr_assert_eq(weft_dim(got, 0), weft_dim(want, 0));
+                check_bits(cases[i].name, want, got);
+            }
+            if (cases[i].least > 0) {
+                x = weft_zeros(weft_shape(cases[i].least - 1, 3), WEFT_F32);
+                cr_assert_neq(weft_graph_run(g, &x, 1, &got, 1), WEFT_OK, "%s", cases[i].name);
+            }
+            FILE *null = fopen("/dev/null", "w");
+            cr_assert_eq(weft_graph_svg(g, null), WEFT_OK, "%s", weft_last_error());
+            fclose(null);
+            g = saved ? g : through_a_file(g);
+        }
+        weft_graph_free(g);
+    }
+    weft_tensor x = weft_zeros(weft_shape(9, 3), WEFT_F32), y;
+    weft_graph *g = weft_jit_graph(last_rows, NULL, &x, 1, .dims = dims, .n_dims = 1);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    x = weft_zeros(weft_shape(2, 3), WEFT_F32); /* the function would give both */
+    check_status("too short", weft_graph_run(g, &x, 1, &y, 1), WEFT_ESHAPE,
+                 "'n-3' would be -1, since 'n' is 2");
+    weft_graph_free(g);
+    x = weft_zeros(weft_shape(9, 3), WEFT_F32);
+    g = weft_jit_graph(differences, NULL, &x, 1, .dims = dims, .n_dims = 1);
+    x = weft_zeros(weft_shape(0, 3), WEFT_F32);
+    check_status("too short", weft_graph_run(g, &x, 1, &y, 1), WEFT_ESHAPE,
+                 "'n-1' would be -1, since 'n' is 0");
+    weft_graph_free(g);
 }
 
 /* -- gradients inside --------------------------------------------------------------------------------- */
@@ -417,6 +575,18 @@ Test(graph, hostile_files)
                "x\n", "w\n", "y\n"));
     cr_assert_null(decode("1", "fn f {\n  %1 = input f32[3]\n  %2 = input f64[3]\n  return %2\n}\n",
                           "x\n", "w\n", "y\n"));
+    /* an input whose extent is computed, and what is no extent */
+    static const char *const extents[] = {
+        "n-1",           "2*n", "n+",  "0*n",        "-1*n",
+        "99999999999*n", "2*",  "n*2", "n+99999999", "4611686018427387904"};
+    for (size_t i = 0; i < sizeof extents / sizeof *extents; i++) {
+        char text[200];
+        snprintf(
+            text, sizeof text,
+            "fn f symbols(n) {\n  %%1 = input f32[n]\n  %%2 = input f32[%s]\n  return %%2\n}\n",
+            extents[i]);
+        cr_assert_null(decode("1", text, "x\ny\n", "", "z\n"), "%s", extents[i]);
+    }
     cr_assert_null(weft_graph_load("/nonexistent"));
     cr_assert_null(weft_graph_decode("x", 1));
     cr_assert_null(weft_graph_decode(NULL, 0));

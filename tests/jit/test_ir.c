@@ -443,3 +443,69 @@ Test(ir, random_functions_round_trip)
         wf_fn_free(f);
     }
 }
+
+/* -- extents that are computed from a symbol ------------------------------------------------------------------------ */
+
+Test(ir, extents_of_symbols)
+{
+    static const int64_t times[] = {1, 2, 3, 1000, (INT64_C(1) << 24) - 1, INT64_C(1) << 24},
+                         plus[] = {0, 1, -1, 77, -78, (INT64_C(1) << 23) - 1, -(INT64_C(1) << 23)};
+    for (uint32_t k = 0; k < WF_MAX_SYMBOLS; k++) {
+        cr_assert_eq(wf_sym(k, 1, 0), WF_SYM(k));
+        int64_t sizes[WF_MAX_SYMBOLS] = {0};
+        sizes[k] = 1000003;
+        for (int i = 0; i < 6; i++) {
+            for (int j = 0; j < 7; j++) {
+                const int64_t v = wf_sym(k, times[i], plus[j]);
+                cr_assert(wf_is_sym(v, k + 1) && !wf_is_sym(v, k));
+                cr_assert(wf_sym_of(v) == k && wf_sym_times(v) == times[i] &&
+                          wf_sym_plus(v) == plus[j]);
+                cr_assert_eq(wf_sym_value(v, sizes), times[i] * 1000003 + plus[j]);
+            }
+        }
+    }
+    cr_assert(wf_sym(0, 0, 1) < 0 && wf_sym(0, -1, 1) < 0 && wf_sym(0, 1 << 25, 0) < 0);
+    cr_assert(wf_sym(0, 1, 1 << 23) < 0 && wf_sym(0, 1, -(1 << 23) - 1) < 0);
+    cr_assert(!wf_is_sym(INT64_MAX, 16) && !wf_is_sym(7, 16) && !wf_is_sym(-1, 16));
+    cr_assert_eq(wf_sym_value(wf_sym(0, 1 << 24, 0), &(int64_t){INT64_C(1) << 61}), INT64_MAX);
+}
+
+/* Through three points goes what through two may not: 2 n + 1, but no square. */
+Test(ir, extents_through_points)
+{
+    static const int64_t size[3] = {5, 7, 11}, two[3] = {5, 7, 7};
+    cr_assert_eq(wf_sym_through(2, size, (int64_t[]){5, 7, 11}), WF_SYM(2));
+    cr_assert_eq(wf_sym_through(2, two, (int64_t[]){5, 7, 7}), WF_SYM(2));
+    cr_assert_eq(wf_sym_through(2, size, (int64_t[]){11, 15, 23}), wf_sym(2, 2, 1));
+    cr_assert_eq(wf_sym_through(2, size, (int64_t[]){-1, 1, 5}), wf_sym(2, 1, -6));
+    static const int64_t none[][3] = {{25, 49, 121}, {2, 3, 5}, {7, 5, 1}, {4, 4, 4}, {5, 7, 12}};
+    for (int i = 0; i < 5; i++) {
+        cr_assert_lt(wf_sym_through(2, size, none[i]), 0, "case %d", i);
+    }
+    cr_assert_lt(wf_sym_through(2, two, (int64_t[]){6, 8, 8}), 0); /* two sizes say nothing of it */
+}
+
+Test(ir, computed_extents_round_trip)
+{
+    static const char text[] = "fn f symbols(n, rows<=40) {\n"
+                               "  %1 = input f32[n,rows]\n"
+                               "  %2 = slice f32[n-1,rows] %1 ints(0) dyn(1,n,1)\n"
+                               "  %3 = concat f32[3*n-2,rows] %2, %2, %1 ints(0)\n"
+                               "  %4 = concat f32[3*n-2,2*rows] %3, %3 ints(1)\n"
+                               "  %5 = rand f32[2*n+3,3] dyn(2*n+3,3,4611686018427387905,5) "
+                               "flt(0x0p+0,0x1p+0)\n"
+                               "  return %4, %5\n"
+                               "}\n";
+    wf_why why = {0};
+    wf_fn *f = wf_fn_parse(text, strlen(text), &why);
+    cr_assert_not_null(f, "%s", why.rule);
+    char *again = wf_fn_text(f);
+    cr_assert_str_eq(again, text);
+    free(again);
+    round_trip(f);
+    wf_fn_free(f);
+    /* the type must be what the operands give */
+    static const char wrong[] = "fn f symbols(n) {\n  %1 = input f32[n]\n"
+                                "  %2 = slice f32[n-2] %1 ints(0) dyn(1,n,1)\n  return %2\n}\n";
+    cr_assert_null(wf_fn_parse(wrong, strlen(wrong), &why));
+}
