@@ -461,8 +461,14 @@ int wf_call_run_segment(void *user, wf_job *job, wf_why *why)
         count_segment(j, job->fn, p);
         pthread_mutex_unlock(&j->lock);
     }
-    wf_plan_args a = {
-        .fn = job->fn, .in = job->in, .out = job->out, .device = job->device, .began = job->began};
+    wf_plan_args a = {.fn = job->fn,
+                      .in = job->in,
+                      .out = job->out,
+                      .back = wf_job_back,
+                      .drop = wf_job_drop,
+                      .user = job,
+                      .device = job->device,
+                      .began = job->began};
     unsigned mode = wf_fpenv_enter();
     int rc = wf_plan_run(p, &a, why);
     wf_fpenv_leave(mode);

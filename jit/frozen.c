@@ -30,6 +30,7 @@ void wf_frozen_release(wf_frozen *z)
     wf_frozen_drop_state(z);
     wf_mfree(z->draw);
     wf_mfree(z->writes);
+    wf_mfree(z->spare);
     wf_capture_release(z->capture);
     pthread_mutex_destroy(&z->lock);
     wf_fn_free(z->fn);

@@ -97,6 +97,7 @@ struct wf_frozen {
     int32_t *writes;                     /* per result, as plans have it */
     wf_fn *fn;
     wf_plan *plan;
+    void *_Atomic spare;  /* memory of a replay that has ended, for the next one */
     pthread_mutex_t lock; /* of what follows */
     wf_capture *capture;  /* NULL: none yet */
     int replays;          /* step by step */

@@ -8,7 +8,7 @@
 #include "eager/pool.h"
 #include "jit/frozen_impl.h"
 
-enum { FEW_VIEWS = 16 }; /* a replay of few arguments and results needs no memory of the heap */
+enum { FEW_VIEWS = 32 }; /* a replay of few arguments and results needs no memory of the heap */
 
 /* Everything a replay needs in one block. */
 typedef struct replay {
@@ -21,6 +21,7 @@ typedef struct replay {
     uint64_t *slots;     /* numbers of this call, where optimisers are asked for them */
     void *draws;         /* attributes of this call, where it draws random numbers */
     wf_fn fn;            /* then: the function with those */
+    wf_frozen *of;
 } replay;
 
 /* Memory of a replay. */
@@ -40,19 +41,40 @@ static void find_sources(const wf_frozen *z, const wf_frozen_args *a, replay *r)
     }
 }
 
-/* Of results that have none yet. */
-static int make_memory(const wf_frozen *z, replay *r, wf_why *why)
+static int make_result(replay *r, uint32_t k, wf_why *why)
 {
-    for (uint32_t k = 0; k < z->n_made; k++) {
+    r->made[k] = wf_storage_new_on(r->of->device, r->of->made_bytes[k], why);
+    return r->made[k]  ? 0
+           : why->code ? why->code
+                       : wf_fail(why, WEFT_ENOMEM, "out of memory for the results");
+}
+
+/* When the plan needs it. */
+static int back_result(void *user, uint32_t k, wf_why *why)
+{
+    replay *r = user;
+    int rc = r->made[k] ? 0 : make_result(r, k, why);
+    return rc ? rc : lay(r->of, &r->out[k], r->of->fn->outputs[k], r->made[k], 0, true, why);
+}
+
+/* For a launch, which needs them all: of results that have no memory yet. */
+static int make_results(replay *r, wf_why *why)
+{
+    int rc = 0;
+    for (uint32_t k = 0; k < r->of->n_made && !rc; k++) {
+        rc = r->made[k] ? 0 : make_result(r, k, why);
+    }
+    return rc;
+}
+
+static void release_results(replay *r)
+{
+    for (uint32_t k = 0; k < r->of->n_made; k++) {
         if (r->made[k]) {
-            continue;
-        }
-        r->made[k] = wf_storage_new_on(z->device, z->made_bytes[k], why);
-        if (!r->made[k]) {
-            return why->code ? why->code : WEFT_ENOMEM;
+            wf_storage_release(r->made[k]);
+            r->made[k] = NULL;
         }
     }
-    return 0;
 }
 
 static int lay_out(wf_frozen *z, replay *r, wf_why *why)
@@ -65,9 +87,7 @@ static int lay_out(wf_frozen *z, replay *r, wf_why *why)
     }
     uint32_t at = 0;
     for (; at < z->n_made; at++) {
-        if (lay(z, &r->out[at], f->outputs[at], r->made[at], 0, true, why)) {
-            return why->code;
-        }
+        r->out[at].data = NULL;
     }
     for (int k = 0; k < z->n_source; k++) {
         if (z->src[k].written) {
@@ -219,8 +239,7 @@ static int run_steps(wf_frozen *z, replay *r, wf_plan_args *p, wf_why *why)
 {
     bool can = wf_capture_can(z->device);
     int64_t before = can ? wf_capture_unsettled(z->device) : 0;
-    int rc = make_memory(z, r, why);
-    rc = rc ? rc : lay_out(z, r, why);
+    int rc = lay_out(z, r, why);
     p->failed_op = WF_OP_INVALID;
     memset(r->began, 0, z->n_made + (size_t)z->n_source);
     if (!rc) {
@@ -244,16 +263,19 @@ static int run_somehow(wf_frozen *z, replay *r, wf_frozen_how *how, wf_why *why)
     wf_plan_args p = {.fn = z->n_number || z->n_draw ? &r->fn : z->fn,
                       .in = r->in,
                       .out = r->out,
+                      .back = back_result,
+                      .user = r,
                       .device = z->device,
                       .began = r->began};
     wf_capture *c = find_capture(z, r, how, why);
     bool launched = false;
-    int rc = c ? make_memory(z, r, why) : 0;
+    int rc = c ? make_results(r, why) : 0;
     rc = c && !rc ? wf_capture_run(c, p.fn, r->source, r->shift, r->made, &launched, why) : rc;
     wf_capture_release(c);
     if (!launched) {
         if (c) { /* what stood in the way of a launch may not be in the way of steps */
             wf_why_clear(why);
+            release_results(r);
         }
         return run_steps(z, r, &p, why);
     }
@@ -275,13 +297,16 @@ int wf_frozen_run(wf_frozen *z, const wf_frozen_args *a, weft_tensor *out, wf_fr
                          (z->n_number ? z->fn->nslots * sizeof(uint64_t) : 0) +
                          wf_frozen_draw_bytes(z) + 1;
     wf_view few[FEW_VIEWS];
-    char *block = bytes <= sizeof few ? (char *)few : wf_malloc(bytes);
+    char *block = bytes <= sizeof few
+                      ? (char *)few
+                      : atomic_exchange_explicit(&z->spare, NULL, memory_order_acquire);
+    block = block ? block : wf_malloc(bytes);
     how->captured = false;
     how->reason[0] = '\0';
     if (!block) {
         return wf_fail(why, WEFT_ENOMEM, "out of memory for a frozen call");
     }
-    replay r = {.in = (wf_view *)(void *)block};
+    replay r = {.in = (wf_view *)(void *)block, .of = z};
     r.out = r.in + ns;
     r.handle = (weft_tensor *)(void *)(r.out + ns + nm);
     r.made = (wf_storage **)(void *)(r.handle + no);
@@ -311,13 +336,9 @@ int wf_frozen_run(wf_frozen *z, const wf_frozen_args *a, weft_tensor *out, wf_fr
     for (size_t k = 0; k < no && !rc; k++) {
         out[k] = r.handle[k];
     }
-    for (size_t k = 0; k < nm; k++) {
-        if (r.made[k]) {
-            wf_storage_release(r.made[k]);
-        }
-    }
+    release_results(&r);
     if (block != (char *)few) {
-        wf_mfree(block);
+        wf_mfree(atomic_exchange_explicit(&z->spare, block, memory_order_acq_rel));
     }
     return rc;
 }

@@ -43,6 +43,10 @@ static void plan_free(wf_plan *p)
     free(p->scalars);
     free(p->checks);
     free(p->buffers);
+    free(p->takes);
+    free(p->gives);
+    free(p->temporary);
+    wf_plan_drop_spare(p);
     free(p->words);
     free(p->members);
     wf_fn_free(p->fn);
@@ -66,8 +70,6 @@ void wf_plan_release(wf_plan *p)
 
 static int copy_outputs(wf_plan *p, const wf_fn *f)
 {
-    p->ninputs = f->ninputs;
-    p->noutputs = f->noutputs;
     p->out_type = malloc((f->noutputs + 1u) * sizeof *p->out_type);
     for (uint32_t k = 0; p->out_type && k < f->noutputs; k++) {
         p->out_type[k] = *wf_fn_type(f, f->outputs[k]);
@@ -196,6 +198,8 @@ static int build(wf_planner *b)
     wf_plan *p = b->p;
     b->live = calloc(f->n + 1u, 1);
     b->buffer_of = malloc((f->n + 1u) * sizeof *b->buffer_of);
+    p->ninputs = f->ninputs;
+    p->noutputs = f->noutputs;
     int rc = b->live && b->buffer_of ? wf_pass_live(f, b->live) : WEFT_ENOMEM;
     rc = rc ? rc : wf_layout_init(&b->l, f, b->why);
     for (wf_val v = 1; v <= f->n && !rc;
@@ -225,8 +229,6 @@ static int build(wf_planner *b)
     b->l.words = NULL;
     b->l.terms = NULL;
     p->info.steps = (int)p->nlaunches;
-    p->info.arena_bytes = p->arena_bytes;
-    p->info.arena_bound = p->arena_bound;
     for (uint32_t s = 0; s < p->nsteps; s++) {
         bool first = s == 0 || p->steps[s].launch != p->steps[s - 1].launch;
         p->info.groups += (first || p->steps[s].after) && p->steps[s].kind == WF_STEP_MAP;

@@ -10,8 +10,9 @@
  *
  * Invariants: a plan is immutable after wf_plan_build and may run on several threads at once; views are
  * not steps but index maps of the steps that read them; a run asks the allocator for one block of
- * temporary memory and for the results the caller did not bring; kernels take their scratch besides. Memory of
- * results that replace no input holds temporaries before it holds them.
+ * temporary memory and for the results the caller did not bring, each before the first step that puts something into
+ * it, and for few blocks more where that takes less memory; kernels take their scratch besides. Memory of
+ * results that replace no input may hold temporaries before it holds them.
  */
 #ifndef JIT_PLAN_H
 #define JIT_PLAN_H
@@ -55,10 +56,16 @@ typedef struct wf_plan_args {
     /* One per input: row-major memory of the input's type. Memory of inputs does not overlap where one
      * of them is written. */
     const wf_view *in;
-    /* One per output, row-major. data == NULL: the run allocates it (wf_alloc of numel * element size
-     * bytes, the caller's from then on) and fills the whole view in. Otherwise the run writes there: the
+    /* One per output, row-major. data == NULL: the run gets it from `back`, or allocates it (wf_alloc of numel * element
+     * size bytes, the caller's from then on) and fills the whole view in. Otherwise the run writes there: the
      * memory of input writes[k], or memory that nothing else names. */
     wf_view *out;
+    /* NULL, or gives out[k], whose data is NULL, its memory: called before the first step that puts something there. 0,
+     * or a status with why filled. */
+    int (*back)(void *user, uint32_t k, wf_why *why);
+    /* NULL, or told that no step reads input j any more, which no output replaces. */
+    void (*drop)(void *user, uint32_t j);
+    void *user;
     int device; /* of all of it, eager/device.h; results that the run allocates are the host's */
     /* Filled in when a run fails in a step: the row, and the site that recorded it (NULL unknown). */
     wf_op failed_op;
@@ -79,7 +86,8 @@ typedef struct wf_plan_changes {
     int (*mark)(int ordinal, bool on, wf_why *why); /* of the device */
 } wf_plan_changes;
 
-/* 0, or a status with why filled; then outputs that the run allocated are freed and have data NULL. */
+/* 0, or a status with why filled; then outputs that the run allocated are freed and have data NULL; those that `back` gave
+ * memory keep it. */
 int wf_plan_run(wf_plan *p, wf_plan_args *a, wf_why *why);
 
 /* Is slot i of an attribute's `dyn` part of a plan's key? Sizes and strides are; starts, offsets, seeds,
@@ -89,11 +97,13 @@ bool wf_plan_is_key(wf_op op, int n_dyn, int i);
 bool wf_plan_key_flt(wf_op op, const wf_attr *a);
 
 typedef struct wf_plan_info {
-    int steps;                         /* launches: what a run does one after the other */
-    int groups;                        /* fused kernels among them */
-    int ops;                           /* instructions of the recording that compute */
-    int64_t arena_bytes, result_bytes; /* temporary memory; results that a run may allocate */
-    int64_t arena_bound; /* bytes beside the results that any placement needs at the fullest step */
+    int steps;            /* launches: what a run does one after the other */
+    int groups;           /* fused kernels among them */
+    int ops;              /* instructions of the recording that compute */
+    int64_t result_bytes; /* of all of them */
+    /* Temporaries, and results that replace no input, at the fullest launch: what a run has then, and what lives, which is
+     * the least that steps in that order can do with. */
+    int64_t peak_bytes, bound_bytes;
     int64_t read_bytes, write_bytes;             /* memory traffic of the steps, as modelled */
     int64_t eager_read_bytes, eager_write_bytes; /* the same op by op */
 } wf_plan_info;

@@ -1,9 +1,12 @@
 /*
  * jit/plan_arena.c -- blocks of bytes with lifetimes, packed into bins and one arena; see plan_arena.h.
  *
- * A bin is memory that is there anyway and is wanted from some launch on (a result's). Blocks that end
- * before that go into the smallest bin they fit, the rest into the arena: the largest first, each as low as
- * its neighbours in time allow; many blocks take the first hole that fits, in order of time.
+ * A bin is memory that is wanted from some launch on (a result's). Blocks that end before that go into the smallest bin
+ * they fit, the rest into the arena: the largest first, each as low as its neighbours in time allow; many blocks take the
+ * first hole that fits, in order of time. That asks an allocator once, and is mostly as little memory as can be.
+ *
+ * Where it is not (the arena is there from its first block to its last, a bin from the first block in it on), bins are left
+ * alone, and blocks get memory of their own: as few as it takes, those first that the arena would be idle for longest.
  *
  * Invariant: two blocks that meet in time share no byte, and no block meets in time what its bin is for.
  */
@@ -14,7 +17,7 @@
 
 #include "jit/ir/ir.h"
 
-enum { FEW_BLOCKS = 256, MOST_BINS = 64 };
+enum { FEW_BLOCKS = 256, MOST_BINS = 64, TRIES = 6, NEAR = 64 /* a 64th more than the bound */ };
 
 static int ascending(int64_t x, int64_t y)
 {
@@ -247,6 +250,183 @@ static int place_by_time(wf_arena_block *v, uint32_t n, const wf_bins *bins, uin
     return rc;
 }
 
+/* -- what a placement takes ---------------------------------------------------------------------------- */
+
+typedef struct packing {
+    wf_arena_block *v;
+    uint32_t n;
+    wf_bins bins;
+    uint32_t launches;
+    int64_t *live; /* what is added and goes at each launch; zeros between two uses */
+    wf_arena *out;
+} packing;
+
+static void add_life(const packing *p, const wf_arena_block *x)
+{
+    p->live[x->first] += x->size;
+    p->live[x->last + 1] -= x->size;
+}
+
+static int64_t most_alive(const packing *p)
+{
+    int64_t most = 0, sum = 0;
+    for (uint32_t s = 0; s <= p->launches; s++) {
+        sum += p->live[s];
+        most = sum > most ? sum : most;
+    }
+    memset(p->live, 0, (p->launches + 2u) * sizeof *p->live);
+    return most;
+}
+
+static void add_results(const packing *p)
+{
+    for (uint32_t k = 0; k < p->bins.n; k++) {
+        p->live[p->bins.v[k].until] += wf_arena_padded(p->bins.v[k].bytes);
+    }
+}
+
+/* The arena's life, and the peak. */
+static void measure(const packing *p)
+{
+    wf_arena *a = p->out;
+    wf_arena_block all = {.first = p->launches, .size = a->bytes};
+    for (uint32_t k = 0; k < p->bins.n; k++) {
+        p->bins.v[k].from = p->bins.v[k].until;
+    }
+    for (uint32_t i = 0; i < p->n; i++) {
+        const wf_arena_block *x = &p->v[i];
+        if (x->bin == WF_NO_BIN) {
+            all.first = x->first < all.first ? x->first : all.first;
+            all.last = x->last > all.last ? x->last : all.last;
+        } else if (x->bin == WF_OWN_BIN) {
+            add_life(p, x);
+        } else if (x->first < p->bins.v[x->bin].from) {
+            p->bins.v[x->bin].from = x->first;
+        }
+    }
+    for (uint32_t k = 0; k < p->bins.n; k++) {
+        p->live[p->bins.v[k].from] += wf_arena_padded(p->bins.v[k].bytes);
+    }
+    if (a->bytes) {
+        add_life(p, &all);
+    }
+    a->first = all.first;
+    a->last = all.last;
+    a->peak = most_alive(p);
+}
+
+static int place_packed(wf_arena_block *v, uint32_t n, const wf_bins *bins, uint32_t launches,
+                        int64_t bound, int64_t *bytes)
+{
+    *bytes = 0;
+    return n == 0            ? 0
+           : n <= FEW_BLOCKS ? place_by_gaps(v, n, bins, bound, bytes)
+                             : place_by_time(v, n, bins, launches, bytes);
+}
+
+/* With bins, all in one arena. */
+static int place_together(packing *p)
+{
+    wf_bins bins = p->bins;
+    int64_t results = 0;
+    for (uint32_t k = 0; k < bins.n; k++) {
+        results += wf_arena_padded(bins.v[k].bytes);
+    }
+    if (bins.n > MOST_BINS) { /* the largest */
+        bins = (wf_bins){bins.v + (bins.n - MOST_BINS), MOST_BINS};
+    }
+    const int64_t beside = p->out->bound > results ? p->out->bound - results : 0;
+    int rc = place_packed(p->v, p->n, &bins, p->launches, beside, &p->out->bytes);
+    for (uint32_t i = 0; i < p->n && !rc; i++) {
+        p->v[i].bin += p->v[i].bin == WF_NO_BIN ? 0 : p->bins.n - bins.n;
+    }
+    return rc;
+}
+
+/* -- memory of their own ---------------------------------------------------------------------------------- */
+
+/* Most idle first; `at` says how much. */
+static int by_idleness(const void *a, const void *b)
+{
+    const wf_arena_block *x = *(wf_arena_block *const *)a, *y = *(wf_arena_block *const *)b;
+    int c = ascending(y->at, x->at);
+    return c ? c : ascending(x->first, y->first);
+}
+
+/* The peak if the arena of all but the first k in order were as small as what lives in it at once. */
+static int64_t peak_without(const packing *p, wf_arena_block *const *order, uint32_t k)
+{
+    wf_arena_block all = {.first = p->launches};
+    for (uint32_t i = k; i < p->n; i++) {
+        add_life(p, order[i]);
+        all.first = order[i]->first < all.first ? order[i]->first : all.first;
+        all.last = order[i]->last > all.last ? order[i]->last : all.last;
+    }
+    all.size = most_alive(p);
+    for (uint32_t i = 0; i < k; i++) {
+        add_life(p, order[i]);
+    }
+    if (k < p->n) {
+        add_life(p, &all);
+    }
+    add_results(p);
+    return most_alive(p);
+}
+
+/* The first k in order have memory of their own. rest: room for all blocks. */
+static int place_apart(packing *p, wf_arena_block *const *order, uint32_t k, wf_arena_block *rest)
+{
+    static const wf_bins none = {NULL, 0};
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n; i++) {
+        order[i]->bin = i < k ? WF_OWN_BIN : WF_NO_BIN;
+    }
+    for (uint32_t i = 0; i < p->n; i++) {
+        if (p->v[i].bin == WF_NO_BIN) {
+            rest[n++] = p->v[i];
+            add_life(p, &p->v[i]);
+        }
+    }
+    int rc = place_packed(rest, n, &none, p->launches, most_alive(p), &p->out->bytes);
+    for (uint32_t i = 0, j = 0; i < p->n && !rc; i++) {
+        p->v[i].at = p->v[i].bin == WF_OWN_BIN ? 0 : rest[j++].at;
+    }
+    return rc;
+}
+
+/* As few as bring the peak to the limit. */
+static int place_few_apart(packing *p, int64_t limit)
+{
+    wf_arena_block **order = malloc((p->n + 1u) * sizeof *order),
+                   *rest = malloc((p->n + 1u) * sizeof *rest);
+    int rc = order && rest ? 0 : WEFT_ENOMEM;
+    for (uint32_t i = 0; i < p->n && !rc; i++) {
+        order[i] = &p->v[i];
+        order[i]->at = order[i]->size * (p->launches - (order[i]->last - order[i]->first));
+    }
+    uint32_t lo = 0, hi = p->n;
+    if (!rc) {
+        qsort(order, p->n, sizeof *order, by_idleness);
+        while (lo < hi) {
+            const uint32_t mid = lo + (hi - lo) / 2;
+            *(peak_without(p, order, mid) > limit ? &lo : &hi) =
+                peak_without(p, order, mid) > limit ? mid + 1 : mid;
+        }
+    }
+    p->out->peak = INT64_MAX;
+    for (int i = 0; !rc && p->out->peak > limit; i++) {
+        rc = place_apart(p, order, lo, rest);
+        measure(p);
+        if (lo == p->n) {
+            break;
+        }
+        lo = i < TRIES ? lo + (p->n - lo) / 4 + 1 : p->n;
+    }
+    free(order);
+    free(rest);
+    return rc;
+}
+
 static int by_bin_size(const void *a, const void *b)
 {
     const wf_bin *x = a, *y = b;
@@ -254,42 +434,28 @@ static int by_bin_size(const void *a, const void *b)
     return c ? c : ascending(x->id, y->id);
 }
 
-/* The most bytes that live at one launch, of blocks and bins, without the bins: no placement can take less. */
-static int lower_bound(const wf_arena_block *v, uint32_t n, const wf_bins *bins, uint32_t launches,
-                       int64_t *out)
-{
-    int64_t most = 0, sum = 0, all = 0, *live = calloc(launches + 2u, sizeof *live);
-    for (uint32_t i = 0; live && i < n; i++) {
-        live[v[i].first] += v[i].size;
-        live[v[i].last + 1] -= v[i].size;
-    }
-    for (uint32_t k = 0; live && k < bins->n; k++) {
-        live[bins->v[k].until] += wf_arena_padded(bins->v[k].bytes);
-        all += wf_arena_padded(bins->v[k].bytes);
-    }
-    for (uint32_t s = 0; live && s <= launches; s++) {
-        sum += live[s];
-        most = sum > most ? sum : most;
-    }
-    free(live);
-    *out = most > all ? most - all : 0;
-    return live ? 0 : WEFT_ENOMEM;
-}
-
 int wf_arena_place(wf_arena_block *v, uint32_t n, wf_bin *bin, uint32_t nbins, uint32_t launches,
-                   int64_t *end, int64_t *bound)
+                   wf_arena *out)
 {
-    wf_bins bins = {bin, nbins};
-    int rc = lower_bound(v, n, &bins, launches, bound);
+    packing p = {v, n, {bin, nbins}, launches, calloc(launches + 2u, sizeof *p.live), out};
+    if (!p.live) {
+        return WEFT_ENOMEM;
+    }
     qsort(bin, nbins, sizeof *bin, by_bin_size);
-    if (nbins > MOST_BINS) { /* the largest */
-        bins = (wf_bins){bin + (nbins - MOST_BINS), MOST_BINS};
+    for (uint32_t i = 0; i < n; i++) {
+        add_life(&p, &v[i]);
     }
-    rc = rc                ? rc
-         : n <= FEW_BLOCKS ? place_by_gaps(v, n, &bins, *bound, end)
-                           : place_by_time(v, n, &bins, launches, end);
+    add_results(&p);
+    out->bound = most_alive(&p);
+    const int64_t limit = out->bound + out->bound / NEAR;
+    int rc = place_together(&p);
+    if (!rc) {
+        measure(&p);
+        rc = out->peak > limit ? place_few_apart(&p, limit) : 0;
+    }
     for (uint32_t i = 0; i < n && !rc; i++) {
-        v[i].bin = v[i].bin == WF_NO_BIN ? WF_NO_BIN : bins.v[v[i].bin].id;
+        v[i].bin = v[i].bin < WF_OWN_BIN ? bin[v[i].bin].id : v[i].bin;
     }
+    free(p.live);
     return rc;
 }

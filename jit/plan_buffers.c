@@ -8,7 +8,8 @@
  *
  * Outputs are computed straight into the caller's memory where nothing still reads what they overwrite;
  * others are copied there at the end. All other values share one block of memory by their lifetimes, and
- * with it the memory of results that are written after they have died (plan_arena.c).
+ * with it the memory of results that are written after they have died, or have memory of their own (plan_arena.c).
+ * Memory is taken before the launch that first needs it and given back behind the last; so are inputs.
  *
  * Invariant: a buffer's lifetime is the steps from its first to its last access, both included, so a
  * result never shares memory with an operand of its step except in place.
@@ -321,14 +322,15 @@ static void make_blocks(wf_planner *b, const life *t, blocks *k)
     }
 }
 
-/* Memory of results, which no tensor names before they are in it: free until something is put there. */
+/* Memory of results, which no tensor names before they are in it: free, or not there yet, until something is put there. */
 static void make_bins(const wf_planner *b, const life *t, blocks *k)
 {
     const wf_plan *p = b->p;
     for (uint32_t o = 0; o < b->f->noutputs; o++) {
         const wf_type *type = wf_fn_type(b->f, b->f->outputs[o]);
-        k->bin[o] = (wf_bin){wf_type_numel(type) * (int64_t)wf_dtype_size(type->dtype),
-                             written_input(b, o) < 0 ? p->nlaunches : 0, o};
+        k->bin[o] = (wf_bin){.bytes = wf_type_numel(type) * (int64_t)wf_dtype_size(type->dtype),
+                             .until = written_input(b, o) < 0 ? p->nlaunches : 0,
+                             .id = o};
     }
     for (uint32_t i = 0; i < p->nbuffers; i++) {
         wf_bin *of = p->buffers[i].place == WF_PLACE_OUTPUT ? &k->bin[p->buffers[i].index] : NULL;
@@ -343,9 +345,83 @@ static void make_bins(const wf_planner *b, const life *t, blocks *k)
     }
 }
 
+static int by_take(const void *a, const void *b)
+{
+    const wf_take *x = a, *y = b;
+    return x->launch != y->launch ? (x->launch > y->launch) - (x->launch < y->launch)
+                                  : (x->slot > y->slot) - (x->slot < y->slot);
+}
+
+static int by_give(const void *a, const void *b)
+{
+    const wf_give *x = a, *y = b;
+    return x->launch != y->launch ? (x->launch > y->launch) - (x->launch < y->launch)
+                                  : (x->slot > y->slot) - (x->slot < y->slot);
+}
+
+/* A temporary more, of some bytes, for the launches from first to last. Its number. */
+static uint32_t add_temporary(wf_plan *p, uint32_t first, uint32_t last, int64_t bytes)
+{
+    const uint32_t slot = p->ninputs + p->noutputs + p->ntemporaries;
+    p->takes[p->ntakes++] = (wf_take){first, slot, bytes};
+    p->gives[p->ngives++] = (wf_give){last, slot};
+    p->temporary[p->ntemporaries] = bytes;
+    return p->ntemporaries++;
+}
+
+/* When the run's memory is taken and given back; `taken` of a block becomes the number of the temporary it lies in. */
+static int list_memory(wf_planner *b, const life *t, blocks *k, const wf_arena *arena)
+{
+    wf_plan *p = b->p;
+    p->takes = malloc((k->n + k->nbins + 1u) * sizeof *p->takes);
+    p->gives = malloc((k->n + b->f->ninputs + 1u) * sizeof *p->gives);
+    p->temporary = malloc((k->n + 1u) * sizeof *p->temporary);
+    if (!p->takes || !p->gives || !p->temporary) {
+        return WEFT_ENOMEM;
+    }
+    if (arena->bytes) {
+        add_temporary(p, arena->first, arena->last, arena->bytes);
+    }
+    for (uint32_t i = 0; i < k->n; i++) {
+        wf_arena_block *x = &k->v[i];
+        x->taken = x->bin == WF_OWN_BIN ? add_temporary(p, x->first, x->last, x->size) : 0;
+    }
+    for (uint32_t i = 0; i < k->nbins; i++) {
+        p->takes[p->ntakes++] =
+            (wf_take){k->bin[i].from, p->ninputs + k->bin[i].id, k->bin[i].bytes};
+    }
+    for (uint32_t j = 0; j < b->f->ninputs; j++) {
+        int32_t x = b->buffer_of[b->f->inputs[j]];
+        if (b->writer[j] < 0 && x >= 0 && t[x].def != UINT32_MAX) {
+            p->gives[p->ngives++] = (wf_give){t[x].last, j};
+        }
+    }
+    qsort(p->takes, p->ntakes, sizeof *p->takes, by_take);
+    qsort(p->gives, p->ngives, sizeof *p->gives, by_give);
+    return 0;
+}
+
+static void place_blocks(wf_plan *p, const blocks *k)
+{
+    for (uint32_t i = 0; i < p->nbuffers; i++) {
+        wf_buffer *u = &p->buffers[i];
+        if (u->place == WF_PLACE_NONE && k->of[i] != UINT32_MAX) {
+            const wf_arena_block *x = &k->v[k->of[i]];
+            bool result = x->bin < WF_OWN_BIN;
+            u->place = result ? WF_PLACE_OUTPUT : WF_PLACE_ARENA;
+            u->index = result ? x->bin : x->taken;
+            u->offset = x->at;
+        }
+        u->slot = u->index + (u->place == WF_PLACE_INPUT    ? 0
+                              : u->place == WF_PLACE_OUTPUT ? p->ninputs
+                                                            : p->ninputs + p->noutputs);
+    }
+}
+
 static int place_temporaries(wf_planner *b, const life *t)
 {
     wf_plan *p = b->p;
+    wf_arena arena;
     blocks k = {.v = malloc((p->nbuffers + 1u) * sizeof *k.v),
                 .of = malloc((p->nbuffers + 1u) * sizeof *k.of),
                 .bin = malloc((b->f->noutputs + 1u) * sizeof *k.bin)};
@@ -353,16 +429,13 @@ static int place_temporaries(wf_planner *b, const life *t)
     if (!rc) {
         make_blocks(b, t, &k);
         make_bins(b, t, &k);
-        rc = wf_arena_place(k.v, k.n, k.bin, k.nbins, p->nlaunches, &p->arena_bytes,
-                            &p->arena_bound);
+        rc = wf_arena_place(k.v, k.n, k.bin, k.nbins, p->nlaunches, &arena);
     }
-    for (uint32_t i = 0; i < p->nbuffers && !rc; i++) {
-        if (p->buffers[i].place == WF_PLACE_NONE && k.of[i] != UINT32_MAX) {
-            const wf_arena_block *x = &k.v[k.of[i]];
-            p->buffers[i].place = x->bin == WF_NO_BIN ? WF_PLACE_ARENA : WF_PLACE_OUTPUT;
-            p->buffers[i].index = x->bin == WF_NO_BIN ? 0 : x->bin;
-            p->buffers[i].offset = x->at;
-        }
+    rc = rc ? rc : list_memory(b, t, &k, &arena);
+    if (!rc) {
+        place_blocks(p, &k);
+        p->info.peak_bytes = arena.peak;
+        p->info.bound_bytes = arena.bound;
     }
     free(k.v);
     free(k.of);

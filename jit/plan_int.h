@@ -21,10 +21,21 @@ typedef enum wf_place { WF_PLACE_NONE, WF_PLACE_INPUT, WF_PLACE_OUTPUT, WF_PLACE
 
 typedef struct wf_buffer {
     uint8_t place;  /* wf_place */
-    uint32_t index; /* input or output number */
+    uint32_t index; /* input, output or temporary number */
+    uint32_t slot;  /* of the run's memory: inputs, then outputs, then temporaries */
     int64_t offset; /* in the arena, or of a temporary in a result's memory */
     int64_t bytes;
 } wf_buffer;
+
+/* Memory that is needed from a launch on: a result's, or temporary. */
+typedef struct wf_take {
+    uint32_t launch, slot;
+    int64_t bytes;
+} wf_take;
+/* And up to one: temporary, or an input that no output replaces. */
+typedef struct wf_give {
+    uint32_t launch, slot;
+} wf_give;
 
 enum { WF_BUFFER_ABSENT = -1, WF_BUFFER_DRAWN = -2 };
 
@@ -134,8 +145,11 @@ struct wf_plan {
     uint32_t ninputs, noutputs;
     uint32_t nlaunches;
     uint32_t most_views, most_scalars, most_steps; /* of one launch */
-    int64_t arena_bytes; /* temporary values, without the head of the block */
-    int64_t arena_bound; /* what any placement needs beside the results */
+    wf_take *takes; /* in the order of launches, both; one of the number of launches: at the end */
+    wf_give *gives;
+    int64_t *temporary; /* bytes of each */
+    uint32_t ntakes, ngives, ntemporaries;
+    void *_Atomic spare; /* room of a run that has ended, for the next one */
     wf_plan_info info;
 };
 
@@ -164,6 +178,8 @@ wf_plan *wf_plan_open_rows(wf_plan *p);
 int wf_plan_run_program(const wf_plan_program *g, const wf_program_args *a);
 /* Runs the plan's own steps. */
 int wf_plan_run_steps(wf_plan *p, wf_plan_args *a, wf_why *why);
+/* What runs have left. */
+void wf_plan_drop_spare(wf_plan *p);
 /* Adds the bytes that a step reads and writes; words: of the plan (or of the layout it is built from). */
 void wf_plan_traffic(const wf_plan *p, const wf_plan_step *s, const int64_t *words, int64_t *reads,
                      int64_t *writes);

@@ -1,7 +1,8 @@
 /*
  * jit/plan_run.c -- running a plan: addresses, views and scalars of this call, step after step.
  *
- * One block of memory holds the run's buffer addresses, views and temporary values.
+ * One block holds what a run needs besides memory of values: small ones lie on the stack, others are kept for the next run.
+ * Memory of values is there from the launch that first needs it to the last (plan_buffers.c).
  */
 #include <string.h>
 
@@ -25,19 +26,24 @@ typedef union scalar {
     uint64_t bits;
 } scalar;
 
-enum { CHECKS = WF_PROGRAM_INSTS / 32 }; /* a loss takes that many instructions */
+enum {
+    CHECKS = WF_PROGRAM_INSTS / 32, /* a loss takes that many instructions */
+    FEW_BYTES = 4096                /* of a run's room that is on the stack */
+};
 
 typedef struct run {
     const wf_plan *p;
     wf_plan_args *a;
     wf_why *why;
-    char **base; /* of buffers */
+    char **memory;         /* by the slots of buffers; NULL where there is none now */
+    void **block;          /* per temporary: what to free; NULL: nothing */
+    uint8_t *mine;         /* per output: wf_alloc made it */
+    uint32_t taken, given; /* of the plan's takes and gives */
     wf_view *view;
     scalar *scalar;
     const void **scalar_at;
     wf_program_args *args;
     uint32_t *small;
-    char *arena;
     wf_program_checked checked[CHECKS]; /* of the step that runs */
     uint32_t refused;                   /* 1 + the instruction that a step was not begun for */
     uint8_t device;
@@ -68,7 +74,8 @@ static void view_of(const run *r, const wf_access *a, wf_view *v)
     for (uint32_t t = a->term; t < a->term + (uint32_t)a->nterms; t++) {
         offset += wf_term_value(&p->terms[t], attr_of(r, p->terms[t].ins));
     }
-    v->data = a->buffer < 0 ? NULL : r->base[a->buffer] + offset * (int64_t)wf_dtype_size(a->dtype);
+    const wf_buffer *b = a->buffer < 0 ? NULL : &p->buffers[a->buffer];
+    v->data = b ? r->memory[b->slot] + b->offset + offset * (int64_t)wf_dtype_size(a->dtype) : NULL;
     v->dtype = a->dtype;
     v->rank = a->rank;
     v->device = r->device;
@@ -483,28 +490,6 @@ static int run_timed(run *r, const wf_plan_step *s, uint32_t n)
     return rc;
 }
 
-static int run_steps(run *r)
-{
-    const wf_plan *p = r->p;
-    bool timed = r->a->step_ns || wf_prof_is_on() || p->tells;
-    for (uint32_t s = 0, n; s < p->nsteps; s += n) {
-        for (n = 1; s + n < p->nsteps && p->steps[s + n].launch == p->steps[s].launch;) {
-            n++;
-        }
-        int rc = r->a->changes ? run_marked(r, &p->steps[s], n)
-                 : timed       ? run_timed(r, &p->steps[s], n)
-                               : run_launch(r, &p->steps[s], n);
-        if (rc) {
-            uint32_t k = r->refused ? r->refused - 1 : p->steps[s].ins;
-            r->a->failed_op = (wf_op)p->fn->ins[k].op;
-            r->a->failed_site = wf_plan_site(p, r->a->fn, k);
-            mark_begun(r, r->refused ? s : s + n);
-            return rc;
-        }
-    }
-    return 0;
-}
-
 /* -- memory of a run --------------------------------------------------------------------------------- */
 
 static size_t out_bytes(const wf_plan *p, uint32_t k)
@@ -512,118 +497,239 @@ static size_t out_bytes(const wf_plan *p, uint32_t k)
     return (size_t)wf_type_numel(&p->out_type[k]) * wf_dtype_size(p->out_type[k].dtype);
 }
 
-static void free_results(const wf_plan *p, wf_plan_args *a, const uint8_t *mine)
+static int make_result(run *r, uint32_t k)
 {
-    for (uint32_t k = 0; k < p->noutputs; k++) {
-        if (mine[k] && a->out[k].data) {
-            wf_free(a->out[k].data, out_bytes(p, k));
-            a->out[k].data = NULL;
-        }
+    wf_view *out = &r->a->out[k];
+    if (r->a->back) {
+        return r->a->back(r->a->user, k, r->why);
     }
-}
-
-static int make_results(const wf_plan *p, wf_plan_args *a, uint8_t *mine, wf_why *why)
-{
-    for (uint32_t k = 0; k < p->noutputs; k++) {
-        mine[k] = a->out[k].data == NULL;
+    out->data = wf_alloc(out_bytes(r->p, k));
+    if (!out->data) {
+        return wf_fail(r->why, WEFT_ENOMEM, "out of memory for a result of %zu bytes",
+                       out_bytes(r->p, k));
     }
-    for (uint32_t k = 0; k < p->noutputs; k++) {
-        if (!mine[k]) {
-            continue;
-        }
-        a->out[k].data = wf_alloc(out_bytes(p, k));
-        if (!a->out[k].data) {
-            return wf_fail(why, WEFT_ENOMEM, "out of memory for a result of %zu bytes",
-                           out_bytes(p, k));
-        }
-        wf_view_of_type(&a->out[k], &p->out_type[k], a->out[k].data);
-    }
+    r->mine[k] = 1;
+    wf_view_of_type(out, &r->p->out_type[k], out->data);
     return 0;
 }
 
-static void set_bases(run *r)
+/* On a device, where a recording of numbers that change is walked through again, it is the same memory then. */
+static void *make_on_device(const run *r, size_t bytes, void **address)
+{
+    void *block = mark(r->a, true, r->why)
+                      ? NULL
+                      : wf_device_alloc(r->device, bytes, address, r->why);
+    if (block && mark(r->a, false, r->why)) {
+        wf_device_free(block);
+        block = NULL;
+    }
+    return block;
+}
+
+static int make_temporary(run *r, const wf_take *t)
+{
+    void **block = &r->block[t->slot - r->p->ninputs - r->p->noutputs], *address = NULL;
+    if (r->device) {
+        *block = make_on_device(r, (size_t)t->bytes, &address);
+        r->memory[t->slot] = address;
+        return *block ? 0 : r->why->code;
+    }
+    *block = wf_alloc((size_t)t->bytes);
+    r->memory[t->slot] = *block;
+    return *block ? 0
+                  : wf_fail(r->why, WEFT_ENOMEM, "out of memory for %lld bytes of temporary values",
+                            (long long)t->bytes);
+}
+
+static bool needs_memory(const run *r, uint32_t launch)
+{
+    return r->taken < r->p->ntakes && r->p->takes[r->taken].launch <= launch;
+}
+
+/* What is needed from a launch on. */
+static int take_memory(run *r, uint32_t launch)
 {
     const wf_plan *p = r->p;
-    for (uint32_t i = 0; i < p->nbuffers; i++) {
-        const wf_buffer *b = &p->buffers[i];
-        switch ((wf_place)b->place) {
-        case WF_PLACE_INPUT:
-            r->base[i] = r->a->in[b->index].data;
-            break;
-        case WF_PLACE_OUTPUT:
-            r->base[i] = (char *)r->a->out[b->index].data + b->offset;
-            break;
-        case WF_PLACE_ARENA:
-            r->base[i] = r->arena + b->offset;
-            break;
-        case WF_PLACE_NONE:
-            r->base[i] = NULL;
-            break;
+    int rc = 0;
+    for (; needs_memory(r, launch) && !rc; r->taken++) {
+        const wf_take *t = &p->takes[r->taken];
+        const uint32_t k = t->slot - p->ninputs;
+        if (k >= p->noutputs) {
+            rc = make_temporary(r, t);
+        } else if (!r->memory[t->slot]) {
+            rc = make_result(r, k);
+            r->memory[t->slot] = r->a->out[k].data;
+        }
+    }
+    if (wf_prof_is_on()) {
+        wf_prof_memory();
+    }
+    return rc;
+}
+
+static void free_temporary(run *r, uint32_t i)
+{
+    const wf_plan *p = r->p;
+    const uint32_t slot = p->ninputs + p->noutputs + i;
+    if (r->device) {
+        wf_device_free(r->block[i]); /* reused in stream order */
+    } else if (r->block[i]) {
+        wf_free(r->block[i], (size_t)p->temporary[i]);
+    }
+    r->block[i] = NULL;
+    r->memory[slot] = NULL;
+}
+
+/* What a launch was the last to need. */
+static void give_memory(run *r, uint32_t launch)
+{
+    const wf_plan *p = r->p;
+    for (; r->given < p->ngives && p->gives[r->given].launch <= launch; r->given++) {
+        const uint32_t slot = p->gives[r->given].slot;
+        if (slot >= p->ninputs) {
+            free_temporary(r, slot - p->ninputs - p->noutputs);
+        } else if (r->a->drop) {
+            r->a->drop(r->a->user, slot);
         }
     }
 }
 
-static size_t up(size_t n)
+/* The run is over, or has failed. */
+static void free_memory(run *r, bool failed)
 {
-    return (n + 63) / 64 * 64;
+    const wf_plan *p = r->p;
+    for (uint32_t i = 0; i < p->ntemporaries; i++) {
+        if (r->block[i]) {
+            free_temporary(r, i);
+        }
+    }
+    for (uint32_t k = 0; k < p->noutputs && failed; k++) {
+        if (r->mine[k]) {
+            wf_free(r->a->out[k].data, out_bytes(p, k));
+            r->a->out[k].data = NULL;
+        }
+    }
 }
 
-/* The block's parts, one behind the other. */
-static void *part(size_t *at, char *block, size_t n, size_t size)
+static int run_steps(run *r)
 {
-    void *p = block + *at;
-    *at += up(n * size);
+    const wf_plan *p = r->p;
+    bool timed = r->a->step_ns || wf_prof_is_on() || p->tells;
+    for (uint32_t s = 0, n; s < p->nsteps; s += n) {
+        const uint32_t launch = p->steps[s].launch;
+        for (n = 1; s + n < p->nsteps && p->steps[s + n].launch == launch;) {
+            n++;
+        }
+        int rc = needs_memory(r, launch) ? take_memory(r, launch) : 0;
+        const bool begun = !rc;
+        rc = rc                ? rc
+             : r->a->changes ? run_marked(r, &p->steps[s], n)
+             : timed         ? run_timed(r, &p->steps[s], n)
+                             : run_launch(r, &p->steps[s], n);
+        if (rc) {
+            uint32_t k = r->refused ? r->refused - 1 : p->steps[s].ins;
+            r->a->failed_op = (wf_op)p->fn->ins[k].op;
+            r->a->failed_site = wf_plan_site(p, r->a->fn, k);
+            mark_begun(r, begun && !r->refused ? s + n : s);
+            return rc;
+        }
+        if (r->given < p->ngives && p->gives[r->given].launch == launch) {
+            give_memory(r, launch);
+        }
+    }
+    return take_memory(r, p->nlaunches); /* results that no step makes */
+}
+
+/* -- a run -------------------------------------------------------------------------------------------- */
+
+static size_t up(size_t n, size_t size)
+{
+    return (n * size + 63) / 64 * 64;
+}
+
+/* The room's parts, one behind the other. */
+static void *part(char **room, size_t n, size_t size)
+{
+    void *p = *room;
+    *room += up(n, size);
     return p;
+}
+
+/* Bytes of what a run needs besides memory of values. */
+static size_t room_of(const wf_plan *p)
+{
+    return up(p->ninputs + p->noutputs + p->ntemporaries, sizeof(char *)) +
+           up(p->ntemporaries, sizeof(void *)) + up(p->noutputs, 1) +
+           up(p->most_views, sizeof(wf_view)) + up(p->most_scalars, sizeof(scalar)) +
+           up(p->most_scalars, sizeof(void *)) + up(p->most_steps, sizeof(wf_program_args)) +
+           up(p->most_steps, sizeof(uint32_t));
+}
+
+static void divide_room(run *r, char *room)
+{
+    const wf_plan *p = r->p;
+    r->memory = part(&room, p->ninputs + p->noutputs + p->ntemporaries, sizeof(char *));
+    r->block = part(&room, p->ntemporaries, sizeof(void *));
+    r->mine = part(&room, p->noutputs, 1);
+    r->view = part(&room, p->most_views, sizeof(wf_view));
+    r->scalar = part(&room, p->most_scalars, sizeof(scalar));
+    r->scalar_at = part(&room, p->most_scalars, sizeof(void *));
+    r->args = part(&room, p->most_steps, sizeof(wf_program_args));
+    r->small = part(&room, p->most_steps, sizeof(uint32_t));
+    for (uint32_t j = 0; j < p->ninputs; j++) {
+        r->memory[j] = r->a->in[j].data;
+    }
+    for (uint32_t k = 0; k < p->noutputs; k++) {
+        r->memory[p->ninputs + k] = r->a->out[k].data;
+        r->mine[k] = 0;
+    }
+    for (uint32_t i = 0; i < p->ntemporaries; i++) {
+        r->block[i] = NULL;
+    }
+}
+
+void wf_plan_drop_spare(wf_plan *p)
+{
+    wf_free(atomic_exchange_explicit(&p->spare, NULL, memory_order_acquire), room_of(p));
+}
+
+/* The room that a run before left, or new room. NULL: no memory. */
+static char *get_room(wf_plan *p, size_t bytes)
+{
+    char *room = atomic_exchange_explicit(&p->spare, NULL, memory_order_acquire);
+    return room ? room : wf_alloc(bytes);
+}
+
+static void leave_room(wf_plan *p, char *room, size_t bytes)
+{
+    void *none = NULL;
+    if (!atomic_compare_exchange_strong_explicit(&p->spare, &none, room, memory_order_release,
+                                                 memory_order_relaxed)) {
+        wf_free(room, bytes); /* another thread's */
+    }
 }
 
 int wf_plan_run_steps(wf_plan *p, wf_plan_args *a, wf_why *why)
 {
-    size_t bytes = up(p->nbuffers * sizeof(char *)) + up(p->most_views * sizeof(wf_view)) +
-                   up(p->most_scalars * sizeof(scalar)) + up(p->most_scalars * sizeof(void *)) +
-                   up(p->most_steps * sizeof(wf_program_args)) +
-                   up(p->most_steps * sizeof(uint32_t)) + up(p->noutputs) +
-                   (a->device ? 0 : (size_t)p->arena_bytes);
+    _Alignas(64) char few[FEW_BYTES];
+    const size_t bytes = room_of(p);
     a->failed_op = WF_OP_INVALID;
     a->failed_site = NULL;
     if (a->began) {
         memset(a->began, 0, p->noutputs);
     }
-    char *block = wf_alloc(bytes);
-    if (!block) {
+    char *room = bytes <= sizeof few ? few : get_room(p, bytes);
+    if (!room) {
         return wf_fail(why, WEFT_ENOMEM, "out of memory for %zu bytes of temporary values", bytes);
     }
-    size_t at = 0;
-    run r = {.p = p, .a = a, .why = why};
-    r.base = part(&at, block, p->nbuffers, sizeof(char *));
-    r.view = part(&at, block, p->most_views, sizeof(wf_view));
-    r.scalar = part(&at, block, p->most_scalars, sizeof(scalar));
-    r.scalar_at = part(&at, block, p->most_scalars, sizeof(void *));
-    r.args = part(&at, block, p->most_steps, sizeof(wf_program_args));
-    r.small = part(&at, block, p->most_steps, sizeof(uint32_t));
-    uint8_t *mine = part(&at, block, p->noutputs, 1);
-    r.arena = block + at;
-    r.device = (uint8_t)a->device;
-    void *arena = NULL, *address = NULL;
-    int rc = make_results(p, a, mine, why);
-    if (!rc && a->device && p->arena_bytes) {
-        rc = mark(a, true, why);
-        arena = rc ? NULL : wf_device_alloc(a->device, (size_t)p->arena_bytes, &address, why);
-        r.arena = address;
-        rc = arena ? mark(a, false, why) : why->code;
+    run r = {.p = p, .a = a, .why = why, .device = (uint8_t)a->device};
+    divide_room(&r, room);
+    unsigned mode = wf_fpenv_enter();
+    int rc = run_steps(&r);
+    wf_fpenv_leave(mode);
+    free_memory(&r, rc != 0);
+    if (room != few) {
+        leave_room(p, room, bytes);
     }
-    if (wf_prof_is_on()) {
-        wf_prof_memory();
-    }
-    if (!rc) {
-        unsigned mode = wf_fpenv_enter();
-        set_bases(&r);
-        rc = run_steps(&r);
-        wf_fpenv_leave(mode);
-    }
-    if (rc) {
-        free_results(p, a, mine);
-    }
-    wf_device_free(arena); /* reused in stream order */
-    wf_free(block, bytes);
     return rc;
 }

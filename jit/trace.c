@@ -95,6 +95,7 @@ void wf_trace_free(wf_trace *t)
         wf_mfree(t->views);
         wf_mfree(t->writes);
         wf_mfree(t->began);
+        wf_mfree(t->made);
         wf_mfree(t);
     }
 }
@@ -104,7 +105,9 @@ void wf_trace_free(wf_trace *t)
 static void drop_outer(wf_trace *t)
 {
     for (uint32_t i = 0; i < t->nouter; i++) {
-        wf_storage_let_go(t->outer[i].st);
+        if (t->outer[i].st) { /* not dropped by a run */
+            wf_storage_let_go(t->outer[i].st);
+        }
     }
     if (t->nouter) {
         memset(t->table, 0, t->table_cap * sizeof *t->table);
@@ -176,7 +179,9 @@ static int reserve(wf_trace *t, uint32_t views)
     t->writes = w ? w : t->writes;
     uint8_t *b = wf_realloc(t->began, cap);
     t->began = b ? b : t->began;
-    if (!v || !w || !b) {
+    wf_storage **m = wf_realloc(t->made, cap * sizeof *m);
+    t->made = m ? m : t->made;
+    if (!v || !w || !b || !m) {
         return WEFT_ENOMEM;
     }
     t->capviews = cap;
@@ -191,7 +196,36 @@ static int lay(wf_trace *t, wf_view *v, wf_val value, wf_storage *st, bool write
     return wf_storage_use(st, write, why);
 }
 
-/* Declares outputs and lays out their memory. */
+/* There is no memory for results. */
+static int fail_results(const wf_trace *t, int rc, wf_why *why)
+{
+    if (!why->code) {
+        wf_fail(why, rc, "out of memory for the results of '%s'", t->owner.name);
+        wf_hint(why, "free tensors, end scopes sooner, or call weft_memory_trim");
+    }
+    return why->code;
+}
+
+int wf_job_back(void *job, uint32_t k, wf_why *why)
+{
+    wf_job *x = job;
+    wf_storage *st = x->of->made[k];
+    int rc = wf_storage_back(st, why);
+    return rc ? fail_results(x->of, rc, why) : lay(x->of, &x->out[k], st->value, st, true, why);
+}
+
+void wf_job_drop(void *job, uint32_t j)
+{
+    wf_outer *o = &((wf_job *)job)->of->outer[j];
+    /* what frees imported memory is not ours, and may want to record */
+    if (!o->written && o->st->inline_data != WF_STORAGE_EXTERNAL &&
+        atomic_load_explicit(&o->st->refs, memory_order_acquire) == 1) {
+        wf_storage_let_go(o->st);
+        o->st = NULL;
+    }
+}
+
+/* Declares outputs and lays out the memory there is. */
 static int prepare(wf_trace *t, wf_job *job, wf_why *why)
 {
     wf_fn *f = t->fn;
@@ -208,10 +242,11 @@ static int prepare(wf_trace *t, wf_job *job, wf_why *why)
     uint32_t k = 0;
     for (wf_storage *st = t->first; st; st = st->next) {
         if (st->value) {
-            if (wf_fn_output(f, st->value) || wf_storage_back(st, why) ||
-                lay(t, &out[k], st->value, st, true, why)) {
-                return why->code ? why->code : WEFT_ENOMEM;
+            if (wf_fn_output(f, st->value)) {
+                return WEFT_ENOMEM;
             }
+            out[k].data = NULL;
+            t->made[k] = st;
             t->writes[k++] = -1;
         }
     }
@@ -236,6 +271,7 @@ static int prepare(wf_trace *t, wf_job *job, wf_why *why)
                     .began = t->began,
                     .device = t->base.device,
                     .noutputs = k,
+                    .of = t,
                     .note = t->note};
     return 0;
 }
@@ -281,10 +317,9 @@ int wf_trace_commit(wf_trace *t, wf_why *why)
     wf_job job = {0};
     t->commits++;
     int rc = prepare(t, &job, why);
-    if (rc && !why->code) {
-        wf_fail(why, rc, "out of memory for the results of '%s'", t->owner.name);
-        wf_hint(why, "free tensors, end scopes sooner, or call weft_memory_trim");
-    } else if (!rc && t->fn->noutputs) {
+    if (rc) {
+        fail_results(t, rc, why);
+    } else if (t->fn->noutputs) {
         rc = t->owner.run(t->owner.user, &job, why);
         t->fn = job.fn;
     }

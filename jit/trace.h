@@ -86,12 +86,13 @@ typedef struct wf_job {
     wf_fn *fn;             /* the runner may keep it and put another, or NULL, in its place */
     const int32_t *writes; /* per output: the input whose memory it replaces, or -1 */
     const wf_view *in;     /* ninputs, row-major */
-    wf_view *out;          /* noutputs, row-major, memory given */
-    int device;            /* of all of it, eager/device.h */
-    wf_op failed_op;       /* when it fails */
+    wf_view *out; /* noutputs, row-major; data NULL: the runner asks wf_job_back for its memory */
+    int device;   /* of all of it, eager/device.h */
+    wf_op failed_op; /* when it fails */
     const char *failed_site;
     uint8_t *began; /* per output: a failing run began to change its memory; comes in zeroed */
     uint32_t noutputs;
+    struct wf_trace *of;
     void *note; /* the trace's */
 } wf_job;
 
@@ -105,7 +106,7 @@ typedef struct wf_trace_owner {
         function; /* recorded for its own sake: every read, and every write to a tensor from outside, is one */
     bool freezes; /* what jit/frozen.h asks about is noted */
     void *user;
-    /* Computes a segment. 0 or a status with why filled. */
+    /* Computes a segment; every output has memory then. 0 or a status with why filled. */
     int (*run)(void *user, wf_job *job, wf_why *why);
     /* `op` at `site` (NULL: unknown) is about to break the trace. Returns where the site can be filled in
      * when it becomes known, or NULL. */
@@ -144,6 +145,7 @@ struct wf_trace {
     wf_view *views;     /* scratch of a commit */
     int32_t *writes;
     uint8_t *began;
+    wf_storage **made; /* per output that is no write-back */
     uint32_t capviews;
 };
 
@@ -156,6 +158,10 @@ int wf_trace_commit(wf_trace *t, wf_why *why);
 /* 0, or the status of a read or write that was refused, with the error recorded under `op`: what was computed instead of
  * the value means nothing, whether or not the function looked at the status. */
 int wf_trace_refusal(wf_trace *t, const char *op);
+/* For the runner of a job. Gives output k its memory. 0 or a status with why filled. */
+int wf_job_back(void *job, uint32_t k, wf_why *why);
+/* Input j, which no output replaces, is not read any more: if nobody else has it, it goes. */
+void wf_job_drop(void *job, uint32_t j);
 /* Stops recording without running anything more; values that were not computed are marked broken. */
 void wf_trace_close(wf_trace *t);
 void wf_trace_free(wf_trace *t); /* a closed one, or NULL */

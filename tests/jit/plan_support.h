@@ -95,6 +95,10 @@ static inline void plan_check(const wf_fn *f, unsigned flags, wf_plan_info *info
     }
     wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = flags}, &why);
     cr_assert_not_null(p, "%s", why.rule);
+    wf_plan_info memory;
+    wf_plan_get_info(p, &memory);
+    cr_expect((double)memory.peak_bytes <= 1.1 * (double)memory.bound_bytes,
+              "%lld bytes, %lld live", (long long)memory.peak_bytes, (long long)memory.bound_bytes);
     for (size_t t = 0; t < sizeof threads / sizeof *threads; t += EFFORT_THREAD_STEP) {
         wf_view got[PLAN_ARGS];
         memset(got, 0, sizeof got);

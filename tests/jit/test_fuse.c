@@ -289,7 +289,7 @@ Test(fuse, an_optimiser_step_is_a_handful_of_launches)
     wf_plan_info info;
     wf_plan_get_info(p, &info);
     cr_expect_leq(info.steps, 4, "%d launches", info.steps);
-    cr_expect_eq(info.arena_bytes, 0);
+    cr_expect_eq(info.peak_bytes, 0);
     for (int t = 0; t < 4; t++) {
         weft_scope sc = weft_scope_begin();
         for (uint32_t k = 0; k < f->ninputs; k++) {
