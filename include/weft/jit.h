@@ -7,8 +7,8 @@
  *     weft_jit_call(fast, in, 2, out, 1);         instead of   step(&model, in, 2, out, 1);
  *
  * The call runs `step` with kernels put off: every op is checked, recorded and given a handle, nothing is
- * computed. When `step` returns, what it recorded is looked up in a cache of plans (fused kernels, one block of
- * temporary memory) and run. The results, the memory of tensors that were written in place, gradients and random
+ * computed. When `step` returns, what it recorded is looked up in a cache of plans (fused kernels, places for
+ * temporary values) and run. The results, the memory of tensors that were written in place, gradients and random
  * generators are bit for bit what calling `step` would have left.
  *
  * This happens at every call but those that are faster without it (below), so nothing can go stale: host `if`, `for` and numbers, captured tensors, shapes,
