@@ -287,12 +287,20 @@ static wf_plan *build_one(const wf_fn *f, const wf_plan_opts *opts, wf_why *why)
     return p || !too_large ? p : try_build(f, opts, FEW, &too_large, why);
 }
 
+enum { MORE = 16, MUCH = 64 << 10 }; /* of the peak, and bytes */
+
+/* Groups that reduce may wait for one another with all that they read. */
+static bool is_fatter(const wf_plan *rows, const wf_plan *p)
+{
+    return rows->info.peak_bytes > p->info.peak_bytes + p->info.peak_bytes / MORE + MUCH;
+}
+
 wf_plan *wf_plan_open_rows(wf_plan *p)
 {
     wf_why why = {0};
     wf_plan_opts o = {.flags = p->flags | WF_PLAN_ROWS, .writes = p->writes};
     wf_plan *rows = build_one(p->fn, &o, &why);
-    if (rows && rows->nlaunches >= p->nlaunches) {
+    if (rows && (rows->nlaunches >= p->nlaunches || is_fatter(rows, p))) {
         plan_free(rows);
         return NULL;
     }

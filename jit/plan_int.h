@@ -172,7 +172,7 @@ typedef struct wf_planner {
 int wf_plan_lower(wf_planner *b);
 /* Nanoseconds of a clock that never goes back. */
 int64_t wf_plan_now(void);
-/* The same function with rows opened; NULL if that saves no step (or there is no memory). */
+/* The same function with rows opened; NULL if that saves no step, holds more memory (or there is none). */
 wf_plan *wf_plan_open_rows(wf_plan *p);
 /* One run of a group's kernel, native or not. */
 int wf_plan_run_program(const wf_plan_program *g, const wf_program_args *a);

@@ -516,9 +516,8 @@ static int make_result(run *r, uint32_t k)
 /* On a device, where a recording of numbers that change is walked through again, it is the same memory then. */
 static void *make_on_device(const run *r, size_t bytes, void **address)
 {
-    void *block = mark(r->a, true, r->why)
-                      ? NULL
-                      : wf_device_alloc(r->device, bytes, address, r->why);
+    void *block =
+        mark(r->a, true, r->why) ? NULL : wf_device_alloc(r->device, bytes, address, r->why);
     if (block && mark(r->a, false, r->why)) {
         wf_device_free(block);
         block = NULL;
@@ -622,7 +621,7 @@ static int run_steps(run *r)
         }
         int rc = needs_memory(r, launch) ? take_memory(r, launch) : 0;
         const bool begun = !rc;
-        rc = rc                ? rc
+        rc = rc              ? rc
              : r->a->changes ? run_marked(r, &p->steps[s], n)
              : timed         ? run_timed(r, &p->steps[s], n)
                              : run_launch(r, &p->steps[s], n);

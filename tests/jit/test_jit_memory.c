@@ -86,6 +86,34 @@ static weft_status replace(void *self, const weft_tensor *in, int n_in, weft_ten
     return weft_error_status(states[STATES - 1]);
 }
 
+/* The same by a kernel that could run on all of them at once. */
+static weft_status decay_states(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    for (int i = 0; i < STATES; i++) {
+        weft_assign(&states[i], weft_mul(states[i], weft_f(0.5)));
+    }
+    out[0] = weft_sum(in[0]);
+    return weft_error_status(states[STATES - 1]);
+}
+
+/* Likewise of temporaries. */
+static weft_status one_by_one(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                              int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_tensor sum = weft_sum(in[0]);
+    for (int i = 0; i < STATES; i++) {
+        weft_tensor h = weft_exp(states[i]);
+        weft_assign(&h, weft_cumsum(h, 0));
+        weft_assign(&sum, weft_add(sum, weft_sum(h)));
+        weft_free(h);
+    }
+    out[0] = sum;
+    return weft_error_status(sum);
+}
+
 /* The result is smaller than temporaries, and made when they are gone. */
 static weft_status late(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
 {
@@ -200,9 +228,11 @@ Test(jit_memory, no_more_than_eagerly)
                                      {"elementwise", elementwise, SMALL, 2},
                                      {"late", late, SMALL, 6},
                                      {"replace", replace, SMALL, -1},
+                                     {"decay_states", decay_states, SMALL, -1},
+                                     {"one_by_one", one_by_one, SMALL, -1},
                                      {"transformer", transform, SMALL, -1}},
-                        with_grad[] = {{"backward", backward, SMALL, -1},
-                                       {"train", train, SMALL, -1}};
+                        with_grad[] = {{"backward", backward, SCRATCH, -1},
+                                       {"train", train, SCRATCH, -1}};
     weft_tensor in[3];
     open_all(in);
     for (int i = 0; i < STATES; i++) {
