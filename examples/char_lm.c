@@ -2,7 +2,7 @@
  * examples/char_lm.c -- a character-level transformer language model, trained on a text file.
  *
  * The model is transformer.h; AdamW, clipped gradients, linear warm-up and cosine decay. The same seed gives the same loss bits at any number of threads, eagerly and
- * under --jit 1; stopping, saving and resuming gives the same bits as not stopping. Public headers only.
+ * under --jit 1 (a traced step) and --jit 2 (one that is not recorded again: frozen); stopping, saving and resuming gives the same bits as not stopping. Public headers only.
  */
 #include <math.h>
 #include <stdio.h>
@@ -25,13 +25,17 @@ static void die(const char *what)
     exit(1);
 }
 
-/* Random windows of the text: one forward and backward pass; returns the loss. */
-static weft_tensor loss_of_batch(const transformer *l, weft_tensor text, weft_generator *rng)
+/* Random windows of the text: [batch, context + 1] */
+static weft_tensor draw_batch(weft_tensor text, weft_generator *rng)
 {
     weft_tensor start =
         weft_randint(weft_shape(batch, 1), 0, weft_numel(text) - context, .generator = rng);
     weft_tensor at = weft_add(start, weft_arange(0, (double)context + 1, 1, WEFT_I64));
-    weft_tensor window = weft_index_select(text, 0, at); /* [batch, context + 1] */
+    return weft_index_select(text, 0, at);
+}
+
+static weft_tensor loss_of_batch(const transformer *l, weft_tensor window)
+{
     weft_tensor logits = transformer_forward(l, weft_narrow(window, 1, 0, context));
     return weft_cross_entropy(logits, weft_narrow(window, 1, 1, context));
 }
@@ -118,33 +122,46 @@ typedef struct trainer {
         at[4]; /* steps done, seed and offset of the stream that picks the data, hash of losses */
 } trainer;
 
-/* One step of training on the text in[0]; out[0] is the loss. The same code runs eagerly and traced. */
+/* One step of training on the windows in[0]; out[0] is the loss. The same code runs eagerly, traced and frozen: what
+ * changes from step to step besides tensors (the batch drawn, the learning rate) is done by the caller. */
 static weft_status train_step(void *self, const weft_tensor *in, int n, weft_tensor *out, int n_out)
 {
     trainer *t = self;
     if (n != 1 || n_out != 1)
         return WEFT_EINVALID;
-    weft_generator rng = {(uint64_t)t->at[1], (uint64_t)t->at[2]};
-    double lr = weft_lr_cosine(t->at[0]++, steps / 20, steps, 2e-3, 2e-4);
-    weft_tensor loss = out[0] = loss_of_batch(&t->lm, in[0], &rng);
+    weft_tensor loss = loss_of_batch(&t->lm, in[0]);
+    out[0] = weft_detach(loss);
     weft_status bad = weft_module_zero_grad(t->lm.m);
     bad = bad ? bad : weft_backward(loss);
     bad = bad ? bad : weft_module_clip_grad_norm(t->lm.m, 1.0, NULL);
-    bad = bad ? bad : weft_optim_set_lr(t->adam, lr);
-    t->at[2] = (int64_t)rng.offset;
     return bad ? bad : weft_optim_step(t->adam);
+}
+
+/* The next step: its batch and its learning rate, then train_step. */
+static weft_status next_step(trainer *t, weft_jit *traced, weft_tensor text, weft_tensor *out)
+{
+    weft_generator rng = {(uint64_t)t->at[1], (uint64_t)t->at[2]};
+    double lr = weft_lr_cosine(t->at[0]++, steps / 20, steps, 2e-3, 2e-4);
+    weft_tensor window = draw_batch(text, &rng);
+    t->at[2] = (int64_t)rng.offset;
+    weft_status bad = weft_optim_set_lr(t->adam, lr);
+    return bad      ? bad
+           : traced ? weft_jit_call(traced, &window, 1, out, 1)
+                    : train_step(t, &window, 1, out, 1);
 }
 
 static void train(trainer *t, weft_tensor text)
 {
     int64_t last = stop && stop < steps ? stop : steps, done = 0;
-    weft_jit *traced = jit ? weft_jit_trace(train_step, t, .name = "train_step") : NULL;
-    double start = seconds(), shown = start, average = 0, first = 0;
+    weft_jit *traced =
+        jit ? weft_jit_trace(train_step, t, .name = "train_step", .frozen = jit > 1) : NULL;
+    double start = seconds(), shown = start, average = 0, first = 0, least = 1e9;
     while (t->at[0] < last) {
         weft_scope s = weft_scope_begin();
         weft_tensor out = {0};
         weft_profile_range_begin("step");
-        if (traced ? weft_jit_call(traced, &text, 1, &out, 1) : train_step(t, &text, 1, &out, 1))
+        const double begin = seconds();
+        if (next_step(t, traced, text, &out))
             die("step");
         float loss = (float)weft_item_f64(out);
         weft_profile_range_end();
@@ -155,6 +172,7 @@ static void train(trainer *t, weft_tensor text)
         average = done ? 0.95 * average + 0.05 * (double)loss : (double)loss;
         double now = seconds();
         first = done ? first : now - start;
+        least = now - begin < least ? now - begin : least;
         if (done++ == 0 || now - shown > 2 || t->at[0] == last) {
             weft_memory_stats mem;
             weft_memory_get_stats(&mem);
@@ -164,13 +182,18 @@ static void train(trainer *t, weft_tensor text)
             shown = now;
         }
     }
-    printf("%lld steps in %.1f s (the first %.0f ms), final loss %.4f, loss curve %016llx\n",
-           (long long)done, seconds() - start, 1e3 * first, average, (unsigned long long)t->at[3]);
+    printf("%lld steps in %.1f s (the first %.0f ms, the fastest %.1f ms), final loss %.4f, loss "
+           "curve %016llx\n",
+           (long long)done, seconds() - start, 1e3 * first, 1e3 * least, average,
+           (unsigned long long)t->at[3]);
     if (traced) {
         weft_jit_stats n;
         weft_jit_get_stats(traced, &n);
-        printf("traced: %lld ops ran as %lld steps, %lld of them fused kernels\n", (long long)n.ops,
-               (long long)n.steps, (long long)n.kernels);
+        printf("traced: %lld ops ran as %lld steps, %lld of them fused kernels; %lld of %lld calls "
+               "were not "
+               "recorded\n",
+               (long long)n.ops, (long long)n.steps, (long long)n.kernels, (long long)n.frozen,
+               (long long)(n.calls + n.frozen));
     }
     weft_jit_free(traced);
 }

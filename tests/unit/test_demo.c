@@ -53,6 +53,8 @@ Test(demo, same_seed_same_bits)
     cr_assert_str_eq(curve, whole, "a traced step differs from an eager one");
     curve_of("--threads 3 --jit 1", curve);
     cr_assert_str_eq(curve, whole, "a traced step on three threads differs from an eager one");
+    curve_of("--threads 2 --jit 2", curve);
+    cr_assert_str_eq(curve, whole, "a frozen step differs from an eager one");
     curve_of("--seed 2", curve);
     cr_assert_str_neq(curve, whole);
     snprintf(path, sizeof path, "/tmp/weft-test-demo-%ld", (long)getpid());
@@ -63,6 +65,14 @@ Test(demo, same_seed_same_bits)
     curve_of(options, curve);
     cr_assert_str_eq(curve, whole, "a resumed run differs from one that did not stop");
     unlink(path);
+}
+
+/* A step that is not frozen still has the right bits, so its count is asserted. */
+Test(demo, a_frozen_step_is_recorded_twice)
+{
+    char out[8000];
+    cr_assert_eq(run("char_lm " SMALL "--jit 2", out, sizeof out), 0, "%s", out);
+    cr_assert(strstr(out, "18 of 20 calls were not recorded"), "%s", out);
 }
 
 Test(demo, learns_more_than_letter_frequencies)
