@@ -168,18 +168,30 @@ static bool is_gradient(const wf_frozen_leaf *x, weft_tensor g)
 
 static bool same_leaf(const wf_frozen_leaf *x, const wf_frozen_leaf *y)
 {
-    return x->meta == y->meta && x->arg == y->arg && x->looked == y->looked &&
-           x->alone == y->alone && x->hooks == y->hooks && (!x->looked || is_gradient(x, y->had)) &&
-           x->left.kind == y->left.kind &&
+    return x->looked == y->looked && x->alone == y->alone && x->hooks == y->hooks &&
+           (!x->looked || is_gradient(x, y->had)) && x->left.kind == y->left.kind &&
            (x->left.kind != WF_LEAF_MADE ||
             (x->version == y->version && wf_frozen_same_map(&x->left, &y->left)));
+}
+
+/* The leaf of b of the same tensor, as a rule at the same place: in which order they are first used says nothing. NULL: none. */
+static const wf_frozen_leaf *leaf_like(const wf_frozen *b, const wf_frozen_leaf *x, uint32_t at)
+{
+    for (uint32_t n = 0; n < b->n_leaf; n++) {
+        const wf_frozen_leaf *y = &b->leaf[(at + n) % b->n_leaf];
+        if (x->meta == y->meta && x->arg == y->arg) {
+            return y;
+        }
+    }
+    return NULL;
 }
 
 bool wf_frozen_same_state(const wf_frozen *a, const wf_frozen *b, char *reason)
 {
     bool same = a->n_leaf == b->n_leaf;
     for (uint32_t i = 0; i < a->n_leaf && same; i++) {
-        same = same_leaf(&a->leaf[i], &b->leaf[i]);
+        const wf_frozen_leaf *y = leaf_like(b, &a->leaf[i], i);
+        same = y && same_leaf(&a->leaf[i], y);
     }
     if (!same) {
         return wf_frozen_refuse(reason, "it finds or leaves other gradients than before");
