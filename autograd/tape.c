@@ -424,8 +424,7 @@ int wf_tape_save(wf_tape *t, wf_ref node, wf_ref user, wf_slot *s)
     v->offset = s->offset;
     v->version = version;
     v->users = 1;
-    const wf_meta *m = s->meta;
-    v->name = m && m->name ? wf_strdup(m->name) : NULL;
+    v->name = wf_meta_name(s->meta);
     memcpy(v->strides, wf_strides(s), (size_t)s->rank * sizeof(int64_t));
     n->val = v;
     return 0;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "autograd/tape.h"
+#include "eager/alloc.h"
 #include "jit/ir/ir.h"
 #include "weft/grad.h"
 
@@ -116,11 +117,12 @@ typedef struct remarks {
     uint32_t *owner; /* of each value of the function: 1 + an index of s, or 0 */
 } remarks;
 
-static void set_name(remarks *r, size_t i, const char *name)
+/* Takes the name, which may be NULL. */
+static void set_name(remarks *r, size_t i, char *name)
 {
     if (name) {
-        free(r->name[i]);
-        r->name[i] = strdup(name);
+        wf_mfree(r->name[i]);
+        r->name[i] = name;
     }
 }
 
@@ -129,7 +131,8 @@ static void find_names(remarks *r)
 {
     for (size_t i = 0; i < r->s->n; i++) {
         const wf_tnode *n = wf_tnode_at(r->c->tape, r->s->v[i].ref);
-        set_name(r, i, n->meta && n->meta->name ? n->meta->name : n->val ? n->val->name : NULL);
+        set_name(r, i, n->val && n->val->name ? wf_strdup(n->val->name) : NULL);
+        set_name(r, i, wf_meta_name(n->meta));
     }
     uint32_t total =
         atomic_load_explicit(&r->c->nchunks, memory_order_relaxed) * (uint32_t)WF_CHUNK_SLOTS;
@@ -143,7 +146,7 @@ static void find_names(remarks *r)
             found key = {wf_tnode_order(r->c->tape, s->node), s->node};
             const found *f = bsearch(&key, r->s->v, r->s->n, sizeof key, by_order);
             if (f) {
-                set_name(r, (size_t)(f - r->s->v), s->meta->name);
+                set_name(r, (size_t)(f - r->s->v), wf_meta_name(s->meta));
             }
         }
         if (pinned) {
@@ -188,7 +191,7 @@ static int print_noted(const wf_fn *f, FILE *out, wf_ctx *c, const set *s, const
         rc = wf_fn_print_noted(f, out, note, &r);
     }
     for (size_t i = 0; r.name && i < s->n; i++) {
-        free(r.name[i]);
+        wf_mfree(r.name[i]);
     }
     free(r.name);
     free(r.owner);

@@ -166,26 +166,6 @@ weft_tensor(weft_nonzero)(weft_tensor x)
 
 /* -- elements under a mask ---------------------------------------------------------------------------- */
 
-/* What both broadcast to; false with an error where they do not. */
-static bool common_shape(wf_arg *a, const wf_type *b, weft_shape *out)
-{
-    const wf_type *t[2] = {&a->type, b};
-    *out = (weft_shape){.n = t[0]->rank > b->rank ? t[0]->rank : b->rank};
-    for (int64_t i = 0; i < out->n; i++) {
-        out->v[i] = 1;
-        for (int k = 0; k < 2; k++) {
-            int64_t axis = i - (out->n - t[k]->rank), d = axis < 0 ? 1 : t[k]->dims[axis];
-            if (d != 1 && out->v[i] != 1 && d != out->v[i]) {
-                return wf_arg_fail(a, WEFT_ESHAPE, "extents are equal, or one of them is 1",
-                                   "the tensor and the mask differ in axis %d: %lld against %lld",
-                                   (int)i, (long long)out->v[i], (long long)d);
-            }
-            out->v[i] = d != 1 ? d : out->v[i];
-        }
-    }
-    return true;
-}
-
 static weft_tensor masked_select(weft_tensor x, weft_tensor mask, weft_shape shape)
 {
     const char *op = "masked_select";
@@ -211,7 +191,6 @@ static weft_tensor masked_select(weft_tensor x, weft_tensor mask, weft_shape sha
 weft_tensor(weft_masked_select)(weft_tensor x, weft_tensor mask)
 {
     wf_arg a, m;
-    weft_shape shape;
     if (!wf_arg_open(&a, "masked_select", x) || !wf_arg_open(&m, "masked_select", mask)) {
         return weft_ok(x) ? m.error : a.error;
     }
@@ -220,9 +199,11 @@ weft_tensor(weft_masked_select)(weft_tensor x, weft_tensor mask)
                     "a mask is bool, not %s", wf_dtype_name(m.type.dtype));
         return m.error;
     }
-    if (!common_shape(&a, &m.type, &shape)) {
-        return a.error;
+    wf_why why = {0};
+    if (wf_broadcast(&a.type, &m.type, &why)) {
+        return wf_raise(a.c, "masked_select", 2, (weft_tensor[]){x, mask}, &why);
     }
+    weft_shape shape = weft_shape_from(a.type.rank, a.type.dims);
     WF_CALLED(w, "masked_select", x, mask);
     weft_scope s = weft_scope_begin();
     return wf_called_end(&w, weft_scope_return(s, masked_select(x, mask, shape)));

@@ -112,6 +112,17 @@ void wf_meta_unlock(wf_meta *m)
     atomic_store_explicit(&m->lock, 0, memory_order_release);
 }
 
+char *wf_meta_name(wf_meta *m)
+{
+    if (!m) {
+        return NULL;
+    }
+    wf_meta_lock(m);
+    char *copy = m->name ? wf_strdup(m->name) : NULL;
+    wf_meta_unlock(m);
+    return copy;
+}
+
 /* -- gradients to be given back ---------------------------------------------------------------------- */
 
 static _Thread_local wf_gradients *kept __attribute__((tls_model("initial-exec")));

@@ -166,8 +166,10 @@ static int capture(wf_trace *t, wf_slot *s, uint32_t *place, wf_outer **out, wf_
     }
     if (t->owner.function) {
         o->handle = wf_wrap_view(t->c, st, st->data, type.dtype, type.rank, type.dims, NULL);
-        if (o->handle.slot && s->meta && s->meta->name) {
-            weft_set_name(o->handle, s->meta->name);
+        char *name = o->handle.slot ? wf_meta_name(s->meta) : NULL;
+        if (name) {
+            weft_set_name(o->handle, name);
+            wf_mfree(name);
         }
         if (!o->handle.slot) {
             return no_memory(why);

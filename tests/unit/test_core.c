@@ -292,6 +292,47 @@ Test(threads, counting_live_tensors_freed_elsewhere)
     cr_assert_eq(a.kept_tensors, b.kept_tensors);
 }
 
+static weft_status doubled(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_mul(in[0], shared);
+    return weft_error_status(out[0]);
+}
+
+static void *rename_shared(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 300; i++) {
+        OK(weft_set_name(shared, i % 3 ? "a name" : i % 2 ? "another, which is longer" : NULL));
+    }
+    return NULL;
+}
+
+/* What copies a name does so while another thread gives the tensor a new one: tape, its text, graphs. */
+Test(threads, renaming_a_leaf_that_is_printed_and_captured)
+{
+    shared = weft_keep(leaf(4, 1));
+    pthread_t t;
+    pthread_create(&t, NULL, rename_shared, NULL);
+    for (int i = 0; i < 30; i++) {
+        weft_scope s = weft_scope_begin();
+        weft_tensor x = weft_ones(S(4), WEFT_F32), y = weft_square(weft_mul(x, shared));
+        char text[4096] = "";
+        FILE *out = fmemopen(text, sizeof text, "w");
+        OK(weft_tape_print(out, y));
+        fclose(out);
+        cr_assert(strstr(text, "square"));
+        weft_no_grad_begin();
+        weft_graph *g = weft_jit_graph(doubled, NULL, &x, 1);
+        weft_no_grad_end();
+        cr_assert(g, "%s", weft_last_error());
+        weft_graph_free(g);
+        weft_scope_end(s);
+    }
+    pthread_join(t, NULL);
+    OK(weft_free(shared));
+}
+
 static void *shared_backward(void *arg)
 {
     (void)arg;
