@@ -1,0 +1,768 @@
+#!/usr/bin/env python3
+# tests/peers/against_torch.py -- every op that PyTorch has too, called in both and compared.
+#
+#   tests/peers/against_torch.py [library, default build/release/libweft.so] [section...]
+#
+# A case is one call of weft and one expression of torch on the same tensors. Compared are: refused or not, element type,
+# shape, values (any NaN equals any, signs of zero are not looked at) and gradients. Values go through a lattice of
+# awkward numbers in every type; shapes have axes of 0 and 1, negative axes and axes out of range; `programs` are random
+# ones with views and writes in place; `second` are gradients of gradients. What differs on purpose is in MEANT, with the
+# reason, and for users in docs/from-pytorch.md. The last line counts; status 1 if anything else differs. Needs NumPy and
+# PyTorch 2.4 or later; takes about a minute.
+import itertools
+import random
+import re
+import sys
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from binding import (
+    C,
+    D,
+    DTYPES,
+    I,
+    L,
+    ZERO,
+    Attention,
+    BatchNorm,
+    Close,
+    Conv,
+    CrossEntropy,
+    LayerNorm,
+    Loss,
+    NONE,
+    Norm,
+    Pool,
+    Reduce,
+    RmsNorm,
+    Scope,
+    Shape,
+    Var,
+    WeftError,
+    args,
+    array,
+    backward,
+    get,
+    grad,
+    grad_of,
+    op,
+    open_library,
+    put,
+    several,
+    shape,
+    status,
+)
+
+Bool = C.c_bool
+f32, f64, i64, nan, inf = torch.float32, torch.float64, torch.int64, float("nan"), float("inf")
+INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+FLOATS = [torch.float16, torch.bfloat16, f32, f64]
+ALL = [torch.bool, *INTEGERS, *FLOATS]
+
+# (case, difference): regular expressions, searched; why.
+MEANT = [
+    (
+        "",
+        "only torch refuses.*(not implemented for|does not support bool|ZeroDivisionError|with a bool tensor|no identity)",
+        "weft has the op for more types",
+    ),
+    ("", "only weft refuses.*(bool operands are not accepted|is bool; this op takes numbers)", "two bools have no arithmetic"),
+    ("sign ", r"^\[nan\]", "NaN stays NaN"),
+    ("(gelu|gelu_tanh|silu|mish) ", r"^\[-?inf\]", "the limit, where torch has inf * 0"),
+    ("(normcdf|gelu|gelu_tanh) ", r"^\[-(20.5|7|3.0)\]", "torch's tail is 0, or has few digits"),
+    ("floor_divide ", r"^\[\S*, \S*\] weft -?inf torch nan", "infinite where the quotient is"),
+    ("floor_divide", "derivative for aten::floor_divide", "zero almost everywhere"),
+    ("(fmod|remainder) ", r"weft \S+ torch nan", "exact, however large the quotient"),
+    ("norm .*empty", "only torch refuses", "the norm of nothing is 0"),
+    ("(any|all) uint8", "uint8", "bool for every type"),
+    ("arg(max|min) bool", "only torch refuses", "for bool, too"),
+    ("squeeze", "only weft refuses.*only axes of extent 1", "as NumPy"),
+    ("broadcast_to", "only weft refuses.*is negative", "-1 is weft_expand's"),
+    ("roll", "only weft refuses.*out of range", "axes are checked when there are no elements, too"),
+    ("", "only weft refuses.*for rank 0", "a tensor of rank 0 has no axes to permute"),
+    ("concat", "only weft refuses.*has rank", "torch skips tensors of extents [0]"),
+    ("pad", "only weft refuses.*is negative", "weft_slice removes"),
+    ("(conv2d|pool2d)", "only weft refuses.*has rank 3", "batches only"),
+    ("conv2d.*0 images", "only weft refuses", "torch does not look at options when there are no images"),
+    ("hardsigmoid second", "is not implemented", "torch has none"),
+    ("relu|relu6|hardsigmoid|copysign", "nothing it was computed from", "linear in pieces: there is no second gradient"),
+    ("acosh", "nan torch", "no gradient where there is no value"),
+    ("hardsigmoid (ordinary )?d0", "", "torch divides by a float"),
+    ("program", "torch one of the variables needed", "weft keeps what x.mul_(x) needs, or does not need it"),
+    ("program", "torch a view of a leaf", "refused by both"),
+]
+
+tolerance = {torch.float16: 2e-3, torch.bfloat16: 2e-2, f32: 4e-6, f64: 1e-12}
+cases, meant, wrong = 0, 0, []
+
+
+def differs(case, text):
+    global meant
+    if any(re.search(c, case) and re.search(d, text) for c, d, _ in MEANT):
+        meant += 1
+    else:
+        wrong.append(f"{case}: {text}")
+
+
+def compare(case, ours, theirs, inputs=(), tol=None, size=0.0):
+    """size: of terms that cancel, in a sum."""
+    if ours.dtype != theirs.dtype:
+        differs(case, f"weft {ours.dtype} torch {theirs.dtype}")
+    if ours.shape != theirs.shape:
+        return differs(case, f"weft {list(ours.shape)} torch {list(theirs.shape)}")
+    if not ours.dtype.is_floating_point:
+        off = ours != theirs.to(ours.dtype)
+    else:
+        a, b = ours.double(), theirs.double()
+        bound = (tol or tolerance[ours.dtype]) * (b.abs() + size) + 4 * torch.finfo(ours.dtype).tiny
+        off = ~((a == b) | (a.isnan() & b.isnan()) | ((a - b).abs() <= bound))
+    for at in off.flatten().nonzero().flatten().tolist():
+        where = [x.flatten()[at].item() for x in inputs if x.shape == ours.shape]
+        differs(case, f"{where} weft {ours.flatten()[at].item()} torch {theirs.flatten()[at].item()}")
+
+
+def attempt(call):
+    try:
+        return call(), None
+    except (WeftError, RuntimeError, IndexError, ValueError, TypeError, NotImplementedError, ZeroDivisionError) as e:
+        return None, f"{type(e).__name__} {e}".replace("\n", " ")[:300]
+
+
+def case(name, ours, theirs, *inputs, gradients=True, tol=None, size=0.0):
+    global cases
+    cases += 1
+    wants = [gradients and x.dtype in (f32, f64) for x in inputs]
+    theirs_in = [x.clone().requires_grad_(w) for x, w in zip(inputs, wants)]
+    with Scope():
+        ours_in = [put(x, w) for x, w in zip(inputs, wants)]
+        t, torch_refuses = attempt(lambda: theirs(*theirs_in))
+        w, weft_refuses = attempt(lambda: ours(*ours_in))
+        if torch_refuses or weft_refuses:
+            if not (torch_refuses and weft_refuses):
+                differs(name, f"only {'torch' if torch_refuses else 'weft'} refuses: {torch_refuses or weft_refuses}")
+            return
+        compare(name, get(w), t.detach(), inputs, tol, size)
+        if not any(wants) or not t.requires_grad:
+            return
+        seed = torch.randn(t.shape, dtype=f64).to(t.dtype)
+        _, torch_refuses = attempt(lambda: t.backward(seed))
+        _, weft_refuses = attempt(lambda: backward(w, put(seed)))
+        if torch_refuses or weft_refuses:
+            if not (torch_refuses and weft_refuses):
+                differs(name + " gradient", f"only one refuses: torch {torch_refuses} weft {weft_refuses}")
+            return
+        for k, (x, y) in enumerate(zip(ours_in, theirs_in)):
+            if wants[k] and y.grad is not None:
+                g = grad(x)
+                g = torch.zeros_like(y) if g is None else g
+                compare(f"{name} d{k}", g, y.grad, inputs, 1e3 * tolerance[g.dtype], size=1.0)
+
+
+def some(*extents, d=f32):
+    if d == torch.bool:
+        return torch.rand(extents) > 0.5
+    return torch.randn(extents, dtype=f64).to(d) if d.is_floating_point else torch.randint(0 if d == torch.uint8 else -9, 9, extents).to(d)
+
+
+# -- elementwise ---------------------------------------------------------------------------------------------
+UNARY = {n: getattr(torch, n) for n in """neg abs sign square reciprocal sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin
+    acos atan sinh cosh tanh asinh acosh atanh sigmoid erf erfc floor ceil trunc round bitwise_not isnan isinf isfinite signbit
+    logical_not""".split()}
+UNARY |= {n: getattr(F, n) for n in "gelu silu mish relu relu6 hardsigmoid hardswish selu".split()}
+UNARY |= dict(
+    log_sigmoid=F.logsigmoid,
+    normcdf=torch.special.ndtr,
+    gelu_tanh=lambda x: F.gelu(x, approximate="tanh"),
+    softplus=lambda x: torch.logaddexp(x, torch.zeros_like(x)),
+)
+BINARY = {n: getattr(torch, n) for n in """add sub mul div floor_divide remainder fmod pow maximum minimum atan2 hypot copysign logaddexp
+    xlogy bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift logical_and logical_or logical_xor""".split()}
+BINARY |= dict(equal=torch.eq, not_equal=torch.ne, less=torch.lt, less_equal=torch.le, greater=torch.gt, greater_equal=torch.ge)
+LATTICE = [
+    nan,
+    inf,
+    -inf,
+    0.0,
+    -0.0,
+    1,
+    -1,
+    0.5,
+    -0.5,
+    2,
+    -2,
+    1e-30,
+    -1e-30,
+    1e30,
+    -1e30,
+    88.5,
+    -88.5,
+    104,
+    -104,
+    3.5,
+    2.5,
+    -2.5,
+    1e-3,
+    -1e-3,
+    6,
+    -3,
+    3,
+    20.5,
+    -20.5,
+    7.25,
+    1e-8,
+    0.9999999,
+]
+
+
+def lattice(d):
+    if d.is_floating_point:
+        return torch.tensor(LATTICE, dtype=f64).to(d)
+    if d == torch.bool:
+        return torch.tensor([False, True])
+    ends = torch.iinfo(d)
+    return torch.tensor(sorted({0, 1, 2, 7, ends.max, ends.min, ends.max - 1, 100, *([-1, -2, -7] if ends.min else [])}), dtype=d)
+
+
+def pairs(a, b):
+    return a.repeat_interleave(len(b)), b.repeat(len(a))
+
+
+def elementwise():
+    wide = [torch.bool, *INTEGERS, f32, f64]  # torch's own f16 and bf16 functions are less exact than the tolerance
+    for n, f in UNARY.items():
+        for d in wide:
+            case(f"{n} {d} ", lambda x: op(n, x), f, lattice(d), gradients=False)
+        case(f"{n} ordinary", lambda x: op(n, x), f, torch.tensor([0.1, 0.3, -0.4, 0.7, -0.9], dtype=f64))
+    shifts = ("bitwise_left_shift", "bitwise_right_shift")
+    for n, f in BINARY.items():
+        for a, b in itertools.product(wide, wide):
+            x, y = pairs(lattice(a), lattice(b))
+            if not b.is_floating_point and not a.is_floating_point:
+                if n in shifts:
+                    y = y.clamp(0, 6) if b != torch.bool else y
+                if n in ("floor_divide", "remainder", "fmod"):  # by 0 is an error there; the least by -1 a signal, once
+                    least = 0 if a == torch.bool else torch.iinfo(a).min
+                    fit = (y != 0) & ((y != -1) | (x.long() != least))
+                    x, y = x[fit], y[fit]
+            if n == "pow" and not b.is_floating_point:
+                x, y = x[y >= 0], y[y >= 0]
+            case(f"{n} {a} {b} ", lambda x, y: op(n, x, y), f, x, y, gradients=False)
+        for a, b in itertools.product(ALL, ALL):
+            case(f"{n} {a} {b} type", lambda x, y: op(n, x, y), f, torch.ones(3, 1, dtype=a), torch.ones(2, dtype=b), gradients=False)
+        case(f"{n} ordinary", lambda x, y: op(n, x, y), f, torch.rand(3, 1, dtype=f64) + 0.1, torch.rand(4, dtype=f64) + 0.2)
+        for d, number in itertools.product(ALL, (True, 2, 2.5)):
+            case(f"{n} {d} number", lambda x: op(n, x, number), lambda x: f(x, torch.tensor(number)), torch.ones(3, dtype=d), gradients=False)
+    for d in (f32, f64, torch.int32):
+        a, b, c = some(3, 1, d=d), some(1, 4, d=d), some(d=d)
+        case(f"clamp {d}", lambda x, y, z: op("clamp", x, y, z), torch.clamp, a, b, c)
+        case(f"addcmul {d}", lambda x, y, z: op("addcmul", x, y, z), torch.addcmul, a, b, c)
+        case(f"where {d}", lambda x, y, z: op("where", x, y, z), torch.where, a > 0, b, c)
+    case("lerp", lambda x, y, z: op("lerp", x, y, z), torch.lerp, some(3, d=f64), some(3, d=f64), some(3, d=f64))
+    for same in (False, True):
+        case(
+            f"isclose {same}",
+            lambda x, y: op("isclose", args(Close, a=x, b=y, equal_nan=same)),
+            lambda x, y: torch.isclose(x, y, equal_nan=same),
+            *pairs(lattice(f32), lattice(f32)),
+            gradients=False,
+        )
+    for a, b in itertools.product(ALL, ALL):
+        x = lattice(a)
+        if a.is_floating_point and not b.is_floating_point and b != torch.bool:  # elsewhere what does not fit is undefined
+            x = x[x.isfinite() & (x > (-1 if b == torch.uint8 else -128)) & (x < 127)]
+        case(f"cast {a} {b}", lambda x: op("cast", x, I(DTYPES[b])), lambda x: x.to(b), x, gradients=False)
+
+
+# -- reductions ----------------------------------------------------------------------------------------------
+SHAPES = [(), (1,), (5,), (0,), (3, 4), (3, 0), (0, 3), (2, 3, 4), (2, 0, 3), (2, 1, 3, 2), (300,), (65, 130)]
+
+
+def reduce(name, x, axes, keep=False):
+    return op(name, args(Reduce, x=x, axes=shape(*axes or ()), keepdim=keep))
+
+
+def every(x, axes):
+    return tuple(range(x.dim())) if axes is None else axes
+
+
+def product(x, axes, keep):
+    if x.dim() == 0:
+        return x.prod()
+    for axis in sorted((a % x.dim() for a in axes), reverse=True):
+        x = x.prod(axis, keepdim=keep)
+    return x
+
+
+def real(x):
+    return x if x.dtype.is_floating_point else x.float()
+
+
+REDUCTIONS = dict(
+    sum=lambda x, a, k: torch.sum(x, a, keepdim=k),
+    prod=product,
+    mean=lambda x, a, k: torch.mean(real(x), a, keepdim=k),
+    max=lambda x, a, k: torch.amax(x, a, keepdim=k),
+    min=lambda x, a, k: torch.amin(x, a, keepdim=k),
+    logsumexp=lambda x, a, k: torch.logsumexp(x, a, keepdim=k),
+    count_nonzero=lambda x, a, k: (x != 0).sum(a, keepdim=k),
+    any=lambda x, a, k: torch.any(x, dim=a, keepdim=k) if a else x.bool(),
+    all=lambda x, a, k: torch.all(x, dim=a, keepdim=k) if a else x.bool(),
+)
+
+
+def reductions():
+    for s, d in itertools.product(SHAPES, ALL):
+        sets = [None, *((a,) for a in range(-len(s), len(s))), *([(0, 1), (-1, 0)] if len(s) > 1 else [])]
+        x = some(*s, d=d)
+        for axes, keep in itertools.product(sets, (False, True)):
+            for n, f in REDUCTIONS.items():
+                if n != "prod" or x.numel() < 100:
+                    case(
+                        f"{n} {str(d)[6:]} {s} {axes} {keep}",
+                        lambda x: reduce(n, x, axes, keep),
+                        lambda x: f(x, every(x, axes), keep),
+                        x,
+                        size=float(x.numel()),
+                    )
+            for n in ("argmax", "argmin"):
+                if axes is None or len(axes) == 1:
+                    case(
+                        f"{n} {str(d)[6:]} {s} {axes} {keep}",
+                        lambda x: reduce(n, x, axes, keep),
+                        lambda x: getattr(torch, n)(x, dim=axes[0] if axes else None, keepdim=keep),
+                        x,
+                    )
+        for axes, c in itertools.product(sets, (0, 1, 2.5)):
+            for n in ("var", "std"):
+                case(
+                    f"{n} {d} {s} {axes} {c}",
+                    lambda x: op(n, args(Var, x=x, axes=shape(*axes or ()), correction=c)),
+                    lambda x: getattr(torch, n)(real(x), every(x, axes), correction=c),
+                    x,
+                    gradients=x.numel() > 4,
+                    size=1.0,
+                )
+        for n, axis in itertools.product(("cumsum", "cumprod"), range(-max(1, len(s)), max(1, len(s)))):
+            if n == "cumsum" or x.numel() < 100:
+                case(f"{n} {d} {s} {axis}", lambda x: op(n, x, I(axis)), lambda x: getattr(torch, n)(x, axis), x, size=100.0)
+    for s, order in itertools.product(SHAPES, (2.0, 1.0, 3.0, inf, -inf, 0.0, -1.0, 0.5)):
+        for axes in [None, *((a,) for a in range(-len(s), len(s)))]:
+            case(
+                f"norm {s} {axes} {order}{' empty' if 0 in s else ''}",
+                lambda x: op("norm", args(Norm, x=x, axes=shape(*axes or ()), order=order or ZERO)),
+                lambda x: torch.linalg.vector_norm(x, order, dim=axes),
+                some(*s, d=f64),
+            )
+    for values in ([1, nan, 2], [inf, -inf, 1], [-inf, -inf], [inf, inf], [2, 2, 1, 2], [0, 3, 0, 2], [nan, nan]):
+        for n, f in REDUCTIONS.items():
+            case(f"{n} {values}", lambda x: reduce(n, x, None), lambda x: f(x, (0,), False), torch.tensor(values, dtype=f32), gradients=False)
+        for n in ("argmax", "argmin"):
+            case(f"{n} {values}", lambda x: reduce(n, x, None), getattr(torch, n), torch.tensor(values, dtype=f32), gradients=False)
+
+
+# -- views and movement --------------------------------------------------------------------------------------
+def views():
+    for s in [(), (1,), (6,), (2, 3), (1, 3, 1), (2, 3, 4), (0, 3), (2, 1, 3, 2)]:
+        x, r = some(*s), len(s)
+        one = lambda name, ours, theirs: case(f"{name} {s}", ours, theirs, x)
+        for a in range(-r - 1, r + 1):
+            one(f"squeeze {a}", lambda x: op("squeeze", x, shape(a)), lambda x: torch.squeeze(x, a))
+            one(f"unsqueeze {a}", lambda x: op("unsqueeze", x, I(a)), lambda x: torch.unsqueeze(x, a))
+            one(f"flip {a}", lambda x: op("flip", x, shape(a)), lambda x: torch.flip(x, (a,)))
+            for b in range(-r - 1, r + 1):
+                one(f"flatten {a} {b}", lambda x: op("flatten", x, I(a), I(b)), lambda x: torch.flatten(x, a, b))
+                one(f"transpose {a} {b}", lambda x: op("transpose", x, I(a), I(b)), lambda x: torch.transpose(x, a, b))
+                for o in (-3, -1, 0, 1, 5):
+                    one(f"diagonal {o} {a} {b}", lambda x: op("diagonal", x, L(o), I(a), I(b)), lambda x: torch.diagonal(x, o, a, b))
+            for n in (-9, -2, -1, 0, 1, 2, 7):
+                one(f"select {a} {n}", lambda x: op("select", x, I(a), L(n)), lambda x: torch.select(x, a, n))
+                one(f"repeat {a} {n}", lambda x: op("repeat", x, L(n), I(a)), lambda x: torch.repeat_interleave(x, n, a))
+                one(f"roll {a} {n}", lambda x: op("roll", x, shape(n), shape(a)), lambda x: torch.roll(x, (n,), (a,)))
+                for m in (-1, 0, 1, 2, 9):
+                    one(f"narrow {a} {n} {m}", lambda x: op("narrow", x, I(a), L(n), L(m)), lambda x: torch.narrow(x, a, n, m))
+                    for step in (1, 2, -1, -3):
+                        if -r <= a < r:
+                            where = tuple(slice(n, m, step) if k == a % r else slice(None) for k in range(r))
+                            case(
+                                f"slice {s} {a} {n}:{m}:{step}",
+                                lambda x: op("slice", x, I(a), L(n), L(m), L(step)),
+                                lambda x: torch.tensor(x.detach().numpy()[where].copy()),
+                                x,
+                                gradients=False,
+                            )
+            for size, step in itertools.product((0, 1, 2, 3, 5), (-1, 0, 1, 2, 3)):
+                one(f"unfold {a} {size} {step}", lambda x: op("unfold", x, I(a), L(size), L(step)), lambda x: x.unfold(a, size, step))
+        for t in [(), (1,), (-1,), (6,), (3, 2), (-1, 2), (0, -1), (-1, -1), (2, 0), (3, -1, 2), (-2, 3), (2, 3), (4, 3, 2), (2, 2, 3, 2)]:
+            one(f"reshape {t}", lambda x: op("reshape", x, shape(*t)), lambda x: torch.reshape(x, t))
+            if t != (0, -1):  # which of the two the extent is torch does not say
+                one(f"expand {t}", lambda x: op("expand", x, shape(*t)), lambda x: x.expand(t))
+            one(f"broadcast_to {t}", lambda x: op("broadcast_to", x, shape(*t)), lambda x: torch.broadcast_to(x, t))
+            if min(t, default=0) >= 0:
+                one(f"tile {t}", lambda x: op("tile", x, shape(*t)), lambda x: torch.tile(x, t))
+        for p in itertools.permutations(range(-1, r)):
+            one(f"permute {p[:r]}", lambda x: op("permute", x, shape(*p[:r])), lambda x: torch.permute(x, p[:r]))
+        for k, n in itertools.product((-3, -1, 0, 1, 4), ("tril", "triu")):
+            one(f"{n} {k}", lambda x: op(n, x, L(k)), lambda x: getattr(torch, n)(x, k))
+        for a in range(-r - 2, r + 2):
+            for d, e in [(f32, f32), (f32, torch.int32), (torch.uint8, torch.int8), (torch.float16, torch.bfloat16)]:
+                both = some(*s, d=d), some(*s, d=e)
+                up = torch.promote_types(d, e)
+                case(f"concat {s} {a}", lambda x, y: op("concat", array(x, y), I(2), I(a)), lambda x, y: torch.cat([x, y], a), *both)
+                case(f"stack {s} {a}", lambda x, y: op("stack", array(x, y), I(2), I(a)), lambda x, y: torch.stack([x.to(up), y.to(up)], a), *both)
+        for before, after in ((0, 0), (1, 0), (0, 2), (3, 3), (-1, 0)):
+            one(
+                f"pad {before} {after}",
+                lambda x: op("pad", x, shape(*[before] * r), shape(*[after] * r), D(1.5)),
+                lambda x: F.pad(x, [before, after] * r, value=1.5),
+            )
+
+
+# -- indices, order, products --------------------------------------------------------------------------------
+def indices():
+    for s, d in itertools.product([(5,), (3, 4), (2, 3, 4), (0, 3), (3, 0)], (f32, i64)):
+        x, r = some(*s, d=d), len(s)
+        for a in range(-r, r):
+            n, along = s[a], tuple(4 if k == a % r and s[a] else e for k, e in enumerate(s))
+            at, row = torch.randint(0, max(n, 1), along), torch.randint(0, max(n, 1), (along[a],))
+            case(f"gather {s} {a}", lambda x: op("gather", x, I(a), put(at)), lambda x: torch.gather(x, a, at), x)
+            case(f"index_select {s} {a}", lambda x: op("index_select", x, I(a), put(row)), lambda x: torch.index_select(x, a, row), x)
+            values = some(*along, d=d)
+            case(f"scatter_add {s} {a}", lambda x, v: op("scatter_add", x, I(a), put(at), v), lambda x, v: torch.scatter_add(x, a, at, v), x, values)
+            case(f"index_add {s} {a}", lambda x, v: op("index_add", x, I(a), put(row), v), lambda x, v: torch.index_add(x, a, row, v), x, values)
+    for d, s in itertools.product(ALL, [(), (1,), (0,), (17,), (3, 5), (3, 0), (2, 3, 4), (300,)]):
+        x = some(*s, d=d)
+        if d.is_floating_point and x.numel() > 7:
+            x.view(-1)[:5] = torch.tensor([inf, nan, -inf, 1, nan])
+        for a, down in itertools.product(range(-max(1, len(s)), max(1, len(s))), (False, True)):
+            sort = lambda x: several("sort", 2, x, I(a), Bool(down))
+            for k in (0, 1):
+                case(
+                    f"sort {d} {s} {a} {down} {k}",
+                    lambda x: sort(x)[k],
+                    lambda x: torch.sort(x, dim=a, descending=down, stable=True)[k],
+                    x,
+                    gradients=k == 0,
+                )
+            for k in (1, 3, 100):
+                case(
+                    f"topk {d} {s} {a} {k}",
+                    lambda x: several("topk", 2, x, L(k), I(a), Bool(not down))[0],
+                    lambda x: torch.topk(x, k, a, down)[0],
+                    x,
+                    gradients=x.numel() < 8,
+                )  # torch takes either of two NaN
+        mask = torch.rand(s) > 0.5
+        case(f"masked_select {d} {s}", lambda x: op("masked_select", x, put(mask)), lambda x: torch.masked_select(x, mask), x)
+        case(f"nonzero {d} {s}", lambda x: op("nonzero", x), torch.nonzero, x, gradients=False)
+        host = x.float().numpy() if d == torch.bfloat16 else x.numpy()
+        for k, want in enumerate(np.unique(host, return_inverse=True, return_counts=True)):
+            want = torch.tensor(want).to(i64 if k else d).reshape(s if k == 1 else (-1,))
+            case(f"unique {d} {s} {k}", lambda x: several("unique", 3, x)[k], lambda x: want, x, gradients=False)
+    for left, right in itertools.product(
+        [(), (3,), (4, 3), (3, 4), (2, 4, 3), (1, 3, 4), (5, 1, 3, 4), (0, 3), (3, 0)],
+        [(), (3,), (4,), (3, 4), (4, 3), (2, 3, 4), (1, 4, 3), (3, 0), (0,)],
+    ):
+        for d in (f32, f64, torch.int32, i64):
+            case(f"matmul {d} {left} {right}", lambda x, y: op("matmul", x, y), torch.matmul, some(*left, d=d), some(*right, d=d), size=4.0)
+
+
+# -- layers and losses ---------------------------------------------------------------------------------------
+def one_or_two(v):
+    return Shape() if v is None else shape(*v) if isinstance(v, tuple) else shape(v)
+
+
+def layers():
+    for s, axis in itertools.product([(5,), (3, 4), (2, 0), (0, 3), (2, 3, 4), ()], range(-3, 3)):
+        for n in ("softmax", "log_softmax"):
+            case(f"{n} {s} {axis}", lambda x: op(n, x, I(axis)), lambda x: getattr(F, n)(x, axis), some(*s, d=f64))
+    for values in ([inf, 1], [-inf, 1], [-inf, -inf], [nan, 1], [1000.0, -1000]):
+        for n in ("softmax", "log_softmax"):
+            case(f"{n} {values}", lambda x: op(n, x, I(0)), lambda x: getattr(F, n)(x, 0), torch.tensor(values), gradients=False)
+    for s, k in itertools.product([(4, 6), (2, 3, 4), (0, 4)], (1, 2)):
+        tail = s[-k:]
+        for n in range(3):
+            inputs = [some(*s, d=f64), *(some(*tail, d=f64) for _ in range(n))]
+            case(
+                f"layer_norm {s} {k} {n}",
+                lambda x, w=NONE, b=NONE: op("layer_norm", args(LayerNorm, x=x, weight=w, bias=b, axes=k)),
+                lambda x, w=None, b=None: F.layer_norm(x, tail, w, b),
+                *inputs,
+                size=1.0,
+            )
+        case(
+            f"rms_norm {s} {k}",
+            lambda x, w: op("rms_norm", args(RmsNorm, x=x, weight=w, axes=k)),
+            lambda x, w: F.rms_norm(x, tail, w, 1e-6),
+            some(*s, d=f64),
+            some(*tail, d=f64),
+            size=1.0,
+        )
+    for s, training in itertools.product([(4, 3), (4, 3, 5), (2, 3, 4, 4), (0, 3, 2), (1, 3), (1, 3, 2)], (True, False)):
+        mean, var, mine = some(3, d=f64), some(3, d=f64).abs() + 0.1, {}
+
+        def ours(x, w, b):
+            mine.update(mean=put(mean), var=put(var))
+            return op("batch_norm", args(BatchNorm, x=x, weight=w, bias=b, running_mean=mine["mean"], running_var=mine["var"], training=training))
+
+        case(
+            f"batch_norm {s} {training}",
+            ours,
+            lambda x, w, b: F.batch_norm(x, mean.clone(), var.clone(), w, b, training),
+            some(*s, d=f64),
+            some(3, d=f64),
+            some(3, d=f64),
+            size=1.0,
+        )
+    for x, w, groups in [
+        ((2, 3, 7, 8), (4, 3, 3, 3), 1),
+        ((1, 4, 5, 5), (6, 2, 3, 2), 2),
+        ((2, 4, 6, 6), (4, 1, 3, 3), 4),
+        ((0, 3, 7, 7), (4, 3, 3, 3), 1),
+        ((1, 3, 2, 2), (4, 3, 3, 3), 1),
+        ((3, 7, 8), (4, 3, 3, 3), 1),
+        ((2, 3, 7, 8), (4, 2, 3, 3), 1),
+    ]:
+        for stride, padding, dilation in itertools.product((1, 2, (2, 1), 0), (0, 1, (2, 1), -1), (1, 2, 0)):
+            case(
+                f"conv2d {x} {w} {stride} {padding} {dilation} {x[0]} images",
+                lambda x, w, b: op(
+                    "conv2d",
+                    args(
+                        Conv,
+                        x=x,
+                        weight=w,
+                        bias=b,
+                        stride=one_or_two(stride),
+                        padding=one_or_two(padding),
+                        dilation=one_or_two(dilation),
+                        groups=groups,
+                    ),
+                ),
+                lambda x, w, b: F.conv2d(x, w, b, stride, padding, dilation, groups),
+                some(*x, d=f64),
+                some(*w, d=f64),
+                some(w[0], d=f64),
+                size=9.0,
+            )
+    for s, k, stride, padding, up in itertools.product(
+        [(2, 3, 7, 8), (1, 1, 5, 5), (3, 7, 8)], (1, 2, 3, (2, 3), 9, 0), (None, 1, 2), (0, 1, 2), (False, True)
+    ):
+        pool = lambda x, **more: args(Pool, x=x, kernel=one_or_two(k), stride=one_or_two(stride), padding=one_or_two(padding), ceil_mode=up, **more)
+        for counted in (False, True):
+            case(
+                f"avg_pool2d {s} {k} {stride} {padding} {up} {counted}",
+                lambda x: op("avg_pool2d", pool(x, count_include_pad=counted)),
+                lambda x: F.avg_pool2d(x, k, stride, padding, up, counted),
+                some(*s, d=f64),
+                size=1.0,
+            )
+        for dilation in (1, 2):
+            case(
+                f"max_pool2d {s} {k} {stride} {padding} {up} {dilation}",
+                lambda x: op("max_pool2d", pool(x, dilation=shape(dilation))),
+                lambda x: F.max_pool2d(x, k, stride, padding, dilation, up),
+                some(*s, d=f64),
+            )
+    for q, k, v in [
+        ((2, 3, 4, 8), (2, 3, 5, 8), (2, 3, 5, 6)),
+        ((4, 8), (5, 8), (5, 8)),
+        ((1, 3, 4, 8), (2, 1, 5, 8), (2, 3, 5, 8)),
+        ((2, 0, 8), (2, 5, 8), (2, 5, 8)),
+        ((2, 3, 100, 8), (2, 3, 130, 8), (2, 3, 130, 8)),
+    ]:
+        for mask, causal in [(None, False), (None, True), (torch.rand(q[-2], k[-2]) > 0.3, False), (some(q[-2], k[-2], d=f64), False)]:
+            case(
+                f"attention {q} {k} {causal}",
+                lambda a, b, c: op(
+                    "scaled_dot_product_attention", args(Attention, q=a, k=b, v=c, causal=causal, mask=NONE if mask is None else put(mask))
+                ),
+                lambda a, b, c: F.scaled_dot_product_attention(a, b, c, mask, is_causal=causal),
+                some(*q, d=f64),
+                some(*k, d=f64),
+                some(*v, d=f64),
+                size=1.0,
+            )
+    how = ["mean", "sum", "none"]
+    for s, red, smooth, ignored in itertools.product([(4, 5), (2, 3, 5), (5,), (0, 5)], range(3), (0.0, 0.1), (-100, 1)):
+        targets = torch.randint(0, 5, s[:-1])
+        last = lambda x: x.reshape(-1, 5)
+        case(
+            f"cross_entropy {s} {red} {smooth} {ignored}",
+            lambda x: op(
+                "cross_entropy", args(CrossEntropy, logits=x, targets=put(targets), reduction=red, ignore_index=ignored, label_smoothing=smooth)
+            ),
+            lambda x: (lambda y: y.reshape(targets.shape) if red == 2 else y)(
+                F.cross_entropy(last(x), targets.reshape(-1), reduction=how[red], ignore_index=ignored, label_smoothing=smooth)
+            ),
+            some(*s, d=f64),
+            size=1.0,
+        )
+    for s, red in itertools.product([(4,), (3, 4), (0,), ()], range(3)):
+        for n, f in (
+            ("mse_loss", F.mse_loss),
+            ("l1_loss", F.l1_loss),
+            ("huber_loss", F.huber_loss),
+            ("binary_cross_entropy", F.binary_cross_entropy),
+            ("bce_with_logits", F.binary_cross_entropy_with_logits),
+        ):
+            target = torch.rand(s, dtype=f64)
+            case(
+                f"{n} {s} {red}",
+                lambda x: op(n, args(Loss, x=x, target=put(target), reduction=red)),
+                lambda x: f(x, target, reduction=how[red]),
+                torch.rand(s, dtype=f64),
+                size=1.0,
+            )
+
+
+# -- gradients of gradients ----------------------------------------------------------------------------------
+def second():
+    global cases
+    for n, f in (UNARY | BINARY).items():
+        for low, high in ((0.1, 0.9), (-4, 4), (1.2, 2.2)):
+            x = [torch.rand(5, dtype=f64) * (high - low) + low for _ in range(1 if n in UNARY else 2)]
+            theirs = [v.clone().requires_grad_(True) for v in x]
+            t, refused = attempt(lambda: f(*theirs))
+            if refused or not t.requires_grad:
+                continue
+            cases += 1
+            seeds = torch.randn(2, 5, dtype=f64)
+            with Scope():
+
+                def both():
+                    ours = [put(v, True) for v in x]
+                    firsts = torch.autograd.grad(t, theirs, seeds[0], create_graph=True, allow_unused=True)
+                    for k, g in enumerate(grad_of(op(n, *ours), ours, seeds[0], create_graph=True)):
+                        if firsts[k] is None:
+                            continue
+                        compare(f"{n} d{k}", get(g), firsts[k].detach(), x, 1e-9, 1e-3)
+                        if firsts[k].requires_grad:
+                            want = torch.autograd.grad(firsts[k], theirs, seeds[1], allow_unused=True, retain_graph=True)
+                            for j, h in enumerate(grad_of(g, ours, seeds[1])):
+                                compare(
+                                    f"{n} d{k}d{j}",
+                                    get(h) if h.slot else torch.zeros(5, dtype=f64),
+                                    torch.zeros(5, dtype=f64) if want[j] is None else want[j],
+                                    x,
+                                    1e-7,
+                                    1e-3,
+                                )
+
+                _, refused = attempt(both)
+                if refused:
+                    differs(f"{n} second", refused)
+
+
+# -- random programs: views, writes in place, gradients ------------------------------------------------------
+def step(values):
+    """One random step of both programs; None where this one cannot be made. Returns a new value or (), and its name."""
+    t, w = random.choice(values)
+    r = t.dim()
+    like = lambda: random.choice([v for v in values if v[0].shape == t.shape or v[0].dim() == 0])
+    kind = random.choice("unary unary binary binary view view view write write write sum clone gather cat softmax max prod cumsum".split())
+    if kind == "unary":
+        n = random.choice("tanh sin sigmoid square neg".split())
+        return (getattr(torch, n)(t), op(n, w)), n
+    if kind == "binary":
+        n, (u, v) = random.choice("add sub mul maximum".split()), like()
+        return (getattr(torch, n)(t, u), op(n, w, v)), n
+    if kind == "write":
+        if t.is_leaf or any(e > 1 and s == 0 for e, s in zip(t.shape, t.stride())):
+            return None
+        n, (u, v) = random.choice(["add_", "mul_", "copy_", "zero_", "sigmoid_"]), like()
+        operands = ([u], [v]) if n in ("add_", "mul_", "copy_") else ([], [])
+        _, torch_refuses = attempt(lambda: getattr(t, n)(*operands[0]))
+        _, weft_refuses = attempt(lambda: status(n, w, *operands[1]))
+        if bool(torch_refuses) != bool(weft_refuses):
+            raise RuntimeError(f"{n}: torch {torch_refuses} weft {weft_refuses}")
+        return ((), n) if not torch_refuses else None
+    if kind == "clone":
+        return (t.clone(), op("clone", w)), kind
+    if r == 0:
+        return None
+    a = random.randrange(-r, r)
+    if kind == "view":
+        n = random.choice("select narrow transpose unsqueeze reshape expand".split())
+        if n == "select":
+            i = random.randrange(-t.shape[a], t.shape[a])
+            return (t.select(a, i), op(n, w, I(a), L(i))), n
+        if n == "narrow":
+            start = random.randrange(t.shape[a])
+            length = random.randint(1, t.shape[a] - start)
+            return (t.narrow(a, start, length), op(n, w, I(a), L(start), L(length))), n
+        if n == "transpose":
+            return (t.transpose(a, 0), op(n, w, I(a), I(0))), n
+        if n == "unsqueeze":
+            return (t.unsqueeze(a), op(n, w, I(a))), n
+        if n == "reshape":
+            return ((t.reshape(-1), op(n, w, shape(-1))), n) if t.is_contiguous() else None
+        return (t.unsqueeze(0).expand(3, *t.shape), op(n, op("unsqueeze", w, I(0)), shape(3, *t.shape))), n
+    if kind == "gather":
+        at = torch.randint(0, t.shape[-1], (*t.shape[:-1], 3))
+        return (t.gather(-1, at), op(kind, w, I(-1), put(at))), kind
+    if kind == "cat":
+        return (torch.cat([t, t], 0), op("concat", array(w, w), I(2), I(0))), kind
+    if kind == "sum":
+        return (t.sum(a), reduce(kind, w, (a,))), kind
+    if kind in ("max", "prod"):
+        return ((t.amax if kind == "max" else t.prod)(-1), reduce(kind, w, (-1,))), kind
+    return (getattr(torch, kind)(t, -1), op(kind, w, I(-1))), kind
+
+
+def program(seed):
+    random.seed(seed)
+    torch.manual_seed(seed)
+    leaves = [torch.randn(random.choice([(4, 6), (3, 4), (2, 3, 4), (6,)]), dtype=f64) for _ in range(2)]
+    theirs, ours = [x.clone().requires_grad_(True) for x in leaves], [put(x, True) for x in leaves]
+    values = [*zip(theirs, ours), *((t * 1.5, op("mul", w, 1.5)) for t, w in zip(theirs, ours))]
+    names = []
+    for _ in range(random.randint(3, 14)):
+        made = step(values)
+        if made:
+            names.append(made[1])
+            values += [made[0]] if made[0] else []
+    name = f"program {seed} {' '.join(names)}"
+    for t, w in values:
+        compare(name, get(w), t.detach(), (), 1e-9, 1e-3)
+    t, w = random.choice(values[2:])
+    _, torch_refuses = attempt(lambda: (t * t).sum().backward())
+    _, weft_refuses = attempt(lambda: backward(reduce("sum", op("mul", w, w), None)))
+    if torch_refuses or weft_refuses:
+        if not (torch_refuses and weft_refuses):
+            differs(name, f"torch {torch_refuses} weft {weft_refuses}".replace("RuntimeError ", ""))
+        return
+    for x, t, w in zip(leaves, theirs, ours):
+        g = grad(w)
+        compare(name + " gradient", torch.zeros_like(x) if g is None else g, torch.zeros_like(x) if t.grad is None else t.grad, (), 1e-7, 1e-3)
+
+
+def programs():
+    global cases
+    for seed in range(600):
+        cases += 1
+        with Scope():
+            _, refused = attempt(lambda: program(seed))
+            if refused:
+                differs(f"program {seed}", refused.replace("RuntimeError ", "torch "))
+
+
+SECTIONS = [elementwise, reductions, views, indices, layers, second, programs]
+
+
+def main():
+    given = sys.argv[1:]
+    chosen = [s for s in SECTIONS if s.__name__ in given] or SECTIONS
+    open_library(next((g for g in given if g.endswith(".so")), "build/release/libweft.so"))
+    torch.manual_seed(0)
+    for section in chosen:
+        section()
+    for text in wrong[:40]:
+        print(text)
+    print(f"{cases} cases, {meant} differences that are meant, {len(wrong)} that are not")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

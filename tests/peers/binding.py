@@ -1,0 +1,185 @@
+# tests/peers/binding.py -- weft from Python, as far as comparing it with PyTorch needs: tensors go in and come out as
+# torch tensors, calls are made by name through ctypes, an error is an exception with weft's text.
+#
+# Arguments of a call: torch tensors and numbers become operands, integers in I() stay C ints, L() int64_t, D() double;
+# shape(...) is a weft_shape, args(Struct, ...) the options of a call that takes a struct.
+import ctypes as C
+
+import torch
+
+DTYPES = dict(
+    zip(
+        [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64],
+        range(1, 11),
+    )
+)
+OF_DTYPE = {number: dtype for dtype, number in DTYPES.items()}
+ZERO = 2.2250738585072014e-308  # WEFT_ZERO
+I, L, D = C.c_int, C.c_int64, C.c_double
+lib = None
+
+
+class WeftError(Exception):
+    pass
+
+
+class Tensor(C.Structure):
+    _fields_ = [("slot", C.c_uint32), ("context", C.c_uint32), ("serial", C.c_uint64)]
+
+
+class Shape(C.Structure):
+    _fields_ = [("n", C.c_int64), ("v", C.c_int64 * 16)]
+
+
+def struct(**fields):
+    return type("Args", (C.Structure,), {"_fields_": [*fields.items(), ("end_", C.c_int)]})
+
+
+NONE = Tensor(0, 0, 0)
+Reduce = struct(x=Tensor, axes=Shape, keepdim=C.c_bool, dtype=I)
+Var = struct(x=Tensor, axes=Shape, keepdim=C.c_bool, correction=D)
+Norm = struct(x=Tensor, axes=Shape, keepdim=C.c_bool, order=D)
+Close = struct(a=Tensor, b=Tensor, rtol=D, atol=D, equal_nan=C.c_bool)
+LayerNorm = struct(x=Tensor, weight=Tensor, bias=Tensor, axes=I, eps=D)
+RmsNorm = struct(x=Tensor, weight=Tensor, axes=I, eps=D)
+BatchNorm = struct(x=Tensor, weight=Tensor, bias=Tensor, running_mean=Tensor, running_var=Tensor, training=C.c_bool, momentum=D, eps=D)
+Conv = struct(x=Tensor, weight=Tensor, bias=Tensor, stride=Shape, padding=Shape, dilation=Shape, groups=L)
+Pool = struct(x=Tensor, kernel=Shape, stride=Shape, padding=Shape, dilation=Shape, ceil_mode=C.c_bool, count_include_pad=C.c_bool, indices=C.c_void_p)
+Attention = struct(q=Tensor, k=Tensor, v=Tensor, mask=Tensor, causal=C.c_bool, scale=D)
+CrossEntropy = struct(logits=Tensor, targets=Tensor, reduction=I, ignore_index=L, label_smoothing=D)
+Loss = struct(x=Tensor, target=Tensor, reduction=I, delta=D)
+Backward = struct(loss=Tensor, gradient=Tensor, retain_graph=C.c_bool, create_graph=C.c_bool)
+GradOf = struct(
+    outputs=C.POINTER(Tensor),
+    n_outputs=I,
+    inputs=C.POINTER(Tensor),
+    n_inputs=I,
+    grads=C.POINTER(Tensor),
+    grad_outputs=C.POINTER(Tensor),
+    retain_graph=C.c_bool,
+    create_graph=C.c_bool,
+    allow_unused=C.c_bool,
+)
+
+
+def open_library(path):
+    global lib
+    lib = C.CDLL(path)
+    for name, result, arguments in [
+        ("error_text", C.c_char_p, [Tensor]),
+        ("last_error", C.c_char_p, []),
+        ("shape_of", Shape, [Tensor]),
+        ("dtype_of", I, [Tensor]),
+        ("to_array", I, [Tensor, C.c_void_p, L, I]),
+        ("from_data", Tensor, [C.c_void_p, Shape, I]),
+        ("f", Tensor, [D]),
+        ("i", Tensor, [L]),
+        ("b", Tensor, [C.c_bool]),
+        ("requires_grad_", I, [Tensor, C.c_bool]),
+        ("grad", Tensor, [Tensor]),
+        ("has_grad", C.c_bool, [Tensor]),
+        ("scope_begin", Tensor, []),
+        ("scope_end", I, [Tensor]),
+    ]:
+        f = getattr(lib, "weft_" + name)
+        f.restype, f.argtypes = result, arguments
+
+
+def shape(*extents):
+    return Shape(len(extents), (C.c_int64 * 16)(*extents))
+
+
+def args(kind, **options):
+    return kind(**options)
+
+
+def checked(t):
+    if t.slot == 0:
+        raise WeftError(lib.weft_error_text(t).decode())
+    return t
+
+
+def put(x, grad=False):
+    x = x.detach().contiguous()
+    t = checked(lib.weft_from_data(x.data_ptr() if x.numel() else None, shape(*x.shape), DTYPES[x.dtype]))
+    if grad:
+        lib.weft_requires_grad_(t, True)
+    return t
+
+
+def get(t):
+    s = lib.weft_shape_of(checked(t))
+    x = torch.empty(s.v[: s.n], dtype=OF_DTYPE[lib.weft_dtype_of(t)])
+    if lib.weft_to_array(t, x.data_ptr() if x.numel() else None, x.numel(), 0):
+        raise WeftError(lib.weft_last_error().decode())
+    return x
+
+
+def operand(x):
+    if isinstance(x, (bool, int, float)):
+        return {bool: lib.weft_b, int: lib.weft_i, float: lib.weft_f}[type(x)](x)
+    if isinstance(x, torch.Tensor):
+        return put(x)
+    if isinstance(x, C.Structure) and not isinstance(x, (Tensor, Shape)):
+        return C.byref(x)
+    return x
+
+
+def op(name, *operands):
+    f = getattr(lib, "weft_" + name)
+    f.restype = Tensor
+    return checked(f(*map(operand, operands)))
+
+
+def status(name, *operands):
+    f = getattr(lib, "weft_" + name)
+    f.restype = I
+    if f(*map(operand, operands)):
+        raise WeftError(lib.weft_last_error().decode())
+
+
+def several(name, n, *operands):
+    """A call that stores n tensors through pointers at its end."""
+    out = [Tensor() for _ in range(n)]
+    status(name, *operands, *map(C.byref, out))
+    return out
+
+
+def array(*tensors):
+    return (Tensor * len(tensors))(*tensors)
+
+
+def backward(loss, gradient=NONE):
+    status("backward", args(Backward, loss=loss, gradient=gradient))
+
+
+def grad(leaf):
+    return get(lib.weft_grad(leaf)) if lib.weft_has_grad(leaf) else None
+
+
+def grad_of(output, inputs, seed, create_graph=False):
+    grads = array(*[NONE] * len(inputs))
+    status(
+        "grad_of",
+        args(
+            GradOf,
+            outputs=array(output),
+            n_outputs=1,
+            inputs=array(*inputs),
+            n_inputs=len(inputs),
+            grads=grads,
+            grad_outputs=array(put(seed)),
+            retain_graph=True,
+            create_graph=create_graph,
+            allow_unused=True,
+        ),
+    )
+    return list(grads)
+
+
+class Scope:
+    def __enter__(self):
+        self.scope = lib.weft_scope_begin()
+
+    def __exit__(self, *_):
+        lib.weft_scope_end(self.scope)
