@@ -170,8 +170,7 @@ Test(values, nonzero_and_masked_select)
     IS(weft_masked_select(x, weft_reshape(rows, weft_shape(2, 1))), weft_shape(3), NAN, 0, 1);
     IS(weft_masked_select(weft_i(7), rows), weft_shape(1), 7);
     check_error("a float mask", weft_masked_select(x, x), WEFT_EDTYPE, "a mask is bool, not f32");
-    check_error("shapes", weft_masked_select(x, rows), WEFT_ESHAPE,
-                "extents 3 and 2 of axis 1");
+    check_error("shapes", weft_masked_select(x, rows), WEFT_ESHAPE, "extents 3 and 2 of axis 1");
     weft_scope_end(sc);
 }
 
