@@ -543,6 +543,45 @@ Test(frozen_step, no_memory)
     cr_assert_eq(weft_tape_nodes(), 0);
 }
 
+/* Rows of the batch, some of which may not be there. */
+FN(train_on_rows)
+{
+    const weft_tensor chosen[2] = {weft_index_select(in[0], 0, in[2]), in[1]};
+    return train(self, chosen, 2, out, n_out);
+}
+
+/* A replay that fails: gradients that the function drops are gone, nothing else has changed, and the next one is right. */
+Test(frozen_step, a_replay_that_fails)
+{
+    model a, b;
+    model_open(&a, ZERO_FIRST | CLIP, false);
+    model_open(&b, ZERO_FIRST | CLIP, false);
+    weft_jit *j = weft_jit_trace(train_on_rows, &b, .frozen = true, .verify_every = -1);
+    for (int i = 0; i < 14; i++) {
+        const bool fails = i > 4 && i % 3 == 0;
+        weft_scope sc = weft_scope_begin();
+        weft_tensor in[3] = {weft_randn(weft_shape(ROWS, IN)), weft_randn(weft_shape(ROWS, OUT)),
+                             weft_add(weft_arange(0, ROWS, 1, WEFT_I64), weft_i(fails))},
+                    x, y;
+        const int64_t replayed = stats_of(j).frozen;
+        const weft_status s = weft_jit_call(j, in, 3, &y, 1);
+        cr_assert_eq(s != WEFT_OK, fails);
+        if (fails) {
+            cr_assert_eq(stats_of(j).frozen, replayed + 1, "%s", reasons(j));
+            cr_assert(!weft_has_grad(b.fc1.weight) && !weft_has_grad(b.fc2.bias));
+            OK(weft_module_zero_grad(a.m));
+        } else {
+            OK(train_on_rows(&a, in, 3, &x, 1));
+            check_bits("loss", x, y);
+        }
+        check_models(&a, &b);
+        weft_scope_end(sc);
+    }
+    weft_jit_free(j);
+    model_close(&a);
+    model_close(&b);
+}
+
 /* -- devices ----------------------------------------------------------------------------------------------------- */
 
 /* The step is known without asking the device; its numbers are this call's. */
