@@ -94,6 +94,23 @@ static uint32_t *find_products(const wf_planner *b)
     return of;
 }
 
+/* The figures of the model: of one kernel more crowded than two, or of computing the value again. */
+static void weigh_edge(const wf_planner *b, wf_plan_edge *e, wf_val root)
+{
+    if (e->reason == WF_REASON_COSTS_MORE) {
+        const wf_group *x = &b->s.groups[b->s.group_of[wf_maker_of(&b->l, root) - 1]];
+        const wf_group *y = &b->s.groups[b->s.group_of[e->reader]];
+        const wf_map_of *m = &b->l.map[root];
+        const int64_t bytes =
+            wf_weigh_bytes(wf_cost_bytes(m->dtype, m->rank, b->l.words + m->shape));
+        e->saved = 2 * bytes + WF_LAUNCH;
+        e->cost = wf_weigh_crowd(x->streams + y->streams, bytes);
+    } else if (b->s.weighed) {
+        e->saved = b->s.weighed[root].saved;
+        e->cost = b->s.weighed[root].cost;
+    }
+}
+
 /* Every value that one step makes and another reads, with the reason. */
 static int find_edges(wf_planner *b)
 {
@@ -120,11 +137,7 @@ static int find_edges(wf_planner *b)
             const wf_val root = b->l.map[src[i]].root;
             why = wf_is_again(&b->s, b->s.group_of[k], root) ? WF_REASON_AGAIN : why;
             p->edges[p->nedges] = (wf_plan_edge){.reader = k, .v = src[i], .reason = (uint8_t)why};
-            if (b->s.weighed) {
-                p->edges[p->nedges].saved = b->s.weighed[root].saved;
-                p->edges[p->nedges].cost = b->s.weighed[root].cost;
-            }
-            p->nedges++;
+            weigh_edge(b, &p->edges[p->nedges++], root);
         }
     }
     free(product);

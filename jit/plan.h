@@ -141,8 +141,8 @@ typedef struct wf_plan_edge_info {
     uint32_t reader;
     wf_val v;
     const char *reason, *text;
-    /* Bytes of traffic, as modelled, that computing v again in all its readers saves, and what it costs; both 0: they
-     * were not weighed. */
+    /* Bytes of traffic, as modelled, that fusing (COSTS_MORE) or computing v again in all its readers (any other reason)
+     * saves, and what it costs; both 0: they were not weighed. */
     int64_t saved, cost;
 } wf_plan_edge_info;
 bool wf_plan_edge_at(const wf_plan *p, uint32_t i, wf_plan_edge_info *out);

@@ -89,8 +89,10 @@ int wf_plan_explain(const wf_plan *p, FILE *out)
         fprintf(out, "edge %%%u %s -> %%%u %s: %s (%s", e.v, maker_name(f, e.v), e.reader + 1,
                 wf_rows[f->ins[e.reader].op].name, e.reason, e.text);
         if (e.saved + e.cost) {
-            fprintf(out, "; computed again it saves %lld bytes and costs %lld", (long long)e.saved,
-                    (long long)e.cost);
+            fprintf(out, "; %s it saves %lld bytes and costs %lld",
+                    strcmp(e.reason, wf_reason_name[WF_REASON_COSTS_MORE]) == 0 ? "fused"
+                                                                                : "computed again",
+                    (long long)e.saved, (long long)e.cost);
         }
         fputs(")\n", out);
     }

@@ -102,7 +102,7 @@ typedef struct wf_plan_edge {
     uint32_t reader;
     wf_val v;
     uint8_t reason;      /* wf_reason */
-    int64_t saved, cost; /* of computing v again where it is read; both 0: not weighed */
+    int64_t saved, cost; /* of fusing (COSTS_MORE), of computing v again; both 0: not weighed */
 } wf_plan_edge;
 
 /* A tile program and what compiles it. */

@@ -22,33 +22,28 @@
 #include "jit/passes/cost.h"
 #include "jit/passes/pass.h"
 
-/* The model's numbers. Those of time were measured on one core with AVX-512 (docs/fusion.md). */
+/* The model's numbers; those of time were measured on one core with AVX-512 (docs/fusion.md). */
 enum {
-    NEAR = 1 << 20,   /* bytes of a tensor that is still in a core's cache when it is read */
-    NEAR_SHARE = 2,   /* such a byte costs this part of one further away */
-    FLOPS_A_BYTE = 4, /* arithmetic that takes as long as a byte from further away */
-    FLOPS_A_ROW = 2,  /* that a row takes whatever it computes */
-    FLOPS_HALF = 2,   /* a conversion to and from a half type */
-    FLOPS_DIV = 8,    /* what one division, or one root, counts more than its one operation */
-    FLOPS_ROOT = 12,
-    OPERAND = 2, /* a further operand costs 1 / OPERAND of a byte an element beside its memory */
-    STREAMED =
-        8
-        << 20, /* bytes of results from which a row's own kernel writes better than a compiled group */
-    MOST = 8,        /* rows of a recipe */
-    READS = 12,      /* operands of a recipe */
-    GROUPS = 4,      /* readers that are looked at */
-    INSTS_A_ROW = 4, /* that a row may add to a program, with casts */
+    FLOPS_A_BYTE = 4,   /* arithmetic that takes as long as a byte of traffic */
+    FLOPS_A_ROW = 2,    /* that a row takes whatever it computes */
+    FLOPS_HALF = 2,     /* a conversion to and from a half type */
+    FLOPS_DIV = 8,      /* what a division, or a root, counts more than one */
+    FLOPS_ROOT = 12,    /* (they are one operation in the row) */
+    OPERAND = 2,        /* one more operand costs 1 / OPERAND of a byte an element */
+    STREAMED = 8 << 20, /* bytes of a result that a row's own kernel writes better */
+    MOST = 8,           /* rows of a recipe */
+    READS = 12,         /* operands of a recipe */
+    GROUPS = 4,         /* readers of a value that are looked at */
+    READERS = 64,       /* of an operand; with more, it counts as not read yet */
+    INSTS_A_ROW = 4,    /* that a row may add to a program, with casts */
     SCALARS_A_ROW = 2
 };
 
 enum {
-    STORED = 1, /* in memory, as the schedule is */
-    PINNED =
-        2, /* and must be: somebody reads memory, or it is a leaf, a result of a kernel of its own, returned */
+    STORED = 1,   /* in memory, as the schedule is */
+    PINNED = 2,   /* and must be: a leaf, returned, or read by what needs memory */
     REPLACED = 4, /* written over while the function runs */
-    LISTED = 8,   /* a candidate */
-    MAY = 16      /* at least one group could compute it again */
+    MAY = 8       /* at least one group could compute it again */
 };
 
 typedef struct reading {
@@ -74,11 +69,6 @@ typedef struct chooser {
     uint32_t *home; /* of instruction k: the group it moves to, or WF_NO_GROUP */
     bool moved, no_memory;
 } chooser;
-
-int64_t wf_weigh_bytes(int64_t bytes)
-{
-    return bytes <= NEAR ? bytes / NEAR_SHARE : bytes;
-}
 
 static int64_t root_bytes(const chooser *c, wf_val v)
 {
@@ -200,6 +190,9 @@ static bool reads_already(const chooser *c, uint32_t g, const reading *r)
     if (wf_is_again(c->s, g, root)) {
         return true;
     }
+    if (c->first[root + 1] - c->first[root] > READERS) {
+        return false;
+    }
     for (uint32_t i = c->first[root]; i < c->first[root + 1]; i++) {
         const reading *u = &c->use[i];
         if ((c->s->group_of[u->k] == g || wf_is_again(c->s, g, u->k + 1)) &&
@@ -314,7 +307,7 @@ static void find_going(const chooser *c, const recipe *r, const uint32_t *to, in
 static int64_t reads_of(chooser *c, const recipe *r, uint32_t g, int64_t *lives)
 {
     wf_group *x = &c->s->groups[g];
-    uint32_t inputs = x->inputs;
+    uint32_t inputs = x->inputs, streams = x->streams;
     int64_t bytes = -(x->space.count / OPERAND); /* the first one is in the place of the value */
     for (int i = 0; i < r->nfrom; i++) {
         const wf_val root = c->l->map[r->from[i].v].root;
@@ -332,6 +325,7 @@ static int64_t reads_of(chooser *c, const recipe *r, uint32_t g, int64_t *lives)
             return -1;
         }
         inputs++;
+        streams += wf_is_stream(c->l, &x->space, &read);
         bytes += wf_weigh_bytes(wf_cost_bytes(m->dtype, m->rank, c->l->words + m->shape)) +
                  x->space.count / OPERAND;
         const bool leaf = wf_maker_of(c->l, root) == 0;
@@ -343,8 +337,12 @@ static int64_t reads_of(chooser *c, const recipe *r, uint32_t g, int64_t *lives)
                       x->scalars + rows * SCALARS_A_ROW > WF_PROGRAM_SCALARS;
     bytes = bytes < 0 ? 0 : bytes;
     const int64_t size = root_bytes(c, r->row[0] + 1);
-    const bool own_kernel = x->n == 1 && size >= STREAMED && !c->s->alone;
-    return full ? -1 : own_kernel ? bytes + 2 * size : bytes;
+    const bool own_kernel = x->n == 1 && size >= STREAMED;
+    if (!c->s->alone) {
+        bytes += wf_weigh_crowd(streams, wf_weigh_bytes(size)) -
+                 wf_weigh_crowd(x->streams + 1, wf_weigh_bytes(size)) + (own_kernel ? 2 * size : 0);
+    }
+    return full ? -1 : bytes < 0 ? 0 : bytes;
 }
 
 /* -- decisions -------------------------------------------------------------------------------------------------- */

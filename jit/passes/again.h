@@ -29,7 +29,5 @@ typedef struct wf_weighed {
 
 /* writes[k]: the input that output k replaces, or -1; NULL: none. 0 or WEFT_ENOMEM. */
 int wf_choose_again(wf_schedule *s, wf_layout *l, const int32_t *writes);
-/* Bytes as the model counts them: those of a tensor that caches hold are cheap. */
-int64_t wf_weigh_bytes(int64_t bytes);
 
 #endif

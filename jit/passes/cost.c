@@ -42,3 +42,13 @@ void wf_cost_alone(const wf_layout *l, uint32_t k, int64_t *reads, int64_t *writ
         }
     }
 }
+
+int64_t wf_weigh_bytes(int64_t bytes)
+{
+    return bytes <= WF_NEAR ? bytes / 2 : bytes;
+}
+
+int64_t wf_weigh_crowd(uint32_t streams, int64_t bytes)
+{
+    return streams > WF_STREAMS ? streams * bytes / 4 : 0;
+}

@@ -14,6 +14,19 @@
 int64_t wf_cost_bytes(int dtype, int rank, const int64_t *shape);
 /* What a row reads of an operand: `bytes`, or no more elements than its result (of `result` elements) has. */
 int64_t wf_cost_read(wf_op op, int operand, int dtype, int64_t bytes, int64_t result);
+
+/* -- weights: what decisions are made by, in bytes of traffic with memory -------------------------------------------- */
+
+enum {
+    WF_NEAR = 1 << 20,    /* bytes of a tensor that is still in a core's cache when it is read */
+    WF_LAUNCH = 16 << 10, /* what takes as long as a launch */
+    WF_STREAMS = 16 /* tensors that a kernel walks along at full speed: a cache has as many ways */
+};
+/* Bytes of a tensor: those that caches hold count half. */
+int64_t wf_weigh_bytes(int64_t bytes);
+/* What a kernel that walks along so many tensors of `bytes` weighed bytes each loses by it. */
+int64_t wf_weigh_crowd(uint32_t streams, int64_t bytes);
+
 /* Bytes that instruction k reads and writes when it is run alone. */
 void wf_cost_alone(const wf_layout *l, uint32_t k, int64_t *reads, int64_t *writes);
 

@@ -32,6 +32,7 @@ typedef struct wf_group {
     wf_iter space;
     uint32_t first, n;               /* members[first .. first + n), each behind those it reads */
     uint32_t insts, inputs, scalars; /* of its program, at most */
+    uint32_t streams;                /* inputs that are no smaller than the space */
 } wf_group;
 
 typedef struct wf_schedule {

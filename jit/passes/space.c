@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "eager/exec.h"
+#include "jit/passes/cost.h"
 #include "jit/passes/space.h"
 
 bool wf_is_draw(const wf_layout *l, uint32_t k)
@@ -178,6 +179,17 @@ void wf_iter_of(const wf_layout *l, uint32_t k, wf_iter *s)
     }
 }
 
+bool wf_same_dims(const wf_iter *a, const wf_iter *b)
+{
+    return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
+}
+
+bool wf_same_axes(const wf_iter *a, const wf_iter *b)
+{
+    return (wf_same_dims(a, b) && a->axes == b->axes) ||
+           (a->count == b->count && a->kept == b->kept && wf_is_trailing(a) && wf_is_trailing(b));
+}
+
 int wf_level_at(const wf_layout *l, uint32_t k, const wf_iter *s)
 {
     int64_t n = wf_map_count(l, wf_space_of(l, k));
@@ -289,4 +301,10 @@ int wf_write_map(wf_layout *l, const wf_iter *s, wf_val v, int level, wf_map_of 
 {
     wf_map_of m = l->map[v];
     return into_space(l, s, &m, level, out);
+}
+
+bool wf_is_stream(const wf_layout *l, const wf_iter *s, const wf_map_of *m)
+{
+    return 2 * wf_cost_bytes(m->dtype, m->rank, l->words + m->shape) >=
+           s->count * (int64_t)wf_dtype_size(m->dtype);
 }

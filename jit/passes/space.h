@@ -47,6 +47,9 @@ const wf_map_of *wf_space_of(const wf_layout *l, uint32_t k);
 void wf_iter_of(const wf_layout *l, uint32_t k, wf_iter *s);
 /* The space with extents of m, if it reduces nothing. */
 void wf_iter_reshape(const wf_layout *l, const wf_map_of *m, wf_iter *s);
+bool wf_same_dims(const wf_iter *a, const wf_iter *b);
+/* Do the rows of one space reduce what those of the other do? */
+bool wf_same_axes(const wf_iter *a, const wf_iter *b);
 /* The axes it reduces are the last ones, or none. */
 bool wf_is_trailing(const wf_iter *s);
 /* Where in the space k runs; NONE: nowhere. */
@@ -66,6 +69,8 @@ int wf_read_map(wf_layout *l, const wf_iter *s, uint32_t k, wf_val u, wf_map_of 
 int wf_write_map(wf_layout *l, const wf_iter *s, wf_val v, int level, wf_map_of *out);
 /* The whole of a value, with as many elements as k runs over. */
 bool wf_reads_whole(const wf_layout *l, uint32_t k, wf_val u);
+/* Does a kernel over the space walk along the memory of m: is it not small beside it? */
+bool wf_is_stream(const wf_layout *l, const wf_iter *s, const wf_map_of *m);
 /* Elements of a map. */
 int64_t wf_map_count(const wf_layout *l, const wf_map_of *m);
 

@@ -48,6 +48,22 @@ static const model_case cases[] = {
      "  %5 = add f32[100,200] %3, %4\n  %6 = cumsum f32[100,200] %5 ints(1)\n"
      "  %7 = sub f32[100,200] %3, %6\n  return %7\n}\n",
      4, 7 * N, 5 * N},
+    {"the same two, which a row of the reader has anyway",
+     "fn a {\n  %1 = input f32[100,200]\n  %2 = input f32[100,200]\n"
+     "  %3 = mul f32[100,200] %1, %2\n  %4 = cumsum f32[100,200] %1 ints(1)\n"
+     "  %5 = add f32[100,200] %3, %4\n  %6 = cumsum f32[100,200] %5 ints(1)\n"
+     "  %7 = sub f32[100,200] %3, %6\n  %8 = add f32[100,200] %1, %2\n"
+     "  %9 = mul f32[100,200] %8, %6\n  return %7, %9\n}\n",
+     4, 8 * N, 5 * N},
+    {"two that read one operand",
+     "fn a {\n  %1 = input f32[100,200]\n  %2 = mul f32[100,200] %1, %1\n"
+     "  %3 = exp f32[100,200] %1\n  return %2, %3\n}\n",
+     1, N, 2 * N},
+    {"siblings far apart",
+     "fn a {\n  %1 = input f32[100,200]\n  %2 = input f32[100,200]\n  %3 = exp f32[100,200] %1\n"
+     "  %4 = cumsum f32[100,200] %3 ints(1)\n  %5 = add f32[100,200] %1, %2\n"
+     "  %6 = cumsum f32[100,200] %5 ints(1)\n  return %4, %6\n}\n",
+     3, 4 * N, 4 * N},
     {"a row that is returned is in memory: nothing is saved by not reading it",
      "fn a {\n  %1 = input f32[100,200]\n  %2 = scalar f64 0x1p+1\n"
      "  %3 = mul f32[100,200] %1, %2\n  %4 = cumsum f32[100,200] %1 ints(1)\n"
@@ -130,4 +146,52 @@ Test(fuse_model, what_is_written_over_is_not_read_again)
     cr_expect_not(strstr(said, "AGAIN"), "%s", said);
     cr_expect_eq(info.steps, 4);
     free(said);
+}
+
+/* The sum of n tensors of `cols` x 100. */
+static wf_plan *sum_of(int n, int64_t cols, unsigned flags)
+{
+    wf_fn *f = wf_fn_new("sum");
+    wf_val x = wf_fn_input(f, &(wf_type){WEFT_F32, 2, {100, cols}});
+    wf_why why;
+    for (int i = 1; i < n; i++) {
+        wf_val s[2] = {x, wf_fn_input(f, &(wf_type){WEFT_F32, 2, {100, cols}})};
+        cr_assert_eq(wf_fn_append(f, WF_OP_ADD, NULL, 2, s, &x, NULL, &why), 0);
+    }
+    wf_fn_output(f, x);
+    if (n <= 24) {
+        plan_check(f, flags, NULL);
+    }
+    wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = flags}, &why);
+    cr_assert_not_null(p, "%s", why.rule);
+    wf_fn_free(f);
+    return p;
+}
+
+/* Kernels of more tensors than a cache has ways are slower than two, unless the launch is what counts, or on a device. */
+Test(fuse_model, does_not_crowd_a_kernel)
+{
+    static const struct {
+        int n;
+        int64_t cols;
+        unsigned flags;
+        int steps;
+    } sums[] = {{15, 200, WF_PLAN_TIER0, 1}, {16, 200, WF_PLAN_TIER0, 2},
+                {29, 200, WF_PLAN_TIER0, 2}, {30, 200, WF_PLAN_TIER0, 3},
+                {24, 10, WF_PLAN_TIER0, 1},  {24, 200, WF_PLAN_DEVICE, 1}};
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) {
+        wf_plan *p = sum_of(sums[i].n, sums[i].cols, sums[i].flags);
+        wf_plan_info info;
+        wf_plan_edge_info e;
+        wf_plan_get_info(p, &info);
+        cr_expect_eq(info.steps, sums[i].steps, "%d tensors of %lld columns: %d steps", sums[i].n,
+                     (long long)sums[i].cols, info.steps);
+        if (sums[i].steps > 1) {
+            cr_assert(wf_plan_edge_at(p, 0, &e));
+            cr_expect_str_eq(e.reason, "COSTS_MORE");
+            cr_expect(e.saved > 0 && e.saved < e.cost, "%lld, %lld", (long long)e.saved,
+                      (long long)e.cost);
+        }
+        wf_plan_release(p);
+    }
 }
