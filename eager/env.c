@@ -135,7 +135,7 @@ void wf_env_list(FILE *out)
                      "evict do\n");
     }
 #define ENV(name, type, dflt, help)                                                                \
-    fprintf(out, "%-18s %-12s (default %s) %s%s\n", #name,                                         \
+    fprintf(out, "%-20s %-12s (default %s) %s%s\n", #name,                                         \
             state[ID_##name] == ENV_SET ? text[ID_##name] : "-", #dflt, help,                      \
             state[ID_##name] == ENV_BAD ? " [value given is not valid: ignored]" : "");
 #include "eager/env.def"

@@ -19,5 +19,5 @@ int main(void)
         weft_set_grad(w, WEFT_NONE);
         weft_scope_end(scope);
     }
-    return weft_print(w) == WEFT_OK ? 0 : 1; /* [3.00 1.99] or so; weft_last_error() says why not */
+    return weft_print(w) == WEFT_OK ? 0 : 1; /* [2.997  1.9941]; else: weft_last_error() */
 }
