@@ -6,7 +6,7 @@
 # A case is one call of weft and one expression of torch on the same tensors. Compared are: refused or not, element type,
 # shape, values (any NaN equals any, signs of zero are not looked at) and gradients. Values go through a lattice of
 # awkward numbers in every type; shapes have axes of 0 and 1, negative axes and axes out of range; `programs` are random
-# ones with views and writes in place; `second` are gradients of gradients. What differs on purpose is in MEANT, with the
+# ones with views and writes in place; `second` are gradients of gradients; `optimisers` walk twenty steps. What differs on purpose is in MEANT, with the
 # reason, and for users in docs/from-pytorch.md. The last line counts; status 1 if anything else differs. Needs NumPy and
 # PyTorch 2.4 or later; takes about a minute.
 import itertools
@@ -18,42 +18,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from binding import (
-    C,
-    D,
-    DTYPES,
-    I,
-    L,
-    ZERO,
-    Attention,
-    BatchNorm,
-    Close,
-    Conv,
-    CrossEntropy,
-    LayerNorm,
-    Loss,
-    NONE,
-    Norm,
-    Pool,
-    Reduce,
-    RmsNorm,
-    Scope,
-    Shape,
-    Var,
-    WeftError,
-    args,
-    array,
-    backward,
-    get,
-    grad,
-    grad_of,
-    op,
-    open_library,
-    put,
-    several,
-    shape,
-    status,
-)
+from binding import (C, D, DTYPES, I, L, NONE, ZERO, AdamW, Attention, BatchNorm, Close, Conv, CrossEntropy, LayerNorm, Loss)
+from binding import (Norm, Pool, Reduce, RmsNorm, Scope, Sgd, Shape, Var, WeftError, args, array, backward, call, get, grad)
+from binding import grad_of, op, open_library, put, several, shape, status
 
 Bool = C.c_bool
 f32, f64, i64, nan, inf = torch.float32, torch.float64, torch.int64, float("nan"), float("inf")
@@ -748,7 +715,58 @@ def programs():
                 differs(f"program {seed}", refused.replace("RuntimeError ", "torch "))
 
 
-SECTIONS = [elementwise, reductions, views, indices, layers, second, programs]
+# -- optimisers ----------------------------------------------------------------------------------------------
+def descend(make, theirs, start, clip):
+    """The same twenty steps down the same bowls, with gradients clipped or not: both parameters."""
+    t = start.clone().requires_grad_(True)
+    module = call("module_new", None)
+    w = call("module_parameter", module, b"w", put(start))
+    ours, theirs = make(module), theirs([t])
+    for k in range(1, 21):
+        theirs.zero_grad()
+        ((t - 1) ** 2 * k).sum().backward()
+        status("module_zero_grad", C.c_void_p(module))
+        backward(reduce("sum", op("mul", op("square", op("sub", w, 1)), k), None))
+        if clip:
+            torch.nn.utils.clip_grad_norm_([t], clip)
+            status("module_clip_grad_norm", C.c_void_p(module), D(clip), None)
+        theirs.step()
+        status("optim_step", C.c_void_p(ours))
+    got = get(w)
+    call("optim_free", ours)
+    call("module_free", module)
+    return got, t.detach()
+
+
+def optimisers():
+    global cases
+    sgd = lambda **o: lambda m: call("sgd_new", C.byref(args(Sgd, module=m, **o)))
+    adamw = lambda **o: lambda m: call("adamw_new", C.byref(args(AdamW, module=m, **o)))
+    kinds = [
+        (sgd(lr=0.1), lambda p: torch.optim.SGD(p, 0.1)),
+        (sgd(lr=0.1, momentum=0.9), lambda p: torch.optim.SGD(p, 0.1, 0.9)),
+        (
+            sgd(lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
+            lambda p: torch.optim.SGD(p, 0.1, 0.9, weight_decay=0.01, nesterov=True),
+        ),
+        (adamw(lr=0.01), lambda p: torch.optim.AdamW(p, 0.01)),
+        (adamw(lr=0.01, weight_decay=ZERO), lambda p: torch.optim.AdamW(p, 0.01, weight_decay=0)),
+        (
+            adamw(lr=0.01, beta1=0.8, beta2=0.95, eps=1e-6, weight_decay=0.2),
+            lambda p: torch.optim.AdamW(p, 0.01, (0.8, 0.95), 1e-6, 0.2),
+        ),
+    ]
+    for (k, (ours, theirs)), d, clip in itertools.product(enumerate(kinds), (f32, f64), (0, 0.5)):
+        cases += 1
+        with Scope():
+            both, refused = attempt(lambda: descend(ours, theirs, some(5, 3, d=d), clip))
+            if refused:
+                differs(f"optimiser {k} {d} {clip}", refused)
+            else:
+                compare(f"optimiser {k} {d} {clip}", *both, (), 20 * tolerance[d], size=1.0)
+
+
+SECTIONS = [elementwise, reductions, views, indices, layers, second, programs, optimisers]
 
 
 def main():

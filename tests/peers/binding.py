@@ -48,6 +48,8 @@ Pool = struct(x=Tensor, kernel=Shape, stride=Shape, padding=Shape, dilation=Shap
 Attention = struct(q=Tensor, k=Tensor, v=Tensor, mask=Tensor, causal=C.c_bool, scale=D)
 CrossEntropy = struct(logits=Tensor, targets=Tensor, reduction=I, ignore_index=L, label_smoothing=D)
 Loss = struct(x=Tensor, target=Tensor, reduction=I, delta=D)
+Sgd = struct(module=C.c_void_p, lr=D, momentum=D, weight_decay=D, nesterov=C.c_bool)
+AdamW = struct(module=C.c_void_p, lr=D, beta1=D, beta2=D, eps=D, weight_decay=D, decay_min_rank=I)
 Backward = struct(loss=Tensor, gradient=Tensor, retain_graph=C.c_bool, create_graph=C.c_bool)
 GradOf = struct(
     outputs=C.POINTER(Tensor),
@@ -80,6 +82,12 @@ def open_library(path):
         ("has_grad", C.c_bool, [Tensor]),
         ("scope_begin", Tensor, []),
         ("scope_end", I, [Tensor]),
+        ("module_new", C.c_void_p, [C.c_void_p]),
+        ("module_free", None, [C.c_void_p]),
+        ("module_parameter", Tensor, [C.c_void_p, C.c_char_p, Tensor]),
+        ("sgd_new", C.c_void_p, [C.c_void_p]),
+        ("adamw_new", C.c_void_p, [C.c_void_p]),
+        ("optim_free", None, [C.c_void_p]),
     ]:
         f = getattr(lib, "weft_" + name)
         f.restype, f.argtypes = result, arguments
@@ -123,6 +131,14 @@ def operand(x):
     if isinstance(x, C.Structure) and not isinstance(x, (Tensor, Shape)):
         return C.byref(x)
     return x
+
+
+def call(name, *operands):
+    """A function of open_library's list, as it is; NULL is an error."""
+    result = getattr(lib, "weft_" + name)(*operands)
+    if result is None and not name.endswith("free"):
+        raise WeftError(lib.weft_last_error().decode())
+    return result
 
 
 def op(name, *operands):
