@@ -11,6 +11,7 @@
 #include "eager/cpuid.h"
 #include "eager/cuda/blaslt.h"
 #include "eager/cuda/dnn.h"
+#include "eager/cuda/library.h"
 #include "eager/device.h"
 #include "eager/env.h"
 #include "eager/pool.h"
@@ -31,6 +32,17 @@ static const char *present(const char *soname)
         dlclose(lib);
     }
     return lib ? "found" : "not found";
+}
+
+/* The compiler of GPU kernels: what is named, what lies in the usual places, or what the loader finds. */
+static const char *compiler(void)
+{
+    const char *file = wf_env()->WEFT_NVRTC;
+    char path[WF_ENV_STR_MAX + 160];
+    if (!*file) {
+        file = wf_cuda_nvrtc_find(path, sizeof path) ? path : "libnvrtc.so.13";
+    }
+    return present(file);
 }
 
 /* A line for each GPU, and the libraries that work for them. */
@@ -70,7 +82,7 @@ void weft_doctor(FILE *out)
     fact(out, "matrix products", wf_gemm_backend_name(), "");
     const char *missing = wf_device_missing(wf_device_code(WEFT_CUDA(0)));
     fact(out, "devices", missing ? "cpu" : "cpu, cuda", missing ? missing : "");
-    fact(out, "NVRTC", present("libnvrtc.so.13"), "");
+    fact(out, "NVRTC", compiler(), "(WEFT_NVRTC, CUDA_HOME)");
     if (!missing) {
         gpus(out);
     }

@@ -150,9 +150,11 @@ static int close_device(wf_cuda_device *d, wf_why *why)
     wf_cu->context_release(d->id);
     for (int i = 0; i < WF_CUDA_DEVICES; i++) { /* access went with the context */
         atomic_store(&devices[i].peer[d->ordinal], 0);
+        devices[i].reached_by &= ~(UINT32_C(1) << d->ordinal);
         atomic_store(&d->peer[i], 0);
     }
-    d->usable = false;
+    d->usable = d->maps = false;
+    d->reached_by = 0;
     d->last[0] = '\0';
     d->generation++;
     pthread_mutex_destroy(&d->lock);

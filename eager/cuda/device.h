@@ -81,6 +81,8 @@ struct wf_cuda_device {
     pthread_mutex_t label_lock; /* of the next two; the last lock taken */
     char last[WF_CUDA_LABEL];   /* what was queued last */
     bool broken_reported;
+    bool maps;           /* its memory is mapped piece by piece */
+    uint32_t reached_by; /* bit i: device i may reach what is mapped, by peer copies */
     _Atomic uint8_t
         peer[WF_CUDA_DEVICES]; /* how copies from that device get here: peer.c; 0: not asked yet */
     _Atomic int modules;       /* alive */
@@ -133,6 +135,8 @@ void wf_cuda_dnn_close(wf_cuda_device *d);
 
 /* Lock held. What the device's cache stands on (vm.c). */
 wf_cache *wf_cuda_cache_new(wf_cuda_device *d);
+/* Lock of d held: its memory, mapped or to be mapped, may be read by the other device. False: the driver refuses. */
+bool wf_cuda_let_reach(wf_cuda_device *d, const wf_cuda_device *by);
 /* The report of memory that could not be had; fills why. Lock not held. */
 int wf_cuda_report_oom(wf_cuda_device *d, size_t nbytes, int cache_code, wf_why *why);
 

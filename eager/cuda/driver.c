@@ -62,8 +62,14 @@ static bool load(void)
         snprintf(missing, sizeof missing, "WEFT_CUDA_DRIVER is none");
         return false;
     }
-    const char *name = *path ? path : "libcuda.so.1";
+    /* containers and WSL put it where the loader need not look */
+    static const char *const usual[] = {"libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1",
+                                        "/usr/lib/wsl/lib/libcuda.so.1"};
+    const char *name = *path ? path : usual[0];
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    for (size_t i = 1; !library && !*path && i < sizeof usual / sizeof *usual; i++) {
+        library = dlopen(usual[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    }
     if (!library) {
         snprintf(
             missing, sizeof missing,

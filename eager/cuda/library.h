@@ -7,8 +7,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* The first of the names that there is, as a path: in the folders of CUDA_HOME, of a toolkit in its usual place, among what pip
+ * or conda installed for the Python that is active (VIRTUAL_ENV, CONDA_PREFIX). */
+bool wf_cuda_library_find(const char *const *names, size_t n, char *path, size_t size);
+/* The same of NVRTC, the compiler. */
+bool wf_cuda_nvrtc_find(char *path, size_t size);
 /* setting: what the library's variable says: a file, "none" or "" for the usual: `names` one after the other, by name,
- * then in the folders of CUDA_HOME and of a toolkit in its usual place. With a driver of tests the usual is none, since
+ * then what wf_cuda_library_find finds. With a driver of tests the usual is none, since
  * the library would look for a driver of its own. NULL: not found. */
 void *wf_cuda_library_open(const char *setting, const char *const *names, size_t n);
 /* *out := the function; false: the library has none of that name. */

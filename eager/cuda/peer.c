@@ -67,6 +67,12 @@ static int find_way(wf_cuda_device *a, wf_cuda_device *b)
                      wf_cu->peer_can(&can, b->id, a->id) == CU_OK && can;
         cu_result r = asked ? wf_cu->peer_enable(a->context, 0) : CU_NOT_SUPPORTED;
         is = r == CU_OK || r == CU_PEER_ALREADY_ENABLED ? DIRECT : STAGED;
+        if (is ==
+            DIRECT) { /* which says nothing of memory that is mapped: that is asked for by itself */
+            pthread_mutex_lock(&a->lock);
+            is = wf_cuda_let_reach(a, b) ? DIRECT : STAGED;
+            pthread_mutex_unlock(&a->lock);
+        }
         atomic_store_explicit(known, (uint8_t)is, memory_order_relaxed);
     }
     return is;

@@ -182,7 +182,8 @@ int wf_cuda_arrive(void *host, wf_why *why)
     pthread_mutex_unlock(&lock);
     WF_CUDA_COUNT(waits, 1);
     if (!x.has_work) { /* its copy was waited for when it was queued, or with the device */
-        return 0;
+        bool open = x.event_on && x.generation == x.event_on->generation;
+        return open ? wf_cuda_words_check(x.event_on, NULL, 0, why) : 0;
     }
     wf_cuda_device *d = wf_cuda_enter(x.event_on->ordinal, why);
     if (!d) {

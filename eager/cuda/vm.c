@@ -8,6 +8,7 @@
 #include "eager/cuda/stream.h"
 #include "eager/env.h"
 #include "eager/profile.h"
+#include "weft/core.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
@@ -71,6 +72,57 @@ static cu_result map_one(wf_cuda_device *d, uint64_t address, uint64_t size)
     return r;
 }
 
+/* d itself, and who else reaches its memory. */
+static size_t who_reaches(const wf_cuda_device *d, cu_access out[WF_CUDA_DEVICES])
+{
+    size_t n = 0;
+    out[n++] = (cu_access){{CU_LOCATION_DEVICE, d->id}, CU_ACCESS_READ_WRITE};
+    for (int i = 0; i < WF_CUDA_DEVICES; i++) {
+        const wf_cuda_device *peer = d->reached_by >> i & 1 ? wf_cuda_peek(i) : NULL;
+        if (peer && peer != d) {
+            out[n++] = (cu_access){{CU_LOCATION_DEVICE, peer->id}, CU_ACCESS_READ_WRITE};
+        }
+    }
+    return n;
+}
+
+/* What is mapped and lies side by side. */
+typedef struct mapped {
+    cu_access access;
+    uint64_t address, size;
+    cu_result r;
+} mapped;
+
+static void let_reach(mapped *m)
+{
+    if (m->size && m->r == CU_OK) {
+        m->r = wf_cu->vm_access(m->address, m->size, &m->access, 1);
+    }
+    m->size = 0;
+}
+
+static void visit(void *arg, int key, uint64_t segment, uint64_t address, uint64_t size, int state)
+{
+    mapped *m = arg;
+    (void)key;
+    if (state == 2 || address == segment || m->address + m->size != address) {
+        let_reach(m);
+        m->address = address;
+    }
+    m->size += state == 2 ? 0 : size;
+}
+
+bool wf_cuda_let_reach(wf_cuda_device *d, const wf_cuda_device *by)
+{
+    mapped m = {.access = {{CU_LOCATION_DEVICE, by->id}, CU_ACCESS_READ_WRITE}};
+    if (d->cache && d->maps) {
+        wf_cache_walk(d->cache, visit, &m);
+        let_reach(&m);
+    }
+    d->reached_by |= m.r == CU_OK ? UINT32_C(1) << by->ordinal : 0;
+    return m.r == CU_OK;
+}
+
 static int do_map(void *self, uint64_t address, uint64_t size, uint64_t granule)
 {
     wf_cuda_device *d = self;
@@ -83,8 +135,8 @@ static int do_map(void *self, uint64_t address, uint64_t size, uint64_t granule)
         at += r == CU_OK ? granule : 0;
     }
     if (r == CU_OK) {
-        cu_access access = {{CU_LOCATION_DEVICE, d->id}, CU_ACCESS_READ_WRITE};
-        r = wf_cu->vm_access(address, size, &access, 1);
+        cu_access access[WF_CUDA_DEVICES];
+        r = wf_cu->vm_access(address, size, access, who_reaches(d, access));
     }
     for (uint64_t k = 0; r != CU_OK && k < at; k += granule) {
         wf_cu->vm_unmap(address + k, granule);
@@ -136,7 +188,27 @@ static int do_order(void *self, int key, wf_cache_mark m)
     }
     wf_why why = {0};
     int code = wf_cuda_order_work(&d->streams[key], &d->streams[m.stream], m.work, &why);
-    return code ? CU_UNKNOWN : 0;
+    /* no error that stands for a broken device: if it is one, that is noted */
+    return !code ? 0 : code == WEFT_ENOMEM ? CU_OUT_OF_MEMORY : CU_NOT_SUPPORTED;
+}
+
+/* A driver may list the functions and yet refuse memory by them (in some containers and virtual machines): tried once, with a
+ * granule. Want of memory is no refusal. */
+static bool maps_memory(wf_cuda_device *d, uint64_t granule)
+{
+    uint64_t address = 0;
+    cu_access access = {{CU_LOCATION_DEVICE, d->id}, CU_ACCESS_READ_WRITE};
+    cu_result r = wf_cu->vm_reserve(&address, granule, 0, 0, 0);
+    if (r != CU_OK) {
+        return false;
+    }
+    r = map_one(d, address, granule);
+    if (r == CU_OK) {
+        r = wf_cu->vm_access(address, granule, &access, 1);
+        wf_cu->vm_unmap(address, granule);
+    }
+    wf_cu->vm_unreserve(address, granule);
+    return r == CU_OK || r == CU_OUT_OF_MEMORY;
 }
 
 wf_cache *wf_cuda_cache_new(wf_cuda_device *d)
@@ -156,7 +228,9 @@ wf_cache *wf_cuda_cache_new(wf_cuda_device *d)
     rules.single = wf_env()->WEFT_CUDA_MEMCHECK != 0;
     if (d->info.expandable && wf_env()->WEFT_CUDA_EXPANDABLE && !rules.single &&
         wf_cu->vm_granularity(&granule, &props, 0) == CU_OK && granule && 8 * MIB % granule == 0) {
-        below.reserve = do_reserve;
+        d->info.expandable = maps_memory(d, granule);
+        below.reserve = d->info.expandable ? do_reserve : NULL;
+        d->maps = d->info.expandable;
         rules.small_granule = granule > 2 * MIB ? granule : 2 * MIB;
     }
     uint64_t memory = (uint64_t)d->info.memory_bytes;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "jit/codegen_cuda/render.h"
 #include "jit/ir/thread_text.h"
@@ -31,7 +32,7 @@ static struct {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool ready;
-static char toolkit[512], library_file[512], reason[192], version[32];
+static char toolkit[512], library_file[512], reason[192], version[32], build[64];
 
 void wf_cu_set_toolkit(const char *folder)
 {
@@ -75,6 +76,18 @@ static bool resolve(void *library)
     return true;
 }
 
+/* Builds of one version, and a test's stand-in for it, may make other code: which file it is. */
+static void note_build(void)
+{
+    Dl_info info;
+    struct stat st;
+    void *symbol = NULL;
+    memcpy(&symbol, &nvrtc.create, sizeof symbol);
+    if (ready && dladdr(symbol, &info) && info.dli_fname && stat(info.dli_fname, &st) == 0)
+        snprintf(build, sizeof build, "%lld %lld.%09ld", (long long)st.st_size,
+                 (long long)st.st_mtim.tv_sec, (long)st.st_mtim.tv_nsec);
+}
+
 static bool take(const char *path)
 {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -85,6 +98,7 @@ static bool take(const char *path)
     int major = 0, minor = 0;
     ready = resolve(library) && nvrtc.version(&major, &minor) == 0;
     snprintf(version, sizeof version, "%d.%d", major, minor);
+    note_build();
     return true;
 }
 
@@ -153,6 +167,12 @@ static int take_cubin(program p, wf_blob *out, wf_why *why)
     return wf_fail(why, WEFT_EUNSUPPORTED, "NVRTC did not hand out its code");
 }
 
+/* CUDA 13 has no compiler for Volta. */
+static bool is_dropped(const char *arch)
+{
+    return strncmp(arch, "sm_", 3) == 0 && strtol(arch + 3, NULL, 10) < 75;
+}
+
 static int compile(const wf_target *target, const wf_text *text, wf_blob *out, wf_why *why)
 {
     int status = available(why);
@@ -176,8 +196,8 @@ static int compile(const wf_target *target, const wf_text *text, wf_blob *out, w
     status = code == 0 ? take_cubin(p, out, why)
              : code == INVALID_OPTION
                  ? wf_fail(why, WEFT_EUNSUPPORTED,
-                           "NVRTC %s does not know %s: name a newer one in WEFT_NVRTC or CUDA_HOME",
-                           version, target->arch)
+                           "NVRTC %s does not know %s: name %s in WEFT_NVRTC or CUDA_HOME", version,
+                           target->arch, is_dropped(target->arch) ? "CUDA 12's" : "a newer one")
                  : wf_fail(why, WEFT_EUNSUPPORTED, "NVRTC (%d): %.200s", code, wf_cu_log());
     nvrtc.destroy(&p);
     return status;
@@ -187,8 +207,8 @@ static int identify(const wf_target *target, wf_text *out, wf_why *why)
 {
     const int status = available(why);
     if (status == 0)
-        wf_text_putf(out, "cuda %s nvrtc %s %s %s%s", WF_CU_GENERATOR, version, target->arch,
-                     library_file, target->contract ? " contract" : "");
+        wf_text_putf(out, "cuda %s nvrtc %s of %s %s%s", WF_CU_GENERATOR, version, build,
+                     target->arch, target->contract ? " contract" : "");
     return status;
 }
 

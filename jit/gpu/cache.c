@@ -14,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "eager/cuda/library.h"
 #include "eager/env.h"
 #include "eager/profile.h"
 #include "jit/diskcache.h"
@@ -130,10 +131,11 @@ static void set_up(void)
     if (cache.ready)
         return;
     cache.ready = true;
+    char file[WF_ENV_STR_MAX + 160];
     if (env->WEFT_NVRTC[0])
         wf_cu_set_library(env->WEFT_NVRTC);
-    if (env->CUDA_HOME[0])
-        wf_cu_set_toolkit(env->CUDA_HOME);
+    else if (wf_cuda_nvrtc_find(file, sizeof file))
+        wf_cu_set_library(file);
 }
 
 static int image_of(const wf_text *text, const wf_target *target, wf_blob *image, bool *from_disk,

@@ -323,3 +323,29 @@ Test(cuda_memory, an_allocation_each_after_a_graph)
     cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
     close_fake();
 }
+
+/* A copy to the host that was waited for when it was queued, since no event was to be had, tells what the device found, too. */
+Test(cuda_memory, an_arrival_without_an_event_tells_errors)
+{
+    static const char *const calls[] = {"cuEventCreate", "cuEventRecord"};
+    for (int i = 0; i < 2; i++) {
+        with_fake(FAKE_LATE, 1);
+        wf_cuda_fn *store = fake_kernel("store_i64");
+        wf_cuda_block *b = wf_cuda_alloc(0, 64, &why);
+        void *word = NULL, *host = wf_cuda_host_alloc(0, 64);
+        int64_t bad = 42;
+        cr_assert(b && host);
+        OK(wf_cuda_error_word(0, WF_OP_ADD, "here.c:1", 10, &word, &why));
+        void *params[] = {&word, &bad};
+        OK(wf_cuda_launch(store, one_block, one_block, 0, params, &why));
+        gpu->fail(calls[i], 1, 2);
+        OK(wf_cuda_download_later(0, host, b->address, 64, &why));
+        cr_assert_str_eq(gpu->failed(), calls[i]);
+        cr_assert_eq(wf_cuda_arrive(host, &why), WEFT_EINDEX, "%s", calls[i]);
+        cr_assert(strstr(why.rule, "42") && strstr(why.rule, "here.c:1"), "%s", why.rule);
+        OK(wf_cuda_arrive(host, &why)); /* once */
+        wf_cuda_pinned_free(host);
+        wf_cuda_free(b);
+        close_fake();
+    }
+}

@@ -2,8 +2,12 @@
  * tests/cuda/test_cuda_missing.c -- what a GPU needs and a machine lacks: each is an error value that says what to do, and
  * programs on the CPU go on.
  */
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "tests/cuda/cuda_support.h"
 
+#include "eager/cuda/library.h"
 #include "tests/support/support.h"
 #include "weft/weft.h"
 
@@ -136,6 +140,69 @@ Test(cuda_missing, an_nvrtc_that_does_not_know_the_device)
     with("FAKE_CUDA_ARCH", "999");
     with("WEFT_NVRTC", WEFT_FAKE_NVRTC);
     check_no_kernels("does not know sm_999", "name a newer one in WEFT_NVRTC");
+}
+
+Test(cuda_missing, an_nvrtc_that_dropped_the_device)
+{
+    with("FAKE_CUDA_ARCH", "70");
+    with("WEFT_NVRTC", WEFT_FAKE_NVRTC);
+    check_no_kernels("does not know sm_70", "name CUDA 12's in WEFT_NVRTC");
+}
+
+/* The functions are there and do not work (a container that does not pass them on): memory in fixed segments. */
+Test(cuda_missing, a_driver_that_maps_nothing)
+{
+    static const char *const calls[] = {"cuMemAddressReserve", "cuMemCreate", "cuMemMap",
+                                        "cuMemSetAccess"};
+    for (int i = 0; i < 4; i++) {
+        with_fake(FAKE_LATE, 1);
+        gpu->fail(calls[i], 1, 801);
+        wf_cuda_block *b = wf_cuda_alloc(0, 5 << 20, &why);
+        cr_assert(b, "%s: %s", calls[i], why.rule);
+        cr_assert_str_eq(gpu->failed(), calls[i]);
+        cr_assert_not(wf_cuda_get_info(0)->expandable);
+        cr_assert_eq(gpu->calls("cuMemAlloc_v2"), i + 1, "%s", calls[i]);
+        wf_cuda_free(b);
+        close_fake();
+        cr_assert_eq(gpu->alive("memory"), 0, "%s", calls[i]);
+    }
+}
+
+/* An empty file of that name in a folder below `root`; returns its path. */
+static const char *put(const char *root, const char *folder, const char *name)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "mkdir -p '%s%s' && touch '%s%s/%s'", root, folder, root, folder,
+             name);
+    cr_assert_eq(system(path), 0);
+    snprintf(path, sizeof path, "%s%s/%s", root, folder, name);
+    return path;
+}
+
+/* What pip installs beside torch, and conda: where a library is looked for that the loader does not find. */
+Test(cuda_missing, libraries_among_python_packages)
+{
+    static const char *const names[] = {"libweft-none.so.13", "libweft-none.so.12"};
+    char venv[] = "/tmp/weft_venv_......", conda[] = "/tmp/weft_conda_......", found[1024];
+    memset(strchr(venv, '.'), 'X', 6);
+    memset(strchr(conda, '.'), 'X', 6);
+    cr_assert(mkdtemp(venv) && mkdtemp(conda));
+    with("VIRTUAL_ENV", venv);
+    with("CONDA_PREFIX", conda);
+    with("CUDA_HOME", "");
+    cr_assert_not(wf_cuda_library_find(names, 2, found, sizeof found));
+    const char *path = put(conda, "/lib", names[1]);
+    cr_assert(wf_cuda_library_find(names, 2, found, sizeof found));
+    cr_assert_str_eq(found, path);
+    path = put(venv, "/lib/python3.12/site-packages/nvidia/cublas/lib", names[1]);
+    cr_assert(wf_cuda_library_find(names, 2, found, sizeof found));
+    cr_assert_str_eq(found, path);
+    path = put(venv, "/lib/python3.12/site-packages/nvidia/cu13/lib", names[0]);
+    cr_assert(wf_cuda_library_find(names, 1, found, sizeof found));
+    cr_assert_str_eq(found, path);
+    char command[256];
+    snprintf(command, sizeof command, "rm -r '%s' '%s'", venv, conda);
+    cr_assert_eq(system(command), 0);
 }
 
 Test(cuda_missing, a_driver_that_refuses_the_image)

@@ -76,6 +76,40 @@ static void go_back_and_forth(weft_stream *a, weft_stream *b)
     weft_scope_end(s);
 }
 
+#ifndef WEFT_GPU_RUNNER
+/* Memory that was mapped before the first copy, and after it, is mapped for the other device. */
+Test(gpu_peers, mapped_memory)
+{
+    open_two(0, 1, 5);
+    const fake_driver *fake = fake_cuda(FAKE_RANDOM, 5);
+    weft_scope s = weft_scope_begin();
+    check("early", weft_to(numbers(first), second), second, 1, 0);
+    weft_tensor large = weft_full(weft_shape(9 << 20), 3, WEFT_F32);
+    weft_tensor there = weft_to(weft_to(large, first), second);
+    cr_assert_eq(weft_item_f64(weft_sum(there)), 3.0 * (9 << 20), "%s", weft_last_error());
+    cr_assert_eq(fake->calls("cuMemcpyPeerAsync"), 2);
+    weft_scope_end(s);
+    gpu_check_races();
+}
+
+/* Where the driver does not want that, the host helps. */
+Test(gpu_peers, memory_that_cannot_be_mapped)
+{
+    open_two(0, 1, 6);
+    const fake_driver *fake = fake_cuda(FAKE_RANDOM, 6);
+    weft_scope s = weft_scope_begin();
+    weft_tensor x = numbers(first), y = numbers(second);
+    fake->fail("cuMemSetAccess", 1, 801);
+    check("refused", weft_to(x, second), second, 1, 0);
+    cr_assert_str_eq(fake->failed(), "cuMemSetAccess");
+    cr_assert_eq(fake->calls("cuMemcpyPeerAsync"), 0);
+    check("the other way", weft_to(y, first), first, 1, 0);
+    cr_assert_eq(fake->calls("cuMemcpyPeerAsync"), 1);
+    weft_scope_end(s);
+    gpu_check_races();
+}
+#endif
+
 static void check_all(int late, int peers, uint64_t seed)
 {
     open_two(late, peers, seed);

@@ -144,7 +144,9 @@ cu_result memory_create(int device, size_t size, cu_memory *handle);
 cu_result memory_release(cu_memory handle);
 cu_result memory_map(uint64_t address, size_t size, cu_memory handle);
 cu_result memory_unmap(uint64_t address, size_t size);
-cu_result memory_access(uint64_t address, size_t size);
+cu_result memory_access(uint64_t address, size_t size, int device);
+/* Of what is mapped there, may the device use all? */
+bool memory_reached_by(uint64_t address, size_t size, int device);
 cu_result host_alloc(size_t size, void **p);
 cu_result host_free(void *p);
 

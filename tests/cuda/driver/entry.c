@@ -576,6 +576,10 @@ EXPORT cu_result cuMemcpyPeerAsync(cu_address dst, cu_handle dst_context, cu_add
     if (memory_device(dst) != to - fake.retained || memory_device(src) != from - fake.retained) {
         return leave(CU_INVALID_VALUE);
     }
+    const int reads = (int)(to - fake.retained), owns = (int)(from - fake.retained);
+    if (fake.peer[reads][owns] && !memory_reached_by(src, size, reads)) {
+        return leave(CU_INVALID_VALUE); /* copied without the host, and not mapped for it */
+    }
     return leave(queue_copy(s, dst, src, size, true, true, "copy between devices"));
 }
 

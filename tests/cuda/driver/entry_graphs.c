@@ -57,8 +57,14 @@ EXPORT cu_result cuMemUnmap(cu_address address, size_t size)
 EXPORT cu_result cuMemSetAccess(cu_address address, size_t size, const cu_access *access, size_t n)
 {
     ENTER(vm_access);
-    bool ok = n == 1 && access->flags == CU_ACCESS_READ_WRITE;
-    return leave(ok ? memory_access(address, size) : CU_INVALID_VALUE);
+    cu_result r = n ? CU_OK : CU_INVALID_VALUE;
+    for (size_t i = 0; i < n && r == CU_OK; i++) {
+        const cu_location *at = &access[i].location;
+        bool ok = access[i].flags == CU_ACCESS_READ_WRITE && at->type == CU_LOCATION_DEVICE &&
+                  at->id >= 0 && at->id < fake.devices && (i == 0 || !fake.no_peers);
+        r = ok ? memory_access(address, size, at->id) : CU_INVALID_VALUE;
+    }
+    return leave(r);
 }
 
 /* -- graphs ----------------------------------------------------------------------------------------- */

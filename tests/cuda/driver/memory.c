@@ -26,6 +26,7 @@ typedef struct region {
     int device;
     cu_memory memory; /* MAPPED */
     bool accessible;
+    unsigned reached_by; /* MAPPED: bit i: device i may */
 } region;
 typedef struct physical {
     size_t size;
@@ -326,16 +327,31 @@ cu_result memory_unmap(uint64_t address, size_t size)
     return CU_OK;
 }
 
-cu_result memory_access(uint64_t address, size_t size)
+bool memory_reached_by(uint64_t address, size_t size, int device)
+{
+    for (int i = 0; i < n_regions; i++) {
+        const region *r = &regions[i];
+        if (r->kind == MAPPED && address < r->address + r->size && r->address < address + size &&
+            !(r->reached_by >> device & 1)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+cu_result memory_access(uint64_t address, size_t size, int device)
 {
     while (size) {
         region *r = find(address, MAPPED);
         if (!r || r->size > size) {
             return CU_INVALID_VALUE;
         }
-        r->accessible = true;
-        protect(r);
-        poison(r);
+        if (!r->accessible && device == r->device) {
+            r->accessible = true;
+            protect(r);
+            poison(r);
+        }
+        r->reached_by |= 1u << device;
         address += r->size;
         size -= r->size;
     }

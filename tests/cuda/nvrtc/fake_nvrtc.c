@@ -89,6 +89,11 @@ static bool check_options(program p, int n, const char *const *options)
         snprintf(p->log, sizeof p->log, "fake NVRTC: an architecture of the future");
         return false;
     }
+    if (has_option(n, options, "--gpu-architecture=sm_70") ||
+        has_option(n, options, "--gpu-architecture=sm_72")) {
+        snprintf(p->log, sizeof p->log, "fake NVRTC: an architecture that CUDA 13 dropped");
+        return false;
+    }
     p->contract = has_option(n, options, "--fmad=true");
     return true;
 }
