@@ -440,3 +440,11 @@ int wf_capture_run(wf_capture *c, const wf_fn *fn, wf_storage *const *source, co
     pthread_mutex_unlock(&c->lock);
     return rc;
 }
+
+bool wf_capture_is_stale(wf_capture *c)
+{
+    pthread_mutex_lock(&c->lock);
+    const bool stale = c->stale;
+    pthread_mutex_unlock(&c->lock);
+    return stale;
+}

@@ -56,4 +56,7 @@ bool wf_capture_holds(const wf_capture *c, wf_storage *const *source);
  * the plan touches lies in the storage there, too. *launched: results and written tensors are changed, whatever is returned. */
 int wf_capture_run(wf_capture *c, const wf_fn *fn, wf_storage *const *source, const int64_t *shift,
                    wf_storage *const *made, bool *launched, wf_why *why);
+/* Did its kernels not take the numbers of the last run? So it goes if the plan does other calls by now than were captured: a
+ * kernel was still being made then. */
+bool wf_capture_is_stale(wf_capture *c);
 #endif

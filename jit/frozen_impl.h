@@ -101,6 +101,7 @@ struct wf_frozen {
     pthread_mutex_t lock; /* of what follows */
     wf_capture *capture;  /* NULL: none yet */
     int replays;          /* step by step */
+    int stale;            /* captures that went since they could not take a call's numbers */
     bool calm;            /* the last of them did what all later ones will do */
     bool uncapturable;
     bool keeps; /* gradients of an earlier call were still held: all results are copied */

@@ -139,8 +139,9 @@ static int make_outputs(const wf_frozen *z, const wf_frozen_args *a, replay *r, 
 
 enum {
     CAPTURE_FROM = 2,
-    CAPTURE_ANYWAY = 24
-}; /* replays before a capture; kernels not made by then will not be */
+    CAPTURE_ANYWAY = 24,
+    MOST_STALE = 6
+}; /* replays before a capture; kernels not made by then are not waited for, or twice as long after each that went for them */
 
 /* Gradients that a call leaves go when the next one comes, if nobody keeps them; results do not. */
 static void find_lent(const wf_frozen *z, bool *lent)
@@ -213,7 +214,8 @@ static wf_capture *find_capture(wf_frozen *z, const replay *r, wf_frozen_how *ho
     }
     wf_capture *c = NULL;
     pthread_mutex_lock(&z->lock);
-    bool ready = z->replays >= CAPTURE_FROM && (z->calm || z->replays >= CAPTURE_ANYWAY);
+    bool ready =
+        z->replays >= CAPTURE_FROM && (z->calm || z->replays >= CAPTURE_ANYWAY << z->stale);
     if (z->uncapturable) {
         c = NULL;
     } else if (z->capture && wf_capture_holds(z->capture, r->source)) {
@@ -233,6 +235,25 @@ static wf_capture *find_capture(wf_frozen *z, const replay *r, wf_frozen_how *ho
     }
     pthread_mutex_unlock(&z->lock);
     return c;
+}
+
+/* Of a capture that was not launched: if it cannot take numbers any more, the next replay may make another one. */
+static void drop_stale(wf_frozen *z, wf_capture *c, wf_frozen_how *how, const wf_why *why)
+{
+    wf_capture *gone = NULL;
+    pthread_mutex_lock(&z->lock);
+    if (z->capture == c && wf_capture_is_stale(c)) {
+        gone = c;
+        z->capture = NULL;
+        z->calm = false;
+        z->replays = CAPTURE_FROM;
+        if (++z->stale == MOST_STALE) {
+            z->uncapturable = true;
+            snprintf(how->reason, sizeof how->reason, "%.180s", why->rule);
+        }
+    }
+    pthread_mutex_unlock(&z->lock);
+    wf_capture_release(gone);
 }
 
 static int run_steps(wf_frozen *z, replay *r, wf_plan_args *p, wf_why *why)
@@ -271,6 +292,9 @@ static int run_somehow(wf_frozen *z, replay *r, wf_frozen_how *how, wf_why *why)
     bool launched = false;
     int rc = c ? make_results(r, why) : 0;
     rc = c && !rc ? wf_capture_run(c, p.fn, r->source, r->shift, r->made, &launched, why) : rc;
+    if (rc && !launched) {
+        drop_stale(z, c, how, why);
+    }
     wf_capture_release(c);
     if (!launched) {
         if (c) { /* what stood in the way of a launch may not be in the way of steps */

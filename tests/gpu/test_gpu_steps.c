@@ -6,6 +6,9 @@
  */
 #include "tests/gpu/gpu.h"
 
+#include <pthread.h>
+
+#include "jit/gpu/impl.h"
 #include "tests/gpu/trainer.h"
 #include "weft/cuda.h"
 
@@ -273,6 +276,44 @@ Test(gpu_steps, numbers_that_cannot_be_changed)
     gpu_check_races();
 }
 #endif
+
+static pthread_mutex_t compiler = PTHREAD_MUTEX_INITIALIZER;
+
+static void wait_for_test(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&compiler);
+    pthread_mutex_unlock(&compiler);
+}
+
+/* Captured while its kernels were still being made, and again when they have come: numbers go to the calls that are made then. */
+Test(gpu_steps, kernels_that_come_later)
+{
+    setenv("WEFT_CACHE_SIZE", "0", 1); /* none is there from another run */
+    setenv("WEFT_JIT", "1", 1);
+    gpu_open(68);
+    trainer a, b;
+    open_pair(&a, &b, false);
+    weft_jit *j = weft_jit_trace(given_step, &b, .frozen = true, .verify_every = -1);
+    pthread_mutex_lock(&compiler);
+    cr_assert(wf_gpu_later(wait_for_test, NULL));
+    for (int i = 0; i < 30 + MANY; i++) {
+        weft_scope s = weft_scope_begin();
+        if (i == 30) {
+            cr_assert(stats_of(j).captured > 0, "%s", reasons(j));
+            pthread_mutex_unlock(&compiler);
+            wf_gpu_wait_kernels();
+        }
+        step_pair(j, &a, &b, i);
+        weft_scope_end(s);
+    }
+    cr_assert_geq(stats_of(j).captured, MANY - 3, "%d of %d: %s", (int)stats_of(j).captured,
+                  (int)stats_of(j).frozen, reasons(j));
+    weft_jit_free(j);
+    trainer_close(&a);
+    trainer_close(&b);
+    gpu_check_races();
+}
 
 /* The whole step of trainer.h but for the rate: it draws its batch, and drops out. */
 static weft_status drawing_step(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
