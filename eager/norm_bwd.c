@@ -19,6 +19,7 @@
 enum {
     FUSED_BYTES = 64 << 10, /* longest row whose sums are kept on the way */
     TILE_BYTES = 4096,      /* of longer ones */
+    AHEAD = 2048,
     WANTED_TASKS = 8,
     TASK_ELEMENTS = 1 << 15
 };
@@ -54,7 +55,7 @@ static int64_t esize(int dtype)
     return (int64_t)wf_dtype_size(dtype);
 }
 
-/* Adds row r of the block to the sums, or starts them; writes its dx. `next` is the row to come. */
+/* Adds row r of the block to the sums, or starts them; writes its dx. `next` is a row to come. */
 static void visit_row(visit *v, int64_t r, int64_t next, char *dw, char *db, int init)
 {
     const backward *j = v->j;
@@ -80,6 +81,19 @@ static void visit_row(visit *v, int64_t r, int64_t next, char *dw, char *db, int
     }
 }
 
+/* The row to ask memory for while row r of lane l is visited: about AHEAD bytes further on, as rows of a lane are too far
+ * apart for the processor to see where it goes. `after`: the lane behind this one. */
+static int64_t row_ahead(const visit *v, int64_t l, int64_t r, int64_t after)
+{
+    const int64_t bytes = v->width * v->j->size, depth = bytes < AHEAD ? AHEAD / bytes : 1;
+    const int64_t next = r + depth * WF_LANES;
+    if (next < v->rows) {
+        return next;
+    }
+    const int64_t past = (next - l) / WF_LANES - (v->rows - l + WF_LANES - 1) / WF_LANES;
+    return after + past * WF_LANES < v->rows ? after + past * WF_LANES : after;
+}
+
 static char *second(const visit *v, char *sums, int64_t distance)
 {
     return v->j->sums > 1 ? sums + distance * v->j->size : NULL;
@@ -95,8 +109,7 @@ static void visit_node(visit *v, int64_t step, int64_t l, int64_t level, char *s
         v->at++;
         int64_t after = v->at < v->count ? v->order[v->at] : l;
         for (int64_t r = l; r < v->rows; r += WF_LANES) {
-            visit_row(v, r, r + WF_LANES < v->rows ? r + WF_LANES : after, sums,
-                      second(v, sums, distance), r == l);
+            visit_row(v, r, row_ahead(v, l, r, after), sums, second(v, sums, distance), r == l);
         }
         return;
     }
