@@ -54,7 +54,27 @@ static void exp_row_x4(float *s, float base, int64_t n)
     }
 }
 #define EXP_ROW(s, base, n) exp_row_x4(s, base, n)
+
+/* row_max_f32, n whole lanes; which zero it gives where both are largest does not matter to exp and log. */
+static float row_max_vec(const float *s, int64_t n, float start)
+{
+    enum { W = WF_VBYTES / 4 };
+    wf_vec_f32 top = WF_V_SPLAT(start);
+    float t[W];
+    for (int64_t j = 0; j < n; j += W) {
+        top = WF_VMAX_f32((wf_vec_f32) * (const wf_mem_f32 *)(const void *)(s + j), top);
+    }
+    memcpy(t, &top, sizeof t);
+    for (int half = W / 2; half > 0; half /= 2) {
+        for (int k = 0; k < half; k++) {
+            t[k] = t[k + half] > t[k] ? t[k + half] : t[k];
+        }
+    }
+    return t[0];
+}
+#define ROW_MAX row_max_vec
 #else
+#define ROW_MAX row_max_f32
 #define EXP_ROW(s, base, n) EXP_EACH(exp_f32, s, base, n)
 #endif
 
@@ -70,17 +90,20 @@ static void exp_row_x4(float *s, float base, int64_t n)
 #undef FN
 #undef EXP
 #undef EXP_ROW
+#undef ROW_MAX
 #undef LOG
 
 #define T double
 #define FN(name) name##_f64
 #define EXP(x) exp_f64(x)
 #define EXP_ROW(s, base, n) EXP_EACH(exp_f64, s, base, n)
+#define ROW_MAX row_max_f64
 #define LOG(x) log_f64(x)
 #include "eager/kernels/sdpa_t.h"
 #undef T
 #undef FN
 #undef EXP
 #undef EXP_ROW
+#undef ROW_MAX
 #undef LOG
 #undef EXP_EACH

@@ -1,6 +1,6 @@
 /*
  * eager/kernels/sdpa_t.h -- the loops of sdpa.h for one compute type: T, EXP(x), LOG(x), FN(name), and
- * EXP_ROW(s, base, n): s[0..n) := exp(s - base), n whole lanes.
+ * EXP_ROW(s, base, n): s[0..n) := exp(s - base), ROW_MAX(s, n, start), n whole lanes.
  *
  * Part of sdpa.inc.c, which includes it once per type. Loops over ld have whole lanes, so they
  * vectorise without tails.
@@ -81,7 +81,7 @@ static void FN(softmax)(const wf_sdpa_block *b, void *m_, void *l_, void *corr_)
     for (int64_t r = 0; r < b->rows; r++) {
         int64_t live;
         T *s = FN(masked_row)(b, r, &live);
-        const T top = FN(row_max)(s, live, m[r]);
+        const T top = ROW_MAX(s, live, m[r]);
         /* Nothing to attend to so far: any finite base gives exp(-inf) = 0 everywhere. */
         const T base = top == -(T)INFINITY ? (T)0 : top;
         T lane[WF_SDPA_LANES] = {0};
