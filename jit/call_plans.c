@@ -397,6 +397,9 @@ void wf_call_start(weft_jit *j, wf_ctx *c, const wf_frozen *verify, wf_frozen_st
 {
     wf_frozen *list[MAX_WAITING];
     wf_frozen_start_now(start, c);
+    if (verify) { /* first: there is room for so many generators */
+        wf_frozen_start_add(start, verify, c);
+    }
     pthread_mutex_lock(&j->lock);
     const int n = j->nwait;
     for (int i = 0; i < n; i++) {
@@ -407,9 +410,6 @@ void wf_call_start(weft_jit *j, wf_ctx *c, const wf_frozen *verify, wf_frozen_st
     for (int i = 0; i < n; i++) {
         wf_frozen_start_add(start, list[i], c);
         wf_frozen_release(list[i]);
-    }
-    if (verify) {
-        wf_frozen_start_add(start, verify, c);
     }
 }
 

@@ -5,7 +5,7 @@
  * then, and as many blocks more as the recording had taken before that row; so a replay draws what the function would, and
  * moves the generator as far. What a caller does to a generator between calls (seeding, restoring, drawing) needs no guard.
  *
- * Invariants: a generator has no owner, so one is read only while what was recorded with it may be replayed; a call is
+ * Invariants: a generator has no owner, so one is read only while what was recorded with it waits or may be replayed; a call is
  * frozen only after a recording that saw each of its generators untouched before the first draw and after the last one.
  */
 #include <string.h>

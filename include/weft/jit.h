@@ -87,7 +87,7 @@ typedef struct weft_jit_args {
      * parameters that are not dense f32 or f64, seeds or sets a generator, switches a module between training and evaluation,
      * changes a number or the default device is never replayed. Random numbers are those that fn would draw: a replay takes them
      * from its generators as they are then (seeded, restored or drawn from between calls), and moves these as far. A generator has no owner: one that
-     * fn draws from, the thread's own aside, must not be freed while the trace is called with tensors that it was called with before; one that
+     * fn draws from, the thread's own aside, must not be freed before the last call of the trace, with whatever tensors; one that
      * lies on fn's stack is refused. If a replay fails, gradients that fn drops or replaces are gone, those that it adds to are as for any tensor that is
      * written, and generators have moved. A tensor that was an argument of both recordings is the argument, however fn got hold
      * of it. What fn does besides (counting, choosing another tensor) is not seen: every verify_every-th call

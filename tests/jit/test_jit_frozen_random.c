@@ -305,6 +305,34 @@ Test(frozen_random, refusals_have_reasons)
     }
 }
 
+/* Draws from as many generators as its argument is long, the last ones. */
+FN(draws_from_many)
+{
+    culprit *k = self;
+    const int n = (int)weft_numel(in[0]);
+    out[0] = in[0];
+    for (int i = 0; i < n; i++) {
+        out[0] =
+            weft_add(out[0], weft_rand(weft_shape(n), .generator = &k->many[n == 5 ? i : 8 - i]));
+    }
+    return WEFT_OK;
+}
+
+/* Those of a call that waits leave room for those of the call that is verified. */
+Test(frozen_random, generators_of_a_call_that_waits)
+{
+    culprit b = {.what = MANY};
+    weft_tensor x = vector(5, 0), y = vector(4, 0), got;
+    weft_jit *j = weft_jit_trace(draws_from_many, &b, .frozen = true, .always_record = true,
+                                 .verify_every = 4);
+    for (int i = 0; i < 12; i++) {
+        OK(weft_jit_call(j, i == 3 ? &y : &x, 1, &got, 1));
+    }
+    cr_assert_eq(stats_of(j).verified, 2);
+    cr_assert_eq(stats_of(j).thawed, 0, "%s", reasons(j));
+    weft_jit_free(j);
+}
+
 /* A kernel that fails: the generators are where they would be. */
 Test(frozen_random, a_kernel_that_fails)
 {
