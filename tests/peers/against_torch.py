@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # tests/peers/against_torch.py -- every op that PyTorch has too, called in both and compared.
 #
-#   tests/peers/against_torch.py [library, default build/release/libweft.so] [section...]
+#   tests/peers/against_torch.py [--traced] [library, default build/release/libweft.so] [section...]
 #
 # A case is one call of weft and one expression of torch on the same tensors. Compared are: refused or not, element type,
 # shape, values (any NaN equals any, signs of zero are not looked at) and gradients. Values go through a lattice of
 # awkward numbers in every type; shapes have axes of 0 and 1, negative axes and axes out of range; `programs` are random
 # ones with views and writes in place; `second` are gradients of gradients; `optimisers` walk twenty steps. What differs on purpose is in MEANT, with the
 # reason, and for users in docs/from-pytorch.md. The last line counts; status 1 if anything else differs. Needs NumPy and
-# PyTorch 2.4 or later; takes about a minute.
+# PyTorch 2.4 or later; takes about a minute, two with --traced, which runs cases in regions of a trace as native kernels.
 import itertools
 import random
 import re
@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 
 from binding import (C, D, DTYPES, I, L, NONE, ZERO, AdamW, Attention, BatchNorm, Close, Conv, CrossEntropy, LayerNorm, Loss)
-from binding import (Norm, Pool, Reduce, RmsNorm, Scope, Sgd, Shape, Var, WeftError, args, array, backward, call, get, grad)
+from binding import (Norm, Pool, Reduce, RmsNorm, Scope, Sgd, Shape, Trace, Var, WeftError, args, array, backward, call, get, grad)
 from binding import grad_of, op, open_library, put, several, shape, status
 
 Bool = C.c_bool
@@ -62,7 +62,7 @@ MEANT = [
 ]
 
 tolerance = {torch.float16: 2e-3, torch.bfloat16: 2e-2, f32: 4e-6, f64: 1e-12}
-cases, meant, wrong = 0, 0, []
+cases, meant, wrong, trace = 0, 0, [], None
 
 
 def differs(case, text):
@@ -97,29 +97,47 @@ def attempt(call):
         return None, f"{type(e).__name__} {e}".replace("\n", " ")[:300]
 
 
+def in_region(run):
+    """run(), under --traced as a region of a trace, with native kernels."""
+    if not trace:
+        return run()
+    status("jit_begin", C.c_void_p(trace))
+    try:
+        return run()
+    finally:
+        status("jit_end", C.c_void_p(trace))
+
+
 def case(name, ours, theirs, *inputs, gradients=True, tol=None, size=0.0):
     global cases
     cases += 1
     wants = [gradients and x.dtype in (f32, f64) for x in inputs]
     theirs_in = [x.clone().requires_grad_(w) for x, w in zip(inputs, wants)]
+    seed = None
+
+    def in_torch():
+        nonlocal seed
+        y = theirs(*theirs_in)
+        if any(wants) and y.requires_grad:
+            seed = torch.randn(y.shape, dtype=f64).to(y.dtype)
+            y.backward(seed)
+        return y
+
+    def in_weft():
+        y = ours(*ours_in)
+        if seed is not None:
+            backward(y, put(seed))
+        return y
+
     with Scope():
         ours_in = [put(x, w) for x, w in zip(inputs, wants)]
-        t, torch_refuses = attempt(lambda: theirs(*theirs_in))
-        w, weft_refuses = attempt(lambda: ours(*ours_in))
+        t, torch_refuses = attempt(in_torch)
+        w, weft_refuses = attempt(lambda: in_region(in_weft))
         if torch_refuses or weft_refuses:
             if not (torch_refuses and weft_refuses):
                 differs(name, f"only {'torch' if torch_refuses else 'weft'} refuses: {torch_refuses or weft_refuses}")
             return
         compare(name, get(w), t.detach(), inputs, tol, size)
-        if not any(wants) or not t.requires_grad:
-            return
-        seed = torch.randn(t.shape, dtype=f64).to(t.dtype)
-        _, torch_refuses = attempt(lambda: t.backward(seed))
-        _, weft_refuses = attempt(lambda: backward(w, put(seed)))
-        if torch_refuses or weft_refuses:
-            if not (torch_refuses and weft_refuses):
-                differs(name + " gradient", f"only one refuses: torch {torch_refuses} weft {weft_refuses}")
-            return
         for k, (x, y) in enumerate(zip(ours_in, theirs_in)):
             if wants[k] and y.grad is not None:
                 g = grad(x)
@@ -147,40 +165,8 @@ UNARY |= dict(
 BINARY = {n: getattr(torch, n) for n in """add sub mul div floor_divide remainder fmod pow maximum minimum atan2 hypot copysign logaddexp
     xlogy bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift logical_and logical_or logical_xor""".split()}
 BINARY |= dict(equal=torch.eq, not_equal=torch.ne, less=torch.lt, less_equal=torch.le, greater=torch.gt, greater_equal=torch.ge)
-LATTICE = [
-    nan,
-    inf,
-    -inf,
-    0.0,
-    -0.0,
-    1,
-    -1,
-    0.5,
-    -0.5,
-    2,
-    -2,
-    1e-30,
-    -1e-30,
-    1e30,
-    -1e30,
-    88.5,
-    -88.5,
-    104,
-    -104,
-    3.5,
-    2.5,
-    -2.5,
-    1e-3,
-    -1e-3,
-    6,
-    -3,
-    3,
-    20.5,
-    -20.5,
-    7.25,
-    1e-8,
-    0.9999999,
-]
+LATTICE = [nan, inf, -inf, 0.0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 1e-30, -1e-30, 1e30, -1e30, 88.5, -88.5, 104, -104, 3.5, 2.5, -2.5]
+LATTICE += [1e-3, -1e-3, 6, -3, 3, 20.5, -20.5, 7.25, 1e-8, 0.9999999]
 
 
 def lattice(d):
@@ -772,7 +758,10 @@ SECTIONS = [elementwise, reductions, views, indices, layers, second, programs, o
 def main():
     given = sys.argv[1:]
     chosen = [s for s in SECTIONS if s.__name__ in given] or SECTIONS
+    global trace
     open_library(next((g for g in given if g.endswith(".so")), "build/release/libweft.so"))
+    if "--traced" in given:
+        trace = call("jit_trace", C.byref(args(Trace, name=b"case", synchronous=True)))
     torch.manual_seed(0)
     for section in chosen:
         section()

@@ -49,6 +49,9 @@ Attention = struct(q=Tensor, k=Tensor, v=Tensor, mask=Tensor, causal=C.c_bool, s
 CrossEntropy = struct(logits=Tensor, targets=Tensor, reduction=I, ignore_index=L, label_smoothing=D)
 Loss = struct(x=Tensor, target=Tensor, reduction=I, delta=D)
 Sgd = struct(module=C.c_void_p, lr=D, momentum=D, weight_decay=D, nesterov=C.c_bool)
+Trace = struct(
+    fn=C.c_void_p, self=C.c_void_p, name=C.c_char_p, single_graph=C.c_bool, synchronous=C.c_bool, no_fuse=C.c_bool,
+    fast_math=C.c_bool, frozen=C.c_bool, verify_every=I, always_record=C.c_bool, max_plans=I)
 AdamW = struct(module=C.c_void_p, lr=D, beta1=D, beta2=D, eps=D, weight_decay=D, decay_min_rank=I)
 Backward = struct(loss=Tensor, gradient=Tensor, retain_graph=C.c_bool, create_graph=C.c_bool)
 GradOf = struct(
@@ -85,6 +88,7 @@ def open_library(path):
         ("module_new", C.c_void_p, [C.c_void_p]),
         ("module_free", None, [C.c_void_p]),
         ("module_parameter", Tensor, [C.c_void_p, C.c_char_p, Tensor]),
+        ("jit_trace", C.c_void_p, [C.c_void_p]),
         ("sgd_new", C.c_void_p, [C.c_void_p]),
         ("adamw_new", C.c_void_p, [C.c_void_p]),
         ("optim_free", None, [C.c_void_p]),
