@@ -193,6 +193,32 @@ static wf_reason check_limits(const wf_fuser *u, const wf_open_group *g, const d
                                                                          : WF_REASON_NONE;
 }
 
+/* Does opened row k go over elements more than once? */
+static bool has_passes(const wf_fuser *u, uint32_t k)
+{
+    const wf_op op = (wf_op)u->f->ins[k].op;
+    return wf_rows[op].kind != WF_KIND_REDUCE || op == WF_OP_VAR || op == WF_OP_STD ||
+           op == WF_OP_LOGSUMEXP;
+}
+
+/* Rows too long for a cache: in one kernel, what follows a reduction would go over them once more, with what made them
+ * computed again, and with one task a row. As two kernels both are cut as they please. */
+static bool is_one_pass_more(wf_fuser *u, uint32_t n, uint32_t k, const wf_iter *own)
+{
+    const wf_open_group *g = &u->g[n];
+    const wf_val *src = wf_ins_src(u->f, &u->f->ins[k]);
+    if (u->alone || !(wf_is_long(&g->space) || wf_is_long(own))) {
+        return false;
+    }
+    bool more = g->passes || (!wf_is_mappable(u->l, k) && has_passes(u, k));
+    for (int a = 0; a < u->f->ins[k].nsrc && !more; a++) {
+        more = src[a] && wf_level_at(u->l, k, &g->space) == WF_AT_ELEM &&
+               u->s->level[u->l->map[src[a]].root] == WF_AT_ROW &&
+               wf_is_made_inside(u->s, u->l, n, &g->space, k, src[a]);
+    }
+    return more;
+}
+
 /* Could k be a member of group number n? Fills the demand. */
 static wf_reason try_join(wf_fuser *u, uint32_t n, uint32_t k, demand *d)
 {
@@ -209,6 +235,9 @@ static wf_reason try_join(wf_fuser *u, uint32_t n, uint32_t k, demand *d)
     }
     if (opened && g->draws && !wf_is_trailing(&own)) {
         return WF_REASON_AXES;
+    }
+    if (is_one_pass_more(u, n, k, &own)) {
+        return WF_REASON_LONG_ROWS;
     }
     if (opened && !g->space.axes && !wf_fuser_reshape_group(u, g, &own)) {
         return WF_REASON_SHAPE;
@@ -255,6 +284,8 @@ static void open_new(wf_fuser *u, int kind, uint32_t k)
     u->g[n] = (wf_open_group){.kind = (uint8_t)kind, .input = WF_NIL, .into = n};
     wf_iter_of(u->l, k, &u->g[n].space);
     demand d = {.nin = 0};
+    u->g[n].passes = kind == WF_STEP_MAP && !u->alone && wf_is_long(&u->g[n].space) &&
+                     !wf_is_mappable(u->l, k) && has_passes(u, k);
     if (kind == WF_STEP_MAP && find_demand(u, n, k, &u->g[n].space, &d)) {
         u->no_memory = true;
     }

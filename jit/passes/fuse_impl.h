@@ -19,6 +19,7 @@ typedef struct wf_open_group {
     uint32_t n, insts, inputs, scalars, depth, draws, streams;
     uint32_t input; /* list */
     uint32_t into;  /* the group it went into, or itself */
+    bool passes;    /* a long row that is gone over more than once: left to its own kernel */
 } wf_open_group;
 
 typedef struct wf_fuser {

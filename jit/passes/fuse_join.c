@@ -31,7 +31,7 @@ static uint32_t final_group(wf_fuser *u, uint32_t g)
 static bool can_merge(wf_fuser *u, uint32_t a, uint32_t b)
 {
     wf_open_group *x = &u->g[a], *y = &u->g[b];
-    if (wf_fuser_is_cut(u, y->head)) {
+    if (wf_fuser_is_cut(u, y->head) || x->passes || y->passes) {
         return false;
     }
     if (y->kind != WF_STEP_MAP || x->space.count != y->space.count ||
@@ -131,7 +131,10 @@ static bool stays_inside(wf_fuser *u, uint32_t a, uint32_t b, uint32_t k, wf_val
     if (u->g[b].kind != WF_STEP_MAP || x->count != y->count) {
         return false;
     }
-    return wf_reads_inside(u->l, x->axes ? x : y, k, v, u->s->level[u->l->map[v].root]);
+    const wf_iter *space = x->axes ? x : y;
+    const int made = u->s->level[u->l->map[v].root];
+    const bool again = made == WF_AT_ROW && wf_level_at(u->l, k, space) == WF_AT_ELEM;
+    return !(again && wf_is_long(space) && !u->alone) && wf_reads_inside(u->l, space, k, v, made);
 }
 
 int wf_fuser_sink(wf_fuser *u)

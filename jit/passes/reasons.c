@@ -54,6 +54,18 @@ static wf_reason kernel_reason(const wf_layout *l, uint32_t k, bool reads)
     return WF_REASON_READS_MEMORY;
 }
 
+/* Do rows that are too long for a cache lie between the two, which could be one otherwise? */
+static bool is_across_long(const wf_schedule *s, const wf_layout *l, const wf_group *x,
+                           const wf_group *y, uint32_t k, wf_val u)
+{
+    wf_iter made, read;
+    wf_iter_of(l, wf_maker_of(l, u) - 1, &made);
+    wf_iter_of(l, k, &read);
+    const bool fits = s->level[l->map[u].root] == WF_AT_ROW || wf_reads_whole(l, k, u);
+    return fits && (wf_is_long(&made) || wf_is_long(&read) || wf_is_long(&x->space) ||
+                    wf_is_long(&y->space));
+}
+
 wf_reason wf_edge_reason(const wf_schedule *s, const wf_layout *l, uint32_t k, wf_val u)
 {
     wf_val maker = u ? wf_maker_of(l, u) : 0;
@@ -71,6 +83,9 @@ wf_reason wf_edge_reason(const wf_schedule *s, const wf_layout *l, uint32_t k, w
     bool both = x->kind == WF_STEP_MAP && y->kind == WF_STEP_MAP;
     if (!both && x_open && y_open && closed) {
         return WF_REASON_CLOSED;
+    }
+    if (s->rows && !s->alone && x_open && y_open && is_across_long(s, l, x, y, k, u)) {
+        return WF_REASON_LONG_ROWS;
     }
     if (x->kind == WF_STEP_OP) {
         return kernel_reason(l, maker - 1, false);

@@ -200,6 +200,12 @@ int wf_level_at(const wf_layout *l, uint32_t k, const wf_iter *s)
     return s->axes && n == s->kept && wf_is_mappable(l, k) && !draw ? WF_AT_ROW : WF_AT_NONE;
 }
 
+bool wf_is_long(const wf_iter *s)
+{
+    enum { LONG = 1 << 17 }; /* elements; groups keep 512 KiB of a row (eager/program_rows.c) */
+    return s->axes && s->count / s->kept > LONG;
+}
+
 bool wf_is_trailing(const wf_iter *s)
 {
     uint32_t all = (1u << s->rank) - 1, kept = all & ~s->axes;

@@ -50,6 +50,8 @@ void wf_iter_reshape(const wf_layout *l, const wf_map_of *m, wf_iter *s);
 bool wf_same_dims(const wf_iter *a, const wf_iter *b);
 /* Do the rows of one space reduce what those of the other do? */
 bool wf_same_axes(const wf_iter *a, const wf_iter *b);
+/* Rows that no cache holds: whoever goes over them twice reads memory twice. */
+bool wf_is_long(const wf_iter *s);
 /* The axes it reduces are the last ones, or none. */
 bool wf_is_trailing(const wf_iter *s);
 /* Where in the space k runs; NONE: nowhere. */

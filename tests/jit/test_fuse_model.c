@@ -195,3 +195,47 @@ Test(fuse_model, does_not_crowd_a_kernel)
         wf_plan_release(p);
     }
 }
+
+/* The first reason of a plan with rows opened, "" if all is one step. */
+static const char *first_reason(const char *text, unsigned flags, wf_plan_info *info)
+{
+    wf_fn *f = plan_parse(text);
+    wf_why why;
+    plan_check(f, flags | WF_PLAN_ROWS, info);
+    wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = flags | WF_PLAN_ROWS}, &why);
+    wf_plan_edge_info e = {.reason = ""};
+    wf_plan_edge_at(p, 0, &e);
+    wf_plan_release(p);
+    wf_fn_free(f);
+    return e.reason;
+}
+
+/* What follows the reduction of a row that no cache holds is a step of its own, and what goes over such rows several times has its
+ * own kernel; a sum takes its producers in, whatever the length. */
+Test(fuse_model, long_rows_are_gone_over_once)
+{
+    static const char shape[] =
+        "fn a {\n  %%1 = input f32[2,%d]\n  %%2 = gelu f32[2,%d] %%1\n"
+        "  %%3 = sum f32[2,1] %%2 ints(1) dtype(f32) flags(1)\n"
+        "  %%4 = reciprocal f32[2,1] %%3\n  %%5 = mul f32[2,%d] %%2, %%4\n  return %%5\n}\n";
+    static const char norm[] = "fn a {\n  %%1 = input f32[2,%d]\n  %%2 = gelu f32[2,%d] %%1\n"
+                               "  %%3 = softmax f32[2,%d] %%2 ints(1)\n  return %%3\n}\n";
+    static const struct {
+        int n;
+        unsigned flags;
+        int steps;
+        const char *reason;
+    } lengths[] = {{70000, WF_PLAN_TIER0, 1, ""},
+                   {140000, WF_PLAN_TIER0, 2, "LONG_ROWS"},
+                   {140000, WF_PLAN_DEVICE, 1, ""}};
+    for (size_t i = 0; i < 2 * (sizeof lengths / sizeof *lengths); i++) {
+        const int n = lengths[i / 2].n;
+        char text[400];
+        wf_plan_info info;
+        snprintf(text, sizeof text, i % 2 ? norm : shape, n, n, n);
+        const char *reason = first_reason(text, lengths[i / 2].flags, &info);
+        cr_expect_eq(info.steps, lengths[i / 2].steps, "%d elements, %d steps\n%s", n, info.steps,
+                     text);
+        cr_expect_str_eq(reason, lengths[i / 2].reason);
+    }
+}
