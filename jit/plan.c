@@ -199,10 +199,71 @@ static int find_kernels(wf_planner *b)
 
 static unsigned fuse_flags(const wf_planner *b)
 {
+    const unsigned lean = b->lean ? WF_FUSE_LEAN : 0;
     return b->opts->flags & WF_PLAN_NO_FUSE ? WF_FUSE_OFF
            : b->opts->flags & WF_PLAN_ROWS && b->most == 0
-               ? WF_FUSE_ROWS | (b->opts->flags & WF_PLAN_ALONE ? WF_FUSE_ALONE : 0)
-               : 0;
+               ? lean | WF_FUSE_ROWS | (b->opts->flags & WF_PLAN_ALONE ? WF_FUSE_ALONE : 0)
+               : lean;
+}
+
+enum { MORE = 16, MUCH = 64 << 10 }; /* of the peak, and bytes */
+
+static int64_t with_more(int64_t peak)
+{
+    return peak + peak / MORE + MUCH;
+}
+
+#define WRITTEN UINT32_MAX /* lies in the memory of an input, which it replaces */
+
+/* The most that lives at once where each op runs alone and frees what it was the last to read. */
+static int find_alone(const wf_planner *b, int64_t *most)
+{
+    const wf_fn *f = b->f;
+    int64_t sum = 0, *live = calloc(f->n + 2u, sizeof *live);
+    uint32_t *last = calloc(f->n + 1u, sizeof *last);
+    int rc = live && last ? 0 : WEFT_ENOMEM;
+    for (uint32_t k = 0; k < f->n && !rc; k++) {
+        const wf_val *src = wf_ins_src(f, &f->ins[k]);
+        last[k + 1] = k;
+        for (int i = 0; i < f->ins[k].nsrc; i++) {
+            last[b->l.map[src[i]].root] = k;
+        }
+    }
+    for (uint32_t o = 0; o < f->noutputs && !rc; o++) {
+        bool replaces = b->opts->writes && b->opts->writes[o] >= 0;
+        last[b->l.map[f->outputs[o]].root] = replaces ? WRITTEN : f->n;
+    }
+    for (uint32_t k = 0; k < f->n && !rc; k++) {
+        const wf_type *t = wf_fn_type(f, k + 1);
+        bool makes =
+            b->buffer_of[k + 1] >= 0 && f->ins[k].op != WF_OP_INPUT && last[k + 1] != WRITTEN;
+        const int64_t bytes = makes ? wf_type_numel(t) * (int64_t)wf_dtype_size(t->dtype) : 0;
+        live[k] += bytes;
+        live[makes ? last[k + 1] + 1 : 0] -= bytes;
+    }
+    *most = 0;
+    for (uint32_t k = 0; k < f->n && !rc; k++) {
+        sum += live[k];
+        *most = sum > *most ? sum : *most;
+    }
+    free(live);
+    free(last);
+    return rc;
+}
+
+/* A plan in which groups wait with much more than ops would have is not taken if another one, in which they do not, is
+ * better. */
+static int check_peak(wf_planner *b)
+{
+    const int64_t bound = b->p->info.bound_bytes;
+    int64_t alone = 0;
+    if (b->opts->flags & WF_PLAN_NO_FUSE || (b->fat && !b->lean)) {
+        return 0;
+    }
+    int rc = b->lean ? 0 : find_alone(b, &alone);
+    bool refused = !rc && (b->lean ? with_more(bound) > b->fat : bound > with_more(alone));
+    b->fat = refused && !b->lean ? bound : b->fat;
+    return refused ? wf_fail(b->why, WEFT_EUNSUPPORTED, "it takes too much memory") : rc;
 }
 
 static int build(wf_planner *b)
@@ -231,6 +292,7 @@ static int build(wf_planner *b)
     rc = rc ? rc : wf_plan_lower(b);
     rc = rc ? rc : wf_plan_batch(b);
     rc = rc ? rc : wf_plan_place(b);
+    rc = rc ? rc : check_peak(b);
     rc = rc ? rc : copy_outputs(p, f);
     rc = rc ? rc : find_edges(b);
     rc = rc ? rc : find_kernels(b);
@@ -252,10 +314,22 @@ static int build(wf_planner *b)
     return rc;
 }
 
-static wf_plan *try_build(const wf_fn *f, const wf_plan_opts *opts, uint32_t most, bool *too_large,
-                          wf_why *why)
+/* How a function is planned, and why that was no good. */
+typedef struct attempt {
+    uint32_t most; /* members of a group, 0: no bound */
+    bool lean, too_large;
+    int64_t fat;
+} attempt;
+
+static wf_plan *try_build(const wf_fn *f, const wf_plan_opts *opts, attempt *t, wf_why *why)
 {
-    wf_planner b = {.p = calloc(1, sizeof *b.p), .f = f, .opts = opts, .most = most, .why = why};
+    wf_planner b = {.p = calloc(1, sizeof *b.p),
+                    .f = f,
+                    .opts = opts,
+                    .most = t->most,
+                    .lean = t->lean,
+                    .fat = t->fat,
+                    .why = why};
     b.why->code = 0;
     b.why->rule[0] = b.why->hint[0] = '\0';
     int rc = b.p ? build(&b) : WEFT_ENOMEM;
@@ -267,7 +341,8 @@ static wf_plan *try_build(const wf_fn *f, const wf_plan_opts *opts, uint32_t mos
     free(b.live);
     free(b.buffer_of);
     free(b.writer);
-    *too_large = b.too_large;
+    t->too_large = b.too_large;
+    t->fat = b.fat;
     if (rc) {
         if (b.p) {
             plan_free(b.p);
@@ -295,17 +370,25 @@ enum { FEW = 6 };
 
 static wf_plan *build_one(const wf_fn *f, const wf_plan_opts *opts, wf_why *why)
 {
-    bool too_large;
-    wf_plan *p = try_build(f, opts, 0, &too_large, why);
-    return p || !too_large ? p : try_build(f, opts, FEW, &too_large, why);
+    attempt t = {.most = 0};
+    wf_plan *p = try_build(f, opts, &t, why);
+    if (!p && t.fat) {
+        t.lean = true;
+        p = try_build(f, opts, &t, why);
+        t.lean = false;
+        p = p ? p : try_build(f, opts, &t, why);
+    }
+    if (!p && t.too_large) {
+        t.most = FEW;
+        p = try_build(f, opts, &t, why);
+    }
+    return p;
 }
-
-enum { MORE = 16, MUCH = 64 << 10 }; /* of the peak, and bytes */
 
 /* Groups that reduce may wait for one another with all that they read. */
 static bool is_fatter(const wf_plan *rows, const wf_plan *p)
 {
-    return rows->info.peak_bytes > p->info.peak_bytes + p->info.peak_bytes / MORE + MUCH;
+    return rows->info.peak_bytes > with_more(p->info.peak_bytes);
 }
 
 wf_plan *wf_plan_open_rows(wf_plan *p)

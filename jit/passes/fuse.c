@@ -501,7 +501,8 @@ int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, u
                   .f = f,
                   .most = most,
                   .rows = (flags & WF_FUSE_ROWS) != 0,
-                  .alone = (flags & WF_FUSE_ALONE) != 0};
+                  .alone = (flags & WF_FUSE_ALONE) != 0,
+                  .lean = (flags & WF_FUSE_LEAN) != 0};
     int64_t seed;
     u.cuts = wf_env_stress("order", &seed);
     u.coin = (uint64_t)seed << 32;

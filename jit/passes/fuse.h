@@ -56,6 +56,9 @@ typedef struct wf_schedule {
 #define WF_FUSE_ALONE                                                                              \
     4u /* also those that are a group of their own: there is no eager kernel to leave them to */
 
+#define WF_FUSE_LEAN                                                                               \
+    8u /* no group waits for its reader with more memory than it would leave behind */
+
 /* 0 or a status; wf_schedule_free in either case. live: values that a result depends on. most:
  * members a group may have at most, 0: as many as a program holds. */
 int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, uint32_t most,

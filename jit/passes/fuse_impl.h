@@ -33,7 +33,7 @@ typedef struct wf_fuser {
     wf_fuser_input *inputs;
     size_t ninputs, capinputs;
     uint32_t most;
-    bool rows, alone, no_memory, cuts;
+    bool rows, alone, lean, no_memory, cuts;
     uint64_t coin;
 } wf_fuser;
 

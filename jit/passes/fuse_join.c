@@ -137,6 +137,43 @@ static bool stays_inside(wf_fuser *u, uint32_t a, uint32_t b, uint32_t k, wf_val
     return !(again && wf_is_long(space) && !u->alone) && wf_reads_inside(u->l, space, k, v, made);
 }
 
+static int64_t bytes_of(const wf_fuser *u, wf_val v)
+{
+    const wf_type *t = wf_fn_type(u->f, v);
+    return wf_type_numel(t) * (int64_t)wf_dtype_size(t->dtype);
+}
+
+/* Is root v still read behind group g, by another one than `first`? */
+static bool is_kept(wf_fuser *u, const uint32_t *head, const reading *r, wf_val v, uint32_t g,
+                    uint32_t first)
+{
+    bool kept = false;
+    for (uint32_t i = head[wf_fuser_made_by(u, v)]; i != WF_NIL && !kept; i = r[i].next) {
+        const uint32_t to = final_group(u, u->s->group_of[r[i].k]);
+        kept = u->l->map[r[i].v].root == v && to > g && to != first;
+    }
+    return kept;
+}
+
+/* Would group g, run within `first`, keep more bytes of what it reads until then than it now makes early? */
+static bool waits_dearly(wf_fuser *u, const uint32_t *head, const reading *r, uint32_t g,
+                         uint32_t first)
+{
+    int64_t kept = 0, made = 0;
+    for (uint32_t i = u->g[g].input; i != WF_NIL; i = u->inputs[i].next) {
+        const wf_val v = u->inputs[i].map.root;
+        const bool makes = v && wf_fuser_made_by(u, v) != WF_NIL;
+        kept += makes && !is_kept(u, head, r, v, g, first) ? bytes_of(u, v) : 0;
+    }
+    wf_val last = 0;
+    for (uint32_t i = head[g]; i != WF_NIL; i = r[i].next) {
+        const wf_val v = u->l->map[r[i].v].root;
+        made += v != last ? bytes_of(u, v) : 0;
+        last = v;
+    }
+    return kept > made && first > g + 1;
+}
+
 int wf_fuser_sink(wf_fuser *u)
 {
     uint32_t *head = malloc((u->ng + 1u) * sizeof *head);
@@ -152,7 +189,8 @@ int wf_fuser_sink(wf_fuser *u)
             whole = final_group(u, u->s->group_of[r[i].k]) != first ||
                     stays_inside(u, g, first, r[i].k, r[i].v);
         }
-        if (whole && first != WF_NIL && can_merge(u, g, first) && wf_stage_may(WF_STAGE_sink)) {
+        if (whole && first != WF_NIL && !(u->lean && waits_dearly(u, head, r, g, first)) &&
+            can_merge(u, g, first) && wf_stage_may(WF_STAGE_sink)) {
             merge(u, g, first);
         }
     }

@@ -144,6 +144,33 @@ static weft_status backward(void *self, const weft_tensor *in, int n_in, weft_te
     return weft_backward(loss);
 }
 
+/* Gradients of three batches are added up, and would be at the end if that were free. */
+static weft_status accumulate(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                              int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < LAYERS; i++) {
+        weft_set_grad(weights[i], WEFT_NONE);
+    }
+    for (int k = 0; k < 3 && !s; k++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor h = weft_narrow(in[0], 0, 16 * k, 16);
+        for (int i = 0; i < LAYERS; i++) {
+            h = weft_tanh(weft_matmul(h, weights[i]));
+        }
+        s = weft_backward(weft_mean(weft_square(h)));
+        weft_scope_end(sc);
+    }
+    weft_no_grad_begin();
+    for (int i = 0; i < LAYERS && !s; i++) {
+        s = weft_add_(weights[i], weft_mul(weft_grad(weights[i]), weft_f(-1e-3)));
+    }
+    weft_no_grad_end();
+    out[0] = weft_sum(in[0]);
+    return s;
+}
+
 static weft_status transform(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
                              int n_out)
 {
@@ -232,6 +259,7 @@ Test(jit_memory, no_more_than_eagerly)
                                      {"one_by_one", one_by_one, SMALL, -1},
                                      {"transformer", transform, SMALL, -1}},
                         with_grad[] = {{"backward", backward, SCRATCH, -1},
+                                       {"accumulate", accumulate, SMALL, -1},
                                        {"train", train, SCRATCH, -1}};
     weft_tensor in[3];
     open_all(in);
