@@ -14,7 +14,7 @@
  * planning, tier 0), native_ms when the last of its kernels was native, compile_ms the processor time that took (no
  * disk cache). It is timed in turns with the eager step, on the same parameters: eager_ms and eager_cpu_ms are those steps,
  * times_eager and times_eager_cpu how often the traced step fits into the eager one, by the median of wall times and by the
- * median of processor times. "step frozen" is the same with .frozen: what is left of it is not recorded (replays says how many calls were).
+ * median (and the least) of processor times. "step frozen" is the same with .frozen: what is left of it is not recorded (replays says how many calls were).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,7 +146,8 @@ static void print(const job *k, int threads, int n, const compile *c)
     memcpy(eager, times[STEP], sizeof eager);
     memcpy(eager_cpu, times[STEP_CPU], sizeof eager_cpu);
     double *wall = c ? times[TRACED] : eager, *cpu = c ? times[TRACED_CPU] : eager_cpu;
-    const double ms = median(wall, n), cpu_here = median(cpu, n);
+    const double ms = median(wall, n), cpu_here = median(cpu, n); /* sorted from here on */
+    const double eager_ms = median(eager, n), eager_cpu_ms = median(eager_cpu, n);
     const char *way = !c ? "" : c->frozen ? " frozen" : " traced";
     weft_memory_stats mem;
     weft_memory_get_stats(&mem);
@@ -158,10 +159,10 @@ static void print(const job *k, int threads, int n, const compile *c)
     if (c)
         printf("\"first_ms\":%.2f,\"native_ms\":%.2f,\"compile_ms\":%.2f,\"kernels\":%lld,"
                "\"tier0\":%lld,\"replays\":%lld,\"eager_ms\":%.2f,\"eager_cpu_ms\":%.2f,"
-               "\"times_eager\":%.3f,\"times_eager_cpu\":%.3f,\"times_eager_best\":%.3f,",
+               "\"times_eager\":%.3f,\"times_eager_cpu\":%.3f,\"times_eager_best_cpu\":%.3f,",
                c->first_ms, c->native_ms, c->ms, (long long)c->kernels, (long long)c->tier0,
-               (long long)c->replays, median(eager, n), median(eager_cpu, n), median(eager, n) / ms,
-               median(eager_cpu, n) / cpu_here, eager_cpu[0] / cpu[0]);
+               (long long)c->replays, eager_ms, eager_cpu_ms, eager_ms / ms,
+               eager_cpu_ms / cpu_here, eager_cpu[0] / cpu[0]);
     else
         printf("\"forward_ms\":%.2f,\"backward_ms\":%.2f,\"clip_ms\":%.2f,\"update_ms\":%.2f,",
                median(times[FORWARD], n), median(times[BACKWARD], n), median(times[CLIP], n),
@@ -170,14 +171,16 @@ static void print(const job *k, int threads, int n, const compile *c)
     fflush(stdout);
 }
 
-/* Steps until kernels are native and every way has been tried. */
-static bool warm_up(const job *k, weft_jit *traced, compile *c)
+/* Steps until kernels are native and every way has been tried, of long ones fewer. */
+static bool warm_up(const job *k, weft_jit *traced, double seconds, compile *c)
 {
     wf_jitk_stats before, now;
     wf_jitk_get_stats(&before);
     const double start = now_ms();
     bool ok = true, pending = true;
-    for (int i = 0; ok && (i < (traced ? TRIED : 5) || (traced && pending && i < 50)); i++) {
+    for (int i = 0; ok && (i < 5 || (traced && pending && i < 50) ||
+                           (traced && i < TRIED && now_ms() - start < 2e3 * seconds));
+         i++) {
         ok = traced ? traced_step(traced, 0) : train_step(k, 0);
         c->first_ms = i == 0 ? times[TRACED][0] : c->first_ms;
         wf_jitk_get_stats(&now);
@@ -217,7 +220,7 @@ static bool measure(const model *of, int threads, double seconds, int way)
     weft_jit *traced = way == EAGER ? NULL
                                     : weft_jit_trace(whole_step, &k, .name = "train_step",
                                                      .frozen = way == FROZEN);
-    ok = ok && o && warm_up(&k, traced, &c);
+    ok = ok && o && warm_up(&k, traced, seconds, &c);
     weft_memory_reset_peak();
     int n = 0;
     for (double end = now_ms() + 1e3 * seconds; ok && n < MAX_STEPS && (n < 5 || now_ms() < end);
