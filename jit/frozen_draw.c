@@ -86,6 +86,13 @@ bool wf_frozen_describe_draws(wf_frozen *z, const wf_trace *t, const wf_frozen_s
     if (z->n_draw != w->ndrawn) {
         return wf_frozen_refuse(reason, "it draws random numbers that it does not record");
     }
+    bool own = false;
+    for (uint32_t i = 0; i < w->nfrom; i++) {
+        own |= !w->from[i].of;
+    }
+    if (!own && !is_same(&s->own, &t->c->rng)) {
+        return wf_frozen_refuse(reason, "it sets the thread's generator");
+    }
     for (; z->n_from < w->nfrom; z->n_from++) {
         if (!describe_generator(&z->from[z->n_from], t, &w->from[z->n_from], s, reason)) {
             return false;

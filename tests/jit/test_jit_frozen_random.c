@@ -237,7 +237,7 @@ Test(frozen_random, several_generators)
 
 /* -- what cannot be replayed --------------------------------------------------------------------------------------- */
 
-enum { SEEDS, SETS, SETS_BETWEEN, SETS_AFTER, LOCAL, MANY, SWITCHES };
+enum { SEEDS, SETS, SETS_BETWEEN, SETS_AFTER, SETS_OWN, LOCAL, MANY, SWITCHES };
 typedef struct culprit {
     int what;
     weft_generator g, many[9];
@@ -255,6 +255,8 @@ FN(misdraws)
         weft_manual_seed(7);
     } else if (k->what == SETS) {
         k->g.offset = 100;
+    } else if (k->what == SETS_OWN) { /* and does not draw from it */
+        weft_default_generator()->offset += 3;
     } else if (k->what == SWITCHES) {
         weft_module_train(k->m, k->runs % 2);
     }
@@ -280,6 +282,7 @@ Test(frozen_random, refusals_have_reasons)
         "it sets a generator that it draws from",
         "it sets a generator that it draws from",
         "it sets a generator that it draws from",
+        "it sets the thread's generator",
         "it draws from a generator that ends with it",
         "it draws from too many generators",
         "it switches a module between training and evaluation",
