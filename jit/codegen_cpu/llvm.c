@@ -61,6 +61,9 @@ static void initialise(void)
         "-disable-x86-lea-opt",
         "-enable-shrink-wrap=false",
         "-fixup-byte-word-insts=false",
+        /* what these find is a copy or a split more or less: 2 % each where there are loops in loops */
+        "-disable-copyprop",
+        "-grow-region-complexity-budget=0",
     };
     LLVMParseCommandLineOptions((int)(sizeof options / sizeof *options), options, NULL);
     LLVMInitializeX86TargetInfo();

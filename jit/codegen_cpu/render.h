@@ -24,6 +24,10 @@ wf_ll wf_ll_identity(wf_kty type, int lanes);
 void wf_ll_body(wf_text *t, const wf_kir *k, int lanes, const char *prefix, const wf_ll *param);
 /* Instruction r of it as an operand. */
 wf_ll wf_ll_ref(const wf_kir *k, wf_kref r, int lanes, const char *prefix, const wf_ll *param);
+/* What a body loads its constants from: globals, named by their bits. wf_ll_constants, behind everything else,
+ * defines those that the text asks for. */
+#define WF_LL_POOLED "@wf_"
+void wf_ll_constants(wf_text *t);
 /* %name := a + b */
 void wf_ll_add(wf_text *t, wf_kty type, int lanes, const char *name, const char *a, const char *b);
 void wf_ll_table(wf_text *t, const wf_kir_table *table);

@@ -7,6 +7,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "jit/codegen_cpu/render.h"
@@ -118,6 +119,64 @@ void wf_ll_tables(wf_text *t, const wf_kir *k)
 {
     for (uint32_t n = 0; n < k->ntable; n++)
         wf_ll_table(t, k->table[n]);
+}
+
+/* -- constants in memory ------------------------------------------------------------------------------------------
+ * LLVM builds a constant of 64 lanes from 64 elements, and tries to negate it, lane by lane, for every operand of
+ * every fma. Operands of arithmetic are loaded instead, which comes to the same machine instruction: a load that
+ * broadcasts. The constants are globals, named by their bits. Operands that LLVM's own rules look at (0, 1, 2,
+ * divisors, what fast math may reorder) stay where they are. */
+static bool is_pooled(const wf_kinstr *user, const wf_kinstr *i)
+{
+    const wf_kprim prim = (wf_kprim)user->prim;
+    const uint64_t magnitude = i->imm & INT32_MAX;
+    return i->prim == WF_KP_CONST && i->type == WF_KT_F32 && !user->relaxed &&
+           (prim == WF_KP_ADD || prim == WF_KP_SUB || prim == WF_KP_MUL || prim == WF_KP_FMA) &&
+           magnitude != 0 && magnitude != 0x3F800000 && magnitude != 0x40000000;
+}
+
+static wf_ll pooled(wf_kref r, const char *prefix)
+{
+    wf_ll text;
+    snprintf(text.s, sizeof text.s, "%%%sk%u", prefix, r);
+    return text;
+}
+
+/* Loads those of instruction n that are not loaded yet: where they are first used, or all would lie in registers. */
+static void load_constants(wf_text *t, const wf_kir *k, uint32_t n, int lanes, const char *prefix,
+                           bool *loaded)
+{
+    for (int s = 0; s < k->ins[n].nsrc; s++) {
+        const wf_kref r = k->ins[n].src[s];
+        if (loaded[r] || !is_pooled(&k->ins[n], &k->ins[r]))
+            continue;
+        const wf_ll name = pooled(r, prefix);
+        wf_ll one;
+        snprintf(one.s, sizeof one.s, "%.40s.m", name.s);
+        wf_text_putf(t, "  %s = load float, ptr " WF_LL_POOLED "%08X\n", one.s,
+                     (unsigned)k->ins[r].imm);
+        wf_ll_spread(t, name.s + 1, WF_KT_F32, lanes, one.s);
+        loaded[r] = true;
+    }
+}
+
+/* Definitions of what the text so far loads, each once. */
+void wf_ll_constants(wf_text *t)
+{
+    static const char load[] = "load float, ptr " WF_LL_POOLED;
+    const size_t end = t->n;
+    for (size_t from = 0; !t->failed && from < end;) {
+        const char *at = strstr(t->s + from, load);
+        char name[24];
+        if (!at || (size_t)(at - t->s) >= end)
+            return;
+        const uint32_t bits = (uint32_t)strtoul(at + sizeof load - 1, NULL, 16);
+        from = (size_t)(at - t->s) + sizeof load;
+        snprintf(name, sizeof name, WF_LL_POOLED "%08X = ", (unsigned)bits);
+        if (t->n == end || !strstr(t->s + end, name))
+            wf_text_putf(t, "%sprivate unnamed_addr constant float %s\n", name,
+                         wf_ll_const(WF_KT_F32, 1, bits).s);
+    }
 }
 
 /* -- one instruction ------------------------------------------------------------------------------- */
@@ -407,11 +466,17 @@ static void instruction(const at *x)
 
 void wf_ll_body(wf_text *t, const wf_kir *k, int lanes, const char *prefix, const wf_ll *param)
 {
+    /* without memory they are operands like any other */
+    bool *loaded = lanes > 1 ? calloc(k->n, sizeof *loaded) : NULL;
     for (uint32_t n = 0; n < k->n; n++) {
         const wf_kinstr *i = &k->ins[n];
         wf_ll src[3] = {{""}, {""}, {""}};
+        if (loaded)
+            load_constants(t, k, n, lanes, prefix, loaded);
         for (int s = 0; s < i->nsrc; s++)
-            src[s] = wf_ll_ref(k, i->src[s], lanes, prefix, param);
+            src[s] = loaded && loaded[i->src[s]] && is_pooled(i, &k->ins[i->src[s]])
+                         ? pooled(i->src[s], prefix)
+                         : wf_ll_ref(k, i->src[s], lanes, prefix, param);
         char name[40];
         snprintf(name, sizeof name, "%s%u", prefix, n);
         const wf_kty from = i->nsrc ? (wf_kty)k->ins[i->src[0]].type : (wf_kty)i->type;
@@ -429,4 +494,5 @@ void wf_ll_body(wf_text *t, const wf_kir *k, int lanes, const char *prefix, cons
                           .b = src[1].s,
                           .c = src[2].s});
     }
+    free(loaded);
 }

@@ -337,6 +337,7 @@ int wf_llvm_render(const wf_kernel *k, const wf_target *target, wf_text *t, wf_w
         status = wf_ll_rows(t, k, lanes, why);
         break;
     }
+    wf_ll_constants(t);
     P("attributes #0 = { nounwind \"frame-pointer\"=\"all\" \"prefer-vector-width\"=\"512\" "
       "\"min-legal-vector-width\"=\"512\" }\n!0 = !{i32 1}\n");
     if (status != 0)
