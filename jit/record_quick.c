@@ -172,7 +172,7 @@ ALWAYS wf_slot *make_like(const quick *k, int dtype)
     wf_slot *like = k->slot[k->wide];
     const wf_storage *st = like->st;
     const wf_val seen = k->seen[k->wide];
-    /* all of a storage of this trace: its bytes are known, and it is row-major */
+    /* all of a storage of this trace, in its order: its bytes are known (strides of extents of 1 may be any) */
     const bool whole = seen && seen == st->value && like->dtype == dtype &&
                        atomic_load_explicit(&st->is_virtual, memory_order_relaxed);
     int64_t n = 1;
@@ -188,10 +188,6 @@ ALWAYS wf_slot *make_like(const quick *k, int dtype)
     }
     r->rank = like->rank;
     memcpy(r->dims_, like->dims_, sizeof r->dims_); /* all: their size is known */
-    if (whole) {
-        memcpy(r->strides_, like->strides_, sizeof r->strides_);
-        return r;
-    }
     n = 1;
     for (int i = like->rank; i-- > 0;) {
         r->strides_[i] = n;

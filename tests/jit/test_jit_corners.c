@@ -140,6 +140,27 @@ FN(whole_power)
     return weft_error_status(out[0]);
 }
 
+FN(flipped)
+{
+    weft_tensor one = weft_sum(in[0], .axes = weft_axes(1), .keepdim = true);
+    weft_tensor back = weft_flip(one, weft_axes(1));
+    OK(weft_neg_(one)); /* what `back` reads is known then */
+    out[1] = weft_logsumexp(back, .axes = weft_axes(0));
+    out[0] = weft_silu(back);
+    return weft_error_status(out[0]);
+}
+
+/* A view may step backwards along an extent of 1; what is made from it does not. */
+Test(corners, results_are_row_major)
+{
+    weft_jit *j = weft_jit_trace(flipped);
+    weft_tensor x = weft_ones(weft_shape(3, 4), WEFT_F32), y[2];
+    OK(weft_jit_call(j, &x, 1, y, 2));
+    cr_assert_eq(weft_stride(y[0], 0), 1);
+    cr_assert_eq(weft_stride(y[0], 1), 1);
+    weft_jit_free(j);
+}
+
 /* Exponents of one length share a plan; short ones have one each. */
 Test(corners, whole_powers_of_one_length_share_a_plan)
 {
