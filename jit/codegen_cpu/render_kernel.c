@@ -170,12 +170,28 @@ static bool can_stream(const wf_ll_loop *l)
     return l->stream;
 }
 
+/* Asks for what a vector some steps ahead reads: streams of more than a few operands are more than the processor's own
+ * prefetching follows, and its stop at the end of each page of 4 KiB. Ahead of the stores, a few lines at a time. */
+static void ask_ahead(wf_text *t, const wf_ll_loop *l)
+{
+    enum { AHEAD = 4096, LINE = 64 };
+    const int ndst = wf_kernel_ndst(l->k);
+    for (int s = 0; s < l->k->nsrc; s++) {
+        const int bytes = l->lanes * (int)wf_ll_bytes(wf_ll_src_type(l->k, s));
+        for (int o = 0; o < bytes && !wf_ll_is_bcast(l->k, s); o += LINE)
+            P("  %%F%d.%d = getelementptr i8, ptr %%D%d, i64 %d\n"
+              "  call void @llvm.prefetch.p0(ptr %%F%d.%d, i32 0, i32 3, i32 1)\n",
+              s, o, s + ndst, AHEAD + o, s, o);
+    }
+}
+
 static void loop_stores(wf_text *t, const wf_ll_loop *l, const wf_ll *y)
 {
     const int ndst = wf_kernel_ndst(l->k);
     char a[24], b[24];
     if (can_stream(l)) {
         P("  br i1 %%streams, label %%bypass, label %%plain\nbypass:\n");
+        ask_ahead(t, l);
         for (int o = 0; o < ndst; o++) {
             const wf_kty type = wf_kernel_ptr_type(l->k, o);
             const unsigned size = (unsigned)l->lanes * wf_ll_bytes(type);
