@@ -25,8 +25,8 @@ typedef struct mapper {
 } mapper;
 
 /* A row that is refused with these sizes: because of an integer that is negative with them? Where it is no extent, but where a
- * slice begins, it may be. */
-static void explain_sizes(const mapper *m, const wf_attr *attr, wf_why *why)
+ * slice begins, it may be. A computed padding may not, though the row knows what that means: the function would be refused. */
+static int explain_sizes(const mapper *m, const wf_attr *attr, int rc, wf_why *why)
 {
     for (int k = 0; k < attr->n_dyn && m->n == 0; k++) {
         const int64_t v = attr->dyn[k];
@@ -37,9 +37,10 @@ static void explain_sizes(const mapper *m, const wf_attr *attr, wf_why *why)
             wf_fail(why, WEFT_ESHAPE, "%s (%%%u): '%s' would be %lld, since '%s' is %lld",
                     wf_rows[m->f->ins[m->at].op].name, m->at + 1, wf_extent_text(m->f, v, text),
                     (long long)wf_sym_value(v, m->sizes), m->f->symbols[s], (long long)m->sizes[s]);
-            return;
+            return why->code;
         }
     }
+    return rc;
 }
 
 static int64_t extent_through(const mapper *m, const int64_t v[WF_RECORDINGS])
@@ -158,10 +159,7 @@ static int map_row(const mapper *m, wf_fn *out, const wf_ins *i, wf_why *why)
     wf_val dst[WF_MAX_DST];
     int rc = wf_fn_append(out, (wf_op)i->op, &attr, i->nsrc, wf_ins_src(m->f, i), dst,
                           i->loc ? m->f->locs[i->loc] : NULL, why);
-    if (rc) {
-        explain_sizes(m, p[0], why);
-    }
-    return rc;
+    return rc || i->op == WF_OP_PAD ? explain_sizes(m, p[0], rc, why) : 0;
 }
 
 /* Is the instruction the same op of the same values in all recordings? */

@@ -516,11 +516,21 @@ static int infer_bound(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, 
 
 int64_t wf_sym_through(uint32_t k, const int64_t size[3], const int64_t x[3])
 {
-    const int64_t by = size[1] - size[0], a = by ? (x[1] - x[0]) / by : 0;
-    const int64_t v = wf_sym(k, a, a < 1 ? 0 : x[0] - a * size[0]);
+    int64_t by, more, part, plus;
+    if (__builtin_sub_overflow(size[1], size[0], &by) ||
+        __builtin_sub_overflow(x[1], x[0], &more)) {
+        return -1;
+    }
+    const int64_t a = by ? more / by : 0;
+    if (a < 1 || __builtin_mul_overflow(a, size[0], &part) ||
+        __builtin_sub_overflow(x[0], part, &plus)) {
+        return -1;
+    }
+    const int64_t v = wf_sym(k, a, plus);
     const bool pure = v == WF_SYM(k), three = size[2] != size[0] && size[2] != size[1];
     for (int i = 0; i < 3 && v > 0; i++) {
-        if ((x[i] - wf_sym_plus(v)) != a * size[i]) {
+        if (__builtin_mul_overflow(a, size[i], &part) ||
+            __builtin_add_overflow(part, plus, &part) || part != x[i]) {
             return -1;
         }
     }

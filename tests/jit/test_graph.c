@@ -385,6 +385,7 @@ MADE(flat, weft_tanh(weft_reshape(x, weft_shape(n * 3))))
 MADE(doubled, weft_concat(((weft_tensor[]){x, weft_neg(x)}), 2, 0))
 MADE(longer, weft_concat(((weft_tensor[]){x, weft_ones(weft_shape(2, 3), WEFT_F32)}), 2, 0))
 MADE(padded, weft_pad(x, weft_shape(1, 0), weft_shape(2, 0), 7))
+MADE(pushed, weft_pad(x, weft_shape(n - 5, 0), weft_shape(5, 0), 1))
 MADE(shifted, weft_add(x, weft_pad(rows(x, 0, -1), weft_shape(1, 0), weft_shape(0, 0), 0)))
 MADE(flipped, weft_sub(x, weft_flip(x, weft_axes(0))))
 MADE(summed, weft_sum(weft_square(rows(x, 1, WEFT_OMIT)), .axes = weft_axes(1)))
@@ -416,6 +417,7 @@ Test(graph, extents_computed_from_a_symbol)
                  {doubled, "doubled", "2*n", 0},
                  {longer, "longer", "n+2", 0},
                  {padded, "padded", "n+3", 0},
+                 {pushed, "pushed", "2*n", 5},
                  {shifted, "shifted", "n", 1},
                  {flipped, "flipped", "n", 0},
                  {summed, "summed", "n-1", 1},
