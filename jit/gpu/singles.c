@@ -74,9 +74,11 @@ static int scalar_view(run *r, int s)
 {
     const int v = r->p->scalar[s];
     int status = room(r, v);
+    if (status != 0)
+        return status;
     wf_view one = r->view[v];
     shrink(r, &one, WF_LEVEL_ONE);
-    return status ? status : wf_gpu_fill(r->ordinal, &one, r->a->scalars[s], r->why);
+    return wf_gpu_fill(r->ordinal, &one, r->a->scalars[s], r->why);
 }
 
 /* Input i, which is drawn, as memory. */
