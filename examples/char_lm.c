@@ -1,8 +1,8 @@
 /*
  * examples/char_lm.c -- a character-level transformer language model, trained on a text file.
  *
- * The model is transformer.h; AdamW, clipped gradients, linear warm-up and cosine decay. The same seed gives the same loss bits at any number of threads, eagerly and
- * under --jit 1 (a traced step) and --jit 2 (one that is not recorded again: frozen); stopping, saving and resuming gives the same bits as not stopping. Public headers only.
+ * The model is transformer.h; AdamW, clipped gradients, linear warm-up and cosine decay. The same seed gives the same loss bits at any number of
+ * threads, step by step, traced (--jit 1) and frozen (--jit 2), also when a run is stopped, saved and resumed. Public headers only.
  */
 #include <math.h>
 #include <stdio.h>
@@ -32,12 +32,6 @@ static weft_tensor draw_batch(weft_tensor text, weft_generator *rng)
         weft_randint(weft_shape(batch, 1), 0, weft_numel(text) - context, .generator = rng);
     weft_tensor at = weft_add(start, weft_arange(0, (double)context + 1, 1, WEFT_I64));
     return weft_index_select(text, 0, at);
-}
-
-static weft_tensor loss_of_batch(const transformer *l, weft_tensor window)
-{
-    weft_tensor logits = transformer_forward(l, weft_narrow(window, 1, 0, context));
-    return weft_cross_entropy(logits, weft_narrow(window, 1, 1, context));
 }
 
 static void generate(const transformer *l)
@@ -95,11 +89,10 @@ static void parse(int argc, char **argv)
         int known = argv[i][0] != '-';
         file = known ? argv[i] : file;
         for (int k = 0; k < 11 && !known && i + 1 < argc; k++) {
-            if (strcmp(argv[i], number[k]) == 0) {
+            if (strcmp(argv[i], number[k]) == 0)
                 *numbers[k] = atoll(argv[++i]), known = 1;
-            } else if (k < 4 && strcmp(argv[i], text[k]) == 0) {
+            else if (k < 4 && strcmp(argv[i], text[k]) == 0)
                 *texts[k] = argv[++i], known = 1;
-            }
         }
         if (!known || layers > TRANSFORMER_MAX_LAYERS || batch < 1)
             die("usage: char_lm [FILE] [--save FILE] [--resume FILE] [--export FOLDER] "
@@ -118,8 +111,7 @@ static double seconds(void)
 typedef struct trainer {
     transformer lm;
     weft_optim *adam;
-    int64_t
-        at[4]; /* steps done, seed and offset of the stream that picks the data, hash of losses */
+    int64_t at[4]; /* steps done, seed and offset of what picks the data, hash of the losses */
 } trainer;
 
 /* One step of training on the windows in[0]; out[0] is the loss. The same code runs eagerly, traced and frozen: what
@@ -129,7 +121,8 @@ static weft_status train_step(void *self, const weft_tensor *in, int n, weft_ten
     trainer *t = self;
     if (n != 1 || n_out != 1)
         return WEFT_EINVALID;
-    weft_tensor loss = loss_of_batch(&t->lm, in[0]);
+    weft_tensor logits = transformer_forward(&t->lm, weft_narrow(in[0], 1, 0, context));
+    weft_tensor loss = weft_cross_entropy(logits, weft_narrow(in[0], 1, 1, context));
     out[0] = weft_detach(loss);
     weft_status bad = weft_module_zero_grad(t->lm.m);
     bad = bad ? bad : weft_backward(loss);
@@ -145,16 +138,15 @@ static weft_status next_step(trainer *t, weft_jit *traced, weft_tensor text, wef
     weft_tensor window = draw_batch(text, &rng);
     t->at[2] = (int64_t)rng.offset;
     weft_status bad = weft_optim_set_lr(t->adam, lr);
-    return bad      ? bad
-           : traced ? weft_jit_call(traced, &window, 1, out, 1)
-                    : train_step(t, &window, 1, out, 1);
+    if (bad || !jit)
+        return bad ? bad : train_step(t, &window, 1, out, 1);
+    return weft_jit_call(traced, &window, 1, out, 1);
 }
 
 static void train(trainer *t, weft_tensor text)
 {
     int64_t last = stop && stop < steps ? stop : steps, done = 0;
-    weft_jit *traced =
-        jit ? weft_jit_trace(train_step, t, .name = "train_step", .frozen = jit > 1) : NULL;
+    weft_jit *traced = weft_jit_trace(train_step, t, .name = "train_step", .frozen = jit > 1);
     double start = seconds(), shown = start, average = 0, first = 0, least = 1e9;
     while (t->at[0] < last) {
         weft_scope s = weft_scope_begin();
@@ -186,15 +178,13 @@ static void train(trainer *t, weft_tensor text)
            "curve %016llx\n",
            (long long)done, seconds() - start, 1e3 * first, 1e3 * least, average,
            (unsigned long long)t->at[3]);
-    if (traced) {
-        weft_jit_stats n;
-        weft_jit_get_stats(traced, &n);
-        printf("traced: %lld ops ran as %lld steps, %lld of them fused kernels; %lld of %lld calls "
-               "were not "
-               "recorded\n",
+    weft_jit_stats n;
+    weft_jit_get_stats(traced, &n);
+    if (jit)
+        printf("traced: %lld ops ran as %lld steps, %lld of them fused kernels\n%lld of %lld calls "
+               "were not recorded\n",
                (long long)n.ops, (long long)n.steps, (long long)n.kernels, (long long)n.frozen,
                (long long)(n.calls + n.frozen));
-    }
     weft_jit_free(traced);
 }
 
@@ -237,14 +227,12 @@ int main(int argc, char **argv)
     static trainer t; /* zeroed */
     weft_generator rng = {(uint64_t)seed, 0};
     weft_tensor text = read_text();
-    transformer_sizes sizes = {VOCAB, dim, layers, heads, context, .tied = false};
-    if (transformer_init(&t.lm, sizes, &rng) != WEFT_OK)
+    if (transformer_init(&t.lm, (transformer_sizes){VOCAB, dim, layers, heads, context}, &rng))
         die("model");
     weft_module *m = t.lm.m;
     t.adam = weft_adamw_new(m, .beta2 = 0.99, .weight_decay = 0.1, .decay_min_rank = 2);
     memcpy(t.at, (int64_t[]){0, seed, (int64_t)rng.offset, (int64_t)0xcbf29ce484222325u}, 32);
-    weft_tensor progress = weft_from_blob(t.at, weft_shape(4), WEFT_I64); /* the same memory */
-    weft_named_tensor extra = {"progress", progress};
+    weft_named_tensor extra = {"progress", weft_from_blob(t.at, weft_shape(4), WEFT_I64)};
     if (resume && weft_checkpoint_load(resume, m, t.adam, &extra, 1) != WEFT_OK)
         die("--resume");
     printf("%lld parameters, %d threads\n", (long long)weft_module_numel(m),
