@@ -227,7 +227,7 @@ int main(int argc, char **argv)
     static trainer t; /* zeroed */
     weft_generator rng = {(uint64_t)seed, 0};
     weft_tensor text = read_text();
-    if (transformer_init(&t.lm, (transformer_sizes){VOCAB, dim, layers, heads, context}, &rng))
+    if (transformer_init(&t.lm, (transformer_sizes){VOCAB, dim, layers, heads, context, 0}, &rng))
         die("model");
     weft_module *m = t.lm.m;
     t.adam = weft_adamw_new(m, .beta2 = 0.99, .weight_decay = 0.1, .decay_min_rank = 2);
