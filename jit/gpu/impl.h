@@ -146,6 +146,7 @@ int wf_gpu_row_flash(int ordinal, wf_exec *e);
 wf_view wf_gpu_over_batch(const wf_view *v, int rank, const int64_t *dims);
 int wf_gpu_row_norm(int ordinal, wf_exec *e);
 int wf_gpu_row_norm_bwd(int ordinal, wf_exec *e);
+int wf_gpu_row_loss(int ordinal, wf_exec *e);
 int wf_gpu_row_order(int ordinal, wf_exec *e);
 int wf_gpu_row_pool(int ordinal, wf_exec *e);
 

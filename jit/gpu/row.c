@@ -46,6 +46,8 @@ static row_fn row_of(wf_op op)
         [WF_OP_NORM] = wf_gpu_row_norm,
         [WF_OP_LAYER_NORM_BWD] = wf_gpu_row_norm_bwd,
         [WF_OP_RMS_NORM_BWD] = wf_gpu_row_norm_bwd,
+        [WF_OP_CROSS_ENTROPY] = wf_gpu_row_loss,
+        [WF_OP_CROSS_ENTROPY_BWD] = wf_gpu_row_loss,
         [WF_OP_ARGMAX] = wf_gpu_row_order,
         [WF_OP_ARGMIN] = wf_gpu_row_order,
         [WF_OP_CUMSUM] = wf_gpu_row_order,

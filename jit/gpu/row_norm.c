@@ -1,6 +1,6 @@
 /*
- * jit/gpu/row_norm.c -- vector norms and gradients of the layer norms as programs: the compositions of docs/reductions.md, so they
- * have the CPU's bits.
+ * jit/gpu/row_norm.c -- vector norms, gradients of the layer norms and cross entropy as programs: the compositions of
+ * docs/reductions.md, so they have the CPU's bits.
  */
 #include "eager/dense.h"
 #include "eager/reduce.h"
@@ -221,4 +221,144 @@ int wf_gpu_row_norm(int ordinal, wf_exec *e)
         ordinal, &w.p, 0,
         &(wf_program_args){.dst = &dst, .src = x, .scalars = scalars ? at : NULL, .axes = axes},
         e->why);
+}
+
+/* -- cross_entropy, cross_entropy_bwd ------------------------------------------------------------------------- */
+typedef struct loss {
+    int ordinal, compute;
+    wf_exec *e;
+    wf_gpu_temps temps;
+    const wf_view *logits;
+    wf_view targets;
+    int64_t ignore;
+    double smooth;
+} loss;
+
+static int check_targets(loss *t)
+{
+    void *error = NULL;
+    const int64_t classes = t->logits->dims[1];
+    const int status = wf_cuda_error_word(t->ordinal, t->e->op, NULL, classes, &error, t->e->why);
+    wf_gpu_hand h = {"check", 0, .work = t->targets.dims[0]};
+    const uint64_t words[] = {wf_gpu_word(t->targets.data),
+                              (uint64_t)h.work,
+                              (uint64_t)classes,
+                              wf_gpu_word(error),
+                              0,
+                              (uint64_t)t->ignore,
+                              1};
+    memcpy(h.w, words, sizeof words);
+    return status ? status : wf_gpu_hand_run(t->ordinal, &h, t->e->why);
+}
+
+static wf_view per_row(const loss *t, const wf_view *v)
+{
+    return matrix(v, t->logits->dims[0], t->logits->dims[1], v->strides[0], 0);
+}
+
+/* value where the target is not ignored, else 0. */
+static int unless_ignored(writer *w, int target, int ignore, int value)
+{
+    const int kept = wf_program_map(&w->p, WF_OP_NOT_EQUAL, WEFT_I64, 2, (int[]){target, ignore});
+    const int none = wf_program_scalar(&w->p, w->compute);
+    return wf_program_map(&w->p, WF_OP_WHERE, w->compute, 3, (int[]){kept, value, none});
+}
+
+enum { COUNT, IGNORE, REST, SMOOTH, ZERO, NONE, SCALARS };
+
+static int forward(loss *t)
+{
+    static writer none;
+    writer w = none;
+    uint64_t s[SCALARS];
+    w.compute = t->compute;
+    wf_program_init(&w.p);
+    const int x0 = wf_program_input(&w.p, t->logits->dtype);
+    const int x = wf_program_cast(&w.p, x0, t->compute);
+    const int target = wf_program_input_row(&w.p, WEFT_I64);
+    const int count = wf_program_scalar(&w.p, t->compute),
+              ignore = wf_program_scalar(&w.p, WEFT_I64);
+    const int rest = wf_program_scalar(&w.p, t->compute),
+              smooth = wf_program_scalar(&w.p, t->compute);
+    const int zero = wf_program_scalar(&w.p, t->compute);
+    const int most = wf_program_reduce(&w.p, WF_OP_AMAX, x);
+    const int m = wf_program_map(&w.p, WF_OP_WHERE, t->compute, 3,
+                                 (int[]){f1(&w, WF_OP_ISFINITE, most), most, zero});
+    const int lse = f2(&w, WF_OP_ADD, m,
+                       f1(&w, WF_OP_LOG, total(&w, f1(&w, WF_OP_EXP, f2(&w, WF_OP_SUB, x, m)))));
+    const int at = wf_program_cast(&w.p, wf_program_pick(&w.p, x0, target), t->compute);
+    int value = f2(&w, WF_OP_SUB, lse, at);
+    if (t->smooth != 0) {
+        const int mean = f2(&w, WF_OP_DIV, total(&w, f2(&w, WF_OP_SUB, lse, x)), count);
+        value = f2(&w, WF_OP_ADD, f2(&w, WF_OP_MUL, rest, value), f2(&w, WF_OP_MUL, smooth, mean));
+    }
+    output(&w, unless_ignored(&w, target, ignore, value), t->e->dst[0].dtype);
+    output(&w, lse, t->e->dst[1].dtype);
+    if (wf_program_finish(&w.p) != 0)
+        return WEFT_EUNSUPPORTED;
+    scalar_of(t->compute, (double)t->logits->dims[1], &s[COUNT]);
+    s[IGNORE] = (uint64_t)t->ignore;
+    scalar_of(t->compute, 1.0 - t->smooth, &s[REST]);
+    scalar_of(t->compute, t->smooth, &s[SMOOTH]);
+    s[ZERO] = s[NONE] = 0;
+    const void *scalars[SCALARS] = {&s[COUNT],  &s[IGNORE], &s[REST],
+                                    &s[SMOOTH], &s[ZERO],   &s[NONE]};
+    const wf_view src[2] = {*t->logits, per_row(t, &t->targets)};
+    const wf_view dst[2] = {per_row(t, &t->e->dst[0]), per_row(t, &t->e->dst[1])};
+    return wf_gpu_program(t->ordinal, &w.p, 0,
+                          &(wf_program_args){.dst = dst, .src = src, .scalars = scalars, .axes = 2},
+                          t->e->why);
+}
+
+static int backward(loss *t)
+{
+    static writer none;
+    writer w = none;
+    const wf_view *g = &t->e->src[0], *lse = &t->e->src[3];
+    uint64_t s[4] = {(uint64_t)t->ignore, 0, 0, 0};
+    w.compute = t->compute;
+    wf_program_init(&w.p);
+    const int x = input(&w, t->logits->dtype), target = wf_program_input_row(&w.p, WEFT_I64);
+    const int grad = row_input(&w, g->dtype), sum = row_input(&w, lse->dtype);
+    const int ignore = wf_program_scalar(&w.p, WEFT_I64);
+    const int share = wf_program_scalar(&w.p, t->compute),
+              there = wf_program_scalar(&w.p, t->compute);
+    const int e = f1(&w, WF_OP_EXP, f2(&w, WF_OP_SUB, x, sum));
+    const int number = wf_program_iota(&w.p, WEFT_I64);
+    const int hit = wf_program_map(&w.p, WF_OP_EQUAL, WEFT_I64, 2, (int[]){number, target});
+    const int q = wf_program_map(&w.p, WF_OP_WHERE, t->compute, 3, (int[]){hit, there, share});
+    const int d = f2(&w, WF_OP_MUL, grad, f2(&w, WF_OP_SUB, e, q));
+    output(&w, unless_ignored(&w, target, ignore, d), t->e->dst[0].dtype);
+    if (wf_program_finish(&w.p) != 0)
+        return WEFT_EUNSUPPORTED;
+    const double n = (double)t->logits->dims[1];
+    scalar_of(t->compute, t->smooth / n, &s[1]);
+    if (t->compute == WEFT_F64) {
+        scalar_of(WEFT_F64, (1.0 - t->smooth) + t->smooth / n, &s[2]);
+    } else {
+        const float total_ = (float)(1.0 - t->smooth) + (float)(t->smooth / n);
+        memcpy(&s[2], &total_, sizeof total_);
+    }
+    const void *scalars[4] = {&s[0], &s[1], &s[2], &s[3]};
+    const wf_view src[4] = {*t->logits, per_row(t, &t->targets), per_row(t, g), per_row(t, lse)};
+    return wf_gpu_program(
+        t->ordinal, &w.p, 0,
+        &(wf_program_args){.dst = t->e->dst, .src = src, .scalars = scalars, .axes = 2}, t->e->why);
+}
+
+int wf_gpu_row_loss(int ordinal, wf_exec *e)
+{
+    const bool back = e->op == WF_OP_CROSS_ENTROPY_BWD;
+    loss t = {
+        .ordinal = ordinal, .e = e, .temps.ordinal = ordinal, .logits = &e->src[back ? 1 : 0]};
+    t.compute = wf_red_compute(t.logits->dtype);
+    t.ignore = e->attr->n_dyn > 0 ? e->attr->dyn[0] : -100;
+    t.smooth = e->attr->n_flt > 0 ? e->attr->flt[0] : 0.0;
+    int status = wf_gpu_dense(&t.temps, &e->src[back ? 2 : 1], WEFT_I64, &t.targets, e->why);
+    if (status == 0)
+        status = check_targets(&t);
+    if (status == 0 && t.logits->dims[0] > 0)
+        status = back ? backward(&t) : forward(&t);
+    wf_gpu_drop(&t.temps);
+    return status;
 }

@@ -378,22 +378,25 @@ Test(kernels, exit_while_a_thread_runs_a_kernel)
     }
 }
 
-/* Kernels made and dropped again and again leave nothing behind in the compiler's library. */
+/* Kernels made and dropped again and again leave nothing behind in the compiler's library. Of some cycles at either end the
+ * least counts: the thread that compiles may be busy with what the last cycle left it. */
 Test(kernels, unloading_gives_everything_back)
 {
     NEED_LLVM();
-    enum { WARM = 60, CYCLES = 300 };
+    enum { WARM = 60, SOME = 20, CYCLES = 320 };
     static wf_program p;
-    size_t before = 0;
+    size_t before = SIZE_MAX, after = SIZE_MAX; /* 0 under sanitizers */
     for (int i = 0; i < WARM + CYCLES; i++) {
         chain(&p, 1 + i % 4);
         wf_jitk_release(wf_jitk_get(&p, &(wf_jitk_opts){.sync = true}));
         wf_jitk_trim();
-        if (i == WARM)
-            before = mallinfo2().uordblks;
+        const size_t held = mallinfo2().uordblks;
+        if (i >= WARM && i < WARM + SOME)
+            before = held < before ? held : before;
+        if (i >= WARM + CYCLES - SOME)
+            after = held < after ? held : after;
     }
-    const size_t after = mallinfo2().uordblks; /* 0 under sanitizers */
-    cr_assert_lt(after, before + (size_t)CYCLES * 64, "%zu to %zu", before, after);
+    cr_assert_leq(after, before + (size_t)(CYCLES - SOME) * 16, "%zu to %zu", before, after);
 }
 
 /* -- tools ----------------------------------------------------------------------------------------------------- */
