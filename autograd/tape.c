@@ -460,6 +460,16 @@ static weft_tensor stale(wf_ctx *c, const wf_tnode *n, const wf_tval *v, const w
         wf_rows[st->write_op].name, st->write_site ? st->write_site : "unknown site", now);
 }
 
+/* A traced call failed before it had computed the value: it may not even have memory. */
+static weft_tensor missing(wf_ctx *c, const wf_tval *v, const wf_tnode *user)
+{
+    return wf_raise_text(
+        c, WEFT_EGRAD, "backward",
+        "%s (%s) needs a value that was never computed: %s failed in the traced call that made it; "
+        "call the function again and differentiate what it gives then",
+        name_of(user), user->site ? user->site : "unknown site", wf_rows[v->st->write_op].name);
+}
+
 weft_tensor wf_tape_value(wf_ctx *c, wf_ref r, wf_ref user, int which)
 {
     wf_tape *t = c->tape;
@@ -475,6 +485,10 @@ weft_tensor wf_tape_value(wf_ctx *c, wf_ref r, wf_ref user, int which)
     uint32_t now = atomic_load_explicit(&v->st->version, memory_order_relaxed);
     if (now != v->version) {
         return stale(c, n, v, u, which, now);
+    }
+    const uint64_t broken = atomic_load_explicit(&v->st->broken, memory_order_acquire);
+    if (__builtin_expect(broken != 0, 0) && broken != WF_ARRIVING) {
+        return missing(c, v, u);
     }
     weft_tensor h = wf_wrap_view(c, v->st, (char *)v->st->data + v->offset, n->dtype, n->rank,
                                  wf_tnode_dims(n), v->strides);

@@ -338,6 +338,34 @@ Test(writes, every_allocation_may_fail)
     }
 }
 
+static weft_tensor kept_loss, chosen;
+
+FN(loss_of_chosen)
+{
+    weft_tensor t = weft_index_select(weft_cumsum(weft_tanh(in[0]), 0), 0, chosen);
+    weft_tensor u = weft_exp(weft_cumsum(weft_sin(t), 0));
+    weft_assign(&kept_loss, weft_sum(weft_mul(weft_softmax(u, 0), weft_tanh(u))));
+    out[0] = u;
+    return weft_error_status(u);
+}
+
+/* What a call that fails leaves has no value, often no memory; gradients that need it are errors, too. */
+Test(writes, backward_through_a_call_that_failed)
+{
+    static const int64_t indices[] = {0, 300, 5};
+    weft_tensor x = leaf(60, 1), y;
+    kept_loss = weft_keep(weft_zeros(weft_shape(1), WEFT_F32));
+    chosen = weft_from_data(indices, weft_shape(3), WEFT_I64);
+    weft_jit *j = weft_jit_trace(loss_of_chosen);
+    cr_assert_eq(weft_jit_call(j, &x, 1, &y, 1), WEFT_EINDEX);
+    cr_assert_eq(weft_backward(kept_loss), WEFT_EGRAD);
+    cr_assert(strstr(weft_last_error(), "index_select failed in the traced call"), "%s",
+              weft_last_error());
+    cr_assert(!weft_has_grad(x));
+    weft_jit_free(j);
+    weft_free(kept_loss);
+}
+
 FN(nothing)
 {
     return WEFT_OK;
