@@ -138,12 +138,15 @@ static void make_real(wf_storage *st, const wf_job *job)
     wf_storage_commit(st);
 }
 
-/* No bytes were computed: nothing may read it, and nothing writes it unless there is memory. */
+/* No bytes were computed: nothing may read it. What a run that failed had not come to gets its memory now, to be written anew;
+ * without memory nothing may write it, either. */
 static void make_broken(wf_storage *st, const wf_job *job)
 {
+    wf_why ignored = {0};
     st->broken = 1;
     st->write_op = (uint16_t)(job->failed_op ? job->failed_op : WF_OP_INPUT);
-    if ((uintptr_t)st->data >> FIRST_ADDRESS_BIT) { /* still the made-up address */
+    const bool without = (uintptr_t)st->data >> FIRST_ADDRESS_BIT; /* still the made-up address */
+    if (without && (!job->of || wf_storage_back(st, &ignored))) {
         st->data = NULL;
         st->inline_data = WF_STORAGE_EXTERNAL;
         st->read_only = 1;

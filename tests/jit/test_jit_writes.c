@@ -362,6 +362,10 @@ Test(writes, backward_through_a_call_that_failed)
     cr_assert(strstr(weft_last_error(), "index_select failed in the traced call"), "%s",
               weft_last_error());
     cr_assert(!weft_has_grad(x));
+    weft_no_grad_begin();
+    OK(weft_fill_(kept_loss, 2)); /* as the error of a read says */
+    weft_no_grad_end();
+    cr_assert_eq(at(weft_detach(kept_loss), 0), 2);
     weft_jit_free(j);
     weft_free(kept_loss);
 }
