@@ -10,6 +10,7 @@
 
 #include "jit/gpu/impl.h"
 #include "tests/gpu/trainer.h"
+#include "tests/support/sanitized.h"
 #include "weft/cuda.h"
 
 enum { MANY = 14 };
@@ -335,13 +336,14 @@ static weft_status drawing_step(void *self, const weft_tensor *in, int n_in, wef
 /* Draws of all kinds go on where the generators are, which others use in between and set. */
 Test(gpu_steps, draws_random_numbers)
 {
+    const int rounds = UNDER_ASAN ? 12 : 2 * MANY; /* a sort of the device, watched, takes 2 s */
     open_settled(67);
     trainer a, b;
     trainer_open(&a, WEFT_CUDA(0), false, false);
     trainer_open(&b, WEFT_CUDA(0), false, false);
     weft_jit *j = weft_jit_trace(drawing_step, &b, .frozen = true, .verify_every = -1);
     weft_generator own[2] = {{1, 0}, {1, 0}};
-    for (int i = 0; i < 2 * MANY; i++) {
+    for (int i = 0; i < rounds; i++) {
         weft_scope s = weft_scope_begin();
         weft_tensor y[3], z[3];
         weft_optim_set_lr(a.optim, rate(i / 2));
@@ -362,7 +364,7 @@ Test(gpu_steps, draws_random_numbers)
         check_trainers("eager and frozen", &a, &b);
         weft_scope_end(s);
     }
-    cr_assert_geq(stats_of(j).captured, MANY, "%d of %d: %s", (int)stats_of(j).captured,
+    cr_assert_geq(stats_of(j).captured, rounds / 2 - 2, "%d of %d: %s", (int)stats_of(j).captured,
                   (int)stats_of(j).frozen, reasons(j));
     weft_jit_free(j);
     trainer_close(&a);
