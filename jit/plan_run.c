@@ -636,7 +636,11 @@ static int run_steps(run *r)
             give_memory(r, launch);
         }
     }
-    return take_memory(r, p->nlaunches); /* results that no step makes */
+    const int rc = take_memory(r, p->nlaunches); /* results that no step makes */
+    if (rc) {
+        mark_begun(r, p->nsteps);
+    }
+    return rc;
 }
 
 /* -- a run -------------------------------------------------------------------------------------------- */
