@@ -10,6 +10,7 @@
 #include "tests/cuda/driver/fake.h"
 #include "tests/jit/cuda_support.h"
 #include "tests/jit/programs.h"
+#include "tests/support/effort.h"
 
 static const int64_t shapes[][2] = {
     {3, 70},    {5, 64}, {7, 1000}, {1, 4096},  {2, 4097}, {2, 9000}, {40, 129}, {9, 16},    {4, 3},
@@ -34,7 +35,7 @@ Test(cuda_programs, random_elementwise)
 {
     NEED_FIBERS();
     static const int64_t dims[][2] = {{37, 129}, {64, 64}, {1, 1000}, {5, 8}, {3, 0}, {257, 3}};
-    for (int t = 0; t < 60; t++) {
+    for (int t = 0; t < (int)effort_of(60); t++) {
         static sample s;
         draw(&s, 1 + t % 12);
         for (int c = 0; c < 2; c++) {
@@ -307,7 +308,7 @@ Test(cuda_programs, arguments_that_do_not_fit)
 Test(cuda_programs, random_reductions)
 {
     NEED_FIBERS();
-    for (int t = 0; t < 40; t++) {
+    for (int t = 0; t < (int)effort_of(40); t++) {
         static sample s;
         program_draw_rows(&s);
         if (!s.p.rows)
@@ -368,7 +369,7 @@ Test(cuda_programs, one_by_one_until_the_kernel_is_there)
     setenv("WEFT_JIT", "1", 1);
     NEED_FIBERS();
     wf_gpu_stats before, after;
-    for (int t = 0; t < 24; t++) {
+    for (int t = 0; t < (int)effort_of(24); t++) {
         static sample s;
         if (t % 2)
             program_draw_rows(&s);
