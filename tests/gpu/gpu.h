@@ -8,6 +8,7 @@
 
 #include "eager/cuda/runtime.h"
 #include "tests/gpu/runner.h"
+#include "weft/jit.h"
 
 #ifndef WEFT_GPU_RUNNER
 #include "tests/cuda/driver/fake.h"
@@ -33,6 +34,13 @@ static inline void gpu_open(uint64_t seed)
     if (wf_cuda_open(0, &why)) {
         cr_skip_test("no GPU: %s", why.rule);
     }
+}
+
+static inline weft_jit_stats stats_of(weft_jit *j)
+{
+    weft_jit_stats s;
+    weft_jit_get_stats(j, &s);
+    return s;
 }
 
 /* Was anything left unordered? Of a real GPU nobody can tell. */

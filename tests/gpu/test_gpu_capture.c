@@ -49,13 +49,6 @@ static void drop_layer(layer *l)
     weft_free(l->seen);
 }
 
-static weft_jit_stats stats_of(weft_jit *j)
-{
-    weft_jit_stats s;
-    weft_jit_get_stats(j, &s);
-    return s;
-}
-
 static const char *reasons(weft_jit *j)
 {
     static weft_jit_reason r[8];

@@ -54,13 +54,6 @@ static void open_settled(uint64_t seed)
     gpu_open(seed);
 }
 
-static weft_jit_stats stats_of(weft_jit *j)
-{
-    weft_jit_stats s;
-    weft_jit_get_stats(j, &s);
-    return s;
-}
-
 static const char *reasons(weft_jit *j)
 {
     static char all[2048];

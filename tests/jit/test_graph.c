@@ -57,6 +57,20 @@ static void check_runs(weft_graph *g, model *m)
     }
 }
 
+/* Saved and loaded. */
+static weft_graph *through_a_file(weft_graph *g)
+{
+    char path[] = "/tmp/weft_graph_......";
+    memset(strchr(path, '.'), 'X', 6);
+    close(mkstemp(path));
+    cr_assert_eq(weft_graph_save(g, path), WEFT_OK, "%s", weft_last_error());
+    weft_graph_free(g);
+    g = weft_graph_load(path);
+    unlink(path);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    return g;
+}
+
 Test(graph, runs_any_batch_saved_or_not)
 {
     char path[] = "/tmp/weft_graph_......";
@@ -275,14 +289,7 @@ Test(graph, symbols_within_a_range)
     weft_tensor x = weft_randn(weft_shape(2, 5, 3), WEFT_F32), want, got;
     weft_graph *g = weft_jit_graph(positions, &m, &x, 1, .dims = dims, .n_dims = 2);
     cr_assert_not_null(g, "%s", weft_last_error());
-    char path[] = "/tmp/weft_graph_......";
-    memset(strchr(path, '.'), 'X', 6);
-    close(mkstemp(path));
-    cr_assert_eq(weft_graph_save(g, path), WEFT_OK, "%s", weft_last_error());
-    weft_graph_free(g);
-    g = weft_graph_load(path);
-    unlink(path);
-    cr_assert_not_null(g, "%s", weft_last_error());
+    g = through_a_file(g);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         x = weft_randn(weft_shape(sizes[i][0], sizes[i][1], 3), WEFT_F32);
         cr_assert_eq(positions(&m, &x, 1, &want, 1), WEFT_OK);
@@ -308,20 +315,6 @@ Test(graph, symbols_within_a_range)
 }
 
 /* -- extents that are computed from a symbol ----------------------------------------------------------------- */
-
-/* Saved and loaded. */
-static weft_graph *through_a_file(weft_graph *g)
-{
-    char path[] = "/tmp/weft_graph_......";
-    memset(strchr(path, '.'), 'X', 6);
-    close(mkstemp(path));
-    cr_assert_eq(weft_graph_save(g, path), WEFT_OK, "%s", weft_last_error());
-    weft_graph_free(g);
-    g = weft_graph_load(path);
-    unlink(path);
-    cr_assert_not_null(g, "%s", weft_last_error());
-    return g;
-}
 
 /* An extent that is computed from one symbol. */
 static weft_status twice_as_long(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
