@@ -14,7 +14,7 @@ typedef struct DLPackVersion {
     uint32_t major, minor;
 } DLPackVersion;
 typedef struct DLDevice {
-    int32_t device_type; /* 1 = CPU memory */
+    int32_t device_type; /* 1 = CPU memory, 2 = a CUDA device's */
     int32_t device_id;
 } DLDevice;
 typedef struct DLDataType {
@@ -49,16 +49,16 @@ typedef struct DLManagedTensorVersioned {
 extern "C" {
 #endif
 
-/* The tensor's memory as a DLPack 1.0 capsule: no copy, writes are visible both ways. The capsule
- * holds the memory until its deleter is called (any thread, once). What is written through it gradients do not see, as with
- * weft_data. NULL on error. */
+/* The tensor's memory as a DLPack 1.0 capsule: no copy, writes are visible both ways. The capsule is the caller's and
+ * holds the memory until its deleter is called (any thread, once). Memory of a GPU: after waiting for the device. What is written
+ * through it gradients do not see, as with weft_data. NULL on error. */
 WEFT_API DLManagedTensorVersioned *weft_to_dlpack(weft_tensor t);
 /* The older form, without a read-only flag: refuses read-only memory. */
 WEFT_API DLManagedTensor *weft_to_dlpack_unversioned(weft_tensor t);
 
 /* A tensor on the capsule's memory: no copy. On success weft owns the capsule and calls its deleter
- * when the last tensor or view is gone; on failure it stays yours. Takes CPU memory, one lane, the
- * element types weft has; other devices, types and major versions are WEFT_EUNSUPPORTED. */
+ * when the last tensor or view is gone; on failure it stays yours. The tensor is of the innermost scope. Takes memory of the CPU or
+ * of a GPU that can be used, one lane, the element types weft has; other devices, types and major versions are WEFT_EUNSUPPORTED. */
 WEFT_API weft_tensor weft_from_dlpack(DLManagedTensorVersioned *capsule);
 WEFT_API weft_tensor weft_from_dlpack_unversioned(DLManagedTensor *capsule);
 

@@ -27,19 +27,20 @@ WEFT_API bool weft_is_leaf(weft_tensor t);
 WEFT_API weft_tensor weft_grad(weft_tensor t);
 /* True if t has an accumulated gradient. Never an error. */
 WEFT_API bool weft_has_grad(weft_tensor t);
-/* Replaces the gradient by g (same shape and dtype; shared, not copied) or drops it (g = WEFT_NONE). A
+/* Replaces the gradient by g (same shape and dtype, else WEFT_ESHAPE; shared, not copied) or drops it (g = WEFT_NONE). A
  * gradient lives as long as a handle of its tensor, or until it is dropped. */
 WEFT_API weft_status weft_set_grad(weft_tensor t, weft_tensor g);
 /* Keeps the gradient of a recorded result when backward passes it: of its last value, if it is written in
  * place after the call. */
 WEFT_API weft_status weft_retain_grad(weft_tensor t);
 
-/* Switch recording off and on again on this thread; they nest. */
+/* Switch recording off and on again on this thread; they nest. An end without a begin does nothing. */
 WEFT_API void weft_no_grad_begin(void);
 WEFT_API void weft_no_grad_end(void);
 /* Recording on inside a no-grad region, until weft_enable_grad_end. Returns what to hand to it. */
 WEFT_API uint32_t weft_enable_grad_begin(void);
 WEFT_API void weft_enable_grad_end(uint32_t saved);
+/* Whether ops on this thread are recorded now. */
 WEFT_API bool weft_is_grad_enabled(void);
 
 typedef struct weft_backward_args {
@@ -105,6 +106,7 @@ WEFT_API uint64_t weft_register_hook(weft_tensor t, weft_hook_fn fn, void *user 
 WEFT_API uint64_t weft_register_post_hook(weft_tensor leaf, weft_hook_fn fn,
                                           void *user WEFT_OR(nullptr),
                                           void (*release)(void *user) WEFT_OR(nullptr));
+/* Removes a hook of either kind. WEFT_EINVALID if t has none of that number. */
 WEFT_API weft_status weft_remove_hook(weft_tensor t, uint64_t hook);
 
 /* -- custom functions -----------------------------------------------------------------------------------
@@ -120,7 +122,9 @@ typedef struct weft_function {
                             int n_out, weft_tensor *grad_in, const bool *needs, int n_in);
     void (*release)(void *user); /* when the last record of a call dies; may be NULL */
 } weft_function;
-/* Runs f; out receives n_out results in the current scope. n_in <= 8, n_out <= 3. */
+/* Runs f; out receives n_out results in the current scope. n_in <= 8, n_out <= 3. f.release(user) is called once:
+ * when the record dies, or before the return where none was made, a failure included. Errors: forward's own; those of backward come
+ * out of the weft_backward that runs it. */
 WEFT_API weft_status weft_apply(const weft_function *f, void *user, const weft_tensor *in, int n_in,
                                 weft_tensor *out, int n_out);
 /* In forward: saves up to 8 tensors (operands, results or others) for backward; versions are checked. */
@@ -152,7 +156,7 @@ WEFT_API weft_status weft_gradgradcheck(const weft_gradcheck_args *args);
 /* What the tape of this thread holds: nodes alive, and chunks of 256 nodes held for them. */
 WEFT_API int64_t weft_tape_nodes(void);
 /* Writes the recorded ops that t depends on, one a line, in the text form of the IR; names and sites of their results
- * stand behind a ';'. */
+ * stand behind a ';'. WEFT_EGRAD if nothing was recorded for t. */
 WEFT_API weft_status weft_tape_print(FILE *out, weft_tensor t);
 
 #ifdef __cplusplus

@@ -56,7 +56,7 @@ WEFT_API void weft_safetensors_close(weft_safetensors *f);
 WEFT_API int weft_safetensors_count(const weft_safetensors *f);
 WEFT_API const char *weft_safetensors_name(const weft_safetensors *f, int i);
 WEFT_API weft_tensor weft_safetensors_at(const weft_safetensors *f, int i);
-/* By name; an empty handle of a WEFT_EINVALID error if the file has none of that name. */
+/* The same by name; an empty handle of a WEFT_EINVALID error if the file has none of that name. Names live as long as f. */
 WEFT_API weft_tensor weft_safetensors_get(const weft_safetensors *f, const char *name);
 /* The text of a metadata key, or NULL. Lives as long as f. */
 WEFT_API const char *weft_safetensors_metadata(const weft_safetensors *f, const char *key);
@@ -95,7 +95,8 @@ typedef struct weft_npz weft_npz;
 WEFT_API weft_npz *weft_npz_open(const char *path);
 WEFT_API weft_npz *weft_npz_decode(const void *data, size_t size); /* memory is copied */
 WEFT_API void weft_npz_close(weft_npz *z);                         /* NULL is ignored */
-/* Members in file order, names without ".npy". "" and an empty handle outside [0, count). */
+/* Members in file order, names without ".npy", which live as long as z. "" and an empty handle outside [0, count). A member is a
+ * new tensor of the current scope; WEFT_EIO if it is malformed; by name WEFT_EINVALID if there is none. */
 WEFT_API int weft_npz_count(const weft_npz *z);
 WEFT_API const char *weft_npz_name(const weft_npz *z, int i);
 WEFT_API weft_tensor weft_npz_at(const weft_npz *z, int i);

@@ -76,22 +76,27 @@ typedef struct weft_jit_args {
         synchronous; /* native kernels are compiled before they are needed, not in the background */
     bool no_fuse;    /* one step an op: to compare with */
     bool fast_math;  /* results need not be eager's bit for bit (below); also WEFT_FAST_MATH=1 */
-    /* Calls are replayed without calling fn, under guards, once two recordings in a row of calls with such arguments agreed in everything: ops,
-     * numbers, captured tensors, how outputs are made. Arguments must have the same types, shapes, strides and
-     * aliases and devices, and lie in storages of the same size, at any offset once recordings at two have agreed; captured tensors must be alive and the same, both with the hooks
-     * they had, the grad mode and the thread's default device too, and gradients that a backward adds to must be those of
-     * the same arguments; else the call records. A whole training step may be replayed: gradients that fn drops, adds to or
-     * leaves on captured tensors are dropped, added to or left anew, and an optimiser that it steps gives each replay the numbers of its rate
-     * and its step (weft_optim_set_lr between calls, a checkpoint that is loaded). A function that reads values, keeps tensors, gives outputs a history, runs
-     * backward into what an argument or a captured tensor was computed from, leaves new gradients on arguments, sets a learning rate, steps an optimiser twice or one of
-     * parameters that are not dense f32 or f64, seeds or sets a generator, switches a module between training and evaluation,
-     * changes a number or the default device is never replayed. Random numbers are those that fn would draw: a replay takes them
-     * from its generators as they are then (seeded, restored or drawn from between calls), and moves these as far. A generator has no owner: one that
-     * fn draws from, the thread's own aside, must not be freed before the last call of the trace, with whatever tensors; one that
-     * lies on fn's stack is refused. If a replay fails, gradients that fn drops or replaces are gone, those that it adds to are as for any tensor that is
-     * written, and generators have moved. A tensor that was an argument of both recordings is the argument, however fn got hold
-     * of it. What fn does besides (counting, choosing another tensor) is not seen: every verify_every-th call
-     * (default 100; -1: none) records, compares bit by bit, and thaws the function if anything differs. */
+    /* Calls are replayed without calling fn, once two recordings in a row of calls with such arguments agreed in everything:
+     * ops, numbers, captured tensors, how outputs are made. Every call is checked against guards first, and records where one
+     * misses (weft_jit_reasons says which).
+     *  - Arguments: the same types, shapes, strides, devices and aliases, in storages of the same size, at any offset once
+     *    recordings at two have agreed. A tensor that was an argument of both recordings is the argument, however fn got hold of it.
+     *  - Captured tensors: alive and the same. Both: the hooks they had; gradients that a backward adds to are those of the same
+     *    arguments. The grad mode and the thread's default device are the same, too.
+     *  - A whole training step may be replayed: gradients that fn drops, adds to or leaves on captured tensors are dropped, added to
+     *    or left anew, and an optimiser that it steps gives each replay the numbers of its rate and its step (weft_optim_set_lr
+     *    between calls, a checkpoint that is loaded).
+     *  - Random numbers are those that fn would draw: a replay takes them from its generators as they are then (seeded, restored or
+     *    drawn from between calls), and moves these as far. A generator has no owner: one that fn draws from, the thread's own aside,
+     *    must not be freed before the last call of the trace, with whatever tensors; one that lies on fn's stack is refused.
+     *  - Never replayed is a function that reads values, keeps tensors, gives outputs a history, runs backward into what an argument
+     *    or a captured tensor was computed from, leaves new gradients on arguments, sets a learning rate, steps an optimiser twice or
+     *    one of parameters that are not dense f32 or f64, seeds or sets a generator, switches a module between training and
+     *    evaluation, changes a number or the default device.
+     *  - If a replay fails, gradients that fn drops or replaces are gone, those that it adds to are as for any tensor that is
+     *    written, and generators have moved.
+     *  - What fn does besides (counting, choosing another tensor) is not seen: every verify_every-th call (default 100; -1: none)
+     *    records, compares bit by bit, and thaws the function if anything differs. */
     bool frozen;
     int verify_every;
     bool

@@ -5,6 +5,10 @@
  *  - The result is a new tensor of the innermost scope. On failure it is an empty handle that carries
  *    the error; an empty operand passes through, so calls nest and one weft_ok at the end is enough.
  *    Functions that return weft_status give WEFT_OK or the status, and leave their targets alone.
+ *  - Errors, where a function says nothing else: WEFT_ESHAPE for ranks, extents, axes and counts that do not fit; WEFT_EDTYPE
+ *    for an element type that the op does not take; WEFT_EINVALID for an option out of its domain, a NULL pointer, or operands
+ *    on two devices; WEFT_EINDEX for an index out of range; WEFT_EHANDLE for a dead operand; WEFT_ENOMEM. Which ops have
+ *    gradients is in docs/ops.md.
  *  - Wherever a tensor is taken, weft_f / weft_i / weft_b scalars are.
  *  - Operands broadcast as in NumPy and are promoted as weft_promote says (docs/dtypes.md).
  *  - Axes may be negative (-1 is the last). An option left zero has the default named beside it.
@@ -147,13 +151,15 @@ WEFT_API weft_tensor weft_logical_xor(weft_tensor a, weft_tensor b);   /* of a !
 /* -- in place -------------------------------------------------------------------------------------------
  * x[...] := op(x, ...): written through x's view, seen by every tensor on the same memory, counted in
  * weft_write_count, recorded for gradients. Operands broadcast to x, never x to them; the result is
- * rounded to x's dtype, whose kind (bool < integer < float) must not be lower. Operands may overlap x.
- * Refused: read-only memory, views with several indices on one element, leaves that require grad
- * (outside weft_no_grad_begin / _end). */
-WEFT_API weft_status weft_copy_(weft_tensor x, weft_tensor value); /* x := value */
+ * rounded to x's dtype, whose kind (bool < integer < float) must not be lower (WEFT_EDTYPE). Operands may overlap x.
+ * Refused: read-only memory, views with several indices on one element (WEFT_ESHAPE), leaves that require grad
+ * (outside weft_no_grad_begin / _end: WEFT_EGRAD). */
+/* x := value, converted as weft_cast converts, whatever the kinds; value may be on another device. */
+WEFT_API weft_status weft_copy_(weft_tensor x, weft_tensor value);
 /* integers: truncated; WEFT_EINVALID if x's type does not hold it */
 WEFT_API weft_status weft_fill_(weft_tensor x, double value);
-WEFT_API weft_status weft_zero_(weft_tensor x);
+WEFT_API weft_status weft_zero_(weft_tensor x); /* every element := 0 */
+/* x := value where mask (bool, broadcasts to x) is true. */
 WEFT_API weft_status weft_masked_fill_(weft_tensor x, weft_tensor mask, weft_tensor value);
 /* One for each elementwise arithmetic row above; x is the first operand. */
 WEFT_API weft_status weft_neg_(weft_tensor x);

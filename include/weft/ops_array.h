@@ -48,7 +48,8 @@ extern "C" {
 /* -- reductions ------------------------------------------------------------------------------------------
  * .axes: which axes go (default all; WEFT_NO_AXES: none); .keepdim leaves them with extent 1. Results
  * do not depend on the number of threads. An empty reduction gives the neutral element (mean, var and std: NaN), or an
- * error where there is none (max, min, argmax, argmin). The gradient of max and min is shared by equal elements. */
+ * error where there is none (max, min, argmax, argmin: WEFT_ESHAPE). Integers and bool go to f32 in mean, logsumexp, var, std and
+ * norm. The gradient of max and min is shared by equal elements. */
 typedef struct weft_reduce_args {
     weft_tensor x;
     weft_axes axes;
@@ -68,7 +69,7 @@ WEFT_API weft_tensor weft_any(const weft_reduce_args *args);       /* bool: some
 WEFT_API weft_tensor weft_all(const weft_reduce_args *args);       /* bool: no element is 0 */
 WEFT_API weft_tensor weft_count_nonzero(const weft_reduce_args *args); /* i64 */
 /* i64 index of the first largest (smallest) element along one axis; without .axes of the flattened
- * tensor. NaN counts as largest (smallest). */
+ * tensor. NaN counts as largest (smallest). More than one axis is WEFT_EINVALID. */
 WEFT_API weft_tensor weft_argmax(const weft_reduce_args *args);
 WEFT_API weft_tensor weft_argmin(const weft_reduce_args *args);
 
@@ -166,10 +167,10 @@ WEFT_API weft_tensor weft_diagonal(weft_tensor x, int64_t offset WEFT_OR(0), int
                                    int axis1 WEFT_OR(1));
 /* Windows of `size` every `step` along an axis; the window is a new last axis. */
 WEFT_API weft_tensor weft_unfold(weft_tensor x, int axis, int64_t size, int64_t step WEFT_OR(1));
-/* Views of sizes[i] along an axis into out[0..n); the sizes sum to its extent. */
+/* Views of sizes[i] along an axis into out[0..n); the sizes sum to its extent. On failure empty handles. */
 WEFT_API weft_status weft_split(weft_tensor x, int axis, const int64_t *sizes, int n,
                                 weft_tensor *out);
-/* n views as equal as can be (the first ones are longer by 1), out[0..n). */
+/* n >= 1 views as equal as can be (the first ones are longer by 1, the last may be empty), out[0..n). On failure empty handles. */
 WEFT_API weft_status weft_chunk(weft_tensor x, int axis, int n, weft_tensor *out);
 
 /* -- movement: copies ------------------------------------------------------------------------------------- */
@@ -195,18 +196,20 @@ WEFT_API weft_tensor weft_repeat(weft_tensor x, int64_t n,
 
 /* -- indexing -----------------------------------------------------------------------------------------------
  * Indices are i64 or i32; negative ones count from the end; one out of range is WEFT_EINDEX. */
-/* out[.., i, ..] = x[.., indices[.., i, ..], ..]: indices has x's rank. The same as gather. */
+/* out[.., i, ..] = x[.., indices[.., i, ..], ..]: indices has x's rank, and off the axis extents of x's or smaller (those
+ * elements only). The result has the shape of indices. The same as gather. */
 WEFT_API weft_tensor weft_take_along(weft_tensor x, int axis, weft_tensor indices);
 WEFT_API weft_tensor weft_gather(weft_tensor x, int axis, weft_tensor indices);
-/* The axis is replaced by the axes of indices (any rank). */
+/* Slices of x along an axis: the axis is replaced by the axes of indices (any rank). */
 WEFT_API weft_tensor weft_index_select(weft_tensor x, int axis, weft_tensor indices);
 /* Rows weight[indices]: [n, e] and [..] -> [.., e]. */
 WEFT_API weft_tensor weft_embedding(weft_tensor weight, weft_tensor indices);
-/* base with values[..] added at indices[..] along an axis (indices and values have one shape). Adds in
- * index order: the same bits at any number of threads. */
+/* A copy of base with values[..] added at indices[..] along an axis. Indices and values have one shape, base's rank and off the
+ * axis extents of base's or smaller; values have base's dtype. Adds in index order: the same bits at any number of threads. */
 WEFT_API weft_tensor weft_scatter_add(weft_tensor base, int axis, weft_tensor indices,
                                       weft_tensor values);
-/* base with slices of values added: the adjoint of weft_index_select. */
+/* A copy of base with slices of values added, in index order: the adjoint of weft_index_select. values: base's dtype, and its
+ * shape with the axis replaced by the axes of indices. */
 WEFT_API weft_tensor weft_index_add(weft_tensor base, int axis, weft_tensor indices,
                                     weft_tensor values);
 /* [..] of integers -> [.., classes] of 0 and 1; negative ones count from the end, as indices do everywhere, others
@@ -219,7 +222,8 @@ WEFT_API weft_status weft_sort(weft_tensor x, int axis, bool descending, weft_te
                                weft_tensor *indices WEFT_OR(nullptr));
 WEFT_API weft_tensor weft_argsort(weft_tensor x, int axis WEFT_OR(-1),
                                   bool descending WEFT_OR(false));
-/* The k largest (or smallest) along an axis, in order; NaN as in weft_sort. Either result may be NULL. Rank 0: k is 1. */
+/* The k largest (or smallest) along an axis, in order, k in [0, extent]; their i64 indices into x. NaN as in weft_sort. Either
+ * result may be NULL. Rank 0: k is 1. */
 WEFT_API weft_status weft_topk(weft_tensor x, int64_t k, int axis, bool smallest,
                                weft_tensor *values, weft_tensor *indices WEFT_OR(nullptr));
 
@@ -245,6 +249,7 @@ WEFT_API weft_tensor weft_searchsorted(weft_tensor sorted, weft_tensor values,
 WEFT_API weft_tensor weft_zeros(weft_shape shape, weft_dtype dtype WEFT_OR(WEFT_F32));
 WEFT_API weft_tensor weft_ones(weft_shape shape, weft_dtype dtype WEFT_OR(WEFT_F32));
 WEFT_API weft_tensor weft_full(weft_shape shape, double value, weft_dtype dtype WEFT_OR(WEFT_F32));
+/* Of x's shape, dtype and device. */
 WEFT_API weft_tensor weft_zeros_like(weft_tensor x);
 WEFT_API weft_tensor weft_ones_like(weft_tensor x);
 WEFT_API weft_tensor weft_full_like(weft_tensor x, double value);
@@ -252,7 +257,7 @@ WEFT_API weft_tensor weft_full_like(weft_tensor x, double value);
  * three are whole numbers, else f32. */
 WEFT_API weft_tensor weft_arange(double start, double stop, double step WEFT_OR(1),
                                  weft_dtype dtype WEFT_OR(WEFT_DTYPE_DEFAULT));
-/* n evenly spaced values, both ends included. */
+/* n >= 0 evenly spaced values, both ends included; n = 1: start. */
 WEFT_API weft_tensor weft_linspace(double start, double stop, int64_t n,
                                    weft_dtype dtype WEFT_OR(WEFT_F32));
 /* [rows, columns] with 1 on a diagonal (offset > 0: above the main one). */

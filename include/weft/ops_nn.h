@@ -1,6 +1,7 @@
 /*
  * weft/ops_nn.h -- layers and losses called as one op. Included by weft/ops.h, which says what holds
- * for every op. Operands are f16, bf16, f32 or f64. An optional operand is left out as WEFT_NONE.
+ * for every op. Operands are f16, bf16, f32 or f64, promoted together, and the result has their type; losses but cross_entropy
+ * and nll_loss take integers as f32, max_pool2d takes integers as they are. An optional operand is left out as WEFT_NONE.
  */
 #ifndef WEFT_OPS_NN_H
 #define WEFT_OPS_NN_H
@@ -58,7 +59,8 @@ typedef struct weft_batch_norm_args {
 WEFT_API weft_tensor weft_batch_norm(const weft_batch_norm_args *args);
 
 /* Cross-correlation of x[n, c, h, w] with weight[o, c / groups, kh, kw]; bias[o] optional. One number
- * stands for both spatial axes: weft_shape(2) = weft_shape(2, 2). Gradients: Dumoulin and Visin 2016, "A
+ * stands for both spatial axes: weft_shape(2) = weft_shape(2, 2). Result [n, o, h', w'] with
+ * h' = (h + 2 padding - dilation (kh - 1) - 1) / stride + 1, rounded down. Gradients: Dumoulin and Visin 2016, "A
  * guide to convolution arithmetic for deep learning". */
 typedef struct weft_conv2d_args {
     weft_tensor x;
@@ -72,7 +74,8 @@ typedef struct weft_conv2d_args {
 } weft_conv2d_args;
 WEFT_API weft_tensor weft_conv2d(const weft_conv2d_args *args);
 
-/* Largest and mean element of windows of x[n, c, h, w]; extents, padding and ceil_mode as in PyTorch. */
+/* Largest and mean element of windows of x[n, c, h, w]; extents (those of weft_conv2d, rounded up under ceil_mode), padding and
+ * ceil_mode as in PyTorch. */
 typedef struct weft_pool2d_args {
     weft_tensor x;
     weft_shape kernel;      /* one or two numbers */
@@ -81,19 +84,21 @@ typedef struct weft_pool2d_args {
     weft_shape dilation;    /* max_pool2d only; default 1 */
     bool ceil_mode;         /* windows that start inside but end outside count */
     bool count_include_pad; /* avg_pool2d: padding counts in the divisor */
-    weft_tensor *indices;   /* max_pool2d: if given, receives i64 positions h * width + w */
+    weft_tensor *
+        indices; /* max_pool2d: if given, receives i64 positions h * width + w, a result like the other */
     int end_;
 } weft_pool2d_args;
 WEFT_API weft_tensor weft_max_pool2d(const weft_pool2d_args *args);
 WEFT_API weft_tensor weft_avg_pool2d(const weft_pool2d_args *args);
 
-/* softmax(q k^T * scale + mask) v: q[.., l, e], k[.., s, e], v[.., s, ev] -> [.., l, ev]. Vaswani et al. 2017,
+/* softmax(q k^T * scale + mask) v: q[.., l, e], k[.., s, e], v[.., s, ev] -> [.., l, ev]; leading axes broadcast. Vaswani et al. 2017,
  * "Attention Is All You Need"; in blocks that hold no whole row of scores, as Dao et al. 2022 (FlashAttention). */
 typedef struct weft_attention_args {
     weft_tensor q, k, v;
-    weft_tensor mask; /* [.., l, s], optional: bool (true takes part), or float that is added */
-    bool causal;      /* query i sees keys 0 .. i */
-    double scale;     /* default 1 / sqrt(e); WEFT_ZERO: 0 */
+    weft_tensor
+        mask;    /* [.., l, s], optional: bool (true takes part), or of the operands' type: added */
+    bool causal; /* query i sees keys 0 .. i */
+    double scale; /* default 1 / sqrt(e); WEFT_ZERO: 0 */
     int end_;
 } weft_attention_args;
 WEFT_API weft_tensor weft_scaled_dot_product_attention(const weft_attention_args *args);
@@ -116,7 +121,8 @@ typedef enum weft_reduction {
     WEFT_REDUCE_NONE
 } weft_reduction;
 
-/* -log(softmax(logits)[target]) with logits[.., c] and integer targets[..] in [0, c). Label smoothing: Szegedy et
+/* -log(softmax(logits)[target]) with logits[.., c] and integer targets[..] in [0, c), others WEFT_EINDEX. A scalar, NaN where no
+ * target counts; under WEFT_REDUCE_NONE the targets' shape, 0 where they are ignored. Label smoothing: Szegedy et
  * al. 2016, section 7, over all classes as in PyTorch. */
 typedef struct weft_cross_entropy_args {
     weft_tensor logits;
@@ -128,14 +134,15 @@ typedef struct weft_cross_entropy_args {
 } weft_cross_entropy_args;
 WEFT_API weft_tensor weft_cross_entropy(const weft_cross_entropy_args *args);
 
-/* -log_probs[.., target]. label_smoothing is not used. */
+/* -log_probs[.., target], .logits being logarithms of probabilities. label_smoothing is not used. */
 WEFT_API weft_tensor weft_nll_loss(const weft_cross_entropy_args *args);
 
+/* Element by element, then reduced: a scalar, or under WEFT_REDUCE_NONE the shape of x and target together. */
 typedef struct weft_loss_args {
     weft_tensor x;
     weft_tensor target; /* broadcasts with x */
     weft_reduction reduction;
-    double delta; /* huber_loss: where the square turns into a line; default 1 */
+    double delta; /* huber_loss: where the square turns into a line, > 0; default 1 */
     int end_;
 } weft_loss_args;
 WEFT_API weft_tensor weft_mse_loss(const weft_loss_args *args); /* (x - target)^2 */

@@ -106,10 +106,10 @@ typedef struct weft_kernel_info {
     bool from_disk;   /* loaded, not compiled */
     int64_t hash;     /* by which the cache finds it */
     int64_t hits;     /* plans that found it there, after the one that asked first */
-    int64_t bytes;    /* it takes */
-    int64_t build_ns; /* that compiling or loading took */
+    int64_t bytes;    /* of memory that its code takes */
+    int64_t build_ns; /* time that compiling or loading took */
     int64_t runs;     /* launches while a profile was being taken */
-    int64_t run_ns;   /* that those took */
+    int64_t run_ns;   /* time of those launches */
 } weft_kernel_info;
 /* Fills at most n entries, the last used one first; returns how many there are. */
 WEFT_API int weft_kernels(weft_kernel_info *out, int n);

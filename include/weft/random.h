@@ -32,9 +32,11 @@ WEFT_API weft_generator *weft_default_generator(void);
 /* The thread's generator := {seed, 0}. */
 WEFT_API void weft_manual_seed(uint64_t seed);
 
-/* Every `dtype` below defaults to WEFT_F32, every `generator` to the thread's. */
+/* Results are of the innermost scope, on the thread's default device (a GPU draws the same numbers). Every `generator`
+ * defaults to the thread's, every `dtype` to WEFT_F32 unless said otherwise. WEFT_EINVALID: an option out of its domain;
+ * WEFT_EDTYPE: a type that is not taken; WEFT_ESHAPE: a negative extent. A call that fails draws nothing. */
 
-/* Uniform in [low, high): multiples of 2^-24 (f32) or 2^-53 (f64) of the range. f16 and bf16: those of f32, rounded,
+/* Uniform in [low, high), floating point: multiples of 2^-24 (f32) or 2^-53 (f64) of the range. f16 and bf16: those of f32, rounded,
  * so that high itself may come. low = high = 0: [0, 1). WEFT_EINVALID: low above high. */
 typedef struct weft_rand_args {
     weft_shape shape;
@@ -45,7 +47,7 @@ typedef struct weft_rand_args {
 } weft_rand_args;
 WEFT_API weft_tensor weft_rand(const weft_rand_args *args);
 
-/* Normal with mean `mean` and standard deviation `std` (0: 1; WEFT_ZERO: 0). */
+/* Normal with mean `mean` and standard deviation `std` >= 0 (0: 1; WEFT_ZERO: 0), floating point. */
 typedef struct weft_randn_args {
     weft_shape shape;
     weft_dtype dtype;
@@ -55,8 +57,7 @@ typedef struct weft_randn_args {
 } weft_randn_args;
 WEFT_API weft_tensor weft_randn(const weft_randn_args *args);
 
-/* Uniform integers in [low, high); high > low. dtype: any, default i64; an
- * integer type must hold them all. */
+/* Uniform integers in [low, high); high > low. dtype: any, default i64; an integer type must hold them all (WEFT_EINVALID). */
 typedef struct weft_randint_args {
     weft_shape shape;
     int64_t low, high;
@@ -66,7 +67,7 @@ typedef struct weft_randint_args {
 } weft_randint_args;
 WEFT_API weft_tensor weft_randint(const weft_randint_args *args);
 
-/* 1 with probability p (0: 0.5; WEFT_ZERO: 0), else 0. dtype: default bool. */
+/* 1 with probability p in [0, 1] (0: 0.5; WEFT_ZERO: 0), else 0. dtype: any, default bool. */
 typedef struct weft_bernoulli_args {
     weft_shape shape;
     double p;
@@ -76,7 +77,7 @@ typedef struct weft_bernoulli_args {
 } weft_bernoulli_args;
 WEFT_API weft_tensor weft_bernoulli(const weft_bernoulli_args *args);
 
-/* The numbers 0 .. n-1 in random order. dtype: i64 (default) or i32. */
+/* The numbers 0 .. n-1 in random order, n >= 0. dtype: i64 (default) or i32. */
 typedef struct weft_randperm_args {
     int64_t n;
     weft_dtype dtype;

@@ -64,13 +64,15 @@ extern "C" {
 /* -- tensors on given memory ------------------------------------------------------------------------ */
 
 /* A new tensor with a copy of the row-major elements at data (numel of them, of type dtype; NULL is
- * allowed when there are none). WEFT_F32 for WEFT_DTYPE_DEFAULT. */
+ * allowed when there are none), in the innermost scope, on the thread's default device. WEFT_F32 for WEFT_DTYPE_DEFAULT;
+ * bytes of bools are 0 or 1. WEFT_ESHAPE: a negative extent, or more than 16. */
 WEFT_API weft_tensor weft_from_data(const void *data, weft_shape shape,
                                     weft_dtype dtype WEFT_OR(WEFT_F32));
 
 /* A tensor on memory that stays yours: nothing is copied, the time does not depend on the size, and
  * writes are visible both ways. `deleter(arg)` runs exactly once, when the last tensor, view or saved
- * value on the memory is gone (any thread). When the call fails it does not run. */
+ * value on the memory is gone (any thread). When the call fails it does not run. The tensor is of the innermost scope, on the CPU.
+ * WEFT_EINVALID: data is NULL (unless there are no elements), or not aligned; WEFT_ESHAPE: extents and strides leave the address space. */
 typedef struct weft_blob_args {
     void *data; /* element [0, ..., 0]; aligned to the element size */
     weft_shape shape;
