@@ -5,7 +5,8 @@
 # Prints a line for each block that something is done with: NUMBER KIND PAGE:LINE WORDS. Kinds: program, statements, shell,
 # output (of the block before), fragment, and bad for marks that are wrong. The block is FOLDER/NUMBER; what a comment
 # `<!-- given` ... `-->` in front of it holds is FOLDER/NUMBER.given. Definitions in the first column among
-# statements (static ..., typedef ..., #include) go to FOLDER/NUMBER.given as well.
+# statements (static ..., typedef ..., #include) go to FOLDER/NUMBER.given as well. A comment `<!-- inline DECLARATIONS -->`
+# makes statements of all calls `weft_f(x)` in the page's text.
 BEGIN { n = first }
 /^<!-- given/ {
     hidden = 1
@@ -22,6 +23,20 @@ hidden {
     else
         given = given $0 "\n"
     next
+}
+/^<!-- inline / {
+    inline = $0
+    sub(/^<!-- inline /, "", inline)
+    sub(/ *-->.*/, "\n", inline)
+    next
+}
+inline != "" && !inside {
+    left = $0
+    while (match(left, /`weft_[a-z0-9_]+\([^`]*\)`/)) {
+        if (!index(substr(left, RSTART, RLENGTH), "..."))
+            calls = calls "\n#line " FNR " \"" FILENAME "\"\n" substr(left, RSTART + 1, RLENGTH - 2) ";"
+        left = substr(left, RSTART + RLENGTH)
+    }
 }
 /^```/ && !inside {
     inside = 1
@@ -79,6 +94,12 @@ inside {
 }
 /[^ ]/ { given = "" }
 END {
+    if (calls != "") {
+        n++
+        print calls >(dir "/" n)
+        printf "%s", inline >(dir "/" n ".given")
+        print n, "statements", FILENAME ":inline"
+    }
     if (inside)
         print n + 1, "bad", FILENAME ":" start, "the block does not end"
 }
