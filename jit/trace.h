@@ -67,7 +67,7 @@ typedef struct wf_drawn {
 } wf_drawn;
 
 /* What a call does besides its graph, noted for a replay; record_state.c. */
-enum { WF_MOST_LIVE = 4, WF_MOST_GENERATORS = 8 };
+enum { WF_MOST_LIVE = 8, WF_MOST_GENERATORS = 8 };
 typedef struct wf_follow {
     wf_leaf *leaf; /* in the order in which they were first used */
     uint32_t nleaf, capleaf;

@@ -16,5 +16,7 @@ weft_status wf_module_note(weft_module *m, weft_status status);
 void wf_module_open(weft_module *m);
 /* The latest failure since, whose text is the thread's last. */
 weft_status wf_module_close(weft_module *m);
+/* b^n by repeated squaring; n below 1: 1. */
+double wf_power(double b, int64_t n);
 
 #endif

@@ -1,15 +1,17 @@
 /*
- * nn/optim.c -- SGD and AdamW as in-place ops on parameters and state tensors; learning-rate schedules.
+ * nn/optim.c -- optimisers as in-place ops on parameters and state tensors.
  *
- * SGD with momentum: Sutskever et al. 2013 as PyTorch writes it. AdamW: Loshchilov and Hutter 2019,
- * algorithm 2. An update is written as lines of the op table (nn/update.h), which run as one pass over memory
- * per parameter.
+ * SGD with momentum: Sutskever et al. 2013 as PyTorch writes it. Adam: Kingma and Ba 2015, algorithm 1; AMSGrad: Reddi et
+ * al. 2018. AdamW: Loshchilov and Hutter 2019, algorithm 2. RMSprop: Hinton 2012, centered as Graves 2013, eq. 38 to 45.
+ * Adagrad: Duchi et al. 2011. Lion: Chen et al. 2023, algorithm 2. An update is written as lines of the op table
+ * (nn/update.h), which run as one pass over memory per parameter.
  *
  * Invariants
  *  - State tensors are made with the optimiser, so that a checkpoint can be loaded before the first step
  *    and the names of the state never change.
  *  - Bias corrections are computed from the step count with exact products, not pow(): their bits do not
  *    depend on a math library.
+ *  - Groups do not change after the first step: what replays a recorded step knows which lines it has.
  */
 #include <math.h>
 #include <string.h>
@@ -18,26 +20,52 @@
 #include "eager/device.h"
 #include "nn/update.h"
 
-typedef enum method { SGD, ADAMW } method;
+enum { MAX_GROUPS = 4 };
+
+/* Parameters with a rate and a decay of their own. */
+typedef struct group {
+    weft_optim *of;
+    wf_live *live; /* its numbers, for replays */
+    double scale, decay;
+    int decay_min_rank;
+} group;
 
 struct weft_optim {
-    method method;
+    unsigned with; /* the update, without the decay, which is the group's */
     const weft_module *module;
     int n;                   /* parameters */
     weft_tensor *parameters; /* handles of the module's */
+    uint8_t *group_of;       /* of each */
     weft_named_tensor
         *state; /* slots of parameter i are state[i * per], ...; the last entry is the step */
     int per, n_state;
-    double lr, decay, momentum, beta1, beta2, eps;
-    bool nesterov;
-    int decay_min_rank;
+    double lr, momentum, beta1, beta2, eps;
+    double dampening, lr_decay, initial; /* SGD; Adagrad, twice */
+    group group[MAX_GROUPS];             /* 0: the parameters of no other */
+    int n_group;
+    bool stepped;
     int64_t seen_steps;   /* the counter after our last write to it */
     uint32_t seen_writes; /* its write count then */
     int64_t replayed;     /* the counter after the replay that has begun */
-    wf_live *live;
 };
 
-static const char *const state_names[2][2] = {{"momentum_buffer", NULL}, {"exp_avg", "exp_avg_sq"}};
+/* The state `k` of an update, under PyTorch's name. */
+static const char *state_name(unsigned with, int k)
+{
+    const unsigned method = with & WF_UPDATE_METHOD;
+    if (method == WF_UPDATE_SGD) {
+        return "momentum_buffer";
+    }
+    if (method == WF_UPDATE_RMSPROP) {
+        return k == 0                              ? "square_avg"
+               : k == 1 && with & WF_WITH_CENTERED ? "grad_avg"
+                                                   : "momentum_buffer";
+    }
+    if (method == WF_UPDATE_ADAGRAD) {
+        return "sum";
+    }
+    return k == 0 ? "exp_avg" : k == 1 ? "exp_avg_sq" : "max_exp_avg_sq";
+}
 
 /* Makes and keeps one state tensor. */
 static bool add_state(weft_optim *o, const char *kind, const char *parameter, weft_tensor value)
@@ -54,7 +82,7 @@ static bool add_state(weft_optim *o, const char *kind, const char *parameter, we
     return true;
 }
 
-static wf_live *new_live(weft_optim *o);
+static wf_live *new_live(group *g);
 
 static bool fill_state(weft_optim *o)
 {
@@ -65,7 +93,8 @@ static bool fill_state(weft_optim *o)
         weft_named_tensor e = weft_module_at(o->module, i);
         o->parameters[p++] = e.tensor;
         for (int k = 0; k < o->per; k++) {
-            if (!add_state(o, state_names[o->method][k], e.name, weft_zeros_like(e.tensor))) {
+            const double start = k == 0 ? o->initial : 0;
+            if (!add_state(o, state_name(o->with, k), e.name, weft_full_like(e.tensor, start))) {
                 return false;
             }
         }
@@ -78,7 +107,7 @@ static bool fill_state(weft_optim *o)
     return add_state(o, "step", "", count);
 }
 
-/* An optimiser over m's parameters with `per` state tensors each. */
+/* An optimiser of these settings, with one group. */
 static weft_optim *make(const char *op, const weft_optim *settings)
 {
     const weft_module *m = settings->module;
@@ -96,12 +125,17 @@ static weft_optim *make(const char *op, const weft_optim *settings)
     for (int i = 0; i < weft_module_count(m); i++) {
         o->n += weft_module_is_parameter(m, i);
     }
+    o->per = wf_update_states(o->with);
     o->parameters = wf_calloc((size_t)o->n + 1, sizeof *o->parameters);
+    o->group_of = wf_calloc((size_t)o->n + 1, sizeof *o->group_of);
     o->state = wf_calloc((size_t)o->n * (size_t)o->per + 1, sizeof *o->state);
     weft_scope scope = weft_scope_begin();
     weft_no_grad_begin();
-    o->live = new_live(o);
-    bool ok = o->parameters && o->state && o->live && fill_state(o);
+    o->n_group = 1;
+    o->group[0].of = o;
+    o->group[0].scale = 1;
+    o->group[0].live = new_live(&o->group[0]);
+    bool ok = o->parameters && o->group_of && o->state && o->group[0].live && fill_state(o);
     weft_no_grad_end();
     weft_scope_end(scope);
     if (!ok) {
@@ -120,6 +154,23 @@ static bool bad(const char *op, bool ok, const char *rule)
     return !ok;
 }
 
+/* What all have: a rate, which decays, betas in [0, 1), the rest 0 or above. */
+static weft_optim *make_checked(const char *op, const weft_optim *o)
+{
+    const double decay = o->group[0].decay;
+    if (bad(op, o->lr >= 0 && isfinite(o->lr), "lr must be 0 or above") ||
+        bad(op, o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1,
+            "beta1, beta2 and alpha must be in [0, 1)") ||
+        bad(op, o->eps >= 0 && decay >= 0 && isfinite(decay),
+            "eps and weight_decay must be 0 or above") ||
+        bad(op, o->momentum >= 0 && isfinite(o->momentum), "momentum must be 0 or above") ||
+        bad(op, o->lr_decay >= 0 && o->initial >= 0 && isfinite(o->initial),
+            "lr_decay and initial must be 0 or above")) {
+        return NULL;
+    }
+    return make(op, o);
+}
+
 weft_optim *(weft_sgd_new)(const weft_sgd_args *a)
 {
     const char *op = "sgd_new";
@@ -127,40 +178,175 @@ weft_optim *(weft_sgd_new)(const weft_sgd_args *a)
         bad(op, a->lr > 0 && isfinite(a->lr), "lr must be above 0") ||
         bad(op, a->momentum >= 0 && a->weight_decay >= 0,
             "momentum and weight_decay must be 0 or above") ||
-        bad(op, !a->nesterov || a->momentum > 0, "nesterov needs momentum above 0")) {
+        bad(op, !a->nesterov || (a->momentum > 0 && a->dampening == 0),
+            "nesterov needs momentum above 0 and no dampening") ||
+        bad(op, isfinite(a->dampening), "dampening must be finite")) {
         return NULL;
     }
-    return make(op, &(weft_optim){.method = SGD,
-                                  .module = a->module,
-                                  .per = a->momentum > 0,
-                                  .lr = a->lr,
-                                  .momentum = a->momentum,
-                                  .decay = a->weight_decay,
-                                  .nesterov = a->nesterov});
+    const bool momentum = a->momentum > 0, dampening = momentum && a->dampening != 0;
+    const unsigned with = WF_UPDATE_SGD | (momentum ? WF_WITH_MOMENTUM : 0u) |
+                          (a->nesterov ? WF_WITH_NESTEROV : 0u) |
+                          (dampening ? WF_WITH_DAMPENING : 0u);
+    return make_checked(op, &(weft_optim){.with = with,
+                                          .module = a->module,
+                                          .lr = a->lr,
+                                          .momentum = a->momentum,
+                                          .dampening = a->dampening,
+                                          .group = {{.decay = a->weight_decay,
+                                                     .decay_min_rank = a->decay_min_rank}}});
 }
 
-weft_optim *(weft_adamw_new)(const weft_adamw_args *a)
+static weft_optim *make_adam(const char *op, const weft_adam_args *a, unsigned with, double decay)
+{
+    return make_checked(
+        op, &(weft_optim){.with = with | (a->amsgrad ? WF_WITH_AMSGRAD : 0u),
+                          .module = a->module,
+                          .lr = wf_option(a->lr, 1e-3),
+                          .beta1 = wf_option(a->beta1, 0.9),
+                          .beta2 = wf_option(a->beta2, 0.999),
+                          .eps = wf_option(a->eps, 1e-8),
+                          .group = {{.decay = decay, .decay_min_rank = a->decay_min_rank}}});
+}
+
+weft_optim *(weft_adamw_new)(const weft_adam_args *a)
 {
     const char *op = "adamw_new";
+    return bad(op, a != NULL, "the argument struct is NULL")
+               ? NULL
+               : make_adam(op, a, WF_UPDATE_ADAMW, wf_option(a->weight_decay, 0.01));
+}
+
+weft_optim *(weft_adam_new)(const weft_adam_args *a)
+{
+    const char *op = "adam_new";
+    return bad(op, a != NULL, "the argument struct is NULL")
+               ? NULL
+               : make_adam(op, a, WF_UPDATE_ADAM, wf_option(a->weight_decay, 0));
+}
+
+weft_optim *(weft_rmsprop_new)(const weft_rmsprop_args *a)
+{
+    const char *op = "rmsprop_new";
     if (bad(op, a != NULL, "the argument struct is NULL")) {
         return NULL;
     }
-    weft_optim o = {.method = ADAMW,
-                    .module = a->module,
-                    .per = 2,
-                    .lr = wf_option(a->lr, 1e-3),
-                    .beta1 = wf_option(a->beta1, 0.9),
-                    .beta2 = wf_option(a->beta2, 0.999),
-                    .eps = wf_option(a->eps, 1e-8),
-                    .decay = wf_option(a->weight_decay, 0.01),
-                    .decay_min_rank = a->decay_min_rank};
-    if (bad(op, o.lr >= 0 && isfinite(o.lr), "lr must be 0 or above") ||
-        bad(op, o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1,
-            "beta1 and beta2 must be in [0, 1)") ||
-        bad(op, o.eps >= 0 && o.decay >= 0, "eps and weight_decay must be 0 or above")) {
+    const unsigned with = WF_UPDATE_RMSPROP | (a->momentum > 0 ? WF_WITH_MOMENTUM : 0u) |
+                          (a->centered ? WF_WITH_CENTERED : 0u);
+    return make_checked(op, &(weft_optim){.with = with,
+                                          .module = a->module,
+                                          .lr = wf_option(a->lr, 1e-2),
+                                          .beta2 = wf_option(a->alpha, 0.99),
+                                          .eps = wf_option(a->eps, 1e-8),
+                                          .momentum = a->momentum,
+                                          .group = {{.decay = a->weight_decay,
+                                                     .decay_min_rank = a->decay_min_rank}}});
+}
+
+weft_optim *(weft_adagrad_new)(const weft_adagrad_args *a)
+{
+    const char *op = "adagrad_new";
+    if (bad(op, a != NULL, "the argument struct is NULL")) {
         return NULL;
     }
-    return make(op, &o);
+    return make_checked(op, &(weft_optim){.with = WF_UPDATE_ADAGRAD,
+                                          .module = a->module,
+                                          .lr = wf_option(a->lr, 1e-2),
+                                          .lr_decay = a->lr_decay,
+                                          .initial = a->initial,
+                                          .eps = wf_option(a->eps, 1e-10),
+                                          .group = {{.decay = a->weight_decay,
+                                                     .decay_min_rank = a->decay_min_rank}}});
+}
+
+weft_optim *(weft_lion_new)(const weft_lion_args *a)
+{
+    const char *op = "lion_new";
+    if (bad(op, a != NULL, "the argument struct is NULL")) {
+        return NULL;
+    }
+    return make_checked(op, &(weft_optim){.with = WF_UPDATE_LION,
+                                          .module = a->module,
+                                          .lr = wf_option(a->lr, 1e-4),
+                                          .beta1 = wf_option(a->beta1, 0.9),
+                                          .beta2 = wf_option(a->beta2, 0.99),
+                                          .group = {{.decay = a->weight_decay,
+                                                     .decay_min_rank = a->decay_min_rank}}});
+}
+
+/* Does name look like pattern, where '*' is any text? */
+static bool looks_like(const char *name, const char *pattern)
+{
+    const char *star = NULL, *from = NULL; /* the last star, and what it has to cover at least */
+    while (*name) {
+        if (*pattern == '*') {
+            star = pattern++;
+            from = name;
+        } else if (*pattern == *name) {
+            pattern++;
+            name++;
+        } else if (star) {
+            pattern = star + 1;
+            name = ++from;
+        } else {
+            return false;
+        }
+    }
+    return pattern[strspn(pattern, "*")] == 0;
+}
+
+/* Gives the parameters whose names look like the pattern to group g; how many there are. */
+static int take_over(weft_optim *o, const char *pattern, int g)
+{
+    int taken = 0;
+    for (int i = 0, p = 0; i < weft_module_count(o->module) && p < o->n; i++) {
+        if (!weft_module_is_parameter(o->module, i)) {
+            continue;
+        }
+        if (looks_like(weft_module_at(o->module, i).name, pattern)) {
+            o->group_of[p] = (uint8_t)g;
+            taken++;
+        }
+        p++;
+    }
+    return taken;
+}
+
+weft_status(weft_optim_group)(const weft_optim_group_args *a)
+{
+    const char *op = "optim_group";
+    if (bad(op, a && a->optim && a->pattern, "the optimiser or the pattern is NULL") ||
+        bad(op, !a->optim->stepped, "groups are made before the first step") ||
+        bad(op, a->optim->n_group < MAX_GROUPS,
+            "an optimiser has at most 3 groups beside its own")) {
+        return WEFT_EINVALID;
+    }
+    weft_optim *o = a->optim;
+    const double scale = wf_option(a->lr_scale, 1), decay = wf_option(a->weight_decay, -1);
+    if (bad(op, scale >= 0 && isfinite(scale) && isfinite(decay) && (decay >= 0 || decay == -1),
+            "lr_scale and weight_decay must be 0 or above")) {
+        return WEFT_EINVALID;
+    }
+    group *g = &o->group[o->n_group];
+    *g = (group){.of = o, .scale = scale, .decay = decay};
+    if (decay < 0) { /* as the others */
+        g->decay = o->group[0].decay;
+        g->decay_min_rank = o->group[0].decay_min_rank;
+    }
+    g->live = new_live(g);
+    if (!g->live) {
+        wf_api_error(op, WEFT_ENOMEM, "no memory for a group");
+        return WEFT_ENOMEM;
+    }
+    if (take_over(o, a->pattern, o->n_group) == 0) {
+        wf_live_release(g->live);
+        wf_api_error(op, WEFT_EINVALID,
+                     "no parameter's name looks like '%s'; '*' stands for any text, and the names "
+                     "are those of weft_module_at",
+                     a->pattern);
+        return WEFT_EINVALID;
+    }
+    o->n_group++;
+    return WEFT_OK;
 }
 
 void weft_optim_free(weft_optim *o)
@@ -168,15 +354,18 @@ void weft_optim_free(weft_optim *o)
     if (!o) {
         return;
     }
-    if (o->live) {
-        atomic_store(&o->live->of, NULL);
-        wf_live_release(o->live);
+    for (int i = 0; i < o->n_group; i++) {
+        if (o->group[i].live) {
+            atomic_store(&o->group[i].live->of, NULL);
+            wf_live_release(o->group[i].live);
+        }
     }
     for (int i = 0; i < o->n_state; i++) {
         weft_free(o->state[i].tensor);
         wf_mfree((char *)(uintptr_t)o->state[i].name);
     }
     wf_mfree(o->state);
+    wf_mfree(o->group_of);
     wf_mfree(o->parameters);
     wf_mfree(o);
 }
@@ -210,29 +399,28 @@ weft_status weft_optim_set_lr(weft_optim *o, double lr)
     return WEFT_OK;
 }
 
-/* b^n by repeated squaring. */
-static double power(double b, int64_t n)
+/* The numbers of step t for the parameters of g. */
+static void set_numbers(const group *g, int64_t t, double k[WF_UPDATE_SCALARS])
 {
-    double r = 1;
-    for (; n > 0; n >>= 1, b *= b) {
-        if (n & 1) {
-            r *= b;
-        }
-    }
-    return r;
-}
-
-/* The numbers of step t. */
-static void set_numbers(const weft_optim *o, int64_t t, double k[WF_UPDATE_SCALARS])
-{
-    const bool sgd = o->method == SGD;
-    k[WF_UPDATE_DECAY] = sgd ? o->decay : 1 - o->lr * o->decay;
-    k[WF_UPDATE_MOMENTUM] = sgd ? o->momentum : 1 - o->beta1;
+    const weft_optim *o = g->of;
+    const unsigned method = o->with & WF_UPDATE_METHOD;
+    const bool adam = method == WF_UPDATE_ADAM || method == WF_UPDATE_ADAMW;
+    const bool shares =
+        adam || method == WF_UPDATE_LION; /* its averages are a mix of old and new */
+    const bool decoupled = method == WF_UPDATE_ADAMW || method == WF_UPDATE_LION;
+    double lr = o->lr * g->scale;
+    k[WF_UPDATE_DECAY] = decoupled ? 1 - lr * g->decay : g->decay;
+    k[WF_UPDATE_MOMENTUM] = shares ? 1 - o->beta1 : o->momentum;
     k[WF_UPDATE_BETA2] = o->beta2;
-    k[WF_UPDATE_REST2] = 1 - o->beta2;
-    k[WF_UPDATE_ROOT] = sqrt(1 - power(o->beta2, t));
+    k[WF_UPDATE_REST2] = method != WF_UPDATE_SGD ? 1 - o->beta2 : t == 1 ? 1 : 1 - o->dampening;
+    k[WF_UPDATE_ROOT] = adam ? sqrt(1 - wf_power(o->beta2, t)) : 1;
     k[WF_UPDATE_EPS] = o->eps;
-    k[WF_UPDATE_STEP] = sgd ? -o->lr : -(o->lr / (1 - power(o->beta1, t)));
+    if (adam) {
+        lr /= 1 - wf_power(o->beta1, t);
+    } else if (method == WF_UPDATE_ADAGRAD) {
+        lr /= 1 + (double)(t - 1) * o->lr_decay;
+    }
+    k[WF_UPDATE_STEP] = -lr;
 }
 
 static void add_line(update *u, wf_op op, int dst, int a, int b, int c)
@@ -256,19 +444,9 @@ static int number(update *u, wf_update_scalar which)
 #define ROW3(NAME, d, a, b, c) add_line(u, WF_OP_##NAME, d, a, b, c);
 #define NUMBER(NAME) number(u, WF_UPDATE_##NAME)
 
-static void write_sgd(const weft_optim *o, update *u)
+static void write_lines(update *u)
 {
-    const bool decay = o->decay > 0, momentum = o->momentum > 0, nesterov = o->nesterov;
-    u->with = (decay ? WF_WITH_DECAY : 0u) | (momentum ? WF_WITH_MOMENTUM : 0u) |
-              (nesterov ? WF_WITH_NESTEROV : 0u);
-#define WF_UPDATE_SGD
-#include "eager/kernels/update.def"
-}
-
-static void write_adamw(update *u, bool decay)
-{
-    u->with = WF_WITH_ADAMW | (decay ? WF_WITH_DECAY : 0u);
-#define WF_UPDATE_ADAMW
+    const unsigned with = u->with;
 #include "eager/kernels/update.def"
 }
 
@@ -278,13 +456,11 @@ static weft_status step_one(const weft_optim *o, int i, const double *k, built *
     if (!weft_has_grad(p)) {
         return WEFT_OK;
     }
-    update u = {.n_state = o->per};
+    const group *g = &o->group[o->group_of[i]];
+    const bool decay = g->decay > 0 && weft_rank(p) >= g->decay_min_rank;
+    update u = {.n_state = o->per, .with = o->with | (decay ? WF_WITH_DECAY : 0u)};
     memcpy(u.k, k, sizeof u.k);
-    if (o->method == SGD) {
-        write_sgd(o, &u);
-    } else {
-        write_adamw(&u, o->decay > 0 && weft_rank(p) >= o->decay_min_rank);
-    }
+    write_lines(&u);
     weft_scope scope = weft_scope_begin();
     u.tensor[P] = p;
     u.tensor[G] = weft_grad(p);
@@ -318,34 +494,35 @@ _Static_assert((int)WF_UPDATE_SCALARS <= (int)WF_LIVE_NUMBERS, "numbers fit");
 
 static int begin_replay(void *of, double number[WF_LIVE_NUMBERS])
 {
-    weft_optim *o = of;
+    const group *g = of;
+    weft_optim *o = g->of;
     int64_t had = steps_so_far(o);
     if (had == INT64_MIN) {
         return (int)weft_last_status();
     }
     o->replayed = had + 1;
-    set_numbers(o, had + 1, number);
+    set_numbers(g, had + 1, number);
     return 0;
 }
 
 static void end_replay(void *of)
 {
-    weft_optim *o = of;
+    weft_optim *o = ((group *)of)->of;
     saw_steps(o, o->replayed);
 }
 
-static wf_live *new_live(weft_optim *o)
+static wf_live *new_live(group *g)
 {
     wf_live *l = wf_malloc(sizeof *l);
     if (l) {
         *l = (wf_live){.begin = begin_replay, .end = end_replay};
         atomic_init(&l->refs, 1);
-        atomic_init(&l->of, o);
+        atomic_init(&l->of, g);
     }
     return l;
 }
 
-/* What is recorded from here on is a step of o; NULL: no more. */
+/* What is recorded from here on is a step of a group; NULL: no more. */
 static void tell_trace(wf_live *l)
 {
     wf_ctx *c = wf_ctx_get();
@@ -354,39 +531,41 @@ static void tell_trace(wf_live *l)
     }
 }
 
+/* Step t of the parameters of group g. */
+static weft_status step_group(const weft_optim *o, int g, int64_t t)
+{
+    double k[WF_UPDATE_SCALARS];
+    weft_status s = WEFT_OK;
+    built b;
+    b.tried = 0;
+    set_numbers(&o->group[g], t, k);
+    for (int i = 0; i < o->n && s == WEFT_OK; i++) {
+        s = o->group_of[i] == g ? step_one(o, i, k, &b) : WEFT_OK;
+    }
+    return s;
+}
+
 weft_status weft_optim_step(weft_optim *o)
 {
     if (bad("optim_step", o != NULL, "the optimiser is NULL")) {
         return WEFT_EINVALID;
     }
     weft_no_grad_begin();
-    tell_trace(o->live);
+    o->stepped = true;
+    tell_trace(o->group[0].live);
     int64_t had = steps_so_far(o);
     weft_status s = had == INT64_MIN ? weft_last_status()
                                      : weft_add_(o->state[o->n_state - 1].tensor, weft_i(1));
     if (s == WEFT_OK) { /* else the next step reads the counter again */
         saw_steps(o, had + 1);
     }
-    double k[WF_UPDATE_SCALARS];
-    set_numbers(o, had + 1, k);
-    built b;
-    b.tried = 0;
-    for (int i = 0; i < o->n && s == WEFT_OK; i++) {
-        s = step_one(o, i, k, &b);
+    for (int g = 0; g < o->n_group && s == WEFT_OK; g++) {
+        if (g > 0) {
+            tell_trace(o->group[g].live);
+        }
+        s = step_group(o, g, had + 1);
     }
     tell_trace(NULL);
     weft_no_grad_end();
     return s;
-}
-
-double weft_lr_cosine(int64_t step, int64_t warmup, int64_t total, double peak, double floor)
-{
-    if (step < warmup) {
-        return peak * (double)(step + 1) / (double)warmup;
-    }
-    if (step >= total) {
-        return floor;
-    }
-    double x = (double)(step - warmup) / (double)(total - warmup);
-    return floor + (peak - floor) * 0.5 * (1 + cos(3.14159265358979323846 * x));
 }

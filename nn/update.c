@@ -316,7 +316,8 @@ static bool run_at_once(const update *u, const held *h, built *b, weft_status *s
     if (!is_dense(h)) {
         return false;
     }
-    const bool has_loop = dtype == WEFT_F32 && device == WF_DEVICE_HOST;
+    const bool has_loop =
+        dtype == WEFT_F32 && device == WF_DEVICE_HOST && wf_update_now(u->with) != NULL;
     const wf_program *p = has_loop ? NULL : program_of(u, h, b, dtype);
     if (!p && !has_loop) {
         return false;

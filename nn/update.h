@@ -14,7 +14,20 @@
 #include "nn/nn.h"
 
 /* Operands of a line: the parameter, its gradient, its state, two temporaries, scalars from SCALAR on. */
-enum { NONE = -1, P, G, S0, S1, T0, T1, SCALAR, MAX_SCALARS = WF_UPDATE_SCALARS, MAX_LINES = 12 };
+enum {
+    NONE = -1,
+    P,
+    G,
+    S0,
+    S1,
+    S2,
+    T0,
+    T1,
+    SCALAR,
+    MAX_SCALARS = WF_UPDATE_SCALARS,
+    MAX_LINES = 16
+};
+_Static_assert((int)T0 == (int)S0 + WF_UPDATE_STATES, "as many as an update has");
 
 typedef struct update {
     wf_line line[MAX_LINES];
@@ -22,9 +35,9 @@ typedef struct update {
     double scalar[MAX_SCALARS];
     uint8_t of[MAX_SCALARS]; /* which of k each is */
     int n_scalar;
-    int n_state;                       /* 0 to 2: S0, S1 */
-    weft_tensor tensor[T0];            /* P, G, S0, S1 */
-    unsigned with;                     /* which lines of update.def there are */
+    int n_state;                       /* S0, ... */
+    weft_tensor tensor[T0];            /* P, G, S0, ... */
+    unsigned with;                     /* the lines of update.def */
     double k[WF_UPDATE_SCALARS];       /* its scalars, */
     uint8_t number[WF_UPDATE_SCALARS]; /* and the values they are in the lines; 0: not used yet */
 } update;
@@ -37,7 +50,7 @@ typedef struct built {
     wf_program program;
 } built;
 
-/* Runs the lines: P, S0 and S1 are written in place. Under no_grad, in a scope of the caller. */
+/* Runs the lines: P and the states are written in place. Under no_grad, in a scope of the caller. */
 weft_status wf_update_run(const update *u, built *b);
 /* The same, one op after another. */
 weft_status wf_update_run_ops(const update *u);

@@ -29,74 +29,39 @@
 #define ROW3(NAME, d, a, b, c) d = row_##NAME(a, b, c);
 #define NUMBER(NAME) NAME
 
-KFUN(void, sgd, float *const *at, const float *k, int64_t n, unsigned with)
-{
-    const bool decay = with & WF_WITH_DECAY, momentum = with & WF_WITH_MOMENTUM;
-    const bool nesterov = with & WF_WITH_NESTEROV;
-    const float DECAY = k[WF_UPDATE_DECAY], MOMENTUM = k[WF_UPDATE_MOMENTUM];
-    const float STEP = k[WF_UPDATE_STEP];
-    float *p = at[0], *s0 = momentum ? at[2] : p;
-    const float *g = at[1];
-    WF_IVDEP for (int64_t i = 0; i < n / WF_UPDATE_STEPS * WF_UPDATE_STEPS; i++)
-    {
-        const float G = g[i];
-        float P = p[i], S0 = s0[i], T0 = 0, T1 = 0;
-#define WF_UPDATE_SGD
-#include "eager/kernels/update.def"
-        p[i] = P;
-        if (momentum) {
-            s0[i] = S0;
-        }
-    }
-}
-
-KFUN(void, adamw, float *const *at, const float *k, int64_t n, bool decay)
+KFUN(void, run, float *const *at, const float *k, int64_t n, unsigned with)
 {
     const float DECAY = k[WF_UPDATE_DECAY], MOMENTUM = k[WF_UPDATE_MOMENTUM];
     const float BETA2 = k[WF_UPDATE_BETA2], REST2 = k[WF_UPDATE_REST2], ROOT = k[WF_UPDATE_ROOT];
     const float EPS = k[WF_UPDATE_EPS], STEP = k[WF_UPDATE_STEP];
-    float *p = at[0], *s0 = at[2], *s1 = at[3];
+    const int states = wf_update_states(with);
+    float *p = at[0], *s0 = states > 0 ? at[2] : p, *s1 = states > 1 ? at[3] : p;
+    float *s2 = states > 2 ? at[4] : p;
     const float *g = at[1];
     WF_IVDEP for (int64_t i = 0; i < n / WF_UPDATE_STEPS * WF_UPDATE_STEPS; i++)
     {
         const float G = g[i];
-        float P = p[i], S0 = s0[i], S1 = s1[i], T0, T1;
-#define WF_UPDATE_ADAMW
+        float P = p[i], S0 = s0[i], S1 = s1[i], S2 = s2[i], T0 = 0, T1 = 0;
 #include "eager/kernels/update.def"
         p[i] = P;
-        s0[i] = S0;
-        s1[i] = S1;
+        if (states > 0) {
+            s0[i] = S0;
+        }
+        if (states > 1) {
+            s1[i] = S1;
+        }
+        if (states > 2) {
+            s2[i] = S2;
+        }
     }
 }
 
-#define SGD(name, with)                                                                            \
+#define LOOP(name, with)                                                                           \
     static void name(float *const *at, const float *k, int64_t n)                                  \
     {                                                                                              \
-        sgd(at, k, n, with);                                                                       \
+        run(at, k, n, with);                                                                       \
     }
-SGD(sgd_plain, 0)
-SGD(sgd_decay, WF_WITH_DECAY)
-SGD(sgd_momentum, WF_WITH_MOMENTUM)
-SGD(sgd_momentum_decay, WF_WITH_MOMENTUM | WF_WITH_DECAY)
-SGD(nesterov, WF_WITH_MOMENTUM | WF_WITH_NESTEROV)
-SGD(nesterov_decay, WF_WITH_MOMENTUM | WF_WITH_NESTEROV | WF_WITH_DECAY)
-
-static void adamw_plain(float *const *at, const float *k, int64_t n)
-{
-    adamw(at, k, n, false);
-}
-static void adamw_decay(float *const *at, const float *k, int64_t n)
-{
-    adamw(at, k, n, true);
-}
-
-const wf_update_fn WF_SYM(wf_updates)[WF_UPDATES] = {
-    [0] = sgd_plain,
-    [WF_WITH_DECAY] = sgd_decay,
-    [WF_WITH_MOMENTUM] = sgd_momentum,
-    [WF_WITH_MOMENTUM | WF_WITH_DECAY] = sgd_momentum_decay,
-    [WF_WITH_MOMENTUM | WF_WITH_NESTEROV] = nesterov,
-    [WF_WITH_MOMENTUM | WF_WITH_NESTEROV | WF_WITH_DECAY] = nesterov_decay,
-    [WF_WITH_ADAMW] = adamw_plain,
-    [WF_WITH_ADAMW | WF_WITH_DECAY] = adamw_decay,
-};
+WF_UPDATE_LOOPS(LOOP)
+#undef LOOP
+#define LOOP(name, with) name, /* in the order of the list, as the list of their `with` */
+const wf_update_fn WF_SYM(wf_updates)[WF_UPDATES] = {WF_UPDATE_LOOPS(LOOP)};

@@ -1,5 +1,5 @@
 /*
- * weft/nn.h -- modules, initialisers, optimisers, learning-rate schedules.
+ * weft/nn.h -- modules, initialisers, layers, checkpoints; with weft/optim.h.
  *
  * A weft_module is a registry: it owns every parameter and buffer of a model under a dotted name, as
  * PyTorch spells it ("h.0.ln_1.weight"), so that weights saved there load here. Layers are plain
@@ -22,6 +22,7 @@
 
 #include "weft/io.h"
 #include "weft/ops.h"
+#include "weft/optim.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -228,56 +229,6 @@ typedef struct weft_nn_attention_args {
 WEFT_API weft_status weft_nn_attention_init(const weft_nn_attention_args *args);
 WEFT_API weft_tensor weft_nn_attention_forward(const weft_nn_attention *layer, weft_tensor x);
 
-/* -- optimisers ----------------------------------------------------------------------------------------
- * An optimiser updates the parameters a module had when it was made, in place, and owns its state
- * tensors. The module must outlive it. */
-typedef struct weft_optim weft_optim;
-
-/* g += weight_decay * p; v = momentum * v + g (v starts at 0); p -= lr * (nesterov ? g + momentum * v :
- * v). torch.optim.SGD without dampening. */
-typedef struct weft_sgd_args {
-    weft_module *module;
-    double lr;       /* required, > 0 */
-    double momentum; /* default 0 */
-    double weight_decay;
-    bool nesterov; /* needs momentum > 0 */
-    int end_;
-} weft_sgd_args;
-/* NULL on error. */
-WEFT_API weft_optim *weft_sgd_new(const weft_sgd_args *args);
-
-/* p *= 1 - lr * decay; m += (1 - beta1) (g - m); v = beta2 v + (1 - beta2) g^2;
- * p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps). Loshchilov and Hutter 2019. */
-typedef struct weft_adamw_args {
-    weft_module *module;
-    double lr;           /* default 1e-3 */
-    double beta1, beta2; /* defaults 0.9, 0.999; WEFT_ZERO: 0 */
-    double eps;          /* default 1e-8 */
-    double weight_decay; /* default 0.01; WEFT_ZERO: 0 */
-    int decay_min_rank;  /* parameters of lower rank are not decayed: 2 spares biases and norms */
-    int end_;
-} weft_adamw_args;
-/* NULL on error. */
-WEFT_API weft_optim *weft_adamw_new(const weft_adamw_args *args);
-
-/* One update of every parameter that has a gradient. Gradients are left as they are. */
-WEFT_API weft_status weft_optim_step(weft_optim *o);
-/* From the next step on. A function that is to be replayed (.frozen) leaves it to its caller. */
-WEFT_API weft_status weft_optim_set_lr(weft_optim *o, double lr);
-WEFT_API double weft_optim_lr(const weft_optim *o);
-/* State tensors for checkpoints: "optim.exp_avg.<parameter>", ..., and "optim.step" (i64). Loading
- * into them (weft/io.h) restores the optimiser. Valid while the optimiser lives. */
-WEFT_API int weft_optim_state_count(const weft_optim *o);
-WEFT_API const weft_named_tensor *weft_optim_state(const weft_optim *o);
-/* Frees the optimiser and its state. NULL is ignored. */
-WEFT_API void weft_optim_free(weft_optim *o);
-
-/* -- schedules ------------------------------------------------------------------------------------------ */
-/* Learning rate of step 0, 1, ...: rises linearly over `warmup` steps (step s: peak (s + 1) / warmup),
- * then falls from peak to floor along half a cosine until `total`, then stays at floor. */
-WEFT_API double weft_lr_cosine(int64_t step, int64_t warmup, int64_t total, double peak,
-                               double floor);
-
 /* -- checkpoints ---------------------------------------------------------------------------------------- */
 /* A training run in one safetensors file: the module's parameters and buffers, the optimiser's state and
  * any further tensors (step, random state, position in the data). Saving is atomic; loading checks every
@@ -347,19 +298,6 @@ inline weft_status weft_nn_attention_init(weft_nn_attention *layer, weft_module 
     weft_nn_attention_args a = {layer, module, name, dim, heads, causal, no_bias, dtype, 0};
     return weft_nn_attention_init(&a);
 }
-inline weft_optim *weft_sgd_new(weft_module *module, double lr, double momentum = 0,
-                                double weight_decay = 0, bool nesterov = false)
-{
-    weft_sgd_args a = {module, lr, momentum, weight_decay, nesterov, 0};
-    return weft_sgd_new(&a);
-}
-inline weft_optim *weft_adamw_new(weft_module *module, double lr = 0, double beta1 = 0,
-                                  double beta2 = 0, double eps = 0, double weight_decay = 0,
-                                  int decay_min_rank = 0)
-{
-    weft_adamw_args a = {module, lr, beta1, beta2, eps, weight_decay, decay_min_rank, 0};
-    return weft_adamw_new(&a);
-}
 #define WEFT_CHECKPOINT_(call)                                                                     \
     inline weft_status call(const char *path, const weft_module *module,                           \
                             const weft_optim *optim = nullptr,                                     \
@@ -379,8 +317,6 @@ WEFT_BY_STRUCT_(weft_status, weft_nn_rms_norm_init, weft_nn_norm_args)
 WEFT_BY_STRUCT_(weft_status, weft_nn_conv2d_init, weft_nn_conv2d_args)
 WEFT_BY_STRUCT_(weft_status, weft_nn_batch_norm2d_init, weft_nn_batch_norm2d_args)
 WEFT_BY_STRUCT_(weft_status, weft_nn_attention_init, weft_nn_attention_args)
-WEFT_BY_STRUCT_(weft_optim *, weft_sgd_new, weft_sgd_args)
-WEFT_BY_STRUCT_(weft_optim *, weft_adamw_new, weft_adamw_args)
 #endif
 
 /* clang-format off */
@@ -416,11 +352,7 @@ WEFT_BY_STRUCT_(weft_optim *, weft_adamw_new, weft_adamw_args)
 #define weft_init_xavier_normal(...) WEFT_S_((weft_init_xavier_normal)(__VA_ARGS__))
 #define weft_init_kaiming_uniform(...) WEFT_S_((weft_init_kaiming_uniform)(__VA_ARGS__))
 #define weft_init_kaiming_normal(...) WEFT_S_((weft_init_kaiming_normal)(__VA_ARGS__))
-#define weft_optim_step(...) WEFT_S_((weft_optim_step)(__VA_ARGS__))
-#define weft_optim_set_lr(...) WEFT_S_((weft_optim_set_lr)(__VA_ARGS__))
 #endif
-#define weft_sgd_new(...) (weft_sgd_new)WEFT_ARGS_(weft_sgd_args, __VA_ARGS__)
-#define weft_adamw_new(...) (weft_adamw_new)WEFT_ARGS_(weft_adamw_args, __VA_ARGS__)
 /* clang-format on */
 
 #endif

@@ -144,6 +144,24 @@ static void modules(arguments *a)
     }
 }
 
+static weft_optim *one_more(const arguments *a, weft_module *m)
+{
+    switch (test_next(&rng) % 6) {
+    case 0:
+        return weft_sgd_new(m, a->d[0], a->d[1], a->d[2], a->flag[0], a->d[1], INT(a->i[0]));
+    case 1:
+        return weft_adamw_new(m, a->d[0], a->d[1], a->d[2], a->d[0], a->d[1], INT(a->i[0]));
+    case 2:
+        return weft_adam_new(m, a->d[0], a->d[1], a->d[2], a->d[0], a->d[1], 0, a->flag[0]);
+    case 3:
+        return weft_rmsprop_new(m, a->d[0], a->d[1], a->d[2], a->d[0], a->d[1], a->flag[0]);
+    case 4:
+        return weft_adagrad_new(m, a->d[0], a->d[1], a->d[2], a->d[0], a->d[1]);
+    default:
+        return weft_lion_new(m, a->d[0], a->d[1], a->d[2], a->d[0]);
+    }
+}
+
 static void optimisers(arguments *a)
 {
     weft_module *m = odd(4) ? NULL : module;
@@ -157,16 +175,13 @@ static void optimisers(arguments *a)
     weft_clear_error();
     switch (test_next(&rng) % 6) {
     case 0:
-        fresh_one = weft_sgd_new(m, a->d[0], a->d[1], a->d[2], a->flag[0]);
-        judge("sgd", fresh_one ? WEFT_OK : weft_last_status(), weft_last_error(), false);
+        fresh_one = one_more(a, m);
+        judge("optimiser", fresh_one ? WEFT_OK : weft_last_status(), weft_last_error(), false);
         cr_assert(fresh_one || weft_last_status() != WEFT_OK);
         weft_optim_free(fresh_one);
         break;
     case 1:
-        fresh_one = weft_adamw_new(m, a->d[0], a->d[1], a->d[2], a->d[0], a->d[1], INT(a->i[0]));
-        judge("adamw", fresh_one ? WEFT_OK : weft_last_status(), weft_last_error(), false);
-        cr_assert(fresh_one || weft_last_status() != WEFT_OK);
-        weft_optim_free(fresh_one);
+        S("optim", weft_optim_group(o, odd(8) ? NULL : word(), a->d[0], a->d[1]));
         break;
     case 2:
         S("optim", weft_optim_set_lr(o, a->d[0]));

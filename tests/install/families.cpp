@@ -169,6 +169,12 @@ static void modules()
     size_t size = 0;
     CHECK(weft_npy_encode(x, &bytes, &size) == WEFT_OK && weft_ok(weft_npy_decode(bytes, size)));
     std::free(bytes);
+    weft_optim *others[] = {weft_adam_new(m, 1e-3), weft_rmsprop_new(m), weft_adagrad_new(m), weft_lion_new(m, 1e-4)};
+    CHECK(weft_optim_group(others[0], "*.bias", 0.5, WEFT_ZERO) == WEFT_OK);
+    for (weft_optim *o : others) {
+        CHECK(o && weft_optim_step(o) == WEFT_OK);
+        weft_optim_free(o);
+    }
     weft_optim_free(sgd);
     weft_optim_free(adamw);
     weft_module_free(m);

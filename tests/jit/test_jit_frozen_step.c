@@ -13,6 +13,7 @@
 #include "tests/gpu/equal.h"
 #include "tests/jit/corner_support.h"
 #include "tests/support/device_double.h"
+#include "tests/support/optims.h"
 #include "weft/io.h"
 
 enum { ROWS = 6, IN = 5, OUT = 3, UNUSED = 4 };
@@ -47,6 +48,15 @@ static void model_open(model *k, unsigned does, bool sgd)
     k->optim = sgd ? weft_sgd_new(k->m, 0.1, .momentum = 0.9, .nesterov = true)
                    : weft_adamw_new(k->m, 0.05, .weight_decay = 0.1, .decay_min_rank = 2);
     cr_assert(k->optim != NULL, "%s", weft_last_error());
+}
+
+/* With an optimiser of any kind, and parameters of two groups. */
+static void model_open_kind(model *k, unsigned does, const optim_kind *kind)
+{
+    model_open(k, does, true);
+    weft_optim_free(k->optim);
+    k->optim = optim_of(k->m, kind);
+    OK(weft_optim_group(k->optim, "*.bias", .lr_scale = 0.5, .weight_decay = WEFT_ZERO));
 }
 
 static void model_close(model *k)
@@ -119,29 +129,27 @@ static void both(weft_jit *j, model *a, model *b, int number)
 }
 
 /* Replays take the rate that the optimiser has, and its step. */
-static void trains(unsigned does, bool sgd, int verify_every)
+static void trains_of(model *a, model *b, int verify_every)
 {
     enum { CALLS = 14 };
-    model a, b;
-    model_open(&a, does, sgd);
-    model_open(&b, does, sgd);
-    weft_jit *j = weft_jit_trace(train, &b, .frozen = true, .verify_every = verify_every);
+    const unsigned does = a->does;
+    weft_jit *j = weft_jit_trace(train, b, .frozen = true, .verify_every = verify_every);
     for (int i = 0; i < CALLS; i++) {
         double lr = weft_lr_cosine(i, 3, CALLS, 0.05, 0.01);
-        OK(weft_optim_set_lr(a.optim, lr));
-        OK(weft_optim_set_lr(b.optim, lr));
+        OK(weft_optim_set_lr(a->optim, lr));
+        OK(weft_optim_set_lr(b->optim, lr));
         if (!(does & (ZERO_FIRST | ZERO_LAST | STEP_ONLY)) && i % 5 == 4) {
-            OK(weft_module_zero_grad(a.m));
-            OK(weft_module_zero_grad(b.m));
+            OK(weft_module_zero_grad(a->m));
+            OK(weft_module_zero_grad(b->m));
         }
         if (does & STEP_ONLY) {
-            for (int k = 0; k < weft_module_count(a.m) && i == 0; k++) {
-                weft_tensor p = weft_module_at(a.m, k).tensor, q = weft_module_at(b.m, k).tensor;
+            for (int k = 0; k < weft_module_count(a->m) && i == 0; k++) {
+                weft_tensor p = weft_module_at(a->m, k).tensor, q = weft_module_at(b->m, k).tensor;
                 OK(weft_set_grad(p, weft_ones_like(p)));
                 OK(weft_set_grad(q, weft_ones_like(q)));
             }
         }
-        both(j, &a, &b, i);
+        both(j, a, b, i);
     }
     const weft_jit_stats s = stats_of(j);
     if (verify_every > 0) {
@@ -150,13 +158,21 @@ static void trains(unsigned does, bool sgd, int verify_every)
     } else {
         cr_assert_geq(s.frozen, does & (ZERO_FIRST | ZERO_LAST | STEP_ONLY) ? CALLS - 3 : 3,
                       "does %u: %s", does, reasons(j));
-        cr_assert_eq(b.runs + (int)s.frozen, CALLS);
+        cr_assert_eq(b->runs + (int)s.frozen, CALLS);
     }
     weft_jit_free(j);
-    model_close(&a);
-    model_close(&b);
+    model_close(a);
+    model_close(b);
     cr_assert_eq(weft_leak_report(NULL), 0);
     cr_assert_eq(weft_tape_nodes(), 0);
+}
+
+static void trains(unsigned does, bool sgd, int verify_every)
+{
+    model a, b;
+    model_open(&a, does, sgd);
+    model_open(&b, does, sgd);
+    trains_of(&a, &b, verify_every);
 }
 
 Test(frozen_step, follows_rate_and_step)
@@ -170,6 +186,17 @@ Test(frozen_step, follows_rate_and_step)
     }
     trains(ZERO_FIRST | CLIP, false, 3);
     trains(ZERO_LAST, true, 2);
+}
+
+/* Of every rule: the numbers of a step that move with the step, and those of a group. */
+Test(frozen_step, every_optimiser_replays)
+{
+    for (int i = 0; i < OPTIM_KINDS; i++) {
+        model a, b;
+        model_open_kind(&a, ZERO_FIRST, &optim_kinds[i]);
+        model_open_kind(&b, ZERO_FIRST, &optim_kinds[i]);
+        trains_of(&a, &b, i % 3 ? -1 : 3);
+    }
 }
 
 /* -- guards ------------------------------------------------------------------------------------------------------ */

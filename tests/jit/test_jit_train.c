@@ -3,6 +3,7 @@
  * parameters, optimiser state, buffers, gradients and generators agree bit for bit over several steps.
  */
 #include "tests/gpu/trainer.h"
+#include "tests/support/optims.h"
 #include "tests/support/support.h"
 
 static void whole_step(bool sgd)
@@ -75,10 +76,10 @@ static void zoo_open(zoo *z, int kind, bool imports)
         weft_module_parameter(z->m, (char[]){'p', (char)('0' + i), 0}, p[i]);
     }
     cr_assert_eq(weft_module_status(z->m), WEFT_OK, "%s", weft_last_error());
-    z->optim = kind == 0   ? weft_sgd_new(z->m, 0.05, .momentum = 0.9, .weight_decay = 0.01)
-               : kind == 1 ? weft_sgd_new(z->m, 0.05, .momentum = 0.8, .nesterov = true)
-                           : weft_adamw_new(z->m, 0.02, .weight_decay = 0.1, .decay_min_rank = 1);
-    cr_assert(z->optim != NULL, "%s", weft_last_error());
+    z->optim = optim_of(z->m, &optim_kinds[kind]);
+    if (kind % 2) {
+        cr_assert_eq(weft_optim_group(z->optim, "p1", .lr_scale = 0.5), WEFT_OK);
+    }
 }
 
 static void zoo_close(zoo *z)
@@ -104,7 +105,7 @@ static void set_gradients(zoo *z)
 
 Test(jit_train, updates_of_every_layout)
 {
-    for (int k = 0; k < 6; k++) {
+    for (int k = 0; k < 2 * OPTIM_KINDS; k++) {
         zoo a, b;
         zoo_open(&a, k / 2, k % 2);
         zoo_open(&b, k / 2, k % 2);
@@ -132,4 +133,30 @@ Test(jit_train, updates_of_every_layout)
         zoo_close(&b);
     }
     cr_assert_eq(weft_leak_report(NULL), 0);
+}
+
+/* An update of forty parameters is as many kernels as AdamW's, whatever the rule. */
+Test(jit_train, every_update_is_as_few_kernels)
+{
+    int64_t adamw = 0;
+    for (int k = -1; k < OPTIM_KINDS; k++) {
+        zoo z = {.m = weft_module_new(NULL)};
+        for (int i = 0; i < 40; i++) {
+            char name[8];
+            snprintf(name, sizeof name, "p%d", i);
+            weft_module_parameter(z.m, name,
+                                  weft_ones(weft_shape(16, 16 + 16 * (i % 2)), WEFT_F32));
+        }
+        z.optim = k < 0 ? weft_adamw_new(z.m) : optim_of(z.m, &optim_kinds[k]);
+        weft_jit *j = weft_jit_trace(update, &z);
+        set_gradients(&z);
+        cr_assert_eq(weft_jit_call(j, NULL, 0, NULL, 0), WEFT_OK, "%s", weft_last_error());
+        weft_jit_stats s;
+        weft_jit_get_stats(j, &s);
+        adamw = k < 0 ? s.kernels : adamw;
+        cr_assert_leq(s.kernels, adamw, "%s", k < 0 ? "" : optim_kinds[k].name);
+        cr_assert_leq(s.kernels, 8);
+        weft_jit_free(j);
+        zoo_close(&z);
+    }
 }

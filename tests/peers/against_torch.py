@@ -18,8 +18,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from binding import (C, D, DTYPES, I, L, NONE, ZERO, AdamW, Attention, BatchNorm, Close, Conv, CrossEntropy, LayerNorm, Loss)
-from binding import (Norm, Pool, Reduce, RmsNorm, Scope, Sgd, Shape, Trace, Var, WeftError, args, array, backward, call, get, grad)
+from binding import (C, D, DTYPES, I, L, NONE, ZERO, Adagrad, Adam, Attention, BatchNorm, Close, Conv, CrossEntropy, LayerNorm, Loss)
+from binding import (Norm, Pool, Reduce, RmsNorm, RmsProp, Scope, Sgd, Shape, Trace, Var, WeftError, args, array, backward, call, get, grad)
 from binding import grad_of, op, open_library, put, several, shape, status
 
 Bool = C.c_bool
@@ -726,8 +726,9 @@ def descend(make, theirs, start, clip):
 
 def optimisers():
     global cases
-    sgd = lambda **o: lambda m: call("sgd_new", C.byref(args(Sgd, module=m, **o)))
-    adamw = lambda **o: lambda m: call("adamw_new", C.byref(args(AdamW, module=m, **o)))
+    maker = lambda name, kind: lambda **o: lambda m: call(name, C.byref(args(kind, module=m, **o)))
+    sgd, adamw, adam = maker("sgd_new", Sgd), maker("adamw_new", Adam), maker("adam_new", Adam)
+    rmsprop, adagrad = maker("rmsprop_new", RmsProp), maker("adagrad_new", Adagrad)
     kinds = [
         (sgd(lr=0.1), lambda p: torch.optim.SGD(p, 0.1)),
         (sgd(lr=0.1, momentum=0.9), lambda p: torch.optim.SGD(p, 0.1, 0.9)),
@@ -740,6 +741,30 @@ def optimisers():
         (
             adamw(lr=0.01, beta1=0.8, beta2=0.95, eps=1e-6, weight_decay=0.2),
             lambda p: torch.optim.AdamW(p, 0.01, (0.8, 0.95), 1e-6, 0.2),
+        ),
+        (
+            sgd(lr=0.1, momentum=0.9, weight_decay=0.01, dampening=0.3),
+            lambda p: torch.optim.SGD(p, 0.1, 0.9, 0.3, 0.01),
+        ),
+        (adamw(lr=0.01, amsgrad=True), lambda p: torch.optim.AdamW(p, 0.01, amsgrad=True)),
+        (adam(), lambda p: torch.optim.Adam(p)),
+        (
+            adam(lr=0.01, beta1=0.8, beta2=0.9, weight_decay=0.1, amsgrad=True),
+            lambda p: torch.optim.Adam(p, 0.01, (0.8, 0.9), weight_decay=0.1, amsgrad=True),
+        ),
+        (rmsprop(), lambda p: torch.optim.RMSprop(p)),
+        (
+            rmsprop(lr=0.02, alpha=0.9, weight_decay=0.1, momentum=0.7),
+            lambda p: torch.optim.RMSprop(p, 0.02, 0.9, weight_decay=0.1, momentum=0.7),
+        ),
+        (
+            rmsprop(lr=0.002, alpha=0.95, momentum=0.5, centered=True),
+            lambda p: torch.optim.RMSprop(p, 0.002, 0.95, momentum=0.5, centered=True),
+        ),
+        (adagrad(), lambda p: torch.optim.Adagrad(p)),
+        (
+            adagrad(lr=0.1, lr_decay=0.1, weight_decay=0.1, initial=0.2, eps=1e-6),
+            lambda p: torch.optim.Adagrad(p, 0.1, 0.1, 0.1, 0.2, 1e-6),
         ),
     ]
     for (k, (ours, theirs)), d, clip in itertools.product(enumerate(kinds), (f32, f64), (0, 0.5)):

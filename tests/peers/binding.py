@@ -48,11 +48,16 @@ Pool = struct(x=Tensor, kernel=Shape, stride=Shape, padding=Shape, dilation=Shap
 Attention = struct(q=Tensor, k=Tensor, v=Tensor, mask=Tensor, causal=C.c_bool, scale=D)
 CrossEntropy = struct(logits=Tensor, targets=Tensor, reduction=I, ignore_index=L, label_smoothing=D)
 Loss = struct(x=Tensor, target=Tensor, reduction=I, delta=D)
-Sgd = struct(module=C.c_void_p, lr=D, momentum=D, weight_decay=D, nesterov=C.c_bool)
+Sgd = struct(module=C.c_void_p, lr=D, momentum=D, weight_decay=D, nesterov=C.c_bool, dampening=D, decay_min_rank=I)
 Trace = struct(
     fn=C.c_void_p, self=C.c_void_p, name=C.c_char_p, single_graph=C.c_bool, synchronous=C.c_bool, no_fuse=C.c_bool,
     fast_math=C.c_bool, frozen=C.c_bool, verify_every=I, always_record=C.c_bool, max_plans=I)
-AdamW = struct(module=C.c_void_p, lr=D, beta1=D, beta2=D, eps=D, weight_decay=D, decay_min_rank=I)
+Adam = struct(
+    module=C.c_void_p, lr=D, beta1=D, beta2=D, eps=D, weight_decay=D, decay_min_rank=I, amsgrad=C.c_bool)
+RmsProp = struct(
+    module=C.c_void_p, lr=D, alpha=D, eps=D, weight_decay=D, momentum=D, centered=C.c_bool, decay_min_rank=I)
+Adagrad = struct(
+    module=C.c_void_p, lr=D, lr_decay=D, weight_decay=D, initial=D, eps=D, decay_min_rank=I)
 Backward = struct(loss=Tensor, gradient=Tensor, retain_graph=C.c_bool, create_graph=C.c_bool)
 GradOf = struct(
     outputs=C.POINTER(Tensor),
@@ -91,6 +96,9 @@ def open_library(path):
         ("jit_trace", C.c_void_p, [C.c_void_p]),
         ("sgd_new", C.c_void_p, [C.c_void_p]),
         ("adamw_new", C.c_void_p, [C.c_void_p]),
+        ("adam_new", C.c_void_p, [C.c_void_p]),
+        ("rmsprop_new", C.c_void_p, [C.c_void_p]),
+        ("adagrad_new", C.c_void_p, [C.c_void_p]),
         ("optim_free", None, [C.c_void_p]),
     ]:
         f = getattr(lib, "weft_" + name)

@@ -182,7 +182,11 @@ static weft_status model_new(model *a, weft_generator *g)
     TRY(weft_nn_batch_norm2d_init(.layer = &a->batch, .module = a->m, .name = "batch", .dim = 2));
     TRY(weft_nn_linear_init(.layer = &a->head, .module = a->m, .name = "head", .in = 8, .out = 5));
     a->optim = weft_adamw_new(.module = a->m, .lr = 0.01, .decay_min_rank = 2);
-    return a->optim ? weft_module_status(a->m) : weft_last_status();
+    if (!a->optim) {
+        return weft_last_status();
+    }
+    TRY(weft_optim_group(a->optim, "*.bias", .lr_scale = 0.5));
+    return weft_module_status(a->m);
 }
 
 static void model_free(model *a)

@@ -1,8 +1,7 @@
 /*
- * tests/unit/test_nn.c -- modules, initialisers, optimisers, clipping, schedules, checkpoints.
+ * tests/unit/test_nn.c -- modules, initialisers, clipping, checkpoints.
  *
- * Optimisers are compared with their formulas in double precision over 100 steps; initialisers with the
- * moments that their formulas state.
+ * Initialisers are compared with the moments that their formulas state.
  *
  * ctest: threads
  */
@@ -12,7 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "eager/cpuid.h"
 #include "weft/weft.h"
 
 static weft_module *fresh(uint64_t seed)
@@ -243,207 +241,7 @@ Test(nn, layers_compute_what_their_ops_do)
     weft_module_free(m);
 }
 
-/* -- optimisers -------------------------------------------------------------------------------------------- */
-
-enum { N = 5 };
-
-/* The gradient of sum(w^4 / 4 + sin-like tilt): different at every step. */
-static void set_gradient(weft_tensor p)
-{
-    weft_set_grad(p, WEFT_NONE);
-    weft_tensor loss = weft_add(weft_sum(weft_mul(weft_square(weft_square(p)), weft_f(0.25))),
-                                weft_sum(weft_mul(p, weft_f(0.3))));
-    cr_assert_eq(weft_backward(loss), WEFT_OK, "%s", weft_last_error());
-}
-
-static double gradient_of(double w)
-{
-    return w * w * w + 0.3;
-}
-
-typedef void (*reference_step)(double *w, double *a, double *b, int t);
-
-static void reference_sgd(double *w, double *v, double *unused, int t)
-{
-    (void)unused, (void)t;
-    for (int i = 0; i < N; i++) {
-        double g = gradient_of(w[i]) + 0.01 * w[i];
-        v[i] = 0.9 * v[i] + g;
-        w[i] -= 0.05 * v[i];
-    }
-}
-
-static void reference_nesterov(double *w, double *v, double *unused, int t)
-{
-    (void)unused, (void)t;
-    for (int i = 0; i < N; i++) {
-        double g = gradient_of(w[i]);
-        v[i] = 0.8 * v[i] + g;
-        w[i] -= 0.05 * (g + 0.8 * v[i]);
-    }
-}
-
-static void reference_adamw(double *w, double *m, double *v, int t)
-{
-    for (int i = 0; i < N; i++) {
-        double g = gradient_of(w[i]);
-        w[i] *= 1 - 0.02 * 0.1;
-        m[i] = 0.9 * m[i] + 0.1 * g;
-        v[i] = 0.99 * v[i] + 0.01 * g * g;
-        w[i] -= 0.02 * (m[i] / (1 - pow(0.9, t))) / (sqrt(v[i] / (1 - pow(0.99, t))) + 1e-8);
-    }
-}
-
-static void follow(const char *what, int kind, reference_step reference, weft_dtype dtype,
-                   double limit)
-{
-    weft_module *m = fresh(1);
-    double w[N] = {1, -1, 0.5, -2, 0.01}, a[N] = {0}, b[N] = {0}, got[N];
-    weft_tensor p = weft_cast(weft_from_data(w, weft_shape(N), WEFT_F64), dtype);
-    p = weft_module_parameter(m, "p", weft_clone(p));
-    weft_optim *o = kind == 0   ? weft_sgd_new(m, 0.05, .momentum = 0.9, .weight_decay = 0.01)
-                    : kind == 1 ? weft_sgd_new(m, 0.05, .momentum = 0.8, .nesterov = true)
-                                : weft_adamw_new(m, 0.02, .beta2 = 0.99, .weight_decay = 0.1);
-    cr_assert(o != NULL, "%s", weft_last_error());
-    for (int t = 1; t <= 100; t++) {
-        weft_scope s = weft_scope_begin();
-        set_gradient(p);
-        cr_assert_eq(weft_optim_step(o), WEFT_OK, "%s", weft_last_error());
-        reference(w, a, b, t);
-        weft_scope_end(s);
-    }
-    weft_to_array(p, got, N, WEFT_F64);
-    for (int i = 0; i < N; i++) {
-        cr_assert_lt(fabs(got[i] - w[i]), limit, "%s: element %d is %.9g, want %.9g", what, i,
-                     got[i], w[i]);
-    }
-    weft_optim_free(o);
-    weft_module_free(m);
-}
-
-/* f64 differs from the formula only by the order of roundings, 100 steps of a few ULP; f32 by 2^29 times
- * that. */
-Test(nn, optimisers_follow_their_formulas_for_100_steps)
-{
-    for (int f64 = 0; f64 < 2; f64++) {
-        weft_dtype d = f64 ? WEFT_F64 : WEFT_F32;
-        double limit = f64 ? 1e-13 : 1e-13 * 0x1p29;
-        follow("sgd", 0, reference_sgd, d, limit);
-        follow("nesterov", 1, reference_nesterov, d, limit);
-        follow("adamw", 2, reference_adamw, d, limit);
-    }
-}
-
-/* Every set of lines that an update can have. */
-enum { UPDATES = 8 };
-static weft_optim *optimiser(weft_module *m, int kind)
-{
-    const double decay = kind % 2 ? 0.01 : 0;
-    weft_optim *o =
-        kind < 2   ? weft_sgd_new(m, 0.01, .weight_decay = decay)
-        : kind < 4 ? weft_sgd_new(m, 0.01, .momentum = 0.9, .weight_decay = decay)
-        : kind < 6 ? weft_sgd_new(m, 0.01, .momentum = 0.8, .nesterov = true, .weight_decay = decay)
-                   : weft_adamw_new(m, 0.02, .weight_decay = decay > 0 ? decay : WEFT_ZERO);
-    cr_assert(o != NULL, "%s", weft_last_error());
-    return o;
-}
-
-/* A dense parameter is updated in one pass, a transposed one op by op. */
-enum { ROWS = 401, COLS = 211 };
-static void run_layout(int kind, bool dense, weft_dtype dtype, double *out)
-{
-    weft_module *m = fresh(5);
-    weft_tensor x = weft_cast(weft_randn(weft_shape(ROWS, COLS)), dtype);
-    weft_tensor p =
-        dense ? weft_clone(weft_transpose(x, 0, 1)) : weft_transpose(weft_clone(x), 0, 1);
-    weft_module_parameter(m, "p", p);
-    cr_assert_eq(weft_is_contiguous(p), dense);
-    weft_optim *o = optimiser(m, kind);
-    for (int t = 0; t < 3; t++) {
-        weft_scope s = weft_scope_begin();
-        set_gradient(p);
-        cr_assert_eq(weft_optim_step(o), WEFT_OK, "%s", weft_last_error());
-        weft_scope_end(s);
-    }
-    cr_assert_eq(weft_to_array(p, out, ROWS * COLS, WEFT_F64), WEFT_OK);
-    weft_optim_free(o);
-    weft_module_free(m);
-}
-
-Test(nn, one_pass_updates_have_the_bits_of_single_ops)
-{
-    enum { SIZE = ROWS * COLS };
-    double *a = malloc(SIZE * sizeof *a), *b = malloc(SIZE * sizeof *b);
-    const int widest = wf_isa();
-    for (int kind = 0; kind < UPDATES; kind++) {
-        for (int f64 = 0; f64 < 2; f64++) {
-            run_layout(kind, false, f64 ? WEFT_F64 : WEFT_F32, b);
-            for (int isa = WF_ISA_SSE2; isa <= widest; isa++) {
-                wf_set_isa(isa);
-                weft_set_num_threads(1 + isa);
-                run_layout(kind, true, f64 ? WEFT_F64 : WEFT_F32, a);
-                cr_assert_eq(memcmp(a, b, SIZE * sizeof *a), 0, "kind %d, f64 %d, isa %d", kind,
-                             f64, isa);
-            }
-            wf_set_isa(widest);
-        }
-    }
-    free(a);
-    free(b);
-}
-
-/* Imports of the same bytes are tensors of their own: what the first line writes to the parameter, the next ones read as the
- * gradient, as if each were called by itself. */
-Test(nn, updates_of_overlapping_imports_run_op_by_op)
-{
-    enum { COUNT = 1000 };
-    static float bytes[COUNT], want[COUNT];
-    const float keep = (float)(1 - 0.1 * 0.5), mix = (float)(1 - 0.9), rest = (float)(1 - 0.99);
-    const float root = (float)sqrt(1 - 0.99), step = (float)(-(0.1 / (1 - 0.9)));
-    for (int i = 0; i < COUNT; i++) {
-        bytes[i] = (float)(i - 500) / 64;
-        const float g = bytes[i] * keep, squares = g * rest * g;
-        want[i] = g + mix * g / (sqrtf(squares) / root + 1e-8f) * step;
-    }
-    weft_module *m = fresh(1);
-    weft_tensor p = weft_from_blob(bytes, weft_shape(COUNT));
-    p = weft_module_parameter(m, "p", p);
-    cr_assert(weft_ok(p), "%s", weft_last_error());
-    weft_optim *o = weft_adamw_new(m, 0.1, .beta2 = 0.99, .weight_decay = 0.5);
-    cr_assert_eq(weft_set_grad(p, weft_from_blob(bytes, weft_shape(COUNT))), WEFT_OK);
-    cr_assert_eq(weft_optim_step(o), WEFT_OK, "%s", weft_last_error());
-    for (int i = 0; i < COUNT; i++) {
-        cr_assert_eq(bytes[i], want[i], "element %d is %.9g, want %.9g", i, (double)bytes[i],
-                     (double)want[i]);
-    }
-    weft_optim_free(o);
-    weft_module_free(m);
-}
-
-Test(nn, optimisers_check_their_arguments)
-{
-    weft_module *m = fresh(1);
-    weft_module_parameter(m, "p", weft_ones(weft_shape(3), WEFT_F32));
-    cr_assert_null(weft_sgd_new(m));
-    cr_assert_null(weft_sgd_new(m, -1.0));
-    cr_assert_null(weft_sgd_new(m, 0.1, .nesterov = true));
-    cr_assert_null(weft_sgd_new(NULL, 0.1));
-    cr_assert_null(weft_adamw_new(m, .beta1 = 1));
-    cr_assert_null(weft_adamw_new(m, .eps = -1));
-    cr_assert_null((weft_adamw_new)(NULL));
-    cr_assert_eq(weft_optim_step(NULL), WEFT_EINVALID);
-    weft_optim_free(NULL);
-    weft_optim *o = weft_adamw_new(m, .weight_decay = 0.5, .decay_min_rank = 2);
-    cr_assert_eq(weft_optim_set_lr(o, -1), WEFT_EINVALID);
-    cr_assert_eq(weft_optim_step(o), WEFT_OK, "a parameter without gradient is left alone");
-    cr_assert_eq(weft_item_f64(weft_sum(weft_module_get(m, "p"))), 3);
-    cr_assert_eq(weft_optim_state_count(o), 3);
-    cr_assert_str_eq(weft_optim_state(o)[0].name, "optim.exp_avg.p");
-    cr_assert_str_eq(weft_optim_state(o)[1].name, "optim.exp_avg_sq.p");
-    cr_assert_str_eq(weft_optim_state(o)[2].name, "optim.step");
-    weft_optim_free(o);
-    weft_module_free(m);
-}
+/* -- clipping --------------------------------------------------------------------------------------------- */
 
 Test(nn, clipping_scales_by_the_global_norm)
 {
@@ -465,17 +263,6 @@ Test(nn, clipping_scales_by_the_global_norm)
     cr_assert_not(weft_has_grad(a));
     cr_assert_eq(weft_module_clip_grad_norm(m, 0, NULL), WEFT_EINVALID);
     weft_module_free(m);
-}
-
-Test(nn, the_schedule_warms_up_and_follows_a_cosine)
-{
-    cr_assert_eq(weft_lr_cosine(0, 10, 110, 1, 0.1), 0.1);
-    cr_assert_eq(weft_lr_cosine(9, 10, 110, 1, 0.1), 1);
-    cr_assert_eq(weft_lr_cosine(10, 10, 110, 1, 0.1), 1);
-    cr_assert_float_eq(weft_lr_cosine(60, 10, 110, 1, 0.1), 0.55, 1e-12);
-    cr_assert_eq(weft_lr_cosine(110, 10, 110, 1, 0.1), 0.1);
-    cr_assert_eq(weft_lr_cosine(500, 10, 110, 1, 0.1), 0.1);
-    cr_assert_eq(weft_lr_cosine(0, 0, 10, 1, 0), 1, "no warm-up");
 }
 
 /* -- training ------------------------------------------------------------------------------------------------ */
