@@ -144,11 +144,16 @@ elseif(WEFT_SANITIZE STREQUAL "fuzzer")
     set(small -fno-sanitize=all)
     set(wide_sanitize -fno-sanitize=all)
 endif()
+# Scalar ends of vector loops are not unrolled completely: up to 15 copies of an element nobody waits for.
+set(kernel_tails $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:--param=max-completely-peel-times=8$<SEMICOLON>--param=max-completely-peeled-insns=100>)
 set(kernel_opt $<$<CONFIG:Release>:-O3>)
 set(kernel_plain $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:-ftree-vectorize$<SEMICOLON>-fvect-cost-model=dynamic>)
 weft_isa(sse2 "${small}" "${small}")
 weft_isa(avx2 "${kernel_opt}" "${kernel_plain}" -march=x86-64-v3 ${wide_sanitize})
 weft_isa(avx512 "${kernel_opt}" "${kernel_plain}" -march=x86-64-v4 -mprefer-vector-width=512 ${wide_sanitize})
+
+file(GLOB weft_tails_sources CONFIGURE_DEPENDS eager/kernels/map_*.inc.c eager/kernels/rowwise.inc.c eager/kernels/reduce.inc.c)
+set_property(SOURCE ${weft_tails_sources} APPEND PROPERTY COMPILE_OPTIONS ${kernel_tails})
 
 # Called where the machine has matrix units only.
 set_property(SOURCE eager/kernels/gemm_amx.c APPEND PROPERTY COMPILE_OPTIONS
