@@ -184,7 +184,8 @@ WEFT_API weft_status weft_free(weft_tensor t);
  * empty *x takes value as it is). If value is empty, *x is left alone and its error's status returned. */
 WEFT_API weft_status weft_assign(weft_tensor *x, weft_tensor value);
 
-/* Bytes and counts of this process. Library memory only; the compiler's is not in it. */
+/* Bytes and counts of this process, all threads: tensors in host memory; GPUs are weft_cuda_get_memory's. What the compiler
+ * takes is not in it. */
 typedef struct weft_memory_stats {
     int64_t live_bytes;         /* tensor storage in use */
     int64_t peak_bytes;         /* largest live_bytes since weft_memory_reset_peak */
@@ -210,8 +211,8 @@ WEFT_API const char *weft_oom_report(void);
 WEFT_API void weft_shutdown(void);
 
 /* -- threads ----------------------------------------------------------------------------------------
- * Threads that one op may use, the caller included (default: CPUs allowed, or WEFT_NUM_THREADS).
- * Results never depend on it. WEFT_EINVALID outside [1, 1024]. */
+ * Threads that one op may use, the caller included (default: CPUs allowed, or WEFT_NUM_THREADS): of the whole process, at
+ * any time, from the next op on. Results never depend on it. WEFT_EINVALID outside [1, 1024]. */
 WEFT_API weft_status weft_set_num_threads(int n);
 WEFT_API int weft_get_num_threads(void);
 

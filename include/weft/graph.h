@@ -58,7 +58,7 @@ typedef struct weft_graph_args {
  * in a way the graph cannot say (an extent can be a symbol times an integer plus an integer, as after x[1:]). */
 WEFT_API weft_graph *weft_jit_graph(const weft_graph_args *args);
 
-/* path holds the old file or the new one, never a part. */
+/* path holds the old file or the new one, never a part. WEFT_EIO: it cannot be written. */
 WEFT_API weft_status weft_graph_save(const weft_graph *g, const char *path);
 /* NULL with an error recorded (WEFT_EIO: malformed, or of a later version). */
 WEFT_API weft_graph *weft_graph_load(const char *path);
@@ -83,6 +83,7 @@ typedef struct weft_graph_port {
     const char *symbols
         [WEFT_MAX_RANK]; /* its name, or NULL; of an output also "seq-1", "2*batch", "3*n+2" */
 } weft_graph_port;
+/* How many there are; 0 for NULL. */
 WEFT_API int weft_graph_inputs(const weft_graph *g);
 WEFT_API int weft_graph_outputs(const weft_graph *g);
 WEFT_API int weft_graph_weights(const weft_graph *g);
