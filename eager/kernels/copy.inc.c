@@ -13,9 +13,12 @@
 #include <stdbool.h>
 #include <string.h>
 
+enum { LINE = 64 }; /* bytes of a cache line */
+
 /* -- register transposes: B x B elements, columns of src ld_s apart, rows of dst ld_d apart ------------ */
 /* Loops over registers are unrolled, or the registers would live on the stack. */
 #define UNROLLED _Pragma("GCC unroll 16")
+#define ROLLED _Pragma("GCC unroll 1")
 /* A lane of 128 bits holds PER = 16 / sizeof(T) neighbours of one source column; a register holds the lanes of columns
  * k, k + PER, k + 2 PER ..., put side by side by loads (shuffles are what limits a transpose). One round of
  * interleaving halves the way to the transpose: after log2(PER) rounds register k holds a row of dst. */
@@ -35,12 +38,12 @@
     p += (bytes);                                                                                  \
     __asm__("" : "+r"(p))
 
-/* QUARTERS: UNROLLED where shorter code would be slower.
- * SIDE blocks side by side, so that whole lines are written (or pairs of them). Of rows as far from those written as
- * `ahead` bytes, if not 0, the lines are fetched. */
-#define BLOCK_FN(name, T, PER, SIDE, LANES, V, PUT, QUARTERS, ROUNDS)                              \
+/* QUARTERS: UNROLLED where shorter code would be slower, ROLLED where it would not.
+ * SIDE blocks side by side, so that whole lines are written (or pairs of them). NEXT(NEXT_T next, to): what is done
+ * before a row is written at `to`. */
+#define BLOCK_FN(name, T, PER, SIDE, LANES, V, PUT, QUARTERS, ROUNDS, NEXT_T, NEXT)                \
     __attribute__((unused)) static inline void name(T *dst, int64_t ld_d, const T *src,            \
-                                                    int64_t ld_s, bool nt, int64_t ahead)          \
+                                                    int64_t ld_s, NEXT_T next)                     \
     {                                                                                              \
         enum { WIDTH = sizeof(V) / sizeof(T) };                                                    \
         const int64_t step = ld_s * (int64_t)sizeof(T), out = ld_d * (int64_t)sizeof(T);           \
@@ -61,11 +64,10 @@
             }                                                                                      \
             UNROLLED for (int k = 0; k < PER; k++)                                                 \
             {                                                                                      \
-                if (ahead)                                                                         \
-                    __builtin_prefetch(to + ahead, 1);                                             \
+                NEXT(next, to);                                                                    \
                 UNROLLED for (int h = 0; h < SIDE; h++)                                            \
                 {                                                                                  \
-                    PUT(to + h * (int)sizeof(V), side[h][k], nt);                                  \
+                    PUT(to + h * (int)sizeof(V), side[h][k]);                                      \
                 }                                                                                  \
                 NEXT_ROW(to, out);                                                                 \
             }                                                                                      \
@@ -77,26 +79,35 @@ static inline __m128i lanes128(const char *p, int64_t ld)
     (void)ld;
     return _mm_loadu_si128((const void *)p);
 }
-static inline void put128(void *p, __m128i v, bool nt)
+static inline void put128(void *p, __m128i v)
 {
-    (void)nt;
     _mm_storeu_si128(p, v);
+}
+/* Of rows as far from those written as `ahead` bytes, if not 0, the lines are fetched. */
+static inline void fetch_ahead(int64_t ahead, const char *to)
+{
+    if (ahead)
+        __builtin_prefetch(to + ahead, 1);
 }
 #define ROUND8 ROUND(16, _mm_unpacklo_epi8, _mm_unpackhi_epi8)
 #define ROUND16 ROUND(8, _mm_unpacklo_epi16, _mm_unpackhi_epi16)
 #define ROUND32 ROUND(4, _mm_unpacklo_epi32, _mm_unpackhi_epi32)
 #define ROUND64 ROUND(2, _mm_unpacklo_epi64, _mm_unpackhi_epi64)
-BLOCK_FN(little_1, uint8_t, 16, 1, lanes128, __m128i, put128, , ROUND8 ROUND8 ROUND8 ROUND8)
-BLOCK_FN(little_2, uint16_t, 8, 1, lanes128, __m128i, put128, , ROUND16 ROUND16 ROUND16)
-BLOCK_FN(little_4, uint32_t, 4, 1, lanes128, __m128i, put128, , ROUND32 ROUND32)
-BLOCK_FN(little_8, uint64_t, 2, 1, lanes128, __m128i, put128, , ROUND64)
+BLOCK_FN(little_1, uint8_t, 16, 1, lanes128, __m128i, put128, , ROUND8 ROUND8 ROUND8 ROUND8,
+         int64_t, fetch_ahead)
+BLOCK_FN(little_2, uint16_t, 8, 1, lanes128, __m128i, put128, , ROUND16 ROUND16 ROUND16, int64_t,
+         fetch_ahead)
+BLOCK_FN(little_4, uint32_t, 4, 1, lanes128, __m128i, put128, , ROUND32 ROUND32, int64_t,
+         fetch_ahead)
+BLOCK_FN(little_8, uint64_t, 2, 1, lanes128, __m128i, put128, , ROUND64, int64_t, fetch_ahead)
 #undef ROUND8
 #undef ROUND16
 #undef ROUND32
 #undef ROUND64
 
 #if defined(__AVX512F__)
-enum { VECTOR = 64, SIDE = 1, SIDE_NT = 2 };
+enum { VECTOR = 64, SIDE = 1 };
+#define SIDE_PAST 2
 typedef __m512i vector;
 static inline vector lanes_of(const char *p, int64_t ld)
 {
@@ -105,37 +116,48 @@ static inline vector lanes_of(const char *p, int64_t ld)
     v = _mm512_mask_broadcast_i64x2(v, 0x30, lanes128(p + 2 * ld, 0));
     return _mm512_mask_broadcast_i64x2(v, 0xC0, lanes128(p + 3 * ld, 0));
 }
-static inline void put(void *p, vector v, bool nt)
+static inline vector get(const void *p)
 {
-    if (nt)
-        _mm512_stream_si512(p, v);
-    else
-        _mm512_storeu_si512(p, v);
+    return _mm512_loadu_si512(p);
+}
+static inline void put(void *p, vector v)
+{
+    _mm512_storeu_si512(p, v);
+}
+static inline void put_past(void *p, vector v)
+{
+    _mm512_stream_si512(p, v);
 }
 #define ROUND8 ROUND(16, _mm512_unpacklo_epi8, _mm512_unpackhi_epi8)
 #define ROUND16 ROUND(8, _mm512_unpacklo_epi16, _mm512_unpackhi_epi16)
 #define ROUND32 ROUND(4, _mm512_unpacklo_epi32, _mm512_unpackhi_epi32)
 #define ROUND64 ROUND(2, _mm512_unpacklo_epi64, _mm512_unpackhi_epi64)
 #elif defined(__AVX2__)
-enum { VECTOR = 32, SIDE = 2, SIDE_NT = 2 };
+enum { VECTOR = 32, SIDE = 2 };
+#define SIDE_PAST 4
 typedef __m256i vector;
 static inline vector lanes_of(const char *p, int64_t ld)
 {
     return _mm256_inserti128_si256(_mm256_castsi128_si256(lanes128(p, 0)), lanes128(p + ld, 0), 1);
 }
-static inline void put(void *p, vector v, bool nt)
+static inline vector get(const void *p)
 {
-    if (nt)
-        _mm256_stream_si256(p, v);
-    else
-        _mm256_storeu_si256(p, v);
+    return _mm256_loadu_si256(p);
+}
+static inline void put(void *p, vector v)
+{
+    _mm256_storeu_si256(p, v);
+}
+static inline void put_past(void *p, vector v)
+{
+    _mm256_stream_si256(p, v);
 }
 #define ROUND8 ROUND(16, _mm256_unpacklo_epi8, _mm256_unpackhi_epi8)
 #define ROUND16 ROUND(8, _mm256_unpacklo_epi16, _mm256_unpackhi_epi16)
 #define ROUND32 ROUND(4, _mm256_unpacklo_epi32, _mm256_unpackhi_epi32)
 #define ROUND64 ROUND(2, _mm256_unpacklo_epi64, _mm256_unpackhi_epi64)
 #else
-enum { VECTOR = 16, SIDE = 1, SIDE_NT = 1 };
+enum { VECTOR = 16, SIDE = 1 };
 typedef __m128i vector;
 #define lanes_of lanes128
 #define put put128
@@ -144,18 +166,80 @@ typedef __m128i vector;
 #define ROUND32 ROUND(4, _mm_unpacklo_epi32, _mm_unpackhi_epi32)
 #define ROUND64 ROUND(2, _mm_unpacklo_epi64, _mm_unpackhi_epi64)
 #endif
-BLOCK_FN(block_1, uint8_t, 16, SIDE, lanes_of, vector, put, , ROUND8 ROUND8 ROUND8 ROUND8)
-BLOCK_FN(block_2, uint16_t, 8, SIDE, lanes_of, vector, put, UNROLLED, ROUND16 ROUND16 ROUND16)
-BLOCK_FN(block_4, uint32_t, 4, SIDE, lanes_of, vector, put, UNROLLED, ROUND32 ROUND32)
-BLOCK_FN(block_8, uint64_t, 2, SIDE, lanes_of, vector, put, , ROUND64)
-BLOCK_FN(past_1, uint8_t, 16, SIDE_NT, lanes_of, vector, put, , ROUND8 ROUND8 ROUND8 ROUND8)
-BLOCK_FN(past_2, uint16_t, 8, SIDE_NT, lanes_of, vector, put, , ROUND16 ROUND16 ROUND16)
-BLOCK_FN(past_4, uint32_t, 4, SIDE_NT, lanes_of, vector, put, , ROUND32 ROUND32)
-BLOCK_FN(past_8, uint64_t, 2, SIDE_NT, lanes_of, vector, put, , ROUND64)
+BLOCK_FN(block_1, uint8_t, 16, SIDE, lanes_of, vector, put, , ROUND8 ROUND8 ROUND8 ROUND8, int64_t,
+         fetch_ahead)
+BLOCK_FN(block_2, uint16_t, 8, SIDE, lanes_of, vector, put, UNROLLED, ROUND16 ROUND16 ROUND16,
+         int64_t, fetch_ahead)
+BLOCK_FN(block_4, uint32_t, 4, SIDE, lanes_of, vector, put, UNROLLED, ROUND32 ROUND32, int64_t,
+         fetch_ahead)
+BLOCK_FN(block_8, uint64_t, 2, SIDE, lanes_of, vector, put, , ROUND64, int64_t, fetch_ahead)
+
+#if defined(SIDE_PAST)
+/* Past the caches rows of dst are written by pieces, pairs of lines: single ones take twice as long. */
+enum { PIECE = SIDE_PAST * VECTOR, PITCH = PIECE + LINE };
+
+/* Rows of src that are copied to scratch, a piece of one for each piece that is written: reads and writes of memory
+ * take place at the same time. */
+typedef struct feed {
+    const char *from;
+    char *to;
+    int64_t step;
+} feed;
+
+static inline void feed_piece(feed *f, const char *to)
+{
+    (void)to;
+    UNROLLED for (int i = 0; i < PIECE; i += VECTOR)
+    {
+        put(f->to + i, get(f->from + i));
+    }
+    f->to += PITCH;
+    NEXT_ROW(f->from, f->step);
+}
+BLOCK_FN(past_1, uint8_t, 16, SIDE_PAST, lanes_of, vector, put_past, , ROUND8 ROUND8 ROUND8 ROUND8,
+         feed *, feed_piece)
+BLOCK_FN(past_2, uint16_t, 8, SIDE_PAST, lanes_of, vector, put_past, , ROUND16 ROUND16 ROUND16,
+         feed *, feed_piece)
+BLOCK_FN(past_4, uint32_t, 4, SIDE_PAST, lanes_of, vector, put_past, , ROUND32 ROUND32, feed *,
+         feed_piece)
+BLOCK_FN(past_8, uint64_t, 2, SIDE_PAST, lanes_of, vector, put_past, ROLLED, ROUND64, feed *,
+         feed_piece)
+
+/* Squares of a piece by a piece. While one is written the next one's lines are copied: read where they lie, as many of
+ * one set as a square has would drive each other out before their last quarter is read. (The last one is copied
+ * twice.) */
+#define PAST_SQUARES(T, width)                                                                     \
+    static inline void past_squares_##width(T *d, int64_t ldd, const T *s, int64_t s0, int64_t m,  \
+                                            int64_t n)                                             \
+    {                                                                                              \
+        enum { SIZE = sizeof(T), B = VECTOR / SIZE, L = PIECE / SIZE };                            \
+        _Alignas(64) char lines[2][L * PITCH];                                                     \
+        for (int64_t j = 0; j < n; j += L) {                                                       \
+            feed f = {(const char *)(s + j * s0), lines[0], s0 * SIZE};                            \
+            for (int64_t k = 0; k < L; k++)                                                        \
+                feed_piece(&f, NULL);                                                              \
+            for (int64_t i = 0, at = 0; i < m; i += L, at = 1 - at) {                              \
+                f.from = (const char *)(s + (i + L < m ? i + L : i) + j * s0);                     \
+                f.to = lines[1 - at];                                                              \
+                for (int64_t b = 0; b < L; b += B)                                                 \
+                    past_##width(d + (i + b) * ldd + j, ldd,                                       \
+                                 (const T *)(const void *)lines[at] + b, PITCH / SIZE, &f);        \
+            }                                                                                      \
+        }                                                                                          \
+    }
+PAST_SQUARES(uint8_t, 1)
+PAST_SQUARES(uint16_t, 2)
+PAST_SQUARES(uint32_t, 4)
+PAST_SQUARES(uint64_t, 8)
+#define PAST(squares) past_##squares
+#else
+enum { PIECE = LINE };
+#define PAST(squares) squares
+#endif
 
 /* -- pack and unpack -------------------------------------------------------------------------------------- */
-/* Bytes of a line, and between rows of which 8 or more squares have lines in one set. */
-enum { LINE = 64, CROWDED = 512 };
+/* Bytes between rows of which 8 or more squares have lines in one set. */
+enum { CROWDED = 512 };
 /* Non-temporal stores want rows that start on a line: half a line would be written twice. */
 #define ALIGNED_ROWS(T, dst, ldd) (((uintptr_t)(dst) | (uintptr_t)(ldd) * sizeof(T)) % 64 == 0)
 
@@ -194,17 +278,14 @@ static inline square after(square s, int64_t m, int64_t n, int64_t side, walk w)
 /* Of the next square the lines of dst are fetched: stores wait longer for their lines than loads do. Rows that share
  * sets of the first cache, as those a power of two apart do, are turned along diagonals: all squares of one row or
  * column of squares would need the same few sets. Other rows are read from end to end, unless some start within lines of
- * dst: those are best filled at once.
- * Past the caches rows of dst are written one after the other, by pairs of lines; the lines of src are copied first,
- * since as many of one set as a square has would drive each other out before their last quarter is read. */
+ * dst: those are best filled at once. */
 #define PACK(T, width)                                                                             \
     static inline void square_##width(T *d, int64_t ldd, const T *s, int64_t s0, int64_t ahead)    \
     {                                                                                              \
         enum { B = VECTOR / sizeof(T), L = LINE / sizeof(T) };                                     \
         for (int64_t i = 0; i < L; i += B)                                                         \
             for (int64_t j = 0; j < L; j += SIDE * B)                                              \
-                block_##width(d + i * ldd + j, ldd, s + i + j * s0, s0, false,                     \
-                              j == 0 ? ahead : 0);                                                 \
+                block_##width(d + i * ldd + j, ldd, s + i + j * s0, s0, j == 0 ? ahead : 0);       \
     }                                                                                              \
     static inline void squares_##width(T *d, int64_t ldd, const T *s, int64_t s0, int64_t m,       \
                                        int64_t n)                                                  \
@@ -219,29 +300,17 @@ static inline square after(square s, int64_t m, int64_t n, int64_t side, walk w)
                            ((next.i - at.i) * ldd + next.j - at.j) * SIZE);                        \
         }                                                                                          \
     }                                                                                              \
-    static inline void past_squares_##width(T *d, int64_t ldd, const T *s, int64_t s0, int64_t m,  \
-                                            int64_t n)                                             \
-    {                                                                                              \
-        enum { B = VECTOR / sizeof(T), W = SIDE_NT * B };                                          \
-        _Alignas(64) T lines[W * B];                                                               \
-        for (int64_t i = 0; i < m; i += B)                                                         \
-            for (int64_t j = 0; j < n; j += W) {                                                   \
-                for (int64_t k = 0; k < W; k++)                                                    \
-                    memcpy(lines + k * B, s + i + (j + k) * s0, VECTOR);                           \
-                past_##width(d + i * ldd + j, ldd, lines, B, true, 0);                             \
-            }                                                                                      \
-    }                                                                                              \
     static inline void transpose_##width(T *d, int64_t ldd, const T *s, int64_t s0, size_t m,      \
                                          size_t n, bool nt)                                        \
     {                                                                                              \
-        enum { B = VECTOR / sizeof(T), L = LINE / sizeof(T), S = 16 / sizeof(T) };                 \
-        const int64_t high = nt ? B : L, wide = nt ? SIDE_NT * B : L;                              \
-        const int64_t mb = (int64_t)m / high * high, nb = (int64_t)n / wide * wide;                \
+        enum { S = 16 / sizeof(T) };                                                               \
+        const int64_t side = (nt ? PIECE : LINE) / (int64_t)sizeof(T);                             \
+        const int64_t mb = (int64_t)m / side * side, nb = (int64_t)n / side * side;                \
         const int64_t ml = (int64_t)(m / S * S), nl = (int64_t)(n / S * S);                        \
-        (nt ? past_squares_##width : squares_##width)(d, ldd, s, s0, mb, nb);                      \
+        (nt ? PAST(squares_##width) : squares_##width)(d, ldd, s, s0, mb, nb);                     \
         for (int64_t i = 0; i < ml; i += S)                                                        \
             for (int64_t j = i < mb ? nb : 0; j < nl; j += S)                                      \
-                little_##width(d + i * ldd + j, ldd, s + i + j * s0, s0, false, 0);                \
+                little_##width(d + i * ldd + j, ldd, s + i + j * s0, s0, 0);                       \
         for (int64_t i = 0; i < (int64_t)m; i++)                                                   \
             for (int64_t j = i < ml ? nl : 0; j < (int64_t)n; j++)                                 \
                 d[i * ldd + j] = s[i + j * s0];                                                    \

@@ -3,6 +3,7 @@
  *
  * ctest: threads
  */
+#include "eager/kernels/kernels.h"
 #include "tests/unit/map_support.h"
 
 /* x rounded to `bits` of precision, least exponent emin (of the last bit), greatest value below 2^top. */
@@ -222,6 +223,43 @@ Test(copy, transposes)
             }
             free(from);
             free(to);
+        }
+}
+
+/* The kernel alone, at every instruction set: whole squares and what is left of them, rows that lie apart. Nothing is read
+ * or written beside the operands. */
+Test(copy, transposes_past_the_caches)
+{
+    static const int64_t shapes[][2] = {{128, 128}, {256, 64}, {300, 133},
+                                        {97, 40},   {31, 16},  {5, 3}};
+    const int most = isa_most();
+    for (size_t c = 0; c < sizeof shapes / sizeof *shapes; c++)
+        for (int width = 0; width < WF_NWIDTH; width++) {
+            const int64_t size = 1 << width, m = shapes[c][0], n = shapes[c][1], apart = m + 3;
+            const int64_t line = 64 / size, row = (n + line - 1) / line * line + line;
+            const size_t read = (size_t)((n - 1) * apart + m) * (size_t)size,
+                         written = (size_t)(m * row) * (size_t)size;
+            char *from = malloc(read), *to = aligned_alloc(64, written), *want = malloc(written);
+            cr_assert(from && to && want);
+            for (size_t i = 0; i < read; i++)
+                from[i] = (char)rng();
+            memset(want, 0x77, written);
+            for (int64_t i = 0; i < m; i++)
+                for (int64_t j = 0; j < n; j++)
+                    memcpy(want + (i * row + j) * size, from + (j * apart + i) * size,
+                           (size_t)size);
+            for (int isa = 0; isa <= most; isa++) {
+                wf_set_isa(isa);
+                const wf_kernels *k = wf_kernels_now();
+                memset(to, 0x77, written);
+                k->pack_nt[width](to, row, from, 1, apart, (size_t)m, (size_t)n);
+                k->fence();
+                cr_assert_eq(memcmp(to, want, written), 0, "%lld x %lld of %lld bytes, isa %d",
+                             (long long)m, (long long)n, (long long)size, isa);
+            }
+            free(from);
+            free(to);
+            free(want);
         }
 }
 
