@@ -76,16 +76,36 @@ static bool resolve(void *library)
     return true;
 }
 
+/* The file that was opened; NULL: nobody knows. */
+static const char *file_of_library(void)
+{
+    Dl_info info;
+    void *symbol = NULL;
+    memcpy(&symbol, &nvrtc.create, sizeof symbol);
+    return ready && dladdr(symbol, &info) ? info.dli_fname : NULL;
+}
+
 /* Builds of one version, and a test's stand-in for it, may make other code: which file it is. */
 static void note_build(void)
 {
-    Dl_info info;
     struct stat st;
-    void *symbol = NULL;
-    memcpy(&symbol, &nvrtc.create, sizeof symbol);
-    if (ready && dladdr(symbol, &info) && info.dli_fname && stat(info.dli_fname, &st) == 0)
+    const char *file = file_of_library();
+    if (file && stat(file, &st) == 0)
         snprintf(build, sizeof build, "%lld %lld.%09ld", (long long)st.st_size,
                  (long long)st.st_mtim.tv_sec, (long)st.st_mtim.tv_nsec);
+}
+
+/* NVRTC opens its declarations by name when it compiles, and pip's of CUDA 13 does not say that they lie beside it: what is
+ * open is found. Where they are not there, the loader's own way is left. */
+static void open_builtins(void)
+{
+    char path[640];
+    const char *file = file_of_library(), *end = file ? strrchr(file, '/') : NULL;
+    if (end) {
+        snprintf(path, sizeof path, "%.*s/libnvrtc-builtins.so.%s", (int)(end - file), file,
+                 version);
+        dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
 }
 
 static bool take(const char *path)
@@ -99,6 +119,7 @@ static bool take(const char *path)
     ready = resolve(library) && nvrtc.version(&major, &minor) == 0;
     snprintf(version, sizeof version, "%d.%d", major, minor);
     note_build();
+    open_builtins();
     return true;
 }
 

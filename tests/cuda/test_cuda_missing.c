@@ -2,6 +2,7 @@
  * tests/cuda/test_cuda_missing.c -- what a GPU needs and a machine lacks: each is an error value that says what to do, and
  * programs on the CPU go on.
  */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -147,6 +148,52 @@ Test(cuda_missing, an_nvrtc_that_dropped_the_device)
     with("FAKE_CUDA_ARCH", "70");
     with("WEFT_NVRTC", WEFT_FAKE_NVRTC);
     check_no_kernels("does not know sm_70", "name CUDA 12's in WEFT_NVRTC");
+}
+
+/* An NVRTC in a folder that the loader does not look into opens its other half by name, and does not say where it is: pip's
+ * of CUDA 13. */
+static void check_builtins(bool beside)
+{
+    char folder[] = "/tmp/weft-nvrtc-......", path[64], command[512];
+    int major = 0, minor = 0;
+    memset(strchr(folder, '.'), 'X', 6);
+    void *library = dlopen(WEFT_FAKE_NVRTC, RTLD_NOW | RTLD_LOCAL);
+    int (*version)(int *, int *) = NULL;
+    cr_assert(library && mkdtemp(folder));
+    void *symbol = dlsym(library, "nvrtcVersion");
+    memcpy(&version, &symbol, sizeof version);
+    cr_assert(version && version(&major, &minor) == 0);
+    cr_assert_eq(dlclose(library), 0);
+    snprintf(command, sizeof command,
+             "cp %s %s/libnvrtc.so.13 && cc -shared -x c /dev/null "
+             "-Wl,-soname,libnvrtc-builtins.so.%d.%d -o "
+             "%s/%s.so.%d.%d",
+             WEFT_FAKE_NVRTC, folder, major, minor, folder,
+             beside ? "libnvrtc-builtins" : "elsewhere", major, minor);
+    cr_assert_eq(system(command), 0, "%s", command);
+    snprintf(path, sizeof path, "%s/libnvrtc.so.13", folder);
+    with("WEFT_NVRTC", path);
+    with("WEFT_CACHE_SIZE", "0");
+    with("FAKE_NVRTC_BUILTINS", "1");
+    with_fake(FAKE_LATE, 1);
+    weft_tensor x = weft_to(weft_arange(0, N, 1, WEFT_F32), WEFT_CUDA(0)), y = weft_add(x, x);
+    if (beside) {
+        cr_assert(weft_ok(y), "%s", weft_error_text(y));
+    } else {
+        check_error("add", y, WEFT_EUNSUPPORTED, "failed to open libnvrtc-builtins.so.13.");
+    }
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    cr_assert_eq(system(command), 0);
+}
+
+Test(cuda_missing, an_nvrtc_whose_other_half_lies_beside_it)
+{
+    check_builtins(true);
+}
+
+Test(cuda_missing, an_nvrtc_without_its_other_half)
+{
+    check_builtins(false);
 }
 
 /* The functions are there and do not work (a container that does not pass them on): memory in fixed segments. */

@@ -21,7 +21,9 @@ static inline void gpu_open(uint64_t seed)
 #ifdef WEFT_GPU_RUNNER
     (void)seed;
 #else
-    const fake_driver *fake = fake_cuda(FAKE_RANDOM, seed);
+    /* as many processors as an H200 has: which kernels are chosen, and how many, is what it will be there */
+    const bool wide = setenv("FAKE_CUDA_PROCESSORS", "132", 0) == 0;
+    const fake_driver *fake = wide ? fake_cuda(FAKE_RANDOM, seed) : NULL;
     if (!fake || setenv("WEFT_NVRTC", WEFT_FAKE_NVRTC, 1)) {
         cr_skip_test("no fake driver");
     }

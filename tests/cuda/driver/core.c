@@ -274,4 +274,5 @@ __attribute__((constructor)) static void start(void)
     fake.vm = number("FAKE_CUDA_VM", 1) != 0;
     fake.version = (int)number("FAKE_CUDA_VERSION", 13000);
     fake.arch = (int)number("FAKE_CUDA_ARCH", 90);
+    fake.processors = (int)number("FAKE_CUDA_PROCESSORS", 4);
 }

@@ -107,6 +107,7 @@ typedef struct state {
     int order;
     bool guard, vm;
     int version, arch; /* of the driver, of the devices: 90 is sm_90 */
+    int processors;
     uint64_t random;
     stream streams[MAX_STREAMS];
     clock_vector host; /* what the host has waited for */
@@ -182,6 +183,8 @@ void race_reset(void);
 cu_result image_load(const void *bytes, image **out);
 void image_free(image *m);
 cu_result image_kernel(image *m, const char *name, kernel **out);
+/* Is the shape of a launch one that its kernel and a device take? */
+cu_result launch_check(const op *o);
 /* Copies arguments and finds out what is read and written; false: they cannot be copied. */
 bool kernel_bind(op *o, void **params);
 cu_result kernel_run(const op *o);

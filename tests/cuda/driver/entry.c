@@ -198,7 +198,7 @@ EXPORT cu_result cuDeviceGetAttribute(int *value, int attribute, cu_device devic
         *value = 32;
         break;
     case CU_ATTR_PROCESSORS:
-        *value = 4;
+        *value = fake.processors;
         break;
     case CU_ATTR_L2:
         *value = 1 << 20;
@@ -661,30 +661,27 @@ EXPORT cu_result cuFuncGetAttribute(int *value, int attribute, cu_handle h)
     return leave(k ? CU_OK : CU_INVALID_HANDLE);
 }
 
-static bool shape_ok(const op *o)
+cu_result launch_check(const op *o)
 {
-    uint64_t threads = (uint64_t)o->block[0] * o->block[1] * o->block[2];
-    return threads >= 1 && threads <= 1024 && o->block[2] <= 64 && o->grid[0] >= 1 &&
-           o->grid[1] >= 1 && o->grid[2] >= 1 && o->grid[0] <= 0x7fffffff && o->grid[1] <= 65535 &&
-           o->grid[2] <= 65535 && o->shared <= o->fn->dynamic;
+    const uint64_t threads = (uint64_t)o->block[0] * o->block[1] * o->block[2];
+    const bool ok = threads >= 1 && threads <= 1024 && o->block[2] <= 64 && o->grid[0] >= 1 &&
+                    o->grid[1] >= 1 && o->grid[2] >= 1 && o->grid[0] <= 0x7fffffff &&
+                    o->grid[1] <= 65535 && o->grid[2] <= 65535 && o->shared <= o->fn->dynamic;
+    return !ok ? CU_INVALID_VALUE : threads > o->fn->threads ? CU_LAUNCH_OUT_OF_RESOURCES : CU_OK;
 }
 
 static cu_result queue_kernel(stream *s, op *o, void **params)
 {
+    cu_result r = launch_check(o);
     o->what = o->fn->name;
-    if (!shape_ok(o)) {
+    if (r != CU_OK) {
         op_free(o);
-        return CU_INVALID_VALUE;
-    }
-    if (o->block[0] * o->block[1] * o->block[2] > o->fn->threads) {
-        op_free(o);
-        return CU_LAUNCH_OUT_OF_RESOURCES;
+        return r;
     }
     if (kernel_bind(o, params)) {
         return submit(s, o);
     }
     /* Arguments of unknown size: it runs now, after all that its stream waits for. */
-    cu_result r = CU_OK;
     run_stream(s);
     memory_open();
     r = kernel_run_now(o->fn, o->grid, o->block, o->shared, params);

@@ -9,7 +9,7 @@
  * which points WEFT_CUDA_DRIVER at it; the runtime then opens it through the ordinary path. Or, from a
  * shell: WEFT_CUDA_DRIVER=build/release/tests/libfake-cuda.so, with FAKE_CUDA_ORDER=late, FAKE_CUDA_SEED=7,
  * FAKE_CUDA_DEVICES=2, FAKE_CUDA_MEMORY=bytes, FAKE_CUDA_GUARD=0, FAKE_CUDA_VM=0, FAKE_CUDA_VERSION=11080 (of the driver),
- * FAKE_CUDA_ARCH=61 (sm_61) in the environment.
+ * FAKE_CUDA_ARCH=61 (sm_61), FAKE_CUDA_PROCESSORS=132 in the environment.
  *
  * Order of execution. FAKE_IMMEDIATE: work runs when it is queued. FAKE_LATE: nothing runs before
  * somebody waits for it, and then only what that needs. FAKE_RANDOM: whenever the driver is entered, a

@@ -146,6 +146,9 @@ cu_result graph_set(graph *g, const op *node, const cu_kernel_node *to)
     memcpy(with.grid, to->grid, sizeof with.grid);
     memcpy(with.block, to->block, sizeof with.block);
     with.shared = to->shared;
+    if (launch_check(&with) != CU_OK) {
+        return CU_INVALID_VALUE;
+    }
     if (!kernel_bind(&with, to->params)) {
         free(with.params);
         return CU_INVALID_VALUE;

@@ -213,7 +213,7 @@ void memory_close(void)
 
 cu_result memory_reserve(size_t size, size_t align, uint64_t *address)
 {
-    if (size == 0 || size % VM_GRANULE) {
+    if (size == 0 || size % VM_GRANULE || (align & (align - 1))) {
         return CU_INVALID_VALUE;
     }
     uint64_t at = take_addresses(size, align > VM_GRANULE ? align : VM_GRANULE);

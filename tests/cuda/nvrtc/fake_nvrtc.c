@@ -7,8 +7,10 @@
  * on, so that a text is compiled once, whichever test asks.
  *
  * FAKE_NVRTC_LOG=file appends the hash and the names of the kernels of each text that is asked for; FAKE_NVRTC_TEXTS=folder
- * keeps the texts themselves, once each, for the real compiler (script/gpu-check).
+ * keeps the texts themselves, once each, for the real compiler (script/gpu-check). FAKE_NVRTC_BUILTINS=1: compiles only where
+ * libnvrtc-builtins is found by its name, as the real one does.
  */
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -20,7 +22,14 @@
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
-enum { OK = 0, OUT_OF_MEMORY = 1, INVALID_INPUT = 3, INVALID_OPTION = 5, COMPILATION = 6 };
+enum {
+    OK = 0,
+    OUT_OF_MEMORY = 1,
+    INVALID_INPUT = 3,
+    INVALID_OPTION = 5,
+    COMPILATION = 6,
+    BUILTIN_OPERATION = 7
+};
 
 typedef struct fake_program {
     char *text, *image;
@@ -312,11 +321,25 @@ static void keep(program p, uint64_t hash)
         unlink(own);
 }
 
+static bool has_builtins(program p)
+{
+    char name[64];
+    int major = 0, minor = 0;
+    nvrtcVersion(&major, &minor);
+    snprintf(name, sizeof name, "libnvrtc-builtins.so.%d.%d", major, minor);
+    if (!getenv("FAKE_NVRTC_BUILTINS") || dlopen(name, RTLD_NOW | RTLD_LOCAL))
+        return true;
+    snprintf(p->log, sizeof p->log, "nvrtc: error: failed to open %s.", name);
+    return false;
+}
+
 int nvrtcCompileProgram(program p, int n, const char *const *options)
 {
     char folder[160], target[256];
     if (!check_options(p, n, options))
         return INVALID_OPTION;
+    if (!has_builtins(p))
+        return BUILTIN_OPERATION;
     if (!get_folder(folder, sizeof folder)) {
         snprintf(p->log, sizeof p->log, "fake NVRTC: %s is not a folder of this user alone",
                  folder);
