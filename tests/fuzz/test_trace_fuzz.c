@@ -4,7 +4,8 @@
  *
  * A program is drawn step by step from a seed while it runs; what is drawn depends on shapes and element types
  * alone, so that both ways draw the same. Numbers and the starts of slices depend on the call, and must not be
- * part of a plan. WEFT_FUZZ_GRAPHS: how many programs (600, less by
+ * part of a plan. Where allocations fail in the traced call, it says so or has done what the function does, and leaves
+ * nothing that cannot be used. WEFT_FUZZ_GRAPHS: how many programs (600, 300, 80, less by
  * WEFT_TEST_EFFORT); WEFT_FUZZ_SEED: the first one; WEFT_FUZZ_PRINT=1 shows them. A failing
  * program is shrunk by leaving out steps and printed as calls.
  */
@@ -12,6 +13,7 @@
 #include <criterion/criterion.h>
 #include <stdarg.h>
 
+#include "eager/alloc.h"
 #include "eager/tensor.h"
 #include "jit/passes/oracle.h"
 #include "jit/record_int.h"
@@ -471,7 +473,8 @@ static bool same(weft_tensor a, weft_tensor b)
     a = weft_contiguous(a);
     b = weft_contiguous(b);
     weft_no_grad_end();
-    return weft_numel(a) == 0 || wf_oracle_difference(&t, weft_data(a), weft_data(b)) < 0;
+    const void *p = weft_data(a), *q = weft_data(b);
+    return weft_numel(a) == 0 || (p && q && wf_oracle_difference(&t, p, q) < 0);
 }
 
 static const char *compare(world *a, world *b, const weft_tensor *x, const weft_tensor *y)
@@ -630,5 +633,96 @@ Test(trace_fuzz, short_ways_record_what_the_general_way_does)
     }
     cr_expect_gt(short_ways[0], (int)n * 20);
     cr_expect_gt(short_ways[1], (int)n / 4, "%d, %d", short_ways[0], short_ways[1]);
+    cr_expect_eq(weft_leak_report(NULL), 0);
+}
+
+/* -- out of memory -------------------------------------------------------------------------------------------- */
+
+static void look_at(weft_tensor t)
+{
+    weft_scope sc = weft_scope_begin();
+    const weft_tensor x = weft_contiguous(weft_detach(t));
+    const volatile char *bytes = weft_ok(x) ? weft_data(x) : NULL;
+    const int64_t n = bytes ? weft_numel(x) * (int64_t)weft_dtype_size(weft_dtype_of(x)) : 0;
+    for (int64_t i = 0; i < n; i++) {
+        (void)bytes[i];
+    }
+    weft_scope_end(sc);
+}
+
+/* All that a call that failed left can be read, gone backward over, and used in calls that follow. */
+static void use_what_is_left(world *w, weft_jit *j, const weft_tensor *y)
+{
+    for (int i = 0; i < OUTS; i++) {
+        look_at(y[i]);
+    }
+    for (int i = 0; i < PARAMS; i++) {
+        look_at(w->param[i]);
+        look_at(weft_grad(w->param[i]));
+        weft_backward(weft_sum(weft_square(w->param[i])));
+    }
+    for (int i = 0; i < 3; i++) {
+        weft_tensor in = weft_randn(weft_shape(4, 6), WEFT_F32), z[OUTS] = {0};
+        wf_alloc_fail_after(i == 1 ? 1 + (int64_t)(values_hash(w->seed * 9) % 100) : 0, 0);
+        weft_jit_call(j, &in, 1, z, OUTS);
+        wf_alloc_fail_after(0, 0);
+        for (int k = 0; k < OUTS; k++) {
+            look_at(z[k]);
+        }
+    }
+}
+
+/* A traced call in which an allocation fails, one or all from some point on, says so or has done all that the
+ * function does: the difference from calling it, or NULL. *failed counts calls that said so. */
+static const char *run_short_of_memory(uint64_t seed, int *failed)
+{
+    world a = {.seed = seed, .len = 4 + (int)(seed % 40)}, b = a;
+    const char *bad = NULL;
+    bool over = false;
+    open_world(&a);
+    open_world(&b);
+    weft_jit *j =
+        weft_jit_trace(body, &b, .synchronous = seed % 16 == 0, .no_fuse = seed % 8 == 1,
+                       .frozen = seed % 3 == 0, .always_record = seed % 3 == 0, .verify_every = 2);
+    for (int call = 0; call < 2 * CALLS && !over; call++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor in[2], x[OUTS] = {0}, y[OUTS] = {0};
+        weft_manual_seed(seed + (uint64_t)call);
+        in[0] = weft_randn(weft_shape(4, 6), WEFT_F32);
+        in[1] = weft_clone(in[0]);
+        weft_generator g = *weft_default_generator();
+        a.call = b.call = call;
+        const weft_status r = body(&a, in, 1, x, OUTS);
+        *weft_default_generator() = g;
+        wf_alloc_fail_after(1 + (int64_t)(values_hash(seed * 7 + (uint64_t)call) % 160),
+                            (int)(seed & 1));
+        const weft_status s = weft_jit_call(j, in + 1, 1, y, OUTS);
+        wf_alloc_fail_after(0, 0);
+        over = s != r || a.statuses != b.statuses;
+        if (over) {
+            ++*failed;
+            use_what_is_left(&b, j, y);
+        } else {
+            over = (bad = compare(&a, &b, x, y)) != NULL;
+        }
+        weft_scope_end(sc);
+    }
+    weft_jit_free(j);
+    close_world(&a);
+    close_world(&b);
+    return bad;
+}
+
+Test(trace_fuzz, allocations_fail_in_traced_programs)
+{
+    uint64_t n = effort_option("WEFT_FUZZ_GRAPHS", effort_of(80)),
+             first = effort_option("WEFT_FUZZ_SEED", 1);
+    int failures = 0, failed = 0;
+    for (uint64_t seed = first; seed < first + n && failures < 3; seed++) {
+        const char *bad = run_short_of_memory(seed, &failed);
+        failures += bad != NULL;
+        cr_expect_null(bad, "seed %llu: %s differs", (unsigned long long)seed, bad);
+    }
+    cr_expect_gt(failed, (int)n / 4);
     cr_expect_eq(weft_leak_report(NULL), 0);
 }
