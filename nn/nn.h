@@ -16,6 +16,17 @@ weft_status wf_module_note(weft_module *m, weft_status status);
 void wf_module_open(weft_module *m);
 /* The latest failure since, whose text is the thread's last. */
 weft_status wf_module_close(weft_module *m);
+/* Opens the prefix of a layer; a failure is remembered by the module, and nothing is open. */
+weft_status wf_layer_open(const char *op, const void *layer, weft_module *m, const char *name);
+/* Closes it. status: of the values given by initialisers. Returns what went wrong in this layer. */
+weft_status wf_layer_close(weft_module *m, weft_status status);
+/* An error of extents, remembered by the module. */
+weft_status wf_layer_refuse(weft_module *m, const char *op, const char *rule);
+/* A parameter or buffer `leaf` under the prefix, all value. dtype 0: f32. */
+weft_tensor wf_layer_constant(weft_module *m, const char *leaf, const weft_shape *shape,
+                              weft_dtype dtype, double value, bool buffer);
+/* Weight and bias uniform in +-1/sqrt(fan). Empty ones are left. */
+weft_status wf_layer_spread(weft_module *m, weft_tensor weight, weft_tensor bias, int64_t fan);
 /* b^n by repeated squaring; n below 1: 1. */
 double wf_power(double b, int64_t n);
 

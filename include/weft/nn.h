@@ -1,5 +1,5 @@
 /*
- * weft/nn.h -- modules, initialisers, layers, checkpoints; with weft/optim.h.
+ * weft/nn.h -- modules, initialisers, layers, checkpoints; with weft/optim.h and weft/nn_sequence.h.
  *
  * A weft_module is a registry: it owns every parameter and buffer of a model under a dotted name, as
  * PyTorch spells it ("h.0.ln_1.weight"), so that weights saved there load here. Layers are plain
@@ -207,28 +207,6 @@ typedef struct weft_nn_dropout {
 WEFT_API weft_status weft_nn_dropout_init(weft_nn_dropout *layer, weft_module *module, double p);
 WEFT_API weft_tensor weft_nn_dropout_forward(const weft_nn_dropout *layer, weft_tensor x);
 
-/* Self-attention of x[batch, time, dim] with `heads` heads of dim / heads: one product makes queries,
- * keys and values. Parameters as torch.nn.MultiheadAttention: in_proj_weight[3 dim, dim] (Xavier
- * uniform), in_proj_bias (0), out_proj.weight, out_proj.bias (0). Vaswani et al. 2017. */
-typedef struct weft_nn_attention {
-    weft_tensor in_weight, in_bias;
-    weft_nn_linear out;
-    int64_t heads;
-    bool causal;
-} weft_nn_attention;
-typedef struct weft_nn_attention_args {
-    weft_nn_attention *layer;
-    weft_module *module;
-    const char *name;
-    int64_t dim, heads;
-    bool causal;
-    bool no_bias;
-    weft_dtype dtype;
-    int end_;
-} weft_nn_attention_args;
-WEFT_API weft_status weft_nn_attention_init(const weft_nn_attention_args *args);
-WEFT_API weft_tensor weft_nn_attention_forward(const weft_nn_attention *layer, weft_tensor x);
-
 /* -- checkpoints ---------------------------------------------------------------------------------------- */
 /* A training run in one safetensors file: the module's parameters and buffers, the optimiser's state and
  * any further tensors (step, random state, position in the data). Saving is atomic; loading checks every
@@ -290,14 +268,6 @@ inline weft_status weft_nn_batch_norm2d_init(weft_nn_batch_norm2d *layer, weft_m
     weft_nn_batch_norm2d_args a = {layer, module, name, dim, momentum, eps, dtype, 0};
     return weft_nn_batch_norm2d_init(&a);
 }
-inline weft_status weft_nn_attention_init(weft_nn_attention *layer, weft_module *module,
-                                          const char *name, int64_t dim, int64_t heads,
-                                          bool causal = false, bool no_bias = false,
-                                          weft_dtype dtype = WEFT_F32)
-{
-    weft_nn_attention_args a = {layer, module, name, dim, heads, causal, no_bias, dtype, 0};
-    return weft_nn_attention_init(&a);
-}
 #define WEFT_CHECKPOINT_(call)                                                                     \
     inline weft_status call(const char *path, const weft_module *module,                           \
                             const weft_optim *optim = nullptr,                                     \
@@ -316,7 +286,6 @@ WEFT_BY_STRUCT_(weft_status, weft_nn_layer_norm_init, weft_nn_norm_args)
 WEFT_BY_STRUCT_(weft_status, weft_nn_rms_norm_init, weft_nn_norm_args)
 WEFT_BY_STRUCT_(weft_status, weft_nn_conv2d_init, weft_nn_conv2d_args)
 WEFT_BY_STRUCT_(weft_status, weft_nn_batch_norm2d_init, weft_nn_batch_norm2d_args)
-WEFT_BY_STRUCT_(weft_status, weft_nn_attention_init, weft_nn_attention_args)
 #endif
 
 /* clang-format off */
@@ -328,7 +297,6 @@ WEFT_BY_STRUCT_(weft_status, weft_nn_attention_init, weft_nn_attention_args)
 #define weft_nn_rms_norm_init(...) WEFT_S_(WEFT_R_((weft_nn_rms_norm_init)WEFT_ARGS_(weft_nn_norm_args, __VA_ARGS__)))
 #define weft_nn_conv2d_init(...) WEFT_S_(WEFT_R_((weft_nn_conv2d_init)WEFT_ARGS_(weft_nn_conv2d_args, __VA_ARGS__)))
 #define weft_nn_batch_norm2d_init(...) WEFT_S_(WEFT_R_((weft_nn_batch_norm2d_init)WEFT_ARGS_(weft_nn_batch_norm2d_args, __VA_ARGS__)))
-#define weft_nn_attention_init(...) WEFT_S_(WEFT_R_((weft_nn_attention_init)WEFT_ARGS_(weft_nn_attention_args, __VA_ARGS__)))
 #ifndef WEFT_NO_SITES
 #define weft_nn_linear_forward(...) WEFT_T_((weft_nn_linear_forward)(__VA_ARGS__))
 #define weft_nn_embedding_forward(...) WEFT_T_((weft_nn_embedding_forward)(__VA_ARGS__))
@@ -337,7 +305,6 @@ WEFT_BY_STRUCT_(weft_status, weft_nn_attention_init, weft_nn_attention_args)
 #define weft_nn_conv2d_forward(...) WEFT_T_((weft_nn_conv2d_forward)(__VA_ARGS__))
 #define weft_nn_batch_norm2d_forward(...) WEFT_T_((weft_nn_batch_norm2d_forward)(__VA_ARGS__))
 #define weft_nn_dropout_forward(...) WEFT_T_((weft_nn_dropout_forward)(__VA_ARGS__))
-#define weft_nn_attention_forward(...) WEFT_T_((weft_nn_attention_forward)(__VA_ARGS__))
 #define weft_module_parameter(...) WEFT_T_((weft_module_parameter)(__VA_ARGS__))
 #define weft_module_buffer(...) WEFT_T_((weft_module_buffer)(__VA_ARGS__))
 #define weft_module_get(...) WEFT_T_((weft_module_get)(__VA_ARGS__))
@@ -354,5 +321,7 @@ WEFT_BY_STRUCT_(weft_status, weft_nn_attention_init, weft_nn_attention_args)
 #define weft_init_kaiming_normal(...) WEFT_S_((weft_init_kaiming_normal)(__VA_ARGS__))
 #endif
 /* clang-format on */
+
+#include "weft/nn_sequence.h"
 
 #endif

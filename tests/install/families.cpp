@@ -169,6 +169,19 @@ static void modules()
     size_t size = 0;
     CHECK(weft_npy_encode(x, &bytes, &size) == WEFT_OK && weft_ok(weft_npy_decode(bytes, size)));
     std::free(bytes);
+    weft_nn_recurrent lstm, gru;
+    weft_nn_gates cell, gru_cell;
+    weft_nn_encoder encoder;
+    CHECK(weft_nn_lstm_init(&lstm, m, "lstm", 4, 3, 2, true) == WEFT_OK && weft_nn_gru_init(&gru, m, "gru", 4, 3) == WEFT_OK);
+    CHECK(weft_nn_lstm_cell_init(&cell, m, "cell", 4, 3) == WEFT_OK);
+    CHECK(weft_nn_gru_cell_init(&gru_cell, m, "gru_cell", 4, 3) == WEFT_OK);
+    CHECK(weft_nn_encoder_init(&encoder, m, "encoder", 4, 2, 8, 0.1, true) == WEFT_OK);
+    weft_tensor steps = weft_ones(weft_shape(5, 2, 4)), h = WEFT_NONE, c = WEFT_NONE, row = weft_select(steps, 0, 0);
+    CHECK(has_shape(weft_nn_lstm_forward(&lstm, steps, &h, &c), weft_shape(5, 2, 6)) && has_shape(c, weft_shape(4, 2, 3)));
+    CHECK(has_shape(weft_nn_gru_forward(&gru, steps), weft_shape(5, 2, 3)));
+    CHECK(weft_ok(weft_nn_lstm_cell_forward(&cell, row, WEFT_NONE, &(c = WEFT_NONE))));
+    CHECK(weft_ok(weft_nn_gru_cell_forward(&gru_cell, row, WEFT_NONE)));
+    CHECK(weft_ok(weft_nn_encoder_forward(&encoder, steps)) && weft_ok(weft_nn_attention_attend(&attention, steps, steps)));
     weft_optim *others[] = {weft_adam_new(m, 1e-3), weft_rmsprop_new(m), weft_adagrad_new(m), weft_lion_new(m, 1e-4)};
     CHECK(weft_optim_group(others[0], "*.bias", 0.5, WEFT_ZERO) == WEFT_OK);
     for (weft_optim *o : others) {

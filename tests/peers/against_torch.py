@@ -6,7 +6,7 @@
 # A case is one call of weft and one expression of torch on the same tensors. Compared are: refused or not, element type,
 # shape, values (any NaN equals any, signs of zero are not looked at) and gradients. Values go through a lattice of
 # awkward numbers in every type; shapes have axes of 0 and 1, negative axes and axes out of range; `programs` are random
-# ones with views and writes in place; `second` are gradients of gradients; `optimisers` walk twenty steps. What differs on purpose is in MEANT, with the
+# ones with views and writes in place; `second` are gradients of gradients; `optimisers` walk twenty steps; `sequences` are layers with torch's weights. What differs on purpose is in MEANT, with the
 # reason, and for users in docs/from-pytorch.md. The last line counts; status 1 if anything else differs. Needs NumPy and
 # PyTorch 2.4 or later; takes about a minute, two with --traced, which runs cases in regions of a trace as native kernels.
 import itertools
@@ -18,8 +18,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from binding import (C, D, DTYPES, I, L, NONE, ZERO, Adagrad, Adam, Attention, BatchNorm, Close, Conv, CrossEntropy, LayerNorm, Loss)
-from binding import (Norm, Pool, Reduce, RmsNorm, RmsProp, Scope, Sgd, Shape, Trace, Var, WeftError, args, array, backward, call, get, grad)
+from binding import (C, D, DTYPES, I, L, NONE, ZERO, Adagrad, Adam, Attention, AttentionInit, BatchNorm, Close, Conv, CrossEntropy)
+from binding import (EncoderInit, LayerNorm, Loss)
+from binding import (Norm, Pool, RecurrentInit, Reduce, RmsNorm, RmsProp, Scope, Sgd, Shape, Tensor, Trace, Var, WeftError, args, array, backward, call, get, grad)
 from binding import grad_of, op, open_library, put, several, shape, status
 
 Bool = C.c_bool
@@ -777,7 +778,78 @@ def optimisers():
                 compare(f"optimiser {k} {d} {clip}", *both, (), 20 * tolerance[d], size=1.0)
 
 
-SECTIONS = [elementwise, reductions, views, indices, layers, second, programs, optimisers]
+# -- layers over sequences -----------------------------------------------------------------------------------
+def sequence(theirs, init, kind, forward, x, states, d, **options):
+    """A module of each library with torch's weights: results, states and all gradients."""
+    module, layer = call("module_new", None), C.create_string_buffer(8192)
+    status(init, C.byref(args(kind, layer=C.cast(layer, C.c_void_p), module=module, name=b"l", dtype=DTYPES[d], **options)))
+    named = dict(theirs.named_parameters())
+    if call("module_count", module) != len(named):
+        raise WeftError("another number of parameters")
+    ours = {n: call("module_get", module, f"l.{n}".encode()) for n in named}
+    call("no_grad_begin")
+    for n, p in named.items():
+        status("copy_", ours[n], put(p))
+    call("no_grad_end")
+    t = [v.clone().requires_grad_(True) for v in (x, *states)]
+    w = [put(v, True) for v in (x, *states)]
+    y = theirs(*(t[:1] if not states else (t[0], t[1] if len(t) == 2 else (t[1], t[2]))))
+    ends = [] if not isinstance(y, tuple) else [y[1]] if torch.is_tensor(y[1]) else list(y[1])
+    y = y[0] if isinstance(y, tuple) else y
+    boxes = [Tensor.from_buffer_copy(v) for v in w[1:]]
+    z = forward(layer, w[0], boxes)
+    total, sum_ = y.square().sum(), reduce("sum", op("square", z), None)
+    for end, box in zip(ends, boxes):
+        total, sum_ = total + end.sin().sum(), op("add", sum_, reduce("sum", op("sin", box), None))
+    total.backward()
+    backward(sum_)
+    pairs = [("y", get(z), y.detach())] + [(f"state {i}", get(b), e.detach()) for i, (b, e) in enumerate(zip(boxes, ends))]
+    pairs += [(f"gradient of operand {i}", grad(a), b.grad) for i, (a, b) in enumerate(zip(w, t))]
+    pairs += [(f"gradient of {n}", grad(ours[n]), p.grad) for n, p in named.items()]
+    call("module_free", module)
+    return pairs
+
+
+def sequence_cases():
+    """(name, torch's module, arguments of sequence)."""
+    for lstm, levels, both, first, bias, d in itertools.product((0, 1), (1, 3), (False, True), (False, True), (False, True), (f32, f64)):
+        theirs = (torch.nn.LSTM if lstm else torch.nn.GRU)(5, 4, levels, bias, first, bidirectional=both, dtype=d)
+        h = [some(levels * (1 + both), 3, 4, d=d) for _ in range(1 + lstm)]
+        init, run = ("nn_lstm_init", "nn_lstm_forward") if lstm else ("nn_gru_init", "nn_gru_forward")
+        forward = lambda layer, x, states, run=run: op(run, layer, x, *map(C.byref, states))
+        options = dict(input=5, hidden=4, layers=levels, bidirectional=both, batch_first=first, no_bias=not bias)
+        name = f"{init} {levels} {both} {first} {bias} {d}"
+        yield name, (theirs, init, RecurrentInit, forward, some(*((3, 7) if first else (7, 3)), 5, d=d), h, d), options
+    for norm_first, gelu, d in itertools.product((False, True), (False, True), (f32, f64)):
+        theirs = torch.nn.TransformerEncoderLayer(
+            8, 2, 12, 0.0, "gelu" if gelu else "relu", batch_first=True, norm_first=norm_first, dtype=d)
+        forward = lambda layer, x, _: op("nn_encoder_forward", layer, x, NONE)
+        options = dict(dim=8, heads=2, feedforward=12, dropout=ZERO, norm_first=norm_first, gelu=gelu)
+        yield f"encoder {norm_first} {gelu} {d}", (theirs, "nn_encoder_init", EncoderInit, forward, some(2, 5, 8, d=d), [], d), options
+    class Attend(torch.nn.MultiheadAttention):
+        def forward(self, x, memory):
+            return super().forward(x, memory, memory)[0]
+
+    for bias, d in itertools.product((False, True), (f32, f64)):
+        forward = lambda layer, x, memory: op("nn_attention_attend", layer, x, memory[0], NONE)
+        options = dict(dim=8, heads=2, no_bias=not bias)
+        theirs = Attend(8, 2, bias=bias, batch_first=True, dtype=d)
+        yield f"attend {bias} {d}", (theirs, "nn_attention_init", AttentionInit, forward, some(2, 5, 8, d=d), [some(2, 3, 8, d=d)], d), options
+
+
+def sequences():
+    global cases
+    for name, given, options in sequence_cases():
+        cases += 1
+        with Scope():
+            pairs, refused = attempt(lambda: sequence(*given, **options))
+            if refused:
+                differs(name, refused)
+            for what, ours, theirs in pairs or ():
+                compare(f"{name} {what}", ours, theirs, (), 40 * tolerance[given[-1]], size=1.0)
+
+
+SECTIONS = [elementwise, reductions, views, indices, layers, second, programs, optimisers, sequences]
 
 
 def main():

@@ -58,6 +58,14 @@ RmsProp = struct(
     module=C.c_void_p, lr=D, alpha=D, eps=D, weight_decay=D, momentum=D, centered=C.c_bool, decay_min_rank=I)
 Adagrad = struct(
     module=C.c_void_p, lr=D, lr_decay=D, weight_decay=D, initial=D, eps=D, decay_min_rank=I)
+RecurrentInit = struct(
+    layer=C.c_void_p, module=C.c_void_p, name=C.c_char_p, input=L, hidden=L, layers=L, bidirectional=C.c_bool,
+    batch_first=C.c_bool, dropout=D, no_bias=C.c_bool, dtype=I)
+AttentionInit = struct(
+    layer=C.c_void_p, module=C.c_void_p, name=C.c_char_p, dim=L, heads=L, causal=C.c_bool, no_bias=C.c_bool, dtype=I)
+EncoderInit = struct(
+    layer=C.c_void_p, module=C.c_void_p, name=C.c_char_p, dim=L, heads=L, feedforward=L, dropout=D, norm_first=C.c_bool,
+    gelu=C.c_bool, causal=C.c_bool, eps=D, dtype=I)
 Backward = struct(loss=Tensor, gradient=Tensor, retain_graph=C.c_bool, create_graph=C.c_bool)
 GradOf = struct(
     outputs=C.POINTER(Tensor),
@@ -93,6 +101,8 @@ def open_library(path):
         ("module_new", C.c_void_p, [C.c_void_p]),
         ("module_free", None, [C.c_void_p]),
         ("module_parameter", Tensor, [C.c_void_p, C.c_char_p, Tensor]),
+        ("module_count", I, [C.c_void_p]),
+        ("module_get", Tensor, [C.c_void_p, C.c_char_p]),
         ("jit_trace", C.c_void_p, [C.c_void_p]),
         ("sgd_new", C.c_void_p, [C.c_void_p]),
         ("adamw_new", C.c_void_p, [C.c_void_p]),
@@ -100,6 +110,8 @@ def open_library(path):
         ("rmsprop_new", C.c_void_p, [C.c_void_p]),
         ("adagrad_new", C.c_void_p, [C.c_void_p]),
         ("optim_free", None, [C.c_void_p]),
+        ("no_grad_begin", None, []),
+        ("no_grad_end", None, []),
     ]:
         f = getattr(lib, "weft_" + name)
         f.restype, f.argtypes = result, arguments
@@ -148,7 +160,7 @@ def operand(x):
 def call(name, *operands):
     """A function of open_library's list, as it is; NULL is an error."""
     result = getattr(lib, "weft_" + name)(*operands)
-    if result is None and not name.endswith("free"):
+    if result is None and not name.endswith(("free", "_begin", "_end")):
         raise WeftError(lib.weft_last_error().decode())
     return result
 

@@ -160,6 +160,7 @@ typedef struct model {
     weft_nn_embedding tokens;
     weft_nn_norm norm;
     weft_nn_attention attention;
+    weft_nn_recurrent gru;
     weft_nn_linear head;
     weft_nn_batch_norm2d batch;
     weft_nn_conv2d conv;
@@ -176,6 +177,8 @@ static weft_status model_new(model *a, weft_generator *g)
     TRY(weft_nn_layer_norm_init(.layer = &a->norm, .module = a->m, .name = "norm", .dim = 4));
     TRY(weft_nn_attention_init(.layer = &a->attention, .module = a->m, .name = "attention",
                                .dim = 4, .heads = 2, .causal = true));
+    TRY(weft_nn_gru_init(.layer = &a->gru, .module = a->m, .name = "gru", .in = 4, .hidden = 2,
+                         .bidirectional = true, .batch_first = true));
     TRY(weft_module_pop(a->m));
     TRY(weft_nn_conv2d_init(.layer = &a->conv, .module = a->m, .name = "conv", .in = 1, .out = 2,
                             .kernel = 1));
@@ -201,6 +204,7 @@ static weft_status model_step(model *a)
     weft_tensor x = weft_from_data(text, weft_shape(2, 3), WEFT_I64);
     weft_tensor h = weft_nn_embedding_forward(&a->tokens, x);
     h = weft_nn_attention_forward(&a->attention, weft_nn_layer_norm_forward(&a->norm, h));
+    h = weft_nn_gru_forward(&a->gru, h, NULL);
     h = weft_nn_conv2d_forward(&a->conv, weft_reshape(h, weft_shape(2, 1, 3, 4)));
     h = weft_nn_batch_norm2d_forward(&a->batch, h); /* [2, 2, 3, 4] */
     h = weft_reshape(weft_permute(h, weft_axes(0, 2, 1, 3)), weft_shape(6, 8));

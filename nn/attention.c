@@ -1,0 +1,153 @@
+/*
+ * nn/attention.c -- attention and the transformer's encoder layer. Vaswani et al. 2017; the norm first: Xiong et al. 2020.
+ *
+ * Invariants: those of nn/layers.c. Self-attention is one product for queries, keys and values, cross-attention two.
+ */
+#include "nn/nn.h"
+
+weft_status(weft_nn_attention_init)(const weft_nn_attention_args *a)
+{
+    weft_status s =
+        wf_layer_open("attention", a ? a->layer : NULL, a ? a->module : NULL, a ? a->name : NULL);
+    if (s != WEFT_OK) {
+        return s;
+    }
+    weft_nn_attention *l = a->layer;
+    *l = (weft_nn_attention){.heads = a->heads, .causal = a->causal};
+    if (a->dim < 1 || a->heads < 1 || a->dim % a->heads != 0 || a->dim > INT64_MAX / 3) {
+        s = wf_layer_refuse(a->module, "attention",
+                            "dim must be a multiple of heads, both at least 1");
+        return wf_layer_close(a->module, s);
+    }
+    weft_shape w = weft_shape_from(2, (const int64_t[]){3 * a->dim, a->dim}),
+               b = weft_shape_from(1, w.v);
+    l->in_weight = wf_layer_constant(a->module, "in_proj_weight", &w, a->dtype, 0, false);
+    if (!a->no_bias) {
+        l->in_bias = wf_layer_constant(a->module, "in_proj_bias", &b, a->dtype, 0, false);
+    }
+    if (weft_ok(l->in_weight)) {
+        s = weft_init_xavier_uniform(l->in_weight, 1, wf_module_generator(a->module));
+    }
+    weft_nn_linear_args out = {&l->out, a->module,  "out_proj", a->dim,
+                               a->dim,  a->no_bias, a->dtype,   0};
+    if ((weft_nn_linear_init)(&out) == WEFT_OK && !a->no_bias && s == WEFT_OK) {
+        s = weft_init_constant(l->out.bias, 0);
+    }
+    return wf_layer_close(a->module, s);
+}
+
+/* x[b, t, n dim] -> out[i][b, heads, t, dim / heads], i < n. */
+static void split_heads(weft_tensor x, int n, int64_t heads, weft_tensor *out)
+{
+    weft_shape s =
+        weft_ok(x) ? weft_shape_of(x) : weft_shape_from(3, (const int64_t[]){1, 1, n * heads});
+    const int64_t split[5] = {s.v[0], s.v[1], n, heads, s.v[2] / (n * heads)};
+    weft_axes order = weft_shape_from(5, (const int64_t[]){2, 0, 3, 1, 4});
+    x = weft_permute(weft_reshape(x, weft_shape_from(5, split)), order); /* [n, b, h, t, d] */
+    for (int i = 0; i < n; i++) {
+        out[i] = weft_select(x, 0, i);
+    }
+}
+
+/* Rows from.. of the input projection, n times dim of them. */
+static weft_tensor project(const weft_nn_attention *l, weft_tensor x, int64_t from, int64_t n)
+{
+    const int64_t dim = weft_ok(l->in_weight) ? weft_shape_of(l->in_weight).v[1] : 1;
+    weft_tensor w = weft_narrow(l->in_weight, 0, from * dim, n * dim), b = l->in_bias;
+    return weft_linear(x, w, weft_ok(b) ? weft_narrow(b, 0, from * dim, n * dim) : b);
+}
+
+static bool is_sequence(const char *what, weft_tensor x)
+{
+    if (weft_ok(x) && weft_rank(x) != 3) {
+        wf_api_error("attention", WEFT_ESHAPE, "%s has rank %d; it must be [batch, time, dim]",
+                     what, weft_rank(x));
+        return false;
+    }
+    return true;
+}
+
+weft_tensor(weft_nn_attention_attend)(const weft_nn_attention *l, weft_tensor x, weft_tensor memory,
+                                      weft_tensor mask)
+{
+    if (!l || l->heads < 1) {
+        return wf_api_null("attention", "the layer");
+    }
+    const bool self = memory.slot == 0 && memory.serial == 0;
+    if (!is_sequence("x", x) || (!self && !is_sequence("memory", memory))) {
+        return wf_api_last_error();
+    }
+    weft_scope scope = weft_scope_begin();
+    weft_tensor qkv[3], y;
+    if (self) {
+        split_heads(weft_linear(x, l->in_weight, l->in_bias), 3, l->heads, qkv);
+    } else {
+        split_heads(project(l, x, 0, 1), 1, l->heads, qkv);
+        split_heads(project(l, memory, 1, 2), 2, l->heads, qkv + 1);
+    }
+    y = (weft_scaled_dot_product_attention)(&(weft_attention_args){
+        .q = qkv[0], .k = qkv[1], .v = qkv[2], .mask = mask, .causal = l->causal});
+    y = weft_flatten(weft_transpose(y, 1, 2), 2, 3); /* [b, t, dim] */
+    return weft_scope_return(scope, weft_nn_linear_forward(&l->out, y));
+}
+
+weft_tensor weft_nn_attention_forward(const weft_nn_attention *l, weft_tensor x)
+{
+    return (weft_nn_attention_attend)(l, x, WEFT_NONE, WEFT_NONE);
+}
+
+/* -- encoder layer ---------------------------------------------------------------------------------------------- */
+
+weft_status(weft_nn_encoder_init)(const weft_nn_encoder_args *a)
+{
+    weft_status s =
+        wf_layer_open("encoder", a ? a->layer : NULL, a ? a->module : NULL, a ? a->name : NULL);
+    if (s != WEFT_OK) {
+        return s;
+    }
+    weft_nn_encoder *l = a->layer;
+    weft_module *m = a->module;
+    const int64_t wide = a->feedforward ? a->feedforward : 2048;
+    *l = (weft_nn_encoder){.norm_first = a->norm_first, .gelu = a->gelu};
+    (weft_nn_attention_init)(&(weft_nn_attention_args){&l->self_attn, m, "self_attn", a->dim,
+                                                       a->heads, a->causal, false, a->dtype, 0});
+    (weft_nn_linear_init)(
+        &(weft_nn_linear_args){&l->linear1, m, "linear1", a->dim, wide, false, a->dtype, 0});
+    (weft_nn_linear_init)(
+        &(weft_nn_linear_args){&l->linear2, m, "linear2", wide, a->dim, false, a->dtype, 0});
+    (weft_nn_layer_norm_init)(
+        &(weft_nn_norm_args){&l->norm1, m, "norm1", a->dim, a->eps, a->dtype, 0});
+    (weft_nn_layer_norm_init)(
+        &(weft_nn_norm_args){&l->norm2, m, "norm2", a->dim, a->eps, a->dtype, 0});
+    s = weft_nn_dropout_init(&l->dropout, m, wf_option(a->dropout, 0.1));
+    return wf_layer_close(m, s);
+}
+
+static weft_tensor attend(const weft_nn_encoder *l, weft_tensor x, weft_tensor mask)
+{
+    x = (weft_nn_attention_attend)(&l->self_attn, x, WEFT_NONE, mask);
+    return weft_nn_dropout_forward(&l->dropout, x);
+}
+
+static weft_tensor feed_forward(const weft_nn_encoder *l, weft_tensor x)
+{
+    x = weft_nn_linear_forward(&l->linear1, x);
+    x = weft_nn_dropout_forward(&l->dropout, l->gelu ? weft_gelu(x) : weft_relu(x));
+    return weft_nn_dropout_forward(&l->dropout, weft_nn_linear_forward(&l->linear2, x));
+}
+
+weft_tensor(weft_nn_encoder_forward)(const weft_nn_encoder *l, weft_tensor x, weft_tensor mask)
+{
+    if (!l) {
+        return wf_api_null("encoder", "the layer");
+    }
+    weft_scope scope = weft_scope_begin();
+    if (l->norm_first) {
+        x = weft_add(x, attend(l, weft_nn_layer_norm_forward(&l->norm1, x), mask));
+        x = weft_add(x, feed_forward(l, weft_nn_layer_norm_forward(&l->norm2, x)));
+    } else {
+        x = weft_nn_layer_norm_forward(&l->norm1, weft_add(x, attend(l, x, mask)));
+        x = weft_nn_layer_norm_forward(&l->norm2, weft_add(x, feed_forward(l, x)));
+    }
+    return weft_scope_return(scope, x);
+}
