@@ -295,7 +295,9 @@ static bool supported(const wf_cuda_conv *c)
                 c->dtype == WEFT_BF16;
     return type && fits(c->x, 4, 1) && fits(c->w, 4, 1) && fits(c->y, 4, 1) &&
            fits(c->x_strides, 4, 1) && fits(c->y_strides, 4, 1) && fits(c->stride, 2, 1) &&
-           fits(c->pad, 2, 0) && fits(c->dilation, 2, 1) && fits(&c->groups, 1, 1);
+           fits(c->pad, 2, 0) && fits(c->dilation, 2, 1) && fits(&c->groups, 1, 1) &&
+           wf_cuda_conv_lies(c->x_data) && wf_cuda_conv_lies(c->w_data) &&
+           wf_cuda_conv_lies(c->y_data);
 }
 
 static int call(wf_cuda_plan *base, const void *arg, void *workspace, wf_cuda_stream *s)

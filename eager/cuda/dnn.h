@@ -19,13 +19,18 @@ typedef struct wf_cuda_conv {
     int64_t x[4], w[4], y[4];
     int64_t x_strides[4], y_strides[4];
     int64_t stride[2], pad[2], dilation[2], groups;
-    void *x_data, *w_data, *y_data;
+    void *x_data, *w_data, *y_data; /* at multiples of 16 bytes */
     bool add; /* forward: to what y holds (a bias, spread beforehand) */
 } wf_cuda_conv;
 
 /* On the current stream; the blocks are the caller's to wf_cuda_use first. WEFT_EUNSUPPORTED with why empty:
  * there is no library, or it has nothing for this; another way has to be taken. */
 int wf_cuda_conv_run(int ordinal, const wf_cuda_conv *c, wf_why *why);
+/* The library calls others misaligned, and its kernels are not obliged to look. */
+static inline bool wf_cuda_conv_lies(const void *data)
+{
+    return (uintptr_t)data % 16 == 0;
+}
 /* Is there a library that works on the device? Opens it. */
 bool wf_cuda_conv_there(int ordinal);
 /* "cuDNN 9.19.0" or why there is none; never NULL. Opens the library. */

@@ -1,14 +1,24 @@
 /*
  * jit/gpu/row_conv.c -- conv2d and its gradients, by cuDNN where it is and takes them, else by the built-in kernel.
  *
- * For cuDNN images are passed as they lie when that is NCHW or NHWC memory, else copied; weights are copied unless they
- * are dense; a bias is spread over the result first and added to. The built-in kernel takes any strides. Its sums are
+ * For cuDNN images are passed as they lie when that is NCHW or NHWC memory at a multiple of 16 bytes, else copied; weights are
+ * copied unless they are dense and lie so; a bias is spread over the result first and added to. The built-in kernel takes any strides. Its sums are
  * one chain of fused multiply-adds each, in f32 for half types, in an order that depends on nothing but the shapes of
  * the weights (forward, gradient of x) or of the result (of w); not that of the CPU's library.
  */
 #include "eager/cuda/dnn.h"
 #include "eager/dense.h"
 #include "jit/gpu/impl.h"
+
+/* v, or a copy of it that lies where the library wants operands. */
+static int lay(wf_gpu_temps *t, wf_view *v, wf_why *why)
+{
+    const wf_view from = *v;
+    if (wf_cuda_conv_lies(v->data))
+        return 0;
+    const int status = wf_gpu_temp_view(t, v->dtype, v->rank, v->dims, v, why);
+    return status ? status : wf_gpu_copy(t->ordinal, v, &from, why);
+}
 
 /* v as an image that the library takes; *out may be a copy. */
 static int image(wf_gpu_temps *t, const wf_view *v, wf_view *out, wf_why *why)
@@ -24,9 +34,10 @@ static int image(wf_gpu_temps *t, const wf_view *v, wf_view *out, wf_why *why)
         *out = *v;
         for (int i = 0; i < 4; i++)
             out->strides[order[i]] = turned.strides[i];
-        return 0;
+        return lay(t, out, why);
     }
-    return wf_gpu_dense(t, v, v->dtype, out, why);
+    const int status = wf_gpu_dense(t, v, v->dtype, out, why);
+    return status ? status : lay(t, out, why);
 }
 
 static void describe(wf_cuda_conv *c, const wf_attr *attr, const wf_view *x, const wf_view *w,
@@ -66,7 +77,7 @@ static int by_library(wf_gpu_temps *t, wf_exec *e, const wf_view *bias, wf_why *
     wf_cuda_conv c = {.dtype = e->dst[0].dtype, .add = bias != NULL};
     wf_view a = {0}, b = {0};
     const wf_view *d = &e->dst[0];
-    int status = image(t, &e->src[0], &a, why);
+    int status = wf_cuda_conv_lies(d->data) ? image(t, &e->src[0], &a, why) : WEFT_EUNSUPPORTED;
     if (status)
         return status;
     if (e->op == WF_OP_CONV2D_DW) {
@@ -76,6 +87,7 @@ static int by_library(wf_gpu_temps *t, wf_exec *e, const wf_view *bias, wf_why *
     } else {
         c.what = e->op == WF_OP_CONV2D ? WF_CUDA_CONV_FORWARD : WF_CUDA_CONV_DX;
         status = wf_gpu_dense(t, &e->src[1], c.dtype, &b, why);
+        status = status ? status : lay(t, &b, why);
         if (c.what == WF_CUDA_CONV_FORWARD)
             describe(&c, e->attr, &a, &b, d);
         else

@@ -298,6 +298,9 @@ static int queue(dnn_handle lib, job from, const void *alpha, const void *beta, 
     if (algo != GOOD_ALGO || !workspace || size != WORKSPACE) {
         return BAD_PARAM;
     }
+    if (((uintptr_t)from.px | (uintptr_t)from.pw | (uintptr_t)from.py) % 16) {
+        return MISALIGNED;
+    }
     static job *kept;
     job *j = malloc(sizeof *j);
     if (!j) {

@@ -10,7 +10,7 @@
 #include "eager/cuda/dnn_api.h"
 
 #define EXPORT __attribute__((visibility("default")))
-enum { BAD_PARAM = 2000, INTERNAL = 4000 };
+enum { BAD_PARAM = 2000, MISALIGNED = 2003, INTERNAL = 4000 };
 
 /* The planned failure of this call, or DNN_OK. */
 int fake_cudnn_planned(void);
