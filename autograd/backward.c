@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "autograd/backward.h"
-#include "autograd/tape.h"
+#include "autograd/engine.h"
 #include "autograd/vjp.h"
 #include "eager/alloc.h"
 #include "eager/device.h"
@@ -39,22 +38,9 @@ static vjp_fn row_vjp(wf_op op)
 
 /* -- the queue: a max-heap of nodes by order ------------------------------------------------------------ */
 
-typedef struct engine {
-    wf_ctx *c;
-    wf_tape *t;
-    wf_ref *heap;
-    uint32_t n, cap;
-    weft_scope scope;
-    bool retain, create;
-    const wf_grad_capture *cap_in;
-    int n_cap;
-    wf_ref current;          /* the node being processed: not in the heap */
-    struct reached *reached; /* nodes that grad_of looked at, each held */
-    size_t n_reached;
-    struct engine *outer;
-} engine;
+typedef wf_engine engine;
 
-static int queue_push(engine *e, wf_ref r)
+int wf_engine_queue(engine *e, wf_ref r)
 {
     wf_tnode *n = wf_tnode_at(e->t, r);
     if (n->flags & WF_TN_QUEUED) {
@@ -165,8 +151,7 @@ static bool exclusive(wf_ctx *c, weft_tensor g)
     return yes;
 }
 
-/* *to += g, where g is owned by the caller's scope; gives it to the engine's. */
-static int accumulate(engine *e, weft_tensor *to, weft_tensor g)
+int wf_engine_accumulate(engine *e, weft_tensor *to, weft_tensor g)
 {
     if (to->slot == 0) {
         bool pinned;
@@ -203,9 +188,7 @@ static void drop(weft_tensor *g)
     *g = WEFT_NONE;
 }
 
-/* g, a copy of it on the device of the node's value if it is elsewhere: what a number of the host was multiplied with on
- * a device gives its gradient there. */
-static weft_tensor at_home(engine *e, const wf_tnode *n, weft_tensor g)
+weft_tensor wf_engine_home(engine *e, const wf_tnode *n, weft_tensor g)
 {
     int from = wf_device_api ? wf_device_of_handle(e->c, g) : n->device;
     int64_t ints[2] = {n->device, from};
@@ -220,7 +203,7 @@ static int deliver(engine *e, wf_ref r, weft_tensor g, weft_tensor *own)
     if (n->sort == WF_TN_INPUT || (n->flags & WF_TN_SKIP)) {
         return 0;
     }
-    g = at_home(e, n, g);
+    g = wf_engine_home(e, n, g);
     if (g.slot == 0) {
         return (int)weft_error_status(g);
     }
@@ -230,9 +213,9 @@ static int deliver(engine *e, wf_ref r, weft_tensor g, weft_tensor *own)
         n->g = g;
         *own = WEFT_NONE;
     } else {
-        rc = accumulate(e, &n->g, g);
+        rc = wf_engine_accumulate(e, &n->g, g);
     }
-    rc = rc ? rc : queue_push(e, r);
+    rc = rc ? rc : wf_engine_queue(e, r);
     if (rc && !(n->flags & WF_TN_QUEUED)) {
         drop(&n->g);
     }
@@ -428,7 +411,8 @@ static int run_vjp(engine *e, wf_ref r)
 static int step(engine *e, wf_ref r)
 {
     wf_tnode *n = wf_tnode_at(e->t, r);
-    int rc = n->g.slot ? run_hooks(e, r, n, &n->g) : 0;
+    int rc = wf_parts_settle(e, r);
+    rc = !rc && n->g.slot ? run_hooks(e, r, n, &n->g) : rc;
     n = wf_tnode_at(e->t, r);
     if (!rc && n->g.slot) {
         rc = capture(e, r, n);
@@ -445,10 +429,10 @@ static int step(engine *e, wf_ref r)
         if (to->slot == 0) {
             *to = g;
         } else {
-            rc = accumulate(e, to, g);
+            rc = wf_engine_accumulate(e, to, g);
             weft_free(g);
         }
-        rc = rc ? rc : queue_push(e, main);
+        rc = rc ? rc : wf_engine_queue(e, main);
         if (rc && !(wf_tnode_at(e->t, main)->flags & WF_TN_QUEUED)) {
             drop(to);
         }
@@ -671,6 +655,7 @@ int wf_backward_run(wf_ctx *c, int n, const wf_ref *roots, const weft_tensor *gr
     while (e.n) {
         clear_pending(&e, queue_pop(&e));
     }
+    wf_parts_drop(&e);
     unmark(&e, e.reached, e.n_reached);
     c->grad_off = off;
     weft_scope_end(e.scope);

@@ -71,7 +71,7 @@ typedef struct wf_tnode {
     uint8_t ndst;
     uint8_t saved_src; /* bit i: holds a user count on operand i's value (nsrc <= 8) */
     uint8_t device;    /* of its value, and so of its gradient: eager/device.h */
-    uint8_t pad[1];
+    uint8_t parts;     /* a running backward has gradients of parts of its value (engine.h) */
     uint32_t refs;
     wf_ref src_[3]; /* a foreign leaf's [0]: the next of its bucket */
     wf_tval *val;

@@ -43,6 +43,12 @@ bool wf_vjp_has_src(wf_vjp *v, int i);
     const unsigned wf_vjp_saves_##name = (saves);                                                  \
     int wf_vjp_##name(wf_vjp *v)
 
+/* Ways to give operand 0 its gradient, in place of storing it in dsrc[0]; a status (parts.c). */
+/* g[0] is the gradient of the elements [start, stop) along an axis, stop > start. Not under create_graph. */
+int wf_vjp_add_part(wf_vjp *v, int64_t axis, int64_t start, int64_t stop);
+/* INDEX_ADD or SCATTER_ADD of values to the gradient it has, or to zeros. */
+int wf_vjp_add_at(wf_vjp *v, wf_op op, const wf_attr *attr, weft_tensor at, weft_tensor values);
+
 /* Sums g down to `dims` (the inverse of broadcasting) in canonical order. */
 weft_tensor wf_sum_to(weft_tensor g, int rank, const int64_t *dims);
 /* g as dtype dt (itself when it already is). */

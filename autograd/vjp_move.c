@@ -36,6 +36,9 @@ WF_VJP(slice, WF_SAVES_NONE)
     wf_vjp_src_type(v, 0, &x);
     const int64_t *d = v->attr->dyn;
     int64_t axis = v->attr->ints[0], full_map[4] = {d[0], d[1], d[2], x.dims[axis]};
+    if (!v->create_graph && d[2] == 1 && d[1] > d[0]) {
+        return wf_vjp_add_part(v, axis, d[0], d[1]);
+    }
     wf_attr a = {.n_ints = 1, .ints = &axis, .n_dyn = 4, .dyn = full_map};
     v->dsrc[0] = wf_op1(WF_OP_SLICE_GRAD, &a, v->g[0]);
     return wf_vjp_done(v);
@@ -201,22 +204,12 @@ WF_VJP(update, WF_SAVES_NONE)
 
 WF_VJP(take_along, WF_SAVES_SRC(1))
 {
-    wf_type x;
-    wf_vjp_src_type(v, 0, &x);
-    if (v->need[0]) {
-        v->dsrc[0] = wf_op3(WF_OP_SCATTER_ADD, v->attr, zeros_of(&x), wf_vjp_src(v, 1), v->g[0]);
-    }
-    return wf_vjp_done(v);
+    return v->need[0] ? wf_vjp_add_at(v, WF_OP_SCATTER_ADD, v->attr, wf_vjp_src(v, 1), v->g[0]) : 0;
 }
 
 WF_VJP(index_select, WF_SAVES_SRC(1))
 {
-    wf_type x;
-    wf_vjp_src_type(v, 0, &x);
-    if (v->need[0]) {
-        v->dsrc[0] = wf_op3(WF_OP_INDEX_ADD, v->attr, zeros_of(&x), wf_vjp_src(v, 1), v->g[0]);
-    }
-    return wf_vjp_done(v);
+    return v->need[0] ? wf_vjp_add_at(v, WF_OP_INDEX_ADD, v->attr, wf_vjp_src(v, 1), v->g[0]) : 0;
 }
 
 WF_VJP(scatter_add, WF_SAVES_SRC(1))
@@ -244,12 +237,8 @@ WF_VJP(index_add, WF_SAVES_SRC(1))
 /* SORT and TOPK: values go back where they came from. */
 WF_VJP(sort, WF_SAVES_DST(1))
 {
-    wf_type x;
-    wf_vjp_src_type(v, 0, &x);
     int64_t axis = v->attr->ints[0];
     wf_attr a = {.n_ints = 1, .ints = &axis};
-    if (v->g[0].slot) {
-        v->dsrc[0] = wf_op3(WF_OP_SCATTER_ADD, &a, zeros_of(&x), wf_vjp_dst(v, 1), v->g[0]);
-    }
-    return wf_vjp_done(v);
+    const bool wanted = v->need[0] && v->g[0].slot;
+    return wanted ? wf_vjp_add_at(v, WF_OP_SCATTER_ADD, &a, wf_vjp_dst(v, 1), v->g[0]) : 0;
 }

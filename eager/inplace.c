@@ -441,6 +441,36 @@ static bool comes_from_elsewhere(const wf_call *k, const wf_slot *dst)
            (s->rank > 0 || s->st->device || k->c->recorder);
 }
 
+/* Is it a row that adds to places of its first operand, which is the target, and are the others elsewhere? */
+static bool is_addition_at(const wf_call *k, wf_slot *dst)
+{
+    if ((k->op != WF_OP_INDEX_ADD && k->op != WF_OP_SCATTER_ADD) || k->c->recorder || k->device ||
+        !k->slot[0] || !same_view(k->slot[0], dst) || !wf_slot_is_contiguous(dst)) {
+        return false;
+    }
+    return k->slot[1] && k->slot[2] && !overlaps(k->slot[1], dst) && !overlaps(k->slot[2], dst);
+}
+
+/* Its kernel then adds in the target's memory: indices are checked before anything is written. */
+static int add_at(wf_call *k, wf_slot *dst)
+{
+    wf_view d, v[3];
+    wf_type out, t[3];
+    for (int i = 0; i < 3; i++) {
+        wf_slot_view(k->slot[i], &v[i]);
+        wf_slot_type(k->slot[i], &t[i]);
+    }
+    wf_slot_view(dst, &d);
+    wf_exec e = {
+        .op = k->op, .nsrc = 3, .ndst = 1, .src = v, .dst = &d, .attr = k->attr, .why = &k->why};
+    int rc = wf_infer(k->op, k->attr, 3, t, &out, &k->why);
+    rc = rc ? rc : wf_exec_row(&e);
+    if (!rc) {
+        wrote(k, dst);
+    }
+    return rc;
+}
+
 static int run_inplace(wf_call *k, wf_slot *dst)
 {
     int rc = target_check(k, dst);
@@ -458,7 +488,7 @@ static int run_inplace(wf_call *k, wf_slot *dst)
     bool elementwise = wf_op_is_elementwise(k->op) || k->op == WF_OP_COPY;
     bool tracked = wf_grad_enabled(k->c) && wf_tape_api && (k->tracked || wf_slot_tracked(dst));
     if (tracked || !elementwise) {
-        return run_tracked(k, dst);
+        return !tracked && is_addition_at(k, dst) ? add_at(k, dst) : run_tracked(k, dst);
     }
     bool apart = k->nsrc <= SMALL_SRC;
     for (int i = 0; i < k->nsrc && apart; i++) {

@@ -152,7 +152,8 @@ static bool in_place(const wf_planner *b, const wf_plan_step *s, const wf_access
 {
     const wf_plan *p = b->p;
     const wf_access *src = &p->accesses[s->access] + s->ndst;
-    bool update = s->kind == WF_STEP_OP && s->op == WF_OP_UPDATE;
+    const bool update = s->kind == WF_STEP_OP && wf_op_replaces(s->op) &&
+                        (s->op == WF_OP_UPDATE || !(b->opts->flags & WF_PLAN_ALONE));
     if (p->buffers[x].bytes != p->buffers[d->buffer].bytes) {
         return false;
     }

@@ -119,7 +119,7 @@ static void note_reading(chooser *c, uint32_t g, uint32_t k, wf_val v)
     }
     c->last[root] = c->last[root] == WF_NO_GROUP || g > c->last[root] ? g : c->last[root];
     const wf_ins *i = &c->f->ins[k];
-    c->flags[root] |= i->op == WF_OP_UPDATE && v == wf_ins_src(c->f, i)[0] ? REPLACED : 0;
+    c->flags[root] |= wf_op_replaces(i->op) && v == wf_ins_src(c->f, i)[0] ? REPLACED : 0;
 }
 
 /* Marks all roots; the number of candidates. */

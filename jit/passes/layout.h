@@ -45,6 +45,13 @@ typedef struct wf_layout {
     bool draws; /* random rows may be members of groups */
 } wf_layout;
 
+/* Rows that change places of their first operand and keep the rest: a kernel that finds the operand in its result's memory
+ * does not copy it. */
+static inline bool wf_op_replaces(wf_op op)
+{
+    return op == WF_OP_UPDATE || op == WF_OP_INDEX_ADD || op == WF_OP_SCATTER_ADD;
+}
+
 /* Lays out f. 0 or a status; wf_layout_free in either case. */
 int wf_layout_init(wf_layout *l, const wf_fn *f, wf_why *why);
 void wf_layout_free(wf_layout *l);

@@ -1,0 +1,393 @@
+/*
+ * tests/grad/test_grad_parts.c -- gradients of values that are read in parts: slices that cover a value, leave gaps, overlap
+ * or come by the hundred, of permuted values too, and rows picked by index beside other uses of the same weight.
+ *
+ * The weights of the sums are small integers, so that every order of additions gives the gradient that the tests count
+ * out by themselves; with random weights eager, traced and differentiable gradients are compared with each other.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+#include "weft/weft.h"
+
+enum { ROWS = 150, COLS = 6, MOST = ROWS };
+
+/* One reading of x[ROWS, COLS]: its slice [start, stop) along an axis. */
+typedef struct cut {
+    int axis, start, stop, step;
+} cut;
+
+typedef struct reading {
+    const char *name;
+    int n;
+    cut cut[8];
+    int each;      /* not 0: slices of so many rows instead, from the end if negative */
+    bool permuted; /* the slices are of a transposed x */
+    bool dense;    /* x is also read as it is */
+    bool hooked;   /* hooks on the slices run backwards of their own */
+    bool random;   /* weights of any value */
+    int made;      /* slices of the last call */
+} reading;
+
+/* What a hook of a slice differentiates while the slices of the backward that called it wait: other slices of the same x. */
+static weft_tensor nested_loss, nested_leaf;
+static int hooks_run;
+
+static weft_tensor nested(void *user, weft_tensor g)
+{
+    float got[ROWS * COLS] = {0};
+    weft_tensor of;
+    (void)user;
+    cr_assert_eq(weft_grad_of(.outputs = &nested_loss, .n_outputs = 1, .inputs = &nested_leaf,
+                              .n_inputs = 1, .grads = &of, .retain_graph = true),
+                 WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(weft_to_array(of, got, ROWS * COLS, WEFT_F32), WEFT_OK, "%s", weft_last_error());
+    for (int i = 0; i < ROWS * COLS; i++) {
+        cr_assert(got[i] == (i / COLS < 40 ? 6 : 2), "inside a hook: %g", (double)got[i]);
+    }
+    hooks_run++;
+    return g;
+}
+
+/* Slice number k, as the cut that it is. */
+static cut cut_of(const reading *r, int k)
+{
+    if (!r->each) {
+        return r->cut[k];
+    }
+    const int width = abs(r->each), n = ROWS / width, at = (r->each < 0 ? n - 1 - k : k) * width;
+    return (cut){0, at, at + width, 1};
+}
+
+/* x times integers (or not) that differ from slice to slice and element to element. */
+static weft_tensor weighted(const reading *r, weft_tensor x, int k)
+{
+    weft_shape s = weft_shape_of(x);
+    weft_tensor w = weft_reshape(weft_arange(0, (double)weft_numel(x), 1, WEFT_F32), s);
+    w = weft_add(weft_remainder(w, weft_f(7)), weft_f(k % 5 - 2));
+    return weft_sum(weft_mul(x, r->random ? weft_mul(w, weft_f(0.123456789)) : w));
+}
+
+static weft_status gradient(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                            int n_out)
+{
+    reading *r = self;
+    weft_tensor leaf = weft_detach(in[0]);
+    weft_requires_grad_(leaf, true);
+    weft_tensor x = weft_mul(leaf, weft_f(2)), loss = weft_f(0);
+    x = r->permuted ? weft_transpose(x, 0, 1) : x;
+    if (r->hooked) {
+        weft_tensor head = weft_sum(weft_slice(x, 0, 0, 40, 1));
+        weft_tensor tail = weft_sum(weft_slice(x, 0, 40, ROWS, 1));
+        nested_loss = weft_add(weft_mul(head, weft_f(3)), tail);
+        nested_leaf = leaf;
+        weft_tensor all = weft_mul(x, weft_f(1)); /* its hook runs when all slices are waiting */
+        weft_register_hook(all, nested, NULL, NULL);
+        loss = weighted(r, all, 3);
+    }
+    const int n = r->each ? ROWS / abs(r->each) : r->n;
+    for (int k = 0; k < n; k++) {
+        const cut c = cut_of(r, k);
+        const int axis = r->permuted ? 1 - c.axis : c.axis;
+        weft_tensor part = weft_slice(x, axis, c.start, c.stop, c.step);
+        if (r->hooked) {
+            weft_register_hook(part, nested, NULL, NULL);
+        }
+        part = r->permuted ? weft_transpose(part, 0, 1) : part;
+        loss = weft_add(weighted(r, part, k), loss);
+    }
+    if (r->dense && !r->hooked) {
+        loss = weft_add(loss, weighted(r, r->permuted ? weft_transpose(x, 0, 1) : x, 3));
+    }
+    r->made = n;
+    return n_in == 1 && n_out >= 1
+               ? weft_grad_of(.outputs = &loss, .n_outputs = 1, .inputs = &leaf, .n_inputs = 1,
+                              .grads = out, .create_graph = n_out == 2)
+               : WEFT_EINVALID;
+}
+
+/* The same, counted out. */
+static void expected(const reading *r, double *g)
+{
+    memset(g, 0, ROWS * COLS * sizeof *g);
+    for (int k = 0; k < r->made + r->dense; k++) {
+        const cut c = k < r->made ? cut_of(r, k) : (cut){0, 0, ROWS, 1};
+        const int w = c.axis ? (c.stop - c.start + c.step - 1) / c.step : COLS;
+        const int h = c.axis ? ROWS : (c.stop - c.start + c.step - 1) / c.step;
+        for (int e = 0; e < h * w; e++) {
+            const int i = c.axis ? e / w : c.start + e / w * c.step;
+            const int j = c.axis ? c.start + e % w * c.step : e % w;
+            g[i * COLS + j] += 2 * (e % 7 + (k < r->made ? k : 3) % 5 - 2);
+        }
+    }
+}
+
+static void values(weft_tensor t, float *v)
+{
+    cr_assert_eq(weft_to_array(t, v, ROWS * COLS, WEFT_F32), WEFT_OK, "%s", weft_last_error());
+}
+
+static void check(reading r, int threads)
+{
+    static float eager[ROWS * COLS], other[ROWS * COLS];
+    static double want[ROWS * COLS];
+    weft_set_num_threads(threads);
+    weft_scope s = weft_scope_begin();
+    weft_tensor x = weft_full(weft_shape(ROWS, COLS), 1, WEFT_F32), g[2];
+    cr_assert_eq(gradient(&r, &x, 1, g, 1), WEFT_OK, "%s: %s", r.name, weft_last_error());
+    values(g[0], eager);
+    expected(&r, want);
+    for (int i = 0; i < ROWS * COLS && !r.random; i++) {
+        cr_assert((double)eager[i] == want[i], "%s: element %d is %g, not %g", r.name, i,
+                  (double)eager[i], want[i]);
+    }
+    cr_assert_eq(gradient(&r, &x, 1, g, 2), WEFT_OK, "%s: %s", r.name, weft_last_error());
+    values(g[0], other);
+    for (int i = 0; i < ROWS * COLS; i++) {
+        cr_assert_float_eq((double)other[i], (double)eager[i], 1e-5, "%s: differentiable", r.name);
+    }
+    weft_jit *j = r.hooked ? NULL : weft_jit_trace(gradient, &r, .name = "parts");
+    for (int call = 0; call < 3 && j; call++) {
+        cr_assert_eq(weft_jit_call(j, &x, 1, g, 1), WEFT_OK, "%s: %s", r.name, weft_last_error());
+        values(g[0], other);
+        cr_assert_eq(memcmp(other, eager, sizeof eager), 0, "%s: traced", r.name);
+    }
+    weft_jit_free(j);
+    weft_scope_end(s);
+    weft_set_num_threads(1);
+}
+
+Test(grad_parts, slices)
+{
+    static const reading all[] = {
+        {"in order", .n = 3, .cut = {{1, 0, 2, 1}, {1, 2, 4, 1}, {1, 4, 6, 1}}},
+        {"in any order", .n = 3, .cut = {{0, 60, 150, 1}, {0, 0, 10, 1}, {0, 10, 60, 1}}},
+        {"beside a reading of all", .n = 2, .cut = {{0, 0, 75, 1}, {0, 75, 150, 1}}, .dense = true},
+        {"a gap", .n = 2, .cut = {{0, 0, 70, 1}, {0, 75, 150, 1}}},
+        {"one", .n = 1, .cut = {{0, 3, 5, 1}}, .dense = true},
+        {"all of it, twice", .n = 2, .cut = {{0, 0, 150, 1}, {0, 0, 150, 1}}},
+        {"overlapping", .n = 3, .cut = {{0, 0, 100, 1}, {0, 50, 150, 1}, {0, 140, 150, 1}}},
+        {"as many as there are, overlapping", .n = 3,
+         .cut = {{1, 0, 2, 1}, {1, 1, 3, 1}, {1, 4, 6, 1}}},
+        {"two axes", .n = 4, .cut = {{0, 0, 75, 1}, {1, 0, 3, 1}, {0, 75, 150, 1}, {1, 3, 6, 1}}},
+        {"with steps between", .n = 3, .cut = {{0, 0, 150, 2}, {0, 0, 75, 1}, {0, 75, 150, 1}}},
+        {"an empty one", .n = 3, .cut = {{0, 0, 75, 1}, {0, 75, 75, 1}, {0, 75, 150, 1}}},
+        {"row by row", .each = 1},
+        {"row by row, backwards", .each = -1, .dense = true},
+        {"many that end early", .each = -2},
+        {"permuted", .n = 3, .cut = {{1, 0, 2, 1}, {1, 2, 4, 1}, {1, 4, 6, 1}}, .permuted = true},
+        {"permuted, and all", .n = 2, .cut = {{0, 0, 75, 1}, {0, 75, 150, 1}}, .permuted = true,
+         .dense = true},
+        {"permuted, a gap", .n = 2, .cut = {{0, 0, 70, 1}, {0, 75, 150, 1}}, .permuted = true},
+        {"a backward meanwhile", .n = 2, .cut = {{0, 0, 75, 1}, {0, 75, 150, 1}}, .hooked = true,
+         .dense = true},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        reading r = all[i];
+        for (int threads = 1; threads <= 3; threads += 2) {
+            check(r, threads);
+        }
+        r.random = true;
+        check(r, 1);
+    }
+    cr_expect_eq(hooks_run, 3 * 3 * 2); /* hooks, checks, gradients of each */
+}
+
+/* -- what is recorded --------------------------------------------------------------------------------------------- */
+
+enum { HEADS = 2, WIDE = 8, TIME = 5 };
+
+/* The gradient of a packed projection, as attention cuts it. */
+static weft_status packed(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_tensor x = weft_detach(in[0]);
+    weft_requires_grad_(x, true);
+    weft_tensor y = weft_mul(x, x);
+    y = weft_permute(weft_reshape(y, weft_shape(1, TIME, 3, HEADS, WIDE / HEADS)),
+                     weft_axes(2, 0, 3, 1, 4));
+    y = weft_scaled_dot_product_attention(.q = weft_select(y, 0, 0), .k = weft_select(y, 0, 1),
+                                          .v = weft_select(y, 0, 2), .causal = true);
+    weft_tensor loss = weft_sum(weft_mul(y, y));
+    return weft_grad_of(.outputs = &loss, .n_outputs = 1, .inputs = &x, .n_inputs = 1,
+                        .grads = out);
+}
+
+Test(grad_parts, a_packed_projection_is_joined_once)
+{
+    weft_scope s = weft_scope_begin();
+    weft_tensor x = weft_randn(weft_shape(1, TIME, 3 * WIDE)), traced, eager;
+    weft_jit *j = weft_jit_trace(packed, NULL, .name = "packed", .always_record = true);
+    cr_assert_eq(packed(NULL, &x, 1, &eager, 1), WEFT_OK, "%s", weft_last_error());
+    for (int call = 0; call < 3; call++) {
+        cr_assert_eq(weft_jit_call(j, &x, 1, &traced, 1), WEFT_OK, "%s", weft_last_error());
+    }
+    float a[TIME * 3 * WIDE], b[TIME * 3 * WIDE];
+    cr_assert_eq(weft_to_array(eager, a, TIME * 3 * WIDE, WEFT_F32), WEFT_OK);
+    cr_assert_eq(weft_to_array(traced, b, TIME * 3 * WIDE, WEFT_F32), WEFT_OK);
+    cr_expect_eq(memcmp(a, b, sizeof a), 0);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    cr_assert(f);
+    cr_assert_eq(weft_jit_explain(j, f), WEFT_OK);
+    fclose(f);
+    cr_expect(strstr(text, "concat"), "%s", text);
+    cr_expect(!strstr(text, "slice_scatter"), "%s", text);
+    free(text);
+    weft_jit_free(j);
+    weft_scope_end(s);
+}
+
+/* -- rows picked by index ------------------------------------------------------------------------------------------ */
+
+enum { WORDS = 40, DIM = 5, TOKENS = 24 };
+
+typedef struct tied {
+    weft_dtype dtype;
+    bool tied, gathered, create;
+    weft_tensor seen; /* what a hook kept of the gradient */
+} tied;
+
+static weft_tensor keep(void *user, weft_tensor g)
+{
+    tied *k = user;
+    k->seen = weft_keep(weft_clone(g));
+    return g;
+}
+
+/* d loss / d w, w read by index, and as a whole where it is tied. */
+static weft_status lookup(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    tied *k = self;
+    (void)n_in, (void)n_out;
+    weft_tensor w = weft_detach(in[0]), loss;
+    weft_requires_grad_(w, true);
+    weft_tensor rows = k->gathered ? weft_take_along(w, 0, in[1]) : weft_embedding(w, in[1]);
+    loss = weft_sum(weft_mul(rows, in[2]));
+    if (k->tied) {
+        loss = weft_add(loss, weft_sum(weft_mul(w, in[3])));
+    }
+    if (!k->create && out[0].slot == 0) {
+        weft_register_hook(w, keep, k, NULL);
+    }
+    return weft_grad_of(.outputs = &loss, .n_outputs = 1, .inputs = &w, .n_inputs = 1, .grads = out,
+                        .create_graph = k->create);
+}
+
+static void check_lookup(tied k)
+{
+    int64_t at[TOKENS * DIM];
+    float g[TOKENS * DIM], c[WORDS * DIM], got[WORDS * DIM];
+    double want[WORDS * DIM] = {0};
+    for (int i = 0; i < TOKENS * DIM; i++) {
+        at[i] = (k.gathered ? i * 7 + 3 : (i / DIM) * (i / DIM)) % WORDS - (i % 3 ? WORDS : 0);
+        at[i] = k.gathered || i % DIM == 0 ? at[i] : at[i / DIM * DIM];
+        g[i] = (float)(i % 4 - 1);
+        want[(at[i] + WORDS) % WORDS * DIM + i % DIM] += (double)g[i];
+    }
+    for (int i = 0; i < WORDS * DIM; i++) {
+        c[i] = (float)(i % 3);
+        want[i] += k.tied ? (double)c[i] : 0;
+    }
+    weft_scope s = weft_scope_begin();
+    weft_tensor places = weft_from_data(at, weft_shape(TOKENS, DIM), WEFT_I64);
+    weft_tensor in[4] = {weft_ones(weft_shape(WORDS, DIM), k.dtype),
+                         k.gathered ? places : weft_clone(weft_select(places, 1, 0)),
+                         weft_cast(weft_from_data(g, weft_shape(TOKENS, DIM), WEFT_F32), k.dtype),
+                         weft_cast(weft_from_data(c, weft_shape(WORDS, DIM), WEFT_F32), k.dtype)};
+    weft_jit *j = weft_jit_trace(lookup, &k, .name = "lookup");
+    for (int call = 0; call < 5; call++) {
+        weft_tensor out[1] = {call == 1 ? in[0] : WEFT_NONE}; /* 1: without the hook */
+        weft_status bad = call < 2 ? lookup(&k, in, 4, out, 1) : weft_jit_call(j, in, 4, out, 1);
+        cr_assert_eq(bad, WEFT_OK, "%s", weft_last_error());
+        cr_assert_eq(weft_to_array(weft_cast(out[0], WEFT_F32), got, WORDS * DIM, WEFT_F32),
+                     WEFT_OK, "%s", weft_last_error());
+        for (int i = 0; i < WORDS * DIM; i++) {
+            cr_assert((double)got[i] == want[i], "dtype %d, tied %d, call %d: [%d] %g, not %g",
+                      (int)k.dtype, k.tied, call, i, (double)got[i], want[i]);
+        }
+        weft_free(k.seen);
+        k.seen = WEFT_NONE;
+    }
+    weft_jit_free(j);
+    weft_scope_end(s);
+}
+
+Test(grad_parts, rows_by_index)
+{
+    static const weft_dtype dtypes[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_F16};
+    for (int i = 0; i < 4 * 8; i++) {
+        check_lookup((tied){dtypes[i / 8], i & 1, i & 2, i & 4, WEFT_NONE});
+    }
+}
+
+/* -- in the target's memory ------------------------------------------------------------------------------------------ */
+
+static weft_status twice_and_more(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                  int n_out)
+{
+    (void)self, (void)n_in;
+    weft_tensor twice = weft_mul(in[0], weft_f(2));
+    out[0] = weft_index_add(twice, 0, in[1], in[2]);
+    if (n_out > 1) { /* still wanted: it must not be written over */
+        out[1] = weft_add(twice, weft_f(1));
+    }
+    return weft_ok(out[0]) ? WEFT_OK : WEFT_EINVALID;
+}
+
+static int64_t peak_above(int64_t live)
+{
+    weft_memory_stats m;
+    weft_memory_get_stats(&m);
+    return m.peak_bytes - live;
+}
+
+static int64_t live_bytes(void)
+{
+    weft_memory_stats m;
+    weft_memory_reset_peak();
+    weft_memory_get_stats(&m);
+    return m.live_bytes;
+}
+
+Test(grad_parts, additions_by_index_need_no_copy)
+{
+    enum { N = 4096, BYTES = N * 64 * 4 };
+    weft_scope s = weft_scope_begin();
+    weft_tensor x = weft_ones(weft_shape(N, 64), WEFT_F32), out[2];
+    weft_tensor at = weft_randint(weft_shape(16), 0, N);
+    weft_tensor in[3] = {x, at, weft_ones(weft_shape(16, 64), WEFT_F32)};
+    int64_t live = live_bytes();
+    cr_assert_eq(weft_index_add_(x, 0, at, in[2]), WEFT_OK, "%s", weft_last_error());
+    cr_expect_lt(peak_above(live), BYTES / 4, "%lld", (long long)peak_above(live));
+    cr_expect_eq(weft_item_f64(weft_sum(x)), N * 64 + 16 * 64);
+    const double kept = weft_item_f64(weft_sum(weft_mul(x, weft_f(2))));
+    for (int n = 1; n <= 2; n++) {
+        weft_jit *j = weft_jit_trace(twice_and_more, NULL, .name = "add", .synchronous = true,
+                                     .always_record = true);
+        for (int call = 0; call < 3; call++) {
+            weft_scope in_call = weft_scope_begin();
+            live = live_bytes();
+            cr_assert_eq(weft_jit_call(j, in, 3, out, n), WEFT_OK, "%s", weft_last_error());
+            cr_expect_lt(peak_above(live), n * BYTES + BYTES / 4, "%d results: %lld", n,
+                         (long long)peak_above(live));
+            cr_expect_eq(weft_item_f64(weft_sum(out[0])), kept + 16 * 64);
+            cr_expect(n < 2 || weft_item_f64(weft_sum(out[1])) == kept + N * 64);
+            weft_scope_end(in_call);
+        }
+        weft_jit_free(j);
+    }
+    /* operands in the target's own memory are read first */
+    weft_tensor own = weft_arange(0, 8, 1, WEFT_F32), order = weft_randperm(8);
+    cr_assert_eq(weft_index_add_(own, 0, order, own), WEFT_OK, "%s", weft_last_error());
+    cr_expect_eq(weft_item_f64(weft_sum(own)), 56);
+    cr_expect_neq(weft_index_add_(own, 0, weft_full(weft_shape(1), 8, WEFT_I64),
+                                  weft_ones(weft_shape(1), WEFT_F32)),
+                  WEFT_OK);
+    cr_expect_eq(weft_item_f64(weft_sum(own)), 56, "an addition that failed has written");
+    weft_scope_end(s);
+}
