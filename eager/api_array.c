@@ -94,31 +94,117 @@ weft_tensor(weft_stack)(const weft_tensor *parts, int n, int axis)
     return join("stack", parts, n, axis, true);
 }
 
+/* (before, after) of each axis into dyn. */
+static bool paddings(wf_arg *a, const weft_shape *before, const weft_shape *after, int64_t *dyn)
+{
+    if (before->n != a->type.rank || after->n != a->type.rank) {
+        return wf_arg_fail(a, WEFT_ESHAPE, "give one number before and one after for every axis",
+                           "%lld numbers before and %lld after for %d axes", (long long)before->n,
+                           (long long)after->n, a->type.rank);
+    }
+    for (int i = 0; i < a->type.rank; i++) {
+        dyn[2 * i] = before->v[i];
+        dyn[2 * i + 1] = after->v[i];
+        if (before->v[i] < 0 || after->v[i] < 0) {
+            return wf_arg_fail(a, WEFT_ESHAPE, "weft_slice removes elements",
+                               "padding %lld and %lld of axis %d is negative",
+                               (long long)before->v[i], (long long)after->v[i], i);
+        }
+    }
+    return true;
+}
+
 weft_tensor(weft_pad)(weft_tensor x, weft_shape before, weft_shape after, double value)
 {
     wf_arg a;
     int64_t dyn[2 * WF_MAX_RANK];
-    if (!wf_arg_open(&a, "pad", x)) {
+    if (!wf_arg_open(&a, "pad", x) || !paddings(&a, &before, &after, dyn)) {
         return a.error;
-    }
-    if (before.n != a.type.rank || after.n != a.type.rank) {
-        wf_arg_fail(&a, WEFT_ESHAPE, "give one number before and one after for every axis",
-                    "%lld numbers before and %lld after for %d axes", (long long)before.n,
-                    (long long)after.n, a.type.rank);
-        return a.error;
-    }
-    for (int i = 0; i < a.type.rank; i++) {
-        dyn[2 * i] = before.v[i];
-        dyn[2 * i + 1] = after.v[i];
-        if (before.v[i] < 0 || after.v[i] < 0) {
-            wf_arg_fail(&a, WEFT_ESHAPE, "weft_slice removes elements",
-                        "padding %lld and %lld of axis %d is negative", (long long)before.v[i],
-                        (long long)after.v[i], i);
-            return a.error;
-        }
     }
     wf_attr attr = {.n_dyn = (uint8_t)(2 * a.type.rank), .dyn = dyn, .n_flt = 1, .flt = &value};
     return wf_op1(WF_OP_PAD, &attr, x);
+}
+
+/* Has axis i, of n elements, those that `mode` repeats before and after it? */
+static bool repeats_ok(wf_arg *a, weft_padding mode, int i, int64_t before, int64_t after)
+{
+    int64_t n = a->type.dims[i], most = mode == WEFT_PAD_REFLECT ? n - 1 : n;
+    bool fits = mode == WEFT_PAD_REPLICATE ? n > 0 : before <= most && after <= most;
+    return fits || (before | after) == 0 ||
+           wf_arg_fail(a, WEFT_ESHAPE,
+                       mode == WEFT_PAD_REFLECT    ? "reflected are fewer elements than there are"
+                       : mode == WEFT_PAD_CIRCULAR ? "an axis goes round at most once"
+                                                   : "there is no element to repeat",
+                       "padding %lld and %lld of axis %d, which has %lld elements",
+                       (long long)before, (long long)after, i, (long long)n);
+}
+
+/* count elements from start on, `step` from one to the next; step 0: the one at start, over and over. */
+static weft_tensor run_of(weft_tensor x, int64_t axis, int64_t start, int64_t count, int64_t step,
+                          const wf_type *type)
+{
+    int64_t stop = step ? start + count * step : start + 1, dyn[3] = {start, stop, step ? step : 1};
+    x = wf_op1(WF_OP_SLICE, &(wf_attr){.n_ints = 1, .ints = &axis, .n_dyn = 3, .dyn = dyn}, x);
+    if (step) {
+        return x;
+    }
+    wf_type wide = *type;
+    wide.dims[axis] = count;
+    return wf_op1(WF_OP_EXPAND, &(wf_attr){.n_dyn = (uint8_t)wide.rank, .dyn = wide.dims}, x);
+}
+
+/* x with what `mode` puts before and after axis i; *type follows. */
+static weft_tensor pad_axis(weft_tensor x, wf_type *type, weft_padding mode, int64_t i,
+                            int64_t before, int64_t after)
+{
+    int64_t n = type->dims[i];
+    weft_tensor parts[3], y;
+    int count = 0;
+    if (before) {
+        parts[count++] = mode == WEFT_PAD_REFLECT    ? run_of(x, i, before, before, -1, type)
+                         : mode == WEFT_PAD_CIRCULAR ? run_of(x, i, n - before, before, 1, type)
+                                                     : run_of(x, i, 0, before, 0, type);
+    }
+    parts[count++] = x;
+    if (after) {
+        parts[count++] = mode == WEFT_PAD_REFLECT    ? run_of(x, i, n - 2, after, -1, type)
+                         : mode == WEFT_PAD_CIRCULAR ? run_of(x, i, 0, after, 1, type)
+                                                     : run_of(x, i, n - 1, after, 0, type);
+    }
+    wf_dispatch(WF_OP_CONCAT, &(wf_attr){.n_ints = 1, .ints = &i}, count, parts, 1, &y);
+    type->dims[i] = n + before + after;
+    return y;
+}
+
+weft_tensor(weft_pad_mode)(weft_tensor x, weft_shape before, weft_shape after, weft_padding mode)
+{
+    wf_arg a;
+    int64_t dyn[2 * WF_MAX_RANK];
+    if (!wf_arg_open(&a, "pad_mode", x) || !paddings(&a, &before, &after, dyn)) {
+        return a.error;
+    }
+    if ((unsigned)mode > WEFT_PAD_CIRCULAR) {
+        wf_arg_fail(&a, WEFT_EINVALID, "use WEFT_PAD_REFLECT, _REPLICATE or _CIRCULAR",
+                    "%d is not a way to pad", (int)mode);
+        return a.error;
+    }
+    for (int i = 0; i < a.type.rank; i++) {
+        if (!repeats_ok(&a, mode, i, dyn[2 * i], dyn[2 * i + 1])) {
+            return a.error;
+        }
+    }
+    WF_CALLED(w, "pad_mode", x);
+    weft_scope sc = weft_scope_begin();
+    weft_tensor y = x;
+    bool copied = false;
+    for (int i = 0; i < a.type.rank; i++) {
+        if (dyn[2 * i] | dyn[2 * i + 1]) {
+            y = pad_axis(y, &a.type, mode, i, dyn[2 * i], dyn[2 * i + 1]);
+            copied = true;
+        }
+    }
+    y = copied ? y : wf_op1(WF_OP_COPY, NULL, y);
+    return wf_called_end(&w, weft_scope_return(sc, y));
 }
 
 weft_tensor(weft_roll)(weft_tensor x, weft_shape shifts, weft_axes axes)

@@ -169,6 +169,127 @@ weft_tensor(weft_batch_norm)(const weft_batch_norm_args *args)
     return wf_called_end(&w, weft_scope_return(sc, r[0]));
 }
 
+/* y times weight[c] plus bias[c] along axis 1 of a rank `rank`; either may be absent. */
+static weft_tensor per_channel(weft_tensor y, weft_tensor weight, weft_tensor bias, int rank,
+                               int64_t channels)
+{
+    int64_t dims[WF_MAX_RANK] = {channels};
+    for (int i = 1; i < rank - 1; i++) {
+        dims[i] = 1;
+    }
+    bool scaled = !wf_is_absent(weight), moved = !wf_is_absent(bias);
+    weft_tensor w = scaled ? wf_api_reshape(weight, rank - 1, dims) : weight,
+                b = moved ? wf_api_reshape(bias, rank - 1, dims) : bias;
+    return scaled && moved ? wf_op3(WF_OP_FMA, NULL, y, w, b)
+           : scaled        ? wf_op2(WF_OP_MUL, NULL, y, w)
+           : moved         ? wf_op2(WF_OP_ADD, NULL, y, b)
+                           : y;
+}
+
+/* [channels], of which messages say what they are. */
+static bool channels_ok(wf_arg *a, const char *what, weft_tensor t, int64_t channels)
+{
+    wf_arg b;
+    if (wf_is_absent(t)) {
+        return true;
+    }
+    if (!wf_arg_open(&b, a->op, t)) {
+        a->error = b.error;
+        return false;
+    }
+    if (b.type.rank != 1 || b.type.dims[0] != channels) {
+        return wf_arg_fail(a, WEFT_ESHAPE, "one element for each channel",
+                           "%s is not of shape [%lld]", what, (long long)channels);
+    }
+    return true;
+}
+
+/* layer_norm of each group of channels, with all that lies behind them, as a row; in f32 for halves until weight and bias
+ * are in, so that the result is rounded once. */
+static weft_tensor grouped_norm(wf_arg *a, const weft_tensor *given, int64_t groups, double eps)
+{
+    const wf_type *t = &a->type;
+    weft_tensor src[3] = {given[0], given[1], given[2]};
+    if (t->rank < 2) {
+        wf_arg_fail(a, WEFT_ESHAPE, "add the missing axes with weft_reshape",
+                    "x has rank %d; %s needs [n, channels, ...]", t->rank, a->op);
+        return a->error;
+    }
+    int64_t n = t->dims[0], channels = t->dims[1], one = 1;
+    if (groups < 1 || channels % groups != 0) {
+        wf_arg_fail(a, WEFT_ESHAPE, "groups are 1 or more and divide the channels",
+                    "%lld groups do not divide %lld channels", (long long)groups,
+                    (long long)channels);
+        return a->error;
+    }
+    if (!channels_ok(a, "the weight", src[1], channels) ||
+        !channels_ok(a, "the bias", src[2], channels)) {
+        return a->error;
+    }
+    wf_api_unify(3, src);
+    bool weak;
+    int dt = wf_api_dtype(src[0], &weak);
+    bool wide =
+        (dt == WEFT_F16 || dt == WEFT_BF16) && !(wf_is_absent(src[1]) && wf_is_absent(src[2]));
+    for (int i = 0; wide && i < 3; i++) {
+        src[i] = wf_is_absent(src[i]) ? src[i] : (weft_cast)(src[i], WEFT_F32);
+    }
+    int64_t each = channels / groups;
+    for (int i = 2; i < t->rank; i++) {
+        each *= t->dims[i];
+    }
+    weft_tensor row[3] = {wf_api_reshape(src[0], 3, (int64_t[]){n, groups, each}), WF_ABSENT,
+                          WF_ABSENT};
+    weft_tensor r[3];
+    wf_attr attr = {.n_ints = 1, .ints = &one, .n_flt = 1, .flt = &eps};
+    wf_dispatch(WF_OP_LAYER_NORM, &attr, 3, row, 3, r);
+    weft_tensor y = wf_api_reshape(r[0], t->rank, t->dims);
+    y = per_channel(y, src[1], src[2], t->rank, channels);
+    return wide ? (weft_cast)(y, (weft_dtype)dt) : y;
+}
+
+weft_tensor(weft_group_norm)(const weft_group_norm_args *args)
+{
+    wf_arg a;
+    if (!args) {
+        return wf_api_null("group_norm", "the argument struct");
+    }
+    if (!wf_arg_open(&a, "group_norm", args->x)) {
+        return a.error;
+    }
+    WF_CALLED(w, "group_norm", args->x, wf_optional(args->weight), wf_optional(args->bias));
+    weft_scope sc = weft_scope_begin();
+    weft_tensor y = grouped_norm(&a, w_src, args->groups, wf_option(args->eps, 1e-5));
+    return wf_called_end(&w, weft_scope_return(sc, y));
+}
+
+weft_tensor(weft_instance_norm)(const weft_instance_norm_args *args)
+{
+    wf_arg a;
+    if (!args) {
+        return wf_api_null("instance_norm", "the argument struct");
+    }
+    if (!wf_arg_open(&a, "instance_norm", args->x)) {
+        return a.error;
+    }
+    WF_CALLED(w, "instance_norm", args->x, wf_optional(args->weight), wf_optional(args->bias));
+    weft_scope sc = weft_scope_begin();
+    int64_t channels = a.type.rank < 2 ? 1 : a.type.dims[1], spatial = 1;
+    for (int i = 2; i < a.type.rank; i++) {
+        spatial *= a.type.dims[i];
+    }
+    weft_tensor y;
+    if (a.type.rank >= 2 && spatial == 1) {
+        wf_arg_fail(&a, WEFT_ESHAPE,
+                    "an instance is a channel of one sample; weft_layer_norm takes all channels",
+                    "one value per instance has no variance");
+        y = a.error;
+    } else { /* of no channels there is one empty group */
+        y = grouped_norm(&a, w_src, channels ? channels : 1, wf_option(args->eps, 1e-5));
+    }
+    return wf_called_end(&w, weft_scope_return(sc, y));
+}
+
 /* -- windows -------------------------------------------------------------------------------------------------- */
 
 /* One or two numbers into out[2]; none: dflt. */
@@ -192,6 +313,34 @@ static bool pair(wf_arg *a, const char *what, const weft_shape *s, const int64_t
 
 static const int64_t ones[2] = {1, 1}, zeros[2] = {0, 0};
 
+/* pair() of an op with `axes` spatial axes; of one, it is the width of two. */
+static bool spatial(wf_arg *a, int axes, const char *what, const weft_shape *s, const int64_t *dflt,
+                    int64_t *out)
+{
+    if (axes == 1 && s->n > 1) {
+        return wf_arg_fail(a, WEFT_EINVALID, "give one number for the one axis",
+                           "%s has %lld numbers", what, (long long)s->n);
+    }
+    if (!pair(a, what, s, dflt, out)) {
+        return false;
+    }
+    out[0] = axes == 1 ? dflt[0] : out[0];
+    return true;
+}
+
+/* Is t of the rank that its axes are named for? *type: its type. */
+static bool rank_ok(wf_arg *a, weft_tensor t, int rank, const char *needed, wf_type *type)
+{
+    wf_arg b;
+    if (!wf_arg_open(&b, a->op, t)) {
+        a->error = b.error;
+        return false;
+    }
+    *type = b.type;
+    return b.type.rank == rank || wf_arg_fail(a, WEFT_ESHAPE, "weft_reshape adds missing axes",
+                                              "%s is needed; it has rank %d", needed, b.type.rank);
+}
+
 weft_tensor(weft_conv2d)(const weft_conv2d_args *args)
 {
     wf_arg a;
@@ -209,6 +358,174 @@ weft_tensor(weft_conv2d)(const weft_conv2d_args *args)
     wf_attr attr = {.n_ints = 7, .ints = ints};
     return promoted(WF_OP_CONV2D, &attr, wf_is_absent(src[2]) ? 2 : 3, src, 1, NULL);
 }
+
+weft_tensor(weft_conv1d)(const weft_conv2d_args *args)
+{
+    wf_arg a;
+    wf_type t;
+    int64_t ints[7];
+    if (!args) {
+        return wf_api_null("conv1d", "the argument struct");
+    }
+    if (!wf_arg_open(&a, "conv1d", args->x)) {
+        return a.error;
+    }
+    weft_tensor src[3] = {args->x, args->weight, wf_optional(args->bias)};
+    WF_CALLED(w, "conv1d", src[0], src[1], src[2]);
+    weft_scope sc = weft_scope_begin();
+    weft_tensor y = WEFT_NONE;
+    if (spatial(&a, 1, "stride", &args->stride, ones, ints) &&
+        spatial(&a, 1, "padding", &args->padding, zeros, ints + 2) &&
+        spatial(&a, 1, "dilation", &args->dilation, ones, ints + 4) &&
+        rank_ok(&a, src[0], 3, "x[n, channels, width]", &t) &&
+        rank_ok(&a, src[1], 3, "weight[out, in / groups, width]", &t)) {
+        ints[6] = args->groups ? args->groups : 1;
+        wf_attr attr = {.n_ints = 7, .ints = ints};
+        src[0] = (weft_unsqueeze)(src[0], 2);
+        src[1] = (weft_unsqueeze)(src[1], 2);
+        wf_api_unify(3, src);
+        wf_dispatch(WF_OP_CONV2D, &attr, wf_is_absent(src[2]) ? 2 : 3, src, 1, &y);
+        y = (weft_squeeze)(y, (weft_axes){.n = 1, .v = {2}});
+    } else {
+        y = a.error;
+    }
+    return wf_called_end(&w, weft_scope_return(sc, y));
+}
+
+/* -- transposed convolution: what conv2d's gradient does to that of its result ------------------------------ */
+
+typedef struct transposed {
+    int axes;        /* spatial: 1 or 2 */
+    wf_type x, w;    /* of two spatial axes */
+    int64_t ints[7]; /* of conv2d */
+    int64_t more[2]; /* output_padding */
+    int64_t room[2]; /* zeros behind x: output_padding that is no remainder of the stride */
+    int64_t dims[2]; /* of the result */
+} transposed;
+
+/* Height (0) or width (1) of the result. */
+static bool transposed_extent(wf_arg *a, transposed *p, int i)
+{
+    const char *side = i ? "width" : "height";
+    int64_t n = p->x.dims[2 + i], k = p->w.dims[2 + i], stride = p->ints[i], pad = p->ints[2 + i],
+            dilation = p->ints[4 + i], more = p->more[i], reach, out;
+    if (k < 1 || stride < 1 || pad < 0 || dilation < 1) {
+        return wf_arg_fail(a, WEFT_EINVALID,
+                           "kernel, stride and dilation are 1 or more, padding 0 or more",
+                           "%s: kernel %lld, stride %lld, padding %lld, dilation %lld", side,
+                           (long long)k, (long long)stride, (long long)pad, (long long)dilation);
+    }
+    if (more < 0 || more >= (stride > dilation ? stride : dilation)) {
+        return wf_arg_fail(a, WEFT_EINVALID,
+                           "output_padding is 0 or more, and below the stride or the dilation",
+                           "%s: output_padding %lld beside stride %lld and dilation %lld", side,
+                           (long long)more, (long long)stride, (long long)dilation);
+    }
+    p->room[i] = more / stride;
+    if (__builtin_mul_overflow(n - 1, stride, &out) ||
+        __builtin_mul_overflow(k - 1, dilation, &reach) ||
+        __builtin_add_overflow(out, reach, &out) || __builtin_add_overflow(out, more + 1, &out) ||
+        __builtin_mul_overflow(pad, 2, &pad) || __builtin_sub_overflow(out, pad, &out)) {
+        return wf_arg_fail(a, WEFT_ENOMEM, NULL, "%s: the result overflows 64 bits", side);
+    }
+    if (n < 1 || out < 1) {
+        return wf_arg_fail(a, WEFT_ESHAPE, "there must be an element, and less padding than result",
+                           "%s: of %lld elements nothing is left", side, (long long)n);
+    }
+    p->dims[i] = out;
+    return true;
+}
+
+static bool transposed_ok(wf_arg *a, transposed *p, const weft_tensor *src)
+{
+    static const char *const x_axes[2] = {"x[n, channels, width]", "x[n, channels, height, width]"};
+    static const char *const w_axes[2] = {"weight[in, out / groups, width]",
+                                          "weight[in, out / groups, height, width]"};
+    int axes = p->axes;
+    if (!rank_ok(a, src[0], 2 + axes, x_axes[axes - 1], &p->x) ||
+        !rank_ok(a, src[1], 2 + axes, w_axes[axes - 1], &p->w)) {
+        return false;
+    }
+    if (axes == 1) {
+        p->x.dims[3] = p->x.dims[2];
+        p->w.dims[3] = p->w.dims[2];
+        p->x.dims[2] = p->w.dims[2] = 1;
+    }
+    int64_t channels = p->x.dims[1], groups = p->ints[6], out;
+    if (groups < 1 || channels % groups != 0) {
+        return wf_arg_fail(a, WEFT_ESHAPE, "groups are 1 or more and divide the channels",
+                           "%lld groups do not divide %lld channels", (long long)groups,
+                           (long long)channels);
+    }
+    if (p->w.dims[0] != channels) {
+        return wf_arg_fail(a, WEFT_ESHAPE, "the weight is that of the convolution it transposes",
+                           "the input has %lld channels (axis 1); the weight takes %lld (axis 0)",
+                           (long long)channels, (long long)p->w.dims[0]);
+    }
+    if (__builtin_mul_overflow(p->w.dims[1], groups, &out)) {
+        return wf_arg_fail(a, WEFT_ENOMEM, NULL, "the number of channels overflows 64 bits");
+    }
+    return channels_ok(a, "the bias", src[2], out) && transposed_extent(a, p, 0) &&
+           transposed_extent(a, p, 1);
+}
+
+/* src are unified and of two spatial axes. */
+static weft_tensor transpose_conv(const transposed *p, const weft_tensor *src)
+{
+    weft_tensor x = src[0];
+    if (p->room[0] || p->room[1]) {
+        int64_t around[8] = {0, 0, 0, 0, 0, p->room[0], 0, p->room[1]};
+        double zero = 0;
+        x = wf_op1(WF_OP_PAD, &(wf_attr){.n_dyn = 8, .dyn = around, .n_flt = 1, .flt = &zero}, x);
+    }
+    wf_attr attr = {.n_ints = 7, .ints = p->ints, .n_dyn = 2, .dyn = p->dims};
+    weft_tensor y = wf_op2(WF_OP_CONV2D_DX, &attr, x, src[1]);
+    return per_channel(y, WF_ABSENT, src[2], 4, p->w.dims[1] * p->ints[6]);
+}
+
+static weft_tensor conv_transpose(const char *op, int axes, const weft_conv_transpose_args *args)
+{
+    wf_arg a;
+    if (!args) {
+        return wf_api_null(op, "the argument struct");
+    }
+    if (!wf_arg_open(&a, op, args->x)) {
+        return a.error;
+    }
+    transposed p = {.axes = axes};
+    p.ints[6] = args->groups ? args->groups : 1;
+    weft_tensor src[3] = {args->x, args->weight, wf_optional(args->bias)};
+    WF_CALLED(w, op, src[0], src[1], src[2]);
+    weft_scope sc = weft_scope_begin();
+    weft_tensor y;
+    if (spatial(&a, axes, "stride", &args->stride, ones, p.ints) &&
+        spatial(&a, axes, "padding", &args->padding, zeros, p.ints + 2) &&
+        spatial(&a, axes, "dilation", &args->dilation, ones, p.ints + 4) &&
+        spatial(&a, axes, "output_padding", &args->output_padding, zeros, p.more) &&
+        transposed_ok(&a, &p, src)) {
+        for (int i = 0; axes == 1 && i < 2; i++) {
+            src[i] = (weft_unsqueeze)(src[i], 2);
+        }
+        wf_api_unify(3, src);
+        y = transpose_conv(&p, src);
+        y = axes == 1 ? (weft_squeeze)(y, (weft_axes){.n = 1, .v = {2}}) : y;
+    } else {
+        y = a.error;
+    }
+    return wf_called_end(&w, weft_scope_return(sc, y));
+}
+
+weft_tensor(weft_conv_transpose1d)(const weft_conv_transpose_args *args)
+{
+    return conv_transpose("conv_transpose1d", 1, args);
+}
+
+weft_tensor(weft_conv_transpose2d)(const weft_conv_transpose_args *args)
+{
+    return conv_transpose("conv_transpose2d", 2, args);
+}
+
+/* -- pooling -------------------------------------------------------------------------------------------------- */
 
 static bool pool_ints(wf_arg *a, const weft_pool2d_args *args, int64_t *ints)
 {

@@ -115,6 +115,15 @@ WEFT_API weft_tensor weft_allclose(const weft_isclose_args *args);
 /* NumPy's matmul: [.., m, k] x [.., k, n] -> [.., m, n], leading axes broadcast; rank 1 is a row on the
  * left, a column on the right. Operands are promoted to one type. */
 WEFT_API weft_tensor weft_matmul(weft_tensor a, weft_tensor b);
+/* Einstein's sums (1916), in the notation of NumPy and PyTorch: weft_einsum("bij,bjk->bik", x, y); operands in an array:
+ * (weft_einsum)(equation, operands, n). A term per operand names its axes by letters; a letter twice in a term takes the
+ * diagonal, `...` stands for leading axes that broadcast. The result has the axes behind `->`, in that order; without an
+ * arrow those of the ellipsis, then the letters that occur once, in the order of the alphabet (capitals first). All other
+ * axes are added up. Extents of one letter are equal, or 1, which broadcasts. Operands are promoted to one type, which is
+ * the result's (sums of bool: i64), and multiplied from left to right, by weft_matmul where axes are shared and added up.
+ * A view where there is nothing to add or multiply. WEFT_EINVALID for what is no equation, or has other than n terms;
+ * WEFT_ESHAPE where it does not fit the operands, or some product would have more than 16 axes. */
+WEFT_API weft_tensor weft_einsum(const char *equation, const weft_tensor *operands, int n);
 
 /* -- element type and copies ------------------------------------------------------------------------------ */
 /* The values as dtype, rounded once to nearest even; float to integer truncates and saturates, NaN
@@ -182,6 +191,16 @@ WEFT_API weft_tensor weft_stack(const weft_tensor *parts, int n,
 /* before[i] and after[i] elements of `value` around axis i (both of x's rank; >= 0). */
 WEFT_API weft_tensor weft_pad(weft_tensor x, weft_shape before, weft_shape after,
                               double value WEFT_OR(0));
+/* The same with elements of x: those beyond its first and last element, which stand in the mirror (reflect: fewer than an
+ * axis has), the first and last ones repeated (replicate: NumPy's edge), or x over again (circular: NumPy's wrap, at most
+ * once). An axis that is padded has elements. */
+typedef enum weft_padding {
+    WEFT_PAD_REFLECT = 0,
+    WEFT_PAD_REPLICATE,
+    WEFT_PAD_CIRCULAR
+} weft_padding;
+WEFT_API weft_tensor weft_pad_mode(weft_tensor x, weft_shape before, weft_shape after,
+                                   weft_padding mode WEFT_OR(WEFT_PAD_REFLECT));
 /* Element i goes to (i + shifts[k]) mod extent along axes[k]. */
 WEFT_API weft_tensor weft_roll(weft_tensor x, weft_shape shifts, weft_axes axes);
 WEFT_API weft_tensor

@@ -58,6 +58,27 @@ typedef struct weft_batch_norm_args {
 } weft_batch_norm_args;
 WEFT_API weft_tensor weft_batch_norm(const weft_batch_norm_args *args);
 
+/* (x - mean) / sqrt(var + eps) of x[n, c, ..] over groups of channels of one sample, with all that lies behind them, times
+ * weight[c], plus bias[c]. Wu and He 2018, "Group Normalization". As many groups as channels: instance_norm. */
+typedef struct weft_group_norm_args {
+    weft_tensor x;
+    int64_t groups;           /* no default; divides c */
+    weft_tensor weight, bias; /* [c], optional */
+    double eps;               /* default 1e-5; WEFT_ZERO: 0 */
+    int end_;
+} weft_group_norm_args;
+WEFT_API weft_tensor weft_group_norm(const weft_group_norm_args *args);
+
+/* The same of each channel of each sample alone; one value per channel is an error. Ulyanov, Vedaldi and Lempitsky 2016,
+ * "Instance Normalization". There are no running statistics: weft_batch_norm without .training uses some. */
+typedef struct weft_instance_norm_args {
+    weft_tensor x;
+    weft_tensor weight, bias; /* [c], optional */
+    double eps;               /* default 1e-5; WEFT_ZERO: 0 */
+    int end_;
+} weft_instance_norm_args;
+WEFT_API weft_tensor weft_instance_norm(const weft_instance_norm_args *args);
+
 /* Cross-correlation of x[n, c, h, w] with weight[o, c / groups, kh, kw]; bias[o] optional. One number
  * stands for both spatial axes: weft_shape(2) = weft_shape(2, 2). Result [n, o, h', w'] with
  * h' = (h + 2 padding - dilation (kh - 1) - 1) / stride + 1, rounded down. Gradients: Dumoulin and Visin 2016, "A
@@ -73,6 +94,26 @@ typedef struct weft_conv2d_args {
     int end_;
 } weft_conv2d_args;
 WEFT_API weft_tensor weft_conv2d(const weft_conv2d_args *args);
+/* x[n, c, w] with weight[o, c / groups, kw]; options of one number. */
+WEFT_API weft_tensor weft_conv1d(const weft_conv2d_args *args);
+
+/* The transpose of that convolution as a linear map (its gradient by x), which takes x[n, c, h, w] back to the extents it
+ * came from: weight[c, o / groups, kh, kw], result [n, o, H, W] with H = (h - 1) * stride - 2 * padding +
+ * dilation * (kh - 1) + 1 + output_padding; bias[o] is added. Zeiler et al. 2010, "Deconvolutional Networks". */
+typedef struct weft_conv_transpose_args {
+    weft_tensor x;
+    weft_tensor weight;
+    weft_tensor bias;          /* optional */
+    weft_shape stride;         /* default 1 */
+    weft_shape padding;        /* taken from each side of the result, default 0 */
+    weft_shape output_padding; /* added behind it, default 0; below the stride or the dilation */
+    weft_shape dilation;       /* default 1 */
+    int64_t groups;            /* default 1 */
+    int end_;
+} weft_conv_transpose_args;
+WEFT_API weft_tensor weft_conv_transpose2d(const weft_conv_transpose_args *args);
+/* x[n, c, w] with weight[c, o / groups, kw]; options of one number. */
+WEFT_API weft_tensor weft_conv_transpose1d(const weft_conv_transpose_args *args);
 
 /* Largest and mean element of windows of x[n, c, h, w]; extents (those of weft_conv2d, rounded up under ceil_mode), padding and
  * ceil_mode as in PyTorch. */
@@ -90,6 +131,28 @@ typedef struct weft_pool2d_args {
 } weft_pool2d_args;
 WEFT_API weft_tensor weft_max_pool2d(const weft_pool2d_args *args);
 WEFT_API weft_tensor weft_avg_pool2d(const weft_pool2d_args *args);
+/* Means of x[n, c, h, w] over windows that make the result [n, c, size[0], size[1]]: window i of H goes from floor(i h / H)
+ * to ceil((i + 1) h / H). One number stands for both axes. As PyTorch. */
+WEFT_API weft_tensor weft_adaptive_avg_pool2d(weft_tensor x, weft_shape size);
+
+/* x[n, c, ..] at other extents, one to three of them, as PyTorch's interpolate. Element i of an axis of n that becomes one of
+ * m lies at i n / m (nearest), (i + 0.5) n / m (nearest_exact), (i + 0.5) n / m - 0.5 but not below 0 (linear), or
+ * i (n - 1) / (m - 1) (linear, align_corners); nearest modes take the element that far, linear weighs the two around it, axis
+ * after axis: bilinear of two, trilinear of three. */
+typedef enum weft_interpolation {
+    WEFT_NEAREST = 0,
+    WEFT_NEAREST_EXACT,
+    WEFT_LINEAR /* floats only; halves are weighed in f32 */
+} weft_interpolation;
+typedef struct weft_interpolate_args {
+    weft_tensor x;
+    weft_shape size; /* of the axes from the third on; one number stands for all */
+    double scale;    /* instead of size: extents are floor(n * scale), places as of m / n = scale */
+    weft_interpolation mode;
+    bool align_corners; /* linear only */
+    int end_;
+} weft_interpolate_args;
+WEFT_API weft_tensor weft_interpolate(const weft_interpolate_args *args);
 
 /* softmax(q k^T * scale + mask) v: q[.., l, e], k[.., s, e], v[.., s, ev] -> [.., l, ev]; leading axes broadcast. Vaswani et al. 2017,
  * "Attention Is All You Need"; in blocks that hold no whole row of scores, as Dao et al. 2022 (FlashAttention). */

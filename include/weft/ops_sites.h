@@ -74,12 +74,50 @@ inline weft_tensor weft_batch_norm(weft_tensor x, weft_tensor weight = WEFT_NONE
                               momentum, eps,    0};
     return weft_batch_norm(&a);
 }
-inline weft_tensor weft_conv2d(weft_tensor x, weft_tensor weight, weft_tensor bias = WEFT_NONE,
-                               weft_shape stride = weft_shape(), weft_shape padding = weft_shape(),
-                               weft_shape dilation = weft_shape(), int64_t groups = 1)
+inline weft_tensor weft_group_norm(weft_tensor x, int64_t groups, weft_tensor weight = WEFT_NONE,
+                                   weft_tensor bias = WEFT_NONE, double eps = 0)
 {
-    weft_conv2d_args a = {x, weight, bias, stride, padding, dilation, groups, 0};
-    return weft_conv2d(&a);
+    weft_group_norm_args a = {x, groups, weight, bias, eps, 0};
+    return weft_group_norm(&a);
+}
+inline weft_tensor weft_instance_norm(weft_tensor x, weft_tensor weight = WEFT_NONE,
+                                      weft_tensor bias = WEFT_NONE, double eps = 0)
+{
+    weft_instance_norm_args a = {x, weight, bias, eps, 0};
+    return weft_instance_norm(&a);
+}
+#define WEFT_CONV_(name)                                                                           \
+    inline weft_tensor name(weft_tensor x, weft_tensor weight, weft_tensor bias = WEFT_NONE,       \
+                            weft_shape stride = weft_shape(), weft_shape padding = weft_shape(),   \
+                            weft_shape dilation = weft_shape(), int64_t groups = 1)                \
+    {                                                                                              \
+        weft_conv2d_args a = {x, weight, bias, stride, padding, dilation, groups, 0};              \
+        return name(&a);                                                                           \
+    }                                                                                              \
+    WEFT_BY_STRUCT_(weft_tensor, name, weft_conv2d_args)
+WEFT_CONV_(weft_conv1d)
+WEFT_CONV_(weft_conv2d)
+#undef WEFT_CONV_
+#define WEFT_TRANSPOSED_(name)                                                                     \
+    inline weft_tensor name(weft_tensor x, weft_tensor weight, weft_tensor bias = WEFT_NONE,       \
+                            weft_shape stride = weft_shape(), weft_shape padding = weft_shape(),   \
+                            weft_shape output_padding = weft_shape(),                              \
+                            weft_shape dilation = weft_shape(), int64_t groups = 1)                \
+    {                                                                                              \
+        weft_conv_transpose_args a = {x,        weight, bias, stride, padding, output_padding,     \
+                                      dilation, groups, 0};                                        \
+        return name(&a);                                                                           \
+    }                                                                                              \
+    WEFT_BY_STRUCT_(weft_tensor, name, weft_conv_transpose_args)
+WEFT_TRANSPOSED_(weft_conv_transpose1d)
+WEFT_TRANSPOSED_(weft_conv_transpose2d)
+#undef WEFT_TRANSPOSED_
+inline weft_tensor weft_interpolate(weft_tensor x, weft_shape size, double scale = 0,
+                                    weft_interpolation mode = WEFT_NEAREST,
+                                    bool align_corners = false)
+{
+    weft_interpolate_args a = {x, size, scale, mode, align_corners, 0};
+    return weft_interpolate(&a);
 }
 #define WEFT_POOL_(name)                                                                           \
     inline weft_tensor name(weft_tensor x, weft_shape kernel, weft_shape stride = weft_shape(),    \
@@ -141,7 +179,9 @@ WEFT_BY_STRUCT_(weft_tensor, weft_norm, weft_norm_args)
 WEFT_BY_STRUCT_(weft_tensor, weft_layer_norm, weft_layer_norm_args)
 WEFT_BY_STRUCT_(weft_tensor, weft_rms_norm, weft_rms_norm_args)
 WEFT_BY_STRUCT_(weft_tensor, weft_batch_norm, weft_batch_norm_args)
-WEFT_BY_STRUCT_(weft_tensor, weft_conv2d, weft_conv2d_args)
+WEFT_BY_STRUCT_(weft_tensor, weft_group_norm, weft_group_norm_args)
+WEFT_BY_STRUCT_(weft_tensor, weft_instance_norm, weft_instance_norm_args)
+WEFT_BY_STRUCT_(weft_tensor, weft_interpolate, weft_interpolate_args)
 WEFT_BY_STRUCT_(weft_tensor, weft_scaled_dot_product_attention, weft_attention_args)
 WEFT_BY_STRUCT_(weft_tensor, weft_dropout, weft_dropout_args)
 #define WEFT_CLOSE_(name)                                                                          \
@@ -167,6 +207,10 @@ inline weft_tensor weft_index(weft_tensor x, std::initializer_list<weft_index_te
 {
     return weft_index(x, terms.begin(), static_cast<int>(terms.size()));
 }
+inline weft_tensor weft_einsum(const char *equation, std::initializer_list<weft_tensor> operands)
+{
+    return weft_einsum(equation, operands.begin(), static_cast<int>(operands.size()));
+}
 
 #define WEFT_LIST(...)                                                                             \
     {                                                                                              \
@@ -174,6 +218,11 @@ inline weft_tensor weft_index(weft_tensor x, std::initializer_list<weft_index_te
     }
 #define WEFT_INDEX_(x, ...)                                                                        \
     x,                                                                                             \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+#define WEFT_OPERANDS_(equation, ...)                                                              \
+    equation,                                                                                      \
     {                                                                                              \
         __VA_ARGS__                                                                                \
     }
@@ -187,6 +236,7 @@ inline weft_tensor weft_index(weft_tensor x, std::initializer_list<weft_index_te
 #define WEFT_INDEX_(x, ...)                                                                        \
     x, (const weft_index_term[]){__VA_ARGS__},                                                     \
         (int)(sizeof((const weft_index_term[]){__VA_ARGS__}) / sizeof(weft_index_term))
+#define WEFT_OPERANDS_(equation, ...) equation, WEFT_LIST(__VA_ARGS__)
 
 #endif
 
@@ -208,6 +258,12 @@ inline weft_tensor weft_index(weft_tensor x, std::initializer_list<weft_index_te
 #define weft_layer_norm(...) WEFT_T_((weft_layer_norm)WEFT_ARGS_(weft_layer_norm_args, __VA_ARGS__))
 #define weft_rms_norm(...) WEFT_T_((weft_rms_norm)WEFT_ARGS_(weft_rms_norm_args, __VA_ARGS__))
 #define weft_batch_norm(...) WEFT_T_((weft_batch_norm)WEFT_ARGS_(weft_batch_norm_args, __VA_ARGS__))
+#define weft_group_norm(...) WEFT_T_((weft_group_norm)WEFT_ARGS_(weft_group_norm_args, __VA_ARGS__))
+#define weft_instance_norm(...) WEFT_T_((weft_instance_norm)WEFT_ARGS_(weft_instance_norm_args, __VA_ARGS__))
+#define weft_conv1d(...) WEFT_T_((weft_conv1d)WEFT_ARGS_(weft_conv2d_args, __VA_ARGS__))
+#define weft_conv_transpose1d(...) WEFT_T_((weft_conv_transpose1d)WEFT_ARGS_(weft_conv_transpose_args, __VA_ARGS__))
+#define weft_conv_transpose2d(...) WEFT_T_((weft_conv_transpose2d)WEFT_ARGS_(weft_conv_transpose_args, __VA_ARGS__))
+#define weft_interpolate(...) WEFT_T_((weft_interpolate)WEFT_ARGS_(weft_interpolate_args, __VA_ARGS__))
 #define weft_conv2d(...) WEFT_T_((weft_conv2d)WEFT_ARGS_(weft_conv2d_args, __VA_ARGS__))
 #define weft_max_pool2d(...) WEFT_T_((weft_max_pool2d)WEFT_ARGS_(weft_pool2d_args, __VA_ARGS__))
 #define weft_avg_pool2d(...) WEFT_T_((weft_avg_pool2d)WEFT_ARGS_(weft_pool2d_args, __VA_ARGS__))
@@ -223,6 +279,7 @@ inline weft_tensor weft_index(weft_tensor x, std::initializer_list<weft_index_te
 #define weft_isclose(...) WEFT_T_((weft_isclose)WEFT_ARGS_(weft_isclose_args, __VA_ARGS__))
 #define weft_allclose(...) WEFT_T_((weft_allclose)WEFT_ARGS_(weft_isclose_args, __VA_ARGS__))
 #define weft_index(...) WEFT_T_((weft_index)(WEFT_INDEX_(__VA_ARGS__)))
+#define weft_einsum(...) WEFT_T_((weft_einsum)(WEFT_OPERANDS_(__VA_ARGS__)))
 
 #ifndef WEFT_NO_SITES
 #define weft_neg(...) WEFT_T_((weft_neg)(__VA_ARGS__))
@@ -423,6 +480,7 @@ inline weft_tensor weft_index(weft_tensor x, std::initializer_list<weft_index_te
 #define weft_concat(...) WEFT_T_((weft_concat)(__VA_ARGS__))
 #define weft_stack(...) WEFT_T_((weft_stack)(__VA_ARGS__))
 #define weft_pad(...) WEFT_T_((weft_pad)(__VA_ARGS__))
+#define weft_pad_mode(...) WEFT_T_((weft_pad_mode)(__VA_ARGS__))
 #define weft_roll(...) WEFT_T_((weft_roll)(__VA_ARGS__))
 #define weft_tril(...) WEFT_T_((weft_tril)(__VA_ARGS__))
 #define weft_triu(...) WEFT_T_((weft_triu)(__VA_ARGS__))
@@ -452,6 +510,7 @@ inline weft_tensor weft_index(weft_tensor x, std::initializer_list<weft_index_te
 #define weft_linspace(...) WEFT_T_((weft_linspace)(__VA_ARGS__))
 #define weft_eye(...) WEFT_T_((weft_eye)(__VA_ARGS__))
 #define weft_scalar(...) WEFT_T_((weft_scalar)(__VA_ARGS__))
+#define weft_adaptive_avg_pool2d(...) WEFT_T_((weft_adaptive_avg_pool2d)(__VA_ARGS__))
 #define weft_linear(...) WEFT_T_((weft_linear)(__VA_ARGS__))
 #define weft_softmax(...) WEFT_T_((weft_softmax)(__VA_ARGS__))
 #define weft_log_softmax(...) WEFT_T_((weft_log_softmax)(__VA_ARGS__))

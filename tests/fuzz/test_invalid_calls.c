@@ -413,6 +413,67 @@ static void layers(arguments *a)
     }
 }
 
+/* Letters, commas and arrows in any order, or (half of the time) an equation. */
+static const char *equation(char text[16])
+{
+    static const char *const sound[] = {"ij,jk->ik",   "ij,jk",   "ii",
+                                        "...i,i->...", "i,j->ij", "ij->j"};
+    static const char signs[] = "ijkAz,,->. .-...";
+    if (odd(2)) {
+        return sound[test_next(&rng) % 6];
+    }
+    int n = (int)(test_next(&rng) % 16);
+    for (int i = 0; i < n; i++) {
+        text[i] = odd(20) ? (char)test_next(&rng) : signs[test_next(&rng) % 16];
+    }
+    text[n] = 0;
+    return text;
+}
+
+static void compositions(arguments *a)
+{
+    weft_tensor x = a->t[0], w = a->t[1], b = odd(2) ? WEFT_NONE : a->t[2];
+    weft_group_norm_args gn = {x, a->i[0], w, b, a->d[0], 0};
+    weft_instance_norm_args in = {x, w, b, a->d[0], 0};
+    weft_conv2d_args cv = {x, w, b, a->s[0], a->s[1], a->s[2], a->i[0], 0};
+    weft_conv_transpose_args ct = {
+        x, w, b, a->s[0], a->s[1], odd(2) ? (weft_shape){0} : a->s[2], a->s[2], a->i[0], 0};
+    weft_interpolate_args ip = {
+        x,          a->s[0], odd(2) ? 0 : a->d[0], (weft_interpolation)test_between(&rng, -1, 3),
+        a->flag[0], 0};
+    char text[16];
+    bool null = odd(30);
+    switch (test_next(&rng) % 9) {
+    case 0:
+        T("einsum",
+          (weft_einsum)(null ? NULL : equation(text), a->list, INT(test_between(&rng, -1, 4))));
+        break;
+    case 1:
+        T("group_norm", (weft_group_norm)(null ? NULL : &gn));
+        break;
+    case 2:
+        T("instance_norm", (weft_instance_norm)(null ? NULL : &in));
+        break;
+    case 3:
+        T("conv1d", (weft_conv1d)(null ? NULL : &cv));
+        break;
+    case 4:
+        T("conv_transpose1d", (weft_conv_transpose1d)(null ? NULL : &ct));
+        break;
+    case 5:
+        T("conv_transpose2d", (weft_conv_transpose2d)(null ? NULL : &ct));
+        break;
+    case 6:
+        T("adaptive_avg_pool2d", weft_adaptive_avg_pool2d(x, a->s[0]));
+        break;
+    case 7:
+        T("interpolate", (weft_interpolate)(null ? NULL : &ip));
+        break;
+    default:
+        T("pad_mode", weft_pad_mode(x, a->s[0], a->s[1], (weft_padding)test_between(&rng, -1, 3)));
+    }
+}
+
 static weft_tensor no_hook(void *user, weft_tensor grad)
 {
     (void)user;
@@ -589,7 +650,7 @@ static void one_call(void *sink)
         creation(&a);
         break;
     case 6:
-        layers(&a);
+        odd(3) ? compositions(&a) : layers(&a);
         break;
     case 7:
         gradients(&a);

@@ -296,6 +296,22 @@ BODY(f_conv, weft_conv2d(in[0], in[1], .bias = in[2], .stride = weft_shape(2, 1)
 BODY(f_conv_g, weft_conv2d(in[0], in[1], .dilation = weft_shape(1, 2), .groups = 2))
 BODY(f_avg_pool, SQ(weft_avg_pool2d(in[0], .kernel = weft_shape(2, 2), .stride = weft_shape(1, 2),
                                     .padding = weft_shape(1, 0))))
+BODY(f_einsum, weft_einsum("bij,bkj->ki", in[0], in[1]))
+BODY(f_einsum_dots, weft_einsum("...i,ii,...i->...", in[0], in[1], in[0]))
+BODY(f_group_norm, weft_group_norm(in[0], 2, in[1], in[2]))
+BODY(f_instance_norm, weft_instance_norm(in[0], .weight = in[1]))
+BODY(f_conv1d, weft_conv1d(in[0], in[1], in[2], .stride = weft_shape(2), .padding = weft_shape(1)))
+BODY(f_conv_t,
+     weft_conv_transpose2d(in[0], in[1], in[2], .stride = weft_shape(2, 1),
+                           .padding = weft_shape(1, 0), .output_padding = weft_shape(1, 0)))
+BODY(f_conv_t_g, weft_conv_transpose1d(in[0], in[1], .dilation = weft_shape(2), .groups = 2,
+                                       .output_padding = weft_shape(1)))
+BODY(f_adaptive, SQ(weft_adaptive_avg_pool2d(in[0], weft_shape(2, 3))))
+BODY(f_nearest, SQ(weft_interpolate(in[0], weft_shape(3, 5))))
+BODY(f_bilinear, SQ(weft_interpolate(in[0], weft_shape(5, 2), .mode = WEFT_LINEAR)))
+BODY(f_reflect, SQ(weft_pad_mode(in[0], weft_shape(1, 0), weft_shape(0, 2), WEFT_PAD_REFLECT)))
+BODY(f_replicate, SQ(weft_pad_mode(in[0], weft_shape(1, 3), weft_shape(0, 2), WEFT_PAD_REPLICATE)))
+BODY(f_circular, SQ(weft_pad_mode(in[0], weft_shape(2, 0), weft_shape(1, 3), WEFT_PAD_CIRCULAR)))
 BODY(f_sdpa, weft_scaled_dot_product_attention(in[0], in[1], in[2]))
 BODY(f_sdpa_causal, weft_scaled_dot_product_attention(in[0], in[1], in[2], .causal = true))
 
@@ -494,6 +510,19 @@ Test(gradcheck, other_rows)
     CHECK(BATCH_NORM, f_batch_norm_eval, -1, 1, S(3, 2, 2), S(2), S(2));
     CHECK(CONV2D, f_conv, -1, 1, S(2, 2, 4, 3), S(3, 2, 3, 2), S(3));
     CHECK(CONV2D, f_conv_g, -1, 1, S(1, 2, 3, 4), S(4, 1, 2, 2));
+    CHECK(MATMUL, f_einsum, -1, 1, S(2, 3, 2), S(2, 2, 2));
+    CHECK(DIAGONAL, f_einsum_dots, -1, 1, S(2, 3), S(3, 3));
+    CHECK(LAYER_NORM, f_group_norm, -1, 1, S(2, 4, 2), S(4), S(4));
+    CHECK(LAYER_NORM, f_instance_norm, -1, 1, S(2, 2, 3), S(2));
+    CHECK(CONV2D, f_conv1d, -1, 1, S(2, 2, 5), S(3, 2, 2), S(3));
+    CHECK(CONV2D_DX, f_conv_t, -1, 1, S(1, 2, 3, 2), S(2, 2, 2, 2), S(2));
+    CHECK(CONV2D_DX, f_conv_t_g, -1, 1, S(1, 2, 3), S(2, 2, 2));
+    CHECK(INDEX_SELECT, f_adaptive, -1, 1, S(1, 2, 3, 4));
+    CHECK(INDEX_SELECT, f_nearest, -1, 1, S(1, 2, 2, 3));
+    CHECK(INDEX_SELECT, f_bilinear, -1, 1, S(1, 2, 3, 3));
+    CHECK(CONCAT, f_reflect, -1, 1, S(2, 3));
+    CHECK(CONCAT, f_replicate, -1, 1, S(2, 3));
+    CHECK(CONCAT, f_circular, -1, 1, S(2, 3));
     CHECK(MAX_POOL2D, f_max_pool, -1, 1, S(1, 2, 4, 4));
     CHECK(AVG_POOL2D, f_avg_pool, -1, 1, S(1, 2, 3, 4));
     CHECK(SDPA, f_sdpa, -1, 1, S(2, 3, 2), S(2, 4, 2), S(2, 4, 3));

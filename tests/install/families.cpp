@@ -97,6 +97,15 @@ static void layers_and_losses()
     CHECK(weft_ok(weft_binary_cross_entropy(y, y)) && near(weft_sum(weft_dropout(x, 0.5, false)), 6));
     weft_tensor image = weft_ones(weft_shape(1, 1, 4, 4));
     CHECK(has_shape(weft_conv2d(image, weft_ones(weft_shape(1, 1, 2, 2))), weft_shape(1, 1, 3, 3)));
+    CHECK(near(weft_einsum("ij,ij->", x, x), 6) && near(weft_sum(weft_einsum("ij->ji", x)), 6));
+    CHECK(has_shape(weft_conv1d(weft_ones(weft_shape(1, 1, 4)), weft_ones(weft_shape(2, 1, 2))), weft_shape(1, 2, 3)));
+    CHECK(has_shape(weft_conv_transpose1d(weft_ones(weft_shape(1, 1, 4)), weft_ones(weft_shape(1, 2, 2))), weft_shape(1, 2, 5)));
+    CHECK(has_shape(weft_conv_transpose2d(image, image, WEFT_NONE, weft_shape(2)), weft_shape(1, 1, 10, 10)));
+    CHECK(near(weft_sum(weft_group_norm(image, 1)), 0) && near(weft_sum(weft_instance_norm(image)), 0));
+    CHECK(near(weft_sum(weft_adaptive_avg_pool2d(image, weft_shape(3))), 9));
+    CHECK(near(weft_sum(weft_interpolate(image, weft_shape(), 2)), 64));
+    CHECK(near(weft_sum(weft_interpolate(image, weft_shape(3, 2), 0, WEFT_LINEAR, true)), 6));
+    CHECK(near(weft_sum(weft_pad_mode(x, weft_shape(0, 1), weft_shape(0, 0))), 8));
     weft_tensor where;
     CHECK(has_shape(weft_avg_pool2d(image, weft_shape(2)), weft_shape(1, 1, 2, 2)));
     CHECK(weft_ok(weft_max_pool2d(image, weft_shape(2), weft_shape(), weft_shape(), weft_shape(), false, false,

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from binding import (C, D, DTYPES, I, L, NONE, ZERO, Adagrad, Adam, Attention, AttentionInit, BatchNorm, Close, Conv, CrossEntropy)
-from binding import (EncoderInit, LayerNorm, Loss)
-from binding import (Norm, Pool, RecurrentInit, Reduce, RmsNorm, RmsProp, Scope, Sgd, Shape, Tensor, Trace, Var, WeftError, args, array, backward, call, get, grad)
+from binding import (C, D, DTYPES, I, L, NONE, ZERO, Adagrad, Adam, Attention, AttentionInit, BatchNorm, Close, Conv, ConvTranspose)
+from binding import (CrossEntropy, EncoderInit, GroupNorm, InstanceNorm, Interpolate, LayerNorm, Loss, Norm, Pool, RecurrentInit, Reduce)
+from binding import (RmsNorm, RmsProp, Scope, Sgd, Shape, Tensor, Trace, Var, WeftError, args, array, backward, call, get, grad)
 from binding import grad_of, op, open_library, put, several, shape, status
 
 Bool = C.c_bool
@@ -52,7 +52,13 @@ MEANT = [
     ("", "only weft refuses.*for rank 0", "a tensor of rank 0 has no axes to permute"),
     ("concat", "only weft refuses.*has rank", "torch skips tensors of extents [0]"),
     ("pad", "only weft refuses.*is negative", "weft_slice removes"),
-    ("(conv2d|pool2d)", "only weft refuses.*has rank 3", "batches only"),
+    ("(conv1d|conv2d|pool2d|conv_transpose)", "only weft refuses.*has rank [23]", "batches only"),
+    ("(group|instance)_norm.*\\b0\\b.*\\)", "only torch refuses.*(IndexError|to be greater than 0)", "of nothing there is nothing to do"),
+    ("conv_transpose2d \\(0,", "only weft refuses.*output_padding", "torch does not look at options when there are no images"),
+    ("adaptive_avg_pool2d.*\\(0, 2\\)", "only torch refuses.*backward", "torch has no gradient of no windows"),
+    ("interpolate \\(1, 2, 3, 4, 5\\) 1.3 [02]", "weft", "torch copies axes that keep their extent, whatever the scale, but in one kernel"),
+    ("adaptive_avg_pool2d.*0, 3\\) 1 ", "only weft refuses.*cannot become", "the mean of nothing"),
+    ("pad_mode.* [012] 0 0$", "only torch refuses.*non-zero dimensions", "of nothing there is nothing to do"),
     ("conv2d.*0 images", "only weft refuses", "torch does not look at options when there are no images"),
     ("hardsigmoid second", "is not implemented", "torch has none"),
     ("relu|relu6|hardsigmoid|copysign", "nothing it was computed from", "linear in pieces: there is no second gradient"),
@@ -571,6 +577,164 @@ def layers():
             )
 
 
+# -- ops made of other ops -----------------------------------------------------------------------------------
+EQUATIONS = """ij,jk->ik ij,jk ij,kj->ki bij,bjk->bik bhqd,bhkd->bhqk i,j->ij i,i-> ij->ji ij-> ii ii->i iij->j ijk->kij bi,bi->b ij,ij->ij
+    i,ij,j-> ab,bc,cd->da ...ij,...jk->...ik ...ij->...ji i...->... ...i,...i->... a...b,b->a... ij...,jk->ik... ,ij->ij Ab,bA aAb->
+    ij,ji-> iij,jk->ik abcd,bd->ca ij->k ij->ii i,j->ijk ij,jk->ik->i i.j->ij i..->i ij,,->i 1j->j ...->... ...,... b...i,...io->b...o""".split()
+
+
+def einsums():
+    """The equations above, then random ones: letters repeat, extents of 0 and 1 are among them, some terms have an ellipsis."""
+    extents = dict(zip("ijkabcdhqoA", (3, 4, 2, 3, 5, 2, 4, 2, 3, 2, 3)))
+    for equation, d in itertools.product(EQUATIONS, (f64, f32, i64)):
+        shapes = [[n for c in t.replace("...", "~") for n in ((2, 3) if c == "~" else (extents.get(c, 3),))] for t in equation.split("->")[0].split(",")]
+        yield equation, shapes, d
+    for _ in range(600):
+        sizes = {c: random.choice([0, 1, 2, 3, 4, 5]) if random.random() < 0.1 else random.choice([2, 3, 4]) for c in "abcdAB"}
+        under, terms, shapes = random.choices([2, 3], k=random.randint(0, 2)), [], []
+        for _ in range(random.randint(1, 4)):
+            letters = random.choices("abcdAB", k=random.randint(0, 4))
+            mine = {c: 1 if random.random() < 0.1 else sizes[c] for c in letters}
+            extents, text = [mine[c] for c in letters], "".join(letters)
+            if random.random() < 0.3:
+                at, deep = random.randint(0, len(letters)), random.randint(0, len(under))
+                extents[at:at] = [1 if random.random() < 0.2 else n for n in under[len(under) - deep :]]
+                text = text[:at] + "..." + text[at:]
+            terms.append(text)
+            shapes.append(extents)
+        equation = ",".join(terms)
+        if random.random() < 0.7:
+            used = sorted(set(equation) - set(",."))
+            result = "".join(random.sample(used, random.randint(0, len(used))))
+            at = random.randint(0, len(result))
+            equation += "->" + result[:at] + ("..." if "." in equation and random.random() < 0.8 else "") + result[at:]
+        yield equation, shapes, random.choice([f64, f64, f32, i64])
+
+
+def compositions():
+    random.seed(0)
+    for equation, shapes, d in einsums():
+        case(
+            f"einsum {equation} {shapes} {str(d)[6:]}",
+            lambda *x: op("einsum", C.c_char_p(equation.encode()), array(*x), I(len(x))),
+            lambda *x: torch.einsum(equation, *x),
+            *(some(*s, d=d) for s in shapes),
+            size=300.0,
+        )
+    for s, groups, n in itertools.product([(2, 6, 5), (3, 4), (2, 6, 3, 4), (1, 12, 2, 2, 2), (0, 6, 3), (5,), (2, 6, 0)], (1, 2, 3, 6, 0), range(3)):
+        case(
+            f"group_norm {s} {groups} {n}",
+            lambda x, w=NONE, b=NONE: op("group_norm", args(GroupNorm, x=x, groups=groups, weight=w, bias=b)),
+            lambda x, w=None, b=None: F.group_norm(x, groups, w, b),
+            *[some(*s, d=f64), *(some(s[-1] if len(s) < 2 else s[1], d=f64) for _ in range(n))],
+            size=1.0,
+        )
+        if groups == 1:
+            case(
+                f"instance_norm {s} {n}",
+                lambda x, w=NONE, b=NONE: op("instance_norm", args(InstanceNorm, x=x, weight=w, bias=b)),
+                lambda x, w=None, b=None: F.instance_norm(x, weight=w, bias=b),
+                *[some(*s, d=f64), *(some(s[-1] if len(s) < 2 else s[1], d=f64) for _ in range(n))],
+                size=1.0,
+            )
+    for x, w, groups in [
+        ((2, 3, 9), (4, 3, 3), 1),
+        ((1, 4, 7), (6, 2, 2), 2),
+        ((2, 4, 6), (4, 1, 3), 4),
+        ((0, 3, 7), (4, 3, 3), 1),
+        ((2, 3, 2), (4, 3, 3), 1),
+        ((3, 8), (4, 3, 3), 1),
+        ((2, 3, 9), (4, 2, 3), 1),
+    ]:
+        for stride, padding, dilation in itertools.product((1, 2, 3), (0, 1, -1), (1, 2)):
+            case(
+                f"conv1d {x} {w} {stride} {padding} {dilation} {x[0]} images",
+                lambda x, w, b: op(
+                    "conv1d",
+                    args(Conv, x=x, weight=w, bias=b, stride=shape(stride), padding=shape(padding), dilation=shape(dilation), groups=groups),
+                ),
+                lambda x, w, b: F.conv1d(x, w, b, stride, padding, dilation, groups),
+                some(*x, d=f64),
+                some(*w, d=f64),
+                some(w[0], d=f64),
+                size=9.0,
+            )
+    for x, w, groups in [
+        ((2, 3, 4, 5), (3, 4, 3, 3), 1),
+        ((1, 4, 5, 3), (4, 3, 2, 3), 2),
+        ((2, 4, 3, 3), (4, 1, 3, 3), 4),
+        ((0, 3, 4, 4), (3, 4, 3, 3), 1),
+        ((3, 4, 5), (3, 4, 3, 3), 1),
+        ((2, 3, 4, 5), (4, 3, 3, 3), 1),
+        ((2, 3, 9), (3, 4, 3), 1),
+        ((1, 4, 7), (4, 3, 2), 2),
+        ((3, 8), (3, 4, 3), 1),
+        ((2, 4, 1), (4, 1, 1), 4),
+    ]:
+        axes = len(w) - 2
+        numbers = (1, 2, 3, (2, 1) if axes == 2 else 4)
+        for stride, padding, more, dilation in itertools.product(numbers, (0, 1, 2), (0, 1, 2), (1, 2, 3)):
+            case(
+                f"conv_transpose{axes}d {x} {w} {stride} {padding} {more} {dilation}",
+                lambda x, w, b: op(
+                    f"conv_transpose{axes}d",
+                    args(
+                        ConvTranspose,
+                        x=x,
+                        weight=w,
+                        bias=b,
+                        stride=one_or_two(stride),
+                        padding=shape(padding),
+                        output_padding=shape(more),
+                        dilation=shape(dilation),
+                        groups=groups,
+                    ),
+                ),
+                lambda x, w, b: getattr(F, f"conv_transpose{axes}d")(x, w, b, stride, padding, more, groups, dilation),
+                some(*x, d=f64),
+                some(*w, d=f64),
+                some(w[1] * groups, d=f64),
+                size=9.0,
+            )
+    for s, d in itertools.product([(2, 3, 7, 8), (1, 1, 6, 10), (0, 2, 3, 3), (2, 2, 1, 5), (1, 2, 0, 3), (4, 4)], (f64, f32)):
+        for size in (1, 2, 3, (2, 5), (7, 8), (12, 4), 9, (0, 2), (-1, 2)):
+            case(
+                f"adaptive_avg_pool2d {s} {size} {d}",
+                lambda x: op("adaptive_avg_pool2d", x, one_or_two(size)),
+                lambda x: F.adaptive_avg_pool2d(x, size),
+                some(*s, d=d),
+                size=1.0,
+            )
+    ways = {3: "linear", 4: "bilinear", 5: "trilinear"}
+    for s, size in itertools.product(
+        [(2, 3, 7), (1, 2, 5, 4), (1, 2, 3, 4, 5), (2, 3, 1, 6), (0, 2, 3), (1, 2, 0, 4), (3, 4)],
+        [(3,), (8,), (14,), (5, 9), (1,), (2, 3, 4), (0,), 0.5, 1.0, 1.3, 2.0, 3.7, 1e-3, -1.0],
+    ):
+        scale = size if isinstance(size, float) else None
+        one = dict(scale_factor=scale) if scale else dict(size=size * (len(s) - 2) if len(size) == 1 else size)
+        ours = dict(scale=scale) if scale else dict(size=shape(*size))
+        for mode, align in ((0, False), (1, False), (2, False), (2, True), (0, True)):
+            case(
+                f"interpolate {s} {size} {mode} {align}",
+                lambda x: op("interpolate", args(Interpolate, x=x, mode=mode, align_corners=align, **ours)),
+                lambda x: F.interpolate(
+                    x, mode=("nearest", "nearest-exact", ways.get(len(s)))[mode], align_corners=align if mode == 2 or align else None, **one
+                ),
+                some(*s, d=f64),
+                size=1.0,
+            )
+    for s, mode, (before, after) in itertools.product(
+        [(2, 3, 4, 5), (1, 2, 3), (2, 1, 1, 3), (1, 2, 0)], range(3), itertools.product((0, 1, 2, 3, 4, -1), (0, 1, 2, 5))
+    ):
+        axes = len(s) - 2
+        case(
+            f"pad_mode {s} {mode} {before} {after}",
+            lambda x: op("pad_mode", x, shape(*[0, 0, *[before] * axes]), shape(*[0, 0, *[after] * axes]), I(mode)),
+            lambda x: F.pad(x, [before, after] * axes, ("reflect", "replicate", "circular")[mode]),
+            some(*s, d=f64),
+        )
+
+
 # -- gradients of gradients ----------------------------------------------------------------------------------
 def second():
     global cases
@@ -849,7 +1013,7 @@ def sequences():
                 compare(f"{name} {what}", ours, theirs, (), 40 * tolerance[given[-1]], size=1.0)
 
 
-SECTIONS = [elementwise, reductions, views, indices, layers, second, programs, optimisers, sequences]
+SECTIONS = [elementwise, reductions, views, indices, layers, compositions, second, programs, optimisers, sequences]
 
 
 def main():

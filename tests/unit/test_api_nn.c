@@ -387,9 +387,43 @@ static weft_tensor do_no_axes(weft_tensor x)
 {
     return weft_sum(x, .axes = WEFT_NO_AXES);
 }
+static weft_tensor do_einsum(weft_tensor x)
+{
+    return weft_einsum("ij,kj,kl,->li", x, x, x, weft_f(2));
+}
+static weft_tensor do_group_norm(weft_tensor x)
+{
+    weft_scope s = weft_scope_begin();
+    return weft_scope_return(s, weft_group_norm(x, 3, weft_cast(weft_select(x, 0, 0), WEFT_F64)));
+}
+/* x[2, 3] as an image. */
+static weft_tensor do_convolutions(weft_tensor x)
+{
+    weft_scope s = weft_scope_begin();
+    weft_tensor line = weft_reshape(x, weft_shape(1, 2, 3)),
+                image = weft_reshape(x, weft_shape(1, 1, 2, 3));
+    weft_tensor y = weft_conv1d(line, line, .padding = weft_shape(1));
+    y = weft_conv_transpose1d(y, line, .stride = weft_shape(2));
+    return weft_scope_return(
+        s, weft_add(weft_sum(y),
+                    weft_conv_transpose2d(image, image, weft_ones(weft_shape(1), WEFT_F32))));
+}
+static weft_tensor do_resample(weft_tensor x)
+{
+    weft_scope s = weft_scope_begin();
+    weft_tensor y = weft_reshape(x, weft_shape(1, 1, 2, 3));
+    y = weft_interpolate(y, weft_shape(3, 7), .mode = WEFT_LINEAR);
+    y = weft_adaptive_avg_pool2d(y, weft_shape(2, 5));
+    return weft_scope_return(s, weft_interpolate(y, .scale = 1.5));
+}
+static weft_tensor do_pad_mode(weft_tensor x)
+{
+    return weft_pad_mode(x, weft_shape(1, 0), weft_shape(0, 2), WEFT_PAD_REFLECT);
+}
 static weft_tensor (*const composed[])(weft_tensor x) = {
-    do_tile,  do_flip,    do_select, do_selu,   do_huber,  do_entropy,
-    do_batch, do_dropout, do_topk,   do_linear, do_no_axes};
+    do_tile,     do_flip,       do_select,   do_selu,        do_huber,   do_entropy,
+    do_batch,    do_dropout,    do_topk,     do_linear,      do_no_axes, do_einsum,
+    do_resample, do_group_norm, do_pad_mode, do_convolutions};
 
 /* One call leaves one tensor; with the n-th allocation failing it leaves none and says so. */
 Test(api_nn, one_result_and_no_leak)
@@ -454,6 +488,14 @@ Test(api_nn, nulls)
     NULLS(weft_rms_norm);
     NULLS(weft_batch_norm);
     NULLS(weft_conv2d);
+    NULLS(weft_conv1d);
+    NULLS(weft_conv_transpose1d);
+    NULLS(weft_conv_transpose2d);
+    NULLS(weft_group_norm);
+    NULLS(weft_instance_norm);
+    NULLS(weft_interpolate);
+    FAILS((weft_einsum)(NULL, &n, 1), WEFT_EINVALID);
+    FAILS((weft_einsum)("i", &n, 1), WEFT_EINVALID);
     NULLS(weft_max_pool2d);
     NULLS(weft_avg_pool2d);
     NULLS(weft_scaled_dot_product_attention);

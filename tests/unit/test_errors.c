@@ -148,6 +148,51 @@ static void the_others(void)
     BAD(weft_avg_pool2d(x, weft_shape(2)));
 }
 
+static void ops_of_ops(void)
+{
+    weft_tensor kernel = weft_zeros(weft_shape(2, 3, 3, 3), WEFT_F32),
+                line = weft_zeros(weft_shape(1, 2, 8), WEFT_F32);
+    BAD(weft_einsum("ij,jk->ik", x, x));
+    BAD(weft_einsum("ij,jk->ik", x));
+    BAD(weft_einsum("ij->ik", x));
+    BAD(weft_einsum("ij->jj", x));
+    BAD(weft_einsum("ijk->i", x));
+    BAD(weft_einsum("ii", x));
+    BAD(weft_einsum("i.j", x));
+    BAD(weft_einsum("ij->i->j", x));
+    BAD(weft_einsum("...,...", x, y));
+    BAD((weft_einsum)("ij", NULL, 1));
+    BAD((weft_einsum)("ij", &x, 0));
+    BAD(weft_group_norm(img));
+    BAD(weft_group_norm(v, 1));
+    BAD(weft_group_norm(img, 2, .weight = v));
+    BAD(weft_group_norm(weft_i(3), 1));
+    BAD(weft_instance_norm(x));
+    BAD(weft_conv1d(line, line, .stride = weft_shape(1, 2)));
+    BAD(weft_conv1d(img, line));
+    BAD(weft_conv1d(line, weft_zeros(weft_shape(3, 2, 9), WEFT_F32)));
+    BAD(weft_conv_transpose1d(line, weft_zeros(weft_shape(3, 2, 9), WEFT_F32)));
+    BAD(weft_conv_transpose2d(img, kernel, .output_padding = weft_shape(1)));
+    BAD(weft_conv_transpose2d(img, kernel, .padding = weft_shape(3)));
+    BAD(weft_conv_transpose2d(img, kernel, .stride = weft_shape(-1)));
+    BAD(weft_conv_transpose2d(img, kernel, .groups = 3));
+    BAD(weft_conv_transpose2d(img, kernel, v, .groups = 2));
+    BAD(weft_adaptive_avg_pool2d(img, weft_shape(1, 2, 3)));
+    BAD(weft_adaptive_avg_pool2d(x, weft_shape(1)));
+    BAD(weft_interpolate(img, weft_shape(0)));
+    BAD(weft_interpolate(img, weft_shape(2), .scale = 2));
+    BAD(weft_interpolate(x, weft_shape(2)));
+    BAD(weft_interpolate(img, weft_shape(2), .align_corners = true));
+    BAD(weft_interpolate(img, weft_shape(2), .mode = (weft_interpolation)7));
+    BAD(weft_pad_mode(x, weft_shape(0, 3), weft_shape(0, 0), WEFT_PAD_REFLECT));
+    BAD(weft_pad_mode(x, weft_shape(0, 4), weft_shape(0, 0), WEFT_PAD_CIRCULAR));
+    BAD(weft_pad_mode(weft_zeros(weft_shape(0), WEFT_F32), weft_shape(1), weft_shape(0),
+                      WEFT_PAD_REPLICATE));
+    BAD(weft_pad_mode(x, weft_shape(1), weft_shape(1), WEFT_PAD_REFLECT));
+    BAD(weft_pad_mode(x, weft_shape(0, 0), weft_shape(0, -1), WEFT_PAD_REFLECT));
+    BAD(weft_pad_mode(x, weft_shape(0, 0), weft_shape(0, 1), (weft_padding)3));
+}
+
 static void elementwise_and_in_place(void)
 {
     BAD(weft_add(x, y));
@@ -371,6 +416,7 @@ Test(errors, golden)
     compositions();
     the_others();
     terms_and_values();
+    ops_of_ops();
     fclose(sink);
     every_op_is_there();
     if (getenv("WEFT_ACCEPT")) {

@@ -1,0 +1,255 @@
+/*
+ * eager/api_resample.c -- adaptive pooling and interpolation of weft/ops_nn.h: x at other extents.
+ *
+ * Each axis is taken alone. Which elements meet in one of the result follows from the extents, so it is computed by rows
+ * from arange, on x's device and inside a trace as everything else; x goes through index_select, whose gradient adds in index
+ * order. Places that two integers give exactly are computed in integers, others in f64, whatever type x has.
+ *
+ * Invariants: elements that do not belong to a result are never multiplied by zero, so that infinities and NaN stay where
+ * they are; halves are widened first and rounded once.
+ */
+#include <math.h>
+
+#include "eager/api.h"
+#include "eager/device.h"
+
+#pragma GCC diagnostic error "-Wmissing-prototypes"
+
+static weft_tensor count_to(int64_t n, weft_dtype dtype)
+{
+    double start[2] = {0, 1};
+    int64_t whole[3] = {n, 0, 1};
+    wf_attr attr = {.dtype = (uint8_t)dtype, .n_dyn = 3, .dyn = whole};
+    if (dtype == WEFT_F64) {
+        attr =
+            (wf_attr){.dtype = (uint8_t)dtype, .n_dyn = 1, .dyn = whole, .n_flt = 2, .flt = start};
+    }
+    return wf_op0(WF_OP_ARANGE, &attr);
+}
+
+static weft_tensor op2(wf_op op, weft_tensor a, weft_tensor b)
+{
+    return wf_op2(op, NULL, a, b);
+}
+
+/* floor((i * a + b) / c) of i64 places. */
+static weft_tensor spread(weft_tensor i, int64_t a, int64_t b, int64_t c)
+{
+    weft_tensor y = op2(WF_OP_ADD, op2(WF_OP_MUL, i, weft_i(a)), weft_i(b));
+    return op2(WF_OP_FLOOR_DIVIDE, y, weft_i(c));
+}
+
+static weft_tensor choose(weft_tensor x, int64_t axis, weft_tensor indices)
+{
+    return wf_op2(WF_OP_INDEX_SELECT, &(wf_attr){.n_ints = 1, .ints = &axis}, x, indices);
+}
+
+/* t, of one or two extents, with `more` of 1 behind them: as it stands to the axes of x from `axis` on. */
+static weft_tensor beside(weft_tensor t, int64_t n, int64_t m, int more)
+{
+    int64_t dims[WF_MAX_RANK + 1] = {n, m};
+    int rank = m < 0 ? 1 : 2;
+    for (int i = 0; i < more; i++) {
+        dims[rank++] = 1;
+    }
+    return wf_api_reshape(t, rank, dims);
+}
+
+/* -- adaptive pooling --------------------------------------------------------------------------------------- */
+
+/* Sums of x over the m windows of an axis of n elements; *count: elements of each [m], i64. `behind`: axes that follow. */
+static weft_tensor window_sums(weft_tensor x, int64_t axis, int behind, int64_t n, int64_t m,
+                               weft_tensor *count)
+{
+    /* The longest window: those of n / m elements and a remainder r start anywhere unless r divides m. */
+    int64_t r = m ? n % m : 0, longest = m ? n / m + (r > 0) + (r > 0 && m % r > 0) : 1;
+    weft_tensor i = count_to(m, WEFT_I64), start = spread(i, n, 0, m);
+    weft_tensor end = spread(i, n, n + m - 1, m);
+    *count = op2(WF_OP_SUB, end, start);
+    if (longest == 1) {
+        return choose(x, axis, start);
+    }
+    weft_tensor at = op2(WF_OP_ADD, beside(start, m, 1, 0), count_to(longest, WEFT_I64));
+    weft_tensor inside = op2(WF_OP_LESS, at, beside(end, m, 1, 0));
+    weft_tensor y = choose(x, axis, op2(WF_OP_MINIMUM, at, weft_i(n - 1)));
+    y = wf_op3(WF_OP_WHERE, NULL, beside(inside, m, longest, behind), y, weft_f(0));
+    int64_t window = axis + 1;
+    bool weak;
+    uint8_t dtype = (uint8_t)wf_api_dtype(x, &weak);
+    return wf_op1(WF_OP_SUM, &(wf_attr){.dtype = dtype, .n_ints = 1, .ints = &window}, y);
+}
+
+static weft_tensor adaptive_means(const wf_arg *a, const int64_t *size)
+{
+    const int64_t *d = a->type.dims;
+    int dt = a->type.dtype;
+    bool even = size[0] > 0 && size[1] > 0 && d[2] % size[0] == 0 && d[3] % size[1] == 0;
+    if (even) { /* windows of one size, side by side */
+        int64_t h = d[2] / size[0], w = d[3] / size[1], ints[6] = {h, w, h, w, 0, 0};
+        return wf_op1(WF_OP_AVG_POOL2D, &(wf_attr){.n_ints = 6, .ints = ints}, a->x);
+    }
+    weft_dtype wide = dt == WEFT_F64 ? WEFT_F64 : WEFT_F32;
+    weft_tensor x = (weft_cast)(a->x, wide), heights, widths;
+    x = window_sums(x, 3, 0, d[3], size[1], &widths);
+    x = window_sums(x, 2, 1, d[2], size[0], &heights);
+    weft_tensor count = op2(WF_OP_MUL, beside(heights, size[0], 1, 0), widths);
+    return (weft_cast)(op2(WF_OP_DIV, x, (weft_cast)(count, wide)), (weft_dtype)dt);
+}
+
+weft_tensor(weft_adaptive_avg_pool2d)(weft_tensor x, weft_shape size)
+{
+    wf_arg a;
+    if (!wf_arg_open(&a, "adaptive_avg_pool2d", x)) {
+        return a.error;
+    }
+    int64_t to[2] = {size.v[0], size.v[size.n == 2]};
+    const int64_t *d = a.type.dims;
+    if (size.n != 1 && size.n != 2) {
+        wf_arg_fail(&a, WEFT_EINVALID, "one number stands for both axes",
+                    "the size has %lld numbers; height and width are needed", (long long)size.n);
+    } else if (!(WF_BIT(a.type.dtype) & WF_DT_F)) {
+        wf_arg_fail(&a, WEFT_EDTYPE, "cast first: weft_cast(x, WEFT_F32)", "%s has no means",
+                    wf_dtype_name(a.type.dtype));
+    } else if (a.type.rank != 4) {
+        wf_arg_fail(&a, WEFT_ESHAPE, "add the missing axes with weft_reshape",
+                    "x[n, channels, height, width] is needed; it has rank %d", a.type.rank);
+    } else if (to[0] < 0 || to[1] < 0 || d[2] < 1 || d[3] < 1) {
+        wf_arg_fail(&a, WEFT_ESHAPE, "the input is 1 x 1 or more, no extent is negative",
+                    "%lld x %lld elements cannot become %lld x %lld", (long long)d[2],
+                    (long long)d[3], (long long)to[0], (long long)to[1]);
+    } else {
+        WF_CALLED(w, "adaptive_avg_pool2d", x);
+        weft_scope sc = weft_scope_begin();
+        int before = wf_device_enter(a.c, a.device);
+        weft_tensor y = adaptive_means(&a, to);
+        wf_device_enter(a.c, before);
+        return wf_called_end(&w, weft_scope_return(sc, y));
+    }
+    return a.error;
+}
+
+/* -- interpolation -------------------------------------------------------------------------------------------- */
+
+/* How an axis of n elements becomes one of m. */
+typedef struct resize {
+    int64_t axis, n, m;
+    int behind;   /* axes that follow */
+    double scale; /* elements of the result for one of x; 0: m / n, exactly */
+} resize;
+
+/* The element each of the result is, [m] of i64. */
+static weft_tensor nearest(const resize *r, bool exact)
+{
+    if (r->scale == 0) {
+        weft_tensor i = count_to(r->m, WEFT_I64);
+        return exact ? spread(i, 2 * r->n, r->n, 2 * r->m) : spread(i, r->n, 0, r->m);
+    }
+    weft_tensor i = count_to(r->m, WEFT_F64);
+    i = exact ? op2(WF_OP_ADD, i, weft_f(0.5)) : i;
+    i = (weft_cast)(op2(WF_OP_DIV, i, weft_f(r->scale)),
+                    WEFT_I64); /* 0 or more: truncation is floor */
+    return op2(WF_OP_MINIMUM, i, weft_i(r->n - 1));
+}
+
+static weft_tensor linear(weft_tensor x, const resize *r, bool align_corners)
+{
+    double n = (double)r->n, m = (double)r->m;
+    weft_tensor at = count_to(r->m, WEFT_F64);
+    if (align_corners) {
+        at = op2(WF_OP_DIV, op2(WF_OP_MUL, at, weft_f(n - 1)), weft_f(m > 1 ? m - 1 : 1));
+    } else {
+        at = op2(WF_OP_ADD, at, weft_f(0.5));
+        at = r->scale == 0 ? op2(WF_OP_DIV, op2(WF_OP_MUL, at, weft_f(n)), weft_f(m))
+                           : op2(WF_OP_DIV, at, weft_f(r->scale));
+        at = op2(WF_OP_MAXIMUM, op2(WF_OP_SUB, at, weft_f(0.5)), weft_f(0));
+    }
+    weft_tensor last = weft_i(r->n - 1);
+    weft_tensor below = op2(WF_OP_MINIMUM, (weft_cast)(at, WEFT_I64), last);
+    weft_tensor above = op2(WF_OP_MINIMUM, op2(WF_OP_ADD, below, weft_i(1)), last);
+    weft_tensor far = op2(WF_OP_SUB, at, (weft_cast)(below, WEFT_F64));
+    weft_tensor near = op2(WF_OP_SUB, weft_f(1), far);
+    bool weak;
+    weft_dtype dt = (weft_dtype)wf_api_dtype(x, &weak);
+    far = beside((weft_cast)(far, dt), r->m, -1, r->behind);
+    near = beside((weft_cast)(near, dt), r->m, -1, r->behind);
+    return op2(WF_OP_ADD, op2(WF_OP_MUL, choose(x, r->axis, below), near),
+               op2(WF_OP_MUL, choose(x, r->axis, above), far));
+}
+
+static bool mode_ok(wf_arg *a, const weft_interpolate_args *args)
+{
+    if ((unsigned)args->mode > WEFT_LINEAR) {
+        return wf_arg_fail(a, WEFT_EINVALID, "use WEFT_NEAREST, _NEAREST_EXACT or WEFT_LINEAR",
+                           "%d is not a way to interpolate", (int)args->mode);
+    }
+    if (args->align_corners && args->mode != WEFT_LINEAR) {
+        return wf_arg_fail(a, WEFT_EINVALID, "WEFT_LINEAR has them",
+                           "the nearest element has no corners to align");
+    }
+    if (args->mode == WEFT_LINEAR && !(WF_BIT(a->type.dtype) & WF_DT_F)) {
+        return wf_arg_fail(a, WEFT_EDTYPE, "cast first: weft_cast(x, WEFT_F32)",
+                           "%s elements cannot be weighed", wf_dtype_name(a->type.dtype));
+    }
+    if (a->type.rank < 3 || a->type.rank > 5) {
+        return wf_arg_fail(a, WEFT_ESHAPE, "add the missing axes with weft_reshape",
+                           "x[n, channels, ...] has rank %d; one to three axes follow the channels",
+                           a->type.rank);
+    }
+    return true;
+}
+
+static bool sizes_ok(wf_arg *a, const weft_interpolate_args *args, resize *r)
+{
+    int axes = a->type.rank - 2;
+    const weft_shape *size = &args->size;
+    if ((size->n != 0) == (args->scale != 0) || (size->n != 0 && size->n != 1 && size->n != axes)) {
+        return wf_arg_fail(a, WEFT_EINVALID, "give .size, one number or one an axis, or .scale",
+                           "%lld extents and a scale of %g for %d axes", (long long)size->n,
+                           args->scale, axes);
+    }
+    for (int i = 0; i < axes; i++) {
+        int64_t n = a->type.dims[2 + i];
+        double scaled = floor((double)n * args->scale);
+        bool fits = scaled == scaled && scaled < 0x1p62;
+        int64_t m = size->n ? size->v[size->n > 1 ? i : 0] : fits ? (int64_t)fmax(scaled, -1) : -1;
+        r[i] = (resize){.axis = 2 + i, .n = n, .m = m, .behind = axes - 1 - i};
+        r[i].scale = size->n ? 0 : args->scale;
+        if (n < 1 || m < 1) {
+            return wf_arg_fail(a, WEFT_ESHAPE, "both extents are 1 or more",
+                               "axis %d of %lld elements cannot become one of %lld", 2 + i,
+                               (long long)n, (long long)m);
+        }
+    }
+    return true;
+}
+
+weft_tensor(weft_interpolate)(const weft_interpolate_args *args)
+{
+    wf_arg a;
+    resize r[3];
+    if (!args) {
+        return wf_api_null("interpolate", "the argument struct");
+    }
+    if (!wf_arg_open(&a, "interpolate", args->x) || !mode_ok(&a, args) || !sizes_ok(&a, args, r)) {
+        return a.error;
+    }
+    WF_CALLED(w, "interpolate", args->x);
+    weft_scope sc = weft_scope_begin();
+    int before = wf_device_enter(a.c, a.device);
+    bool lines = args->mode == WEFT_LINEAR, half = wf_dtype_size(a.type.dtype) == 2;
+    weft_dtype dt = (weft_dtype)a.type.dtype;
+    weft_tensor x = lines && half ? (weft_cast)(args->x, WEFT_F32) : args->x;
+    bool copied = false;
+    for (int i = 0; i < a.type.rank - 2; i++) {
+        bool even = r[i].scale == 0 || r[i].scale == 1 || args->align_corners;
+        if (r[i].n == r[i].m && even) {
+            continue;
+        }
+        x = lines ? linear(x, &r[i], args->align_corners)
+                  : choose(x, r[i].axis, nearest(&r[i], args->mode == WEFT_NEAREST_EXACT));
+        copied = true;
+    }
+    x = !copied ? wf_op1(WF_OP_COPY, NULL, args->x) : lines && half ? (weft_cast)(x, dt) : x;
+    wf_device_enter(a.c, before);
+    return wf_called_end(&w, weft_scope_return(sc, x));
+}

@@ -1,0 +1,735 @@
+/*
+ * tests/ops/test_compositions.c -- ops made of other ops against loops in long double: einsum, group and instance norm,
+ * convolutions of one axis and transposed ones, adaptive pooling, interpolation, padding by elements.
+ *
+ * References are the definitions, element by element: einsum runs through all values of all letters, a transposed
+ * convolution spreads each element of x, a place of an interpolation is computed from its fraction. Every case is called
+ * again in a trace, with its gradients, at several numbers of threads: the bits stay.
+ *
+ * ctest: threads
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+#include "tests/support/effort.h"
+#include "tests/support/support.h"
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
+enum { MOST = 4096 };
+typedef long double real;
+static const int floats[] = {WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64};
+static test_rng rng = {20};
+
+static int64_t count(weft_shape s)
+{
+    int64_t n = 1;
+    for (int i = 0; i < s.n; i++) {
+        n *= s.v[i];
+    }
+    return n;
+}
+
+/* Random elements of dtype in v, as a tensor; `odd`: one whose last two axes lie the other way round. */
+static weft_tensor given(weft_shape s, int dtype, bool odd, real *v)
+{
+    double memory[MOST];
+    int64_t n = count(s), w = s.n > 1 ? s.v[s.n - 1] : 1, h = s.n > 1 ? s.v[s.n - 2] : 1;
+    cr_assert_leq(n, MOST);
+    for (int64_t i = 0; i < n; i++) {
+        double x =
+            test_is_float(dtype) ? test_uniform(&rng, -2, 2) : (double)test_between(&rng, -9, 9);
+        v[i] = test_is_float(dtype) ? test_round(dtype, x) : x;
+    }
+    odd = odd && s.n > 1;
+    for (int64_t i = 0; i < n; i++) { /* to[.., column, row] = from[.., row, column] */
+        int64_t at = odd ? i / (h * w) * (h * w) + i % w * h + i / w % h : i;
+        memory[at] = (double)v[i];
+    }
+    weft_shape lies = s;
+    if (odd) {
+        lies.v[s.n - 1] = h;
+        lies.v[s.n - 2] = w;
+    }
+    weft_tensor t = weft_cast(weft_from_data(memory, lies, WEFT_F64), (weft_dtype)dtype);
+    return odd ? weft_transpose(t, -1, -2) : t;
+}
+
+/* -- sums with what they may be off ------------------------------------------------------------------------- */
+
+static real want[MOST], bound[MOST];
+static struct {
+    real value, size;
+    int terms;
+} sums[MOST];
+
+static void add_term(int64_t at, real x)
+{
+    cr_assert(at >= 0 && at < MOST);
+    sums[at].value += x;
+    sums[at].size += fabsl(x);
+    sums[at].terms++;
+}
+
+/* n sums as wanted elements of dtype; `more`: roundings of each beyond one a term, `halved`: to a half type before the last. */
+static void want_sums(int64_t n, int dtype, int more, int halved)
+{
+    real unit = dtype == WEFT_F64 ? 0x1p-53L : test_is_float(dtype) ? 0x1p-24L : 0;
+    real half = dtype == WEFT_F16 ? 0x1p-11L : dtype == WEFT_BF16 ? 0x1p-8L : 0;
+    for (int64_t i = 0; i < n; i++) {
+        want[i] = sums[i].value;
+        bound[i] = (unit * (sums[i].terms + more) + half * halved) * sums[i].size;
+        bound[i] +=
+            dtype == WEFT_F16 || dtype == WEFT_BF16 ? test_place(dtype, want[i]) * 0.501L : 0;
+    }
+    memset(sums, 0, sizeof sums);
+}
+
+/* -- eager, traced, at any number of threads: the same bits, gradients too ----------------------------------- */
+
+typedef weft_tensor (*composed)(const void *how, const weft_tensor *in, int n);
+typedef struct way {
+    composed f;
+    const void *how;
+    bool gradients;
+} way;
+
+static weft_status with_gradients(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                  int n_out)
+{
+    const way *k = self;
+    (void)n_out;
+    out[0] = k->f(k->how, in, n_in);
+    if (!k->gradients || !weft_ok(out[0])) {
+        return weft_error_status(out[0]);
+    }
+    weft_tensor loss = weft_sum(weft_mul(out[0], weft_sin(out[0])));
+    return weft_grad_of(.outputs = &loss, .n_outputs = 1, .inputs = in, .n_inputs = n_in,
+                        .grads = out + 1);
+}
+
+static void same_everywhere(const char *what, composed f, const void *how, const weft_tensor *in,
+                            int n)
+{
+    static const int threads[] = {1, 2, 3, 7};
+    way k = {f, how, test_is_float((int)weft_dtype_of(in[0]))};
+    weft_tensor leaves[4], first[5], again[5];
+    int results = 1 + (k.gradients ? n : 0), before = weft_get_num_threads();
+    weft_scope sc = weft_scope_begin();
+    for (int i = 0; i < n; i++) {
+        leaves[i] = weft_detach(in[i]);
+        cr_assert(!k.gradients || weft_requires_grad_(leaves[i], true) == WEFT_OK);
+    }
+    cr_assert_eq(with_gradients(&k, leaves, n, first, results), WEFT_OK, "%s: %s", what,
+                 weft_last_error());
+    for (int native = 0; native < 2; native++) {
+        weft_jit *j =
+            weft_jit_trace(with_gradients, &k, .synchronous = native, .always_record = true);
+        for (int t = 0; t < COUNT(threads); t++) {
+            weft_set_num_threads(threads[t]);
+            cr_assert_eq(weft_jit_call(j, leaves, n, again, results), WEFT_OK, "%s: %s", what,
+                         weft_last_error());
+            for (int i = 0; i < results; i++) {
+                check_bits(what, again[i], first[i]);
+            }
+        }
+        weft_jit_free(j);
+    }
+    weft_set_num_threads(before);
+    weft_scope_end(sc);
+}
+
+static void judge(const char *what, composed f, const void *how, const weft_tensor *in, int n,
+                  weft_dtype dtype, weft_shape shape)
+{
+    weft_tensor y = f(how, in, n);
+    check_type(what, y, dtype, shape);
+    check_near(what, y, want, bound);
+    same_everywhere(what, f, how, in, n);
+}
+
+/* -- einsum --------------------------------------------------------------------------------------------------- */
+
+/* `plain` is the equation with letters for the axes under an ellipsis, and an arrow. */
+typedef struct equation {
+    const char *text, *plain;
+    int n;
+    weft_shape shape[3];
+} equation;
+
+static weft_tensor call_einsum(const void *how, const weft_tensor *in, int n)
+{
+    const equation *e = how;
+    return (weft_einsum)(e->text, in, n);
+}
+
+/* Place in a row-major tensor of the letters' values; extents of 1 have one. */
+static int64_t place(const char *letters, int n, weft_shape s, const int64_t *value)
+{
+    int64_t at = 0;
+    for (int i = 0; i < n; i++) {
+        at = at * s.v[i] + (s.v[i] == 1 ? 0 : value[(unsigned char)letters[i]]);
+    }
+    return at;
+}
+
+/* Every value of every letter; the shape of the result. */
+static weft_shape einsum_by_hand(const equation *e, real (*v)[MOST], int dtype)
+{
+    int64_t extent[128] = {0}, value[128] = {0}, all = 1;
+    const char *term[4] = {0}, *p = e->plain;
+    int length[4] = {0};
+    char letters[32] = "";
+    for (int t = 0; t <= e->n; t++) {
+        term[t] = p;
+        length[t] = (int)strcspn(p, ",-");
+        for (int i = 0; i < length[t] && t < e->n; i++) {
+            int64_t *x = &extent[(unsigned char)p[i]], d = e->shape[t].v[i];
+            if (!strchr(letters, p[i])) {
+                strncat(letters, &p[i], 1);
+                *x = 1;
+            }
+            *x = *x == 1 ? d : *x;
+        }
+        p += length[t] + (p[length[t]] == '-' ? 2 : p[length[t]] == ',');
+    }
+    weft_shape out = {.n = length[e->n]};
+    for (int i = 0; i < out.n; i++) {
+        out.v[i] = extent[(unsigned char)term[e->n][i]];
+    }
+    for (const char *c = letters; *c; c++) {
+        all *= extent[(unsigned char)*c];
+    }
+    for (int64_t k = 0; k < all; k++) {
+        int64_t rest = k;
+        for (const char *c = letters; *c; c++) {
+            value[(unsigned char)*c] = rest % extent[(unsigned char)*c];
+            rest /= extent[(unsigned char)*c];
+        }
+        real product = 1;
+        for (int t = 0; t < e->n; t++) {
+            product *= v[t][place(term[t], length[t], e->shape[t], value)];
+        }
+        add_term(place(term[e->n], length[e->n], out, value), product);
+    }
+    /* products of parts: a term is added in one of up to n sums */
+    want_sums(count(out), dtype, 3 * e->n, e->n - 1);
+    return out;
+}
+
+static void check_einsum(const equation *e, int dtype, bool odd)
+{
+    static real v[3][MOST];
+    weft_scope sc = weft_scope_begin();
+    weft_tensor in[3];
+    for (int t = 0; t < e->n; t++) {
+        in[t] = given(e->shape[t], dtype, odd, v[t]);
+    }
+    weft_shape out = einsum_by_hand(e, v, dtype);
+    judge(e->text, call_einsum, e, in, e->n, (weft_dtype)dtype, out);
+    weft_scope_end(sc);
+}
+
+#define S(...) weft_shape(__VA_ARGS__)
+Test(compositions, einsum)
+{
+    const equation list[] = {
+        {"ij,jk->ik", "ij,jk->ik", 2, {S(3, 4), S(4, 5)}},
+        {"ij,jk", "ij,jk->ik", 2, {S(3, 4), S(4, 5)}},
+        {"ba", "ba->ab", 1, {S(3, 4)}},
+        {"Ba", "Ba->Ba", 1, {S(3, 4)}},
+        {" i j , k j -> k i ", "ij,kj->ki", 2, {S(3, 4), S(5, 4)}},
+        {"ij->", "ij->", 1, {S(30, 40)}},
+        {"ii", "ii->", 1, {S(5, 5)}},
+        {"iij->ji", "iij->ji", 1, {S(3, 3, 4)}},
+        {"iii->i", "iii->i", 1, {S(3, 3, 3)}},
+        {"i,j->ji", "i,j->ji", 2, {S(3), S(4)}},
+        {"i,i->", "i,i->", 2, {S(300), S(300)}},
+        {"bi,bi->b", "bi,bi->b", 2, {S(3, 7), S(3, 7)}},
+        {"bij,bjk->bik", "bij,bjk->bik", 2, {S(2, 3, 4), S(2, 4, 5)}},
+        {"bhqd,bhkd->bhqk", "bhqd,bhkd->bhqk", 2, {S(2, 3, 4, 5), S(2, 3, 6, 5)}},
+        {"btd,de->bte", "btd,de->bte", 2, {S(2, 3, 4), S(4, 5)}},
+        {"abcd,cdab->", "abcd,cdab->", 2, {S(2, 3, 4, 5), S(4, 5, 2, 3)}},
+        {"aibj,cjdi->dabc", "aibj,cjdi->dabc", 2, {S(2, 3, 4, 5), S(2, 5, 3, 3)}},
+        {"ij,jk->ik", "ij,jk->ik", 2, {S(3, 1), S(4, 5)}},
+        {"ij,ij->ij", "ij,ij->ij", 2, {S(1, 4), S(3, 1)}},
+        {"ij,ij->ij", "ij,ij->ij", 2, {S(1, 4), S(1, 1)}},
+        {"ij,j->i", "ij,j->i", 2, {S(3, 0), S(0)}},
+        {",ij->j", ",ij->j", 2, {S(), S(3, 4)}},
+        {"...ij,...jk->...ik", "zij,jk->zik", 2, {S(2, 3, 4), S(4, 5)}},
+        {"...ij,...jk->...ik", "yzij,yzjk->yzik", 2, {S(2, 1, 3, 4), S(2, 3, 4, 2)}},
+        {"i...,...i", "iz,zi->z", 2, {S(3, 4), S(4, 3)}},
+        {"...a->", "yza->", 1, {S(2, 3, 4)}},
+        {"a...->...", "a->", 1, {S(5)}},
+        {"ab,bc,cd->ad", "ab,bc,cd->ad", 3, {S(3, 4), S(4, 2), S(2, 5)}},
+        {"i,ij,j->", "i,ij,j->", 3, {S(3), S(3, 4), S(4)}},
+        {"ij,ij,ij->ij", "ij,ij,ij->ij", 3, {S(3, 4), S(3, 1), S(1, 4)}},
+    };
+    for (int i = 0; i < COUNT(list); i++) {
+        check_einsum(&list[i], WEFT_F64, false);
+        check_einsum(&list[i], WEFT_F32, true);
+        if (list[i].n < 3) { /* f16 and bf16 round what lies between */
+            check_einsum(&list[i], i % 2 ? WEFT_F16 : WEFT_BF16, i % 3 == 0);
+        }
+        check_einsum(&list[i], WEFT_I64, true);
+    }
+    check_einsum(&list[0], WEFT_I32, false);
+}
+
+/* One to three operands with letters of six, some of them twice, some of extent 1, some results left out. */
+Test(compositions, einsum_at_random)
+{
+    char text[64];
+    for (int k = 0; k < (int)effort_of(300); k++) {
+        int64_t extent[6];
+        bool used[6] = {false};
+        equation e = {text, text, (int)test_between(&rng, 1, 3), {{0}}};
+        int at = 0;
+        for (int i = 0; i < 6; i++) {
+            extent[i] = test_between(&rng, 1, 3);
+        }
+        for (int t = 0; t < e.n; t++) {
+            int64_t axes = test_between(&rng, 0, 4), mine[6];
+            memcpy(mine, extent, sizeof mine);
+            mine[test_between(&rng, 0, 5)] = 1;
+            for (int i = 0; i < axes; i++) {
+                int64_t letter = test_between(&rng, 0, 5);
+                used[letter] = true;
+                text[at++] = "aXbYcd"[letter];
+                e.shape[t].v[e.shape[t].n++] = mine[letter];
+            }
+            at += snprintf(text + at, 4, t + 1 < e.n ? "," : "->");
+        }
+        for (int64_t first = test_between(&rng, 0, 5), i = 0; i < 6; i++) {
+            int64_t letter = (first + 5 * i) % 6;
+            if (used[letter] && test_between(&rng, 0, 1)) {
+                text[at++] = "aXbYcd"[letter];
+            }
+        }
+        text[at] = 0;
+        check_einsum(&e, k % 3 ? WEFT_F64 : WEFT_F32, k % 2);
+    }
+}
+
+Test(compositions, einsum_views_types_and_ranks)
+{
+    weft_scope sc = weft_scope_begin();
+    weft_tensor x = weft_reshape(weft_arange(0, 12, 1, WEFT_F32), S(3, 4)), y;
+    cr_assert(weft_shares_memory(x, weft_einsum("ij->ji", x)));
+    cr_assert(weft_shares_memory(x, weft_einsum("ij->ij", x)));
+    cr_assert(weft_shares_memory(x, weft_einsum("ii->i", weft_narrow(x, 1, 0, 3))));
+    y = weft_einsum("ij,j->i", x, weft_ones(S(4), WEFT_F64));
+    check_type("promoted", y, WEFT_F64, S(3));
+    check_type("a number", weft_einsum("ij,->ji", x, weft_i(2)), WEFT_F32, S(4, 3));
+    check_type("of bool", weft_einsum("i->", weft_ones(S(4), WEFT_BOOL)), WEFT_I64, S());
+    check_type("of bytes", weft_einsum("i->", weft_ones(S(4), WEFT_U8)), WEFT_U8, S());
+    weft_shape twos = {.n = 16};
+    for (int i = 0; i < 16; i++) {
+        twos.v[i] = 2;
+    }
+    y = weft_full(twos, 2, WEFT_F16); /* fifteen axes stay beside the matrices of its products */
+    y = weft_einsum("abcdefghijklmnop,abcdefghijklmnop->bcdefghijklmnop", y, y);
+    cr_assert_eq(weft_item_f64(weft_min(y)), 8, "%s", weft_error_text(y));
+    cr_assert_eq(weft_item_f64(weft_max(y)), 8);
+    y = weft_full(twos, 1, WEFT_F32);
+    weft_tensor z =
+        weft_reshape(weft_narrow(weft_flatten(y, 0, -1), 0, 0, 512), S(2, 2, 2, 2, 2, 2, 2, 2, 2));
+    check_error("17 axes between",
+                weft_einsum("abcdefgh,ijklmnopq,abcdefghijklmnop->q", weft_select(z, 0, 0), z, y),
+                WEFT_ESHAPE, "rank 17");
+    check_error("17 axes", weft_einsum("abcdefgh,ijklmnopq", weft_select(z, 0, 0), z), WEFT_ESHAPE,
+                "rank 17");
+    weft_scope_end(sc);
+}
+
+/* -- norms over groups of channels ------------------------------------------------------------------------------- */
+
+static weft_tensor call_group_norm(const void *how, const weft_tensor *in, int n)
+{
+    int64_t groups = *(const int64_t *)how;
+    weft_group_norm_args a = {.x = in[0], .groups = groups, .eps = 1e-3};
+    a.weight = n > 1 ? in[1] : WEFT_NONE;
+    a.bias = n > 2 ? in[2] : WEFT_NONE;
+    return (weft_group_norm)(&a);
+}
+
+static weft_tensor call_instance_norm(const void *how, const weft_tensor *in, int n)
+{
+    (void)how;
+    return weft_instance_norm(in[0], n > 1 ? in[1] : WEFT_NONE, n > 2 ? in[2] : WEFT_NONE, 1e-3);
+}
+
+/* x[n, c, each] in groups: the definition, in two passes. */
+static void normalise(weft_shape s, int64_t groups, real (*v)[MOST], int operands, int dtype)
+{
+    int64_t each = count(s) / (s.v[0] * s.v[1]), size = s.v[1] / groups * each;
+    real unit = dtype == WEFT_F64 ? 0x1p-53L : 0x1p-24L;
+    for (int64_t i = 0; i < count(s); i++) {
+        const real *g = v[0] + i / size * size;
+        int64_t c = i / each % s.v[1];
+        real mean = 0, var = 0;
+        for (int64_t k = 0; k < size; k++) {
+            mean += g[k] / size;
+        }
+        for (int64_t k = 0; k < size; k++) {
+            var += (g[k] - mean) * (g[k] - mean) / size;
+        }
+        real scale = (operands > 1 ? v[1][c] : 1) / sqrtl(var + 1e-3L);
+        want[i] = (v[0][i] - mean) * scale + (operands > 2 ? v[2][c] : 0);
+        /* mean and variance are sums of size terms of at most 2 */
+        bound[i] = unit * (real)(size + 8) * (8 * fabsl(scale) + fabsl(want[i]) + 2);
+        if (dtype == WEFT_F16 || dtype == WEFT_BF16) { /* rounded once, and scale is of f32 */
+            bound[i] += test_place(dtype, want[i]) * 0.501L;
+        }
+    }
+}
+
+Test(compositions, group_and_instance_norm)
+{
+    static const weft_shape shapes[] = {
+        {2, {3, 6}}, {3, {2, 6, 5}}, {4, {2, 6, 3, 4}}, {5, {1, 6, 2, 2, 3}}};
+    static real v[3][MOST];
+    for (int k = 0; k < COUNT(shapes) * 3 * COUNT(floats); k++) {
+        weft_shape s = shapes[k % 4];
+        int operands = 1 + k / 4 % 3, dtype = floats[k / 12];
+        weft_scope sc = weft_scope_begin();
+        weft_tensor in[3] = {given(s, dtype, k % 2, v[0]), given(S(6), dtype, false, v[1]),
+                             given(S(6), dtype, false, v[2])};
+        for (int64_t groups = 1; groups <= 6; groups += groups == 3 ? 3 : 1) {
+            normalise(s, groups, v, operands, dtype);
+            judge("group_norm", call_group_norm, &groups, in, operands, (weft_dtype)dtype, s);
+            if (groups == 6 && s.n > 2) {
+                judge("instance_norm", call_instance_norm, NULL, in, operands, (weft_dtype)dtype,
+                      s);
+            }
+        }
+        weft_scope_end(sc);
+    }
+}
+
+/* -- convolutions ------------------------------------------------------------------------------------------------- */
+
+typedef struct windows {
+    int64_t n, c, h, w, o, kh, kw, stride, padding, more, dilation, groups;
+    int axes; /* 1: h, kh are 1 */
+} windows;
+
+static weft_tensor call_conv1d(const void *how, const weft_tensor *in, int n)
+{
+    const windows *k = how;
+    return weft_conv1d(in[0], in[1], n > 2 ? in[2] : WEFT_NONE, S(k->stride), S(k->padding),
+                       S(k->dilation), k->groups);
+}
+
+static weft_tensor call_transposed(const void *how, const weft_tensor *in, int n)
+{
+    const windows *k = how;
+    weft_conv_transpose_args a = {.x = in[0],
+                                  .weight = in[1],
+                                  .bias = n > 2 ? in[2] : WEFT_NONE,
+                                  .stride = S(k->stride),
+                                  .padding = S(k->padding),
+                                  .output_padding = S(k->more),
+                                  .dilation = S(k->dilation),
+                                  .groups = k->groups};
+    return k->axes == 1 ? (weft_conv_transpose1d)(&a) : (weft_conv_transpose2d)(&a);
+}
+
+static weft_shape image_shape(const windows *k, int64_t a, int64_t b, int64_t h, int64_t w)
+{
+    return k->axes == 1 ? S(a, b, w) : S(a, b, h, w);
+}
+
+/* Elements of b[o], before the terms of each sum. */
+static void add_bias(const real *b, int64_t n, int64_t o, int64_t each, bool has)
+{
+    for (int64_t i = 0; has && i < n * o * each; i++) {
+        add_term(i, b[i / each % o]);
+    }
+}
+
+static void check_conv1d(const windows *k, int dtype, int operands)
+{
+    static real v[3][MOST];
+    weft_scope sc = weft_scope_begin();
+    int64_t c = k->c / k->groups, o = k->o / k->groups;
+    int64_t out = (k->w + 2 * k->padding - (k->kw - 1) * k->dilation - 1) / k->stride + 1;
+    weft_tensor in[3] = {given(S(k->n, k->c, k->w), dtype, operands == 2, v[0]),
+                         given(S(k->o, c, k->kw), dtype, operands == 3, v[1]),
+                         given(S(k->o), dtype, false, v[2])};
+    add_bias(v[2], k->n, k->o, out, operands > 2);
+    for (int64_t i = 0; i < k->n * k->o * out * c * k->kw; i++) {
+        int64_t x = i % k->kw, ic = i / k->kw % c, at = i / (k->kw * c), oc = at / out % k->o;
+        int64_t from = at % out * k->stride - k->padding + x * k->dilation;
+        if (from >= 0 && from < k->w) {
+            int64_t channel = at / (out * k->o) * k->c + oc / o * c + ic;
+            add_term(at, v[0][channel * k->w + from] * v[1][(oc * c + ic) * k->kw + x]);
+        }
+    }
+    want_sums(k->n * k->o * out, dtype, 4, 0);
+    judge("conv1d", call_conv1d, k, in, operands, (weft_dtype)dtype, S(k->n, k->o, out));
+    weft_scope_end(sc);
+}
+
+/* Each element of x goes to the places of its window. */
+static void check_transposed(const windows *k, int dtype, int operands)
+{
+    static real v[3][MOST];
+    weft_scope sc = weft_scope_begin();
+    int64_t c = k->c / k->groups, o = k->o / k->groups;
+    int64_t stray = -2 * k->padding + k->more + 1, kernel = k->kh * k->kw;
+    int64_t h = (k->h - 1) * k->stride + (k->kh - 1) * k->dilation + stray,
+            w = (k->w - 1) * k->stride + (k->kw - 1) * k->dilation + stray;
+    h = k->axes == 1 ? 1 : h;
+    weft_tensor in[3] = {given(image_shape(k, k->n, k->c, k->h, k->w), dtype, operands == 2, v[0]),
+                         given(image_shape(k, k->c, o, k->kh, k->kw), dtype, operands == 3, v[1]),
+                         given(S(k->o), dtype, false, v[2])};
+    add_bias(v[2], k->n, k->o, h * w, operands > 2);
+    for (int64_t i = 0; i < k->n * k->c * k->h * k->w * o * kernel; i++) {
+        int64_t x = i % k->kw, y = i / k->kw % k->kh, oc = i / kernel % o, at = i / (kernel * o);
+        int64_t ic = at / (k->h * k->w) % k->c, sample = at / (k->h * k->w * k->c);
+        int64_t to_y =
+            k->axes == 1 ? 0 : at / k->w % k->h * k->stride - k->padding + y * k->dilation;
+        int64_t to_x = at % k->w * k->stride - k->padding + x * k->dilation;
+        if (to_y >= 0 && to_y < h && to_x >= 0 && to_x < w) {
+            int64_t channel = sample * k->o + ic / c * o + oc;
+            add_term((channel * h + to_y) * w + to_x,
+                     v[0][at] * v[1][((ic * o + oc) * k->kh + y) * k->kw + x]);
+        }
+    }
+    want_sums(k->n * k->o * h * w, dtype, 4, operands > 2); /* before the bias */
+    judge("conv_transpose", call_transposed, k, in, operands, (weft_dtype)dtype,
+          image_shape(k, k->n, k->o, h, w));
+    weft_scope_end(sc);
+}
+
+Test(compositions, convolutions_of_one_axis)
+{
+    static const windows list[] = {
+        {2, 4, 1, 9, 6, 1, 3, 1, 0, 0, 1, 1, 1},
+        {2, 4, 1, 9, 6, 1, 3, 2, 1, 0, 1, 2, 1},
+        {1, 4, 1, 9, 4, 1, 2, 1, 2, 0, 3, 4, 1},
+        {3, 2, 1, 1, 2, 1, 1, 1, 0, 0, 1, 1, 1},
+    };
+    for (int k = 0; k < COUNT(list) * COUNT(floats); k++) {
+        check_conv1d(&list[k % 4], floats[k / 4], 2 + k % 2);
+        check_transposed(&list[k % 4], floats[k / 4], 2 + k % 2);
+    }
+}
+
+Test(compositions, transposed_convolutions)
+{
+    static const windows list[] = {
+        {2, 4, 3, 5, 6, 3, 2, 1, 0, 0, 1, 1, 2}, {2, 4, 3, 5, 6, 3, 2, 2, 1, 1, 1, 2, 2},
+        {1, 4, 3, 3, 4, 2, 3, 3, 2, 2, 2, 4, 2}, {1, 2, 3, 4, 4, 3, 3, 1, 1, 2, 3, 2, 2},
+        {1, 2, 1, 6, 3, 1, 4, 4, 0, 3, 1, 1, 1}, {1, 2, 1, 6, 2, 1, 2, 2, 1, 3, 4, 2, 1},
+    };
+    for (int k = 0; k < COUNT(list) * COUNT(floats); k++) {
+        check_transposed(&list[k % 6], floats[k / 6], 2 + k % 2);
+        check_transposed(&list[k % 6], floats[k / 6], 3 - k % 2);
+    }
+}
+
+/* -- adaptive pooling ------------------------------------------------------------------------------------------------ */
+
+static weft_tensor call_adaptive(const void *how, const weft_tensor *in, int n)
+{
+    const int64_t *size = how;
+    (void)n;
+    return weft_adaptive_avg_pool2d(in[0], S(size[0], size[1]));
+}
+
+static void check_adaptive(int64_t h, int64_t w, const int64_t *to, int dtype)
+{
+    static real v[MOST];
+    weft_scope sc = weft_scope_begin();
+    weft_tensor in = given(S(2, 3, h, w), dtype, (h + w) % 2, v);
+    for (int64_t i = 0; i < 6 * to[0] * to[1]; i++) {
+        int64_t y = i / to[1] % to[0], x = i % to[1], n = 0;
+        int64_t y0 = y * h / to[0], y1 = ((y + 1) * h + to[0] - 1) / to[0];
+        int64_t x0 = x * w / to[1], x1 = ((x + 1) * w + to[1] - 1) / to[1];
+        n = (y1 - y0) * (x1 - x0);
+        for (int64_t k = 0; k < n; k++) {
+            int64_t at = (i / (to[0] * to[1]) * h + y0 + k / (x1 - x0)) * w + x0 + k % (x1 - x0);
+            add_term(i, v[at] / n);
+        }
+    }
+    want_sums(6 * to[0] * to[1], dtype, 3, 0);
+    judge("adaptive_avg_pool2d", call_adaptive, to, &in, 1, (weft_dtype)dtype,
+          S(2, 3, to[0], to[1]));
+    weft_scope_end(sc);
+}
+
+Test(compositions, adaptive_pooling)
+{
+    static const int64_t from[][2] = {{6, 8}, {7, 5}, {1, 9}},
+                         to[][2] = {{3, 4}, {2, 3}, {7, 5}, {5, 6}, {1, 1}, {4, 13}};
+    for (int k = 0; k < COUNT(from) * COUNT(to) * COUNT(floats); k++) {
+        const int64_t *f = from[k % 3];
+        check_adaptive(f[0], f[1], to[k / 3 % 6], floats[k / 18]);
+    }
+    weft_scope sc = weft_scope_begin();
+    const float x[5] = {1, INFINITY, 3, 4, NAN}; /* what a window does not have does not touch it */
+    float y[3];
+    weft_tensor t = weft_from_data(x, S(1, 1, 1, 5), WEFT_F32);
+    t = weft_adaptive_avg_pool2d(t, S(1, 3)); /* [0, 2), [1, 4), [3, 5) */
+    cr_assert_eq(weft_to_array(t, y, 3, WEFT_F32), WEFT_OK, "%s", weft_error_text(t));
+    cr_assert(isinf(y[0]) && isinf(y[1]) && isnan(y[2]), "%g %g %g", y[0], y[1], y[2]);
+    t = weft_adaptive_avg_pool2d(weft_from_data(x, S(1, 1, 1, 4), WEFT_F32), S(1, 3));
+    cr_assert_eq(weft_to_array(t, y, 3, WEFT_F32), WEFT_OK); /* [0, 2), [1, 3), [2, 4) */
+    cr_assert(isinf(y[0]) && isinf(y[1]) && y[2] == 3.5f, "%g %g %g", y[0], y[1], y[2]);
+    check_type("no windows", weft_adaptive_avg_pool2d(weft_ones(S(1, 2, 3, 3), WEFT_F32), S(0, 2)),
+               WEFT_F32, S(1, 2, 0, 2));
+    weft_scope_end(sc);
+}
+
+/* -- interpolation --------------------------------------------------------------------------------------------------- */
+
+static weft_tensor call_interpolate(const void *how, const weft_tensor *in, int n)
+{
+    weft_interpolate_args a = *(const weft_interpolate_args *)how;
+    (void)n;
+    a.x = in[0];
+    return (weft_interpolate)(&a);
+}
+
+/* The two elements of n around place i of m, and the weight of the second. */
+static real corners(const weft_interpolate_args *a, int64_t n, int64_t m, int64_t i, int64_t at[2])
+{
+    real ratio = a->size.n ? (real)n / m : 1 / (real)a->scale;
+    real p = a->mode == WEFT_NEAREST         ? i * ratio
+             : a->mode == WEFT_NEAREST_EXACT ? (i + 0.5L) * ratio
+             : a->align_corners              ? (m > 1 ? i * ((real)(n - 1) / (m - 1)) : 0)
+                                             : fmaxl((i + 0.5L) * ratio - 0.5L, 0);
+    /* a fraction that is whole in the reals may be a hair below in 64 bits */
+    int64_t low = (int64_t)floorl(p + 1e-15L);
+    at[0] = low < n - 1 ? low : n - 1;
+    at[1] = at[0] < n - 1 ? at[0] + 1 : n - 1;
+    return a->mode == WEFT_LINEAR ? p - at[0] : 0;
+}
+
+static void check_interpolation(const weft_interpolate_args *a, weft_shape s, weft_shape to,
+                                int dtype)
+{
+    static real v[MOST];
+    weft_scope sc = weft_scope_begin();
+    weft_tensor in = given(s, dtype, count(to) % 2, v);
+    int axes = (int)s.n - 2;
+    for (int64_t i = 0; i < count(to); i++) {
+        int64_t rest = i, at[3][2];
+        real weight[3];
+        for (int k = axes - 1; k >= 0; k--) {
+            weight[k] = corners(a, s.v[2 + k], to.v[2 + k], rest % to.v[2 + k], at[k]);
+            rest /= to.v[2 + k];
+        }
+        for (int c = 0; c < 1 << axes; c++) {
+            real part = 1;
+            int64_t from = rest;
+            for (int k = 0; k < axes; k++) {
+                part *= c >> k & 1 ? weight[k] : 1 - weight[k];
+                from = from * s.v[2 + k] + at[k][c >> k & 1];
+            }
+            if (part != 0) {
+                add_term(i, part * v[from]);
+            }
+        }
+    }
+    want_sums(count(to), dtype, 12, 0);
+    for (int64_t i = 0; i < count(to);
+         i++) { /* a nearest element is itself; weights are of places of up to 16 */
+        bound[i] = a->mode != WEFT_LINEAR ? 0 : bound[i] + (dtype == WEFT_F64 ? 1e-14L : 1e-6L);
+    }
+    judge("interpolate", call_interpolate, a, &in, 1, (weft_dtype)dtype, to);
+    weft_scope_end(sc);
+}
+
+Test(compositions, interpolation)
+{
+    static const weft_shape from[] = {{3, {2, 3, 7}}, {4, {1, 2, 5, 4}}, {5, {1, 2, 3, 2, 4}}};
+    static const weft_shape sizes[] = {{1, {3}}, {1, {14}}, {1, {1}}, {1, {5}}, {1, {9}}};
+    static const double scales[] = {0.5, 1.3, 2, 3.7};
+    for (int k = 0; k < COUNT(from) * 9 * COUNT(floats) * 4; k++) {
+        weft_shape s = from[k % 3], to = s;
+        int which = k / 3 % 9, mode = k / 27 % 4;
+        weft_interpolate_args a = {.mode = mode > 2 ? WEFT_LINEAR : (weft_interpolation)mode,
+                                   .align_corners = mode > 2};
+        if (which < 5) {
+            a.size = sizes[which];
+        } else {
+            a.scale = scales[which - 5];
+        }
+        for (int i = 2; i < s.n; i++) {
+            to.v[i] = which < 5 ? a.size.v[0] : (int64_t)floor((double)s.v[i] * a.scale);
+        }
+        if (count(to) <= MOST) {
+            check_interpolation(&a, s, to, floats[k / 108]);
+        }
+    }
+    check_interpolation(&(weft_interpolate_args){.size = S(3, 8)}, S(2, 1, 6, 4), S(2, 1, 3, 8),
+                        WEFT_I64);
+    check_interpolation(&(weft_interpolate_args){.size = S(6, 4)}, S(2, 1, 6, 4), S(2, 1, 6, 4),
+                        WEFT_I16);
+}
+
+/* -- padding by elements --------------------------------------------------------------------------------------------- */
+
+typedef struct border {
+    weft_shape before, after;
+    weft_padding mode;
+} border;
+
+static weft_tensor call_pad_mode(const void *how, const weft_tensor *in, int n)
+{
+    const border *b = how;
+    (void)n;
+    return weft_pad_mode(in[0], b->before, b->after, b->mode);
+}
+
+/* Where place i of an axis, 0 at its first element, takes its own from. */
+static int64_t source_of(weft_padding mode, int64_t i, int64_t n)
+{
+    if (mode == WEFT_PAD_REPLICATE) {
+        return i < 0 ? 0 : i < n ? i : n - 1;
+    }
+    if (mode == WEFT_PAD_CIRCULAR) {
+        return (i + n) % n;
+    }
+    i = i < 0 ? -i : i;
+    return i < n ? i : 2 * (n - 1) - i;
+}
+
+Test(compositions, padding_by_elements)
+{
+    static const border list[] = {
+        {{3, {0, 1, 2}}, {3, {0, 2, 0}}, WEFT_PAD_REFLECT},
+        {{3, {1, 0, 0}}, {3, {0, 0, 4}}, WEFT_PAD_REFLECT},
+        {{3, {3, 0, 2}}, {3, {0, 7, 1}}, WEFT_PAD_REPLICATE},
+        {{3, {2, 0, 5}}, {3, {1, 3, 5}}, WEFT_PAD_CIRCULAR},
+        {{3, {0, 0, 0}}, {3, {0, 0, 0}}, WEFT_PAD_REFLECT},
+    };
+    static const int types[] = {WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_I16, WEFT_U8};
+    static real v[MOST];
+    for (int k = 0; k < COUNT(list) * COUNT(types); k++) {
+        const border *b = &list[k % 5];
+        int dtype = types[k / 5];
+        weft_shape s = S(2, 3, 5), to = s;
+        weft_scope sc = weft_scope_begin();
+        weft_tensor in = given(s, dtype == WEFT_U8 ? WEFT_I16 : dtype, k % 2, v);
+        if (dtype == WEFT_U8) {
+            in = weft_cast(weft_abs(in), WEFT_U8);
+        }
+        for (int i = 0; i < 3; i++) {
+            to.v[i] += b->before.v[i] + b->after.v[i];
+        }
+        for (int64_t i = 0; i < count(to); i++) {
+            int64_t at[3] = {i / (to.v[1] * to.v[2]), i / to.v[2] % to.v[1], i % to.v[2]}, from = 0;
+            for (int a = 0; a < 3; a++) {
+                from = from * s.v[a] + source_of(b->mode, at[a] - b->before.v[a], s.v[a]);
+            }
+            want[i] = dtype == WEFT_U8 ? fabsl(v[from]) : v[from];
+            bound[i] = 0;
+        }
+        judge("pad_mode", call_pad_mode, b, &in, 1, (weft_dtype)dtype, to);
+        weft_scope_end(sc);
+    }
+}
