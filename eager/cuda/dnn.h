@@ -20,7 +20,7 @@ typedef struct wf_cuda_conv {
     int64_t x_strides[4], y_strides[4];
     int64_t stride[2], pad[2], dilation[2], groups;
     void *x_data, *w_data, *y_data; /* at multiples of 16 bytes */
-    bool add; /* forward: to what y holds (a bias, spread beforehand) */
+    bool add;                       /* forward: to what y holds (a bias, spread beforehand) */
 } wf_cuda_conv;
 
 /* On the current stream; the blocks are the caller's to wf_cuda_use first. WEFT_EUNSUPPORTED with why empty:
