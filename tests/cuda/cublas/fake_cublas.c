@@ -2,7 +2,7 @@
  * tests/cuda/cublas/fake_cublas.c -- a cuBLASLt for the fake driver: a plain loop, queued in stream order.
  *
  * Column-major as the real one is, every attribute kept and checked, so that a wrong leading dimension,
- * stride, transpose or operand order shows as wrong numbers or an error. Products of f32 and half types sum
+ * stride, transpose or operand order, or an alignment that was promised and is not kept, shows as wrong numbers or an error. Products of f32 and half types sum
  * in float, in the order of k. What the environment says:
  *     FAKE_CUBLAS_FAIL=n       the n-th call returns "internal error"
  *     FAKE_CUBLAS_REFUSE=1     no algorithm is ever found
@@ -28,6 +28,7 @@ struct blaslt_object {
     int32_t batch;
     uint64_t workspace;
     uint32_t reduction;
+    uint32_t align[4]; /* that operands are promised to have: A, B, C, D */
 };
 typedef struct blaslt_object object;
 
@@ -149,12 +150,11 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(blaslt_handle h, int attribute, 
                                                 size_t size)
 {
     PLANNED();
-    uint32_t align = 0;
     return !h || h->kind != PREF                ? BLASLT_INVALID_VALUE
            : attribute == BLASLT_PREF_WORKSPACE ? set(&h->workspace, 8, value, size)
            : attribute == BLASLT_PREF_REDUCTION ? set(&h->reduction, 4, value, size)
            : attribute >= BLASLT_PREF_ALIGN_A && attribute < BLASLT_PREF_ALIGN_A + 4
-               ? set(&align, 4, value, size)
+               ? set(&h->align[attribute - BLASLT_PREF_ALIGN_A], 4, value, size)
                : BLASLT_INVALID_VALUE;
 }
 
@@ -184,6 +184,7 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(blaslt_handle lib, blaslt_handle desc,
     }
     *choices = (blaslt_choice){.workspace = pref->workspace >= 65536 ? 65536 : 0};
     choices->algo.data[0] = 0xF00D;
+    memcpy(&choices->algo.data[1], pref->align, sizeof pref->align);
     *n = 1;
     return BLASLT_OK;
 }
@@ -282,6 +283,16 @@ EXPORT int cublasLtMatmul(blaslt_handle lib, blaslt_handle desc, const void *alp
     PLANNED();
     if (!lib || !fits(desc, layout_a, layout_b, layout_d) || c != d || layout_c != layout_d ||
         algo->data[0] != 0xF00D || workspace_size != 65536 || !workspace) {
+        return BLASLT_INVALID_VALUE;
+    }
+    const void *const operands[] = {a, b, c, d};
+    uint32_t align[4];
+    memcpy(align, &algo->data[1], sizeof align);
+    bool lie = (uintptr_t)workspace % 256 == 0; /* what releases from 12.9.1 on want */
+    for (int i = 0; i < 4; i++) {
+        lie &= align[i] && (uintptr_t)operands[i] % align[i] == 0;
+    }
+    if (!lie) {
         return BLASLT_INVALID_VALUE;
     }
     if ((desc->epilogue == BLASLT_EPILOGUE_BIAS) != (desc->bias != NULL)) {
