@@ -25,7 +25,14 @@ enum {
     WRITE_BYTES = 128,
     SQUARE_BYTES =
         1024, /* of a small one: sides of a block; squares on its diagonals are turned in sequence */
-    STREAM_FROM = 24 << 20 /* bytes moved from which stores bypass the caches */
+    STREAM_FROM = 24 << 20, /* bytes moved from which stores bypass the caches */
+    /* Of one whose rows start within lines: rows of a block, bytes of its columns (at least, to be worth it), and those of
+     * a tile, four lines. */
+    LINE = 64,
+    RAGGED_ROWS = 64,
+    RAGGED_LEAST = 1024,
+    RAGGED_MOST = 65536,
+    RAGGED_TILE = 256
 };
 
 typedef struct job {
@@ -33,12 +40,70 @@ typedef struct job {
     const wf_kernels *k;
     int to, from;
     int64_t per_chunk; /* blocks */
-    bool stream;
+    bool stream, ragged;
 } job;
+
+/* Asks for a few lines of the tile to come, rows of `bytes` bytes: between stores, since memory has no room for more at
+ * once, and for the second cache, since the first one has none. */
+static const char *ask(const char *row, int64_t step, int64_t bytes, int64_t *at)
+{
+    for (int i = 0; i < RAGGED_TILE; i += LINE) {
+        __builtin_prefetch(row + *at, 0, 2);
+        *at += LINE;
+        if (*at == bytes) {
+            *at = 0;
+            row += step;
+        }
+    }
+    return row;
+}
+
+/* A transposed block whose rows start within lines: tiles are turned in the first cache and whole lines of them stored
+ * past the caches. What does not fill a line stays before the tile's rows, where the next one continues it. */
+static void ragged_block(const job *j, const wf_block *b)
+{
+    enum { PITCH = LINE + RAGGED_TILE };
+    const int64_t size = j->w->op[0].esize, most = RAGGED_TILE / size, step = b->col[1] * size;
+    _Alignas(LINE) char tile[RAGGED_ROWS * PITCH];
+    for (int64_t c = 0; c < b->cols; c += most) {
+        const int64_t cols = b->cols - c < most ? b->cols - c : most;
+        const bool last = c + cols == b->cols;
+        const char *src = b->ptr[1] + c * step, *next = src + cols * step;
+        int64_t at = 0;
+        j->k->pack[wf_width(j->to)](tile + LINE, PITCH / size, src, 1, b->col[1], (size_t)b->rows,
+                                    (size_t)cols);
+        for (int64_t i = 0; i < b->rows; i++) {
+            char *row = tile + i * PITCH + LINE, *to = b->ptr[0] + (i * b->row[0] + c) * size;
+            const int64_t over = (int64_t)((uintptr_t)to % LINE); /* the same for every c */
+            const int64_t before = c == 0 ? 0 : over, after = last ? 0 : over;
+            j->k->stream(to - before, row - before, (size_t)(before + cols * size - after));
+            memcpy(row - LINE, row + RAGGED_TILE - LINE, LINE);
+            next = ask(next, step, RAGGED_ROWS * size, &at);
+        }
+    }
+}
+
+/* Do rows of a large transpose start within lines, and are they long? */
+static bool is_ragged(const job *j)
+{
+    const wf_walk *w = j->w;
+    if (!j->stream || w->row_dim < 0 || w->op[0].strides[w->col_dim] != 1 ||
+        w->op[1].strides[w->row_dim] != 1 || w->dims[w->row_dim] < RAGGED_ROWS ||
+        w->dims[w->col_dim] * w->op[0].esize < RAGGED_LEAST)
+        return false;
+    uintptr_t starts = (uintptr_t)w->op[0].data;
+    for (int i = 0; i < w->rank; i++)
+        starts |= i == w->col_dim ? 0 : (uintptr_t)(w->op[0].strides[i] * w->op[0].esize);
+    return starts % LINE != 0;
+}
 
 static void copy_block(void *arg, const wf_block *b)
 {
     const job *j = arg;
+    if (j->ragged) {
+        ragged_block(j, b);
+        return;
+    }
     const wf_pack_fn pack = (j->stream ? j->k->pack_nt : j->k->pack)[wf_width(j->to)];
     const size_t rows = (size_t)b->rows, cols = (size_t)b->cols;
     if (b->cols == 1 || b->col[0] == 1)
@@ -158,7 +223,10 @@ void wf_copy(const wf_view *dst, const wf_view *src)
         wf_walk_cut(&w, TILE, ROW);
         if (w.cols > TILE && w.op[0].strides[w.rank - 1] != 1)
             wf_walk_cut(&w, TILE, TILE);
-        if (w.op[0].strides[w.rank - 1] == 1)
+        j.ragged = is_ragged(&j);
+        if (j.ragged)
+            wf_walk_cut_turned(&w, RAGGED_ROWS, RAGGED_MOST / w.op[0].esize);
+        else if (w.op[0].strides[w.rank - 1] == 1)
             wf_walk_cut_turned(&w, (j.stream ? READ_BYTES : SQUARE_BYTES) / w.op[0].esize,
                                (j.stream ? WRITE_BYTES : SQUARE_BYTES) / w.op[0].esize);
         run_job(&j, copy_block);

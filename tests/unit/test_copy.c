@@ -263,6 +263,50 @@ Test(copy, transposes_past_the_caches)
         }
 }
 
+/* Of many matrices, past the caches, rows that start within lines: whole tiles at a row's end, and parts of them. */
+Test(copy, large_transposes_within_lines)
+{
+    static const int64_t shapes[][2] = {{1031, 1536}, {1152, 2731}};
+    static const int types[] = {WEFT_U8, WEFT_BF16, WEFT_F32, WEFT_F64};
+    const int most = isa_most();
+    for (int c = 0; c < 2; c++)
+        for (int t = 0; t < 4; t++) {
+            const int64_t size = (int64_t)wf_dtype_size(types[t]), m = shapes[c][0],
+                          n = shapes[c][1];
+            const int64_t count = (13 << 20) / (m * n * size) + 1; /* 26 MiB are moved */
+            const size_t bytes = (size_t)(count * m * n * size);
+            char *from = malloc(bytes), *base = aligned_alloc(64, bytes / 64 * 64 + 128);
+            cr_assert(from && base);
+            char *to = base + size;
+            const wf_view s = {.data = from,
+                               .dtype = (uint8_t)types[t],
+                               .rank = 3,
+                               .dims = {count, m, n},
+                               .strides = {m * n, 1, m}};
+            wf_view d = s;
+            d.data = to;
+            d.strides[1] = n;
+            d.strides[2] = 1;
+            for (size_t i = 0; i < bytes; i++)
+                from[i] = (char)(i * 2654435761u >> 11);
+            memset(base, 0x77, bytes / 64 * 64 + 128);
+            wf_set_isa((c + t) % 2 ? most : (c + t) / 2 % (most + 1));
+            wf_set_num_threads(3);
+            wf_copy(&d, &s);
+            for (int64_t b = 0; b < count; b++)
+                for (int64_t i = 0; i < m; i++)
+                    for (int64_t j = 0; j < n; j++)
+                        cr_assert(memcmp(to + ((b * m + i) * n + j) * size,
+                                         from + ((b * n + j) * m + i) * size, (size_t)size) == 0,
+                                  "%lld bytes: (%lld, %lld, %lld)", (long long)size, (long long)b,
+                                  (long long)i, (long long)j);
+            for (int64_t i = 0; i < size; i++)
+                cr_assert(base[i] == 0x77 && to[(int64_t)bytes + i] == 0x77, "wrote beside");
+            free(from);
+            free(base);
+        }
+}
+
 Test(copy, fill)
 {
     static const int64_t dims[3] = {7, 33, 65};
