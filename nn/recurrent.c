@@ -172,15 +172,41 @@ static int64_t hidden_of(const weft_nn_gates *l)
     return weft_ok(l->weight_hh) ? weft_shape_of(l->weight_hh).v[1] : 1;
 }
 
-/* Is t, called `what`, nothing, or of rank 2? Else an error. */
-static bool is_row(const char *op, const char *what, weft_tensor t)
+/* Is t, called `what`, [batch, extent], or nothing, which is said elsewhere or stands for zeros? Else an error. A batch or an
+ * extent below 0 is any: linear checks x. */
+static bool is_row(const char *op, const char *what, weft_tensor t, int64_t batch, int64_t extent)
 {
-    if (weft_ok(t) && weft_rank(t) != 2) {
-        wf_api_error(op, WEFT_ESHAPE, "%s has rank %d; it must be [batch, %s]", what, weft_rank(t),
+    const weft_shape s = weft_shape_of(t);
+    if (!weft_ok(t) ||
+        (s.n == 2 && (batch < 0 || s.v[0] == batch) && (extent < 0 || s.v[1] == extent))) {
+        return true;
+    }
+    if (s.n != 2) {
+        wf_api_error(op, WEFT_ESHAPE, "%s has rank %d; it must be [batch, %s]", what, (int)s.n,
                      *what == 'x' ? "in" : "hidden");
+    } else {
+        wf_api_error(op, WEFT_ESHAPE,
+                     "%s is [%lld, %lld]; beside this x it must be [%lld, %lld]: batch, hidden",
+                     what, (long long)s.v[0], (long long)s.v[1], (long long)batch,
+                     (long long)extent);
+    }
+    return false;
+}
+
+/* Does one step of l take these? c: NULL where there is none. */
+static bool cell_ok(const char *op, const weft_nn_gates *l, int gates, weft_tensor x, weft_tensor h,
+                    const weft_tensor *c)
+{
+    const int64_t hidden = hidden_of(l);
+    if (weft_ok(l->weight_hh) && weft_shape_of(l->weight_hh).v[0] != gates * hidden) {
+        wf_api_error(op, WEFT_EINVALID, "the layer was not made by weft_nn_%s_init", op);
         return false;
     }
-    return true;
+    if (!is_row(op, "x", x, -1, -1)) {
+        return false;
+    }
+    const int64_t batch = weft_ok(x) ? weft_shape_of(x).v[0] : -1;
+    return is_row(op, "h", h, batch, hidden) && (!c || is_row(op, "c", *c, batch, hidden));
 }
 
 weft_tensor(weft_nn_lstm_cell_forward)(const weft_nn_gates *l, weft_tensor x, weft_tensor h,
@@ -189,8 +215,7 @@ weft_tensor(weft_nn_lstm_cell_forward)(const weft_nn_gates *l, weft_tensor x, we
     if (!l || !c) {
         return wf_api_null("lstm_cell", l ? "c" : "the layer");
     }
-    if (!is_row("lstm_cell", "x", x) || !is_row("lstm_cell", "h", h) ||
-        !is_row("lstm_cell", "c", *c)) {
+    if (!cell_ok("lstm_cell", l, LSTM, x, h, c)) {
         return *c = wf_api_last_error();
     }
     weft_scope scope = weft_scope_begin();
@@ -204,7 +229,7 @@ weft_tensor(weft_nn_gru_cell_forward)(const weft_nn_gates *l, weft_tensor x, wef
     if (!l) {
         return wf_api_null("gru_cell", "the layer");
     }
-    if (!is_row("gru_cell", "x", x) || !is_row("gru_cell", "h", h)) {
+    if (!cell_ok("gru_cell", l, GRU, x, h, NULL)) {
         return wf_api_last_error();
     }
     weft_scope scope = weft_scope_begin();

@@ -422,9 +422,25 @@ Test(sequences, errors_say_what_is_wrong)
     weft_tensor none = WEFT_NONE;
     says(weft_nn_lstm_cell_forward(&l.level[0], x, none, &none), "x has rank 3");
     says(none, "x has rank 3");
+    weft_tensor row = weft_select(x, 0, 0), state;
+    h = weft_ones(weft_shape(2, 4), WEFT_F32);
+    for (int i = 0; i < 3; i++) { /* none of them broadcasts */
+        weft_shape wrong = i == 0 ? weft_shape(1, 4) : i == 1 ? weft_shape(2, 1) : weft_shape(3, 4);
+        c = state = weft_ones(wrong, WEFT_F32);
+        says(weft_nn_lstm_cell_forward(&l.level[0], row, h, &c), "it must be [2, 4]");
+        says(c, "c is [");
+        says(weft_nn_lstm_cell_forward(&l.level[0], row, state, &none), "h is [");
+        none = WEFT_NONE;
+        says(weft_nn_gru_cell_forward(&gru.level[0], row, state), "it must be [2, 4]");
+    }
+    c = h;
+    says(weft_nn_lstm_cell_forward(&gru.level[0], row, h, &c), "weft_nn_lstm_cell_init");
+    says(c, "weft_nn_lstm_cell_init");
+    says(weft_nn_gru_cell_forward(&l.level[0], row, h), "weft_nn_gru_cell_init");
     says(weft_nn_lstm_cell_forward(&l.level[0], x, WEFT_NONE, NULL), "c is NULL");
     says(weft_nn_gru_cell_forward(NULL, x, WEFT_NONE), "NULL");
     says(weft_nn_encoder_forward(NULL, x, WEFT_NONE), "NULL");
+    h = WEFT_NONE;
     weft_tensor lost = weft_add(x, weft_ones(weft_shape(7), WEFT_F32));
     says(weft_nn_lstm_forward(&l, lost, &h, NULL), "add");
     weft_module_free(m);
