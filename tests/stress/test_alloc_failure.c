@@ -152,6 +152,35 @@ static weft_status op_program(outcome *o)
     return status == WEFT_OK ? freed : status;
 }
 
+/* Compositions of ops, and the gradients of their operands. */
+static weft_status composed(outcome *o, weft_tensor x)
+{
+    TRY(weft_requires_grad_(x, true));
+    weft_tensor row = weft_select(x, 0, 1), image = weft_reshape(x, weft_shape(1, 2, 2, 4));
+    weft_tensor y = weft_einsum("ij,...kj,ii,k->i...", x, x, x, row);
+    TRY(note(o, y));
+    weft_tensor z = weft_group_norm(weft_cast(image, WEFT_F16), 1, weft_narrow(row, 0, 0, 2),
+                                    weft_narrow(row, 0, 2, 2));
+    z = weft_interpolate(z, weft_shape(3, 7), .mode = WEFT_LINEAR);
+    z = weft_adaptive_avg_pool2d(z, weft_shape(2, 5));
+    z = weft_pad_mode(z, weft_shape(0, 0, 1, 0), weft_shape(0, 0, 0, 2), WEFT_PAD_REFLECT);
+    TRY(note(o, z));
+    weft_tensor w = weft_reshape(x, weft_shape(2, 2, 4));
+    weft_tensor t = weft_conv_transpose1d(w, w, weft_narrow(row, 0, 0, 2), .stride = weft_shape(2),
+                                          .output_padding = weft_shape(1));
+    t = weft_instance_norm(weft_conv1d(t, w));
+    TRY(note(o, t));
+    TRY(weft_backward(weft_add(weft_add(weft_sum(y), weft_sum(z)), weft_sum(t))));
+    TRY(note(o, weft_grad(x)));
+    return weft_set_grad(x, WEFT_NONE);
+}
+
+static weft_status composed_program(outcome *o)
+{
+    *o = (outcome){0};
+    return composed(o, weft_reshape(weft_sin(weft_arange(0, 16, 1, WEFT_F32)), weft_shape(4, 4)));
+}
+
 /* -- a model, its optimiser, and both in files -------------------------------------------------------- */
 
 typedef struct model {
@@ -316,6 +345,16 @@ Test(alloc_failure, one)
 Test(alloc_failure, all_after)
 {
     check_failures(op_program, true, 1);
+}
+
+Test(alloc_failure, composed_one)
+{
+    check_failures(composed_program, false, 1);
+}
+
+Test(alloc_failure, composed_all_after)
+{
+    check_failures(composed_program, true, 1);
 }
 
 Test(alloc_failure, model_one)
