@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "autograd/custom.h"
 #include "autograd/engine.h"
 #include "autograd/vjp.h"
 #include "eager/alloc.h"
@@ -525,7 +526,9 @@ static reached *mark_skipped(engine *e, int n_roots, const wf_ref *roots, size_t
     }
     for (size_t at = 0; at < n; at++) { /* operands first: a node is wanted if an operand is */
         wf_tnode *node = wf_tnode_at(e->t, v[at].ref);
-        bool wanted = is_captured(e, v[at].ref, node);
+        bool wanted = is_captured(e, v[at].ref, node) ||
+                      (node->op == WF_OP_CUSTOM && node->sort == WF_TN_OP &&
+                       wf_custom_leads_on(node->aux->custom));
         for (int k = 0; k < node->nsrc && !wanted; k++) {
             wf_ref s = wf_tnode_src(node)[k];
             wanted = s && wf_tnode_at(e->t, s)->sort != WF_TN_INPUT &&
@@ -666,6 +669,25 @@ int wf_backward_run(wf_ctx *c, int n, const wf_ref *roots, const weft_tensor *gr
     }
     c->last_write = WEFT_NONE; /* the sums in place were ours, not the caller's */
     return rc;
+}
+
+int wf_backward_continue(wf_ctx *c, weft_tensor result, weft_tensor g)
+{
+    engine *e = ((wf_tape *)c->tape)->engine;
+    wf_why why = {0};
+    bool pinned;
+    wf_slot *s = wf_pin(c, result, &pinned, &why);
+    if (!s) {
+        return wf_raise_status(c, "backward", 1, &result, &why);
+    }
+    wf_ref r = wf_slot_tracked(s) ? wf_tape_node_of(c, s, &why) : 0;
+    if (pinned) {
+        wf_unpin(c, s);
+    }
+    if (why.code) {
+        return wf_raise_status(c, "backward", 1, &result, &why);
+    }
+    return r ? deliver(e, r, g, NULL) : 0;
 }
 
 /* -- what a vjp may ask ---------------------------------------------------------------------------------------- */

@@ -19,6 +19,10 @@ typedef struct wf_grad_capture {
 int wf_backward_run(wf_ctx *c, int n, const wf_ref *roots, const weft_tensor *grads, bool retain,
                     bool create, int n_cap, const wf_grad_capture *cap);
 
+/* In a derivative: g is the gradient of a result that it has recorded, and the backward that is going on goes on there. 0 or a
+ * status; of a result that takes no part in gradients nothing is done. */
+int wf_backward_continue(wf_ctx *c, weft_tensor result, weft_tensor g);
+
 /* Hooks of m on *g (post: after accumulation); a replacement is given to scope `depth`. */
 int wf_hooks_run(wf_ctx *c, wf_meta *m, bool post, uint64_t value, weft_tensor *g, uint32_t depth);
 bool wf_meta_has_post_hooks(wf_meta *m);

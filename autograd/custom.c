@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "autograd/backward.h"
+#include "autograd/custom.h"
 #include "autograd/tape.h"
 #include "eager/alloc.h"
 #include "weft/grad.h"
@@ -24,6 +25,7 @@ struct weft_function_ctx {
     wf_ctx *c;
     weft_tensor saved[MAX_SAVED]; /* forward: what was handed in */
     int n_saved;
+    bool tracks;              /* forward: see wf_function_tracks */
     struct wf_custom *custom; /* backward */
     uint32_t node;
 };
@@ -40,6 +42,16 @@ void wf_custom_release(struct wf_custom *custom)
 const char *wf_custom_name(const struct wf_custom *custom)
 {
     return custom->f.name;
+}
+
+void wf_function_tracks(weft_function_ctx *ctx)
+{
+    ctx->tracks = true;
+}
+
+bool wf_custom_leads_on(const struct wf_custom *custom)
+{
+    return wf_custom_is_open(&custom->f);
 }
 
 weft_status weft_function_save(weft_function_ctx *ctx, const weft_tensor *t, int n)
@@ -282,7 +294,7 @@ weft_status(weft_apply)(const weft_function *f, void *user, const weft_tensor *i
         rc = rc ? rc : check_results(c, f, sc.depth, out, n_out, &why);
         c->grad_off--;
     }
-    if (!rc && tracked && wf_grad_enabled(c)) {
+    if (!rc && (tracked || ctx.tracks) && wf_grad_enabled(c)) {
         rc = record(c, &ctx, f, user, src, in, n_in, out, n_out, &why);
         recorded = !rc;
         for (int i = 0; i < n_out && recorded && site; i++) {

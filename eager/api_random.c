@@ -29,6 +29,25 @@ void weft_manual_seed(uint64_t seed)
     }
 }
 
+/* Tells those who watch that g is about to move. */
+static void tell_watchers(const wf_ctx *c, weft_generator *g)
+{
+    weft_generator *of = g == &c->rng ? NULL : g;
+    for (wf_draws *d = c->draws; d; d = d->outer) {
+        int i = 0;
+        while (i < d->n && d->from[i].of != of) {
+            i++;
+        }
+        if (i == WF_WATCHED_GENERATORS) {
+            d->more = true;
+        } else if (i == d->n) {
+            d->from[i].of = of;
+            d->from[i].at = *g;
+            d->n++;
+        }
+    }
+}
+
 /* Runs a random row: extents, seed, offset and more[n_more] are its integer slots. */
 static weft_tensor draw(wf_op op, const weft_shape *shape, weft_dtype dtype, weft_dtype dflt,
                         wf_rng_kind kind, weft_generator *g, const double *flt, int n_flt,
@@ -66,7 +85,9 @@ static weft_tensor draw(wf_op op, const weft_shape *shape, weft_dtype dtype, wef
         wf_type t = {.dtype = attr.dtype, .rank = (uint8_t)n};
         memcpy(t.dims, shape->v, (size_t)n * sizeof *dyn);
         const uint64_t blocks = wf_rng_blocks(kind, (uint64_t)wf_type_numel(&t));
-        wf_recorder *recorder = wf_ctx_get()->recorder;
+        wf_ctx *c = wf_ctx_get();
+        wf_recorder *recorder = c->recorder;
+        tell_watchers(c, g);
         if (recorder) {
             recorder->drew(recorder, g, named, blocks);
         }

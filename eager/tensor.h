@@ -193,6 +193,18 @@ typedef struct wf_scope_rec {
 
 struct wf_ctx;
 
+/* The generators that are drawn from while somebody watches, as they were before. */
+enum { WF_WATCHED_GENERATORS = 8 };
+typedef struct wf_draws {
+    struct wf_draws *outer; /* who watches, too */
+    struct {
+        weft_generator *of; /* NULL: the thread's */
+        weft_generator at;
+    } from[WF_WATCHED_GENERATORS];
+    int n;
+    bool more; /* than there is room for */
+} wf_draws;
+
 /* Straight-line code of elementwise rows over numbered values: tensors from 0, temporaries, numbers from `scalars`. */
 typedef struct wf_line {
     wf_op op;
@@ -331,6 +343,7 @@ typedef struct wf_ctx {
     wf_error *errors;       /* ring of WF_ERRORS */
     weft_tensor last_write; /* target of the last in-place op, for its call site */
     weft_generator rng;     /* the default generator of random ops */
+    wf_draws *draws;        /* who watches it and the others; NULL: nobody */
     _Atomic int64_t
         live; /* slots in use, and those that other threads freed; written by the owner only */
     _Atomic int64_t freed_remotely;

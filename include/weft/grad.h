@@ -132,10 +132,22 @@ WEFT_API weft_status weft_function_save(weft_function_ctx *ctx, const weft_tenso
 /* In backward: the i-th saved tensor, in the current scope. */
 WEFT_API weft_tensor weft_function_saved(weft_function_ctx *ctx, int i);
 
-/* -- checks ---------------------------------------------------------------------------------------------
- * fn computes n_out results from n_in inputs; inputs that require a gradient must be f64. */
+/* -- memory for time ------------------------------------------------------------------------------------ */
 typedef weft_status (*weft_check_fn)(void *user, const weft_tensor *in, int n_in, weft_tensor *out,
                                      int n_out);
+/* out := fn(in), of which only in and out are kept for backward: fn runs again there, and its gradients are those it would have
+ * had, bit for bit (of create_graph, gradients of them but for roundings), dropout and all: generators stand where they stood. A net of n layers in sqrt(n) such pieces needs
+ * memory for sqrt(n) layers and one forward more. n_in 1 to 8, n_out 1 to 3; in and out may be one array.
+ *
+ * What else fn reads, parameters above all, it finds behind user, which lives until the backward as do generators; gradients go
+ * there, too. fn must do the same again: it writes to nothing that was there before (running statistics would move
+ * twice), and reads nothing that has changed since. WEFT_EGRAD where that shows: an input that was written to, results of other
+ * shapes. Under weft_jit_trace, and where gradients are off, it is a call of fn: a trace's plan decides what it keeps. */
+WEFT_API weft_status weft_remat(weft_check_fn fn, void *user, const weft_tensor *in, int n_in,
+                                weft_tensor *out, int n_out);
+
+/* -- checks ---------------------------------------------------------------------------------------------
+ * fn computes n_out results from n_in inputs; inputs that require a gradient must be f64. */
 typedef struct weft_gradcheck_args {
     weft_check_fn fn;
     void *user;
@@ -211,6 +223,7 @@ WEFT_BY_STRUCT_(weft_status, weft_jvp, weft_jvp_args)
 #define weft_set_grad(...) WEFT_GRAD_S_((weft_set_grad)(__VA_ARGS__))
 #define weft_retain_grad(...) WEFT_GRAD_S_((weft_retain_grad)(__VA_ARGS__))
 #define weft_remove_hook(...) WEFT_GRAD_S_((weft_remove_hook)(__VA_ARGS__))
+#define weft_remat(...) WEFT_R_(WEFT_GRAD_S_((weft_remat)(__VA_ARGS__)))
 #define weft_apply(...) WEFT_R_(WEFT_GRAD_S_((weft_apply)(__VA_ARGS__)))
 #endif
 #define weft_backward(...) WEFT_GRAD_S_((weft_backward)WEFT_ARGS_(weft_backward_args, __VA_ARGS__))

@@ -136,6 +136,7 @@ static void gradients()
     y = weft_square(z);
     CHECK(weft_grad_of(&y, 1, &z, 1, &dz, &ones, true) == WEFT_OK && near(weft_sum(dz), 12));
     CHECK(weft_jvp(&y, 1, &z, 1, &ones, &tangent) == WEFT_OK && near(weft_sum(tangent), 12));
+    CHECK(weft_remat(square, nullptr, &z, 1, &y, 1) == WEFT_OK && weft_backward(weft_sum(y)) == WEFT_OK);
     CHECK(weft_gradcheck(square, nullptr, &z, 1, 1) == WEFT_OK);
     CHECK(weft_gradgradcheck(square, nullptr, &z, 1, 1) == WEFT_OK);
 }

@@ -1,0 +1,438 @@
+/*
+ * tests/grad/test_remat.c -- weft_remat: the bits of a net that keeps everything, memory for the square root of its layers,
+ * derivatives of every kind, generators, errors, traces.
+ *
+ * ctest: threads
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "weft/weft.h"
+
+#define OK(call) cr_assert_eq(call, WEFT_OK, "%s", weft_last_error())
+
+static bool same_bits(weft_tensor a, weft_tensor b)
+{
+    const size_t n = (size_t)weft_numel(a) * 8;
+    double *x = calloc(1, n + 8), *y = calloc(1, n + 8);
+    OK(weft_to_array(a, x, weft_numel(a), WEFT_F64));
+    OK(weft_to_array(b, y, weft_numel(b), WEFT_F64));
+    const bool same = weft_numel(a) == weft_numel(b) && memcmp(x, y, n) == 0;
+    free(x);
+    free(y);
+    return same;
+}
+
+/* -- a net in pieces -------------------------------------------------------------------------------------------------- */
+
+enum { MOST = 64 };
+
+/* `layers` linear layers with dropout, of which those of a piece are called together. */
+typedef struct net {
+    weft_module *m;
+    weft_generator rng;
+    weft_nn_linear layer[MOST], head;
+    weft_nn_dropout drop;
+    weft_tensor shift; /* a recorded result that pieces read beside their input */
+    int layers, piece, first;
+    bool remat, inner;
+} net;
+
+static void net_open(net *k, int layers, int dim, int piece, bool remat)
+{
+    *k = (net){.rng = {3, 0}, .layers = layers, .piece = piece, .remat = remat};
+    k->m = weft_module_new(&k->rng);
+    for (int i = 0; i < layers; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "l%d", i);
+        OK(weft_nn_linear_init(&k->layer[i], k->m, name, dim, dim));
+    }
+    OK(weft_nn_linear_init(&k->head, k->m, "head", dim, 1));
+    OK(weft_nn_dropout_init(&k->drop, k->m, 0.2));
+    k->shift = WEFT_NONE;
+}
+
+typedef struct piece {
+    net *k;
+    int first;
+} piece;
+
+static weft_status one_layer(void *user, const weft_tensor *in, int n_in, weft_tensor *out,
+                             int n_out)
+{
+    const piece *p = user;
+    const net *k = p->k;
+    (void)n_in, (void)n_out;
+    weft_tensor h = weft_tanh(weft_nn_linear_forward(&k->layer[p->first], in[0]));
+    h = weft_nn_dropout_forward(&k->drop, h);
+    h = weft_add(h, weft_mul(weft_randn(weft_shape_of(h)), weft_f(0.01))); /* the thread's */
+    if (weft_ok(k->shift)) {
+        h = weft_mul(h, k->shift);
+    }
+    out[0] = weft_add(h, weft_mul(in[0], weft_select(weft_transpose(k->head.weight, 0, 1), 0, 0)));
+    return weft_error_status(out[0]);
+}
+
+static weft_status layers_of(void *user, const weft_tensor *in, int n_in, weft_tensor *out,
+                             int n_out)
+{
+    const piece *p = user;
+    (void)n_in, (void)n_out;
+    out[0] = in[0];
+    for (int i = 0; i < p->k->piece; i++) {
+        piece *one = &(piece){p->k, p->first + i};
+        weft_status s = WEFT_OK;
+        if (p->k->inner) { /* a piece of the piece; what it knows has to live on */
+            static piece all[MOST];
+            all[p->first + i] = *one;
+            s = weft_remat(one_layer, &all[p->first + i], out, 1, out, 1);
+        } else {
+            s = one_layer(one, out, 1, out, 1);
+        }
+        if (s != WEFT_OK) {
+            return s;
+        }
+    }
+    return WEFT_OK;
+}
+
+/* pieces: to live until the backward. */
+static weft_tensor forward(net *k, weft_tensor x, piece *pieces)
+{
+    for (int i = 0; i < k->layers / k->piece; i++) {
+        pieces[i] = (piece){k, i * k->piece};
+        OK(k->remat ? weft_remat(layers_of, &pieces[i], &x, 1, &x, 1)
+                    : layers_of(&pieces[i], &x, 1, &x, 1));
+    }
+    return weft_mean(weft_square(weft_nn_linear_forward(&k->head, x)));
+}
+
+static weft_tensor hooked; /* what the hook of layer 1's weight has seen */
+static weft_tensor see(void *user, weft_tensor g)
+{
+    ++*(int *)user;
+    weft_free(hooked);
+    hooked = weft_keep(weft_clone(g));
+    return WEFT_NONE;
+}
+
+/* One step of two nets, of which b makes results again: everything has the same bits. */
+static void compare(net *a, net *b, bool shifted)
+{
+    net *both[] = {a, b};
+    weft_tensor loss[2], gx[2], seen[2];
+    weft_generator end[2][2];
+    for (int i = 0; i < 2; i++) {
+        net *k = both[i];
+        piece pieces[MOST];
+        int hooks = 0;
+        weft_manual_seed(8);
+        weft_generator g = {4, 0};
+        weft_tensor x = weft_randn(weft_shape(7, 12), .generator = &g);
+        OK(weft_requires_grad_(x, true));
+        const uint64_t hook = weft_register_hook(k->layer[1].weight, see, &hooks, NULL);
+        k->shift = shifted ? weft_mean(x, .axes = weft_axes(0)) : WEFT_NONE;
+        loss[i] = forward(k, x, pieces);
+        OK(weft_backward(loss[i]));
+        gx[i] = weft_grad(x);
+        end[i][0] = *weft_default_generator();
+        end[i][1] = k->rng;
+        cr_assert_eq(hooks, 1);
+        seen[i] = hooked;
+        hooked = WEFT_NONE;
+        OK(weft_remove_hook(k->layer[1].weight, hook));
+        k->shift = WEFT_NONE;
+    }
+    cr_assert(same_bits(loss[0], loss[1]), "loss");
+    cr_assert(same_bits(gx[0], gx[1]), "input");
+    cr_assert(same_bits(seen[0], seen[1]), "what a hook sees");
+    cr_assert_eq(memcmp(end[0], end[1], sizeof end[0]), 0, "generators");
+    for (int i = 0; i < weft_module_count(a->m); i++) {
+        weft_named_tensor p = weft_module_at(a->m, i), q = weft_module_at(b->m, i);
+        cr_assert(same_bits(weft_grad(p.tensor), weft_grad(q.tensor)), "%s", p.name);
+    }
+    weft_free(seen[0]);
+    weft_free(seen[1]);
+}
+
+Test(remat, gradients_have_the_same_bits)
+{
+    for (int kind = 0; kind < 8; kind++) {
+        net a, b;
+        weft_scope s = weft_scope_begin();
+        weft_set_num_threads((int[]){1, 2, 3, 7}[kind % 4]);
+        net_open(&a, 12, 12, kind % 2 ? 3 : 4, false);
+        net_open(&b, 12, 12, kind % 2 ? 3 : 4, true);
+        b.inner = kind & 2;
+        compare(&a, &b, kind & 4);
+        compare(&a, &b, kind & 4); /* added to the gradients that are there */
+        weft_scope_end(s);
+        weft_module_free(a.m);
+        weft_module_free(b.m);
+        cr_assert_eq(weft_tape_nodes(), 0);
+        cr_assert_eq(weft_leak_report(NULL), 0);
+    }
+}
+
+/* Bytes at the highest above those at the start. */
+static int64_t peak_of(int layers, int pieces, bool remat)
+{
+    net k;
+    piece room[MOST];
+    net_open(&k, layers, 16, layers / pieces, remat);
+    weft_module_train(k.m, false);
+    weft_scope s = weft_scope_begin();
+    weft_tensor x = weft_randn(weft_shape(2048, 16));
+    weft_memory_stats before, after;
+    weft_memory_get_stats(&before);
+    weft_memory_reset_peak();
+    OK(weft_backward(forward(&k, x, room)));
+    weft_memory_get_stats(&after);
+    weft_scope_end(s);
+    weft_module_free(k.m);
+    return after.peak_bytes - before.live_bytes;
+}
+
+Test(remat, memory_grows_with_the_square_root_of_the_layers)
+{
+    const int64_t few = peak_of(16, 4, true), many = peak_of(64, 8, true);
+    const int64_t all = peak_of(64, 8, false), some = peak_of(16, 4, false);
+    cr_assert_gt(all * 10, some * 36, "without, with the layers: %lld, %lld", (long long)some,
+                 (long long)all);
+    cr_assert_lt(many * 10, few * 24, "twice, not four times: %lld, %lld", (long long)few,
+                 (long long)many);
+    cr_assert_lt(many * 3, all, "%lld of %lld bytes", (long long)many, (long long)all);
+}
+
+/* -- derivatives of every kind ------------------------------------------------------------------------------------------ */
+
+/* Two results of an input and a parameter that is not one; x * 3 is made again for both. */
+static weft_status two(void *user, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    const weft_tensor *w = user;
+    (void)n_in, (void)n_out;
+    weft_tensor y = weft_mul(in[0], in[1]);
+    out[0] = weft_sin(weft_mul(y, *w));
+    out[1] = weft_mul(y, weft_square(y));
+    return WEFT_OK;
+}
+
+static weft_tensor parameter;
+
+static weft_status through(void *user, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    weft_tensor y[2], x[2] = {in[0], weft_f(3)};
+    (void)user, (void)n_in, (void)n_out;
+    parameter = in[1];
+    weft_status s = weft_remat(two, &parameter, x, 2, y, 2);
+    out[0] = weft_sum(weft_mul(y[0], weft_exp(y[1])));
+    return s;
+}
+
+Test(remat, derivatives_are_differences)
+{
+    weft_tensor in[2] = {weft_mul(weft_randn(weft_shape(4), WEFT_F64), weft_f(0.3)),
+                         weft_randn(weft_shape(4), WEFT_F64)};
+    char report[400] = "";
+    for (int i = 0; i < 2; i++) {
+        in[i] = weft_clone(in[i]);
+        OK(weft_requires_grad_(in[i], true));
+    }
+    cr_assert_eq(
+        weft_gradcheck(through, NULL, in, 2, 1, .report = report, .report_size = sizeof report),
+        WEFT_OK, "%s", report);
+    cr_assert_eq(
+        weft_gradgradcheck(through, NULL, in, 2, 1, .report = report, .report_size = sizeof report),
+        WEFT_OK, "%s", report);
+}
+
+/* grad_of of what is and what is not an input; twice, with the graph retained; forward mode. */
+Test(remat, gradients_of_chosen_tensors)
+{
+    weft_tensor x = weft_clone(weft_randn(weft_shape(5), WEFT_F64)), g[2], h[2], w, t[2];
+    w = weft_clone(weft_randn(weft_shape(5), WEFT_F64));
+    OK(weft_requires_grad_(x, true));
+    OK(weft_requires_grad_(w, true));
+    weft_tensor in[2] = {weft_mul(x, weft_f(0.5)), weft_f(2)}, y[2], z[2];
+    OK(weft_remat(two, &w, in, 2, y, 2));
+    OK(two(&w, in, 2, z, 2));
+    weft_tensor a = weft_sum(y[0]), b = weft_sum(z[0]);
+    for (int i = 0; i < 2; i++) {
+        OK(weft_grad_of(&a, 1, (weft_tensor[]){w, x}, 2, g, .retain_graph = true));
+        OK(weft_grad_of(&b, 1, (weft_tensor[]){w, x}, 2, h, .retain_graph = true));
+        cr_assert(same_bits(g[0], h[0]) && same_bits(g[1], h[1]));
+        OK(weft_grad_of(&a, 1, &w, 1, g, .retain_graph = true)); /* of no operand */
+        cr_assert(same_bits(g[0], h[0]));
+    }
+    cr_assert_not(weft_has_grad(w));
+    weft_tensor ones = weft_ones_like(x);
+    OK(weft_jvp(y, 2, &x, 1, &ones, t));
+    OK(weft_jvp(z, 2, &x, 1, &ones, h));
+    cr_assert(same_bits(t[0], h[0]) && same_bits(t[1], h[1]));
+    weft_tensor e = weft_sum(weft_mul(y[0], y[1])), f = weft_sum(weft_mul(z[0], z[1]));
+    OK(weft_grad_of(&e, 1, &x, 1, g, .create_graph = true));
+    OK(weft_grad_of(&f, 1, &x, 1, h, .create_graph = true));
+    cr_assert(same_bits(g[0], h[0]));
+    e = weft_sum(weft_square(g[0]));
+    f = weft_sum(weft_square(h[0]));
+    OK(weft_grad_of(&e, 1, (weft_tensor[]){w, x}, 2, g, .retain_graph = true));
+    OK(weft_grad_of(&f, 1, (weft_tensor[]){w, x}, 2, h));
+    for (int i = 0; i < 2; i++) { /* sums of other groups: by both ways through the function */
+        cr_assert_lt(weft_item_f64(weft_max(weft_abs(weft_sub(g[i], h[i])))), 1e-10);
+    }
+}
+
+static weft_status plain(void *user, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    ++*(int *)user;
+    out[0] = weft_square(in[0]);
+    return WEFT_OK;
+}
+
+/* Where no gradient flows nothing is recorded, and the function is not called again. */
+Test(remat, nothing_is_recorded_where_no_gradient_flows)
+{
+    int calls = 0;
+    weft_tensor x = weft_ones(weft_shape(3), WEFT_F32), y;
+    OK(weft_remat(plain, &calls, &x, 1, &y, 1));
+    cr_assert_not(weft_requires_grad(y));
+    OK(weft_requires_grad_(x, true));
+    weft_no_grad_begin();
+    OK(weft_remat(plain, &calls, &x, 1, &y, 1));
+    weft_no_grad_end();
+    cr_assert_not(weft_requires_grad(y));
+    cr_assert_eq(calls, 2);
+    OK(weft_remat(plain, &calls, &x, 1, &y, 1));
+    cr_assert(weft_requires_grad(y));
+    OK(weft_backward(weft_sum(y)));
+    cr_assert_eq(calls, 4);
+    cr_assert_eq(weft_item_f64(weft_sum(weft_grad(x))), 6);
+}
+
+/* -- errors ------------------------------------------------------------------------------------------------------------- */
+
+static weft_status odd(void *user, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    const int kind = (*(int *)user)++;
+    (void)n_in, (void)n_out;
+    switch (kind) {
+    case 0: /* then the next */
+        out[0] = weft_square(in[0]);
+        return WEFT_OK;
+    case 1:
+        out[0] = weft_sum(weft_square(in[0]));
+        return WEFT_OK;
+    case 10:
+        return WEFT_EINVALID;
+    case 20:
+        out[0] = weft_add(in[0], weft_ones(weft_shape(77), WEFT_F32));
+        return WEFT_OK;
+    case 30:
+        return WEFT_OK;
+    case 40:
+        weft_no_grad_begin();
+        weft_mul_(in[0], weft_f(2));
+        weft_no_grad_end();
+        out[0] = weft_square(in[0]);
+        return WEFT_OK;
+    default:
+        out[0] = weft_square(in[0]);
+        return kind == 51 ? WEFT_EIO : WEFT_OK;
+    }
+}
+
+static void fails(int kind, const char *forwards, const char *backwards)
+{
+    int at = kind;
+    weft_tensor x = weft_clone(weft_ones(weft_shape(3), WEFT_F32)), y;
+    OK(weft_requires_grad_(x, true));
+    weft_status s = weft_remat(odd, &at, &x, 1, &y, 1);
+    if (forwards) {
+        cr_assert_neq(s, WEFT_OK);
+        cr_assert(strstr(weft_last_error(), forwards), "%d: %s", kind, weft_last_error());
+        return;
+    }
+    OK(s);
+    cr_assert_neq(weft_backward(weft_sum(y)), WEFT_OK);
+    cr_assert(strstr(weft_last_error(), backwards), "%d: %s", kind, weft_last_error());
+}
+
+Test(remat, errors)
+{
+    weft_tensor x = weft_clone(weft_ones(weft_shape(3), WEFT_F32)), y;
+    int at = 60;
+    cr_assert_eq(weft_remat(NULL, NULL, &x, 1, &y, 1), WEFT_EINVALID);
+    cr_assert_eq(weft_remat(odd, &at, &x, 0, &y, 1), WEFT_EINVALID);
+    cr_assert_eq(weft_remat(odd, &at, &x, 9, &y, 1), WEFT_EINVALID);
+    cr_assert_eq(weft_remat(odd, &at, &x, 1, &y, 4), WEFT_EINVALID);
+    fails(0, NULL, "another shape");
+    fails(10, "its function", NULL);
+    fails(20, "add", NULL);
+    fails(30, "left a result empty", NULL);
+    fails(40, "writes to its input", NULL);
+    fails(50, NULL, "its function");
+    OK(weft_requires_grad_(x, true));
+    OK(weft_remat(odd, &at, &x, 1, &y, 1));
+    weft_no_grad_begin();
+    OK(weft_mul_(x, weft_f(2)));
+    weft_no_grad_end();
+    cr_assert_eq(weft_backward(weft_sum(y)), WEFT_EGRAD);
+    cr_assert(strstr(weft_last_error(), "remat"), "%s", weft_last_error());
+    weft_clear_error();
+}
+
+/* -- traces --------------------------------------------------------------------------------------------------------------- */
+
+typedef struct trained {
+    net k;
+    piece pieces[MOST];
+    weft_optim *optim;
+} trained;
+
+static weft_status step(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    trained *t = self;
+    (void)n_in, (void)n_out;
+    weft_tensor loss = forward(&t->k, in[0], t->pieces);
+    out[0] = weft_detach(loss);
+    weft_status s = weft_module_zero_grad(t->k.m);
+    s = s ? s : weft_backward(loss);
+    return s ? s : weft_optim_step(t->optim);
+}
+
+Test(remat, traced_and_replayed_it_has_the_same_bits)
+{
+    for (int frozen = 0; frozen < 2; frozen++) {
+        trained a, b;
+        net_open(&a.k, 4, 12, 2, true);
+        net_open(&b.k, 4, 12, 2, true);
+        a.optim = weft_adamw_new(a.k.m);
+        b.optim = weft_adamw_new(b.k.m);
+        weft_jit *j = weft_jit_trace(step, &b, .frozen = frozen);
+        for (int i = 0; i < 5; i++) {
+            weft_scope s = weft_scope_begin();
+            weft_tensor x = weft_randn(weft_shape(7, 12)), y, z;
+            weft_manual_seed(77 + (uint64_t)i);
+            OK(step(&a, &x, 1, &y, 1));
+            weft_manual_seed(77 + (uint64_t)i);
+            OK(weft_jit_call(j, &x, 1, &z, 1));
+            cr_assert(same_bits(y, z));
+            for (int p = 0; p < weft_module_count(a.k.m); p++) {
+                cr_assert(
+                    same_bits(weft_module_at(a.k.m, p).tensor, weft_module_at(b.k.m, p).tensor));
+            }
+            weft_scope_end(s);
+        }
+        weft_jit_stats s;
+        weft_jit_get_stats(j, &s);
+        cr_assert_eq(s.breaks, 0);
+        cr_assert(!frozen || s.frozen >= 2);
+        weft_jit_free(j);
+        weft_optim_free(a.optim);
+        weft_optim_free(b.optim);
+        weft_module_free(a.k.m);
+        weft_module_free(b.k.m);
+    }
+}
