@@ -107,15 +107,24 @@ static weft_status forward(weft_function_ctx *ctx, void *user, const weft_tensor
     return s == WEFT_OK && n ? weft_function_save(ctx, tensors, n) : s;
 }
 
-/* Generators where they stood before the call; called again: back. */
-static void swap_generators(wf_ctx *c, wf_draws *d)
+/* The function once more, with the generators where they stood before its call; then they stand where they did. Who watches
+ * draws does not see these. */
+static weft_status run_again(wf_ctx *c, const call *k, const weft_tensor *in, weft_tensor *out)
 {
-    for (int i = 0; i < d->n; i++) {
-        weft_generator *g = d->from[i].of ? d->from[i].of : &c->rng;
-        const weft_generator now = *g;
-        *g = d->from[i].at;
-        d->from[i].at = now;
+    weft_generator now[WF_WATCHED_GENERATORS];
+    wf_draws *watching = c->draws;
+    for (int i = 0; i < k->draws.n; i++) {
+        weft_generator *g = k->draws.from[i].of ? k->draws.from[i].of : &c->rng;
+        now[i] = *g;
+        *g = k->draws.from[i].at;
     }
+    c->draws = NULL;
+    weft_status s = run(c, k, in, out);
+    c->draws = watching;
+    for (int i = 0; i < k->draws.n; i++) {
+        *(k->draws.from[i].of ? k->draws.from[i].of : &c->rng) = now[i];
+    }
+    return s;
 }
 
 static bool is_alike(weft_tensor a, weft_tensor b)
@@ -128,7 +137,7 @@ static bool is_alike(weft_tensor a, weft_tensor b)
 static weft_status backward(weft_function_ctx *ctx, void *user, const weft_tensor *grad_out,
                             int n_out, weft_tensor *grad_in, const bool *needs, int n_in)
 {
-    call *k = user;
+    const call *k = user;
     wf_ctx *c = wf_ctx_get();
     weft_tensor in[MAX_IN], out[WF_MAX_DST];
     weft_status s = WEFT_OK;
@@ -138,11 +147,7 @@ static weft_status backward(weft_function_ctx *ctx, void *user, const weft_tenso
         in[i] = k->saved[i] < 0 ? k->given[i] : weft_function_saved(ctx, k->saved[i]);
         s = k->saved[i] < 0 || in[i].slot ? WEFT_OK : weft_error_status(in[i]);
     }
-    if (s == WEFT_OK) {
-        swap_generators(c, &k->draws);
-        s = run(c, k, in, out);
-        swap_generators(c, &k->draws);
-    }
+    s = s == WEFT_OK ? run_again(c, k, in, out) : s;
     weft_enable_grad_end(off);
     for (int i = 0; i < n_out && s == WEFT_OK; i++) {
         if (!grad_out[i].slot) {

@@ -175,6 +175,27 @@ Test(remat, gradients_have_the_same_bits)
     }
 }
 
+/* A graph that is retained is walked twice: dropout and all give the same gradients again, in pieces of pieces, too. */
+Test(remat, draws_of_a_retained_graph_are_made_again_each_time)
+{
+    for (int inner = 0; inner < 2; inner++) {
+        net k;
+        piece pieces[MOST];
+        net_open(&k, 4, 12, 2, true);
+        k.inner = inner;
+        weft_tensor w = k.layer[1].weight, g[3];
+        weft_tensor loss = forward(&k, weft_randn(weft_shape(7, 12)), pieces);
+        for (int i = 0; i < 3; i++) {
+            const weft_generator before[2] = {*weft_default_generator(), k.rng};
+            OK(weft_grad_of(&loss, 1, &w, 1, &g[i], .retain_graph = true));
+            const weft_generator after[2] = {*weft_default_generator(), k.rng};
+            cr_assert_eq(memcmp(before, after, sizeof before), 0);
+            cr_assert(same_bits(g[0], g[i]), "inner %d, time %d", inner, i);
+        }
+        weft_module_free(k.m);
+    }
+}
+
 /* Bytes at the highest above those at the start. */
 static int64_t peak_of(int layers, int pieces, bool remat)
 {
