@@ -103,9 +103,21 @@ static int64_t packed_strips(const wf_gemm_desc *d, double work)
 }
 
 /*
+ * Wide results of 256 to 511 rows, and of up to 2047 where B is plain, are cut by columns: two or more strips of rows would
+ * each read and pack a B of more than half a second cache. One thread, rows beside columns: 256 rows by 768 x 3072 take 23
+ * and 10.5 ms (1024 rows 84 and 38), by 50257 x 768 240 and 180, by the transpose of 3072 x 768 12 and 10.
+ */
+static bool is_wide(const blocks *w)
+{
+    const wf_gemm_desc *d = &w->d;
+    return w->way == BY_ONEDNN && d->m < (d->b_cs == 1 ? 2048 : 512) && d->n >= 2 * d->m &&
+           (double)d->n * (double)d->k * (double)w->size > 1 << 20;
+}
+
+/*
  * oneDNN repacks B in every strip of rows and A in every narrow strip of columns, so strips of rows
  * get B packed beforehand where oneDNN says how; else they are at least 256 high. Few rows are cut by
- * columns. Eight strips are enough; a strip has MIN_WORK.
+ * columns, and results that are wide. Eight strips are enough; a strip has MIN_WORK.
  */
 static void choose_blocks(blocks *w)
 {
@@ -121,7 +133,7 @@ static void choose_blocks(blocks *w)
             w->bn = piece(d->n, least(worth, most(1, d->n / 256)), 64);
         else if (w->panels.width)
             w->bm = piece(d->m, packed_strips(d, work), 16);
-        else if (d->m >= 256 || (d->m >= 128 && d->m >= d->n))
+        else if (!is_wide(w) && (d->m >= 256 || (d->m >= 128 && d->m >= d->n)))
             w->bm = piece(d->m, least(worth, tall), 16);
         else if (d->n >= 128)
             w->bn = piece(d->n, least(worth, wide), 64);
