@@ -112,7 +112,7 @@ file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir*.c jit/ir/kernel.c jit/ir/inte
     jit/passes/*.c jit/frozen.c jit/frozen_draw.c jit/plan_rows.c jit/plan_choose.c jit/plan_cost.c jit/plan_after.c jit/plan_build.c jit/plan_buffers.c
     jit/plan_arena.c jit/plan_batch.c
     eager/device.c autograd/vjp_nn.c autograd/tape_text.c autograd/check.c autograd/api.c autograd/custom.c autograd/remat.c
-    autograd/hooks.c autograd/jvp.c eager/api_array.c eager/api_select.c eager/api_nn.c eager/api_loss.c eager/api_einsum.c eager/api_resample.c
+    autograd/hooks.c autograd/jvp.c eager/api_array.c eager/api_select.c eager/api_nn.c eager/api_loss.c eager/api_einsum.c eager/api_index.c eager/api_resample.c
     eager/api_random.c eager/oom.c eager/report.c eager/live.c eager/account.c eager/cpu/dnnl*.c nn/*.c io/*.c)
 foreach(source IN LISTS weft_small)
     set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${small})

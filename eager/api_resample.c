@@ -240,7 +240,7 @@ weft_tensor(weft_interpolate)(const weft_interpolate_args *args)
     weft_dtype dt = (weft_dtype)a.type.dtype;
     weft_tensor x = lines && half ? (weft_cast)(args->x, WEFT_F32) : args->x;
     bool copied = false;
-    for (int i = 0; i < a.type.rank - 2; i++) {
+    for (int i = a.type.rank - 3; i >= 0; i--) {
         bool even = r[i].scale == 0 || r[i].scale == 1 || args->align_corners;
         if (r[i].n == r[i].m && even) {
             continue;

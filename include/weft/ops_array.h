@@ -231,6 +231,14 @@ WEFT_API weft_tensor weft_scatter_add(weft_tensor base, int axis, weft_tensor in
  * shape with the axis replaced by the axes of indices. */
 WEFT_API weft_tensor weft_index_add(weft_tensor base, int axis, weft_tensor indices,
                                     weft_tensor values);
+/* NumPy's x[i, j, ..] by n tensors of indices, which broadcast, for the first n axes of x: [the indices, the other axes].
+ * In C, weft_index_get(x, WEFT_LIST(i, j)). */
+WEFT_API weft_tensor weft_index_get(weft_tensor x, const weft_tensor *indices, int n);
+/* x with values, which broadcast to what weft_index_get has there, in these places: x[i, j, ..] = values of a copy. Of
+ * several values for one place the last counts (in row-major order of the indices), or (accumulate) all are added to x in
+ * that order. Values go to x's type where that loses no kind, else WEFT_EDTYPE. weft_index_put(x, WEFT_LIST(i, j), values). */
+WEFT_API weft_tensor weft_index_put(weft_tensor x, const weft_tensor *indices, int n,
+                                    weft_tensor values, bool accumulate WEFT_OR(false));
 /* [..] of integers -> [.., classes] of 0 and 1; negative ones count from the end, as indices do everywhere, others
  * outside of [0, classes) are an error. dtype default: f32. */
 WEFT_API weft_tensor weft_one_hot(weft_tensor indices, int64_t classes,

@@ -137,8 +137,8 @@ WEFT_API weft_tensor weft_adaptive_avg_pool2d(weft_tensor x, weft_shape size);
 
 /* x[n, c, ..] at other extents, one to three of them, as PyTorch's interpolate. Element i of an axis of n that becomes one of
  * m lies at i n / m (nearest), (i + 0.5) n / m (nearest_exact), (i + 0.5) n / m - 0.5 but not below 0 (linear), or
- * i (n - 1) / (m - 1) (linear, align_corners); nearest modes take the element that far, linear weighs the two around it, axis
- * after axis: bilinear of two, trilinear of three. */
+ * i (n - 1) / (m - 1) (linear, align_corners); nearest modes take the element that far, linear weighs the two around it, the
+ * last axis first: bilinear of two, trilinear of three. */
 typedef enum weft_interpolation {
     WEFT_NEAREST = 0,
     WEFT_NEAREST_EXACT,

@@ -207,6 +207,15 @@ inline weft_tensor weft_index(weft_tensor x, std::initializer_list<weft_index_te
 {
     return weft_index(x, terms.begin(), static_cast<int>(terms.size()));
 }
+inline weft_tensor weft_index_get(weft_tensor x, std::initializer_list<weft_tensor> indices)
+{
+    return weft_index_get(x, indices.begin(), static_cast<int>(indices.size()));
+}
+inline weft_tensor weft_index_put(weft_tensor x, std::initializer_list<weft_tensor> indices,
+                                  weft_tensor values, bool accumulate = false)
+{
+    return weft_index_put(x, indices.begin(), static_cast<int>(indices.size()), values, accumulate);
+}
 inline weft_tensor weft_einsum(const char *equation, std::initializer_list<weft_tensor> operands)
 {
     return weft_einsum(equation, operands.begin(), static_cast<int>(operands.size()));
@@ -492,6 +501,8 @@ inline weft_tensor weft_einsum(const char *equation, std::initializer_list<weft_
 #define weft_embedding(...) WEFT_T_((weft_embedding)(__VA_ARGS__))
 #define weft_scatter_add(...) WEFT_T_((weft_scatter_add)(__VA_ARGS__))
 #define weft_index_add(...) WEFT_T_((weft_index_add)(__VA_ARGS__))
+#define weft_index_get(...) WEFT_T_((weft_index_get)(__VA_ARGS__))
+#define weft_index_put(...) WEFT_T_((weft_index_put)(__VA_ARGS__))
 #define weft_one_hot(...) WEFT_T_((weft_one_hot)(__VA_ARGS__))
 #define weft_sort(...) WEFT_S_((weft_sort)(__VA_ARGS__))
 #define weft_argsort(...) WEFT_T_((weft_argsort)(__VA_ARGS__))

@@ -443,7 +443,14 @@ static void compositions(arguments *a)
         a->flag[0], 0};
     char text[16];
     bool null = odd(30);
-    switch (test_next(&rng) % 9) {
+    switch (test_next(&rng) % 11) {
+    case 9:
+        T("index_get", weft_index_get(x, null ? NULL : a->list, INT(test_between(&rng, -1, 4))));
+        break;
+    case 10:
+        T("index_put",
+          weft_index_put(x, null ? NULL : a->list, INT(test_between(&rng, -1, 3)), w, a->flag[0]));
+        break;
     case 0:
         T("einsum",
           (weft_einsum)(null ? NULL : equation(text), a->list, INT(test_between(&rng, -1, 4))));

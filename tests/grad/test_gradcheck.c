@@ -397,6 +397,15 @@ static weft_status f_scatter_add(const weft_tensor *in, weft_tensor *out)
     out[0] = SQ(weft_scatter_add(in[0], 1, index_of(6, i, weft_shape(2, 3)), in[1]));
     return WEFT_OK;
 }
+static weft_status f_index_put(const weft_tensor *in, weft_tensor *out)
+{
+    static const int64_t i[] = {1, 0, 1, -1}, j[] = {2, 1, 2, 0};
+    weft_tensor at[2] = {index_of(4, i, weft_shape(4)), index_of(4, j, weft_shape(4))};
+    weft_tensor y = weft_index_put(in[0], at, 2, in[1], false);
+    y = weft_index_put(SQ(y), at, 2, SQ(in[1]), true);
+    out[0] = SQ(weft_concat(WEFT_LIST(weft_flatten(y, 0, -1), weft_index_get(y, at, 2)), 0));
+    return WEFT_OK;
+}
 static weft_status f_index_add(const weft_tensor *in, weft_tensor *out)
 {
     static const int64_t i[] = {1, 1};
@@ -490,6 +499,7 @@ Test(gradcheck, other_rows)
     CHECK(TAKE_ALONG, f_take_along, -1, 1, S(2, 3));
     CHECK(INDEX_SELECT, f_index_select, -1, 1, S(3, 2));
     CHECK(SCATTER_ADD, f_scatter_add, -1, 1, S(2, 3), S(2, 3));
+    CHECK(INDEX_ADD, f_index_put, -1, 1, S(2, 3), S(4));
     CHECK(INDEX_ADD, f_index_add, -1, 1, S(2, 3), S(2, 3));
     CHECK(SORT, f_sort, -1, 1, S(2, 4));
     CHECK(TOPK, f_topk, -1, 1, S(2, 4));

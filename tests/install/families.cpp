@@ -97,6 +97,8 @@ static void layers_and_losses()
     CHECK(weft_ok(weft_binary_cross_entropy(y, y)) && near(weft_sum(weft_dropout(x, 0.5, false)), 6));
     weft_tensor image = weft_ones(weft_shape(1, 1, 4, 4));
     CHECK(has_shape(weft_conv2d(image, weft_ones(weft_shape(1, 1, 2, 2))), weft_shape(1, 1, 3, 3)));
+    weft_tensor at = weft_arange(0, 2);
+    CHECK(near(weft_sum(weft_index_get(x, {at, at})), 2) && near(weft_sum(weft_index_put(x, {at}, weft_i(5))), 30));
     CHECK(near(weft_einsum("ij,ij->", x, x), 6) && near(weft_sum(weft_einsum("ij->ji", x)), 6));
     CHECK(has_shape(weft_conv1d(weft_ones(weft_shape(1, 1, 4)), weft_ones(weft_shape(2, 1, 2))), weft_shape(1, 2, 3)));
     CHECK(has_shape(weft_conv_transpose1d(weft_ones(weft_shape(1, 1, 4)), weft_ones(weft_shape(1, 2, 2))), weft_shape(1, 2, 5)));

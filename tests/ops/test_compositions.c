@@ -1,346 +1,14 @@
 /*
- * tests/ops/test_compositions.c -- ops made of other ops against loops in long double: einsum, group and instance norm,
- * convolutions of one axis and transposed ones, adaptive pooling, interpolation, padding by elements.
+ * tests/ops/test_compositions.c -- ops made of other ops against loops in long double: group and instance norm,
+ * convolutions of one axis and transposed ones, adaptive pooling, interpolation, padding by elements, indices of several axes.
  *
- * References are the definitions, element by element: einsum runs through all values of all letters, a transposed
- * convolution spreads each element of x, a place of an interpolation is computed from its fraction. Every case is called
- * again in a trace, with its gradients, at several numbers of threads: the bits stay.
+ * References are the definitions, element by element: a transposed convolution spreads each element of x, a place of an
+ * interpolation is computed from its fraction, values are written one after the other. Every case is called again in a
+ * trace, with its gradients, at several numbers of threads: the bits stay.
  *
  * ctest: threads
  */
-#include <criterion/criterion.h>
-#include <math.h>
-#include <string.h>
-
-#include "tests/support/effort.h"
-#include "tests/support/support.h"
-
-#define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
-enum { MOST = 4096 };
-typedef long double real;
-static const int floats[] = {WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64};
-static test_rng rng = {20};
-
-static int64_t count(weft_shape s)
-{
-    int64_t n = 1;
-    for (int i = 0; i < s.n; i++) {
-        n *= s.v[i];
-    }
-    return n;
-}
-
-/* Random elements of dtype in v, as a tensor; `odd`: one whose last two axes lie the other way round. */
-static weft_tensor given(weft_shape s, int dtype, bool odd, real *v)
-{
-    double memory[MOST];
-    int64_t n = count(s), w = s.n > 1 ? s.v[s.n - 1] : 1, h = s.n > 1 ? s.v[s.n - 2] : 1;
-    cr_assert_leq(n, MOST);
-    for (int64_t i = 0; i < n; i++) {
-        double x =
-            test_is_float(dtype) ? test_uniform(&rng, -2, 2) : (double)test_between(&rng, -9, 9);
-        v[i] = test_is_float(dtype) ? test_round(dtype, x) : x;
-    }
-    odd = odd && s.n > 1;
-    for (int64_t i = 0; i < n; i++) { /* to[.., column, row] = from[.., row, column] */
-        int64_t at = odd ? i / (h * w) * (h * w) + i % w * h + i / w % h : i;
-        memory[at] = (double)v[i];
-    }
-    weft_shape lies = s;
-    if (odd) {
-        lies.v[s.n - 1] = h;
-        lies.v[s.n - 2] = w;
-    }
-    weft_tensor t = weft_cast(weft_from_data(memory, lies, WEFT_F64), (weft_dtype)dtype);
-    return odd ? weft_transpose(t, -1, -2) : t;
-}
-
-/* -- sums with what they may be off ------------------------------------------------------------------------- */
-
-static real want[MOST], bound[MOST];
-static struct {
-    real value, size;
-    int terms;
-} sums[MOST];
-
-static void add_term(int64_t at, real x)
-{
-    cr_assert(at >= 0 && at < MOST);
-    sums[at].value += x;
-    sums[at].size += fabsl(x);
-    sums[at].terms++;
-}
-
-/* n sums as wanted elements of dtype; `more`: roundings of each beyond one a term, `halved`: to a half type before the last. */
-static void want_sums(int64_t n, int dtype, int more, int halved)
-{
-    real unit = dtype == WEFT_F64 ? 0x1p-53L : test_is_float(dtype) ? 0x1p-24L : 0;
-    real half = dtype == WEFT_F16 ? 0x1p-11L : dtype == WEFT_BF16 ? 0x1p-8L : 0;
-    for (int64_t i = 0; i < n; i++) {
-        want[i] = sums[i].value;
-        bound[i] = (unit * (sums[i].terms + more) + half * halved) * sums[i].size;
-        bound[i] +=
-            dtype == WEFT_F16 || dtype == WEFT_BF16 ? test_place(dtype, want[i]) * 0.501L : 0;
-    }
-    memset(sums, 0, sizeof sums);
-}
-
-/* -- eager, traced, at any number of threads: the same bits, gradients too ----------------------------------- */
-
-typedef weft_tensor (*composed)(const void *how, const weft_tensor *in, int n);
-typedef struct way {
-    composed f;
-    const void *how;
-    bool gradients;
-} way;
-
-static weft_status with_gradients(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
-                                  int n_out)
-{
-    const way *k = self;
-    (void)n_out;
-    out[0] = k->f(k->how, in, n_in);
-    if (!k->gradients || !weft_ok(out[0])) {
-        return weft_error_status(out[0]);
-    }
-    weft_tensor loss = weft_sum(weft_mul(out[0], weft_sin(out[0])));
-    return weft_grad_of(.outputs = &loss, .n_outputs = 1, .inputs = in, .n_inputs = n_in,
-                        .grads = out + 1);
-}
-
-static void same_everywhere(const char *what, composed f, const void *how, const weft_tensor *in,
-                            int n)
-{
-    static const int threads[] = {1, 2, 3, 7};
-    way k = {f, how, test_is_float((int)weft_dtype_of(in[0]))};
-    weft_tensor leaves[4], first[5], again[5];
-    int results = 1 + (k.gradients ? n : 0), before = weft_get_num_threads();
-    weft_scope sc = weft_scope_begin();
-    for (int i = 0; i < n; i++) {
-        leaves[i] = weft_detach(in[i]);
-        cr_assert(!k.gradients || weft_requires_grad_(leaves[i], true) == WEFT_OK);
-    }
-    cr_assert_eq(with_gradients(&k, leaves, n, first, results), WEFT_OK, "%s: %s", what,
-                 weft_last_error());
-    for (int native = 0; native < 2; native++) {
-        weft_jit *j =
-            weft_jit_trace(with_gradients, &k, .synchronous = native, .always_record = true);
-        for (int t = 0; t < COUNT(threads); t++) {
-            weft_set_num_threads(threads[t]);
-            cr_assert_eq(weft_jit_call(j, leaves, n, again, results), WEFT_OK, "%s: %s", what,
-                         weft_last_error());
-            for (int i = 0; i < results; i++) {
-                check_bits(what, again[i], first[i]);
-            }
-        }
-        weft_jit_free(j);
-    }
-    weft_set_num_threads(before);
-    weft_scope_end(sc);
-}
-
-static void judge(const char *what, composed f, const void *how, const weft_tensor *in, int n,
-                  weft_dtype dtype, weft_shape shape)
-{
-    weft_tensor y = f(how, in, n);
-    check_type(what, y, dtype, shape);
-    check_near(what, y, want, bound);
-    same_everywhere(what, f, how, in, n);
-}
-
-/* -- einsum --------------------------------------------------------------------------------------------------- */
-
-/* `plain` is the equation with letters for the axes under an ellipsis, and an arrow. */
-typedef struct equation {
-    const char *text, *plain;
-    int n;
-    weft_shape shape[3];
-} equation;
-
-static weft_tensor call_einsum(const void *how, const weft_tensor *in, int n)
-{
-    const equation *e = how;
-    return (weft_einsum)(e->text, in, n);
-}
-
-/* Place in a row-major tensor of the letters' values; extents of 1 have one. */
-static int64_t place(const char *letters, int n, weft_shape s, const int64_t *value)
-{
-    int64_t at = 0;
-    for (int i = 0; i < n; i++) {
-        at = at * s.v[i] + (s.v[i] == 1 ? 0 : value[(unsigned char)letters[i]]);
-    }
-    return at;
-}
-
-/* Every value of every letter; the shape of the result. */
-static weft_shape einsum_by_hand(const equation *e, real (*v)[MOST], int dtype)
-{
-    int64_t extent[128] = {0}, value[128] = {0}, all = 1;
-    const char *term[4] = {0}, *p = e->plain;
-    int length[4] = {0};
-    char letters[32] = "";
-    for (int t = 0; t <= e->n; t++) {
-        term[t] = p;
-        length[t] = (int)strcspn(p, ",-");
-        for (int i = 0; i < length[t] && t < e->n; i++) {
-            int64_t *x = &extent[(unsigned char)p[i]], d = e->shape[t].v[i];
-            if (!strchr(letters, p[i])) {
-                strncat(letters, &p[i], 1);
-                *x = 1;
-            }
-            *x = *x == 1 ? d : *x;
-        }
-        p += length[t] + (p[length[t]] == '-' ? 2 : p[length[t]] == ',');
-    }
-    weft_shape out = {.n = length[e->n]};
-    for (int i = 0; i < out.n; i++) {
-        out.v[i] = extent[(unsigned char)term[e->n][i]];
-    }
-    for (const char *c = letters; *c; c++) {
-        all *= extent[(unsigned char)*c];
-    }
-    for (int64_t k = 0; k < all; k++) {
-        int64_t rest = k;
-        for (const char *c = letters; *c; c++) {
-            value[(unsigned char)*c] = rest % extent[(unsigned char)*c];
-            rest /= extent[(unsigned char)*c];
-        }
-        real product = 1;
-        for (int t = 0; t < e->n; t++) {
-            product *= v[t][place(term[t], length[t], e->shape[t], value)];
-        }
-        add_term(place(term[e->n], length[e->n], out, value), product);
-    }
-    /* products of parts: a term is added in one of up to n sums */
-    want_sums(count(out), dtype, 3 * e->n, e->n - 1);
-    return out;
-}
-
-static void check_einsum(const equation *e, int dtype, bool odd)
-{
-    static real v[3][MOST];
-    weft_scope sc = weft_scope_begin();
-    weft_tensor in[3];
-    for (int t = 0; t < e->n; t++) {
-        in[t] = given(e->shape[t], dtype, odd, v[t]);
-    }
-    weft_shape out = einsum_by_hand(e, v, dtype);
-    judge(e->text, call_einsum, e, in, e->n, (weft_dtype)dtype, out);
-    weft_scope_end(sc);
-}
-
-#define S(...) weft_shape(__VA_ARGS__)
-Test(compositions, einsum)
-{
-    const equation list[] = {
-        {"ij,jk->ik", "ij,jk->ik", 2, {S(3, 4), S(4, 5)}},
-        {"ij,jk", "ij,jk->ik", 2, {S(3, 4), S(4, 5)}},
-        {"ba", "ba->ab", 1, {S(3, 4)}},
-        {"Ba", "Ba->Ba", 1, {S(3, 4)}},
-        {" i j , k j -> k i ", "ij,kj->ki", 2, {S(3, 4), S(5, 4)}},
-        {"ij->", "ij->", 1, {S(30, 40)}},
-        {"ii", "ii->", 1, {S(5, 5)}},
-        {"iij->ji", "iij->ji", 1, {S(3, 3, 4)}},
-        {"iii->i", "iii->i", 1, {S(3, 3, 3)}},
-        {"i,j->ji", "i,j->ji", 2, {S(3), S(4)}},
-        {"i,i->", "i,i->", 2, {S(300), S(300)}},
-        {"bi,bi->b", "bi,bi->b", 2, {S(3, 7), S(3, 7)}},
-        {"bij,bjk->bik", "bij,bjk->bik", 2, {S(2, 3, 4), S(2, 4, 5)}},
-        {"bhqd,bhkd->bhqk", "bhqd,bhkd->bhqk", 2, {S(2, 3, 4, 5), S(2, 3, 6, 5)}},
-        {"btd,de->bte", "btd,de->bte", 2, {S(2, 3, 4), S(4, 5)}},
-        {"abcd,cdab->", "abcd,cdab->", 2, {S(2, 3, 4, 5), S(4, 5, 2, 3)}},
-        {"aibj,cjdi->dabc", "aibj,cjdi->dabc", 2, {S(2, 3, 4, 5), S(2, 5, 3, 3)}},
-        {"ij,jk->ik", "ij,jk->ik", 2, {S(3, 1), S(4, 5)}},
-        {"ij,ij->ij", "ij,ij->ij", 2, {S(1, 4), S(3, 1)}},
-        {"ij,ij->ij", "ij,ij->ij", 2, {S(1, 4), S(1, 1)}},
-        {"ij,j->i", "ij,j->i", 2, {S(3, 0), S(0)}},
-        {",ij->j", ",ij->j", 2, {S(), S(3, 4)}},
-        {"...ij,...jk->...ik", "zij,jk->zik", 2, {S(2, 3, 4), S(4, 5)}},
-        {"...ij,...jk->...ik", "yzij,yzjk->yzik", 2, {S(2, 1, 3, 4), S(2, 3, 4, 2)}},
-        {"i...,...i", "iz,zi->z", 2, {S(3, 4), S(4, 3)}},
-        {"...a->", "yza->", 1, {S(2, 3, 4)}},
-        {"a...->...", "a->", 1, {S(5)}},
-        {"ab,bc,cd->ad", "ab,bc,cd->ad", 3, {S(3, 4), S(4, 2), S(2, 5)}},
-        {"i,ij,j->", "i,ij,j->", 3, {S(3), S(3, 4), S(4)}},
-        {"ij,ij,ij->ij", "ij,ij,ij->ij", 3, {S(3, 4), S(3, 1), S(1, 4)}},
-    };
-    for (int i = 0; i < COUNT(list); i++) {
-        check_einsum(&list[i], WEFT_F64, false);
-        check_einsum(&list[i], WEFT_F32, true);
-        if (list[i].n < 3) { /* f16 and bf16 round what lies between */
-            check_einsum(&list[i], i % 2 ? WEFT_F16 : WEFT_BF16, i % 3 == 0);
-        }
-        check_einsum(&list[i], WEFT_I64, true);
-    }
-    check_einsum(&list[0], WEFT_I32, false);
-}
-
-/* One to three operands with letters of six, some of them twice, some of extent 1, some results left out. */
-Test(compositions, einsum_at_random)
-{
-    char text[64];
-    for (int k = 0; k < (int)effort_of(300); k++) {
-        int64_t extent[6];
-        bool used[6] = {false};
-        equation e = {text, text, (int)test_between(&rng, 1, 3), {{0}}};
-        int at = 0;
-        for (int i = 0; i < 6; i++) {
-            extent[i] = test_between(&rng, 1, 3);
-        }
-        for (int t = 0; t < e.n; t++) {
-            int64_t axes = test_between(&rng, 0, 4), mine[6];
-            memcpy(mine, extent, sizeof mine);
-            mine[test_between(&rng, 0, 5)] = 1;
-            for (int i = 0; i < axes; i++) {
-                int64_t letter = test_between(&rng, 0, 5);
-                used[letter] = true;
-                text[at++] = "aXbYcd"[letter];
-                e.shape[t].v[e.shape[t].n++] = mine[letter];
-            }
-            at += snprintf(text + at, 4, t + 1 < e.n ? "," : "->");
-        }
-        for (int64_t first = test_between(&rng, 0, 5), i = 0; i < 6; i++) {
-            int64_t letter = (first + 5 * i) % 6;
-            if (used[letter] && test_between(&rng, 0, 1)) {
-                text[at++] = "aXbYcd"[letter];
-            }
-        }
-        text[at] = 0;
-        check_einsum(&e, k % 3 ? WEFT_F64 : WEFT_F32, k % 2);
-    }
-}
-
-Test(compositions, einsum_views_types_and_ranks)
-{
-    weft_scope sc = weft_scope_begin();
-    weft_tensor x = weft_reshape(weft_arange(0, 12, 1, WEFT_F32), S(3, 4)), y;
-    cr_assert(weft_shares_memory(x, weft_einsum("ij->ji", x)));
-    cr_assert(weft_shares_memory(x, weft_einsum("ij->ij", x)));
-    cr_assert(weft_shares_memory(x, weft_einsum("ii->i", weft_narrow(x, 1, 0, 3))));
-    y = weft_einsum("ij,j->i", x, weft_ones(S(4), WEFT_F64));
-    check_type("promoted", y, WEFT_F64, S(3));
-    check_type("a number", weft_einsum("ij,->ji", x, weft_i(2)), WEFT_F32, S(4, 3));
-    check_type("of bool", weft_einsum("i->", weft_ones(S(4), WEFT_BOOL)), WEFT_I64, S());
-    check_type("of bytes", weft_einsum("i->", weft_ones(S(4), WEFT_U8)), WEFT_U8, S());
-    weft_shape twos = {.n = 16};
-    for (int i = 0; i < 16; i++) {
-        twos.v[i] = 2;
-    }
-    y = weft_full(twos, 2, WEFT_F16); /* fifteen axes stay beside the matrices of its products */
-    y = weft_einsum("abcdefghijklmnop,abcdefghijklmnop->bcdefghijklmnop", y, y);
-    cr_assert_eq(weft_item_f64(weft_min(y)), 8, "%s", weft_error_text(y));
-    cr_assert_eq(weft_item_f64(weft_max(y)), 8);
-    y = weft_full(twos, 1, WEFT_F32);
-    weft_tensor z =
-        weft_reshape(weft_narrow(weft_flatten(y, 0, -1), 0, 0, 512), S(2, 2, 2, 2, 2, 2, 2, 2, 2));
-    check_error("17 axes between",
-                weft_einsum("abcdefgh,ijklmnopq,abcdefghijklmnop->q", weft_select(z, 0, 0), z, y),
-                WEFT_ESHAPE, "rank 17");
-    check_error("17 axes", weft_einsum("abcdefgh,ijklmnopq", weft_select(z, 0, 0), z), WEFT_ESHAPE,
-                "rank 17");
-    weft_scope_end(sc);
-}
+#include "tests/ops/compositions.h"
 
 /* -- norms over groups of channels ------------------------------------------------------------------------------- */
 
@@ -732,4 +400,94 @@ Test(compositions, padding_by_elements)
         judge("pad_mode", call_pad_mode, b, &in, 1, (weft_dtype)dtype, to);
         weft_scope_end(sc);
     }
+}
+
+/* -- indexing by tensors ----------------------------------------------------------------------------------------- */
+
+typedef struct put_how {
+    weft_tensor i, j;
+    bool both, accumulate;
+} put_how;
+
+static weft_tensor call_put(const void *how, const weft_tensor *in, int n)
+{
+    const put_how *k = how;
+    const weft_tensor at[2] = {k->i, k->j};
+    (void)n;
+    return weft_index_put(in[0], at, k->both ? 2 : 1, in[1], k->accumulate);
+}
+
+static weft_tensor call_get(const void *how, const weft_tensor *in, int n)
+{
+    const put_how *k = how;
+    (void)n;
+    return weft_index_get(in[0], WEFT_LIST(k->i, k->j));
+}
+
+/* x[4, 3, 2] at i[5, 1], j[6]: thirty places of twelve; by i alone five of four. */
+static void check_put(int dtype, bool both, bool accumulate)
+{
+    enum { I = 5, J = 6 };
+    static const int64_t i[I] = {3, -4, 1, -1, 1}, j[J] = {2, 0, -3, 1, 2, -1};
+    static real x[MOST], v[MOST];
+    const int inner = both ? 2 : 6, places = both ? I * J : I;
+    weft_scope sc = weft_scope_begin();
+    put_how how = {weft_from_data(i, both ? S(I, 1) : S(I), WEFT_I64),
+                   weft_cast(weft_from_data(j, S(J), WEFT_I64), WEFT_I32), both, accumulate};
+    weft_tensor in[2] = {given(S(4, 3, 2), dtype, true, x),
+                         given(both ? S(I, J, 2) : S(I, 3, 2), dtype, false, v)};
+    for (int k = 0; accumulate && k < 24; k++) {
+        add_term(k, x[k]);
+    }
+    memcpy(want, x, 24 * sizeof *want);
+    memset(bound, 0, 24 * sizeof *bound);
+    for (int k = 0; k < places; k++) {
+        int64_t line = both ? (i[k / J] + 4) % 4 * 3 + (j[k % J] + 3) % 3 : (i[k] + 4) % 4;
+        for (int c = 0; c < inner; c++) {
+            want[line * inner + c] = v[k * inner + c];
+            if (accumulate) {
+                add_term(line * inner + c, v[k * inner + c]);
+            }
+        }
+    }
+    if (accumulate) {
+        want_sums(24, dtype, 1, 0);
+    }
+    judge("index_put", call_put, &how, in, 2, (weft_dtype)dtype, S(4, 3, 2));
+    for (int k = 0; both && k < I * J * 2; k++) {
+        int64_t line = (i[k / 2 / J] + 4) % 4 * 3 + (j[k / 2 % J] + 3) % 3;
+        want[k] = x[line * 2 + k % 2];
+        bound[k] = 0;
+    }
+    if (both) {
+        judge("index_get", call_get, &how, in, 1, (weft_dtype)dtype, S(I, J, 2));
+    }
+    weft_scope_end(sc);
+}
+
+Test(compositions, indices_of_several_axes)
+{
+    static const int types[] = {WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_I64, WEFT_I16};
+    for (int k = 0; k < COUNT(types) * 4; k++) {
+        check_put(types[k / 4], k % 2, k / 2 % 2);
+    }
+    weft_scope sc = weft_scope_begin();
+    weft_tensor x = weft_zeros(S(2, 3), WEFT_F32), y;
+    weft_tensor i = weft_from_data((const int64_t[]){1, 1}, S(2), WEFT_I64);
+    weft_tensor far = weft_from_data((const int64_t[]){0, 3}, S(2), WEFT_I64);
+    float got[6];
+    y = weft_index_put(x, WEFT_LIST(i, i), weft_f(-0.0), false); /* every bit of it */
+    cr_assert_eq(weft_to_array(y, got, 6, WEFT_F32), WEFT_OK, "%s", weft_error_text(y));
+    cr_assert(signbit(got[4]) && !signbit(got[0]));
+    y = weft_index_put(weft_zeros(S(2), WEFT_BOOL), WEFT_LIST(i), weft_b(true), false);
+    cr_assert(weft_item_i64(weft_count_nonzero(y)) == 1, "%s", weft_error_text(y));
+    check_error("column 3", weft_index_get(x, WEFT_LIST(i, far)), WEFT_EINDEX, "axis 1");
+    check_error("column 3", weft_index_put(x, WEFT_LIST(i, far), x, false), WEFT_ESHAPE,
+                "rank 2 does not expand");
+    check_error("300", weft_index_put(weft_zeros(S(2), WEFT_U8), WEFT_LIST(i), weft_i(300), true),
+                WEFT_EDTYPE, "does not hold 300");
+    check_error("halves", weft_index_put(i, WEFT_LIST(i), weft_f(0.5), true), WEFT_EDTYPE, "f32");
+    y = weft_index_put(x, WEFT_LIST(weft_zeros(S(0), WEFT_I64)), weft_f(1), false);
+    cr_assert(weft_ok(y) && weft_item_f64(weft_sum(y)) == 0 && !weft_shares_memory(x, y));
+    weft_scope_end(sc);
 }

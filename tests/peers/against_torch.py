@@ -735,6 +735,30 @@ def compositions():
         )
 
 
+    for s, picks, more in itertools.product([(4, 5), (3, 4, 2), (6,), (0, 3)], [((3,),), ((2, 1), (3,)), ((4,), (4,)), ((),), ((2, 3), (1, 3), ()), ((0,),)], ((), (1,), (-1,))):
+        if len(picks) > len(s) + 1:
+            continue
+        at = [torch.randint(-n if n else 0, n or 1, p) for p, n in zip(picks, (*s, 3))]
+        at[-1] = at[-1] + 9 if more == (1,) else at[-1]
+        rest = s[len(at) :]
+        width = torch.broadcast_shapes(*picks) + tuple(rest)
+        n = f"{s} {picks} {more}"
+        case(f"index_get {n}", lambda x: op("index_get", x, array(*map(put, at)), I(len(at))), lambda x: x[tuple(at)], some(*s, d=f64))
+        for d, add, wide in itertools.product((f64, i64), (True, False), (True, False)):
+            if not add:  # which of several wins is torch's secret
+                at = [torch.arange(len(at[0].reshape(-1))).reshape(at[0].shape) % max(s[0], 1), *at[1:]] if len(at) == 1 else at
+            places = {tuple(c) for c in torch.stack([(a % max(e, 1)).expand(torch.broadcast_shapes(*picks)).reshape(-1) for a, e in zip(at, (*s, 3))], 1).tolist()}
+            alone = len(places) == int(np.prod(torch.broadcast_shapes(*picks)))
+            if add or alone:
+                case(
+                    f"index_put {n} {str(d)[6:]} {add} {wide}",
+                    lambda x, v: op("index_put", x, array(*map(put, at)), I(len(at)), v, Bool(add)),
+                    lambda x, v: x.index_put(tuple(at), v, add),
+                    some(*s, d=d),
+                    some(*(width if wide else width[len(width) - len(rest) :]), d=d),
+                )
+
+
 # -- gradients of gradients ----------------------------------------------------------------------------------
 def second():
     global cases

@@ -416,14 +416,22 @@ static weft_tensor do_resample(weft_tensor x)
     y = weft_adaptive_avg_pool2d(y, weft_shape(2, 5));
     return weft_scope_return(s, weft_interpolate(y, .scale = 1.5));
 }
+static weft_tensor do_index_put(weft_tensor x)
+{
+    const int64_t at[2] = {1, -1};
+    weft_scope s = weft_scope_begin();
+    weft_tensor i = weft_from_data(at, weft_shape(2), WEFT_I64);
+    x = weft_index_put(x, WEFT_LIST(i, i), weft_index_get(x, WEFT_LIST(i, i)), false);
+    return weft_scope_return(s, weft_index_put(x, WEFT_LIST(i), weft_i(2), true));
+}
 static weft_tensor do_pad_mode(weft_tensor x)
 {
     return weft_pad_mode(x, weft_shape(1, 0), weft_shape(0, 2), WEFT_PAD_REFLECT);
 }
 static weft_tensor (*const composed[])(weft_tensor x) = {
-    do_tile,     do_flip,       do_select,   do_selu,        do_huber,   do_entropy,
-    do_batch,    do_dropout,    do_topk,     do_linear,      do_no_axes, do_einsum,
-    do_resample, do_group_norm, do_pad_mode, do_convolutions};
+    do_tile,     do_flip,       do_select,   do_selu,      do_huber,       do_entropy,
+    do_batch,    do_dropout,    do_topk,     do_linear,    do_no_axes,     do_einsum,
+    do_resample, do_group_norm, do_pad_mode, do_index_put, do_convolutions};
 
 /* One call leaves one tensor; with the n-th allocation failing it leaves none and says so. */
 Test(api_nn, one_result_and_no_leak)

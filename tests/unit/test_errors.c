@@ -177,6 +177,13 @@ static void ops_of_ops(void)
     BAD(weft_conv_transpose2d(img, kernel, .stride = weft_shape(-1)));
     BAD(weft_conv_transpose2d(img, kernel, .groups = 3));
     BAD(weft_conv_transpose2d(img, kernel, v, .groups = 2));
+    BAD(weft_index_get(x, WEFT_LIST(i)));
+    BAD(weft_index_get(x, WEFT_LIST(v)));
+    BAD(weft_index_get(v, WEFT_LIST(i, i)));
+    BAD(weft_index_put(x, WEFT_LIST(i, i), weft_f(1), false));
+    BAD(weft_index_put(x, WEFT_LIST(weft_i(1)), y, false));
+    BAD(weft_index_put(i, WEFT_LIST(weft_i(1)), v, true));
+    BAD(weft_index_put(x, NULL, 1, v, true));
     BAD(weft_adaptive_avg_pool2d(img, weft_shape(1, 2, 3)));
     BAD(weft_adaptive_avg_pool2d(x, weft_shape(1)));
     BAD(weft_interpolate(img, weft_shape(0)));
