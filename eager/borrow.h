@@ -57,6 +57,36 @@ static inline wf_slot *wf_borrow(wf_ctx *c, weft_tensor t)
     return NULL;
 }
 
+/* Borrows kept tensor t of this context, which lies in slot s, for a call of the user's function: short ways need not borrow it
+ * again until wf_end_lend, which there must be. False: it is dead. c->nborrowed is below c->most_borrowed. */
+static inline bool wf_lend(wf_ctx *c, wf_slot *s, const weft_tensor *t)
+{
+    const uint32_t k = c->nborrowed;
+    atomic_store_explicit(&c->borrowed[k], s, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    const uint64_t st = atomic_load_explicit(&s->state, memory_order_acquire);
+    c->nborrowed = k + 1;
+    const bool alive = (st & ~WF_STATE_PINS) == (t->serial << 18 | WF_STATE_KEPT);
+    c->lent_slot = alive ? s : NULL;
+    c->lent = *t;
+    return alive;
+}
+
+/* Loans are given back in the reverse order: the last one is that one. */
+static inline void wf_end_lend(wf_ctx *c)
+{
+    wf_slot *s = atomic_load_explicit(&c->borrowed[c->nborrowed - 1], memory_order_relaxed);
+    c->lent_slot = NULL;
+    wf_give_back(c, s);
+}
+
+/* Is it t, alive, that c->lent_slot, not NULL, is? */
+static inline bool wf_is_lent(const wf_ctx *c, weft_tensor t)
+{
+    return t.slot == c->lent.slot && t.serial == c->lent.serial && t.context == c->lent.context &&
+           !(atomic_load_explicit(&c->lent_slot->state, memory_order_acquire) & WF_STATE_DEAD);
+}
+
 /* How a slot is held that must not go while it is used. */
 typedef enum wf_hold { WF_HOLD_SCOPE = 0, WF_HOLD_PINNED = 1, WF_HOLD_LENT = 256 } wf_hold;
 

@@ -506,13 +506,20 @@ weft_scope weft_scope_begin(void)
     if (!c) {
         return (weft_scope){0, 0, 0};
     }
-    if (scopes_reserve(c, c->depth + 1) != 0) {
-        wf_raise_text(c, WEFT_ENOMEM, "scope_begin", "out of memory for scope %u", c->depth + 1);
+    if (!wf_scope_push(c)) {
         return (weft_scope){0, 0, 0};
     }
-    c->depth++;
-    c->scopes[c->depth] = (wf_scope_rec){.head = 0, .serial = ++c->scope_serial};
+    c->scopes[c->depth].serial = ++c->scope_serial;
     return (weft_scope){c->depth, c->id, c->scope_serial};
+}
+
+bool wf_scopes_grow(wf_ctx *c)
+{
+    if (scopes_reserve(c, c->depth + 1) != 0) {
+        wf_raise_text(c, WEFT_ENOMEM, "scope_begin", "out of memory for scope %u", c->depth + 1);
+        return false;
+    }
+    return true;
 }
 
 static int scope_check(wf_ctx *c, weft_scope scope, const char *op)
@@ -545,6 +552,17 @@ weft_status weft_scope_end(weft_scope scope)
     return WEFT_OK;
 }
 
+static void scope_link(wf_ctx *c, wf_slot *s, uint32_t index, uint32_t depth)
+{
+    wf_scope_rec *r = &c->scopes[depth];
+    s->scope = depth;
+    s->next = r->head;
+    if (r->head) {
+        wf_slot_at(c, r->head)->prev = index;
+    }
+    r->head = index;
+}
+
 weft_tensor weft_scope_give(weft_scope scope, weft_tensor t)
 {
     wf_ctx *c = wf_ctx_get();
@@ -564,15 +582,58 @@ weft_tensor weft_scope_give(weft_scope scope, weft_tensor t)
     }
     if (s->scope >= scope.depth) {
         scope_unlink(c, s);
-        s->scope = scope.depth - 1;
-        wf_scope_rec *r = &c->scopes[s->scope];
-        s->next = r->head;
-        if (r->head) {
-            wf_slot_at(c, r->head)->prev = t.slot;
-        }
-        r->head = t.slot;
+        scope_link(c, s, t.slot, scope.depth - 1);
     }
     return t;
+}
+
+/* A handle that no scope of this thread owns: a kept one, or the error of a dead one. */
+static weft_tensor alive(wf_ctx *c, weft_tensor t)
+{
+    wf_why why;
+    bool pinned;
+    wf_why_clear(&why);
+    wf_slot *s = wf_pin(c, t, &pinned, &why);
+    if (s && pinned) {
+        wf_unpin(c, s);
+    }
+    return s ? t : wf_raise(c, "scope_give", 1, &t, &why);
+}
+
+void wf_scope_trim(wf_ctx *c, uint32_t index)
+{
+    wf_slot *s = wf_slot_at(c, index);
+    const uint32_t depth = c->depth, rest = s->next;
+    s->next = 0;
+    wf_slot_at(c, rest)->prev = 0;
+    c->scopes[depth].head = rest;
+    scope_release(c, depth);
+    c->scopes[depth].head = index;
+}
+
+void wf_scopes_leave(wf_ctx *c, uint32_t base, uint32_t to, weft_tensor *r, int n)
+{
+    for (int i = 0; i < n; i++) { /* out of their scopes, ... */
+        wf_slot *s = r[i].slot < WF_ABSENT_SLOT ? wf_slot_of(c, r[i]) : NULL;
+        if (s && s->scope >= base) {
+            scope_unlink(c, s);
+        } else if (!s && r[i].slot && r[i].slot < WF_ABSENT_SLOT) {
+            r[i] = alive(c, r[i]);
+        }
+    }
+    while (c->depth >= base) {
+        scope_release(c, c->depth);
+        if (c->depth == to) {
+            break;
+        }
+        c->scopes[c->depth--].serial = 0;
+    }
+    for (int i = 0; i < n; i++) { /* ... into that one */
+        wf_slot *s = r[i].slot < WF_ABSENT_SLOT ? wf_slot_of(c, r[i]) : NULL;
+        if (s && s->scope == 0) {
+            scope_link(c, s, r[i].slot, c->depth);
+        }
+    }
 }
 
 weft_tensor weft_scope_return(weft_scope scope, weft_tensor t)
@@ -723,12 +784,7 @@ weft_status weft_assign(weft_tensor *x, weft_tensor value)
             wf_unpin(c, v);
         } else if (v->scope > scope) {
             scope_unlink(c, v);
-            v->scope = scope;
-            v->next = c->scopes[scope].head;
-            if (v->next) {
-                wf_slot_at(c, v->next)->prev = value.slot;
-            }
-            c->scopes[scope].head = value.slot;
+            scope_link(c, v, value.slot, scope);
         }
     }
     weft_free(*x);

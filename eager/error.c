@@ -169,13 +169,10 @@ void wf_raise_made_up(wf_ctx *c, const char *op, const char *what, int rc, uint6
     }
 }
 
-int wf_run_function(wf_ctx *c, const char *op, const char *name,
-                    weft_status (*fn)(void *, const weft_tensor *, int, weft_tensor *, int),
-                    void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+void wf_function_failed(wf_ctx *c, const char *op, const char *name, int rc, uint64_t before,
+                        const weft_tensor *in, int n_in)
 {
-    uint64_t before = c->error_next;
-    int rc = (int)fn(self, in, n_in, out, n_out);
-    bool told = rc == 0 || c->error_next != before;
+    bool told = c->error_next != before;
     for (int i = 0; i < n_in && !told; i++) {
         told = in[i].slot == 0 && in[i].serial != 0;
     }
@@ -183,6 +180,17 @@ int wf_run_function(wf_ctx *c, const char *op, const char *name,
         char what[128];
         snprintf(what, sizeof what, "the function '%.100s'", name);
         wf_raise_made_up(c, op, what, rc, before);
+    }
+}
+
+int wf_run_function(wf_ctx *c, const char *op, const char *name,
+                    weft_status (*fn)(void *, const weft_tensor *, int, weft_tensor *, int),
+                    void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    const uint64_t before = c->error_next;
+    const int rc = (int)fn(self, in, n_in, out, n_out);
+    if (rc) {
+        wf_function_failed(c, op, name, rc, before, in, n_in);
     }
     return rc;
 }

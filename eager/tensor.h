@@ -353,6 +353,9 @@ typedef struct wf_ctx {
     wf_slot *_Atomic borrowed[WF_BORROWS];
     uint32_t nborrowed, most_borrowed;
     atomic_bool lends; /* it has written some down */
+    /* One of them that is held for the length of a call of the user's function, and its handle; NULL: none. */
+    wf_slot *lent_slot;
+    weft_tensor lent;
     struct wf_ctx *next_free;
     int failed; /* the context itself could not be allocated: ops return ENOMEM */
 } wf_ctx;
@@ -472,6 +475,23 @@ bool wf_gradients_are_kept(void);
 weft_tensor wf_gradient_replaced(wf_meta *m, weft_tensor old);
 /* Ends the list and gives all their gradients back. */
 void wf_gradients_restore(wf_gradients *g);
+
+/* -- scopes ------------------------------------------------------------------------------------------ */
+bool wf_scopes_grow(wf_ctx *c); /* room for one more; false with an error recorded: no memory */
+/* A scope that no handle names. False with an error recorded: no memory. */
+static inline bool wf_scope_push(wf_ctx *c)
+{
+    if (__builtin_expect(c->depth + 1 >= c->scopes_cap, 0) && !wf_scopes_grow(c)) {
+        return false;
+    }
+    c->scopes[++c->depth] = (wf_scope_rec){.head = 0, .serial = 0};
+    return true;
+}
+/* The slot that heads the innermost scope, and is not the only one there, becomes that. */
+void wf_scope_trim(wf_ctx *c, uint32_t index);
+/* Scopes from `base` on end, and what is in them but for r[0..n), which goes to scope `to`: base - 1, or base, which stays open.
+ * Handles in r that are dead become errors. */
+void wf_scopes_leave(wf_ctx *c, uint32_t base, uint32_t to, weft_tensor *r, int n);
 
 /* -- storage ---------------------------------------------------------------------------------------- */
 wf_storage *wf_storage_new(size_t nbytes); /* uninitialised; NULL: no memory */
@@ -604,6 +624,9 @@ void wf_raise_made_up(wf_ctx *c, const char *op, const char *what, int rc, uint6
 int wf_run_function(wf_ctx *c, const char *op, const char *name,
                     weft_status (*fn)(void *, const weft_tensor *, int, weft_tensor *, int),
                     void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out);
+/* What it does where the function has returned rc, not 0. before: c->error_next as it was when it was called. */
+WF_COLD void wf_function_failed(wf_ctx *c, const char *op, const char *name, int rc,
+                                uint64_t before, const weft_tensor *in, int n_in);
 WF_COLD weft_tensor wf_raise_text(wf_ctx *c, int status, const char *op, const char *fmt, ...)
     WF_PRINTF(4, 5);
 /* The same for functions that return a status. */

@@ -130,7 +130,7 @@ void weft_jit_get_stats(weft_jit *j, weft_jit_stats *out)
         pthread_mutex_lock(&j->lock);
         *out = j->stats;
         out->frozen = atomic_load_explicit(&j->replays, memory_order_relaxed);
-        out->eager = atomic_load_explicit(&j->eager, memory_order_relaxed);
+        out->eager = wf_call_count_eager(j);
         pthread_mutex_unlock(&j->lock);
     }
 }
@@ -258,8 +258,9 @@ static void clear(weft_tensor *out, int n_out)
     }
 }
 
-weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_tensor *out,
-                           int n_out)
+/* A call with its arguments looked at. */
+__attribute__((noinline)) static weft_status call(weft_jit *j, const weft_tensor *in, int n_in,
+                                                  weft_tensor *out, int n_out)
 {
     wf_ctx *c = wf_ctx_get();
     int rc = check_call(c, j, in, n_in, out, n_out);
@@ -340,7 +341,104 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
         note_call(start, j, WEFT_PROFILE_CALL, "recorded");
     }
     wf_call_recorded(j, &turn, device, rc ? rc : ran);
+    c->here = NULL;
     return (weft_status)(rc ? rc : ran);
+}
+
+/*
+ * A seat's call of one result, in the caller's scope, which is empty: the result and nothing else is in it afterwards, or
+ * wf_call_end sees to it. lent: what is borrowed for the call, or NULL. What all this costs beside the function is some hundred
+ * instructions; an add of few elements takes 900.
+ */
+static inline __attribute__((always_inline)) weft_status
+run_plain(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out, bool lent)
+{
+    const uint64_t errors = c->error_next;
+    const uint32_t scope = c->depth;
+    weft_tensor r = WEFT_NONE; /* in and out may be one array */
+    int rc = (int)j->fn(j->self, in, n_in, &r, 1);
+    if (lent) {
+        wf_end_lend(c);
+    }
+    uint64_t
+        place; /* slot and context: as the function stored them, a wider load would have to wait */
+    memcpy(&place, &r, sizeof place);
+    const uint32_t slot = (uint32_t)place;
+    const uint64_t odd = (uint64_t)(uint32_t)rc | (uint64_t)(uintptr_t)c->recorder |
+                         (c->error_next ^ errors) | (c->depth ^ scope) | (place >> 32 ^ c->id);
+    if (__builtin_expect(odd == 0 && slot != 0 && c->scopes[scope].head == slot, 1)) {
+        const wf_slot *s = wf_slot_at(c, slot);
+        const uint64_t state = atomic_load_explicit(&s->state, memory_order_relaxed);
+        if (__builtin_expect(WF_STATE_SERIAL(state) == r.serial, 1)) {
+            if (s->next) {
+                wf_scope_trim(c, slot);
+            }
+            c->last_write.slot = 0;
+            c->here = NULL;
+            memcpy(out, &place, sizeof place);
+            out->serial = r.serial;
+            return WEFT_OK;
+        }
+    }
+    rc = wf_call_end(j, c, in, n_in, &r, rc, errors, scope);
+    *out = r;
+    return (weft_status)rc;
+}
+
+/* Functions of their own, jumped to: what comes before them needs no stack. */
+__attribute__((noinline)) static weft_status
+run_owned(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out)
+{
+    return run_plain(j, c, in, n_in, out, false);
+}
+
+__attribute__((noinline)) static weft_status run_lent(weft_jit *j, wf_ctx *c, const weft_tensor *in,
+                                                      int n_in, weft_tensor *out)
+{
+    return run_plain(j, c, in, n_in, out, true);
+}
+
+/* The argument is dead. */
+WF_COLD __attribute__((noinline)) static weft_status
+refuse(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out)
+{
+    wf_end_lend(c);
+    return call(j, in, n_in, out, 1);
+}
+
+static inline bool is_same(weft_tensor a, weft_tensor b)
+{
+    return a.slot == b.slot && a.context == b.context && a.serial == b.serial;
+}
+
+weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_tensor *out,
+                           int n_out)
+{
+    wf_ctx *c = wf_tls_ctx;
+    if (__builtin_expect(n_out != 1 || n_in <= 0 || !j || !in || !out, 0)) {
+        return call(j, in, n_in, out, n_out);
+    }
+    wf_seat *seat = &j->seat[0];
+    const int64_t left = atomic_load_explicit(&seat->left, memory_order_relaxed);
+    if (atomic_load_explicit(&seat->owner, memory_order_relaxed) == c && left > 0 && !c->recorder &&
+        !wf_prof_is_on() && !c->scopes[c->depth].head) {
+        if (seat->kept) {
+            if (is_same(in[0], seat->first) && c->nborrowed < c->most_borrowed) {
+                if (__builtin_expect(!wf_lend(c, seat->slot, &seat->first), 0)) {
+                    return refuse(j, c, in, n_in, out);
+                }
+                atomic_store_explicit(&seat->left, left - 1, memory_order_relaxed);
+                return run_lent(j, c, in, n_in, out);
+            }
+        } else {
+            const wf_slot *a = wf_slot_of(c, in[0]);
+            if (a && wf_seat_fits(seat, a)) {
+                atomic_store_explicit(&seat->left, left - 1, memory_order_relaxed);
+                return run_owned(j, c, in, n_in, out);
+            }
+        }
+    }
+    return call(j, in, n_in, out, n_out);
 }
 
 weft_status weft_jit_begin(weft_jit *j)

@@ -8,12 +8,16 @@
  * of the others count. The way that the calls had so far must be beaten clearly, and is measured again later on, less and
  * less often once the plan has settled: the host's control flow may have changed, kernels may have become native.
  *
- * Invariants: a way is a choice between bit-identical ones, so a key that two kinds of calls share costs time and nothing
- * else; calls find and take ways without the lock; only functions whose recorded calls take less than WORTH are ever run
- * plainly, so a trial costs no time and no memory to speak of; what has run on a device, or met a kernel's error, records
- * from then on.
+ * Long calls (WORTH) have shorter trials, which wait until one part in BUDGET of the time pays for them, and none where the
+ * function would take much more memory op by op. Short calls (SHORT) are worth less than a look at them: once all kinds that
+ * are seen run plainly, a thread gets a seat with GIVEN calls that it may make without one (the straight way is in call.c).
+ *
+ * Invariants: a way is a choice between bit-identical ones, so a key that two kinds of calls share, or a call made without
+ * a look, costs time and nothing else; calls find and take ways without the lock; a seat is its thread's alone; what has run
+ * on a device, or met a kernel's error, records from then on.
  */
 #include <stdio.h>
+#include <unistd.h>
 
 #include "eager/borrow.h"
 #include "eager/device.h"
@@ -27,8 +31,16 @@ enum {
     TURNS = 4,        /* blocks of a trial: recorded, plain, recorded, plain */
     AGAIN = 1000,     /* calls until the second trial; twice as many until the third, ... */
     SELDOM = 1 << 20, /* at most */
-    WORTH = 1000000,  /* ns */
+    WORTH = 1000000,  /* ns: a recorded call that takes longer is a long one */
+    LONG_TURNS = 7,   /* calls of its trial: its way, twice the other, ... */
+    LONG_AGAIN = 250, /* calls until the second trial, at least */
+    BUDGET = 50,      /* one part in so many of the time may go into the slower way */
     CLEARLY = 97,     /* percent of the other's time */
+    SHORT = 20000,    /* ns */
+    GIVEN =
+        126, /* calls without a look at the arguments; 127 is a prime: every period of kinds is seen */
+    RECENT = 1024, /* looks */
+    MEMORY = 16,   /* a trial may take one part in so many of the machine's memory */
 };
 
 bool wf_call_may_run_eagerly(const weft_jit_args *a)
@@ -149,43 +161,102 @@ static void start_trial(wf_way *w)
     atomic_store_explicit(&w->trial, true, memory_order_release);
 }
 
-/* The thread whose turn is the first behind the last. A way without a time (its calls failed) is not chosen. */
-static void decide(weft_jit *j, wf_way *w)
+/* Calls that pay for `calls` of them that took `other` in place of `old`. */
+static int64_t pay(int64_t old, int64_t other, int calls)
+{
+    const double more = other > old ? (double)(other - old) / (double)old : 0;
+    const double n = (double)BUDGET * more * calls;
+    return n < (double)SELDOM ? (int64_t)n : (int64_t)SELDOM;
+}
+
+/* The thread whose turn is the first behind the last. A way without a time (its calls failed) is not chosen. calls: made
+ * the other way. */
+static void decide(weft_jit *j, wf_way *w, int calls)
 {
     const int64_t traced = atomic_load_explicit(&w->best[0], memory_order_relaxed);
     const int64_t plain = atomic_load_explicit(&w->best[1], memory_order_relaxed);
     pthread_mutex_lock(&j->lock);
-    const bool was = atomic_load_explicit(&w->eager, memory_order_relaxed);
-    const int64_t old = was ? plain : traced, other = was ? traced : plain;
-    const bool better = other != INT64_MAX && other < old / 100 * CLEARLY + old % 100;
-    w->ns[0] = traced;
-    w->ns[1] = plain;
-    atomic_store_explicit(&w->eager, was != better, memory_order_relaxed);
-    atomic_store_explicit(&w->left, w->period, memory_order_relaxed);
-    w->period = w->settled && w->period < SELDOM ? w->period * 2 : w->period;
-    atomic_store_explicit(&w->trial, false, memory_order_release);
+    if (atomic_load_explicit(&w->trial, memory_order_relaxed)) {
+        const bool was = atomic_load_explicit(&w->eager, memory_order_relaxed);
+        const int64_t old = was ? plain : traced, other = was ? traced : plain;
+        const bool better = other != INT64_MAX && other < old / 100 * CLEARLY + old % 100;
+        const bool paid = !w->is_long || better || other == INT64_MAX || old == INT64_MAX;
+        const int64_t debt = paid ? 0 : pay(old, other, calls);
+        w->ns[0] = traced;
+        w->ns[1] = plain;
+        atomic_store_explicit(&w->is_short, plain < SHORT, memory_order_relaxed);
+        atomic_store_explicit(&w->eager, was != better, memory_order_relaxed);
+        atomic_store_explicit(&w->left, w->period > debt ? w->period : debt, memory_order_relaxed);
+        w->period = w->settled && w->period < SELDOM ? w->period * 2 : w->period;
+        atomic_store_explicit(&w->trial, false, memory_order_release);
+    }
     pthread_mutex_unlock(&j->lock);
+}
+
+/* Calls like this one turn out to be long. It has cost next to nothing to find out; the first call the other way waits until as many
+ * have been made as pay for what the model says that it costs. */
+static void be_long(weft_jit *j, wf_way *w)
+{
+    pthread_mutex_lock(&j->lock);
+    if (atomic_load_explicit(&w->trial, memory_order_relaxed)) {
+        w->is_long = true;
+        w->period = LONG_AGAIN;
+        w->ns[0] = atomic_load_explicit(&w->best[0], memory_order_relaxed);
+        w->ns[1] = INT64_MAX;
+        atomic_store_explicit(&w->left, 1 + pay(100, w->modelled, 1), memory_order_relaxed);
+        atomic_store_explicit(&w->trial, false, memory_order_release);
+    }
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* Turn t of a long call's trial goes the other way than calls do. */
+static bool is_other(int turn)
+{
+    return turn % 3 != 0;
+}
+
+/* A call of a trial has been timed: need more of a long one be made? Twice what it is against, or no better at the second
+ * try, is enough. */
+static void look_at_long(weft_jit *j, wf_way *w)
+{
+    const int turn = atomic_load_explicit(&w->turn, memory_order_relaxed);
+    if (!w->is_long || turn > LONG_TURNS || turn < 2) {
+        return;
+    }
+    const bool was = atomic_load_explicit(&w->eager, memory_order_relaxed);
+    const int64_t old = atomic_load_explicit(&w->best[was], memory_order_relaxed);
+    const int64_t other = atomic_load_explicit(&w->best[!was], memory_order_relaxed);
+    if (other != INT64_MAX && old != INT64_MAX && (other / 2 > old || (turn > 2 && other > old))) {
+        decide(j, w, turn < 3 ? 1 : turn < 5 ? 2 : turn < 6 ? 3 : 4);
+    }
 }
 
 /* Is this call to run plainly? *timed: it is part of a trial. */
 static bool choose(weft_jit *j, wf_way *w, bool *timed)
 {
+    const bool eager = atomic_load_explicit(&w->eager, memory_order_relaxed);
     *timed = false;
     if (__builtin_expect(atomic_load_explicit(&w->trial, memory_order_acquire), 0)) {
         const int turn = atomic_fetch_add_explicit(&w->turn, 1, memory_order_relaxed);
-        const bool slow = turn == BLOCK && /* it has been timed by now */
-                          atomic_load_explicit(&w->best[0], memory_order_relaxed) > WORTH;
-        if (slow) {
-            atomic_store_explicit(&w->turn, TURNS * BLOCK + 1, memory_order_relaxed);
-        }
-        if (slow || turn == TURNS * BLOCK) {
-            decide(j, w);
-        } else if (turn < TURNS * BLOCK) {
+        const int last = w->is_long ? LONG_TURNS : TURNS * BLOCK;
+        if (turn >= last) {
+            decide(j, w, 4);
+        } else if (w->is_long) {
+            *timed = true;
+            return eager != is_other(turn);
+        } else if (turn == BLOCK && !eager && /* it has been timed by now */
+                   atomic_load_explicit(&w->best[0], memory_order_relaxed) > WORTH) {
+            be_long(j, w);
+        } else {
             *timed = turn % BLOCK != 0;
             return turn / BLOCK % 2 != 0;
         }
-    } else if (atomic_fetch_sub_explicit(&w->left, 1, memory_order_relaxed) == 1) {
-        start_trial(w);
+    } else if (atomic_fetch_sub_explicit(&w->left, 1, memory_order_relaxed) <= 1) {
+        if (atomic_load_explicit(&w->takes_more, memory_order_relaxed) && w->is_long) {
+            atomic_store_explicit(&w->left, SELDOM, memory_order_relaxed);
+        } else {
+            start_trial(w);
+        }
     }
     return atomic_load_explicit(&w->eager, memory_order_relaxed);
 }
@@ -223,62 +294,254 @@ static int kernel_error(wf_ctx *c, uint64_t since)
     return (int)weft_error_status((weft_tensor){0, c->id, id});
 }
 
-/* *sound: nothing happened that recording does in another way. */
-static int run(const weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *r,
-               int n_out, bool *sound)
+/* What the function left has no straight end. *sound: nothing happened that recording does in another way. */
+WF_COLD static int end_badly(const weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in,
+                             weft_tensor *r, int n_out, int rc, uint64_t errors, bool *sound)
 {
-    const uint64_t errors = c->error_next;
-    for (int i = 0; i < n_out; i++) {
-        r[i] = WEFT_NONE;
+    if (rc) {
+        wf_function_failed(c, "jit_call", j->name, rc, errors, in, n_in);
     }
-    const weft_scope sc = weft_scope_begin();
-    if (!sc.depth) {
-        return WEFT_ENOMEM;
-    }
-    int rc = wf_run_function(c, "jit_call", j->name, j->fn, j->self, in, n_in, r, n_out);
-    if (__builtin_expect(c->recorder != NULL, 0)) {
+    if (c->recorder) {
         const int ended = end_regions(c);
         rc = rc ? rc : ended;
         *sound = false;
     }
     const int failed = rc ? 0 : kernel_error(c, errors);
-    for (int i = 0; i < n_out; i++) {
-        r[i] = failed                       ? (weft_tensor){0, c->id, c->error_last}
-               : r[i].slot < WF_ABSENT_SLOT ? weft_scope_give(sc, r[i])
-                                            : r[i];
+    for (int i = 0; i < n_out && failed; i++) {
+        r[i] = (weft_tensor){0, c->id, c->error_last};
     }
-    weft_scope_end(sc);
-    c->last_write = WEFT_NONE;
     *sound = *sound && !failed;
     return rc ? rc : failed;
+}
+
+/* In a scope of its own. */
+static int run(const weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out,
+               int n_out, bool *sound)
+{
+    weft_tensor r[WF_EAGER_RESULTS]; /* in and out may be one array */
+    const uint64_t errors = c->error_next;
+    for (int i = 0; i < n_out; i++) {
+        r[i] = WEFT_NONE;
+    }
+    int rc = WEFT_ENOMEM;
+    if (wf_scope_push(c)) {
+        const uint32_t base = c->depth;
+        rc = (int)j->fn(j->self, in, n_in, r, n_out);
+        if (__builtin_expect(rc || c->recorder || c->error_next != errors, 0)) {
+            rc = end_badly(j, c, in, n_in, r, n_out, rc, errors, sound);
+        }
+        wf_scopes_leave(c, base, base - 1, r, n_out);
+    }
+    for (int i = 0; i < n_out; i++) {
+        out[i] = r[i];
+    }
+    c->last_write = WEFT_NONE;
+    c->here = NULL;
+    return rc;
+}
+
+/* -- calls without a look ----------------------------------------------------------------------------------------- */
+
+int64_t wf_call_count_eager(const weft_jit *j)
+{
+    int64_t n = atomic_load_explicit(&j->eager, memory_order_relaxed);
+    for (int i = 0; i < WF_SEATS; i++) {
+        n += atomic_load_explicit(&j->seat[i].given, memory_order_relaxed) -
+             atomic_load_explicit(&j->seat[i].left, memory_order_relaxed);
+    }
+    return n;
+}
+
+/* The seat of this thread; NULL: it has none. */
+static wf_seat *seat_of(weft_jit *j, const wf_ctx *c)
+{
+    for (int i = 0; i < WF_SEATS; i++) {
+        const wf_ctx *owner = atomic_load_explicit(&j->seat[i].owner, memory_order_relaxed);
+        if (owner == c || !owner) {
+            return owner ? &j->seat[i] : NULL;
+        }
+    }
+    return NULL;
+}
+
+static wf_seat *take_seat(weft_jit *j, wf_ctx *c)
+{
+    wf_seat *s = seat_of(j, c);
+    pthread_mutex_lock(&j->lock);
+    for (int i = 0; i < WF_SEATS && !s; i++) {
+        if (!atomic_load_explicit(&j->seat[i].owner, memory_order_relaxed)) {
+            s = &j->seat[i];
+            atomic_store_explicit(&s->owner, c, memory_order_relaxed);
+        }
+    }
+    pthread_mutex_unlock(&j->lock);
+    return s;
+}
+
+/* Would every kind of call that was seen lately run the function? */
+static bool all_are_eager(const weft_jit *j, int64_t now)
+{
+    for (int i = 0; i < MAX_WAYS; i++) {
+        const wf_way *w = &j->ways[i];
+        if (!atomic_load_explicit(&w->key, memory_order_acquire)) {
+            return true;
+        }
+        if ((!atomic_load_explicit(&w->eager, memory_order_relaxed) ||
+             atomic_load_explicit(&w->trial, memory_order_relaxed)) &&
+            now - atomic_load_explicit(&w->seen, memory_order_relaxed) < RECENT) {
+            return false;
+        }
+    }
+    return false; /* there are others, which record */
+}
+
+/* What is left of its calls. */
+static void take_back(wf_seat *s)
+{
+    const int64_t left = atomic_load_explicit(&s->left, memory_order_relaxed);
+    atomic_store_explicit(&s->left, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->given, atomic_load_explicit(&s->given, memory_order_relaxed) - left,
+                          memory_order_relaxed);
+}
+
+/* False: it is no tensor that this thread can look at for nothing. */
+static bool describe_first(wf_ctx *c, wf_seat *s, weft_tensor first)
+{
+    wf_hold how;
+    wf_slot *a = wf_take_hold(c, first, &how);
+    if (!a || how == WF_HOLD_PINNED) {
+        if (a) {
+            wf_end_hold(c, a, how);
+        }
+        return false;
+    }
+    s->type = wf_seat_type(a);
+    s->mask = a->rank && !a->ext ? UINT64_MAX : 0;
+    s->extent = a->dims_[0];
+    s->kept = how == WF_HOLD_LENT;
+    s->slot = a;
+    s->first = first;
+    wf_end_hold(c, a, how);
+    return true;
+}
+
+/* A call of this kind has run the function: so may the next ones of this thread. */
+static void give_calls(weft_jit *j, wf_ctx *c, wf_way *w, weft_tensor first, int64_t now)
+{
+    const int64_t until = atomic_load_explicit(&w->left, memory_order_relaxed) - 1;
+    const int64_t n = until < GIVEN ? until : GIVEN;
+    const bool may =
+        n > 0 && atomic_load_explicit(&w->is_short, memory_order_relaxed) && all_are_eager(j, now);
+    wf_seat *s = may ? take_seat(j, c) : NULL;
+    if (s && describe_first(c, s, first)) {
+        atomic_fetch_sub_explicit(&w->left, n, memory_order_relaxed);
+        take_back(s);
+        atomic_store_explicit(&s->given, atomic_load_explicit(&s->given, memory_order_relaxed) + n,
+                              memory_order_relaxed);
+        atomic_store_explicit(&s->left, n, memory_order_relaxed);
+    }
+}
+
+/* They are taken back, and the kind of this call records from now on. */
+WF_COLD static void stand_up(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, int n_out)
+{
+    wf_way *w = find_way(j, c, in, n_in, n_out);
+    wf_seat *s = seat_of(j, c);
+    if (w) {
+        give_up(w);
+    }
+    if (s) {
+        take_back(s);
+    }
+}
+
+int wf_call_end(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *r, int rc,
+                uint64_t errors, uint32_t scope)
+{
+    bool sound = true;
+    if (rc || c->recorder || c->error_next != errors) {
+        rc = end_badly(j, c, in, n_in, r, 1, rc, errors, &sound);
+    }
+    wf_scopes_leave(c, scope, scope, r, 1);
+    c->last_write = WEFT_NONE;
+    c->here = NULL;
+    if (!sound) {
+        stand_up(j, c, in, n_in, 1);
+    }
+    return rc;
+}
+
+/* A call that the thread's seat has paid for. False: it is not. */
+static bool sit(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out,
+                int n_out, int *rc)
+{
+    bool sound = true;
+    wf_seat *s = n_in > 0 && n_out <= WF_EAGER_RESULTS ? seat_of(j, c) : NULL;
+    const int64_t left = s ? atomic_load_explicit(&s->left, memory_order_relaxed) : 0;
+    wf_hold how;
+    wf_slot *first = left > 0 ? wf_take_hold(c, in[0], &how) : NULL;
+    const bool fits = first && wf_seat_fits(s, first);
+    if (fits) {
+        atomic_store_explicit(&s->left, left - 1, memory_order_relaxed);
+        *rc = run(j, c, in, n_in, out, n_out, &sound);
+    }
+    if (first) {
+        wf_end_hold(c, first, how);
+    }
+    if (!sound) {
+        stand_up(j, c, in, n_in, n_out);
+    }
+    return fits;
 }
 
 bool wf_call_eagerly(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out,
                      int n_out, wf_turn *t, int *rc)
 {
-    weft_tensor r[WF_EAGER_RESULTS];
     bool timed, sound = true;
+    const weft_tensor first = n_in > 0 ? in[0] : WEFT_NONE; /* out may be in */
+    if (sit(j, c, in, n_in, out, n_out, rc)) {
+        return true;
+    }
     wf_way *w = n_out <= WF_EAGER_RESULTS && !c->away ? find_way(j, c, in, n_in, n_out) : NULL;
     if (!w) {
         return false;
     }
+    const int64_t now = atomic_fetch_add_explicit(&j->looks, 1, memory_order_relaxed);
+    atomic_store_explicit(&w->seen, now, memory_order_relaxed);
     const bool eager = choose(j, w, &timed);
     t->way = w;
     t->start = timed ? wf_plan_now() : 0;
     if (!eager) {
         return false;
     }
-    *rc = run(j, c, in, n_in, r, n_out, &sound);
-    for (int i = 0; i < n_out; i++) {
-        out[i] = r[i];
-    }
+    *rc = run(j, c, in, n_in, out, n_out, &sound);
     atomic_fetch_add_explicit(&j->eager, 1, memory_order_relaxed);
     if (!sound) {
         give_up(w);
     } else if (timed && !*rc) {
         keep_least(&w->best[1], wf_plan_now() - t->start);
+        look_at_long(j, w);
+    } else if (!timed && n_in > 0) {
+        give_calls(j, c, w, first, now);
     }
     return true;
+}
+
+/* What the plan that has just run says of running op by op instead. Called with the lock. */
+static void ask_plan(const weft_jit *j, wf_way *w)
+{
+    const wf_plan *p = j->latest < j->nplans ? j->plans[j->latest].plan : NULL;
+    wf_plan_info i = {.read_bytes = 1};
+    if (p) {
+        wf_plan_get_info(p, &i);
+    }
+    const double moves = (double)(i.read_bytes + i.write_bytes) + 1;
+    const double alone = (double)(i.eager_read_bytes + i.eager_write_bytes);
+    const int64_t all = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    w->settled = !p || wf_plan_is_settled(p);
+    w->modelled = alone > moves ? (int64_t)(100 * alone / moves) : 100;
+    atomic_store_explicit(&w->takes_more, i.eager_write_bytes - i.peak_bytes > all / MEMORY,
+                          memory_order_relaxed);
 }
 
 void wf_call_recorded(weft_jit *j, const wf_turn *t, int device, int rc)
@@ -288,8 +551,9 @@ void wf_call_recorded(weft_jit *j, const wf_turn *t, int device, int rc)
     } else if (t->start && !rc) {
         keep_least(&t->way->best[0], wf_plan_now() - t->start);
         pthread_mutex_lock(&j->lock);
-        t->way->settled = j->latest >= j->nplans || wf_plan_is_settled(j->plans[j->latest].plan);
+        ask_plan(j, t->way);
         pthread_mutex_unlock(&j->lock);
+        look_at_long(j, t->way);
     }
 }
 
@@ -302,8 +566,10 @@ void wf_call_explain_ways(weft_jit *j, FILE *out)
             const bool eager = atomic_load_explicit(&w->eager, memory_order_relaxed);
             const double traced = (double)w->ns[0] * 1e-3, plain = (double)w->ns[1] * 1e-3;
             if (w->ns[1] == INT64_MAX) {
-                fprintf(out, "  (%s) is recorded: %.1f us traced, too long to try it eagerly\n",
-                        w->says, traced);
+                fprintf(out, "  (%s) is recorded: %.1f us traced, a long call: %s\n", w->says,
+                        traced,
+                        w->takes_more ? "op by op it takes too much memory to try"
+                                      : "not tried eagerly yet");
             } else {
                 fprintf(out, "  (%s) %s: %.2f us against %.2f us %s\n", w->says,
                         eager ? "runs eagerly" : "is recorded", eager ? plain : traced,

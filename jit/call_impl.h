@@ -6,7 +6,9 @@
 #define JIT_CALL_IMPL_H
 
 #include <pthread.h>
+#include <string.h>
 
+#include "eager/borrow.h"
 #include "jit/frozen.h"
 #include "jit/plan.h"
 #include "jit/trace.h"
@@ -22,6 +24,7 @@ enum {
     MAX_WAYS = 12,
     REBUILDS = 24,
     DROPPED = 64,
+    WF_SEATS = 8,
     WF_EAGER_RESULTS = 8, /* calls of more results are recorded */
     VERIFY = 100
 };
@@ -49,10 +52,46 @@ typedef struct wf_way {
     _Atomic int turn;        /* calls of the trial so far */
     _Atomic int64_t left;    /* calls until the next trial */
     _Atomic int64_t best[2]; /* ns of the trial: recorded, plain */
-    bool settled; /* under the lock: the plan did in the last trial what it will always do */
+    _Atomic int64_t seen;    /* number of the last look at such a call */
+    _Atomic bool is_long;    /* recorded calls take more than a millisecond: set once */
+    _Atomic bool is_short; /* plain ones so little that a look at their arguments is a part of it */
+    _Atomic bool takes_more; /* op by op they take much more memory than recorded */
+    bool settled;     /* under the lock: the plan did in the last trial what it will always do */
+    int64_t modelled; /* likewise: what it moves op by op, in percent of what the plan moves */
     int64_t period, ns[2]; /* likewise: calls between trials; best of the last one, 0: none */
     char says[64];         /* the arguments */
 } wf_way;
+
+/*
+ * What a thread may do without a look at all its arguments: `left` calls that run the function (jit/call_eager.c). Written by
+ * the owner alone but for `owner`, which is set once, under the lock.
+ */
+typedef struct wf_seat {
+    wf_ctx *_Atomic owner; /* contexts are never freed */
+    _Atomic int64_t left, given;
+    uint64_t mask;     /* not 0: the first argument has a first extent, ... */
+    int64_t extent;    /* ... this one */
+    uint32_t type;     /* of it: wf_seat_type */
+    bool kept;         /* it was kept by this thread: ... */
+    wf_slot *slot;     /* ... here, ... */
+    weft_tensor first; /* ... this one */
+    char apart[128 - 9 * 8];
+} wf_seat;
+_Static_assert(sizeof(wf_seat) == 128, "lines of its own");
+
+/* What a tensor is like, in a word: its element type, rank, flags. */
+static inline uint32_t wf_seat_type(const wf_slot *s)
+{
+    uint32_t type;
+    memcpy(&type, &s->dtype, sizeof type);
+    return type;
+}
+
+/* Is a like the first argument that the seat knows? */
+static inline bool wf_seat_fits(const wf_seat *s, const wf_slot *a)
+{
+    return ((wf_seat_type(a) ^ s->type) | ((uint64_t)(a->dims_[0] ^ s->extent) & s->mask)) == 0;
+}
 
 /* A call of a kind. */
 typedef struct wf_turn {
@@ -81,8 +120,10 @@ struct weft_jit {
     int nidle, capidle;
     weft_jit_stats stats;    /* but for `frozen` */
     _Atomic int64_t replays; /* of frozen calls: counted without the lock */
-    _Atomic int64_t eager;   /* calls that ran the function: likewise */
+    _Atomic int64_t eager;   /* calls that ran the function, but for those of seats: likewise */
+    _Atomic int64_t looks;   /* calls whose kind was looked up */
     wf_way ways[MAX_WAYS];   /* the first ones have a key */
+    wf_seat seat[WF_SEATS];  /* the first ones have an owner */
     weft_jit_break breaks[MAX_BREAKS];
     int nbreaks;
     weft_jit_reason reasons[MAX_REASONS];
@@ -125,6 +166,13 @@ int wf_call_run_frozen(weft_jit *j, wf_ctx *c, wf_frozen *z, wf_frozen_args *a, 
                        int n_out);
 /* Runs a recorded segment by its plan, made now if there is none; user: the weft_jit. */
 int wf_call_run_segment(void *user, wf_job *job, wf_why *why);
+
+/* The straight way of a call that a seat has paid for, in the caller's own scope, which was empty, has come to another end than its one result: with
+ * rc, and errors since `errors`. */
+WF_COLD int wf_call_end(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *r,
+                        int rc, uint64_t errors, uint32_t scope);
+/* Calls that ran the function. */
+int64_t wf_call_count_eager(const weft_jit *j);
 
 /* May calls of such a trace run the function itself? */
 bool wf_call_may_run_eagerly(const weft_jit_args *a);

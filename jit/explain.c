@@ -237,8 +237,7 @@ weft_status weft_jit_explain(weft_jit *j, FILE *out)
                 (long long)s->misses, (long long)s->verified, (long long)s->thawed);
     }
     if (j->adapts) {
-        fprintf(out, "  %lld calls ran eagerly\n",
-                (long long)atomic_load_explicit(&j->eager, memory_order_relaxed));
+        fprintf(out, "  %lld calls ran eagerly\n", (long long)wf_call_count_eager(j));
         wf_call_explain_ways(j, out);
     }
     for (int i = 0; i < j->nbreaks; i++) {

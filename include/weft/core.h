@@ -224,6 +224,11 @@ WEFT_API void weft_doctor(FILE *out);
  * with file:line after the call. Calling `(weft_add)(a, b)` skips the stamp. */
 WEFT_API weft_tensor weft_sited(const char *site, weft_tensor t);
 WEFT_API weft_status weft_sited_status(const char *site, weft_status status);
+/* The same of a call that leaves nothing to stamp if it is well. */
+static inline weft_status weft_sited_failure_(const char *site, weft_status status)
+{
+    return status == WEFT_OK ? status : weft_sited_status(site, status);
+}
 /* Says where the next call that reads, or makes tensors that it does not return, stands: what breaks a trace is
  * reported with it, what was made carries it. */
 WEFT_API void weft_here(const char *site);

@@ -19,8 +19,8 @@
  * the plan saves, a call runs `step` itself: after some recorded calls with arguments of the same types, extents, requirement
  * of gradients and grad mode, both ways are measured in turns, and again later, less and less often. weft_jit_stats.eager counts
  * such calls, weft_jit_explain says what was measured. Never under .single_graph, .synchronous, .frozen, .no_fuse or
- * .always_record, for calls of more than 1 ms, while something is profiled or dumped, or on a GPU; WEFT_JIT_EAGER=0 switches it
- * off. The results are the same, bit for bit; breaks are not counted, memory that a failing kernel was to change is as `step`
+ * .always_record, while something is profiled or dumped, or chosen for arguments on a GPU; WEFT_JIT_EAGER=0 switches it
+ * off. Of calls of more than 1 ms at most 2 % of the time goes into trying. The results are the same, bit for bit; breaks are not counted, memory that a failing kernel was to change is as `step`
  * leaves it, and an op whose result nobody uses is run.
  *
  * Fast math is the exception to the bits: under .fast_math fused kernels may contract a product and a sum, take a
@@ -182,7 +182,7 @@ WEFT_BY_STRUCT_(weft_jit *, weft_jit_trace, weft_jit_args)
 
 #define weft_jit_trace(...) (weft_jit_trace) WEFT_ARGS_(weft_jit_args, __VA_ARGS__)
 #ifndef WEFT_NO_SITES
-#define weft_jit_call(...) weft_sited_status(WEFT_HERE, (weft_jit_call)(__VA_ARGS__))
+#define weft_jit_call(...) weft_sited_failure_(WEFT_HERE, (weft_jit_call)(__VA_ARGS__))
 #define weft_jit_end(...) weft_sited_status(WEFT_HERE, (weft_jit_end)(__VA_ARGS__))
 #endif
 

@@ -6,13 +6,15 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
+#include "eager/tensor.h"
 #include "tests/jit/corner_support.h"
 
 enum { WARM = 64, TRIAL = 16, PLAIN = 8 /* calls of a trial */, CALLS = WARM + TRIAL + 40 };
 
-/* The trial was made, or explained to be too long: nothing is tried of calls that take a millisecond, on a slow machine or with
- * checks built in. */
+/* The trial was made, or that of long calls is to come: of those that take a millisecond, on a slow machine or with checks
+ * built in. */
 static void check_tried(weft_jit *j, int64_t trials)
 {
     char *text = NULL;
@@ -20,7 +22,7 @@ static void check_tried(weft_jit *j, int64_t trials)
     FILE *f = open_memstream(&text, &size);
     OK(weft_jit_explain(j, f));
     fclose(f);
-    cr_assert(stats_of(j).eager >= trials * PLAIN || strstr(text, "too long to try"), "%s", text);
+    cr_assert(stats_of(j).eager >= trials * PLAIN || strstr(text, "a long call"), "%s", text);
     cr_assert(strstr(text, "calls ran eagerly") &&
                   (strstr(text, "runs eagerly: ") || strstr(text, "is recorded: ")),
               "%s", text);
@@ -324,6 +326,247 @@ Test(eager, regions_left_open)
     }
     weft_jit_free(j);
     weft_jit_free(region);
+}
+
+/* -- planted costs --------------------------------------------------------------------------------------------------- */
+
+/* us that a call sleeps, recorded and plain: nothing else decides. */
+typedef struct cost {
+    int us[2];
+    int64_t plain; /* calls */
+} cost;
+
+FN(costs)
+{
+    cost *k = self;
+    (void)n_in, (void)n_out;
+    const bool plain = !wf_ctx_get()->recorder;
+    k->plain += plain;
+    usleep((useconds_t)k->us[plain]);
+    const weft_tensor left = weft_neg(in[0]);
+    out[0] = weft_sub(in[0], left);
+    return WEFT_OK;
+}
+
+static void call_often(weft_jit *j, int times)
+{
+    for (int i = 0; i < times; i++) {
+        const weft_scope s = weft_scope_begin();
+        weft_tensor x = weft_full(weft_shape(3), i, WEFT_F32), y;
+        OK(weft_jit_call(j, &x, 1, &y, 1));
+        cr_assert_eq(weft_item_f64(weft_max(y)), 2.0 * i);
+        weft_scope_end(s);
+    }
+}
+
+static bool runs_plainly(cost *k, weft_jit *j)
+{
+    const int64_t before = k->plain;
+    call_often(j, 1);
+    return k->plain > before;
+}
+
+/* The cheaper way is taken, and another one when costs have changed; every call is counted. */
+Test(eager, the_cheaper_way_by_planted_costs)
+{
+    cost k = {{0, 500}, 0};
+    weft_jit *j = weft_jit_trace(costs, &k);
+    call_often(j, CALLS);
+    cr_assert(!runs_plainly(&k, j) && k.plain == PLAIN, "%d plain calls", (int)k.plain);
+    k = (cost){{200, 0}, k.plain};
+    call_often(j, 1000 + TRIAL); /* the second trial is in these */
+    cr_assert(runs_plainly(&k, j));
+    call_often(j, 500); /* without a look, most of them */
+    cr_assert(runs_plainly(&k, j));
+    cr_assert_eq(stats_of(j).eager, k.plain);
+    weft_jit_free(j);
+}
+
+/* A call of milliseconds is tried, too: what is slower is called once, what is not is kept. */
+Test(eager, long_calls_by_planted_costs)
+{
+    cost k = {{0, 0}, 0}, q = k; /* while warming up */
+    weft_jit *slower = weft_jit_trace(costs, &k), *faster = weft_jit_trace(costs, &q);
+    call_often(slower, WARM);
+    call_often(faster, WARM);
+    k = (cost){{2000, 200000}, 0};
+    q = (cost){{20000, 100}, 0};
+    call_often(slower, 40);
+    cr_assert(!runs_plainly(&k, slower) && k.plain == 1, "%d plain calls", (int)k.plain);
+    call_often(faster, 40);
+    cr_assert(runs_plainly(&q, faster) && q.plain > 20, "%d plain calls", (int)q.plain);
+    weft_jit_free(slower);
+    weft_jit_free(faster);
+}
+
+/* -- calls without a look ----------------------------------------------------------------------------------------- */
+
+/* What a call does once its kind is known to run plainly: calls of `fn` that sleep while they are recorded. */
+typedef struct act {
+    weft_jit_fn fn;
+    void *self;
+} act;
+
+FN(acts)
+{
+    const act *a = self;
+    if (wf_ctx_get()->recorder) {
+        usleep(300);
+    }
+    return a->fn(a->self, in, n_in, out, n_out);
+}
+
+/* A trace of it whose calls with x run plainly, most of them without a look. */
+static weft_jit *plain_trace(act *a, const weft_tensor *in, int n_in, int n_out)
+{
+    weft_jit *j = weft_jit_trace(acts, a);
+    weft_tensor y[3];
+    for (int i = 0; i < WARM + TRIAL + 20; i++) {
+        const weft_scope s = weft_scope_begin();
+        OK(weft_jit_call(j, in, n_in, y, n_out));
+        weft_scope_end(s);
+    }
+    cr_assert_gt(stats_of(j).eager, PLAIN + 15);
+    return j;
+}
+
+FN(many)
+{
+    const weft_scope s = weft_scope_begin(); /* left open */
+    weft_tensor *left = self;
+    (void)n_in, (void)n_out, (void)s;
+    left[0] = weft_neg(in[0]);
+    out[0] = weft_add(in[0], in[0]);
+    left[1] = weft_exp(in[0]);
+    return WEFT_OK;
+}
+
+/* Temporaries, scopes left open, a caller's scope that is empty or not, one array for arguments and results. */
+Test(eager, scopes_without_a_look)
+{
+    weft_tensor left[2];
+    act fns[] = {{doubles, left}, {many, left}};
+    for (size_t k = 0; k < sizeof fns / sizeof *fns; k++) {
+        for (int kept = 0; kept < 2; kept++) {
+            const weft_tensor ones = weft_ones(weft_shape(3), WEFT_F32);
+            const weft_tensor x = kept ? weft_keep(ones) : ones;
+            weft_jit *j = plain_trace(&fns[k], &x, 1, 1);
+            for (int i = 0; i < 40; i++) {
+                const weft_scope s = weft_scope_begin();
+                const weft_tensor before = i % 2 ? weft_zeros(weft_shape(1), WEFT_F32) : WEFT_NONE;
+                weft_tensor y = x;
+                OK(weft_jit_call(j, &y, 1, &y, 1));
+                cr_assert_eq(weft_item_f64(weft_max(y)), 2);
+                cr_assert_neq(weft_error_status(weft_exp(left[0])), WEFT_OK, "call %d", i);
+                cr_assert(i % 2 == 0 || weft_ok(before));
+                OK(weft_scope_end(s));
+                cr_assert(!weft_ok(y));
+            }
+            cr_assert_eq(stats_of(j).calls, WARM + TRIAL - PLAIN);
+            weft_jit_free(j);
+            OK(weft_free(x));
+        }
+    }
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
+
+FN(frees)
+{
+    const bool *now = self;
+    (void)n_in, (void)n_out;
+    out[0] = weft_add(in[0], in[0]);
+    if (*now) {
+        OK(weft_free(in[0]));
+        cr_assert_neq(weft_error_status(weft_add(in[0], in[0])), WEFT_OK);
+        weft_clear_error();
+    }
+    return WEFT_OK;
+}
+
+/* An argument that the function frees is dead at once, in it and for the next call, whose error is the function's. */
+Test(eager, an_argument_freed_without_a_look)
+{
+    for (int kept = 0; kept < 2; kept++) {
+        bool now = false;
+        act a = {frees, &now};
+        weft_tensor x = weft_ones(weft_shape(3), WEFT_F32), y;
+        x = kept ? weft_keep(x) : x;
+        weft_jit *j = plain_trace(&a, &x, 1, 1);
+        now = true;
+        OK(weft_jit_call(j, &x, 1, &y, 1));
+        cr_assert_eq(weft_item_f64(weft_max(y)), 2);
+        now = false;
+        OK(weft_jit_call(j, &x, 1, &y, 1));
+        check_error("dead", y, WEFT_EHANDLE, "dead");
+        x = weft_full(weft_shape(3), 4, WEFT_F32);
+        OK(weft_jit_call(j, &x, 1, &y, 1));
+        cr_assert_eq(weft_item_f64(weft_max(y)), 8);
+        weft_jit_free(j);
+    }
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
+
+FN(picks_one)
+{
+    out[0] = weft_neg(weft_index_select(in[0], 0, in[1]));
+    return WEFT_OK;
+}
+
+FN(passes)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = in[0];
+    return WEFT_OK;
+}
+
+FN(twice)
+{
+    act *a = self;
+    weft_jit **j = a->self;
+    weft_tensor y;
+    (void)n_out;
+    const weft_status s = *j ? weft_jit_call(*j, in, n_in, &y, 1) : WEFT_OK;
+    out[0] = *j ? weft_add(y, in[0]) : weft_add(in[0], in[0]);
+    return s;
+}
+
+/* An argument as the result, results that are none, a call inside a call, other arguments, kernels that fail. */
+Test(eager, odd_calls_without_a_look)
+{
+    static const int64_t good[2] = {1, 0}, bad[2] = {1, 9};
+    weft_tensor x = weft_keep(weft_ones(weft_shape(3), WEFT_F32)), y;
+    act a = {passes, NULL};
+    weft_jit *j = plain_trace(&a, &x, 1, 1), *inner = NULL;
+    OK(weft_jit_call(j, &x, 1, &y, 1));
+    cr_assert_eq(memcmp(&x, &y, sizeof x), 0);
+    const int64_t recorded = stats_of(j).calls;
+    weft_tensor wide = weft_ones(weft_shape(4), WEFT_F32);
+    OK(weft_jit_call(j, &wide, 1, &y, 1));
+    cr_assert_eq(stats_of(j).calls, recorded + 1, "another extent is another kind");
+    weft_jit_free(j);
+
+    a = (act){doubles, NULL};
+    inner = plain_trace(&a, &x, 1, 1);
+    act b = {twice, &(act){NULL, &inner}};
+    j = plain_trace(&b, &x, 1, 1);
+    const weft_scope s = weft_scope_begin();
+    OK(weft_jit_call(j, &x, 1, &y, 1));
+    cr_assert_eq(weft_item_f64(weft_max(y)), 3);
+    weft_scope_end(s);
+    weft_jit_free(j);
+    weft_jit_free(inner);
+
+    weft_tensor in[2] = {weft_ones(weft_shape(2, 3), WEFT_F32),
+                         weft_from_data(good, weft_shape(2), WEFT_I64)};
+    a = (act){picks_one, NULL};
+    j = plain_trace(&a, in, 2, 1);
+    const int64_t ran = stats_of(j).eager;
+    in[1] = weft_from_data(bad, weft_shape(2), WEFT_I64);
+    cr_assert_eq(weft_jit_call(j, in, 2, &y, 1), WEFT_EINDEX);
+    check_error("call", y, WEFT_EINDEX, "9");
+    cr_assert_eq(stats_of(j).eager, ran + 1);
+    weft_jit_free(j);
+    weft_free(x);
 }
 
 enum { THREADS = 4, EACH = 200 };
