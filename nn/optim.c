@@ -321,14 +321,14 @@ weft_status(weft_optim_group)(const weft_optim_group_args *a)
         return WEFT_EINVALID;
     }
     weft_optim *o = a->optim;
-    const double scale = wf_option(a->lr_scale, 1), decay = wf_option(a->weight_decay, -1);
-    if (bad(op, scale >= 0 && isfinite(scale) && isfinite(decay) && (decay >= 0 || decay == -1),
+    const double scale = wf_option(a->lr_scale, 1), decay = wf_option(a->weight_decay, 0);
+    if (bad(op, scale >= 0 && isfinite(scale) && decay >= 0 && isfinite(decay),
             "lr_scale and weight_decay must be 0 or above")) {
         return WEFT_EINVALID;
     }
     group *g = &o->group[o->n_group];
     *g = (group){.of = o, .scale = scale, .decay = decay};
-    if (decay < 0) { /* as the others */
+    if (a->weight_decay == 0) { /* as the others */
         g->decay = o->group[0].decay;
         g->decay_min_rank = o->group[0].decay_min_rank;
     }
@@ -473,13 +473,22 @@ static weft_status step_one(const weft_optim *o, int i, const double *k, built *
 }
 
 /* The value of the counter, before the write: a trace need not be broken to read it. On a device it is read only if
- * somebody else has written to it (a checkpoint was loaded), since that waits. */
+ * somebody else has written to it (a checkpoint was loaded), since that waits. INT64_MIN: an error was recorded. */
 static int64_t steps_so_far(const weft_optim *o)
 {
     weft_tensor count = o->state[o->n_state - 1].tensor;
     bool known =
         weft_device_of(count).kind != WEFT_DEVICE_CPU && weft_write_count(count) == o->seen_writes;
-    return known ? o->seen_steps : weft_item_i64(count);
+    const int64_t steps = known ? o->seen_steps : weft_item_i64(count);
+    if (steps >= 0 && steps < INT64_MAX) {
+        return steps;
+    }
+    if (steps != INT64_MIN || weft_last_status() == WEFT_OK) { /* else it could not be read */
+        wf_api_error("optim_step", WEFT_EINVALID,
+                     "'optim.step' is %lld, which is no number of steps; was it in a checkpoint?",
+                     (long long)steps);
+    }
+    return INT64_MIN;
 }
 
 static void saw_steps(weft_optim *o, int64_t steps)

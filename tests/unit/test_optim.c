@@ -296,6 +296,27 @@ Test(optim, every_optimiser_resumes_from_a_checkpoint_bit_for_bit)
     unlink(path);
 }
 
+/* What a damaged file leaves there would be a rate of 0 / 0. */
+Test(optim, a_counter_that_counts_no_steps_is_an_error)
+{
+    static const int64_t counts[] = {-1, -5, INT64_MAX, INT64_MIN};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        weft_module *m = fresh(1);
+        weft_tensor p = weft_module_parameter(m, "p", weft_ones(weft_shape(3), WEFT_F32));
+        weft_optim *o = weft_adam_new(m, 0.1);
+        weft_tensor count = weft_optim_state(o)[weft_optim_state_count(o) - 1].tensor;
+        cr_assert_eq(weft_copy_(count, weft_i(counts[i])), WEFT_OK);
+        weft_set_grad(p, weft_ones_like(p));
+        weft_clear_error();
+        cr_assert_eq(weft_optim_step(o), WEFT_EINVALID, "%lld", (long long)counts[i]);
+        cr_assert(strstr(weft_last_error(), "optim.step"), "%s", weft_last_error());
+        cr_assert_eq(weft_item_f64(weft_sum(p)), 3);
+        cr_assert_eq(weft_item_i64(count), counts[i]);
+        weft_optim_free(o);
+        weft_module_free(m);
+    }
+}
+
 /* -- groups --------------------------------------------------------------------------------------------------- */
 
 /* Two optimisers of a module each do what one with a group does. */
@@ -349,6 +370,7 @@ Test(optim, groups_check_their_arguments)
     cr_assert_eq(weft_optim_group(o, NULL), WEFT_EINVALID);
     cr_assert_eq(weft_optim_group(NULL, "*"), WEFT_EINVALID);
     cr_assert_eq(weft_optim_group(o, "*", .lr_scale = -1), WEFT_EINVALID);
+    cr_assert_eq(weft_optim_group(o, "*", .weight_decay = -1), WEFT_EINVALID);
     cr_assert_eq(weft_optim_group(o, "*", .weight_decay = -2), WEFT_EINVALID);
     static const char *const wrong[] = {"bias", "h.0.bia", "h.0.bias.", "*.buffer", "*.0.*x", ""};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
