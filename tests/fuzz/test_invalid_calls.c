@@ -488,6 +488,16 @@ static weft_tensor no_hook(void *user, weft_tensor grad)
     return WEFT_NONE;
 }
 
+static weft_status give_ones(void *user, const weft_tensor *in, int n_in, weft_tensor *out,
+                             int n_out)
+{
+    (void)user, (void)in, (void)n_in;
+    for (int i = 0; i < n_out; i++) {
+        out[i] = weft_ones(weft_shape(2), WEFT_F32);
+    }
+    return weft_error_status(out[0]);
+}
+
 static void gradients(arguments *a)
 {
     weft_tensor x = a->t[0], y = weft_mul(x, a->t[1]), grads[4];
@@ -505,7 +515,7 @@ static void gradients(arguments *a)
                            0};
     weft_function none = {0};
     a->passes_on |= !weft_ok(y);
-    switch (test_next(&rng) % 11) {
+    switch (test_next(&rng) % 12) {
     case 0:
     case 1:
         S("backward", (weft_backward)(odd(20) ? NULL : &b));
@@ -535,6 +545,9 @@ static void gradients(arguments *a)
         break;
     case 9:
         S("apply", weft_apply(odd(2) ? NULL : &none, NULL, a->list, a->n, grads, INT(a->i[0])));
+        break;
+    case 10:
+        S("remat", weft_remat(odd(8) ? NULL : give_ones, NULL, a->list, a->n, grads, INT(a->i[0])));
         break;
     default:
         S("gradcheck", (weft_gradcheck)(NULL));
