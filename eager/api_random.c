@@ -29,8 +29,7 @@ void weft_manual_seed(uint64_t seed)
     }
 }
 
-/* Tells those who watch that g is about to move. */
-static void tell_watchers(const wf_ctx *c, weft_generator *g)
+void wf_tell_draw(const wf_ctx *c, weft_generator *g)
 {
     weft_generator *of = g == &c->rng ? NULL : g;
     for (wf_draws *d = c->draws; d; d = d->outer) {
@@ -87,7 +86,7 @@ static weft_tensor draw(wf_op op, const weft_shape *shape, weft_dtype dtype, wef
         const uint64_t blocks = wf_rng_blocks(kind, (uint64_t)wf_type_numel(&t));
         wf_ctx *c = wf_ctx_get();
         wf_recorder *recorder = c->recorder;
-        tell_watchers(c, g);
+        wf_tell_draw(c, g);
         if (recorder) {
             recorder->drew(recorder, g, named, blocks);
         }

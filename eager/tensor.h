@@ -360,6 +360,9 @@ typedef struct wf_ctx {
     int failed; /* the context itself could not be allocated: ops return ENOMEM */
 } wf_ctx;
 
+/* Tells those who watch (c->draws) that g is about to move. */
+void wf_tell_draw(const wf_ctx *c, weft_generator *g);
+
 extern _Thread_local wf_ctx *wf_tls_ctx __attribute__((tls_model("initial-exec")));
 wf_ctx *wf_ctx_open(void); /* slow path of wf_ctx_get; NULL when memory is exhausted */
 static inline wf_ctx *wf_ctx_get(void)

@@ -168,6 +168,8 @@ void wf_frozen_draw(const wf_frozen *z, wf_ctx *c, wf_fn *f, void *room)
     }
     f->attrs = attrs;
     for (uint32_t i = 0; i < z->n_from; i++) {
-        (z->from[i].of ? z->from[i].of : &c->rng)->offset += z->from[i].blocks;
+        weft_generator *g = z->from[i].of ? z->from[i].of : &c->rng;
+        wf_tell_draw(c, g);
+        g->offset += z->from[i].blocks;
     }
 }

@@ -196,6 +196,40 @@ Test(remat, draws_of_a_retained_graph_are_made_again_each_time)
     }
 }
 
+static weft_status noise(void *user, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)user, (void)n_in, (void)n_out;
+    out[0] = weft_add(in[0], weft_randn(weft_shape_of(in[0])));
+    return weft_error_status(out[0]);
+}
+
+static weft_status noisy(void *user, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    weft_tensor zeros = weft_zeros(weft_shape_of(in[0]), WEFT_F32), drawn;
+    (void)n_in, (void)n_out;
+    weft_status s = weft_jit_call(user, &zeros, 1, &drawn, 1);
+    out[0] = s ? WEFT_NONE : weft_mul(in[0], drawn);
+    return s;
+}
+
+/* What replays of a frozen call draw is drawn again, too. */
+Test(remat, replayed_draws_are_made_again)
+{
+    weft_jit *j = weft_jit_trace(noise, NULL, .frozen = true, .always_record = true);
+    weft_tensor x = weft_ones(weft_shape(50), WEFT_F32), y;
+    OK(weft_requires_grad_(x, true));
+    for (int i = 0; i < 5; i++) {
+        weft_set_grad(x, WEFT_NONE);
+        OK(weft_remat(noisy, j, &x, 1, &y, 1));
+        OK(weft_backward(weft_sum(y)));
+        cr_assert(same_bits(weft_grad(x), y), "call %d", i); /* both are what was drawn */
+    }
+    weft_jit_stats s;
+    weft_jit_get_stats(j, &s);
+    cr_assert_gt(s.frozen, 4);
+    weft_jit_free(j);
+}
+
 /* Bytes at the highest above those at the start. */
 static int64_t peak_of(int layers, int pieces, bool remat)
 {
