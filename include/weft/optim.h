@@ -115,7 +115,7 @@ WEFT_API const weft_named_tensor *weft_optim_state(const weft_optim *o);
 WEFT_API void weft_optim_free(weft_optim *o);
 
 /* -- schedules ------------------------------------------------------------------------------------------
- * Learning rates of step 0, 1, ... */
+ * Learning rates of step 0, 1, ...; a step below 0 counts as 0. */
 
 /* Rises linearly over `warmup` steps (step s: peak (s + 1) / warmup), then falls from peak to floor along half a cosine,
  * or in a straight line, until `total`, then stays at floor. */

@@ -400,6 +400,10 @@ Test(optim, the_schedule_warms_up_and_follows_a_cosine)
     cr_assert_eq(weft_lr_cosine(110, 10, 110, 1, 0.1), 0.1);
     cr_assert_eq(weft_lr_cosine(500, 10, 110, 1, 0.1), 0.1);
     cr_assert_eq(weft_lr_cosine(0, 0, 10, 1, 0), 1, "no warm-up");
+    cr_assert_eq(weft_lr_cosine(-1, 0, 0, 1, 0.5), 0.5);
+    cr_assert_eq(weft_lr_cosine(-1, 0, 10, 1, 0), 1);
+    cr_assert_eq(weft_lr_linear(-5, 4, 14, 1, 0.5), 0.25);
+    cr_assert_eq(weft_lr_step(-3, 2, 1, 0.5), 1);
 }
 
 Test(optim, other_schedules)
