@@ -159,6 +159,18 @@ static int find(const weft_module *m, const char *name)
     return -1;
 }
 
+/* The entry that value is, or -1. */
+static int entry_of(const weft_module *m, weft_tensor value)
+{
+    for (int i = 0; i < m->n; i++) {
+        const weft_tensor t = m->entries[i].tensor;
+        if (t.slot == value.slot && t.context == value.context && t.serial == value.serial) {
+            return i;
+        }
+    }
+    return -1;
+}
+
 static bool grow(weft_module *m)
 {
     if (m->n < m->cap) {
@@ -198,8 +210,15 @@ static weft_status add(weft_module *m, const char *name, weft_tensor value, bool
     memcpy(full, m->prefix, m->prefix_length);
     strcpy(full + m->prefix_length, name);
     weft_status s = WEFT_OK;
+    const int same = entry_of(m, value);
     if (find(m, full) >= 0) {
         wf_api_error("module", WEFT_EINVALID, "'%s' is registered already", full);
+        s = WEFT_EINVALID;
+    } else if (same >= 0) { /* an optimiser would step it twice */
+        wf_api_error("module", WEFT_EINVALID,
+                     "the value of '%s' is registered already, as '%s'; layers that share a "
+                     "parameter use the one handle",
+                     full, m->entries[same].name);
         s = WEFT_EINVALID;
     }
     if (s == WEFT_OK) {
@@ -231,7 +250,9 @@ static weft_tensor enter(weft_module *m, const char *name, weft_tensor value, bo
     if (weft_ok(value)) { /* the text is that of add's error, which is the last one */
         wf_ctx *c = wf_ctx_get();
         error = c ? (weft_tensor){0, c->id, c->error_last} : WEFT_NONE;
-        weft_free(value);
+        if (!m || entry_of(m, value) < 0) {
+            weft_free(value);
+        }
     }
     return error;
 }

@@ -46,7 +46,8 @@ WEFT_API weft_status weft_module_pop(weft_module *m);
 
 /* Registers value (taken: kept, named, and freed with the module) and returns it. A parameter
  * requires a gradient and is floating point; a buffer is saved and loaded but not trained. On failure
- * (name taken, empty value, memory) value is released and the empty handle returned. */
+ * (name taken, empty value, memory) value is released and the empty handle returned. A value is registered
+ * once (WEFT_EINVALID, and it stays): layers that share a parameter use the one handle. */
 WEFT_API weft_tensor weft_module_parameter(weft_module *m, const char *name, weft_tensor value);
 WEFT_API weft_tensor weft_module_buffer(weft_module *m, const char *name, weft_tensor value);
 

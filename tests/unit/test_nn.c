@@ -105,6 +105,24 @@ Test(nn, the_first_failure_is_remembered)
     weft_module_free(m);
 }
 
+/* An optimiser would step it twice, and the module free it twice. */
+Test(nn, a_value_is_registered_once)
+{
+    weft_module *m = weft_module_new(NULL);
+    weft_tensor w = weft_module_parameter(m, "wte", weft_ones(weft_shape(3), WEFT_F32));
+    cr_assert_not(weft_ok(weft_module_parameter(m, "head", w)));
+    cr_assert(strstr(weft_last_error(), "the value of 'head' is registered already, as 'wte'"),
+              "%s", weft_last_error());
+    cr_assert_not(weft_ok(weft_module_buffer(m, "wte", w)));
+    cr_assert_eq(weft_module_status(m), WEFT_EINVALID);
+    cr_assert_eq(weft_module_count(m), 1);
+    cr_assert(weft_ok(w), "it stays");
+    cr_assert_str_eq(weft_name(w), "wte");
+    cr_assert_not(weft_ok(weft_module_parameter(NULL, "w", weft_ones(weft_shape(3), WEFT_F32))));
+    weft_module_free(m);
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
+
 Test(nn, parameters_are_made_where_their_layer_is)
 {
     weft_module *m = fresh(1);
