@@ -82,12 +82,14 @@ static weft_status forward(weft_function_ctx *ctx, void *user, const weft_tensor
     const int n = find_tensors(k, in, tensors, writes);
     (void)n_in;
     k->draws.outer = c->draws;
+    k->draws.frame = __builtin_frame_address(0);
     c->draws = &k->draws;
     const uint32_t off = weft_enable_grad_begin();
     weft_status s = run(c, k, in, out);
     weft_enable_grad_end(off);
     c->draws = k->draws.outer;
     k->draws.outer = NULL;
+    k->draws.frame = NULL;
     if (s == WEFT_OK && k->draws.more) {
         s = refuse(WEFT_EUNSUPPORTED, "the function draws from more than 8 generators");
     }

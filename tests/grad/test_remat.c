@@ -230,6 +230,33 @@ Test(remat, replayed_draws_are_made_again)
     weft_jit_free(j);
 }
 
+static weft_status draws_from_its_own(void *user, const weft_tensor *in, int n_in, weft_tensor *out,
+                                      int n_out)
+{
+    weft_generator own[10]; /* more than can be watched */
+    (void)user, (void)n_in, (void)n_out;
+    out[0] = in[0];
+    for (int i = 0; i < 10; i++) {
+        own[i] = (weft_generator){(uint64_t)i, 7};
+        out[0] = weft_mul(out[0], weft_rand(weft_shape_of(in[0]), .generator = &own[i]));
+    }
+    return weft_error_status(out[0]);
+}
+
+/* Generators that end with the function are not those of the backward: nothing is written where they were. */
+Test(remat, generators_of_the_function_itself_are_its_own_affair)
+{
+    weft_tensor x = weft_ones(weft_shape(50), WEFT_F32), y, g[2];
+    OK(weft_requires_grad_(x, true));
+    for (int remat = 0; remat < 2; remat++) {
+        OK(remat ? weft_remat(draws_from_its_own, NULL, &x, 1, &y, 1)
+                 : draws_from_its_own(NULL, &x, 1, &y, 1));
+        weft_tensor loss = weft_sum(y);
+        OK(weft_grad_of(&loss, 1, &x, 1, &g[remat]));
+    }
+    cr_assert(same_bits(g[0], g[1]));
+}
+
 /* Bytes at the highest above those at the start. */
 static int64_t peak_of(int layers, int pieces, bool remat)
 {
