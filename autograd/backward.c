@@ -196,12 +196,31 @@ weft_tensor wf_engine_home(engine *e, const wf_tnode *n, weft_tensor g)
     return from == n->device ? g : wf_op1(WF_OP_COPY, &(wf_attr){.n_ints = 2, .ints = ints}, g);
 }
 
+static bool is_captured(const engine *e, wf_ref r, const wf_tnode *n)
+{
+    for (int i = 0; i < e->n_cap; i++) {
+        if (n->sort == WF_TN_LEAF ? e->cap_in[i].meta && e->cap_in[i].meta == n->meta
+                                  : e->cap_in[i].node == r) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Does a gradient of node r lead anywhere? grad_of's marks are not on what a derivative has recorded since (wf_backward_continue). */
+static bool is_wanted(const engine *e, wf_ref r)
+{
+    const wf_tnode *n = wf_tnode_at(e->t, r);
+    return n->sort != WF_TN_INPUT && !(n->flags & WF_TN_SKIP) &&
+           (n->sort != WF_TN_LEAF || e->n_cap == 0 || is_captured(e, r, n));
+}
+
 /* Adds g to the gradient of node r. own: where the engine has g, if nobody else wants it there: an operand that has no
  * gradient yet gets the handle itself. */
 static int deliver(engine *e, wf_ref r, weft_tensor g, weft_tensor *own)
 {
     wf_tnode *n = wf_tnode_at(e->t, r);
-    if (n->sort == WF_TN_INPUT || (n->flags & WF_TN_SKIP)) {
+    if (!is_wanted(e, r)) {
         return 0;
     }
     g = wf_engine_home(e, n, g);
@@ -374,10 +393,8 @@ static int run_vjp(engine *e, wf_ref r)
     for (int i = 0; i < n->nsrc; i++) {
         dsrc[i] = WEFT_NONE;
         wf_ref s = wf_tnode_src(n)[i];
-        bool want = s && wf_tnode_at(e->t, s)->sort != WF_TN_INPUT &&
-                    !(wf_tnode_at(e->t, s)->flags & WF_TN_SKIP);
         if (i < 8) {
-            v.need[i] = want;
+            v.need[i] = s && is_wanted(e, s);
         }
     }
     v.g[0] = n->g;
@@ -471,17 +488,6 @@ static int by_order(const void *a, const void *b)
 {
     const reached *x = a, *y = b;
     return x->order < y->order ? -1 : x->order > y->order;
-}
-
-static bool is_captured(const engine *e, wf_ref r, const wf_tnode *n)
-{
-    for (int i = 0; i < e->n_cap; i++) {
-        if (n->sort == WF_TN_LEAF ? e->cap_in[i].meta && e->cap_in[i].meta == n->meta
-                                  : e->cap_in[i].node == r) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* Marks nodes that lead to no capture. Marking is an economy: without memory for it, nothing is skipped.

@@ -202,8 +202,9 @@ typedef struct wf_draws {
         weft_generator at;
     } from[WF_WATCHED_GENERATORS];
     int n;
-    bool more;         /* than there is room for */
-    const void *frame; /* of who watches: generators below it end with what is watched, and are left out */
+    bool more; /* than there is room for */
+    const void
+        *frame; /* of who watches: generators below it end with what is watched, and are left out */
 } wf_draws;
 
 /* Straight-line code of elementwise rows over numbered values: tensors from 0, temporaries, numbers from `scalars`. */

@@ -139,7 +139,7 @@ typedef weft_status (*weft_check_fn)(void *user, const weft_tensor *in, int n_in
  * had, bit for bit (of create_graph, gradients of them but for roundings), dropout and all: generators stand where they stood. A net of n layers in sqrt(n) such pieces needs
  * memory for sqrt(n) layers and one forward more. n_in 1 to 8, n_out 1 to 3; in and out may be one array.
  *
- * What else fn reads, parameters above all, it finds behind user, which lives until the backward as do generators; gradients go
+ * What else fn reads, parameters above all, it finds behind user, which lives until the backward, as do generators that are not its own; gradients go
  * there, too. fn must do the same again: it writes to nothing that was there before (running statistics would move
  * twice), and reads nothing that has changed since. WEFT_EGRAD where that shows: an input that was written to, results of other
  * shapes. Under weft_jit_trace, and where gradients are off, it is a call of fn: a trace's plan decides what it keeps. */

@@ -257,6 +257,24 @@ Test(remat, generators_of_the_function_itself_are_its_own_affair)
     cr_assert(same_bits(g[0], g[1]));
 }
 
+/* weft_grad_of asks for x alone: hooks of the weights are none of its business, whether their layers are made again or not. */
+Test(remat, grad_of_runs_no_hooks_of_what_it_was_not_asked_for)
+{
+    for (int remat = 0; remat < 2; remat++) {
+        net k;
+        piece pieces[MOST];
+        net_open(&k, 4, 12, 2, remat);
+        weft_tensor x = weft_randn(weft_shape(7, 12)), g;
+        OK(weft_requires_grad_(x, true));
+        int seen = 0;
+        cr_assert(weft_register_hook(k.layer[1].weight, see, &seen, NULL));
+        weft_tensor loss = forward(&k, x, pieces);
+        OK(weft_grad_of(&loss, 1, &x, 1, &g));
+        cr_assert_eq(seen, 0, "remat %d", remat);
+        weft_module_free(k.m);
+    }
+}
+
 /* Bytes at the highest above those at the start. */
 static int64_t peak_of(int layers, int pieces, bool remat)
 {
