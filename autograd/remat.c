@@ -18,6 +18,7 @@
 #include "autograd/backward.h"
 #include "autograd/custom.h"
 #include "eager/alloc.h"
+#include "eager/device.h"
 #include "weft/tensor.h"
 
 enum { MAX_IN = 8 };
@@ -30,6 +31,7 @@ typedef struct call {
     weft_tensor given[MAX_IN]; /* inputs that are not tensors, */
     int saved[MAX_IN];         /* or -1; the others: which saved tensor */
     wf_draws draws;
+    int device; /* the thread's default one */
 } call;
 
 static weft_status refuse(int code, const char *text)
@@ -109,8 +111,8 @@ static weft_status forward(weft_function_ctx *ctx, void *user, const weft_tensor
     return s == WEFT_OK && n ? weft_function_save(ctx, tensors, n) : s;
 }
 
-/* The function once more, with the generators where they stood before its call; then they stand where they did. Who watches
- * draws does not see these. */
+/* The function once more, with the generators and the default device as they were before its call; then they are as they
+ * were before this one. Who watches draws does not see these. */
 static weft_status run_again(wf_ctx *c, const call *k, const weft_tensor *in, weft_tensor *out)
 {
     weft_generator now[WF_WATCHED_GENERATORS];
@@ -121,7 +123,9 @@ static weft_status run_again(wf_ctx *c, const call *k, const weft_tensor *in, we
         *g = k->draws.from[i].at;
     }
     c->draws = NULL;
+    const int before = wf_device_enter(c, k->device);
     weft_status s = run(c, k, in, out);
+    wf_device_enter(c, before);
     c->draws = watching;
     for (int i = 0; i < k->draws.n; i++) {
         *(k->draws.from[i].of ? k->draws.from[i].of : &c->rng) = now[i];
@@ -193,7 +197,7 @@ weft_status(weft_remat)(weft_check_fn fn, void *user, const weft_tensor *in, int
                       "a function, 1 to 8 inputs and 1 to 3 results are needed; what else the "
                       "function reads is behind `user`");
     }
-    const call plain = {.fn = fn, .user = user, .n_in = n_in, .n_out = n_out};
+    const call plain = {.fn = fn, .user = user, .n_in = n_in, .n_out = n_out, .device = c->device};
     weft_tensor given[MAX_IN]; /* in and out may be one array */
     memcpy(given, in, (size_t)n_in * sizeof *in);
     if (c->recorder || !wf_grad_enabled(c)) {
