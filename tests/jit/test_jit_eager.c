@@ -401,7 +401,8 @@ Test(eager, long_calls_by_planted_costs)
 
 /* -- calls without a look ----------------------------------------------------------------------------------------- */
 
-/* What a call does once its kind is known to run plainly: calls of `fn` that sleep while they are recorded. */
+/* What a call does once its kind is known to run plainly: calls of `fn` that sleep while they are recorded, not long enough
+ * to be long calls, even nested and beside other programs. */
 typedef struct act {
     weft_jit_fn fn;
     void *self;
@@ -411,7 +412,7 @@ FN(acts)
 {
     const act *a = self;
     if (wf_ctx_get()->recorder) {
-        usleep(300);
+        usleep(100);
     }
     return a->fn(a->self, in, n_in, out, n_out);
 }
@@ -421,7 +422,7 @@ static weft_jit *plain_trace(act *a, const weft_tensor *in, int n_in, int n_out)
 {
     weft_jit *j = weft_jit_trace(acts, a);
     weft_tensor y[3];
-    for (int i = 0; i < WARM + TRIAL + 20; i++) {
+    for (int i = 0; i < WARM + TRIAL + 20 || (i < 3000 && stats_of(j).eager <= PLAIN + 15); i++) {
         const weft_scope s = weft_scope_begin();
         OK(weft_jit_call(j, in, n_in, y, n_out));
         weft_scope_end(s);
@@ -451,6 +452,7 @@ Test(eager, scopes_without_a_look)
             const weft_tensor ones = weft_ones(weft_shape(3), WEFT_F32);
             const weft_tensor x = kept ? weft_keep(ones) : ones;
             weft_jit *j = plain_trace(&fns[k], &x, 1, 1);
+            const int64_t recorded = stats_of(j).calls;
             for (int i = 0; i < 40; i++) {
                 const weft_scope s = weft_scope_begin();
                 const weft_tensor before = i % 2 ? weft_zeros(weft_shape(1), WEFT_F32) : WEFT_NONE;
@@ -462,7 +464,7 @@ Test(eager, scopes_without_a_look)
                 OK(weft_scope_end(s));
                 cr_assert(!weft_ok(y));
             }
-            cr_assert_eq(stats_of(j).calls, WARM + TRIAL - PLAIN);
+            cr_assert_eq(stats_of(j).calls, recorded);
             weft_jit_free(j);
             OK(weft_free(x));
         }
