@@ -133,6 +133,11 @@ weft_status(weft_nn_rms_norm_init)(const weft_nn_norm_args *args)
     return norm_init(args, "rms_norm", false);
 }
 
+weft_status(weft_nn_instance_norm_init)(const weft_nn_norm_args *args)
+{
+    return norm_init(args, "instance_norm", true);
+}
+
 weft_tensor weft_nn_layer_norm_forward(const weft_nn_norm *layer, weft_tensor x)
 {
     if (!layer) {
@@ -151,33 +156,135 @@ weft_tensor weft_nn_rms_norm_forward(const weft_nn_norm *layer, weft_tensor x)
         weft_rms_norm)(&(weft_rms_norm_args){.x = x, .weight = layer->weight, .eps = layer->eps});
 }
 
-weft_status(weft_nn_conv2d_init)(const weft_nn_conv2d_args *a)
+weft_tensor weft_nn_instance_norm_forward(const weft_nn_norm *layer, weft_tensor x)
+{
+    if (!layer) {
+        return wf_api_null("instance_norm", "the layer");
+    }
+    return (weft_instance_norm)(&(weft_instance_norm_args){
+        .x = x, .weight = layer->weight, .bias = layer->bias, .eps = layer->eps});
+}
+
+weft_status(weft_nn_group_norm_init)(const weft_nn_group_norm_args *a)
 {
     weft_status s =
-        wf_layer_open("conv2d", a ? a->layer : NULL, a ? a->module : NULL, a ? a->name : NULL);
+        wf_layer_open("group_norm", a ? a->layer : NULL, a ? a->module : NULL, a ? a->name : NULL);
     if (s != WEFT_OK) {
         return s;
     }
-    int64_t groups = a->groups ? a->groups : 1;
-    *a->layer = (weft_nn_conv2d){
-        WEFT_NONE, WEFT_NONE, a->stride ? a->stride : 1, a->padding, a->dilation ? a->dilation : 1,
-        groups};
-    int64_t field = 0;
-    if (a->in < 1 || a->out < 1 || a->kernel < 1 || groups < 1 || a->in % groups != 0 ||
-        __builtin_mul_overflow(a->kernel, a->kernel, &field) ||
-        __builtin_mul_overflow(field, a->in / groups, &field)) {
-        s = wf_layer_refuse(a->module, "conv2d",
-                            "in, out, kernel and groups must be at least 1, and groups divide in");
+    weft_nn_group_norm *l = a->layer;
+    *l = (weft_nn_group_norm){.groups = a->groups, .eps = a->eps};
+    if (a->groups < 1 || a->dim < 1 || a->dim % a->groups != 0) {
+        s = wf_layer_refuse(a->module, "group_norm",
+                            "groups and dim must be at least 1, and groups divide dim");
     } else {
-        weft_shape w = extents(4, a->out, a->in / groups, a->kernel, a->kernel);
-        weft_shape b = extents(1, a->out, 0, 0, 0);
-        a->layer->weight = wf_layer_constant(a->module, "weight", &w, a->dtype, 0, false);
-        if (!a->no_bias) {
-            a->layer->bias = wf_layer_constant(a->module, "bias", &b, a->dtype, 0, false);
-        }
-        s = wf_layer_spread(a->module, a->layer->weight, a->layer->bias, field);
+        weft_shape shape = extents(1, a->dim, 0, 0, 0);
+        l->weight = wf_layer_constant(a->module, "weight", &shape, a->dtype, 1, false);
+        l->bias = wf_layer_constant(a->module, "bias", &shape, a->dtype, 0, false);
     }
     return wf_layer_close(a->module, s);
+}
+
+weft_tensor weft_nn_group_norm_forward(const weft_nn_group_norm *layer, weft_tensor x)
+{
+    if (!layer) {
+        return wf_api_null("group_norm", "the layer");
+    }
+    return (weft_group_norm)(&(weft_group_norm_args){.x = x,
+                                                     .groups = layer->groups,
+                                                     .weight = layer->weight,
+                                                     .bias = layer->bias,
+                                                     .eps = layer->eps});
+}
+
+/* -- convolutions ------------------------------------------------------------------------------------------------ */
+
+/* What a convolution's parameters are made of: weight[rows, depth, size, ..] of `axes` axes, bias[out]. */
+typedef struct kernel {
+    const char *op;
+    weft_module *module;
+    int axes;
+    int64_t in, out, size, groups, rows, depth;
+    bool no_bias;
+    weft_dtype dtype;
+} kernel;
+
+static weft_status add_kernel(const kernel *k, weft_tensor *weight, weft_tensor *bias)
+{
+    int64_t field = k->depth;
+    bool ok = k->in >= 1 && k->out >= 1 && k->size >= 1 && k->groups >= 1 &&
+              k->in % k->groups == 0 && k->out % k->groups == 0;
+    for (int i = 0; i < k->axes; i++) {
+        ok = ok && !__builtin_mul_overflow(field, k->size, &field);
+    }
+    if (!ok) {
+        return wf_layer_refuse(
+            k->module, k->op,
+            "in, out, kernel and groups must be at least 1, and groups divide in and out");
+    }
+    weft_shape w = extents(2 + k->axes, k->rows, k->depth, k->size, k->size);
+    weft_shape b = extents(1, k->out, 0, 0, 0);
+    *weight = wf_layer_constant(k->module, "weight", &w, k->dtype, 0, false);
+    if (!k->no_bias) {
+        *bias = wf_layer_constant(k->module, "bias", &b, k->dtype, 0, false);
+    }
+    return wf_layer_spread(k->module, *weight, *bias, field);
+}
+
+static weft_status conv_init(const char *op, const weft_nn_conv2d_args *a, int axes)
+{
+    weft_status s =
+        wf_layer_open(op, a ? a->layer : NULL, a ? a->module : NULL, a ? a->name : NULL);
+    if (s != WEFT_OK) {
+        return s;
+    }
+    const int64_t groups = a->groups ? a->groups : 1;
+    weft_nn_conv2d *l = a->layer;
+    *l = (weft_nn_conv2d){
+        WEFT_NONE, WEFT_NONE, a->stride ? a->stride : 1, a->padding, a->dilation ? a->dilation : 1,
+        groups};
+    const kernel k = {.op = op,
+                      .module = a->module,
+                      .axes = axes,
+                      .in = a->in,
+                      .out = a->out,
+                      .size = a->kernel,
+                      .groups = groups,
+                      .rows = a->out,
+                      .depth = groups > 0 ? a->in / groups : 0,
+                      .no_bias = a->no_bias,
+                      .dtype = a->dtype};
+    return wf_layer_close(a->module, add_kernel(&k, &l->weight, &l->bias));
+}
+
+weft_status(weft_nn_conv1d_init)(const weft_nn_conv2d_args *args)
+{
+    return conv_init("conv1d", args, 1);
+}
+
+weft_status(weft_nn_conv2d_init)(const weft_nn_conv2d_args *args)
+{
+    return conv_init("conv2d", args, 2);
+}
+
+static weft_conv2d_args conv_args(const weft_nn_conv2d *l, weft_tensor x)
+{
+    return (weft_conv2d_args){.x = x,
+                              .weight = l->weight,
+                              .bias = l->bias,
+                              .stride = extents(1, l->stride, 0, 0, 0),
+                              .padding = extents(1, l->padding, 0, 0, 0),
+                              .dilation = extents(1, l->dilation, 0, 0, 0),
+                              .groups = l->groups};
+}
+
+weft_tensor weft_nn_conv1d_forward(const weft_nn_conv2d *layer, weft_tensor x)
+{
+    if (!layer) {
+        return wf_api_null("conv1d", "the layer");
+    }
+    const weft_conv2d_args args = conv_args(layer, x);
+    return (weft_conv1d)(&args);
 }
 
 weft_tensor weft_nn_conv2d_forward(const weft_nn_conv2d *layer, weft_tensor x)
@@ -185,13 +292,77 @@ weft_tensor weft_nn_conv2d_forward(const weft_nn_conv2d *layer, weft_tensor x)
     if (!layer) {
         return wf_api_null("conv2d", "the layer");
     }
-    return (weft_conv2d)(&(weft_conv2d_args){.x = x,
-                                             .weight = layer->weight,
-                                             .bias = layer->bias,
-                                             .stride = extents(1, layer->stride, 0, 0, 0),
-                                             .padding = extents(1, layer->padding, 0, 0, 0),
-                                             .dilation = extents(1, layer->dilation, 0, 0, 0),
-                                             .groups = layer->groups});
+    const weft_conv2d_args args = conv_args(layer, x);
+    return (weft_conv2d)(&args);
+}
+
+static weft_status conv_transpose_init(const char *op, const weft_nn_conv_transpose_args *a,
+                                       int axes)
+{
+    weft_status s =
+        wf_layer_open(op, a ? a->layer : NULL, a ? a->module : NULL, a ? a->name : NULL);
+    if (s != WEFT_OK) {
+        return s;
+    }
+    const int64_t groups = a->groups ? a->groups : 1;
+    weft_nn_conv_transpose *l = a->layer;
+    *l = (weft_nn_conv_transpose){.stride = a->stride ? a->stride : 1,
+                                  .padding = a->padding,
+                                  .output_padding = a->output_padding,
+                                  .dilation = a->dilation ? a->dilation : 1,
+                                  .groups = groups};
+    const kernel k = {.op = op,
+                      .module = a->module,
+                      .axes = axes,
+                      .in = a->in,
+                      .out = a->out,
+                      .size = a->kernel,
+                      .groups = groups,
+                      .rows = a->in,
+                      .depth = groups > 0 ? a->out / groups : 0,
+                      .no_bias = a->no_bias,
+                      .dtype = a->dtype};
+    return wf_layer_close(a->module, add_kernel(&k, &l->weight, &l->bias));
+}
+
+weft_status(weft_nn_conv_transpose1d_init)(const weft_nn_conv_transpose_args *args)
+{
+    return conv_transpose_init("conv_transpose1d", args, 1);
+}
+
+weft_status(weft_nn_conv_transpose2d_init)(const weft_nn_conv_transpose_args *args)
+{
+    return conv_transpose_init("conv_transpose2d", args, 2);
+}
+
+static weft_conv_transpose_args conv_transpose_args(const weft_nn_conv_transpose *l, weft_tensor x)
+{
+    return (weft_conv_transpose_args){.x = x,
+                                      .weight = l->weight,
+                                      .bias = l->bias,
+                                      .stride = extents(1, l->stride, 0, 0, 0),
+                                      .padding = extents(1, l->padding, 0, 0, 0),
+                                      .output_padding = extents(1, l->output_padding, 0, 0, 0),
+                                      .dilation = extents(1, l->dilation, 0, 0, 0),
+                                      .groups = l->groups};
+}
+
+weft_tensor weft_nn_conv_transpose1d_forward(const weft_nn_conv_transpose *layer, weft_tensor x)
+{
+    if (!layer) {
+        return wf_api_null("conv_transpose1d", "the layer");
+    }
+    const weft_conv_transpose_args args = conv_transpose_args(layer, x);
+    return (weft_conv_transpose1d)(&args);
+}
+
+weft_tensor weft_nn_conv_transpose2d_forward(const weft_nn_conv_transpose *layer, weft_tensor x)
+{
+    if (!layer) {
+        return wf_api_null("conv_transpose2d", "the layer");
+    }
+    const weft_conv_transpose_args args = conv_transpose_args(layer, x);
+    return (weft_conv_transpose2d)(&args);
 }
 
 weft_status(weft_nn_batch_norm2d_init)(const weft_nn_batch_norm2d_args *a)

@@ -161,9 +161,31 @@ WEFT_API weft_status weft_nn_layer_norm_init(const weft_nn_norm_args *args);
 WEFT_API weft_tensor weft_nn_layer_norm_forward(const weft_nn_norm *layer, weft_tensor x);
 WEFT_API weft_status weft_nn_rms_norm_init(const weft_nn_norm_args *args);
 WEFT_API weft_tensor weft_nn_rms_norm_forward(const weft_nn_norm *layer, weft_tensor x);
+/* Instance norm of x[n, dim, ..] (bias[dim], eps 1e-5): torch.nn.InstanceNorm1d to 3d with affine=True; without, there is
+ * nothing to register: weft_instance_norm. */
+WEFT_API weft_status weft_nn_instance_norm_init(const weft_nn_norm_args *args);
+WEFT_API weft_tensor weft_nn_instance_norm_forward(const weft_nn_norm *layer, weft_tensor x);
 
-/* x[n, in, h, w] with weight[out, in / groups, kernel, kernel]: weft_conv2d with bias[out]. Weight and
- * bias uniform in +-1/sqrt(fan_in). */
+/* x[n, dim, ..] over `groups` groups of channels, which divide dim: weft_group_norm with weight[dim] and bias[dim]. */
+typedef struct weft_nn_group_norm {
+    weft_tensor weight, bias;
+    int64_t groups;
+    double eps;
+} weft_nn_group_norm;
+typedef struct weft_nn_group_norm_args {
+    weft_nn_group_norm *layer;
+    weft_module *module;
+    const char *name;
+    int64_t groups, dim;
+    double eps; /* default 1e-5 */
+    weft_dtype dtype;
+    int end_;
+} weft_nn_group_norm_args;
+WEFT_API weft_status weft_nn_group_norm_init(const weft_nn_group_norm_args *args);
+WEFT_API weft_tensor weft_nn_group_norm_forward(const weft_nn_group_norm *layer, weft_tensor x);
+
+/* x[n, in, h, w] with weight[out, in / groups, kernel, kernel]: weft_conv2d with bias[out]; 1d: x[n, in, w] with
+ * weight[out, in / groups, kernel]. groups divide in and out. Weight and bias uniform in +-1/sqrt(fan_in). */
 typedef struct weft_nn_conv2d {
     weft_tensor weight, bias;
     int64_t stride, padding, dilation, groups;
@@ -180,8 +202,34 @@ typedef struct weft_nn_conv2d_args {
 } weft_nn_conv2d_args;
 WEFT_API weft_status weft_nn_conv2d_init(const weft_nn_conv2d_args *args);
 WEFT_API weft_tensor weft_nn_conv2d_forward(const weft_nn_conv2d *layer, weft_tensor x);
+WEFT_API weft_status weft_nn_conv1d_init(const weft_nn_conv2d_args *args);
+WEFT_API weft_tensor weft_nn_conv1d_forward(const weft_nn_conv2d *layer, weft_tensor x);
 
-/* x[n, dim, h, w]: by the batch's statistics while the module trains (the running ones move), else by
+/* The transposes: x[n, in, h, w] with weight[in, out / groups, kernel, kernel], or x[n, in, w] with
+ * weight[in, out / groups, kernel]: weft_conv_transpose2d and 1d with bias[out]. Weight and bias uniform in
+ * +-1/sqrt(out / groups * elements of the kernel). */
+typedef struct weft_nn_conv_transpose {
+    weft_tensor weight, bias;
+    int64_t stride, padding, output_padding, dilation, groups;
+} weft_nn_conv_transpose;
+typedef struct weft_nn_conv_transpose_args {
+    weft_nn_conv_transpose *layer;
+    weft_module *module;
+    const char *name;
+    int64_t in, out, kernel;
+    int64_t stride, padding, output_padding, dilation, groups; /* defaults 1, 0, 0, 1, 1 */
+    bool no_bias;
+    weft_dtype dtype;
+    int end_;
+} weft_nn_conv_transpose_args;
+WEFT_API weft_status weft_nn_conv_transpose1d_init(const weft_nn_conv_transpose_args *args);
+WEFT_API weft_tensor weft_nn_conv_transpose1d_forward(const weft_nn_conv_transpose *layer,
+                                                      weft_tensor x);
+WEFT_API weft_status weft_nn_conv_transpose2d_init(const weft_nn_conv_transpose_args *args);
+WEFT_API weft_tensor weft_nn_conv_transpose2d_forward(const weft_nn_conv_transpose *layer,
+                                                      weft_tensor x);
+
+/* x[n, dim, ..], of any number of axes behind (torch.nn.BatchNorm1d to 3d): by the batch's statistics while the module trains (the running ones move), else by
  * the running ones. Buffers: running_mean, running_var, num_batches_tracked (i64). */
 typedef struct weft_nn_batch_norm2d {
     weft_tensor weight, bias, running_mean, running_var, batches;
@@ -239,29 +287,54 @@ inline weft_status weft_nn_embedding_init(weft_nn_embedding *layer, weft_module 
     weft_nn_embedding_args a = {layer, module, name, n, dim, dtype, 0};
     return weft_nn_embedding_init(&a);
 }
-inline weft_status weft_nn_layer_norm_init(weft_nn_norm *layer, weft_module *module,
-                                           const char *name, int64_t dim, double eps = 0,
-                                           weft_dtype dtype = WEFT_F32)
+#define WEFT_NORM_(call)                                                                           \
+    inline weft_status call(weft_nn_norm *layer, weft_module *module, const char *name,            \
+                            int64_t dim, double eps = 0, weft_dtype dtype = WEFT_F32)              \
+    {                                                                                              \
+        weft_nn_norm_args a = {layer, module, name, dim, eps, dtype, 0};                           \
+        return call(&a);                                                                           \
+    }                                                                                              \
+    WEFT_BY_STRUCT_(weft_status, call, weft_nn_norm_args)
+WEFT_NORM_(weft_nn_layer_norm_init)
+WEFT_NORM_(weft_nn_rms_norm_init)
+WEFT_NORM_(weft_nn_instance_norm_init)
+#undef WEFT_NORM_
+inline weft_status weft_nn_group_norm_init(weft_nn_group_norm *layer, weft_module *module,
+                                           const char *name, int64_t groups, int64_t dim,
+                                           double eps = 0, weft_dtype dtype = WEFT_F32)
 {
-    weft_nn_norm_args a = {layer, module, name, dim, eps, dtype, 0};
-    return weft_nn_layer_norm_init(&a);
+    weft_nn_group_norm_args a = {layer, module, name, groups, dim, eps, dtype, 0};
+    return weft_nn_group_norm_init(&a);
 }
-inline weft_status weft_nn_rms_norm_init(weft_nn_norm *layer, weft_module *module, const char *name,
-                                         int64_t dim, double eps = 0, weft_dtype dtype = WEFT_F32)
-{
-    weft_nn_norm_args a = {layer, module, name, dim, eps, dtype, 0};
-    return weft_nn_rms_norm_init(&a);
-}
-inline weft_status weft_nn_conv2d_init(weft_nn_conv2d *layer, weft_module *module, const char *name,
-                                       int64_t in, int64_t out, int64_t kernel, int64_t stride = 0,
-                                       int64_t padding = 0, int64_t dilation = 0,
-                                       int64_t groups = 0, bool no_bias = false,
-                                       weft_dtype dtype = WEFT_F32)
-{
-    weft_nn_conv2d_args a = {layer,   module,   name,   in,      out,   kernel, stride,
-                             padding, dilation, groups, no_bias, dtype, 0};
-    return weft_nn_conv2d_init(&a);
-}
+#define WEFT_CONV_(call)                                                                           \
+    inline weft_status call(weft_nn_conv2d *layer, weft_module *module, const char *name,          \
+                            int64_t in, int64_t out, int64_t kernel, int64_t stride = 0,           \
+                            int64_t padding = 0, int64_t dilation = 0, int64_t groups = 0,         \
+                            bool no_bias = false, weft_dtype dtype = WEFT_F32)                     \
+    {                                                                                              \
+        weft_nn_conv2d_args a = {layer,   module,   name,   in,      out,   kernel, stride,        \
+                                 padding, dilation, groups, no_bias, dtype, 0};                    \
+        return call(&a);                                                                           \
+    }                                                                                              \
+    WEFT_BY_STRUCT_(weft_status, call, weft_nn_conv2d_args)
+WEFT_CONV_(weft_nn_conv1d_init)
+WEFT_CONV_(weft_nn_conv2d_init)
+#undef WEFT_CONV_
+#define WEFT_CONV_TRANSPOSE_(call)                                                                 \
+    inline weft_status call(weft_nn_conv_transpose *layer, weft_module *module, const char *name,  \
+                            int64_t in, int64_t out, int64_t kernel, int64_t stride = 0,           \
+                            int64_t padding = 0, int64_t output_padding = 0, int64_t dilation = 0, \
+                            int64_t groups = 0, bool no_bias = false, weft_dtype dtype = WEFT_F32) \
+    {                                                                                              \
+        weft_nn_conv_transpose_args a = {                                                          \
+            layer,   module,         name,     in,     out,     kernel, stride,                    \
+            padding, output_padding, dilation, groups, no_bias, dtype,  0};                        \
+        return call(&a);                                                                           \
+    }                                                                                              \
+    WEFT_BY_STRUCT_(weft_status, call, weft_nn_conv_transpose_args)
+WEFT_CONV_TRANSPOSE_(weft_nn_conv_transpose1d_init)
+WEFT_CONV_TRANSPOSE_(weft_nn_conv_transpose2d_init)
+#undef WEFT_CONV_TRANSPOSE_
 inline weft_status weft_nn_batch_norm2d_init(weft_nn_batch_norm2d *layer, weft_module *module,
                                              const char *name, int64_t dim, double momentum = 0,
                                              double eps = 0, weft_dtype dtype = WEFT_F32)
@@ -283,9 +356,7 @@ WEFT_CHECKPOINT_(weft_checkpoint_load)
 #undef WEFT_CHECKPOINT_
 WEFT_BY_STRUCT_(weft_status, weft_nn_linear_init, weft_nn_linear_args)
 WEFT_BY_STRUCT_(weft_status, weft_nn_embedding_init, weft_nn_embedding_args)
-WEFT_BY_STRUCT_(weft_status, weft_nn_layer_norm_init, weft_nn_norm_args)
-WEFT_BY_STRUCT_(weft_status, weft_nn_rms_norm_init, weft_nn_norm_args)
-WEFT_BY_STRUCT_(weft_status, weft_nn_conv2d_init, weft_nn_conv2d_args)
+WEFT_BY_STRUCT_(weft_status, weft_nn_group_norm_init, weft_nn_group_norm_args)
 WEFT_BY_STRUCT_(weft_status, weft_nn_batch_norm2d_init, weft_nn_batch_norm2d_args)
 #endif
 
@@ -296,14 +367,24 @@ WEFT_BY_STRUCT_(weft_status, weft_nn_batch_norm2d_init, weft_nn_batch_norm2d_arg
 #define weft_nn_embedding_init(...) WEFT_S_(WEFT_R_((weft_nn_embedding_init)WEFT_ARGS_(weft_nn_embedding_args, __VA_ARGS__)))
 #define weft_nn_layer_norm_init(...) WEFT_S_(WEFT_R_((weft_nn_layer_norm_init)WEFT_ARGS_(weft_nn_norm_args, __VA_ARGS__)))
 #define weft_nn_rms_norm_init(...) WEFT_S_(WEFT_R_((weft_nn_rms_norm_init)WEFT_ARGS_(weft_nn_norm_args, __VA_ARGS__)))
+#define weft_nn_instance_norm_init(...) WEFT_S_(WEFT_R_((weft_nn_instance_norm_init)WEFT_ARGS_(weft_nn_norm_args, __VA_ARGS__)))
+#define weft_nn_group_norm_init(...) WEFT_S_(WEFT_R_((weft_nn_group_norm_init)WEFT_ARGS_(weft_nn_group_norm_args, __VA_ARGS__)))
+#define weft_nn_conv1d_init(...) WEFT_S_(WEFT_R_((weft_nn_conv1d_init)WEFT_ARGS_(weft_nn_conv2d_args, __VA_ARGS__)))
 #define weft_nn_conv2d_init(...) WEFT_S_(WEFT_R_((weft_nn_conv2d_init)WEFT_ARGS_(weft_nn_conv2d_args, __VA_ARGS__)))
+#define weft_nn_conv_transpose1d_init(...) WEFT_S_(WEFT_R_((weft_nn_conv_transpose1d_init)WEFT_ARGS_(weft_nn_conv_transpose_args, __VA_ARGS__)))
+#define weft_nn_conv_transpose2d_init(...) WEFT_S_(WEFT_R_((weft_nn_conv_transpose2d_init)WEFT_ARGS_(weft_nn_conv_transpose_args, __VA_ARGS__)))
 #define weft_nn_batch_norm2d_init(...) WEFT_S_(WEFT_R_((weft_nn_batch_norm2d_init)WEFT_ARGS_(weft_nn_batch_norm2d_args, __VA_ARGS__)))
 #ifndef WEFT_NO_SITES
 #define weft_nn_linear_forward(...) WEFT_T_((weft_nn_linear_forward)(__VA_ARGS__))
 #define weft_nn_embedding_forward(...) WEFT_T_((weft_nn_embedding_forward)(__VA_ARGS__))
 #define weft_nn_layer_norm_forward(...) WEFT_T_((weft_nn_layer_norm_forward)(__VA_ARGS__))
 #define weft_nn_rms_norm_forward(...) WEFT_T_((weft_nn_rms_norm_forward)(__VA_ARGS__))
+#define weft_nn_instance_norm_forward(...) WEFT_T_((weft_nn_instance_norm_forward)(__VA_ARGS__))
+#define weft_nn_group_norm_forward(...) WEFT_T_((weft_nn_group_norm_forward)(__VA_ARGS__))
+#define weft_nn_conv1d_forward(...) WEFT_T_((weft_nn_conv1d_forward)(__VA_ARGS__))
 #define weft_nn_conv2d_forward(...) WEFT_T_((weft_nn_conv2d_forward)(__VA_ARGS__))
+#define weft_nn_conv_transpose1d_forward(...) WEFT_T_((weft_nn_conv_transpose1d_forward)(__VA_ARGS__))
+#define weft_nn_conv_transpose2d_forward(...) WEFT_T_((weft_nn_conv_transpose2d_forward)(__VA_ARGS__))
 #define weft_nn_batch_norm2d_forward(...) WEFT_T_((weft_nn_batch_norm2d_forward)(__VA_ARGS__))
 #define weft_nn_dropout_forward(...) WEFT_T_((weft_nn_dropout_forward)(__VA_ARGS__))
 #define weft_module_parameter(...) WEFT_T_((weft_module_parameter)(__VA_ARGS__))

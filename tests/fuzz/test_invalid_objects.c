@@ -55,6 +55,43 @@ static int64_t extent(const arguments *a, int i)
     return a->i[i] > 64 && a->i[i] < ((int64_t)1 << 50) ? 3 : a->i[i];
 }
 
+static void spatial_layers(const arguments *a, weft_module *m, const char *name, weft_dtype dt)
+{
+    int64_t n0 = extent(a, 0), n1 = extent(a, 1), n2 = extent(a, 2), n3 = extent(a, 3);
+    weft_nn_norm norm = {a->t[0], a->t[1], a->d[0]}, *instance = odd(20) ? NULL : &norm;
+    weft_nn_group_norm groups = {a->t[0], a->t[1], n0, a->d[0]}, *group = odd(20) ? NULL : &groups;
+    weft_nn_conv2d line = {a->t[0], a->t[1], n0, n1, n2, a->i[3]}, *conv = odd(20) ? NULL : &line;
+    weft_nn_conv_transpose transpose = {a->t[0], a->t[1], n0, n1, n2, a->i[3], a->i[4]};
+    weft_nn_conv_transpose *back = odd(20) ? NULL : &transpose;
+    weft_tensor x = a->t[3];
+    switch (test_next(&rng) % 5) {
+    case 0:
+        T("instance_norm", weft_nn_instance_norm_forward(instance, x));
+        S("instance_norm", weft_nn_instance_norm_init(instance, m, name, n0, a->d[0], dt));
+        break;
+    case 1:
+        T("group_norm", weft_nn_group_norm_forward(group, x));
+        S("group_norm", weft_nn_group_norm_init(group, m, name, n0, n1, a->d[0], dt));
+        break;
+    case 2:
+        T("conv1d", weft_nn_conv1d_forward(conv, x));
+        S("conv1d", weft_nn_conv1d_init(conv, m, name, n0, n1, n2, a->i[3], a->i[4], a->i[5], n3,
+                                        a->flag[0], dt));
+        break;
+    case 3:
+        T("conv_transpose1d", weft_nn_conv_transpose1d_forward(back, x));
+        S("conv_transpose1d",
+          weft_nn_conv_transpose1d_init(back, m, name, n0, n1, n2, a->i[3], a->i[4], a->i[5],
+                                        a->i[0], n3, a->flag[0], dt));
+        break;
+    default:
+        T("conv_transpose2d", weft_nn_conv_transpose2d_forward(back, x));
+        S("conv_transpose2d",
+          weft_nn_conv_transpose2d_init(back, m, name, n0, n1, n2, a->i[3], a->i[4], a->i[5],
+                                        a->i[0], n3, a->flag[0], dt));
+    }
+}
+
 static void modules(arguments *a)
 {
     weft_module *m = odd(20) ? NULL : module;
@@ -70,7 +107,7 @@ static void modules(arguments *a)
     weft_nn_dropout dropout = {a->d[0], m};
     weft_tensor x = a->t[3];
     bool no = odd(20); /* no layer */
-    switch (test_next(&rng) % 17) {
+    switch (test_next(&rng) % 19) {
     case 0:
         T("linear", weft_nn_linear_forward(no ? NULL : &linear, x));
         S("linear", weft_nn_linear_init(no ? NULL : &linear, m, name, n0, n1, a->flag[0], dt));
@@ -137,6 +174,10 @@ static void modules(arguments *a)
     case 15:
         S("init", weft_init_xavier_uniform(x, a->d[0], NULL));
         S("init", weft_init_xavier_normal(x, a->d[0], NULL));
+        break;
+    case 16:
+    case 17:
+        spatial_layers(a, m, name, dt);
         break;
     default:
         S("init", weft_init_kaiming_uniform(x, a->d[0], (weft_fan)a->i[0], NULL));

@@ -150,6 +150,10 @@ static void modules()
     weft_nn_embedding embedding;
     weft_nn_norm norm, rms;
     weft_nn_conv2d conv;
+    weft_nn_conv2d line;
+    weft_nn_conv_transpose back, back_line;
+    weft_nn_norm instance;
+    weft_nn_group_norm group;
     weft_nn_batch_norm2d batch;
     weft_nn_attention attention;
     weft_nn_dropout dropout;
@@ -158,6 +162,11 @@ static void modules()
     CHECK(weft_nn_layer_norm_init(&norm, m, "norm", 4) == WEFT_OK);
     CHECK(weft_nn_rms_norm_init(&rms, m, "rms", 4) == WEFT_OK);
     CHECK(weft_nn_conv2d_init(&conv, m, "conv", 1, 2, 3, 1, 1) == WEFT_OK);
+    CHECK(weft_nn_conv1d_init(&line, m, "line", 1, 2, 3, 1, 1) == WEFT_OK);
+    CHECK(weft_nn_conv_transpose2d_init(&back, m, "back", 2, 1, 2, 2) == WEFT_OK);
+    CHECK(weft_nn_conv_transpose1d_init(&back_line, m, "back_line", 2, 1, 2, 2) == WEFT_OK);
+    CHECK(weft_nn_instance_norm_init(&instance, m, "instance", 2) == WEFT_OK);
+    CHECK(weft_nn_group_norm_init(&group, m, "group", 2, 2) == WEFT_OK);
     CHECK(weft_nn_batch_norm2d_init(&batch, m, "batch", 2) == WEFT_OK);
     CHECK(weft_nn_attention_init(&attention, m, "attention", 4, 2, true) == WEFT_OK);
     CHECK(weft_nn_dropout_init(&dropout, m, 0.1) == WEFT_OK);
@@ -169,6 +178,12 @@ static void modules()
     CHECK(sgd && adamw && weft_backward(weft_mean(weft_square(x))) == WEFT_OK);
     CHECK(weft_module_clip_grad_norm(m, 1.0) == WEFT_OK && weft_optim_step(sgd) == WEFT_OK);
     CHECK(weft_ok(weft_nn_batch_norm2d_forward(&batch, weft_nn_conv2d_forward(&conv, weft_ones(weft_shape(1, 1, 4, 4))))));
+    weft_tensor wide = weft_nn_conv2d_forward(&conv, weft_ones(weft_shape(1, 1, 4, 4)));
+    wide = weft_nn_conv_transpose2d_forward(&back, weft_nn_group_norm_forward(&group, wide));
+    CHECK(has_shape(wide, weft_shape(1, 1, 8, 8)));
+    weft_tensor narrow = weft_nn_conv1d_forward(&line, weft_ones(weft_shape(1, 1, 4)));
+    narrow = weft_nn_conv_transpose1d_forward(&back_line, weft_nn_instance_norm_forward(&instance, narrow));
+    CHECK(has_shape(narrow, weft_shape(1, 1, 8)));
     char path[256];
     std::snprintf(path, sizeof path, "families-%s.safetensors", weft_version());
     CHECK(weft_checkpoint_save(path, m, adamw) == WEFT_OK && weft_checkpoint_load(path, m, adamw) == WEFT_OK);

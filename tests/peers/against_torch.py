@@ -6,7 +6,7 @@
 # A case is one call of weft and one expression of torch on the same tensors. Compared are: refused or not, element type,
 # shape, values (any NaN equals any, signs of zero are not looked at) and gradients. Values go through a lattice of
 # awkward numbers in every type; shapes have axes of 0 and 1, negative axes and axes out of range; `programs` are random
-# ones with views and writes in place; `second` are gradients of gradients; `optimisers` walk twenty steps; `sequences` are layers with torch's weights. What differs on purpose is in MEANT, with the
+# ones with views and writes in place; `second` are gradients of gradients; `optimisers` walk twenty steps; `modules` are layers with torch's weights. What differs on purpose is in MEANT, with the
 # reason, and for users in docs/from-pytorch.md. The last line counts; status 1 if anything else differs. Needs NumPy and
 # PyTorch 2.4 or later; takes about a minute, two with --traced, which runs cases in regions of a trace as native kernels.
 import itertools
@@ -18,8 +18,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from binding import (C, D, DTYPES, I, L, NONE, ZERO, Adagrad, Adam, Attention, AttentionInit, BatchNorm, Close, Conv, ConvTranspose)
-from binding import (CrossEntropy, EncoderInit, GroupNorm, InstanceNorm, Interpolate, LayerNorm, Loss, Norm, Pool, RecurrentInit, Reduce)
+from binding import (C, D, DTYPES, I, L, NONE, ZERO, Adagrad, Adam, Attention, AttentionInit, BatchNorm, BatchNormInit, Close, Conv, ConvInit)
+from binding import (ConvTranspose, ConvTransposeInit, CrossEntropy, EncoderInit, GroupNorm, GroupNormInit, InstanceNorm, Interpolate, LayerNorm)
+from binding import (Loss, Norm, NormInit, Pool, RecurrentInit, Reduce)
 from binding import (RmsNorm, RmsProp, Scope, Sgd, Shape, Tensor, Trace, Var, WeftError, args, array, backward, call, get, grad)
 from binding import grad_of, op, open_library, put, several, shape, status
 
@@ -966,17 +967,17 @@ def optimisers():
                 compare(f"optimiser {k} {d} {clip}", *both, (), 20 * tolerance[d], size=1.0)
 
 
-# -- layers over sequences -----------------------------------------------------------------------------------
-def sequence(theirs, init, kind, forward, x, states, d, **options):
+# -- layers with torch's weights ----------------------------------------------------------------------------
+def run_module(theirs, init, kind, forward, x, states, d, **options):
     """A module of each library with torch's weights: results, states and all gradients."""
     module, layer = call("module_new", None), C.create_string_buffer(8192)
     status(init, C.byref(args(kind, layer=C.cast(layer, C.c_void_p), module=module, name=b"l", dtype=DTYPES[d], **options)))
-    named = dict(theirs.named_parameters())
-    if call("module_count", module) != len(named):
-        raise WeftError("another number of parameters")
-    ours = {n: call("module_get", module, f"l.{n}".encode()) for n in named}
+    named, state = dict(theirs.named_parameters()), theirs.state_dict()
+    if call("module_count", module) != len(state):
+        raise WeftError("another number of parameters and buffers")
+    ours = {n: call("module_get", module, f"l.{n}".encode()) for n in state}
     call("no_grad_begin")
-    for n, p in named.items():
+    for n, p in state.items():
         status("copy_", ours[n], put(p))
     call("no_grad_end")
     t = [v.clone().requires_grad_(True) for v in (x, *states)]
@@ -994,12 +995,37 @@ def sequence(theirs, init, kind, forward, x, states, d, **options):
     pairs = [("y", get(z), y.detach())] + [(f"state {i}", get(b), e.detach()) for i, (b, e) in enumerate(zip(boxes, ends))]
     pairs += [(f"gradient of operand {i}", grad(a), b.grad) for i, (a, b) in enumerate(zip(w, t))]
     pairs += [(f"gradient of {n}", grad(ours[n]), p.grad) for n, p in named.items()]
+    pairs += [(n, get(ours[n]), b) for n, b in theirs.named_buffers()]
     call("module_free", module)
     return pairs
 
 
-def sequence_cases():
-    """(name, torch's module, arguments of sequence)."""
+def module_cases():
+    """(name, torch's module, arguments of run_module)."""
+    for axes, groups, bias, stride, d in itertools.product((1, 2), (1, 2), (False, True), (1, 2), (f32, f64)):
+        x = some(3, 4, *(9, 7)[:axes], d=d)
+        options = dict(input=4, out=6, kernel=3, stride=stride, padding=1, dilation=2, groups=groups, no_bias=not bias)
+        name = f"{axes} {groups} {bias} {stride} {d}"
+        theirs = (None, torch.nn.Conv1d, torch.nn.Conv2d)[axes](4, 6, 3, stride, 1, 2, groups, bias, dtype=d)
+        forward = lambda layer, x, _, axes=axes: op(f"nn_conv{axes}d_forward", layer, x)
+        yield f"conv {name}", (theirs, f"nn_conv{axes}d_init", ConvInit, forward, x, [], d), options
+        theirs = (None, torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d)[axes](4, 6, 3, stride, 1, 1, groups, bias, 2, dtype=d)
+        forward = lambda layer, x, _, axes=axes: op(f"nn_conv_transpose{axes}d_forward", layer, x)
+        options = dict(options, output_padding=1)
+        yield f"conv_transpose {name}", (theirs, f"nn_conv_transpose{axes}d_init", ConvTransposeInit, forward, x, [], d), options
+    for axes, d in itertools.product((0, 1, 2, 3), (f32, f64)):
+        x = some(3, 4, *(5, 2, 3)[:axes], d=d)
+        for groups in (1, 2):
+            forward = lambda layer, x, _: op("nn_group_norm_forward", layer, x)
+            options = dict(groups=groups, dim=4)
+            yield f"group_norm {axes} {groups} {d}", (torch.nn.GroupNorm(groups, 4, dtype=d), "nn_group_norm_init", GroupNormInit, forward, x, [], d), options
+        theirs = (torch.nn.BatchNorm1d, torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d)[axes](4, dtype=d)
+        forward = lambda layer, x, _: op("nn_batch_norm2d_forward", layer, x)
+        yield f"batch_norm {axes} {d}", (theirs, "nn_batch_norm2d_init", BatchNormInit, forward, x, [], d), dict(dim=4)
+        if axes:
+            theirs = (None, torch.nn.InstanceNorm1d, torch.nn.InstanceNorm2d, torch.nn.InstanceNorm3d)[axes](4, affine=True, dtype=d)
+            forward = lambda layer, x, _: op("nn_instance_norm_forward", layer, x)
+            yield f"instance_norm {axes} {d}", (theirs, "nn_instance_norm_init", NormInit, forward, x, [], d), dict(dim=4)
     for lstm, levels, both, first, bias, d in itertools.product((0, 1), (1, 3), (False, True), (False, True), (False, True), (f32, f64)):
         theirs = (torch.nn.LSTM if lstm else torch.nn.GRU)(5, 4, levels, bias, first, bidirectional=both, dtype=d)
         h = [some(levels * (1 + both), 3, 4, d=d) for _ in range(1 + lstm)]
@@ -1025,19 +1051,19 @@ def sequence_cases():
         yield f"attend {bias} {d}", (theirs, "nn_attention_init", AttentionInit, forward, some(2, 5, 8, d=d), [some(2, 3, 8, d=d)], d), options
 
 
-def sequences():
+def modules():
     global cases
-    for name, given, options in sequence_cases():
+    for name, given, options in module_cases():
         cases += 1
         with Scope():
-            pairs, refused = attempt(lambda: sequence(*given, **options))
+            pairs, refused = attempt(lambda: run_module(*given, **options))
             if refused:
                 differs(name, refused)
             for what, ours, theirs in pairs or ():
                 compare(f"{name} {what}", ours, theirs, (), 40 * tolerance[given[-1]], size=1.0)
 
 
-SECTIONS = [elementwise, reductions, views, indices, layers, compositions, second, programs, optimisers, sequences]
+SECTIONS = [elementwise, reductions, views, indices, layers, compositions, second, programs, optimisers, modules]
 
 
 def main():

@@ -67,6 +67,15 @@ RecurrentInit = struct(
     batch_first=C.c_bool, dropout=D, no_bias=C.c_bool, dtype=I)
 AttentionInit = struct(
     layer=C.c_void_p, module=C.c_void_p, name=C.c_char_p, dim=L, heads=L, causal=C.c_bool, no_bias=C.c_bool, dtype=I)
+NormInit = struct(layer=C.c_void_p, module=C.c_void_p, name=C.c_char_p, dim=L, eps=D, dtype=I)
+GroupNormInit = struct(layer=C.c_void_p, module=C.c_void_p, name=C.c_char_p, groups=L, dim=L, eps=D, dtype=I)
+BatchNormInit = struct(layer=C.c_void_p, module=C.c_void_p, name=C.c_char_p, dim=L, momentum=D, eps=D, dtype=I)
+ConvInit = struct(
+    layer=C.c_void_p, module=C.c_void_p, name=C.c_char_p, input=L, out=L, kernel=L, stride=L, padding=L, dilation=L, groups=L,
+    no_bias=C.c_bool, dtype=I)
+ConvTransposeInit = struct(
+    layer=C.c_void_p, module=C.c_void_p, name=C.c_char_p, input=L, out=L, kernel=L, stride=L, padding=L, output_padding=L,
+    dilation=L, groups=L, no_bias=C.c_bool, dtype=I)
 EncoderInit = struct(
     layer=C.c_void_p, module=C.c_void_p, name=C.c_char_p, dim=L, heads=L, feedforward=L, dropout=D, norm_first=C.c_bool,
     gelu=C.c_bool, causal=C.c_bool, eps=D, dtype=I)

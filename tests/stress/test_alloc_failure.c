@@ -205,6 +205,8 @@ typedef struct model {
     weft_nn_linear head;
     weft_nn_batch_norm2d batch;
     weft_nn_conv2d conv;
+    weft_nn_conv_transpose back;
+    weft_nn_group_norm group;
 } model;
 
 static weft_status model_new(model *a, weft_generator *g)
@@ -223,6 +225,10 @@ static weft_status model_new(model *a, weft_generator *g)
     TRY(weft_module_pop(a->m));
     TRY(weft_nn_conv2d_init(.layer = &a->conv, .module = a->m, .name = "conv", .in = 1, .out = 2,
                             .kernel = 1));
+    TRY(weft_nn_conv_transpose2d_init(.layer = &a->back, .module = a->m, .name = "back", .in = 2,
+                                      .out = 2, .kernel = 1));
+    TRY(weft_nn_group_norm_init(.layer = &a->group, .module = a->m, .name = "group", .groups = 2,
+                                .dim = 2));
     TRY(weft_nn_batch_norm2d_init(.layer = &a->batch, .module = a->m, .name = "batch", .dim = 2));
     TRY(weft_nn_linear_init(.layer = &a->head, .module = a->m, .name = "head", .in = 8, .out = 5));
     a->optim = weft_adamw_new(.module = a->m, .lr = 0.01, .decay_min_rank = 2);
@@ -247,6 +253,7 @@ static weft_status model_step(model *a)
     h = weft_nn_attention_forward(&a->attention, weft_nn_layer_norm_forward(&a->norm, h));
     h = weft_nn_gru_forward(&a->gru, h, NULL);
     h = weft_nn_conv2d_forward(&a->conv, weft_reshape(h, weft_shape(2, 1, 3, 4)));
+    h = weft_nn_group_norm_forward(&a->group, weft_nn_conv_transpose2d_forward(&a->back, h));
     h = weft_nn_batch_norm2d_forward(&a->batch, h); /* [2, 2, 3, 4] */
     h = weft_reshape(weft_permute(h, weft_axes(0, 2, 1, 3)), weft_shape(6, 8));
     weft_tensor y = weft_nn_linear_forward(&a->head, h);

@@ -259,6 +259,65 @@ Test(nn, layers_compute_what_their_ops_do)
     weft_module_free(m);
 }
 
+/* Shapes and first weights of a convolution's layer: uniform in +-1/sqrt(fan). */
+static void check_spread(weft_tensor t, weft_shape shape, double fan)
+{
+    const weft_shape s = weft_shape_of(t);
+    cr_assert_eq(s.n, shape.n);
+    cr_assert_eq(memcmp(s.v, shape.v, (size_t)s.n * sizeof *s.v), 0);
+    const double most = weft_item_f64(weft_max(weft_abs(t))), bound = 1 / sqrt(fan);
+    cr_assert(most <= bound && most > 0.9 * bound, "%g of %g", most, bound);
+}
+
+/* Weights and names as PyTorch's. */
+Test(nn, convolutions_and_norms_of_channels)
+{
+    weft_module *m = fresh(3);
+    weft_nn_conv2d line;
+    weft_nn_conv_transpose back, plane;
+    weft_nn_group_norm group;
+    weft_nn_norm instance;
+    weft_nn_conv1d_init(&line, m, "line", 6, 40, 3, .groups = 2, .stride = 2, .padding = 1);
+    weft_nn_conv_transpose1d_init(&back, m, "back", 40, 6, 4, .groups = 2, .stride = 2,
+                                  .padding = 1);
+    weft_nn_conv_transpose2d_init(&plane, m, "plane", 6, 8, 3, .stride = 2, .output_padding = 1,
+                                  .no_bias = true);
+    weft_nn_group_norm_init(&group, m, "group", 5, 40);
+    weft_nn_instance_norm_init(&instance, m, "instance", 6);
+    cr_assert_eq(weft_module_status(m), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(weft_module_count(m), 9);
+    check_spread(line.weight, weft_shape(40, 3, 3), 9);
+    check_spread(line.bias, weft_shape(40), 9);
+    check_spread(back.weight, weft_shape(40, 3, 4), 12);
+    check_spread(plane.weight, weft_shape(6, 8, 3, 3), 72);
+    cr_assert_eq(weft_error_status(weft_module_get(m, "plane.bias")), WEFT_EINVALID);
+    cr_assert(weft_ok(weft_module_get(m, "instance.weight")));
+    weft_tensor x = weft_randn(weft_shape(2, 6, 10), .mean = 3);
+    weft_tensor h = weft_nn_conv1d_forward(&line, weft_nn_instance_norm_forward(&instance, x));
+    h = weft_nn_group_norm_forward(&group, h);
+    cr_assert_lt(fabs(weft_item_f64(weft_mean(h))), 1e-5);
+    weft_tensor y = weft_nn_conv_transpose1d_forward(&back, h);
+    cr_assert(weft_ok(y), "%s", weft_error_text(y));
+    cr_assert_eq(weft_shape_of(y).v[2], 10);
+    y = weft_nn_conv_transpose2d_forward(&plane, weft_ones(weft_shape(1, 6, 3, 4), WEFT_F32));
+    cr_assert(weft_shape_of(y).v[2] == 8 && weft_shape_of(y).v[3] == 10);
+    weft_backward(weft_add(weft_sum(h), weft_sum(y)));
+    cr_assert(weft_has_grad(plane.weight) && weft_has_grad(instance.bias));
+
+    cr_assert_eq(weft_nn_conv1d_init(&line, m, "a", 4, 3, 3, .groups = 2), WEFT_ESHAPE);
+    cr_assert(strstr(weft_last_error(), "groups divide in and out"), "%s", weft_last_error());
+    cr_assert_not(weft_ok(weft_nn_conv1d_forward(&line, x)));
+    cr_assert_eq(weft_nn_conv_transpose2d_init(&plane, m, "b", 4, 3, 0), WEFT_ESHAPE);
+    cr_assert_eq(weft_nn_group_norm_init(&group, m, "c", 4, 6), WEFT_ESHAPE);
+    cr_assert_not(weft_ok(weft_nn_group_norm_forward(&group, x)));
+    cr_assert_not(weft_ok(weft_nn_group_norm_forward(NULL, x)));
+    cr_assert_not(weft_ok(weft_nn_instance_norm_forward(NULL, x)));
+    cr_assert_not(weft_ok(weft_nn_conv1d_forward(NULL, x)));
+    cr_assert_not(weft_ok(weft_nn_conv_transpose1d_forward(NULL, x)));
+    cr_assert_not(weft_ok(weft_nn_conv_transpose2d_forward(NULL, x)));
+    weft_module_free(m);
+}
+
 /* -- clipping --------------------------------------------------------------------------------------------- */
 
 Test(nn, clipping_scales_by_the_global_norm)
