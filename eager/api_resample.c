@@ -214,6 +214,11 @@ static bool sizes_ok(wf_arg *a, const weft_interpolate_args *args, resize *r)
         int64_t m = size->n ? size->v[size->n > 1 ? i : 0] : fits ? (int64_t)fmax(scaled, -1) : -1;
         r[i] = (resize){.axis = 2 + i, .n = n, .m = m, .behind = axes - 1 - i};
         r[i].scale = size->n ? 0 : args->scale;
+        if (n >= 1 && !size->n && m < 0) {
+            return wf_arg_fail(a, WEFT_EINVALID, "a scale is above 0 and finite, as 2 or 0.5",
+                               "axis %d of %lld elements has no extent times %g", 2 + i,
+                               (long long)n, args->scale);
+        }
         if (n < 1 || m < 1) {
             return wf_arg_fail(a, WEFT_ESHAPE, "both extents are 1 or more",
                                "axis %d of %lld elements cannot become one of %lld", 2 + i,

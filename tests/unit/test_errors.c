@@ -188,6 +188,8 @@ static void ops_of_ops(void)
     BAD(weft_adaptive_avg_pool2d(x, weft_shape(1)));
     BAD(weft_interpolate(img, weft_shape(0)));
     BAD(weft_interpolate(img, weft_shape(2), .scale = 2));
+    BAD(weft_interpolate(img, .scale = 1e300));
+    BAD(weft_interpolate(img, .scale = -2));
     BAD(weft_interpolate(x, weft_shape(2)));
     BAD(weft_interpolate(img, weft_shape(2), .align_corners = true));
     BAD(weft_interpolate(img, weft_shape(2), .mode = (weft_interpolation)7));
