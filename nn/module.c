@@ -22,6 +22,7 @@ struct weft_module {
     bool *trained; /* entry i is a parameter */
     int n, cap;
     weft_status status; /* the first failure */
+    char *failure;      /* its text, or NULL */
     weft_status latest; /* failure since the layer that is being made was opened */
     int opened;         /* layers being made, one inside another */
     const char *site;   /* of the call that makes them, or NULL */
@@ -73,6 +74,7 @@ void weft_module_free(weft_module *m)
     }
     wf_mfree(m->entries);
     wf_mfree(m->trained);
+    wf_mfree(m->failure);
     wf_mfree(m);
 }
 
@@ -89,10 +91,23 @@ weft_generator *wf_module_generator(const weft_module *m)
 weft_status wf_module_note(weft_module *m, weft_status status)
 {
     if (m && status != WEFT_OK) {
-        m->status = m->status == WEFT_OK ? status : m->status;
+        if (m->status == WEFT_OK) {
+            const char *text = weft_last_error();
+            const size_t size = strlen(text) + 1;
+            m->status = status;
+            m->failure = wf_malloc(size);
+            if (m->failure) {
+                memcpy(m->failure, text, size);
+            }
+        }
         m->latest = status;
     }
     return status;
+}
+
+const char *wf_module_failure(const weft_module *m)
+{
+    return m->failure ? m->failure : "look at the statuses of the init functions";
 }
 
 void wf_module_open(weft_module *m)

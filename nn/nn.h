@@ -12,6 +12,8 @@
 weft_generator *wf_module_generator(const weft_module *m);
 /* Remembers the first failure of m; returns status. m may be NULL. */
 weft_status wf_module_note(weft_module *m, weft_status status);
+/* The text of that failure; a general one where there was no memory for it. */
+const char *wf_module_failure(const weft_module *m);
 /* Around the making of a layer: what is registered meanwhile was made where weft_here said. */
 void wf_module_open(weft_module *m);
 /* The latest failure since, whose text is the thread's last. */

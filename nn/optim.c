@@ -111,9 +111,13 @@ static bool fill_state(weft_optim *o)
 static weft_optim *make(const char *op, const weft_optim *settings)
 {
     const weft_module *m = settings->module;
-    if (!m || weft_module_status(m) != WEFT_OK) {
-        wf_api_error(op, WEFT_EINVALID,
-                     m ? "a layer of the module failed to initialise" : "the module is NULL");
+    if (!m) {
+        wf_api_error(op, WEFT_EINVALID, "the module is NULL");
+        return NULL;
+    }
+    if (weft_module_status(m) != WEFT_OK) {
+        wf_api_error(op, WEFT_EINVALID, "a layer of the module failed to initialise: %s",
+                     wf_module_failure(m));
         return NULL;
     }
     weft_optim *o = wf_malloc(sizeof *o);
@@ -158,14 +162,16 @@ static bool bad(const char *op, bool ok, const char *rule)
 static weft_optim *make_checked(const char *op, const weft_optim *o)
 {
     const double decay = o->group[0].decay;
-    if (bad(op, o->lr >= 0 && isfinite(o->lr), "lr must be 0 or above") ||
+    if (bad(op, o->lr >= 0 && isfinite(o->lr), "lr must be 0 or above, and finite") ||
         bad(op, o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1,
             "beta1, beta2 and alpha must be in [0, 1)") ||
-        bad(op, o->eps >= 0 && decay >= 0 && isfinite(decay),
-            "eps and weight_decay must be 0 or above") ||
-        bad(op, o->momentum >= 0 && isfinite(o->momentum), "momentum must be 0 or above") ||
-        bad(op, o->lr_decay >= 0 && o->initial >= 0 && isfinite(o->initial),
-            "lr_decay and initial must be 0 or above")) {
+        bad(op, o->eps >= 0 && isfinite(o->eps) && decay >= 0 && isfinite(decay),
+            "eps and weight_decay must be 0 or above, and finite") ||
+        bad(op, o->momentum >= 0 && isfinite(o->momentum),
+            "momentum must be 0 or above, and finite") ||
+        bad(op,
+            o->lr_decay >= 0 && isfinite(o->lr_decay) && o->initial >= 0 && isfinite(o->initial),
+            "lr_decay and initial must be 0 or above, and finite")) {
         return NULL;
     }
     return make(op, o);
@@ -175,7 +181,7 @@ weft_optim *(weft_sgd_new)(const weft_sgd_args *a)
 {
     const char *op = "sgd_new";
     if (bad(op, a != NULL, "the argument struct is NULL") ||
-        bad(op, a->lr > 0 && isfinite(a->lr), "lr must be above 0") ||
+        bad(op, a->lr > 0 && isfinite(a->lr), "lr must be above 0, and finite") ||
         bad(op, a->momentum >= 0 && a->weight_decay >= 0,
             "momentum and weight_decay must be 0 or above") ||
         bad(op, !a->nesterov || (a->momentum > 0 && a->dampening == 0),

@@ -87,6 +87,8 @@ Test(nn, the_first_failure_is_remembered)
     cr_assert_eq(weft_nn_linear_init(&d, m, "good", 2, 2), WEFT_OK, "the next one is sound");
     cr_assert_eq(weft_module_status(m), WEFT_EINVALID);
     cr_assert_null(weft_adamw_new(m));
+    cr_assert(strstr(weft_last_error(), "adamw_new") && strstr(weft_last_error(), "'fc.weight' is"),
+              "it says what failed first: %s", weft_last_error());
     cr_assert_eq(weft_module_count(m), 4);
     weft_module_free(m);
     weft_module_free(NULL);

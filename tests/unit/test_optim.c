@@ -203,6 +203,10 @@ Test(optim, optimisers_check_their_arguments)
     cr_assert_null(weft_adagrad_new(m, .lr_decay = -1));
     cr_assert_null(weft_adagrad_new(m, .initial = -1));
     cr_assert_null(weft_lion_new(m, .lr = -1));
+    cr_assert_null(weft_adam_new(m, .eps = INFINITY));
+    cr_assert_null(weft_rmsprop_new(m, .eps = NAN));
+    cr_assert_null(weft_adagrad_new(m, .lr_decay = INFINITY));
+    cr_assert_null(weft_adagrad_new(m, .initial = NAN));
     cr_assert_null(weft_lion_new(m, .weight_decay = -1));
     cr_assert_null((weft_adamw_new)(NULL));
     cr_assert_null((weft_adam_new)(NULL));
