@@ -261,7 +261,7 @@ weft_status(weft_set_grad)(weft_tensor t, weft_tensor g)
                 wf_slot_type(gs, &b);
                 if (!wf_type_same(&a, &b)) {
                     wf_why why = {0};
-                    wf_fail(&why, WEFT_ESHAPE,
+                    wf_fail(&why, wf_gradient_unlike(&a, &b),
                             "the gradient's shape or dtype differs from the tensor's");
                     wf_hint(&why, "a gradient is like its tensor: weft_cast, weft_reshape");
                     rc = wf_raise_status(c, "set_grad", 2, (weft_tensor[]){t, g}, &why);
@@ -398,7 +398,8 @@ static weft_tensor seed(wf_ctx *c, wf_slot *s, weft_tensor t, weft_tensor g, con
     if (!wf_type_same(&a, &b)) {
         weft_tensor both[2] = {t, g};
         wf_why why = {0};
-        wf_fail(&why, WEFT_ESHAPE, "the gradient's shape or dtype differs from the output's");
+        wf_fail(&why, wf_gradient_unlike(&a, &b),
+                "the gradient's shape or dtype differs from the output's");
         return wf_raise(c, op, 2, both, &why);
     }
     return wf_gradient_given(c, op, g, wf_slot_device(s));

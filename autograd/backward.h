@@ -44,6 +44,12 @@ int wf_vjp_custom(wf_vjp *v);
  * if its elements are on another device. */
 weft_tensor wf_gradient_given(wf_ctx *c, const char *op, weft_tensor g, int device);
 
+/* The status of a gradient whose type is b where that of its tensor is a: WEFT_EDTYPE if only the element types differ. */
+static inline int wf_gradient_unlike(const wf_type *a, const wf_type *b)
+{
+    return wf_type_same_dims(a, b) ? WEFT_EDTYPE : WEFT_ESHAPE;
+}
+
 /* Another handle of the current scope on s's memory, with its node. */
 weft_tensor wf_alias(wf_ctx *c, wf_slot *s);
 /* Moves scope-owned t to the scope at `depth`; others pass through. */

@@ -116,7 +116,7 @@ int wf_vjp_custom(wf_vjp *v)
             wf_vjp_src_type(v, i, &want);
             wf_slot_type(s, &got);
             if (!wf_type_same(&want, &got)) {
-                wf_fail(&why, WEFT_ESHAPE,
+                wf_fail(&why, wf_gradient_unlike(&want, &got),
                         "its backward gave operand %d a gradient of another shape or dtype", i);
             }
             if (pinned) {

@@ -24,7 +24,7 @@ static weft_tensor check_replacement(wf_ctx *c, weft_tensor old, weft_tensor now
         wf_slot_type(a, &x);
         wf_slot_type(b, &y);
         if (!wf_type_same(&x, &y)) {
-            wf_fail(&why, WEFT_ESHAPE,
+            wf_fail(&why, wf_gradient_unlike(&x, &y),
                     "a hook replaced a gradient by one of another shape or dtype");
         }
     }

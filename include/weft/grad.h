@@ -27,7 +27,7 @@ WEFT_API bool weft_is_leaf(weft_tensor t);
 WEFT_API weft_tensor weft_grad(weft_tensor t);
 /* True if t has an accumulated gradient. Never an error. */
 WEFT_API bool weft_has_grad(weft_tensor t);
-/* Replaces the gradient by g (same shape and dtype, else WEFT_ESHAPE; shared, not copied) or drops it (g = WEFT_NONE). A
+/* Replaces the gradient by g (same shape and dtype, else WEFT_ESHAPE or WEFT_EDTYPE; shared, not copied) or drops it (g = WEFT_NONE). A
  * gradient lives as long as a handle of its tensor, or until it is dropped. */
 WEFT_API weft_status weft_set_grad(weft_tensor t, weft_tensor g);
 /* Keeps the gradient of a recorded result when backward passes it: of its last value, if it is written in

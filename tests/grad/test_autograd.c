@@ -185,6 +185,28 @@ Test(autograd, hooks_run_in_order_and_may_replace)
     cr_assert_eq(released, 1);
 }
 
+static weft_tensor widened(void *user, weft_tensor grad)
+{
+    (void)user;
+    return weft_cast(grad, WEFT_F64);
+}
+
+/* What a gradient of another element type, or another shape, is called, whoever gives it. */
+Test(autograd, gradients_that_do_not_fit)
+{
+    weft_scope sc = weft_scope_begin();
+    weft_tensor x = leaf(3), y = weft_mul(x, weft_f(2));
+    weft_tensor wide = weft_cast(x, WEFT_F64), more = weft_ones(weft_shape(7, 5, 3), WEFT_F32);
+    cr_assert_eq(weft_set_grad(x, wide), WEFT_EDTYPE);
+    cr_assert_eq(weft_set_grad(x, more), WEFT_ESHAPE);
+    cr_assert_not(weft_has_grad(x));
+    cr_assert_eq(weft_backward(y, .gradient = wide), WEFT_EDTYPE);
+    cr_assert_eq(weft_backward(y, .gradient = more), WEFT_ESHAPE);
+    weft_register_hook(y, widened, NULL, NULL);
+    cr_assert_eq(weft_backward(weft_sum(y)), WEFT_EDTYPE);
+    weft_scope_end(sc);
+}
+
 static weft_tensor give_kept(void *user, weft_tensor grad)
 {
     (void)grad;
