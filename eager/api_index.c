@@ -105,8 +105,14 @@ static void join_indices(places *p, const weft_tensor *indices, int n)
         shape[k] = d;
         wf_arg b;
         weft_tensor at = wf_api_reshape(range(d), k + 1, shape); /* [1, .., d]: axis k of x */
-        at = wf_op2(WF_OP_INDEX_SELECT, &(wf_attr){.n_ints = 1, .ints = &axis}, at, indices[k]);
-        if (wf_arg_open(&b, p->a.op, indices[k])) {
+        weft_tensor index = indices[k];
+        const bool open = wf_arg_open(&b, p->a.op, index);
+        if (open && k + b.type.rank > WF_MAX_RANK) { /* no axes are left for the 1s before it */
+            int64_t all = wf_type_numel(&b.type);
+            index = wf_api_reshape(index, 1, &all);
+        }
+        at = wf_op2(WF_OP_INDEX_SELECT, &(wf_attr){.n_ints = 1, .ints = &axis}, at, index);
+        if (open) {
             at = wf_api_reshape(at, b.type.rank, b.type.dims);
         }
         p->at =

@@ -482,6 +482,11 @@ Test(compositions, indices_of_several_axes)
     y = weft_index_put(weft_zeros(S(2), WEFT_BOOL), WEFT_LIST(i), weft_b(true), false);
     cr_assert(weft_item_i64(weft_count_nonzero(y)) == 1, "%s", weft_error_text(y));
     check_error("column 3", weft_index_get(x, WEFT_LIST(i, far)), WEFT_EINDEX, "axis 1");
+    weft_shape most = {.n = 16, .v = {2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
+    y = weft_reshape(weft_arange(0, 6, 1, WEFT_F32), S(2, 3));
+    y = weft_index_get(y, WEFT_LIST(weft_reshape(i, most), weft_reshape(i, most)));
+    cr_assert(weft_shape_of(y).n == 16 && weft_item_f64(weft_sum(y)) == 8, "%s",
+              weft_error_text(y));
     check_error("column 3", weft_index_put(x, WEFT_LIST(i, far), x, false), WEFT_ESHAPE,
                 "rank 2 does not expand");
     check_error("300", weft_index_put(weft_zeros(S(2), WEFT_U8), WEFT_LIST(i), weft_i(300), true),
