@@ -208,7 +208,7 @@ weft_tensor(weft_grad)(weft_tensor t)
     }
     wf_meta *m = meta_to_look_at(c, s);
     weft_tensor r = m ? wf_meta_gradient(c, m) : WEFT_NONE;
-    if (r.slot == 0 && r.serial == 0) {
+    if (wf_is_none(r)) {
         raise_for(c, "grad", t, WEFT_EGRAD, "the tensor has no gradient",
                   "mark it with weft_requires_grad_ (or weft_retain_grad) and run weft_backward");
         r = (weft_tensor){0, c->id, c->error_last};
@@ -229,7 +229,7 @@ weft_tensor wf_keep_gradient(wf_ctx *c, weft_tensor own)
 static weft_tensor set_gradient(wf_ctx *c, wf_slot *gs, weft_tensor g, int device)
 {
     weft_tensor there = wf_gradient_given(c, "set_grad", g, device);
-    bool same = there.slot == g.slot && there.serial == g.serial && there.context == g.context;
+    const bool same = wf_same_handle(there, g);
     return there.slot ? wf_keep_gradient(c, same ? wf_alias(c, gs) : there) : there;
 }
 

@@ -126,11 +126,6 @@ weft_tensor wf_gradient_given(wf_ctx *c, const char *op, weft_tensor g, int devi
 
 /* -- gradients in flight ------------------------------------------------------------------------------------ */
 
-static bool is_same(weft_tensor a, weft_tensor b)
-{
-    return a.slot == b.slot && a.context == b.context && a.serial == b.serial;
-}
-
 /* No other handle or saved value shares the memory, and it may be written. */
 static bool sole_owner(wf_slot *s)
 {
@@ -229,7 +224,7 @@ static int deliver(engine *e, wf_ref r, weft_tensor g, weft_tensor *own)
     }
     n = wf_tnode_at(e->t, r);
     int rc = 0;
-    if (own && n->g.slot == 0 && is_same(g, *own)) {
+    if (own && n->g.slot == 0 && wf_same_handle(g, *own)) {
         n->g = g;
         *own = WEFT_NONE;
     } else {
@@ -304,8 +299,8 @@ static int leaf_accumulate(engine *e, wf_meta *m, weft_tensor g)
         }
         sum = wf_keep_gradient(e->c, sum);
         wf_meta_lock(m);
-        bool same =
-            is_same(m->grad, old) && atomic_load_explicit(&m->slots, memory_order_acquire) != 0;
+        bool same = wf_same_handle(m->grad, old) &&
+                    atomic_load_explicit(&m->slots, memory_order_acquire) != 0;
         if (same) {
             m->grad = sum;
         }

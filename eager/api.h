@@ -118,7 +118,7 @@ static inline weft_status wf_called_done(wf_called *w, weft_status rc)
 /* The whole empty handle (not an error) means "not given". */
 static inline weft_tensor wf_optional(weft_tensor t)
 {
-    return t.slot == 0 && t.serial == 0 ? WF_ABSENT : t;
+    return wf_is_none(t) ? WF_ABSENT : t;
 }
 /* An option whose 0 means dflt and WEFT_ZERO means 0. */
 static inline double wf_option(double v, double dflt)

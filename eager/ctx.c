@@ -681,7 +681,7 @@ weft_status weft_assign(weft_tensor *x, weft_tensor value)
         }
         return weft_error_status(value);
     }
-    if (x->slot == value.slot && x->context == value.context && x->serial == value.serial) {
+    if (wf_same_handle(*x, value)) {
         return WEFT_OK;
     }
     if (x->slot == 0 || wf_is_scalar(*x)) {

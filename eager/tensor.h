@@ -177,6 +177,16 @@ static inline bool wf_is_scalar(weft_tensor t)
 {
     return t.slot == WF_SCALAR_SLOT;
 }
+/* WEFT_NONE: empty, and not because of an error. */
+static inline bool wf_is_none(weft_tensor t)
+{
+    return t.slot == 0 && t.serial == 0;
+}
+/* One handle twice? Other handles of its value are not. */
+static inline bool wf_same_handle(weft_tensor a, weft_tensor b)
+{
+    return a.slot == b.slot && a.context == b.context && a.serial == b.serial;
+}
 
 typedef struct wf_error {
     uint64_t id;

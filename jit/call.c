@@ -406,11 +406,6 @@ refuse(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out
     return call(j, in, n_in, out, 1);
 }
 
-static inline bool is_same(weft_tensor a, weft_tensor b)
-{
-    return a.slot == b.slot && a.context == b.context && a.serial == b.serial;
-}
-
 weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_tensor *out,
                            int n_out)
 {
@@ -423,7 +418,7 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
     if (atomic_load_explicit(&seat->owner, memory_order_relaxed) == c && left > 0 && !c->recorder &&
         !wf_prof_is_on() && !c->scopes[c->depth].head) {
         if (seat->kept) {
-            if (is_same(in[0], seat->first) && c->nborrowed < c->most_borrowed) {
+            if (wf_same_handle(in[0], seat->first) && c->nborrowed < c->most_borrowed) {
                 if (__builtin_expect(!wf_lend(c, seat->slot, &seat->first), 0)) {
                     return refuse(j, c, in, n_in, out);
                 }

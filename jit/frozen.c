@@ -116,7 +116,7 @@ static bool describe_sources(wf_frozen *z, wf_trace *t, const wf_frozen_args *a,
         for (int i = a->n; i-- > 0;) {
             if (a->st[i] == o->st) {
                 z->in[i].outer = k;
-                s->arg = wf_frozen_same_handle(o->first, a->in[i]) ? i : s->arg;
+                s->arg = wf_same_handle(o->first, a->in[i]) ? i : s->arg;
             }
         }
         if (o->mixed && s->arg >= 0) {
@@ -172,7 +172,7 @@ static bool describe_output(wf_frozen *z, wf_trace *t, const weft_tensor *in, we
         return true;
     }
     for (int k = 0; k < z->n_in; k++) {
-        if (wf_frozen_same_handle(in[k], h)) {
+        if (wf_same_handle(in[k], h)) {
             o->kind = WF_OUT_ARG;
             o->index = k;
             return true;
@@ -196,7 +196,7 @@ static bool describe_output(wf_frozen *z, wf_trace *t, const weft_tensor *in, we
         wf_frozen_map(o, s, o->index);
         *handles += 1;
         for (int k = 0; k < i; k++) {
-            *handles -= z->out[k].kind == WF_OUT_MADE && wf_frozen_same_handle(z->out[k].value, h);
+            *handles -= z->out[k].kind == WF_OUT_MADE && wf_same_handle(z->out[k].value, h);
         }
     }
     if (pinned) {

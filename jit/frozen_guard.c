@@ -219,7 +219,7 @@ static bool agree(const wf_frozen *a, const wf_frozen *b, char *reason)
     }
     for (int i = 0; i < a->n_source; i++) {
         const wf_frozen_source *x = &a->src[i], *y = &b->src[i];
-        if (x->arg != y->arg || x->st != y->st || !wf_frozen_same_handle(x->handle, y->handle) ||
+        if (x->arg != y->arg || x->st != y->st || !wf_same_handle(x->handle, y->handle) ||
             x->owner != y->owner || x->tracked != y->tracked || x->written != y->written ||
             x->bumps != y->bumps) {
             return wf_frozen_refuse(reason, "input %d is another captured tensor than before", i);
@@ -228,7 +228,7 @@ static bool agree(const wf_frozen *a, const wf_frozen *b, char *reason)
     for (int i = 0; i < a->n_out; i++) {
         const wf_frozen_out *x = &a->out[i], *y = &b->out[i];
         if (x->kind != y->kind || x->index != y->index ||
-            (x->kind == WF_OUT_VALUE && !wf_frozen_same_handle(x->value, y->value)) ||
+            (x->kind == WF_OUT_VALUE && !wf_same_handle(x->value, y->value)) ||
             (x->kind == WF_OUT_MADE && !wf_frozen_same_map(x, y))) {
             return wf_frozen_refuse(reason, "output %d is made in another way than before", i);
         }

@@ -113,11 +113,6 @@ static inline uint64_t wf_frozen_bit(const wf_storage *st)
     return UINT64_C(1) << ((uint64_t)(uintptr_t)st * UINT64_C(0x9E3779B97F4A7C15) >> 58);
 }
 
-static inline bool wf_frozen_same_handle(weft_tensor a, weft_tensor b)
-{
-    return a.slot == b.slot && a.context == b.context && a.serial == b.serial;
-}
-
 /* Writes the reason; false. */
 WF_COLD bool wf_frozen_refuse(char *reason, const char *fmt, ...) WF_PRINTF(2, 3);
 /* Stands for the hooks of s: a backward inside the function calls them, so what was recorded holds only for these. */

@@ -55,7 +55,7 @@ static bool describe_left(wf_frozen_leaf *x, const wf_trace *t, weft_tensor g, i
         x->left.kind = WF_LEAF_NONE;
         return true;
     }
-    if (wf_frozen_same_handle(g, x->had)) {
+    if (wf_same_handle(g, x->had)) {
         x->left.kind = WF_LEAF_KEPT;
         return true;
     }
@@ -162,8 +162,7 @@ void wf_frozen_drop_state(wf_frozen *z)
  * memory is used, sources know whose it is. */
 static bool is_gradient(const wf_frozen_leaf *x, weft_tensor g)
 {
-    return x->arg >= 0 && x->left.kind == WF_LEAF_KEPT ? g.slot != 0
-                                                       : wf_frozen_same_handle(g, x->had);
+    return x->arg >= 0 && x->left.kind == WF_LEAF_KEPT ? g.slot != 0 : wf_same_handle(g, x->had);
 }
 
 static bool same_leaf(const wf_frozen_leaf *x, const wf_frozen_leaf *y)

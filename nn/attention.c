@@ -73,7 +73,7 @@ weft_tensor(weft_nn_attention_attend)(const weft_nn_attention *l, weft_tensor x,
     if (!l || l->heads < 1) {
         return wf_api_null("attention", "the layer");
     }
-    const bool self = memory.slot == 0 && memory.serial == 0;
+    const bool self = wf_is_none(memory);
     if (!is_sequence("x", x) || (!self && !is_sequence("memory", memory))) {
         return wf_api_last_error();
     }

@@ -178,8 +178,7 @@ static int find(const weft_module *m, const char *name)
 static int entry_of(const weft_module *m, weft_tensor value)
 {
     for (int i = 0; i < m->n; i++) {
-        const weft_tensor t = m->entries[i].tensor;
-        if (t.slot == value.slot && t.context == value.context && t.serial == value.serial) {
+        if (wf_same_handle(m->entries[i].tensor, value)) {
             return i;
         }
     }

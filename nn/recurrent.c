@@ -147,21 +147,16 @@ static weft_tensor gru_step(const weft_nn_gates *l, weft_tensor given, weft_tens
     return weft_lerp(fresh, h, update); /* (1 - z) n + z h */
 }
 
-static bool is_none(weft_tensor t)
-{
-    return t.slot == 0 && t.serial == 0;
-}
-
 /* One step of a level; h and *c empty: zeros. */
 static weft_tensor step(const weft_nn_gates *l, int gates, weft_tensor given, weft_tensor h,
                         weft_tensor *c, int64_t n)
 {
     weft_scope scope = weft_scope_begin();
-    h = is_none(h) ? weft_zeros_like(gate(given, 0, n)) : h;
+    h = wf_is_none(h) ? weft_zeros_like(gate(given, 0, n)) : h;
     if (gates == GRU) {
         return weft_scope_return(scope, gru_step(l, given, h, n));
     }
-    *c = is_none(*c) ? weft_zeros_like(h) : *c;
+    *c = wf_is_none(*c) ? weft_zeros_like(h) : *c;
     h = lstm_step(l, given, h, c, n);
     *c = weft_scope_give(scope, *c);
     return weft_scope_return(scope, h);
@@ -294,7 +289,7 @@ static bool take_apart(const weft_nn_recurrent *l, const char *what, const weft_
     for (int i = 0; i < n; i++) {
         to[i] = WEFT_NONE;
     }
-    if (!from || is_none(*from)) {
+    if (!from || wf_is_none(*from)) {
         return true;
     }
     const weft_shape s = weft_shape_of(*from);
