@@ -26,6 +26,9 @@ int wf_backward_continue(wf_ctx *c, weft_tensor result, weft_tensor g);
 /* Hooks of m on *g (post: after accumulation); a replacement is given to scope `depth`. */
 int wf_hooks_run(wf_ctx *c, wf_meta *m, bool post, uint64_t value, weft_tensor *g, uint32_t depth);
 bool wf_meta_has_post_hooks(wf_meta *m);
+/* The number of the next hook; and removes those of t that this thread has registered with this number or a later one. */
+uint64_t wf_hooks_next(void);
+void wf_hooks_drop_since(wf_ctx *c, weft_tensor t, uint64_t from);
 /* Is the gradient of the node of this order kept? */
 bool wf_meta_retains(const wf_meta *m, uint64_t value);
 /* Another handle of the current scope on m's gradient; WEFT_NONE: it has none. */

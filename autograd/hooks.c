@@ -155,10 +155,11 @@ int wf_hooks_run(wf_ctx *c, wf_meta *m, bool post, uint64_t value, weft_tensor *
     return rc;
 }
 
+static _Atomic uint64_t next_id = 1;
+
 static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*release)(void *),
                          int post)
 {
-    static _Atomic uint64_t next_id = 1;
     const char *op = post ? "register_post_hook" : "register_hook";
     wf_ctx *c = wf_ctx_get();
     wf_why why = {0};
@@ -188,8 +189,13 @@ static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*rele
     } else {
         wf_meta_lock(m);
         id = atomic_fetch_add(&next_id, 1);
-        *h = (wf_hook){
-            .id = id, .value = value, .post = post, .fn = fn, .user = user, .release = release};
+        *h = (wf_hook){.id = id,
+                       .value = value,
+                       .by = c->id,
+                       .post = post,
+                       .fn = fn,
+                       .user = user,
+                       .release = release};
         wf_hook **p = &m->hooks;
         while (*p) {
             p = &(*p)->next;
@@ -214,23 +220,67 @@ uint64_t weft_register_post_hook(weft_tensor leaf, weft_hook_fn fn, void *user,
     return add_hook(leaf, fn, user, release, 1);
 }
 
+/* Takes the hook at *p out of its list, under the lock. Returns it if nobody runs it: the caller frees it. Else the last
+ * thread that runs it releases it. */
+static wf_hook *unlink_hook(wf_hook **p)
+{
+    wf_hook *h = *p;
+    *p = h->next;
+    h->removed = 1;
+    return h->users ? NULL : h;
+}
+
+uint64_t wf_hooks_next(void)
+{
+    return atomic_load(&next_id);
+}
+
+void wf_hooks_drop_since(wf_ctx *c, weft_tensor t, uint64_t from)
+{
+    bool pinned = false;
+    wf_slot *s = wf_pin(c, t, &pinned, NULL);
+    wf_meta *m = s ? wf_meta_find(c, s) : NULL;
+    wf_hook *idle = NULL;
+    if (m) {
+        wf_meta_lock(m);
+        for (wf_hook **p = &m->hooks; *p;) {
+            if ((*p)->id < from || (*p)->by != c->id) {
+                p = &(*p)->next;
+                continue;
+            }
+            wf_hook *h = unlink_hook(p);
+            if (h) {
+                h->next = idle;
+                idle = h;
+            }
+        }
+        wf_meta_unlock(m);
+    }
+    if (s && pinned) {
+        wf_unpin(c, s);
+    }
+    while (idle) {
+        wf_hook *next = idle->next;
+        hook_free(idle);
+        idle = next;
+    }
+}
+
 weft_status(weft_remove_hook)(weft_tensor t, uint64_t hook)
 {
     wf_ctx *c = wf_ctx_get();
     wf_why why = {0};
     bool pinned = false;
     wf_slot *s = c && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, &why) : NULL;
-    wf_hook *found = NULL, *idle = NULL;
+    wf_hook *idle = NULL;
+    bool found = false;
     wf_meta *m = s ? wf_meta_find(c, s) : NULL;
     if (m) {
         wf_meta_lock(m);
         for (wf_hook **p = &m->hooks; *p; p = &(*p)->next) {
             if ((*p)->id == hook) {
-                found = *p;
-                *p = found->next;
-                found->removed = 1;
-                idle =
-                    found->users ? NULL : found; /* else the last thread that runs it releases it */
+                found = true;
+                idle = unlink_hook(p);
                 break;
             }
         }

@@ -9,6 +9,7 @@
  *
  * Invariants
  *  - The same bits as without: the ops are the same, and so is the order in which gradients are summed.
+ *  - A hook that the function registers on an input is there once, from the first run.
  *  - The generators that the function draws from stand, while it runs again, where they stood the first time, and after it
  *    where they were.
  *  - A trace records the function as it is: its plan decides what is kept.
@@ -32,6 +33,7 @@ typedef struct call {
     int saved[MAX_IN];         /* or -1; the others: which saved tensor */
     wf_draws draws;
     int device; /* the thread's default one */
+    int *same;  /* while it runs for the first time: see note_same */
 } call;
 
 static weft_status refuse(int code, const char *text)
@@ -74,6 +76,20 @@ static int find_tensors(call *k, const weft_tensor *in, weft_tensor *tensors, ui
     return n;
 }
 
+/* same[i]: the input, or behind these the earlier result, that result i is; -1: neither. Such results are handed out as what
+ * they are: a node of their own would gather what they are used for, and gradients would be summed in another order than
+ * without. */
+static void note_same(const call *k, const weft_tensor *in, const weft_tensor *out)
+{
+    for (int i = 0; i < k->n_out; i++) {
+        k->same[i] = -1;
+        for (int j = 0; j < k->n_in + i && k->same[i] < 0; j++) {
+            const weft_tensor t = j < k->n_in ? in[j] : out[j - k->n_in];
+            k->same[i] = out[i].slot < WF_ABSENT_SLOT && wf_same_handle(out[i], t) ? j : -1;
+        }
+    }
+}
+
 static weft_status forward(weft_function_ctx *ctx, void *user, const weft_tensor *in, int n_in,
                            weft_tensor *out, int n_out)
 {
@@ -100,6 +116,9 @@ static weft_status forward(weft_function_ctx *ctx, void *user, const weft_tensor
             s = refuse(WEFT_EGRAD, "the function writes to its input, which it is to read again; "
                                    "let it write to a weft_clone");
         }
+    }
+    if (s == WEFT_OK) {
+        note_same(k, in, out);
     }
     for (int i = 0; i < n_out && s == WEFT_OK; i++) {
         if (weft_requires_grad(out[i])) {
@@ -153,7 +172,13 @@ static weft_status backward(weft_function_ctx *ctx, void *user, const weft_tenso
         in[i] = k->saved[i] < 0 ? k->given[i] : weft_function_saved(ctx, k->saved[i]);
         s = k->saved[i] < 0 || in[i].slot ? WEFT_OK : weft_error_status(in[i]);
     }
+    const uint64_t hooks = wf_hooks_next();
     s = s == WEFT_OK ? run_again(c, k, in, out) : s;
+    for (int i = 0; i < n_in && s == WEFT_OK; i++) {
+        if (k->saved[i] >= 0) { /* the first run's are there */
+            wf_hooks_drop_since(c, in[i], hooks);
+        }
+    }
     weft_enable_grad_end(off);
     for (int i = 0; i < n_out && s == WEFT_OK; i++) {
         if (!grad_out[i].slot) {
@@ -207,8 +232,17 @@ weft_status(weft_remat)(weft_check_fn fn, void *user, const weft_tensor *in, int
     if (!k) {
         return refuse(WEFT_ENOMEM, "out of memory");
     }
+    int same[WF_MAX_DST] = {-1, -1, -1};
     *k = plain;
-    return (weft_apply)(&f, k, given, n_in, out, n_out);
+    k->same = same;
+    const weft_status s = (weft_apply)(&f, k, given, n_in, out, n_out);
+    for (int i = 0; i < n_out && s == WEFT_OK; i++) {
+        if (same[i] >= 0) {
+            weft_free(out[i]);
+            out[i] = same[i] < n_in ? given[same[i]] : out[same[i] - n_in];
+        }
+    }
+    return s;
 }
 
 bool wf_custom_is_open(const weft_function *f)

@@ -75,6 +75,7 @@ typedef struct wf_hook {
     uint64_t id;
     uint64_t
         value; /* order of the node whose gradient it sees: a write in place makes another; 0: a leaf's */
+    uint64_t by; /* id of the thread's context that registered it */
     int post;    /* runs after accumulation */
     int users;   /* threads that run it now */
     int removed; /* the last of them releases it */

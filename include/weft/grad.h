@@ -141,8 +141,9 @@ typedef weft_status (*weft_check_fn)(void *user, const weft_tensor *in, int n_in
  *
  * What else fn reads, parameters above all, it finds behind user, which lives until the backward, as do generators that are not its own; gradients go
  * there, too. fn must do the same again: it writes to nothing that was there before (running statistics would move
- * twice), and reads nothing that has changed since. WEFT_EGRAD where that shows: an input that was written to, results of other
- * shapes. Under weft_jit_trace, and where gradients are off, it is a call of fn: a trace's plan decides what it keeps. */
+ * twice), registers no hook on what is neither its input nor made by it (it would be there twice), and reads nothing that
+ * has changed since. WEFT_EGRAD where that shows: an input that was written to, results of other shapes. Under weft_jit_trace, and where
+ * gradients are off, it is a call of fn: a trace's plan decides what it keeps. */
 WEFT_API weft_status weft_remat(weft_check_fn fn, void *user, const weft_tensor *in, int n_in,
                                 weft_tensor *out, int n_out);
 

@@ -383,6 +383,78 @@ Test(remat, gradients_of_chosen_tensors)
     }
 }
 
+/* One value as two results, and the input as the third. */
+static weft_status thrice(void *user, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)user, (void)n_in, (void)n_out;
+    out[0] = out[1] = weft_tanh(in[0]);
+    out[2] = in[0];
+    return weft_error_status(out[0]);
+}
+
+/* Gradients that meet in one value are summed in one order, by whichever name it goes. */
+Test(remat, results_that_are_one_value)
+{
+    weft_tensor start = weft_randn(weft_shape(999)), scale[6], g[2];
+    for (int i = 0; i < 6; i++) {
+        scale[i] = weft_randn(weft_shape(999), .mean = i * i * i);
+    }
+    for (int remat = 0; remat < 2; remat++) {
+        weft_tensor x = weft_clone(start), y[3];
+        OK(weft_requires_grad_(x, true));
+        weft_tensor in = weft_mul(x, weft_f(3));
+        OK(remat ? weft_remat(thrice, NULL, &in, 1, y, 3) : thrice(NULL, &in, 1, y, 3));
+        weft_tensor loss = weft_f(0);
+        for (int i = 0; i < 6; i++) { /* through 0, 1, 2, in, 0, 1 */
+            loss = weft_add(loss, weft_sum(weft_mul(i == 3 ? in : y[i % 4 % 3], scale[i])));
+        }
+        OK(weft_backward(loss));
+        g[remat] = weft_grad(x);
+    }
+    cr_assert(same_bits(g[0], g[1]));
+}
+
+static int let_go;
+static void count_out(void *user)
+{
+    (void)user;
+    let_go++;
+}
+
+static weft_status watched(void *user, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    out[0] = weft_mul(in[0], in[0]);
+    weft_register_hook(in[0], see, user, count_out);
+    weft_register_hook(out[0], see, user, count_out);
+    out[0] = weft_exp(out[0]);
+    return weft_error_status(out[0]);
+}
+
+/* Hooks that a function registers, on its input and on an inner result, run as often as without, in each backward. */
+Test(remat, hooks_of_the_function_itself_run_once)
+{
+    for (int k = 0; k < 4; k++) {
+        const bool leaf = k % 2, remat = k / 2;
+        weft_scope scope = weft_scope_begin();
+        weft_tensor x = weft_clone(weft_ones(weft_shape(3), WEFT_F32)), y;
+        int seen = 0;
+        let_go = 0;
+        OK(weft_requires_grad_(x, true));
+        weft_tensor in = leaf ? x : weft_mul(x, weft_f(2));
+        OK(remat ? weft_remat(watched, &seen, &in, 1, &y, 1) : watched(&seen, &in, 1, &y, 1));
+        weft_tensor loss = weft_sum(y);
+        OK(weft_backward(loss, .retain_graph = true));
+        cr_assert_eq(seen, 2, "%d", k);
+        OK(weft_backward(loss));
+        cr_assert_eq(seen, 4, "%d", k);
+        weft_scope_end(scope);
+        cr_assert_eq(let_go, remat ? 6 : 2, "released as often as registered: %d of %d", let_go, k);
+        weft_free(hooked);
+        hooked = WEFT_NONE;
+    }
+}
+
 static weft_status plain(void *user, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
 {
     (void)n_in, (void)n_out;
