@@ -55,6 +55,24 @@ int wf_set_isa(int level)
     return level;
 }
 
+_Atomic int wf_amd_maker = -1;
+
+bool wf_amd_detect(void)
+{
+    bool is = false;
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    is = __builtin_cpu_is("amd") != 0;
+#endif
+    wf_set_amd(is);
+    return is;
+}
+
+void wf_set_amd(bool amd)
+{
+    atomic_store_explicit(&wf_amd_maker, amd, memory_order_relaxed);
+}
+
 static bool amx;
 static pthread_once_t amx_once = PTHREAD_ONCE_INIT;
 

@@ -32,6 +32,19 @@ int wf_set_isa(int level);
 /* Whether matrix units multiply bf16 (AMX): the machine has them, the system lets this process use them, and
  * WEFT_ISA does not ask for less than avx512. Detected once; wf_set_isa does not change it. */
 bool wf_amx(void);
+/* An AMD processor, -1 before the first question. */
+extern _Atomic int wf_amd_maker;
+bool wf_amd_detect(void); /* the slow path of wf_amd */
+/* Whether AMD made the processor: measured on Zen 4, its hardware fetches far ahead of a stream or two that run on from page
+ * to page, and of little else, and what is asked for by hand comes sooner to the second cache than to the first one, which
+ * waits for few lines at once. Ways of walking memory are chosen by it, never bits. Detected once. */
+static inline bool wf_amd(void)
+{
+    const int amd = atomic_load_explicit(&wf_amd_maker, memory_order_relaxed);
+    return __builtin_expect(amd >= 0, 1) ? amd != 0 : wf_amd_detect();
+}
+/* Says which ways to take (tests of both on one machine). Call it while no kernel runs. */
+void wf_set_amd(bool amd);
 /* "sse2", "avx2", "avx512" */
 const char *wf_isa_name(int level);
 

@@ -440,6 +440,16 @@ static const void *tile_row(const tile *t, int64_t r, char *buf, char *second)
 
 enum { GROUP = 9 }; /* rows handed to the kernel at once: a start and eight more */
 
+/* The lane that is visited after l, or l after the last one: the next number in bit-reversed order. */
+static int64_t lane_after(const tile *t, int64_t l)
+{
+    int64_t next = l, bit = WF_LANES / 2;
+    for (; bit >= t->e->classes && (next & bit); bit /= 2) {
+        next -= bit;
+    }
+    return bit < t->e->classes || t->rows < WF_LANES ? l : next + bit;
+}
+
 /* acc = rows l, l + 64, ... of the block in sequence. Order-free reductions take any lane order. */
 static void wide_lane(const tile *t, int64_t l, char *acc)
 {
@@ -450,14 +460,13 @@ static void wide_lane(const tile *t, int64_t l, char *acc)
     for (int64_t r = l; r < t->rows; r += WF_LANES) {
         rows[n] = tile_row(t, r, t->loaded + n * bytes, t->loaded + GROUP * bytes);
         n++;
-        if (n == (init ? GROUP : GROUP - 1)) {
-            add_rows(t, acc, rows, n, init, (GROUP - 1) * WF_LANES);
+        const bool last = r + WF_LANES >= t->rows;
+        if (last || n == (init ? GROUP : GROUP - 1)) {
+            const int64_t first = r - (n - 1) * WF_LANES, next = lane_after(t, l);
+            add_rows(t, acc, rows, n, init, last ? next == l ? 0 : next - first : n * WF_LANES);
             n = 0;
             init = 0;
         }
-    }
-    if (n > 0) {
-        add_rows(t, acc, rows, n, init, 0);
     }
 }
 

@@ -4,6 +4,7 @@
  *
  * Halves are widened in registers on their way into a sum: no buffer of f32 between.
  */
+#include "eager/cpuid.h"
 #include "eager/kernels/reduce.h"
 #include "eager/kernels/reduce_vec.h"
 #include "jit/ir/dtype.h"

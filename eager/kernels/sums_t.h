@@ -53,9 +53,10 @@
 #endif
 
 /* Rows of halves are too short for hardware to fetch ahead of them: memory is asked for the n values at p. */
+#define EACH_LINE(n) for (int k = 0; k < (n); k += 64 / (int)sizeof(S))
 #define FETCH(p, n)                                                                                \
-    for (int k = 0; sizeof(S) == 2 && k < (n); k += 64 / (int)sizeof(S)) {                         \
-        __builtin_prefetch((p) + k);                                                               \
+    if (sizeof(S) == 2) {                                                                          \
+        EACH_LINE(n) __builtin_prefetch((p) + k);                                                  \
     }
 
 /* -- along memory ---------------------------------------------------------------------------------------- */
@@ -132,9 +133,14 @@ static void FN(span)(void *outv, const void *xv, int64_t n, int64_t stride, int6
     const S *x = xv;
     int64_t i = 0;
 #if VN >= 8 && !defined(ONE_BY_ONE)
+    /* AMD's hardware fetches ahead of one block after the other, and much less of four side by side. */
+    const bool alone = AT_ONCE > 1 && wf_amd();
     for (; i + 4 <= count; i += 4, x += 4 * stride) {
         V v[4];
-        for (int r = 0; r < 4; r += AT_ONCE) {
+        for (int r = 0; alone && r < 4; r++) {
+            FN(lanes)(v + r, x + r * stride, n, stride, 1);
+        }
+        for (int r = 0; !alone && r < 4; r += AT_ONCE) {
             FN(lanes)(v + r, x + r * stride, n, stride, AT_ONCE);
         }
         const V sums = WF_JOIN(wf_fold4, TSFX)(v[0], v[1], v[2], v[3]);
@@ -277,8 +283,9 @@ __attribute__((noinline)) static void FN(flat)(T *out, const S *x, int64_t strid
 static void FN(tree)(void *outv, const void *xv, int64_t stride, int64_t rows, int64_t cols)
 {
     static const int8_t reversed[8] = {0, 4, 2, 6, 1, 5, 3, 7};
-    /* Strips of lines are read from end to end, too; f16 is bound by its widening. */
-    const bool strips = ALONE && (sizeof(S) < ESIZE || (VN * ESIZE == 64 && rows > WF_LANES / 2));
+    /* Strips of lines are read from end to end, too, if not by AMD's hardware; f16 is bound by its widening. */
+    const bool strips =
+        ALONE && (sizeof(S) < ESIZE || (VN * ESIZE == 64 && rows > WF_LANES / 2 && !wf_amd()));
     const int64_t lanes = rows <= WF_LANES / 2 ? WF_LANES / 2 : WF_LANES;
     if (!strips && rows <= lanes && rows * 4 > lanes * 3 && cols % (2 * VN) == 0) {
         FN(flat)(outv, xv, stride, rows, cols);
@@ -319,6 +326,7 @@ static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t
 {
     T *acc = accv;
     int64_t c = 0;
+    const bool second = ahead != 0 && wf_amd(); /* rows of any type, into the second cache */
 #define ROW(r) ((const S *)rows[r] + c)
     for (; c + FN(STRIP) <= ncols; c += FN(STRIP)) {
         V v[4];
@@ -334,7 +342,11 @@ static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t
             {
                 v[k] = v[k] + VALUES(ROW(r), k);
             }
-            FETCH(ROW(r) + ahead, FN(STRIP))
+            if (second) {
+                EACH_LINE(FN(STRIP)) __builtin_prefetch(ROW(r) + ahead + k, 0, 2);
+            } else {
+                FETCH(ROW(r) + ahead, FN(STRIP))
+            }
         }
         IN_ORDER(v, 4)
         WF_UNROLL for (int k = 0; k < 4; k++)
@@ -353,6 +365,7 @@ static void FN(rows)(void *accv, const void *const *rows, int64_t nrows, int64_t
 }
 
 #undef FETCH
+#undef EACH_LINE
 #undef AT_ONCE
 #undef PUT
 #undef NA

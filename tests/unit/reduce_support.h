@@ -290,12 +290,13 @@ UNUSED static void free_call(call *c)
     }
 }
 
-/* Threads and instruction set of trial i: all combinations in turn. */
+/* Threads, instruction set and ways of walking memory of trial i: all combinations in turn. */
 UNUSED static void set_machine(int i)
 {
     static const int threads[] = {1, 2, 3, 7};
     wf_set_num_threads(threads[i % 4]);
     wf_set_isa(i / 4 % WF_NISA);
+    wf_set_amd((i + i / 12) % 2);
 }
 
 #endif
