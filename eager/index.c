@@ -72,6 +72,17 @@ static inline int64_t wrap_index(int64_t i, int64_t extent)
     return i < 0 ? i + extent : i;
 }
 
+/* Indices whose places are worked out together, once for all rows of a task. */
+enum { TOGETHER = 256 };
+
+static void find_places(const int64_t *at, int64_t n, int64_t extent, int64_t stride,
+                        int64_t *place)
+{
+    for (int64_t k = 0; k < n; k++) {
+        place[k] = wrap_index(at[k], extent) * stride;
+    }
+}
+
 /* -- index_select ---------------------------------------------------------------------------------- */
 typedef struct select_args {
     const wf_view *x;
@@ -81,6 +92,7 @@ typedef struct select_args {
     int64_t n, extent, inner; /* indices, extent of the axis, elements after the axis */
     int inner_rank;           /* inner axes that are not one contiguous run */
     int64_t run;              /* elements of the contiguous run at the end */
+    bool dense;               /* x is contiguous */
     size_t size;
 } select_args;
 
@@ -119,13 +131,12 @@ static void select_slices(void *arg, int64_t begin, int64_t end)
     }
 }
 
-/* out[k] = in[k step + (at[k], which may count from the end of `extent`) jump], by typed loads instead of memcpy calls. */
-static void take(void *out, const void *in, const int64_t *at, int64_t n, int64_t step,
-                 int64_t jump, int64_t extent, size_t size)
+/* out[k] = in[place[k]], by typed loads instead of memcpy calls. */
+static void take_places(void *out, const void *in, const int64_t *place, int64_t n, size_t size)
 {
 #define TAKE(type)                                                                                 \
     for (int64_t k = 0; k < n; k++) {                                                              \
-        ((type *)out)[k] = ((const type *)in)[k * step + wrap_index(at[k], extent) * jump];        \
+        ((type *)out)[k] = ((const type *)in)[place[k]];                                           \
     }
     switch (size) {
     case 1:
@@ -144,17 +155,22 @@ static void take(void *out, const void *in, const int64_t *at, int64_t n, int64_
 #undef TAKE
 }
 
-/* Slices of one element (the axis is the last): typed loads instead of memcpy calls. */
+/* Slices of one element (the axis is the last). */
 static void select_elements(void *arg, int64_t begin, int64_t end)
 {
     const select_args *a = arg;
     const wf_view *x = a->x;
-    int64_t step = x->strides[a->axis];
-    for (int64_t o = begin; o < end; o++) {
-        int64_t base = wf_offset_of(o, a->axis, x->dims, x->strides);
-        take((char *)a->dst + (size_t)(o * a->n) * a->size,
-             (const char *)x->data + base * (int64_t)a->size, a->at, a->n, 0, step, a->extent,
-             a->size);
+    const int64_t size = (int64_t)a->size;
+    int64_t place[TOGETHER];
+    for (int64_t k = 0; k < a->n; k += TOGETHER) {
+        const int64_t n = a->n - k < TOGETHER ? a->n - k : TOGETHER;
+        find_places(a->at + k, n, a->extent, x->strides[a->axis], place);
+        for (int64_t o = begin; o < end; o++) {
+            const int64_t base =
+                a->dense ? o * a->extent : wf_offset_of(o, a->axis, x->dims, x->strides);
+            take_places((char *)a->dst + (o * a->n + k) * size, (const char *)x->data + base * size,
+                        place, n, a->size);
+        }
     }
 }
 
@@ -189,6 +205,7 @@ WF_EXEC_DECL(index_select)
     memcpy(tail.dims, x->dims + axis + 1, tail.rank * sizeof tail.dims[0]);
     memcpy(tail.strides, x->strides + axis + 1, tail.rank * sizeof tail.strides[0]);
     a.run = wf_view_is_contiguous(&tail) ? a.inner : 0;
+    a.dense = wf_view_is_contiguous(x);
     int64_t outer = product(x->dims, axis);
     if (wf_view_numel(&e->dst[0]) > 0) {
         if (a.inner == 1) {
@@ -212,6 +229,31 @@ typedef struct along_args {
     int64_t extent, n; /* extent of the axis; elements of the last axis of the result */
     size_t size;
 } along_args;
+
+/* out[k] = in[k step + (at[k], which may count from the end of `extent`) jump], by typed loads. */
+static void take(void *out, const void *in, const int64_t *at, int64_t n, int64_t step,
+                 int64_t jump, int64_t extent, size_t size)
+{
+#define TAKE(type)                                                                                 \
+    for (int64_t k = 0; k < n; k++) {                                                              \
+        ((type *)out)[k] = ((const type *)in)[k * step + wrap_index(at[k], extent) * jump];        \
+    }
+    switch (size) {
+    case 1:
+        TAKE(uint8_t)
+        break;
+    case 2:
+        TAKE(uint16_t)
+        break;
+    case 4:
+        TAKE(uint32_t)
+        break;
+    default:
+        TAKE(uint64_t)
+        break;
+    }
+#undef TAKE
+}
 
 static void take_rows(void *arg, int64_t begin, int64_t end)
 {
@@ -272,6 +314,18 @@ typedef struct add_args {
     int64_t outer_strides[WF_MAX_RANK];
 } add_args;
 
+/* Where rows o to o + 3 of dst begin; those from `end` on: where o does. */
+__attribute__((noinline)) static void find_rows(const add_args *a, int64_t o, int64_t end,
+                                                int64_t *at)
+{
+    for (int i = 0; i < 4; i++) {
+        const int64_t row = o + i < end ? o + i : o;
+        at[i] = wf_offset_of(row, a->outer_rank, a->outer_dims, a->outer_strides);
+    }
+}
+
+/* add_elements: one column, as index_add along the last axis has it. Four rows at once do not wait for each other where an
+ * index comes again. */
 #define ADD_COLUMNS(suffix, type)                                                                  \
     static void add_columns_##suffix(const add_args *a, int64_t o, int64_t lo, int64_t hi)         \
     {                                                                                              \
@@ -295,9 +349,45 @@ typedef struct add_args {
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
+    static void add_elements_##suffix(const add_args *a, int64_t begin, int64_t end)               \
+    {                                                                                              \
+        int64_t place[TOGETHER];                                                                   \
+        for (int64_t k = 0; k < a->count; k += TOGETHER) {                                         \
+            const int64_t n = a->count - k < TOGETHER ? a->count - k : TOGETHER;                   \
+            find_places(a->at + k, n, a->extent, a->axis_stride, place);                           \
+            for (int64_t o = begin; o < end; o += 4) {                                             \
+                const type *v = (const type *)a->values + o * a->count + k;                        \
+                int64_t at[4];                                                                     \
+                find_rows(a, o, end, at);                                                          \
+                type *d[4];                                                                        \
+                for (int i = 0; i < 4; i++) {                                                      \
+                    d[i] = (type *)a->dst + at[i];                                                 \
+                }                                                                                  \
+                if (end - o >= 4) {                                                                \
+                    for (int64_t j = 0; j < n; j++) {                                              \
+                        const int64_t p = place[j];                                                \
+                        d[0][p] = (type)(d[0][p] + v[j]);                                          \
+                        d[1][p] = (type)(d[1][p] + v[a->count + j]);                               \
+                        d[2][p] = (type)(d[2][p] + v[2 * a->count + j]);                           \
+                        d[3][p] = (type)(d[3][p] + v[3 * a->count + j]);                           \
+                    }                                                                              \
+                    continue;                                                                      \
+                }                                                                                  \
+                for (int i = 0; i < end - o; i++) {                                                \
+                    for (int64_t j = 0; j < n; j++) {                                              \
+                        d[i][place[j]] = (type)(d[i][place[j]] + v[i * a->count + j]);             \
+                    }                                                                              \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
     static void add_task_##suffix(void *arg, int64_t begin, int64_t end)                           \
     {                                                                                              \
         const add_args *a = arg;                                                                   \
+        if (!a->along && a->inner == 1) { /* one chunk */                                          \
+            add_elements_##suffix(a, begin, end);                                                  \
+            return;                                                                                \
+        }                                                                                          \
         int64_t chunks = (a->inner + a->chunk - 1) / a->chunk;                                     \
         for (int64_t t = begin; t < end; t++) {                                                    \
             int64_t lo = t % chunks * a->chunk, hi = lo + a->chunk;                                \

@@ -33,34 +33,43 @@ static int64_t index_at(const tensor *t, int64_t i, int64_t extent)
     return x < 0 ? x + extent : x;
 }
 
+static void check_index_select(int dt, int rank, const int64_t *dims, int64_t axis, int irank,
+                               const int64_t *idims, int mode)
+{
+    int64_t index[16], to[8];
+    tensor src[2] = {random_tensor(dt, rank, dims, mode & 1),
+                     random_indices(irank, idims, dims[axis], mode & 2)};
+    tensor dst;
+    must_run(wf_exec_index_select, WF_OP_INDEX_SELECT, &(wf_attr){INTS(axis)}, 2, src, &dst);
+    int64_t n = wf_view_numel(&dst.v);
+    cr_assert_eq(dst.v.rank, rank - 1 + irank);
+    for (int64_t i = 0; i < n; i++) {
+        unravel(i, &dst.v, index);
+        memcpy(to, index, (size_t)axis * 8);
+        memcpy(to + axis + 1, index + axis + irank, (size_t)(rank - axis - 1) * 8);
+        int64_t at_i =
+            load(at_index(&src[1].v, index + axis), src[1].v.dtype) < 0
+                ? (int64_t)load(at_index(&src[1].v, index + axis), src[1].v.dtype) + dims[axis]
+                : (int64_t)load(at_index(&src[1].v, index + axis), src[1].v.dtype);
+        to[axis] = at_i;
+        cr_assert(memcmp(at(&dst.v, i), at_index(&src[0].v, to), wf_dtype_size(dt)) == 0);
+    }
+    drop(&src[0]);
+    drop(&src[1]);
+    drop(&dst);
+}
+
 Test(index, index_select)
 {
     for (int trial = 0; trial < (int)effort_of(TRIALS) * NTYPES; trial++) {
-        int dt = all_types[trial % NTYPES];
-        int64_t dims[8], idims[8], index[16], to[8];
+        int64_t dims[8], idims[8];
         int rank = random_dims(1, 4, dims), irank = random_dims(0, 2, idims);
         int64_t axis = between(0, rank - 1);
         dims[axis] += dims[axis] == 0;
-        tensor src[2] = {random_tensor(dt, rank, dims, trial & 1),
-                         random_indices(irank, idims, dims[axis], trial & 2)};
-        tensor dst;
-        must_run(wf_exec_index_select, WF_OP_INDEX_SELECT, &(wf_attr){INTS(axis)}, 2, src, &dst);
-        int64_t n = wf_view_numel(&dst.v);
-        cr_assert_eq(dst.v.rank, rank - 1 + irank);
-        for (int64_t i = 0; i < n; i++) {
-            unravel(i, &dst.v, index);
-            memcpy(to, index, (size_t)axis * 8);
-            memcpy(to + axis + 1, index + axis + irank, (size_t)(rank - axis - 1) * 8);
-            int64_t at_i =
-                load(at_index(&src[1].v, index + axis), src[1].v.dtype) < 0
-                    ? (int64_t)load(at_index(&src[1].v, index + axis), src[1].v.dtype) + dims[axis]
-                    : (int64_t)load(at_index(&src[1].v, index + axis), src[1].v.dtype);
-            to[axis] = at_i;
-            cr_assert(memcmp(at(&dst.v, i), at_index(&src[0].v, to), wf_dtype_size(dt)) == 0);
-        }
-        drop(&src[0]);
-        drop(&src[1]);
-        drop(&dst);
+        check_index_select(all_types[trial % NTYPES], rank, dims, axis, irank, idims, trial);
+    }
+    for (int k = 0; k < 4 * NTYPES; k++) { /* more along the last axis than go together */
+        check_index_select(all_types[k / 4], 3, (int64_t[]){3, 5, 40}, 2, 1, (int64_t[]){600}, k);
     }
 }
 
@@ -209,6 +218,11 @@ Test(index, index_add_in_order)
     /* An embedding's gradient, split into columns. */
     check_index_add(WEFT_F32, 2, (int64_t[]){50, 200}, 0, 2, (int64_t[]){8, 60}, 0);
     check_index_add(WEFT_BF16, 2, (int64_t[]){50, 136}, 0, 1, (int64_t[]){700}, 7);
+    /* Along the last axis: rows by fours and the rest. */
+    for (int k = 0; k < 8 * (NTYPES - 1); k++) {
+        check_index_add(all_types[1 + k / 8], 3, (int64_t[]){2, 1 + k % 8, 40}, 2, 1,
+                        (int64_t[]){600}, k);
+    }
 }
 
 Test(index, one_hot)
