@@ -69,14 +69,17 @@ static weft_tensor window_sums(weft_tensor x, int64_t axis, int behind, int64_t 
     if (longest == 1) {
         return choose(x, axis, start);
     }
-    weft_tensor at = op2(WF_OP_ADD, beside(start, m, 1, 0), count_to(longest, WEFT_I64));
-    weft_tensor inside = op2(WF_OP_LESS, at, beside(end, m, 1, 0));
-    weft_tensor y = choose(x, axis, op2(WF_OP_MINIMUM, at, weft_i(n - 1)));
-    y = wf_op3(WF_OP_WHERE, NULL, beside(inside, m, longest, behind), y, weft_f(0));
-    int64_t window = axis + 1;
+    /* [longest, m]: sums over an axis with others behind it are those of whole rows. */
+    weft_tensor at = op2(WF_OP_ADD, beside(count_to(longest, WEFT_I64), longest, 1, 0), start);
+    weft_tensor inside = op2(WF_OP_LESS, at, end);
+    weft_tensor all = choose(x, axis, op2(WF_OP_MINIMUM, at, weft_i(n - 1)));
+    weft_tensor y = wf_op3(WF_OP_WHERE, NULL, beside(inside, longest, m, behind), all, weft_f(0));
     bool weak;
     uint8_t dtype = (uint8_t)wf_api_dtype(x, &weak);
-    return wf_op1(WF_OP_SUM, &(wf_attr){.dtype = dtype, .n_ints = 1, .ints = &window}, y);
+    weft_tensor sums = wf_op1(WF_OP_SUM, &(wf_attr){.dtype = dtype, .n_ints = 1, .ints = &axis}, y);
+    weft_free(all);
+    weft_free(y);
+    return sums;
 }
 
 static weft_tensor adaptive_means(const wf_arg *a, const int64_t *size)
@@ -90,8 +93,9 @@ static weft_tensor adaptive_means(const wf_arg *a, const int64_t *size)
     }
     weft_dtype wide = dt == WEFT_F64 ? WEFT_F64 : WEFT_F32;
     weft_tensor x = (weft_cast)(a->x, wide), heights, widths;
+    x = window_sums(x, 2, 1, d[2], size[0],
+                    &heights); /* by whole rows; less is left for the others */
     x = window_sums(x, 3, 0, d[3], size[1], &widths);
-    x = window_sums(x, 2, 1, d[2], size[0], &heights);
     weft_tensor count = op2(WF_OP_MUL, beside(heights, size[0], 1, 0), widths);
     return (weft_cast)(op2(WF_OP_DIV, x, (weft_cast)(count, wide)), (weft_dtype)dt);
 }
@@ -172,8 +176,14 @@ static weft_tensor linear(weft_tensor x, const resize *r, bool align_corners)
     weft_dtype dt = (weft_dtype)wf_api_dtype(x, &weak);
     far = beside((weft_cast)(far, dt), r->m, -1, r->behind);
     near = beside((weft_cast)(near, dt), r->m, -1, r->behind);
-    return op2(WF_OP_ADD, op2(WF_OP_MUL, choose(x, r->axis, below), near),
-               op2(WF_OP_MUL, choose(x, r->axis, above), far));
+    /* What has been used goes at once: the next op writes to memory that is in the cache. */
+    weft_tensor one = choose(x, r->axis, below), part = op2(WF_OP_MUL, one, near);
+    weft_free(one);
+    one = choose(x, r->axis, above);
+    weft_tensor y = wf_op3(WF_OP_FMA, NULL, one, far, part);
+    weft_free(one);
+    weft_free(part);
+    return y;
 }
 
 static bool mode_ok(wf_arg *a, const weft_interpolate_args *args)
@@ -250,8 +260,12 @@ weft_tensor(weft_interpolate)(const weft_interpolate_args *args)
         if (r[i].n == r[i].m && even) {
             continue;
         }
+        weft_tensor from = x;
         x = lines ? linear(x, &r[i], args->align_corners)
                   : choose(x, r[i].axis, nearest(&r[i], args->mode == WEFT_NEAREST_EXACT));
+        if (!wf_same_handle(from, args->x)) {
+            weft_free(from);
+        }
         copied = true;
     }
     x = !copied ? wf_op1(WF_OP_COPY, NULL, args->x) : lines && half ? (weft_cast)(x, dt) : x;
