@@ -47,16 +47,12 @@ int wf_engine_queue(engine *e, wf_ref r)
     if (n->flags & WF_TN_QUEUED) {
         return 0;
     }
-    if (e->n == e->cap) {
-        uint32_t cap = e->cap ? e->cap * 2 : 64;
-        wf_ref *p = wf_realloc(e->heap, cap * sizeof *p);
-        if (!p) {
-            wf_raise_text(e->c, WEFT_ENOMEM, "backward", "out of memory for the queue");
-            return WEFT_ENOMEM;
-        }
-        e->heap = p;
-        e->cap = cap;
+    wf_ref *heap = wf_room(e->heap, e->n, &e->cap, 64, sizeof *heap);
+    if (!heap) {
+        wf_raise_text(e->c, WEFT_ENOMEM, "backward", "out of memory for the queue");
+        return WEFT_ENOMEM;
     }
+    e->heap = heap;
     n->flags |= WF_TN_QUEUED;
     n->refs++;
     uint64_t key = wf_tnode_order(e->t, r);

@@ -48,16 +48,12 @@ void wf_parts_drop(wf_engine *e)
 /* A further entry of the list, whose gradient is g. */
 static int append(wf_engine *e, wf_part p, weft_tensor g)
 {
-    if (e->n_part == e->cap_part) {
-        const uint32_t cap = e->cap_part ? 2 * e->cap_part : 8;
-        wf_part *more = wf_realloc(e->part, cap * sizeof *more);
-        if (!more) {
-            wf_raise_text(e->c, WEFT_ENOMEM, "backward", "out of memory");
-            return WEFT_ENOMEM;
-        }
-        e->part = more;
-        e->cap_part = cap;
+    wf_part *room = wf_room(e->part, e->n_part, &e->cap_part, 8, sizeof *room);
+    if (!room) {
+        wf_raise_text(e->c, WEFT_ENOMEM, "backward", "out of memory");
+        return WEFT_ENOMEM;
     }
+    e->part = room;
     p.g = WEFT_NONE;
     const int rc = wf_engine_accumulate(e, &p.g, g);
     e->part[e->n_part] = p;

@@ -361,15 +361,9 @@ void wf_tape_on_release(wf_ctx *c, uint32_t owner, wf_ref r)
         return;
     }
     lock(&t->lock);
-    if (t->npending == t->cap_pending) {
-        uint32_t cap = t->cap_pending ? t->cap_pending * 2 : 16;
-        wf_ref *p = wf_realloc(t->pending, cap * sizeof *p);
-        if (p) {
-            t->pending = p;
-            t->cap_pending = cap;
-        }
-    }
-    if (t->npending < t->cap_pending) { /* else: no memory; the node lives until its thread ends */
+    wf_ref *room = wf_room(t->pending, t->npending, &t->cap_pending, 16, sizeof *room);
+    if (room) { /* else: no memory; the node lives until its thread ends */
+        t->pending = room;
         t->pending[t->npending++] = r;
         atomic_store_explicit(&t->remote, 1, memory_order_relaxed);
     }

@@ -579,6 +579,14 @@ char *wf_strdup(const char *s)
     return p ? memcpy(p, s, size) : NULL;
 }
 
+void *wf_more_room(void *array, uint32_t *cap, uint32_t first, size_t size)
+{
+    const uint32_t more = *cap ? *cap * 2 : first;
+    void *p = more > *cap ? wf_realloc(array, more * size) : NULL;
+    *cap = p ? more : *cap;
+    return p;
+}
+
 void wf_mfree(void *p)
 {
     free(p);

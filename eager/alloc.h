@@ -41,6 +41,13 @@ void *wf_malloc(size_t size);
 void *wf_realloc(void *p, size_t size);
 void *wf_calloc(size_t n, size_t size); /* n * size is the caller's to keep in range */
 char *wf_strdup(const char *s);
+/* Where an array of *cap elements of this size has room behind its n: itself, or, twice as large (`first` from nothing),
+ * where it lies then. NULL: no memory, and the array is as it was. */
+void *wf_more_room(void *array, uint32_t *cap, uint32_t first, size_t size);
+static inline void *wf_room(void *array, uint32_t n, uint32_t *cap, uint32_t first, size_t size)
+{
+    return n < *cap ? array : wf_more_room(array, cap, first, size);
+}
 void wf_mfree(void *p);
 
 /* Zeros 16 bytes at any address: for structs of a few lines, where a string instruction, which compilers take for a

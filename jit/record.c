@@ -82,15 +82,11 @@ static uint32_t hash_storage(const wf_storage *st)
 
 static int grow_outer(wf_trace *t)
 {
-    if (t->nouter == t->capouter) {
-        uint32_t cap = t->capouter ? t->capouter * 2 : 16;
-        wf_outer *p = wf_realloc(t->outer, cap * sizeof *p);
-        if (!p) {
-            return WEFT_ENOMEM;
-        }
-        t->outer = p;
-        t->capouter = cap;
+    wf_outer *room = wf_room(t->outer, t->nouter, &t->capouter, 16, sizeof *room);
+    if (!room) {
+        return WEFT_ENOMEM;
     }
+    t->outer = room;
     if ((t->nouter + 1) * 2 > t->table_cap) {
         uint32_t cap = t->table_cap ? t->table_cap * 2 : 64;
         uint32_t *p = wf_malloc(cap * sizeof *p);

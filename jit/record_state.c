@@ -35,18 +35,6 @@ void wf_follow_free(wf_follow *w)
     memset(w, 0, sizeof *w);
 }
 
-/* Room for one more entry of an array; NULL: no memory. */
-static void *room(void *array, uint32_t n, uint32_t *cap, size_t size)
-{
-    if (n < *cap) {
-        return array;
-    }
-    const uint32_t most = *cap ? *cap * 2 : 16;
-    void *p = wf_realloc(array, most * size);
-    *cap = p ? most : *cap;
-    return p;
-}
-
 void wf_trace_never(wf_recorder *r, const char *why)
 {
     wf_follow *w = &wf_trace_of(r)->follow;
@@ -61,7 +49,7 @@ void wf_trace_gradient(wf_recorder *r, wf_meta *m, weft_tensor had, bool looked)
         atomic_exchange_explicit(&m->noted, t->serial, memory_order_relaxed) == t->serial) {
         return;
     }
-    wf_leaf *leaf = room(w->leaf, w->nleaf, &w->capleaf, sizeof *leaf);
+    wf_leaf *leaf = wf_room(w->leaf, w->nleaf, &w->capleaf, 16, sizeof *leaf);
     if (!leaf) {
         wf_trace_never(r, no_memory);
         return;
@@ -99,7 +87,7 @@ void wf_trace_live_slot(wf_trace *t, wf_val v, uint8_t which)
     if (!w->now || !v) {
         return;
     }
-    wf_live_slot *slot = room(w->slot, w->nslot, &w->capslot, sizeof *slot);
+    wf_live_slot *slot = wf_room(w->slot, w->nslot, &w->capslot, 16, sizeof *slot);
     if (!slot) {
         wf_trace_never(&t->base, no_memory);
         return;
@@ -133,7 +121,7 @@ void wf_trace_drew(wf_recorder *r, weft_generator *g, bool named, uint64_t block
         from++;
     }
     const bool first = from == w->from + w->nfrom;
-    wf_drawn *drawn = room(w->drawn, w->ndrawn, &w->capdrawn, sizeof *drawn);
+    wf_drawn *drawn = wf_room(w->drawn, w->ndrawn, &w->capdrawn, 16, sizeof *drawn);
     w->drawn = drawn ? drawn : w->drawn;
     if (!drawn || is_local(t, g) || (first && w->nfrom == WF_MOST_GENERATORS) ||
         (!first && !same_generator(g, &from->next))) {

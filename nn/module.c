@@ -92,13 +92,8 @@ weft_status wf_module_note(weft_module *m, weft_status status)
 {
     if (m && status != WEFT_OK) {
         if (m->status == WEFT_OK) {
-            const char *text = weft_last_error();
-            const size_t size = strlen(text) + 1;
             m->status = status;
-            m->failure = wf_malloc(size);
-            if (m->failure) {
-                memcpy(m->failure, text, size);
-            }
+            m->failure = wf_strdup(weft_last_error());
         }
         m->latest = status;
     }
