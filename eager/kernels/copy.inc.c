@@ -7,6 +7,7 @@
  *
  * Invariant: non-temporal stores are followed by the caller's fence before another thread may read.
  */
+#include "eager/cpuid.h"
 #include "eager/kernels/kernels.h"
 
 #include <immintrin.h>
@@ -179,16 +180,23 @@ BLOCK_FN(block_8, uint64_t, 2, SIDE, lanes_of, vector, put, , ROUND64, int64_t, 
 enum { PIECE = SIDE_PAST * VECTOR, PITCH = PIECE + LINE };
 
 /* Rows of src that are copied to scratch, a piece of one for each piece that is written: reads and writes of memory
- * take place at the same time. */
+ * take place at the same time. ahead: bytes to what is asked for into the second cache, where hardware does not foresee so
+ * many rows; 0 where it does. */
 typedef struct feed {
     const char *from;
     char *to;
-    int64_t step;
+    int64_t step, ahead;
 } feed;
+enum { FEED_AHEAD = 384 };
 
 static inline void feed_piece(feed *f, const char *to)
 {
     (void)to;
+    if (f->ahead)
+        UNROLLED for (int i = 0; i < PIECE; i += LINE)
+        {
+            __builtin_prefetch(f->from + f->ahead + i, 0, 2);
+        }
     UNROLLED for (int i = 0; i < PIECE; i += VECTOR)
     {
         put(f->to + i, get(f->from + i));
@@ -214,13 +222,18 @@ BLOCK_FN(past_8, uint64_t, 2, SIDE_PAST, lanes_of, vector, put_past, ROLLED, ROU
     {                                                                                              \
         enum { SIZE = sizeof(T), B = VECTOR / SIZE, L = PIECE / SIZE };                            \
         _Alignas(64) char lines[2][L * PITCH];                                                     \
+        const bool many = wf_amd();                                                                \
         for (int64_t j = 0; j < n; j += L) {                                                       \
-            feed f = {(const char *)(s + j * s0), lines[0], s0 * SIZE};                            \
+            feed f = {(const char *)(s + j * s0), lines[0], s0 * SIZE, 0};                         \
             for (int64_t k = 0; k < L; k++)                                                        \
                 feed_piece(&f, NULL);                                                              \
             for (int64_t i = 0, at = 0; i < m; i += L, at = 1 - at) {                              \
                 f.from = (const char *)(s + (i + L < m ? i + L : i) + j * s0);                     \
                 f.to = lines[1 - at];                                                              \
+                f.ahead = !many ? 0                                                                \
+                          : (m - i - L) * SIZE > FEED_AHEAD                                        \
+                              ? FEED_AHEAD                                                         \
+                              : FEED_AHEAD + (L * s0 - m) * SIZE; /* the rows behind these */      \
                 for (int64_t b = 0; b < L; b += B)                                                 \
                     past_##width(d + (i + b) * ldd + j, ldd,                                       \
                                  (const T *)(const void *)lines[at] + b, PITCH / SIZE, &f);        \

@@ -226,7 +226,7 @@ Test(copy, transposes)
         }
 }
 
-/* The kernel alone, at every instruction set: whole squares and what is left of them, rows that lie apart. Nothing is read
+/* The kernel alone, at every instruction set, with and without requests ahead of use: whole squares and what is left of them, rows that lie apart. Nothing is read
  * or written beside the operands. */
 Test(copy, transposes_past_the_caches)
 {
@@ -248,14 +248,15 @@ Test(copy, transposes_past_the_caches)
                 for (int64_t j = 0; j < n; j++)
                     memcpy(want + (i * row + j) * size, from + (j * apart + i) * size,
                            (size_t)size);
-            for (int isa = 0; isa <= most; isa++) {
-                wf_set_isa(isa);
+            for (int i = 0; i < 2 * (most + 1); i++) {
+                wf_set_isa(i / 2);
+                wf_set_amd(i % 2);
                 const wf_kernels *k = wf_kernels_now();
                 memset(to, 0x77, written);
                 k->pack_nt[width](to, row, from, 1, apart, (size_t)m, (size_t)n);
                 k->fence();
                 cr_assert_eq(memcmp(to, want, written), 0, "%lld x %lld of %lld bytes, isa %d",
-                             (long long)m, (long long)n, (long long)size, isa);
+                             (long long)m, (long long)n, (long long)size, i / 2);
             }
             free(from);
             free(to);
