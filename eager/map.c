@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "eager/cpuid.h"
 #include "eager/exec.h"
 #include "eager/kernels/kernels.h"
 #include "eager/map.h"
@@ -266,6 +267,18 @@ static void load_band(chunk *c, const wf_block *b, band *d)
     }
 }
 
+/* Of the band beside this one piece i of each transposed source, into the second cache. */
+static void ask_turned(const run *r, const wf_block *b, int64_t i)
+{
+    for (int o = r->t->ndst; o < r->w->nops; o++) {
+        const int64_t size = r->w->op[o].esize;
+        const char *piece = b->ptr[o] + (b->cols + i) * b->col[o] * size;
+        if (b->row[o] == 1 && b->col[o] > 1 && i < b->cols)
+            for (int64_t at = 0; at < b->rows * size; at += 64)
+                __builtin_prefetch(piece + at, 0, 2);
+    }
+}
+
 /* Rows that follow each other in the result and in every source are one. */
 static bool is_one_row(const run *r, const wf_block *b, const band *d)
 {
@@ -287,13 +300,17 @@ static void run_band(chunk *c, const wf_block *b, const band *d)
     const int64_t rows = is_one_row(r, b, d) ? 1 : b->rows;
     const size_t cols = (size_t)(b->rows / rows * b->cols), bytes = cols * wf_dtype_size(to);
     char *row = c->scratch + r->slot[0], *cast = row + ROW_BYTES;
+    const bool second = r->stream && wf_amd(); /* rows are asked for into the second cache */
     for (int64_t i = 0; i < rows; i++) {
         char *out = b->ptr[0] + i * b->row[0] * r->w->op[0].esize;
+        if (second)
+            ask_turned(r, b, i);
         for (int k = 0; k < t->nsrc; k++) {
             at[k] = d->src[k] + i * d->step[k];
+            const char *next = (const char *)at[k] + ROWS_AHEAD * d->step[k];
             if (d->direct >> k & 1 && r->stream && !(d->bcast >> k & 1))
                 for (size_t o = 0; o < bytes; o += 64)
-                    __builtin_prefetch((const char *)at[k] + ROWS_AHEAD * d->step[k] + o);
+                    second ? __builtin_prefetch(next + o, 0, 2) : __builtin_prefetch(next + o);
         }
         t->fn(t->arg, (void *const[]){in_place ? out : row}, at, cols, d->bcast);
         if (!same)

@@ -205,6 +205,7 @@ Test(map, transposed_past_caches)
         v[2].strides[0] = 1;
         v[2].strides[1] = ROWS;
         wf_set_isa(WF_NISA - 1 - t);
+        wf_set_amd(t % 2 == 0);
         cr_assert_eq(wf_exec_map(WF_OP_ADD, wf_dtype_compute(types[t]), &v[0], 2, v + 1), 0);
         whole.data = sum;
         wf_copy(&whole, &v[0]);
