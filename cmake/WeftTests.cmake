@@ -57,8 +57,9 @@ endif()
 file(GLOB weft_test_support CONFIGURE_DEPENDS tests/support/*.c tests/ref/*.c)
 file(GLOB weft_test_sources CONFIGURE_DEPENDS tests/*/test_*.c)
 list(FILTER weft_test_sources EXCLUDE REGEX "/tests/mustfail/")
-# Criterion cannot run under TSan; its tests can (tests/runner/runner.c).
-if(WEFT_SANITIZE STREQUAL "thread")
+# Criterion cannot run under TSan, nor under an emulator of processors (its children would leave it); its tests can
+# (tests/runner/runner.c).
+if(WEFT_SANITIZE STREQUAL "thread" OR WEFT_FORK_RUNNER)
     list(APPEND weft_test_support ${CMAKE_CURRENT_SOURCE_DIR}/tests/runner/runner.c)
 endif()
 file(GLOB weft_mustfail_sources CONFIGURE_DEPENDS tests/mustfail/*.c)

@@ -1,8 +1,9 @@
 /*
- * tests/runner/runner.c -- runs Criterion tests under ThreadSanitizer.
+ * tests/runner/runner.c -- runs Criterion tests under ThreadSanitizer and under emulators of processors.
  *
- * Criterion starts every test through an arena at a fixed address, which TSan refuses to map. This main()
- * takes the place of Criterion's in TSan builds: it walks the tests Criterion's macros have registered
+ * Criterion starts every test through an arena at a fixed address, which TSan refuses to map, in a process that executes
+ * the program anew, which an emulator of one process does not follow. This main() takes the place of Criterion's in TSan
+ * builds and where WEFT_FORK_RUNNER is set: it walks the tests Criterion's macros have registered
  * (section cr_tst), forks once per test and defines the hooks that those macros call. Same closing line,
  * same exit status. A race that TSan reports makes the child exit with a status of its own, which counts
  * as a failure.
