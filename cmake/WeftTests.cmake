@@ -168,6 +168,23 @@ if(TARGET test_trace_fuzz)
         ENVIRONMENT "ASAN_OPTIONS=allocator_may_return_null=1;WEFT_CACHE_SIZE=0;WEFT_STRESS=move,order:5,evict;WEFT_FUZZ_SEED=5001;WEFT_FUZZ_GRAPHS=200")
 endif()
 
+# Products and convolutions as on machines with fewer instructions: oneDNN has other kernels for each. CPUs that lack a level
+# take the best they have.
+if(NOT WEFT_SANITIZE AND NOT WEFT_COVERAGE)
+    foreach(level sse2,SSE41 avx2,AVX2 avx512,AVX512_CORE avx512,AVX512_CORE_BF16)
+        string(REPLACE "," ";" level ${level})
+        list(GET level 0 isa)
+        list(GET level 1 onednn)
+        foreach(name test_conv test_gemm)
+            set(narrow ${name}_${onednn})
+            add_test(NAME ${narrow} COMMAND ${name} -j1 --verbose=1
+                "--filter=*/@(random_*|what_onednn_*|gradients_of_weights_*)" WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+            set_tests_properties(${narrow} PROPERTIES LABELS "unit;criterion" TIMEOUT 240 FAIL_REGULAR_EXPRESSION "Tested: 0"
+                ENVIRONMENT "WEFT_TEST_EFFORT=8;WEFT_ISA=${isa};ONEDNN_MAX_CPU_ISA=${onednn}")
+        endforeach()
+    endforeach()
+endif()
+
 if(TARGET test_cli AND TARGET weft_cli) # it runs the command
     add_dependencies(test_cli weft_cli)
 endif()

@@ -98,6 +98,7 @@ static const char *load(void)
 #define F(function, params) ok &= lookup(library, "dnnl_" #function, &f->function);
     DNNL_STATUS_FUNCTIONS(F)
 #undef F
+    ok &= lookup(library, "dnnl_primitive_desc_iterator_fetch", &f->primitive_desc_iterator_fetch);
     ok &= lookup(library, "dnnl_primitive_desc_query_md", &f->primitive_desc_query_md);
     ok &= lookup(library, "dnnl_memory_desc_get_size", &f->memory_desc_get_size);
     ok &= lookup(library, "dnnl_memory_desc_equal", &f->memory_desc_equal);

@@ -83,6 +83,10 @@ enum {
     F(memory_destroy, (dnnl_handle))                                                               \
     F(primitive_desc_create,                                                                       \
       (dnnl_handle *, const dnnl_op *, dnnl_handle attr, dnnl_handle engine, dnnl_handle hint))    \
+    F(primitive_desc_iterator_create,                                                              \
+      (dnnl_handle *, const dnnl_op *, dnnl_handle attr, dnnl_handle engine, dnnl_handle hint))    \
+    F(primitive_desc_iterator_next, (dnnl_handle))                                                 \
+    F(primitive_desc_iterator_destroy, (dnnl_handle))                                              \
     F(primitive_desc_query, (dnnl_handle, int what, int index, void *result))                      \
     F(primitive_desc_destroy, (dnnl_handle))                                                       \
     F(primitive_create, (dnnl_handle *, dnnl_handle desc))                                         \
@@ -110,6 +114,7 @@ typedef struct dnnl_functions {
     DNNL_STATUS_FUNCTIONS(F)
 #undef F
     const dnnl_version_info *(*version)(void);
+    dnnl_handle (*primitive_desc_iterator_fetch)(dnnl_handle); /* a descriptor of one's own */
     const dnnl_md *(*primitive_desc_query_md)(dnnl_handle, int what, int index);
     size_t (*memory_desc_get_size)(const dnnl_md *);
     int (*memory_desc_equal)(const dnnl_md *, const dnnl_md *);

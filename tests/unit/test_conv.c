@@ -358,6 +358,43 @@ Test(conv, gradients_of_weights_on_matrix_units)
     }
 }
 
+/* What oneDNN 2.6.3 computes wrongly on one machine or another (eager/cpu/dnnl_conv.c). CTest also runs this test as if the
+ * machine had fewer instructions. */
+Test(conv, what_onednn_computes_wrongly)
+{
+    static const wf_conv_desc problems[] = {
+        /* Rows dilated, more than 28 columns: gradient of bf16 weights. */
+        {.c = 18, .h = 14, .w = 40, .o = 37, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
+        {.c = 37, .h = 13, .w = 46, .o = 20, .kh = 4, .kw = 1, .stride = {1, 1}, .pad = {0, 0}},
+        {.c = 7, .h = 18, .w = 33, .o = 7, .kh = 3, .kw = 3, .stride = {1, 1}, .groups = 7},
+        /* Fewer columns than the stride: the same. */
+        {.c = 64, .h = 12, .w = 2, .o = 32, .kh = 2, .kw = 2, .stride = {4, 4}, .pad = {1, 1}},
+        {.c = 15, .h = 9, .w = 3, .o = 40, .kh = 3, .kw = 3, .stride = {4, 4}, .pad = {1, 2}},
+        /* One tap, an odd number of channels to sum over, positions in thirties: gradient of a bf16 image. */
+        {.c = 16, .h = 12, .w = 15, .o = 21, .kh = 1, .kw = 1, .stride = {1, 3}},
+        {.c = 97, .h = 8, .w = 15, .o = 7, .kh = 1, .kw = 1, .stride = {4, 1}},
+        /* One tap, five positions, no bf16 instructions: forward and gradient of the image. */
+        {.c = 96, .h = 1, .w = 5, .o = 120, .kh = 1, .kw = 1, .stride = {1, 1}},
+        {.c = 128, .h = 1, .w = 15, .o = 69, .kh = 1, .kw = 1, .stride = {1, 3}},
+        /* One tap, strides, channels that do not fill a vector of AVX2: gradient of f32 weights. */
+        {.c = 4, .h = 32, .w = 64, .o = 20, .kh = 1, .kw = 1, .stride = {2, 2}},
+        {.c = 1, .h = 15, .w = 44, .o = 79, .kh = 1, .kw = 1, .stride = {1, 4}},
+    };
+    wf_gemm_set_backend(WF_GEMM_ONEDNN);
+    for (size_t i = 0; i < 2 * sizeof problems / sizeof *problems; i++) {
+        wf_conv_desc d = problems[i / 2];
+        d.dtype = i % 2 ? WEFT_BF16 : WEFT_F32;
+        d.layout = WF_CONV_SRC_NHWC | WF_CONV_DST_NHWC;
+        d.n = 2;
+        d.groups = d.groups ? d.groups : 1;
+        d.dilation[0] = d.stride[0] == 1 && d.kh > 1 ? 3 : 1;
+        d.dilation[1] = 1;
+        d.oh = out_size(d.h, d.kh, d.stride[0], d.pad[0], d.dilation[0]);
+        d.ow = out_size(d.w, d.kw, d.stride[1], d.pad[1], d.dilation[1]);
+        all_three(&d);
+    }
+}
+
 /* What fills up rows is no term: an infinity of the image reaches the weights whose windows have it, and no others.
  * (One of the gradient may meet the padding of the image, which is multiplied like the rest.) */
 Test(conv, infinities_reach_their_windows_only)
