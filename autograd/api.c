@@ -51,7 +51,7 @@ static wf_slot *open_tensor(wf_ctx *c, weft_tensor t, const char *op, bool *pinn
     *pinned = false;
     *status = 0;
     if (t.slot == 0 && t.serial != 0) {
-        *status = (int)weft_error_status(t);
+        *status = wf_error_again(c, t);
         return NULL;
     }
     if (t.slot >= WF_ABSENT_SLOT) {
@@ -250,7 +250,7 @@ weft_status(weft_set_grad)(weft_tensor t, weft_tensor g)
     if (!m) {
         rc = raise_for(c, "set_grad", t, WEFT_ENOMEM, no_memory, "");
     } else if (g.slot == 0 && g.serial != 0) {
-        rc = (int)weft_error_status(g);
+        rc = wf_error_again(c, g);
     } else {
         weft_tensor own = WEFT_NONE;
         if (g.slot != 0) {
@@ -372,6 +372,7 @@ static weft_tensor seed(wf_ctx *c, wf_slot *s, weft_tensor t, weft_tensor g, con
     wf_type a, b;
     wf_slot_type(s, &a);
     if (g.slot == 0 && g.serial != 0) {
+        wf_error_again(c, g);
         return g;
     }
     if (g.slot == 0) {
@@ -541,7 +542,8 @@ weft_status weft_grad_of(const weft_grad_of_args *args)
         }
     }
     for (int i = 0; i < args->n_inputs && rc; i++) {
-        args->grads[i] = WEFT_NONE; /* what was found so far ends with the scope */
+        /* what was found so far ends with the scope */
+        args->grads[i] = (weft_tensor){0, c->id, c->error_last};
     }
     for (size_t i = 0; i < no; i++) {
         let_go(c, node[i]);

@@ -250,15 +250,15 @@ static int check_results(wf_ctx *c, const weft_function *f, uint32_t depth, weft
     return 0;
 }
 
-weft_status(weft_apply)(const weft_function *f, void *user, const weft_tensor *in, int n_in,
+weft_status(weft_apply)(const weft_function *f, void *user, const weft_tensor *given, int n_in,
                         weft_tensor *out, int n_out)
 {
     wf_ctx *c = wf_ctx_get();
     if (!c) {
         return WEFT_ENOMEM;
     }
-    if (!f || !f->forward || !f->backward || !f->name || !in || !out || n_in < 1 || n_in > MAX_IN ||
-        n_out < 1 || n_out > WF_MAX_DST) {
+    if (!f || !f->forward || !f->backward || !f->name || !given || !out || n_in < 1 ||
+        n_in > MAX_IN || n_out < 1 || n_out > WF_MAX_DST) {
         wf_raise_text(
             c, WEFT_EINVALID, "apply",
             "a name, forward and backward, 1 to %d operands and 1 to %d results are needed", MAX_IN,
@@ -267,13 +267,15 @@ weft_status(weft_apply)(const weft_function *f, void *user, const weft_tensor *i
     }
     const char *site = c->here; /* of this call: the results were made inside forward */
     c->here = NULL;
+    weft_tensor in[MAX_IN]; /* given and out may be one array */
+    memcpy(in, given, (size_t)n_in * sizeof *in);
     wf_slot *src[MAX_IN] = {NULL};
     bool pinned[MAX_IN] = {false}, tracked = false, recorded = false;
     wf_why why = {0};
     int rc = 0;
     for (int i = 0; i < n_in && !rc; i++) {
         if (in[i].slot == 0 && in[i].serial) {
-            rc = -(int)weft_error_status(in[i]);
+            rc = -wf_error_again(c, in[i]);
         } else if (in[i].slot < WF_ABSENT_SLOT) {
             src[i] = wf_pin(c, in[i], &pinned[i], &why);
             rc = src[i] ? 0 : why.code;
@@ -315,6 +317,9 @@ weft_status(weft_apply)(const weft_function *f, void *user, const weft_tensor *i
     }
     if (rc > 0) {
         rc = wf_raise_status(c, f->name, n_in, in, &why);
+    }
+    for (int i = 0; i < n_out && rc; i++) {
+        out[i] = (weft_tensor){0, c->id, c->error_last};
     }
     return (weft_status)(rc < 0 ? -rc : rc);
 }

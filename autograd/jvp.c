@@ -23,8 +23,12 @@ static weft_tensor seed_like(wf_ctx *c, weft_tensor t)
     bool pinned;
     wf_why why = {0};
     wf_slot *s = wf_pin(c, t, &pinned, &why);
+    if (!s && t.slot == 0 && t.serial) {
+        wf_error_again(c, t);
+        return t;
+    }
     if (!s) {
-        return t.slot == 0 && t.serial ? t : wf_raise(c, "jvp", 1, &t, &why);
+        return wf_raise(c, "jvp", 1, &t, &why);
     }
     wf_type ty;
     wf_slot_type(s, &ty);
@@ -113,7 +117,8 @@ weft_status weft_jvp(const weft_jvp_args *args)
         }
     }
     for (int k = 0; k < args->n_outputs; k++) { /* all, or none: the others end with the scope */
-        args->results[k] = st == WEFT_OK ? weft_scope_give(sc, args->results[k]) : WEFT_NONE;
+        args->results[k] = st == WEFT_OK ? weft_scope_give(sc, args->results[k])
+                                         : (weft_tensor){0, c->id, c->error_last};
     }
     weft_scope_end(sc);
     weft_enable_grad_end(mode);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 
@@ -28,6 +29,19 @@ static int input_named(const weft_graph *g, const char *name, size_t n)
     return -1;
 }
 
+static int no_input(const char *command, const char *file, const char *name, size_t n)
+{
+    return cli_failed(command, "%s%sthe graph has no input '%.*s' (weft show lists them)", file,
+                      *file ? ": " : "", (int)n, name);
+}
+
+static int given_twice(const char *command, const weft_graph *g, int i)
+{
+    weft_graph_port p;
+    weft_graph_input(g, i, &p);
+    return cli_failed(command, "input '%s' is given twice", p.name);
+}
+
 static int read_npz(const char *command, weft_graph *g, const char *path, weft_tensor *x)
 {
     weft_npz *z = weft_npz_open(path);
@@ -36,8 +50,9 @@ static int read_npz(const char *command, weft_graph *g, const char *path, weft_t
         const char *name = weft_npz_name(z, m);
         int i = input_named(g, name, strlen(name));
         if (i < 0) {
-            status = cli_failed(command, "%s: the graph has no input '%s' (weft show lists them)",
-                                path, name);
+            status = no_input(command, path, name, strlen(name));
+        } else if (weft_ok(x[i])) {
+            status = given_twice(command, g, i);
         } else {
             x[i] = weft_npz_at(z, m);
             status = weft_ok(x[i]) ? CLI_OK : cli_weft_failed(command);
@@ -54,6 +69,8 @@ static int read_input(const char *command, weft_graph *g, const char *text, weft
     int i = equals ? input_named(g, text, (size_t)(equals - text)) : -1;
     if (i >= 0) {
         path = equals + 1;
+    } else if (equals && access(text, F_OK) != 0) { /* no file has such a name, so it is none */
+        return no_input(command, "", text, (size_t)(equals - text));
     } else if (ends_with(text, ".npz")) {
         return read_npz(command, g, text, x);
     } else {
@@ -63,22 +80,59 @@ static int read_input(const char *command, weft_graph *g, const char *text, weft
     if (i == weft_graph_inputs(g)) {
         return cli_failed(command, "'%s' is one input too many: the graph takes %d", text, i);
     }
+    if (weft_ok(x[i])) {
+        return given_twice(command, g, i);
+    }
     x[i] = weft_npy_load(path);
     return weft_ok(x[i]) ? CLI_OK : cli_weft_failed(command);
+}
+
+/* Is text SYMBOL=SIZE? *size: -1 where it is no size. */
+static bool is_dim(const char *text, const char *symbol, int64_t *size)
+{
+    size_t n = strlen(symbol);
+    if (strncmp(text, symbol, n) != 0 || text[n] != '=') {
+        return false;
+    }
+    char *end;
+    long long v = strtoll(text + n + 1, &end, 10);
+    *size = text[n + 1] && !*end && v >= 0 && v < INT32_MAX ? v : -1;
+    return true;
 }
 
 /* The size that --dim gives a symbol; -1: none. */
 static int64_t dim_option(const cli_options *o, const char *symbol)
 {
-    size_t n = strlen(symbol);
+    int64_t size = -1;
+    for (int d = 0; d < o->n_dims && !is_dim(o->dims[d], symbol, &size); d++) {
+    }
+    return size;
+}
+
+/* Every --dim has a size, for a symbol that the graph has. */
+static int check_dims(const char *command, const weft_graph *g, const cli_options *o)
+{
     for (int d = 0; d < o->n_dims; d++) {
-        if (strncmp(o->dims[d], symbol, n) == 0 && o->dims[d][n] == '=') {
-            char *end;
-            long long v = strtoll(o->dims[d] + n + 1, &end, 10);
-            return o->dims[d][n + 1] && !*end && v >= 0 && v < INT32_MAX ? v : -1;
+        const char *text = o->dims[d];
+        bool found = false;
+        int64_t size = -1;
+        for (int i = 0; i < weft_graph_inputs(g); i++) {
+            weft_graph_port p;
+            weft_graph_input(g, i, &p);
+            for (int k = 0; k < p.rank && !found; k++) {
+                found = p.symbols[k] && is_dim(text, p.symbols[k], &size);
+            }
+        }
+        if (!strchr(text, '=') || (found && size < 0)) {
+            return cli_failed(command, "--dim wants NAME=SIZE, a size of 0 or more, not '%s'",
+                              text);
+        }
+        if (!found) {
+            return cli_failed(command, "--dim %s: no input has that symbol (weft show lists them)",
+                              text);
         }
     }
-    return -1;
+    return CLI_OK;
 }
 
 /* Zeros for an input that no file gives. */
@@ -115,7 +169,7 @@ static int move_input(const char *command, const char *name, weft_tensor *x)
 
 int cli_read_inputs(const char *command, weft_graph *g, const cli_options *o, weft_tensor *x)
 {
-    int status = CLI_OK;
+    int status = check_dims(command, g, o);
     bool fill = strcmp(command, "run") != 0;
     for (int i = 0; i < CLI_MAX; i++) {
         x[i] = WEFT_NONE;

@@ -59,6 +59,7 @@ bool wf_arg_open(wf_arg *a, const char *op, weft_tensor x)
         return true;
     }
     if (x.slot == 0 && x.serial != 0) {
+        wf_error_again(a->c, x);
         return false;
     }
     bool pinned = false;

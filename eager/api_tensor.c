@@ -36,6 +36,7 @@ static bool open_at(look *l, const char *op, weft_tensor t, bool reads)
     l->c = wf_ctx_get();
     l->site = reads && l->c ? l->c->here : NULL;
     if (!l->c || (t.slot == 0 && t.serial != 0)) {
+        wf_error_again(l->c, t);
         if (reads) {
             wf_error_told(l->c, t, true);
         }

@@ -84,6 +84,7 @@ int wf_call_open(wf_call *k, wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
         }
         if (src[i].slot == 0 && src[i].serial != 0) {
             *failed = src[i];
+            wf_error_again(c, src[i]);
             return -1;
         }
         wf_slot *s = wf_pin(c, src[i], &k->pinned[i], &k->why);

@@ -679,7 +679,7 @@ weft_status weft_assign(weft_tensor *x, weft_tensor value)
             wf_raise_text(c, WEFT_EINVALID, "assign", "the value is the empty handle");
             return WEFT_EINVALID;
         }
-        return weft_error_status(value);
+        return (weft_status)wf_error_again(c, value);
     }
     if (wf_same_handle(*x, value)) {
         return WEFT_OK;

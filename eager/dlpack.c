@@ -66,6 +66,7 @@ static export *export_new(weft_tensor t, bool versioned, DLTensor *d, bool *read
 {
     wf_ctx *c = wf_ctx_get();
     if (!c || (t.slot == 0 && t.serial != 0)) {
+        wf_error_again(c, t);
         return NULL;
     }
     wf_why why = {0};

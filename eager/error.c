@@ -175,6 +175,9 @@ void wf_function_failed(wf_ctx *c, const char *op, const char *name, int rc, uin
     bool told = c->error_next != before;
     for (int i = 0; i < n_in && !told; i++) {
         told = in[i].slot == 0 && in[i].serial != 0;
+        if (told) {
+            wf_error_again(c, in[i]);
+        }
     }
     if (!told) {
         char what[128];
@@ -226,6 +229,21 @@ static wf_error *find(wf_ctx *c, uint64_t id)
 {
     wf_error *e = &c->errors[id % WF_ERRORS];
     return id != 0 && e->id == id ? e : NULL;
+}
+
+int wf_error_again(wf_ctx *c, weft_tensor t)
+{
+    wf_error *e = c && t.context == c->id ? find(c, t.serial) : NULL;
+    if (e) {
+        c->error_last = e->id;
+        return e->status;
+    }
+    if (c &&
+        t.serial !=
+            UINT64_MAX) { /* forgotten, or another thread's: a status has a text all the same */
+        record(c, WEFT_EINVALID, weft_error_text(t));
+    }
+    return (int)weft_error_status(t);
 }
 
 weft_status weft_error_status(weft_tensor t)

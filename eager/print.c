@@ -472,6 +472,7 @@ static bool to_text(const char *op, weft_tensor x, text *t)
 {
     wf_ctx *c = wf_ctx_get();
     if (!c || (x.slot == 0 && x.serial != 0)) {
+        wf_error_again(c, x);
         wf_error_told(c, x, true);
         return false;
     }

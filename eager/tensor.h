@@ -648,6 +648,9 @@ WF_COLD weft_tensor wf_raise_text(wf_ctx *c, int status, const char *op, const c
 /* The same for functions that return a status. */
 WF_COLD int wf_raise_status(wf_ctx *c, const char *op, int nsrc, const weft_tensor *src,
                             const wf_why *why);
+/* A call whose operand t carries an error fails with that error: its status. It is the thread's last error again, so that
+ * who gets the status alone reads the text that belongs to it. */
+WF_COLD int wf_error_again(wf_ctx *c, weft_tensor t);
 /* The caller knows of error t, and of those `before` it: a traced function that goes on has dealt with them. */
 WF_COLD void wf_error_told(wf_ctx *c, weft_tensor t, bool before);
 /* The first error since `since` that a kernel found and that the caller was not told of; 0: there is none. */

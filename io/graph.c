@@ -350,7 +350,11 @@ static int begin(weft_graph *g, unsigned flags, const weft_tensor *in, int n_in,
 {
     int64_t sizes[WF_MAX_SYMBOLS];
     wf_why why = {0};
-    if (!g || n_in != g->n_inputs || (n_in && !in)) {
+    if (!g || (n_in == g->n_inputs && n_in && !in)) {
+        wf_api_null("graph_run", g ? "the array of inputs" : "the graph");
+        return WEFT_EINVALID;
+    }
+    if (n_in != g->n_inputs) {
         wf_api_error("graph_run", WEFT_EINVALID, "%d inputs are given, the graph takes %d", n_in,
                      weft_graph_inputs(g));
         return WEFT_EINVALID;
@@ -360,6 +364,9 @@ static int begin(weft_graph *g, unsigned flags, const weft_tensor *in, int n_in,
     }
     int rc = 0;
     for (int i = 0; i < n_in && !rc; i++) {
+        if (in[i].slot == 0 && in[i].serial != 0) {
+            return wf_error_again(wf_ctx_get(), in[i]);
+        }
         rc = bind_input(g, i, in[i], sizes, &why);
     }
     flags |= device_of(g, in) != WF_DEVICE_HOST ? WF_PLAN_DEVICE : 0;
@@ -406,31 +413,29 @@ weft_status wf_graph_run(weft_graph *g, unsigned flags, const weft_tensor *in, i
                          weft_tensor *out, int n_out, wf_graph_times *times)
 {
     wf_graph_plan *p = NULL;
-    if (!g || n_out != g->n_outputs) {
+    weft_tensor made[64]; /* in and out may be one array */
+    int rc = WEFT_EINVALID;
+    if (g && n_out != g->n_outputs) {
         wf_api_error("graph_run", WEFT_EINVALID, "%d outputs are asked for, the graph has %d",
                      n_out, weft_graph_outputs(g));
-        return WEFT_EINVALID;
+    } else {
+        rc = begin(g, flags, in, n_in, &p);
+    }
+    if (!rc) {
+        wf_why why = {0};
+        weft_scope scope = weft_scope_begin();
+        rc = run(g, p, in, made, times, &why);
+        for (int i = 0; i < n_out && !rc; i++) {
+            made[i] = weft_scope_give(scope, made[i]);
+        }
+        weft_scope_end(scope);
+        drop_hold(g, p);
+        rc = rc ? wf_raise_status(wf_ctx_get(), "graph_run", 0, NULL, &why) : 0;
     }
     for (int i = 0; i < n_out; i++) {
-        out[i] = WEFT_NONE;
+        out[i] = rc ? wf_api_last_error() : made[i];
     }
-    int rc = begin(g, flags, in, n_in, &p);
-    if (rc) {
-        return (weft_status)rc;
-    }
-    wf_why why = {0};
-    weft_tensor made[64];
-    for (int i = 0; i < n_out; i++) {
-        made[i] = WEFT_NONE;
-    }
-    weft_scope scope = weft_scope_begin();
-    rc = run(g, p, in, made, times, &why);
-    for (int i = 0; i < n_out && !rc; i++) {
-        out[i] = weft_scope_give(scope, made[i]);
-    }
-    weft_scope_end(scope);
-    drop_hold(g, p);
-    return rc ? (weft_status)wf_raise_status(wf_ctx_get(), "graph_run", 0, NULL, &why) : WEFT_OK;
+    return (weft_status)rc;
 }
 
 wf_plan *wf_graph_plan_of(weft_graph *g, unsigned flags, const weft_tensor *in, int n_in)

@@ -286,6 +286,9 @@ weft_status wf_npy_header(const char *op, weft_tensor t, char *out, size_t *size
 {
     weft_dtype dtype = weft_dtype_of(t);
     weft_shape s = weft_shape_of(t);
+    if (t.slot == 0 && t.serial != 0) {
+        return (weft_status)wf_error_again(wf_ctx_get(), t);
+    }
     if (!weft_ok(t) || s.n < 0) {
         weft_status status = weft_error_status(t);
         wf_api_error(op, WEFT_EHANDLE, "the tensor is not alive");

@@ -207,6 +207,9 @@ static weft_status add(weft_module *m, const char *name, weft_tensor value, bool
         return fail("module", WEFT_EINVALID, "the module is NULL or the name empty");
     }
     if (!weft_ok(value)) {
+        if (value.slot == 0 && value.serial != 0) { /* an error has its text already */
+            return (weft_status)wf_error_again(wf_ctx_get(), value);
+        }
         weft_status s = weft_error_status(value);
         return s != WEFT_OK ? s : fail("module", WEFT_EHANDLE, "the value is not a live tensor");
     }

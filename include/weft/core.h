@@ -152,8 +152,8 @@ WEFT_API weft_tensor weft_b(bool value);
  * thread's scopes: WEFT_EHANDLE. The text stays valid until 64 further errors on this thread. */
 WEFT_API weft_status weft_error_status(weft_tensor t);
 WEFT_API const char *weft_error_text(weft_tensor t);
-/* The last error of this thread, whatever raised it; WEFT_OK and "" when there was none since the
- * last weft_clear_error. */
+/* The last error of this thread, whatever raised it, or failed because an operand carries it; WEFT_OK and "" when there was
+ * none since the last weft_clear_error. */
 WEFT_API weft_status weft_last_status(void);
 WEFT_API const char *weft_last_error(void);
 WEFT_API void weft_clear_error(void);

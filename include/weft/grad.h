@@ -65,7 +65,8 @@ typedef struct weft_grad_of_args {
     int n_outputs;
     const weft_tensor *inputs; /* leaves or recorded results */
     int n_inputs;
-    weft_tensor *grads;              /* n_inputs results, in the current scope; empty on error */
+    weft_tensor
+        *grads; /* n_inputs results, in the current scope; on error empty handles that carry it */
     const weft_tensor *grad_outputs; /* n_outputs, or NULL: ones for one-element outputs */
     bool retain_graph, create_graph;
     bool
@@ -81,8 +82,8 @@ typedef struct weft_jvp_args {
     const weft_tensor *inputs;
     int n_inputs;
     const weft_tensor *tangents; /* n_inputs, of the inputs' shapes and dtypes */
-    weft_tensor
-        *results; /* n_outputs tangents of the outputs, in the current scope; empty on error */
+    weft_tensor *
+        results; /* n_outputs tangents of the outputs, in the current scope; on error empty handles that carry it */
     int end_;
 } weft_jvp_args;
 /* Forward-mode products: results[k] = sum over i of d(outputs[k])/d(inputs[i]) * tangents[i]. The adjoint is
@@ -122,12 +123,14 @@ typedef struct weft_function {
                             int n_out, weft_tensor *grad_in, const bool *needs, int n_in);
     void (*release)(void *user); /* when the last record of a call dies; may be NULL */
 } weft_function;
-/* Runs f; out receives n_out results in the current scope. n_in <= 8, n_out <= 3. f.release(user) is called once:
+/* Runs f; out receives n_out results in the current scope, or empty handles with the error; in and out may be one array. n_in <= 8, n_out <= 3. f.release(user) is called once:
  * when the record dies, or before the return where none was made, a failure included. Errors: forward's own; those of backward come
  * out of the weft_backward that runs it. */
 WEFT_API weft_status weft_apply(const weft_function *f, void *user, const weft_tensor *in, int n_in,
                                 weft_tensor *out, int n_out);
-/* In forward: saves up to 8 tensors (operands, results or others) for backward; versions are checked. */
+/* In forward: saves up to 8 tensors (operands, results or others) for backward; versions are checked. Second derivatives go
+ * through saved operands and results; any other tensor, as what forward computed on the way, is a constant to them, so
+ * that backward computes it again where they are wanted. */
 WEFT_API weft_status weft_function_save(weft_function_ctx *ctx, const weft_tensor *t, int n);
 /* In backward: the i-th saved tensor, in the current scope. */
 WEFT_API weft_tensor weft_function_saved(weft_function_ctx *ctx, int i);

@@ -70,7 +70,7 @@ WEFT_API void weft_graph_free(weft_graph *g);
  * what is missing, if the device is not there; g stays where it is then. */
 WEFT_API weft_status weft_graph_to(weft_graph *g, weft_device device);
 /* Checks the inputs' types, binds symbols to their extents and runs. out receives new handles of the current
- * scope. WEFT_EDTYPE, WEFT_ESHAPE (naming input, axis and symbol), a kernel's errors. */
+ * scope, or empty ones that carry the error; in and out may be one array. WEFT_EDTYPE, WEFT_ESHAPE (naming input, axis and symbol), a kernel's errors. */
 WEFT_API weft_status weft_graph_run(weft_graph *g, const weft_tensor *in, int n_in,
                                     weft_tensor *out, int n_out);
 

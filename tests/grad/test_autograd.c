@@ -384,6 +384,10 @@ Test(autograd, errors_of_custom_functions_name_them_and_their_line)
     cr_assert_eq(weft_apply(&cube, NULL, &x, 1, &y, 1), WEFT_OK);
     y = weft_sum(y);
     cr_assert_eq(weft_backward(y), WEFT_OK);
+    /* operand and result in one variable */
+    weft_tensor z = x;
+    cr_assert_eq(weft_apply(&cube, NULL, &z, 1, &z, 1), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(weft_backward(weft_sum(z)), WEFT_OK);
     /* statuses that were made up: never the text of an earlier error */
     weft_add(x, weft_zeros(weft_shape(7, 5), WEFT_F32));
     cr_assert_eq(weft_apply(&mute, NULL, &x, 1, &y, 1), WEFT_OK);
@@ -391,6 +395,7 @@ Test(autograd, errors_of_custom_functions_name_them_and_their_line)
          "broadcast");
     says(weft_apply(&mute_fwd, NULL, &x, 1, &y, 1), WEFT_EINDEX, "mute_fwd: its forward returned",
          "mute: ");
+    cr_assert(strstr(weft_error_text(y), "mute_fwd: its forward"), "%s", weft_error_text(y));
     weft_scope_end(sc);
 }
 

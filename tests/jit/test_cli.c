@@ -117,6 +117,12 @@ Test(cli, run, .init = setup, .fini = teardown)
     cr_assert_eq(weft("run m.weft --input want_0.npy"), 1);
     cr_assert(says("axis 1"), "%s", text);
     cr_assert_eq(weft("run m.weft --input x.npy --input x.npy"), 1);
+    cr_assert_eq(weft("run m.weft --input input_0=x.npy --input input_0=x.npy"), 1);
+    cr_assert(says("'input_0' is given twice"), "%s", text);
+    cr_assert_eq(weft("run m.weft --input x.npy --input x.npz"), 1);
+    cr_assert(says("'input_0' is given twice"), "%s", text);
+    cr_assert_eq(weft("run m.weft --input other=x.npy"), 1);
+    cr_assert(says("the graph has no input 'other'"), "%s", text);
     cr_assert_eq(weft("run x.npy --input x.npy"), 1);
     cr_assert_eq(weft("run m.weft --input x.npy --output-dir /proc/no"), 1);
 }
@@ -161,6 +167,13 @@ Test(cli, show_and_time, .init = setup, .fini = teardown)
     cr_assert(says("    0% mem  matmul") && says("; at test_cli.c:"), "%s", text);
     cr_assert_eq(weft("explain m.weft"), 1);
     cr_assert(says("--dim batch=SIZE"), "%s", text);
+    static const char *const bad[] = {"batch", "batch=", "batch=x", "batch=-1", "batch=4x"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        cr_assert_eq(weft("explain m.weft --dim %s", bad[i]), 1);
+        cr_assert(says("--dim wants NAME=SIZE"), "%s", text);
+    }
+    cr_assert_eq(weft("explain m.weft --dim batch=4 --dim seq=3"), 1);
+    cr_assert(says("--dim seq=3: no input has that symbol"), "%s", text);
 }
 
 /* The number behind "name": in the JSON, from `from` on. */

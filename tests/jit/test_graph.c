@@ -121,7 +121,36 @@ Test(graph, refuses_wrong_inputs)
     x = WEFT_NONE;
     cr_assert_neq(weft_graph_run(g, &x, 1, y, 2), WEFT_OK);
     cr_assert_eq(weft_graph_run(g, NULL, 0, y, 2), WEFT_EINVALID);
+    cr_assert_eq(weft_graph_run(g, NULL, 1, y, 2), WEFT_EINVALID);
+    cr_assert(strstr(weft_last_error(), "NULL"), "%s", weft_last_error());
     cr_assert_eq(weft_graph_run(NULL, NULL, 0, y, 2), WEFT_EINVALID);
+    cr_assert(strstr(weft_last_error(), "the graph is NULL"), "%s", weft_last_error());
+    /* results carry the error; an input that is one is told as it was */
+    x = weft_zeros(weft_shape(4, 4), WEFT_F32);
+    cr_assert_eq(weft_graph_run(g, &x, 1, y, 2), WEFT_ESHAPE);
+    cr_assert(strstr(weft_error_text(y[1]), "input_0"), "%s", weft_error_text(y[1]));
+    x = weft_matmul(x, weft_zeros(weft_shape(3, 3), WEFT_F32));
+    cr_assert_eq(weft_graph_run(g, &x, 1, y, 2), WEFT_ESHAPE);
+    cr_assert(strstr(weft_last_error(), "matmul: inner"), "%s", weft_last_error());
+    cr_assert_str_eq(weft_error_text(y[0]), weft_error_text(x));
+    weft_graph_free(g);
+}
+
+static weft_status doubles(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_add(in[0], in[0]);
+    return weft_error_status(out[0]);
+}
+
+Test(graph, inputs_and_results_may_be_one_array)
+{
+    weft_tensor x = weft_ones(weft_shape(3), WEFT_F32);
+    weft_graph *g = weft_jit_graph(doubles, NULL, &x, 1);
+    for (int i = 0; i < 5; i++) {
+        cr_assert_eq(weft_graph_run(g, &x, 1, &x, 1), WEFT_OK, "%s", weft_last_error());
+    }
+    cr_assert_eq(weft_item_f64(weft_sum(x)), 3 * 32);
     weft_graph_free(g);
 }
 

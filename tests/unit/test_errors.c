@@ -8,6 +8,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "weft/weft.h"
 
@@ -436,4 +437,87 @@ Test(errors, golden)
     }
     compare(path);
     free(out);
+}
+
+static void has(const char *call, weft_status got, const char *part)
+{
+    cr_expect_eq(got, WEFT_ESHAPE, "%s: %s", call, weft_status_name(got));
+    cr_expect(strstr(weft_last_error(), part), "%s: %s", call, weft_last_error());
+    weft_reshape(weft_arange(0, 6, 1, WEFT_F32), weft_shape(7)); /* another error in between */
+}
+/* The status of a call that was given an error is that error's; so is what weft_last_error says then. */
+#define HAS(call) has(#call, call, "matmul: inner dimensions")
+
+static weft_status same(void *self, const weft_tensor *in, int n_in, weft_tensor *o, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    o[0] = in[0];
+    return weft_error_status(in[0]);
+}
+static weft_status no_back(weft_function_ctx *ctx, void *user, const weft_tensor *g, int n_out,
+                           weft_tensor *gi, const bool *needs, int n_in)
+{
+    (void)ctx, (void)user, (void)g, (void)n_out, (void)gi, (void)needs, (void)n_in;
+    return WEFT_OK;
+}
+static weft_status no_forward(weft_function_ctx *ctx, void *user, const weft_tensor *in, int n_in,
+                              weft_tensor *o, int n_out)
+{
+    (void)ctx, (void)n_out;
+    return same(user, in, n_in, o, 1);
+}
+
+Test(errors, a_status_has_the_text_of_its_error)
+{
+    static const weft_function f = {"f", no_forward, no_back, NULL};
+    const char *path = "test_errors.never"; /* nothing is written */
+    weft_scope scope = weft_scope_begin();
+    weft_tensor a = weft_ones(weft_shape(2, 3), WEFT_F32), bad = weft_matmul(a, a), t[2] = {a, a};
+    weft_named_tensor named = {"bad", bad};
+    weft_module *m = weft_module_new(NULL);
+    weft_jit *j = weft_jit_trace(same, NULL);
+    double d;
+    float host[6];
+    weft_requires_grad_(a, true);
+    HAS(bad.slot ? WEFT_OK : WEFT_ESHAPE);
+    HAS(weft_backward(bad));
+    HAS(weft_grad_of(&bad, 1, &a, 1, t));
+    cr_expect_str_eq(weft_error_text(t[0]), weft_error_text(bad));
+    HAS(weft_jvp(&bad, 1, &a, 1, &a, t));
+    cr_expect_str_eq(weft_error_text(t[0]), weft_error_text(bad));
+    HAS(weft_set_grad(a, bad));
+    HAS(weft_requires_grad_(bad, true));
+    HAS(weft_detach(bad).slot ? WEFT_OK : WEFT_ESHAPE);
+    HAS(weft_add_(weft_detach(a), bad));
+    HAS(weft_add_(bad, a));
+    HAS(weft_copy_(bad, a));
+    HAS(weft_assign(t, bad));
+    HAS(weft_item(bad, &d));
+    HAS((weft_item_f64(bad), weft_last_status()));
+    HAS((weft_dim(bad, 0), weft_last_status()));
+    HAS(weft_to_array(bad, host, 6, WEFT_F32));
+    HAS(weft_print(bad));
+    HAS(weft_sort(bad, 0, false, &t[0], &t[1]));
+    HAS(weft_chunk(bad, 0, 2, t));
+    HAS(weft_npy_save(path, bad));
+    HAS(weft_npz_save(path, &named, 1));
+    HAS(weft_safetensors_save(path, &named, 1, NULL, 0));
+    HAS(weft_init_constant(bad, 1));
+    HAS(weft_apply(&f, NULL, &bad, 1, t, 1));
+    cr_expect_str_eq(weft_error_text(t[0]), weft_error_text(bad));
+    HAS(weft_remat(same, NULL, &bad, 1, t, 1));
+    HAS(weft_jit_call(j, &bad, 1, t, 1));
+    weft_module_parameter(m, "bad", bad);
+    HAS(weft_module_status(m));
+    /* a text that is forgotten is said to be */
+    for (int k = 0; k < 70; k++) {
+        weft_matmul(a, weft_ones(weft_shape(7), WEFT_F32));
+    }
+    weft_clear_error();
+    cr_expect_eq(weft_backward(bad), WEFT_EINVALID);
+    cr_expect(strstr(weft_last_error(), "older"), "%s", weft_last_error());
+    weft_jit_free(j);
+    weft_module_free(m);
+    weft_scope_end(scope);
+    cr_expect_neq(access(path, F_OK), 0);
 }
