@@ -76,6 +76,28 @@ static wf_kref to_memory(build *b, int v, wf_kref x)
     return b->p->type[v] == WEFT_BOOL ? wf_kir_cast(&b->st->body, WF_KT_U8, x) : x;
 }
 
+/* -- what is known of values -------------------------------------------------------------------------------- */
+/* x - the largest x of the row: at most 0, or NaN. */
+static bool is_below_zero(const wf_program *p, int v)
+{
+    const wf_inst *sub = inst_of(p, v);
+    if (!sub || sub->kind != WF_INST_MAP || sub->op != WF_OP_SUB)
+        return false;
+    const wf_inst *most = inst_of(p, sub->src[1]);
+    if (most && most->kind == WF_INST_EXPAND)
+        most = inst_of(p, most->src[0]);
+    return most && most->kind == WF_INST_REDUCE && most->op == WF_OP_AMAX &&
+           most->src[0] == sub->src[0];
+}
+
+/* Is it NaN or from 0 to 1? */
+static bool is_small(const wf_program *p, int v)
+{
+    const wf_inst *inst = inst_of(p, v);
+    return inst && inst->kind == WF_INST_MAP && inst->op == WF_OP_EXP &&
+           is_below_zero(p, inst->src[0]);
+}
+
 /* -- values ------------------------------------------------------------------------------------------------ */
 static wf_kref want(build *b, int v);
 
@@ -140,7 +162,21 @@ static wf_kref compute(build *b, const wf_inst *inst)
         const wf_kref i = param(b, WF_PORT_INDEX, 0, WF_KT_I64);
         return wf_kir_store(&b->st->body, inst->compute, i);
     }
-    return wf_lower_inst(&b->l, inst);
+    const uint32_t first = b->st->body.n;
+    const wf_kref y = wf_lower_inst(&b->l, inst);
+    if (!b->l.device && is_small(b->p, inst->value))
+        wf_kir_below_zero(&b->st->body, b->l.value[inst->src[0]], first);
+    return y;
+}
+
+/* Value v as an earlier stage left it in its buffer. */
+static wf_kref kept(build *b, int v)
+{
+    const uint32_t n = b->st->body.nparam;
+    const wf_kref x = param(b, WF_PORT_KEEP, b->keep[v], wf_kir_storage(b->p->type[v]));
+    if (n < WF_KIR_MAX_PARAM)
+        b->st->in[n].small = is_small(b->p, v);
+    return x;
 }
 
 /* Value v in this stage. */
@@ -158,7 +194,7 @@ static wf_kref want(build *b, int v)
                 ? compute(b, inst)
                 : outside(b, v);
     else if (b->keep[v] >= 0 && inst->phase < b->phase)
-        x = from_memory(b, v, param(b, WF_PORT_KEEP, b->keep[v], wf_kir_storage(b->p->type[v])));
+        x = from_memory(b, v, kept(b, v));
     else
         x = compute(b, inst);
     b->l.value[v] = x;

@@ -4,8 +4,9 @@
  *
  * wf_tail runs a kernel's last, short group: the operands go through a group of their own in zeroed buffers, so
  * kernels have no second copy of their body and nothing is read outside the operands.
- * wf_fold_* combine the 64 lanes of a reduction by halving, the canonical order. Kernels with other element types
- * do it themselves (render_row.c).
+ * wf_fold_* combine the 64 lanes of a reduction by halving, the canonical order. `seen`: lanes from this one on did not see
+ * a whole group and count as they were before it, which is behind them in memory; 64 where none is there. Kernels with
+ * other element types do it themselves (render_row.c).
  *
  * The rows' own words (dict_c.h) are used for min and max, so the bits are those of every other tier.
  */
@@ -45,10 +46,12 @@ static void run_tail(kernel *run, const uint8_t *shape, void *const *ptr, const 
 }
 
 #define FOLD(name, T, OP)                                                                          \
-    static T name(const T *lane)                                                                   \
+    static T name(const T *lane, int64_t seen)                                                     \
     {                                                                                              \
         T x[WF_LL_LANES];                                                                          \
         memcpy(x, lane, sizeof x);                                                                 \
+        if (seen < WF_LL_LANES)                                                                    \
+            memcpy(x + seen, lane + WF_LL_LANES + seen, (size_t)(WF_LL_LANES - seen) * sizeof *x); \
         for (int n = WF_LL_LANES / 2; n >= 4; n /= 2)                                              \
             for (int i = 0; i < n; i++)                                                            \
                 x[i] = OP(x[i], x[i + n]);                                                         \

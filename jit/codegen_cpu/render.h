@@ -57,8 +57,13 @@ wf_kref wf_ll_copy_instr(wf_kir *d, const wf_kir *k, uint32_t n, const wf_kref *
 /* The same mathematics in primitives that take fewer instructions where operands are uniform (render_ease.c).
  * out, initialised, stays empty where there is nothing to change. */
 int wf_ll_ease(const wf_kir *k, const bool *uniform_param, wf_kir *out, wf_why *why);
-/* A quicker body for ordinary elements with `rare` set for the others; out stays empty where there is none. */
-int wf_ll_hurry(const wf_kir *k, const bool *uniform_param, wf_kir *out, wf_why *why);
+/* A quicker body for ordinary elements; out stays empty where there is none. Behind the outputs of the program it has
+ * what is tested: ordinary is an element whose LEAST is above LIMIT, which is uniform, and whose MOST, where there is
+ * one, is up to WF_LL_LARGE; all are u32. small_param: parameters that are NaN or from 0 to 1. */
+int wf_ll_hurry(const wf_kir *k, const bool *uniform_param, const bool *small_param, wf_kir *out,
+                wf_why *why);
+enum { WF_LL_LEAST, WF_LL_LIMIT, WF_LL_MOST, WF_LL_TESTS };
+enum { WF_LL_LARGE = 0x6C800000 }; /* bits of 2^90 */
 /* A body whose uniform part is computed once; body: what is computed for each element. */
 typedef struct wf_ll_split {
     wf_kir eased, once, rest;

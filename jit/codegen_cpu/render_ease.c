@@ -14,12 +14,17 @@
  * A division by a uniform s has the divider do what it did for the element before. With y = 1 / s, rounded, the
  * quotient is
  *
- *     q0 = a y,   q1 = q0 + (a - q0 s) y,   q = q1 + (a - q1 s) y        (each sum one fma)
+ *     q0 = a y,   q = q0 - (q0 s - a) y        (each difference one fma)
  *
- * q1 is off by less than one unit in the last place, so a - q1 s is exact and q is the quotient rounded to nearest, by
- * Markstein's theorem (y must be the rounded reciprocal, as it is). Exactness needs operands in the middle of the
- * exponents: s in [2^-30, 2^30), |a| in [2^-90, 2^90] or 0, whose sign the last step puts back. Other elements are
- * rare: the whole body divides.
+ * The last fma rounds a / s + e, |e| = |a / s - q0| |1 - s y|. Were it to round to another float than a / s does, a midpoint M
+ * of two floats would be between. Say s in (1, 2), a / s in [1/2, 1), u = 2^-24 the unit there: |1 - s y| <= s u / 2. q0 is
+ * less than 3/2 units off, and where a / s is as close to M as e is large it is one of the two floats beside M, half a
+ * unit away: |e| <= s u^2 / 4, while a / s, a quotient of integers below 2^24, is at least u^2 / s from M, which is more.
+ * In [1, 2), u = 2^-23, it is s u^2 / 8 and u^2 / 2s. (Markstein's theorem; y must be the rounded reciprocal, as it is. Tried for
+ * every a with a thousand divisors, and for the quotients closest to midpoints of all divisors.) Exactness needs operands in
+ * the middle of the exponents: s in [2^-30, 2^30), |a| in [2^-90, 2^90] or 0; zeros keep their sign, since their residual is
+ * +0. Other elements are rare: the whole body divides. Where a is known to be small (wf_port) only the lower end is tested,
+ * and a NaN takes either way.
  *
  * A relaxed division by a uniform s is a multiplication by 1 / s, computed once.
  *
@@ -142,55 +147,55 @@ static wf_kref u32(wf_kir *d, uint32_t x)
 #define OP2(prim, a, b) wf_kir_op(d, WF_KP_##prim, a, b, WF_KREF_NONE)
 #define OP3(prim, a, b, c) wf_kir_op(d, WF_KP_##prim, a, b, c)
 
-/* a / s, and *rare for operands of which that is not known. */
-static wf_kref quick_quotient(wf_kir *d, wf_kref a, wf_kref s, wf_kref *rare)
+/* a / s, and what is tested of a. */
+static wf_kref quick_quotient(wf_kir *d, wf_kref a, wf_kref s, bool small_a, wf_kref *test)
 {
-    enum {
-        TWO_M30 = 0x30800000,
-        TWO_60_MORE = 60 << 23,
-        TWO_M90 = 0x12800000,
-        TWO_90 = 0x6C800000
-    };
+    enum { TWO_M30 = 0x30800000, TWO_60_MORE = 60 << 23, TWO_M90 = 0x12800000 };
     const wf_kref fits = OP2(LT, OP2(SUB, OP1(BITS32, s), u32(d, TWO_M30)), u32(d, TWO_60_MORE));
+    const wf_kref bits = OP1(BITS32, a);
+    const wf_kref size = small_a ? bits : OP2(IAND, bits, u32(d, INT32_MAX));
     /* magnitudes minus one up to here are too small; those of 0 and of all elements of a bad s: */
-    const wf_kref small = OP3(SELECT, fits, u32(d, TWO_M90 - 2), u32(d, UINT32_MAX));
-    const wf_kref bits = OP1(BITS32, a), size = OP2(IAND, bits, u32(d, INT32_MAX));
-    const wf_kref test =
-        OP2(BOR, OP2(LE, OP2(SUB, size, u32(d, 1)), small), OP2(GT, size, u32(d, TWO_90)));
-    *rare = *rare == WF_KREF_NONE ? test : OP2(BOR, *rare, test);
+    test[WF_LL_LIMIT] = OP3(SELECT, fits, u32(d, TWO_M90 - 2), u32(d, UINT32_MAX));
+    test[WF_LL_LEAST] = OP2(SUB, size, u32(d, 1));
+    test[WF_LL_MOST] = small_a ? WF_KREF_NONE : size;
     const wf_kref y = OP2(DIV, wf_kir_f32(d, 1.0F), s), q0 = OP2(MUL, a, y);
-    const wf_kref q1 = OP3(FMA, OP3(FMA, OP1(NEG, q0), s, a), y, q0);
-    const wf_kref q = OP3(FMA, OP3(FMA, OP1(NEG, q1), s, a), y, q1);
-    return OP1(FLT32, OP2(IOR, OP1(BITS32, q), OP2(IAND, bits, u32(d, 0x80000000U))));
+    return OP3(FMA, OP3(FMA, q0, s, OP1(NEG, a)), OP1(NEG, y), q0);
 }
 #undef OP1
 #undef OP2
 #undef OP3
 
-static int divide_quickly(const wf_kir *k, const bool *uniform, wf_kref *map, wf_kir *d,
-                          wf_why *why)
+static int divide_quickly(const wf_kir *k, const bool *uniform, const bool *small, wf_kref *map,
+                          wf_kir *d, wf_why *why)
 {
-    wf_kref rare = WF_KREF_NONE;
+    wf_kref test[WF_LL_TESTS] = {0};
     for (uint32_t p = 0; p < k->nparam; p++)
         wf_kir_param(d, (wf_kty)k->param_type[p]);
     for (uint32_t n = 0; n < k->n; n++) {
         const wf_kinstr *i = &k->ins[n];
+        const wf_kinstr *a = i->prim == WF_KP_DIV ? &k->ins[i->src[0]] : i;
         map[n] = i->prim == WF_KP_PARAM ? d->param[i->imm]
                  : is_shared_division(i, uniform)
-                     ? quick_quotient(d, map[i->src[0]], map[i->src[1]], &rare)
+                     ? quick_quotient(d, map[i->src[0]], map[i->src[1]],
+                                      a->prim == WF_KP_PARAM && small[a->imm], test)
                      : wf_ll_copy_instr(d, k, n, map);
     }
     for (uint32_t o = 0; o < k->nout; o++)
         wf_kir_output(d, map[k->out[o]]);
-    d->rare = rare;
+    for (int x = 0; x < WF_LL_TESTS; x++)
+        if (test[x] != WF_KREF_NONE)
+            wf_kir_output(d, test[x]);
     return wf_kir_finish(d, why);
 }
 
 /* -- both ---------------------------------------------------------------------------------------------------- */
-typedef int rewriting(const wf_kir *k, const bool *uniform, wf_kref *map, wf_kir *d, wf_why *why);
+typedef int rewriting(const wf_kir *k, const bool *uniform, const bool *small, wf_kref *map,
+                      wf_kir *d, wf_why *why);
 
-static int if_useful(const wf_kir *k, const bool *uniform, wf_kref *map, wf_kir *d, wf_why *why)
+static int if_useful(const wf_kir *k, const bool *uniform, const bool *small, wf_kref *map,
+                     wf_kir *d, wf_why *why)
 {
+    (void)small;
     bool any = false;
     for (uint32_t n = 0; n < k->n; n++)
         any |=
@@ -199,7 +204,8 @@ static int if_useful(const wf_kir *k, const bool *uniform, wf_kref *map, wf_kir 
 }
 
 /* The divider works beside other instructions: where there are many, it costs nothing. */
-static int if_it_divides(const wf_kir *k, const bool *uniform, wf_kref *map, wf_kir *d, wf_why *why)
+static int if_it_divides(const wf_kir *k, const bool *uniform, const bool *small, wf_kref *map,
+                         wf_kir *d, wf_why *why)
 {
     enum { FEW = 12 };
     uint32_t divisions = 0, others = 0;
@@ -208,13 +214,14 @@ static int if_it_divides(const wf_kir *k, const bool *uniform, wf_kref *map, wf_
         divisions += is_shared_division(&k->ins[n], uniform);
         others += !uniform[n] && prim != WF_KP_PARAM;
     }
-    return divisions == 1 && others <= FEW && k->rare == WF_KREF_NONE
-               ? divide_quickly(k, uniform, map, d, why)
+    return divisions == 1 && others <= FEW && k->rare == WF_KREF_NONE &&
+                   k->nout + WF_LL_TESTS <= WF_KIR_MAX_OUT
+               ? divide_quickly(k, uniform, small, map, d, why)
                : 0;
 }
 
-static int with_uniform(const wf_kir *k, const bool *uniform_param, rewriting *how, wf_kir *out,
-                        wf_why *why)
+static int with_uniform(const wf_kir *k, const bool *uniform_param, const bool *small,
+                        rewriting *how, wf_kir *out, wf_why *why)
 {
     bool *uniform = malloc(k->n * sizeof *uniform);
     wf_kref *map = malloc(k->n * sizeof *map);
@@ -223,7 +230,7 @@ static int with_uniform(const wf_kir *k, const bool *uniform_param, rewriting *h
         status = wf_fail(why, WEFT_ENOMEM, "no memory for the text of a kernel");
     } else {
         find_uniform(k, uniform_param, uniform);
-        status = how(k, uniform, map, out, why);
+        status = how(k, uniform, small, map, out, why);
     }
     free(uniform);
     free(map);
@@ -232,10 +239,11 @@ static int with_uniform(const wf_kir *k, const bool *uniform_param, rewriting *h
 
 int wf_ll_ease(const wf_kir *k, const bool *uniform_param, wf_kir *out, wf_why *why)
 {
-    return with_uniform(k, uniform_param, if_useful, out, why);
+    return with_uniform(k, uniform_param, NULL, if_useful, out, why);
 }
 
-int wf_ll_hurry(const wf_kir *k, const bool *uniform_param, wf_kir *out, wf_why *why)
+int wf_ll_hurry(const wf_kir *k, const bool *uniform_param, const bool *small_param, wf_kir *out,
+                wf_why *why)
 {
-    return with_uniform(k, uniform_param, if_it_divides, out, why);
+    return with_uniform(k, uniform_param, small_param, if_it_divides, out, why);
 }

@@ -173,13 +173,15 @@ static void find_used(const rows *w, const wf_stage *st, uint64_t *used)
 static int open_elem(elem *e, wf_why *why)
 {
     const rows *w = e->w;
-    bool uniform[WF_KIR_MAX_PARAM];
-    for (uint32_t p = 0; p < e->st->body.nparam; p++)
+    bool uniform[WF_KIR_MAX_PARAM], small[WF_KIR_MAX_PARAM];
+    for (uint32_t p = 0; p < e->st->body.nparam; p++) {
         uniform[p] = is_uniform(w, &e->st->in[p]);
+        small[p] = e->st->in[p].small;
+    }
     wf_kir_init(&e->hurried);
     int status = wf_ll_split_body(&e->st->body, uniform, &e->split, why);
     if (status == 0)
-        status = wf_ll_hurry(&e->st->body, uniform, &e->hurried, why);
+        status = wf_ll_hurry(&e->st->body, uniform, small, &e->hurried, why);
     if (status == 0 && e->hurried.n > 0)
         status = wf_ll_split_body(&e->hurried, uniform, &e->quick, why);
     find_used(w, e->st, e->used);
@@ -222,18 +224,6 @@ static void uniforms(elem *e)
         wf_ll_once_of(t, &e->quick, w->lanes, prefix, scalar, e->quick_uniform);
 }
 
-static void vector_constant(wf_text *t, int lanes, const char *type, int from)
-{
-    if (lanes == 1) {
-        P("%d", from);
-        return;
-    }
-    P("<");
-    for (int l = 0; l < lanes; l++)
-        P("%s%s %d", l ? ", " : "", type, from + l);
-    P(">");
-}
-
 static void load_group(elem *e, int j, const char *tag, wf_ll *param)
 {
     rows *w = e->w;
@@ -256,7 +246,7 @@ static void load_group(elem *e, int j, const char *tag, wf_ll *param)
             snprintf(from, sizeof from, "%%s%di", e->n);
             wf_ll_spread(t, name, WF_KT_I64, w->lanes, from);
             P("  %%%sv%u = add %s %%%s, ", tag, p, I.s, name);
-            vector_constant(t, w->lanes, "i64", j * w->lanes);
+            wf_ll_counting(t, w->lanes, "i64", j * w->lanes);
             P("\n");
             snprintf(param[p].s, sizeof param[p].s, "%%%sv%u", tag, p);
         }
@@ -320,12 +310,22 @@ static wf_ll output_of(const elem *e, uint32_t o, const char *tag, const wf_ll *
     return r;
 }
 
+/* %<tag>any := is some element none for the quick body? */
+static void any_rare(elem *e, const char *tag, const char *q, const wf_ll *qparam)
+{
+    const wf_kir *quick = e->quick.body;
+    const uint32_t first = e->split.body->nout;
+    wf_ll test[WF_LL_TESTS] = {{""}, {""}, {""}};
+    for (uint32_t x = 0; first + x < quick->nout; x++)
+        test[x] = wf_ll_ref(quick, quick->out[first + x], e->w->lanes, q, qparam);
+    wf_ll_any_rare(e->w->t, e->w->lanes, tag, test);
+}
+
 static void vector_body(elem *e, const char *tag, const wf_ll *param)
 {
     wf_text *t = e->w->t;
     const int lanes = e->w->lanes;
     const wf_kir *body = e->split.body, *quick = e->quick.body;
-    const wf_ll truth = wf_ll_type(WF_KT_BOOL, lanes);
     wf_ll qparam[WF_KIR_MAX_PARAM];
     char q[40];
     if (e->hurried.n == 0) {
@@ -336,11 +336,7 @@ static void vector_body(elem *e, const char *tag, const wf_ll *param)
         qparam[p] = p < e->st->body.nparam ? param[p] : e->quick_uniform[p];
     snprintf(q, sizeof q, "%sq", tag);
     wf_ll_body(t, quick, lanes, q, qparam);
-    const wf_ll rare = wf_ll_ref(quick, quick->rare, lanes, q, qparam);
-    if (lanes == 1)
-        P("  %%%sany = freeze i1 %s\n", tag, rare.s);
-    else
-        P("  %%%sany = call i1 @llvm.vector.reduce.or.v%di1(%s %s)\n", tag, lanes, truth.s, rare.s);
+    any_rare(e, tag, q, qparam);
     P("  br i1 %%%sany, label %%%srare, label %%%susual\n%srare:\n", tag, tag, tag, tag);
     wf_ll_body(t, body, lanes, tag, param);
     P("  br label %%%sboth\n%susual:\n  br label %%%sboth\n%sboth:\n", tag, tag, tag, tag);
@@ -383,7 +379,14 @@ static void group_vector(elem *e, int j)
     }
 }
 
-/* %s<n>l<x>_<j>: the lanes of totals behind a block's last group, which is not to be seen where it is short. */
+/* Does a function combine the lanes of a total? */
+static bool is_folded(const elem *e, int x)
+{
+    return wf_ll_fold_name(&e->totals[x]).s[0] != 0;
+}
+
+/* %s<n>left64: elements of a block's last group. %s<n>l<x>_<j>: the lanes of totals behind it, which is not to be seen where
+ * it is short; where a function combines them, it chooses. */
 static void last_group(elem *e)
 {
     rows *w = e->w;
@@ -391,20 +394,26 @@ static void last_group(elem *e)
     const int n = e->n, lanes = w->lanes;
     const wf_ll truth = wf_ll_type(WF_KT_BOOL, lanes), I = wf_ll_type(WF_KT_I32, lanes);
     char name[24], one[24];
+    bool any = false;
+    for (int x = 0; x < e->ntotal; x++)
+        any |= !is_folded(e, x);
     if (e->ntotal == 0)
         return;
     snprintf(name, sizeof name, "s%dleftv", n);
     snprintf(one, sizeof one, "%%s%dleft32", n);
-    P("  %%s%dleft64 = select i1 %%s%dfull, i64 64, i64 %%s%dleft\n"
-      "  %%s%dleft32 = trunc i64 %%s%dleft64 to i32\n",
-      n, n, n, n, n);
+    P("  %%s%dleft64 = select i1 %%s%dfull, i64 64, i64 %%s%dleft\n", n, n, n);
+    if (!any)
+        return;
+    P("  %%s%dleft32 = trunc i64 %%s%dleft64 to i32\n", n, n);
     wf_ll_spread(t, name, WF_KT_I32, lanes, one);
     for (int j = 0; j < e->nsub; j++) {
         P("  %%s%dseen%d = icmp sgt %s %%%s, ", n, j, I.s, name);
-        vector_constant(t, lanes, "i32", j * lanes);
+        wf_ll_counting(t, lanes, "i32", j * lanes);
         P("\n");
         for (int x = 0; x < e->ntotal; x++) {
             const wf_ll T = wf_ll_type(e->totals[x].type, lanes);
+            if (is_folded(e, x))
+                continue;
             P("  %%s%dl%d_%d = select %s %%s%dseen%d, %s %%s%dn%d_%d, %s %%s%da%d_%d\n", n, x, j,
               truth.s, n, j, T.s, n, x, j, T.s, n, x, j);
         }
@@ -458,19 +467,24 @@ static void load_lanes(elem *e, int x, wf_ll *v)
     }
 }
 
-/* A block's lanes, which are in v, combined by a call. */
-static wf_ll fold_lanes(elem *e, int x, const char *prefix, const wf_ll *v)
+/* A block's lanes behind its last group, and before it, combined by a call. */
+static wf_ll fold_lanes(elem *e, int x, const char *prefix)
 {
     wf_text *t = e->w->t;
+    const int n = e->n, lanes = e->w->lanes;
     const wf_kty type = e->totals[x].type;
-    char at[32];
-    for (int j = 0; j < e->nsub; j++)
-        P("  %%%sw%d = getelementptr %s, ptr %%s%dacc%d, i64 %d\n  store %s %s, ptr %%%sw%d, align "
-          "%u\n",
-          prefix, j, wf_ll_type(type, 1).s, e->n, x, j * e->w->lanes,
-          wf_ll_type(type, e->w->lanes).s, v[j].s, prefix, j, wf_ll_bytes(type));
-    snprintf(at, sizeof at, "%%s%dacc%d", e->n, x);
-    return wf_ll_call_fold(t, &e->totals[x], prefix, at);
+    char at[32], seen[32];
+    for (int before = 0; before < 2; before++)
+        for (int j = 0; j < e->nsub; j++)
+            P("  %%%sw%d%d = getelementptr %s, ptr %%s%dacc%d, i64 %d\n  store %s %%s%d%c%d_%d, "
+              "ptr "
+              "%%%sw%d%d, align %u\n",
+              prefix, before, j, wf_ll_type(type, 1).s, n, x, before * LANES + j * lanes,
+              wf_ll_type(type, lanes).s, n, before ? 'a' : 'n', x, j, prefix, before, j,
+              wf_ll_bytes(type));
+    snprintf(at, sizeof at, "%%s%dacc%d", n, x);
+    snprintf(seen, sizeof seen, "%%s%dleft64", n);
+    return wf_ll_call_fold(t, &e->totals[x], prefix, at, seen);
 }
 
 /* A block's parts: into the lanes of the level above, or into the value so far. */
@@ -486,8 +500,8 @@ static void block_end(elem *e)
         for (int j = 0; j < e->nsub; j++)
             snprintf(v[j].s, sizeof v[j].s, "%%s%dl%d_%d", n, x, j);
         snprintf(prefix, sizeof prefix, "s%df%d", n, x);
-        const wf_ll part = wf_ll_fold_name(r).s[0] ? fold_lanes(e, x, prefix, v)
-                                                   : wf_ll_halve(t, r, e->w->lanes, prefix, v);
+        const wf_ll part =
+            is_folded(e, x) ? fold_lanes(e, x, prefix) : wf_ll_halve(t, r, e->w->lanes, prefix, v);
         P("  %%s%dpart%d = bitcast %s %s to %s\n", n, x, S.s, part.s, S.s);
         char name[32], old[32];
         snprintf(name, sizeof name, "%%s%dpart%d", n, x);
@@ -525,8 +539,8 @@ static void totals(elem *e)
                 char prefix[32], lane[32];
                 snprintf(prefix, sizeof prefix, "s%dz%d", n, x);
                 snprintf(lane, sizeof lane, "%%s%dlane%d", n, x);
-                if (wf_ll_fold_name(&e->totals[x]).s[0]) {
-                    second[x] = wf_ll_call_fold(t, &e->totals[x], prefix, lane);
+                if (is_folded(e, x)) {
+                    second[x] = wf_ll_call_fold(t, &e->totals[x], prefix, lane, "64");
                     continue;
                 }
                 load_lanes(e, x, v);
@@ -625,8 +639,8 @@ static void declare_folds(wf_text *t)
 {
     static const char *const what[] = {"add", "mul", "min", "max"};
     for (int i = 0; i < 4; i++)
-        P("declare float @wf_fold_%s_f32(ptr)\ndeclare double @wf_fold_%s_f64(ptr)\n", what[i],
-          what[i]);
+        P("declare float @wf_fold_%s_f32(ptr, i64)\ndeclare double @wf_fold_%s_f64(ptr, i64)\n",
+          what[i], what[i]);
 }
 
 /* -- the kernel ---------------------------------------------------------------------------------------------- */
@@ -665,8 +679,8 @@ static void entry(rows *w)
                 (st->out[o].kind != WF_PORT_TOTAL && st->out[o].kind != WF_PORT_CHECK))
                 continue;
             const wf_ll V = wf_ll_type(wf_kir_type(&st->body, st->body.out[o]), LANES);
-            P("  %%s%dlane%u = alloca %s, align 64\n  %%s%dacc%u = alloca %s, align 64\n", s, x,
-              V.s, s, x, V.s);
+            P("  %%s%dlane%u = alloca %s, align 64\n  %%s%dacc%u = alloca [2 x %s], align 64\n", s,
+              x, V.s, s, x, V.s);
             x++;
         }
     for (int i = 0; i < w->k->nscalar; i++)

@@ -1,5 +1,6 @@
 /*
- * jit/codegen_cpu/render_total.c -- LLVM text of reductions in kernels over rows: two values, and 64 lanes, combined.
+ * jit/codegen_cpu/render_total.c -- LLVM text of reductions in kernels over rows: two values, and 64 lanes, combined; whether some
+ * element is rare.
  */
 #include "jit/codegen_cpu/render_total.h"
 
@@ -76,11 +77,73 @@ wf_ll wf_ll_fold_name(const wf_ll_total *x)
     return r;
 }
 
-wf_ll wf_ll_call_fold(wf_text *t, const wf_ll_total *x, const char *name, const char *lanes)
+wf_ll wf_ll_call_fold(wf_text *t, const wf_ll_total *x, const char *name, const char *lanes,
+                      const char *seen)
 {
     wf_ll r;
-    P("  %%%s = call %s @%s(ptr %s)\n", name, wf_ll_type(x->type, 1).s, wf_ll_fold_name(x).s,
-      lanes);
+    P("  %%%s = call %s @%s(ptr %s, i64 %s)\n", name, wf_ll_type(x->type, 1).s,
+      wf_ll_fold_name(x).s, lanes, seen);
     snprintf(r.s, sizeof r.s, "%%%s", name);
     return r;
+}
+
+void wf_ll_counting(wf_text *t, int lanes, const char *type, int from)
+{
+    if (lanes == 1) {
+        P("%d", from);
+        return;
+    }
+    P("<");
+    for (int l = 0; l < lanes; l++)
+        P("%s%s %d", l ? ", " : "", type, from + l);
+    P(">");
+}
+
+/* -- tests for rare elements ---------------------------------------------------------------------------------- */
+enum { NARROW = 16 };
+
+/* %<tag><name> := the least or largest in each lane of the vectors of NARROW lanes that v is made of: one comparison
+ * instead of one for each. */
+static void narrowed(wf_text *t, int lanes, const char *tag, const char *name, const char *v,
+                     bool least)
+{
+    char to[64];
+    wf_ll at;
+    snprintf(at.s, sizeof at.s, "%s", v);
+    int w = lanes / 2;
+    for (; w >= NARROW; w /= 2) {
+        const wf_ll W = wf_ll_type(WF_KT_U32, 2 * w), T = wf_ll_type(WF_KT_U32, w);
+        snprintf(to, sizeof to, "%%%s%s%d", tag, name, w);
+        for (int h = 0; h < 2; h++) {
+            P("  %s.%d = shufflevector %s %s, %s poison, %s ", to, h, W.s, at.s, W.s, T.s);
+            wf_ll_counting(t, w, "i32", h * w);
+            P("\n");
+        }
+        P("  %s.t = icmp %s %s %s.0, %s.1\n  %s.m = select %s %s.t, %s %s.0, %s %s.1\n", to,
+          least ? "ult" : "ugt", T.s, to, to, to, wf_ll_type(WF_KT_BOOL, w).s, to, T.s, to, T.s,
+          to);
+        snprintf(at.s, sizeof at.s, "%.60s.m", to);
+    }
+    const wf_ll T = wf_ll_type(WF_KT_U32, lanes < NARROW ? lanes : NARROW);
+    P("  %%%s%s = bitcast %s %s to %s\n", tag, name, T.s, at.s, T.s);
+}
+
+void wf_ll_any_rare(wf_text *t, int lanes, const char *tag, const wf_ll *test)
+{
+    const int n = lanes < NARROW ? lanes : NARROW;
+    const bool both = test[WF_LL_MOST].s[0] != 0;
+    const wf_ll I = wf_ll_type(WF_KT_U32, n), B = wf_ll_type(WF_KT_BOOL, n);
+    narrowed(t, lanes, tag, "least", test[WF_LL_LEAST].s, true);
+    narrowed(t, lanes, tag, "limit", test[WF_LL_LIMIT].s, true);
+    P("  %%%sbad = icmp ule %s %%%sleast, %%%slimit\n", tag, I.s, tag, tag);
+    if (both) {
+        narrowed(t, lanes, tag, "most", test[WF_LL_MOST].s, false);
+        P("  %%%sover = icmp ugt %s %%%smost, %s\n  %%%sodd = or %s %%%sbad, %%%sover\n", tag, I.s,
+          tag, wf_ll_const(WF_KT_U32, n, WF_LL_LARGE).s, tag, B.s, tag, tag);
+    }
+    if (n == 1)
+        P("  %%%sany = freeze i1 %%%s%s\n", tag, tag, both ? "odd" : "bad");
+    else
+        P("  %%%sany = call i1 @llvm.vector.reduce.or.v%di1(%s %%%s%s)\n", tag, n, B.s, tag,
+          both ? "odd" : "bad");
 }

@@ -58,6 +58,7 @@ typedef struct wf_port {
     uint8_t kind;
     uint8_t op; /* wf_kprim of a total: ADD MUL MAX MIN BOR BAND */
     int16_t at;
+    bool small; /* in: elements are NaN or from 0 to 1 */
 } wf_port;
 
 typedef struct wf_stage {

@@ -262,6 +262,39 @@ void wf_kir_relax(wf_kir *k, uint32_t first)
     }
 }
 
+/* A choice `a test b ? b : a` with a constant b. */
+static bool is_clamp(const wf_kir *k, const wf_kinstr *i, wf_kprim test)
+{
+    if (i->prim != WF_KP_SELECT)
+        return false;
+    const wf_kinstr *c = &k->ins[i->src[0]], *bound = &k->ins[i->src[1]];
+    return c->prim == test && c->src[0] == i->src[2] && c->src[1] == i->src[1] &&
+           bound->prim == WF_KP_CONST && types[bound->type].is_float;
+}
+
+static bool is_negative(const wf_kinstr *bound)
+{
+    return bound->imm >> (types[bound->type].bits - 1);
+}
+
+void wf_kir_below_zero(wf_kir *k, wf_kref x, uint32_t first)
+{
+    wf_kref from = WF_KREF_NONE, to = WF_KREF_NONE;
+    for (uint32_t n = first; n < k->n; n++) {
+        wf_kinstr *i = &k->ins[n];
+        for (int s = 0; s < i->nsrc; s++)
+            i->src[s] = i->src[s] == from ? to : i->src[s];
+        if (!is_clamp(k, i, WF_KP_GT) || is_negative(&k->ins[i->src[1]]))
+            continue;
+        const wf_kinstr *a = &k->ins[i->src[2]];
+        const bool lower = is_clamp(k, a, WF_KP_LT) && is_negative(&k->ins[a->src[1]]);
+        if (i->src[2] == x || (lower && a->src[2] == x)) {
+            from = n;
+            to = i->src[2];
+        }
+    }
+}
+
 void wf_kir_output(wf_kir *k, wf_kref a)
 {
     if (k->nout == WF_KIR_MAX_OUT || a >= k->n)

@@ -112,6 +112,9 @@ void wf_kir_inline(wf_kir *k, const wf_kir *callee, const wf_kref *args, wf_kref
  * contracted and reassociated with others of the kind, may take a reciprocal for a quotient, and lose the sign of a zero
  * (fast math). The reference interpreter does none of it. */
 void wf_kir_relax(wf_kir *k, uint32_t first);
+/* x, a float, is known to be at most 0, or NaN: of what was appended from instruction `first` on, choices that keep x, or x
+ * kept above a negative constant, below a positive constant are left out. The last value must be none of them. */
+void wf_kir_below_zero(wf_kir *k, wf_kref x, uint32_t first);
 
 /* -- rows ------------------------------------------------------------------------------------------
  * compute is a dtype of the row's types other than f16 and bf16. Operands have the value type of
