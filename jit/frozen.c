@@ -75,6 +75,19 @@ static int owner_of(const wf_frozen_args *a, const wf_storage *st)
     return -1;
 }
 
+/* Of the tensor that was used as t there is no kept handle. */
+WF_COLD static bool refuse_captured(wf_ctx *c, weft_tensor t, char *reason)
+{
+    char what[120];
+    if (!weft_ok(t)) { /* its handle went with the call, or before */
+        return wf_frozen_refuse(reason,
+                                "it uses a tensor that is gone when it returns: one that it "
+                                "makes from memory, or a gradient that it replaces");
+    }
+    wf_describe(c, t, what, sizeof what);
+    return wf_frozen_refuse(reason, "it uses %s, which is not kept (weft_keep it)", what);
+}
+
 /* A captured tensor, and a kept handle of it. False: made by the call, or of a scope that may end, or with a history. */
 static bool describe_captured(wf_frozen_source *s, wf_trace *t, const wf_frozen_args *a,
                               const wf_outer *o, uint32_t *gradient, char *reason)
@@ -88,8 +101,7 @@ static bool describe_captured(wf_frozen_source *s, wf_trace *t, const wf_frozen_
         slot = s->handle.slot ? wf_pin(c, s->handle, &pinned, NULL) : NULL;
     }
     if (!slot || !pinned) {
-        return wf_frozen_refuse(reason,
-                                "it uses a tensor that it makes from memory, or that is not kept");
+        return refuse_captured(c, o->first, reason);
     }
     const bool history = has_history(t, slot);
     s->tracked = wf_slot_tracked(slot);

@@ -338,6 +338,20 @@ static bool guard_args(const wf_frozen *z, const wf_frozen_args *a, char *reason
     return true;
 }
 
+/* there: its handle is alive. */
+WF_COLD static bool refuse_captured(wf_ctx *c, weft_tensor t, bool there, int k, char *reason)
+{
+    char what[120];
+    if (!there) {
+        return wf_frozen_refuse(reason,
+                                "a captured tensor (input %d) is gone: freed, or a gradient "
+                                "that was dropped or replaced",
+                                k);
+    }
+    wf_describe(c, t, what, sizeof what);
+    return wf_frozen_refuse(reason, "a captured tensor is not what it was: %s", what);
+}
+
 static bool guard_captured(const wf_frozen *z, const wf_frozen_args *a, char *reason)
 {
     wf_ctx *c = a->c;
@@ -354,7 +368,7 @@ static bool guard_captured(const wf_frozen *z, const wf_frozen_args *a, char *re
             wf_end_hold(c, slot, how);
         }
         if (!ok || s->st->broken) {
-            return wf_frozen_refuse(reason, "a captured tensor (input %d) is not what it was", k);
+            return refuse_captured(c, s->handle, slot, k, reason);
         }
         if (s->owner >= 0 && wf_frozen_gradient(c, a->slot[s->owner]) != s->st) {
             return wf_frozen_refuse(reason, "argument %d has another gradient tensor", s->owner);

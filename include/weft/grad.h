@@ -23,7 +23,7 @@ WEFT_API bool weft_requires_grad(weft_tensor t);
 /* True if t is not the result of a recorded op. */
 WEFT_API bool weft_is_leaf(weft_tensor t);
 /* The gradient accumulated so far, of t's shape and dtype: a handle of the current scope that shares
- * its memory. The empty handle of a WEFT_EGRAD error if there is none. */
+ * its memory. While there is such a handle, backward adds into a new tensor and leaves what it shows alone. The empty handle of a WEFT_EGRAD error if there is none. */
 WEFT_API weft_tensor weft_grad(weft_tensor t);
 /* True if t has an accumulated gradient. Never an error. */
 WEFT_API bool weft_has_grad(weft_tensor t);

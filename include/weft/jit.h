@@ -81,7 +81,7 @@ typedef struct weft_jit_args {
      * misses (weft_jit_reasons says which).
      *  - Arguments: the same types, shapes, strides, devices and aliases, in storages of the same size, at any offset once
      *    recordings at two have agreed. A tensor that was an argument of both recordings is the argument, however fn got hold of it.
-     *  - Captured tensors: alive and the same. Both: the hooks they had; gradients that a backward adds to are those of the same
+     *  - Captured tensors: kept (weft_keep; a module's are), alive and the same. Both: the hooks they had; gradients that a backward adds to are those of the same
      *    arguments. The grad mode and the thread's default device are the same, too.
      *  - A whole training step may be replayed: gradients that fn drops, adds to or leaves on captured tensors are dropped, added to
      *    or left anew, and an optimiser that it steps gives each replay the numbers of its rate and its step (weft_optim_set_lr

@@ -309,6 +309,64 @@ Test(frozen, every_refusal_has_its_reason)
     }
 }
 
+/* Adds in[0] to the gradient of a captured leaf. */
+static weft_status accumulate(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                              int n_out)
+{
+    weft_tensor *leaf = self, loss = weft_sum(weft_mul(*leaf, in[0]));
+    (void)n_in, (void)n_out;
+    out[0] = weft_detach(loss);
+    return weft_backward(loss);
+}
+
+Test(frozen, reasons_name_the_captured_tensor)
+{
+    weft_scope sc = weft_scope_begin();
+    layer b;
+    layer_open(&b, PLAIN);
+    weft_free(b.w);
+    b.w = data(3, 4, 0);
+    weft_set_name(b.w, "weights");
+    weft_jit *j = weft_jit_trace(step, &b, .frozen = true);
+    weft_tensor in[2] = {data(2, 4, 0), data(2, 3, 1)}, y[4];
+    for (int call = 0; call < 4; call++) {
+        OK(weft_jit_call(j, in, 2, y, 4));
+    }
+    cr_assert(has_reason(j, "it uses f32[3,4] 'weights' (made at") && has_reason(j, "weft_keep it"),
+              "%s", reasons(j));
+    weft_jit_free(j);
+    weft_free(b.state);
+    /* gradients that are dropped between calls start another kind of call; those that are set to 0 do not */
+    weft_tensor leaf = weft_keep(data(1, 3, 0)), x = data(1, 3, 2);
+    OK(weft_requires_grad_(leaf, true));
+    for (int drop = 0; drop < 2; drop++) {
+        int64_t frozen = 0;
+        j = weft_jit_trace(accumulate, &leaf, .frozen = true, .verify_every = -1);
+        for (int call = 0; call < 40; call++) {
+            weft_scope one = weft_scope_begin();
+            if (call % 4 == 0 && weft_has_grad(leaf)) {
+                OK(drop ? weft_set_grad(leaf, WEFT_NONE) : weft_zero_(weft_grad(leaf)));
+            }
+            weft_scope_end(
+                one); /* a handle of a gradient shares it: backward would add elsewhere */
+            one = weft_scope_begin();
+            OK(weft_jit_call(j, &x, 1, y, 1));
+            cr_assert_eq(weft_item_f64(weft_sum(weft_grad(leaf))), 9 * (call % 4 + 1));
+            weft_scope_end(one);
+        }
+        frozen = stats_of(j).frozen;
+        cr_assert(
+            drop ? has_reason(j, "(input 1) is gone: freed, or a gradient that was dropped") ||
+                       has_reason(j, "(input 2) is gone: freed, or a gradient that was dropped")
+                 : frozen > 30,
+            "%d frozen\n%s", (int)frozen, reasons(j));
+        weft_jit_free(j);
+        OK(weft_set_grad(leaf, WEFT_NONE));
+    }
+    weft_free(leaf);
+    weft_scope_end(sc);
+}
+
 Test(frozen, verification_catches_a_stale_constant)
 {
     layer a, b;
