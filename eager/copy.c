@@ -18,6 +18,7 @@ enum {
     TILE = 4096,          /* elements of a block that is transposed or cast: 64 x 64 */
     ROW = 16384,          /* elements of a contiguous block */
     GRAIN = 65536,        /* elements per chunk */
+    AWAKE = 8192,         /* elements worth a share of a worker that is awake */
     GRAIN_PAST = 1 << 18, /* where stores bypass the caches: a chunk ends by waiting for them */
     /* Of a large transpose: as many rows as memory is asked for ahead of use at once (32 of f32), read in pieces of two
      * pages, written in pieces of two lines. */
@@ -183,23 +184,50 @@ static void run_job(job *j, wf_block_fn fn)
     j->per_chunk = ((j->stream ? GRAIN_PAST : GRAIN) + block - 1) / block;
     task t = {j, fn};
     const int64_t chunks = (j->w->nblocks + j->per_chunk - 1) / j->per_chunk;
-    if (chunks <= 2)
-        for (int64_t i = 0; i < chunks; i++)
-            do_chunk(&t, i, i + 1);
-    else
+    if (chunks > 2) {
         wf_parallel_for(chunks, 1, do_chunk, &t);
+        return;
+    }
+    /* not turned blocks: two halves of a transpose in second caches take as long as the whole */
+    j->per_chunk =
+        j->w->row_dim >= 0 ? j->w->nblocks : wf_awake_grain(j->w->nblocks, AWAKE / block + 1, 1);
+    wf_parallel_awake((j->w->nblocks + j->per_chunk - 1) / j->per_chunk, 1, do_chunk, &t);
 }
 
 _Static_assert(WF_COPY_SMALL <= 2 * GRAIN, "what is small is never cut");
 
-/* Row-major operands of few elements: one call of the kernel. */
+/* A cast of row-major operands, in pieces. */
+typedef struct casting {
+    wf_cast_fn fn;
+    char *dst;
+    const char *src;
+    int64_t to, from; /* bytes of an element */
+} casting;
+
+static void cast_piece(void *arg, int64_t begin, int64_t end)
+{
+    const casting *c = arg;
+    c->fn(c->dst + begin * c->to, c->src + begin * c->from, (size_t)(end - begin));
+}
+
+void wf_cast_small(int to, void *dst, int from, const void *src, int64_t n)
+{
+    casting c = {wf_kernels_now()->cast[to][from], dst, src, (int64_t)wf_dtype_size(to),
+                 (int64_t)wf_dtype_size(from)};
+    const int64_t grain = wf_awake_grain(n, AWAKE, LINE);
+    if (grain == n)
+        cast_piece(&c, 0, n);
+    else
+        wf_parallel_awake(n, grain, cast_piece, &c);
+}
+
 static bool copy_small(const wf_view *dst, const wf_view *src)
 {
     const int64_t n = wf_view_numel(dst);
     if (n == 0 || n > WF_COPY_SMALL || dst->data == src->data || !wf_view_is_contiguous(dst) ||
         !wf_view_is_contiguous(src))
         return false;
-    wf_kernels_now()->cast[dst->dtype][src->dtype](dst->data, src->data, (size_t)n);
+    wf_cast_small(dst->dtype, dst->data, src->dtype, src->data, n);
     return true;
 }
 

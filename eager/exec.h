@@ -51,6 +51,8 @@ unsigned wf_vjp_reads(wf_op op, int which);
 void wf_copy(const wf_view *dst, const wf_view *src);
 /* Elements of row-major operands that it copies by one call of a cast kernel. */
 enum { WF_COPY_SMALL = 1 << 17 };
+/* The same of n > 0 of them, row-major and apart: one call of the kernel, or one for each thread that is awake. */
+void wf_cast_small(int to, void *dst, int from, const void *src, int64_t n);
 /* dst := the value v of dtype compute-converted (a fill); v points to one element of dst's dtype. */
 void wf_fill(const wf_view *dst, const void *v);
 

@@ -36,12 +36,15 @@ enum {
     PAST_COLS = 128,
     PAST_RUN = 64, /* bytes */
     ROW_BYTES = TURNED_COLS * 8,
-    ROWS_AHEAD = 8,        /* rows fetched before they are read */
-    ROW = 32768,           /* elements of a block that needs no scratch */
-    SCRATCH = 68 << 10,    /* bytes of stack for tiles, per running chunk */
-    SMALL = 256,           /* elements that are cast without a walk */
-    GRAIN_CHEAP = 32768,   /* elements per chunk: add, compare, ... */
-    GRAIN_HEAVY = 4096,    /* elements per chunk: rows with polynomials */
+    ROWS_AHEAD = 8,      /* rows fetched before they are read */
+    ROW = 32768,         /* elements of a block that needs no scratch */
+    SCRATCH = 68 << 10,  /* bytes of stack for tiles, per running chunk */
+    SMALL = 256,         /* elements that are cast without a walk */
+    GRAIN_CHEAP = 32768, /* elements per chunk: add, compare, ... */
+    GRAIN_HEAVY = 4096,  /* elements per chunk: rows with polynomials */
+    AWAKE_CHEAP = 8192,  /* elements worth a share of a worker that is awake: half a microsecond */
+    AWAKE_HEAVY = 2048,
+    LINE = 64,             /* elements of a piece, a multiple of */
     GRAIN_PAST = 1 << 17,  /* where stores bypass the caches: a chunk ends by waiting for them */
     STREAM_FROM = 24 << 20 /* bytes moved from which stores bypass the caches */
 };
@@ -602,6 +605,27 @@ static bool run_casting(const call *c, const wf_view *dst, const wf_view *src, i
     return true;
 }
 
+/* One call of a kernel, in pieces. */
+typedef struct pieces {
+    const call *c;
+    char *dst;
+    const void *const *src;
+    unsigned bcast;
+} pieces;
+
+static void do_piece(void *arg, int64_t begin, int64_t end)
+{
+    const pieces *p = arg;
+    const call *c = p->c;
+    const void *at[WF_VJP_MAX + 2];
+    for (int k = 0; k < c->nsrc; k++) {
+        const int64_t size = c->type[k] == WEFT_DTYPE_DEFAULT ? (int64_t)wf_dtype_size(c->type[0])
+                                                              : (int64_t)wf_dtype_size(c->type[k]);
+        at[k] = p->bcast >> k & 1 ? p->src[k] : (const char *)p->src[k] + begin * size;
+    }
+    c->fn(p->dst + begin * (int64_t)wf_dtype_size(c->out), at, (size_t)(end - begin), p->bcast);
+}
+
 /* The way of small tensors: everything contiguous or a single element, one call of the kernel, no walk
  * and no pool. Returns false where that does not apply. */
 static inline bool run_small(const call *c, const wf_view *dst, const wf_view *src)
@@ -628,6 +652,12 @@ static inline bool run_small(const call *c, const wf_view *dst, const wf_view *s
     }
     if (__builtin_expect(casts, 0))
         return n <= SMALL && run_casting(c, dst, src, n, bcast);
+    const int64_t grain = wf_awake_grain(n, c->heavy ? AWAKE_HEAVY : AWAKE_CHEAP, LINE);
+    if (grain < n) {
+        pieces p = {c, dst->data, at, bcast};
+        wf_parallel_awake(n, grain, do_piece, &p);
+        return true;
+    }
     c->fn(dst->data, at, (size_t)n, bcast);
     return true;
 }

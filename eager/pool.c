@@ -1,17 +1,26 @@
 /*
  * eager/pool.c -- fork-join over shape-defined chunks.
  *
- * One job runs at a time. `state` holds the number of its unclaimed chunks (low half) and a job
- * number (high half, against ABA): claiming is a compare-and-swap that takes one off, so whoever
- * succeeds owns a chunk of the job that is live, and may read the job's plain fields, which cannot
- * change before that chunk is reported. A late worker sees zero and touches nothing. `pending`
- * counts chunks not yet finished; the caller works too, then waits for it to reach zero.
+ * One job runs at a time. `state` holds the range of its unclaimed chunks (first in the low half, end
+ * in the high one): claiming is a compare-and-swap that takes one off an end, so whoever succeeds owns
+ * a chunk of the job that is live, and may read the job's plain fields, which cannot change before
+ * that chunk is reported. What is claimed follows from the word that was swapped alone, so it does not
+ * matter whether it is an old one that has come again. A late worker sees an empty range and touches
+ * nothing. `pending` counts chunks not yet finished; the caller works too, then waits for it to reach
+ * zero.
+ *
+ * The caller claims from the front, workers from the back: on two threads an op's halves are in the
+ * second caches of the CPUs on which the op before it has put them.
  *
  * Waiting, on both sides, is a short spin and then a futex: a worker that finds no job within
- * SPIN_NS sleeps, and a caller whose last chunks sit on a worker that lost its CPU sleeps instead
- * of keeping that CPU from it. Sleepers announce themselves before re-checking the word they sleep
+ * SPIN_NS sleeps, and a caller whose last chunks sit on a worker that lost its CPU gives way and then
+ * sleeps instead of keeping that CPU from it (not at once: to be woken takes 20 us and more). Sleepers announce themselves before re-checking the word they sleep
  * on, and the other side changes the word before looking for sleepers (all seq_cst), so no wake-up
  * is lost.
+ *
+ * A job of a few microseconds is not worth a wake-up, but a third of one is all it takes to share it
+ * with workers that still spin (wf_parallel_awake). Such jobs keep these awake, each for SPIN_AGAIN_NS:
+ * a worker is idle while awake at most that long for each such job.
  *
  * Workers are pinned to one CPU each, the caller never is. When the caller has moved onto the CPU
  * of a sleeping worker, that worker is sent to the CPU left free before it is woken: a worker
@@ -39,7 +48,14 @@
 #include "eager/env.h"
 #include "eager/profile.h"
 
-enum { MAX_THREADS = 1024, LINE = 128, SPIN_NS = 15000, SPIN_BATCH = 16 };
+enum {
+    MAX_THREADS = 1024,
+    LINE = 128,
+    SPIN_NS = 15000,
+    SPIN_AGAIN_NS = 8000, /* that a job which wakes nobody adds, up to SPIN_NS */
+    YIELD_NS = 100000,    /* a waiting caller gives way that long before it sleeps */
+    SPIN_BATCH = 16
+};
 
 /* Chunks of one job are counted in 31 bits; larger ranges run as several jobs. */
 #define MAX_CHUNKS ((int64_t)1 << 30)
@@ -50,7 +66,7 @@ typedef struct worker {
 } worker;
 
 static struct pool {
-    _Alignas(LINE) _Atomic uint64_t state; /* job number << 32 | unclaimed chunks */
+    _Alignas(LINE) _Atomic uint64_t state; /* unclaimed chunks: end << 32 | first */
     _Alignas(LINE) _Atomic uint32_t pending;
     _Atomic uint32_t caller_sleeps;
     _Alignas(LINE) _Atomic uint32_t wake_seq;
@@ -59,11 +75,11 @@ static struct pool {
     /* the job: written by the owner while nothing is claimable */
     _Alignas(LINE) wf_task_fn fn;
     void *arg;
-    int64_t begin, n, grain, nchunks;
+    int64_t begin, n, grain;
+    bool wakes;        /* sleeping workers, too */
     const char *label; /* of the job, for a profile */
     /* held by the owner of `busy` */
     _Alignas(LINE) atomic_bool busy;
-    uint32_t job;
     uint32_t fork_gen;
     int home;  /* a CPU that no worker is pinned to, -1 if workers are not pinned */
     int tried; /* workers last asked of start_workers: a system that gives fewer is not asked again
@@ -165,7 +181,7 @@ static bool pin(pthread_t thread, int cpu)
 
 static void after_fork_in_child(void)
 {
-    atomic_store(&pool.state, (uint64_t)++pool.job << 32);
+    atomic_store(&pool.state, 0);
     atomic_store(&pool.pending, 0);
     atomic_store(&pool.caller_sleeps, 0);
     atomic_store(&pool.sleepers, 0);
@@ -192,17 +208,25 @@ static void init(void)
     pthread_atfork(NULL, NULL, after_fork_in_child);
 }
 
-/* Runs chunks of the live job until none is unclaimed; returns how many it ran. */
-static uint32_t run_chunks(void)
+static bool has_chunks(uint64_t state)
+{
+    return (uint32_t)state != state >> 32;
+}
+
+/* Runs chunks of the live job until none is unclaimed; returns how many it ran. *woken: was one of
+ * a job that wakes? */
+static uint32_t run_chunks(bool from_back, bool *woken)
 {
     uint32_t done = 0;
     uint64_t s = atomic_load_explicit(&pool.state, memory_order_acquire);
-    while ((uint32_t)s) {
-        if (!atomic_compare_exchange_weak_explicit(&pool.state, &s, s - 1, memory_order_acq_rel,
+    while (has_chunks(s)) {
+        const uint64_t left = from_back ? s - (UINT64_C(1) << 32) : s + 1;
+        if (!atomic_compare_exchange_weak_explicit(&pool.state, &s, left, memory_order_acq_rel,
                                                    memory_order_acquire))
             continue;
-        int64_t k = pool.nchunks - (int64_t)(uint32_t)s;
+        const int64_t k = (int64_t)(from_back ? left >> 32 : s & UINT32_MAX);
         int64_t first = k * pool.grain;
+        *woken |= pool.wakes;
         int64_t last = pool.n - first < pool.grain ? pool.n : first + pool.grain;
         pool.fn(pool.arg, pool.begin + first, pool.begin + last);
         done++;
@@ -218,18 +242,24 @@ static void report(uint32_t done)
 }
 
 /* Spins until a job can be claimed or the pool stops; false when the time is up. */
-static bool spin_for_job(void)
+static bool spin_for_job(int64_t deadline)
 {
-    int64_t deadline = now_ns() + SPIN_NS;
     do {
         for (int i = 0; i < SPIN_BATCH; i++) {
-            if ((uint32_t)atomic_load_explicit(&pool.state, memory_order_acquire) ||
+            if (has_chunks(atomic_load_explicit(&pool.state, memory_order_acquire)) ||
                 atomic_load_explicit(&pool.stop, memory_order_relaxed))
                 return true;
             cpu_relax();
         }
     } while (now_ns() < deadline);
     return false;
+}
+
+/* Until when to spin behind work: long enough for a program that has work worth a wake-up; less work is worth less. */
+static int64_t spin_until(int64_t deadline, bool woken)
+{
+    const int64_t now = now_ns(), more = (deadline > now ? deadline : now) + SPIN_AGAIN_NS;
+    return woken || more > now + SPIN_NS ? now + SPIN_NS : more;
 }
 
 /* The job's name is read before the job can be over. */
@@ -247,22 +277,25 @@ static void *worker_main(void *arg)
     (void)arg;
     wf_fpenv_enter();
     in_task = true;
-    for (;;) {
-        if (!spin_for_job()) {
+    int64_t deadline = now_ns() + SPIN_NS;
+    for (bool woken = false;; woken = false) {
+        if (!spin_for_job(deadline)) {
             atomic_fetch_add(&pool.sleepers, 1);
             uint32_t seq = atomic_load(&pool.wake_seq);
-            if (!(uint32_t)atomic_load(&pool.state) && !atomic_load(&pool.stop))
+            if (!has_chunks(atomic_load(&pool.state)) && !atomic_load(&pool.stop))
                 futex_wait(&pool.wake_seq, seq);
             atomic_fetch_sub(&pool.sleepers, 1);
+            woken = true;
         }
         if (atomic_load(&pool.stop))
             return NULL;
         int64_t start = wf_prof_start();
-        uint32_t done = run_chunks();
+        uint32_t done = run_chunks(true, &woken);
         if (start && done)
             report_noted(done, start);
         else
             report(done);
+        deadline = spin_until(deadline, woken);
     }
 }
 
@@ -353,6 +386,10 @@ static void wait_pending(uint32_t gen)
             deadline = now + SPIN_NS;
         if (now < deadline)
             continue;
+        if (now < deadline + YIELD_NS) {
+            sched_yield();
+            continue;
+        }
         atomic_store(&pool.caller_sleeps, 1);
         uint32_t left;
         while ((left = atomic_load(&pool.pending)) != 0)
@@ -363,7 +400,7 @@ static void wait_pending(uint32_t gen)
 }
 
 /* One job of at most MAX_CHUNKS chunks on the workers and this thread. Owner of `busy` only. */
-static void run_job(int64_t begin, int64_t n, int64_t grain, wf_task_fn fn, void *arg)
+static void run_job(int64_t begin, int64_t n, int64_t grain, wf_task_fn fn, void *arg, bool wakes)
 {
     int64_t nchunks = n / grain + (n % grain != 0);
     uint32_t gen = pool.fork_gen;
@@ -372,16 +409,18 @@ static void run_job(int64_t begin, int64_t n, int64_t grain, wf_task_fn fn, void
     pool.begin = begin;
     pool.n = n;
     pool.grain = grain;
-    pool.nchunks = nchunks;
+    pool.wakes = wakes;
     if (wf_prof_is_on())
         pool.label = wf_prof_label;
     atomic_store_explicit(&pool.pending, (uint32_t)nchunks, memory_order_relaxed);
-    atomic_store(&pool.state, (uint64_t)++pool.job << 32 | (uint32_t)nchunks);
-    if (atomic_load(&pool.sleepers))
-        make_room();
-    wake_workers((int)(nchunks - 1 < MAX_THREADS ? nchunks - 1 : MAX_THREADS));
+    atomic_store(&pool.state, (uint64_t)nchunks << 32);
+    if (wakes) {
+        if (atomic_load(&pool.sleepers))
+            make_room();
+        wake_workers((int)(nchunks - 1 < MAX_THREADS ? nchunks - 1 : MAX_THREADS));
+    }
     in_task = true;
-    uint32_t done = run_chunks();
+    uint32_t done = run_chunks(false, &wakes);
     in_task = false;
     if (pool.fork_gen != gen)
         return; /* a forked child: what other threads had claimed is not coming back */
@@ -415,8 +454,35 @@ void wf_parallel_for(int64_t n, int64_t grain, wf_task_fn fn, void *arg)
         if (have == 0)
             run_inline(i, len, grain, fn, arg);
         else
-            run_job(i, len, grain, fn, arg);
+            run_job(i, len, grain, fn, arg, true);
     }
+    atomic_store_explicit(&pool.busy, false, memory_order_release);
+}
+
+int wf_pool_awake(void)
+{
+    const int workers = atomic_load_explicit(&pool.nworkers, memory_order_relaxed);
+    const int asleep = (int)atomic_load_explicit(&pool.sleepers, memory_order_relaxed);
+    if (workers <= asleep || in_task || atomic_load_explicit(&pool.busy, memory_order_relaxed))
+        return 1;
+    const int threads = workers - asleep + 1, want = wf_num_threads();
+    return threads < want ? threads : want;
+}
+
+void wf_parallel_awake(int64_t n, int64_t grain, wf_task_fn fn, void *arg)
+{
+    grain = grain < 1 ? 1 : grain;
+    const bool mine = n > grain && n / grain < MAX_CHUNKS && wf_pool_awake() > 1 &&
+                      !atomic_exchange_explicit(&pool.busy, true, memory_order_acquire);
+    if (!mine) {
+        run_inline(0, n, grain, fn, arg);
+        return;
+    }
+    if (pool.tried == wf_num_threads() - 1 &&
+        atomic_load_explicit(&pool.nworkers, memory_order_relaxed) > 0)
+        run_job(0, n, grain, fn, arg, false);
+    else
+        run_inline(0, n, grain, fn, arg);
     atomic_store_explicit(&pool.busy, false, memory_order_release);
 }
 

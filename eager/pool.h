@@ -23,6 +23,23 @@ typedef void (*wf_task_fn)(void *arg, int64_t begin, int64_t end);
  * anyone. Returns after all chunks are done; writes made by tasks are visible to the caller. */
 void wf_parallel_for(int64_t n, int64_t grain, wf_task_fn fn, void *arg);
 
+/* Threads that would begin with a job at once: this one, and the workers that are awake, as they are for
+ * some microseconds behind a job. 1 inside a task and while another thread uses the pool. A hint:
+ * it may be out of date. */
+int wf_pool_awake(void);
+/* wf_parallel_for for work of a few microseconds, to be cut where wf_pool_awake() > 1: it takes a third of
+ * one to share it with workers that are awake, and wakes nobody (5 to 50). */
+void wf_parallel_awake(int64_t n, int64_t grain, wf_task_fn fn, void *arg);
+/* The grain for that: a thread's share of n indices, but at least `least` (> 0), in multiples of `step`; n where they
+ * are not to be cut. Depends on who is awake: for work whose results do not depend on its cuts. */
+static inline int64_t wf_awake_grain(int64_t n, int64_t least, int64_t step)
+{
+    const int64_t threads = n < 2 * least ? 1 : wf_pool_awake();
+    const int64_t share = (n + threads - 1) / threads;
+    const int64_t grain = ((share > least ? share : least) + step - 1) / step * step;
+    return threads == 1 || grain > n ? n : grain;
+}
+
 /* Threads that wf_parallel_for may use, the caller included (>= 1). Default: CPUs this process may
  * run on, or WEFT_NUM_THREADS. */
 int wf_num_threads(void);

@@ -409,7 +409,7 @@ static bool run_copy(row_call *k, int *rc)
         return true;
     }
     const unsigned mode = wf_fpenv_enter();
-    wf_kernels_now()->cast[to][s->dtype](wf_slot_data(r), wf_slot_data(s), (size_t)n);
+    wf_cast_small(to, wf_slot_data(r), s->dtype, wf_slot_data(s), n);
     wf_fpenv_leave(mode);
     *rc = record(k, &r);
     return true;

@@ -25,6 +25,7 @@ enum {
     WIDE_BYTES = 4096,  /* bytes of a tile's row: long enough to stream, levels fit in L1 */
     NEAR_BYTES =
         1 << 20, /* of a block of rows that a second cache may hold: any order of visits will do */
+    AWAKE = 1 << 14,        /* elements worth a share of a worker that is awake */
     TASK_ELEMENTS = 1 << 16 /* elements worth waking another thread for */
 };
 
@@ -194,6 +195,35 @@ static inline const wf_sum_kernels *sums_of(wf_red op, int dtype)
     return op == WF_RED_SUM && (WF_BIT(dtype) & WF_DT_F) != 0 ? wf_sum_kernels_of(dtype) : NULL;
 }
 
+/* Rows one behind the other; what is reduced at once is one of `blocks` blocks of a row. */
+typedef struct line_run {
+    const wf_red_kernels *k;
+    const wf_sum_kernels *sum; /* or NULL */
+    wf_red op;
+    const char *x;
+    char *out;
+    int64_t width, n, blocks; /* of a row: bytes, elements, blocks */
+} line_run;
+
+static void do_lines(void *arg, int64_t begin, int64_t end)
+{
+    const line_run *l = arg;
+    const int64_t size = (int64_t)l->k->size, whole = l->n / WF_BLOCK;
+    for (int64_t i = begin, count; i < end; i += count) {
+        const int64_t b = i % l->blocks, m = b < whole ? WF_BLOCK : l->n - b * WF_BLOCK;
+        const char *x = l->x + i / l->blocks * l->width + b * (l->width / l->n * WF_BLOCK);
+        char *to = l->out + i * size;
+        count = 1;
+        if (l->sum) {
+            count = l->blocks == 1 ? end - i : b < whole ? whole - b : 1;
+            count = count < end - i ? count : end - i;
+            l->sum->span(to, x, m, m, count);
+        } else {
+            l->k->run[l->op](to, x, m);
+        }
+    }
+}
+
 bool wf_red_rows(wf_red op, int dtype, void *out, const void *x, int64_t n, int64_t rows)
 {
     const int compute = wf_red_compute(dtype);
@@ -207,27 +237,18 @@ bool wf_red_rows(wf_red op, int dtype, void *out, const void *x, int64_t n, int6
         k->shorts[op](out, x, n, n, rows);
         return true;
     }
-    if (sum && n <= WF_BLOCK) {
-        sum->span(out, x, n, n, rows);
-        return true;
+    const int64_t blocks = (n + WF_BLOCK - 1) / WF_BLOCK, per = n < WF_BLOCK ? n : WF_BLOCK;
+    _Alignas(64) char parts[2 * MOST_BLOCKS * 8];
+    line_run l = {.k = k, .sum = sum, .op = op, .x = x, .width = width, .n = n, .blocks = blocks};
+    l.out = blocks > 1 ? parts : out;
+    const int64_t grain = wf_awake_grain(rows * blocks, AWAKE / per, 1);
+    if (grain == rows * blocks) {
+        do_lines(&l, 0, grain);
+    } else {
+        wf_parallel_awake(rows * blocks, grain, do_lines, &l);
     }
-    const int64_t whole = n / WF_BLOCK, rest = n % WF_BLOCK, blocks = whole + (rest > 0);
-    const int64_t step = width / n * WF_BLOCK;
-    _Alignas(64) char parts[MOST_BLOCKS * 8];
-    for (int64_t i = 0; i < rows; i++) {
-        const char *row = (const char *)x + i * width;
-        char *to = blocks > 1 ? parts : (char *)out + i * size;
-        if (sum) {
-            sum->span(to, row, WF_BLOCK, WF_BLOCK, whole);
-        }
-        for (int64_t b = sum ? whole : 0; b < blocks; b++) {
-            const int64_t m = b < whole ? WF_BLOCK : rest;
-            sum ? sum->span(to + b * size, row + b * step, m, 0, 1)
-                : k->run[op](to + b * size, row + b * step, m);
-        }
-        if (blocks > 1) {
-            k->run[op]((char *)out + i * size, parts, blocks);
-        }
+    for (int64_t i = 0; i < rows && blocks > 1; i++) {
+        k->run[op]((char *)out + i * size, parts + i * blocks * size, blocks);
     }
     return true;
 }
@@ -248,6 +269,22 @@ static void few_columns(const wf_red_kernels *k, wf_red op, void *out, const voi
     memcpy(out, acc, (size_t)width);
 }
 
+/* Rows of columns that are summed up; of a piece, some of the columns. */
+typedef struct column_run {
+    const wf_sum_kernels *sum;
+    char *out;
+    const char *x;
+    int64_t stride, n;
+    size_t to, from; /* bytes of an element */
+} column_run;
+
+static void do_columns(void *arg, int64_t begin, int64_t end)
+{
+    const column_run *c = arg;
+    c->sum->tree(c->out + begin * (int64_t)c->to, c->x + begin * (int64_t)c->from, c->stride, c->n,
+                 end - begin);
+}
+
 bool wf_red_columns(wf_red op, int dtype, void *out, const void *x, int64_t n, int64_t cols)
 {
     const wf_sum_kernels *sum = sums_of(op, dtype);
@@ -261,7 +298,13 @@ bool wf_red_columns(wf_red op, int dtype, void *out, const void *x, int64_t n, i
         cols > TASK_ELEMENTS / n) {
         return false;
     }
-    sum->tree(out, x, cols, n, cols);
+    column_run c = {sum, out, x, cols, n, wf_red_size(compute), wf_dtype_size(dtype)};
+    const int64_t grain = wf_awake_grain(cols, AWAKE / n + WF_LANES, WF_LANES);
+    if (grain == cols) {
+        do_columns(&c, 0, cols);
+    } else {
+        wf_parallel_awake(cols, grain, do_columns, &c);
+    }
     return true;
 }
 

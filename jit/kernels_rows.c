@@ -17,6 +17,7 @@
 
 enum {
     TASK = 1 << 15,          /* elements worth a task */
+    AWAKE = 1 << 12,         /* such as are worth a share of a worker that is awake */
     GROUP = 1 << 13,         /* elements of a group of packed rows */
     LONGEST_DRAWN = 1 << 16, /* of rows that are drawn into a buffer */
     LEAST_ROW = 16, /* shorter rows are for the interpreter, which runs many of them at once */
@@ -209,9 +210,12 @@ int wf_jitk_run_rows(const wf_jitk *k, const wf_exe *exe, const uint64_t *scalar
     lay_out(&r, a);
     r.flags = should_stream(&r, a) ? WF_LAUNCH_STREAM : 0;
     const int64_t chunks = (r.s.rows + r.chunk - 1) / r.chunk;
-    if (chunks <= 2)
-        task(&r, 0, chunks);
-    else
+    if (chunks > 2) {
         wf_parallel_for(chunks, 1, task, &r);
+    } else {
+        r.chunk = wf_awake_grain(r.s.rows, AWAKE / r.s.n + 1, 1);
+        r.group = r.group < r.chunk ? r.group : r.chunk;
+        wf_parallel_awake((r.s.rows + r.chunk - 1) / r.chunk, 1, task, &r);
+    }
     return atomic_load(&r.status);
 }

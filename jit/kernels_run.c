@@ -146,11 +146,14 @@ static void flat_chunk(void *arg, int64_t begin, int64_t end)
 
 static void run_flat(run *r)
 {
-    const int64_t chunks = (r->n + r->grain - 1) / r->grain;
-    if (chunks <= 2)
-        run_range(r, 0, r->n);
-    else
+    int64_t chunks = (r->n + r->grain - 1) / r->grain;
+    if (chunks > 2) {
         wf_parallel_for(chunks, 1, flat_chunk, r);
+        return;
+    }
+    r->grain = wf_awake_grain(r->n, r->grain / 4 + 1, LINE);
+    chunks = (r->n + r->grain - 1) / r->grain;
+    wf_parallel_awake(chunks, 1, flat_chunk, r);
 }
 
 /* -- operands through tiles ---------------------------------------------------------------------------------- */

@@ -336,6 +336,64 @@ Test(pool, workers_take_part, .timeout = 60)
     }
 }
 
+/* Who ran the chunks of a job. */
+typedef struct crew {
+    pthread_t caller;
+    atomic_int chunks, others;
+} crew;
+
+static void note_crew(void *arg, int64_t begin, int64_t end)
+{
+    crew *c = arg;
+    atomic_fetch_add(&c->chunks, (int)(end - begin));
+    if (!pthread_equal(pthread_self(), c->caller)) {
+        atomic_fetch_add(&c->others, 1);
+        return;
+    }
+    for (int i = 0; i < 100000 && atomic_load(&c->others) == 0; i++)
+        sched_yield();
+}
+
+/* Workers behind a job spin for a while and share small work; asleep, they are left alone. */
+Test(pool, small_work_wakes_nobody, .timeout = 120)
+{
+    int shared = 0;
+    wf_pool_shutdown();
+    wf_set_num_threads(2);
+    cr_assert_eq(wf_pool_awake(), 1);
+    for (int rep = 0; rep < 50 || (shared == 0 && rep < 2000); rep++) {
+        atomic_int here = 1;
+        wf_parallel_for(2, 1, meet, &here);
+        crew c = {.caller = pthread_self()};
+        if (wf_pool_awake() == 2) {
+            wf_parallel_awake(2, 1, note_crew, &c);
+            cr_assert_eq(c.chunks, 2);
+            shared += c.others;
+        }
+        cr_assert_leq(wf_pool_awake(), 2);
+        if (rep % 10 == 0) {
+            for (int i = 0; i < 5000 && wf_pool_awake() > 1; i++)
+                usleep(1000);
+            cr_assert_eq(wf_pool_awake(), 1);
+            cr_assert_eq(wf_awake_grain(100, 10, 1), 100);
+            const int64_t before = wf_pool_workers();
+            atomic_int none = 2; /* does not wait for the other one */
+            wf_parallel_awake(2, 1, meet, &none);
+            cr_assert_eq(none, 4);
+            cr_assert_eq(wf_pool_awake(), 1);
+            cr_assert_eq(wf_pool_workers(), before);
+        }
+    }
+    cr_assert_gt(shared, 0);
+    counts c = {.n = 1000, .grain = 7, .hits = calloc(1000, 1)};
+    for (int rep = 0; rep < 100; rep++)
+        wf_parallel_awake(1000, 7, count_task, &c);
+    cr_assert_eq(atomic_load(&c.bad), 0);
+    for (int i = 0; i < 1000; i++)
+        cr_assert_eq(c.hits[i], 100);
+    free(c.hits);
+}
+
 /* CPUs that this process's workers may run on: one mask for each thread of that name. */
 static int worker_masks(cpu_set_t *masks, int most)
 {

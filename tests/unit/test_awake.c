@@ -1,0 +1,127 @@
+/*
+ * tests/unit/test_awake.c -- work of a few microseconds that is shared with workers which are awake has the bits of one
+ * thread.
+ *
+ * ctest: threads
+ */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "eager/pool.h"
+#include "weft/weft.h"
+
+enum { ROWS = 61, COLS = 1021, TRIES = 200 };
+
+static weft_tensor x, y, half, long_row;
+
+typedef weft_tensor (*case_fn)(void);
+
+static weft_tensor do_add(void)
+{
+    return weft_add(x, y);
+}
+static weft_tensor do_add_number(void)
+{
+    return weft_add(x, weft_f(0.3));
+}
+static weft_tensor do_exp(void)
+{
+    return weft_exp(x);
+}
+static weft_tensor do_less(void)
+{
+    return weft_less(x, y);
+}
+static weft_tensor do_where(void)
+{
+    return weft_where(weft_less(x, y), x, y);
+}
+static weft_tensor do_narrow(void)
+{
+    return weft_cast(x, WEFT_BF16);
+}
+static weft_tensor do_widen(void)
+{
+    return weft_cast(half, WEFT_F32);
+}
+static weft_tensor do_copy(void)
+{
+    return weft_contiguous(weft_narrow(x, 1, 3, COLS - 8));
+}
+static weft_tensor do_full(void)
+{
+    return weft_full(weft_shape(ROWS, COLS), 2.5, WEFT_F32);
+}
+static weft_tensor do_sum(void)
+{
+    return weft_sum(x);
+}
+static weft_tensor do_sum_inner(void)
+{
+    return weft_sum(x, .axes = weft_axes(1));
+}
+static weft_tensor do_sum_outer(void)
+{
+    return weft_sum(x, .axes = weft_axes(0));
+}
+static weft_tensor do_sum_half(void)
+{
+    return weft_sum(half, .axes = weft_axes(1));
+}
+static weft_tensor do_sum_half_outer(void)
+{
+    return weft_sum(half, .axes = weft_axes(0));
+}
+static weft_tensor do_sum_long(void)
+{
+    return weft_sum(long_row, .axes = weft_axes(1));
+}
+static weft_tensor do_max(void)
+{
+    return weft_max(long_row, .axes = weft_axes(1));
+}
+static weft_tensor do_prod(void)
+{
+    return weft_prod(x, .axes = weft_axes(1));
+}
+
+static const case_fn cases[] = {
+    do_add,      do_add_number,     do_exp,      do_less, do_where,     do_narrow,
+    do_widen,    do_copy,           do_full,     do_sum,  do_sum_inner, do_sum_outer,
+    do_sum_half, do_sum_half_outer, do_sum_long, do_max,  do_prod,
+};
+
+static void nothing(void *arg, int64_t begin, int64_t end)
+{
+    (void)arg, (void)begin, (void)end;
+}
+
+Test(awake, bits, .timeout = 120)
+{
+    int shared = 0;
+    weft_manual_seed(3);
+    x = weft_keep(weft_randn(weft_shape(ROWS, COLS), WEFT_F32));
+    y = weft_keep(weft_randn(weft_shape(ROWS, COLS), WEFT_F32));
+    half = weft_keep(weft_cast(x, WEFT_BF16));
+    long_row = weft_keep(weft_randn(weft_shape(3, 20011), WEFT_F32));
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        weft_set_num_threads(1);
+        const weft_tensor want = weft_keep(cases[k]());
+        cr_assert(weft_ok(want), "case %zu: %s", k, weft_last_error());
+        for (int i = 0; i < TRIES; i++) {
+            weft_set_num_threads(2 + i % 3);
+            wf_parallel_for(8, 1, nothing, NULL);
+            shared += wf_pool_awake() > 1;
+            const weft_tensor got = cases[k]();
+            cr_assert_eq(memcmp(weft_data(got), weft_data(want), (size_t)weft_nbytes(want)), 0,
+                         "case %zu", k);
+            weft_free(got);
+        }
+        weft_free(want);
+    }
+    cr_assert_gt(shared, 0);
+    weft_free(x);
+    weft_free(y);
+    weft_free(half);
+    weft_free(long_row);
+}
