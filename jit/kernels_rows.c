@@ -210,7 +210,8 @@ int wf_jitk_run_rows(const wf_jitk *k, const wf_exe *exe, const uint64_t *scalar
     lay_out(&r, a);
     r.flags = should_stream(&r, a) ? WF_LAUNCH_STREAM : 0;
     const int64_t chunks = (r.s.rows + r.chunk - 1) / r.chunk;
-    if (chunks > 2) {
+    /* a row of more than a task's elements is worth waking another thread for */
+    if (chunks > 2 || (chunks == 2 && r.s.n > TASK)) {
         wf_parallel_for(chunks, 1, task, &r);
     } else {
         r.chunk = wf_awake_grain(r.s.rows, AWAKE / r.s.n + 1, 1);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eager/pool.h"
 #include "tests/jit/programs.h"
 #include "tests/support/effort.h"
 
@@ -160,6 +161,37 @@ Test(kernels_rows, large_results)
         free(x);
         free(y);
         free(want);
+    }
+    wf_jitk_release(k);
+}
+
+/* Two rows are work for two threads where they are long, and for one where they are short. */
+Test(kernels_rows, two_long_rows)
+{
+    NEED_LLVM();
+    enum { LONG = 100000 };
+    static float x[2 * LONG], y[2 * LONG];
+    static wf_program p;
+    wf_program_init(&p);
+    program_softmax(&p, WEFT_F32);
+    cr_assert_eq(wf_program_finish(&p), 0);
+    wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.sync = true});
+    cr_assert_eq(wf_jitk_get_state(k), WF_JITK_NATIVE, "%s", wf_jitk_reason(k));
+    wf_set_num_threads(2);
+    for (int is_long = 0; is_long < 2; is_long++) {
+        const int64_t n = is_long ? LONG : LONG / 10;
+        const float eighth = 0.125F;
+        const void *const scalar[2] = {&eighth, &eighth};
+        const wf_view src = {
+            .data = x, .dtype = WEFT_F32, .rank = 2, .dims = {2, n}, .strides = {n, 1}};
+        wf_view dst = src;
+        dst.data = y;
+        wf_pool_shutdown();
+        cr_assert_eq(
+            wf_jitk_run(k,
+                        &(wf_program_args){.dst = &dst, .src = &src, .scalars = scalar, .axes = 2}),
+            0);
+        cr_assert_eq(wf_pool_workers(), is_long);
     }
     wf_jitk_release(k);
 }
