@@ -230,6 +230,16 @@ static void intrinsic(const at *x, const char *name)
     PUT(")\n");
 }
 
+/* a * b - 0 is a * b in every bit: how rows write a product that no compiler may contract. */
+static void fused(const at *x)
+{
+    const wf_kinstr *c = &x->k->ins[x->i->src[2]];
+    if (c->prim == WF_KP_CONST && c->imm == UINT64_C(1) << (wf_kty_bits(x->type) - 1))
+        PUT("  %%%s = fmul %s %s, %s\n", x->name, x->T, x->a, x->b);
+    else
+        intrinsic(x, "fma");
+}
+
 static void select_(const at *x, const char *name, const char *test, const char *a, const char *b)
 {
     PUT("  %%%s = select %s %s, %s %s, %s %s\n", name, wf_ll_type(WF_KT_BOOL, x->lanes).s, test,
@@ -424,7 +434,7 @@ static void instruction(const at *x)
     case WF_KP_MIN: extreme(x, true); return;
     case WF_KP_MAX: extreme(x, false); return;
     case WF_KP_NEG: negate(x); return;
-    case WF_KP_FMA: intrinsic(x, "fma"); return;
+    case WF_KP_FMA: fused(x); return;
     case WF_KP_SQRT: intrinsic(x, "sqrt"); return;
     case WF_KP_RINT: intrinsic(x, "rint"); return;
     case WF_KP_FLOOR: intrinsic(x, "floor"); return;
