@@ -7,8 +7,7 @@
 
 weft_status(weft_nn_attention_init)(const weft_nn_attention_args *a)
 {
-    weft_status s =
-        wf_layer_open("attention", a ? a->layer : NULL, a ? a->module : NULL, a ? a->name : NULL);
+    weft_status s = WF_LAYER_OPEN("attention", a);
     if (s != WEFT_OK) {
         return s;
     }
@@ -100,8 +99,7 @@ weft_tensor weft_nn_attention_forward(const weft_nn_attention *l, weft_tensor x)
 
 weft_status(weft_nn_encoder_init)(const weft_nn_encoder_args *a)
 {
-    weft_status s =
-        wf_layer_open("encoder", a ? a->layer : NULL, a ? a->module : NULL, a ? a->name : NULL);
+    weft_status s = WF_LAYER_OPEN("encoder", a);
     if (s != WEFT_OK) {
         return s;
     }

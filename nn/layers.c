@@ -63,8 +63,7 @@ weft_status wf_layer_spread(weft_module *m, weft_tensor weight, weft_tensor bias
 
 weft_status(weft_nn_linear_init)(const weft_nn_linear_args *a)
 {
-    weft_status s =
-        wf_layer_open("linear", a ? a->layer : NULL, a ? a->module : NULL, a ? a->name : NULL);
+    weft_status s = WF_LAYER_OPEN("linear", a);
     if (s != WEFT_OK) {
         return s;
     }
@@ -89,8 +88,7 @@ weft_tensor weft_nn_linear_forward(const weft_nn_linear *layer, weft_tensor x)
 
 weft_status(weft_nn_embedding_init)(const weft_nn_embedding_args *a)
 {
-    weft_status s =
-        wf_layer_open("embedding", a ? a->layer : NULL, a ? a->module : NULL, a ? a->name : NULL);
+    weft_status s = WF_LAYER_OPEN("embedding", a);
     if (s != WEFT_OK) {
         return s;
     }
@@ -109,8 +107,7 @@ weft_tensor weft_nn_embedding_forward(const weft_nn_embedding *layer, weft_tenso
 
 static weft_status norm_init(const weft_nn_norm_args *a, const char *op, bool with_bias)
 {
-    weft_status s =
-        wf_layer_open(op, a ? a->layer : NULL, a ? a->module : NULL, a ? a->name : NULL);
+    weft_status s = WF_LAYER_OPEN(op, a);
     if (s != WEFT_OK) {
         return s;
     }
@@ -167,8 +164,7 @@ weft_tensor weft_nn_instance_norm_forward(const weft_nn_norm *layer, weft_tensor
 
 weft_status(weft_nn_group_norm_init)(const weft_nn_group_norm_args *a)
 {
-    weft_status s =
-        wf_layer_open("group_norm", a ? a->layer : NULL, a ? a->module : NULL, a ? a->name : NULL);
+    weft_status s = WF_LAYER_OPEN("group_norm", a);
     if (s != WEFT_OK) {
         return s;
     }
@@ -233,8 +229,7 @@ static weft_status add_kernel(const kernel *k, weft_tensor *weight, weft_tensor 
 
 static weft_status conv_init(const char *op, const weft_nn_conv2d_args *a, int axes)
 {
-    weft_status s =
-        wf_layer_open(op, a ? a->layer : NULL, a ? a->module : NULL, a ? a->name : NULL);
+    weft_status s = WF_LAYER_OPEN(op, a);
     if (s != WEFT_OK) {
         return s;
     }
@@ -299,8 +294,7 @@ weft_tensor weft_nn_conv2d_forward(const weft_nn_conv2d *layer, weft_tensor x)
 static weft_status conv_transpose_init(const char *op, const weft_nn_conv_transpose_args *a,
                                        int axes)
 {
-    weft_status s =
-        wf_layer_open(op, a ? a->layer : NULL, a ? a->module : NULL, a ? a->name : NULL);
+    weft_status s = WF_LAYER_OPEN(op, a);
     if (s != WEFT_OK) {
         return s;
     }
@@ -367,8 +361,7 @@ weft_tensor weft_nn_conv_transpose2d_forward(const weft_nn_conv_transpose *layer
 
 weft_status(weft_nn_batch_norm2d_init)(const weft_nn_batch_norm2d_args *a)
 {
-    weft_status s = wf_layer_open("batch_norm2d", a ? a->layer : NULL, a ? a->module : NULL,
-                                  a ? a->name : NULL);
+    weft_status s = WF_LAYER_OPEN("batch_norm2d", a);
     if (s != WEFT_OK) {
         return s;
     }

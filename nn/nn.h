@@ -20,6 +20,9 @@ void wf_module_open(weft_module *m);
 weft_status wf_module_close(weft_module *m);
 /* Opens the prefix of a layer; a failure is remembered by the module, and nothing is open. */
 weft_status wf_layer_open(const char *op, const void *layer, weft_module *m, const char *name);
+/* The same of the arguments of an init, which may be NULL. */
+#define WF_LAYER_OPEN(op, a)                                                                       \
+    wf_layer_open(op, (a) ? (a)->layer : NULL, (a) ? (a)->module : NULL, (a) ? (a)->name : NULL)
 /* Closes it. status: of the values given by initialisers. Returns what went wrong in this layer. */
 weft_status wf_layer_close(weft_module *m, weft_status status);
 /* An error of extents, remembered by the module. */

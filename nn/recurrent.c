@@ -46,8 +46,7 @@ static const char *wrong_extents(int64_t in, int64_t hidden)
 
 static weft_status cell_init(const char *op, const weft_nn_cell_args *a, int gates)
 {
-    weft_status s =
-        wf_layer_open(op, a ? a->layer : NULL, a ? a->module : NULL, a ? a->name : NULL);
+    weft_status s = WF_LAYER_OPEN(op, a);
     if (s != WEFT_OK) {
         return s;
     }
@@ -77,8 +76,7 @@ static const char *wrong_options(const weft_nn_recurrent_args *a, int64_t levels
 
 static weft_status sequence_init(const char *op, const weft_nn_recurrent_args *a, int gates)
 {
-    weft_status s =
-        wf_layer_open(op, a ? a->layer : NULL, a ? a->module : NULL, a ? a->name : NULL);
+    weft_status s = WF_LAYER_OPEN(op, a);
     if (s != WEFT_OK) {
         return s;
     }
