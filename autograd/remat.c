@@ -172,11 +172,13 @@ static weft_status backward(weft_function_ctx *ctx, void *user, const weft_tenso
         in[i] = k->saved[i] < 0 ? k->given[i] : weft_function_saved(ctx, k->saved[i]);
         s = k->saved[i] < 0 || in[i].slot ? WEFT_OK : weft_error_status(in[i]);
     }
-    const uint64_t hooks = wf_hooks_next();
-    s = s == WEFT_OK ? run_again(c, k, in, out) : s;
-    for (int i = 0; i < n_in && s == WEFT_OK; i++) {
-        if (k->saved[i] >= 0) { /* the first run's are there */
-            wf_hooks_drop_since(c, in[i], hooks);
+    if (s == WEFT_OK) {
+        const uint64_t hooks = wf_hooks_next();
+        s = run_again(c, k, in, out);
+        for (int i = 0; i < n_in; i++) {
+            if (k->saved[i] >= 0) { /* the first run's are there */
+                wf_hooks_drop_since(c, in[i], hooks);
+            }
         }
     }
     weft_enable_grad_end(off);
