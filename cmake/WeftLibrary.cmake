@@ -70,7 +70,9 @@ function(weft_generator file macro)
     string(SUBSTRING "${all}" 0 16 all)
     set_source_files_properties(${file} PROPERTIES COMPILE_DEFINITIONS "${macro}=\"${all}\"")
 endfunction()
-weft_generator(jit/codegen_cpu/backend.c WF_LL_GENERATOR jit/codegen_cpu/render* jit/codegen_cpu/llvm*.[ch])
+foreach(file IN ITEMS backend llvm) # both libraries have it, and are used together if they agree
+    weft_generator(jit/codegen_cpu/${file}.c WF_LL_GENERATOR jit/codegen_cpu/render* jit/codegen_cpu/llvm*.[ch])
+endforeach()
 # Kernels written by hand go into the library as text, without comments (but those where sections begin) and
 # indentation: two thirds of it.
 foreach(name IN ITEMS kernels attention)

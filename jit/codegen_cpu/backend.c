@@ -43,10 +43,10 @@ static bool try_open(const char *path)
     void *symbol = dlsym(library, "wf_llvm_open");
     memcpy(&entry, &symbol, sizeof entry);
     llvm = symbol ? entry() : NULL;
-    if (llvm && llvm->abi == WF_LLVM_ABI)
+    if (llvm && llvm->abi == WF_LLVM_ABI && strcmp(llvm->generator, WF_LL_GENERATOR) == 0)
         return true;
     llvm = NULL;
-    snprintf(reason, sizeof reason, "libweft-llvm is of another version");
+    snprintf(reason, sizeof reason, "libweft-llvm is of another version than libweft");
     dlclose(library);
     return false;
 }

@@ -322,7 +322,8 @@ static int describe(const char *arch, char *out, size_t n)
     return wrote > 0 && (size_t)wrote < n ? 0 : -1;
 }
 
-static const wf_llvm_api api = {WF_LLVM_ABI, describe, compile, assemble, load, unload};
+static const wf_llvm_api api = {WF_LLVM_ABI, WF_LL_GENERATOR, describe, compile, assemble,
+                                load,        unload};
 
 __attribute__((visibility("default"))) const wf_llvm_api *wf_llvm_open(void)
 {

@@ -1,18 +1,21 @@
 /*
  * jit/codegen_cpu/llvm_api.h -- what libweft-llvm.so offers the core: plain functions in one struct.
  *
- * Messages go to err, a buffer of errn bytes. Everything may be called from any thread. The ABI number covers what kernels
- * call (llvm_calls.c) as well: text of one version does not link in another.
+ * Messages go to err, a buffer of errn bytes. Everything may be called from any thread. The ABI number is that of
+ * this struct. What kernels call (llvm_calls.c) and the texts that call it change more often: two libraries whose sources of
+ * these differ are not used together (`generator`), as a kernel that calls what it does not know computes anything.
  */
 #ifndef JIT_CODEGEN_CPU_LLVM_API_H
 #define JIT_CODEGEN_CPU_LLVM_API_H
 
 #include <stddef.h>
 
-enum { WF_LLVM_ABI = 4 };
+enum { WF_LLVM_ABI = 5 };
 
 typedef struct wf_llvm_api {
     unsigned abi;
+    const char
+        *generator; /* WF_LL_GENERATOR of cmake/WeftLibrary.cmake: a hash of render* and llvm* */
     /* What object code for the arch depends on: LLVM's version, the CPU and its features. */
     int (*describe)(const char *arch, char *out, size_t n);
     /* Object code of a module given as text, malloced. arch: "host" or a CPU name. 0 or -1. */

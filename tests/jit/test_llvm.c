@@ -7,12 +7,14 @@
  * ctest: timeout=600
  */
 #include <criterion/criterion.h>
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "eager/exec.h"
+#include "jit/codegen_cpu/llvm_api.h"
 #include "tests/jit/llvm_support.h"
 
 int wf_exec_reduce(wf_exec *e);
@@ -235,6 +237,26 @@ Test(llvm, text_of_a_kernel)
     cr_assert_null(strstr(text.s, " fast "));
     wf_text_free(&text);
     wf_kernel_free(&k);
+}
+
+/* What kernels call is in one library, the texts that call it are made in the other. */
+Test(llvm, both_libraries_are_of_one_source)
+{
+    NEED_LLVM();
+    const wf_target host = {.arch = "host", .width = 8};
+    wf_text text = {0};
+    wf_why why = {0};
+    cr_assert_eq(wf_backend_cpu.identify(&host, &text, &why), 0, "%s", why.rule);
+    void *library = dlopen("libweft-llvm.so.0.1", RTLD_NOW | RTLD_NOLOAD);
+    cr_assert_not_null(library, "%s", dlerror());
+    const wf_llvm_api *(*entry)(void);
+    void *symbol = dlsym(library, "wf_llvm_open");
+    memcpy(&entry, &symbol, sizeof entry);
+    char want[64];
+    snprintf(want, sizeof want, "generator %s, ", entry()->generator);
+    cr_assert(strncmp(text.s, want, strlen(want)) == 0, "%s, not %s", text.s, want);
+    wf_text_free(&text);
+    dlclose(library);
 }
 
 Test(llvm, refuses_with_a_reason)
