@@ -395,6 +395,52 @@ Test(conv, what_onednn_computes_wrongly)
     }
 }
 
+/* An odd number of channels: oneDNN 2.6.3 multiplies the pixel behind by zero, and reads behind the image (dnnl_conv.c). */
+Test(conv, what_onednn_reads_beside_windows)
+{
+    static const wf_conv_desc problems[] = {
+        {.c = 73, .h = 22, .w = 30, .o = 56, .kh = 6, .kw = 7, .dilation = {4, 4}},
+        {.c = 5, .h = 9, .w = 15, .o = 16, .kh = 3, .kw = 3, .dilation = {1, 2}},
+        {.c = 3, .h = 8, .w = 11, .o = 128, .kh = 1, .kw = 1, .stride = {2, 2}},
+        {.c = 62, .h = 9, .w = 12, .o = 32, .kh = 1, .kw = 3, .stride = {2, 2}, .groups = 2},
+    };
+    wf_gemm_set_backend(WF_GEMM_ONEDNN);
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+        wf_conv_desc d = problems[i];
+        d.dtype = WEFT_BF16;
+        d.layout = WF_CONV_SRC_NHWC | WF_CONV_DST_NHWC;
+        d.n = 1;
+        d.groups = d.groups ? d.groups : 1;
+        for (int a = 0; a < 2; a++) {
+            d.stride[a] = d.stride[a] ? d.stride[a] : 1;
+            d.dilation[a] = d.dilation[a] ? d.dilation[a] : 1;
+        }
+        d.oh = out_size(d.h, d.kh, d.stride[0], 0, d.dilation[0]);
+        d.ow = out_size(d.w, d.kw, d.stride[1], 0, d.dilation[1]);
+        tensor w = make(WEFT_BF16, d.o * (d.c / d.groups) * d.kh * d.kw);
+        tensor dst = make(WEFT_BF16, d.n * d.o * d.oh * d.ow);
+        /* The image and, behind it, an infinity: a pixel more. */
+        const int64_t count = d.n * d.c * d.h * d.w;
+        tensor src = make(WEFT_BF16, count + d.c);
+        for (int64_t e = 0; e < d.c; e++)
+            put(&src, count + e, (double)INFINITY);
+        const int64_t which = (d.w / 2 * d.h / 2 + 1) * d.c; /* one in it, of a first channel */
+        put(&src, which, (double)INFINITY);
+        src.x[which] = (double)INFINITY;
+        cr_assert_eq(wf_conv2d_forward(&d, src.data, w.data, NULL, dst.data), 0);
+        sums s = reference(&d, 0, src.x, w.x, NULL, dst.count);
+        for (int64_t e = 0; e < dst.count; e++) {
+            const double x = get(&dst, e), y = s.sum[e];
+            cr_assert(isfinite(y) ? fabs(x - y) <= 0x1p-7 * (s.mag[e] + 1)
+                      : isnan(y)  ? isnan(x)
+                                  : x == y,
+                      "problem %zu, element %ld is %g, should be %g", i, (long)e, x, y);
+        }
+        sums_drop(&s);
+        drop(&src), drop(&w), drop(&dst);
+    }
+}
+
 /* What fills up rows is no term: an infinity of the image reaches the weights whose windows have it, and no others.
  * (One of the gradient may meet the padding of the image, which is multiplied like the rest.) */
 Test(conv, infinities_reach_their_windows_only)
