@@ -69,6 +69,23 @@ static inline int64_t wf_row_grain(int64_t width)
     return g > 0 ? g : 1;
 }
 
+/* DO(type) with the unsigned type of `size` bytes: typed loads and stores instead of memcpy calls. */
+#define WF_BY_SIZE(size, DO)                                                                       \
+    switch (size) {                                                                                \
+    case 1:                                                                                        \
+        DO(uint8_t)                                                                                \
+        break;                                                                                     \
+    case 2:                                                                                        \
+        DO(uint16_t)                                                                               \
+        break;                                                                                     \
+    case 4:                                                                                        \
+        DO(uint32_t)                                                                               \
+        break;                                                                                     \
+    default:                                                                                       \
+        DO(uint64_t)                                                                               \
+        break;                                                                                     \
+    }
+
 /* n elements of `size` bytes from src (stride in elements) to contiguous dst. */
 static inline void wf_gather_row(void *dst, const void *src, int64_t n, int64_t stride, size_t size)
 {
@@ -80,20 +97,7 @@ static inline void wf_gather_row(void *dst, const void *src, int64_t n, int64_t 
     for (int64_t i = 0; i < n; i++) {                                                              \
         ((type *)dst)[i] = ((const type *)src)[i * stride];                                        \
     }
-    switch (size) {
-    case 1:
-        WF_GATHER(uint8_t)
-        break;
-    case 2:
-        WF_GATHER(uint16_t)
-        break;
-    case 4:
-        WF_GATHER(uint32_t)
-        break;
-    default:
-        WF_GATHER(uint64_t)
-        break;
-    }
+    WF_BY_SIZE(size, WF_GATHER)
 #undef WF_GATHER
 }
 

@@ -131,27 +131,14 @@ static void select_slices(void *arg, int64_t begin, int64_t end)
     }
 }
 
-/* out[k] = in[place[k]], by typed loads instead of memcpy calls. */
+/* out[k] = in[place[k]] */
 static void take_places(void *out, const void *in, const int64_t *place, int64_t n, size_t size)
 {
 #define TAKE(type)                                                                                 \
     for (int64_t k = 0; k < n; k++) {                                                              \
         ((type *)out)[k] = ((const type *)in)[place[k]];                                           \
     }
-    switch (size) {
-    case 1:
-        TAKE(uint8_t)
-        break;
-    case 2:
-        TAKE(uint16_t)
-        break;
-    case 4:
-        TAKE(uint32_t)
-        break;
-    default:
-        TAKE(uint64_t)
-        break;
-    }
+    WF_BY_SIZE(size, TAKE)
 #undef TAKE
 }
 
@@ -230,7 +217,7 @@ typedef struct along_args {
     size_t size;
 } along_args;
 
-/* out[k] = in[k step + (at[k], which may count from the end of `extent`) jump], by typed loads. */
+/* out[k] = in[k step + (at[k], which may count from the end of `extent`) jump] */
 static void take(void *out, const void *in, const int64_t *at, int64_t n, int64_t step,
                  int64_t jump, int64_t extent, size_t size)
 {
@@ -238,20 +225,7 @@ static void take(void *out, const void *in, const int64_t *at, int64_t n, int64_
     for (int64_t k = 0; k < n; k++) {                                                              \
         ((type *)out)[k] = ((const type *)in)[k * step + wrap_index(at[k], extent) * jump];        \
     }
-    switch (size) {
-    case 1:
-        TAKE(uint8_t)
-        break;
-    case 2:
-        TAKE(uint16_t)
-        break;
-    case 4:
-        TAKE(uint32_t)
-        break;
-    default:
-        TAKE(uint64_t)
-        break;
-    }
+    WF_BY_SIZE(size, TAKE)
 #undef TAKE
 }
 
