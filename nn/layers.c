@@ -205,6 +205,15 @@ typedef struct kernel {
     weft_dtype dtype;
 } kernel;
 
+/* Of the arguments of either kind; its weight is [all_rows, all_depth / groups, ..]. */
+#define KERNEL_OF(op_, axes_, a, groups_, all_rows, all_depth)                                     \
+    {                                                                                              \
+        .op = (op_), .module = (a)->module, .axes = (axes_), .in = (a)->in, .out = (a)->out,       \
+        .size = (a)->kernel, .groups = (groups_), .rows = (all_rows),                              \
+        .depth = (groups_) > 0 ? (all_depth) / (groups_) : 0, .no_bias = (a)->no_bias,             \
+        .dtype = (a)->dtype                                                                        \
+    }
+
 static weft_status add_kernel(const kernel *k, weft_tensor *weight, weft_tensor *bias)
 {
     int64_t field = k->depth;
@@ -238,17 +247,7 @@ static weft_status conv_init(const char *op, const weft_nn_conv2d_args *a, int a
     *l = (weft_nn_conv2d){
         WEFT_NONE, WEFT_NONE, a->stride ? a->stride : 1, a->padding, a->dilation ? a->dilation : 1,
         groups};
-    const kernel k = {.op = op,
-                      .module = a->module,
-                      .axes = axes,
-                      .in = a->in,
-                      .out = a->out,
-                      .size = a->kernel,
-                      .groups = groups,
-                      .rows = a->out,
-                      .depth = groups > 0 ? a->in / groups : 0,
-                      .no_bias = a->no_bias,
-                      .dtype = a->dtype};
+    const kernel k = KERNEL_OF(op, axes, a, groups, a->out, a->in);
     return wf_layer_close(a->module, add_kernel(&k, &l->weight, &l->bias));
 }
 
@@ -305,17 +304,7 @@ static weft_status conv_transpose_init(const char *op, const weft_nn_conv_transp
                                   .output_padding = a->output_padding,
                                   .dilation = a->dilation ? a->dilation : 1,
                                   .groups = groups};
-    const kernel k = {.op = op,
-                      .module = a->module,
-                      .axes = axes,
-                      .in = a->in,
-                      .out = a->out,
-                      .size = a->kernel,
-                      .groups = groups,
-                      .rows = a->in,
-                      .depth = groups > 0 ? a->out / groups : 0,
-                      .no_bias = a->no_bias,
-                      .dtype = a->dtype};
+    const kernel k = KERNEL_OF(op, axes, a, groups, a->in, a->out);
     return wf_layer_close(a->module, add_kernel(&k, &l->weight, &l->bias));
 }
 
