@@ -204,14 +204,14 @@ weft_tensor(weft_grad)(weft_tensor t)
     int rc;
     wf_slot *s = open_tensor(c, t, "grad", &pinned, &rc);
     if (!s) {
-        return t.slot == 0 && t.serial ? t : (weft_tensor){0, c->id, c->error_last};
+        return t.slot == 0 && t.serial ? t : wf_last_error(c);
     }
     wf_meta *m = meta_to_look_at(c, s);
     weft_tensor r = m ? wf_meta_gradient(c, m) : WEFT_NONE;
     if (wf_is_none(r)) {
         raise_for(c, "grad", t, WEFT_EGRAD, "the tensor has no gradient",
                   "mark it with weft_requires_grad_ (or weft_retain_grad) and run weft_backward");
-        r = (weft_tensor){0, c->id, c->error_last};
+        r = wf_last_error(c);
     }
     closed(c, s, pinned, 0);
     return r;
@@ -379,7 +379,7 @@ static weft_tensor seed(wf_ctx *c, wf_slot *s, weft_tensor t, weft_tensor g, con
         if (wf_type_numel(&a) != 1) {
             raise_for(c, op, t, WEFT_EGRAD, "the loss has more than one element",
                       "reduce it (weft_sum, weft_mean) or pass .gradient of its shape");
-            return (weft_tensor){0, c->id, c->error_last};
+            return wf_last_error(c);
         }
         double one = 1;
         wf_attr full = {.dtype = a.dtype, .n_dyn = a.rank, .dyn = a.dims, .n_flt = 1, .flt = &one};
@@ -392,7 +392,7 @@ static weft_tensor seed(wf_ctx *c, wf_slot *s, weft_tensor t, weft_tensor g, con
     int rc;
     wf_slot *gs = open_tensor(c, g, op, &pinned, &rc);
     if (!gs) {
-        return (weft_tensor){0, c->id, c->error_last};
+        return wf_last_error(c);
     }
     wf_slot_type(gs, &b);
     closed(c, gs, pinned, 0);
@@ -543,7 +543,7 @@ weft_status weft_grad_of(const weft_grad_of_args *args)
     }
     for (int i = 0; i < args->n_inputs && rc; i++) {
         /* what was found so far ends with the scope */
-        args->grads[i] = (weft_tensor){0, c->id, c->error_last};
+        args->grads[i] = wf_last_error(c);
     }
     for (size_t i = 0; i < no; i++) {
         let_go(c, node[i]);

@@ -77,7 +77,7 @@ static weft_tensor scalar_of(probe *p)
     }
     weft_status st = p->a->fn(p->a->user, p->in, p->a->n_in, out, p->a->n_out);
     if (st != WEFT_OK) {
-        return (weft_tensor){0, p->c->id, p->c->error_last};
+        return wf_last_error(p->c);
     }
     int64_t at = 0;
     wf_attr all = {.dtype = WEFT_F64};

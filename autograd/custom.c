@@ -319,7 +319,7 @@ weft_status(weft_apply)(const weft_function *f, void *user, const weft_tensor *g
         rc = wf_raise_status(c, f->name, n_in, in, &why);
     }
     for (int i = 0; i < n_out && rc; i++) {
-        out[i] = (weft_tensor){0, c->id, c->error_last};
+        out[i] = wf_last_error(c);
     }
     return (weft_status)(rc < 0 ? -rc : rc);
 }

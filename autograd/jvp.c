@@ -41,7 +41,7 @@ static weft_tensor seed_like(wf_ctx *c, weft_tensor t)
     weft_tensor u = wf_op0(WF_OP_FULL, &full);
     wf_device_enter(c, before);
     weft_status st = u.slot ? weft_requires_grad_(u, true) : WEFT_OK;
-    return st == WEFT_OK ? u : (weft_tensor){0, c->id, c->error_last};
+    return st == WEFT_OK ? u : wf_last_error(c);
 }
 
 static weft_status run(wf_ctx *c, const weft_jvp_args *a, weft_tensor *u, weft_tensor *v)
@@ -117,8 +117,7 @@ weft_status weft_jvp(const weft_jvp_args *args)
         }
     }
     for (int k = 0; k < args->n_outputs; k++) { /* all, or none: the others end with the scope */
-        args->results[k] = st == WEFT_OK ? weft_scope_give(sc, args->results[k])
-                                         : (weft_tensor){0, c->id, c->error_last};
+        args->results[k] = st == WEFT_OK ? weft_scope_give(sc, args->results[k]) : wf_last_error(c);
     }
     weft_scope_end(sc);
     weft_enable_grad_end(mode);

@@ -194,7 +194,7 @@ static weft_tensor run_fused(wf_vjp *v, int which, const wf_type *out, int compu
     memset(view, 0, sizeof view);
     for (int i = 0; i < v->nsrc + 2; i++) {
         if (!wf_is_absent(src[i]) && bind(v, src[i], out, compute, &view[i], &scalar[i])) {
-            return (weft_tensor){0, v->c->id, v->c->error_last};
+            return wf_last_error(v->c);
         }
     }
     wf_slot *s = wf_slot_at(v->c, h.slot);

@@ -148,7 +148,7 @@ weft_tensor wf_api_null(const char *op, const char *what)
 weft_tensor wf_api_last_error(void)
 {
     wf_ctx *c = wf_ctx_get();
-    return c ? (weft_tensor){0, c->id, c->error_last} : (weft_tensor){0, 0, UINT64_MAX};
+    return c ? wf_last_error(c) : (weft_tensor){0, 0, UINT64_MAX};
 }
 
 int wf_api_dtype(weft_tensor t, bool *weak)

@@ -92,7 +92,7 @@ static weft_tensor move_running(weft_tensor running, weft_tensor batch, double m
     c->grad_off++;
     int rc = wf_dispatch_inplace(WF_OP_LERP, NULL, 3, src, running);
     c->grad_off--;
-    return rc ? (weft_tensor){0, c->id, c->error_last} : WEFT_NONE;
+    return rc ? wf_last_error(c) : WEFT_NONE;
 }
 
 /* The statistics of a batch of `count` values per channel, as the update of the running ones, which hold the sample

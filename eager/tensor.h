@@ -651,6 +651,11 @@ WF_COLD int wf_raise_status(wf_ctx *c, const char *op, int nsrc, const weft_tens
 /* A call whose operand t carries an error fails with that error: its status. It is the thread's last error again, so that
  * who gets the status alone reads the text that belongs to it. */
 WF_COLD int wf_error_again(wf_ctx *c, weft_tensor t);
+/* The empty handle of this thread's last error. */
+static inline weft_tensor wf_last_error(const wf_ctx *c)
+{
+    return (weft_tensor){0, c->id, c->error_last};
+}
 /* The caller knows of error t, and of those `before` it: a traced function that goes on has dealt with them. */
 WF_COLD void wf_error_told(wf_ctx *c, weft_tensor t, bool before);
 /* The first error since `since` that a kernel found and that the caller was not told of; 0: there is none. */

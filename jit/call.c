@@ -327,7 +327,7 @@ __attribute__((noinline)) static weft_status call(weft_jit *j, const weft_tensor
     wf_frozen_release(z.now);
     wf_frozen_release(z.verify);
     for (int i = 0; i < n_out; i++) {
-        out[i] = ran ? (weft_tensor){0, c->id, c->error_last} : r ? r[i] : WEFT_NONE;
+        out[i] = ran ? wf_last_error(c) : r ? r[i] : WEFT_NONE;
     }
     const int device = t ? t->base.device : WF_DEVICE_HOST;
     if (t) {

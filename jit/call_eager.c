@@ -308,7 +308,7 @@ WF_COLD static int end_badly(const weft_jit *j, wf_ctx *c, const weft_tensor *in
     }
     const int failed = rc ? 0 : kernel_error(c, errors);
     for (int i = 0; i < n_out && failed; i++) {
-        r[i] = (weft_tensor){0, c->id, c->error_last};
+        r[i] = wf_last_error(c);
     }
     *sound = *sound && !failed;
     return rc ? rc : failed;

@@ -261,7 +261,7 @@ static weft_tensor enter(weft_module *m, const char *name, weft_tensor value, bo
     weft_tensor error = value;
     if (weft_ok(value)) { /* the text is that of add's error, which is the last one */
         wf_ctx *c = wf_ctx_get();
-        error = c ? (weft_tensor){0, c->id, c->error_last} : WEFT_NONE;
+        error = c ? wf_last_error(c) : WEFT_NONE;
         if (!m || entry_of(m, value) < 0) {
             weft_free(value);
         }
