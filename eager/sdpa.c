@@ -152,40 +152,29 @@ static void close_attention(attention *a)
 }
 
 /* -- blocks ---------------------------------------------------------------------------------------- */
-/* bias[rows][ld] of the mask at query i0, key j0. */
-static void load_bias(const attention *a, int64_t item, int64_t i0, int64_t j0,
-                      const wf_sdpa_block *b, void *bias)
+/* The mask at query i0, key j0: in place where its columns lie side by side in a type that the kernels read, else a copy
+ * in `room`; one row where all queries share it. */
+static void set_mask(const attention *a, int64_t item, int64_t i0, int64_t j0, wf_sdpa_block *b,
+                     void *room)
 {
-    int dt = a->mask->dtype;
+    const wf_view *mask = a->mask;
+    const bool keeps = mask->dtype == WEFT_BOOL;
     int64_t at = wf_offset_of(item, a->batch_rank, a->batch_dims, a->mask_batch) + i0 * a->mask_rs +
                  j0 * a->mask_cs;
-    for (int64_t r = 0; r < b->rows; r++) {
-        int64_t row = at + r * a->mask_rs, step = a->mask_cs;
-        float *f = (float *)bias + r * b->ld;
-        double *d = (double *)bias + r * b->ld;
-#define BIAS(out, type, expr)                                                                      \
-    {                                                                                              \
-        const type *m = (const type *)a->mask->data + row;                                         \
-        for (int64_t j = 0; j < b->cols; j++) {                                                    \
-            const type x = m[j * step];                                                            \
-            (out)[j] = expr;                                                                       \
-        }                                                                                          \
+    const void *data = (char *)mask->data + at * (int64_t)wf_dtype_size(mask->dtype);
+    int64_t rs = a->mask_rs;
+    if (a->mask_cs != 1 || (!keeps && mask->dtype != a->dt)) {
+        const int64_t dims[2] = {rs ? b->rows : 1, b->cols};
+        wf_view from = wf_view_dense((void *)(uintptr_t)data, mask->dtype, 2, dims);
+        wf_view to = wf_view_dense(room, keeps ? WEFT_BOOL : a->dt, 2, dims);
+        from.strides[0] = rs;
+        from.strides[1] = a->mask_cs;
+        wf_copy(&to, &from);
+        data = room;
+        rs = rs ? b->cols : 0;
     }
-        if (dt == WEFT_BOOL && a->dt == WEFT_F64) {
-            BIAS(d, uint8_t, x ? 0.0 : -(double)INFINITY)
-        } else if (dt == WEFT_BOOL) {
-            BIAS(f, uint8_t, x ? 0.0f : -INFINITY)
-        } else if (dt == WEFT_F64) {
-            BIAS(d, double, x)
-        } else if (dt == WEFT_F32) {
-            BIAS(f, float, x)
-        } else if (dt == WEFT_F16) {
-            BIAS(f, uint16_t, wf_f32_of_f16(x))
-        } else {
-            BIAS(f, uint16_t, wf_f32_of_bf16(x))
-        }
-#undef BIAS
-    }
+    b->mask_rs = rs;
+    *(keeps ? &b->keep : &b->bias) = data;
 }
 
 static void product(attention *a, int64_t m, int64_t n, int64_t k, const void *x, int64_t x_rs,
@@ -213,9 +202,9 @@ static void product(attention *a, int64_t m, int64_t n, int64_t k, const void *x
     }
 }
 
-/* The block of scores at query i0, key j0 (products only), with its mask loaded into `bias`. */
+/* The block of scores at query i0, key j0 (products only), with its mask, for which there is `room`. */
 static wf_sdpa_block scores(attention *a, int64_t item, int64_t i0, int64_t j0, int64_t rows,
-                            int64_t keys, void *s, void *bias)
+                            int64_t keys, void *s, void *room)
 {
     int64_t cols = least(KEYS, keys - j0);
     int64_t ld = (cols + WF_SDPA_LANES - 1) / WF_SDPA_LANES * WF_SDPA_LANES;
@@ -228,8 +217,7 @@ static wf_sdpa_block scores(attention *a, int64_t item, int64_t i0, int64_t j0, 
     product(a, rows, cols, a->e, item_of(a, &a->q, item, i0), a->q.rs, a->q.cs,
             item_of(a, &a->k, item, j0), a->k.cs, a->k.rs, s, ld);
     if (a->mask) {
-        load_bias(a, item, i0, j0, &b, bias);
-        b.bias = bias;
+        set_mask(a, item, i0, j0, &b, room);
     }
     return b;
 }
@@ -252,7 +240,7 @@ static void forward_block(const forward_args *f, int64_t item, int64_t i0, char 
 {
     attention *a = f->a;
     int64_t rows = least(ROWS, a->l - i0), size = a->size;
-    char *s = scratch, *bias = s + ROWS * KEYS * size, *acc = bias + ROWS * KEYS * size;
+    char *s = scratch, *room = s + ROWS * KEYS * size, *acc = room + ROWS * KEYS * size;
     char *add = acc + ROWS * a->ev * size, *m = add + ROWS * a->ev * size;
     char *l = m + ROWS * size, *corr = l + ROWS * size;
     memset(acc, 0, (size_t)(rows * a->ev * size));
@@ -266,7 +254,7 @@ static void forward_block(const forward_args *f, int64_t item, int64_t i0, char 
     }
     int64_t keys = keys_before(a, i0 + rows);
     for (int64_t j0 = 0; j0 < keys; j0 += KEYS) {
-        wf_sdpa_block b = scores(a, item, i0, j0, rows, keys, s, bias);
+        wf_sdpa_block b = scores(a, item, i0, j0, rows, keys, s, room);
         a->kernels->softmax(&b, m, l, corr);
         product(a, rows, a->ev, b.cols, s, b.ld, 1, item_of(a, &a->v, item, j0), a->v.rs, a->v.cs,
                 j0 ? add : acc, a->ev);
@@ -363,14 +351,14 @@ static void backward_block(const backward_args *w, int64_t item, int64_t i0, cha
 {
     attention *a = w->a;
     int64_t rows = least(ROWS, a->l - i0), size = a->size, row = item * a->l + i0;
-    char *p = scratch, *dp = p + ROWS * KEYS * size, *bias = dp + ROWS * KEYS * size;
-    char *dot = bias + ROWS * KEYS * size, *add = dot + ROWS * size;
+    char *p = scratch, *dp = p + ROWS * KEYS * size, *room = dp + ROWS * KEYS * size;
+    char *dot = room + ROWS * KEYS * size, *add = dot + ROWS * size;
     const char *g = w->g + row * a->ev * size;
     char *dq = d[0] + i0 * a->e * size;
     a->kernels->row_dot(dot, g, w->out + row * a->ev * size, rows, a->ev);
     int64_t keys = keys_before(a, i0 + rows);
     for (int64_t j0 = 0; j0 < keys; j0 += KEYS) {
-        wf_sdpa_block b = scores(a, item, i0, j0, rows, keys, p, bias);
+        wf_sdpa_block b = scores(a, item, i0, j0, rows, keys, p, room);
         a->kernels->probabilities(&b, w->lse + row * size);
         product(a, b.cols, a->ev, rows, p, 1, b.ld, g, a->ev, 1, add, a->ev);
         a->kernels->accumulate(d[2] + j0 * a->ev * size, add, b.cols * a->ev);

@@ -14,7 +14,10 @@ enum { WF_SDPA_LANES = 16 };
 
 typedef struct wf_sdpa_block {
     void *s;          /* scores in, probabilities out */
-    const void *bias; /* [rows][ld] added after scaling, or NULL */
+    const void *bias; /* added after scaling, or NULL */
+    const void *keep; /* bytes, or NULL: scores where they are 0 are masked; not both */
+    int64_t
+        mask_rs; /* elements from row to row of either; only columns that are not masked otherwise are read */
     int64_t rows, cols, ld;
     int64_t limit; /* row r keeps columns below limit + r (causal); >= cols when not causal */
     double scale;

@@ -17,9 +17,14 @@ static inline T *FN(masked_row)(const wf_sdpa_block *b, int64_t r, int64_t *live
     const int64_t spans = (n + SPAN - 1) / SPAN * SPAN;
     *live = spans < b->ld ? spans : b->ld;
     if (b->bias) {
-        const T *bias = (const T *)b->bias + r * b->ld;
+        const T *bias = (const T *)b->bias + r * b->mask_rs;
         for (int64_t j = 0; j < n; j++) {
             s[j] = s[j] * scale + bias[j];
+        }
+    } else if (b->keep) {
+        const uint8_t *keep = (const uint8_t *)b->keep + r * b->mask_rs;
+        for (int64_t j = 0; j < n; j++) {
+            s[j] = s[j] * scale + (keep[j] ? (T)0 : -(T)INFINITY);
         }
     } else {
         for (int64_t j = 0; j < n; j++) {

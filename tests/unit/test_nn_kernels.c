@@ -405,7 +405,8 @@ typedef struct attend {
 static double operand(const attend *c, int which, int64_t b, int64_t i, int64_t j)
 {
     const tensor *t = &c->src[which];
-    const int64_t index[3] = {t->v.dims[0] == 1 ? 0 : b, t->v.dims[1] == 1 ? 0 : i, j};
+    const int64_t index[3] = {t->v.dims[0] == 1 ? 0 : b, t->v.dims[1] == 1 ? 0 : i,
+                              t->v.dims[2] == 1 ? 0 : j};
     return get_at(t, index);
 }
 /* Exact score of query i and key j, -inf where masked; *slack bounds the kernel's error. */
@@ -543,7 +544,8 @@ static void attention_case(int dt, int64_t l, int64_t s, int64_t e, int64_t ev, 
     for (int i = 0; i < 4; i++) {
         c.src[i] = random_tensor(dt, 3, dims[i], trial & (1 << i));
     }
-    const int64_t md[3] = {between(0, 1) ? c.batch : 1, between(0, 1) ? l : 1, s};
+    const int64_t md[3] = {between(0, 1) ? c.batch : 1, between(0, 1) ? l : 1,
+                           between(0, 5) ? s : 1};
     if (c.mask) {
         c.src[6] = random_tensor(c.mask == 1 ? WEFT_BOOL : dt, 3, md, trial & 16);
     }
@@ -612,7 +614,11 @@ Test(nn, attention_kernels_agree_between_instruction_sets)
     enum { ROWS = 7, LD = 208, SPACE = ROWS * LD };
     static const double odd[] = {-INFINITY, INFINITY, NAN, -30, -31, -32,
                                  -34,       -34.7,    -40, 29,  -0.0};
-    for (int trial = 0; trial < 64; trial++) {
+    uint8_t keep[SPACE];
+    for (int i = 0; i < SPACE; i++) {
+        keep[i] = (uint8_t)(i * 7 % 5 != 0);
+    }
+    for (int trial = 0; trial < 128; trial++) {
         int dt = trial & 1 ? WEFT_F64 : WEFT_F32;
         const int64_t n = SPACE, rows = ROWS;
         tensor s = random_tensor(dt, 1, &n, false), bias = random_tensor(dt, 1, &n, false);
@@ -624,13 +630,15 @@ Test(nn, attention_kernels_agree_between_instruction_sets)
                            make1(dt, rows), make1(dt, rows), make1(dt, rows)};
             wf_sdpa_block b = {.s = t[0].mem,
                                .bias = trial & 2 ? bias.mem : NULL,
+                               .keep = (trial & 66) == 64 ? keep : NULL,
+                               .mask_rs = trial & 4 ? LD : 0,
                                .rows = ROWS,
                                .cols = LD - 7,
                                .ld = LD,
                                .limit = trial & 4 ? trial % 9 * 22 - 5 : LD - 7,
                                .scale = 3};
             for (int64_t i = 0; i < n; i++) {
-                const bool is_odd = trial & 16 && (i * 31 + trial) % (9 + trial) == 0;
+                const bool is_odd = trial & 16 && (i * 31 + trial) % (9 + trial % 64) == 0;
                 put(&t[0], i, is_odd ? odd[i % 11] : get(&s, i));
                 put(&t[1], i, get(&dp, i));
             }
