@@ -18,7 +18,6 @@ typedef uint64_t cu_address; /* CUdeviceptr */
 typedef struct cu_object
     *cu_handle;             /* context, stream, event, module, function, graph, graph exec */
 typedef uint64_t cu_memory; /* CUmemGenericAllocationHandle */
-typedef void (*cu_host_fn)(void *arg);
 
 enum {
     CU_OK = 0,
@@ -66,7 +65,6 @@ enum {
     CU_ATTR_PROCESSORS = 16,
     CU_ATTR_L2 = 38,
     CU_ATTR_THREADS_PER_PROCESSOR = 39,
-    CU_ATTR_UNIFIED_ADDRESSES = 41,
     CU_ATTR_MAJOR = 75,
     CU_ATTR_MINOR = 76,
     CU_ATTR_SHARED_OPTIN = 97,
@@ -77,7 +75,9 @@ enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_TIMED = 0, CU_EVENT_UNTIMED = 2 };
 enum { CU_HOST_PORTABLE = 1, CU_HOST_MAPPED = 2 };
 /* CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, _SHARED_SIZE_BYTES, _MAX_DYNAMIC_SHARED_SIZE_BYTES. */
 enum { CU_FN_THREADS = 0, CU_FN_SHARED_STATIC = 1, CU_FN_SHARED_DYNAMIC = 8 };
-enum { CU_CAPTURE_GLOBAL = 0, CU_CAPTURE_THREAD_LOCAL = 1, CU_CAPTURE_RELAXED = 2 };
+/* Neither this thread nor another one is kept from calls that a capture of another mode forbids: kernels are compiled and loaded,
+ * and memory is had, while one is recorded. */
+enum { CU_CAPTURE_RELAXED = 2 };
 enum { CU_CAPTURE_ACTIVE = 1 }; /* of a stream */
 
 typedef struct cu_location {
@@ -113,7 +113,6 @@ typedef struct cu_kernel_node {
     F(init, "cuInit", (unsigned flags))                                                            \
     F(driver_version, "cuDriverGetVersion", (int *version))                                        \
     F(error_name, "cuGetErrorName", (cu_result error, const char **name))                          \
-    F(error_text, "cuGetErrorString", (cu_result error, const char **text))                        \
     F(device_count, "cuDeviceGetCount", (int *count))                                              \
     F(device_get, "cuDeviceGet", (cu_device * device, int ordinal))                                \
     F(device_name, "cuDeviceGetName", (char *name, int size, cu_device device))                    \
@@ -122,7 +121,6 @@ typedef struct cu_kernel_node {
     F(context_retain, "cuDevicePrimaryCtxRetain", (cu_handle * context, cu_device device))         \
     F(context_release, "cuDevicePrimaryCtxRelease_v2", (cu_device device))                         \
     F(context_set, "cuCtxSetCurrent", (cu_handle context))                                         \
-    F(context_synchronize, "cuCtxSynchronize", (void))                                             \
     F(stream_create, "cuStreamCreate", (cu_handle * stream, unsigned flags))                       \
     F(stream_destroy, "cuStreamDestroy_v2", (cu_handle stream))                                    \
     F(stream_wait, "cuStreamWaitEvent", (cu_handle stream, cu_handle event, unsigned flags))       \
@@ -161,8 +159,7 @@ typedef struct cu_kernel_node {
     F(launch, "cuLaunchKernel",                                                                    \
       (cu_handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,    \
        unsigned block_y, unsigned block_z, unsigned shared, cu_handle stream, void **params,       \
-       void **extra))                                                                              \
-    F(host_function, "cuLaunchHostFunc", (cu_handle stream, cu_host_fn fn, void *arg))
+       void **extra))
 
 /* These may be missing; what they make possible is then done another way or refused. */
 #define CU_OPTIONAL_FUNCTIONS(F)                                                                   \
@@ -183,7 +180,6 @@ typedef struct cu_kernel_node {
       (cu_address address, size_t size, const cu_access *access, size_t n))                        \
     F(capture_begin, "cuStreamBeginCapture_v2", (cu_handle stream, int mode))                      \
     F(capture_end, "cuStreamEndCapture", (cu_handle stream, cu_handle * graph))                    \
-    F(capture_mode, "cuThreadExchangeStreamCaptureMode", (int *mode))                              \
     F(graph_instantiate, "cuGraphInstantiateWithFlags",                                            \
       (cu_handle * exec, cu_handle graph, uint64_t flags))                                         \
     F(graph_launch, "cuGraphLaunch", (cu_handle exec, cu_handle stream))                           \

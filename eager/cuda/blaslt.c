@@ -241,8 +241,11 @@ static bool choose(const wf_cuda_blas *b, plan *p)
     blaslt_handle pref = NULL;
     uint64_t workspace = WORKSPACE;
     const uint32_t reduction = BLASLT_REDUCTION_COMPUTE_TYPE; /* never parts rounded to half */
+    /* a bias has no promise of its own: a kernel that stores vectors of the result reads vectors of it */
+    const int32_t bias = p->key.bias, align_d = p->key.align_d;
     const uint32_t align[4] = {(uint32_t)p->key.align_b, (uint32_t)p->key.align_a,
-                               (uint32_t)p->key.align_d, (uint32_t)p->key.align_d};
+                               (uint32_t)align_d,
+                               (uint32_t)(bias && bias < align_d ? bias : align_d)};
     int n = 0;
     bool ok = lt.pref_create(&pref) == BLASLT_OK &&
               lt.pref_set(pref, BLASLT_PREF_WORKSPACE, &workspace, sizeof workspace) == BLASLT_OK &&

@@ -96,8 +96,8 @@ static bool load(void)
 #undef F
     d->has_vm = d->vm_granularity && d->vm_reserve && d->vm_unreserve && d->vm_create &&
                 d->vm_release && d->vm_map && d->vm_unmap && d->vm_access;
-    d->has_graphs = d->capture_begin && d->capture_end && d->capture_mode && d->graph_instantiate &&
-                    d->graph_launch && d->graph_exec_destroy && d->graph_destroy;
+    d->has_graphs = d->capture_begin && d->capture_end && d->graph_instantiate && d->graph_launch &&
+                    d->graph_exec_destroy && d->graph_destroy;
     return start(d);
 }
 

@@ -3,10 +3,12 @@
  */
 #include "eager/cuda/plans.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "eager/alloc.h"
 #include "eager/cuda/timeline.h"
+#include "eager/env.h"
 #include "weft/core.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
@@ -97,7 +99,13 @@ int wf_cuda_plans_run(wf_cuda_plans *t, const wf_cuda_ask *a, wf_cuda_stream *s,
     if (there && !code) {
         wf_cuda_time_begin(s);
         r = a->call(p, a->arg, workspace ? workspace->address : NULL, s);
-        p->refused = r != 0 && a->refuses(r);
+        /* A library may offer what it then cannot do. Before a plan has given results another way may still be taken; if it is
+         * the device that broke, the next call says so. */
+        p->refused = r != 0 && (a->refuses(r) || (!p->proven && !s->capture));
+        p->proven |= r == 0;
+        if (p->refused && wf_env_debug(WF_DEBUG_COMPILE)) {
+            fprintf(stderr, "weft: %s failed with status %d: another way is taken\n", a->what, r);
+        }
     }
     const bool refused = !there || p->refused;
     pthread_mutex_unlock(t->lock);

@@ -13,7 +13,8 @@
 typedef struct wf_cuda_plan {
     struct wf_cuda_plan *next;
     size_t workspace; /* bytes that a call needs */
-    bool refused;     /* the library has nothing for this */
+    bool refused;     /* the library has nothing for this, or its first call failed */
+    bool proven;      /* a call succeeded: this way it stays, and one that fails is an error */
 } wf_cuda_plan;
 
 enum { WF_CUDA_PLAN_BUCKETS = 512 };

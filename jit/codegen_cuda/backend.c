@@ -11,23 +11,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "jit/codegen_cuda/nvrtc_api.h"
 #include "jit/codegen_cuda/render.h"
 #include "jit/ir/thread_text.h"
 
-enum { INVALID_OPTION = 5 }; /* NVRTC_ERROR_INVALID_OPTION */
-
-/* The functions of nvrtc.h that are used; all return 0 for success. */
-typedef struct nvrtc_program *program;
 static struct {
-    int (*create)(program *, const char *text, const char *name, int, const char *const *,
-                  const char *const *);
-    int (*compile)(program, int n, const char *const *options);
-    int (*cubin_size)(program, size_t *);
-    int (*cubin)(program, char *);
-    int (*log_size)(program, size_t *);
-    int (*log)(program, char *);
-    int (*destroy)(program *);
-    int (*version)(int *, int *);
+#define F(field, symbol, params) int(*field) params;
+    NVRTC_FUNCTIONS(F)
+#undef F
 } nvrtc;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -56,23 +47,16 @@ const char *wf_cu_generator(void)
 
 static bool resolve(void *library)
 {
-    static const struct {
-        const char *name;
-        void *slot;
-    } symbols[] = {
-        {"nvrtcCreateProgram", &nvrtc.create},       {"nvrtcCompileProgram", &nvrtc.compile},
-        {"nvrtcGetCUBINSize", &nvrtc.cubin_size},    {"nvrtcGetCUBIN", &nvrtc.cubin},
-        {"nvrtcGetProgramLogSize", &nvrtc.log_size}, {"nvrtcGetProgramLog", &nvrtc.log},
-        {"nvrtcDestroyProgram", &nvrtc.destroy},     {"nvrtcVersion", &nvrtc.version},
-    };
-    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-        void *symbol = dlsym(library, symbols[i].name);
-        if (!symbol) {
-            snprintf(reason, sizeof reason, "libnvrtc has no %s", symbols[i].name);
-            return false;
-        }
-        memcpy(symbols[i].slot, &symbol, sizeof symbol);
-    }
+    void *symbol;
+#define F(field, name, params)                                                                     \
+    symbol = dlsym(library, name);                                                                 \
+    if (!symbol) {                                                                                 \
+        snprintf(reason, sizeof reason, "libnvrtc has no " name);                                  \
+        return false;                                                                              \
+    }                                                                                              \
+    memcpy(&nvrtc.field, &symbol, sizeof symbol);
+    NVRTC_FUNCTIONS(F)
+#undef F
     return true;
 }
 
@@ -157,7 +141,7 @@ static int available(wf_why *why)
                            reason);
 }
 
-static void keep_log(program p)
+static void keep_log(nvrtc_handle p)
 {
     size_t n = 0;
     char *compile_log = wf_thread_text(WF_TEXT_COMPILER);
@@ -174,7 +158,7 @@ static void keep_log(program p)
     free(all);
 }
 
-static int take_cubin(program p, wf_blob *out, wf_why *why)
+static int take_cubin(nvrtc_handle p, wf_blob *out, wf_why *why)
 {
     size_t n = 0;
     if (nvrtc.cubin_size(p, &n) != 0 || n == 0)
@@ -208,14 +192,14 @@ static int compile(const wf_target *target, const wf_text *text, wf_blob *out, w
                                    "--prec-sqrt=true",
                                    "--diag-suppress=177", /* helpers a kernel does not use */
                                    "--ptxas-options=-v"};
-    program p = NULL;
+    nvrtc_handle p = NULL;
     *out = (wf_blob){0};
     if (nvrtc.create(&p, text->s, "weft.cu", 0, NULL, NULL) != 0)
         return wf_fail(why, WEFT_ENOMEM, "NVRTC did not take the text");
     const int code = nvrtc.compile(p, (int)(sizeof options / sizeof *options), options);
     keep_log(p);
     status = code == 0 ? take_cubin(p, out, why)
-             : code == INVALID_OPTION
+             : code == NVRTC_INVALID_OPTION
                  ? wf_fail(why, WEFT_EUNSUPPORTED,
                            "NVRTC %s does not know %s: name %s in WEFT_NVRTC or CUDA_HOME", version,
                            target->arch, is_dropped(target->arch) ? "CUDA 12's" : "a newer one")

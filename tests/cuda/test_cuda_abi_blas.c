@@ -47,6 +47,8 @@ SAME(BLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BIAS)
 SAME(BLASLT_LAYOUT_BATCH, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT)
 SAME(BLASLT_LAYOUT_STRIDE, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET)
 SAME(BLASLT_PREF_WORKSPACE, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+SAME(BLASLT_PREF_REDUCTION, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK)
+SAME(BLASLT_REDUCTION_COMPUTE_TYPE, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
 SAME(BLASLT_PREF_ALIGN_A, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES)
 SAME(BLASLT_PREF_ALIGN_A + 1, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES)
 SAME(BLASLT_PREF_ALIGN_A + 2, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES)
@@ -59,12 +61,53 @@ _Static_assert(offsetof(blaslt_choice, workspace) ==
                "workspace");
 _Static_assert(offsetof(blaslt_choice, state) == offsetof(cublasLtMatmulHeuristicResult_t, state),
                "state");
+_Static_assert(offsetof(blaslt_choice, waves) ==
+                   offsetof(cublasLtMatmulHeuristicResult_t, wavesCount),
+               "waves");
+/* The values of attributes are handed over by address: as wide as the library reads them. */
+_Static_assert(sizeof(cublasLtEpilogue_t) == sizeof(uint32_t), "epilogue");
+_Static_assert(sizeof(cublasOperation_t) == sizeof(int32_t), "transposes");
+
+#ifdef __clang__
+#pragma GCC diagnostic ignored "-Wcast-function-type-strict"
+#else
+#pragma GCC diagnostic error "-Wcast-function-type"
+#endif
+/* The functions of the table, by the names that cublasLt.h declares. */
+#define FUNCTIONS(F)                                                                               \
+    F(create, cublasLtCreate)                                                                      \
+    F(destroy, cublasLtDestroy)                                                                    \
+    F(desc_create, cublasLtMatmulDescCreate)                                                       \
+    F(desc_destroy, cublasLtMatmulDescDestroy)                                                     \
+    F(desc_set, cublasLtMatmulDescSetAttribute)                                                    \
+    F(layout_create, cublasLtMatrixLayoutCreate)                                                   \
+    F(layout_destroy, cublasLtMatrixLayoutDestroy)                                                 \
+    F(layout_set, cublasLtMatrixLayoutSetAttribute)                                                \
+    F(pref_create, cublasLtMatmulPreferenceCreate)                                                 \
+    F(pref_destroy, cublasLtMatmulPreferenceDestroy)                                               \
+    F(pref_set, cublasLtMatmulPreferenceSetAttribute)                                              \
+    F(heuristic, cublasLtMatmulAlgoGetHeuristic)                                                   \
+    F(matmul, cublasLtMatmul)
+
+typedef struct table {
+#define F(field, symbol, params) int(*field) params;
+    BLASLT_FUNCTIONS(F)
+#undef F
+} table;
+/* The casts are judged and not evaluated: the library is not linked. */
+#define F(field, symbol) sizeof((__typeof__(((table *)0)->field))(symbol)),
+static const size_t casts[] = {FUNCTIONS(F) sizeof((size_t(*)(void))(cublasLtGetVersion))};
+#undef F
+_Static_assert(sizeof casts / sizeof *casts == sizeof(table) / sizeof(void *) + 1,
+               "a function of blaslt_api.h is not compared");
 #endif
 
 Test(cuda_abi_blas, declarations)
 {
 #ifndef HAVE_BLASLT
     cr_skip_test("cublasLt.h is not found");
+#else
+    cr_assert_eq(casts[0], sizeof(void *));
 #endif
 }
 

@@ -1,8 +1,9 @@
 /*
- * tests/cuda/test_cuda_abi_dnn.c -- our own declarations of cuDNN (eager/cuda/dnn_api.h) are those of its header, where
- * the build finds it.
+ * tests/cuda/test_cuda_abi_dnn.c -- our own declarations of cuDNN (eager/cuda/dnn_api.h) are those of its header, and the
+ * library has the functions, where they are found.
  */
 #include <criterion/criterion.h>
+#include <dlfcn.h>
 #include <stddef.h>
 
 #include "eager/cuda/dnn_api.h"
@@ -129,11 +130,82 @@ _Static_assert(CUDNN_NUMERICAL_NOTE_TYPE_COUNT <= 64, "DNN_NOTES");
 LIKE(cudnnConvolutionFwdAlgoPerf_t)
 LIKE(cudnnConvolutionBwdDataAlgoPerf_t)
 LIKE(cudnnConvolutionBwdFilterAlgoPerf_t)
+
+/* Attributes are handed over by address: as wide as the library reads them. */
+#define AS_INT(theirs) _Static_assert(sizeof(theirs) == sizeof(int), #theirs);
+AS_INT(cudnnDataType_t)
+AS_INT(cudnnPointwiseMode_t)
+AS_INT(cudnnBackendHeurMode_t)
+AS_INT(cudnnBackendNumericalNote_t)
+AS_INT(cudnnReduceTensorOp_t)
+AS_INT(cudnnConvolutionFwdAlgo_t)
+
+#ifdef __clang__
+#pragma GCC diagnostic ignored "-Wcast-function-type-strict"
+#else
+#pragma GCC diagnostic error "-Wcast-function-type"
+#endif
+/* The functions of the tables, by the names that cudnn.h declares. */
+#define FUNCTIONS(F)                                                                               \
+    F(create, cudnnCreate)                                                                         \
+    F(destroy, cudnnDestroy)                                                                       \
+    F(set_stream, cudnnSetStream)                                                                  \
+    F(tensor_create, cudnnCreateTensorDescriptor)                                                  \
+    F(tensor_destroy, cudnnDestroyTensorDescriptor)                                                \
+    F(tensor_set, cudnnSetTensorNdDescriptor)                                                      \
+    F(filter_create, cudnnCreateFilterDescriptor)                                                  \
+    F(filter_destroy, cudnnDestroyFilterDescriptor)                                                \
+    F(filter_set, cudnnSetFilterNdDescriptor)                                                      \
+    F(conv_create, cudnnCreateConvolutionDescriptor)                                               \
+    F(conv_destroy, cudnnDestroyConvolutionDescriptor)                                             \
+    F(conv_set, cudnnSetConvolutionNdDescriptor)                                                   \
+    F(conv_groups, cudnnSetConvolutionGroupCount)                                                  \
+    F(conv_math, cudnnSetConvolutionMathType)                                                      \
+    F(forward_choose, cudnnGetConvolutionForwardAlgorithm_v7)                                      \
+    F(dx_choose, cudnnGetConvolutionBackwardDataAlgorithm_v7)                                      \
+    F(dw_choose, cudnnGetConvolutionBackwardFilterAlgorithm_v7)                                    \
+    F(forward, cudnnConvolutionForward)                                                            \
+    F(dx, cudnnConvolutionBackwardData)                                                            \
+    F(dw, cudnnConvolutionBackwardFilter)                                                          \
+    F(make, cudnnBackendCreateDescriptor)                                                          \
+    F(drop, cudnnBackendDestroyDescriptor)                                                         \
+    F(finalize, cudnnBackendFinalize)                                                              \
+    F(set, cudnnBackendSetAttribute)                                                               \
+    F(get, cudnnBackendGetAttribute)                                                               \
+    F(execute, cudnnBackendExecute)
+
+typedef struct table {
+#define F(field, symbol, params) int(*field) params;
+    DNN_FUNCTIONS(F)
+    DNN_GRAPH_FUNCTIONS(F)
+#undef F
+} table;
+/* The casts are judged and not evaluated: the library is not linked. */
+#define F(field, symbol) sizeof((__typeof__(((table *)0)->field))(symbol)),
+static const size_t casts[] = {FUNCTIONS(F) sizeof((size_t(*)(void))(cudnnGetVersion))};
+#undef F
+_Static_assert(sizeof casts / sizeof *casts == sizeof(table) / sizeof(void *) + 1,
+               "a function of dnn_api.h is not compared");
 #endif
 
 Test(cuda_abi_dnn, declarations)
 {
 #ifndef HAVE_DNN
     cr_skip_test("cudnn.h is not found");
+#else
+    cr_assert_eq(casts[0], sizeof(void *));
 #endif
+}
+
+Test(cuda_abi_dnn, functions)
+{
+    void *lib = dlopen("libcudnn.so.9", RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
+    if (!lib) {
+        cr_skip_test("libcudnn.so.9 is not found");
+    }
+#define F(field, symbol, params) cr_assert(dlsym(lib, symbol), "%s", symbol);
+    DNN_FUNCTIONS(F)
+    DNN_GRAPH_FUNCTIONS(F)
+#undef F
+    cr_assert(dlsym(lib, "cudnnGetVersion"));
 }

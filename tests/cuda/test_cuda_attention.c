@@ -258,7 +258,7 @@ Test(cuda_attention, every_call_of_the_library_failing)
             compare(&p);
     }
     setenv("FAKE_CUDNN_FAIL", "0", 1);
-    cr_assert(errors > 2 && errors < 12, "%d", errors);
+    cr_assert_eq(errors, 0, "another way is taken");
     cr_assert_eq(weft_synchronize(WEFT_CUDA(0)), WEFT_OK);
     cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
     const problem p = {1, 1, 3, 4, 8, 8, WEFT_BF16, PLAIN, true, false, 0};

@@ -11,6 +11,7 @@
 
 #include "eager/cuda/api.h"
 
+typedef void (*cu_host_fn)(void *arg); /* CUhostFn */
 typedef int vendor_launch(cu_handle stream, cu_host_fn fn, void *arg);
 
 /* Is the call that begins the one whose number the variable holds? Counts it. */

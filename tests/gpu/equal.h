@@ -1,14 +1,31 @@
 /*
- * tests/gpu/equal.h -- the same element type, number of elements and bits, wherever the tensors are.
+ * tests/gpu/equal.h -- the same element type, number of elements and bits, wherever the tensors are. A NaN is a NaN: which one is
+ * left open (a GPU's arithmetic makes another one than a CPU's).
  */
 #ifndef TESTS_GPU_EQUAL_H
 #define TESTS_GPU_EQUAL_H
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/gpu/runner.h"
 #include "weft/weft.h"
+
+/* Is the element of this type, by its bits, a NaN? */
+static inline bool is_nan(weft_dtype t, const char *p)
+{
+    const uint64_t infinity = t == WEFT_F64    ? UINT64_C(0x7FF) << 52
+                              : t == WEFT_F32  ? 0x7F800000
+                              : t == WEFT_F16  ? 0x7C00
+                              : t == WEFT_BF16 ? 0x7F80
+                                               : UINT64_MAX;
+    const size_t size = weft_dtype_size(t);
+    uint64_t bits = 0;
+    memcpy(&bits, p, size);
+    return (bits & ~(UINT64_C(1) << (8 * size - 1))) > infinity;
+}
 
 static void check_equal(const char *what, weft_tensor a, weft_tensor b)
 {
@@ -19,7 +36,12 @@ static void check_equal(const char *what, weft_tensor a, weft_tensor b)
     char *p = malloc(bytes + 1), *q = malloc(bytes + 1);
     cr_assert_eq(weft_to_array(a, p, n, WEFT_DTYPE_DEFAULT), WEFT_OK);
     cr_assert_eq(weft_to_array(b, q, n, WEFT_DTYPE_DEFAULT), WEFT_OK, "%s", weft_last_error());
-    cr_assert(memcmp(p, q, bytes) == 0, "%s: bits differ", what);
+    const size_t size = weft_dtype_size(weft_dtype_of(a));
+    for (size_t i = 0; i < bytes; i += size) {
+        const bool same = memcmp(p + i, q + i, size) == 0 ||
+                          (is_nan(weft_dtype_of(a), p + i) && is_nan(weft_dtype_of(a), q + i));
+        cr_assert(same, "%s: bits differ at element %d", what, (int)(i / size));
+    }
     free(p);
     free(q);
 }

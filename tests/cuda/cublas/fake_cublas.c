@@ -4,7 +4,7 @@
  * Column-major as the real one is, every attribute kept and checked, so that a wrong leading dimension,
  * stride, transpose or operand order, or an alignment that was promised and is not kept, shows as wrong numbers or an error. Products of f32 and half types sum
  * in float, in the order of k. What the environment says:
- *     FAKE_CUBLAS_FAIL=n       the n-th call returns "internal error"
+ *     FAKE_CUBLAS_FAIL=n       the n-th call (fake_cublas_calls counts them) returns "internal error"
  *     FAKE_CUBLAS_REFUSE=1     no algorithm is ever found
  */
 #include <math.h>
@@ -42,6 +42,12 @@ typedef struct job {
 
 static vendor_launch *launch_host;
 static long calls;
+
+EXPORT long fake_cublas_calls(void);
+long fake_cublas_calls(void)
+{
+    return calls;
+}
 
 #define PLANNED()                                                                                  \
     do {                                                                                           \
@@ -292,6 +298,8 @@ EXPORT int cublasLtMatmul(blaslt_handle lib, blaslt_handle desc, const void *alp
     for (int i = 0; i < 4; i++) {
         lie &= align[i] && (uintptr_t)operands[i] % align[i] == 0;
     }
+    /* the bias is read as wide as D is written: its promise is the one of D */
+    lie &= desc->epilogue != BLASLT_EPILOGUE_BIAS || (uintptr_t)desc->bias % align[3] == 0;
     if (!lie) {
         return BLASLT_INVALID_VALUE;
     }

@@ -11,8 +11,6 @@
 
 #include <math.h>
 
-#include "tests/cuda/vendor.h"
-
 enum { LIBRARY = 1, TENSOR, FILTER, CONV };
 enum { GOOD_ALGO = 5, WORKSPACE = 4096 };
 

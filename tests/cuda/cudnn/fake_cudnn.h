@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "eager/cuda/dnn_api.h"
+#include "tests/cuda/vendor.h"
 
 #define EXPORT __attribute__((visibility("default")))
 enum { BAD_PARAM = 2000, MISALIGNED = 2003, INTERNAL = 4000 };

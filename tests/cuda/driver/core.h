@@ -27,6 +27,8 @@ enum kind {
     N_KINDS
 };
 
+typedef void (*cu_host_fn)(void *arg); /* CUhostFn */
+
 typedef struct clock_vector {
     uint64_t at[MAX_STREAMS];
 } clock_vector;

@@ -14,7 +14,7 @@
 
 static const char *const symbols[N_ENTRIES] = {
 #define F(field, symbol, params) [E_##field] = symbol,
-    CU_FUNCTIONS(F) CU_OPTIONAL_FUNCTIONS(F)
+    CU_FUNCTIONS(F) CU_OPTIONAL_FUNCTIONS(F) FAKE_FUNCTIONS(F)
 #undef F
 };
 
@@ -156,11 +156,6 @@ EXPORT cu_result cuGetErrorName(cu_result error, const char **name)
     return CU_INVALID_VALUE;
 }
 
-EXPORT cu_result cuGetErrorString(cu_result error, const char **text)
-{
-    return cuGetErrorName(error, text);
-}
-
 EXPORT cu_result cuDeviceGetCount(int *count)
 {
     ENTER(device_count);
@@ -205,9 +200,6 @@ EXPORT cu_result cuDeviceGetAttribute(int *value, int attribute, cu_device devic
         break;
     case CU_ATTR_THREADS_PER_PROCESSOR:
         *value = 2048;
-        break;
-    case CU_ATTR_UNIFIED_ADDRESSES:
-        *value = 1;
         break;
     case CU_ATTR_MAJOR:
         *value = fake.arch / 10;
@@ -303,13 +295,6 @@ static cu_result waited(int device)
         }
     }
     return fake.broken[device];
-}
-
-EXPORT cu_result cuCtxSynchronize(void)
-{
-    ENTER_CONTEXT(context_synchronize);
-    run_all(current);
-    return leave(waited(current));
 }
 
 /* -- streams and events ----------------------------------------------------------------------------- */

@@ -8,9 +8,13 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+/* What weft does not call, and the fakes of NVIDIA's libraries do. */
+#define FAKE_FUNCTIONS(F)                                                                          \
+    F(host_function, "cuLaunchHostFunc", (cu_handle stream, cu_host_fn fn, void *arg))
+
 enum entry {
 #define F(field, symbol, params) E_##field,
-    CU_FUNCTIONS(F) CU_OPTIONAL_FUNCTIONS(F)
+    CU_FUNCTIONS(F) CU_OPTIONAL_FUNCTIONS(F) FAKE_FUNCTIONS(F)
 #undef F
         N_ENTRIES
 };

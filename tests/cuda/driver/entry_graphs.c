@@ -87,16 +87,6 @@ EXPORT cu_result cuStreamEndCapture(cu_handle sh, cu_handle *out)
     return leave(r);
 }
 
-EXPORT cu_result cuThreadExchangeStreamCaptureMode(int *mode)
-{
-    static _Thread_local int mine = CU_CAPTURE_GLOBAL;
-    ENTER(capture_mode);
-    int had = mine;
-    mine = *mode;
-    *mode = had;
-    return leave(CU_OK);
-}
-
 EXPORT cu_result cuGraphInstantiateWithFlags(cu_handle *out, cu_handle gh, uint64_t flags)
 {
     ENTER_CONTEXT(graph_instantiate);
