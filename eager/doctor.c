@@ -23,26 +23,24 @@ static void fact(FILE *out, const char *name, const char *value, const char *rem
     fprintf(out, "%-18s%s%s%s\n", name, value, remark[0] ? "  " : "", remark);
 }
 
-/* A library that a later call would open: is it there? It stays mapped: C++ runtimes keep memory that only they
- * point to. */
-static const char *present(const char *soname)
-{
-    void *lib = dlopen(soname, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
-    if (lib) {
-        dlclose(lib);
-    }
-    return lib ? "found" : "not found";
-}
-
-/* The compiler of GPU kernels: what is named, what lies in the usual places, or what the loader finds. */
-static const char *compiler(void)
+/* The compiler of GPU kernels, at out: what is named, what lies in the usual places, or what the loader finds. It stays mapped:
+ * C++ runtimes keep memory that only they point to. */
+static const char *compiler(char *out, size_t n)
 {
     const char *file = wf_env()->WEFT_NVRTC;
     char path[WF_ENV_STR_MAX + 160];
+    int (*version)(int *major, int *minor) = NULL;
+    int major = 0, minor = 0;
     if (!*file) {
         file = wf_cuda_nvrtc_find(path, sizeof path) ? path : "libnvrtc.so.13";
     }
-    return present(file);
+    void *lib = dlopen(file, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
+    if (!lib || !wf_cuda_library_symbol(lib, "nvrtcVersion", &version)) {
+        return "not found";
+    }
+    version(&major, &minor);
+    snprintf(out, n, "%d.%d", major, minor);
+    return out;
 }
 
 /* A line for each GPU, and the libraries that work for them. */
@@ -82,7 +80,7 @@ void weft_doctor(FILE *out)
     fact(out, "matrix products", wf_gemm_backend_name(), "");
     const char *missing = wf_device_missing(wf_device_code(WEFT_CUDA(0)));
     fact(out, "devices", missing ? "cpu" : "cpu, cuda", missing ? missing : "");
-    fact(out, "NVRTC", compiler(), "(WEFT_NVRTC, CUDA_HOME)");
+    fact(out, "NVRTC", compiler(buf, sizeof buf), "(WEFT_NVRTC, CUDA_HOME)");
     if (!missing) {
         gpus(out);
     }

@@ -14,10 +14,10 @@ typedef struct nvrtc_object *nvrtc_handle; /* nvrtcProgram */
 enum { NVRTC_OK = 0, NVRTC_INVALID_OPTION = 5 };
 
 #define NVRTC_FUNCTIONS(F)                                                                         \
-    F(version, "nvrtcVersion", (int *major, int *minor))                                           \
     F(create, "nvrtcCreateProgram",                                                                \
       (nvrtc_handle * p, const char *text, const char *name, int n, const char *const *headers,    \
        const char *const *names))                                                                  \
+    F(version, "nvrtcVersion", (int *major, int *minor))                                           \
     F(destroy, "nvrtcDestroyProgram", (nvrtc_handle * p))                                          \
     F(compile, "nvrtcCompileProgram", (nvrtc_handle p, int n, const char *const *options))         \
     F(cubin_size, "nvrtcGetCUBINSize", (nvrtc_handle p, size_t * n))                               \

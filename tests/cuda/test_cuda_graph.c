@@ -272,3 +272,25 @@ Test(cuda_graph, memory_is_lent_once)
     close_fake();
     cr_assert_eq(gpu->alive("memory"), 0);
 }
+
+/* The fake is as strict as a driver: what a capture does not allow loses it, and other modes than the one in use are refused. */
+Test(cuda_graph, the_driver_minds_what_is_recorded)
+{
+    with_fake(FAKE_LATE, 1);
+    cr_assert(wf_cuda_enter(0, &why));
+    cu_handle stream = NULL, recorded = NULL;
+    cr_assert_eq(wf_cu->stream_create(&stream, CU_STREAM_NON_BLOCKING), CU_OK);
+    cr_assert_neq(wf_cu->capture_begin(stream, 0), CU_OK);
+    cr_assert_eq(wf_cu->capture_begin(stream, CU_CAPTURE_RELAXED), CU_OK);
+    wf_cuda_block *x = block(N * 4);
+    cr_assert_eq(wf_cu->stream_synchronize(stream), CU_CAPTURE_UNSUPPORTED);
+    cr_assert_eq(wf_cu->set_bytes((cu_address)(uintptr_t)x->address, 0, 4, stream),
+                 CU_CAPTURE_INVALIDATED);
+    cr_assert_eq(wf_cu->capture_end(stream, &recorded), CU_CAPTURE_INVALIDATED);
+    cr_assert_null(recorded);
+    cr_assert_eq(wf_cu->set_bytes((cu_address)(uintptr_t)x->address, 0, 4, stream), CU_OK);
+    cr_assert_eq(wf_cu->stream_synchronize(stream), CU_OK);
+    cr_assert_eq(wf_cu->stream_destroy(stream), CU_OK);
+    wf_cuda_free(x);
+    close_fake();
+}

@@ -1,7 +1,7 @@
 /*
  * tests/gpu/runner.h -- Criterion's tests where there is no Criterion: on the machine with the GPU.
  *
- * The tests of this folder include this header alone. Built by CMake it is Criterion; built by script/gpu, with
+ * The tests of this folder and those of tests/jit that script/gpu runs include this header alone. Built by CMake it is Criterion; built by script/gpu, with
  * WEFT_GPU_RUNNER defined, it is the few macros below and tests/gpu/runner.c, which runs every test in a process of its own
  * and prints the same closing line.
  */
@@ -40,6 +40,7 @@ _Noreturn void runner_skip(const char *fmt, ...) __attribute__((format(printf, 1
 /* The message, if there is one, starts with a string literal. */
 #define cr_assert(condition, ...)                                                                  \
     ((condition) ? (void)0 : runner_fail(__FILE__, __LINE__, #condition, " " __VA_ARGS__))
+#define cr_assert_fail(...) runner_fail(__FILE__, __LINE__, "failed", " " __VA_ARGS__)
 #define cr_assert_eq(a, b, ...) cr_assert((a) == (b), __VA_ARGS__)
 #define cr_assert_neq(a, b, ...) cr_assert((a) != (b), __VA_ARGS__)
 #define cr_assert_gt(a, b, ...) cr_assert((a) > (b), __VA_ARGS__)

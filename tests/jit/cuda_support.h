@@ -1,13 +1,14 @@
 /*
- * tests/jit/cuda_support.h -- device memory for views of host memory, on the fake device.
+ * tests/jit/cuda_support.h -- device memory for views of host memory.
  *
- * The environment names the fake driver and the fake NVRTC before anything reads it; programs that include
- * this header never see a real GPU.
+ * The environment names the fake driver and the fake NVRTC before anything reads it; programs that include this header never
+ * see a real GPU, but under script/gpu (WEFT_GPU_RUNNER), where it is what they are for. The vendor's libraries, which sum in
+ * orders of their own, are out of it either way.
  */
 #ifndef TESTS_JIT_CUDA_SUPPORT_H
 #define TESTS_JIT_CUDA_SUPPORT_H
 
-#include <criterion/criterion.h>
+#include "tests/gpu/runner.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,8 +17,12 @@
 
 __attribute__((constructor)) static void choose_fakes(void)
 {
+#ifndef WEFT_GPU_RUNNER
     setenv("WEFT_CUDA_DRIVER", WEFT_FAKE_CUDA, 0);
     setenv("WEFT_NVRTC", WEFT_FAKE_NVRTC, 0);
+#endif
+    setenv("WEFT_CUBLASLT", "none", 0);
+    setenv("WEFT_CUDNN", "none", 0);
     setenv("WEFT_JIT", "2", 0); /* fused kernels at once, or others would be tested */
     setenv("FAKE_CUDA_ORDER", "late", 0);
 }

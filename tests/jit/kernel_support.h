@@ -5,7 +5,7 @@
 #ifndef TESTS_JIT_KERNEL_SUPPORT_H
 #define TESTS_JIT_KERNEL_SUPPORT_H
 
-#include <criterion/criterion.h>
+#include "tests/gpu/runner.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

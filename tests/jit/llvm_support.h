@@ -4,7 +4,7 @@
 #ifndef TESTS_JIT_LLVM_SUPPORT_H
 #define TESTS_JIT_LLVM_SUPPORT_H
 
-#include <criterion/criterion.h>
+#include "tests/gpu/runner.h"
 
 #include "eager/view.h"
 #include "jit/ir/backend.h"

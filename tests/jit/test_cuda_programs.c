@@ -7,7 +7,9 @@
 
 #include "tests/jit/kernel_support.h"
 
+#ifndef WEFT_GPU_RUNNER
 #include "tests/cuda/driver/fake.h"
+#endif
 #include "tests/jit/cuda_support.h"
 #include "tests/jit/programs.h"
 #include "tests/support/effort.h"
@@ -165,6 +167,7 @@ Test(cuda_programs, many_sums_side_by_side)
     drop_operands(&o);
 }
 
+#ifndef WEFT_GPU_RUNNER
 /* -- without the fused kernel -------------------------------------------------------------------------------- */
 /* A program that no other test has. */
 static void rare_program(wf_program *p, double constant)
@@ -401,3 +404,4 @@ Test(cuda_programs, one_by_one_until_the_kernel_is_there)
     wf_gpu_get_stats(&after);
     cr_assert_eq(after.singles, before.singles + 1, "a kernel that is there was not used");
 }
+#endif

@@ -6,7 +6,6 @@
  *
  * ctest: timeout=900
  */
-#include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
 

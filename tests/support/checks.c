@@ -3,7 +3,7 @@
  *
  * Invariant: a check that fails aborts its test.
  */
-#include <criterion/criterion.h>
+#include "tests/gpu/runner.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef TESTS_SUPPORT_OPTIMS_H
 #define TESTS_SUPPORT_OPTIMS_H
 
-#include <criterion/criterion.h>
+#include "tests/gpu/runner.h"
 
 #include "weft/nn.h"
 

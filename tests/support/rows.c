@@ -3,7 +3,7 @@
  *
  * Invariant: what a row takes and returns is derived here from docs/dtypes.md, not asked of the library.
  */
-#include <criterion/criterion.h>
+#include "tests/gpu/runner.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -100,7 +100,8 @@ typedef struct event {
 typedef struct graph {
     op *head, **tail, *newest;
     int device;
-    bool open; /* still being recorded */
+    bool open;    /* still being recorded */
+    bool invalid; /* something was done that a recording does not allow: it can only be ended */
 } graph;
 
 typedef struct state {
@@ -168,6 +169,8 @@ void clock_join(clock_vector *a, const clock_vector *b);
 
 cu_result graph_begin(stream *s, graph **out);
 cu_result graph_end(stream *s, graph **out);
+/* s records, and was asked for what a recording cannot hold: the recording is lost. */
+cu_result graph_spoil(stream *s);
 cu_result graph_copy(const graph *g, graph **out);
 cu_result graph_run(stream *s, const graph *g);
 /* The handle of what was recorded last. */
@@ -184,6 +187,8 @@ void race_reset(void);
 /* module.c */
 cu_result image_load(const void *bytes, image **out);
 void image_free(image *m);
+/* Is code of m queued anywhere? */
+bool image_is_queued(const image *m);
 cu_result image_kernel(image *m, const char *name, kernel **out);
 /* Is the shape of a launch one that its kernel and a device take? */
 cu_result launch_check(const op *o);

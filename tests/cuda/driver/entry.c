@@ -89,6 +89,11 @@ cu_result enter(enum entry e)
     return r;
 }
 
+int current_device(void)
+{
+    return current;
+}
+
 cu_result leave(cu_result r)
 {
     api_unlock();
@@ -345,7 +350,7 @@ EXPORT cu_result cuStreamQuery(cu_handle h)
     ENTER_CONTEXT(stream_query);
     stream *s = handle_get(h, STREAM);
     if (!s || s->capture) {
-        return leave(s ? CU_CAPTURE_UNSUPPORTED : CU_INVALID_HANDLE);
+        return leave(s ? graph_spoil(s) : CU_INVALID_HANDLE);
     }
     run_some();
     if (s->head) {
@@ -360,7 +365,7 @@ EXPORT cu_result cuStreamSynchronize(cu_handle h)
     ENTER_CONTEXT(stream_synchronize);
     stream *s = handle_get(h, STREAM);
     if (!s || s->capture) {
-        return leave(s ? CU_CAPTURE_UNSUPPORTED : CU_INVALID_HANDLE);
+        return leave(s ? graph_spoil(s) : CU_INVALID_HANDLE);
     }
     run_stream(s);
     host_knows(&s->clock);
@@ -572,8 +577,8 @@ EXPORT cu_result cuMemsetD8Async(cu_address dst, unsigned char value, size_t n, 
 {
     ENTER_CONTEXT(set_bytes);
     stream *s = handle_get(sh, STREAM);
-    if (!s || n == 0) {
-        return leave(s ? CU_OK : CU_INVALID_HANDLE);
+    if (!s || s->device != current || n == 0) {
+        return leave(s && s->device == current ? CU_OK : CU_INVALID_HANDLE);
     }
     op *o = memory_valid(dst, n) ? op_new(OP_SET, s, "clear") : NULL;
     if (!o) {
@@ -605,8 +610,12 @@ EXPORT cu_result cuModuleUnload(cu_handle h)
     if (!m) {
         return leave(CU_INVALID_HANDLE);
     }
-    run_all(-1); /* whatever is queued may run its code; functions stay as dead names */
-    image_free(m);
+    if (image_is_queued(m)) { /* nobody promises that a launch outlives its code */
+        run_all(-1);
+        fake.broken[current < 0 ? 0 : current] = CU_ILLEGAL_ADDRESS;
+        return leave(CU_ILLEGAL_ADDRESS);
+    }
+    image_free(m); /* functions stay as dead names */
     handle_drop(h);
     return leave(CU_OK);
 }

@@ -22,6 +22,8 @@ enum entry {
 cu_result enter(enum entry e);
 /* The same with a context: it must be current, and its device in order. */
 cu_result enter_context(enum entry e);
+/* The device whose context is current. */
+int current_device(void);
 /* Unlocks; r. */
 cu_result leave(cu_result r);
 

@@ -74,7 +74,10 @@ EXPORT cu_result cuStreamBeginCapture_v2(cu_handle sh, int mode)
     ENTER_CONTEXT(capture_begin);
     stream *s = handle_get(sh, STREAM);
     graph *g = NULL;
-    return leave(s && mode <= 2 ? graph_begin(s, &g) : CU_INVALID_HANDLE);
+    /* in another mode calls that weft makes while it records would be refused, of other threads, too */
+    return leave(!s                           ? CU_INVALID_HANDLE
+                 : mode != CU_CAPTURE_RELAXED ? CU_CAPTURE_UNSUPPORTED
+                                              : graph_begin(s, &g));
 }
 
 EXPORT cu_result cuStreamEndCapture(cu_handle sh, cu_handle *out)
@@ -102,7 +105,8 @@ EXPORT cu_result cuGraphLaunch(cu_handle eh, cu_handle sh)
     ENTER_CONTEXT(graph_launch);
     const graph *g = handle_get(eh, EXEC);
     stream *s = handle_get(sh, STREAM);
-    return leave(g && s ? graph_run(s, g) : CU_INVALID_HANDLE);
+    bool fit = g && s && s->device == current_device() && g->device == s->device;
+    return leave(fit ? graph_run(s, g) : CU_INVALID_HANDLE);
 }
 
 EXPORT cu_result cuStreamGetCaptureInfo_v2(cu_handle sh, int *status, uint64_t *id,

@@ -59,8 +59,18 @@ cu_result graph_end(stream *s, graph **out)
             fake.streams[i].capture = NULL;
         }
     }
+    if (g->invalid) {
+        graph_free(g);
+        return CU_CAPTURE_INVALIDATED;
+    }
     *out = g;
     return CU_OK;
+}
+
+cu_result graph_spoil(stream *s)
+{
+    s->capture->invalid = true;
+    return CU_CAPTURE_UNSUPPORTED;
 }
 
 static op *clone(const op *o)

@@ -211,6 +211,10 @@ void run_all(int device)
 
 cu_result submit(stream *s, op *o)
 {
+    if (s->capture && s->capture->invalid) {
+        op_free(o);
+        return CU_CAPTURE_INVALIDATED;
+    }
     if (s->capture) {
         graph *g = s->capture;
         *g->tail = o;
@@ -232,6 +236,18 @@ cu_result submit(stream *s, op *o)
     }
     run_some();
     return CU_OK;
+}
+
+bool image_is_queued(const image *m)
+{
+    for (int i = 0; i < MAX_STREAMS; i++) {
+        for (const op *o = fake.streams[i].head; o; o = o->next) {
+            if (o->kind == OP_KERNEL && o->fn->module == m) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 cu_result record_event(stream *s, event *e)
