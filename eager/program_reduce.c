@@ -52,11 +52,22 @@ static uint8_t truth_of(const wf_inst *inst, const uint8_t *x, int64_t n)
     return (memchr(x, any ? 1 : 0, (size_t)n) != NULL) == any;
 }
 
+/* Does the strip begin what is reduced: a row, or a block of a split run? Does it end it? */
+static bool begins(const wf_row_task *t)
+{
+    return t->c0 == 0 || (t->r->blocks > 0 && t->c0 % WF_BLOCK == 0);
+}
+static bool ends(const wf_row_task *t)
+{
+    const int64_t end = t->c0 + t->cn;
+    return end == t->r->s.n || (t->r->blocks > 0 && end % WF_BLOCK == 0);
+}
+
 static void reduce_truths(const wf_row_task *t, const wf_inst *inst, const uint8_t *x, uint8_t *out)
 {
     for (int64_t i = 0; i < t->rn; i++) {
         const uint8_t b = truth_of(inst, x + i * t->cn, t->cn);
-        const uint8_t old = t->c0 == 0 ? b : out[i];
+        const uint8_t old = begins(t) ? b : out[i];
         out[i] = inst->op == WF_OP_ANY ? b | old : b & old;
     }
 }
@@ -78,10 +89,10 @@ static void reduce_straight(const wf_row_task *t, const wf_inst *inst, const cha
     } else {
         wf_canon *c = (wf_canon *)(void *)(t->mem + t->r->canon +
                                            t->r->plan.red[inst->value] * (int64_t)sizeof *c);
-        if (t->c0 == 0)
+        if (begins(t))
             wf_canon_begin(c, k, op);
         wf_canon_add(c, x, t->cn);
-        if (t->c0 + t->cn == t->r->s.n)
+        if (ends(t))
             wf_canon_end(c, out);
     }
 }
@@ -158,6 +169,8 @@ void wf_reduce_strip(wf_row_task *t, const wf_inst *inst, const char *x)
     t->at[inst->value] = out;
     if (t->r->turned)
         reduce_turned(t, inst, x, out);
+    else if (t->r->blocks > 0)
+        reduce_straight(t, inst, x, wf_reduce_part(t->r, inst, t->c0 / WF_BLOCK) + t->r0 * size);
     else
         reduce_straight(t, inst, x, out + (t->r0 - t->g0) * size);
 }

@@ -7,8 +7,8 @@
  *   straight  strips are whole rows where they are short, and pieces of one row where they are long
  *   turned    strips are [reduced][kept]: kept indices are the vector. For operands whose kept axis is
  *             contiguous (reductions over leading axes) and for rows too short to be vectors.
- * Where there are few groups, one phase and a long reduced axis, blocks of 4096 are tasks of their own
- * (split), and their results are reduced in the end.
+ * Where there are few groups (turned) or too few rows for the threads (straight), one phase and a long reduced axis,
+ * blocks of 4096 are tasks of their own (split), and their results are reduced in the end.
  *
  * Invariants
  *  - Groups and strips are cut by shapes and strides alone, and sums follow the canonical order: no
@@ -32,7 +32,9 @@ enum {
     WIDE = 128,         /* rows of a turned group */
     KEEP = 512 << 10,   /* most bytes of row buffers; longer rows are computed again */
     STACK = 48 << 10,   /* scratch that needs no allocation */
-    SPLIT_GROUPS = 8,   /* fewer groups are split if they can */
+    SPLIT_GROUPS = 8,   /* fewer turned groups are split if they can */
+    SPLIT_ROWS = 4,     /* straight rows a thread: fewer are split if they do not come out even */
+    SPLIT_BLOCKS = 4,   /* blocks of such a row, at least */
     TASK = 1 << 17      /* element steps worth a task */
 };
 
@@ -169,14 +171,19 @@ static void do_results(void *arg, int64_t begin, int64_t end)
     close_task(&t, stack);
 }
 
-/* Can blocks be tasks? A pick would read inputs again after outputs were written over them. */
+/* Can blocks be tasks, and do they pay? A pick would read inputs again after outputs were written over them. */
 static bool can_split(const wf_row_run *r)
 {
+    const int64_t threads = wf_num_threads();
     bool picks = false;
     for (int i = 0; i < r->p->ninst; i++)
         picks |= r->p->inst[i].kind == WF_INST_PICK;
-    return r->turned && r->plan.nphase == 1 && r->p->nreduce > 0 && r->s.n > WF_BLOCK && !picks &&
-           r->groups < SPLIT_GROUPS;
+    if (r->plan.nphase != 1 || r->p->nreduce == 0 || picks)
+        return false;
+    if (r->turned)
+        return r->s.n > WF_BLOCK && r->groups < SPLIT_GROUPS;
+    return threads > 1 && r->s.n > (SPLIT_BLOCKS - 1) * WF_BLOCK &&
+           r->s.rows < SPLIT_ROWS * threads && r->s.rows % threads != 0;
 }
 
 static int run_split(wf_row_run *r)
@@ -186,8 +193,9 @@ static int run_split(wf_row_run *r)
     r->parts = wf_alloc(bytes);
     if (r->parts == NULL)
         return WEFT_ENOMEM;
-    const int64_t cost = r->group * WF_BLOCK * r->p->ninst;
-    wf_parallel_for(r->groups * r->blocks, (TASK + cost - 1) / cost, do_blocks, r);
+    const int64_t cost = r->group * WF_BLOCK * r->p->ninst, n = r->groups * r->blocks;
+    const int64_t share = (n - 1) / wf_num_threads() + 1, task = (TASK + cost - 1) / cost;
+    wf_parallel_for(n, share < task ? share : task, do_blocks, r);
     int status = atomic_load_explicit(&r->status, memory_order_relaxed);
     if (status == 0 || status == WEFT_EINDEX) {
         const int s = wf_reduce_parts(r);

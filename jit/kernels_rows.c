@@ -5,7 +5,9 @@
  * between elements, a row of more than one axis, a destination in the memory of a source that a later
  * stage still reads) goes through a packed buffer, a group of rows at a time.
  *
- * Tasks are ranges of rows cut by shape alone; each has its own buffers and its own error word.
+ * Tasks are ranges of rows cut by shape alone; each has its own buffers and its own error word. Rows that are too few for
+ * the threads are cut into the blocks of the canonical order, if the kernel can: blocks are rows of a first launch, and
+ * what they come to is reduced in that order before the rest of a row runs. So the bits do not tell where rows were cut.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -13,6 +15,7 @@
 #include "eager/alloc.h"
 #include "eager/pool.h"
 #include "eager/program_run.h"
+#include "eager/kernels/reduce.h"
 #include "jit/kernels_impl.h"
 
 enum {
@@ -20,7 +23,11 @@ enum {
     AWAKE = 1 << 12,         /* such as are worth a share of a worker that is awake */
     GROUP = 1 << 13,         /* elements of a group of packed rows */
     LONGEST_DRAWN = 1 << 16, /* of rows that are drawn into a buffer */
-    LEAST_ROW = 16, /* shorter rows are for the interpreter, which runs many of them at once */
+    LEAST_ROW = 16,    /* shorter rows are for the interpreter, which runs many of them at once */
+    LEAST_BLOCKS = 4,  /* in a row that is cut */
+    ROWS_A_THREAD = 4, /* as many keep the threads busy in any case */
+    MOST_BLOCKS = 64,  /* that a thread takes at a time */
+    FEW_PARTS = 4096,  /* bytes that need no allocation */
     LINE = 64
 };
 static const int64_t longest_row = (int64_t)4096 * 4096;
@@ -34,7 +41,11 @@ typedef struct rows_run {
     wf_space s;
     int nop;              /* destinations and sources */
     uint64_t packed;      /* operands that go through a buffer */
+    bool elements_packed; /* some of them with more than one element a row */
     int64_t group, chunk; /* rows */
+    int64_t blocks;       /* of a row that is cut, else 0 */
+    char *parts;          /* [row][total][block], a total's `pitch` bytes from the one before */
+    int64_t pitch;
     uint64_t flags;
     int64_t keep_at[WF_ROWS_KEEPS], pack_at[WF_WALK_OPS], bytes; /* parts of a task's buffer */
     _Atomic int status;
@@ -81,12 +92,14 @@ static bool in_place(const rows_run *r, const wf_program_args *a, int i)
 static void lay_out(rows_run *r, const wf_program_args *a)
 {
     const wf_rows_kernel *rows = r->k->rows;
-    const int64_t n = r->s.n;
-    for (int i = 0; i < r->nop; i++)
+    const int64_t n = r->blocks ? WF_BLOCK : r->s.n;
+    for (int i = 0; i < r->nop; i++) {
         r->packed |= in_place(r, a, i) ? 0 : UINT64_C(1) << i;
+        r->elements_packed |= r->packed >> i & 1 && !is_row_operand(r, i);
+    }
     r->chunk = TASK / n > 0 ? TASK / n : 1;
     r->group = !r->packed ? r->chunk : GROUP / n > 0 ? GROUP / n : 1;
-    r->group = r->group < r->chunk ? r->group : r->chunk;
+    r->group = r->blocks ? 1 : r->group < r->chunk ? r->group : r->chunk;
     for (int i = 0; i < rows->nkeep; i++) {
         r->keep_at[i] = r->bytes;
         r->bytes += line_up(n * (int64_t)(wf_kty_bits((wf_kty)rows->keep_type[i]) / 8));
@@ -120,60 +133,189 @@ static bool should_stream(const rows_run *r, const wf_program_args *a)
     return bytes >= WF_STREAM_FROM;
 }
 
-/* Rows [begin, begin + count) with at most r->group of them. */
-static void run_group(rows_run *r, char *memory, int64_t begin, int64_t count)
+/* What a launch works on. Blocks of a cut row count from its begin: one, or several that are whole and in place. */
+typedef struct piece {
+    int64_t row, rows, col, n; /* first and number of rows; first and number of elements of each */
+    int64_t begin, end;        /* of the launch */
+    uint64_t flags;            /* WF_LAUNCH_PARTS, _TOTALS */
+} piece;
+
+/* Does the launch read or write operand i? Elements are for parts, results of rows for totals. */
+static bool touches(const rows_run *r, const piece *g, int i)
+{
+    const bool single = is_row_operand(r, i);
+    return g->flags == 0 ||
+           (g->flags == WF_LAUNCH_TOTALS ? single : !single || i >= r->k->rows->ndst);
+}
+
+static void load_packed(const rows_run *r, const piece *g, int i, void *to)
+{
+    const bool single = is_row_operand(r, i);
+    const int64_t width = single ? 1 : g->n;
+    if (is_drawn(r, i))
+        wf_program_fill(&r->k->program, i - r->k->rows->ndst, r->scalars, to, g->row * width,
+                        g->rows * width);
+    else if (i >= r->k->rows->ndst && touches(r, g, i))
+        wf_space_load(&r->s, &r->s.op[i], r->kernels, to, g->row, g->rows, single ? 0 : g->col,
+                      width, false);
+}
+
+static void run_piece(rows_run *r, char *memory, const piece *g)
 {
     const wf_rows_kernel *rows = r->k->rows;
     void *ptr[WF_KERNEL_MAX_PTR];
-    int64_t size[WF_KERNEL_MAX_SIZE] = {r->s.n}, error = -1;
+    int64_t size[WF_KERNEL_MAX_SIZE] = {g->n}, error = -1;
     for (int i = 0; i < r->nop; i++) {
         const wf_operand *o = &r->s.op[i];
-        const int64_t width = is_row_operand(r, i) ? 1 : r->s.n;
-        if (r->packed >> i & 1) {
+        const bool single = is_row_operand(r, i), packed = r->packed >> i & 1;
+        if (packed) {
             ptr[i] = memory + r->pack_at[i];
-            size[1 + i] = width;
-            if (is_drawn(r, i))
-                wf_program_fill(&r->k->program, i - rows->ndst, r->scalars, ptr[i], begin * width,
-                                count * width);
-            else if (i >= rows->ndst)
-                wf_space_load(&r->s, o, r->kernels, ptr[i], begin, count, 0, width, false);
+            load_packed(r, g, i, ptr[i]);
         } else {
-            ptr[i] = o->data + wf_space_offset(&r->s, o, begin, 0) * o->esize;
-            size[1 + i] = r->s.rows > 1 ? o->row : 0;
+            ptr[i] = o->data + wf_space_offset(&r->s, o, g->row, 0) * o->esize;
         }
+        if (g->flags)
+            size[1 + i] = single || packed ? 0 : WF_BLOCK;
+        else
+            size[1 + i] = packed ? (single ? 1 : g->n) : r->s.rows > 1 ? o->row : 0;
     }
     for (int i = 0; i < rows->nkeep; i++)
         ptr[r->nop + i] = memory + r->keep_at[i];
     ptr[r->nop + rows->nkeep] = &error;
+    if (g->flags) {
+        ptr[r->nop + rows->nkeep + 1] = r->parts + g->row * rows->ntotal * r->pitch;
+        size[1 + r->nop] = r->pitch;
+    }
     wf_backend_cpu.launch(r->exe, &(wf_launch){.ptr = ptr,
                                                .size = size,
                                                .scalar = r->scalar,
-                                               .begin = 0,
-                                               .end = count,
-                                               .flags = r->flags});
+                                               .begin = g->begin,
+                                               .end = g->end,
+                                               .flags = r->flags | g->flags});
     for (int i = 0; i < rows->ndst; i++)
-        if (r->packed >> i & 1)
-            wf_space_store(&r->s, &r->s.op[i], r->kernels, ptr[i], begin, count, 0,
-                           is_row_operand(r, i) ? 1 : r->s.n, false);
+        if (r->packed >> i & 1 && touches(r, g, i))
+            wf_space_store(&r->s, &r->s.op[i], r->kernels, ptr[i], g->row, g->rows,
+                           is_row_operand(r, i) ? 0 : g->col, is_row_operand(r, i) ? 1 : g->n,
+                           false);
     if (error != -1)
         atomic_store_explicit(&r->status, WEFT_EINDEX, memory_order_relaxed);
+}
+
+/* A task's buffer (NULL if it needs none) into *memory; false if there is no memory. */
+static bool open_task(rows_run *r, char **memory)
+{
+    *memory = r->bytes ? wf_alloc((size_t)r->bytes) : NULL;
+    if (r->bytes && !*memory)
+        atomic_store_explicit(&r->status, WEFT_ENOMEM, memory_order_relaxed);
+    return !r->bytes || *memory;
+}
+
+static void close_task(const rows_run *r, char *memory)
+{
+    if (r->flags & WF_LAUNCH_STREAM)
+        r->kernels->fence();
+    if (memory)
+        wf_free(memory, (size_t)r->bytes);
 }
 
 static void task(void *arg, int64_t begin, int64_t end)
 {
     rows_run *r = arg;
-    char *memory = r->bytes ? wf_alloc((size_t)r->bytes) : NULL;
-    if (r->bytes && !memory) {
-        atomic_store_explicit(&r->status, WEFT_ENOMEM, memory_order_relaxed);
+    char *memory;
+    if (!open_task(r, &memory))
+        return;
+    const int64_t last = end * r->chunk < r->s.rows ? end * r->chunk : r->s.rows;
+    for (int64_t at = begin * r->chunk; at < last; at += r->group) {
+        const int64_t rows = last - at < r->group ? last - at : r->group;
+        run_piece(r, memory, &(piece){.row = at, .rows = rows, .n = r->s.n, .end = rows});
+    }
+    close_task(r, memory);
+}
+
+/* -- rows in parts ------------------------------------------------------------------------------------------ */
+/* Are there too few rows for the threads, or do they not come out even, and are they long enough to be cut? */
+static bool should_cut(const rows_run *r)
+{
+    const int64_t threads = wf_num_threads();
+    return r->k->rows->cut >= 0 && threads > 1 && r->s.n > LEAST_BLOCKS * WF_BLOCK - WF_BLOCK &&
+           r->s.rows < ROWS_A_THREAD * threads && r->s.rows % threads != 0;
+}
+
+/* Blocks [begin, end) of all rows'. */
+static void cut_task(void *arg, int64_t begin, int64_t end)
+{
+    rows_run *r = arg;
+    char *memory;
+    if (!open_task(r, &memory))
+        return;
+    const int64_t whole = r->s.n / WF_BLOCK;
+    for (int64_t at = begin, count; at < end; at += count) {
+        const int64_t row = at / r->blocks, b = at % r->blocks;
+        int64_t last = b + (end - at) < whole ? b + (end - at) : whole;
+        last = r->elements_packed || last <= b ? b + 1 : last;
+        count = last - b;
+        run_piece(r, memory,
+                  &(piece){.row = row,
+                           .rows = 1,
+                           .col = b * WF_BLOCK,
+                           .n = b < whole ? WF_BLOCK : r->s.n % WF_BLOCK,
+                           .begin = b,
+                           .end = last,
+                           .flags = WF_LAUNCH_PARTS});
+    }
+    close_task(r, memory);
+}
+
+/* The parts of total t, one behind the other, to the first. */
+static void reduce_parts(const rows_run *r, char *parts, int t)
+{
+    const wf_kprim op = (wf_kprim)r->k->rows->total_op[t];
+    const wf_kty type = (wf_kty)r->k->rows->total_type[t];
+    if (type == WF_KT_BOOL) {
+        const int sought = op == WF_KP_BOR;
+        *parts = (char)((memchr(parts, sought, (size_t)r->blocks) != NULL) == sought);
         return;
     }
-    const int64_t last = end * r->chunk < r->s.rows ? end * r->chunk : r->s.rows;
-    for (int64_t at = begin * r->chunk; at < last; at += r->group)
-        run_group(r, memory, at, last - at < r->group ? last - at : r->group);
-    if (r->flags & WF_LAUNCH_STREAM)
-        r->kernels->fence();
-    if (memory)
-        wf_free(memory, (size_t)r->bytes);
+    const wf_red_kernels *k = wf_red_kernels_of(type == WF_KT_F32   ? WEFT_F32
+                                                : type == WF_KT_F64 ? WEFT_F64
+                                                                    : WEFT_I64);
+    char one[8];
+    k->run[op == WF_KP_ADD   ? WF_RED_SUM
+           : op == WF_KP_MUL ? WF_RED_PROD
+           : op == WF_KP_MAX ? WF_RED_MAX
+                             : WF_RED_MIN](one, parts, r->blocks);
+    memcpy(parts, one, k->size);
+}
+
+/* Blocks as rows; then the rows from what their blocks come to. */
+static int run_cut(rows_run *r)
+{
+    const wf_rows_kernel *rows = r->k->rows;
+    _Alignas(LINE) char few[FEW_PARTS];
+    char *memory;
+    r->pitch = line_up(r->blocks * 8);
+    const size_t bytes = (size_t)(r->s.rows * rows->ntotal * r->pitch);
+    r->parts = bytes <= sizeof few ? few : wf_alloc(bytes);
+    if (!r->parts)
+        return WEFT_ENOMEM;
+    const int64_t n = r->s.rows * r->blocks, share = (n - 1) / (4 * wf_num_threads()) + 1;
+    if (n * WF_BLOCK > 2 * TASK)
+        wf_parallel_for(n, share < MOST_BLOCKS ? share : MOST_BLOCKS, cut_task, r);
+    else
+        wf_parallel_awake(n, wf_awake_grain(n, 2, 1), cut_task, r);
+    const int status = atomic_load(&r->status);
+    if ((status == 0 || status == WEFT_EINDEX) && open_task(r, &memory)) {
+        for (int64_t row = 0; row < r->s.rows; row++) {
+            for (int t = 0; t < rows->ntotal; t++)
+                reduce_parts(r, r->parts + (row * rows->ntotal + t) * r->pitch, t);
+            run_piece(r, memory,
+                      &(piece){.row = row, .rows = 1, .end = 1, .flags = WF_LAUNCH_TOTALS});
+        }
+        close_task(r, memory);
+    }
+    if (r->parts != few)
+        wf_free(r->parts, bytes);
+    return atomic_load(&r->status);
 }
 
 /* Are most elements one after the other along the reduced axes? Outer reductions are not. */
@@ -202,13 +344,18 @@ int wf_jitk_run_rows(const wf_jitk *k, const wf_exe *exe, const uint64_t *scalar
     r.kernels = wf_kernels_now();
     r.nop = k->rows->ndst + k->program.ninput;
     r.packed = 0;
-    r.bytes = 0;
+    r.elements_packed = false;
+    r.bytes = r.blocks = 0;
     atomic_init(&r.status, 0);
     const int64_t most = wf_program_draws(&k->program) != 0 ? LONGEST_DRAWN : longest_row;
     if (r.s.rows == 0 || r.s.n < LEAST_ROW || r.s.n > most || !suits(&r))
         return WEFT_EUNSUPPORTED;
+    if (should_cut(&r))
+        r.blocks = (r.s.n + WF_BLOCK - 1) / WF_BLOCK;
     lay_out(&r, a);
     r.flags = should_stream(&r, a) ? WF_LAUNCH_STREAM : 0;
+    if (r.blocks)
+        return run_cut(&r);
     const int64_t chunks = (r.s.rows + r.chunk - 1) / r.chunk;
     /* a row of more than a task's elements is worth waking another thread for */
     if (chunks > 2 || (chunks == 2 && r.s.n > TASK)) {

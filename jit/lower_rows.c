@@ -482,6 +482,41 @@ static bool all_stages(build *b)
     return true;
 }
 
+/* -- cutting a row ---------------------------------------------------------------------------------------- */
+/* Can blocks of a row run on their own? One stage sees elements, by their values alone, and reduces them; no stage before
+ * it stores anything. */
+static int cut_of(const build *b)
+{
+    const wf_rows_kernel *r = b->r;
+    int cut = -1;
+    for (int s = 0; s < r->nstage; s++) {
+        const wf_stage *st = &r->stage[s];
+        if (st->kind == WF_ST_PICK || (st->kind == WF_ST_ELEM && cut >= 0))
+            return -1;
+        for (uint32_t o = 0; o < st->body.nout && st->kind == WF_ST_ROW && cut < 0; o++)
+            if (st->out[o].kind == WF_PORT_DST)
+                return -1;
+        cut = st->kind == WF_ST_ELEM ? s : cut;
+    }
+    for (uint32_t i = 0; cut >= 0 && i < r->stage[cut].body.nparam; i++)
+        if (r->stage[cut].in[i].kind == WF_PORT_INDEX)
+            return -1;
+    return wf_program_draws(b->p) == 0 ? cut : -1;
+}
+
+static void choose_cut(build *b)
+{
+    wf_rows_kernel *r = b->r;
+    r->cut = b->l.device ? -1 : cut_of(b);
+    const wf_stage *st = r->cut >= 0 ? &r->stage[r->cut] : NULL;
+    for (uint32_t o = 0; st && o < st->body.nout; o++)
+        if (st->out[o].kind == WF_PORT_TOTAL) {
+            r->total_op[r->ntotal] = st->out[o].op;
+            r->total_type[r->ntotal++] = (uint8_t)wf_kir_type(&st->body, st->body.out[o]);
+        }
+    r->cut = r->ntotal > 0 ? r->cut : -1;
+}
+
 int wf_lower_rows(const wf_program *p, bool device, wf_kernel *k, wf_why *why)
 {
     build b = {.p = p, .l.p = p, .l.device = device, .l.relax = p->fast && !device};
@@ -500,6 +535,8 @@ int wf_lower_rows(const wf_program *p, bool device, wf_kernel *k, wf_why *why)
         status = wf_fail(why, WEFT_EUNSUPPORTED, "more than %d kept values", WF_ROWS_KEEPS);
     else if (!all_stages(&b))
         status = wf_fail(why, WEFT_ENOMEM, "no memory for a kernel over rows");
+    else
+        choose_cut(&b);
     for (int i = 0; i < (b.r ? b.r->nstage : 0) && status == 0; i++)
         if (b.r->stage[i].kind != WF_ST_PICK)
             status = wf_kir_finish(&b.r->stage[i].body, why);

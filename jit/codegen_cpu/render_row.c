@@ -7,7 +7,8 @@
  * go to the one place or the other by a choice of pointers. So loops have no calls, around which every vector
  * would be saved. Behind a short group the lanes of a reduction that must not see it take the value from before.
  * Results pass the caches where the launch asks for it. A sum's blocks of 4096 go to 64 lanes in memory, which are
- * combined when there is more than one: enough for rows of 4096 * 4096 elements.
+ * combined when there is more than one: enough for rows of 4096 * 4096 elements. Where the kernel has a cut, a launch
+ * takes blocks for rows, or goes on from their totals (render_cut.c).
  *
  * Operand i of the kernel is at %P<i>, of the row at %R<i>. Names of stage n start with "s<n>".
  */
@@ -761,13 +762,18 @@ int wf_ll_rows(wf_text *t, const wf_kernel *k, int lanes, wf_why *why)
     move_rests(w, w->used[0] & sources, false);
     for (int s = 0; s < w->r->nstage && status == 0; s++) {
         const wf_stage *st = &w->r->stage[s];
+        if (s == w->r->cut)
+            wf_ll_before_cut(t);
         if (st->kind == WF_ST_ROW)
             single_stage(w, st, s);
         else if (st->kind == WF_ST_PICK)
             pick_stage(w, st, s);
         else if (st->kind == WF_ST_ELEM)
             status = elem_stage(w, st, s, why);
+        if (s == w->r->cut)
+            wf_ll_behind_cut(t, k, w->slot);
     }
+    P("  br label %%rowout\nrowout:\n");
     move_rests(w, w->used[1] & results, true);
     P("  br label %%rowend\nrowend:\n  %%rnext = add i64 %%r, 1\n"
       "  %%rmore = icmp slt i64 %%rnext, %%end\n  br i1 %%rmore, label %%row, label %%done\n"

@@ -33,4 +33,9 @@ void wf_ll_counting(wf_text *t, int lanes, const char *type, int from);
 /* %<tag>any := is some lane not ordinary? test: as wf_ll_hurry has them, "" for none. */
 void wf_ll_any_rare(wf_text *t, int lanes, const char *tag, const wf_ll *test);
 
+/* -- the cut of a kernel over rows (render_cut.c) ------------------------------------------------------------ */
+void wf_ll_before_cut(wf_text *t);
+/* slot: of the kernel's values; totals come to stand for those of the launch. */
+void wf_ll_behind_cut(wf_text *t, const wf_kernel *k, wf_ll *slot);
+
 #endif

@@ -85,6 +85,10 @@ typedef struct wf_rows_kernel {
     uint8_t slot_type[WF_ROWS_SLOTS], scalar_type[WF_ROWS_SCALARS];
     int16_t last_read[WF_ROWS_SOURCES]; /* stage, -1: none */
     int16_t stored[WF_ROWS_DSTS];
+    /* CPU: the one ELEM stage, if blocks of 4096 elements of a row may run on their own (WF_LAUNCH_PARTS), else -1; what
+     * it reduces, in the order of its outputs */
+    int cut, ntotal;
+    uint8_t total_op[WF_KIR_MAX_OUT], total_type[WF_KIR_MAX_OUT]; /* wf_kprim, wf_kty */
 } wf_rows_kernel;
 
 typedef struct wf_kernel {
@@ -141,6 +145,12 @@ typedef struct wf_exe wf_exe;
  * of the result. scalar: bits, low end. */
 /* CPU, MAP and ROW: results go past the caches; dst[begin], or every row of a destination, is 64-byte aligned. */
 #define WF_LAUNCH_STREAM 1u
+/* CPU, ROW with a cut. One more pointer behind the error word, and one more size behind the strides: total t of row r is
+ * at pointer + t * size bytes, element r (a bool in a byte). PARTS: the launch's rows are blocks of at most 4096
+ * elements; stages up to the cut run, and totals are stored. TOTALS: all stages but the cut run, with totals from
+ * there; n is 0. */
+#define WF_LAUNCH_PARTS 2u
+#define WF_LAUNCH_TOTALS 4u
 
 typedef struct wf_launch {
     void *const *ptr;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "eager/pool.h"
+#include "jit/kernels_impl.h"
 #include "tests/jit/programs.h"
 #include "tests/support/effort.h"
 
@@ -193,5 +194,199 @@ Test(kernels_rows, two_long_rows)
             0);
         cr_assert_eq(wf_pool_workers(), is_long);
     }
+    wf_jitk_release(k);
+}
+
+/* -- rows that are cut into blocks -------------------------------------------------------------------------- */
+static int wide_of(int dtype)
+{
+    return dtype == WEFT_F64 ? WEFT_F64 : WEFT_F32;
+}
+
+/* Mean squared error, weighted: elements, then one stage of the row. */
+static void program_mse(wf_program *p, int dtype)
+{
+    const int w = wide_of(dtype), a = wf_program_cast(p, wf_program_input(p, dtype), w);
+    const int b = wf_program_cast(p, wf_program_input(p, dtype), w), n = wf_program_scalar(p, w);
+    const int d = wf_program_map(p, WF_OP_SUB, w, 2, (int[]){a, b});
+    const int sum =
+        wf_program_reduce(p, WF_OP_SUM, wf_program_map(p, WF_OP_MUL, w, 2, (int[]){d, d}));
+    const int mean = wf_program_map(p, WF_OP_DIV, w, 2, (int[]){sum, n});
+    wf_program_output(p, wf_program_cast(p, mean, dtype));
+}
+
+/* Totals of every kind of a masked tensor that is stored as well, with stages of the row before and behind, and checks in
+ * all of them. */
+static void program_many_totals(wf_program *p, int dtype)
+{
+    const int w = wide_of(dtype), x = wf_program_cast(p, wf_program_input(p, dtype), w);
+    const int mask = wf_program_input(p, WEFT_BOOL);
+    const int own = wf_program_cast(p, wf_program_input_row(p, dtype), w);
+    const int n = wf_program_scalar(p, w);
+    const int shift = wf_program_map(p, WF_OP_MUL, w, 2, (int[]){own, n});
+    const int y =
+        wf_program_map(p, WF_OP_WHERE, w, 3,
+                       (int[]){mask, x, wf_program_map(p, WF_OP_ADD, w, 2, (int[]){x, shift})});
+    const int sum = wf_program_reduce(p, WF_OP_SUM, y), most = wf_program_reduce(p, WF_OP_AMAX, y);
+    const int mean = wf_program_map(p, WF_OP_DIV, w, 2, (int[]){sum, n});
+    const int spread =
+        wf_program_map(p, WF_OP_SUB, w, 2, (int[]){most, wf_program_reduce(p, WF_OP_AMIN, y)});
+    const int root = wf_program_map(p, WF_OP_SQRT, w, 1, &spread);
+    wf_program_output(p, wf_program_cast(p, y, dtype));
+    wf_program_output(p, wf_program_cast(p, mean, dtype));
+    wf_program_output(p, wf_program_map(p, WF_OP_ADD, w, 2, (int[]){root, shift}));
+    wf_program_output(p, sum);
+    wf_program_output(p, wf_program_reduce(p, WF_OP_PROD, y));
+    wf_program_output(p, wf_program_reduce(p, WF_OP_SUM, wf_program_cast(p, mask, WEFT_I64)));
+    wf_program_output(p, wf_program_reduce(p, WF_OP_ANY, mask));
+    wf_program_output(p, wf_program_reduce(p, WF_OP_ALL, mask));
+    wf_program_check(p, wf_program_map(p, WF_OP_ISFINITE, w, 1, &own));
+    wf_program_check(p, wf_program_map(p, WF_OP_ISFINITE, w, 1, &x));
+    wf_program_check(p, wf_program_map(p, WF_OP_ISFINITE, w, 1, &root));
+}
+
+/* Totals that later elements need: two phases, which are not cut, and have the same bits. */
+static void program_variance(wf_program *p, int dtype)
+{
+    const int w = wide_of(dtype), x = wf_program_cast(p, wf_program_input(p, dtype), w);
+    const int n = wf_program_scalar(p, w), sum = wf_program_reduce(p, WF_OP_SUM, x);
+    const int mean = wf_program_map(p, WF_OP_DIV, w, 2, (int[]){sum, n});
+    const int d = wf_program_map(p, WF_OP_SUB, w, 2, (int[]){x, mean});
+    const int sq =
+        wf_program_reduce(p, WF_OP_SUM, wf_program_map(p, WF_OP_MUL, w, 2, (int[]){d, d}));
+    wf_program_output(p, wf_program_cast(p, mean, dtype));
+    wf_program_output(
+        p, wf_program_cast(p, wf_program_map(p, WF_OP_DIV, w, 2, (int[]){sq, n}), dtype));
+}
+
+static void spoil_outputs(const operands *o, const wf_program *p)
+{
+    for (int i = 0; i < p->noutput; i++)
+        memset(o->dst[i].data, 0x5A,
+               (size_t)wf_view_numel(&o->dst[i]) * wf_dtype_size(o->dst[i].dtype));
+}
+
+/* One thread's bits of the interpreter are those of both ways on any number of them. */
+static void check_threads(const wf_jitk *k, const wf_program *p, operands *o)
+{
+    static const int threads[] = {1, 2, 3, 7};
+    const wf_program_args want = {
+        .dst = o->want, .src = o->src, .scalars = o->scalar, .axes = o->axes};
+    const wf_program_args got = {
+        .dst = o->dst, .src = o->src, .scalars = o->scalar, .axes = o->axes};
+    wf_set_num_threads(1);
+    const int status = wf_program_run_on(p, &want);
+    for (size_t i = 0; i < sizeof threads / sizeof *threads; i++)
+        for (int native = 0; native < 2; native++) {
+            char what[96];
+            snprintf(what, sizeof what, "%.60s, %s, %d threads", wf_jitk_name(k),
+                     native ? "native" : "tiles", threads[i]);
+            wf_set_num_threads(threads[i]);
+            spoil_outputs(o, p);
+            cr_assert_eq(native ? wf_jitk_run(k, &got) : wf_program_run_on(p, &got), status, "%s",
+                         what);
+            check_outputs(o, p, what, 0);
+        }
+}
+
+static const int64_t long_rows[] = {4096, 12287, 12288, 12289, 16384, 20480, 20481, 24640, 70001};
+enum { NLONG = sizeof long_rows / sizeof *long_rows };
+
+static void check_cut(program_maker make, int dtype, bool is_cut, bool plain)
+{
+    static wf_program p;
+    wf_program_init(&p);
+    make(&p, dtype);
+    cr_assert_eq(wf_program_finish(&p), 0);
+    for (int t = 0; t < 3; t++) {
+        wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.sync = true, .target = targets[t]});
+        cr_assert_eq(wf_jitk_get_state(k), WF_JITK_NATIVE, "%s", wf_jitk_reason(k));
+        cr_assert_eq(k->rows->cut >= 0, is_cut);
+        for (int z = t; z < NLONG + 9; z += 3) {
+            const int64_t rows = z < NLONG ? 1 + z % 2 : z - NLONG + 1;
+            const int64_t dims[2] = {rows, z < NLONG ? long_rows[z] : 16500};
+            operands o;
+            make_operands(&o, &p, 2, dims, plain, z);
+            o.axes = 2;
+            check_threads(k, &p, &o);
+            drop_operands(&o);
+        }
+        wf_jitk_release(k);
+    }
+}
+
+Test(kernels_rows, cut_rows)
+{
+    NEED_LLVM();
+    static const int floats[] = {WEFT_F32, WEFT_F64, WEFT_F16, WEFT_BF16};
+    for (int d = 0; d < 4; d++)
+        for (int plain = 0; plain < 2; plain++) {
+            check_cut(program_mse, floats[d], true, plain);
+            check_cut(program_many_totals, floats[d], true, plain);
+            check_cut(program_variance, floats[d], false, plain);
+        }
+    check_cut(program_everything_reduced, WEFT_I32, true, true);
+    check_cut(program_everything_reduced, WEFT_BOOL, true, false);
+}
+
+/* A tensor that takes the place of the one it is made from, block by block. */
+Test(kernels_rows, cut_rows_in_place)
+{
+    NEED_LLVM();
+    static wf_program p;
+    wf_program_init(&p);
+    program_many_totals(&p, WEFT_F32);
+    cr_assert_eq(wf_program_finish(&p), 0);
+    wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.sync = true});
+    cr_assert_eq(wf_jitk_get_state(k), WF_JITK_NATIVE, "%s", wf_jitk_reason(k));
+    for (int z = 0; z < NLONG; z++) {
+        operands o;
+        make_operands(&o, &p, 2, (int64_t[]){1, long_rows[z]}, true, z);
+        o.axes = 2;
+        const size_t bytes = (size_t)long_rows[z] * 4;
+        char *x = malloc(bytes + 64);
+        wf_program_args run = {.dst = o.want, .src = o.src, .scalars = o.scalar, .axes = o.axes};
+        const void *source = o.src[0].data;
+        const int status = wf_program_run_on(&p, &run);
+        wf_set_num_threads(3);
+        run.dst = o.dst;
+        o.src[0].data = o.dst[0].data = x;
+        for (int native = 0; native < 2; native++) {
+            memcpy(x, source, bytes);
+            memset(x + bytes, 0x5A, 64);
+            cr_assert_eq(native ? wf_jitk_run(k, &run) : wf_program_run_on(&p, &run), status);
+            check_outputs(&o, &p, native ? "native" : "tiles", 0);
+        }
+        drop_operands(&o);
+        free(x);
+    }
+    wf_jitk_release(k);
+}
+
+/* A row that is long enough wakes the other thread, by either way. */
+Test(kernels_rows, cut_rows_wake)
+{
+    NEED_LLVM();
+    enum { LONG = 262144 };
+    static float x[LONG], y[1], n = LONG;
+    static wf_program p;
+    wf_program_init(&p);
+    program_mse(&p, WEFT_F32);
+    cr_assert_eq(wf_program_finish(&p), 0);
+    wf_jitk *k = wf_jitk_get(&p, &(wf_jitk_opts){.sync = true});
+    cr_assert_eq(wf_jitk_get_state(k), WF_JITK_NATIVE, "%s", wf_jitk_reason(k));
+    const wf_view all = {.data = x, .dtype = WEFT_F32, .rank = 1, .dims = {LONG}, .strides = {1}};
+    const wf_view one = {.data = y, .dtype = WEFT_F32, .rank = 1, .dims = {LONG}};
+    const wf_program_args run = {.dst = &one,
+                                 .src = (const wf_view[]){all, all},
+                                 .scalars = (const void *const[]){&n},
+                                 .axes = 1};
+    for (int threads = 1; threads < 3; threads++)
+        for (int native = 0; native < 2; native++) {
+            wf_pool_shutdown();
+            wf_set_num_threads(threads);
+            cr_assert_eq(native ? wf_jitk_run(k, &run) : wf_program_run_on(&p, &run), 0);
+            cr_assert_eq(wf_pool_workers(), threads - 1, "native %d", native);
+        }
     wf_jitk_release(k);
 }
