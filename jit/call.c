@@ -270,7 +270,8 @@ __attribute__((noinline)) static weft_status call(weft_jit *j, const weft_tensor
     freezing z = {.now = NULL};
     wf_turn turn = {NULL, 0};
     int64_t start = wf_prof_start();
-    if (j->adapts && !c->recorder && !start &&
+    const bool replays = j->freezes && atomic_load_explicit(&j->froze, memory_order_relaxed);
+    if (j->adapts && !replays && !c->recorder && !start &&
         wf_call_eagerly(j, c, in, n_in, out, n_out, &turn, &rc)) {
         return (weft_status)rc;
     }

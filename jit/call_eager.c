@@ -14,7 +14,9 @@
  *
  * Invariants: a way is a choice between bit-identical ones, so a key that two kinds of calls share, or a call made without
  * a look, costs time and nothing else; calls find and take ways without the lock; a seat is its thread's alone; what has run
- * on a device, or met a kernel's error, records from then on.
+ * on a device, or met a kernel's error, records from then on. A trace that freezes calls records until none has been frozen in
+ * WARM_UP of a kind: only then is there a choice, and none any more once one has been (in the recorded blocks of a trial,
+ * which two recordings in a row are part of).
  */
 #include <stdio.h>
 #include <unistd.h>
@@ -46,10 +48,10 @@ enum {
 bool wf_call_may_run_eagerly(const weft_jit_args *a)
 {
     const wf_env_values *e = wf_env();
-    return a->fn && !a->single_graph && !a->no_fuse && !a->synchronous && !a->frozen &&
-           !a->always_record && !a->fast_math && !e->WEFT_FAST_MATH && e->WEFT_JIT_EAGER &&
-           e->WEFT_JIT == 1 && !e->WEFT_DEBUG && !e->WEFT_BISECT && !*e->WEFT_DUMP &&
-           !*e->WEFT_STATS && !*e->WEFT_STRESS && !*e->WEFT_PASS && !*e->WEFT_PROFILE;
+    return a->fn && !a->single_graph && !a->no_fuse && !a->synchronous && !a->always_record &&
+           !a->fast_math && !e->WEFT_FAST_MATH && e->WEFT_JIT_EAGER && e->WEFT_JIT == 1 &&
+           !e->WEFT_DEBUG && !e->WEFT_BISECT && !*e->WEFT_DUMP && !*e->WEFT_STATS &&
+           !*e->WEFT_STRESS && !*e->WEFT_PASS && !*e->WEFT_PROFILE;
 }
 
 /* -- kinds of calls ------------------------------------------------------------------------------------------------ */

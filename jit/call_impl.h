@@ -121,6 +121,7 @@ struct weft_jit {
     weft_jit_stats stats;    /* but for `frozen` */
     _Atomic int64_t replays; /* of frozen calls: counted without the lock */
     _Atomic int64_t eager;   /* calls that ran the function, but for those of seats: likewise */
+    _Atomic bool froze;      /* some call has been frozen */
     _Atomic int64_t looks;   /* calls whose kind was looked up */
     wf_way ways[MAX_WAYS];   /* the first ones have a key */
     wf_seat seat[WF_SEATS];  /* the first ones have an owner */

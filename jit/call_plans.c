@@ -168,6 +168,7 @@ static wf_frozen *add_frozen(weft_jit *j, wf_frozen *z)
     memmove(&j->frozen[1], &j->frozen[0], (size_t)j->nfrozen * sizeof j->frozen[0]);
     j->frozen[0] = z;
     j->nfrozen++;
+    atomic_store_explicit(&j->froze, true, memory_order_relaxed);
     return gone;
 }
 

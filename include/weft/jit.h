@@ -18,8 +18,8 @@
  * Recording has a price, some hundred nanoseconds a call and about an eager op on a few elements an op. Where that is more than
  * the plan saves, a call runs `step` itself: after some recorded calls with arguments of the same types, extents, requirement
  * of gradients and grad mode, both ways are measured in turns, and again later, less and less often. weft_jit_stats.eager counts
- * such calls, weft_jit_explain says what was measured. Never under .single_graph, .synchronous, .frozen, .no_fuse or
- * .always_record, while something is profiled or dumped, or chosen for arguments on a GPU; WEFT_JIT_EAGER=0 switches it
+ * such calls, weft_jit_explain says what was measured. Never under .single_graph, .synchronous, .no_fuse or
+ * .always_record, nor under .frozen once a call has been frozen, while something is profiled or dumped, or chosen for arguments on a GPU; WEFT_JIT_EAGER=0 switches it
  * off. Of calls of more than 1 ms at most 2 % of the time goes into trying. The results are the same, bit for bit; breaks are not counted, memory that a failing kernel was to change is as `step`
  * leaves it, and an op whose result nobody uses is run.
  *

@@ -382,6 +382,50 @@ Test(eager, the_cheaper_way_by_planted_costs)
     weft_jit_free(j);
 }
 
+/* Calls that are to be frozen and cannot be, as the function reads a value; none are from `until` on. */
+typedef struct reader {
+    cost costs;
+    int64_t ran, until;
+} reader;
+
+FN(reads)
+{
+    reader *k = self;
+    k->ran++;
+    const weft_status s = costs(&k->costs, in, n_in, out, n_out);
+    if (k->ran < k->until) {
+        cr_assert_eq(weft_item_f64(weft_min(weft_neg(out[0]))),
+                     -2 * weft_item_f64(weft_max(in[0])));
+    }
+    return s;
+}
+
+/* A trace that freezes calls chooses like others as long as none can be frozen, and is back to replays when they can. */
+Test(eager, calls_that_are_never_frozen)
+{
+    reader k = {.costs = {{200, 0}, 0}, .until = INT64_MAX};
+    weft_jit *j = weft_jit_trace(reads, &k, .frozen = true);
+    call_often(j, CALLS);
+    cr_assert(runs_plainly(&k.costs, j));
+    cr_assert_eq(stats_of(j).frozen, 0);
+    cr_assert_eq(stats_of(j).eager, k.costs.plain);
+    k.until = 0;
+    call_often(j, 1000 + TRIAL); /* the second trial is in these: two of its recordings agree */
+    const int64_t ran = k.ran;
+    call_often(j, 200); /* those left without a look, replays, and a few of them checked */
+    cr_assert_gt(stats_of(j).frozen, 50);
+    cr_assert_lt(k.ran, ran + 150);
+    cr_assert_eq(stats_of(j).eager, k.costs.plain);
+    weft_jit_free(j);
+
+    k = (reader){.costs = {{200, 0}, 0}};
+    j = weft_jit_trace(reads, &k, .frozen = true);
+    call_often(j, CALLS);
+    cr_assert_eq(stats_of(j).eager, 0);
+    cr_assert_gt(stats_of(j).frozen, CALLS / 2);
+    weft_jit_free(j);
+}
+
 /* A call of milliseconds is tried, too: what is slower is called once, what is not is kept. */
 Test(eager, long_calls_by_planted_costs)
 {
