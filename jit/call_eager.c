@@ -5,8 +5,9 @@
  * as well run the function: the bits are the same. Which is faster is measured, for each kind of call that can be told
  * before it is made (types, extents and devices of the arguments, whether gradients flow to them, grad mode): after WARM_UP
  * recorded calls, TURNS blocks of recorded and of plain calls, in turns; the first of a block warms the caches, the best
- * of the others count. The way that the calls had so far must be beaten clearly, and is measured again later on, less and
- * less often once the plan has settled: the host's control flow may have changed, kernels may have become native.
+ * of the others count. The way that the calls had so far must be beaten clearly (recording, where the plan saves no traffic,
+ * by any time), and is measured again later on, less and less often once the plan has settled: the host's control flow may
+ * have changed, kernels may have become native.
  *
  * Long calls (WORTH) have shorter trials, which wait until one part in BUDGET of the time pays for them, and none where the
  * function would take much more memory op by op. Short calls (SHORT) are worth less than a look at them: once all kinds that
@@ -181,7 +182,9 @@ static void decide(weft_jit *j, wf_way *w, int calls)
     if (atomic_load_explicit(&w->trial, memory_order_relaxed)) {
         const bool was = atomic_load_explicit(&w->eager, memory_order_relaxed);
         const int64_t old = was ? plain : traced, other = was ? traced : plain;
-        const bool better = other != INT64_MAX && other < old / 100 * CLEARLY + old % 100;
+        /* a plan that saves no traffic has nothing but its price: then what is faster at all is faster */
+        const int clearly = !was && w->modelled == 100 ? 100 : CLEARLY;
+        const bool better = other != INT64_MAX && other < old / 100 * clearly + old % 100;
         const bool paid = !w->is_long || better || other == INT64_MAX || old == INT64_MAX;
         const int64_t debt = paid ? 0 : pay(old, other, calls);
         w->ns[0] = traced;

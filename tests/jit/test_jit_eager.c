@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "eager/tensor.h"
+#include "jit/plan_int.h"
 #include "tests/jit/corner_support.h"
 
 enum { WARM = 64, TRIAL = 16, PLAIN = 8 /* calls of a trial */, CALLS = WARM + TRIAL + 40 };
@@ -423,6 +424,29 @@ Test(eager, calls_that_are_never_frozen)
     call_often(j, CALLS);
     cr_assert_eq(stats_of(j).eager, 0);
     cr_assert_gt(stats_of(j).frozen, CALLS / 2);
+    weft_jit_free(j);
+}
+
+/* One op, for which a plan does what the function does: busy for as long as the costs say. */
+FN(alone)
+{
+    cost *k = self;
+    (void)n_in, (void)n_out;
+    const bool plain = !wf_ctx_get()->recorder;
+    k->plain += plain;
+    for (const int64_t end = wf_plan_now() + 1000 * (int64_t)k->us[plain]; wf_plan_now() < end;) {
+    }
+    out[0] = weft_add(in[0], in[0]);
+    return WEFT_OK;
+}
+
+/* Recording that saves nothing need not lose clearly: 1.3 % of a call are enough. */
+Test(eager, a_plan_that_saves_nothing)
+{
+    cost k = {{600, 592}, 0};
+    weft_jit *j = weft_jit_trace(alone, &k);
+    call_often(j, CALLS);
+    cr_assert(runs_plainly(&k, j));
     weft_jit_free(j);
 }
 
