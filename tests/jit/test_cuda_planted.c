@@ -1,5 +1,5 @@
 /*
- * tests/jit/test_cuda_planted.c -- what is wrong on purpose is found: barriers that not all threads reach, writes behind
+ * tests/jit/test_cuda_planted.c -- what is wrong on purpose is found: barriers that not all threads reach or that are missing, writes behind
  * an operand, loose compiler options, text that does not compile. And the text of two kernels, in full.
  */
 #include <signal.h>
@@ -27,13 +27,15 @@ static int compile(const char *body, wf_blob *image, wf_why *why)
     return status;
 }
 
+static unsigned char host[256]; /* the memory, before and after */
+static unsigned blocks = 1;
+
 /* Runs the body on memory of n bytes; the status of waiting for it. *torn: it wrote behind them. */
 static int run(const char *body, size_t n, bool *torn, wf_why *why)
 {
-    static unsigned char host[256];
     const wf_view v = {
         .data = host, .dtype = WEFT_U8, .rank = 1, .dims = {(int64_t)n}, .strides = {1}};
-    const unsigned one[3] = {1, 1, 1}, block[3] = {64, 1, 1};
+    const unsigned grid[3] = {blocks, 1, 1}, block[3] = {64, 1, 1};
     wf_cuda_module *module = NULL;
     wf_cuda_fn *fn = NULL;
     wf_blob image = {0};
@@ -45,7 +47,7 @@ static int run(const char *body, size_t n, bool *torn, wf_why *why)
     mirror_upload(&m);
     uint64_t words[2] = {(uint64_t)(uintptr_t)mirror_view(&m, &v).data, n};
     void *params[1] = {words};
-    const int status = wf_cuda_launch(fn, one, block, 0, params, why);
+    const int status = wf_cuda_launch(fn, grid, block, 0, params, why);
     const int late = mirror_download(&m, why);
     *torn = m.torn;
     wf_cuda_module_free(module);
@@ -93,6 +95,29 @@ Test(cuda_planted, half_a_shuffle)
                       "char)__shfl_sync(0xFFFFFFFFu, n, 0);\n",
                       50, &torn, &why),
                   0);
+}
+
+/* Reads what the thread before it writes: right in ascending order, which nothing promises. */
+Test(cuda_planted, a_barrier_that_is_missing)
+{
+    NEED_FIBERS();
+    static const char body[] =
+        "    __shared__ int s[64];\n    const int t = (int)threadIdx.x;\n"
+        "    s[t] = 1 + (int)blockIdx.x;\n%s"
+        "    if (s[t ? t - 1 : 0] != 1 + (int)blockIdx.x)\n        p[t] = (unsigned char)n;\n"
+        "    __syncthreads();\n";
+    blocks = 8;
+    for (int there = 0; there < 2; there++) {
+        char text[400];
+        bool torn, wrong = false;
+        wf_why why = {0};
+        snprintf(text, sizeof text, body, there ? "    __syncthreads();\n" : "");
+        memset(host, 0, sizeof host);
+        cr_assert_eq(run(text, 64, &torn, &why), 0, "%s", why.rule);
+        for (int i = 0; i < 64; i++)
+            wrong |= host[i] != 0;
+        cr_assert_eq(wrong, !there);
+    }
 }
 
 Test(cuda_planted, write_behind_the_end)

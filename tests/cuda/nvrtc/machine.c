@@ -1,7 +1,7 @@
 /*
  * tests/cuda/nvrtc/machine.c -- runs the kernels of an image: the entry points that the fake driver calls.
  *
- * Threads of a block run one after the other; where a kernel has barriers or shuffles they are fibers. Dynamic shared memory ends at an unmapped page and, like static shared
+ * Threads of a block run one after the other, in either direction; where a kernel has barriers or shuffles they are fibers. Dynamic shared memory ends at an unmapped page and, like static shared
  * memory, keeps what the block before left there, as a device promises nothing else.
  */
 #include <stdint.h>

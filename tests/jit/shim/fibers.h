@@ -149,7 +149,29 @@ static bool shim_pass_barrier(void)
     return true;
 }
 
-/* Runs one block to its end; false when threads wait for each other for ever. */
+/* Any number below n. */
+static int shim_draw(int n)
+{
+    static unsigned long long state = 1;
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    return (int)((state >> 33) % (unsigned long long)n);
+}
+
+static void shim_run_one(int i)
+{
+    shim_fiber *f = &shim_run.fiber[i];
+    if (f->state == SHIM_READY) {
+        shim_run.now = i;
+        shim_run.machine.self = &f->at;
+        shim_switch(&shim_run.home, f->sp);
+    }
+}
+
+/*
+ * Runs one block to its end; false when threads wait for each other for ever. Nothing is promised of what comes first between two
+ * barriers: warps run on or stay behind by chance, and their threads in either direction, so that a barrier that is missing
+ * computes with what was there before.
+ */
 static bool shim_block(void)
 {
     for (int i = 0; i < shim_run.count; i++)
@@ -157,15 +179,15 @@ static bool shim_block(void)
     for (;;) {
         bool progress = false;
         int done = 0;
-        for (int i = 0; i < shim_run.count; i++) {
-            shim_fiber *f = &shim_run.fiber[i];
-            if (f->state == SHIM_READY) {
-                shim_run.now = i;
-                shim_run.machine.self = &f->at;
-                shim_switch(&shim_run.home, f->sp);
-                progress = true;
+        for (int w = 0; w < shim_run.count; w += SHIM_WARP) {
+            const bool stays = shim_draw(4) == 0, down = shim_draw(2) == 0;
+            for (int l = 0; l < SHIM_WARP; l++) {
+                progress |= shim_run.fiber[w + l].state == SHIM_READY;
+                if (!stays)
+                    shim_run_one(w + (down ? SHIM_WARP - 1 - l : l));
             }
-            done += f->state == SHIM_DONE;
+            for (int l = 0; l < SHIM_WARP; l++)
+                done += shim_run.fiber[w + l].state == SHIM_DONE;
         }
         if (done == shim_run.count)
             return true;
@@ -195,11 +217,14 @@ static const char *shim_launch(shim_machine **slot, shim_entry entry, bool fiber
         shim_run.stacks = aligned_alloc(64, (size_t)SHIM_THREADS * SHIM_STACK);
     if (threads > SHIM_THREADS || (fibers && (threads % SHIM_WARP || !shim_run.stacks)))
         return "this machine has no such block";
-    for (int b = 0; b < blocks; b++) {
+    const bool last_first = shim_draw(2) == 0;
+    for (int n = 0; n < blocks; n++) {
+        const int b = last_first ? blocks - 1 - n : n;
         for (int i = 0; i < threads; i++)
             shim_run.fiber[i].at =
                 (shim_thread){.thread = {(unsigned)i, 0, 0}, .block = {(unsigned)b, 0, 0}};
-        for (int i = 0; i < threads && !fibers; i++) {
+        for (int k = 0; k < threads && !fibers; k++) {
+            const int i = last_first ? threads - 1 - k : k;
             shim_run.machine.self = &shim_run.fiber[i].at;
             entry(ptr, size);
         }
