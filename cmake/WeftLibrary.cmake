@@ -160,6 +160,9 @@ set_property(SOURCE ${weft_tails_sources} APPEND PROPERTY COMPILE_OPTIONS ${kern
 # Called where the machine has matrix units only.
 set_property(SOURCE eager/kernels/gemm_amx.c APPEND PROPERTY COMPILE_OPTIONS
     -march=x86-64-v4 -mprefer-vector-width=512 -mprfchw -mavx512bf16 -mamx-tile -mamx-bf16)
+# And where it multiplies pairs of bf16 in vectors.
+set_property(SOURCE eager/kernels/gemm_pairs.c APPEND PROPERTY COMPILE_OPTIONS
+    -march=x86-64-v4 -mprefer-vector-width=512 -mavx512bf16)
 
 set(weft_objects_all "")
 foreach(set IN LISTS weft_object_sets)

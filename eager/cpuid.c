@@ -73,6 +73,15 @@ void wf_set_amd(bool amd)
     atomic_store_explicit(&wf_amd_maker, amd, memory_order_relaxed);
 }
 
+bool wf_bf16_pairs(void)
+{
+#if defined(__x86_64__)
+    return wf_isa() == WF_ISA_AVX512 && __builtin_cpu_supports("avx512bf16");
+#else
+    return false;
+#endif
+}
+
 static bool amx;
 static pthread_once_t amx_once = PTHREAD_ONCE_INIT;
 

@@ -32,6 +32,8 @@ int wf_set_isa(int level);
 /* Whether matrix units multiply bf16 (AMX): the machine has them, the system lets this process use them, and
  * WEFT_ISA does not ask for less than avx512. Detected once; wf_set_isa does not change it. */
 bool wf_amx(void);
+/* Whether vectors multiply pairs of bf16 (AVX512_BF16), at the level in use. */
+bool wf_bf16_pairs(void);
 /* An AMD processor, -1 before the first question. */
 extern _Atomic int wf_amd_maker;
 bool wf_amd_detect(void); /* the slow path of wf_amd */

@@ -155,6 +155,12 @@ int wf_gemm_amx_active(void)
     return atomic_load_explicit(&backend, memory_order_relaxed) == WF_GEMM_AUTO && wf_amx();
 }
 
+int wf_gemm_pairs_active(void)
+{
+    return atomic_load_explicit(&backend, memory_order_relaxed) != WF_GEMM_ONEDNN &&
+           wf_bf16_pairs();
+}
+
 int wf_gemm_set_backend(int which)
 {
     atomic_store(&backend, which);

@@ -27,6 +27,7 @@ typedef struct wf_gemm_block {
     void *c;
     int64_t c_rs;
     int add;       /* C += A * B; f32 and f64 only */
+    int wide;      /* C has the type of the sums: f32 for bf16 and f16 */
     void *scratch; /* 64-byte aligned, of wf_gemm_kernels.scratch bytes */
 } wf_gemm_block;
 
@@ -49,6 +50,9 @@ typedef struct wf_gemm_kernels {
 
 extern const wf_gemm_kernels wf_gemm_kernels_sse2, wf_gemm_kernels_avx2, wf_gemm_kernels_avx512;
 
+/* bf16 on AVX512_BF16, where wf_bf16_pairs(). */
+extern const wf_gemm_kernels wf_gemm_kernels_pairs;
+
 /* m == 1, with b_cs or b_rs 1; c_rs is then the distance between the elements of C. */
 extern const wf_gemm_kernels wf_vector_kernels_sse2, wf_vector_kernels_avx2,
     wf_vector_kernels_avx512;
@@ -59,6 +63,8 @@ int wf_gemm_builtin_block(const wf_gemm_block *g);
 int wf_gemm_amx(const wf_gemm_desc *d);
 /* Whether bf16 products run on matrix units: the machine has them and no back end was chosen. */
 int wf_gemm_amx_active(void);
+/* Whether bf16 products may run on the kernel for pairs: the machine has the instruction and oneDNN was not chosen. */
+int wf_gemm_pairs_active(void);
 /* Integer dtypes, on the pool. */
 int wf_gemm_int(const wf_gemm_desc *d);
 

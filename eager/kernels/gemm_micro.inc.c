@@ -200,7 +200,7 @@ static parts scratch_parts(const wf_gemm_block *g)
     size_t kc = (size_t)slice_length(g->k);
     int64_t nr = columns_of_tile(g->dtype);
     size_t columns = (size_t)(reads_b_in_place(g) ? 2 * nr : round_up(g->n, nr));
-    int narrow = g->dtype == WEFT_BF16 || g->dtype == WEFT_F16;
+    int narrow = (g->dtype == WEFT_BF16 || g->dtype == WEFT_F16) && !g->wide;
     parts s = {.a = reads_a_in_place(g) ? 0 : ((size_t)g->m * kc * es + 63) & ~(size_t)63,
                .b = (columns * kc * es + 63) & ~(size_t)63,
                .acc = narrow ? (size_t)g->m * (size_t)g->n * es : 0};
@@ -246,8 +246,9 @@ static void widen(int dtype, const void *src, int64_t outer, int64_t inner, int6
  * f32 product then reads them in place. */
 static int widens_first(const wf_gemm_block *g)
 {
-    return (g->dtype == WEFT_BF16 || g->dtype == WEFT_F16) && g->m <= SMALL && g->n <= SMALL &&
-           g->k <= SMALL && (g->a_cs == 1 || g->a_rs == 1) && (g->b_cs == 1 || g->b_rs == 1);
+    return (g->dtype == WEFT_BF16 || g->dtype == WEFT_F16) && !g->wide && g->m <= SMALL &&
+           g->n <= SMALL && g->k <= SMALL && (g->a_cs == 1 || g->a_rs == 1) &&
+           (g->b_cs == 1 || g->b_rs == 1);
 }
 
 /* The f32 product of widened copies; its scratch lies behind them and the result. */
