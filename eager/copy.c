@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include "eager/cpuid.h"
 #include "eager/exec.h"
 #include "eager/kernels/kernels.h"
 #include "eager/pool.h"
@@ -37,7 +38,7 @@ enum {
 };
 
 typedef struct job {
-    const wf_walk *w;
+    wf_walk *w;
     const wf_kernels *k;
     int to, from;
     int64_t per_chunk; /* blocks */
@@ -180,18 +181,21 @@ static void do_chunk(void *arg, int64_t begin, int64_t end)
 
 static void run_job(job *j, wf_block_fn fn)
 {
-    const int64_t block = j->w->rows * j->w->cols;
+    wf_walk *w = j->w;
+    const int64_t block = w->rows * w->cols;
     j->per_chunk = ((j->stream ? GRAIN_PAST : GRAIN) + block - 1) / block;
     task t = {j, fn};
-    const int64_t chunks = (j->w->nblocks + j->per_chunk - 1) / j->per_chunk;
+    const int64_t chunks = (w->nblocks + j->per_chunk - 1) / j->per_chunk;
     if (chunks > 2) {
         wf_parallel_for(chunks, 1, do_chunk, &t);
         return;
     }
-    /* not turned blocks: two halves of a transpose in second caches take as long as the whole */
-    j->per_chunk =
-        j->w->row_dim >= 0 ? j->w->nblocks : wf_awake_grain(j->w->nblocks, AWAKE / block + 1, 1);
-    wf_parallel_awake((j->w->nblocks + j->per_chunk - 1) / j->per_chunk, 1, do_chunk, &t);
+    j->per_chunk = w->nblocks;
+    if (w->row_dim < 0 || wf_amd()) { /* elsewhere nobody has measured turned blocks */
+        wf_walk_cut_turned(w, wf_awake_grain(w->rows, AWAKE / w->cols + 1, LINE), w->cols);
+        j->per_chunk = wf_awake_grain(w->nblocks, AWAKE / (w->rows * w->cols) + 1, 1);
+    }
+    wf_parallel_awake((w->nblocks + j->per_chunk - 1) / j->per_chunk, 1, do_chunk, &t);
 }
 
 _Static_assert(WF_COPY_SMALL <= 2 * GRAIN, "what is small is never cut");

@@ -527,11 +527,13 @@ void wf_tiles_run(const wf_tiles *t)
     const int64_t grain = leaves && t->grain < GRAIN_PAST ? GRAIN_PAST : t->grain;
     r.per_chunk = (grain + block - 1) / block;
     const int64_t chunks = (w.nblocks + r.per_chunk - 1) / r.per_chunk;
-    if (w.nblocks <= 2 * r.per_chunk) {
-        r.per_chunk = w.nblocks;
-        do_chunk(&r, 0, 1);
-    } else
+    if (w.nblocks > 2 * r.per_chunk) {
         wf_parallel_for(chunks, 1, do_chunk, &r);
+        return;
+    }
+    const int64_t least = t->grain / 4 > AWAKE_HEAVY ? t->grain / 4 : AWAKE_HEAVY;
+    r.per_chunk = wf_awake_grain(w.nblocks, least / block + 1, 1);
+    wf_parallel_awake((w.nblocks + r.per_chunk - 1) / r.per_chunk, 1, do_chunk, &r);
 }
 
 /* -- rows ------------------------------------------------------------------------------------------------ */

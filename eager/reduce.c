@@ -299,7 +299,8 @@ bool wf_red_columns(wf_red op, int dtype, void *out, const void *x, int64_t n, i
         return false;
     }
     column_run c = {sum, out, x, cols, n, wf_red_size(compute), wf_dtype_size(dtype)};
-    const int64_t grain = wf_awake_grain(cols, AWAKE / n + WF_LANES, WF_LANES);
+    const int64_t worth = dtype == WEFT_F64 ? AWAKE / 2 : AWAKE;
+    const int64_t grain = wf_awake_grain(cols, worth / n + WF_LANES, WF_LANES);
     if (grain == cols) {
         do_columns(&c, 0, cols);
     } else {

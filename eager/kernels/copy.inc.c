@@ -291,7 +291,9 @@ static inline square after(square s, int64_t m, int64_t n, int64_t side, walk w)
 /* Of the next square the lines of dst are fetched: stores wait longer for their lines than loads do. Rows that share
  * sets of the first cache, as those a power of two apart do, are turned along diagonals: all squares of one row or
  * column of squares would need the same few sets. Other rows are read from end to end, unless some start within lines of
- * dst: those are best filled at once. */
+ * dst: those are best filled at once. AMD's hardware goes on fetching what lies beyond the last row of a diagonal, for
+ * writing: of a block less high than wide, which is a thread's share of a transpose, those are another thread's. (Such blocks, the
+ * bands of a sum with a transposed operand among them, are as fast or faster there without asking for lines.) */
 #define PACK(T, width)                                                                             \
     static inline void square_##width(T *d, int64_t ldd, const T *s, int64_t s0, int64_t ahead)    \
     {                                                                                              \
@@ -305,12 +307,15 @@ static inline square after(square s, int64_t m, int64_t n, int64_t side, walk w)
     {                                                                                              \
         enum { L = LINE / sizeof(T), SIZE = sizeof(T) };                                           \
         const uintptr_t apart = (uintptr_t)((ldd | s0) * SIZE);                                    \
-        const walk w = ((uintptr_t)d | apart) % LINE ? ALONG : apart % CROWDED ? DOWN : DIAGONAL;  \
+        const bool share = m < n && wf_amd();                                                      \
+        const walk w = ((uintptr_t)d | apart) % LINE || share ? ALONG                              \
+                       : apart % CROWDED                      ? DOWN                               \
+                                                              : DIAGONAL;                                               \
         square at = {0}, next;                                                                     \
         for (int64_t left = m / L * (n / L); left > 0; left--, at = next) {                        \
             next = after(at, m, n, L, w);                                                          \
             square_##width(d + at.i * ldd + at.j, ldd, s + at.i + at.j * s0, s0,                   \
-                           ((next.i - at.i) * ldd + next.j - at.j) * SIZE);                        \
+                           share ? 0 : ((next.i - at.i) * ldd + next.j - at.j) * SIZE);            \
         }                                                                                          \
     }                                                                                              \
     static inline void transpose_##width(T *d, int64_t ldd, const T *s, int64_t s0, size_t m,      \

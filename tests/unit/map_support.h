@@ -6,6 +6,8 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +31,19 @@ enum { THIN = 4 };
 #else
 enum { THIN = 1 };
 #endif
+
+UNUSED static void join_in(void *arg, int64_t begin, int64_t end)
+{
+    atomic_fetch_add((atomic_int *)arg, (int)(end - begin));
+    for (int i = 0; i < 1000 && atomic_load((atomic_int *)arg) < 2; i++)
+        sched_yield();
+}
+/* So that workers are awake, mostly, and small work is cut for them. */
+UNUSED static void wake_workers(void)
+{
+    atomic_int here = 0;
+    wf_parallel_for(2, 1, join_in, &here);
+}
 
 static uint64_t rng_state = 0x9E3779B97F4A7C15u;
 

@@ -186,7 +186,8 @@ Test(copy, large_and_streaming)
     free(row);
 }
 
-/* Rows that start on lines, a power of two apart (turned along diagonals) and not; rows that do not. */
+/* Rows that start on lines, a power of two apart (turned along diagonals) and not; rows that do not. Whole, and in shares of
+ * workers that are awake. */
 Test(copy, transposes)
 {
     static const int64_t shapes[][2] = {{256, 256}, {64, 1024}, {512, 128}, {192, 272}, {131, 250}};
@@ -210,9 +211,13 @@ Test(copy, transposes)
             d.strides[1] = 1;
             for (size_t i = 0; i < bytes; i++)
                 from[i] = (char)rng();
-            for (int isa = 0; isa <= most; isa++) {
+            for (int way = 0; way < 4 * (most + 1); way++) {
+                const int isa = way / 4;
                 memset(to, 0, bytes);
                 wf_set_isa(isa);
+                wf_set_amd(way % 2);
+                wf_set_num_threads(1 + way % 4);
+                wake_workers();
                 wf_copy(&d, &s);
                 for (int64_t i = 0; i < m; i++)
                     for (int64_t j = 0; j < n; j++)

@@ -127,10 +127,10 @@ Test(map, rows_and_layouts)
 }
 
 /* A transposed operand goes through scratch a band of rows at a time: whole bands and less, rows that are whole and
- * rows that are cut, beside operands of any other layout and type. */
+ * rows that are cut, beside operands of any other layout and type; shares of workers that are awake. */
 Test(map, bands_of_transposed_operands)
 {
-    static const int64_t shapes[][2] = {{16, 64}, {32, 256}, {37, 256}, {21, 300}, {70, 131}};
+    static const int64_t shapes[][2] = {{16, 64}, {32, 256}, {37, 256}, {21, 300}, {240, 131}};
     static const enum layout cases[][3] = {{CONTIGUOUS, TRANSPOSED, CONTIGUOUS},
                                            {TRANSPOSED, TRANSPOSED, TRANSPOSED},
                                            {TRANSPOSED, BROADCAST_ROW, STRIDED},
@@ -143,6 +143,8 @@ Test(map, bands_of_transposed_operands)
     for (size_t i = 0; i < 5 * 4 * 2 * 3; i++) {
         const size_t s = i % 5, c = i / 5 % 4, t = i / 20 % 3;
         const int *type = types[t];
+        wf_set_num_threads(1 + (int)(i % 3));
+        wake_workers();
         check(ops[i / 60], wf_dtype_compute(type[0]), 2, shapes[s], type[0], CONTIGUOUS, type + 1,
               cases[c], "bands");
     }
