@@ -105,6 +105,12 @@ def normcdf_h(v, c):
     return M.exp(a * a / 2) * M.erfc(a / M.sqrt(2)) / 2 / d
 
 
+def log_gelu_h(c, k):
+    """log(2 (1 + k a) normcdf(-a) exp(a^2/2)) / c as a function of c = a/2 / (1 + k a)."""
+    a = 2 * c / (1 - 2 * k * c)
+    return M.log(M.exp(a * a / 2) * M.erfc(a / M.sqrt(2)) * (1 + k * a)) / c
+
+
 H = mpf("0.3467")
 S2 = M.sqrt(2)
 FITS = {}
@@ -135,6 +141,8 @@ add("erfl_f32", "f32", lambda a: M.log(M.erfc(a), 2), lambda a: M.erfc(a) * M.ln
 NC = mpf("0.25")
 add("ncdf_f32", "f32", lambda d: normcdf_h(d, NC), lambda d: 1 / normcdf_h(d, NC), 1 / (1 + NC * 15) - mpf("0.5"),
     mpf("0.5"), 11, 4)
+GC = mpf("0.296875")
+add("gelu_f32", "f32", lambda c: log_gelu_h(c, GC), abs, mpf("1e-9"), mpf("7.25") / (1 + GC * mpf("14.5")), 10, 5)
 # log(1 + f) = 2 s + s R(s^2), s = f / (2 + f): R / s^2
 SL = (S2 - 1) / (S2 + 1)
 add("logs_f64", "f64", lambda z: (2 * M.atanh(M.sqrt(z)) - 2 * M.sqrt(z)) / M.sqrt(z) / z,
@@ -174,6 +182,8 @@ for nm, g, hi, n in (("atan_f64", M.atan, (S2 - 1)**2 + mpf("1e-6"), 11),
 
 # c_0 in two parts, POLY_name_H and POLY_name_L; POLY_name(z) is then (sum c_j z^j - c_0) / z
 SPLIT = {"erfc_f64", "ncdf_f32"}
+# the same with c_0 in one part, POLY_name_H
+APART = {"gelu_f32"}
 
 
 def emit(name):
@@ -186,6 +196,9 @@ def emit(name):
         hi = rnd(c[0], fmt)
         out.append(f"#define POLY_{name}_H {k}({hexf(hi, fmt)})")
         out.append(f"#define POLY_{name}_L {k}({hexf(rnd(c[0] - hi, fmt), fmt)})")
+        c = c[1:]
+    if name in APART:
+        out.append(f"#define POLY_{name}_H {k}({hexf(c[0], fmt)})")
         c = c[1:]
     cs = [f"{k}({hexf(v, fmt)})" for v in c]
     lines = [f"#define POLY_{name}(z)"]
@@ -212,8 +225,8 @@ HEAD = """/*
  * jit/ir/math_coef.h -- polynomial coefficients of the math bodies; written by tools/math_coeffs.py.
  *
  * POLY_name(z) evaluates one minimax polynomial by Horner's rule; z must be a plain variable. Where
- * there are POLY_name_H and POLY_name_L the polynomial is H + L + z POLY_name(z). The
- * comment gives the fitted interval and the weighted error after rounding the coefficients.
+ * there are POLY_name_H and POLY_name_L the polynomial is H + L + z POLY_name(z), where there is H alone
+ * H + z POLY_name(z). The comment gives the fitted interval and the weighted error after rounding the coefficients.
  */
 #ifndef JIT_IR_MATH_COEF_H
 #define JIT_IR_MATH_COEF_H

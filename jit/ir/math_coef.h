@@ -2,8 +2,8 @@
  * jit/ir/math_coef.h -- polynomial coefficients of the math bodies; written by tools/math_coeffs.py.
  *
  * POLY_name(z) evaluates one minimax polynomial by Horner's rule; z must be a plain variable. Where
- * there are POLY_name_H and POLY_name_L the polynomial is H + L + z POLY_name(z). The
- * comment gives the fitted interval and the weighted error after rounding the coefficients.
+ * there are POLY_name_H and POLY_name_L the polynomial is H + L + z POLY_name(z), where there is H alone
+ * H + z POLY_name(z). The comment gives the fitted interval and the weighted error after rounding the coefficients.
  */
 #ifndef JIT_IR_MATH_COEF_H
 #define JIT_IR_MATH_COEF_H
@@ -82,6 +82,14 @@
     KF32(0x1.ace39cp-6f)), KF32(0x1.6a07b4p-7f)), KF32(-0x1.aae7c6p-5f)),                          \
     KF32(-0x1.c9f0b4p-5f)), KF32(0x1.ee5072p-5f)), KF32(0x1.eec86ap-3f)),                          \
     KF32(0x1.7dfed4p-2f)), KF32(0x1.8c6dbcp-2f)), KF32(0x1.373e3cp-2f))
+
+/* gelu_f32: 10 coefficients on [1e-09, 1.36672], error 2^-26.7 */
+#define POLY_gelu_f32_H KF32(-0x1.008462p0f)
+#define POLY_gelu_f32(z)                                                                           \
+    FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, KF32(0x1.6d15fcp-11f),                 \
+    KF32(-0x1.87726ap-8f)), KF32(0x1.335948p-6f)), KF32(-0x1.8cc96ep-6f)),                         \
+    KF32(0x1.4736bap-7f)), KF32(-0x1.f894f8p-7f)), KF32(0x1.b77976p-6f)),                          \
+    KF32(0x1.443348p-4f)), KF32(-0x1.6bf05cp-5f))
 
 /* logs_f64: 7 coefficients on [1e-12, 0.0294376], error 2^-59.3 */
 #define POLY_logs_f64(z)                                                                           \

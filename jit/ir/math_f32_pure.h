@@ -386,20 +386,33 @@ KFUN(VF32, normcdf_f32, VF32 x)
     return SELECT(GT(x, KF32(0.0f)), SUB(KF32(1.0f), h), h);
 }
 
-/* x normcdf(x) */
+/*
+ * x normcdf(x) = max(x, 0) - a normcdf(-a) with a = |x|, and a normcdf(-a) = c exp(c L(c) - a^2/2) with
+ * c = a/2 / (1 + k a): near 0 the result goes with c to the power 1 and far out, where c is least exact,
+ * to a power near 0, so that what c lacks needs no care; near 0, c once more from its own quotient is exact enough.
+ */
 KFUN(VF32, gelu_f32, VF32 x)
 {
-    VF32 d, pl, fix, u, s1, s2;
     const VF32 b = FABS(x);
-    const VF32 a = MATH_ATMOST32(b, KF32(15.0f));
-    const VF32 p = CALL(normcdf_parts_f32, a, &d, &pl, &fix, &u, &s1, &s2);
-    const VF32 c = MUL(a, d);
-    const VF32 cl = FMA(a, d, NEG(c));
-    const VF32 g = MUL(c, p);
-    const VF32 gl = FMA(c, pl, FMA(c, p, NEG(g)));
-    const VF32 gf = FMA(g, fix, FMA(cl, p, gl));
-    const VF32 h = MATH_SCALE32(ADD(g, FMA(g, u, FMA(gf, u, gf))), s1, s2); /* |x| normcdf(-|x|) */
-    return SUB(SELECT(LT(x, KF32(0.0f)), KF32(-0.0f), x), h);
+    const VF32 a = MATH_ATMOST32(b, KF32(14.5f)); /* there and beyond, 0 */
+    const VF32 h = MUL(a, KF32(0.5f));
+    const VF32 q = MUL(h, a);
+    const VF32 ql = FMA(h, a, NEG(q));
+    const VF32 c0 = DIV(h, FMA(a, KF32(0.296875f), KF32(1.0f)));
+    const VF32 c = FMA(MUL(a, KF32(-0.296875f)), c0, h);
+    const VF32 cc = MUL(c, c);
+    const VF32 p = POLY_gelu_f32(c);
+    /* as exp_reduce_f32, with c L(c) = H c + p c^2 added last, where the sum is small */
+    const VF32 magic = KF32(0x1.8p23f + 254.0f);
+    const VF32 t = FMA(FMA(cc, p, FMA(c, POLY_gelu_f32_H, NEG(q))), KF32(0x1.715476p+0f), magic);
+    const VF32 n = SUB(t, magic);
+    VF32 s1, s2;
+    MATH_SPLIT32(t, n, &s1, &s2);
+    const VF32 g = FMA(n, KF32(-0x1.62e43p-1f), NEG(q));
+    const VF32 r =
+        ADD(FMA(cc, p, FMA(c, POLY_gelu_f32_H, g)), FMA(n, KF32(0x1.05c61p-29f), NEG(ql)));
+    const VF32 u = FMA(MUL(r, r), POLY_exp_f32(r), r);
+    return SUB(SELECT(LT(x, KF32(0.0f)), KF32(-0.0f), x), MATH_SCALE32(FMA(c, u, c), s1, s2));
 }
 
 /* x / (1 + exp(-2u)), 2u = 2 sqrt(2/pi) (x + 0.044715 x^3); the left tail keeps its precision */
