@@ -96,7 +96,7 @@ int wf_vjp_custom(wf_vjp *v)
             return (int)weft_error_status(g[i]);
         }
     }
-    uint64_t errors = v->c->error_next;
+    uint64_t errors = v->c->error_seen;
     rc = k->f.backward(&ctx, k->user, g, v->ndst, v->dsrc, v->need, v->nsrc);
     wf_raise_made_up(v->c, k->f.name, "its backward", (int)rc, errors);
     for (int i = 0; i < v->nsrc && rc == WEFT_OK; i++) {
@@ -105,7 +105,7 @@ int wf_vjp_custom(wf_vjp *v)
             continue;
         }
         if (v->dsrc[i].slot == 0) {
-            rc = v->dsrc[i].serial ? weft_error_status(v->dsrc[i]) : WEFT_OK;
+            rc = v->dsrc[i].serial ? (weft_status)wf_error_again(v->c, v->dsrc[i]) : WEFT_OK;
             continue;
         }
         wf_type want, got;
@@ -226,7 +226,7 @@ static int check_results(wf_ctx *c, const weft_function *f, uint32_t depth, weft
 {
     for (int i = 0; i < n_out; i++) {
         if (out[i].slot == 0 && out[i].serial) {
-            return -(int)weft_error_status(out[i]);
+            return -wf_error_again(c, out[i]);
         }
         bool pinned, own = true;
         wf_slot *s = out[i].slot < WF_ABSENT_SLOT ? wf_pin(c, out[i], &pinned, why) : NULL;
@@ -288,7 +288,7 @@ weft_status(weft_apply)(const weft_function *f, void *user, const weft_tensor *g
         for (int i = 0; i < n_out; i++) {
             out[i] = WEFT_NONE;
         }
-        uint64_t errors = c->error_next;
+        uint64_t errors = c->error_seen;
         c->grad_off++;
         rc = -(int)f->forward(&ctx, user, in, n_in, out, n_out);
         wf_raise_made_up(c, f->name, "its forward", -rc, errors);

@@ -48,12 +48,12 @@ static weft_status run(wf_ctx *c, const call *k, const weft_tensor *in, weft_ten
     for (int i = 0; i < k->n_out; i++) {
         out[i] = WEFT_NONE;
     }
-    const uint64_t errors = c->error_next;
+    const uint64_t errors = c->error_seen;
     weft_status s = k->fn(k->user, in, k->n_in, out, k->n_out);
     wf_raise_made_up(c, "remat", "its function", (int)s, errors);
     for (int i = 0; i < k->n_out && s == WEFT_OK; i++) {
         if (out[i].slot == 0) {
-            s = out[i].serial ? weft_error_status(out[i])
+            s = out[i].serial ? (weft_status)wf_error_again(c, out[i])
                               : refuse(WEFT_EINVALID, "the function left a result empty");
         }
     }

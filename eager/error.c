@@ -111,6 +111,7 @@ static weft_tensor record(wf_ctx *c, int status, const char *text)
     }
     wf_error *e = &c->errors[c->error_next % WF_ERRORS];
     e->id = c->error_next;
+    e->seen = ++c->error_seen;
     e->status = status != WEFT_OK ? status : WEFT_EINVALID; /* an error never reads as success */
     e->sited = false;
     e->told = false;
@@ -163,7 +164,7 @@ weft_tensor wf_raise_text(wf_ctx *c, int status, const char *op, const char *fmt
 
 void wf_raise_made_up(wf_ctx *c, const char *op, const char *what, int rc, uint64_t before)
 {
-    if (rc && c->error_next == before) {
+    if (rc && c->error_seen == before) {
         wf_raise_text(c, rc, op, "%s returned status %d (%s) and recorded no error", what, rc,
                       weft_status_name((weft_status)rc));
     }
@@ -172,7 +173,7 @@ void wf_raise_made_up(wf_ctx *c, const char *op, const char *what, int rc, uint6
 void wf_function_failed(wf_ctx *c, const char *op, const char *name, int rc, uint64_t before,
                         const weft_tensor *in, int n_in)
 {
-    bool told = c->error_next != before;
+    bool told = c->error_seen != before;
     for (int i = 0; i < n_in && !told; i++) {
         told = in[i].slot == 0 && in[i].serial != 0;
         if (told) {
@@ -190,7 +191,7 @@ int wf_run_function(wf_ctx *c, const char *op, const char *name,
                     weft_status (*fn)(void *, const weft_tensor *, int, weft_tensor *, int),
                     void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
 {
-    const uint64_t before = c->error_next;
+    const uint64_t before = c->error_seen;
     const int rc = (int)fn(self, in, n_in, out, n_out);
     if (rc) {
         wf_function_failed(c, op, name, rc, before, in, n_in);
@@ -211,7 +212,7 @@ uint64_t wf_error_untold(const wf_ctx *c, uint64_t since)
     uint64_t least = 0;
     for (int i = 0; i < WF_ERRORS; i++) {
         const wf_error *e = &c->errors[i];
-        if (e->id >= since && !e->told && (e->status == WEFT_EINDEX || e->status == WEFT_ENOMEM) &&
+        if (e->seen > since && !e->told && (e->status == WEFT_EINDEX || e->status == WEFT_ENOMEM) &&
             (least == 0 || e->id < least)) {
             least = e->id;
         }
@@ -236,6 +237,7 @@ int wf_error_again(wf_ctx *c, weft_tensor t)
     wf_error *e = c && t.context == c->id ? find(c, t.serial) : NULL;
     if (e) {
         c->error_last = e->id;
+        c->error_seen++;
         return e->status;
     }
     if (c &&

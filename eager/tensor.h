@@ -191,6 +191,7 @@ static inline bool wf_same_handle(weft_tensor a, weft_tensor b)
 
 typedef struct wf_error {
     uint64_t id;
+    uint64_t seen; /* error_seen when it was raised, counting it */
     int status;
     bool sited;
     bool told; /* the caller knows: it is about the arguments, or a value of it was asked for */
@@ -353,6 +354,7 @@ typedef struct wf_ctx {
     void *tape;
     uint64_t error_next;
     uint64_t error_last;
+    uint64_t error_seen;    /* how often an error was raised, or met again by a call */
     wf_error *errors;       /* ring of WF_ERRORS */
     weft_tensor last_write; /* target of the last in-place op, for its call site */
     weft_generator rng;     /* the default generator of random ops */
@@ -632,7 +634,7 @@ WF_COLD void wf_hint(wf_why *why, const char *fmt, ...);
 /* Records an error about op (name may be NULL) on operands; returns the empty handle with its number. */
 WF_COLD weft_tensor wf_raise(wf_ctx *c, const char *op, int nsrc, const weft_tensor *src,
                              const wf_why *why);
-/* A status that code of the user made up itself (no error was recorded since `before`) becomes an error of op: `what`
+/* A status that code of the user made up itself (no error was raised, nor met again, since error_seen was `before`) becomes an error of op: `what`
  * returned it. One of an op in it has its own. */
 void wf_raise_made_up(wf_ctx *c, const char *op, const char *what, int rc, uint64_t before);
 /* Calls a user's function for op (jit_call, ...). A status that it made up itself becomes an error with a text; one of
@@ -640,7 +642,7 @@ void wf_raise_made_up(wf_ctx *c, const char *op, const char *what, int rc, uint6
 int wf_run_function(wf_ctx *c, const char *op, const char *name,
                     weft_status (*fn)(void *, const weft_tensor *, int, weft_tensor *, int),
                     void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out);
-/* What it does where the function has returned rc, not 0. before: c->error_next as it was when it was called. */
+/* What it does where the function has returned rc, not 0. before: c->error_seen as it was when it was called. */
 WF_COLD void wf_function_failed(wf_ctx *c, const char *op, const char *name, int rc,
                                 uint64_t before, const weft_tensor *in, int n_in);
 WF_COLD weft_tensor wf_raise_text(wf_ctx *c, int status, const char *op, const char *fmt, ...)
@@ -658,7 +660,7 @@ static inline weft_tensor wf_last_error(const wf_ctx *c)
 }
 /* The caller knows of error t, and of those `before` it: a traced function that goes on has dealt with them. */
 WF_COLD void wf_error_told(wf_ctx *c, weft_tensor t, bool before);
-/* The first error since `since` that a kernel found and that the caller was not told of; 0: there is none. */
+/* The first error raised since error_seen was `since` that a kernel found and that the caller was not told of; 0: there is none. */
 WF_COLD uint64_t wf_error_untold(const wf_ctx *c, uint64_t since);
 /* Appends "f32[2,3] 'name' (made at file:line)" for a handle. */
 void wf_describe(wf_ctx *c, weft_tensor t, char *buf, size_t size);

@@ -354,7 +354,7 @@ __attribute__((noinline)) static weft_status call(weft_jit *j, const weft_tensor
 static inline __attribute__((always_inline)) weft_status
 run_plain(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out, bool lent)
 {
-    const uint64_t errors = c->error_next;
+    const uint64_t errors = c->error_seen;
     const uint32_t scope = c->depth;
     weft_tensor r = WEFT_NONE; /* in and out may be one array */
     int rc = (int)j->fn(j->self, in, n_in, &r, 1);
@@ -366,7 +366,7 @@ run_plain(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *
     memcpy(&place, &r, sizeof place);
     const uint32_t slot = (uint32_t)place;
     const uint64_t odd = (uint64_t)(uint32_t)rc | (uint64_t)(uintptr_t)c->recorder |
-                         (c->error_next ^ errors) | (c->depth ^ scope) | (place >> 32 ^ c->id);
+                         (c->error_seen ^ errors) | (c->depth ^ scope) | (place >> 32 ^ c->id);
     if (__builtin_expect(odd == 0 && slot != 0 && c->scopes[scope].head == slot, 1)) {
         const wf_slot *s = wf_slot_at(c, slot);
         const uint64_t state = atomic_load_explicit(&s->state, memory_order_relaxed);

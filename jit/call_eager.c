@@ -291,7 +291,7 @@ static int end_regions(wf_ctx *c)
  * told of when it made the call or asked for a value is its own affair. */
 static int kernel_error(wf_ctx *c, uint64_t since)
 {
-    const uint64_t id = c->error_next == since ? 0 : wf_error_untold(c, since);
+    const uint64_t id = c->error_seen == since ? 0 : wf_error_untold(c, since);
     if (!id) {
         return 0;
     }
@@ -324,7 +324,7 @@ static int run(const weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, we
                int n_out, bool *sound)
 {
     weft_tensor r[WF_EAGER_RESULTS]; /* in and out may be one array */
-    const uint64_t errors = c->error_next;
+    const uint64_t errors = c->error_seen;
     for (int i = 0; i < n_out; i++) {
         r[i] = WEFT_NONE;
     }
@@ -332,7 +332,7 @@ static int run(const weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, we
     if (wf_scope_push(c)) {
         const uint32_t base = c->depth;
         rc = (int)j->fn(j->self, in, n_in, r, n_out);
-        if (__builtin_expect(rc || c->recorder || c->error_next != errors, 0)) {
+        if (__builtin_expect(rc || c->recorder || c->error_seen != errors, 0)) {
             rc = end_badly(j, c, in, n_in, r, n_out, rc, errors, sound);
         }
         wf_scopes_leave(c, base, base - 1, r, n_out);
@@ -464,7 +464,7 @@ int wf_call_end(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_te
                 uint64_t errors, uint32_t scope)
 {
     bool sound = true;
-    if (rc || c->recorder || c->error_next != errors) {
+    if (rc || c->recorder || c->error_seen != errors) {
         rc = end_badly(j, c, in, n_in, r, 1, rc, errors, &sound);
     }
     wf_scopes_leave(c, scope, scope, r, 1);

@@ -282,6 +282,89 @@ Test(eager, errors_that_the_function_knows)
     weft_jit_free(j);
 }
 
+/* -- an error that was there before ------------------------------------------------------------------------------- */
+
+/* What the function reads beside its inputs is an error already: of an op on it, or given as the result. */
+typedef struct brought {
+    weft_tensor bad;
+    bool as_is, well;
+} brought;
+
+FN(meets)
+{
+    const brought *b = self;
+    (void)n_in, (void)n_out;
+    out[0] = b->as_is ? b->bad : weft_relu(weft_mul(in[0], b->bad));
+    return b->well ? WEFT_OK : weft_error_status(out[0]);
+}
+
+static weft_status meets_forward(weft_function_ctx *ctx, void *user, const weft_tensor *in,
+                                 int n_in, weft_tensor *out, int n_out)
+{
+    (void)ctx;
+    return meets(user, in, n_in, out, n_out);
+}
+
+static weft_status meets_backward(weft_function_ctx *ctx, void *user, const weft_tensor *g,
+                                  int n_out, weft_tensor *gi, const bool *needs, int n_in)
+{
+    (void)ctx, (void)n_out, (void)needs, (void)n_in;
+    gi[0] = weft_mul(g[0], ((const brought *)user)->bad);
+    return weft_error_status(gi[0]);
+}
+
+static weft_status echo_forward(weft_function_ctx *ctx, void *user, const weft_tensor *in, int n_in,
+                                weft_tensor *out, int n_out)
+{
+    (void)ctx, (void)user, (void)n_in, (void)n_out;
+    out[0] = weft_mul(in[0], weft_f(2));
+    return WEFT_OK;
+}
+
+/* It is the call's error, with the text that it had; not one that came between, nor a status without a reason. */
+static void check_brought(const char *what, weft_status s, weft_tensor y)
+{
+    cr_assert_eq(s, WEFT_ESHAPE, "%s: %d %s", what, (int)s, weft_last_error());
+    cr_assert(strstr(weft_last_error(), "f32[77]"), "%s: %s", what, weft_last_error());
+    cr_assert(strstr(weft_error_text(y), "f32[77]"), "%s: %s", what, weft_error_text(y));
+    weft_reshape(weft_zeros(weft_shape(3), WEFT_F32), weft_shape(5)); /* the last one, next time */
+}
+
+Test(eager, errors_that_the_function_brings)
+{
+    static const weft_function f = {"meets", meets_forward, meets_backward, NULL},
+                               g = {"echo", echo_forward, meets_backward, NULL};
+    const weft_tensor five = weft_zeros(weft_shape(5), WEFT_F32),
+                      many = weft_zeros(weft_shape(77), WEFT_F32);
+    brought b = {.bad = weft_add(five, many)};
+    const weft_tensor x = scalar_leaf(1);
+    for (int way = 0; way < 4; way++) {
+        weft_tensor y;
+        b.as_is = way & 1, b.well = way & 2;
+        if (!b.as_is || b.well) { /* no op met it: a status alone could be of anything */
+            check_brought("apply", weft_apply(&f, &b, &x, 1, &y, 1), y);
+            check_brought("remat", weft_remat(meets, &b, &x, 1, &y, 1), y);
+            weft_no_grad_begin();
+            check_brought("remat, no gradient", weft_remat(meets, &b, &x, 1, &y, 1), y);
+            weft_no_grad_end();
+        }
+        weft_jit *j = weft_jit_trace(meets, &b);
+        for (int i = 0; i < CALLS && !b.well && !b.as_is; i++) {
+            const weft_scope s = weft_scope_begin();
+            b.bad = weft_add(five, many); /* a thread remembers 64 */
+            check_brought("jit_call", weft_jit_call(j, &x, 1, &y, 1), y);
+            weft_scope_end(s);
+        }
+        weft_jit_free(j);
+    }
+    weft_tensor y;
+    OK(weft_apply(&g, &b, &x, 1, &y, 1));
+    const weft_status s = weft_backward(weft_sum(y));
+    cr_assert_eq(s, WEFT_ESHAPE);
+    cr_assert(strstr(weft_last_error(), "f32[77]"), "%s", weft_last_error());
+    weft_free(x);
+}
+
 /* No room for the call's scope: an error, and no handles, either way. */
 Test(eager, no_memory_for_the_scope)
 {
