@@ -24,6 +24,14 @@
 
 enum { MAX_IN = 8 };
 
+/* What result i is that fn did not make: input at[i], or behind these the earlier result; CAPTURED: the handle here, of what
+ * was there before; -1: none of them. */
+typedef struct passed {
+    int at[WF_MAX_DST];
+    weft_tensor captured[WF_MAX_DST];
+} passed;
+enum { CAPTURED = MAX_IN + WF_MAX_DST };
+
 /* One call; lives as long as its node. */
 typedef struct call {
     weft_check_fn fn;
@@ -32,8 +40,8 @@ typedef struct call {
     weft_tensor given[MAX_IN]; /* inputs that are not tensors, */
     int saved[MAX_IN];         /* or -1; the others: which saved tensor */
     wf_draws draws;
-    int device; /* the thread's default one */
-    int *same;  /* while it runs for the first time: see note_same */
+    int device;   /* the thread's default one */
+    passed *same; /* while it runs for the first time: see note_same */
 } call;
 
 static weft_status refuse(int code, const char *text)
@@ -76,16 +84,32 @@ static int find_tensors(call *k, const weft_tensor *in, weft_tensor *tensors, ui
     return n;
 }
 
-/* same[i]: the input, or behind these the earlier result, that result i is; -1: neither. Such results are handed out as what
- * they are: a node of their own would gather what they are used for, and gradients would be summed in another order than
- * without. */
-static void note_same(const call *k, const weft_tensor *in, const weft_tensor *out)
+/* t is kept, or of a scope outside of the innermost one at `depth`. */
+static bool is_older(wf_ctx *c, weft_tensor t, uint32_t depth)
+{
+    bool pinned;
+    wf_slot *s = t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, NULL) : NULL;
+    const bool yes = s && (pinned || s->scope < depth);
+    if (s && pinned) {
+        wf_unpin(c, s);
+    }
+    return yes;
+}
+
+/* Results that fn did not make are handed out as what they are: a node of their own would gather what they are used for, and
+ * gradients would be summed in another order than without. */
+static void note_same(wf_ctx *c, const call *k, const weft_tensor *in, const weft_tensor *out)
 {
     for (int i = 0; i < k->n_out; i++) {
-        k->same[i] = -1;
-        for (int j = 0; j < k->n_in + i && k->same[i] < 0; j++) {
+        int *at = &k->same->at[i];
+        *at = -1;
+        for (int j = 0; j < k->n_in + i && *at < 0; j++) {
             const weft_tensor t = j < k->n_in ? in[j] : out[j - k->n_in];
-            k->same[i] = out[i].slot < WF_ABSENT_SLOT && wf_same_handle(out[i], t) ? j : -1;
+            *at = out[i].slot < WF_ABSENT_SLOT && wf_same_handle(out[i], t) ? j : -1;
+        }
+        if (*at < 0 && is_older(c, out[i], c->depth)) {
+            *at = CAPTURED;
+            k->same->captured[i] = out[i];
         }
     }
 }
@@ -118,7 +142,7 @@ static weft_status forward(weft_function_ctx *ctx, void *user, const weft_tensor
         }
     }
     if (s == WEFT_OK) {
-        note_same(k, in, out);
+        note_same(c, k, in, out);
     }
     for (int i = 0; i < n_out && s == WEFT_OK; i++) {
         if (weft_requires_grad(out[i])) {
@@ -234,14 +258,15 @@ weft_status(weft_remat)(weft_check_fn fn, void *user, const weft_tensor *in, int
     if (!k) {
         return refuse(WEFT_ENOMEM, "out of memory");
     }
-    int same[WF_MAX_DST] = {-1, -1, -1};
+    passed same = {.at = {-1, -1, -1}};
     *k = plain;
-    k->same = same;
+    k->same = &same;
     const weft_status s = (weft_apply)(&f, k, given, n_in, out, n_out);
     for (int i = 0; i < n_out && s == WEFT_OK; i++) {
-        if (same[i] >= 0) {
+        const int at = same.at[i];
+        if (at >= 0) {
             weft_free(out[i]);
-            out[i] = same[i] < n_in ? given[same[i]] : out[same[i] - n_in];
+            out[i] = at == CAPTURED ? same.captured[i] : at < n_in ? given[at] : out[at - n_in];
         }
     }
     return s;

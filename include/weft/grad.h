@@ -140,7 +140,8 @@ typedef weft_status (*weft_check_fn)(void *user, const weft_tensor *in, int n_in
                                      int n_out);
 /* out := fn(in), of which only in and out are kept for backward: fn runs again there, and its gradients are those it would have
  * had, bit for bit (of create_graph, gradients of them but for roundings), dropout and all: generators stand where they stood. A net of n layers in sqrt(n) such pieces needs
- * memory for sqrt(n) layers and one forward more. n_in 1 to 8, n_out 1 to 3; in and out may be one array.
+ * memory for sqrt(n) layers and one forward more. n_in 1 to 8, n_out 1 to 3; in and out may be one array. A result that fn did
+ * not make (an input, a tensor that it captures) is that tensor itself.
  *
  * What else fn reads, parameters above all, it finds behind user, which lives until the backward, as do generators that are not its own; gradients go
  * there, too. fn must do the same again: it writes to nothing that was there before (running statistics would move

@@ -257,6 +257,58 @@ Test(remat, generators_of_the_function_itself_are_its_own_affair)
     cr_assert(same_bits(g[0], g[1]));
 }
 
+/* A parameter that the function returns, or a recorded result from before it, is used outside, too: by itself and by way of
+ * the function, before and after. Three gradients and more have another sum in another order. */
+typedef struct hands {
+    weft_tensor w, h; /* kept, and of the caller's scope */
+} hands;
+
+static weft_status hand_out(void *user, const weft_tensor *in, int n_in, weft_tensor *out,
+                            int n_out)
+{
+    const hands *p = user;
+    (void)n_in, (void)n_out;
+    out[0] = weft_mul(in[0], weft_tanh(p->w));
+    out[1] = p->w;
+    out[2] = p->h;
+    return weft_error_status(out[0]);
+}
+
+Test(remat, what_the_function_captures_and_returns)
+{
+    for (int seed = 0; seed < 24; seed++) {
+        weft_tensor g[2][2];
+        const weft_scope s = weft_scope_begin();
+        for (int remat = 0; remat < 2; remat++) {
+            weft_manual_seed((uint64_t)seed);
+            const weft_shape n = weft_shape(64);
+            weft_tensor u = weft_randn(n), w = weft_keep(weft_randn(n)), y[3];
+            OK(weft_requires_grad_(w, true));
+            OK(weft_requires_grad_(u, true));
+            const hands p = {w, weft_sin(u)};
+            weft_tensor sum = weft_mul(weft_add(w, p.h), weft_randn(n));
+            for (int i = 0; i < 2; i++) {
+                const weft_tensor x = weft_add(w, u);
+                OK(remat ? weft_remat(hand_out, (void *)(uintptr_t)&p, &x, 1, y, 3)
+                         : hand_out((void *)(uintptr_t)&p, &x, 1, y, 3));
+                for (int k = 0; k < 3; k++) {
+                    sum = weft_add(sum, weft_mul(y[k], weft_randn(n)));
+                    sum = weft_add(sum, weft_mul(y[2 - k], weft_randn(n)));
+                }
+                sum = weft_add(sum, weft_mul(w, weft_randn(n)));
+            }
+            OK(weft_backward(weft_sum(sum)));
+            g[remat][0] = weft_clone(weft_grad(w));
+            g[remat][1] = weft_clone(weft_grad(u));
+            OK(weft_free(w));
+        }
+        cr_assert(same_bits(g[0][0], g[1][0]), "seed %d: the parameter", seed);
+        cr_assert(same_bits(g[0][1], g[1][1]), "seed %d: behind the result", seed);
+        weft_scope_end(s);
+    }
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
+
 /* weft_grad_of asks for x alone: hooks of the weights are none of its business, whether their layers are made again or not. */
 Test(remat, grad_of_runs_no_hooks_of_what_it_was_not_asked_for)
 {
