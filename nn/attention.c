@@ -7,7 +7,7 @@
 
 weft_status(weft_nn_attention_init)(const weft_nn_attention_args *a)
 {
-    weft_status s = WF_LAYER_OPEN("attention", a);
+    weft_status s = WF_LAYER_OPEN("attention", a, in_weight);
     if (s != WEFT_OK) {
         return s;
     }
@@ -16,7 +16,7 @@ weft_status(weft_nn_attention_init)(const weft_nn_attention_args *a)
     if (a->dim < 1 || a->heads < 1 || a->dim % a->heads != 0 || a->dim > INT64_MAX / 3) {
         s = wf_layer_refuse(a->module, "attention",
                             "dim must be a multiple of heads, both at least 1");
-        return wf_layer_close(a->module, s);
+        return wf_layer_close(a->module, &l->in_weight, s);
     }
     weft_shape w = weft_shape_from(2, (const int64_t[]){3 * a->dim, a->dim}),
                b = weft_shape_from(1, w.v);
@@ -32,7 +32,7 @@ weft_status(weft_nn_attention_init)(const weft_nn_attention_args *a)
     if ((weft_nn_linear_init)(&out) == WEFT_OK && !a->no_bias && s == WEFT_OK) {
         s = weft_init_constant(l->out.bias, 0);
     }
-    return wf_layer_close(a->module, s);
+    return wf_layer_close(a->module, &l->in_weight, s);
 }
 
 /* x[b, t, n dim] -> out[i][b, heads, t, dim / heads], i < n. */
@@ -69,15 +69,19 @@ static bool is_sequence(const char *what, weft_tensor x)
 weft_tensor(weft_nn_attention_attend)(const weft_nn_attention *l, weft_tensor x, weft_tensor memory,
                                       weft_tensor mask)
 {
-    if (!l || l->heads < 1) {
-        return wf_api_null("attention", "the layer");
+    weft_tensor y;
+    if (!WF_LAYER_READY("attention", l, in_weight, &y)) {
+        return y;
+    }
+    if (l->heads < 1) {
+        return wf_api_error("attention", WEFT_EINVALID, "the layer was not made by its init");
     }
     const bool self = wf_is_none(memory);
     if (!is_sequence("x", x) || (!self && !is_sequence("memory", memory))) {
         return wf_api_last_error();
     }
     weft_scope scope = weft_scope_begin();
-    weft_tensor qkv[3], y;
+    weft_tensor qkv[3];
     if (self) {
         split_heads(weft_linear(x, l->in_weight, l->in_bias), 3, l->heads, qkv);
     } else {
@@ -99,7 +103,7 @@ weft_tensor weft_nn_attention_forward(const weft_nn_attention *l, weft_tensor x)
 
 weft_status(weft_nn_encoder_init)(const weft_nn_encoder_args *a)
 {
-    weft_status s = WF_LAYER_OPEN("encoder", a);
+    weft_status s = WF_LAYER_OPEN("encoder", a, self_attn.in_weight);
     if (s != WEFT_OK) {
         return s;
     }
@@ -118,7 +122,7 @@ weft_status(weft_nn_encoder_init)(const weft_nn_encoder_args *a)
     (weft_nn_layer_norm_init)(
         &(weft_nn_norm_args){&l->norm2, m, "norm2", a->dim, a->eps, a->dtype, 0});
     s = weft_nn_dropout_init(&l->dropout, m, wf_option(a->dropout, 0.1));
-    return wf_layer_close(m, s);
+    return wf_layer_close(m, &l->self_attn.in_weight, s);
 }
 
 static weft_tensor attend(const weft_nn_encoder *l, weft_tensor x, weft_tensor mask)
@@ -136,8 +140,9 @@ static weft_tensor feed_forward(const weft_nn_encoder *l, weft_tensor x)
 
 weft_tensor(weft_nn_encoder_forward)(const weft_nn_encoder *l, weft_tensor x, weft_tensor mask)
 {
-    if (!l) {
-        return wf_api_null("encoder", "the layer");
+    weft_tensor y;
+    if (!WF_LAYER_READY("encoder", l, self_attn.in_weight, &y)) {
+        return y;
     }
     weft_scope scope = weft_scope_begin();
     if (l->norm_first) {

@@ -1,8 +1,8 @@
 /*
  * nn/layers.c -- layers as structs of handles: registration of their parameters, and their forward pass.
  *
- * Invariants: an init registers all of its parameters or remembers the failure in the module and leaves
- * empty handles behind; a forward leaves one new handle in the caller's scope. Initial weights follow
+ * Invariants: an init registers all of its parameters or remembers the failure in the module and in the layer, whose
+ * forward returns it from then on; a forward leaves one new handle in the caller's scope. Initial weights follow
  * PyTorch's defaults, so that a model moved over starts from the same distribution.
  */
 #include <math.h>
@@ -26,22 +26,48 @@ static weft_shape extents(int64_t n, int64_t a, int64_t b, int64_t c, int64_t d)
     return weft_shape_from(n, v);
 }
 
-weft_status wf_layer_open(const char *op, const void *layer, weft_module *m, const char *name)
+/* An error that is there already stays: it is the first. */
+static weft_status keep_failure(weft_tensor *first, weft_status status)
 {
+    if (status != WEFT_OK && first && (weft_ok(*first) || wf_is_none(*first))) {
+        *first = wf_api_last_error();
+    }
+    return status;
+}
+
+weft_status wf_layer_open(const char *op, void *layer, size_t size, weft_tensor *first,
+                          weft_module *m, const char *name)
+{
+    if (layer) {
+        memset(layer, 0, size);
+    }
     if (!layer || !m || !name) {
         wf_api_error(op, WEFT_EINVALID, "the layer, the module or the name is NULL");
-        return wf_module_note(m, WEFT_EINVALID);
+        return keep_failure(first, wf_module_note(m, WEFT_EINVALID));
     }
     wf_module_open(m);
     weft_status s = weft_module_push(m, "%s", name);
-    return s == WEFT_OK ? s : wf_module_close(m);
+    return s == WEFT_OK ? s : keep_failure(first, wf_module_close(m));
 }
 
-weft_status wf_layer_close(weft_module *m, weft_status status)
+weft_status wf_layer_close(weft_module *m, weft_tensor *first, weft_status status)
 {
     weft_module_pop(m);
     wf_module_note(m, status);
-    return wf_module_close(m);
+    return keep_failure(first, wf_module_close(m));
+}
+
+bool wf_layer_ready(const char *op, const weft_tensor *first, weft_tensor *y)
+{
+    if (!first) {
+        *y = wf_api_null(op, "the layer");
+    } else if (first->slot == 0 && first->serial != 0) {
+        wf_error_again(wf_ctx_get(), *first);
+        *y = *first;
+    } else {
+        return true;
+    }
+    return false;
 }
 
 weft_status wf_layer_refuse(weft_module *m, const char *op, const char *rule)
@@ -63,11 +89,10 @@ weft_status wf_layer_spread(weft_module *m, weft_tensor weight, weft_tensor bias
 
 weft_status(weft_nn_linear_init)(const weft_nn_linear_args *a)
 {
-    weft_status s = WF_LAYER_OPEN("linear", a);
+    weft_status s = WF_LAYER_OPEN("linear", a, weight);
     if (s != WEFT_OK) {
         return s;
     }
-    *a->layer = (weft_nn_linear){WEFT_NONE, WEFT_NONE};
     if (a->in < 1 || a->out < 1) {
         s = wf_layer_refuse(a->module, "linear", "in and out must be at least 1");
     } else {
@@ -78,17 +103,19 @@ weft_status(weft_nn_linear_init)(const weft_nn_linear_args *a)
         }
         s = wf_layer_spread(a->module, a->layer->weight, a->layer->bias, a->in);
     }
-    return wf_layer_close(a->module, s);
+    return wf_layer_close(a->module, &a->layer->weight, s);
 }
 
 weft_tensor weft_nn_linear_forward(const weft_nn_linear *layer, weft_tensor x)
 {
-    return layer ? weft_linear(x, layer->weight, layer->bias) : wf_api_null("linear", "the layer");
+    weft_tensor y;
+    return WF_LAYER_READY("linear", layer, weight, &y) ? weft_linear(x, layer->weight, layer->bias)
+                                                       : y;
 }
 
 weft_status(weft_nn_embedding_init)(const weft_nn_embedding_args *a)
 {
-    weft_status s = WF_LAYER_OPEN("embedding", a);
+    weft_status s = WF_LAYER_OPEN("embedding", a, weight);
     if (s != WEFT_OK) {
         return s;
     }
@@ -97,27 +124,29 @@ weft_status(weft_nn_embedding_init)(const weft_nn_embedding_args *a)
     if (weft_ok(a->layer->weight)) {
         s = weft_init_normal(a->layer->weight, 0, 1, wf_module_generator(a->module));
     }
-    return wf_layer_close(a->module, s);
+    return wf_layer_close(a->module, &a->layer->weight, s);
 }
 
 weft_tensor weft_nn_embedding_forward(const weft_nn_embedding *layer, weft_tensor indices)
 {
-    return layer ? weft_embedding(layer->weight, indices) : wf_api_null("embedding", "the layer");
+    weft_tensor y;
+    return WF_LAYER_READY("embedding", layer, weight, &y) ? weft_embedding(layer->weight, indices)
+                                                          : y;
 }
 
 static weft_status norm_init(const weft_nn_norm_args *a, const char *op, bool with_bias)
 {
-    weft_status s = WF_LAYER_OPEN(op, a);
+    weft_status s = WF_LAYER_OPEN(op, a, weight);
     if (s != WEFT_OK) {
         return s;
     }
     weft_shape shape = extents(1, a->dim, 0, 0, 0);
-    *a->layer = (weft_nn_norm){WEFT_NONE, WEFT_NONE, a->eps};
+    a->layer->eps = a->eps;
     a->layer->weight = wf_layer_constant(a->module, "weight", &shape, a->dtype, 1, false);
     if (with_bias) {
         a->layer->bias = wf_layer_constant(a->module, "bias", &shape, a->dtype, 0, false);
     }
-    return wf_layer_close(a->module, WEFT_OK);
+    return wf_layer_close(a->module, &a->layer->weight, WEFT_OK);
 }
 
 weft_status(weft_nn_layer_norm_init)(const weft_nn_norm_args *args)
@@ -137,8 +166,9 @@ weft_status(weft_nn_instance_norm_init)(const weft_nn_norm_args *args)
 
 weft_tensor weft_nn_layer_norm_forward(const weft_nn_norm *layer, weft_tensor x)
 {
-    if (!layer) {
-        return wf_api_null("layer_norm", "the layer");
+    weft_tensor y;
+    if (!WF_LAYER_READY("layer_norm", layer, weight, &y)) {
+        return y;
     }
     return (weft_layer_norm)(&(weft_layer_norm_args){
         .x = x, .weight = layer->weight, .bias = layer->bias, .eps = layer->eps});
@@ -146,8 +176,9 @@ weft_tensor weft_nn_layer_norm_forward(const weft_nn_norm *layer, weft_tensor x)
 
 weft_tensor weft_nn_rms_norm_forward(const weft_nn_norm *layer, weft_tensor x)
 {
-    if (!layer) {
-        return wf_api_null("rms_norm", "the layer");
+    weft_tensor y;
+    if (!WF_LAYER_READY("rms_norm", layer, weight, &y)) {
+        return y;
     }
     return (
         weft_rms_norm)(&(weft_rms_norm_args){.x = x, .weight = layer->weight, .eps = layer->eps});
@@ -155,8 +186,9 @@ weft_tensor weft_nn_rms_norm_forward(const weft_nn_norm *layer, weft_tensor x)
 
 weft_tensor weft_nn_instance_norm_forward(const weft_nn_norm *layer, weft_tensor x)
 {
-    if (!layer) {
-        return wf_api_null("instance_norm", "the layer");
+    weft_tensor y;
+    if (!WF_LAYER_READY("instance_norm", layer, weight, &y)) {
+        return y;
     }
     return (weft_instance_norm)(&(weft_instance_norm_args){
         .x = x, .weight = layer->weight, .bias = layer->bias, .eps = layer->eps});
@@ -164,7 +196,7 @@ weft_tensor weft_nn_instance_norm_forward(const weft_nn_norm *layer, weft_tensor
 
 weft_status(weft_nn_group_norm_init)(const weft_nn_group_norm_args *a)
 {
-    weft_status s = WF_LAYER_OPEN("group_norm", a);
+    weft_status s = WF_LAYER_OPEN("group_norm", a, weight);
     if (s != WEFT_OK) {
         return s;
     }
@@ -178,13 +210,14 @@ weft_status(weft_nn_group_norm_init)(const weft_nn_group_norm_args *a)
         l->weight = wf_layer_constant(a->module, "weight", &shape, a->dtype, 1, false);
         l->bias = wf_layer_constant(a->module, "bias", &shape, a->dtype, 0, false);
     }
-    return wf_layer_close(a->module, s);
+    return wf_layer_close(a->module, &a->layer->weight, s);
 }
 
 weft_tensor weft_nn_group_norm_forward(const weft_nn_group_norm *layer, weft_tensor x)
 {
-    if (!layer) {
-        return wf_api_null("group_norm", "the layer");
+    weft_tensor y;
+    if (!WF_LAYER_READY("group_norm", layer, weight, &y)) {
+        return y;
     }
     return (weft_group_norm)(&(weft_group_norm_args){.x = x,
                                                      .groups = layer->groups,
@@ -238,7 +271,7 @@ static weft_status add_kernel(const kernel *k, weft_tensor *weight, weft_tensor 
 
 static weft_status conv_init(const char *op, const weft_nn_conv2d_args *a, int axes)
 {
-    weft_status s = WF_LAYER_OPEN(op, a);
+    weft_status s = WF_LAYER_OPEN(op, a, weight);
     if (s != WEFT_OK) {
         return s;
     }
@@ -248,7 +281,7 @@ static weft_status conv_init(const char *op, const weft_nn_conv2d_args *a, int a
         WEFT_NONE, WEFT_NONE, a->stride ? a->stride : 1, a->padding, a->dilation ? a->dilation : 1,
         groups};
     const kernel k = KERNEL_OF(op, axes, a, groups, a->out, a->in);
-    return wf_layer_close(a->module, add_kernel(&k, &l->weight, &l->bias));
+    return wf_layer_close(a->module, &a->layer->weight, add_kernel(&k, &l->weight, &l->bias));
 }
 
 weft_status(weft_nn_conv1d_init)(const weft_nn_conv2d_args *args)
@@ -274,8 +307,9 @@ static weft_conv2d_args conv_args(const weft_nn_conv2d *l, weft_tensor x)
 
 weft_tensor weft_nn_conv1d_forward(const weft_nn_conv2d *layer, weft_tensor x)
 {
-    if (!layer) {
-        return wf_api_null("conv1d", "the layer");
+    weft_tensor y;
+    if (!WF_LAYER_READY("conv1d", layer, weight, &y)) {
+        return y;
     }
     const weft_conv2d_args args = conv_args(layer, x);
     return (weft_conv1d)(&args);
@@ -283,8 +317,9 @@ weft_tensor weft_nn_conv1d_forward(const weft_nn_conv2d *layer, weft_tensor x)
 
 weft_tensor weft_nn_conv2d_forward(const weft_nn_conv2d *layer, weft_tensor x)
 {
-    if (!layer) {
-        return wf_api_null("conv2d", "the layer");
+    weft_tensor y;
+    if (!WF_LAYER_READY("conv2d", layer, weight, &y)) {
+        return y;
     }
     const weft_conv2d_args args = conv_args(layer, x);
     return (weft_conv2d)(&args);
@@ -293,7 +328,7 @@ weft_tensor weft_nn_conv2d_forward(const weft_nn_conv2d *layer, weft_tensor x)
 static weft_status conv_transpose_init(const char *op, const weft_nn_conv_transpose_args *a,
                                        int axes)
 {
-    weft_status s = WF_LAYER_OPEN(op, a);
+    weft_status s = WF_LAYER_OPEN(op, a, weight);
     if (s != WEFT_OK) {
         return s;
     }
@@ -305,7 +340,7 @@ static weft_status conv_transpose_init(const char *op, const weft_nn_conv_transp
                                   .dilation = a->dilation ? a->dilation : 1,
                                   .groups = groups};
     const kernel k = KERNEL_OF(op, axes, a, groups, a->in, a->out);
-    return wf_layer_close(a->module, add_kernel(&k, &l->weight, &l->bias));
+    return wf_layer_close(a->module, &a->layer->weight, add_kernel(&k, &l->weight, &l->bias));
 }
 
 weft_status(weft_nn_conv_transpose1d_init)(const weft_nn_conv_transpose_args *args)
@@ -332,8 +367,9 @@ static weft_conv_transpose_args conv_transpose_args(const weft_nn_conv_transpose
 
 weft_tensor weft_nn_conv_transpose1d_forward(const weft_nn_conv_transpose *layer, weft_tensor x)
 {
-    if (!layer) {
-        return wf_api_null("conv_transpose1d", "the layer");
+    weft_tensor y;
+    if (!WF_LAYER_READY("conv_transpose1d", layer, weight, &y)) {
+        return y;
     }
     const weft_conv_transpose_args args = conv_transpose_args(layer, x);
     return (weft_conv_transpose1d)(&args);
@@ -341,8 +377,9 @@ weft_tensor weft_nn_conv_transpose1d_forward(const weft_nn_conv_transpose *layer
 
 weft_tensor weft_nn_conv_transpose2d_forward(const weft_nn_conv_transpose *layer, weft_tensor x)
 {
-    if (!layer) {
-        return wf_api_null("conv_transpose2d", "the layer");
+    weft_tensor y;
+    if (!WF_LAYER_READY("conv_transpose2d", layer, weight, &y)) {
+        return y;
     }
     const weft_conv_transpose_args args = conv_transpose_args(layer, x);
     return (weft_conv_transpose2d)(&args);
@@ -350,7 +387,7 @@ weft_tensor weft_nn_conv_transpose2d_forward(const weft_nn_conv_transpose *layer
 
 weft_status(weft_nn_batch_norm2d_init)(const weft_nn_batch_norm2d_args *a)
 {
-    weft_status s = WF_LAYER_OPEN("batch_norm2d", a);
+    weft_status s = WF_LAYER_OPEN("batch_norm2d", a, weight);
     if (s != WEFT_OK) {
         return s;
     }
@@ -362,23 +399,24 @@ weft_status(weft_nn_batch_norm2d_init)(const weft_nn_batch_norm2d_args *a)
     l->running_mean = wf_layer_constant(a->module, "running_mean", &shape, a->dtype, 0, true);
     l->running_var = wf_layer_constant(a->module, "running_var", &shape, a->dtype, 1, true);
     l->batches = wf_layer_constant(a->module, "num_batches_tracked", &none, WEFT_I64, 0, true);
-    return wf_layer_close(a->module, WEFT_OK);
+    return wf_layer_close(a->module, &a->layer->weight, WEFT_OK);
 }
 
 weft_tensor weft_nn_batch_norm2d_forward(const weft_nn_batch_norm2d *l, weft_tensor x)
 {
-    if (!l) {
-        return wf_api_null("batch_norm2d", "the layer");
+    weft_tensor y;
+    if (!WF_LAYER_READY("batch_norm2d", l, weight, &y)) {
+        return y;
     }
     bool training = weft_module_training(l->module);
-    weft_tensor y = (weft_batch_norm)(&(weft_batch_norm_args){.x = x,
-                                                              .weight = l->weight,
-                                                              .bias = l->bias,
-                                                              .running_mean = l->running_mean,
-                                                              .running_var = l->running_var,
-                                                              .training = training,
-                                                              .momentum = l->momentum,
-                                                              .eps = l->eps});
+    y = (weft_batch_norm)(&(weft_batch_norm_args){.x = x,
+                                                  .weight = l->weight,
+                                                  .bias = l->bias,
+                                                  .running_mean = l->running_mean,
+                                                  .running_var = l->running_var,
+                                                  .training = training,
+                                                  .momentum = l->momentum,
+                                                  .eps = l->eps});
     if (training && weft_ok(y)) {
         weft_add_(l->batches, weft_i(1));
     }
@@ -390,6 +428,9 @@ weft_status weft_nn_dropout_init(weft_nn_dropout *layer, weft_module *module, do
     if (!layer || !module || !(p >= 0 && p <= 1)) {
         wf_api_error("dropout", WEFT_EINVALID,
                      "the layer or the module is NULL, or p is outside [0, 1]");
+        if (layer) { /* a p that every forward refuses, as this does */
+            *layer = (weft_nn_dropout){NAN, module};
+        }
         return wf_module_note(module, WEFT_EINVALID);
     }
     *layer = (weft_nn_dropout){p, module};

@@ -206,12 +206,13 @@ static weft_status add(weft_module *m, const char *name, weft_tensor value, bool
     if (!m || !name || !*name) {
         return fail("module", WEFT_EINVALID, "the module is NULL or the name empty");
     }
+    if (value.slot == 0 && value.serial != 0) { /* an error has its text already */
+        return (weft_status)wf_error_again(wf_ctx_get(), value);
+    }
     if (!weft_ok(value)) {
-        if (value.slot == 0 && value.serial != 0) { /* an error has its text already */
-            return (weft_status)wf_error_again(wf_ctx_get(), value);
-        }
-        weft_status s = weft_error_status(value);
-        return s != WEFT_OK ? s : fail("module", WEFT_EHANDLE, "the value is not a live tensor");
+        wf_api_error("module", WEFT_EHANDLE, "the value of '%s' is %s", name,
+                     value.slot == 0 ? "the empty handle" : "dead, or another thread's");
+        return WEFT_EHANDLE;
     }
     size_t length = m->prefix_length + strlen(name) + 1;
     char *full = wf_malloc(length);
@@ -258,13 +259,9 @@ static weft_tensor enter(weft_module *m, const char *name, weft_tensor value, bo
         return value;
     }
     wf_module_note(m, s);
-    weft_tensor error = value;
-    if (weft_ok(value)) { /* the text is that of add's error, which is the last one */
-        wf_ctx *c = wf_ctx_get();
-        error = c ? wf_last_error(c) : WEFT_NONE;
-        if (!m || entry_of(m, value) < 0) {
-            weft_free(value);
-        }
+    const weft_tensor error = wf_api_last_error(); /* add's */
+    if (m && entry_of(m, value) < 0 && weft_ok(value)) {
+        weft_free(value);
     }
     return error;
 }

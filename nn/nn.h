@@ -18,13 +18,20 @@ const char *wf_module_failure(const weft_module *m);
 void wf_module_open(weft_module *m);
 /* The latest failure since, whose text is the thread's last. */
 weft_status wf_module_close(weft_module *m);
-/* Opens the prefix of a layer; a failure is remembered by the module, and nothing is open. */
-weft_status wf_layer_open(const char *op, const void *layer, weft_module *m, const char *name);
-/* The same of the arguments of an init, which may be NULL. */
-#define WF_LAYER_OPEN(op, a)                                                                       \
-    wf_layer_open(op, (a) ? (a)->layer : NULL, (a) ? (a)->module : NULL, (a) ? (a)->name : NULL)
-/* Closes it. status: of the values given by initialisers. Returns what went wrong in this layer. */
-weft_status wf_layer_close(weft_module *m, weft_status status);
+/* Opens the prefix of a layer; a failure is remembered by the module and by the layer, all of whose bytes are 0 but for the
+ * error in *first, and nothing is open. */
+weft_status wf_layer_open(const char *op, void *layer, size_t size, weft_tensor *first,
+                          weft_module *m, const char *name);
+/* The same of the arguments of an init, which may be NULL; first: the handle of the layer that its forward looks at. */
+#define WF_LAYER_OPEN(op, a, first)                                                                \
+    wf_layer_open(op, (a) ? (a)->layer : NULL, sizeof *(a)->layer,                                 \
+                  (a) && (a)->layer ? &(a)->layer->first : NULL, (a) ? (a)->module : NULL,         \
+                  (a) ? (a)->name : NULL)
+/* Closes it. status: of the values given by initialisers. Returns what went wrong in this layer; *first has its error then. */
+weft_status wf_layer_close(weft_module *m, weft_tensor *first, weft_status status);
+/* False: *y is the error of a layer that is NULL (first is, too), or whose init failed. */
+bool wf_layer_ready(const char *op, const weft_tensor *first, weft_tensor *y);
+#define WF_LAYER_READY(op, layer, first, y) wf_layer_ready(op, (layer) ? &(layer)->first : NULL, y)
 /* An error of extents, remembered by the module. */
 weft_status wf_layer_refuse(weft_module *m, const char *op, const char *rule);
 /* A parameter or buffer `leaf` under the prefix, all value. dtype 0: f32. */

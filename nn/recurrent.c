@@ -46,15 +46,14 @@ static const char *wrong_extents(int64_t in, int64_t hidden)
 
 static weft_status cell_init(const char *op, const weft_nn_cell_args *a, int gates)
 {
-    weft_status s = WF_LAYER_OPEN(op, a);
+    weft_status s = WF_LAYER_OPEN(op, a, weight_ih);
     if (s != WEFT_OK) {
         return s;
     }
-    *a->layer = (weft_nn_gates){WEFT_NONE, WEFT_NONE, WEFT_NONE, WEFT_NONE};
     const char *wrong = wrong_extents(a->in, a->hidden);
     s = wrong ? wf_layer_refuse(a->module, op, wrong)
               : add_gates(a->module, a->layer, "", a->in, a->hidden, gates, a->no_bias, a->dtype);
-    return wf_layer_close(a->module, s);
+    return wf_layer_close(a->module, &a->layer->weight_ih, s);
 }
 
 weft_status(weft_nn_lstm_cell_init)(const weft_nn_cell_args *args)
@@ -76,7 +75,7 @@ static const char *wrong_options(const weft_nn_recurrent_args *a, int64_t levels
 
 static weft_status sequence_init(const char *op, const weft_nn_recurrent_args *a, int gates)
 {
-    weft_status s = WF_LAYER_OPEN(op, a);
+    weft_status s = WF_LAYER_OPEN(op, a, level[0].weight_ih);
     if (s != WEFT_OK) {
         return s;
     }
@@ -94,7 +93,8 @@ static weft_status sequence_init(const char *op, const weft_nn_recurrent_args *a
     const char *wrong = wrong_options(a, levels);
     if (wrong) {
         l->layers = 0;
-        return wf_layer_close(a->module, wf_layer_refuse(a->module, op, wrong));
+        s = wf_layer_refuse(a->module, op, wrong);
+        return wf_layer_close(a->module, &l->level[0].weight_ih, s);
     }
     for (int i = 0; i < l->layers * ways; i++) {
         char suffix[24];
@@ -104,7 +104,7 @@ static weft_status sequence_init(const char *op, const weft_nn_recurrent_args *a
             add_gates(a->module, &l->level[i], suffix, in, a->hidden, gates, a->no_bias, a->dtype);
         s = s == WEFT_OK ? made : s;
     }
-    return wf_layer_close(a->module, s);
+    return wf_layer_close(a->module, &l->level[0].weight_ih, s);
 }
 
 weft_status(weft_nn_lstm_init)(const weft_nn_recurrent_args *args)
@@ -205,8 +205,12 @@ static bool cell_ok(const char *op, const weft_nn_gates *l, int gates, weft_tens
 weft_tensor(weft_nn_lstm_cell_forward)(const weft_nn_gates *l, weft_tensor x, weft_tensor h,
                                        weft_tensor *c)
 {
-    if (!l || !c) {
-        return wf_api_null("lstm_cell", l ? "c" : "the layer");
+    weft_tensor y;
+    if (!c) {
+        return wf_api_null("lstm_cell", "c");
+    }
+    if (!WF_LAYER_READY("lstm_cell", l, weight_ih, &y)) {
+        return *c = y;
     }
     if (!cell_ok("lstm_cell", l, LSTM, x, h, c)) {
         return *c = wf_api_last_error();
@@ -219,8 +223,9 @@ weft_tensor(weft_nn_lstm_cell_forward)(const weft_nn_gates *l, weft_tensor x, we
 
 weft_tensor(weft_nn_gru_cell_forward)(const weft_nn_gates *l, weft_tensor x, weft_tensor h)
 {
-    if (!l) {
-        return wf_api_null("gru_cell", "the layer");
+    weft_tensor y;
+    if (!WF_LAYER_READY("gru_cell", l, weight_ih, &y)) {
+        return y;
     }
     if (!cell_ok("gru_cell", l, GRU, x, h, NULL)) {
         return wf_api_last_error();
@@ -318,12 +323,18 @@ static void put_together(const weft_nn_recurrent *l, weft_scope scope, const wef
 static weft_tensor run_sequence(const char *op, const weft_nn_recurrent *l, int gates,
                                 weft_tensor x, weft_tensor *h, weft_tensor *c)
 {
-    if (!l || l->gates != gates || l->layers < 1) {
-        return wf_api_error(op, WEFT_EINVALID,
-                            "the layer is NULL or was not made by weft_nn_%s_init", op);
+    weft_tensor y = x;
+    bool ready = WF_LAYER_READY(op, l, level[0].weight_ih, &y);
+    if (ready && (l->gates != gates || l->layers < 1)) {
+        y = wf_api_error(op, WEFT_EINVALID, "the layer was not made by weft_nn_%s_init", op);
+        ready = false;
+    }
+    if (!ready) {
+        *(h ? h : &y) = y;
+        *(c ? c : &y) = y;
+        return y;
     }
     const weft_shape s = weft_shape_of(x);
-    weft_tensor y = x;
     if (weft_ok(x) && (s.n != 3 || s.v[2] != l->in || s.v[l->batch_first ? 1 : 0] < 1)) {
         y = wf_api_error(
             op, WEFT_ESHAPE,

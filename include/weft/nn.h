@@ -13,8 +13,7 @@
  *     weft_module_free(m);                                      frees every parameter
  *
  * Said once: init functions return a status and the module remembers the first failure; a layer whose
- * init failed has empty handles, so its forward returns an empty handle. Results of forward belong to
- * the current scope. A module, its layers and its optimiser belong to one thread at a time. Options go by name in C; in C++
+ * init failed keeps that error, and its forward returns it. Results of forward belong to the current scope. A module, its layers and its optimiser belong to one thread at a time. Options go by name in C; in C++
  * they are parameters in the same order.
  */
 #ifndef WEFT_NN_H
@@ -46,8 +45,9 @@ WEFT_API weft_status weft_module_pop(weft_module *m);
 
 /* Registers value (taken: kept, named, and freed with the module) and returns it. A parameter
  * requires a gradient and is floating point; a buffer is saved and loaded but not trained. On failure
- * (name taken, empty value, memory) value is released and the empty handle returned. A value is registered
- * once (WEFT_EINVALID, and it stays): layers that share a parameter use the one handle. */
+ * (name taken, wrong type, memory) the error is returned and value, which was m's from the call on, is released; where
+ * there is no module to take it (m is NULL) it stays the caller's. A value is registered
+ * once (WEFT_EINVALID, and it stays): layers that share a parameter use the one handle. WEFT_EHANDLE for a dead value. */
 WEFT_API weft_tensor weft_module_parameter(weft_module *m, const char *name, weft_tensor value);
 WEFT_API weft_tensor weft_module_buffer(weft_module *m, const char *name, weft_tensor value);
 

@@ -143,10 +143,12 @@ static void modules(arguments *a)
         T("dropout", weft_nn_dropout_forward(no ? NULL : &dropout, x));
         S("dropout", weft_nn_dropout_init(no ? NULL : &dropout, m, a->d[0]));
         break;
-    case 8:
-        T("module", odd(2) ? weft_module_parameter(m, name, weft_keep(weft_clone(a->t[0])))
-                           : weft_module_buffer(m, name, weft_clone(a->t[0])));
-        break;
+    case 8: {
+        const weft_tensor value =
+            weft_clone(a->t[0]); /* m's from the call on, where there is an m */
+        T("module", odd(2) ? weft_module_parameter(m, name, m ? weft_keep(value) : value)
+                           : weft_module_buffer(m, name, value));
+    } break;
     case 9:
         T("module", weft_module_get(m, name));
         Q(weft_module_at(m, INT(a->i[0])));

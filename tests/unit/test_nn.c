@@ -13,6 +13,8 @@
 
 #include "weft/weft.h"
 
+#define OK(call) cr_assert_eq(call, WEFT_OK, "%s", weft_last_error())
+
 static weft_module *fresh(uint64_t seed)
 {
     weft_manual_seed(seed);
@@ -104,6 +106,126 @@ Test(nn, the_first_failure_is_remembered)
     cr_assert_neq(weft_nn_linear_init(&a, NULL, "x", 1, 1), WEFT_OK);
     cr_assert_neq((weft_nn_linear_init)(NULL), WEFT_OK);
     cr_assert_not(weft_ok(weft_module_parameter(m, "i", weft_ones(weft_shape(2), WEFT_I32))));
+    weft_module_free(m);
+}
+
+/* A layer that was never made right gives its init's error, not the result of an op without its parameters. */
+#define GIVEN(...) __VA_ARGS__
+#define REFUSED(kind, text, x, ...)                                                                \
+    do {                                                                                           \
+        weft_nn_##kind##_init(__VA_ARGS__);                                                        \
+        cr_assert(strstr(weft_last_error(), text), "%s", weft_last_error());                       \
+        weft_reshape(weft_ones(weft_shape(3), WEFT_F32), weft_shape(5)); /* another error */       \
+        check_refused(#kind, text, weft_nn_##kind##_forward(&layer.kind, x));                      \
+    } while (0)
+
+static void check_refused(const char *kind, const char *text, weft_tensor y)
+{
+    cr_assert_eq(y.slot, 0, "%s", kind);
+    cr_assert(strstr(weft_error_text(y), text), "%s: %s", kind, weft_error_text(y));
+    cr_assert(strstr(weft_last_error(), text), "%s: %s", kind, weft_last_error());
+}
+
+Test(nn, layers_whose_init_failed_give_its_error)
+{
+    static union {
+        weft_nn_linear linear;
+        weft_nn_embedding embedding;
+        weft_nn_norm layer_norm, rms_norm, instance_norm;
+        weft_nn_group_norm group_norm;
+        weft_nn_conv2d conv1d, conv2d;
+        weft_nn_conv_transpose conv_transpose1d, conv_transpose2d;
+        weft_nn_batch_norm2d batch_norm2d;
+        weft_nn_attention attention;
+        weft_nn_encoder encoder;
+        weft_nn_gates gru_cell;
+        weft_nn_recurrent lstm, gru;
+    } layer;
+    weft_module *m = fresh(1);
+    const weft_tensor row = weft_ones(weft_shape(2, 6), WEFT_F32),
+                      image = weft_ones(weft_shape(2, 6, 4, 4), WEFT_F32),
+                      line = weft_ones(weft_shape(2, 6, 4), WEFT_F32),
+                      words = weft_ones(weft_shape(2, 3, 6), WEFT_F32);
+    REFUSED(group_norm, "groups divide dim", image, &layer.group_norm, m, "gn", 4, 6);
+    REFUSED(linear, "at least 1", row, &layer.linear, m, "fc", 0, 6);
+    REFUSED(conv2d, "groups divide in", image, &layer.conv2d, m, "cv", 6, 6, 3, .groups = 4);
+    REFUSED(attention, "multiple of heads", words, &layer.attention, m, "at", 6, 4);
+    REFUSED(encoder, "multiple of heads", GIVEN(words, WEFT_NONE), &layer.encoder, m, "en", 6, 4);
+    REFUSED(encoder, "outside [0, 1]", GIVEN(words, WEFT_NONE), &layer.encoder, m, "e2", 6, 2,
+            .dropout = 7);
+    REFUSED(lstm, "1 to 8", GIVEN(words, NULL, NULL), &layer.lstm, m, "ls", 6, 6, .layers = 9);
+    /* names that are taken, prefixes that are refused and modules that are missing */
+    char text[600];
+    memset(text, 'a', sizeof text);
+    text[sizeof text - 1] = 0;
+    weft_tensor h = row;
+#define EACH(name, why, m)                                                                         \
+    REFUSED(linear, why, row, &layer.linear, m, name, 6, 6);                                       \
+    REFUSED(embedding, why, weft_zeros(weft_shape(2), WEFT_I64), &layer.embedding, m, name, 6, 6); \
+    REFUSED(layer_norm, why, row, &layer.layer_norm, m, name, 6);                                  \
+    REFUSED(rms_norm, why, row, &layer.rms_norm, m, name, 6);                                      \
+    REFUSED(instance_norm, why, image, &layer.instance_norm, m, name, 6);                          \
+    REFUSED(group_norm, why, image, &layer.group_norm, m, name, 2, 6);                             \
+    REFUSED(conv1d, why, line, &layer.conv1d, m, name, 6, 6, 3);                                   \
+    REFUSED(conv2d, why, image, &layer.conv2d, m, name, 6, 6, 3);                                  \
+    REFUSED(conv_transpose1d, why, line, &layer.conv_transpose1d, m, name, 6, 6, 3);               \
+    REFUSED(conv_transpose2d, why, image, &layer.conv_transpose2d, m, name, 6, 6, 3);              \
+    REFUSED(batch_norm2d, why, image, &layer.batch_norm2d, m, name, 6)
+    OK(weft_nn_linear_init(&layer.linear, m, "taken", 6, 6));
+    EACH("taken", "registered already", m);
+    EACH(text, "longer than 510", m);
+    EACH("x", "the module or the name", NULL);
+#undef EACH
+    REFUSED(attention, "longer than 510", words, &layer.attention, m, text, 6, 2);
+    REFUSED(encoder, "longer than 510", GIVEN(words, WEFT_NONE), &layer.encoder, m, text, 6, 2);
+    REFUSED(lstm, "longer than 510", GIVEN(words, NULL, NULL), &layer.lstm, m, text, 6, 6);
+    REFUSED(gru, "longer than 510", GIVEN(words, NULL), &layer.gru, m, text, 6, 6);
+    weft_nn_gru_cell_init(&layer.gru_cell, m, text, 6, 6);
+    check_refused("gru_cell", "longer than 510",
+                  weft_nn_gru_cell_forward(&layer.gru_cell, row, row));
+    weft_nn_lstm_cell_init(&layer.gru_cell, m, text, 6, 6);
+    check_refused("lstm_cell", "longer than 510",
+                  weft_nn_lstm_cell_forward(&layer.gru_cell, row, row, &h));
+    check_refused("lstm_cell's c", "longer than 510", h);
+    weft_nn_dropout dropout;
+    cr_assert_eq(weft_nn_dropout_init(&dropout, m, 2), WEFT_EINVALID);
+    cr_assert_eq(weft_nn_dropout_forward(&dropout, row).slot, 0);
+    weft_module_train(m, false);
+    cr_assert_eq(weft_nn_dropout_forward(&dropout, row).slot, 0, "at rest, too");
+    cr_assert_eq(weft_nn_dropout_init(&dropout, NULL, 0.5), WEFT_EINVALID);
+    cr_assert_eq(weft_nn_dropout_forward(&dropout, row).slot, 0);
+    weft_module_free(m);
+}
+#undef REFUSED
+#undef GIVEN
+
+/* A value belongs to the module from the call on, if there is one. */
+Test(nn, values_that_are_not_registered)
+{
+    weft_module *m = weft_module_new(NULL);
+    weft_tensor dead = weft_ones(weft_shape(3), WEFT_F32), none = WEFT_NONE, e;
+    OK(weft_free(dead));
+    for (int i = 0; i < 3; i++) {
+        const weft_tensor value[] = {dead, none, weft_i(3)};
+        weft_clear_error();
+        e = weft_module_parameter(m, "w", value[i]);
+        cr_assert_eq(e.slot, 0);
+        cr_assert(strstr(weft_error_text(e), i == 0   ? "'w' is dead"
+                                             : i == 1 ? "'w' is the empty"
+                                                      : ""),
+                  "%d: %s", i, weft_error_text(e));
+        cr_assert_neq(weft_last_status(), WEFT_OK, "%d", i);
+        cr_assert_str_eq(weft_last_error(), weft_error_text(e));
+    }
+    cr_assert_eq(weft_module_status(m), WEFT_EHANDLE);
+    weft_tensor w = weft_keep(weft_ones(weft_shape(3), WEFT_F32));
+    e = weft_module_parameter(NULL, "w", w);
+    cr_assert(strstr(weft_error_text(e), "the module is NULL"), "%s", weft_error_text(e));
+    cr_assert(weft_ok(w), "there is no module to take it");
+    OK(weft_free(w));
+    w = weft_ones(weft_shape(3), WEFT_F32);
+    cr_assert_not(weft_ok(weft_module_parameter(m, "", w)));
+    cr_assert_not(weft_ok(w), "it was the module's");
     weft_module_free(m);
 }
 

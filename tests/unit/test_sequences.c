@@ -405,7 +405,10 @@ Test(sequences, errors_say_what_is_wrong)
     cr_assert_eq((weft_nn_encoder_init)(NULL), WEFT_EINVALID);
     weft_tensor x = weft_ones(weft_shape(5, 2, 3), WEFT_F32),
                 h = weft_ones(weft_shape(2, 2, 4), WEFT_F32);
-    says(weft_nn_lstm_forward(&l, x, NULL, NULL), "not made by weft_nn_lstm_init");
+    weft_tensor had[2] = {x, x};
+    says(weft_nn_lstm_forward(&l, x, &had[0], &had[1]), "dropout must be in [0, 1]");
+    says(had[0], "dropout must be in [0, 1]");
+    says(had[1], "dropout must be in [0, 1]");
     OK(weft_nn_lstm_init(&l, m, "l", 3, 4));
     OK(weft_nn_gru_init(&gru, m, "gru", 3, 4, .batch_first = true));
     says(weft_nn_gru_forward(&l, x, NULL), "not made by weft_nn_gru_init");
