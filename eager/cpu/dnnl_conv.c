@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/cpu/conv_pack.h"
 #include "eager/cpu/dnnl.h"
 #include "eager/cpu/transpose.h"
 #include "eager/pool.h"
@@ -229,6 +230,7 @@ typedef struct variant {
     int shared; /* the variant that holds the weights: this one, or the first of the same layout */
     void *weight;
     size_t weight_bytes;
+    wf_conv_blocks blocks; /* o > 0: the layout is packed here, not by a reorder */
     size_t part_bytes; /* a part of REORDER_O output channels takes so many of these; 0: whole */
 } variant;
 
@@ -375,6 +377,11 @@ static int plan_variants(conv_job *w, int kind)
             v->weight_bytes = plan->bytes[1];
             if (before > 0 && share_weight(w, v, plan))
                 continue;
+            const dnnl_md *md =
+                kind == BACKWARD_WEIGHT || w->size != 2 ? NULL : wf_dnnl_layout(plan, 1);
+            if (md && key.v[G] == 1 && wf_conv_blocks_of(md, plan->bytes[1], &v->blocks))
+                continue;
+            v->blocks.o = 0;
             v->part_bytes = part_bytes(&key, plan, w->size);
             key.v[KIND] += REORDER;
             key.v[PART_O] = v->part_bytes ? REORDER_O : 0;
@@ -393,8 +400,17 @@ static int plan_variants(conv_job *w, int kind)
     return WF_GEMM_OK;
 }
 
+/* Output channels that one task packs, of weights whose layout wf_conv_pack knows. */
+static int64_t pack_step(const variant *v)
+{
+    const int64_t step = REORDER_O / v->blocks.o * v->blocks.o;
+    return step ? step : v->blocks.o;
+}
+
 static int64_t reorder_parts(const variant *v)
 {
+    if (v->blocks.o)
+        return (v->key.v[O] + pack_step(v) - 1) / pack_step(v);
     return v->part_bytes ? v->key.v[O] / REORDER_O : 1;
 }
 
@@ -402,6 +418,12 @@ static int reorder_part(const conv_job *w, const variant *v, int64_t part)
 {
     int64_t offset = v->c0 * w->d->kh * w->d->kw;
     wf_dnnl_key key = v->key;
+    if (v->blocks.o) {
+        const int64_t o0 = part * pack_step(v), step = key.v[WEIGHT_C] * w->d->kh * w->d->kw;
+        wf_conv_pack(&v->blocks, o0, least(o0 + pack_step(v), key.v[O]), key.v[C], key.v[KH],
+                     key.v[KW], (const uint16_t *)w->weight + offset, step, v->weight);
+        return WF_GEMM_OK;
+    }
     key.v[KIND] += REORDER;
     if (v->part_bytes) {
         key.v[PART_O] = REORDER_O;

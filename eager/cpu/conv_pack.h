@@ -1,0 +1,29 @@
+/*
+ * eager/cpu/conv_pack.h -- bf16 weights of convolutions from [o][c][ky][kx] into blocks of output by input channels.
+ */
+#ifndef EAGER_CPU_CONV_PACK_H
+#define EAGER_CPU_CONV_PACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "eager/cpu/dnnl_api.h"
+
+/* Where blocks of `o` output and `c` input channels lie: strides in elements from block to block and from filter
+ * position to filter position; inside, `pair` input channels of one output channel beside each other, then output
+ * channels, then input channels. */
+typedef struct wf_conv_blocks {
+    int64_t o, c, pair;
+    int64_t o_stride, c_stride, y_stride, x_stride;
+} wf_conv_blocks;
+
+/* Reads the layout of dense bf16 weights of ungrouped channels, `bytes` in all; false for one of another form. */
+bool wf_conv_blocks_of(const dnnl_md *md, size_t bytes, wf_conv_blocks *b);
+
+/* Output channels [o0, o1), multiples of b->o, of weights with kh x kw positions and `channels` input channels, `o_step`
+ * elements from one output channel to the next. */
+void wf_conv_pack(const wf_conv_blocks *b, int64_t o0, int64_t o1, int64_t channels, int64_t kh,
+                  int64_t kw, const uint16_t *weight, int64_t o_step, uint16_t *out);
+
+#endif
