@@ -142,7 +142,7 @@ static void choose_blocks(blocks *w)
             w->bn = piece(d->n, least(worth, most(1, d->n / 256)), 64);
         else if (w->panels.width)
             w->bm = piece(d->m, packed_strips(d, work), 16);
-        else if (w->way == BY_PAIRS && d->n >= 64)
+        else if (w->way == BY_PAIRS && d->n >= 64 && (d->a_cs == 1 || d->m < 256))
             w->bn = piece(d->n, least(worth, d->n / 32), 32);
         else if (!is_wide(w) && (d->m >= 256 || (d->m >= 128 && d->m >= d->n)))
             w->bm = piece(d->m, least(worth, tall), 16);
@@ -278,13 +278,24 @@ static int pack_panels(blocks *w, size_t *bytes)
 }
 
 /*
+ * oneDNN 2.6.3 pads an odd k of bf16, wherever it copies A, so that an infinity in A's last column is multiplied by a zero:
+ * the row of C is NaN. (Found at every instruction set that it has for bf16; no version is taken to be right.)
+ */
+static bool is_padded_badly(const wf_gemm_desc *d)
+{
+    return d->dtype == WEFT_BF16 && d->k % 2;
+}
+
+/*
  * Where the kernel for pairs of bf16 takes up to 2.6 times less than oneDNN's (16 rows and columns; 1.1 for 64, 1.03 for 128)
  * and no more: it reads A in place, packs B as it multiplies, and is cut by columns, so that nothing is packed twice.
  */
 static bool pairs_pay(const wf_gemm_desc *d, double work)
 {
-    if (d->a_cs != 1 || !wf_gemm_pairs_active())
+    if (!wf_gemm_pairs_active() || (d->a_cs != 1 && !is_padded_badly(d)))
         return false;
+    if (is_padded_badly(d))
+        return true;
     if (work <= 1 << 18 || (d->m < 128 && d->n < 128))
         return true;
     return d->m >= 16 && (work <= 1 << 24 || (d->m >= 64 && d->m <= 256 && work <= 1 << 27));
@@ -325,7 +336,7 @@ static void choose_way(blocks *w)
     }
     if (d->dtype == WEFT_F32 && d->b_cs == 1 && d->m <= 36 && d->n >= 256)
         return;
-    if (wf_dnnl_active())
+    if (wf_dnnl_active() && !is_padded_badly(d))
         w->way = BY_ONEDNN;
 }
 

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "eager/cpu/gemm_impl.h"
+#include "eager/cpu/transpose.h"
 #include "jit/ir/dtype.h"
 
 #if defined(__clang__)
@@ -192,10 +193,13 @@ static void pack_a(const wf_gemm_block *g, int64_t k0, int64_t terms, uint16_t *
 {
     const int64_t stride = packed_stride(g);
     const uint16_t *a = (const uint16_t *)g->a + k0 * g->a_cs;
+    const bool turned = g->a_rs == 1 && g->a_cs != 1;
+    if (turned)
+        wf_transpose_2d(2, terms, g->m, a, g->a_cs, out, stride);
     for (int64_t i = 0; i < g->m; i++, a += g->a_rs, out += stride) {
         if (g->a_cs == 1)
             memcpy(out, a, (size_t)terms * 2);
-        else
+        else if (!turned)
             for (int64_t p = 0; p < terms; p++)
                 out[p] = a[p * g->a_cs];
         if (terms % 2)

@@ -100,7 +100,7 @@ static operands make(int dtype, int64_t batch, int64_t m, int64_t n, int64_t k, 
     d.c_rs = n + (mode & 64 ? 5 : 0);
     d.c_bs = m * d.c_rs;
     size_t size = wf_dtype_size(dtype);
-    size_t na = (size_t)(batch * m * k * gap_a) + 1, nb = (size_t)(batch * n * k * gap_b) + 1;
+    size_t na = (size_t)(batch * m * k * gap_a), nb = (size_t)(batch * n * k * gap_b);
     size_t nc = (size_t)(batch * d.c_bs) + 1;
     operands o = {.a = malloc(na * size), .b = malloc(nb * size), .c_bytes = nc * size};
     o.c = malloc(o.c_bytes);
@@ -316,6 +316,40 @@ Test(gemm, nan_and_inf_propagate)
                     drop(&o);
                 }
     }
+}
+
+/* An odd k ends with half a pair of bf16: an infinity in it is multiplied by what it meets, and by no padding. */
+Test(gemm, infinity_in_the_last_term)
+{
+    static const int64_t shapes[][3] = {{24, 24, 35},   {88, 65, 9},    {130, 200, 67},
+                                        {300, 300, 67}, {600, 70, 255}, {14, 300, 301}};
+    for (size_t b = 0; b < BACKENDS; b++)
+        for (size_t t = 0; t < 4; t++)
+            for (unsigned variant = 0; variant < 8; variant++)
+                for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+                    wf_gemm_set_backend(backends[b]);
+                    const int dt = float_types[t];
+                    const bool in_a = variant & 4;
+                    operands o = make(dt, 1, shapes[s][0], shapes[s][1], shapes[s][2], variant & 3);
+                    const wf_gemm_desc *d = &o.d;
+                    for (int64_t i = 0; i < d->m * d->k; i++)
+                        put(o.a, dt, i, 1);
+                    for (int64_t i = 0; i < d->k * d->n; i++)
+                        put(o.b, dt, i, 1);
+                    const int64_t last = d->k - 1;
+                    put(in_a ? o.a : o.b, dt,
+                        in_a ? d->a_rs + last * d->a_cs : last * d->b_rs + d->b_cs, INFINITY);
+                    cr_assert_eq(wf_gemm(d), 0);
+                    for (int64_t i = 0; i < d->m; i++)
+                        for (int64_t j = 0; j < d->n; j++) {
+                            const double x = get(o.c, dt, i * d->c_rs + j);
+                            cr_assert((in_a ? i : j) == 1 ? x == INFINITY : isfinite(x),
+                                      "%s %s variant %u m %ld n %ld k %ld: c[%ld][%ld] = %g",
+                                      wf_gemm_backend_name(), wf_dtype_name(dt), variant,
+                                      (long)d->m, (long)d->n, (long)d->k, (long)i, (long)j, x);
+                        }
+                    drop(&o);
+                }
 }
 
 Test(gemm, same_bits_at_any_thread_count)
