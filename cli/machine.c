@@ -4,24 +4,12 @@
 #include "cli/cli.h"
 #include "io/inflate.h"
 #include "jit/diskcache.h"
-#include "jit/ir/backend.h"
-#include "jit/passes/pass.h"
 
 int cli_doctor(const cli_options *o)
 {
     (void)o;
-    wf_why why = {0};
-    int rc = wf_backend_cpu.available(&why);
-    printf("%-18s%s%s\n", "native kernels", rc ? "none, groups run on tiles: " : "LLVM",
-           rc ? why.rule : "");
     printf("%-18s%s\n", "compressed .npz",
            wf_inflate_available() ? "read, by zlib" : "refused: built without zlib (zlib1g-dev)");
-    const char *folder = wf_disk_folder();
-    printf("%-18s%s%s\n", "kernels on disk",
-           folder && *folder ? folder : "none: ", folder && *folder ? "" : wf_disk_reason());
-    if (wf_pass_check_env(&why)) {
-        printf("%-18s%s; %s\n", "WEFT_PASS", why.rule, why.hint);
-    }
     weft_doctor(stdout);
     return CLI_OK;
 }

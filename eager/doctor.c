@@ -1,5 +1,5 @@
 /*
- * eager/doctor.c -- what this build and machine offer, one fact a line.
+ * eager/doctor.c -- what this build and machine offer, one fact a line; the compiler's: jit/doctor.c.
  *
  * Nothing here is needed to compute: a missing library is named together with what stands in for it.
  */
@@ -15,6 +15,7 @@
 #include "eager/device.h"
 #include "eager/env.h"
 #include "eager/pool.h"
+#include "eager/report.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
@@ -62,12 +63,9 @@ static void gpus(FILE *out)
     fact(out, "GPU convolutions", wf_cuda_conv_name(), "(WEFT_CUDNN)");
 }
 
-void weft_doctor(FILE *out)
+void wf_doctor(FILE *out)
 {
     char buf[64];
-    if (!out) {
-        return;
-    }
     fact(out, "weft", weft_version(), "");
 #if defined(__clang__)
     fact(out, "compiler", "clang " __clang_version__, "");

@@ -7,6 +7,8 @@
 #ifndef EAGER_REPORT_H
 #define EAGER_REPORT_H
 
+#include <stdio.h>
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,5 +39,8 @@ void wf_report_tensors(wf_report *r, const wf_holder *top, int n);
 /* Host memory of n bytes could not be had: writes the report that weft_oom_report returns, and the end of an error's
  * sentence to hint. */
 void wf_oom_report(size_t n, char *hint, size_t size);
+
+/* What eager/ knows for weft_doctor, one fact a line. */
+void wf_doctor(FILE *out);
 
 #endif

@@ -29,7 +29,8 @@ typedef struct header {
     bool swapped, fortran;
     int rank;
     int64_t dims[WEFT_MAX_RANK];
-    size_t data; /* where the elements begin */
+    size_t data;    /* where the elements begin */
+    char descr[44]; /* the one that is refused */
 } header;
 
 typedef struct cursor {
@@ -87,10 +88,25 @@ static bool count(cursor *c, int64_t *out)
     return c->p > start;
 }
 
+/* Notes the text from `from` on, up to where a descr that is one text ends, for the error. */
+static void show_descr(const char *from, const char *end, header *h)
+{
+    size_t n = 0;
+    const bool quote = from < end && (*from == '\'' || *from == '"');
+    for (const char *p = from; p < end && n + 1 < sizeof h->descr; p++) {
+        h->descr[n++] = *p >= ' ' && *p < 127 ? *p : '?';
+        if (quote && p > from && *p == *from) {
+            break;
+        }
+    }
+    h->descr[n] = 0;
+}
+
 static const char *parse_descr(cursor *c, header *h)
 {
     char text[16];
     skip(c);
+    show_descr(c->p, c->end, h);
     if (c->p < c->end && *c->p == '[') {
         return "the array has named fields";
     }
@@ -107,6 +123,7 @@ static const char *parse_descr(cursor *c, header *h)
              (order == '|' && weft_dtype_size((weft_dtype)d) == 1))) {
             h->dtype = (weft_dtype)d;
             h->swapped = order == '>' && weft_dtype_size(h->dtype) > 1;
+            h->descr[0] = 0;
             return NULL;
         }
     }
@@ -259,7 +276,8 @@ weft_tensor wf_npy_decode(const char *source, const unsigned char *p, size_t siz
     for (size_t i = 0; !wrong && h.dtype == WEFT_BOOL && i < size - h.data; i++) {
         wrong = p[h.data + i] > 1 ? "an element of a bool array is neither 0 nor 1" : NULL;
     }
-    return wrong ? wf_api_error("npy", WEFT_EIO, "%s: %s", source, wrong)
+    return wrong ? wf_api_error("npy", WEFT_EIO, "%s: %s%s%s", source, wrong,
+                                h.descr[0] ? ": " : "", h.descr)
                  : make(&h, p + h.data, size - h.data);
 }
 

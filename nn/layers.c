@@ -233,34 +233,43 @@ typedef struct kernel {
     const char *op;
     weft_module *module;
     int axes;
-    int64_t in, out, size, groups, rows, depth;
+    int64_t in, out, groups, rows, depth;
+    weft_shape size; /* of each axis, or one number for all */
     bool no_bias;
     weft_dtype dtype;
 } kernel;
+
+/* One number an axis, or `all` for each. */
+static weft_shape each_axis(weft_shape each, int64_t all)
+{
+    return each.n ? each : extents(1, all, 0, 0, 0);
+}
 
 /* Of the arguments of either kind; its weight is [all_rows, all_depth / groups, ..]. */
 #define KERNEL_OF(op_, axes_, a, groups_, all_rows, all_depth)                                     \
     {                                                                                              \
         .op = (op_), .module = (a)->module, .axes = (axes_), .in = (a)->in, .out = (a)->out,       \
-        .size = (a)->kernel, .groups = (groups_), .rows = (all_rows),                              \
+        .size = each_axis((a)->kernels, (a)->kernel), .groups = (groups_), .rows = (all_rows),     \
         .depth = (groups_) > 0 ? (all_depth) / (groups_) : 0, .no_bias = (a)->no_bias,             \
         .dtype = (a)->dtype                                                                        \
     }
 
 static weft_status add_kernel(const kernel *k, weft_tensor *weight, weft_tensor *bias)
 {
-    int64_t field = k->depth;
-    bool ok = k->in >= 1 && k->out >= 1 && k->size >= 1 && k->groups >= 1 &&
-              k->in % k->groups == 0 && k->out % k->groups == 0;
-    for (int i = 0; i < k->axes; i++) {
-        ok = ok && !__builtin_mul_overflow(field, k->size, &field);
+    int64_t field = k->depth, size[2] = {0, 0};
+    bool ok = k->in >= 1 && k->out >= 1 && k->groups >= 1 && k->in % k->groups == 0 &&
+              k->out % k->groups == 0 && (k->size.n == 1 || k->size.n == k->axes);
+    for (int i = 0; i < k->axes && ok; i++) {
+        size[i] = k->size.v[k->size.n == 1 ? 0 : i];
+        ok = size[i] >= 1 && !__builtin_mul_overflow(field, size[i], &field);
     }
     if (!ok) {
-        return wf_layer_refuse(
-            k->module, k->op,
-            "in, out, kernel and groups must be at least 1, and groups divide in and out");
+        return wf_layer_refuse(k->module, k->op,
+                               "in, out, kernel and groups must be at least 1, and groups divide "
+                               "in and out; kernels have "
+                               "one number, or one an axis");
     }
-    weft_shape w = extents(2 + k->axes, k->rows, k->depth, k->size, k->size);
+    weft_shape w = extents(2 + k->axes, k->rows, k->depth, size[0], size[1]);
     weft_shape b = extents(1, k->out, 0, 0, 0);
     *weight = wf_layer_constant(k->module, "weight", &w, k->dtype, 0, false);
     if (!k->no_bias) {
@@ -277,9 +286,13 @@ static weft_status conv_init(const char *op, const weft_nn_conv2d_args *a, int a
     }
     const int64_t groups = a->groups ? a->groups : 1;
     weft_nn_conv2d *l = a->layer;
-    *l = (weft_nn_conv2d){
-        WEFT_NONE, WEFT_NONE, a->stride ? a->stride : 1, a->padding, a->dilation ? a->dilation : 1,
-        groups};
+    *l = (weft_nn_conv2d){.stride = a->stride ? a->stride : 1,
+                          .padding = a->padding,
+                          .dilation = a->dilation ? a->dilation : 1,
+                          .groups = groups,
+                          .strides = a->strides,
+                          .paddings = a->paddings,
+                          .dilations = a->dilations};
     const kernel k = KERNEL_OF(op, axes, a, groups, a->out, a->in);
     return wf_layer_close(a->module, &a->layer->weight, add_kernel(&k, &l->weight, &l->bias));
 }
@@ -299,9 +312,9 @@ static weft_conv2d_args conv_args(const weft_nn_conv2d *l, weft_tensor x)
     return (weft_conv2d_args){.x = x,
                               .weight = l->weight,
                               .bias = l->bias,
-                              .stride = extents(1, l->stride, 0, 0, 0),
-                              .padding = extents(1, l->padding, 0, 0, 0),
-                              .dilation = extents(1, l->dilation, 0, 0, 0),
+                              .stride = each_axis(l->strides, l->stride),
+                              .padding = each_axis(l->paddings, l->padding),
+                              .dilation = each_axis(l->dilations, l->dilation),
                               .groups = l->groups};
 }
 
@@ -338,7 +351,11 @@ static weft_status conv_transpose_init(const char *op, const weft_nn_conv_transp
                                   .padding = a->padding,
                                   .output_padding = a->output_padding,
                                   .dilation = a->dilation ? a->dilation : 1,
-                                  .groups = groups};
+                                  .groups = groups,
+                                  .strides = a->strides,
+                                  .paddings = a->paddings,
+                                  .output_paddings = a->output_paddings,
+                                  .dilations = a->dilations};
     const kernel k = KERNEL_OF(op, axes, a, groups, a->in, a->out);
     return wf_layer_close(a->module, &a->layer->weight, add_kernel(&k, &l->weight, &l->bias));
 }
@@ -358,10 +375,11 @@ static weft_conv_transpose_args conv_transpose_args(const weft_nn_conv_transpose
     return (weft_conv_transpose_args){.x = x,
                                       .weight = l->weight,
                                       .bias = l->bias,
-                                      .stride = extents(1, l->stride, 0, 0, 0),
-                                      .padding = extents(1, l->padding, 0, 0, 0),
-                                      .output_padding = extents(1, l->output_padding, 0, 0, 0),
-                                      .dilation = extents(1, l->dilation, 0, 0, 0),
+                                      .stride = each_axis(l->strides, l->stride),
+                                      .padding = each_axis(l->paddings, l->padding),
+                                      .output_padding =
+                                          each_axis(l->output_paddings, l->output_padding),
+                                      .dilation = each_axis(l->dilations, l->dilation),
                                       .groups = l->groups};
 }
 

@@ -216,7 +216,7 @@ WEFT_API void weft_shutdown(void);
 WEFT_API weft_status weft_set_num_threads(int n);
 WEFT_API int weft_get_num_threads(void);
 
-/* Writes what this build and machine offer: instruction set, threads, libraries found, environment. */
+/* Writes what this build and machine offer: compiler of kernels, instruction set, threads, libraries found, environment. */
 WEFT_API void weft_doctor(FILE *out);
 
 /* -- call sites -------------------------------------------------------------------------------------

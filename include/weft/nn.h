@@ -185,10 +185,13 @@ WEFT_API weft_status weft_nn_group_norm_init(const weft_nn_group_norm_args *args
 WEFT_API weft_tensor weft_nn_group_norm_forward(const weft_nn_group_norm *layer, weft_tensor x);
 
 /* x[n, in, h, w] with weight[out, in / groups, kernel, kernel]: weft_conv2d with bias[out]; 1d: x[n, in, w] with
- * weight[out, in / groups, kernel]. groups divide in and out. Weight and bias uniform in +-1/sqrt(fan_in). */
+ * weight[out, in / groups, kernel]. groups divide in and out. Weight and bias uniform in +-1/sqrt(fan_in). Numbers that differ
+ * from axis to axis are given by the names of several: weft_nn_conv2d_init(&l, m, "c", 3, 8, .kernels = weft_shape(1, 7),
+ * .paddings = weft_shape(0, 3)); such a shape, of as many numbers as x has axes for them or of one, counts instead of the number. */
 typedef struct weft_nn_conv2d {
     weft_tensor weight, bias;
     int64_t stride, padding, dilation, groups;
+    weft_shape strides, paddings, dilations; /* n = 0: the numbers above */
 } weft_nn_conv2d;
 typedef struct weft_nn_conv2d_args {
     weft_nn_conv2d *layer;
@@ -198,6 +201,7 @@ typedef struct weft_nn_conv2d_args {
     int64_t stride, padding, dilation, groups; /* defaults 1, 0, 1, 1 */
     bool no_bias;
     weft_dtype dtype;
+    weft_shape kernels, strides, paddings, dilations;
     int end_;
 } weft_nn_conv2d_args;
 WEFT_API weft_status weft_nn_conv2d_init(const weft_nn_conv2d_args *args);
@@ -211,6 +215,7 @@ WEFT_API weft_tensor weft_nn_conv1d_forward(const weft_nn_conv2d *layer, weft_te
 typedef struct weft_nn_conv_transpose {
     weft_tensor weight, bias;
     int64_t stride, padding, output_padding, dilation, groups;
+    weft_shape strides, paddings, output_paddings, dilations; /* n = 0: the numbers above */
 } weft_nn_conv_transpose;
 typedef struct weft_nn_conv_transpose_args {
     weft_nn_conv_transpose *layer;
@@ -220,6 +225,7 @@ typedef struct weft_nn_conv_transpose_args {
     int64_t stride, padding, output_padding, dilation, groups; /* defaults 1, 0, 0, 1, 1 */
     bool no_bias;
     weft_dtype dtype;
+    weft_shape kernels, strides, paddings, output_paddings, dilations;
     int end_;
 } weft_nn_conv_transpose_args;
 WEFT_API weft_status weft_nn_conv_transpose1d_init(const weft_nn_conv_transpose_args *args);
@@ -307,13 +313,16 @@ inline weft_status weft_nn_group_norm_init(weft_nn_group_norm *layer, weft_modul
     return weft_nn_group_norm_init(&a);
 }
 #define WEFT_CONV_(call)                                                                           \
-    inline weft_status call(weft_nn_conv2d *layer, weft_module *module, const char *name,          \
-                            int64_t in, int64_t out, int64_t kernel, int64_t stride = 0,           \
-                            int64_t padding = 0, int64_t dilation = 0, int64_t groups = 0,         \
-                            bool no_bias = false, weft_dtype dtype = WEFT_F32)                     \
+    inline weft_status call(                                                                       \
+        weft_nn_conv2d *layer, weft_module *module, const char *name, int64_t in, int64_t out,     \
+        int64_t kernel, int64_t stride = 0, int64_t padding = 0, int64_t dilation = 0,             \
+        int64_t groups = 0, bool no_bias = false, weft_dtype dtype = WEFT_F32,                     \
+        weft_shape kernels = weft_shape(), weft_shape strides = weft_shape(),                      \
+        weft_shape paddings = weft_shape(), weft_shape dilations = weft_shape())                   \
     {                                                                                              \
-        weft_nn_conv2d_args a = {layer,   module,   name,   in,      out,   kernel, stride,        \
-                                 padding, dilation, groups, no_bias, dtype, 0};                    \
+        weft_nn_conv2d_args a = {layer,   module,  name,     in,        out,     kernel,           \
+                                 stride,  padding, dilation, groups,    no_bias, dtype,            \
+                                 kernels, strides, paddings, dilations, 0};                        \
         return call(&a);                                                                           \
     }                                                                                              \
     WEFT_BY_STRUCT_(weft_status, call, weft_nn_conv2d_args)
@@ -321,14 +330,18 @@ WEFT_CONV_(weft_nn_conv1d_init)
 WEFT_CONV_(weft_nn_conv2d_init)
 #undef WEFT_CONV_
 #define WEFT_CONV_TRANSPOSE_(call)                                                                 \
-    inline weft_status call(weft_nn_conv_transpose *layer, weft_module *module, const char *name,  \
-                            int64_t in, int64_t out, int64_t kernel, int64_t stride = 0,           \
-                            int64_t padding = 0, int64_t output_padding = 0, int64_t dilation = 0, \
-                            int64_t groups = 0, bool no_bias = false, weft_dtype dtype = WEFT_F32) \
+    inline weft_status call(                                                                       \
+        weft_nn_conv_transpose *layer, weft_module *module, const char *name, int64_t in,          \
+        int64_t out, int64_t kernel, int64_t stride = 0, int64_t padding = 0,                      \
+        int64_t output_padding = 0, int64_t dilation = 0, int64_t groups = 0,                      \
+        bool no_bias = false, weft_dtype dtype = WEFT_F32, weft_shape kernels = weft_shape(),      \
+        weft_shape strides = weft_shape(), weft_shape paddings = weft_shape(),                     \
+        weft_shape output_paddings = weft_shape(), weft_shape dilations = weft_shape())            \
     {                                                                                              \
         weft_nn_conv_transpose_args a = {                                                          \
-            layer,   module,         name,     in,     out,     kernel, stride,                    \
-            padding, output_padding, dilation, groups, no_bias, dtype,  0};                        \
+            layer,           module,    name,   in,      out,   kernel,  stride,  padding,         \
+            output_padding,  dilation,  groups, no_bias, dtype, kernels, strides, paddings,        \
+            output_paddings, dilations, 0};                                                        \
         return call(&a);                                                                           \
     }                                                                                              \
     WEFT_BY_STRUCT_(weft_status, call, weft_nn_conv_transpose_args)

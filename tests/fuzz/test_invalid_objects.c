@@ -60,8 +60,10 @@ static void spatial_layers(const arguments *a, weft_module *m, const char *name,
     int64_t n0 = extent(a, 0), n1 = extent(a, 1), n2 = extent(a, 2), n3 = extent(a, 3);
     weft_nn_norm norm = {a->t[0], a->t[1], a->d[0]}, *instance = odd(20) ? NULL : &norm;
     weft_nn_group_norm groups = {a->t[0], a->t[1], n0, a->d[0]}, *group = odd(20) ? NULL : &groups;
-    weft_nn_conv2d line = {a->t[0], a->t[1], n0, n1, n2, a->i[3]}, *conv = odd(20) ? NULL : &line;
-    weft_nn_conv_transpose transpose = {a->t[0], a->t[1], n0, n1, n2, a->i[3], a->i[4]};
+    weft_nn_conv2d line = {a->t[0], a->t[1], n0, n1, n2, a->i[3], a->s[0], a->s[1], a->s[2]};
+    weft_nn_conv2d *conv = odd(20) ? NULL : &line;
+    weft_nn_conv_transpose transpose = {a->t[0], a->t[1], n0,      n1,      n2,     a->i[3],
+                                        a->i[4], a->s[0], a->s[1], a->s[2], a->s[3]};
     weft_nn_conv_transpose *back = odd(20) ? NULL : &transpose;
     weft_tensor x = a->t[3];
     switch (test_next(&rng) % 5) {
@@ -76,7 +78,7 @@ static void spatial_layers(const arguments *a, weft_module *m, const char *name,
     case 2:
         T("conv1d", weft_nn_conv1d_forward(conv, x));
         S("conv1d", weft_nn_conv1d_init(conv, m, name, n0, n1, n2, a->i[3], a->i[4], a->i[5], n3,
-                                        a->flag[0], dt));
+                                        a->flag[0], dt, {0}, a->s[0], a->s[1], a->s[2]));
         break;
     case 3:
         T("conv_transpose1d", weft_nn_conv_transpose1d_forward(back, x));
@@ -101,7 +103,7 @@ static void modules(arguments *a)
     weft_nn_linear linear = {a->t[0], a->t[1]};
     weft_nn_embedding embedding = {a->t[0]};
     weft_nn_norm norm = {a->t[0], a->t[1], a->d[0]};
-    weft_nn_conv2d conv = {a->t[0], a->t[1], n0, n1, n2, a->i[3]};
+    weft_nn_conv2d conv = {a->t[0], a->t[1], n0, n1, n2, a->i[3], a->s[0], a->s[1], a->s[2]};
     weft_nn_batch_norm2d batch = {a->t[0], a->t[1], a->t[2], a->t[3], a->t[0], a->d[0], a->d[1], m};
     weft_nn_attention attention = {a->t[0], a->t[1], linear, n0, a->flag[0]};
     weft_nn_dropout dropout = {a->d[0], m};
@@ -126,8 +128,9 @@ static void modules(arguments *a)
         break;
     case 4:
         T("conv2d", weft_nn_conv2d_forward(no ? NULL : &conv, x));
-        S("conv2d", weft_nn_conv2d_init(no ? NULL : &conv, m, name, n0, n1, n2, a->i[3], a->i[4],
-                                        a->i[5], extent(a, 3), a->flag[0], dt));
+        S("conv2d",
+          weft_nn_conv2d_init(no ? NULL : &conv, m, name, n0, n1, n2, a->i[3], a->i[4], a->i[5],
+                              extent(a, 3), a->flag[0], dt, a->s[3], a->s[0], a->s[1], a->s[2]));
         break;
     case 5:
         T("batch_norm", weft_nn_batch_norm2d_forward(no ? NULL : &batch, x));

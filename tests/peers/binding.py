@@ -72,10 +72,11 @@ GroupNormInit = struct(layer=C.c_void_p, module=C.c_void_p, name=C.c_char_p, gro
 BatchNormInit = struct(layer=C.c_void_p, module=C.c_void_p, name=C.c_char_p, dim=L, momentum=D, eps=D, dtype=I)
 ConvInit = struct(
     layer=C.c_void_p, module=C.c_void_p, name=C.c_char_p, input=L, out=L, kernel=L, stride=L, padding=L, dilation=L, groups=L,
-    no_bias=C.c_bool, dtype=I)
+    no_bias=C.c_bool, dtype=I, kernels=Shape, strides=Shape, paddings=Shape, dilations=Shape)
 ConvTransposeInit = struct(
     layer=C.c_void_p, module=C.c_void_p, name=C.c_char_p, input=L, out=L, kernel=L, stride=L, padding=L, output_padding=L,
-    dilation=L, groups=L, no_bias=C.c_bool, dtype=I)
+    dilation=L, groups=L, no_bias=C.c_bool, dtype=I, kernels=Shape, strides=Shape, paddings=Shape, output_paddings=Shape,
+    dilations=Shape)
 EncoderInit = struct(
     layer=C.c_void_p, module=C.c_void_p, name=C.c_char_p, dim=L, heads=L, feedforward=L, dropout=D, norm_first=C.c_bool,
     gelu=C.c_bool, causal=C.c_bool, eps=D, dtype=I)

@@ -535,6 +535,17 @@ Test(api_nn, nulls)
     cr_assert_eq(weft_fill_(n, 1), WEFT_EINVALID);
     cr_assert_eq(weft_set_name(n, "x"), WEFT_EINVALID);
     weft_doctor(NULL);
+    char *text = NULL;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+    weft_doctor(f);
+    fclose(f);
+    static const char *const facts[] = {"native kernels", "kernels on disk", "instruction set",
+                                        "NVRTC", "environment"};
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
+        cr_assert(strstr(text, facts[i]), "no '%s' in\n%s", facts[i], text);
+    }
+    free(text);
     weft_memory_get_stats(NULL);
     cr_assert_eq(weft_set_num_threads(0), WEFT_EINVALID);
 }

@@ -428,6 +428,36 @@ Test(nn, convolutions_and_norms_of_channels)
     weft_backward(weft_add(weft_sum(h), weft_sum(y)));
     cr_assert(weft_has_grad(plane.weight) && weft_has_grad(instance.bias));
 
+    /* kernels, strides and paddings that differ by axis: the op with the same numbers */
+    weft_nn_conv2d tall;
+    OK(weft_nn_conv2d_init(&tall, m, "tall", 4, 6, .kernels = weft_shape(1, 5), .groups = 2,
+                           .strides = weft_shape(1, 2), .paddings = weft_shape(0, 2),
+                           .dilations = weft_shape(3, 1)));
+    check_spread(tall.weight, weft_shape(6, 2, 1, 5), 10);
+    const weft_tensor image = weft_randn(weft_shape(2, 4, 5, 9));
+    y = weft_nn_conv2d_forward(&tall, image);
+    weft_tensor want = weft_conv2d(image, tall.weight, tall.bias, weft_shape(1, 2),
+                                   weft_shape(0, 2), weft_shape(3, 1), 2);
+    cr_assert(weft_ok(y) && weft_item_f64(weft_max(weft_abs(weft_sub(y, want)))) == 0, "%s",
+              weft_last_error());
+    OK(weft_nn_conv_transpose2d_init(&plane, m, "wide", 4, 6, .kernels = weft_shape(3, 2),
+                                     .stride = 2, .paddings = weft_shape(1, 0),
+                                     .output_paddings = weft_shape(0, 1)));
+    check_spread(plane.weight, weft_shape(4, 6, 3, 2), 36);
+    y = weft_nn_conv_transpose2d_forward(&plane, image);
+    want = weft_conv_transpose2d(image, plane.weight, plane.bias, weft_shape(2), weft_shape(1, 0),
+                                 weft_shape(0, 1));
+    cr_assert(weft_ok(y) && weft_item_f64(weft_max(weft_abs(weft_sub(y, want)))) == 0, "%s",
+              weft_last_error());
+    cr_assert(weft_shape_of(y).v[2] == 9 && weft_shape_of(y).v[3] == 19);
+    cr_assert_eq(weft_nn_conv2d_init(&tall, m, "t", 4, 6, .kernels = weft_shape(1, 5, 2)),
+                 WEFT_ESHAPE);
+    cr_assert_eq(weft_nn_conv2d_init(&tall, m, "u", 4, 6, .kernels = weft_shape(1, 0)),
+                 WEFT_ESHAPE);
+    cr_assert_eq(weft_nn_conv1d_init(&line, m, "v", 4, 6, .kernels = weft_shape(1, 3)),
+                 WEFT_ESHAPE);
+    cr_assert(strstr(weft_last_error(), "one an axis"), "%s", weft_last_error());
+
     cr_assert_eq(weft_nn_conv1d_init(&line, m, "a", 4, 3, 3, .groups = 2), WEFT_ESHAPE);
     cr_assert(strstr(weft_last_error(), "groups divide in and out"), "%s", weft_last_error());
     cr_assert_not(weft_ok(weft_nn_conv1d_forward(&line, x)));

@@ -236,6 +236,26 @@ Test(npy, malformed)
         cr_assert(!weft_ok(t) && weft_error_status(t) == WEFT_EIO, "case %zu: %s", i,
                   bad[i].literal);
     }
+    static const struct {
+        const char *literal, *shown;
+    } refused[] = {
+        {"{'descr': '<c16', 'fortran_order':False,'shape':(2,)}", "f4 f8: '<c16'"},
+        {"{'descr':\"<M8[ns]\",'fortran_order':False,'shape':(2,)}", "f4 f8: \"<M8[ns]\""},
+        {"{'descr':'|O','fortran_order':False,'shape':(2,)}", "pickled objects: '|O'"},
+        {"{'descr':[('a','<f4')],'fortran_order':False,'shape':(2,)}",
+         "named fields: [('a','<f4')]"},
+        {"{'descr':'\x01\xff','fortran_order':False,'shape':(2,)}", "f4 f8: '?"
+                                                                    "?'"},
+        {"{'descr':'<f4','fortran_order':False,'shape':(2,)} x",
+         "text behind the header's dictionary"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        weft_tensor t = decode(refused[i].literal, 32);
+        const char *text = weft_error_text(t), *at = strstr(text, refused[i].shown);
+        cr_assert(at, "%s", text);
+        const char *behind = at + strlen(refused[i].shown);
+        cr_assert(strchr(refused[i].shown, '[') || !strncmp(behind, " [at ", 5), "%s", text);
+    }
     cr_assert_not(weft_ok(weft_npy_load("/nonexistent/x.npy")));
     cr_assert_not(weft_ok(weft_npy_decode(golden_head, 5)));
 }
