@@ -189,22 +189,28 @@ Test(cuda_matmul, what_it_cannot_do_is_left_to_others)
     close_fake();
 }
 
+/* f32 products of two rows, columns and terms, all in one block, the result `to` bytes behind its begin. */
+static wf_cuda_gemm two_by_two(const wf_cuda_block *b, size_t to)
+{
+    return (wf_cuda_gemm){.dtype = WEFT_F32,
+                          .m = 2,
+                          .n = 2,
+                          .k = 2,
+                          .batch = 1,
+                          .lda = 2,
+                          .ldb = 2,
+                          .ldd = 2,
+                          .a = b->address,
+                          .b = b->address,
+                          .d = (char *)b->address + to};
+}
+
 Test(cuda_matmul, no_kernel_found)
 {
     setenv("FAKE_CUBLAS_REFUSE", "1", 1);
     with_blas(FAKE_LATE);
     wf_cuda_block *b = block(64);
-    wf_cuda_gemm g = {.dtype = WEFT_F32,
-                      .m = 2,
-                      .n = 2,
-                      .k = 2,
-                      .batch = 1,
-                      .lda = 2,
-                      .ldb = 2,
-                      .ldd = 2,
-                      .a = b->address,
-                      .b = b->address,
-                      .d = b->address};
+    wf_cuda_gemm g = two_by_two(b, 0);
     for (int i = 0; i < 2; i++) {
         cr_assert_eq(wf_cuda_gemm_run(0, &g, &why), WEFT_EUNSUPPORTED);
         cr_assert_eq(why.code, 0);
@@ -235,17 +241,7 @@ Test(cuda_matmul, a_product_that_worked_and_fails_is_an_error)
     cr_assert(symbol);
     memcpy(&calls, &symbol, sizeof symbol);
     wf_cuda_block *b = block(4096);
-    wf_cuda_gemm g = {.dtype = WEFT_F32,
-                      .m = 2,
-                      .n = 2,
-                      .k = 2,
-                      .batch = 1,
-                      .lda = 2,
-                      .ldb = 2,
-                      .ldd = 2,
-                      .a = b->address,
-                      .b = b->address,
-                      .d = (char *)b->address + 512};
+    wf_cuda_gemm g = two_by_two(b, 512);
     OK(wf_cuda_gemm_run(0, &g, &why));
     char next[24];
     snprintf(next, sizeof next, "%ld", calls() + 1);
