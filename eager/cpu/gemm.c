@@ -204,8 +204,7 @@ static int choose_panels(blocks *w)
 {
     const wf_gemm_desc *d = &w->d;
     double work = (double)d->m * (double)d->n * (double)d->k;
-    if (w->way != BY_ONEDNN || d->dtype != WEFT_BF16 || d->batch >= 8 || w->slices > 1 ||
-        packed_strips(d, work) < 2)
+    if (w->way != BY_ONEDNN || d->dtype != WEFT_BF16 || d->batch >= 8 || packed_strips(d, work) < 2)
         return WF_GEMM_OK;
     int64_t bm = piece(d->m, packed_strips(d, work), 16), last = d->m - (d->m - 1) / bm * bm;
     wf_gemm_block g = {.dtype = d->dtype,
@@ -292,10 +291,12 @@ static bool is_padded_badly(const wf_gemm_desc *d)
  */
 static bool pairs_pay(const wf_gemm_desc *d, double work)
 {
-    if (!wf_gemm_pairs_active() || (d->a_cs != 1 && !is_padded_badly(d)))
+    if (!wf_gemm_pairs_active())
         return false;
     if (is_padded_badly(d))
         return true;
+    if (d->a_cs != 1)
+        return false;
     if (work <= 1 << 18 || (d->m < 128 && d->n < 128))
         return true;
     return d->m >= 16 && (work <= 1 << 24 || (d->m >= 64 && d->m <= 256 && work <= 1 << 27));
