@@ -348,42 +348,34 @@ KFUN(VF32, erf_f32, VF32 x)
 }
 
 /*
- * normcdf(-a) for a in [0, 15] is *d (P + *pl) (1 + *fix) (1 + *u) *s1 *s2 with
- * d = 1 / (1 + a/4) and P the value returned; the last three factors are exp(-a^2/2).
+ * The standard normal distribution function, erfc(-x / sqrt(2)) / 2. normcdf(-a) for a in [0, 15] is
+ * d (P + pl) (1 + fix) (1 + u) s1 s2 with d = 1 / (1 + a/4); the last three factors are exp(-a^2/2).
  */
-KFUN(VF32, normcdf_parts_f32, VF32 a, VF32 *d, VF32 *pl, VF32 *fix, VF32 *u, VF32 *s1, VF32 *s2)
+KFUN(VF32, normcdf_f32, VF32 x)
 {
+    const VF32 b = FABS(x);
+    const VF32 a = MATH_ATMOST32(b, KF32(15.0f));
     const VF32 den = FMA(a, KF32(0.25f), KF32(1.0f));
     const VF32 denl = FMA(a, KF32(0.25f), SUB(KF32(1.0f), den));
-    const VF32 rd = DIV(KF32(1.0f), den);
-    const VF32 err = FMA(NEG(rd), denl, FMA(NEG(rd), den, KF32(1.0f)));
-    const VF32 v = SUB(rd, KF32(0.5f));
+    const VF32 d = DIV(KF32(1.0f), den);
+    const VF32 err = FMA(NEG(d), denl, FMA(NEG(d), den, KF32(1.0f)));
+    const VF32 v = SUB(d, KF32(0.5f));
     const VF32 t = POLY_ncdf_f32(v);
     const VF32 p = FMA(v, t, POLY_ncdf_f32_H);
-    *pl = ADD(FMA(v, t, SUB(POLY_ncdf_f32_H, p)), POLY_ncdf_f32_L);
-    *d = rd;
+    const VF32 pl = ADD(FMA(v, t, SUB(POLY_ncdf_f32_H, p)), POLY_ncdf_f32_L);
     const VF32 h = MUL(a, KF32(-0.5f));
     const VF32 q = MUL(h, a);
     const VF32 ql = FMA(h, a, NEG(q));
-    const VF32 r = CALL(exp_reduce_f32, q, ql, s1, s2);
+    VF32 s1, s2;
+    const VF32 r = CALL(exp_reduce_f32, q, ql, &s1, &s2);
     /* d P goes with d to the power 1 at d = 0, 3.2 at d = 1 */
-    const VF32 power = FMA(rd, FMA(rd, KF32(1.16f), KF32(1.03f)), KF32(1.0f));
-    *fix = MUL(err, power);
-    *u = FMA(MUL(r, r), POLY_exp_f32(r), r);
-    return p;
-}
-
-/* the standard normal distribution function, erfc(-x / sqrt(2)) / 2 */
-KFUN(VF32, normcdf_f32, VF32 x)
-{
-    VF32 d, pl, fix, u, s1, s2;
-    const VF32 b = FABS(x);
-    const VF32 a = MATH_ATMOST32(b, KF32(15.0f));
-    const VF32 p = CALL(normcdf_parts_f32, a, &d, &pl, &fix, &u, &s1, &s2);
+    const VF32 power = FMA(d, FMA(d, KF32(1.16f), KF32(1.03f)), KF32(1.0f));
+    const VF32 fix = MUL(err, power);
+    const VF32 u = FMA(MUL(r, r), POLY_exp_f32(r), r);
     const VF32 g = MUL(d, p);
     const VF32 gf = FMA(g, fix, FMA(d, pl, FMA(d, p, NEG(g))));
-    const VF32 h = MATH_SCALE32(ADD(g, FMA(g, u, FMA(gf, u, gf))), s1, s2);
-    return SELECT(GT(x, KF32(0.0f)), SUB(KF32(1.0f), h), h);
+    const VF32 y = MATH_SCALE32(ADD(g, FMA(g, u, FMA(gf, u, gf))), s1, s2);
+    return SELECT(GT(x, KF32(0.0f)), SUB(KF32(1.0f), y), y);
 }
 
 /*
