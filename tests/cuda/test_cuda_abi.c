@@ -17,13 +17,6 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
-#ifdef __clang__
-#pragma GCC diagnostic ignored                                                                     \
-    "-Wcast-function-type-strict" /* an enumeration is not an int there */
-#else
-#pragma GCC diagnostic error "-Wcast-function-type"
-#endif
-
 #define SAME(mine, theirs) _Static_assert((int)(mine) == (int)(theirs), #mine);
 SAME(CU_OK, CUDA_SUCCESS)
 SAME(CU_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE)
@@ -163,20 +156,13 @@ SAME(offsetof(cu_kernel_node, context), offsetof(CUDA_KERNEL_NODE_PARAMS_v2, ctx
     F(graph_launch, cuGraphLaunch)                                                                 \
     F(graph_set_kernel, cuGraphExecKernelNodeSetParams_v2)                                         \
     F(graph_exec_destroy, cuGraphExecDestroy)                                                      \
-    F(graph_destroy, cuGraphDestroy)
+    F(graph_destroy, cuGraphDestroy)                                                               \
+    F(capture_info,                                                                                \
+      (PFN_cuStreamGetCaptureInfo_v11030)NULL) /* versioned: the toolkit's type of it */
 
-typedef struct table {
-#define F(field, symbol, params) cu_result(*field) params;
-    CU_FUNCTIONS(F)
-    CU_OPTIONAL_FUNCTIONS(F)
-#undef F
-} table;
-
-/* The casts are judged and not evaluated: the driver is not linked. */
-#define F(field, symbol) sizeof((__typeof__(((table *)0)->field))(symbol)),
-static const size_t casts[] = {FUNCTIONS(F) sizeof(
-    (__typeof__(((table *)0)->capture_info))(PFN_cuStreamGetCaptureInfo_v11030)NULL)};
-#undef F
+#define TABLE(F) CU_FUNCTIONS(F) CU_OPTIONAL_FUNCTIONS(F)
+#define RESULT cu_result
+#include "tests/cuda/abi_table.h"
 #endif
 
 Test(cuda_abi, declarations_are_those_of_the_toolkit)

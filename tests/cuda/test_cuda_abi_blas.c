@@ -68,11 +68,6 @@ _Static_assert(offsetof(blaslt_choice, waves) ==
 _Static_assert(sizeof(cublasLtEpilogue_t) == sizeof(uint32_t), "epilogue");
 _Static_assert(sizeof(cublasOperation_t) == sizeof(int32_t), "transposes");
 
-#ifdef __clang__
-#pragma GCC diagnostic ignored "-Wcast-function-type-strict"
-#else
-#pragma GCC diagnostic error "-Wcast-function-type"
-#endif
 /* The functions of the table, by the names that cublasLt.h declares. */
 #define FUNCTIONS(F)                                                                               \
     F(create, cublasLtCreate)                                                                      \
@@ -89,17 +84,10 @@ _Static_assert(sizeof(cublasOperation_t) == sizeof(int32_t), "transposes");
     F(heuristic, cublasLtMatmulAlgoGetHeuristic)                                                   \
     F(matmul, cublasLtMatmul)
 
-typedef struct table {
-#define F(field, symbol, params) int(*field) params;
-    BLASLT_FUNCTIONS(F)
-#undef F
-} table;
-/* The casts are judged and not evaluated: the library is not linked. */
-#define F(field, symbol) sizeof((__typeof__(((table *)0)->field))(symbol)),
-static const size_t casts[] = {FUNCTIONS(F) sizeof((size_t(*)(void))(cublasLtGetVersion))};
-#undef F
-_Static_assert(sizeof casts / sizeof *casts == sizeof(table) / sizeof(void *) + 1,
-               "a function of blaslt_api.h is not compared");
+#define TABLE(F) BLASLT_FUNCTIONS(F)
+#define RESULT int
+#include "tests/cuda/abi_table.h"
+_Static_assert(sizeof((size_t(*)(void))(cublasLtGetVersion)) == sizeof(void *), "version");
 #endif
 
 Test(cuda_abi_blas, declarations)

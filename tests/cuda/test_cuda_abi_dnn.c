@@ -140,11 +140,6 @@ AS_INT(cudnnBackendNumericalNote_t)
 AS_INT(cudnnReduceTensorOp_t)
 AS_INT(cudnnConvolutionFwdAlgo_t)
 
-#ifdef __clang__
-#pragma GCC diagnostic ignored "-Wcast-function-type-strict"
-#else
-#pragma GCC diagnostic error "-Wcast-function-type"
-#endif
 /* The functions of the tables, by the names that cudnn.h declares. */
 #define FUNCTIONS(F)                                                                               \
     F(create, cudnnCreate)                                                                         \
@@ -174,18 +169,10 @@ AS_INT(cudnnConvolutionFwdAlgo_t)
     F(get, cudnnBackendGetAttribute)                                                               \
     F(execute, cudnnBackendExecute)
 
-typedef struct table {
-#define F(field, symbol, params) int(*field) params;
-    DNN_FUNCTIONS(F)
-    DNN_GRAPH_FUNCTIONS(F)
-#undef F
-} table;
-/* The casts are judged and not evaluated: the library is not linked. */
-#define F(field, symbol) sizeof((__typeof__(((table *)0)->field))(symbol)),
-static const size_t casts[] = {FUNCTIONS(F) sizeof((size_t(*)(void))(cudnnGetVersion))};
-#undef F
-_Static_assert(sizeof casts / sizeof *casts == sizeof(table) / sizeof(void *) + 1,
-               "a function of dnn_api.h is not compared");
+#define TABLE(F) DNN_FUNCTIONS(F) DNN_GRAPH_FUNCTIONS(F)
+#define RESULT int
+#include "tests/cuda/abi_table.h"
+_Static_assert(sizeof((size_t(*)(void))(cudnnGetVersion)) == sizeof(void *), "version");
 #endif
 
 Test(cuda_abi_dnn, declarations)

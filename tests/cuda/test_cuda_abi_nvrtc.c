@@ -16,11 +16,6 @@
 #ifdef HAVE_NVRTC
 #include <nvrtc.h>
 
-#ifdef __clang__
-#pragma GCC diagnostic ignored "-Wcast-function-type-strict"
-#else
-#pragma GCC diagnostic error "-Wcast-function-type"
-#endif
 _Static_assert((int)NVRTC_OK == (int)NVRTC_SUCCESS, "success");
 _Static_assert((int)NVRTC_INVALID_OPTION == (int)NVRTC_ERROR_INVALID_OPTION, "option");
 
@@ -34,17 +29,9 @@ _Static_assert((int)NVRTC_INVALID_OPTION == (int)NVRTC_ERROR_INVALID_OPTION, "op
     F(log_size, nvrtcGetProgramLogSize)                                                            \
     F(log, nvrtcGetProgramLog)
 
-typedef struct table {
-#define F(field, symbol, params) int(*field) params;
-    NVRTC_FUNCTIONS(F)
-#undef F
-} table;
-/* The casts are judged and not evaluated: the library is not linked. */
-#define F(field, symbol) sizeof((__typeof__(((table *)0)->field))(symbol)),
-static const size_t casts[] = {FUNCTIONS(F)};
-#undef F
-_Static_assert(sizeof casts / sizeof *casts == sizeof(table) / sizeof(void *),
-               "a function of nvrtc_api.h is not compared");
+#define TABLE(F) NVRTC_FUNCTIONS(F)
+#define RESULT int
+#include "tests/cuda/abi_table.h"
 #endif
 
 Test(cuda_abi_nvrtc, declarations)
