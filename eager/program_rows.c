@@ -33,8 +33,6 @@ enum {
     KEEP = 512 << 10,   /* most bytes of row buffers; longer rows are computed again */
     STACK = 48 << 10,   /* scratch that needs no allocation */
     SPLIT_GROUPS = 8,   /* fewer turned groups are split if they can */
-    SPLIT_ROWS = 4,     /* straight rows a thread: fewer are split if they do not come out even */
-    SPLIT_BLOCKS = 4,   /* blocks of such a row, at least */
     TASK = 1 << 17      /* element steps worth a task */
 };
 
@@ -174,7 +172,6 @@ static void do_results(void *arg, int64_t begin, int64_t end)
 /* Can blocks be tasks, and do they pay? A pick would read inputs again after outputs were written over them. */
 static bool can_split(const wf_row_run *r)
 {
-    const int64_t threads = wf_num_threads();
     bool picks = false;
     for (int i = 0; i < r->p->ninst; i++)
         picks |= r->p->inst[i].kind == WF_INST_PICK;
@@ -182,8 +179,7 @@ static bool can_split(const wf_row_run *r)
         return false;
     if (r->turned)
         return r->s.n > WF_BLOCK && r->groups < SPLIT_GROUPS;
-    return threads > 1 && r->s.n > (SPLIT_BLOCKS - 1) * WF_BLOCK &&
-           r->s.rows < SPLIT_ROWS * threads && r->s.rows % threads != 0;
+    return wf_space_pays_in_blocks(&r->s);
 }
 
 static int run_split(wf_row_run *r)

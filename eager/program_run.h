@@ -90,6 +90,9 @@ typedef struct wf_space {
 } wf_space;
 
 void wf_space_init(wf_space *s, const wf_program *p, const wf_program_args *a);
+/* Do blocks of the canonical order pay as tasks of their own: are the rows too few for the threads, not even among them, and
+ * long? One policy for programs on tiles and in kernels. */
+bool wf_space_pays_in_blocks(const wf_space *s);
 /* Elements from the operand's first to index (r, c). */
 int64_t wf_space_offset(const wf_space *s, const wf_operand *o, int64_t r, int64_t c);
 /* dst[i * cols + j] := element (r + i, c + j), or turned dst[j * rows + i], and the other way round. A turned

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "eager/pool.h"
 #include "eager/program_run.h"
 #include "eager/reduce.h"
 
@@ -77,6 +78,14 @@ static int64_t row_offset(const wf_space *s, const wf_operand *o, int64_t r)
 static int64_t col_offset(const wf_space *s, const wf_operand *o, int64_t c)
 {
     return o->one_col ? c * o->col : locate(c, s->nr, s->rd, o->rs);
+}
+
+bool wf_space_pays_in_blocks(const wf_space *s)
+{
+    enum { ROWS_A_THREAD = 4, LEAST_BLOCKS = 4 };
+    const int64_t threads = wf_num_threads();
+    return threads > 1 && s->n > (LEAST_BLOCKS - 1) * WF_BLOCK &&
+           s->rows < ROWS_A_THREAD * threads && s->rows % threads != 0;
 }
 
 int64_t wf_space_offset(const wf_space *s, const wf_operand *o, int64_t r, int64_t c)

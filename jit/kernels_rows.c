@@ -23,11 +23,9 @@ enum {
     AWAKE = 1 << 12,         /* such as are worth a share of a worker that is awake */
     GROUP = 1 << 13,         /* elements of a group of packed rows */
     LONGEST_DRAWN = 1 << 16, /* of rows that are drawn into a buffer */
-    LEAST_ROW = 16,    /* shorter rows are for the interpreter, which runs many of them at once */
-    LEAST_BLOCKS = 4,  /* in a row that is cut */
-    ROWS_A_THREAD = 4, /* as many keep the threads busy in any case */
-    MOST_BLOCKS = 64,  /* that a thread takes at a time */
-    FEW_PARTS = 4096,  /* bytes that need no allocation */
+    LEAST_ROW = 16,   /* shorter rows are for the interpreter, which runs many of them at once */
+    MOST_BLOCKS = 64, /* that a thread takes at a time */
+    FEW_PARTS = 4096, /* bytes that need no allocation */
     LINE = 64
 };
 static const int64_t longest_row = (int64_t)4096 * 4096;
@@ -233,14 +231,6 @@ static void task(void *arg, int64_t begin, int64_t end)
 }
 
 /* -- rows in parts ------------------------------------------------------------------------------------------ */
-/* Are there too few rows for the threads, or do they not come out even, and are they long enough to be cut? */
-static bool should_cut(const rows_run *r)
-{
-    const int64_t threads = wf_num_threads();
-    return r->k->rows->cut >= 0 && threads > 1 && r->s.n > LEAST_BLOCKS * WF_BLOCK - WF_BLOCK &&
-           r->s.rows < ROWS_A_THREAD * threads && r->s.rows % threads != 0;
-}
-
 /* Blocks [begin, end) of all rows'. */
 static void cut_task(void *arg, int64_t begin, int64_t end)
 {
@@ -350,7 +340,7 @@ int wf_jitk_run_rows(const wf_jitk *k, const wf_exe *exe, const uint64_t *scalar
     const int64_t most = wf_program_draws(&k->program) != 0 ? LONGEST_DRAWN : longest_row;
     if (r.s.rows == 0 || r.s.n < LEAST_ROW || r.s.n > most || !suits(&r))
         return WEFT_EUNSUPPORTED;
-    if (should_cut(&r))
+    if (r.k->rows->cut >= 0 && wf_space_pays_in_blocks(&r.s))
         r.blocks = (r.s.n + WF_BLOCK - 1) / WF_BLOCK;
     lay_out(&r, a);
     r.flags = should_stream(&r, a) ? WF_LAUNCH_STREAM : 0;
