@@ -1,11 +1,14 @@
 # script/summary.awk -- sums a CTest log: skip reasons, then "N passed, N failed, N skipped".
 #
 # A Criterion program counts as its tests, any other test as one. A program that failed without a failing
-# test of its own (a timeout, a leak at exit), or that ran no test at all, counts as one failure.
+# test of its own (a timeout, a leak at exit), or that ran no test at all, counts as one failure. What --filter
+# leaves out of a program that is run once more, in another setting, is neither run nor skipped: the run of the
+# whole program counts it.
 # Variables: status = ctest's exit status, bad = failures found elsewhere.
 
-/^[0-9]+\/[0-9]+ Testing: / { name = $3; ran = 0; broke = 0; skips = 0; criterion = 0 }
-/\[SKIP\] / {
+/^[0-9]+\/[0-9]+ Testing: / { name = $3; ran = 0; broke = 0; skips = 0; criterion = 0; filtered = 0 }
+/^Command: / { filtered = /"--filter=/ }
+/\[SKIP\] / && !(filtered && /: Test is disabled$/) {
     line = $0
     sub(/.*\[SKIP\] /, "", line)
     reason = line
