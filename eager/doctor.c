@@ -19,7 +19,7 @@
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
-static void fact(FILE *out, const char *name, const char *value, const char *remark)
+void wf_doctor_fact(FILE *out, const char *name, const char *value, const char *remark)
 {
     fprintf(out, "%-18s%s%s%s\n", name, value, remark[0] ? "  " : "", remark);
 }
@@ -57,28 +57,28 @@ static void gpus(FILE *out)
                      g->arch, (double)g->memory_bytes / (1 << 30), g->processors, g->driver / 1000,
                      g->driver % 1000 / 10, g->expandable ? "" : ", memory in fixed segments");
         }
-        fact(out, label, g ? line : why.rule, "");
+        wf_doctor_fact(out, label, g ? line : why.rule, "");
     }
-    fact(out, "GPU products", wf_cuda_gemm_name(), "(WEFT_CUBLASLT)");
-    fact(out, "GPU convolutions", wf_cuda_conv_name(), "(WEFT_CUDNN)");
+    wf_doctor_fact(out, "GPU products", wf_cuda_gemm_name(), "(WEFT_CUBLASLT)");
+    wf_doctor_fact(out, "GPU convolutions", wf_cuda_conv_name(), "(WEFT_CUDNN)");
 }
 
 void wf_doctor(FILE *out)
 {
     char buf[64];
-    fact(out, "weft", weft_version(), "");
+    wf_doctor_fact(out, "weft", weft_version(), "");
 #if defined(__clang__)
-    fact(out, "compiler", "clang " __clang_version__, "");
+    wf_doctor_fact(out, "compiler", "clang " __clang_version__, "");
 #else
-    fact(out, "compiler", "gcc " __VERSION__, "");
+    wf_doctor_fact(out, "compiler", "gcc " __VERSION__, "");
 #endif
-    fact(out, "instruction set", wf_isa_name(wf_isa()), "(WEFT_ISA lowers it)");
+    wf_doctor_fact(out, "instruction set", wf_isa_name(wf_isa()), "(WEFT_ISA lowers it)");
     snprintf(buf, sizeof buf, "%d", wf_num_threads());
-    fact(out, "threads", buf, "(WEFT_NUM_THREADS, weft_set_num_threads)");
-    fact(out, "matrix products", wf_gemm_backend_name(), "");
+    wf_doctor_fact(out, "threads", buf, "(WEFT_NUM_THREADS, weft_set_num_threads)");
+    wf_doctor_fact(out, "matrix products", wf_gemm_backend_name(), "");
     const char *missing = wf_device_missing(wf_device_code(WEFT_CUDA(0)));
-    fact(out, "devices", missing ? "cpu" : "cpu, cuda", missing ? missing : "");
-    fact(out, "NVRTC", compiler(buf, sizeof buf), "(WEFT_NVRTC, CUDA_HOME)");
+    wf_doctor_fact(out, "devices", missing ? "cpu" : "cpu, cuda", missing ? missing : "");
+    wf_doctor_fact(out, "NVRTC", compiler(buf, sizeof buf), "(WEFT_NVRTC, CUDA_HOME)");
     if (!missing) {
         gpus(out);
     }
@@ -86,7 +86,8 @@ void wf_doctor(FILE *out)
     int n = weft_device_fallbacks(f, 4);
     for (int i = 0; i < n && i < 4; i++) {
         snprintf(buf, sizeof buf, "%.40s: %lld times", f[i].op, (long long)f[i].count);
-        fact(out, "on the host", buf, n > 4 && i == 3 ? "(and other ops without a kernel)" : "");
+        wf_doctor_fact(out, "on the host", buf,
+                       n > 4 && i == 3 ? "(and other ops without a kernel)" : "");
     }
     weft_memory_stats m;
     weft_memory_get_stats(&m);

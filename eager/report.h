@@ -43,4 +43,7 @@ void wf_oom_report(size_t n, char *hint, size_t size);
 /* What eager/ knows for weft_doctor, one fact a line. */
 void wf_doctor(FILE *out);
 
+/* One fact of weft_doctor: its name, what it is, and how to change it ("": nothing to say). */
+void wf_doctor_fact(FILE *out, const char *name, const char *value, const char *remark);
+
 #endif

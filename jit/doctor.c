@@ -16,14 +16,15 @@ void weft_doctor(FILE *out)
         return;
     }
     const bool missing = wf_backend_cpu.available(&why) != 0;
-    fprintf(out, "%-18s%s%s\n", "native kernels", missing ? "none, groups run on tiles: " : "LLVM",
-            missing ? why.rule : "");
+    wf_doctor_fact(out, "native kernels", missing ? "none, groups run on tiles:" : "LLVM",
+                   missing ? why.rule : "");
     const char *folder = wf_disk_folder();
     const bool none = !folder || !*folder;
-    fprintf(out, "%-18s%s%s\n", "kernels on disk", none ? "none: " : folder,
-            none ? wf_disk_reason() : "");
+    wf_doctor_fact(out, "kernels on disk", none ? "none:" : folder, none ? wf_disk_reason() : "");
     if (wf_pass_check_env(&why)) {
-        fprintf(out, "%-18s%s; %s\n", "WEFT_PASS", why.rule, why.hint);
+        char line[sizeof why.rule + sizeof why.hint + 2];
+        snprintf(line, sizeof line, "%s; %s", why.rule, why.hint);
+        wf_doctor_fact(out, "WEFT_PASS", line, "");
     }
     wf_doctor(out);
 }
