@@ -417,15 +417,14 @@ static void do_chunk(void *arg, int64_t begin, int64_t end)
         r->k->fence();
 }
 
-/* Is everything contiguous and of its compute type, so that a block needs no scratch? */
-static bool all_direct(const wf_tiles *t, const wf_walk *w)
+static bool some_cast(const wf_tiles *t)
 {
-    bool direct = w->flat;
-    for (int k = 0; k < t->ndst && direct; k++)
-        direct = same_bits(t->dst_type[k], t->dst[k].dtype);
-    for (int k = 0; k < t->nsrc && direct; k++)
-        direct = same_bits(t->src[k].dtype, t->src_type[k]);
-    return direct;
+    bool same = true;
+    for (int k = 0; k < t->ndst && same; k++)
+        same = same_bits(t->dst_type[k], t->dst[k].dtype);
+    for (int k = 0; k < t->nsrc && same; k++)
+        same = same_bits(t->src[k].dtype, t->src_type[k]);
+    return !same;
 }
 
 /* Is some destination read as well? */
@@ -452,15 +451,16 @@ static bool leaves_caches(const run *r)
     return bytes >= STREAM_FROM && !r->in_place;
 }
 
-/* Blocks for a transposed source, if there is one and a row of the result is worth a call: long pieces of the source
- * are read, and few tiles share the scratch. */
+/* Blocks for a transposed source, if there is one and rows of the result are worth a call, or all of them do not fit a tile:
+ * long pieces of the source are read, and few tiles share the scratch. */
 static void cut_turned(run *r, wf_walk *w)
 {
     const wf_tiles *t = r->t;
     enum { LEAST = 16 };
     int tiles = 0;
     if (!t->by_rows || t->ndst != 1 || w->row_dim < 0 || w->op[0].strides[w->col_dim] != 1 ||
-        w->dims[w->col_dim] < LEAST_COLS || w->dims[w->row_dim] < LEAST)
+        w->dims[w->col_dim] < LEAST || w->dims[w->row_dim] < LEAST ||
+        (w->dims[w->col_dim] < LEAST_COLS && (w->nblocks == 1 || some_cast(t))))
         return;
     bool casts = false;
     int64_t size = 1;
@@ -507,7 +507,7 @@ void wf_tiles_run(const wf_tiles *t)
     run r = {.t = t,
              .k = wf_kernels_now(),
              .w = &w,
-             .direct = all_direct(t, &w),
+             .direct = w.flat && !some_cast(t),
              .in_place = is_in_place(t)};
     /* Not by way of scratch for rows that compute: there plain stores overlap better. */
     const bool leaves = leaves_caches(&r);

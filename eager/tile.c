@@ -90,16 +90,25 @@ bool wf_walk_init(wf_walk *w, int n, const wf_view *const *views)
     return true;
 }
 
-/* A dimension along which some operand is contiguous while the innermost is not; -1 if there is none. */
+/* A dimension along which neighbours of some operand share lines while those along the innermost do not; -1 if there is none. */
 static int transposed_dim(const wf_walk *w)
 {
+    enum { LINE = 64, LEAST = 4 };
     const int inner = w->rank - 1;
     for (int k = 0; k < w->nops; k++) {
-        if (magnitude(w->op[k].strides[inner]) <= 1)
+        int64_t least = magnitude(w->op[k].strides[inner]);
+        int best = -1;
+        if (least <= 1)
             continue;
-        for (int i = inner - 1; i >= 0; i--)
-            if (w->op[k].strides[i] == 1 && w->dims[i] >= 4)
-                return i;
+        for (int i = inner - 1; i >= 0; i--) {
+            const int64_t step = magnitude(w->op[k].strides[i]);
+            if (step != 0 && step < least && step * w->op[k].esize < LINE && w->dims[i] >= LEAST) {
+                least = step;
+                best = i;
+            }
+        }
+        if (best >= 0)
+            return best;
     }
     return -1;
 }
@@ -120,7 +129,7 @@ static void count_blocks(wf_walk *w)
 
 void wf_walk_cut(wf_walk *w, int64_t tile, int64_t row)
 {
-    enum { LONG_ROW = 128 };
+    enum { LONG_ROW = 512 };
     const int inner = w->rank - 1;
     const int turned = transposed_dim(w);
     w->col_dim = inner;

@@ -129,6 +129,12 @@ static inline void put_past(void *p, vector v)
 {
     _mm512_stream_si512(p, v);
 }
+/* The elements of a register in reverse; `in_lane` turns round the bytes of 16. */
+static inline vector reversed(vector v, __m128i in_lane)
+{
+    v = _mm512_shuffle_epi8(v, _mm512_broadcast_i32x4(in_lane));
+    return _mm512_shuffle_i64x2(v, v, 0x1B);
+}
 #define ROUND8 ROUND(16, _mm512_unpacklo_epi8, _mm512_unpackhi_epi8)
 #define ROUND16 ROUND(8, _mm512_unpacklo_epi16, _mm512_unpackhi_epi16)
 #define ROUND32 ROUND(4, _mm512_unpacklo_epi32, _mm512_unpackhi_epi32)
@@ -153,6 +159,11 @@ static inline void put_past(void *p, vector v)
 {
     _mm256_stream_si256(p, v);
 }
+static inline vector reversed(vector v, __m128i in_lane)
+{
+    v = _mm256_shuffle_epi8(v, _mm256_broadcastsi128_si256(in_lane));
+    return _mm256_permute2x128_si256(v, v, 1);
+}
 #define ROUND8 ROUND(16, _mm256_unpacklo_epi8, _mm256_unpackhi_epi8)
 #define ROUND16 ROUND(8, _mm256_unpacklo_epi16, _mm256_unpackhi_epi16)
 #define ROUND32 ROUND(4, _mm256_unpacklo_epi32, _mm256_unpackhi_epi32)
@@ -162,6 +173,10 @@ enum { VECTOR = 16, SIDE = 1 };
 typedef __m128i vector;
 #define lanes_of lanes128
 #define put put128
+static inline vector get(const void *p)
+{
+    return _mm_loadu_si128(p);
+}
 #define ROUND8 ROUND(16, _mm_unpacklo_epi8, _mm_unpackhi_epi8)
 #define ROUND16 ROUND(8, _mm_unpacklo_epi16, _mm_unpackhi_epi16)
 #define ROUND32 ROUND(4, _mm_unpacklo_epi32, _mm_unpackhi_epi32)
@@ -250,9 +265,15 @@ enum { PIECE = LINE };
 #define PAST(squares) squares
 #endif
 
+static inline int64_t magnitude(int64_t stride)
+{
+    return stride < 0 ? -stride : stride;
+}
+
 /* -- pack and unpack -------------------------------------------------------------------------------------- */
 /* Bytes between rows of which 8 or more squares have lines in one set. */
 enum { CROWDED = 512 };
+enum { NEARLY = 8, STRIP = 8 };
 /* Non-temporal stores want rows that start on a line: half a line would be written twice. */
 #define ALIGNED_ROWS(T, dst, ldd) (((uintptr_t)(dst) | (uintptr_t)(ldd) * sizeof(T)) % 64 == 0)
 
@@ -288,104 +309,258 @@ static inline square after(square s, int64_t m, int64_t n, int64_t side, walk w)
     return (square){.i = 0, .j = s.from, .from = s.from};
 }
 
+/* -- rows ------------------------------------------------------------------------------------------------- */
+/* Pieces of registers; the last one overlaps the one before, so that little is left to do element by element. */
+static inline void copy_row(char *dst, const char *src, int64_t bytes) /* 16 at least */
+{
+    enum { LONG = 2048 };
+    if (bytes >= LONG) {
+        memcpy(dst, src, (size_t)bytes);
+    } else if (bytes >= VECTOR) {
+        for (int64_t at = 0; at + VECTOR < bytes; at += VECTOR)
+            put(dst + at, get(src + at));
+        put(dst + bytes - VECTOR, get(src + bytes - VECTOR));
+    } else {
+        for (int64_t at = 0; at + 16 < bytes; at += 16)
+            put128(dst + at, lanes128(src + at, 0));
+        put128(dst + bytes - 16, lanes128(src + bytes - 16, 0));
+    }
+}
+
+#if defined(SIDE_PAST)
+/* 16 bytes of elements, every other one of the 32 bytes from p on. */
+static inline __m128i evens_1(const char *p)
+{
+    const __m128i low = _mm_set1_epi16(0xFF);
+    return _mm_packus_epi16(_mm_and_si128(lanes128(p, 0), low),
+                            _mm_and_si128(lanes128(p + 16, 0), low));
+}
+static inline __m128i evens_2(const char *p)
+{
+    const __m128i low = _mm_set1_epi32(0xFFFF);
+    return _mm_packus_epi32(_mm_and_si128(lanes128(p, 0), low),
+                            _mm_and_si128(lanes128(p + 16, 0), low));
+}
+static inline __m128i evens_4(const char *p)
+{
+    return _mm_castps_si128(_mm_shuffle_ps(_mm_castsi128_ps(lanes128(p, 0)),
+                                           _mm_castsi128_ps(lanes128(p + 16, 0)), 0x88));
+}
+static inline __m128i evens_8(const char *p)
+{
+    return _mm_unpacklo_epi64(lanes128(p, 0), lanes128(p + 16, 0));
+}
+static inline __m128i turn_round(int size)
+{
+    _Alignas(16) char at[16];
+    for (int i = 0; i < 16; i++)
+        at[i] = (char)(16 - size - i + 2 * (i % size));
+    return _mm_load_si128((const void *)at);
+}
+/* d[j] = s[2 * j] and d[j] = s[-j], n of them; nothing but them and what lies between is read. */
+#define ROWS(T, width)                                                                             \
+    static inline void every_other_##width(T *d, const T *s, int64_t n)                            \
+    {                                                                                              \
+        enum { W = 16 / sizeof(T) };                                                               \
+        int64_t j = 0;                                                                             \
+        if (n > W) {                                                                               \
+            for (; j + W < n; j += W)                                                              \
+                put128(d + j, evens_##width((const char *)(s + 2 * j)));                           \
+            put128(d + n - 1 - W, evens_##width((const char *)(s + 2 * (n - 1 - W))));             \
+            j = n - 1;                                                                             \
+        }                                                                                          \
+        for (; j < n; j++)                                                                         \
+            d[j] = s[2 * j];                                                                       \
+    }                                                                                              \
+    static inline void reverse_##width(T *d, const T *s, int64_t n)                                \
+    {                                                                                              \
+        enum { V = VECTOR / sizeof(T), W = 16 / sizeof(T) };                                       \
+        const __m128i in_lane = turn_round(sizeof(T));                                             \
+        int64_t j = 0;                                                                             \
+        for (; j + V <= n; j += V)                                                                 \
+            put(d + j, reversed(get(s - j - V + 1), in_lane));                                     \
+        for (; j < n && n >= W; j += W) {                                                          \
+            const int64_t at = j + W <= n ? j : n - W;                                             \
+            const __m128i v = lanes128((const char *)(s - at - W + 1), 0);                         \
+            put128(d + at, _mm_shuffle_epi8(v, in_lane));                                          \
+        }                                                                                          \
+        for (; j < n; j++)                                                                         \
+            d[j] = s[-j];                                                                          \
+    }
+#else
+#define ROWS(T, width)                                                                             \
+    static inline void every_other_##width(T *d, const T *s, int64_t n)                            \
+    {                                                                                              \
+        for (int64_t j = 0; j < n; j++)                                                            \
+            d[j] = s[2 * j];                                                                       \
+    }                                                                                              \
+    static inline void reverse_##width(T *d, const T *s, int64_t n)                                \
+    {                                                                                              \
+        for (int64_t j = 0; j < n; j++)                                                            \
+            d[j] = s[-j];                                                                          \
+    }
+#endif
+ROWS(uint8_t, 1)
+ROWS(uint16_t, 2)
+ROWS(uint32_t, 4)
+ROWS(uint64_t, 8)
+
 /* Of the next square the lines of dst are fetched: stores wait longer for their lines than loads do. Rows that share
  * sets of the first cache, as those a power of two apart do, are turned along diagonals: all squares of one row or
  * column of squares would need the same few sets. Other rows are read from end to end, unless some start within lines of
  * dst: those are best filled at once. AMD's hardware goes on fetching what lies beyond the last row of a diagonal, for
  * writing: of a block less high than wide, which is a thread's share of a transpose, those are another thread's. (Such blocks, the
  * bands of a sum with a transposed operand among them, are as fast or faster there without asking for lines.) */
-#define PACK(T, width)                                                                             \
-    static inline void square_##width(T *d, int64_t ldd, const T *s, int64_t s0, int64_t ahead)    \
-    {                                                                                              \
-        enum { B = VECTOR / sizeof(T), L = LINE / sizeof(T) };                                     \
-        for (int64_t i = 0; i < L; i += B)                                                         \
-            for (int64_t j = 0; j < L; j += SIDE * B)                                              \
-                block_##width(d + i * ldd + j, ldd, s + i + j * s0, s0, j == 0 ? ahead : 0);       \
-    }                                                                                              \
-    static inline void squares_##width(T *d, int64_t ldd, const T *s, int64_t s0, int64_t m,       \
-                                       int64_t n)                                                  \
-    {                                                                                              \
-        enum { L = LINE / sizeof(T), SIZE = sizeof(T) };                                           \
-        const uintptr_t apart = (uintptr_t)((ldd | s0) * SIZE);                                    \
-        const bool share = m < n && wf_amd();                                                      \
-        const walk w = ((uintptr_t)d | apart) % LINE || share ? ALONG                              \
-                       : apart % CROWDED                      ? DOWN                               \
-                                                              : DIAGONAL;                                               \
-        square at = {0}, next;                                                                     \
-        for (int64_t left = m / L * (n / L); left > 0; left--, at = next) {                        \
-            next = after(at, m, n, L, w);                                                          \
-            square_##width(d + at.i * ldd + at.j, ldd, s + at.i + at.j * s0, s0,                   \
-                           share ? 0 : ((next.i - at.i) * ldd + next.j - at.j) * SIZE);            \
-        }                                                                                          \
-    }                                                                                              \
-    static inline void transpose_##width(T *d, int64_t ldd, const T *s, int64_t s0, size_t m,      \
-                                         size_t n, bool nt)                                        \
-    {                                                                                              \
-        enum { S = 16 / sizeof(T) };                                                               \
-        const int64_t side = (nt ? PIECE : LINE) / (int64_t)sizeof(T);                             \
-        const int64_t mb = (int64_t)m / side * side, nb = (int64_t)n / side * side;                \
-        const int64_t ml = (int64_t)(m / S * S), nl = (int64_t)(n / S * S);                        \
-        (nt ? PAST(squares_##width) : squares_##width)(d, ldd, s, s0, mb, nb);                     \
-        for (int64_t i = 0; i < ml; i += S)                                                        \
-            for (int64_t j = i < mb ? nb : 0; j < nl; j += S)                                      \
-                little_##width(d + i * ldd + j, ldd, s + i + j * s0, s0, 0);                       \
-        for (int64_t i = 0; i < (int64_t)m; i++)                                                   \
-            for (int64_t j = i < ml ? nl : 0; j < (int64_t)n; j++)                                 \
-                d[i * ldd + j] = s[i + j * s0];                                                    \
-    }                                                                                              \
-    static void pack_##width(void *dst, int64_t ldd, const void *src, int64_t s1, int64_t s0,      \
-                             size_t m, size_t n)                                                   \
-    {                                                                                              \
-        T *d = dst;                                                                                \
-        const T *s = src;                                                                          \
-        if (s1 == 1 && s0 != 1) {                                                                  \
-            transpose_##width(d, ldd, s, s0, m, n, false);                                         \
-            return;                                                                                \
-        }                                                                                          \
-        for (size_t i = 0; i < m; i++, d += ldd, s += s1) {                                        \
-            if (s0 == 1 && n >= 32) {                                                              \
-                memcpy(d, s, n * sizeof(T));                                                       \
-            } else if (s0 == 1) {                                                                  \
-                for (size_t j = 0; j < n; j++)                                                     \
-                    d[j] = s[j];                                                                   \
-            } else if (s0 == 0) {                                                                  \
-                const T v = n ? *s : 0;                                                            \
-                for (size_t j = 0; j < n; j++)                                                     \
-                    d[j] = v;                                                                      \
-            } else {                                                                               \
-                for (size_t j = 0; j < n; j++)                                                     \
-                    d[j] = s[(int64_t)j * s0];                                                     \
-            }                                                                                      \
-        }                                                                                          \
-    }                                                                                              \
-    static void pack_nt_##width(void *dst, int64_t ldd, const void *src, int64_t s1, int64_t s0,   \
-                                size_t m, size_t n)                                                \
-    {                                                                                              \
-        if (s1 == 1 && s0 != 1 && ALIGNED_ROWS(T, dst, ldd))                                       \
-            transpose_##width(dst, ldd, src, s0, m, n, true);                                      \
-        else if (s0 == 1)                                                                          \
-            for (size_t i = 0; i < m; i++)                                                         \
-                stream((T *)dst + (int64_t)i * ldd, (const T *)src + (int64_t)i * s1,              \
-                       n * sizeof(T));                                                             \
-        else                                                                                       \
-            pack_##width(dst, ldd, src, s1, s0, m, n);                                             \
-    }                                                                                              \
-    static void unpack_##width(void *dst, int64_t s1, int64_t s0, const void *src, size_t m,       \
-                               size_t n)                                                           \
-    {                                                                                              \
-        T *d = dst;                                                                                \
-        const T *s = src;                                                                          \
-        for (size_t i = 0; i < m; i++, d += s1, s += n) {                                          \
-            if (s0 == 1 && n >= 32) {                                                              \
-                memcpy(d, s, n * sizeof(T));                                                       \
-            } else if (s0 == 1) {                                                                  \
-                for (size_t j = 0; j < n; j++)                                                     \
-                    d[j] = s[j];                                                                   \
-            } else {                                                                               \
-                for (size_t j = 0; j < n; j++)                                                     \
-                    d[(int64_t)j * s0] = s[j];                                                     \
-            }                                                                                      \
-        }                                                                                          \
+#define PACK(T, width)                                                                              \
+    static inline void square_##width(T *d, int64_t ldd, const T *s, int64_t s0, int64_t ahead)     \
+    {                                                                                               \
+        enum { B = VECTOR / sizeof(T), L = LINE / sizeof(T) };                                      \
+        for (int64_t i = 0; i < L; i += B)                                                          \
+            for (int64_t j = 0; j < L; j += SIDE * B)                                               \
+                block_##width(d + i * ldd + j, ldd, s + i + j * s0, s0, j == 0 ? ahead : 0);        \
+    }                                                                                               \
+    static inline void squares_##width(T *d, int64_t ldd, const T *s, int64_t s0, int64_t m,        \
+                                       int64_t n)                                                   \
+    {                                                                                               \
+        enum { L = LINE / sizeof(T), SIZE = sizeof(T) };                                            \
+        const uintptr_t apart = (uintptr_t)((ldd | s0) * SIZE);                                     \
+        const bool share = m < n && wf_amd();                                                       \
+        const walk w = ((uintptr_t)d | apart) % LINE || share ? ALONG                               \
+                       : apart % CROWDED                      ? DOWN                                \
+                                                              : DIAGONAL;                                                \
+        square at = {0}, next;                                                                      \
+        for (int64_t left = m / L * (n / L); left > 0; left--, at = next) {                         \
+            next = after(at, m, n, L, w);                                                           \
+            square_##width(d + at.i * ldd + at.j, ldd, s + at.i + at.j * s0, s0,                    \
+                           share ? 0 : ((next.i - at.i) * ldd + next.j - at.j) * SIZE);             \
+        }                                                                                           \
+    }                                                                                               \
+    /* The same by way of strips of a few lines, rows of which are then written from end to end. */ \
+    static inline void strips_##width(T *d, int64_t ldd, const T *s, int64_t s0, int64_t m,         \
+                                      int64_t n)                                                    \
+    {                                                                                               \
+        enum { L = LINE / sizeof(T), MOST = STRIP * L, PITCH_OF = MOST + L };                       \
+        _Alignas(64) T strip[L * PITCH_OF];                                                         \
+        for (int64_t j = 0; j < n; j += MOST) {                                                     \
+            const int64_t cols = n - j < MOST ? n - j : MOST;                                       \
+            for (int64_t i = 0; i < m; i += L) {                                                    \
+                for (int64_t k = 0; k < cols; k += L)                                               \
+                    square_##width(strip + k, PITCH_OF, s + i + (j + k) * s0, s0, 0);               \
+                for (int64_t k = 0; k < L; k++)                                                     \
+                    for (int64_t at = 0; at < cols; at += VECTOR / (int64_t)sizeof(T))              \
+                        put(d + (i + k) * ldd + j + at, get(strip + k * PITCH_OF + at));            \
+            }                                                                                       \
+        }                                                                                           \
+    }                                                                                               \
+    static inline void transpose_##width(T *d, int64_t ldd, const T *s, int64_t s0, size_t m,       \
+                                         size_t n, bool nt)                                         \
+    {                                                                                               \
+        enum { S = 16 / sizeof(T), L = LINE / sizeof(T) };                                          \
+        const int64_t side = nt ? PIECE / (int64_t)sizeof(T) : L;                                   \
+        const int64_t rows = (int64_t)m, cols = (int64_t)n;                                         \
+        const int64_t mb = rows / side * side, nb = cols / side * side;                             \
+        const uint64_t beyond = (uint64_t)ldd * sizeof(T) % CROWDED;                                \
+        const bool strips = beyond != 0 && beyond <= NEARLY;                                        \
+        (nt       ? PAST(squares_##width)                                                           \
+         : strips ? strips_##width                                                                  \
+                  : squares_##width)(d, ldd, s, s0, mb, nb);                                        \
+        if (rows >= L && cols >= L) { /* the edges; the last squares overlap others */              \
+            for (int64_t i = 0; i < rows; i += L) {                                                 \
+                const int64_t at = i + L <= rows ? i : rows - L;                                    \
+                for (int64_t j = i + L <= mb ? nb : 0; j < cols; j += L)                            \
+                    square_##width(d + at * ldd + (j + L <= cols ? j : cols - L), ldd,              \
+                                   s + at + (j + L <= cols ? j : cols - L) * s0, s0, 0);            \
+            }                                                                                       \
+        } else if (rows >= S && cols >= S) {                                                        \
+            for (int64_t i = 0; i < rows; i += S) {                                                 \
+                const int64_t at = i + S <= rows ? i : rows - S;                                    \
+                for (int64_t j = 0; j < cols; j += S)                                               \
+                    little_##width(d + at * ldd + (j + S <= cols ? j : cols - S), ldd,              \
+                                   s + at + (j + S <= cols ? j : cols - S) * s0, s0, 0);            \
+            }                                                                                       \
+        } else {                                                                                    \
+            for (int64_t i = 0; i < rows; i++)                                                      \
+                for (int64_t j = 0; j < cols; j++)                                                  \
+                    d[i * ldd + j] = s[i + j * s0];                                                 \
+        }                                                                                           \
+    }                                                                                               \
+    static inline void row_##width(T *d, const T *s, int64_t step, int64_t n)                       \
+    {                                                                                               \
+        if (step == 1 && n * (int64_t)sizeof(T) >= 16)                                              \
+            copy_row((char *)d, (const char *)s, n *(int64_t)sizeof(T));                            \
+        else if (step == 2)                                                                         \
+            every_other_##width(d, s, n);                                                           \
+        else if (step == -1)                                                                        \
+            reverse_##width(d, s, n);                                                               \
+        else                                                                                        \
+            for (int64_t j = 0; j < n; j++)                                                         \
+                d[j] = s[j * step];                                                                 \
+    }                                                                                               \
+    /* A transpose of elements that are not neighbours either way: pieces of rows of src first. */  \
+    __attribute__((noinline)) static void panels_##width(                                           \
+        T *d, int64_t ldd, const T *s, int64_t s1, int64_t s0, int64_t m, int64_t n)                \
+    {                                                                                               \
+        enum { ROWS_OF = 64, COLS_OF = 256 / sizeof(T) };                                           \
+        _Alignas(64) T panel[ROWS_OF * COLS_OF];                                                    \
+        for (int64_t j = 0; j < n; j += COLS_OF)                                                    \
+            for (int64_t i = 0; i < m; i += ROWS_OF) {                                              \
+                const int64_t cols = n - j < COLS_OF ? n - j : COLS_OF;                             \
+                const int64_t rows = m - i < ROWS_OF ? m - i : ROWS_OF;                             \
+                for (int64_t k = 0; k < cols; k++)                                                  \
+                    row_##width(panel + k * ROWS_OF, s + i * s1 + (j + k) * s0, s1, rows);          \
+                transpose_##width(d + i * ldd + j, ldd, panel, ROWS_OF, (size_t)rows,               \
+                                  (size_t)cols, false);                                             \
+            }                                                                                       \
+    }                                                                                               \
+    static void pack_##width(void *dst, int64_t ldd, const void *src, int64_t s1, int64_t s0,       \
+                             size_t m, size_t n)                                                    \
+    {                                                                                               \
+        enum { FEW = 4 };                                                                           \
+        T *d = dst;                                                                                 \
+        const T *s = src;                                                                           \
+        if (s1 == 1 && s0 != 1) {                                                                   \
+            transpose_##width(d, ldd, s, s0, m, n, false);                                          \
+        } else if (s0 == 0) {                                                                       \
+            for (size_t i = 0; i < m; i++, d += ldd, s += s1) {                                     \
+                const T v = n ? *s : 0;                                                             \
+                for (size_t j = 0; j < n; j++)                                                      \
+                    d[j] = v;                                                                       \
+            }                                                                                       \
+        } else if (m >= FEW && n >= FEW && s1 != 0 && magnitude(s1) < magnitude(s0)) {              \
+            panels_##width(d, ldd, s, s1, s0, (int64_t)m, (int64_t)n);                              \
+        } else {                                                                                    \
+            for (size_t i = 0; i < m; i++, d += ldd, s += s1)                                       \
+                row_##width(d, s, s0, (int64_t)n);                                                  \
+        }                                                                                           \
+    }                                                                                               \
+    static void pack_nt_##width(void *dst, int64_t ldd, const void *src, int64_t s1, int64_t s0,    \
+                                size_t m, size_t n)                                                 \
+    {                                                                                               \
+        if (s1 == 1 && s0 != 1 && ALIGNED_ROWS(T, dst, ldd))                                        \
+            transpose_##width(dst, ldd, src, s0, m, n, true);                                       \
+        else if (s0 == 1)                                                                           \
+            for (size_t i = 0; i < m; i++)                                                          \
+                stream((T *)dst + (int64_t)i * ldd, (const T *)src + (int64_t)i * s1,               \
+                       n * sizeof(T));                                                              \
+        else                                                                                        \
+            pack_##width(dst, ldd, src, s1, s0, m, n);                                              \
+    }                                                                                               \
+    static void unpack_##width(void *dst, int64_t s1, int64_t s0, const void *src, size_t m,        \
+                               size_t n)                                                            \
+    {                                                                                               \
+        T *d = dst;                                                                                 \
+        const T *s = src;                                                                           \
+        for (size_t i = 0; i < m; i++, d += s1, s += n) {                                           \
+            if (s0 == 1 && n >= 32) {                                                               \
+                memcpy(d, s, n * sizeof(T));                                                        \
+            } else if (s0 == 1) {                                                                   \
+                for (size_t j = 0; j < n; j++)                                                      \
+                    d[j] = s[j];                                                                    \
+            } else {                                                                                \
+                for (size_t j = 0; j < n; j++)                                                      \
+                    d[(int64_t)j * s0] = s[j];                                                      \
+            }                                                                                       \
+        }                                                                                           \
     }
 
 static void stream(void *dst, const void *src, size_t bytes)

@@ -231,6 +231,51 @@ Test(copy, transposes)
         }
 }
 
+/* Rows and columns of every step, rows of one register and more with what is left of them, rows of which strips are written.
+ * The source is exactly as long as it has to be, so that ASan sees a read beside it; what lies between rows of the result
+ * stays. */
+Test(copy, packs_views)
+{
+    static const int64_t steps[] = {1, -1, 2, -2, 3},
+                         extents[] = {1, 2, 3, 5, 8, 15, 16, 17, 31, 33, 63, 64, 100, 257, 513};
+    enum { EXTENTS = sizeof extents / sizeof *extents, CASES = 24000 / THIN };
+    const int most = isa_most();
+    for (int c = 0; c < CASES; c++) {
+        const int width = c % 4, isa = c / 4 % (most + 1);
+        const int64_t size = (int64_t)1 << width;
+        const int64_t m = extents[rng() % EXTENTS], n = extents[rng() % EXTENTS];
+        if (m * n > 20000 && c % 50 != 0)
+            continue;
+        const int64_t near = steps[rng() % 5], extra = (int64_t)(rng() % 3);
+        const bool turned = rng() % 2;
+        const int64_t apart = (near < 0 ? -near : near) * (turned ? m : n) + extra;
+        const int64_t far = rng() % 4 == 0 ? -apart : apart;
+        const int64_t s1 = turned ? near : far, s0 = turned ? far : near;
+        const int64_t low = (s1 < 0 ? s1 * (m - 1) : 0) + (s0 < 0 ? s0 * (n - 1) : 0);
+        const int64_t high = (s1 > 0 ? s1 * (m - 1) : 0) + (s0 > 0 ? s0 * (n - 1) : 0);
+        const int64_t ldd = n + (int64_t)(rng() % 3);
+        char *from = malloc((size_t)((high - low + 1) * size)),
+             *to = malloc((size_t)(m * ldd * size));
+        cr_assert(from && to);
+        for (int64_t i = 0; i < (high - low + 1) * size; i++)
+            from[i] = (char)rng();
+        memset(to, 0x77, (size_t)(m * ldd * size));
+        wf_set_isa(isa);
+        wf_kernels_now()->pack[width](to, ldd, from - low * size, s1, s0, (size_t)m, (size_t)n);
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < ldd; j++)
+                for (int64_t b = 0; b < size; b++)
+                    cr_assert_eq(
+                        to[(i * ldd + j) * size + b],
+                        j < n ? from[(i * s1 + j * s0 - low) * size + b] : 0x77,
+                        "%lld x %lld of %lld bytes, steps %lld, %lld, isa %d: (%lld, %lld)",
+                        (long long)m, (long long)n, (long long)size, (long long)s1, (long long)s0,
+                        isa, (long long)i, (long long)j);
+        free(from);
+        free(to);
+    }
+}
+
 /* The kernel alone, at every instruction set, with and without requests ahead of use: whole squares and what is left of them, rows that lie apart. Nothing is read
  * or written beside the operands. */
 Test(copy, transposes_past_the_caches)
