@@ -102,7 +102,9 @@ def large_ops():
         while side * side < n:
             side *= 2
         x, y = torch.randn(n // 1024, 1024), torch.randn(n // 1024, 1024)
-        half, square_t = x.bfloat16(), x.reshape(n // side, side).t()
+        half, wide = x.bfloat16(), torch.randn(n // 2048, 1024, dtype=torch.float64)
+        square, square_t = y.reshape(n // side, side), x.reshape(n // side, side).t()
+        half_t = half.reshape(n // side, side).t()
         weight, bias = torch.randn(1024), torch.randn(1024)
         cases = {
             "add": lambda: x + y,
@@ -113,12 +115,19 @@ def large_ops():
             "gelu_tanh": lambda: F.gelu(x, approximate="tanh"),
             "cast_f32_bf16": lambda: x.bfloat16(),
             "cast_bf16_f32": lambda: half.float(),
+            "cast_f32_f16": lambda: x.half(),
             "sum_all": lambda: x.sum(),
             "sum_inner": lambda: x.sum(1),
             "sum_outer": lambda: x.sum(0),
+            "sum_inner_bf16": lambda: half.sum(1),
+            "sum_outer_bf16": lambda: half.sum(0),
+            "sum_inner_f64": lambda: wide.sum(1),
+            "sum_outer_f64": lambda: wide.sum(0),
             "softmax": lambda: F.softmax(x, -1),
             "layer_norm": lambda: F.layer_norm(x, (1024,), weight, bias),
             "transpose": lambda: square_t.contiguous(),
+            "transpose_bf16": lambda: half_t.contiguous(),
+            "add_transposed": lambda: square + square_t,
         }
         with torch.no_grad():
             for case, run in cases.items():
