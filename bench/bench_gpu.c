@@ -419,5 +419,12 @@ int main(int argc, char **argv)
     for (int i = 0; i < n && i < 64; i++)
         fprintf(stderr, "bench_gpu: %s ran on the CPU %lld times\n", f[i].op,
                 (long long)f[i].count);
+    weft_cuda_counters c;
+    weft_cuda_get_counters(&c);
+    if (c.refused)
+        fprintf(stderr,
+                "bench_gpu: cuBLASLt or cuDNN had nothing for %lld shapes: weft's own kernels did "
+                "them\n",
+                (long long)c.refused);
     return 0;
 }

@@ -4,6 +4,7 @@
  * Nothing here is needed to compute: a missing library is named together with what stands in for it.
  */
 #include <dlfcn.h>
+#include <string.h>
 
 #include "eager/alloc.h"
 #include "eager/api.h"
@@ -44,6 +45,19 @@ static const char *compiler(char *out, size_t n)
     return out;
 }
 
+/* A library that is found and does not start on the first GPU leaves all to weft's own kernels. */
+static void library(FILE *out, const char *label, const char *name, bool (*there)(int ordinal),
+                    const char *remark)
+{
+    char line[400];
+    const bool found = !strstr(name, "not found") && !strstr(name, "missing");
+    wf_why ignored = {0};
+    const bool idle = found && wf_cuda_open(0, &ignored) == 0 && !there(0);
+    snprintf(line, sizeof line, "%s%s", name,
+             idle ? ", which does not start on cuda:0: weft's own kernels" : "");
+    wf_doctor_fact(out, label, line, remark);
+}
+
 /* A line for each GPU, and the libraries that work for them. */
 static void gpus(FILE *out)
 {
@@ -59,8 +73,16 @@ static void gpus(FILE *out)
         }
         wf_doctor_fact(out, label, g ? line : why.rule, "");
     }
-    wf_doctor_fact(out, "GPU products", wf_cuda_gemm_name(), "(WEFT_CUBLASLT)");
-    wf_doctor_fact(out, "GPU convolutions", wf_cuda_conv_name(), "(WEFT_CUDNN)");
+    library(out, "GPU products", wf_cuda_gemm_name(), wf_cuda_gemm_there, "(WEFT_CUBLASLT)");
+    library(out, "GPU convolutions", wf_cuda_conv_name(), wf_cuda_conv_there, "(WEFT_CUDNN)");
+    wf_cuda_counters c;
+    wf_cuda_get_counters(&c);
+    if (c.refused) {
+        char line[160];
+        snprintf(line, sizeof line, "%lld shapes that a library has nothing for, %s the last",
+                 (long long)c.refused, wf_cuda_last_refused());
+        wf_doctor_fact(out, "own GPU kernels", line, "(WEFT_DEBUG=1 tells of each)");
+    }
 }
 
 void wf_doctor(FILE *out)

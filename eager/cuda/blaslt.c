@@ -62,9 +62,11 @@ static _Atomic int64_t plans_made;
 
 static void load_once(void)
 {
-    static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
-    void *library =
-        wf_cuda_library_open(wf_env()->WEFT_CUBLASLT, names, sizeof names / sizeof *names);
+    static const char *const names[] = {"libcublasLt.so.12", "libcublasLt.so.13",
+                                        "libcublasLt.so.12", "libcublasLt.so"};
+    const bool old = wf_cuda_is_before_13();
+    void *library = wf_cuda_library_open(wf_env()->WEFT_CUBLASLT, names + !old,
+                                         sizeof names / sizeof *names - !old);
     const char *absent = library ? NULL : "cuBLASLt is not found";
 #define F(field, symbol, params)                                                                   \
     if (!absent && !wf_cuda_library_symbol(library, symbol, &lt.field)) {                          \
@@ -126,6 +128,13 @@ static wf_cuda_blas *open_blas(wf_cuda_device *d)
     }
     pthread_mutex_unlock(&d->lock);
     return b;
+}
+
+bool wf_cuda_gemm_there(int ordinal)
+{
+    wf_why ignored = {0};
+    wf_cuda_device *d = wf_cuda_enter(ordinal, &ignored);
+    return d && open_blas(d);
 }
 
 /* -- plans -------------------------------------------------------------------------------------------- */

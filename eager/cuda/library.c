@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "eager/cuda/driver.h"
 #include "eager/env.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
@@ -65,10 +66,18 @@ bool wf_cuda_library_find(const char *const *names, size_t n, char *path, size_t
            find_below("/usr/local", "/cuda-1[23]*", names, n, path, size);
 }
 
+/* A driver runs what its own major release or an older one made: that of CUDA 12 refuses the code and the runtime of 13. */
+bool wf_cuda_is_before_13(void)
+{
+    const wf_cuda_driver *cu = wf_cuda_driver_open();
+    return cu && cu->version < 13000;
+}
+
 bool wf_cuda_nvrtc_find(char *path, size_t size)
 {
     static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
-    return wf_cuda_library_find(names, sizeof names / sizeof *names, path, size);
+    return (wf_cuda_is_before_13() && wf_cuda_library_find(names + 1, 1, path, size)) ||
+           wf_cuda_library_find(names, sizeof names / sizeof *names, path, size);
 }
 
 void *wf_cuda_library_open(const char *setting, const char *const *names, size_t n)

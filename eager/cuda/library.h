@@ -10,7 +10,9 @@
 /* The first of the names that there is, as a path: in the folders of CUDA_HOME, of a toolkit in its usual place, among what pip
  * or conda installed for the Python that is active (VIRTUAL_ENV, CONDA_PREFIX). */
 bool wf_cuda_library_find(const char *const *names, size_t n, char *path, size_t size);
-/* The same of NVRTC, the compiler. */
+/* Is there a driver, and is it one of CUDA 12, which runs nothing that CUDA 13's libraries and compiler make? Opens it. */
+bool wf_cuda_is_before_13(void);
+/* The same as wf_cuda_library_find of NVRTC, the compiler: the release that the driver takes code of, if it is there. */
 bool wf_cuda_nvrtc_find(char *path, size_t size);
 /* setting: what the library's variable says: a file, "none" or "" for the usual: `names` one after the other, by name,
  * then what wf_cuda_library_find finds. With a driver of tests the usual is none, since

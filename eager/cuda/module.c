@@ -154,7 +154,8 @@ int wf_cuda_function(wf_cuda_module *m, const char *name, wf_cuda_fn **out, wf_w
     return 0;
 }
 
-/* More shared memory than any kernel may have has to be asked for. */
+/* More shared memory than any kernel may have has to be asked for: all that there is, once. Asking for what a launch needs, two
+ * threads could leave the smaller number standing, and the larger launch would be refused. */
 static int allow_shared(wf_cuda_device *d, const wf_cuda_fn *f, unsigned shared, wf_why *why)
 {
     wf_cuda_fn *g = (wf_cuda_fn *)(uintptr_t)f;
@@ -168,10 +169,11 @@ static int allow_shared(wf_cuda_device *d, const wf_cuda_fn *f, unsigned shared,
             "%d",
             f->name, shared, f->fixed, d->info.arch, d->info.shared_per_block);
     }
-    int code = wf_cuda_check(d, wf_cu->function_set(f->handle, CU_FN_SHARED_DYNAMIC, (int)shared),
+    const int most = d->info.shared_per_block - (int)f->fixed;
+    int code = wf_cuda_check(d, wf_cu->function_set(f->handle, CU_FN_SHARED_DYNAMIC, most),
                              "cuFuncSetAttribute", why);
     if (!code) {
-        atomic_store_explicit(&g->shared, shared, memory_order_relaxed);
+        atomic_store_explicit(&g->shared, (unsigned)most, memory_order_relaxed);
     }
     return code;
 }

@@ -14,6 +14,12 @@
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
 static const wf_cuda_store *_Atomic store;
+static const char *_Atomic last_refused;
+
+const char *wf_cuda_last_refused(void)
+{
+    return atomic_load(&last_refused);
+}
 
 void wf_cuda_set_store(const wf_cuda_store *s)
 {
@@ -58,6 +64,23 @@ static unsigned hash(const void *key, size_t size)
     return (unsigned)(h % WF_CUDA_PLAN_BUCKETS);
 }
 
+/* Nothing is wrong with the result, but it comes from a kernel that may be slower: seen in the counters, by weft_doctor and with
+ * WEFT_DEBUG. status 0: it was not called. */
+static void note_refusal(const wf_cuda_ask *a, int status)
+{
+    WF_CUDA_COUNT(refused, 1);
+    atomic_store(&last_refused, a->what);
+    if (!wf_env_debug(WF_DEBUG_COMPILE)) {
+        return;
+    }
+    if (status) {
+        fprintf(stderr, "weft: %s failed with status %d: another way is taken\n", a->what, status);
+    } else {
+        fprintf(stderr, "weft: %s: the library has nothing for it, another way is taken\n",
+                a->what);
+    }
+}
+
 /* Lock held. NULL: no host memory, or no room. */
 static wf_cuda_plan *plan_of(wf_cuda_plans *t, const wf_cuda_ask *a)
 {
@@ -77,6 +100,9 @@ static wf_cuda_plan *plan_of(wf_cuda_plans *t, const wf_cuda_ask *a)
     if (p) {
         memcpy(p + 1, a->key, t->key_size);
         p->refused = !a->make(p, a->arg);
+        if (p->refused) {
+            note_refusal(a, 0);
+        }
         p->next = t->bucket[h];
         t->bucket[h] = p;
         t->n++;
@@ -103,8 +129,8 @@ int wf_cuda_plans_run(wf_cuda_plans *t, const wf_cuda_ask *a, wf_cuda_stream *s,
          * the device that broke, the next call says so. */
         p->refused = r != 0 && (a->refuses(r) || (!p->proven && !s->capture));
         p->proven |= r == 0;
-        if (p->refused && wf_env_debug(WF_DEBUG_COMPILE)) {
-            fprintf(stderr, "weft: %s failed with status %d: another way is taken\n", a->what, r);
+        if (p->refused) {
+            note_refusal(a, r);
         }
     }
     const bool refused = !there || p->refused;

@@ -517,7 +517,8 @@ void weft_cuda_get_counters(weft_cuda_counters *out)
                                     .driver_allocs = c.driver_allocs,
                                     .driver_frees = c.driver_frees,
                                     .waits = c.waits,
-                                    .hidden_waits = c.hidden_waits};
+                                    .hidden_waits = c.hidden_waits,
+                                    .refused = c.refused};
     }
 }
 

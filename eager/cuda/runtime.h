@@ -201,8 +201,11 @@ typedef struct wf_cuda_counters {
     int64_t driver_allocs, driver_frees;
     int64_t waits;        /* asked for: downloads, synchronize */
     int64_t hidden_waits; /* not asked for: memory pressure, module unloads, full staging */
+    int64_t refused;      /* shapes that a vendor's library was asked for and has nothing for */
 } wf_cuda_counters;
 /* Of all devices since the start. */
 void wf_cuda_get_counters(wf_cuda_counters *out);
+/* "cuDNN convolution": what was refused last; NULL: nothing. */
+const char *wf_cuda_last_refused(void);
 
 #endif

@@ -126,6 +126,8 @@ typedef struct weft_cuda_counters {
     int64_t driver_allocs, driver_frees; /* calls that may stop the device */
     int64_t waits;                       /* asked for: reads, synchronize */
     int64_t hidden_waits;                /* not asked for: no memory left, too many copies queued */
+    int64_t
+        refused; /* shapes that cuBLASLt or cuDNN had nothing for: kernels of weft's own did them */
 } weft_cuda_counters;
 WEFT_API void weft_cuda_get_counters(weft_cuda_counters *out);
 

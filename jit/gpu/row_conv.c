@@ -1,7 +1,8 @@
 /*
  * jit/gpu/row_conv.c -- conv2d and its gradients, by cuDNN where it is and takes them, else by the built-in kernel.
  *
- * For cuDNN images are passed as they lie when that is NCHW or NHWC memory at a multiple of 16 bytes, else copied; weights are
+ * For cuDNN images are passed as they lie when that is NCHW or NHWC memory at a multiple of 16 bytes, else copied (an NHWC one also where
+ * it takes no mixture of layouts); weights are
  * copied unless they are dense and lie so; a bias is spread over the result first and added to. The built-in kernel takes any strides. Its sums are
  * one chain of fused multiply-adds each, in f32 for half types, in an order that depends on nothing but the shapes of
  * the weights (forward, gradient of x) or of the result (of w); not that of the CPU's library.
@@ -20,16 +21,19 @@ static int lay(wf_gpu_temps *t, wf_view *v, wf_why *why)
     return status ? status : wf_gpu_copy(t->ordinal, v, &from, why);
 }
 
-/* v as an image that the library takes; *out may be a copy. */
-static int image(wf_gpu_temps *t, const wf_view *v, wf_view *out, wf_why *why)
+/* v as an image that the library takes; *out may be a copy. *last: it is passed as NHWC; before the call: it may be. */
+static int image(wf_gpu_temps *t, const wf_view *v, wf_view *out, bool *last, wf_why *why)
 {
     static const int order[4] = {0, 2, 3, 1};
+    const bool may = *last;
     wf_view turned = *v;
+    *last = false;
     for (int i = 0; i < 4; i++) {
         turned.dims[i] = v->dims[order[i]];
         turned.strides[i] = v->strides[order[i]];
     }
-    if (!wf_view_is_contiguous(v) && wf_view_is_contiguous(&turned)) {
+    if (may && !wf_view_is_contiguous(v) && wf_view_is_contiguous(&turned)) {
+        *last = true;
         wf_view_make_dense(&turned); /* also where an extent is 1 */
         *out = *v;
         for (int i = 0; i < 4; i++)
@@ -72,17 +76,21 @@ static int spread(int ordinal, const wf_view *y, const wf_view *bias, wf_why *wh
     return wf_gpu_copy(ordinal, y, &b, why);
 }
 
-static int by_library(wf_gpu_temps *t, wf_exec *e, const wf_view *bias, wf_why *why)
+/* *last: before, images may be passed as NHWC; after, one was. */
+static int ask_library(wf_gpu_temps *t, wf_exec *e, const wf_view *bias, bool *last, wf_why *why)
 {
     wf_cuda_conv c = {.dtype = e->dst[0].dtype, .add = bias != NULL};
     wf_view a = {0}, b = {0};
     const wf_view *d = &e->dst[0];
-    int status = wf_cuda_conv_lies(d->data) ? image(t, &e->src[0], &a, why) : WEFT_EUNSUPPORTED;
+    bool other = *last;
+    int status =
+        wf_cuda_conv_lies(d->data) ? image(t, &e->src[0], &a, last, why) : WEFT_EUNSUPPORTED;
     if (status)
         return status;
     if (e->op == WF_OP_CONV2D_DW) {
         c.what = WF_CUDA_CONV_DW;
-        status = image(t, &e->src[1], &b, why);
+        status = image(t, &e->src[1], &b, &other, why);
+        *last |= other;
         describe(&c, e->attr, &b, d, &a);
     } else {
         c.what = e->op == WF_OP_CONV2D ? WF_CUDA_CONV_FORWARD : WF_CUDA_CONV_DX;
@@ -96,6 +104,19 @@ static int by_library(wf_gpu_temps *t, wf_exec *e, const wf_view *bias, wf_why *
     if (!status && bias)
         status = spread(t->ordinal, d, bias, why);
     return status ? status : wf_cuda_conv_run(t->ordinal, &c, why);
+}
+
+/* Results and weights are NCHW: beside an image that lies as NHWC the library is asked for a mixture. Where it has nothing
+ * for that, it is asked again with dense copies: one pass over an image costs less than leaving the convolution to our kernel. */
+static int by_library(wf_gpu_temps *t, wf_exec *e, const wf_view *bias, wf_why *why)
+{
+    bool last = true;
+    int status = ask_library(t, e, bias, &last, why);
+    if (status == WEFT_EUNSUPPORTED && !why->code && last) {
+        last = false;
+        status = ask_library(t, e, bias, &last, why);
+    }
+    return status;
 }
 
 /* Positions and extents are int in the built-in kernel. What a window reaches is at most the padded image (jit/ir/infer_nn.c),

@@ -231,6 +231,47 @@ Test(cuda_conv, the_row)
     cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
 }
 
+static void doctor_says(const char *what)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    weft_doctor(f);
+    fclose(f);
+    cr_assert(strstr(text, what), "%s", text);
+    free(text);
+}
+
+/* Of an image that lies as NHWC beside NCHW weights and results: dense copies go to the library, and not the whole convolution
+ * to our own kernel. What was refused is counted and told. */
+Test(cuda_conv, a_library_without_mixed_layouts)
+{
+    setenv("WEFT_NVRTC", WEFT_FAKE_NVRTC, 1);
+    setenv("FAKE_CUDNN_MIXED", "0", 1);
+    with_dnn();
+    double host[4], device[4];
+    weft_cuda_counters before, after;
+    weft_cuda_get_counters(&before);
+    row(WEFT_CPU, false, host);
+    row(WEFT_CUDA(0), false, device);
+    cr_assert_eq(wf_cuda_conv_plans(), 5, "three, and two that it refused: %d",
+                 (int)wf_cuda_conv_plans());
+    weft_cuda_get_counters(&after);
+    cr_assert_eq(after.refused - before.refused, 2);
+    for (int i = 0; i < 4; i++)
+        cr_assert_eq(host[i], device[i], "%d: %g %g", i, host[i], device[i]);
+    cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
+    doctor_says("2 shapes that a library has nothing for, cuDNN convolution the last");
+}
+
+Test(cuda_conv, a_library_that_does_not_start)
+{
+    setenv("FAKE_CUDNN_FAIL", "1", 1);
+    with_dnn();
+    doctor_says("cuDNN 9.19.0, which does not start on cuda:0");
+    close_fake();
+}
+
 /* -- the kernel of our own ------------------------------------------------------------------------------------ */
 
 typedef struct layer {

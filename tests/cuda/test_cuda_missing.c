@@ -252,6 +252,33 @@ Test(cuda_missing, libraries_among_python_packages)
     cr_assert_eq(system(command), 0);
 }
 
+/* Of two releases side by side the one that the driver runs: code of CUDA 13 is refused by a driver of CUDA 12. */
+static void check_release(const char *driver, const char *release)
+{
+    char home[] = "/tmp/weft_home_......", found[1024], command[256];
+    memset(strchr(home, '.'), 'X', 6);
+    cr_assert(mkdtemp(home));
+    put(home, "/lib64", "libnvrtc.so.13");
+    put(home, "/lib64", "libnvrtc.so.12");
+    with("CUDA_HOME", home);
+    with("FAKE_CUDA_VERSION", driver);
+    with_fake(FAKE_LATE, 1);
+    cr_assert(wf_cuda_nvrtc_find(found, sizeof found));
+    cr_assert_str_eq(strrchr(found, '/') + 1, release, "%s", found);
+    snprintf(command, sizeof command, "rm -r '%s'", home);
+    cr_assert_eq(system(command), 0);
+}
+
+Test(cuda_missing, the_compiler_for_a_driver_of_cuda_12)
+{
+    check_release("12080", "libnvrtc.so.12");
+}
+
+Test(cuda_missing, the_compiler_for_a_driver_of_cuda_13)
+{
+    check_release("13000", "libnvrtc.so.13");
+}
+
 Test(cuda_missing, a_driver_that_refuses_the_image)
 {
     with("WEFT_NVRTC", WEFT_FAKE_NVRTC);

@@ -125,6 +125,26 @@ Test(cuda_runtime, an_index_error_shows_at_the_next_wait_once)
     cr_assert(strstr(why.rule, "later.c:9"), "%s", why.rule);
 }
 
+/* Shared memory past what needs no permission is allowed once, all of it: two threads that ask for what they need could leave the
+ * smaller number standing. */
+Test(cuda_runtime, shared_memory_is_allowed_once)
+{
+    with(FAKE_LATE, 5);
+    wf_cuda_block *b = wf_cuda_alloc(0, 64, &why);
+    int64_t n = 1;
+    int32_t value = 1;
+    void *params[] = {&b->address, &n, &value};
+    const unsigned bytes[] = {1000, 60000, 50000, 100000, 200000};
+    for (int i = 0; i < 5; i++) {
+        OK(wf_cuda_use(b, true, &why));
+        OK(wf_cuda_launch(kernel("fill_i32"), one, one, bytes[i], params, &why));
+        cr_assert_eq(gpu->calls("cuFuncSetAttribute"), i > 0, "%u bytes", bytes[i]);
+    }
+    cr_assert_eq(wf_cuda_launch(kernel("fill_i32"), one, one, 1 << 20, params, &why),
+                 WEFT_EUNSUPPORTED);
+    wf_cuda_free(b);
+}
+
 static int store(int64_t index)
 {
     void *word = NULL;

@@ -6,6 +6,7 @@
  * caller must not take: unsupported, not deterministic, with tensor cores.
  *     FAKE_CUDNN_FAIL=n        the n-th call of the process (fake_cudnn_calls counts them) returns an error
  *     FAKE_CUDNN_VERSION=n     what it says it is, as 91900
+ *     FAKE_CUDNN_MIXED=0       it has no algorithm for images of different layouts, or that of the weights beside others
  */
 #include "tests/cuda/cudnn/fake_cudnn.h"
 
@@ -181,12 +182,23 @@ static bool fit(const object *x, const object *w, const object *c, const object 
     return ok && (c->type == DNN_F64) == (x->type == DNN_F64);
 }
 
+/* Does the layout step through the channels last? */
+static bool is_last(const object *o)
+{
+    return o->strides[1] < o->strides[3];
+}
+
 static int offer(const object *x, const object *w, const object *c, const object *y, int wanted,
                  int *n, dnn_choice *out)
 {
     PLANNED();
     if (!fit(x, w, c, y) || wanted < 4) {
         return BAD_PARAM;
+    }
+    const char *mixed = getenv("FAKE_CUDNN_MIXED");
+    if (mixed && mixed[0] == '0' && (is_last(x) || is_last(y))) { /* weights are NCHW */
+        *n = 0;
+        return DNN_NOT_SUPPORTED;
     }
     bool fma = x->type == DNN_F32 && c->math == DNN_MATH_FMA;
     /* the library names plain arithmetic either way */
