@@ -35,6 +35,13 @@ void wf_cu_set_library(const char *file)
     snprintf(library_file, sizeof library_file, "%s", file ? file : "");
 }
 
+static void (*whole_log)(const char *text);
+
+void wf_cu_set_log(void (*take)(const char *text))
+{
+    whole_log = take;
+}
+
 const char *wf_cu_log(void)
 {
     return wf_thread_text_get(WF_TEXT_COMPILER);
@@ -154,6 +161,8 @@ static void keep_log(nvrtc_handle p)
     if (all && nvrtc.log(p, all) == 0) {
         all[n] = 0;
         snprintf(compile_log, WF_THREAD_TEXT, "%s", all);
+        if (whole_log)
+            whole_log(all);
     }
     free(all);
 }

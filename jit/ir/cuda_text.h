@@ -101,5 +101,7 @@ void wf_cu_set_library(const char *file);
 /* A folder of a toolkit to look in first. */
 void wf_cu_set_toolkit(const char *folder);
 const char *wf_cu_log(void);
+/* Tests: gets each log whole, however long (wf_cu_log has its beginning). NULL: nobody. */
+void wf_cu_set_log(void (*take)(const char *text));
 
 #endif

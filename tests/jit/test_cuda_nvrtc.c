@@ -49,45 +49,101 @@ static void add_rows(const wf_program *p, wf_cu_scheme scheme, bool shared, bool
     wf_kernel_free(&k);
 }
 
-static int number_before(const char *log, const char *what)
+/* What ptxas says of kernels: of one text, and of all since the start (those of `collected`). */
+typedef struct usage {
+    int kernels, registers, spilling,
+        local;       /* kernels; at most; that spill; with arrays or calls in local memory */
+    int64_t spilled; /* bytes, stored */
+    int of[5];       /* kernels by registers: up to 32, 64, 128, 168, 255 */
+} usage;
+static usage last;
+
+static int number_before(const char *at)
 {
-    int sum = 0;
-    for (const char *s = log; (s = strstr(s, what)) != NULL; s++) {
-        const char *d = s;
-        while (d > log && d[-1] >= '0' && d[-1] <= '9')
-            d--;
-        sum += atoi(d);
-    }
-    return sum;
+    const char *d = at;
+    while (d[-1] >= '0' && d[-1] <= '9')
+        d--;
+    return atoi(d);
 }
 
-static void compile_for(const char *arch, const char *what, bool tell)
+/* A kernel is "... 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" and then "Used 32 registers". */
+static void read_log(const char *log)
 {
-    wf_why why = {0};
+    static const int up_to[] = {32, 64, 128, 168, 255};
+    for (const char *s = log; (s = strstr(s, "Used ")) != NULL; s++) {
+        const int n = atoi(s + 5);
+        int at = 0;
+        while (at < 4 && n > up_to[at])
+            at++;
+        last.of[at]++;
+        last.kernels++;
+        last.registers = n > last.registers ? n : last.registers;
+    }
+    for (const char *s = log; (s = strstr(s, " bytes stack frame")) != NULL; s++)
+        last.local += number_before(s) > 0;
+    for (const char *s = log; (s = strstr(s, " bytes spill stores")) != NULL; s++) {
+        last.spilled += number_before(s);
+        last.spilling += number_before(s) > 0;
+    }
+}
+
+static void add_usage(usage *sum, const usage *u)
+{
+    sum->kernels += u->kernels;
+    sum->registers = u->registers > sum->registers ? u->registers : sum->registers;
+    sum->spilling += u->spilling;
+    sum->local += u->local;
+    sum->spilled += u->spilled;
+    for (int i = 0; i < 5; i++)
+        sum->of[i] += u->of[i];
+}
+
+/* The size of the cubin, or -1 with the reason in why. */
+static int64_t compile_text(const char *arch, const wf_text *of, wf_why *why)
+{
     wf_blob cubin = {0};
     const wf_target target = {.arch = arch, .width = 0};
-    const int status = wf_backend_cuda.compile(&target, &text, &cubin, &why);
-    cr_assert_eq(status, 0, "%s for %s: %s\n%s", what, arch, why.rule, wf_cu_log());
-    int most = 0, entries = 0;
-    for (const char *s = wf_cu_log(); (s = strstr(s, "Used ")) != NULL; s++, entries++)
-        most = atoi(s + 5) > most ? atoi(s + 5) : most;
-    const int spilled = number_before(wf_cu_log(), " bytes spill stores");
-    if (tell || spilled)
-        printf("%s for %s: cubin of %zu bytes; of %d kernels in the log at most %d registers, %d "
-               "bytes "
-               "spilled\n",
-               what, arch, cubin.size, entries, most, spilled);
+    last = (usage){0};
+    wf_cu_set_log(read_log);
+    const int status = wf_backend_cuda.compile(&target, of, &cubin, why);
+    const int64_t size = status == 0 ? (int64_t)cubin.size : -1;
     wf_blob_free(&cubin);
+    return size;
 }
 
-/* The text for each architecture that is asked for. */
-static void for_archs(const char *what, bool tell)
+static void compile_for(const char *arch, const char *what)
 {
-    const char *s = getenv("WEFT_TEST_ARCHS");
-    char arch[16];
-    int n;
-    for (s = s && *s ? s : "sm_90"; sscanf(s, "%15s%n", arch, &n) == 1; s += n)
-        compile_for(arch, what, tell);
+    wf_why why = {0};
+    const int64_t size = compile_text(arch, &text, &why);
+    cr_assert_geq(size, 0, "%s for %s: %s\n%s", what, arch, why.rule, wf_cu_log());
+    cr_assert_gt(last.kernels, 0, "%s", wf_cu_log());
+    printf("%s for %s: cubin of %lld bytes; %d kernels, at most %d registers; %d spill, %lld bytes "
+           "in all\n",
+           what, arch, (long long)size, last.kernels, last.registers, last.spilling,
+           (long long)last.spilled);
+}
+
+/* The next of the architectures that are asked for; NULL: there are no more. */
+static const char *next_arch(const char **at)
+{
+    static char arch[16];
+    int n = 0;
+    if (!*at) {
+        const char *all = getenv("WEFT_TEST_ARCHS");
+        *at = all && *all ? all : "sm_90";
+    }
+    if (sscanf(*at, "%15s%n", arch, &n) != 1)
+        return NULL;
+    *at += n;
+    return arch;
+}
+
+/* The text for each architecture. */
+static void for_archs(const char *what)
+{
+    const char *at = NULL;
+    for (const char *arch; (arch = next_arch(&at)) != NULL;)
+        compile_for(arch, what);
 }
 
 /* Compiles what has been collected. */
@@ -99,7 +155,7 @@ static void compile_all(const char *what)
         fputs(text.s, f);
         fclose(f);
     }
-    for_archs(what, true);
+    for_archs(what);
     wf_text_free(&text);
 }
 
@@ -203,31 +259,125 @@ Test(cuda_nvrtc, written_by_hand)
         }
 }
 
-/* Texts that other suites had compiled by the fake. */
-Test(cuda_nvrtc, collected, .timeout = 3600)
+/* -- texts that other suites had compiled by the fake -------------------------------------------------------------- */
+
+enum { BATCH = 16, MOST_TEXTS = 200000 };
+static char *names[MOST_TEXTS];
+
+static int by_name(const void *a, const void *b)
 {
-    const char *folder = getenv("WEFT_TEST_TEXTS");
-    DIR *d = folder && *folder ? opendir(folder) : NULL;
-    if (!d)
-        cr_skip_test("WEFT_TEST_TEXTS names no folder of texts");
-    NEED_NVRTC();
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Names of the folder's texts, sorted; how many. */
+static int list_texts(const char *folder)
+{
+    DIR *d = opendir(folder);
     int n = 0;
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
-        char path[600], block[4096];
+    cr_assert(d, "%s", folder);
+    for (struct dirent *e; (e = readdir(d)) != NULL && n < MOST_TEXTS;) {
         const char *dot = strrchr(e->d_name, '.');
-        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
-        FILE *f = dot && strcmp(dot, ".cu") == 0 ? fopen(path, "r") : NULL;
-        for (size_t got; f && (got = fread(block, 1, sizeof block, f)) > 0;)
-            wf_text_put(&text, block, got);
-        if (!f)
-            continue;
-        fclose(f);
-        for_archs(e->d_name, false);
-        wf_text_free(&text);
-        text = (wf_text){0};
-        n++;
+        if (dot && strcmp(dot, ".cu") == 0)
+            names[n++] = strdup(e->d_name);
     }
     closedir(d);
-    printf("%d texts\n", n);
-    cr_assert_gt(n, 0);
+    cr_assert_lt(n, MOST_TEXTS);
+    qsort(names, (size_t)n, sizeof *names, by_name);
+    return n;
+}
+
+/* "#define f f_7" or "#undef f" for each kernel of a text: variants of a program have the same name. */
+static void rename_all(wf_text *out, const char *s, int number)
+{
+    static const char mark[] = "WF_EXTERN __global__ void ", bounds[] = "__launch_bounds__(";
+    while ((s = strstr(s, mark)) != NULL) {
+        s += sizeof mark - 1;
+        if (strncmp(s, bounds, sizeof bounds - 1) == 0)
+            s = strchr(s, ')') + 2;
+        const int n = (int)(strchr(s, '(') - s);
+        if (number >= 0)
+            wf_text_putf(out, "#define %.*s %.*s_%d\n", n, s, n, s, number);
+        else
+            wf_text_putf(out, "#undef %.*s\n", n, s);
+    }
+}
+
+static wf_text read_text(const char *folder, const char *name)
+{
+    char path[600], block[4096];
+    wf_text t = {0};
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "r");
+    cr_assert(f, "%s", path);
+    for (size_t got; (got = fread(block, 1, sizeof block, f)) > 0;)
+        wf_text_put(&t, block, got);
+    fclose(f);
+    return t;
+}
+
+/* Texts at, at + step, ... for one architecture, BATCH to a program; what is refused is then compiled text by text, to be named. */
+static int compile_batch(const char *arch, const char *folder, int at, int step, int end,
+                         usage *sum)
+{
+    wf_text all = {0}, one[BATCH];
+    wf_why why = {0};
+    int n = 0, bad = 0;
+    for (; n < BATCH && at + n * step < end; n++) {
+        one[n] = read_text(folder, names[at + n * step]);
+        rename_all(&all, one[n].s, n);
+        wf_text_put(&all, one[n].s, one[n].n);
+        rename_all(&all, one[n].s, -1);
+    }
+    cr_assert(!all.failed);
+    if (compile_text(arch, &all, &why) >= 0 && last.spilling == 0) {
+        add_usage(sum, &last);
+    } else {
+        for (int i = 0; i < n; i++) {
+            const char *name = names[at + i * step];
+            const bool made = compile_text(arch, &one[i], &why) >= 0;
+            add_usage(sum, &last);
+            bad += !made;
+            if (!made)
+                printf("%s for %s: %s\n%s\n", name, arch, why.rule, wf_cu_log());
+            else if (last.spilling)
+                printf("%s for %s: %d kernels spill, %lld bytes; at most %d registers\n", name,
+                       arch, last.spilling, (long long)last.spilled, last.registers);
+        }
+    }
+    for (int i = 0; i < n; i++)
+        wf_text_free(&one[i]);
+    wf_text_free(&all);
+    return bad;
+}
+
+/* WEFT_TEST_SHARE="i n": texts i, i + n, i + 2 n, ... of the sorted names. */
+Test(cuda_nvrtc, collected, .timeout = 14400)
+{
+    const char *folder = getenv("WEFT_TEST_TEXTS"), *share = getenv("WEFT_TEST_SHARE"), *at = NULL;
+    if (!folder || !*folder)
+        cr_skip_test("WEFT_TEST_TEXTS names no folder of texts");
+    NEED_NVRTC();
+    const int n = list_texts(folder);
+    int first = 0, step = 1;
+    if (share)
+        cr_assert(sscanf(share, "%d %d", &first, &step) == 2 && first >= 0 && step > first, "%s",
+                  share);
+    cr_assert_gt(n, first, "%s has %d texts", folder, n);
+    for (const char *arch; (arch = next_arch(&at)) != NULL;) {
+        usage u = {0};
+        int texts = 0, bad = 0;
+        for (int i = first; i < n; i += step * BATCH)
+            bad += compile_batch(arch, folder, i, step, n, &u);
+        for (int i = first; i < n; i += step)
+            texts++;
+        printf("%s: %d texts, %d refused; %d kernels, at most %d registers, <=32: %d, <=64: %d, "
+               "<=128: %d, "
+               "<=168: %d, more: %d; local memory: %d; spill: %d, %lld bytes\n",
+               arch, texts, bad, u.kernels, u.registers, u.of[0], u.of[1], u.of[2], u.of[3],
+               u.of[4], u.local, u.spilling, (long long)u.spilled);
+        cr_assert_eq(bad, 0, "%d of %d texts are refused for %s", bad, texts, arch);
+        cr_assert_geq(u.kernels, texts, "a text without a kernel");
+    }
+    for (int i = 0; i < n; i++)
+        free(names[i]);
 }
