@@ -77,8 +77,10 @@ static __attribute__((noinline)) void FN(pad)(S *few, const S *x, int64_t i, int
 }
 
 /* `count` blocks of n values, 0 < n <= 4096, x + stride and so on: lanes[r] = the 64 lanes of block r, halved until
- * they fill one register. One loop for all: its end, which a processor foresees badly, comes once. */
-WF_INLINE void FN(lanes)(V *lanes, const S *x, int64_t n, int64_t stride, const int count)
+ * they fill one register. One loop for all: its end, which a processor foresees badly, comes once. fetch: ask for rows
+ * that come later. */
+WF_INLINE void FN(lanes)(V *lanes, const S *x, int64_t n, int64_t stride, const int count,
+                         const bool fetch)
 {
     V a[AT_ONCE][NA];
     S few[WF_LANES];
@@ -102,7 +104,9 @@ WF_INLINE void FN(lanes)(V *lanes, const S *x, int64_t n, int64_t stride, const 
             {
                 a[r][k] = a[r][k] + VALUES(x + r * stride + i, k);
             }
-            FETCH(x + (r + 4) * stride + i, WF_LANES)
+            if (fetch) {
+                FETCH(x + (r + 4) * stride + i, WF_LANES)
+            }
         }
     }
     WF_UNROLL for (int r = 0; r < count; r++)
@@ -133,15 +137,16 @@ static void FN(span)(void *outv, const void *xv, int64_t n, int64_t stride, int6
     const S *x = xv;
     int64_t i = 0;
 #if VN >= 8 && !defined(ONE_BY_ONE)
-    /* AMD's hardware fetches ahead of one block after the other, and much less of four side by side. */
+    /* AMD's hardware fetches ahead of one block after the other, which requests would only disturb, and much less of
+     * four side by side. */
     const bool alone = AT_ONCE > 1 && wf_amd();
     for (; i + 4 <= count; i += 4, x += 4 * stride) {
         V v[4];
         for (int r = 0; alone && r < 4; r++) {
-            FN(lanes)(v + r, x + r * stride, n, stride, 1);
+            FN(lanes)(v + r, x + r * stride, n, stride, 1, false);
         }
         for (int r = 0; !alone && r < 4; r += AT_ONCE) {
-            FN(lanes)(v + r, x + r * stride, n, stride, AT_ONCE);
+            FN(lanes)(v + r, x + r * stride, n, stride, AT_ONCE, true);
         }
         const V sums = WF_JOIN(wf_fold4, TSFX)(v[0], v[1], v[2], v[3]);
         for (int k = 0; k < 4; k++) {
@@ -151,7 +156,7 @@ static void FN(span)(void *outv, const void *xv, int64_t n, int64_t stride, int6
 #endif
     for (; i < count; i++, x += stride) {
         V a;
-        FN(lanes)(&a, x, n, 0, 1);
+        FN(lanes)(&a, x, n, 0, 1, false);
 #if VN == 16
         a = a + WF_SHUF(a, WF_ROT16_8);
         a = a + WF_SHUF(a, WF_ROT16_4);
