@@ -11,6 +11,7 @@
 
 #include "eager/alloc.h"
 #include "eager/exec.h"
+#include "eager/kernels/kernels.h"
 #include "eager/pool.h"
 
 /* A contiguous operand: either the operand's own memory or a copy. */
@@ -89,16 +90,8 @@ static inline int64_t wf_row_grain(int64_t width)
 /* n elements of `size` bytes from src (stride in elements) to contiguous dst. */
 static inline void wf_gather_row(void *dst, const void *src, int64_t n, int64_t stride, size_t size)
 {
-    if (stride == 1) {
-        memcpy(dst, src, (size_t)n * size);
-        return;
-    }
-#define WF_GATHER(type)                                                                            \
-    for (int64_t i = 0; i < n; i++) {                                                              \
-        ((type *)dst)[i] = ((const type *)src)[i * stride];                                        \
-    }
-    WF_BY_SIZE(size, WF_GATHER)
-#undef WF_GATHER
+    const int width = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3;
+    wf_kernels_now()->pack[width](dst, n, src, 0, stride, 1, (size_t)n);
 }
 
 #endif

@@ -101,7 +101,7 @@ static void copy_slice(const select_args *a, char *out, const char *in)
 {
     const wf_view *x = a->x;
     if (a->run == a->inner) {
-        memcpy(out, in, (size_t)a->inner * a->size);
+        wf_kernels_now()->cast[WEFT_U8][WEFT_U8](out, in, (size_t)a->inner * a->size);
         return;
     }
     const int64_t *dims = x->dims + a->axis + 1, *strides = x->strides + a->axis + 1;

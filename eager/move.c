@@ -128,8 +128,10 @@ static void tri_rows(void *arg, int64_t begin, int64_t end)
         }
         int64_t keep = a->upper ? split : 0, n = a->upper ? cols - split : split;
         memset(out, 0, (size_t)(keep * (int64_t)a->size));
-        wf_gather_row(out + keep * (int64_t)a->size, in + keep * stride * (int64_t)a->size, n,
-                      stride, a->size);
+        if (in != out) {
+            wf_gather_row(out + keep * (int64_t)a->size, in + keep * stride * (int64_t)a->size, n,
+                          stride, a->size);
+        }
         memset(out + (keep + n) * (int64_t)a->size, 0,
                (size_t)((cols - keep - n) * (int64_t)a->size));
     }
@@ -147,6 +149,11 @@ WF_EXEC_DECL(tri)
                       .diagonal = e->attr->dyn[0],
                       .size = wf_dtype_size(s->dtype),
                       .upper = e->op == WF_OP_TRIU};
+        if (s->strides[s->rank - 1] !=
+            1) { /* rows of whose elements none are neighbours: turned first */
+            wf_copy(&e->dst[0], s);
+            a.src = &e->dst[0];
+        }
         wf_parallel_for(n / a.cols, wf_row_grain(a.cols * (int64_t)a.size), tri_rows, &a);
     }
     return 0;

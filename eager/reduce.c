@@ -18,6 +18,7 @@
 
 #include "eager/alloc.h"
 #include "eager/cpuid.h"
+#include "eager/kernels/kernels.h"
 #include "eager/pool.h"
 
 enum {
@@ -153,28 +154,62 @@ static const char *at(const wf_view *v, int64_t offset)
     return (const char *)v->data + offset * (int64_t)wf_dtype_size(v->dtype);
 }
 
+enum { TOGETHER_BYTES = 1 << 16 }; /* of values that are brought together at once */
+
+/* A step that is neither 1 nor 0: elements come together before they are converted. */
+static bool is_spread(int64_t stride)
+{
+    return stride != 0 && stride != 1;
+}
+
+/* rows x n values of v, one behind the other at dst: as many as have room in TOGETHER_BYTES before and after a conversion. */
+static void load_rows(const engine *e, void *dst, const wf_view *v, int64_t offset, int64_t step,
+                      int64_t stride, int64_t rows, int64_t n)
+{
+    void (*const convert)(void *, const void *, int, int64_t, int64_t) =
+        e->job->truth ? e->k->truth : e->k->load;
+    const wf_pack_fn pack = wf_kernels_now()->pack[wf_width(v->dtype)];
+    if (v->dtype == e->job->compute && !e->job->truth) {
+        pack(dst, n, at(v, offset), step, stride, (size_t)rows, (size_t)n);
+    } else if (rows == 1 && !is_spread(stride)) {
+        convert(dst, at(v, offset), v->dtype, stride, n);
+    } else {
+        _Alignas(64) char raw[TOGETHER_BYTES];
+        pack(raw, n, at(v, offset), step, stride, (size_t)rows, (size_t)n);
+        convert(dst, raw, v->dtype, 1, rows * n);
+    }
+}
+
 static void load(const engine *e, void *dst, const wf_view *v, int64_t offset, int64_t stride,
                  int64_t n)
 {
-    (e->job->truth ? e->k->truth : e->k->load)(dst, at(v, offset), v->dtype, stride, n);
+    load_rows(e, dst, v, offset, 0, stride, 1, n);
 }
 
-/* n elements of the reduced index starting at r, for a kept offset: values in buf. */
+/* n elements of the reduced index starting at r, for a kept offset: values in buf. Whole rows of the last axis are loaded
+ * together where they are short, and where their elements lie apart: their neighbours may be those of other rows. */
 static void gather(const engine *e, char *buf, const wf_view *v, bool second, int64_t kept,
                    int64_t r, int64_t n)
 {
+    enum { SHORT_ROW = 512 };
     const wf_red_axis_split *g = &e->g;
     const int64_t *strides = second ? g->ry : g->rx;
-    int64_t inner = g->nr > 0 ? g->rd[g->nr - 1] : 1;
-    int64_t step = g->nr > 0 ? strides[g->nr - 1] : 1;
+    const int64_t inner = g->nr > 0 ? g->rd[g->nr - 1] : 1;
+    const int64_t step = g->nr > 0 ? strides[g->nr - 1] : 1;
+    const int64_t outer = g->nr > 1 ? g->rd[g->nr - 2] : 1;
+    const int64_t apart = g->nr > 1 ? strides[g->nr - 2] : 0;
     while (n > 0) {
-        int64_t in = r % inner, ox = 0, oy = 0;
+        const int64_t in = r % inner;
+        int64_t ox = 0, oy = 0;
         wf_red_locate(r / inner, g->nr - 1, g->rd, g->rx, g->ry, &ox, &oy);
-        int64_t m = inner - in < n ? inner - in : n;
-        load(e, buf, v, kept + (second ? oy : ox) + in * step, step, m);
-        buf += m * (int64_t)e->k->size;
-        r += m;
-        n -= m;
+        int64_t rows = in == 0 && (is_spread(step) || inner < SHORT_ROW) ? n / inner : 1;
+        const int64_t left = outer - r / inner % outer;
+        rows = rows > left ? left : rows > 1 ? rows : 1;
+        const int64_t m = inner - in < n ? inner - in : n;
+        load_rows(e, buf, v, kept + (second ? oy : ox) + in * step, apart, step, rows, m);
+        buf += rows * m * (int64_t)e->k->size;
+        r += rows * m;
+        n -= rows * m;
     }
 }
 
@@ -338,6 +373,56 @@ static void inner_block(const engine *e, int64_t kept, int64_t block, char *out)
     e->k->run[j->op](out, x, n);
 }
 
+/* Values of rows of n that lie one behind the other, to one value each. */
+static void reduce_rows(const engine *e, char *out, const char *xs, int64_t n, int64_t rows)
+{
+    const wf_red *op = &e->job->op;
+    const int64_t size = (int64_t)e->k->size;
+    const wf_sum_kernels *sum = sums_of(*op, e->job->compute);
+    if (sum && n >= SPAN_FROM) {
+        sum->span(out, xs, n, n, rows);
+    } else if (n <= WF_LANES) {
+        e->k->shorts[*op](out, xs, n, n, rows);
+    } else {
+        for (int64_t i = 0; i < rows; i++) {
+            e->k->run[*op](out + i * size, xs + i * n * size, n);
+        }
+    }
+}
+
+/* Blocks of one long row, or whole short rows, that are brought together several at a time: lines of a view that runs
+ * along another axis are then used whole. Without a map. */
+static void spread_task(void *arg, int64_t begin, int64_t end)
+{
+    const engine *e = arg;
+    const wf_red_axis_split *g = &e->g;
+    const int64_t size = (int64_t)e->k->size, whole = g->reduced / WF_BLOCK;
+    const int64_t from = (int64_t)wf_dtype_size(e->job->x->dtype);
+    const int64_t most_blocks = TOGETHER_BYTES / WF_BLOCK / (size > from ? size : from);
+    _Alignas(64) char xs[TOGETHER_BYTES];
+    for (int64_t i = begin, count; i < end; i += count) {
+        const int64_t row = i / e->blocks, b = i % e->blocks;
+        const int64_t n = b < whole ? WF_BLOCK : g->reduced - b * WF_BLOCK;
+        int64_t ox = 0, oy = 0;
+        count = e->blocks == 1 ? end - i : b < whole ? whole - b : 1;
+        count = count < end - i ? count : end - i;
+        wf_red_locate(row, g->nk, g->kd, g->kx, g->ky, &ox, &oy);
+        if (e->blocks == 1) {
+            const int64_t most = WF_BLOCK / n, last = g->nk > 0 ? g->kd[g->nk - 1] : 1;
+            count = count < most ? count : most;
+            count = g->nr > 1 ? 1 : count < last - row % last ? count : last - row % last;
+        } else {
+            count = count < most_blocks ? count : most_blocks;
+        }
+        if (e->blocks == 1 && g->nr == 1) {
+            load_rows(e, xs, e->job->x, ox, g->nk > 0 ? g->kx[g->nk - 1] : 0, g->rx[0], count, n);
+        } else {
+            gather(e, xs, e->job->x, false, ox, b * WF_BLOCK, e->blocks == 1 ? n : n * count);
+        }
+        reduce_rows(e, e->out + i * size, xs, n, count);
+    }
+}
+
 /* Blocks [begin, end) of rows that lie at one distance from each other, in runs: the short rows, or the whole
  * blocks of a long one. */
 static void span_task(void *arg, int64_t begin, int64_t end)
@@ -414,8 +499,12 @@ static int run_inner(engine *e)
         }
     }
     int64_t per = g->reduced < WF_BLOCK ? g->reduced : WF_BLOCK;
+    const bool spread = j->map == WF_MAP_NONE && (g->nr > 1 || (g->nr == 1 && is_spread(g->rx[0])));
     wf_parallel_for(g->kept * e->blocks, (TASK_ELEMENTS + per - 1) / per,
-                    e->span != NULL && lines ? span_task : inner_task, e);
+                    e->span != NULL && lines ? span_task
+                    : spread                 ? spread_task
+                                             : inner_task,
+                    e);
     if (e->blocks > 1) {
         fold_args f = {e->k, j->op, e->out, j->out, e->blocks};
         wf_parallel_for(g->kept, (TASK_ELEMENTS + e->blocks - 1) / e->blocks, fold_task, &f);
@@ -470,7 +559,7 @@ static const void *tile_row(const tile *t, int64_t r, char *buf, char *second)
     if (e->in_place || t->raw) {
         x = at(j->x, ox);
     } else {
-        load(e, buf, j->x, ox, 1, t->width);
+        load(e, buf, j->x, ox, e->g.kx[e->g.nk - 1], t->width);
     }
     if (j->map == WF_MAP_NONE) {
         return x;
@@ -702,6 +791,15 @@ static int run_outer(engine *e, bool narrow)
     return status;
 }
 
+/* Do neighbours along the last kept axis, `step` apart, share lines rather than those along the last reduced one? */
+static bool is_nearer(const engine *e, int64_t step)
+{
+    enum { LINE = 64 };
+    const int64_t kept = step < 0 ? -step : step, last = e->g.rx[e->g.nr - 1];
+    const int64_t reduced = last < 0 ? -last : last;
+    return kept == 1 || (kept < reduced && kept * (int64_t)wf_dtype_size(e->job->x->dtype) < LINE);
+}
+
 int wf_red_run(const wf_red_job *job)
 {
     engine e; /* its lists of axes are long and mostly empty: not cleared */
@@ -723,10 +821,15 @@ int wf_red_run(const wf_red_job *job)
     e.span = e.sum                                                              ? e.sum->span
              : squares && job->compute == WEFT_F32 && job->x->dtype == WEFT_F32 ? squares_now()
                                                                                 : NULL;
-    bool inner = g->nr == 0 || g->rx[g->nr - 1] == 1;
-    bool columns = g->nk > 0 && g->kx[g->nk - 1] == 1 && g->kd[g->nk - 1] >= 4;
-    if (inner || !columns) {
+    const bool inner = g->nr == 0 || g->rx[g->nr - 1] == 1;
+    const int64_t step = g->nk > 0 ? g->kx[g->nk - 1] : 0;
+    if (inner || step == 0 || g->kd[g->nk - 1] < 4 || !is_nearer(&e, step)) {
         return run_inner(&e);
+    }
+    if (step != 1) { /* rows are brought together before they are reduced */
+        e.in_place = false;
+        e.sum = NULL;
+        e.span = NULL;
     }
     e.columns = g->kd[g->nk - 1];
     return run_outer(&e, e.columns * (int64_t)e.k->size <= NARROW_BYTES);

@@ -7,6 +7,7 @@
 #include "eager/kernels/cast.h"
 
 #include "eager/kernels/kernels.h"
+#include "eager/kernels/move.h"
 
 #if defined(__F16C__)
 #include <immintrin.h>
@@ -40,7 +41,7 @@
 #define WF_MOVE(width)                                                                             \
     static void c_move##width(void *dst, const void *src, size_t n)                                \
     {                                                                                              \
-        memcpy(dst, src, n *width);                                                                \
+        wf_move(dst, src, (int64_t)n *width);                                                      \
     }
 WF_MOVE(1)
 WF_MOVE(2)

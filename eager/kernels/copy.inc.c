@@ -9,6 +9,7 @@
  */
 #include "eager/cpuid.h"
 #include "eager/kernels/kernels.h"
+#include "eager/kernels/move.h"
 
 #include <immintrin.h>
 #include <stdbool.h>
@@ -310,23 +311,6 @@ static inline square after(square s, int64_t m, int64_t n, int64_t side, walk w)
 }
 
 /* -- rows ------------------------------------------------------------------------------------------------- */
-/* Pieces of registers; the last one overlaps the one before, so that little is left to do element by element. */
-static inline void copy_row(char *dst, const char *src, int64_t bytes) /* 16 at least */
-{
-    enum { LONG = 2048 };
-    if (bytes >= LONG) {
-        memcpy(dst, src, (size_t)bytes);
-    } else if (bytes >= VECTOR) {
-        for (int64_t at = 0; at + VECTOR < bytes; at += VECTOR)
-            put(dst + at, get(src + at));
-        put(dst + bytes - VECTOR, get(src + bytes - VECTOR));
-    } else {
-        for (int64_t at = 0; at + 16 < bytes; at += 16)
-            put128(dst + at, lanes128(src + at, 0));
-        put128(dst + bytes - 16, lanes128(src + bytes - 16, 0));
-    }
-}
-
 #if defined(SIDE_PAST)
 /* 16 bytes of elements, every other one of the 32 bytes from p on. */
 static inline __m128i evens_1(const char *p)
@@ -452,8 +436,8 @@ ROWS(uint64_t, 8)
             }                                                                                       \
         }                                                                                           \
     }                                                                                               \
-    static inline void transpose_##width(T *d, int64_t ldd, const T *s, int64_t s0, size_t m,       \
-                                         size_t n, bool nt)                                         \
+    __attribute__((noinline)) static void transpose_##width(                                        \
+        T *d, int64_t ldd, const T *s, int64_t s0, size_t m, size_t n, bool nt)                     \
     {                                                                                               \
         enum { S = 16 / sizeof(T), L = LINE / sizeof(T) };                                          \
         const int64_t side = nt ? PIECE / (int64_t)sizeof(T) : L;                                   \
@@ -484,10 +468,10 @@ ROWS(uint64_t, 8)
                     d[i * ldd + j] = s[i + j * s0];                                                 \
         }                                                                                           \
     }                                                                                               \
-    static inline void row_##width(T *d, const T *s, int64_t step, int64_t n)                       \
+    __attribute__((noinline)) static void row_##width(T *d, const T *s, int64_t step, int64_t n)    \
     {                                                                                               \
         if (step == 1 && n * (int64_t)sizeof(T) >= 16)                                              \
-            copy_row((char *)d, (const char *)s, n *(int64_t)sizeof(T));                            \
+            wf_move(d, s, n *(int64_t)sizeof(T));                                                   \
         else if (step == 2)                                                                         \
             every_other_##width(d, s, n);                                                           \
         else if (step == -1)                                                                        \

@@ -67,7 +67,29 @@
 #define AT_ONCE 1
 #endif
 
-/* Values [i, n) of a block as 64 lanes. */
+/* Values [i, n) of a block, fewer than 64, as 64 lanes. */
+#if defined(__AVX512F__)
+/* Whole registers are stored, since whole registers are loaded: others would have to wait for each other. */
+WF_INLINE void FN(pad)(S *few, const S *x, int64_t i, int64_t n)
+{
+    enum { PER = 64 / sizeof(S) };
+    const uint64_t left = ~(uint64_t)0 >> (WF_LANES - (n - i));
+    WF_UNROLL for (int k = 0; k < WF_LANES; k += PER)
+    {
+        const S *from = x + i + k;
+        const uint64_t m = left >> k;
+        __m512i v;
+        if (sizeof(S) == 2) {
+            v = _mm512_mask_loadu_epi16(_mm512_set1_epi16(INT16_MIN), (__mmask32)m, from);
+        } else if (sizeof(S) == 4) {
+            v = _mm512_mask_loadu_epi32(_mm512_set1_epi32(INT32_MIN), (__mmask16)m, from);
+        } else {
+            v = _mm512_mask_loadu_epi64(_mm512_set1_epi64(INT64_MIN), (__mmask8)m, from);
+        }
+        _mm512_storeu_si512(few + k, v);
+    }
+}
+#else
 static __attribute__((noinline)) void FN(pad)(S *few, const S *x, int64_t i, int64_t n)
 {
     memcpy(few, x + i, (size_t)(n - i) * sizeof(S));
@@ -75,6 +97,7 @@ static __attribute__((noinline)) void FN(pad)(S *few, const S *x, int64_t i, int
         few[j] = NOTHING;
     }
 }
+#endif
 
 /* `count` blocks of n values, 0 < n <= 4096, x + stride and so on: lanes[r] = the 64 lanes of block r, halved until
  * they fill one register. One loop for all: its end, which a processor foresees badly, comes once. fetch: ask for rows
