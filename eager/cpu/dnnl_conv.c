@@ -2,9 +2,10 @@
  * eager/cpu/dnnl_conv.c -- convolution by oneDNN primitives on channels-last blocks.
  *
  * A problem is cut, by shape alone, into tasks that are convolutions themselves: forward by samples
- * and output rows, backward-data by samples and input channels, backward-weight by output channels
- * and samples (the latter giving partial sums, added as a tree). Tasks of equal geometry share one
- * variant: its primitive, and the weights in the layout that this primitive likes. NCHW operands are
+ * and output rows, or by output channels where the weights are larger than the images, backward-data by
+ * samples and input channels, backward-weight by output channels and samples (the latter giving partial
+ * sums, added as a tree). Tasks of equal geometry share one variant: its primitive, and, unless each task
+ * has weights of its own, the weights in the layout that this primitive likes. NCHW operands are
  * transposed, whole for those that several tasks read, by task for those that one task reads or makes.
  *
  * Invariant: a problem that oneDNN has no good primitive for is refused before anything is written.
@@ -245,6 +246,7 @@ typedef struct conv_job {
     size_t nhwc_bytes;
     int64_t per_n, chunks_n;   /* samples of a task */
     int64_t per_other, others; /* rows, input channels or output channels of a task */
+    int own_weights; /* forward, cut by output channels: a task reorders the weights that only it reads */
     variant variants[MAX_VARIANTS];
     int count;
     char *partial; /* backward weight: [chunk][other] blocks of part_bytes */
@@ -273,7 +275,7 @@ static wf_dnnl_key task_key(const conv_job *w, int kind, int64_t chunk, int64_t 
     v[N] = least(w->per_n, d->n - chunk * w->per_n);
     v[G] = d->groups;
     v[C] = kind == BACKWARD_DATA ? least(w->per_other, d->c - first) : d->c;
-    v[O] = kind == BACKWARD_WEIGHT ? least(w->per_other, d->o - first) : d->o;
+    v[O] = kind == BACKWARD_WEIGHT || w->own_weights ? least(w->per_other, d->o - first) : d->o;
     v[H] = d->h, v[W] = d->w;
     v[OH] = d->oh, v[OW] = d->ow;
     v[KH] = d->kh, v[KW] = d->kw;
@@ -283,7 +285,7 @@ static wf_dnnl_key task_key(const conv_job *w, int kind, int64_t chunk, int64_t 
     v[TOP] = d->pad[0], v[LEFT] = d->pad[1];
     v[HAS_BIAS] = kind == FORWARD && w->bias;
     v[WEIGHT_C] = d->c / d->groups;
-    if (kind == FORWARD && w->others > 1) {
+    if (kind == FORWARD && w->others > 1 && !w->own_weights) {
         int64_t begin = first * d->stride[0] - d->pad[0];
         v[OH] = least(w->per_other, d->oh - first);
         v[TOP] = begin < 0 ? -begin : 0;
@@ -382,7 +384,7 @@ static int plan_variants(conv_job *w, int kind)
             if (md && key.v[G] == 1 && wf_conv_blocks_of(md, plan->bytes[1], &v->blocks))
                 continue;
             v->blocks.o = 0;
-            v->part_bytes = part_bytes(&key, plan, w->size);
+            v->part_bytes = w->own_weights ? 0 : part_bytes(&key, plan, w->size);
             key.v[KIND] += REORDER;
             key.v[PART_O] = v->part_bytes ? REORDER_O : 0;
             plan = wf_dnnl_get(&key, &reorder_recipe);
@@ -414,24 +416,27 @@ static int64_t reorder_parts(const variant *v)
     return v->part_bytes ? v->key.v[O] / REORDER_O : 1;
 }
 
-static int reorder_part(const conv_job *w, const variant *v, int64_t part)
+/* One part of the weights of a variant from output channel `first_o` on. */
+static int reorder_part(const conv_job *w, const variant *v, int64_t first_o, int64_t part,
+                        void *to)
 {
-    int64_t offset = v->c0 * w->d->kh * w->d->kw;
     wf_dnnl_key key = v->key;
+    const int64_t area = w->d->kh * w->d->kw;
+    int64_t offset = (first_o * key.v[WEIGHT_C] + v->c0) * area;
     if (v->blocks.o) {
-        const int64_t o0 = part * pack_step(v), step = key.v[WEIGHT_C] * w->d->kh * w->d->kw;
+        const int64_t o0 = part * pack_step(v), step = key.v[WEIGHT_C] * area;
         wf_conv_pack(&v->blocks, o0, least(o0 + pack_step(v), key.v[O]), key.v[C], key.v[KH],
-                     key.v[KW], (const uint16_t *)w->weight + offset, step, v->weight);
+                     key.v[KW], (const uint16_t *)w->weight + offset, step, to);
         return WF_GEMM_OK;
     }
     key.v[KIND] += REORDER;
     if (v->part_bytes) {
         key.v[PART_O] = REORDER_O;
-        offset += part * REORDER_O * key.v[WEIGHT_C] * w->d->kh * w->d->kw;
+        offset += part * REORDER_O * key.v[WEIGHT_C] * area;
     }
     wf_dnnl_plan *plan = wf_dnnl_get(&key, &reorder_recipe);
     void *data[] = {(char *)(uintptr_t)w->weight + (size_t)offset * w->size,
-                    (char *)v->weight + (size_t)part * v->part_bytes};
+                    (char *)to + (size_t)part * v->part_bytes};
     return plan ? wf_dnnl_run(plan, data) : WF_GEMM_NOMEM;
 }
 
@@ -447,7 +452,7 @@ static void reorder_task(void *arg, int64_t begin, int64_t end)
             continue;
         int64_t parts = reorder_parts(v);
         for (int64_t t = begin > first ? begin : first; t < end && t < first + parts; t++) {
-            int rc = reorder_part(w, v, t - first);
+            int rc = reorder_part(w, v, 0, t - first, v->weight);
             if (rc)
                 fail(w, rc);
         }
@@ -544,7 +549,7 @@ static int run_task(conv_job *w, int kind, int64_t chunk, int64_t other)
     wf_dnnl_key key = task_key(w, kind, chunk, other);
     const int64_t *v = key.v;
     const variant *var = find_variant(w, &key, task_channel(w, kind, other), 0);
-    void *weight = w->variants[var->shared].weight;
+    void *weight = w->variants[var->shared].weight, *own = NULL;
     int64_t n0 = chunk * w->per_n, n1 = n0 + v[N], first = other * w->per_other;
     int src_nhwc = (d->layout & WF_CONV_SRC_NHWC) != 0,
         dst_nhwc = (d->layout & WF_CONV_DST_NHWC) != 0;
@@ -555,7 +560,11 @@ static int run_task(conv_job *w, int kind, int64_t chunk, int64_t other)
     int64_t p0 = 0, p1 = out_area, c0 = 0, c1 = d->o;
     int nhwc = dst_nhwc, whole = nhwc;
     char *image = kind == BACKWARD_WEIGHT ? (char *)(uintptr_t)w->dst : w->out, *block;
-    if (kind == FORWARD) {
+    if (w->own_weights) {
+        whole = nhwc && v[O] == d->o;
+        c0 = first, c1 = first + v[O];
+        block = w->out + (size_t)(n0 * out_area * d->o) * w->size;
+    } else if (kind == FORWARD) {
         p0 = first * d->ow, p1 = p0 + v[OH] * d->ow;
         int64_t top = first * d->stride[0] - d->pad[0] + v[TOP];
         src += (size_t)(top * d->w * d->c) * w->size;
@@ -576,11 +585,19 @@ static int run_task(conv_job *w, int kind, int64_t chunk, int64_t other)
             area = kind == BACKWARD_DATA ? in_area : out_area;
     if (!whole && kind == BACKWARD_WEIGHT)
         slice(w, nhwc, 1, image, c, area, n0, n1, c0, c1, p0, p1, block);
-    wf_dnnl_plan *plan = wf_dnnl_get(&key, w->recipe);
-    int rc = plan ? WF_GEMM_OK : WF_GEMM_NOMEM;
+    int rc = WF_GEMM_OK;
+    if (w->own_weights) {
+        weight = own = wf_alloc(var->weight_bytes);
+        rc = own ? WF_GEMM_OK : WF_GEMM_NOMEM;
+        for (int64_t part = 0; !rc && part < reorder_parts(var); part++)
+            rc = reorder_part(w, var, first, part, own);
+    }
+    wf_dnnl_plan *plan = rc ? NULL : wf_dnnl_get(&key, w->recipe);
+    rc = rc || plan ? rc : WF_GEMM_NOMEM;
+    const char *bias = w->bias ? (const char *)w->bias + (size_t)c0 * w->size : NULL;
     if (!rc && kind == FORWARD)
         rc = wf_dnnl_run(
-            plan, (void *[]){(char *)(uintptr_t)src, weight, block, (char *)(uintptr_t)w->bias});
+            plan, (void *[]){(char *)(uintptr_t)src, weight, block, (char *)(uintptr_t)bias});
     else if (!rc && kind == BACKWARD_DATA)
         rc = wf_dnnl_run(plan, (void *[]){block, weight, (char *)(uintptr_t)dst});
     else if (!rc)
@@ -592,6 +609,8 @@ static int run_task(conv_job *w, int kind, int64_t chunk, int64_t other)
         slice(w, nhwc, 0, image, c, area, n0, n1, c0, c1, p0, p1, block);
     if (!whole)
         wf_free(block, bytes);
+    if (own)
+        wf_free(own, var->weight_bytes);
     return rc;
 }
 
@@ -655,6 +674,19 @@ static void cut(conv_job *w, int64_t length, int64_t unit)
     w->others = (length + w->per_other - 1) / w->per_other;
 }
 
+/*
+ * Whether a forward problem is cut by output channels: each task then reads all images and a part of the weights that it
+ * reorders into the second cache. Cut by rows, weights are reordered into memory and read by every task.
+ */
+static int weights_first(const conv_job *w)
+{
+    const wf_conv_desc *d = w->d;
+    double weights = (double)d->o * (double)(d->c * d->kh * d->kw);
+    double images = (double)d->n * (double)(d->c * d->h * d->w);
+    return d->groups == 1 && d->o >= 128 && d->n < TASKS && weights >= images &&
+           weights * (double)(d->n * d->oh * d->ow) >= 2 * MIN_TASK;
+}
+
 /* Splits over tasks; operands that all tasks read become channels-last; weights are reordered. */
 static int prepare(conv_job *w, int kind)
 {
@@ -668,7 +700,7 @@ static int prepare(conv_job *w, int kind)
         rc = make_nhwc(w, &w->src, d->c, d->h * d->w);
     if (kind == BACKWARD_DATA && !(d->layout & WF_CONV_DST_NHWC))
         rc = make_nhwc(w, &w->dst, d->o, d->oh * d->ow);
-    if (rc || kind == BACKWARD_WEIGHT)
+    if (rc || kind == BACKWARD_WEIGHT || w->own_weights)
         return rc;
     return reorder_weights(w);
 }
@@ -697,7 +729,14 @@ int wf_dnnl_conv_forward(const wf_conv_desc *d, const void *src, const void *wei
     if (rc)
         return rc;
     w.dst = dst;
-    cut(&w, d->oh, (d->oh + tasks_for_weights(&w) - 1) / tasks_for_weights(&w));
+    w.own_weights = weights_first(&w);
+    if (w.own_weights) {
+        w.per_n = d->n, w.chunks_n = 1;
+        w.per_other = d->o >= 512 ? 128 : 64;
+        w.others = (d->o + w.per_other - 1) / w.per_other;
+    } else {
+        cut(&w, d->oh, (d->oh + tasks_for_weights(&w) - 1) / tasks_for_weights(&w));
+    }
     rc = prepare(&w, FORWARD);
     if (!rc) {
         wf_parallel_for(w.chunks_n * w.others, 1, forward_task, &w);

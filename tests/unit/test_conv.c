@@ -268,7 +268,17 @@ static const wf_conv_desc layers[] = {
     {.n = 9, .c = 8, .h = 9, .w = 9, .o = 16, .kh = 3, .kw = 3, .stride = {2, 2}, .pad = {1, 1}},
     {.n = 2, .c = 32, .h = 9, .w = 11, .o = 64, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
     {.n = 5, .c = 64, .h = 9, .w = 8, .o = 72, .kh = 3, .kw = 3, .stride = {2, 2}, .pad = {1, 1}},
-    {.n = 1, .c = 96, .h = 7, .w = 6, .o = 32, .kh = 5, .kw = 3, .stride = {1, 1}, .pad = {2, 0}},
+    {.n = 1,
+     .c = 96,
+     .h = 7,
+     .w = 6,
+     .o = 32,
+     .kh = 5,
+     .kw = 3,
+     .stride = {1, 1},
+     .pad = {2, 0}}, /* more weights than images */
+    {.n = 2, .c = 40, .h = 5, .w = 6, .o = 136, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
+    {.n = 1, .c = 16, .h = 6, .w = 6, .o = 528, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
 };
 enum { LAYERS = sizeof layers / sizeof *layers };
 
