@@ -391,6 +391,41 @@ Test(gemm, same_bits_at_any_thread_count)
     wf_set_num_threads(before);
 }
 
+static void nothing(void *arg, int64_t begin, int64_t end)
+{
+    (void)arg, (void)begin, (void)end;
+}
+
+/* What wakes nobody is cut where workers happen to be awake: each product comes right behind a job of theirs. */
+Test(gemm, same_bits_whoever_is_awake)
+{
+    static const int64_t shapes[][3] = {{64, 64, 64},  {48, 64, 80},  {70, 65, 60},
+                                        {100, 40, 90}, {129, 33, 70}, {20, 300, 30}};
+    const int before = wf_num_threads();
+    wf_gemm_set_backend(WF_GEMM_AUTO);
+    for (size_t t = 0; t < 4; t++)
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+            for (unsigned mode = 0; mode < 4; mode++) {
+                const int64_t *h = shapes[s];
+                operands o = make(float_types[t], 1, h[0], h[1], h[2], mode);
+                void *first = malloc(o.c_bytes);
+                for (int round = 0; round < 20; round++) {
+                    wf_set_num_threads(round ? 1 + round % 3 : 1);
+                    memset(o.c, 0x5A, o.c_bytes);
+                    wf_parallel_for(8, 1, nothing, NULL);
+                    cr_assert_eq(wf_gemm(&o.d), 0);
+                    if (round == 0)
+                        memcpy(first, o.c, o.c_bytes);
+                    cr_assert_eq(memcmp(first, o.c, o.c_bytes), 0, "%s shape %zu mode %u round %d",
+                                 wf_dtype_name(float_types[t]), s, mode, round);
+                }
+                check(&o, "shared with the awake");
+                free(first);
+                drop(&o);
+            }
+    wf_set_num_threads(before);
+}
+
 #define CHECK_INT(U, S, dt)                                                                        \
     do {                                                                                           \
         for (int t = 0; t < 30; t++) {                                                             \
