@@ -7,6 +7,7 @@
  */
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "eager/alloc.h"
@@ -25,7 +26,7 @@ enum { TINY_WORK = 1 << 16, TINY_WORK_BF16 = 1 << 13 };
 /* Multiply-adds that are worth a share of a worker that is awake. */
 enum { AWAKE_WORK = 1 << 16 };
 /* Least terms of a slice of k: adding up its result is to cost little beside making it. */
-enum { MIN_SLICE = 512 };
+enum { MIN_SLICE = 512, LONG_DOT = 1 << 17 };
 /* Largest packed copy of B, bytes. */
 #define MAX_PACKED ((size_t)64 << 20)
 
@@ -67,6 +68,49 @@ static int vector_block(const wf_gemm_block *g)
         [WF_ISA_AVX512] = &wf_vector_kernels_avx512,
     };
     return run_kernel(tables[wf_isa()], g);
+}
+
+/* Columns of fewer terms than this are turned: a row of columns is summed faster than the lanes of one. */
+enum { SHORT_COLUMN = 64, VECTOR_BYTES = 32768, ROWS_BYTES = 512 << 10 };
+
+/* The matrix is neither rows nor columns of neighbours, or its columns are short: pieces of columns are brought together,
+ * along that of their strides which is the lesser one. */
+static int vector_of_view(const wf_gemm_block *g)
+{
+    const int64_t size = (int64_t)wf_dtype_size(g->dtype);
+    const bool in_rows = g->n > 1 && (llabs(g->b_cs) <= llabs(g->b_rs) || g->k < SHORT_COLUMN);
+    /* a piece of each of many rows is to be long */
+    int64_t columns = (in_rows && g->k >= SHORT_COLUMN ? ROWS_BYTES : VECTOR_BYTES) / size / g->k;
+    columns = in_rows ? columns / 16 * 16 : columns;
+    columns = columns < 1 ? in_rows ? 16 : 1 : columns;
+    columns = columns < g->n ? columns : g->n;
+    const size_t bytes = (size_t)(columns * g->k * size);
+    const wf_pack_fn pack = wf_kernels_now()->pack[wf_width(g->dtype)];
+    wf_gemm_block part = *g;
+    _Alignas(64) char small[VECTOR_BYTES];
+    char *dense = bytes <= sizeof small ? small : wf_alloc(bytes);
+    int rc = dense ? WF_GEMM_OK : WF_GEMM_NOMEM;
+    for (int64_t j = 0; j < g->n && rc == WF_GEMM_OK; j += columns) {
+        part.n = columns < g->n - j ? columns : g->n - j;
+        part.b = dense;
+        part.b_rs = in_rows ? part.n : 1;
+        part.b_cs = in_rows ? 1 : g->k;
+        part.c = (char *)g->c + j * g->c_rs * size;
+        const char *from = (const char *)g->b + j * g->b_cs * size;
+        if (in_rows)
+            pack(dense, part.n, from, g->b_rs, g->b_cs, (size_t)g->k, (size_t)part.n);
+        else
+            pack(dense, g->k, from, g->b_cs, g->b_rs, (size_t)part.n, (size_t)g->k);
+        rc = vector_block(&part);
+    }
+    if (dense && dense != small)
+        wf_free(dense, bytes);
+    return rc;
+}
+
+static bool is_streamed(const wf_gemm_block *g)
+{
+    return g->n == 1 ? g->b_rs == 1 : g->b_cs == 1 || (g->b_rs == 1 && g->k >= SHORT_COLUMN);
 }
 
 /* Size of the pieces when n is cut into `count` about equal ones, each a multiple of `unit`. */
@@ -184,7 +228,7 @@ static void choose_blocks(blocks *w)
 }
 
 /*
- * A small result of long sums, which neither rows nor columns cut well: slices of k have results of their own, which are
+ * A small result of long sums, or a single one, which neither rows nor columns cut well: slices of k have results of their own, which are
  * added in their order. Not with oneDNN, which takes up to three times as long where rows of A are longer than its k.
  */
 static void choose_slices(blocks *w)
@@ -193,6 +237,11 @@ static void choose_slices(blocks *w)
     const double work = (double)d->m * (double)d->n * (double)d->k;
     w->slices = 1;
     w->bk = d->k;
+    if (w->way == BY_VECTOR && d->n == 1 && d->batch == 1 && d->k >= LONG_DOT) {
+        w->bk = piece(d->k, 8, 64);
+        w->slices = (d->k + w->bk - 1) / w->bk;
+        return;
+    }
     if ((w->way != BY_PAIRS && w->way != BY_KERNELS) || d->batch > 1 || d->m >= 128 ||
         d->n >= 128 || d->k < 2 * MIN_SLICE)
         return;
@@ -342,7 +391,7 @@ static void choose_way(blocks *w)
     wf_gemm_desc *d = &w->d;
     w->c_step = 1;
     w->way = BY_KERNELS;
-    if (d->n == 1 && d->m > 1 && (d->a_rs == 1 || d->a_cs == 1)) {
+    if (d->n == 1 && d->m > 1 && d->a_rs != 0 && d->a_cs != 0) {
         wf_gemm_desc t = *d;
         t.m = 1, t.n = d->m;
         t.a = d->b, t.a_rs = d->b_cs, t.a_cs = d->b_rs, t.a_bs = d->b_bs;
@@ -352,7 +401,7 @@ static void choose_way(blocks *w)
         *d = t;
         return;
     }
-    if (d->m == 1 && (d->b_rs == 1 || d->b_cs == 1)) {
+    if (d->m == 1 && d->b_rs != 0 && d->b_cs != 0) {
         w->way = BY_VECTOR;
         return;
     }
@@ -454,7 +503,7 @@ static void run_blocks(void *arg, int64_t begin, int64_t end)
         }
         if (w->packed)
             g.b = w->packed + batch * w->packed_bs;
-        int rc = w->way == BY_VECTOR    ? vector_block(&g)
+        int rc = w->way == BY_VECTOR    ? (is_streamed(&g) ? vector_block : vector_of_view)(&g)
                  : w->packed            ? wf_dnnl_gemm_packed(&g)
                  : is_made_apart(w, &g) ? multiply_apart(w, &g)
                  : w->way == BY_ONEDNN  ? wf_dnnl_gemm(&g)

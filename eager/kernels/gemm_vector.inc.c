@@ -2,8 +2,8 @@
  * eager/kernels/gemm_vector.inc.c -- vector times matrix on one thread, per instruction set: y := x * B.
  *
  * It is bound by reading B, so B is read once, in streams: eight rows at a time where rows are
- * contiguous, four columns at a time where columns are. The order of an element's sum depends on k
- * and on which of the two it is, not on where in a block the element lies.
+ * contiguous, four columns at a time where columns are, as a single one always is. The order of an element's sum
+ * depends on k, on which of the two it is and on whether it is the only one, not on where in a block it lies.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -88,13 +88,39 @@ static inline double same_f64(double x)
         for (; j < n; j++)                                                                         \
             columns_##sfx(1, k, x, b + j * cs, cs, y + j);                                         \
     }                                                                                              \
+    static T dot_##sfx(int64_t k, const S *x, const S *b)                                          \
+    {                                                                                              \
+        V acc[4];                                                                                  \
+        T lanes[VL];                                                                               \
+        int64_t p = 0;                                                                             \
+        for (int i = 0; i < 4; i++)                                                                \
+            acc[i] = SET1(0);                                                                      \
+        for (; p + 4 * VL <= k; p += 4 * VL)                                                       \
+            for (int i = 0; i < 4; i++)                                                            \
+                acc[i] = FMA(LOAD_S(x + p + i * VL), LOAD_S(b + p + i * VL), acc[i]);              \
+        for (; p + VL <= k; p += VL)                                                               \
+            acc[0] = FMA(LOAD_S(x + p), LOAD_S(b + p), acc[0]);                                    \
+        STORE(lanes, (acc[0] + acc[1]) + (acc[2] + acc[3]));                                       \
+        for (int gap = VL / 2; gap > 0; gap /= 2)                                                  \
+            for (int i = 0; i < gap; i++)                                                          \
+                lanes[i] += lanes[i + gap];                                                        \
+        T sum = lanes[0];                                                                          \
+        for (; p < k; p++)                                                                         \
+            sum = ONE_FMA((T)convert(x[p]), (T)convert(b[p]), sum);                                \
+        return sum;                                                                                \
+    }                                                                                              \
     static void vector_##sfx(const wf_gemm_block *g)                                               \
     {                                                                                              \
-        T *x = g->scratch, *y = x + g->k;                                                          \
+        T *copy = g->scratch, *y = copy + g->k;                                                    \
         const S *a = g->a;                                                                         \
-        for (int64_t p = 0; p < g->k; p++)                                                         \
-            x[p] = (T)convert(a[p * g->a_cs]);                                                     \
-        if (g->b_cs == 1)                                                                          \
+        const T *x = sizeof(S) == sizeof(T) && g->a_cs == 1 ? g->a : g->scratch;                   \
+        if (g->n == 1 && g->a_cs == 1) {                                                           \
+            *y = dot_##sfx(g->k, a, g->b);                                                         \
+            return;                                                                                \
+        }                                                                                          \
+        for (int64_t p = 0; p < g->k && x == copy; p++)                                            \
+            copy[p] = (T)convert(a[p * g->a_cs]);                                                  \
+        if (g->n > 1 && g->b_cs == 1)                                                              \
             by_rows_##sfx(g->n, g->k, x, g->b, g->b_rs, y);                                        \
         else                                                                                       \
             by_columns_##sfx(g->n, g->k, x, g->b, g->b_cs, y);                                     \
@@ -131,7 +157,7 @@ static void vector_run(const wf_gemm_block *g)
         vector_f16(g);
     const float *y = (const float *)g->scratch + g->k;
     for (int64_t j = 0; j < g->n; j++)
-        if (g->dtype == WEFT_F32)
+        if (g->dtype == WEFT_F32 || g->wide)
             ((float *)g->c)[j * g->c_rs] = y[j];
         else
             ((uint16_t *)g->c)[j * g->c_rs] =

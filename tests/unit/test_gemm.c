@@ -132,8 +132,8 @@ static void check(const operands *o, const char *what)
             for (int64_t j = 0; j < d->n; j++) {
                 long double sum = 0, mag = 0;
                 for (int64_t p = 0; p < d->k; p++) {
-                    double x = get(o->a, d->dtype, s * d->a_bs + i * d->a_rs + p * d->a_cs);
-                    double y = get(o->b, d->dtype, s * d->b_bs + p * d->b_rs + j * d->b_cs);
+                    double x = get(d->a, d->dtype, s * d->a_bs + i * d->a_rs + p * d->a_cs);
+                    double y = get(d->b, d->dtype, s * d->b_bs + p * d->b_rs + j * d->b_cs);
                     sum += (long double)x * y;
                     mag += fabsl((long double)x * y);
                 }
@@ -221,6 +221,33 @@ Test(gemm, random_shapes)
         for (size_t t = 0; t < 4; t++)
             random_products(backends[b], float_types[t],
                             is_another(b, t) ? (int)effort_of(SHAPES) : 1);
+}
+
+/* Matrix times vector and dot products: long and short columns, neighbours or not, backwards. */
+Test(gemm, vectors)
+{
+    static const int64_t shapes[][3] = {{1, 1, 9000},  {1, 1, 30},    {1, 1500, 16}, {1500, 1, 16},
+                                        {1, 300, 300}, {300, 1, 300}, {1, 5, 9000},  {5, 1, 9000},
+                                        {1, 70, 63},   {70, 1, 64},   {1, 1, 1}};
+    wf_gemm_set_backend(WF_GEMM_AUTO);
+    for (size_t t = 0; t < 4; t++)
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+            for (unsigned mode = (unsigned)(s + t) % 2; mode < 32; mode += 2) {
+                const int64_t *h = shapes[s];
+                operands o = make(float_types[t], 1, h[0], h[1], h[2], mode & 15);
+                if (mode &
+                    16) { /* the last row and column first, and what check() reads likewise */
+                    const int64_t size = (int64_t)wf_dtype_size(o.d.dtype);
+                    o.d.a = (char *)o.a + ((h[0] - 1) * o.d.a_rs + (h[2] - 1) * o.d.a_cs) * size;
+                    o.d.b = (char *)o.b + ((h[2] - 1) * o.d.b_rs + (h[1] - 1) * o.d.b_cs) * size;
+                    o.d.a_rs = -o.d.a_rs, o.d.a_cs = -o.d.a_cs;
+                    o.d.b_rs = -o.d.b_rs, o.d.b_cs = -o.d.b_cs;
+                }
+                cr_assert_eq(wf_gemm(&o.d), 0);
+                check(&o, "vector");
+                check_gaps(&o);
+                drop(&o);
+            }
 }
 
 /* Where nothing adds a bias the product says so and writes nothing. */
@@ -358,7 +385,7 @@ Test(gemm, same_bits_at_any_thread_count)
                                         {7, 33, 65, 40},   {1, 64, 65, 1027}, {3, 100, 129, 255},
                                         {1, 8, 1024, 512}, {2, 500, 70, 600}, {1, 3, 5, 20000},
                                         {40, 8, 8, 64},    {1, 530, 40, 530}, {1, 260, 530, 520},
-                                        {1, 24, 600, 300}, {1, 70, 90, 3001}};
+                                        {1, 24, 600, 300}, {1, 70, 90, 3001}, {1, 1, 1, 600000}};
     static const int threads[] = {1, 2, 3, 7};
     int before = wf_num_threads();
     for (size_t b = 0; b < BACKENDS; b++) {
