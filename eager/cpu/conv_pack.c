@@ -1,12 +1,14 @@
 /*
  * eager/cpu/conv_pack.c -- bf16 weights into the layout that a convolution reads, block by block.
  *
- * A block is turned round in the first cache, where all its positions follow each other, and its rows of output
- * channels are copied from there. For two bytes an element, where oneDNN 2.6.3's own reorders
- * take half of a convolution of 512 channels and more; those of four bytes are faster than this.
+ * Blocks with output channels innermost are turned round in the first cache, where all their positions follow each other,
+ * and rows of output channels are copied from there. Those with input channels innermost, for the gradient of the image,
+ * are turned as they are read, a pair of output channels after the other. For two bytes an element, where oneDNN 2.6.3's
+ * own reorders take half of a convolution of 512 channels and more; those of four bytes are faster than this.
  */
 #include "eager/cpu/conv_pack.h"
 
+#include <emmintrin.h>
 #include <string.h>
 
 #include "eager/cpu/transpose.h"
@@ -15,6 +17,9 @@
 enum { MAX_BLOCK = 16384 };
 /* Rows turned at a time: those of 512 x 3 x 3 weights share four sets of an eight-way cache. */
 enum { MAX_ROWS = 16 };
+
+/* Pairs of elements of one block of input channels with all its positions. */
+enum { MAX_TURNED = 1024 };
 
 bool wf_conv_blocks_of(const dnnl_md *md, size_t bytes, wf_conv_blocks *b)
 {
@@ -28,7 +33,6 @@ bool wf_conv_blocks_of(const dnnl_md *md, size_t bytes, wf_conv_blocks *b)
     const int64_t area = m.dims[2] * m.dims[3];
     if ((size_t)(m.dims[0] * m.dims[1] * area) * sizeof(uint16_t) != bytes)
         return false; /* something lies behind the weights */
-    /* input channels outside output channels, then two of them inside; each is optional */
     int at = 0;
     *b = (wf_conv_blocks){.c = 1,
                           .pair = 1,
@@ -36,6 +40,16 @@ bool wf_conv_blocks_of(const dnnl_md *md, size_t bytes, wf_conv_blocks *b)
                           .c_stride = m.strides[1],
                           .y_stride = m.strides[2],
                           .x_stride = m.strides[3]};
+    if (m.inner_count == 3 && m.inner_axis[0] == 0 && m.inner_axis[1] == 1 &&
+        m.inner_axis[2] == 0 && m.inner[2] == 2) {
+        b->by_c = true;
+        b->pair = 2;
+        b->o = 2 * m.inner[0];
+        b->c = m.inner[1];
+        return b->c % 8 == 0 && b->c * area <= MAX_TURNED &&
+               m.strides[2] == m.dims[3] * m.strides[3];
+    }
+    /* input channels outside output channels, then two of them inside; each is optional */
     if (at < m.inner_count && m.inner_axis[at] == 1)
         b->c = m.inner[at++];
     if (at == m.inner_count || m.inner_axis[at] != 0)
@@ -70,8 +84,8 @@ static void pack_position(const wf_conv_blocks *b, int64_t area, const uint16_t 
             memcpy(out, turned, (size_t)b->o * sizeof *out);
 }
 
-void wf_conv_pack(const wf_conv_blocks *b, int64_t o0, int64_t o1, int64_t channels, int64_t kh,
-                  int64_t kw, const uint16_t *weight, int64_t o_step, uint16_t *out)
+static void pack_by_o(const wf_conv_blocks *b, int64_t o0, int64_t o1, int64_t channels, int64_t kh,
+                      int64_t kw, const uint16_t *weight, int64_t o_step, uint16_t *out)
 {
     _Alignas(64) uint16_t turned[MAX_BLOCK];
     const int64_t area = kh * kw;
@@ -90,4 +104,79 @@ void wf_conv_pack(const wf_conv_blocks *b, int64_t o0, int64_t o1, int64_t chann
                     pack_position(b, area, turned + (c * area + i) * b->o, to);
             }
         }
+}
+
+/* in[c][area] to rows of out, `step` apart. Columns one after another: lines of `out` may share a set of the cache. */
+static void turn(int64_t c, int64_t area, const uint32_t *in, uint32_t *out, int64_t step)
+{
+    int64_t j = 0;
+    for (; j + 4 <= area; j += 4)
+        for (int64_t i = 0; i < c; i += 4) {
+            const uint32_t *from = in + i * area + j;
+            uint32_t *to = out + j * step + i;
+            const __m128i x = _mm_loadu_si128((const void *)from),
+                          y = _mm_loadu_si128((const void *)(from + area)),
+                          z = _mm_loadu_si128((const void *)(from + 2 * area)),
+                          w = _mm_loadu_si128((const void *)(from + 3 * area));
+            const __m128i xy = _mm_unpacklo_epi32(x, y), zw = _mm_unpacklo_epi32(z, w);
+            const __m128i xy_hi = _mm_unpackhi_epi32(x, y), zw_hi = _mm_unpackhi_epi32(z, w);
+            _mm_storeu_si128((void *)to, _mm_unpacklo_epi64(xy, zw));
+            _mm_storeu_si128((void *)(to + step), _mm_unpackhi_epi64(xy, zw));
+            _mm_storeu_si128((void *)(to + 2 * step), _mm_unpacklo_epi64(xy_hi, zw_hi));
+            _mm_storeu_si128((void *)(to + 3 * step), _mm_unpackhi_epi64(xy_hi, zw_hi));
+        }
+    for (; j < area; j++)
+        for (int64_t i = 0; i < c; i += 4) {
+            const uint32_t *from = in + i * area + j;
+            const __m128i four = _mm_set_epi32((int)from[3 * area], (int)from[2 * area],
+                                               (int)from[area], (int)from[0]);
+            _mm_storeu_si128((void *)(out + j * step + i), four);
+        }
+}
+
+/* Elements of a and b in turn. */
+static void put_in_pairs(int64_t n, const uint16_t *a, const uint16_t *b, uint32_t *out)
+{
+    for (int64_t i = 0; i < n; i += 8) {
+        const __m128i x = _mm_loadu_si128((const void *)(a + i)),
+                      y = _mm_loadu_si128((const void *)(b + i));
+        _mm_store_si128((void *)(out + i), _mm_unpacklo_epi16(x, y));
+        _mm_store_si128((void *)(out + i + 4), _mm_unpackhi_epi16(x, y));
+    }
+}
+
+static void ask_for(const uint16_t *p, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += 64 / (int64_t)sizeof *p)
+        _mm_prefetch(p + i, _MM_HINT_T0);
+}
+
+/* Block by block: hardware fetches ahead in `out`, and the next block's rows are asked for, which lie pages apart. */
+static void pack_by_c(const wf_conv_blocks *b, int64_t o0, int64_t o1, int64_t channels,
+                      int64_t area, const uint16_t *weight, int64_t o_step, uint16_t *out)
+{
+    _Alignas(64) uint32_t pairs[MAX_TURNED];
+    const int64_t count = b->c * area;
+    for (int64_t o = o0; o < o1; o += b->o)
+        for (int64_t c = 0; c < channels; c += b->c) {
+            const uint16_t *from = weight + o * o_step + c * area, *next = from + count;
+            if (c + b->c >= channels)
+                next = o + b->o < o1 ? weight + (o + b->o) * o_step : NULL;
+            uint16_t *to = out + o / b->o * b->o_stride + c / b->c * b->c_stride;
+            for (int64_t r = 0; r < b->o; r += 2, to += 2 * b->c) {
+                for (int64_t k = r; k < r + 2 && next; k++)
+                    ask_for(next + k * o_step, count);
+                put_in_pairs(count, from + r * o_step, from + (r + 1) * o_step, pairs);
+                turn(b->c, area, pairs, (uint32_t *)(void *)to, b->x_stride / 2);
+            }
+        }
+}
+
+void wf_conv_pack(const wf_conv_blocks *b, int64_t o0, int64_t o1, int64_t channels, int64_t kh,
+                  int64_t kw, const uint16_t *weight, int64_t o_step, uint16_t *out)
+{
+    if (b->by_c)
+        pack_by_c(b, o0, o1, channels, kh * kw, weight, o_step, out);
+    else
+        pack_by_o(b, o0, o1, channels, kh, kw, weight, o_step, out);
 }

@@ -12,9 +12,10 @@
 
 /* Where blocks of `o` output and `c` input channels lie: strides in elements from block to block and from filter
  * position to filter position; inside, `pair` input channels of one output channel beside each other, then output
- * channels, then input channels. */
+ * channels, then input channels. `by_c`: the same with input and output channels changed over. */
 typedef struct wf_conv_blocks {
     int64_t o, c, pair;
+    bool by_c;
     int64_t o_stride, c_stride, y_stride, x_stride;
 } wf_conv_blocks;
 

@@ -1,9 +1,9 @@
 /*
  * eager/cpu/dnnl_conv.c -- convolution by oneDNN primitives on channels-last blocks.
  *
- * A problem is cut, by shape alone, into tasks that are convolutions themselves: forward by samples
- * and output rows, or by output channels where the weights are larger than the images, backward-data by
- * samples and input channels, backward-weight by output channels and samples (the latter giving partial
+ * A problem is cut, by shape alone, into tasks that are convolutions themselves: forward and backward-data
+ * by samples and rows of the result, or by its channels where the weights are larger than the images (and
+ * windows moved by several rows), backward-weight by output channels and samples (the latter giving partial
  * sums, added as a tree). Tasks of equal geometry share one variant: its primitive, and, unless each task
  * has weights of its own, the weights in the layout that this primitive likes. NCHW operands are
  * transposed, whole for those that several tasks read, by task for those that one task reads or makes.
@@ -43,14 +43,15 @@ enum {
     DILATION_X,
     HAS_BIAS,
     WEIGHT_C, /* channels of the whole weight, of which C / G are used */
-    PART_O    /* REORDER: only the first so many output channels; 0: all */
+    PART_O,   /* REORDER: only the first so many output channels; 0: all */
+    PART_C    /* the same for input channels */
 };
 enum { FORWARD = 16, BACKWARD_DATA, BACKWARD_WEIGHT, REORDER = 32 };
 
 /* Enough tasks for several threads, none smaller than is worth one (multiply-adds). */
 enum { TASKS = 8, MAX_VARIANTS = 16 };
-/* Output channels of weights that one task reorders, where there are more. */
-enum { REORDER_O = 64 };
+/* Channels of shared weights that one task reorders, where there are more, of weights of at least so many bytes. */
+enum { MOST_PART = 64, LEAST_PART = 16, LEAST_PARTED = 32 << 10 };
 #define MIN_TASK 1.0e6
 
 static int weight_md(const dnnl_functions *f, const int64_t *v, int type, int any, dnnl_md *md)
@@ -189,8 +190,10 @@ static int describe_reorder(const dnnl_functions *f, const wf_dnnl_key *key, dnn
     const dnnl_md *md = f->primitive_desc_query_md(
         chosen, gradient ? DNNL_QUERY_DIFF_WEIGHTS : DNNL_QUERY_WEIGHTS, 0);
     dnnl_md whole = plain, part;
-    if (key->v[PART_O]) {
-        dnnl_sizes dims = {key->v[PART_O], key->v[C], key->v[KH], key->v[KW]}, from_0 = {0};
+    if (key->v[PART_O] || key->v[PART_C]) {
+        dnnl_sizes from_0 = {0},
+                   dims = {key->v[PART_O] ? key->v[PART_O] : key->v[O],
+                           key->v[PART_C] ? key->v[PART_C] : key->v[C], key->v[KH], key->v[KW]};
         rc = f->memory_desc_init_submemory(&part, md, dims, from_0);
         rc = rc ? rc : f->memory_desc_init_submemory(&plain, &whole, dims, from_0);
         md = &part;
@@ -231,8 +234,9 @@ typedef struct variant {
     int shared; /* the variant that holds the weights: this one, or the first of the same layout */
     void *weight;
     size_t weight_bytes;
-    wf_conv_blocks blocks; /* o > 0: the layout is packed here, not by a reorder */
-    size_t part_bytes; /* a part of REORDER_O output channels takes so many of these; 0: whole */
+    wf_conv_blocks blocks;  /* o > 0: the layout is packed here, not by a reorder */
+    int64_t part_o, part_c; /* > 0: parts of so many output or of so many input channels */
+    size_t part_step;       /* bytes from part to part */
 } variant;
 
 typedef struct conv_job {
@@ -246,7 +250,8 @@ typedef struct conv_job {
     size_t nhwc_bytes;
     int64_t per_n, chunks_n;   /* samples of a task */
     int64_t per_other, others; /* rows, input channels or output channels of a task */
-    int own_weights; /* forward, cut by output channels: a task reorders the weights that only it reads */
+    int by_rows;               /* others are rows of the result; else channels */
+    int own_weights; /* a task reorders the weights that only it reads: those of its channels */
     variant variants[MAX_VARIANTS];
     int count;
     char *partial; /* backward weight: [chunk][other] blocks of part_bytes */
@@ -264,6 +269,13 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* The first row of the output whose window, moved by single rows, has row y of the input or one below it. */
+static int64_t rows_behind(const wf_conv_desc *d, int64_t y)
+{
+    int64_t row = y + d->pad[0] - d->dilation[0] * (d->kh - 1);
+    return row > 0 ? row : 0;
+}
+
 /* The key of the task (chunk of samples, other): what it computes as a convolution of its own. */
 static wf_dnnl_key task_key(const conv_job *w, int kind, int64_t chunk, int64_t other)
 {
@@ -274,8 +286,8 @@ static wf_dnnl_key task_key(const conv_job *w, int kind, int64_t chunk, int64_t 
     v[TYPE] = d->dtype == WEFT_F32 ? DNNL_F32 : DNNL_BF16;
     v[N] = least(w->per_n, d->n - chunk * w->per_n);
     v[G] = d->groups;
-    v[C] = kind == BACKWARD_DATA ? least(w->per_other, d->c - first) : d->c;
-    v[O] = kind == BACKWARD_WEIGHT || w->own_weights ? least(w->per_other, d->o - first) : d->o;
+    v[C] = kind == BACKWARD_DATA && !w->by_rows ? least(w->per_other, d->c - first) : d->c;
+    v[O] = kind != BACKWARD_DATA && !w->by_rows ? least(w->per_other, d->o - first) : d->o;
     v[H] = d->h, v[W] = d->w;
     v[OH] = d->oh, v[OW] = d->ow;
     v[KH] = d->kh, v[KW] = d->kw;
@@ -285,7 +297,13 @@ static wf_dnnl_key task_key(const conv_job *w, int kind, int64_t chunk, int64_t 
     v[TOP] = d->pad[0], v[LEFT] = d->pad[1];
     v[HAS_BIAS] = kind == FORWARD && w->bias;
     v[WEIGHT_C] = d->c / d->groups;
-    if (kind == FORWARD && w->others > 1 && !w->own_weights) {
+    if (kind == BACKWARD_DATA && w->by_rows) {
+        int64_t begin = rows_behind(d, first), end = least(first + w->per_other, d->h);
+        v[OH] = least(end + d->pad[0], d->oh) - begin;
+        v[TOP] = first + d->pad[0] - begin;
+        v[H] = end - first;
+    }
+    if (kind == FORWARD && w->by_rows && w->others > 1) {
         int64_t begin = first * d->stride[0] - d->pad[0];
         v[OH] = least(w->per_other, d->oh - first);
         v[TOP] = begin < 0 ? -begin : 0;
@@ -302,9 +320,10 @@ static wf_dnnl_key task_key(const conv_job *w, int kind, int64_t chunk, int64_t 
     return key;
 }
 
+/* Tasks whose shared weights begin at different channels have variants of their own. */
 static int64_t task_channel(const conv_job *w, int kind, int64_t other)
 {
-    return kind == BACKWARD_DATA ? other * w->per_other : 0;
+    return kind == BACKWARD_DATA && !w->by_rows && !w->own_weights ? other * w->per_other : 0;
 }
 
 /* The variant of a task; NULL when there are too many. */
@@ -333,26 +352,38 @@ static int share_weight(conv_job *w, variant *v, const wf_dnnl_plan *plan)
     return 1;
 }
 
-/*
- * Large weights that all tasks share are reordered in parts of output channels, if these lie apart in the
- * layout: a part is then the same reorder at another address. Says how many bytes a part takes.
- */
-static size_t part_bytes(const wf_dnnl_key *conv, const wf_dnnl_plan *plan, size_t size)
+/* The largest part of n channels that is a multiple of `block` and divides them; 0: none. */
+static int64_t part_of(int64_t n, int64_t block)
 {
-    const int64_t *v = conv->v;
+    for (int64_t part = MOST_PART; part >= LEAST_PART; part /= 2)
+        if (part < n && n % part == 0 && part % block == 0)
+            return part;
+    return 0;
+}
+
+/*
+ * Weights that all tasks share are reordered in parts of output channels, or of input channels, where the layout has
+ * whole blocks of them: a part is then the same reorder at another address.
+ */
+static void choose_parts(variant *v, const wf_dnnl_plan *plan, size_t size)
+{
+    const int64_t *k = v->key.v;
     const dnnl_md *md = wf_dnnl_layout(plan, 1);
-    if (v[KIND] != FORWARD || v[G] != 1 || v[O] % REORDER_O || v[O] == REORDER_O || v[C] % 16 ||
-        plan->bytes[1] < (256u << 10) || !md)
-        return 0;
+    const size_t dense = (size_t)(k[O] * k[C] * k[KH] * k[KW]) * size;
+    if (k[G] != 1 || !md || plan->bytes[1] != dense || dense < LEAST_PARTED)
+        return;
     dnnl_md_blocked b;
     memcpy(&b, md, sizeof b);
-    int64_t block = 1;
-    for (int i = 0; b.kind == DNNL_BLOCKED && i < b.inner_count && i < 12; i++)
-        block *= b.inner_axis[i] == 0 ? b.inner[i] : 1;
-    if (b.kind != DNNL_BLOCKED || b.offset || b.padded[0] != v[O] || REORDER_O % block)
-        return 0;
-    size_t bytes = (size_t)(REORDER_O / block * b.strides[0]) * size;
-    return bytes * (size_t)(v[O] / REORDER_O) == plan->bytes[1] ? bytes : 0;
+    int64_t block[2] = {1, 1};
+    if (b.kind != DNNL_BLOCKED || b.offset)
+        return;
+    for (int i = 0; i < b.inner_count; i++)
+        if (b.inner_axis[i] < 2)
+            block[b.inner_axis[i]] *= b.inner[i];
+    v->part_o = part_of(k[O], block[0]);
+    v->part_c = v->part_o ? 0 : part_of(k[C], block[1]);
+    const int64_t blocks = v->part_o ? v->part_o / block[0] : v->part_c / block[1];
+    v->part_step = (size_t)(blocks * b.strides[v->part_o ? 0 : 1]) * size;
 }
 
 /* Plans every variant on this thread, so that a refusal comes before any result is written. */
@@ -379,18 +410,19 @@ static int plan_variants(conv_job *w, int kind)
             v->weight_bytes = plan->bytes[1];
             if (before > 0 && share_weight(w, v, plan))
                 continue;
+            if (kind != BACKWARD_WEIGHT && !w->own_weights)
+                choose_parts(v, plan, w->size);
             const dnnl_md *md =
                 kind == BACKWARD_WEIGHT || w->size != 2 ? NULL : wf_dnnl_layout(plan, 1);
             if (md && key.v[G] == 1 && wf_conv_blocks_of(md, plan->bytes[1], &v->blocks))
                 continue;
             v->blocks.o = 0;
-            v->part_bytes = w->own_weights ? 0 : part_bytes(&key, plan, w->size);
             key.v[KIND] += REORDER;
-            key.v[PART_O] = v->part_bytes ? REORDER_O : 0;
+            key.v[PART_O] = v->part_o, key.v[PART_C] = v->part_c;
             plan = wf_dnnl_get(&key, &reorder_recipe);
-            if (plan && !plan->primitive && v->part_bytes) {
-                v->part_bytes = 0;
-                key.v[PART_O] = 0;
+            if (plan && !plan->primitive && v->part_step) {
+                v->part_o = v->part_c = 0;
+                key.v[PART_O] = key.v[PART_C] = 0;
                 plan = wf_dnnl_get(&key, &reorder_recipe);
             }
             if (!plan)
@@ -402,42 +434,30 @@ static int plan_variants(conv_job *w, int kind)
     return WF_GEMM_OK;
 }
 
-/* Output channels that one task packs, of weights whose layout wf_conv_pack knows. */
-static int64_t pack_step(const variant *v)
-{
-    const int64_t step = REORDER_O / v->blocks.o * v->blocks.o;
-    return step ? step : v->blocks.o;
-}
-
 static int64_t reorder_parts(const variant *v)
 {
-    if (v->blocks.o)
-        return (v->key.v[O] + pack_step(v) - 1) / pack_step(v);
-    return v->part_bytes ? v->key.v[O] / REORDER_O : 1;
+    return v->part_o ? v->key.v[O] / v->part_o : v->part_c ? v->key.v[C] / v->part_c : 1;
 }
 
-/* One part of the weights of a variant from output channel `first_o` on. */
-static int reorder_part(const conv_job *w, const variant *v, int64_t first_o, int64_t part,
-                        void *to)
+/* One part of the weights of a variant, which begin at channels (first_o, first_c) of the whole. */
+static int reorder_part(const conv_job *w, const variant *v, int64_t first_o, int64_t first_c,
+                        int64_t part, void *weight)
 {
     wf_dnnl_key key = v->key;
-    const int64_t area = w->d->kh * w->d->kw;
-    int64_t offset = (first_o * key.v[WEIGHT_C] + v->c0) * area;
+    const int64_t area = key.v[KH] * key.v[KW], row = key.v[WEIGHT_C] * area;
+    const int64_t o0 = first_o + part * v->part_o, c0 = first_c + part * v->part_c;
+    const char *from = (const char *)w->weight + (size_t)(o0 * row + c0 * area) * w->size;
+    char *to = (char *)weight + (size_t)part * v->part_step;
     if (v->blocks.o) {
-        const int64_t o0 = part * pack_step(v), step = key.v[WEIGHT_C] * area;
-        wf_conv_pack(&v->blocks, o0, least(o0 + pack_step(v), key.v[O]), key.v[C], key.v[KH],
-                     key.v[KW], (const uint16_t *)w->weight + offset, step, to);
+        wf_conv_pack(&v->blocks, 0, v->part_o ? v->part_o : key.v[O],
+                     v->part_c ? v->part_c : key.v[C], key.v[KH], key.v[KW], (const void *)from,
+                     row, (void *)to);
         return WF_GEMM_OK;
     }
     key.v[KIND] += REORDER;
-    if (v->part_bytes) {
-        key.v[PART_O] = REORDER_O;
-        offset += part * REORDER_O * key.v[WEIGHT_C] * area;
-    }
+    key.v[PART_O] = v->part_o, key.v[PART_C] = v->part_c;
     wf_dnnl_plan *plan = wf_dnnl_get(&key, &reorder_recipe);
-    void *data[] = {(char *)(uintptr_t)w->weight + (size_t)offset * w->size,
-                    (char *)to + (size_t)part * v->part_bytes};
-    return plan ? wf_dnnl_run(plan, data) : WF_GEMM_NOMEM;
+    return plan ? wf_dnnl_run(plan, (void *[]){(char *)(uintptr_t)from, to}) : WF_GEMM_NOMEM;
 }
 
 /* Task t of all parts of all variants that have weights of their own. */
@@ -452,7 +472,7 @@ static void reorder_task(void *arg, int64_t begin, int64_t end)
             continue;
         int64_t parts = reorder_parts(v);
         for (int64_t t = begin > first ? begin : first; t < end && t < first + parts; t++) {
-            int rc = reorder_part(w, v, 0, t - first, v->weight);
+            int rc = reorder_part(w, v, 0, v->c0, t - first, v->weight);
             if (rc)
                 fail(w, rc);
         }
@@ -560,7 +580,7 @@ static int run_task(conv_job *w, int kind, int64_t chunk, int64_t other)
     int64_t p0 = 0, p1 = out_area, c0 = 0, c1 = d->o;
     int nhwc = dst_nhwc, whole = nhwc;
     char *image = kind == BACKWARD_WEIGHT ? (char *)(uintptr_t)w->dst : w->out, *block;
-    if (w->own_weights) {
+    if (kind == FORWARD && !w->by_rows) {
         whole = nhwc && v[O] == d->o;
         c0 = first, c1 = first + v[O];
         block = w->out + (size_t)(n0 * out_area * d->o) * w->size;
@@ -569,6 +589,11 @@ static int run_task(conv_job *w, int kind, int64_t chunk, int64_t other)
         int64_t top = first * d->stride[0] - d->pad[0] + v[TOP];
         src += (size_t)(top * d->w * d->c) * w->size;
         block = w->out + (size_t)((n0 * out_area + p0) * d->o) * w->size;
+    } else if (kind == BACKWARD_DATA && w->by_rows) {
+        nhwc = whole = src_nhwc;
+        p0 = first * d->w, p1 = p0 + v[H] * d->w, c1 = d->c;
+        dst += (size_t)(rows_behind(d, first) * d->ow * d->o) * w->size;
+        block = w->out + (size_t)((n0 * in_area + p0) * d->c) * w->size;
     } else if (kind == BACKWARD_DATA) {
         nhwc = src_nhwc, whole = nhwc && v[C] == d->c;
         p1 = in_area, c0 = first, c1 = first + v[C];
@@ -590,7 +615,8 @@ static int run_task(conv_job *w, int kind, int64_t chunk, int64_t other)
         weight = own = wf_alloc(var->weight_bytes);
         rc = own ? WF_GEMM_OK : WF_GEMM_NOMEM;
         for (int64_t part = 0; !rc && part < reorder_parts(var); part++)
-            rc = reorder_part(w, var, first, part, own);
+            rc = reorder_part(w, var, kind == FORWARD ? first : 0, kind == FORWARD ? 0 : first,
+                              part, own);
     }
     wf_dnnl_plan *plan = rc ? NULL : wf_dnnl_get(&key, w->recipe);
     rc = rc || plan ? rc : WF_GEMM_NOMEM;
@@ -675,15 +701,15 @@ static void cut(conv_job *w, int64_t length, int64_t unit)
 }
 
 /*
- * Whether a forward problem is cut by output channels: each task then reads all images and a part of the weights that it
- * reorders into the second cache. Cut by rows, weights are reordered into memory and read by every task.
+ * Whether a problem is cut by channels of its result: each task then reads all of the other image and a part of the weights
+ * that it reorders into the second cache. Cut by rows, weights are reordered into memory and read by every task.
  */
 static int weights_first(const conv_job *w)
 {
     const wf_conv_desc *d = w->d;
     double weights = (double)d->o * (double)(d->c * d->kh * d->kw);
     double images = (double)d->n * (double)(d->c * d->h * d->w);
-    return d->groups == 1 && d->o >= 128 && d->n < TASKS && weights >= images &&
+    return d->groups == 1 && d->n < TASKS && weights >= images &&
            weights * (double)(d->n * d->oh * d->ow) >= 2 * MIN_TASK;
 }
 
@@ -729,7 +755,8 @@ int wf_dnnl_conv_forward(const wf_conv_desc *d, const void *src, const void *wei
     if (rc)
         return rc;
     w.dst = dst;
-    w.own_weights = weights_first(&w);
+    w.own_weights = d->o >= 128 && weights_first(&w);
+    w.by_rows = !w.own_weights;
     if (w.own_weights) {
         w.per_n = d->n, w.chunks_n = 1;
         w.per_other = d->o >= 512 ? 128 : 64;
@@ -753,7 +780,17 @@ int wf_dnnl_conv_backward_data(const wf_conv_desc *d, const void *ddst, const vo
     int rc = start(&w, d);
     if (rc)
         return rc;
-    cut(&w, d->c, d->groups == 1 ? channel_unit(d->c) : d->c);
+    w.own_weights = d->c >= 128 && weights_first(&w);
+    w.by_rows = !w.own_weights && d->stride[0] == 1;
+    if (w.own_weights) {
+        w.per_n = d->n, w.chunks_n = 1;
+        w.per_other = 64;
+        w.others = (d->c + w.per_other - 1) / w.per_other;
+    } else if (w.by_rows) {
+        cut(&w, d->h, (d->h + tasks_for_weights(&w) - 1) / tasks_for_weights(&w));
+    } else {
+        cut(&w, d->c, d->groups == 1 ? channel_unit(d->c) : d->c);
+    }
     rc = prepare(&w, BACKWARD_DATA);
     if (!rc) {
         wf_parallel_for(w.chunks_n * w.others, 1, data_task, &w);

@@ -279,6 +279,8 @@ static const wf_conv_desc layers[] = {
      .pad = {2, 0}}, /* more weights than images */
     {.n = 2, .c = 40, .h = 5, .w = 6, .o = 136, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
     {.n = 1, .c = 16, .h = 6, .w = 6, .o = 528, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
+    {.n = 2, .c = 144, .h = 5, .w = 6, .o = 48, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
+    {.n = 1, .c = 32, .h = 26, .w = 18, .o = 48, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {0, 1}},
 };
 enum { LAYERS = sizeof layers / sizeof *layers };
 
