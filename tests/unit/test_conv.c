@@ -388,9 +388,10 @@ Test(conv, what_onednn_computes_wrongly)
         /* One tap, five positions, no bf16 instructions: forward and gradient of the image. */
         {.c = 96, .h = 1, .w = 5, .o = 120, .kh = 1, .kw = 1, .stride = {1, 1}},
         {.c = 128, .h = 1, .w = 15, .o = 69, .kh = 1, .kw = 1, .stride = {1, 3}},
-        /* One tap, strides, channels that do not fill a vector of AVX2: gradient of f32 weights. */
+        /* One tap, strides, channels that do not fill a vector of AVX2 or AVX-512: gradient of f32 weights. */
         {.c = 4, .h = 32, .w = 64, .o = 20, .kh = 1, .kw = 1, .stride = {2, 2}},
         {.c = 1, .h = 15, .w = 44, .o = 79, .kh = 1, .kw = 1, .stride = {1, 4}},
+        {.c = 14, .h = 22, .w = 61, .o = 80, .kh = 1, .kw = 1, .stride = {2, 1}},
     };
     wf_gemm_set_backend(WF_GEMM_ONEDNN);
     for (size_t i = 0; i < 2 * sizeof problems / sizeof *problems; i++) {
