@@ -6,6 +6,7 @@
 #include "eager/cpu/amx.h"
 #include "eager/cpu/dnnl.h"
 #include "eager/cpu/gemm_impl.h"
+#include "eager/cpuid.h"
 #include "jit/ir/dtype.h"
 
 /* Sizes that fit together; the entry points below rely on every line of this. */
@@ -124,6 +125,16 @@ int wf_conv2d_backward_data(const wf_conv_desc *d, const void *ddst, const void 
     return rc == WF_GEMM_UNSUPPORTED ? wf_conv_builtin_backward_data(d, ddst, weight, dsrc) : rc;
 }
 
+/* Whether the gradient of a 1 x 1 kernel is a product with few columns and long sums, for which oneDNN 2.6.3's product of
+ * bf16 takes longer than its convolution. (Zen 4, one primitive's time over that of the product and of the convolution: n8
+ * 64 -> 256 @56 0.85, 0.99, 64 -> 64 @56 0.88, 0.99, 16 -> 96 @56 0.74, 0.99, 64 -> 256 @28 0.89, 0.93; but 64 -> 256 @14
+ * 0.89, 0.81 and 128 -> 512 @28 0.99, 0.95.) */
+static int is_narrow(const wf_conv_desc *d)
+{
+    return d->dtype == WEFT_BF16 && d->c <= 64 && d->n * d->h * d->w >= 2048 && is_product(d) &&
+           wf_dnnl_active() && wf_bf16_pairs() && !wf_amx();
+}
+
 int wf_conv2d_backward_weight(const wf_conv_desc *d, const void *src, const void *ddst,
                               void *dweight)
 {
@@ -137,6 +148,10 @@ int wf_conv2d_backward_weight(const wf_conv_desc *d, const void *src, const void
         return WF_GEMM_OK;
     }
     unsigned nhwc = WF_CONV_SRC_NHWC | WF_CONV_DST_NHWC;
+    int rc =
+        is_narrow(d) ? wf_dnnl_conv_backward_weight(d, src, ddst, dweight) : WF_GEMM_UNSUPPORTED;
+    if (rc != WF_GEMM_UNSUPPORTED)
+        return rc;
     if (is_product(d) && (d->layout & nhwc) == nhwc)
         return wf_gemm(&(wf_gemm_desc){.dtype = d->dtype,
                                        .m = d->o,
@@ -151,7 +166,7 @@ int wf_conv2d_backward_weight(const wf_conv_desc *d, const void *src, const void
                                        .b_cs = 1,
                                        .c = dweight,
                                        .c_rs = d->c});
-    int rc = wf_amx_conv_backward_weight(d, src, ddst, dweight);
+    rc = wf_amx_conv_backward_weight(d, src, ddst, dweight);
     if (rc == WF_GEMM_UNSUPPORTED && wf_dnnl_active())
         rc = wf_dnnl_conv_backward_weight(d, src, ddst, dweight);
     return rc == WF_GEMM_UNSUPPORTED ? wf_conv_builtin_backward_weight(d, src, ddst, dweight) : rc;

@@ -1,10 +1,11 @@
 /*
- * eager/cpu/conv_pack.c -- bf16 weights into the layout that a convolution reads, block by block.
+ * eager/cpu/conv_pack.c -- weights into the layout that a convolution reads, gradients out of it, block by block.
  *
  * Blocks with output channels innermost are turned round in the first cache, where all their positions follow each other,
- * and rows of output channels are copied from there. Those with input channels innermost, for the gradient of the image,
- * are turned as they are read, a pair of output channels after the other. For two bytes an element, where oneDNN 2.6.3's
- * own reorders take half of a convolution of 512 channels and more; those of four bytes are faster than this.
+ * and rows of output channels are copied from or to there. Those with input channels innermost, for the gradient of the
+ * image, are turned as they are read, a pair of output channels after the other. Into blocks for two bytes an element,
+ * where oneDNN 2.6.3's own reorders take half of a convolution of 512 channels and more; those of four bytes are faster
+ * than this. Out of blocks its reorders write less than 5 GB/s.
  */
 #include "eager/cpu/conv_pack.h"
 
@@ -12,16 +13,19 @@
 #include <string.h>
 
 #include "eager/cpu/transpose.h"
+#include "eager/kernels/kernels.h"
+#include "jit/ir/dtype.h"
 
-/* Elements of a block with all its positions. */
-enum { MAX_BLOCK = 16384 };
+/* Elements of a block with all its positions, those of partial sums that are added at once, and those of a gradient that
+ * are turned at once where a block has fewer. */
+enum { MAX_BLOCK = 16384, MAX_SUM = 256, TURNED = 4096 };
 /* Rows turned at a time: those of 512 x 3 x 3 weights share four sets of an eight-way cache. */
 enum { MAX_ROWS = 16 };
 
 /* Pairs of elements of one block of input channels with all its positions. */
 enum { MAX_TURNED = 1024 };
 
-bool wf_conv_blocks_of(const dnnl_md *md, size_t bytes, wf_conv_blocks *b)
+bool wf_conv_blocks_of(const dnnl_md *md, size_t size, size_t bytes, wf_conv_blocks *b)
 {
     dnnl_md_blocked m;
     memcpy(&m, md, sizeof m);
@@ -31,7 +35,7 @@ bool wf_conv_blocks_of(const dnnl_md *md, size_t bytes, wf_conv_blocks *b)
         if (m.padded[i] != m.dims[i] || m.padded_offsets[i])
             return false;
     const int64_t area = m.dims[2] * m.dims[3];
-    if ((size_t)(m.dims[0] * m.dims[1] * area) * sizeof(uint16_t) != bytes)
+    if ((size_t)(m.dims[0] * m.dims[1] * area) * size != bytes)
         return false; /* something lies behind the weights */
     int at = 0;
     *b = (wf_conv_blocks){.c = 1,
@@ -179,4 +183,72 @@ void wf_conv_pack(const wf_conv_blocks *b, int64_t o0, int64_t o1, int64_t chann
         pack_by_c(b, o0, o1, channels, kh * kw, weight, o_step, out);
     else
         pack_by_o(b, o0, o1, channels, kh, kw, weight, o_step, out);
+}
+
+/* out[x] := the sum of p at offset + x for x < n. */
+static void add(const wf_conv_partials *p, int64_t offset, int64_t n, float *out)
+{
+    float sums[WF_CONV_PARTIALS / 2][MAX_SUM];
+    for (int64_t x0 = 0; x0 < n; x0 += MAX_SUM) {
+        const int64_t m = n - x0 < MAX_SUM ? n - x0 : MAX_SUM;
+        const float *from = p->first + offset + x0;
+        for (int64_t i = 0; i < p->count; i += 2, from += 2 * p->step) {
+            float *to = p->count > 2 ? sums[i / 2] : out + x0;
+            if (i + 1 == p->count)
+                memcpy(to, from, (size_t)m * sizeof *from);
+            else
+                for (int64_t x = 0; x < m; x++)
+                    to[x] = from[x] + from[x + p->step];
+        }
+        const int64_t pairs = (p->count + 1) / 2;
+        for (int64_t gap = 1; gap < pairs; gap *= 2)
+            for (int64_t i = 0; i + gap < pairs; i += 2 * gap) {
+                float *to = 2 * gap < pairs ? sums[i] : out + x0;
+                for (int64_t x = 0; x < m; x++)
+                    to[x] = sums[i][x] + sums[i + gap][x];
+            }
+    }
+}
+
+void wf_conv_unpack(const wf_conv_blocks *b, int64_t o0, int64_t o1, int64_t channels, int64_t kh,
+                    int64_t kw, const wf_conv_partials *p, int dtype, void *weight, int64_t o_step)
+{
+    _Alignas(64) float sum[MAX_BLOCK], lines[MAX_BLOCK];
+    _Alignas(64) uint16_t rounded[MAX_BLOCK];
+    const wf_kernels *kernels = wf_kernels_now();
+    const int64_t area = kh * kw, of_block = b->o * b->c * area, step = area * b->o;
+    const int64_t most = (of_block < TURNED ? TURNED / of_block : 1) * b->c;
+    const size_t size = wf_dtype_size(dtype);
+    for (int64_t o = o0; o < o1; o += b->o)
+        for (int64_t first = 0; first < channels; first += most) {
+            const int64_t count = channels - first < most ? channels - first : most;
+            const int64_t at = o / b->o * b->o_stride + first / b->c * b->c_stride;
+            const float *from = p->first + at;
+            if (p->count > 1) {
+                add(p, at, count * step, sum);
+                from = sum;
+            }
+            for (int64_t c = 0; c < count; c += b->c, from += b->c_stride)
+                for (int64_t i = 0; i < area; i++) {
+                    const float *line = from + i / kw * b->y_stride + i % kw * b->x_stride;
+                    for (int64_t k = 0; k < b->c; k++, line += b->o)
+                        memcpy(lines + ((c + k) * area + i) * b->o, line,
+                               (size_t)b->o * sizeof *line);
+                }
+            const void *turned = lines;
+            if (dtype == WEFT_BF16) {
+                kernels->cast[WEFT_BF16][WEFT_F32](rounded, lines, (size_t)(count * step));
+                turned = rounded;
+            }
+            kernels->pack[wf_width(dtype)](
+                (char *)weight + (size_t)(o * o_step + first * area) * size, o_step, turned, 1,
+                b->o, (size_t)b->o, (size_t)(count * area));
+        }
+}
+
+bool wf_conv_unpacks(const wf_conv_blocks *b, int64_t channels, int64_t kh, int64_t kw)
+{
+    const int64_t of_block = b->o * b->c * kh * kw, all = b->o * channels * kh * kw;
+    return b->pair == 1 && !b->by_c &&
+           (b->c_stride == of_block || (b->o_stride == all && all <= TURNED));
 }

@@ -1,5 +1,5 @@
 /*
- * eager/cpu/conv_pack.h -- bf16 weights of convolutions from [o][c][ky][kx] into blocks of output by input channels.
+ * eager/cpu/conv_pack.h -- weights of convolutions between [o][c][ky][kx] and blocks of output by input channels.
  */
 #ifndef EAGER_CPU_CONV_PACK_H
 #define EAGER_CPU_CONV_PACK_H
@@ -19,12 +19,28 @@ typedef struct wf_conv_blocks {
     int64_t o_stride, c_stride, y_stride, x_stride;
 } wf_conv_blocks;
 
-/* Reads the layout of dense bf16 weights of ungrouped channels, `bytes` in all; false for one of another form. */
-bool wf_conv_blocks_of(const dnnl_md *md, size_t bytes, wf_conv_blocks *b);
+/* Reads the layout of dense weights of ungrouped channels, `bytes` in all with `size` an element; false for one of
+ * another form. */
+bool wf_conv_blocks_of(const dnnl_md *md, size_t size, size_t bytes, wf_conv_blocks *b);
 
-/* Output channels [o0, o1), multiples of b->o, of weights with kh x kw positions and `channels` input channels, `o_step`
+/* Output channels [o0, o1), multiples of b->o, of bf16 weights with kh x kw positions and `channels` input channels, `o_step`
  * elements from one output channel to the next. */
 void wf_conv_pack(const wf_conv_blocks *b, int64_t o0, int64_t o1, int64_t channels, int64_t kh,
                   int64_t kw, const uint16_t *weight, int64_t o_step, uint16_t *out);
+
+/* Partial sums of a gradient, in blocks of f32. */
+typedef struct wf_conv_partials {
+    const float *first;
+    int64_t step;  /* floats from one to the next */
+    int64_t count; /* 1 to WF_CONV_PARTIALS */
+} wf_conv_partials;
+enum { WF_CONV_PARTIALS = 8 };
+
+/* Whether wf_conv_unpack takes the layout. */
+bool wf_conv_unpacks(const wf_conv_blocks *b, int64_t channels, int64_t kh, int64_t kw);
+
+/* The way back: output channels [o0, o1) of the sum, added as a tree of neighbours, rounded to dtype (f32 or bf16) once. */
+void wf_conv_unpack(const wf_conv_blocks *b, int64_t o0, int64_t o1, int64_t channels, int64_t kh,
+                    int64_t kw, const wf_conv_partials *p, int dtype, void *weight, int64_t o_step);
 
 #endif

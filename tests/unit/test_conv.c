@@ -281,6 +281,10 @@ static const wf_conv_desc layers[] = {
     {.n = 1, .c = 16, .h = 6, .w = 6, .o = 528, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
     {.n = 2, .c = 144, .h = 5, .w = 6, .o = 48, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
     {.n = 1, .c = 32, .h = 26, .w = 18, .o = 48, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {0, 1}},
+    /* Gradients of weights by pieces of one image; by five samples; a 1 x 1 kernel of few channels at many positions. */
+    {.n = 1, .c = 3, .h = 41, .w = 40, .o = 48, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
+    {.n = 5, .c = 8, .h = 20, .w = 24, .o = 32, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
+    {.n = 2, .c = 8, .h = 32, .w = 33, .o = 16, .kh = 1, .kw = 1, .stride = {1, 1}, .pad = {0, 0}},
 };
 enum { LAYERS = sizeof layers / sizeof *layers };
 
