@@ -14,9 +14,8 @@
 #include "tests/cuda/driver/fake.h"
 #endif
 
-/* First in a test, before anything reads the environment. Skips it where there is neither. seed: of the fake's order
- * of execution. */
-static inline void gpu_open(uint64_t seed)
+/* The GPU with the vendor's libraries as the environment names them. seed: of the fake's order of execution. */
+static inline void gpu_open_as_set(uint64_t seed)
 {
 #ifdef WEFT_GPU_RUNNER
     (void)seed;
@@ -28,14 +27,20 @@ static inline void gpu_open(uint64_t seed)
         cr_skip_test("no fake driver");
     }
 #endif
-    /* The vendor's libraries sum in an order of their own: test_gpu_libs.c is about them. */
-    if (setenv("WEFT_CUBLASLT", "none", 0) || setenv("WEFT_CUDNN", "none", 0)) {
-        cr_skip_test("no environment");
-    }
     wf_why why = {0};
     if (wf_cuda_open(0, &why)) {
         cr_skip_test("no GPU: %s", why.rule);
     }
+}
+
+/* First in a test, before anything reads the environment. Skips it where there is neither. Without the vendor's libraries, whatever
+ * the environment names: they sum in an order of their own, and test_gpu_libs.c is about them. */
+static inline void gpu_open(uint64_t seed)
+{
+    if (setenv("WEFT_CUBLASLT", "none", 1) || setenv("WEFT_CUDNN", "none", 1)) {
+        cr_skip_test("no environment");
+    }
+    gpu_open_as_set(seed);
 }
 
 static inline weft_jit_stats stats_of(weft_jit *j)

@@ -21,8 +21,8 @@ __attribute__((constructor)) static void choose_fakes(void)
     setenv("WEFT_CUDA_DRIVER", WEFT_FAKE_CUDA, 0);
     setenv("WEFT_NVRTC", WEFT_FAKE_NVRTC, 0);
 #endif
-    setenv("WEFT_CUBLASLT", "none", 0);
-    setenv("WEFT_CUDNN", "none", 0);
+    setenv("WEFT_CUBLASLT", "none", 1);
+    setenv("WEFT_CUDNN", "none", 1);
     setenv("WEFT_JIT", "2", 0); /* fused kernels at once, or others would be tested */
     setenv("FAKE_CUDA_ORDER", "late", 0);
 }
