@@ -95,7 +95,7 @@ add_library(no-driver MODULE tests/cuda/cudnn/no_driver.c)
 target_link_libraries(no-driver PRIVATE weft_flags)
 target_link_options(no-driver PRIVATE -Wl,-soname,libcuda.so.1)
 set_target_properties(no-driver PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/tests" NO_SONAME ON)
-set_property(SOURCE tests/cuda/test_cuda_attention.c APPEND PROPERTY
+set_property(SOURCE tests/cuda/test_cuda_attention.c tests/cuda/test_cuda_conv.c APPEND PROPERTY
     COMPILE_DEFINITIONS WEFT_NO_DRIVER="${CMAKE_CURRENT_BINARY_DIR}/tests/libno-driver.so")
 set_property(SOURCE tests/cuda/test_cuda_conv.c tests/cuda/test_cuda_attention.c tests/gpu/test_gpu_libs.c APPEND PROPERTY
     COMPILE_DEFINITIONS WEFT_FAKE_CUDNN="${CMAKE_CURRENT_BINARY_DIR}/tests/libfake-cudnn.so")

@@ -245,10 +245,10 @@ static bool describe(plan *p, const void *bias)
 }
 
 /* Asks the library for its best algorithm. */
-static bool choose(const wf_cuda_blas *b, plan *p)
+static bool choose(const wf_cuda_blas *b, plan *p, size_t most)
 {
     blaslt_handle pref = NULL;
-    uint64_t workspace = WORKSPACE;
+    const uint64_t workspace = most < WORKSPACE ? most : WORKSPACE;
     const uint32_t reduction = BLASLT_REDUCTION_COMPUTE_TYPE; /* never parts rounded to half */
     /* a bias has no promise of its own: a kernel that stores vectors of the result reads vectors of it */
     const int32_t bias = p->key.bias, align_d = p->key.align_d;
@@ -278,11 +278,11 @@ typedef struct request {
 } request;
 
 /* Lock of b held, as in the next one. */
-static bool make(wf_cuda_plan *base, const void *arg)
+static bool make(wf_cuda_plan *base, const void *arg, size_t most)
 {
     const request *q = arg;
     plan *p = (plan *)base;
-    const bool ok = describe(p, q->g->bias) && choose(q->b, p);
+    const bool ok = describe(p, q->g->bias) && choose(q->b, p, most);
     p->base.workspace = p->choice.workspace;
     return ok;
 }

@@ -1,7 +1,9 @@
 /*
- * eager/cuda/dnn.c -- opens cuDNN, describes convolutions to it, remembers which algorithm it chose.
+ * eager/cuda/dnn.c -- opens cuDNN; convolutions as its graphs, and which engine it named for each.
  *
- * A plan a shape (plans.h), kept with the device. dnn_attention.c is the other part that uses the library.
+ * A plan a shape (plans.h), kept with the device, since a captured graph may hold its code; after MOST_PLANS shapes our own
+ * kernel takes new ones. Naming an engine takes a millisecond; only those of half types in groups are compiled first (half a
+ * second). dnn_attention.c is the other part that uses the library.
  */
 #include "eager/cuda/dnn.h"
 
@@ -17,19 +19,20 @@
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
-enum { MOST_PLANS = 1024, CHOICES = 8 };
+enum { MOST_PLANS = 4096, X = 1, W, Y };
 #define MOST_WORKSPACE ((size_t)1 << 30)
 
 typedef struct key {
     int64_t x[4], w[4], y[4], x_strides[4], y_strides[4], stride[2], pad[2], dilation[2], groups;
-    int32_t what, dtype;
+    int16_t what, add;
+    int32_t dtype;
 } key;
 
 typedef struct plan {
     wf_cuda_plan base;
     key key;
-    dnn_handle x, w, y, conv;
-    dnn_choice choice;
+    wf_dnn_graph graph;
+    dnn_handle plan;
 } plan;
 _Static_assert(offsetof(plan, key) == sizeof(wf_cuda_plan), "plans.h");
 
@@ -40,7 +43,7 @@ static struct {
     size_t (*version)(void);
 } dnn;
 static dnn_graph_calls graphs;
-static bool loaded, has_graphs;
+static bool loaded;
 static size_t version;
 static char name[320];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -59,14 +62,16 @@ static void load_once(void)
     }
     DNN_FUNCTIONS(F)
 #undef F
+#define F(field, symbol, params)                                                                   \
+    if (!absent && !wf_cuda_library_symbol(library, symbol, &graphs.field)) {                      \
+        absent = symbol " is missing in cuDNN";                                                    \
+    }
+    DNN_GRAPH_FUNCTIONS(F)
+#undef F
     if (!absent && !wf_cuda_library_symbol(library, "cudnnGetVersion", &dnn.version)) {
         absent = "cudnnGetVersion is missing in cuDNN";
     }
-    loaded = has_graphs = !absent;
-#define F(field, symbol, params)                                                                   \
-    has_graphs = has_graphs && wf_cuda_library_symbol(library, symbol, &graphs.field);
-    DNN_GRAPH_FUNCTIONS(F)
-#undef F
+    loaded = !absent;
     size_t v = version = loaded ? dnn.version() : 0;
     if (loaded) {
         snprintf(name, sizeof name, "cuDNN %zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
@@ -93,7 +98,7 @@ size_t wf_cuda_dnn_version(void)
 
 const dnn_graph_calls *wf_cuda_dnn_graphs(void)
 {
-    return has_graphs ? &graphs : NULL;
+    return &graphs;
 }
 
 int wf_cuda_dnn_stream(wf_cuda_dnn *b, wf_cuda_stream *s)
@@ -130,6 +135,7 @@ wf_cuda_dnn *wf_cuda_dnn_open(wf_cuda_device *d)
                                        .key_size = sizeof(key),
                                        .drop = drop_plan,
                                        .most = MOST_PLANS,
+                                       .keep = true,
                                        .made = &plans_made};
             wf_cuda_sdpa_init(b);
             d->dnn = b;
@@ -150,19 +156,7 @@ bool wf_cuda_conv_there(int ordinal)
 
 static void drop_plan(wf_cuda_plan *base)
 {
-    const plan *p = (const plan *)base;
-    if (p->x) {
-        dnn.tensor_destroy(p->x);
-    }
-    if (p->y) {
-        dnn.tensor_destroy(p->y);
-    }
-    if (p->w) {
-        dnn.filter_destroy(p->w);
-    }
-    if (p->conv) {
-        dnn.conv_destroy(p->conv);
-    }
+    wf_dnn_graph_drop(&((plan *)base)->graph);
 }
 
 void wf_cuda_dnn_close(wf_cuda_device *d)
@@ -179,9 +173,16 @@ void wf_cuda_dnn_close(wf_cuda_device *d)
     d->dnn_failed = false;
 }
 
+static bool adds(const wf_cuda_conv *c)
+{
+    return c->add && c->what == WF_CUDA_CONV_FORWARD;
+}
+
 static key key_of(const wf_cuda_conv *c)
 {
-    key k = {.groups = c->groups, .what = c->what, .dtype = c->dtype};
+    key k = {.groups = c->groups, .dtype = c->dtype};
+    k.what = (int16_t)c->what;
+    k.add = adds(c);
     memcpy(k.x, c->x, sizeof k.x);
     memcpy(k.w, c->w, sizeof k.w);
     memcpy(k.y, c->y, sizeof k.y);
@@ -201,65 +202,35 @@ static int type_of(int dtype)
                                 : DNN_F32;
 }
 
-/* int[4] of int64_t[4], which are known to fit. */
-static void narrow(int *out, const int64_t *from, int n)
+static dnn_handle tensor(wf_dnn_graph *g, int id, int type, const int64_t *dims,
+                         const int64_t *strides)
 {
-    for (int i = 0; i < n; i++) {
-        out[i] = (int)from[i];
-    }
+    wf_dnn_shape s;
+    memcpy(s.dims, dims, sizeof s.dims);
+    memcpy(s.strides, strides, sizeof s.strides);
+    return wf_dnn_tensor(g, id, type, &s);
 }
 
-static bool tensor(dnn_handle *out, int type, const int64_t *dims, const int64_t *strides)
+void wf_cuda_conv_graph(wf_dnn_graph *g, const wf_cuda_conv *c)
 {
-    int d[4], s[4];
-    narrow(d, dims, 4);
-    narrow(s, strides, 4);
-    return dnn.tensor_create(out) == DNN_OK && dnn.tensor_set(*out, type, 4, d, s) == DNN_OK;
-}
-
-static bool describe(plan *p)
-{
-    const key *k = &p->key;
-    int type = type_of(k->dtype), w[4], pad[2], stride[2], dilation[2];
-    narrow(w, k->w, 4);
-    narrow(pad, k->pad, 2);
-    narrow(stride, k->stride, 2);
-    narrow(dilation, k->dilation, 2);
-    bool exact = k->dtype == WEFT_F32 && !wf_env()->WEFT_TF32;
-    return tensor(&p->x, type, k->x, k->x_strides) && tensor(&p->y, type, k->y, k->y_strides) &&
-           dnn.filter_create(&p->w) == DNN_OK &&
-           dnn.filter_set(p->w, type, DNN_NCHW, 4, w) == DNN_OK &&
-           dnn.conv_create(&p->conv) == DNN_OK &&
-           dnn.conv_set(p->conv, 2, pad, stride, dilation, DNN_CROSS_CORRELATION,
-                        k->dtype == WEFT_F64 ? DNN_F64 : DNN_F32) == DNN_OK &&
-           dnn.conv_groups(p->conv, (int)k->groups) == DNN_OK &&
-           dnn.conv_math(p->conv, exact ? DNN_MATH_FMA : DNN_MATH_DEFAULT) == DNN_OK;
-}
-
-/* The library's best among those that are the same every time. */
-static bool choose(const wf_cuda_dnn *b, plan *p)
-{
-    dnn_choice found[CHOICES];
-    int n = 0, r;
-    memset(found, 0, sizeof found);
-    if (p->key.what == WF_CUDA_CONV_FORWARD) {
-        r = dnn.forward_choose(b->lib, p->x, p->w, p->conv, p->y, CHOICES, &n, found);
-    } else if (p->key.what == WF_CUDA_CONV_DX) {
-        r = dnn.dx_choose(b->lib, p->w, p->y, p->conv, p->x, CHOICES, &n, found);
-    } else {
-        r = dnn.dw_choose(b->lib, p->x, p->y, p->conv, p->w, CHOICES, &n, found);
+    const int type = type_of(c->dtype);
+    const int64_t *w = c->w, dense[4] = {w[1] * w[2] * w[3], w[2] * w[3], w[3], 1};
+    wf_dnn_convolution how = {.kind = c->what == WF_CUDA_CONV_FORWARD ? DNN_OP_CONV_FORWARD
+                                      : c->what == WF_CUDA_CONV_DX    ? DNN_OP_CONV_DX
+                                                                      : DNN_OP_CONV_DW,
+                              .add = adds(c),
+                              .wide = c->dtype == WEFT_F64,
+                              .pad = c->pad,
+                              .stride = c->stride,
+                              .dilation = c->dilation};
+    g->never = 1u << DNN_NOTE_NARROW_SUMS;
+    if (c->dtype == WEFT_F32 && !wf_env()->WEFT_TF32) {
+        g->never |= 1u << DNN_NOTE_TENSOR_CORE | 1u << DNN_NOTE_NARROWS;
     }
-    bool exact = p->key.dtype == WEFT_F32 && !wf_env()->WEFT_TF32;
-    for (int i = 0; r == DNN_OK && i < n && i < CHOICES; i++) {
-        const dnn_choice *c = &found[i];
-        if (c->status == DNN_OK && c->determinism == DNN_DETERMINISTIC &&
-            c->memory <= MOST_WORKSPACE &&
-            (!exact || c->math == DNN_MATH_FMA || c->math == DNN_MATH_DEFAULT)) {
-            p->choice = *c; /* one of default math runs by the descriptor's, which is FMA then */
-            return dnn.conv_math(p->conv, exact ? DNN_MATH_FMA : c->math) == DNN_OK;
-        }
-    }
-    return false;
+    how.x = tensor(g, X, type, c->x, c->x_strides);
+    how.w = tensor(g, W, type, w, dense);
+    how.y = tensor(g, Y, type, c->y, c->y_strides);
+    wf_dnn_convolve(g, &how);
 }
 
 /* -- running ------------------------------------------------------------------------------------------ */
@@ -270,13 +241,17 @@ typedef struct request {
 } request;
 
 /* Lock of b held, as in the next one. */
-static bool make(wf_cuda_plan *base, const void *arg)
+static bool make(wf_cuda_plan *base, const void *arg, size_t most)
 {
     const request *q = arg;
     plan *p = (plan *)base;
-    const bool ok = describe(p) && choose(q->b, p);
-    p->base.workspace = p->choice.memory;
-    return ok;
+    p->graph.calls = wf_cuda_dnn_graphs();
+    wf_cuda_conv_graph(&p->graph, q->c);
+    if (p->graph.status == DNN_OK) {
+        p->plan = wf_dnn_choose(&p->graph, q->b->lib, NULL,
+                                most < MOST_WORKSPACE ? most : MOST_WORKSPACE, &p->base.workspace);
+    }
+    return p->plan != NULL;
 }
 
 static bool fits(const int64_t *v, int n, int64_t least)
@@ -302,29 +277,14 @@ static bool supported(const wf_cuda_conv *c)
 
 static int call(wf_cuda_plan *base, const void *arg, void *workspace, wf_cuda_stream *s)
 {
+    static const int64_t ids[] = {X, W, Y};
     const request *q = arg;
     const plan *p = (const plan *)base;
-    const wf_cuda_conv *c = q->c;
-    wf_cuda_dnn *b = q->b;
-    const double one64 = 1, zero64 = 0;
-    const float one32 = 1, zero32 = 0;
-    bool wide = c->dtype == WEFT_F64;
-    const void *one = wide ? (const void *)&one64 : &one32;
-    const void *zero = wide ? (const void *)&zero64 : &zero32;
-    size_t size = p->choice.memory;
-    int r = wf_cuda_dnn_stream(b, s);
-    if (r != DNN_OK) {
-        return r;
-    }
-    if (c->what == WF_CUDA_CONV_FORWARD) {
-        return dnn.forward(b->lib, one, p->x, c->x_data, p->w, c->w_data, p->conv, p->choice.algo,
-                           workspace, size, c->add ? one : zero, p->y, c->y_data);
-    }
-    return c->what == WF_CUDA_CONV_DX
-               ? dnn.dx(b->lib, one, p->w, c->w_data, p->y, c->y_data, p->conv, p->choice.algo,
-                        workspace, size, zero, p->x, c->x_data)
-               : dnn.dw(b->lib, one, p->x, c->x_data, p->y, c->y_data, p->conv, p->choice.algo,
-                        workspace, size, zero, p->w, c->w_data);
+    void *const pointers[] = {q->c->x_data, q->c->w_data, q->c->y_data};
+    const int r = wf_cuda_dnn_stream(q->b, s);
+    return r != DNN_OK
+               ? r
+               : wf_dnn_execute(p->graph.calls, q->b->lib, p->plan, 3, ids, pointers, workspace);
 }
 
 int wf_cuda_conv_run(int ordinal, const wf_cuda_conv *c, wf_why *why)

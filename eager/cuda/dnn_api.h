@@ -1,9 +1,8 @@
 /*
  * eager/cuda/dnn_api.h -- the part of cuDNN 9's interface that is used, as tables of functions.
  *
- * Declared here for the reason given in api.h. Convolutions by its convolution functions: their heuristics
- * name algorithms with workspace and determinism, which is all that is wanted here. Attention by its graphs: a
- * descriptor is a kind, attributes by number, and a call that finalizes it.
+ * Declared here for the reason given in api.h. Everything is asked for as a graph of operations: a descriptor is a kind,
+ * attributes by number, and a call that finalizes it.
  */
 #ifndef EAGER_CUDA_DNN_API_H
 #define EAGER_CUDA_DNN_API_H
@@ -14,66 +13,23 @@ typedef struct dnn_object *dnn_handle; /* library, tensor, filter, convolution *
 
 enum { DNN_OK = 0, DNN_NOT_SUPPORTED = 3000 };
 enum { DNN_F32 = 0, DNN_F64 = 1, DNN_F16 = 2, DNN_BF16 = 9 };
-enum { DNN_NCHW = 0, DNN_CROSS_CORRELATION = 1 };
-enum { DNN_MATH_DEFAULT = 0, DNN_MATH_FMA = 3, DNN_DETERMINISTIC = 1 };
-
-typedef struct dnn_choice {
-    int algo, status;
-    float time;
-    size_t memory;
-    int determinism, math;
-    int reserved[3];
-} dnn_choice;
-
 #define DNN_FUNCTIONS(F)                                                                           \
     F(create, "cudnnCreate", (dnn_handle * lib))                                                   \
     F(destroy, "cudnnDestroy", (dnn_handle lib))                                                   \
-    F(set_stream, "cudnnSetStream", (dnn_handle lib, cu_handle stream))                            \
-    F(tensor_create, "cudnnCreateTensorDescriptor", (dnn_handle * tensor))                         \
-    F(tensor_destroy, "cudnnDestroyTensorDescriptor", (dnn_handle tensor))                         \
-    F(tensor_set, "cudnnSetTensorNdDescriptor",                                                    \
-      (dnn_handle tensor, int type, int rank, const int *dims, const int *strides))                \
-    F(filter_create, "cudnnCreateFilterDescriptor", (dnn_handle * filter))                         \
-    F(filter_destroy, "cudnnDestroyFilterDescriptor", (dnn_handle filter))                         \
-    F(filter_set, "cudnnSetFilterNdDescriptor",                                                    \
-      (dnn_handle filter, int type, int format, int rank, const int *dims))                        \
-    F(conv_create, "cudnnCreateConvolutionDescriptor", (dnn_handle * conv))                        \
-    F(conv_destroy, "cudnnDestroyConvolutionDescriptor", (dnn_handle conv))                        \
-    F(conv_set, "cudnnSetConvolutionNdDescriptor",                                                 \
-      (dnn_handle conv, int n, const int *pad, const int *stride, const int *dilation, int mode,   \
-       int compute))                                                                               \
-    F(conv_groups, "cudnnSetConvolutionGroupCount", (dnn_handle conv, int groups))                 \
-    F(conv_math, "cudnnSetConvolutionMathType", (dnn_handle conv, int math))                       \
-    F(forward_choose, "cudnnGetConvolutionForwardAlgorithm_v7",                                    \
-      (dnn_handle lib, dnn_handle x, dnn_handle w, dnn_handle conv, dnn_handle y, int wanted,      \
-       int *n, dnn_choice *choices))                                                               \
-    F(dx_choose, "cudnnGetConvolutionBackwardDataAlgorithm_v7",                                    \
-      (dnn_handle lib, dnn_handle w, dnn_handle dy, dnn_handle conv, dnn_handle dx, int wanted,    \
-       int *n, dnn_choice *choices))                                                               \
-    F(dw_choose, "cudnnGetConvolutionBackwardFilterAlgorithm_v7",                                  \
-      (dnn_handle lib, dnn_handle x, dnn_handle dy, dnn_handle conv, dnn_handle dw, int wanted,    \
-       int *n, dnn_choice *choices))                                                               \
-    F(forward, "cudnnConvolutionForward",                                                          \
-      (dnn_handle lib, const void *alpha, dnn_handle layout_x, const void *x, dnn_handle layout_w, \
-       const void *w, dnn_handle conv, int algo, void *workspace, size_t size, const void *beta,   \
-       dnn_handle layout_y, void *y))                                                              \
-    F(dx, "cudnnConvolutionBackwardData",                                                          \
-      (dnn_handle lib, const void *alpha, dnn_handle layout_w, const void *w,                      \
-       dnn_handle layout_dy, const void *dy, dnn_handle conv, int algo, void *workspace,           \
-       size_t size, const void *beta, dnn_handle layout_dx, void *dx))                             \
-    F(dw, "cudnnConvolutionBackwardFilter",                                                        \
-      (dnn_handle lib, const void *alpha, dnn_handle layout_x, const void *x,                      \
-       dnn_handle layout_dy, const void *dy, dnn_handle conv, int algo, void *workspace,           \
-       size_t size, const void *beta, dnn_handle layout_dw, void *dw))
+    F(set_stream, "cudnnSetStream", (dnn_handle lib, cu_handle stream))
 
 /* -- graphs ------------------------------------------------------------------------------------------- */
 
 enum {
     DNN_POINTWISE = 0,
+    DNN_CONVOLUTION = 1,
     DNN_ENGINE = 2,
     DNN_CONFIG = 3,
     DNN_HEURISTIC = 4,
     DNN_PLAN = 5,
+    DNN_OP_CONV_FORWARD = 10,
+    DNN_OP_CONV_DW = 11,
+    DNN_OP_CONV_DX = 12,
     DNN_OP_POINTWISE = 13,
     DNN_GRAPH = 15,
     DNN_PACK = 16,
@@ -91,7 +47,10 @@ enum {
     DNN_V_DATA_TYPE = 1,
     DNN_V_BOOL = 2,
     DNN_V_I64 = 3,
+    DNN_V_F32 = 4,
+    DNN_V_F64 = 5,
     DNN_V_POINTER = 6,
+    DNN_V_CONV_MODE = 7,
     DNN_V_HEURISTIC = 8,
     DNN_V_NOTE = 11,
     DNN_V_POINTWISE = 14,
@@ -104,6 +63,13 @@ enum {
     DNN_A_POINTWISE_MODE = 0,
     DNN_A_POINTWISE_TYPE = 1,
     DNN_A_POINTWISE_AXIS = 9,
+    DNN_A_CONV_TYPE = 100,
+    DNN_A_CONV_MODE = 101,
+    DNN_A_CONV_DILATIONS = 102,
+    DNN_A_CONV_STRIDES = 103,
+    DNN_A_CONV_PADS_AFTER = 104,
+    DNN_A_CONV_PADS_BEFORE = 105,
+    DNN_A_CONV_AXES = 106,
     DNN_A_HEURISTIC_MODE = 200,
     DNN_A_HEURISTIC_GRAPH = 201,
     DNN_A_HEURISTIC_RESULTS = 202,
@@ -114,6 +80,9 @@ enum {
     DNN_A_PLAN_WORKSPACE = 402,
     DNN_A_PLAN_JSON = 405,
     DNN_A_PLAN_DEVICE = 407,
+    DNN_A_OP_CONV_FORWARD = 700, /* the first of six of each: see DNN_CONV_ALPHA */
+    DNN_A_OP_CONV_DX = 706,
+    DNN_A_OP_CONV_DW = 712,
     DNN_A_OP_POINTWISE = 750,
     DNN_A_OP_POINTWISE_X = 751,
     DNN_A_OP_POINTWISE_B = 752,
@@ -146,6 +115,9 @@ enum {
     DNN_A_OP_RESHAPE_Y = 2201,
     DNN_A_DEVICE_JSON = 2702
 };
+/* What follows the first attribute of a convolution, by distance; x, w and y stand for their gradients where those are made. */
+enum { DNN_CONV_ALPHA, DNN_CONV_BETA, DNN_CONV_HOW, DNN_CONV_W, DNN_CONV_X, DNN_CONV_Y };
+enum { DNN_CROSS_CORRELATION = 1 };
 enum { DNN_I32 = 4, DNN_BOOL = 11 };
 enum {
     DNN_PW_MUL = 1,
@@ -160,7 +132,13 @@ enum {
 };
 enum { DNN_REDUCE_ADD = 0, DNN_REDUCE_MAX = 3 };
 enum { DNN_HEURISTIC_FALLBACK = 2, DNN_HEURISTIC_A = 3 };
-enum { DNN_NOTE_NONDETERMINISTIC = 4, DNN_NOTES = 64 }; /* room for notes */
+enum {
+    DNN_NOTE_TENSOR_CORE = 0,
+    DNN_NOTE_NARROWS = 1, /* operands to fewer bits */
+    DNN_NOTE_NARROW_SUMS = 2,
+    DNN_NOTE_NONDETERMINISTIC = 4,
+    DNN_NOTES = 64 /* room for notes */
+};
 
 #define DNN_GRAPH_FUNCTIONS(F)                                                                     \
     F(make, "cudnnBackendCreateDescriptor", (int kind, dnn_handle *d))                             \

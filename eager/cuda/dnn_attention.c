@@ -88,7 +88,7 @@ static bool supported(const wf_cuda_sdpa *a)
 static wf_cuda_dnn *open_for(wf_cuda_device *d, const wf_cuda_sdpa *a)
 {
     wf_cuda_dnn *b = supported(a) && d->info.major >= 8 ? wf_cuda_dnn_open(d) : NULL;
-    return b && wf_cuda_dnn_graphs() && is_sound(a, wf_cuda_dnn_version()) ? b : NULL;
+    return b && is_sound(a, wf_cuda_dnn_version()) ? b : NULL;
 }
 
 bool wf_cuda_sdpa_takes(int ordinal, const wf_cuda_sdpa *a)
@@ -149,14 +149,14 @@ static bool restore(plan *p, const request *q, const identity *id)
     return p->plan != NULL;
 }
 
-/* Of the library, which takes its time; for later processes, too. */
-static void choose(plan *p, const request *q, const identity *id)
+/* Of the library, which takes its time; for later processes, too, where there is room for the best. */
+static void choose(plan *p, const request *q, const identity *id, size_t most)
 {
-    const wf_cuda_store *s = wf_cuda_get_store();
+    const wf_cuda_store *s = most == MOST_WORKSPACE ? wf_cuda_get_store() : NULL;
     size_t n = 0;
     wf_cuda_sdpa_graph(&p->graph, q->a);
     if (p->graph.status == DNN_OK) {
-        p->plan = wf_dnn_choose(&p->graph, q->b->lib, NULL, MOST_WORKSPACE, &p->inside);
+        p->plan = wf_dnn_choose(&p->graph, q->b->lib, NULL, most, &p->inside);
     }
     char *text = p->plan && s ? wf_dnn_save(p->graph.calls, p->plan, &n) : NULL;
     if (text) {
@@ -165,15 +165,15 @@ static void choose(plan *p, const request *q, const identity *id)
     }
 }
 
-static bool make(wf_cuda_plan *base, const void *arg)
+static bool make(wf_cuda_plan *base, const void *arg, size_t most)
 {
     const request *q = arg;
     plan *p = (plan *)base;
     identity id;
     identify(&id, q);
     p->graph.calls = wf_cuda_dnn_graphs();
-    if (!restore(p, q, &id)) {
-        choose(p, q, &id);
+    if (most < MOST_WORKSPACE || !restore(p, q, &id)) {
+        choose(p, q, &id, most < MOST_WORKSPACE ? most : MOST_WORKSPACE);
     }
     if (!p->plan) {
         wf_dnn_graph_drop(&p->graph);

@@ -171,25 +171,66 @@ void wf_dnn_reshape(wf_dnn_graph *g, dnn_handle x, dnn_handle y)
     end_op(g, op);
 }
 
+void wf_dnn_convolve(wf_dnn_graph *g, const wf_dnn_convolution *c)
+{
+    const int type = c->wide ? DNN_F64 : DNN_F32, mode = DNN_CROSS_CORRELATION;
+    const int64_t axes = 2;
+    const double one64 = 1, beta64 = c->add;
+    const float one32 = 1, beta32 = c->add;
+    dnn_handle how = wf_dnn_make(g, DNN_CONVOLUTION);
+    wf_dnn_set(g, how, DNN_A_CONV_TYPE, DNN_V_DATA_TYPE, 1, &type);
+    wf_dnn_set(g, how, DNN_A_CONV_MODE, DNN_V_CONV_MODE, 1, &mode);
+    wf_dnn_set(g, how, DNN_A_CONV_AXES, DNN_V_I64, 1, &axes);
+    wf_dnn_set(g, how, DNN_A_CONV_PADS_BEFORE, DNN_V_I64, 2, c->pad);
+    wf_dnn_set(g, how, DNN_A_CONV_PADS_AFTER, DNN_V_I64, 2, c->pad);
+    wf_dnn_set(g, how, DNN_A_CONV_STRIDES, DNN_V_I64, 2, c->stride);
+    wf_dnn_set(g, how, DNN_A_CONV_DILATIONS, DNN_V_I64, 2, c->dilation);
+    wf_dnn_finalize(g, how);
+    const int first = c->kind == DNN_OP_CONV_FORWARD ? DNN_A_OP_CONV_FORWARD
+                      : c->kind == DNN_OP_CONV_DX    ? DNN_A_OP_CONV_DX
+                                                     : DNN_A_OP_CONV_DW;
+    const int number = c->wide ? DNN_V_F64 : DNN_V_F32;
+    dnn_handle op = wf_dnn_make(g, c->kind);
+    wf_dnn_set(g, op, first + DNN_CONV_ALPHA, number, 1, c->wide ? (const void *)&one64 : &one32);
+    wf_dnn_set(g, op, first + DNN_CONV_BETA, number, 1, c->wide ? (const void *)&beta64 : &beta32);
+    set_descriptor(g, op, first + DNN_CONV_HOW, how);
+    set_descriptor(g, op, first + DNN_CONV_W, c->w);
+    set_descriptor(g, op, first + DNN_CONV_X, c->x);
+    set_descriptor(g, op, first + DNN_CONV_Y, c->y);
+    end_op(g, op);
+}
+
 /* -- plans -------------------------------------------------------------------------------------------- */
 
-/* Does the engine of a configuration give the same bits every time? */
-static bool is_deterministic(wf_dnn_graph *g, dnn_handle config)
+/* Does the engine of a configuration give the same bits every time, and nothing that g must never have? */
+static bool may_take(wf_dnn_graph *g, dnn_handle config)
 {
     dnn_handle engine = wf_dnn_make(g, DNN_ENGINE);
     int notes[DNN_NOTES];
     int64_t n = 0;
-    if (!engine ||
-        g->calls->get(config, DNN_A_CONFIG_ENGINE, DNN_V_DESCRIPTOR, 1, &n, &engine) != DNN_OK ||
-        g->calls->get(engine, DNN_A_ENGINE_NOTES, DNN_V_NOTE, DNN_NOTES, &n, notes) != DNN_OK) {
-        return false;
+    bool may =
+        engine &&
+        g->calls->get(config, DNN_A_CONFIG_ENGINE, DNN_V_DESCRIPTOR, 1, &n, &engine) == DNN_OK &&
+        g->calls->get(engine, DNN_A_ENGINE_NOTES, DNN_V_NOTE, DNN_NOTES, &n, notes) == DNN_OK;
+    for (int64_t i = 0; may && i < n && i < DNN_NOTES; i++) {
+        may = notes[i] != DNN_NOTE_NONDETERMINISTIC &&
+              (notes[i] > 31 || notes[i] < 0 || !(g->never >> notes[i] & 1));
     }
-    for (int64_t i = 0; i < n && i < DNN_NOTES; i++) {
-        if (notes[i] == DNN_NOTE_NONDETERMINISTIC) {
-            return false;
+    return may;
+}
+
+/* Gives back what was made after the first `from`, but for the two. */
+static void drop_others(wf_dnn_graph *g, int from, dnn_handle config, dnn_handle plan)
+{
+    const int n = g->n;
+    g->n = from;
+    for (int i = from; i < n; i++) {
+        if (g->made[i] == config || g->made[i] == plan) {
+            g->made[g->n++] = g->made[i];
+        } else {
+            g->calls->drop(g->made[i]);
         }
     }
-    return true;
 }
 
 static dnn_handle begin_plan(wf_dnn_graph *g, dnn_handle lib, dnn_handle device)
@@ -286,14 +327,15 @@ dnn_handle wf_dnn_choose(wf_dnn_graph *g, dnn_handle lib, dnn_handle device, siz
     wf_dnn_set(g, graph, DNN_A_GRAPH_OPS, DNN_V_DESCRIPTOR, g->nops, g->ops);
     wf_dnn_finalize(g, graph);
     for (int m = 0; m < 2 && !found && g->status == DNN_OK; m++) {
-        dnn_handle configs[WF_DNN_MOST_ENGINES];
-        const int n = ask(g, graph, device, modes[m], configs);
+        dnn_handle configs[WF_DNN_MOST_ENGINES], config = NULL;
+        const int before = g->n, n = ask(g, graph, device, modes[m], configs), asked = g->n;
         for (int i = 0; i < n && !found; i++) {
             g->status = DNN_OK; /* an engine that refuses is not the graph's failure */
-            if (is_deterministic(g, configs[i])) {
-                found = plan_of(g, configs[i], lib, device, most, workspace);
-            }
+            config = configs[i];
+            found = may_take(g, config) ? plan_of(g, config, lib, device, most, workspace) : NULL;
+            drop_others(g, asked, NULL, found);
         }
+        drop_others(g, before, found ? config : NULL, found);
         /* what one kind of heuristics has nothing for, the other may have */
         g->status = DNN_OK;
     }

@@ -12,13 +12,15 @@
 
 #include "eager/cuda/dnn_api.h"
 
-enum { WF_DNN_MOST_DESCRIPTORS = 256, WF_DNN_MOST_OPS = 48, WF_DNN_MOST_ENGINES = 16 };
+enum { WF_DNN_MOST_DESCRIPTORS = 256, WF_DNN_MOST_OPS = 48, WF_DNN_MOST_ENGINES = 64 };
 
 typedef struct wf_dnn_graph {
     const dnn_graph_calls *calls;
     int status; /* of the first call that failed; DNN_OK */
     int n, nops;
     int64_t ids; /* of virtual tensors: from WF_DNN_VIRTUAL on */
+    unsigned
+        never; /* engines with one of these notes are not taken, nor is one that is not deterministic */
     dnn_handle made[WF_DNN_MOST_DESCRIPTORS], ops[WF_DNN_MOST_OPS];
 } wf_dnn_graph;
 enum { WF_DNN_VIRTUAL = 1000 };
@@ -47,7 +49,16 @@ void wf_dnn_reduce(wf_dnn_graph *g, int mode, dnn_handle x, dnn_handle y);
 /* The same elements read another way. */
 void wf_dnn_reshape(wf_dnn_graph *g, dnn_handle x, dnn_handle y);
 
-/* A plan by the library's heuristics: the first deterministic engine whose workspace is at most `most`. lib: the
+/* A convolution or one of its gradients: kind says which of w, x and y is the result. add: to what y holds. wide: all f64. */
+typedef struct wf_dnn_convolution {
+    int kind;
+    bool add, wide;
+    const int64_t *pad, *stride, *dilation; /* two of each */
+    dnn_handle w, x, y;
+} wf_dnn_convolution;
+void wf_dnn_convolve(wf_dnn_graph *g, const wf_dnn_convolution *c);
+
+/* A plan by the library's heuristics: the first engine that may be taken whose workspace is at most `most`. lib: the
  * library, or NULL with a device descriptor instead (tests: no GPU is needed then). It belongs to the graph; NULL:
  * there is none. */
 dnn_handle wf_dnn_choose(wf_dnn_graph *g, dnn_handle lib, dnn_handle device, size_t most,

@@ -99,7 +99,7 @@ static wf_cuda_plan *plan_of(wf_cuda_plans *t, const wf_cuda_ask *a)
     wf_cuda_plan *p = wf_calloc(1, t->size);
     if (p) {
         memcpy(p + 1, a->key, t->key_size);
-        p->refused = !a->make(p, a->arg);
+        p->refused = !a->make(p, a->arg, SIZE_MAX);
         if (p->refused) {
             note_refusal(a, 0);
         }
@@ -111,17 +111,41 @@ static wf_cuda_plan *plan_of(wf_cuda_plans *t, const wf_cuda_ask *a)
     return p;
 }
 
+/* Memory for a call. Where there is none, and no call has given results yet, the plan becomes one that needs less, or is
+ * refused. Lock held; a status. */
+static int room_for(wf_cuda_plans *t, wf_cuda_plan *p, const wf_cuda_ask *a,
+                    const wf_cuda_stream *s, wf_cuda_block **out, wf_why *why)
+{
+    while (!p->refused && p->workspace) {
+        const size_t size = p->workspace;
+        *out = wf_cuda_alloc(s->device->ordinal, size, why);
+        if (*out || wf_cuda_code(why) != WEFT_ENOMEM || p->proven || s->capture) {
+            return *out ? 0 : wf_cuda_code(why);
+        }
+        wf_cuda_plan *next = p->next;
+        t->drop(p);
+        memset(p, 0, t->size);
+        p->next = next;
+        memcpy(p + 1, a->key, t->key_size);
+        p->refused = !a->make(p, a->arg, size / 4) || p->workspace >= size;
+        if (p->refused) {
+            note_refusal(a, 0);
+        }
+        wf_cuda_not_here(why); /* what was said of memory */
+    }
+    return 0;
+}
+
 int wf_cuda_plans_run(wf_cuda_plans *t, const wf_cuda_ask *a, wf_cuda_stream *s, wf_why *why)
 {
     wf_cuda_block *workspace = NULL;
     int r = 0, code = 0;
     pthread_mutex_lock(t->lock);
     wf_cuda_plan *p = plan_of(t, a);
-    const bool there = p && !p->refused;
-    if (there && p->workspace) {
-        workspace = wf_cuda_alloc(s->device->ordinal, p->workspace, why);
-        code = workspace ? 0 : wf_cuda_code(why);
+    if (p) {
+        code = room_for(t, p, a, s, &workspace, why);
     }
+    const bool there = p && !p->refused;
     if (there && !code) {
         wf_cuda_time_begin(s);
         r = a->call(p, a->arg, workspace ? workspace->address : NULL, s);

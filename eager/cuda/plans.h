@@ -1,7 +1,8 @@
 /*
  * eager/cuda/plans.h -- what a vendor's library was asked once, found by the bytes of the question, and calls by it.
  *
- * A library is asked for its best way once per shape; a plan remembers what it chose, or that it has nothing. A table
+ * A library is asked for its best way once per shape; a plan remembers what it chose, or that it has nothing. Where there is
+ * no memory for the workspace of a way that has not been gone yet, it is asked for one with less. A table
  * belongs to a device. Calls take turns under a lock of the library's handle, which carries the stream.
  */
 #ifndef EAGER_CUDA_PLANS_H
@@ -32,7 +33,8 @@ typedef struct wf_cuda_plans {
 typedef struct wf_cuda_ask {
     const char *what, *remedy; /* "cuDNN convolution"; what to do when it fails */
     const void *key, *arg;
-    bool (*make)(wf_cuda_plan *p, const void *arg); /* false: refused */
+    /* With a workspace of at most `most` bytes; false: refused. */
+    bool (*make)(wf_cuda_plan *p, const void *arg, size_t most);
     int (*call)(wf_cuda_plan *p, const void *arg, void *workspace, wf_cuda_stream *s);
     bool (*refuses)(int status); /* is that "not supported"? 0 is success */
 } wf_cuda_ask;

@@ -4,7 +4,6 @@
  */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
-#include <stddef.h>
 
 #include "eager/cuda/dnn_api.h"
 
@@ -26,13 +25,12 @@ SAME(DNN_F32, CUDNN_DATA_FLOAT)
 SAME(DNN_F64, CUDNN_DATA_DOUBLE)
 SAME(DNN_F16, CUDNN_DATA_HALF)
 SAME(DNN_BF16, CUDNN_DATA_BFLOAT16)
-SAME(DNN_NCHW, CUDNN_TENSOR_NCHW)
-SAME(DNN_CROSS_CORRELATION, CUDNN_CROSS_CORRELATION)
-SAME(DNN_MATH_DEFAULT, CUDNN_DEFAULT_MATH)
-SAME(DNN_MATH_FMA, CUDNN_FMA_MATH)
-SAME(DNN_DETERMINISTIC, CUDNN_DETERMINISTIC)
 /* graphs */
 SAME(DNN_POINTWISE, CUDNN_BACKEND_POINTWISE_DESCRIPTOR)
+SAME(DNN_CONVOLUTION, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)
+SAME(DNN_OP_CONV_FORWARD, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
+SAME(DNN_OP_CONV_DX, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR)
+SAME(DNN_OP_CONV_DW, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR)
 SAME(DNN_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR)
 SAME(DNN_CONFIG, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
 SAME(DNN_HEURISTIC, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)
@@ -50,7 +48,10 @@ SAME(DNN_V_HANDLE, CUDNN_TYPE_HANDLE)
 SAME(DNN_V_DATA_TYPE, CUDNN_TYPE_DATA_TYPE)
 SAME(DNN_V_BOOL, CUDNN_TYPE_BOOLEAN)
 SAME(DNN_V_I64, CUDNN_TYPE_INT64)
+SAME(DNN_V_F32, CUDNN_TYPE_FLOAT)
+SAME(DNN_V_F64, CUDNN_TYPE_DOUBLE)
 SAME(DNN_V_POINTER, CUDNN_TYPE_VOID_PTR)
+SAME(DNN_V_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE)
 SAME(DNN_V_HEURISTIC, CUDNN_TYPE_HEUR_MODE)
 SAME(DNN_V_NOTE, CUDNN_TYPE_NUMERICAL_NOTE)
 SAME(DNN_V_POINTWISE, CUDNN_TYPE_POINTWISE_MODE)
@@ -60,6 +61,32 @@ SAME(DNN_V_CHAR, CUDNN_TYPE_CHAR)
 SAME(DNN_A_POINTWISE_MODE, CUDNN_ATTR_POINTWISE_MODE)
 SAME(DNN_A_POINTWISE_TYPE, CUDNN_ATTR_POINTWISE_MATH_PREC)
 SAME(DNN_A_POINTWISE_AXIS, CUDNN_ATTR_POINTWISE_AXIS)
+SAME(DNN_CROSS_CORRELATION, CUDNN_CROSS_CORRELATION)
+SAME(DNN_A_CONV_TYPE, CUDNN_ATTR_CONVOLUTION_COMP_TYPE)
+SAME(DNN_A_CONV_MODE, CUDNN_ATTR_CONVOLUTION_CONV_MODE)
+SAME(DNN_A_CONV_DILATIONS, CUDNN_ATTR_CONVOLUTION_DILATIONS)
+SAME(DNN_A_CONV_STRIDES, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES)
+SAME(DNN_A_CONV_PADS_AFTER, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS)
+SAME(DNN_A_CONV_PADS_BEFORE, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS)
+SAME(DNN_A_CONV_AXES, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS)
+SAME(DNN_A_OP_CONV_FORWARD + DNN_CONV_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA)
+SAME(DNN_A_OP_CONV_FORWARD + DNN_CONV_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA)
+SAME(DNN_A_OP_CONV_FORWARD + DNN_CONV_HOW, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC)
+SAME(DNN_A_OP_CONV_FORWARD + DNN_CONV_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W)
+SAME(DNN_A_OP_CONV_FORWARD + DNN_CONV_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X)
+SAME(DNN_A_OP_CONV_FORWARD + DNN_CONV_Y, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y)
+SAME(DNN_A_OP_CONV_DX + DNN_CONV_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA)
+SAME(DNN_A_OP_CONV_DX + DNN_CONV_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA)
+SAME(DNN_A_OP_CONV_DX + DNN_CONV_HOW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC)
+SAME(DNN_A_OP_CONV_DX + DNN_CONV_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W)
+SAME(DNN_A_OP_CONV_DX + DNN_CONV_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX)
+SAME(DNN_A_OP_CONV_DX + DNN_CONV_Y, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY)
+SAME(DNN_A_OP_CONV_DW + DNN_CONV_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA)
+SAME(DNN_A_OP_CONV_DW + DNN_CONV_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA)
+SAME(DNN_A_OP_CONV_DW + DNN_CONV_HOW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC)
+SAME(DNN_A_OP_CONV_DW + DNN_CONV_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW)
+SAME(DNN_A_OP_CONV_DW + DNN_CONV_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X)
+SAME(DNN_A_OP_CONV_DW + DNN_CONV_Y, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY)
 SAME(DNN_A_HEURISTIC_MODE, CUDNN_ATTR_ENGINEHEUR_MODE)
 SAME(DNN_A_HEURISTIC_GRAPH, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)
 SAME(DNN_A_HEURISTIC_RESULTS, CUDNN_ATTR_ENGINEHEUR_RESULTS)
@@ -113,6 +140,9 @@ SAME(DNN_REDUCE_ADD, CUDNN_REDUCE_TENSOR_ADD)
 SAME(DNN_REDUCE_MAX, CUDNN_REDUCE_TENSOR_MAX)
 SAME(DNN_HEURISTIC_FALLBACK, CUDNN_HEUR_MODE_FALLBACK)
 SAME(DNN_HEURISTIC_A, CUDNN_HEUR_MODE_A)
+SAME(DNN_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_TENSOR_CORE)
+SAME(DNN_NOTE_NARROWS, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)
+SAME(DNN_NOTE_NARROW_SUMS, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)
 SAME(DNN_NOTE_NONDETERMINISTIC, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)
 #if CUDNN_VERSION >= 90800 /* for planning without a GPU: tests/cuda/test_cuda_attention.c */
 SAME(DNN_DEVICE, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR)
@@ -122,15 +152,6 @@ SAME(DNN_A_DEVICE_JSON, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION)
 #endif
 _Static_assert(CUDNN_NUMERICAL_NOTE_TYPE_COUNT <= 64, "DNN_NOTES");
 
-#define LIKE(theirs)                                                                               \
-    _Static_assert(sizeof(dnn_choice) == sizeof(theirs), #theirs);                                 \
-    _Static_assert(offsetof(dnn_choice, memory) == offsetof(theirs, memory), #theirs);             \
-    _Static_assert(offsetof(dnn_choice, determinism) == offsetof(theirs, determinism), #theirs);   \
-    _Static_assert(offsetof(dnn_choice, math) == offsetof(theirs, mathType), #theirs);
-LIKE(cudnnConvolutionFwdAlgoPerf_t)
-LIKE(cudnnConvolutionBwdDataAlgoPerf_t)
-LIKE(cudnnConvolutionBwdFilterAlgoPerf_t)
-
 /* Attributes are handed over by address: as wide as the library reads them. */
 #define AS_INT(theirs) _Static_assert(sizeof(theirs) == sizeof(int), #theirs);
 AS_INT(cudnnDataType_t)
@@ -138,30 +159,13 @@ AS_INT(cudnnPointwiseMode_t)
 AS_INT(cudnnBackendHeurMode_t)
 AS_INT(cudnnBackendNumericalNote_t)
 AS_INT(cudnnReduceTensorOp_t)
-AS_INT(cudnnConvolutionFwdAlgo_t)
+AS_INT(cudnnConvolutionMode_t)
 
 /* The functions of the tables, by the names that cudnn.h declares. */
 #define FUNCTIONS(F)                                                                               \
     F(create, cudnnCreate)                                                                         \
     F(destroy, cudnnDestroy)                                                                       \
     F(set_stream, cudnnSetStream)                                                                  \
-    F(tensor_create, cudnnCreateTensorDescriptor)                                                  \
-    F(tensor_destroy, cudnnDestroyTensorDescriptor)                                                \
-    F(tensor_set, cudnnSetTensorNdDescriptor)                                                      \
-    F(filter_create, cudnnCreateFilterDescriptor)                                                  \
-    F(filter_destroy, cudnnDestroyFilterDescriptor)                                                \
-    F(filter_set, cudnnSetFilterNdDescriptor)                                                      \
-    F(conv_create, cudnnCreateConvolutionDescriptor)                                               \
-    F(conv_destroy, cudnnDestroyConvolutionDescriptor)                                             \
-    F(conv_set, cudnnSetConvolutionNdDescriptor)                                                   \
-    F(conv_groups, cudnnSetConvolutionGroupCount)                                                  \
-    F(conv_math, cudnnSetConvolutionMathType)                                                      \
-    F(forward_choose, cudnnGetConvolutionForwardAlgorithm_v7)                                      \
-    F(dx_choose, cudnnGetConvolutionBackwardDataAlgorithm_v7)                                      \
-    F(dw_choose, cudnnGetConvolutionBackwardFilterAlgorithm_v7)                                    \
-    F(forward, cudnnConvolutionForward)                                                            \
-    F(dx, cudnnConvolutionBackwardData)                                                            \
-    F(dw, cudnnConvolutionBackwardFilter)                                                          \
     F(make, cudnnBackendCreateDescriptor)                                                          \
     F(drop, cudnnBackendDestroyDescriptor)                                                         \
     F(finalize, cudnnBackendFinalize)                                                              \

@@ -7,6 +7,7 @@
  * results differ by a few roundings of that type.
  */
 #include "tests/cuda/cuda_support.h"
+#include "tests/cuda/real_dnn.h"
 
 #include <math.h>
 
@@ -366,21 +367,6 @@ Test(cuda_attention, a_kept_plan_that_the_library_refuses)
 
 /* -- the real library ---------------------------------------------------------------------------------------- */
 
-/* What the library would read of a GPU; 9.19 and 9.28 ask for these. */
-static const char h200[] =
-    "{\"version\":1,\"deviceVer\":900,\"driverVer\":13000,\"cudaDeviceId\":0,\"deviceName\":"
-    "\"NVIDIA H200\","
-    "\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64],\"regsPerBlock\":"
-    "65536,"
-    "\"multiProcessorCount\":132,\"warpSize\":32,\"maxSharedMemoryPerBlock\":49152,"
-    "\"maxSharedMemoryPerBlockOptin\":232448,\"reservedSharedMemoryPerBlock\":1024,"
-    "\"maxRegistersPerSM\":65536,"
-    "\"maxCtasPerSM\":32,\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":2048,\"pciDeviceId\":0,"
-    "\"isTccDriver\":0,"
-    "\"supportCoopLaunch\":1,\"totalGlobalMem\":150754820096,\"smClockRateKHz\":1980000,"
-    "\"memClockRateKHz\":3201000,\"l2CacheSize\":62914560,\"memoryBusWidth\":6144,"
-    "\"oversizedSharedMemoryPerBlock\":0,\"smCountOrigin\":0}";
-
 static void lie_dense(wf_cuda_sdpa *a, int which, int64_t rows, int64_t cols)
 {
     const int64_t s[4] = {a->heads * rows * cols, rows * cols, cols, 1};
@@ -388,15 +374,10 @@ static void lie_dense(wf_cuda_sdpa *a, int which, int64_t rows, int64_t cols)
 }
 
 /* The engine's kernel as the plan names it; "": no plan. */
-static void plan_for_h200(const dnn_graph_calls *calls, bool backward, bool causal, char *name)
+static void plan_of(const dnn_graph_calls *calls, dnn_handle device, bool backward, bool causal,
+                    char *name)
 {
-    wf_dnn_graph about = {.calls = calls}, g = {.calls = calls};
-    dnn_handle device = wf_dnn_make(&about, DNN_DEVICE);
-    wf_dnn_set(&about, device, DNN_A_DEVICE_JSON, DNN_V_CHAR, sizeof h200, h200);
-    wf_dnn_finalize(&about, device);
-    if (about.status != DNN_OK)
-        cr_skip_test("this release of cuDNN plans for no GPU but the one it has (status %d)",
-                     about.status);
+    wf_dnn_graph g = {.calls = calls};
     wf_cuda_sdpa a = {.backward = backward, .causal = causal, .dtype = WEFT_BF16};
     a.batch = 2;
     a.heads = 4;
@@ -423,29 +404,20 @@ static void plan_for_h200(const dnn_graph_calls *calls, bool backward, bool caus
         wf_mfree(text);
     }
     wf_dnn_graph_drop(&g);
-    wf_dnn_graph_drop(&about);
 }
 
-/* The graphs are ones that cuDNN has fused engines for. Its engines link the driver, which need not be there: a library of
- * that name whose functions do nothing is. */
+/* The graphs are ones that cuDNN has fused engines for. */
 Test(cuda_attention, the_real_library_has_engines)
 {
-    static const char *const names[] = {"libcudnn.so.9"};
-    setenv("WEFT_CUDA_DRIVER", "", 1);
-    void *driver = dlopen(WEFT_NO_DRIVER, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
-    void *lib = driver ? wf_cuda_library_open("", names, 1) : NULL;
-    if (!lib)
-        cr_skip_test("libcudnn.so.9 is not found");
     dnn_graph_calls calls;
-#define F(field, symbol, params)                                                                   \
-    cr_assert(wf_cuda_library_symbol(lib, symbol, &calls.field), symbol);
-    DNN_GRAPH_FUNCTIONS(F)
-#undef F
+    wf_dnn_graph about;
+    dnn_handle device = real_dnn_device(&calls, &about, REAL_DNN_H200);
     for (int i = 0; i < 4; i++) {
         char name[64];
-        plan_for_h200(&calls, i & 1, i & 2, name);
+        plan_of(&calls, device, i & 1, i & 2, name);
         cr_log_info("%s", name);
         cr_assert(name[0], "%s, %s: no engine", i & 1 ? "gradient" : "forward",
                   i & 2 ? "causal" : "whole");
     }
+    wf_dnn_graph_drop(&about);
 }

@@ -3,12 +3,12 @@
  *
  * The three functions are checked by what defines them: y against the sum, written out here over padded
  * images, and the gradients as the adjoints of that linear map. Our own kernel, which runs where cuDNN is not, is
- * compared with the CPU's.
+ * compared with the CPU's. The real library, where it is found, is asked for engines.
  */
 #include "tests/cuda/cuda_support.h"
 
-#include "eager/cuda/dnn.h"
-#include "eager/cuda/dnn_api.h"
+#include "eager/cuda/dnn_impl.h"
+#include "tests/cuda/real_dnn.h"
 #include "tests/support/effort.h"
 #include "tests/support/support.h"
 #include "weft/weft.h"
@@ -163,12 +163,11 @@ Test(cuda_conv, forward_and_both_gradients)
     with_dnn();
     cr_assert_str_eq(wf_cuda_conv_name(), "cuDNN 9.19.0");
     test_rng r = {1};
-    for (int t = 0; t < 2; t++)
+    static const int types[] = {WEFT_F32, WEFT_F64, WEFT_F16};
+    for (int t = 0; t < 3; t++)
         for (int i = 0; i < 3; i++)
-            for (int k = 0; k < 8; k++) {
-                wf_cuda_conv c = with_y(&cases[i], k & 1, k & 2);
-                check(c, t ? WEFT_F64 : WEFT_F32, k & 4, &r);
-            }
+            for (int k = 0; k < 8; k++)
+                check(with_y(&cases[i], k & 1, k & 2), types[t], k & 4, &r);
     int64_t plans = wf_cuda_conv_plans();
     check(with_y(&cases[0], false, true), WEFT_F32, false, &r);
     cr_assert_eq(wf_cuda_conv_plans(), plans, "equal shapes ask the library nothing");
@@ -386,13 +385,55 @@ Test(cuda_conv, what_it_cannot_do_is_left_to_others)
     wf_cuda_conv c = with_y(&cases[0], false, false);
     c.dtype = WEFT_I32;
     cr_assert_eq(wf_cuda_conv_run(0, &c, &why), WEFT_EUNSUPPORTED);
-    c.dtype = WEFT_F16; /* this library refuses it when it is called */
+    setenv("FAKE_CUDNN_REFUSES", "1", 1); /* when it is called */
+    c.dtype = WEFT_F16;
     cr_assert_eq(wf_cuda_conv_run(0, &c, &why), WEFT_EUNSUPPORTED);
+    unsetenv("FAKE_CUDNN_REFUSES");
+    cr_assert_eq(wf_cuda_conv_run(0, &c, &why), WEFT_EUNSUPPORTED, "its first answer stays");
     c.dtype = WEFT_F32;
     c.x[0] = 0;
     wf_fail(&why, WEFT_EINVALID, "stale");
     cr_assert_eq(wf_cuda_conv_run(0, &c, &why), WEFT_EUNSUPPORTED);
     cr_assert(why.code == 0 && !why.rule[0]);
+    close_fake();
+}
+
+/* Where there is no memory for the best engine's workspace, one that needs less is taken; an error only once a call has given
+ * results, since another engine has other bits. */
+Test(cuda_conv, a_workspace_that_there_is_no_memory_for)
+{
+    with_dnn();
+    test_rng r = {3};
+    wf_cuda_counters before, after;
+    wf_cuda_memory m;
+    setenv("FAKE_CUDNN_WORKSPACE", "1000000000", 1); /* of 1 GiB, some of which is in use */
+    wf_cuda_block *taken = wf_cuda_alloc(0, (size_t)512 << 20, &why);
+    cr_assert(taken, "%s", why.rule);
+    wf_cuda_get_counters(&before);
+    check(with_y(&cases[0], false, false), WEFT_F32, false, &r);
+    cr_assert(why.code == 0, "nothing is left of the error: %s", why.rule);
+    wf_cuda_get_memory(0, &m);
+    cr_assert_lt(m.peak_bytes, INT64_C(600) << 20, "the large one was not met");
+    wf_cuda_free(taken);
+    check(with_y(&cases[0], false, false), WEFT_F32, false, &r);
+    wf_cuda_get_memory(0, &m);
+    cr_assert_lt(m.peak_bytes, INT64_C(600) << 20, "which engine it is does not change");
+    wf_cuda_conv c = with_y(&cases[1], false, false);
+    check(c, WEFT_F32, false, &r); /* with the large one */
+    wf_cuda_get_memory(0, &m);
+    cr_assert_gt(m.peak_bytes, INT64_C(900) << 20);
+    taken = wf_cuda_alloc(0, (size_t)512 << 20, &why);
+    wf_cuda_block *b = wf_cuda_alloc(0, 1 << 16, &why);
+    c.dtype = WEFT_F32;
+    c.what = WF_CUDA_CONV_FORWARD;
+    c.x_data = b->address;
+    c.w_data = (char *)b->address + (16 << 10);
+    c.y_data = (char *)b->address + (32 << 10);
+    cr_assert_eq(wf_cuda_conv_run(0, &c, &why), WEFT_ENOMEM);
+    wf_cuda_get_counters(&after);
+    cr_assert_eq(after.refused, before.refused);
+    wf_cuda_free(b);
+    wf_cuda_free(taken);
     close_fake();
 }
 
@@ -411,7 +452,7 @@ Test(cuda_conv, every_call_of_the_library_failing)
 {
     with_dnn();
     int bad = 0;
-    for (int n = 1; n < 40; n++) {
+    for (int n = 1; n < 120; n++) {
         char text[16];
         snprintf(text, sizeof text, "%d", n);
         setenv("FAKE_CUDNN_FAIL", text, 1);
@@ -436,15 +477,46 @@ Test(cuda_conv, every_call_of_the_library_failing)
     close_fake();
 }
 
-/* The real library has the functions, where it is found; no GPU is needed. */
-Test(cuda_conv, functions)
+/* -- the real library ----------------------------------------------------------------------------------------- */
+
+/* Which layouts, with a bias or not; of images as NCHW or NHWC lies. */
+static void plan(const dnn_graph_calls *calls, dnn_handle device, wf_cuda_conv c)
 {
-    void *lib = dlopen("libcudnn.so.9", RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
-    if (!lib) {
-        cr_skip_test("libcudnn.so.9 is not found");
+    static const int types[] = {WEFT_F32, WEFT_F64, WEFT_F16, WEFT_BF16};
+    for (int k = 0; k < 4 * 3 * 4 * 2; k++) {
+        c.dtype = types[k % 4];
+        c.what = k / 4 % 3;
+        c.add = k / 48;
+        strides_of(c.x_strides, c.x, k / 12 & 1);
+        strides_of(c.y_strides, c.y, k / 12 & 2);
+        wf_dnn_graph g = {.calls = calls};
+        size_t workspace = 0;
+        wf_cuda_conv_graph(&g, &c);
+        cr_assert_eq(g.status, DNN_OK);
+        cr_assert(wf_dnn_choose(&g, NULL, device, (size_t)1 << 30, &workspace),
+                  "no engine: %s, pass %d, layouts %d, %d groups",
+                  weft_dtype_name((weft_dtype)c.dtype), c.what, k / 12 & 3, (int)c.groups);
+        wf_dnn_graph_drop(&g);
     }
-#define F(field, symbol, params) cr_assert(dlsym(lib, symbol), "%s", symbol);
-    DNN_FUNCTIONS(F)
-#undef F
-    cr_assert(dlsym(lib, "cudnnGetVersion"));
+}
+
+/* Every type, pass and mixture of layouts has an engine, of an H100: layers of a ResNet, one in groups, an odd one. */
+Test(cuda_conv, the_real_library_has_engines)
+{
+    static const wf_cuda_conv layers[] = {
+        {.x = {32, 3, 224, 224}, .w = {64, 3, 7, 7}, .stride = {2, 2}, .pad = {3, 3}, .groups = 1},
+        {.x = {32, 64, 56, 56}, .w = {64, 64, 3, 3}, .stride = {1, 1}, .pad = {1, 1}, .groups = 1},
+        {.x = {8, 256, 14, 14}, .w = {512, 256, 1, 1}, .stride = {2, 2}, .groups = 1},
+        {.x = {4, 32, 14, 14}, .w = {64, 8, 3, 3}, .stride = {1, 1}, .pad = {1, 1}, .groups = 4},
+        {.x = {2, 5, 9, 7}, .w = {7, 5, 3, 2}, .stride = {1, 2}, .pad = {0, 1}, .groups = 1},
+    };
+    dnn_graph_calls calls;
+    wf_dnn_graph about;
+    dnn_handle device = real_dnn_device(&calls, &about, REAL_DNN_H100);
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        wf_cuda_conv c = layers[i];
+        c.dilation[0] = c.dilation[1] = 1;
+        plan(&calls, device, with_y(&c, false, false));
+    }
+    wf_dnn_graph_drop(&about);
 }

@@ -11,7 +11,7 @@
 #include "tests/cuda/vendor.h"
 
 #define EXPORT __attribute__((visibility("default")))
-enum { BAD_PARAM = 2000, MISALIGNED = 2003, INTERNAL = 4000 };
+enum { BAD_PARAM = 2000, INTERNAL = 4000 };
 
 /* The planned failure of this call, or DNN_OK. */
 int fake_cudnn_planned(void);

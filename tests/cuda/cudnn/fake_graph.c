@@ -2,11 +2,15 @@
  * tests/cuda/cudnn/fake_graph.c -- graphs of the fake cuDNN: descriptors kept as they are set, executed one operation at a
  * time, queued in stream order.
  *
- * It knows operations and nothing of attention: every tensor of a graph is an array of doubles, rounded to its type when it
+ * It knows operations and nothing of attention (a convolution is one operation): every tensor of a graph is an array of doubles, rounded to its type when it
  * is written, so a wrong operation, operand, stride or name shows as wrong numbers or as an error. What has to be
  * set is checked when a descriptor is finalized, the order of operations when a graph is. The first engines it names are
- * ones that must not be taken: one that is not deterministic, one that has no plan, one that wants too much memory.
+ * ones that must not be taken: one that is not deterministic, one that has no plan, one that wants too much memory; of
+ * convolutions also one that sums in fewer bits and, for f32, one with tensor cores. The last of a convolution needs no memory.
  *     FAKE_CUDNN_NO_ENGINE=1   no graph has an engine
+ *     FAKE_CUDNN_MIXED=0       nor has one with images of other layouts than that of the weights
+ *     FAKE_CUDNN_REFUSES=1     executing is refused
+ *     FAKE_CUDNN_WORKSPACE=n   bytes that the good engine wants
  */
 #include "tests/cuda/cudnn/fake_cudnn.h"
 
@@ -18,8 +22,9 @@
 
 #include "jit/ir/dtype.h"
 
-enum { MOST_ATTRIBUTES = 16, MOST_IDS = 2048, MOST_OPS = 64, ENGINES = 4, MANY = 400 };
-enum { NOT_DETERMINISTIC, NO_PLAN, TOO_LARGE, GOOD };
+enum { MOST_ATTRIBUTES = 16, MOST_IDS = 2048, MOST_OPS = 64, MANY = 400 };
+enum { NOT_DETERMINISTIC, NO_PLAN, TOO_LARGE, GOOD, ENGINES };
+enum { NARROW = ENGINES, TENSOR_CORES, SMALL, CONV_ENGINES };
 enum { GRAPH_WORKSPACE = 8000 };
 
 typedef struct attribute {
@@ -30,7 +35,7 @@ typedef struct attribute {
 
 typedef struct descriptor {
     int kind, nattributes, engine;
-    bool finalized, kept; /* a text names it: its contents stay */
+    bool conv, finalized, kept; /* a text names it: its contents stay */
     attribute attributes[MOST_ATTRIBUTES];
 } descriptor;
 
@@ -44,8 +49,9 @@ typedef struct tensor {
 
 typedef struct op {
     int kind, mode;
-    int64_t axis;
-    tensor *x, *b, *t, *y; /* matmul: y = x b */
+    int64_t axis, pad[2], stride[2], dilation[2];
+    double beta;
+    tensor *x, *b, *t, *y; /* matmul: y = x b; of a convolution y is the result */
 } op;
 
 /* A graph with its pointers; a captured one runs it again, so none is given back. */
@@ -76,6 +82,7 @@ static size_t size_of(int kind)
 {
     return kind == DNN_V_BOOL || kind == DNN_V_CHAR           ? 1
            : kind == DNN_V_I64 || kind == DNN_V_POINTER       ? 8
+           : kind == DNN_V_F64                                ? 8
            : kind == DNN_V_HANDLE || kind == DNN_V_DESCRIPTOR ? sizeof(void *)
                                                               : sizeof(int);
 }
@@ -259,6 +266,83 @@ static bool good_reshape(const descriptor *d)
                count_of(dims_of(descriptor_of(d, DNN_A_OP_RESHAPE_Y)));
 }
 
+static bool is_conv(int kind)
+{
+    return kind == DNN_OP_CONV_FORWARD || kind == DNN_OP_CONV_DX || kind == DNN_OP_CONV_DW;
+}
+
+static int first_of(int kind)
+{
+    return kind == DNN_OP_CONV_FORWARD ? DNN_A_OP_CONV_FORWARD
+           : kind == DNN_OP_CONV_DX    ? DNN_A_OP_CONV_DX
+                                       : DNN_A_OP_CONV_DW;
+}
+
+/* The second word of an attribute of two. */
+static const int64_t *pair_of(const descriptor *d, int name)
+{
+    return find(d, name)->bytes;
+}
+
+static bool good_how(const descriptor *d)
+{
+    bool ok = has(d, DNN_A_CONV_TYPE, DNN_V_DATA_TYPE, 1) && int_of(d, DNN_A_CONV_AXES, 0) == 2 &&
+              has(d, DNN_A_CONV_MODE, DNN_V_CONV_MODE, 1) &&
+              int_of(d, DNN_A_CONV_MODE, -1) == DNN_CROSS_CORRELATION;
+    for (int name = DNN_A_CONV_DILATIONS; name < DNN_A_CONV_AXES; name++) {
+        ok = ok && has(d, name, DNN_V_I64, 2);
+    }
+    return ok &&
+           memcmp(pair_of(d, DNN_A_CONV_PADS_AFTER), pair_of(d, DNN_A_CONV_PADS_BEFORE), 16) == 0;
+}
+
+static double number_of(const descriptor *d, int name)
+{
+    const attribute *a = find(d, name);
+    float narrow = NAN;
+    double wide = NAN;
+    if (a && a->kind == DNN_V_F64) {
+        memcpy(&wide, a->bytes, sizeof wide);
+        return wide;
+    }
+    if (a && a->kind == DNN_V_F32) {
+        memcpy(&narrow, a->bytes, sizeof narrow);
+    }
+    return (double)narrow;
+}
+
+/* Extents, groups and types that go together. */
+static bool good_conv(const descriptor *d)
+{
+    const int first = first_of(d->kind);
+    if (!has_final(d, first + DNN_CONV_HOW, DNN_CONVOLUTION) ||
+        !has_final(d, first + DNN_CONV_W, DNN_TENSOR) ||
+        !has_final(d, first + DNN_CONV_X, DNN_TENSOR) ||
+        !has_final(d, first + DNN_CONV_Y, DNN_TENSOR)) {
+        return false;
+    }
+    const descriptor *how = descriptor_of(d, first + DNN_CONV_HOW),
+                     *tw = descriptor_of(d, first + DNN_CONV_W),
+                     *tx = descriptor_of(d, first + DNN_CONV_X),
+                     *ty = descriptor_of(d, first + DNN_CONV_Y);
+    const int64_t *w = dims_of(tw), *x = dims_of(tx), *y = dims_of(ty),
+                  type = int_of(tx, DNN_A_TENSOR_TYPE, -1);
+    const bool wide = type == DNN_F64;
+    bool ok = type == int_of(tw, DNN_A_TENSOR_TYPE, -2) &&
+              type == int_of(ty, DNN_A_TENSOR_TYPE, -2) && x[0] == y[0] && y[1] == w[0] &&
+              x[1] % w[1] == 0 && y[1] % (x[1] / w[1]) == 0 &&
+              int_of(how, DNN_A_CONV_TYPE, -1) == (wide ? DNN_F64 : DNN_F32) &&
+              has(d, first + DNN_CONV_BETA, wide ? DNN_V_F64 : DNN_V_F32, 1) &&
+              number_of(d, first + DNN_CONV_ALPHA) == 1;
+    for (int i = 0; i < 2; i++) {
+        const int64_t reach = pair_of(how, DNN_A_CONV_DILATIONS)[i] * (w[2 + i] - 1) + 1;
+        ok &= y[2 + i] == (x[2 + i] + 2 * pair_of(how, DNN_A_CONV_PADS_BEFORE)[i] - reach) /
+                                  pair_of(how, DNN_A_CONV_STRIDES)[i] +
+                              1;
+    }
+    return ok;
+}
+
 /* Operands of an operation, the written one last. */
 static int operands_of(const descriptor *d, descriptor *out[4])
 {
@@ -268,9 +352,15 @@ static int operands_of(const descriptor *d, descriptor *out[4])
         {DNN_OP_MATMUL, DNN_A_OP_MATMUL_A, DNN_A_OP_MATMUL_B, 0, DNN_A_OP_MATMUL_C},
         {DNN_OP_REDUCTION, DNN_A_OP_REDUCTION_X, 0, 0, DNN_A_OP_REDUCTION_Y},
         {DNN_OP_RESHAPE, DNN_A_OP_RESHAPE_X, 0, 0, DNN_A_OP_RESHAPE_Y},
+        {DNN_OP_CONV_FORWARD, DNN_A_OP_CONV_FORWARD + DNN_CONV_X,
+         DNN_A_OP_CONV_FORWARD + DNN_CONV_W, 0, DNN_A_OP_CONV_FORWARD + DNN_CONV_Y},
+        {DNN_OP_CONV_DX, DNN_A_OP_CONV_DX + DNN_CONV_Y, DNN_A_OP_CONV_DX + DNN_CONV_W, 0,
+         DNN_A_OP_CONV_DX + DNN_CONV_X},
+        {DNN_OP_CONV_DW, DNN_A_OP_CONV_DW + DNN_CONV_X, DNN_A_OP_CONV_DW + DNN_CONV_Y, 0,
+         DNN_A_OP_CONV_DW + DNN_CONV_W},
     };
     int n = 0;
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 7; k++) {
         for (int i = 1; i < 5 && names[k][0] == d->kind; i++) {
             descriptor *t = names[k][i] ? descriptor_of(d, names[k][i]) : NULL;
             if (t) {
@@ -383,6 +473,12 @@ static bool good(descriptor *d)
         return good_reduction(d);
     case DNN_OP_RESHAPE:
         return good_reshape(d);
+    case DNN_CONVOLUTION:
+        return good_how(d);
+    case DNN_OP_CONV_FORWARD:
+    case DNN_OP_CONV_DX:
+    case DNN_OP_CONV_DW:
+        return good_conv(d);
     case DNN_GRAPH:
         return good_graph(d);
     case DNN_HEURISTIC:
@@ -412,15 +508,38 @@ EXPORT int cudnnBackendFinalize(descriptor *d)
     return DNN_OK;
 }
 
+/* The convolution that a graph is; NULL: it is something else. */
+static const descriptor *conv_of(const descriptor *graph)
+{
+    const descriptor *o = *(descriptor *const *)find(graph, DNN_A_GRAPH_OPS)->bytes;
+    return is_conv(o->kind) ? o : NULL;
+}
+
+/* Does a tensor of a convolution step through its channels last? */
+static bool is_last(const descriptor *o, int which)
+{
+    const descriptor *t = descriptor_of(o, first_of(o->kind) + which);
+    const int64_t *strides = find(t, DNN_A_TENSOR_STRIDES)->bytes;
+    return strides[1] < strides[3];
+}
+
 /* The engines of a graph: what a configuration says of them is in `engine`. */
 static int results(const descriptor *d, int64_t room, int64_t *n, descriptor **configs)
 {
+    static const int of_convs[CONV_ENGINES] = {NOT_DETERMINISTIC, NO_PLAN, TOO_LARGE, NARROW,
+                                               TENSOR_CORES,      GOOD,    SMALL};
+    const descriptor *conv = conv_of(descriptor_of(d, DNN_A_HEURISTIC_GRAPH));
+    const char *mixed = getenv("FAKE_CUDNN_MIXED");
     const bool best = int_of(d, DNN_A_HEURISTIC_MODE, -1) == DNN_HEURISTIC_A;
     const bool many =
         getenv("FAKE_CUDNN_MANY_ENGINES") != NULL; /* of no use; there is no room for all */
-    *n = !best || getenv("FAKE_CUDNN_NO_ENGINE") ? 0 : many ? MANY : ENGINES;
+    *n = !best || getenv("FAKE_CUDNN_NO_ENGINE") ? 0 : many ? MANY : conv ? CONV_ENGINES : ENGINES;
+    if (conv && mixed && mixed[0] == '0' &&
+        (is_last(conv, DNN_CONV_X) || is_last(conv, DNN_CONV_Y))) { /* weights are NCHW */
+        *n = 0;
+    }
     for (int i = 0; i < *n && i < room; i++) {
-        configs[i]->engine = many ? NOT_DETERMINISTIC : i;
+        configs[i]->engine = many ? NOT_DETERMINISTIC : conv ? of_convs[i] : i;
         configs[i]->finalized = true;
         configs[i]->attributes[0] =
             (attribute){DNN_A_HEURISTIC_GRAPH, DNN_V_DESCRIPTOR, 1, malloc(sizeof(void *))};
@@ -449,19 +568,24 @@ EXPORT int cudnnBackendGetAttribute(descriptor *d, int name, int kind, int64_t r
     if (name == DNN_A_CONFIG_ENGINE && kind == DNN_V_DESCRIPTOR) {
         descriptor *engine = *(descriptor **)v;
         engine->engine = d->engine;
+        engine->conv = conv_of(descriptor_of(d, DNN_A_HEURISTIC_GRAPH)) != NULL;
         engine->finalized = true;
         return engine->kind == DNN_ENGINE ? DNN_OK : BAD_PARAM;
     }
     if (name == DNN_A_ENGINE_NOTES && kind == DNN_V_NOTE && room >= 2) {
-        ((int *)v)[0] = 0; /* tensor cores */
-        ((int *)v)[1] = DNN_NOTE_NONDETERMINISTIC;
-        *n = d->engine == NOT_DETERMINISTIC ? 2 : 1;
+        const bool cores = !d->conv || d->engine == TENSOR_CORES;
+        ((int *)v)[0] = cores ? DNN_NOTE_TENSOR_CORE : 9; /* NaN stays NaN */
+        ((int *)v)[1] = d->engine == NARROW ? DNN_NOTE_NARROW_SUMS : DNN_NOTE_NONDETERMINISTIC;
+        *n = d->engine == NOT_DETERMINISTIC || d->engine == NARROW ? 2 : 1;
         return DNN_OK;
     }
     if (name == DNN_A_PLAN_WORKSPACE && kind == DNN_V_I64) {
-        const int64_t size = descriptor_of(d, DNN_A_PLAN_CONFIG)->engine == TOO_LARGE
-                                 ? INT64_MAX / 2
-                                 : GRAPH_WORKSPACE;
+        const int engine = descriptor_of(d, DNN_A_PLAN_CONFIG)->engine;
+        const char *wanted = getenv("FAKE_CUDNN_WORKSPACE");
+        const int64_t size = engine == TOO_LARGE ? INT64_MAX / 2
+                             : engine == SMALL   ? 0
+                             : wanted            ? strtoll(wanted, NULL, 10)
+                                                 : GRAPH_WORKSPACE;
         memcpy(v, &size, sizeof size);
         return DNN_OK;
     }
@@ -491,6 +615,9 @@ static int64_t place_of(const tensor *t, int64_t i)
 static double read_at(const tensor *t, int64_t i)
 {
     const int64_t at = place_of(t, i);
+    if (t->type == DNN_F64) {
+        return ((const double *)t->memory)[at];
+    }
     if (t->type == DNN_F32) {
         return (double)((const float *)t->memory)[at];
     }
@@ -501,7 +628,9 @@ static double read_at(const tensor *t, int64_t i)
 static void write_at(const tensor *t, int64_t i, double v)
 {
     const int64_t at = place_of(t, i);
-    if (t->type == DNN_F32) {
+    if (t->type == DNN_F64) {
+        ((double *)t->memory)[at] = v;
+    } else if (t->type == DNN_F32) {
         ((float *)t->memory)[at] = (float)v;
     } else {
         ((uint16_t *)t->memory)[at] =
@@ -586,6 +715,44 @@ static void run_reduce(const run *r, const op *o, double *y)
     }
 }
 
+static int64_t number_at(const int64_t *d, int64_t a, int64_t b, int64_t c, int64_t e)
+{
+    return ((a * d[1] + b) * d[2] + c) * d[3] + e;
+}
+
+/* Every product of the convolution once, for whichever of the three it is added to. */
+static void run_conv(const run *r, const op *o, double *out)
+{
+    const bool dx = o->kind == DNN_OP_CONV_DX, dw = o->kind == DNN_OP_CONV_DW;
+    const tensor *x = dx ? o->y : o->x, *w = dw ? o->y : o->b, *y = dx ? o->x : dw ? o->b : o->y;
+    const int64_t outer = y->dims[1] / (x->dims[1] / w->dims[1]);
+    for (int64_t i = 0; i < o->y->n; i++) {
+        out[i] = o->beta != 0 ? o->beta * out[i] : 0;
+    }
+    for (int64_t i = 0; i < y->n * w->dims[1] * w->dims[2] * w->dims[3]; i++) {
+        const int64_t kw = i % w->dims[3], kh = i / w->dims[3] % w->dims[2],
+                      c = i / w->dims[3] / w->dims[2] % w->dims[1],
+                      at = i / w->dims[3] / w->dims[2] / w->dims[1], v = at % y->dims[3],
+                      h = at / y->dims[3] % y->dims[2],
+                      f = at / y->dims[3] / y->dims[2] % y->dims[1],
+                      n = at / y->dims[3] / y->dims[2] / y->dims[1];
+        const int64_t p = h * o->stride[0] - o->pad[0] + kh * o->dilation[0],
+                      q = v * o->stride[1] - o->pad[1] + kw * o->dilation[1];
+        if (p < 0 || q < 0 || p >= x->dims[2] || q >= x->dims[3]) {
+            continue;
+        }
+        const int64_t px = number_at(x->dims, n, f / outer * w->dims[1] + c, p, q),
+                      pw = number_at(w->dims, f, c, kh, kw);
+        if (dx) {
+            out[px] += VALUES(y)[at] * VALUES(w)[pw];
+        } else if (dw) {
+            out[pw] += VALUES(y)[at] * VALUES(x)[px];
+        } else {
+            out[at] += VALUES(x)[px] * VALUES(w)[pw];
+        }
+    }
+}
+
 /* The same places of memory, by either's strides. */
 static void run_reshape(const run *r, const op *o, double *y)
 {
@@ -618,6 +785,8 @@ static void run_graph(void *arg)
             run_reduce(r, o, y);
         } else if (o->kind == DNN_OP_RESHAPE) {
             run_reshape(r, o, y);
+        } else if (is_conv(o->kind)) {
+            run_conv(r, o, y);
         } else {
             run_map(r, o, y);
         }
@@ -690,6 +859,18 @@ static op op_of(run *r, const descriptor *d, const descriptor *pack)
         o.mode = (int)int_of(how, DNN_A_REDUCTION_MODE, 0);
         o.x = tensor_of(r, descriptor_of(d, DNN_A_OP_REDUCTION_X), pack);
         o.y = tensor_of(r, descriptor_of(d, DNN_A_OP_REDUCTION_Y), pack);
+    } else if (is_conv(d->kind)) {
+        const int first = first_of(d->kind);
+        descriptor *t[4];
+        const descriptor *conv = descriptor_of(d, first + DNN_CONV_HOW);
+        operands_of(d, t);
+        o.x = tensor_of(r, t[0], pack);
+        o.b = tensor_of(r, t[1], pack);
+        o.y = tensor_of(r, t[2], pack);
+        o.beta = number_of(d, first + DNN_CONV_BETA);
+        memcpy(o.pad, pair_of(conv, DNN_A_CONV_PADS_BEFORE), sizeof o.pad);
+        memcpy(o.stride, pair_of(conv, DNN_A_CONV_STRIDES), sizeof o.stride);
+        memcpy(o.dilation, pair_of(conv, DNN_A_CONV_DILATIONS), sizeof o.dilation);
     } else {
         o.x = tensor_of(r, descriptor_of(d, DNN_A_OP_RESHAPE_X), pack);
         o.y = tensor_of(r, descriptor_of(d, DNN_A_OP_RESHAPE_Y), pack);
@@ -703,11 +884,21 @@ EXPORT int cudnnBackendExecute(dnn_handle lib, descriptor *plan, descriptor *pac
     if (!plan->finalized || !pack->finalized || plan->kind != DNN_PLAN || pack->kind != DNN_PACK) {
         return BAD_PARAM;
     }
+    if (getenv("FAKE_CUDNN_REFUSES")) {
+        return DNN_NOT_SUPPORTED + 7; /* ..._SUBLIBRARY and the like */
+    }
     const descriptor *config = descriptor_of(plan, DNN_A_PLAN_CONFIG);
     const attribute *ops = find(descriptor_of(config, DNN_A_HEURISTIC_GRAPH), DNN_A_GRAPH_OPS);
     void *workspace = NULL;
     memcpy(&workspace, find(pack, DNN_A_PACK_WORKSPACE)->bytes, sizeof workspace);
-    if (config->engine != GOOD || !workspace) {
+    const descriptor *conv = conv_of(descriptor_of(config, DNN_A_HEURISTIC_GRAPH));
+    const int64_t type =
+        conv ? int_of(descriptor_of(conv, first_of(conv->kind) + DNN_CONV_X), DNN_A_TENSOR_TYPE, -1)
+             : -1;
+    if (config->engine == SMALL
+            ? workspace != NULL
+            : !workspace ||
+                  (config->engine != GOOD && (config->engine != TENSOR_CORES || type == DNN_F32))) {
         return BAD_PARAM;
     }
     static run *kept;
