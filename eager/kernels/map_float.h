@@ -31,7 +31,7 @@
 #define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
     WF_IF(WF_IN_FLT_##types)(WF_MADE_##rare(NAME)(WF_BINARY(ulp, k_##NAME, expr)))
 #define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c)                                 \
-    WF_IF(WF_IN_FLT_##types)(WF_KERNEL(k_##NAME, WF_T, 3, 0, WF_P3, WF_L3, expr))
+    WF_IF(WF_IN_FLT_##types)(WF_KERNEL3(k_##NAME, WF_T, expr))
 #define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b)                                              \
     WF_IF(WF_IN_FLT_##types)(WF_KERNEL(k_##NAME, WF_T, 3, 1, WF_PC, WF_LC, expr))
 #define PREDICATE(NAME, name, types, expr)                                                         \

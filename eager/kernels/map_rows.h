@@ -143,6 +143,38 @@ static __attribute__((noinline, unused)) void blocks(wf_map_fn fn, void *dst, si
             blocks(fname, dst, sizeof(R), src, 2, 0, n, bcast);                                    \
         }                                                                                          \
     }
+/* Three operands: a loop each for a scalar in the last place and for two in the last places (bounds; a scale and a shift),
+ * which from blocks are a load each. */
+#define WF_LOOP3(R, vb, vc, expr)                                                                  \
+    WF_IVDEP for (size_t i = 0; i < n; i++)                                                        \
+    {                                                                                              \
+        const WF_T a = pa[i];                                                                      \
+        const WF_T b = vb;                                                                         \
+        const WF_T c = vc;                                                                         \
+        d[i] = (R)(expr);                                                                          \
+    }
+#if defined(__AVX2__) && defined(WF_X4_ROWS)
+#define WF_KERNEL3(fname, R, expr)                                                                 \
+    static void fname(void *dst, const void *const *src, size_t n, unsigned bcast)                 \
+    {                                                                                              \
+        WF_P3                                                                                      \
+        R *d = dst;                                                                                \
+        if (bcast == 0) {                                                                          \
+            WF_LOOP3(R, pb[i], pc[i], expr)                                                        \
+        } else if (bcast == 4) {                                                                   \
+            const WF_T c0 = *pc;                                                                   \
+            WF_LOOP3(R, pb[i], c0, expr)                                                           \
+        } else if (bcast == 6) {                                                                   \
+            const WF_T b0 = *pb;                                                                   \
+            const WF_T c0 = *pc;                                                                   \
+            WF_LOOP3(R, b0, c0, expr)                                                              \
+        } else {                                                                                   \
+            blocks(fname, dst, sizeof(R), src, 3, 0, n, bcast);                                    \
+        }                                                                                          \
+    }
+#else
+#define WF_KERNEL3(fname, R, expr) WF_KERNEL(fname, R, 3, 0, WF_P3, WF_L3, expr)
+#endif
 /* Is the row that cheap? Its ulp column says so. */
 #define WF_CHEAP_0 1
 #define WF_CHEAP_1 0
