@@ -75,10 +75,10 @@ static inline int64_t wf_f64_to_i64(double v)
 void wf_api_unify(int n, weft_tensor *t);
 /* The 0-d tensor of a scalar handle as element type dt: cast to it. */
 weft_tensor wf_api_scalar(weft_tensor t, int dt);
-/* Do integers stay integers in a^b; a^b then, errors as pow's. */
-bool wf_api_powers_integers(weft_tensor a, weft_tensor b);
-weft_tensor wf_api_integer_power(weft_tensor a, weft_tensor b);
-weft_status wf_api_integer_power_(weft_tensor x, weft_tensor b);
+/* Is a^b written in other rows than its own; a^b then, errors as pow's. */
+bool wf_api_power_apart(weft_tensor a, weft_tensor b);
+weft_tensor wf_api_power(weft_tensor a, weft_tensor b);
+weft_status wf_api_power_(weft_tensor x, weft_tensor b);
 /* op of x, a row with one result whose one attribute is an axis. */
 weft_tensor wf_api_along(wf_op op, weft_tensor x, int axis);
 /* A fresh handle on the same memory and type: what an op returns that has nothing to do. */

