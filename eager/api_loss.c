@@ -58,10 +58,9 @@ static weft_tensor absolute(weft_tensor x, weft_tensor t, double delta)
 
 static weft_tensor huber(weft_tensor x, weft_tensor t, double delta)
 {
-    weft_tensor d = absolute(x, t, 0);
-    weft_tensor parabola = op2(WF_OP_MUL, wf_op1(WF_OP_SQUARE, NULL, d), weft_f(0.5));
-    weft_tensor line = op2(WF_OP_MUL, op2(WF_OP_SUB, d, weft_f(0.5 * delta)), weft_f(delta));
-    return wf_op3(WF_OP_WHERE, NULL, op2(WF_OP_LESS, d, weft_f(delta)), parabola, line);
+    /* m (d - m / 2) with m = min(d, delta) is the parabola below delta and the line above, in half of the passes */
+    weft_tensor d = absolute(x, t, 0), m = op2(WF_OP_MINIMUM, d, weft_f(delta));
+    return op2(WF_OP_MUL, m, wf_op3(WF_OP_FMA, NULL, m, weft_f(-0.5), d));
 }
 
 static weft_tensor cross(weft_tensor x, weft_tensor t, double delta)

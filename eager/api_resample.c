@@ -87,6 +87,11 @@ static weft_tensor adaptive_means(const wf_arg *a, const int64_t *size)
     const int64_t *d = a->type.dims;
     int dt = a->type.dtype;
     bool even = size[0] > 0 && size[1] > 0 && d[2] % size[0] == 0 && d[3] % size[1] == 0;
+    if (size[0] == 1 && size[1] == 1) { /* all of a channel, which lies in one piece */
+        const int64_t behind[2] = {2, 3}, ones[4] = {d[0], d[1], 1, 1};
+        const wf_attr axes = {.n_ints = 2, .ints = behind};
+        return wf_api_reshape(wf_op1(WF_OP_MEAN, &axes, a->x), 4, ones);
+    }
     if (even) { /* windows of one size, side by side */
         int64_t h = d[2] / size[0], w = d[3] / size[1], ints[6] = {h, w, h, w, 0, 0};
         return wf_op1(WF_OP_AVG_POOL2D, &(wf_attr){.n_ints = 6, .ints = ints}, a->x);
