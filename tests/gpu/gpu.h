@@ -14,20 +14,26 @@
 #include "tests/cuda/driver/fake.h"
 #endif
 
-/* The GPU with the vendor's libraries as the environment names them. seed: of the fake's order of execution. */
-static inline void gpu_open_as_set(uint64_t seed)
+/* The environment of the GPU; false: there is neither. seed: of the fake's order of execution. */
+static inline bool gpu_prepare(uint64_t seed)
 {
 #ifdef WEFT_GPU_RUNNER
     (void)seed;
+    return true;
 #else
-    /* as many processors as an H200 has: which kernels are chosen, and how many, is what it will be there */
-    const bool wide = setenv("FAKE_CUDA_PROCESSORS", "132", 0) == 0;
-    const fake_driver *fake = wide ? fake_cuda(FAKE_RANDOM, seed) : NULL;
-    if (!fake || setenv("WEFT_NVRTC", WEFT_FAKE_NVRTC, 1)) {
+    /* as many processors as an H100 or H200 has: which kernels are chosen, and how many, is what it will be there */
+    return setenv("FAKE_CUDA_PROCESSORS", "132", 0) == 0 && fake_cuda(FAKE_RANDOM, seed) &&
+           setenv("WEFT_NVRTC", WEFT_FAKE_NVRTC, 1) == 0;
+#endif
+}
+
+/* The GPU with the vendor's libraries as the environment names them. */
+static inline void gpu_open_as_set(uint64_t seed)
+{
+    wf_why why = {0};
+    if (!gpu_prepare(seed)) {
         cr_skip_test("no fake driver");
     }
-#endif
-    wf_why why = {0};
     if (wf_cuda_open(0, &why)) {
         cr_skip_test("no GPU: %s", why.rule);
     }
