@@ -128,13 +128,27 @@ static void narrowed(wf_text *t, int lanes, const char *tag, const char *name, c
     P("  %%%s%s = bitcast %s %s to %s\n", tag, name, T.s, at.s, T.s);
 }
 
+/* %<tag><name> := the first NARROW lanes of v. */
+static void first_lanes(wf_text *t, int lanes, const char *tag, const char *name, const char *v)
+{
+    const int n = lanes < NARROW ? lanes : NARROW;
+    const wf_ll W = wf_ll_type(WF_KT_U32, lanes), T = wf_ll_type(WF_KT_U32, n);
+    if (lanes == n) {
+        P("  %%%s%s = bitcast %s %s to %s\n", tag, name, T.s, v, T.s);
+        return;
+    }
+    P("  %%%s%s = shufflevector %s %s, %s poison, %s ", tag, name, W.s, v, W.s, T.s);
+    wf_ll_counting(t, n, "i32", 0);
+    P("\n");
+}
+
 void wf_ll_any_rare(wf_text *t, int lanes, const char *tag, const wf_ll *test)
 {
     const int n = lanes < NARROW ? lanes : NARROW;
     const bool both = test[WF_LL_MOST].s[0] != 0;
     const wf_ll I = wf_ll_type(WF_KT_U32, n), B = wf_ll_type(WF_KT_BOOL, n);
     narrowed(t, lanes, tag, "least", test[WF_LL_LEAST].s, true);
-    narrowed(t, lanes, tag, "limit", test[WF_LL_LIMIT].s, true);
+    first_lanes(t, lanes, tag, "limit", test[WF_LL_LIMIT].s); /* uniform: all lanes are the same */
     P("  %%%sbad = icmp ule %s %%%sleast, %%%slimit\n", tag, I.s, tag, tag);
     if (both) {
         narrowed(t, lanes, tag, "most", test[WF_LL_MOST].s, false);
