@@ -170,12 +170,28 @@ static int64_t product(const int64_t *dims, int n)
     return p;
 }
 
+/* Would a selection of n slices read a line for each element, and most lines several times? */
+static bool is_scattered(const wf_view *x, int axis, int64_t n)
+{
+    const int64_t step = x->strides[x->rank - 1] * (int64_t)wf_dtype_size(x->dtype);
+    return (step >= 64 || step <= -64) && n >= x->dims[axis] / 2;
+}
+
 WF_EXEC_DECL(index_select)
 {
     const wf_view *x = &e->src[0];
     int axis = (int)e->attr->ints[0];
-    wf_dense idx;
+    wf_dense idx, whole = {0};
+    wf_view rows;
     int code = load_indices(&e->src[1], x->dims[axis], axis, &idx, e->why);
+    if (!code && is_scattered(x, axis, wf_view_numel(&e->src[1]))) {
+        code = wf_dense_of(x, x->dtype, &whole, e->why);
+        if (code) {
+            wf_dense_free(&idx);
+        }
+        rows = wf_view_dense(whole.data, x->dtype, x->rank, x->dims);
+        x = &rows;
+    }
     if (code) {
         return code;
     }
@@ -202,6 +218,7 @@ WF_EXEC_DECL(index_select)
             wf_parallel_for(outer * a.n, grain, select_slices, &a);
         }
     }
+    wf_dense_free(&whole);
     wf_dense_free(&idx);
     return 0;
 }

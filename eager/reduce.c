@@ -154,7 +154,8 @@ static const char *at(const wf_view *v, int64_t offset)
     return (const char *)v->data + offset * (int64_t)wf_dtype_size(v->dtype);
 }
 
-enum { TOGETHER_BYTES = 1 << 16 }; /* of values that are brought together at once */
+/* Of values that are brought together at once: so many that the second cache, or the first one, has room for them. */
+enum { TOGETHER_BYTES = 1 << 16, FIRST_BYTES = 1 << 14 };
 
 /* A step that is neither 1 nor 0: elements come together before they are converted. */
 static bool is_spread(int64_t stride)
@@ -398,7 +399,9 @@ static void spread_task(void *arg, int64_t begin, int64_t end)
     const wf_red_axis_split *g = &e->g;
     const int64_t size = (int64_t)e->k->size, whole = g->reduced / WF_BLOCK;
     const int64_t from = (int64_t)wf_dtype_size(e->job->x->dtype);
-    const int64_t most_blocks = TOGETHER_BYTES / WF_BLOCK / (size > from ? size : from);
+    const int64_t step = g->rx[g->nr - 1] * from, width = size > from ? size : from;
+    const bool fits = step < 64 && step > -64 && WF_BLOCK * width <= FIRST_BYTES;
+    const int64_t most_blocks = fits ? 1 : TOGETHER_BYTES / WF_BLOCK / width;
     _Alignas(64) char xs[TOGETHER_BYTES];
     for (int64_t i = begin, count; i < end; i += count) {
         const int64_t row = i / e->blocks, b = i % e->blocks;

@@ -130,6 +130,19 @@ static bool inner_contiguous(const wf_view *x, int axis)
     return true;
 }
 
+/* Do lines along the axis lie in an order that uses few of a cache line's elements, or are they written so? */
+static bool is_apart(const wf_view *x, const scan_job *j)
+{
+    const int64_t step = x->strides[j->axis] * (int64_t)wf_dtype_size(x->dtype);
+    return j->inner > 1 || step >= 64 || step <= -64;
+}
+
+/* Is every value of x's type one of dst's? */
+static bool holds(const wf_view *dst, const wf_view *x)
+{
+    return dst->dtype == x->dtype || (dst->dtype == WEFT_I64 && (WF_BIT(x->dtype) & WF_DT_F) == 0);
+}
+
 WF_EXEC_DECL(scan)
 {
     const wf_view *x = &e->src[0];
@@ -144,6 +157,11 @@ WF_EXEC_DECL(scan)
     }
     if (j.n * j.outer * j.inner == 0) {
         return 0;
+    }
+    const bool tiles = j.inner >= 8 && inner_contiguous(x, j.axis);
+    if (!tiles && is_apart(x, &j) && holds(j.dst, x)) { /* brought together, scanned in place */
+        wf_copy(j.dst, x);
+        j.x = x = j.dst;
     }
     if (j.inner >= 8 && inner_contiguous(x, j.axis)) {
         j.tiles = (j.inner + SCAN_TILE - 1) / SCAN_TILE;

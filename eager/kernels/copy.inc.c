@@ -334,6 +334,21 @@ static inline __m128i evens_8(const char *p)
 {
     return _mm_unpacklo_epi64(lanes128(p, 0), lanes128(p + 16, 0));
 }
+#define FOUR(i) i, (i) + 2, (i) + 4, (i) + 6
+#define EIGHT(i) FOUR(i), FOUR((i) + 8)
+#define SIXTEEN(i) EIGHT(i), EIGHT((i) + 16)
+#define THIRTY_TWO(i) SIXTEEN(i), SIXTEEN((i) + 32)
+#if defined(__AVX512F__)
+#define EVENS_1 THIRTY_TWO(0), THIRTY_TWO(64)
+#define EVENS_2 THIRTY_TWO(0)
+#define EVENS_4 SIXTEEN(0)
+#define EVENS_8 EIGHT(0)
+#else
+#define EVENS_1 THIRTY_TWO(0)
+#define EVENS_2 SIXTEEN(0)
+#define EVENS_4 EIGHT(0)
+#define EVENS_8 FOUR(0)
+#endif
 static inline __m128i turn_round(int size)
 {
     _Alignas(16) char at[16];
@@ -346,7 +361,12 @@ static inline __m128i turn_round(int size)
     static inline void every_other_##width(T *d, const T *s, int64_t n)                            \
     {                                                                                              \
         enum { W = 16 / sizeof(T) };                                                               \
+        typedef T row __attribute__((vector_size(VECTOR), aligned(sizeof(T)), may_alias));         \
+        enum { V = VECTOR / sizeof(T) };                                                           \
         int64_t j = 0;                                                                             \
+        for (; j + V < n; j += V)                                                                  \
+            *(row *)(d + j) = __builtin_shufflevector(                                             \
+                *(const row *)(s + 2 * j), *(const row *)(s + 2 * j + V), EVENS_##width);          \
         if (n > W) {                                                                               \
             for (; j + W < n; j += W)                                                              \
                 put128(d + j, evens_##width((const char *)(s + 2 * j)));                           \

@@ -16,8 +16,13 @@ typedef struct norm4_rows {
     wf_vec_f32 v[4];
 } norm4_rows;
 
-/* The sums over four rows of x - m, or of its square; n is a multiple of 64, at most 4096. Fetches 4 lines at `ahead` a
- * step. */
+/* Of 16 values, `left` or fewer are there. */
+WF_INLINE __mmask16 norm4_mask(int64_t left)
+{
+    return (__mmask16)(left >= 16 ? 0xFFFF : left <= 0 ? 0 : (1 << left) - 1);
+}
+
+/* The sums over four rows of x - m, or of its square; n is at most 4096. Fetches 4 lines at `ahead` a step. */
 WF_INLINE norm4_rows norm4_sums(const float *x, int64_t n, const norm4_rows *m, bool square,
                                 const float *ahead)
 {
@@ -29,7 +34,8 @@ WF_INLINE norm4_rows norm4_sums(const float *x, int64_t n, const norm4_rows *m, 
             a[r][k] = -(wf_vec_f32){0};
         }
     }
-    for (int64_t i = 0; i < n; i += WF_LANES, ahead += WF_LANES) {
+    int64_t i = 0;
+    for (; i + WF_LANES <= n; i += WF_LANES, ahead += WF_LANES) {
         WF_UNROLL for (int r = 0; r < 4; r++)
         {
             WF_UNROLL for (int k = 0; k < 4; k++)
@@ -42,6 +48,19 @@ WF_INLINE norm4_rows norm4_sums(const float *x, int64_t n, const norm4_rows *m, 
                 a[r][k] = a[r][k] + v;
             }
             __builtin_prefetch(ahead + 16 * r);
+        }
+    }
+    WF_UNROLL for (int k = 0; k < 4 && i < n; k++) /* lanes without a value stay as they are */
+    {
+        const __mmask16 some = norm4_mask(n - i - 16 * k);
+        WF_UNROLL for (int r = 0; r < 4; r++)
+        {
+            __m512 v = _mm512_maskz_loadu_ps(some, x + r * n + i + 16 * k);
+            if (square) {
+                v = v - (__m512)m->v[r];
+                v = v * v;
+            }
+            a[r][k] = (wf_vec_f32)_mm512_mask_add_ps((__m512)a[r][k], some, (__m512)a[r][k], v);
         }
     }
     norm4_rows s;
@@ -57,7 +76,8 @@ WF_INLINE norm4_rows norm4_sums(const float *x, int64_t n, const norm4_rows *m, 
 WF_INLINE void norm4_affine(float *y, const float *x, const norm4_rows *m, const norm4_rows *r,
                             const float *w, const float *b, int64_t n, const float *ahead, int nt)
 {
-    for (int64_t i = 0; i < n; i += 16, ahead += 32) {
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16, ahead += 32) {
         const wf_vec_f32 ws = (wf_vec_f32) * (const wf_mem_f32 *)(w + i);
         const wf_vec_f32 bs = (wf_vec_f32) * (const wf_mem_f32 *)(b + i);
         __builtin_prefetch(ahead);
@@ -71,6 +91,17 @@ WF_INLINE void norm4_affine(float *y, const float *x, const norm4_rows *m, const
             } else {
                 *(wf_mem_f32 *)(y + k * n + i) = (wf_mem_f32)out;
             }
+        }
+    }
+    if (i < n) {
+        const __mmask16 some = norm4_mask(n - i);
+        const __m512 ws = _mm512_maskz_loadu_ps(some, w + i),
+                     bs = _mm512_maskz_loadu_ps(some, b + i);
+        WF_UNROLL for (int k = 0; k < 4; k++)
+        {
+            const __m512 v = _mm512_maskz_loadu_ps(some, x + k * n + i);
+            const __m512 out = ((v - (__m512)m->v[k]) * (__m512)r->v[k]) * ws + bs;
+            _mm512_mask_storeu_ps(y + k * n + i, some, out);
         }
     }
 }
