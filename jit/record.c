@@ -56,11 +56,15 @@ static void storage_dead(wf_recorder *r, wf_storage *st)
     t->spare = st;
 }
 
-void wf_trace_drop_spare(wf_trace *t)
+void wf_trace_drop_spare(wf_trace *t, int keep)
 {
-    while (t->spare) {
-        wf_storage *st = t->spare;
-        t->spare = st->next;
+    wf_storage **at = &t->spare;
+    while (*at && keep-- > 0) {
+        at = &(*at)->next;
+    }
+    while (*at) {
+        wf_storage *st = *at;
+        *at = st->next;
         wf_storage_free_header(st);
     }
 }

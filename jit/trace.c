@@ -12,7 +12,10 @@
 #include "jit/trace.h"
 #include "weft/ops_array.h"
 
-enum { FIRST_ADDRESS_BIT = 62 }; /* of no process: user space ends below */
+enum {
+    FIRST_ADDRESS_BIT = 62, /* of no process: user space ends below */
+    KEPT_SPARE = 2 /* headers kept for the next recording: what a chain of ops goes through */
+};
 
 static uint32_t next_serial(void)
 {
@@ -87,6 +90,7 @@ wf_trace *wf_trace_open(const wf_trace_owner *owner)
 void wf_trace_free(wf_trace *t)
 {
     if (t) {
+        wf_trace_drop_spare(t, 0);
         wf_fn_free(t->fn);
         wf_fn_free(t->before);
         wf_follow_free(&t->follow);
@@ -357,7 +361,7 @@ void wf_trace_close(wf_trace *t)
     if (t->fn) {
         wf_fn_clear(t->fn);
     }
-    wf_trace_drop_spare(t);
+    wf_trace_drop_spare(t, KEPT_SPARE);
     wf_trace_set_device(t, WF_DEVICE_HOST);
     t->c->recorder = NULL;
 }

@@ -188,7 +188,8 @@ int wf_fn_run(const wf_fn *f, const weft_tensor *inputs, const uint64_t *slots, 
 /* -- between trace.c and record*.c ---------------------------------------------------------------------------- */
 extern const wf_recorder wf_trace_hooks;
 void wf_trace_unlink(wf_trace *t, wf_storage *st);
-void wf_trace_drop_spare(wf_trace *t);
+/* All but so many. */
+void wf_trace_drop_spare(wf_trace *t, int keep);
 /* Of what is recorded from now on. */
 void wf_trace_set_device(wf_trace *t, int device);
 /* The value of the slot's elements, with its extents. 0 or a status with why filled. */
