@@ -278,7 +278,7 @@ static int linear_product(int dt, const wf_view *x, const wf_view *w, int64_t ro
     return wf_gemm(&d);
 }
 
-/* Half types with a bias where no matrix units add it: blocks of rows in f32, rounded once after the addition. */
+/* Half types with a bias where the product does not add it: blocks of rows in f32, rounded once after the addition. */
 enum { HALF_ROWS = 1024 };
 static int linear_half(wf_exec *e, int64_t rows)
 {
@@ -329,7 +329,7 @@ WF_EXEC_DECL(linear)
     }
     int64_t rows = wf_view_numel(y) / w->dims[0];
     const bool half = bias && dt != WEFT_F32 && dt != WEFT_F64;
-    if (half && dt != WEFT_BF16) {
+    if (half && dt != WEFT_BF16 && rows > 1) {
         return linear_half(e, rows);
     }
     int64_t merged, stride;

@@ -6,8 +6,8 @@
 
 #include "eager/cpu/dnnl.h"
 
-/* key.v: kind, type, m, n, k, strides of A (row, column), of B, row stride of C */
-enum { KIND, TYPE, M, N, K, A_RS, A_CS, B_RS, B_CS, C_RS };
+/* key.v: kind, type, m, n, k, strides of A (row, column), of B, row stride of C, its type */
+enum { KIND, TYPE, M, N, K, A_RS, A_CS, B_RS, B_CS, C_RS, C_TYPE };
 enum { PLAIN_B = 1, PACKED_B };
 
 static int describe(const dnnl_functions *f, const wf_dnnl_key *key, dnnl_handle *desc)
@@ -22,7 +22,7 @@ static int describe(const dnnl_functions *f, const wf_dnnl_key *key, dnnl_handle
         rc = v[KIND] == PACKED_B ? f->memory_desc_init_by_tag(&b, 2, db, type, DNNL_TAG_ANY)
                                  : f->memory_desc_init_by_strides(&b, 2, db, type, sb);
     if (!rc)
-        rc = f->memory_desc_init_by_strides(&c, 2, dc, type, sc);
+        rc = f->memory_desc_init_by_strides(&c, 2, dc, (int)v[C_TYPE], sc);
     if (!rc)
         rc = f->matmul_desc_init(&op, &a, &b, NULL, &c);
     return rc ? rc : f->primitive_desc_create(desc, &op, NULL, f->engine, NULL);
@@ -51,6 +51,7 @@ static wf_dnnl_plan *find_plan(const wf_gemm_block *g, int kind, int *rc)
         return NULL;
     wf_dnnl_key key = {{kind, g->dtype == WEFT_F32 ? DNNL_F32 : DNNL_BF16, g->m, g->n, g->k,
                         g->a_rs, g->a_cs, 0, 0, g->m == 1 ? g->n : g->c_rs}};
+    key.v[C_TYPE] = g->wide ? DNNL_F32 : key.v[TYPE];
     if (kind == PLAIN_B)
         key.v[B_RS] = g->b_rs, key.v[B_CS] = g->b_cs;
     if (!plain(g->m, g->k, &key.v[A_RS], &key.v[A_CS]) || key.v[C_RS] < g->n ||

@@ -137,6 +137,7 @@ typedef struct blocks {
     char *packed;
     int64_t packed_bs; /* bytes of one packed B, 0 if all batches have the same */
     bool early;        /* blocks call `done` */
+    float *bias;       /* of each column, or NULL */
     _Atomic int rc;
 } blocks;
 
@@ -253,6 +254,25 @@ static void choose_slices(blocks *w)
     w->slices = (d->k + w->bk - 1) / w->bk;
 }
 
+/* Rows of sums and the bias of their columns, rounded once. */
+static void add_bias_and_round(const blocks *w, float *sums, const float *bias, int64_t m,
+                               int64_t n, char *c)
+{
+    const wf_gemm_desc *d = &w->d;
+    const wf_kernels *kernels = wf_kernels_now();
+    const wf_map_fn add = kernels->map[wf_ct(WEFT_F32)][WF_OP_ADD];
+    const wf_cast_fn cast = kernels->cast[d->dtype][WEFT_F32];
+    for (int64_t i = 0; i < m; i++, sums += n) {
+        char *row = c + (size_t)(i * d->c_rs) * w->size;
+        add(sums, (const void *const[]){sums, bias}, (size_t)n, 0);
+        if (w->c_step == 1)
+            cast(row, sums, (size_t)n);
+        else
+            for (int64_t j = 0; j < n; j++)
+                cast(row + (size_t)(j * w->c_step) * w->size, sums + j, 1);
+    }
+}
+
 /* C := the sum of the slices' results, in their order, rounded once. */
 static void sum_slices(blocks *w)
 {
@@ -265,6 +285,10 @@ static void sum_slices(blocks *w)
             w->partial, (const void *const[]){w->partial, w->partial + (size_t)i * count * width},
             count, 0);
     const wf_cast_fn cast = kernels->cast[d->dtype][ct];
+    if (w->bias) {
+        add_bias_and_round(w, (float *)(void *)w->partial, w->bias, d->m, d->n, d->c);
+        return;
+    }
     if (d->c_rs == d->n) {
         cast(d->c, w->partial, count);
         return;
@@ -288,7 +312,8 @@ static int choose_panels(blocks *w)
                        .k = d->k,
                        .a_rs = d->a_rs,
                        .a_cs = d->a_cs,
-                       .c_rs = d->c_rs};
+                       .c_rs = d->bias ? d->n : d->c_rs,
+                       .wide = d->bias != NULL};
     wf_dnnl_panels ends = {0};
     int saved = wf_dnnl_enter();
     int rc = wf_dnnl_gemm_panels(&g, &w->panels);
@@ -396,6 +421,7 @@ static void choose_way(blocks *w)
         t.m = 1, t.n = d->m;
         t.a = d->b, t.a_rs = d->b_cs, t.a_cs = d->b_rs, t.a_bs = d->b_bs;
         t.b = d->a, t.b_rs = d->a_cs, t.b_cs = d->a_rs, t.b_bs = d->a_bs;
+        t.bias_cs = 0;
         w->c_step = d->c_rs;
         w->way = BY_VECTOR;
         *d = t;
@@ -468,6 +494,33 @@ static bool cut_for_awake(blocks *w)
     return w->rows * w->columns > 1;
 }
 
+static int run_block(const blocks *w, const wf_gemm_block *g)
+{
+    int rc = w->way == BY_VECTOR   ? (is_streamed(g) ? vector_block : vector_of_view)(g)
+             : w->packed           ? wf_dnnl_gemm_packed(g)
+             : is_made_apart(w, g) ? multiply_apart(w, g)
+             : w->way == BY_ONEDNN ? wf_dnnl_gemm(g)
+                                   : WF_GEMM_UNSUPPORTED;
+    return rc == WF_GEMM_UNSUPPORTED ? wf_gemm_builtin_block(g) : rc;
+}
+
+/* Sums in f32 of their own, to which the bias of columns from `column` on is added. */
+static int run_with_bias(const blocks *w, const wf_gemm_block *g, int64_t column)
+{
+    const size_t bytes = (size_t)(g->m * g->n) * sizeof(float);
+    wf_gemm_block sums = *g;
+    sums.c = wf_alloc(bytes);
+    sums.c_rs = w->way == BY_VECTOR ? 1 : g->n;
+    sums.wide = true;
+    if (!sums.c)
+        return WF_GEMM_NOMEM;
+    const int rc = run_block(w, &sums);
+    if (!rc)
+        add_bias_and_round(w, sums.c, w->bias + column, g->m, g->n, g->c);
+    wf_free(sums.c, bytes);
+    return rc;
+}
+
 static void run_blocks(void *arg, int64_t begin, int64_t end)
 {
     blocks *w = arg;
@@ -503,13 +556,7 @@ static void run_blocks(void *arg, int64_t begin, int64_t end)
         }
         if (w->packed)
             g.b = w->packed + batch * w->packed_bs;
-        int rc = w->way == BY_VECTOR    ? (is_streamed(&g) ? vector_block : vector_of_view)(&g)
-                 : w->packed            ? wf_dnnl_gemm_packed(&g)
-                 : is_made_apart(w, &g) ? multiply_apart(w, &g)
-                 : w->way == BY_ONEDNN  ? wf_dnnl_gemm(&g)
-                                        : WF_GEMM_UNSUPPORTED;
-        if (rc == WF_GEMM_UNSUPPORTED)
-            rc = wf_gemm_builtin_block(&g);
+        int rc = w->bias && w->slices == 1 ? run_with_bias(w, &g, j) : run_block(w, &g);
         if (rc)
             atomic_store_explicit(&w->rc, rc, memory_order_relaxed);
         else if (w->early)
@@ -527,6 +574,33 @@ static void zero_result(const wf_gemm_desc *d, size_t size)
                    (size_t)d->n * size);
 }
 
+/* Where products of a half type are faster than f32 products of widened copies. */
+static bool takes_bias(const wf_gemm_desc *d)
+{
+    if (d->k == 0 || (d->dtype != WEFT_BF16 && d->dtype != WEFT_F16))
+        return false;
+    return d->m == 1 || (d->dtype == WEFT_BF16 && (wf_gemm_amx_active() || wf_gemm_pairs_active()));
+}
+
+static int widen_bias(blocks *w)
+{
+    const wf_gemm_desc *d = &w->d;
+    w->bias = wf_alloc((size_t)d->n * sizeof(float));
+    if (!w->bias)
+        return WF_GEMM_NOMEM;
+    for (int64_t j = 0; j < d->n; j++) {
+        const uint16_t x = ((const uint16_t *)d->bias)[j * d->bias_cs];
+        w->bias[j] = d->dtype == WEFT_BF16 ? wf_f32_of_bf16(x) : wf_f32_of_f16(x);
+    }
+    return WF_GEMM_OK;
+}
+
+static void free_bias(blocks *w)
+{
+    if (w->bias)
+        wf_free(w->bias, (size_t)w->d.n * sizeof(float));
+}
+
 int wf_gemm(const wf_gemm_desc *d)
 {
     size_t size = wf_gemm_esize(d->dtype);
@@ -538,9 +612,9 @@ int wf_gemm(const wf_gemm_desc *d)
         zero_result(d, size);
         return WF_GEMM_OK;
     }
-    if (d->bias && (d->k == 0 || d->dtype != WEFT_BF16 || !wf_gemm_amx_active()))
+    if (d->bias && !takes_bias(d))
         return WF_GEMM_UNSUPPORTED;
-    if (d->bias)
+    if (d->bias && d->dtype == WEFT_BF16 && wf_gemm_amx_active())
         return wf_gemm_amx(d);
     if (d->dtype >= WEFT_U8 && d->dtype <= WEFT_I64)
         return wf_gemm_int(d);
@@ -555,15 +629,21 @@ int wf_gemm(const wf_gemm_desc *d)
         return rc;
     choose_blocks(&w);
     const bool awake = cut_for_awake(&w);
+    if (d->bias && (rc = widen_bias(&w)))
+        return rc;
     if (w.slices > 1) {
         w.partial_bytes =
             (size_t)(w.slices * d->m * d->n) * wf_dtype_size(wf_dtype_compute(d->dtype));
         w.partial = wf_alloc(w.partial_bytes);
-        if (!w.partial)
-            return WF_GEMM_NOMEM;
+        rc = w.partial ? WF_GEMM_OK : WF_GEMM_NOMEM;
     }
-    if (w.panels.width && (rc = pack_panels(&w, &packed_bytes)))
+    if (!rc && w.panels.width)
+        rc = pack_panels(&w, &packed_bytes);
+    if (rc) {
+        wf_free(w.partial, w.partial_bytes);
+        free_bias(&w);
         return rc;
+    }
     w.tasks = w.d.batch * w.rows * w.columns * w.slices;
     w.early = d->done && w.columns == 1 && w.slices == 1 && w.way != BY_VECTOR && w.tasks > 1 &&
               w.tasks >= wf_num_threads();
@@ -581,5 +661,6 @@ int wf_gemm(const wf_gemm_desc *d)
             sum_slices(&w);
         wf_free(w.partial, w.partial_bytes);
     }
+    free_bias(&w);
     return rc ? rc : w.early ? WF_GEMM_DONE : WF_GEMM_OK;
 }

@@ -35,8 +35,8 @@ typedef struct wf_gemm_desc {
     int64_t b_rs, b_cs, b_bs;
     void *c; /* [m][n] */
     int64_t c_rs, c_bs;
-    /* bf16 only: NULL, or [n], added before the rounding where matrix units run the product; elsewhere a product with
-     * a bias is WF_GEMM_UNSUPPORTED. */
+    /* Half types only: NULL, or [n], added before the rounding where that is faster than an f32 product of widened
+     * copies (one row; bf16 where the machine multiplies it); elsewhere a product with a bias is WF_GEMM_UNSUPPORTED. */
     const void *bias;
     int64_t bias_cs;
     /* NULL, or called for rows [row, row + count) of a batch as soon as they are finished, by the thread that made
