@@ -6,7 +6,8 @@
  *  - A variant that is being made stays in its list as pending, so no kernel is made twice; others wait.
  *  - A variant that could not be made or launched keeps its reason: the compiler is not asked again. But for want of
  *    memory, which may be there the next time.
- *  - On disk a module is found by its text and what NVRTC depends on (identify), never by a hash alone.
+ *  - On disk a module is found by its text and what NVRTC depends on (identify), never by a hash alone. One that the
+ *    driver does not load is compiled anew and replaced there.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -138,13 +139,16 @@ static void set_up(void)
         wf_cu_set_library(file);
 }
 
+/* *from_disk: whether it may come from there; then, whether it did. */
 static int image_of(const wf_text *text, const wf_target *target, wf_blob *image, bool *from_disk,
                     wf_why *why)
 {
+    const bool may = *from_disk;
+    *from_disk = false;
     wf_text identity = {0};
     int status = wf_backend_cuda.identify(target, &identity, why);
     wf_text_put(&identity, text->s, text->n);
-    if (status == 0 && !identity.failed && wf_disk_get(identity.s, identity.n, image)) {
+    if (status == 0 && may && !identity.failed && wf_disk_get(identity.s, identity.n, image)) {
         *from_disk = true;
     } else if (status == 0) {
         status = wf_backend_cuda.compile(target, text, image, why);
@@ -175,6 +179,24 @@ static int load(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_blob *image, 
     return status;
 }
 
+/* The image of the text, in the device. */
+static int bring(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_text *text, int functions,
+                 bool *from_disk, wf_why *why)
+{
+    const wf_target target = {.arch = wf_cuda_get_info(v->ordinal)->arch, .contract = e->contract};
+    wf_blob image = {0};
+    int status = image_of(text, &target, &image, from_disk, why);
+    if (status == 0)
+        status = load(v, e, &image, functions, why);
+    if (status == WEFT_ENOMEM && image.data) { /* what tensors do not use is the allocator's */
+        wf_cuda_trim(v->ordinal);
+        *why = (wf_why){0};
+        status = load(v, e, &image, functions, why);
+    }
+    wf_blob_free(&image);
+    return status;
+}
+
 static int64_t now_ns(void)
 {
     struct timespec t;
@@ -187,22 +209,20 @@ static void make(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_gpu_recipe *
     const wf_cuda_info *info = wf_cuda_get_info(v->ordinal);
     const int64_t start = now_ns();
     wf_text text = {0};
-    wf_blob image = {0};
     wf_why why = {0};
-    bool from_disk = false;
+    bool from_disk = true;
     int status = info ? recipe->render(recipe->arg, e, &text, &why)
                       : wf_fail(&why, WEFT_EUNSUPPORTED, "there is no device %d", v->ordinal);
     if (status == 0 && wf_env_debug(WF_DEBUG_SOURCE))
         fprintf(stderr, "%s", text.s);
     if (status == 0)
-        status = image_of(&text, &(wf_target){.arch = info->arch, .contract = e->contract}, &image,
-                          &from_disk, &why);
-    if (status == 0)
-        status = load(v, e, &image, recipe->functions, &why);
-    if (status == WEFT_ENOMEM && image.data) { /* what tensors do not use is the allocator's */
-        wf_cuda_trim(v->ordinal);
+        status = bring(v, e, &text, recipe->functions, &from_disk, &why);
+    else
+        from_disk = false;
+    if (status != 0 && status != WEFT_ENOMEM && from_disk) {
+        from_disk = false;
         why = (wf_why){0};
-        status = load(v, e, &image, recipe->functions, &why);
+        status = bring(v, e, &text, recipe->functions, &from_disk, &why);
     }
     const int64_t took = now_ns() - start;
     if (wf_env_debug(WF_DEBUG_COMPILE))
@@ -211,7 +231,6 @@ static void make(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_gpu_recipe *
                 : from_disk ? "loaded"
                             : "compiled",
                 (double)took * 1e-6, status ? ": " : "", why.rule);
-    wf_blob_free(&image);
     wf_text_free(&text);
     if (wf_prof_is_on())
         wf_prof_end(start, &(wf_prof_span){WEFT_PROFILE_COMPILE, .name = e->kernel.name,

@@ -48,13 +48,22 @@ static void work(double number[RESULTS])
     weft_scope_end(s);
 }
 
-/* In a process of its own: what it tells through the pipe. */
-static void tell(int to)
+#ifndef WEFT_GPU_RUNNER
+static void refuse_first_image(void)
+{
+    fake_cuda(FAKE_RANDOM, 3)->fail("cuModuleLoadData", 1, 200 /* CUDA_ERROR_INVALID_IMAGE */);
+}
+#endif
+
+/* In a process of its own: what it tells through the pipe. `before`: NULL, or called with the device open. */
+static void tell(int to, void (*before)(void))
 {
     told t = {0};
     wf_why why = {0};
     if (setenv("WEFT_CUBLASLT", "none", 1) == 0 && gpu_prepare(3) && wf_cuda_open(0, &why) == 0) {
         double again[RESULTS];
+        if (before)
+            before();
         work(t.number);
         wf_gpu_wait_kernels();
         wf_gpu_get_stats(&t.first);
@@ -66,14 +75,14 @@ static void tell(int to)
     _exit(write(to, &t, sizeof t) == (ssize_t)sizeof t ? 0 : 1);
 }
 
-static told process(void)
+static told process(void (*before)(void))
 {
     int ends[2], status = -1;
     told t = {0};
     cr_assert_eq(pipe(ends), 0);
     const pid_t pid = fork();
     if (pid == 0)
-        tell(ends[1]);
+        tell(ends[1], before);
     close(ends[1]);
     const ssize_t n = read(ends[0], &t, sizeof t);
     close(ends[0]);
@@ -120,7 +129,7 @@ Test(gpu_cache, the_next_process_compiles_nothing)
     cr_assert(mkdtemp(folder));
     setenv("WEFT_CACHE_DIR", folder, 1);
     setenv("WEFT_CACHE_SIZE", "64M", 1);
-    const told first = process();
+    const told first = process(NULL);
     if (!first.done && first.first.programs == 0) {
         rmdir(folder);
         cr_skip_test("no GPU");
@@ -129,13 +138,20 @@ Test(gpu_cache, the_next_process_compiles_nothing)
     cr_assert_gt(first.first.compiled, RESULTS);
     cr_assert_eq(first.first.loaded, 0);
     cr_assert_eq(first.again.compiled, first.first.compiled, "nothing is compiled again");
-    const told next = process();
+    const told next = process(NULL);
     cr_assert(next.done);
     cr_assert_eq(next.again.compiled, 0, "%d were compiled", (int)next.again.compiled);
     cr_assert_eq(next.again.loaded, first.first.compiled);
     cr_assert_eq(memcmp(next.number, first.number, sizeof next.number), 0);
+#ifndef WEFT_GPU_RUNNER /* what the driver does not take is made anew */
+    const told other = process(refuse_first_image);
+    cr_assert(other.done);
+    cr_assert_eq(other.again.compiled, 1, "%d were compiled", (int)other.again.compiled);
+    cr_assert_eq(other.again.loaded, first.first.compiled - 1);
+    cr_assert_eq(memcmp(other.number, first.number, sizeof other.number), 0);
+#endif
     each_file(folder, false); /* what is damaged is made anew */
-    const told last = process();
+    const told last = process(NULL);
     cr_assert(last.done);
     cr_assert_eq(last.again.compiled, first.first.compiled);
     cr_assert_eq(memcmp(last.number, first.number, sizeof last.number), 0);
