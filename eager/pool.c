@@ -20,7 +20,9 @@
  *
  * A job of a few microseconds is not worth a wake-up, but a third of one is all it takes to share it
  * with workers that still spin (wf_parallel_awake). Such jobs keep these awake, each for SPIN_AGAIN_NS:
- * a worker is idle while awake at most that long for each such job.
+ * a worker is idle while awake at most that long for each such job. A thread that finds nobody awake for one such job
+ * close behind the other calls the workers for those to come, which costs a system call, and all threads together do it
+ * at most once in CALL_NS.
  *
  * Workers are pinned to one CPU each, the caller never is. When the caller has moved onto the CPU
  * of a sleeping worker, that worker is sent to the CPU left free before it is woken: a worker
@@ -54,7 +56,10 @@ enum {
     SPIN_NS = 15000,
     SPIN_AGAIN_NS = 8000, /* that a job which wakes nobody adds, up to SPIN_NS */
     YIELD_NS = 100000,    /* a waiting caller gives way that long before it sleeps */
-    SPIN_BATCH = 16
+    SPIN_BATCH = 16,
+    STREAK = 16, /* jobs that nobody shared, one behind the other, before workers are called */
+    STREAK_NS = 25000, /* between their beginnings at most */
+    CALL_NS = 1000000
 };
 
 /* Chunks of one job are counted in 31 bits; larger ranges run as several jobs. */
@@ -76,8 +81,9 @@ static struct pool {
     _Alignas(LINE) wf_task_fn fn;
     void *arg;
     int64_t begin, n, grain;
-    bool wakes;        /* sleeping workers, too */
-    const char *label; /* of the job, for a profile */
+    bool wakes;             /* sleeping workers, too */
+    const char *label;      /* of the job, for a profile */
+    _Atomic int64_t called; /* when small jobs last called workers */
     /* held by the owner of `busy` */
     _Alignas(LINE) atomic_bool busy;
     uint32_t fork_gen;
@@ -467,6 +473,37 @@ int wf_pool_awake(void)
         return 1;
     const int threads = workers - asleep + 1, want = wf_num_threads();
     return threads < want ? threads : want;
+}
+
+/* Of a thread: its small jobs that nobody shared. */
+typedef struct lonely {
+    int64_t last; /* when the last one began */
+    int streak;
+} lonely;
+static _Thread_local lonely alone __attribute__((tls_model("initial-exec")));
+
+int wf_pool_call(void)
+{
+    const int awake = wf_pool_awake(), workers = wf_num_threads() - 1;
+    if (awake > 1 || workers == 0 || in_task)
+        return awake;
+    const int64_t now = now_ns();
+    alone.streak = now - alone.last > STREAK_NS ? 1 : alone.streak + 1;
+    alone.last = now;
+    if (alone.streak < STREAK ||
+        now - atomic_load_explicit(&pool.called, memory_order_relaxed) < CALL_NS ||
+        atomic_exchange_explicit(&pool.busy, true, memory_order_acquire))
+        return 1;
+    atomic_store_explicit(&pool.called, now, memory_order_relaxed);
+    if (pool.tried != workers) {
+        stop_workers();
+        start_workers(workers);
+    } else {
+        make_room();
+        wake_workers(workers);
+    }
+    atomic_store_explicit(&pool.busy, false, memory_order_release);
+    return 1;
 }
 
 void wf_parallel_awake(int64_t n, int64_t grain, wf_task_fn fn, void *arg)

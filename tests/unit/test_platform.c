@@ -394,6 +394,39 @@ Test(pool, small_work_wakes_nobody, .timeout = 120)
     free(c.hits);
 }
 
+/* Jobs that would be shared, `pause` us apart, until somebody is awake; false: nobody was in that many. */
+static bool somebody_comes(int jobs, unsigned pause)
+{
+    for (int i = 0; i < jobs; i++) {
+        if (wf_pool_awake() > 1)
+            return true;
+        wf_awake_grain(100, 10, 1);
+        if (pause)
+            usleep(pause);
+    }
+    return false;
+}
+
+/* Small jobs close behind one another start or wake workers for the next ones; single ones and one thread do not. */
+Test(pool, small_jobs_in_a_row_call_workers, .timeout = 120)
+{
+    wf_pool_shutdown();
+    wf_set_num_threads(1);
+    cr_assert_not(somebody_comes(100000, 0));
+    cr_assert_eq(wf_pool_workers(), 0);
+    wf_set_num_threads(2);
+    cr_assert_not(somebody_comes(100, 200));
+    cr_assert_eq(wf_pool_workers(), 0);
+    for (int rep = 0; rep < 3; rep++) { /* the first starts the worker */
+        cr_assert(somebody_comes(50000000, 0), "nobody came");
+        cr_assert_eq(wf_pool_workers(), 1);
+        for (int i = 0; i < 5000 && wf_pool_awake() > 1; i++)
+            usleep(1000);
+        cr_assert_eq(wf_pool_awake(), 1);
+        cr_assert_not(somebody_comes(100, 200));
+    }
+}
+
 /* CPUs that this process's workers may run on: one mask for each thread of that name. */
 static int worker_masks(cpu_set_t *masks, int most)
 {
