@@ -82,33 +82,68 @@ typedef struct range_args {
     bool whole, closed; /* closed: linspace */
 } range_args;
 
-static double range_value(const range_args *a, int64_t i)
+/* Elements at, at + 1, ... of a range; of whole blocks, which the compiler unrolls. Beside at, below 2^53, their numbers
+ * are exact. */
+static void from_start(const range_args *a, int64_t at, double *out)
 {
-    if (!a->closed) {
-        return a->start + (double)i * a->step;
+    const double begin = (double)at, start = a->start, step = a->step;
+    for (int i = 0; i < BUFFER; i++) {
+        out[i] = start + (begin + (double)i) * step;
     }
-    /* Both halves count from their own end: both ends are exact and the range is symmetric. */
-    return i < a->n - i ? a->start + (double)i * a->step
-                        : a->stop - (double)(a->n - 1 - i) * a->step;
+}
+
+static void from_stop(const range_args *a, int64_t at, double *out)
+{
+    const double left = (double)(a->n - 1 - at), stop = a->stop, step = a->step;
+    for (int i = 0; i < BUFFER; i++) {
+        out[i] = stop - (left - (double)i) * step;
+    }
+}
+
+/* Both halves of a closed range count from their own end: both ends are exact and the range is symmetric. */
+static void range_values(const range_args *a, int64_t at, double *out)
+{
+    const int64_t half =
+        a->closed ? (a->n + 1) / 2 : a->n; /* from there on it counts from the end */
+    if (at >= half) {
+        from_stop(a, at, out);
+        return;
+    }
+    from_start(a, at, out);
+    for (int64_t i = half; i < at + BUFFER && i < a->n; i++) {
+        out[i - at] = a->stop - (double)(a->n - 1 - i) * a->step;
+    }
+}
+
+static void range_wholes(const range_args *a, int64_t at, int64_t *out)
+{
+    const uint64_t stride = (uint64_t)a->stride;
+    uint64_t v = (uint64_t)a->first + (uint64_t)at * stride;
+    for (int i = 0; i < BUFFER; i++, v += stride) {
+        out[i] = (int64_t)v;
+    }
 }
 
 static void range_task(void *arg, int64_t begin, int64_t end)
 {
     const range_args *a = arg;
+    const int type = a->whole ? WEFT_I64 : WEFT_F64;
     union {
         double f[BUFFER];
         int64_t i[BUFFER];
     } buf;
     for (int64_t at = begin; at < end; at += BUFFER) {
-        int64_t n = end - at < BUFFER ? end - at : BUFFER;
-        for (int64_t i = 0; i < n; i++) {
-            if (a->whole) {
-                buf.i[i] = (int64_t)((uint64_t)a->first + (uint64_t)(at + i) * (uint64_t)a->stride);
-            } else {
-                buf.f[i] = range_value(a, at + i);
-            }
+        const int64_t n = end - at < BUFFER ? end - at : BUFFER;
+        const bool here = a->dst->dtype == type && n == BUFFER;
+        void *out = here ? (char *)a->dst->data + at * 8 : (void *)&buf;
+        if (a->whole) {
+            range_wholes(a, at, out);
+        } else {
+            range_values(a, at, out);
         }
-        store_range(a->dst, at, n, &buf, a->whole ? WEFT_I64 : WEFT_F64);
+        if (!here) {
+            store_range(a->dst, at, n, &buf, type);
+        }
     }
 }
 
@@ -219,6 +254,19 @@ static void random_task(void *arg, int64_t begin, int64_t end)
 
 WF_EXEC_DECL(sort);
 
+/* Positions in the order of their upper halves, which few keys have in common: those are put in order of their whole keys. */
+static void order_equals(int64_t *pos, const int32_t *upper, const int64_t *keys, int64_t n)
+{
+    for (int64_t i = 1; i < n; i++) {
+        const int64_t p = pos[i];
+        int64_t j = i;
+        for (; j > 0 && upper[j - 1] == upper[i] && keys[pos[j - 1]] > keys[p]; j--) {
+            pos[j] = pos[j - 1];
+        }
+        pos[j] = p;
+    }
+}
+
 /* Positions of random 64-bit keys in sorted order; equal keys (chance n^2 / 2^65) keep theirs. */
 static int permutation(wf_exec *e)
 {
@@ -229,16 +277,21 @@ static int permutation(wf_exec *e)
     if (!keys) {
         return wf_no_memory(e->why, bytes);
     }
-    wf_view in = wf_view_dense(keys, WEFT_I64, 1, &n);
-    wf_view out[2] = {wf_view_dense(keys + n, WEFT_I64, 1, &n),
-                      wf_view_dense(keys + 2 * n, WEFT_I64, 1, &n)};
-    random_args a = {.dst = &in,
+    int32_t *upper = (int32_t *)(void *)(keys + 2 * n);
+    wf_view drawn = wf_view_dense(keys, WEFT_I64, 1, &n);
+    wf_view in = wf_view_dense(upper, WEFT_I32, 1, &n);
+    wf_view out[2] = {wf_view_dense(upper + n, WEFT_I32, 1, &n),
+                      wf_view_dense(keys + n, WEFT_I64, 1, &n)};
+    random_args a = {.dst = &drawn,
                      .draw = {.op = WF_OP_RANDINT,
                               .seed = (uint64_t)e->attr->dyn[1],
                               .offset = (uint64_t)e->attr->dyn[2],
                               .low = INT64_MIN,
                               .high = INT64_MAX}};
     wf_parallel_for(n, CHUNK, random_task, &a);
+    for (int64_t i = 0; i < n; i++) {
+        upper[i] = (int32_t)(keys[i] >> 32);
+    }
     const int64_t axis = 0;
     const wf_attr attr = {.n_ints = 1, .ints = &axis};
     wf_exec sort = {.op = WF_OP_SORT,
@@ -250,6 +303,7 @@ static int permutation(wf_exec *e)
                     .why = e->why};
     int code = wf_exec_sort(&sort);
     if (!code) {
+        order_equals(keys + n, upper + n, keys, n);
         wf_copy(dst, &out[1]);
     }
     wf_free(keys, bytes);

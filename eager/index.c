@@ -20,15 +20,30 @@ typedef struct check_args {
     _Atomic int64_t bad; /* smallest bad position */
 } check_args;
 
+/* Indices whose places are worked out together, once for all rows of a task. */
+enum { TOGETHER = 256 };
+
+/* Is one of them not in [-n, n)? Of index + n or of what lies between that and 2 n the highest bit is set then. */
+static inline uint64_t outside(const int64_t *index, int count, uint64_t n)
+{
+    uint64_t bits = 0;
+    for (int i = 0; i < count; i++) {
+        const uint64_t up = (uint64_t)index[i] + n;
+        bits |= up | (2 * n - 1 - up);
+    }
+    return bits >> 63;
+}
+
 static void check_indices(void *arg, int64_t begin, int64_t end)
 {
     check_args *a = arg;
-    uint64_t n = (uint64_t)a->extent;
+    const uint64_t n = (uint64_t)a->extent;
     uint64_t wrong = 0;
-    for (int64_t i = begin; i < end; i++) {
-        /* -extent <= index < extent, in one unsigned comparison */
-        wrong |= (uint64_t)((uint64_t)a->at[i] + n >= 2 * n);
+    int64_t at = begin;
+    for (; end - at >= TOGETHER; at += TOGETHER) {
+        wrong |= outside(a->at + at, TOGETHER, n);
     }
+    wrong |= outside(a->at + at, (int)(end - at), n);
     for (int64_t i = begin; wrong && i < end; i++) {
         if ((uint64_t)a->at[i] + n >= 2 * n) {
             int64_t seen = atomic_load_explicit(&a->bad, memory_order_relaxed);
@@ -71,9 +86,6 @@ static inline int64_t wrap_index(int64_t i, int64_t extent)
 {
     return i < 0 ? i + extent : i;
 }
-
-/* Indices whose places are worked out together, once for all rows of a task. */
-enum { TOGETHER = 256 };
 
 static void find_places(const int64_t *at, int64_t n, int64_t extent, int64_t stride,
                         int64_t *place)
@@ -238,6 +250,15 @@ typedef struct along_args {
 static void take(void *out, const void *in, const int64_t *at, int64_t n, int64_t step,
                  int64_t jump, int64_t extent, size_t size)
 {
+    if (step == 0 && jump == 1) { /* along the last axis */
+#define TAKE_NEAR(type)                                                                            \
+    for (int64_t k = 0; k < n; k++) {                                                              \
+        ((type *)out)[k] = ((const type *)in)[wrap_index(at[k], extent)];                          \
+    }
+        WF_BY_SIZE(size, TAKE_NEAR)
+#undef TAKE_NEAR
+        return;
+    }
 #define TAKE(type)                                                                                 \
     for (int64_t k = 0; k < n; k++) {                                                              \
         ((type *)out)[k] = ((const type *)in)[k * step + wrap_index(at[k], extent) * jump];        \
@@ -299,7 +320,8 @@ typedef struct add_args {
     int along;                   /* scatter_add: one index per value */
     int64_t count, inner, chunk; /* indices along the axis, columns, columns a task */
     int64_t extent, axis_stride; /* of dst along the axis */
-    const int64_t *inner_at;     /* column -> offset in dst; NULL when the identity */
+    wf_map_fn add;
+    const int64_t *inner_at; /* column -> offset in dst; NULL when the identity */
     int outer_rank;
     const int64_t *outer_dims; /* of the values, before the axis */
     int64_t outer_strides[WF_MAX_RANK];
@@ -315,8 +337,8 @@ __attribute__((noinline)) static void find_rows(const add_args *a, int64_t o, in
     }
 }
 
-/* add_elements: one column, as index_add along the last axis has it. Four rows at once do not wait for each other where an
- * index comes again. */
+/* add_elements: one column, as along the last axis. Where rows share their indices (index_add), four at once do not wait for
+ * each other where one comes again. */
 #define ADD_COLUMNS(suffix, type)                                                                  \
     static void add_columns_##suffix(const add_args *a, int64_t o, int64_t lo, int64_t hi)         \
     {                                                                                              \
@@ -326,10 +348,8 @@ __attribute__((noinline)) static void find_rows(const add_args *a, int64_t o, in
         const int64_t *at = a->along ? a->at + o * a->count * a->inner : a->at;                    \
         for (int64_t k = 0; k < a->count; k++, values += a->inner) {                               \
             if (!a->along) {                                                                       \
-                type *out = dst + wrap_index(at[k], a->extent) * a->axis_stride;                   \
-                for (int64_t j = lo; j < hi; j++) {                                                \
-                    out[j] = (type)(out[j] + values[j]);                                           \
-                }                                                                                  \
+                type *out = dst + wrap_index(at[k], a->extent) * a->axis_stride + lo;              \
+                a->add(out, (const void *const[]){out, values + lo}, (size_t)(hi - lo), 0);        \
                 continue;                                                                          \
             }                                                                                      \
             const int64_t *row = at + k * a->inner;                                                \
@@ -343,7 +363,18 @@ __attribute__((noinline)) static void find_rows(const add_args *a, int64_t o, in
     static void add_elements_##suffix(const add_args *a, int64_t begin, int64_t end)               \
     {                                                                                              \
         int64_t place[TOGETHER];                                                                   \
-        for (int64_t k = 0; k < a->count; k += TOGETHER) {                                         \
+        const int64_t extent = a->extent, jump = a->axis_stride;                                   \
+        for (int64_t o = begin; o < end && a->along; o++) {                                        \
+            type *d =                                                                              \
+                (type *)a->dst + wf_offset_of(o, a->outer_rank, a->outer_dims, a->outer_strides);  \
+            const type *v = (const type *)a->values + o * a->count;                                \
+            const int64_t *index = a->at + o * a->count;                                           \
+            for (int64_t k = 0; k < a->count; k++) {                                               \
+                type *out = d + wrap_index(index[k], extent) * jump;                               \
+                *out = (type)(*out + v[k]);                                                        \
+            }                                                                                      \
+        }                                                                                          \
+        for (int64_t k = 0; k < a->count && !a->along; k += TOGETHER) {                            \
             const int64_t n = a->count - k < TOGETHER ? a->count - k : TOGETHER;                   \
             find_places(a->at + k, n, a->extent, a->axis_stride, place);                           \
             for (int64_t o = begin; o < end; o += 4) {                                             \
@@ -375,7 +406,7 @@ __attribute__((noinline)) static void find_rows(const add_args *a, int64_t o, in
     static void add_task_##suffix(void *arg, int64_t begin, int64_t end)                           \
     {                                                                                              \
         const add_args *a = arg;                                                                   \
-        if (!a->along && a->inner == 1) { /* one chunk */                                          \
+        if (a->inner == 1) { /* one chunk */                                                       \
             add_elements_##suffix(a, begin, end);                                                  \
             return;                                                                                \
         }                                                                                          \
@@ -471,6 +502,7 @@ static int add_values(wf_exec *e, add_args *a)
     }
     if (!code && (code = open_accumulator(e, dt, &acc, &bytes)) == 0) {
         a->dst = acc.data;
+        a->add = wf_kernels_now()->map[wf_ct(dt)][WF_OP_ADD];
         a->values = in.data;
         a->inner_at = table.data;
         a->axis_stride = e->dst[0].strides[axis];

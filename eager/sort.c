@@ -216,11 +216,16 @@ static void store_row(const sort_args *a, const char *in, int64_t r, const void 
     char *out = (char *)a->values->data + row_offset(r, a, a->values->strides) * size;
     int64_t *pos = (int64_t *)a->indices->data + row_offset(r, a, a->indices->strides);
     for (int64_t i = 0; i < a->k; i++) {
-        int64_t at = a->wide ? (int64_t)((const pair64 *)pairs)[i].at
-                             : (int64_t)((const pair32 *)pairs)[i].at;
-        memcpy(out + i * a->out * size, in + at * a->in * size, a->size);
-        pos[i * a->pos] = at;
+        pos[i * a->pos] = a->wide ? (int64_t)((const pair64 *)pairs)[i].at
+                                  : (int64_t)((const pair32 *)pairs)[i].at;
     }
+#define FETCH(type)                                                                                \
+    for (int64_t i = 0; i < a->k; i++) {                                                           \
+        ((type *)(void *)out)[i * a->out] =                                                        \
+            ((const type *)(const void *)in)[pos[i * a->pos] * a->in];                             \
+    }
+    WF_BY_SIZE(a->size, FETCH)
+#undef FETCH
 }
 
 static void sort_rows(void *arg, int64_t begin, int64_t end)

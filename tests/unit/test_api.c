@@ -484,6 +484,35 @@ Test(api, creation)
     FAILS(weft_zeros(weft_shape(INT64_C(1) << 50), WEFT_F32), WEFT_ENOMEM);
 }
 
+/* Long ranges: each element is one rounding of the formula in f64, whatever block of the work it is in. */
+Test(api, long_ranges)
+{
+    static const int64_t lengths[] = {1, 2, 511, 512, 513, 1023, 1024, 1025, 5000, 70001};
+    const double start = -3.7, step = 0.0625 / 3, stop = 911.25;
+    for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
+        const int64_t n = lengths[k];
+        const double apart = n > 1 ? (stop - start) / (double)(n - 1) : 0;
+        weft_tensor a = weft_arange(start, start + step * ((double)n - 0.5), step, WEFT_F64),
+                    a32 = weft_arange(start, start + step * ((double)n - 0.5), step, WEFT_F32),
+                    l = weft_linspace(start, stop, n, WEFT_F64),
+                    whole = weft_arange(7, 7 - 3 * (double)n, -3, WEFT_I64),
+                    narrow = weft_arange(7, 7 - 3 * (double)n, -3, WEFT_I32);
+        cr_assert(weft_numel(a) == n && weft_numel(a32) == n && weft_numel(whole) == n);
+        const double *p = weft_data(a), *q = weft_data(l);
+        const float *f = weft_data(a32);
+        const int64_t *w = weft_data(whole);
+        const int32_t *w32 = weft_data(narrow);
+        for (int64_t i = 0; i < n; i++) {
+            const double v = start + (double)i * step;
+            const double from_end = stop - (double)(n - 1 - i) * apart;
+            cr_assert(p[i] == v && f[i] == (float)v, "%d of %d", (int)i, (int)n);
+            cr_assert(q[i] == (n > 1 && 2 * i >= n ? from_end : start + (double)i * apart),
+                      "%d of %d", (int)i, (int)n);
+            cr_assert(w[i] == 7 - 3 * i && w32[i] == w[i]);
+        }
+    }
+}
+
 Test(api, reductions)
 {
     weft_tensor x = iota(weft_shape(2, 3), WEFT_F32);
@@ -730,4 +759,11 @@ Test(api, generators)
     OK(weft_sort(p, 0, false, &sorted, NULL));
     cr_assert(weft_item_f64(weft_all(weft_equal(sorted, weft_arange(0, 50, 1, WEFT_I64)))) == 1);
     cr_assert(weft_item_f64(weft_all(weft_equal(p, sorted))) == 0);
+    /* the order of 64-bit keys; of so many some have their upper halves in common */
+    saved = g;
+    p = weft_randperm(300000, .generator = &g);
+    g = saved;
+    const weft_tensor keys =
+        weft_randint(weft_shape(300000), INT64_MIN, INT64_MAX, .generator = &g);
+    cr_assert(weft_item_f64(weft_all(weft_equal(p, weft_argsort(keys, 0, false)))) == 1);
 }
