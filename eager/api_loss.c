@@ -44,65 +44,136 @@ static weft_tensor op2(wf_op op, weft_tensor a, weft_tensor b)
     return wf_op2(op, NULL, a, b);
 }
 
-static weft_tensor squared(weft_tensor x, weft_tensor t, double delta)
+static weft_tensor squared(const weft_loss_args *a)
 {
-    (void)delta;
-    return wf_op1(WF_OP_SQUARE, NULL, op2(WF_OP_SUB, x, t));
+    return wf_op1(WF_OP_SQUARE, NULL, op2(WF_OP_SUB, a->x, a->target));
 }
 
-static weft_tensor absolute(weft_tensor x, weft_tensor t, double delta)
+static weft_tensor absolute(const weft_loss_args *a)
 {
-    (void)delta;
-    return wf_op1(WF_OP_ABS, NULL, op2(WF_OP_SUB, x, t));
+    return wf_op1(WF_OP_ABS, NULL, op2(WF_OP_SUB, a->x, a->target));
 }
 
-static weft_tensor huber(weft_tensor x, weft_tensor t, double delta)
+static double delta_of(const weft_loss_args *a)
+{
+    return a->delta == 0 ? 1 : a->delta;
+}
+
+static weft_tensor huber(const weft_loss_args *a)
 {
     /* m (d - m / 2) with m = min(d, delta) is the parabola below delta and the line above, in half of the passes */
-    weft_tensor d = absolute(x, t, 0), m = op2(WF_OP_MINIMUM, d, weft_f(delta));
+    weft_tensor d = absolute(a), m = op2(WF_OP_MINIMUM, d, weft_f(delta_of(a)));
     return op2(WF_OP_MUL, m, wf_op3(WF_OP_FMA, NULL, m, weft_f(-0.5), d));
 }
 
-static weft_tensor cross(weft_tensor x, weft_tensor t, double delta)
+static weft_tensor cross(const weft_loss_args *a)
 {
-    (void)delta;
-    return op2(WF_OP_BCE, x, t);
+    return op2(WF_OP_BCE, a->x, a->target);
 }
 
-static weft_tensor cross_logits(weft_tensor x, weft_tensor t, double delta)
+static weft_tensor cross_logits(const weft_loss_args *a)
 {
-    (void)delta;
-    return op2(WF_OP_SUB, wf_op1(WF_OP_SOFTPLUS, NULL, x), op2(WF_OP_MUL, x, t));
+    weft_tensor x = a->x, t = a->target;
+    if (wf_is_none(a->pos_weight)) {
+        return op2(WF_OP_SUB, wf_op1(WF_OP_SOFTPLUS, NULL, x), op2(WF_OP_MUL, x, t));
+    }
+    /* (1 - t) x + (1 + (p - 1) t) softplus(-x) */
+    weft_tensor more = op2(WF_OP_SUB, a->pos_weight, weft_f(1));
+    weft_tensor log_weight = wf_op3(WF_OP_FMA, NULL, more, t, weft_f(1));
+    weft_tensor other = op2(WF_OP_MUL, op2(WF_OP_SUB, weft_f(1), t), x);
+    weft_tensor tail = wf_op1(WF_OP_SOFTPLUS, NULL, wf_op1(WF_OP_NEG, NULL, x));
+    return wf_op3(WF_OP_FMA, NULL, log_weight, tail, other);
 }
 
-static weft_tensor loss(const char *name, const weft_loss_args *args,
-                        weft_tensor (*each)(weft_tensor, weft_tensor, double))
+static weft_tensor divergence(const weft_loss_args *a)
+{
+    weft_tensor x = a->x, t = a->target;
+    if (a->log_target) {
+        weft_tensor p = wf_op1(WF_OP_EXP, NULL, t), none = op2(WF_OP_EQUAL, p, weft_f(0));
+        weft_tensor each = op2(WF_OP_MUL, p, op2(WF_OP_SUB, t, x));
+        return wf_op3(WF_OP_WHERE, NULL, none, weft_f(0), each); /* 0 of -inf less -inf, too */
+    }
+    weft_tensor none = op2(WF_OP_EQUAL, t, weft_f(0)), cross = op2(WF_OP_MUL, t, x);
+    cross = wf_op3(WF_OP_WHERE, NULL, none, weft_f(0), cross);
+    return op2(WF_OP_SUB, op2(WF_OP_XLOGY, t, t), cross);
+}
+
+/* Broadcasting `weight` to the losses' type must not make more of them. */
+static bool weight_fits(const char *name, const weft_loss_args *args, weft_tensor weight,
+                        const char *what, const wf_type *each, weft_tensor *error)
+{
+    wf_arg w;
+    if (wf_is_none(weight)) {
+        return true;
+    }
+    if (!wf_arg_open(&w, name, weight)) {
+        *error = w.error;
+        return false;
+    }
+    bool fits = w.type.rank <= each->rank;
+    for (int i = 1; fits && i <= w.type.rank; i++) {
+        int64_t d = w.type.dims[w.type.rank - i];
+        fits = d == 1 || d == each->dims[each->rank - i];
+    }
+    if (!fits) {
+        wf_why why = {.code = WEFT_ESHAPE};
+        wf_fail(&why, WEFT_ESHAPE, "the %s does not broadcast to the shape of the losses", what);
+        wf_hint(&why, "its trailing extents are 1 or those of x and target together");
+        *error = wf_raise(w.c, name, 3, (weft_tensor[]){args->x, args->target, weight}, &why);
+    }
+    return fits;
+}
+
+static bool loss_open(const char *name, const weft_loss_args *args, weft_tensor *error)
 {
     wf_arg x, t;
     wf_why why = {0};
     if (!args) {
-        return wf_api_null(name, "the argument struct");
+        *error = wf_api_null(name, "the argument struct");
+        return false;
     }
     if (!wf_arg_open(&x, name, args->x)) {
-        return x.error;
+        *error = x.error;
+        return false;
     }
     if (!wf_arg_open(&t, name, args->target)) {
-        return t.error;
+        *error = t.error;
+        return false;
     }
     if (wf_broadcast(&x.type, &t.type, &why)) {
-        return wf_raise(x.c, name, 2, (weft_tensor[]){args->x, args->target}, &why);
+        *error = wf_raise(x.c, name, 2, (weft_tensor[]){args->x, args->target}, &why);
+        return false;
     }
     if (!reduction_ok(name, args->reduction)) {
-        return wf_api_last_error();
+        *error = wf_api_last_error();
+        return false;
     }
-    double delta = args->delta == 0 ? 1 : args->delta;
-    if (!(delta > 0)) {
-        return wf_api_error(name, WEFT_EINVALID, "delta is %g; it must be above 0", delta);
+    if (!(delta_of(args) > 0)) {
+        *error = wf_api_error(name, WEFT_EINVALID, "delta is %g; it must be above 0", args->delta);
+        return false;
     }
-    WF_CALLED(w, name, args->x, args->target);
+    return weight_fits(name, args, args->weight, "weight", &x.type, error) &&
+           weight_fits(name, args, args->pos_weight, "pos_weight", &x.type, error);
+}
+
+static weft_tensor loss(const char *name, const weft_loss_args *args,
+                        weft_tensor (*each)(const weft_loss_args *))
+{
+    weft_tensor error;
+    if (!loss_open(name, args, &error)) {
+        return error;
+    }
+    weft_tensor given[4] = {args->x, args->target, args->weight, args->pos_weight};
+    int n = 3 - wf_is_none(args->weight);
+    given[n] = args->pos_weight;
+    wf_called w;
+    wf_called_begin(&w, name, n + !wf_is_none(args->pos_weight), given);
     weft_scope sc = weft_scope_begin();
-    weft_tensor y = reduced(each(args->x, args->target, delta), args->reduction);
-    return wf_called_end(&w, weft_scope_return(sc, y));
+    weft_tensor y = each(args);
+    if (!wf_is_none(args->weight)) {
+        y = op2(WF_OP_MUL, y, args->weight);
+    }
+    return wf_called_end(&w, weft_scope_return(sc, reduced(y, args->reduction)));
 }
 
 weft_tensor(weft_mse_loss)(const weft_loss_args *args)
@@ -130,6 +201,11 @@ weft_tensor(weft_bce_with_logits)(const weft_loss_args *args)
     return loss("bce_with_logits", args, cross_logits);
 }
 
+weft_tensor(weft_kl_div)(const weft_loss_args *args)
+{
+    return loss("kl_div", args, divergence);
+}
+
 /* -- losses of classes ------------------------------------------------------------------------------------- */
 
 /* bool: the target counts. */
@@ -143,23 +219,68 @@ static int64_t ignored_class(int64_t option)
     return option == 0 ? -100 : option == WEFT_IGNORE_ZERO ? 0 : option;
 }
 
-/* Sum of the rows' losses over the number of targets that count. */
-static weft_tensor class_mean(weft_tensor each, weft_tensor targets, int64_t ignore)
+/* The weights of the targets' classes, 0 where they do not count; the empty handle without weights. */
+static weft_tensor target_weights(const weft_cross_entropy_args *args, weft_tensor targets,
+                                  int64_t ignore)
+{
+    if (wf_is_none(args->weight)) {
+        return WEFT_NONE;
+    }
+    int64_t axis = 0;
+    weft_tensor counts = not_ignored(targets, ignore);
+    weft_tensor safe = wf_op3(WF_OP_WHERE, NULL, counts, targets, weft_i(0));
+    weft_tensor own =
+        wf_op2(WF_OP_INDEX_SELECT, &(wf_attr){.n_ints = 1, .ints = &axis}, args->weight, safe);
+    return wf_op3(WF_OP_WHERE, NULL, counts, own, weft_f(0));
+}
+
+/* Sum of the rows' losses over the number of targets that count, or over their weights. */
+static weft_tensor class_mean(weft_tensor each, weft_tensor targets, weft_tensor weights,
+                              int64_t ignore)
 {
     bool weak;
     int dt = wf_api_dtype(each, &weak);
-    int wide = dt == WEFT_F64 ? WEFT_F64 : WEFT_F32; /* halves cannot hold the count */
-    weft_tensor count = total(WF_OP_COUNT_NONZERO, not_ignored(targets, ignore));
-    weft_tensor sum = total(WF_OP_SUM, (weft_cast)(each, (weft_dtype)wide));
-    weft_tensor mean = op2(WF_OP_DIV, sum, (weft_cast)(count, (weft_dtype)wide));
-    return dt == wide || !dt ? mean : (weft_cast)(mean, (weft_dtype)dt);
+    weft_dtype wide = dt == WEFT_F64 ? WEFT_F64 : WEFT_F32; /* halves cannot hold the count */
+    weft_tensor count = wf_is_none(weights)
+                            ? total(WF_OP_COUNT_NONZERO, not_ignored(targets, ignore))
+                            : total(WF_OP_SUM, (weft_cast)(weights, wide));
+    weft_tensor sum = total(WF_OP_SUM, (weft_cast)(each, wide));
+    weft_tensor mean = op2(WF_OP_DIV, sum, (weft_cast)(count, wide));
+    return dt == (int)wide || !dt ? mean : (weft_cast)(mean, (weft_dtype)dt);
 }
 
 static weft_tensor classes_reduced(const weft_cross_entropy_args *args, weft_tensor each,
-                                   weft_tensor targets, int64_t ignore)
+                                   weft_tensor targets, weft_tensor weights, int64_t ignore)
 {
-    return args->reduction == WEFT_REDUCE_MEAN ? class_mean(each, targets, ignore)
+    return args->reduction == WEFT_REDUCE_MEAN ? class_mean(each, targets, weights, ignore)
                                                : reduced(each, args->reduction);
+}
+
+static bool class_weights_fit(const char *name, const weft_cross_entropy_args *args,
+                              const wf_arg *logits, weft_tensor *error)
+{
+    wf_arg w;
+    if (wf_is_none(args->weight)) {
+        return true;
+    }
+    if (!wf_arg_open(&w, name, args->weight)) {
+        *error = w.error;
+        return false;
+    }
+    if (w.type.rank != 1 || w.type.dims[0] != logits->type.dims[logits->type.rank - 1]) {
+        wf_why why = {.code = WEFT_ESHAPE};
+        wf_fail(&why, WEFT_ESHAPE, "the weight does not have one element a class");
+        wf_hint(&why, "classes are the last axis: logits[.., c] and weight[c]");
+        *error = wf_raise(w.c, name, 3, (weft_tensor[]){args->logits, args->targets, args->weight},
+                          &why);
+        return false;
+    }
+    if (wf_dtype_kind(w.type.dtype) != 2) {
+        wf_arg_fail(&w, WEFT_EDTYPE, "weft_cast makes one of them", "the weight is no float");
+        *error = w.error;
+        return false;
+    }
+    return true;
 }
 
 static bool classes_open(const char *name, const weft_cross_entropy_args *args, wf_arg *logits,
@@ -192,7 +313,19 @@ static bool classes_open(const char *name, const weft_cross_entropy_args *args, 
         *error = wf_raise(logits->c, name, 2, (weft_tensor[]){args->logits, args->targets}, &why);
         return false;
     }
-    return true;
+    return class_weights_fit(name, args, logits, error);
+}
+
+/* smooth / c * the sum of -log p of all classes, each by its weight; 0 where the target does not count. */
+static weft_tensor smoothed(const weft_cross_entropy_args *args, weft_tensor logits,
+                            weft_tensor targets, double smooth, int64_t classes, int64_t ignore)
+{
+    int64_t last = 1;
+    weft_tensor log_p = wf_op1(WF_OP_LOG_SOFTMAX, &(wf_attr){.n_ints = 1, .ints = &last}, logits);
+    weft_tensor sum = wf_op1(WF_OP_SUM, &(wf_attr){.n_ints = 1, .ints = &last},
+                             op2(WF_OP_MUL, log_p, args->weight));
+    weft_tensor share = op2(WF_OP_MUL, sum, weft_f(-smooth / (double)classes));
+    return wf_op3(WF_OP_WHERE, NULL, not_ignored(targets, ignore), share, weft_f(0));
 }
 
 weft_tensor(weft_cross_entropy)(const weft_cross_entropy_args *args)
@@ -208,7 +341,8 @@ weft_tensor(weft_cross_entropy)(const weft_cross_entropy_args *args)
         return x.error;
     }
     int64_t ignore = ignored_class(args->ignore_index);
-    WF_CALLED(w, "cross_entropy", args->logits, args->targets);
+    WF_CALLED(w, "cross_entropy", args->logits, args->targets, args->weight);
+    w.n -= wf_is_none(args->weight);
     weft_scope sc = weft_scope_begin();
     weft_tensor src[2] = {args->logits, args->targets};
     if (x.type.rank != 2) {
@@ -219,10 +353,21 @@ weft_tensor(weft_cross_entropy)(const weft_cross_entropy_args *args)
     if (t.type.dtype != WEFT_I64 && wf_dtype_kind(t.type.dtype) == 1) {
         src[1] = (weft_cast)(src[1], WEFT_I64);
     }
-    wf_attr attr = {.n_dyn = 1, .dyn = &ignore, .n_flt = 1, .flt = &smooth};
+    weft_tensor weights = target_weights(args, src[1], ignore);
+    double apart = wf_is_none(weights) ? 0 : smooth, within = smooth - apart;
+    wf_attr attr = {.n_dyn = 1, .dyn = &ignore, .n_flt = 1, .flt = &within};
     weft_tensor r[2];
     wf_dispatch(WF_OP_CROSS_ENTROPY, &attr, 2, src, 2, r);
-    weft_tensor y = classes_reduced(args, r[0], src[1], ignore);
+    weft_tensor each = r[0];
+    if (!wf_is_none(weights)) {
+        each = op2(WF_OP_MUL, each, weights);
+    }
+    if (apart > 0) {
+        int64_t classes = x.type.dims[x.type.rank - 1];
+        weft_tensor all = smoothed(args, src[0], src[1], apart, classes, ignore);
+        each = op2(WF_OP_ADD, op2(WF_OP_MUL, each, weft_f(1 - apart)), all);
+    }
+    weft_tensor y = classes_reduced(args, each, src[1], weights, ignore);
     if (args->reduction == WEFT_REDUCE_NONE && x.type.rank != 2) {
         y = wf_api_reshape(y, t.type.rank, t.type.dims);
     }
@@ -237,7 +382,8 @@ weft_tensor(weft_nll_loss)(const weft_cross_entropy_args *args)
         return error;
     }
     int64_t ignore = ignored_class(args->ignore_index), last = x.type.rank - 1;
-    WF_CALLED(w, "nll_loss", args->logits, args->targets);
+    WF_CALLED(w, "nll_loss", args->logits, args->targets, args->weight);
+    w.n -= wf_is_none(args->weight);
     weft_scope sc = weft_scope_begin();
     weft_tensor targets = args->targets;
     if (t.type.dtype != WEFT_I64 && wf_dtype_kind(t.type.dtype) == 1) {
@@ -249,6 +395,10 @@ weft_tensor(weft_nll_loss)(const weft_cross_entropy_args *args)
                                 args->logits, (weft_unsqueeze)(safe, -1));
     picked = wf_op1(WF_OP_NEG, NULL, wf_api_reshape(picked, t.type.rank, t.type.dims));
     weft_tensor each = wf_op3(WF_OP_WHERE, NULL, counts, picked, weft_f(0));
-    each = classes_reduced(args, each, targets, ignore);
+    weft_tensor weights = target_weights(args, targets, ignore);
+    if (!wf_is_none(weights)) {
+        each = op2(WF_OP_MUL, each, weights);
+    }
+    each = classes_reduced(args, each, targets, weights, ignore);
     return wf_called_end(&w, weft_scope_return(sc, each));
 }

@@ -8,6 +8,7 @@
 
 #include "eager/api.h"
 #include "eager/call.h"
+#include "eager/device.h"
 #include "eager/rng_core.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
@@ -169,4 +170,115 @@ weft_tensor(weft_randperm)(const weft_randperm_args *args)
     weft_shape shape = weft_shape_from(1, &args->n);
     return draw(WF_OP_RANDPERM, &shape, args->dtype, WEFT_I64, WF_RNG_RANDINT, args->generator,
                 NULL, 0, NULL, 0);
+}
+
+/* -- classes by their weights ------------------------------------------------------------------------------ */
+
+/* With replacement a number below the sum of a row's weights falls into one of them. They are scaled to integers first:
+ * their running sums are exact and ascend, so a weight of 0 has no room, whatever the rounding.
+ *
+ * Without, every class gets weight / e with e of an exponential distribution of its own, and the n largest are taken: the
+ * first is class k with probability weight_k / sum, and so on among the rest (Efraimidis and Spirakis 2006). */
+enum { WEIGHT_BITS = 52 }; /* of the sum of a row; numbers of [0, 1) have 53 */
+
+static weft_tensor uniform(const wf_arg *a, weft_shape shape, weft_generator *g)
+{
+    int before = wf_device_enter(a->c, a->device);
+    weft_tensor u = weft_rand(shape, WEFT_F64, .generator = g);
+    wf_device_enter(a->c, before);
+    return u;
+}
+
+/* Of each t [.., n], in [0, sum), the first class whose running sum is above: sums [.., c], c >= 1. */
+static weft_tensor first_above(weft_tensor sums, weft_tensor t, int64_t classes)
+{
+    weft_tensor low = weft_mul(t, weft_i(0)), high = weft_add(low, weft_i(classes - 1));
+    for (int64_t left = classes; left > 1; left = (left + 1) / 2) {
+        weft_tensor mid = weft_bitwise_right_shift(weft_add(low, high), weft_i(1));
+        weft_tensor above = weft_greater(weft_take_along(sums, -1, mid), t);
+        low = weft_where(above, low, weft_add(mid, weft_i(1)));
+        high = weft_where(above, mid, high);
+        low = weft_minimum(low, high); /* where they have met */
+    }
+    return low;
+}
+
+static weft_tensor with_replacement(const wf_arg *a, weft_tensor w, weft_shape out,
+                                    weft_generator *g)
+{
+    const int64_t classes = a->type.dims[a->type.rank - 1];
+    weft_tensor sum = weft_sum(w, .axes = weft_axes(-1), .keepdim = true);
+    weft_tensor scale = weft_div(weft_f((double)((int64_t)1 << WEIGHT_BITS)), sum);
+    weft_tensor whole = weft_cast(weft_mul(w, scale), WEFT_I64); /* NaN, of an infinite sum: 0 */
+    weft_tensor sums = weft_cumsum(whole, -1);
+    weft_tensor last = weft_narrow(sums, -1, classes - 1, 1);
+    weft_tensor t = weft_cast(weft_mul(uniform(a, out, g), weft_cast(last, WEFT_F64)), WEFT_I64);
+    return weft_where(weft_greater(last, weft_i(0)), first_above(sums, t, classes), weft_i(-1));
+}
+
+static weft_tensor without_replacement(const wf_arg *a, weft_tensor w, int64_t n, weft_generator *g)
+{
+    weft_shape shape = weft_shape_from(a->type.rank, a->type.dims);
+    weft_tensor e = weft_neg(weft_log1p(weft_neg(uniform(a, shape, g))));
+    weft_tensor keys = weft_where(weft_greater(w, weft_f(0)), weft_div(w, e), weft_f(0));
+    weft_tensor best, at;
+    if (weft_topk(keys, n, -1, false, &best, &at) != WEFT_OK) {
+        return wf_api_last_error();
+    }
+    return weft_where(weft_greater(best, weft_f(0)), at, weft_i(-1));
+}
+
+static bool multinomial_ok(wf_arg *a, const weft_multinomial_args *args, int64_t n)
+{
+    if (a->type.rank < 1) {
+        return wf_arg_fail(a, WEFT_ESHAPE, "classes are the last axis: weights[.., c]",
+                           "a scalar has no classes to draw from");
+    }
+    const int64_t classes = a->type.dims[a->type.rank - 1];
+    if (!(WF_BIT(a->type.dtype) & WF_DT_F)) {
+        return wf_arg_fail(a, WEFT_EDTYPE, "cast first: weft_cast(weights, WEFT_F32)",
+                           "%s elements are no weights", wf_dtype_name(a->type.dtype));
+    }
+    if (classes < 1) {
+        return wf_arg_fail(a, WEFT_ESHAPE, "classes are the last axis: weights[.., c]",
+                           "there are no classes to draw from");
+    }
+    if (n < 1) {
+        return wf_arg_fail(a, WEFT_EINVALID, "0, the default, is one", "%lld draws are asked for",
+                           (long long)n);
+    }
+    if (!args->replacement && n > classes) {
+        return wf_arg_fail(a, WEFT_EINVALID, ".replacement = true draws a class more than once",
+                           "%lld draws of %lld classes are asked for", (long long)n,
+                           (long long)classes);
+    }
+    return true;
+}
+
+weft_tensor(weft_multinomial)(const weft_multinomial_args *args)
+{
+    wf_arg a;
+    if (!args) {
+        return wf_api_null("multinomial", "the argument struct");
+    }
+    const int64_t n = args->n == 0 ? 1 : args->n;
+    if (!wf_arg_open(&a, "multinomial", args->weights) || !multinomial_ok(&a, args, n)) {
+        return a.error;
+    }
+    weft_generator *g = args->generator ? args->generator : &a.c->rng;
+    const weft_generator before = *g;
+    weft_shape out = weft_shape_from(a.type.rank, a.type.dims);
+    out.v[out.n - 1] = n;
+    WF_CALLED(w, "multinomial", args->weights);
+    weft_scope s = weft_scope_begin();
+    weft_no_grad_begin();
+    weft_tensor wide = weft_cast(args->weights, WEFT_F64);
+    wide = weft_where(weft_greater(wide, weft_f(0)), wide, weft_f(0)); /* NaN: 0 */
+    weft_tensor y = args->replacement || n == 1 ? with_replacement(&a, wide, out, args->generator)
+                                                : without_replacement(&a, wide, n, args->generator);
+    weft_no_grad_end();
+    if (!weft_ok(y)) {
+        *g = before;
+    }
+    return wf_called_end(&w, weft_scope_return(s, y));
 }

@@ -44,12 +44,11 @@ static void generate(const transformer *l)
         int64_t time = i + 1 < context ? i + 1 : context;
         weft_tensor in = weft_from_data(seen + i + 1 - time, weft_shape(1, time), WEFT_I64);
         weft_tensor logits = weft_select(weft_select(transformer_forward(l, in), 0, 0), 0, -1);
-        weft_tensor up_to = weft_cumsum(weft_softmax(weft_div(logits, weft_f(0.8)), 0), 0);
-        weft_tensor below = weft_less_equal(up_to, weft_rand(weft_shape(), .generator = &rng));
-        int64_t next = weft_item_i64(weft_sum(below));
-        if (next < 0)
+        weft_tensor chances = weft_softmax(weft_div(logits, weft_f(0.8)), 0);
+        int64_t next = weft_item_i64(weft_multinomial(chances, .generator = &rng));
+        if (next < 0 || next >= VOCAB)
             die("generate");
-        seen[i + 1] = next = next < VOCAB ? next : VOCAB - 1;
+        seen[i + 1] = next;
         putchar((int)next);
         weft_scope_end(s);
     }

@@ -193,6 +193,9 @@ typedef struct weft_cross_entropy_args {
     weft_reduction reduction;
     int64_t ignore_index; /* targets that do not count; default -100; see WEFT_IGNORE_ZERO, _NONE */
     double label_smoothing; /* in [0, 1]: this share of the target is spread over all classes */
+    weft_tensor
+        weight; /* [c], floating point: each class's loss is multiplied by its own; WEFT_REDUCE_MEAN divides by
+                         * the sum of the targets' weights. Without: 1 each */
     int end_;
 } weft_cross_entropy_args;
 WEFT_API weft_tensor weft_cross_entropy(const weft_cross_entropy_args *args);
@@ -200,12 +203,19 @@ WEFT_API weft_tensor weft_cross_entropy(const weft_cross_entropy_args *args);
 /* -log_probs[.., target], .logits being logarithms of probabilities. label_smoothing is not used. */
 WEFT_API weft_tensor weft_nll_loss(const weft_cross_entropy_args *args);
 
-/* Element by element, then reduced: a scalar, or under WEFT_REDUCE_NONE the shape of x and target together. */
+/* Element by element, then reduced: a scalar, or under WEFT_REDUCE_NONE the shape of x and target together. An option
+ * that belongs to another loss is not used. */
 typedef struct weft_loss_args {
     weft_tensor x;
     weft_tensor target; /* broadcasts with x */
     weft_reduction reduction;
     double delta; /* huber_loss: where the square turns into a line, > 0; default 1 */
+    weft_tensor
+        weight; /* multiplies the losses before they are reduced, broadcast to their shape (WEFT_ESHAPE: it would
+                         * make more of them); the mean still divides by their number. Without: 1 */
+    weft_tensor
+        pos_weight; /* bce_with_logits: multiplies the term of t, as often one per class in the last axis */
+    bool log_target; /* kl_div: target is the logarithm of probabilities, too */
     int end_;
 } weft_loss_args;
 WEFT_API weft_tensor weft_mse_loss(const weft_loss_args *args); /* (x - target)^2 */
@@ -215,8 +225,11 @@ WEFT_API weft_tensor weft_huber_loss(
         *args); /* d = |x - target|: d < delta ? d^2/2 : delta*(d - delta/2); Huber 1964 */
 /* -(t log x + (1 - t) log(1 - x)), x in [0, 1]; logarithms are held at -100 or above, as in PyTorch. */
 WEFT_API weft_tensor weft_binary_cross_entropy(const weft_loss_args *args);
-/* The same of sigmoid(x), no overflow. */
+/* The same of sigmoid(x), no overflow: -(pos_weight t log sigmoid(x) + (1 - t) log(1 - sigmoid(x))). */
 WEFT_API weft_tensor weft_bce_with_logits(const weft_loss_args *args);
+/* t (log t - x), x logarithms of probabilities: the divergence of Kullback and Leibler 1951 of t from exp(x), by terms; 0 where
+ * t is 0. The mean is over all elements; over samples: WEFT_REDUCE_SUM divided by their number. */
+WEFT_API weft_tensor weft_kl_div(const weft_loss_args *args);
 
 #ifdef __cplusplus
 }

@@ -147,12 +147,12 @@ inline weft_tensor weft_dropout(weft_tensor x, double p, bool training,
     return weft_dropout(&a);
 }
 #define WEFT_CLASSES_(name)                                                                        \
-    inline weft_tensor name(weft_tensor logits, weft_tensor targets,                               \
-                            weft_reduction reduction = WEFT_REDUCE_MEAN,                           \
-                            int64_t ignore_index = -100, double label_smoothing = 0)               \
+    inline weft_tensor name(                                                                       \
+        weft_tensor logits, weft_tensor targets, weft_reduction reduction = WEFT_REDUCE_MEAN,      \
+        int64_t ignore_index = -100, double label_smoothing = 0, weft_tensor weight = WEFT_NONE)   \
     {                                                                                              \
-        weft_cross_entropy_args a = {                                                              \
-            logits, targets, reduction, ignore_index, label_smoothing, 0};                         \
+        weft_cross_entropy_args a = {logits,          targets, reduction, ignore_index,            \
+                                     label_smoothing, weight,  0};                                 \
         return name(&a);                                                                           \
     }                                                                                              \
     WEFT_BY_STRUCT_(weft_tensor, name, weft_cross_entropy_args)
@@ -161,9 +161,11 @@ WEFT_CLASSES_(weft_nll_loss)
 #undef WEFT_CLASSES_
 #define WEFT_LOSS_(name)                                                                           \
     inline weft_tensor name(weft_tensor x, weft_tensor target,                                     \
-                            weft_reduction reduction = WEFT_REDUCE_MEAN, double delta = 0)         \
+                            weft_reduction reduction = WEFT_REDUCE_MEAN, double delta = 0,         \
+                            weft_tensor weight = WEFT_NONE, weft_tensor pos_weight = WEFT_NONE,    \
+                            bool log_target = false)                                               \
     {                                                                                              \
-        weft_loss_args a = {x, target, reduction, delta, 0};                                       \
+        weft_loss_args a = {x, target, reduction, delta, weight, pos_weight, log_target, 0};       \
         return name(&a);                                                                           \
     }                                                                                              \
     WEFT_BY_STRUCT_(weft_tensor, name, weft_loss_args)
@@ -172,6 +174,7 @@ WEFT_LOSS_(weft_l1_loss)
 WEFT_LOSS_(weft_huber_loss)
 WEFT_LOSS_(weft_binary_cross_entropy)
 WEFT_LOSS_(weft_bce_with_logits)
+WEFT_LOSS_(weft_kl_div)
 #undef WEFT_LOSS_
 WEFT_BY_STRUCT_(weft_tensor, weft_var, weft_var_args)
 WEFT_BY_STRUCT_(weft_tensor, weft_std, weft_var_args)
@@ -285,6 +288,7 @@ inline weft_tensor weft_einsum(const char *equation, std::initializer_list<weft_
 #define weft_huber_loss(...) WEFT_T_((weft_huber_loss)WEFT_ARGS_(weft_loss_args, __VA_ARGS__))
 #define weft_binary_cross_entropy(...) WEFT_T_((weft_binary_cross_entropy)WEFT_ARGS_(weft_loss_args, __VA_ARGS__))
 #define weft_bce_with_logits(...) WEFT_T_((weft_bce_with_logits)WEFT_ARGS_(weft_loss_args, __VA_ARGS__))
+#define weft_kl_div(...) WEFT_T_((weft_kl_div)WEFT_ARGS_(weft_loss_args, __VA_ARGS__))
 #define weft_isclose(...) WEFT_T_((weft_isclose)WEFT_ARGS_(weft_isclose_args, __VA_ARGS__))
 #define weft_allclose(...) WEFT_T_((weft_allclose)WEFT_ARGS_(weft_isclose_args, __VA_ARGS__))
 #define weft_index(...) WEFT_T_((weft_index)(WEFT_INDEX_(__VA_ARGS__)))

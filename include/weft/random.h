@@ -86,6 +86,19 @@ typedef struct weft_randperm_args {
 } weft_randperm_args;
 WEFT_API weft_tensor weft_randperm(const weft_randperm_args *args);
 
+/* i64 [.., n]: n classes of each row of weights[.., c], floating point, c >= 1, drawn with probabilities in proportion to its
+ * weights, which need not add up to 1, but to a finite number; computed in f64, on the weights' device. Without
+ * replacement a class comes once at most and n <= c (WEFT_EINVALID). A weight that is not above 0, NaN among them, is never
+ * drawn; -1 stands where nothing is left to draw, as nothing is read to find out. WEFT_EINVALID: n < 0. No gradients. */
+typedef struct weft_multinomial_args {
+    weft_tensor weights;
+    int64_t n;        /* 0: 1 */
+    bool replacement; /* a class may come again */
+    weft_generator *generator;
+    int end_;
+} weft_multinomial_args;
+WEFT_API weft_tensor weft_multinomial(const weft_multinomial_args *args);
+
 #ifdef __cplusplus
 }
 #endif
@@ -121,11 +134,18 @@ inline weft_tensor weft_randperm(int64_t n, weft_dtype dtype = WEFT_I64,
     weft_randperm_args a = {n, dtype, generator, 0};
     return weft_randperm(&a);
 }
+inline weft_tensor weft_multinomial(weft_tensor weights, int64_t n = 1, bool replacement = false,
+                                    weft_generator *generator = nullptr)
+{
+    weft_multinomial_args a = {weights, n, replacement, generator, 0};
+    return weft_multinomial(&a);
+}
 WEFT_BY_STRUCT_(weft_tensor, weft_rand, weft_rand_args)
 WEFT_BY_STRUCT_(weft_tensor, weft_randn, weft_randn_args)
 WEFT_BY_STRUCT_(weft_tensor, weft_randint, weft_randint_args)
 WEFT_BY_STRUCT_(weft_tensor, weft_bernoulli, weft_bernoulli_args)
 WEFT_BY_STRUCT_(weft_tensor, weft_randperm, weft_randperm_args)
+WEFT_BY_STRUCT_(weft_tensor, weft_multinomial, weft_multinomial_args)
 #endif
 
 #define weft_rand(...) WEFT_T_((weft_rand)WEFT_ARGS_(weft_rand_args, __VA_ARGS__))
@@ -133,5 +153,7 @@ WEFT_BY_STRUCT_(weft_tensor, weft_randperm, weft_randperm_args)
 #define weft_randint(...) WEFT_T_((weft_randint)WEFT_ARGS_(weft_randint_args, __VA_ARGS__))
 #define weft_bernoulli(...) WEFT_T_((weft_bernoulli)WEFT_ARGS_(weft_bernoulli_args, __VA_ARGS__))
 #define weft_randperm(...) WEFT_T_((weft_randperm)WEFT_ARGS_(weft_randperm_args, __VA_ARGS__))
+#define weft_multinomial(...)                                                                      \
+    WEFT_T_((weft_multinomial)WEFT_ARGS_(weft_multinomial_args, __VA_ARGS__))
 
 #endif

@@ -270,6 +270,7 @@ static void creation(arguments *a)
     weft_randint_args ri = {a->s[0], a->i[0], a->i[1], a->dtype, NULL, 0};
     weft_bernoulli_args b = {a->s[0], a->d[0], a->dtype, NULL, 0};
     weft_randperm_args p = {a->i[0], a->dtype, NULL, 0};
+    weft_multinomial_args mn = {a->t[0], a->i[0], a->flag[0], NULL, 0};
     int64_t strides[WEFT_MAX_RANK] = {a->i[0], a->i[1], a->i[2]};
     weft_blob_args m = {odd(10) ? NULL : (char *)memory + odd(10),
                         a->s[0],
@@ -279,7 +280,7 @@ static void creation(arguments *a)
                         NULL,
                         a->flag[0],
                         0};
-    switch (test_next(&rng) % 17) {
+    switch (test_next(&rng) % 18) {
     case 0:
         T("zeros", weft_zeros(a->s[0], a->dtype));
         break;
@@ -325,6 +326,9 @@ static void creation(arguments *a)
     case 14:
         T("randperm", (weft_randperm)(odd(20) ? NULL : &p));
         break;
+    case 16:
+        T("multinomial", (weft_multinomial)(odd(20) ? NULL : &mn));
+        break;
     case 15:
         T("from_data", weft_from_data(odd(10) ? NULL : memory, a->s[0], a->dtype));
         break;
@@ -351,11 +355,13 @@ static void layers(arguments *a)
                            0};
     weft_attention_args at = {x, w, a->t[2], odd(2) ? WEFT_NONE : a->t[3], a->flag[0], a->d[0], 0};
     weft_dropout_args dr = {x, a->d[0], a->flag[0], NULL, 0};
-    weft_cross_entropy_args ce = {x,       w,       (weft_reduction)test_between(&rng, -1, 4),
-                                  a->i[0], a->d[0], 0};
-    weft_loss_args ls = {x, w, (weft_reduction)test_between(&rng, -1, 4), a->d[0], 0};
+    weft_cross_entropy_args ce = {x, w, (weft_reduction)test_between(&rng, -1, 4), a->i[0], a->d[0],
+                                  b, 0};
+    weft_loss_args ls = {x,          w, (weft_reduction)test_between(&rng, -1, 4),
+                         a->d[0],    b, odd(2) ? WEFT_NONE : a->t[3],
+                         a->flag[0], 0};
     bool null = odd(30);
-    switch (test_next(&rng) % 19) {
+    switch (test_next(&rng) % 20) {
     case 0:
         T("matmul", weft_matmul(x, w));
         break;
@@ -407,6 +413,9 @@ static void layers(arguments *a)
         break;
     case 17:
         T("binary_cross_entropy", (weft_binary_cross_entropy)(null ? NULL : &ls));
+        break;
+    case 18:
+        T("kl_div", (weft_kl_div)(null ? NULL : &ls));
         break;
     default:
         T("bce_with_logits", (weft_bce_with_logits)(null ? NULL : &ls));

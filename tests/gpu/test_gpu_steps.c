@@ -323,6 +323,10 @@ static weft_status drawing_step(void *self, const weft_tensor *in, int n_in, wef
     weft_tensor w = weft_index_select(t->text, 0, at);
     out[1] = weft_add(weft_randn(weft_shape(5)), weft_rand(weft_shape(3, 1)));
     out[2] = weft_randperm(40);
+    weft_tensor weights = weft_rand(weft_shape(3, 9));
+    out[2] = weft_concat(WEFT_LIST(out[2], weft_flatten(weft_multinomial(weights, 4), 0, -1),
+                                   weft_flatten(weft_multinomial(weights, 7, true), 0, -1)),
+                         0);
     weft_set_default_device(WEFT_CPU);
     return given_step(self, &w, 1, out, 1);
 }

@@ -336,6 +336,9 @@ BODY(f_l1, SQ(weft_l1_loss(in[0], in[1], .reduction = WEFT_REDUCE_SUM)))
 BODY(f_huber, weft_huber_loss(in[0], weft_mul(in[1], weft_f(3)), .delta = 0.7))
 BODY(f_bce, weft_binary_cross_entropy(in[0], in[1]))
 BODY(f_bce_logits, weft_bce_with_logits(in[0], in[1], .reduction = WEFT_REDUCE_NONE))
+BODY(f_bce_positive, weft_bce_with_logits(in[0], in[1], .weight = in[2], .pos_weight = in[3]))
+BODY(f_kl, weft_kl_div(in[0], in[1], .reduction = WEFT_REDUCE_SUM))
+BODY(f_kl_log, weft_kl_div(in[0], in[1], .log_target = true))
 /* Operands that are not contiguous: transposed, strided, expanded. */
 #define T(x) weft_transpose(x, 0, 1)
 BODY(t_sum, SQ(weft_sum(T(in[0]), .axes = weft_axes(0))))
@@ -451,6 +454,13 @@ static weft_status f_cross_entropy(const weft_tensor *in, weft_tensor *out)
     out[0] = weft_cross_entropy(in[0], index_of(4, t, weft_shape(4)), .label_smoothing = 0.1);
     return WEFT_OK;
 }
+static weft_status f_cross_entropy_weighted(const weft_tensor *in, weft_tensor *out)
+{
+    static const int64_t t[] = {2, -100, 0, 1};
+    out[0] = weft_cross_entropy(in[0], index_of(4, t, weft_shape(4)), .label_smoothing = 0.1,
+                                .weight = in[1]);
+    return WEFT_OK;
+}
 /* In-place write of a tracked value into a slice: UPDATE, SLICE_GRAD and STRIDED_GRAD. */
 static weft_status f_update(const weft_tensor *in, weft_tensor *out)
 {
@@ -553,6 +563,10 @@ Test(gradcheck, other_rows)
     CHECK(WHERE, f_huber, -1, 1, S(2, 3), S(2, 3));
     CHECK(BCE, f_bce, 0.1, 0.9, S(2, 3), S(2, 3));
     CHECK(SOFTPLUS, f_bce_logits, -1, 1, S(2, 3), S(3));
+    CHECK(SOFTPLUS, f_bce_positive, 0.2, 1, S(2, 3), S(2, 3), S(2, 1), S(3));
+    CHECK(XLOGY, f_kl, 0.2, 1, S(2, 3), S(2, 3));
+    CHECK(EXP, f_kl_log, -1, 1, S(2, 3), S(2, 3));
+    CHECK(CROSS_ENTROPY, f_cross_entropy_weighted, 0.2, 1, S(4, 3), S(3));
     CHECK(TAKE_ALONG, f_nll, -1, 1, S(4, 3));
     CHECK(SUM, t_sum, -1, 1, S(2, 3));
     CHECK(PROD, t_prod, 0.3, 1.5, S(3, 2));

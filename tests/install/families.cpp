@@ -51,6 +51,8 @@ static void creation()
     CHECK(weft_ok(weft_rand(weft_shape(3))) && weft_ok(weft_randn(weft_shape(3), WEFT_F64, 0, 2, &g)));
     CHECK(weft_ok(weft_randint(weft_shape(3), 0, 9)) && weft_ok(weft_bernoulli(weft_shape(3))));
     CHECK(near(weft_sum(weft_randperm(4)), 6));
+    CHECK(near(weft_sum(weft_multinomial(weft_ones(weft_shape(3)), 3)), 3));
+    CHECK(has_shape(weft_multinomial(weft_ones(weft_shape(2, 3)), 5, true), weft_shape(2, 5)));
 }
 
 static void array_ops()
@@ -93,6 +95,7 @@ static void layers_and_losses()
     CHECK(near(weft_sum(weft_rms_norm(x)), 6) && near(weft_sum(weft_linear(x, x)), 12));
     CHECK(near(weft_cross_entropy(x, weft_arange(0, 2)), std::log(3.0)));
     CHECK(near(weft_nll_loss(weft_log_softmax(x, -1), weft_arange(0, 2)), std::log(3.0)));
+    CHECK(near(weft_kl_div(x, y, WEFT_REDUCE_MEAN, 0, weft_f(0)), 0));
     CHECK(near(weft_bce_with_logits(x, y), -1.0 / 3 + std::log1p(std::exp(1.0))));
     CHECK(weft_ok(weft_binary_cross_entropy(y, y)) && near(weft_sum(weft_dropout(x, 0.5, false)), 6));
     weft_tensor image = weft_ones(weft_shape(1, 1, 4, 4));

@@ -560,6 +560,46 @@ def layers():
             some(*s, d=f64),
             size=1.0,
         )
+    for s, red, smooth, ignored in itertools.product([(4, 5), (2, 3, 5), (0, 5)], range(3), (0.0, 0.1), (-100, 1)):
+        targets = torch.randint(0, 5, s[:-1])
+        last = lambda x: x.reshape(-1, 5)
+        options = dict(targets=put(targets), reduction=red, ignore_index=ignored)
+        theirs = dict(reduction=how[red], ignore_index=ignored)
+        shaped = lambda y: y.reshape(targets.shape) if red == 2 else y
+        case(
+            f"cross_entropy with weights {s} {red} {smooth} {ignored}",
+            lambda x, w: op("cross_entropy", args(CrossEntropy, logits=x, label_smoothing=smooth, weight=w, **options)),
+            lambda x, w: shaped(F.cross_entropy(last(x), targets.reshape(-1), w, label_smoothing=smooth, **theirs)),
+            some(*s, d=f64),
+            torch.rand(5, dtype=f64),
+            gradients=False,
+            size=1.0,
+        )
+        weight = torch.rand(5, dtype=f64)
+        case(
+            f"nll_loss with weights {s} {red} {ignored}",
+            lambda x: op("nll_loss", args(CrossEntropy, logits=x, weight=put(weight), **options)),
+            lambda x: shaped(F.nll_loss(last(x), targets.reshape(-1), weight, **theirs)),
+            some(*s, d=f64),
+            size=1.0,
+        )
+    for s, red in itertools.product([(4,), (3, 4), (0,)], range(3)):
+        target, weight, positive = (torch.rand(s, dtype=f64) for _ in range(3))
+        case(
+            f"bce_with_logits with weights {s} {red}",
+            lambda x: op("bce_with_logits", args(Loss, x=x, target=put(target), reduction=red, weight=put(weight), pos_weight=put(positive))),
+            lambda x: F.binary_cross_entropy_with_logits(x, target, weight, reduction=how[red], pos_weight=positive),
+            some(*s, d=f64),
+            size=1.0,
+        )
+        for logs in (False, True):
+            case(
+                f"kl_div {s} {red} {logs}",
+                lambda x: op("kl_div", args(Loss, x=x, target=put(target), reduction=red, log_target=logs)),
+                lambda x: F.kl_div(x, target, reduction=how[red], log_target=logs),
+                some(*s, d=f64),
+                size=1.0,
+            )
     for s, red in itertools.product([(4,), (3, 4), (0,), ()], range(3)):
         for n, f in (
             ("mse_loss", F.mse_loss),

@@ -50,8 +50,8 @@ InstanceNorm = struct(x=Tensor, weight=Tensor, bias=Tensor, eps=D)
 Interpolate = struct(x=Tensor, size=Shape, scale=D, mode=I, align_corners=C.c_bool)
 Pool = struct(x=Tensor, kernel=Shape, stride=Shape, padding=Shape, dilation=Shape, ceil_mode=C.c_bool, count_include_pad=C.c_bool, indices=C.c_void_p)
 Attention = struct(q=Tensor, k=Tensor, v=Tensor, mask=Tensor, causal=C.c_bool, scale=D)
-CrossEntropy = struct(logits=Tensor, targets=Tensor, reduction=I, ignore_index=L, label_smoothing=D)
-Loss = struct(x=Tensor, target=Tensor, reduction=I, delta=D)
+CrossEntropy = struct(logits=Tensor, targets=Tensor, reduction=I, ignore_index=L, label_smoothing=D, weight=Tensor)
+Loss = struct(x=Tensor, target=Tensor, reduction=I, delta=D, weight=Tensor, pos_weight=Tensor, log_target=C.c_bool)
 Sgd = struct(module=C.c_void_p, lr=D, momentum=D, weight_decay=D, nesterov=C.c_bool, dampening=D, decay_min_rank=I)
 Trace = struct(
     fn=C.c_void_p, self=C.c_void_p, name=C.c_char_p, single_graph=C.c_bool, synchronous=C.c_bool, no_fuse=C.c_bool,

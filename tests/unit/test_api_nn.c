@@ -513,11 +513,13 @@ Test(api_nn, nulls)
     NULLS(weft_mse_loss);
     NULLS(weft_huber_loss);
     NULLS(weft_bce_with_logits);
+    NULLS(weft_kl_div);
     NULLS(weft_rand);
     NULLS(weft_randn);
     NULLS(weft_randint);
     NULLS(weft_bernoulli);
     NULLS(weft_randperm);
+    NULLS(weft_multinomial);
     NULLS(weft_from_blob);
     FAILS(weft_concat(NULL, 2, 0), WEFT_EINVALID);
     FAILS(weft_concat(&n, 0, 0), WEFT_EINVALID);

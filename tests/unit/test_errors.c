@@ -104,6 +104,8 @@ static void compositions(void)
     BAD(weft_huber_loss(x, x, .delta = -1));
     BAD(weft_binary_cross_entropy(x, y));
     BAD(weft_bce_with_logits(x, y));
+    BAD(weft_bce_with_logits(x, x, .pos_weight = y));
+    BAD(weft_kl_div(x, x, .weight = weft_zeros(weft_shape(2, 2, 3), WEFT_F32)));
     BAD(weft_pow(i, weft_i(-1)));
     BAD(weft_ones(weft_shape(1LL << 60, 1LL << 60), WEFT_F32));
     BAD(weft_zeros_like(dead));
@@ -144,6 +146,8 @@ static void the_others(void)
     BAD(weft_randn(weft_shape(2), .std = -1));
     BAD(weft_bernoulli(weft_shape(2), .p = 2));
     BAD(weft_randperm(-1));
+    BAD(weft_multinomial(x, 4));
+    BAD(weft_multinomial(i));
     BAD(weft_log_softmax(i, 0));
     BAD(weft_rms_norm(x, .axes = 3));
     BAD(weft_avg_pool2d(x, weft_shape(2)));

@@ -1,0 +1,390 @@
+/*
+ * tests/ops/test_losses.c -- losses with weights, the divergence of Kullback and Leibler, and draws by weights: against sums
+ * in long double or, of draws, their laws; eager, traced and at any number of threads with the same bits.
+ */
+#include "tests/ops/compositions.h"
+
+/* -- classes ---------------------------------------------------------------------------------------------------- */
+
+enum { ROWS = 5, CLASSES = 4 };
+
+typedef struct class_case {
+    weft_reduction reduction;
+    double smoothing;
+    bool nll, weighted;
+    weft_tensor targets;
+} class_case;
+
+static weft_tensor call_classes(const void *how, const weft_tensor *in, int n)
+{
+    const class_case *k = how;
+    weft_cross_entropy_args a = {.logits = in[0],
+                                 .targets = k->targets,
+                                 .reduction = k->reduction,
+                                 .label_smoothing = k->smoothing};
+    if (n > 1) {
+        a.weight = in[1];
+    }
+    return k->nll ? (weft_nll_loss)(&a) : (weft_cross_entropy)(&a);
+}
+
+/* -log p of every class from the logits, or from logarithms that are given. */
+static void log_losses(const real *x, bool given_logs, real *minus)
+{
+    real sum = 0;
+    for (int c = 0; c < CLASSES; c++) {
+        sum += expl(x[c]);
+    }
+    for (int c = 0; c < CLASSES; c++) {
+        minus[c] = given_logs ? -x[c] : logl(sum) - x[c];
+    }
+}
+
+static void check_classes(class_case *k, int dtype)
+{
+    static const int64_t target[ROWS] = {2, -100, 0, 3, 2};
+    real x[ROWS * CLASSES], w[CLASSES], each[ROWS], sum = 0, size = 0, share = 0;
+    weft_scope sc = weft_scope_begin();
+    weft_tensor in[2] = {given(S(ROWS, CLASSES), dtype, false, x),
+                         given(S(CLASSES), dtype, false, w)};
+    in[1] = weft_abs(in[1]);
+    k->targets = weft_from_data(target, S(ROWS), WEFT_I64);
+    for (int r = 0; r < ROWS; r++) {
+        real minus[CLASSES], all = 0, own = target[r] < 0 ? 0 : 1;
+        log_losses(x + CLASSES * r, k->nll, minus);
+        for (int c = 0; c < CLASSES; c++) {
+            all += minus[c] * (k->weighted ? fabsl(w[c]) : 1);
+        }
+        own *= !k->weighted || target[r] < 0 ? 1 : fabsl(w[target[r]]);
+        real smooth = k->nll ? 0 : k->smoothing;
+        each[r] =
+            target[r] < 0 ? 0 : (1 - smooth) * own * minus[target[r]] + smooth / CLASSES * all;
+        sum += each[r];
+        size += fabsl(each[r]) + 1;
+        share += own;
+    }
+    const bool none = k->reduction == WEFT_REDUCE_NONE;
+    const real unit = dtype == WEFT_F64 ? 0x1p-53L : dtype == WEFT_F32 ? 0x1p-24L : 0x1p-8L;
+    for (int i = 0; i < (none ? ROWS : 1); i++) {
+        want[i] = none ? each[i] : k->reduction == WEFT_REDUCE_SUM ? sum : sum / share;
+        bound[i] =
+            24 * unit * (none ? fabsl(each[i]) + 1 : size); /* roundings of logits, sums, weights */
+    }
+    judge("class losses", call_classes, k, in, k->weighted ? 2 : 1, (weft_dtype)dtype,
+          none ? S(ROWS) : S());
+    weft_scope_end(sc);
+}
+
+Test(losses, classes_with_weights)
+{
+    for (int k = 0; k < 3 * 2 * 2 * 2 * COUNT(floats); k++) {
+        class_case c = {(weft_reduction)(k % 3), k / 3 % 2 ? 0.3 : 0, k / 6 % 2, k / 12 % 2, {0}};
+        check_classes(&c, floats[k / 24]);
+    }
+}
+
+Test(losses, class_weights_that_do_not_fit)
+{
+    weft_scope sc = weft_scope_begin();
+    weft_tensor x = weft_ones(S(3, 4), WEFT_F32), t = weft_zeros(S(3), WEFT_I64);
+    check_error("length", weft_cross_entropy(x, t, .weight = weft_ones(S(3), WEFT_F32)),
+                WEFT_ESHAPE, "one element a class");
+    check_error("rank", weft_nll_loss(x, t, .weight = weft_ones(S(1, 4), WEFT_F32)), WEFT_ESHAPE,
+                "one element a class");
+    check_error("type", weft_cross_entropy(x, t, .weight = weft_ones(S(4), WEFT_I64)), WEFT_EDTYPE,
+                "no float");
+    check_type("promoted", weft_cross_entropy(x, t, .weight = weft_ones(S(4), WEFT_F64)), WEFT_F64,
+               S());
+    /* a target that is refused is refused by the loss, with weights and without */
+    t = weft_full(S(3), 4, WEFT_I64);
+    check_error("target", weft_cross_entropy(x, t, .weight = weft_ones(S(4), WEFT_F32)),
+                WEFT_EINDEX, "cross_entropy");
+    check_error("target", weft_nll_loss(x, t, .weight = weft_ones(S(4), WEFT_F32)), WEFT_EINDEX,
+                "nll_loss");
+    weft_scope_end(sc);
+}
+
+/* -- two tensors -------------------------------------------------------------------------------------------------- */
+
+typedef weft_tensor (*two)(const weft_loss_args *);
+typedef struct pair_case {
+    two loss;
+    weft_reduction reduction;
+    bool log_target, weighted, positive;
+} pair_case;
+
+static weft_tensor call_pair(const void *how, const weft_tensor *in, int n)
+{
+    const pair_case *k = how;
+    weft_tensor last = n > 2 ? in[n - 1] : WEFT_NONE;
+    return k->loss(&(weft_loss_args){.x = in[0],
+                                     .target = in[1],
+                                     .reduction = k->reduction,
+                                     .weight = k->weighted ? in[2] : WEFT_NONE,
+                                     .pos_weight = k->positive ? last : WEFT_NONE,
+                                     .log_target = k->log_target});
+}
+
+static real pair_loss(const pair_case *k, real x, real t, real p)
+{
+    if (k->loss == (weft_mse_loss)) {
+        return (x - t) * (x - t);
+    }
+    if (k->loss == (weft_bce_with_logits)) {
+        return p * t * log1pl(expl(-x)) + (1 - t) * (x + log1pl(expl(-x)));
+    }
+    return k->log_target ? expl(t) * (t - x) : t == 0 ? 0 : t * (logl(t) - x);
+}
+
+static void check_pair(const pair_case *k, int dtype)
+{
+    real x[12], t[12], w[12], p[12], sum = 0, size = 0;
+    weft_scope sc = weft_scope_begin();
+    weft_tensor in[4] = {given(S(3, 4), dtype, true, x), given(S(3, 4), dtype, false, t)};
+    int n = 2;
+    if (!k->log_target) { /* targets in [0, 2] */
+        in[1] = weft_abs(in[1]);
+        for (int i = 0; i < 12; i++) {
+            t[i] = fabsl(t[i]);
+        }
+    }
+    if (k->weighted) {
+        in[n++] = given(S(3, 1), dtype, false, w);
+    }
+    if (k->positive) {
+        in[n++] = given(S(4), dtype, false, p);
+    }
+    const real unit = dtype == WEFT_F64   ? 0x1p-53L
+                      : dtype == WEFT_F32 ? 0x1p-24L
+                      : dtype == WEFT_F16 ? 0x1p-11L
+                                          : 0x1p-8L;
+    const bool none = k->reduction == WEFT_REDUCE_NONE;
+    for (int i = 0; i < 12; i++) {
+        real y =
+            pair_loss(k, x[i], t[i], k->positive ? p[i % 4] : 1) * (k->weighted ? w[i / 4] : 1);
+        want[i] = y;
+        bound[i] = 12 * unit * 40; /* terms are below 40, and up to ten of them round */
+        sum += y;
+        size += 40;
+    }
+    if (!none) {
+        want[0] = k->reduction == WEFT_REDUCE_SUM ? sum : sum / 12;
+        bound[0] = 12 * unit * (k->reduction == WEFT_REDUCE_SUM ? size : 40);
+    }
+    judge("pair losses", call_pair, k, in, n, (weft_dtype)dtype, none ? S(3, 4) : S());
+    weft_scope_end(sc);
+}
+
+Test(losses, pairs_with_weights)
+{
+    static const two losses[] = {(weft_mse_loss), (weft_bce_with_logits), (weft_kl_div)};
+    for (int l = 0; l < 3; l++) {
+        for (int k = 0; k < 3 * 2 * 2 * COUNT(floats); k++) {
+            pair_case c = {losses[l], (weft_reduction)(k % 3), l == 2 && k / 6 % 2, k / 3 % 2,
+                           l == 1 && k / 6 % 2};
+            check_pair(&c, floats[k / 12]);
+        }
+    }
+}
+
+Test(losses, edges_of_pairs)
+{
+    weft_scope sc = weft_scope_begin();
+    /* what has no probability costs nothing, however unlikely the other says it is */
+    const double log_q[3] = {-INFINITY, 0, -1}, p[3] = {0, 1, 0},
+                 log_p[3] = {-INFINITY, 0, -INFINITY};
+    weft_tensor x = weft_from_data(log_q, S(3), WEFT_F64), t = weft_from_data(p, S(3), WEFT_F64),
+                lt = weft_from_data(log_p, S(3), WEFT_F64), grad;
+    cr_assert_eq(weft_item_f64(weft_kl_div(x, t, WEFT_REDUCE_SUM)), 0);
+    cr_assert_eq(weft_item_f64(weft_kl_div(x, lt, WEFT_REDUCE_SUM, .log_target = true)), 0);
+    x = weft_from_data(log_q, S(3), WEFT_F64);
+    weft_requires_grad_(x, true);
+    weft_backward(weft_kl_div(x, t, WEFT_REDUCE_SUM));
+    grad = weft_grad(x);
+    cr_assert(weft_item_f64(weft_all(weft_equal(grad, weft_neg(t)))) == 1);
+    /* an ordinary loss and one with a positive weight of 1 agree where exp overflows */
+    const double far[4] = {1000, -1000, 0, 3}, on[4] = {1, 0, 1, 0.25};
+    x = weft_from_data(far, S(4), WEFT_F64), t = weft_from_data(on, S(4), WEFT_F64);
+    weft_tensor plain = weft_bce_with_logits(x, t, WEFT_REDUCE_NONE),
+                one = weft_bce_with_logits(x, t, WEFT_REDUCE_NONE, .pos_weight = weft_f(1));
+    cr_assert(weft_item_f64(weft_max(weft_abs(weft_sub(plain, one)))) < 1e-15);
+    check_error("a weight that is too large",
+                weft_mse_loss(x, t, .weight = weft_ones(S(2, 4), WEFT_F64)), WEFT_ESHAPE,
+                "does not broadcast to the shape of the losses");
+    check_error("pos_weight", weft_bce_with_logits(x, t, .pos_weight = weft_ones(S(3), WEFT_F64)),
+                WEFT_ESHAPE, "pos_weight");
+    weft_scope_end(sc);
+}
+
+/* -- draws by weights ----------------------------------------------------------------------------------------------- */
+
+/* How often each of `classes` stands in y, i64, which has no other number but -1 (*none). */
+static void tally(weft_tensor y, int classes, int *counts, int *none)
+{
+    const int64_t n = weft_numel(y), *at = weft_data(y);
+    memset(counts, 0, (size_t)classes * sizeof *counts);
+    *none = 0;
+    for (int64_t i = 0; i < n; i++) {
+        cr_assert(at[i] >= -1 && at[i] < classes, "class %lld", (long long)at[i]);
+        *none += at[i] < 0;
+        if (at[i] >= 0) {
+            counts[at[i]]++;
+        }
+    }
+}
+
+/* Pearson's statistic of counts against n w / sum(w); classes without weight have no counts. */
+static double pearson(const int *counts, const double *w, int classes, double n)
+{
+    double sum = 0, x = 0;
+    for (int c = 0; c < classes; c++) {
+        sum += w[c] > 0 ? w[c] : 0;
+    }
+    for (int c = 0; c < classes; c++) {
+        double expected = w[c] > 0 ? n * w[c] / sum : 0;
+        cr_assert(expected > 0 || counts[c] == 0, "class %d of weight %g was drawn", c, w[c]);
+        x += expected > 0 ? (counts[c] - expected) * (counts[c] - expected) / expected : 0;
+    }
+    return x;
+}
+
+Test(multinomial, follows_the_weights)
+{
+    enum { N = 200000 };
+    const double w[7] = {0, 3, 0.5, -1, 8, NAN, 1.25};
+    int counts[7], none;
+    weft_generator g = {11, 0};
+    for (int d = 0; d < COUNT(floats); d++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor t = weft_cast(weft_from_data(w, S(7), WEFT_F64), (weft_dtype)floats[d]);
+        weft_tensor y = weft_multinomial(t, N, .replacement = true, .generator = &g);
+        check_type("multinomial", y, WEFT_I64, S(N));
+        tally(y, 7, counts, &none);
+        cr_assert_eq(none, 0);
+        double x = pearson(counts, w, 7, N); /* 3 degrees of freedom: above 21.1 once in 10^4 */
+        cr_assert(x < 21.1, "Pearson's statistic %g", x);
+        /* one draw for each of many rows */
+        y = weft_multinomial(weft_expand(t, S(N, 7)), .generator = &g);
+        check_type("a row each", y, WEFT_I64, S(N, 1));
+        tally(y, 7, counts, &none);
+        x = pearson(counts, w, 7, N);
+        cr_assert(x < 21.1, "Pearson's statistic of rows %g", x);
+        weft_scope_end(sc);
+    }
+}
+
+Test(multinomial, without_replacement)
+{
+    enum { N = 60000 };
+    const double w[4] = {1, 2, 0, 5};
+    int first[4], second[4] = {0};
+    weft_generator g = {5, 0};
+    weft_scope sc = weft_scope_begin();
+    weft_tensor rows = weft_expand(weft_from_data(w, S(4), WEFT_F64), S(N, 4));
+    weft_tensor y = weft_multinomial(rows, 4, .generator = &g);
+    check_type("multinomial", y, WEFT_I64, S(N, 4));
+    const int64_t *at = weft_data(y);
+    memset(first, 0, sizeof first);
+    for (int i = 0; i < N; i++) {
+        const int64_t *r = at + 4 * i;
+        cr_assert(r[3] == -1 && r[0] != r[1] && r[1] != r[2] && r[0] != r[2]);
+        cr_assert(r[0] >= 0 && r[1] >= 0 && r[2] >= 0);
+        first[r[0]]++;
+        second[r[1]] += r[0] == 3;
+    }
+    double x = pearson(first, w, 4, N); /* 2 degrees of freedom: above 18.4 once in 10^4 */
+    cr_assert(x < 18.4, "Pearson's statistic of the first %g", x);
+    const double rest[4] = {1, 2, 0, 0};
+    x = pearson(second, rest, 4,
+                first[3]); /* behind class 3 the others by their weights: 1 degree, 15.1 */
+    cr_assert(x < 15.1, "Pearson's statistic of the second %g", x);
+    weft_scope_end(sc);
+}
+
+typedef struct draw_case {
+    int64_t n;
+    bool replacement;
+} draw_case;
+
+static weft_tensor call_draw(const void *how, const weft_tensor *in, int n)
+{
+    const draw_case *k = how;
+    weft_generator g = {3, 40};
+    (void)n;
+    weft_tensor y = weft_multinomial(in[0], k->n, k->replacement, .generator = &g);
+    return weft_cast(y, WEFT_F32);
+}
+
+static weft_status draw_only(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                             int n_out)
+{
+    (void)n_out;
+    out[0] = call_draw(self, in, n_in);
+    return weft_error_status(out[0]);
+}
+
+Test(multinomial, same_bits_everywhere)
+{
+    static const int64_t classes[] = {1, 2, 3, 64, 1000};
+    static const int threads[] = {1, 2, 3, 7};
+    int before = weft_get_num_threads();
+    for (int k = 0; k < COUNT(classes) * 2; k++) {
+        const int64_t c = classes[k / 2];
+        draw_case how = {c < 3 ? c : 3, k % 2};
+        weft_scope sc = weft_scope_begin();
+        weft_generator g = {(uint64_t)k + 1, 0};
+        weft_tensor w = weft_rand(S(2, 5, c), WEFT_F32, .generator = &g), again;
+        weft_tensor once = call_draw(&how, &w, 1);
+        cr_assert(weft_ok(once), "%s", weft_error_text(once));
+        for (int native = 0; native < 2; native++) {
+            weft_jit *j =
+                weft_jit_trace(draw_only, &how, .synchronous = native, .single_graph = true);
+            for (int t = 0; t < COUNT(threads); t++) {
+                weft_set_num_threads(threads[t]);
+                cr_assert_eq(weft_jit_call(j, &w, 1, &again, 1), WEFT_OK, "%s", weft_last_error());
+                check_bits("multinomial", again, once);
+            }
+            weft_jit_free(j);
+        }
+        weft_scope_end(sc);
+    }
+    weft_set_num_threads(before);
+}
+
+Test(multinomial, edges)
+{
+    weft_scope sc = weft_scope_begin();
+    const float odd[5][3] = {
+        {0, 0, 0}, {INFINITY, 1, 1}, {0x1p-149f, 0, 0}, {0, 0x1p127f, 0}, {NAN, -1, 7}};
+    static const int64_t want_class[5] = {-1, -1, 0, 1, 2};
+    weft_generator g = {1, 0}, saved;
+    weft_tensor w = weft_from_data(odd, S(5, 3), WEFT_F32);
+    for (int r = 0; r < 2; r++) {
+        weft_tensor y = weft_multinomial(w, .replacement = r, .generator = &g);
+        cr_assert(memcmp(weft_data(y), want_class, sizeof want_class) == 0);
+    }
+    /* the generator moves, and its state is the draw */
+    saved = g;
+    weft_tensor many = weft_rand(S(4, 50), WEFT_F64, .generator = &g), a, b;
+    a = weft_multinomial(many, 9, .generator = &g);
+    cr_assert(g.offset > saved.offset);
+    g = saved;
+    many = weft_rand(S(4, 50), WEFT_F64, .generator = &g);
+    b = weft_multinomial(many, 9, .generator = &g);
+    check_bits("again", b, a);
+    check_type("no rows", weft_multinomial(weft_ones(S(0, 3), WEFT_F32), 2), WEFT_I64, S(0, 2));
+    cr_assert_not(weft_requires_grad(weft_multinomial(weft_ones(S(3), WEFT_F32))));
+    saved = g;
+    check_error("rank 0", weft_multinomial(weft_scalar(1, WEFT_F32), .generator = &g), WEFT_ESHAPE,
+                "no classes");
+    check_error("no classes", weft_multinomial(weft_ones(S(2, 0), WEFT_F32), .generator = &g),
+                WEFT_ESHAPE, "no classes");
+    check_error("integers", weft_multinomial(weft_ones(S(2), WEFT_I32), .generator = &g),
+                WEFT_EDTYPE, "no weights");
+    check_error("too many", weft_multinomial(weft_ones(S(2), WEFT_F32), 3, .generator = &g),
+                WEFT_EINVALID, ".replacement");
+    check_error("less than none", weft_multinomial(weft_ones(S(2), WEFT_F32), -1, .generator = &g),
+                WEFT_EINVALID, "-1 draws");
+    cr_assert_eq(g.offset, saved.offset);
+    weft_scope_end(sc);
+}
