@@ -103,6 +103,10 @@ bool wf_arg_axis(wf_arg *a, int rank, int64_t axis, int64_t *out)
 bool wf_arg_axes(wf_arg *a, const weft_axes *axes, int64_t *out, int *n)
 {
     unsigned seen = 0;
+    if (wf_is_bare(axes)) {
+        return wf_arg_fail(a, WEFT_EINVALID, "write .axes = weft_axes(0, -1)",
+                           "a bare number stands where a set of axes belongs");
+    }
     *n = axes->n < 0 ? 0 : (int)(axes->n > WF_MAX_RANK ? WF_MAX_RANK + 1 : axes->n);
     if (*n > WF_MAX_RANK) {
         return wf_arg_fail(a, WEFT_ESHAPE, "name every axis at most once", "%lld axes are given",
@@ -119,6 +123,15 @@ bool wf_arg_axes(wf_arg *a, const weft_axes *axes, int64_t *out, int *n)
         seen |= 1u << out[i];
     }
     return true;
+}
+
+bool wf_api_bare(const char *op, const char *what, const weft_shape *s)
+{
+    if (wf_is_bare(s)) {
+        wf_api_error(op, WEFT_EINVALID,
+                     "a bare number stands where the %s belongs; write weft_shape(2, 3)", what);
+    }
+    return wf_is_bare(s);
 }
 
 bool wf_arg_shape(wf_arg *a, const weft_shape *s)

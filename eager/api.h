@@ -43,6 +43,13 @@ static inline bool wf_arg_is_point(const wf_arg *a, int axis)
 bool wf_arg_axes(wf_arg *a, const weft_axes *axes, int64_t *out, int *n);
 /* 0 <= s->n <= 16. */
 bool wf_arg_shape(wf_arg *a, const weft_shape *s);
+/* C took a bare number for the shape's first member. (Members of a shape that nobody set are not small.) */
+static inline bool wf_is_bare(const weft_shape *s)
+{
+    return s->bare_number && (intptr_t)s->bare_number == (int32_t)(intptr_t)s->bare_number;
+}
+/* If it did, records op's error and returns true. */
+bool wf_api_bare(const char *op, const char *what, const weft_shape *s);
 
 /* An error of op that is about no operand. */
 WF_COLD weft_tensor wf_api_error(const char *op, int code, const char *fmt, ...) WF_PRINTF(3, 4);

@@ -296,6 +296,10 @@ weft_tensor(weft_instance_norm)(const weft_instance_norm_args *args)
 static bool pair(wf_arg *a, const char *what, const weft_shape *s, const int64_t *dflt,
                  int64_t *out)
 {
+    if (wf_is_bare(s)) {
+        return wf_arg_fail(a, WEFT_EINVALID, "write weft_shape(2) or weft_shape(2, 3)",
+                           "a bare number stands where the %s belongs", what);
+    }
     if (s->n == 0 && dflt) {
         out[0] = dflt[0];
         out[1] = dflt[1];

@@ -142,7 +142,7 @@ static bool reduce_axes(wf_arg *a, const weft_axes *axes, bool none_is_all, int6
 static bool plain_axes(weft_tensor x, const weft_axes *axes, int64_t *out, int *n)
 {
     wf_ctx *c = wf_tls_ctx;
-    const wf_slot *s = c && (uint64_t)axes->n <= 1 ? wf_slot_of(c, x) : NULL;
+    const wf_slot *s = c && (uint64_t)axes->n <= 1 && !axes->bare_number ? wf_slot_of(c, x) : NULL;
     if (!s) {
         return false;
     }

@@ -217,6 +217,10 @@ static bool sizes_ok(wf_arg *a, const weft_interpolate_args *args, resize *r)
 {
     int axes = a->type.rank - 2;
     const weft_shape *size = &args->size;
+    if (wf_is_bare(size)) {
+        return wf_arg_fail(a, WEFT_EINVALID, "write .size = weft_shape(2, 3)",
+                           "a bare number stands where the size belongs");
+    }
     if ((size->n != 0) == (args->scale != 0) || (size->n != 0 && size->n != 1 && size->n != axes)) {
         return wf_arg_fail(a, WEFT_EINVALID, "give .size, one number or one an axis, or .scale",
                            "%lld extents and a scale of %g for %d axes", (long long)size->n,

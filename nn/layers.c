@@ -242,7 +242,7 @@ typedef struct kernel {
 /* One number an axis, or `all` for each. */
 static weft_shape each_axis(weft_shape each, int64_t all)
 {
-    return each.n ? each : extents(1, all, 0, 0, 0);
+    return each.n || wf_is_bare(&each) ? each : extents(1, all, 0, 0, 0);
 }
 
 /* Of the arguments of either kind; its weight is [all_rows, all_depth / groups, ..]. */

@@ -12,15 +12,23 @@
 /* -- extents and axis sets --------------------------------------------------------------------------
  * A value of up to 16 integers. weft_shape(64, 784), weft_shape() for rank 0, weft_axes(0, -1). A
  * zero-initialised one is empty: a shape of rank 0; as a set of axes "the default" (for reductions:
- * all axes). n = -1 is the result of a query that failed. */
+ * all axes). n = -1 is the result of a query that failed.
+ *
+ * Where one is the first option, C would take bare numbers for its members: weft_rand(2, 3) is no shape, and weft_sum(x, 1)
+ * names no axis. The first member makes compilers say so (-Wint-conversion, which is on by default, an error in newer
+ * ones), and calls refuse them as WEFT_EINVALID; all but a lone 0, which cannot be told from an option left out, but for
+ * -Wmissing-braces, a part of gcc's -Wall. */
+struct weft_needs_weft_shape_or_weft_axes;
 typedef struct weft_shape {
+    const struct weft_needs_weft_shape_or_weft_axes *bare_number; /* always NULL */
     int64_t n;
     int64_t v[WEFT_MAX_RANK];
 #ifdef __cplusplus
     weft_shape() = default;
     template <class... T>
     weft_shape(int64_t first, T... rest)
-        : n(1 + static_cast<int64_t>(sizeof...(rest))), v{first, static_cast<int64_t>(rest)...}
+        : bare_number(nullptr),
+          n(1 + static_cast<int64_t>(sizeof...(rest))), v{first, static_cast<int64_t>(rest)...}
     {
         static_assert(sizeof...(rest) < WEFT_MAX_RANK, "at most 16 extents or axes");
     }
@@ -36,6 +44,7 @@ static inline weft_shape weft_shape_from(int64_t n, const int64_t *v)
 {
     weft_shape s;
     int64_t i;
+    s.bare_number = NULL;
     s.n = n;
     for (i = 0; i < WEFT_MAX_RANK; i++) {
         s.v[i] = i < n ? v[i] : 0;

@@ -54,8 +54,10 @@ static void normalise(weft_shape s, int64_t groups, real (*v)[MOST], int operand
 
 Test(compositions, group_and_instance_norm)
 {
-    static const weft_shape shapes[] = {
-        {2, {3, 6}}, {3, {2, 6, 5}}, {4, {2, 6, 3, 4}}, {5, {1, 6, 2, 2, 3}}};
+    static const weft_shape shapes[] = {{.n = 2, .v = {3, 6}},
+                                        {.n = 3, .v = {2, 6, 5}},
+                                        {.n = 4, .v = {2, 6, 3, 4}},
+                                        {.n = 5, .v = {1, 6, 2, 2, 3}}};
     static real v[3][MOST];
     for (int k = 0; k < COUNT(shapes) * 3 * COUNT(floats); k++) {
         weft_shape s = shapes[k % 4];
@@ -313,8 +315,13 @@ static void check_interpolation(const weft_interpolate_args *a, weft_shape s, we
 
 Test(compositions, interpolation)
 {
-    static const weft_shape from[] = {{3, {2, 3, 7}}, {4, {1, 2, 5, 4}}, {5, {1, 2, 3, 2, 4}}};
-    static const weft_shape sizes[] = {{1, {3}}, {1, {14}}, {1, {1}}, {1, {5}}, {1, {9}}};
+    static const weft_shape from[] = {
+        {.n = 3, .v = {2, 3, 7}}, {.n = 4, .v = {1, 2, 5, 4}}, {.n = 5, .v = {1, 2, 3, 2, 4}}};
+    static const weft_shape sizes[] = {{.n = 1, .v = {3}},
+                                       {.n = 1, .v = {14}},
+                                       {.n = 1, .v = {1}},
+                                       {.n = 1, .v = {5}},
+                                       {.n = 1, .v = {9}}};
     static const double scales[] = {0.5, 1.3, 2, 3.7};
     for (int k = 0; k < COUNT(from) * 9 * COUNT(floats) * 4; k++) {
         weft_shape s = from[k % 3], to = s;
@@ -369,11 +376,11 @@ static int64_t source_of(weft_padding mode, int64_t i, int64_t n)
 Test(compositions, padding_by_elements)
 {
     static const border list[] = {
-        {{3, {0, 1, 2}}, {3, {0, 2, 0}}, WEFT_PAD_REFLECT},
-        {{3, {1, 0, 0}}, {3, {0, 0, 4}}, WEFT_PAD_REFLECT},
-        {{3, {3, 0, 2}}, {3, {0, 7, 1}}, WEFT_PAD_REPLICATE},
-        {{3, {2, 0, 5}}, {3, {1, 3, 5}}, WEFT_PAD_CIRCULAR},
-        {{3, {0, 0, 0}}, {3, {0, 0, 0}}, WEFT_PAD_REFLECT},
+        {{.n = 3, .v = {0, 1, 2}}, {.n = 3, .v = {0, 2, 0}}, WEFT_PAD_REFLECT},
+        {{.n = 3, .v = {1, 0, 0}}, {.n = 3, .v = {0, 0, 4}}, WEFT_PAD_REFLECT},
+        {{.n = 3, .v = {3, 0, 2}}, {.n = 3, .v = {0, 7, 1}}, WEFT_PAD_REPLICATE},
+        {{.n = 3, .v = {2, 0, 5}}, {.n = 3, .v = {1, 3, 5}}, WEFT_PAD_CIRCULAR},
+        {{.n = 3, .v = {0, 0, 0}}, {.n = 3, .v = {0, 0, 0}}, WEFT_PAD_REFLECT},
     };
     static const int types[] = {WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_I16, WEFT_U8};
     static real v[MOST];

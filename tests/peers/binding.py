@@ -28,7 +28,7 @@ class Tensor(C.Structure):
 
 
 class Shape(C.Structure):
-    _fields_ = [("n", C.c_int64), ("v", C.c_int64 * 16)]
+    _fields_ = [("bare_number", C.c_void_p), ("n", C.c_int64), ("v", C.c_int64 * 16)]
 
 
 def struct(**fields):

@@ -544,6 +544,44 @@ Test(api, reductions)
     FAILS(weft_max(weft_zeros(weft_shape(0), WEFT_F32)), WEFT_ESHAPE);
 }
 
+/* What C makes of weft_sum(x, 1), weft_rand(2, 3): refused. The compiler's part is tests/lint/check_numbers. */
+static weft_shape bare(int64_t first, int64_t second)
+{
+    const void *number = (const void *)(intptr_t)first;
+    weft_shape s = {.bare_number = number, .n = second};
+    return s;
+}
+
+#define BARE(call)                                                                                 \
+    do {                                                                                           \
+        FAILS(call, WEFT_EINVALID);                                                                \
+        cr_assert(strstr(weft_last_error(), "bare number"), "%s", weft_last_error());              \
+    } while (0)
+
+Test(api, bare_numbers)
+{
+    weft_tensor x = weft_ones(weft_shape(1, 1, 4, 4), WEFT_F32);
+    BARE(weft_rand(bare(2, 3)));
+    BARE(weft_randn(bare(3, 0)));
+    BARE(weft_randint(bare(2, 0), 0, 5));
+    BARE(weft_bernoulli(bare(5, 0)));
+    BARE(weft_sum(x, bare(1, 0)));
+    BARE(weft_sum(x, bare(-1, 0)));
+    BARE(weft_max(x, bare(-1, 0)));
+    BARE(weft_argmax(x, bare(1, 0)));
+    BARE(weft_var(x, bare(1, 0)));
+    BARE(weft_norm(x, bare(1, 0)));
+    BARE(weft_max_pool2d(x, bare(2, 0)));
+    BARE(weft_conv2d(x, x, .stride = bare(2, 0)));
+    BARE(weft_interpolate(x, bare(2, 0)));
+    float memory[3] = {0};
+    BARE(weft_from_blob(memory, bare(3, 0)));
+    /* what nobody set is not taken for one */
+    weft_shape sound = weft_shape(2);
+    sound.bare_number = (const void *)memory;
+    cr_assert(weft_numel(weft_rand(sound)) == 2);
+}
+
 /* -- powers of integers ---------------------------------------------------------------------------------------- */
 
 /* a^b by its definition, b times; wraps. */

@@ -56,13 +56,13 @@ static weft_tensor apart(weft_tensor x)
 }
 
 static const weft_shape shapes[] = {
-    {1, {1}},          {1, {5}},        {1, {64}},
-    {1, {65}},         {1, {9000}},     {2, {4, 4}},
-    {2, {3, 70}},      {2, {64, 1}},    {2, {100, 37}},
-    {2, {70, 130}},    {2, {9, 5000}},  {2, {1, 200}},
-    {3, {2, 3, 5}},    {3, {5, 1, 7}},  {3, {2, 100, 80}},
-    {4, {2, 3, 4, 5}}, {2, {64, 1024}}, {7, {1, 2, 1, 2, 1, 2, 3}},
-    {2, {40, 2100}},
+    {.n = 1, .v = {1}},          {.n = 1, .v = {5}},        {.n = 1, .v = {64}},
+    {.n = 1, .v = {65}},         {.n = 1, .v = {9000}},     {.n = 2, .v = {4, 4}},
+    {.n = 2, .v = {3, 70}},      {.n = 2, .v = {64, 1}},    {.n = 2, .v = {100, 37}},
+    {.n = 2, .v = {70, 130}},    {.n = 2, .v = {9, 5000}},  {.n = 2, .v = {1, 200}},
+    {.n = 3, .v = {2, 3, 5}},    {.n = 3, .v = {5, 1, 7}},  {.n = 3, .v = {2, 100, 80}},
+    {.n = 4, .v = {2, 3, 4, 5}}, {.n = 2, .v = {64, 1024}}, {.n = 7, .v = {1, 2, 1, 2, 1, 2, 3}},
+    {.n = 2, .v = {40, 2100}},
 };
 static const weft_dtype types[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_F16,
                                    WEFT_I64, WEFT_I32, WEFT_BOOL};
@@ -175,8 +175,14 @@ Test(quick_rows, odd_reductions)
                                 weft_full((weft_shape){0}, 2, WEFT_F32),
                                 WEFT_NONE,
                                 weft_f(3)};
-    const weft_axes axes[] = {{0},       {1, {0}},    {1, {-1}},   {1, {2}},
-                              {1, {-3}}, {2, {0, 0}}, {2, {1, 0}}, {-1, {0}}};
+    const weft_axes axes[] = {{0},
+                              {.n = 1, .v = {0}},
+                              {.n = 1, .v = {-1}},
+                              {.n = 1, .v = {2}},
+                              {.n = 1, .v = {-3}},
+                              {.n = 2, .v = {0, 0}},
+                              {.n = 2, .v = {1, 0}},
+                              {.n = -1}};
     for (int i = 0; i < COUNT(some) * COUNT(axes); i++) {
         for (int op = 0; op < COUNT(reduce_ops); op++) {
             char what[64];
@@ -271,9 +277,13 @@ static weft_tensor fill(weft_tensor x, const void *arg)
 Test(quick_rows, huge_views)
 {
     const int64_t n = (int64_t)1 << 20;
-    const weft_shape of[] = {{2, {n * n, n * n}}, {3, {0, n * n, n * n}}, {3, {n * n, n * n, 0}},
-                             {4, {n, n, n, n}},   {4, {n, n, n, 8}},      {3, {n, n, 0}},
-                             {2, {n, n}}};
+    const weft_shape of[] = {{.n = 2, .v = {n * n, n * n}},
+                             {.n = 3, .v = {0, n * n, n * n}},
+                             {.n = 3, .v = {n * n, n * n, 0}},
+                             {.n = 4, .v = {n, n, n, n}},
+                             {.n = 4, .v = {n, n, n, 8}},
+                             {.n = 3, .v = {n, n, 0}},
+                             {.n = 2, .v = {n, n}}};
     const weft_scope s = weft_scope_begin();
     const weft_tensor one = weft_ones(weft_shape(1, 1), WEFT_F32);
     const weft_tensor none = weft_zeros(weft_shape(0), WEFT_F32);
@@ -406,7 +416,8 @@ Test(quick_rows, gradients)
     const test_baseline before = test_baseline_take();
     for (int k = 0; k < 3; k++) {
         const weft_scope s = weft_scope_begin();
-        const weft_tensor x = make(&(weft_shape){1, {24}}, WEFT_F32);
+        const weft_shape length = weft_shape(24);
+        const weft_tensor x = make(&length, WEFT_F32);
         weft_tensor g[2];
         weft_requires_grad_(x, true);
         for (int i = 0; i < 2; i++) {

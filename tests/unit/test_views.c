@@ -92,8 +92,13 @@ enum { APPLIED = 10 };
 
 Test(views, reductions_and_maps)
 {
-    static const weft_axes axes[] = {{0},         {1, {2}},    {1, {1}},   {1, {0}},
-                                     {2, {1, 2}}, {2, {0, 1}}, {2, {0, 2}}};
+    static const weft_axes axes[] = {{0},
+                                     {.n = 1, .v = {2}},
+                                     {.n = 1, .v = {1}},
+                                     {.n = 1, .v = {0}},
+                                     {.n = 2, .v = {1, 2}},
+                                     {.n = 2, .v = {0, 1}},
+                                     {.n = 2, .v = {0, 2}}};
     int n = 0;
     for (int c = 0; c < COUNT(shapes) * COUNT(types) * VIEWS; c++) {
         const int i = c % COUNT(shapes), t = c / COUNT(shapes) % COUNT(types),
