@@ -85,6 +85,7 @@ static int vector_of_view(const wf_gemm_block *g)
     columns = columns < 1 ? in_rows ? 16 : 1 : columns;
     columns = columns < g->n ? columns : g->n;
     const size_t bytes = (size_t)(columns * g->k * size);
+    const int out = g->wide ? wf_dtype_compute(g->dtype) : g->dtype;
     const wf_pack_fn pack = wf_kernels_now()->pack[wf_width(g->dtype)];
     wf_gemm_block part = *g;
     _Alignas(64) char small[VECTOR_BYTES];
@@ -95,7 +96,7 @@ static int vector_of_view(const wf_gemm_block *g)
         part.b = dense;
         part.b_rs = in_rows ? part.n : 1;
         part.b_cs = in_rows ? 1 : g->k;
-        part.c = (char *)g->c + j * g->c_rs * size;
+        part.c = (char *)g->c + j * g->c_rs * (int64_t)wf_dtype_size(out);
         const char *from = (const char *)g->b + j * g->b_cs * size;
         if (in_rows)
             pack(dense, part.n, from, g->b_rs, g->b_cs, (size_t)g->k, (size_t)part.n);

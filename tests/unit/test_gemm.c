@@ -279,6 +279,28 @@ Test(gemm, bias_before_the_rounding)
             }
 }
 
+/* One row by a matrix that is brought together in several pieces. */
+Test(gemm, bias_of_pieces)
+{
+    static const int64_t shapes[][2] = {{900, 20}, {3000, 100}, {300, 100}, {17, 900}};
+    for (size_t b = 0; b < 2 * BACKENDS; b++)
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+            for (unsigned mode = 0; mode < 16; mode += 2) {
+                const int dtype = b % 2 ? WEFT_F16 : WEFT_BF16;
+                wf_gemm_set_backend(backends[b / 2]);
+                operands o = make(dtype, 1, 1, shapes[s][0], shapes[s][1], mode);
+                uint16_t *bias = malloc((size_t)o.d.n * sizeof *bias);
+                for (int64_t j = 0; j < o.d.n; j++)
+                    put(bias, dtype, j, (double)between(-1000, 1000) / 50.0);
+                o.d.bias = bias + o.d.n - 1;
+                o.d.bias_cs = -1;
+                cr_assert_eq(wf_gemm(&o.d), WF_GEMM_OK);
+                check(&o, "bias");
+                free(bias);
+                drop(&o);
+            }
+}
+
 Test(gemm, empty_and_k_zero)
 {
     for (size_t b = 0; b < BACKENDS; b++) {
