@@ -82,64 +82,75 @@ typedef struct range_args {
     bool whole, closed; /* closed: linspace */
 } range_args;
 
-/* Elements at, at + 1, ... of a range; of whole blocks, which the compiler unrolls. Beside at, below 2^53, their numbers
- * are exact. */
-static void from_start(const range_args *a, int64_t at, double *out)
+/* n elements at, at + 1, ... of a range. Inlined with a number that is known where blocks are whole: these the compiler makes
+ * vectors of. Beside at, below 2^53, their numbers are exact. */
+#define RANGE_PART static inline __attribute__((always_inline)) void
+RANGE_PART from_start(const range_args *a, int64_t at, int n, double *out)
 {
     const double begin = (double)at, start = a->start, step = a->step;
-    for (int i = 0; i < BUFFER; i++) {
+    for (int i = 0; i < n; i++) {
         out[i] = start + (begin + (double)i) * step;
     }
 }
 
-static void from_stop(const range_args *a, int64_t at, double *out)
+RANGE_PART from_stop(const range_args *a, int64_t at, int n, double *out)
 {
     const double left = (double)(a->n - 1 - at), stop = a->stop, step = a->step;
-    for (int i = 0; i < BUFFER; i++) {
+    for (int i = 0; i < n; i++) {
         out[i] = stop - (left - (double)i) * step;
     }
 }
 
 /* Both halves of a closed range count from their own end: both ends are exact and the range is symmetric. */
-static void range_values(const range_args *a, int64_t at, double *out)
+RANGE_PART range_values(const range_args *a, int64_t at, int n, double *out)
 {
     const int64_t half =
         a->closed ? (a->n + 1) / 2 : a->n; /* from there on it counts from the end */
     if (at >= half) {
-        from_stop(a, at, out);
+        from_stop(a, at, n, out);
         return;
     }
-    from_start(a, at, out);
-    for (int64_t i = half; i < at + BUFFER && i < a->n; i++) {
+    from_start(a, at, n, out);
+    for (int64_t i = half; i < at + n; i++) {
         out[i - at] = a->stop - (double)(a->n - 1 - i) * a->step;
     }
 }
 
-static void range_wholes(const range_args *a, int64_t at, int64_t *out)
+RANGE_PART range_wholes(const range_args *a, int64_t at, int n, int64_t *out)
 {
     const uint64_t stride = (uint64_t)a->stride;
     uint64_t v = (uint64_t)a->first + (uint64_t)at * stride;
-    for (int i = 0; i < BUFFER; i++, v += stride) {
+    for (int i = 0; i < n; i++, v += stride) {
         out[i] = (int64_t)v;
     }
 }
+
+RANGE_PART range_part(const range_args *a, int64_t at, int n, void *out)
+{
+    if (a->whole) {
+        range_wholes(a, at, n, out);
+    } else {
+        range_values(a, at, n, out);
+    }
+}
+#undef RANGE_PART
 
 static void range_task(void *arg, int64_t begin, int64_t end)
 {
     const range_args *a = arg;
     const int type = a->whole ? WEFT_I64 : WEFT_F64;
+    const bool here = a->dst->dtype == type;
     union {
         double f[BUFFER];
         int64_t i[BUFFER];
     } buf;
     for (int64_t at = begin; at < end; at += BUFFER) {
-        const int64_t n = end - at < BUFFER ? end - at : BUFFER;
-        const bool here = a->dst->dtype == type && n == BUFFER;
+        const int n = (int)(end - at < BUFFER ? end - at : BUFFER);
         void *out = here ? (char *)a->dst->data + at * 8 : (void *)&buf;
-        if (a->whole) {
-            range_wholes(a, at, out);
+        if (n == BUFFER) {
+            range_part(a, at, BUFFER, out);
         } else {
-            range_values(a, at, out);
+            range_part(a, at, n, out);
         }
         if (!here) {
             store_range(a->dst, at, n, &buf, type);
