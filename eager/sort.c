@@ -215,14 +215,14 @@ static void store_row(const sort_args *a, const char *in, int64_t r, const void 
     int64_t size = (int64_t)a->size;
     char *out = (char *)a->values->data + row_offset(r, a, a->values->strides) * size;
     int64_t *pos = (int64_t *)a->indices->data + row_offset(r, a, a->indices->strides);
-    for (int64_t i = 0; i < a->k; i++) {
-        pos[i * a->pos] = a->wide ? (int64_t)((const pair64 *)pairs)[i].at
-                                  : (int64_t)((const pair32 *)pairs)[i].at;
-    }
+    const int64_t k = a->k, in_step = a->in, out_step = a->out, pos_step = a->pos;
+    const bool wide = a->wide;
 #define FETCH(type)                                                                                \
-    for (int64_t i = 0; i < a->k; i++) {                                                           \
-        ((type *)(void *)out)[i * a->out] =                                                        \
-            ((const type *)(const void *)in)[pos[i * a->pos] * a->in];                             \
+    for (int64_t i = 0; i < k; i++) {                                                              \
+        const int64_t at = wide ? (int64_t)((const pair64 *)pairs)[i].at                           \
+                                : (int64_t)((const pair32 *)pairs)[i].at;                          \
+        ((type *)(void *)out)[i * out_step] = ((const type *)(const void *)in)[at * in_step];      \
+        pos[i * pos_step] = at;                                                                    \
     }
     WF_BY_SIZE(a->size, FETCH)
 #undef FETCH
