@@ -388,6 +388,40 @@ Test(index, bad_indices)
     }
 }
 
+/* One bad index among good ones, first and last and at the ends of what is looked at together; what is furthest out, too. */
+Test(index, one_bad_index)
+{
+    static const int64_t counts[] = {1, 2, 255, 256, 257, 511, 512, 600, 16384, 16385, 40000};
+    static const int64_t bad[] = {9, -10, INT64_MAX, INT64_MIN, INT64_MAX - 8, INT64_MIN + 9};
+    const int64_t nine = 9;
+    tensor src[2] = {random_tensor(WEFT_F32, 1, &nine, false)}, dst;
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+        const int64_t n = counts[c], places[] = {0, n / 2, n - 1, (n - 1) / 256 * 256};
+        src[1] = make(WEFT_I64, 1, &n, false);
+        int64_t *index = src[1].v.data;
+        for (int64_t i = 0; i < n; i++) {
+            index[i] = between(-9, 8);
+        }
+        for (int k = 0; k < 4 * 6; k++) {
+            const int64_t at = places[k / 6], was = index[at];
+            char start[64];
+            wf_why why;
+            index[at] = bad[k % 6];
+            const int code = run_row(wf_exec_index_select, WF_OP_INDEX_SELECT, &(wf_attr){INTS(0)},
+                                     2, src, &dst, &why);
+            cr_assert_eq(code, WEFT_EINDEX);
+            snprintf(start, sizeof start, "index %" PRId64 " (element %" PRId64 " of", index[at],
+                     at);
+            cr_assert(strncmp(why.rule, start, strlen(start)) == 0, "%s: %s", start, why.rule);
+            index[at] = was;
+        }
+        must_run(wf_exec_index_select, WF_OP_INDEX_SELECT, &(wf_attr){INTS(0)}, 2, src, &dst);
+        drop(&dst);
+        drop(&src[1]);
+    }
+    drop(&src[0]);
+}
+
 Test(index, refusals)
 {
     wf_type m = TYPE(WEFT_F32, 3, 4), i = TYPE(WEFT_I64, 3, 4), row = TYPE(WEFT_I32, 7);
