@@ -5,7 +5,8 @@
  *
  * The limit ("onednn_us") runs oneDNN's own threading on as many threads, in turns with weft. For
  * convolutions the kept primitive's weights come in plain order, as weft's do, and are reordered inside
- * the timing; "onednn_kept_us" is without.
+ * the timing; "onednn_kept_us" is without. Both read and write channels-last memory, as weft's kernels do inside. "call_us"
+ * is weft_conv2d, as programs call it, on an NCHW tensor, "call_nhwc_us" on a channels-last one; its result is NCHW.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include "eager/cpu/gemm.h"
 #include "eager/pool.h"
 #include "jit/ir/dtype.h"
+#include "weft/weft.h"
 
 #if __has_include(<oneapi/dnnl/dnnl.h>) && __has_include(<dlfcn.h>)
 #include <dlfcn.h>
@@ -60,6 +62,32 @@ static void weft_conv(void *arg)
         wf_conv2d_backward_data(&c->d, c->dst, c->weight, c->src);
     else
         wf_conv2d_backward_weight(&c->d, c->src, c->dst, c->weight);
+}
+
+typedef struct public_case {
+    weft_tensor x, weight;
+    int64_t stride, padding;
+} public_case;
+
+static void public_conv(void *arg)
+{
+    const public_case *k = arg;
+    weft_free(weft_conv2d(k->x, k->weight, .stride = weft_shape(k->stride),
+                          .padding = weft_shape(k->padding)));
+}
+
+/* The operands of c for weft_conv2d: in NCHW, and channels-last. */
+static void public_operands(const conv_case *c, public_case out[2])
+{
+    const wf_conv_desc *d = &c->d;
+    const weft_dtype dt = (weft_dtype)d->dtype;
+    weft_tensor w = weft_from_blob(c->weight, weft_shape(d->o, d->c, d->kh, d->kw), dt);
+    weft_tensor x = weft_from_blob(c->src, weft_shape(d->n, d->c, d->h, d->w), dt);
+    weft_tensor nhwc = weft_from_blob(c->src, weft_shape(d->n, d->h, d->w, d->c), dt);
+    out[0] = (public_case){x, w, d->stride[0], d->pad[0]};
+    out[1] = (public_case){weft_permute(nhwc, weft_axes(0, 3, 1, 2)), w, d->stride[0], d->pad[0]};
+    if (!weft_ok(out[0].x) || !weft_ok(out[1].x) || !weft_ok(w))
+        bench_die(weft_last_error());
 }
 
 #ifdef HAVE_ONEDNN
@@ -255,6 +283,10 @@ static void report(const char *bench, const char *name, int dtype, double gflop,
         bench_number("onednn_kept_us", s[2].median * 1e6);
         bench_number("ratio_kept", s[2].median / s[0].median);
     }
+    for (int i = 3; i < count; i++) {
+        bench_number(i == 3 ? "call_us" : "call_nhwc_us", s[i].median * 1e6);
+        bench_number(i == 3 ? "ratio_call" : "ratio_call_nhwc", s[1].median / s[i].median);
+    }
     bench_close();
 }
 
@@ -302,7 +334,8 @@ static void conv(int dtype, const int64_t *l, int kind)
     c.src = filled((size_t)(d->n * d->c * d->h * d->w), dtype);
     c.weight = filled((size_t)(d->o * d->c * d->kh * d->kw), dtype);
     c.dst = filled((size_t)(d->n * d->o * d->oh * d->ow), dtype);
-    bench_side s[3] = {{.run = weft_conv, .arg = &c}};
+    bench_side s[5] = {{.run = weft_conv, .arg = &c}};
+    public_case calls[2];
     int count = 1;
 #ifdef HAVE_ONEDNN
     kept raw = {0};
@@ -311,7 +344,14 @@ static void conv(int dtype, const int64_t *l, int kind)
         s[count++] = (bench_side){.run = run_kept, .arg = &raw};
     }
 #endif
+    const weft_scope scope = weft_scope_begin();
+    if (count > 2 && kind == 0) {
+        public_operands(&c, calls);
+        s[count++] = (bench_side){.run = public_conv, .arg = &calls[0]};
+        s[count++] = (bench_side){.run = public_conv, .arg = &calls[1]};
+    }
     race(s, count);
+    weft_scope_end(scope);
     double terms = (double)(d->n * d->o * d->oh * d->ow) * (double)(d->c * d->kh * d->kw);
     report("conv2d", name, dtype, 2e-9 * terms, s, count);
     free(c.src), free(c.weight), free(c.dst);
