@@ -1,37 +1,27 @@
 /*
  * examples/char_lm.c -- a character-level transformer language model, trained on a text file.
  *
- * The model is transformer.h; AdamW, clipped gradients, linear warm-up and cosine decay. The same seed gives the same loss bits at any number of
- * threads, step by step, traced (--jit 1) and frozen (--jit 2), also when a run is stopped, saved and resumed. Public headers only.
+ * The model is transformer.h, the text text.h; AdamW, clipped gradients, linear warm-up and cosine decay. The last tenth of the text is
+ * held out: the loss on it is printed at the end. The same seed gives the same loss bits at any number of threads, step by step,
+ * traced (--jit 1) and frozen (--jit 2), also when a run is stopped, saved and resumed. Public headers only.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "text.h"
 #include "transformer.h"
 
-enum { VOCAB = 256, MAX_TEXT = 1 << 26 };
-
 /* Options: numbers, then texts. */
-static int64_t steps = 1000, stop, seed = 1, threads, sample = 600, dim = 128, layers = 4,
-               heads = 4, context = 128, batch = 16, jit;
+static int64_t steps = 600, stop, seed = 1, threads, sample = 600, dim = 128, layers = 4, heads = 4,
+               context = 128, batch = 16, jit;
 static const char *file = "/usr/share/common-licenses/GPL-3", *save, *resume, *export, *device;
 
 static void die(const char *what)
 {
     fprintf(stderr, "char_lm: %s\n%s\n", what, weft_last_error());
     exit(1);
-}
-
-/* Random windows of the text: [batch, context + 1] */
-static weft_tensor draw_batch(weft_tensor text, weft_generator *rng)
-{
-    weft_tensor start =
-        weft_randint(weft_shape(batch, 1), 0, weft_numel(text) - context, .generator = rng);
-    weft_tensor at = weft_add(start, weft_arange(0, (double)context + 1, 1, WEFT_I64));
-    return weft_index_select(text, 0, at);
 }
 
 static void generate(const transformer *l)
@@ -46,7 +36,7 @@ static void generate(const transformer *l)
         weft_tensor logits = weft_select(weft_select(transformer_forward(l, in), 0, 0), 0, -1);
         weft_tensor chances = weft_softmax(weft_div(logits, weft_f(0.8)), 0);
         int64_t next = weft_item_i64(weft_multinomial(chances, .generator = &rng));
-        if (next < 0 || next >= VOCAB)
+        if (next < 0 || next >= TEXT_VOCAB)
             die("generate");
         seen[i + 1] = next;
         putchar((int)next);
@@ -57,47 +47,30 @@ static void generate(const transformer *l)
     free(seen);
 }
 
-/* The file's bytes as an i64 tensor. Prints their unigram entropy: the loss of a model that knows how often
- * each byte occurs and nothing else. */
-static weft_tensor read_text(void)
-{
-    static unsigned char bytes[MAX_TEXT];
-    FILE *in = fopen(file, "rb");
-    size_t n = in ? fread(bytes, 1, MAX_TEXT, in) : 0;
-    if (n < (size_t)context + 2)
-        die("the text cannot be read, or is shorter than the context");
-    fclose(in);
-    double count[VOCAB] = {0}, entropy = 0;
-    for (size_t i = 0; i < n; i++)
-        count[bytes[i]]++;
-    for (int c = 0; c < VOCAB; c++)
-        entropy -= count[c] > 0 ? count[c] / (double)n * log(count[c] / (double)n) : 0;
-    printf("%s: %zu bytes, unigram entropy %.4f nats\n", file, n, entropy);
-    return weft_cast(weft_from_data(bytes, weft_shape((int64_t)n), WEFT_U8), WEFT_I64);
-}
-
 static void parse(int argc, char **argv)
 {
-    const char *text[] = {"--save", "--resume", "--export", "--device"};
-    const char **texts[] = {&save, &resume, &export, &device};
-    const char *number[] = {"--steps",  "--stop",  "--seed",    "--threads", "--sample", "--dim",
-                            "--layers", "--heads", "--context", "--batch",   "--jit"};
+    const char *name[] = {"--steps", "--stop",   "--seed",   "--threads", "--sample",
+                          "--dim",   "--layers", "--heads",  "--context", "--batch",
+                          "--jit",   "--save",   "--resume", "--export",  "--device"};
     int64_t *numbers[] = {&steps,  &stop,  &seed,    &threads, &sample, &dim,
                           &layers, &heads, &context, &batch,   &jit};
-    for (int i = 1; i < argc; i++) {
-        int known = argv[i][0] != '-';
-        file = known ? argv[i] : file;
-        for (int k = 0; k < 11 && !known && i + 1 < argc; k++) {
-            if (strcmp(argv[i], number[k]) == 0)
-                *numbers[k] = atoll(argv[++i]), known = 1;
-            else if (k < 4 && strcmp(argv[i], text[k]) == 0)
-                *texts[k] = argv[++i], known = 1;
-        }
-        if (!known || layers > TRANSFORMER_MAX_LAYERS || batch < 1)
-            die("usage: char_lm [FILE] [--save FILE] [--resume FILE] [--export FOLDER] "
-                "[--device cpu|cuda], and numbers: --steps "
-                "--stop --seed --threads --sample --dim --layers --heads --context --batch --jit");
+    const char **texts[] = {&save, &resume, &export, &device};
+    for (int i = 1, k = 0; i < argc; i++, k = 0) {
+        while (k < 15 && strcmp(argv[i], name[k]) != 0)
+            k++;
+        if (argv[i][0] != '-')
+            file = argv[i];
+        else if (k == 15 || ++i == argc)
+            die("usage: char_lm [FILE] [--save FILE] [--resume FILE] [--export FOLDER] [--device "
+                "cpu|cuda], and numbers: --steps --stop --seed --threads --sample --dim --layers "
+                "--heads --context --batch --jit");
+        else if (k < 11)
+            *numbers[k] = atoll(argv[i]);
+        else
+            *texts[k - 11] = argv[i];
     }
+    if (layers > TRANSFORMER_MAX_LAYERS || batch < 1)
+        die("too many layers, or no batch");
 }
 
 static double seconds(void)
@@ -113,6 +86,25 @@ typedef struct trainer {
     int64_t at[4]; /* steps done, seed and offset of what picks the data, hash of the losses */
 } trainer;
 
+/* The loss of predicting each character of windows [batch, context + 1] from those before it. */
+static weft_tensor loss_on(const transformer *l, weft_tensor window)
+{
+    weft_tensor logits = transformer_forward(l, weft_narrow(window, 1, 0, context));
+    return weft_cross_entropy(logits, weft_narrow(window, 1, 1, context));
+}
+
+/* The loss on text that no step has seen. */
+static double held_out_loss(const transformer *l, weft_tensor text)
+{
+    weft_generator rng = {0, 0};
+    weft_scope s = weft_scope_begin();
+    weft_no_grad_begin();
+    double loss = weft_item_f64(loss_on(l, text_windows(text, batch, context + 1, &rng)));
+    weft_no_grad_end();
+    weft_scope_end(s);
+    return loss;
+}
+
 /* One step of training on the windows in[0]; out[0] is the loss. The same code runs eagerly, traced and frozen: what
  * changes from step to step besides tensors (the batch drawn, the learning rate) is done by the caller. */
 static weft_status train_step(void *self, const weft_tensor *in, int n, weft_tensor *out, int n_out)
@@ -120,8 +112,7 @@ static weft_status train_step(void *self, const weft_tensor *in, int n, weft_ten
     trainer *t = self;
     if (n != 1 || n_out != 1)
         return WEFT_EINVALID;
-    weft_tensor logits = transformer_forward(&t->lm, weft_narrow(in[0], 1, 0, context));
-    weft_tensor loss = weft_cross_entropy(logits, weft_narrow(in[0], 1, 1, context));
+    weft_tensor loss = loss_on(&t->lm, in[0]);
     out[0] = weft_detach(loss);
     weft_status bad = weft_module_zero_grad(t->lm.m);
     bad = bad ? bad : weft_backward(loss);
@@ -134,7 +125,7 @@ static weft_status next_step(trainer *t, weft_jit *traced, weft_tensor text, wef
 {
     weft_generator rng = {(uint64_t)t->at[1], (uint64_t)t->at[2]};
     double lr = weft_lr_cosine(t->at[0]++, steps / 20, steps, 2e-3, 2e-4);
-    weft_tensor window = draw_batch(text, &rng);
+    weft_tensor window = text_windows(text, batch, context + 1, &rng);
     t->at[2] = (int64_t)rng.offset;
     weft_status bad = weft_optim_set_lr(t->adam, lr);
     if (bad || !jit)
@@ -225,8 +216,14 @@ int main(int argc, char **argv)
         die("--device");
     static trainer t; /* zeroed */
     weft_generator rng = {(uint64_t)seed, 0};
-    weft_tensor text = read_text();
-    if (transformer_init(&t.lm, (transformer_sizes){VOCAB, dim, layers, heads, context, 0}, &rng))
+    double entropy;
+    weft_tensor text = text_read(file, &entropy);
+    int64_t n = weft_numel(text), seen = n - n / 10;
+    if (n / 10 <= context)
+        die("the text cannot be read, or its last tenth is shorter than the context");
+    printf("%s: %lld bytes, unigram entropy %.4f nats\n", file, (long long)n, entropy);
+    if (transformer_init(&t.lm, (transformer_sizes){TEXT_VOCAB, dim, layers, heads, context, 0},
+                         &rng))
         die("model");
     weft_module *m = t.lm.m;
     t.adam = weft_adamw_new(m, .beta2 = 0.99, .weight_decay = 0.1, .decay_min_rank = 2);
@@ -236,7 +233,9 @@ int main(int argc, char **argv)
         die("--resume");
     printf("%lld parameters, %d threads\n", (long long)weft_module_numel(m),
            weft_get_num_threads());
-    train(&t, text);
+    train(&t, weft_narrow(text, 0, 0, seen));
+    printf("loss on text that was held out: %.4f (unigram entropy %.4f)\n",
+           held_out_loss(&t.lm, weft_narrow(text, 0, seen, n - seen)), entropy);
     if (save && weft_checkpoint_save(save, m, t.adam, &extra, 1) != WEFT_OK)
         die("--save");
     if (export)

@@ -85,6 +85,8 @@ Test(demo, learns_more_than_letter_frequencies)
     cr_assert(entropy && loss, "%s", out);
     double e = atof(entropy + strlen("entropy ")), l = atof(loss + strlen("final loss "));
     cr_assert(e > 2 && e < 4 && l < 0.9 * e, "loss %g, unigram entropy %g", l, e);
+    const char *held = strstr(out, "held out: ");
+    cr_assert(held && atof(held + strlen("held out: ")) < 0.95 * e, "%s", out);
 }
 
 Test(demo, refuses_what_it_cannot_do)
