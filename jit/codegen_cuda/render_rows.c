@@ -163,24 +163,73 @@ static void finish_warp(const wf_cu_rr *x, int slot, int op, wf_kty type)
     total_of(x, slot, op, lo);
 }
 
-/* Loads in flight hide memory's latency; a long body has enough to do. */
-static int unroll_of(const wf_stage *st)
+/* -- groups of elements -----------------------------------------------------------------------------------
+ * Loads in flight hide memory's latency. A compiler leaves one at a time in flight where a loop's counter may wrap (an
+ * exit after each load), or where a store may hit what is loaded next, so unrolling alone does not give more. The text
+ * loads a group of elements into registers and then computes: a loop over whole groups, one over guarded halves of
+ * a group for the rest. A group's loads come before its stores, so a store may only hit elements of its own number
+ * (jit/gpu/rows.c sees to that). */
+
+/* Elements of a group, an even number: registers for some eight loads; a long body has enough to do. */
+static int group_of(const wf_cu_rr *x, const wf_stage *st)
 {
     enum { SHORT = 48 };
-    return st->body.n < SHORT ? 8 : 4;
+    const int words = wf_cu_gathered(x, st);
+    return words > 3 ? 2 : words > 1 || st->body.n >= SHORT ? 4 : 8;
+}
+
+/* How a thread walks over elements of a row. */
+typedef struct walk {
+    const char *at; /* its first */
+    int step;       /* to its next; by 32: to the other of its two lanes */
+    const char *kept;
+    wf_cu_total_fn fold;
+} walk;
+
+static void group_loop(const wf_cu_rr *x, const wf_stage *st, const walk *s, int group, bool rest)
+{
+    wf_text *t = x->t;
+    const char *type = x->r->wide ? "long long" : "unsigned int";
+    P("#pragma unroll 1\n        for (; begin <= (int)count - %d; begin += %d) {\n",
+      rest ? 1 : group * s->step, group * s->step);
+    wf_cu_declare_group(x, st, group);
+    for (int compute = wf_cu_gathered(x, st) == 0; compute < 2; compute++) {
+        P("#pragma unroll\n        for (int u = 0; u < %d; u++) {\n"
+          "        const int e = begin + %d * u + %s;\n",
+          group, s->step, s->at);
+        if (rest)
+            P("        if (e >= (int)count)\n            break;\n");
+        P("        const %s c = (%s)first + (%s)e;\n        const %s;\n", type, type, type,
+          s->kept);
+        if (compute && s->step == 32)
+            P("        const int half = u & 1;\n");
+        if (compute)
+            wf_cu_element(x, st, s->fold);
+        else
+            wf_cu_gather(x, st);
+        P("        }\n");
+    }
+    P("        }\n");
+}
+
+/* Over elements [first, first + count), at most a block of the order. */
+static void each_element(const wf_cu_rr *x, const wf_stage *st, const walk *s)
+{
+    wf_text *t = x->t;
+    const int group = group_of(x, st);
+    P("        {\n        int begin = 0;\n");
+    wf_cu_row_elements(x, st);
+    group_loop(x, st, s, group, false);
+    group_loop(x, st, s, group > 2 ? group / 2 : 2, true);
+    P("        }\n");
 }
 
 static void inner_loop(const wf_cu_rr *x, const wf_stage *st)
 {
-    wf_text *t = x->t;
-    const char *type = x->r->wide ? "long long" : "unsigned int";
     wf_cu_each_total(x, st, declare_lanes);
-    P("#pragma unroll %d\n"
-      "        for (%s e = (%s)lane, half = 0; e < (%s)count; e += 32, half ^= 1) {\n"
-      "        const %s c = (%s)first + e, kc = c;\n",
-      unroll_of(st), type, type, type, type, type);
-    wf_cu_element(x, st, fold_lane);
-    P("        }\n");
+    each_element(
+        x, st,
+        &(walk){"lane", 32, x->r->wide ? "long long kc = c" : "unsigned int kc = c", fold_lane});
 }
 
 /* -- BLOCK_ROWS: sums of blocks in shared memory ------------------------------------------------------------ */
@@ -335,7 +384,6 @@ static void finish_outer(const wf_cu_rr *x, int slot, int op, wf_kty type)
 static void outer_stage(const wf_cu_rr *x, const wf_stage *st)
 {
     wf_text *t = x->t;
-    const char *type = x->r->wide ? "long long" : "unsigned int";
     const bool split = is_split(x);
     wf_cu_each_total(x, st, declare_levels);
     P("%s"
@@ -346,12 +394,7 @@ static void outer_stage(const wf_cu_rr *x, const wf_stage *st)
       split ? "        {\n        const int j = threadIdx.x / 32;\n"
             : "        for (int j = 0; j < 8; j++) {\n");
     wf_cu_each_total(x, st, begin_acc);
-    P("#pragma unroll %d\n        for (long long e = leaf; e < count; e += 64) {\n"
-      "        const %s c = (%s)(first + e);\n        const long long kc = (long long)c * "
-      "keep_step;\n",
-      unroll_of(st), type, type);
-    wf_cu_element(x, st, fold_acc);
-    P("        }\n");
+    each_element(x, st, &(walk){"leaf", 64, "long long kc = (long long)c * keep_step", fold_acc});
     if (!split)
         wf_cu_each_total(x, st, climb);
     P("        }\n");

@@ -26,7 +26,13 @@ typedef struct wf_cu_rr {
 /* Text in which `lane`, `active` and the operands' pointers of the row stand. */
 void wf_cu_single_stage(const wf_cu_rr *x, const wf_stage *st, const char *leader);
 void wf_cu_pick_stage(const wf_cu_rr *x, const wf_stage *st);
-/* Inside a loop over c: values, stores, and `fold` called for each total. */
+/* Elements are worked on in groups: a loop over u gathers those of element c into arrays, another computes. Registers
+ * that an element takes; before the loops, what the row has one of, and the arrays. */
+int wf_cu_gathered(const wf_cu_rr *x, const wf_stage *st);
+void wf_cu_row_elements(const wf_cu_rr *x, const wf_stage *st);
+void wf_cu_declare_group(const wf_cu_rr *x, const wf_stage *st, int group);
+void wf_cu_gather(const wf_cu_rr *x, const wf_stage *st);
+/* Inside the second loop: values, stores, and `fold` called for each total. */
 typedef void (*wf_cu_total_fn)(const wf_cu_rr *x, int slot, int op, wf_kty type, const char *value);
 void wf_cu_element(const wf_cu_rr *x, const wf_stage *st, wf_cu_total_fn total);
 /* Calls fn for each total of the stage. */

@@ -35,7 +35,34 @@ static void column(const wf_cu_rr *x, int op)
         P("%s(%s)c_%d * (%s)a.w[%d]", d ? " + " : "", x->index, d, x->index, at + d);
 }
 
-/* Declares what the body reads. */
+/* An element that lies in memory, and not one of the row. */
+static bool is_gathered(const wf_cu_rr *x, const wf_port *port)
+{
+    return port->kind == WF_PORT_KEEP ||
+           (port->kind == WF_PORT_SOURCE && !is_row_source(x, port->at) && !is_drawn(x, port->at));
+}
+
+static void element_of(const wf_cu_rr *x, const wf_port *port)
+{
+    wf_text *t = x->t;
+    if (port->kind == WF_PORT_KEEP) {
+        P("k%d[kc]", port->at);
+    } else {
+        P("s%d[", port->at);
+        column(x, x->rows->ndst + port->at);
+        P("]");
+    }
+}
+
+/* The operand's one element of the row. */
+static void load_row(const wf_cu_rr *x, int s, const char *type)
+{
+    wf_text *t = x->t;
+    P(is_drawn(x, s) ? "        const %s x%d = s%d + (0);\n" : "        const %s x%d = s%d[0];\n",
+      type, s, s);
+}
+
+/* Declares what the body reads. Elements have been gathered, and those of the row loaded, where `elements`. */
 static void loads(const wf_cu_rr *x, const wf_stage *st, params *p, bool elements)
 {
     wf_text *t = x->t;
@@ -47,14 +74,16 @@ static void loads(const wf_cu_rr *x, const wf_stage *st, params *p, bool element
         switch ((wf_port_kind)port->kind) {
         case WF_PORT_SOURCE:
             snprintf(p->text[i], sizeof p->text[i], "x%d", port->at);
-            P(is_drawn(x, port->at) ? "        const %s x%d = s%d + ("
-                                    : "        const %s x%d = s%d[",
-              type, port->at, port->at);
-            if (elements && !is_row_source(x, port->at))
+            if (is_row_source(x, port->at)) {
+                if (!elements)
+                    load_row(x, port->at, type);
+            } else if (is_drawn(x, port->at)) {
+                P("        const %s x%d = s%d + (", type, port->at, port->at);
                 column(x, x->rows->ndst + port->at);
-            else
-                P("0");
-            P(is_drawn(x, port->at) ? ");\n" : "];\n");
+                P(");\n");
+            } else {
+                P("        const %s x%d = xs%d[u];\n", type, port->at, port->at);
+            }
             break;
         case WF_PORT_SCALAR:
             snprintf(p->text[i], sizeof p->text[i], "c%d", port->at);
@@ -68,7 +97,7 @@ static void loads(const wf_cu_rr *x, const wf_stage *st, params *p, bool element
             break;
         case WF_PORT_KEEP:
             snprintf(p->text[i], sizeof p->text[i], "kept%d", port->at);
-            P("        const %s kept%d = k%d[kc];\n", type, port->at, port->at);
+            P("        const %s kept%d = ks%d[u];\n", type, port->at, port->at);
             break;
         case WF_PORT_DST:
         case WF_PORT_TOTAL:
@@ -164,6 +193,43 @@ void wf_cu_pick_stage(const wf_cu_rr *x, const wf_stage *st)
     P("        t%d = s%d[", to, s);
     column(x, x->rows->ndst + s);
     P("];\n        }\n");
+}
+
+int wf_cu_gathered(const wf_cu_rr *x, const wf_stage *st)
+{
+    int words = 0;
+    for (uint32_t i = 0; i < st->body.nparam; i++)
+        if (is_gathered(x, &st->in[i]))
+            words += wf_kty_bits((wf_kty)st->body.param_type[i]) == 64 ? 2 : 1;
+    return words;
+}
+
+void wf_cu_row_elements(const wf_cu_rr *x, const wf_stage *st)
+{
+    for (uint32_t i = 0; i < st->body.nparam; i++)
+        if (st->in[i].kind == WF_PORT_SOURCE && is_row_source(x, st->in[i].at))
+            load_row(x, st->in[i].at, wf_cu_type((wf_kty)st->body.param_type[i]));
+}
+
+void wf_cu_declare_group(const wf_cu_rr *x, const wf_stage *st, int group)
+{
+    wf_text *t = x->t;
+    for (uint32_t i = 0; i < st->body.nparam; i++)
+        if (is_gathered(x, &st->in[i]))
+            P("        %s %cs%d[%d];\n", wf_cu_type((wf_kty)st->body.param_type[i]),
+              st->in[i].kind == WF_PORT_KEEP ? 'k' : 'x', st->in[i].at, group);
+}
+
+void wf_cu_gather(const wf_cu_rr *x, const wf_stage *st)
+{
+    wf_text *t = x->t;
+    wf_cu_columns(x);
+    for (uint32_t i = 0; i < st->body.nparam; i++)
+        if (is_gathered(x, &st->in[i])) {
+            P("        %cs%d[u] = ", st->in[i].kind == WF_PORT_KEEP ? 'k' : 'x', st->in[i].at);
+            element_of(x, &st->in[i]);
+            P(";\n");
+        }
 }
 
 void wf_cu_element(const wf_cu_rr *x, const wf_stage *st, wf_cu_total_fn total)

@@ -18,13 +18,54 @@ WF_EXTERN __global__ void kernel(const struct wf_words_18 a)
         /* the j-th leaf of subtree y: six bits of 8 y + j, reversed */
         const int leaf = (j & 1) << 5 | (j & 2) << 3 | (j & 4) << 1 | (y & 1) << 2 | (y & 2) | (y & 4) >> 2;
         acc1 = -0.0f;
-#pragma unroll 8
-        for (long long e = leaf; e < count; e += 64) {
-        const unsigned int c = (unsigned int)(first + e);
+        {
+        int begin = 0;
+#pragma unroll 1
+        for (; begin <= (int)count - 512; begin += 512) {
+        float xs0[8];
+#pragma unroll
+        for (int u = 0; u < 8; u++) {
+        const int e = begin + 64 * u + leaf;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
         const long long kc = (long long)c * keep_step;
         const unsigned int c_0 = (unsigned int)c;
-        const float x0 = s0[(int)c_0 * (int)a.w[17]];
+        xs0[u] = s0[(int)c_0 * (int)a.w[17]];
+        }
+#pragma unroll
+        for (int u = 0; u < 8; u++) {
+        const int e = begin + 64 * u + leaf;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const long long kc = (long long)c * keep_step;
+        const unsigned int c_0 = (unsigned int)c;
+        const float x0 = xs0[u];
         acc1 = acc1 + x0;
+        }
+        }
+#pragma unroll 1
+        for (; begin <= (int)count - 1; begin += 256) {
+        float xs0[4];
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+        const int e = begin + 64 * u + leaf;
+        if (e >= (int)count)
+            break;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const long long kc = (long long)c * keep_step;
+        const unsigned int c_0 = (unsigned int)c;
+        xs0[u] = s0[(int)c_0 * (int)a.w[17]];
+        }
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+        const int e = begin + 64 * u + leaf;
+        if (e >= (int)count)
+            break;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const long long kc = (long long)c * keep_step;
+        const unsigned int c_0 = (unsigned int)c;
+        const float x0 = xs0[u];
+        acc1 = acc1 + x0;
+        }
+        }
         }
         if (j & 1) {
         acc1 = one1 + acc1;

@@ -32,15 +32,63 @@ WF_EXTERN __global__ void kernel(const struct wf_words_24 a)
         {
         const int first = 0, count = (int)n;
         float lo2 = wf_f32(0xFF800000u), hi2 = lo2;
-#pragma unroll 8
-        for (unsigned int e = (unsigned int)lane, half = 0; e < (unsigned int)count; e += 32, half ^= 1) {
-        const unsigned int c = (unsigned int)first + e, kc = c;
+        {
+        int begin = 0;
+#pragma unroll 1
+        for (; begin <= (int)count - 256; begin += 256) {
+        float xs0[8];
+#pragma unroll
+        for (int u = 0; u < 8; u++) {
+        const int e = begin + 32 * u + lane;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const unsigned int kc = c;
         const unsigned int c_0 = (unsigned int)c;
-        const float x0 = s0[(int)c_0 * (int)a.w[20]];
+        xs0[u] = s0[(int)c_0 * (int)a.w[20]];
+        }
+#pragma unroll
+        for (int u = 0; u < 8; u++) {
+        const int e = begin + 32 * u + lane;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const unsigned int kc = c;
+        const int half = u & 1;
+        const unsigned int c_0 = (unsigned int)c;
+        const float x0 = xs0[u];
         if (half) {
             hi2 = wf_max_f32(hi2, x0);
         } else {
             lo2 = wf_max_f32(lo2, x0);
+        }
+        }
+        }
+#pragma unroll 1
+        for (; begin <= (int)count - 1; begin += 128) {
+        float xs0[4];
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+        const int e = begin + 32 * u + lane;
+        if (e >= (int)count)
+            break;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const unsigned int kc = c;
+        const unsigned int c_0 = (unsigned int)c;
+        xs0[u] = s0[(int)c_0 * (int)a.w[20]];
+        }
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+        const int e = begin + 32 * u + lane;
+        if (e >= (int)count)
+            break;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const unsigned int kc = c;
+        const int half = u & 1;
+        const unsigned int c_0 = (unsigned int)c;
+        const float x0 = xs0[u];
+        if (half) {
+            hi2 = wf_max_f32(hi2, x0);
+        } else {
+            lo2 = wf_max_f32(lo2, x0);
+        }
+        }
         }
         }
         lo2 = wf_max_f32(lo2, hi2);
@@ -54,11 +102,27 @@ WF_EXTERN __global__ void kernel(const struct wf_words_24 a)
         {
         const int first = 0, count = (int)n;
         float lo5 = -0.0f, hi5 = lo5;
-#pragma unroll 8
-        for (unsigned int e = (unsigned int)lane, half = 0; e < (unsigned int)count; e += 32, half ^= 1) {
-        const unsigned int c = (unsigned int)first + e, kc = c;
+        {
+        int begin = 0;
+#pragma unroll 1
+        for (; begin <= (int)count - 256; begin += 256) {
+        float xs0[8];
+#pragma unroll
+        for (int u = 0; u < 8; u++) {
+        const int e = begin + 32 * u + lane;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const unsigned int kc = c;
         const unsigned int c_0 = (unsigned int)c;
-        const float x0 = s0[(int)c_0 * (int)a.w[20]];
+        xs0[u] = s0[(int)c_0 * (int)a.w[20]];
+        }
+#pragma unroll
+        for (int u = 0; u < 8; u++) {
+        const int e = begin + 32 * u + lane;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const unsigned int kc = c;
+        const int half = u & 1;
+        const unsigned int c_0 = (unsigned int)c;
+        const float x0 = xs0[u];
         const float v2 = x0 - t2;
         const unsigned char v4 = v2 < wf_f32(0xC2D00000u);
         const float v5 = v4 ? wf_f32(0xC2D00000u) : v2;
@@ -88,6 +152,63 @@ WF_EXTERN __global__ void kernel(const struct wf_words_24 a)
             hi5 = hi5 + v39;
         } else {
             lo5 = lo5 + v39;
+        }
+        }
+        }
+#pragma unroll 1
+        for (; begin <= (int)count - 1; begin += 128) {
+        float xs0[4];
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+        const int e = begin + 32 * u + lane;
+        if (e >= (int)count)
+            break;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const unsigned int kc = c;
+        const unsigned int c_0 = (unsigned int)c;
+        xs0[u] = s0[(int)c_0 * (int)a.w[20]];
+        }
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+        const int e = begin + 32 * u + lane;
+        if (e >= (int)count)
+            break;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const unsigned int kc = c;
+        const int half = u & 1;
+        const unsigned int c_0 = (unsigned int)c;
+        const float x0 = xs0[u];
+        const float v2 = x0 - t2;
+        const unsigned char v4 = v2 < wf_f32(0xC2D00000u);
+        const float v5 = v4 ? wf_f32(0xC2D00000u) : v2;
+        const unsigned char v7 = v5 > wf_f32(0x42B20000u);
+        const float v8 = v7 ? wf_f32(0x42B20000u) : v5;
+        const float v11 = fmaf(v8, wf_f32(0x3FB8AA3Bu), wf_f32(0x4B4000FEu));
+        const float v12 = v11 - wf_f32(0x4B4000FEu);
+        const float v14 = fmaf(v12, wf_f32(0xBF317218u), v8);
+        const float v17 = fmaf(v12, wf_f32(0x3102E308u), wf_f32(0x80000000u));
+        const float v18 = v14 + v17;
+        const float v21 = fmaf(v18, wf_f32(0x3AB559A8u), wf_f32(0x3C091656u));
+        const float v23 = fmaf(v18, v21, wf_f32(0x3D2AABCEu));
+        const float v25 = fmaf(v18, v23, wf_f32(0x3E2AAA55u));
+        const float v27 = fmaf(v18, v25, wf_f32(0x3EFFFFFFu));
+        const float v29 = fmaf(v18, v27, wf_f32(0x3F800000u));
+        const float v30 = fmaf(v18, v29, wf_f32(0x3F800000u));
+        const unsigned int v31 = wf_u32(v11);
+        const unsigned int v32 = v31 >> 1;
+        const unsigned int v33 = v32 << 23;
+        const float v34 = wf_f32(v33);
+        const float v35 = v30 * v34;
+        const unsigned int v36 = (unsigned int)((unsigned int)v31 - (unsigned int)v32);
+        const unsigned int v37 = v36 << 23;
+        const float v38 = wf_f32(v37);
+        const float v39 = v35 * v38;
+        if (half) {
+            hi5 = hi5 + v39;
+        } else {
+            lo5 = lo5 + v39;
+        }
+        }
         }
         }
         lo5 = lo5 + hi5;
@@ -150,13 +271,29 @@ WF_EXTERN __global__ void kernel(const struct wf_words_24 a)
         }
         {
         const int first = 0, count = (int)n;
-#pragma unroll 8
-        for (unsigned int e = (unsigned int)lane, half = 0; e < (unsigned int)count; e += 32, half ^= 1) {
-        const unsigned int c = (unsigned int)first + e, kc = c;
-        const unsigned int c_0 = (unsigned int)c;
-        const float x0 = s0[(int)c_0 * (int)a.w[20]];
-        const long long number = c;
+        {
+        int begin = 0;
         const long long x1 = s1[0];
+#pragma unroll 1
+        for (; begin <= (int)count - 256; begin += 256) {
+        float xs0[8];
+#pragma unroll
+        for (int u = 0; u < 8; u++) {
+        const int e = begin + 32 * u + lane;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const unsigned int kc = c;
+        const unsigned int c_0 = (unsigned int)c;
+        xs0[u] = s0[(int)c_0 * (int)a.w[20]];
+        }
+#pragma unroll
+        for (int u = 0; u < 8; u++) {
+        const int e = begin + 32 * u + lane;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const unsigned int kc = c;
+        const int half = u & 1;
+        const unsigned int c_0 = (unsigned int)c;
+        const float x0 = xs0[u];
+        const long long number = c;
         const float v4 = x0 - t7;
         const unsigned char v6 = v4 < wf_f32(0xC2D00000u);
         const float v7 = v6 ? wf_f32(0xC2D00000u) : v4;
@@ -187,6 +324,64 @@ WF_EXTERN __global__ void kernel(const struct wf_words_24 a)
         const float v44 = v41 - v43;
         if (active)
             d1[(int)c_0 * (int)a.w[17]] = v44;
+        }
+        }
+#pragma unroll 1
+        for (; begin <= (int)count - 1; begin += 128) {
+        float xs0[4];
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+        const int e = begin + 32 * u + lane;
+        if (e >= (int)count)
+            break;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const unsigned int kc = c;
+        const unsigned int c_0 = (unsigned int)c;
+        xs0[u] = s0[(int)c_0 * (int)a.w[20]];
+        }
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+        const int e = begin + 32 * u + lane;
+        if (e >= (int)count)
+            break;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const unsigned int kc = c;
+        const int half = u & 1;
+        const unsigned int c_0 = (unsigned int)c;
+        const float x0 = xs0[u];
+        const long long number = c;
+        const float v4 = x0 - t7;
+        const unsigned char v6 = v4 < wf_f32(0xC2D00000u);
+        const float v7 = v6 ? wf_f32(0xC2D00000u) : v4;
+        const unsigned char v9 = v7 > wf_f32(0x42B20000u);
+        const float v10 = v9 ? wf_f32(0x42B20000u) : v7;
+        const float v13 = fmaf(v10, wf_f32(0x3FB8AA3Bu), wf_f32(0x4B4000FEu));
+        const float v14 = v13 - wf_f32(0x4B4000FEu);
+        const float v16 = fmaf(v14, wf_f32(0xBF317218u), v10);
+        const float v19 = fmaf(v14, wf_f32(0x3102E308u), wf_f32(0x80000000u));
+        const float v20 = v16 + v19;
+        const float v23 = fmaf(v20, wf_f32(0x3AB559A8u), wf_f32(0x3C091656u));
+        const float v25 = fmaf(v20, v23, wf_f32(0x3D2AABCEu));
+        const float v27 = fmaf(v20, v25, wf_f32(0x3E2AAA55u));
+        const float v29 = fmaf(v20, v27, wf_f32(0x3EFFFFFFu));
+        const float v31 = fmaf(v20, v29, wf_f32(0x3F800000u));
+        const float v32 = fmaf(v20, v31, wf_f32(0x3F800000u));
+        const unsigned int v33 = wf_u32(v13);
+        const unsigned int v34 = v33 >> 1;
+        const unsigned int v35 = v34 << 23;
+        const float v36 = wf_f32(v35);
+        const float v37 = v32 * v36;
+        const unsigned int v38 = (unsigned int)((unsigned int)v33 - (unsigned int)v34);
+        const unsigned int v39 = v38 << 23;
+        const float v40 = wf_f32(v39);
+        const float v41 = v37 * v40;
+        const unsigned char v42 = number == x1;
+        const float v43 = (float)v42;
+        const float v44 = v41 - v43;
+        if (active)
+            d1[(int)c_0 * (int)a.w[17]] = v44;
+        }
+        }
         }
         }
     }

@@ -15,11 +15,27 @@ WF_EXTERN __global__ void kernel(const struct wf_words_18 a)
         {
         const int first = 0, count = (int)n;
         float lo2 = -0.0f, hi2 = lo2;
-#pragma unroll 8
-        for (unsigned int e = (unsigned int)lane, half = 0; e < (unsigned int)count; e += 32, half ^= 1) {
-        const unsigned int c = (unsigned int)first + e, kc = c;
+        {
+        int begin = 0;
+#pragma unroll 1
+        for (; begin <= (int)count - 256; begin += 256) {
+        unsigned short xs0[8];
+#pragma unroll
+        for (int u = 0; u < 8; u++) {
+        const int e = begin + 32 * u + lane;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const unsigned int kc = c;
         const unsigned int c_0 = (unsigned int)c;
-        const unsigned short x0 = s0[(int)c_0 * (int)a.w[17]];
+        xs0[u] = s0[(int)c_0 * (int)a.w[17]];
+        }
+#pragma unroll
+        for (int u = 0; u < 8; u++) {
+        const int e = begin + 32 * u + lane;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const unsigned int kc = c;
+        const int half = u & 1;
+        const unsigned int c_0 = (unsigned int)c;
+        const unsigned short x0 = xs0[u];
         const unsigned int v1 = (unsigned int)x0;
         const unsigned int v2 = v1 << 16;
         const float v3 = wf_f32(v2);
@@ -27,6 +43,41 @@ WF_EXTERN __global__ void kernel(const struct wf_words_18 a)
             hi2 = hi2 + v3;
         } else {
             lo2 = lo2 + v3;
+        }
+        }
+        }
+#pragma unroll 1
+        for (; begin <= (int)count - 1; begin += 128) {
+        unsigned short xs0[4];
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+        const int e = begin + 32 * u + lane;
+        if (e >= (int)count)
+            break;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const unsigned int kc = c;
+        const unsigned int c_0 = (unsigned int)c;
+        xs0[u] = s0[(int)c_0 * (int)a.w[17]];
+        }
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+        const int e = begin + 32 * u + lane;
+        if (e >= (int)count)
+            break;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const unsigned int kc = c;
+        const int half = u & 1;
+        const unsigned int c_0 = (unsigned int)c;
+        const unsigned short x0 = xs0[u];
+        const unsigned int v1 = (unsigned int)x0;
+        const unsigned int v2 = v1 << 16;
+        const float v3 = wf_f32(v2);
+        if (half) {
+            hi2 = hi2 + v3;
+        } else {
+            lo2 = lo2 + v3;
+        }
+        }
         }
         }
         lo2 = lo2 + hi2;

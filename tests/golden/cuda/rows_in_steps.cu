@@ -13,15 +13,63 @@ WF_EXTERN __global__ void kernel_0(const struct wf_words_18 a)
         float *const d0 = (float *)a.w[12] + (int)r_0 * (int)a.w[13];
         const float *const s0 = (const float *)a.w[15] + (int)r_0 * (int)a.w[16];
         float lo1 = -0.0f, hi1 = lo1;
-#pragma unroll 8
-        for (unsigned int e = (unsigned int)lane, half = 0; e < (unsigned int)count; e += 32, half ^= 1) {
-        const unsigned int c = (unsigned int)first + e, kc = c;
+        {
+        int begin = 0;
+#pragma unroll 1
+        for (; begin <= (int)count - 256; begin += 256) {
+        float xs0[8];
+#pragma unroll
+        for (int u = 0; u < 8; u++) {
+        const int e = begin + 32 * u + lane;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const unsigned int kc = c;
         const unsigned int c_0 = (unsigned int)c;
-        const float x0 = s0[(int)c_0 * (int)a.w[17]];
+        xs0[u] = s0[(int)c_0 * (int)a.w[17]];
+        }
+#pragma unroll
+        for (int u = 0; u < 8; u++) {
+        const int e = begin + 32 * u + lane;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const unsigned int kc = c;
+        const int half = u & 1;
+        const unsigned int c_0 = (unsigned int)c;
+        const float x0 = xs0[u];
         if (half) {
             hi1 = hi1 + x0;
         } else {
             lo1 = lo1 + x0;
+        }
+        }
+        }
+#pragma unroll 1
+        for (; begin <= (int)count - 1; begin += 128) {
+        float xs0[4];
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+        const int e = begin + 32 * u + lane;
+        if (e >= (int)count)
+            break;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const unsigned int kc = c;
+        const unsigned int c_0 = (unsigned int)c;
+        xs0[u] = s0[(int)c_0 * (int)a.w[17]];
+        }
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+        const int e = begin + 32 * u + lane;
+        if (e >= (int)count)
+            break;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const unsigned int kc = c;
+        const int half = u & 1;
+        const unsigned int c_0 = (unsigned int)c;
+        const float x0 = xs0[u];
+        if (half) {
+            hi1 = hi1 + x0;
+        } else {
+            lo1 = lo1 + x0;
+        }
+        }
         }
         }
         lo1 = lo1 + hi1;
