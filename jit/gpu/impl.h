@@ -88,6 +88,16 @@ int wf_gpu_map_program(int ordinal, const wf_program *p, const wf_program_args *
                        wf_why *why);
 int wf_gpu_rows_program(int ordinal, const wf_program *p, const wf_program_args *a, bool later,
                         wf_why *why);
+/* How a program with reductions would be launched on these operands, whose memory is not touched: scheme, blocks and threads
+ * (of steps over elements where there are steps), whether kept values are in shared memory. */
+typedef struct wf_gpu_way {
+    wf_cu_scheme scheme;
+    int64_t blocks;
+    unsigned threads;
+    bool shared;
+} wf_gpu_way;
+int wf_gpu_rows_way(int ordinal, const wf_program *p, const wf_program_args *a, wf_gpu_way *way,
+                    wf_why *why);
 int wf_gpu_program_now(int ordinal, const wf_program *p, const wf_program_args *a, wf_why *why);
 /* Instruction by instruction (singles.c): more than one op, and none that checks. */
 bool wf_gpu_can_single(const wf_program *p);

@@ -98,19 +98,33 @@ static int put_back(run *r, const wf_program_args *a, const wf_view *dst, const 
 }
 
 /* -- the scheme -------------------------------------------------------------------------------------------- */
+/* Bytes of the elements that an operand names, each counted once. */
+static double bytes_of(const wf_space *s, const wf_operand *v)
+{
+    double bytes = (double)v->esize;
+    for (int d = 0; d < s->nk; d++)
+        bytes *= v->ks[d] ? (double)s->kd[d] : 1;
+    for (int d = 0; d < s->nr; d++)
+        bytes *= v->rs[d] ? (double)s->rd[d] : 1;
+    return bytes;
+}
+
+/* Do neighbours in memory belong to neighbouring rows? What moves most bytes decides: the row statistics of a norm's
+ * gradient are adjacent along the other axis than its operands, and are read from a cache. */
 static bool is_side_by_side(const run *r)
 {
     const wf_space *s = &r->s;
-    int inner = 0, outer = 0;
+    double inner = 0, outer = 0;
     for (int o = 0; o < r->nop; o++) {
         const wf_operand *v = &s->op[o];
-        if (is_row_operand(r, o) || s->nk == 0 || s->nr == 0)
+        const bool drawn = o >= r->rows->ndst && (r->e->kernel.drawn >> (o - r->rows->ndst) & 1);
+        if (is_row_operand(r, o) || drawn || s->nk == 0 || s->nr == 0)
             continue;
         const int64_t along = v->rs[s->nr - 1], across = v->ks[s->nk - 1];
-        if (along == 1 || (along == 0 && across == 0))
-            inner++;
+        if (along == 1)
+            inner += bytes_of(s, v);
         else if (across == 1 || (along != 0 && across == 0))
-            outer++;
+            outer += bytes_of(s, v);
     }
     return s->rows >= WF_CU_SUBTREES && outer > inner;
 }
@@ -143,6 +157,7 @@ static int64_t keep_bytes(const run *r)
 static void shape(run *r)
 {
     const int64_t n = r->s.n, bytes = keep_bytes(r) * n + 8 * r->rows->nkeep;
+    const int64_t blocks = (n + WF_CU_BLOCK - 1) / WF_CU_BLOCK;
     unsigned width = 32;
     r->threads = WARPS * 32;
     r->r.shared = false;
@@ -172,10 +187,13 @@ static void shape(run *r)
         r->per_block = WF_CU_TILE;
         r->work = r->s.rows;
         break;
-    case WF_CU_SPLIT:
-    case WF_CU_SPLIT_OUTER:
+    case WF_CU_SPLIT: /* of steps over elements; others are a warp a row */
         r->per_block = WARPS;
-        r->work = r->s.rows;
+        r->work = r->s.rows * blocks;
+        break;
+    case WF_CU_SPLIT_OUTER:
+        r->per_block = 1;
+        r->work = (r->s.rows + WF_CU_TILE - 1) / WF_CU_TILE * blocks * WF_CU_SUBTREES;
         break;
     }
     r->words[r->l.width] = width;
@@ -319,21 +337,16 @@ static int start_split(run *r)
     r->words[r->l.parts] = wf_gpu_word(parts);
     r->words[r->l.width] = (uint64_t)blocks;
     for (int i = 0; i < n; i++) {
-        int64_t work = rows, per_block = WARPS;
-        if (steps[i].elements && r->r.scheme == WF_CU_SPLIT) {
-            work = rows * blocks;
-        } else if (steps[i].elements) {
-            work = (rows + WF_CU_TILE - 1) / WF_CU_TILE * blocks * WF_CU_SUBTREES;
-            per_block = 1;
-        }
-        const int status = start(r, v, i, work, per_block);
+        const int status =
+            steps[i].elements ? start(r, v, i, r->work, r->per_block) : start(r, v, i, rows, WARPS);
         if (status != 0)
             return i > 0 ? wf_gpu_too_late(status) : status;
     }
     return 0;
 }
 
-static int start_run(run *r, const wf_program_args *a)
+/* Scheme, layout of the argument, threads. */
+static int prepare(run *r)
 {
     r->r.scheme = choose(r);
     r->r.nk = r->s.nk ? r->s.nk : 1;
@@ -346,8 +359,16 @@ static int start_run(run *r, const wf_program_args *a)
         return wf_fail(r->why, WEFT_EUNSUPPORTED, "a program of %d operands over %d axes", r->nop,
                        r->s.nk + r->s.nr);
     shape(r);
+    return 0;
+}
+
+static int start_run(run *r, const wf_program_args *a)
+{
+    int status = prepare(r);
+    if (status != 0)
+        return status;
     fill_words(r, a);
-    int status = place_keeps(r);
+    status = place_keeps(r);
     if (status == 0)
         status = place_errors(r, a);
     if (status != 0)
@@ -384,5 +405,20 @@ int wf_gpu_rows_program(int ordinal, const wf_program *p, const wf_program_args 
     if (status == 0)
         status = wf_gpu_too_late(put_back(&r, a, dst, moved));
     wf_gpu_drop(&r.temps);
+    return status;
+}
+
+int wf_gpu_rows_way(int ordinal, const wf_program *p, const wf_program_args *a, wf_gpu_way *way,
+                    wf_why *why)
+{
+    run r = {.ordinal = ordinal, .p = p, .why = why, .nop = p->noutput + p->ninput};
+    r.e = wf_gpu_entry_of(p, why);
+    if (!r.e)
+        return why->code;
+    r.rows = r.e->kernel.rows;
+    wf_space_init(&r.s, p, a);
+    const int status = prepare(&r);
+    *way = (wf_gpu_way){r.r.scheme, wf_gpu_blocks(ordinal, r.work, r.per_block), r.threads,
+                        r.r.shared};
     return status;
 }
