@@ -1,7 +1,8 @@
 /*
  * jit/codegen_cuda/render_body.c -- kernel IR as statements in the common subset of CUDA C++ and C.
  *
- * No header is included by the text. Constants are bit patterns. A product and a sum are never
+ * No header is included by the text; the only PTX in it is that of f32 maxima and minima, for architectures that have them with these
+ * very rules (PTX ISA, max.NaN). Constants are bit patterns. A product and a sum are never
  * contracted: the text is compiled with --fmad=false (host: -ffp-contract=off; true for fast math), and fma stands where the
  * FMA primitive does.
  */
@@ -237,6 +238,7 @@ static const char helpers[] =
     "WF_DEVICE unsigned long long wf_u64(double f) { union { unsigned long long u; double f; } v; "
     "v.f = f; "
     "return v.u; }\n"
+    "/* NaN propagates, -0 < +0; PTX has that as one instruction of f32 from sm_80 on. */\n"
     "#define WF_EXTREMES(T, s, to, of) \\\n"
     "    WF_DEVICE T wf_min_##s(T a, T b) { T r = a < b ? a : b; r = a == b ? of(to(a) | to(b)) : "
     "r; "
@@ -244,7 +246,14 @@ static const char helpers[] =
     "    WF_DEVICE T wf_max_##s(T a, T b) { T r = a > b ? a : b; r = a == b ? of(to(a) & to(b)) : "
     "r; "
     "return a != a ? a : r; }\n"
+    "#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800\n"
+    "WF_DEVICE float wf_min_f32(float a, float b) { float r; asm(\"min.NaN.f32 %0, %1, %2;\" : "
+    "\"=f\"(r) : \"f\"(a), \"f\"(b)); return r; }\n"
+    "WF_DEVICE float wf_max_f32(float a, float b) { float r; asm(\"max.NaN.f32 %0, %1, %2;\" : "
+    "\"=f\"(r) : \"f\"(a), \"f\"(b)); return r; }\n"
+    "#else\n"
     "WF_EXTREMES(float, f32, wf_u32, wf_f32)\n"
+    "#endif\n"
     "WF_EXTREMES(double, f64, wf_u64, wf_f64)\n"
     "#define WF_INTEGER(T, s, U, bits, sign) \\\n"
     "    WF_DEVICE T wf_div_##s(T a, T b) { return b == 0 ? (T)0 : sign && b == (T)-1 ? (T)(0 - "
