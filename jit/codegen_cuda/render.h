@@ -9,6 +9,14 @@
 /* Statements of a program, indented; values are <prefix><number>. The last of them assigns nothing:
  * outputs are read through wf_cu_ref. */
 void wf_cu_body(wf_text *t, const wf_kir *k, const char *prefix, const char *const *param);
+/* What a parameter is: of an element, the same for the elements of a row, or something else. */
+typedef enum wf_cu_param { WF_CU_OTHER, WF_CU_ELEMENT, WF_CU_SHARED } wf_cu_param;
+/* Is it a quotient in f32 of one of the former by one of the latter? */
+bool wf_cu_is_quick(const wf_kir *k, const wf_kinstr *i, const wf_cu_param *what);
+/* wf_cu_body; unless `what` is NULL, such quotients take reciprocal<p>, 1 / the divisor's parameter p, and are right in the middle
+ * of the exponents only. */
+void wf_cu_body_of(wf_text *t, const wf_kir *k, const char *prefix, const char *const *param,
+                   const wf_cu_param *what);
 /* Instruction r as an operand. */
 void wf_cu_ref(wf_text *t, const wf_kir *k, wf_kref r, const char *prefix,
                const char *const *param);

@@ -191,7 +191,22 @@ static const char *pattern_of(const at *x)
     return "";
 }
 
+bool wf_cu_is_quick(const wf_kir *k, const wf_kinstr *i, const wf_cu_param *what)
+{
+    if (i->prim != WF_KP_DIV || i->type != WF_KT_F32 || i->relaxed)
+        return false;
+    const wf_kinstr *a = &k->ins[i->src[0]], *s = &k->ins[i->src[1]];
+    return a->prim == WF_KP_PARAM && what[a->imm] == WF_CU_ELEMENT && s->prim == WF_KP_PARAM &&
+           what[s->imm] == WF_CU_SHARED;
+}
+
 void wf_cu_body(wf_text *t, const wf_kir *k, const char *prefix, const char *const *param)
+{
+    wf_cu_body_of(t, k, prefix, param, NULL);
+}
+
+void wf_cu_body_of(wf_text *t, const wf_kir *k, const char *prefix, const char *const *param,
+                   const wf_cu_param *what)
 {
     for (uint32_t n = 0; n < k->n; n++) {
         const wf_kinstr *i = &k->ins[n];
@@ -209,6 +224,9 @@ void wf_cu_body(wf_text *t, const wf_kir *k, const char *prefix, const char *con
             P("wf_%s[", k->table[i->imm]->name);
             wf_cu_ref(t, k, i->src[0], prefix, param);
             P("]");
+        } else if (what && wf_cu_is_quick(k, i, what)) {
+            fill(&x, "wf_over($a, $b, ");
+            P("reciprocal%" PRIu64 ")", k->ins[i->src[1]].imm);
         } else {
             fill(&x, pattern_of(&x));
         }
@@ -255,6 +273,9 @@ static const char helpers[] =
     "WF_EXTREMES(float, f32, wf_u32, wf_f32)\n"
     "#endif\n"
     "WF_EXTREMES(double, f64, wf_u64, wf_f64)\n"
+    "/* a / s with y = 1 / s, for s in [2^-30, 2^30) and |a| in [2^-90, 2^90] or 0. */\n"
+    "WF_DEVICE float wf_over(float a, float s, float y) { const float q = a * y; return "
+    "fmaf(fmaf(q, s, -a), -y, q); }\n"
     "#define WF_INTEGER(T, s, U, bits, sign) \\\n"
     "    WF_DEVICE T wf_div_##s(T a, T b) { return b == 0 ? (T)0 : sign && b == (T)-1 ? (T)(0 - "
     "(U)a) : "

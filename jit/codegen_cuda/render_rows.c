@@ -81,14 +81,6 @@ int wf_cu_cells(const wf_kernel *k)
     return ncell;
 }
 
-static bool has_totals(const wf_stage *st)
-{
-    for (uint32_t o = 0; st->kind == WF_ST_ELEM && o < st->body.nout; o++)
-        if (st->out[o].kind == WF_PORT_TOTAL)
-            return true;
-    return false;
-}
-
 int wf_cu_steps(const wf_kernel *k, wf_cu_step steps[WF_CU_STEPS])
 {
     const wf_rows_kernel *rows = k->rows;
@@ -99,7 +91,7 @@ int wf_cu_steps(const wf_kernel *k, wf_cu_step steps[WF_CU_STEPS])
         int end = i;
         while (end < rows->nstage && rows->stage[end].kind != WF_ST_ELEM)
             end++;
-        if (end > i || (i > 0 && has_totals(&rows->stage[i - 1])))
+        if (end > i || (i > 0 && wf_cu_has_totals(&rows->stage[i - 1])))
             steps[n++] = (wf_cu_step){i, end, false};
         if (end < rows->nstage)
             steps[n++] = (wf_cu_step){end, end + 1, true};
@@ -184,6 +176,7 @@ typedef struct walk {
     int step;       /* to its next; by 32: to the other of its two lanes */
     const char *kept;
     wf_cu_total_fn fold;
+    bool quick; /* whole groups divide quickly, or leave it to the rest */
 } walk;
 
 static void group_loop(const wf_cu_rr *x, const wf_stage *st, const walk *s, int group, bool rest)
@@ -204,21 +197,23 @@ static void group_loop(const wf_cu_rr *x, const wf_stage *st, const walk *s, int
         if (compute && s->step == 32)
             P("        const int half = u & 1;\n");
         if (compute)
-            wf_cu_element(x, st, s->fold);
+            wf_cu_element(x, st, s->quick && !rest, s->fold);
         else
             wf_cu_gather(x, st);
         P("        }\n");
+        if (!compute && s->quick && !rest)
+            wf_cu_check_group(x, st, group);
     }
     P("        }\n");
 }
 
 /* Over elements [first, first + count), at most a block of the order. */
-static void each_element(const wf_cu_rr *x, const wf_stage *st, const walk *s)
+static void each_element(const wf_cu_rr *x, const wf_stage *st, walk *s)
 {
     wf_text *t = x->t;
     const int group = group_of(x, st);
-    P("        {\n        int begin = 0;\n");
-    wf_cu_row_elements(x, st);
+    P("        %s{\n        int begin = 0;\n", wf_cu_has_totals(st) ? "" : "if (active) ");
+    s->quick = wf_cu_row_values(x, st);
     group_loop(x, st, s, group, false);
     group_loop(x, st, s, group > 2 ? group / 2 : 2, true);
     P("        }\n");
@@ -227,9 +222,9 @@ static void each_element(const wf_cu_rr *x, const wf_stage *st, const walk *s)
 static void inner_loop(const wf_cu_rr *x, const wf_stage *st)
 {
     wf_cu_each_total(x, st, declare_lanes);
-    each_element(
-        x, st,
-        &(walk){"lane", 32, x->r->wide ? "long long kc = c" : "unsigned int kc = c", fold_lane});
+    each_element(x, st,
+                 &(walk){"lane", 32, x->r->wide ? "long long kc = c" : "unsigned int kc = c",
+                         fold_lane, false});
 }
 
 /* -- BLOCK_ROWS: sums of blocks in shared memory ------------------------------------------------------------ */
@@ -282,7 +277,7 @@ static void block_stage(const wf_cu_rr *x, const wf_stage *st)
     inner_loop(x, st);
     wf_cu_each_total(x, st, block_to_lane);
     P("        }\n");
-    if (has_totals(st))
+    if (wf_cu_has_totals(st))
         P("        __syncthreads();\n");
     wf_cu_each_total(x, st, finish_shared);
 }
@@ -394,12 +389,13 @@ static void outer_stage(const wf_cu_rr *x, const wf_stage *st)
       split ? "        {\n        const int j = threadIdx.x / 32;\n"
             : "        for (int j = 0; j < 8; j++) {\n");
     wf_cu_each_total(x, st, begin_acc);
-    each_element(x, st, &(walk){"leaf", 64, "long long kc = (long long)c * keep_step", fold_acc});
+    each_element(x, st,
+                 &(walk){"leaf", 64, "long long kc = (long long)c * keep_step", fold_acc, false});
     if (!split)
         wf_cu_each_total(x, st, climb);
     P("        }\n");
     wf_cu_each_total(x, st, share_subtree);
-    if (has_totals(st))
+    if (wf_cu_has_totals(st))
         P("        __syncthreads();\n");
     wf_cu_each_total(x, st, join_subtrees);
 }
@@ -419,13 +415,32 @@ static void keeps(const wf_cu_rr *x, const char *place)
     }
 }
 
+/* Does a body have many values, or such as take two registers? */
+static bool is_large(const wf_kir *k)
+{
+    enum { LONG = 96 };
+    bool large = k->n > LONG;
+    for (uint32_t n = 0; n < k->n && !large; n++)
+        large = k->ins[n].prim != WF_KP_CONST && wf_kty_bits((wf_kty)k->ins[n].type) == 64;
+    return large;
+}
+
+/* Threads that a processor has to have registers for: 64 each or, where that might not do, 128. Of its own accord the
+ * assembler stays below some 40, and issues a group's loads as the registers of the first become free. */
+static int threads_of(const wf_cu_rr *x)
+{
+    bool large = x->r->wide;
+    for (int i = 0; i < x->rows->nstage; i++)
+        large |= x->rows->stage[i].kind != WF_ST_PICK && is_large(&x->rows->stage[i].body);
+    return large ? 512 : 1024;
+}
+
 static void head(const wf_cu_rr *x, int step)
 {
     wf_text *t = x->t;
-    P("WF_EXTERN __global__ void ");
-    if (x->r->scheme == WF_CU_BLOCK_ROWS) /* or it may use more registers than such a block has */
-        P("__launch_bounds__(%d) ", WF_CU_BLOCK_THREADS);
-    P("%s", x->k->name);
+    const int threads = x->r->scheme == WF_CU_BLOCK_ROWS ? WF_CU_BLOCK_THREADS : 256;
+    P("WF_EXTERN __global__ void __launch_bounds__(%d, %d) %s", threads, threads_of(x) / threads,
+      x->k->name);
     if (step >= 0)
         P("_%d", step);
     P("(const struct wf_words_%d a)\n{\n    const long long rows = (long long)a.w[%d], n = (long "
@@ -628,7 +643,7 @@ static void elements_kernel(const wf_cu_rr *x, int step, const wf_cu_step *s)
     else
         inner_loop(x, st);
     wf_cu_each_total(x, st, store_part);
-    P("%s    }\n}\n", is_outer(x) && has_totals(st) ? "        __syncthreads();\n" : "");
+    P("%s    }\n}\n", is_outer(x) && wf_cu_has_totals(st) ? "        __syncthreads();\n" : "");
 }
 
 /* value := the eight subtrees of block i. */

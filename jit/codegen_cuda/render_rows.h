@@ -26,15 +26,18 @@ typedef struct wf_cu_rr {
 /* Text in which `lane`, `active` and the operands' pointers of the row stand. */
 void wf_cu_single_stage(const wf_cu_rr *x, const wf_stage *st, const char *leader);
 void wf_cu_pick_stage(const wf_cu_rr *x, const wf_stage *st);
-/* Elements are worked on in groups: a loop over u gathers those of element c into arrays, another computes. Registers
- * that an element takes; before the loops, what the row has one of, and the arrays. */
+/* Elements are worked on in groups: a loop over u gathers those of element c into arrays, another computes. Registers that an
+ * element takes; before the loops, what the row has one of; the arrays. */
 int wf_cu_gathered(const wf_cu_rr *x, const wf_stage *st);
-void wf_cu_row_elements(const wf_cu_rr *x, const wf_stage *st);
+/* True: elements can be divided quickly, where wf_cu_check_group does not break the loop over groups. */
+bool wf_cu_row_values(const wf_cu_rr *x, const wf_stage *st);
 void wf_cu_declare_group(const wf_cu_rr *x, const wf_stage *st, int group);
 void wf_cu_gather(const wf_cu_rr *x, const wf_stage *st);
-/* Inside the second loop: values, stores, and `fold` called for each total. */
+void wf_cu_check_group(const wf_cu_rr *x, const wf_stage *st, int group);
+bool wf_cu_has_totals(const wf_stage *st);
+/* Inside the second loop, and for a stage without totals where `active` is not 0: values, stores, and `fold` called for each total. */
 typedef void (*wf_cu_total_fn)(const wf_cu_rr *x, int slot, int op, wf_kty type, const char *value);
-void wf_cu_element(const wf_cu_rr *x, const wf_stage *st, wf_cu_total_fn total);
+void wf_cu_element(const wf_cu_rr *x, const wf_stage *st, bool quick, wf_cu_total_fn total);
 /* Calls fn for each total of the stage. */
 void wf_cu_each_total(const wf_cu_rr *x, const wf_stage *st,
                       void (*fn)(const wf_cu_rr *x, int slot, int op, wf_kty type));

@@ -5,6 +5,7 @@
  * d<number>. Every thread that works on a row computes its single values; one of them stores.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "jit/codegen_cuda/render_rows.h"
 
@@ -110,6 +111,15 @@ static void loads(const wf_cu_rr *x, const wf_stage *st, params *p, bool element
 static const char check[] = "        if (%s != -1)\n            atomicMin((unsigned long long *)"
                             "a.w[%d], (unsigned long long)%s);\n";
 
+/* Of the statement that follows. guard NULL: always */
+static void put_if(wf_text *t, const char *guard)
+{
+    if (guard)
+        P("        if (%s)\n            ", guard);
+    else
+        P("        ");
+}
+
 static void put_out(const wf_cu_rr *x, const wf_stage *st, const params *p, uint32_t o,
                     const char *guard, bool elements, wf_cu_total_fn total)
 {
@@ -126,10 +136,12 @@ static void put_out(const wf_cu_rr *x, const wf_stage *st, const params *p, uint
         P("        t%d = %s;\n", port->at, v);
         break;
     case WF_PORT_KEEP:
-        P("        if (active)\n            k%d[kc] = %s;\n", port->at, v);
+        put_if(t, guard);
+        P("k%d[kc] = %s;\n", port->at, v);
         break;
     case WF_PORT_DST:
-        P("        if (%s)\n            d%d[", guard, port->at);
+        put_if(t, guard);
+        P("d%d[", port->at);
         if (elements)
             column(x, port->at);
         else
@@ -140,7 +152,8 @@ static void put_out(const wf_cu_rr *x, const wf_stage *st, const params *p, uint
         total(x, port->at, port->op, type, v);
         break;
     case WF_PORT_CHECK:
-        P("        if (%s) {\n", guard);
+        put_if(t, guard);
+        P("{\n");
         P(check, v, port->at ? x->l.errors + port->at - 1 : x->l.error, v);
         P("        }\n");
         break;
@@ -204,11 +217,90 @@ int wf_cu_gathered(const wf_cu_rr *x, const wf_stage *st)
     return words;
 }
 
-void wf_cu_row_elements(const wf_cu_rr *x, const wf_stage *st)
+/* -- quotients ----------------------------------------------------------------------------------------------
+ * Elements that are divided by a value of the row are multiplied by its reciprocal and corrected: the same bits where
+ * both are in the middle of the exponents (jit/codegen_cpu/render_ease.c has the proof). Whole groups are asked whether
+ * they are; from the first one that is not the thread goes on with the loop of guarded groups, which divides. */
+static void find_params(const wf_cu_rr *x, const wf_stage *st, wf_cu_param what[WF_KIR_MAX_PARAM])
 {
-    for (uint32_t i = 0; i < st->body.nparam; i++)
+    for (uint32_t i = 0; i < st->body.nparam; i++) {
+        const wf_port *port = &st->in[i];
+        what[i] = is_gathered(x, port) ? WF_CU_ELEMENT
+                  : port->kind == WF_PORT_SLOT || port->kind == WF_PORT_SCALAR ||
+                          (port->kind == WF_PORT_SOURCE && is_row_source(x, port->at))
+                      ? WF_CU_SHARED
+                      : WF_CU_OTHER;
+    }
+}
+
+/* Which parameters are divided by, and which are divided; are there any? */
+static bool find_quotients(const wf_cu_rr *x, const wf_stage *st, bool used[WF_KIR_MAX_PARAM])
+{
+    const wf_kir *k = &st->body;
+    wf_cu_param what[WF_KIR_MAX_PARAM];
+    bool any = false;
+    find_params(x, st, what);
+    memset(used, 0, WF_KIR_MAX_PARAM * sizeof *used);
+    for (uint32_t n = 0; n < k->n; n++)
+        if (wf_cu_is_quick(k, &k->ins[n], what)) {
+            used[k->ins[k->ins[n].src[0]].imm] = used[k->ins[k->ins[n].src[1]].imm] = true;
+            any = true;
+        }
+    return any;
+}
+
+bool wf_cu_has_totals(const wf_stage *st)
+{
+    for (uint32_t o = 0; st->kind == WF_ST_ELEM && o < st->body.nout; o++)
+        if (st->out[o].kind == WF_PORT_TOTAL)
+            return true;
+    return false;
+}
+
+bool wf_cu_row_values(const wf_cu_rr *x, const wf_stage *st)
+{
+    wf_text *t = x->t;
+    const wf_kir *k = &st->body;
+    bool used[WF_KIR_MAX_PARAM];
+    const bool any = find_quotients(x, st, used);
+    for (uint32_t i = 0; i < k->nparam; i++)
         if (st->in[i].kind == WF_PORT_SOURCE && is_row_source(x, st->in[i].at))
-            load_row(x, st->in[i].at, wf_cu_type((wf_kty)st->body.param_type[i]));
+            load_row(x, st->in[i].at, wf_cu_type((wf_kty)k->param_type[i]));
+    if (any)
+        P("        int middle = 1;\n");
+    for (uint32_t i = 0; i < k->nparam; i++) {
+        const wf_port *port = &st->in[i];
+        const char kind = port->kind == WF_PORT_SLOT     ? 't'
+                          : port->kind == WF_PORT_SCALAR ? 'c'
+                                                         : 'x';
+        if (used[i] && !is_gathered(x, port))
+            P("        const float reciprocal%u = 1.0f / %c%d;\n"
+              "        middle &= wf_u32(%c%d) - 0x30800000u < 0x1E000000u;\n",
+              i, kind, port->at, kind, port->at);
+    }
+    return any;
+}
+
+void wf_cu_check_group(const wf_cu_rr *x, const wf_stage *st, int group)
+{
+    wf_text *t = x->t;
+    bool used[WF_KIR_MAX_PARAM], large = false;
+    find_quotients(x, st, used);
+    P("        unsigned int low = ~0u, high = 0;\n#pragma unroll\n"
+      "        for (int u = 0; u < %d; u++) {\n        unsigned int size;\n",
+      group);
+    for (uint32_t i = 0; i < st->body.nparam; i++) {
+        const wf_port *port = &st->in[i];
+        if (!used[i] || !is_gathered(x, port))
+            continue;
+        P("        size = wf_u32(%cs%d[u])%s;\n        low = size - 1u < low ? size - 1u : low;\n",
+          port->kind == WF_PORT_KEEP ? 'k' : 'x', port->at, port->small ? "" : " & 0x7FFFFFFFu");
+        if (!port->small)
+            P("        high = size > high ? size : high;\n");
+        large |= !port->small;
+    }
+    P("        }\n        if (!middle || low < 0x127FFFFFu%s)\n            break;\n",
+      large ? " || high > 0x6C800000u" : "");
 }
 
 void wf_cu_declare_group(const wf_cu_rr *x, const wf_stage *st, int group)
@@ -232,15 +324,17 @@ void wf_cu_gather(const wf_cu_rr *x, const wf_stage *st)
         }
 }
 
-void wf_cu_element(const wf_cu_rr *x, const wf_stage *st, wf_cu_total_fn total)
+void wf_cu_element(const wf_cu_rr *x, const wf_stage *st, bool quick, wf_cu_total_fn total)
 {
     wf_text *t = x->t;
     params p;
+    wf_cu_param what[WF_KIR_MAX_PARAM];
+    find_params(x, st, what);
     wf_cu_columns(x);
     loads(x, st, &p, true);
-    wf_cu_body(t, &st->body, "v", p.name);
+    wf_cu_body_of(t, &st->body, "v", p.name, quick ? what : NULL);
     for (uint32_t o = 0; o < st->body.nout; o++)
-        put_out(x, st, &p, o, "active", true, total);
+        put_out(x, st, &p, o, wf_cu_has_totals(st) ? "active" : NULL, true, total);
 }
 
 void wf_cu_each_total(const wf_cu_rr *x, const wf_stage *st,

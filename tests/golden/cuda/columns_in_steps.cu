@@ -1,4 +1,4 @@
-WF_EXTERN __global__ void kernel_0(const struct wf_words_18 a)
+WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_words_18 a)
 {
     const long long rows = (long long)a.w[0], n = (long long)a.w[1];
     __shared__ float lanes1[8][32];
@@ -93,7 +93,7 @@ WF_EXTERN __global__ void kernel_0(const struct wf_words_18 a)
         __syncthreads();
     }
 }
-WF_EXTERN __global__ void kernel_1(const struct wf_words_18 a)
+WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_1(const struct wf_words_18 a)
 {
     const long long rows = (long long)a.w[0], n = (long long)a.w[1];
     const long long blocks = (long long)a.w[2];

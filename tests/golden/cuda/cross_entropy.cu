@@ -1,4 +1,4 @@
-WF_EXTERN __global__ void kernel(const struct wf_words_24 a)
+WF_EXTERN __global__ void __launch_bounds__(256, 2) kernel(const struct wf_words_24 a)
 {
     const long long rows = (long long)a.w[0], n = (long long)a.w[1];
     const int width = (int)a.w[2], lane = (int)(threadIdx.x & (unsigned int)(width - 1));
@@ -264,14 +264,15 @@ WF_EXTERN __global__ void kernel(const struct wf_words_24 a)
         if (active && lane == 0)
             d0[0] = v59;
         t16 = v63;
-        if (active && lane == 0) {
+        if (active && lane == 0)
+            {
         if (v66 != -1)
             atomicMin((unsigned long long *)a.w[3], (unsigned long long)v66);
         }
         }
         {
         const int first = 0, count = (int)n;
-        {
+        if (active) {
         int begin = 0;
         const long long x1 = s1[0];
 #pragma unroll 1
@@ -322,8 +323,7 @@ WF_EXTERN __global__ void kernel(const struct wf_words_24 a)
         const unsigned char v42 = number == x1;
         const float v43 = (float)v42;
         const float v44 = v41 - v43;
-        if (active)
-            d1[(int)c_0 * (int)a.w[17]] = v44;
+        d1[(int)c_0 * (int)a.w[17]] = v44;
         }
         }
 #pragma unroll 1
@@ -378,8 +378,7 @@ WF_EXTERN __global__ void kernel(const struct wf_words_24 a)
         const unsigned char v42 = number == x1;
         const float v43 = (float)v42;
         const float v44 = v41 - v43;
-        if (active)
-            d1[(int)c_0 * (int)a.w[17]] = v44;
+        d1[(int)c_0 * (int)a.w[17]] = v44;
         }
         }
         }

@@ -1,4 +1,4 @@
-WF_EXTERN __global__ void __launch_bounds__(512) kernel(const struct wf_words_18 a)
+WF_EXTERN __global__ void __launch_bounds__(512, 2) kernel(const struct wf_words_18 a)
 {
     const long long rows = (long long)a.w[0], n = (long long)a.w[1];
     __shared__ float lanes1[64];
@@ -97,7 +97,7 @@ WF_EXTERN __global__ void __launch_bounds__(512) kernel(const struct wf_words_18
         }
         for (long long block = warp; block * 4096 < n; block += warps) {
         const long long first = block * 4096, count = n - first < 4096 ? n - first : 4096;
-        {
+        if (active) {
         int begin = 0;
 #pragma unroll 1
         for (; begin <= (int)count - 256; begin += 256) {
@@ -119,8 +119,7 @@ WF_EXTERN __global__ void __launch_bounds__(512) kernel(const struct wf_words_18
         const unsigned int c_0 = (unsigned int)c;
         const float x0 = xs0[u];
         const float v2 = t1 - x0;
-        if (active)
-            d0[(int)c_0 * (int)a.w[14]] = v2;
+        d0[(int)c_0 * (int)a.w[14]] = v2;
         }
         }
 #pragma unroll 1
@@ -147,8 +146,7 @@ WF_EXTERN __global__ void __launch_bounds__(512) kernel(const struct wf_words_18
         const unsigned int c_0 = (unsigned int)c;
         const float x0 = xs0[u];
         const float v2 = t1 - x0;
-        if (active)
-            d0[(int)c_0 * (int)a.w[14]] = v2;
+        d0[(int)c_0 * (int)a.w[14]] = v2;
         }
         }
         }

@@ -1,4 +1,4 @@
-WF_EXTERN __global__ void kernel_0(const struct wf_words_18 a)
+WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_words_18 a)
 {
     const long long rows = (long long)a.w[0], n = (long long)a.w[1];
     const long long blocks = (long long)a.w[2];
@@ -82,7 +82,7 @@ WF_EXTERN __global__ void kernel_0(const struct wf_words_18 a)
             *(float *)((unsigned long long *)a.w[5] + ((0 * rows + r) * blocks + block)) = lo1;
     }
 }
-WF_EXTERN __global__ void kernel_1(const struct wf_words_18 a)
+WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_1(const struct wf_words_18 a)
 {
     const long long rows = (long long)a.w[0], n = (long long)a.w[1];
     const long long blocks = (long long)a.w[2];

@@ -34,7 +34,7 @@ shim_machine *shim;
 #define gridDim (shim->grid_dim)
 #define __global__
 #define __device__
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 #define __forceinline__ __attribute__((unused)) inline
 #define __shared__ static
 #define __syncthreads() shim->sync(__LINE__)
