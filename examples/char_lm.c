@@ -1,9 +1,8 @@
 /*
  * examples/char_lm.c -- a character-level transformer language model, trained on a text file.
  *
- * The model is transformer.h, the text text.h; AdamW, clipped gradients, linear warm-up and cosine decay. The last tenth of the text is
- * held out: the loss on it is printed at the end. The same seed gives the same loss bits at any number of threads, step by step,
- * traced (--jit 1) and frozen (--jit 2), also when a run is stopped, saved and resumed. Public headers only.
+ * The model is transformer.h, the text text.h; AdamW, clipped gradients, warm-up and cosine decay; a tenth of the text is held out. The same seed gives
+ * the same loss bits at any number of threads, step by step, traced (--jit 1) and frozen (--jit 2), and where a run is saved and resumed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +15,8 @@
 /* Options: numbers, then texts. */
 static int64_t steps = 600, stop, seed = 1, threads, sample = 600, dim = 128, layers = 4, heads = 4,
                context = 128, batch = 16, jit;
-static const char *file = "/usr/share/common-licenses/GPL-3", *save, *resume, *export, *device;
+static const char *file = "/usr/share/common-licenses/GPL-3", *save, *resume, *export, *device,
+                  *losses;
 
 static void die(const char *what)
 {
@@ -35,11 +35,10 @@ static void generate(const transformer *l)
         weft_tensor in = weft_from_data(seen + i + 1 - time, weft_shape(1, time), WEFT_I64);
         weft_tensor logits = weft_select(weft_select(transformer_forward(l, in), 0, 0), 0, -1);
         weft_tensor chances = weft_softmax(weft_div(logits, weft_f(0.8)), 0);
-        int64_t next = weft_item_i64(weft_multinomial(chances, .generator = &rng));
-        if (next < 0 || next >= TEXT_VOCAB)
+        seen[i + 1] = weft_item_i64(weft_multinomial(chances, .generator = &rng));
+        if (seen[i + 1] < 0)
             die("generate");
-        seen[i + 1] = next;
-        putchar((int)next);
+        putchar((int)seen[i + 1]);
         weft_scope_end(s);
     }
     weft_no_grad_end();
@@ -49,28 +48,26 @@ static void generate(const transformer *l)
 
 static void parse(int argc, char **argv)
 {
-    const char *name[] = {"--steps", "--stop",   "--seed",   "--threads", "--sample",
-                          "--dim",   "--layers", "--heads",  "--context", "--batch",
-                          "--jit",   "--save",   "--resume", "--export",  "--device"};
+    const char *name[] = {"--steps",  "--stop",   "--seed",    "--threads", "--sample", "--dim",
+                          "--layers", "--heads",  "--context", "--batch",   "--jit",    "--save",
+                          "--resume", "--export", "--device",  "--losses"};
     int64_t *numbers[] = {&steps,  &stop,  &seed,    &threads, &sample, &dim,
                           &layers, &heads, &context, &batch,   &jit};
-    const char **texts[] = {&save, &resume, &export, &device};
+    const char **texts[] = {&save, &resume, &export, &device, &losses};
     for (int i = 1, k = 0; i < argc; i++, k = 0) {
-        while (k < 15 && strcmp(argv[i], name[k]) != 0)
+        while (k < 16 && strcmp(argv[i], name[k]) != 0)
             k++;
         if (argv[i][0] != '-')
             file = argv[i];
-        else if (k == 15 || ++i == argc)
-            die("usage: char_lm [FILE] [--save FILE] [--resume FILE] [--export FOLDER] [--device "
-                "cpu|cuda], and numbers: --steps --stop --seed --threads --sample --dim --layers "
-                "--heads --context --batch --jit");
+        else if (k == 16 || ++i == argc)
+            die("usage: char_lm [FILE] [--save FILE] [--resume FILE] [--export FOLDER] [--losses "
+                "FILE] [--device cpu|cuda], and numbers: --steps --stop --seed --threads --sample "
+                "--dim --layers --heads --context --batch --jit");
         else if (k < 11)
             *numbers[k] = atoll(argv[i]);
         else
             *texts[k - 11] = argv[i];
     }
-    if (layers > TRANSFORMER_MAX_LAYERS || batch < 1)
-        die("too many layers, or no batch");
 }
 
 static double seconds(void)
@@ -97,11 +94,9 @@ static weft_tensor loss_on(const transformer *l, weft_tensor window)
 static double held_out_loss(const transformer *l, weft_tensor text)
 {
     weft_generator rng = {0, 0};
-    weft_scope s = weft_scope_begin();
     weft_no_grad_begin();
     double loss = weft_item_f64(loss_on(l, text_windows(text, batch, context + 1, &rng)));
     weft_no_grad_end();
-    weft_scope_end(s);
     return loss;
 }
 
@@ -137,24 +132,28 @@ static void train(trainer *t, weft_tensor text)
 {
     int64_t last = stop && stop < steps ? stop : steps, done = 0;
     weft_jit *traced = weft_jit_trace(train_step, t, .name = "train_step", .frozen = jit > 1);
+    FILE *written = fopen(losses ? losses : "/dev/null", "w"); /* steps, losses and their bits */
+    if (!written)
+        die("--losses");
     double start = seconds(), shown = start, average = 0, first = 0, least = 1e9;
     while (t->at[0] < last) {
         weft_scope s = weft_scope_begin();
         weft_tensor out = {0};
-        weft_profile_range_begin("step");
         const double begin = seconds();
+        weft_profile_range_begin("step");
         if (next_step(t, traced, text, &out))
             die("step");
         float loss = (float)weft_item_f64(out);
         weft_profile_range_end();
-        uint32_t bits;
+        uint32_t bits = 0;
         memcpy(&bits, &loss, sizeof bits);
         t->at[3] = (int64_t)(((uint64_t)t->at[3] ^ bits) * 0x100000001b3u); /* FNV-1a of words */
+        fprintf(written, "%lld %.9g %08x\n", (long long)t->at[0], (double)loss, bits);
         weft_scope_end(s);
         average = done ? 0.95 * average + 0.05 * (double)loss : (double)loss;
-        double now = seconds();
-        first = done ? first : now - start;
-        least = now - begin < least ? now - begin : least;
+        const double now = seconds(), took = now - begin;
+        first = done ? first : took;
+        least = took < least ? took : least;
         if (done++ == 0 || now - shown > 2 || t->at[0] == last) {
             weft_memory_stats mem;
             weft_memory_get_stats(&mem);
@@ -168,6 +167,8 @@ static void train(trainer *t, weft_tensor text)
            "curve %016llx\n",
            (long long)done, seconds() - start, 1e3 * first, 1e3 * least, average,
            (unsigned long long)t->at[3]);
+    if (fclose(written))
+        die("--losses");
     weft_jit_stats n;
     weft_jit_get_stats(traced, &n);
     if (jit)
@@ -191,8 +192,8 @@ static void export_model(transformer *l, weft_tensor text)
     const char *file_name[] = {"model.weft", "tokens.npy", "logits.npy"};
     for (int i = 0; i < 3; i++)
         snprintf(path[i], sizeof path[i], "%s/%s", export, file_name[i]);
-    char seq[32]; /* up to what there are positions for */
-    snprintf(seq, sizeof seq, "seq<=%d", (int)context);
+    char seq[32];
+    snprintf(seq, sizeof seq, "seq<=%d", (int)context); /* there are no more positions */
     weft_no_grad_begin();
     weft_tensor x = weft_reshape(weft_narrow(text, 0, 0, 2 * context), weft_shape(2, context)), y;
     weft_graph *g =
@@ -209,8 +210,8 @@ int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
     parse(argc, argv);
-    if (threads && weft_set_num_threads((int)threads) != WEFT_OK)
-        die("--threads");
+    if (batch < 1 || (threads && weft_set_num_threads((int)threads) != WEFT_OK))
+        die("--batch and --threads are at least 1");
     weft_device where = WEFT_CPU; /* everything is made there; the program is the same */
     if (device && (weft_device_from_name(device, &where) || weft_set_default_device(where)))
         die("--device");

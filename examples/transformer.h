@@ -31,15 +31,18 @@ typedef struct transformer {
     weft_nn_linear head;
 } transformer;
 
-/* Makes the parameters. rng NULL: the thread's generator. The module's status says what went wrong. */
+/* Makes the parameters. rng NULL: the thread's generator. The module's status says what went wrong; too many layers: WEFT_EINVALID. */
 static inline weft_status transformer_init(transformer *t, transformer_sizes n, weft_generator *rng)
 {
     weft_module *m = t->m = weft_module_new(rng);
     t->n = n;
+    if (n.layers > TRANSFORMER_MAX_LAYERS) {
+        return WEFT_EINVALID;
+    }
     weft_nn_embedding_init(&t->wte, m, "wte", n.vocab, n.dim);
     weft_nn_embedding_init(&t->wpe, m, "wpe", n.context, n.dim);
     weft_init_normal(t->wpe.weight, 0, 0.02, rng);
-    for (int i = 0; i < n.layers && i < TRANSFORMER_MAX_LAYERS; i++) {
+    for (int i = 0; i < n.layers; i++) {
         transformer_block *b = &t->h[i];
         weft_module_push(m, "h.%d", i);
         weft_nn_layer_norm_init(&b->ln_1, m, "ln_1", n.dim);

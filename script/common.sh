@@ -33,3 +33,17 @@ build() {
     say "build: $preset"
     cmake --build "build/$preset" --parallel "$jobs" ${1:+--target "$@"} -- --quiet
 }
+
+# losses FILE OTHER: of two runs of examples/char_lm --losses, four words: the first one's last loss less the other's, the most
+# that two losses of a step differ by, how many steps from the first on have the same bits, how many steps both have.
+losses() {
+    awk 'function size(d) { return d < 0 ? -d : d }
+        NR == FNR { loss[$1] = $2; bits[$1] = $3; next }
+        $1 in loss {
+            n++
+            last = loss[$1] - $2
+            most = size(last) > size(most) ? last : most
+            if (bits[$1] == $3 && same == n - 1) same = n
+        }
+        END { if (n) printf "%.9f %.9f %d %d\n", last, size(most), same, n }' "$1" "$2" 2>/dev/null
+}

@@ -1,6 +1,6 @@
 # script/timeline.awk -- draws a profile with work on a GPU: see script/timeline.
 #
-# The profile has one event a line (eager/profile_write.c). Variables: range, launches, queue, steps (files to write).
+# The profile has one event a line (eager/profile_write.c). Variables: range, launches, queue, steps (files to write), figures (a name: rows are printed).
 
 function text(key,   a, n) { # the string after "key":
     a = "\"" key "\":\""
@@ -157,7 +157,7 @@ function draw_queue(s,   i, id, e, x, y, last, ahead) {
 }
 
 # One step as three rows at y.
-function draw_step(s, y, what,   e, a, b, busy, compile, memory, launched, fill) {
+function draw_step(s, y, what,   e, a, b, busy, compile, memory, calls, launched) {
     from = ts[s]
     words(steps, left, y - 8, what)
     words(steps, 10, y + 16, "host")
@@ -177,6 +177,7 @@ function draw_step(s, y, what,   e, a, b, busy, compile, memory, launched, fill)
             box(steps, a, b, tid[e] == tid[s] ? y : y + 36, 20, "#b6563b", name[e])
         } else if (name[e] ~ /^driver memory/) {
             memory += b - a
+            calls++
             box(steps, a, b, y, 24, "#e0a32e", name[e])
         } else if (cat[e] == "launch" && tid[e] == tid[s]) {
             launched++
@@ -184,6 +185,38 @@ function draw_step(s, y, what,   e, a, b, busy, compile, memory, launched, fill)
         }
     }
     words(steps, left, y + 104, sprintf("host %.1f us, device busy %.1f us; %d launches, %.1f us of memory calls to the driver, %.1f us of kernels being made", end[s] - from, busy, launched, memory, compile))
+    if (figures == "") return
+    printf "{\"bench\":\"timeline\",\"case\":\"%s\",\"size\":\"%s\",\"us\":%.1f,\"host_us\":%.1f,\"device_us\":%.1f,\"launches\":%d,", figures, what, length_of[s], end[s] - from, busy, launched
+    printf "\"memory_calls\":%d,\"memory_us\":%.1f,\"compile_us\":%.1f,\"queued_ahead_us\":%.1f,\"idle_percent\":%.1f}\n", calls, memory, compile, ahead_of(s), idle_of(s)
+}
+
+# How long after its launch the work of step s began, on average.
+function ahead_of(s,   id, k, sum) {
+    for (id in sent)
+        if (is_of(id, s)) {
+            sum += came[id] - sent[id]
+            k++
+        }
+    return k ? sum / k : 0
+}
+
+# Per cent of the time from the first work of step s on the device to its last in which the device did nothing.
+function idle_of(s,   id, k, i, b, at, until, gaps) {
+    for (id in sent) {
+        if (!is_of(id, s)) continue
+        for (i = ++k; i > 1 && at[i - 1] > came[id]; i--) {
+            at[i] = at[i - 1]
+            b[i] = b[i - 1]
+        }
+        at[i] = came[id]
+        b[i] = device_end(id)
+    }
+    until = at[1]
+    for (i = 1; i <= k; i++) {
+        gaps += at[i] > until ? at[i] - until : 0
+        until = b[i] > until ? b[i] : until
+    }
+    return k && until > at[1] ? 100 * gaps / (until - at[1]) : 0
 }
 
 # Until the device has done what the step queued.
