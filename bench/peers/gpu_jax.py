@@ -3,7 +3,7 @@
 #   gpu_jax.py [--needs|--smoke]      --needs: only whether JAX is there, as the exit status
 #
 # JAX has no events: wall-clock times of a batch of calls that end when its last result is there, medians over rounds after
-# warm-up. Products of f32 without TF32. --smoke: on whatever device there is, every case once on a few elements, for tests.
+# warm-up; a row takes about half a second. Products of f32 without TF32. --smoke: on whatever device there is, every case once on a few elements, for tests.
 import json
 import os
 import sys
@@ -23,20 +23,28 @@ QUICK = SMOKE or os.environ.get("WEFT_BENCH_QUICK", "0") not in ("", "0")
 ROUNDS, WARM_UP = (1, 1) if SMOKE else (11, 3)
 
 
-def timed(run, calls):
-    """Seconds of one call: until its result is there, and until it has returned."""
+def timed(run, calls, seconds=0.5):
+    """Microseconds of one call: until its result is there, and until it has returned."""
     whole, host = [], []
-    calls = 1 if SMOKE else calls
-    for r in range(-WARM_UP, ROUNDS):
+
+    def batch(n):
         start = time.perf_counter()
-        for _ in range(calls):
+        for _ in range(n):
             out = run()
         queued = time.perf_counter() - start
         jax.block_until_ready(out)
+        return (time.perf_counter() - start) * 1e6, queued * 1e6
+
+    batch(1)
+    once = max(batch(1)[0], 1)
+    calls = 1 if SMOKE else max(1, min(calls, int(seconds * 1e6 / (ROUNDS + WARM_UP) / once)))
+    rounds = 1 if SMOKE else max(3, min(ROUNDS, int(seconds * 1e6 / (once * calls)) - WARM_UP))
+    for r in range(-WARM_UP, rounds):
+        us, queued = batch(calls)
         if r >= 0:
-            whole.append((time.perf_counter() - start) * 1e6 / calls)
-            host.append(queued * 1e6 / calls)
-    return sorted(whole)[ROUNDS // 2], sorted(host)[ROUNDS // 2]
+            whole.append(us / calls)
+            host.append(queued / calls)
+    return sorted(whole)[rounds // 2], sorted(host)[rounds // 2]
 
 
 def report(case, size, dtype, us, host, **more):
@@ -59,24 +67,42 @@ def gelu(x):
     return jax.nn.gelu(x, approximate=False)
 
 
-def kernels():
-    rows, columns = (8, 64) if SMOKE else (4096, 1024) if QUICK else (65536, 1024)
+def kernels_on(rows, columns, dtype, name, odd=False):
     keys = jax.random.split(jax.random.key(1), 3)
-    x, y, row = (jax.random.normal(k, (n, columns)) for k, n in zip(keys, (rows, rows, 1)))
+    x, y, row = (jax.random.normal(k, (n, columns)).astype(dtype) for k, n in zip(keys, (rows, rows, 1)))
+    bytes_of_x = rows * columns * x.dtype.itemsize
+    size = "%dx%d" % (rows, columns) if odd else size_name(bytes_of_x)
+    floats, plain = name != "u8", name == "f32" and not odd
 
-    def chain(v, w):
+    def chain(v, w, last):
         for _ in range(4):
-            v = gelu(v * w + 0.1)
+            v = last(v * w + 0.1)
         return v
 
-    cases = (("add", lambda x, y, row: x + y, 3), ("chain of 12, traced", lambda x, y, row: chain(x, row), 2),
-             ("softmax", lambda x, y, row: jax.nn.softmax(x, -1), 2), ("layer_norm", lambda x, y, row: layer_norm(x), 2),
-             ("sum, rows", lambda x, y, row: x.sum(1), 1), ("sum, columns", lambda x, y, row: x.sum(0), 1),
-             ("transpose", lambda x, y, row: x.T.copy(), 2), ("cast to bf16", lambda x, y, row: x.astype(jnp.bfloat16), 1.5))
-    for name, fn, moved in cases:
-        compiled = jax.jit(fn)
-        us, host = timed(lambda: compiled(x, y, row), 20)
-        report(name, size_name(rows * columns * 4), "f32", us, host, gbps=moved * rows * columns * 4 / us * 1e-3)
+    cases = (("add", lambda x, y, row: x + y, 3, floats),
+             ("chain of 12, traced", lambda x, y, row: chain(x, row, jax.nn.relu), 2, floats),
+             ("chain with 4 gelus, traced", lambda x, y, row: chain(x, row, gelu), 2, plain),
+             ("softmax", lambda x, y, row: jax.nn.softmax(x, -1), 2, floats), ("layer_norm", lambda x, y, row: layer_norm(x), 2, floats),
+             ("sum, rows", lambda x, y, row: x.sum(1), 1, floats), ("sum, columns", lambda x, y, row: x.sum(0), 1, floats),
+             ("transpose", lambda x, y, row: x.T.copy(), 2, True), ("cast to bf16", lambda x, y, row: x.astype(jnp.bfloat16), 1.5, plain),
+             ("cast to f32", lambda x, y, row: x.astype(jnp.float32), 3, name == "bf16" and not odd))
+    for case, fn, moved, wanted in cases:
+        if wanted:
+            compiled = jax.jit(fn)
+            us, host = timed(lambda: compiled(x, y, row), 20)
+            report(case, size, name, us, host, gbps=moved * bytes_of_x / us * 1e-3)
+
+
+def kernels():
+    rows, columns = (8, 64) if SMOKE else (4096, 1024) if QUICK else (65536, 1024)
+    kernels_on(rows, columns, jnp.float32, "f32")
+    kernels_on(rows, columns, jnp.bfloat16, "bf16")
+    kernels_on(2 * rows, columns, jnp.uint8, "u8")
+    kernels_on(rows - 3, columns - 3, jnp.float32, "f32", True)
+    kernels_on(rows - 3, columns - 3, jnp.bfloat16, "bf16", True)
+
+
+def launches():
     one, add = jnp.ones((1, 1)), jax.jit(lambda a: a + a)
     us, host = timed(lambda: add(one), 1000)
     report("add of one element", "4", "f32", us, host)
@@ -89,6 +115,37 @@ def products():
         a, b = (jax.random.normal(k, (n, n)).astype(dtype) for k in jax.random.split(jax.random.key(2)))
         us, host = timed(lambda: matmul(a, b), 5)
         report("matmul", str(n), name, us, host, tflops=2 * n ** 3 / us * 1e-6)
+
+
+def differentiated(run, operands, name, size, dtype, flops, more):
+    """Forward, and with gradients, which is `more` times the arithmetic."""
+    forward = jax.jit(run)
+    us, host = timed(lambda: forward(*operands), 10)
+    report(name, size, dtype, us, host, tflops=flops / us * 1e-6)
+    gradient = jnp.ones_like(forward(*operands))
+    both = jax.jit(lambda *o: jax.vjp(run, *o)[1](gradient))
+    us, host = timed(lambda: both(*operands), 10)
+    report(name + ", with gradients", size, dtype, us, host, tflops=more * flops / us * 1e-6)
+
+
+def drawn(shapes, dtype):
+    return [jax.random.normal(k, s).astype(dtype) for k, s in zip(jax.random.split(jax.random.key(5), len(shapes)), shapes)]
+
+
+def convolutions():
+    for c, hw in ((4, 8),) if SMOKE else ((64, 56), (256, 14)):
+        for dtype, name in ((jnp.float32, "f32"), (jnp.bfloat16, "bf16"), (jnp.float16, "f16")):
+            n = 1 if SMOKE else 4 if QUICK else 32
+            differentiated(lambda x, w: jax.lax.conv(x, w, (1, 1), "SAME"), drawn(((n, c, hw, hw), (c, c, 3, 3)), dtype), "convolution 3x3",
+                           "%dx%dx%dx%d" % (n, c, hw, hw), name, 2.0 * 9 * n * c * c * hw * hw, 3)
+
+
+def attention():
+    b, h, t, d = (1, 2, 16, 8) if SMOKE else (2, 16, 256, 64) if QUICK else (8, 16, 2048, 64)
+    for dtype, name in ((jnp.bfloat16, "bf16"), (jnp.float16, "f16")):
+        kind = {} if SMOKE else {"implementation": "cudnn"}
+        differentiated(lambda q, k, v: jax.nn.dot_product_attention(q, k, v, is_causal=True, **kind), drawn([(b, t, h, d)] * 3, dtype),
+                       "attention, causal", "%dx%dx%dx%d" % (b, h, t, d), name, 2.0 * b * h * t * t * d, 3.5)
 
 
 def sizes():
@@ -159,7 +216,7 @@ def training(dtype, name):
         *state[:], loss = compiled(*state, tokens)
         return loss
 
-    us, host = timed(run, 1)
+    us, host = timed(run, 1, 2)
     report("training step, traced", "small" if QUICK else "124M", name, us, host, ms=us * 1e-3,
            tokens_per_s=batch * context / us * 1e6)
 
@@ -169,10 +226,12 @@ def main():
         print("gpu_jax.py: nothing is timed: JAX sees no GPU", file=sys.stderr)
         return
     jax.config.update("jax_default_matmul_precision", "float32")
-    kernels()
-    products()
-    training(jnp.float32, "f32")
-    training(jnp.bfloat16, "bf16")
+    for case in (kernels, launches, products, lambda: training(jnp.float32, "f32"), lambda: training(jnp.bfloat16, "bf16"), convolutions,
+                 attention):
+        try:
+            case()
+        except Exception as e:
+            print("gpu_jax.py: %s" % str(e)[:500], file=sys.stderr)
 
 
 main()
