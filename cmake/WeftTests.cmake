@@ -151,7 +151,12 @@ foreach(source IN LISTS weft_test_sources)
         continue()
     endif()
     weft_test_program(${name} ${source})
-    add_test(NAME ${name} COMMAND ${name} -j1 --verbose=1 WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    list(APPEND weft_tests ${name})
+    set(filter)
+    if(name STREQUAL "test_cuda_nvrtc")
+        set(filter "--filter=cuda_nvrtc/!(collected)") # see below
+    endif()
+    add_test(NAME ${name} COMMAND ${name} -j1 --verbose=1 ${filter} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
     math(EXPR timeout "${timeout} * ${weft_timeout_factor}")
     set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout} COST ${cost}
         ENVIRONMENT "ASAN_OPTIONS=allocator_may_return_null=1;UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=ignore_noninstrumented_modules=1;WEFT_CACHE_SIZE=0")
@@ -159,6 +164,22 @@ foreach(source IN LISTS weft_test_sources)
         set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
     endif()
 endforeach()
+
+# What the GPU's suites have the fake NVRTC compile is collected, and a share of it compiled by the real one afterwards, if
+# it is there: about 40 s of one core at most, while other tests run.
+if(TARGET test_cuda_nvrtc AND NOT WEFT_SANITIZE AND NOT WEFT_COVERAGE)
+    set(weft_texts "${CMAKE_CURRENT_BINARY_DIR}/tests/texts")
+    set(weft_text_suites ${weft_tests})
+    list(FILTER weft_text_suites INCLUDE REGEX "^test_(gpu_.*|cuda_(ops|rows|programs|graphs))$")
+    add_test(NAME texts_before COMMAND sh -c "rm -rf \"$0\" && mkdir \"$0\"" ${weft_texts})
+    set_tests_properties(texts_before PROPERTIES LABELS jit FIXTURES_SETUP texts)
+    set_property(TEST ${weft_text_suites} APPEND PROPERTY ENVIRONMENT "FAKE_NVRTC_TEXTS=${weft_texts}")
+    set_property(TEST ${weft_text_suites} APPEND PROPERTY FIXTURES_REQUIRED texts)
+    add_test(NAME test_cuda_nvrtc_collected COMMAND test_cuda_nvrtc -j1 --verbose=1 --filter=cuda_nvrtc/collected
+        WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    set_tests_properties(test_cuda_nvrtc_collected PROPERTIES LABELS "jit;criterion" TIMEOUT 900 DEPENDS "${weft_text_suites}"
+        ENVIRONMENT "WEFT_CACHE_SIZE=0;WEFT_TEST_TEXTS=${weft_texts};WEFT_TEST_MOST=500")
+endif()
 
 # Programs traced while arrays move, orders and groups are others, and nothing is remembered.
 if(TARGET test_trace_fuzz)

@@ -1,4 +1,4 @@
-# script/summary.awk -- sums a CTest log: skip reasons, then "N passed, N failed, N skipped".
+# script/summary.awk -- sums a CTest log: what NVRTC said of the GPU's kernels, skip reasons, then "N passed, N failed, N skipped".
 #
 # A Criterion program counts as its tests, any other test as one. A program that failed without a failing
 # test of its own (a timeout, a leak at exit), or that ran no test at all, counts as one failure. What --filter
@@ -6,6 +6,7 @@
 # whole program counts it.
 # Variables: status = ctest's exit status, bad = failures found elsewhere.
 
+/^sm_[0-9]+: [0-9]+ texts, / || /^[0-9a-f]+\.cu for sm_/ { notes[++nnotes] = $0 }
 /^[0-9]+\/[0-9]+ Testing: / { name = $3; ran = 0; broke = 0; skips = 0; criterion = 0; filtered = 0 }
 /^Command: / { filtered = /"--filter=/ }
 /\[SKIP\] / && !(filtered && /: Test is disabled$/) {
@@ -46,6 +47,8 @@ END {
     failed += bad
     if (status != 0 && failed == 0)
         failed = 1
+    for (i = 1; i <= nnotes; i++)
+        print "NVRTC, " notes[i]
     for (reason in reasons)
         printf "skipped %d: %s\n", reasons[reason], reason
     printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped

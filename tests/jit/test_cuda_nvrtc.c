@@ -1,7 +1,8 @@
 /*
  * tests/jit/test_cuda_nvrtc.c -- the device's kernels compiled by the real NVRTC, many per text: no error, and registers
  * and spills of each. For sm_90, or what WEFT_TEST_ARCHS lists ("sm_80 sm_90 sm_100"); WEFT_TEST_TEXTS names a folder of
- * further texts, *.cu, which the fake NVRTC has collected from other suites.
+ * further texts, *.cu, which the fake NVRTC has collected from other suites. `collected` compiles those: under CTest after
+ * the suites, a share of them.
  *
  * ctest: timeout=900
  */
@@ -286,6 +287,26 @@ static int list_texts(const char *folder)
     return n;
 }
 
+/* Keeps one text in so many that at most WEFT_TEST_MOST are expected to be left, by their hashes, which are their names: the share is the same
+ * whenever the texts are, and another for another WEFT_TEST_TURN (script/test: of each commit). How many are left. */
+static int keep_share(int n)
+{
+    const char *most = getenv("WEFT_TEST_MOST"), *turn = getenv("WEFT_TEST_TURN");
+    int kept = 0;
+    if (!most || atoi(most) <= 0 || n <= atoi(most))
+        return n;
+    const uint64_t of = ((uint64_t)n + (uint64_t)atoi(most) - 1) / (uint64_t)atoi(most);
+    const uint64_t which = turn ? strtoull(turn, NULL, 10) % of : 0;
+    for (int i = 0; i < n; i++) {
+        if ((strtoull(names[i], NULL, 16) >> 7) % of == which)
+            names[kept++] = names[i];
+        else
+            free(names[i]);
+    }
+    printf("%d of %d texts, number %d of %d shares\n", kept, n, (int)which + 1, (int)of);
+    return kept;
+}
+
 /* "#define f f_7" or "#undef f" for each kernel of a text: variants of a program have the same name. */
 static void rename_all(wf_text *out, const char *s, int number)
 {
@@ -356,8 +377,14 @@ Test(cuda_nvrtc, collected, .timeout = 14400)
     const char *folder = getenv("WEFT_TEST_TEXTS"), *share = getenv("WEFT_TEST_SHARE"), *at = NULL;
     if (!folder || !*folder)
         cr_skip_test("WEFT_TEST_TEXTS names no folder of texts");
-    NEED_NVRTC();
-    const int n = list_texts(folder);
+    int n = list_texts(folder);
+    if (n == 0)
+        cr_skip_test("no text has been collected: none of the GPU's suites has run");
+    wf_why why = {0};
+    wf_cu_set_toolkit(getenv("CUDA_HOME"));
+    if (wf_backend_cuda.available(&why) != 0)
+        cr_skip_test("%d texts are not compiled: %s", n, why.rule);
+    n = keep_share(n);
     int first = 0, step = 1;
     if (share)
         cr_assert(sscanf(share, "%d %d", &first, &step) == 2 && first >= 0 && step > first, "%s",
