@@ -5,6 +5,9 @@
  * innermost one; divisions by extents are a multiplication and a shift with numbers from the host. Operands of
  * equal strides share their offset. Operands adjacent along the innermost axis are read and written as
  * vectors, others one by one.
+ *
+ * A thread with little to load has several groups, a grid apart: O, Y and X are their offsets and operands, all loaded before
+ * anything is stored. Those past the end are the first one again, which stores what it stored.
  */
 #include <stdio.h>
 
@@ -136,23 +139,64 @@ static void pointers(const wf_cu_map *m, wf_text *t)
     }
 }
 
-static void load_groups(const wf_cu_map *m, wf_text *t)
+/* Is source o loaded once for a group, as it is? */
+static bool is_single(const wf_cu_map *m, int o)
+{
+    return m->inner[o] == 0 || (m->groups > 1 && m->vector == 1 && !is_drawn(m, o));
+}
+
+static void results(const wf_cu_map *m, wf_text *t)
+{
+    for (int o = 0; o < ndst_of(m); o++)
+        if (is_vector(m, o))
+            P("        struct wf_vec_%s_%d z%d;\n", wf_kty_name(type_of(m, o)), m->vector, o);
+}
+
+static void load_group(const wf_cu_map *m, wf_text *t)
 {
     const int ndst = ndst_of(m);
-    for (int o = 0; o < ndst + m->k->nsrc; o++) {
+    for (int o = ndst; o < ndst + m->k->nsrc; o++) {
         const char *name = wf_kty_name(type_of(m, o));
         const int s = o - ndst;
-        if (is_vector(m, o) && o < ndst)
-            P("        struct wf_vec_%s_%d z%d;\n", name, m->vector, o);
-        else if (is_vector(m, o))
+        if (is_vector(m, o))
             P("        const struct wf_vec_%s_%d y%d = *(const struct wf_vec_%s_%d *)(s%d + "
               "o%d);\n",
               name, m->vector, s, name, m->vector, s, m->like[o]);
-        else if (o >= ndst && m->inner[o] == 0)
+        else if (is_single(m, o))
             P(is_drawn(m, o) ? "        const %s x%d = s%d + o%d;\n"
                              : "        const %s x%d = s%d[o%d];\n",
               wf_cu_type(type_of(m, o)), s, s, m->like[o]);
     }
+}
+
+enum { DECLARE, SAVE, RESTORE };
+
+/* What a group is after its loads: arrays of it, written or read at u. */
+static void each_group(const wf_cu_map *m, wf_text *t, int what)
+{
+    const int ndst = ndst_of(m);
+    for (int o = 0; o < ndst + m->k->nsrc; o++)
+        for (int which = 0; which < 2; which++) {
+            char type[48];
+            const int s = which ? o - ndst : o;
+            const char c = which == 0 ? 'o' : is_vector(m, o) ? 'y' : 'x';
+            if (which == 0 ? m->like[o] != o : o < ndst || (c == 'x' && !is_single(m, o)))
+                continue;
+            if (c == 'o')
+                snprintf(type, sizeof type, "%s", m->wide ? "long long" : "int");
+            else if (c == 'y')
+                snprintf(type, sizeof type, "struct wf_vec_%s_%d", wf_kty_name(type_of(m, o)),
+                         m->vector);
+            else
+                snprintf(type, sizeof type, "%s", wf_cu_type(type_of(m, o)));
+            const char array = (char)(c - 'a' + 'A');
+            if (what == DECLARE)
+                P("        %s %c%d[%d];\n", type, array, s, m->groups);
+            else if (what == SAVE)
+                P("        %c%d[u] = %c%d;\n", array, s, c, s);
+            else
+                P("        const %s %c%d = %c%d[u];\n", type, c, s, array, s);
+        }
 }
 
 /* Offset of element j of operand o's group. */
@@ -207,7 +251,7 @@ static void elements(const wf_cu_map *m, wf_text *t)
     if (m->vector > 1)
         P("#pragma unroll\n        for (int j = 0; j < %d; j++) {\n", m->vector);
     for (int o = ndst; o < ndst + m->k->nsrc; o++) {
-        if (m->inner[o] == 0)
+        if (is_single(m, o))
             continue;
         P("        const %s x%d = ", wf_cu_type(type_of(m, o)), o - ndst);
         if (is_vector(m, o)) {
@@ -239,11 +283,27 @@ int wf_cu_render_map(const wf_cu_map *m, wf_text *t, wf_why *why)
     vector_types(m, t);
     P("WF_EXTERN __global__ void %s(const struct wf_words_%d a)\n{\n", m->k->name, words);
     pointers(m, t);
-    P("    const %s n = (%s)a.w[0], step = (%s)gridDim.x * blockDim.x;\n"
-      "    for (%s i = (%s)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {\n",
-      type, type, type, type, type);
+    P("    const %s n = (%s)a.w[0], step = (%s)gridDim.x * blockDim.x;\n", type, type, type);
+    if (m->groups > 1) {
+        P("    for (%s first = (%s)blockIdx.x * blockDim.x + threadIdx.x; first < n; first += %d * "
+          "step) {\n",
+          type, type, m->groups);
+        each_group(m, t, DECLARE);
+        P("#pragma unroll\n        for (int u = 0; u < %d; u++) {\n"
+          "        const %s i = first + u * step < n ? first + u * step : first;\n",
+          m->groups, type);
+    } else {
+        P("    for (%s i = (%s)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {\n", type,
+          type);
+    }
     offsets(m, t);
-    load_groups(m, t);
+    load_group(m, t);
+    if (m->groups > 1) {
+        each_group(m, t, SAVE);
+        P("        }\n#pragma unroll\n        for (int u = 0; u < %d; u++) {\n", m->groups);
+        each_group(m, t, RESTORE);
+    }
+    results(m, t);
     elements(m, t);
     for (int o = 0; o < ndst_of(m); o++)
         if (is_vector(m, o)) {
@@ -251,6 +311,7 @@ int wf_cu_render_map(const wf_cu_map *m, wf_text *t, wf_why *why)
             P("        *(struct wf_vec_%s_%d *)(d%d + o%d) = z%d;\n", name, m->vector, o,
               m->like[o], o);
         }
+    P("%s", m->groups > 1 ? "        }\n" : "");
     P("    }\n}\n");
     return t->failed ? wf_fail(why, WEFT_ENOMEM, "no memory for the text of %s", m->k->name) : 0;
 }

@@ -10,7 +10,15 @@
 
 #include "jit/gpu/impl.h"
 
-enum { VECTOR_BYTES = 16, VECTOR_MOST = 8, TAIL_FROM = 1 << 16 };
+enum {
+    VECTOR_BYTES = 16,
+    VECTOR_MOST = 8,
+    TAIL_FROM = 1 << 16,
+    GROUPS_MOST = 8,
+    GROUPS_TEXT = 1024, /* primitives of all groups of a thread */
+    IN_FLIGHT = 32,     /* bytes of a thread */
+    RESIDENT = 2048     /* threads of a processor */
+};
 
 typedef struct space {
     int rank, nop, ndst;
@@ -81,6 +89,23 @@ static void make_space(space *s, const wf_program *p, const wf_program_args *a)
     }
 }
 
+/* Whether operands that are adjacent can be taken v elements at once. */
+static bool can_take(const space *s, int64_t inner, int64_t v)
+{
+    if (inner % v != 0)
+        return false;
+    for (int o = 0; o < s->nop; o++) {
+        if (s->strides[o][s->rank - 1] != 1)
+            continue;
+        if (s->data[o] % (uint64_t)(v * s->esize[o]) != 0)
+            return false;
+        for (int d = 0; d < s->rank - 1; d++)
+            if (s->strides[o][d] % v != 0)
+                return false;
+    }
+    return true;
+}
+
 /* Elements a thread can take at once. */
 static int vector_of(const space *s, int64_t inner)
 {
@@ -93,18 +118,26 @@ static int vector_of(const space *s, int64_t inner)
     }
     int64_t v = VECTOR_BYTES / widest;
     v = v > VECTOR_MOST ? VECTOR_MOST : v;
-    if (inner % v != 0)
-        return 1;
-    for (int o = 0; o < s->nop; o++) {
-        if (s->strides[o][s->rank - 1] != 1)
-            continue;
-        if (s->data[o] % (uint64_t)(v * s->esize[o]) != 0)
-            return 1;
-        for (int d = 0; d < s->rank - 1; d++)
-            if (s->strides[o][d] % v != 0)
-                return 1;
-    }
+    while (v > 1 && !can_take(s, inner, v))
+        v /= 2;
     return (int)v;
+}
+
+/* Groups that a thread loads before it stores: where one of them is less than IN_FLIGHT bytes, the device has enough of
+ * them to be full without, and the body is not long. */
+static int groups_of(int ordinal, const space *s, const wf_gpu_entry *e, int vector, int64_t groups)
+{
+    const wf_cuda_info *info = wf_cuda_get_info(ordinal);
+    const int64_t resident = (info ? info->processors : 1) * (int64_t)RESIDENT;
+    int64_t bytes = 0, text = (int64_t)e->kernel.body.n + e->kernel.fast.n;
+    int n = 1;
+    for (int o = s->ndst; o < s->nop; o++)
+        if (!(e->kernel.drawn >> (o - s->ndst) & 1))
+            bytes += s->esize[o] * (s->strides[o][s->rank - 1] == 1 ? vector : 1);
+    while (bytes > 0 && n < GROUPS_MOST && 2 * n * bytes <= IN_FLIGHT &&
+           2 * n * vector * text <= GROUPS_TEXT)
+        n *= 2;
+    return groups >= n * resident ? n : 1;
 }
 
 static void classify(wf_cu_map *m, const space *s)
@@ -141,19 +174,20 @@ static int run(int ordinal, const wf_gpu_entry *e, const wf_program *p, const sp
                        s->rank);
     bytes[1] = (unsigned char)m.rank;
     bytes[2] = (unsigned char)vector;
-    bytes[3] = m.wide;
-    memcpy(bytes + 4, m.inner, (size_t)s->nop);
-    memcpy(bytes + 4 + s->nop, m.like, (size_t)s->nop);
-    const wf_gpu_recipe recipe = {render, &m, sizeof m, later, 0};
-    const wf_gpu_variant *v = wf_gpu_variant_of(ordinal, e, bytes, 4 + 2 * s->nop, &recipe, why);
-    if (!v)
-        return why ? why->code : WEFT_EUNSUPPORTED;
     int64_t groups = s->dims[s->rank - 1] / vector;
     for (int d = 1; d < s->rank; d++)
         wf_gpu_divisor(words + 1 + (d - 1) * WF_CU_DIVISOR, d == s->rank - 1 ? groups : s->dims[d]);
     for (int d = 0; d < s->rank - 1; d++)
         groups *= s->dims[d];
     words[0] = (uint64_t)groups;
+    m.groups = groups_of(ordinal, s, e, vector, groups);
+    bytes[3] = (unsigned char)(m.wide | m.groups << 1);
+    memcpy(bytes + 4, m.inner, (size_t)s->nop);
+    memcpy(bytes + 4 + s->nop, m.like, (size_t)s->nop);
+    const wf_gpu_recipe recipe = {render, &m, sizeof m, later, 0};
+    const wf_gpu_variant *v = wf_gpu_variant_of(ordinal, e, bytes, 4 + 2 * s->nop, &recipe, why);
+    if (!v)
+        return why ? why->code : WEFT_EUNSUPPORTED;
     for (int o = 0; o < s->nop; o++) {
         uint64_t *w = words + wf_cu_map_operand(&m, o);
         w[0] = s->data[o];
@@ -167,7 +201,8 @@ static int run(int ordinal, const wf_gpu_entry *e, const wf_program *p, const sp
             wf_kir_peek(scalars[i], wf_kir_storage(p->type[p->scalar[i]]), 0);
     return wf_gpu_start(ordinal,
                         &(wf_gpu_launch){.v = v,
-                                         .blocks = wf_gpu_blocks(ordinal, groups, WF_GPU_THREADS),
+                                         .blocks = wf_gpu_blocks(
+                                             ordinal, groups, WF_GPU_THREADS * (int64_t)m.groups),
                                          .threads = WF_GPU_THREADS,
                                          .words = words},
                         why);
@@ -187,13 +222,12 @@ int wf_gpu_map_program(int ordinal, const wf_program *p, const wf_program_args *
     make_space(&s, p, a);
     const int64_t inner = s.dims[s.rank - 1];
     int vector = vector_of(&s, inner);
-    if (vector > 1 || s.rank > 1 || inner < TAIL_FROM)
-        return run(ordinal, e, p, &s, vector, a->scalars, later, why);
     /* a long vector whose length is odd: most of it by vectors, then the rest */
     const int64_t most = inner / VECTOR_MOST * VECTOR_MOST;
-    vector = vector_of(&s, most);
-    if (vector == 1)
-        return run(ordinal, e, p, &s, 1, a->scalars, later, why);
+    const int wider = s.rank == 1 && inner >= TAIL_FROM ? vector_of(&s, most) : 1;
+    if (wider <= vector)
+        return run(ordinal, e, p, &s, vector, a->scalars, later, why);
+    vector = wider;
     s.dims[0] = most;
     const int status = run(ordinal, e, p, &s, vector, a->scalars, false, why);
     s.dims[0] = inner - most;

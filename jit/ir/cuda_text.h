@@ -28,6 +28,7 @@ typedef struct wf_cu_map {
     bool index;         /* the body's last parameter is the i64 number of the element, row-major */
     bool wide;          /* some offset needs 64 bits, or there are 2^31 elements */
     int rank, vector;
+    int groups; /* of a thread that are loaded before the first of them is stored, a grid apart; 0: one */
     /* of operands, destinations first: step along the innermost axis (0; 1; 2: any), and the lowest operand
      * of the same strides */
     uint8_t inner[WF_CU_OPS], like[WF_CU_OPS];

@@ -45,10 +45,13 @@ static wf_kernel lowered(wf_program *p, const char *name)
     return k;
 }
 
-/* relu(x) + y * s: bf16 in vectors, y of one element a row; and f32 with 64-bit offsets of any strides. */
+/* relu(x) + y * s: bf16 in vectors, y of one element a row; f32 with 64-bit offsets of any strides; bf16 one by one, y of one
+ * row. */
 Test(cuda_golden, maps)
 {
-    for (int wide = 0; wide < 2; wide++) {
+    static const char *const name[] = {"map_vectors", "map_strides", "map_groups"};
+    for (int form = 0; form < 3; form++) {
+        const bool wide = form == 1;
         wf_program p;
         wf_text text = {0};
         wf_program_init(&p);
@@ -63,15 +66,19 @@ Test(cuda_golden, maps)
         const wf_cu_map m = {.k = &k,
                              .wide = wide,
                              .rank = wide ? 3 : 2,
-                             .vector = wide ? 1 : 4,
-                             .inner = {1, wide ? 2 : 1, wide ? 2 : 0},
+                             .vector = form ? 1 : 4,
+                             .groups = form == 2 ? 4 : 1,
+                             .inner = {1, wide ? 2 : 1,
+                                       form == 2 ? 1
+                                       : wide    ? 2
+                                                 : 0},
                              .like = {0, wide ? 1 : 0, 2}};
         cr_assert_eq(wf_cu_render_map(&m, &text, NULL), 0);
-        check_golden(wide ? "map_strides" : "map_vectors", &text, "WF_EXTERN __global__");
+        check_golden(name[form], &text, "WF_EXTERN __global__");
         wf_text_free(&text);
         wf_kernel_free(&k);
     }
-    cr_assert_eq(seen, 2);
+    cr_assert_eq(seen, 3);
 }
 
 static void add_sum(wf_program *p, int dtype)

@@ -24,13 +24,13 @@ static void rename_kernel(wf_kernel *k)
     snprintf(k->name, sizeof k->name, "k%d", kernels++);
 }
 
-static void add_map(const wf_program *p, int rank, int vector, bool wide, int inner)
+static void add_map(const wf_program *p, int rank, int vector, int groups, bool wide, int inner)
 {
     wf_kernel k;
     wf_why why = {0};
     cr_assert_eq(wf_lower_device(p, &k, &why), 0, "%s", why.rule);
     rename_kernel(&k);
-    wf_cu_map m = {.k = &k, .wide = wide, .rank = rank, .vector = vector};
+    wf_cu_map m = {.k = &k, .wide = wide, .rank = rank, .vector = vector, .groups = groups};
     for (int o = 0; o < p->noutput + p->ninput; o++) {
         m.inner[o] = (uint8_t)(o < p->noutput ? 1 : vector > 1 ? (inner + o) % 2 : (inner + o) % 3);
         m.like[o] = (uint8_t)o;
@@ -174,7 +174,7 @@ Test(cuda_nvrtc, elementwise)
     for (int t = 0; t < (int)effort_of(24); t++) {
         static sample s;
         draw(&s, 1 + t % 9);
-        add_map(&s.p, 1 + t % 3, t % 2 ? 1 : 4, t % 5 == 0, t);
+        add_map(&s.p, 1 + t % 3, t % 2 ? 1 : 4, 1 << t % 4, t % 5 == 0, t);
     }
     compile_all("elementwise");
 }

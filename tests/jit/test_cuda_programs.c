@@ -19,6 +19,16 @@ static const int64_t shapes[][2] = {
     {1, 70001}, {33, 1}, {5, 0},    {100, 300}, {700, 37}, {9, 5000}, {0, 7},    {2, 100003}};
 enum { NSHAPES = sizeof shapes / sizeof *shapes };
 
+/* What is wanted is there. */
+static void run_on_device_only(const wf_program *p, operands *o, const char *what)
+{
+    const wf_program_args device = {
+        .dst = o->dst, .src = o->src, .scalars = o->scalar, .axes = o->axes};
+    wf_why why = {0};
+    cr_assert_eq(device_program(p, &device, &why), 0, "%s: %s", what, why.rule);
+    check_outputs(o, p, what, 0);
+}
+
 static void run_on_device(const wf_program *p, operands *o, const char *what)
 {
     const wf_program_args device = {
@@ -48,6 +58,45 @@ Test(cuda_programs, random_elementwise)
             drop_operands(&o);
         }
     }
+}
+
+/* Large enough that a thread of the fake device has several groups, of every element size: whole vectors, rows of odd length,
+ * operands that begin at odd places. In place too: what is stored twice is the same. */
+Test(cuda_programs, groups)
+{
+    NEED_FIBERS();
+    static const int64_t dims[][2] = {
+        {1, 140001}, {140, 1001}, {70, 2002}, {3, 1 << 18}, {513, 257}};
+    static const int types[] = {WEFT_BF16, WEFT_F32, WEFT_U8, WEFT_F64, WEFT_F16};
+    for (int d = 0; d < 5; d++)
+        for (int z = 0; z < 5; z++) {
+            static wf_program p;
+            operands o;
+            const int type = types[d];
+            wf_program_init(&p);
+            const int x = wf_program_input(&p, type), y = wf_program_input(&p, type);
+            const int compute = wf_dtype_compute(type);
+            int r = wf_program_cast(&p, x, compute);
+            r = program_map2(&p, WF_OP_ADD, r, wf_program_cast(&p, y, compute));
+            wf_program_output(&p, wf_program_cast(&p, r, type));
+            cr_assert_eq(wf_program_finish(&p), 0);
+            make_operands(&o, &p, 2, dims[z], true, z);
+            o.src[1].strides[0] = z % 2 ? 0 : o.src[1].strides[0]; /* a row for all */
+            if (z == 3)
+                o.src[1].strides[0] = o.src[1].strides[1] = 0;
+            const int64_t size = (int64_t)wf_dtype_size(type);
+            if ((d + z) % 3 == 1) {
+                o.dst[0].data = (char *)o.dst[0].data + size;
+                o.want[0].data = (char *)o.want[0].data + size;
+            } else if ((d + z) % 3 == 2) {
+                o.src[0].data = (char *)o.src[0].data + size;
+            }
+            run_on_device(&p, &o, wf_dtype_name(type));
+            memcpy(o.dst[0].data, o.src[0].data, (size_t)(dims[z][0] * dims[z][1] * size));
+            o.src[0].data = o.dst[0].data;
+            run_on_device_only(&p, &o, wf_dtype_name(type));
+            drop_operands(&o);
+        }
 }
 
 /* -- with reductions -------------------------------------------------------------------------------------- */

@@ -13,9 +13,9 @@ WF_EXTERN __global__ void kernel(const struct wf_words_17 a)
         const unsigned int i0 = rest;
         const int o0 = 0 + (int)i0 * (int)a.w[5] + (int)i1 * 4;
         const int o2 = 0 + (int)i0 * (int)a.w[13];
-        struct wf_vec_u16_4 z0;
         const struct wf_vec_u16_4 y0 = *(const struct wf_vec_u16_4 *)(s0 + o0);
         const unsigned short x1 = s1[o2];
+        struct wf_vec_u16_4 z0;
 #pragma unroll
         for (int j = 0; j < 4; j++) {
         const unsigned short x0 = y0.v[j];
