@@ -13,6 +13,8 @@
 #define POINTER(T, i) ((T *)a.w[i])
 #define START ((long long)blockIdx.x * blockDim.x + threadIdx.x)
 #define STEP ((long long)gridDim.x * blockDim.x)
+/* x / word i, of an extent with its multiplier and shift; x is below 2^31. */
+#define OVER(x, i) ((__umulhi(x, (unsigned int)a.w[(i) + 1]) + (x)) >> (unsigned int)a.w[(i) + 2])
 WF_DEVICE void wf_bad_index(unsigned long long *error, long long at)
 {
     atomicCAS(error, ~0ull, (unsigned long long)(at == -1 ? -2 : at));
@@ -584,25 +586,110 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 }
 
 /* == transpose
- * dst[b][j][i] = src[b][i][j] by tiles of 32 x 32 through shared memory: dst, src, rows, cols, row stride of src, of
- * dst, batches, batch stride of src, of dst. */
+ * dst[b][j][i] = src[b][i][j] by tiles of 32 x 32 through shared memory, of two by turns, so that a barrier a tile is enough: dst,
+ * src, rows, cols, row stride of src, of dst, batch stride of src, of dst, tiles, unused, tiles across (divisor), down (divisor).
+ * Loads of a tile are in flight together; tiles that are whole need no tests. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
-    __shared__ T0 tile[32][33];
-    const long long rows = WORD(2), cols = WORD(3), down = (rows + 31) / 32, across = (cols + 31) / 32;
+    __shared__ T0 tile[2][32][33];
     const int x = threadIdx.x % 32, y = threadIdx.x / 32;
-    for (long long t = blockIdx.x; t < down * across * WORD(6); t += gridDim.x) {
-        const long long j0 = t % across * 32, i0 = t / across % down * 32, b = t / across / down;
-        const T0 *src = POINTER(const T0, 1) + b * WORD(7);
-        T0 *dst = POINTER(T0, 0) + b * WORD(8);
-        for (int i = y; i < 32; i += 8)
-            if (i0 + i < rows && j0 + x < cols)
-                tile[i][x] = src[(i0 + i) * WORD(4) + j0 + x];
-        __syncthreads();
-        for (int j = y; j < 32; j += 8)
-            if (j0 + j < cols && i0 + x < rows)
-                dst[(j0 + j) * WORD(5) + i0 + x] = tile[x][j];
-        __syncthreads();
+    int turn = 0;
+    for (unsigned int t = blockIdx.x; t < (unsigned int)WORD(8); t += gridDim.x, turn ^= 1) {
+        const unsigned int up = OVER(t, 10), b = OVER(up, 13);
+        const long long j0 = (long long)(t - up * (unsigned int)WORD(10)) * 32;
+        const long long i0 = (long long)(up - b * (unsigned int)WORD(13)) * 32;
+        const T0 *src = POINTER(const T0, 1) + b * WORD(6) + (i0 + y) * WORD(4) + j0 + x;
+        T0 *dst = POINTER(T0, 0) + b * WORD(7) + (j0 + y) * WORD(5) + i0 + x;
+        const long long rows = WORD(2) - i0, cols = WORD(3) - j0;
+        T0 v[4];
+        if (rows >= 32 && cols >= 32) {
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                v[e] = src[8 * e * WORD(4)];
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                tile[turn][y + 8 * e][x] = v[e];
+            __syncthreads();
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                dst[8 * e * WORD(5)] = tile[turn][x][y + 8 * e];
+        } else {
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                v[e] = y + 8 * e < rows && x < cols ? src[8 * e * WORD(4)] : (T0)0;
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                tile[turn][y + 8 * e][x] = v[e];
+            __syncthreads();
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                if (y + 8 * e < cols && x < rows)
+                    dst[8 * e * WORD(5)] = tile[turn][x][y + 8 * e];
+        }
+    }
+}
+
+/* == transpose_packed
+ * The same of elements of 1 or 2 bytes by tiles of 64 x 64. A word of 4 bytes has P of them. Whole tiles of operands that lie at
+ * multiples of 4 bytes (9): a thread reads P x P elements as P words of src, turns them in registers and has P words of dst.
+ * Column k + P c of a tile is its row k W + c, so that neither side has threads waiting for the same bank. */
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    enum { P = 4 / (int)sizeof(T0), W = 64 / P, EACH = W * W / 256, APART = 256 / W };
+    __shared__ unsigned int tile[2][64][16 * sizeof(T0) + 1];
+    int turn = 0;
+    for (unsigned int t = blockIdx.x; t < (unsigned int)WORD(8); t += gridDim.x, turn ^= 1) {
+        const unsigned int up = OVER(t, 10), b = OVER(up, 13);
+        const long long j0 = (long long)(t - up * (unsigned int)WORD(10)) * 64;
+        const long long i0 = (long long)(up - b * (unsigned int)WORD(13)) * 64;
+        const T0 *src = POINTER(const T0, 1) + b * WORD(6) + i0 * WORD(4) + j0;
+        T0 *dst = POINTER(T0, 0) + b * WORD(7) + j0 * WORD(5) + i0;
+        const long long rows = WORD(2) - i0, cols = WORD(3) - j0;
+        if (WORD(9) && rows >= 64 && cols >= 64) {
+            const int x = threadIdx.x % W, y = threadIdx.x / W;
+            unsigned int p[EACH][4];
+#pragma unroll
+            for (int e = 0; e < EACH; e++)
+#pragma unroll
+                for (int k = 0; k < P; k++)
+                    p[e][k] = *(const unsigned int *)(src + ((y + APART * e) * P + k) * WORD(4) + x * P);
+#pragma unroll
+            for (int e = 0; e < EACH; e++) {
+                unsigned int(*to)[W + 1] = tile[turn] + x, *q = p[e];
+                if (P == 2) {
+                    to[0][y + APART * e] = __byte_perm(q[0], q[1], 0x5410);
+                    to[W][y + APART * e] = __byte_perm(q[0], q[1], 0x7632);
+                } else {
+                    const unsigned int low = __byte_perm(q[0], q[1], 0x5140), high = __byte_perm(q[2], q[3], 0x5140);
+                    to[0][y + APART * e] = __byte_perm(low, high, 0x5410);
+                    to[W][y + APART * e] = __byte_perm(low, high, 0x7632);
+                    q[0] = __byte_perm(q[0], q[1], 0x7362);
+                    q[2] = __byte_perm(q[2], q[3], 0x7362);
+                    to[2 * W % 64][y + APART * e] = __byte_perm(q[0], q[2], 0x5410);
+                    to[3 * W % 64][y + APART * e] = __byte_perm(q[0], q[2], 0x7632);
+                }
+            }
+            __syncthreads();
+#pragma unroll
+            for (int e = 0; e < EACH; e++)
+#pragma unroll
+                for (int k = 0; k < P; k++)
+                    *(unsigned int *)(dst + ((y + APART * e) * P + k) * WORD(5) + x * P) = tile[turn][k * W + y + APART * e][x];
+        } else {
+            const int x = threadIdx.x % 64, y = threadIdx.x / 64;
+            T0 v[16];
+#pragma unroll
+            for (int e = 0; e < 16; e++)
+                v[e] = y + 4 * e < rows && x < cols ? src[(y + 4 * e) * WORD(4) + x] : (T0)0;
+#pragma unroll
+            for (int e = 0; e < 16; e++)
+                ((T0 *)tile[turn][x % P * W + x / P])[y + 4 * e] = v[e];
+            __syncthreads();
+#pragma unroll
+            for (int e = 0; e < 16; e++)
+                if (y + 4 * e < cols && x < rows)
+                    dst[(y + 4 * e) * WORD(5) + x] = ((const T0 *)tile[turn][(y + 4 * e) % P * W + (y + 4 * e) / P])[x];
+        }
     }
 }
 

@@ -2,7 +2,7 @@
  * jit/gpu/transpose.c -- copies between two orders of axes, by tiles through shared memory.
  *
  * A copy that reads and writes neighbours along different axes leaves one side of memory traffic in pieces of one
- * element. Here both sides move rows of 32: for copies without a cast whose axes come down to rows, columns and a batch.
+ * element. Here both sides move rows of 32 elements, or of 64 if they have 1 or 2 bytes: for copies without a cast whose axes come down to rows, columns and a batch.
  */
 #include "eager/dense.h"
 #include "jit/gpu/impl.h"
@@ -63,15 +63,25 @@ bool wf_gpu_transpose(int ordinal, const wf_view *dst, const wf_view *src, int *
     if (other < 0 || ax[other].n < LEAST || ax[n - 1].n < LEAST)
         return false;
     const axis none = {1, 0, 0}, batch = n == 3 ? ax[1 - other] : none;
-    wf_gpu_hand h = {"transpose", 1, {same_width(dst->dtype)}, .per_block = 1};
+    const int64_t size = (int64_t)wf_dtype_size(dst->dtype), side = size < 4 ? 64 : 32;
     /* rows of src are the places along dst's adjacent axis */
     const int64_t rows = ax[n - 1].n, cols = ax[other].n;
-    const uint64_t words[] = {
-        wf_gpu_word(dst->data), wf_gpu_word(src->data),   (uint64_t)rows,
-        (uint64_t)cols,         (uint64_t)ax[n - 1].from, (uint64_t)ax[other].to,
-        (uint64_t)batch.n,      (uint64_t)batch.from,     (uint64_t)batch.to};
+    const int64_t down = (rows + side - 1) / side, across = (cols + side - 1) / side;
+    const int64_t steps = ax[n - 1].from | ax[other].to | batch.from | batch.to;
+    const uint64_t places = wf_gpu_word(dst->data) | wf_gpu_word(src->data);
+    if (down * across * batch.n >= INT32_MAX)
+        return false;
+    wf_gpu_hand h = {
+        size < 4 ? "transpose_packed" : "transpose", 1, {same_width(dst->dtype)}, .per_block = 1};
+    h.work = down * across * batch.n;
+    const uint64_t words[] = {wf_gpu_word(dst->data),   wf_gpu_word(src->data),
+                              (uint64_t)rows,           (uint64_t)cols,
+                              (uint64_t)ax[n - 1].from, (uint64_t)ax[other].to,
+                              (uint64_t)batch.from,     (uint64_t)batch.to,
+                              (uint64_t)h.work,         steps * size % 4 == 0 && places % 4 == 0};
     memcpy(h.w, words, sizeof words);
-    h.work = (rows + 31) / 32 * ((cols + 31) / 32) * batch.n;
+    wf_gpu_divisor(h.w + 10, across);
+    wf_gpu_divisor(h.w + 13, down);
     *status = wf_gpu_hand_run(ordinal, &h, why);
     return true;
 }

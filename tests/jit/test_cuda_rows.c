@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "eager/dense.h"
 #include "eager/exec.h"
 #include "tests/jit/cuda_support.h"
 #include "jit/ir/kir.h"
@@ -252,6 +253,50 @@ Test(cuda_rows, moves)
             .op = WF_OP_CAST, .nsrc = 1, .src = {type(t, 2, 33, 7, 0, 0)}, .attr.dtype = WEFT_F32};
         check(&c);
     }
+}
+
+/* Copies between two orders of axes by tiles: whole ones, edges, batches, strides that no word of 4 bytes fits, what begins at an
+ * odd place; sides so short that there are no tiles; more tiles than blocks. */
+Test(cuda_rows, transposes)
+{
+    setenv("FAKE_CUDA_PROCESSORS", "1", 1);
+    NEED_FIBERS();
+    static const int64_t dims[][3] = {{64, 1, 128}, {128, 1, 192}, {65, 1, 130}, {66, 1, 130},
+                                      {68, 1, 132}, {192, 3, 68},  {130, 2, 67}, {16, 5, 20},
+                                      {70, 0, 64},  {15, 2, 64},   {300, 1, 17}, {128, 2, 128},
+                                      {384, 1, 450}};
+    EACH(all, d)
+    for (int z = 0; z < 13; z++)
+        for (int shift = 0; shift < 3; shift++) {
+            wf_view v[3];
+            wf_why why = {0};
+            mirror m = {0};
+            const int64_t size = (int64_t)wf_dtype_size(all[d]), *n = dims[z];
+            const int64_t count = n[0] * n[1] * n[2];
+            void *memory = values_new(all[d], count + 2, z + 1), *to[2];
+            for (int i = 0; i < 2; i++) {
+                to[i] = memset(malloc((size_t)((count + 2) * size)), 0x5A,
+                               (size_t)((count + 2) * size));
+                v[i] = wf_view_dense((char *)to[i] + (shift == 2) * size, all[d], 3, n);
+            }
+            v[2] = wf_view_dense((char *)memory + (shift == 1) * size, all[d], 3, n);
+            v[2].strides[0] = 1;
+            v[2].strides[1] = n[0];
+            v[2].strides[2] = n[0] * n[1];
+            wf_copy(&v[0], &v[2]);
+            mirror_add(&m, &v[1]);
+            mirror_add(&m, &v[2]);
+            mirror_upload(&m);
+            const wf_view dst = mirror_view(&m, &v[1]), src = mirror_view(&m, &v[2]);
+            cr_assert_eq(wf_gpu_copy(0, &dst, &src, &why), 0, "%s", why.rule);
+            cr_assert_eq(mirror_download(&m, &why), 0, "%s", why.rule);
+            mirror_check(&m);
+            cr_assert_eq(memcmp(to[0], to[1], (size_t)((count + 2) * size)), 0, "%s, %d, %d",
+                         wf_dtype_name(all[d]), z, shift);
+            free(to[0]);
+            free(to[1]);
+            free(memory);
+        }
 }
 
 Test(cuda_rows, gathers)

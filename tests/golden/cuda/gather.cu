@@ -13,6 +13,7 @@
 #define POINTER(T, i) ((T *)a.w[i])
 #define START ((long long)blockIdx.x * blockDim.x + threadIdx.x)
 #define STEP ((long long)gridDim.x * blockDim.x)
+#define OVER(x, i) ((__umulhi(x, (unsigned int)a.w[(i) + 1]) + (x)) >> (unsigned int)a.w[(i) + 2])
 WF_DEVICE void wf_bad_index(unsigned long long *error, long long at)
 {
 atomicCAS(error, ~0ull, (unsigned long long)(at == -1 ? -2 : at));

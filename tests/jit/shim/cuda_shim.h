@@ -55,6 +55,15 @@ shim_machine *shim;
         shim->shuffle(__LINE__, mask, &v_, sizeof v_, 2, 0, 32);                                   \
         v_;                                                                                        \
     })
+static inline unsigned shim_byte_perm(unsigned x, unsigned y, unsigned selector)
+{
+    const unsigned long long both = (unsigned long long)y << 32 | x;
+    unsigned r = 0;
+    for (int i = 0; i < 4; i++)
+        r |= (unsigned)(both >> (selector >> 4 * i & 7) * 8 & 255) << 8 * i;
+    return r;
+}
+#define __byte_perm(x, y, selector) shim_byte_perm(x, y, selector)
 #define __ffs(x) __builtin_ffs(x)
 #define atomicCAS(p, expected, v)                                                                  \
     ({                                                                                             \
