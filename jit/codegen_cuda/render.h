@@ -17,6 +17,8 @@ bool wf_cu_is_quick(const wf_kir *k, const wf_kinstr *i, const wf_cu_param *what
  * of the exponents only. */
 void wf_cu_body_of(wf_text *t, const wf_kir *k, const char *prefix, const char *const *param,
                    const wf_cu_param *what);
+/* wf_cu_body, half types by primitives. */
+void wf_cu_plain_body(wf_text *t, const wf_kir *k, const char *prefix, const char *const *param);
 /* Instruction r as an operand. */
 void wf_cu_ref(wf_text *t, const wf_kir *k, wf_kref r, const char *prefix,
                const char *const *param);
@@ -28,6 +30,15 @@ void wf_cu_prelude(wf_text *t, const wf_kernel *k);
 /* The same for one program of a kernel. */
 void wf_cu_helpers(wf_text *t);
 void wf_cu_tables(wf_text *t, const wf_kir *k);
+
+/* Values that are an f16 or bf16 of an f32, or an f32 of an f16, however many primitives they are (render_half.c). */
+typedef struct wf_cu_half {
+    const char *name; /* a function of the text; NULL: none of them */
+    wf_kref of;
+} wf_cu_half;
+/* half and live have k->n elements, zeroed. live: what is read when such values are calls. false: there is none. */
+bool wf_cu_find_halves(const wf_kir *k, wf_cu_half *half, bool *live);
+void wf_cu_half_helpers(wf_text *t);
 
 /* Parameters of a body: x0... for sources, c0... for scalars. */
 typedef struct wf_cu_names {

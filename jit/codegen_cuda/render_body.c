@@ -8,6 +8,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "jit/codegen_cuda/render.h"
@@ -200,17 +201,12 @@ bool wf_cu_is_quick(const wf_kir *k, const wf_kinstr *i, const wf_cu_param *what
            what[s->imm] == WF_CU_SHARED;
 }
 
-void wf_cu_body(wf_text *t, const wf_kir *k, const char *prefix, const char *const *param)
-{
-    wf_cu_body_of(t, k, prefix, param, NULL);
-}
-
-void wf_cu_body_of(wf_text *t, const wf_kir *k, const char *prefix, const char *const *param,
-                   const wf_cu_param *what)
+static void statements(wf_text *t, const wf_kir *k, const char *prefix, const char *const *param,
+                       const wf_cu_param *what, const wf_cu_half *half, const bool *live)
 {
     for (uint32_t n = 0; n < k->n; n++) {
         const wf_kinstr *i = &k->ins[n];
-        if (i->prim == WF_KP_CONST || i->prim == WF_KP_PARAM)
+        if (i->prim == WF_KP_CONST || i->prim == WF_KP_PARAM || (live && !live[n]))
             continue;
         const at x = {.t = t,
                       .k = k,
@@ -220,7 +216,11 @@ void wf_cu_body_of(wf_text *t, const wf_kir *k, const char *prefix, const char *
                       .prefix = prefix,
                       .param = param};
         P("        const %s %s%u = ", wf_cu_type(x.type), prefix, n);
-        if (i->prim == WF_KP_LOOKUP) {
+        if (half && half[n].name) {
+            P("%s(", half[n].name);
+            wf_cu_ref(t, k, half[n].of, prefix, param);
+            P(")");
+        } else if (i->prim == WF_KP_LOOKUP) {
             P("wf_%s[", k->table[i->imm]->name);
             wf_cu_ref(t, k, i->src[0], prefix, param);
             P("]");
@@ -232,6 +232,29 @@ void wf_cu_body_of(wf_text *t, const wf_kir *k, const char *prefix, const char *
         }
         P(";\n");
     }
+}
+
+void wf_cu_body_of(wf_text *t, const wf_kir *k, const char *prefix, const char *const *param,
+                   const wf_cu_param *what)
+{
+    wf_cu_half *half = calloc(k->n + 1, sizeof *half);
+    bool *live = calloc(k->n + 1, sizeof *live);
+    if (half && live && wf_cu_find_halves(k, half, live))
+        statements(t, k, prefix, param, what, half, live);
+    else
+        statements(t, k, prefix, param, what, NULL, NULL);
+    free(half);
+    free(live);
+}
+
+void wf_cu_body(wf_text *t, const wf_kir *k, const char *prefix, const char *const *param)
+{
+    wf_cu_body_of(t, k, prefix, param, NULL);
+}
+
+void wf_cu_plain_body(wf_text *t, const wf_kir *k, const char *prefix, const char *const *param)
+{
+    statements(t, k, prefix, param, NULL, NULL, NULL);
 }
 
 /* -- what the text needs around it ------------------------------------------------------------------- */
@@ -317,6 +340,7 @@ static const char helpers[] =
 void wf_cu_helpers(wf_text *t)
 {
     P("%s", helpers);
+    wf_cu_half_helpers(t);
 }
 
 void wf_cu_tables(wf_text *t, const wf_kir *k)
@@ -333,6 +357,6 @@ void wf_cu_tables(wf_text *t, const wf_kir *k)
 
 void wf_cu_prelude(wf_text *t, const wf_kernel *k)
 {
-    P("%s", helpers);
+    wf_cu_helpers(t);
     wf_cu_tables(t, &k->body);
 }

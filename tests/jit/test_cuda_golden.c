@@ -81,6 +81,24 @@ Test(cuda_golden, maps)
     cr_assert_eq(seen, 3);
 }
 
+/* -x of f16 as f16 and as bf16: conversions are calls, whatever primitives they are for the host. */
+Test(cuda_golden, halves)
+{
+    wf_program p;
+    wf_text text = {0};
+    wf_program_init(&p);
+    const int x = wf_program_cast(&p, wf_program_input(&p, WEFT_F16), WEFT_F32);
+    const int r = program_map1(&p, WF_OP_NEG, x);
+    wf_program_output(&p, wf_program_cast(&p, r, WEFT_F16));
+    wf_program_output(&p, wf_program_cast(&p, r, WEFT_BF16));
+    wf_kernel k = lowered(&p, "kernel");
+    const wf_cu_map m = {.k = &k, .rank = 1, .vector = 8, .inner = {1, 1, 1}};
+    cr_assert_eq(wf_cu_render_map(&m, &text, NULL), 0);
+    check_golden("map_halves", &text, "#ifndef WF_HALVES");
+    wf_text_free(&text);
+    wf_kernel_free(&k);
+}
+
 static void add_sum(wf_program *p, int dtype)
 {
     const int x = wf_program_cast(p, wf_program_input(p, dtype), WEFT_F32);

@@ -42,17 +42,7 @@ WF_EXTERN __global__ void kernel(const struct wf_words_17 a)
         const float v10 = wf_f32(v9);
         const float v11 = v10 * c0;
         const float v12 = v7 + v11;
-        const unsigned int v13 = wf_u32(v12);
-        const unsigned int v15 = (unsigned int)(v13 & (unsigned int)0x7FFFFFFFu);
-        const unsigned char v17 = v15 > (unsigned int)0x7F800000u;
-        const unsigned int v18 = v13 >> 16;
-        const unsigned int v20 = (unsigned int)(v18 | (unsigned int)0x40u);
-        const unsigned int v22 = (unsigned int)((unsigned int)v13 + (unsigned int)(unsigned int)0x7FFFu);
-        const unsigned int v24 = (unsigned int)(v18 & (unsigned int)0x1u);
-        const unsigned int v25 = (unsigned int)((unsigned int)v22 + (unsigned int)v24);
-        const unsigned int v26 = v25 >> 16;
-        const unsigned int v27 = v17 ? v20 : v26;
-        const unsigned short v28 = (unsigned short)v27;
+        const unsigned short v28 = wf_bf16_of_f32(v12);
         d0[o0] = v28;
         }
     }

@@ -21,17 +21,7 @@ WF_DEVICE float wf_load_bf16(unsigned short x)
 #define WF_HAS_wf_store_bf16
 WF_DEVICE unsigned short wf_store_bf16(float x)
 {
-        const unsigned int v1 = wf_u32(x);
-        const unsigned int v3 = (unsigned int)(v1 & (unsigned int)0x7FFFFFFFu);
-        const unsigned char v5 = v3 > (unsigned int)0x7F800000u;
-        const unsigned int v6 = v1 >> 16;
-        const unsigned int v8 = (unsigned int)(v6 | (unsigned int)0x40u);
-        const unsigned int v10 = (unsigned int)((unsigned int)v1 + (unsigned int)(unsigned int)0x7FFFu);
-        const unsigned int v12 = (unsigned int)(v6 & (unsigned int)0x1u);
-        const unsigned int v13 = (unsigned int)((unsigned int)v10 + (unsigned int)v12);
-        const unsigned int v14 = v13 >> 16;
-        const unsigned int v15 = v5 ? v8 : v14;
-        const unsigned short v16 = (unsigned short)v15;
+        const unsigned short v16 = wf_bf16_of_f32(x);
         return v16;
 }
 #endif

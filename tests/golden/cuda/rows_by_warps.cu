@@ -89,17 +89,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
         t2 = n ? lo2 : 0;
         }
         {
-        const unsigned int v1 = wf_u32(t2);
-        const unsigned int v3 = (unsigned int)(v1 & (unsigned int)0x7FFFFFFFu);
-        const unsigned char v5 = v3 > (unsigned int)0x7F800000u;
-        const unsigned int v6 = v1 >> 16;
-        const unsigned int v8 = (unsigned int)(v6 | (unsigned int)0x40u);
-        const unsigned int v10 = (unsigned int)((unsigned int)v1 + (unsigned int)(unsigned int)0x7FFFu);
-        const unsigned int v12 = (unsigned int)(v6 & (unsigned int)0x1u);
-        const unsigned int v13 = (unsigned int)((unsigned int)v10 + (unsigned int)v12);
-        const unsigned int v14 = v13 >> 16;
-        const unsigned int v15 = v5 ? v8 : v14;
-        const unsigned short v16 = (unsigned short)v15;
+        const unsigned short v16 = wf_bf16_of_f32(t2);
         if (active && lane == 0)
             d0[0] = v16;
         }
