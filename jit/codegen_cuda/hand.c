@@ -121,7 +121,7 @@ int wf_cu_render_hand(const wf_cu_hand *h, const char *name, wf_text *t, wf_why 
 {
     int status = 0;
     wf_cu_helpers(t);
-    wf_cu_words(t, WF_CU_HAND_WORDS);
+    wf_cu_words(t, names(h->section, "wf_words_512") ? WF_CU_MANY_WORDS : WF_CU_HAND_WORDS);
     for (int i = 0; i < h->n && status == 0; i++)
         status = element(t, i, h->dtype[i], why);
     if (status == 0 && names(h->section, "WF_EXP"))

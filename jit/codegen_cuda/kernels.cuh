@@ -693,6 +693,27 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
     }
 }
 
+/* == join
+ * Columns of rows that lie one behind the other in as many places as there are parts, of [rows][columns of its own] each: dst,
+ * rows, step of dst's rows, parts, columns of all (divisor), then where each part lies and the column behind its last. */
+WF_EXTERN __global__ void NAME(const struct wf_words_512 a)
+{
+    const unsigned int total = (unsigned int)WORD(1) * (unsigned int)WORD(4);
+    for (unsigned int i = (unsigned int)START; i < total; i += (unsigned int)STEP) {
+        const unsigned int row = OVER(i, 4), column = i - row * (unsigned int)WORD(4);
+        int lo = 0, hi = (int)WORD(3) - 1;
+        while (lo < hi) {
+            const int mid = (lo + hi) / 2;
+            if (column < (unsigned int)WORD(8 + 2 * mid))
+                hi = mid;
+            else
+                lo = mid + 1;
+        }
+        const unsigned int first = lo > 0 ? (unsigned int)WORD(6 + 2 * lo) : 0u, n = (unsigned int)WORD(8 + 2 * lo) - first;
+        POINTER(T0, 0)[row * WORD(2) + column] = POINTER(const T0, 7 + 2 * lo)[row * n + column - first];
+    }
+}
+
 /* == sort
  * Merges runs of `run` neighbours of lines of n (key, index) pairs: a thread a pair finds its place by bisection. Stable.
  * keys and indices from, keys and indices to, lines, n, run, descending. NaN is the greatest. */

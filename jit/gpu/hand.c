@@ -35,6 +35,6 @@ int wf_gpu_hand_run(int ordinal, wf_gpu_hand *h, wf_why *why)
             .v = v,
             .blocks = wf_gpu_blocks(ordinal, h->work, h->per_block ? h->per_block : WF_GPU_THREADS),
             .threads = WF_GPU_THREADS,
-            .words = h->w},
+            .words = h->many ? h->many : h->w},
         why);
 }

@@ -8,15 +8,70 @@
 
 static const uint64_t zero;
 
+/* Bits of the type's width; bool and integers too. */
+static int same_width(int dtype)
+{
+    const size_t size = wf_dtype_size(dtype);
+    return size == 1 ? WEFT_U8 : size == 2 ? WEFT_I16 : size == 4 ? WEFT_I32 : WEFT_I64;
+}
+
+/* -- concatenation ---------------------------------------------------------------------------------------------- */
+/* One kernel copies as many small parts as its arguments have room for: a launch instead of a copy for each. */
+enum { PART_BYTES = 1 << 16, HEAD_WORDS = 7, MOST_PARTS = (WF_CU_MANY_WORDS - HEAD_WORDS) / 2 };
+
+static bool is_small(const wf_view *dst, const wf_view *part)
+{
+    return part->dtype == dst->dtype && wf_view_is_contiguous(part) &&
+           wf_view_numel(part) * (int64_t)wf_dtype_size(part->dtype) <= PART_BYTES;
+}
+
+/* Parts [begin, end), whose columns begin at `at` of the axis. */
+static int join(int ordinal, wf_exec *e, int axis, int begin, int end, int64_t at)
+{
+    uint64_t w[WF_CU_MANY_WORDS] = {0};
+    const wf_view *dst = &e->dst[0];
+    int64_t rows = 1, inner = 1, columns = 0;
+    int n = 0;
+    for (int d = 0; d < dst->rank; d++)
+        *(d < axis ? &rows : &inner) *= d == axis ? 1 : dst->dims[d];
+    for (int i = begin; i < end; i++) {
+        if (wf_view_numel(&e->src[i]) == 0)
+            continue;
+        columns += e->src[i].dims[axis] * inner;
+        w[HEAD_WORDS + 2 * n] = wf_gpu_word(e->src[i].data);
+        w[HEAD_WORDS + 2 * n++ + 1] = (uint64_t)columns;
+    }
+    wf_gpu_hand h = {
+        "join", 1, {same_width(dst->dtype)}, .work = n ? rows * columns : 0, .many = w};
+    w[0] = wf_gpu_word(dst->data) + (uint64_t)(at * inner) * wf_dtype_size(dst->dtype);
+    w[1] = (uint64_t)rows;
+    w[2] = (uint64_t)(dst->dims[axis] * inner);
+    w[3] = (uint64_t)n;
+    wf_gpu_divisor(w + 4, columns);
+    return wf_gpu_hand_run(ordinal, &h, e->why);
+}
+
 static int concat(int ordinal, wf_exec *e)
 {
     const int axis = (int)e->attr->ints[0];
+    const bool joins = wf_view_is_contiguous(&e->dst[0]);
     int64_t at = 0;
     int status = 0;
-    for (int i = 0; i < e->nsrc && status == 0; i++) {
-        const wf_view part = wf_view_narrow(e->dst[0], axis, at, e->src[i].dims[axis]);
-        status = wf_gpu_copy(ordinal, &part, &e->src[i], e->why);
-        at += e->src[i].dims[axis];
+    for (int i = 0; i < e->nsrc && status == 0;) {
+        int64_t columns = 0;
+        int end = i;
+        while (joins && end < e->nsrc && end - i < MOST_PARTS && is_small(&e->dst[0], &e->src[end]))
+            columns += e->src[end++].dims[axis];
+        if (end - i > 1) {
+            status = join(ordinal, e, axis, i, end, at);
+        } else {
+            const wf_view part = wf_view_narrow(e->dst[0], axis, at, e->src[i].dims[axis]);
+            status = wf_gpu_copy(ordinal, &part, &e->src[i], e->why);
+            columns = e->src[i].dims[axis];
+            end = i + 1;
+        }
+        at += columns;
+        i = end;
     }
     return status;
 }
@@ -61,13 +116,6 @@ static int roll(int ordinal, const wf_exec *e, int k, wf_view dst, wf_view src)
         status = roll(ordinal, e, k + 1, wf_view_narrow(dst, axis, 0, shift),
                       wf_view_narrow(src, axis, n - shift, shift));
     return status;
-}
-
-/* Bits of the type's width; bool and integers too. */
-static int same_width(int dtype)
-{
-    const size_t size = wf_dtype_size(dtype);
-    return size == 1 ? WEFT_U8 : size == 2 ? WEFT_I16 : size == 4 ? WEFT_I32 : WEFT_I64;
 }
 
 static int tri(int ordinal, wf_exec *e)

@@ -233,6 +233,7 @@ Test(cuda_nvrtc, written_by_hand)
                     {"flash_back", 2, {WEFT_F32, WEFT_BF16, WEFT_F16}},
                     {"transpose", 1, {WEFT_I32, WEFT_I64}},
                     {"transpose_packed", 1, {WEFT_U8, WEFT_I16}},
+                    {"join", 1, {WEFT_U8, WEFT_I16, WEFT_I32, WEFT_I64}},
                     {"max_pool", 1, {WEFT_F32, WEFT_BF16}},
                     {"avg_pool", 1, {WEFT_F32, WEFT_F16}},
                     {"avg_pool_bwd", 1, {WEFT_F32, WEFT_F64}},

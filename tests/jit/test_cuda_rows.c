@@ -255,6 +255,66 @@ Test(cuda_rows, moves)
     }
 }
 
+#ifndef WEFT_GPU_RUNNER
+/* Hundreds of small parts, of which some are empty, some too large to be joined and some not contiguous: the host's bits, in a few
+ * launches. */
+Test(cuda_rows, many_parts)
+{
+    NEED_FIBERS();
+    enum { PARTS = 600 };
+    EACH(all, d)
+    for (int axis = 0; axis < 2; axis++) {
+        static wf_view src[PARTS], dsrc[PARTS];
+        const int64_t size = (int64_t)wf_dtype_size(all[d]), rows = axis ? 3 : 1;
+        int64_t sizes[PARTS], from = 0, total = 0, one[2] = {1, 1};
+        for (int i = 0; i < PARTS; i++) {
+            sizes[i] = i == 350 ? 40000 : i % 50 == 7 ? 0 : 1 + i * 7 % (i % 11 == 3 ? 90 : 5);
+            total += sizes[i];
+        }
+        char *memory = values_new(all[d], 2 * rows * total + 1, (int)d);
+        for (int i = 0; i < PARTS; i++) {
+            one[axis] = sizes[i];
+            one[1 - axis] = rows;
+            src[i] = wf_view_dense(memory + from * size, all[d], 2, one);
+            if (axis && i % 100 == 30) { /* not contiguous */
+                src[i].strides[0] = 1;
+                src[i].strides[1] = rows;
+            }
+            from += rows * sizes[i];
+        }
+        one[axis] = total;
+        wf_view whole = wf_view_dense(memory, all[d], 2, (int64_t[]){1, rows * total}), v[2];
+        for (int i = 0; i < 2; i++)
+            v[i] = wf_view_dense(calloc((size_t)(rows * total + 1), (size_t)size), all[d], 2, one);
+        int64_t place = axis;
+        wf_attr attr = {.ints = &place, .n_ints = 1};
+        wf_why why = {0};
+        mirror m = {0};
+        wf_cuda_counters before, after;
+        mirror_add(&m, &v[1]);
+        mirror_add(&m, &whole);
+        mirror_upload(&m);
+        for (int i = 0; i < PARTS; i++)
+            dsrc[i] = wf_view_numel(&src[i]) ? mirror_view(&m, &src[i]) : src[i];
+        wf_view dst = mirror_view(&m, &v[1]);
+        wf_exec host = {WF_OP_CONCAT, PARTS, 1, src, &v[0], &attr, &why, NULL, false};
+        wf_exec device = {WF_OP_CONCAT, PARTS, 1, dsrc, &dst, &attr, &why, NULL, false};
+        cr_assert_eq(wf_exec_row(&host), 0, "%s", why.rule);
+        wf_cuda_get_counters(&before);
+        cr_assert_eq(wf_gpu_row(0, &device), 0, "%s", why.rule);
+        wf_cuda_get_counters(&after);
+        cr_assert_lt(after.launches + after.copies, before.launches + before.copies + 30);
+        cr_assert_eq(mirror_download(&m, &why), 0, "%s", why.rule);
+        mirror_check(&m);
+        cr_assert_eq(memcmp(v[0].data, v[1].data, (size_t)(rows * total * size)), 0, "%s, %d",
+                     wf_dtype_name(all[d]), axis);
+        free(v[0].data);
+        free(v[1].data);
+        free(memory);
+    }
+}
+#endif
+
 /* Copies between two orders of axes by tiles: whole ones, edges, batches, strides that no word of 4 bytes fits, what begins at an
  * odd place; sides so short that there are no tiles; more tiles than blocks. */
 Test(cuda_rows, transposes)
