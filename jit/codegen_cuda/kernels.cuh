@@ -15,6 +15,8 @@
 #define STEP ((long long)gridDim.x * blockDim.x)
 /* x / word i, of an extent with its multiplier and shift; x is below 2^31. */
 #define OVER(x, i) ((__umulhi(x, (unsigned int)a.w[(i) + 1]) + (x)) >> (unsigned int)a.w[(i) + 2])
+/* x / word i of the same kind, however large. */
+#define DIVIDE(x, i) ((((x) | WORD(i)) >> 31) == 0 ? (long long)OVER((unsigned int)(x), i) : (x) / WORD(i))
 WF_DEVICE void wf_bad_index(unsigned long long *error, long long at)
 {
     atomicCAS(error, ~0ull, (unsigned long long)(at == -1 ? -2 : at));
@@ -31,20 +33,36 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 }
 
 /* == select
- * dst[o][k][j] = x[o * xo + index[k] * xa + j * xi]: dst, x, index, outer, n, inner, xo, xa, xi, extent, error. */
+ * dst[o][k][j] = x[o * xo + index[k] * xa + j * xi]: dst, x, index, elements of dst, xo, xa, xi, extent, error, inner (divisor),
+ * n (divisor). A thread has four elements in flight; those past the end are its first one again. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
-    const long long n = WORD(4), inner = WORD(5), total = WORD(3) * n * inner, extent = WORD(9);
-    for (long long i = START; i < total; i += STEP) {
-        const long long j = i % inner, row = i / inner, k = row % n, o = row / n;
-        long long at = POINTER(const long long, 2)[k];
-        if (at < -extent || at >= extent) {
-            wf_bad_index(POINTER(unsigned long long, 10), at);
-            POINTER(T0, 0)[i] = 0;
-            continue;
+    const long long total = WORD(3), extent = WORD(7), step = STEP;
+    for (long long first = START; first < total; first += 4 * step) {
+        long long to[4], from[4], k[4], at[4];
+        T0 v[4];
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+            const long long i = first + u * step < total ? first + u * step : first;
+            const long long row = DIVIDE(i, 9), o = DIVIDE(row, 12);
+            to[u] = i;
+            k[u] = row - o * WORD(12);
+            from[u] = o * WORD(4) + (i - row * WORD(9)) * WORD(6);
         }
-        at = at < 0 ? at + extent : at;
-        POINTER(T0, 0)[i] = POINTER(const T0, 1)[o * WORD(6) + at * WORD(7) + j * WORD(8)];
+#pragma unroll
+        for (int u = 0; u < 4; u++)
+            at[u] = POINTER(const long long, 2)[k[u]];
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+            const int good = at[u] >= -extent && at[u] < extent;
+            v[u] = good ? POINTER(const T0, 1)[from[u] + (at[u] < 0 ? at[u] + extent : at[u]) * WORD(5)] : (T0)0;
+        }
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+            if (at[u] < -extent || at[u] >= extent)
+                wf_bad_index(POINTER(unsigned long long, 8), at[u]);
+            POINTER(T0, 0)[to[u]] = v[u];
+        }
     }
 }
 
@@ -71,15 +89,16 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 
 /* == index_add
  * acc[o][index[k]][j] += values[o][k][j], in the order of k; a warp has one place of the axis and 32 columns.
- * acc (compute type), values, index, outer, extent, inner, count, error. */
+ * acc (compute type), values, index, outer, extent, inner, count, error, chunks of 32 columns (divisor), extent (divisor). */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
-    const long long extent = WORD(4), inner = WORD(5), count = WORD(6), chunks = (inner + 31) / 32;
-    const long long warps = STEP / 32, work = WORD(3) * extent * chunks;
+    const long long extent = WORD(4), inner = WORD(5), count = WORD(6);
+    const long long warps = STEP / 32, work = WORD(3) * extent * WORD(8);
     const long long *index = POINTER(const long long, 2);
     const int lane = threadIdx.x % 32;
     for (long long g = START / 32; g < work; g += warps) {
-        const long long j = g % chunks * 32 + lane, row = g / chunks, place = row % extent, o = row / extent;
+        const long long row = DIVIDE(g, 8), o = DIVIDE(row, 11), place = row - o * extent;
+        const long long j = (g - row * WORD(8)) * 32 + lane;
         C0 *to = POINTER(C0, 0) + row * inner + j;
         const T0 *from = POINTER(const T0, 1) + o * count * inner + j;
         C0 sum = j < inner ? *to : (C0)0;
@@ -120,31 +139,53 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 
 /* == index_add_sorted
  * index_add with places in ascending order (7) and where they stood (2), equal ones in the order of k: a warp finds its
- * place's, and touches nothing if there are none. acc (compute type), values, at, outer, extent, inner, count, keys. */
+ * place's, by 32 probes at a time, and touches nothing if there are none. It has 128 columns at a time, four in a thread.
+ * acc (compute type), values, at, outer, extent, inner, count, keys, parts that a row's columns are in (divisor), extent (divisor),
+ * columns of a part. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
-    const long long extent = WORD(4), inner = WORD(5), count = WORD(6), chunks = (inner + 31) / 32;
-    const long long warps = STEP / 32, work = WORD(3) * extent * chunks;
+    const long long extent = WORD(4), inner = WORD(5), count = WORD(6);
+    const long long warps = STEP / 32, work = WORD(3) * extent * WORD(8);
     const long long *at = POINTER(const long long, 2), *key = POINTER(const long long, 7);
     const int lane = threadIdx.x % 32;
     for (long long g = START / 32; g < work; g += warps) {
-        const long long j = g % chunks * 32 + lane, row = g / chunks, place = row % extent, o = row / extent;
+        const long long row = DIVIDE(g, 8), o = DIVIDE(row, 11), place = row - o * extent;
+        const long long begin = (g - row * WORD(8)) * WORD(14), end = begin + WORD(14) < inner ? begin + WORD(14) : inner;
         long long lo = 0, hi = count;
         while (lo < hi) {
-            const long long mid = (lo + hi) / 2;
-            if (key[mid] < place)
-                lo = mid + 1;
-            else
-                hi = mid;
+            const long long apart = (hi - lo + 31) / 32, probe = lo + lane * apart;
+            const unsigned int less = __ballot_sync(0xFFFFFFFFu, probe < hi && key[probe < hi ? probe : lo] < place);
+            const int n = less == 0xFFFFFFFFu ? 32 : __ffs((int)~less) - 1;
+            hi = lo + n * apart < hi ? lo + n * apart : hi;
+            lo = n > 0 ? lo + (n - 1) * apart + 1 : hi;
         }
-        if (j >= inner || lo == count || key[lo] != place)
+        if (lo == count || key[lo] != place)
             continue;
-        C0 *to = POINTER(C0, 0) + row * inner + j;
-        const T0 *from = POINTER(const T0, 1) + o * count * inner + j;
-        C0 sum = *to;
-        for (long long k = lo; k < count && key[k] == place; k++)
-            sum = ADD0(sum, LOAD0(from[at[k] * inner]));
-        *to = sum;
+        for (long long j = begin + lane; j - lane < end; j += 128) {
+            C0 *to = POINTER(C0, 0) + row * inner + j;
+            const T0 *from = POINTER(const T0, 1) + o * count * inner + j;
+            C0 sum[4];
+#pragma unroll
+            for (int q = 0; q < 4; q++)
+                sum[q] = j + 32 * q < end ? to[32 * q] : (C0)0;
+            for (long long k = lo, n = 32; n == 32; k += 32) {
+                const int mine = k + lane < count && key[k + lane] == place;
+                const long long where = mine ? at[k + lane] : 0;
+                const unsigned int hits = __ballot_sync(0xFFFFFFFFu, mine);
+                n = hits == 0xFFFFFFFFu ? 32 : __ffs((int)~hits) - 1;
+                for (int l = 0; l < (int)n; l++) {
+                    const T0 *x = from + __shfl_sync(0xFFFFFFFFu, where, l) * inner;
+#pragma unroll
+                    for (int q = 0; q < 4; q++)
+                        if (j + 32 * q < end)
+                            sum[q] = ADD0(sum[q], LOAD0(x[32 * q]));
+                }
+            }
+#pragma unroll
+            for (int q = 0; q < 4; q++)
+                if (j + 32 * q < end)
+                    to[32 * q] = sum[q];
+        }
     }
 }
 

@@ -24,9 +24,8 @@ static int64_t product(const int64_t *dims, int n)
     return p;
 }
 
-static int same_width(int dtype)
+static int of_size(int64_t size)
 {
-    const size_t size = wf_dtype_size(dtype);
     return size == 1 ? WEFT_U8 : size == 2 ? WEFT_I16 : size == 4 ? WEFT_I32 : WEFT_I64;
 }
 
@@ -74,19 +73,30 @@ static int select_slices(task *t)
         one_stride(&x, 0, t->axis, &outer);
         one_stride(&x, t->axis + 1, x.rank, &inner);
     }
-    wf_gpu_hand h = {"select", 1, {same_width(x.dtype)}, .work = wf_view_numel(&e->dst[0])};
-    const uint64_t words[] = {wf_gpu_word(e->dst[0].data),
+    const wf_view *dst = &e->dst[0];
+    const int64_t size = (int64_t)wf_dtype_size(x.dtype), jump = x.strides[t->axis];
+    const int64_t n = wf_view_numel(&t->index);
+    const int64_t row = product(x.dims + t->axis + 1, x.rank - t->axis - 1);
+    /* neighbours are taken as one element of up to 8 bytes */
+    int64_t wide = size;
+    const uint64_t places =
+        wf_gpu_word(dst->data) | wf_gpu_word(x.data) | (uint64_t)(size * (outer | jump | row));
+    while (inner == 1 && wide < 8 && places % (uint64_t)(2 * wide) == 0)
+        wide *= 2;
+    const int64_t each = wide / size;
+    wf_gpu_hand h = {"select", 1, {of_size(wide)}, .work = (wf_view_numel(dst) / each + 3) / 4};
+    const uint64_t words[] = {wf_gpu_word(dst->data),
                               wf_gpu_word(x.data),
                               wf_gpu_word(t->index.data),
-                              (uint64_t)product(x.dims, t->axis),
-                              (uint64_t)wf_view_numel(&t->index),
-                              (uint64_t)product(x.dims + t->axis + 1, x.rank - t->axis - 1),
-                              (uint64_t)outer,
-                              (uint64_t)x.strides[t->axis],
+                              (uint64_t)(wf_view_numel(dst) / each),
+                              (uint64_t)(outer / each),
+                              (uint64_t)(jump / each),
                               (uint64_t)inner,
                               (uint64_t)t->extent,
                               wf_gpu_word(t->error)};
     memcpy(h.w, words, sizeof words);
+    wf_gpu_divisor(h.w + 9, row / each);
+    wf_gpu_divisor(h.w + 12, n);
     return status ? status : wf_gpu_hand_run(t->ordinal, &h, e->why);
 }
 
@@ -95,7 +105,8 @@ static int along(task *t)
     wf_exec *e = t->e;
     const wf_view *x = &e->src[0], *dst = &e->dst[0];
     const int status = open(t, 1, x->dims[t->axis]);
-    wf_gpu_hand h = {"along", 1, {same_width(x->dtype)}, .work = wf_view_numel(dst)};
+    wf_gpu_hand h = {
+        "along", 1, {of_size((int64_t)wf_dtype_size(x->dtype))}, .work = wf_view_numel(dst)};
     const uint64_t words[] = {wf_gpu_word(dst->data),     wf_gpu_word(x->data),
                               wf_gpu_word(t->index.data), (uint64_t)h.work,
                               (uint64_t)t->extent,        (uint64_t)x->strides[t->axis],
@@ -109,9 +120,8 @@ static int along(task *t)
     return status ? status : wf_gpu_hand_run(t->ordinal, &h, e->why);
 }
 
-enum {
-    SORTED_FROM = 1 << 20
-}; /* places times indices from which sorting costs less than looking at all of them */
+/* Places times indices from which sorting costs less than looking at all of them. */
+enum { SORTED_FROM = 1 << 20, WARPS_EACH = 64 /* of a processor */ };
 
 /* The places of the indices in ascending order, and where they stood. */
 static int sort_places(task *t, wf_view *key, wf_view *at)
@@ -148,6 +158,11 @@ static int launch_index_add(task *t, const wf_view *acc, const wf_view *values)
         return status;
     const int64_t outer = product(acc->dims, t->axis);
     const int64_t inner = product(acc->dims + t->axis + 1, acc->rank - t->axis - 1);
+    /* a warp has a place; where those are few, a part of its columns */
+    const wf_cuda_info *info = wf_cuda_get_info(t->ordinal);
+    const int64_t chunk = sorted ? 128 : 32, chunks = (inner + chunk - 1) / chunk;
+    const bool many = sorted && outer * t->extent >= (info ? info->processors : 1) * WARPS_EACH;
+    const int64_t parts = many ? 1 : chunks;
     wf_gpu_hand h = {sorted ? "index_add_sorted" : "index_add",
                      1,
                      {values->dtype},
@@ -161,7 +176,10 @@ static int launch_index_add(task *t, const wf_view *acc, const wf_view *values)
                               (uint64_t)n,
                               sorted ? wf_gpu_word(key.data) : wf_gpu_word(t->error)};
     memcpy(h.w, words, sizeof words);
-    h.work = outer * t->extent * ((inner + 31) / 32);
+    wf_gpu_divisor(h.w + 8, parts);
+    wf_gpu_divisor(h.w + 11, t->extent);
+    h.w[14] = (uint64_t)(many ? chunks * chunk : chunk);
+    h.work = outer * t->extent * parts;
     return wf_gpu_hand_run(t->ordinal, &h, t->e->why);
 }
 

@@ -373,6 +373,16 @@ Test(cuda_rows, gathers)
                 .index_most = 6};
             ints(&c, 1, axis, 0);
             check(&c);
+            /* rows that are taken by several elements at once, or cannot be; more than a thread each */
+            for (int row = 7; row < 9; row++) {
+                c = (row_case){.op = WF_OP_INDEX_SELECT,
+                               .nsrc = 2,
+                               .src = {type(t, 3, 9, 5, 8 * row + (row == 7) * (int)d % 4, 0),
+                                       type(WEFT_I64, 1, 11 * row, 0, 0, 0)},
+                               .index_most = 5};
+                ints(&c, 1, axis, 0);
+                check(&c);
+            }
             c = (row_case){
                 .op = WF_OP_TAKE_ALONG,
                 .nsrc = 2,
@@ -412,6 +422,17 @@ Test(cuda_rows, scatters)
                            .index_most = axis ? 1500 : 400};
             ints(&c, 1, axis, 0);
             check(&c);
+            /* a warp has all columns of a place, or there are so few places that several share them */
+            for (int few = 0; few < 2 && axis == 0 && d < 3; few++) {
+                c = (row_case){.op = WF_OP_INDEX_ADD,
+                               .nsrc = 3,
+                               .src = {type(t, 2, few ? 200 : 2100, 299, 0, 0),
+                                       type(WEFT_I64, 1, few ? 5300 : 530, 0, 0, 0),
+                                       type(t, 2, few ? 5300 : 530, 299, 0, 0)},
+                               .index_most = few ? 200 : 300};
+                ints(&c, 1, axis, 0);
+                check_layout(&c, few);
+            }
             c = (row_case){.op = WF_OP_SCATTER_ADD,
                            .nsrc = 3,
                            .src = {type(t, 2, 5, 5, 0, 0),

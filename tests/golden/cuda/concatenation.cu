@@ -14,6 +14,7 @@
 #define START ((long long)blockIdx.x * blockDim.x + threadIdx.x)
 #define STEP ((long long)gridDim.x * blockDim.x)
 #define OVER(x, i) ((__umulhi(x, (unsigned int)a.w[(i) + 1]) + (x)) >> (unsigned int)a.w[(i) + 2])
+#define DIVIDE(x, i) ((((x) | WORD(i)) >> 31) == 0 ? (long long)OVER((unsigned int)(x), i) : (x) / WORD(i))
 WF_DEVICE void wf_bad_index(unsigned long long *error, long long at)
 {
 atomicCAS(error, ~0ull, (unsigned long long)(at == -1 ? -2 : at));

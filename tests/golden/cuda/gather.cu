@@ -14,6 +14,7 @@
 #define START ((long long)blockIdx.x * blockDim.x + threadIdx.x)
 #define STEP ((long long)gridDim.x * blockDim.x)
 #define OVER(x, i) ((__umulhi(x, (unsigned int)a.w[(i) + 1]) + (x)) >> (unsigned int)a.w[(i) + 2])
+#define DIVIDE(x, i) ((((x) | WORD(i)) >> 31) == 0 ? (long long)OVER((unsigned int)(x), i) : (x) / WORD(i))
 WF_DEVICE void wf_bad_index(unsigned long long *error, long long at)
 {
 atomicCAS(error, ~0ull, (unsigned long long)(at == -1 ? -2 : at));
@@ -21,16 +22,31 @@ atomicCAS(error, ~0ull, (unsigned long long)(at == -1 ? -2 : at));
 /* == select */
 WF_EXTERN __global__ void kernel(const struct wf_words_64 a)
 {
-const long long n = WORD(4), inner = WORD(5), total = WORD(3) * n * inner, extent = WORD(9);
-for (long long i = START; i < total; i += STEP) {
-const long long j = i % inner, row = i / inner, k = row % n, o = row / n;
-long long at = POINTER(const long long, 2)[k];
-if (at < -extent || at >= extent) {
-wf_bad_index(POINTER(unsigned long long, 10), at);
-POINTER(T0, 0)[i] = 0;
-continue;
+const long long total = WORD(3), extent = WORD(7), step = STEP;
+for (long long first = START; first < total; first += 4 * step) {
+long long to[4], from[4], k[4], at[4];
+T0 v[4];
+#pragma unroll
+for (int u = 0; u < 4; u++) {
+const long long i = first + u * step < total ? first + u * step : first;
+const long long row = DIVIDE(i, 9), o = DIVIDE(row, 12);
+to[u] = i;
+k[u] = row - o * WORD(12);
+from[u] = o * WORD(4) + (i - row * WORD(9)) * WORD(6);
 }
-at = at < 0 ? at + extent : at;
-POINTER(T0, 0)[i] = POINTER(const T0, 1)[o * WORD(6) + at * WORD(7) + j * WORD(8)];
+#pragma unroll
+for (int u = 0; u < 4; u++)
+at[u] = POINTER(const long long, 2)[k[u]];
+#pragma unroll
+for (int u = 0; u < 4; u++) {
+const int good = at[u] >= -extent && at[u] < extent;
+v[u] = good ? POINTER(const T0, 1)[from[u] + (at[u] < 0 ? at[u] + extent : at[u]) * WORD(5)] : (T0)0;
+}
+#pragma unroll
+for (int u = 0; u < 4; u++) {
+if (at[u] < -extent || at[u] >= extent)
+wf_bad_index(POINTER(unsigned long long, 8), at[u]);
+POINTER(T0, 0)[to[u]] = v[u];
+}
 }
 }
