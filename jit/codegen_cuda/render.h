@@ -17,7 +17,7 @@ bool wf_cu_is_quick(const wf_kir *k, const wf_kinstr *i, const wf_cu_param *what
  * of the exponents only. */
 void wf_cu_body_of(wf_text *t, const wf_kir *k, const char *prefix, const char *const *param,
                    const wf_cu_param *what);
-/* wf_cu_body, half types by primitives. */
+/* wf_cu_body by primitives alone. */
 void wf_cu_plain_body(wf_text *t, const wf_kir *k, const char *prefix, const char *const *param);
 /* Instruction r as an operand. */
 void wf_cu_ref(wf_text *t, const wf_kir *k, wf_kref r, const char *prefix,
@@ -31,14 +31,14 @@ void wf_cu_prelude(wf_text *t, const wf_kernel *k);
 void wf_cu_helpers(wf_text *t);
 void wf_cu_tables(wf_text *t, const wf_kir *k);
 
-/* Values that are an f16 or bf16 of an f32, or an f32 of an f16, however many primitives they are (render_half.c). */
-typedef struct wf_cu_half {
-    const char *name; /* a function of the text; NULL: none of them */
-    wf_kref of;
-} wf_cu_half;
-/* half and live have k->n elements, zeroed. live: what is read when such values are calls. false: there is none. */
-bool wf_cu_find_halves(const wf_kir *k, wf_cu_half *half, bool *live);
-void wf_cu_half_helpers(wf_text *t);
+/* Values that are one function of the device's text, however many primitives they are (render_call.c). */
+typedef struct wf_cu_call {
+    const char *name; /* NULL: none of them */
+    wf_kref of, by;   /* by: WF_KREF_NONE for functions of one value */
+} wf_cu_call;
+/* call and live have k->n elements, zeroed. live: what is read when such values are calls. false: there is none. */
+bool wf_cu_find_calls(const wf_kir *k, wf_cu_call *call, bool *live);
+void wf_cu_call_helpers(wf_text *t);
 
 /* Parameters of a body: x0... for sources, c0... for scalars. */
 typedef struct wf_cu_names {

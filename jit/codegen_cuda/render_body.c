@@ -202,7 +202,7 @@ bool wf_cu_is_quick(const wf_kir *k, const wf_kinstr *i, const wf_cu_param *what
 }
 
 static void statements(wf_text *t, const wf_kir *k, const char *prefix, const char *const *param,
-                       const wf_cu_param *what, const wf_cu_half *half, const bool *live)
+                       const wf_cu_param *what, const wf_cu_call *call, const bool *live)
 {
     for (uint32_t n = 0; n < k->n; n++) {
         const wf_kinstr *i = &k->ins[n];
@@ -216,9 +216,13 @@ static void statements(wf_text *t, const wf_kir *k, const char *prefix, const ch
                       .prefix = prefix,
                       .param = param};
         P("        const %s %s%u = ", wf_cu_type(x.type), prefix, n);
-        if (half && half[n].name) {
-            P("%s(", half[n].name);
-            wf_cu_ref(t, k, half[n].of, prefix, param);
+        if (call && call[n].name) {
+            P("%s(", call[n].name);
+            wf_cu_ref(t, k, call[n].of, prefix, param);
+            if (call[n].by != WF_KREF_NONE) {
+                P(", ");
+                wf_cu_ref(t, k, call[n].by, prefix, param);
+            }
             P(")");
         } else if (i->prim == WF_KP_LOOKUP) {
             P("wf_%s[", k->table[i->imm]->name);
@@ -237,13 +241,13 @@ static void statements(wf_text *t, const wf_kir *k, const char *prefix, const ch
 void wf_cu_body_of(wf_text *t, const wf_kir *k, const char *prefix, const char *const *param,
                    const wf_cu_param *what)
 {
-    wf_cu_half *half = calloc(k->n + 1, sizeof *half);
+    wf_cu_call *call = calloc(k->n + 1, sizeof *call);
     bool *live = calloc(k->n + 1, sizeof *live);
-    if (half && live && wf_cu_find_halves(k, half, live))
-        statements(t, k, prefix, param, what, half, live);
+    if (call && live && wf_cu_find_calls(k, call, live))
+        statements(t, k, prefix, param, what, call, live);
     else
         statements(t, k, prefix, param, what, NULL, NULL);
-    free(half);
+    free(call);
     free(live);
 }
 
@@ -340,7 +344,7 @@ static const char helpers[] =
 void wf_cu_helpers(wf_text *t)
 {
     P("%s", helpers);
-    wf_cu_half_helpers(t);
+    wf_cu_call_helpers(t);
 }
 
 void wf_cu_tables(wf_text *t, const wf_kir *k)

@@ -5,6 +5,7 @@
  * From the kernel on, or from what its element types are; the helpers before that are the same for all.
  */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "jit/ir/cuda_text.h"
@@ -94,9 +95,46 @@ Test(cuda_golden, halves)
     wf_kernel k = lowered(&p, "kernel");
     const wf_cu_map m = {.k = &k, .rank = 1, .vector = 8, .inner = {1, 1, 1}};
     cr_assert_eq(wf_cu_render_map(&m, &text, NULL), 0);
-    check_golden("map_halves", &text, "#ifndef WF_HALVES");
+    check_golden("map_halves", &text, "#ifndef WF_CALLS");
     wf_text_free(&text);
     wf_kernel_free(&k);
+}
+
+/* bf16 gelu(x + y): its quotient is a call, that of what comes after is divided. */
+Test(cuda_golden, gelu)
+{
+    wf_program p;
+    wf_text text = {0};
+    wf_program_init(&p);
+    const int x = wf_program_cast(&p, wf_program_input(&p, WEFT_BF16), WEFT_F32);
+    const int y = wf_program_cast(&p, wf_program_input(&p, WEFT_BF16), WEFT_F32);
+    const int g = program_map1(&p, WF_OP_GELU, program_map2(&p, WF_OP_ADD, x, y));
+    wf_program_output(&p, wf_program_cast(&p, program_map2(&p, WF_OP_DIV, g, y), WEFT_BF16));
+    wf_kernel k = lowered(&p, "kernel");
+    const wf_cu_map m = {.k = &k, .rank = 1, .vector = 8, .inner = {1, 1, 1}};
+    cr_assert_eq(wf_cu_render_map(&m, &text, NULL), 0);
+    check_golden("map_gelu", &text, "WF_EXTERN __global__");
+    wf_text_free(&text);
+    wf_kernel_free(&k);
+}
+
+/* What the device has instead of gelu's division, from each float that rcp.approx may give: the next step's bits. */
+Test(cuda_golden, quotients_of_gelu)
+{
+    union {
+        float f;
+        uint32_t u;
+    } a, y, most = {14.5F}, got, want;
+    for (a.u = 0; a.u <= most.u; a.u += 40009)
+        for (int off = -2; off <= 2; off++) {
+            const float n = a.f * 0.5F, d = fmaf(a.f, 0.296875F, 1.0F);
+            y.f = 1.0F / d;
+            y.u += (uint32_t)off;
+            const float z = fmaf(y.f, fmaf(-d, y.f, 1.0F), y.f), q = n * z;
+            got.f = fmaf(a.f * -0.296875F, fmaf(fmaf(-d, q, n), z, q), n);
+            want.f = fmaf(a.f * -0.296875F, n / d, n);
+            cr_assert_eq(got.u, want.u, "%a, %d", (double)a.f, off);
+        }
 }
 
 static void add_sum(wf_program *p, int dtype)

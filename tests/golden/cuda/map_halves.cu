@@ -1,5 +1,17 @@
-#ifndef WF_HALVES
-#define WF_HALVES
+#ifndef WF_CALLS
+#define WF_CALLS
+WF_DEVICE float wf_gelu_quotient(float n, float d)
+{
+#ifdef __CUDA_ARCH__
+        float y;
+        asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(d));
+        y = fmaf(y, fmaf(-d, y, 1.0f), y);
+        const float q = n * y;
+        return fmaf(fmaf(-d, q, n), y, q);
+#else
+        return n / d;
+#endif
+}
 WF_DEVICE unsigned short wf_bf16_of_f32(float x)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
