@@ -264,6 +264,8 @@ static bool add_in_place(engine *e, wf_meta *m, weft_tensor g, int *rc)
     if (yes) {
         weft_tensor src[2] = {m->grad, g};
         *rc = wf_dispatch_inplace(WF_OP_ADD, NULL, 2, src, m->grad);
+        wf_wrote_as(e->c, m->grad, WF_WRITE_BACKWARD, NULL);
+        e->c->last_write = m->grad;
     }
     return yes;
 }

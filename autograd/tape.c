@@ -432,7 +432,7 @@ static const char *name_of(const wf_tnode *n)
 static weft_tensor stale(wf_ctx *c, const wf_tnode *n, const wf_tval *v, const wf_tnode *user,
                          int which, uint32_t now)
 {
-    char dims[128];
+    char dims[128], name[WF_NAME_SIZE];
     size_t at = 0;
     const int64_t *d = wf_tnode_dims(n);
     dims[0] = '\0';
@@ -442,7 +442,7 @@ static weft_tensor stale(wf_ctx *c, const wf_tnode *n, const wf_tval *v, const w
     wf_storage *st = v->st;
     return wf_raise_text(
         c, WEFT_EGRAD, "backward",
-        "%s (%s) needs %s %d, %s[%s]%s%s%s made at %s, as it was at version %u, but %s_ at %s "
+        "%s (%s) needs %s %d, %s[%s]%s%s%s made at %s, as it was at version %u, but %s%s%s "
         "changed "
         "it to version %u; use an out-of-place op there, or give the first op a copy (weft_clone)",
         name_of(user), user->site ? user->site : "unknown site",
@@ -451,17 +451,20 @@ static weft_tensor stale(wf_ctx *c, const wf_tnode *n, const wf_tval *v, const w
                                  : "operand",
         which < 0 ? -which - 1 : which, wf_dtype_name(n->dtype), dims, v->name ? " '" : "",
         v->name ? v->name : "", v->name ? "'" : "", n->site ? n->site : "unknown site", v->version,
-        wf_rows[st->write_op].name, st->write_site ? st->write_site : "unknown site", now);
+        wf_write_name(st->write_op, name), st->write_site ? " at " : "",
+        st->write_site ? st->write_site : "", now);
 }
 
 /* A traced call failed before it had computed the value: it may not even have memory. */
 static weft_tensor missing(wf_ctx *c, const wf_tval *v, const wf_tnode *user)
 {
+    char name[WF_NAME_SIZE];
     return wf_raise_text(
         c, WEFT_EGRAD, "backward",
-        "%s (%s) needs a value that was never computed: %s failed in the traced call that made it; "
+        "%s (%s) needs a value that was never computed: in the traced call that made it, %s; "
         "call the function again and differentiate what it gives then",
-        name_of(user), user->site ? user->site : "unknown site", wf_rows[v->st->write_op].name);
+        name_of(user), user->site ? user->site : "unknown site",
+        wf_broken_text(v->st->write_op, name));
 }
 
 weft_tensor wf_tape_value(wf_ctx *c, wf_ref r, wf_ref user, int which)

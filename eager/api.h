@@ -104,6 +104,12 @@ static inline void wf_called_begin(wf_called *w, const char *name, int n, const 
         w->c->called = w;
     }
 }
+/* The same of a function that writes: a wf_write, or an op for the function of its name. */
+static inline void wf_called_write(wf_called *w, unsigned write, int n, const weft_tensor *src)
+{
+    wf_called_begin(w, NULL, n, src);
+    w->write = write;
+}
 static inline weft_tensor wf_called_end(wf_called *w, weft_tensor r)
 {
     if (w->c && w->c->called == w) {
@@ -121,6 +127,10 @@ static inline weft_status wf_called_done(wf_called *w, weft_status rc)
     const weft_tensor w##_src[] = {__VA_ARGS__};                                                   \
     wf_called w;                                                                                   \
     wf_called_begin(&w, name, (int)(sizeof w##_src / sizeof *w##_src), w##_src)
+#define WF_CALLED_WRITE(w, write, ...)                                                             \
+    const weft_tensor w##_src[] = {__VA_ARGS__};                                                   \
+    wf_called w;                                                                                   \
+    wf_called_write(&w, write, (int)(sizeof w##_src / sizeof *w##_src), w##_src)
 
 /* The whole empty handle (not an error) means "not given". */
 static inline weft_tensor wf_optional(weft_tensor t)

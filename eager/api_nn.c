@@ -92,7 +92,12 @@ static weft_tensor move_running(weft_tensor running, weft_tensor batch, double m
     c->grad_off++;
     int rc = wf_dispatch_inplace(WF_OP_LERP, NULL, 3, src, running);
     c->grad_off--;
-    return rc ? wf_last_error(c) : WEFT_NONE;
+    c->last_write = WEFT_NONE; /* the caller gets a tensor: the next status is of another call */
+    if (rc) {
+        return wf_last_error(c);
+    }
+    wf_wrote_as(c, running, WF_WRITE_BATCH_NORM, NULL);
+    return WEFT_NONE;
 }
 
 /* The statistics of a batch of `count` values per channel, as the update of the running ones, which hold the sample

@@ -73,7 +73,7 @@ weft_tensor(weft_masked_fill)(weft_tensor x, weft_tensor mask, weft_tensor value
 
 weft_status(weft_masked_fill_)(weft_tensor x, weft_tensor mask, weft_tensor value)
 {
-    WF_CALLED(w, "masked_fill_", x, mask, value);
+    WF_CALLED_WRITE(w, WF_WRITE_MASKED_FILL, x, mask, value);
     return wf_called_done(&w, in_place(WF_OP_WHERE, 3, (weft_tensor[]){mask, value, x}, x));
 }
 
@@ -83,7 +83,7 @@ weft_status(weft_copy_)(weft_tensor x, weft_tensor value)
     return wf_called_done(&w, in_place(WF_OP_COPY, 1, &value, x));
 }
 
-static weft_status fill(const char *name, weft_tensor x, double value)
+static weft_status fill(wf_write write, const char *name, weft_tensor x, double value)
 {
     bool weak;
     int dt = wf_api_dtype(x, &weak);
@@ -98,18 +98,18 @@ static weft_status fill(const char *name, weft_tensor x, double value)
         }
         v = weft_i(i);
     }
-    WF_CALLED(w, name, x, v);
+    WF_CALLED_WRITE(w, write, x, v);
     return wf_called_done(&w, in_place(WF_OP_COPY, 1, &v, x));
 }
 
 weft_status(weft_fill_)(weft_tensor x, double value)
 {
-    return fill("fill_", x, value);
+    return fill(WF_WRITE_FILL, "fill_", x, value);
 }
 
 weft_status(weft_zero_)(weft_tensor x)
 {
-    return fill("zero_", x, 0);
+    return fill(WF_WRITE_ZERO, "zero_", x, 0);
 }
 
 /* -- reductions --------------------------------------------------------------------------------------------- */

@@ -151,7 +151,7 @@ weft_tensor wf_api_power(weft_tensor a, weft_tensor b)
 
 weft_status wf_api_power_(weft_tensor x, weft_tensor b)
 {
-    WF_CALLED(w, "pow_", x, b);
+    WF_CALLED_WRITE(w, WF_OP_POW, x, b);
     weft_scope sc = weft_scope_begin();
     const bool number = kind_of(x) == 1 || other_rows(x, b) != 0;
     weft_tensor r = number ? power(x, b) : WEFT_NONE;

@@ -307,8 +307,8 @@ void *weft_data_mut(weft_tensor t)
         wf_hint(&why, "use weft_copy_, or write between weft_no_grad_begin and weft_no_grad_end");
     } else {
         atomic_fetch_add_explicit(&l.s->st->version, 1, memory_order_relaxed);
-        l.s->st->write_op = WF_OP_COPY;
-        l.s->st->write_site = NULL;
+        l.s->st->write_op = WF_WRITE_DATA_MUT;
+        l.s->st->write_site = l.site;
         p = wf_slot_data(l.s);
     }
     look_close(&l);

@@ -41,8 +41,9 @@ __attribute__((noinline, cold)) static int refuse(wf_call *k, wf_slot *s, int i)
         return wf_storage_arrive(s->st, &k->why);
     }
     if (s->st->broken) {
-        wf_fail(&k->why, WEFT_EINVALID, "operand %d holds no valid value: %s on it failed", i,
-                wf_rows[s->st->write_op].name);
+        char name[WF_NAME_SIZE];
+        wf_fail(&k->why, WEFT_EINVALID, "operand %d holds no valid value: %s", i,
+                wf_broken_text(s->st->write_op, name));
         wf_hint(&k->why, "write it anew (weft_copy_, weft_fill_) before reading it");
     } else {
         wf_fail(&k->why, WEFT_EUNSUPPORTED,

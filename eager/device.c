@@ -129,9 +129,9 @@ weft_tensor wf_device_on_host(weft_tensor t)
     return t;
 }
 
-static int open_view(wf_ctx *c, wf_slot *s, const char *op, bool write, wf_view *v, wf_why *why)
+static int open_view(wf_ctx *c, wf_slot *s, const char *op, unsigned write, wf_view *v, wf_why *why)
 {
-    if (wf_need_value(c, s, write, op, why) || wf_storage_use(s->st, write, why)) {
+    if (wf_need_value(c, s, write != 0, op, why) || wf_storage_use(s->st, write != 0, why)) {
         return why->code;
     }
     if (write && s->st->read_only) {
@@ -144,14 +144,14 @@ static int open_view(wf_ctx *c, wf_slot *s, const char *op, bool write, wf_view 
     }
     if (write) {
         atomic_fetch_add_explicit(&s->st->version, 1, memory_order_relaxed);
-        s->st->write_op = WF_OP_COPY;
+        s->st->write_op = (uint16_t)write;
         s->st->write_site = NULL;
     }
     wf_slot_view(s, v);
     return 0;
 }
 
-int wf_device_view(const char *op, weft_tensor t, bool write, wf_view *v)
+int wf_device_view(const char *op, weft_tensor t, unsigned write, wf_view *v)
 {
     wf_ctx *c = wf_ctx_get();
     wf_why why = {0};

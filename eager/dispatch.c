@@ -184,8 +184,9 @@ int wf_need_value(wf_ctx *c, wf_slot *s, bool write, const char *op, wf_why *why
     if (!rc && s->st->broken == WF_ARRIVING) {
         rc = wf_storage_arrive(s->st, why);
     } else if (!rc && s->st->broken) {
-        rc = wf_fail(why, WEFT_EINVALID, "it holds no valid value: %s on it failed",
-                     wf_rows[s->st->write_op].name);
+        char name[WF_NAME_SIZE];
+        rc = wf_fail(why, WEFT_EINVALID, "it holds no valid value: %s",
+                     wf_broken_text(s->st->write_op, name));
         wf_hint(why, "write it anew (weft_copy_, weft_fill_) before reading it");
     }
     return rc;

@@ -99,6 +99,31 @@ void wf_describe(wf_ctx *c, weft_tensor t, char *buf, size_t size)
     }
 }
 
+const char *wf_write_name(unsigned write, char buf[WF_NAME_SIZE])
+{
+#define NAMED(NAME, name) [WF_WRITE_##NAME - WF_WRITE_OTHER] = name,
+    static const char *const names[] = {[0] = "a write", WF_WRITES(NAMED)};
+#undef NAMED
+    if (write >= WF_OP_COUNT) {
+        return write < WF_WRITE_END ? names[write - WF_OP_COUNT] : names[0];
+    }
+    if (write == WF_OP_INVALID) {
+        return names[0];
+    }
+    snprintf(buf, WF_NAME_SIZE, "%s_", write == WF_OP_COPY ? "copy" : wf_rows[write].name);
+    return buf;
+}
+
+const char *wf_broken_text(unsigned write, char buf[WF_NAME_SIZE])
+{
+    if (write == WF_OP_INVALID || write == WF_OP_INPUT || write >= WF_OP_COUNT) {
+        return "the call that was to compute it failed";
+    }
+    snprintf(buf, WF_NAME_SIZE, "%s on it failed",
+             write == WF_OP_COPY ? "a copy" : wf_rows[write].name);
+    return buf;
+}
+
 static weft_tensor record(wf_ctx *c, int status, const char *text)
 {
     if (!c) {
@@ -123,12 +148,13 @@ static weft_tensor record(wf_ctx *c, int status, const char *text)
 weft_tensor wf_raise(wf_ctx *c, const char *op, int nsrc, const weft_tensor *src, const wf_why *why)
 {
     char text[sizeof((wf_error *)0)->text];
+    char name[WF_NAME_SIZE];
     size_t at = 0;
     if (!c) {
         return record(c, WEFT_ENOMEM, "");
     }
     if (c->called) {
-        op = c->called->name;
+        op = c->called->name ? c->called->name : wf_write_name(c->called->write, name);
         nsrc = c->called->n;
         src = c->called->src;
     }

@@ -156,9 +156,15 @@ static int result_check(wf_call *k, wf_slot *dst, const wf_type *out)
     return k->why.code;
 }
 
+/* As what a write of op is remembered: the user's call may have a name of its own for it. */
+static inline wf_op writer(const wf_ctx *c, wf_op op)
+{
+    return c->called && c->called->write ? (wf_op)c->called->write : op;
+}
+
 static void wrote(wf_call *k, wf_slot *dst)
 {
-    wf_storage_wrote(dst->st, k->op);
+    wf_storage_wrote(dst->st, writer(k->c, k->op));
 }
 
 /* dst := value of the same extents. */
@@ -521,16 +527,15 @@ static int run_inplace(wf_call *k, wf_slot *dst)
 static void raise_inplace(wf_ctx *c, wf_op op, int nsrc, const weft_tensor *src, weft_tensor dst,
                           const wf_why *why)
 {
-    char name[64];
+    char name[WF_NAME_SIZE];
     weft_tensor all[SMALL_SRC + 1] = {dst};
     bool among = false;
     int n = nsrc < SMALL_SRC ? nsrc : SMALL_SRC;
-    snprintf(name, sizeof name, "%s_", op == WF_OP_COPY ? "copy" : wf_rows[op].name);
     for (int i = 0; i < n; i++) {
         among |= src[i].slot == dst.slot && src[i].serial == dst.serial;
         all[i + 1] = src[i];
     }
-    wf_raise(c, name, n + !among, all + among, why);
+    wf_raise(c, wf_write_name(op, name), n + !among, all + among, why);
 }
 
 __attribute__((noinline)) static int run_call(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
@@ -588,10 +593,26 @@ static int dispatch(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *
     if (c->recorder
             ? wf_quick_in_trace(c) && c->recorder->quick_into(c->recorder, op, nsrc, src, dst, &rc)
             : wf_quick_may(c, op, nsrc) && wf_quick_into(c, op, nsrc, src, dst)) {
+        if (c->recorder && c->called && c->called->write && rc == 0) {
+            wf_wrote_as(c, dst, (wf_write)c->called->write, NULL);
+        }
         c->last_write = rc ? WEFT_NONE : dst;
         return rc;
     }
     return run_call(c, op, attr, nsrc, src, dst);
+}
+
+void wf_wrote_as(wf_ctx *c, weft_tensor dst, wf_write write, const char *site)
+{
+    bool pinned;
+    wf_slot *s = wf_pin(c, dst, &pinned, NULL);
+    if (s && s->st) {
+        s->st->write_op = (uint16_t)write;
+        s->st->write_site = site;
+    }
+    if (s && pinned) {
+        wf_unpin(c, s);
+    }
 }
 
 int wf_dispatch_inplace(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,

@@ -153,7 +153,7 @@ static void take_back(void)
 
 static void hand_out_record(const buffer *b, const record *r, wf_text *detail)
 {
-    char name[NAME + 2];
+    char name[WF_NAME_SIZE];
     const char *site = atomic_load_explicit(&r->site, memory_order_acquire);
     weft_profile_event e = {.kind = (weft_profile_kind)r->kind,
                             .name = (const char *)(r + 1),
@@ -168,8 +168,7 @@ static void hand_out_record(const buffer *b, const record *r, wf_text *detail)
                             .flow = r->flow};
     detail->n = 0;
     if (r->kind == WEFT_PROFILE_OP) {
-        snprintf(name, sizeof name, "%s%s", wf_rows[r->op].name, r->inplace ? "_" : "");
-        e.name = name;
+        e.name = r->inplace ? wf_write_name(r->op, name) : wf_rows[r->op].name;
         put_operands(detail, r);
         e.detail = detail->failed || !detail->s ? "" : detail->s;
     } else {

@@ -37,7 +37,7 @@ typedef struct wf_storage {
     uint32_t root_gen;   /* recorded in-place writes so far */
     wf_ref root;         /* node of the whole storage after the last recorded write, or 0 */
     uint32_t root_ctx;   /* context whose tape root belongs to */
-    uint16_t write_op;   /* last in-place op, for the stale-value message */
+    uint16_t write_op;   /* last write, or what failed on it: an op, or a wf_write; for messages */
     uint8_t inline_data; /* wf_storage_kind */
     uint8_t read_only;
     uint8_t device; /* eager/device.h; 0: host memory */
@@ -325,12 +325,44 @@ typedef struct wf_tape_hooks {
 } wf_tape_hooks;
 extern const wf_tape_hooks *_Atomic wf_tape_api; /* NULL until something requires a gradient */
 
+/* Writes that are not an op's own in place, by the functions' names: wf_storage.write_op, beside the ops. */
+#define WF_WRITES(W)                                                                               \
+    W(FILL, "fill_")                                                                               \
+    W(ZERO, "zero_")                                                                               \
+    W(MASKED_FILL, "masked_fill_")                                                                 \
+    W(DATA_MUT, "data_mut")                                                                        \
+    W(BATCH_NORM, "batch_norm")                                                                    \
+    W(INIT_CONSTANT, "init_constant")                                                              \
+    W(INIT_UNIFORM, "init_uniform")                                                                \
+    W(INIT_NORMAL, "init_normal")                                                                  \
+    W(INIT_TRUNC_NORMAL, "init_trunc_normal")                                                      \
+    W(INIT_XAVIER_UNIFORM, "init_xavier_uniform")                                                  \
+    W(INIT_XAVIER_NORMAL, "init_xavier_normal")                                                    \
+    W(INIT_KAIMING_UNIFORM, "init_kaiming_uniform")                                                \
+    W(INIT_KAIMING_NORMAL, "init_kaiming_normal")                                                  \
+    W(CLIP, "module_clip_grad_norm")                                                               \
+    W(OPTIM_STEP, "optim_step")                                                                    \
+    W(SAFETENSORS_LOAD, "safetensors_load")                                                        \
+    W(CHECKPOINT_LOAD, "checkpoint_load")                                                          \
+    W(BACKWARD, "backward")                                                                        \
+    W(GRAPH_RUN, "graph_run")
+#define WF_WRITE(NAME, name) WF_WRITE_##NAME,
+typedef enum wf_write { WF_WRITE_OTHER = WF_OP_COUNT, WF_WRITES(WF_WRITE) WF_WRITE_END } wf_write;
+#undef WF_WRITE
+enum { WF_NAME_SIZE = 64 };
+/* "add_" for WF_OP_ADD, "copy_" for WF_OP_COPY, "fill_" for WF_WRITE_FILL: what the user called to write, in buf if it is not
+ * a constant. */
+WF_COLD const char *wf_write_name(unsigned write, char buf[WF_NAME_SIZE]);
+/* "gather on it failed": why a storage whose write_op this is holds no valid value. */
+WF_COLD const char *wf_broken_text(unsigned write, char buf[WF_NAME_SIZE]);
+
 /* The call that the user made, while ops that it is made of run: wf_raise names it and its operands. */
 typedef struct wf_called {
     struct wf_ctx *c; /* NULL: no memory for one */
-    const char *name;
+    const char *name; /* NULL: of what it writes */
     int n;
     const weft_tensor *src;
+    unsigned write; /* as what its writes are remembered; 0: as the ops that they are */
 } wf_called;
 
 typedef struct wf_ctx {
@@ -687,6 +719,8 @@ int wf_view_apply(wf_op op, const wf_attr *attr, const wf_type *result, const wf
 /* dst[...] := op(src...) through dst's view; dst may be among src. Bumps the version. */
 int wf_dispatch_inplace(wf_op op, const wf_attr *attr, int nsrc, const weft_tensor *src,
                         weft_tensor dst);
+/* The last write to dst was made by `write`, at `site` (NULL: unknown, or stamped by who called). */
+void wf_wrote_as(wf_ctx *c, weft_tensor dst, wf_write write, const char *site);
 
 /* The memory of a result: virtual while a trace runs. NULL: no memory; why is filled if it is a device's. */
 static inline wf_storage *wf_result_storage(wf_ctx *c, size_t nbytes, int device, wf_why *why)

@@ -283,7 +283,7 @@ static void drop_hold(weft_graph *g, wf_graph_plan *p)
 static int open_view(const weft_graph *g, int i, weft_tensor t, bool write, const wf_type *type,
                      int device, wf_view *v, wf_why *why)
 {
-    if (wf_device_view("graph_run", t, write, v)) {
+    if (wf_device_view("graph_run", t, write ? WF_WRITE_GRAPH_RUN : 0, v)) {
         return wf_fail(why, (int)weft_last_status(), "%s", weft_last_error());
     }
     if (v->device != device) {

@@ -632,7 +632,7 @@ static weft_status check_targets(const weft_load_args *a, note *n)
     return s;
 }
 
-weft_status(weft_safetensors_load)(const weft_load_args *a)
+static weft_status load(const weft_load_args *a, const char *site)
 {
     if (!a || !a->file || (a->n > 0 && !a->tensors)) {
         wf_api_null("safetensors_load", "the file or the list of tensors");
@@ -662,9 +662,21 @@ weft_status(weft_safetensors_load)(const weft_load_args *a)
             s = !weft_ok(t) ? weft_error_status(t)
                 : pass == 1 ? weft_copy_(to, weft_cast(t, weft_dtype_of(to)))
                             : WEFT_OK;
+            if (s == WEFT_OK && pass == 1) {
+                wf_ctx *c = wf_ctx_get();
+                wf_wrote_as(c, to, (wf_write)c->called->write, site);
+            }
             weft_scope_end(scope);
         }
     }
     weft_no_grad_end();
     return s;
+}
+
+weft_status(weft_safetensors_load)(const weft_load_args *a)
+{
+    wf_called w;
+    wf_called_write(&w, WF_WRITE_SAFETENSORS_LOAD, 0, NULL);
+    const char *site = w.c ? w.c->here : NULL;
+    return wf_called_done(&w, load(a, site));
 }

@@ -48,6 +48,8 @@ weft_status(weft_checkpoint_save)(const weft_checkpoint_args *args)
 weft_status(weft_checkpoint_load)(const weft_checkpoint_args *args)
 {
     int n;
+    wf_called w;
+    wf_called_write(&w, WF_WRITE_CHECKPOINT_LOAD, 0, NULL);
     weft_named_tensor *all = list_all("checkpoint_load", args, &n);
     weft_safetensors *file = all ? weft_safetensors_open(args->path) : NULL;
     weft_status s =
@@ -55,5 +57,5 @@ weft_status(weft_checkpoint_load)(const weft_checkpoint_args *args)
              : weft_last_status();
     weft_safetensors_close(file);
     wf_mfree(all);
-    return s;
+    return wf_called_done(&w, s);
 }

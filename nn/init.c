@@ -88,31 +88,34 @@ static weft_status fill_normal(weft_tensor t, double mean, double std, weft_gene
 
 weft_status weft_init_constant(weft_tensor t, double value)
 {
+    WF_CALLED_WRITE(w, WF_WRITE_INIT_CONSTANT, t);
     weft_status s = check("init_constant", t);
     if (s == WEFT_OK) {
         weft_no_grad_begin();
         s = weft_fill_(t, value);
         weft_no_grad_end();
     }
-    return s;
+    return wf_called_done(&w, s);
 }
 
 weft_status weft_init_uniform(weft_tensor t, double low, double high, weft_generator *g)
 {
+    WF_CALLED_WRITE(w, WF_WRITE_INIT_UNIFORM, t);
     weft_status s = check("init_uniform", t);
     if (s == WEFT_OK && !(low < high)) {
         s = bad_argument("init_uniform", "low must be below high");
     }
-    return s == WEFT_OK ? fill_uniform(t, low, high, g) : s;
+    return wf_called_done(&w, s == WEFT_OK ? fill_uniform(t, low, high, g) : s);
 }
 
 weft_status weft_init_normal(weft_tensor t, double mean, double std, weft_generator *g)
 {
+    WF_CALLED_WRITE(w, WF_WRITE_INIT_NORMAL, t);
     weft_status s = check("init_normal", t);
     if (s == WEFT_OK && !(std >= 0)) {
         s = bad_argument("init_normal", "std must be 0 or above");
     }
-    return s == WEFT_OK ? fill_normal(t, mean, std, g) : s;
+    return wf_called_done(&w, s == WEFT_OK ? fill_normal(t, mean, std, g) : s);
 }
 
 /* Draws whole tensors until every element has had a value inside: which draw an element takes does not
@@ -136,22 +139,23 @@ static weft_tensor draw_truncated(weft_tensor t, const double arg[4], weft_gener
 weft_status weft_init_trunc_normal(weft_tensor t, double mean, double std, double low, double high,
                                    weft_generator *g)
 {
+    WF_CALLED_WRITE(w, WF_WRITE_INIT_TRUNC_NORMAL, t);
     weft_status s = check("init_trunc_normal", t);
     if (s != WEFT_OK) {
-        return s;
+        return wf_called_done(&w, s);
     }
     double mass =
         0.5 * (erfc((low - mean) / (std * M_SQRT2)) - erfc((high - mean) / (std * M_SQRT2)));
     if (!(std > 0) || !(mass >= 0.01)) {
-        return bad_argument("init_trunc_normal",
-                            "std must be above 0, and [low, high] hold at least "
-                            "1 % of the distribution");
+        return wf_called_done(&w, bad_argument("init_trunc_normal",
+                                               "std must be above 0, and [low, high] hold at least "
+                                               "1 % of the distribution"));
     }
     weft_no_grad_begin();
     weft_scope scope = weft_scope_begin();
     s = store(scope, t, draw_truncated(t, (double[]){mean, std, low, high}, g));
     weft_no_grad_end();
-    return s;
+    return wf_called_done(&w, s);
 }
 
 /* fan[0] = inputs, fan[1] = outputs of one unit: extents 1 and 0, times the extents behind them. */
@@ -200,12 +204,14 @@ static weft_status xavier(const char *op, weft_tensor t, double gain, bool unifo
 
 weft_status weft_init_xavier_uniform(weft_tensor t, double gain, weft_generator *g)
 {
-    return xavier("init_xavier_uniform", t, gain, true, g);
+    WF_CALLED_WRITE(w, WF_WRITE_INIT_XAVIER_UNIFORM, t);
+    return wf_called_done(&w, xavier("init_xavier_uniform", t, gain, true, g));
 }
 
 weft_status weft_init_xavier_normal(weft_tensor t, double gain, weft_generator *g)
 {
-    return xavier("init_xavier_normal", t, gain, false, g);
+    WF_CALLED_WRITE(w, WF_WRITE_INIT_XAVIER_NORMAL, t);
+    return wf_called_done(&w, xavier("init_xavier_normal", t, gain, false, g));
 }
 
 static weft_status kaiming(const char *op, weft_tensor t, double slope, weft_fan fan, bool uniform,
@@ -221,10 +227,12 @@ static weft_status kaiming(const char *op, weft_tensor t, double slope, weft_fan
 
 weft_status weft_init_kaiming_uniform(weft_tensor t, double slope, weft_fan fan, weft_generator *g)
 {
-    return kaiming("init_kaiming_uniform", t, slope, fan, true, g);
+    WF_CALLED_WRITE(w, WF_WRITE_INIT_KAIMING_UNIFORM, t);
+    return wf_called_done(&w, kaiming("init_kaiming_uniform", t, slope, fan, true, g));
 }
 
 weft_status weft_init_kaiming_normal(weft_tensor t, double slope, weft_fan fan, weft_generator *g)
 {
-    return kaiming("init_kaiming_normal", t, slope, fan, false, g);
+    WF_CALLED_WRITE(w, WF_WRITE_INIT_KAIMING_NORMAL, t);
+    return wf_called_done(&w, kaiming("init_kaiming_normal", t, slope, fan, false, g));
 }

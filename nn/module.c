@@ -396,7 +396,7 @@ static weft_tensor total_norm(const weft_module *m)
 
 /* The same without looking at the norm, so that a trace need not be broken nor a device be waited for: gradients of a norm that is small
  * enough are multiplied by 1. */
-static weft_status clip_unseen(const weft_module *m, double max_norm)
+static weft_status clip_unseen(const weft_module *m, double max_norm, const char *site)
 {
     weft_tensor total = total_norm(m);
     if (total.slot == 0) {
@@ -411,6 +411,7 @@ static weft_status clip_unseen(const weft_module *m, double max_norm)
         if (m->trained[i] && weft_has_grad(m->entries[i].tensor)) {
             weft_tensor g = weft_grad(m->entries[i].tensor);
             s = weft_mul_(g, weft_dtype_of(g) == WEFT_F64 ? factor : narrow);
+            wf_wrote_as(wf_ctx_get(), g, WF_WRITE_CLIP, site);
         }
     }
     return s;
@@ -427,10 +428,10 @@ static bool is_away(const weft_module *m)
     return false;
 }
 
-static weft_status clip(const weft_module *m, double max_norm, double *norm)
+static weft_status clip(const weft_module *m, double max_norm, double *norm, const char *site)
 {
     if (!norm && (wf_ctx_get()->recorder || is_away(m))) { /* nor that a device be waited for */
-        return clip_unseen(m, max_norm);
+        return clip_unseen(m, max_norm, site);
     }
     double total = 0;
     weft_tensor t = total_norm(m);
@@ -450,10 +451,12 @@ static weft_status clip(const weft_module *m, double max_norm, double *norm)
     weft_tensor factor = weft_f(max_norm / (total + 1e-6));
     for (int i = 0; i < m->n; i++) {
         if (m->trained[i] && weft_has_grad(m->entries[i].tensor)) {
-            weft_status s = weft_mul_(weft_grad(m->entries[i].tensor), factor);
+            weft_tensor g = weft_grad(m->entries[i].tensor);
+            weft_status s = weft_mul_(g, factor);
             if (s != WEFT_OK) {
                 return s;
             }
+            wf_wrote_as(wf_ctx_get(), g, WF_WRITE_CLIP, site);
         }
     }
     return WEFT_OK;
@@ -465,9 +468,10 @@ weft_status weft_module_clip_grad_norm(weft_module *m, double max_norm, double *
         return fail("module_clip_grad_norm", WEFT_EINVALID,
                     "the module is NULL or max_norm is not above 0");
     }
+    wf_ctx *c = wf_ctx_get();
     weft_scope scope = weft_scope_begin();
     weft_no_grad_begin();
-    weft_status s = clip(m, max_norm, norm);
+    weft_status s = clip(m, max_norm, norm, c ? c->here : NULL);
     weft_no_grad_end();
     weft_scope_end(scope);
     return s;

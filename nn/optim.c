@@ -44,6 +44,7 @@ struct weft_optim {
     group group[MAX_GROUPS];             /* 0: the parameters of no other */
     int n_group;
     bool stepped;
+    const char *site;     /* of the step that runs, or NULL */
     int64_t seen_steps;   /* the counter after our last write to it */
     uint32_t seen_writes; /* its write count then */
     int64_t replayed;     /* the counter after the replay that has begun */
@@ -464,7 +465,7 @@ static weft_status step_one(const weft_optim *o, int i, const double *k, built *
     }
     const group *g = &o->group[o->group_of[i]];
     const bool decay = g->decay > 0 && weft_rank(p) >= g->decay_min_rank;
-    update u = {.n_state = o->per, .with = o->with | (decay ? WF_WITH_DECAY : 0u)};
+    update u = {.n_state = o->per, .with = o->with | (decay ? WF_WITH_DECAY : 0u), .site = o->site};
     memcpy(u.k, k, sizeof u.k);
     write_lines(&u);
     weft_scope scope = weft_scope_begin();
@@ -567,6 +568,8 @@ weft_status weft_optim_step(weft_optim *o)
     }
     weft_no_grad_begin();
     o->stepped = true;
+    wf_ctx *c = wf_ctx_get();
+    o->site = c ? c->here : NULL;
     tell_trace(o->group[0].live);
     int64_t had = steps_so_far(o);
     weft_status s = had == INT64_MIN ? weft_last_status()

@@ -36,6 +36,9 @@ weft_status wf_update_run_ops(const update *u)
         if (status != WEFT_OK) {
             return (weft_status)status;
         }
+        if (l->dst < T0) {
+            wf_wrote_as(c, value[l->dst], WF_WRITE_OPTIM_STEP, u->site);
+        }
     }
     return WEFT_OK;
 }
@@ -157,7 +160,8 @@ static weft_status run_on_device(const update *u, const held *h, const wf_progra
     wf_why why = {0};
     int n_out = 0;
     for (int i = 0; i < h->n; i++) {
-        int rc = wf_device_view("optim_step", u->tensor[i], h->written[i], &in[i]);
+        int rc = wf_device_view("optim_step", u->tensor[i], h->written[i] ? WF_WRITE_OPTIM_STEP : 0,
+                                &in[i]);
         if (rc) {
             return (weft_status)rc;
         }
@@ -266,7 +270,7 @@ static weft_status run_on_host(const update *u, const held *h, const wf_program 
     }
     for (int i = 0; i < h->n; i++) {
         if (h->written[i]) {
-            wf_storage_wrote(h->slot[i]->st, WF_OP_COPY);
+            wf_storage_wrote(h->slot[i]->st, (wf_op)WF_WRITE_OPTIM_STEP);
         }
     }
     const unsigned mode = wf_fpenv_enter();
@@ -299,7 +303,7 @@ static bool record(const update *u, const held *h, weft_status *status)
     for (int i = 0; i < u->n && !rc; i++) {
         const wf_line *k = &u->line[i];
         if (k->dst < T0) {
-            wf_storage_wrote(h->slot[k->dst]->st, k->op);
+            wf_storage_wrote(h->slot[k->dst]->st, (wf_op)WF_WRITE_OPTIM_STEP);
         }
     }
     *status = rc ? (weft_status)wf_raise_status(h->c, "optim_step", 1, u->tensor, &why) : WEFT_OK;
@@ -338,6 +342,11 @@ weft_status wf_update_run(const update *u, built *b)
         return wf_update_run_ops(u);
     }
     bool done = run_at_once(u, &h, b, &status);
+    for (int i = 0; i < h.n && done; i++) {
+        if (h.written[i]) {
+            h.slot[i]->st->write_site = u->site;
+        }
+    }
     let_go(&h);
     return done ? status : wf_update_run_ops(u);
 }

@@ -38,6 +38,7 @@ typedef struct update {
     int n_state;                       /* S0, ... */
     weft_tensor tensor[T0];            /* P, G, S0, ... */
     unsigned with;                     /* the lines of update.def */
+    const char *site;                  /* of the step, or NULL */
     double k[WF_UPDATE_SCALARS];       /* its scalars, */
     uint8_t number[WF_UPDATE_SCALARS]; /* and the values they are in the lines; 0: not used yet */
 } update;

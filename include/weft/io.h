@@ -117,7 +117,7 @@ WEFT_BY_STRUCT_(weft_status, weft_safetensors_load, weft_load_args)
 #endif
 
 #define weft_safetensors_load(...)                                                                 \
-    WEFT_S_((weft_safetensors_load)WEFT_ARGS_(weft_load_args, __VA_ARGS__))
+    WEFT_S_(WEFT_R_((weft_safetensors_load)WEFT_ARGS_(weft_load_args, __VA_ARGS__)))
 #ifndef WEFT_NO_SITES
 #define weft_safetensors_save(...) WEFT_S_(WEFT_R_((weft_safetensors_save)(__VA_ARGS__)))
 #define weft_safetensors_encode(...) WEFT_S_(WEFT_R_((weft_safetensors_encode)(__VA_ARGS__)))

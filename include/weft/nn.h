@@ -375,7 +375,7 @@ WEFT_BY_STRUCT_(weft_status, weft_nn_batch_norm2d_init, weft_nn_batch_norm2d_arg
 
 /* clang-format off */
 #define weft_checkpoint_save(...) WEFT_S_(WEFT_R_((weft_checkpoint_save)WEFT_ARGS_(weft_checkpoint_args, __VA_ARGS__)))
-#define weft_checkpoint_load(...) WEFT_S_((weft_checkpoint_load)WEFT_ARGS_(weft_checkpoint_args, __VA_ARGS__))
+#define weft_checkpoint_load(...) WEFT_S_(WEFT_R_((weft_checkpoint_load)WEFT_ARGS_(weft_checkpoint_args, __VA_ARGS__)))
 #define weft_nn_linear_init(...) WEFT_S_(WEFT_R_((weft_nn_linear_init)WEFT_ARGS_(weft_nn_linear_args, __VA_ARGS__)))
 #define weft_nn_embedding_init(...) WEFT_S_(WEFT_R_((weft_nn_embedding_init)WEFT_ARGS_(weft_nn_embedding_args, __VA_ARGS__)))
 #define weft_nn_layer_norm_init(...) WEFT_S_(WEFT_R_((weft_nn_layer_norm_init)WEFT_ARGS_(weft_nn_norm_args, __VA_ARGS__)))

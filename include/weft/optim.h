@@ -194,7 +194,7 @@ WEFT_BY_STRUCT_(weft_status, weft_optim_group, weft_optim_group_args)
 #define weft_lion_new(...) (weft_lion_new)WEFT_ARGS_(weft_lion_args, __VA_ARGS__)
 #define weft_optim_group(...) WEFT_S_((weft_optim_group)WEFT_ARGS_(weft_optim_group_args, __VA_ARGS__))
 #ifndef WEFT_NO_SITES
-#define weft_optim_step(...) WEFT_S_((weft_optim_step)(__VA_ARGS__))
+#define weft_optim_step(...) WEFT_S_(WEFT_R_((weft_optim_step)(__VA_ARGS__)))
 #define weft_optim_set_lr(...) WEFT_S_((weft_optim_set_lr)(__VA_ARGS__))
 #endif
 /* clang-format on */
