@@ -13,9 +13,14 @@ weft_status(weft_nn_attention_init)(const weft_nn_attention_args *a)
     }
     weft_nn_attention *l = a->layer;
     *l = (weft_nn_attention){.heads = a->heads, .causal = a->causal};
-    if (a->dim < 1 || a->heads < 1 || a->dim % a->heads != 0 || a->dim > INT64_MAX / 3) {
-        s = wf_layer_refuse(a->module, "attention",
-                            "dim must be a multiple of heads, both at least 1");
+    s = wf_layer_at_least(a->module, "dim", a->dim, 1);
+    s = s != WEFT_OK ? s : wf_layer_at_least(a->module, "heads", a->heads, 1);
+    s = s != WEFT_OK ? s : wf_layer_multiple(a->module, "dim", a->dim, "heads", a->heads);
+    if (s == WEFT_OK && a->dim > INT64_MAX / 3) {
+        s = wf_layer_refuse(a->module, WEFT_ESHAPE, "dim is %lld; three times that overflows",
+                            (long long)a->dim);
+    }
+    if (s != WEFT_OK) {
         return wf_layer_close(a->module, &l->in_weight, s);
     }
     weft_shape w = weft_shape_from(2, (const int64_t[]){3 * a->dim, a->dim}),
@@ -24,7 +29,7 @@ weft_status(weft_nn_attention_init)(const weft_nn_attention_args *a)
     if (!a->no_bias) {
         l->in_bias = wf_layer_constant(a->module, "in_proj_bias", &b, a->dtype, 0, false);
     }
-    if (weft_ok(l->in_weight)) {
+    if (wf_module_failed(a->module) == WEFT_OK) {
         s = weft_init_xavier_uniform(l->in_weight, 1, wf_module_generator(a->module));
     }
     weft_nn_linear_args out = {&l->out, a->module,  "out_proj", a->dim,
@@ -111,6 +116,8 @@ weft_status(weft_nn_encoder_init)(const weft_nn_encoder_args *a)
     weft_module *m = a->module;
     const int64_t wide = a->feedforward ? a->feedforward : 2048;
     *l = (weft_nn_encoder){.norm_first = a->norm_first, .gelu = a->gelu};
+    const double dropout = wf_option(a->dropout, 0.1);
+    s = wf_layer_probability(m, "dropout", dropout);
     (weft_nn_attention_init)(&(weft_nn_attention_args){&l->self_attn, m, "self_attn", a->dim,
                                                        a->heads, a->causal, false, a->dtype, 0});
     (weft_nn_linear_init)(
@@ -121,7 +128,7 @@ weft_status(weft_nn_encoder_init)(const weft_nn_encoder_args *a)
         &(weft_nn_norm_args){&l->norm1, m, "norm1", a->dim, a->eps, a->dtype, 0});
     (weft_nn_layer_norm_init)(
         &(weft_nn_norm_args){&l->norm2, m, "norm2", a->dim, a->eps, a->dtype, 0});
-    s = weft_nn_dropout_init(&l->dropout, m, wf_option(a->dropout, 0.1));
+    l->dropout = (weft_nn_dropout){dropout, m};
     return wf_layer_close(m, &l->self_attn.in_weight, s);
 }
 

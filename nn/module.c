@@ -23,8 +23,9 @@ struct weft_module {
     int n, cap;
     weft_status status; /* the first failure */
     char *failure;      /* its text, or NULL */
-    weft_status latest; /* failure since the layer that is being made was opened */
+    weft_status latest; /* first failure since the layer that is being made was opened */
     int opened;         /* layers being made, one inside another */
+    const char *making; /* the outermost of them: linear, ... */
     const char *site;   /* of the call that makes them, or NULL */
     bool training;
     uint64_t id; /* of this one only, odd */
@@ -95,7 +96,7 @@ weft_status wf_module_note(weft_module *m, weft_status status)
             m->status = status;
             m->failure = wf_strdup(weft_last_error());
         }
-        m->latest = status;
+        m->latest = m->latest == WEFT_OK ? status : m->latest;
     }
     return status;
 }
@@ -105,16 +106,32 @@ const char *wf_module_failure(const weft_module *m)
     return m->failure ? m->failure : "look at the statuses of the init functions";
 }
 
-void wf_module_open(weft_module *m)
+void wf_module_open(weft_module *m, const char *op)
 {
     wf_ctx *c = wf_ctx_get();
     if (m->opened++ == 0) {
         m->latest = WEFT_OK;
+        m->making = op;
         m->site = c ? c->here : NULL;
     }
     if (c) {
         c->here = NULL;
     }
+}
+
+weft_status wf_module_failed(const weft_module *m)
+{
+    return m->opened ? m->latest : WEFT_OK;
+}
+
+const char *wf_module_who(const weft_module *m, char buf[WF_WHO_SIZE])
+{
+    if (!m->opened) {
+        return NULL;
+    }
+    const int length = (int)m->prefix_length - (m->prefix_length > 0); /* no dot at the end */
+    snprintf(buf, WF_WHO_SIZE, "nn_%s_init '%.*s'", m->making, length, m->prefix);
+    return buf;
 }
 
 weft_status wf_module_close(weft_module *m)
@@ -126,11 +143,15 @@ weft_status wf_module_close(weft_module *m)
 weft_status weft_module_push(weft_module *m, const char *format, ...)
 {
     if (!m || !format) {
-        return fail("module_push", WEFT_EINVALID, "the module or the format is NULL");
+        return fail("module_push", WEFT_EINVALID, m ? "the format is NULL" : "the module is NULL");
     }
+    char who[WF_WHO_SIZE];
+    const char *op = m->opened ? wf_module_who(m, who) : "module_push";
     if (m->n_prefix == MAX_PREFIX) {
-        return wf_module_note(
-            m, fail("module_push", WEFT_EINVALID, "prefixes nest 16 deep already; pop some"));
+        wf_api_error(op, WEFT_EINVALID,
+                     "prefixes nest %d deep already, '%s'; drop some with weft_module_pop",
+                     MAX_PREFIX, m->prefix);
+        return wf_module_note(m, WEFT_EINVALID);
     }
     size_t space = NAME_SIZE - m->prefix_length;
     va_list list;
@@ -139,8 +160,11 @@ weft_status weft_module_push(weft_module *m, const char *format, ...)
     va_end(list);
     if (length < 0 || (size_t)length + 2 > space) {
         m->prefix[m->prefix_length] = 0;
-        return wf_module_note(
-            m, fail("module_push", WEFT_EINVALID, "the prefix is longer than 510 bytes"));
+        wf_api_error(op, WEFT_EINVALID,
+                     "the prefix would be %zu bytes long, behind '%.60s%s'; it may be %d",
+                     m->prefix_length + (length < 0 ? 0 : (size_t)length), m->prefix,
+                     m->prefix_length > 60 ? "..." : "", NAME_SIZE - 2);
+        return wf_module_note(m, WEFT_EINVALID);
     }
     m->prefix_ends[m->n_prefix++] = m->prefix_length;
     m->prefix_length += (size_t)length;
@@ -152,7 +176,10 @@ weft_status weft_module_push(weft_module *m, const char *format, ...)
 weft_status weft_module_pop(weft_module *m)
 {
     if (!m || m->n_prefix == 0) {
-        return wf_module_note(m, fail("module_pop", WEFT_EINVALID, "there is no prefix to drop"));
+        return wf_module_note(m, fail("module_pop", WEFT_EINVALID,
+                                      m ? "there is no prefix to drop: every weft_module_push "
+                                          "has had its pop already"
+                                        : "the module is NULL"));
     }
     m->prefix_length = m->prefix_ends[--m->n_prefix];
     m->prefix[m->prefix_length] = 0;
@@ -203,14 +230,20 @@ static bool grow(weft_module *m)
 /* Checks and stores; value stays the caller's on failure. */
 static weft_status add(weft_module *m, const char *name, weft_tensor value, bool trained)
 {
+    char who[WF_WHO_SIZE];
+    const char *op = m ? wf_module_who(m, who) : NULL;
+    op = op ? op : trained ? "module_parameter" : "module_buffer";
     if (!m || !name || !*name) {
-        return fail("module", WEFT_EINVALID, "the module is NULL or the name empty");
+        return fail(op, WEFT_EINVALID,
+                    !m      ? "the module is NULL"
+                    : !name ? "the name is NULL"
+                            : "the name is empty");
     }
     if (value.slot == 0 && value.serial != 0) { /* an error has its text already */
         return (weft_status)wf_error_again(wf_ctx_get(), value);
     }
     if (!weft_ok(value)) {
-        wf_api_error("module", WEFT_EHANDLE, "the value of '%s' is %s", name,
+        wf_api_error(op, WEFT_EHANDLE, "the value of '%s' is %s", name,
                      value.slot == 0 ? "the empty handle" : "dead, or another thread's");
         return WEFT_EHANDLE;
     }
@@ -218,17 +251,23 @@ static weft_status add(weft_module *m, const char *name, weft_tensor value, bool
     char *full = wf_malloc(length);
     if (!full || !grow(m)) {
         wf_mfree(full);
-        return fail("module", WEFT_ENOMEM, "no memory for another entry");
+        return fail(op, WEFT_ENOMEM, "no memory for another entry");
     }
     memcpy(full, m->prefix, m->prefix_length);
     strcpy(full + m->prefix_length, name);
     weft_status s = WEFT_OK;
     const int same = entry_of(m, value);
-    if (find(m, full) >= 0) {
-        wf_api_error("module", WEFT_EINVALID, "'%s' is registered already", full);
+    const int taken = find(m, full);
+    if (taken >= 0) {
+        char there[256];
+        wf_describe(wf_ctx_get(), m->entries[taken].tensor, there, sizeof there);
+        wf_api_error(op, WEFT_EINVALID,
+                     "'%s' is registered already: %s; give it another name, or go under a prefix "
+                     "(weft_module_push)",
+                     full, there);
         s = WEFT_EINVALID;
     } else if (same >= 0) { /* an optimiser would step it twice */
-        wf_api_error("module", WEFT_EINVALID,
+        wf_api_error(op, WEFT_EINVALID,
                      "the value of '%s' is registered already, as '%s'; layers that share a "
                      "parameter use the one handle",
                      full, m->entries[same].name);
@@ -298,8 +337,8 @@ weft_tensor weft_module_get(const weft_module *m, const char *name)
         return m->entries[i].tensor;
     }
     if (!m || !m->n) {
-        return wf_api_error("module_get", WEFT_EINVALID,
-                            "the module is NULL or empty; register its parameters first");
+        return wf_api_error("module_get", WEFT_EINVALID, "the module %s",
+                            m ? "is empty; register its parameters first" : "is NULL");
     }
     return wf_api_error(
         "module_get", WEFT_EINVALID,
@@ -337,8 +376,14 @@ bool weft_module_training(const weft_module *m)
 weft_status weft_module_to(weft_module *m, weft_device device)
 {
     int code = wf_device_code(device);
-    if (!m || code < 0) {
-        return fail("module_to", WEFT_EINVALID, "the module is NULL or there is no such device");
+    if (!m) {
+        return fail("module_to", WEFT_EINVALID, "the module is NULL");
+    }
+    if (code < 0) {
+        wf_api_error("module_to", WEFT_EINVALID,
+                     "kind %d, index %d is no device; use WEFT_CPU or WEFT_CUDA(0), ...",
+                     (int)device.kind, (int)device.index);
+        return WEFT_EINVALID;
     }
     const char *missing = wf_device_missing(code);
     if (missing) {
@@ -464,9 +509,13 @@ static weft_status clip(const weft_module *m, double max_norm, double *norm, con
 
 weft_status weft_module_clip_grad_norm(weft_module *m, double max_norm, double *norm)
 {
-    if (!m || !(max_norm > 0)) {
-        return fail("module_clip_grad_norm", WEFT_EINVALID,
-                    "the module is NULL or max_norm is not above 0");
+    if (!m) {
+        return fail("module_clip_grad_norm", WEFT_EINVALID, "the module is NULL");
+    }
+    if (!(max_norm > 0)) {
+        wf_api_error("module_clip_grad_norm", WEFT_EINVALID, "max_norm is %g; it must be above 0",
+                     max_norm);
+        return WEFT_EINVALID;
     }
     wf_ctx *c = wf_ctx_get();
     weft_scope scope = weft_scope_begin();

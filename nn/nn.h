@@ -14,10 +14,15 @@ weft_generator *wf_module_generator(const weft_module *m);
 weft_status wf_module_note(weft_module *m, weft_status status);
 /* The text of that failure; a general one where there was no memory for it. */
 const char *wf_module_failure(const weft_module *m);
-/* Around the making of a layer: what is registered meanwhile was made where weft_here said. */
-void wf_module_open(weft_module *m);
-/* The latest failure since, whose text is the thread's last. */
+/* Around the making of a layer by weft_nn_<op>_init: what is registered meanwhile was made where weft_here said. */
+void wf_module_open(weft_module *m, const char *op);
+/* The first failure since, whose text is the thread's last: after it nothing more is made. */
+weft_status wf_module_failed(const weft_module *m);
+/* The same, when the layer is made. */
 weft_status wf_module_close(weft_module *m);
+/* "nn_linear_init 'h.0.fc'": the call that makes a layer and the layer it is at; NULL: none is being made. */
+enum { WF_WHO_SIZE = 600 };
+const char *wf_module_who(const weft_module *m, char buf[WF_WHO_SIZE]);
 /* Opens the prefix of a layer; a failure is remembered by the module and by the layer, all of whose bytes are 0 but for the
  * error in *first, and nothing is open. */
 weft_status wf_layer_open(const char *op, void *layer, size_t size, weft_tensor *first,
@@ -32,9 +37,17 @@ weft_status wf_layer_close(weft_module *m, weft_tensor *first, weft_status statu
 /* False: *y is the error of a layer that is NULL (first is, too), or whose init failed. */
 bool wf_layer_ready(const char *op, const weft_tensor *first, weft_tensor *y);
 #define WF_LAYER_READY(op, layer, first, y) wf_layer_ready(op, (layer) ? &(layer)->first : NULL, y)
-/* An error of extents, remembered by the module. */
-weft_status wf_layer_refuse(weft_module *m, const char *op, const char *rule);
-/* A parameter or buffer `leaf` under the prefix, all value. dtype 0: f32. */
+/* An error about the layer that is being made, remembered by the module. */
+weft_status wf_layer_refuse(weft_module *m, weft_status status, const char *fmt, ...)
+    WF_PRINTF(3, 4);
+/* The error of an argument below `least`; WEFT_OK: it is not. */
+weft_status wf_layer_at_least(weft_module *m, const char *argument, int64_t value, int64_t least);
+/* The error of an argument that is no multiple of another, which is at least 1. */
+weft_status wf_layer_multiple(weft_module *m, const char *argument, int64_t value, const char *of,
+                              int64_t divisor);
+/* The error of a probability. */
+weft_status wf_layer_probability(weft_module *m, const char *argument, double value);
+/* A parameter or buffer `leaf` under the prefix, all value. dtype 0: f32. Nothing where the layer has failed already. */
 weft_tensor wf_layer_constant(weft_module *m, const char *leaf, const weft_shape *shape,
                               weft_dtype dtype, double value, bool buffer);
 /* Weight and bias uniform in +-1/sqrt(fan). Empty ones are left. */

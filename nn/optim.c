@@ -159,20 +159,34 @@ static bool bad(const char *op, bool ok, const char *rule)
     return !ok;
 }
 
+/* An argument that breaks its rule. */
+static bool is_not(const char *op, const char *argument, double value, bool ok, const char *rule)
+{
+    if (!ok) {
+        wf_api_error(op, WEFT_EINVALID, "%s is %g; it must be %s", argument, value, rule);
+    }
+    return !ok;
+}
+
+static bool is_negative(const char *op, const char *argument, double value)
+{
+    return is_not(op, argument, value, value >= 0 && isfinite(value), "0 or above, and finite");
+}
+
+static bool is_no_share(const char *op, const char *argument, double value)
+{
+    return is_not(op, argument, value, value >= 0 && value < 1, "in [0, 1)");
+}
+
 /* What all have: a rate, which decays, betas in [0, 1), the rest 0 or above. */
 static weft_optim *make_checked(const char *op, const weft_optim *o)
 {
-    const double decay = o->group[0].decay;
-    if (bad(op, o->lr >= 0 && isfinite(o->lr), "lr must be 0 or above, and finite") ||
-        bad(op, o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1,
-            "beta1, beta2 and alpha must be in [0, 1)") ||
-        bad(op, o->eps >= 0 && isfinite(o->eps) && decay >= 0 && isfinite(decay),
-            "eps and weight_decay must be 0 or above, and finite") ||
-        bad(op, o->momentum >= 0 && isfinite(o->momentum),
-            "momentum must be 0 or above, and finite") ||
-        bad(op,
-            o->lr_decay >= 0 && isfinite(o->lr_decay) && o->initial >= 0 && isfinite(o->initial),
-            "lr_decay and initial must be 0 or above, and finite")) {
+    const bool rmsprop = (o->with & WF_UPDATE_METHOD) == WF_UPDATE_RMSPROP;
+    if (is_negative(op, "lr", o->lr) || is_no_share(op, "beta1", o->beta1) ||
+        is_no_share(op, rmsprop ? "alpha" : "beta2", o->beta2) || is_negative(op, "eps", o->eps) ||
+        is_negative(op, "weight_decay", o->group[0].decay) ||
+        is_negative(op, "momentum", o->momentum) || is_negative(op, "lr_decay", o->lr_decay) ||
+        is_negative(op, "initial", o->initial)) {
         return NULL;
     }
     return make(op, o);
@@ -182,12 +196,14 @@ weft_optim *(weft_sgd_new)(const weft_sgd_args *a)
 {
     const char *op = "sgd_new";
     if (bad(op, a != NULL, "the argument struct is NULL") ||
-        bad(op, a->lr > 0 && isfinite(a->lr), "lr must be above 0, and finite") ||
-        bad(op, a->momentum >= 0 && a->weight_decay >= 0,
-            "momentum and weight_decay must be 0 or above") ||
-        bad(op, !a->nesterov || (a->momentum > 0 && a->dampening == 0),
-            "nesterov needs momentum above 0 and no dampening") ||
-        bad(op, isfinite(a->dampening), "dampening must be finite")) {
+        is_not(op, "lr", a->lr, a->lr > 0 && isfinite(a->lr), "above 0, and finite") ||
+        is_negative(op, "momentum", a->momentum) ||
+        is_negative(op, "weight_decay", a->weight_decay) ||
+        is_not(op, "momentum", a->momentum, !a->nesterov || a->momentum > 0,
+               "above 0 under nesterov") ||
+        is_not(op, "dampening", a->dampening, !a->nesterov || a->dampening == 0,
+               "0 under nesterov") ||
+        is_not(op, "dampening", a->dampening, isfinite(a->dampening), "finite")) {
         return NULL;
     }
     const bool momentum = a->momentum > 0, dampening = momentum && a->dampening != 0;
@@ -321,7 +337,9 @@ static int take_over(weft_optim *o, const char *pattern, int g)
 weft_status(weft_optim_group)(const weft_optim_group_args *a)
 {
     const char *op = "optim_group";
-    if (bad(op, a && a->optim && a->pattern, "the optimiser or the pattern is NULL") ||
+    if (bad(op, a != NULL, "the argument struct is NULL") ||
+        bad(op, a->optim != NULL, "the optimiser is NULL") ||
+        bad(op, a->pattern != NULL, "the pattern is NULL") ||
         bad(op, !a->optim->stepped, "groups are made before the first step") ||
         bad(op, a->optim->n_group < MAX_GROUPS,
             "an optimiser has at most 3 groups beside its own")) {
@@ -329,8 +347,7 @@ weft_status(weft_optim_group)(const weft_optim_group_args *a)
     }
     weft_optim *o = a->optim;
     const double scale = wf_option(a->lr_scale, 1), decay = wf_option(a->weight_decay, 0);
-    if (bad(op, scale >= 0 && isfinite(scale) && decay >= 0 && isfinite(decay),
-            "lr_scale and weight_decay must be 0 or above")) {
+    if (is_negative(op, "lr_scale", scale) || is_negative(op, "weight_decay", decay)) {
         return WEFT_EINVALID;
     }
     group *g = &o->group[o->n_group];
@@ -394,7 +411,8 @@ double weft_optim_lr(const weft_optim *o)
 
 weft_status weft_optim_set_lr(weft_optim *o, double lr)
 {
-    if (bad("optim_set_lr", o && lr >= 0 && isfinite(lr), "the optimiser is NULL or lr negative")) {
+    if (bad("optim_set_lr", o != NULL, "the optimiser is NULL") ||
+        is_negative("optim_set_lr", "lr", lr)) {
         return WEFT_EINVALID;
     }
     wf_ctx *c = wf_ctx_get();

@@ -31,17 +31,19 @@ static weft_status add_gates(weft_module *m, weft_nn_gates *l, const char *suffi
         char name[40];
         snprintf(name, sizeof name, "%s%s", names[i], suffix);
         *t[i] = wf_layer_constant(m, name, &shape[i], dtype, 0, false);
-        weft_status made = wf_layer_spread(m, *t[i], WEFT_NONE, hidden);
-        s = s == WEFT_OK ? made : s;
+        s = s == WEFT_OK ? wf_layer_spread(m, *t[i], WEFT_NONE, hidden) : s;
     }
     return s;
 }
 
-/* NULL if the extents are possible, else the rule. */
-static const char *wrong_extents(int64_t in, int64_t hidden)
+static weft_status extents_check(weft_module *m, int64_t in, int64_t hidden)
 {
-    return in < 1 || hidden < 1 || hidden > INT64_MAX / LSTM ? "in and hidden must be at least 1"
-                                                             : NULL;
+    weft_status s = wf_layer_at_least(m, "in", in, 1);
+    s = s != WEFT_OK ? s : wf_layer_at_least(m, "hidden", hidden, 1);
+    return s == WEFT_OK && hidden > INT64_MAX / LSTM
+               ? wf_layer_refuse(m, WEFT_ESHAPE, "hidden is %lld; %d times that overflows",
+                                 (long long)hidden, LSTM)
+               : s;
 }
 
 static weft_status cell_init(const char *op, const weft_nn_cell_args *a, int gates)
@@ -50,9 +52,10 @@ static weft_status cell_init(const char *op, const weft_nn_cell_args *a, int gat
     if (s != WEFT_OK) {
         return s;
     }
-    const char *wrong = wrong_extents(a->in, a->hidden);
-    s = wrong ? wf_layer_refuse(a->module, op, wrong)
-              : add_gates(a->module, a->layer, "", a->in, a->hidden, gates, a->no_bias, a->dtype);
+    s = extents_check(a->module, a->in, a->hidden);
+    if (s == WEFT_OK) {
+        s = add_gates(a->module, a->layer, "", a->in, a->hidden, gates, a->no_bias, a->dtype);
+    }
     return wf_layer_close(a->module, &a->layer->weight_ih, s);
 }
 
@@ -66,11 +69,14 @@ weft_status(weft_nn_gru_cell_init)(const weft_nn_cell_args *args)
     return cell_init("gru_cell", args, GRU);
 }
 
-static const char *wrong_options(const weft_nn_recurrent_args *a, int64_t levels)
+static weft_status options_check(const weft_nn_recurrent_args *a, int64_t levels)
 {
-    return levels < 1 || levels > WEFT_NN_LEVELS   ? "layers must be 1 to 8"
-           : !(a->dropout >= 0 && a->dropout <= 1) ? "dropout must be in [0, 1]"
-                                                   : wrong_extents(a->in, a->hidden);
+    weft_status s = extents_check(a->module, a->in, a->hidden);
+    if (s == WEFT_OK && (levels < 1 || levels > WEFT_NN_LEVELS)) {
+        s = wf_layer_refuse(a->module, WEFT_ESHAPE, "layers is %lld; it must be 1 to %d",
+                            (long long)levels, WEFT_NN_LEVELS);
+    }
+    return s != WEFT_OK ? s : wf_layer_probability(a->module, "dropout", a->dropout);
 }
 
 static weft_status sequence_init(const char *op, const weft_nn_recurrent_args *a, int gates)
@@ -90,19 +96,16 @@ static weft_status sequence_init(const char *op, const weft_nn_recurrent_args *a
                              .batch_first = a->batch_first,
                              .dropout = a->dropout,
                              .module = a->module};
-    const char *wrong = wrong_options(a, levels);
-    if (wrong) {
+    s = options_check(a, levels);
+    if (s != WEFT_OK) {
         l->layers = 0;
-        s = wf_layer_refuse(a->module, op, wrong);
         return wf_layer_close(a->module, &l->level[0].weight_ih, s);
     }
-    for (int i = 0; i < l->layers * ways; i++) {
+    for (int i = 0; i < l->layers * ways && s == WEFT_OK; i++) {
         char suffix[24];
         const int64_t in = i < ways ? a->in : ways * a->hidden;
         snprintf(suffix, sizeof suffix, "_l%d%s", i / ways, i % ways ? "_reverse" : "");
-        weft_status made =
-            add_gates(a->module, &l->level[i], suffix, in, a->hidden, gates, a->no_bias, a->dtype);
-        s = s == WEFT_OK ? made : s;
+        s = add_gates(a->module, &l->level[i], suffix, in, a->hidden, gates, a->no_bias, a->dtype);
     }
     return wf_layer_close(a->module, &l->level[0].weight_ih, s);
 }

@@ -112,7 +112,8 @@ WEFT_API weft_status weft_init_kaiming_normal(weft_tensor t, double slope, weft_
  * options by name. Default dtype: f32. Defaults of values and initial weights are PyTorch's. */
 
 /* x[.., in] -> x weight[out, in]^T + bias[out]. Weight and bias uniform in +-1/sqrt(in). */
-/* The init of every layer returns what went wrong in it, whatever failed before; the module remembers the first. */
+/* The init of every layer returns what went wrong first in it, whatever failed before, and makes nothing after that; the
+ * text names the init, the layer by its whole name, the argument and its value. The module remembers its first failure. */
 typedef struct weft_nn_linear {
     weft_tensor weight, bias;
 } weft_nn_linear;

@@ -216,8 +216,9 @@ Test(stale, optimiser_steps_are_named)
 
 Test(stale, loads_are_named)
 {
-    char path[] = "stale_XXXXXX.safetensors";
-    int fd = mkstemps(path, 12);
+    char path[] = "/tmp/weft-test-stale-......";
+    memset(strchr(path, '.'), 'X', 6);
+    int fd = mkstemp(path);
     cr_assert(fd >= 0);
     close(fd);
     weft_nn_linear l[LAYERS];

@@ -85,7 +85,7 @@ Test(nn, the_first_failure_is_remembered)
     cr_assert_not(weft_ok(b.weight));
     cr_assert_not(weft_ok(weft_nn_linear_forward(&b, weft_ones(weft_shape(1, 2), WEFT_F32))));
     cr_assert_eq(weft_nn_linear_init(&c, m, "bad", 0, 2), WEFT_ESHAPE, "its own, with its text");
-    cr_assert(strstr(weft_last_error(), "in and out"), "%s", weft_last_error());
+    cr_assert(strstr(weft_last_error(), "'bad': in is 0"), "%s", weft_last_error());
     cr_assert_eq(weft_nn_linear_init(&d, m, "good", 2, 2), WEFT_OK, "the next one is sound");
     cr_assert_eq(weft_module_status(m), WEFT_EINVALID);
     cr_assert_null(weft_adamw_new(m));
@@ -115,6 +115,8 @@ Test(nn, the_first_failure_is_remembered)
     do {                                                                                           \
         weft_nn_##kind##_init(__VA_ARGS__);                                                        \
         cr_assert(strstr(weft_last_error(), text), "%s", weft_last_error());                       \
+        cr_assert(strstr(weft_last_error(), "nn_" #kind "_init"), "%s", weft_last_error());        \
+        cr_assert(strstr(weft_last_error(), "[at "), "%s", weft_last_error());                     \
         weft_reshape(weft_ones(weft_shape(3), WEFT_F32), weft_shape(5)); /* another error */       \
         check_refused(#kind, text, weft_nn_##kind##_forward(&layer.kind, x));                      \
     } while (0)
@@ -146,14 +148,21 @@ Test(nn, layers_whose_init_failed_give_its_error)
                       image = weft_ones(weft_shape(2, 6, 4, 4), WEFT_F32),
                       line = weft_ones(weft_shape(2, 6, 4), WEFT_F32),
                       words = weft_ones(weft_shape(2, 3, 6), WEFT_F32);
-    REFUSED(group_norm, "groups divide dim", image, &layer.group_norm, m, "gn", 4, 6);
-    REFUSED(linear, "at least 1", row, &layer.linear, m, "fc", 0, 6);
-    REFUSED(conv2d, "groups divide in", image, &layer.conv2d, m, "cv", 6, 6, 3, .groups = 4);
-    REFUSED(attention, "multiple of heads", words, &layer.attention, m, "at", 6, 4);
-    REFUSED(encoder, "multiple of heads", GIVEN(words, WEFT_NONE), &layer.encoder, m, "en", 6, 4);
-    REFUSED(encoder, "outside [0, 1]", GIVEN(words, WEFT_NONE), &layer.encoder, m, "e2", 6, 2,
-            .dropout = 7);
-    REFUSED(lstm, "1 to 8", GIVEN(words, NULL, NULL), &layer.lstm, m, "ls", 6, 6, .layers = 9);
+    REFUSED(group_norm, "dim is 6 and groups is 4; dim must be a multiple of groups", image,
+            &layer.group_norm, m, "gn", 4, 6);
+    REFUSED(linear, "nn_linear_init 'fc': in is 0; it must be at least 1", row, &layer.linear, m,
+            "fc", 0, 6);
+    REFUSED(conv2d, "in is 6 and groups is 4; in must be a multiple of groups", image,
+            &layer.conv2d, m, "cv", 6, 6, 3, .groups = 4);
+    REFUSED(attention,
+            "nn_attention_init 'at': dim is 6 and heads is 4; dim must be a multiple of heads",
+            words, &layer.attention, m, "at", 6, 4);
+    REFUSED(encoder, "nn_encoder_init 'en.self_attn': dim is 6 and heads is 4",
+            GIVEN(words, WEFT_NONE), &layer.encoder, m, "en", 6, 4);
+    REFUSED(encoder, "nn_encoder_init 'e2': dropout is 7; it must be in [0, 1]",
+            GIVEN(words, WEFT_NONE), &layer.encoder, m, "e2", 6, 2, .dropout = 7);
+    REFUSED(lstm, "layers is 9; it must be 1 to 8", GIVEN(words, NULL, NULL), &layer.lstm, m, "ls",
+            6, 6, .layers = 9);
     /* names that are taken, prefixes that are refused and modules that are missing */
     char text[600];
     memset(text, 'a', sizeof text);
@@ -172,23 +181,23 @@ Test(nn, layers_whose_init_failed_give_its_error)
     REFUSED(conv_transpose2d, why, image, &layer.conv_transpose2d, m, name, 6, 6, 3);              \
     REFUSED(batch_norm2d, why, image, &layer.batch_norm2d, m, name, 6)
     OK(weft_nn_linear_init(&layer.linear, m, "taken", 6, 6));
-    EACH("taken", "registered already", m);
-    EACH(text, "longer than 510", m);
-    EACH("x", "the module or the name", NULL);
+    EACH("taken", "'taken.weight' is registered already: f32[6,6] 'taken.weight' (made at ", m);
+    EACH(text, "it may be 510", m);
+    EACH("x", "_init 'x': the module is NULL", NULL);
 #undef EACH
-    REFUSED(attention, "longer than 510", words, &layer.attention, m, text, 6, 2);
-    REFUSED(encoder, "longer than 510", GIVEN(words, WEFT_NONE), &layer.encoder, m, text, 6, 2);
-    REFUSED(lstm, "longer than 510", GIVEN(words, NULL, NULL), &layer.lstm, m, text, 6, 6);
-    REFUSED(gru, "longer than 510", GIVEN(words, NULL), &layer.gru, m, text, 6, 6);
+    REFUSED(attention, "it may be 510", words, &layer.attention, m, text, 6, 2);
+    REFUSED(encoder, "it may be 510", GIVEN(words, WEFT_NONE), &layer.encoder, m, text, 6, 2);
+    REFUSED(lstm, "it may be 510", GIVEN(words, NULL, NULL), &layer.lstm, m, text, 6, 6);
+    REFUSED(gru, "it may be 510", GIVEN(words, NULL), &layer.gru, m, text, 6, 6);
     weft_nn_gru_cell_init(&layer.gru_cell, m, text, 6, 6);
-    check_refused("gru_cell", "longer than 510",
-                  weft_nn_gru_cell_forward(&layer.gru_cell, row, row));
+    check_refused("gru_cell", "it may be 510", weft_nn_gru_cell_forward(&layer.gru_cell, row, row));
     weft_nn_lstm_cell_init(&layer.gru_cell, m, text, 6, 6);
-    check_refused("lstm_cell", "longer than 510",
+    check_refused("lstm_cell", "it may be 510",
                   weft_nn_lstm_cell_forward(&layer.gru_cell, row, row, &h));
-    check_refused("lstm_cell's c", "longer than 510", h);
+    check_refused("lstm_cell's c", "it may be 510", h);
     weft_nn_dropout dropout;
     cr_assert_eq(weft_nn_dropout_init(&dropout, m, 2), WEFT_EINVALID);
+    cr_assert(strstr(weft_last_error(), "p is 2; it must be in [0, 1]"), "%s", weft_last_error());
     cr_assert_eq(weft_nn_dropout_forward(&dropout, row).slot, 0);
     weft_module_train(m, false);
     cr_assert_eq(weft_nn_dropout_forward(&dropout, row).slot, 0, "at rest, too");
@@ -196,6 +205,108 @@ Test(nn, layers_whose_init_failed_give_its_error)
     cr_assert_eq(weft_nn_dropout_forward(&dropout, row).slot, 0);
     weft_module_free(m);
 }
+
+/* The first thing that goes wrong is what the error tells of, and nothing is registered after it. */
+Test(nn, an_init_stops_at_its_first_failure)
+{
+    static weft_nn_attention attention;
+    static weft_nn_encoder encoder;
+    static weft_nn_recurrent lstm;
+    weft_module *m = fresh(1);
+    weft_nn_linear linear;
+    weft_nn_conv2d conv;
+    weft_nn_norm norm;
+    weft_nn_batch_norm2d batch;
+    const weft_tensor row = weft_ones(weft_shape(2, 6), WEFT_F32);
+#define FIRST(status, text, call)                                                                  \
+    do {                                                                                           \
+        const int had = weft_module_count(m);                                                      \
+        cr_assert_eq((call), status, "%s", weft_last_error());                                     \
+        cr_assert(strstr(weft_last_error(), text), "%s", weft_last_error());                       \
+        cr_assert_eq(weft_module_count(m), had, "%s", #call);                                      \
+    } while (0)
+#define INT ": dtype is i32; parameters are f16, bf16, f32 or f64"
+#define BIG ", whose size overflows 64 bits"
+    const int64_t big = INT64_C(1) << 40;
+    FIRST(WEFT_EDTYPE, "nn_linear_init 'a'" INT,
+          weft_nn_linear_init(&linear, m, "a", 6, 6, .dtype = WEFT_I32));
+    FIRST(WEFT_EDTYPE, "nn_conv2d_init 'a'" INT,
+          weft_nn_conv2d_init(&conv, m, "a", 6, 6, 3, .dtype = WEFT_I32));
+    FIRST(WEFT_EDTYPE, "nn_layer_norm_init 'a'" INT,
+          weft_nn_layer_norm_init(&norm, m, "a", 6, .dtype = WEFT_I32));
+    FIRST(WEFT_EDTYPE, "nn_batch_norm2d_init 'a'" INT,
+          weft_nn_batch_norm2d_init(&batch, m, "a", 6, .dtype = WEFT_I32));
+    FIRST(WEFT_EDTYPE, "nn_attention_init 'a'" INT,
+          weft_nn_attention_init(&attention, m, "a", 6, 2, .dtype = WEFT_I32));
+    FIRST(WEFT_EDTYPE, "nn_encoder_init 'a.self_attn'" INT,
+          weft_nn_encoder_init(&encoder, m, "a", 6, 2, .dtype = WEFT_I32));
+    FIRST(WEFT_EDTYPE, "nn_lstm_init 'a'" INT,
+          weft_nn_lstm_init(&lstm, m, "a", 6, 2, .dtype = WEFT_I32));
+    FIRST(WEFT_ENOMEM, "nn_linear_init 'b': weight would be f32[1099511627776,1099511627776]" BIG,
+          weft_nn_linear_init(&linear, m, "b", big, big));
+    weft_reshape(row, weft_shape(5));
+    cr_assert_not(weft_ok(weft_nn_linear_forward(&linear, row)));
+    cr_assert(strstr(weft_last_error(), "weight would be") && strstr(weft_last_error(), BIG), "%s",
+              weft_last_error());
+    FIRST(WEFT_ENOMEM, "nn_conv2d_init 'b': weight would be",
+          weft_nn_conv2d_init(&conv, m, "b", big, big, 3));
+    FIRST(WEFT_ENOMEM, "nn_lstm_init 'b': weight_ih_l0 would be",
+          weft_nn_lstm_init(&lstm, m, "b", big, big));
+    FIRST(WEFT_ESHAPE, "nn_layer_norm_init 'b': dim is -1; it must be at least 0",
+          weft_nn_layer_norm_init(&norm, m, "b", -1));
+    FIRST(WEFT_ESHAPE, "nn_batch_norm2d_init 'b': dim is -6; it must be at least 0",
+          weft_nn_batch_norm2d_init(&batch, m, "b", -6));
+    OK(weft_nn_linear_init(&linear, m, "c.out_proj", 6, 6));
+    OK(weft_nn_linear_init(&linear, m, "c.linear1", 6, 6));
+    OK(weft_nn_linear_init(&linear, m, "d", 6, 6, .no_bias = true));
+    FIRST(WEFT_EINVALID,
+          "nn_linear_init 'd': 'd.weight' is registered already: f32[6,6] 'd.weight'",
+          weft_nn_linear_init(&linear, m, "d", 6, 6));
+    cr_assert_eq(weft_nn_encoder_init(&encoder, m, "c", 6, 2), WEFT_EINVALID);
+    cr_assert(strstr(weft_last_error(), "nn_encoder_init 'c.linear1': 'c.linear1.weight'"), "%s",
+              weft_last_error());
+    cr_assert_not(weft_ok(weft_nn_layer_norm_forward(&encoder.norm1, row)));
+    cr_assert(strstr(weft_last_error(), "'c.linear1.weight'"), "%s", weft_last_error());
+    weft_module_free(m);
+}
+#undef FIRST
+#undef INT
+#undef BIG
+
+/* One rule a message, which names the argument and its value. */
+Test(nn, messages_name_argument_and_value)
+{
+    weft_module *m = fresh(1);
+    weft_nn_linear l;
+    OK(weft_nn_linear_init(&l, m, "l", 2, 2));
+#define SAYS(call, text)                                                                           \
+    do {                                                                                           \
+        weft_clear_error();                                                                        \
+        (void)(call);                                                                              \
+        cr_assert(strstr(weft_last_error(), text), "%s: %s", #call, weft_last_error());            \
+    } while (0)
+    SAYS(weft_module_clip_grad_norm(m, -1, NULL),
+         "clip_grad_norm: max_norm is -1; it must be above 0");
+    SAYS(weft_module_clip_grad_norm(NULL, 1, NULL), "clip_grad_norm: the module is NULL");
+    SAYS(weft_module_push(NULL, "a"), "module_push: the module is NULL");
+    SAYS(weft_module_push(m, NULL), "module_push: the format is NULL");
+    SAYS(weft_module_pop(NULL), "module_pop: the module is NULL");
+    SAYS(weft_module_get(NULL, "a"), "module_get: the module is NULL");
+    SAYS(weft_module_to(NULL, WEFT_CPU), "module_to: the module is NULL");
+    SAYS(weft_module_to(m, ((weft_device){7, 0})), "kind 7, index 0 is no device");
+    SAYS(weft_sgd_new(m, -2), "sgd_new: lr is -2; it must be above 0");
+    SAYS(weft_sgd_new(m, 1, .momentum = -1), "sgd_new: momentum is -1; it must be 0 or above");
+    SAYS(weft_sgd_new(m, 1, .nesterov = true), "sgd_new: momentum is 0; it must be above 0");
+    SAYS(weft_adam_new(m, .beta1 = 2), "adam_new: beta1 is 2; it must be in [0, 1)");
+    SAYS(weft_adamw_new(m, .eps = -1), "adamw_new: eps is -1; it must be 0 or above");
+    SAYS(weft_rmsprop_new(m, .alpha = 1), "rmsprop_new: alpha is 1; it must be in [0, 1)");
+    SAYS(weft_adagrad_new(m, .lr_decay = -1), "adagrad_new: lr_decay is -1; it must be 0 or above");
+    SAYS(weft_lion_new(m, .beta2 = -1), "lion_new: beta2 is -1; it must be in [0, 1)");
+    SAYS(weft_optim_set_lr(NULL, 1), "optim_set_lr: the optimiser is NULL");
+#undef SAYS
+    weft_module_free(m);
+}
+
 #undef REFUSED
 #undef GIVEN
 
@@ -459,7 +570,9 @@ Test(nn, convolutions_and_norms_of_channels)
     cr_assert(strstr(weft_last_error(), "one an axis"), "%s", weft_last_error());
 
     cr_assert_eq(weft_nn_conv1d_init(&line, m, "a", 4, 3, 3, .groups = 2), WEFT_ESHAPE);
-    cr_assert(strstr(weft_last_error(), "groups divide in and out"), "%s", weft_last_error());
+    cr_assert(
+        strstr(weft_last_error(), "out is 3 and groups is 2; out must be a multiple of groups"),
+        "%s", weft_last_error());
     cr_assert_not(weft_ok(weft_nn_conv1d_forward(&line, x)));
     cr_assert_eq(weft_nn_conv_transpose2d_init(&plane, m, "b", 4, 3, 0), WEFT_ESHAPE);
     cr_assert_eq(weft_nn_group_norm_init(&group, m, "c", 4, 6), WEFT_ESHAPE);

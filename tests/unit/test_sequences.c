@@ -406,9 +406,10 @@ Test(sequences, errors_say_what_is_wrong)
     weft_tensor x = weft_ones(weft_shape(5, 2, 3), WEFT_F32),
                 h = weft_ones(weft_shape(2, 2, 4), WEFT_F32);
     weft_tensor had[2] = {x, x};
-    says(weft_nn_lstm_forward(&l, x, &had[0], &had[1]), "dropout must be in [0, 1]");
-    says(had[0], "dropout must be in [0, 1]");
-    says(had[1], "dropout must be in [0, 1]");
+    says(weft_nn_lstm_forward(&l, x, &had[0], &had[1]),
+         "nn_lstm_init 'c': dropout is 2; it must be in [0, 1]");
+    says(had[0], "nn_lstm_init 'c': dropout is 2; it must be in [0, 1]");
+    says(had[1], "nn_lstm_init 'c': dropout is 2; it must be in [0, 1]");
     OK(weft_nn_lstm_init(&l, m, "l", 3, 4));
     OK(weft_nn_gru_init(&gru, m, "gru", 3, 4, .batch_first = true));
     says(weft_nn_gru_forward(&l, x, NULL), "not made by weft_nn_gru_init");
