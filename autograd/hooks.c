@@ -209,13 +209,14 @@ static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*rele
     return id;
 }
 
-uint64_t weft_register_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*release)(void *user))
+uint64_t(weft_register_hook)(weft_tensor t, weft_hook_fn fn, void *user,
+                             void (*release)(void *user))
 {
     return add_hook(t, fn, user, release, 0);
 }
 
-uint64_t weft_register_post_hook(weft_tensor leaf, weft_hook_fn fn, void *user,
-                                 void (*release)(void *user))
+uint64_t(weft_register_post_hook)(weft_tensor leaf, weft_hook_fn fn, void *user,
+                                  void (*release)(void *user))
 {
     return add_hook(leaf, fn, user, release, 1);
 }

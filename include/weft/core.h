@@ -221,7 +221,8 @@ WEFT_API void weft_doctor(FILE *out);
 
 /* -- call sites -------------------------------------------------------------------------------------
  * Every op is a function and a macro of the same name, in C++ too; the macro stamps the result (or the error)
- * with file:line after the call. Calling `(weft_add)(a, b)` skips the stamp. */
+ * with file:line after the call. Calling `(weft_add)(a, b)` skips the stamp. Functions that return no tensor have their error
+ * stamped in the same way. A site is a literal, or stays as long as the process. */
 WEFT_API weft_tensor weft_sited(const char *site, weft_tensor t);
 WEFT_API weft_status weft_sited_status(const char *site, weft_status status);
 /* The same of a call that leaves nothing to stamp if it is well. */
@@ -238,6 +239,77 @@ WEFT_API void weft_here(const char *site);
 
 #ifdef __cplusplus
 }
+#endif
+
+/* Of calls whose failure shows in the result: NULL, a number below 0, 0, an empty handle. A call that is well is left alone. */
+#ifdef __cplusplus
+template <class T> inline T *weft_sited_null_(const char *site, T *p)
+{
+    if (!p) {
+        weft_sited_status(site, WEFT_EINVALID);
+    }
+    return p;
+}
+template <class T> inline T weft_sited_negative_(const char *site, T n)
+{
+    if (n < 0) {
+        weft_sited_status(site, WEFT_EINVALID);
+    }
+    return n;
+}
+template <class T> inline T weft_sited_zero_(const char *site, T n)
+{
+    if (n == T(0)) {
+        weft_sited_status(site, WEFT_EINVALID);
+    }
+    return n;
+}
+#else
+static inline void *weft_sited_null_(const char *site, void *p)
+{
+    if (!p) {
+        weft_sited_status(site, WEFT_EINVALID);
+    }
+    return p;
+}
+static inline int64_t weft_sited_negative_(const char *site, int64_t n)
+{
+    if (n < 0) {
+        weft_sited_status(site, WEFT_EINVALID);
+    }
+    return n;
+}
+static inline uint64_t weft_sited_zero_(const char *site, uint64_t n)
+{
+    if (n == 0) {
+        weft_sited_status(site, WEFT_EINVALID);
+    }
+    return n;
+}
+#endif
+static inline weft_tensor weft_sited_empty_(const char *site, weft_tensor t)
+{
+    return t.slot ? t : weft_sited(site, t);
+}
+/* type: of the result, or what it points to. WEFT_NO_SITES before the include leaves call sites out. */
+#ifdef WEFT_NO_SITES
+#define WEFT_F_(...) (__VA_ARGS__)
+#define WEFT_E_(...) (__VA_ARGS__)
+#define WEFT_P_(type, ...) (__VA_ARGS__)
+#define WEFT_N_(type, ...) (__VA_ARGS__)
+#define WEFT_Z_(type, ...) (__VA_ARGS__)
+#else
+#define WEFT_F_(...) weft_sited_failure_(WEFT_HERE, __VA_ARGS__)
+#define WEFT_E_(...) weft_sited_empty_(WEFT_HERE, __VA_ARGS__)
+#ifdef __cplusplus
+#define WEFT_P_(type, ...) weft_sited_null_(WEFT_HERE, __VA_ARGS__)
+#define WEFT_N_(type, ...) weft_sited_negative_(WEFT_HERE, __VA_ARGS__)
+#define WEFT_Z_(type, ...) weft_sited_zero_(WEFT_HERE, __VA_ARGS__)
+#else
+#define WEFT_P_(type, ...) ((type *)weft_sited_null_(WEFT_HERE, __VA_ARGS__))
+#define WEFT_N_(type, ...) ((type)weft_sited_negative_(WEFT_HERE, __VA_ARGS__))
+#define WEFT_Z_(type, ...) ((type)weft_sited_zero_(WEFT_HERE, (uint64_t)(__VA_ARGS__)))
+#endif
 #endif
 
 /* The arguments of a function that takes a struct of options. In C: the struct by pointer, options by name. In C++:

@@ -152,6 +152,8 @@ WEFT_API bool weft_is_pinned(weft_tensor t);
 
 #ifndef WEFT_NO_SITES
 #define weft_synchronize(...) WEFT_S_((weft_synchronize)(__VA_ARGS__))
+#define weft_stream_new(...) WEFT_P_(weft_stream, (weft_stream_new)(__VA_ARGS__))
+#define weft_event_new(...) WEFT_P_(weft_event, (weft_event_new)(__VA_ARGS__))
 #define weft_stream_set(...) WEFT_S_((weft_stream_set)(__VA_ARGS__))
 #define weft_stream_free(...) WEFT_S_((weft_stream_free)(__VA_ARGS__))
 #define weft_stream_synchronize(...) WEFT_S_((weft_stream_synchronize)(__VA_ARGS__))

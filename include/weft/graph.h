@@ -124,7 +124,10 @@ WEFT_BY_STRUCT_(weft_graph *, weft_jit_graph, weft_graph_args)
 #define weft_graph_to(...) WEFT_S_((weft_graph_to)(__VA_ARGS__))
 #define weft_graph_run(...) WEFT_S_((weft_graph_run)(__VA_ARGS__))
 #define weft_graph_explain(...) WEFT_S_((weft_graph_explain)(__VA_ARGS__))
+#define weft_graph_load(...) WEFT_P_(weft_graph, (weft_graph_load)(__VA_ARGS__))
+#define weft_graph_decode(...) WEFT_P_(weft_graph, (weft_graph_decode)(__VA_ARGS__))
 #endif
-#define weft_jit_graph(...) (weft_jit_graph) WEFT_ARGS_(weft_graph_args, __VA_ARGS__)
+#define weft_jit_graph(...)                                                                        \
+    WEFT_P_(weft_graph, (weft_jit_graph)WEFT_ARGS_(weft_graph_args, __VA_ARGS__))
 
 #endif

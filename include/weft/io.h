@@ -119,6 +119,11 @@ WEFT_BY_STRUCT_(weft_status, weft_safetensors_load, weft_load_args)
 #define weft_safetensors_load(...)                                                                 \
     WEFT_S_(WEFT_R_((weft_safetensors_load)WEFT_ARGS_(weft_load_args, __VA_ARGS__)))
 #ifndef WEFT_NO_SITES
+#define weft_safetensors_open(...) WEFT_P_(weft_safetensors, (weft_safetensors_open)(__VA_ARGS__))
+#define weft_safetensors_decode(...)                                                               \
+    WEFT_P_(weft_safetensors, (weft_safetensors_decode)(__VA_ARGS__))
+#define weft_npz_open(...) WEFT_P_(weft_npz, (weft_npz_open)(__VA_ARGS__))
+#define weft_npz_decode(...) WEFT_P_(weft_npz, (weft_npz_decode)(__VA_ARGS__))
 #define weft_safetensors_save(...) WEFT_S_(WEFT_R_((weft_safetensors_save)(__VA_ARGS__)))
 #define weft_safetensors_encode(...) WEFT_S_(WEFT_R_((weft_safetensors_encode)(__VA_ARGS__)))
 #define weft_npy_save(...) WEFT_S_(WEFT_R_((weft_npy_save)(__VA_ARGS__)))

@@ -250,5 +250,6 @@ WEFT_API weft_status weft_index_add_(weft_tensor x, int axis, weft_tensor indice
 #include "weft/ops_array.h"
 #include "weft/ops_nn.h"
 #include "weft/ops_sites.h"
+#include "weft/sites.h"
 
 #endif

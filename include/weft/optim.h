@@ -186,12 +186,12 @@ WEFT_BY_STRUCT_(weft_status, weft_optim_group, weft_optim_group_args)
 #endif
 
 /* clang-format off */
-#define weft_sgd_new(...) (weft_sgd_new)WEFT_ARGS_(weft_sgd_args, __VA_ARGS__)
-#define weft_adamw_new(...) (weft_adamw_new)WEFT_ARGS_(weft_adam_args, __VA_ARGS__)
-#define weft_adam_new(...) (weft_adam_new)WEFT_ARGS_(weft_adam_args, __VA_ARGS__)
-#define weft_rmsprop_new(...) (weft_rmsprop_new)WEFT_ARGS_(weft_rmsprop_args, __VA_ARGS__)
-#define weft_adagrad_new(...) (weft_adagrad_new)WEFT_ARGS_(weft_adagrad_args, __VA_ARGS__)
-#define weft_lion_new(...) (weft_lion_new)WEFT_ARGS_(weft_lion_args, __VA_ARGS__)
+#define weft_sgd_new(...) WEFT_P_(weft_optim, (weft_sgd_new)WEFT_ARGS_(weft_sgd_args, __VA_ARGS__))
+#define weft_adamw_new(...) WEFT_P_(weft_optim, (weft_adamw_new)WEFT_ARGS_(weft_adam_args, __VA_ARGS__))
+#define weft_adam_new(...) WEFT_P_(weft_optim, (weft_adam_new)WEFT_ARGS_(weft_adam_args, __VA_ARGS__))
+#define weft_rmsprop_new(...) WEFT_P_(weft_optim, (weft_rmsprop_new)WEFT_ARGS_(weft_rmsprop_args, __VA_ARGS__))
+#define weft_adagrad_new(...) WEFT_P_(weft_optim, (weft_adagrad_new)WEFT_ARGS_(weft_adagrad_args, __VA_ARGS__))
+#define weft_lion_new(...) WEFT_P_(weft_optim, (weft_lion_new)WEFT_ARGS_(weft_lion_args, __VA_ARGS__))
 #define weft_optim_group(...) WEFT_S_((weft_optim_group)WEFT_ARGS_(weft_optim_group_args, __VA_ARGS__))
 #ifndef WEFT_NO_SITES
 #define weft_optim_step(...) WEFT_S_(WEFT_R_((weft_optim_step)(__VA_ARGS__)))

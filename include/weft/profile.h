@@ -129,6 +129,7 @@ inline weft_status weft_profile_begin(const char *path, int64_t max_events = 0,
 WEFT_BY_STRUCT_(weft_status, weft_profile_begin, weft_profile_args)
 #endif
 
-#define weft_profile_begin(...) (weft_profile_begin) WEFT_ARGS_(weft_profile_args, __VA_ARGS__)
+#define weft_profile_begin(...)                                                                    \
+    WEFT_F_((weft_profile_begin)WEFT_ARGS_(weft_profile_args, __VA_ARGS__))
 
 #endif

@@ -252,6 +252,24 @@ static void sites()
     std::snprintf(here, sizeof here, "families.cpp:%d", __LINE__ - 1);
     CHECK(status == WEFT_EGRAD && std::strstr(weft_last_error(), here));
     CHECK(std::strcmp(weft_site((weft_add)(x, x)), "") == 0); /* the bare function */
+    // calls that return no tensor: a pointer, a number, an enum, a status
+    weft_module *m = weft_module_new();
+    weft_optim *o = weft_adam_new(m, 0, 2);
+    std::snprintf(here, sizeof here, "families.cpp:%d", __LINE__ - 1);
+    CHECK(!o && std::strstr(weft_last_error(), here));
+    const int64_t d = weft_dim(x, 9);
+    std::snprintf(here, sizeof here, "families.cpp:%d", __LINE__ - 1);
+    CHECK(d == -1 && std::strstr(weft_last_error(), here));
+    const uint64_t hook = weft_register_hook(x, nullptr);
+    std::snprintf(here, sizeof here, "families.cpp:%d", __LINE__ - 1);
+    CHECK(hook == 0 && std::strstr(weft_last_error(), here));
+    status = weft_module_pop(m);
+    std::snprintf(here, sizeof here, "families.cpp:%d", __LINE__ - 1);
+    CHECK(status == WEFT_EINVALID && std::strstr(weft_last_error(), here));
+    const weft_dtype type = weft_dtype_of(WEFT_NONE);
+    std::snprintf(here, sizeof here, "families.cpp:%d", __LINE__ - 1);
+    CHECK(type == WEFT_DTYPE_DEFAULT && std::strstr(weft_last_error(), here));
+    weft_module_free(m);
 }
 
 int main()

@@ -126,6 +126,24 @@ Test(api, prototypes_macros_and_rows)
     free(macros);
 }
 
+/* Each macro of sites.h is beside a function of core.h or tensor.h. */
+Test(api, macros_of_other_functions)
+{
+    char *text[] = {read_file(WEFT_SOURCE_DIR "/include/weft/core.h"),
+                    read_file(WEFT_SOURCE_DIR "/include/weft/tensor.h")};
+    char *macros = read_file(WEFT_SOURCE_DIR "/include/weft/sites.h"), name[64], call[72];
+    int seen = 0;
+    for (char *p = macros; (p = strstr(p, "\n#define weft_")); p++, seen++) {
+        cr_assert_eq(sscanf(p, "\n#define %63[a-z0-9_](...)", name), 1);
+        snprintf(call, sizeof call, " %s(", name);
+        cr_expect(strstr(text[0], call) || strstr(text[1], call), "no function: %s", name);
+    }
+    cr_expect(seen >= 15, "%d macros", seen);
+    free(macros);
+    free(text[0]);
+    free(text[1]);
+}
+
 /* -- memory in and out ----------------------------------------------------------------------------------- */
 
 static int deleted;

@@ -443,6 +443,73 @@ Test(errors, golden)
     free(out);
 }
 
+/* -- calls that return no tensor ------------------------------------------------------------------------ */
+
+static void stands(const char *call, bool failed, int line)
+{
+    char site[64];
+    snprintf(site, sizeof site, "test_errors.c:%d]", line);
+    const char *at = strstr(weft_last_error(), " [at ");
+    cr_expect(failed, "%s is accepted", call);
+    cr_expect(at && strstr(at, site), "%s: %s", call, weft_last_error());
+    cr_expect(at && !strstr(at + 1, " [at "), "%s has one place: %s", call, weft_last_error());
+    weft_clear_error();
+}
+#define STANDS(call, failed) stands(#call, (call)failed, __LINE__)
+#define NO_POINTER(call) STANDS(call, == NULL)
+#define NO_NUMBER(call) STANDS(call, < 0)
+#define NO_STATUS(call) STANDS(call, != WEFT_OK)
+
+Test(errors, calls_that_return_no_tensor_say_where_they_stand)
+{
+    weft_module *m = weft_module_new(NULL);
+    weft_nn_dropout drop;
+    weft_device device;
+    weft_tensor one = weft_ones(weft_shape(2), WEFT_F32), gone = weft_ones(weft_shape(3), WEFT_F32),
+                kept = weft_keep(weft_ones(weft_shape(3), WEFT_F32)), other = gone;
+    weft_free(gone);
+    NO_POINTER(weft_sgd_new(m, 0));
+    NO_POINTER(weft_adam_new(m, .beta1 = 2));
+    NO_POINTER(weft_adamw_new(NULL));
+    NO_POINTER(weft_rmsprop_new(m, .alpha = 3));
+    NO_POINTER(weft_adagrad_new(m, .eps = -1));
+    NO_POINTER(weft_lion_new(m, .lr = -1));
+    NO_POINTER(weft_safetensors_open("no such file"));
+    NO_POINTER(weft_safetensors_decode("x", 1));
+    NO_POINTER(weft_npz_open("no such file"));
+    NO_POINTER(weft_npz_decode("x", 1));
+    NO_POINTER(weft_graph_load("no such file"));
+    NO_POINTER(weft_graph_decode("x", 1));
+    NO_POINTER(weft_to_dlpack(weft_f(1)));
+    NO_POINTER(weft_to_dlpack_unversioned(gone));
+    STANDS(weft_register_hook(one, NULL, NULL, NULL), == 0);
+    STANDS(weft_register_post_hook(weft_f(1), NULL, NULL, NULL), == 0);
+    NO_STATUS(weft_nn_dropout_init(&drop, m, 2));
+    NO_STATUS(weft_module_push(m, NULL));
+    NO_STATUS(weft_module_pop(m));
+    NO_NUMBER(weft_dim(one, 3));
+    NO_NUMBER(weft_rank(gone));
+    NO_NUMBER(weft_numel(gone));
+    NO_NUMBER(weft_nbytes(gone));
+    NO_NUMBER(weft_offset(gone));
+    STANDS(weft_dtype_of(gone), == WEFT_DTYPE_DEFAULT);
+    NO_STATUS(weft_free(gone));
+    NO_STATUS(weft_assign(&other, weft_keep(gone)));
+    STANDS(weft_keep(gone), .slot == 0);
+    NO_STATUS(weft_scope_end((weft_scope){0, 0, 0}));
+    STANDS(weft_scope_return(weft_scope_begin(), gone), .slot == 0);
+    STANDS(weft_scope_give(weft_scope_begin(), gone), .slot == 0);
+    NO_STATUS(weft_set_num_threads(0));
+    NO_STATUS(weft_set_default_device(((weft_device){9, 9})));
+    NO_STATUS(weft_device_from_name("gpu", &device));
+    /* one that is well leaves an error of before alone */
+    weft_tensor bad = (weft_matmul)(one, kept);
+    cr_expect_eq(weft_dim(one, 0), 2);
+    cr_expect(!strstr(weft_error_text(bad), "[at "), "%s", weft_error_text(bad));
+    weft_free(kept);
+    weft_module_free(m);
+}
+
 static void has(const char *call, weft_status got, const char *part)
 {
     cr_expect_eq(got, WEFT_ESHAPE, "%s: %s", call, weft_status_name(got));
