@@ -6,6 +6,7 @@
  * one who marks it DEAD, or by the last pin that outlives the mark.
  */
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -232,7 +233,25 @@ static void drop_storage(wf_ctx *c, wf_storage *st)
     }
 }
 
-static void slot_clear(wf_ctx *c, wf_slot *s)
+/* The slot, which goes, has a name: messages about its handle tell it a while longer. */
+__attribute__((noinline, cold)) static void remember(wf_ctx *c, wf_slot *s, uint32_t index)
+{
+    wf_meta *m = atomic_load_explicit(&s->meta, memory_order_relaxed);
+    if (!m->name || !wf_meta_lock_soon(m)) { /* most that come here have a gradient, and no name */
+        return;
+    }
+    wf_gone *g = &c->gone[c->ngone++ % WF_GONE];
+    snprintf(g->name, sizeof g->name, "%s", m->name ? m->name : "");
+    wf_meta_unlock(m);
+    g->handle = (weft_tensor){
+        index, s->context, WF_STATE_SERIAL(atomic_load_explicit(&s->state, memory_order_relaxed))};
+    g->site = s->site;
+    g->dtype = s->dtype;
+    g->rank = s->rank;
+    memcpy(g->dims, s->dims_, sizeof g->dims);
+}
+
+static void slot_clear(wf_ctx *c, wf_slot *s, uint32_t index)
 {
     if (s->node && wf_tape_api) {
         wf_tape_api->release(c, s->context, s->node);
@@ -241,11 +260,12 @@ static void slot_clear(wf_ctx *c, wf_slot *s)
     wf_storage *st = s->st;
     s->st = NULL;
     drop_storage(c, st);
-    if (s->ext) {
+    if (s->ext) { /* the extents of others, the type and the site stay: wf_describe */
         wf_mfree(s->ext);
         s->ext = NULL;
     }
     if (__builtin_expect(atomic_load_explicit(&s->meta, memory_order_relaxed) != NULL, 0)) {
+        remember(c, s, index);
         wf_slot_drop_meta(s);
     }
 }
@@ -270,7 +290,7 @@ void wf_slot_relocate(wf_ctx *c, wf_slot *s, wf_storage *st)
 static void slot_recycle(wf_ctx *c, wf_slot *s, uint32_t index)
 {
     wf_ctx *owner = c->id == s->context ? c : wf_ctx_at(s->context);
-    slot_clear(c, s);
+    slot_clear(c, s, index);
     if (owner == c) {
         atomic_store_explicit(&c->live, atomic_load_explicit(&c->live, memory_order_relaxed) - 1,
                               memory_order_relaxed);

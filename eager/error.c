@@ -51,6 +51,54 @@ static void put(char *buf, size_t size, size_t *at, const char *fmt, ...)
     }
 }
 
+/* "(dead handle of f32[2,3] 'name' made at file:line)": as much of it as is still known. Of other threads' slots nothing is
+ * read, since they may be writing it. */
+static void describe_gone(wf_ctx *c, weft_tensor t, char *buf, size_t size)
+{
+    wf_gone g = {.dtype = 0};
+    size_t at = 0;
+    for (int i = 0; i < WF_GONE && !g.dtype; i++) {
+        if (wf_same_handle(c->gone[i].handle, t)) {
+            g = c->gone[i];
+        }
+    }
+    wf_ctx *o = t.context == c->id ? c : wf_ctx_at(t.context);
+    if (!g.dtype && o &&
+        t.slot / WF_CHUNK_SLOTS < atomic_load_explicit(&o->nchunks, memory_order_acquire)) {
+        wf_slot *s = wf_slot_at(o, t.slot);
+        const uint64_t st = atomic_load_explicit(&s->state, memory_order_acquire);
+        const bool same = WF_STATE_SERIAL(st) == t.serial;
+        if (same && o != c && !(st & (WF_STATE_DEAD | WF_STATE_KEPT))) {
+            put(buf, size, &at, "(another thread's)");
+            return;
+        }
+        if (same && o == c) {
+            g = (wf_gone){.site = s->site, .dtype = s->dtype, .rank = s->rank};
+            memcpy(g.dims, s->dims_, sizeof g.dims);
+        }
+    }
+    if (!g.dtype) {
+        put(buf, size, &at, "(dead handle)");
+        return;
+    }
+    put(buf, size, &at, "(dead handle of %s", wf_dtype_name(g.dtype));
+    for (int i = 0; i < g.rank && g.rank <= WF_INLINE_RANK; i++) {
+        put(buf, size, &at, i ? ",%lld" : "[%lld", (long long)g.dims[i]);
+    }
+    if (g.rank > WF_INLINE_RANK) {
+        put(buf, size, &at, " of rank %d", g.rank);
+    } else {
+        put(buf, size, &at, g.rank ? "]" : "[]");
+    }
+    if (g.name[0]) {
+        put(buf, size, &at, " '%s'", g.name);
+    }
+    if (g.site) {
+        put(buf, size, &at, " made at %s", g.site);
+    }
+    put(buf, size, &at, ")");
+}
+
 void wf_describe(wf_ctx *c, weft_tensor t, char *buf, size_t size)
 {
     size_t at = 0;
@@ -72,7 +120,11 @@ void wf_describe(wf_ctx *c, weft_tensor t, char *buf, size_t size)
     bool pinned;
     wf_slot *s = wf_pin(c, t, &pinned, NULL);
     if (!s) {
-        put(buf, size, &at, t.slot == 0 ? "(empty handle)" : "(dead handle)");
+        if (t.slot == 0) {
+            put(buf, size, &at, "(empty handle)");
+        } else {
+            describe_gone(c, t, buf, size);
+        }
         return;
     }
     put(buf, size, &at, "%s[", wf_dtype_name(s->dtype));

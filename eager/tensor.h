@@ -365,6 +365,16 @@ typedef struct wf_called {
     unsigned write; /* as what its writes are remembered; 0: as the ops that they are */
 } wf_called;
 
+/* A tensor with a name that has gone, for messages about its handle. */
+enum { WF_GONE = 8, WF_GONE_NAME = 48 };
+typedef struct wf_gone {
+    weft_tensor handle;
+    const char *site;
+    int64_t dims[WF_INLINE_RANK];
+    uint8_t dtype, rank;
+    char name[WF_GONE_NAME]; /* cut */
+} wf_gone;
+
 typedef struct wf_ctx {
     uint32_t id;
     uint32_t depth; /* innermost scope */
@@ -403,6 +413,8 @@ typedef struct wf_ctx {
     /* One of them that is held for the length of a call of the user's function, and its handle; NULL: none. */
     wf_slot *lent_slot;
     weft_tensor lent;
+    wf_gone gone[WF_GONE]; /* that this thread let go of last */
+    uint32_t ngone;
     struct wf_ctx *next_free;
     int failed; /* the context itself could not be allocated: ops return ENOMEM */
 } wf_ctx;

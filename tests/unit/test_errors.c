@@ -6,6 +6,7 @@
  */
 #include <criterion/criterion.h>
 #include <ctype.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -420,6 +421,7 @@ Test(errors, golden)
     img = weft_zeros(weft_shape(1, 2, 4, 4), WEFT_F32);
     weft_set_name(y, "weights");
     dead = weft_zeros(weft_shape(1), WEFT_F32);
+    weft_set_name(dead, "gone");
     weft_free(dead);
     elementwise_and_in_place();
     reductions_and_views();
@@ -508,6 +510,60 @@ Test(errors, calls_that_return_no_tensor_say_where_they_stand)
     cr_expect(!strstr(weft_error_text(bad), "[at "), "%s", weft_error_text(bad));
     weft_free(kept);
     weft_module_free(m);
+}
+
+/* -- handles that have died ------------------------------------------------------------------------------- */
+
+static void tells(weft_tensor t, const char *text)
+{
+    char want[256];
+    snprintf(want, sizeof want, "operands: %s", text);
+    weft_tensor r = weft_neg(t);
+    cr_expect(strstr(weft_error_text(r), want), "not %s: %s", want, weft_error_text(r));
+}
+
+static void *asks(void *of)
+{
+    const weft_tensor *t = of;
+    tells(t[0], "(another thread's);");
+    cr_expect(strstr(weft_last_error(), "scope of another thread"), "%s", weft_last_error());
+    tells(t[1], "(dead handle);");
+    return NULL;
+}
+
+Test(errors, dead_handles_tell_what_they_were)
+{
+    weft_tensor t = weft_ones(weft_shape(2, 3), WEFT_I16);
+    weft_free(t);
+    tells(t, "(dead handle of i16[2,3] made at ");
+    cr_expect(strstr(weft_last_error(), "test_errors.c:"), "%s", weft_last_error());
+    weft_tensor next = weft_zeros(weft_shape(4), WEFT_F32); /* takes its place */
+    tells(t, "(dead handle);");
+    weft_set_name(next, "next");
+    weft_scope s = weft_scope_begin();
+    weft_tensor inner = weft_scalar(1, WEFT_F64),
+                wide = weft_ones(weft_shape(1, 1, 1, 1, 1, 1, 2), WEFT_F32);
+    weft_set_name(inner, "inner");
+    weft_scope_end(s);
+    tells(wide, "(dead handle of f32 of rank 7 made at ");
+    weft_zeros(weft_shape(4), WEFT_F32);
+    weft_zeros(weft_shape(4), WEFT_F32);
+    tells(inner, "(dead handle of f64[] 'inner' made at "); /* names are known for longer */
+    cr_expect(strstr(weft_describe(inner), "(dead handle of f64[] 'inner' made at "), "%s",
+              weft_describe(inner));
+    tells((weft_tensor){next.slot, next.context, next.serial + 7}, "(dead handle);");
+    weft_tensor of[2] = {next, weft_keep(weft_ones(weft_shape(2), WEFT_F32))};
+    weft_free(of[1]);
+    pthread_t thread;
+    cr_assert_eq(pthread_create(&thread, NULL, asks, of), 0);
+    pthread_join(thread, NULL);
+    /* names that outlive the table of them are told in short */
+    for (int n = 0; n < 40; n++) {
+        weft_tensor many = weft_ones(weft_shape(1), WEFT_F32);
+        weft_set_name(many, "many");
+        weft_free(many);
+    }
+    tells(inner, "(dead handle);");
 }
 
 static void has(const char *call, weft_status got, const char *part)
