@@ -56,6 +56,8 @@ static wf_slot *open_tensor(wf_ctx *c, weft_tensor t, const char *op, bool *pinn
     }
     if (t.slot >= WF_ABSENT_SLOT) {
         wf_fail(&why, WEFT_EINVALID, "a scalar is not a tensor");
+        wf_hint(&why, "numbers have no gradient: hand in a tensor (weft_scalar makes one of a "
+                      "number)");
         *status = wf_raise_status(c, op, 1, &t, &why);
         return NULL;
     }

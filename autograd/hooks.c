@@ -164,16 +164,23 @@ static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*rele
     wf_ctx *c = wf_ctx_get();
     wf_why why = {0};
     bool pinned = false;
-    wf_slot *s = c && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, &why) : NULL;
+    if (!c || (t.slot == 0 && t.serial != 0)) {
+        wf_error_again(c, t);
+        return 0;
+    }
+    wf_slot *s = t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, &why) : NULL;
     wf_meta *m = NULL;
     wf_hook *h = NULL;
     uint64_t value = 0;
     if (!s) {
         if (!why.code) {
             wf_fail(&why, WEFT_EINVALID, "a scalar is not a tensor");
+            wf_hint(&why, "numbers have no gradient: hand in a tensor (weft_scalar makes one of a "
+                          "number)");
         }
     } else if (!fn) {
         wf_fail(&why, WEFT_EINVALID, "the hook's function is NULL");
+        wf_hint(&why, "pass a function that takes the gradient");
     } else if (!wf_slot_tracked(s) || (post && !(s->flags & WF_SLOT_REQUIRES_GRAD))) {
         wf_fail(&why, WEFT_EGRAD, "%s",
                 post ? "the tensor is not a leaf that requires a gradient"
@@ -272,7 +279,11 @@ weft_status(weft_remove_hook)(weft_tensor t, uint64_t hook)
     wf_ctx *c = wf_ctx_get();
     wf_why why = {0};
     bool pinned = false;
-    wf_slot *s = c && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, &why) : NULL;
+    if (!c || (t.slot == 0 && t.serial != 0)) {
+        wf_error_again(c, t);
+        return 0;
+    }
+    wf_slot *s = t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, &why) : NULL;
     wf_hook *idle = NULL;
     bool found = false;
     wf_meta *m = s ? wf_meta_find(c, s) : NULL;

@@ -566,6 +566,22 @@ Test(errors, dead_handles_tell_what_they_were)
     tells(inner, "(dead handle);");
 }
 
+Test(errors, numbers_have_no_gradient)
+{
+    weft_tensor one = weft_f(1), bad = weft_matmul(weft_ones(weft_shape(2, 3), WEFT_F32),
+                                                   weft_ones(weft_shape(2, 3), WEFT_F32));
+    cr_expect_eq(weft_backward(one), WEFT_EINVALID);
+    cr_expect(strstr(weft_last_error(), "scalar 1; numbers have no gradient: hand in a tensor"),
+              "%s", weft_last_error());
+    cr_expect_eq(weft_requires_grad_(one, true), WEFT_EINVALID);
+    cr_expect(strstr(weft_last_error(), "weft_scalar"), "%s", weft_last_error());
+    cr_expect_eq(weft_register_hook(one, NULL, NULL, NULL), 0);
+    cr_expect(strstr(weft_last_error(), "weft_scalar"), "%s", weft_last_error());
+    cr_expect_eq(weft_register_hook(bad, NULL, NULL, NULL), 0);
+    cr_expect(strstr(weft_last_error(), "matmul: inner dimensions"), "the first error: %s",
+              weft_last_error());
+}
+
 static void has(const char *call, weft_status got, const char *part)
 {
     cr_expect_eq(got, WEFT_ESHAPE, "%s: %s", call, weft_status_name(got));
