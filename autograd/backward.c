@@ -404,7 +404,7 @@ static int run_vjp(engine *e, wf_ref r)
         wf_ref s = wf_tnode_src(n)[i];
         if (s && dsrc[i].slot) {
             bool again = false;
-            for (int k = i + 1; k < n->nsrc; k++) {
+            for (int k = i + 1; dsrc[i].slot == n->g.slot && k < n->nsrc; k++) {
                 again |= dsrc[k].slot == dsrc[i].slot;
             }
             rc = deliver(e, s, dsrc[i], again ? NULL : &n->g);

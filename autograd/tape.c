@@ -102,7 +102,7 @@ wf_ref wf_tape_node_new(wf_tape *t, int sort, wf_op op, int dtype, int rank, con
     wf_zero16(head + 32);
     wf_zero16(head + 48);
     wf_zero16(head + 64);
-    n->op = (uint16_t)op;
+    n->op = (uint8_t)op;
     n->sort = (uint8_t)sort;
     n->dtype = (uint8_t)dtype;
     n->rank = (uint8_t)rank;

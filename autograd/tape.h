@@ -62,9 +62,9 @@ typedef struct wf_taux {
 enum { WF_TN_INPUT = 1, WF_TN_LEAF = 2, WF_TN_OP = 3, WF_TN_RESULT = 4 };
 
 typedef struct wf_tnode {
-    uint16_t op;
+    uint16_t nsrc;
+    uint8_t op;
     uint8_t sort; /* WF_TN_INPUT.. */
-    uint8_t nsrc;
     uint8_t flags;
     uint8_t dtype, rank;
     uint8_t out; /* RESULT: which */

@@ -346,9 +346,6 @@ static int append_known(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_cust
         return rc;
     }
     wf_taux *aux = NULL;
-    if (nsrc > 255) {
-        return wf_fail(why, WEFT_EUNSUPPORTED, "more than 255 operands cannot be recorded");
-    }
     if (attr->n_ints + attr->n_dyn + attr->n_flt + attr->flags + attr->dtype != 0 || nsrc > 3 ||
         scalars || ndst > 1 || custom) {
         aux = aux_new(attr, nsrc, scalars);
@@ -364,7 +361,7 @@ static int append_known(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_cust
     wf_tnode *n = wf_tnode_at(t, r);
     n->aux = aux;
     n->device = (uint8_t)wf_slot_device(dst[0]);
-    n->nsrc = (uint8_t)nsrc;
+    n->nsrc = (uint16_t)nsrc;
     n->ndst = (uint8_t)ndst;
     n->site = dst[0]->site;
     n->flags |=
@@ -440,7 +437,7 @@ static int append_short(wf_ctx *c, wf_tape *t, wf_op op, unsigned mask, int nsrc
     }
     wf_tnode *n = wf_tnode_at(t, r);
     n->device = (uint8_t)wf_slot_device(dst);
-    n->nsrc = (uint8_t)nsrc;
+    n->nsrc = (uint16_t)nsrc;
     n->site = dst->site;
     n->flags = WF_TN_WHOLE; /* a fresh result */
     bool saved = true;

@@ -12,6 +12,8 @@
 #include "jit/ir/ir.h"
 #include "weft/grad.h"
 
+enum { FEW_SRC = 8 };
+
 typedef struct found {
     uint64_t order;
     wf_ref ref;
@@ -89,13 +91,19 @@ static wf_val emit(wf_fn *f, wf_tape *t, const set *s, wf_val *vals, size_t at)
     static const wf_attr none;
     wf_tnode *n = wf_tnode_at(t, s->v[at].ref);
     wf_type type;
-    wf_val src[255], dst[WF_MAX_DST];
+    wf_val few[FEW_SRC], *src = few, dst[WF_MAX_DST];
     wf_tnode_type(n, &type);
     if (n->sort == WF_TN_RESULT) {
         return value_of(s, vals, t, n->src_[0]) + n->out;
     }
     if (n->sort != WF_TN_OP || n->op == WF_OP_CUSTOM) {
         return wf_fn_input(f, &type);
+    }
+    if (n->nsrc > FEW_SRC) {
+        src = wf_malloc(n->nsrc * sizeof *src);
+        if (!src) {
+            return 0;
+        }
     }
     for (int k = 0; k < n->nsrc; k++) {
         wf_ref q = wf_tnode_src(n)[k];
@@ -104,6 +112,9 @@ static wf_val emit(wf_fn *f, wf_tape *t, const set *s, wf_val *vals, size_t at)
     wf_why why = {0};
     int rc = wf_fn_append(f, (wf_op)n->op, n->aux ? &n->aux->attr : &none, n->nsrc, src, dst,
                           n->site, &why);
+    if (src != few) {
+        wf_mfree(src);
+    }
     /* an unrecorded operand's own extents are unknown: show the result alone */
     return rc == 0 ? dst[0] : wf_fn_input(f, &type);
 }

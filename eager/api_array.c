@@ -46,6 +46,11 @@ static weft_tensor join(const char *op, const weft_tensor *parts, int n, int axi
     if (n < 1) {
         return wf_api_error(op, WEFT_EINVALID, "%d tensors are given; 1 or more can be joined", n);
     }
+    if (n > WF_MOST_SRC) {
+        wf_why why = {0};
+        wf_too_many(&why, WF_OP_CONCAT, n);
+        return wf_raise(wf_ctx_get(), op, 0, NULL, &why);
+    }
     if (!wf_arg_open(&a, op, parts[0]) || !wf_arg_axis(&a, a.type.rank + stack, axis, &i)) {
         return a.error;
     }

@@ -70,6 +70,9 @@ int wf_call_open(wf_call *k, wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
     k->why.rule[0] = k->why.hint[0] = '\0';
     unsigned away = c->away; /* somebody is not in host memory */
     if (nsrc > SMALL_SRC) {
+        if (nsrc > WF_MOST_SRC) {
+            return wf_too_many(&k->why, op, nsrc);
+        }
         k->slot = wf_malloc((size_t)nsrc * sizeof *k->slot);
         k->pinned = wf_malloc((size_t)nsrc * sizeof *k->pinned);
         if (!k->slot || !k->pinned) {

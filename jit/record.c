@@ -268,7 +268,7 @@ int wf_trace_push(wf_trace *t, wf_op op, const wf_attr *attr, int nsrc, const wf
                   wf_slot *const *dst, wf_val *out, wf_why *why)
 {
     wf_fn *f = t->fn;
-    wf_ins k = {.op = (uint16_t)op, .flags = wf_grad_enabled(t->c) ? 0 : WF_INS_NOGRAD};
+    wf_ins k = {.op = (uint8_t)op, .flags = wf_grad_enabled(t->c) ? 0 : WF_INS_NOGRAD};
     k.type = UINT32_MAX;
     for (int i = 0; i < nsrc && k.type == UINT32_MAX; i++) {
         const wf_type *type = src[i] ? wf_fn_type(f, src[i]) : NULL;
@@ -285,7 +285,7 @@ int wf_trace_push(wf_trace *t, wf_op op, const wf_attr *attr, int nsrc, const wf
     k.attr = attr ? wf_fn_intern_attr(f, attr) : 0;
     bool ok = k.type != UINT32_MAX && k.attr != UINT32_MAX;
     if (ok && nsrc <= 3 && f->n < f->cap) { /* the common case without calls */
-        k.nsrc = (uint8_t)nsrc;
+        k.nsrc = (uint16_t)nsrc;
         for (int i = 0; i < nsrc; i++) {
             k.src[i] = src[i];
         }
@@ -317,8 +317,8 @@ static inline bool push_like(wf_trace *t, wf_op op, int nsrc, const wf_val *src,
     if (f->n == f->cap || type->dtype != dst->dtype || !wf_trace_same_extents(type, dst)) {
         return false;
     }
-    f->ins[f->n] = (wf_ins){.op = (uint16_t)op,
-                            .nsrc = (uint8_t)nsrc,
+    f->ins[f->n] = (wf_ins){.op = (uint8_t)op,
+                            .nsrc = (uint16_t)nsrc,
                             .flags = wf_grad_enabled(t->c) ? 0 : WF_INS_NOGRAD,
                             .type = index,
                             .src = {src[0], nsrc > 1 ? src[1] : 0, nsrc > 2 ? src[2] : 0}};

@@ -228,8 +228,8 @@ ALWAYS wf_val append(const quick *k, const int nsrc, const wf_val *v, int dtype)
         return 0;
     }
     wf_ins *i = &f->ins[f->n];
-    *i = (wf_ins){.op = (uint16_t)k->op,
-                  .nsrc = (uint8_t)nsrc,
+    *i = (wf_ins){.op = (uint8_t)k->op,
+                  .nsrc = (uint16_t)nsrc,
                   .flags = wf_grad_enabled(k->c) ? 0 : WF_INS_NOGRAD,
                   .type = type,
                   .src = {v[0], nsrc > 1 ? v[1] : 0, nsrc > 2 ? v[2] : 0}};

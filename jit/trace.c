@@ -439,9 +439,11 @@ int wf_fn_run(const wf_fn *f, const weft_tensor *inputs, const uint64_t *slots, 
 {
     static const wf_attr none;
     weft_tensor *v = malloc((f->n + 1u) * sizeof *v);
+    weft_tensor *src = malloc(((size_t)wf_fn_most_src(f) + 1) * sizeof *src);
     wf_ctx *c = wf_ctx_get();
-    if (!v || !c) {
+    if (!v || !src || !c) {
         free(v);
+        free(src);
         wf_raise_text(c, WEFT_ENOMEM, "run", "out of memory");
         return WEFT_ENOMEM;
     }
@@ -451,7 +453,6 @@ int wf_fn_run(const wf_fn *f, const weft_tensor *inputs, const uint64_t *slots, 
     for (uint32_t k = 0; k < f->n && !rc; k++) {
         const wf_ins *i = &f->ins[k];
         const wf_val *s = wf_ins_src(f, i);
-        weft_tensor src[255];
         for (int a = 0; a < i->nsrc; a++) {
             src[a] = v[s[a]];
         }
@@ -474,5 +475,6 @@ int wf_fn_run(const wf_fn *f, const weft_tensor *inputs, const uint64_t *slots, 
     }
     weft_scope_end(sc);
     free(v);
+    free(src);
     return rc;
 }

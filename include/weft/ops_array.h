@@ -183,7 +183,7 @@ WEFT_API weft_status weft_split(weft_tensor x, int axis, const int64_t *sizes, i
 WEFT_API weft_status weft_chunk(weft_tensor x, int axis, int n, weft_tensor *out);
 
 /* -- movement: copies ------------------------------------------------------------------------------------- */
-/* n >= 1 tensors end to end along an axis (the same extents elsewhere), promoted to one type. In C,
+/* 1 to 65535 tensors end to end along an axis (the same extents elsewhere), promoted to one type; more are WEFT_EUNSUPPORTED. In C,
  * weft_concat(WEFT_LIST(a, b, c), 0). */
 WEFT_API weft_tensor weft_concat(const weft_tensor *parts, int n, int axis WEFT_OR(0));
 WEFT_API weft_tensor weft_stack(const weft_tensor *parts, int n,

@@ -14,7 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_STEPS = 64 }; /* rules end by themselves (fold.def); this is the belt to the braces */
+enum {
+    MAX_STEPS = 64, /* rules end by themselves (fold.def); this is the belt to the braces */
+    FEW_SRC = 8
+};
 
 bool wf_op_commutes(wf_op op)
 {
@@ -280,7 +283,7 @@ static void order_operands(row *r, wf_val *room)
 
 static int append(wf_build *b, const row *r, uint32_t type, wf_val *dst)
 {
-    wf_ins i = {.op = (uint16_t)r->op, .type = type, .loc = r->loc};
+    wf_ins i = {.op = (uint8_t)r->op, .type = type, .loc = r->loc};
     i.attr = r->attr_index != UINT32_MAX ? r->attr_index : wf_fn_intern_attr(b->f, r->attr);
     if (i.attr == UINT32_MAX || wf_fn_set_src(b->f, &i, r->nsrc, r->src)) {
         return WEFT_ENOMEM;
@@ -405,8 +408,11 @@ int wf_build_copy(wf_build *b, const wf_fn *from, uint32_t k, wf_val *map, wf_wh
         rc = copy_leaf(b, from, k, map);
     } else {
         const wf_val *old = wf_ins_src(from, i);
-        wf_val src[255];
+        wf_val few[FEW_SRC], *src = i->nsrc > FEW_SRC ? malloc(i->nsrc * sizeof *src) : few;
         wf_type types[WF_MAX_DST];
+        if (!src) {
+            return wf_fail(why, WEFT_ENOMEM, "out of memory for %d operands", i->nsrc);
+        }
         for (int s = 0; s < i->nsrc; s++) {
             src[s] = old[s] ? map[old[s]] : 0;
         }
@@ -426,6 +432,9 @@ int wf_build_copy(wf_build *b, const wf_fn *from, uint32_t k, wf_val *map, wf_wh
         }
         uint32_t type = map_type(b, from, i->type);
         rc = type == UINT32_MAX ? WEFT_ENOMEM : build(b, &r, type, &map[k + 1]);
+        if (src != few) {
+            free(src);
+        }
     }
     return rc ? wf_fail(why, rc, "out of memory for a function of %u instructions", from->n) : 0;
 }

@@ -464,7 +464,7 @@ static int make_array(wf_array *a, const wf_type *t, wf_why *why)
 }
 
 static int run_ins(wf_interp *m, const wf_fn *f, const wf_fn *now, uint32_t k, wf_array *v,
-                   const void *const *inputs, wf_why *why)
+                   wf_array *src, const void *const *inputs, wf_why *why)
 {
     const wf_ins *i = &f->ins[k];
     if (i->op == WF_OP_RESULT) {
@@ -490,7 +490,6 @@ static int run_ins(wf_interp *m, const wf_fn *f, const wf_fn *now, uint32_t k, w
         return 0;
     }
     const wf_val *val = wf_ins_src(f, i);
-    wf_array src[255];
     uint64_t room[3];
     for (int s = 0; s < i->nsrc; s++) {
         src[s] = val[s] ? v[val[s]] : (wf_array){.type = {.dtype = WEFT_DTYPE_DEFAULT}};
@@ -506,9 +505,10 @@ int wf_interp_run(wf_interp *m, const wf_fn *f, const wf_fn *now, const void *co
                   void **out, wf_why *why)
 {
     wf_array *v = calloc(f->n + 1u, sizeof *v);
-    int rc = v ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory");
+    wf_array *src = malloc(((size_t)wf_fn_most_src(f) + 1) * sizeof *src);
+    int rc = v && src ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory");
     for (uint32_t k = 0; k < f->n && !rc; k++) {
-        rc = run_ins(m, f, now, k, v, inputs, why);
+        rc = run_ins(m, f, now, k, v, src, inputs, why);
     }
     for (uint32_t k = 0; k < f->noutputs; k++) {
         out[k] = NULL;
@@ -531,5 +531,6 @@ int wf_interp_run(wf_interp *m, const wf_fn *f, const wf_fn *now, const void *co
         free(v[k].data);
     }
     free(v);
+    free(src);
     return rc;
 }

@@ -273,6 +273,15 @@ const wf_val *wf_ins_src(const wf_fn *f, const wf_ins *i)
     return i->nsrc > 3 ? &f->lists[i->src[0]] : i->src;
 }
 
+int wf_fn_most_src(const wf_fn *f)
+{
+    int most = 0;
+    for (uint32_t k = 0; k < f->n; k++) {
+        most = f->ins[k].nsrc > most ? f->ins[k].nsrc : most;
+    }
+    return most;
+}
+
 const wf_attr *wf_ins_attr(const wf_fn *f, const wf_ins *i)
 {
     return &f->attrs[i->op > WF_OP_RESULT ? i->attr : 0];
@@ -280,7 +289,7 @@ const wf_attr *wf_ins_attr(const wf_fn *f, const wf_ins *i)
 
 int wf_fn_set_src(wf_fn *f, wf_ins *i, int nsrc, const wf_val *src)
 {
-    i->nsrc = (uint8_t)nsrc;
+    i->nsrc = (uint16_t)nsrc;
     if (nsrc <= 3) {
         for (int s = 0; s < 3; s++) {
             i->src[s] = s < nsrc ? src[s] : 0;
@@ -339,7 +348,7 @@ static wf_val push_number(wf_fn *f, wf_op op, int kind, uint64_t bits)
     uint32_t type = wf_fn_intern_type(f, &t);
     bool room = wf_grow(&f->slots, f->nslots, 1, &f->capslots, sizeof *f->slots) == 0 &&
                 wf_grow(&f->slot_kind, f->nslots, 1, &f->capkinds, sizeof *f->slot_kind) == 0;
-    wf_ins i = {.op = (uint16_t)op, .type = type, .attr = f->nslots};
+    wf_ins i = {.op = (uint8_t)op, .type = type, .attr = f->nslots};
     wf_val v = type == UINT32_MAX || !room ? 0 : wf_fn_push(f, &i);
     if (v) {
         f->slots[f->nslots] = bits;
@@ -609,7 +618,10 @@ int wf_fn_append(wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_val
     if (op <= WF_OP_RESULT || op >= WF_OP_COUNT) {
         return wf_fail(why, WEFT_EINVALID, "op %d is not a row", (int)op);
     }
-    if (nsrc < row->min_src || (row->max_src && nsrc > row->max_src) || nsrc > 255) {
+    if (!row->max_src && nsrc > WF_MOST_SRC) {
+        return wf_too_many(why, op, nsrc);
+    }
+    if (nsrc < row->min_src || (row->max_src && nsrc > row->max_src)) {
         return wf_fail(why, WEFT_EINVALID, "%s takes %d to %d operands, not %d", row->name,
                        row->min_src, row->max_src, nsrc);
     }
@@ -623,7 +635,7 @@ int wf_fn_append(wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_val
     if (rc) {
         return rc;
     }
-    wf_ins k = {.op = (uint16_t)op, .loc = wf_fn_intern_loc(f, loc)};
+    wf_ins k = {.op = (uint8_t)op, .loc = wf_fn_intern_loc(f, loc)};
     k.attr = wf_fn_intern_attr(f, attr);
     k.type = wf_fn_intern_type(f, &out[0]);
     bool ok = k.attr != UINT32_MAX && k.type != UINT32_MAX;

@@ -73,8 +73,8 @@ bool wf_slot_is_extent(int op, const wf_attr *attr, int i);
 typedef uint32_t wf_val; /* SSA number + 1; 0 = absent operand */
 
 typedef struct wf_ins {
-    uint16_t op;
-    uint8_t nsrc;
+    uint16_t nsrc;
+    uint8_t op;
     uint8_t flags; /* WF_INS_* */
     uint32_t type; /* index into types */
     wf_val src[3]; /* operands; with more than three, src[0] is an index into lists */
@@ -84,6 +84,7 @@ typedef struct wf_ins {
     uint32_t loc;  /* index into locs, 0 = unknown; not part of identity */
 } wf_ins;
 _Static_assert(sizeof(wf_ins) == 32, "two instructions per cache line");
+_Static_assert(WF_OP_COUNT <= 256, "an op is a byte of its instruction");
 
 #define WF_INS_NOGRAD 1u /* recorded while gradients were off */
 
@@ -158,6 +159,8 @@ static inline const wf_ins *wf_fn_at(const wf_fn *f, wf_val v)
     return &f->ins[v - 1];
 }
 const wf_val *wf_ins_src(const wf_fn *f, const wf_ins *i);
+/* The most operands that an instruction of f has. */
+int wf_fn_most_src(const wf_fn *f);
 /* The attributes of a row's instruction (never NULL). */
 const wf_attr *wf_ins_attr(const wf_fn *f, const wf_ins *i);
 /* A 0-d number that takes the type of the tensors it meets: SCALAR or CONST. */

@@ -214,7 +214,9 @@ typedef struct parser {
     wf_fn *f;
     wf_why *why;
     bool failed;
-    bool seeds; /* integers may be as large as symbols are */
+    bool seeds;  /* integers may be as large as symbols are */
+    wf_val *src; /* operands of the instruction at hand */
+    uint32_t capsrc;
 } parser;
 
 static bool fail(parser *s, const char *expected)
@@ -501,10 +503,10 @@ static bool parse_attrs(parser *s, lists *l, uint8_t *ins_flags)
 /* Operands and attributes of a row; appends it and checks the written type. */
 static bool parse_row(parser *s, wf_op op, const wf_type *t)
 {
-    wf_val src[255], dst[WF_MAX_DST];
+    wf_val dst[WF_MAX_DST];
     lists l;
     uint8_t flags = 0;
-    int n = 0;
+    uint32_t n = 0;
     for (;;) {
         skip(s);
         bool here = s->p < s->end &&
@@ -512,13 +514,16 @@ static bool parse_row(parser *s, wf_op op, const wf_type *t)
         if (!here) {
             break;
         }
-        if (n == 255) {
-            return fail(s, "at most 255 operands");
+        if (n == WF_MOST_SRC) {
+            return fail(s, "at most 65535 operands");
         }
-        src[n] = 0;
+        if (wf_grow(&s->src, n, 1, &s->capsrc, sizeof *s->src)) {
+            return fail(s, "memory");
+        }
+        s->src[n] = 0;
         if (*s->p == '_') {
             s->p++;
-        } else if (!parse_val(s, &src[n])) {
+        } else if (!parse_val(s, &s->src[n])) {
             return false;
         }
         n++;
@@ -538,7 +543,7 @@ static bool parse_row(parser *s, wf_op op, const wf_type *t)
     }
     s->seeds = false;
     wf_why why = {0};
-    if (wf_fn_append(s->f, op, &l.attr, n, src, dst, l.site, &why)) {
+    if (wf_fn_append(s->f, op, &l.attr, (int)n, s->src, dst, l.site, &why)) {
         s->failed = true;
         wf_fail(s->why, why.code, "line %d: %s: %.180s", s->line, wf_rows[op].name, why.rule);
         return false;
@@ -687,7 +692,9 @@ wf_fn *wf_fn_parse(const char *text, size_t len, wf_why *why)
         wf_fail(why, WEFT_ENOMEM, "out of memory");
         return NULL;
     }
-    if (!parse_fn(&s)) {
+    const bool ok = parse_fn(&s);
+    free(s.src);
+    if (!ok) {
         wf_fn_free(s.f);
         return NULL;
     }

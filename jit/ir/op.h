@@ -52,7 +52,9 @@ typedef enum wf_kind {
     WF_KIND_GRAD
 } wf_kind;
 
-enum { WF_MAX_SRC = 8, WF_MAX_DST = 3 };
+/* A row has at most MAX_SRC operands, but for those that take any number (max_src 0): MOST_SRC, which is checked when they
+ * are called (wf_too_many), so that 16 bits hold every count. */
+enum { WF_MAX_SRC = 8, WF_MAX_DST = 3, WF_MOST_SRC = 65535 };
 
 /* One row's facts that are plain data. */
 typedef struct wf_row {
@@ -131,6 +133,8 @@ static inline void wf_why_clear(wf_why *why)
 int wf_fail(wf_why *why, int code, const char *rule_fmt, ...) WF_PRINTF(3, 4);
 /* The same plus a hint. */
 void wf_hint(wf_why *why, const char *fmt, ...) WF_PRINTF(2, 3);
+/* Fills why: op is called with n operands, more than WF_MOST_SRC. */
+int wf_too_many(wf_why *why, wf_op op, int n);
 
 /* Inference: operand types and attributes to result types. Returns 0, or a status with *why filled.
  * Never allocates. src[i].dtype == WEFT_DTYPE_DEFAULT marks an absent optional operand. */

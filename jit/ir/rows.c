@@ -118,6 +118,14 @@ void wf_hint(wf_why *why, const char *fmt, ...)
     }
 }
 
+int wf_too_many(wf_why *why, wf_op op, int n)
+{
+    wf_fail(why, WEFT_EUNSUPPORTED, "%s takes at most %d operands, not %d", wf_rows[op].name,
+            WF_MOST_SRC, n);
+    wf_hint(why, "join parts of the list first, then their results");
+    return WEFT_EUNSUPPORTED;
+}
+
 const char *wf_ordinal(int i)
 {
     static const char *const names[] = {"first", "second", "third",   "fourth",

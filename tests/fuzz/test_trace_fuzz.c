@@ -242,8 +242,12 @@ static void step_move(world *w)
     } else if (kind <= 2) {
         put(w, weft_cast(x, types[below(w, 7)]));
     } else if (kind == 3) {
-        weft_tensor parts[2] = {x, x};
-        put(w, s.n ? weft_concat(parts, 2, below(w, (int)s.n)) : weft_clone(x));
+        weft_tensor parts[300] = {x, x};
+        int n = below(w, 8) || weft_numel(x) > 12 ? 2 : 245 + below(w, 56);
+        for (int i = 2; i < n; i++) {
+            parts[i] = i % 3 ? x : weft_mul(x, weft_i(i));
+        }
+        put(w, s.n ? weft_concat(parts, n, below(w, (int)s.n)) : weft_clone(x));
     } else if (kind == 4 && s.n == 2 && s.v[0] == s.v[1]) {
         put(w, weft_matmul(x, x));
     } else {

@@ -73,6 +73,13 @@ Test(gpu_trace, graphs)
     gpu_check_races();
 }
 
+Test(gpu_trace, more_operands_than_a_byte_counts)
+{
+    gpu_open(27);
+    check_many_operands();
+    gpu_check_races();
+}
+
 Test(gpu_trace, frozen_calls_guard_the_default_device)
 {
     gpu_open(25);

@@ -143,6 +143,56 @@ static weft_status apply(void *self, const weft_tensor *in, int n, weft_tensor *
     return weft_error_status(out[0]);
 }
 
+enum { MANY = 300 };
+
+/* More parts than a byte counts, and where gradients are asked for, theirs. */
+static weft_status join_many(void *self, const weft_tensor *in, int n, weft_tensor *out, int n_out)
+{
+    weft_tensor part[MANY], x = n_out == 1 ? in[0] : weft_clone(in[0]);
+    weft_status rc = weft_requires_grad_(x, n_out > 1);
+    (void)self, (void)n;
+    for (int i = 0; i < MANY; i++) {
+        part[i] = weft_mul(x, weft_f(i % 7 - 3));
+    }
+    out[0] = weft_stack(part, MANY, 1);
+    if (n_out == 1 || !weft_ok(out[0])) {
+        return weft_error_status(out[0]);
+    }
+    weft_tensor loss = weft_sum(weft_mul(out[0], out[0]));
+    return rc ? rc
+              : weft_grad_of(.outputs = &loss, .n_outputs = 1, .inputs = &x, .n_inputs = 1,
+                             .grads = out + 1);
+}
+
+static void check_many_operands(void)
+{
+    weft_tensor h = numbers(2, 3), d = weft_to(h, WEFT_CUDA(0)), want[2], y[2];
+    for (int n = 1; n <= 2; n++) {
+        cr_assert_eq(join_many(NULL, &h, 1, want, n), WEFT_OK, "%s", weft_last_error());
+        for (int frozen = 0; frozen < 2; frozen++) {
+            weft_jit *j = weft_jit_trace(join_many, NULL, .frozen = frozen);
+            for (int i = 0; i < 5; i++) {
+                cr_assert_eq(weft_jit_call(j, &d, 1, y, n), WEFT_OK, "%s", weft_last_error());
+                for (int k = 0; k < n; k++) {
+                    check_equal(frozen ? "many, frozen" : "many, traced", want[k], y[k]);
+                }
+            }
+            weft_jit_free(j);
+        }
+        cr_assert_eq(join_many(NULL, &d, 1, y, n), WEFT_OK, "%s", weft_last_error());
+        for (int k = 0; k < n; k++) {
+            check_equal("many, eager", want[k], y[k]);
+        }
+        weft_graph *g = weft_jit_graph(join_many, NULL, &d, 1, .n_outputs = n);
+        cr_assert(g, "%s", weft_last_error());
+        cr_assert_eq(weft_graph_run(g, &d, 1, y, n), WEFT_OK, "%s", weft_last_error());
+        for (int k = 0; k < n; k++) {
+            check_equal("many, graph", want[k], y[k]);
+        }
+        weft_graph_free(g);
+    }
+}
+
 /* A graph recorded on the device, saved, loaded on the host, run on both. */
 static void check_graphs(void)
 {

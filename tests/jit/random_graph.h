@@ -142,7 +142,9 @@ static inline void graph_view(random_fn *r, wf_op op)
 
 static inline void graph_move(random_fn *r, wf_op op)
 {
-    wf_val v = graph_pick(r, op == WF_OP_TRIL || op == WF_OP_TRIU ? 2 : 1, true), s[3] = {v, v, v};
+    enum { MANY = 310 };
+    wf_val v = graph_pick(r, op == WF_OP_TRIL || op == WF_OP_TRIU ? 2 : 1, true),
+           s[MANY] = {v, v, v};
     wf_type t = *wf_fn_type(r->f, v);
     int64_t ints[WF_MAX_RANK] = {random_below(r, t.rank)}, dyn[2 * WF_MAX_RANK + 1];
     double flt = random_below(r, 2) ? -1.5 : 0;
@@ -154,6 +156,12 @@ static inline void graph_move(random_fn *r, wf_op op)
         a.n_ints = 1;
         ns = 1 + random_below(r, 3);
         s[1] = graph_operand(r, &t);
+        if (random_below(r, 12) == 0 && wf_type_numel(&t) < 16) { /* more than a byte counts */
+            ns = MANY - random_below(r, 60);
+            for (int i = 2; i < ns; i++) {
+                s[i] = random_below(r, 8) ? s[i - 2] : graph_operand(r, &t);
+            }
+        }
         break;
     case WF_OP_PAD:
         a.n_dyn = (uint8_t)(2 * t.rank);

@@ -27,3 +27,9 @@ Test(device_trace, frozen_calls_guard_the_default_device)
     device_double_install();
     check_frozen_guards_the_default_device();
 }
+
+Test(device_trace, more_operands_than_a_byte_counts)
+{
+    device_double_install();
+    check_many_operands();
+}
