@@ -5,6 +5,11 @@
  * a symbol differs there is the symbol. A symbol times an integer plus an integer goes through any two points, so a third recording
  * has to confirm it; anything else is refused. Rebuilding appends every instruction through the checking builder, so what comes out
  * is verified: a wrong guess about a result's extent cannot survive a run, whose sizes are inferred anew.
+ *
+ * That recordings at some sizes agree says nothing of others: a host branch (`n == 1 ? ... : ...`) would go unseen. So the function
+ * is recorded again at the sizes where one is likely, 1, 2 and far above, and has to be what the symbols say there. Where extents
+ * are 1 or 2 it may be written otherwise (a view that is contiguous, nothing to expand) as long as it computes the same bits, which
+ * is tried on a few numbers.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +17,7 @@
 #include "eager/alloc.h"
 #include "eager/device.h"
 #include "io/graph.h"
+#include "jit/passes/oracle.h"
 #include "jit/trace.h"
 
 /* How an extent of f (and of its twins) is written in the rebuilt function. */
@@ -546,16 +552,15 @@ static int choose_sizes(wf_graph_symbols *s, int nth, bool far)
     return -1;
 }
 
-/* Records with the sizes of one recording. */
-static int record_sizes(const weft_graph_args *a, int n_out, const wf_graph_symbols *s, int nth,
-                        recording *r)
+/* Zeros in the shapes that the inputs have with these sizes. */
+static void inputs_of(const weft_graph_args *a, const wf_graph_symbols *s, const int64_t *size,
+                      weft_tensor *x)
 {
-    weft_tensor x[64];
     for (int i = 0; i < a->n_inputs; i++) {
         weft_shape shape = weft_shape_of(a->inputs[i]);
         for (int d = 0; d < a->n_dims; d++) {
             if (a->dims[d].input == i) {
-                shape.v[a->dims[d].axis] = s->size[nth][s->of[d]];
+                shape.v[a->dims[d].axis] = size[s->of[d]];
             }
         }
         wf_ctx *c = wf_ctx_get();
@@ -563,7 +568,65 @@ static int record_sizes(const weft_graph_args *a, int n_out, const wf_graph_symb
         x[i] = weft_zeros(shape, weft_dtype_of(a->inputs[i]));
         wf_device_enter(c, before);
     }
+}
+
+/* Records with the sizes of one recording. */
+static int record_sizes(const weft_graph_args *a, int n_out, const wf_graph_symbols *s, int nth,
+                        recording *r)
+{
+    weft_tensor x[64];
+    inputs_of(a, s, s->size[nth], x);
     return record(a, x, n_out, r);
+}
+
+/* Is it one memory, or are the bytes the same (an array of the function's own, made anew by every call)? */
+static bool same_weight(weft_tensor a, weft_tensor b)
+{
+    wf_ctx *c = wf_ctx_get();
+    bool pinned_a, pinned_b;
+    wf_slot *s = wf_pin(c, a, &pinned_a, NULL), *t = wf_pin(c, b, &pinned_b, NULL);
+    bool same = s && t && s->st == t->st;
+    wf_type x = {0}, y = {0};
+    if (s && t) {
+        wf_slot_type(s, &x);
+        wf_slot_type(t, &y);
+    }
+    if (s && pinned_a) {
+        wf_unpin(c, s);
+    }
+    if (t && pinned_b) {
+        wf_unpin(c, t);
+    }
+    if (same || !s || !t || !wf_type_same(&x, &y)) {
+        return same;
+    }
+    const int64_t n = wf_type_numel(&x);
+    const size_t bytes = (size_t)n * wf_dtype_size(x.dtype);
+    char *p = malloc(2 * bytes + 1);
+    same = p && weft_to_array(a, p, n, WEFT_DTYPE_DEFAULT) == WEFT_OK &&
+           weft_to_array(b, p + bytes, n, WEFT_DTYPE_DEFAULT) == WEFT_OK &&
+           memcmp(p, p + bytes, bytes) == 0;
+    free(p);
+    return same;
+}
+
+/* Do both read the same tensors from outside? 0, or a status with why filled. */
+static int check_weights(const weft_graph_args *a, const recording *r, const recording *other,
+                         wf_why *why)
+{
+    for (int i = a->n_inputs; i < r->n && r->n == other->n; i++) {
+        if (!same_weight(r->captured[i], other->captured[i])) {
+            const char *name = weft_name(r->captured[i]);
+            wf_fail(why, WEFT_EUNSUPPORTED,
+                    "the function reads other tensors from outside when sizes change%s%.80s%s",
+                    name[0] ? " ('" : "", name, name[0] ? "' for the example)" : "");
+            wf_hint(why,
+                    "record it without this symbol, or compute from its inputs what depends on "
+                    "a size");
+            return WEFT_EUNSUPPORTED;
+        }
+    }
+    return 0;
 }
 
 /* The function with symbols, from r and two further recordings, the second of them only if one is not enough: what is a symbol
@@ -591,6 +654,11 @@ static int unify(const weft_graph_args *a, int n_out, wf_graph_symbols *s, bool 
         rc = record_sizes(a, n_out, s, 2, &third);
         *out = rc ? NULL : wf_graph_unify(r->fn, second.fn, third.fn, s, &more);
     }
+    if (*out &&
+        (check_weights(a, r, &second, &more) || (third.fn && check_weights(a, r, &third, &more)))) {
+        wf_fn_free(*out);
+        *out = NULL;
+    }
     drop_recording(&second);
     drop_recording(&third);
     if (!*out && !rc) {
@@ -599,8 +667,176 @@ static int unify(const weft_graph_args *a, int n_out, wf_graph_symbols *s, bool 
     return rc;
 }
 
+/* -- the same at other sizes ------------------------------------------------------------------------------------------ */
+
+/* Same instructions, numbers included. */
+static bool is_same_function(const wf_fn *f, const wf_fn *g)
+{
+    return wf_fn_equal(f, g) && f->ninputs == g->ninputs &&
+           (f->nslots == 0 || memcmp(f->slots, g->slots, f->nslots * sizeof *f->slots) == 0);
+}
+
+/* Numbers like those of the example in the shape of x: of floating-point types any, of others some of its own, which may be
+ * indices. */
+static weft_tensor some_numbers(weft_tensor example, weft_tensor x)
+{
+    enum { KNOWN = 64 };
+    const int64_t n = weft_numel(x);
+    const int64_t known = weft_numel(example) < KNOWN ? weft_numel(example) : KNOWN;
+    const weft_dtype t = weft_dtype_of(x);
+    if (wf_dtype_kind((int)t) == 2) {
+        weft_tensor v = weft_mul(weft_sin(weft_arange(1, (double)n + 1, 1, WEFT_F64)), weft_f(2));
+        return weft_to(weft_reshape(weft_cast(v, t), weft_shape_of(x)), weft_device_of(x));
+    }
+    if (known == 0) {
+        return x; /* zeros */
+    }
+    weft_tensor v = weft_narrow(weft_reshape(example, weft_shape(-1)), 0, 0, known);
+    weft_tensor at = weft_remainder(weft_arange(0, (double)n, 1, WEFT_I64), weft_i(known));
+    at = weft_to(at, weft_device_of(x));
+    return weft_reshape(weft_index_select(v, 0, at), weft_shape_of(x));
+}
+
+static bool same_tensor(weft_tensor a, weft_tensor b)
+{
+    const weft_shape s = weft_shape_of(a), t = weft_shape_of(b);
+    wf_type type = {.dtype = (uint8_t)weft_dtype_of(a), .rank = (uint8_t)s.n};
+    if (!weft_ok(a) || !weft_ok(b) || weft_dtype_of(a) != weft_dtype_of(b) || s.n != t.n ||
+        memcmp(s.v, t.v, (size_t)s.n * sizeof *s.v) != 0) {
+        return false;
+    }
+    memcpy(type.dims, s.v, (size_t)s.n * sizeof *s.v);
+    const int64_t n = weft_numel(a);
+    const size_t bytes = (size_t)n * wf_dtype_size(type.dtype);
+    char *p = malloc(2 * bytes + 1);
+    const bool same = p && weft_to_array(a, p, n, WEFT_DTYPE_DEFAULT) == WEFT_OK &&
+                      weft_to_array(b, p + bytes, n, WEFT_DTYPE_DEFAULT) == WEFT_OK &&
+                      wf_oracle_difference(&type, p, p + bytes) < 0;
+    free(p);
+    return same;
+}
+
+/* Do f, of the recording r, and `now` compute the same of some numbers in the shapes of x? */
+static bool same_results(const weft_graph_args *a, const weft_tensor *x, const wf_fn *f,
+                         const recording *r, const recording *now)
+{
+    weft_tensor out[2][64];
+    weft_tensor *in = malloc(((size_t)r->n + (size_t)now->n + 1) * sizeof *in);
+    bool same = in && f->noutputs == now->fn->noutputs;
+    if (same) {
+        weft_tensor *other = in + r->n;
+        memcpy(in, r->captured, (size_t)r->n * sizeof *in);
+        memcpy(other, now->captured, (size_t)now->n * sizeof *in);
+        for (int i = 0; i < a->n_inputs; i++) {
+            in[i] = other[i] = some_numbers(a->inputs[i], x[i]);
+        }
+        weft_no_grad_begin();
+        same = wf_fn_run(f, in, NULL, out[0]) == 0 && wf_fn_run(now->fn, other, NULL, out[1]) == 0;
+        weft_no_grad_end();
+    }
+    for (uint32_t k = 0; k < f->noutputs && same; k++) {
+        same = same_tensor(out[0][k], out[1][k]);
+    }
+    free(in);
+    return same;
+}
+
+/* "'batch' is 1, 'seq' is 1: %3 relu at a.c:4 is where neg was for the example". f has these sizes, and differs. */
+static int say_other(const wf_graph_symbols *s, const int64_t *size, const wf_fn *f,
+                     const wf_fn *now, wf_why *why)
+{
+    char where[96] = "", what[128] = "";
+    size_t at = 0;
+    uint32_t k = 0;
+    for (int i = 0; i < s->n && at < sizeof where; i++) {
+        const int n = snprintf(where + at, sizeof where - at, "%s'%s' is %lld", i ? ", " : "",
+                               s->name[i], (long long)size[i]);
+        at += n > 0 ? (size_t)n : 0;
+    }
+    while (k < f->n && k < now->n && f->ins[k].op == now->ins[k].op) {
+        k++;
+    }
+    if (k < f->n && k < now->n) {
+        const char *site = now->locs[now->ins[k].loc];
+        snprintf(what, sizeof what, ": %%%u %s%s%.60s is where %s is for the example", k + 1,
+                 wf_rows[now->ins[k].op].name, site ? " at " : "", site ? wf_site_file(site) : "",
+                 wf_rows[f->ins[k].op].name);
+    }
+    wf_fail(why, WEFT_EUNSUPPORTED, "the function does something else where %.90s%s", where, what);
+    wf_hint(why, "record it without this symbol, or make the function independent of the size");
+    return WEFT_EUNSUPPORTED;
+}
+
+/* Is the function at these sizes what f says, which is r's with symbols? small: it may be written otherwise. Where the function
+ * fails, or f says that these sizes do not go, there is nothing to compare. 0, or a status with why filled. */
+static int check_at(const weft_graph_args *a, int n_out, const wf_graph_symbols *s,
+                    const int64_t *size, bool small, const recording *r, const wf_fn *f,
+                    wf_why *why)
+{
+    wf_ctx *c = wf_ctx_get();
+    const uint64_t last = c->error_last;
+    recording now = {0};
+    weft_tensor x[64];
+    weft_scope scope = weft_scope_begin();
+    wf_fn *bound = wf_graph_bind(f, size, why);
+    int rc = 0;
+    wf_why_clear(why);
+    inputs_of(a, s, size, x);
+    if (bound && record(a, x, n_out, &now) == 0) {
+        rc = is_same_function(bound, now.fn)               ? check_weights(a, r, &now, why)
+             : small && same_results(a, x, bound, r, &now) ? 0
+                                                           : say_other(s, size, bound, now.fn, why);
+    }
+    wf_fn_free(bound);
+    drop_recording(&now);
+    weft_scope_end(scope);
+    c->error_last = last; /* what the function refused there is not the caller's error */
+    return rc;
+}
+
+/* Elements of all inputs with these sizes. */
+static double elements(const weft_graph_args *a, const wf_graph_symbols *s, const int64_t *size)
+{
+    double all = 0;
+    for (int i = 0; i < a->n_inputs; i++) {
+        const weft_shape shape = weft_shape_of(a->inputs[i]);
+        double n = 1;
+        for (int k = 0; k < shape.n; k++) {
+            int64_t extent = shape.v[k];
+            for (int d = 0; d < a->n_dims; d++) {
+                extent = a->dims[d].input == i && a->dims[d].axis == k ? size[s->of[d]] : extent;
+            }
+            n *= (double)extent;
+        }
+        all += n;
+    }
+    return all;
+}
+
+/* Every symbol 1; 2; and as large as its range and memory for the inputs allow. */
+static int check_sizes(const weft_graph_args *a, int n_out, const wf_graph_symbols *s,
+                       const recording *r, const wf_fn *f, wf_why *why)
+{
+    enum { FAR = 65521, LEAST = 300, ELEMENTS = 1 << 24 };
+    int64_t size[WF_MAX_SYMBOLS], far = FAR;
+    int rc = 0;
+    for (int64_t n = 1; n <= 2 && !rc; n++) {
+        for (int k = 0; k < s->n; k++) {
+            size[k] = n < s->most[k] ? n : s->most[k];
+        }
+        rc = check_at(a, n_out, s, size, true, r, f, why);
+    }
+    for (bool fits = false; !fits && !rc; far /= 2) {
+        for (int k = 0; k < s->n; k++) { /* of different sizes, but where ranges end */
+            size[k] = far - k < s->most[k] ? far - k : s->most[k];
+        }
+        fits = elements(a, s, size) <= ELEMENTS || far < LEAST;
+    }
+    return rc ? rc : check_at(a, n_out, s, size, false, r, f, why);
+}
+
 /* Makes r->fn the function with symbols. Sizes are small at first, as tables of positions may be; a function that fails for these
- * is recorded with larger ones. One that does something else for these is refused, whatever it does for others. */
+ * is recorded with larger ones. One that does something else for these, or for those of check_sizes, is refused. */
 static int generalise(const weft_graph_args *a, int n_out, recording *r)
 {
     wf_graph_symbols s = {.n = 0};
@@ -614,11 +850,17 @@ static int generalise(const weft_graph_args *a, int n_out, recording *r)
     if (fails && rc != WEFT_ENOMEM) {
         rc = unify(a, n_out, &s, true, r, &f, &fails);
     }
-    if (!rc) {
-        wf_fn_free(r->fn);
-        r->fn = f;
+    if (rc) {
+        return rc;
     }
-    return rc;
+    wf_why why = {0};
+    if (check_sizes(a, n_out, &s, r, f, &why)) {
+        wf_fn_free(f);
+        return wf_raise_status(wf_ctx_get(), "jit_graph", 0, NULL, &why);
+    }
+    wf_fn_free(r->fn);
+    r->fn = f;
+    return 0;
 }
 
 static weft_graph *finish(const weft_graph_args *a, int n_out, recording *r)

@@ -47,7 +47,7 @@ typedef struct weft_graph_args {
     const char *const *input_names;  /* NULL: input_0, input_1, ... */
     const char *const *output_names; /* NULL: output_0, ... */
     const weft_graph_dim *
-        dims; /* symbols; the function is then recorded again, with other sizes, up to four times */
+        dims; /* symbols; the function is then recorded again, with other sizes, up to seven times */
     int n_dims;
     bool
         fast_math; /* runs need not have the function's bits, as weft/jit.h says; saved with the graph */
@@ -55,7 +55,10 @@ typedef struct weft_graph_args {
 } weft_graph_args;
 /* NULL with an error recorded: fn's own; a read of any value, and a write to a tensor from outside (WEFT_EUNSUPPORTED,
  * whether or not fn looked at the status: a value read would be a constant of the graph); a size or number that depends on a symbol
- * in a way the graph cannot say (an extent can be a symbol times an integer plus an integer, as after x[1:]). */
+ * in a way the graph cannot say (an extent can be a symbol times an integer plus an integer, as after x[1:]); a function that does
+ * something else, or reads other tensors from outside, at one of the sizes it is recorded with: the example's, one or two more,
+ * all symbols 1, all 2, and one far above or the largest that a range allows. A branch that none of these takes goes unseen, as does
+ * one at a size where fn fails. */
 WEFT_API weft_graph *weft_jit_graph(const weft_graph_args *args);
 
 /* path holds the old file or the new one, never a part. WEFT_EIO: it cannot be written. */

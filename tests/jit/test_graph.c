@@ -343,6 +343,107 @@ Test(graph, symbols_within_a_range)
     weft_graph_free(g);
 }
 
+/* -- branches on a size ------------------------------------------------------------------------------------------ */
+
+/* One thing where the size is as `self` says, else another. */
+typedef struct branch {
+    char how; /* '=', '<', or of other tensors: 'w' one of two, 'c' a constant, 'n' a number */
+    int64_t n;
+    weft_tensor w[2];
+} branch;
+
+static weft_status branch_on_size(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                  int n_out)
+{
+    (void)n_in, (void)n_out;
+    const branch *b = self;
+    const int64_t n = weft_dim(in[0], 0);
+    const bool yes = b->how == '=' ? n == b->n : n < b->n;
+    const float number = b->how == 'n' ? 1 / (float)n : 3;
+    if (b->how == 'w') {
+        out[0] = weft_mul(in[0], b->w[yes]);
+    } else if (b->how == 'c' || b->how == 'n') {
+        out[0] = weft_mul(in[0], weft_from_data(&number, weft_shape(1), WEFT_F32));
+    } else {
+        out[0] = yes ? weft_neg(in[0]) : weft_relu(in[0]);
+    }
+    return weft_error_status(out[0]);
+}
+
+Test(graph, branches_on_a_size_are_refused)
+{
+    struct {
+        branch b;
+        const char *dim, *says; /* NULL: it is fine */
+    } cases[] = {{{.how = '=', .n = 1}, "n", "'n' is 1: %2 neg at test_graph.c:"},
+                 {{.how = '=', .n = 2}, "n", "'n' is 2: %2 neg"},
+                 {{.how = '<', .n = 2}, "n", "'n' is 1: %2 neg"},
+                 {{.how = '<', .n = 4}, "n", "'n' is 1: %2 neg"},
+                 {{.how = '<', .n = 6}, "n", "does something else"},
+                 {{.how = '<', .n = 2048}, "n", "relu at test_graph.c:"},
+                 {{.how = '<', .n = 60}, "n<=64", "'n' is 64: %2 relu"},
+                 {{.how = '=', .n = 1}, "n<=6", "'n' is 1"},
+                 {{.how = '<', .n = 0}, "n", NULL},
+                 {{.how = '<', .n = 65}, "n<=64", NULL},
+                 {{.how = 'w', .n = 6}, "n", "'small'"},
+                 {{.how = 'w', .n = 3}, "n", "reads other tensors from outside"},
+                 {{.how = 'n'}, "n", "reads other tensors from outside"},
+                 {{.how = 'c'}, "n", NULL}};
+    weft_tensor w[2] = {weft_ones(weft_shape(3), WEFT_F32), weft_zeros(weft_shape(3), WEFT_F32)};
+    weft_set_name(w[0], "large");
+    weft_set_name(w[1], "small");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        weft_tensor x = weft_ones(weft_shape(5, 3), WEFT_F32);
+        branch b = cases[i].b;
+        memcpy(b.w, w, sizeof w);
+        weft_clear_error();
+        weft_graph *g =
+            weft_jit_graph(branch_on_size, &b, &x, 1,
+                           .dims = (weft_graph_dim[]){{0, 0, cases[i].dim}}, .n_dims = 1);
+        cr_assert_eq(g == NULL, cases[i].says != NULL, "case %d: %s", (int)i, weft_last_error());
+        if (!g) {
+            check_status("branch", weft_last_status(), WEFT_EUNSUPPORTED, cases[i].says);
+        }
+        weft_graph_free(g);
+    }
+}
+
+/* What is written otherwise where an extent is 1, but computes the same: views that are contiguous there, nothing to expand. */
+static weft_status heads(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)n_in, (void)n_out;
+    const model *m = self;
+    const int64_t batch = weft_dim(in[0], 0), seq = weft_dim(in[0], 1);
+    weft_tensor at = weft_index_select(m->w, 0, weft_reshape(in[0], weft_shape(batch * 1, seq)));
+    weft_tensor x = weft_reshape(at, weft_shape(batch, seq, 2, 3));
+    x = weft_contiguous(weft_permute(x, weft_axes(0, 2, 1, 3)));
+    weft_tensor y = weft_scaled_dot_product_attention(x, x, x);
+    y = weft_reshape(weft_contiguous(weft_permute(y, weft_axes(0, 2, 1, 3))),
+                     weft_shape(batch, seq, 6));
+    weft_tensor shift =
+        weft_expand(weft_mean(y, .axes = weft_axes(1), .keepdim = true), weft_shape(batch, seq, 6));
+    out[0] = weft_softmax(weft_add(weft_contiguous(shift), weft_flip(y, weft_axes(1))), -1);
+    return weft_error_status(out[0]);
+}
+
+Test(graph, what_is_the_same_at_one_is_not_refused)
+{
+    static const int64_t sizes[][2] = {{1, 1}, {1, 4}, {5, 1}, {2, 2}, {3, 9}};
+    model m = {weft_randn(weft_shape(11, 6), WEFT_F32), WEFT_NONE};
+    weft_tensor x = weft_randint(weft_shape(4, 5), 0, 11), want, got;
+    weft_graph *g = weft_jit_graph(
+        heads, &m, &x, 1, .dims = (weft_graph_dim[]){{0, 0, "batch"}, {0, 1, "seq"}}, .n_dims = 2);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    cr_assert_eq(weft_last_status(), WEFT_OK, "%s", weft_last_error());
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        x = weft_randint(weft_shape(sizes[i][0], sizes[i][1]), 0, 11);
+        cr_assert_eq(heads(&m, &x, 1, &want, 1), WEFT_OK, "%s", weft_last_error());
+        cr_assert_eq(weft_graph_run(g, &x, 1, &got, 1), WEFT_OK, "%s", weft_last_error());
+        check_bits("heads", want, got);
+    }
+    weft_graph_free(g);
+}
+
 /* -- extents that are computed from a symbol ----------------------------------------------------------------- */
 
 /* An extent that is computed from one symbol. */
