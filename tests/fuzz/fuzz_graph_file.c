@@ -1,5 +1,5 @@
 /*
- * tests/fuzz/fuzz_graph.c -- hostile graph files: what is accepted can be shown and planned. Nothing is run: a text may ask for
+ * tests/fuzz/fuzz_graph_file.c -- hostile graph files: what is accepted can be shown and planned. Nothing is run: a text may ask for
  * any amount of work.
  */
 #include <stdlib.h>
