@@ -399,8 +399,8 @@ static void error_site(wf_error *e, const char *site)
 __attribute__((noinline)) static void stamp_slot(wf_ctx *c, wf_slot *s, const char *site)
 {
     s->site = site;
-    if (c->recorder && s->st->is_virtual) {
-        c->recorder->stamp(c->recorder, s->st, site);
+    if (c->recorder) {
+        c->recorder->stamp(c->recorder, s->st->is_virtual ? s->st : NULL, site);
     }
     if (s->node && wf_tape_api) {
         wf_tape_api->stamp(c, s->node, site);
@@ -471,7 +471,12 @@ weft_status weft_sited_status(const char *site, weft_status status)
     }
     if (c && status != WEFT_OK) {
         error_site(find(c, c->error_last), site);
-    } else if (c && c->last_write.slot) {
+        return status;
+    }
+    if (c && c->recorder) {
+        c->recorder->stamp(c->recorder, NULL, site);
+    }
+    if (c && c->last_write.slot) {
         if (wf_prof_is_on()) {
             wf_prof_site(site, c->last_write);
         }
@@ -479,6 +484,9 @@ weft_status weft_sited_status(const char *site, weft_status status)
         wf_slot *s = wf_pin(c, c->last_write, &pinned, NULL);
         if (s && s->st) {
             s->st->write_site = site;
+            if (s->st->device) {
+                wf_cuda_sited(site);
+            }
         }
         if (s && pinned) {
             wf_unpin(c, s);

@@ -285,8 +285,8 @@ typedef struct wf_recorder {
     int (*need)(struct wf_recorder *r, wf_slot *s, bool write, const char *op, wf_why *why);
     /* The last reference but the recorder's own to a virtual storage has gone, on its thread. */
     void (*dead)(struct wf_recorder *r, wf_storage *st);
-    /* st was made at this call site. */
-    void (*stamp)(struct wf_recorder *r, wf_storage *st, const char *site);
+    /* A call at this site is over, which made st (NULL: or wrote in place, or nothing that is known). */
+    void (*stamp)(struct wf_recorder *r, const wf_storage *st, const char *site);
     /* The thread ends. */
     void (*close)(struct wf_recorder *r);
     /* Ops on another device than `device` follow: what is recorded runs first. */

@@ -69,11 +69,21 @@ void wf_trace_drop_spare(wf_trace *t, int keep)
     }
 }
 
-static void stamp(wf_recorder *r, wf_storage *st, const char *site)
+/* A call is sited when it has returned, and so are the calls inside it that have a site of their own: what has none since the last
+ * that has one is of this call, a write in place or an op inside a layer too. */
+static void stamp(wf_recorder *r, const wf_storage *st, const char *site)
 {
     wf_fn *f = wf_trace_of(r)->fn;
-    if (st->value && !f->ins[st->value - 1].loc) {
-        f->ins[st->value - 1].loc = wf_fn_intern_loc(f, site);
+    const uint32_t loc = wf_fn_intern_loc(f, site);
+    for (uint32_t k = f->n; k-- > 0;) {
+        wf_ins *i = &f->ins[k];
+        if (i->op >= WF_OP_RESULT && i->loc) {
+            break;
+        }
+        i->loc = i->op >= WF_OP_RESULT ? loc : 0;
+    }
+    if (st && st->value && !f->ins[st->value - 1].loc) {
+        f->ins[st->value - 1].loc = loc;
     }
 }
 

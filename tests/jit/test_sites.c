@@ -1,0 +1,127 @@
+/*
+ * tests/jit/test_sites.c -- what traces and graphs say of where they were called: writes in place and ops inside layers have the
+ * line of the program's own call.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/support.h"
+#include "weft/weft.h"
+
+/* "test_sites.c:12" */
+static const char *at_line(int line)
+{
+    static char text[4][32];
+    static int n;
+    char *p = text[n++ % 4];
+    snprintf(p, sizeof text[0], "test_sites.c:%d", line);
+    return p;
+}
+
+static char *explained(weft_jit *j)
+{
+    char *text = NULL;
+    size_t n;
+    FILE *f = open_memstream(&text, &n);
+    cr_assert_eq(weft_jit_explain(j, f), WEFT_OK);
+    fclose(f);
+    return text;
+}
+
+/* -- writes in place ---------------------------------------------------------------------------------------------- */
+
+typedef struct state {
+    weft_tensor sum;
+    weft_nn_linear layer;
+    int first;
+} state;
+
+static weft_status accumulate(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                              int n_out)
+{
+    state *s = self;
+    (void)n_in, (void)n_out;
+    weft_tensor part = weft_narrow(s->sum, 0, 1, 2);
+    s->first = __LINE__ + 1;
+    weft_add_(part, in[0]);
+    weft_mul_(s->sum, weft_f(3));
+    out[0] = weft_exp(s->sum);
+    return weft_error_status(out[0]);
+}
+
+/* "step ... add...; at ... LINE": some step with the op has the line. */
+static bool step_has(const char *text, const char *op, int line)
+{
+    for (const char *p = text; (p = strstr(p, "step ")); p++) {
+        char one[512];
+        snprintf(one, sizeof one, "%.*s", (int)strcspn(p, "\n"), p);
+        const char *site = strstr(one, at_line(line));
+        if (site && strstr(one, op)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+Test(sites, of_writes_in_place)
+{
+    state s = {.sum = weft_zeros(weft_shape(4), WEFT_F32)};
+    weft_tensor x = weft_ones(weft_shape(2), WEFT_F32), y;
+    weft_jit *j = weft_jit_trace(accumulate, &s, .always_record = true);
+    cr_assert_eq(weft_jit_call(j, &x, 1, &y, 1), WEFT_OK, "%s", weft_last_error());
+    char *text = explained(j);
+    cr_assert(step_has(text, " add", s.first), "%s", text);
+    cr_assert(step_has(text, " mul", s.first + 1), "%s", text);
+    cr_assert(step_has(text, " exp", s.first + 2), "%s", text);
+    free(text);
+    weft_jit_free(j);
+}
+
+/* -- ops inside layers, and of a backward pass ---------------------------------------------------------------------- */
+
+static weft_status train(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    state *s = self;
+    (void)n_in, (void)n_out;
+    s->first = __LINE__ + 1;
+    weft_tensor h = weft_nn_linear_forward(&s->layer, in[0]);
+    weft_tensor loss = weft_cross_entropy(h, weft_argmax(h, weft_axes(1)));
+    weft_status rc = weft_grad_of(.outputs = &loss, .n_outputs = 1, .inputs = &s->layer.weight,
+                                  .n_inputs = 1, .grads = out);
+    return rc;
+}
+
+Test(sites, of_ops_inside_a_call)
+{
+    state s = {.first = 0};
+    weft_module *m = weft_module_new(NULL);
+    weft_nn_linear_init(&s.layer, m, "layer", 3, 4);
+    weft_tensor x = weft_randn(weft_shape(2, 3));
+    weft_graph *g = weft_jit_graph(train, &s, &x, 1);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    char *text = NULL;
+    size_t n;
+    FILE *f = open_memstream(&text, &n);
+    cr_assert_eq(weft_graph_print(g, f), WEFT_OK);
+    fclose(f);
+    int ops = 0, lines = 0;
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+        if (strstr(line, " = ") && !strstr(line, "= input") && !strstr(line, "= scalar") &&
+            !strstr(line, "= result")) {
+            const bool forward =
+                strstr(line, at_line(s.first)) || strstr(line, at_line(s.first + 1));
+            const bool backward =
+                strstr(line, at_line(s.first + 2)) || strstr(line, at_line(s.first + 3));
+            cr_assert(forward || backward, "%s", line);
+            lines += backward;
+            ops++;
+        }
+    }
+    cr_assert(ops >= 5 && lines >= 2, "%d ops, %d of the backward pass", ops, lines);
+    free(text);
+    weft_graph_free(g);
+    weft_module_free(m);
+}
