@@ -190,6 +190,8 @@ void wf_plan_traffic(const wf_plan *p, const wf_plan_step *s, const int64_t *wor
 const wf_plan *wf_plan_chosen(const wf_plan *p);
 /* The site of instruction k in a recording (NULL: in that which the plan was built for), or NULL. */
 const char *wf_plan_site(const wf_plan *p, const wf_fn *recording, uint32_t k);
+/* Puts the op of instruction k before what why says, and its operands and call site behind it. */
+void wf_plan_name_failure(const wf_plan *p, const wf_fn *recording, uint32_t k, wf_why *why);
 /* The event of a launch, which is n steps, for the profile being taken. */
 void wf_plan_note(const wf_plan *p, const wf_fn *recording, const wf_plan_step *s, uint32_t n,
                   int64_t start, int64_t end);

@@ -18,6 +18,48 @@ const char *wf_plan_site(const wf_plan *p, const wf_fn *recording, uint32_t k)
     return loc ? recording->locs[loc] : NULL;
 }
 
+/* "; operands: f32[5,3], i64[2]" */
+static void describe_operands(const wf_fn *f, uint32_t k, char *text, size_t size)
+{
+    enum { LISTED = 4 };
+    const wf_ins *i = &f->ins[k];
+    size_t at = 0;
+    text[0] = '\0';
+    for (int s = 0; s < i->nsrc && s <= LISTED && at < size; s++) {
+        const wf_val v = wf_ins_src(f, i)[s];
+        const char *between = s ? ", " : "; operands: ";
+        if (s == LISTED) {
+            at += (size_t)snprintf(text + at, size - at, ", ... (%d in all)", i->nsrc);
+        } else if (v) {
+            const wf_type *t = wf_fn_type(f, v);
+            at += (size_t)snprintf(text + at, size - at, "%s%s[", between, wf_dtype_name(t->dtype));
+            for (int d = 0; d < t->rank && at < size; d++) {
+                at += (size_t)snprintf(text + at, size - at, d ? ",%lld" : "%lld",
+                                       (long long)t->dims[d]);
+            }
+            at += at < size ? (size_t)snprintf(text + at, size - at, "]") : 0;
+        }
+    }
+    if (at >= size) {
+        text[0] = '\0'; /* whole, or not at all */
+    }
+}
+
+void wf_plan_name_failure(const wf_plan *p, const wf_fn *recording, uint32_t k, wf_why *why)
+{
+    const wf_why was = *why;
+    char operands[128];
+    const char *op = wf_rows[p->fn->ins[k].op].name;
+    const char *site = wf_plan_site(p, recording, k);
+    const char *at = site ? wf_site_file(site) : "";
+    describe_operands(p->fn, k, operands, sizeof operands);
+    const size_t words = strlen(op) + strlen(was.rule) + strlen(at) + strlen(operands);
+    const bool fit = words + sizeof ":  (called at )" < sizeof why->rule;
+    wf_fail(why, was.code, "%s: %.120s%s%s%.80s%s", op, was.rule, fit ? operands : "",
+            site ? " (called at " : "", at, site ? ")" : "");
+    memcpy(why->hint, was.hint, sizeof why->hint);
+}
+
 static bool is_native(const wf_plan *p, const wf_plan_step *s)
 {
     const wf_jitk *k = s->kind == WF_STEP_MAP ? p->programs[s->program].kernel : NULL;

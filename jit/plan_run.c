@@ -629,6 +629,11 @@ static int run_steps(run *r)
             uint32_t k = r->refused ? r->refused - 1 : p->steps[s].ins;
             r->a->failed_op = (wf_op)p->fn->ins[k].op;
             r->a->failed_site = wf_plan_site(p, r->a->fn, k);
+            /* an index that a device found is another op's, which is named already */
+            if (r->refused ||
+                (begun && p->steps[s].kind == WF_STEP_OP && !(r->device && rc == WEFT_EINDEX))) {
+                wf_plan_name_failure(p, r->a->fn, k, r->why);
+            }
             mark_begun(r, begun && !r->refused ? s + n : s);
             return rc;
         }

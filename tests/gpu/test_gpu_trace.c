@@ -73,6 +73,40 @@ Test(gpu_trace, graphs)
     gpu_check_races();
 }
 
+static int select_line;
+
+static weft_status selects(void *self, const weft_tensor *in, int n, weft_tensor *out, int m)
+{
+    (void)self, (void)n, (void)m;
+    weft_tensor h = weft_mul(in[0], weft_f(2));
+    select_line = __LINE__ + 1;
+    out[0] = weft_index_select(h, 0, in[1]);
+    return weft_error_status(out[0]);
+}
+
+/* An index that a kernel of a trace finds: the wait that tells of it names the op and the line in the function. */
+Test(gpu_trace, an_index_out_of_range_names_the_op)
+{
+    gpu_open(28);
+    char line[64];
+    weft_tensor x = weft_to(numbers(5, 3), WEFT_CUDA(0)), y;
+    weft_tensor at = weft_from_data((int64_t[]){1, 9}, weft_shape(2), WEFT_I64);
+    weft_tensor in[2] = {x, weft_to(at, WEFT_CUDA(0))};
+    weft_jit *j = weft_jit_trace(selects, NULL);
+    float v[6];
+    for (int i = 0; i < 3; i++) {
+        weft_status rc = weft_jit_call(j, in, 2, &y, 1);
+        rc = rc ? rc : weft_to_array(y, v, 6, WEFT_F32);
+        snprintf(line, sizeof line, "test_gpu_trace.c:%d", select_line);
+        cr_assert_eq(rc, WEFT_EINDEX);
+        cr_assert(strstr(weft_last_error(), "index_select found index 9") &&
+                      strstr(weft_last_error(), line),
+                  "%s", weft_last_error());
+        weft_clear_error();
+    }
+    weft_jit_free(j);
+}
+
 Test(gpu_trace, more_operands_than_a_byte_counts)
 {
     gpu_open(27);

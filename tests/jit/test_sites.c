@@ -1,6 +1,6 @@
 /*
- * tests/jit/test_sites.c -- what traces and graphs say of where they were called: writes in place and ops inside layers have the
- * line of the program's own call.
+ * tests/jit/test_sites.c -- what traces and graphs say of where they were called: errors of kernels name op, operands and line;
+ * writes in place and ops inside layers have the line of the program's own call.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -29,6 +29,80 @@ static char *explained(weft_jit *j)
     cr_assert_eq(weft_jit_explain(j, f), WEFT_OK);
     fclose(f);
     return text;
+}
+
+/* -- errors of kernels ------------------------------------------------------------------------------------------ */
+
+static int select_line, loss_line;
+
+static weft_status select_rows(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                               int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_tensor h = weft_mul(in[0], weft_f(2));
+    select_line = __LINE__ + 1;
+    out[0] = weft_index_select(h, 0, in[1]);
+    return weft_error_status(out[0]);
+}
+
+static weft_status loss_of(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_tensor h = weft_mul(in[0], weft_f(2));
+    loss_line = __LINE__ + 1;
+    out[0] = weft_cross_entropy(h, in[1]);
+    return weft_error_status(out[0]);
+}
+
+static void check_says(const char *way, const char *op, const char *operands, int line)
+{
+    const char *text = weft_last_error();
+    cr_assert_eq(weft_last_status(), WEFT_EINDEX, "%s: %s", way, text);
+    cr_assert(strstr(text, op) && strstr(text, operands) && strstr(text, at_line(line)), "%s: %s",
+              way, text);
+    cr_assert_null(strstr(strstr(text, op) + strlen(op), op), "named twice: %s", text);
+    weft_clear_error();
+}
+
+Test(sites, an_index_out_of_range_names_op_operands_and_line)
+{
+    const int64_t bad[5] = {1, 1, 9, 1, 1}, good[5] = {1, 1, 0, 1, 1};
+    struct {
+        weft_jit_fn fn;
+        const char *op;
+        int *line;
+    } cases[] = {{select_rows, "index_select: index 9", &select_line},
+                 {loss_of, "cross_entropy: ", &loss_line}};
+    for (int k = 0; k < 2; k++) {
+        weft_tensor in[2] = {weft_randn(weft_shape(5, 3)),
+                             weft_from_data(bad, weft_shape(5), WEFT_I64)},
+                    y, fine = weft_from_data(good, weft_shape(5), WEFT_I64);
+        const char *op = cases[k].op, *operands = "; operands: f32[5,3], i64[5]";
+        for (int frozen = 0; frozen < 2; frozen++) {
+            weft_jit *j =
+                weft_jit_trace(cases[k].fn, NULL, .frozen = frozen, .always_record = !frozen);
+            weft_tensor with[2] = {in[0], fine};
+            for (int i = 0; i < 6; i++) { /* so that it is replayed */
+                cr_assert_eq(weft_jit_call(j, with, 2, &y, 1), WEFT_OK, "%s", weft_last_error());
+            }
+            cr_assert_eq(weft_jit_call(j, in, 2, &y, 1), WEFT_EINDEX);
+            check_says(frozen ? "frozen" : "traced", op, operands, *cases[k].line);
+            weft_jit_free(j);
+        }
+        char path[] = "/tmp/weft_sites_......";
+        memset(strchr(path, '.'), 'X', 6);
+        close(mkstemp(path));
+        weft_graph *g = weft_jit_graph(cases[k].fn, NULL, in, 2);
+        cr_assert_eq(weft_graph_run(g, in, 2, &y, 1), WEFT_EINDEX);
+        check_says("graph", op, operands, *cases[k].line);
+        cr_assert_eq(weft_graph_save(g, path), WEFT_OK);
+        weft_graph_free(g);
+        g = weft_graph_load(path);
+        cr_assert_eq(weft_graph_run(g, in, 2, &y, 1), WEFT_EINDEX);
+        check_says("loaded", op, operands, *cases[k].line);
+        weft_graph_free(g);
+        unlink(path);
+    }
 }
 
 /* -- writes in place ---------------------------------------------------------------------------------------------- */
