@@ -217,7 +217,7 @@ static bool describe(const side *k, int step, profile_step *out)
         if (k->launch_of[e.reader] != step) {
             continue;
         }
-        snprintf(text, sizeof text, "%s %s", wf_rows[f->ins[e.v - 1].op].name, e.reason);
+        snprintf(text, sizeof text, "%s %s", wf_rows[f->ins[e.maker - 1].op].name, e.reason);
         if (!unfused.s || !strstr(unfused.s, text)) {
             wf_text_putf(&unfused, "%s%s", unfused.n ? ", " : "", text);
         }

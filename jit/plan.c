@@ -136,7 +136,10 @@ static int find_edges(wf_planner *b)
             }
             const wf_val root = b->l.map[src[i]].root;
             why = wf_is_again(&b->s, b->s.group_of[k], root) ? WF_REASON_AGAIN : why;
-            p->edges[p->nedges] = (wf_plan_edge){.reader = k, .v = src[i], .reason = (uint8_t)why};
+            p->edges[p->nedges] = (wf_plan_edge){.reader = k,
+                                                 .v = src[i],
+                                                 .maker = wf_maker_of(&b->l, src[i]),
+                                                 .reason = (uint8_t)why};
             weigh_edge(b, &p->edges[p->nedges++], root);
         }
     }

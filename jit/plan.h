@@ -139,7 +139,7 @@ void wf_plan_reach(const wf_plan *p, const wf_fn *recording, uint32_t input, int
 /* An edge that is not fused: instruction `reader` reads v, which another step makes. */
 typedef struct wf_plan_edge_info {
     uint32_t reader;
-    wf_val v;
+    wf_val v, maker; /* what is read, and the row that made it: of a view, what it is a view of */
     const char *reason, *text;
     /* Bytes of traffic, as modelled, that fusing (COSTS_MORE) or computing v again in all its readers (any other reason)
      * saves, and what it costs; both 0: they were not weighed. */

@@ -33,7 +33,7 @@ bool wf_plan_edge_at(const wf_plan *p, uint32_t i, wf_plan_edge_info *out)
     }
     const wf_plan_edge *e = &chosen->edges[i];
     const wf_reason why = reason_of(p, chosen, e);
-    *out = (wf_plan_edge_info){e->reader,           e->v,     wf_reason_name[why],
+    *out = (wf_plan_edge_info){e->reader,           e->v,     e->maker, wf_reason_name[why],
                                wf_reason_text[why], e->saved, e->cost};
     return true;
 }
@@ -67,11 +67,17 @@ static void put_step(const wf_plan *p, const wf_plan_step *s, FILE *out)
     fputc('\n', out);
 }
 
-/* The row that made v, of which it may be a further result. */
-static const char *maker_name(const wf_fn *f, wf_val v)
+/* "%6 matmul -> %9 add, through %8 permute": who made, who reads, and where that is a view, the last one. */
+static void put_edge(const wf_fn *f, const wf_plan_edge_info *e, FILE *out)
 {
-    const wf_ins *i = wf_fn_at(f, v);
-    return wf_rows[i->op == WF_OP_RESULT ? wf_fn_at(f, i->src[0])->op : i->op].name;
+    const wf_ins *i = wf_fn_at(f, e->v);
+    const bool view = e->maker != e->v && i->op != WF_OP_RESULT;
+    fprintf(out, "edge %%%u %s -> %%%u %s", view ? e->maker : e->v,
+            wf_rows[wf_fn_at(f, e->maker)->op].name, e->reader + 1,
+            wf_rows[f->ins[e->reader].op].name);
+    if (view) {
+        fprintf(out, ", through %%%u %s", e->v, wf_rows[i->op].name);
+    }
 }
 
 int wf_plan_explain(const wf_plan *p, FILE *out)
@@ -86,8 +92,8 @@ int wf_plan_explain(const wf_plan *p, FILE *out)
         put_step(chosen, &chosen->steps[i], out);
     }
     for (uint32_t i = 0; wf_plan_edge_at(p, i, &e); i++) {
-        fprintf(out, "edge %%%u %s -> %%%u %s: %s (%s", e.v, maker_name(f, e.v), e.reader + 1,
-                wf_rows[f->ins[e.reader].op].name, e.reason, e.text);
+        put_edge(f, &e, out);
+        fprintf(out, ": %s (%s", e.reason, e.text);
         if (e.saved + e.cost) {
             fprintf(out, "; %s it saves %lld bytes and costs %lld",
                     strcmp(e.reason, wf_reason_name[WF_REASON_COSTS_MORE]) == 0 ? "fused"

@@ -97,10 +97,10 @@ typedef struct wf_plan_check {
     int64_t classes;
 } wf_plan_check;
 
-/* Instruction reader reads value v, which another step makes. */
+/* Instruction reader reads value v, which another step makes: that of the row `maker`, where v is a view of what that made. */
 typedef struct wf_plan_edge {
     uint32_t reader;
-    wf_val v;
+    wf_val v, maker;
     uint8_t reason;      /* wf_reason */
     int64_t saved, cost; /* of fusing (COSTS_MORE), of computing v again; both 0: not weighed */
 } wf_plan_edge;

@@ -326,8 +326,8 @@ static const char explained[] =
     "edge %6 matmul -> %7 exp: EPILOGUE (one launch: the group runs on rows of the product as they "
     "are finished, from the caches)\n"
     "edge %7 exp -> %9 add: ORDER (another step that needs the one lies before the other)\n"
-    "edge %8 permute -> %9 add: VIEW (it is read in another order than it is computed in (a view "
-    "between the two))\n"
+    "edge %7 exp -> %9 add, through %8 permute: VIEW (it is read in another order than it is "
+    "computed in (a view between the two))\n"
     "edge %9 add -> %10 sum: UNMEASURED (the row runs on its eager kernel so far: both ways are "
     "measured after some runs)\n";
 

@@ -1,6 +1,6 @@
 /*
  * tests/jit/test_sites.c -- what traces and graphs say of where they were called: errors of kernels name op, operands and line;
- * writes in place and ops inside layers have the line of the program's own call.
+ * writes in place and ops inside layers have the line of the program's own call; edges name who made a value, not a view of it.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -198,4 +198,28 @@ Test(sites, of_ops_inside_a_call)
     free(text);
     weft_graph_free(g);
     weft_module_free(m);
+}
+
+/* -- edges ---------------------------------------------------------------------------------------------------------- */
+
+static weft_status products(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                            int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_tensor h = weft_matmul(in[0], in[1]); /* [8, 8] */
+    weft_tensor r = weft_reshape(h, weft_shape(4, 16));
+    out[0] = weft_matmul(r, weft_transpose(r, 0, 1));
+    return weft_error_status(out[0]);
+}
+
+Test(sites, edges_name_who_made_a_value)
+{
+    weft_tensor in[2] = {weft_randn(weft_shape(8, 8)), weft_randn(weft_shape(8, 8))}, y;
+    weft_jit *j = weft_jit_trace(products, NULL, .always_record = true);
+    cr_assert_eq(weft_jit_call(j, in, 2, &y, 1), WEFT_OK, "%s", weft_last_error());
+    char *text = explained(j);
+    cr_assert(strstr(text, "edge %3 matmul -> %6 matmul, through %4 reshape: OPAQUE"), "%s", text);
+    cr_assert(strstr(text, "edge %3 matmul -> %6 matmul, through %5 permute: OPAQUE"), "%s", text);
+    free(text);
+    weft_jit_free(j);
 }
