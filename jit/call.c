@@ -62,6 +62,7 @@ weft_jit *(weft_jit_trace)(const weft_jit_args *args)
     j->verify_every = args->verify_every ? args->verify_every : VERIFY;
     j->forgets = wf_env_stress("evict", NULL);
     j->max_plans = args->max_plans > 0 ? args->max_plans : MAX_PLANS;
+    j->max_frozen = args->max_frozen > 0 ? args->max_frozen : MAX_FROZEN;
     pthread_mutex_init(&j->lock, NULL);
     return j;
 }
@@ -77,12 +78,8 @@ void weft_jit_free(weft_jit *j)
     for (int i = 0; i < j->nidle; i++) {
         wf_trace_free(j->idle[i]);
     }
-    for (int i = 0; i < j->nfrozen; i++) {
-        wf_frozen_release(j->frozen[i]);
-    }
-    for (int i = 0; i < j->nwait; i++) {
-        wf_frozen_release(j->wait[i].call);
-    }
+    wf_call_free_frozen(j);
+    wf_ways_free(j);
     wf_mfree(j->plans);
     wf_mfree(j->idle);
     pthread_mutex_destroy(&j->lock);
@@ -208,7 +205,7 @@ static void describe(weft_jit *j, wf_trace *t, const weft_tensor *in, int n_in,
 {
     char reason[WF_REASON];
     z->now = wf_frozen_describe(t, in, n_in, out, n_out, &z->start, reason);
-    t->note = z;
+    z->described = true;
     if (!z->now) {
         wf_call_not_frozen(j, reason);
     }
@@ -258,6 +255,20 @@ static void clear(weft_tensor *out, int n_out)
     }
 }
 
+/* Runs frozen call z, which may be part of a trial. */
+static int replay(weft_jit *j, wf_ctx *c, wf_frozen *z, wf_frozen_args *a, weft_tensor *out,
+                  int n_out, const wf_turn *turn)
+{
+    int device;
+    wf_plan *p = turn->start ? wf_frozen_plan(z, &device) : NULL;
+    const int rc = wf_call_run_frozen(j, c, z, a, out, n_out);
+    if (p) {
+        wf_call_recorded(j, turn, device, p, rc);
+        wf_plan_release(p);
+    }
+    return rc;
+}
+
 /* A call with its arguments looked at. */
 __attribute__((noinline)) static weft_status call(weft_jit *j, const weft_tensor *in, int n_in,
                                                   weft_tensor *out, int n_out)
@@ -268,25 +279,24 @@ __attribute__((noinline)) static weft_status call(weft_jit *j, const weft_tensor
         return (weft_status)rc;
     }
     freezing z = {.now = NULL};
-    wf_turn turn = {NULL, 0};
+    wf_turn turn = {.way = NULL};
     int64_t start = wf_prof_start();
-    const bool replays = j->freezes && atomic_load_explicit(&j->froze, memory_order_relaxed);
-    if (j->adapts && !replays && !c->recorder && !start &&
+    if (j->adapts && !c->recorder && !start &&
         wf_call_eagerly(j, c, in, n_in, out, n_out, &turn, &rc)) {
         return (weft_status)rc;
     }
     if (j->freezes && !c->recorder) {
         wf_frozen_args a;
-        wf_frozen *frozen = wf_call_find_frozen(j, c, in, n_in, n_out, &a, &z.verify);
+        z.kind = turn.kind.key;
+        wf_frozen *frozen = wf_call_find_frozen(j, c, in, n_in, n_out, &a, &z);
         if (frozen) {
-            rc = wf_call_run_frozen(j, c, frozen, &a, out, n_out);
+            rc = replay(j, c, frozen, &a, out, n_out, &turn);
             note_call(start, j, WEFT_PROFILE_CALL, "frozen");
             return (weft_status)rc;
         }
+        wf_call_start(j, c, &z);
     }
-    if (j->freezes && !c->recorder) {
-        wf_call_start(j, c, z.verify, &z.start);
-    }
+    z.way = turn.way;
     wf_trace *t = c->recorder ? NULL : open_trace(j), *all = wf_trace_current(c);
     if (!all) {
         wf_frozen_release(z.verify);
@@ -303,6 +313,7 @@ __attribute__((noinline)) static weft_status call(weft_jit *j, const weft_tensor
     clear(r, r ? n_out : 0); /* in and out may be one array */
     if (t) {
         t->frame = __builtin_frame_address(0);
+        t->note = &z;
     } else {
         count_inlined(j);
     }
@@ -341,7 +352,7 @@ __attribute__((noinline)) static weft_status call(weft_jit *j, const weft_tensor
     if (t) {
         note_call(start, j, WEFT_PROFILE_CALL, "recorded");
     }
-    wf_call_recorded(j, &turn, device, rc ? rc : ran);
+    wf_call_recorded(j, &turn, device, NULL, rc ? rc : ran);
     c->here = NULL;
     return (weft_status)(rc ? rc : ran);
 }
@@ -399,12 +410,20 @@ __attribute__((noinline)) static weft_status run_lent(weft_jit *j, wf_ctx *c, co
     return run_plain(j, c, in, n_in, out, true);
 }
 
-/* The argument is dead. */
-WF_COLD __attribute__((noinline)) static weft_status
-refuse(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out)
+/* The argument is dead, or of another kind. */
+__attribute__((noinline)) static weft_status refuse(weft_jit *j, wf_ctx *c, const weft_tensor *in,
+                                                    int n_in, weft_tensor *out)
 {
     wf_end_lend(c);
     return call(j, in, n_in, out, 1);
+}
+
+/* Is t a handle of this thread's context that a scope need not own? */
+static inline bool may_lend(const wf_ctx *c, weft_tensor t)
+{
+    return t.context == c->id && t.slot != 0 && t.slot < WF_ABSENT_SLOT &&
+           c->nborrowed < c->most_borrowed &&
+           t.slot / WF_CHUNK_SLOTS < atomic_load_explicit(&c->nchunks, memory_order_relaxed);
 }
 
 weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_tensor *out,
@@ -418,20 +437,27 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
     const int64_t left = atomic_load_explicit(&seat->left, memory_order_relaxed);
     if (atomic_load_explicit(&seat->owner, memory_order_relaxed) == c && left > 0 && !c->recorder &&
         !wf_prof_is_on() && !c->scopes[c->depth].head) {
-        if (seat->kept) {
-            if (wf_same_handle(in[0], seat->first) && c->nborrowed < c->most_borrowed) {
+        const wf_slot *a = wf_slot_of(c, in[0]);
+        if (a) {
+            if (wf_seat_fits(seat, a)) {
+                atomic_store_explicit(&seat->left, left - 1, memory_order_relaxed);
+                return run_owned(j, c, in, n_in, out);
+            }
+        } else if (seat->kept && wf_same_handle(in[0], seat->first)) {
+            if (c->nborrowed < c->most_borrowed) {
                 if (__builtin_expect(!wf_lend(c, seat->slot, &seat->first), 0)) {
                     return refuse(j, c, in, n_in, out);
                 }
                 atomic_store_explicit(&seat->left, left - 1, memory_order_relaxed);
                 return run_lent(j, c, in, n_in, out);
             }
-        } else {
-            const wf_slot *a = wf_slot_of(c, in[0]);
-            if (a && wf_seat_fits(seat, a)) {
-                atomic_store_explicit(&seat->left, left - 1, memory_order_relaxed);
-                return run_owned(j, c, in, n_in, out);
+        } else if (may_lend(c, in[0])) {
+            wf_slot *s = wf_slot_at(c, in[0].slot);
+            if (!wf_lend(c, s, &in[0]) || !wf_seat_fits(seat, s)) {
+                return refuse(j, c, in, n_in, out);
             }
+            atomic_store_explicit(&seat->left, left - 1, memory_order_relaxed);
+            return run_lent(j, c, in, n_in, out);
         }
     }
     return call(j, in, n_in, out, n_out);

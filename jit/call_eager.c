@@ -1,23 +1,25 @@
 /*
  * jit/call_eager.c -- calls of a traced function that are faster when nothing is recorded.
  *
- * Recording, finding the plan and running it cost some hundred nanoseconds, more than an op on a few elements. A call may
- * as well run the function: the bits are the same. Which is faster is measured, for each kind of call that can be told
- * before it is made (types, extents and devices of the arguments, whether gradients flow to them, grad mode): after WARM_UP
- * recorded calls, TURNS blocks of recorded and of plain calls, in turns; the first of a block warms the caches, the best
+ * Recording, finding the plan and running it cost some hundred nanoseconds, more than an op on a few elements, and so does
+ * replaying a frozen call. A call may as well run the function: the bits are the same. Which is faster is measured, for each kind
+ * of call that can be told before it is made (jit/call_ways.c): after some recorded or replayed calls, TURNS blocks of recorded and of plain calls, in turns; the first of a block warms the caches, the best
  * of the others count. The way that the calls had so far must be beaten clearly (recording, where the plan saves no traffic,
  * by any time), and is measured again later on, less and less often once the plan has settled: the host's control flow may
  * have changed, kernels may have become native.
  *
  * Long calls (WORTH) have shorter trials, which wait until one part in BUDGET of the time pays for them, and none where the
- * function would take much more memory op by op. Short calls (SHORT) are worth less than a look at them: once all kinds that
- * are seen run plainly, a thread gets a seat with GIVEN calls that it may make without one (the straight way is in call.c).
+ * function would take much more memory op by op. Short calls (SHORT) are worth less than a look at them: a thread gets a seat with
+ * GIVEN calls that it may make without one (the straight way is in call.c), if their first arguments are like those of kinds that
+ * it has seen run plainly, and of no other.
+ *
+ * Calls whose plan is dropped at the limit of max_plans and built again have their trial at once: what is timed there are
+ * recordings with the building of a plan. They are tried again much later.
  *
  * Invariants: a way is a choice between bit-identical ones, so a key that two kinds of calls share, or a call made without
  * a look, costs time and nothing else; calls find and take ways without the lock; a seat is its thread's alone; what has run
- * on a device, or met a kernel's error, records from then on. A trace that freezes calls records until none has been frozen in
- * WARM_UP of a kind: only then is there a choice, and none any more once one has been (in the recorded blocks of a trial,
- * which two recordings in a row are part of).
+ * on a device, or met a kernel's error, records from then on. In a trace that freezes calls the other way is a replay where a
+ * guard lets it pass; two recordings in a row that freeze one are part of a block.
  */
 #include <stdio.h>
 #include <unistd.h>
@@ -29,20 +31,21 @@
 #include "jit/plan_int.h"
 
 enum {
-    WARM_UP = 64,     /* recorded calls before the first trial */
-    BLOCK = 4,        /* calls of a block */
-    TURNS = 4,        /* blocks of a trial: recorded, plain, recorded, plain */
-    AGAIN = 1000,     /* calls until the second trial; twice as many until the third, ... */
-    SELDOM = 1 << 20, /* at most */
-    WORTH = 1000000,  /* ns: a recorded call that takes longer is a long one */
-    LONG_TURNS = 7,   /* calls of its trial: its way, twice the other, ... */
-    LONG_AGAIN = 250, /* calls until the second trial, at least */
-    BUDGET = 50,      /* one part in so many of the time may go into the slower way */
-    CLEARLY = 97,     /* percent of the other's time */
-    SHORT = 20000,    /* ns */
+    BLOCK = 4,         /* calls of a block */
+    TURNS = 4,         /* blocks of a trial: recorded, plain, recorded, plain */
+    SELDOM = 1 << 20,  /* calls until the next trial at most */
+    CROWDED = 1 << 16, /* at least, of those whose plan is built again and again: ... */
+    REBUILT = 2,       /* ... so often */
+    WORTH = 1000000,   /* ns: a recorded call that takes longer is a long one */
+    LONG_TURNS = 7,    /* calls of its trial: its way, twice the other, ... */
+    LONG_AGAIN = 250,  /* calls until the second trial, at least */
+    BUDGET = 50,       /* one part in so many of the time may go into the slower way */
+    CLEARLY = 97,      /* percent of the other's time */
+    SHORT = 20000,     /* ns */
     GIVEN =
         126, /* calls without a look at the arguments; 127 is a prime: every period of kinds is seen */
     RECENT = 1024, /* looks */
+    LISTED = 16,   /* kinds that weft_jit_explain describes */
     MEMORY = 16,   /* a trial may take one part in so many of the machine's memory */
 };
 
@@ -53,97 +56,6 @@ bool wf_call_may_run_eagerly(const weft_jit_args *a)
            !a->fast_math && !e->WEFT_FAST_MATH && e->WEFT_JIT_EAGER && e->WEFT_JIT == 1 &&
            !e->WEFT_DEBUG && !e->WEFT_BISECT && !*e->WEFT_DUMP && !*e->WEFT_STATS &&
            !*e->WEFT_STRESS && !*e->WEFT_PASS && !*e->WEFT_PROFILE;
-}
-
-/* -- kinds of calls ------------------------------------------------------------------------------------------------ */
-
-static inline uint64_t mix(uint64_t h, uint64_t v)
-{
-    h = (h ^ v) * UINT64_C(0x9E3779B97F4A7C15);
-    return h ^ h >> 29;
-}
-
-static uint64_t mix_slot(uint64_t h, wf_slot *s)
-{
-    const int64_t *d = wf_dims(s);
-    h = mix(h, (uint64_t)s->dtype | (uint64_t)s->rank << 8 | (uint64_t)wf_slot_tracked(s) << 16 |
-                   (uint64_t)s->st->device << 24);
-    for (int i = 0; i < s->rank; i++) {
-        h = mix(h, (uint64_t)d[i]);
-    }
-    return h;
-}
-
-/* The kind of call; 0: the arguments are not all live tensors of the host, nothing is chosen. */
-static uint64_t key_of(wf_ctx *c, const weft_tensor *in, int n_in, int n_out)
-{
-    uint64_t h = mix((uint64_t)n_in << 32 | (uint64_t)n_out, wf_grad_enabled(c));
-    for (int i = 0; i < n_in; i++) {
-        wf_hold how;
-        wf_slot *s = wf_take_hold(c, in[i], &how);
-        if (!s) {
-            return 0;
-        }
-        const bool host = s->st->device == WF_DEVICE_HOST;
-        h = mix_slot(h, s);
-        wf_end_hold(c, s, how);
-        if (!host) {
-            return 0;
-        }
-    }
-    return h | 1;
-}
-
-/* "f32[4,4], i64[4]", as much as there is room for. */
-static void describe(wf_way *w, const weft_tensor *in, int n_in)
-{
-    size_t at = 0;
-    w->says[0] = '\0';
-    for (int i = 0; i < n_in && at < sizeof w->says; i++) {
-        at += (size_t)snprintf(w->says + at, sizeof w->says - at, "%s%s[", i ? ", " : "",
-                               wf_dtype_name((int)weft_dtype_of(in[i])));
-        for (int k = 0; k < weft_rank(in[i]) && at < sizeof w->says; k++) {
-            at += (size_t)snprintf(w->says + at, sizeof w->says - at, "%s%lld", k ? "," : "",
-                                   (long long)weft_dim(in[i], k));
-        }
-        if (at < sizeof w->says) {
-            at += (size_t)snprintf(w->says + at, sizeof w->says - at, "]");
-        }
-    }
-}
-
-/* NULL: there are too many kinds of calls. */
-static wf_way *add_way(weft_jit *j, uint64_t key, const weft_tensor *in, int n_in)
-{
-    pthread_mutex_lock(&j->lock);
-    wf_way *w = NULL;
-    for (int i = 0; i < MAX_WAYS && !w; i++) {
-        const uint64_t k = atomic_load_explicit(&j->ways[i].key, memory_order_relaxed);
-        w = k == key || k == 0 ? &j->ways[i] : NULL;
-    }
-    if (w && atomic_load_explicit(&w->key, memory_order_relaxed) == 0) {
-        describe(w, in, n_in);
-        atomic_store_explicit(&w->left, WARM_UP, memory_order_relaxed);
-        w->period = AGAIN;
-        atomic_store_explicit(&w->key, key, memory_order_release);
-    }
-    pthread_mutex_unlock(&j->lock);
-    return w;
-}
-
-static wf_way *find_way(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, int n_out)
-{
-    const uint64_t key = key_of(c, in, n_in, n_out);
-    for (int i = 0; i < MAX_WAYS && key; i++) {
-        const uint64_t k = atomic_load_explicit(&j->ways[i].key, memory_order_acquire);
-        if (k == key) {
-            return &j->ways[i];
-        }
-        if (k == 0) {
-            return add_way(j, key, in, n_in);
-        }
-    }
-    return NULL;
 }
 
 /* -- choosing --------------------------------------------------------------------------------------------------- */
@@ -191,9 +103,17 @@ static void decide(weft_jit *j, wf_way *w, int calls)
         w->ns[1] = plain;
         atomic_store_explicit(&w->is_short, plain < SHORT, memory_order_relaxed);
         atomic_store_explicit(&w->eager, was != better, memory_order_relaxed);
-        atomic_store_explicit(&w->left, w->period > debt ? w->period : debt, memory_order_relaxed);
+        int64_t until = w->period > debt ? w->period : debt;
+        if (atomic_load_explicit(&w->crowded, memory_order_relaxed)) {
+            until = until > CROWDED ? until : CROWDED;
+            atomic_store_explicit(&w->crowded, false, memory_order_relaxed);
+            atomic_store_explicit(&w->rebuilt, 0, memory_order_relaxed);
+        }
+        atomic_store_explicit(&w->left, until, memory_order_relaxed);
         w->period = w->settled && w->period < SELDOM ? w->period * 2 : w->period;
         atomic_store_explicit(&w->trial, false, memory_order_release);
+        wf_way_note_choice(j, w);
+        wf_ways_shut(j, atomic_load_explicit(&j->looks, memory_order_relaxed), RECENT);
     }
     pthread_mutex_unlock(&j->lock);
 }
@@ -383,23 +303,6 @@ static wf_seat *take_seat(weft_jit *j, wf_ctx *c)
     return s;
 }
 
-/* Would every kind of call that was seen lately run the function? */
-static bool all_are_eager(const weft_jit *j, int64_t now)
-{
-    for (int i = 0; i < MAX_WAYS; i++) {
-        const wf_way *w = &j->ways[i];
-        if (!atomic_load_explicit(&w->key, memory_order_acquire)) {
-            return true;
-        }
-        if ((!atomic_load_explicit(&w->eager, memory_order_relaxed) ||
-             atomic_load_explicit(&w->trial, memory_order_relaxed)) &&
-            now - atomic_load_explicit(&w->seen, memory_order_relaxed) < RECENT) {
-            return false;
-        }
-    }
-    return false; /* there are others, which record */
-}
-
 /* What is left of its calls. */
 static void take_back(wf_seat *s)
 {
@@ -409,51 +312,74 @@ static void take_back(wf_seat *s)
                           memory_order_relaxed);
 }
 
-/* False: it is no tensor that this thread can look at for nothing. */
-static bool describe_first(wf_ctx *c, wf_seat *s, weft_tensor first)
+/* Calls of this kind do not just run the function: none with such a first argument is made without a look. */
+static void shut(weft_jit *j, const wf_ctx *c, const wf_call_kind *k)
+{
+    const uint64_t bit = UINT64_C(1) << (k->first & 63);
+    _Atomic uint64_t *all = &j->shut[k->first >> 6];
+    wf_seat *s = seat_of(j, c);
+    if (!(atomic_load_explicit(all, memory_order_relaxed) & bit)) {
+        atomic_fetch_or_explicit(all, bit, memory_order_relaxed);
+    }
+    if (s) {
+        s->may[k->first >> 6] &= ~bit;
+        s->kept = false;
+    }
+}
+
+/* Calls with this first argument, kept by this thread, need not look at it again. */
+static void know_first(wf_ctx *c, wf_seat *s, weft_tensor first)
 {
     wf_hold how;
     wf_slot *a = wf_take_hold(c, first, &how);
-    if (!a || how == WF_HOLD_PINNED) {
-        if (a) {
-            wf_end_hold(c, a, how);
-        }
-        return false;
-    }
-    s->type = wf_seat_type(a);
-    s->mask = a->rank && !a->ext ? UINT64_MAX : 0;
-    s->extent = a->dims_[0];
-    s->kept = how == WF_HOLD_LENT;
+    s->kept = a && how == WF_HOLD_LENT && wf_seat_fits(s, a);
     s->slot = a;
     s->first = first;
-    wf_end_hold(c, a, how);
-    return true;
+    if (a) {
+        wf_end_hold(c, a, how);
+    }
 }
 
 /* A call of this kind has run the function: so may the next ones of this thread. */
-static void give_calls(weft_jit *j, wf_ctx *c, wf_way *w, weft_tensor first, int64_t now)
+static void give_calls(weft_jit *j, wf_ctx *c, wf_way *w, const wf_call_kind *k, weft_tensor first)
 {
+    const int at = (int)(k->first >> 6);
+    const uint64_t bit = UINT64_C(1) << (k->first & 63);
     const int64_t until = atomic_load_explicit(&w->left, memory_order_relaxed) - 1;
     const int64_t n = until < GIVEN ? until : GIVEN;
-    const bool may =
-        n > 0 && atomic_load_explicit(&w->is_short, memory_order_relaxed) && all_are_eager(j, now);
-    wf_seat *s = may ? take_seat(j, c) : NULL;
-    if (s && describe_first(c, s, first)) {
-        atomic_fetch_sub_explicit(&w->left, n, memory_order_relaxed);
-        take_back(s);
-        atomic_store_explicit(&s->given, atomic_load_explicit(&s->given, memory_order_relaxed) + n,
-                              memory_order_relaxed);
-        atomic_store_explicit(&s->left, n, memory_order_relaxed);
+    if (n <= 0 || !atomic_load_explicit(&w->is_short, memory_order_relaxed) ||
+        atomic_load_explicit(&j->shut[at], memory_order_relaxed) & bit) {
+        return;
     }
+    wf_seat *s = seat_of(j, c);
+    s = s ? s : take_seat(j, c);
+    if (!s) {
+        return;
+    }
+    s->may[at] |= bit;
+    if (atomic_load_explicit(&s->left, memory_order_relaxed) > 0) {
+        return;
+    }
+    for (int i = 0; i < 4; i++) {
+        s->may[i] &= ~atomic_load_explicit(&j->shut[i], memory_order_relaxed);
+    }
+    know_first(c, s, first);
+    atomic_fetch_sub_explicit(&w->left, n, memory_order_relaxed);
+    atomic_store_explicit(&s->given, atomic_load_explicit(&s->given, memory_order_relaxed) + n,
+                          memory_order_relaxed);
+    atomic_store_explicit(&s->left, n, memory_order_relaxed);
 }
 
 /* They are taken back, and the kind of this call records from now on. */
 WF_COLD static void stand_up(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, int n_out)
 {
-    wf_way *w = find_way(j, c, in, n_in, n_out);
+    wf_call_kind k;
+    wf_call_kind_of(c, in, n_in, n_out, &k);
+    wf_way *w = k.key && k.host ? wf_way_find(j, c, &k, in, n_in, n_out) : NULL;
     wf_seat *s = seat_of(j, c);
     if (w) {
         give_up(w);
+        shut(j, c, &k);
     }
     if (s) {
         take_back(s);
@@ -507,15 +433,27 @@ bool wf_call_eagerly(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, we
     if (sit(j, c, in, n_in, out, n_out, rc)) {
         return true;
     }
-    wf_way *w = n_out <= WF_EAGER_RESULTS && !c->away ? find_way(j, c, in, n_in, n_out) : NULL;
+    if (n_out > WF_EAGER_RESULTS || c->away) {
+        return false;
+    }
+    wf_call_kind_of(c, in, n_in, n_out, &t->kind);
+    wf_way *w = t->kind.key && t->kind.host ? wf_way_find(j, c, &t->kind, in, n_in, n_out) : NULL;
     if (!w) {
         return false;
     }
-    const int64_t now = atomic_fetch_add_explicit(&j->looks, 1, memory_order_relaxed);
+    const int64_t now = atomic_fetch_add_explicit(&j->looks, 1, memory_order_relaxed) + 1;
     atomic_store_explicit(&w->seen, now, memory_order_relaxed);
+    if (now % RECENT == 0) {
+        pthread_mutex_lock(&j->lock);
+        wf_ways_shut(j, now, RECENT);
+        pthread_mutex_unlock(&j->lock);
+    }
     const bool eager = choose(j, w, &timed);
     t->way = w;
     t->start = timed ? wf_plan_now() : 0;
+    if (timed || !eager) {
+        shut(j, c, &t->kind);
+    }
     if (!eager) {
         return false;
     }
@@ -526,16 +464,15 @@ bool wf_call_eagerly(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, we
     } else if (timed && !*rc) {
         keep_least(&w->best[1], wf_plan_now() - t->start);
         look_at_long(j, w);
-    } else if (!timed && n_in > 0) {
-        give_calls(j, c, w, first, now);
+    } else if (!timed && n_in > 0 && !atomic_load_explicit(&w->trial, memory_order_relaxed)) {
+        give_calls(j, c, w, &t->kind, first);
     }
     return true;
 }
 
 /* What the plan that has just run says of running op by op instead. Called with the lock. */
-static void ask_plan(const weft_jit *j, wf_way *w)
+static void ask_plan(wf_way *w, const wf_plan *p)
 {
-    const wf_plan *p = j->latest < j->nplans ? j->plans[j->latest].plan : NULL;
     wf_plan_info i = {.read_bytes = 1};
     if (p) {
         wf_plan_get_info(p, &i);
@@ -549,37 +486,68 @@ static void ask_plan(const weft_jit *j, wf_way *w)
                           memory_order_relaxed);
 }
 
-void wf_call_recorded(weft_jit *j, const wf_turn *t, int device, int rc)
+void wf_call_note_plan(wf_way *w, bool again)
+{
+    if (!again) {
+        atomic_store_explicit(&w->rebuilt, 0, memory_order_relaxed);
+    } else if (atomic_fetch_add_explicit(&w->rebuilt, 1, memory_order_relaxed) + 1 == REBUILT &&
+               !atomic_load_explicit(&w->trial, memory_order_relaxed)) {
+        atomic_store_explicit(&w->crowded, true, memory_order_relaxed);
+        atomic_store_explicit(&w->left, 1, memory_order_relaxed);
+    }
+}
+
+void wf_call_recorded(weft_jit *j, const wf_turn *t, int device, const wf_plan *p, int rc)
 {
     if (t->way && device != WF_DEVICE_HOST) {
         give_up(t->way);
     } else if (t->start && !rc) {
         keep_least(&t->way->best[0], wf_plan_now() - t->start);
         pthread_mutex_lock(&j->lock);
-        ask_plan(j, t->way);
+        ask_plan(t->way, p ? p : j->latest < j->nplans ? j->plans[j->latest].plan : NULL);
         pthread_mutex_unlock(&j->lock);
         look_at_long(j, t->way);
     }
 }
 
+static void explain_way(const wf_way *w, FILE *out)
+{
+    const bool eager = atomic_load_explicit(&w->eager, memory_order_relaxed);
+    const double traced = (double)w->ns[0] * 1e-3, plain = (double)w->ns[1] * 1e-3;
+    if (w->ns[1] == INT64_MAX) {
+        fprintf(out, "  (%s) is recorded: %.1f us traced, a long call: %s\n", w->of.says, traced,
+                w->takes_more ? "op by op it takes too much memory to try"
+                              : "not tried eagerly yet");
+    } else {
+        fprintf(out, "  (%s) %s: %.2f us against %.2f us %s\n", w->of.says,
+                eager ? "runs eagerly" : "is recorded", eager ? plain : traced,
+                eager ? traced : plain, eager ? "traced" : "eagerly");
+    }
+}
+
 void wf_call_explain_ways(weft_jit *j, FILE *out)
 {
-    for (int i = 0; i < MAX_WAYS; i++) {
-        const wf_way *w = &j->ways[i];
-        if (atomic_load_explicit(&w->key, memory_order_acquire) && w->ns[0] &&
-            w->ns[0] != INT64_MAX) {
-            const bool eager = atomic_load_explicit(&w->eager, memory_order_relaxed);
-            const double traced = (double)w->ns[0] * 1e-3, plain = (double)w->ns[1] * 1e-3;
-            if (w->ns[1] == INT64_MAX) {
-                fprintf(out, "  (%s) is recorded: %.1f us traced, a long call: %s\n", w->says,
-                        traced,
-                        w->takes_more ? "op by op it takes too much memory to try"
-                                      : "not tried eagerly yet");
-            } else {
-                fprintf(out, "  (%s) %s: %.2f us against %.2f us %s\n", w->says,
-                        eager ? "runs eagerly" : "is recorded", eager ? plain : traced,
-                        eager ? traced : plain, eager ? "traced" : "eagerly");
+    int64_t count[2][2] = {{0}}, n = 0; /* tried or not; run the function */
+    for (int k = 0; k < WAY_SETS; k++) {
+        const wf_way_set *set = atomic_load_explicit(&j->ways[k], memory_order_relaxed);
+        for (int i = 0; i < WAY_LANES && set; i++) {
+            const wf_way *w = &set->way[i];
+            if (!atomic_load_explicit(&set->key[i], memory_order_relaxed)) {
+                continue;
+            }
+            const bool tried = w->ns[0] && w->ns[0] != INT64_MAX;
+            count[tried][atomic_load_explicit(&w->eager, memory_order_relaxed)]++;
+            if (tried && n++ < LISTED) {
+                explain_way(w, out);
             }
         }
+    }
+    if (n > LISTED || count[0][0] + count[0][1]) {
+        fprintf(
+            out,
+            "  of all kinds of calls %lld run eagerly and %lld are recorded; %lld and %lld are not "
+            "tried yet\n",
+            (long long)count[1][1], (long long)count[1][0], (long long)count[0][1],
+            (long long)count[0][0]);
     }
 }

@@ -1,6 +1,6 @@
 /*
- * jit/call_impl.h -- a traced function: what jit/call.c (the interface) and jit/call_plans.c (its plans and frozen calls)
- * share. The invariants stand in call.c.
+ * jit/call_impl.h -- a traced function: what jit/call.c (the interface), call_plans.c (its plans), call_frozen.c (frozen
+ * calls), call_ways.c (kinds of calls) and call_eager.c (what they run) share. The invariants stand in call.c.
  */
 #ifndef JIT_CALL_IMPL_H
 #define JIT_CALL_IMPL_H
@@ -19,11 +19,15 @@ enum {
     MAX_BREAKS = 32,
     MAX_REASONS = 32,
     MAX_NAME = 64,
-    MAX_FROZEN = 8,
-    MAX_WAITING = 4,
-    MAX_WAYS = 12,
+    MAX_FROZEN = 64,
+    MOST_OF_KIND = 8, /* frozen calls of a kind */
+    FROZEN_SETS = 64,
+    MAX_WAITING = 64,
+    WAY_SETS = 256,
+    WAY_LANES = 4,
+    FAMILIES = 16,
     REBUILDS = 24,
-    DROPPED = 64,
+    DROPPED = 512,
     WF_SEATS = 8,
     WF_EAGER_RESULTS = 8, /* calls of more results are recorded */
     VERIFY = 100
@@ -41,12 +45,32 @@ typedef struct entry {
 /* The last recording of calls with such arguments, and its hash: the next one may agree with it. */
 typedef struct waiting {
     wf_frozen *call;
-    uint64_t hash;
+    uint64_t hash, kind; /* key of its wf_call_kind */
 } waiting;
+
+/* A frozen call, in the list of its set. */
+typedef struct frozen_call {
+    wf_frozen *call;
+    uint64_t kind, used;
+    struct frozen_call *next;
+} frozen_call;
+
+/* What can be told of a call before it is made (jit/call_ways.c). */
+typedef struct wf_call_kind {
+    uint64_t key;   /* never 0; 0: the arguments are not all live tensors */
+    uint32_t first; /* wf_first_kind of the first argument */
+    bool host;      /* all arguments are the host's */
+} wf_call_kind;
+
+/* What else is known of a kind. */
+typedef struct wf_way_of {
+    uint64_t family; /* stands for all but the extents */
+    int64_t volume;  /* elements of all arguments */
+    char says[64];   /* the arguments */
+} wf_way_of;
 
 /* A kind of calls, and whether they record (jit/call_eager.c). */
 typedef struct wf_way {
-    _Atomic uint64_t key;    /* 0: none yet */
     _Atomic bool eager;      /* they run the function */
     _Atomic bool trial;      /* the ways are measured now */
     _Atomic int turn;        /* calls of the trial so far */
@@ -56,11 +80,29 @@ typedef struct wf_way {
     _Atomic bool is_long;    /* recorded calls take more than a millisecond: set once */
     _Atomic bool is_short; /* plain ones so little that a look at their arguments is a part of it */
     _Atomic bool takes_more; /* op by op they take much more memory than recorded */
+    _Atomic bool crowded;    /* their plan is dropped and built again and again */
+    _Atomic int rebuilt;     /* how often it was since a recording last found it */
+    _Atomic uint32_t first;  /* of their wf_call_kind */
     bool settled;     /* under the lock: the plan did in the last trial what it will always do */
     int64_t modelled; /* likewise: what it moves op by op, in percent of what the plan moves */
     int64_t period, ns[2]; /* likewise: calls between trials; best of the last one, 0: none */
-    char says[64];         /* the arguments */
+    wf_way_of of;          /* likewise */
 } wf_way;
+
+/* Kinds of calls whose keys have the same first bits. Never moved, nor freed before the trace. */
+typedef struct wf_way_set {
+    _Atomic uint64_t key[WAY_LANES]; /* 0: none yet */
+    wf_way way[WAY_LANES];
+} wf_way_set;
+
+/* Kinds that differ in nothing but extents. */
+typedef struct wf_family {
+    uint64_t key;   /* 0: none yet */
+    int64_t looks;  /* at recorded calls of them, as long as few are known */
+    int plain;      /* so many of them in a row were decided to run the function, ... */
+    int64_t volume; /* ... of so many elements at most */
+    bool is_short;  /* and the last of those are short calls */
+} wf_family;
 
 /*
  * What a thread may do without a look at all its arguments: `left` calls that run the function (jit/call_eager.c). Written by
@@ -69,32 +111,35 @@ typedef struct wf_way {
 typedef struct wf_seat {
     wf_ctx *_Atomic owner; /* contexts are never freed */
     _Atomic int64_t left, given;
-    uint64_t mask;     /* not 0: the first argument has a first extent, ... */
-    int64_t extent;    /* ... this one */
-    uint32_t type;     /* of it: wf_seat_type */
-    bool kept;         /* it was kept by this thread: ... */
+    uint64_t may[4];   /* the first argument is of these wf_first_kinds */
+    bool kept;         /* one of them was kept by this thread: ... */
     wf_slot *slot;     /* ... here, ... */
     weft_tensor first; /* ... this one */
-    char apart[128 - 9 * 8];
+    char apart[128 - 11 * 8];
 } wf_seat;
 _Static_assert(sizeof(wf_seat) == 128, "lines of its own");
 
-/* What a tensor is like, in a word: its element type, rank, flags. */
-static inline uint32_t wf_seat_type(const wf_slot *s)
+/* Stands for the element type, rank, flags and first extent of a first argument: 0 to 255. */
+static inline uint32_t wf_first_kind(const wf_slot *s)
 {
     uint32_t type;
     memcpy(&type, &s->dtype, sizeof type);
-    return type;
+    const uint64_t extent = s->rank && !s->ext ? (uint64_t)s->dims_[0] : 0;
+    return (uint32_t)((type ^ extent * UINT64_C(0x9E3779B97F4A7C15)) *
+                          UINT64_C(0xD6E8FEB86659FD93) >>
+                      56);
 }
 
-/* Is a like the first argument that the seat knows? */
+/* Is a like a first argument that the seat knows? */
 static inline bool wf_seat_fits(const wf_seat *s, const wf_slot *a)
 {
-    return ((wf_seat_type(a) ^ s->type) | ((uint64_t)(a->dims_[0] ^ s->extent) & s->mask)) == 0;
+    const uint32_t first = wf_first_kind(a);
+    return s->may[first >> 6] >> (first & 63) & 1;
 }
 
 /* A call of a kind. */
 typedef struct wf_turn {
+    wf_call_kind kind;
     wf_way *way;   /* NULL: nothing is chosen */
     int64_t start; /* 0: it is not timed */
 } wf_turn;
@@ -111,7 +156,7 @@ struct weft_jit {
     char name[MAX_NAME];
     bool single_graph, no_fuse, synchronous, fast_math, freezes, adapts;
     bool forgets; /* WEFT_STRESS=evict: no plan is found again */
-    int max_plans, verify_every;
+    int max_plans, max_frozen, verify_every;
     pthread_mutex_t lock;
     entry *plans; /* in no order: recordings differ in few plans, and the hash decides at once */
     int nplans, capplans, latest; /* the plan that was hit last */
@@ -121,19 +166,27 @@ struct weft_jit {
     weft_jit_stats stats;    /* but for `frozen` */
     _Atomic int64_t replays; /* of frozen calls: counted without the lock */
     _Atomic int64_t eager;   /* calls that ran the function, but for those of seats: likewise */
-    _Atomic bool froze;      /* some call has been frozen */
     _Atomic int64_t looks;   /* calls whose kind was looked up */
-    wf_way ways[MAX_WAYS];   /* the first ones have a key */
-    wf_seat seat[WF_SEATS];  /* the first ones have an owner */
+    wf_way_set *_Atomic ways[WAY_SETS]; /* NULL: none yet */
+    wf_family families[FAMILIES];
+    int latest_family;
+    _Atomic uint64_t shut
+        [4]; /* wf_first_kinds that lately belonged to a call that does not just run the function */
+    wf_seat seat[WF_SEATS]; /* the first ones have an owner */
     weft_jit_break breaks[MAX_BREAKS];
     int nbreaks;
     weft_jit_reason reasons[MAX_REASONS];
     int nreasons;
     rebuild rebuilds[REBUILDS]; /* of plan i: i % REBUILDS */
-    uint64_t dropped[DROPPED];  /* hashes of plans dropped at the limit */
-    int ndropped;
-    wf_frozen *frozen[MAX_FROZEN]; /* the newest first */
-    int nfrozen;
+    uint64_t dropped[DROPPED];  /* hashes of plans dropped at the limit, each in its place */
+    uint64_t crowded; /* up to this clock few plans leave: some were built that had been dropped */
+    bool warned;      /* of that */
+    frozen_call
+        *frozen[FROZEN_SETS]; /* of a kind, the one that was added or hit last comes first */
+    frozen_call *recent;      /* the one that was added or hit last; NULL: it has gone */
+    _Atomic int nfrozen;
+    uint64_t frozen_clock;
+    unsigned swept;            /* the set that was last looked through for dead calls */
     waiting wait[MAX_WAITING]; /* by arguments and by hash each a single one; the newest first */
     int nwait;
 };
@@ -143,6 +196,9 @@ typedef struct freezing {
     wf_frozen *now;    /* describes this recording; NULL: it cannot be frozen */
     wf_frozen *verify; /* to be compared with it, or NULL */
     wf_frozen_start start;
+    uint64_t kind; /* of wf_call_kind */
+    wf_way *way;   /* of the call, or NULL */
+    bool described;
     bool seen; /* it has been compared with others: its graph was run */
 } freezing;
 
@@ -152,12 +208,18 @@ void wf_call_entry_free(entry *e);
 /* A plan is being added for a recording of that hash: why, against those that are there. stats.plans counts it. */
 void wf_call_note_build(weft_jit *j, uint64_t hash, const wf_job *job);
 void wf_call_note_drop(weft_jit *j, uint64_t hash);
-/* A frozen call whose guards pass, retained, with the arguments of this call in *a, which the caller closes. *verify:
- * one that is due to be checked instead. Both NULL: a is closed. */
+bool wf_call_was_dropped(const weft_jit *j, uint64_t hash);
+/* A plan has run. known: it had been built before. */
+void wf_call_consider(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p, bool known);
+/* Called with the lock. */
+entry *wf_call_find_entry(weft_jit *j, uint64_t hash, const wf_job *job);
+void wf_call_free_frozen(weft_jit *j);
+/* A frozen call whose guards pass, retained, with the arguments of this call in *a, which the caller closes. z->verify:
+ * one that is due to be checked instead. Both NULL: a is closed. z->kind: 0, or what the call is known to be. */
 wf_frozen *wf_call_find_frozen(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, int n_out,
-                               wf_frozen_args *a, wf_frozen **verify);
-/* What a call that is to be recorded begins with; verify: as above. */
-void wf_call_start(weft_jit *j, wf_ctx *c, const wf_frozen *verify, wf_frozen_start *start);
+                               wf_frozen_args *a, freezing *z);
+/* What a call that is to be recorded begins with. */
+void wf_call_start(weft_jit *j, wf_ctx *c, freezing *z);
 /* This call cannot be frozen; two recordings in a row must agree, so those that wait wait no more. */
 void wf_call_not_frozen(weft_jit *j, const char *reason);
 /* The same of something that is never frozen, and says nothing about the function. */
@@ -175,14 +237,30 @@ WF_COLD int wf_call_end(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in,
 /* Calls that ran the function. */
 int64_t wf_call_count_eager(const weft_jit *j);
 
+/* -- kinds of calls (jit/call_ways.c) ------------------------------------------------------------------------------ */
+
+void wf_call_kind_of(wf_ctx *c, const weft_tensor *in, int n_in, int n_out, wf_call_kind *k);
+/* Its key from arguments that are held. */
+uint64_t wf_call_kind_of_slots(const wf_ctx *c, wf_slot *const *s, int n_in, int n_out);
+/* Its way, a new one if there is none; NULL: there is no memory. */
+wf_way *wf_way_find(weft_jit *j, wf_ctx *c, const wf_call_kind *k, const weft_tensor *in, int n_in,
+                    int n_out);
+/* A way has been decided. Called with the lock. */
+void wf_way_note_choice(weft_jit *j, const wf_way *w);
+/* Which first arguments belong to calls that do not just run the function, of those since `now` - `recent`. Called with the lock. */
+void wf_ways_shut(weft_jit *j, int64_t now, int64_t recent);
+void wf_ways_free(weft_jit *j);
+
 /* May calls of such a trace run the function itself? */
 bool wf_call_may_run_eagerly(const weft_jit_args *a);
 /* Runs the function if that is this call's way, or its turn: true, with the status in *rc. Else the call is to be recorded,
  * and *t given to wf_call_recorded. */
 bool wf_call_eagerly(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out,
                      int n_out, wf_turn *t, int *rc);
-/* The call has been recorded and run, on a device; rc: its status. */
-void wf_call_recorded(weft_jit *j, const wf_turn *t, int device, int rc);
+/* The call has been recorded or replayed and run, on a device; rc: its status. p: the plan of a replay, or NULL. */
+void wf_call_recorded(weft_jit *j, const wf_turn *t, int device, const wf_plan *p, int rc);
+/* The plan of a call of this kind was found, or built again after it had been dropped. */
+void wf_call_note_plan(wf_way *w, bool again);
 /* Called with the lock. */
 void wf_call_explain_ways(weft_jit *j, FILE *out);
 

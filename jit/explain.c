@@ -162,14 +162,9 @@ static const entry *likest(const weft_jit *j, const wf_job *job)
     return best;
 }
 
-static bool was_dropped(const weft_jit *j, uint64_t hash)
+bool wf_call_was_dropped(const weft_jit *j, uint64_t hash)
 {
-    for (int i = 0; i < DROPPED && i < j->ndropped; i++) {
-        if (j->dropped[i] == hash) {
-            return true;
-        }
-    }
-    return false;
+    return j->dropped[hash % DROPPED] == hash;
 }
 
 void wf_call_note_build(weft_jit *j, uint64_t hash, const wf_job *job)
@@ -179,7 +174,7 @@ void wf_call_note_build(weft_jit *j, uint64_t hash, const wf_job *job)
     line l = {r->text, 0, sizeof r->text};
     r->segment = j->stats.segments;
     r->text[0] = '\0';
-    if (was_dropped(j, hash)) {
+    if (wf_call_was_dropped(j, hash)) {
         put(&l, "it had been dropped at the limit");
     } else if (!e) {
         put(&l, "the first");
@@ -192,7 +187,7 @@ void wf_call_note_build(weft_jit *j, uint64_t hash, const wf_job *job)
 
 void wf_call_note_drop(weft_jit *j, uint64_t hash)
 {
-    j->dropped[j->ndropped++ % DROPPED] = hash;
+    j->dropped[hash % DROPPED] = hash;
 }
 
 /* -- all of it ------------------------------------------------------------------------------------------------------ */

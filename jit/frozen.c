@@ -12,6 +12,13 @@ void wf_frozen_retain(wf_frozen *z)
     atomic_fetch_add_explicit(&z->refs, 1, memory_order_relaxed);
 }
 
+wf_plan *wf_frozen_plan(const wf_frozen *z, int *device)
+{
+    wf_plan_retain(z->plan);
+    *device = z->device;
+    return z->plan;
+}
+
 void wf_frozen_release(wf_frozen *z)
 {
     if (!z || atomic_fetch_sub_explicit(&z->refs, 1, memory_order_acq_rel) != 1) {

@@ -50,6 +50,8 @@ void wf_frozen_arm(wf_frozen *z, const wf_frozen *before, wf_fn *fn, const int32
 bool wf_frozen_same(const wf_frozen *z, const wf_frozen *now, const wf_fn *fn,
                     const int32_t *writes, char reason[WF_REASON]);
 void wf_frozen_retain(wf_frozen *z);
+/* The plan of z, which is armed, retained; *device: where it runs. */
+wf_plan *wf_frozen_plan(const wf_frozen *z, int *device);
 void wf_frozen_release(wf_frozen *z); /* NULL is ignored */
 
 /* The arguments of a call, held, and their storages one behind the other. */

@@ -15,13 +15,13 @@
  * grad mode may differ from call to call. Numbers (a learning rate, a fill value, eps, seeds, the start of a
  * slice) are arguments of a plan; ops, shapes, element types and axes are what a plan is found by.
  *
- * Recording has a price, some hundred nanoseconds a call and about an eager op on a few elements an op. Where that is more than
- * the plan saves, a call runs `step` itself: after some recorded calls with arguments of the same types, extents, requirement
+ * Recording has a price, some hundred nanoseconds a call and about an eager op on a few elements an op, and so has a replay (.frozen).
+ * Where that is more than the plan saves, a call runs `step` itself: after some calls with arguments of the same types, extents, requirement
  * of gradients and grad mode, both ways are measured in turns, and again later, less and less often. weft_jit_stats.eager counts
  * such calls, weft_jit_explain says what was measured. Never under .single_graph, .synchronous, .no_fuse or
- * .always_record, nor under .frozen once a call has been frozen, while something is profiled or dumped, or chosen for arguments on a GPU; WEFT_JIT_EAGER=0 switches it
+ * .always_record, while something is profiled or dumped, or chosen for arguments on a GPU; WEFT_JIT_EAGER=0 switches it
  * off. Of calls of more than 1 ms at most 2 % of the time goes into trying. The results are the same, bit for bit; breaks are not counted, memory that a failing kernel was to change is as `step`
- * leaves it, and an op whose result nobody uses is run.
+ * leaves it, and an op whose result nobody uses is run. 1024 kinds of calls are told apart; of more, those that were not made for longest begin anew.
  *
  * Fast math is the exception to the bits: under .fast_math fused kernels may contract a product and a sum, take a
  * reciprocal for quotients, reassociate neighbouring sums and products and lose the sign of a zero, and the compiler may
@@ -77,7 +77,7 @@ typedef struct weft_jit_args {
     bool no_fuse;    /* one step an op: to compare with */
     bool fast_math;  /* results need not be eager's bit for bit (below); also WEFT_FAST_MATH=1 */
     /* Calls are replayed without calling fn, once two recordings in a row of calls with such arguments agreed in everything:
-     * ops, numbers, captured tensors, how outputs are made. Every call is checked against guards first, and records where one
+     * ops, numbers, captured tensors, how outputs are made; unless calling fn is measured to be faster (above). Every call is checked against guards first, and records where one
      * misses (weft_jit_reasons says which).
      *  - Arguments: the same types, shapes, strides, devices and aliases, in storages of the same size, at any offset once
      *    recordings at two have agreed. A tensor that was an argument of both recordings is the argument, however fn got hold of it.
@@ -101,7 +101,9 @@ typedef struct weft_jit_args {
     int verify_every;
     bool
         always_record; /* never run fn itself, however slow recording is (see weft_jit_stats.eager) */
-    int max_plans;     /* plans kept at most, the least recently used one goes; default 256 */
+    int max_plans; /* plans kept at most, the least recently used one goes; default 256. When plans that went are built again, which
+                          weft_jit_reasons says, those in use stay, and calls whose plan did not stay run fn where that is faster */
+    int max_frozen; /* likewise calls that may be replayed, eight of a kind at most; default 64 */
     int end_;
 } weft_jit_args;
 /* A traced function: `weft_jit_trace(fn, self, .single_graph = true)`. It may be called from many threads at
@@ -154,7 +156,8 @@ typedef struct weft_jit_break {
 /* Fills at most n entries with the places that broke the graph, in order of first appearance; returns how many
  * places there are. */
 WEFT_API int weft_jit_breaks(weft_jit *j, weft_jit_break *out, int n);
-/* Why calls of a function that freezes were not replayed: guards that missed, refusals, failed verifications. */
+/* Why calls of a function that freezes were not replayed: guards that missed, refusals, failed verifications. "plans: ...": max_plans
+ * is too small, of any function. */
 typedef struct weft_jit_reason {
     char text[192];
     int64_t count;
@@ -171,10 +174,12 @@ WEFT_API weft_status weft_jit_explain(weft_jit *j, FILE *out);
 inline weft_jit *weft_jit_trace(weft_jit_fn fn, void *self = nullptr, const char *name = nullptr,
                                 bool single_graph = false, bool synchronous = false,
                                 bool no_fuse = false, bool fast_math = false, bool frozen = false,
-                                int verify_every = 0, bool always_record = false, int max_plans = 0)
+                                int verify_every = 0, bool always_record = false, int max_plans = 0,
+                                int max_frozen = 0)
 {
-    weft_jit_args a = {fn,        self,   name,         single_graph,  synchronous, no_fuse,
-                       fast_math, frozen, verify_every, always_record, max_plans,   0};
+    weft_jit_args a = {fn,        self,       name,   single_graph, synchronous,
+                       no_fuse,   fast_math,  frozen, verify_every, always_record,
+                       max_plans, max_frozen, 0};
     return weft_jit_trace(&a);
 }
 WEFT_BY_STRUCT_(weft_jit *, weft_jit_trace, weft_jit_args)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "eager/tensor.h"
+#include "jit/call_impl.h"
 #include "jit/plan_int.h"
 #include "tests/jit/corner_support.h"
 
@@ -129,7 +130,7 @@ Test(eager, modes_that_always_record)
     const weft_jit_args modes[] = {{.single_graph = true},
                                    {.synchronous = true},
                                    {.no_fuse = true},
-                                   {.frozen = true},
+                                   {.frozen = true, .always_record = true},
                                    {.always_record = true}};
     weft_tensor x = weft_ones(weft_shape(3), WEFT_F32), y;
     for (size_t k = 0; k < sizeof modes / sizeof *modes; k++) {
@@ -145,7 +146,7 @@ Test(eager, modes_that_always_record)
     }
 }
 
-/* Part of another trace: recorded there. More kinds of calls than are told apart: the rest is recorded. */
+/* Part of another trace: recorded there. Many kinds of calls: those that come later begin as those before them ended. */
 Test(eager, kinds_of_calls)
 {
     weft_tensor y;
@@ -505,9 +506,44 @@ Test(eager, calls_that_are_never_frozen)
     k = (reader){.costs = {{200, 0}, 0}};
     j = weft_jit_trace(reads, &k, .frozen = true);
     call_often(j, CALLS);
-    cr_assert_eq(stats_of(j).eager, 0);
+    cr_assert_eq(stats_of(j).eager, PLAIN); /* a replay costs nothing of what was planted */
     cr_assert_gt(stats_of(j).frozen, CALLS / 2);
     weft_jit_free(j);
+}
+
+/* What is replayed takes longer than the function: an array that only the recording sums. */
+typedef struct summer {
+    weft_tensor large;
+    int64_t ran;
+} summer;
+
+FN(sums_if_recorded)
+{
+    summer *k = self;
+    (void)n_in, (void)n_out;
+    k->ran++;
+    out[0] = weft_add(in[0], in[0]);
+    if (wf_ctx_get()->recorder) {
+        out[0] = weft_add(out[0], weft_mul(weft_sum(k->large), weft_f(0)));
+    }
+    return weft_error_status(out[0]);
+}
+
+/* A frozen call is a way like another: where it is the slower one the function is run, and every call is counted. */
+Test(eager, replays_that_are_slower)
+{
+    summer k = {weft_keep(weft_zeros(weft_shape(1 << 17), WEFT_F32)), 0};
+    weft_jit *j = weft_jit_trace(sums_if_recorded, &k, .frozen = true);
+    call_often(j, CALLS);
+    cr_assert_gt(stats_of(j).frozen, WARM - 4);
+    const int64_t ran = k.ran, frozen = stats_of(j).frozen;
+    call_often(j, 20);
+    cr_assert_eq(k.ran, ran + 20);
+    cr_assert_eq(stats_of(j).frozen, frozen);
+    cr_assert_eq(stats_of(j).calls + stats_of(j).frozen + stats_of(j).eager, CALLS + 20);
+    weft_jit_free(j);
+    weft_free(k.large);
+    cr_assert_eq(weft_leak_report(NULL), 0);
 }
 
 /* One op, for which a plan does what the function does: busy for as long as the costs say. */
@@ -521,6 +557,138 @@ FN(alone)
     }
     out[0] = weft_add(in[0], in[0]);
     return WEFT_OK;
+}
+
+/* -- many kinds by turns --------------------------------------------------------------------------------------------- */
+
+static void call_in_turns(weft_jit *j, const weft_tensor *x, int n, int rounds)
+{
+    for (int i = 0; i < rounds * n; i++) {
+        const weft_scope s = weft_scope_begin();
+        weft_tensor y;
+        OK(weft_jit_call(j, &x[i % n], 1, &y, 1));
+        cr_assert_eq(weft_dim(y, 0), weft_dim(x[i % n], 0));
+        weft_scope_end(s);
+    }
+}
+
+static void make_kinds(weft_tensor *x, int n, bool kept)
+{
+    for (int i = 0; i < n; i++) {
+        const weft_tensor t = weft_full(weft_shape(1 + i, 2), i, WEFT_F32);
+        x[i] = kept ? weft_keep(t) : t;
+    }
+}
+
+/* However many kinds of calls come by turns, each is decided, and soon none needs a look. */
+Test(eager, many_kinds_by_turns)
+{
+    enum { KINDS = 64 };
+    for (int kept = 0; kept < 2; kept++) {
+        for (int frozen = 0; frozen < 2; frozen++) {
+            const weft_scope s = weft_scope_begin();
+            cost k = {{100, 0}, 0};
+            summer q = {weft_keep(weft_zeros(weft_shape(1 << 17), WEFT_F32)), 0};
+            weft_tensor x[KINDS];
+            weft_jit *j = frozen ? weft_jit_trace(sums_if_recorded, &q, .frozen = true)
+                                 : weft_jit_trace(alone, &k);
+            make_kinds(x, KINDS, kept);
+            call_in_turns(j, x, KINDS, WARM + TRIAL + 4);
+            const int64_t recorded = stats_of(j).calls + stats_of(j).frozen, plain = k.plain;
+            cr_assert_lt(recorded, KINDS * WARM * 2 / 3, "later kinds warm up for less long");
+            call_in_turns(j, x, KINDS, 8);
+            const int64_t looks = atomic_load(&j->looks);
+            call_in_turns(j, x, KINDS, 8);
+            cr_assert_eq(stats_of(j).calls + stats_of(j).frozen, recorded);
+            cr_assert(frozen || k.plain == plain + KINDS * 16);
+            cr_assert_lt(atomic_load(&j->looks), looks + KINDS * 8 / 64);
+            weft_jit_free(j);
+            for (int i = 0; i < KINDS && kept; i++) {
+                weft_free(x[i]);
+            }
+            weft_free(q.large);
+            weft_scope_end(s);
+        }
+    }
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
+
+/* A kind that is better recorded is, among others that run plainly without a look. */
+FN(costs_by_extent)
+{
+    cost *k = (cost *)self + (weft_dim(in[0], 0) > 4);
+    return costs(k, in, n_in, out, n_out);
+}
+
+Test(eager, kinds_of_both_ways_by_turns)
+{
+    enum { KINDS = 8, EACH_WAY = 4 };
+    cost k[2] = {{{150, 0}, 0}, {{0, 150}, 0}};
+    weft_tensor x[KINDS];
+    weft_jit *j = weft_jit_trace(costs_by_extent, k);
+    make_kinds(x, KINDS, true);
+    call_in_turns(j, x, KINDS, WARM + TRIAL + 4);
+    const int64_t plain[2] = {k[0].plain, k[1].plain}, calls = stats_of(j).calls;
+    call_in_turns(j, x, KINDS, 200);
+    cr_assert_eq(k[0].plain, plain[0] + EACH_WAY * 200);
+    cr_assert_eq(k[1].plain, plain[1]);
+    cr_assert_eq(stats_of(j).calls, calls + EACH_WAY * 200);
+    weft_jit_free(j);
+    for (int i = 0; i < KINDS; i++) {
+        weft_free(x[i]);
+    }
+}
+
+/* More kinds than plans: those that do not fit run the function, the others go on, and it is said. */
+Test(eager, plans_that_are_built_again)
+{
+    enum { KINDS = 24, PLANS = 8 };
+    weft_tensor x[KINDS];
+    make_kinds(x, KINDS, true);
+    for (int always = 0; always < 2; always++) {
+        cost k = {{100, 0}, 0};
+        weft_jit *j = weft_jit_trace(costs, &k, .max_plans = PLANS, .always_record = always);
+        call_in_turns(j, x, KINDS, 1);
+        cr_assert(!has_reason(j, "plans: "), "none has been built again");
+        call_in_turns(j, x, KINDS, 40); /* those that fit warm up */
+        cr_assert(has_reason(j, "max_plans = 8"));
+        const weft_jit_stats s = stats_of(j);
+        call_in_turns(j, x, KINDS, 10);
+        if (!always) {
+            cr_assert_geq(stats_of(j).eager, s.eager + 10 * (KINDS - PLANS - 1));
+            cr_assert_leq(stats_of(j).plans, s.plans + 10);
+        } else {
+            cr_assert_eq(stats_of(j).eager, 0);
+            cr_assert_geq(stats_of(j).hits, s.hits + 10 * (PLANS - 1), "old plans are found");
+        }
+        weft_jit_free(j);
+    }
+    for (int i = 0; i < KINDS; i++) {
+        weft_free(x[i]);
+    }
+}
+
+/* Each kind of call is frozen for itself, as many as max_frozen; those that are go on, however many others come by. */
+Test(eager, many_kinds_are_frozen)
+{
+    enum { KINDS = 40, FEW = 10 };
+    weft_tensor x[KINDS];
+    make_kinds(x, KINDS, true);
+    for (int few = 0; few < 2; few++) {
+        cost k = {{0, 0}, 0};
+        weft_jit *j = weft_jit_trace(costs, &k, .frozen = true, .always_record = true,
+                                     .verify_every = -1, .max_frozen = few ? FEW : 0);
+        call_in_turns(j, x, KINDS, 2);
+        cr_assert_eq(stats_of(j).frozen, 0);
+        call_in_turns(j, x, KINDS, 5);
+        cr_assert_eq(stats_of(j).frozen, 5 * (few ? FEW : KINDS));
+        cr_assert_eq(has_reason(j, "max_frozen"), few);
+        weft_jit_free(j);
+    }
+    for (int i = 0; i < KINDS; i++) {
+        weft_free(x[i]);
+    }
+    cr_assert_eq(weft_leak_report(NULL), 0);
 }
 
 /* Recording that saves nothing need not lose clearly: 1.3 % of a call are enough. */

@@ -476,7 +476,7 @@ static weft_status add_all(void *self, const weft_tensor *in, int n_in, weft_ten
 Test(frozen, many_arguments_are_guarded)
 {
     weft_tensor captured = weft_keep(data(2, 3, 9)), in[MANY], other, y;
-    weft_jit *j = weft_jit_trace(add_all, &captured, .frozen = true);
+    weft_jit *j = weft_jit_trace(add_all, &captured, .frozen = true, .always_record = true);
     for (int i = 0; i < MANY; i++) {
         in[i] = i % 10 == 9 ? in[i - 5] : data(2, 3, i);
     }

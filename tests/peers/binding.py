@@ -55,7 +55,7 @@ Loss = struct(x=Tensor, target=Tensor, reduction=I, delta=D, weight=Tensor, pos_
 Sgd = struct(module=C.c_void_p, lr=D, momentum=D, weight_decay=D, nesterov=C.c_bool, dampening=D, decay_min_rank=I)
 Trace = struct(
     fn=C.c_void_p, self=C.c_void_p, name=C.c_char_p, single_graph=C.c_bool, synchronous=C.c_bool, no_fuse=C.c_bool,
-    fast_math=C.c_bool, frozen=C.c_bool, verify_every=I, always_record=C.c_bool, max_plans=I)
+    fast_math=C.c_bool, frozen=C.c_bool, verify_every=I, always_record=C.c_bool, max_plans=I, max_frozen=I)
 Adam = struct(
     module=C.c_void_p, lr=D, beta1=D, beta2=D, eps=D, weight_decay=D, decay_min_rank=I, amsgrad=C.c_bool)
 RmsProp = struct(
