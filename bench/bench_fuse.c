@@ -7,7 +7,8 @@
  * times as fast it is as the function called (of_best: the best of each, which say more on a machine that does other things); of_limit: the bandwidth it reaches as a share of a copy's,
  * counting what the whole function must read and write once (cases without matrix products).
  * WEFT_JIT=0 times tier 0. A traced call includes recording. The tiny_ cases are short functions on small tensors, one size
- * and one thread: what recording costs them, or the choice not to (jit/call_eager.c).
+ * and one thread: what recording costs them, or the choice not to (jit/call_eager.c). turns_ are softmax and a product of 4 to 323
+ * rows of 16, 2 to 320 shapes by turns, recorded and frozen: a round of calls against a round of the function.
  *
  * Case plan_build: ns an instruction to plan functions of 10 to 10^5 instructions (blocks of a transformer's
  * rows); plan_run: ns a step to run them on the smallest of tensors.
@@ -388,6 +389,93 @@ static void measure(const char *name, bool large, int threads)
     free(j); /* kept tensors go with the process */
 }
 
+/* -- shapes by turns -------------------------------------------------------------------------------------------- */
+
+enum { MOST_SHAPES = 320 };
+
+typedef struct turns {
+    weft_jit_fn fn;
+    weft_jit *jit; /* NULL: the function is called */
+    weft_tensor w, *x;
+    int n;
+} turns;
+
+static weft_status shifted_softmax(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                   int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_softmax(weft_add(in[0], weft_f(1)), -1);
+    return weft_error_status(out[0]);
+}
+
+static weft_status times_weight(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                int n_out)
+{
+    const turns *t = self;
+    (void)n_in, (void)n_out;
+    out[0] = weft_matmul(in[0], t->w);
+    return weft_error_status(out[0]);
+}
+
+static void run_round(void *arg)
+{
+    turns *t = arg;
+    for (int i = 0; i < t->n; i++) {
+        weft_tensor out;
+        weft_scope s = weft_scope_begin();
+        const weft_status rc =
+            t->jit ? weft_jit_call(t->jit, &t->x[i], 1, &out, 1) : t->fn(t, &t->x[i], 1, &out, 1);
+        if (rc != WEFT_OK)
+            bench_die(weft_last_error());
+        weft_scope_end(s);
+    }
+}
+
+static void measure_turns(const char *name, int shapes, bool frozen)
+{
+    char size[48];
+    weft_tensor x[MOST_SHAPES];
+    weft_scope scope = weft_scope_begin();
+    turns eager = {.x = x, .n = shapes, .w = weft_keep(weft_randn(weft_shape(16, 16)))};
+    eager.fn = strcmp(name, "turns_matmul") == 0 ? times_weight : shifted_softmax;
+    weft_set_num_threads(1);
+    for (int i = 0; i < shapes; i++)
+        x[i] = randn(4 + i, 16);
+    turns traced = eager;
+    traced.jit = weft_jit_trace(eager.fn, &eager, .name = name, .frozen = frozen);
+    for (int i = 0; i < 400 + 20000 / shapes; i++) { /* until every way is chosen */
+        run_round(&traced);
+        if (i < 10)
+            usleep(20000);
+    }
+    bench_side sides[2] = {{.run = run_round, .arg = &traced}, {.run = run_round, .arg = &eager}};
+    bench_race(sides, 2, &(bench_plan){.threads = 1, .seconds = 2});
+    weft_jit_stats st;
+    weft_jit_get_stats(traced.jit, &st);
+    snprintf(size, sizeof size, "%d shapes, %s", shapes, frozen ? "frozen" : "recorded");
+    bench_open("fuse", name, size, "f32", 1);
+    bench_number("us", sides[0].median * 1e6 / shapes);
+    bench_number("over_eager", sides[1].median / sides[0].median);
+    bench_number("of_best", sides[1].best / sides[0].best);
+    bench_number("target_over_eager", 0.97);
+    bench_number("plans", (double)st.plans);
+    bench_number("ran_eagerly", (double)st.eager / (double)(st.eager + st.calls + st.frozen));
+    bench_close();
+    weft_jit_free(traced.jit);
+    for (int i = 0; i < shapes; i++)
+        weft_free(x[i]);
+    weft_free(eager.w);
+    weft_scope_end(scope);
+}
+
+static void measure_all_turns(const char *name)
+{
+    static const int shapes[] = {2, 8, 64, MOST_SHAPES};
+    for (int frozen = 0; frozen < 2; frozen++)
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+            measure_turns(name, shapes[i], frozen);
+}
+
 /* -- plans ---------------------------------------------------------------------------------------------------- */
 
 static wf_val append(wf_fn *f, wf_op op, const wf_attr *a, int n, wf_val x, wf_val y, wf_val z)
@@ -495,6 +583,11 @@ int main(int argc, char **argv)
         measure_plans(true);
     if (argc < 2 || !*argv[1] || strcmp(argv[1], "plan_run") == 0)
         measure_plans(false);
+    for (int i = 0; i < 2 && only <= 1; i++) {
+        const char *turn = i ? "turns_matmul" : "turns_softmax";
+        if (argc < 2 || !*argv[1] || strcmp(argv[1], turn) == 0)
+            measure_all_turns(turn);
+    }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         for (int large = 0; large < 2; large++)
             for (int threads = 1; threads <= 2; threads++)

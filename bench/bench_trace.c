@@ -157,7 +157,8 @@ static void frozen_lines(void)
 {
     frozen z[2] = {{.n = 2}, {.n = INPUTS}};
     for (int k = 0; k < 2; k++) {
-        z[k].jit = weft_jit_trace(add_two, NULL, .frozen = true, .verify_every = -1);
+        z[k].jit = weft_jit_trace(add_two, NULL, .frozen = true, .verify_every = -1,
+                                  .always_record = true);
         for (int i = 0; i < z[k].n; i++)
             z[k].in[i] = weft_full(weft_shape(4), i, WEFT_F32);
         for (int i = 0; i < 20; i++)
