@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/borrow.h"
 #include "eager/device.h"
 #include "eager/pool.h"
 #include "eager/profile.h"
@@ -168,23 +169,40 @@ weft_status weft_graph_output(const weft_graph *g, int i, weft_graph_port *out)
 
 /* -- runs ----------------------------------------------------------------------------------------------- */
 
+/* Type and extents of x; false: it is not alive. */
+static bool look_at(wf_ctx *c, weft_tensor x, wf_type *t)
+{
+    wf_hold how;
+    wf_slot *slot = wf_take_hold(c, x, &how);
+    if (slot) {
+        wf_slot_type(slot, t);
+        wf_end_hold(c, slot, how);
+        return true;
+    }
+    weft_shape s = weft_shape_of(x); /* of a scalar, too */
+    t->rank = s.n < 0 ? 0 : (uint8_t)s.n;
+    t->dtype = (uint8_t)weft_dtype_of(x);
+    memcpy(t->dims, s.v, (size_t)t->rank * sizeof t->dims[0]);
+    return s.n >= 0;
+}
+
 /* Checks input i and binds the symbols of its axes. */
 static int bind_input(const weft_graph *g, int i, weft_tensor x, int64_t *sizes, wf_why *why)
 {
     const wf_type *t = wf_fn_type(g->fn, g->fn->inputs[i]);
-    weft_shape s = weft_shape_of(x);
-    if (s.n < 0) {
+    wf_type s;
+    if (!look_at(wf_ctx_get(), x, &s)) {
         return wf_fail(why, WEFT_EHANDLE, "input '%s' is not alive", g->names[i]);
     }
-    if (weft_dtype_of(x) != (weft_dtype)t->dtype) {
+    if (s.dtype != t->dtype) {
         int code = wf_fail(why, WEFT_EDTYPE, "input '%s' is %s, the graph takes %s", g->names[i],
-                           weft_dtype_name(weft_dtype_of(x)), wf_dtype_name(t->dtype));
+                           wf_dtype_name(s.dtype), wf_dtype_name(t->dtype));
         wf_hint(why, "weft_cast it first");
         return code;
     }
-    if (s.n != t->rank) {
+    if (s.rank != t->rank) {
         return wf_fail(why, WEFT_ESHAPE, "input '%s' has %d axes, the graph takes %d", g->names[i],
-                       (int)s.n, t->rank);
+                       (int)s.rank, t->rank);
     }
     for (int k = 0; k < t->rank; k++) {
         int64_t want = t->dims[k];
@@ -192,7 +210,7 @@ static int bind_input(const weft_graph *g, int i, weft_tensor x, int64_t *sizes,
         if (WF_IS_SYM(want)) {
             symbol = g->fn->symbols[want - WF_SYM(0)];
             int64_t *size = &sizes[want - WF_SYM(0)];
-            *size = *size < 0 ? s.v[k] : *size;
+            *size = *size < 0 ? s.dims[k] : *size;
             want = *size;
         }
         if (symbol && want > g->fn->most[t->dims[k] - WF_SYM(0)]) {
@@ -200,14 +218,14 @@ static int bind_input(const weft_graph *g, int i, weft_tensor x, int64_t *sizes,
                            "input '%s': axis %d is %lld, but '%s' is at most %lld", g->names[i], k,
                            (long long)want, symbol, (long long)g->fn->most[t->dims[k] - WF_SYM(0)]);
         }
-        if (s.v[k] != want && symbol) {
+        if (s.dims[k] != want && symbol) {
             return wf_fail(why, WEFT_ESHAPE,
                            "input '%s': axis %d is %lld, but '%s' is %lld by an earlier axis",
-                           g->names[i], k, (long long)s.v[k], symbol, (long long)want);
+                           g->names[i], k, (long long)s.dims[k], symbol, (long long)want);
         }
-        if (s.v[k] != want) {
+        if (s.dims[k] != want) {
             return wf_fail(why, WEFT_ESHAPE, "input '%s': axis %d is %lld, the graph takes %lld",
-                           g->names[i], k, (long long)s.v[k], (long long)want);
+                           g->names[i], k, (long long)s.dims[k], (long long)want);
         }
     }
     return 0;
@@ -239,10 +257,15 @@ static int hold_plan(weft_graph *g, const int64_t *sizes, unsigned flags, wf_gra
     int victim = -1, rc = 0;
     *out = NULL;
     pthread_mutex_lock(&g->lock);
+    wf_graph_plan *last = g->plans[g->latest];
+    if (last && last->flags == flags && memcmp(last->sizes, sizes, sizeof last->sizes) == 0) {
+        *out = last;
+    }
     for (int i = 0; i < WF_GRAPH_PLANS && !*out; i++) {
         wf_graph_plan *p = g->plans[i];
         if (p && p->flags == flags && memcmp(p->sizes, sizes, sizeof p->sizes) == 0) {
             *out = p;
+            g->latest = i;
         }
         if (!p || p->holds == 0) {
             bool better =
@@ -255,6 +278,7 @@ static int hold_plan(weft_graph *g, const int64_t *sizes, unsigned flags, wf_gra
         if (!rc && victim >= 0) {
             drop_plan(g, g->plans[victim]);
             g->plans[victim] = *out;
+            g->latest = victim;
         }
     }
     if (*out) {
@@ -302,30 +326,107 @@ static int open_view(const weft_graph *g, int i, weft_tensor t, bool write, cons
 static int device_of(const weft_graph *g, const weft_tensor *in)
 {
     wf_ctx *c = wf_ctx_get();
-    return g->n_weights  ? wf_device_of_handle(c, g->weights[0])
-           : g->n_inputs ? wf_device_of_handle(c, in[0])
-                         : WF_DEVICE_HOST;
+    const weft_tensor t = g->n_weights ? g->weights[0] : g->n_inputs ? in[0] : WEFT_NONE;
+    wf_hold how;
+    wf_slot *s = wf_take_hold(c, t, &how);
+    const int device = s ? wf_slot_device(s) : WF_DEVICE_HOST;
+    if (s) {
+        wf_end_hold(c, s, how);
+    }
+    return device;
+}
+
+enum { FEW = 12 }; /* a run of few tensors needs no memory of the heap */
+
+/* An input that is read where it lies. */
+typedef struct held {
+    wf_slot *slot; /* NULL: it is not */
+    wf_hold how;
+} held;
+
+/* Input t where it lies, row-major in the memory of the device of the run, held until the run has ended. False: it is not
+ * such, or wants more than a look. */
+static bool hold_input(wf_ctx *c, weft_tensor t, const wf_type *type, int device, wf_view *v,
+                       held *h)
+{
+    wf_why why;
+    h->slot = c->recorder ? NULL : wf_take_hold(c, t, &h->how);
+    if (!h->slot) {
+        return false;
+    }
+    wf_storage *st = h->slot->st;
+    if (st->device != device || atomic_load_explicit(&st->is_virtual, memory_order_acquire) ||
+        !wf_slot_is_contiguous(h->slot) || wf_storage_use(st, false, &why)) {
+        wf_end_hold(c, h->slot, h->how);
+        h->slot = NULL;
+        return false;
+    }
+    wf_view_of_type(v, type, wf_slot_data(h->slot));
+    v->device = (uint8_t)device;
+    return true;
+}
+
+/* An output, whose memory the plan fills. */
+static int make_output(wf_ctx *c, const wf_type *type, int device, weft_tensor *out, wf_view *v,
+                       wf_why *why)
+{
+    const size_t bytes = (size_t)wf_type_numel(type) * wf_dtype_size(type->dtype);
+    wf_storage *st = wf_storage_new_on(device, bytes, why);
+    if (!st) {
+        return why->code ? why->code : wf_fail(why, WEFT_ENOMEM, "out of memory for an output");
+    }
+    *out = wf_wrap_view(c, st, st->data, type->dtype, type->rank, type->dims, NULL);
+    wf_view_of_type(v, type, st->data);
+    v->device = (uint8_t)device;
+    wf_storage_release(st);
+    return out->slot ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory for a handle");
+}
+
+/* Views of inputs, weights and outputs. */
+static int open_views(const weft_graph *g, const wf_graph_plan *p, const weft_tensor *in,
+                      weft_tensor *out, int device, wf_view *views, held *h, wf_why *why)
+{
+    wf_ctx *c = wf_ctx_get();
+    const int total = g->n_inputs + g->n_weights;
+    int rc = 0;
+    for (int i = 0; i < total && !rc; i++) {
+        const wf_type *type = wf_fn_type(p->fn, p->fn->inputs[i]);
+        weft_tensor t = i < g->n_inputs ? in[i] : g->weights[i - g->n_inputs];
+        if (!hold_input(c, t, type, device, &views[i], &h[i])) {
+            t = i < g->n_inputs ? weft_contiguous(weft_detach(t)) : t;
+            rc = open_view(g, i, t, false, type, device, &views[i], why);
+        }
+    }
+    for (int i = 0; i < g->n_outputs && !rc; i++) {
+        const wf_type *t = wf_fn_type(p->fn, p->fn->outputs[i]);
+        if (!c->recorder) {
+            rc = make_output(c, t, device, &out[i], &views[total + i], why);
+            continue;
+        }
+        out[i] = weft_zeros(weft_shape_from(t->rank, t->dims), (weft_dtype)t->dtype);
+        rc = open_view(g, total + i, out[i], true, t, device, &views[total + i], why);
+    }
+    return rc;
 }
 
 static int run(weft_graph *g, wf_graph_plan *p, const weft_tensor *in, weft_tensor *out,
                wf_graph_times *times, wf_why *why)
 {
-    int total = g->n_inputs + g->n_weights;
-    wf_view *views = wf_malloc((size_t)(total + g->n_outputs + 1) * sizeof *views);
-    if (!views) {
+    const int total = g->n_inputs + g->n_weights, all = total + g->n_outputs;
+    wf_view few[FEW];
+    held few_held[FEW];
+    wf_view *views = all <= FEW ? few : wf_malloc((size_t)all * sizeof *views);
+    held *h = total <= FEW ? few_held : wf_malloc((size_t)total * sizeof *h);
+    if (!views || !h) {
+        wf_mfree(views == few ? NULL : views);
+        wf_mfree(h == few_held ? NULL : h);
         return wf_fail(why, WEFT_ENOMEM, "out of memory");
     }
-    int rc = 0, device = device_of(g, in), before = wf_device_enter(wf_ctx_get(), device);
-    for (int i = 0; i < total && !rc; i++) {
-        weft_tensor t =
-            i < g->n_inputs ? weft_contiguous(weft_detach(in[i])) : g->weights[i - g->n_inputs];
-        rc = open_view(g, i, t, false, wf_fn_type(p->fn, p->fn->inputs[i]), device, &views[i], why);
+    for (int i = 0; i < total; i++) {
+        h[i].slot = NULL;
     }
-    for (int i = 0; i < g->n_outputs && !rc; i++) {
-        const wf_type *t = wf_fn_type(p->fn, p->fn->outputs[i]);
-        out[i] = weft_zeros(weft_shape_from(t->rank, t->dims), (weft_dtype)t->dtype);
-        rc = open_view(g, total + i, out[i], true, t, device, &views[total + i], why);
-    }
+    int device = device_of(g, in), before = wf_device_enter(wf_ctx_get(), device);
+    int rc = open_views(g, p, in, out, device, views, h, why);
     wf_device_enter(wf_ctx_get(), before);
     wf_plan_args a = {.fn = p->fn,
                       .in = views,
@@ -341,7 +442,13 @@ static int run(weft_graph *g, wf_graph_plan *p, const weft_tensor *in, weft_tens
         }
         wf_fpenv_leave(mode);
     }
-    wf_mfree(views);
+    for (int i = total; i-- > 0;) {
+        if (h[i].slot) {
+            wf_end_hold(wf_ctx_get(), h[i].slot, h[i].how);
+        }
+    }
+    wf_mfree(views == few ? NULL : views);
+    wf_mfree(h == few_held ? NULL : h);
     return rc;
 }
 

@@ -36,6 +36,7 @@ struct weft_graph {
     pthread_mutex_t lock;
     uint64_t clock;
     wf_graph_plan *plans[WF_GRAPH_PLANS];
+    int latest; /* the one that was used last */
 };
 
 /* Takes over fn (also on failure, when it returns NULL with an error of op recorded); names are copied later by
