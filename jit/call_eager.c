@@ -510,7 +510,7 @@ void wf_call_recorded(weft_jit *j, const wf_turn *t, int device, const wf_plan *
     }
 }
 
-static void explain_way(const wf_way *w, FILE *out)
+static void explain_way(const wf_way *w, bool freezes, FILE *out)
 {
     const bool eager = atomic_load_explicit(&w->eager, memory_order_relaxed);
     const double traced = (double)w->ns[0] * 1e-3, plain = (double)w->ns[1] * 1e-3;
@@ -520,8 +520,10 @@ static void explain_way(const wf_way *w, FILE *out)
                               : "not tried eagerly yet");
     } else {
         fprintf(out, "  (%s) %s: %.2f us against %.2f us %s\n", w->of.says,
-                eager ? "runs eagerly" : "is recorded", eager ? plain : traced,
-                eager ? traced : plain, eager ? "traced" : "eagerly");
+                eager     ? "runs eagerly"
+                : freezes ? "is replayed or recorded"
+                          : "is recorded",
+                eager ? plain : traced, eager ? traced : plain, eager ? "traced" : "eagerly");
     }
 }
 
@@ -538,7 +540,7 @@ void wf_call_explain_ways(weft_jit *j, FILE *out)
             const bool tried = w->ns[0] && w->ns[0] != INT64_MAX;
             count[tried][atomic_load_explicit(&w->eager, memory_order_relaxed)]++;
             if (tried && n++ < LISTED) {
-                explain_way(w, out);
+                explain_way(w, j->freezes, out);
             }
         }
     }
