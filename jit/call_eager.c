@@ -490,10 +490,11 @@ void wf_call_note_plan(wf_way *w, bool again)
 {
     if (!again) {
         atomic_store_explicit(&w->rebuilt, 0, memory_order_relaxed);
-    } else if (atomic_fetch_add_explicit(&w->rebuilt, 1, memory_order_relaxed) + 1 == REBUILT &&
-               !atomic_load_explicit(&w->trial, memory_order_relaxed)) {
+    } else if (atomic_fetch_add_explicit(&w->rebuilt, 1, memory_order_relaxed) + 1 == REBUILT) {
         atomic_store_explicit(&w->crowded, true, memory_order_relaxed);
-        atomic_store_explicit(&w->left, 1, memory_order_relaxed);
+        if (!atomic_load_explicit(&w->trial, memory_order_relaxed)) {
+            atomic_store_explicit(&w->left, 1, memory_order_relaxed);
+        }
     }
 }
 

@@ -4,7 +4,8 @@
  * A kind is types, extents and devices of the arguments, whether gradients flow to them, and the grad mode, as a hash of 64
  * bits. Ways of kinds lie in WAY_SETS sets of WAY_LANES, made when they are first needed; in a full set the one goes that was
  * looked at least recently. Kinds that differ in extents alone are a family: once many of its calls were recorded, further kinds
- * warm up for less long; once FOLLOW of them in a row were decided to run the function, smaller ones begin with that.
+ * warm up for less long; once FOLLOW of them in a row were decided to run the function, smaller ones begin with that. So do all that come when plans have been dropped for want of room:
+ * a kind that is called once or twice, or more kinds than there are ways, shall not each have a plan built.
  *
  * Invariants: two kinds with one key share a way, and a way that goes while a call uses it is another kind's by then: both
  * cost time and nothing else. Keys are found without the lock, and added with it.
@@ -22,6 +23,7 @@ enum {
     WARM_UP = 64,      /* calls before the first trial */
     WARM_SOON = 16,    /* of a family that has been seen ... */
     WELL_KNOWN = 1024, /* ... so often */
+    WARM_FULL = 4,     /* where there is no room for further plans */
     AGAIN = 1000,      /* calls until the second trial; twice as many until the third, ... */
     FOLLOW = 4,
 };
@@ -153,16 +155,17 @@ void wf_way_note_choice(weft_jit *j, const wf_way *w)
 static void begin(weft_jit *j, wf_way *w, const wf_call_kind *k, const wf_way_of *of)
 {
     wf_family *f = family_of(j, of->family);
-    const bool plain = f->plain >= FOLLOW && of->volume <= f->volume;
+    const bool full = j->stats.evictions > 0 && j->nplans >= j->max_plans;
+    const bool plain = full || (f->plain >= FOLLOW && of->volume <= f->volume);
+    const int64_t warm = full ? WARM_FULL : f->looks > WELL_KNOWN ? WARM_SOON : WARM_UP;
     w->of = *of;
-    const int64_t warm = f->looks > WELL_KNOWN ? WARM_SOON : WARM_UP;
     f->looks += plain ? 0 : warm; /* that it will have been seen */
     w->period = AGAIN;
     w->settled = false;
     w->modelled = 0;
     w->ns[0] = w->ns[1] = 0;
     atomic_store_explicit(&w->eager, plain, memory_order_relaxed);
-    atomic_store_explicit(&w->is_short, plain && f->is_short, memory_order_relaxed);
+    atomic_store_explicit(&w->is_short, plain && f->plain && f->is_short, memory_order_relaxed);
     atomic_store_explicit(&w->trial, false, memory_order_relaxed);
     atomic_store_explicit(&w->turn, 0, memory_order_relaxed);
     atomic_store_explicit(&w->left, warm, memory_order_relaxed);

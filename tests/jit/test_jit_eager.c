@@ -668,6 +668,26 @@ Test(eager, plans_that_are_built_again)
     }
 }
 
+/* Once plans have been dropped, a kind that comes once or twice, or again when it is long forgotten, has none built. */
+Test(eager, kinds_that_come_once)
+{
+    enum { KINDS = 3000, PLANS = 8 };
+    cost k = {{0, 0}, 0};
+    weft_jit *j = weft_jit_trace(alone, &k, .max_plans = PLANS);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < KINDS; i++) {
+            const weft_scope s = weft_scope_begin();
+            weft_tensor x = weft_full(weft_shape(1 + i), i, WEFT_F32), y;
+            OK(weft_jit_call(j, &x, 1, &y, 1));
+            cr_assert(weft_dim(y, 0) == 1 + i && weft_item_f64(weft_max(y)) == 2 * i);
+            weft_scope_end(s);
+        }
+    }
+    cr_assert_eq(stats_of(j).calls, PLANS + 1, "%d", (int)stats_of(j).calls);
+    cr_assert_eq(stats_of(j).eager, 2 * KINDS - PLANS - 1);
+    weft_jit_free(j);
+}
+
 /* Each kind of call is frozen for itself, as many as max_frozen; those that are go on, however many others come by. */
 Test(eager, many_kinds_are_frozen)
 {

@@ -48,7 +48,8 @@ Test(jit_long, ten_thousand_shapes_in_flat_memory)
 {
     weft_tensor w = weft_keep(weft_ones(weft_shape(3, 4), WEFT_F32));
     weft_requires_grad_(w, true);
-    weft_jit *j = weft_jit_trace(step, &w, .name = "shapes", .max_plans = 64);
+    weft_jit *j =
+        weft_jit_trace(step, &w, .name = "shapes", .max_plans = 64, .always_record = true);
     const int64_t shapes = (int64_t)effort_of(10000), more = shapes / 5;
     double before = 0;
     for (int64_t i = 0; i < shapes + more; i++) {
