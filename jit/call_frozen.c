@@ -227,11 +227,9 @@ void wf_call_consider(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p, bool 
     pthread_mutex_lock(&j->lock);
     if (z->verify) {
         j->stats.verified++;
-        /* a structure that the cache did not know is another one, and the recording is the cache's by now */
-        if (!known || !z->now || !wf_frozen_same(z->verify, z->now, job->fn, job->writes, reason)) {
+        if (!z->now || !wf_frozen_same(z->verify, z->now, job->fn, job->writes, reason)) {
             j->stats.thawed++;
-            wf_call_note_reason(j, "thawed",
-                                known ? reason : "the function records other ops than it did");
+            wf_call_note_reason(j, "thawed", reason);
             gone.z[gone.n++] = take_frozen(j, z->verify);
         }
     } else if (z->now) {

@@ -209,7 +209,7 @@ void wf_call_entry_free(entry *e);
 void wf_call_note_build(weft_jit *j, uint64_t hash, const wf_job *job);
 void wf_call_note_drop(weft_jit *j, uint64_t hash);
 bool wf_call_was_dropped(const weft_jit *j, uint64_t hash);
-/* A plan has run. known: it had been built before. */
+/* A plan has run, of a call that has been described. known: it had been built before. */
 void wf_call_consider(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p, bool known);
 /* Called with the lock. */
 entry *wf_call_find_entry(weft_jit *j, uint64_t hash, const wf_job *job);

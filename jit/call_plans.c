@@ -228,11 +228,15 @@ int wf_call_run_segment(void *user, wf_job *job, wf_why *why)
     job->failed_op = a.failed_op;
     job->failed_site = a.failed_site;
     const freezing *z = job->note;
+    const bool described = !rc && z && z->described, verifies = described && z->verify;
+    if (verifies) { /* now: the cache takes the recording, of a plan that it does not know */
+        wf_call_consider(j, hash, job, p, known);
+    }
     const bool again = !known && remember(j, hash, job, p);
     if (z && z->way && (known || again)) {
         wf_call_note_plan(z->way, again);
     }
-    if (!rc && z && z->described) {
+    if (described && !verifies) {
         wf_call_consider(j, hash, job, p, known);
     }
     wf_plan_release(p);

@@ -910,6 +910,26 @@ Test(eager, odd_calls_without_a_look)
     weft_free(x);
 }
 
+/* A replay that is checked when its plan has left the cache is what it was. */
+Test(eager, a_check_without_the_plan)
+{
+    cost k = {{0, 0}, 0};
+    weft_tensor x[2];
+    make_kinds(x, 2, true);
+    weft_jit *j = weft_jit_trace(alone, &k, .frozen = true, .always_record = true,
+                                 .verify_every = 4, .max_plans = 1);
+    for (int i = 0; i < 2; i++) {
+        call_in_turns(j, &x[i], 1, 3);
+    }
+    call_in_turns(j, x, 2, 40);
+    cr_assert_eq(stats_of(j).thawed, 0, "%s", reasons(j));
+    cr_assert_eq(stats_of(j).verified, 20);
+    cr_assert_eq(stats_of(j).calls, 4 + 20);
+    weft_jit_free(j);
+    weft_free(x[0]);
+    weft_free(x[1]);
+}
+
 enum { THREADS = 4, EACH = 200 };
 static _Atomic int wrong;
 
