@@ -2,7 +2,7 @@
  * autograd/backward.c -- the engine: walks recorded ops in reverse and runs their derivatives.
  *
  * Builds, runs and drops the adjoint node by node. A node is processed when every later node that
- * uses it has been: nodes leave a heap in descending order. Nothing recurses, so a chain of a
+ * uses it has been: nodes leave a heap in descending order, leaves last. Nothing recurses, so a chain of a
  * million ops needs no stack.
  *
  * Invariants: pending gradients live in the engine's scope and are released as they are consumed;
@@ -37,9 +37,17 @@ static vjp_fn row_vjp(wf_op op)
 }
 /* clang-format on */
 
-/* -- the queue: a max-heap of nodes by order ------------------------------------------------------------ */
+/* -- the queue: a max-heap of nodes by key -------------------------------------------------------------- */
 
 typedef wf_engine engine;
+
+/* Leaves, which have no operands, come after all ops, as they do in every step but the one that uses them first and makes
+ * their nodes: so that step records the same ops in the same order as later ones, whatever order it was that its leaves were
+ * used in (C leaves the order of arguments to the compiler). */
+static uint64_t key_of(wf_tape *t, wf_ref r, const wf_tnode *n)
+{
+    return wf_tnode_order(t, r) | (n->sort == WF_TN_LEAF ? 0 : UINT64_C(1) << 63);
+}
 
 int wf_engine_queue(engine *e, wf_ref r)
 {
@@ -47,7 +55,7 @@ int wf_engine_queue(engine *e, wf_ref r)
     if (n->flags & WF_TN_QUEUED) {
         return 0;
     }
-    wf_ref *heap = wf_room(e->heap, e->n, &e->cap, 64, sizeof *heap);
+    wf_queued *heap = wf_room(e->heap, e->n, &e->cap, 64, sizeof *heap);
     if (!heap) {
         wf_raise_text(e->c, WEFT_ENOMEM, "backward", "out of memory for the queue");
         return WEFT_ENOMEM;
@@ -55,41 +63,38 @@ int wf_engine_queue(engine *e, wf_ref r)
     e->heap = heap;
     n->flags |= WF_TN_QUEUED;
     n->refs++;
-    uint64_t key = wf_tnode_order(e->t, r);
+    const wf_queued q = {key_of(e->t, r, n), r};
     uint32_t i = e->n++;
     while (i > 0) {
         uint32_t up = (i - 1) / 2;
-        if (wf_tnode_order(e->t, e->heap[up]) >= key) {
+        if (heap[up].key >= q.key) {
             break;
         }
-        e->heap[i] = e->heap[up];
+        heap[i] = heap[up];
         i = up;
     }
-    e->heap[i] = r;
+    heap[i] = q;
     return 0;
 }
 
 static wf_ref queue_pop(engine *e)
 {
-    wf_ref top = e->heap[0], last = e->heap[--e->n];
-    uint64_t key = wf_tnode_order(e->t, last);
+    wf_queued *heap = e->heap, last = heap[--e->n];
+    wf_ref top = heap[0].ref;
     uint32_t i = 0;
     for (;;) {
         uint32_t k = 2 * i + 1;
         if (k >= e->n) {
             break;
         }
-        if (k + 1 < e->n &&
-            wf_tnode_order(e->t, e->heap[k + 1]) > wf_tnode_order(e->t, e->heap[k])) {
-            k++;
-        }
-        if (wf_tnode_order(e->t, e->heap[k]) <= key) {
+        k += k + 1 < e->n && heap[k + 1].key > heap[k].key;
+        if (heap[k].key <= last.key) {
             break;
         }
-        e->heap[i] = e->heap[k];
+        heap[i] = heap[k];
         i = k;
     }
-    e->heap[i] = last;
+    heap[i] = last;
     wf_tnode_at(e->t, top)->flags &= (uint8_t)~WF_TN_QUEUED;
     return top;
 }
@@ -586,8 +591,8 @@ static parked *park(engine *o)
 {
     parked *p = wf_malloc((o->n + (size_t)1) * sizeof *p);
     for (uint32_t i = 0; p && i < o->n; i++) {
-        swap_pending(o, o->heap[i], &p[i], true);
-        wf_tnode_at(o->t, o->heap[i])->flags &= (uint8_t)~WF_TN_QUEUED;
+        swap_pending(o, o->heap[i].ref, &p[i], true);
+        wf_tnode_at(o->t, o->heap[i].ref)->flags &= (uint8_t)~WF_TN_QUEUED;
     }
     if (p && o->current) {
         swap_pending(o, o->current, &p[o->n], true);
@@ -604,8 +609,8 @@ static parked *park(engine *o)
 static void unpark(engine *o, parked *p)
 {
     for (uint32_t i = 0; i < o->n; i++) {
-        swap_pending(o, o->heap[i], &p[i], false);
-        wf_tnode_at(o->t, o->heap[i])->flags |= WF_TN_QUEUED;
+        swap_pending(o, o->heap[i].ref, &p[i], false);
+        wf_tnode_at(o->t, o->heap[i].ref)->flags |= WF_TN_QUEUED;
     }
     if (o->current) {
         swap_pending(o, o->current, &p[o->n], false);

@@ -15,10 +15,16 @@ typedef struct wf_part {
     weft_tensor g;
 } wf_part;
 
+/* A node that waits, and what it is sorted by. */
+typedef struct wf_queued {
+    uint64_t key;
+    wf_ref ref;
+} wf_queued;
+
 typedef struct wf_engine {
     wf_ctx *c;
     wf_tape *t;
-    wf_ref *heap;
+    wf_queued *heap;
     uint32_t n, cap;
     weft_scope scope;
     bool retain, create;

@@ -648,6 +648,60 @@ Test(frozen_step, on_a_device)
     model_close(&b);
 }
 
+/* The order in which a function first uses its leaves is the compiler's where they stand in arguments of one call:
+ * weft_add(weft_embedding(a, x), weft_narrow(b, ...)). */
+typedef struct two_leaves {
+    weft_tensor a, b;
+    bool swapped;
+    int runs;
+} two_leaves;
+
+FN(use_two)
+{
+    two_leaves *k = self;
+    weft_tensor p = WEFT_NONE, q = WEFT_NONE;
+    k->runs++;
+    for (int i = 0; i < 2; i++) {
+        if ((i == 0) != k->swapped)
+            p = weft_embedding(k->a, in[0]);
+        else
+            q = weft_narrow(k->b, 0, 0, 8);
+    }
+    weft_tensor loss = weft_mean(weft_square(weft_add(p, q)));
+    weft_set_grad(k->a, WEFT_NONE);
+    weft_set_grad(k->b, WEFT_NONE);
+    OK(weft_backward(loss));
+    out[0] = weft_detach(loss);
+    return WEFT_OK;
+}
+
+Test(frozen_step, whatever_order_its_leaves_are_used_in)
+{
+    for (int swapped = 0; swapped < 2; swapped++) {
+        two_leaves k = {.swapped = swapped};
+        weft_tensor *of[] = {&k.a, &k.b};
+        for (int i = 0; i < 2; i++) {
+            weft_generator g = {(uint64_t)i, 0};
+            *of[i] = weft_keep(weft_randn(weft_shape(8, 4), .generator = &g));
+            OK(weft_requires_grad_(*of[i], true));
+        }
+        weft_tensor x = weft_arange(0, 8, 1, WEFT_I64);
+        weft_jit *j = weft_jit_trace(use_two, &k, .frozen = true, .verify_every = -1);
+        for (int i = 0; i < 5; i++) {
+            weft_scope sc = weft_scope_begin();
+            weft_tensor y;
+            OK(weft_jit_call(j, &x, 1, &y, 1));
+            weft_scope_end(sc);
+        }
+        cr_assert_eq(k.runs, 2, "%d recordings, swapped %d: %s", k.runs, swapped, reasons(j));
+        weft_jit_free(j);
+        weft_free(x);
+        weft_free(k.a);
+        weft_free(k.b);
+    }
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
+
 /* -- threads ----------------------------------------------------------------------------------------------------- */
 
 typedef struct watch {
