@@ -7,17 +7,11 @@
 #include "eager/kernels/cast.h"
 
 #include "eager/kernels/kernels.h"
+#include "eager/kernels/loops.h"
 #include "eager/kernels/move.h"
 
 #if defined(__F16C__)
 #include <immintrin.h>
-#endif
-
-#if defined(__clang__)
-#pragma clang diagnostic ignored "-Wpass-failed" /* rare and integer division bodies stay scalar */
-#define WF_IVDEP _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define WF_IVDEP _Pragma("GCC ivdep")
 #endif
 
 #define WF_CTYPE_bool uint8_t

@@ -7,11 +7,24 @@
 
 #include "eager/kernels/map_rows.h"
 
+/* Rows that divide: vectors of integers are divided lane by lane, which clang writes out, 64 times for bytes. */
+#define WF_ONE_BY_ONE_0(expr) expr
+#if defined(__clang__)
+#define WF_ONE_BY_ONE_1(expr)                                                                      \
+    ({                                                                                             \
+        __asm__ volatile("");                                                                      \
+        expr;                                                                                      \
+    })
+#else
+#define WF_ONE_BY_ONE_1(expr) expr
+#endif
+
 #define TC(fn, ...) WF_CAT(WF_CAT(fn, _), WF_S)(__VA_ARGS__)
 #define UNARY(NAME, name, types, rare, ulp, expr, vjp)                                             \
     WF_IF(WF_IN_INT_##types)(WF_KERNEL(k_##NAME, WF_T, 1, 0, WF_P1, WF_L1, expr))
 #define BINARY(NAME, name, types, rare, ulp, expr, vjp_a, vjp_b)                                   \
-    WF_IF(WF_IN_INT_##types)(WF_BINARY(ulp, k_##NAME, expr))
+    WF_IF(WF_IN_INT_##types)                                                                       \
+    (WF_BINARY(ulp, k_##NAME, WF_CAT(WF_ONE_BY_ONE_, WF_RARE_OF_##rare)(expr)))
 #define TERNARY(NAME, name, types, ulp, expr, vjp_a, vjp_b, vjp_c)                                 \
     WF_IF(WF_IN_INT_##types)(WF_KERNEL(k_##NAME, WF_T, 3, 0, WF_P3, WF_L3, expr))
 #define CHOOSE(NAME, name, types, expr, vjp_a, vjp_b)                                              \

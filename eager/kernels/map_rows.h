@@ -14,17 +14,11 @@
 #include <string.h>
 
 #include "eager/kernels/kernels.h"
+#include "eager/kernels/loops.h"
 #include "jit/ir/dict_c.h"
 #include "jit/ir/math_f64.h"
 #include "jit/ir/math_f32.h" /* uses math_f64.h */
 #include "jit/ir/rowfun.h"
-
-#if defined(__clang__)
-#pragma clang diagnostic ignored "-Wpass-failed" /* rare and integer division bodies stay scalar */
-#define WF_IVDEP _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define WF_IVDEP _Pragma("GCC ivdep")
-#endif
 
 /* WF_IF(flag)(text): the text if flag is 1. */
 #define WF_IF_0(...)

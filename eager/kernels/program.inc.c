@@ -6,13 +6,8 @@
  */
 #include <string.h>
 
+#include "eager/kernels/loops.h"
 #include "eager/kernels/program.h"
-
-#if defined(__clang__)
-#define WF_IVDEP _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define WF_IVDEP _Pragma("GCC ivdep")
-#endif
 
 #define LOOP(EXPR)                                                                                 \
     WF_IVDEP for (int64_t j = 0; j < n; j++)                                                       \

@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "eager/kernels/loops.h"
+
 #if defined(__AVX512F__)
 #define WF_VBYTES 64
 #elif defined(__AVX2__)
@@ -19,13 +21,6 @@
 #define WF_VBYTES 16
 #endif
 
-#if defined(__clang__)
-/* A loop that does not pay in vectors (pow in f64) is not an error. */
-#pragma clang diagnostic ignored "-Wpass-failed"
-#define WF_IVDEP _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define WF_IVDEP _Pragma("GCC ivdep")
-#endif
 #define WF_UNROLL _Pragma("GCC unroll 16")
 #define WF_INLINE __attribute__((always_inline, unused)) static inline
 
