@@ -80,8 +80,8 @@ static void stripped_size(const char *library)
         bench_die("cannot strip the library");
     }
     bench_open("start", "libweft.so, stripped", NULL, NULL, 0);
-    bench_number("mib", (double)info.st_size / (1 << 20));
-    bench_number("target_mib", 4);
+    bench_number("mb", (double)info.st_size / 1e6);
+    bench_number("target_mb", 4);
     bench_close();
 }
 
