@@ -4,8 +4,7 @@
  * Unary f32 functions are swept over all 2^32 arguments (or every N-th) against double references;
  * f64 and two-argument functions are sampled: f64 against MPFR, f32 pairs against double.
  *
- * Build: cc -O3 -march=x86-64-v4 -mprefer-vector-width=512 -std=gnu17 -ffp-contract=off
- *        -fno-math-errno -fno-trapping-math -fwrapv -I. tools/ulp_sweep.c -lmpfr -lm -lpthread
+ * script/ulp builds and runs it.
  *
  * Invariants
  *  - An error is in units of the last place of the format's number nearest the exact result, the
@@ -611,6 +610,15 @@ static bool wanted(const char *name, int n, char **names)
 static int report(const struct options *o, int n, char **names)
 {
     bool wrong = false;
+    for (int k = 0; k < n; k++) {
+        bool known = false;
+        for (size_t i = 0; i < N_FUNS; i++)
+            known |= wanted(funs[i].name, 1, names + k);
+        if (!known) {
+            fprintf(stderr, "ulp_sweep: no function is named %s (--list)\n", names[k]);
+            return 2;
+        }
+    }
     if (o->timing)
         printf("| function | ns per element |\n| --- | --- |\n");
     else
