@@ -4,10 +4,11 @@
  *
  *   bench_train [seconds [model...]]       seconds per measurement, default 8; models: char gpt2-2 gpt2-4 gpt2
  *
- *   {"bench":"train","case":"step","threads":1,"ms":...,"tokens_per_s":...,"peak_mb":...,"cpu_ms":...,"forward_ms":...,
- *    "backward_ms":...,"clip_ms":...,"update_ms":...}
+ *   {"bench":"train","case":"step","threads":1,"ms":...,"tokens_per_s":...,"peak_mb":...,"live_mb":...,"cpu_ms":...,
+ *    "forward_ms":...,"backward_ms":...,"clip_ms":...,"update_ms":...}
  *
- * Medians over steps after a warm-up; cpu_ms is processor time a step, which other programs disturb less. char is the
+ * peak_mb is by how much the resident memory of a process that does nothing else grows, as the peers' is, of traced steps that of
+ * the warm-up with compiling; live_mb the most that tensors held at once. Medians over steps after a warm-up; cpu_ms is processor time a step, which other programs disturb less. char is the
  * model of examples/char_lm; gpt2 is GPT-2 124M (Radford et al. 2019) with random weights and as many tokens a step
  * as llm.c's CPU program takes (4 x 64), gpt2-2 and gpt2-4 are that with 2 and 4 layers. bench/peers/train_step.py is
  * the same in PyTorch. The case "step traced" is the same step under weft_jit_trace: first_ms is its first call (recording,
@@ -19,7 +20,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "examples/transformer.h"
 #include "jit/kernels.h"
@@ -67,6 +71,13 @@ static double cpu_ms(void)
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+/* The most that the process has had in memory. */
+static double resident_mb(void)
+{
+    struct rusage used;
+    return getrusage(RUSAGE_SELF, &used) ? 0 : (double)used.ru_maxrss / 1e3;
 }
 
 typedef struct job {
@@ -130,33 +141,31 @@ static bool traced_step(weft_jit *traced, int i)
     return ok;
 }
 
-/* What the traced step's kernels cost. */
+/* What the traced step's kernels cost, and the memory of either. */
 typedef struct compile {
     double first_ms, native_ms, ms;
     int64_t kernels, tier0; /* those that stay on the interpreter */
     int64_t replays;
     bool frozen;
-    double peak_mb;
+    double peak_mb, live_mb;
 } compile;
 
-/* n steps; c: of traced ones. */
-static void print(const job *k, int threads, int n, const compile *c)
+/* n steps. */
+static void print(const job *k, int threads, int n, bool traced, const compile *c)
 {
     static double eager[MAX_STEPS], eager_cpu[MAX_STEPS];
     memcpy(eager, times[STEP], sizeof eager);
     memcpy(eager_cpu, times[STEP_CPU], sizeof eager_cpu);
-    double *wall = c ? times[TRACED] : eager, *cpu = c ? times[TRACED_CPU] : eager_cpu;
+    double *wall = traced ? times[TRACED] : eager, *cpu = traced ? times[TRACED_CPU] : eager_cpu;
     const double ms = median(wall, n), cpu_here = median(cpu, n); /* sorted from here on */
     const double eager_ms = median(eager, n), eager_cpu_ms = median(eager_cpu, n);
-    const char *way = !c ? "" : c->frozen ? " frozen" : " traced";
-    weft_memory_stats mem;
-    weft_memory_get_stats(&mem);
+    const char *way = !traced ? "" : c->frozen ? " frozen" : " traced";
     printf("{\"bench\":\"train\",\"case\":\"%sstep%s\",\"threads\":%d,\"ms\":%.2f,\"best_ms\":%.2f,"
-           "\"cpu_ms\":%.2f,\"best_cpu_ms\":%.2f,\"tokens_per_s\":%.0f,\"peak_mb\":%.1f,",
+           "\"cpu_ms\":%.2f,\"best_cpu_ms\":%.2f,\"tokens_per_s\":%.0f,\"peak_mb\":%.1f,"
+           "\"live_mb\":%.1f,",
            k->of->prefix, way, threads, ms, wall[0], cpu_here, cpu[0],
-           1e3 * (double)(k->of->batch * k->of->n.context) / ms,
-           c ? c->peak_mb : (double)mem.peak_bytes / 1e6);
-    if (c)
+           1e3 * (double)(k->of->batch * k->of->n.context) / ms, c->peak_mb, c->live_mb);
+    if (traced)
         printf("\"first_ms\":%.2f,\"native_ms\":%.2f,\"compile_ms\":%.2f,\"kernels\":%lld,"
                "\"tier0\":%lld,\"replays\":%lld,\"eager_ms\":%.2f,\"eager_cpu_ms\":%.2f,"
                "\"times_eager\":%.3f,\"times_eager_cpu\":%.3f,\"times_eager_best_cpu\":%.3f,",
@@ -202,7 +211,7 @@ static bool take_turns(const job *k, weft_jit *traced, compile *c, int i)
     bool ok = traced_step(traced, i);
     weft_memory_get_stats(&mem);
     const double mb = (double)mem.peak_bytes / 1e6;
-    c->peak_mb = mb > c->peak_mb ? mb : c->peak_mb;
+    c->live_mb = mb > c->live_mb ? mb : c->live_mb;
     return ok && train_step(k, i);
 }
 
@@ -211,6 +220,7 @@ enum { EAGER, RECORDED, FROZEN, WAYS };
 static bool measure(const model *of, int threads, double seconds, int way)
 {
     static transformer l;
+    const double idle = resident_mb();
     weft_set_num_threads(threads);
     weft_manual_seed(1);
     bool ok = transformer_init(&l, of->n, NULL) == WEFT_OK;
@@ -221,6 +231,7 @@ static bool measure(const model *of, int threads, double seconds, int way)
                                     : weft_jit_trace(whole_step, &k, .name = "train_step",
                                                      .frozen = way == FROZEN);
     ok = ok && o && warm_up(&k, traced, seconds, &c);
+    c.peak_mb = resident_mb() - idle;
     weft_memory_reset_peak();
     int n = 0;
     for (double end = now_ms() + 1e3 * seconds; ok && n < MAX_STEPS && (n < 5 || now_ms() < end);
@@ -234,15 +245,30 @@ static bool measure(const model *of, int threads, double seconds, int way)
         weft_jit_get_stats(traced, &stats);
         c.replays = stats.frozen;
     }
+    if (!traced) {
+        weft_memory_stats mem;
+        weft_memory_get_stats(&mem);
+        c.live_mb = (double)mem.peak_bytes / 1e6;
+        c.peak_mb = resident_mb() - idle;
+    }
     if (ok)
-        print(&k, threads, n, traced ? &c : NULL);
+        print(&k, threads, n, traced != NULL, &c);
     else
         fprintf(stderr, "bench_train: %s\n", weft_last_error());
     weft_jit_free(traced);
     weft_optim_free(o);
     weft_module_free(l.m);
-    weft_memory_trim();
     return ok;
+}
+
+/* In a process of its own: resident memory only ever grows, and what was compiled before would be found again. */
+static bool measure_alone(const model *of, int threads, double seconds, int way)
+{
+    int status = 1;
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(measure(of, threads, seconds, way) ? 0 : 1);
+    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
 static bool chosen(const model *m, int argc, char **argv)
@@ -259,10 +285,8 @@ int main(int argc, char **argv)
     bool ok = setenv("WEFT_CACHE_SIZE", "0", 1) == 0;
     for (int m = 0; m < MODELS; m++)
         for (int threads = 1; threads <= 2 && ok && chosen(&models[m], argc, argv); threads++) {
-            for (int way = 0; way < WAYS && ok; way++) {
-                wf_jitk_trim(); /* the first call compiles again */
-                ok = measure(&models[m], threads, seconds, way);
-            }
+            for (int way = 0; way < WAYS && ok; way++)
+                ok = measure_alone(&models[m], threads, seconds, way);
         }
     return ok ? 0 : 1;
 }
