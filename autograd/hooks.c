@@ -279,9 +279,11 @@ weft_status(weft_remove_hook)(weft_tensor t, uint64_t hook)
     wf_ctx *c = wf_ctx_get();
     wf_why why = {0};
     bool pinned = false;
-    if (!c || (t.slot == 0 && t.serial != 0)) {
-        wf_error_again(c, t);
-        return 0;
+    if (!c) {
+        return WEFT_ENOMEM;
+    }
+    if (t.slot == 0 && t.serial != 0) {
+        return (weft_status)wf_error_again(c, t);
     }
     wf_slot *s = t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, &why) : NULL;
     wf_hook *idle = NULL;

@@ -580,6 +580,10 @@ Test(errors, numbers_have_no_gradient)
     cr_expect_eq(weft_register_hook(bad, NULL, NULL, NULL), 0);
     cr_expect(strstr(weft_last_error(), "matmul: inner dimensions"), "the first error: %s",
               weft_last_error());
+    weft_clear_error();
+    cr_expect_eq(weft_remove_hook(bad, 1), WEFT_ESHAPE);
+    cr_expect(strstr(weft_last_error(), "matmul: inner dimensions"), "the first error: %s",
+              weft_last_error());
 }
 
 static void has(const char *call, weft_status got, const char *part)
