@@ -4,6 +4,7 @@
  * Invariant: a call that succeeds advances its generator by exactly the blocks it may have read; a
  * call that fails leaves it alone.
  */
+#include <math.h>
 #include <string.h>
 
 #include "eager/api.h"
@@ -178,10 +179,12 @@ weft_tensor(weft_randperm)(const weft_randperm_args *args)
 /* -- classes by their weights ------------------------------------------------------------------------------ */
 
 /* With replacement a number below the sum of a row's weights falls into one of them. They are scaled to integers first:
- * their running sums are exact and ascend, so a weight of 0 has no room, whatever the rounding.
+ * their running sums are exact and ascend, so a weight of 0 has no room, whatever the rounding. Divided by their sum before
+ * that: its inverse may be infinite.
  *
  * Without, every class gets weight / e with e of an exponential distribution of its own, and the n largest are taken: the
- * first is class k with probability weight_k / sum, and so on among the rest (Efraimidis and Spirakis 2006). */
+ * first is class k with probability weight_k / sum, and so on among the rest (Efraimidis and Spirakis 2006). Compared are
+ * logarithms, as quotients of the largest and the smallest weights are infinite or 0. */
 enum { WEIGHT_BITS = 52 }; /* of the sum of a row; numbers of [0, 1) have 53 */
 
 static weft_tensor uniform(const wf_arg *a, weft_shape shape, weft_generator *g)
@@ -211,8 +214,8 @@ static weft_tensor with_replacement(const wf_arg *a, weft_tensor w, weft_shape o
 {
     const int64_t classes = a->type.dims[a->type.rank - 1];
     weft_tensor sum = weft_sum(w, .axes = weft_axes(-1), .keepdim = true);
-    weft_tensor scale = weft_div(weft_f((double)((int64_t)1 << WEIGHT_BITS)), sum);
-    weft_tensor whole = weft_cast(weft_mul(w, scale), WEFT_I64); /* NaN, of an infinite sum: 0 */
+    weft_tensor part = weft_div(w, sum), unit = weft_f((double)((int64_t)1 << WEIGHT_BITS));
+    weft_tensor whole = weft_cast(weft_mul(part, unit), WEFT_I64); /* NaN, of a sum 0 or inf: 0 */
     weft_tensor sums = weft_cumsum(whole, -1);
     weft_tensor last = weft_narrow(sums, -1, classes - 1, 1);
     weft_tensor t = weft_cast(weft_mul(uniform(a, out, g), weft_cast(last, WEFT_F64)), WEFT_I64);
@@ -223,12 +226,13 @@ static weft_tensor without_replacement(const wf_arg *a, weft_tensor w, int64_t n
 {
     weft_shape shape = weft_shape_from(a->type.rank, a->type.dims);
     weft_tensor e = weft_neg(weft_log1p(weft_neg(uniform(a, shape, g))));
-    weft_tensor keys = weft_where(weft_greater(w, weft_f(0)), weft_div(w, e), weft_f(0));
+    weft_tensor keys = weft_sub(weft_log(w), weft_log(e));
+    keys = weft_where(weft_greater(w, weft_f(0)), keys, weft_f(-INFINITY));
     weft_tensor best, at;
     if (weft_topk(keys, n, -1, false, &best, &at) != WEFT_OK) {
         return wf_api_last_error();
     }
-    return weft_where(weft_greater(best, weft_f(0)), at, weft_i(-1));
+    return weft_where(weft_greater(best, weft_f(-INFINITY)), at, weft_i(-1));
 }
 
 static bool multinomial_ok(wf_arg *a, const weft_multinomial_args *args, int64_t n)

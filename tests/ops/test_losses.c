@@ -301,6 +301,39 @@ Test(multinomial, without_replacement)
     weft_scope_end(sc);
 }
 
+/* The smallest numbers there are, and such as have a finite sum but no finite quotients. */
+Test(multinomial, weights_of_any_size)
+{
+    enum { N = 20000 };
+    static const double scales[] = {0x1p-1074, 0x1p-1022, 1e-300, 1, 1e300, 0x1p1020};
+    const double w[4] = {1, 2, 0, 5}, wide[4] = {0x1p1000, 0x1p-1070, 0, 1};
+    int counts[4], none;
+    weft_generator g = {23, 0};
+    for (int k = 0; k < COUNT(scales); k++) {
+        double scaled[4];
+        for (int c = 0; c < 4; c++) {
+            scaled[c] = w[c] * scales[k];
+        }
+        weft_scope sc = weft_scope_begin();
+        weft_tensor t = weft_from_data(scaled, S(4), WEFT_F64);
+        tally(weft_multinomial(t, N, true, .generator = &g), 4, counts, &none);
+        double x = pearson(counts, w, 4, N); /* 2 degrees of freedom: above 18.4 once in 10^4 */
+        cr_assert(none == 0 && x < 18.4, "weights of %g: Pearson's statistic %g", scales[k], x);
+        weft_tensor y = weft_multinomial(weft_expand(t, S(N, 4)), 3, .generator = &g);
+        tally(weft_contiguous(weft_select(y, 1, 0)), 4, counts, &none);
+        x = pearson(counts, w, 4, N);
+        cr_assert(none == 0 && x < 18.4, "first of %g: Pearson's statistic %g", scales[k], x);
+        tally(y, 4, counts, &none);
+        cr_assert(none == 0 && counts[0] == N && counts[1] == N && counts[3] == N, "%g", scales[k]);
+        weft_scope_end(sc);
+    }
+    /* one after the other, as no chance makes up for what lies between them */
+    weft_scope sc = weft_scope_begin();
+    weft_tensor y = weft_multinomial(weft_from_data(wide, S(4), WEFT_F64), 4, .generator = &g);
+    cr_assert(memcmp(weft_data(y), (int64_t[4]){0, 3, 1, -1}, 32) == 0);
+    weft_scope_end(sc);
+}
+
 typedef struct draw_case {
     int64_t n;
     bool replacement;
