@@ -391,6 +391,7 @@ weft_tensor(weft_nll_loss)(const weft_cross_entropy_args *args)
     }
     weft_tensor counts = not_ignored(targets, ignore);
     weft_tensor safe = wf_op3(WF_OP_WHERE, NULL, counts, targets, weft_i(0));
+    safe = op2(WF_OP_BITWISE_AND, safe, weft_i(INT64_MAX)); /* no class is counted from the end */
     weft_tensor picked = wf_op2(WF_OP_TAKE_ALONG, &(wf_attr){.n_ints = 1, .ints = &last},
                                 args->logits, (weft_unsqueeze)(safe, -1));
     picked = wf_op1(WF_OP_NEG, NULL, wf_api_reshape(picked, t.type.rank, t.type.dims));

@@ -101,6 +101,15 @@ Test(losses, class_weights_that_do_not_fit)
                 WEFT_EINDEX, "cross_entropy");
     check_error("target", weft_nll_loss(x, t, .weight = weft_ones(S(4), WEFT_F32)), WEFT_EINDEX,
                 "nll_loss");
+    /* as a class, a negative index does not count from the end */
+    static const int negative[] = {-1, -4, -5};
+    for (int k = 0; k < COUNT(negative); k++) {
+        t = weft_full(S(3), negative[k], k % 2 ? WEFT_I32 : WEFT_I64);
+        check_error("negative", weft_cross_entropy(x, t), WEFT_EINDEX, "cross_entropy");
+        check_error("negative", weft_nll_loss(x, t), WEFT_EINDEX, "nll_loss");
+        check_error("negative", weft_nll_loss(x, t, .weight = weft_ones(S(4), WEFT_F32)),
+                    WEFT_EINDEX, "nll_loss");
+    }
     weft_scope_end(sc);
 }
 
