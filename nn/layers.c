@@ -337,6 +337,11 @@ static weft_status kernel_check(const kernel *k)
     s = s != WEFT_OK ? s : wf_layer_at_least(m, "groups", k->groups, 1);
     s = s != WEFT_OK ? s : wf_layer_multiple(m, "in", k->in, "groups", k->groups);
     s = s != WEFT_OK ? s : wf_layer_multiple(m, "out", k->out, "groups", k->groups);
+    if (s == WEFT_OK && wf_is_bare(&k->size)) {
+        s = wf_layer_refuse(m, WEFT_EINVALID,
+                            "a bare number stands where the kernels belong; write "
+                            "weft_shape(2, 3), or .kernel = 3");
+    }
     if (s == WEFT_OK && k->size.n != 1 && k->size.n != k->axes) {
         s = wf_layer_refuse(m, WEFT_ESHAPE,
                             "kernels has %lld numbers; it takes one, or one an axis: %d",

@@ -248,6 +248,14 @@ Test(nn, an_init_stops_at_its_first_failure)
     cr_assert_not(weft_ok(weft_nn_linear_forward(&linear, row)));
     cr_assert(strstr(weft_last_error(), "weight would be") && strstr(weft_last_error(), BIG), "%s",
               weft_last_error());
+    const weft_shape bare = {.bare_number = (const void *)(intptr_t)3};
+    FIRST(WEFT_EINVALID, "nn_conv2d_init 'b': a bare number stands where the kernels belong",
+          weft_nn_conv2d_init(&conv, m, "b", 6, 6, .kernels = bare));
+    OK(weft_nn_conv2d_init(&conv, m, "stride", 6, 6, 3, .strides = bare));
+    const weft_tensor image = weft_ones(weft_shape(1, 6, 4, 4), WEFT_F32);
+    cr_assert_eq(weft_error_status(weft_nn_conv2d_forward(&conv, image)), WEFT_EINVALID);
+    cr_assert(strstr(weft_last_error(), "a bare number stands where the stride belongs"), "%s",
+              weft_last_error());
     FIRST(WEFT_ENOMEM, "nn_conv2d_init 'b': weight would be",
           weft_nn_conv2d_init(&conv, m, "b", big, big, 3));
     FIRST(WEFT_ENOMEM, "nn_lstm_init 'b': weight_ih_l0 would be",
