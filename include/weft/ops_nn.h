@@ -204,7 +204,7 @@ WEFT_API weft_tensor weft_cross_entropy(const weft_cross_entropy_args *args);
 WEFT_API weft_tensor weft_nll_loss(const weft_cross_entropy_args *args);
 
 /* Element by element, then reduced: a scalar, or under WEFT_REDUCE_NONE the shape of x and target together. An option
- * that belongs to another loss is not used. */
+ * that belongs to another loss is checked, but not used. */
 typedef struct weft_loss_args {
     weft_tensor x;
     weft_tensor target; /* broadcasts with x */
