@@ -43,7 +43,7 @@ static inline bool wf_arg_is_point(const wf_arg *a, int axis)
 bool wf_arg_axes(wf_arg *a, const weft_axes *axes, int64_t *out, int *n);
 /* 0 <= s->n <= 16. */
 bool wf_arg_shape(wf_arg *a, const weft_shape *s);
-/* C took a bare number for the shape's first member. (Members of a shape that nobody set are not small.) */
+/* C took a bare number for the shape's first member. (Addresses are not small; what is left of a stack may be: weft/tensor.h.) */
 static inline bool wf_is_bare(const weft_shape *s)
 {
     return s->bare_number && (intptr_t)s->bare_number == (int32_t)(intptr_t)s->bare_number;

@@ -17,7 +17,8 @@
  * Where one is the first option, C would take bare numbers for its members: weft_rand(2, 3) is no shape, and weft_sum(x, 1)
  * names no axis. The first member makes compilers say so (-Wint-conversion, which is on by default, an error in newer
  * ones), and calls refuse them as WEFT_EINVALID; all but a lone 0, which cannot be told from an option left out, but for
- * -Wmissing-braces, a part of gcc's -Wall. */
+ * -Wmissing-braces, a part of gcc's -Wall. Who sets n and v by hand begins with weft_shape() or {0}: a first member that
+ * nobody set may look like a number. */
 struct weft_needs_weft_shape_or_weft_axes;
 typedef struct weft_shape {
     const struct weft_needs_weft_shape_or_weft_axes *bare_number; /* always NULL */

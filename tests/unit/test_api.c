@@ -594,7 +594,7 @@ Test(api, bare_numbers)
     BARE(weft_interpolate(x, bare(2, 0)));
     float memory[3] = {0};
     BARE(weft_from_blob(memory, bare(3, 0)));
-    /* what nobody set is not taken for one */
+    /* an address that nobody set is not taken for one */
     weft_shape sound = weft_shape(2);
     sound.bare_number = (const void *)memory;
     cr_assert(weft_numel(weft_rand(sound)) == 2);
