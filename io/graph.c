@@ -345,7 +345,7 @@ typedef struct held {
 } held;
 
 /* Input t where it lies, row-major in the memory of the device of the run, held until the run has ended. False: it is not
- * such, or wants more than a look. */
+ * such, or wants more than a look, as do bytes that are still arriving and those that a failed call left. */
 static bool hold_input(wf_ctx *c, weft_tensor t, const wf_type *type, int device, wf_view *v,
                        held *h)
 {
@@ -356,6 +356,7 @@ static bool hold_input(wf_ctx *c, weft_tensor t, const wf_type *type, int device
     }
     wf_storage *st = h->slot->st;
     if (st->device != device || atomic_load_explicit(&st->is_virtual, memory_order_acquire) ||
+        atomic_load_explicit(&st->broken, memory_order_acquire) ||
         !wf_slot_is_contiguous(h->slot) || wf_storage_use(st, false, &why)) {
         wf_end_hold(c, h->slot, h->how);
         h->slot = NULL;

@@ -136,6 +136,33 @@ Test(graph, refuses_wrong_inputs)
     weft_graph_free(g);
 }
 
+/* A tensor that is kept, and which the call fails to compute. */
+static weft_status gather_far(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                              int n_out)
+{
+    (void)n_in, (void)n_out;
+    weft_tensor *left = self;
+    *left = weft_keep(weft_mul(weft_index_select(in[0], 0, in[1]), weft_f(2)));
+    out[0] = weft_neg(*left);
+    return weft_error_status(out[0]);
+}
+
+Test(graph, a_value_that_a_failed_call_left_is_refused)
+{
+    model m = make_model();
+    weft_graph *g = record(&m, 2);
+    weft_tensor in[2] = {weft_ones(weft_shape(6, 3), WEFT_F32), weft_arange(4, 9, 1, WEFT_I64)};
+    weft_tensor left = WEFT_NONE, y[2];
+    weft_jit *j = weft_jit_trace(gather_far, &left, .always_record = true);
+    cr_assert_eq(weft_jit_call(j, in, 2, y, 1), WEFT_EINDEX);
+    check_status("graph_run", weft_graph_run(g, &left, 1, y, 2), WEFT_EINVALID, "no valid value");
+    cr_assert_eq(weft_fill_(left, 1), WEFT_OK);
+    cr_assert_eq(weft_graph_run(g, &left, 1, y, 2), WEFT_OK, "%s", weft_last_error());
+    weft_free(left);
+    weft_jit_free(j);
+    weft_graph_free(g);
+}
+
 static weft_status doubles(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
 {
     (void)self, (void)n_in, (void)n_out;
