@@ -15,7 +15,8 @@
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
-enum { LATELY = 8 }; /* looks at frozen calls, times max_frozen */
+/* Looks: so many, and so many times max_frozen. Recordings of more kinds by turns than that hardly meet (MAX_WAITING). */
+enum { LATELY = 1024, LATELY_EACH = 8 };
 
 /* -- the frozen calls of a function ---------------------------------------------------------------------------------- */
 
@@ -75,7 +76,7 @@ static bool make_room(weft_jit *j, uint64_t kind, wf_frozen **gone)
     if (old && (n >= MOST_OF_KIND || (all >= j->max_frozen && n == all))) {
         *gone = take(j, old);
     } else if (oldest && all >= j->max_frozen) {
-        if (j->frozen_clock - (*oldest)->used < (uint64_t)j->max_frozen * LATELY) {
+        if (j->frozen_clock - (*oldest)->used < LATELY + LATELY_EACH * (uint64_t)j->max_frozen) {
             return false;
         }
         *gone = take(j, oldest);
@@ -148,7 +149,8 @@ void wf_call_not_frozen(weft_jit *j, const char *reason)
     discard(&gone);
 }
 
-/* z waits for the next call with such arguments. Of a hash one waits: its entry keeps one recording's numbers. */
+/* z waits for the next call with such arguments. Of a hash one waits: its entry keeps one recording's numbers. Where all places are
+ * taken one goes by lot: of kinds by turns, more than there are places, the oldest one would be whose turn comes next, each time. */
 static void wait_for_next(weft_jit *j, uint64_t hash, uint64_t kind, wf_frozen *z, discarded *gone)
 {
     char reason[WF_REASON];
@@ -159,7 +161,8 @@ static void wait_for_next(weft_jit *j, uint64_t hash, uint64_t kind, wf_frozen *
         }
     }
     if (j->nwait == MAX_WAITING) {
-        gone->z[gone->n++] = take_waiting(j, MAX_WAITING - 1);
+        j->lot = j->lot * UINT64_C(0x5851F42D4C957F2D) + UINT64_C(0x14057B7EF767814F);
+        gone->z[gone->n++] = take_waiting(j, (int)(j->lot >> 33) % MAX_WAITING);
     }
     memmove(&j->wait[1], &j->wait[0], (size_t)j->nwait++ * sizeof j->wait[0]);
     j->wait[0] = (waiting){z, hash, kind};
@@ -246,11 +249,12 @@ static wf_frozen *first_frozen(weft_jit *j, uint64_t kind)
 {
     pthread_mutex_lock(&j->lock);
     frozen_call *f = *set_of(j, kind);
+    j->frozen_clock++; /* also where there is none: those of other kinds grow older */
     while (f && f->kind != kind) {
         f = f->next;
     }
     if (f) {
-        f->used = ++j->frozen_clock;
+        f->used = j->frozen_clock;
         j->recent = f;
         wf_frozen_retain(f->call);
     }

@@ -189,6 +189,7 @@ struct weft_jit {
     unsigned swept;            /* the set that was last looked through for dead calls */
     waiting wait[MAX_WAITING]; /* by arguments and by hash each a single one; the newest first */
     int nwait;
+    uint64_t lot; /* which of them goes where there are too many */
 };
 
 /* A call that may be frozen. */

@@ -725,6 +725,48 @@ Test(eager, many_kinds_are_frozen)
     cr_assert_eq(weft_leak_report(NULL), 0);
 }
 
+/* Those that are no longer called make room for others. */
+Test(eager, kinds_that_come_later_are_frozen)
+{
+    enum { KINDS = 16, FEW = 8 };
+    weft_tensor x[KINDS];
+    cost k = {{0, 0}, 0};
+    make_kinds(x, KINDS, true);
+    weft_jit *j = weft_jit_trace(costs, &k, .frozen = true, .always_record = true,
+                                 .verify_every = -1, .max_frozen = FEW);
+    call_in_turns(j, x, FEW, 4);
+    cr_assert_eq(stats_of(j).frozen, 2 * FEW);
+    call_in_turns(j, x + FEW, KINDS - FEW, 200);
+    const int64_t frozen = stats_of(j).frozen;
+    call_in_turns(j, x + FEW, KINDS - FEW, 3);
+    cr_assert_eq(stats_of(j).frozen, frozen + 3 * (KINDS - FEW), "%s", reasons(j));
+    weft_jit_free(j);
+    for (int i = 0; i < KINDS; i++) {
+        weft_free(x[i]);
+    }
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
+
+/* More kinds by turns than recordings wait for their next one: each is frozen in the end. */
+Test(eager, more_kinds_than_wait_are_frozen)
+{
+    enum { KINDS = MAX_WAITING + 36 };
+    weft_tensor x[KINDS];
+    cost k = {{0, 0}, 0};
+    make_kinds(x, KINDS, true);
+    weft_jit *j = weft_jit_trace(costs, &k, .frozen = true, .always_record = true,
+                                 .verify_every = -1, .max_frozen = KINDS);
+    call_in_turns(j, x, KINDS, 20);
+    const int64_t frozen = stats_of(j).frozen;
+    call_in_turns(j, x, KINDS, 2);
+    cr_assert_eq(stats_of(j).frozen, frozen + 2 * KINDS, "%s", reasons(j));
+    weft_jit_free(j);
+    for (int i = 0; i < KINDS; i++) {
+        weft_free(x[i]);
+    }
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
+
 /* Recording that saves nothing need not lose clearly: 1.3 % of a call are enough. */
 Test(eager, a_plan_that_saves_nothing)
 {
