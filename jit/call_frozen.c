@@ -165,7 +165,14 @@ static void wait_for_next(weft_jit *j, uint64_t hash, uint64_t kind, wf_frozen *
         gone->z[gone->n++] = take_waiting(j, (int)(j->lot >> 33) % MAX_WAITING);
     }
     memmove(&j->wait[1], &j->wait[0], (size_t)j->nwait++ * sizeof j->wait[0]);
-    j->wait[0] = (waiting){z, hash, kind};
+    j->wait[0] = (waiting){z, hash, kind, false};
+}
+
+void wf_call_lose_numbers(weft_jit *j, uint64_t hash)
+{
+    for (int i = 0; i < j->nwait; i++) {
+        j->wait[i].lost |= j->wait[i].hash == hash;
+    }
 }
 
 /* The recording of this call, which ran, against the one before it with such arguments. Called with the lock; gone
@@ -180,7 +187,7 @@ static void compare(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p, entry *
         i--;
     }
     const bool before = i-- > 0;
-    bool same = before && e && j->wait[i].hash == hash;
+    bool same = before && e && j->wait[i].hash == hash && !j->wait[i].lost;
     if (before && !same) {
         snprintf(reason, sizeof reason, "%s",
                  j->wait[i].hash == hash ? "its plan has been dropped"

@@ -46,6 +46,7 @@ typedef struct entry {
 typedef struct waiting {
     wf_frozen *call;
     uint64_t hash, kind; /* key of its wf_call_kind */
+    bool lost; /* its plan was built again since: the entry has the numbers of another recording */
 } waiting;
 
 /* A frozen call, in the list of its set. */
@@ -210,6 +211,8 @@ void wf_call_entry_free(entry *e);
 void wf_call_note_build(weft_jit *j, uint64_t hash, const wf_job *job);
 void wf_call_note_drop(weft_jit *j, uint64_t hash);
 bool wf_call_was_dropped(const weft_jit *j, uint64_t hash);
+/* An entry of that hash is made. Called with the lock. */
+void wf_call_lose_numbers(weft_jit *j, uint64_t hash);
 /* A plan has run, of a call that has been described. known: it had been built before. */
 void wf_call_consider(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p, bool known);
 /* Called with the lock. */

@@ -178,6 +178,7 @@ static bool remember(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p)
     if (e) {
         memcpy(writes, job->writes, bytes);
         *e = (entry){hash, j->clock, job->device, job->fn, writes, p};
+        wf_call_lose_numbers(j, hash);
         j->latest = (int)(e - j->plans);
         wf_plan_retain(p);
         job->fn = next;

@@ -767,6 +767,49 @@ Test(eager, more_kinds_than_wait_are_frozen)
     cr_assert_eq(weft_leak_report(NULL), 0);
 }
 
+typedef struct scaled {
+    double factor;
+    weft_status returns;
+} scaled;
+
+FN(times_a_number)
+{
+    const scaled *k = self;
+    (void)n_in, (void)n_out;
+    out[0] = weft_add(weft_mul(in[0], weft_f(k->factor)), weft_f(1));
+    return k->returns;
+}
+
+/* The plan of a recording that waits is dropped, and built again by calls that are no recordings to be frozen, as they fail: the
+ * numbers that the cache then has are theirs, and the waiting one agrees with nobody. */
+Test(eager, numbers_that_went_with_their_plan)
+{
+    scaled k = {1, WEFT_OK};
+    weft_tensor x[4], y;
+    make_kinds(x, 4, true);
+    OK(weft_fill_(x[0], 1));
+    weft_jit *j = weft_jit_trace(times_a_number, &k, .frozen = true, .always_record = true,
+                                 .verify_every = -1, .max_plans = 1);
+    for (int i = 0; i < 4; i++) {
+        OK(weft_jit_call(j, &x[i], 1, &y, 1));
+    }
+    k = (scaled){2, WEFT_EINVALID};
+    for (int i = 0; i < 12; i++) { /* until the plan stays */
+        cr_assert_eq(weft_jit_call(j, &x[0], 1, &y, 1), WEFT_EINVALID);
+    }
+    weft_clear_error();
+    for (int i = 2; i < 8; i++) {
+        k = (scaled){i, WEFT_OK};
+        OK(weft_jit_call(j, &x[0], 1, &y, 1));
+        cr_assert_eq(weft_item_f64(weft_max(y)), i + 1);
+    }
+    cr_assert_eq(stats_of(j).frozen, 0);
+    weft_jit_free(j);
+    for (int i = 0; i < 4; i++) {
+        weft_free(x[i]);
+    }
+}
+
 /* Recording that saves nothing need not lose clearly: 1.3 % of a call are enough. */
 Test(eager, a_plan_that_saves_nothing)
 {
