@@ -552,9 +552,26 @@ static int choose_sizes(wf_graph_symbols *s, int nth, bool far)
     return -1;
 }
 
-/* Zeros in the shapes that the inputs have with these sizes. */
+/* Memory that nobody has touched: a recording reads no values, and large inputs cost it none. */
+static weft_tensor untouched(wf_ctx *c, const weft_shape *shape, weft_dtype dtype)
+{
+    wf_type t = {.dtype = (uint8_t)dtype, .rank = (uint8_t)shape->n};
+    wf_why why = {0};
+    memcpy(t.dims, shape->v, (size_t)shape->n * sizeof *shape->v);
+    const int64_t n = wf_type_numel(&t);
+    wf_storage *st =
+        n < 0 ? NULL : wf_storage_new_on(c->device, (size_t)n * wf_dtype_size(t.dtype), &why);
+    if (!st) {
+        return wf_api_error("jit_graph", WEFT_ENOMEM, "out of memory for an input");
+    }
+    weft_tensor x = wf_wrap_view(c, st, st->data, t.dtype, t.rank, t.dims, NULL);
+    wf_storage_release(st);
+    return x;
+}
+
+/* Tensors in the shapes that the inputs have with these sizes: zeros where `filled`. */
 static void inputs_of(const weft_graph_args *a, const wf_graph_symbols *s, const int64_t *size,
-                      weft_tensor *x)
+                      bool filled, weft_tensor *x)
 {
     for (int i = 0; i < a->n_inputs; i++) {
         weft_shape shape = weft_shape_of(a->inputs[i]);
@@ -565,7 +582,8 @@ static void inputs_of(const weft_graph_args *a, const wf_graph_symbols *s, const
         }
         wf_ctx *c = wf_ctx_get();
         int before = wf_device_enter(c, wf_device_of_handle(c, a->inputs[i]));
-        x[i] = weft_zeros(shape, weft_dtype_of(a->inputs[i]));
+        const weft_dtype dtype = weft_dtype_of(a->inputs[i]);
+        x[i] = filled ? weft_zeros(shape, dtype) : untouched(c, &shape, dtype);
         wf_device_enter(c, before);
     }
 }
@@ -575,7 +593,7 @@ static int record_sizes(const weft_graph_args *a, int n_out, const wf_graph_symb
                         recording *r)
 {
     weft_tensor x[64];
-    inputs_of(a, s, s->size[nth], x);
+    inputs_of(a, s, s->size[nth], false, x);
     return record(a, x, n_out, r);
 }
 
@@ -781,7 +799,7 @@ static int check_at(const weft_graph_args *a, int n_out, const wf_graph_symbols 
     wf_fn *bound = wf_graph_bind(f, size, why);
     int rc = 0;
     wf_why_clear(why);
-    inputs_of(a, s, size, x);
+    inputs_of(a, s, size, small, x); /* small ones may be read */
     if (bound && record(a, x, n_out, &now) == 0) {
         rc = is_same_function(bound, now.fn)               ? check_weights(a, r, &now, why)
              : small && same_results(a, x, bound, r, &now) ? 0

@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tests/support/support.h"
@@ -433,6 +434,34 @@ Test(graph, branches_on_a_size_are_refused)
         }
         weft_graph_free(g);
     }
+}
+
+/* Most bytes that the process has had in memory. */
+static double most_resident(void)
+{
+    struct rusage r;
+    getrusage(RUSAGE_SELF, &r);
+    return (double)r.ru_maxrss * 1024;
+}
+
+static weft_status rectified(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                             int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_relu(in[0]);
+    return weft_error_status(out[0]);
+}
+
+/* What is recorded at a size far above the example's costs no memory there: 255 images of 3 MB. */
+Test(graph, large_sizes_are_recorded_without_their_memory)
+{
+    weft_tensor x = weft_zeros(weft_shape(2, 3, 512, 512), WEFT_F32);
+    const double before = most_resident();
+    weft_graph *g = weft_jit_graph(rectified, NULL, &x, 1,
+                                   .dims = (weft_graph_dim[]){{0, 0, "batch"}}, .n_dims = 1);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    cr_assert_lt(most_resident() - before, 0.5 * 255 * (double)weft_nbytes(x) / 2);
+    weft_graph_free(g);
 }
 
 /* What is written otherwise where an extent is 1, but computes the same: views that are contiguous there, nothing to expand. */
