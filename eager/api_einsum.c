@@ -508,7 +508,7 @@ static weft_tensor in_order(factor *x, const sums *e, weft_tensor given)
         places[i] = place_of(x, e->out.label[i], x->n);
     }
     permute(x, places, e->out.n);
-    return x->t.serial != given.serial ? x->t : wf_api_reshape(x->t, x->n, x->dims);
+    return wf_same_handle(x->t, given) ? wf_api_reshape(x->t, x->n, x->dims) : x->t;
 }
 
 static weft_tensor contract(const char *text, const weft_tensor *t, int n)

@@ -500,6 +500,31 @@ Test(graph, what_is_the_same_at_one_is_not_refused)
     weft_graph_free(g);
 }
 
+static weft_status contracted(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                              int n_out)
+{
+    (void)n_in, (void)n_out;
+    const model *m = self;
+    out[0] = weft_einsum("ni,ij,kj->nk", in[0], m->w, m->w);
+    return weft_error_status(out[0]);
+}
+
+/* What einsum records does not depend on the handles that its operands and steps happen to have. */
+Test(graph, einsum_is_recorded_alike)
+{
+    model m = {weft_randn(weft_shape(4, 4)), WEFT_NONE};
+    weft_tensor x = weft_randn(weft_shape(5, 4));
+    for (int i = 0; i < 40; i++) {
+        weft_scope scope = weft_scope_begin();
+        weft_tensor other = i % 2 ? weft_clone(x) : x;
+        weft_graph *g = weft_jit_graph(contracted, &m, &other, 1,
+                                       .dims = (weft_graph_dim[]){{0, 0, "n"}}, .n_dims = 1);
+        cr_assert_not_null(g, "time %d: %s", i, weft_last_error());
+        weft_graph_free(g);
+        weft_scope_end(scope);
+    }
+}
+
 /* -- extents that are computed from a symbol ----------------------------------------------------------------- */
 
 /* An extent that is computed from one symbol. */
