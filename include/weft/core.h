@@ -272,19 +272,28 @@ static inline void *weft_sited_null_(const char *site, void *p)
     }
     return p;
 }
-static inline int64_t weft_sited_negative_(const char *site, int64_t n)
+/* One for each type: a cast of the result would be "not used" where nobody takes it. */
+static inline int64_t weft_sited_negative_int64_t(const char *site, int64_t n)
 {
     if (n < 0) {
         weft_sited_status(site, WEFT_EINVALID);
     }
     return n;
 }
-static inline uint64_t weft_sited_zero_(const char *site, uint64_t n)
+static inline int weft_sited_negative_int(const char *site, int n)
+{
+    return (int)weft_sited_negative_int64_t(site, n);
+}
+static inline uint64_t weft_sited_zero_uint64_t(const char *site, uint64_t n)
 {
     if (n == 0) {
         weft_sited_status(site, WEFT_EINVALID);
     }
     return n;
+}
+static inline weft_dtype weft_sited_zero_weft_dtype(const char *site, weft_dtype n)
+{
+    return (weft_dtype)weft_sited_zero_uint64_t(site, (uint64_t)n);
 }
 #endif
 static inline weft_tensor weft_sited_empty_(const char *site, weft_tensor t)
@@ -307,8 +316,8 @@ static inline weft_tensor weft_sited_empty_(const char *site, weft_tensor t)
 #define WEFT_Z_(type, ...) weft_sited_zero_(WEFT_HERE, __VA_ARGS__)
 #else
 #define WEFT_P_(type, ...) ((type *)weft_sited_null_(WEFT_HERE, __VA_ARGS__))
-#define WEFT_N_(type, ...) ((type)weft_sited_negative_(WEFT_HERE, __VA_ARGS__))
-#define WEFT_Z_(type, ...) ((type)weft_sited_zero_(WEFT_HERE, (uint64_t)(__VA_ARGS__)))
+#define WEFT_N_(type, ...) weft_sited_negative_##type(WEFT_HERE, __VA_ARGS__)
+#define WEFT_Z_(type, ...) weft_sited_zero_##type(WEFT_HERE, __VA_ARGS__)
 #endif
 #endif
 

@@ -10,6 +10,9 @@ int main(void)
     weft_tensor total = weft_sum(y, .axes = weft_axes(0, -1), .dtype = WEFT_F64);
     weft_tensor rows = weft_mean(x, .axes = weft_axes(1), .keepdim = true);
     weft_tensor wrong = weft_matmul(x, x);
+    weft_rank(x); /* results that nobody takes are no warning */
+    weft_dim(x, 0);
+    weft_dtype_of(x);
     int good = weft_item_f64(total) == 36.0 && weft_dim(rows, 1) == 1 && !weft_ok(wrong) &&
                weft_error_status(wrong) == WEFT_ESHAPE;
     printf("weft %s: %g\n%s\n", weft_version(), weft_item_f64(total), weft_error_text(wrong));
