@@ -125,13 +125,19 @@ bool wf_arg_axes(wf_arg *a, const weft_axes *axes, int64_t *out, int *n)
     return true;
 }
 
-bool wf_api_bare(const char *op, const char *what, const weft_shape *s)
+bool wf_api_shape_ok(const char *op, const weft_shape *s)
 {
     if (wf_is_bare(s)) {
         wf_api_error(op, WEFT_EINVALID,
-                     "a bare number stands where the %s belongs; write weft_shape(2, 3)", what);
+                     "a bare number stands where the shape belongs; write weft_shape(2, 3)");
+        return false;
     }
-    return wf_is_bare(s);
+    if (s->n < 0 || s->n > WF_MAX_RANK) {
+        wf_api_error(op, WEFT_ESHAPE, "a shape of %lld extents is given; 0 to 16 can be",
+                     (long long)s->n);
+        return false;
+    }
+    return true;
 }
 
 bool wf_arg_shape(wf_arg *a, const weft_shape *s)

@@ -48,8 +48,8 @@ static inline bool wf_is_bare(const weft_shape *s)
 {
     return s->bare_number && (intptr_t)s->bare_number == (int32_t)(intptr_t)s->bare_number;
 }
-/* If it did, records op's error and returns true. */
-bool wf_api_bare(const char *op, const char *what, const weft_shape *s);
+/* The same of a shape that is about no operand: what it is of op's error is recorded. */
+bool wf_api_shape_ok(const char *op, const weft_shape *s);
 
 /* An error of op that is about no operand. */
 WF_COLD weft_tensor wf_api_error(const char *op, int code, const char *fmt, ...) WF_PRINTF(3, 4);

@@ -510,9 +510,8 @@ weft_status(weft_topk)(weft_tensor x, int64_t k, int axis, bool smallest, weft_t
 
 static bool create_ok(const char *op, const weft_shape *shape, weft_dtype dtype, weft_tensor *error)
 {
-    if (shape && (shape->n < 0 || shape->n > WF_MAX_RANK)) {
-        *error = wf_api_error(op, WEFT_ESHAPE, "a shape of %lld extents is given; 0 to 16 can be",
-                              (long long)shape->n);
+    if (shape && !wf_api_shape_ok(op, shape)) {
+        *error = wf_api_last_error();
         return false;
     }
     if (!wf_api_dtype_ok(dtype)) {

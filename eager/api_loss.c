@@ -44,6 +44,11 @@ static weft_tensor op2(wf_op op, weft_tensor a, weft_tensor b)
     return wf_op2(op, NULL, a, b);
 }
 
+static weft_tensor weighed(weft_tensor each, weft_tensor weight)
+{
+    return wf_is_none(weight) ? each : op2(WF_OP_MUL, each, weight);
+}
+
 static weft_tensor squared(const weft_loss_args *a)
 {
     return wf_op1(WF_OP_SQUARE, NULL, op2(WF_OP_SUB, a->x, a->target));
@@ -169,10 +174,7 @@ static weft_tensor loss(const char *name, const weft_loss_args *args,
     wf_called w;
     wf_called_begin(&w, name, n + !wf_is_none(args->pos_weight), given);
     weft_scope sc = weft_scope_begin();
-    weft_tensor y = each(args);
-    if (!wf_is_none(args->weight)) {
-        y = op2(WF_OP_MUL, y, args->weight);
-    }
+    weft_tensor y = weighed(each(args), args->weight);
     return wf_called_end(&w, weft_scope_return(sc, reduced(y, args->reduction)));
 }
 
@@ -219,16 +221,20 @@ static int64_t ignored_class(int64_t option)
     return option == 0 ? -100 : option == WEFT_IGNORE_ZERO ? 0 : option;
 }
 
+/* The targets, class 0 for those that do not count. */
+static weft_tensor classes_of(weft_tensor targets, weft_tensor counts)
+{
+    return wf_op3(WF_OP_WHERE, NULL, counts, targets, weft_i(0));
+}
+
 /* The weights of the targets' classes, 0 where they do not count; the empty handle without weights. */
-static weft_tensor target_weights(const weft_cross_entropy_args *args, weft_tensor targets,
-                                  int64_t ignore)
+static weft_tensor target_weights(const weft_cross_entropy_args *args, weft_tensor counts,
+                                  weft_tensor safe)
 {
     if (wf_is_none(args->weight)) {
         return WEFT_NONE;
     }
     int64_t axis = 0;
-    weft_tensor counts = not_ignored(targets, ignore);
-    weft_tensor safe = wf_op3(WF_OP_WHERE, NULL, counts, targets, weft_i(0));
     weft_tensor own =
         wf_op2(WF_OP_INDEX_SELECT, &(wf_attr){.n_ints = 1, .ints = &axis}, args->weight, safe);
     return wf_op3(WF_OP_WHERE, NULL, counts, own, weft_f(0));
@@ -353,15 +359,16 @@ weft_tensor(weft_cross_entropy)(const weft_cross_entropy_args *args)
     if (t.type.dtype != WEFT_I64 && wf_dtype_kind(t.type.dtype) == 1) {
         src[1] = (weft_cast)(src[1], WEFT_I64);
     }
-    weft_tensor weights = target_weights(args, src[1], ignore);
+    weft_tensor weights = WEFT_NONE;
+    if (!wf_is_none(args->weight)) {
+        weft_tensor counts = not_ignored(src[1], ignore);
+        weights = target_weights(args, counts, classes_of(src[1], counts));
+    }
     double apart = wf_is_none(weights) ? 0 : smooth, within = smooth - apart;
     wf_attr attr = {.n_dyn = 1, .dyn = &ignore, .n_flt = 1, .flt = &within};
     weft_tensor r[2];
     wf_dispatch(WF_OP_CROSS_ENTROPY, &attr, 2, src, 2, r);
-    weft_tensor each = r[0];
-    if (!wf_is_none(weights)) {
-        each = op2(WF_OP_MUL, each, weights);
-    }
+    weft_tensor each = weighed(r[0], weights);
     if (apart > 0) {
         int64_t classes = x.type.dims[x.type.rank - 1];
         weft_tensor all = smoothed(args, src[0], src[1], apart, classes, ignore);
@@ -390,16 +397,14 @@ weft_tensor(weft_nll_loss)(const weft_cross_entropy_args *args)
         targets = (weft_cast)(targets, WEFT_I64);
     }
     weft_tensor counts = not_ignored(targets, ignore);
-    weft_tensor safe = wf_op3(WF_OP_WHERE, NULL, counts, targets, weft_i(0));
+    weft_tensor safe = classes_of(targets, counts);
     safe = op2(WF_OP_BITWISE_AND, safe, weft_i(INT64_MAX)); /* no class is counted from the end */
     weft_tensor picked = wf_op2(WF_OP_TAKE_ALONG, &(wf_attr){.n_ints = 1, .ints = &last},
                                 args->logits, (weft_unsqueeze)(safe, -1));
     picked = wf_op1(WF_OP_NEG, NULL, wf_api_reshape(picked, t.type.rank, t.type.dims));
     weft_tensor each = wf_op3(WF_OP_WHERE, NULL, counts, picked, weft_f(0));
-    weft_tensor weights = target_weights(args, targets, ignore);
-    if (!wf_is_none(weights)) {
-        each = op2(WF_OP_MUL, each, weights);
-    }
+    weft_tensor weights = target_weights(args, counts, safe);
+    each = weighed(each, weights);
     each = classes_reduced(args, each, targets, weights, ignore);
     return wf_called_end(&w, weft_scope_return(sc, each));
 }

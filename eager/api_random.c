@@ -66,12 +66,8 @@ static weft_tensor draw(wf_op op, const weft_shape *shape, weft_dtype dtype, wef
 {
     const char *name = wf_rows[op].name;
     int64_t dyn[WF_MAX_RANK + 4];
-    if (wf_api_bare(name, "shape", shape)) {
+    if (!wf_api_shape_ok(name, shape)) {
         return wf_api_last_error();
-    }
-    if (shape->n < 0 || shape->n > WF_MAX_RANK) {
-        return wf_api_error(name, WEFT_ESHAPE, "a shape of %lld extents is given; 0 to 16 can be",
-                            (long long)shape->n);
     }
     if (!wf_api_dtype_ok(dtype)) {
         return wf_api_error(name, WEFT_EDTYPE, "%d is not an element type; use WEFT_F32, ...",

@@ -92,13 +92,8 @@ static bool read_open(look *l, const char *op, weft_tensor t, bool write)
 static bool memory_type(const char *op, const weft_shape *shape, weft_dtype dtype, wf_type *type,
                         weft_tensor *error)
 {
-    if (wf_api_bare(op, "shape", shape)) {
+    if (!wf_api_shape_ok(op, shape)) {
         *error = wf_api_last_error();
-        return false;
-    }
-    if (shape->n < 0 || shape->n > WF_MAX_RANK) {
-        *error = wf_api_error(op, WEFT_ESHAPE, "a shape of %lld extents is given; 0 to 16 can be",
-                              (long long)shape->n);
         return false;
     }
     if (!wf_api_dtype_ok(dtype)) {

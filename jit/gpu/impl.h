@@ -72,6 +72,11 @@ typedef struct wf_gpu_launch {
 int wf_gpu_start(int ordinal, const wf_gpu_launch *l, wf_why *why);
 /* The status of a later part of a program: operands may be overwritten, so another way would read what is new. */
 int wf_gpu_too_late(int status);
+/* At least 1. */
+int64_t wf_gpu_processors(int ordinal);
+/* The type that moves elements of that many bytes, or of a type, whatever they mean. */
+int wf_gpu_bits_of(int64_t size);
+int wf_gpu_bits(int dtype);
 /* Blocks that fill the device, or fewer if there is no work for them. */
 int64_t wf_gpu_blocks(int ordinal, int64_t work, int64_t per_block);
 /* Words that the arguments of a launch can have: 4096 bytes before driver 12.1. */

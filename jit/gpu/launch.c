@@ -8,10 +8,25 @@
 
 enum { WAVES = 32 }; /* blocks for each processor, at most: kernels stride over the rest */
 
-int64_t wf_gpu_blocks(int ordinal, int64_t work, int64_t per_block)
+int64_t wf_gpu_processors(int ordinal)
 {
     const wf_cuda_info *info = wf_cuda_get_info(ordinal);
-    const int64_t most = (info && info->processors > 0 ? info->processors : 1) * (int64_t)WAVES;
+    return info && info->processors > 0 ? info->processors : 1;
+}
+
+int wf_gpu_bits_of(int64_t size)
+{
+    return size == 1 ? WEFT_U8 : size == 2 ? WEFT_I16 : size == 4 ? WEFT_I32 : WEFT_I64;
+}
+
+int wf_gpu_bits(int dtype)
+{
+    return wf_gpu_bits_of((int64_t)wf_dtype_size(dtype));
+}
+
+int64_t wf_gpu_blocks(int ordinal, int64_t work, int64_t per_block)
+{
+    const int64_t most = wf_gpu_processors(ordinal) * WAVES;
     const int64_t blocks = (work + per_block - 1) / per_block;
     return blocks < 1 ? 1 : blocks < most ? blocks : most;
 }

@@ -127,8 +127,7 @@ static int vector_of(const space *s, int64_t inner)
  * them to be full without, and the body is not long. */
 static int groups_of(int ordinal, const space *s, const wf_gpu_entry *e, int vector, int64_t groups)
 {
-    const wf_cuda_info *info = wf_cuda_get_info(ordinal);
-    const int64_t resident = (info ? info->processors : 1) * (int64_t)RESIDENT;
+    const int64_t resident = wf_gpu_processors(ordinal) * RESIDENT;
     int64_t bytes = 0, text = (int64_t)e->kernel.body.n + e->kernel.fast.n;
     int n = 1;
     for (int o = s->ndst; o < s->nop; o++)

@@ -24,11 +24,6 @@ static int64_t product(const int64_t *dims, int n)
     return p;
 }
 
-static int of_size(int64_t size)
-{
-    return size == 1 ? WEFT_U8 : size == 2 ? WEFT_I16 : size == 4 ? WEFT_I32 : WEFT_I64;
-}
-
 /* src: which operand has the indices. */
 static int open(task *t, int src, int64_t extent)
 {
@@ -84,7 +79,8 @@ static int select_slices(task *t)
     while (inner == 1 && wide < 8 && places % (uint64_t)(2 * wide) == 0)
         wide *= 2;
     const int64_t each = wide / size;
-    wf_gpu_hand h = {"select", 1, {of_size(wide)}, .work = (wf_view_numel(dst) / each + 3) / 4};
+    wf_gpu_hand h = {
+        "select", 1, {wf_gpu_bits_of(wide)}, .work = (wf_view_numel(dst) / each + 3) / 4};
     const uint64_t words[] = {wf_gpu_word(dst->data),
                               wf_gpu_word(x.data),
                               wf_gpu_word(t->index.data),
@@ -105,8 +101,7 @@ static int along(task *t)
     wf_exec *e = t->e;
     const wf_view *x = &e->src[0], *dst = &e->dst[0];
     const int status = open(t, 1, x->dims[t->axis]);
-    wf_gpu_hand h = {
-        "along", 1, {of_size((int64_t)wf_dtype_size(x->dtype))}, .work = wf_view_numel(dst)};
+    wf_gpu_hand h = {"along", 1, {wf_gpu_bits(x->dtype)}, .work = wf_view_numel(dst)};
     const uint64_t words[] = {wf_gpu_word(dst->data),     wf_gpu_word(x->data),
                               wf_gpu_word(t->index.data), (uint64_t)h.work,
                               (uint64_t)t->extent,        (uint64_t)x->strides[t->axis],
@@ -159,9 +154,8 @@ static int launch_index_add(task *t, const wf_view *acc, const wf_view *values)
     const int64_t outer = product(acc->dims, t->axis);
     const int64_t inner = product(acc->dims + t->axis + 1, acc->rank - t->axis - 1);
     /* a warp has a place; where those are few, a part of its columns */
-    const wf_cuda_info *info = wf_cuda_get_info(t->ordinal);
     const int64_t chunk = sorted ? 128 : 32, chunks = (inner + chunk - 1) / chunk;
-    const bool many = sorted && outer * t->extent >= (info ? info->processors : 1) * WARPS_EACH;
+    const bool many = sorted && outer * t->extent >= wf_gpu_processors(t->ordinal) * WARPS_EACH;
     const int64_t parts = many ? 1 : chunks;
     wf_gpu_hand h = {sorted ? "index_add_sorted" : "index_add",
                      1,

@@ -8,13 +8,6 @@
 
 static const uint64_t zero;
 
-/* Bits of the type's width; bool and integers too. */
-static int same_width(int dtype)
-{
-    const size_t size = wf_dtype_size(dtype);
-    return size == 1 ? WEFT_U8 : size == 2 ? WEFT_I16 : size == 4 ? WEFT_I32 : WEFT_I64;
-}
-
 /* -- concatenation ---------------------------------------------------------------------------------------------- */
 /* One kernel copies as many small parts as its arguments have room for: a launch instead of a copy for each. */
 enum { PART_BYTES = 1 << 16, HEAD_WORDS = 7, MOST_PARTS = (WF_CU_MANY_WORDS - HEAD_WORDS) / 2 };
@@ -42,7 +35,7 @@ static int join(int ordinal, wf_exec *e, int axis, int begin, int end, int64_t a
         w[HEAD_WORDS + 2 * n++ + 1] = (uint64_t)columns;
     }
     wf_gpu_hand h = {
-        "join", 1, {same_width(dst->dtype)}, .work = n ? rows * columns : 0, .many = w};
+        "join", 1, {wf_gpu_bits(dst->dtype)}, .work = n ? rows * columns : 0, .many = w};
     w[0] = wf_gpu_word(dst->data) + (uint64_t)(at * inner) * wf_dtype_size(dst->dtype);
     w[1] = (uint64_t)rows;
     w[2] = (uint64_t)(dst->dims[axis] * inner);
@@ -122,7 +115,7 @@ static int tri(int ordinal, wf_exec *e)
 {
     const wf_view *s = &e->src[0];
     const int status = wf_gpu_copy(ordinal, &e->dst[0], s, e->why);
-    wf_gpu_hand h = {"tri", 1, {same_width(s->dtype)}, .work = wf_view_numel(s)};
+    wf_gpu_hand h = {"tri", 1, {wf_gpu_bits(s->dtype)}, .work = wf_view_numel(s)};
     if (status != 0)
         return status;
     h.w[0] = wf_gpu_word(e->dst[0].data);
@@ -193,7 +186,7 @@ static int put_through(int ordinal, wf_exec *e, const wf_view *values, const wf_
     if (status == 0)
         status = wf_gpu_sort_keys(ordinal, key, at, &now, e->why);
     if (status == 0) {
-        const int type = last ? same_width(dst->dtype) : dst->dtype;
+        const int type = last ? wf_gpu_bits(dst->dtype) : dst->dtype;
         wf_gpu_hand h = {.section = "through", .ntype = 1, .type = {type}, .work = places};
         const uint64_t words[] = {wf_gpu_word(dst->data),
                                   wf_gpu_word(dense.data),

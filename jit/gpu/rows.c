@@ -131,8 +131,7 @@ static bool is_side_by_side(const run *r)
 
 static wf_cu_scheme choose(const run *r)
 {
-    const wf_cuda_info *info = wf_cuda_get_info(r->ordinal);
-    const int64_t processors = info && info->processors > 0 ? info->processors : 1;
+    const int64_t processors = wf_gpu_processors(r->ordinal);
     const wf_space *s = &r->s;
     const int64_t side = (int64_t)wf_cu_totals(&r->e->kernel) * WF_CU_SUBTREES * WF_CU_TILE * 8;
     if (is_side_by_side(r) && side <= SHARED_MOST) /* which these kernels declare */

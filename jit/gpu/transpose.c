@@ -43,12 +43,6 @@ static int collapse(const wf_view *dst, const wf_view *src, axis ax[WF_MAX_RANK]
     return out;
 }
 
-static int same_width(int dtype)
-{
-    const size_t size = wf_dtype_size(dtype);
-    return size == 1 ? WEFT_U8 : size == 2 ? WEFT_I16 : size == 4 ? WEFT_I32 : WEFT_I64;
-}
-
 bool wf_gpu_transpose(int ordinal, const wf_view *dst, const wf_view *src, int *status, wf_why *why)
 {
     axis ax[WF_MAX_RANK];
@@ -72,7 +66,7 @@ bool wf_gpu_transpose(int ordinal, const wf_view *dst, const wf_view *src, int *
     if (down * across * batch.n >= INT32_MAX)
         return false;
     wf_gpu_hand h = {
-        size < 4 ? "transpose_packed" : "transpose", 1, {same_width(dst->dtype)}, .per_block = 1};
+        size < 4 ? "transpose_packed" : "transpose", 1, {wf_gpu_bits(dst->dtype)}, .per_block = 1};
     h.work = down * across * batch.n;
     const uint64_t words[] = {wf_gpu_word(dst->data),   wf_gpu_word(src->data),
                               (uint64_t)rows,           (uint64_t)cols,
