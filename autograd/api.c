@@ -44,20 +44,24 @@ weft_tensor wf_give_to(wf_ctx *c, uint32_t depth, weft_tensor t)
     return weft_scope_give(s, t);
 }
 
+void wf_not_a_tensor(wf_why *why)
+{
+    wf_fail(why, WEFT_EINVALID, "a scalar is not a tensor");
+    wf_hint(why, "numbers have no gradient: hand in a tensor (weft_scalar makes one of a number)");
+}
+
 /* Pins t or records an error; the slot must be given back with wf_unpin when *pinned. */
 static wf_slot *open_tensor(wf_ctx *c, weft_tensor t, const char *op, bool *pinned, int *status)
 {
     wf_why why = {0};
     *pinned = false;
     *status = 0;
-    if (t.slot == 0 && t.serial != 0) {
+    if (wf_is_error(t)) {
         *status = wf_error_again(c, t);
         return NULL;
     }
     if (t.slot >= WF_ABSENT_SLOT) {
-        wf_fail(&why, WEFT_EINVALID, "a scalar is not a tensor");
-        wf_hint(&why, "numbers have no gradient: hand in a tensor (weft_scalar makes one of a "
-                      "number)");
+        wf_not_a_tensor(&why);
         *status = wf_raise_status(c, op, 1, &t, &why);
         return NULL;
     }
@@ -251,7 +255,7 @@ weft_status(weft_set_grad)(weft_tensor t, weft_tensor g)
     m = m ? m : wf_slot_meta(s);
     if (!m) {
         rc = raise_for(c, "set_grad", t, WEFT_ENOMEM, no_memory, "");
-    } else if (g.slot == 0 && g.serial != 0) {
+    } else if (wf_is_error(g)) {
         rc = wf_error_again(c, g);
     } else {
         weft_tensor own = WEFT_NONE;
@@ -373,7 +377,7 @@ static weft_tensor seed(wf_ctx *c, wf_slot *s, weft_tensor t, weft_tensor g, con
 {
     wf_type a, b;
     wf_slot_type(s, &a);
-    if (g.slot == 0 && g.serial != 0) {
+    if (wf_is_error(g)) {
         wf_error_again(c, g);
         return g;
     }

@@ -37,6 +37,8 @@ weft_tensor wf_meta_gradient(wf_ctx *c, wf_meta *m);
 bool wf_gradient_is_alone(wf_ctx *c, weft_tensor g);
 /* weft_keep for a scope-owned handle that becomes a gradient. */
 weft_tensor wf_keep_gradient(wf_ctx *c, weft_tensor own);
+/* Fills why: a number stands where the tensor of a gradient belongs. */
+void wf_not_a_tensor(wf_why *why);
 /* The meta backward looks at for s's value, which is its node's: aliases share one. NULL: none yet. */
 wf_meta *wf_meta_find(wf_ctx *c, wf_slot *s);
 /* The same, made and tied to the node on demand. NULL: *why. */

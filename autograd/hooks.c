@@ -127,7 +127,7 @@ static int run_one(wf_ctx *c, const wf_hook *h, weft_tensor *g, uint32_t depth)
     weft_tensor shown = another_handle(c, *g); /* the hook may keep or free it */
     weft_tensor r = shown.slot ? h->fn(h->user, shown) : shown;
     int rc = 0;
-    if (r.slot == 0 && r.serial != 0) {
+    if (wf_is_error(r)) {
         rc = (int)weft_error_status(r);
     } else if (r.slot != 0 && !h->post) {
         r = check_replacement(c, *g, r);
@@ -164,7 +164,7 @@ static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*rele
     wf_ctx *c = wf_ctx_get();
     wf_why why = {0};
     bool pinned = false;
-    if (!c || (t.slot == 0 && t.serial != 0)) {
+    if (!c || wf_is_error(t)) {
         wf_error_again(c, t);
         return 0;
     }
@@ -174,9 +174,7 @@ static uint64_t add_hook(weft_tensor t, weft_hook_fn fn, void *user, void (*rele
     uint64_t value = 0;
     if (!s) {
         if (!why.code) {
-            wf_fail(&why, WEFT_EINVALID, "a scalar is not a tensor");
-            wf_hint(&why, "numbers have no gradient: hand in a tensor (weft_scalar makes one of a "
-                          "number)");
+            wf_not_a_tensor(&why);
         }
     } else if (!fn) {
         wf_fail(&why, WEFT_EINVALID, "the hook's function is NULL");
@@ -282,7 +280,7 @@ weft_status(weft_remove_hook)(weft_tensor t, uint64_t hook)
     if (!c) {
         return WEFT_ENOMEM;
     }
-    if (t.slot == 0 && t.serial != 0) {
+    if (wf_is_error(t)) {
         return (weft_status)wf_error_again(c, t);
     }
     wf_slot *s = t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, &why) : NULL;

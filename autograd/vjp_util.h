@@ -142,7 +142,7 @@ WF_U int64_t reduced_count(const wf_attr *a, const wf_type *x)
 WF_U int wf_vjp_done(wf_vjp *v)
 {
     for (int i = 0; i < v->nsrc; i++) {
-        if (v->dsrc[i].slot == 0 && v->dsrc[i].serial != 0) {
+        if (wf_is_error(v->dsrc[i])) {
             return (int)weft_error_status(v->dsrc[i]);
         }
     }

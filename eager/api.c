@@ -58,7 +58,7 @@ bool wf_arg_open(wf_arg *a, const char *op, weft_tensor x)
         a->type.dtype = scalar_dtype[x.context % 3];
         return true;
     }
-    if (x.slot == 0 && x.serial != 0) {
+    if (wf_is_error(x)) {
         wf_error_again(a->c, x);
         return false;
     }

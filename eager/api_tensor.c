@@ -35,7 +35,7 @@ static bool open_at(look *l, const char *op, weft_tensor t, bool reads)
 {
     l->c = wf_ctx_get();
     l->site = reads && l->c ? l->c->here : NULL;
-    if (!l->c || (t.slot == 0 && t.serial != 0)) {
+    if (!l->c || wf_is_error(t)) {
         wf_error_again(l->c, t);
         if (reads) {
             wf_error_told(l->c, t, true);
@@ -407,7 +407,7 @@ int64_t weft_item_i64(weft_tensor t)
 
 static weft_status status_of(weft_tensor t)
 {
-    return t.slot == 0 && t.serial != 0 ? weft_error_status(t) : weft_last_status();
+    return wf_is_error(t) ? weft_error_status(t) : weft_last_status();
 }
 
 weft_status(weft_item)(weft_tensor t, double *out)

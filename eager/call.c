@@ -86,7 +86,7 @@ int wf_call_open(wf_call *k, wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
         if (src[i].slot >= WF_ABSENT_SLOT) {
             continue;
         }
-        if (src[i].slot == 0 && src[i].serial != 0) {
+        if (wf_is_error(src[i])) {
             *failed = src[i];
             wf_error_again(c, src[i]);
             return -1;

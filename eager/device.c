@@ -4,6 +4,7 @@
  * Nothing here knows what a device is made of: the table wf_device_api does, and is opened when a device is first asked
  * for. A program that never asks pays one branch an op.
  */
+#include "eager/borrow.h"
 #include "eager/alloc.h"
 #include "eager/api.h"
 #include "eager/device.h"
@@ -106,11 +107,11 @@ int wf_device_of_operands(int n, wf_slot *const *s, bool numbers, int none, wf_w
 
 int wf_device_of_handle(wf_ctx *c, weft_tensor t)
 {
-    bool pinned = false;
-    wf_slot *s = t.slot && t.slot < WF_ABSENT_SLOT ? wf_pin(c, t, &pinned, NULL) : NULL;
-    int device = s ? wf_slot_device(s) : WF_DEVICE_HOST;
-    if (pinned) {
-        wf_unpin(c, s);
+    wf_hold how;
+    wf_slot *s = wf_take_hold(c, t, &how);
+    const int device = s ? wf_slot_device(s) : WF_DEVICE_HOST;
+    if (s) {
+        wf_end_hold(c, s, how);
     }
     return device;
 }

@@ -65,7 +65,7 @@ static void drop_plain(DLManagedTensor *self)
 static export *export_new(weft_tensor t, bool versioned, DLTensor *d, bool *read_only)
 {
     wf_ctx *c = wf_ctx_get();
-    if (!c || (t.slot == 0 && t.serial != 0)) {
+    if (!c || wf_is_error(t)) {
         wf_error_again(c, t);
         return NULL;
     }

@@ -253,7 +253,7 @@ void wf_function_failed(wf_ctx *c, const char *op, const char *name, int rc, uin
 {
     bool told = c->error_seen != before;
     for (int i = 0; i < n_in && !told; i++) {
-        told = in[i].slot == 0 && in[i].serial != 0;
+        told = wf_is_error(in[i]);
         if (told) {
             wf_error_again(c, in[i]);
         }

@@ -544,7 +544,7 @@ __attribute__((noinline)) static int run_call(wf_ctx *c, wf_op op, const wf_attr
     c->last_write = WEFT_NONE;
     wf_call k;
     weft_tensor failed = {0, 0, 0};
-    if (dst.slot == 0 && dst.serial != 0) {
+    if (wf_is_error(dst)) {
         return wf_error_again(c, dst);
     }
     int rc = wf_call_open(&k, c, op, attr, nsrc, src, &failed);

@@ -471,7 +471,7 @@ static void show(wf_slot *slot, text *t, wf_why *why)
 static bool to_text(const char *op, weft_tensor x, text *t)
 {
     wf_ctx *c = wf_ctx_get();
-    if (!c || (x.slot == 0 && x.serial != 0)) {
+    if (!c || wf_is_error(x)) {
         wf_error_again(c, x);
         wf_error_told(c, x, true);
         return false;
@@ -500,7 +500,7 @@ static bool to_text(const char *op, weft_tensor x, text *t)
 
 static weft_status print_failed(weft_tensor x)
 {
-    return x.slot == 0 && x.serial != 0 ? weft_error_status(x) : weft_last_status();
+    return wf_is_error(x) ? weft_error_status(x) : weft_last_status();
 }
 
 weft_status(weft_fprint)(FILE *out, weft_tensor x)
@@ -535,7 +535,7 @@ const char *weft_describe(weft_tensor x)
     wf_describe(c, x, line, sizeof line);
     text t = {0};
     add_str(&t, line);
-    if (x.slot == 0 && x.serial != 0 && !wf_is_scalar(x)) {
+    if (wf_is_error(x) && !wf_is_scalar(x)) {
         add_str(&t, ": ");
         add_str(&t, weft_error_text(x));
     }

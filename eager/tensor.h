@@ -183,6 +183,11 @@ static inline bool wf_is_none(weft_tensor t)
 {
     return t.slot == 0 && t.serial == 0;
 }
+/* An empty handle that carries an error. */
+static inline bool wf_is_error(weft_tensor t)
+{
+    return t.slot == 0 && t.serial != 0;
+}
 /* One handle twice? Other handles of its value are not. */
 static inline bool wf_same_handle(weft_tensor a, weft_tensor b)
 {

@@ -169,8 +169,7 @@ weft_status weft_graph_output(const weft_graph *g, int i, weft_graph_port *out)
 
 /* -- runs ----------------------------------------------------------------------------------------------- */
 
-/* Type and extents of x; false: it is not alive. */
-static bool look_at(wf_ctx *c, weft_tensor x, wf_type *t)
+bool wf_graph_type_of(wf_ctx *c, weft_tensor x, wf_type *t)
 {
     wf_hold how;
     wf_slot *slot = wf_take_hold(c, x, &how);
@@ -191,7 +190,7 @@ static int bind_input(const weft_graph *g, int i, weft_tensor x, int64_t *sizes,
 {
     const wf_type *t = wf_fn_type(g->fn, g->fn->inputs[i]);
     wf_type s;
-    if (!look_at(wf_ctx_get(), x, &s)) {
+    if (!wf_graph_type_of(wf_ctx_get(), x, &s)) {
         return wf_fail(why, WEFT_EHANDLE, "input '%s' is not alive", g->names[i]);
     }
     if (s.dtype != t->dtype) {
@@ -326,14 +325,9 @@ static int open_view(const weft_graph *g, int i, weft_tensor t, bool write, cons
 static int device_of(const weft_graph *g, const weft_tensor *in)
 {
     wf_ctx *c = wf_ctx_get();
-    const weft_tensor t = g->n_weights ? g->weights[0] : g->n_inputs ? in[0] : WEFT_NONE;
-    wf_hold how;
-    wf_slot *s = wf_take_hold(c, t, &how);
-    const int device = s ? wf_slot_device(s) : WF_DEVICE_HOST;
-    if (s) {
-        wf_end_hold(c, s, how);
-    }
-    return device;
+    return g->n_weights  ? wf_device_of_handle(c, g->weights[0])
+           : g->n_inputs ? wf_device_of_handle(c, in[0])
+                         : WF_DEVICE_HOST;
 }
 
 enum { FEW = 12 }; /* a run of few tensors needs no memory of the heap */
@@ -367,20 +361,35 @@ static bool hold_input(wf_ctx *c, weft_tensor t, const wf_type *type, int device
     return true;
 }
 
+weft_tensor wf_graph_memory(wf_ctx *c, const wf_type *type, int device, void **data, wf_why *why)
+{
+    const int64_t n = wf_type_numel(type);
+    wf_storage *st =
+        n < 0 ? NULL : wf_storage_new_on(device, (size_t)n * wf_dtype_size(type->dtype), why);
+    if (!st) {
+        if (!why->code) {
+            wf_fail(why, WEFT_ENOMEM, "out of memory for a tensor");
+        }
+        return WEFT_NONE;
+    }
+    *data = st->data;
+    weft_tensor t = wf_wrap_view(c, st, st->data, type->dtype, type->rank, type->dims, NULL);
+    wf_storage_release(st);
+    if (!t.slot) {
+        wf_fail(why, WEFT_ENOMEM, "out of memory for a handle");
+    }
+    return t;
+}
+
 /* An output, whose memory the plan fills. */
 static int make_output(wf_ctx *c, const wf_type *type, int device, weft_tensor *out, wf_view *v,
                        wf_why *why)
 {
-    const size_t bytes = (size_t)wf_type_numel(type) * wf_dtype_size(type->dtype);
-    wf_storage *st = wf_storage_new_on(device, bytes, why);
-    if (!st) {
-        return why->code ? why->code : wf_fail(why, WEFT_ENOMEM, "out of memory for an output");
-    }
-    *out = wf_wrap_view(c, st, st->data, type->dtype, type->rank, type->dims, NULL);
-    wf_view_of_type(v, type, st->data);
+    void *data = NULL;
+    *out = wf_graph_memory(c, type, device, &data, why);
+    wf_view_of_type(v, type, data);
     v->device = (uint8_t)device;
-    wf_storage_release(st);
-    return out->slot ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory for a handle");
+    return out->slot ? 0 : why->code;
 }
 
 /* Views of inputs, weights and outputs. */
@@ -472,7 +481,7 @@ static int begin(weft_graph *g, unsigned flags, const weft_tensor *in, int n_in,
     }
     int rc = 0;
     for (int i = 0; i < n_in && !rc; i++) {
-        if (in[i].slot == 0 && in[i].serial != 0) {
+        if (wf_is_error(in[i])) {
             return wf_error_again(wf_ctx_get(), in[i]);
         }
         rc = bind_input(g, i, in[i], sizes, &why);

@@ -43,6 +43,11 @@ struct weft_graph {
  * the caller into the array this allocates. */
 weft_graph *wf_graph_new(const char *op, wf_fn *fn, int n_inputs, int n_outputs);
 
+/* Type and extents of x, a scalar too; false: it is not alive. */
+bool wf_graph_type_of(wf_ctx *c, weft_tensor x, wf_type *t);
+/* A tensor of that type in memory that nobody has written, which *data is the address of. Empty: why says so. */
+weft_tensor wf_graph_memory(wf_ctx *c, const wf_type *type, int device, void **data, wf_why *why);
+
 /* How long a run's plan took, and its steps (NULL, or room for as many as the plan has; added to), in ns. */
 typedef struct wf_graph_times {
     int64_t plan;

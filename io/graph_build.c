@@ -557,16 +557,10 @@ static weft_tensor untouched(wf_ctx *c, const weft_shape *shape, weft_dtype dtyp
 {
     wf_type t = {.dtype = (uint8_t)dtype, .rank = (uint8_t)shape->n};
     wf_why why = {0};
+    void *data;
     memcpy(t.dims, shape->v, (size_t)shape->n * sizeof *shape->v);
-    const int64_t n = wf_type_numel(&t);
-    wf_storage *st =
-        n < 0 ? NULL : wf_storage_new_on(c->device, (size_t)n * wf_dtype_size(t.dtype), &why);
-    if (!st) {
-        return wf_api_error("jit_graph", WEFT_ENOMEM, "out of memory for an input");
-    }
-    weft_tensor x = wf_wrap_view(c, st, st->data, t.dtype, t.rank, t.dims, NULL);
-    wf_storage_release(st);
-    return x;
+    weft_tensor x = wf_graph_memory(c, &t, c->device, &data, &why);
+    return x.slot ? x : wf_api_error("jit_graph", WEFT_ENOMEM, "out of memory for an input");
 }
 
 /* Tensors in the shapes that the inputs have with these sizes: zeros where `filled`. */
@@ -597,6 +591,20 @@ static int record_sizes(const weft_graph_args *a, int n_out, const wf_graph_symb
     return record(a, x, n_out, r);
 }
 
+/* The elements of a and b, both of that type, one behind the other; to be freed. NULL: they cannot be read. */
+static char *read_both(weft_tensor a, weft_tensor b, const wf_type *type, size_t *bytes)
+{
+    const int64_t n = wf_type_numel(type);
+    *bytes = (size_t)n * wf_dtype_size(type->dtype);
+    char *p = malloc(2 * *bytes + 1);
+    if (p && (weft_to_array(a, p, n, WEFT_DTYPE_DEFAULT) != WEFT_OK ||
+              weft_to_array(b, p + *bytes, n, WEFT_DTYPE_DEFAULT) != WEFT_OK)) {
+        free(p);
+        p = NULL;
+    }
+    return p;
+}
+
 /* Is it one memory, or are the bytes the same (an array of the function's own, made anew by every call)? */
 static bool same_weight(weft_tensor a, weft_tensor b)
 {
@@ -618,12 +626,9 @@ static bool same_weight(weft_tensor a, weft_tensor b)
     if (same || !s || !t || !wf_type_same(&x, &y)) {
         return same;
     }
-    const int64_t n = wf_type_numel(&x);
-    const size_t bytes = (size_t)n * wf_dtype_size(x.dtype);
-    char *p = malloc(2 * bytes + 1);
-    same = p && weft_to_array(a, p, n, WEFT_DTYPE_DEFAULT) == WEFT_OK &&
-           weft_to_array(b, p + bytes, n, WEFT_DTYPE_DEFAULT) == WEFT_OK &&
-           memcmp(p, p + bytes, bytes) == 0;
+    size_t bytes;
+    char *p = read_both(a, b, &x, &bytes);
+    same = p && memcmp(p, p + bytes, bytes) == 0;
     free(p);
     return same;
 }
@@ -717,19 +722,15 @@ static weft_tensor some_numbers(weft_tensor example, weft_tensor x)
 
 static bool same_tensor(weft_tensor a, weft_tensor b)
 {
-    const weft_shape s = weft_shape_of(a), t = weft_shape_of(b);
-    wf_type type = {.dtype = (uint8_t)weft_dtype_of(a), .rank = (uint8_t)s.n};
-    if (!weft_ok(a) || !weft_ok(b) || weft_dtype_of(a) != weft_dtype_of(b) || s.n != t.n ||
-        memcmp(s.v, t.v, (size_t)s.n * sizeof *s.v) != 0) {
+    wf_ctx *c = wf_ctx_get();
+    wf_type type, other;
+    size_t bytes;
+    if (!weft_ok(a) || !weft_ok(b) || !wf_graph_type_of(c, a, &type) ||
+        !wf_graph_type_of(c, b, &other) || !wf_type_same(&type, &other)) {
         return false;
     }
-    memcpy(type.dims, s.v, (size_t)s.n * sizeof *s.v);
-    const int64_t n = weft_numel(a);
-    const size_t bytes = (size_t)n * wf_dtype_size(type.dtype);
-    char *p = malloc(2 * bytes + 1);
-    const bool same = p && weft_to_array(a, p, n, WEFT_DTYPE_DEFAULT) == WEFT_OK &&
-                      weft_to_array(b, p + bytes, n, WEFT_DTYPE_DEFAULT) == WEFT_OK &&
-                      wf_oracle_difference(&type, p, p + bytes) < 0;
+    char *p = read_both(a, b, &type, &bytes);
+    const bool same = p && wf_oracle_difference(&type, p, p + bytes) < 0;
     free(p);
     return same;
 }

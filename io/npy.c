@@ -304,7 +304,7 @@ weft_status wf_npy_header(const char *op, weft_tensor t, char *out, size_t *size
 {
     weft_dtype dtype = weft_dtype_of(t);
     weft_shape s = weft_shape_of(t);
-    if (t.slot == 0 && t.serial != 0) {
+    if (wf_is_error(t)) {
         return (weft_status)wf_error_again(wf_ctx_get(), t);
     }
     if (!weft_ok(t) || s.n < 0) {

@@ -123,7 +123,7 @@ static weft_status collect(const weft_named_tensor *t, int n, item *items, int64
             return refuse(WEFT_EINVALID, t[i].name ? t[i].name : "(null)",
                           "the name is missing, reserved or not UTF-8");
         }
-        if (t[i].tensor.slot == 0 && t[i].tensor.serial != 0) {
+        if (wf_is_error(t[i].tensor)) {
             return (weft_status)wf_error_again(wf_ctx_get(), t[i].tensor);
         }
         weft_tensor c = wf_device_on_host(weft_contiguous(weft_detach(t[i].tensor)));

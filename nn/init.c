@@ -31,7 +31,7 @@ static weft_dtype draw_dtype(weft_tensor t)
 static weft_status check(const char *op, weft_tensor t)
 {
     if (!weft_ok(t)) {
-        if (t.slot == 0 && t.serial != 0) { /* an error has its text already */
+        if (wf_is_error(t)) { /* an error has its text already */
             return (weft_status)wf_error_again(wf_ctx_get(), t);
         }
         wf_api_error(op, WEFT_EHANDLE, "the tensor is %s",

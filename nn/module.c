@@ -239,7 +239,7 @@ static weft_status add(weft_module *m, const char *name, weft_tensor value, bool
                     : !name ? "the name is NULL"
                             : "the name is empty");
     }
-    if (value.slot == 0 && value.serial != 0) { /* an error has its text already */
+    if (wf_is_error(value)) { /* an error has its text already */
         return (weft_status)wf_error_again(wf_ctx_get(), value);
     }
     if (!weft_ok(value)) {
