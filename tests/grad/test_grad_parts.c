@@ -229,12 +229,7 @@ Test(grad_parts, a_packed_projection_is_joined_once)
     cr_assert_eq(weft_to_array(eager, a, TIME * 3 * WIDE, WEFT_F32), WEFT_OK);
     cr_assert_eq(weft_to_array(traced, b, TIME * 3 * WIDE, WEFT_F32), WEFT_OK);
     cr_expect_eq(memcmp(a, b, sizeof a), 0);
-    char *text = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&text, &size);
-    cr_assert(f);
-    cr_assert_eq(weft_jit_explain(j, f), WEFT_OK);
-    fclose(f);
+    char *text = test_explained(j);
     cr_expect(strstr(text, "concat"), "%s", text);
     cr_expect(!strstr(text, "slice_scatter"), "%s", text);
     free(text);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/support.h"
 #include "weft/weft.h"
 
 /* A value that a derivative reads, seen by a handle that no gradient watches; and the loss. */
@@ -216,11 +217,8 @@ Test(stale, optimiser_steps_are_named)
 
 Test(stale, loads_are_named)
 {
-    char path[] = "/tmp/weft-test-stale-......";
-    memset(strchr(path, '.'), 'X', 6);
-    int fd = mkstemp(path);
-    cr_assert(fd >= 0);
-    close(fd);
+    char path[TEST_PATH];
+    close(test_new_file(path));
     weft_nn_linear l[LAYERS];
     weft_module *m = model(l);
     cr_assert_eq(weft_checkpoint_save(path, m, NULL), WEFT_OK, "%s", weft_last_error());

@@ -7,7 +7,6 @@
  * ctest: threads
  */
 #include <math.h>
-#include <unistd.h>
 
 #include "eager/env.h"
 #include "jit/lower.h"
@@ -92,11 +91,7 @@ Test(fast_math, folds_by_fast_rules)
     cr_assert_eq(floats(y)[0], big[0]);
     cr_assert_eq(floats(y)[1], big[0]);
     cr_assert(isnan(floats(y)[2]) && isinf(floats(y)[3]) && floats(y)[4] == 2);
-    char *text = NULL;
-    size_t size;
-    FILE *f = open_memstream(&text, &size);
-    OK(weft_jit_explain(fast, f));
-    fclose(f);
+    char *text = test_explained(fast);
     cr_assert(strstr(text, "fast math: "), "%s", text);
     free(text);
     weft_jit_free(fast);
@@ -208,9 +203,6 @@ Test(fast_math, marks_programs_and_their_keys)
 /* A graph made with fast math runs with it, saved and loaded too; one made without stays strict beside it. */
 Test(fast_math, graphs_remember_it)
 {
-    char path[] = "/tmp/weft_fast_......";
-    memset(strchr(path, '.'), 'X', 6);
-    close(mkstemp(path));
     const weft_tensor x[3] = {numbers(1, 3), numbers(2, 3), numbers(3, 3)};
     for (int k = 0; k < 4; k++) {
         const bool fast = k & 1;
@@ -218,10 +210,7 @@ Test(fast_math, graphs_remember_it)
         weft_graph *g = weft_jit_graph(axpy, NULL, x, 3, .fast_math = fast);
         cr_assert_not_null(g, "%s", weft_last_error());
         if (k & 2) {
-            OK(weft_graph_save(g, path));
-            weft_graph_free(g);
-            g = weft_graph_load(path);
-            cr_assert_not_null(g, "%s", weft_last_error());
+            g = test_reloaded(g);
         }
         cr_assert_eq(weft_graph_fast_math(g), fast);
         OK(weft_graph_run(g, x, 3, &y, 1));
@@ -232,7 +221,6 @@ Test(fast_math, graphs_remember_it)
         }
         weft_graph_free(g);
     }
-    unlink(path);
     cr_assert(!weft_graph_fast_math(NULL));
 }
 

@@ -58,25 +58,10 @@ static void check_runs(weft_graph *g, model *m)
     }
 }
 
-/* Saved and loaded. */
-static weft_graph *through_a_file(weft_graph *g)
-{
-    char path[] = "/tmp/weft_graph_......";
-    memset(strchr(path, '.'), 'X', 6);
-    close(mkstemp(path));
-    cr_assert_eq(weft_graph_save(g, path), WEFT_OK, "%s", weft_last_error());
-    weft_graph_free(g);
-    g = weft_graph_load(path);
-    unlink(path);
-    cr_assert_not_null(g, "%s", weft_last_error());
-    return g;
-}
-
 Test(graph, runs_any_batch_saved_or_not)
 {
-    char path[] = "/tmp/weft_graph_......";
-    memset(strchr(path, '.'), 'X', 6);
-    close(mkstemp(path));
+    char path[TEST_PATH];
+    close(test_new_file(path));
     model m = make_model();
     weft_graph *g = record(&m, 3); /* as large as an axis of the weights */
     check_runs(g, &m);
@@ -346,7 +331,7 @@ Test(graph, symbols_within_a_range)
     weft_tensor x = weft_randn(weft_shape(2, 5, 3), WEFT_F32), want, got;
     weft_graph *g = weft_jit_graph(positions, &m, &x, 1, .dims = dims, .n_dims = 2);
     cr_assert_not_null(g, "%s", weft_last_error());
-    g = through_a_file(g);
+    g = test_reloaded(g);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         x = weft_randn(weft_shape(sizes[i][0], sizes[i][1], 3), WEFT_F32);
         cr_assert_eq(positions(&m, &x, 1, &want, 1), WEFT_OK);
@@ -651,7 +636,7 @@ Test(graph, extents_computed_from_a_symbol)
             FILE *null = fopen("/dev/null", "w");
             cr_assert_eq(weft_graph_svg(g, null), WEFT_OK, "%s", weft_last_error());
             fclose(null);
-            g = saved ? g : through_a_file(g);
+            g = saved ? g : test_reloaded(g);
         }
         weft_graph_free(g);
     }

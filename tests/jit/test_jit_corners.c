@@ -265,11 +265,7 @@ Test(corners, reading_breaks_the_graph)
     cr_assert_eq(b[0].count, 4);
     cr_assert_str_eq(b[0].op, "item");
     cr_assert(strstr(b[0].site, read_line), "%s", b[0].site);
-    char *text = NULL;
-    size_t size;
-    FILE *f = open_memstream(&text, &size);
-    OK(weft_jit_explain(j, f));
-    fclose(f);
+    char *text = test_explained(j);
     cr_assert(strstr(text, "reads: 4 calls") && strstr(text, read_line), "%s", text);
     free(text);
     weft_jit_free(j);
@@ -619,19 +615,9 @@ FN(shapeshifter)
     return weft_error_status(out[0]);
 }
 
-static char *explained(weft_jit *j)
-{
-    char *text = NULL;
-    size_t size;
-    FILE *f = open_memstream(&text, &size);
-    OK(weft_jit_explain(j, f));
-    fclose(f);
-    return text;
-}
-
 static void check_says(weft_jit *j, const char *what)
 {
-    char *text = explained(j);
+    char *text = test_explained(j);
     cr_expect(strstr(text, what), "\"%s\" is not in:\n%s", what, text);
     free(text);
 }

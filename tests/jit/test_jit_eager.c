@@ -19,11 +19,7 @@ enum { WARM = 64, TRIAL = 16, PLAIN = 8 /* calls of a trial */, CALLS = WARM + T
  * built in. */
 static void check_tried(weft_jit *j, int64_t trials)
 {
-    char *text = NULL;
-    size_t size;
-    FILE *f = open_memstream(&text, &size);
-    OK(weft_jit_explain(j, f));
-    fclose(f);
+    char *text = test_explained(j);
     cr_assert(stats_of(j).eager >= trials * PLAIN || strstr(text, "a long call"), "%s", text);
     cr_assert(strstr(text, "calls ran eagerly") &&
                   (strstr(text, "runs eagerly: ") || strstr(text, "is recorded: ")),

@@ -453,11 +453,7 @@ Test(frozen, calls_that_alternate_are_replayed_each)
     }
     cr_assert_eq(recorded, 6, "%d: two recordings each are enough", recorded);
     cr_assert_eq(stats_of(j).frozen, 54);
-    char *text = NULL;
-    size_t size;
-    FILE *f = open_memstream(&text, &size);
-    OK(weft_jit_explain(j, f));
-    fclose(f);
+    char *text = test_explained(j);
     cr_assert(strstr(text, "54 calls replayed"), "%s", text);
     free(text);
     weft_jit_free(j);

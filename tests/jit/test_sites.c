@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tests/support/support.h"
 #include "weft/weft.h"
@@ -19,16 +18,6 @@ static const char *at_line(int line)
     char *p = text[n++ % 4];
     snprintf(p, sizeof text[0], "test_sites.c:%d", line);
     return p;
-}
-
-static char *explained(weft_jit *j)
-{
-    char *text = NULL;
-    size_t n;
-    FILE *f = open_memstream(&text, &n);
-    cr_assert_eq(weft_jit_explain(j, f), WEFT_OK);
-    fclose(f);
-    return text;
 }
 
 /* -- errors of kernels ------------------------------------------------------------------------------------------ */
@@ -89,19 +78,13 @@ Test(sites, an_index_out_of_range_names_op_operands_and_line)
             check_says(frozen ? "frozen" : "traced", op, operands, *cases[k].line);
             weft_jit_free(j);
         }
-        char path[] = "/tmp/weft_sites_......";
-        memset(strchr(path, '.'), 'X', 6);
-        close(mkstemp(path));
         weft_graph *g = weft_jit_graph(cases[k].fn, NULL, in, 2);
         cr_assert_eq(weft_graph_run(g, in, 2, &y, 1), WEFT_EINDEX);
         check_says("graph", op, operands, *cases[k].line);
-        cr_assert_eq(weft_graph_save(g, path), WEFT_OK);
-        weft_graph_free(g);
-        g = weft_graph_load(path);
+        g = test_reloaded(g);
         cr_assert_eq(weft_graph_run(g, in, 2, &y, 1), WEFT_EINDEX);
         check_says("loaded", op, operands, *cases[k].line);
         weft_graph_free(g);
-        unlink(path);
     }
 }
 
@@ -146,7 +129,7 @@ Test(sites, of_writes_in_place)
     weft_tensor x = weft_ones(weft_shape(2), WEFT_F32), y;
     weft_jit *j = weft_jit_trace(accumulate, &s, .always_record = true);
     cr_assert_eq(weft_jit_call(j, &x, 1, &y, 1), WEFT_OK, "%s", weft_last_error());
-    char *text = explained(j);
+    char *text = test_explained(j);
     cr_assert(step_has(text, " add", s.first), "%s", text);
     cr_assert(step_has(text, " mul", s.first + 1), "%s", text);
     cr_assert(step_has(text, " exp", s.first + 2), "%s", text);
@@ -217,7 +200,7 @@ Test(sites, edges_name_who_made_a_value)
     weft_tensor in[2] = {weft_randn(weft_shape(8, 8)), weft_randn(weft_shape(8, 8))}, y;
     weft_jit *j = weft_jit_trace(products, NULL, .always_record = true);
     cr_assert_eq(weft_jit_call(j, in, 2, &y, 1), WEFT_OK, "%s", weft_last_error());
-    char *text = explained(j);
+    char *text = test_explained(j);
     cr_assert(strstr(text, "edge %3 matmul -> %6 matmul, through %4 reshape: OPAQUE"), "%s", text);
     cr_assert(strstr(text, "edge %3 matmul -> %6 matmul, through %5 permute: OPAQUE"), "%s", text);
     free(text);

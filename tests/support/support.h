@@ -60,6 +60,16 @@ void check_text(const char *what, const char *got, const char *golden);
 /* weft_gradcheck passes. */
 void check_gradient(const char *what, weft_check_fn fn, void *user, const weft_tensor *in, int n);
 
+/* -- files, graphs, traces -------------------------------------------------------------------------- */
+enum { TEST_PATH = 32 };
+/* A new empty file in /tmp, which the caller unlinks: its name in path, its descriptor returned open. */
+int test_new_file(char path[TEST_PATH]);
+/* g saved to a file and loaded from it; g itself is freed. */
+weft_graph *test_reloaded(weft_graph *g);
+/* What weft_jit_explain writes; the caller frees it. */
+char *test_explained(weft_jit *j);
+
+/* -- leaks ------------------------------------------------------------------------------------------ */
 typedef struct test_baseline {
     weft_memory_stats stats;
     int64_t nodes;

@@ -337,10 +337,9 @@ Test(safetensors, opening_reads_nothing_but_the_header)
     static const char header[] = "{\"w\":{\"dtype\":\"F32\",\"shape\":[16384,16384],\"data_"
                                  "offsets\":[0,1073741824]}}       ";
     const uint64_t n = sizeof header - 1, data = UINT64_C(1) << 30;
-    char path[] = "/tmp/weft-test-large-......";
-    memset(strchr(path, '.'), 'X', 6);
-    int fd = mkstemp(path);
-    cr_assert(fd >= 0 && write(fd, &n, 8) == 8 && write(fd, header, n) == (ssize_t)n &&
+    char path[TEST_PATH];
+    int fd = test_new_file(path);
+    cr_assert(write(fd, &n, 8) == 8 && write(fd, header, n) == (ssize_t)n &&
               ftruncate(fd, (off_t)(8 + n + data)) == 0);
     close(fd);
     test_baseline before = test_baseline_take();
