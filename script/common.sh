@@ -34,6 +34,10 @@ build() {
     cmake --build "build/$preset" --parallel "$jobs" ${1:+--target "$@"} -- --quiet
 }
 
+# What examples/char_lm is trained on: its own choice, which every Debian has, or else a text that is here.
+demo_text=/usr/share/common-licenses/GPL-3
+[ -e $demo_text ] || demo_text=README.md
+
 # losses FILE OTHER: of two runs of examples/char_lm --losses, four words: the first one's last loss less the other's, the most
 # that two losses of a step differ by, how many steps from the first on have the same bits, how many steps both have.
 losses() {
