@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "eager/alloc.h"
 #include "eager/cpu/amx.h"
 #include "eager/cpu/dnnl.h"
 #include "eager/cpu/gemm_impl.h"
@@ -80,6 +81,54 @@ static int product(const wf_conv_desc *d, int in_nhwc, int out_nhwc, int64_t in_
     return wf_gemm(&g);
 }
 
+/* oneDNN is not asked for windows beyond the image (dnnl_conv.c): of several groups it is asked for those of an image with
+ * its padding, and of one group nobody is (conv_columns.c). */
+static int is_padded(const wf_conv_desc *d)
+{
+    return d->groups > 1 && (d->dtype == WEFT_F32 || d->dtype == WEFT_BF16) && wf_conv_beyond(d);
+}
+
+/* Rows of the image, into the padded one or out of it. */
+static void copy_rows(const wf_conv_desc *d, char *image, char *padded, int out)
+{
+    const int nhwc = (d->layout & WF_CONV_SRC_NHWC) != 0;
+    const size_t pixel = wf_dtype_size(d->dtype) * (size_t)(nhwc ? d->c : 1);
+    const int64_t planes = nhwc ? d->n : d->n * d->c;
+    const int64_t high = d->h + 2 * d->pad[0], wide = d->w + 2 * d->pad[1];
+    const size_t row = (size_t)d->w * pixel;
+    for (int64_t plane = 0; plane < planes; plane++)
+        for (int64_t y = 0; y < d->h; y++, image += row) {
+            char *at = padded + (size_t)((plane * high + y + d->pad[0]) * wide + d->pad[1]) * pixel;
+            memcpy(out ? image : at, out ? at : image, row);
+        }
+}
+
+/* With the padding as part of the image. kind: 0 forward, 1 backward-data, 2 backward-weight. */
+static int run_padded(const wf_conv_desc *d, int kind, const void *src, const void *weight,
+                      const void *bias, const void *dst)
+{
+    wf_conv_desc p = *d;
+    p.h += 2 * d->pad[0], p.w += 2 * d->pad[1];
+    p.pad[0] = p.pad[1] = 0;
+    const size_t size = bytes(&p, p.n, p.c, p.h, p.w);
+    char *image = wf_alloc(size), *whole = (char *)(uintptr_t)src;
+    if (!image)
+        return WF_GEMM_NOMEM;
+    int rc;
+    if (kind == 1) {
+        rc = wf_dnnl_conv_backward_data(&p, dst, weight, image);
+        if (!rc)
+            copy_rows(d, whole, image, 1);
+    } else {
+        memset(image, 0, size);
+        copy_rows(d, whole, image, 0);
+        rc = kind == 0 ? wf_dnnl_conv_forward(&p, image, weight, bias, (void *)(uintptr_t)dst)
+                       : wf_dnnl_conv_backward_weight(&p, image, dst, (void *)(uintptr_t)weight);
+    }
+    wf_free(image, size);
+    return rc;
+}
+
 int wf_conv2d_forward(const wf_conv_desc *d, const void *src, const void *weight, const void *bias,
                       void *dst)
 {
@@ -99,8 +148,11 @@ int wf_conv2d_forward(const wf_conv_desc *d, const void *src, const void *weight
     if (!bias && is_product(d)) /* the bias belongs before the rounding */
         return product(d, src_nhwc, dst_nhwc, d->c, d->o, src, weight, d->c, 1, dst);
     int rc = wf_amx_conv_forward(d, src, weight, bias, dst);
+    if (rc == WF_GEMM_UNSUPPORTED)
+        rc = wf_conv_columns_forward(d, src, weight, bias, dst);
     if (rc == WF_GEMM_UNSUPPORTED && wf_dnnl_active())
-        rc = wf_dnnl_conv_forward(d, src, weight, bias, dst);
+        rc = is_padded(d) ? run_padded(d, 0, src, weight, bias, dst)
+                          : wf_dnnl_conv_forward(d, src, weight, bias, dst);
     return rc == WF_GEMM_UNSUPPORTED ? wf_conv_builtin_forward(d, src, weight, bias, dst) : rc;
 }
 
@@ -120,8 +172,11 @@ int wf_conv2d_backward_data(const wf_conv_desc *d, const void *ddst, const void 
     if (is_product(d))
         return product(d, dst_nhwc, src_nhwc, d->o, d->c, ddst, weight, 1, d->c, dsrc);
     int rc = wf_amx_conv_backward_data(d, ddst, weight, dsrc);
+    if (rc == WF_GEMM_UNSUPPORTED)
+        rc = wf_conv_columns_backward_data(d, ddst, weight, dsrc);
     if (rc == WF_GEMM_UNSUPPORTED && wf_dnnl_active())
-        rc = wf_dnnl_conv_backward_data(d, ddst, weight, dsrc);
+        rc = is_padded(d) ? run_padded(d, 1, dsrc, weight, NULL, ddst)
+                          : wf_dnnl_conv_backward_data(d, ddst, weight, dsrc);
     return rc == WF_GEMM_UNSUPPORTED ? wf_conv_builtin_backward_data(d, ddst, weight, dsrc) : rc;
 }
 
@@ -167,7 +222,10 @@ int wf_conv2d_backward_weight(const wf_conv_desc *d, const void *src, const void
                                        .c = dweight,
                                        .c_rs = d->c});
     rc = wf_amx_conv_backward_weight(d, src, ddst, dweight);
+    if (rc == WF_GEMM_UNSUPPORTED)
+        rc = wf_conv_columns_backward_weight(d, src, ddst, dweight);
     if (rc == WF_GEMM_UNSUPPORTED && wf_dnnl_active())
-        rc = wf_dnnl_conv_backward_weight(d, src, ddst, dweight);
+        rc = is_padded(d) ? run_padded(d, 2, src, dweight, NULL, ddst)
+                          : wf_dnnl_conv_backward_weight(d, src, ddst, dweight);
     return rc == WF_GEMM_UNSUPPORTED ? wf_conv_builtin_backward_weight(d, src, ddst, dweight) : rc;
 }

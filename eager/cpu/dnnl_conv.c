@@ -17,6 +17,7 @@
 #include "eager/alloc.h"
 #include "eager/cpu/conv_pack.h"
 #include "eager/cpu/dnnl.h"
+#include "eager/cpu/gemm_impl.h"
 #include "eager/cpu/transpose.h"
 #include "eager/pool.h"
 
@@ -828,9 +829,7 @@ static int start(conv_job *w, const wf_conv_desc *d)
         return WF_GEMM_UNSUPPORTED;
     /* With a kernel larger than the image, or windows wholly in the padding, 2.6 has been seen to
      * read beside the image (bf16 gradients of weights). */
-    int64_t extent_y = d->dilation[0] * (d->kh - 1) + 1,
-            extent_x = d->dilation[1] * (d->kw - 1) + 1;
-    if (d->h < extent_y || d->w < extent_x || d->pad[0] >= extent_y || d->pad[1] >= extent_x)
+    if (wf_conv_beyond(d))
         return WF_GEMM_UNSUPPORTED;
     w->d = d;
     w->size = d->dtype == WEFT_F32 ? 4 : 2;

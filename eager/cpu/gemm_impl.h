@@ -68,6 +68,21 @@ int wf_gemm_pairs_active(void);
 /* Integer dtypes, on the pool. */
 int wf_gemm_int(const wf_gemm_desc *d);
 
+/* Whether windows are larger than the image, or some lie wholly in the padding. */
+static inline int wf_conv_beyond(const wf_conv_desc *d)
+{
+    const int64_t y = d->dilation[0] * (d->kh - 1) + 1, x = d->dilation[1] * (d->kw - 1) + 1;
+    return d->h < y || d->w < x || d->pad[0] >= y || d->pad[1] >= x;
+}
+
+/* Convolution as one product over all samples, where images are small beside the weights or the kernel is larger than the image; elsewhere WF_GEMM_UNSUPPORTED, and nothing is written. Descriptions as below. */
+int wf_conv_columns_forward(const wf_conv_desc *d, const void *src, const void *weight,
+                            const void *bias, void *dst);
+int wf_conv_columns_backward_data(const wf_conv_desc *d, const void *ddst, const void *weight,
+                                  void *dsrc);
+int wf_conv_columns_backward_weight(const wf_conv_desc *d, const void *src, const void *ddst,
+                                    void *dweight);
+
 /* The built-in convolution: descriptions already checked and not empty. */
 int wf_conv_builtin_forward(const wf_conv_desc *d, const void *src, const void *weight,
                             const void *bias, void *dst);

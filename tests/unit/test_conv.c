@@ -285,6 +285,20 @@ static const wf_conv_desc layers[] = {
     {.n = 1, .c = 3, .h = 41, .w = 40, .o = 48, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
     {.n = 5, .c = 8, .h = 20, .w = 24, .o = 32, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
     {.n = 2, .c = 8, .h = 32, .w = 33, .o = 16, .kh = 1, .kw = 1, .stride = {1, 1}, .pad = {0, 0}},
+    /* Windows larger than the image: of one group, of samples in two pieces, of several groups. Weights of more than 1 MiB. */
+    {.n = 3, .c = 70, .h = 2, .w = 2, .o = 40, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
+    {.n = 301, .c = 200, .h = 2, .w = 2, .o = 1, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
+    {.n = 3,
+     .c = 32,
+     .h = 2,
+     .w = 3,
+     .o = 64,
+     .kh = 3,
+     .kw = 4,
+     .stride = {1, 2},
+     .pad = {1, 2},
+     .groups = 16},
+    {.n = 1, .c = 96, .h = 4, .w = 4, .o = 320, .kh = 3, .kw = 3, .stride = {2, 2}, .pad = {1, 1}},
 };
 enum { LAYERS = sizeof layers / sizeof *layers };
 
@@ -293,7 +307,8 @@ static wf_conv_desc layer(size_t i, int dtype, unsigned layout)
     wf_conv_desc d = layers[i];
     d.dtype = dtype;
     d.layout = layout;
-    d.groups = d.dilation[0] = d.dilation[1] = 1;
+    d.groups = d.groups ? d.groups : 1;
+    d.dilation[0] = d.dilation[1] = 1;
     d.oh = out_size(d.h, d.kh, d.stride[0], d.pad[0], 1);
     d.ow = out_size(d.w, d.kw, d.stride[1], d.pad[1], 1);
     return d;
