@@ -150,6 +150,8 @@ int wf_conv2d_forward(const wf_conv_desc *d, const void *src, const void *weight
     int rc = wf_amx_conv_forward(d, src, weight, bias, dst);
     if (rc == WF_GEMM_UNSUPPORTED)
         rc = wf_conv_columns_forward(d, src, weight, bias, dst);
+    if (rc == WF_GEMM_UNSUPPORTED)
+        rc = wf_conv_line_forward(d, src, weight, bias, dst);
     if (rc == WF_GEMM_UNSUPPORTED && wf_dnnl_active())
         rc = is_padded(d) ? run_padded(d, 0, src, weight, bias, dst)
                           : wf_dnnl_conv_forward(d, src, weight, bias, dst);
@@ -224,6 +226,8 @@ int wf_conv2d_backward_weight(const wf_conv_desc *d, const void *src, const void
     rc = wf_amx_conv_backward_weight(d, src, ddst, dweight);
     if (rc == WF_GEMM_UNSUPPORTED)
         rc = wf_conv_columns_backward_weight(d, src, ddst, dweight);
+    if (rc == WF_GEMM_UNSUPPORTED)
+        rc = wf_conv_line_backward_weight(d, src, ddst, dweight);
     if (rc == WF_GEMM_UNSUPPORTED && wf_dnnl_active())
         rc = is_padded(d) ? run_padded(d, 2, src, dweight, NULL, ddst)
                           : wf_dnnl_conv_backward_weight(d, src, ddst, dweight);

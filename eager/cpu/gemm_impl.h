@@ -83,6 +83,12 @@ int wf_conv_columns_backward_data(const wf_conv_desc *d, const void *ddst, const
 int wf_conv_columns_backward_weight(const wf_conv_desc *d, const void *src, const void *ddst,
                                     void *dweight);
 
+/* Images of one long row, likewise: of one channel, and gradients of the weights. */
+int wf_conv_line_forward(const wf_conv_desc *d, const void *src, const void *weight,
+                         const void *bias, void *dst);
+int wf_conv_line_backward_weight(const wf_conv_desc *d, const void *src, const void *ddst,
+                                 void *dweight);
+
 /* The built-in convolution: descriptions already checked and not empty. */
 int wf_conv_builtin_forward(const wf_conv_desc *d, const void *src, const void *weight,
                             const void *bias, void *dst);

@@ -285,9 +285,8 @@ static const wf_conv_desc layers[] = {
     {.n = 1, .c = 3, .h = 41, .w = 40, .o = 48, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
     {.n = 5, .c = 8, .h = 20, .w = 24, .o = 32, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
     {.n = 2, .c = 8, .h = 32, .w = 33, .o = 16, .kh = 1, .kw = 1, .stride = {1, 1}, .pad = {0, 0}},
-    /* Windows larger than the image: of one group, of samples in two pieces, of several groups. Weights of more than 1 MiB. */
+    /* Windows larger than the image, of one group and of several; weights of more than 1 MiB. */
     {.n = 3, .c = 70, .h = 2, .w = 2, .o = 40, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
-    {.n = 301, .c = 200, .h = 2, .w = 2, .o = 1, .kh = 3, .kw = 3, .stride = {1, 1}, .pad = {1, 1}},
     {.n = 3,
      .c = 32,
      .h = 2,
@@ -299,6 +298,38 @@ static const wf_conv_desc layers[] = {
      .pad = {1, 2},
      .groups = 16},
     {.n = 1, .c = 96, .h = 4, .w = 4, .o = 320, .kh = 3, .kw = 3, .stride = {2, 2}, .pad = {1, 1}},
+    /* Long rows: of many channels, of as many groups, of one channel with the padding on one side longer than the rest. */
+    {.n = 2, .c = 32, .h = 1, .w = 530, .o = 20, .kh = 1, .kw = 3, .stride = {1, 2}, .pad = {0, 1}},
+    {.n = 2,
+     .c = 24,
+     .h = 1,
+     .w = 262,
+     .o = 24,
+     .kh = 1,
+     .kw = 5,
+     .stride = {1, 1},
+     .pad = {0, 3},
+     .dilation = {1, 2},
+     .groups = 24},
+    {.n = 3,
+     .c = 1,
+     .h = 1,
+     .w = 800,
+     .o = 24,
+     .kh = 1,
+     .kw = 21,
+     .stride = {1, 3},
+     .pad = {0, 10}},
+    {.n = 2,
+     .c = 1,
+     .h = 1,
+     .w = 330,
+     .o = 16,
+     .kh = 1,
+     .kw = 18,
+     .stride = {1, 1},
+     .pad = {0, 0},
+     .dilation = {1, 4}},
 };
 enum { LAYERS = sizeof layers / sizeof *layers };
 
@@ -308,9 +339,10 @@ static wf_conv_desc layer(size_t i, int dtype, unsigned layout)
     d.dtype = dtype;
     d.layout = layout;
     d.groups = d.groups ? d.groups : 1;
-    d.dilation[0] = d.dilation[1] = 1;
-    d.oh = out_size(d.h, d.kh, d.stride[0], d.pad[0], 1);
-    d.ow = out_size(d.w, d.kw, d.stride[1], d.pad[1], 1);
+    for (int k = 0; k < 2; k++)
+        d.dilation[k] = d.dilation[k] ? d.dilation[k] : 1;
+    d.oh = out_size(d.h, d.kh, d.stride[0], d.pad[0], d.dilation[0]);
+    d.ow = out_size(d.w, d.kw, d.stride[1], d.pad[1], d.dilation[1]);
     return d;
 }
 
@@ -324,6 +356,27 @@ Test(conv, layers)
                 all_three(&d);
             }
     }
+}
+
+/* More samples than are added up at once: of images smaller than the kernel, of long rows. */
+Test(conv, pieces_of_samples)
+{
+    static const wf_conv_desc of[] = {
+        {.n = 301, .c = 200, .h = 2, .w = 2, .o = 1, .kh = 3, .kw = 3, .pad = {1, 1}},
+        {.n = 9, .c = 16, .h = 1, .w = 270, .o = 16, .kh = 1, .kw = 32, .pad = {0, 10}},
+        {.n = 41, .c = 1, .h = 1, .w = 300, .o = 16, .kh = 1, .kw = 100, .pad = {0, 30}},
+    };
+    wf_gemm_set_backend(WF_GEMM_AUTO);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        for (unsigned layout = 0; layout < 4; layout += 3) {
+            wf_conv_desc d = of[i];
+            d.dtype = WEFT_F32, d.layout = layout, d.groups = 1;
+            for (int k = 0; k < 2; k++)
+                d.stride[k] = d.dilation[k] = 1;
+            d.oh = out_size(d.h, d.kh, 1, d.pad[0], 1);
+            d.ow = out_size(d.w, d.kw, 1, d.pad[1], 1);
+            all_three(&d);
+        }
 }
 
 /* Channels in whole steps of matrix units, channels last: sizes, borders and dilations of all kinds. */
