@@ -165,8 +165,8 @@ KFUN(VB, signbit_f64, VF64 x)
     }                                                                                              \
     KFUN(T, floor_divide_##t, T x, T d)                                                            \
     {                                                                                              \
-        const T m = CALL(fmod_##t, x, d);                                                          \
         const T q = DIV(x, d);                                                                     \
+        const T m = SELECT(EQ(d, KINT(T, 0)), d, SUB(x, MUL(q, d)));                               \
         return SELECT(CALL(floor_fix_##t, m, d), SUB(q, KINT(T, 1)), q);                           \
     }
 WF_INT_UNSIGNED(VT_U8, u8)
