@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "eager/cpu/gemm.h"
+#include "eager/pool.h"
 #include "jit/ir/dtype.h"
 
 /* Bytes of an element of a dtype that has a product; 0 otherwise. */
@@ -65,6 +66,8 @@ int wf_gemm_amx(const wf_gemm_desc *d);
 int wf_gemm_amx_active(void);
 /* Whether bf16 products may run on the kernel for pairs: the machine has the instruction and oneDNN was not chosen. */
 int wf_gemm_pairs_active(void);
+/* Rows of integer products, d as their argument, by width: 8 to 64 bits. */
+extern const wf_task_fn wf_gemm_int_sse2[4], wf_gemm_int_avx2[4], wf_gemm_int_avx512[4];
 /* Integer dtypes, on the pool. */
 int wf_gemm_int(const wf_gemm_desc *d);
 
