@@ -83,6 +83,13 @@ static inline double same_f64(double x)
                 for (int64_t p = 0; p < cols; p++)                                                 \
                     for (int64_t r = 0; r < width; r++)                                            \
                         out[p * stride + r] = convert(s[p * cs + r]);                              \
+            } else if (rs == 1) {                                                                  \
+                for (int64_t p = 0; p < cols; p++) {                                               \
+                    for (int64_t r = 0; r < w; r++)                                                \
+                        out[p * stride + r] = convert(s[p * cs + r]);                              \
+                    for (int64_t r = w; r < stride; r++)                                           \
+                        out[p * stride + r] = 0;                                                   \
+                }                                                                                  \
             } else {                                                                               \
                 for (int64_t p0 = 0; p0 < cols; p0 += 16) {                                        \
                     int64_t p1 = p0 + 16 < cols ? p0 + 16 : cols;                                  \
@@ -114,6 +121,18 @@ static inline void transpose_4x4(const float *s, int64_t rs, float *to, int64_t 
 static void pack_f32(const float *src, int64_t rs, int64_t cs, int64_t rows, int64_t cols,
                      int64_t width, int pad, float *restrict out)
 {
+#if defined(__AVX512F__)
+    if (rs == 1 && rows < width && pad) {
+        /* The one panel of a narrow B, in products of a few rows: its copy takes as long as they do. */
+        const __mmask16 low = (__mmask16)((1u << (rows < 16 ? rows : 16)) - 1);
+        const __mmask16 high = (__mmask16)(rows < 16 ? 0 : (1u << (rows - 16)) - 1);
+        for (int64_t p = 0; p < cols; p++, out += width) {
+            _mm512_storeu_ps(out, _mm512_maskz_loadu_ps(low, src + p * cs));
+            _mm512_storeu_ps(out + 16, _mm512_maskz_loadu_ps(high, src + p * cs + 16));
+        }
+        return;
+    }
+#endif
     if (cs != 1 || rs == 1) {
         pack_any_f32(src, rs, cs, rows, cols, width, pad, out);
         return;
