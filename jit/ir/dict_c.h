@@ -35,6 +35,8 @@
 #else
 #define KFUN_OFTEN KFUN
 #endif
+/* A long function that is part of a body which is no vectors anyway: one copy of it. */
+#define KFUN_SELDOM(ret, name, ...) __attribute__((unused, noinline)) static ret name(__VA_ARGS__)
 #define CALL(name, ...) name(__VA_ARGS__)
 /*
  * A constant table: KTABLE(VU32, two_over_pi, 8, 0x..., ...); read with LOOKUP(two_over_pi, index).

@@ -61,6 +61,7 @@ WF_KV void wf_kv_note_rare(wf_kir *kb, wf_kval test)
 #define KFUN(ret, name, ...)                                                                       \
     __attribute__((unused)) static ret name(__attribute__((unused)) wf_kir *kb, __VA_ARGS__)
 #define KFUN_OFTEN KFUN
+#define KFUN_SELDOM KFUN
 #define CALL(name, ...) name(kb, __VA_ARGS__)
 
 #define WF_KTABLE_C_VU32 uint32_t
