@@ -155,6 +155,8 @@ void wf_program_output(wf_program *p, int value);
 void wf_program_output_at(wf_program *p, int value, wf_level level);
 /* 0, or -1 if building failed. */
 int wf_program_finish(wf_program *p);
+/* Holds a finished program to its rules (program_verify.c). 0, or a status with why naming the instruction and the rule. */
+int wf_program_verify(const wf_program *p, wf_why *why);
 
 /* dst: noutput views of equal dims; src: ninput views of those dims (stride 0 inserted where they
  * broadcast), of the types that the inputs were declared with; scalars: nscalar pointers to one element

@@ -5,6 +5,7 @@
  * they only come from inputs and casts. Every use converts to what the row reads, as a tile load would.
  */
 #include "jit/lower_impl.h"
+#include "jit/passes/pass.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -146,7 +147,7 @@ static int bodies(const wf_program *p, bool device, bool relax, wf_kernel *k, wf
     return status;
 }
 
-static int lower(const wf_program *p, uint32_t one, bool device, wf_kernel *k, wf_why *why)
+static int lower_any(const wf_program *p, uint32_t one, bool device, wf_kernel *k, wf_why *why)
 {
     wf_kernel_init(k, WF_SK_MAP, p->ninput);
     k->drawn = device ? wf_program_draws(p) : 0;
@@ -163,6 +164,14 @@ static int lower(const wf_program *p, uint32_t one, bool device, wf_kernel *k, w
         status = bodies(p, device, false, k, why);
     }
     if (status != 0)
+        wf_kernel_free(k);
+    return status;
+}
+
+static int lower(const wf_program *p, uint32_t one, bool device, wf_kernel *k, wf_why *why)
+{
+    int status = lower_any(p, one, device, k, why);
+    if (status == 0 && wf_pass_verifies() && (status = wf_kernel_verify(k, why)) != 0)
         wf_kernel_free(k);
     return status;
 }

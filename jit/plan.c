@@ -146,6 +146,10 @@ static int find_edges(wf_planner *b)
     free(product);
     p->members = b->s.members;
     b->s.members = NULL;
+    for (uint32_t g = 0; g < b->s.ngroups; g++) {
+        const uint32_t end = b->s.groups[g].first + b->s.groups[g].n;
+        p->nmembers = end > p->nmembers ? end : p->nmembers;
+    }
     return 0;
 }
 
@@ -304,6 +308,8 @@ static int build(wf_planner *b)
     }
     p->words = b->l.words;
     p->terms = b->l.terms;
+    p->nwords = b->l.nwords;
+    p->nterms = b->l.nterms;
     b->l.words = NULL;
     b->l.terms = NULL;
     p->info.steps = (int)p->nlaunches;
@@ -336,6 +342,11 @@ static wf_plan *try_build(const wf_fn *f, const wf_plan_opts *opts, attempt *t, 
     b.why->code = 0;
     b.why->rule[0] = b.why->hint[0] = '\0';
     int rc = b.p ? build(&b) : WEFT_ENOMEM;
+    if (!rc && wf_pass_verifies()) {
+        wf_why fault = {0};
+        rc = wf_plan_verify(b.p, f, opts, &fault);
+        rc = rc ? wf_fail(why, rc, "the plan of %s: %.180s", f->name, fault.rule) : 0;
+    }
     if (rc && b.why->rule[0] == '\0') {
         wf_fail(b.why, WEFT_ENOMEM, "out of memory for a plan");
     }

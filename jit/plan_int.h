@@ -23,6 +23,7 @@ typedef struct wf_buffer {
     uint8_t place;  /* wf_place */
     uint32_t index; /* input, output or temporary number */
     uint32_t slot;  /* of the run's memory: inputs, then outputs, then temporaries */
+    wf_val v;       /* what it holds */
     int64_t offset; /* in the arena, or of a temporary in a result's memory */
     int64_t bytes;
 } wf_buffer;
@@ -138,6 +139,7 @@ struct wf_plan {
     int64_t *words;
     wf_term *terms;
     uint32_t *members;
+    uint32_t nwords, nterms, nmembers;
     wf_fn *fn; /* the function after the passes; its instructions say where they come from */
     wf_plan_edge *edges;
     uint32_t nedges, capedges;
@@ -202,6 +204,8 @@ void wf_plan_tell(const wf_plan *p, const wf_fn *recording, const wf_plan_step *
 const char *wf_plan_launch_name(const wf_plan *p, const wf_plan_step *s);
 /* Steps that may run side by side become one launch. */
 int wf_plan_batch(wf_planner *b);
+/* Holds a plan of f, built with these options, to its rules (plan_verify.c). 0, or a status with why naming the step. */
+int wf_plan_verify(const wf_plan *p, const wf_fn *f, const wf_plan_opts *opts, wf_why *why);
 /* Places all buffers. */
 int wf_plan_place(wf_planner *b);
 

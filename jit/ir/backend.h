@@ -109,6 +109,8 @@ typedef struct wf_kernel {
 /* Empty programs, no scalars, nothing broadcast. */
 void wf_kernel_init(wf_kernel *k, wf_skeleton skeleton, int nsrc);
 void wf_kernel_free(wf_kernel *k);
+/* Holds a kernel to its rules, its programs included (kir_verify.c). 0, or a status with why. */
+int wf_kernel_verify(const wf_kernel *k, wf_why *why);
 int wf_kernel_ndst(const wf_kernel *k);
 int wf_kernel_nsize(const wf_kernel *k);
 /* Pointer arguments: destinations, sources, and what the skeleton adds (index, error). */

@@ -165,6 +165,11 @@ WF_INFER(update)
                            "axis %d of the new values has extent %" PRId64 ", the map %" PRId64, i,
                            src[1].dims[i], attr->dyn[i]);
         }
+        if (attr->dyn[i] > 1 && attr->dyn[rank + i] == 0) {
+            return wf_fail(why, WEFT_EINVALID,
+                           "axis %d has stride 0: %" PRId64 " new values for one element", i,
+                           attr->dyn[i]);
+        }
     }
     dst[0] = src[0];
     return wf_check_map(rank, attr->dyn, attr->dyn + rank, attr->dyn[2 * rank],

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jit/ir/infer.h"
 #include "jit/ir/ir.h"
 
 bool wf_grow_moves;
@@ -184,7 +185,7 @@ static int grow_type_table(wf_fn *f)
     return 0;
 }
 
-static uint32_t find_type(const wf_fn *f, const wf_type *t)
+uint32_t wf_fn_find_type(const wf_fn *f, const wf_type *t)
 {
     if (!f->type_table) {
         for (uint32_t i = f->ntypes; i-- > 0;) { /* recent types first: neighbours share them */
@@ -208,7 +209,7 @@ enum { FEW_TYPES = 8 }; /* a search through so many is as fast as a table */
 /* Index of an equal type, appended if new. */
 uint32_t wf_fn_intern_type(wf_fn *f, const wf_type *t)
 {
-    uint32_t i = find_type(f, t);
+    uint32_t i = wf_fn_find_type(f, t);
     if (i != UINT32_MAX) {
         return i;
     }
@@ -493,6 +494,19 @@ static int bind_symbols(const wf_fn *f, int64_t far, bindings *b, wf_why *why)
     return 0;
 }
 
+/* Inference of sizes. In a function a map counts in the value that it is over, so here it is held to that; of a view in eager
+ * code, which counts in the view's storage, the row's own inference cannot tell. */
+static int infer_sizes(wf_op op, const wf_attr *attr, int nsrc, const wf_type *src, wf_type *dst,
+                       wf_why *why)
+{
+    int rc = wf_infer(op, attr, nsrc, src, dst, why);
+    if (!rc && op == WF_OP_AS_STRIDED) {
+        rc = wf_check_map(dst->rank, dst->dims, attr->dyn + dst->rank, attr->dyn[2 * dst->rank],
+                          wf_type_numel(src), why);
+    }
+    return rc;
+}
+
 /* Inference with the symbols bound. */
 static int infer_bound(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_type *src,
                        const int64_t *value, wf_type *dst, wf_why *why)
@@ -515,7 +529,7 @@ static int infer_bound(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, 
                 fits = fits && t[i].dims[k] >= 0 && !WF_IS_SYM(t[i].dims[k]);
             }
         }
-        rc = fits ? wf_infer(op, &a, nsrc, t, dst, why)
+        rc = fits ? infer_sizes(op, &a, nsrc, t, dst, why)
                   : wf_fail(why, WEFT_ESHAPE, "an extent of an operand is negative, or too large");
     }
     free(t);
@@ -595,7 +609,7 @@ int wf_fn_infer(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const w
     operand_types(f, op, nsrc, src, t);
     int rc;
     if (f->nsymbols == 0) {
-        rc = wf_infer(op, attr, nsrc, t, dst, why);
+        rc = infer_sizes(op, attr, nsrc, t, dst, why);
     } else {
         wf_why other = {0};
         rc = infer_symbolic(f, op, attr, nsrc, t, 0, dst, why);

@@ -145,6 +145,8 @@ int wf_fn_output(wf_fn *f, wf_val v); /* 0 or WEFT_ENOMEM */
 /* For builders that know what inference would say (jit/ir/build.c). Interning copies; UINT32_MAX: no
  * memory. push appends an instruction as it is; 0: no memory. */
 uint32_t wf_fn_intern_type(wf_fn *f, const wf_type *t);
+/* The index of an equal type; UINT32_MAX: there is none. */
+uint32_t wf_fn_find_type(const wf_fn *f, const wf_type *t);
 uint32_t wf_fn_intern_attr(wf_fn *f, const wf_attr *a);
 uint32_t wf_fn_intern_loc(wf_fn *f, const char *loc);
 wf_val wf_fn_push(wf_fn *f, const wf_ins *i);
@@ -211,9 +213,11 @@ void wf_type_bind(wf_type *t, const int64_t *value);
  * itself only. */
 int64_t wf_sym_through(uint32_t k, const int64_t size[3], const int64_t x[3]);
 
-/* The whole function again: operand order, types, attributes, outputs. Returns 0, or a status with why
- * naming the instruction. */
+/* Holds f to every rule of a function (jit/ir/verify.c lists them). Returns 0, or a status with why naming the instruction
+ * and the rule that it breaks. */
 int wf_fn_verify(const wf_fn *f, wf_why *why);
+/* And what a pass made of `recorded`: do instructions with slots come from such as have these slots? */
+int wf_fn_verify_origins(const wf_fn *f, const wf_fn *recorded, wf_why *why);
 
 /* Text: one instruction a line; parse(print(f)) is equal to f. print returns 0 or WEFT_EIO. */
 int wf_fn_print(const wf_fn *f, FILE *out);

@@ -1,5 +1,5 @@
 /*
- * jit/ir/ir_text.c -- the text form: print, parse, verify.
+ * jit/ir/ir_text.c -- the text form: print and parse.
  *
  *   fn step symbols(batch) {
  *     %1 = input f32[batch,784]
@@ -699,57 +699,4 @@ wf_fn *wf_fn_parse(const char *text, size_t len, wf_why *why)
         return NULL;
     }
     return s.f;
-}
-
-/* -- verify ------------------------------------------------------------------------------------------- */
-
-int wf_fn_verify(const wf_fn *f, wf_why *why)
-{
-    wf_fn *g = wf_fn_new(f->name);
-    int rc = g ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory");
-    if (!rc && wf_fn_copy_symbols(g, f)) {
-        rc = wf_fail(why, WEFT_EINVALID, "a symbol is repeated");
-    }
-    for (uint32_t k = 0; k < f->n && !rc; k++) {
-        const wf_ins *i = &f->ins[k];
-        wf_val dst[WF_MAX_DST], v = 0;
-        wf_why inner = {0};
-        if (i->type >= f->ntypes || (i->op > WF_OP_RESULT && i->attr >= f->nattrs) ||
-            (i->nsrc > 3 && (uint64_t)i->src[0] + i->nsrc > f->nlists)) {
-            rc = wf_fail(why, WEFT_EINVALID, "%%%u points outside the function", k + 1);
-        } else if (i->op == WF_OP_INPUT) {
-            v = wf_fn_input(g, &f->types[i->type]);
-        } else if (wf_op_is_weak(i->op)) {
-            int kind = i->attr < f->nslots ? f->slot_kind[i->attr] : 0;
-            v = i->op == WF_OP_SCALAR
-                    ? wf_fn_scalar(g, kind, 0)
-                    : wf_fn_const(g, kind, i->attr < f->nslots ? f->slots[i->attr] : 0);
-        } else if (i->op == WF_OP_RESULT) {
-            v = k < g->n ? k + 1 : 0; /* made together with its op */
-        } else if (wf_fn_append(g, (wf_op)i->op, wf_ins_attr(f, i), i->nsrc, wf_ins_src(f, i), dst,
-                                NULL, &inner) == 0) {
-            v = dst[0];
-            g->ins[v - 1].flags = i->flags;
-        } else {
-            rc = wf_fail(why, inner.code, "%%%u: %.200s", k + 1, inner.rule);
-        }
-        if (!rc && v != k + 1) {
-            rc = wf_fail(why, WEFT_EINVALID, "%%%u is not where its op puts it", k + 1);
-        }
-        if (!rc && !wf_type_same(&f->types[i->type], wf_fn_type(g, v))) {
-            rc = wf_fail(why, WEFT_EINVALID, "%%%u has a type its operands do not give", k + 1);
-        }
-    }
-    for (uint32_t k = 0; k < f->noutputs && !rc; k++) {
-        if (f->outputs[k] == 0 || f->outputs[k] > f->n) {
-            rc = wf_fail(why, WEFT_EINVALID, "output %u is not a value", k);
-        } else {
-            rc = wf_fn_output(g, f->outputs[k]) ? wf_fail(why, WEFT_ENOMEM, "out of memory") : 0;
-        }
-    }
-    if (!rc && !wf_fn_equal(f, g)) {
-        rc = wf_fail(why, WEFT_EINVALID, "operands, attributes or results do not match their ops");
-    }
-    wf_fn_free(g);
-    return rc;
 }

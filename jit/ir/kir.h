@@ -104,6 +104,8 @@ void wf_kir_output(wf_kir *k, wf_kref a);
 wf_kty wf_kir_type(const wf_kir *k, wf_kref a);
 /* Brings the program to canonical form. 0, or WEFT_ENOMEM or WEFT_EINTERNAL with *why (if not NULL). */
 int wf_kir_finish(wf_kir *k, wf_why *why);
+/* Holds a finished program to its rules (kir_verify.c). 0, or a status with why naming the instruction and the rule. */
+int wf_kir_verify(const wf_kir *k, wf_why *why);
 /* A copy of a finished program's instructions appended to k, its parameters replaced by args; results
  * to out. */
 void wf_kir_inline(wf_kir *k, const wf_kir *callee, const wf_kref *args, wf_kref *out);

@@ -116,14 +116,18 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static bool verifies(const wf_pass_opts *o)
+bool wf_pass_verifies(void)
 {
 #ifndef NDEBUG
-    (void)o;
     return true;
 #else
-    return o->verify || wf_env_stress("verify", NULL);
+    return wf_env_stress("verify", NULL);
 #endif
+}
+
+static bool verifies(const wf_pass_opts *o)
+{
+    return o->verify || wf_pass_verifies();
 }
 
 static bool listed(const char *list, const char *word)
@@ -179,6 +183,10 @@ static int run_pass(int id, wf_pass *p, const wf_fn *in, wf_fn **out, wf_why *wh
         p->opts->spoil(id, *out);
     }
     if (!rc && *out && verifies(p->opts) && wf_fn_verify(*out, &fault)) {
+        rc = wf_fail(why, WEFT_EINVALID, "after pass %s: %.200s", wf_passes[id].name, fault.rule);
+    }
+    if (!rc && *out && verifies(p->opts) && p->recorded &&
+        wf_fn_verify_origins(*out, p->recorded, &fault)) {
         rc = wf_fail(why, WEFT_EINVALID, "after pass %s: %.200s", wf_passes[id].name, fault.rule);
     }
     if (!rc && (now->ninputs != in->ninputs || now->noutputs != in->noutputs)) {
@@ -340,7 +348,8 @@ int wf_pass_all(const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why
         return WEFT_EINVALID;
     }
     int64_t left = o->bisect - 1;
-    wf_pass p = {.opts = o, .left = o->bisect > 0 ? &left : NULL};
+    wf_pass p = {
+        .opts = o, .left = o->bisect > 0 ? &left : NULL, .recorded = in->origin ? NULL : in};
     bool dumps = *dump_of(o) != '\0';
     unsigned number = dumps ? atomic_fetch_add(&numbers, 1) : 0;
     last_number = number;
@@ -390,7 +399,8 @@ int wf_pass_run(const char *name, const wf_fn *in, const wf_pass_opts *o, wf_fn 
     }
     o = o ? o : &defaults;
     int64_t left = o->bisect - 1;
-    wf_pass p = {.opts = o, .left = o->bisect > 0 ? &left : NULL};
+    wf_pass p = {
+        .opts = o, .left = o->bisect > 0 ? &left : NULL, .recorded = in->origin ? NULL : in};
     int rc = run_pass(id, &p, in, out, why);
     return rc || *out ? rc : copy_fn(in, out, why);
 }

@@ -69,6 +69,8 @@ int wf_pass_run(const char *name, const wf_fn *in, const wf_pass_opts *o, wf_fn 
 int wf_pass_find(const char *name, size_t len);
 /* 0, or the last name in WEFT_PASS that is no pass, in why. */
 int wf_pass_check_env(wf_why *why);
+/* Is what the compiler makes verified? In builds with assertions, and with WEFT_STRESS=verify. */
+bool wf_pass_verifies(void);
 int wf_pass_shuffle(uint64_t seed, const wf_fn *in, wf_fn **out, wf_why *why);
 
 /* -- for passes --------------------------------------------------------------------------------------- */
@@ -77,6 +79,7 @@ typedef struct wf_pass {
     const wf_pass_opts *opts;
     int64_t *left; /* rewrites that may still be made; NULL: any number */
     uint32_t rewrites;
+    const wf_fn *recorded; /* what origins lead to; NULL: not at hand */
 } wf_pass;
 
 /* May one more rewrite be made? Counts it. what: its name (rules count in opts->hits). */

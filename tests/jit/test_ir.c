@@ -159,6 +159,9 @@ Test(ir, malformed_text_is_refused_with_its_line)
         {"fn f {\n  %1 = input f32[2]\n  %2 = reshape f32[2] %1 dyn(4611686018427387904)\n  return "
          "%2\n}",
          "integer"},
+        {"fn f {\n  %1 = input f32[4]\n  %2 = as_strided f32[2] %1 ints(1) dyn(2,1,3)\n  return "
+         "%2\n}",
+         "reach elements 3 to 4"},
         {"fn f {\n  return %1\n}", "earlier value"},
         {"fn f {\n  return\n} x", "end"},
         {"fn f symbols(a, a) {\n  return\n}", "new symbol"},
