@@ -54,8 +54,8 @@ bool wf_call_may_run_eagerly(const weft_jit_args *a)
     const wf_env_values *e = wf_env();
     return a->fn && !a->single_graph && !a->no_fuse && !a->synchronous && !a->always_record &&
            !a->fast_math && !e->WEFT_FAST_MATH && e->WEFT_JIT_EAGER && e->WEFT_JIT == 1 &&
-           !e->WEFT_DEBUG && !e->WEFT_BISECT && !*e->WEFT_DUMP && !*e->WEFT_STATS &&
-           !*e->WEFT_STRESS && !*e->WEFT_PASS && !*e->WEFT_PROFILE;
+           !e->WEFT_DEBUG && !e->WEFT_VALIDATE && !e->WEFT_BISECT && !*e->WEFT_DUMP &&
+           !*e->WEFT_STATS && !*e->WEFT_STRESS && !*e->WEFT_PASS && !*e->WEFT_PROFILE;
 }
 
 /* -- choosing --------------------------------------------------------------------------------------------------- */

@@ -32,6 +32,7 @@ static void plan_free(wf_plan *p)
         rows->fn = NULL;
         plan_free(rows);
     }
+    wf_reference_free(atomic_load_explicit(&p->reference, memory_order_relaxed));
     free(p->writes);
     for (uint32_t i = 0; i < p->nprograms; i++) {
         wf_jitk_release(p->programs[i].kernel);
@@ -364,6 +365,7 @@ static wf_plan *try_build(const wf_fn *f, const wf_plan_opts *opts, attempt *t, 
         return NULL;
     }
     b.p->tells = wf_env_debug(WF_DEBUG_LAUNCH);
+    b.p->validates = wf_env()->WEFT_VALIDATE != 0;
     atomic_store_explicit(&b.p->refs, 1, memory_order_relaxed);
     return b.p;
 }
@@ -396,6 +398,20 @@ static wf_plan *build_one(const wf_fn *f, const wf_plan_opts *opts, wf_why *why)
         t.most = FEW;
         p = try_build(f, opts, &t, why);
     }
+    return p;
+}
+
+wf_plan *wf_plan_of(wf_fn *f, unsigned flags, wf_why *why)
+{
+    wf_plan *p = build_one(f, &(wf_plan_opts){.flags = flags}, why);
+    if (!p) {
+        wf_fn_free(f);
+        return NULL;
+    }
+    p->fn = f;
+    p->flags = flags;
+    p->validates = false;
+    atomic_store_explicit(&p->choice, WF_CHOICE_PLAIN, memory_order_relaxed);
     return p;
 }
 

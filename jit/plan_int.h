@@ -118,11 +118,15 @@ typedef enum wf_choice { WF_CHOICE_TRIAL, WF_CHOICE_PLAIN, WF_CHOICE_ROWS } wf_c
 
 enum { WF_PLAN_TURNS = 20 }; /* timed runs of a plan that has two ways */
 
+typedef struct wf_reference wf_reference; /* plan_validate.c */
+
 struct wf_plan {
     _Atomic int32_t refs;
     wf_plan *_Atomic rows; /* the same function with rows opened, or NULL; plan_choose.c */
     _Atomic int choice, runs, turn;
     bool tells;                          /* launches are printed: WEFT_DEBUG */
+    bool validates;                      /* launches are compared with their ops: WEFT_VALIDATE */
+    wf_reference *_Atomic reference;     /* what with, or NULL so far */
     unsigned flags;                      /* it was built with */
     int32_t *writes;                     /* likewise */
     _Atomic int64_t took[WF_PLAN_TURNS]; /* ns; 0: not known */
@@ -206,6 +210,18 @@ const char *wf_plan_launch_name(const wf_plan *p, const wf_plan_step *s);
 int wf_plan_batch(wf_planner *b);
 /* Holds a plan of f, built with these options, to its rules (plan_verify.c). 0, or a status with why naming the step. */
 int wf_plan_verify(const wf_plan *p, const wf_fn *f, const wf_plan_opts *opts, wf_why *why);
+/* A plan of f as it is, which becomes the plan's: no passes, one way, not validated. NULL with why filled; f is freed then. */
+wf_plan *wf_plan_of(wf_fn *f, unsigned flags, wf_why *why);
+void wf_reference_free(wf_reference *r); /* NULL is ignored */
+/* What the launches of this run should have in memory when they are done; NULL: they are not compared. */
+wf_view *wf_validate_begin(wf_plan *p, const wf_plan_args *a);
+void wf_validate_end(const wf_plan *p, wf_view *values); /* NULL is ignored */
+/* A launch of n steps is done; memory: of the run's slots. 0, or WEFT_EINVALID with the kernel, the first element that is
+ * another one and both values in why, and the ops with their sites in its hint. */
+int wf_validate_launch(const wf_plan *p, const wf_fn *recording, const wf_plan_step *s, uint32_t n,
+                       char *const *memory, const wf_view *values, wf_why *why);
+/* Does the group of the step run natively by now? */
+bool wf_plan_is_native(const wf_plan *p, const wf_plan_step *s);
 /* Places all buffers. */
 int wf_plan_place(wf_planner *b);
 

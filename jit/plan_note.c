@@ -60,7 +60,7 @@ void wf_plan_name_failure(const wf_plan *p, const wf_fn *recording, uint32_t k, 
     memcpy(why->hint, was.hint, sizeof why->hint);
 }
 
-static bool is_native(const wf_plan *p, const wf_plan_step *s)
+bool wf_plan_is_native(const wf_plan *p, const wf_plan_step *s)
 {
     const wf_jitk *k = s->kind == WF_STEP_MAP ? p->programs[s->program].kernel : NULL;
     return k && wf_jitk_get_state(k) == WF_JITK_NATIVE;
@@ -68,9 +68,9 @@ static bool is_native(const wf_plan *p, const wf_plan_step *s)
 
 const char *wf_plan_launch_name(const wf_plan *p, const wf_plan_step *s)
 {
-    return is_native(p, s) ? wf_jitk_name(p->programs[s->program].kernel)
-           : s->nmember    ? wf_rows[s->op].name
-                           : "output";
+    return wf_plan_is_native(p, s) ? wf_jitk_name(p->programs[s->program].kernel)
+           : s->nmember            ? wf_rows[s->op].name
+                                   : "output";
 }
 
 typedef struct line {
@@ -112,7 +112,10 @@ static void compose(note *l, const wf_plan *p, const wf_fn *recording, const wf_
         : s->kind == WF_STEP_MAP ? "map"
         : s->kind == WF_STEP_OP  ? "op"
                                  : "copy");
-    put(&l->text, "", s->kind != WF_STEP_MAP ? ":" : is_native(p, s) ? ", native:" : ", tier 0:");
+    put(&l->text, "",
+        s->kind != WF_STEP_MAP    ? ":"
+        : wf_plan_is_native(p, s) ? ", native:"
+                                  : ", tier 0:");
     const bool product = n > 1 && s[1].after;
     if (n > 1 && !product) {
         char many[32];

@@ -46,6 +46,7 @@ typedef struct run {
     uint32_t *small;
     wf_program_checked checked[CHECKS]; /* of the step that runs */
     uint32_t refused;                   /* 1 + the instruction that a step was not begun for */
+    wf_view *expected;                  /* of wf_validate_begin */
     uint8_t device;
 } run;
 
@@ -625,13 +626,17 @@ static int run_steps(run *r)
              : r->a->changes ? run_marked(r, &p->steps[s], n)
              : timed         ? run_timed(r, &p->steps[s], n)
                              : run_launch(r, &p->steps[s], n);
+        const bool right =
+            rc || !r->expected ||
+            wf_validate_launch(p, r->a->fn, &p->steps[s], n, r->memory, r->expected, r->why) == 0;
+        rc = right ? rc : r->why->code;
         if (rc) {
             uint32_t k = r->refused ? r->refused - 1 : p->steps[s].ins;
             r->a->failed_op = (wf_op)p->fn->ins[k].op;
             r->a->failed_site = wf_plan_site(p, r->a->fn, k);
             /* an index that a device found is another op's, which is named already */
-            if (r->refused ||
-                (begun && p->steps[s].kind == WF_STEP_OP && !(r->device && rc == WEFT_EINDEX))) {
+            if (r->refused || (begun && right && p->steps[s].kind == WF_STEP_OP &&
+                               !(r->device && rc == WEFT_EINDEX))) {
                 wf_plan_name_failure(p, r->a->fn, k, r->why);
             }
             mark_begun(r, begun && !r->refused ? s + n : s);
@@ -731,11 +736,13 @@ int wf_plan_run_steps(wf_plan *p, wf_plan_args *a, wf_why *why)
         return wf_fail(why, WEFT_ENOMEM, "out of memory for %zu bytes of temporary values", bytes);
     }
     run r = {.p = p, .a = a, .why = why, .device = (uint8_t)a->device};
+    r.expected = p->validates ? wf_validate_begin(p, a) : NULL;
     divide_room(&r, room);
     unsigned mode = wf_fpenv_enter();
     int rc = run_steps(&r);
     wf_fpenv_leave(mode);
     free_memory(&r, rc != 0);
+    wf_validate_end(p, r.expected);
     if (room != few) {
         leave_room(p, room, bytes);
     }

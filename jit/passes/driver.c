@@ -47,6 +47,40 @@ int wf_pass_find(const char *name, size_t len)
     return -1;
 }
 
+static bool listed(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *s = list; *s;) {
+        size_t k = strcspn(s, ",");
+        if (k == n && memcmp(s, word, n) == 0) {
+            return true;
+        }
+        s += k + (s[k] == ',');
+    }
+    return false;
+}
+
+/* Rules, and merging. */
+enum { RULES = (int)WF_FOLD_COUNT + 1 };
+
+static const char *rule_name(int r)
+{
+    return r < (int)WF_FOLD_COUNT ? wf_fold_rules[r].name : "merge";
+}
+
+/* WEFT_STATS=fold: which rules fired in a function, and in the process so far. */
+static void tell_rules(const wf_fn *f, const uint32_t *fired)
+{
+    static _Atomic uint64_t all[RULES];
+    for (int r = 0; fired && r < RULES; r++) {
+        if (fired[r]) {
+            const uint64_t before = atomic_fetch_add(&all[r], fired[r]);
+            fprintf(stderr, "weft: rule %-16s %-16s %6u times, %llu in all\n", rule_name(r),
+                    f->name, fired[r], (unsigned long long)(before + fired[r]));
+        }
+    }
+}
+
 /* One more of the rewrites and decisions of the process, by WEFT_BISECT. */
 static bool process_may(void)
 {
@@ -67,6 +101,9 @@ bool wf_pass_may(void *pass, const char *what)
     p->rewrites++;
     for (int r = 0; p->opts->hits && r < WF_FOLD_COUNT; r++) {
         p->opts->hits[r] += wf_fold_rules[r].name == what;
+    }
+    for (int r = 0; p->fired && r < RULES; r++) {
+        p->fired[r] += strcmp(rule_name(r), what) == 0;
     }
     return true;
 }
@@ -128,19 +165,6 @@ bool wf_pass_verifies(void)
 static bool verifies(const wf_pass_opts *o)
 {
     return o->verify || wf_pass_verifies();
-}
-
-static bool listed(const char *list, const char *word)
-{
-    size_t n = strlen(word);
-    for (const char *s = list; *s;) {
-        size_t k = strcspn(s, ",");
-        if (k == n && memcmp(s, word, n) == 0) {
-            return true;
-        }
-        s += k + (s[k] == ',');
-    }
-    return false;
 }
 
 static int copy_fn(const wf_fn *in, wf_fn **out, wf_why *why)
@@ -348,8 +372,11 @@ int wf_pass_all(const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why
         return WEFT_EINVALID;
     }
     int64_t left = o->bisect - 1;
-    wf_pass p = {
-        .opts = o, .left = o->bisect > 0 ? &left : NULL, .recorded = in->origin ? NULL : in};
+    uint32_t fired[RULES] = {0};
+    wf_pass p = {.opts = o,
+                 .left = o->bisect > 0 ? &left : NULL,
+                 .recorded = in->origin ? NULL : in,
+                 .fired = listed(wf_env()->WEFT_STATS, "fold") ? fired : NULL};
     bool dumps = *dump_of(o) != '\0';
     unsigned number = dumps ? atomic_fetch_add(&numbers, 1) : 0;
     last_number = number;
@@ -373,6 +400,7 @@ int wf_pass_all(const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why
             dump(o, f, number, k + 1, wf_passes[order[k]].name);
         }
     }
+    tell_rules(in, p.fired);
     int64_t seed;
     if (!rc && !o->only && wf_env_stress("order", &seed)) {
         wf_fn *next;

@@ -9,6 +9,7 @@
  *   WEFT_PASS=-fold,+order   off and on        WEFT_DUMP=DIR      numbered files DIR/NNNN-name-K-pass.wir and -plan.txt
  *   WEFT_BISECT=N            stop after the    WEFT_DUMP=after:X  the function after pass X, to stderr
  *                            N-th rewrite      WEFT_STATS=pass    a line a pass, to stderr
+ *                                              WEFT_STATS=fold    a line a rule that fired
  * The function is verified after every pass in builds with assertions, or with WEFT_STRESS=verify.
  */
 #ifndef JIT_PASSES_PASS_H
@@ -80,6 +81,7 @@ typedef struct wf_pass {
     int64_t *left; /* rewrites that may still be made; NULL: any number */
     uint32_t rewrites;
     const wf_fn *recorded; /* what origins lead to; NULL: not at hand */
+    uint32_t *fired; /* WEFT_STATS=fold: counts of rules, and of merges behind them; or NULL */
 } wf_pass;
 
 /* May one more rewrite be made? Counts it. what: its name (rules count in opts->hits). */

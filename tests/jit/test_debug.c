@@ -13,19 +13,25 @@ FN(chain)
     return weft_error_status(out[0]);
 }
 
-/* What a program says on stderr under WEFT_DEBUG=level. The environment is read once, so every level has a process. */
-static char *said_under(int level)
+/* One minus of a minus, twice one product. */
+FN(foldable)
+{
+    const weft_tensor x = weft_neg(weft_neg(in[0]));
+    out[0] = weft_add(weft_mul(x, in[0]), weft_mul(x, in[0]));
+    return weft_error_status(out[0]);
+}
+
+/* What a program says on stderr under a variable. The environment is read once, so every value has a process. */
+static char *said_under(const char *name, const char *value, weft_jit_fn fn)
 {
     FILE *f = tmpfile();
     cr_assert_not_null(f);
     const pid_t child = fork();
     if (child == 0) {
-        char value[8];
-        snprintf(value, sizeof value, "%d", level);
-        setenv("WEFT_DEBUG", value, 1);
+        setenv(name, value, 1);
         setenv("WEFT_JIT", "2", 1);
         dup2(fileno(f), STDERR_FILENO);
-        weft_jit *j = weft_jit_trace(chain, NULL, .name = "chain");
+        weft_jit *j = weft_jit_trace(fn, NULL, .name = "chain");
         const weft_tensor x = weft_ones(weft_shape(20, 30), WEFT_F32);
         weft_tensor y;
         int rc = 0;
@@ -60,7 +66,8 @@ Test(debug, every_rung_says_its_own)
     enum { RUNGS = sizeof says / sizeof *says };
     char *text[RUNGS];
     for (int level = 0; level < RUNGS; level++) {
-        text[level] = said_under(level);
+        const char value[2] = {(char)('0' + level), '\0'};
+        text[level] = said_under("WEFT_DEBUG", value, chain);
     }
     wf_why why;
     const bool native = wf_backend_cpu.available(&why) == 0;
@@ -79,4 +86,23 @@ Test(debug, every_rung_says_its_own)
     for (int level = 0; level < RUNGS; level++) {
         free(text[level]);
     }
+}
+
+Test(debug, rules_that_fire_are_counted)
+{
+    char *text = said_under("WEFT_STATS", "fold", foldable),
+         *line = strstr(text, "weft: rule NEG_NEG");
+    cr_assert(line, "%s", text);
+    cr_expect(strstr(line, " chain ") && strstr(line, " 1 times, 1 in all"), "%s", text);
+    line = strstr(text, "weft: rule merge");
+    cr_assert(line, "%s", text);
+    cr_expect(strstr(line, " 1 times, 1 in all"), "%s", text);
+    cr_expect_null(strstr(text, "weft: pass"), "%s", text);
+    free(text);
+    text = said_under("WEFT_STATS", "pass,fold", foldable);
+    cr_expect(strstr(text, "weft: pass fold") && strstr(text, "weft: rule "), "%s", text);
+    free(text);
+    text = said_under("WEFT_STATS", "pass", foldable);
+    cr_expect(strstr(text, "weft: pass fold") && !strstr(text, "weft: rule "), "%s", text);
+    free(text);
 }

@@ -1,0 +1,209 @@
+/*
+ * jit/plan_validate.c -- WEFT_VALIDATE=1: what every launch of a run on the host puts into memory is compared, bit for bit,
+ * with its ops run one by one.
+ *
+ * The reference of a plan is a second plan of the same function: no fusion, no native kernels, every row by its eager kernel,
+ * and as results all that the first plan ever has in memory. It runs before the first plan does, which may write over what
+ * both read; then a launch is looked at when it is done, so that the first one that is wrong is the one that is named, not
+ * what became of it.
+ *
+ * Not compared: plans under fast math, whose bits may differ; runs on a device; and a run whose reference fails (the run
+ * itself will say why).
+ *
+ * Invariant: the reference reads the slots of the call at hand, as its function has the origins of the plan's.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eager/alloc.h"
+#include "eager/api.h"
+#include "jit/ir/build.h"
+#include "jit/passes/oracle.h"
+#include "jit/plan_int.h"
+
+struct wf_reference {
+    wf_plan *plan;
+    uint32_t *result; /* of a value of the plan's function: 1 + the result that it is, 0: none */
+};
+
+void wf_reference_free(wf_reference *r)
+{
+    if (r) {
+        wf_plan_release(r->plan);
+        free(r->result);
+        free(r);
+    }
+}
+
+/* The function, with all that the steps of p write as results. */
+static wf_fn *all_results(const wf_plan *p, uint32_t *result, wf_why *why)
+{
+    wf_build b;
+    int rc = wf_build_begin(&b, p->fn, 0);
+    rc = rc ? rc : wf_build_all(&b, p->fn, NULL, why);
+    wf_fn *f = wf_build_end(&b);
+    if (f) {
+        f->noutputs = 0;
+    }
+    for (uint32_t s = 0; s < p->nsteps && !rc; s++) {
+        for (uint32_t d = 0; d < p->steps[s].ndst && !rc; d++) {
+            const wf_val v = p->buffers[p->accesses[p->steps[s].access + d].buffer].v;
+            if (!result[v]) {
+                result[v] = f->noutputs + 1;
+                rc = wf_fn_output(f, v);
+            }
+        }
+    }
+    if (rc) {
+        wf_fn_free(f);
+        f = NULL;
+    }
+    return f;
+}
+
+static wf_reference *make_reference(const wf_plan *p)
+{
+    wf_why why = {0};
+    wf_reference *r = calloc(1, sizeof *r);
+    wf_fn *f = NULL;
+    if (r) {
+        r->result = calloc(p->fn->n + 1u, sizeof *r->result);
+        f = r->result ? all_results(p, r->result, &why) : NULL;
+        r->plan = f ? wf_plan_of(f, WF_PLAN_NO_FUSE | WF_PLAN_TIER0 | WF_PLAN_PLAIN, &why) : NULL;
+    }
+    if (!r || !r->plan) {
+        wf_reference_free(r);
+        return NULL;
+    }
+    return r;
+}
+
+/* The reference of p, made by the first run. */
+static const wf_reference *reference_of(wf_plan *p)
+{
+    wf_reference *none = NULL, *r = atomic_load_explicit(&p->reference, memory_order_acquire);
+    if (!r && (r = make_reference(p)) != NULL &&
+        !atomic_compare_exchange_strong(&p->reference, &none, r)) {
+        wf_reference_free(r);
+        r = none;
+    }
+    return r;
+}
+
+static void drop_values(const wf_reference *r, wf_view *values)
+{
+    for (uint32_t k = 0; values && k < r->plan->noutputs; k++) {
+        if (values[k].data) {
+            const wf_type *t = &r->plan->out_type[k];
+            wf_free(values[k].data, (size_t)wf_type_numel(t) * wf_dtype_size(t->dtype));
+        }
+    }
+    free(values);
+}
+
+wf_view *wf_validate_begin(wf_plan *p, const wf_plan_args *a)
+{
+    const wf_reference *r =
+        a->device || a->changes || p->flags & WF_PLAN_FAST ? NULL : reference_of(p);
+    wf_view *values = r ? calloc(r->plan->noutputs + 1u, sizeof *values) : NULL;
+    wf_why why = {0};
+    wf_plan_args args = {.fn = a->fn, .in = a->in, .out = values};
+    if (values && wf_plan_run_steps(r->plan, &args, &why)) {
+        drop_values(r, values);
+        values = NULL;
+    }
+    return values;
+}
+
+void wf_validate_end(const wf_plan *p, wf_view *values)
+{
+    if (values) {
+        drop_values(atomic_load_explicit(&p->reference, memory_order_acquire), values);
+    }
+}
+
+/* -- one launch -------------------------------------------------------------------------------------------------- */
+
+static void number_text(int dtype, const void *at, char text[64])
+{
+    uint64_t bits = 0;
+    memcpy(&bits, at, wf_dtype_size(dtype));
+    if (wf_dtype_kind(dtype) == 2) {
+        snprintf(text, 64, "%.17g (0x%llx)", wf_element_f64(dtype, at), (unsigned long long)bits);
+    } else {
+        snprintf(text, 64, "0x%llx", (unsigned long long)bits);
+    }
+}
+
+/* "mul (model.c:3) add (model.c:4)", as many as fit. */
+static void list_ops(const wf_plan *p, const wf_fn *recording, const wf_plan_step *s, char *text,
+                     size_t size)
+{
+    size_t n = 0;
+    for (uint32_t m = 0; m < s->nmember && n < size; m++) {
+        const uint32_t k = p->members[s->member + m];
+        const char *site = wf_plan_site(p, recording, k);
+        n += (size_t)snprintf(text + n, size - n, "%s%s%s%s%s", m ? " " : "",
+                              wf_rows[p->fn->ins[k].op].name, site ? " (" : "",
+                              site ? wf_site_file(site) : "", site ? ")" : "");
+    }
+    if (n >= size) {
+        snprintf(text + size - 4, 4, "...");
+    }
+}
+
+/* Is what the step wrote there written over by one behind it in the launch (the group behind a product)? */
+static bool is_gone(const wf_plan *p, const wf_plan_step *s, const wf_plan_step *end,
+                    const wf_buffer *u)
+{
+    while (++s < end) {
+        for (uint32_t d = 0; d < s->ndst; d++) {
+            const wf_buffer *w = &p->buffers[p->accesses[s->access + d].buffer];
+            if (w->slot == u->slot && w->offset < u->offset + u->bytes &&
+                u->offset < w->offset + w->bytes) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static int differs(const wf_plan *p, const wf_fn *recording, const wf_plan_step *s, wf_val v,
+                   int64_t at, const char *got, const char *want, wf_why *why)
+{
+    const wf_type *t = wf_fn_type(p->fn, v);
+    const size_t size = wf_dtype_size(t->dtype);
+    char a[64], b[64], ops[128];
+    number_text(t->dtype, got + (size_t)at * size, a);
+    number_text(t->dtype, want + (size_t)at * size, b);
+    list_ops(p, recording, s, ops, sizeof ops);
+    wf_fail(why, WEFT_EINVALID,
+            "validation: %.63s (step %u, %s) gives %s for element %lld of %%%u, and its ops one by "
+            "one %s",
+            wf_plan_launch_name(p, s), s->launch,
+            s->kind == WF_STEP_MAP ? wf_plan_is_native(p, s) ? "native" : "tier 0" : "eager kernel",
+            a, (long long)at, v, b);
+    wf_hint(why, "its ops: %s", ops);
+    return WEFT_EINVALID;
+}
+
+int wf_validate_launch(const wf_plan *p, const wf_fn *recording, const wf_plan_step *s, uint32_t n,
+                       char *const *memory, const wf_view *values, wf_why *why)
+{
+    const wf_reference *r = atomic_load_explicit(&p->reference, memory_order_acquire);
+    for (const wf_plan_step *x = s, *end = s + n; x < end; x++) {
+        for (uint32_t d = 0; d < x->ndst; d++) {
+            const wf_buffer *u = &p->buffers[p->accesses[x->access + d].buffer];
+            const char *got = memory[u->slot] + u->offset, *want = values[r->result[u->v] - 1].data;
+            if (u->bytes == 0 || is_gone(p, x, end, u)) {
+                continue;
+            }
+            const int64_t at = wf_oracle_difference(wf_fn_type(p->fn, u->v), want, got);
+            if (at >= 0) {
+                return differs(p, recording, x, u->v, at, got, want, why);
+            }
+        }
+    }
+    return 0;
+}
