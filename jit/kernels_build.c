@@ -17,6 +17,7 @@
 #include "jit/diskcache.h"
 #include "jit/kernels_impl.h"
 #include "jit/lower.h"
+#include "jit/passes/page.h"
 
 static int64_t now_ns(void)
 {
@@ -33,14 +34,21 @@ static void name_kernel(wf_jitk *k, wf_kernel *kernel, const uint64_t hash[2])
 }
 
 /* WEFT_DEBUG: the text, and what the compiler makes of it. */
-static void show(const wf_target *target, const wf_text *text)
+static void show(const wf_target *target, const char *name, const wf_text *text)
 {
     wf_text assembly = {0};
     wf_why why = {0};
+    const bool dumps = wf_dump_folder() != NULL;
     if (wf_env_debug(WF_DEBUG_SOURCE))
         fprintf(stderr, "%s", text->s);
-    if (wf_env_debug(WF_DEBUG_ASM) && wf_backend_cpu.assemble(target, text, &assembly, &why) == 0)
-        fprintf(stderr, "%s", assembly.s);
+    if (dumps)
+        wf_dump_text(name, "ll", text->s);
+    if ((dumps || wf_env_debug(WF_DEBUG_ASM)) &&
+        wf_backend_cpu.assemble(target, text, &assembly, &why) == 0) {
+        if (wf_env_debug(WF_DEBUG_ASM))
+            fprintf(stderr, "%s", assembly.s);
+        wf_dump_text(name, "s", assembly.s);
+    }
     wf_text_free(&assembly);
 }
 
@@ -49,11 +57,11 @@ static int object_of(wf_jitk *k, const wf_target *target, const wf_kernel *kerne
 {
     wf_text text = {0};
     k->from_disk = wf_disk_get(identity->s, identity->n, object);
-    if (k->from_disk && !wf_env_debug(WF_DEBUG_SOURCE))
+    if (k->from_disk && !wf_env_debug(WF_DEBUG_SOURCE) && !wf_dump_folder())
         return 0;
     int status = wf_backend_cpu.render(kernel, target, &text, why);
     if (status == 0)
-        show(target, &text);
+        show(target, k->name, &text);
     if (status == 0 && !k->from_disk)
         status = wf_backend_cpu.compile(target, &text, object, why);
     wf_text_free(&text);
@@ -134,6 +142,32 @@ static void note_build(const wf_jitk *k, int64_t start, bool native)
                                 .detail = detail, .end = start + k->build_ns});
 }
 
+/* A kernel's section of the page of WEFT_DUMP, where plans lead to. */
+static void put_section(const wf_jitk *k, bool native)
+{
+    wf_page page;
+    char file[72];
+    if (!wf_page_begin(&page))
+        return;
+    fprintf(page.out, "<h3 id=\"k%016llx\">kernel ", (unsigned long long)k->hash);
+    wf_page_text(&page, k->name[0] ? k->name : "of a group");
+    fprintf(page.out, "</h3>\n<p>%s in %.2f ms ",
+            !native        ? "stays on tier 0"
+            : k->from_disk ? "loaded from disk"
+                           : "compiled",
+            (double)k->build_ns * 1e-6);
+    if (native) {
+        snprintf(file, sizeof file, "%s.ll", k->name);
+        wf_page_link(&page, file);
+        snprintf(file, sizeof file, "%s.s", k->name);
+        wf_page_link(&page, file);
+    } else {
+        wf_page_text(&page, k->reason);
+    }
+    fputs("\n", page.out);
+    wf_page_end(&page);
+}
+
 void wf_jitk_build(wf_jitk *k)
 {
     wf_why why = {0};
@@ -144,6 +178,7 @@ void wf_jitk_build(wf_jitk *k)
     k->build_ns = now_ns() - start;
     if (wf_prof_is_on())
         note_build(k, start, exe != NULL);
+    put_section(k, exe != NULL);
     atomic_store_explicit(&k->exe, exe, memory_order_release);
     if (wf_env_debug(WF_DEBUG_COMPILE))
         fprintf(stderr, "weft: kernel %s %s in %.2f ms%s%s\n", k->name[0] ? k->name : "?",

@@ -481,10 +481,8 @@ wf_plan *wf_plan_build(const wf_fn *recorded, const wf_plan_opts *opts, wf_why *
         o.flags = (o.flags & ~WF_PLAN_ROWS) | WF_PLAN_PLAIN;
     }
     wf_plan *p = build_plan(recorded, &o, why);
-    FILE *dump = p ? wf_stage_dump(recorded->name) : NULL;
-    if (dump) {
-        wf_plan_explain(p, dump);
-        wf_stage_dumped(dump);
+    if (p && *wf_env()->WEFT_DUMP) {
+        wf_plan_dump(p, recorded->name);
     }
     if (p && wf_env_debug(WF_DEBUG_FUSION)) {
         fprintf(stderr, "weft: plan of %s: %u instructions, %d steps, %d fused\n", recorded->name,

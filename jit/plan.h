@@ -152,5 +152,9 @@ bool wf_plan_is_settled(const wf_plan *p);
 /* Text: one step a line, with its instructions; every edge that is not fused with its reason. 0 or
  * WEFT_EIO. */
 int wf_plan_explain(const wf_plan *p, FILE *out);
+/* The launches as a graph for graphviz, arrows for what they read from one another. 0, WEFT_ENOMEM or WEFT_EIO. */
+int wf_plan_dot(const wf_plan *p, FILE *out);
+/* Where WEFT_DUMP has it: files, and a section of the page. */
+void wf_plan_dump(const wf_plan *p, const char *name);
 
 #endif

@@ -22,6 +22,7 @@
 #include "jit/gpu/impl.h"
 #include "jit/kernels_impl.h"
 #include "jit/lower.h"
+#include "jit/passes/page.h"
 
 enum { BUCKETS = 1024 };
 
@@ -204,6 +205,21 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+/* WEFT_DUMP: the source as a file, and on the page. */
+static void put_source(const char *name, const char *text)
+{
+    wf_page page;
+    char file[80];
+    wf_dump_text(name, "cu", text);
+    if (wf_page_begin(&page)) {
+        fputs("<h3>kernel of a device</h3>\n<p>", page.out);
+        snprintf(file, sizeof file, "%s.cu", name);
+        wf_page_link(&page, file);
+        fputs("\n", page.out);
+        wf_page_end(&page);
+    }
+}
+
 static void make(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_gpu_recipe *recipe)
 {
     const wf_cuda_info *info = wf_cuda_get_info(v->ordinal);
@@ -215,6 +231,8 @@ static void make(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_gpu_recipe *
                       : wf_fail(&why, WEFT_EUNSUPPORTED, "there is no device %d", v->ordinal);
     if (status == 0 && wf_env_debug(WF_DEBUG_SOURCE))
         fprintf(stderr, "%s", text.s);
+    if (status == 0)
+        put_source(e->kernel.name, text.s);
     if (status == 0)
         status = bring(v, e, &text, recipe->functions, &from_disk, &why);
     else

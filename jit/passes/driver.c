@@ -10,10 +10,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "eager/env.h"
+#include "jit/passes/page.h"
 #include "jit/passes/pass.h"
 
 enum { SWITCHES = (int)WF_PASS_COUNT + (int)WF_STAGE_COUNT };
@@ -126,13 +128,50 @@ static void dump(const wf_pass_opts *o, const wf_fn *f, unsigned number, int ste
         }
         return;
     }
-    char path[PATH_MAX];
-    int n = snprintf(path, sizeof path, "%s/%04u-%s-%d-%s.wir", where, number, f->name, step, pass);
+    char path[PATH_MAX], name[80];
+    int n = snprintf(path, sizeof path, "%s/%04u-%s-%d-%s.wir", where, number,
+                     wf_dump_name(f->name, name), step, pass);
     FILE *out = n > 0 && (size_t)n < sizeof path ? fopen(path, "w") : NULL;
     if (out) {
         wf_fn_print(f, out);
         fclose(out);
     }
+}
+
+static void put_fn(wf_page *page, const wf_fn *f)
+{
+    char *text = wf_fn_text(f);
+    fputs("<td><pre>", page->out);
+    wf_page_text(page, text);
+    fputs("</pre>", page->out);
+    free(text);
+}
+
+/* A function on the page: what a pass was given beside what it made. */
+static void put_pass(wf_page *page, int id, const wf_fn *before, const wf_fn *after,
+                     uint32_t rewrites)
+{
+    fprintf(page->out, "<details><summary>%s: %u to %u instructions, %u rewrites</summary>",
+            wf_passes[id].name, before->n, after->n, rewrites);
+    if (before != after) {
+        fputs("<table><tr>", page->out);
+        put_fn(page, before);
+        put_fn(page, after);
+        fputs("</table>", page->out);
+    }
+    fputs("</details>\n", page->out);
+}
+
+static void put_rules(wf_page *page, const uint32_t *fired)
+{
+    fputs("<p>rules that fired:", page->out);
+    for (int r = 0; r < RULES; r++) {
+        if (fired[r]) {
+            fprintf(page->out, " %s %u", rule_name(r), fired[r]);
+        }
+    }
+    fputs("\n", page->out);
+    wf_page_end(page);
 }
 
 /* WEFT_DEBUG: the function on stderr. */
@@ -308,22 +347,15 @@ bool wf_stage_may(wf_stage_id id)
 
 static _Thread_local unsigned last_number; /* of the function that this thread's passes ran on */
 
-FILE *wf_stage_dump(const char *name)
+bool wf_stage_dump(const char *name, char base[80])
 {
-    const char *where = wf_env()->WEFT_DUMP;
-    char path[PATH_MAX];
-    if (!*where || strncmp(where, "after:", 6) == 0) {
-        return strcmp(where, "after:plan") == 0 ? stderr : NULL;
-    }
-    int n = snprintf(path, sizeof path, "%s/%04u-%s-plan.txt", where, last_number, name);
-    return n > 0 && (size_t)n < sizeof path ? fopen(path, "w") : NULL;
+    snprintf(base, 80, "%04u-%.60s", last_number, name);
+    return wf_dump_folder() != NULL;
 }
 
-void wf_stage_dumped(FILE *out)
+bool wf_stage_dumps_after(void)
 {
-    if (out != stderr) {
-        fclose(out);
-    }
+    return strcmp(wf_env()->WEFT_DUMP, "after:plan") == 0;
 }
 
 /* The passes to run, in order; their number, or -1. */
@@ -376,12 +408,25 @@ int wf_pass_all(const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why
     wf_pass p = {.opts = o,
                  .left = o->bisect > 0 ? &left : NULL,
                  .recorded = in->origin ? NULL : in,
-                 .fired = listed(wf_env()->WEFT_STATS, "fold") ? fired : NULL};
+                 .fired = fired};
+    const bool counts = listed(wf_env()->WEFT_STATS, "fold");
     bool dumps = *dump_of(o) != '\0';
+    wf_page page = {0};
+    const bool paged = dumps && !o->dump && wf_page_begin(&page);
+    p.fired = counts || paged ? fired : NULL;
     unsigned number = dumps ? atomic_fetch_add(&numbers, 1) : 0;
     last_number = number;
     if (dumps) {
         dump(o, in, number, 0, "recorded");
+    }
+    if (paged) {
+        fprintf(page.out, "<h2>%04u ", number);
+        wf_page_text(&page, in->name);
+        fprintf(page.out,
+                "</h2>\n<details><summary>as recorded: %u instructions</summary><table><tr>",
+                in->n);
+        put_fn(&page, in);
+        fputs("</table></details>\n", page.out);
     }
     show(in, "as recorded");
     const wf_fn *f = in;
@@ -389,6 +434,9 @@ int wf_pass_all(const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why
     for (int k = 0; k < n && !rc; k++) {
         wf_fn *next;
         rc = run_pass(order[k], &p, f, &next, why);
+        if (paged && !rc) {
+            put_pass(&page, order[k], f, next ? next : f, p.rewrites);
+        }
         if (f != in && (rc || next)) {
             wf_fn_free((wf_fn *)(uintptr_t)f);
         }
@@ -400,7 +448,10 @@ int wf_pass_all(const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why
             dump(o, f, number, k + 1, wf_passes[order[k]].name);
         }
     }
-    tell_rules(in, p.fired);
+    tell_rules(in, counts ? fired : NULL);
+    if (paged) {
+        put_rules(&page, fired);
+    }
     int64_t seed;
     if (!rc && !o->only && wf_env_stress("order", &seed)) {
         wf_fn *next;

@@ -6,7 +6,7 @@
  * subset of them in any order gives the same results.
  *
  * Controls, from the rows of passes.def:
- *   WEFT_PASS=-fold,+order   off and on        WEFT_DUMP=DIR      numbered files DIR/NNNN-name-K-pass.wir and -plan.txt
+ *   WEFT_PASS=-fold,+order   off and on        WEFT_DUMP=DIR      files and a page in DIR (page.h): NNNN-name-K-pass.wir ...
  *   WEFT_BISECT=N            stop after the    WEFT_DUMP=after:X  the function after pass X, to stderr
  *                            N-th rewrite      WEFT_STATS=pass    a line a pass, to stderr
  *                                              WEFT_STATS=fold    a line a rule that fired
@@ -33,9 +33,10 @@ extern const char *const wf_stage_name[WF_STAGE_COUNT], *const wf_stage_text[WF_
 bool wf_stage_may(wf_stage_id id);
 /* Is it on at all? */
 bool wf_stage_is_on(wf_stage_id id);
-/* Where WEFT_DUMP has the plan that this thread makes of what the last passes left; NULL: nowhere. Closed by wf_stage_dumped. */
-FILE *wf_stage_dump(const char *name);
-void wf_stage_dumped(FILE *out);
+/* Has WEFT_DUMP a folder for the plan that this thread makes of what the last passes left? base: what its files begin with. */
+bool wf_stage_dump(const char *name, char base[80]);
+/* Is it WEFT_DUMP=after:plan? */
+bool wf_stage_dumps_after(void);
 
 typedef struct wf_pass_info {
     const char *name, *text;

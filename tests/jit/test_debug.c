@@ -1,6 +1,8 @@
 /*
  * tests/jit/test_debug.c -- the rungs of WEFT_DEBUG: each says its own and what those below it say, and nothing of those above.
  */
+#include <glob.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -105,4 +107,92 @@ Test(debug, rules_that_fire_are_counted)
     text = said_under("WEFT_STATS", "pass", foldable);
     cr_expect(strstr(text, "weft: pass fold") && !strstr(text, "weft: rule "), "%s", text);
     free(text);
+}
+
+/* -- WEFT_DUMP ------------------------------------------------------------------------------------------------------ */
+
+/* The one file of a folder that a pattern names, whole. */
+static char *whole(const char *folder, const char *pattern)
+{
+    char path[128];
+    glob_t g;
+    snprintf(path, sizeof path, "%s/%s", folder, pattern);
+    cr_assert_eq(glob(path, 0, NULL, &g), 0, "no %s", path);
+    FILE *f = fopen(g.gl_pathv[0], "r");
+    char *text = calloc(1, 1 << 20);
+    cr_assert(f && text && fread(text, 1, (1 << 20) - 1, f) > 0, "%s", path);
+    fclose(f);
+    globfree(&g);
+    return text;
+}
+
+static void holds(const char *folder, const char *pattern, const char *what)
+{
+    char *text = whole(folder, pattern);
+    cr_expect(strstr(text, what), "no \"%s\" in %s:\n%.2000s", what, pattern, text);
+    free(text);
+}
+
+Test(debug, a_folder_has_every_stage_and_a_page)
+{
+    char folder[64], pattern[96];
+    snprintf(folder, sizeof folder, "/tmp/weft-dump-%lld", (long long)getpid());
+    cr_assert_eq(mkdir(folder, 0700), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        setenv("WEFT_DUMP", folder, 1);
+        setenv("WEFT_JIT", "2", 1);
+        weft_jit *j = weft_jit_trace(foldable, NULL, .name = "../<i>&name"),
+                 *k = weft_jit_trace(chain, NULL, .name = "chain");
+        const weft_tensor x = weft_ones(weft_shape(20, 30), WEFT_F32);
+        weft_tensor y;
+        const int rc = weft_jit_call(j, &x, 1, &y, 1) || weft_jit_call(k, &x, 1, &y, 1);
+        weft_jit_free(j);
+        weft_jit_free(k);
+        _exit(rc);
+    }
+    int status = -1;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    holds(folder, "0000-_.__i__name-0-recorded.wir", "neg f32[20,30]");
+    holds(folder, "0001-chain-1-fold.wir", "fn chain {");
+    holds(folder, "0001-chain-plan.txt", "step 0 map: %2 mul, %4 add, %5 gelu");
+    holds(folder, "0001-chain-plan.dot", "digraph plan {\n");
+    holds(folder, "0001-chain-plan.dot", "s0 -> s1 [label=\"%5\"];");
+    char *page = whole(folder, "index.html");
+    static const char *const parts[] = {"<!DOCTYPE html>",
+                                        "<h2>0000 ../&lt;i&gt;&amp;name</h2>",
+                                        "fold: 6 to 4 instructions, 2 rewrites",
+                                        "rules that fired: NEG_NEG 1 merge 1",
+                                        "<a href=\"0001-chain-plan.dot\">",
+                                        "edge %5 gelu -&gt; %6 softmax: UNMEASURED"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        cr_expect(strstr(page, parts[i]), "no %s in\n%s", parts[i], page);
+    }
+    cr_expect(!strstr(page, "<script") && !strstr(page, "<i>") && !strstr(page, "http"), "%s",
+              page);
+    wf_why why;
+    if (wf_backend_cpu.available(&why) ==
+        0) { /* the plan leads to the kernel, the kernel to its texts */
+        const char *link = strstr(page, "<a href=\"#k"),
+                   *name = strstr(page, "kernel m_mul_add_gelu__");
+        char id[32], file[64];
+        cr_assert(link && name, "%s", page);
+        snprintf(id, sizeof id, "id=\"%.17s\"", link + 10);
+        cr_expect(strstr(page, id), "no %s in\n%s", id, page);
+        snprintf(file, sizeof file, "%.24s.ll", name + 7);
+        holds(folder, file, "define void @m_mul_add_gelu__");
+        cr_expect(strstr(page, file), "%s", page);
+        snprintf(file, sizeof file, "%.24s.s", name + 7);
+        holds(folder, file, "m_mul_add_gelu__");
+    }
+    free(page);
+    glob_t g;
+    snprintf(pattern, sizeof pattern, "%s/*", folder);
+    cr_assert_eq(glob(pattern, 0, NULL, &g), 0);
+    for (size_t i = 0; i < g.gl_pathc; i++) {
+        unlink(g.gl_pathv[i]);
+    }
+    globfree(&g);
+    cr_expect_eq(rmdir(folder), 0);
 }
