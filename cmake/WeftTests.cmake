@@ -181,6 +181,15 @@ if(TARGET test_cuda_nvrtc AND NOT WEFT_SANITIZE AND NOT WEFT_COVERAGE)
         ENVIRONMENT "WEFT_CACHE_SIZE=0;WEFT_TEST_TEXTS=${weft_texts};WEFT_TEST_MOST=500")
 endif()
 
+# Text in, text out, by the command: passes and plans; and that a difference is one.
+if(TARGET weft-opt)
+    file(GLOB weft_golden CONFIGURE_DEPENDS tests/jit/ir/*.wir tests/jit/plan/*.wir)
+    add_test(NAME weft_opt_golden COMMAND weft-opt --golden ${weft_golden} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    add_test(NAME weft_opt_differs COMMAND sh -c "sed s/^peak/peek/ tests/jit/plan/siblings.wir > $1.wir && ! $0 --golden $1.wir"
+        $<TARGET_FILE:weft-opt> ${CMAKE_CURRENT_BINARY_DIR}/tests/differs WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    set_tests_properties(weft_opt_golden weft_opt_differs PROPERTIES LABELS jit TIMEOUT 60)
+endif()
+
 # Programs traced while arrays move, orders and groups are others, and nothing is remembered.
 if(TARGET test_trace_fuzz)
     add_test(NAME test_trace_fuzz_stress COMMAND test_trace_fuzz -j1 --verbose=1

@@ -3,8 +3,14 @@
  *
  *   weft-opt [--passes=fold,dce] [--fast] [--bisect=N] [--stop-after=PASS] [--dump=WHERE] [--stats]
  *            [FILE]                        FILE or standard input; result on standard output
- *   weft-opt --golden [--fix] FILE...      checks pass tests: lines "passes: a,b" (or "passes: default"),
- *                                          a function, "----", what passes must make of it; --fix rewrites
+ *   weft-opt --plan[=WORDS] [FILE]         the passes, and then what the planner makes of the function: launches and the
+ *                                          groups in them, edges that are not fused with reasons, programs, buffers. WORDS:
+ *                                            fuse     ops in groups (what is done without a word)     bare  op by op
+ *                                            rows     reductions and row-wise rows are opened         device  as for a GPU
+ *                                            llvm     kernels as LLVM text   cuda  as CUDA text, without what all of them
+ *                                                     begin with (neither needs a library)
+ *   weft-opt --golden [--fix] FILE...      checks tests: a line "passes: a,b" (or "passes: default") or "plan: WORDS",
+ *                                          a function, "----", what must become of it; --fix rewrites
  *   weft-opt --list                        passes and rules
  *
  * The function is verified before the first pass and after each. Exit status: 0, 1 for a difference or
@@ -14,11 +20,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jit/ir/cuda_text.h"
+#include "jit/lower.h"
 #include "jit/passes/pass.h"
+#include "jit/plan_int.h"
 
 typedef struct options {
     wf_pass_opts pass;
     const char *stop_after;
+    const char *plan; /* words of --plan, or NULL */
     bool stats, golden, fix, list;
 } options;
 
@@ -73,14 +83,189 @@ static void stop_after(options *o, char *list, size_t size)
     o->pass.only = list;
 }
 
-/* Text of the function after the passes; NULL after printing why. */
-static char *transform(const char *name, const char *text, const wf_pass_opts *o)
+/* -- plans ------------------------------------------------------------------------------------------------------ */
+
+static bool has_word(const char *words, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *s = words; s; s = strchr(s, ',')) {
+        s += *s == ',';
+        if (strncmp(s, word, n) == 0 && (s[n] == ',' || s[n] == '\0')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Are all of them words? */
+static bool knows_words(const char *words)
+{
+    static const char *const all[] = {"fuse", "bare", "rows", "device", "llvm", "cuda"};
+    for (const char *s = words; *s;) {
+        const size_t n = strcspn(s, ",");
+        bool known = n == 0;
+        for (size_t i = 0; i < sizeof all / sizeof *all && !known; i++) {
+            known = strlen(all[i]) == n && memcmp(s, all[i], n) == 0;
+        }
+        if (!known) {
+            return false;
+        }
+        s += n + (s[n] == ',');
+    }
+    return true;
+}
+
+static void put_place(const wf_plan *p, uint32_t slot, FILE *out)
+{
+    const uint32_t given = p->ninputs + p->noutputs;
+    fprintf(out, "%s %u",
+            slot < p->ninputs ? "argument"
+            : slot < given    ? "result"
+                              : "temporary",
+            slot < p->ninputs ? slot
+            : slot < given    ? slot - p->ninputs
+                              : slot - given);
+}
+
+/* Where values lie, when the run's memory is there, and how much there is at once. */
+static void put_buffers(const wf_plan *p, FILE *out)
+{
+    for (uint32_t i = 0; i < p->nbuffers; i++) {
+        const wf_buffer *u = &p->buffers[i];
+        fprintf(out, "buffer %%%u: ", u->v);
+        put_place(p, u->slot, out);
+        fprintf(out, ", %lld bytes at %lld\n", (long long)u->bytes, (long long)u->offset);
+    }
+    for (uint32_t i = 0; i < p->ntakes; i++) {
+        fprintf(out, "step %u takes ", p->takes[i].launch);
+        put_place(p, p->takes[i].slot, out);
+        fprintf(out, ", %lld bytes\n", (long long)p->takes[i].bytes);
+    }
+    for (uint32_t i = 0; i < p->ngives; i++) {
+        fprintf(out, "step %u gives back ", p->gives[i].launch);
+        put_place(p, p->gives[i].slot, out);
+        fputc('\n', out);
+    }
+    fprintf(out, "peak %lld bytes, at least %lld\n", (long long)p->info.peak_bytes,
+            (long long)p->info.bound_bytes);
+}
+
+static void put_inst(const wf_program *g, const wf_inst *i, FILE *out)
+{
+    static const char *const kinds[] = {
+        [WF_INST_MAP] = "",           [WF_INST_VJP] = "vjp ",      [WF_INST_CAST] = "cast",
+        [WF_INST_REDUCE] = "reduce ", [WF_INST_EXPAND] = "expand", [WF_INST_PICK] = "pick",
+        [WF_INST_IOTA] = "iota",      [WF_INST_CHECK] = "check"};
+    static const char *const levels[] = {
+        [WF_LEVEL_ONE] = "once", [WF_LEVEL_ROW] = "a row", [WF_LEVEL_ELEM] = "an element"};
+    const bool row = i->kind == WF_INST_MAP || i->kind == WF_INST_VJP || i->kind == WF_INST_REDUCE;
+    fputs("  ", out);
+    if (i->value >= 0) {
+        fprintf(out, "v%d = ", i->value);
+    }
+    fprintf(out, "%s%s %s", kinds[i->kind], row ? wf_rows[i->op].name : "",
+            wf_dtype_name(i->value < 0 ? i->compute : g->type[i->value]));
+    for (int k = 0; k < i->nsrc; k++) {
+        fprintf(out, i->src[k] < 0 ? "%s_" : "%sv%d", k ? ", " : " ", i->src[k]);
+    }
+    fprintf(out, "; %s", levels[i->level]);
+    if (g->rows) {
+        fprintf(out, ", phase %u", i->phase);
+    }
+    fputc('\n', out);
+}
+
+static void put_program(const wf_plan *p, uint32_t n, FILE *out)
+{
+    const wf_program *g = p->programs[n].program;
+    fprintf(out, "program %u of step", n);
+    for (uint32_t s = 0; s < p->nsteps; s++) {
+        if (p->steps[s].kind == WF_STEP_MAP && p->steps[s].program == n) {
+            fprintf(out, " %u", p->steps[s].launch);
+        }
+    }
+    fputs(":", out);
+    for (int j = 0; j < g->ninput; j++) {
+        const bool drawn = g->draw[j].op != WF_OP_INVALID;
+        fprintf(out, " %s%s v%d", drawn ? wf_rows[g->draw[j].op].name : "input",
+                g->level[g->input[j]] == WF_LEVEL_ROW ? " a row" : "", g->input[j]);
+    }
+    for (int j = 0; j < g->nscalar; j++) {
+        fprintf(out, " scalar v%d", g->scalar[j]);
+    }
+    fputc('\n', out);
+    for (int i = 0; i < g->ninst; i++) {
+        put_inst(g, &g->inst[i], out);
+    }
+    fputs("  outputs", out);
+    for (int k = 0; k < g->noutput; k++) {
+        fprintf(out, " v%d", g->output[k]);
+    }
+    fputc('\n', out);
+}
+
+/* The kernel of a program as text; what has none says so. */
+static void put_kernel(const wf_plan_program *x, bool cuda, FILE *out)
+{
+    const wf_target target = {.arch = cuda ? "sm_80" : "x86-64-v3"};
+    wf_why why = {0};
+    wf_text text = {0};
+    wf_kernel k;
+    int rc = cuda ? wf_lower_device(x->program, &k, &why) : wf_lower(x->program, x->one, &k, &why);
+    if (!rc) {
+        const wf_cu_rows rows = {&k, WF_CU_WARP, false, false, 1, 1};
+        rc = !cuda    ? wf_backend_cpu.render(&k, &target, &text, &why)
+             : k.rows ? wf_cu_render_rows(&rows, &text, &why)
+                      : wf_backend_cuda.render(&k, &target, &text, &why);
+        wf_kernel_free(&k);
+    }
+    /* what stands before all kernels of a device is the same in each */
+    const char *own = !rc && cuda ? strstr(text.s, "WF_EXTERN __global__") : NULL;
+    fprintf(out, rc ? "; no kernel: %s\n" : "%s", rc ? why.rule : own ? own : text.s);
+    wf_text_free(&text);
+}
+
+/* Text of the plan of f, which is freed. NULL with why. */
+static char *plan_text(wf_fn *f, const char *words, wf_why *why)
+{
+    const unsigned flags = has_word(words, "device")
+                               ? WF_PLAN_DEVICE
+                               : WF_PLAN_TIER0 | (has_word(words, "bare")   ? WF_PLAN_NO_FUSE
+                                                  : has_word(words, "rows") ? WF_PLAN_ROWS
+                                                                            : WF_PLAN_PLAIN);
+    char *text = NULL;
+    size_t size = 0;
+    wf_plan *p = wf_plan_of(f, flags, why);
+    FILE *out = p && wf_plan_verify(p, f, &(wf_plan_opts){.flags = flags}, why) == 0
+                    ? open_memstream(&text, &size)
+                    : NULL;
+    if (out) {
+        wf_plan_explain(p, out);
+        for (uint32_t i = 0; i < p->nprograms; i++) {
+            put_program(p, i, out);
+        }
+        put_buffers(p, out);
+        for (uint32_t i = 0; i < p->nprograms && has_word(words, "llvm"); i++) {
+            put_kernel(&p->programs[i], false, out);
+        }
+        for (uint32_t i = 0; i < p->nprograms && has_word(words, "cuda"); i++) {
+            put_kernel(&p->programs[i], true, out);
+        }
+        fclose(out);
+    }
+    wf_plan_release(p);
+    return text;
+}
+
+/* Text of the function after the passes, or (words) of its plan; NULL after printing why. */
+static char *transform(const char *name, const char *text, const wf_pass_opts *o, const char *words)
 {
     wf_why why = {0};
     wf_fn *f = wf_fn_parse(text, strlen(text), &why), *g = NULL;
     char *result = NULL;
     if (f && wf_fn_verify(f, &why) == 0 && wf_pass_all(f, o, &g, &why) == 0) {
-        result = wf_fn_text(g);
+        result = words ? plan_text(g, words, &why) : wf_fn_text(g);
+        g = words ? NULL : g;
     }
     if (!result) {
         fprintf(stderr, "%s: %s\n", name, why.rule[0] ? why.rule : "out of memory");
@@ -90,19 +275,22 @@ static char *transform(const char *name, const char *text, const wf_pass_opts *o
     return result;
 }
 
-/* One golden file: "passes: ..." NEWLINE function "----" NEWLINE result. 0: as it should be. */
+/* One golden file: "passes: ..." or "plan: ..." NEWLINE function "----" NEWLINE result. 0: as it should be. */
 static int golden(const char *path, const options *o)
 {
-    static const char head[] = "passes: ", rule[] = "\n----\n";
+    static const char passes_head[] = "passes: ", plan_head[] = "plan: ", rule[] = "\n----\n";
     char *text = read_file(path);
-    char *line = text && strncmp(text, head, sizeof head - 1) == 0 ? strchr(text, '\n') : NULL;
+    const bool plan = text && strncmp(text, plan_head, sizeof plan_head - 1) == 0;
+    const size_t head = plan ? sizeof plan_head - 1 : sizeof passes_head - 1;
+    char *line =
+        plan || (text && strncmp(text, passes_head, head) == 0) ? strchr(text, '\n') : NULL;
     char *cut = line ? strstr(line, rule) : NULL;
     if (!line || !cut) {
-        fprintf(stderr, "%s: no \"passes:\" line, or no \"----\"\n", path);
+        fprintf(stderr, "%s: no \"passes:\" or \"plan:\" line, or no \"----\"\n", path);
         free(text);
         return 1;
     }
-    char *passes = strndup(text + sizeof head - 1, (size_t)(line - text) - (sizeof head - 1));
+    char *passes = strndup(text + head, (size_t)(line - text) - head);
     char *before = strndup(line + 1, (size_t)(cut - line));
     const char *after = cut + sizeof rule - 1;
     wf_pass_opts opts = o->pass;
@@ -112,8 +300,9 @@ static int golden(const char *path, const options *o)
     if (opts.fast) {
         *strstr(passes, "+fast") = '\0';
     }
-    opts.only = strcmp(passes, "default") == 0 ? NULL : passes;
-    char *got = transform(path, before, &opts);
+    opts.only = plan || strcmp(passes, "default") == 0 ? NULL : passes;
+    char *got =
+        plan && !knows_words(passes) ? NULL : transform(path, before, &opts, plan ? passes : NULL);
     int rc = got && strcmp(got, after) == 0 ? 0 : 1;
     if (rc && got && o->fix) {
         FILE *out = fopen(path, "w");
@@ -121,7 +310,7 @@ static int golden(const char *path, const options *o)
         rc |= !out || fclose(out) != 0;
         printf("%s: rewritten\n", path);
     } else if (rc && got) {
-        printf("%s: passes give\n%sand the file says\n%s", path, got, after);
+        printf("%s: what comes out is\n%sand the file says\n%s", path, got, after);
     }
     free(got);
     free(before);
@@ -181,6 +370,9 @@ static bool parse_option(options *o, const char *arg)
         o->pass.dump = v;
     } else if ((v = value_of(arg, "--bisect"))) {
         o->pass.bisect = strtoll(v, NULL, 10) + 1;
+    } else if ((v = value_of(arg, "--plan")) || strcmp(arg, "--plan") == 0) {
+        o->plan = v ? v : "fuse";
+        return knows_words(o->plan);
     } else if ((v = value_of(arg, "--stop-after"))) {
         o->stop_after = v;
         return wf_pass_find(v, strlen(v)) >= 0;
@@ -225,7 +417,7 @@ int main(int argc, char **argv)
     stop_after(&o, names, sizeof names);
     const char *path = at < argc ? argv[at] : "-";
     char *text = read_file(path);
-    char *result = text ? transform(path, text, &o.pass) : NULL;
+    char *result = text ? transform(path, text, &o.pass, o.plan) : NULL;
     if (result) {
         fputs(result, stdout);
     }

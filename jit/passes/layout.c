@@ -205,7 +205,7 @@ int wf_layout_init(wf_layout *l, const wf_fn *f, wf_why *why)
         const wf_type *t = &f->types[i->type];
         for (int a = 0; a < t->rank && !rc; a++) {
             if (WF_IS_SYM(t->dims[a])) {
-                rc = wf_fail(why, WEFT_EUNSUPPORTED, "value %%%u has a symbol as extent", k);
+                rc = wf_fail(why, WEFT_EUNSUPPORTED, "value %%%u has a symbol as extent", k + 1);
             }
         }
         if (!rc && !wf_op_is_weak(i->op)) {
