@@ -249,9 +249,11 @@ Test(faults, of_functions)
     wf_fn_free(f);
     for (int k = 0; k < NFUNCTION; k++) {
         const function_fault *x = &function_faults[k];
-        char number[16];
+        char number[16] = "";
         f = parse(whole);
-        snprintf(number, sizeof number, x->ins ? "%%%u " : "", x->ins);
+        if (x->ins) {
+            snprintf(number, sizeof number, "%%%u ", x->ins);
+        }
         x->plant(f, &f->ins[x->ins ? x->ins - 1 : 0]);
         why = (wf_why){0};
         const int rc = wf_fn_verify(f, &why);
