@@ -54,6 +54,9 @@ typedef struct wf_device_ops {
     /* Views with any strides; scalars are on the host. one: bit i: input i is a single element. */
     int (*program)(int ordinal, const struct wf_program *p, uint32_t one,
                    const struct wf_program_args *a, wf_why *why);
+    /* n runs, none of which reads or writes what another writes; NULL: one after the other. */
+    int (*programs)(int ordinal, const struct wf_program *p, int n, const struct wf_program_args *a,
+                    wf_why *why);
     int (*copy)(int ordinal, const wf_view *dst, const wf_view *src, wf_why *why); /* converts */
     int (*fill)(int ordinal, const wf_view *dst, const void *host_value, wf_why *why);
     /* A row with a kernel of its own; WEFT_EUNSUPPORTED with why empty: there is none. NULL: for no row. */
@@ -119,6 +122,9 @@ int wf_device_fill(int device, const wf_view *dst, const void *host_value, wf_wh
 int wf_device_row(int device, wf_exec *e);
 int wf_device_program(int device, const struct wf_program *p, const struct wf_program_args *a,
                       wf_why *why);
+/* n runs, none of which reads or writes what another writes, in as few launches as the device can. */
+int wf_device_programs(int device, const struct wf_program *p, int n,
+                       const struct wf_program_args *a, wf_why *why);
 /* dst (dense, host memory) := src, converted; waits. */
 int wf_device_read(int device, const wf_view *dst, const wf_view *src, wf_why *why);
 /* From now on transfers of this thread to the host are such that nobody waits for them but who touches the elements.

@@ -373,6 +373,23 @@ int wf_device_program(int device, const wf_program *p, const wf_program_args *a,
     return rc;
 }
 
+int wf_device_programs(int device, const wf_program *p, int n, const wf_program_args *a,
+                       wf_why *why)
+{
+    int rc = 0;
+    if (n == 1 || !api()->programs) {
+        for (int i = 0; i < n && !rc; i++) {
+            rc = wf_device_program(device, p, &a[i], why);
+        }
+        return rc;
+    }
+    rc = api()->programs(device - 1, p, n, a, why);
+    if (rc && why->rule[0] == '\0') {
+        wf_fail(why, rc, "a kernel of it could not run");
+    }
+    return rc;
+}
+
 /* Element i of a call, a number on the host, in the type that the instruction reads it in. */
 static void number_of(const wf_view *src, int type, uint64_t *out)
 {

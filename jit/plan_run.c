@@ -334,13 +334,8 @@ static int run_programs(run *r, const wf_plan_step *s, uint32_t n)
     if (bad) {
         return bad;
     }
-    for (uint32_t i = 0; i < n && r->device; i++) {
-        if (wf_device_program(r->device, g->program, &r->args[i], r->why)) {
-            return r->why->code;
-        }
-    }
     if (r->device) {
-        return 0;
+        return wf_device_programs(r->device, g->program, (int)n, r->args, r->why);
     }
     if (n == 1) {
         return explain(r, wf_plan_run_program(g, r->args));

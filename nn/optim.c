@@ -475,7 +475,7 @@ static void write_lines(update *u)
 #include "eager/kernels/update.def"
 }
 
-static weft_status step_one(const weft_optim *o, int i, const double *k, built *b)
+static weft_status step_one(const weft_optim *o, int i, const double *k, built *b, updates *all)
 {
     weft_tensor p = o->parameters[i];
     if (!weft_has_grad(p)) {
@@ -492,7 +492,7 @@ static weft_status step_one(const weft_optim *o, int i, const double *k, built *
     for (int n = 0; n < o->per; n++) {
         u.tensor[S0 + n] = o->state[(ptrdiff_t)i * o->per + n].tensor;
     }
-    weft_status s = wf_update_run(&u, b);
+    weft_status s = wf_update_run(&u, b, all);
     weft_scope_end(scope);
     return s;
 }
@@ -566,7 +566,7 @@ static void tell_trace(wf_live *l)
 }
 
 /* Step t of the parameters of group g. */
-static weft_status step_group(const weft_optim *o, int g, int64_t t)
+static weft_status step_group(const weft_optim *o, int g, int64_t t, updates *all)
 {
     double k[WF_UPDATE_SCALARS];
     weft_status s = WEFT_OK;
@@ -574,7 +574,7 @@ static weft_status step_group(const weft_optim *o, int g, int64_t t)
     b.tried = 0;
     set_numbers(&o->group[g], t, k);
     for (int i = 0; i < o->n && s == WEFT_OK; i++) {
-        s = o->group_of[i] == g ? step_one(o, i, k, &b) : WEFT_OK;
+        s = o->group_of[i] == g ? step_one(o, i, k, &b, all) : WEFT_OK;
     }
     return s;
 }
@@ -589,6 +589,7 @@ weft_status weft_optim_step(weft_optim *o)
     wf_ctx *c = wf_ctx_get();
     o->site = c ? c->here : NULL;
     tell_trace(o->group[0].live);
+    updates all = {NULL};
     int64_t had = steps_so_far(o);
     weft_status s = had == INT64_MIN ? weft_last_status()
                                      : weft_add_(o->state[o->n_state - 1].tensor, weft_i(1));
@@ -599,8 +600,10 @@ weft_status weft_optim_step(weft_optim *o)
         if (g > 0) {
             tell_trace(o->group[g].live);
         }
-        s = step_group(o, g, had + 1);
+        s = step_group(o, g, had + 1, &all);
     }
+    const weft_status rest = wf_updates_end(&all);
+    s = s == WEFT_OK ? rest : s;
     tell_trace(NULL);
     weft_no_grad_end();
     return s;

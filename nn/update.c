@@ -1,8 +1,10 @@
 /*
  * nn/update.c -- runs an optimiser's update; see nn/update.h.
  */
+#include <stdlib.h>
 #include <string.h>
 
+#include "eager/alloc.h"
 #include "eager/borrow.h"
 #include "eager/device.h"
 #include "eager/pool.h"
@@ -152,29 +154,191 @@ static void set_scalars(const update *u, int dtype, float *f32, const void **sca
     }
 }
 
-/* One kernel of the device for the whole update. */
-static weft_status run_on_device(const update *u, const held *h, const wf_program *p, int device,
-                                 const void *const *scalars)
-{
+/* -- on a device: a kernel for the whole update, and a launch for many of them ------------------------------------- */
+
+enum { TOGETHER = 256 }; /* updates of a flush, at most */
+
+enum { KINDS = 4 }; /* programs of a flush, at most: with decay and without, of f32 and f64 */
+
+typedef struct waiting {
+    weft_tensor parameter;
+    wf_storage *st[T0]; /* retained */
     wf_view in[T0], out[T0];
+    int n, n_out, kind;
+    double f64[MAX_SCALARS];
+    float f32[MAX_SCALARS];
+    const void *scalars[MAX_SCALARS];
+} waiting;
+
+typedef struct waiting_room {
+    wf_ctx *c;
+    int n, kinds, device;
+    built kind[KINDS];
+    waiting one[TOGETHER];
+    wf_program_args args[TOGETHER]; /* of a flush */
+} waiting_room;
+
+/* Memory of one of them: what is written may be nobody else's. */
+typedef struct range {
+    uintptr_t lo, hi;
+    bool written;
+} range;
+
+static int by_address(const void *a, const void *b)
+{
+    const range *x = a, *y = b;
+    return (x->lo > y->lo) - (x->lo < y->lo);
+}
+
+/* Can they run side by side? A parameter may be two, or lie in memory that is imported twice. */
+static bool are_apart(const waiting_room *all)
+{
+    range *r = wf_alloc((size_t)all->n * T0 * sizeof *r);
+    uintptr_t seen = 0, written = 0;
+    bool apart = r != NULL;
+    size_t n = 0;
+    for (int i = 0; i < all->n && r; i++) {
+        const waiting *w = &all->one[i];
+        for (int k = 0; k < w->n; k++) {
+            const uintptr_t lo = (uintptr_t)w->in[k].data;
+            bool is_out = false;
+            for (int o = 0; o < w->n_out; o++) {
+                is_out |= w->out[o].data == w->in[k].data;
+            }
+            const size_t bytes = (size_t)w->in[k].dims[0] * (size_t)wf_dtype_size(w->in[k].dtype);
+            r[n++] = (range){lo, lo + bytes, is_out};
+        }
+    }
+    if (n > 0) {
+        qsort(r, n, sizeof *r, by_address);
+    }
+    for (size_t i = 0; i < n && apart; i++) {
+        apart = r[i].lo >= written && !(r[i].written && r[i].lo < seen);
+        seen = r[i].hi > seen ? r[i].hi : seen;
+        written = r[i].written && r[i].hi > written ? r[i].hi : written;
+    }
+    if (r) {
+        wf_free(r, (size_t)all->n * T0 * sizeof *r);
+    }
+    return apart;
+}
+
+static void empty_room(waiting_room *all)
+{
+    for (int i = 0; i < all->n; i++) {
+        for (int k = 0; k < all->one[i].n; k++) {
+            wf_storage_release(all->one[i].st[k]);
+        }
+    }
+    all->n = all->kinds = 0;
+}
+
+/* The arguments of updates [begin, end) of a kind (-1: of any). */
+static int gather(waiting_room *all, int kind, int begin, int end)
+{
+    int n = 0;
+    for (int i = begin; i < end; i++) {
+        const waiting *w = &all->one[i];
+        if (kind < 0 || w->kind == kind) {
+            all->args[n++] = (wf_program_args){.dst = w->out, .src = w->in, .scalars = w->scalars};
+        }
+    }
+    return n;
+}
+
+static weft_status flush(waiting_room *all)
+{
     wf_why why = {0};
-    int n_out = 0;
+    int rc = 0;
+    if (all->n == 0) {
+        return WEFT_OK;
+    }
+    const bool together = are_apart(all);
+    for (int i = 0; i < (together ? all->kinds : all->n) && !rc; i++) {
+        const int kind = together ? i : all->one[i].kind;
+        const int n = together ? gather(all, kind, 0, all->n) : gather(all, -1, i, i + 1);
+        rc = wf_device_programs(all->device, &all->kind[kind].program, n, all->args, &why);
+    }
+    rc = rc ? wf_raise_status(all->c, "optim_step", 1, &all->one[0].parameter, &why) : 0;
+    empty_room(all);
+    return (weft_status)rc;
+}
+
+weft_status wf_updates_end(updates *all)
+{
+    const weft_status s = all->room ? flush(all->room) : WEFT_OK;
+    if (all->room) {
+        wf_free(all->room, sizeof *all->room);
+    }
+    all->room = NULL;
+    return s;
+}
+
+/* The kind of updates by the program of b, with room for one of them; -1: there is an error. */
+static int find_kind(updates *of, const held *h, const built *b, int device)
+{
+    waiting_room *all = of->room;
+    if (!all) {
+        all = of->room = wf_alloc(sizeof *all);
+        if (!all) {
+            wf_why why = {0};
+            wf_fail(&why, WEFT_ENOMEM, "no host memory for the updates of a device's tensors");
+            wf_raise_status(h->c, "optim_step", 0, NULL, &why);
+            return -1;
+        }
+        all->n = all->kinds = all->device = 0;
+    }
+    int k = 0;
+    while (k < all->kinds && (all->kind[k].with != b->with || all->kind[k].dtype != b->dtype)) {
+        k++;
+    }
+    if (k == KINDS || all->n == TOGETHER || all->device != device) {
+        if (flush(all) != WEFT_OK) {
+            return -1;
+        }
+        k = 0;
+    }
+    if (k == all->kinds) {
+        all->kind[all->kinds++] = *b;
+    }
+    all->device = device;
+    all->c = h->c;
+    return k;
+}
+
+/* One of those that are queued together. */
+static weft_status put_off(const update *u, const held *h, const built *b, int device, updates *all)
+{
+    const int kind = find_kind(all, h, b, device);
+    if (kind < 0) {
+        return weft_last_status();
+    }
+    waiting *w = &all->room->one[all->room->n];
+    *w = (waiting){.n = h->n, .kind = kind, .parameter = u->tensor[P]};
     for (int i = 0; i < h->n; i++) {
         int rc = wf_device_view("optim_step", u->tensor[i], h->written[i] ? WF_WRITE_OPTIM_STEP : 0,
-                                &in[i]);
+                                &w->in[i]);
         if (rc) {
             return (weft_status)rc;
         }
-        in[i].rank = 1; /* dense */
-        in[i].dims[0] = wf_slot_numel(h->slot[i]);
-        in[i].strides[0] = 1;
+        w->in[i].rank = 1; /* dense */
+        w->in[i].dims[0] = wf_slot_numel(h->slot[i]);
+        w->in[i].strides[0] = 1;
         if (h->written[i]) {
-            out[n_out++] = in[i];
+            w->out[w->n_out++] = w->in[i];
         }
     }
-    wf_program_args a = {.dst = out, .src = in, .scalars = scalars};
-    int rc = wf_device_program(device, p, &a, &why);
-    return rc ? (weft_status)wf_raise_status(h->c, "optim_step", 1, u->tensor, &why) : WEFT_OK;
+    memcpy(w->f64, u->scalar, sizeof w->f64);
+    for (int i = 0; i < u->n_scalar; i++) {
+        w->f32[i] = (float)u->scalar[i];
+        w->scalars[i] = b->dtype == WEFT_F32 ? (const void *)&w->f32[i] : &w->f64[i];
+    }
+    for (int i = 0; i < h->n; i++) {
+        w->st[i] = h->slot[i]->st;
+        wf_storage_retain(w->st[i]);
+    }
+    all->room->n++;
+    return WEFT_OK;
 }
 
 /* May the host read the memory of tensor i, and write it where the update does? Else an error is recorded. */
@@ -311,7 +475,7 @@ static bool record(const update *u, const held *h, weft_status *status)
 }
 
 /* In one go. False: nothing was done. */
-static bool run_at_once(const update *u, const held *h, built *b, weft_status *status)
+static bool run_at_once(const update *u, const held *h, built *b, updates *all, weft_status *status)
 {
     if (h->c->recorder) { /* a trace fuses the ops itself */
         return record(u, h, status);
@@ -326,27 +490,37 @@ static bool run_at_once(const update *u, const held *h, built *b, weft_status *s
     if (!p && !has_loop) {
         return false;
     }
+    if (device != WF_DEVICE_HOST) {
+        *status = put_off(u, h, b, device, all);
+        return true;
+    }
     float f32[MAX_SCALARS];
     const void *scalars[MAX_SCALARS];
     set_scalars(u, dtype, f32, scalars);
-    *status = device == WF_DEVICE_HOST ? run_on_host(u, h, p, scalars)
-                                       : run_on_device(u, h, p, device, scalars);
+    *status = run_on_host(u, h, p, scalars);
     return true;
 }
 
-weft_status wf_update_run(const update *u, built *b)
+/* What was put off comes first, for it may be of the same memory. */
+static weft_status run_ops_behind(const update *u, updates *all)
+{
+    const weft_status s = all->room ? flush(all->room) : WEFT_OK;
+    return s == WEFT_OK ? wf_update_run_ops(u) : s;
+}
+
+weft_status wf_update_run(const update *u, built *b, updates *all)
 {
     held h;
     weft_status status;
     if (!hold(&h, u)) {
-        return wf_update_run_ops(u);
+        return run_ops_behind(u, all);
     }
-    bool done = run_at_once(u, &h, b, &status);
+    bool done = run_at_once(u, &h, b, all, &status);
     for (int i = 0; i < h.n && done; i++) {
         if (h.written[i]) {
             h.slot[i]->st->write_site = u->site;
         }
     }
     let_go(&h);
-    return done ? status : wf_update_run_ops(u);
+    return done ? status : run_ops_behind(u, all);
 }

@@ -51,8 +51,16 @@ typedef struct built {
     wf_program program;
 } built;
 
-/* Runs the lines: P and the states are written in place. Under no_grad, in a scope of the caller. */
-weft_status wf_update_run(const update *u, built *b);
+/* Updates of a device's tensors that are still to be queued, for they go out in few launches. Zeroed: none. */
+typedef struct updates {
+    struct waiting_room *room; /* NULL: nothing was put off yet */
+} updates;
+
+/* Runs the lines: P and the states are written in place. Under no_grad, in a scope of the caller. What a device does may be
+ * put off until wf_updates_end, which there must be. */
+weft_status wf_update_run(const update *u, built *b, updates *all);
+/* Queues what was put off. */
+weft_status wf_updates_end(updates *all);
 /* The same, one op after another. */
 weft_status wf_update_run_ops(const update *u);
 

@@ -8,6 +8,10 @@
  *
  * A thread with little to load has several groups, a grid apart: O, Y and X are their offsets and operands, all loaded before
  * anything is stored. Those past the end are the first one again, which stores what it stored.
+ *
+ * A kernel of many runs has their words one behind the other in its argument, which is constant memory: no table has to be
+ * copied to the device, nor kept until the launch is over, and a captured graph holds it. A block takes a piece of a run, which
+ * it finds by bisection of the runs' first pieces.
  */
 #include <stdio.h>
 
@@ -20,19 +24,55 @@ static int ndst_of(const wf_cu_map *m)
     return wf_kernel_ndst(m->k);
 }
 
+/* Where the groups of a run stand, and behind them its divisors. */
+static int groups_word(const wf_cu_map *m)
+{
+    return m->many ? 1 : 0;
+}
+
+int wf_cu_map_strides(const wf_cu_map *m, int op)
+{
+    return m->like[op] != op ? 0 : m->rank - (m->inner[op] != 2);
+}
+
 int wf_cu_map_operand(const wf_cu_map *m, int op)
 {
-    return 1 + (m->rank - 1) * WF_CU_DIVISOR + op * (2 + m->rank);
+    int at = groups_word(m) + 1 + (m->rank - 1) * WF_CU_DIVISOR;
+    for (int o = 0; o < op; o++)
+        at += !(m->many && m->alias[o]) + wf_cu_map_strides(m, o);
+    return at;
 }
 
 int wf_cu_map_scalar(const wf_cu_map *m, int s)
 {
-    return wf_cu_map_operand(m, ndst_of(m) + m->k->nsrc) + s;
+    return (m->many ? WF_CU_MANY_HEAD : wf_cu_map_operand(m, ndst_of(m) + m->k->nsrc)) + s;
 }
 
 int wf_cu_map_words(const wf_cu_map *m)
 {
-    return wf_cu_map_scalar(m, m->k->nscalar);
+    return m->many ? m->many : wf_cu_map_scalar(m, m->k->nscalar);
+}
+
+int wf_cu_map_sets(const wf_cu_map *m)
+{
+    enum { WORDS = 128, SETS = 8 };
+    const int n = m->k->nscalar, fit = n ? WORDS / n : 0;
+    return fit > SETS ? SETS : fit;
+}
+
+int wf_cu_map_entry(const wf_cu_map *m)
+{
+    return wf_cu_map_operand(m, ndst_of(m) + m->k->nsrc);
+}
+
+static int first_entry(const wf_cu_map *m)
+{
+    return wf_cu_map_scalar(m, wf_cu_map_sets(m) * m->k->nscalar);
+}
+
+int wf_cu_map_entries(const wf_cu_map *m)
+{
+    return (m->many - first_entry(m)) / wf_cu_map_entry(m);
 }
 
 void wf_cu_words(wf_text *t, int words)
@@ -42,23 +82,30 @@ void wf_cu_words(wf_text *t, int words)
       words, words, words, words);
 }
 
-void wf_cu_word(wf_text *t, wf_kty type, int word)
+void wf_cu_word(wf_text *t, wf_kty type, const char *base, int word)
 {
     if (type == WF_KT_F32)
-        P("wf_f32((unsigned int)a.w[%d])", word);
+        P("wf_f32((unsigned int)a.w[%s%d])", base, word);
     else if (type == WF_KT_F64)
-        P("wf_f64(a.w[%d])", word);
+        P("wf_f64(a.w[%s%d])", base, word);
     else
-        P("(%s)a.w[%d]", wf_cu_type(type), word);
+        P("(%s)a.w[%s%d]", wf_cu_type(type), base, word);
 }
 
-void wf_cu_divide(wf_text *t, bool wide, const char *q, const char *x, int word)
+void wf_cu_divide(wf_text *t, bool wide, const char *q, const char *x, const char *base, int word)
 {
     if (wide)
-        P("        %s = %s / (long long)a.w[%d];\n", q, x, word);
+        P("        %s = %s / (long long)a.w[%s%d];\n", q, x, base, word);
     else
-        P("        %s = (__umulhi(%s, (unsigned int)a.w[%d]) + %s) >> (unsigned int)a.w[%d];\n", q,
-          x, word + 1, x, word + 2);
+        P("        %s = (__umulhi(%s, (unsigned int)a.w[%s%d]) + %s) >> (unsigned "
+          "int)a.w[%s%d];\n",
+          q, x, base, word + 1, x, base, word + 2);
+}
+
+/* Before the number of a word of the run. */
+static const char *base_of(const wf_cu_map *m)
+{
+    return m->many ? "e + " : "";
 }
 
 static wf_kty type_of(const wf_cu_map *m, int op)
@@ -92,19 +139,19 @@ static void vector_types(const wf_cu_map *m, wf_text *t)
 /* Offsets of the group's first element. */
 static void offsets(const wf_cu_map *m, wf_text *t)
 {
-    const char *type = m->wide ? "long long" : "unsigned int";
+    const char *type = m->wide ? "long long" : "unsigned int", *base = base_of(m);
     P("        %s rest = i, up;\n", type);
     for (int d = m->rank - 1; d >= 1; d--) {
-        const int word = 1 + (d - 1) * WF_CU_DIVISOR;
-        wf_cu_divide(t, m->wide, "up", "rest", word);
-        P("        const %s i%d = rest - up * (%s)a.w[%d];\n        rest = up;\n", type, d, type,
-          word);
+        const int word = groups_word(m) + 1 + (d - 1) * WF_CU_DIVISOR;
+        wf_cu_divide(t, m->wide, "up", "rest", base, word);
+        P("        const %s i%d = rest - up * (%s)a.w[%s%d];\n        rest = up;\n", type, d, type,
+          base, word);
     }
     P("        const %s i0 = rest;\n", type);
     for (int o = 0; o < ndst_of(m) + m->k->nsrc; o++) {
         if (m->like[o] != o)
             continue;
-        const int at = wf_cu_map_operand(m, o) + 1;
+        const int at = wf_cu_map_operand(m, o) + !(m->many && m->alias[o]);
         P("        const %s o%d = 0", m->wide ? "long long" : "int", o);
         for (int d = 0; d < m->rank; d++) {
             if (d == m->rank - 1 && m->inner[o] == 0)
@@ -112,8 +159,8 @@ static void offsets(const wf_cu_map *m, wf_text *t)
             if (d == m->rank - 1 && m->inner[o] == 1)
                 P(" + (%s)i%d * %d", m->wide ? "long long" : "int", d, m->vector);
             else
-                P(" + (%s)i%d * (%s)a.w[%d]", m->wide ? "long long" : "int", d,
-                  m->wide ? "long long" : "int", at + d);
+                P(" + (%s)i%d * (%s)a.w[%s%d]", m->wide ? "long long" : "int", d,
+                  m->wide ? "long long" : "int", base, at + d);
         }
         P(";\n");
     }
@@ -124,17 +171,18 @@ static void pointers(const wf_cu_map *m, wf_text *t)
     const int ndst = ndst_of(m);
     for (int o = 0; o < ndst + m->k->nsrc; o++) {
         const char *type = wf_cu_type(type_of(m, o)), *constant = o < ndst ? "" : "const ";
+        const int at = wf_cu_map_operand(m, m->many && m->alias[o] ? m->alias[o] - 1 : o);
         if (is_drawn(m, o)) {
-            P("    const long long s%d = (long long)a.w[%d];\n", o - ndst, wf_cu_map_operand(m, o));
+            P("    const long long s%d = (long long)a.w[%s%d];\n", o - ndst, base_of(m), at);
             continue;
         }
-        P("    %s%s *%c%d = (%s%s *)a.w[%d];\n", constant, type, o < ndst ? 'd' : 's',
-          o < ndst ? o : o - ndst, constant, type, wf_cu_map_operand(m, o));
+        P("    %s%s *%c%d = (%s%s *)a.w[%s%d];\n", constant, type, o < ndst ? 'd' : 's',
+          o < ndst ? o : o - ndst, constant, type, base_of(m), at);
     }
     for (int s = 0; s < m->k->nscalar; s++) {
         const wf_kty type = (wf_kty)m->k->body.param_type[m->k->nsrc + s];
         P("    const %s c%d = ", wf_cu_type(type), s);
-        wf_cu_word(t, type, wf_cu_map_scalar(m, s));
+        wf_cu_word(t, type, m->many ? "set + " : "", wf_cu_map_scalar(m, s));
         P(";\n");
     }
 }
@@ -199,15 +247,6 @@ static void each_group(const wf_cu_map *m, wf_text *t, int what)
         }
 }
 
-/* Offset of element j of operand o's group. */
-static void element(const wf_cu_map *m, wf_text *t, int o)
-{
-    P("o%d", m->like[o]);
-    if (m->vector > 1 && m->inner[o] == 2)
-        P(" + j * (%s)a.w[%d]", m->wide ? "long long" : "int",
-          wf_cu_map_operand(m, o) + 1 + m->rank);
-}
-
 static void outputs(const wf_cu_map *m, wf_text *t, const wf_kir *body, const char *prefix,
                     const char *const *param)
 {
@@ -215,9 +254,7 @@ static void outputs(const wf_cu_map *m, wf_text *t, const wf_kir *body, const ch
         if (is_vector(m, o)) {
             P("        z%d.v[j] = ", o);
         } else {
-            P("        d%d[", o);
-            element(m, t, o);
-            P("] = ");
+            P("        d%d[o%d] = ", o, m->like[o]);
         }
         wf_cu_ref(t, body, body->out[o], prefix, param);
         P(";\n");
@@ -257,13 +294,10 @@ static void elements(const wf_cu_map *m, wf_text *t)
         if (is_vector(m, o)) {
             P("y%d.v[j];\n", o - ndst);
         } else if (is_drawn(m, o)) {
-            P("s%d + ", o - ndst);
-            element(m, t, o);
-            P("%s;\n", m->vector > 1 && m->inner[o] == 1 ? " + j" : "");
+            P("s%d + o%d%s;\n", o - ndst, m->like[o],
+              m->vector > 1 && m->inner[o] == 1 ? " + j" : "");
         } else {
-            P("s%d[", o - ndst);
-            element(m, t, o);
-            P("];\n");
+            P("s%d[o%d];\n", o - ndst, m->like[o]);
         }
     }
     if (m->index)
@@ -274,27 +308,61 @@ static void elements(const wf_cu_map *m, wf_text *t)
         P("        }\n");
 }
 
+/* What a thread is to do: groups from `first` on, below n, `step` apart. */
+static void whole_run(const wf_cu_map *m, wf_text *t)
+{
+    const char *type = m->wide ? "long long" : "unsigned int";
+    pointers(m, t);
+    P("    const %s n = (%s)a.w[0], step = (%s)gridDim.x * blockDim.x;\n", type, type, type);
+}
+
+/* The block's piece, of run `at`, whose entry is at word e. */
+static void piece_of_run(const wf_cu_map *m, wf_text *t)
+{
+    const int entry = wf_cu_map_entry(m), first = first_entry(m);
+    int half = 1;
+    while (2 * half < wf_cu_map_entries(m))
+        half *= 2;
+    P("    const unsigned int pieces = (unsigned int)a.w[0], runs = (unsigned int)a.w[1];\n"
+      "    for (unsigned int piece = blockIdx.x; piece < pieces; piece += gridDim.x) {\n"
+      "    unsigned int at = 0;\n"
+      "    for (unsigned int h = %d; h >= 1; h /= 2)\n"
+      "        if (at + h < runs && (unsigned int)a.w[%d + (at + h) * %d] <= piece)\n"
+      "            at += h;\n"
+      "    const unsigned int e = %d + at * %d, begin = (piece - (unsigned int)a.w[e]) * %d;\n",
+      half, first, entry, first, entry, WF_CU_PIECE);
+    if (m->k->nscalar)
+        P("    const unsigned int set = (unsigned int)(a.w[e] >> 32) * %d;\n", m->k->nscalar);
+    pointers(m, t);
+    P("    const unsigned int all = (unsigned int)a.w[e + 1], step = blockDim.x;\n"
+      "    const unsigned int n = all - begin < %d ? all : begin + %d;\n",
+      WF_CU_PIECE, WF_CU_PIECE);
+}
+
 int wf_cu_render_map(const wf_cu_map *m, wf_text *t, wf_why *why)
 {
     const int words = wf_cu_map_words(m);
     const char *type = m->wide ? "long long" : "unsigned int";
+    char from[80];
     wf_cu_prelude(t, m->k);
     wf_cu_words(t, words);
     vector_types(m, t);
     P("WF_EXTERN __global__ void %s(const struct wf_words_%d a)\n{\n", m->k->name, words);
-    pointers(m, t);
-    P("    const %s n = (%s)a.w[0], step = (%s)gridDim.x * blockDim.x;\n", type, type, type);
+    if (m->many) {
+        piece_of_run(m, t);
+        snprintf(from, sizeof from, "begin + threadIdx.x");
+    } else {
+        whole_run(m, t);
+        snprintf(from, sizeof from, "(%s)blockIdx.x * blockDim.x + threadIdx.x", type);
+    }
     if (m->groups > 1) {
-        P("    for (%s first = (%s)blockIdx.x * blockDim.x + threadIdx.x; first < n; first += %d * "
-          "step) {\n",
-          type, type, m->groups);
+        P("    for (%s first = %s; first < n; first += %d * step) {\n", type, from, m->groups);
         each_group(m, t, DECLARE);
         P("#pragma unroll\n        for (int u = 0; u < %d; u++) {\n"
           "        const %s i = first + u * step < n ? first + u * step : first;\n",
           m->groups, type);
     } else {
-        P("    for (%s i = (%s)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {\n", type,
-          type);
+        P("    for (%s i = %s; i < n; i += step) {\n", type, from);
     }
     offsets(m, t);
     load_group(m, t);
@@ -312,6 +380,6 @@ int wf_cu_render_map(const wf_cu_map *m, wf_text *t, wf_why *why)
               m->like[o], o);
         }
     P("%s", m->groups > 1 ? "        }\n" : "");
-    P("    }\n}\n");
+    P("%s    }\n}\n", m->many ? "    }\n" : "");
     return t->failed ? wf_fail(why, WEFT_ENOMEM, "no memory for the text of %s", m->k->name) : 0;
 }

@@ -188,7 +188,7 @@ void wf_cu_columns(const wf_cu_rr *x)
     P("        %s rest = (%s)c, up;\n", type, type);
     for (int d = x->r->nr - 1; d >= 1; d--) {
         const int word = x->l.reduced + d * WF_CU_DIVISOR;
-        wf_cu_divide(t, x->r->wide, "up", "rest", word);
+        wf_cu_divide(t, x->r->wide, "up", "rest", "", word);
         P("        const %s c_%d = rest - up * (%s)a.w[%d];\n        rest = up;\n", type, d, type,
           word);
     }
@@ -353,7 +353,7 @@ void wf_cu_row_pointers(const wf_cu_rr *x)
     P("        %s rest = (%s)r, up;\n", type, type);
     for (int d = x->r->nk - 1; d >= 1; d--) {
         const int word = x->l.kept + d * WF_CU_DIVISOR;
-        wf_cu_divide(t, x->r->wide, "up", "rest", word);
+        wf_cu_divide(t, x->r->wide, "up", "rest", "", word);
         P("        const %s r_%d = rest - up * (%s)a.w[%d];\n        rest = up;\n", type, d, type,
           word);
     }
@@ -379,7 +379,7 @@ void wf_cu_scalars(const wf_cu_rr *x)
     for (int s = 0; s < x->k->nscalar; s++) {
         const wf_kty type = (wf_kty)x->rows->scalar_type[s];
         P("    const %s c%d = ", wf_cu_type(type), s);
-        wf_cu_word(t, type, x->l.scalar + s);
+        wf_cu_word(t, type, "", x->l.scalar + s);
         P(";\n");
     }
 }

@@ -17,6 +17,8 @@
 /* A finished program. `one` is not needed here: broadcast operands are seen from their strides. */
 int wf_gpu_program(int ordinal, const wf_program *p, uint32_t one, const wf_program_args *a,
                    wf_why *why);
+/* n runs of it, none of which reads or writes what another writes, in few launches. */
+int wf_gpu_programs(int ordinal, const wf_program *p, int n, const wf_program_args *a, wf_why *why);
 /* dst := src, as wf_copy: same dims, any strides, a rounding cast between dtypes. */
 int wf_gpu_copy(int ordinal, const wf_view *dst, const wf_view *src, wf_why *why);
 /* dst := one element of its dtype, in host memory. */

@@ -91,6 +91,10 @@ bool wf_gpu_is_far(const wf_view *v);
 /* `later`: WF_GPU_PENDING, with nothing queued, if the kernel is not ready. */
 int wf_gpu_map_program(int ordinal, const wf_program *p, const wf_program_args *a, bool later,
                        wf_why *why);
+/* Queues those of n runs on memory of their own that can share launches, and says so in done (n zeros). What is left is to run
+ * alone; WF_GPU_PENDING: some of it because kernels are not ready. why is not NULL. */
+int wf_gpu_map_many(int ordinal, const wf_program *p, int n, const wf_program_args *a, bool later,
+                    uint8_t *done, wf_why *why);
 int wf_gpu_rows_program(int ordinal, const wf_program *p, const wf_program_args *a, bool later,
                         wf_why *why);
 /* How a program with reductions would be launched on these operands, whose memory is not touched: scheme, blocks and threads

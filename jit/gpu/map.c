@@ -4,10 +4,14 @@
  * Axes are put in the order of the first destination's strides and merged where every operand steps through
  * both as through one. What is left (rank, who is adjacent, alignment, 32 or 64 bits) chooses the kernel;
  * extents and strides are arguments.
+ *
+ * Runs of one program on other operands share a launch where the kernel is the same but for what it is given: an optimiser's
+ * parameters take as many launches as their words take arguments, and not one each.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "eager/alloc.h"
 #include "jit/gpu/impl.h"
 
 enum {
@@ -123,11 +127,9 @@ static int vector_of(const space *s, int64_t inner)
     return (int)v;
 }
 
-/* Groups that a thread loads before it stores: where one of them is less than IN_FLIGHT bytes, the device has enough of
- * them to be full without, and the body is not long. */
-static int groups_of(int ordinal, const space *s, const wf_gpu_entry *e, int vector, int64_t groups)
+/* Groups that a thread loads before it stores: where one of them is less than IN_FLIGHT bytes, and the body is not long. */
+static int groups_wanted(const space *s, const wf_gpu_entry *e, int vector)
 {
-    const int64_t resident = wf_gpu_processors(ordinal) * RESIDENT;
     int64_t bytes = 0, text = (int64_t)e->kernel.body.n + e->kernel.fast.n;
     int n = 1;
     for (int o = s->ndst; o < s->nop; o++)
@@ -136,10 +138,19 @@ static int groups_of(int ordinal, const space *s, const wf_gpu_entry *e, int vec
     while (bytes > 0 && n < GROUPS_MOST && 2 * n * bytes <= IN_FLIGHT &&
            2 * n * vector * text <= GROUPS_TEXT)
         n *= 2;
+    return n;
+}
+
+/* One where the device would not be full of them. */
+static int groups_of(int ordinal, const space *s, const wf_gpu_entry *e, int vector, int64_t groups)
+{
+    const int64_t resident = wf_gpu_processors(ordinal) * RESIDENT;
+    const int n = groups_wanted(s, e, vector);
     return groups >= n * resident ? n : 1;
 }
 
-static void classify(wf_cu_map *m, const space *s)
+/* What the kernel's text depends on, into m and as bytes; how many bytes. */
+static int classify(wf_cu_map *m, const space *s, unsigned char bytes[WF_GPU_VARIANT])
 {
     m->rank = s->rank;
     m->wide = s->wide;
@@ -150,7 +161,46 @@ static void classify(wf_cu_map *m, const space *s)
         while (memcmp(s->strides[same], s->strides[o], sizeof(int64_t) * (size_t)s->rank) != 0)
             same++;
         m->like[o] = (uint8_t)same;
+        int twin = 0;
+        while (s->data[twin] != s->data[o])
+            twin++;
+        m->alias[o] = (uint8_t)(m->many && twin < o ? 1 + twin : 0);
     }
+    bytes[0] = m->many ? 'M' : 'm';
+    bytes[1] = (unsigned char)m->rank;
+    bytes[2] = (unsigned char)m->vector;
+    bytes[3] = (unsigned char)(m->wide | m->groups << 1);
+    for (int o = 0; o < s->nop; o++) {
+        bytes[4 + o] = (unsigned char)(m->inner[o] | m->alias[o] << 2);
+        bytes[4 + s->nop + o] = m->like[o];
+    }
+    return 4 + 2 * s->nop;
+}
+
+/* The words of a run that starts at w, which w[at] is word `at` of; its scalars are elsewhere. */
+static int64_t fill(const wf_cu_map *m, const space *s, uint64_t *w, int at)
+{
+    int64_t groups = s->dims[s->rank - 1] / m->vector;
+    for (int d = 1; d < s->rank; d++)
+        wf_gpu_divisor(w + at + 1 + (d - 1) * WF_CU_DIVISOR,
+                       d == s->rank - 1 ? groups : s->dims[d]);
+    for (int d = 0; d < s->rank - 1; d++)
+        groups *= s->dims[d];
+    w[at] = (uint64_t)groups;
+    for (int o = 0; o < s->nop; o++) {
+        uint64_t *operand = w + wf_cu_map_operand(m, o);
+        if (!m->alias[o])
+            *operand++ = s->data[o];
+        for (int d = 0; d < wf_cu_map_strides(m, o); d++)
+            operand[d] = (uint64_t)s->strides[o][d];
+    }
+    return groups;
+}
+
+static void put_scalars(const wf_program *p, const void *const *scalars, uint64_t *w)
+{
+    for (int i = 0; i < p->nscalar; i++)
+        w[i] = wf_kir_peek(scalars[i], wf_kir_storage(p->type[p->scalar[i]]), 0);
 }
 
 static int render(const void *arg, const wf_gpu_entry *e, wf_text *out, wf_why *why)
@@ -165,39 +215,21 @@ static int run(int ordinal, const wf_gpu_entry *e, const wf_program *p, const sp
 {
     wf_cu_map m = {.k = &e->kernel, .vector = vector};
     uint64_t words[WF_GPU_WORDS];
-    unsigned char bytes[WF_GPU_VARIANT] = {'m'};
-    classify(&m, s);
-    const int nwords = wf_cu_map_words(&m);
+    unsigned char bytes[WF_GPU_VARIANT];
+    int64_t groups = s->dims[s->rank - 1] / vector;
+    for (int d = 0; d < s->rank - 1; d++)
+        groups *= s->dims[d];
+    m.groups = groups_of(ordinal, s, e, vector, groups);
+    const int n = classify(&m, s, bytes), nwords = wf_cu_map_words(&m);
     if (nwords > WF_GPU_WORDS || nwords > wf_gpu_most_words(ordinal))
         return wf_fail(why, WEFT_EUNSUPPORTED, "a program of %d operands over %d axes", s->nop,
                        s->rank);
-    bytes[1] = (unsigned char)m.rank;
-    bytes[2] = (unsigned char)vector;
-    int64_t groups = s->dims[s->rank - 1] / vector;
-    for (int d = 1; d < s->rank; d++)
-        wf_gpu_divisor(words + 1 + (d - 1) * WF_CU_DIVISOR, d == s->rank - 1 ? groups : s->dims[d]);
-    for (int d = 0; d < s->rank - 1; d++)
-        groups *= s->dims[d];
-    words[0] = (uint64_t)groups;
-    m.groups = groups_of(ordinal, s, e, vector, groups);
-    bytes[3] = (unsigned char)(m.wide | m.groups << 1);
-    memcpy(bytes + 4, m.inner, (size_t)s->nop);
-    memcpy(bytes + 4 + s->nop, m.like, (size_t)s->nop);
     const wf_gpu_recipe recipe = {render, &m, sizeof m, later, 0};
-    const wf_gpu_variant *v = wf_gpu_variant_of(ordinal, e, bytes, 4 + 2 * s->nop, &recipe, why);
+    const wf_gpu_variant *v = wf_gpu_variant_of(ordinal, e, bytes, n, &recipe, why);
     if (!v)
         return why ? why->code : WEFT_EUNSUPPORTED;
-    for (int o = 0; o < s->nop; o++) {
-        uint64_t *w = words + wf_cu_map_operand(&m, o);
-        w[0] = s->data[o];
-        for (int d = 0; d < s->rank; d++)
-            w[1 + d] = (uint64_t)s->strides[o][d];
-        w[s->rank] *= (uint64_t)vector;
-        w[1 + s->rank] = (uint64_t)s->strides[o][s->rank - 1];
-    }
-    for (int i = 0; i < p->nscalar; i++)
-        words[wf_cu_map_scalar(&m, i)] =
-            wf_kir_peek(scalars[i], wf_kir_storage(p->type[p->scalar[i]]), 0);
+    fill(&m, s, words, 0);
+    put_scalars(p, scalars, words + wf_cu_map_scalar(&m, 0));
     return wf_gpu_start(ordinal,
                         &(wf_gpu_launch){.v = v,
                                          .blocks = wf_gpu_blocks(
@@ -235,6 +267,205 @@ int wf_gpu_map_program(int ordinal, const wf_program *p, const wf_program_args *
     return status ? status : wf_gpu_too_late(run(ordinal, e, p, &s, 1, a->scalars, false, why));
 }
 
+/* -- many runs ------------------------------------------------------------------------------------------------ */
+enum { KEY = WF_GPU_VARIANT - 2, MOST_WORDS = 4095 };
+
+/* What runs of one launch have in common; n 0: it is to run alone. */
+typedef struct key {
+    uint8_t n;
+    unsigned char bytes[KEY];
+} key;
+
+typedef struct batch {
+    int ordinal;
+    const wf_gpu_entry *e;
+    const wf_program *p;
+    const wf_program_args *a;
+    wf_gpu_variant const *v;
+    wf_cu_map m;
+    space s;
+    int n, runs, sets; /* in all; in the launch that is being filled */
+    uint64_t pieces;
+    uint8_t *done;
+    key *keys;
+    uint64_t *words;
+} batch;
+
+enum { QUEUED = 1, FILLED }; /* done */
+
+/* The space and the kernel of run i. False: a launch of its own. */
+static bool describe(batch *b, int i, int words)
+{
+    space *s = &b->s;
+    if (wf_view_numel(&b->a[i].dst[0]) == 0)
+        return false;
+    make_space(s, b->p, &b->a[i]);
+    const int64_t inner = s->dims[s->rank - 1];
+    int vector = vector_of(s, inner);
+    if (s->wide || (s->rank == 1 && inner >= TAIL_FROM &&
+                    vector_of(s, inner / VECTOR_MOST * VECTOR_MOST) > vector))
+        return false;
+    if (s->rank == 1 && inner < TAIL_FROM && inner % VECTOR_MOST != 0)
+        vector = 1; /* or odd sizes would be in three launches */
+    b->m = (wf_cu_map){.k = &b->e->kernel, .vector = vector, .many = words};
+    b->m.groups = groups_wanted(s, b->e, vector);
+    return true;
+}
+
+/* How many runs have the key of run `first`. */
+static int count_like(const batch *b, int first)
+{
+    int n = 0;
+    for (int i = first; i < b->n; i++)
+        n += b->keys[i].n && memcmp(&b->keys[i], &b->keys[first], sizeof(key)) == 0;
+    return n;
+}
+
+/* The argument that has room for so many runs, or the largest there is; 0: for not even two. */
+static int words_for(batch *b, int runs)
+{
+    static const int sizes[] = {128, 512, MOST_WORDS};
+    int best = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        b->m.many = sizes[i];
+        if (sizes[i] > wf_gpu_most_words(b->ordinal) || wf_cu_map_entries(&b->m) < 2)
+            continue;
+        best = sizes[i];
+        if (wf_cu_map_entries(&b->m) >= runs)
+            break;
+    }
+    b->m.many = best;
+    return best;
+}
+
+/* Set of the scalars of run i in the launch; -1: there is no room for it. */
+static int find_set(batch *b, int i)
+{
+    uint64_t own[WF_PROGRAM_SCALARS];
+    const int n = b->p->nscalar;
+    uint64_t *sets = b->words + wf_cu_map_scalar(&b->m, 0);
+    put_scalars(b->p, b->a[i].scalars, own);
+    int at = 0;
+    while (at < b->sets && memcmp(sets + at * n, own, (size_t)n * sizeof *own) != 0)
+        at++;
+    if (at == b->sets && n > 0) {
+        if (at == wf_cu_map_sets(&b->m))
+            return -1;
+        memcpy(sets + at * n, own, (size_t)n * sizeof *own);
+        b->sets++;
+    }
+    return at;
+}
+
+/* Queues what was filled in. */
+static int flush(batch *b, wf_why *why)
+{
+    if (b->runs == 0)
+        return 0;
+    b->words[0] = b->pieces;
+    b->words[1] = (uint64_t)b->runs;
+    const int status =
+        wf_gpu_start(b->ordinal,
+                     &(wf_gpu_launch){.v = b->v,
+                                      .blocks = wf_gpu_blocks(b->ordinal, (int64_t)b->pieces, 1),
+                                      .threads = WF_GPU_THREADS,
+                                      .words = b->words},
+                     why);
+    for (int i = 0; i < b->n; i++)
+        if (b->done[i] == FILLED)
+            b->done[i] = status == 0 ? QUEUED : 0;
+    b->runs = b->sets = 0;
+    b->pieces = 0;
+    return status;
+}
+
+/* The launches of all runs with the key of run `first`. */
+static int run_alike(batch *b, int first, bool later, wf_why *why)
+{
+    unsigned char bytes[WF_GPU_VARIANT];
+    const key mine = b->keys[first];
+    const int runs = count_like(b, first);
+    describe(b, first, MOST_WORDS);
+    classify(&b->m, &b->s, bytes);
+    if (runs > 1 && words_for(b, runs)) {
+        memcpy(bytes + mine.n, &(uint16_t){(uint16_t)b->m.many}, 2);
+        const wf_gpu_recipe recipe = {render, &b->m, sizeof b->m, later, 0};
+        b->v = wf_gpu_variant_of(b->ordinal, b->e, bytes, mine.n + 2, &recipe, why);
+    }
+    const wf_cu_map m = b->m;
+    int status = b->v ? 0 : why->code;
+    for (int i = first; i < b->n; i++) {
+        if (memcmp(&b->keys[i], &mine, sizeof mine) != 0)
+            continue;
+        b->keys[i].n = 0; /* it has had its turn */
+        if (!b->v || status)
+            continue;
+        int set = b->runs < wf_cu_map_entries(&m) ? find_set(b, i) : -1;
+        if (set < 0) {
+            status = flush(b, why);
+            set = status ? 0 : find_set(b, i);
+        }
+        if (status)
+            continue;
+        describe(b, i, m.many);
+        b->m = m;
+        uint64_t *w = b->words + wf_cu_map_scalar(&m, wf_cu_map_sets(&m) * b->p->nscalar) +
+                      (ptrdiff_t)b->runs++ * wf_cu_map_entry(&m);
+        w[0] = b->pieces | (uint64_t)set << 32;
+        b->pieces += ((uint64_t)fill(&m, &b->s, w, 1) + WF_CU_PIECE - 1) / WF_CU_PIECE;
+        b->done[i] = FILLED;
+    }
+    status = status ? status : flush(b, why);
+    b->v = NULL;
+    return status;
+}
+
+/* Is the program's own kernel, run by run, another way? */
+static bool is_other_way(int status)
+{
+    return status == WF_GPU_PENDING || status == WEFT_EUNSUPPORTED || status == WEFT_ENOMEM;
+}
+
+int wf_gpu_map_many(int ordinal, const wf_program *p, int n, const wf_program_args *a, bool later,
+                    uint8_t *done, wf_why *why)
+{
+    const size_t bytes = sizeof(batch) + MOST_WORDS * sizeof(uint64_t) + (size_t)n * sizeof(key);
+    const wf_gpu_entry *e = p->noutput ? wf_gpu_entry_of(p, why) : NULL;
+    batch *b = e ? wf_alloc(bytes) : NULL;
+    int status = b ? 0 : WEFT_ENOMEM;
+    if (!b)
+        return status;
+    memset(b, 0, bytes);
+    b->ordinal = ordinal;
+    b->e = e;
+    b->p = p;
+    b->a = a;
+    b->n = n;
+    b->done = done;
+    b->words = (uint64_t *)(b + 1);
+    b->keys = (key *)(b->words + MOST_WORDS);
+    const int fits = 4 + 2 * (p->noutput + p->ninput) <= KEY && (!p->nscalar || 128 / p->nscalar);
+    for (int i = 0; i < n && fits; i++) {
+        unsigned char bytes_[WF_GPU_VARIANT];
+        if (describe(b, i, MOST_WORDS)) {
+            b->keys[i].n = (uint8_t)classify(&b->m, &b->s, bytes_);
+            memcpy(b->keys[i].bytes, bytes_, b->keys[i].n);
+        }
+    }
+    int other = 0;
+    for (int i = 0; i < n && status == 0; i++)
+        if (b->keys[i].n) {
+            status = run_alike(b, i, later, why);
+            if (is_other_way(status)) {
+                other = status == WF_GPU_PENDING ? status : other;
+                status = 0;
+                *why = (wf_why){0};
+            }
+        }
+    wf_free(b, bytes);
+    return status ? status : other;
+}
+
 int wf_gpu_number_kernel(int ordinal, const wf_gpu_entry *e, const wf_view *dst,
                          const uint64_t *scalars, wf_why *why)
 {
@@ -248,7 +479,6 @@ int wf_gpu_number_kernel(int ordinal, const wf_gpu_entry *e, const wf_view *dst,
     if (!v)
         return WEFT_EUNSUPPORTED;
     words[wf_cu_map_operand(&m, 0)] = wf_gpu_word(dst->data);
-    words[wf_cu_map_operand(&m, 0) + 1] = 1;
     for (int i = 0; i < e->kernel.nscalar; i++)
         words[wf_cu_map_scalar(&m, i)] = scalars[i];
     return wf_gpu_start(ordinal,

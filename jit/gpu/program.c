@@ -1,8 +1,11 @@
 /*
  * jit/gpu/program.c -- programs, copies and fills on views of device memory.
  */
+#include "eager/alloc.h"
 #include "eager/env.h"
 #include "jit/gpu/impl.h"
+
+#include <string.h>
 
 static int start(int ordinal, const wf_program *p, const wf_program_args *a, bool later,
                  wf_why *why)
@@ -121,6 +124,62 @@ int wf_gpu_program(int ordinal, const wf_program *p, uint32_t one, const wf_prog
         *why = (wf_why){0};
     wf_gpu_count_single();
     return wf_gpu_run_singles(ordinal, p, a, why);
+}
+
+/* Have all runs destinations of the first one's types? */
+static bool same_types(const wf_program *p, int n, const wf_program_args *a)
+{
+    for (int i = 1; i < n; i++)
+        for (int k = 0; k < p->noutput; k++)
+            if (a[i].dst[k].dtype != a[0].dst[k].dtype)
+                return false;
+    return true;
+}
+
+/* Runs of p, whose results have its types: those that can share launches, then the others. */
+static int run_all(int ordinal, const wf_program *p, int n, const wf_program_args *a, uint8_t *done,
+                   wf_why *why)
+{
+    const bool can_single = wf_gpu_can_single(p);
+    const int64_t jit = wf_env()->WEFT_JIT;
+    const bool later = jit == 1 && can_single && !a->wait && !p->fast;
+    int status = 0;
+    if (!p->rows && !(can_single && jit == 0))
+        status = wf_gpu_map_many(ordinal, p, n, a, later, done, why);
+    const bool pending = status == WF_GPU_PENDING;
+    status = pending ? 0 : status;
+    for (int i = 0; i < n && status == 0; i++) {
+        if (done[i])
+            continue;
+        if (pending) { /* and not by a kernel of its own, which nobody will want again */
+            wf_gpu_count_single();
+            status = wf_gpu_run_singles(ordinal, p, &a[i], why);
+        } else {
+            status = wf_gpu_program(ordinal, p, 0, &a[i], why);
+        }
+    }
+    return status;
+}
+
+int wf_gpu_programs(int ordinal, const wf_program *p, int n, const wf_program_args *a, wf_why *why)
+{
+    wf_program q;
+    wf_why own = {0};
+    why = why ? why : &own;
+    int status = 0;
+    const bool casts = n > 0 && rounds(p, a);
+    uint8_t *done = n > 1 && same_types(p, n, a) && (!casts || write_casts(p, a, &q))
+                        ? wf_alloc((size_t)n)
+                        : NULL;
+    if (done) {
+        memset(done, 0, (size_t)n);
+        status = run_all(ordinal, casts ? &q : p, n, a, done, why);
+        wf_free(done, (size_t)n);
+        return status;
+    }
+    for (int i = 0; i < n && status == 0; i++)
+        status = wf_gpu_program(ordinal, p, 0, &a[i], why);
+    return status;
 }
 
 int wf_gpu_copy(int ordinal, const wf_view *dst, const wf_view *src, wf_why *why)

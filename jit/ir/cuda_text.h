@@ -32,13 +32,28 @@ typedef struct wf_cu_map {
     /* of operands, destinations first: step along the innermost axis (0; 1; 2: any), and the lowest operand
      * of the same strides */
     uint8_t inner[WF_CU_OPS], like[WF_CU_OPS];
+    /* 0: one run. Else a kernel of many runs, whose argument has so many words */
+    int many;
+    /* of many runs: 1 + an operand before that has the same address in each of them, or 0 */
+    uint8_t alias[WF_CU_OPS];
 } wf_cu_map;
 
-/* Words: [0] groups of `vector` elements; WF_CU_DIVISOR for axes 1 .. rank - 1 (the last: extent / vector);
- * for each operand its address, `rank` strides (the last: of a group), that of an element; scalars. */
+/* Words of one run: [0] groups of `vector` elements; WF_CU_DIVISOR for axes 1 .. rank - 1 (the last: extent / vector); for each
+ * operand its address and, if it is the lowest of its strides, these, the innermost one only where it is neither 0 nor 1;
+ * scalars. Many runs: [0] pieces of work, of WF_CU_PIECE groups, [1] runs; wf_cu_map_sets sets of scalars; then an entry for each
+ * run: its first piece and, 32 bits up, its set; and the words above but for scalars. Operands and entries are numbered from the
+ * entry's first word. */
+enum { WF_CU_PIECE = 2048, WF_CU_MANY_HEAD = 2 };
 int wf_cu_map_words(const wf_cu_map *m);
 int wf_cu_map_operand(const wf_cu_map *m, int op);
+/* Of set 0, where there are sets. */
 int wf_cu_map_scalar(const wf_cu_map *m, int s);
+/* Strides of an operand that stand behind its address, outermost first. */
+int wf_cu_map_strides(const wf_cu_map *m, int op);
+int wf_cu_map_sets(const wf_cu_map *m);
+/* Words of an entry, and the entries that the argument has room for. */
+int wf_cu_map_entry(const wf_cu_map *m);
+int wf_cu_map_entries(const wf_cu_map *m);
 int wf_cu_render_map(const wf_cu_map *m, wf_text *out, wf_why *why);
 
 /* -- programs with reductions: ROW kernels ----------------------------------------------------------------- */

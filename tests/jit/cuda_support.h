@@ -34,7 +34,7 @@ __attribute__((constructor)) static void choose_fakes(void)
             cr_skip_test("%s", why_.rule);                                                         \
     } while (0)
 
-enum { MIRRORS = 96, MIRROR_EDGE = 256 };
+enum { MIRRORS = 512, MIRROR_EDGE = 256, MOST_RUNS = 12 };
 
 /* Host ranges and their copies on the device; behind each copy lie MIRROR_EDGE bytes that nothing may change. */
 typedef struct mirror {
@@ -139,27 +139,41 @@ static inline void mirror_check(const mirror *m)
     cr_assert(!m->torn, "a kernel wrote behind its operands");
 }
 
-/* wf_gpu_program on host operands. */
-static inline int device_program(const wf_program *p, const wf_program_args *a, wf_why *why)
+/* wf_gpu_programs on host operands. */
+static inline int device_programs(const wf_program *p, int n, const wf_program_args *a, wf_why *why)
 {
-    mirror m = {0};
-    wf_view dst[WF_PROGRAM_OUTPUTS], src[WF_PROGRAM_INPUTS];
-    wf_program_args on = *a;
-    for (int i = 0; i < p->noutput; i++)
-        mirror_add(&m, &a->dst[i]);
-    for (int i = 0; i < p->ninput; i++)
-        mirror_add(&m, &a->src[i]);
+    static mirror m;
+    static wf_view dst[MOST_RUNS][WF_PROGRAM_OUTPUTS], src[MOST_RUNS][WF_PROGRAM_INPUTS];
+    wf_program_args on[MOST_RUNS];
+    cr_assert_leq(n, MOST_RUNS);
+    memset(&m, 0, sizeof m);
+    for (int r = 0; r < n; r++) {
+        for (int i = 0; i < p->noutput; i++)
+            mirror_add(&m, &a[r].dst[i]);
+        for (int i = 0; i < p->ninput; i++)
+            mirror_add(&m, &a[r].src[i]);
+    }
     mirror_upload(&m);
-    for (int i = 0; i < p->noutput; i++)
-        dst[i] = mirror_view(&m, &a->dst[i]);
-    for (int i = 0; i < p->ninput; i++)
-        src[i] = mirror_view(&m, &a->src[i]);
-    on.dst = dst;
-    on.src = src;
-    const int status = wf_gpu_program(0, p, 0, &on, why);
+    for (int r = 0; r < n; r++) {
+        on[r] = a[r];
+        for (int i = 0; i < p->noutput; i++)
+            dst[r][i] = mirror_view(&m, &a[r].dst[i]);
+        for (int i = 0; i < p->ninput; i++)
+            src[r][i] = mirror_view(&m, &a[r].src[i]);
+        on[r].dst = dst[r];
+        on[r].src = src[r];
+    }
+    const int status =
+        n == 1 ? wf_gpu_program(0, p, 0, on, why) : wf_gpu_programs(0, p, n, on, why);
     const int late = mirror_download(&m, why);
     mirror_check(&m);
     return status ? status : late;
+}
+
+/* wf_gpu_program on host operands. */
+static inline int device_program(const wf_program *p, const wf_program_args *a, wf_why *why)
+{
+    return device_programs(p, 1, a, why);
 }
 
 #endif

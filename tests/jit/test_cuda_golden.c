@@ -47,11 +47,11 @@ static wf_kernel lowered(wf_program *p, const char *name)
 }
 
 /* relu(x) + y * s: bf16 in vectors, y of one element a row; f32 with 64-bit offsets of any strides; bf16 one by one, y of one
- * row. */
+ * row; many runs of the first, in place. */
 Test(cuda_golden, maps)
 {
-    static const char *const name[] = {"map_vectors", "map_strides", "map_groups"};
-    for (int form = 0; form < 3; form++) {
+    static const char *const name[] = {"map_vectors", "map_strides", "map_groups", "map_many"};
+    for (int form = 0; form < 4; form++) {
         const bool wide = form == 1;
         wf_program p;
         wf_text text = {0};
@@ -67,19 +67,21 @@ Test(cuda_golden, maps)
         const wf_cu_map m = {.k = &k,
                              .wide = wide,
                              .rank = wide ? 3 : 2,
-                             .vector = form ? 1 : 4,
+                             .vector = form % 3 ? 1 : 4,
                              .groups = form == 2 ? 4 : 1,
                              .inner = {1, wide ? 2 : 1,
                                        form == 2 ? 1
                                        : wide    ? 2
                                                  : 0},
-                             .like = {0, wide ? 1 : 0, 2}};
+                             .like = {0, wide ? 1 : 0, 2},
+                             .many = form == 3 ? 512 : 0,
+                             .alias = {0, form == 3}};
         cr_assert_eq(wf_cu_render_map(&m, &text, NULL), 0);
         check_golden(name[form], &text, "WF_EXTERN __global__");
         wf_text_free(&text);
         wf_kernel_free(&k);
     }
-    cr_assert_eq(seen, 3);
+    cr_assert_eq(seen, 4);
 }
 
 /* -x of f16 as f16 and as bf16: conversions are calls, whatever primitives they are for the host. */

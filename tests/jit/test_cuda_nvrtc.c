@@ -39,6 +39,20 @@ static void add_map(const wf_program *p, int rank, int vector, int groups, bool 
     wf_kernel_free(&k);
 }
 
+/* A kernel of many runs, whose argument is indexed. */
+static void add_many(const wf_program *p, int vector, int words)
+{
+    wf_kernel k;
+    wf_why why = {0};
+    cr_assert_eq(wf_lower_device(p, &k, &why), 0, "%s", why.rule);
+    rename_kernel(&k);
+    wf_cu_map m = {.k = &k, .rank = 1, .vector = vector, .groups = 1, .many = words};
+    for (int o = 0; o < p->noutput + p->ninput; o++)
+        m.inner[o] = 1;
+    cr_assert_eq(wf_cu_render_map(&m, &text, &why), 0, "%s", why.rule);
+    wf_kernel_free(&k);
+}
+
 static void add_rows(const wf_program *p, wf_cu_scheme scheme, bool shared, bool wide, int axes)
 {
     wf_kernel k;
@@ -177,6 +191,19 @@ Test(cuda_nvrtc, elementwise)
         add_map(&s.p, 1 + t % 3, t % 2 ? 1 : 4, 1 << t % 4, t % 5 == 0, t);
     }
     compile_all("elementwise");
+}
+
+/* Entries of an argument are found by a variable: it has to stay where it is, and not be copied to a thread's own memory. */
+Test(cuda_nvrtc, many_runs)
+{
+    NEED_NVRTC();
+    for (int t = 0; t < (int)effort_of(12); t++) {
+        static sample s;
+        draw(&s, 1 + t % 9);
+        add_many(&s.p, t % 2 ? 1 : 4, t % 3 ? 512 : 4095);
+        compile_all("many runs");
+        cr_assert_eq(last.local, 0);
+    }
 }
 
 Test(cuda_nvrtc, reductions)

@@ -99,6 +99,40 @@ Test(cuda_programs, groups)
         }
 }
 
+/* Runs of one program on other operands, of sizes and strides of their own, some with scalars of their own: each has its bits,
+ * however many launches they take. */
+Test(cuda_programs, many_runs)
+{
+    NEED_FIBERS();
+    static const int64_t dims[][2] = {{37, 129}, {64, 64}, {1, 1000}, {5, 8},
+                                      {3, 0},    {257, 3}, {1, 1},    {700, 40}};
+    wf_cuda_counters before, after;
+    wf_cuda_get_counters(&before);
+    for (int t = 0; t < (int)effort_of(30); t++) {
+        static sample s;
+        static operands o[MOST_RUNS];
+        wf_program_args device[MOST_RUNS];
+        wf_why why = {0};
+        draw(&s, 1 + t % 5);
+        const int rank = 1 + t % 2;
+        for (int r = 0; r < MOST_RUNS; r++) {
+            make_operands(&o[r], &s.p, rank, dims[below(8)], r % 4 != 0, t + r % 3);
+            device[r] = (wf_program_args){
+                .dst = o[r].dst, .src = o[r].src, .scalars = o[r].scalar, .axes = o[r].axes};
+            wf_program_args tiles = device[r];
+            tiles.dst = o[r].want;
+            cr_assert_eq(wf_program_run_on(&s.p, &tiles), 0);
+        }
+        cr_assert_eq(device_programs(&s.p, MOST_RUNS, device, &why), 0, "%s", why.rule);
+        for (int r = 0; r < MOST_RUNS; r++) {
+            check_outputs(&o[r], &s.p, "one of many runs", 0);
+            drop_operands(&o[r]);
+        }
+    }
+    wf_cuda_get_counters(&after);
+    cr_assert_lt(after.launches - before.launches, (int64_t)effort_of(30) * MOST_RUNS);
+}
+
 /* -- with reductions -------------------------------------------------------------------------------------- */
 /* Plain operands turned: the kept axis is the adjacent one, so rows stand side by side. */
 static void turn(operands *o, const wf_program *p)
@@ -311,7 +345,7 @@ Test(cuda_programs, kernels_that_are_waited_for)
     }
 }
 
-/* All operands over eight axes of two indices, sources in the other order: nothing merges. */
+/* All operands over eight axes of two indices, each in an order of its own: nothing merges, no strides are shared. */
 static void spread(operands *o, const wf_program *p)
 {
     wf_view *views[] = {o->dst, o->want, o->src};
@@ -319,11 +353,15 @@ static void spread(operands *o, const wf_program *p)
     for (int g = 0; g < 3; g++)
         for (int i = 0; i < counts[g]; i++) {
             wf_view *v = &views[g][i];
+            const int which = g < 2 ? i : WF_PROGRAM_OUTPUTS + i, swap = which / 8;
             v->rank = 8;
             for (int d = 0; d < 8; d++) {
                 v->dims[d] = 2;
-                v->strides[d] = g < 2 ? 128 >> d : 1 << d;
+                v->strides[d] = 1 << (d + which) % 8;
             }
+            const int64_t first = v->strides[0];
+            v->strides[0] = v->strides[swap];
+            v->strides[swap] = first;
         }
 }
 

@@ -1,8 +1,8 @@
-WF_EXTERN __global__ void kernel(const struct wf_words_10 a)
+WF_EXTERN __global__ void kernel(const struct wf_words_4 a)
 {
     unsigned short *d0 = (unsigned short *)a.w[1];
-    const unsigned short *s0 = (const unsigned short *)a.w[4];
-    const unsigned short *s1 = (const unsigned short *)a.w[7];
+    const unsigned short *s0 = (const unsigned short *)a.w[2];
+    const unsigned short *s1 = (const unsigned short *)a.w[3];
     const unsigned int n = (unsigned int)a.w[0], step = (unsigned int)gridDim.x * blockDim.x;
     for (unsigned int i = (unsigned int)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
         unsigned int rest = i, up;

@@ -1,9 +1,9 @@
-WF_EXTERN __global__ void kernel(const struct wf_words_17 a)
+WF_EXTERN __global__ void kernel(const struct wf_words_10 a)
 {
     unsigned short *d0 = (unsigned short *)a.w[4];
-    const unsigned short *s0 = (const unsigned short *)a.w[8];
-    const unsigned short *s1 = (const unsigned short *)a.w[12];
-    const float c0 = wf_f32((unsigned int)a.w[16]);
+    const unsigned short *s0 = (const unsigned short *)a.w[6];
+    const unsigned short *s1 = (const unsigned short *)a.w[7];
+    const float c0 = wf_f32((unsigned int)a.w[9]);
     const unsigned int n = (unsigned int)a.w[0], step = (unsigned int)gridDim.x * blockDim.x;
     for (unsigned int first = (unsigned int)blockIdx.x * blockDim.x + threadIdx.x; first < n; first += 4 * step) {
         int O0[4];
@@ -19,7 +19,7 @@ WF_EXTERN __global__ void kernel(const struct wf_words_17 a)
         rest = up;
         const unsigned int i0 = rest;
         const int o0 = 0 + (int)i0 * (int)a.w[5] + (int)i1 * 1;
-        const int o2 = 0 + (int)i0 * (int)a.w[13] + (int)i1 * 1;
+        const int o2 = 0 + (int)i0 * (int)a.w[8] + (int)i1 * 1;
         const unsigned short x0 = s0[o0];
         const unsigned short x1 = s1[o2];
         O0[u] = o0;

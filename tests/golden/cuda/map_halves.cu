@@ -95,9 +95,9 @@ WF_DEVICE float wf_f32_of_f16(unsigned short x)
 #endif
 }
 #endif
-#ifndef WF_WORDS_10
-#define WF_WORDS_10
-struct wf_words_10 { unsigned long long w[10]; };
+#ifndef WF_WORDS_4
+#define WF_WORDS_4
+struct wf_words_4 { unsigned long long w[4]; };
 #endif
 #ifndef WF_VEC_u16_8
 #define WF_VEC_u16_8
@@ -111,11 +111,11 @@ struct __align__(16) wf_vec_u16_8 { unsigned short v[8]; };
 #define WF_VEC_u16_8
 struct __align__(16) wf_vec_u16_8 { unsigned short v[8]; };
 #endif
-WF_EXTERN __global__ void kernel(const struct wf_words_10 a)
+WF_EXTERN __global__ void kernel(const struct wf_words_4 a)
 {
     unsigned short *d0 = (unsigned short *)a.w[1];
-    unsigned short *d1 = (unsigned short *)a.w[4];
-    const unsigned short *s0 = (const unsigned short *)a.w[7];
+    unsigned short *d1 = (unsigned short *)a.w[2];
+    const unsigned short *s0 = (const unsigned short *)a.w[3];
     const unsigned int n = (unsigned int)a.w[0], step = (unsigned int)gridDim.x * blockDim.x;
     for (unsigned int i = (unsigned int)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
         unsigned int rest = i, up;

@@ -1,9 +1,9 @@
-WF_EXTERN __global__ void kernel(const struct wf_words_23 a)
+WF_EXTERN __global__ void kernel(const struct wf_words_19 a)
 {
     float *d0 = (float *)a.w[7];
-    const float *s0 = (const float *)a.w[12];
-    const float *s1 = (const float *)a.w[17];
-    const float c0 = wf_f32((unsigned int)a.w[22]);
+    const float *s0 = (const float *)a.w[10];
+    const float *s1 = (const float *)a.w[14];
+    const float c0 = wf_f32((unsigned int)a.w[18]);
     const long long n = (long long)a.w[0], step = (long long)gridDim.x * blockDim.x;
     for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
         long long rest = i, up;
@@ -15,8 +15,8 @@ WF_EXTERN __global__ void kernel(const struct wf_words_23 a)
         rest = up;
         const long long i0 = rest;
         const long long o0 = 0 + (long long)i0 * (long long)a.w[8] + (long long)i1 * (long long)a.w[9] + (long long)i2 * 1;
-        const long long o1 = 0 + (long long)i0 * (long long)a.w[13] + (long long)i1 * (long long)a.w[14] + (long long)i2 * (long long)a.w[15];
-        const long long o2 = 0 + (long long)i0 * (long long)a.w[18] + (long long)i1 * (long long)a.w[19] + (long long)i2 * (long long)a.w[20];
+        const long long o1 = 0 + (long long)i0 * (long long)a.w[11] + (long long)i1 * (long long)a.w[12] + (long long)i2 * (long long)a.w[13];
+        const long long o2 = 0 + (long long)i0 * (long long)a.w[15] + (long long)i1 * (long long)a.w[16] + (long long)i2 * (long long)a.w[17];
         const float x0 = s0[o1];
         const float x1 = s1[o2];
         const float v4 = wf_max_f32(x0, wf_f32(0x00000000u));

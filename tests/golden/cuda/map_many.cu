@@ -1,0 +1,46 @@
+WF_EXTERN __global__ void kernel(const struct wf_words_512 a)
+{
+    const unsigned int pieces = (unsigned int)a.w[0], runs = (unsigned int)a.w[1];
+    for (unsigned int piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
+    unsigned int at = 0;
+    for (unsigned int h = 32; h >= 1; h /= 2)
+        if (at + h < runs && (unsigned int)a.w[10 + (at + h) * 9] <= piece)
+            at += h;
+    const unsigned int e = 10 + at * 9, begin = (piece - (unsigned int)a.w[e]) * 2048;
+    const unsigned int set = (unsigned int)(a.w[e] >> 32) * 1;
+    unsigned short *d0 = (unsigned short *)a.w[e + 5];
+    const unsigned short *s0 = (const unsigned short *)a.w[e + 5];
+    const unsigned short *s1 = (const unsigned short *)a.w[e + 7];
+    const float c0 = wf_f32((unsigned int)a.w[set + 2]);
+    const unsigned int all = (unsigned int)a.w[e + 1], step = blockDim.x;
+    const unsigned int n = all - begin < 2048 ? all : begin + 2048;
+    for (unsigned int i = begin + threadIdx.x; i < n; i += step) {
+        unsigned int rest = i, up;
+        up = (__umulhi(rest, (unsigned int)a.w[e + 3]) + rest) >> (unsigned int)a.w[e + 4];
+        const unsigned int i1 = rest - up * (unsigned int)a.w[e + 2];
+        rest = up;
+        const unsigned int i0 = rest;
+        const int o0 = 0 + (int)i0 * (int)a.w[e + 6] + (int)i1 * 4;
+        const int o2 = 0 + (int)i0 * (int)a.w[e + 8];
+        const struct wf_vec_u16_4 y0 = *(const struct wf_vec_u16_4 *)(s0 + o0);
+        const unsigned short x1 = s1[o2];
+        struct wf_vec_u16_4 z0;
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+        const unsigned short x0 = y0.v[j];
+        const unsigned int v3 = (unsigned int)x0;
+        const unsigned int v4 = v3 << 16;
+        const float v5 = wf_f32(v4);
+        const float v7 = wf_max_f32(v5, wf_f32(0x00000000u));
+        const unsigned int v8 = (unsigned int)x1;
+        const unsigned int v9 = v8 << 16;
+        const float v10 = wf_f32(v9);
+        const float v11 = v10 * c0;
+        const float v12 = v7 + v11;
+        const unsigned short v28 = wf_bf16_of_f32(v12);
+        z0.v[j] = v28;
+        }
+        *(struct wf_vec_u16_4 *)(d0 + o0) = z0;
+    }
+    }
+}

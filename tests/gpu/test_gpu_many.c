@@ -1,0 +1,183 @@
+/*
+ * tests/gpu/test_gpu_many.c -- a step over hundreds of tensors is a handful of launches, eager and traced, and has the host's bits.
+ */
+#include "jit/gpu/gpu.h"
+#include "tests/gpu/equal.h"
+#include "tests/gpu/gpu.h"
+#include "weft/nn.h"
+
+enum { TENSORS = 200, STEPS = 4 };
+
+/* What is trained, and how. */
+typedef struct model {
+    weft_module *m;
+    weft_optim *o;
+    weft_device device;
+    bool sgd, decays; /* decay where the rank is above 1 only: two programs */
+    double clip;      /* 0: not */
+    int step;
+} model;
+
+/* Whole vectors and odd sizes, scalars, none at all, one of several pieces of work. */
+static weft_shape shape_at(int i)
+{
+    return i == 100      ? weft_shape(3, 8200)
+           : i % 11 == 3 ? weft_shape()
+           : i % 29 == 2 ? weft_shape(0)
+           : i % 5 == 1  ? weft_shape(1 + i % 37)
+                         : weft_shape(8 * (1 + i % 3), 16);
+}
+
+static void open_model(model *t, weft_device device)
+{
+    weft_generator g = {5, 0};
+    t->device = device;
+    t->step = 0;
+    t->m = weft_module_new(NULL);
+    for (int i = 0; i < TENSORS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "p%d", i);
+        weft_module_parameter(t->m, name, weft_randn(shape_at(i), WEFT_F32, .generator = &g));
+    }
+    cr_assert_eq(weft_module_status(t->m), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(weft_module_to(t->m, device), WEFT_OK, "%s", weft_last_error());
+    t->o = t->sgd ? weft_sgd_new(.module = t->m, .lr = 0.1, .momentum = 0.9)
+                  : weft_adamw_new(.module = t->m, .lr = 0.01, .weight_decay = 0.1,
+                                   .decay_min_rank = t->decays ? 2 : 0);
+    cr_assert_not_null(t->o, "%s", weft_last_error());
+}
+
+static void close_model(model *t)
+{
+    weft_optim_free(t->o);
+    weft_module_free(t->m);
+}
+
+/* Gradients are made of the parameters, on the device. */
+static weft_status step(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+{
+    model *t = self;
+    weft_status s = weft_optim_set_lr(t->o, weft_lr_cosine(t->step++, 1, STEPS, 0.01, 0.001));
+    (void)in, (void)n_in, (void)out, (void)n_out;
+    if (t->clip > 0) {
+        s = s ? s : weft_module_clip_grad_norm(t->m, t->clip, NULL);
+    }
+    return s ? s : weft_optim_step(t->o);
+}
+
+/* The same for all models, whatever the device. */
+static void make_gradients(model *t, int round)
+{
+    weft_generator g = {9, (uint64_t)round << 32};
+    for (int i = 0; i < weft_module_count(t->m); i++) {
+        weft_scope sc = weft_scope_begin();
+        weft_tensor x = weft_randn(shape_at(i), WEFT_F32, .generator = &g);
+        cr_assert_eq(weft_set_grad(weft_module_at(t->m, i).tensor, weft_to(x, t->device)), WEFT_OK,
+                     "%s", weft_last_error());
+        weft_scope_end(sc);
+    }
+}
+
+static void check_models(const char *what, model *a, model *b)
+{
+    char name[96];
+    for (int i = 0; i < weft_module_count(a->m); i++) {
+        snprintf(name, sizeof name, "%s: %s", what, weft_module_at(a->m, i).name);
+        check_equal(name, weft_module_at(a->m, i).tensor, weft_module_at(b->m, i).tensor);
+    }
+    for (int i = 0; i < weft_optim_state_count(a->o); i++) {
+        snprintf(name, sizeof name, "%s: %s", what, weft_optim_state(a->o)[i].name);
+        check_equal(name, weft_optim_state(a->o)[i].tensor, weft_optim_state(b->o)[i].tensor);
+    }
+}
+
+static int launches(void)
+{
+    wf_cuda_counters c;
+    wf_cuda_get_counters(&c);
+    return (int)c.launches;
+}
+
+/* Steps of the host, of the device and of a trace there: equal bits, and the last step in at most so many launches. */
+static void check_steps(const char *what, model how, int most)
+{
+    model host = how, eager = how, traced = how;
+    open_model(&host, WEFT_CPU);
+    open_model(&eager, WEFT_CUDA(0));
+    open_model(&traced, WEFT_CUDA(0));
+    weft_jit *j = weft_jit_trace(step, &traced, .name = "many", .single_graph = true);
+    for (int i = 0; i < STEPS; i++) {
+        weft_scope sc = weft_scope_begin();
+        make_gradients(&host, i);
+        make_gradients(&eager, i);
+        make_gradients(&traced, i);
+        cr_assert_eq(step(&host, NULL, 0, NULL, 0), WEFT_OK, "%s", weft_last_error());
+        const int before = launches();
+        cr_assert_eq(step(&eager, NULL, 0, NULL, 0), WEFT_OK, "%s", weft_last_error());
+        const int between = launches();
+        cr_assert_eq(weft_jit_call(j, NULL, 0, NULL, 0), WEFT_OK, "%s", weft_last_error());
+        const int after = launches();
+        if (getenv("WEFT_TEST_SHOW")) {
+            fprintf(stderr, "%s, step %d: %d launches, traced %d\n", what, i, between - before,
+                    after - between);
+        }
+        if (i == STEPS - 1) {
+            cr_expect_leq(between - before, most, "%s: %d launches", what, between - before);
+            cr_expect_leq(after - between, most, "%s, traced: %d launches", what, after - between);
+        }
+        check_models(what, &host, &eager);
+        check_models(what, &host, &traced);
+        wf_gpu_wait_kernels(); /* the next step is as all others will be */
+        weft_scope_end(sc);
+    }
+    weft_jit_free(j);
+    close_model(&host);
+    close_model(&eager);
+    close_model(&traced);
+}
+
+/* The counter of steps is one more; scalars are launches of their own, since a step of 0 is what broadcasting has. */
+Test(gpu_many, steps)
+{
+    gpu_open(21);
+    check_steps("AdamW", (model){0}, 3 + 1);
+    check_steps("SGD", (model){.sgd = true}, 3 + 1);
+    check_steps("AdamW, decay of some", (model){.decays = true}, 4 + 1);
+    /* before driver 12.1 an argument has 4096 bytes */
+    ((wf_cuda_info *)(uintptr_t)wf_cuda_get_info(0))->driver = 12000;
+    check_steps("AdamW, driver 12.0", (model){0}, 4 + 1);
+    cr_assert_eq(weft_leak_report(NULL), 0);
+    gpu_check_races();
+}
+
+/* Two parameters that are parts of one memory and meet there: one update behind the other. */
+Test(gpu_many, parameters_that_overlap)
+{
+    gpu_open(22);
+    enum { N = 64, PART = 40, OTHER = 20 };
+    weft_scope sc = weft_scope_begin();
+    weft_tensor memory[2];
+    for (int d = 0; d < 2; d++) {
+        weft_generator g = {3, 0};
+        weft_module *m = weft_module_new(NULL);
+        memory[d] = weft_to(weft_randn(weft_shape(N), WEFT_F32, .generator = &g),
+                            d ? WEFT_CUDA(0) : WEFT_CPU);
+        for (int i = 0; i < 2; i++) {
+            weft_tensor part = weft_narrow(memory[d], 0, i ? OTHER : 0, PART);
+            weft_tensor p = weft_module_parameter(m, i ? "b" : "a", part);
+            weft_tensor grad = weft_randn(weft_shape(PART), WEFT_F32, .generator = &g);
+            cr_assert_eq(weft_set_grad(p, weft_to(grad, d ? WEFT_CUDA(0) : WEFT_CPU)), WEFT_OK,
+                         "%s", weft_last_error());
+        }
+        weft_optim *o = weft_adamw_new(.module = m, .lr = 0.1, .weight_decay = 0.5);
+        for (int i = 0; i < STEPS; i++) {
+            cr_assert_eq(weft_optim_step(o), WEFT_OK, "%s", weft_last_error());
+            wf_gpu_wait_kernels();
+        }
+        weft_optim_free(o);
+        weft_module_free(m);
+    }
+    check_equal("what both are parts of", memory[0], memory[1]);
+    weft_scope_end(sc);
+    gpu_check_races();
+}
