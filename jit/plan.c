@@ -21,6 +21,9 @@ bool wf_plan_is_key(wf_op op, int n_dyn, int i)
 
 bool wf_plan_key_flt(wf_op op, const wf_attr *a)
 {
+    if (op == WF_OP_NORM) {
+        return !wf_is_euclidean(a);
+    }
     return (op == WF_OP_CROSS_ENTROPY || op == WF_OP_CROSS_ENTROPY_BWD) && a->n_flt > 0 &&
            a->flt[0] != 0;
 }
@@ -384,19 +387,27 @@ static bool has_openable(const wf_fn *f)
 /* Members of a group that fits into a program whatever they are: none reads more than five values. */
 enum { FEW = 6 };
 
+/* The plan of least memory of those that there are. */
+static wf_plan *build_lean(const wf_fn *f, const wf_plan_opts *opts, attempt *t, wf_why *why)
+{
+    t->fat = 0;
+    wf_plan *p = try_build(f, opts, t, why);
+    if (!p && t->fat) {
+        t->lean = true;
+        p = try_build(f, opts, t, why);
+        t->lean = false;
+        p = p ? p : try_build(f, opts, t, why);
+    }
+    return p;
+}
+
 static wf_plan *build_one(const wf_fn *f, const wf_plan_opts *opts, wf_why *why)
 {
     attempt t = {.most = 0};
-    wf_plan *p = try_build(f, opts, &t, why);
-    if (!p && t.fat) {
-        t.lean = true;
-        p = try_build(f, opts, &t, why);
-        t.lean = false;
-        p = p ? p : try_build(f, opts, &t, why);
-    }
+    wf_plan *p = build_lean(f, opts, &t, why);
     if (!p && t.too_large) {
         t.most = FEW;
-        p = try_build(f, opts, &t, why);
+        p = build_lean(f, opts, &t, why);
     }
     return p;
 }

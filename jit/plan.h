@@ -93,7 +93,8 @@ int wf_plan_run(wf_plan *p, wf_plan_args *a, wf_why *why);
 /* Is slot i of an attribute's `dyn` part of a plan's key? Sizes and strides are; starts, offsets, seeds,
  * diagonals and fill values are not. */
 bool wf_plan_is_key(wf_op op, int n_dyn, int i);
-/* What of an attribute's `flt` is: whether cross entropy smooths at all, which its steps depend on. */
+/* What of an attribute's `flt` is: whether cross entropy smooths at all, whether a norm is of
+ * another order than 2: their steps depend on it. */
 bool wf_plan_key_flt(wf_op op, const wf_attr *a);
 
 typedef struct wf_plan_info {

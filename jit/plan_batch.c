@@ -34,6 +34,21 @@ static uint32_t ready(const wf_plan *p, const wf_plan_step *s, const uint32_t *m
     return at;
 }
 
+/* A sum of everything, which a device adds up beside others of its program: so are the norms of a model's gradients. */
+static bool is_whole_sum(const wf_planner *b, const wf_plan_step *s)
+{
+    const wf_plan *p = b->p;
+    bool whole = (b->opts->flags & WF_PLAN_ALONE) && s->ncheck == 0 && s->nscalar == 0;
+    for (uint32_t i = s->access; i < s->access + s->ndst + s->nsrc && whole; i++) {
+        const wf_access *a = &p->accesses[i];
+        whole = a->buffer >= 0;
+        for (uint32_t d = 0; d < a->rank && whole; d++) {
+            whole = (s->axes >> d & 1) || b->l.words[a->shape + d] == 1;
+        }
+    }
+    return whole;
+}
+
 typedef struct batch {
     wf_planner *b;
     uint32_t *made, *last; /* by buffer: launches that make it, that read it last */
@@ -74,9 +89,10 @@ static void assign(const batch *x, int64_t most)
         wf_plan_step *s = &p->steps[i];
         s->after =
             products && i > 0 && wf_plan_may_follow(b, s - 1, s) && wf_stage_may(WF_STAGE_epilogue);
-        uint32_t *last = s->after                             ? NULL
-                         : s->kind == WF_STEP_MAP && !s->axes ? &x->open[s->program]
-                                                              : NULL;
+        uint32_t *last = s->after ? NULL
+                         : s->kind == WF_STEP_MAP && (!s->axes || is_whole_sum(b, s))
+                             ? &x->open[s->program]
+                             : NULL;
         bool joins = fuses && last && *last != NONE && *last >= ready(p, s, x->made) &&
                      bytes_made(p, s) <= most && wf_stage_may(WF_STAGE_batch);
         s->launch = joins ? *last : s->after ? (s - 1)->launch : p->nlaunches++;

@@ -45,6 +45,11 @@ static int finite_max(const rows *c, int x)
                           (int[]){f1(c, WF_OP_ISFINITE, m), m, zero});
 }
 
+static int euclidean(const rows *c, int x)
+{
+    return f1(c, WF_OP_SQRT, total(c, f2(c, WF_OP_MUL, x, x)));
+}
+
 static int logsumexp(const rows *c, int x)
 {
     int m = finite_max(c, x);
@@ -101,6 +106,7 @@ static int reduction(const rows *c, wf_op op, int x)
     return op == WF_OP_MEAN        ? mean(c, x)
            : op == WF_OP_VAR       ? deviation(c, x, false)
            : op == WF_OP_STD       ? deviation(c, x, true)
+           : op == WF_OP_NORM      ? euclidean(c, x)
            : op == WF_OP_LOGSUMEXP ? logsumexp(c, x)
                                    : wf_program_reduce(p, op, x);
 }

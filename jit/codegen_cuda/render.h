@@ -48,7 +48,7 @@ typedef struct wf_cu_names {
 void wf_cu_name_params(const wf_kernel *k, wf_cu_names *n);
 /* struct wf_words_<words>. */
 void wf_cu_words(wf_text *t, int words);
-/* Word `word` of the argument `a` as a value; base: "", or "e + " where it is numbered from a variable on. */
+/* Word `word` of the argument `a` as a value; base: "", or "entry + " where it is numbered from a variable on. */
 void wf_cu_word(wf_text *t, wf_kty type, const char *base, int word);
 /* q = x / the extent at `word`. */
 void wf_cu_divide(wf_text *t, bool wide, const char *q, const char *x, const char *base, int word);

@@ -65,14 +65,14 @@ int wf_cu_map_entry(const wf_cu_map *m)
     return wf_cu_map_operand(m, ndst_of(m) + m->k->nsrc);
 }
 
-static int first_entry(const wf_cu_map *m)
+int wf_cu_map_first(const wf_cu_map *m)
 {
     return wf_cu_map_scalar(m, wf_cu_map_sets(m) * m->k->nscalar);
 }
 
 int wf_cu_map_entries(const wf_cu_map *m)
 {
-    return (m->many - first_entry(m)) / wf_cu_map_entry(m);
+    return (m->many - wf_cu_map_first(m)) / wf_cu_map_entry(m);
 }
 
 void wf_cu_words(wf_text *t, int words)
@@ -105,7 +105,7 @@ void wf_cu_divide(wf_text *t, bool wide, const char *q, const char *x, const cha
 /* Before the number of a word of the run. */
 static const char *base_of(const wf_cu_map *m)
 {
-    return m->many ? "e + " : "";
+    return m->many ? "entry + " : "";
 }
 
 static wf_kty type_of(const wf_cu_map *m, int op)
@@ -319,7 +319,7 @@ static void whole_run(const wf_cu_map *m, wf_text *t)
 /* The block's piece, of run `at`, whose entry is at word e. */
 static void piece_of_run(const wf_cu_map *m, wf_text *t)
 {
-    const int entry = wf_cu_map_entry(m), first = first_entry(m);
+    const int entry = wf_cu_map_entry(m), first = wf_cu_map_first(m);
     int half = 1;
     while (2 * half < wf_cu_map_entries(m))
         half *= 2;
@@ -329,12 +329,13 @@ static void piece_of_run(const wf_cu_map *m, wf_text *t)
       "    for (unsigned int h = %d; h >= 1; h /= 2)\n"
       "        if (at + h < runs && (unsigned int)a.w[%d + (at + h) * %d] <= piece)\n"
       "            at += h;\n"
-      "    const unsigned int e = %d + at * %d, begin = (piece - (unsigned int)a.w[e]) * %d;\n",
+      "    const unsigned int entry = %d + at * %d, begin = (piece - (unsigned int)a.w[entry]) * "
+      "%d;\n",
       half, first, entry, first, entry, WF_CU_PIECE);
     if (m->k->nscalar)
-        P("    const unsigned int set = (unsigned int)(a.w[e] >> 32) * %d;\n", m->k->nscalar);
+        P("    const unsigned int set = (unsigned int)(a.w[entry] >> 32) * %d;\n", m->k->nscalar);
     pointers(m, t);
-    P("    const unsigned int all = (unsigned int)a.w[e + 1], step = blockDim.x;\n"
+    P("    const unsigned int all = (unsigned int)a.w[entry + 1], step = blockDim.x;\n"
       "    const unsigned int n = all - begin < %d ? all : begin + %d;\n",
       WF_CU_PIECE, WF_CU_PIECE);
 }

@@ -5,6 +5,7 @@
  * elements: thread l holds lanes l and l + 32, so the first halving is one operation and the others are
  * shuffles. Side by side (OUTER) a thread adds 8 lanes of a column, one subtree, in the order of the tree.
  * In BLOCK_ROWS the sums of blocks go to 64 lanes in shared memory, each fed by one warp, so in order.
+ * Many runs that reduce everything are SPLIT's rows, each of a length of its own: an entry of the argument says where it lies.
  *
  * Invariants
  *  - An element of a row is visited by the same thread in every stage of a fused kernel: what it kept
@@ -43,6 +44,14 @@ void wf_cu_rows_layout(const wf_cu_rows *r, wf_cu_layout *l)
     l->scalar = l->errors + (k->rows->ncheck > 1 ? k->rows->ncheck - 1 : 0);
     l->op = l->scalar + k->nscalar;
     l->words = l->op + (k->rows->ndst + k->nsrc) * (1 + r->nk + r->nr);
+    l->first = l->entry = 0;
+    if (r->many) {
+        l->first = l->kept;
+        l->op = 2 + (r->nr - 1) * WF_CU_DIVISOR;
+        l->reduced = 2 - WF_CU_DIVISOR; /* the outermost is not divided by */
+        l->entry = l->op + (k->rows->ndst + k->nsrc) * (1 + r->nr);
+        l->words = r->many;
+    }
 }
 
 static void numbers(const wf_kernel *k, int16_t total[WF_ROWS_SLOTS], int16_t cell[WF_ROWS_SLOTS],
@@ -443,9 +452,11 @@ static void head(const wf_cu_rr *x, int step)
       x->k->name);
     if (step >= 0)
         P("_%d", step);
-    P("(const struct wf_words_%d a)\n{\n    const long long rows = (long long)a.w[%d], n = (long "
-      "long)a.w[%d];\n",
-      x->l.words, x->l.rows, x->l.n);
+    P("(const struct wf_words_%d a)\n{\n    const long long rows = (long long)a.w[%d]", x->l.words,
+      x->l.rows);
+    if (!x->r->many)
+        P(", n = (long long)a.w[%d]", x->l.n);
+    P(";\n");
     if (x->r->shared)
         P("    WF_DYNAMIC(wf_dynamic)\n");
     wf_cu_scalars(x);
@@ -603,10 +614,30 @@ static void store_part(const wf_cu_rr *x, int slot, int op, wf_kty type)
     const char *name_ = wf_cu_type(type);
     if (!is_outer(x))
         halve(x, slot, op, type);
-    P("        if (%s)\n            *(%s *)((unsigned long long *)a.w[%d] + ((%d * rows + r) * "
-      "blocks + block)%s) = %s%d;\n",
-      is_outer(x) ? "active && threadIdx.x < 32" : "lane == 0", name_, x->l.parts,
-      cell_of(x, slot, true), is_outer(x) ? " * 8 + y" : "", is_outer(x) ? "sum" : "lo", slot);
+    P("        if (%s)\n            *(%s *)((unsigned long long *)a.w[%d] + ",
+      is_outer(x) ? "active && threadIdx.x < 32" : "lane == 0", name_, x->l.parts);
+    if (x->r->many)
+        P("%d * blocks + g", cell_of(x, slot, true));
+    else
+        P("((%d * rows + r) * blocks + block)%s", cell_of(x, slot, true),
+          is_outer(x) ? " * 8 + y" : "");
+    P(") = %s%d;\n", is_outer(x) ? "sum" : "lo", slot);
+}
+
+/* Many runs: r and its entry e by the number g of a block. */
+static void find_run(const wf_cu_rr *x)
+{
+    wf_text *t = x->t;
+    int half = 1;
+    while (2 * half < (x->r->many - x->l.first) / x->l.entry)
+        half *= 2;
+    P("        long long r = 0;\n"
+      "        for (int h = %d; h >= 1; h /= 2)\n"
+      "            if (r + h < rows && (long long)a.w[%d + (r + h) * %d] <= g)\n"
+      "                r += h;\n"
+      "        const unsigned int entry = %d + (unsigned int)r * %d;\n"
+      "        const long long n = (long long)a.w[entry + 1], block = g - (long long)a.w[entry];\n",
+      half, x->l.first, x->l.entry, x->l.first, x->l.entry);
 }
 
 static void elements_kernel(const wf_cu_rr *x, int step, const wf_cu_step *s)
@@ -629,9 +660,12 @@ static void elements_kernel(const wf_cu_rr *x, int step, const wf_cu_step *s)
         P("    const long long warps = (long long)gridDim.x * (blockDim.x / 32);\n"
           "    const int active = 1;\n"
           "    for (long long g = ((long long)blockIdx.x * blockDim.x + threadIdx.x) / 32; g < "
-          "rows * "
-          "blocks; g += warps) {\n"
-          "        const long long r = g / blocks, block = g %% blocks;\n");
+          "%sblocks; g += warps) {\n",
+          x->r->many ? "" : "rows * ");
+        if (x->r->many)
+            find_run(x);
+        else
+            P("        const long long r = g / blocks, block = g %% blocks;\n");
     }
     P("        const long long first = block * 4096, count = n - first < 4096 ? n - first : "
       "4096;\n");
@@ -664,9 +698,13 @@ static void join_parts(const wf_cu_rr *x, int slot, int op, wf_kty type)
     wf_text *t = x->t;
     const char *name_ = wf_cu_type(type);
     P("        %s t%d;\n        {\n        const unsigned long long *part = (const unsigned long "
-      "long "
-      "*)a.w[%d] + (%d * rows + r) * blocks%s;\n        %s low = ",
-      name_, slot, x->l.parts, cell_of(x, slot, true), is_outer(x) ? " * 8" : "", name_);
+      "long *)a.w[%d] + ",
+      name_, slot, x->l.parts);
+    if (x->r->many)
+        P("%d * all + (long long)a.w[entry]", cell_of(x, slot, true));
+    else
+        P("(%d * rows + r) * blocks%s", cell_of(x, slot, true), is_outer(x) ? " * 8" : "");
+    P(";\n        %s low = ", name_);
     wf_cu_identity(t, type, op);
     P(", high = low, lo%d = low, hi%d = low;\n"
       "        for (long long super = 0; super < blocks; super += 4096) {\n"
@@ -748,13 +786,17 @@ static void singles_kernel(const wf_cu_rr *x, int step, const wf_cu_step *s)
                                  ? &x->rows->stage[s->begin - 1]
                                  : NULL;
     head(x, step);
-    P("    const long long blocks = (long long)a.w[%d];\n    const int lane = threadIdx.x %% 32;\n",
-      x->l.width);
+    P("    const long long %s = (long long)a.w[%d];\n    const int lane = threadIdx.x %% 32;\n",
+      x->r->many ? "all" : "blocks", x->l.width);
     once(x);
     P("    const long long warps = (long long)gridDim.x * (blockDim.x / 32);\n"
       "    for (long long r = ((long long)blockIdx.x * blockDim.x + threadIdx.x) / 32; r < rows; r "
       "+= "
       "warps) {\n");
+    if (x->r->many)
+        P("        const unsigned int entry = %d + (unsigned int)r * %d;\n"
+          "        const long long n = (long long)a.w[entry + 1], blocks = (n + 4095) / 4096;\n",
+          x->l.first, x->l.entry);
     wf_cu_row_pointers(x);
     if (before)
         wf_cu_each_total(x, before, join_parts);
@@ -788,8 +830,12 @@ static int split(const wf_cu_rr *x, wf_why *why)
 
 int wf_cu_render_rows(const wf_cu_rows *r, wf_text *t, wf_why *why)
 {
-    wf_cu_rr x = {
-        .t = t, .r = r, .k = r->k, .rows = r->k->rows, .index = r->wide ? "long long" : "int"};
+    wf_cu_rr x = {.t = t,
+                  .r = r,
+                  .k = r->k,
+                  .rows = r->k->rows,
+                  .index = r->wide ? "long long" : "int",
+                  .base = r->many ? "entry + " : ""};
     int status = 0;
     wf_cu_rows_layout(r, &x.l);
     wf_cu_helpers(t);

@@ -20,6 +20,8 @@ typedef struct wf_cu_rr {
     const wf_rows_kernel *rows;
     wf_cu_layout l;
     const char *index; /* type of offsets: "int" or "long long" */
+    const char *
+        base; /* before the number of a word of operands and reduced axes: "", "entry + " of many runs */
 } wf_cu_rr;
 
 /* -- stages (render_stage.c) ----------------------------------------------------------------------------- */

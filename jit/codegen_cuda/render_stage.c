@@ -33,7 +33,7 @@ static void column(const wf_cu_rr *x, int op)
     wf_text *t = x->t;
     const int at = x->l.op + op * (1 + x->r->nk + x->r->nr) + 1 + x->r->nk;
     for (int d = 0; d < x->r->nr; d++)
-        P("%s(%s)c_%d * (%s)a.w[%d]", d ? " + " : "", x->index, d, x->index, at + d);
+        P("%s(%s)c_%d * (%s)a.w[%s%d]", d ? " + " : "", x->index, d, x->index, x->base, at + d);
 }
 
 /* An element that lies in memory, and not one of the row. */
@@ -188,9 +188,9 @@ void wf_cu_columns(const wf_cu_rr *x)
     P("        %s rest = (%s)c, up;\n", type, type);
     for (int d = x->r->nr - 1; d >= 1; d--) {
         const int word = x->l.reduced + d * WF_CU_DIVISOR;
-        wf_cu_divide(t, x->r->wide, "up", "rest", "", word);
-        P("        const %s c_%d = rest - up * (%s)a.w[%d];\n        rest = up;\n", type, d, type,
-          word);
+        wf_cu_divide(t, x->r->wide, "up", "rest", x->base, word);
+        P("        const %s c_%d = rest - up * (%s)a.w[%s%d];\n        rest = up;\n", type, d, type,
+          x->base, word);
     }
     P("        const %s c_0 = rest;\n", type);
 }
@@ -363,10 +363,11 @@ void wf_cu_row_pointers(const wf_cu_rr *x)
         const int at = x->l.op + o * (1 + x->r->nk + x->r->nr);
         const char *element = wf_cu_type(wf_kernel_ptr_type(x->k, o));
         if (is_drawn(x, o - ndst))
-            P("        const long long s%d = (long long)a.w[%d]", o - ndst, at);
+            P("        const long long s%d = (long long)a.w[%s%d]", o - ndst, x->base, at);
         else
-            P("        %s%s *const %c%d = (%s%s *)a.w[%d]", o < ndst ? "" : "const ", element,
-              o < ndst ? 'd' : 's', o < ndst ? o : o - ndst, o < ndst ? "" : "const ", element, at);
+            P("        %s%s *const %c%d = (%s%s *)a.w[%s%d]", o < ndst ? "" : "const ", element,
+              o < ndst ? 'd' : 's', o < ndst ? o : o - ndst, o < ndst ? "" : "const ", element,
+              x->base, at);
         for (int d = 0; d < x->r->nk; d++)
             P(" + (%s)r_%d * (%s)a.w[%d]", x->index, d, x->index, at + 1 + d);
         P(";\n");

@@ -61,7 +61,7 @@ const wf_gpu_variant *wf_gpu_variant_of(int ordinal, const wf_gpu_entry *e, cons
 void wf_gpu_refuse(const wf_gpu_variant *v, const wf_why *why);
 
 /* -- launching (launch.c) ------------------------------------------------------------------------------------ */
-enum { WF_GPU_WORDS = 1024, WF_GPU_THREADS = 256 };
+enum { WF_GPU_WORDS = 1024, WF_GPU_MOST_WORDS = 4095, WF_GPU_THREADS = 256 };
 typedef struct wf_gpu_launch {
     const wf_gpu_variant *v;
     int function;
@@ -81,6 +81,9 @@ int wf_gpu_bits(int dtype);
 int64_t wf_gpu_blocks(int ordinal, int64_t work, int64_t per_block);
 /* Words that the arguments of a launch can have: 4096 bytes before driver 12.1. */
 int wf_gpu_most_words(int ordinal);
+/* Words of an argument for many runs, whose entries stand from `first` on: the smallest of a few sizes that holds so many, or
+ * the largest the device takes; 0: not even two fit. */
+int wf_gpu_many_words(int ordinal, int first, int entry, int runs);
 /* An address as a word; an extent with its multiplier and shift. */
 uint64_t wf_gpu_word(const void *address);
 void wf_gpu_divisor(uint64_t w[WF_CU_DIVISOR], int64_t extent);
@@ -95,6 +98,9 @@ int wf_gpu_map_program(int ordinal, const wf_program *p, const wf_program_args *
  * alone; WF_GPU_PENDING: some of it because kernels are not ready. why is not NULL. */
 int wf_gpu_map_many(int ordinal, const wf_program *p, int n, const wf_program_args *a, bool later,
                     uint8_t *done, wf_why *why);
+/* The same of programs with reductions: of runs that reduce everything. */
+int wf_gpu_rows_many(int ordinal, const wf_program *p, int n, const wf_program_args *a, bool later,
+                     uint8_t *done, wf_why *why);
 int wf_gpu_rows_program(int ordinal, const wf_program *p, const wf_program_args *a, bool later,
                         wf_why *why);
 /* How a program with reductions would be launched on these operands, whose memory is not touched: scheme, blocks and threads

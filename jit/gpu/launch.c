@@ -49,6 +49,20 @@ int wf_gpu_most_words(int ordinal)
     return bytes / (int)sizeof(uint64_t);
 }
 
+int wf_gpu_many_words(int ordinal, int first, int entry, int runs)
+{
+    static const int sizes[] = {128, 512, WF_GPU_MOST_WORDS};
+    int best = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (sizes[i] > wf_gpu_most_words(ordinal) || sizes[i] < first + 2 * entry)
+            continue;
+        best = sizes[i];
+        if (first + runs * entry <= best)
+            break;
+    }
+    return best;
+}
+
 uint64_t wf_gpu_word(const void *address)
 {
     return (uint64_t)(uintptr_t)address;

@@ -268,7 +268,7 @@ int wf_gpu_map_program(int ordinal, const wf_program *p, const wf_program_args *
 }
 
 /* -- many runs ------------------------------------------------------------------------------------------------ */
-enum { KEY = WF_GPU_VARIANT - 2, MOST_WORDS = 4095 };
+enum { KEY = WF_GPU_VARIANT - 2 };
 
 /* What runs of one launch have in common; n 0: it is to run alone. */
 typedef struct key {
@@ -321,23 +321,6 @@ static int count_like(const batch *b, int first)
     return n;
 }
 
-/* The argument that has room for so many runs, or the largest there is; 0: for not even two. */
-static int words_for(batch *b, int runs)
-{
-    static const int sizes[] = {128, 512, MOST_WORDS};
-    int best = 0;
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        b->m.many = sizes[i];
-        if (sizes[i] > wf_gpu_most_words(b->ordinal) || wf_cu_map_entries(&b->m) < 2)
-            continue;
-        best = sizes[i];
-        if (wf_cu_map_entries(&b->m) >= runs)
-            break;
-    }
-    b->m.many = best;
-    return best;
-}
-
 /* Set of the scalars of run i in the launch; -1: there is no room for it. */
 static int find_set(batch *b, int i)
 {
@@ -385,9 +368,12 @@ static int run_alike(batch *b, int first, bool later, wf_why *why)
     unsigned char bytes[WF_GPU_VARIANT];
     const key mine = b->keys[first];
     const int runs = count_like(b, first);
-    describe(b, first, MOST_WORDS);
+    describe(b, first, WF_GPU_MOST_WORDS);
     classify(&b->m, &b->s, bytes);
-    if (runs > 1 && words_for(b, runs)) {
+    const int words =
+        wf_gpu_many_words(b->ordinal, wf_cu_map_first(&b->m), wf_cu_map_entry(&b->m), runs);
+    b->m.many = words;
+    if (runs > 1 && words) {
         memcpy(bytes + mine.n, &(uint16_t){(uint16_t)b->m.many}, 2);
         const wf_gpu_recipe recipe = {render, &b->m, sizeof b->m, later, 0};
         b->v = wf_gpu_variant_of(b->ordinal, b->e, bytes, mine.n + 2, &recipe, why);
@@ -409,8 +395,7 @@ static int run_alike(batch *b, int first, bool later, wf_why *why)
             continue;
         describe(b, i, m.many);
         b->m = m;
-        uint64_t *w = b->words + wf_cu_map_scalar(&m, wf_cu_map_sets(&m) * b->p->nscalar) +
-                      (ptrdiff_t)b->runs++ * wf_cu_map_entry(&m);
+        uint64_t *w = b->words + wf_cu_map_first(&m) + (ptrdiff_t)b->runs++ * wf_cu_map_entry(&m);
         w[0] = b->pieces | (uint64_t)set << 32;
         b->pieces += ((uint64_t)fill(&m, &b->s, w, 1) + WF_CU_PIECE - 1) / WF_CU_PIECE;
         b->done[i] = FILLED;
@@ -429,7 +414,8 @@ static bool is_other_way(int status)
 int wf_gpu_map_many(int ordinal, const wf_program *p, int n, const wf_program_args *a, bool later,
                     uint8_t *done, wf_why *why)
 {
-    const size_t bytes = sizeof(batch) + MOST_WORDS * sizeof(uint64_t) + (size_t)n * sizeof(key);
+    const size_t bytes =
+        sizeof(batch) + WF_GPU_MOST_WORDS * sizeof(uint64_t) + (size_t)n * sizeof(key);
     const wf_gpu_entry *e = p->noutput ? wf_gpu_entry_of(p, why) : NULL;
     batch *b = e ? wf_alloc(bytes) : NULL;
     int status = b ? 0 : WEFT_ENOMEM;
@@ -443,11 +429,11 @@ int wf_gpu_map_many(int ordinal, const wf_program *p, int n, const wf_program_ar
     b->n = n;
     b->done = done;
     b->words = (uint64_t *)(b + 1);
-    b->keys = (key *)(b->words + MOST_WORDS);
+    b->keys = (key *)(b->words + WF_GPU_MOST_WORDS);
     const int fits = 4 + 2 * (p->noutput + p->ninput) <= KEY && (!p->nscalar || 128 / p->nscalar);
     for (int i = 0; i < n && fits; i++) {
         unsigned char bytes_[WF_GPU_VARIANT];
-        if (describe(b, i, MOST_WORDS)) {
+        if (describe(b, i, WF_GPU_MOST_WORDS)) {
             b->keys[i].n = (uint8_t)classify(&b->m, &b->s, bytes_);
             memcpy(b->keys[i].bytes, bytes_, b->keys[i].n);
         }

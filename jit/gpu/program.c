@@ -144,8 +144,8 @@ static int run_all(int ordinal, const wf_program *p, int n, const wf_program_arg
     const int64_t jit = wf_env()->WEFT_JIT;
     const bool later = jit == 1 && can_single && !a->wait && !p->fast;
     int status = 0;
-    if (!p->rows && !(can_single && jit == 0))
-        status = wf_gpu_map_many(ordinal, p, n, a, later, done, why);
+    if (!(can_single && jit == 0))
+        status = (p->rows ? wf_gpu_rows_many : wf_gpu_map_many)(ordinal, p, n, a, later, done, why);
     const bool pending = status == WF_GPU_PENDING;
     status = pending ? 0 : status;
     for (int i = 0; i < n && status == 0; i++) {

@@ -7,9 +7,12 @@
  *
  * A destination in the place of something that is still read, or is read by other threads, is written to a
  * temporary first.
+ *
+ * Many runs of a program that reduce everything (the norms of a model's gradients) are split together, a kernel a step.
  */
 #include <string.h>
 
+#include "eager/alloc.h"
 #include "eager/program_run.h"
 #include "jit/gpu/impl.h"
 
@@ -405,6 +408,178 @@ int wf_gpu_rows_program(int ordinal, const wf_program *p, const wf_program_args 
         status = wf_gpu_too_late(put_back(&r, a, dst, moved));
     wf_gpu_drop(&r.temps);
     return status;
+}
+
+/* -- many runs -------------------------------------------------------------------------------------------------- */
+typedef struct batch {
+    run r; /* of the run that is looked at; its words are the launch's */
+    uint64_t words[WF_GPU_MOST_WORDS];
+    int64_t blocks;
+    int n, runs;
+} batch;
+
+enum { QUEUED = 1, FILLED }; /* done */
+
+static int blocks_of(int64_t n)
+{
+    return (int)((n + WF_CU_BLOCK - 1) / WF_CU_BLOCK);
+}
+
+/* Looks at a run. Can it be one of many? */
+static bool joins(batch *b, const wf_program_args *a)
+{
+    run *r = &b->r;
+    for (int d = 0; d < r->p->noutput; d++)
+        if (overwrites(r, a, d))
+            return false;
+    wf_space_init(&r->s, r->p, a);
+    r->r = (wf_cu_rows){.k = &r->e->kernel,
+                        .scheme = WF_CU_SPLIT,
+                        .nr = r->s.nr ? r->s.nr : 1,
+                        .many = WF_GPU_MOST_WORDS};
+    wf_cu_rows_layout(&r->r, &r->l);
+    return r->s.nk == 0 && r->s.rows == 1 && !is_wide(r);
+}
+
+static void add_run(batch *b)
+{
+    run *r = &b->r;
+    const wf_space *s = &r->s;
+    uint64_t *w = b->words + r->l.first + (ptrdiff_t)b->runs++ * r->l.entry;
+    w[0] = (uint64_t)b->blocks;
+    w[1] = (uint64_t)s->n;
+    for (int d = 1; d < r->r.nr; d++)
+        wf_gpu_divisor(w + r->l.reduced + d * WF_CU_DIVISOR, s->rd[d]);
+    for (int o = 0; o < r->nop; o++) {
+        uint64_t *operand = w + r->l.op + o * (1 + r->r.nr);
+        *operand++ = wf_gpu_word(s->op[o].data);
+        for (int d = 0; d < r->r.nr; d++)
+            operand[d] = s->nr ? (uint64_t)s->op[o].rs[d] : 0;
+    }
+    b->blocks += blocks_of(s->n);
+}
+
+/* Queues the steps of the runs that were added. */
+static int start_batch(batch *b, const wf_gpu_variant *v, int nsteps, const wf_cu_step *steps)
+{
+    run *r = &b->r;
+    const wf_kernel *k = &r->e->kernel;
+    const size_t rows = (size_t)b->runs, blocks = (size_t)b->blocks;
+    void *cells = wf_gpu_temp(&r->temps, 8 * rows * (size_t)wf_cu_cells(k), r->why);
+    void *parts =
+        cells ? wf_gpu_temp(&r->temps, 8 * blocks * (size_t)wf_cu_totals(k), r->why) : NULL;
+    int status = parts ? 0 : r->why->code;
+    b->words[r->l.rows] = rows;
+    b->words[r->l.width] = blocks;
+    b->words[r->l.slots] = wf_gpu_word(cells);
+    b->words[r->l.parts] = wf_gpu_word(parts);
+    for (int i = 0; i < nsteps && status == 0; i++) {
+        const int64_t work = steps[i].elements ? b->blocks : b->runs;
+        if (work == 0)
+            continue;
+        status = wf_gpu_start(r->ordinal,
+                              &(wf_gpu_launch){.v = v,
+                                               .function = i,
+                                               .blocks = wf_gpu_blocks(r->ordinal, work, WARPS),
+                                               .threads = WARPS * 32,
+                                               .words = b->words},
+                              r->why);
+    }
+    wf_gpu_drop(&r->temps);
+    b->runs = 0;
+    b->blocks = 0;
+    return status;
+}
+
+static void mark_filled(uint8_t *done, int n, int as)
+{
+    for (int i = 0; i < n; i++)
+        done[i] = (uint8_t)(done[i] == FILLED ? as : done[i]);
+}
+
+/* The launches of all runs whose reduced axes are as many as those of run `first`; so many. */
+static int run_alike(batch *b, const wf_program_args *a, int first, int runs, uint8_t *done)
+{
+    run *r = &b->r;
+    wf_cu_step steps[WF_CU_STEPS];
+    joins(b, &a[first]);
+    wf_cu_rows mine = r->r;
+    mine.many = wf_gpu_many_words(r->ordinal, r->l.first, r->l.entry, runs);
+    const int nsteps = wf_cu_steps(&r->e->kernel, steps);
+    const int room = (mine.many - r->l.first) / r->l.entry;
+    if (!mine.many || nsteps < 0)
+        return 0;
+    const wf_gpu_recipe recipe = {render, &mine, sizeof mine, r->later, nsteps};
+    unsigned char bytes[] = {'R', (unsigned char)mine.nr, 0, 0};
+    memcpy(bytes + 2, &(uint16_t){(uint16_t)mine.many}, 2);
+    const wf_gpu_variant *v =
+        wf_gpu_variant_of(r->ordinal, r->e, bytes, sizeof bytes, &recipe, r->why);
+    int status = v ? 0 : r->why->code;
+    for (int i = first; i < b->n && status == 0; i++) {
+        if (done[i] || !joins(b, &a[i]) || r->r.nr != mine.nr)
+            continue;
+        add_run(b);
+        done[i] = FILLED;
+        if (b->runs < room)
+            continue;
+        status = start_batch(b, v, nsteps, steps);
+        mark_filled(done, b->n, status == 0 ? QUEUED : 0);
+    }
+    if (status == 0 && b->runs > 0)
+        status = start_batch(b, v, nsteps, steps);
+    mark_filled(done, b->n, status == 0 ? QUEUED : 0);
+    return status;
+}
+
+/* Is the program such that runs can be split together? Scalars, which may be other ones in each, are not in an entry. With
+ * results of rows only, a run can begin anew where a later step could not be queued. */
+static bool may_join(const run *r)
+{
+    bool may = r->rows->ncheck == 0 && r->rows->nkeep == 0 && r->e->kernel.drawn == 0 &&
+               r->p->nscalar == 0;
+    for (int d = 0; d < r->p->noutput; d++)
+        may &= is_row_operand(r, d);
+    for (int i = 0; i < r->rows->nstage; i++)
+        may &= r->rows->stage[i].kind != WF_ST_PICK;
+    return may;
+}
+
+int wf_gpu_rows_many(int ordinal, const wf_program *p, int n, const wf_program_args *a, bool later,
+                     uint8_t *done, wf_why *why)
+{
+    const wf_gpu_entry *e = p->noutput ? wf_gpu_entry_of(p, why) : NULL;
+    batch *b = e ? wf_alloc(sizeof *b) : NULL;
+    int status = 0, other = 0;
+    if (!b)
+        return 0; /* one by one, which says why */
+    memset(b, 0, sizeof *b);
+    b->n = n;
+    b->r = (run){.ordinal = ordinal,
+                 .p = p,
+                 .e = e,
+                 .rows = e->kernel.rows,
+                 .nop = p->noutput + p->ninput,
+                 .temps.ordinal = ordinal,
+                 .later = later,
+                 .why = why};
+    for (int nr = 1; nr <= WF_CU_RANK && may_join(&b->r) && status == 0; nr++) {
+        int runs = 0, first = -1;
+        for (int i = n; i-- > 0;)
+            if (!done[i] && joins(b, &a[i]) && b->r.r.nr == nr) {
+                runs++;
+                first = i;
+            }
+        if (runs < 2)
+            continue;
+        status = run_alike(b, a, first, runs, done);
+        if (status == WF_GPU_PENDING || status == WEFT_EUNSUPPORTED || status == WEFT_ENOMEM) {
+            other = status == WF_GPU_PENDING ? status : other;
+            status = 0;
+            *why = (wf_why){0};
+        }
+    }
+    wf_free(b, sizeof *b);
+    return status ? status : other;
 }
 
 int wf_gpu_rows_way(int ordinal, const wf_program *p, const wf_program_args *a, wf_gpu_way *way,

@@ -51,7 +51,8 @@ int wf_cu_map_scalar(const wf_cu_map *m, int s);
 /* Strides of an operand that stand behind its address, outermost first. */
 int wf_cu_map_strides(const wf_cu_map *m, int op);
 int wf_cu_map_sets(const wf_cu_map *m);
-/* Words of an entry, and the entries that the argument has room for. */
+/* The first entry, words of one, and the entries that the argument has room for. */
+int wf_cu_map_first(const wf_cu_map *m);
 int wf_cu_map_entry(const wf_cu_map *m);
 int wf_cu_map_entries(const wf_cu_map *m);
 int wf_cu_render_map(const wf_cu_map *m, wf_text *out, wf_why *why);
@@ -71,6 +72,8 @@ typedef struct wf_cu_rows {
     bool wide;
     bool shared; /* kept values lie in dynamic shared memory (WARP, BLOCK_ROWS) */
     int nk, nr;  /* kept and reduced axes, each at least 1 */
+    /* 0: one run. SPLIT of many runs that reduce everything, nk 0: words of the argument */
+    int many;
 } wf_cu_rows;
 
 /* Word numbers. */
@@ -83,6 +86,9 @@ typedef struct wf_cu_layout {
         parts; /* SPLIT: [slot][row] cells of 8 bytes; [total][row][block] values, 8 bytes each */
     int scalar, op; /* op: 1 + nk + nr words each: address, strides of kept axes, of reduced ones */
     int words;
+    /* Many runs: `rows` of them; width: blocks of all; entries of `entry` words from `first` on: first block, n, the words of reduced
+     * axes but the outermost, those of operands. `reduced` and `op` are numbered from an entry's first word. */
+    int first, entry;
 } wf_cu_layout;
 void wf_cu_rows_layout(const wf_cu_rows *r, wf_cu_layout *l);
 

@@ -250,7 +250,9 @@ static wf_reason try_join(wf_fuser *u, uint32_t n, uint32_t k, demand *d)
         u->no_memory |= rc != 1;
         return WF_REASON_SHAPE;
     }
-    return check_limits(u, g, d);
+    /* what reduces cannot be halved afterwards (emit) */
+    const bool many = (g->space.axes || opened) && g->returned >= WF_PROGRAM_OUTPUTS / 2;
+    return many ? WF_REASON_SIZE : check_limits(u, g, d);
 }
 
 static void join(wf_fuser *u, uint32_t n, uint32_t k, const demand *d)
@@ -275,6 +277,7 @@ static void join(wf_fuser *u, uint32_t n, uint32_t k, const demand *d)
     int level = wf_level_at(u->l, k, &g->space);
     for (int r = 0; r < wf_rows[u->f->ins[k].op].ndst; r++) {
         u->s->level[k + 1u + (uint32_t)r] = (uint8_t)wf_level_of_result(u->l, k, r, level);
+        g->returned += u->is_returned[u->l->map[k + 1u + (uint32_t)r].root];
     }
 }
 
@@ -516,12 +519,17 @@ int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, u
     u.g = malloc(n * sizeof *u.g);
     u.next = malloc(n * sizeof *u.next);
     u.last_reader = malloc(n * sizeof *u.last_reader);
-    bool ok = s->groups && s->members && s->group_of && s->level && u.g && u.next && u.last_reader;
+    u.is_returned = calloc(n, sizeof *u.is_returned);
+    bool ok = s->groups && s->members && s->group_of && s->level && u.g && u.next &&
+              u.last_reader && u.is_returned;
     int rc = ok ? 0 : WEFT_ENOMEM;
     l->draws = (flags & WF_FUSE_OFF) == 0;
     rc = rc || flags & WF_FUSE_OFF ? rc : wf_find_uniform(l);
     if (!rc) {
         memset(u.last_reader, 0xFF, n * sizeof *u.last_reader);
+        for (uint32_t o = 0; o < f->noutputs; o++) {
+            u.is_returned[l->map[f->outputs[o]].root] = true;
+        }
         group_all(&u, live, flags);
         rc = flags & WF_FUSE_OFF ? 0 : wf_fuser_sink(&u);
         rc = rc || flags & WF_FUSE_OFF ? rc : wf_fuser_join(&u);
@@ -530,6 +538,7 @@ int wf_fuse(wf_schedule *s, wf_layout *l, const uint8_t *live, unsigned flags, u
     free(u.g);
     free(u.next);
     free(u.last_reader);
+    free(u.is_returned);
     free(u.inputs);
     return rc || u.no_memory ? wf_fail(why, WEFT_ENOMEM, "out of memory for a plan") : 0;
 }

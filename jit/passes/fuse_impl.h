@@ -17,9 +17,10 @@ typedef struct wf_open_group {
     wf_iter space;
     uint32_t head, tail; /* members */
     uint32_t n, insts, inputs, scalars, depth, draws, streams;
-    uint32_t input; /* list */
-    uint32_t into;  /* the group it went into, or itself */
-    bool passes;    /* a long row that is gone over more than once: left to its own kernel */
+    uint32_t returned; /* results that the function returns */
+    uint32_t input;    /* list */
+    uint32_t into;     /* the group it went into, or itself */
+    bool passes;       /* a long row that is gone over more than once: left to its own kernel */
 } wf_open_group;
 
 typedef struct wf_fuser {
@@ -29,6 +30,7 @@ typedef struct wf_fuser {
     wf_open_group *g;
     uint32_t ng;
     uint32_t *next;        /* member after member k */
+    bool *is_returned;     /* root v */
     uint32_t *last_reader; /* of root v: the last MAP group that reads it from memory */
     wf_fuser_input *inputs;
     size_t ninputs, capinputs;

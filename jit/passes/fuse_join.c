@@ -27,6 +27,41 @@ static uint32_t final_group(wf_fuser *u, uint32_t g)
     return g;
 }
 
+static bool is_in(wf_fuser *u, wf_val v, uint32_t a, uint32_t b)
+{
+    const uint32_t maker = v ? wf_fuser_made_by(u, v) : WF_NIL;
+    const uint32_t g = maker == WF_NIL ? WF_NIL : final_group(u, maker);
+    return g != WF_NIL && (g == a || g == b);
+}
+
+/* Have groups a and b, joined, no more results than a program? One that reduces cannot be halved afterwards. */
+static bool has_room(wf_fuser *u, uint32_t a, uint32_t b)
+{
+    const wf_fn *f = u->f;
+    const bool halves = !u->g[a].space.axes && !u->g[b].space.axes;
+    uint32_t count = 0;
+    if (halves || u->g[a].n + u->g[b].n <= WF_PROGRAM_OUTPUTS) {
+        return true;
+    }
+    uint8_t *seen = calloc(f->n + 1u, 1);
+    for (uint32_t o = 0; o < f->noutputs && seen; o++) {
+        const wf_val root = u->l->map[f->outputs[o]].root;
+        count += is_in(u, root, a, b) && !seen[root];
+        seen[root] = 1;
+    }
+    for (uint32_t k = 0; k < f->n && seen; k++) {
+        const uint32_t own = u->s->group_of[k], g = own == WF_NO_GROUP ? own : final_group(u, own);
+        const wf_val *src = wf_ins_src(f, &f->ins[k]);
+        for (int i = 0; i < f->ins[k].nsrc && g != WF_NO_GROUP && g != a && g != b; i++) {
+            const wf_val root = src[i] ? u->l->map[src[i]].root : 0;
+            count += is_in(u, root, a, b) && !seen[root];
+            seen[root] = 1;
+        }
+    }
+    free(seen);
+    return seen && count <= WF_PROGRAM_OUTPUTS;
+}
+
 /* Can all of group a go into the later group b? */
 static bool can_merge(wf_fuser *u, uint32_t a, uint32_t b)
 {
@@ -62,7 +97,8 @@ static bool can_merge(wf_fuser *u, uint32_t a, uint32_t b)
         streams += comes && wf_is_stream(u->l, &y->space, m);
         saved += comes ? 0 : wf_fuser_weigh_map(u, m) * (inside ? 2 : 1);
     }
-    return inputs <= WF_PROGRAM_INPUTS && !wf_fuser_is_crowded(u, x, streams, saved);
+    return inputs <= WF_PROGRAM_INPUTS && !wf_fuser_is_crowded(u, x, streams, saved) &&
+           has_room(u, a, b);
 }
 
 static void merge(wf_fuser *u, uint32_t a, uint32_t b)
@@ -89,6 +125,7 @@ static void merge(wf_fuser *u, uint32_t a, uint32_t b)
     y->scalars += x->scalars;
     y->depth += x->depth;
     y->draws += x->draws;
+    y->returned += x->returned;
     x->n = 0;
     x->into = b;
 }

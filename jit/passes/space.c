@@ -28,36 +28,33 @@ bool wf_is_mappable(const wf_layout *l, uint32_t k)
     return i->op == WF_OP_RESHAPE && l->map[k + 1].root == k + 1; /* one that copies */
 }
 
-/* Rows that plan_rows.c can spell out. */
-static bool is_row_op(wf_op op)
+bool wf_is_euclidean(const wf_attr *a)
 {
+    return a->n_flt == 0 || a->flt[0] == 2;
+}
+
+/* Rows that plan_rows.c can spell out. */
+static bool is_row_op(const wf_layout *l, uint32_t k)
+{
+    const wf_op op = (wf_op)l->f->ins[k].op;
     static const uint8_t yes[WF_OP_COUNT] = {
-        [WF_OP_SUM] = 1,
-        [WF_OP_PROD] = 1,
-        [WF_OP_AMAX] = 1,
-        [WF_OP_AMIN] = 1,
-        [WF_OP_MEAN] = 1,
-        [WF_OP_VAR] = 1,
-        [WF_OP_STD] = 1,
-        [WF_OP_LOGSUMEXP] = 1,
-        [WF_OP_ANY] = 1,
-        [WF_OP_ALL] = 1,
-        [WF_OP_COUNT_NONZERO] = 1,
-        [WF_OP_SOFTMAX] = 1,
-        [WF_OP_SOFTMAX_BWD] = 1,
-        [WF_OP_LOG_SOFTMAX] = 1,
-        [WF_OP_LOG_SOFTMAX_BWD] = 1,
-        [WF_OP_LAYER_NORM] = 1,
-        [WF_OP_RMS_NORM] = 1,
-        [WF_OP_CROSS_ENTROPY] = 1,
-        [WF_OP_CROSS_ENTROPY_BWD] = 1,
+        [WF_OP_SUM] = 1,           [WF_OP_PROD] = 1,
+        [WF_OP_AMAX] = 1,          [WF_OP_AMIN] = 1,
+        [WF_OP_MEAN] = 1,          [WF_OP_VAR] = 1,
+        [WF_OP_STD] = 1,           [WF_OP_LOGSUMEXP] = 1,
+        [WF_OP_ANY] = 1,           [WF_OP_ALL] = 1,
+        [WF_OP_COUNT_NONZERO] = 1, [WF_OP_NORM] = 1,
+        [WF_OP_SOFTMAX] = 1,       [WF_OP_SOFTMAX_BWD] = 1,
+        [WF_OP_LOG_SOFTMAX] = 1,   [WF_OP_LOG_SOFTMAX_BWD] = 1,
+        [WF_OP_LAYER_NORM] = 1,    [WF_OP_RMS_NORM] = 1,
+        [WF_OP_CROSS_ENTROPY] = 1, [WF_OP_CROSS_ENTROPY_BWD] = 1,
     };
-    return yes[op] != 0;
+    return yes[op] && (op != WF_OP_NORM || wf_is_euclidean(wf_ins_attr(l->f, &l->f->ins[k])));
 }
 
 bool wf_is_composite(const wf_layout *l, uint32_t k)
 {
-    return is_row_op((wf_op)l->f->ins[k].op);
+    return is_row_op(l, k);
 }
 
 uint32_t wf_open_axes(const wf_layout *l, uint32_t k)
@@ -80,7 +77,7 @@ uint32_t wf_open_axes(const wf_layout *l, uint32_t k)
 bool wf_is_openable(const wf_layout *l, uint32_t k)
 {
     const wf_ins *i = &l->f->ins[k];
-    if (!is_row_op((wf_op)i->op)) {
+    if (!is_row_op(l, k)) {
         return false;
     }
     wf_val x = wf_ins_src(l->f, i)[0], target = wf_targets_of(l, k);

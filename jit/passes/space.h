@@ -30,6 +30,8 @@ bool wf_is_draw(const wf_layout *l, uint32_t k);
 bool wf_is_openable(const wf_layout *l, uint32_t k);
 /* Is there a composition to open the row into, for other operands if not for these? */
 bool wf_is_composite(const wf_layout *l, uint32_t k);
+/* Of a norm: is its order 2? */
+bool wf_is_euclidean(const wf_attr *a);
 /* The axes it reduces, in the extents it runs over. */
 uint32_t wf_open_axes(const wf_layout *l, uint32_t k);
 /* Fills in l->uniform. 0 or WEFT_ENOMEM. */

@@ -59,7 +59,7 @@ static void add_rows(const wf_program *p, wf_cu_scheme scheme, bool shared, bool
     wf_why why = {0};
     cr_assert_eq(wf_lower_device(p, &k, &why), 0, "%s", why.rule);
     rename_kernel(&k);
-    const wf_cu_rows r = {&k, scheme, wide, shared && k.rows->nkeep, axes, axes};
+    const wf_cu_rows r = {&k, scheme, wide, shared && k.rows->nkeep, axes, axes, 0};
     cr_assert_eq(wf_cu_render_rows(&r, &text, &why), 0, "%s", why.rule);
     wf_kernel_free(&k);
 }
@@ -202,6 +202,21 @@ Test(cuda_nvrtc, many_runs)
         draw(&s, 1 + t % 9);
         add_many(&s.p, t % 2 ? 1 : 4, t % 3 ? 512 : 4095);
         compile_all("many runs");
+        cr_assert_eq(last.local, 0);
+    }
+    for (int nr = 1; nr <= 2; nr++) {
+        static wf_program p;
+        wf_kernel k;
+        wf_why why = {0};
+        wf_program_init(&p);
+        program_everything_reduced(&p, WEFT_BF16);
+        cr_assert_eq(wf_program_finish(&p), 0);
+        cr_assert_eq(wf_lower_device(&p, &k, &why), 0, "%s", why.rule);
+        rename_kernel(&k);
+        const wf_cu_rows r = {&k, WF_CU_SPLIT, false, false, 0, nr, nr == 1 ? 4095 : 512};
+        cr_assert_eq(wf_cu_render_rows(&r, &text, &why), 0, "%s", why.rule);
+        wf_kernel_free(&k);
+        compile_all("many runs that reduce everything");
         cr_assert_eq(last.local, 0);
     }
 }

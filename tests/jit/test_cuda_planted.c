@@ -165,11 +165,11 @@ Test(cuda_planted, text_of_a_map)
     cr_assert_eq(wf_cu_render_map(&m, &text, NULL), 0);
     cr_assert_str_eq(
         strstr(text.s, "WF_EXTERN __global__"),
-        "WF_EXTERN __global__ void m_add(const struct wf_words_16 a)\n"
+        "WF_EXTERN __global__ void m_add(const struct wf_words_9 a)\n"
         "{\n"
         "    float *d0 = (float *)a.w[4];\n"
-        "    const float *s0 = (const float *)a.w[8];\n"
-        "    const float *s1 = (const float *)a.w[12];\n"
+        "    const float *s0 = (const float *)a.w[6];\n"
+        "    const float *s1 = (const float *)a.w[7];\n"
         "    const unsigned int n = (unsigned int)a.w[0], step = (unsigned int)gridDim.x * "
         "blockDim.x;\n"
         "    for (unsigned int i = (unsigned int)blockIdx.x * blockDim.x + threadIdx.x; i < n; i "
@@ -180,7 +180,7 @@ Test(cuda_planted, text_of_a_map)
         "        rest = up;\n"
         "        const unsigned int i0 = rest;\n"
         "        const int o0 = 0 + (int)i0 * (int)a.w[5] + (int)i1 * 4;\n"
-        "        const int o2 = 0 + (int)i0 * (int)a.w[13];\n"
+        "        const int o2 = 0 + (int)i0 * (int)a.w[8];\n"
         "        const struct wf_vec_f32_4 y0 = *(const struct wf_vec_f32_4 *)(s0 + o0);\n"
         "        const float x1 = s1[o2];\n"
         "        struct wf_vec_f32_4 z0;\n"

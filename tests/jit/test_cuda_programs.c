@@ -133,6 +133,53 @@ Test(cuda_programs, many_runs)
     cr_assert_lt(after.launches - before.launches, (int64_t)effort_of(30) * MOST_RUNS);
 }
 
+static void add_turned(wf_view *v)
+{
+    v->strides[0] = 1;
+    v->strides[1] = v->dims[0];
+}
+
+/* Everything reduced, of operands of one piece, of several, turned, and of none: two launches for what is alike. */
+Test(cuda_programs, many_whole_sums)
+{
+    NEED_FIBERS();
+    static const int64_t dims[MOST_RUNS][2] = {{37, 129}, {64, 64},   {1, 1000}, {5, 8},
+                                               {3, 0},    {257, 300}, {1, 1},    {700, 4096},
+                                               {1, 4097}, {7, 13},    {3, 0},    {33, 31}};
+    static const int types[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_BOOL};
+    for (int t = 0; t < 4; t++) {
+        static wf_program p;
+        static operands o[MOST_RUNS];
+        wf_program_args device[MOST_RUNS];
+        wf_cuda_counters before, after;
+        wf_why why = {0};
+        wf_program_init(&p);
+        program_everything_reduced(&p, types[t]);
+        cr_assert_eq(wf_program_finish(&p), 0);
+        for (int r = 0; r < MOST_RUNS; r++) {
+            make_operands(&o[r], &p, 2, dims[r], true, t + r);
+            for (int k = 0; k < p.noutput; k++)
+                memset(o[r].dst[k].strides, 0, sizeof o[r].dst[k].strides),
+                    memset(o[r].want[k].strides, 0, sizeof o[r].want[k].strides);
+            if (r % 6 == 1)
+                add_turned(&o[r].src[0]);
+            device[r] = (wf_program_args){.dst = o[r].dst, .src = o[r].src, .axes = 3};
+            wf_program_args tiles = device[r];
+            tiles.dst = o[r].want;
+            cr_assert_eq(wf_program_run_on(&p, &tiles), 0);
+        }
+        wf_cuda_get_counters(&before);
+        cr_assert_eq(device_programs(&p, MOST_RUNS, device, &why), 0, "%s", why.rule);
+        wf_cuda_get_counters(&after);
+        cr_assert_leq(after.launches - before.launches, 4, "%d launches",
+                      (int)(after.launches - before.launches));
+        for (int r = 0; r < MOST_RUNS; r++) {
+            check_outputs(&o[r], &p, "one of many sums", 0);
+            drop_operands(&o[r]);
+        }
+    }
+}
+
 /* -- with reductions -------------------------------------------------------------------------------------- */
 /* Plain operands turned: the kept axis is the adjacent one, so rows stand side by side. */
 static void turn(operands *o, const wf_program *p)

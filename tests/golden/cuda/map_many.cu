@@ -6,22 +6,22 @@ WF_EXTERN __global__ void kernel(const struct wf_words_512 a)
     for (unsigned int h = 32; h >= 1; h /= 2)
         if (at + h < runs && (unsigned int)a.w[10 + (at + h) * 9] <= piece)
             at += h;
-    const unsigned int e = 10 + at * 9, begin = (piece - (unsigned int)a.w[e]) * 2048;
-    const unsigned int set = (unsigned int)(a.w[e] >> 32) * 1;
-    unsigned short *d0 = (unsigned short *)a.w[e + 5];
-    const unsigned short *s0 = (const unsigned short *)a.w[e + 5];
-    const unsigned short *s1 = (const unsigned short *)a.w[e + 7];
+    const unsigned int entry = 10 + at * 9, begin = (piece - (unsigned int)a.w[entry]) * 2048;
+    const unsigned int set = (unsigned int)(a.w[entry] >> 32) * 1;
+    unsigned short *d0 = (unsigned short *)a.w[entry + 5];
+    const unsigned short *s0 = (const unsigned short *)a.w[entry + 5];
+    const unsigned short *s1 = (const unsigned short *)a.w[entry + 7];
     const float c0 = wf_f32((unsigned int)a.w[set + 2]);
-    const unsigned int all = (unsigned int)a.w[e + 1], step = blockDim.x;
+    const unsigned int all = (unsigned int)a.w[entry + 1], step = blockDim.x;
     const unsigned int n = all - begin < 2048 ? all : begin + 2048;
     for (unsigned int i = begin + threadIdx.x; i < n; i += step) {
         unsigned int rest = i, up;
-        up = (__umulhi(rest, (unsigned int)a.w[e + 3]) + rest) >> (unsigned int)a.w[e + 4];
-        const unsigned int i1 = rest - up * (unsigned int)a.w[e + 2];
+        up = (__umulhi(rest, (unsigned int)a.w[entry + 3]) + rest) >> (unsigned int)a.w[entry + 4];
+        const unsigned int i1 = rest - up * (unsigned int)a.w[entry + 2];
         rest = up;
         const unsigned int i0 = rest;
-        const int o0 = 0 + (int)i0 * (int)a.w[e + 6] + (int)i1 * 4;
-        const int o2 = 0 + (int)i0 * (int)a.w[e + 8];
+        const int o0 = 0 + (int)i0 * (int)a.w[entry + 6] + (int)i1 * 4;
+        const int o2 = 0 + (int)i0 * (int)a.w[entry + 8];
         const struct wf_vec_u16_4 y0 = *(const struct wf_vec_u16_4 *)(s0 + o0);
         const unsigned short x1 = s1[o2];
         struct wf_vec_u16_4 z0;
