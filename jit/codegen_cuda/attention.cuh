@@ -19,8 +19,8 @@ WF_DEVICE void wf_places(const struct wf_words_64 *a, int first, int count, long
 {
     for (int d = 0; d < count; d++) {
         const unsigned long long *w = a->w + first + 7 * d;
-        const long long i = number % (long long)w[0];
-        number /= (long long)w[0];
+        const long long rest = wf_quotient(number, (long long)w[0]), i = number - rest * (long long)w[0];
+        number = rest;
         for (int k = 0; k < 6; k++)
             at[k] += i * (long long)w[1 + k];
     }

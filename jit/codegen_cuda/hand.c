@@ -134,10 +134,11 @@ int wf_cu_render_hand(const wf_cu_hand *h, const char *name, wf_text *t, wf_why 
     section(t, "common", NULL);
     if (h->wide)
         P("#define WF_WIDE %d\n", h->wide);
-    static const char *const common[][2] = {{"wf_window", "pool_common"},
-                                            {"wf_product(", "tile_common"},
-                                            {"wf_multiply(", "tile_common"},
-                                            {"wf_places", "flash_common"}};
+    static const char *const common[][2] = {
+        {"WALK(", "place_common"},      {"wf_quotient(", "place_common"},
+        {"wf_places", "place_common"},  {"wf_window", "pool_common"},
+        {"wf_product(", "tile_common"}, {"wf_multiply(", "tile_common"},
+        {"wf_places", "flash_common"}};
     const char *last = "";
     for (size_t i = 0; i < sizeof common / sizeof *common; i++)
         if (strcmp(last, common[i][1]) != 0 && names(h->section, common[i][0])) {

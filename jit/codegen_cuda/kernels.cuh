@@ -22,6 +22,26 @@ WF_DEVICE void wf_bad_index(unsigned long long *error, long long at)
     atomicCAS(error, ~0ull, (unsigned long long)(at == -1 ? -2 : at));
 }
 
+/* == place_common */
+/* x / y and x % y of what is not negative: in 32 bits where both are that small, as they are but for tensors of 2^32 elements; 64 bits
+ * take some ten times as many instructions. */
+WF_DEVICE long long wf_quotient(long long x, long long y)
+{
+    return ((x | y) >> 32) == 0 ? (long long)((unsigned int)x / (unsigned int)y) : x / y;
+}
+WF_DEVICE long long wf_remainder(long long x, long long y)
+{
+    return x - wf_quotient(x, y) * y;
+}
+/* to += where number `rest`, which becomes 0, lies along `axes` axes: extents and strides by turns from word `first` on, innermost first.
+ * Nothing is divided by the outermost extent. */
+#define WALK(to, rest, axes, first)                                                                          \
+    for (int d = 0; d < (axes); d++) {                                                                       \
+        const long long up = d + 1 < (axes) ? wf_quotient(rest, WORD((first) + 2 * d)) : 0;                  \
+        to += (rest - up * WORD((first) + 2 * d)) * WORD((first) + 2 * d + 1);                               \
+        rest = up;                                                                                           \
+    }
+
 /* == check
  * Indices at 0, count, extent, error, least, value that is never wrong (if 6 is 1). */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
@@ -79,10 +99,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
             POINTER(T0, 0)[i] = 0;
             continue;
         }
-        for (int d = 0; d < (int)WORD(7); d++) {
-            from += rest % WORD(8 + 2 * d) * WORD(9 + 2 * d);
-            rest /= WORD(8 + 2 * d);
-        }
+        WALK(from, rest, (int)WORD(7), 8)
         POINTER(T0, 0)[i] = POINTER(const T0, 1)[from + (at < 0 ? at + extent : at) * WORD(5)];
     }
 }
@@ -196,15 +213,13 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
     const long long count = WORD(4), inner = WORD(5), extent = WORD(6);
-    const int after = (int)WORD(10), axes = after + (int)WORD(9);
+    const int after = (int)WORD(10), before = (int)WORD(9);
     for (long long i = START; i < WORD(3) * inner; i += STEP) {
-        const long long j = i % inner, o = i / inner;
+        const long long o = wf_quotient(i, inner), j = i - o * inner;
         long long rest = j, to = 0;
-        for (int d = 0; d < axes; d++) {
-            rest = d == after ? o : rest;
-            to += rest % WORD(11 + 2 * d) * WORD(12 + 2 * d);
-            rest /= WORD(11 + 2 * d);
-        }
+        WALK(to, rest, after, 11)
+        rest = o;
+        WALK(to, rest, before, 11 + 2 * after)
         for (long long k = 0; k < count; k++) {
             const long long from = (o * count + k) * inner + j;
             long long at = POINTER(const long long, 2)[from];
@@ -224,10 +239,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
     for (long long i = START; i < WORD(1); i += STEP) {
         long long rest = i, at = WORD(2);
-        for (int d = 0; d < (int)WORD(3); d++) {
-            at += rest % WORD(4 + 2 * d) * WORD(5 + 2 * d);
-            rest /= WORD(4 + 2 * d);
-        }
+        WALK(at, rest, (int)WORD(3), 4)
         POINTER(long long, 0)[i] = at;
     }
 }
@@ -267,7 +279,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
     const long long rows = WORD(2), cols = WORD(3), diagonal = WORD(4);
     for (long long i = START; i < WORD(1); i += STEP) {
-        const long long past = i % cols - i / cols % rows;
+        const long long row = wf_quotient(i, cols), past = i - row * cols - wf_remainder(row, rows);
         if (WORD(5) ? past < diagonal : past > diagonal)
             POINTER(T0, 0)[i] = 0;
     }
@@ -281,11 +293,8 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
     const long long n = WORD(3), inner = WORD(4);
     for (long long i = START; i < WORD(2); i += STEP) {
         long long rest = i, from = 0;
-        for (int d = 0; d < (int)WORD(7); d++) {
-            from += rest % WORD(8 + 2 * d) * WORD(9 + 2 * d);
-            rest /= WORD(8 + 2 * d);
-        }
-        T1 *to = POINTER(T1, 0) + i / inner * n * inner + i % inner;
+        WALK(from, rest, (int)WORD(7), 8)
+        T1 *to = POINTER(T1, 0) + wf_quotient(i, inner) * (n - 1) * inner + i;
         C1 run = LOAD1(0);
         for (long long k = 0; k < n; k++) {
             const C1 x = LOAD0(POINTER(const T0, 1)[from + k * WORD(6)]);
@@ -305,17 +314,11 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
     for (long long row = START / 32; row < WORD(2); row += STEP / 32) {
         long long rest = row, from = 0, best = -1;
         C0 value = 0;
-        for (int d = 0; d < (int)WORD(6); d++) {
-            from += rest % WORD(7 + 2 * d) * WORD(8 + 2 * d);
-            rest /= WORD(7 + 2 * d);
-        }
+        WALK(from, rest, (int)WORD(6), 7)
         for (long long i = lane; i < n; i += 32) {
             long long at = from;
             rest = i;
-            for (int d = 0; d < (int)WORD(63); d++) {
-                at += rest % WORD(40 + 2 * d) * WORD(41 + 2 * d);
-                rest /= WORD(40 + 2 * d);
-            }
+            WALK(at, rest, (int)WORD(63), 40)
             const C0 x = LOAD0(POINTER(const T0, 1)[at]);
             const int better = best < 0 || (value == value && (x != x || (WORD(5) ? x < value : x > value)));
             best = better ? i : best;
@@ -548,7 +551,7 @@ WF_DEVICE wf_window wf_clip(long long o, long long n, long long kernel, long lon
 }
 #define WF_CLIP_H(o) wf_clip(o, WORD(4), WORD(8), WORD(10), WORD(12), WORD(14))
 #define WF_CLIP_W(o) wf_clip(o, WORD(5), WORD(9), WORD(11), WORD(13), WORD(15))
-#define WF_PLANE(T, plane) (POINTER(const T, 1) + (plane) / WORD(21) * WORD(17) + (plane) % WORD(21) * WORD(18))
+#define WF_PLANE(T, plane) (POINTER(const T, 1) + wf_quotient(plane, WORD(21)) * WORD(17) + wf_remainder(plane, WORD(21)) * WORD(18))
 
 /* == max_pool
  * out, in, index (i64), count, h, w, oh, ow, kernel, stride, padding, dilation (2 each), count_pad, strides of in (4),
@@ -556,8 +559,8 @@ WF_DEVICE wf_window wf_clip(long long o, long long n, long long kernel, long lon
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
     for (long long i = START; i < WORD(3); i += STEP) {
-        const wf_window v = WF_CLIP_H(i / WORD(7) % WORD(6)), u = WF_CLIP_W(i % WORD(7));
-        const T0 *in = WF_PLANE(T0, i / WORD(7) / WORD(6));
+        const wf_window v = WF_CLIP_H(wf_remainder(wf_quotient(i, WORD(7)), WORD(6))), u = WF_CLIP_W(wf_remainder(i, WORD(7)));
+        const T0 *in = WF_PLANE(T0, wf_quotient(wf_quotient(i, WORD(7)), WORD(6)));
         long long best_at = -1, best_from = 0;
         C0 best = 0;
         for (long long y = v.lo; y < v.hi; y++)
@@ -588,8 +591,8 @@ WF_DEVICE long long wf_window_count(const struct wf_words_64 a, wf_window v, wf_
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
     for (long long i = START; i < WORD(3); i += STEP) {
-        const wf_window v = WF_CLIP_H(i / WORD(7) % WORD(6)), u = WF_CLIP_W(i % WORD(7));
-        const T0 *in = WF_PLANE(T0, i / WORD(7) / WORD(6));
+        const wf_window v = WF_CLIP_H(wf_remainder(wf_quotient(i, WORD(7)), WORD(6))), u = WF_CLIP_W(wf_remainder(i, WORD(7)));
+        const T0 *in = WF_PLANE(T0, wf_quotient(wf_quotient(i, WORD(7)), WORD(6)));
         C0 sum = 0;
         for (long long y = v.start + v.lo; y < v.start + v.hi; y++)
             for (long long z = u.start + u.lo; z < u.start + u.hi; z++)
@@ -610,12 +613,13 @@ WF_DEVICE long long wf_window_count(const struct wf_words_64 a, wf_window v, wf_
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
     for (long long i = START; i < WORD(3); i += STEP) {
-        const long long top = i / WORD(5) % WORD(4) + WORD(12), left = i % WORD(5) + WORD(13);
-        const T0 *g = WF_PLANE(T0, i / WORD(5) / WORD(4));
-        const long long o_lo = top < WORD(8) ? 0 : (top - WORD(8)) / WORD(10) + 1;
-        const long long o_hi = top / WORD(10) + 1 < WORD(6) ? top / WORD(10) + 1 : WORD(6);
-        const long long p_lo = left < WORD(9) ? 0 : (left - WORD(9)) / WORD(11) + 1;
-        const long long p_hi = left / WORD(11) + 1 < WORD(7) ? left / WORD(11) + 1 : WORD(7);
+        const long long row = wf_quotient(i, WORD(5)), plane = wf_quotient(row, WORD(4));
+        const long long top = row - plane * WORD(4) + WORD(12), left = i - row * WORD(5) + WORD(13);
+        const T0 *g = WF_PLANE(T0, plane);
+        const long long o_lo = top < WORD(8) ? 0 : wf_quotient(top - WORD(8), WORD(10)) + 1;
+        const long long o_hi = wf_quotient(top, WORD(10)) + 1 < WORD(6) ? wf_quotient(top, WORD(10)) + 1 : WORD(6);
+        const long long p_lo = left < WORD(9) ? 0 : wf_quotient(left - WORD(9), WORD(11)) + 1;
+        const long long p_hi = wf_quotient(left, WORD(11)) + 1 < WORD(7) ? wf_quotient(left, WORD(11)) + 1 : WORD(7);
         C0 sum = 0;
         for (long long o = o_lo; o < o_hi; o++)
             for (long long p = p_lo; p < p_hi; p++) {
@@ -769,7 +773,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
     const long long n = WORD(5), run = WORD(6);
     const int descending = (int)WORD(7);
     for (long long i = START; i < WORD(4) * n; i += STEP) {
-        const long long line = i / n * n, at = i - line, begin = at / (2 * run) * (2 * run);
+        const long long line = wf_quotient(i, n) * n, at = i - line, begin = wf_quotient(at, 2 * run) * (2 * run);
         const long long middle = begin + run < n ? begin + run : n, end = begin + 2 * run < n ? begin + 2 * run : n;
         const T0 *key = POINTER(const T0, 0) + line;
         const C0 x = LOAD0(key[at]);

@@ -117,6 +117,21 @@ WF_DEVICE void wf_bad_index(unsigned long long *error, long long at)
 atomicCAS(error, ~0ull, (unsigned long long)(at == -1 ? -2 : at));
 }
 #define WF_WIDE 1
+/* == place_common */
+WF_DEVICE long long wf_quotient(long long x, long long y)
+{
+return ((x | y) >> 32) == 0 ? (long long)((unsigned int)x / (unsigned int)y) : x / y;
+}
+WF_DEVICE long long wf_remainder(long long x, long long y)
+{
+return x - wf_quotient(x, y) * y;
+}
+#define WALK(to, rest, axes, first)                                                                          \
+for (int d = 0; d < (axes); d++) {                                                                       \
+const long long up = d + 1 < (axes) ? wf_quotient(rest, WORD((first) + 2 * d)) : 0;                  \
+to += (rest - up * WORD((first) + 2 * d)) * WORD((first) + 2 * d + 1);                               \
+rest = up;                                                                                           \
+}
 /* == tile_common */
 WF_DEVICE void wf_slice(C0 (*to)[68], const T0 *p, long long r0, long long rows, long long row_step, long long l0,
 long long depth, long long step)
@@ -165,8 +180,8 @@ WF_DEVICE void wf_places(const struct wf_words_64 *a, int first, int count, long
 {
 for (int d = 0; d < count; d++) {
 const unsigned long long *w = a->w + first + 7 * d;
-const long long i = number % (long long)w[0];
-number /= (long long)w[0];
+const long long rest = wf_quotient(number, (long long)w[0]), i = number - rest * (long long)w[0];
+number = rest;
 for (int k = 0; k < 6; k++)
 at[k] += i * (long long)w[1 + k];
 }

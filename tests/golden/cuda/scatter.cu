@@ -19,19 +19,32 @@ WF_DEVICE void wf_bad_index(unsigned long long *error, long long at)
 {
 atomicCAS(error, ~0ull, (unsigned long long)(at == -1 ? -2 : at));
 }
+/* == place_common */
+WF_DEVICE long long wf_quotient(long long x, long long y)
+{
+return ((x | y) >> 32) == 0 ? (long long)((unsigned int)x / (unsigned int)y) : x / y;
+}
+WF_DEVICE long long wf_remainder(long long x, long long y)
+{
+return x - wf_quotient(x, y) * y;
+}
+#define WALK(to, rest, axes, first)                                                                          \
+for (int d = 0; d < (axes); d++) {                                                                       \
+const long long up = d + 1 < (axes) ? wf_quotient(rest, WORD((first) + 2 * d)) : 0;                  \
+to += (rest - up * WORD((first) + 2 * d)) * WORD((first) + 2 * d + 1);                               \
+rest = up;                                                                                           \
+}
 /* == scatter_add */
 WF_EXTERN __global__ void kernel(const struct wf_words_64 a)
 {
 const long long count = WORD(4), inner = WORD(5), extent = WORD(6);
-const int after = (int)WORD(10), axes = after + (int)WORD(9);
+const int after = (int)WORD(10), before = (int)WORD(9);
 for (long long i = START; i < WORD(3) * inner; i += STEP) {
-const long long j = i % inner, o = i / inner;
+const long long o = wf_quotient(i, inner), j = i - o * inner;
 long long rest = j, to = 0;
-for (int d = 0; d < axes; d++) {
-rest = d == after ? o : rest;
-to += rest % WORD(11 + 2 * d) * WORD(12 + 2 * d);
-rest /= WORD(11 + 2 * d);
-}
+WALK(to, rest, after, 11)
+rest = o;
+WALK(to, rest, before, 11 + 2 * after)
 for (long long k = 0; k < count; k++) {
 const long long from = (o * count + k) * inner + j;
 long long at = POINTER(const long long, 2)[from];
