@@ -19,6 +19,7 @@
 enum {
     SPLIT_FROM = 1 << 15,   /* elements a row, if rows alone do not fill the device */
     SHARED_MOST = 48 << 10, /* dynamic shared memory, so that several blocks share a processor */
+    RESIDENT = 2048,        /* threads of a processor */
     WARPS = 8               /* of a block that does not say otherwise */
 };
 static const int64_t longest_block_row = (int64_t)4096 * 4096;
@@ -201,11 +202,20 @@ static void shape(run *r)
     r->words[r->l.width] = width;
 }
 
+/* Of a kernel of all stages. What rows keep in global memory is there for as many blocks as run at once and no more, so that it stays
+ * in the second cache: a softmax of 50257 columns would have 850 MB of it otherwise, and so has 106. */
+static int64_t fused_blocks(const run *r)
+{
+    const int64_t blocks = wf_gpu_blocks(r->ordinal, r->work, r->per_block);
+    const int64_t most = wf_gpu_processors(r->ordinal) * (RESIDENT / r->threads);
+    return r->rows->nkeep && !r->r.shared && blocks > most ? most : blocks;
+}
+
 /* Kept values: offsets in shared memory, or memory for as many groups as run at once. */
 static int place_keeps(run *r)
 {
     int64_t sets = r->s.rows, at = 0; /* SPLIT: all rows */
-    const int64_t blocks = wf_gpu_blocks(r->ordinal, r->work, r->per_block);
+    const int64_t blocks = fused_blocks(r);
     if (r->r.scheme == WF_CU_WARP || r->r.scheme == WF_CU_BLOCK_ROWS)
         sets = r->r.shared ? r->per_block : blocks * r->per_block;
     else if (r->r.scheme == WF_CU_OUTER)
@@ -301,12 +311,12 @@ static const wf_gpu_variant *variant(run *r, int functions)
     return wf_gpu_variant_of(r->ordinal, r->e, bytes, sizeof bytes, &recipe, r->why);
 }
 
-static int start(run *r, const wf_gpu_variant *v, int function, int64_t work, int64_t per_block)
+static int start(run *r, const wf_gpu_variant *v, int function, int64_t blocks)
 {
     return wf_gpu_start(r->ordinal,
                         &(wf_gpu_launch){.v = v,
                                          .function = function,
-                                         .blocks = wf_gpu_blocks(r->ordinal, work, per_block),
+                                         .blocks = blocks,
                                          .threads = r->threads,
                                          .shared = r->shared,
                                          .words = r->words},
@@ -316,7 +326,7 @@ static int start(run *r, const wf_gpu_variant *v, int function, int64_t work, in
 static int start_fused(run *r)
 {
     const wf_gpu_variant *v = variant(r, 0);
-    return v ? start(r, v, 0, r->work, r->per_block) : r->why->code;
+    return v ? start(r, v, 0, fused_blocks(r)) : r->why->code;
 }
 
 static int start_split(run *r)
@@ -339,8 +349,9 @@ static int start_split(run *r)
     r->words[r->l.parts] = wf_gpu_word(parts);
     r->words[r->l.width] = (uint64_t)blocks;
     for (int i = 0; i < n; i++) {
-        const int status =
-            steps[i].elements ? start(r, v, i, r->work, r->per_block) : start(r, v, i, rows, WARPS);
+        const int64_t work = steps[i].elements ? r->work : rows;
+        const int64_t each = steps[i].elements ? r->per_block : WARPS;
+        const int status = start(r, v, i, wf_gpu_blocks(r->ordinal, work, each));
         if (status != 0)
             return i > 0 ? wf_gpu_too_late(status) : status;
     }
@@ -592,7 +603,9 @@ int wf_gpu_rows_way(int ordinal, const wf_program *p, const wf_program_args *a, 
     r.rows = r.e->kernel.rows;
     wf_space_init(&r.s, p, a);
     const int status = prepare(&r);
-    *way = (wf_gpu_way){r.r.scheme, wf_gpu_blocks(ordinal, r.work, r.per_block), r.threads,
-                        r.r.shared};
+    const bool steps = r.r.scheme == WF_CU_SPLIT || r.r.scheme == WF_CU_SPLIT_OUTER;
+    *way = (wf_gpu_way){r.r.scheme,
+                        steps ? wf_gpu_blocks(ordinal, r.work, r.per_block) : fused_blocks(&r),
+                        r.threads, r.r.shared};
     return status;
 }

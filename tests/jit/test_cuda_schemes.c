@@ -156,7 +156,7 @@ static const scheme_case cases[] = {
      {ACROSS},
      .way = {WF_CU_SPLIT_OUTER, 1536, 256, false}},
     {"classes", program_softmax, WEFT_F32, 8192, 50257, 1, 1, 1,
-     .way = {WF_CU_BLOCK_ROWS, 4224, 512, false}},
+     .way = {WF_CU_BLOCK_ROWS, 528, 512, false}},
     {"a gradient's norm",
      write_sum,
      WEFT_F32,
