@@ -269,23 +269,23 @@ static int replay(weft_jit *j, wf_ctx *c, wf_frozen *z, wf_frozen_args *a, weft_
     return rc;
 }
 
-/* A call with its arguments looked at. */
-__attribute__((noinline)) static weft_status call(weft_jit *j, const weft_tensor *in, int n_in,
-                                                  weft_tensor *out, int n_out)
+weft_status wf_call_watched(weft_jit *j, const weft_tensor *in, int n_in, weft_tensor *out,
+                            int n_out, wf_call_watch *watch)
 {
     wf_ctx *c = wf_ctx_get();
     int rc = check_call(c, j, in, n_in, out, n_out);
     if (rc) {
         return (weft_status)rc;
     }
-    freezing z = {.now = NULL};
+    freezing z = {.watch = watch};
+    const bool freezes = j->freezes && !watch;
     wf_turn turn = {.way = NULL};
     int64_t start = wf_prof_start();
-    if (j->adapts && !c->recorder && !start &&
+    if (j->adapts && !watch && !c->recorder && !start &&
         wf_call_eagerly(j, c, in, n_in, out, n_out, &turn, &rc)) {
         return (weft_status)rc;
     }
-    if (j->freezes && !c->recorder) {
+    if (freezes && !c->recorder) {
         wf_frozen_args a;
         z.kind = turn.kind.key;
         wf_frozen *frozen = wf_call_find_frozen(j, c, in, n_in, n_out, &a, &z);
@@ -327,13 +327,13 @@ __attribute__((noinline)) static weft_status call(weft_jit *j, const weft_tensor
         r[i] = r[i].slot < WF_ABSENT_SLOT ? weft_scope_give(sc, r[i]) : r[i];
     }
     weft_scope_end(sc);
-    if (t && j->freezes && !rc && !refused) {
+    if (t && freezes && !rc && !refused) {
         describe(j, t, in, n_in, r, n_out, &z);
     }
     note_call(start, j, WEFT_PROFILE_RECORD, t ? "" : "part of another trace");
     int ran = t ? finish(j, t, "jit_call") : 0;
     ran = refused ? refused : ran;
-    if (j->freezes && !z.seen) {
+    if (freezes && !z.seen) {
         explain_unseen(j, t, rc, ran, &z);
     }
     wf_frozen_release(z.now);
@@ -355,6 +355,13 @@ __attribute__((noinline)) static weft_status call(weft_jit *j, const weft_tensor
     wf_call_recorded(j, &turn, device, NULL, rc ? rc : ran);
     c->here = NULL;
     return (weft_status)(rc ? rc : ran);
+}
+
+/* A call with its arguments looked at. */
+__attribute__((noinline)) static weft_status call(weft_jit *j, const weft_tensor *in, int n_in,
+                                                  weft_tensor *out, int n_out)
+{
+    return wf_call_watched(j, in, n_in, out, n_out, NULL);
 }
 
 /*

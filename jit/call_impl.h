@@ -193,10 +193,16 @@ struct weft_jit {
     uint64_t lot; /* which of them goes where there are too many */
 };
 
+/* Is told of every graph of a call before it is run (jit/call_table.c). */
+typedef struct wf_call_watch {
+    void (*graph)(struct wf_call_watch *w, const weft_jit *j, const wf_job *job);
+} wf_call_watch;
+
 /* A call that may be frozen. */
 typedef struct freezing {
-    wf_frozen *now;    /* describes this recording; NULL: it cannot be frozen */
-    wf_frozen *verify; /* to be compared with it, or NULL */
+    wf_call_watch *watch; /* or NULL; such a call is not */
+    wf_frozen *now;       /* describes this recording; NULL: it cannot be frozen */
+    wf_frozen *verify;    /* to be compared with it, or NULL */
     wf_frozen_start start;
     uint64_t kind; /* of wf_call_kind */
     wf_way *way;   /* of the call, or NULL */
@@ -231,6 +237,9 @@ void wf_call_never_frozen(weft_jit *j, const char *reason);
 /* Replays z on a, and gives both back. */
 int wf_call_run_frozen(weft_jit *j, wf_ctx *c, wf_frozen *z, wf_frozen_args *a, weft_tensor *out,
                        int n_out);
+/* weft_jit_call, recorded whatever the function's ways are. */
+weft_status wf_call_watched(weft_jit *j, const weft_tensor *in, int n_in, weft_tensor *out,
+                            int n_out, wf_call_watch *watch);
 /* Runs a recorded segment by its plan, made now if there is none; user: the weft_jit. */
 int wf_call_run_segment(void *user, wf_job *job, wf_why *why);
 

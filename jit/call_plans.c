@@ -197,7 +197,11 @@ static bool remember(weft_jit *j, uint64_t hash, wf_job *job, wf_plan *p)
 int wf_call_run_segment(void *user, wf_job *job, wf_why *why)
 {
     weft_jit *j = user;
+    const freezing *z = job->note;
     uint64_t hash;
+    if (__builtin_expect(z && z->watch, 0)) {
+        z->watch->graph(z->watch, j, job);
+    }
     wf_plan *p = lookup(j, &hash, job);
     bool known = p != NULL;
     if (!p) {
@@ -228,7 +232,6 @@ int wf_call_run_segment(void *user, wf_job *job, wf_why *why)
     wf_fpenv_leave(mode);
     job->failed_op = a.failed_op;
     job->failed_site = a.failed_site;
-    const freezing *z = job->note;
     const bool described = !rc && z && z->described, verifies = described && z->verify;
     if (verifies) { /* now: the cache takes the recording, of a plan that it does not know */
         wf_call_consider(j, hash, job, p, known);

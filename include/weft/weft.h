@@ -16,5 +16,6 @@
 #include "weft/nn.h"
 #include "weft/cuda.h"
 #include "weft/profile.h"
+#include "weft/table.h"
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * cli/roofline.c -- measures the machine's limits; see roofline.h.
+ * eager/roofline.c -- measures the machine's limits; see roofline.h.
  *
  * Loops are written with vectors of the width in use, eight of them in flight, so that neither a compiler nor the
  * latency of an add is what is measured. Stores are tried through the caches and past them.
  */
-#include "cli/roofline.h"
+#include "eager/roofline.h"
 
 #include <immintrin.h>
 #include <math.h>
@@ -207,10 +207,10 @@ static double speed(double a, double b)
     return a > b ? a : b;
 }
 
-bool cli_roofline_measure(cli_roofline *r, double most)
+bool wf_roofline_measure(wf_roofline *r, double most)
 {
     static const int lanes[WF_NISA] = {[WF_ISA_SSE2] = 4, [WF_ISA_AVX2] = 8, [WF_ISA_AVX512] = 16};
-    *r = (cli_roofline){.threads = wf_num_threads()};
+    *r = (wf_roofline){.threads = wf_num_threads()};
     most = most < 1 << 20 ? 1 << 20 : most > 256 << 20 ? 256 << 20 : most;
     size_t room = (size_t)most + 4 * GRAIN;
     char *memory = wf_alloc(room);
@@ -221,8 +221,8 @@ bool cli_roofline_measure(cli_roofline *r, double most)
     unsigned mode = wf_fpenv_enter();
     int n = 2 + (int)(log2(most / (2 * SMALLEST)) / 2); /* each at most four times the one before */
     double step = pow(most / (2 * SMALLEST), 1.0 / (n - 1)), bytes = 2 * SMALLEST;
-    for (r->n = 0; r->n < n && r->n < CLI_ROOF_SIZES; r->n++, bytes *= step) {
-        cli_roof_point *p = &r->at[r->n];
+    for (r->n = 0; r->n < n && r->n < WF_ROOF_SIZES; r->n++, bytes *= step) {
+        wf_roof_point *p = &r->at[r->n];
         p->bytes = bytes;
         p->read = speed(stream_speed(memory, bytes, READ, r->threads),
                         stream_speed(memory, bytes, READ_AHEAD, r->threads));
@@ -240,27 +240,27 @@ bool cli_roofline_measure(cli_roofline *r, double most)
     return true;
 }
 
-cli_roof_point cli_roofline_at(const cli_roofline *r, double bytes)
+wf_roof_point wf_roofline_at(const wf_roofline *r, double bytes)
 {
     int i = 1;
     while (i < r->n - 1 && r->at[i].bytes < bytes) {
         i++;
     }
-    const cli_roof_point *a = &r->at[i - 1], *b = &r->at[i];
+    const wf_roof_point *a = &r->at[i - 1], *b = &r->at[i];
     double t = log(bytes / a->bytes) / log(b->bytes / a->bytes);
     t = t < 0 ? 0 : t > 1 ? 1 : t;
 #define BETWEEN(field) exp(log(a->field) * (1 - t) + log(b->field) * t)
-    return (cli_roof_point){bytes, BETWEEN(read), BETWEEN(copy), BETWEEN(fill)};
+    return (wf_roof_point){bytes, BETWEEN(read), BETWEEN(copy), BETWEEN(fill)};
 #undef BETWEEN
 }
 
-double cli_roofline_seconds(const cli_roofline *r, int64_t read, int64_t written, int64_t flops,
-                            bool is_f64, bool *by_memory)
+double wf_roofline_seconds(const wf_roofline *r, int64_t read, int64_t written, int64_t flops,
+                           bool is_f64, bool *by_memory)
 {
     double least = read < written ? (double)read : (double)written;
     double memory = 0, compute = (double)flops / (is_f64 ? r->f64 : r->f32);
     if (read + written > 0) {
-        cli_roof_point p = cli_roofline_at(r, (double)(read + written));
+        wf_roof_point p = wf_roofline_at(r, (double)(read + written));
         memory = 2 * least / p.copy + ((double)read - least) / p.read +
                  ((double)written - least) / p.fill;
     }
