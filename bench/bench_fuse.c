@@ -7,7 +7,7 @@
  * times as fast it is as the function called (of_best: the best of each, which say more on a machine that does other things); of_limit: the bandwidth it reaches as a share of a copy's,
  * counting what the whole function must read and write once (cases without matrix products).
  * WEFT_JIT=0 times tier 0. A traced call includes recording. The tiny_ cases are short functions on small tensors, one size
- * and one thread: what recording costs them, or the choice not to (jit/call_eager.c). turns_ are softmax and a product of 4 to 323
+ * and one thread: what recording costs them, or the choice not to (jit/call_eager.c); region_ the same between weft_jit_begin and weft_jit_end. turns_ are softmax and a product of 4 to 323
  * rows of 16, 2 to 320 shapes by turns, recorded and frozen: a round of calls against a round of the function.
  *
  * Case plan_build: ns an instruction to plan functions of 10 to 10^5 instructions (blocks of a transformer's
@@ -35,6 +35,7 @@ typedef struct job {
     weft_tensor param[MOST_TENSORS];
     int n_param;
     weft_optim *optim;
+    bool region;  /* the function is called between weft_jit_begin and weft_jit_end */
     double moved; /* bytes that must be read and written; 0: not bound by memory */
 } job;
 
@@ -281,6 +282,26 @@ static void open_tiny(job *j, const char *name)
     j->n_out = 1;
 }
 
+static weft_status shifted_softmax(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                                   int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_softmax(weft_add(in[0], weft_f(1)), -1);
+    return weft_error_status(out[0]);
+}
+
+static void open_region(job *j, const char *name)
+{
+    j->region = true;
+    if (strcmp(name, "softmax") == 0) {
+        j->fn = shifted_softmax;
+        j->in[j->n_in++] = randn(16, 16);
+        j->n_out = 1;
+    } else {
+        open_tiny(j, name);
+    }
+}
+
 static bool open_case(job *j, const char *name, bool large)
 {
     const int64_t n = 1024, rows = large ? 16384 : 128; /* 64 MiB, 512 KiB a tensor */
@@ -317,6 +338,8 @@ static bool open_case(job *j, const char *name, bool large)
         open_adamw(j, large ? 512 : 8);
     else if (strncmp(name, "tiny_", 5) == 0)
         open_tiny(j, name + 5);
+    else if (strncmp(name, "region_", 7) == 0)
+        open_region(j, name + 7);
     else
         return false;
     return true;
@@ -344,6 +367,22 @@ static void run_traced(void *arg)
     weft_scope_end(s);
 }
 
+static void run_region(void *arg)
+{
+    job *j = arg;
+    weft_tensor out[2];
+    weft_scope s = weft_scope_begin();
+    if (weft_jit_begin(j->jit) != WEFT_OK || j->fn(j, j->in, j->n_in, out, j->n_out) != WEFT_OK ||
+        weft_jit_end(j->jit) != WEFT_OK)
+        bench_die(weft_last_error());
+    weft_scope_end(s);
+}
+
+static bool is_tiny(const char *name)
+{
+    return strncmp(name, "tiny_", 5) == 0 || strncmp(name, "region_", 7) == 0;
+}
+
 static void measure(const char *name, bool large, int threads)
 {
     job *j = malloc(sizeof *j);
@@ -354,14 +393,15 @@ static void measure(const char *name, bool large, int threads)
         bench_die("no such case");
     weft_set_num_threads(threads);
     j->jit = weft_jit_trace(j->fn, j, .name = name);
-    const bool tiny = strncmp(name, "tiny_", 5) == 0;
+    const bool tiny = is_tiny(name);
     const int warm = tiny ? 20000 : 150;
+    void (*traced)(void *) = j->region ? run_region : run_traced;
     for (int i = 0; i < warm; i++) { /* until every kernel is native and the way is chosen */
-        run_traced(j);
+        traced(j);
         if (i < 10)
             usleep(20000);
     }
-    bench_side sides[2 + BENCH_LIMIT_SIDES] = {{.run = run_traced, .arg = j},
+    bench_side sides[2 + BENCH_LIMIT_SIDES] = {{.run = traced, .arg = j},
                                                {.run = run_eager, .arg = j}};
     int count = 2;
     bench_limit limit;
@@ -399,14 +439,6 @@ typedef struct turns {
     weft_tensor w, *x;
     int n;
 } turns;
-
-static weft_status shifted_softmax(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
-                                   int n_out)
-{
-    (void)self, (void)n_in, (void)n_out;
-    out[0] = weft_softmax(weft_add(in[0], weft_f(1)), -1);
-    return weft_error_status(out[0]);
-}
 
 static weft_status times_weight(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
                                 int n_out)
@@ -575,9 +607,11 @@ static void measure_plans(bool build)
 int main(int argc, char **argv)
 {
     static const char *const names[] = {
-        "gelu_chain", "long_chain", "softmax",     "scaled_softmax", "layer_norm", "norm_block",
-        "mlp",        "adamw",      "dropout",     "cross_entropy",  "mse",        "linear_gelu",
-        "tiny_add",   "tiny_chain", "tiny_matmul", "tiny_softmax",   "gelu_alone"};
+        "gelu_chain",    "long_chain",  "softmax",    "scaled_softmax", "layer_norm",
+        "norm_block",    "mlp",         "adamw",      "dropout",        "cross_entropy",
+        "mse",           "linear_gelu", "tiny_add",   "tiny_chain",     "tiny_matmul",
+        "tiny_softmax",  "gelu_alone",  "region_add", "region_chain",   "region_matmul",
+        "region_softmax"};
     const int only = argc > 2 ? atoi(argv[2]) : 0;
     if (argc < 2 || !*argv[1] || strcmp(argv[1], "plan_build") == 0)
         measure_plans(true);
@@ -591,7 +625,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         for (int large = 0; large < 2; large++)
             for (int threads = 1; threads <= 2; threads++)
-                if ((strncmp(names[i], "tiny_", 5) != 0 || large + threads == 1) &&
+                if ((!is_tiny(names[i]) || large + threads == 1) &&
                     (argc < 2 || !*argv[1] || strcmp(argv[1], names[i]) == 0) &&
                     (only == 0 || only == threads))
                     measure(names[i], large != 0, threads);

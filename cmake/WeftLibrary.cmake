@@ -137,7 +137,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
             eager/elementwise eager/inplace eager/map eager/norm eager/program_map eager/program_rows eager/program_space
             eager/quick eager/reduce eager/reduce_exec eager/rows eager/rowwise eager/slot eager/storage eager/tile eager/view_ops
             autograd/backward autograd/tape autograd/tape_record autograd/vjp_reduce autograd/vjp_rows
-            jit/call jit/call_eager jit/call_frozen jit/call_plans jit/call_ways jit/frozen_guard jit/frozen_run jit/kernels_run jit/key jit/plan_choose jit/plan_run jit/record jit/record_quick jit/trace
+            jit/call jit/call_eager jit/call_frozen jit/call_plans jit/call_region jit/call_ways jit/frozen_guard jit/frozen_run jit/kernels_run jit/key jit/plan_choose jit/plan_run jit/record jit/record_quick jit/trace
             jit/ir/infer_nn jit/ir/infer_reduce jit/ir/infer_view jit/ir/ir jit/ir/rows)
         set_property(SOURCE ${source}.c APPEND PROPERTY COMPILE_OPTIONS ${vector_copies})
     endforeach()

@@ -162,6 +162,7 @@ wf_ctx *wf_ctx_open(void)
     c->scopes[1] = (wf_scope_rec){.head = 0, .serial = ++c->scope_serial};
     c->grad_off = 0;
     c->recorder = NULL;
+    c->region = (wf_plain_region){.of = NULL};
     c->called = NULL;
     c->here = NULL;
     c->error_last = 0;

@@ -380,6 +380,16 @@ typedef struct wf_gone {
     char name[WF_GONE_NAME]; /* cut */
 } wf_gone;
 
+/* A region of this thread whose ops run at once instead of being recorded (jit/call_region.c). */
+typedef struct wf_plain_region {
+    struct weft_jit *of; /* NULL: there is none */
+    uint32_t depth;      /* regions inside one another, this one counted */
+    uint32_t floor;      /* of these, so many were there before the function that runs now */
+    bool paid;           /* a seat has it on its account */
+    int64_t start;       /* 0: it is not timed */
+    uint64_t errors;     /* of the thread, when it began */
+} wf_plain_region;
+
 typedef struct wf_ctx {
     uint32_t id;
     uint32_t depth; /* innermost scope */
@@ -395,6 +405,7 @@ typedef struct wf_ctx {
     uint32_t scopes_cap;
     uint64_t scope_serial;
     wf_recorder *recorder;
+    wf_plain_region region;  /* none begins while there is a recorder */
     const wf_called *called; /* or NULL: errors are about the op itself */
     const char *here;        /* site of the reading call that is about to be made, see weft_here */
     char *described;         /* weft_describe's text; goes with the process */

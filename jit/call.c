@@ -1,5 +1,5 @@
 /*
- * jit/call.c -- traced functions and regions (weft/jit.h): record, find the plan, run it (call_plans.c).
+ * jit/call.c -- traced functions (weft/jit.h): record, find the plan, run it (call_plans.c).
  *
  * Invariants: the lock guards the cache, the counts and the list of idle traces, and is never held while user
  * code, a planner or a kernel runs. Giving up a plan or a frozen call is such: native code is unloaded, the deleter of
@@ -59,6 +59,7 @@ weft_jit *(weft_jit_trace)(const weft_jit_args *args)
     j->fast_math = args->fast_math || wf_env()->WEFT_FAST_MATH;
     j->freezes = args->frozen;
     j->adapts = wf_call_may_run_eagerly(args);
+    wf_way_reset(&j->region);
     j->verify_every = args->verify_every ? args->verify_every : VERIFY;
     j->forgets = wf_env_stress("evict", NULL);
     j->max_plans = args->max_plans > 0 ? args->max_plans : MAX_PLANS;
@@ -134,7 +135,7 @@ void weft_jit_get_stats(weft_jit *j, weft_jit_stats *out)
 
 /* -- calling ---------------------------------------------------------------------------------------------------- */
 
-static wf_trace *open_trace(weft_jit *j)
+wf_trace *wf_call_open_trace(weft_jit *j)
 {
     wf_trace_owner owner = {.name = j->name,
                             .single_graph = j->single_graph,
@@ -159,7 +160,7 @@ static wf_trace *open_trace(weft_jit *j)
     return t;
 }
 
-static void close_trace(weft_jit *j, wf_trace *t)
+void wf_call_close_trace(weft_jit *j, wf_trace *t)
 {
     wf_trace_close(t);
     pthread_mutex_lock(&j->lock);
@@ -179,15 +180,14 @@ static void close_trace(weft_jit *j, wf_trace *t)
     wf_trace_free(t);
 }
 
-static void count_inlined(weft_jit *j)
+void wf_call_count_inlined(weft_jit *j)
 {
     pthread_mutex_lock(&j->lock);
     j->stats.inlined++;
     pthread_mutex_unlock(&j->lock);
 }
 
-/* Commits what is left; an error is recorded. */
-static int finish(weft_jit *j, wf_trace *t, const char *op)
+int wf_call_finish(weft_jit *j, wf_trace *t, const char *op)
 {
     wf_why why;
     wf_why_clear(&why);
@@ -223,7 +223,7 @@ static void explain_unseen(weft_jit *j, const wf_trace *t, int rc, int ran, cons
     }
 }
 
-static void note_call(int64_t start, const weft_jit *j, weft_profile_kind kind, const char *how)
+void wf_call_note(int64_t start, const weft_jit *j, weft_profile_kind kind, const char *how)
 {
     if (start) {
         wf_prof_end(start, &(wf_prof_span){kind, .name = j->name, .detail = how});
@@ -291,13 +291,13 @@ weft_status wf_call_watched(weft_jit *j, const weft_tensor *in, int n_in, weft_t
         wf_frozen *frozen = wf_call_find_frozen(j, c, in, n_in, n_out, &a, &z);
         if (frozen) {
             rc = replay(j, c, frozen, &a, out, n_out, &turn);
-            note_call(start, j, WEFT_PROFILE_CALL, "frozen");
+            wf_call_note(start, j, WEFT_PROFILE_CALL, "frozen");
             return (weft_status)rc;
         }
         wf_call_start(j, c, &z);
     }
     z.way = turn.way;
-    wf_trace *t = c->recorder ? NULL : open_trace(j), *all = wf_trace_current(c);
+    wf_trace *t = c->recorder ? NULL : wf_call_open_trace(j), *all = wf_trace_current(c);
     if (!all) {
         wf_frozen_release(z.verify);
         clear(out, n_out);
@@ -315,7 +315,7 @@ weft_status wf_call_watched(weft_jit *j, const weft_tensor *in, int n_in, weft_t
         t->frame = __builtin_frame_address(0);
         t->note = &z;
     } else {
-        count_inlined(j);
+        wf_call_count_inlined(j);
     }
     uint32_t floor = all->floor, depth = all->depth;
     all->floor = all->depth = depth + !t;
@@ -330,8 +330,8 @@ weft_status wf_call_watched(weft_jit *j, const weft_tensor *in, int n_in, weft_t
     if (t && freezes && !rc && !refused) {
         describe(j, t, in, n_in, r, n_out, &z);
     }
-    note_call(start, j, WEFT_PROFILE_RECORD, t ? "" : "part of another trace");
-    int ran = t ? finish(j, t, "jit_call") : 0;
+    wf_call_note(start, j, WEFT_PROFILE_RECORD, t ? "" : "part of another trace");
+    int ran = t ? wf_call_finish(j, t, "jit_call") : 0;
     ran = refused ? refused : ran;
     if (freezes && !z.seen) {
         explain_unseen(j, t, rc, ran, &z);
@@ -343,14 +343,14 @@ weft_status wf_call_watched(weft_jit *j, const weft_tensor *in, int n_in, weft_t
     }
     const int device = t ? t->base.device : WF_DEVICE_HOST;
     if (t) {
-        close_trace(j, t);
+        wf_call_close_trace(j, t);
     }
     if (r != results) {
         wf_mfree(r);
     }
     c->last_write = WEFT_NONE;
     if (t) {
-        note_call(start, j, WEFT_PROFILE_CALL, "recorded");
+        wf_call_note(start, j, WEFT_PROFILE_CALL, "recorded");
     }
     wf_call_recorded(j, &turn, device, NULL, rc ? rc : ran);
     c->here = NULL;
@@ -384,7 +384,8 @@ run_plain(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *
     memcpy(&place, &r, sizeof place);
     const uint32_t slot = (uint32_t)place;
     const uint64_t odd = (uint64_t)(uint32_t)rc | (uint64_t)(uintptr_t)c->recorder |
-                         (c->error_seen ^ errors) | (c->depth ^ scope) | (place >> 32 ^ c->id);
+                         (uint64_t)(uintptr_t)c->region.of | (c->error_seen ^ errors) |
+                         (c->depth ^ scope) | (place >> 32 ^ c->id);
     if (__builtin_expect(odd == 0 && slot != 0 && c->scopes[scope].head == slot, 1)) {
         const wf_slot *s = wf_slot_at(c, slot);
         const uint64_t state = atomic_load_explicit(&s->state, memory_order_relaxed);
@@ -442,8 +443,9 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
     }
     wf_seat *seat = &j->seat[0];
     const int64_t left = atomic_load_explicit(&seat->left, memory_order_relaxed);
-    if (atomic_load_explicit(&seat->owner, memory_order_relaxed) == c && left > 0 && !c->recorder &&
-        !wf_prof_is_on() && !c->scopes[c->depth].head) {
+    if (atomic_load_explicit(&seat->owner, memory_order_relaxed) == c && left > 0 &&
+        !((uintptr_t)c->recorder | (uintptr_t)c->region.of) && !wf_prof_is_on() &&
+        !c->scopes[c->depth].head) {
         const wf_slot *a = wf_slot_of(c, in[0]);
         if (a) {
             if (wf_seat_fits(seat, a)) {
@@ -468,56 +470,4 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
         }
     }
     return call(j, in, n_in, out, n_out);
-}
-
-weft_status weft_jit_begin(weft_jit *j)
-{
-    wf_ctx *c = wf_ctx_get();
-    if (!c) {
-        return WEFT_ENOMEM;
-    }
-    if (!j) {
-        wf_raise_text(c, WEFT_EINVALID, "jit_begin", "the trace is NULL");
-        return WEFT_EINVALID;
-    }
-    if (c->recorder) {
-        wf_trace_current(c)->depth++;
-        count_inlined(j);
-        return WEFT_OK;
-    }
-    wf_trace *t = open_trace(j);
-    if (!t) {
-        return WEFT_ENOMEM;
-    }
-    t->floor = 0;
-    t->since = wf_prof_start();
-    return WEFT_OK;
-}
-
-weft_status(weft_jit_end)(weft_jit *j)
-{
-    wf_ctx *c = wf_ctx_get();
-    if (!c) {
-        return WEFT_ENOMEM;
-    }
-    wf_trace *t = c->recorder ? wf_trace_current(c) : NULL;
-    if (!j || !t || t->depth == t->floor || (t->depth == 1 && t->owner.user != j)) {
-        wf_raise_text(c, WEFT_EINVALID, "jit_end",
-                      "this region was not begun on this thread, or in this call, or has ended");
-        return WEFT_EINVALID;
-    }
-    if (t->depth > 1) {
-        t->depth--;
-        return WEFT_OK;
-    }
-    if (j->freezes) {
-        wf_call_never_frozen(
-            j, "a region is recorded each time; only calls of a function are replayed");
-    }
-    int64_t start = t->since;
-    note_call(start, j, WEFT_PROFILE_RECORD, "a region");
-    int refused = wf_trace_refusal(t, "jit_end"), rc = finish(j, t, "jit_end");
-    close_trace(j, t);
-    note_call(start, j, WEFT_PROFILE_CALL, "a region");
-    return (weft_status)(refused ? refused : rc);
 }

@@ -52,7 +52,7 @@ enum {
 bool wf_call_may_run_eagerly(const weft_jit_args *a)
 {
     const wf_env_values *e = wf_env();
-    return a->fn && !a->single_graph && !a->no_fuse && !a->synchronous && !a->always_record &&
+    return !a->single_graph && !a->no_fuse && !a->synchronous && !a->always_record &&
            !a->fast_math && !e->WEFT_FAST_MATH && e->WEFT_JIT_EAGER && e->WEFT_JIT == 1 &&
            !e->WEFT_DEBUG && !e->WEFT_VALIDATE && !e->WEFT_BISECT && !*e->WEFT_DUMP &&
            !*e->WEFT_STATS && !*e->WEFT_STRESS && !*e->WEFT_PASS && !*e->WEFT_PROFILE;
@@ -156,8 +156,7 @@ static void look_at_long(weft_jit *j, wf_way *w)
     }
 }
 
-/* Is this call to run plainly? *timed: it is part of a trial. */
-static bool choose(weft_jit *j, wf_way *w, bool *timed)
+bool wf_way_choose(weft_jit *j, wf_way *w, bool *timed)
 {
     const bool eager = atomic_load_explicit(&w->eager, memory_order_relaxed);
     *timed = false;
@@ -196,17 +195,6 @@ static void give_up(wf_way *w)
 
 /* -- running ------------------------------------------------------------------------------------------------------ */
 
-/* Regions that the function left open end with it. */
-static int end_regions(wf_ctx *c)
-{
-    int rc = 0;
-    while (c->recorder) {
-        const int ended = (int)weft_jit_end(wf_trace_current(c)->owner.user);
-        rc = rc ? rc : ended;
-    }
-    return rc;
-}
-
 /* The function ran well, but a kernel did not: its error is the call's, as if it had been recorded. What the function was
  * told of when it made the call or asked for a value is its own affair. */
 static int kernel_error(wf_ctx *c, uint64_t since)
@@ -219,15 +207,28 @@ static int kernel_error(wf_ctx *c, uint64_t since)
     return (int)weft_error_status((weft_tensor){0, c->id, id});
 }
 
-/* What the function left has no straight end. *sound: nothing happened that recording does in another way. */
+int wf_way_ran_plainly(weft_jit *j, wf_ctx *c, wf_way *w, int64_t start, uint64_t errors)
+{
+    const int failed = kernel_error(c, errors);
+    if (failed) {
+        give_up(w);
+    } else if (start) {
+        keep_least(&w->best[1], wf_plan_now() - start);
+        look_at_long(j, w);
+    }
+    return failed;
+}
+
+/* What the function left has no straight end; `plain` regions were there before it. *sound: nothing happened that recording does in another way. */
 WF_COLD static int end_badly(const weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in,
-                             weft_tensor *r, int n_out, int rc, uint64_t errors, bool *sound)
+                             weft_tensor *r, int n_out, int rc, uint64_t errors, uint32_t plain,
+                             bool *sound)
 {
     if (rc) {
         wf_function_failed(c, "jit_call", j->name, rc, errors, in, n_in);
     }
-    if (c->recorder) {
-        const int ended = end_regions(c);
+    if (c->recorder || c->region.depth != plain) {
+        const int ended = wf_call_end_regions(c, plain);
         rc = rc ? rc : ended;
         *sound = false;
     }
@@ -250,11 +251,14 @@ static int run(const weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, we
     }
     int rc = WEFT_ENOMEM;
     if (wf_scope_push(c)) {
-        const uint32_t base = c->depth;
+        const uint32_t base = c->depth, plain = c->region.depth, floor = c->region.floor;
+        c->region.floor = plain; /* the function ends no other than its own */
         rc = (int)j->fn(j->self, in, n_in, r, n_out);
-        if (__builtin_expect(rc || c->recorder || c->error_seen != errors, 0)) {
-            rc = end_badly(j, c, in, n_in, r, n_out, rc, errors, sound);
+        if (__builtin_expect(
+                rc || c->recorder || c->region.depth != plain || c->error_seen != errors, 0)) {
+            rc = end_badly(j, c, in, n_in, r, n_out, rc, errors, plain, sound);
         }
+        c->region.floor = floor;
         wf_scopes_leave(c, base, base - 1, r, n_out);
     }
     for (int i = 0; i < n_out; i++) {
@@ -271,14 +275,16 @@ int64_t wf_call_count_eager(const weft_jit *j)
 {
     int64_t n = atomic_load_explicit(&j->eager, memory_order_relaxed);
     for (int i = 0; i < WF_SEATS; i++) {
-        n += atomic_load_explicit(&j->seat[i].given, memory_order_relaxed) -
-             atomic_load_explicit(&j->seat[i].left, memory_order_relaxed);
+        const wf_seat *s = &j->seat[i];
+        n += atomic_load_explicit(&s->given, memory_order_relaxed) -
+             atomic_load_explicit(&s->left, memory_order_relaxed) +
+             atomic_load_explicit(&s->regions_given, memory_order_relaxed) -
+             atomic_load_explicit(&s->regions_left, memory_order_relaxed);
     }
     return n;
 }
 
-/* The seat of this thread; NULL: it has none. */
-static wf_seat *seat_of(weft_jit *j, const wf_ctx *c)
+wf_seat *wf_seat_of(weft_jit *j, const wf_ctx *c)
 {
     for (int i = 0; i < WF_SEATS; i++) {
         const wf_ctx *owner = atomic_load_explicit(&j->seat[i].owner, memory_order_relaxed);
@@ -289,9 +295,9 @@ static wf_seat *seat_of(weft_jit *j, const wf_ctx *c)
     return NULL;
 }
 
-static wf_seat *take_seat(weft_jit *j, wf_ctx *c)
+wf_seat *wf_seat_take(weft_jit *j, wf_ctx *c)
 {
-    wf_seat *s = seat_of(j, c);
+    wf_seat *s = wf_seat_of(j, c);
     pthread_mutex_lock(&j->lock);
     for (int i = 0; i < WF_SEATS && !s; i++) {
         if (!atomic_load_explicit(&j->seat[i].owner, memory_order_relaxed)) {
@@ -317,7 +323,7 @@ static void shut(weft_jit *j, const wf_ctx *c, const wf_call_kind *k)
 {
     const uint64_t bit = UINT64_C(1) << (k->first & 63);
     _Atomic uint64_t *all = &j->shut[k->first >> 6];
-    wf_seat *s = seat_of(j, c);
+    wf_seat *s = wf_seat_of(j, c);
     if (!(atomic_load_explicit(all, memory_order_relaxed) & bit)) {
         atomic_fetch_or_explicit(all, bit, memory_order_relaxed);
     }
@@ -351,8 +357,8 @@ static void give_calls(weft_jit *j, wf_ctx *c, wf_way *w, const wf_call_kind *k,
         atomic_load_explicit(&j->shut[at], memory_order_relaxed) & bit) {
         return;
     }
-    wf_seat *s = seat_of(j, c);
-    s = s ? s : take_seat(j, c);
+    wf_seat *s = wf_seat_of(j, c);
+    s = s ? s : wf_seat_take(j, c);
     if (!s) {
         return;
     }
@@ -376,7 +382,7 @@ WF_COLD static void stand_up(weft_jit *j, wf_ctx *c, const weft_tensor *in, int 
     wf_call_kind k;
     wf_call_kind_of(c, in, n_in, n_out, &k);
     wf_way *w = k.key && k.host ? wf_way_find(j, c, &k, in, n_in, n_out) : NULL;
-    wf_seat *s = seat_of(j, c);
+    wf_seat *s = wf_seat_of(j, c);
     if (w) {
         give_up(w);
         shut(j, c, &k);
@@ -390,8 +396,8 @@ int wf_call_end(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_te
                 uint64_t errors, uint32_t scope)
 {
     bool sound = true;
-    if (rc || c->recorder || c->error_seen != errors) {
-        rc = end_badly(j, c, in, n_in, r, 1, rc, errors, &sound);
+    if (rc || c->recorder || c->region.of || c->error_seen != errors) {
+        rc = end_badly(j, c, in, n_in, r, 1, rc, errors, 0, &sound);
     }
     wf_scopes_leave(c, scope, scope, r, 1);
     c->last_write = WEFT_NONE;
@@ -407,7 +413,7 @@ static bool sit(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_te
                 int n_out, int *rc)
 {
     bool sound = true;
-    wf_seat *s = n_in > 0 && n_out <= WF_EAGER_RESULTS ? seat_of(j, c) : NULL;
+    wf_seat *s = n_in > 0 && n_out <= WF_EAGER_RESULTS ? wf_seat_of(j, c) : NULL;
     const int64_t left = s ? atomic_load_explicit(&s->left, memory_order_relaxed) : 0;
     wf_hold how;
     wf_slot *first = left > 0 ? wf_take_hold(c, in[0], &how) : NULL;
@@ -448,7 +454,7 @@ bool wf_call_eagerly(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, we
         wf_ways_shut(j, now, RECENT);
         pthread_mutex_unlock(&j->lock);
     }
-    const bool eager = choose(j, w, &timed);
+    const bool eager = wf_way_choose(j, w, &timed);
     t->way = w;
     t->start = timed ? wf_plan_now() : 0;
     if (timed || !eager) {
@@ -531,6 +537,9 @@ static void explain_way(const wf_way *w, bool freezes, FILE *out)
 void wf_call_explain_ways(weft_jit *j, FILE *out)
 {
     int64_t count[2][2] = {{0}}, n = 0; /* tried or not; run the function */
+    if (j->region.ns[0] && j->region.ns[0] != INT64_MAX) {
+        explain_way(&j->region, false, out);
+    }
     for (int k = 0; k < WAY_SETS; k++) {
         const wf_way_set *set = atomic_load_explicit(&j->ways[k], memory_order_relaxed);
         for (int i = 0; i < WAY_LANES && set; i++) {

@@ -1,5 +1,5 @@
 /*
- * jit/call_impl.h -- a traced function: what jit/call.c (the interface), call_plans.c (its plans), call_frozen.c (frozen
+ * jit/call_impl.h -- a traced function: what jit/call.c (calls), call_region.c (regions), call_plans.c (its plans), call_frozen.c (frozen
  * calls), call_ways.c (kinds of calls) and call_eager.c (what they run) share. The invariants stand in call.c.
  */
 #ifndef JIT_CALL_IMPL_H
@@ -13,6 +13,7 @@
 #include "jit/plan.h"
 #include "jit/trace.h"
 #include "weft/jit.h"
+#include "weft/profile.h"
 
 enum {
     MAX_PLANS = 256,
@@ -116,7 +117,9 @@ typedef struct wf_seat {
     bool kept;         /* one of them was kept by this thread: ... */
     wf_slot *slot;     /* ... here, ... */
     weft_tensor first; /* ... this one */
-    char apart[128 - 11 * 8];
+    /* Likewise of regions. */
+    _Atomic int64_t regions_left, regions_given;
+    char apart[128 - 13 * 8];
 } wf_seat;
 _Static_assert(sizeof(wf_seat) == 128, "lines of its own");
 
@@ -155,7 +158,8 @@ struct weft_jit {
     weft_jit_fn fn;
     void *self;
     char name[MAX_NAME];
-    bool single_graph, no_fuse, synchronous, fast_math, freezes, adapts;
+    bool single_graph, no_fuse, synchronous, fast_math, freezes;
+    bool adapts;  /* its calls and regions may run what they record instead */
     bool forgets; /* WEFT_STRESS=evict: no plan is found again */
     int max_plans, max_frozen, verify_every;
     pthread_mutex_t lock;
@@ -168,6 +172,11 @@ struct weft_jit {
     _Atomic int64_t replays; /* of frozen calls: counted without the lock */
     _Atomic int64_t eager;   /* calls that ran the function, but for those of seats: likewise */
     _Atomic int64_t looks;   /* calls whose kind was looked up */
+    wf_way region;           /* of its regions, as long as they record the same graph: ... */
+    uint64_t region_hash;    /* ... of this hash */
+    int64_t
+        region_looks; /* under the lock: plain regions until one is recorded to be compared, in hundreds */
+    int64_t region_period;              /* likewise: as it began */
     wf_way_set *_Atomic ways[WAY_SETS]; /* NULL: none yet */
     wf_family families[FAMILIES];
     int latest_family;
@@ -237,6 +246,17 @@ void wf_call_never_frozen(weft_jit *j, const char *reason);
 /* Replays z on a, and gives both back. */
 int wf_call_run_frozen(weft_jit *j, wf_ctx *c, wf_frozen *z, wf_frozen_args *a, weft_tensor *out,
                        int n_out);
+/* -- a call, a region (jit/call.c, jit/call_region.c) ----------------------------------------------------------------- */
+
+wf_trace *wf_call_open_trace(weft_jit *j); /* NULL with an error recorded */
+void wf_call_close_trace(weft_jit *j, wf_trace *t);
+void wf_call_count_inlined(weft_jit *j);
+/* Commits what is left; an error is recorded. */
+int wf_call_finish(weft_jit *j, wf_trace *t, const char *op);
+/* A span of a profile, if one was being taken at `start`. */
+void wf_call_note(int64_t start, const weft_jit *j, weft_profile_kind kind, const char *how);
+/* Ends the thread's regions but for the first so many plain ones. 0 or the first status of an end. */
+int wf_call_end_regions(wf_ctx *c, uint32_t plain);
 /* weft_jit_call, recorded whatever the function's ways are. */
 weft_status wf_call_watched(weft_jit *j, const weft_tensor *in, int n_in, weft_tensor *out,
                             int n_out, wf_call_watch *watch);
@@ -247,6 +267,10 @@ int wf_call_run_segment(void *user, wf_job *job, wf_why *why);
  * rc, and errors since `errors`. */
 WF_COLD int wf_call_end(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *r,
                         int rc, uint64_t errors, uint32_t scope);
+/* The thread's seat; NULL: it has none. */
+wf_seat *wf_seat_of(weft_jit *j, const wf_ctx *c);
+/* A new one where it has none. */
+wf_seat *wf_seat_take(weft_jit *j, wf_ctx *c);
 /* Calls that ran the function. */
 int64_t wf_call_count_eager(const weft_jit *j);
 
@@ -258,6 +282,8 @@ uint64_t wf_call_kind_of_slots(const wf_ctx *c, wf_slot *const *s, int n_in, int
 /* Its way, a new one if there is none; NULL: there is no memory. */
 wf_way *wf_way_find(weft_jit *j, wf_ctx *c, const wf_call_kind *k, const weft_tensor *in, int n_in,
                     int n_out);
+/* As of a kind that nothing is known of. */
+void wf_way_reset(wf_way *w);
 /* A way has been decided. Called with the lock. */
 void wf_way_note_choice(weft_jit *j, const wf_way *w);
 /* Which first arguments belong to calls that do not just run the function, of those since `now` - `recent`. Called with the lock. */
@@ -266,6 +292,10 @@ void wf_ways_free(weft_jit *j);
 
 /* May calls of such a trace run the function itself? */
 bool wf_call_may_run_eagerly(const weft_jit_args *a);
+/* Is this call, or region, to run plainly? *timed: it is part of a trial. */
+bool wf_way_choose(weft_jit *j, wf_way *w, bool *timed);
+/* It has, since `start` (0: not timed) and errors since `errors`: 0 or the status of a kernel that failed untold. */
+int wf_way_ran_plainly(weft_jit *j, wf_ctx *c, wf_way *w, int64_t start, uint64_t errors);
 /* Runs the function if that is this call's way, or its turn: true, with the status in *rc. Else the call is to be recorded,
  * and *t given to wf_call_recorded. */
 bool wf_call_eagerly(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out,

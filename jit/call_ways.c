@@ -138,6 +138,9 @@ static wf_family *family_of(weft_jit *j, uint64_t key)
 
 void wf_way_note_choice(weft_jit *j, const wf_way *w)
 {
+    if (!w->of.family) { /* of regions */
+        return;
+    }
     wf_family *f = family_of(j, w->of.family);
     if (!atomic_load_explicit(&w->eager, memory_order_relaxed)) {
         f->plain = 0;
@@ -151,21 +154,15 @@ void wf_way_note_choice(weft_jit *j, const wf_way *w)
 
 /* -- ways --------------------------------------------------------------------------------------------------------- */
 
-/* As if it had been made now. */
-static void begin(weft_jit *j, wf_way *w, const wf_call_kind *k, const wf_way_of *of)
+/* It begins plainly or not, with a trial after `warm` calls. */
+static void begin(wf_way *w, bool plain, bool is_short, int64_t warm)
 {
-    wf_family *f = family_of(j, of->family);
-    const bool full = j->stats.evictions > 0 && j->nplans >= j->max_plans;
-    const bool plain = full || (f->plain >= FOLLOW && of->volume <= f->volume);
-    const int64_t warm = full ? WARM_FULL : f->looks > WELL_KNOWN ? WARM_SOON : WARM_UP;
-    w->of = *of;
-    f->looks += plain ? 0 : warm; /* that it will have been seen */
     w->period = AGAIN;
     w->settled = false;
     w->modelled = 0;
     w->ns[0] = w->ns[1] = 0;
     atomic_store_explicit(&w->eager, plain, memory_order_relaxed);
-    atomic_store_explicit(&w->is_short, plain && f->plain && f->is_short, memory_order_relaxed);
+    atomic_store_explicit(&w->is_short, is_short, memory_order_relaxed);
     atomic_store_explicit(&w->trial, false, memory_order_relaxed);
     atomic_store_explicit(&w->turn, 0, memory_order_relaxed);
     atomic_store_explicit(&w->left, warm, memory_order_relaxed);
@@ -174,6 +171,24 @@ static void begin(weft_jit *j, wf_way *w, const wf_call_kind *k, const wf_way_of
     atomic_store_explicit(&w->takes_more, false, memory_order_relaxed);
     atomic_store_explicit(&w->crowded, false, memory_order_relaxed);
     atomic_store_explicit(&w->rebuilt, 0, memory_order_relaxed);
+}
+
+void wf_way_reset(wf_way *w)
+{
+    w->of = (wf_way_of){.says = "a region"};
+    begin(w, false, false, WARM_UP);
+}
+
+/* As if it had been made now. */
+static void begin_kind(weft_jit *j, wf_way *w, const wf_call_kind *k, const wf_way_of *of)
+{
+    wf_family *f = family_of(j, of->family);
+    const bool full = j->stats.evictions > 0 && j->nplans >= j->max_plans;
+    const bool plain = full || (f->plain >= FOLLOW && of->volume <= f->volume);
+    const int64_t warm = full ? WARM_FULL : f->looks > WELL_KNOWN ? WARM_SOON : WARM_UP;
+    w->of = *of;
+    f->looks += plain ? 0 : warm; /* that it will have been seen */
+    begin(w, plain, plain && f->plain && f->is_short, warm);
     atomic_store_explicit(&w->first, k->first, memory_order_relaxed);
 }
 
@@ -196,7 +211,7 @@ static wf_way *add_way(weft_jit *j, wf_way_set *set, const wf_call_kind *k, cons
                    : lane;
     }
     atomic_store_explicit(&set->key[lane], 0, memory_order_relaxed);
-    begin(j, &set->way[lane], k, of);
+    begin_kind(j, &set->way[lane], k, of);
     atomic_store_explicit(&set->key[lane], k->key, memory_order_release);
     return &set->way[lane];
 }

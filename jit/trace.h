@@ -142,6 +142,7 @@ struct wf_trace {
     uint32_t commits;   /* segments so far */
     void *note;         /* handed to the runner with each job */
     int64_t since;      /* a region's begin, for a profile; 0: none is being taken */
+    int64_t timed;      /* likewise, for a trial (jit/call_eager.c) */
     wf_view *views;     /* scratch of a commit */
     int32_t *writes;
     uint8_t *began;

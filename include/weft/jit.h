@@ -100,7 +100,7 @@ typedef struct weft_jit_args {
     bool frozen;
     int verify_every;
     bool
-        always_record; /* never run fn itself, however slow recording is (see weft_jit_stats.eager) */
+        always_record; /* never run fn, or a region's ops, as they are, however slow recording is (see weft_jit_stats.eager) */
     int max_plans; /* plans kept at most, the least recently used one goes; default 256. When plans that went are built again, which
                           weft_jit_reasons says, those in use stay, and calls whose plan did not stay run fn where that is faster */
     int max_frozen; /* likewise calls that may be replayed, eight of a kind at most; default 64 */
@@ -120,7 +120,9 @@ WEFT_API weft_status weft_jit_call(weft_jit *j, const weft_tensor *in, int n_in,
 /* A region of ordinary code: ops between begin and end, on this thread, are recorded and run at the end. Every
  * tensor alive then is an output, so temporaries are best given a scope inside the region. Regions nest; one
  * inside another trace is part of it. A region that a traced function begins ends with its call at the latest,
- * and the function ends no other: that is WEFT_EINVALID. */
+ * and the function ends no other: that is WEFT_EINVALID. As with calls, where recording is measured to cost more than it
+ * saves, and a trace's regions compute the same graph again and again, ops run at once (weft_jit_stats.eager counts such regions,
+ * .always_record switches it off): the results are the same, a kernel's error is that of its op, and weft_jit_end returns it. */
 WEFT_API weft_status weft_jit_begin(weft_jit *j);
 WEFT_API weft_status weft_jit_end(weft_jit *j);
 
@@ -144,7 +146,7 @@ typedef struct weft_jit_stats {
     int64_t refusals;  /* recordings that could not be frozen */
     int64_t verified;  /* replays that were checked by a recording */
     int64_t thawed;    /* of those, the ones that differed */
-    int64_t eager;     /* calls that ran fn itself */
+    int64_t eager;     /* calls that ran fn itself, regions whose ops ran at once */
 } weft_jit_stats;
 WEFT_API void weft_jit_get_stats(weft_jit *j, weft_jit_stats *out);
 

@@ -146,7 +146,7 @@ Test(eager, modes_that_always_record)
 Test(eager, kinds_of_calls)
 {
     weft_tensor y;
-    weft_jit *outer = weft_jit_trace(NULL), *j = weft_jit_trace(doubles);
+    weft_jit *outer = weft_jit_trace(NULL, .always_record = true), *j = weft_jit_trace(doubles);
     for (int i = 0; i < CALLS; i++) {
         weft_scope s = weft_scope_begin();
         weft_tensor x = weft_full(weft_shape(3), i, WEFT_F32);
@@ -407,6 +407,167 @@ Test(eager, regions_left_open)
     }
     weft_jit_free(j);
     weft_jit_free(region);
+}
+
+/* -- regions ---------------------------------------------------------------------------------------------------------- */
+
+/* Regions of j are plain from now on, but for those that are looked at. */
+static void force_plain(weft_jit *j)
+{
+    atomic_store(&j->region.trial, false);
+    atomic_store(&j->region.eager, true);
+    atomic_store(&j->region.left, 1 << 30);
+}
+
+/* What busy does, between begin and end, with a region inside. */
+static void busy_region(weft_jit *j, model *m, weft_tensor x, weft_tensor *out)
+{
+    OK(weft_jit_begin(j));
+    OK(weft_jit_begin(j));
+    OK(busy(m, &x, 1, out, 3));
+    OK(weft_jit_end(j));
+    out[3] = weft_add(out[1], weft_f(1));
+    OK(weft_jit_end(j));
+    cr_assert_eq(weft_jit_end(j), WEFT_EINVALID);
+}
+
+Test(eager, regions_leave_what_recorded_ones_leave)
+{
+    model a = {
+        scalar_leaf(0.5), weft_keep(weft_zeros(weft_shape(2, 3), WEFT_F32)), WEFT_NONE, {1, 0}};
+    model b = {
+        scalar_leaf(0.5), weft_keep(weft_zeros(weft_shape(2, 3), WEFT_F32)), WEFT_NONE, {1, 0}};
+    weft_jit *j = weft_jit_trace(NULL), *r = weft_jit_trace(NULL, .always_record = true);
+    for (int i = 0; i < 600; i++) {
+        weft_scope s = weft_scope_begin();
+        weft_tensor x = weft_full(weft_shape(2, 3), 0.01 * i, WEFT_F32), y[4], z[4];
+        if (i == 200) {
+            force_plain(j);
+        }
+        busy_region(j, &a, x, y);
+        busy_region(r, &b, x, z);
+        for (int k = 0; k < 4; k++) {
+            check_bits("results", y[k], z[k]);
+        }
+        check_bits("weights", a.w, b.w);
+        check_bits("state", a.state, b.state);
+        check_bits("kept", a.kept, b.kept);
+        cr_assert_eq(a.rng.offset, b.rng.offset);
+        weft_scope_end(s);
+    }
+    const weft_jit_stats s = stats_of(j);
+    cr_assert(s.eager >= 380 && s.calls + s.eager == 600 && s.inlined == 600, "%d, %d",
+              (int)s.eager, (int)s.calls);
+    cr_assert_eq(stats_of(r).eager, 0);
+    cr_assert_eq(stats_of(r).calls, 600);
+    weft_jit_free(j);
+    weft_jit_free(r);
+    const weft_tensor kept[] = {a.w, a.state, a.kept, b.w, b.state, b.kept};
+    for (int i = 0; i < 6; i++) {
+        weft_free(kept[i]);
+    }
+    cr_assert_eq(weft_leak_report(NULL), 0);
+}
+
+/* A trial is made; a way holds as long as the graph is the same, which is looked at now and then. */
+Test(eager, regions_that_change)
+{
+    weft_jit *j = weft_jit_trace(NULL);
+    weft_tensor x[2] = {weft_ones(weft_shape(3), WEFT_F32), weft_ones(weft_shape(4), WEFT_F32)};
+    for (int i = 0; i < CALLS; i++) {
+        OK(weft_jit_begin(j));
+        weft_tensor y = weft_neg(x[0]);
+        OK(weft_jit_end(j));
+        cr_assert_eq(weft_item_f64(weft_max(y)), -1);
+    }
+    check_tried(j, 1);
+    char *text = test_explained(j);
+    cr_assert(strstr(text, "(a region)"), "%s", text);
+    free(text);
+    force_plain(j);
+    int64_t recorded = stats_of(j).calls;
+    for (int i = 0; i < 600; i++) { /* one in 127, one in 254 is looked at, and is as it was */
+        OK(weft_jit_begin(j));
+        weft_neg(x[0]);
+        OK(weft_jit_end(j));
+    }
+    cr_assert(stats_of(j).calls > recorded && stats_of(j).calls < recorded + 4);
+    recorded = stats_of(j).calls;
+    for (int i = 0; i < 600; i++) { /* by turns: found out, and recorded from then on */
+        OK(weft_jit_begin(j));
+        weft_neg(x[i % 2]);
+        OK(weft_jit_end(j));
+    }
+    cr_assert_geq(stats_of(j).calls, recorded + 80);
+    cr_assert_eq(stats_of(j).calls + stats_of(j).eager, CALLS + 1200);
+    weft_jit_free(j);
+}
+
+FN(ends_outer)
+{
+    weft_status *ended = self;
+    weft_jit *region = *(weft_jit **)(void *)(ended + 2);
+    (void)n_in, (void)n_out;
+    ended[0] = weft_jit_end(region);
+    weft_jit_begin(region); /* ends with the call */
+    out[0] = weft_neg(in[0]);
+    return WEFT_OK;
+}
+
+/* Errors of kernels, calls inside, a thread that ends in one. */
+static void *leaves_one(void *arg)
+{
+    weft_jit *j = arg;
+    return weft_jit_begin(j) == WEFT_OK ? j : NULL;
+}
+
+Test(eager, corners_of_plain_regions)
+{
+    struct {
+        weft_status ended[2];
+        weft_jit *region;
+    } self = {.region = weft_jit_trace(NULL)};
+    weft_jit *j = self.region, *call = weft_jit_trace(ends_outer, &self);
+    weft_tensor x = weft_arange(0, 3, 1, WEFT_F32), y;
+    for (int i = 0; i < 3 * CALLS; i++) {
+        weft_scope s = weft_scope_begin();
+        force_plain(j);
+        OK(weft_jit_begin(j));
+        OK(weft_jit_call(call, &x, 1, &y, 1));
+        cr_assert_eq(self.ended[0], WEFT_EINVALID);
+        cr_assert_null(weft_table_new(.jit = call, .inputs = &x, .n_inputs = 1));
+        OK(weft_jit_end(j));
+        cr_assert_eq(weft_jit_end(j), WEFT_EINVALID);
+        OK(weft_jit_call(call, &x, 1, &y, 1)); /* leaves one open, which is nobody's afterwards */
+        cr_assert_eq(weft_jit_end(j), WEFT_EINVALID);
+        cr_assert_eq(weft_item_f64(weft_min(y)), -2);
+        weft_scope_end(s);
+    }
+    force_plain(j);
+    const int64_t bad = 9;
+    weft_tensor index = weft_from_data(&bad, weft_shape(1), WEFT_I64);
+    OK(weft_jit_begin(j));
+    y = weft_index_select(x, 0, index);
+    cr_assert_eq(weft_jit_end(j), WEFT_EINDEX);
+    check_error("its result", y, WEFT_EINDEX, "9");
+    const int64_t eager = stats_of(j).eager;
+    for (int i = 0; i < 3; i++) {
+        OK(weft_jit_begin(j));
+        y = weft_neg(x);
+        OK(weft_jit_end(j));
+    }
+    cr_assert_eq(stats_of(j).eager, eager, "recorded from then on");
+    for (int i = 0; i < 4; i++) {
+        pthread_t thread;
+        void *began = NULL;
+        force_plain(j);
+        cr_assert_eq(pthread_create(&thread, NULL, leaves_one, j), 0);
+        cr_assert_eq(pthread_join(thread, &began), 0);
+        cr_assert_eq(began, j);
+    }
+    cr_assert_eq(weft_jit_end(j), WEFT_EINVALID);
+    weft_jit_free(j);
+    weft_jit_free(call);
 }
 
 /* -- planted costs --------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,194 @@
+/*
+ * jit/call_region.c -- regions of ordinary code (weft/jit.h): recorded, or left to run as they are where that is faster.
+ *
+ * A region is a call whose arguments are not known before it is made, so a trace has one way for its regions
+ * (call_eager.c), which holds as long as they record the same graph: some of the plain ones are recorded to see that, one in
+ * GIVEN at first, one in GIVEN * RARELY once that has often been found, and where another plan answers, measuring begins anew.
+ * Regions by turns are recorded. What all this costs is as much as a small op: a thread's seat has GIVEN regions that begin
+ * without it.
+ *
+ * Invariant: a plain region is a count in the context and nothing else: ops run at once, so all of it is bit for bit what the
+ * recorded region leaves.
+ */
+#define WEFT_NO_SITES
+
+#include "eager/pool.h"
+#include "eager/profile.h"
+#include "jit/call_impl.h"
+#include "jit/plan_int.h"
+
+enum { GIVEN = 126, RARELY = 8 };
+
+/* Is a plain region to be recorded, to be compared? Else the thread gets further ones. */
+static bool is_looked_at(weft_jit *j, wf_ctx *c)
+{
+    wf_seat *s = wf_seat_of(j, c);
+    s = s ? s : wf_seat_take(j, c);
+    pthread_mutex_lock(&j->lock);
+    const bool look = --j->region_looks < 0;
+    if (look) {
+        j->region_period += j->region_period < RARELY ? 1 : 0;
+        j->region_looks = j->region_period;
+    }
+    pthread_mutex_unlock(&j->lock);
+    const int64_t until = atomic_load_explicit(&j->region.left, memory_order_relaxed) - 1;
+    const int64_t n = until < GIVEN ? until : GIVEN;
+    if (!look && s && n > 0) {
+        atomic_fetch_sub_explicit(&j->region.left, n, memory_order_relaxed);
+        atomic_store_explicit(&s->regions_given,
+                              atomic_load_explicit(&s->regions_given, memory_order_relaxed) + n,
+                              memory_order_relaxed);
+        atomic_store_explicit(&s->regions_left, n, memory_order_relaxed);
+    }
+    return look;
+}
+
+/* Is the region that begins now to be left alone? r->start: when it began, if it is part of a trial. */
+static bool is_plain(weft_jit *j, wf_ctx *c, wf_plain_region *r)
+{
+    bool timed;
+    r->start = 0;
+    r->paid = false;
+    if (!j->adapts || c->away || wf_prof_is_on()) {
+        return false;
+    }
+    bool plain = wf_way_choose(j, &j->region, &timed);
+    if (plain && !timed && !atomic_load_explicit(&j->region.trial, memory_order_relaxed)) {
+        plain = !is_looked_at(j, c);
+    }
+    r->start = timed ? wf_plan_now() : 0;
+    return plain;
+}
+
+/* The thread's seat has paid for it. */
+static inline bool is_paid(weft_jit *j, const wf_ctx *c)
+{
+    wf_seat *s = &j->seat[0];
+    if (atomic_load_explicit(&s->owner, memory_order_relaxed) != c) {
+        s = wf_seat_of(j, c);
+    }
+    const int64_t left = s ? atomic_load_explicit(&s->regions_left, memory_order_relaxed) : 0;
+    if (left <= 0 || c->away || wf_prof_is_on()) {
+        return false;
+    }
+    atomic_store_explicit(&s->regions_left, left - 1, memory_order_relaxed);
+    return true;
+}
+
+weft_status weft_jit_begin(weft_jit *j)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c) {
+        return WEFT_ENOMEM;
+    }
+    if (!j) {
+        wf_raise_text(c, WEFT_EINVALID, "jit_begin", "the trace is NULL");
+        return WEFT_EINVALID;
+    }
+    if (c->recorder || c->region.of) {
+        if (c->recorder) {
+            wf_trace_current(c)->depth++;
+        } else {
+            c->region.depth++;
+        }
+        wf_call_count_inlined(j);
+        return WEFT_OK;
+    }
+    wf_plain_region r = {.of = j, .depth = 1, .errors = c->error_seen};
+    r.paid = is_paid(j, c);
+    if (r.paid || is_plain(j, c, &r)) {
+        c->region = r;
+        return WEFT_OK;
+    }
+    wf_trace *t = wf_call_open_trace(j);
+    if (!t) {
+        return WEFT_ENOMEM;
+    }
+    t->floor = 0;
+    t->since = wf_prof_start();
+    t->timed = r.start;
+    return WEFT_OK;
+}
+
+/* It has run; what it computed was another graph than last time: its way is to be found. */
+static void look_at_plan(weft_jit *j)
+{
+    pthread_mutex_lock(&j->lock);
+    const uint64_t hash = j->latest < j->nplans ? j->plans[j->latest].hash : 0;
+    if (hash != j->region_hash) {
+        j->region_hash = hash;
+        j->region_looks = j->region_period = 1;
+        wf_way_reset(&j->region);
+    }
+    pthread_mutex_unlock(&j->lock);
+}
+
+static int end_plain(weft_jit *j, wf_ctx *c)
+{
+    const wf_plain_region r = c->region;
+    c->region = (wf_plain_region){.of = NULL};
+    if (r.paid && c->error_seen == r.errors) {
+        return 0;
+    }
+    atomic_fetch_add_explicit(&j->eager, r.paid ? 0 : 1, memory_order_relaxed);
+    const int failed = wf_way_ran_plainly(j, c, &j->region, r.start, r.errors);
+    wf_seat *s = failed ? wf_seat_of(j, c) : NULL;
+    if (s) { /* regions are recorded from now on */
+        const int64_t left = atomic_exchange_explicit(&s->regions_left, 0, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&s->regions_given, left, memory_order_relaxed);
+    }
+    return failed;
+}
+
+static int end_recorded(weft_jit *j, wf_trace *t)
+{
+    const int64_t start = t->since;
+    const wf_turn turn = {.way = j->adapts ? &j->region : NULL, .start = t->timed};
+    if (j->freezes) {
+        wf_call_never_frozen(
+            j, "a region is recorded each time; only calls of a function are replayed");
+    }
+    wf_call_note(start, j, WEFT_PROFILE_RECORD, "a region");
+    const int refused = wf_trace_refusal(t, "jit_end"), ran = wf_call_finish(j, t, "jit_end");
+    const int device = t->base.device, rc = refused ? refused : ran;
+    wf_call_close_trace(j, t);
+    wf_call_note(start, j, WEFT_PROFILE_CALL, "a region");
+    if (j->adapts) {
+        wf_call_recorded(j, &turn, device, NULL, rc);
+        look_at_plan(j);
+    }
+    return rc;
+}
+
+weft_status(weft_jit_end)(weft_jit *j)
+{
+    wf_ctx *c = wf_ctx_get();
+    if (!c) {
+        return WEFT_ENOMEM;
+    }
+    wf_trace *t = c->recorder ? wf_trace_current(c) : NULL;
+    uint32_t *depth = t ? &t->depth : &c->region.depth;
+    const uint32_t floor = t ? t->floor : c->region.floor;
+    const void *of = t ? t->owner.user : c->region.of;
+    if (!j || !of || *depth == floor || (*depth == 1 && of != j)) {
+        wf_raise_text(c, WEFT_EINVALID, "jit_end",
+                      "this region was not begun on this thread, or in this call, or has ended");
+        return WEFT_EINVALID;
+    }
+    if (*depth > 1) {
+        --*depth;
+        return WEFT_OK;
+    }
+    return (weft_status)(t ? end_recorded(j, t) : end_plain(j, c));
+}
+
+int wf_call_end_regions(wf_ctx *c, uint32_t plain)
+{
+    int rc = 0;
+    while (c->recorder || c->region.depth > plain) {
+        weft_jit *j = c->recorder ? wf_trace_current(c)->owner.user : c->region.of;
+        const int ended = (int)weft_jit_end(j);
+        rc = rc ? rc : ended;
+    }
+    return rc;
+}
