@@ -177,15 +177,13 @@ int wf_api_dtype(weft_tensor t, bool *weak)
     if (!c || t.slot == 0 || t.slot >= WF_ABSENT_SLOT) {
         return WEFT_DTYPE_DEFAULT;
     }
-    bool pinned;
-    wf_slot *s = wf_pin(c, t, &pinned, NULL);
+    wf_hold how;
+    wf_slot *s = wf_take_hold(c, t, &how);
     if (!s) {
         return WEFT_DTYPE_DEFAULT;
     }
     int dt = s->dtype;
-    if (pinned) {
-        wf_unpin(c, s);
-    }
+    wf_end_hold(c, s, how);
     return dt;
 }
 

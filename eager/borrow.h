@@ -57,8 +57,8 @@ static inline wf_slot *wf_borrow(wf_ctx *c, weft_tensor t)
     return NULL;
 }
 
-/* Borrows kept tensor t of this context, which lies in slot s, for a call of the user's function: short ways need not borrow it
- * again until wf_end_lend, which there must be. False: it is dead. c->nborrowed is below c->most_borrowed. */
+/* Borrows kept tensor t of this context, which lies in slot s, for a call of the user's function: ops need not borrow it again
+ * until wf_end_lend, which there must be. False: it is dead. c->nborrowed is below c->most_borrowed. */
 static inline bool wf_lend(wf_ctx *c, wf_slot *s, const weft_tensor *t)
 {
     const uint32_t k = c->nborrowed;
@@ -94,6 +94,11 @@ typedef enum wf_hold { WF_HOLD_SCOPE = 0, WF_HOLD_PINNED = 1, WF_HOLD_LENT = 256
 static inline wf_slot *wf_take_hold_kept(wf_ctx *c, weft_tensor t, wf_hold *how)
 {
     bool pinned = false;
+    if (c->lent_slot &&
+        wf_is_lent(c, t)) { /* for the length of a call that whatever needs it now is part of */
+        *how = WF_HOLD_SCOPE;
+        return c->lent_slot;
+    }
     wf_slot *s = wf_borrow(c, t);
     *how = WF_HOLD_LENT;
     if (__builtin_expect(s != NULL, 1)) {

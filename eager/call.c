@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "eager/alloc.h"
+#include "eager/borrow.h"
 #include "eager/call.h"
 #include "eager/device.h"
 
@@ -17,14 +18,12 @@ static const wf_attr no_attr;
 
 void wf_call_close(wf_call *k)
 {
-    for (int i = 0; i < k->nsrc; i++) {
-        if (k->pinned[i]) {
-            wf_unpin(k->c, k->slot[i]);
-        }
+    for (int i = k->nsrc; i-- > 0;) {
+        wf_end_hold(k->c, k->slot[i], (wf_hold)k->held[i]);
     }
     if (k->slot != k->slot_) {
         wf_mfree(k->slot);
-        wf_mfree(k->pinned);
+        wf_mfree(k->held);
     }
 }
 
@@ -53,6 +52,22 @@ __attribute__((noinline, cold)) static int refuse(wf_call *k, wf_slot *s, int i)
     return k->why.code;
 }
 
+/* The slot of operand i, a tensor's handle. NULL with k->why filled. */
+static inline wf_slot *hold(wf_call *k, int i)
+{
+    wf_ctx *c = k->c;
+    const weft_tensor t = k->src[i];
+    wf_hold how = WF_HOLD_SCOPE;
+    bool pinned = false;
+    wf_slot *s = wf_take_hold(c, t, &how);
+    if (!s) { /* says why not */
+        s = wf_pin(c, t, &pinned, &k->why);
+        how = pinned ? WF_HOLD_PINNED : WF_HOLD_SCOPE;
+    }
+    k->held[i] = (uint16_t)how;
+    return s;
+}
+
 /* Pins operands. Returns 0, a status with why filled, or -1 with *failed set to an operand that is
  * already an error. */
 int wf_call_open(wf_call *k, wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
@@ -64,7 +79,7 @@ int wf_call_open(wf_call *k, wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
     k->nsrc = 0;
     k->src = src;
     k->slot = k->slot_;
-    k->pinned = k->pinned_;
+    k->held = k->held_;
     k->tracked = false;
     k->why.code = 0;
     k->why.rule[0] = k->why.hint[0] = '\0';
@@ -74,14 +89,14 @@ int wf_call_open(wf_call *k, wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
             return wf_too_many(&k->why, op, nsrc);
         }
         k->slot = wf_malloc((size_t)nsrc * sizeof *k->slot);
-        k->pinned = wf_malloc((size_t)nsrc * sizeof *k->pinned);
-        if (!k->slot || !k->pinned) {
+        k->held = wf_malloc((size_t)nsrc * sizeof *k->held);
+        if (!k->slot || !k->held) {
             return wf_fail(&k->why, WEFT_ENOMEM, "out of memory for %d operands", nsrc);
         }
     }
     for (int i = 0; i < nsrc; i++) {
         k->slot[i] = NULL;
-        k->pinned[i] = false;
+        k->held[i] = WF_HOLD_SCOPE;
         k->nsrc = i + 1;
         if (src[i].slot >= WF_ABSENT_SLOT) {
             continue;
@@ -91,7 +106,7 @@ int wf_call_open(wf_call *k, wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
             wf_error_again(c, src[i]);
             return -1;
         }
-        wf_slot *s = wf_pin(c, src[i], &k->pinned[i], &k->why);
+        wf_slot *s = hold(k, i);
         if (!s) {
             return k->why.code;
         }

@@ -20,9 +20,9 @@ typedef struct wf_call {
     int nsrc;
     const weft_tensor *src;
     wf_slot **slot;
-    bool *pinned;
+    uint16_t *held; /* wf_hold */
     wf_slot *slot_[SMALL_SRC];
-    bool pinned_[SMALL_SRC];
+    uint16_t held_[SMALL_SRC];
     bool tracked;
     uint8_t device; /* of operands and results */
     wf_why why;

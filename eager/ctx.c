@@ -750,10 +750,10 @@ bool weft_ok(weft_tensor t)
     if (wf_is_scalar(t)) {
         return true;
     }
-    bool pinned;
-    wf_slot *s = wf_pin(c, t, &pinned, NULL);
-    if (s && pinned) {
-        wf_unpin(c, s);
+    wf_hold how;
+    wf_slot *s = wf_take_hold(c, t, &how);
+    if (s) {
+        wf_end_hold(c, s, how);
     }
     return s != NULL;
 }

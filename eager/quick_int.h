@@ -32,9 +32,6 @@ typedef struct found {
 __attribute__((noinline, unused)) static found pin(wf_ctx *c, weft_tensor t)
 {
     wf_hold how = WF_HOLD_SCOPE;
-    if (c->lent_slot && wf_is_lent(c, t)) {
-        return (found){c->lent_slot, 0};
-    }
     wf_slot *s = t.slot >= WF_ABSENT_SLOT ? NULL : wf_take_hold_kept(c, t, &how);
     return (found){s, (unsigned)how};
 }

@@ -144,7 +144,7 @@ int wf_call_table(weft_jit *j, const weft_table_args *args, weft_table *t)
         return WEFT_ENOMEM;
     }
     weft_scope sc = args->outputs ? (weft_scope){0} : weft_scope_begin();
-    int rc = wf_call_watched(j, args->inputs, args->n_inputs, out, n, &w.base);
+    int rc = (int)wf_call_watched(j, args->inputs, args->n_inputs, out, n, &w.base);
     if (!args->outputs) {
         weft_scope_end(sc);
     }
