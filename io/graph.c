@@ -212,11 +212,6 @@ static int bind_input(const weft_graph *g, int i, weft_tensor x, int64_t *sizes,
             *size = *size < 0 ? s.dims[k] : *size;
             want = *size;
         }
-        if (symbol && want > g->fn->most[t->dims[k] - WF_SYM(0)]) {
-            return wf_fail(why, WEFT_ESHAPE,
-                           "input '%s': axis %d is %lld, but '%s' is at most %lld", g->names[i], k,
-                           (long long)want, symbol, (long long)g->fn->most[t->dims[k] - WF_SYM(0)]);
-        }
         if (s.dims[k] != want && symbol) {
             return wf_fail(why, WEFT_ESHAPE,
                            "input '%s': axis %d is %lld, but '%s' is %lld by an earlier axis",
@@ -225,6 +220,40 @@ static int bind_input(const weft_graph *g, int i, weft_tensor x, int64_t *sizes,
         if (s.dims[k] != want) {
             return wf_fail(why, WEFT_ESHAPE, "input '%s': axis %d is %lld, the graph takes %lld",
                            g->names[i], k, (long long)s.dims[k], (long long)want);
+        }
+    }
+    return 0;
+}
+
+/* A size that its symbol does not stand for: what the graph takes, and what would fail. */
+static int out_of_range(const weft_graph *g, uint32_t symbol, const int64_t *sizes, wf_why *why)
+{
+    const int64_t least = g->fn->least[symbol], most = g->fn->most[symbol], size = sizes[symbol];
+    wf_why of = {0};
+    int input = 0, axis = 0;
+    for (int i = 0; i < g->n_inputs; i++) {
+        const wf_type *t = wf_fn_type(g->fn, g->fn->inputs[i]);
+        for (int k = 0; k < t->rank; k++) {
+            if (t->dims[k] == WF_SYM(symbol)) {
+                input = i;
+                axis = k;
+            }
+        }
+    }
+    wf_fn_free(wf_graph_bind(g->fn, sizes, &of));
+    wf_fail(why, WEFT_ESHAPE, "input '%s': axis %d is %lld, but '%s' is at %s %lld%s%s",
+            g->names[input], axis, (long long)size, g->fn->symbols[symbol],
+            size < least ? "least" : "most", (long long)(size < least ? least : most),
+            of.code == WEFT_ESHAPE || of.code == WEFT_EINVALID ? ": " : "",
+            of.code == WEFT_ESHAPE || of.code == WEFT_EINVALID ? of.rule : "");
+    return why->code;
+}
+
+static int check_ranges(const weft_graph *g, const int64_t *sizes, wf_why *why)
+{
+    for (uint32_t k = 0; k < g->fn->nsymbols; k++) {
+        if (sizes[k] < g->fn->least[k] || sizes[k] > g->fn->most[k]) {
+            return out_of_range(g, k, sizes, why);
         }
     }
     return 0;
@@ -486,6 +515,7 @@ static int begin(weft_graph *g, unsigned flags, const weft_tensor *in, int n_in,
         }
         rc = bind_input(g, i, in[i], sizes, &why);
     }
+    rc = rc ? rc : check_ranges(g, sizes, &why);
     flags |= device_of(g, in) != WF_DEVICE_HOST ? WF_PLAN_DEVICE : 0;
     flags |= g->fast_math ? WF_PLAN_FAST : 0;
     rc = rc ? rc : hold_plan(g, sizes, flags, p, &why);

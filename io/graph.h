@@ -66,7 +66,8 @@ enum { WF_RECORDINGS = 3 };
 typedef struct wf_graph_symbols {
     int n;
     char name[WF_MAX_SYMBOLS][WF_SYMBOL_NAME];
-    int64_t most[WF_MAX_SYMBOLS], size[WF_RECORDINGS][WF_MAX_SYMBOLS];
+    int64_t least[WF_MAX_SYMBOLS], most[WF_MAX_SYMBOLS]; /* 0, INT64_MAX: nothing was said */
+    int64_t size[WF_RECORDINGS][WF_MAX_SYMBOLS];
     int of[WF_GRAPH_DIMS]; /* the symbol of each extent that was named */
 } wf_graph_symbols;
 

@@ -11,6 +11,7 @@
  * are 1 or 2 it may be written otherwise (a view that is contiguous, nothing to expand) as long as it computes the same bits, which
  * is tried on a few numbers.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,22 +31,33 @@ typedef struct mapper {
     bool plain;                           /* only symbols themselves are extents here */
 } mapper;
 
-/* A row that is refused with these sizes: because of an integer that is negative with them? Where it is no extent, but where a
- * slice begins, it may be. A computed padding may not, though the row knows what that means: the function would be refused. */
-static int explain_sizes(const mapper *m, const wf_attr *attr, int rc, wf_why *why)
+/* A row that is refused: which, called where. With sizes for symbols: because of an integer that is negative with them? Where it is
+ * no extent, but where a slice begins, it may be. A computed padding may not, though the row knows what that means: the function
+ * would be refused. */
+static int explain_refusal(const mapper *m, const wf_attr *attr, int rc, wf_why *why)
 {
+    const wf_ins *i = &m->f->ins[m->at];
+    const char *site = m->f->locs[i->loc];
+    char text[WF_EXTENT_TEXT], says[sizeof why->rule];
+    snprintf(says, sizeof says, "%s", why->rule);
     for (int k = 0; k < attr->n_dyn && m->n == 0; k++) {
         const int64_t v = attr->dyn[k];
         if (wf_is_sym(v, m->f->nsymbols) && wf_sym_value(v, m->sizes) < 0) {
-            char text[WF_EXTENT_TEXT];
             const uint32_t s = wf_sym_of(v);
-            wf_why_clear(why);
-            wf_fail(why, WEFT_ESHAPE, "%s (%%%u): '%s' would be %lld, since '%s' is %lld",
-                    wf_rows[m->f->ins[m->at].op].name, m->at + 1, wf_extent_text(m->f, v, text),
-                    (long long)wf_sym_value(v, m->sizes), m->f->symbols[s], (long long)m->sizes[s]);
-            return why->code;
+            snprintf(says, sizeof says, "'%s' would be %lld, since '%s' is %lld",
+                     wf_extent_text(m->f, v, text), (long long)wf_sym_value(v, m->sizes),
+                     m->f->symbols[s], (long long)m->sizes[s]);
+            why->hint[0] = '\0';
+            rc = WEFT_ESHAPE;
+            break;
         }
     }
+    if (rc == 0 || rc == WEFT_ENOMEM) {
+        return rc;
+    }
+    why->code = rc;
+    snprintf(why->rule, sizeof why->rule, "%s (%%%u%s%.60s): %.150s", wf_rows[i->op].name,
+             m->at + 1, i->loc && site ? ", " : "", i->loc && site ? wf_site_file(site) : "", says);
     return rc;
 }
 
@@ -165,7 +177,7 @@ static int map_row(const mapper *m, wf_fn *out, const wf_ins *i, wf_why *why)
     wf_val dst[WF_MAX_DST];
     int rc = wf_fn_append(out, (wf_op)i->op, &attr, i->nsrc, wf_ins_src(m->f, i), dst,
                           i->loc ? m->f->locs[i->loc] : NULL, why);
-    return rc || i->op == WF_OP_PAD ? explain_sizes(m, p[0], rc, why) : 0;
+    return rc || i->op == WF_OP_PAD ? explain_refusal(m, p[0], rc, why) : 0;
 }
 
 /* Is the instruction the same op of the same values in all recordings? */
@@ -273,6 +285,7 @@ wf_fn *wf_graph_unify(const wf_fn *f, const wf_fn *second, const wf_fn *third,
             wf_fn_free(out);
             return NULL;
         }
+        out->least[k] = s->least[k];
         out->most[k] = s->most[k];
     }
     if (!out) {
@@ -423,21 +436,46 @@ static bool good_word(const char *s, bool symbol)
     return good;
 }
 
-/* "name" or "name<=size". 0, or an error recorded. */
-static int parse_symbol(const weft_graph_args *a, int d, char *name, int64_t *most)
+/* A size at *text, which goes behind it. False: there is none. */
+static bool take_size(const char **text, int64_t *size)
 {
-    const char *text = a->dims[d].name, *bound = strstr(text, "<=");
     char *end = NULL;
-    const size_t n = bound ? (size_t)(bound - text) : strlen(text);
-    *most = bound ? strtoll(bound + 2, &end, 10) : INT64_MAX;
-    snprintf(name, WF_SYMBOL_NAME, "%.*s", n < WF_SYMBOL_NAME ? (int)n : 0, text);
-    if (good_word(name, true) && (!bound || (end != bound + 2 && *end == '\0' && *most > 0))) {
+    if (**text < '0' || **text > '9') {
+        return false;
+    }
+    errno = 0;
+    *size = strtoll(*text, &end, 10);
+    *text = end;
+    return errno == 0 && *size > 0;
+}
+
+/* "name", with "least<=" before it and "<=most" behind it. 0, or an error recorded. */
+static int parse_symbol(const weft_graph_args *a, int d, char *name, int64_t *least, int64_t *most)
+{
+    const char *text = a->dims[d].name, *at = text;
+    bool good = true;
+    *least = 0;
+    *most = INT64_MAX;
+    if (*at >= '0' && *at <= '9') {
+        good = take_size(&at, least) && strncmp(at, "<=", 2) == 0;
+        at += good ? 2 : 0;
+    }
+    const char *bound = strstr(at, "<=");
+    const size_t n = bound ? (size_t)(bound - at) : strlen(at);
+    snprintf(name, WF_SYMBOL_NAME, "%.*s", n < WF_SYMBOL_NAME ? (int)n : 0, at);
+    if (bound) {
+        bound += 2;
+        good = good && take_size(&bound, most) && *bound == '\0' && *least <= *most;
+    }
+    if (good && good_word(name, true)) {
         return 0;
     }
-    wf_api_error("jit_graph", WEFT_EINVALID,
-                 "dims[%d]: '%s' is no name for an extent: 1 to 31 letters, digits and '_', "
-                 "not a digit first; \"<=\" and the largest size may follow",
-                 d, text);
+    wf_api_error(
+        "jit_graph", WEFT_EINVALID,
+        "dims[%d]: '%s' is no name for an extent: 1 to 31 letters, digits and '_', "
+        "not a digit first; the smallest size and \"<=\" may come before it, \"<=\" and the "
+        "largest size behind it",
+        d, text);
     return WEFT_EINVALID;
 }
 
@@ -446,14 +484,14 @@ static int add_symbol(const weft_graph_args *a, int d, wf_graph_symbols *s)
 {
     const weft_graph_dim *x = &a->dims[d];
     char name[WF_SYMBOL_NAME];
-    int64_t most;
+    int64_t least, most;
     int k = 0;
     if (!x->name || x->input < 0 || x->input >= a->n_inputs || x->axis < 0 ||
         x->axis >= weft_rank(a->inputs[x->input])) {
         wf_api_error("jit_graph", WEFT_EINVALID, "dims[%d] names no axis of an input", d);
         return WEFT_EINVALID;
     }
-    if (parse_symbol(a, d, name, &most)) {
+    if (parse_symbol(a, d, name, &least, &most)) {
         return WEFT_EINVALID;
     }
     const int64_t size = weft_dim(a->inputs[x->input], x->axis);
@@ -471,12 +509,15 @@ static int add_symbol(const weft_graph_args *a, int d, wf_graph_symbols *s)
     }
     memcpy(s->name[k], name, sizeof name);
     s->size[0][k] = size;
+    s->least[k] = k == s->n || least > s->least[k] ? least : s->least[k];
     s->most[k] = k == s->n || most < s->most[k] ? most : s->most[k];
     s->of[d] = k;
     s->n += k == s->n;
-    if (size > s->most[k]) {
-        wf_api_error("jit_graph", WEFT_ESHAPE, "'%s' is %lld in the example, but at most %lld",
-                     name, (long long)size, (long long)s->most[k]);
+    if (size > s->most[k] || size < s->least[k]) {
+        const bool more = size > s->most[k];
+        wf_api_error("jit_graph", WEFT_ESHAPE, "'%s' is %lld in the example, but at %s %lld", name,
+                     (long long)size, more ? "most" : "least",
+                     (long long)(more ? s->most[k] : s->least[k]));
         return WEFT_ESHAPE;
     }
     return 0;
@@ -503,8 +544,8 @@ static bool is_related(const wf_graph_symbols *s, int nth, int k, int64_t x)
     return false;
 }
 
-/* The size, at most `most`, that symbol k has in another recording: what would be an extent computed from another symbol is taken
- * only where the range leaves no choice. 0: it leaves none at all. */
+/* The size, at most `most` more than the least, that symbol k has in another recording: what would be an extent computed from
+ * another symbol is taken only where the range leaves no choice. 0: it leaves none at all. */
 static int64_t other_size(const wf_graph_symbols *s, int nth, int k, int64_t most)
 {
     int64_t taken[WF_MAX_SYMBOLS + WF_RECORDINGS];
@@ -515,13 +556,15 @@ static int64_t other_size(const wf_graph_symbols *s, int nth, int k, int64_t mos
     for (int j = 0; j < k; j++) {
         taken[n++] = s->size[nth][j];
     }
-    most = most < s->most[k] ? most : s->most[k];
+    const int64_t least = s->least[k] > 0 ? s->least[k] : 1;
+    most = most < s->most[k] - least ? most + least : s->most[k];
     const int64_t first = wf_size_below(most, taken, n);
     int64_t x = first;
-    while (x > 0 && is_related(s, nth, k, x)) {
+    while (x >= least && is_related(s, nth, k, x)) {
         x = wf_size_below(x - 1, taken, n);
     }
-    return x > 0 ? x : first;
+    x = x >= least ? x : first;
+    return x >= least ? x : 0;
 }
 
 /* Distinct symbols with the example's sizes. 0, or an error recorded. */
@@ -544,7 +587,7 @@ static int choose_sizes(wf_graph_symbols *s, int nth, bool far)
         [1] = {7, 13, 19, 29, 37, 43, 53, 61, 71, 79, 89, 101, 107, 113, 131, 139},
         [2] = {17, 31, 47, 67, 83, 103, 127, 149, 163, 179, 193, 211, 227, 241, 257, 271}};
     for (int k = 0; k < s->n; k++) {
-        s->size[nth][k] = other_size(s, nth, k, primes[nth][k] + (far ? s->size[0][k] : 0));
+        s->size[nth][k] = other_size(s, nth, k, primes[nth][k] - 1 + (far ? s->size[0][k] : 0));
         if (s->size[nth][k] == 0) {
             return k;
         }
@@ -663,8 +706,8 @@ static int unify(const weft_graph_args *a, int n_out, wf_graph_symbols *s, bool 
     const int k = choose_sizes(s, 1, far);
     if (k >= 0) {
         wf_api_error("jit_graph", WEFT_EUNSUPPORTED,
-                     "'%s' <= %lld leaves no other size to record with", s->name[k],
-                     (long long)s->most[k]);
+                     "%lld <= '%s' <= %lld leaves no other size to record with",
+                     (long long)s->least[k], s->name[k], (long long)s->most[k]);
         return WEFT_EUNSUPPORTED;
     }
     int rc = record_sizes(a, n_out, s, 1, &second);
@@ -787,10 +830,10 @@ static int say_other(const wf_graph_symbols *s, const int64_t *size, const wf_fn
 }
 
 /* Is the function at these sizes what f says, which is r's with symbols? small: it may be written otherwise. Where the function
- * fails, or f says that these sizes do not go, there is nothing to compare. 0, or a status with why filled. */
+ * fails (*refuses, if f does not), or f says that these sizes do not go, there is nothing to compare. 0, or a status with why filled. */
 static int check_at(const weft_graph_args *a, int n_out, const wf_graph_symbols *s,
                     const int64_t *size, bool small, const recording *r, const wf_fn *f,
-                    wf_why *why)
+                    bool *refuses, wf_why *why)
 {
     wf_ctx *c = wf_ctx_get();
     const uint64_t last = c->error_last;
@@ -805,6 +848,8 @@ static int check_at(const weft_graph_args *a, int n_out, const wf_graph_symbols 
         rc = is_same_function(bound, now.fn)               ? check_weights(a, r, &now, why)
              : small && same_results(a, x, bound, r, &now) ? 0
                                                            : say_other(s, size, bound, now.fn, why);
+    } else if (bound) {
+        *refuses = true;
     }
     wf_fn_free(bound);
     drop_recording(&now);
@@ -832,26 +877,124 @@ static double elements(const weft_graph_args *a, const wf_graph_symbols *s, cons
     return all;
 }
 
-/* Every symbol 1; 2; and as large as its range and memory for the inputs allow. */
+/* Every symbol 1; 2; and as large as its range and memory for the inputs allow. *refuses: the function fails at the small
+ * ones, though f does not. */
 static int check_sizes(const weft_graph_args *a, int n_out, const wf_graph_symbols *s,
-                       const recording *r, const wf_fn *f, wf_why *why)
+                       const recording *r, const wf_fn *f, bool *refuses, wf_why *why)
 {
     enum { FAR = 65521, LEAST = 300, ELEMENTS = 1 << 24 };
     int64_t size[WF_MAX_SYMBOLS], far = FAR;
     int rc = 0;
     for (int64_t n = 1; n <= 2 && !rc; n++) {
         for (int k = 0; k < s->n; k++) {
-            size[k] = n < s->most[k] ? n : s->most[k];
+            size[k] = n < s->least[k] ? s->least[k] : n < s->most[k] ? n : s->most[k];
         }
-        rc = check_at(a, n_out, s, size, true, r, f, why);
+        rc = check_at(a, n_out, s, size, true, r, f, refuses, why);
     }
     for (bool fits = false; !fits && !rc; far /= 2) {
         for (int k = 0; k < s->n; k++) { /* of different sizes, but where ranges end */
             size[k] = far - k < s->most[k] ? far - k : s->most[k];
+            size[k] = size[k] < s->least[k] ? s->least[k] : size[k];
         }
         fits = elements(a, s, size) <= ELEMENTS || far < LEAST;
     }
-    return rc ? rc : check_at(a, n_out, s, size, false, r, f, why);
+    bool large = false;
+    return rc ? rc : check_at(a, n_out, s, size, false, r, f, &large, why);
+}
+
+/* -- ranges ----------------------------------------------------------------------------------------------------------- */
+
+/* What is asked of a function with symbols: whether it can be at some sizes. */
+typedef struct probe {
+    const weft_graph_args *a;
+    int n_out;
+    const wf_graph_symbols *s;
+    const wf_fn *f;
+    bool refuses; /* the function is asked, too */
+} probe;
+
+static bool goes(const probe *p, const int64_t *size)
+{
+    wf_why why = {0};
+    wf_fn *bound = wf_graph_bind(p->f, size, &why);
+    bool good = bound != NULL;
+    wf_fn_free(bound);
+    if (good && p->refuses) {
+        wf_ctx *c = wf_ctx_get();
+        const uint64_t last = c->error_last;
+        recording now = {0};
+        weft_tensor x[64];
+        weft_scope scope = weft_scope_begin();
+        inputs_of(p->a, p->s, size, false, x);
+        good = record(p->a, x, p->n_out, &now) == 0;
+        drop_recording(&now);
+        weft_scope_end(scope);
+        c->error_last = last;
+    }
+    return good;
+}
+
+enum { SMALL, EXAMPLE, LARGE, SETTINGS, NO_MORE = 65521 };
+
+/* Sizes of the symbols but k, which is x. */
+static void others(const probe *p, int setting, int k, int64_t x, int64_t *size)
+{
+    const wf_graph_symbols *s = p->s;
+    for (int j = 0; j < s->n; j++) {
+        const int64_t n = setting == SMALL   ? 1
+                          : setting == LARGE ? (INT64_C(1) << 24) - j
+                                             : s->size[0][j];
+        size[j] = j == k ? x : n < s->least[j] ? s->least[j] : n > s->most[j] ? s->most[j] : n;
+    }
+}
+
+/* The size between `from`, where it goes, and `to`, where it might, that is nearest to `to` and goes. */
+static int64_t nearest(const probe *p, int setting, int k, int64_t from, int64_t to)
+{
+    int64_t size[WF_MAX_SYMBOLS], good = from, bad = to;
+    others(p, setting, k, to, size);
+    if (goes(p, size)) {
+        return to;
+    }
+    while (good - bad > 1 || bad - good > 1) {
+        const int64_t x = good + (bad - good) / 2;
+        others(p, setting, k, x, size);
+        *(goes(p, size) ? &good : &bad) = x;
+    }
+    return good;
+}
+
+/* Ranges of the symbols that the rows of f, and the function, imply: `n` is at least 3 where a kernel of 3 is laid on it, at most 64
+ * where it is the length of a slice of 64. A size is outside if it goes with no sizes of the other symbols, of those that are tried:
+ * small, the example's, large. */
+static void find_ranges(probe *p, wf_fn *f)
+{
+    const wf_graph_symbols *s = p->s;
+    int64_t least[WF_MAX_SYMBOLS], most[WF_MAX_SYMBOLS], size[WF_MAX_SYMBOLS];
+    const bool refuses = p->refuses;
+    for (int k = 0; k < s->n; k++) {
+        const int64_t example = s->size[0][k], end = s->most[k] < NO_MORE ? s->most[k] : NO_MORE;
+        least[k] = example;
+        most[k] = example;
+        for (int i = 0; i < SETTINGS; i++) {
+            p->refuses = refuses && i != LARGE; /* recordings cost memory there */
+            others(p, i, k, example, size);
+            if (!goes(p, size)) {
+                continue;
+            }
+            const bool asks = refuses == p->refuses;
+            const int64_t low = asks ? nearest(p, i, k, example, s->least[k]) : example;
+            p->refuses = false;
+            const int64_t high = end > example ? nearest(p, i, k, example, end) : example;
+            least[k] = low < least[k] ? low : least[k];
+            most[k] = high > most[k] ? high : most[k];
+        }
+        most[k] = most[k] >= end ? s->most[k] : most[k];
+    }
+    for (int k = 0; k < s->n; k++) {
+        f->least[k] = least[k];
+        f->most[k] = most[k];
+    }
 }
 
 /* Makes r->fn the function with symbols. Sizes are small at first, as tables of positions may be; a function that fails for these
@@ -873,10 +1016,12 @@ static int generalise(const weft_graph_args *a, int n_out, recording *r)
         return rc;
     }
     wf_why why = {0};
-    if (check_sizes(a, n_out, &s, r, f, &why)) {
+    probe p = {.a = a, .n_out = n_out, .s = &s, .f = f};
+    if (check_sizes(a, n_out, &s, r, f, &p.refuses, &why)) {
         wf_fn_free(f);
         return wf_raise_status(wf_ctx_get(), "jit_graph", 0, NULL, &why);
     }
+    find_ranges(&p, f);
     wf_fn_free(r->fn);
     r->fn = f;
     return 0;

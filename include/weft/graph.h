@@ -31,7 +31,9 @@ typedef struct weft_graph weft_graph;
 typedef struct weft_graph_dim {
     int input, axis;
     /* Letters, digits and '_', not a digit first; at most 31. "seq<=64": no run may have more; the function is
-     * recorded with sizes up to that, so what it takes of other tensors by this size (positions) need have no more. */
+     * recorded with sizes up to that, so what it takes of other tensors by this size (positions) need have no more.
+     * "3<=seq", "3<=seq<=64": nor fewer. A range that the function's rows imply (3 where a kernel of 3 is laid on this axis), or
+     * below which the function returns an error, is found, and is part of the graph. */
     const char *name;
 } weft_graph_dim;
 
@@ -73,7 +75,8 @@ WEFT_API void weft_graph_free(weft_graph *g);
  * what is missing, if the device is not there; g stays where it is then. */
 WEFT_API weft_status weft_graph_to(weft_graph *g, weft_device device);
 /* Checks the inputs' types, binds symbols to their extents and runs. out receives new handles of the current
- * scope, or empty ones that carry the error; in and out may be one array. WEFT_EDTYPE, WEFT_ESHAPE (naming input, axis and symbol), a kernel's errors. */
+ * scope, or empty ones that carry the error; in and out may be one array. WEFT_EDTYPE, WEFT_ESHAPE (naming input, axis and symbol; of a size
+ * out of a symbol's range also the op that cannot have it), a kernel's errors. */
 WEFT_API weft_status weft_graph_run(weft_graph *g, const weft_tensor *in, int n_in,
                                     weft_tensor *out, int n_out);
 

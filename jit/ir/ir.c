@@ -389,6 +389,7 @@ int wf_fn_symbol(wf_fn *f, const char *name, size_t len)
     f->symbols = p;
     memcpy(p[f->nsymbols], name, len);
     p[f->nsymbols][len] = '\0';
+    f->least[f->nsymbols] = 0;
     f->most[f->nsymbols] = INT64_MAX;
     return (int)f->nsymbols++;
 }
@@ -399,6 +400,7 @@ int wf_fn_copy_symbols(wf_fn *f, const wf_fn *from)
         if (wf_fn_symbol(f, from->symbols[k], strlen(from->symbols[k])) != (int)k) {
             return WEFT_ENOMEM;
         }
+        f->least[k] = from->least[k];
         f->most[k] = from->most[k];
     }
     return 0;
@@ -480,14 +482,19 @@ static int bind_symbols(const wf_fn *f, int64_t far, bindings *b, wf_why *why)
     int n = 0;
     for (uint32_t k = 0; k < f->nsymbols; k++) {
         for (int i = 0; i < BINDINGS; i++) {
-            int64_t most = sizes[i][k] + far < f->most[k] ? sizes[i][k] + far : f->most[k];
+            int64_t most = 0;
+            if (__builtin_add_overflow(sizes[i][k] + far, f->least[k], &most) ||
+                most > f->most[k]) {
+                most = f->most[k];
+            }
             int64_t x = wf_size_below(most, taken, n);
+            x = x < f->least[k] ? 0 : x;
             x = x == 0 && i == 2 ? b->v[1][k] : x;
             taken[n++] = b->v[i][k] = x;
             if (x == 0) {
                 return wf_fail(why, WEFT_EUNSUPPORTED,
-                               "%s <= %lld leaves too few sizes to tell the symbols apart",
-                               f->symbols[k], (long long)f->most[k]);
+                               "%lld <= %s <= %lld leaves too few sizes to tell the symbols apart",
+                               (long long)f->least[k], f->symbols[k], (long long)f->most[k]);
             }
         }
     }
@@ -692,7 +699,8 @@ bool wf_fn_equal(const wf_fn *a, const wf_fn *b)
         return false;
     }
     for (uint32_t i = 0; i < a->nsymbols; i++) {
-        if (strcmp(a->symbols[i], b->symbols[i]) != 0 || a->most[i] != b->most[i]) {
+        if (strcmp(a->symbols[i], b->symbols[i]) != 0 || a->least[i] != b->least[i] ||
+            a->most[i] != b->most[i]) {
             return false;
         }
     }

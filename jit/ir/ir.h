@@ -103,8 +103,8 @@ struct wf_fn {
     uint32_t nlocs, caplocs;
     char (*symbols)[32];
     uint32_t nsymbols;
-    int64_t most
-        [WF_MAX_SYMBOLS]; /* of symbol k: the largest size it stands for; INT64_MAX where nothing was said */
+    /* Of symbol k: the smallest and the largest size that it stands for; 0 and INT64_MAX where nothing was said. */
+    int64_t least[WF_MAX_SYMBOLS], most[WF_MAX_SYMBOLS];
     wf_val *inputs; /* INPUT instructions in argument order */
     uint32_t ninputs, capinputs;
     uint64_t *slots;    /* bit patterns the scalar slots had when recorded: wf_slot_f64 reads one */

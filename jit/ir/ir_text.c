@@ -1,7 +1,7 @@
 /*
  * jit/ir/ir_text.c -- the text form: print and parse.
  *
- *   fn step symbols(batch) {
+ *   fn step symbols(batch, 3<=seq<=64) {
  *     %1 = input f32[batch,784]
  *     %2 = scalar f64 0x1p-1         (const f64 0x1p-1: a number of the compiler's own)
  *     %3 = mul f32[batch,784] %1, %2
@@ -164,7 +164,11 @@ int wf_fn_print_noted(const wf_fn *f, FILE *out, wf_note_fn note, void *user)
 {
     fprintf(out, "fn %s", f->name);
     for (uint32_t k = 0; k < f->nsymbols; k++) {
-        fprintf(out, "%s%s", k ? ", " : " symbols(", f->symbols[k]);
+        fputs(k ? ", " : " symbols(", out);
+        if (f->least[k] > 0) {
+            fprintf(out, "%" PRId64 "<=", f->least[k]);
+        }
+        fputs(f->symbols[k], out);
         if (f->most[k] < INT64_MAX) {
             fprintf(out, "<=%" PRId64, f->most[k]);
         }
@@ -256,6 +260,12 @@ static size_t name_length(parser *s)
         n++;
     }
     return n;
+}
+
+static bool at_digit(parser *s)
+{
+    skip(s);
+    return s->p < s->end && *s->p >= '0' && *s->p <= '9';
 }
 
 /* Takes the exact word or mark. */
@@ -645,15 +655,20 @@ static bool parse_fn(parser *s)
             return false;
         }
         do {
-            n = name_length(s);
-            bool digit = n && *s->p >= '0' && *s->p <= '9';
+            int64_t least = 0;
             uint32_t before = s->f->nsymbols;
-            if (digit || wf_fn_symbol(s->f, s->p, n) != (int)before) {
+            if (at_digit(s) && (!parse_int(s, &least) || least < 1 || !expect(s, "<="))) {
+                return fail(s, "a size and <=");
+            }
+            n = name_length(s);
+            if (at_digit(s) || wf_fn_symbol(s->f, s->p, n) != (int)before) {
                 return fail(s, "a new symbol");
             }
             s->p += n;
-            if (accept(s, "<=") && (!parse_int(s, &s->f->most[before]) || s->f->most[before] < 1)) {
-                return fail(s, "a size");
+            s->f->least[before] = least;
+            if (accept(s, "<=") && (!parse_int(s, &s->f->most[before]) || s->f->most[before] < 1 ||
+                                    s->f->most[before] < least)) {
+                return fail(s, least ? "a size, of at least the smallest" : "a size");
             }
         } while (accept(s, ","));
         if (!expect(s, ")")) {

@@ -322,10 +322,11 @@ Test(graph, symbols_within_a_range)
                                 free_dims[] = {{0, 0, "batch"}, {0, 1, "seq"}},
                                 small[] = {{0, 1, "seq<=4"}},
                                 one[] = {{0, 0, "n<=2"}, {0, 1, "m<=5"}},
-                                words[] = {{0, 1, "seq<="},
-                                           {0, 1, "seq<=0"},
-                                           {0, 1, "seq<=9x"},
-                                           {0, 1, "<=9"}};
+                                words[] = {
+                                    {0, 1, "seq<="},     {0, 1, "seq<=0"},
+                                    {0, 1, "seq<=9x"},   {0, 1, "<=9"},
+                                    {0, 1, "3<=seq<=2"}, {0, 1, "3<seq"},
+                                    {0, 1, "0<=seq"},    {0, 1, "99999999999999999999<=seq"}};
     static const int64_t sizes[][2] = {{2, 5}, {1, 1}, {3, 20}, {64, 19}, {0, 7}, {20, 20}};
     model m = {weft_randn(weft_shape(20, 3), WEFT_F32), WEFT_NONE};
     weft_tensor x = weft_randn(weft_shape(2, 5, 3), WEFT_F32), want, got;
@@ -347,12 +348,119 @@ Test(graph, symbols_within_a_range)
         weft_jit_graph(positions, &m, &x, 1, .dims = free_dims, .n_dims = 2)); /* 21 is as good */
     cr_assert_null(weft_jit_graph(positions, &m, &x, 1, .dims = small, .n_dims = 1));
     cr_assert(strstr(weft_last_error(), "5 in the example"), "%s", weft_last_error());
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 8; i++) {
         cr_assert_null(weft_jit_graph(negates, NULL, &x, 1, .dims = &words[i], .n_dims = 1));
         cr_assert(strstr(weft_last_error(), "dims[0]"), "%s", weft_last_error());
     }
     g = weft_jit_graph(negates, NULL, &x, 1, .dims = one, .n_dims = 2);
     cr_assert_not_null(g, "%s", weft_last_error());
+    weft_graph_free(g);
+}
+
+typedef weft_status made_fn(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                            int n_out);
+
+/* The graph's text has this in it. */
+static void check_says(const weft_graph *g, const char *what)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    cr_assert_eq(weft_graph_print(g, out), WEFT_OK);
+    fclose(out);
+    cr_assert(strstr(text, what), "no %s in %s", what, text);
+    free(text);
+}
+
+static weft_status convolves(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                             int n_out)
+{
+    (void)n_in, (void)n_out;
+    out[0] = weft_conv2d(in[0], ((const model *)self)->w);
+    return weft_error_status(out[0]);
+}
+
+static weft_status past_two(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                            int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_max(weft_slice(in[0], 0, 2, WEFT_OMIT, 1));
+    return weft_error_status(out[0]);
+}
+
+static weft_status wants_four(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                              int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_exp(in[0]);
+    return weft_dim(in[0], 0) < 4 ? WEFT_EINVALID : WEFT_OK;
+}
+
+/* A row of n from one of m. */
+static weft_status takes_some(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                              int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_add(weft_narrow(in[1], 0, 0, weft_dim(in[0], 0)), in[0]);
+    return weft_error_status(out[0]);
+}
+
+/* What the rows of a function, or the function, want of a size is found, printed, read again and said when a run has another. */
+Test(graph, ranges_are_found)
+{
+    static const struct {
+        made_fn *fn;
+        const char *dim, *range, *cause;
+        int64_t good, bad;
+    } cases[] = {
+        {convolves, "n", "symbols(3<=n)", "conv2d (%3, test_graph.c:", 3, 2},
+        {past_two, "n", "symbols(3<=n)", "the max of nothing", 3, 2},
+        {past_two, "5<=n", "symbols(5<=n)", "'n' is at least 5", 5, 4},
+        {past_two, "2<=n<=600", "symbols(3<=n<=600)", "'n' is at most 600", 600, 601},
+        {wants_four, "n", "symbols(4<=n)", "'n' is at least 4", 4, 3},
+        {wants_four, "100<=n<=101", "symbols(100<=n<=101)", "'n' is at least 100", 101, 99}};
+    model m = {weft_randn(weft_shape(2, 1, 3, 3)), WEFT_NONE};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const bool image = cases[i].fn == convolves;
+        weft_shape shape = image ? weft_shape(1, 1, 9, 9) : weft_shape(cases[i].good > 9 ? 100 : 9);
+        const int axis = image ? 2 : 0;
+        weft_tensor x = weft_ones(shape, WEFT_F32), y, want;
+        weft_graph *g =
+            weft_jit_graph(cases[i].fn, &m, &x, 1,
+                           .dims = (weft_graph_dim[]){{0, axis, cases[i].dim}}, .n_dims = 1);
+        cr_assert_not_null(g, "%s: %s", cases[i].range, weft_last_error());
+        for (int saved = 0; saved < 2; saved++) {
+            check_says(g, cases[i].range);
+            shape.v[axis] = cases[i].good;
+            x = weft_randn(shape, WEFT_F32);
+            cr_assert_eq(cases[i].fn(&m, &x, 1, &want, 1), WEFT_OK);
+            cr_assert_eq(weft_graph_run(g, &x, 1, &y, 1), WEFT_OK, "%s", weft_last_error());
+            check_bits(cases[i].range, want, y);
+            shape.v[axis] = cases[i].bad;
+            x = weft_randn(shape, WEFT_F32);
+            check_status("out of range", weft_graph_run(g, &x, 1, &y, 1), WEFT_ESHAPE,
+                         cases[i].cause);
+            cr_assert(strstr(weft_last_error(), "input 'input_0': axis ") &&
+                          strstr(weft_last_error(), "but 'n' is at "),
+                      "%s", weft_last_error());
+            g = saved ? g : test_reloaded(g);
+        }
+        weft_graph_free(g);
+    }
+    /* how two sizes are to one another is no range of either */
+    weft_tensor two[2] = {weft_ones(weft_shape(5), WEFT_F32), weft_ones(weft_shape(40), WEFT_F32)},
+                y;
+    weft_graph *g =
+        weft_jit_graph(takes_some, NULL, two, 2,
+                       .dims = (weft_graph_dim[]){{0, 0, "n"}, {1, 0, "100<=m"}}, .n_dims = 2);
+    cr_assert_null(g);
+    cr_assert(strstr(weft_last_error(), "at least 100"), "%s", weft_last_error());
+    g = weft_jit_graph(takes_some, NULL, two, 2,
+                       .dims = (weft_graph_dim[]){{0, 0, "n<=7"}, {1, 0, "8<=m"}}, .n_dims = 2);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    check_says(g, "symbols(n<=7, 8<=m)");
+    two[1] = weft_ones(weft_shape(8), WEFT_F32);
+    cr_assert_eq(weft_graph_run(g, two, 2, &y, 1), WEFT_OK, "%s", weft_last_error());
     weft_graph_free(g);
 }
 
@@ -547,8 +655,6 @@ Test(graph, symbols_are_told_apart)
     }
 }
 
-typedef weft_status made_fn(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
-                            int n_out);
 #define MADE(name, ...)                                                                            \
     static weft_status name(void *self, const weft_tensor *in, int n_in, weft_tensor *out,         \
                             int n_out)                                                             \
@@ -633,6 +739,10 @@ Test(graph, extents_computed_from_a_symbol)
                 x = weft_zeros(weft_shape(cases[i].least - 1, 3), WEFT_F32);
                 cr_assert_neq(weft_graph_run(g, &x, 1, &got, 1), WEFT_OK, "%s", cases[i].name);
             }
+            char range[32];
+            snprintf(range, sizeof range, cases[i].least ? "symbols(%d<=n)" : "symbols(n)",
+                     (int)cases[i].least);
+            check_says(g, range);
             FILE *null = fopen("/dev/null", "w");
             cr_assert_eq(weft_graph_svg(g, null), WEFT_OK, "%s", weft_last_error());
             fclose(null);

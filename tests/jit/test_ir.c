@@ -165,6 +165,11 @@ Test(ir, malformed_text_is_refused_with_its_line)
         {"fn f {\n  return %1\n}", "earlier value"},
         {"fn f {\n  return\n} x", "end"},
         {"fn f symbols(a, a) {\n  return\n}", "new symbol"},
+        {"fn f symbols(2x) {\n  return\n}", "an integer"},
+        {"fn f symbols(2<a) {\n  return\n}", "<="},
+        {"fn f symbols(0<=a) {\n  return\n}", "a size and <="},
+        {"fn f symbols(3<=a<=2) {\n  return\n}", "at least the smallest"},
+        {"fn f symbols(9223372036854775807<=a) {\n  return\n}", "an integer"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         wf_why why;
@@ -490,7 +495,7 @@ Test(ir, extents_through_points)
 
 Test(ir, computed_extents_round_trip)
 {
-    static const char text[] = "fn f symbols(n, rows<=40) {\n"
+    static const char text[] = "fn f symbols(n, 3<=rows<=40) {\n"
                                "  %1 = input f32[n,rows]\n"
                                "  %2 = slice f32[n-1,rows] %1 ints(0) dyn(1,n,1)\n"
                                "  %3 = concat f32[3*n-2,rows] %2, %2, %1 ints(0)\n"
