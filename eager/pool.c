@@ -482,7 +482,7 @@ typedef struct lonely {
 } lonely;
 static _Thread_local lonely alone __attribute__((tls_model("initial-exec")));
 
-int wf_pool_call(void)
+int wf_pool_call(int64_t shares)
 {
     const int awake = wf_pool_awake(), workers = wf_num_threads() - 1;
     if (awake > 1 || workers == 0 || in_task)
@@ -500,7 +500,7 @@ int wf_pool_call(void)
         start_workers(workers);
     } else {
         make_room();
-        wake_workers(workers);
+        wake_workers(shares - 1 < workers ? (int)(shares - 1) : workers);
     }
     atomic_store_explicit(&pool.busy, false, memory_order_release);
     return 1;

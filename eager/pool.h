@@ -27,9 +27,9 @@ void wf_parallel_for(int64_t n, int64_t grain, wf_task_fn fn, void *arg);
  * some microseconds behind a job. 1 inside a task and while another thread uses the pool. A hint:
  * it may be out of date. */
 int wf_pool_awake(void);
-/* The same for work that more threads would share: where many such jobs follow one another closely and nobody is awake,
- * sleeping workers are woken for the next ones. */
-int wf_pool_call(void);
+/* The same for work that `shares` threads (> 1) would share: where many such jobs follow one another closely and nobody is
+ * awake, as many sleeping workers are woken for the next ones. */
+int wf_pool_call(int64_t shares);
 /* wf_parallel_for for work of a few microseconds, to be cut where wf_pool_awake() > 1: it takes a third of
  * one to share it with workers that are awake, and wakes nobody for itself (5 to 50). */
 void wf_parallel_awake(int64_t n, int64_t grain, wf_task_fn fn, void *arg);
@@ -37,7 +37,7 @@ void wf_parallel_awake(int64_t n, int64_t grain, wf_task_fn fn, void *arg);
  * are not to be cut. Depends on who is awake: for work whose results do not depend on its cuts. */
 static inline int64_t wf_awake_grain(int64_t n, int64_t least, int64_t step)
 {
-    const int64_t threads = n < 2 * least ? 1 : wf_pool_call();
+    const int64_t threads = n < 2 * least ? 1 : wf_pool_call(n / least);
     const int64_t share = (n + threads - 1) / threads;
     const int64_t grain = ((share > least ? share : least) + step - 1) / step * step;
     return threads == 1 || grain > n ? n : grain;

@@ -252,10 +252,9 @@ static int run(wf_capture *c, const wf_fn *fn, bool again, wf_why *why)
     unsigned mode = wf_fpenv_enter();
     int rc = wf_plan_run(c->plan, &p, why);
     wf_fpenv_leave(mode);
-    const char *name = wf_rows[p.failed_op].name;
-    if (rc && p.failed_op != WF_OP_INVALID && strncmp(why->rule, name, strlen(name)) != 0) {
+    if (rc && p.failed_op != WF_OP_INVALID && !p.failed_named) {
         wf_why op = {0};
-        wf_fail(&op, rc, "%s: %.150s", name, why->rule);
+        wf_fail(&op, rc, "%s: %.150s", wf_rows[p.failed_op].name, why->rule);
         *why = op;
     }
     return rc;

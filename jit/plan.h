@@ -70,6 +70,8 @@ typedef struct wf_plan_args {
     /* Filled in when a run fails in a step: the row, and the site that recorded it (NULL unknown). */
     wf_op failed_op;
     const char *failed_site;
+    bool
+        failed_named; /* why begins with an op's name: of that row, or of an earlier one whose failure a device found late */
     /* NULL, or room for as many times (ns) as the plan has steps: zeroed by the caller, added to. Steps are
      * those of the way that ran, so a plan that has not chosen yet must not be asked. */
     int64_t *step_ns;

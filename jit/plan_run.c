@@ -630,8 +630,10 @@ static int run_steps(run *r)
             r->a->failed_op = (wf_op)p->fn->ins[k].op;
             r->a->failed_site = wf_plan_site(p, r->a->fn, k);
             /* an index that a device found is another op's, which is named already */
-            if (r->refused || (begun && right && p->steps[s].kind == WF_STEP_OP &&
-                               !(r->device && rc == WEFT_EINDEX))) {
+            const bool op = begun && right && p->steps[s].kind == WF_STEP_OP;
+            const bool late = op && !r->refused && r->device && rc == WEFT_EINDEX;
+            r->a->failed_named = r->refused || op;
+            if (r->a->failed_named && !late) {
                 wf_plan_name_failure(p, r->a->fn, k, r->why);
             }
             mark_begun(r, begun && !r->refused ? s + n : s);
@@ -723,6 +725,7 @@ int wf_plan_run_steps(wf_plan *p, wf_plan_args *a, wf_why *why)
     const size_t bytes = room_of(p);
     a->failed_op = WF_OP_INVALID;
     a->failed_site = NULL;
+    a->failed_named = false;
     if (a->began) {
         memset(a->began, 0, p->noutputs);
     }
