@@ -56,6 +56,12 @@ static int explain_refusal(const mapper *m, const wf_attr *attr, int rc, wf_why 
         return rc;
     }
     why->code = rc;
+    if (m->n > 0 &&
+        (rc == WEFT_ESHAPE || rc == WEFT_EINVALID)) { /* with sizes that stand for all */
+        why->hint[0] = '\0';
+        wf_hint(why, "where the function is right for a range of sizes only, give the symbol that "
+                     "range: \"n<=64\"");
+    }
     snprintf(why->rule, sizeof why->rule, "%s (%%%u%s%.60s): %.150s", wf_rows[i->op].name,
              m->at + 1, i->loc && site ? ", " : "", i->loc && site ? wf_site_file(site) : "", says);
     return rc;

@@ -346,6 +346,11 @@ Test(graph, symbols_within_a_range)
     x = weft_zeros(weft_shape(2, 5, 3), WEFT_F32);
     cr_assert_null(
         weft_jit_graph(positions, &m, &x, 1, .dims = free_dims, .n_dims = 2)); /* 21 is as good */
+    m.w = weft_randn(weft_shape(64, 3), WEFT_F32); /* enough for recordings, not for any size */
+    cr_assert_null(weft_jit_graph(positions, &m, &x, 1, .dims = free_dims, .n_dims = 2));
+    cr_assert(strstr(weft_last_error(), "slice (%") &&
+                  strstr(weft_last_error(), "give the symbol that range"),
+              "%s", weft_last_error());
     cr_assert_null(weft_jit_graph(positions, &m, &x, 1, .dims = small, .n_dims = 1));
     cr_assert(strstr(weft_last_error(), "5 in the example"), "%s", weft_last_error());
     for (int i = 0; i < 8; i++) {
