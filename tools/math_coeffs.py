@@ -128,6 +128,10 @@ for fm, n_exp, n_exp2, n_log in (("f32", 5, 6, 9), ("f64", 11, 12, 0)):
     if n_log:
         add(f"log_{fm}", fm, lambda x: (M.log1p(x) - x + x * x / 2) / x**3,
             lambda x: x**3 / M.log1p(x), 1 / S2 - 1 - mpf("1e-6"), S2 - 1 + mpf("1e-6"), n_log, 2)
+# log2(1 + f) = L f + f^2 P(f) with L = log2 e, and the same of log10
+for nm, base in (("log2_f32", 2), ("log10_f32", 10)):
+    add(nm, "f32", lambda x, base=base: (M.log1p(x) - x) / x**2 / M.ln(base), lambda x, base=base: x**2 * M.ln(base) / abs(M.log1p(x)),
+        1 / S2 - 1 - mpf("1e-6"), S2 - 1 + mpf("1e-6"), 10, 2)
 # sin r = r + r^3 P(z), cos r = 1 - z/2 + z^2 P(z) on |r| <= pi/4, in z = r^2
 for fm, n in (("f32", 3), ("f64", 6)):
     Q = (M.pi / 4 + mpf("1e-5"))**2
@@ -135,14 +139,20 @@ for fm, n in (("f32", 3), ("f64", 6)):
         lambda z: M.sqrt(z)**3 / M.sin(M.sqrt(z)), mpf("1e-9"), Q, n)
     add(f"cos_{fm}", fm, lambda z: (M.cos(M.sqrt(z)) - 1 + z / 2) / z**2,
         lambda z: z**2 / M.cos(M.sqrt(z)), mpf("1e-9"), Q, n)
+# erf on [0, ET] as a multiple of its argument; beyond 1 - C 2^n 2^r with erfc(EK + b) = C 2^(b Q(b)), C = erfc(EK) almost
+# exact in f32, b Q = n + r, and C 2^r = C + r P(r)
+ET, EK = mpf("0.9375"), mpf(241) / 256
+EC = rnd(M.erfc(EK), "f32")
 add("erfs_f32", "f32", lambda z: M.erf(M.sqrt(z)) / M.sqrt(z) - 1, lambda z: M.sqrt(z) / M.erf(M.sqrt(z)),
-    mpf("1e-9"), mpf("1.0"), 7, 3)
-add("erfl_f32", "f32", lambda a: M.log(M.erfc(a), 2), lambda a: M.erfc(a) * M.ln(2), mpf(1), mpf(4), 7, 3)
+    mpf("1e-9"), ET**2, 7, 3)
+add("erfl_f32", "f32", lambda b: M.log(M.erfc(EK + b) / M.erfc(EK), 2) / b, lambda b: abs(b) * M.erfc(EK + b) * M.ln(2),
+    ET - EK, 4 - EK, 6, 3)
+add("erfx_f32", "f32", lambda x: EC * M.expm1(x * M.ln(2)) / x, lambda x: abs(x) / 2**x / EC, "-0.5001", "0.5001", 6, 2)
 NC = mpf("0.25")
 add("ncdf_f32", "f32", lambda d: normcdf_h(d, NC), lambda d: 1 / normcdf_h(d, NC), 1 / (1 + NC * 15) - mpf("0.5"),
     mpf("0.5"), 11, 4)
-GC = mpf("0.296875")
-add("gelu_f32", "f32", lambda c: log_gelu_h(c, GC), abs, mpf("1e-9"), mpf("7.25") / (1 + GC * mpf("14.5")), 10, 5)
+GC = 1 / mpf("3.125")
+add("gelu_f32", "f32", lambda c: log_gelu_h(c, GC), abs, mpf("1e-9"), mpf("7.25") / (1 + GC * mpf("14.5")), 9, 2)
 # log(1 + f) = 2 s + s R(s^2), s = f / (2 + f): R / s^2
 SL = (S2 - 1) / (S2 + 1)
 add("logs_f64", "f64", lambda z: (2 * M.atanh(M.sqrt(z)) - 2 * M.sqrt(z)) / M.sqrt(z) / z,
@@ -153,16 +163,16 @@ add("logq_f64", "f64", lambda z: (2 * M.atanh(M.sqrt(z)) / M.sqrt(z) - 2 - 2 * z
 # erf near 0 and the smooth factor of erfc: erfc(a) = exp(-a^2) G(t) / (1 + 2a), t = (a-k)/(a+k)
 add("erfs_f64", "f64", lambda z: M.erf(M.sqrt(z)) / M.sqrt(z) - 1, lambda z: M.sqrt(z) / M.erf(M.sqrt(z)),
     mpf("1e-9"), mpf("1.0"), 13)
-EK = mpf("3.75")
+CK = mpf("3.75")
 
 
 def erfc_g(t):
-    a = EK * (1 + t) / (1 - t)
+    a = CK * (1 + t) / (1 - t)
     return M.exp(a * a) * M.erfc(a) * (1 + 2 * a)
 
 
-add("erfc_f64", "f64", erfc_g, lambda t: 1 / erfc_g(t), (mpf("0.5") - EK) / (mpf("0.5") + EK),
-    (mpf(28) - EK) / (mpf(28) + EK), 22)
+add("erfc_f64", "f64", erfc_g, lambda t: 1 / erfc_g(t), (mpf("0.5") - CK) / (mpf("0.5") + CK),
+    (mpf(28) - CK) / (mpf(28) + CK), 22)
 
 
 def odd(g):

@@ -8,13 +8,13 @@
  * get, subnormals are kept on both sides (PTX ISA, cvt: "subnormal numbers are supported"). Both are what the primitives
  * do. A NaN becomes another NaN than theirs; any NaN equals any NaN.
  *
- * The quotient of gelu, a/2 / (1 + 19/64 a), a in [0, 14.5] or NaN. An IEEE division tests its operands for what needs a slow
+ * The quotient of gelu, -a/2 / (a + 3.125), a in [0, 14.5] or NaN. An IEEE division tests its operands for what needs a slow
  * path. None does here:
  *
  *     y = rcp(d),  y' = y + y (1 - d y),  q0 = n y',  q = q0 + y' (n - d q0)
  *
- * is the rounded quotient for every a from 2^-45 to 14.5, whichever of the five floats nearest to 1 / d rcp.approx gives (its
- * error is at most one of them), and below, where n - d q0 may be too small, gelu's next step -19/64 a q + a/2 has the same bits
+ * is the rounded quotient for every a from 2^-120 to 14.5, whichever of the five floats nearest to 1 / d rcp.approx gives (its
+ * error is at most one of them), and below, where n - d q0 is subnormal, gelu's next step a q + a/2 has the same bits
  * for it as for the rounded quotient. Both were seen for every a there is and all five, 1.1 10^9 times 5. A quotient that anything
  * but that step reads is divided.
  */

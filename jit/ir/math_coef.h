@@ -42,6 +42,20 @@
     KF64(0x1.430912f6dc53cp-13)), KF64(0x1.5d87fe7879bfep-10)), KF64(0x1.3b2ab6fba5262p-7)),       \
     KF64(0x1.c6b08d704a1c4p-5)), KF64(0x1.ebfbdff82c58ep-3)), KF64(0x1.62e42fefa39efp-1))
 
+/* log2_f32: 10 coefficients on [-0.292894, 0.414215], error 2^-29.5 */
+#define POLY_log2_f32(z)                                                                           \
+    FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, KF32(0x1.769286p-4f),           \
+    KF32(-0x1.52ea8ap-3f)), KF32(0x1.61c7e4p-3f)), KF32(-0x1.6fdadcp-3f)),                         \
+    KF32(0x1.a3ef04p-3f)), KF32(-0x1.ec621p-3f)), KF32(0x1.277fc4p-2f)),                           \
+    KF32(-0x1.7154d6p-2f)), KF32(0x1.ec7086p-2f)), KF32(-0x1.715476p-1f))
+
+/* log10_f32: 10 coefficients on [-0.292894, 0.414215], error 2^-29.1 */
+#define POLY_log10_f32(z)                                                                          \
+    FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, KF32(0x1.266f02p-5f),           \
+    KF32(-0x1.c649b4p-5f)), KF32(0x1.a31e42p-5f)), KF32(-0x1.b244fap-5f)),                         \
+    KF32(0x1.f97b9cp-5f)), KF32(-0x1.28b68ap-4f)), KF32(0x1.63d484p-4f)),                          \
+    KF32(-0x1.bcb69ap-4f)), KF32(0x1.287a6p-3f)), KF32(-0x1.bcb7b2p-3f))
+
 /* sin_f32: 3 coefficients on [1e-09, 0.616866], error 2^-26.9 */
 #define POLY_sin_f32(z)                                                                            \
     FMA(z, FMA(z, KF32(-0x1.9943eap-13f), KF32(0x1.11073cp-7f)), KF32(-0x1.555546p-3f))
@@ -62,17 +76,22 @@
     KF64(0x1.1ee9d7abd6164p-29)), KF64(-0x1.27e4f7eab8f8cp-22)), KF64(0x1.a01a019c8441dp-16)),     \
     KF64(-0x1.6c16c16c14f91p-10)), KF64(0x1.555555555554bp-5))
 
-/* erfs_f32: 7 coefficients on [1e-09, 1], error 2^-29.1 */
+/* erfs_f32: 7 coefficients on [1e-09, 0.878906], error 2^-30.0 */
 #define POLY_erfs_f32(z)                                                                           \
-    FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, KF32(0x1.4773b4p-14f), KF32(-0x1.a351d6p-11f)),      \
-    KF32(0x1.53f22ep-8f)), KF32(-0x1.b7f71ap-6f)), KF32(0x1.ce2ce6p-4f)),                          \
-    KF32(-0x1.81273ep-2f)), KF32(0x1.06eba8p-3f))
+    FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, KF32(0x1.4f8e3cp-14f), KF32(-0x1.a6126cp-11f)),      \
+    KF32(0x1.544aa8p-8f)), KF32(-0x1.b8012p-6f)), KF32(0x1.ce2d64p-4f)), KF32(-0x1.81274p-2f)),    \
+    KF32(0x1.06eba8p-3f))
 
-/* erfl_f32: 7 coefficients on [1, 4], error 2^-29.2 */
+/* erfl_f32: 6 coefficients on [-0.00390625, 3.05859], error 2^-29.2 */
 #define POLY_erfl_f32(z)                                                                           \
-    FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, KF32(0x1.18b9ep-12f), KF32(-0x1.15ee72p-8f)),        \
-    KF32(0x1.01b48ap-5f)), KF32(-0x1.306fep-3f)), KF32(-0x1.d76e9ep-1f)),                          \
-    KF32(-0x1.a03fdep0f)), KF32(-0x1.0ba03cp-11f))
+    FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, KF32(0x1.1ff4d6p-12f), KF32(-0x1.6a567ap-9f)),              \
+    KF32(0x1.ef7866p-7f)), KF32(-0x1.03881cp-4f)), KF32(-0x1.349ce2p0f)),                          \
+    KF32(-0x1.d528fcp1f))
+
+/* erfx_f32: 6 coefficients on [-0.5001, 0.5001], error 2^-27.9 */
+#define POLY_erfx_f32(z)                                                                           \
+    FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, KF32(0x1.cadaacp-16f), KF32(0x1.01453ep-12f)),              \
+    KF32(0x1.cdacbp-10f)), KF32(0x1.4cf66p-7f)), KF32(0x1.684718p-5f)), KF32(0x1.03e2b6p-3f))
 
 /* ncdf_f32: 11 coefficients on [-0.289474, 0.5], error 2^-27.3 */
 #define POLY_ncdf_f32_H KF32(0x1.82b4bcp-3f)
@@ -83,13 +102,13 @@
     KF32(-0x1.c9f0b4p-5f)), KF32(0x1.ee5072p-5f)), KF32(0x1.eec86ap-3f)),                          \
     KF32(0x1.7dfed4p-2f)), KF32(0x1.8c6dbcp-2f)), KF32(0x1.373e3cp-2f))
 
-/* gelu_f32: 10 coefficients on [1e-09, 1.36672], error 2^-26.7 */
-#define POLY_gelu_f32_H KF32(-0x1.008462p0f)
+/* gelu_f32: 9 coefficients on [1e-09, 1.28546], error 2^-25.9 */
+#define POLY_gelu_f32_H KF32(-0x1.e95aa6p-1f)
 #define POLY_gelu_f32(z)                                                                           \
-    FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, KF32(0x1.6d15fcp-11f),                 \
-    KF32(-0x1.87726ap-8f)), KF32(0x1.335948p-6f)), KF32(-0x1.8cc96ep-6f)),                         \
-    KF32(0x1.4736bap-7f)), KF32(-0x1.f894f8p-7f)), KF32(0x1.b77976p-6f)),                          \
-    KF32(0x1.443348p-4f)), KF32(-0x1.6bf05cp-5f))
+    FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, FMA(z, KF32(-0x1.ad7288p-9f),                        \
+    KF32(0x1.196912p-6f)), KF32(-0x1.d273ccp-6f)), KF32(0x1.76f944p-7f)),                          \
+    KF32(-0x1.6cc5b2p-7f)), KF32(0x1.355feap-5f)), KF32(0x1.2aa176p-4f)),                          \
+    KF32(-0x1.6f6bd2p-4f))
 
 /* logs_f64: 7 coefficients on [1e-12, 0.0294376], error 2^-59.3 */
 #define POLY_logs_f64(z)                                                                           \

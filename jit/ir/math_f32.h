@@ -145,7 +145,7 @@ KFUN(VF32, atan2_f32, VF32 y, VF32 x)
 
 KFUN(VF32, rsqrt_f32, VF32 x)
 {
-    return DIV(KF32(1.0f), SQRT(x));
+    MATH_RSQRT(VF32, KF32, x);
 }
 
 KFUN(VF32, hypot_f32, VF32 x, VF32 y)

@@ -142,8 +142,7 @@ KFUN(VF32, log2_f32, VF32 x)
 {
     VF32 e;
     const VF32 f = CALL(log_reduce_f32, x, &e);
-    const VF32 t = MATH_LOG_TAIL32(f);
-    const VF32 l = FMA(f, KF32(0x1.4ae0cp-26f), MUL(t, KF32(0x1.715476p+0f)));
+    const VF32 l = FMA(MUL(f, f), POLY_log2_f32(f), MUL(f, KF32(0x1.4ae0cp-26f)));
     const VF32 y = ADD(e, FMA(f, KF32(0x1.715476p+0f), l));
     return CALL(log_special_f32, x, y);
 }
@@ -152,10 +151,9 @@ KFUN(VF32, log10_f32, VF32 x)
 {
     VF32 e;
     const VF32 f = CALL(log_reduce_f32, x, &e);
-    const VF32 t = MATH_LOG_TAIL32(f);
-    const VF32 l = FMA(f, KF32(-0x1.5b235ep-27f), MUL(t, KF32(0x1.bcb7b2p-2f)));
-    const VF32 m = FMA(e, KF32(-0x1.ec10cp-27f), FMA(f, KF32(0x1.bcb7b2p-2f), l));
-    const VF32 y = FMA(e, KF32(0x1.344136p-2f), m);
+    const VF32 low = FMA(e, KF32(-0x1.ec10cp-27f), MUL(f, KF32(-0x1.5b235ep-27f)));
+    const VF32 l = FMA(MUL(f, f), POLY_log10_f32(f), low);
+    const VF32 y = FMA(e, KF32(0x1.344136p-2f), FMA(f, KF32(0x1.bcb7b2p-2f), l));
     return CALL(log_special_f32, x, y);
 }
 
@@ -337,14 +335,15 @@ KFUN(VF32, erf_f32, VF32 x)
     const VF32 a = MATH_ATMOST32(b, KF32(4.0f));
     const VF32 z = MUL(a, a);
     const VF32 small = FMA(a, POLY_erfs_f32(z), a);
-    /* 1 - 2^(log2 erfc a): only the absolute error of erfc counts here */
-    const VF32 g = POLY_erfl_f32(a);
+    /* 1 - erfc(c) 2^(d q): roundings of q count for less the nearer a is to c, where erfc is large */
+    const VF32 d = SUB(a, KF32(0x1.e2p-1f));
+    const VF32 q = POLY_erfl_f32(d);
     const VF32 magic = KF32(0x1.8p23f + 127.0f);
-    const VF32 t = ADD(g, magic);
-    const VF32 r = SUB(g, SUB(t, magic));
-    const VF32 p = FMA(r, POLY_exp2_f32(r), KF32(1.0f));
+    const VF32 t = FMA(d, q, magic);
+    const VF32 r = FMA(d, q, SUB(magic, t));
+    const VF32 p = FMA(r, POLY_erfx_f32(r), KF32(0x1.76ef86p-3f));
     const VF32 big = FMA(NEG(p), FLT32(SHLK(BITS32(t), 23)), KF32(1.0f));
-    return COPYSIGN(SELECT(LT(a, KF32(1.0f)), small, big), x);
+    return COPYSIGN(SELECT(LT(a, KF32(0.9375f)), small, big), x);
 }
 
 /*
@@ -380,34 +379,38 @@ KFUN(VF32, normcdf_f32, VF32 x)
 
 /*
  * x normcdf(x) = max(x, 0) - a normcdf(-a) with a = |x|, and a normcdf(-a) = c exp(c L(c) - a^2/2) with
- * c = a/2 / (1 + k a): near 0 the result goes with c to the power 1 and far out, where c is least exact,
- * to a power near 0, so that what c lacks needs no care; near 0, c once more from its own quotient is exact enough.
+ * c = a/2 / (1 + k a), 1/k = 3.125: near 0 the result goes with c to the power 1 and far out, where c is least exact,
+ * to a power near 0, so that what c lacks needs no care; near 0, c once more from its own quotient, a/2 - a (k c), is exact
+ * enough. Halves of a are negative, and so what comes of them, which saves changing signs.
  */
 KFUN(VF32, gelu_f32, VF32 x)
 {
     const VF32 b = FABS(x);
     const VF32 a = MATH_ATMOST32(b, KF32(14.5f)); /* there and beyond, 0 */
-    const VF32 h = MUL(a, KF32(0.5f));
+    const VF32 h = MUL(a, KF32(-0.5f));
     const VF32 q = MUL(h, a);
     const VF32 ql = FMA(h, a, NEG(q));
-    const VF32 c0 = DIV(h, FMA(a, KF32(0.296875f), KF32(1.0f)));
-    const VF32 c = FMA(MUL(a, KF32(-0.296875f)), c0, h);
-    const VF32 cc = MUL(c, c);
-    const VF32 p = POLY_gelu_f32(c);
-    /* as exp_reduce_f32, with c L(c) = H c + p c^2 added last, where the sum is small */
+    const VF32 kc = DIV(h, ADD(a, KF32(3.125f)));
+    const VF32 c = FMA(a, kc, NEG(h));
+    /* as exp_reduce_f32, with c L(c) = H c + p c^2 added last, where the sum is small; -0.952 c is within 0.015 of it up to
+     * a = 4 and 0.05 beyond, which is enough to choose n */
     const VF32 magic = KF32(0x1.8p23f + 254.0f);
-    const VF32 t = FMA(FMA(cc, p, FMA(c, POLY_gelu_f32_H, NEG(q))), KF32(0x1.715476p+0f), magic);
+    const VF32 t = FMA(FMA(c, KF32(-0.952f), q), KF32(0x1.715476p+0f), magic);
     const VF32 n = SUB(t, magic);
     VF32 s1, s2;
     MATH_SPLIT32(t, n, &s1, &s2);
-    const VF32 g = FMA(n, KF32(-0x1.62e43p-1f), NEG(q));
-    const VF32 r =
-        ADD(FMA(cc, p, FMA(c, POLY_gelu_f32_H, g)), FMA(n, KF32(0x1.05c61p-29f), NEG(ql)));
+    const VF32 p = POLY_gelu_f32(c);
+    const VF32 g = FMA(n, KF32(-0x1.62e43p-1f), q);
+    const VF32 hp = FMA(MUL(c, c), p, FMA(c, POLY_gelu_f32_H, g));
+    const VF32 r = ADD(hp, FMA(n, KF32(0x1.05c61p-29f), ql));
     const VF32 u = FMA(MUL(r, r), POLY_exp_f32(r), r);
-    return SUB(SELECT(LT(x, KF32(0.0f)), KF32(-0.0f), x), MATH_SCALE32(FMA(c, u, c), s1, s2));
+    return SUB(MATH_ATLEAST32(x, KF32(-0.0f)), MATH_SCALE32(FMA(c, u, c), s1, s2));
 }
 
-/* x / (1 + exp(-2u)), 2u = 2 sqrt(2/pi) (x + 0.044715 x^3); the left tail keeps its precision */
+/*
+ * x / (1 + exp(-2u)), 2u = 2 sqrt(2/pi) (x + 0.044715 x^3), as max(x, 0) - a e / (1 + e) with a = |x|, e = exp(-2u(a)): the
+ * left tail keeps its precision. e = s1 s2 2^r, which a is multiplied by at the end, where the result rounds once.
+ */
 KFUN(VF32, gelu_tanh_f32, VF32 x)
 {
     const VF32 b = FABS(x);
@@ -428,19 +431,15 @@ KFUN(VF32, gelu_tanh_f32, VF32 x)
     VF32 s1, s2;
     MATH_SPLIT32(t, n, &s1, &s2);
     const VF32 q = POLY_exp2_f32(r);
-    const VF32 p = FMA(r, q, KF32(1.0f));
+    const VF32 e = MATH_SCALE32(FMA(r, q, KF32(1.0f)), s1, s2);
     const VF32 ar = MUL(a, r);
     const VF32 pa = FMA(ar, q, a);
     const VF32 pal = FMA(ar, q, SUB(a, pa));
-    const VF32 e = MATH_SCALE32(p, s1, s2);
     const VF32 den = ADD(e, KF32(1.0f));
     const VF32 denl = ADD(e, SUB(KF32(1.0f), den));
-    const VB neg = LT(x, KF32(0.0f));
-    const VF32 num = SELECT(neg, MATH_SCALE32(pa, s1, s2), b);
-    const VF32 y = DIV(num, den);
-    /* what num, the quotient and den lack; the chord 3/2 - den/2 stands for 1/den, which is in [1/2, 1] */
-    const VF32 numl = MATH_SCALE32(pal, s1, s2);
-    const VF32 lack = ADD(numl, FMA(NEG(y), denl, FMA(NEG(y), den, num)));
+    const VF32 y = DIV(pa, den);
+    /* what pa and den lack; the chord 3/2 - den/2 stands for 1/den, which is in [1/2, 1] */
+    const VF32 lack = FMA(NEG(y), denl, pal);
     const VF32 chord = FMA(den, KF32(-0.5f), KF32(1.5f));
-    return COPYSIGN(SELECT(neg, FMA(lack, chord, y), y), x);
+    return SUB(MATH_ATLEAST32(x, KF32(-0.0f)), MATH_SCALE32(FMA(lack, chord, y), s1, s2));
 }

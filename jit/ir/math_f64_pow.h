@@ -82,9 +82,21 @@ KFUN(VF64, pow_f64, VF64 x, VF64 y)
     return CALL(pow_special_f64, x, y, r);
 }
 
+/*
+ * y = 1 / sqrt(x) is rounded twice; one step of Newton's, y + y/2 (1 - x y^2), puts that right. x y = w + wl: no square
+ * of y, which may underflow. Where there is nothing to correct (x is 0 or infinite) the step is NaN.
+ */
+#define MATH_RSQRT(T, K, x)                                                                        \
+    const T y = DIV(K(1.0f), SQRT(x));                                                             \
+    const T w = MUL(x, y);                                                                         \
+    const T wl = FMA(x, y, NEG(w));                                                                \
+    const T d = FMA(NEG(wl), y, FMA(NEG(w), y, K(1.0f)));                                          \
+    const T z = FMA(MUL(y, K(0.5f)), d, y);                                                        \
+    return SELECT(EQ(z, z), z, y)
+
 KFUN(VF64, rsqrt_f64, VF64 x)
 {
-    return DIV(KF64(1.0), SQRT(x));
+    MATH_RSQRT(VF64, KF64, x);
 }
 
 KFUN(VF64, cbrt_f64, VF64 x)
