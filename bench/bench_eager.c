@@ -431,6 +431,7 @@ static void large_op(const op_case *c, const operands *o, const operands *tiny, 
         bench_number("target_ratio", c->target);
     }
     bench_text("bound", memory_bound ? "memory" : "arithmetic");
+    bench_number("target_times_torch", 1);
     bench_number("best_ratio",
                  moved / sides[0].best * 1e-9 / bench_limit_gbps(&limit, sides, 1, true));
     if (triad_at) {

@@ -5,8 +5,11 @@
  *
  * One JSON line per case, size and thread count: us a call of the traced function; over_eager: how many
  * times as fast it is as the function called (of_best: the best of each, which say more on a machine that does other things); of_limit: the bandwidth it reaches as a share of a copy's,
- * counting what the whole function must read and write once (cases without matrix products).
- * WEFT_JIT=0 times tier 0. A traced call includes recording. The tiny_ cases are short functions on small tensors, one size
+ * counting what the whole function must read and write once (cases without matrix products). It has a target where the kernel is
+ * bound by memory, as in bench_eager: where what its arithmetic takes, on few rows that lie in the first cache, is less than the limit.
+ * tier0_us: a trace of the same function that stays on the tile interpreter, as where there is no LLVM; tier0_ratio: its speed over the
+ * traced function's; tier0_over_eager: over eager's. Both traces run the function itself where that is faster (ran_eagerly).
+ * A traced call includes recording. The tiny_ cases are short functions on small tensors, one size
  * and one thread: what recording costs them, or the choice not to (jit/call_eager.c); region_ the same between weft_jit_begin and weft_jit_end. turns_ are softmax and a product of 4 to 323
  * rows of 16, 2 to 320 shapes by turns, recorded and frozen: a round of calls against a round of the function.
  *
@@ -21,15 +24,48 @@
 
 #include "bench/support/bench.h"
 #include "eager/alloc.h"
+#include "jit/call_impl.h"
 #include "jit/plan.h"
 #include "weft/jit.h"
 #include "weft/weft.h"
 
-enum { MOST_TENSORS = 160, LONG_CHAIN = 20 };
+enum { MOST_TENSORS = 160, CHAIN = 20, WIDTH = 1024 };
+
+/* What is asked of tier 0, and beside peers, depends on what a case holds. */
+typedef struct fuse_case {
+    const char *name;
+    double tier0;   /* tier 0's share of tier 1's speed: 0 where it is not asked for */
+    bool peers;     /* bench/peers/fused.py has it */
+    bool of_chains; /* a chain of elementwise rows: faster than PyTorch called op by op */
+} fuse_case;
+enum { CHEAP = 25, TRANSCENDENTAL = 60, OVER_PYTORCH = 3 };
+static const fuse_case cases[] = {
+    {"gelu_chain", TRANSCENDENTAL, true, true},
+    {"chain_of_20", CHEAP, true, true},
+    {"softmax", TRANSCENDENTAL, true, false},
+    {"scaled_softmax", TRANSCENDENTAL, true, false},
+    {"layer_norm", CHEAP, true, false},
+    {"norm_block", TRANSCENDENTAL, true, false},
+    {"mlp", TRANSCENDENTAL, true, false},
+    {"adamw", CHEAP, true, false},
+    {"dropout", CHEAP, false, false},
+    {"cross_entropy", TRANSCENDENTAL, false, false},
+    {"mse", CHEAP, false, false},
+    {"linear_gelu", TRANSCENDENTAL, false, false},
+    {"gelu_alone", TRANSCENDENTAL, false, false},
+    {"tiny_add", 0, false, false},
+    {"tiny_chain", 0, false, false},
+    {"tiny_matmul", 0, false, false},
+    {"tiny_softmax", 0, false, false},
+    {"region_add", 0, false, false},
+    {"region_chain", 0, false, false},
+    {"region_matmul", 0, false, false},
+    {"region_softmax", 0, false, false},
+};
 
 typedef struct job {
     weft_jit_fn fn;
-    weft_jit *jit;
+    weft_jit *jit, *tier0;
     weft_tensor in[8];
     int n_in, n_out;
     weft_tensor param[MOST_TENSORS];
@@ -58,13 +94,15 @@ static weft_status gelu_chain(void *self, const weft_tensor *in, int n_in, weft_
     return WEFT_OK;
 }
 
-static weft_status long_chain(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
-                              int n_out)
+/* Four cheap ops, five times. */
+static weft_status chain_of_20(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                               int n_out)
 {
     (void)self, (void)n_in, (void)n_out;
     weft_tensor x = in[0];
-    for (int i = 0; i < LONG_CHAIN / 2; i++)
-        x = weft_maximum(weft_add(weft_mul(x, weft_f(0.9)), in[1]), weft_f(-3));
+    for (int i = 0; i < CHAIN / 4; i++)
+        x = weft_sub(weft_maximum(weft_add(weft_mul(x, weft_f(0.9)), in[1]), weft_f(-3)),
+                     weft_f(0.01));
     out[0] = x;
     return WEFT_OK;
 }
@@ -302,16 +340,17 @@ static void open_region(job *j, const char *name)
     }
 }
 
-static bool open_case(job *j, const char *name, bool large)
+/* rows of WIDTH elements, or what takes about as much memory. */
+static bool open_case(job *j, const char *name, int64_t rows)
 {
-    const int64_t n = 1024, rows = large ? 16384 : 128; /* 64 MiB, 512 KiB a tensor */
+    const int64_t n = WIDTH;
     *j = (job){0};
     if (strcmp(name, "gelu_chain") == 0)
         open_rows(j, gelu_chain, rows, n, 5);
     else if (strcmp(name, "gelu_alone") == 0)
         open_rows(j, gelu_alone, rows, n, 1);
-    else if (strcmp(name, "long_chain") == 0)
-        open_rows(j, long_chain, rows, n, 2);
+    else if (strcmp(name, "chain_of_20") == 0)
+        open_rows(j, chain_of_20, rows, n, 2);
     else if (strcmp(name, "softmax") == 0)
         open_rows(j, softmax, rows, n, 1);
     else if (strcmp(name, "scaled_softmax") == 0)
@@ -333,9 +372,9 @@ static bool open_case(job *j, const char *name, bool large)
         j->in[j->n_in++] = weft_keep(weft_randn(weft_shape(n), WEFT_F32));
         j->n_out = 1;
     } else if (strcmp(name, "mlp") == 0)
-        open_mlp(j, large ? 4096 : 128);
+        open_mlp(j, rows > 4096 ? 4096 : rows);
     else if (strcmp(name, "adamw") == 0)
-        open_adamw(j, large ? 512 : 8);
+        open_adamw(j, rows >= 16384 ? 512 : rows >= 128 ? 8 : 2 * rows);
     else if (strncmp(name, "tiny_", 5) == 0)
         open_tiny(j, name + 5);
     else if (strncmp(name, "region_", 7) == 0)
@@ -357,12 +396,11 @@ static void run_eager(void *arg)
     weft_scope_end(s);
 }
 
-static void run_traced(void *arg)
+static void call(job *j, weft_jit *jit)
 {
-    job *j = arg;
     weft_tensor out[2];
     weft_scope s = weft_scope_begin();
-    if (weft_jit_call(j->jit, j->in, j->n_in, out, j->n_out) != WEFT_OK)
+    if (weft_jit_call(jit, j->in, j->n_in, out, j->n_out) != WEFT_OK)
         bench_die(weft_last_error());
     weft_scope_end(s);
 }
@@ -378,53 +416,137 @@ static void run_region(void *arg)
     weft_scope_end(s);
 }
 
-static bool is_tiny(const char *name)
+static void run_traced(void *arg)
 {
-    return strncmp(name, "tiny_", 5) == 0 || strncmp(name, "region_", 7) == 0;
+    job *j = arg;
+    call(j, j->jit);
 }
 
-static void measure(const char *name, bool large, int threads)
+static void run_tier0(void *arg)
+{
+    job *j = arg;
+    call(j, j->tier0);
+}
+
+static job *new_job(const fuse_case *c, int64_t rows)
 {
     job *j = malloc(sizeof *j);
     if (!j)
         bench_die("out of memory");
-    weft_scope scope = weft_scope_begin();
-    if (!open_case(j, name, large))
+    if (!open_case(j, c->name, rows))
         bench_die("no such case");
+    return j;
+}
+
+/* Seconds that the kernel's arithmetic takes for `moved` bytes on `threads` threads: what more rows cost that lie in the first cache. */
+static double arithmetic(const fuse_case *c, double moved, int threads)
+{
+    enum { SIZES = 2 };
+    static const int64_t rows[SIZES] = {1, 3};
+    job *j[SIZES];
+    bench_side sides[SIZES];
+    weft_set_num_threads(1);
+    for (int i = 0; i < SIZES; i++) {
+        j[i] = new_job(c, rows[i]);
+        j[i]->jit = weft_jit_trace(j[i]->fn, j[i], .synchronous = true, .always_record = true);
+        sides[i] = (bench_side){.run = run_traced, .arg = j[i]};
+        for (int k = 0; k < 200; k++) /* until a plan has chosen its steps */
+            run_traced(j[i]);
+    }
+    bench_race(sides, SIZES, &(bench_plan){.threads = 1, .rounds = 15, .batch = 5e-4});
+    const double t = sides[1].median - sides[0].median;
+    const double more = j[1]->moved - j[0]->moved;
+    for (int i = 0; i < SIZES; i++) {
+        weft_jit_free(j[i]->jit);
+        free(j[i]); /* kept tensors go with the process */
+    }
+    return (t > 0 ? t : 0) / more * moved / threads;
+}
+
+static double eagerly(weft_jit *j)
+{
+    weft_jit_stats st;
+    weft_jit_get_stats(j, &st);
+    return (double)st.eager / (double)(st.eager + st.calls);
+}
+
+/* The sides of measure(), in the order of the line. */
+enum { TRACED, EAGER, TIER0 };
+
+static void report_limit(const job *j, const bench_side *sides, const bench_limit *limit, int first,
+                         double alone)
+{
+    const double most = bench_limit_gbps(limit, sides, first, false);
+    const bool memory = alone * 1e9 <= j->moved / most;
+    bench_number("of_limit", j->moved / sides[TRACED].median * 1e-9 / most);
+    if (memory)
+        bench_number("target_of_limit", 0.9);
+    bench_text("bound", memory ? "memory" : "arithmetic");
+}
+
+static void report_tier0(const fuse_case *c, const job *j, const bench_side *sides)
+{
+    bench_number("tier0_us", sides[TIER0].median * 1e6);
+    bench_number("tier0_ratio", sides[TRACED].median / sides[TIER0].median);
+    bench_number("target_tier0_ratio", c->tier0 / 100);
+    bench_number("tier0_over_eager", sides[EAGER].median / sides[TIER0].median);
+    bench_number("target_tier0_over_eager", 1);
+    bench_number("tier0_ran_eagerly", eagerly(j->tier0));
+}
+
+static void measure(const fuse_case *c, bool large, int threads)
+{
+    weft_scope scope = weft_scope_begin();
+    job *j = new_job(c, large ? 16384 : 128); /* 64 MiB, 512 KiB a tensor */
+    const double alone = j->moved > 0 ? arithmetic(c, j->moved, threads) : 0;
     weft_set_num_threads(threads);
-    j->jit = weft_jit_trace(j->fn, j, .name = name);
-    const bool tiny = is_tiny(name);
+    j->jit = weft_jit_trace(j->fn, j, .name = c->name);
+    j->tier0 = weft_jit_trace(j->fn, j, .name = c->name);
+    j->tier0->tier0 = true;
+    const bool tiny = c->tier0 == 0;
     const int warm = tiny ? 20000 : 150;
     void (*traced)(void *) = j->region ? run_region : run_traced;
     for (int i = 0; i < warm; i++) { /* until every kernel is native and the way is chosen */
         traced(j);
+        if (!tiny)
+            run_tier0(j);
         if (i < 10)
             usleep(20000);
     }
-    bench_side sides[2 + BENCH_LIMIT_SIDES] = {{.run = traced, .arg = j},
-                                               {.run = run_eager, .arg = j}};
-    int count = 2;
+    bench_side sides[TIER0 + 1 + BENCH_LIMIT_SIDES] = {[TRACED] = {.run = traced, .arg = j},
+                                                       [EAGER] = {.run = run_eager, .arg = j},
+                                                       [TIER0] = {.run = run_tier0, .arg = j}};
+    int count = tiny ? TIER0 : TIER0 + 1;
+    const int first = count;
     bench_limit limit;
     if (j->moved > 0)
         bench_limit_open(&limit, BENCH_COPY, j->moved, threads, sides, &count);
     bench_race(sides, count, &(bench_plan){.threads = threads, .seconds = 4});
     weft_jit_stats st;
     weft_jit_get_stats(j->jit, &st);
-    bench_open("fuse", name, tiny ? "tiny" : large ? "large" : "L2", "f32", threads);
-    bench_number("us", sides[0].median * 1e6);
-    bench_number("over_eager", sides[1].median / sides[0].median);
-    bench_number("of_best", sides[1].best / sides[0].best);
+    bench_open("fuse", c->name, tiny ? "tiny" : large ? "large" : "L2", "f32", threads);
+    bench_number("us", sides[TRACED].median * 1e6);
+    bench_number("over_eager", sides[EAGER].median / sides[TRACED].median);
+    bench_number("of_best", sides[EAGER].best / sides[TRACED].best);
     bench_number("target_over_eager", 0.97);
     bench_number("steps", (double)st.steps);
     bench_number("ops", (double)st.ops);
-    bench_number("ran_eagerly", (double)st.eager / (double)(st.eager + st.calls));
+    bench_number("ran_eagerly", eagerly(j->jit));
     if (j->moved > 0) {
-        bench_number("of_limit",
-                     j->moved / sides[0].median * 1e-9 / bench_limit_gbps(&limit, sides, 2, false));
+        report_limit(j, sides, &limit, first, alone);
         bench_limit_close(&limit);
     }
+    if (!tiny)
+        report_tier0(c, j, sides);
+    if (c->peers)
+        bench_number("target_times_torch.compile", 1);
+    if (c->peers && j->moved > 0) /* where torch.compile leaves room below the limit */
+        bench_number("target_times_torch.compile_below_75", 1.2);
+    if (c->of_chains)
+        bench_number("target_times_torch", OVER_PYTORCH);
     bench_close();
     weft_jit_free(j->jit);
+    weft_jit_free(j->tier0);
     weft_scope_end(scope);
     free(j); /* kept tensors go with the process */
 }
@@ -606,12 +728,6 @@ static void measure_plans(bool build)
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {
-        "gelu_chain",    "long_chain",  "softmax",    "scaled_softmax", "layer_norm",
-        "norm_block",    "mlp",         "adamw",      "dropout",        "cross_entropy",
-        "mse",           "linear_gelu", "tiny_add",   "tiny_chain",     "tiny_matmul",
-        "tiny_softmax",  "gelu_alone",  "region_add", "region_chain",   "region_matmul",
-        "region_softmax"};
     const int only = argc > 2 ? atoi(argv[2]) : 0;
     if (argc < 2 || !*argv[1] || strcmp(argv[1], "plan_build") == 0)
         measure_plans(true);
@@ -622,12 +738,12 @@ int main(int argc, char **argv)
         if (argc < 2 || !*argv[1] || strcmp(argv[1], turn) == 0)
             measure_all_turns(turn);
     }
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int large = 0; large < 2; large++)
             for (int threads = 1; threads <= 2; threads++)
-                if ((!is_tiny(names[i]) || large + threads == 1) &&
-                    (argc < 2 || !*argv[1] || strcmp(argv[1], names[i]) == 0) &&
+                if ((cases[i].tier0 > 0 || large + threads == 1) &&
+                    (argc < 2 || !*argv[1] || strcmp(argv[1], cases[i].name) == 0) &&
                     (only == 0 || only == threads))
-                    measure(names[i], large != 0, threads);
+                    measure(&cases[i], large != 0, threads);
     return 0;
 }

@@ -13,9 +13,9 @@
  * as llm.c's CPU program takes (4 x 64), gpt2-2 and gpt2-4 are that with 2 and 4 layers. bench/peers/train_step.py is
  * the same in PyTorch. The case "step traced" is the same step under weft_jit_trace: first_ms is its first call (recording,
  * planning, tier 0), native_ms when the last of its kernels was native, compile_ms the processor time that took (no
- * disk cache). It is timed in turns with the eager step, on the same parameters: eager_ms and eager_cpu_ms are those steps,
+ * disk cache), first_of_eager the first call over an eager step. It is timed in turns with the eager step, on the same parameters: eager_ms and eager_cpu_ms are those steps,
  * times_eager and times_eager_cpu how often the traced step fits into the eager one, by the median of wall times and by the
- * median (and the least) of processor times. "step frozen" is the same with .frozen: what is left of it is not recorded (replays says how many calls were).
+ * median (and the least) of processor times. peers_of: the row whose peers it is compared with (script/bench_table.awk). "step frozen" is the same with .frozen: what is left of it is not recorded (replays says how many calls were).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,6 +165,17 @@ static void print(const job *k, int threads, int n, bool traced, const compile *
            "\"live_mb\":%.1f,",
            k->of->prefix, way, threads, ms, wall[0], cpu_here, cpu[0],
            1e3 * (double)(k->of->batch * k->of->n.context) / ms, c->peak_mb, c->live_mb);
+    /* The demo's model eager beside PyTorch's, GPT-2 traced beside whatever trains it on a CPU. */
+    if (!traced && !*k->of->prefix)
+        printf("\"target_times_torch\":1,\"target_peak_of_torch\":1.1,");
+    if (traced)
+        printf("\"peers_of\":\"%sstep\",", k->of->prefix);
+    if (traced && !c->frozen && *k->of->prefix)
+        printf("\"first_of_eager\":%.3f,\"target_first_of_eager\":1.2,\"target_compile_ms\":1000,"
+               "\"target_times_torch\":1,\"target_times_torch.compile\":1,"
+               "\"target_times_llm.c\":1,\"target_peak_of_torch\":1,"
+               "\"target_peak_of_torch.compile\":1,",
+               c->first_ms / eager_ms);
     if (traced)
         printf("\"first_ms\":%.2f,\"native_ms\":%.2f,\"compile_ms\":%.2f,\"kernels\":%lld,"
                "\"tier0\":%lld,\"replays\":%lld,\"eager_ms\":%.2f,\"eager_cpu_ms\":%.2f,"

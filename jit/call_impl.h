@@ -160,6 +160,7 @@ struct weft_jit {
     char name[MAX_NAME];
     bool single_graph, no_fuse, synchronous, fast_math, freezes;
     bool adapts;  /* its calls and regions may run what they record instead */
+    bool tier0;   /* plans stay on the tile interpreter: set by benchmarks, before the first call */
     bool forgets; /* WEFT_STRESS=evict: no plan is found again */
     int max_plans, max_frozen, verify_every;
     pthread_mutex_t lock;

@@ -207,7 +207,8 @@ int wf_call_run_segment(void *user, wf_job *job, wf_why *why)
     if (!p) {
         wf_plan_opts o = {
             .flags = (j->no_fuse ? WF_PLAN_NO_FUSE : 0) | (j->synchronous ? WF_PLAN_SYNC : 0) |
-                     (j->fast_math ? WF_PLAN_FAST : 0) | (job->device ? WF_PLAN_DEVICE : 0),
+                     (j->fast_math ? WF_PLAN_FAST : 0) | (j->tier0 ? WF_PLAN_TIER0 : 0) |
+                     (job->device ? WF_PLAN_DEVICE : 0),
             .writes = job->writes};
         p = wf_plan_build(job->fn, &o, why);
     }

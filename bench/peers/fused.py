@@ -3,44 +3,27 @@
 #   fused.py [case]
 #
 # Whichever of the two frameworks this python3 imports. As on the C side: CPU time for one thread, wall clock for more;
-# medians of batches after warm-up. "peer" is torch, torch.compile or jax.
+# medians of batches after warm-up. "peer" is torch, torch.compile or jax. A row that takes more than WEFT_PEER_SECONDS (240) is
+# ended, and says so.
 # One thread means one CPU as well: JAX has no setting for the threads of its CPU back end.
-import json
 import os
-import subprocess
 import sys
-import time
 
-QUICK = os.environ.get("WEFT_BENCH_QUICK", "0") not in ("", "0")
-CASES = ("gelu_chain", "long_chain", "softmax", "scaled_softmax", "layer_norm", "norm_block", "mlp", "adamw")
+from support import timing
+
+CASES = ("gelu_chain", "chain_of_20", "softmax", "scaled_softmax", "layer_norm", "norm_block", "mlp", "adamw")
 WIDTH, DIM = 1024, 256
+LIMIT = int(os.environ.get("WEFT_PEER_SECONDS", "240"))  # of a row: torch.compile has hung, and compiles some for minutes
 
 
-def median_us(run, threads):
-    now = time.process_time if threads == 1 else time.perf_counter
-    for _ in range(10):
-        run()
-    reps = 1
-    while True:
-        start = now()
-        for _ in range(reps):
-            run()
-        took = now() - start
-        if took >= 5e-3:
-            break
-        reps *= 2
-    times = []
-    for _ in range(5 if QUICK else 15):
-        start = now()
-        for _ in range(reps):
-            run()
-        times.append((now() - start) / reps)
-    return 1e6 * sorted(times)[len(times) // 2]
+def row(case, large, threads, peer):
+    return {"bench": "fuse", "case": case, "size": "large" if large else "L2", "dtype": "f32", "threads": threads,
+            "peer": peer}
 
 
-def report(case, large, threads, peer, us, version):
-    print(json.dumps({"bench": "fuse", "case": case, "size": "large" if large else "L2", "dtype": "f32",
-                      "threads": threads, "peer": peer, "us": float("%.4g" % us), "version": version}), flush=True)
+def report(case, large, threads, peer, run, version):
+    us = 1e6 * timing.median_of(run, threads, batch=5e-3, warm_up=10)
+    timing.line(**row(case, large, threads, peer), us=us, version=version)
 
 
 # -- PyTorch ----------------------------------------------------------------------------------------------------------------
@@ -54,10 +37,10 @@ def torch_case(torch, case, large):
     if case == "gelu_chain":
         a = (wide(), vector(), vector(), wide(), wide())
         return lambda x, s, b, c, r: F.gelu(x * s + b) * c + r, a
-    if case == "long_chain":
+    if case == "chain_of_20":
         def chain(x, y):
-            for _ in range(10):
-                x = torch.clamp_min(x * 0.9 + y, -3)
+            for _ in range(5):
+                x = torch.clamp_min(x * 0.9 + y, -3) - 0.01
             return x
         return chain, (wide(), wide())
     if case == "softmax":
@@ -112,7 +95,7 @@ def run_torch(case, large, threads, compiled):
         def run():
             with torch.no_grad():
                 g(*args)
-    report(case, large, threads, "torch.compile" if compiled else "torch", median_us(run, threads), torch.__version__)
+    report(case, large, threads, "torch.compile" if compiled else "torch", run, torch.__version__)
 
 
 # -- JAX --------------------------------------------------------------------------------------------------------------------
@@ -127,10 +110,10 @@ def jax_case(jax, case, large):
     if case == "gelu_chain":
         return (lambda x, s, b, c, r: nn.gelu(x * s + b, approximate=False) * c + r,
                 (wide(), vector(), vector(), wide(), wide()))
-    if case == "long_chain":
+    if case == "chain_of_20":
         def chain(x, y):
-            for _ in range(10):
-                x = jnp.maximum(x * 0.9 + y, -3)
+            for _ in range(5):
+                x = jnp.maximum(x * 0.9 + y, -3) - 0.01
             return x
         return chain, (wide(), wide())
     if case == "softmax":
@@ -169,11 +152,7 @@ def run_jax(case, large, threads):
     import jax
     f, args = jax_case(jax, case, large)
     g = jax.jit(f)
-    report(case, large, threads, "jax", median_us(lambda: jax.block_until_ready(g(*args)), threads), jax.__version__)
-
-
-def have(module):
-    return subprocess.run([sys.executable, "-c", "import " + module], capture_output=True).returncode == 0
+    report(case, large, threads, "jax", lambda: jax.block_until_ready(g(*args)), jax.__version__)
 
 
 def main():
@@ -183,16 +162,11 @@ def main():
         if how == "jax":
             run_jax(case, large, threads)
         else:
-            run_torch(case, large, threads, how == "compile")
+            run_torch(case, large, threads, how == "torch.compile")
         return 0
-    ways = []
-    if have("torch"):
-        ways.append("torch")
-        if subprocess.run([sys.executable, "-c", "import torch; torch.compile"], capture_output=True).returncode == 0:
-            ways.append("compile")
-    if have("jax"):
-        ways.append("jax")
-    if len(sys.argv) > 1 and sys.argv[1] == "--needs":
+    ways = [peer for peer, code in (("torch", "import torch"), ("torch.compile", "import torch; torch.compile"), ("jax", "import jax"))
+            if timing.have(code)]
+    if sys.argv[1:] == ["--needs"]:
         return not ways
     bad = not ways
     for case in CASES:
@@ -202,8 +176,8 @@ def main():
             for threads in (1, 2):
                 for how in ways:
                     env = dict(os.environ, JAX_PLATFORMS="cpu", OMP_NUM_THREADS=str(threads))
-                    child = [sys.executable, __file__, "--one", how, case, str(large), str(threads)]
-                    bad |= subprocess.run(child, env=env).returncode != 0
+                    arguments = [__file__, "--one", how, case, str(large), str(threads)]
+                    bad |= not timing.alone(arguments, LIMIT, env, row(case, large, threads, how))
     return bad
 
 

@@ -5,15 +5,14 @@
 # bf16 steps by autocast; parameters and optimiser stay f32. As on the C side: times between two events around a batch of calls,
 # medians over rounds after warm-up; a row takes about half a second. TF32 off. --smoke: on the CPU, every case once on a few
 # elements, for tests.
-import json
-import os
 import sys
 import time
 
+from support import timing
+
 SMOKE = sys.argv[1:] == ["--smoke"]
 DEVICE = "cpu" if SMOKE else "cuda"
-QUICK = SMOKE or os.environ.get("WEFT_BENCH_QUICK", "0") not in ("", "0")
-ROUNDS, WARM_UP = (1, 1) if SMOKE else (11, 3)
+QUICK = SMOKE or timing.QUICK
 
 
 class HostClock:
@@ -29,7 +28,6 @@ class HostClock:
 
 
 def timed(torch, run, calls, seconds=0.5):
-    device, host = [], []
     begin, end = ((HostClock() if SMOKE else torch.cuda.Event(enable_timing=True)) for _ in range(2))
 
     def batch(n):
@@ -42,23 +40,12 @@ def timed(torch, run, calls, seconds=0.5):
         end.synchronize()
         return begin.elapsed_time(end) * 1e3, queued * 1e6
 
-    batch(1)
-    once = max(batch(1)[0], 1)
-    calls = 1 if SMOKE else max(1, min(calls, int(seconds * 1e6 / (ROUNDS + WARM_UP) / once)))
-    rounds = 1 if SMOKE else max(3, min(ROUNDS, int(seconds * 1e6 / (once * calls)) - WARM_UP))
-    for r in range(-WARM_UP, rounds):
-        us, queued = batch(calls)
-        if r >= 0:
-            device.append(us / calls)
-            host.append(queued / calls)
-    return sorted(device)[rounds // 2], sorted(host)[rounds // 2]
+    return timing.median_on_device(batch, calls, seconds, SMOKE)
 
 
 def report(torch, case, size, dtype, peer, us, host, **more):
-    line = {"bench": "gpu", "case": case, "size": size, "dtype": dtype, "peer": peer, "clock": "device",
-            "us": float("%.4g" % us), "host_us": float("%.4g" % host), "version": torch.__version__}
-    line.update({k: float("%.4g" % v) for k, v in more.items()})
-    print(json.dumps(line), flush=True)
+    timing.line(bench="gpu", case=case, size=size, dtype=dtype, peer=peer, clock="device", us=us, host_us=host,
+                version=torch.__version__, **more)
 
 
 def sizes():

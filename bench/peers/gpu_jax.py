@@ -4,10 +4,11 @@
 #
 # JAX has no events: wall-clock times of a batch of calls that end when its last result is there, medians over rounds after
 # warm-up; a row takes about half a second. Products of f32 without TF32. --smoke: on whatever device there is, every case once on a few elements, for tests.
-import json
 import os
 import sys
 import time
+
+from support import timing
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # other programs are timed on this GPU, too
 try:
@@ -17,16 +18,13 @@ except ImportError:
     sys.exit(1)
 if sys.argv[1:] == ["--needs"]:
     sys.exit(0)
+from support.gpt_jax import gelu, layer_norm, training_step
 
 SMOKE = sys.argv[1:] == ["--smoke"]
-QUICK = SMOKE or os.environ.get("WEFT_BENCH_QUICK", "0") not in ("", "0")
-ROUNDS, WARM_UP = (1, 1) if SMOKE else (11, 3)
+QUICK = SMOKE or timing.QUICK
 
 
 def timed(run, calls, seconds=0.5):
-    """Microseconds of one call: until its result is there, and until it has returned."""
-    whole, host = [], []
-
     def batch(n):
         start = time.perf_counter()
         for _ in range(n):
@@ -35,36 +33,16 @@ def timed(run, calls, seconds=0.5):
         jax.block_until_ready(out)
         return (time.perf_counter() - start) * 1e6, queued * 1e6
 
-    batch(1)
-    once = max(batch(1)[0], 1)
-    calls = 1 if SMOKE else max(1, min(calls, int(seconds * 1e6 / (ROUNDS + WARM_UP) / once)))
-    rounds = 1 if SMOKE else max(3, min(ROUNDS, int(seconds * 1e6 / (once * calls)) - WARM_UP))
-    for r in range(-WARM_UP, rounds):
-        us, queued = batch(calls)
-        if r >= 0:
-            whole.append(us / calls)
-            host.append(queued / calls)
-    return sorted(whole)[rounds // 2], sorted(host)[rounds // 2]
+    return timing.median_on_device(batch, calls, seconds, SMOKE)
 
 
 def report(case, size, dtype, us, host, **more):
-    line = {"bench": "gpu", "case": case, "size": size, "dtype": dtype, "peer": "jax", "clock": "wall",
-            "us": float("%.4g" % us), "host_us": float("%.4g" % host), "version": jax.__version__}
-    line.update({k: float("%.4g" % v) for k, v in more.items()})
-    print(json.dumps(line), flush=True)
+    timing.line(bench="gpu", case=case, size=size, dtype=dtype, peer="jax", clock="wall", us=us, host_us=host,
+                version=jax.__version__, **more)
 
 
 def size_name(n):
     return "%dMiB" % (n >> 20) if n >> 20 else "%dKiB" % (n >> 10)
-
-
-def layer_norm(x, weight=1, bias=0):
-    mean = x.mean(-1, keepdims=True)
-    return (x - mean) * jax.lax.rsqrt(((x - mean) ** 2).mean(-1, keepdims=True) + 1e-5) * weight + bias
-
-
-def gelu(x):
-    return jax.nn.gelu(x, approximate=False)
 
 
 def kernels_on(rows, columns, dtype, name, odd=False):
@@ -148,75 +126,11 @@ def attention():
                        "attention, causal", "%dx%dx%dx%d" % (b, h, t, d), name, 2.0 * b * h * t * t * d, 3.5)
 
 
-def sizes():
-    """vocab, dim, layers, heads, context, batch"""
-    return (32, 16, 1, 2, 8, 2) if SMOKE else (256, 64, 2, 2, 64, 2) if QUICK else (50257, 768, 12, 12, 1024, 8)
-
-
-def parameters():
-    vocab, dim, layers, _, context, _ = sizes()
-    keys = iter(jax.random.split(jax.random.key(3), 2 + 4 * layers))
-
-    def linear(m, n):
-        return {"w": 0.02 * jax.random.normal(next(keys), (m, n)), "b": jnp.zeros(n)}
-
-    def norm():
-        return {"w": jnp.ones(dim), "b": jnp.zeros(dim)}
-
-    return {"wte": 0.02 * jax.random.normal(next(keys), (vocab, dim)),
-            "wpe": 0.02 * jax.random.normal(next(keys), (context, dim)), "ln_f": norm(),
-            "h": [{"ln_1": norm(), "ln_2": norm(), "qkv": linear(dim, 3 * dim), "out": linear(dim, dim),
-                   "fc": linear(dim, 4 * dim), "proj": linear(4 * dim, dim)} for _ in range(layers)]}
-
-
-def loss_of(p, tokens, dtype):
-    """As bench_gpu: parameters are read as dtype, logits and loss are f32."""
-    dim, heads = sizes()[1], sizes()[3]
-    p = jax.tree.map(lambda t: t.astype(dtype), p)
-    inputs, targets = tokens[:, :-1], tokens[:, 1:]
-    b, t = inputs.shape
-
-    def norm(x, q):
-        return layer_norm(x.astype(jnp.float32), q["w"], q["b"]).astype(dtype)
-
-    def linear(x, q):
-        return x @ q["w"] + q["b"]
-
-    x = p["wte"][inputs] + p["wpe"][:t]
-    for h in p["h"]:
-        q, k, v = (y.reshape(b, t, heads, dim // heads) for y in jnp.split(linear(norm(x, h["ln_1"]), h["qkv"]), 3, -1))
-        y = jax.nn.dot_product_attention(q, k, v, is_causal=True)
-        x = x + linear(y.reshape(b, t, dim), h["out"])
-        x = x + linear(gelu(linear(norm(x, h["ln_2"]), h["fc"])), h["proj"])
-    logits = (norm(x, p["ln_f"]) @ p["wte"].T).astype(jnp.float32)
-    return -jnp.take_along_axis(jax.nn.log_softmax(logits), targets[..., None], -1).mean()
-
-
 def training(dtype, name):
-    vocab, _, _, _, context, batch = sizes()
-
-    def step(p, m, v, count, tokens):
-        loss, g = jax.value_and_grad(loss_of)(p, tokens, dtype)
-        scale = jnp.minimum(1, 1 / (jnp.sqrt(sum((t ** 2).sum() for t in jax.tree.leaves(g))) + 1e-6))
-        g = jax.tree.map(lambda t: t * scale, g)
-        m = jax.tree.map(lambda a, b: 0.9 * a + 0.1 * b, m, g)
-        v = jax.tree.map(lambda a, b: 0.999 * a + 0.001 * b * b, v, g)
-        c1, c2 = 1 - 0.9 ** count, 1 - 0.999 ** count
-        p = jax.tree.map(lambda w, a, b: w - 1e-3 * ((a / c1) / (jnp.sqrt(b / c2) + 1e-8) + (0.1 * w if w.ndim > 1 else 0)),
-                         p, m, v)
-        return p, m, v, count + 1, loss
-
-    p = parameters()
-    zeros = jax.tree.map(jnp.zeros_like, p)
-    state = [p, zeros, jax.tree.map(jnp.zeros_like, p), jnp.float32(1)]
+    vocab, dim, layers, heads, context, batch = (32, 16, 1, 2, 8, 2) if SMOKE else (256, 64, 2, 2, 64, 2) if QUICK else (50257, 768, 12, 12, 1024, 8)
+    step = training_step(vocab, dim, layers, heads, context, True, dtype)
     tokens = jax.random.randint(jax.random.key(4), (batch, context + 1), 0, vocab)
-    compiled = jax.jit(step, donate_argnums=(0, 1, 2))
-
-    def run():
-        *state[:], loss = compiled(*state, tokens)
-        return loss
-
-    us, host = timed(run, 1, 2)
+    us, host = timed(lambda: step(tokens), 1, 2)
     report("training step, traced", "small" if QUICK else "124M", name, us, host, ms=us * 1e-3,
            tokens_per_s=batch * context / us * 1e6)
 

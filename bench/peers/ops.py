@@ -5,10 +5,7 @@
 # batches. A line carries the keys that name the row and "torch_..." columns. Memory allocators keep what
 # was freed (script/bench sets that up), so that large results cost no page faults, as they cost weft none.
 # Started from Python: its part of a small call is in the figure, as it is in every PyTorch program.
-import json
-import os
 import sys
-import time
 
 try:
     import torch
@@ -18,44 +15,13 @@ except ImportError:
 if sys.argv[1:] == ["--needs"]:
     sys.exit(0)
 
-QUICK = os.environ.get("WEFT_BENCH_QUICK", "0") not in ("", "0")
+from support.timing import line as row, median_of
+
 only = sys.argv[1] if len(sys.argv) > 1 else ""
 
 
-def clock(threads):
-    # Of the process: OpenBLAS may bring threads of its own, whatever torch is told.
-    return time.process_time if threads == 1 else time.perf_counter
-
-
-def median_of(run, threads, batch=1e-3, rounds=0):
-    now = clock(threads)
-    run()
-    reps = 1
-    while True:
-        start = now()
-        for _ in range(reps):
-            run()
-        took = now() - start
-        if took >= batch:
-            break
-        reps *= 2
-    times = []
-    for _ in range(rounds or (5 if QUICK else 15)):
-        start = now()
-        for _ in range(reps):
-            run()
-        times.append((now() - start) / reps)
-    times.sort()
-    return times[len(times) // 2]
-
-
 def line(bench, case, threads, size=None, dtype="f32", **columns):
-    row = {"bench": bench, "case": case}
-    if size:
-        row["size"] = size
-    row.update(dtype=dtype, threads=threads)
-    row.update({key: float("%.4g" % value) for key, value in columns.items()})
-    print(json.dumps(row), flush=True)
+    row(bench=bench, case=case, **({"size": size} if size else {}), dtype=dtype, threads=threads, **columns)
 
 
 def size_name(size):

@@ -1,0 +1,79 @@
+# bench/peers/support/timing.py -- what the peers share: medians of batches, limits of time, result lines.
+#
+# Clocks are those of the C side (bench/support/bench.h): CPU time for one thread, of the whole process, since libraries may
+# bring threads of their own; wall clock for more.
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+QUICK = os.environ.get("WEFT_BENCH_QUICK", "0") not in ("", "0")
+
+
+def middle(values):
+    return sorted(values)[len(values) // 2]
+
+
+def median_of(run, threads, batch=1e-3, rounds=0, warm_up=1):
+    """Seconds a call: the median of batches that take `batch` seconds at least."""
+    now = time.process_time if threads == 1 else time.perf_counter
+    for _ in range(warm_up):
+        run()
+
+    def timed_batch(reps):
+        start = now()
+        for _ in range(reps):
+            run()
+        return now() - start
+
+    reps = 1
+    while timed_batch(reps) < batch:
+        reps *= 2
+    return middle([timed_batch(reps) / reps for _ in range(rounds or (5 if QUICK else 15))])
+
+
+def median_on_device(batch, calls, seconds=0.5, smoke=False):
+    """Microseconds of one call until its result is there, and until it has returned.
+
+    batch(n) makes n calls and gives both for all of them. A row takes about `seconds`; smoke: one call."""
+    rounds, warm_up = (1, 1) if smoke else (11, 3)
+    batch(1)
+    once = max(batch(1)[0], 1)
+    if smoke:
+        calls = 1
+    else:
+        calls = max(1, min(calls, int(seconds * 1e6 / (rounds + warm_up) / once)))
+        rounds = max(3, min(rounds, int(seconds * 1e6 / (once * calls)) - warm_up))
+    for _ in range(warm_up):
+        batch(calls)
+    whole, host = zip(*(batch(calls) for _ in range(rounds)))
+    return middle(whole) / calls, middle(host) / calls
+
+
+def line(**columns):
+    """A row of script/bench_table.awk: texts and counts as they are, measurements to 4 digits."""
+    print(json.dumps({k: float("%.4g" % v) if isinstance(v, float) else v for k, v in columns.items()}), flush=True)
+
+
+def have(code):
+    """Whether this python3 runs a statement: in a process of its own, since importing both frameworks disturbs either."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def alone(arguments, limit, env, row):
+    """Runs a row in a process of its own: it has the threads and the memory to itself, and may be ended.
+
+    One that runs past `limit` seconds, or fails, is a row that says so, under the peer's name. Whether it went well."""
+    child = subprocess.Popen([sys.executable] + arguments, env=env, start_new_session=True)
+    try:
+        code = child.wait(limit)
+        failed = "exit status %d" % code if code else ""
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)  # compilers run in processes of their own
+        child.wait()
+        failed = "ran past %d s" % limit
+    if failed:
+        line(**row, failed=failed)
+    return not failed
