@@ -588,7 +588,7 @@ static void run_training(bool halves)
 
 /* -- the host ahead of the device: the first operations of ResNet-50 (He et al. 2015) ------------------------------ */
 
-enum { BLOCKS = 3, SPANS = 4096 };
+enum { BLOCKS = 3 };
 
 typedef struct resnet {
     weft_module *m;
@@ -650,34 +650,10 @@ static void first_operations(void *arg)
     check(x);
 }
 
-/* What a profile says of the device: its spans, and when the last range began. */
-typedef struct spans {
-    int64_t begin[SPANS], end[SPANS], last;
-    int n;
-} spans;
-
-static void note_span(void *user, const weft_profile_event *e)
+/* Four calls with ranges "step": script/timeline says what the device does in them, and when it is idle. */
+static void write_trace(body run, void *arg)
 {
-    spans *s = user;
-    if (e->kind == WEFT_PROFILE_RANGE && strcmp(e->name, "step") == 0 && e->start_ns > s->last)
-        s->last = e->start_ns;
-    if (e->kind != WEFT_PROFILE_DEVICE || s->n == SPANS)
-        return;
-    int i = s->n++;
-    for (; i > 0 && s->begin[i - 1] > e->start_ns; i--) /* in the order of time */
-        s->begin[i] = s->begin[i - 1], s->end[i] = s->end[i - 1];
-    s->begin[i] = e->start_ns;
-    s->end[i] = e->start_ns + e->duration_ns;
-}
-
-/* Per cent of the last call, from its first work on the device to its last, in which the device had none. */
-static double idle_percent(body run, void *arg)
-{
-    static spans s;
-    double gaps = 0;
-    int64_t from = 0, until = 0;
-    s = (spans){.n = 0};
-    if (weft_profile_begin(.path = trace, .event = note_span, .user = &s) != WEFT_OK)
+    if (weft_profile_begin(.path = trace) != WEFT_OK)
         bench_die(weft_last_error());
     for (int i = 0; i < 4; i++) {
         weft_profile_range_begin("step");
@@ -688,17 +664,8 @@ static double idle_percent(body run, void *arg)
         weft_synchronize(WEFT_CUDA(0));
     }
     weft_profile_end();
-    for (int i = 0; i < s.n; i++) {
-        if (s.begin[i] < s.last)
-            continue;
-        from = from ? from : s.begin[i];
-        gaps += until && s.begin[i] > until ? (double)(s.begin[i] - until) : 0;
-        until = s.end[i] > until ? s.end[i] : until;
-    }
-    return until > from ? 100 * gaps / (double)(until - from) : 100;
 }
 
-/* idle_percent has the times of a profile, whose events between kernels are part of the gaps: at most what it says. */
 static void run_ahead(void)
 {
     static resnet r;
@@ -707,9 +674,9 @@ static void run_ahead(void)
     snprintf(size, sizeof size, "batch %lld", (long long)batch);
     resnet_init(&r, batch, smoke ? 16 : bench_quick() ? 64 : 224);
     run_step(first_operations, &r, "first operations of ResNet-50", size, "f32");
-    bench_number("idle_percent", idle_percent(first_operations, &r));
-    bench_number("target_idle_percent", 5);
     bench_close();
+    if (trace)
+        write_trace(first_operations, &r);
     weft_module_free(r.m);
     weft_free(r.images);
 }

@@ -1,6 +1,6 @@
 # script/timeline.awk -- draws a profile with work on a GPU: see script/timeline.
 #
-# The profile has one event a line (eager/profile_write.c). Variables: range, launches, queue, steps (files to write), figures (a name: rows are printed).
+# The profile has one event a line (eager/profile_write.c). Variables: range, launches, queue, steps (files to write), figures (a name: rows are printed), idle (the per cent that the last step may be idle: a target in its row).
 
 function text(key,   a, n) { # the string after "key":
     a = "\"" key "\":\""
@@ -187,7 +187,8 @@ function draw_step(s, y, what,   e, a, b, busy, compile, memory, calls, launched
     words(steps, left, y + 104, sprintf("host %.1f us, device busy %.1f us; %d launches, %.1f us of memory calls to the driver, %.1f us of kernels being made", end[s] - from, busy, launched, memory, compile))
     if (figures == "") return
     printf "{\"bench\":\"timeline\",\"case\":\"%s\",\"size\":\"%s\",\"us\":%.1f,\"host_us\":%.1f,\"device_us\":%.1f,\"launches\":%d,", figures, what, length_of[s], end[s] - from, busy, launched
-    printf "\"memory_calls\":%d,\"memory_us\":%.1f,\"compile_us\":%.1f,\"queued_ahead_us\":%.1f,\"idle_percent\":%.1f}\n", calls, memory, compile, ahead_of(s), idle_of(s)
+    printf "\"memory_calls\":%d,\"memory_us\":%.1f,\"compile_us\":%.1f,\"queued_ahead_us\":%.1f,\"idle_percent\":%.1f", calls, memory, compile, ahead_of(s), idle_of(s)
+    printf "%s}\n", idle != "" && s == late ? ",\"target_idle_percent\":" idle : ""
 }
 
 # How long after its launch the work of step s began, on average.
@@ -200,7 +201,8 @@ function ahead_of(s,   id, k, sum) {
     return k ? sum / k : 0
 }
 
-# Per cent of the time from the first work of step s on the device to its last in which the device did nothing.
+# Per cent of the time from the first work of step s on the device to its last in which the device did nothing. At most that: the
+# times are a profile's, whose events between kernels are part of the gaps.
 function idle_of(s,   id, k, i, b, at, until, gaps) {
     for (id in sent) {
         if (!is_of(id, s)) continue
