@@ -111,33 +111,70 @@ UNWATCHED static void term(sums *s, int64_t at, double product)
     s->terms[at]++;
 }
 
-/* Walks every (output, tap, channel) that exists; what: 0 forward, 1 data, 2 weight. */
+/* n products of a and b, which go into the sums at, at + step, ... */
+UNWATCHED static void row_of_terms(sums *s, int64_t at, int64_t step, const double *a,
+                                   int64_t a_step, const double *b, int64_t b_step, int64_t n)
+{
+    double *restrict sum = s->sum + at, *restrict mag = s->mag + at;
+    if (step == 0) {
+        double all = 0, magnitude = 0;
+        for (int64_t x = 0; x < n; x++) {
+            const double product = a[x * a_step] * b[x * b_step];
+            all += product;
+            magnitude += fabs(product);
+        }
+        *sum += all;
+        *mag += magnitude;
+        s->terms[at] += n;
+        return;
+    }
+    for (int64_t x = 0; x < n; x++) {
+        const double product = a[x * a_step] * b[x * b_step];
+        sum[x * step] += product;
+        mag[x * step] += fabs(product);
+        s->terms[at + x * step]++;
+    }
+}
+
+/* The columns [*from, *to) of the output whose tap j lies in the image. */
+UNWATCHED static void columns(const wf_conv_desc *d, int64_t j, int64_t *from, int64_t *to)
+{
+    const int64_t step = d->stride[1], at = j * d->dilation[1] - d->pad[1]; /* of column 0 */
+    const int64_t room = d->w - at;
+    *from = at < 0 ? (-at + step - 1) / step : 0;
+    *to = room <= 0 ? 0 : (room + step - 1) / step;
+    *to = *to < d->ow ? *to : d->ow;
+}
+
+/* Walks every (output, tap, channel) that exists, a row of the output at a time; what: 0 forward, 1 data, 2 weight. */
 UNWATCHED static sums reference(const wf_conv_desc *d, int what, const double *src,
                                 const double *weight, const double *ddst, int64_t count)
 {
     sums s = sums_new(count);
     int64_t cg = d->c / d->groups, og = d->o / d->groups;
-    for (int64_t n = 0; n < d->n; n++)
-        for (int64_t o = 0; o < d->o; o++)
-            for (int64_t y = 0; y < d->oh; y++)
-                for (int64_t x = 0; x < d->ow; x++)
-                    for (int64_t c = 0; c < cg; c++)
-                        for (int64_t i = 0; i < d->kh; i++)
-                            for (int64_t j = 0; j < d->kw; j++) {
-                                int64_t iy = y * d->stride[0] + i * d->dilation[0] - d->pad[0];
-                                int64_t ix = x * d->stride[1] + j * d->dilation[1] - d->pad[1];
-                                if (iy < 0 || iy >= d->h || ix < 0 || ix >= d->w)
-                                    continue;
-                                int64_t in = src_at(d, n, o / og * cg + c, iy, ix);
-                                int64_t wt = ((o * cg + c) * d->kh + i) * d->kw + j;
-                                int64_t out = dst_at(d, n, o, y, x);
-                                if (what == 0)
-                                    term(&s, out, src[in] * weight[wt]);
-                                else if (what == 1)
-                                    term(&s, in, ddst[out] * weight[wt]);
-                                else
-                                    term(&s, wt, ddst[out] * src[in]);
-                            }
+    const int64_t in_step = (d->layout & WF_CONV_SRC_NHWC ? d->c : 1) * d->stride[1];
+    const int64_t out_step = d->layout & WF_CONV_DST_NHWC ? d->o : 1;
+    for (int64_t wt = 0; wt < d->o * cg * d->kh * d->kw; wt++) {
+        const int64_t j = wt % d->kw, i = wt / d->kw % d->kh, c = wt / d->kw / d->kh % cg;
+        const int64_t o = wt / d->kw / d->kh / cg, channel = o / og * cg + c;
+        int64_t from, to;
+        columns(d, j, &from, &to);
+        for (int64_t n = 0; n < d->n; n++)
+            for (int64_t y = 0; y < d->oh; y++) {
+                const int64_t iy = y * d->stride[0] + i * d->dilation[0] - d->pad[0];
+                if (iy < 0 || iy >= d->h || from >= to)
+                    continue;
+                const int64_t ix = from * d->stride[1] + j * d->dilation[1] - d->pad[1];
+                const int64_t in = src_at(d, n, channel, iy, ix), out = dst_at(d, n, o, y, from);
+                const int64_t m = to - from;
+                if (what == 0)
+                    row_of_terms(&s, out, out_step, src + in, in_step, weight + wt, 0, m);
+                else if (what == 1)
+                    row_of_terms(&s, in, in_step, ddst + out, out_step, weight + wt, 0, m);
+                else
+                    row_of_terms(&s, wt, 0, ddst + out, out_step, src + in, in_step, m);
+            }
+    }
     return s;
 }
 
