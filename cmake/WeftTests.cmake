@@ -127,6 +127,19 @@ if(WEFT_SANITIZE OR WEFT_COVERAGE)
     set(weft_timeout_factor 3)
 endif()
 
+# Programs that find an LLVM beside them that compiles something else than what it is given.
+if(TARGET weft_llvm AND NOT WEFT_SANITIZE STREQUAL "thread")
+    add_library(wrong-llvm MODULE tests/planted/wrong_llvm.c)
+    target_link_libraries(wrong-llvm PRIVATE weft_flags ${CMAKE_DL_LIBS})
+    target_compile_options(wrong-llvm PRIVATE -fvisibility=hidden)
+    target_compile_definitions(wrong-llvm PRIVATE REAL_LLVM="$<TARGET_FILE:weft_llvm>")
+    add_dependencies(wrong-llvm weft_llvm)
+    set(weft_planted "${CMAKE_CURRENT_BINARY_DIR}/tests/planted")
+    add_custom_command(TARGET wrong-llvm POST_BUILD COMMAND ${CMAKE_COMMAND} -E make_directory ${weft_planted}
+        COMMAND ${CMAKE_COMMAND} -E copy $<TARGET_FILE:wrong-llvm>
+            ${weft_planted}/libweft-llvm.so.${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+endif()
+
 foreach(source IN LISTS weft_test_sources)
     get_filename_component(name ${source} NAME_WE)
     get_filename_component(folder ${source} DIRECTORY)
@@ -150,8 +163,15 @@ foreach(source IN LISTS weft_test_sources)
     if(WEFT_SANITIZE STREQUAL "thread" AND NOT "threads" IN_LIST labels)
         continue()
     endif()
+    if(folder STREQUAL "planted" AND NOT TARGET wrong-llvm)
+        continue()
+    endif()
     weft_test_program(${name} ${source})
     list(APPEND weft_tests ${name})
+    if(folder STREQUAL "planted")
+        add_dependencies(${name} wrong-llvm)
+        set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${weft_planted})
+    endif()
     set(filter)
     if(name STREQUAL "test_cuda_nvrtc")
         set(filter "--filter=cuda_nvrtc/!(collected)") # see below
@@ -188,6 +208,15 @@ if(TARGET weft-opt)
     add_test(NAME weft_opt_differs COMMAND sh -c "sed s/^peak/peek/ tests/jit/plan/siblings.wir > $1.wir && ! $0 --golden $1.wir"
         $<TARGET_FILE:weft-opt> ${CMAKE_CURRENT_BINARY_DIR}/tests/differs WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
     set_tests_properties(weft_opt_golden weft_opt_differs PROPERTIES LABELS jit TIMEOUT 60)
+endif()
+
+# Random functions in two halves: one program would be the last to end.
+if(TARGET test_graph_fuzz AND NOT WEFT_SANITIZE AND NOT WEFT_COVERAGE)
+    set_property(TEST test_graph_fuzz APPEND PROPERTY ENVIRONMENT "WEFT_FUZZ_GRAPHS=5000")
+    add_test(NAME test_graph_fuzz_half COMMAND test_graph_fuzz -j1 --verbose=1 "--filter=graph_fuzz/every_way_*"
+        WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    set_tests_properties(test_graph_fuzz_half PROPERTIES LABELS "fuzz;criterion" TIMEOUT 900 COST 100
+        ENVIRONMENT "WEFT_CACHE_SIZE=0;WEFT_FUZZ_GRAPHS=5000;WEFT_FUZZ_SEED=5001")
 endif()
 
 # Programs traced while arrays move, orders and groups are others, and nothing is remembered.

@@ -128,6 +128,7 @@ struct wf_plan {
     bool validates;                      /* launches are compared with their ops: WEFT_VALIDATE */
     wf_reference *_Atomic reference;     /* what with, or NULL so far */
     unsigned flags;                      /* it was built with */
+    int lanes;                           /* likewise */
     int32_t *writes;                     /* likewise */
     _Atomic int64_t took[WF_PLAN_TURNS]; /* ns; 0: not known */
     wf_plan_step *steps;
