@@ -8,6 +8,7 @@
 #include "eager/cpu/dnnl.h"
 #include "eager/cpu/gemm_impl.h"
 #include "eager/cpuid.h"
+#include "eager/dense.h"
 #include "jit/ir/dtype.h"
 
 /* Sizes that fit together; the entry points below rely on every line of this. */
@@ -192,6 +193,42 @@ static int is_narrow(const wf_conv_desc *d)
            wf_dnnl_active() && wf_bf16_pairs() && !wf_amx();
 }
 
+/* The same gradient as one product over all pixels; NCHW operands are copied for it, so that it has one set of bits. */
+static int weight_product(const wf_conv_desc *d, const void *src, const void *ddst, void *dweight)
+{
+    const void *in[2] = {src, ddst};
+    const unsigned nhwc[2] = {WF_CONV_SRC_NHWC, WF_CONV_DST_NHWC};
+    wf_dense copy[2] = {{NULL, NULL, 0}, {NULL, NULL, 0}};
+    int rc = WF_GEMM_OK;
+    for (int i = 0; i < 2 && !rc; i++) {
+        const int64_t c = i ? d->o : d->c, area = d->h * d->w;
+        wf_view v = {.data = (void *)(uintptr_t)in[i], .dtype = (uint8_t)d->dtype, .rank = 3};
+        memcpy(v.dims, (int64_t[]){d->n, area, c}, 3 * sizeof *v.dims);
+        memcpy(v.strides, (int64_t[]){c * area, 1, area}, 3 * sizeof *v.strides);
+        if (!(d->layout & nhwc[i])) {
+            rc = wf_dense_of(&v, d->dtype, &copy[i], NULL) ? WF_GEMM_NOMEM : WF_GEMM_OK;
+            in[i] = copy[i].data;
+        }
+    }
+    rc = rc ? rc
+            : wf_gemm(&(wf_gemm_desc){.dtype = d->dtype,
+                                      .m = d->o,
+                                      .n = d->c,
+                                      .k = d->n * d->h * d->w,
+                                      .batch = 1,
+                                      .a = in[1],
+                                      .a_rs = 1,
+                                      .a_cs = d->o,
+                                      .b = in[0],
+                                      .b_rs = d->c,
+                                      .b_cs = 1,
+                                      .c = dweight,
+                                      .c_rs = d->c});
+    wf_dense_free(&copy[0]);
+    wf_dense_free(&copy[1]);
+    return rc;
+}
+
 int wf_conv2d_backward_weight(const wf_conv_desc *d, const void *src, const void *ddst,
                               void *dweight)
 {
@@ -204,25 +241,12 @@ int wf_conv2d_backward_weight(const wf_conv_desc *d, const void *src, const void
         memset(dweight, 0, size);
         return WF_GEMM_OK;
     }
-    unsigned nhwc = WF_CONV_SRC_NHWC | WF_CONV_DST_NHWC;
     int rc =
         is_narrow(d) ? wf_dnnl_conv_backward_weight(d, src, ddst, dweight) : WF_GEMM_UNSUPPORTED;
     if (rc != WF_GEMM_UNSUPPORTED)
         return rc;
-    if (is_product(d) && (d->layout & nhwc) == nhwc)
-        return wf_gemm(&(wf_gemm_desc){.dtype = d->dtype,
-                                       .m = d->o,
-                                       .n = d->c,
-                                       .k = d->n * d->h * d->w,
-                                       .batch = 1,
-                                       .a = ddst,
-                                       .a_rs = 1,
-                                       .a_cs = d->o,
-                                       .b = src,
-                                       .b_rs = d->c,
-                                       .b_cs = 1,
-                                       .c = dweight,
-                                       .c_rs = d->c});
+    if (is_product(d))
+        return weight_product(d, src, ddst, dweight);
     rc = wf_amx_conv_backward_weight(d, src, ddst, dweight);
     if (rc == WF_GEMM_UNSUPPORTED)
         rc = wf_conv_columns_backward_weight(d, src, ddst, dweight);

@@ -99,8 +99,8 @@ static int64_t first_at_least(int64_t bound, int64_t offset, int64_t stride)
 }
 
 /*
- * Gathers positions [p0, p1) of sample n, channels [c0, c1). NCHW: rows (channel, tap) of p1 - p0
- * positions each. NHWC: a row per position, (tap, channel) along it.
+ * Gathers positions [p0, p1) of sample n, channels [c0, c1). NCHW: rows (tap, channel) of p1 - p0
+ * positions each. NHWC: a row per position, (tap, channel) along it. So sums run over both in one order.
  */
 static void gather(const image *x, const taps *t, int64_t n, int64_t c0, int64_t c1, int64_t p0,
                    int64_t p1, char *out)
@@ -121,10 +121,10 @@ static void gather(const image *x, const taps *t, int64_t n, int64_t c0, int64_t
             }
         return;
     }
-    for (int64_t c = 0; c < channels; c++)
-        for (int64_t k = 0; k < t->count; k++) {
-            int64_t lo = first_at_least(0, t->tx[k], t->stride_x);
-            int64_t hi = first_at_least(x->w, t->tx[k], t->stride_x);
+    for (int64_t k = 0; k < t->count; k++) {
+        int64_t lo = first_at_least(0, t->tx[k], t->stride_x);
+        int64_t hi = first_at_least(x->w, t->tx[k], t->stride_x);
+        for (int64_t c = 0; c < channels; c++) {
             for (int64_t p = p0; p < p1;) {
                 int64_t q = p % t->grid_w, y = p / t->grid_w * t->stride_y + t->ty[k];
                 int64_t run = t->grid_w - q < p1 - p ? t->grid_w - q : p1 - p;
@@ -141,6 +141,7 @@ static void gather(const image *x, const taps *t, int64_t n, int64_t c0, int64_t
                 p += run;
             }
         }
+    }
 }
 
 typedef struct conv_job {
@@ -237,8 +238,8 @@ static void conv_task(void *arg, int64_t begin, int64_t end)
 }
 
 /*
- * The weights of one pass in the order of gather's k. forward: wt[g][o][(c, t)]; otherwise
- * (backward data) the roles of o and c are swapped: wt[g][c][(o, t)].
+ * The weights of one pass in the order of gather's k. forward: wt[g][o][(t, c)]; otherwise
+ * (backward data) the roles of o and c are swapped: wt[g][c][(t, o)].
  */
 static void arrange_weight(const conv_job *w, const void *weight, int forward, char *out)
 {
@@ -249,8 +250,7 @@ static void arrange_weight(const conv_job *w, const void *weight, int forward, c
             for (int64_t s = 0; s < w->in_group; s++)
                 for (int64_t t = 0; t < count; t++) {
                     int64_t o = g * (d->o / d->groups) + (forward ? r : s), c = forward ? s : r;
-                    int64_t at = (g * w->out_group + r) * w->in_group * count;
-                    at += w->in->nhwc ? t * w->in_group + s : s * count + t;
+                    int64_t at = ((g * w->out_group + r) * count + t) * w->in_group + s;
                     load_run(weight, d->dtype, (o * cg + c) * kernel + w->t->index[t], 1, 1,
                              out + (size_t)at * compute_size(d->dtype));
                 }
@@ -442,7 +442,7 @@ static void weight_task(void *arg, int64_t begin, int64_t end)
         for (int64_t o = 0; o < w->og; o++)
             for (int64_t c = 0; c < c1 - c0; c++)
                 for (int64_t t = 0; t < taps_n; t++) {
-                    int64_t from = o * k + (w->src->nhwc ? t * (c1 - c0) + c : c * taps_n + t);
+                    int64_t from = o * k + t * (c1 - c0) + c;
                     memcpy(out + (size_t)(o * row + (c0 + c) * taps_n + t) * es,
                            sum + (size_t)from * es, es);
                 }
