@@ -17,6 +17,7 @@
 #include "autograd/vjp.h"
 #include "eager/alloc.h"
 #include "eager/device.h"
+#include "eager/layout.h"
 #include "eager/profile.h"
 
 int wf_vjp_elementwise(wf_vjp *v);
@@ -127,20 +128,22 @@ weft_tensor wf_gradient_given(wf_ctx *c, const char *op, weft_tensor g, int devi
 
 /* -- gradients in flight ------------------------------------------------------------------------------------ */
 
-/* No other handle or saved value shares the memory, and it may be written. */
-static bool sole_owner(wf_slot *s)
+/* No other handle or saved value shares the memory, which it covers row-major, and it may be written. */
+static bool sole_owner(wf_slot *s, bool in_flight)
 {
     int32_t held = atomic_load(&s->st->held); /* a trace's reference reads the value it has now */
     return atomic_load(&s->st->handles) == 1 && atomic_load(&s->st->refs) == 1 + held &&
-           wf_slot_is_whole(s) && !s->node && !s->st->read_only;
+           (wf_slot_is_whole(s) || (in_flight && wf_slot_is_whole_last(s))) && !s->node &&
+           !s->st->read_only;
 }
 
-static bool exclusive(wf_ctx *c, weft_tensor g)
+/* in_flight: channels-last ones will do. (What a leaf keeps is row-major.) */
+static bool exclusive(wf_ctx *c, weft_tensor g, bool in_flight)
 {
     bool pinned, yes = false;
     wf_slot *s = wf_pin(c, g, &pinned, NULL);
     if (s) {
-        yes = !pinned && sole_owner(s);
+        yes = !pinned && sole_owner(s, in_flight);
     }
     if (s && pinned) {
         wf_unpin(c, s);
@@ -165,7 +168,7 @@ int wf_engine_accumulate(engine *e, weft_tensor *to, weft_tensor g)
         return g.slot ? 0 : (int)weft_error_status(g);
     }
     weft_tensor src[2] = {*to, g};
-    if (!e->create && exclusive(e->c, *to)) {
+    if (!e->create && exclusive(e->c, *to, true)) {
         return wf_dispatch_inplace(WF_OP_ADD, NULL, 2, src, *to);
     }
     weft_tensor sum = wf_op2(WF_OP_ADD, NULL, *to, g);
@@ -255,7 +258,7 @@ bool wf_gradient_is_alone(wf_ctx *c, weft_tensor g)
 {
     bool pinned;
     wf_slot *s = wf_pin(c, g, &pinned, NULL);
-    const bool yes = s && sole_owner(s);
+    const bool yes = s && sole_owner(s, false);
     if (s && pinned) {
         wf_unpin(c, s);
     }
@@ -293,9 +296,9 @@ static int leaf_accumulate(engine *e, wf_meta *m, weft_tensor g)
         if (done) {
             return rc;
         }
-        weft_tensor sum = old.slot                          ? wf_op2(WF_OP_ADD, NULL, base, g)
-                          : e->create || exclusive(e->c, g) ? handle_on(e->c, g)
-                                                            : wf_op1(WF_OP_COPY, NULL, g);
+        weft_tensor sum = old.slot ? wf_op2(WF_OP_ADD, NULL, base, g)
+                          : e->create || exclusive(e->c, g, false) ? handle_on(e->c, g)
+                                                                   : wf_op1(WF_OP_COPY, NULL, g);
         drop(&base);
         if (sum.slot == 0) {
             return (int)weft_error_status(sum);

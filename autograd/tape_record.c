@@ -11,6 +11,7 @@
 #include "eager/alloc.h"
 #include "eager/device.h"
 #include "eager/exec.h"
+#include "eager/layout.h"
 
 /* -- nodes of slots ------------------------------------------------------------------------------------- */
 
@@ -367,6 +368,7 @@ static int append_known(wf_ctx *c, wf_op op, const wf_attr *attr, struct wf_cust
     n->flags |=
         (uint8_t)((wf_rows[op].kind == WF_KIND_VIEW && src[0]->st == dst[0]->st ? WF_TN_ALIAS : 0) |
                   (wf_slot_is_whole(dst[0]) ? WF_TN_WHOLE : 0));
+    n->out = wf_slot_is_whole_last(dst[0]) ? WF_TN_LAST : 0;
     rc = link_sources(c, t, r, mask, nsrc, src, handles, why);
     if (!rc && save_results(t, r, mask, ndst, dst)) {
         rc = wf_fail(why, WEFT_ENOMEM, "out of memory for a saved value");
@@ -439,7 +441,8 @@ static int append_short(wf_ctx *c, wf_tape *t, wf_op op, unsigned mask, int nsrc
     n->device = (uint8_t)wf_slot_device(dst);
     n->nsrc = (uint16_t)nsrc;
     n->site = dst->site;
-    n->flags = WF_TN_WHOLE; /* a fresh result */
+    n->out = wf_slot_lies_last(dst) ? WF_TN_LAST : 0;
+    n->flags = n->out ? 0 : WF_TN_WHOLE; /* a fresh result */
     bool saved = true;
     for (int i = 0; i < nsrc && saved; i++) {
         if (src[i]) {
@@ -483,6 +486,34 @@ static int hook_append(wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc, wf_sl
 
 /* -- recorded writes -------------------------------------------------------------------------------------- */
 
+/* The value of node r, images that lie channels-last, in the order of its memory. Nothing refers to the new node yet; 0: no
+ * memory. */
+static wf_ref in_memory_order(wf_tape *t, wf_ref r)
+{
+    static const int64_t order[4] = WF_LAST_AXES;
+    int64_t dims[4];
+    wf_type type;
+    wf_tnode_type(wf_tnode_at(t, r), &type);
+    for (int i = 0; i < 4; i++) {
+        dims[i] = type.dims[order[i]];
+    }
+    const wf_attr a = {.n_ints = 4, .ints = order};
+    wf_taux *x = aux_new(&a, 1, false);
+    const wf_ref p = x ? wf_tape_node_new(t, WF_TN_OP, WF_OP_PERMUTE, type.dtype, 4, dims) : 0;
+    if (!p) {
+        wf_mfree(x);
+        return 0;
+    }
+    wf_tnode *n = wf_tnode_at(t, p);
+    n->aux = x;
+    n->device = wf_tnode_at(t, r)->device;
+    n->nsrc = 1;
+    n->src_[0] = r;
+    n->flags |= WF_TN_WHOLE;
+    wf_tnode_at(t, r)->refs++;
+    return p;
+}
+
 /* The node whose result is the whole storage of s, before the write; 0 with *plain set when the
  * storage has no history. */
 static wf_ref root_before(wf_ctx *c, wf_tape *t, wf_slot *s, bool *plain, wf_why *why)
@@ -513,6 +544,10 @@ static wf_ref root_before(wf_ctx *c, wf_tape *t, wf_slot *s, bool *plain, wf_why
         *plain = true;
         return 0;
     }
+    if (n->sort == WF_TN_OP && n->out == WF_TN_LAST) {
+        r = in_memory_order(t, r);
+        return r ? r : (wf_fail(why, WEFT_ENOMEM, "out of memory for the tape"), 0u);
+    }
     if (!(n->flags & WF_TN_WHOLE)) {
         wf_fail(why, WEFT_EGRAD, "the target is a view whose base does not own its whole memory");
         wf_hint(why, "write to a copy: weft_clone(x)");
@@ -539,11 +574,18 @@ static int hook_store(wf_ctx *c, wf_slot *dst, wf_slot *value, wf_why *why)
     }
     wf_ref v = wf_tape_node_of(c, value, why);
     if (!v) {
+        wf_tape_discard(c, old);
         return why->code;
     }
     wf_tnode_at(t, v)->refs++; /* held while we build */
     wf_ref root = v;
-    if (!wf_slot_is_whole(dst)) {
+    const bool all = wf_slot_is_whole(dst), last = !all && wf_slot_is_whole_last(dst);
+    if (last && !(root = in_memory_order(t, v))) {
+        wf_tape_release_now(t, v);
+        wf_tape_discard(c, old);
+        return wf_fail(why, WEFT_ENOMEM, "out of memory for the tape");
+    }
+    if (!all && !last) {
         int64_t dyn[2 * WF_MAX_RANK + 1], rank = dst->rank;
         wf_attr a = {.n_ints = 1, .ints = &rank, .dyn = dyn};
         a.n_dyn = (uint8_t)storage_map(dst, dyn);
@@ -577,8 +619,10 @@ static int hook_store(wf_ctx *c, wf_slot *dst, wf_slot *value, wf_why *why)
     st->root_gen++;
     if (was) {
         wf_tape_release_now(t, was);
+    } else if (all || last) {
+        wf_tape_discard(c, old); /* made to be updated */
     }
-    if (root == v && dst->context == c->id) {
+    if ((root == v || last) && dst->context == c->id) {
         slot_set_node(c, dst, v);
     } else if (dst->context == c->id && !alias_node(c, t, dst)) {
         wf_tape_release_now(t, v);

@@ -7,6 +7,32 @@
  */
 #include "autograd/vjp_util.h"
 
+#include "eager/device.h"
+#include "eager/layout.h"
+
+/* Is t an image of the host that lies channels-last? */
+static bool lies_last(wf_vjp *v, weft_tensor t)
+{
+    bool pinned;
+    wf_slot *s = v->c->device == WF_DEVICE_HOST ? wf_pin(v->c, t, &pinned, NULL) : NULL;
+    const bool yes = s && wf_slot_lies_last(s);
+    if (s && pinned) {
+        wf_unpin(v->c, s);
+    }
+    return yes;
+}
+
+static weft_tensor turn(weft_tensor x)
+{
+    static const int64_t axes[4] = WF_LAST_AXES;
+    return permute(x, 4, axes);
+}
+static weft_tensor turn_back(weft_tensor x)
+{
+    static const int64_t axes[4] = WF_FIRST_AXES;
+    return permute(x, 4, axes);
+}
+
 static weft_tensor swap_last(weft_tensor x, int rank)
 {
     int64_t p[WF_MAX_RANK];
@@ -105,14 +131,19 @@ WF_VJP(conv2d, WF_SAVES_SRC(0) | WF_SAVES_SRC(1) | WF_SAVES_TYPES)
     int64_t axes[3] = {0, 2, 3};
     wf_vjp_src_type(v, 0, &x);
     wf_vjp_src_type(v, 1, &w);
+    /* channels-last images have such gradients: what comes in another order is put into this one, once for both */
+    weft_tensor g = v->g[0];
+    if (lies_last(v, wf_vjp_src(v, 0)) && !lies_last(v, g)) {
+        g = turn_back(wf_op1(WF_OP_COPY, NULL, turn(g)));
+    }
     if (v->need[0]) {
-        v->dsrc[0] = conv(v, WF_OP_CONV2D_DX, v->g[0], wf_vjp_src(v, 1), &x.dims[2]);
+        v->dsrc[0] = conv(v, WF_OP_CONV2D_DX, g, wf_vjp_src(v, 1), &x.dims[2]);
     }
     if (v->need[1]) {
-        v->dsrc[1] = conv(v, WF_OP_CONV2D_DW, v->g[0], wf_vjp_src(v, 0), &w.dims[2]);
+        v->dsrc[1] = conv(v, WF_OP_CONV2D_DW, g, wf_vjp_src(v, 0), &w.dims[2]);
     }
     if (v->nsrc > 2 && v->need[2]) {
-        v->dsrc[2] = reduce(WF_OP_SUM, v->g[0], 3, axes, false, x.dtype);
+        v->dsrc[2] = reduce(WF_OP_SUM, g, 3, axes, false, x.dtype);
     }
     return wf_vjp_done(v);
 }
@@ -407,12 +438,28 @@ WF_VJP(batch_norm,
 
 /* -- pooling -------------------------------------------------------------------------------------- */
 
+/* The same of channels-last images x and indices of the y's: pixels are an axis of memory, too. */
+static weft_tensor unpool_last(const wf_type *x, const wf_type *y, weft_tensor index, weft_tensor g)
+{
+    const int64_t xf[3] = {x->dims[0], x->dims[2] * x->dims[3], x->dims[1]}, axis = 1;
+    const int64_t yf[3] = {y->dims[0], y->dims[2] * y->dims[3], y->dims[1]};
+    const int64_t dims[4] = {x->dims[0], x->dims[2], x->dims[3], x->dims[1]};
+    const wf_attr a = {.n_ints = 1, .ints = &axis};
+    weft_tensor d = wf_op3(WF_OP_SCATTER_ADD, &a, full(x->dtype, 3, xf, 0),
+                           reshape(turn(index), 3, yf), reshape(turn(g), 3, yf));
+    return turn_back(reshape(d, 4, dims));
+}
+
 /* Each output's gradient goes to the element it was taken from. */
 WF_VJP(max_pool2d, WF_SAVES_DST(1))
 {
     wf_type x, y;
     wf_vjp_src_type(v, 0, &x);
     wf_vjp_dst_type(v, 0, &y);
+    if (lies_last(v, wf_vjp_dst(v, 1))) {
+        v->dsrc[0] = unpool_last(&x, &y, wf_vjp_dst(v, 1), v->g[0]);
+        return wf_vjp_done(v);
+    }
     int lead = x.rank - 2;
     int64_t planes = 1;
     for (int i = 0; i < lead; i++) {

@@ -11,6 +11,7 @@
 #include "autograd/tape.h"
 #include "autograd/vjp.h"
 #include "eager/device.h"
+#include "eager/layout.h"
 #include "eager/pool.h"
 
 /* -- the graph dictionary: row names are functions on tensors ---------------------------------------------- */
@@ -166,9 +167,32 @@ static int bind(wf_vjp *v, weft_tensor h, const wf_type *out, int compute, wf_vi
     return 0;
 }
 
-/* A fresh uninitialised tensor of the current scope. */
-static weft_tensor empty_like(wf_ctx *c, const wf_type *t)
+/* Do the tensors that are read, with the extents of t, lie channels-last? Then the derivative does. */
+static bool reads_last(wf_ctx *c, int nsrc, const weft_tensor *src, const wf_type *t)
 {
+    wf_slot *slot[5] = {NULL};
+    bool pinned[5] = {false}, last = false;
+    if (c->device != WF_DEVICE_HOST || t->rank != 4) {
+        return false;
+    }
+    for (int i = 0; i < nsrc; i++) {
+        if (!wf_is_absent(src[i]) && !wf_is_scalar(src[i])) {
+            slot[i] = wf_pin(c, src[i], &pinned[i], NULL);
+        }
+    }
+    last = wf_all_lie_last(nsrc, slot, t->rank, t->dims);
+    for (int i = 0; i < nsrc; i++) {
+        if (pinned[i]) {
+            wf_unpin(c, slot[i]);
+        }
+    }
+    return last;
+}
+
+/* A fresh uninitialised tensor of the current scope, row-major or channels-last. */
+static weft_tensor empty_like(wf_ctx *c, const wf_type *t, bool last)
+{
+    int64_t strides[4];
     wf_why why = {0};
     wf_recorder *r = c->recorder;
     if (r && r->device != c->device && r->enter(r, c->device, &why)) {
@@ -180,7 +204,11 @@ static weft_tensor empty_like(wf_ctx *c, const wf_type *t)
         return why.code ? wf_raise(c, "backward", 0, NULL, &why)
                         : wf_raise_text(c, WEFT_ENOMEM, "backward", "out of memory for a gradient");
     }
-    weft_tensor h = wf_wrap_view(c, st, st->data, t->dtype, t->rank, t->dims, NULL);
+    if (last) {
+        wf_last_strides(t->dims, strides);
+    }
+    weft_tensor h =
+        wf_wrap_view(c, st, st->data, t->dtype, t->rank, t->dims, last ? strides : NULL);
     wf_storage_release(st);
     return h;
 }
@@ -259,7 +287,7 @@ static weft_tensor fused_vjp(wf_vjp *v, int which, const wf_type *out, int compu
             return wf_raise(v->c, wf_rows[v->op].name, 1, &src[i], &why);
         }
     }
-    weft_tensor h = empty_like(v->c, &t);
+    weft_tensor h = empty_like(v->c, &t, reads_last(v->c, v->nsrc + 2, src, &t));
     wf_recorder *r = v->c->recorder;
     if (h.slot == 0 || !r) {
         return h.slot ? run_fused(v, which, out, compute, src, h) : h;

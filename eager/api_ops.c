@@ -5,6 +5,7 @@
  * -Wmissing-prototypes: a row whose prototype is missing from ops.h does not build.
  */
 #include "eager/api.h"
+#include "eager/layout.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
@@ -320,6 +321,33 @@ weft_tensor(weft_contiguous)(weft_tensor x)
         step *= a.type.dims[i];
     }
     return wf_api_alias(x, &a.type);
+}
+
+weft_tensor(weft_channels_last)(weft_tensor x)
+{
+    static const int64_t last[4] = WF_LAST_AXES, first[4] = WF_FIRST_AXES;
+    wf_arg a;
+    if (!wf_arg_open(&a, "channels_last", x)) {
+        return a.error;
+    }
+    if (a.type.rank != 4) {
+        wf_arg_fail(&a, WEFT_ESHAPE,
+                    "give images [n, channels, height, width]; weft_unsqueeze adds axes",
+                    "x has rank %d, not 4", a.type.rank);
+        return a.error;
+    }
+    if (wf_lies_last(4, a.type.dims, a.strides)) {
+        return wf_api_alias(x, &a.type);
+    }
+    if (!wf_can_lie_last(4, a.type.dims)) {
+        return (weft_contiguous)(x);
+    }
+    /* row-major memory of the axes in that order, seen from the outside as before */
+    weft_scope sc = weft_scope_begin();
+    wf_attr order = {.n_ints = 4, .ints = last};
+    x = wf_op1(WF_OP_COPY, NULL, wf_op1(WF_OP_PERMUTE, &order, x));
+    order.ints = first;
+    return weft_scope_return(sc, wf_op1(WF_OP_PERMUTE, &order, x));
 }
 
 /* -- matrix product ---------------------------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 #include "eager/alloc.h"
 #include "eager/api.h"
 #include "eager/device.h"
+#include "eager/layout.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
@@ -535,6 +536,17 @@ bool weft_is_contiguous(weft_tensor t)
         return false;
     }
     bool yes = wf_slot_is_contiguous(l.s) != 0;
+    look_close(&l);
+    return yes;
+}
+
+bool weft_is_channels_last(weft_tensor t)
+{
+    look l;
+    if (!look_open(&l, "is_channels_last", t)) {
+        return false;
+    }
+    const bool yes = wf_slot_lies_last(l.s);
     look_close(&l);
     return yes;
 }

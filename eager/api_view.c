@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "eager/api.h"
+#include "eager/layout.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
@@ -432,14 +433,22 @@ weft_tensor(weft_flip)(weft_tensor x, weft_axes axes)
 
 /* -- free-form views --------------------------------------------------------------------------------------- */
 
-static weft_tensor as_strided(weft_tensor x, int rank, const int64_t *dims, const int64_t *strides,
-                              int64_t offset)
+static weft_tensor as_strided(const wf_arg *of, int rank, const int64_t *dims,
+                              const int64_t *strides, int64_t offset)
 {
     int64_t ints = rank, dyn[2 * WF_MAX_RANK + 1];
     memcpy(dyn, dims, (size_t)rank * sizeof *dyn);
     memcpy(dyn + rank, strides, (size_t)rank * sizeof *dyn);
     dyn[2 * rank] = offset;
     wf_attr attr = {.n_ints = 1, .ints = &ints, .n_dyn = (uint8_t)(2 * rank + 1), .dyn = dyn};
+    weft_tensor x = of->x;
+    if (wf_lies_last(of->type.rank, of->type.dims, of->strides)) {
+        /* the derivative counts in the order of values: let that be the order of memory */
+        static const int64_t last[4] = WF_LAST_AXES;
+        weft_scope sc = weft_scope_begin();
+        x = wf_op1(WF_OP_PERMUTE, &(wf_attr){.n_ints = 4, .ints = last}, x);
+        return weft_scope_return(sc, wf_op1(WF_OP_AS_STRIDED, &attr, x));
+    }
     return wf_op1(WF_OP_AS_STRIDED, &attr, x);
 }
 
@@ -455,7 +464,7 @@ weft_tensor(weft_as_strided)(weft_tensor x, weft_shape shape, weft_shape strides
                     (long long)strides.n);
         return a.error;
     }
-    return as_strided(x, (int)shape.n, shape.v, strides.v, offset);
+    return as_strided(&a, (int)shape.n, shape.v, strides.v, offset);
 }
 
 weft_tensor(weft_diagonal)(weft_tensor x, int64_t offset, int axis0, int axis1)
@@ -497,7 +506,7 @@ weft_tensor(weft_unfold)(weft_tensor x, int axis, int64_t size, int64_t step)
     dims[r] = size;
     strides[r] = strides[i];
     strides[i] = dims[i] > 1 ? strides[i] * step : 0;
-    return as_strided(x, r + 1, dims, strides, 0);
+    return as_strided(&a, r + 1, dims, strides, 0);
 }
 
 /* -- several views ------------------------------------------------------------------------------------------- */

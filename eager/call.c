@@ -11,6 +11,7 @@
 #include "eager/borrow.h"
 #include "eager/call.h"
 #include "eager/device.h"
+#include "eager/layout.h"
 
 static const wf_attr no_attr;
 
@@ -81,6 +82,7 @@ int wf_call_open(wf_call *k, wf_ctx *c, wf_op op, const wf_attr *attr, int nsrc,
     k->slot = k->slot_;
     k->held = k->held_;
     k->tracked = false;
+    k->last = false;
     k->why.code = 0;
     k->why.rule[0] = k->why.hint[0] = '\0';
     unsigned away = c->away; /* somebody is not in host memory */
@@ -297,7 +299,12 @@ wf_slot *wf_call_result(wf_call *k, const wf_type *t, weft_tensor *h)
 wf_slot *wf_call_result_in(wf_call *k, const wf_type *t, wf_storage *st, weft_tensor *h)
 {
     wf_slot *s = st ? wf_slot_new(k->c, h) : NULL;
-    if (!s || wf_slot_shape(s, t->rank, t->dims, NULL) != 0) {
+    int64_t last[4];
+    const bool turned = k->last && wf_can_lie_last(t->rank, t->dims);
+    if (turned) {
+        wf_last_strides(t->dims, last);
+    }
+    if (!s || wf_slot_shape(s, t->rank, t->dims, turned ? last : NULL) != 0) {
         if (s) {
             wf_slot_destroy(k->c, s);
         }

@@ -25,6 +25,7 @@ typedef struct wf_call {
     uint16_t held_[SMALL_SRC];
     bool tracked;
     uint8_t device; /* of operands and results */
+    bool last;      /* results lie channels-last where they can (eager/layout.h) */
     wf_why why;
 } wf_call;
 
@@ -73,7 +74,7 @@ static inline int wf_call_output_dtype(wf_op op, int join)
     int kind = wf_rows[op].kind;
     return kind == WF_KIND_PREDICATE || kind == WF_KIND_COMPARE ? WEFT_BOOL : join;
 }
-/* A result on the call's device: row-major, uninitialised. NULL with why filled. */
+/* A result on the call's device: row-major, or channels-last if k->last says so, uninitialised. NULL with why filled. */
 wf_slot *wf_call_result(wf_call *k, const wf_type *t, weft_tensor *h);
 /* The same in st, which is taken over; NULL: there was no memory for it. */
 wf_slot *wf_call_result_in(wf_call *k, const wf_type *t, wf_storage *st, weft_tensor *h);

@@ -1,11 +1,12 @@
 /*
  * eager/conv.c -- conv2d and its two gradients on top of eager/cpu/gemm.h.
  *
- * Results are NCHW. Operands that lie channels-last (a permuted view of NHWC memory) are passed as
- * they are; other strides are copied once.
+ * Results are NCHW, or NHWC memory where dispatch has made them so. Operands that lie channels-last (a permuted view of
+ * NHWC memory) are passed as they are; other strides are copied once.
  */
 #include "eager/cpu/gemm.h"
 #include "eager/dense.h"
+#include "eager/layout.h"
 #include "eager/product.h"
 
 /* An activation operand: dense NCHW or NHWC memory, copied only when it is neither. */
@@ -18,12 +19,7 @@ static int open_image(const wf_view *v, image *out, wf_why *why)
 {
     out->nhwc = false;
     if (!wf_view_is_contiguous(v)) {
-        static const int order[4] = {0, 2, 3, 1};
-        wf_view t = *v;
-        for (int i = 0; i < 4; i++) {
-            t.dims[i] = v->dims[order[i]];
-            t.strides[i] = v->strides[order[i]];
-        }
+        const wf_view t = wf_view_last(v);
         if (wf_view_is_contiguous(&t)) {
             out->nhwc = true;
             out->mem = (wf_dense){.data = v->data};
@@ -75,7 +71,7 @@ WF_EXEC_DECL(conv2d)
     }
     if (!code) {
         wf_conv_desc d = describe(e->attr, y->dtype, x->dims, w->dims, y->dims);
-        d.layout = xi.nhwc ? WF_CONV_SRC_NHWC : 0;
+        d.layout = (xi.nhwc ? WF_CONV_SRC_NHWC : 0) | (wf_view_lies_last(y) ? WF_CONV_DST_NHWC : 0);
         int rc = wf_conv2d_forward(&d, xi.mem.data, wd.data, has_bias ? bias.data : NULL, y->data);
         code = wf_gemm_status(rc, y->dtype, e->why);
     }
@@ -109,7 +105,8 @@ WF_EXEC_DECL(conv2d_dx)
     }
     if (!code) {
         wf_conv_desc d = describe(e->attr, g->dtype, dx->dims, w->dims, g->dims);
-        d.layout = gi.nhwc ? WF_CONV_DST_NHWC : 0;
+        d.layout =
+            (gi.nhwc ? WF_CONV_DST_NHWC : 0) | (wf_view_lies_last(dx) ? WF_CONV_SRC_NHWC : 0);
         int rc = wf_conv2d_backward_data(&d, gi.mem.data, wd.data, dx->data);
         code = wf_gemm_status(rc, g->dtype, e->why);
     }

@@ -8,6 +8,7 @@
 #include "eager/call.h"
 #include "eager/device.h"
 #include "eager/exec.h"
+#include "eager/layout.h"
 
 /* -- views --------------------------------------------------------------------------------------------- */
 
@@ -218,6 +219,7 @@ static int row_results(wf_call *k, operands *o, int ndst, weft_tensor *dst)
     if (rc) {
         return rc;
     }
+    k->last = k->device == WF_DEVICE_HOST && wf_row_lies_last(k->op, k->nsrc, k->slot, &out[0]);
     int made = 0;
     for (; made < ndst; made++) {
         r[made] = wf_call_result(k, &out[made], &dst[made]);

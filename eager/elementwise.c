@@ -2,14 +2,15 @@
  * eager/elementwise.c -- elementwise rows on their way through dispatch: promotion, broadcasting, the kernel or the
  * trace, the tape.
  *
- * Two ways: operands that are row-major, of one type and of the same extents run as one axis; everything else goes
- * through the rules of promotion and broadcasting.
+ * Two ways: operands that are row-major (or all channels-last), of one type and of the same extents run as one axis;
+ * everything else goes through the rules of promotion and broadcasting.
  */
 #include <string.h>
 
 #include "eager/call.h"
 #include "eager/device.h"
 #include "eager/exec.h"
+#include "eager/layout.h"
 
 static weft_tensor cast_to(weft_tensor t, int dt)
 {
@@ -41,15 +42,19 @@ static void map_views(wf_call *k, int first, int compute, const wf_type *out, bo
     }
 }
 
-/* The common case without broadcasting, promotion or scalars: every operand row-major, with the same
- * extents and an element type the row takes. Returns the number of elements, or -1. */
+/* The common case without broadcasting, promotion or scalars: every operand row-major or every one channels-last, with the
+ * same extents and an element type the row takes. Returns the number of elements, or -1. */
 static int64_t flat_count(const wf_call *k)
 {
     wf_slot *a = k->slot[0];
     if (!a || !(wf_rows[k->op].types & WF_BIT(a->dtype)) || wf_rows[k->op].kind == WF_KIND_CHOOSE) {
         return -1;
     }
-    const int64_t *d = wf_dims(a), *st = wf_strides(a), n = wf_slot_row_major(a);
+    const int64_t *d = wf_dims(a), *st = wf_strides(a);
+    int64_t n = wf_slot_row_major(a);
+    if (n < 0 && k->device == WF_DEVICE_HOST && wf_slot_lies_last(a)) {
+        n = wf_slot_numel(a);
+    }
     for (int j = 1; j < k->nsrc && n >= 0; j++) {
         wf_slot *b = k->slot[j];
         if (!b || b->dtype != a->dtype || b->rank != a->rank) {
@@ -203,6 +208,7 @@ weft_tensor wf_call_elementwise(wf_call *k)
     }
     int compute = wf_dtype_compute(join);
     out.dtype = (uint8_t)wf_call_output_dtype(k->op, join);
+    k->last = k->device == WF_DEVICE_HOST && wf_all_lie_last(k->nsrc, k->slot, out.rank, out.dims);
     weft_tensor h;
     wf_slot *r = wf_call_result(k, &out, &h);
     if (!r) {

@@ -1,8 +1,8 @@
 /*
  * eager/exec.h -- the contract between dispatch and the kernels of non-elementwise rows.
  *
- * Dispatch checks and infers, brings operands to the row's dtypes, allocates results (contiguous,
- * never overlapping an operand) and calls wf_exec_<exec>. Kernels take any strides on operands, may
+ * Dispatch checks and infers, brings operands to the row's dtypes, allocates results (contiguous or, of rows that
+ * wf_op_keeps_last names, channels-last; never overlapping an operand) and calls wf_exec_<exec>. Kernels take any strides on operands, may
  * use wf_parallel_for and wf_alloc scratch, split work by shape only and give the same bits at any
  * thread count and vector width. A data-dependent error (a bad index) fills `why` and returns its
  * code; results are then discarded.
@@ -24,8 +24,9 @@ typedef struct wf_exec {
     wf_op op;
     int nsrc, ndst;
     const wf_view
-        *src;     /* src[i].data == NULL && dtype == WEFT_DTYPE_DEFAULT: absent optional operand */
-    wf_view *dst; /* dims and dtype as inferred, contiguous, uninitialised memory */
+        *src; /* src[i].data == NULL && dtype == WEFT_DTYPE_DEFAULT: absent optional operand */
+    wf_view *
+        dst; /* dims and dtype as inferred, uninitialised memory: contiguous, or channels-last of rows that keep that */
     const wf_attr *attr;
     wf_why *why;
     const wf_epilogue

@@ -7,6 +7,8 @@
  */
 #include "eager/rows.h"
 
+#include "eager/layout.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -115,10 +117,12 @@ WF_EXEC_DECL(rms_norm)
 /* -- batch_norm ------------------------------------------------------------------------------------- */
 
 /* Per channel values are compute-type arrays of c. A row is a channel's plane, or, when planes are
- * single elements, all channels of one sample. */
+ * single elements or the result lies channels-last, all channels of one pixel; of `repeat` pixels where these are few, each
+ * array then holding its values as often. */
+enum { LAST_ROW = 1024 /* elements of such a row */ };
 typedef struct channel_job {
     const wf_row_kernels *k;
-    int64_t c, n;
+    int64_t c, n, repeat;
     size_t size;
     bool planes;
     const char *mean, *rstd, *w, *b; /* forward; w, b may be NULL */
@@ -145,17 +149,40 @@ static void batch_bwd_row(void *ctx, int64_t row, const void *const *in, void *c
                      j->planes ? 0 : 1, j->n, nt);
 }
 
-static channel_job channels_of(const wf_view *x, int compute)
+/* Of the result y. */
+static channel_job channels_of(const wf_view *y, int compute)
 {
-    channel_job j = {
-        .k = wf_row_kernels_of(compute), .c = x->dims[1], .size = wf_red_size(compute)};
+    channel_job j = {.k = wf_row_kernels_of(compute),
+                     .c = y->dims[1],
+                     .repeat = 1,
+                     .size = wf_red_size(compute)};
     int64_t plane = 1;
-    for (int i = 2; i < x->rank; i++) {
-        plane *= x->dims[i];
+    for (int i = 2; i < y->rank; i++) {
+        plane *= y->dims[i];
     }
-    j.planes = plane > 1;
-    j.n = j.planes ? plane : j.c;
+    const bool last = wf_view_lies_last(y);
+    j.planes = plane > 1 && !last;
+    while (last && (y->dims[0] * plane) % (2 * j.repeat) == 0 && 2 * j.repeat * j.c <= LAST_ROW) {
+        j.repeat *= 2;
+    }
+    j.n = j.planes ? plane : j.c * j.repeat;
     return j;
+}
+
+/* x as it is read to write y. */
+static wf_view in_order_of(const wf_view *y, const wf_view *x)
+{
+    return wf_view_lies_last(y) ? wf_view_last(x) : *x;
+}
+
+/* to[c * repeat] := the values p[c], as often as j says. NULL stays NULL. */
+static const char *put_channels(const channel_job *j, char *to, const void *p)
+{
+    const size_t one = (size_t)j->c * j->size;
+    for (int64_t i = 0; p != NULL && i < j->repeat; i++) {
+        memcpy(to + (size_t)i * one, p, one);
+    }
+    return p != NULL ? to : NULL;
 }
 
 /* 1 / sqrt(v + eps) in the compute type. */
@@ -230,6 +257,38 @@ static double batch_eps(const wf_exec *e)
     return e->attr->n_flt > 0 ? e->attr->flt[0] : 1e-5;
 }
 
+/* y of the mean and variance in e's results. */
+static int batch_y(wf_exec *e, int compute, const void *x, const void *w, const void *b)
+{
+    const wf_view *y = &e->dst[0];
+    channel_job j = channels_of(y, compute);
+    const size_t row = (size_t)(j.c * j.repeat) * j.size;
+    char *arrays = wf_alloc(5 * row); /* mean, rstd, w, b; rstd once more before it is repeated */
+    if (arrays == NULL) {
+        return wf_red_nomem(e->why, (int64_t)(5 * row));
+    }
+    rstd_of_all(e->dst[2].data, batch_eps(e), compute, j.c, arrays + 4 * row);
+    j.mean = put_channels(&j, arrays, e->dst[1].data);
+    j.rstd = put_channels(&j, arrays + row, arrays + 4 * row);
+    j.w = put_channels(&j, arrays + 2 * row, w);
+    j.b = put_channels(&j, arrays + 3 * row, b);
+    wf_row_job r = {.n = j.n,
+                    .compute = compute,
+                    .nin = 1,
+                    .nout = 1,
+                    .fn = batch_row,
+                    .ctx = &j,
+                    .nt_limit = INT64_MAX};
+    r.rows = wf_view_numel(y) / j.n;
+    r.in[0].data = x;
+    r.in[0].dtype = e->src[0].dtype;
+    r.out[0].data = y->data;
+    r.out[0].dtype = y->dtype;
+    const int status = wf_rows_run(&r, e->why);
+    wf_free(arrays, 5 * row);
+    return status;
+}
+
 WF_EXEC_DECL(batch_norm)
 {
     const wf_view *x = &e->src[0];
@@ -240,35 +299,12 @@ WF_EXEC_DECL(batch_norm)
     if (status != 0 || wf_view_numel(x) == 0) {
         return status;
     }
+    const wf_view from = in_order_of(&e->dst[0], x);
     wf_packed px = {.data = NULL}, w = {.data = NULL}, b = {.data = NULL};
-    status = wf_pack(&px, x, x->dtype, -1, e->why);
+    status = wf_pack(&px, &from, x->dtype, -1, e->why);
     status = status != 0 ? status : wf_pack(&w, &e->src[1], compute, -1, e->why);
     status = status != 0 ? status : wf_pack(&b, &e->src[2], compute, -1, e->why);
-    size_t bytes = (size_t)x->dims[1] * wf_red_size(compute);
-    void *rstd = status == 0 ? wf_alloc(bytes) : NULL;
-    status = status == 0 && rstd == NULL ? wf_red_nomem(e->why, (int64_t)bytes) : status;
-    if (status == 0) {
-        channel_job j = channels_of(x, compute);
-        rstd_of_all(e->dst[2].data, batch_eps(e), compute, j.c, rstd);
-        j.mean = e->dst[1].data;
-        j.rstd = rstd;
-        j.w = w.data;
-        j.b = b.data;
-        wf_row_job r = {.n = j.n,
-                        .compute = compute,
-                        .nin = 1,
-                        .nout = 1,
-                        .fn = batch_row,
-                        .ctx = &j,
-                        .nt_limit = INT64_MAX};
-        r.rows = wf_view_numel(x) / j.n;
-        r.in[0].data = px.data;
-        r.in[0].dtype = x->dtype;
-        r.out[0].data = e->dst[0].data;
-        r.out[0].dtype = e->dst[0].dtype;
-        status = wf_rows_run(&r, e->why);
-    }
-    wf_free(rstd, bytes);
+    status = status != 0 ? status : batch_y(e, compute, px.data, w.data, b.data);
     wf_unpack(&px);
     wf_unpack(&w);
     wf_unpack(&b);
@@ -315,15 +351,19 @@ static int batch_bwd_sums(wf_exec *e, int compute, char *arrays, const void *w)
     return 0;
 }
 
-static int batch_bwd_dx(wf_exec *e, int compute, char *arrays)
+/* arrays as above. */
+static int batch_bwd_dx(wf_exec *e, int compute, const char *arrays)
 {
-    const wf_view *g = &e->src[0], *x = &e->src[1];
+    const wf_view *dx = &e->dst[0];
     bool training = (e->attr->flags & WF_FLAG_TRAINING) != 0;
-    channel_job j = channels_of(x, compute);
-    size_t row = (size_t)j.c * j.size;
+    channel_job j = channels_of(dx, compute);
+    const size_t row = (size_t)j.c * j.size, wide = row * (size_t)j.repeat;
+    const wf_view g = in_order_of(dx, &e->src[0]), x = in_order_of(dx, &e->src[1]);
     wf_packed pg = {.data = NULL}, px = {.data = NULL};
-    int status = wf_pack(&pg, g, g->dtype, -1, e->why);
-    status = status != 0 ? status : wf_pack(&px, x, x->dtype, -1, e->why);
+    char *own = wf_alloc(5 * wide);
+    int status = own == NULL ? wf_red_nomem(e->why, (int64_t)(5 * wide)) : 0;
+    status = status != 0 ? status : wf_pack(&pg, &g, g.dtype, -1, e->why);
+    status = status != 0 ? status : wf_pack(&px, &x, x.dtype, -1, e->why);
     if (status == 0) {
         wf_row_job r = {.n = j.n,
                         .compute = compute,
@@ -332,28 +372,29 @@ static int batch_bwd_dx(wf_exec *e, int compute, char *arrays)
                         .fn = batch_bwd_row,
                         .ctx = &j,
                         .nt_limit = INT64_MAX};
-        j.mean = arrays;
-        j.rstd = arrays + row;
-        j.s = arrays + 2 * row;
-        j.da = arrays + 3 * row;
-        j.dc = arrays + 4 * row;
+        j.mean = put_channels(&j, own, arrays);
+        j.rstd = put_channels(&j, own + wide, arrays + row);
+        j.s = put_channels(&j, own + 2 * wide, arrays + 2 * row);
+        j.da = put_channels(&j, own + 3 * wide, arrays + 3 * row);
+        j.dc = put_channels(&j, own + 4 * wide, arrays + 4 * row);
         if (!training) { /* dx = (g - 0) * s */
-            memset(arrays, 0, row);
+            memset(own, 0, wide);
             j.rstd = j.s;
             r.nin = 1;
             r.fn = batch_row;
         }
-        r.rows = wf_view_numel(x) / j.n;
+        r.rows = wf_view_numel(dx) / j.n;
         r.in[0].data = pg.data;
-        r.in[0].dtype = g->dtype;
+        r.in[0].dtype = g.dtype;
         r.in[1].data = px.data;
-        r.in[1].dtype = x->dtype;
-        r.out[0].data = e->dst[0].data;
-        r.out[0].dtype = e->dst[0].dtype;
+        r.in[1].dtype = x.dtype;
+        r.out[0].data = dx->data;
+        r.out[0].dtype = dx->dtype;
         status = wf_rows_run(&r, e->why);
     }
     wf_unpack(&pg);
     wf_unpack(&px);
+    wf_free(own, 5 * wide);
     return status;
 }
 

@@ -7,17 +7,40 @@
  * or with count_include_pad those inside the padded input (ceil mode may reach beyond both).
  * The gradient gathers: every input element adds what its windows give, in row-major order of the
  * windows, so tasks never write to the same place.
+ *
+ * Channels-last results are computed a block of channels at a time: every channel sees the same window, so that its walk is
+ * one loop around the block's, in the same order of additions and comparisons.
  */
 #include "eager/dense.h"
+#include "eager/layout.h"
+
+enum { CHANNELS = 32 /* a block */ };
 
 typedef struct pool_args {
     const wf_view *in; /* forward: x; backward: g */
-    void *out;
-    int64_t *index;
+    const wf_view *dst;
+    void *out;            /* its data */
+    int64_t *index;       /* the second result's, which lies as the first one */
     int64_t h, w, oh, ow; /* input plane, output plane */
     int64_t kernel[2], stride[2], pad[2], dilation[2];
+    int64_t c; /* channels */
     bool count_pad;
 } pool_args;
+
+/* Where row r of the planes of the result begins. */
+static inline int64_t row_of(const pool_args *a, int64_t r)
+{
+    const wf_view *y = a->dst;
+    return wf_offset_of(r / y->dims[2], 2, y->dims, y->strides) + r % y->dims[2] * y->strides[2];
+}
+/* Channels [c, c + CHANNELS) as far as there are any. */
+static inline int64_t block_of(const pool_args *a, int64_t c)
+{
+    return a->c - c < CHANNELS ? a->c - c : CHANNELS;
+}
+/* In the input, strided as it is: the address of image r / rows, channel c. */
+#define IMAGE(type, v, image, c)                                                                   \
+    ((const type *)(v)->data + (image) * (v)->strides[0] + (c) * (v)->strides[1])
 
 /* First and one-past-last kernel position of output o that lies inside [0, n). */
 static inline void clip(int64_t o, int64_t n, const pool_args *a, int side, int64_t *start,
@@ -80,7 +103,7 @@ static inline int32_t key_bf16(uint16_t v)
         const int64_t hs = v->strides[2], ws = v->strides[3], width = a->w;                        \
         const int64_t dh = a->dilation[0], dw = a->dilation[1];                                    \
         for (int64_t r = begin; r < end; r++) {                                                    \
-            int64_t plane = r / a->oh, h0, hlo, hhi;                                               \
+            int64_t plane = r / a->oh, to = row_of(a, r), h0, hlo, hhi;                            \
             const type *in = (const type *)v->data + wf_offset_of(plane, 2, v->dims, v->strides);  \
             clip(r % a->oh, a->h, a, 0, &h0, &hlo, &hhi);                                          \
             for (int64_t o = 0; o < a->ow; o++) {                                                  \
@@ -101,20 +124,159 @@ static inline int32_t key_bf16(uint16_t v)
                         index = take ? flat : index;                                               \
                     }                                                                              \
                 }                                                                                  \
-                ((type *)a->out)[r * a->ow + o] = in[from];                                        \
-                a->index[r * a->ow + o] = index;                                                   \
+                ((type *)a->out)[to + o * a->dst->strides[3]] = in[from];                          \
+                a->index[to + o * a->dst->strides[3]] = index;                                     \
             }                                                                                      \
         }                                                                                          \
     }
-MAX_ROWS(u8, uint8_t, int32_t, SAME)
-MAX_ROWS(i8, int8_t, int32_t, SAME)
-MAX_ROWS(i16, int16_t, int32_t, SAME)
-MAX_ROWS(i32, int32_t, int32_t, SAME)
-MAX_ROWS(i64, int64_t, int64_t, SAME)
-MAX_ROWS(f16, uint16_t, int32_t, key_f16)
-MAX_ROWS(bf16, uint16_t, int32_t, key_bf16)
-MAX_ROWS(f32, float, int32_t, key_f32)
-MAX_ROWS(f64, double, int64_t, key_f64)
+
+/* Four neighbouring channels: bits as they are stored, and keys. */
+typedef int32_t four __attribute__((vector_size(16)));
+typedef float four_f32 __attribute__((vector_size(16)));
+typedef struct pick {
+    four bits, key;
+} pick;
+
+static inline four choose(four take, four a, four b)
+{
+    return (take & a) | (~take & b);
+}
+static inline four four_at(const int32_t *p)
+{
+    four v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+/* key_f32 of each. */
+static inline four key_four(four bits)
+{
+    const four_f32 y = (four_f32)bits + (four_f32){0, 0, 0, 0};
+    const four u = (four)y, most = {INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX};
+    return choose(y != y, most, u ^ ((u >> 31) & most));
+}
+static inline pick pick_f32(const float *p)
+{
+    four bits;
+    memcpy(&bits, p, sizeof bits);
+    return (pick){bits, key_four(bits)};
+}
+static inline pick pick_bf16(const uint16_t *p)
+{
+    const four bits = {p[0], p[1], p[2], p[3]};
+    return (pick){bits, key_four(bits << 16)};
+}
+static inline pick pick_f16(const uint16_t *p)
+{
+    return (pick){{p[0], p[1], p[2], p[3]},
+                  {key_f16(p[0]), key_f16(p[1]), key_f16(p[2]), key_f16(p[3])}};
+}
+#define PICK_INT(suffix, type)                                                                     \
+    static inline pick pick_##suffix(const type *p)                                                \
+    {                                                                                              \
+        const four v = {p[0], p[1], p[2], p[3]};                                                   \
+        return (pick){v, v};                                                                       \
+    }
+PICK_INT(u8, uint8_t)
+PICK_INT(i8, int8_t)
+PICK_INT(i16, int16_t)
+PICK_INT(i32, int32_t)
+#undef PICK_INT
+
+/* A block of channels under one window: the greatest so far, its bits (of types of up to 32) and its index. */
+typedef struct tops {
+    int32_t key[CHANNELS], bits[CHANNELS], at[CHANNELS];
+} tops;
+typedef struct tops64 {
+    int64_t key[CHANNELS], bits[CHANNELS], at[CHANNELS];
+} tops64;
+
+#define FOURS(suffix)                                                                              \
+    for (; cs == 1 && k + 4 <= n; k += 4) {                                                        \
+        const pick x = pick_##suffix(from + k);                                                    \
+        const four all = {-1, -1, -1, -1}, here = {flat, flat, flat, flat};                        \
+        const four take = first ? all : x.key > four_at(b.key + k);                                \
+        const four chosen[3] = {choose(take, x.key, four_at(b.key + k)),                           \
+                                choose(take, x.bits, four_at(b.bits + k)),                         \
+                                choose(take, here, four_at(b.at + k))};                            \
+        memcpy(b.key + k, &chosen[0], sizeof(four));                                               \
+        memcpy(b.bits + k, &chosen[1], sizeof(four));                                              \
+        memcpy(b.at + k, &chosen[2], sizeof(four));                                                \
+    }
+#define ONES(suffix)
+
+/* The rows of channels-last results. Channels that follow one another are looked at four at a time (FOURS) where keys have 32
+ * bits; an index is as wide as a key, so the plane must fit it. */
+#define MAX_LAST(suffix, type, ordered, state, key_of, FOURS)                                      \
+    static inline void max_one_##suffix(state *b, int64_t k, type x, ordered flat, bool first)     \
+    {                                                                                              \
+        const ordered o = key_of(x);                                                               \
+        if (first || o > b->key[k]) {                                                              \
+            b->key[k] = o;                                                                         \
+            memcpy(&b->bits[k], &x, sizeof x);                                                     \
+            b->at[k] = flat;                                                                       \
+        }                                                                                          \
+    }                                                                                              \
+    static void max_pixel_##suffix(const pool_args *a, const type *in, const int64_t *side,        \
+                                   int64_t n, type *out, int64_t *index)                           \
+    {                                                                                              \
+        const wf_view *v = a->in;                                                                  \
+        const int64_t cs = v->strides[1];                                                          \
+        state b;                                                                                   \
+        memset(&b, 0, sizeof b);                                                                   \
+        bool first = true;                                                                         \
+        for (int64_t i = side[1]; i < side[2]; i++) {                                              \
+            const int64_t h = side[0] + i * a->dilation[0];                                        \
+            for (int64_t j = side[4]; j < side[5]; j++, first = false) {                           \
+                const int64_t w = side[3] + j * a->dilation[1];                                    \
+                const type *from = in + h * v->strides[2] + w * v->strides[3];                     \
+                const ordered flat = (ordered)(h * a->w + w);                                      \
+                int64_t k = 0;                                                                     \
+                FOURS(suffix)                                                                      \
+                for (; k < n; k++) {                                                               \
+                    max_one_##suffix(&b, k, from[k * cs], flat, first);                            \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+        for (int64_t k = 0; k < n; k++) {                                                          \
+            memcpy(&out[k], &b.bits[k], sizeof out[k]);                                            \
+            index[k] = b.at[k];                                                                    \
+        }                                                                                          \
+    }                                                                                              \
+    static void max_last_##suffix(void *arg, int64_t begin, int64_t end)                           \
+    {                                                                                              \
+        const pool_args *a = arg;                                                                  \
+        for (int64_t r = begin; r < end; r++) {                                                    \
+            int64_t side[6];                                                                       \
+            clip(r % a->oh, a->h, a, 0, &side[0], &side[1], &side[2]);                             \
+            for (int64_t o = 0; o < a->ow; o++) {                                                  \
+                const int64_t to = (r * a->ow + o) * a->c;                                         \
+                clip(o, a->w, a, 1, &side[3], &side[4], &side[5]);                                 \
+                for (int64_t c = 0; c < a->c; c += CHANNELS) {                                     \
+                    max_pixel_##suffix(a, IMAGE(type, a->in, r / a->oh, c), side, block_of(a, c),  \
+                                       (type *)a->out + to + c, a->index + to + c);                \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+#define MAX_NARROW(suffix, type, key)                                                              \
+    MAX_ROWS(suffix, type, int32_t, key) MAX_LAST(suffix, type, int32_t, tops, key, FOURS)
+#define MAX_WIDE(suffix, type, key)                                                                \
+    MAX_ROWS(suffix, type, int64_t, key) MAX_LAST(suffix, type, int64_t, tops64, key, ONES)
+MAX_NARROW(u8, uint8_t, SAME)
+MAX_NARROW(i8, int8_t, SAME)
+MAX_NARROW(i16, int16_t, SAME)
+MAX_NARROW(i32, int32_t, SAME)
+MAX_WIDE(i64, int64_t, SAME)
+MAX_NARROW(f16, uint16_t, key_f16)
+MAX_NARROW(bf16, uint16_t, key_bf16)
+MAX_NARROW(f32, float, key_f32)
+MAX_WIDE(f64, double, key_f64)
+#undef MAX_WIDE
+#undef MAX_NARROW
+#undef ONES
+#undef FOURS
+#undef MAX_LAST
 #undef MAX_ROWS
 
 /* Elements that the mean of window (oh, ow) divides by. */
@@ -126,6 +288,25 @@ static inline int64_t window_count(const pool_args *a, int64_t h0, int64_t h_ins
     }
     int64_t hp = a->h + a->pad[0] - h0, wp = a->w + a->pad[1] - w0;
     return (hp < a->kernel[0] ? hp : a->kernel[0]) * (wp < a->kernel[1] ? wp : a->kernel[1]);
+}
+
+/* Windows [lo, hi) of n along a side that position `at` of the input is in, padding counted. */
+typedef struct span {
+    int64_t lo, hi;
+} span;
+static inline span windows_over(int64_t at, int64_t n, const pool_args *a, int side)
+{
+    const int64_t from = at + a->pad[side], past = from / a->stride[side] + 1;
+    return (span){.lo = from < a->kernel[side] ? 0 : (from - a->kernel[side]) / a->stride[side] + 1,
+                  .hi = past < n ? past : n};
+}
+/* What the mean of window (o, p) divided by. */
+static inline int64_t count_of(const pool_args *a, int64_t o, int64_t p)
+{
+    int64_t h0, hlo, hhi, w0, wlo, whi;
+    clip(o, a->h, a, 0, &h0, &hlo, &hhi);
+    clip(p, a->w, a, 1, &w0, &wlo, &whi);
+    return window_count(a, h0, hhi - hlo, w0, whi - wlo);
 }
 
 #define AVG_ROWS(suffix, type, compute, load, store)                                               \
@@ -161,38 +342,112 @@ static inline int64_t window_count(const pool_args *a, int64_t h0, int64_t h_ins
         for (int64_t r = begin; r < end; r++) {                                                    \
             const type *g =                                                                        \
                 (const type *)v->data + wf_offset_of(r / a->h, 2, v->dims, v->strides);            \
-            int64_t top = r % a->h + a->pad[0];                                                    \
-            int64_t o_lo = top < a->kernel[0] ? 0 : (top - a->kernel[0]) / a->stride[0] + 1;       \
-            int64_t o_hi = top / a->stride[0] + 1 < a->oh ? top / a->stride[0] + 1 : a->oh;        \
+            const span rows = windows_over(r % a->h, a->oh, a, 0);                                 \
             for (int64_t c = 0; c < a->w; c++) {                                                   \
-                int64_t left = c + a->pad[1];                                                      \
-                int64_t p_lo = left < a->kernel[1] ? 0 : (left - a->kernel[1]) / a->stride[1] + 1; \
-                int64_t p_hi = left / a->stride[1] + 1 < a->ow ? left / a->stride[1] + 1 : a->ow;  \
+                const span cols = windows_over(c, a->ow, a, 1);                                    \
                 compute sum = 0;                                                                   \
-                for (int64_t o = o_lo; o < o_hi; o++) {                                            \
-                    int64_t h0, hlo, hhi;                                                          \
-                    clip(o, a->h, a, 0, &h0, &hlo, &hhi);                                          \
-                    for (int64_t p = p_lo; p < p_hi; p++) {                                        \
-                        int64_t w0, wlo, whi;                                                      \
-                        clip(p, a->w, a, 1, &w0, &wlo, &whi);                                      \
-                        int64_t n = window_count(a, h0, hhi - hlo, w0, whi - wlo);                 \
-                        sum += load(g[o * v->strides[2] + p * v->strides[3]]) / (compute)n;        \
+                for (int64_t o = rows.lo; o < rows.hi; o++) {                                      \
+                    for (int64_t p = cols.lo; p < cols.hi; p++) {                                  \
+                        sum += load(g[o * v->strides[2] + p * v->strides[3]]) /                    \
+                               (compute)count_of(a, o, p);                                         \
                     }                                                                              \
                 }                                                                                  \
                 ((type *)a->out)[r * a->w + c] = store(sum);                                       \
             }                                                                                      \
         }                                                                                          \
     }
-AVG_ROWS(f16, uint16_t, float, load_f16, wf_f16_of_f32)
-AVG_ROWS(bf16, uint16_t, float, load_bf16, wf_bf16_of_f32)
-AVG_ROWS(f32, float, float, SAME, SAME)
-AVG_ROWS(f64, double, double, SAME, SAME)
+
+/* The same of the rows of channels-last results. */
+#define AVG_LAST(suffix, type, compute, load, store)                                               \
+    static void avg_last_##suffix(void *arg, int64_t begin, int64_t end)                           \
+    {                                                                                              \
+        const pool_args *a = arg;                                                                  \
+        const wf_view *v = a->in;                                                                  \
+        const int64_t cs = v->strides[1];                                                          \
+        for (int64_t r = begin; r < end; r++) {                                                    \
+            int64_t h0, hlo, hhi;                                                                  \
+            type *out = (type *)a->out + r * a->ow * a->c;                                         \
+            clip(r % a->oh, a->h, a, 0, &h0, &hlo, &hhi);                                          \
+            for (int64_t o = 0; o < a->ow; o++) {                                                  \
+                int64_t w0, wlo, whi;                                                              \
+                clip(o, a->w, a, 1, &w0, &wlo, &whi);                                              \
+                const compute n = (compute)window_count(a, h0, hhi - hlo, w0, whi - wlo);          \
+                for (int64_t c = 0; c < a->c; c += CHANNELS) {                                     \
+                    const type *in = IMAGE(type, v, r / a->oh, c);                                 \
+                    const int64_t m = block_of(a, c);                                              \
+                    compute sum[CHANNELS] = {0};                                                   \
+                    for (int64_t i = h0 + hlo; i < h0 + hhi; i++) {                                \
+                        for (int64_t j = w0 + wlo; j < w0 + whi; j++) {                            \
+                            const type *from = in + i * v->strides[2] + j * v->strides[3];         \
+                            if (m == CHANNELS && cs == 1) {                                        \
+                                for (int64_t k = 0; k < CHANNELS; k++) {                           \
+                                    sum[k] += load(from[k]);                                       \
+                                }                                                                  \
+                                continue;                                                          \
+                            }                                                                      \
+                            for (int64_t k = 0; k < m; k++) {                                      \
+                                sum[k] += load(from[k * cs]);                                      \
+                            }                                                                      \
+                        }                                                                          \
+                    }                                                                              \
+                    for (int64_t k = 0; k < m; k++) {                                              \
+                        *out++ = store(sum[k] / n);                                                \
+                    }                                                                              \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static void avg_back_last_##suffix(void *arg, int64_t begin, int64_t end)                      \
+    {                                                                                              \
+        const pool_args *a = arg;                                                                  \
+        const wf_view *v = a->in;                                                                  \
+        const int64_t cs = v->strides[1];                                                          \
+        for (int64_t r = begin; r < end; r++) {                                                    \
+            type *out = (type *)a->out + r * a->w * a->c;                                          \
+            span rows = windows_over(r % a->h, a->oh, a, 0);                                       \
+            for (int64_t at = 0; at < a->w * a->c; at += block_of(a, at % a->c)) {                 \
+                const int64_t c = at % a->c, m = block_of(a, c);                                   \
+                const type *g = IMAGE(type, v, r / a->h, c);                                       \
+                span cols = windows_over(at / a->c, a->ow, a, 1);                                  \
+                compute sum[CHANNELS] = {0};                                                       \
+                for (int64_t o = rows.lo; o < rows.hi; o++) {                                      \
+                    for (int64_t p = cols.lo; p < cols.hi; p++) {                                  \
+                        const compute n = (compute)count_of(a, o, p);                              \
+                        const type *from = g + o * v->strides[2] + p * v->strides[3];              \
+                        if (m == CHANNELS && cs == 1) {                                            \
+                            for (int64_t k = 0; k < CHANNELS; k++) {                               \
+                                sum[k] += load(from[k]) / n;                                       \
+                            }                                                                      \
+                            continue;                                                              \
+                        }                                                                          \
+                        for (int64_t k = 0; k < m; k++) {                                          \
+                            sum[k] += load(from[k * cs]) / n;                                      \
+                        }                                                                          \
+                    }                                                                              \
+                }                                                                                  \
+                for (int64_t k = 0; k < m; k++) {                                                  \
+                    out[at + k] = store(sum[k]);                                                   \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+#define AVG_BOTH(suffix, type, compute, load, store)                                               \
+    AVG_ROWS(suffix, type, compute, load, store) AVG_LAST(suffix, type, compute, load, store)
+AVG_BOTH(f16, uint16_t, float, load_f16, wf_f16_of_f32)
+AVG_BOTH(bf16, uint16_t, float, load_bf16, wf_bf16_of_f32)
+AVG_BOTH(f32, float, float, SAME, SAME)
+AVG_BOTH(f64, double, double, SAME, SAME)
+#undef AVG_BOTH
+#undef AVG_LAST
 #undef AVG_ROWS
+#undef IMAGE
 #undef SAME
 
 static pool_args pool_of(const wf_exec *e, bool dilated)
 {
-    pool_args a = {.in = &e->src[0], .out = e->dst[0].data};
+    pool_args a = {
+        .in = &e->src[0], .dst = &e->dst[0], .out = e->dst[0].data, .c = e->dst[0].dims[1]};
     a.count_pad = (e->attr->flags & WF_FLAG_COUNT_PAD) != 0;
     for (int i = 0; i < 2; i++) {
         a.kernel[i] = e->attr->ints[i];
@@ -203,22 +458,37 @@ static pool_args pool_of(const wf_exec *e, bool dilated)
     return a;
 }
 
-static const wf_task_fn max_of[WF_NDTYPE] = {
-    [WEFT_U8] = max_rows_u8,     [WEFT_I8] = max_rows_i8,   [WEFT_I16] = max_rows_i16,
-    [WEFT_I32] = max_rows_i32,   [WEFT_I64] = max_rows_i64, [WEFT_F16] = max_rows_f16,
-    [WEFT_BF16] = max_rows_bf16, [WEFT_F32] = max_rows_f32, [WEFT_F64] = max_rows_f64};
-static const wf_task_fn avg_of[WF_NDTYPE] = {[WEFT_F16] = avg_rows_f16,
-                                             [WEFT_BF16] = avg_rows_bf16,
-                                             [WEFT_F32] = avg_rows_f32,
-                                             [WEFT_F64] = avg_rows_f64};
-static const wf_task_fn avg_back_of[WF_NDTYPE] = {[WEFT_F16] = avg_back_f16,
-                                                  [WEFT_BF16] = avg_back_bf16,
-                                                  [WEFT_F32] = avg_back_f32,
-                                                  [WEFT_F64] = avg_back_f64};
+/* Kernels of an element type: results row-major, channels-last. */
+#define BOTH(kernel, suffix)                                                                       \
+    {                                                                                              \
+        kernel##_##suffix, kernel##_last_##suffix                                                  \
+    }
+static const wf_task_fn max_of[WF_NDTYPE][2] = {
+    [WEFT_U8] = {max_rows_u8, max_last_u8},       [WEFT_I8] = {max_rows_i8, max_last_i8},
+    [WEFT_I16] = {max_rows_i16, max_last_i16},    [WEFT_I32] = {max_rows_i32, max_last_i32},
+    [WEFT_I64] = {max_rows_i64, max_last_i64},    [WEFT_F16] = {max_rows_f16, max_last_f16},
+    [WEFT_BF16] = {max_rows_bf16, max_last_bf16}, [WEFT_F32] = {max_rows_f32, max_last_f32},
+    [WEFT_F64] = {max_rows_f64, max_last_f64}};
+static const wf_task_fn avg_of[WF_NDTYPE][2] = {[WEFT_F16] = {avg_rows_f16, avg_last_f16},
+                                                [WEFT_BF16] = {avg_rows_bf16, avg_last_bf16},
+                                                [WEFT_F32] = {avg_rows_f32, avg_last_f32},
+                                                [WEFT_F64] = {avg_rows_f64, avg_last_f64}};
+static const wf_task_fn avg_back_of[WF_NDTYPE][2] = {[WEFT_F16] = BOTH(avg_back, f16),
+                                                     [WEFT_BF16] = BOTH(avg_back, bf16),
+                                                     [WEFT_F32] = BOTH(avg_back, f32),
+                                                     [WEFT_F64] = BOTH(avg_back, f64)};
+#undef BOTH
 
 static int64_t pool_grain(const pool_args *a, int64_t width)
 {
     return wf_row_grain(width * a->kernel[0] * a->kernel[1] * 4);
+}
+
+/* Rows of the result: of planes, or, channels-last, of pixels with all their channels. */
+static void run_rows(const wf_task_fn of[2], bool last, pool_args *a)
+{
+    const int64_t width = a->dst->dims[3] * (last ? a->c : 1);
+    wf_parallel_for(wf_view_numel(a->dst) / width, pool_grain(a, width), of[last], a);
 }
 
 WF_EXEC_DECL(pool2d)
@@ -226,8 +496,7 @@ WF_EXEC_DECL(pool2d)
     bool max = e->op == WF_OP_MAX_POOL2D;
     const wf_view *x = &e->src[0];
     wf_view *y = &e->dst[0];
-    int64_t n = wf_view_numel(y);
-    if (n == 0) {
+    if (wf_view_numel(y) == 0) {
         return 0;
     }
     pool_args a = pool_of(e, max);
@@ -236,7 +505,8 @@ WF_EXEC_DECL(pool2d)
     a.w = x->dims[3];
     a.oh = y->dims[2];
     a.ow = y->dims[3];
-    wf_parallel_for(n / a.ow, pool_grain(&a, a.ow), max ? max_of[x->dtype] : avg_of[x->dtype], &a);
+    const bool last = wf_view_lies_last(y) && (!max || a.h * a.w <= INT32_MAX);
+    run_rows(max ? max_of[x->dtype] : avg_of[x->dtype], last, &a);
     return 0;
 }
 
@@ -244,8 +514,7 @@ WF_EXEC_DECL(avg_pool2d_bwd)
 {
     const wf_view *g = &e->src[0];
     wf_view *dx = &e->dst[0];
-    int64_t n = wf_view_numel(dx);
-    if (n == 0) {
+    if (wf_view_numel(dx) == 0) {
         return 0;
     }
     pool_args a = pool_of(e, false);
@@ -253,6 +522,6 @@ WF_EXEC_DECL(avg_pool2d_bwd)
     a.w = dx->dims[3];
     a.oh = g->dims[2];
     a.ow = g->dims[3];
-    wf_parallel_for(n / a.w, pool_grain(&a, a.w), avg_back_of[g->dtype], &a);
+    run_rows(avg_back_of[g->dtype], wf_view_lies_last(dx), &a);
     return 0;
 }

@@ -17,6 +17,7 @@
 
 #include "eager/device.h"
 #include "eager/kernels/kernels.h"
+#include "eager/layout.h"
 #include "eager/pool.h"
 #include "eager/quick_int.h"
 #include "eager/reduce.h"
@@ -462,6 +463,9 @@ static bool run_row(row_call *k, int *rc)
 
 static bool run_other(row_call *k, int *rc)
 {
+    if (k->op == WF_OP_CAST && wf_slot_lies_last(k->slot[0])) {
+        return false; /* the result lies so, too */
+    }
     return ((k->op == WF_OP_COPY || k->op == WF_OP_CAST) && run_copy(k, rc)) || run_row(k, rc);
 }
 

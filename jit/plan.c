@@ -288,7 +288,7 @@ static int build(wf_planner *b)
     p->ninputs = f->ninputs;
     p->noutputs = f->noutputs;
     int rc = b->live && b->buffer_of ? wf_pass_live(f, b->live) : WEFT_ENOMEM;
-    rc = rc ? rc : wf_layout_init(&b->l, f, b->why);
+    rc = rc ? rc : wf_layout_init(&b->l, f, (b->opts->flags & WF_PLAN_DEVICE) != 0, b->why);
     for (wf_val v = 1; v <= f->n && !rc;
          v++) { /* memory that is read is made, if for another value */
         b->live[b->l.map[v].root] |= b->live[v];

@@ -8,7 +8,19 @@
 
 #include "eager/alloc.h"
 #include "eager/call.h"
+#include "eager/layout.h"
 #include "jit/record_int.h"
+
+static const int64_t last_axes[4] = WF_LAST_AXES, first_axes[4] = WF_FIRST_AXES;
+
+/* Extents of s in the order of channels-last memory. */
+static void last_dims(wf_slot *s, int64_t *dims)
+{
+    const int64_t *d = wf_dims(s);
+    for (int i = 0; i < 4; i++) {
+        dims[i] = d[last_axes[i]];
+    }
+}
 
 static int no_memory(wf_why *why)
 {
@@ -164,7 +176,9 @@ static int capture(wf_trace *t, wf_slot *s, uint32_t *place, wf_outer **out, wf_
     wf_type type;
     wf_storage *st = s->st;
     wf_slot_type(s, &type);
-    if (!wf_slot_is_whole(s)) {
+    if (!wf_slot_is_whole(s) && wf_slot_is_whole_last(s) && !t->owner.function) {
+        last_dims(s, type.dims);
+    } else if (!wf_slot_is_whole(s)) {
         type.rank = 1;
         type.dims[0] = (int64_t)(st->nbytes / wf_dtype_size(s->dtype));
     }
@@ -353,6 +367,45 @@ static int append1(wf_trace *t, wf_op op, const wf_attr *attr, wf_val *v, wf_why
     return append(t, op, attr, 1, &src, v, why);
 }
 
+/* -- channels-last images: their storages have values in the order of memory, [n, h, w, c] ----------------------- */
+
+/* *v, an operand of an elementwise row on images or an image, with its axes in the order of channels-last memory. */
+static int turn(wf_trace *t, wf_val *v, wf_why *why)
+{
+    static const int64_t flat_axes[3] = {1, 2, 0};
+    const wf_ins *i = wf_fn_at(t->fn, *v);
+    const wf_type *type = wf_fn_type(t->fn, *v);
+    int64_t dims[3];
+    wf_attr a = {.n_ints = type->rank, .ints = type->rank == 4 ? last_axes : flat_axes};
+    if (i->op == WF_OP_PERMUTE && type->rank == 4 &&
+        !memcmp(t->fn->attrs[i->attr].ints, first_axes, sizeof first_axes)) {
+        *v = i->src[0]; /* as a result that lies so was made */
+        return 0;
+    }
+    if (type->rank >= 3) {
+        return append1(t, WF_OP_PERMUTE, &a, v, why);
+    }
+    if (type->rank == 0) {
+        return 0;
+    }
+    memcpy(dims, type->dims,
+           type->rank * sizeof *dims); /* no channels: they repeat along the new axis */
+    dims[type->rank] = 1;
+    a = (wf_attr){.n_dyn = (uint8_t)(type->rank + 1), .dyn = dims};
+    return append1(t, WF_OP_RESHAPE, &a, v, why);
+}
+
+/* Is the value of type `type` the memory of s, which covers it channels-last? */
+static bool is_turned(const wf_type *type, wf_slot *s)
+{
+    int64_t d[4];
+    if (type->rank != 4 || type->dtype != s->dtype || !wf_slot_is_whole_last(s)) {
+        return false;
+    }
+    last_dims(s, d);
+    return memcmp(d, type->dims, sizeof d) == 0;
+}
+
 /* The index map of s on its storage, as attributes of AS_STRIDED and UPDATE. */
 static wf_attr map_of(wf_slot *s, const int64_t *rank, int64_t *dyn)
 {
@@ -376,6 +429,14 @@ int wf_trace_value(wf_trace *t, wf_slot *s, wf_val *v, wf_why *why)
         return rc;
     }
     const wf_type *type = wf_fn_type(t->fn, base);
+    if (is_turned(type, s)) {
+        const wf_attr a = {.n_ints = 4, .ints = first_axes};
+        rc = wf_trace_push(t, WF_OP_PERMUTE, &a, 1, &base, 1, &s, v, why);
+        if (!rc) {
+            wf_trace_note(t, s, *v);
+        }
+        return rc;
+    }
     /* the value's elements are all of the storage's: then the slot is whole */
     if (!(type->dtype == s->dtype && s->offset == 0 && wf_trace_same_extents(type, s) &&
           wf_slot_is_contiguous(s))) {
@@ -404,27 +465,40 @@ static inline bool is_fresh(const wf_slot *s)
     return atomic_load_explicit(&s->st->is_virtual, memory_order_relaxed) && s->st->value == 0;
 }
 
-static int define(wf_trace *t, wf_slot *dst, wf_val v)
+/* The elements of dst, which is fresh, are those of v; turned: which is in the order of channels-last memory, as dst lies. */
+static int define(wf_trace *t, wf_slot *dst, wf_val v, bool turned, wf_why *why)
 {
-    dst->st->value = v;
-    wf_trace_note(t, dst, v);
-    return 0;
+    wf_val memory = v;
+    const wf_attr a = {.n_ints = 4, .ints = first_axes};
+    int rc = turned                   ? append1(t, WF_OP_PERMUTE, &a, &v, why)
+             : wf_slot_lies_last(dst) ? turn(t, &memory, why)
+                                      : 0;
+    if (!rc) {
+        dst->st->value = memory;
+        wf_trace_note(t, dst, v);
+    }
+    return rc;
 }
 
-/* dst := v, whose extents broadcast to dst's. */
-static int assign(wf_trace *t, wf_slot *dst, wf_val v, wf_why *why)
+/* dst := v, whose extents broadcast to dst's; turned: v is in the order of channels-last memory, as dst lies, which is whole. */
+static int assign(wf_trace *t, wf_slot *dst, wf_val v, bool turned, wf_why *why)
 {
     const wf_type *type = wf_fn_type(t->fn, v);
+    int64_t dims[WF_MAX_RANK];
     int rc = 0;
     if (wf_slot_numel(dst) == 0 && dst->st->nbytes) {
         return 0;
     }
-    bool same = wf_trace_same_extents(type, dst);
+    memcpy(dims, wf_dims(dst), dst->rank * sizeof *dims);
+    if (turned) {
+        last_dims(dst, dims);
+    }
+    bool same = type->rank == dst->rank && !memcmp(type->dims, dims, dst->rank * sizeof *dims);
     if (type->dtype != dst->dtype) {
         rc = append1(t, WF_OP_CAST, &(wf_attr){.dtype = dst->dtype}, &v, why);
     }
     if (!rc && !same) {
-        rc = append1(t, WF_OP_EXPAND, &(wf_attr){.n_dyn = dst->rank, .dyn = wf_dims(dst)}, &v, why);
+        rc = append1(t, WF_OP_EXPAND, &(wf_attr){.n_dyn = dst->rank, .dyn = dims}, &v, why);
     }
     bool is_virtual = atomic_load_explicit(&dst->st->is_virtual, memory_order_relaxed);
     if (!rc && !is_virtual &&
@@ -432,7 +506,9 @@ static int assign(wf_trace *t, wf_slot *dst, wf_val v, wf_why *why)
         return wf_fail(why, WEFT_EUNSUPPORTED,
                        "the target's memory is imported, and both tensors are used here");
     }
-    if (!rc && !wf_slot_is_whole(dst)) {
+    if (!rc && !turned && !wf_slot_is_whole(dst) && wf_slot_is_whole_last(dst)) {
+        rc = turn(t, &v, why);
+    } else if (!rc && !turned && !wf_slot_is_whole(dst)) {
         int64_t dyn[2 * WF_MAX_RANK + 1], rank = dst->rank;
         wf_attr a = map_of(dst, &rank, dyn);
         wf_val src[2] = {0, v};
@@ -474,8 +550,8 @@ static int scalar_slot(wf_trace *t, weft_tensor h, bool condition, wf_val *v, wf
     return *v ? 0 : no_memory(why);
 }
 
-/* Operands of an elementwise row in the type they meet in. */
-static int operands(wf_trace *t, wf_op op, int join, int nsrc, wf_slot *const *src,
+/* Operands of an elementwise row in the type they meet in; turned: in the order of channels-last memory. */
+static int operands(wf_trace *t, wf_op op, int join, bool turned, int nsrc, wf_slot *const *src,
                     const weft_tensor *handles, wf_val *v, wf_why *why)
 {
     int first = wf_rows[op].kind == WF_KIND_CHOOSE ? 1 : 0, rc = 0;
@@ -487,6 +563,7 @@ static int operands(wf_trace *t, wf_op op, int join, int nsrc, wf_slot *const *s
         }
         strong |= i >= first;
         rc = wf_trace_value(t, src[i], &v[i], why);
+        rc = !rc && turned ? turn(t, &v[i], why) : rc;
         if (!rc && src[i]->dtype != want) {
             rc = append1(t, WF_OP_CAST, &(wf_attr){.dtype = (uint8_t)want}, &v[i], why);
         }
@@ -532,7 +609,8 @@ int wf_trace_map(wf_recorder *r, wf_op op, int join, int nsrc, wf_slot *const *s
 {
     wf_trace *t = wf_trace_of(r);
     wf_val v[3], out;
-    if (is_simple(t, join, nsrc, src, dst)) {
+    const bool turned = is_fresh(dst) ? wf_slot_lies_last(dst) : wf_slot_is_whole_last(dst);
+    if (!turned && is_simple(t, join, nsrc, src, dst)) {
         for (int i = 0; i < nsrc; i++) {
             int rc = wf_trace_read(t, src[i], &v[i], why);
             if (rc) {
@@ -542,23 +620,23 @@ int wf_trace_map(wf_recorder *r, wf_op op, int join, int nsrc, wf_slot *const *s
         int rc = push_like(t, op, nsrc, v, dst, &out)
                      ? 0
                      : wf_trace_push(t, op, NULL, nsrc, v, 1, &dst, &out, why);
-        return rc ? rc : define(t, dst, out);
+        return rc ? rc : define(t, dst, out, false, why);
     }
     if ((join == WEFT_F16 || join == WEFT_BF16) && dst->dtype != join && dst->dtype != WEFT_BOOL) {
         join = WEFT_F32; /* in place: the kernel rounds once, to the target's type */
     }
     int rc = settle(t, nsrc, src, dst, why);
-    rc = rc ? rc : operands(t, op, join, nsrc, src, handles, v, why);
+    rc = rc ? rc : operands(t, op, join, turned, nsrc, src, handles, v, why);
     if (rc) {
         return rc;
     }
     const bool fresh = is_fresh(dst);
-    if (fresh || has_type_of(t, op, join, nsrc, src, v, dst)) {
+    if (!turned && (fresh || has_type_of(t, op, join, nsrc, src, v, dst))) {
         rc = wf_trace_push(t, op, NULL, nsrc, v, 1, &dst, &out, why);
     } else {
         rc = append(t, op, NULL, nsrc, v, &out, why);
     }
-    return rc ? rc : fresh ? define(t, dst, out) : assign(t, dst, out, why);
+    return rc ? rc : fresh ? define(t, dst, out, turned, why) : assign(t, dst, out, turned, why);
 }
 
 enum { FEW = 8 };
@@ -575,9 +653,13 @@ int wf_trace_row(wf_recorder *r, wf_op op, const wf_attr *attr, int nsrc, wf_slo
         rc = src[i] ? wf_trace_value(t, src[i], &v[i], why) : 0;
     }
     int ndst = wf_rows[op].ndst;
-    rc = rc ? rc : wf_trace_push(t, op, attr, nsrc, v, ndst, dst, out, why);
+    const bool turned = !rc && op == WF_OP_CAST && wf_slot_lies_last(dst[0]);
+    rc = turned ? turn(t, &v[0], why) : rc;
+    rc = rc       ? rc
+         : turned ? append(t, op, attr, nsrc, v, out, why)
+                  : wf_trace_push(t, op, attr, nsrc, v, ndst, dst, out, why);
     for (int k = 0; k < ndst && !rc; k++) {
-        rc = define(t, dst[k], out[k]);
+        rc = define(t, dst[k], out[k], turned, why);
     }
     if (v != few) {
         wf_mfree(v);
@@ -600,7 +682,7 @@ int wf_trace_view(wf_recorder *r, wf_op op, const wf_attr *attr, wf_slot *src, w
         rc = wf_trace_push(t, op, attr, 1, &v, 1, &dst, &out, why);
     }
     if (!rc && dst->st != src->st) {
-        return define(t, dst, out);
+        return define(t, dst, out, false, why);
     }
     if (!rc) {
         wf_trace_note(t, dst, out);
@@ -624,7 +706,7 @@ static int record_copy(wf_recorder *r, wf_slot *dst, wf_slot *src, weft_tensor s
     } else {
         rc = full(t, scalar, wf_dtype_compute(dst->dtype), dst->rank, wf_dims(dst), &v, why);
     }
-    return rc ? rc : assign(t, dst, v, why);
+    return rc ? rc : assign(t, dst, v, false, why);
 }
 
 enum { VJP_SRC = 5 }; /* the gradient, three operands, the result */
@@ -656,11 +738,21 @@ static int record_vjp(wf_recorder *r, wf_op op, int which, int nsrc, const weft_
             wf_unpin(t->c, s[i]);
         }
     }
-    int64_t ints[2] = {op, which};
+    const bool turned = wf_slot_lies_last(dst);
+    int64_t ints[2] = {op, which}, dims[4];
     wf_attr a = {
         .n_ints = 2, .ints = ints, .n_dyn = dst->rank, .dyn = wf_dims(dst), .dtype = dst->dtype};
-    rc = rc ? rc : wf_trace_push(t, WF_OP_VJP, &a, nsrc, v, 1, &dst, &out, why);
-    return rc ? rc : define(t, dst, out);
+    if (turned) {
+        last_dims(dst, dims);
+        a.dyn = dims;
+    }
+    for (int i = 0; i < nsrc && !rc && turned; i++) {
+        rc = v[i] ? turn(t, &v[i], why) : 0;
+    }
+    rc = rc       ? rc
+         : turned ? append(t, WF_OP_VJP, &a, nsrc, v, &out, why)
+                  : wf_trace_push(t, WF_OP_VJP, &a, nsrc, v, 1, &dst, &out, why);
+    return rc ? rc : define(t, dst, out, turned, why);
 }
 
 /* -- values that somebody wants now --------------------------------------------------------------------------- */

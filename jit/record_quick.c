@@ -15,6 +15,7 @@
  */
 #include <string.h>
 
+#include "eager/layout.h"
 #include "eager/quick_int.h"
 #include "jit/record_int.h"
 
@@ -251,6 +252,10 @@ ALWAYS bool map(quick *k, const int nsrc, int *rc)
     if (!take(k, nsrc) || !all_fit(k, nsrc) || may_clash(k, nsrc)) {
         return false;
     }
+    wf_slot *wide = k->slot[k->wide];
+    if (wide->rank == 4 && wf_all_lie_last(nsrc, k->slot, 4, wide->dims_)) {
+        return false; /* the result lies so, too */
+    }
     const int dtype = wf_call_output_dtype(k->op, k->dtype);
     wf_slot *r = make_like(k, dtype);
     if (__builtin_expect(!r, 0)) {
@@ -382,7 +387,7 @@ static bool row(quick *k, int *rc)
             return false;
         }
     }
-    if (!infer(k, out)) {
+    if (!infer(k, out) || wf_row_lies_last(k->op, k->nsrc, k->slot, &out[0])) {
         return false;
     }
     wf_why_clear(&why);

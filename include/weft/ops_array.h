@@ -131,7 +131,12 @@ WEFT_API weft_tensor weft_einsum(const char *equation, const weft_tensor *operan
 WEFT_API weft_tensor weft_cast(weft_tensor x, weft_dtype dtype);
 WEFT_API weft_tensor weft_clone(weft_tensor x);      /* a row-major copy */
 WEFT_API weft_tensor weft_contiguous(weft_tensor x); /* a view if x is row-major, else a copy */
-WEFT_API weft_tensor weft_detach(weft_tensor x);     /* a view that gradients do not flow through */
+/* Images x[n, c, h, w] with the channels of a pixel side by side in memory (strides h*w*c, 1, w*c, c), as PyTorch's
+ * memory_format=torch.channels_last: a view if they lie so, else a copy. Shape and values are x's, gradients flow
+ * through. Rows that follow keep that order (docs/channels-last.md) and compute the same bits as with row-major ones;
+ * convolutions are faster, as they compute so inside. WEFT_ESHAPE if x has not rank 4. */
+WEFT_API weft_tensor weft_channels_last(weft_tensor x);
+WEFT_API weft_tensor weft_detach(weft_tensor x); /* a view that gradients do not flow through */
 /* x on `device` (the array API's to_device); there already: a view, and gradients flow through. Operands of one op
  * are on one device: nothing is moved behind your back. WEFT_EUNSUPPORTED, with what is missing, if the device is not
  * there; WEFT_EINVALID for what is no device. */

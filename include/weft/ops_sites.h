@@ -472,6 +472,7 @@ inline weft_tensor weft_einsum(const char *equation, std::initializer_list<weft_
 #define weft_to(...) WEFT_T_((weft_to)(__VA_ARGS__))
 #define weft_clone(...) WEFT_T_((weft_clone)(__VA_ARGS__))
 #define weft_contiguous(...) WEFT_T_((weft_contiguous)(__VA_ARGS__))
+#define weft_channels_last(...) WEFT_T_((weft_channels_last)(__VA_ARGS__))
 #define weft_detach(...) WEFT_T_((weft_detach)(__VA_ARGS__))
 #define weft_reshape(...) WEFT_T_((weft_reshape)(__VA_ARGS__))
 #define weft_flatten(...) WEFT_T_((weft_flatten)(__VA_ARGS__))

@@ -130,6 +130,9 @@ WEFT_API int64_t weft_nbytes(weft_tensor t);           /* elements times their s
 WEFT_API int64_t weft_offset(weft_tensor t);
 /* Row-major without gaps; false on error. */
 WEFT_API bool weft_is_contiguous(weft_tensor t);
+/* Images of rank 4 whose channels lie side by side, pixels without gaps: what weft_channels_last makes. False on error, for
+ * tensors without elements and for images of one pixel, which lie the same both ways. */
+WEFT_API bool weft_is_channels_last(weft_tensor t);
 /* In-place writes to the tensor's memory so far, through whichever view; 0 on error. */
 WEFT_API uint32_t weft_write_count(weft_tensor t);
 /* Both are on the same memory block (they may still touch different elements of it), or on imported memory

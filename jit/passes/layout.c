@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "eager/tensor.h"
+#include "eager/layout.h"
 #include "jit/passes/layout.h"
 
 /* Stores the shape of v; the offset stays as it is. */
@@ -193,7 +193,24 @@ static int lay_view(wf_layout *l, const wf_ins *i, wf_val v, wf_val *copied, wf_
     return rc;
 }
 
-int wf_layout_init(wf_layout *l, const wf_fn *f, wf_why *why)
+/* Where results of a row with a kernel lie: channels-last if its image does, as eager's (eager/layout.h). v: one of them. */
+static int lay_result(wf_layout *l, const wf_ins *i, wf_val v)
+{
+    const wf_type *t = &l->f->types[i->type];
+    const bool further = i->op == WF_OP_RESULT;
+    const wf_ins *of = further ? wf_fn_at(l->f, i->src[0]) : i;
+    int rc = wf_map_dense(l, v, t, &l->map[v]);
+    if (rc || !wf_op_keeps_last((wf_op)of->op) || !wf_can_lie_last(t->rank, t->dims)) {
+        return rc;
+    }
+    const wf_map_of *image = &l->map[wf_ins_src(l->f, of)[wf_image_of((wf_op)of->op)]];
+    if (image->root && wf_lies_last(image->rank, wf_map_dims(l, image), wf_map_strides(l, image))) {
+        wf_last_strides(t->dims, l->words + l->map[v].shape + t->rank);
+    }
+    return 0;
+}
+
+int wf_layout_init(wf_layout *l, const wf_fn *f, bool device, wf_why *why)
 {
     *l = (wf_layout){.f = f};
     l->map = calloc(f->n + 1u, sizeof *l->map);
@@ -210,7 +227,8 @@ int wf_layout_init(wf_layout *l, const wf_fn *f, wf_why *why)
         }
         if (!rc && !wf_op_is_weak(i->op)) {
             rc = wf_rows[i->op].kind == WF_KIND_VIEW ? lay_view(l, i, k + 1, copied, why)
-                                                     : wf_map_dense(l, k + 1, t, &l->map[k + 1]);
+                 : device                            ? wf_map_dense(l, k + 1, t, &l->map[k + 1])
+                                                     : lay_result(l, i, k + 1);
         }
     }
     free(copied);

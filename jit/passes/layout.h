@@ -1,7 +1,8 @@
 /*
  * jit/passes/layout.h -- views become index maps: where the elements of every value of a function lie.
  *
- * A value is memory of its own (its root is the value itself, row-major) or a map on the memory of its
+ * A value is memory of its own (its root is the value itself, row-major, or channels-last where a convolution, a pooling
+ * or a norm of the host keeps that order of its image) or a map on the memory of its
  * root: strides that are known when a plan is built, and an offset with a part that each recording
  * brings (starts of slices, offsets of as_strided, diagonals: one term each).
  *
@@ -52,8 +53,8 @@ static inline bool wf_op_replaces(wf_op op)
     return op == WF_OP_UPDATE || op == WF_OP_INDEX_ADD || op == WF_OP_SCATTER_ADD;
 }
 
-/* Lays out f. 0 or a status; wf_layout_free in either case. */
-int wf_layout_init(wf_layout *l, const wf_fn *f, wf_why *why);
+/* Lays out f, for the host or a device. 0 or a status; wf_layout_free in either case. */
+int wf_layout_init(wf_layout *l, const wf_fn *f, bool device, wf_why *why);
 void wf_layout_free(wf_layout *l);
 
 static inline const int64_t *wf_map_dims(const wf_layout *l, const wf_map_of *m)
