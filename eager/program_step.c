@@ -430,7 +430,7 @@ void wf_do_strip(wf_row_task *t, int phase)
 {
     const wf_row_run *r = t->r;
     const wf_row_plan *plan = &r->plan;
-    for (int j = 0; plan->reads[phase] >> j != 0; j++)
+    for (int j = 0; j < r->p->ninput; j++)
         if ((plan->reads[phase] >> j & 1) != 0 && r->way[j] != WF_IN_PLACE)
             load_input(t, j);
     for (int s = plan->begin[phase]; s < plan->begin[phase + 1]; s += 1 + t->code[s].chain)

@@ -38,7 +38,7 @@ static int below(int n)
 }
 
 /* A program and, for each of its values, the tensor that the rows give one after another. */
-enum { VALUES = 96 };
+enum { VALUES = 160 };
 typedef struct pair {
     wf_program p;
     int rank;
@@ -523,6 +523,22 @@ Test(program_rows, compositions)
                 compositions(WEFT_F16, 2, shapes[i], 2, layout);
             }
         }
+}
+
+/* As many inputs as there can be, all of them gathered: a number of a phase's set has no bit to spare. */
+Test(program_rows, all_inputs)
+{
+    const int compute = WEFT_F32;
+    for (int n = WF_PROGRAM_INPUTS - 1; n <= WF_PROGRAM_INPUTS; n++) {
+        pair *w = open_pair(2, (int64_t[]){9, 300}, 2);
+        int x = input(w, WEFT_F16, WF_LEVEL_ELEM, PLAIN);
+        x = cast(w, x, WEFT_F32);
+        for (int i = 1; i < n; i++)
+            x = MAP2(w, ADD, x, cast(w, input(w, WEFT_F16, WF_LEVEL_ELEM, PLAIN), WEFT_F32));
+        const int m = reduce(w, WF_OP_SUM, x);
+        output(w, MAP2(w, SUB, x, m), WEFT_F32, WF_LEVEL_ELEM);
+        run_pair(w, "all inputs");
+    }
 }
 
 Test(program_rows, axes)
