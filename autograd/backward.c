@@ -128,22 +128,23 @@ weft_tensor wf_gradient_given(wf_ctx *c, const char *op, weft_tensor g, int devi
 
 /* -- gradients in flight ------------------------------------------------------------------------------------ */
 
-/* No other handle or saved value shares the memory, which it covers row-major, and it may be written. */
-static bool sole_owner(wf_slot *s, bool in_flight)
+/* No other handle or saved value shares the memory, which it covers row-major (or, if `last`, channels-last), and it may be
+ * written. */
+static bool sole_owner(wf_slot *s, bool last)
 {
     int32_t held = atomic_load(&s->st->held); /* a trace's reference reads the value it has now */
     return atomic_load(&s->st->handles) == 1 && atomic_load(&s->st->refs) == 1 + held &&
-           (wf_slot_is_whole(s) || (in_flight && wf_slot_is_whole_last(s))) && !s->node &&
+           (wf_slot_is_whole(s) || (last && wf_slot_is_whole_last(s))) && !s->node &&
            !s->st->read_only;
 }
 
-/* in_flight: channels-last ones will do. (What a leaf keeps is row-major.) */
-static bool exclusive(wf_ctx *c, weft_tensor g, bool in_flight)
+/* last: it may cover it channels-last. */
+static bool exclusive(wf_ctx *c, weft_tensor g, bool last)
 {
     bool pinned, yes = false;
     wf_slot *s = wf_pin(c, g, &pinned, NULL);
     if (s) {
-        yes = !pinned && sole_owner(s, in_flight);
+        yes = !pinned && sole_owner(s, last);
     }
     if (s && pinned) {
         wf_unpin(c, s);
@@ -278,9 +279,16 @@ static bool add_in_place(engine *e, wf_meta *m, weft_tensor g, int *rc)
     return yes;
 }
 
-/* Adds g to what m has accumulated. A first gradient is taken over when nothing else shares it. Sums that
+/* Does the tensor of node n lie channels-last? */
+static bool lies_last(const wf_tnode *n)
+{
+    return n->sort != WF_TN_RESULT && n->out == WF_TN_LAST;
+}
+
+/* Adds g to what m has accumulated; last: its leaf lies channels-last. A first gradient is taken over when nothing else
+ * shares it and it lies as its leaf may. Sums that
  * make memory, and the release of what they replace, run outside the lock: they may end in callbacks. */
-static int leaf_accumulate(engine *e, wf_meta *m, weft_tensor g)
+static int leaf_accumulate(engine *e, wf_meta *m, bool last, weft_tensor g)
 {
     for (;;) {
         int rc = 0;
@@ -296,9 +304,9 @@ static int leaf_accumulate(engine *e, wf_meta *m, weft_tensor g)
         if (done) {
             return rc;
         }
-        weft_tensor sum = old.slot ? wf_op2(WF_OP_ADD, NULL, base, g)
-                          : e->create || exclusive(e->c, g, false) ? handle_on(e->c, g)
-                                                                   : wf_op1(WF_OP_COPY, NULL, g);
+        weft_tensor sum = old.slot                                ? wf_op2(WF_OP_ADD, NULL, base, g)
+                          : e->create || exclusive(e->c, g, last) ? handle_on(e->c, g)
+                                                                  : wf_op1(WF_OP_COPY, NULL, g);
         drop(&base);
         if (sum.slot == 0) {
             return (int)weft_error_status(sum);
@@ -438,7 +446,7 @@ static int step(engine *e, wf_ref r)
     }
     if (!rc && n->sort != WF_TN_LEAF && n->g.slot && n->meta && e->n_cap == 0 &&
         wf_meta_retains(n->meta, wf_tnode_order(e->t, r))) {
-        rc = leaf_accumulate(e, n->meta, n->g);
+        rc = leaf_accumulate(e, n->meta, lies_last(n), n->g);
     }
     if (!rc && n->sort == WF_TN_RESULT) {
         wf_ref main = n->src_[0];
@@ -458,7 +466,7 @@ static int step(engine *e, wf_ref r)
         return rc;
     }
     if (!rc && n->sort == WF_TN_LEAF && e->n_cap == 0 && n->g.slot) {
-        rc = leaf_accumulate(e, n->meta, n->g);
+        rc = leaf_accumulate(e, n->meta, lies_last(n), n->g);
         if (!rc && wf_meta_has_post_hooks(n->meta)) {
             weft_tensor g = wf_meta_gradient(e->c, n->meta);
             g = g.slot || g.serial ? g : handle_on(e->c, n->g); /* of a leaf nobody holds */

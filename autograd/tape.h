@@ -58,7 +58,8 @@ typedef struct wf_taux {
 #define WF_TN_DROPPED 64u  /* `extra` claims were given back */
 #define WF_TN_SELF 32u     /* its own result's value was captured for it */
 #define WF_TN_FOREIGN 128u /* leaf of another thread's slot: found by its meta */
-#define WF_TN_LAST 1u /* in `out`, of an op: the first result covers its storage, channels-last */
+#define WF_TN_LAST                                                                                 \
+    1u /* in `out`: an op's first result covers its storage, channels-last; a leaf lies so */
 
 enum { WF_TN_INPUT = 1, WF_TN_LEAF = 2, WF_TN_OP = 3, WF_TN_RESULT = 4 };
 
@@ -68,7 +69,7 @@ typedef struct wf_tnode {
     uint8_t sort; /* WF_TN_INPUT.. */
     uint8_t flags;
     uint8_t dtype, rank;
-    uint8_t out; /* RESULT: which; OP: WF_TN_LAST */
+    uint8_t out; /* RESULT: which; OP, LEAF: WF_TN_LAST */
     uint8_t ndst;
     uint8_t saved_src; /* bit i: holds a user count on operand i's value (nsrc <= 8) */
     uint8_t device;    /* of its value, and so of its gradient: eager/device.h */

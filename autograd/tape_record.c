@@ -181,6 +181,7 @@ wf_ref wf_tape_node_of(wf_ctx *c, wf_slot *s, wf_why *why)
         return 0;
     }
     wf_tnode_at(t, r)->device = (uint8_t)wf_slot_device(s);
+    wf_tnode_at(t, r)->out = leaf && wf_slot_lies_last(s) ? WF_TN_LAST : 0;
     if (leaf && mine) { /* every use of a parameter is one leaf */
         slot_set_node(c, s, r);
     } else if (leaf) {

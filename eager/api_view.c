@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "eager/api.h"
-#include "eager/layout.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
@@ -433,6 +432,28 @@ weft_tensor(weft_flip)(weft_tensor x, weft_axes axes)
 
 /* -- free-form views --------------------------------------------------------------------------------------- */
 
+/* The axes of an operand in the order of its memory, where that is without gaps, but not row-major. The derivative of
+ * as_strided counts elements in the order of values: of such a view they are those of memory. */
+static bool is_turned(const wf_arg *of, int64_t *axes)
+{
+    const int64_t *d = of->type.dims, *st = of->strides;
+    int64_t step = 1;
+    bool turned = false;
+    for (int i = 0; i < of->type.rank; i++) {
+        int at = i;
+        for (; at > 0 && st[axes[at - 1]] < st[i]; at--) {
+            axes[at] = axes[at - 1];
+            turned = true;
+        }
+        axes[at] = i;
+    }
+    for (int i = of->type.rank; turned && i-- > 0;) {
+        turned = st[axes[i]] == step;
+        step *= d[axes[i]];
+    }
+    return turned && step > 0;
+}
+
 static weft_tensor as_strided(const wf_arg *of, int rank, const int64_t *dims,
                               const int64_t *strides, int64_t offset)
 {
@@ -442,11 +463,10 @@ static weft_tensor as_strided(const wf_arg *of, int rank, const int64_t *dims,
     dyn[2 * rank] = offset;
     wf_attr attr = {.n_ints = 1, .ints = &ints, .n_dyn = (uint8_t)(2 * rank + 1), .dyn = dyn};
     weft_tensor x = of->x;
-    if (wf_lies_last(of->type.rank, of->type.dims, of->strides)) {
-        /* the derivative counts in the order of values: let that be the order of memory */
-        static const int64_t last[4] = WF_LAST_AXES;
+    int64_t axes[WF_MAX_RANK];
+    if (is_turned(of, axes)) {
         weft_scope sc = weft_scope_begin();
-        x = wf_op1(WF_OP_PERMUTE, &(wf_attr){.n_ints = 4, .ints = last}, x);
+        x = wf_op1(WF_OP_PERMUTE, &(wf_attr){.n_ints = of->type.rank, .ints = axes}, x);
         return weft_scope_return(sc, wf_op1(WF_OP_AS_STRIDED, &attr, x));
     }
     return wf_op1(WF_OP_AS_STRIDED, &attr, x);

@@ -3,11 +3,12 @@
  *
  * Views are index maps for whoever plans memory, and maps compose, except one: as_strided counts in the
  * row-major order of its operand's elements, whatever memory they lie in. Recording applies it to whole
- * storages; folding a copy (docs/passes.md) may leave a permuted or sliced view there. A reshape of a
- * value is the value in the same order. Runs last: folding would take the copy away again.
+ * storages; folding a copy (docs/passes.md) may leave a permuted or sliced view there, or the result of a row that a plan may
+ * lay out channels-last. A reshape of a value is the value in the same order. Runs last: folding would take the copy away again.
  */
 #include <stdlib.h>
 
+#include "eager/layout.h"
 #include "jit/passes/pass.h"
 
 /* May the elements of v lie elsewhere than row by row in memory of their own? */
@@ -17,7 +18,8 @@ static bool is_scattered(const wf_fn *f, wf_val v)
     while (i->op == WF_OP_RESHAPE) {
         i = wf_fn_at(f, i->src[0]);
     }
-    return wf_rows[i->op].kind == WF_KIND_VIEW;
+    i = i->op == WF_OP_RESULT ? wf_fn_at(f, i->src[0]) : i;
+    return wf_rows[i->op].kind == WF_KIND_VIEW || wf_op_keeps_last((wf_op)i->op);
 }
 
 static bool needs_copy(const wf_fn *f, uint32_t k)

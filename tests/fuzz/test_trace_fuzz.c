@@ -255,6 +255,40 @@ static void step_move(world *w)
     }
 }
 
+/* Images, channels-last, and rows that keep that order. */
+static void step_image(world *w)
+{
+    int t = pick(w), kind = below(w, 7);
+    weft_tensor x = w->pool[t];
+    weft_shape s = weft_shape_of(x);
+    const int64_t n = weft_numel(x);
+    say(w, "image %d of t%d", kind, t);
+    if (s.n != 4 && n > 0 && n % 12 == 0 && n <= 600) {
+        put(w, weft_channels_last(weft_reshape(x, weft_shape(n / 12, 2, 2, 3))));
+        return;
+    }
+    if (s.n != 4 || n == 0 || n > 1200 || s.v[2] < 2 || s.v[3] < 2) {
+        return;
+    }
+    x = wf_dtype_kind((int)weft_dtype_of(x)) == 2 ? x : weft_cast(x, WEFT_F32);
+    const weft_shape two = weft_shape(2), one = weft_shape(1);
+    if (kind == 0) {
+        put(w, weft_channels_last(x));
+    } else if (kind == 1) {
+        put(w, weft_batch_norm(.x = x, .training = true));
+    } else if (kind == 2) {
+        put(w, weft_max_pool2d(.x = x, .kernel = two, .stride = one, .padding = one));
+    } else if (kind == 3) {
+        put(w, weft_avg_pool2d(.x = x, .kernel = two, .stride = one, .padding = one));
+    } else if (kind == 4) {
+        put(w, weft_unfold(x, 3, 2, 1));
+    } else if (s.v[1] <= 8) {
+        const weft_shape k = weft_shape(s.v[1], s.v[1], 1 + kind % 2, 1 + kind % 2);
+        put(w, weft_conv2d(.x = x, .weight = weft_cast(weft_randn(k, WEFT_F32), weft_dtype_of(x)),
+                           .padding = one));
+    }
+}
+
 /* Writes in place: into a buffer, a temporary, or a view of one. */
 static void step_write(world *w)
 {
@@ -286,7 +320,7 @@ static void step_write(world *w)
 
 static void step(world *w)
 {
-    int what = below(w, 20);
+    int what = below(w, 23);
     bool quiet = below(w, 8) == 0;
     if (quiet) {
         weft_no_grad_begin();
@@ -301,6 +335,8 @@ static void step(world *w)
         step_move(w);
     } else if (what < 19) {
         step_write(w);
+    } else if (what < 22) {
+        step_image(w);
     } else if (below(w, 4) == 0) { /* a read in the middle */
         int t = pick(w);
         weft_tensor x = weft_sum(weft_cast(w->pool[t], WEFT_F64));
@@ -481,12 +517,26 @@ static bool same(weft_tensor a, weft_tensor b)
     return weft_numel(a) == 0 || (p && q && wf_oracle_difference(&t, p, q) < 0);
 }
 
+/* Do results lie alike? */
+static bool same_place(weft_tensor a, weft_tensor b)
+{
+    bool same = true;
+    for (int i = 0; weft_ok(a) && weft_numel(a) > 0 && i < weft_rank(a); i++) {
+        same &= weft_dim(a, i) == 1 || weft_stride(a, i) == weft_stride(b, i);
+    }
+    return same;
+}
+
 static const char *compare(world *a, world *b, const weft_tensor *x, const weft_tensor *y)
 {
     static char text[64];
     for (int i = 0; i < OUTS; i++) {
         if (!same(x[i], y[i])) {
             snprintf(text, sizeof text, "output %d", i);
+            return text;
+        }
+        if (!same_place(x[i], y[i])) {
+            snprintf(text, sizeof text, "where output %d lies", i);
             return text;
         }
     }
