@@ -118,8 +118,8 @@ static void backward(void *arg)
     const weft_scope sc = weft_scope_begin();
     const weft_tensor x = weft_detach(of.x[s->last]);
     weft_requires_grad_(x, true);
-    const weft_tensor y = good(s->row->fn(weft_mul(x, weft_f(1)), of.y[s->last]));
-    if (weft_backward(weft_sum(weft_mul(y, y))))
+    const weft_tensor y = good(s->row->fn(x, of.y[s->last]));
+    if (weft_backward(y, .gradient = weft_detach(y)))
         bench_die(weft_last_error());
     weft_scope_end(sc);
 }
