@@ -176,9 +176,6 @@ static inline pick pick_f16(const uint16_t *p)
         const four v = {p[0], p[1], p[2], p[3]};                                                   \
         return (pick){v, v};                                                                       \
     }
-PICK_INT(u8, uint8_t)
-PICK_INT(i8, int8_t)
-PICK_INT(i16, int16_t)
 PICK_INT(i32, int32_t)
 #undef PICK_INT
 
@@ -263,11 +260,11 @@ typedef struct tops64 {
     MAX_ROWS(suffix, type, int32_t, key) MAX_LAST(suffix, type, int32_t, tops, key, FOURS)
 #define MAX_WIDE(suffix, type, key)                                                                \
     MAX_ROWS(suffix, type, int64_t, key) MAX_LAST(suffix, type, int64_t, tops64, key, ONES)
-MAX_NARROW(u8, uint8_t, SAME)
-MAX_NARROW(i8, int8_t, SAME)
-MAX_NARROW(i16, int16_t, SAME)
+MAX_ROWS(u8, uint8_t, int32_t, SAME)
+MAX_ROWS(i8, int8_t, int32_t, SAME)
+MAX_ROWS(i16, int16_t, int32_t, SAME)
 MAX_NARROW(i32, int32_t, SAME)
-MAX_WIDE(i64, int64_t, SAME)
+MAX_ROWS(i64, int64_t, int64_t, SAME)
 MAX_NARROW(f16, uint16_t, key_f16)
 MAX_NARROW(bf16, uint16_t, key_bf16)
 MAX_NARROW(f32, float, key_f32)
@@ -458,17 +455,20 @@ static pool_args pool_of(const wf_exec *e, bool dilated)
     return a;
 }
 
-/* Kernels of an element type: results row-major, channels-last. */
+/* Kernels of an element type: results row-major (or of any strides), channels-last (NULL: the other one, of rare types). */
 #define BOTH(kernel, suffix)                                                                       \
     {                                                                                              \
         kernel##_##suffix, kernel##_last_##suffix                                                  \
     }
-static const wf_task_fn max_of[WF_NDTYPE][2] = {
-    [WEFT_U8] = {max_rows_u8, max_last_u8},       [WEFT_I8] = {max_rows_i8, max_last_i8},
-    [WEFT_I16] = {max_rows_i16, max_last_i16},    [WEFT_I32] = {max_rows_i32, max_last_i32},
-    [WEFT_I64] = {max_rows_i64, max_last_i64},    [WEFT_F16] = {max_rows_f16, max_last_f16},
-    [WEFT_BF16] = {max_rows_bf16, max_last_bf16}, [WEFT_F32] = {max_rows_f32, max_last_f32},
-    [WEFT_F64] = {max_rows_f64, max_last_f64}};
+static const wf_task_fn max_of[WF_NDTYPE][2] = {[WEFT_U8] = {max_rows_u8, NULL},
+                                                [WEFT_I8] = {max_rows_i8, NULL},
+                                                [WEFT_I16] = {max_rows_i16, NULL},
+                                                [WEFT_I32] = {max_rows_i32, max_last_i32},
+                                                [WEFT_I64] = {max_rows_i64, NULL},
+                                                [WEFT_F16] = {max_rows_f16, max_last_f16},
+                                                [WEFT_BF16] = {max_rows_bf16, max_last_bf16},
+                                                [WEFT_F32] = {max_rows_f32, max_last_f32},
+                                                [WEFT_F64] = {max_rows_f64, max_last_f64}};
 static const wf_task_fn avg_of[WF_NDTYPE][2] = {[WEFT_F16] = {avg_rows_f16, avg_last_f16},
                                                 [WEFT_BF16] = {avg_rows_bf16, avg_last_bf16},
                                                 [WEFT_F32] = {avg_rows_f32, avg_last_f32},
@@ -505,8 +505,9 @@ WF_EXEC_DECL(pool2d)
     a.w = x->dims[3];
     a.oh = y->dims[2];
     a.ow = y->dims[3];
-    const bool last = wf_view_lies_last(y) && (!max || a.h * a.w <= INT32_MAX);
-    run_rows(max ? max_of[x->dtype] : avg_of[x->dtype], last, &a);
+    const wf_task_fn *of = max ? max_of[x->dtype] : avg_of[x->dtype];
+    const bool last = of[1] && wf_view_lies_last(y) && (!max || a.h * a.w <= INT32_MAX);
+    run_rows(of, last, &a);
     return 0;
 }
 
