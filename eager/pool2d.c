@@ -165,11 +165,6 @@ static inline pick pick_bf16(const uint16_t *p)
     const four bits = {p[0], p[1], p[2], p[3]};
     return (pick){bits, key_four(bits << 16)};
 }
-static inline pick pick_f16(const uint16_t *p)
-{
-    return (pick){{p[0], p[1], p[2], p[3]},
-                  {key_f16(p[0]), key_f16(p[1]), key_f16(p[2]), key_f16(p[3])}};
-}
 #define PICK_INT(suffix, type)                                                                     \
     static inline pick pick_##suffix(const type *p)                                                \
     {                                                                                              \
@@ -183,9 +178,6 @@ PICK_INT(i32, int32_t)
 typedef struct tops {
     int32_t key[CHANNELS], bits[CHANNELS], at[CHANNELS];
 } tops;
-typedef struct tops64 {
-    int64_t key[CHANNELS], bits[CHANNELS], at[CHANNELS];
-} tops64;
 
 #define FOURS(suffix)                                                                              \
     for (; cs == 1 && k + 4 <= n; k += 4) {                                                        \
@@ -199,10 +191,9 @@ typedef struct tops64 {
         memcpy(b.bits + k, &chosen[1], sizeof(four));                                              \
         memcpy(b.at + k, &chosen[2], sizeof(four));                                                \
     }
-#define ONES(suffix)
 
-/* The rows of channels-last results. Channels that follow one another are looked at four at a time (FOURS) where keys have 32
- * bits; an index is as wide as a key, so the plane must fit it. */
+/* The rows of channels-last results. Channels that follow one another are looked at four at a time (FOURS); an index is
+ * as wide as a key, 32 bits, so the plane must fit it. */
 #define MAX_LAST(suffix, type, ordered, state, key_of, FOURS)                                      \
     static inline void max_one_##suffix(state *b, int64_t k, type x, ordered flat, bool first)     \
     {                                                                                              \
@@ -258,20 +249,16 @@ typedef struct tops64 {
 
 #define MAX_NARROW(suffix, type, key)                                                              \
     MAX_ROWS(suffix, type, int32_t, key) MAX_LAST(suffix, type, int32_t, tops, key, FOURS)
-#define MAX_WIDE(suffix, type, key)                                                                \
-    MAX_ROWS(suffix, type, int64_t, key) MAX_LAST(suffix, type, int64_t, tops64, key, ONES)
 MAX_ROWS(u8, uint8_t, int32_t, SAME)
 MAX_ROWS(i8, int8_t, int32_t, SAME)
 MAX_ROWS(i16, int16_t, int32_t, SAME)
 MAX_NARROW(i32, int32_t, SAME)
 MAX_ROWS(i64, int64_t, int64_t, SAME)
-MAX_NARROW(f16, uint16_t, key_f16)
+MAX_ROWS(f16, uint16_t, int32_t, key_f16)
 MAX_NARROW(bf16, uint16_t, key_bf16)
 MAX_NARROW(f32, float, key_f32)
-MAX_WIDE(f64, double, key_f64)
-#undef MAX_WIDE
+MAX_ROWS(f64, double, int64_t, key_f64)
 #undef MAX_NARROW
-#undef ONES
 #undef FOURS
 #undef MAX_LAST
 #undef MAX_ROWS
@@ -431,10 +418,10 @@ static inline int64_t count_of(const pool_args *a, int64_t o, int64_t p)
 
 #define AVG_BOTH(suffix, type, compute, load, store)                                               \
     AVG_ROWS(suffix, type, compute, load, store) AVG_LAST(suffix, type, compute, load, store)
-AVG_BOTH(f16, uint16_t, float, load_f16, wf_f16_of_f32)
+AVG_ROWS(f16, uint16_t, float, load_f16, wf_f16_of_f32)
 AVG_BOTH(bf16, uint16_t, float, load_bf16, wf_bf16_of_f32)
 AVG_BOTH(f32, float, float, SAME, SAME)
-AVG_BOTH(f64, double, double, SAME, SAME)
+AVG_ROWS(f64, double, double, SAME, SAME)
 #undef AVG_BOTH
 #undef AVG_LAST
 #undef AVG_ROWS
@@ -456,28 +443,24 @@ static pool_args pool_of(const wf_exec *e, bool dilated)
 }
 
 /* Kernels of an element type: results row-major (or of any strides), channels-last (NULL: the other one, of rare types). */
-#define BOTH(kernel, suffix)                                                                       \
-    {                                                                                              \
-        kernel##_##suffix, kernel##_last_##suffix                                                  \
-    }
 static const wf_task_fn max_of[WF_NDTYPE][2] = {[WEFT_U8] = {max_rows_u8, NULL},
                                                 [WEFT_I8] = {max_rows_i8, NULL},
                                                 [WEFT_I16] = {max_rows_i16, NULL},
                                                 [WEFT_I32] = {max_rows_i32, max_last_i32},
                                                 [WEFT_I64] = {max_rows_i64, NULL},
-                                                [WEFT_F16] = {max_rows_f16, max_last_f16},
+                                                [WEFT_F16] = {max_rows_f16, NULL},
                                                 [WEFT_BF16] = {max_rows_bf16, max_last_bf16},
                                                 [WEFT_F32] = {max_rows_f32, max_last_f32},
-                                                [WEFT_F64] = {max_rows_f64, max_last_f64}};
-static const wf_task_fn avg_of[WF_NDTYPE][2] = {[WEFT_F16] = {avg_rows_f16, avg_last_f16},
+                                                [WEFT_F64] = {max_rows_f64, NULL}};
+static const wf_task_fn avg_of[WF_NDTYPE][2] = {[WEFT_F16] = {avg_rows_f16, NULL},
                                                 [WEFT_BF16] = {avg_rows_bf16, avg_last_bf16},
                                                 [WEFT_F32] = {avg_rows_f32, avg_last_f32},
-                                                [WEFT_F64] = {avg_rows_f64, avg_last_f64}};
-static const wf_task_fn avg_back_of[WF_NDTYPE][2] = {[WEFT_F16] = BOTH(avg_back, f16),
-                                                     [WEFT_BF16] = BOTH(avg_back, bf16),
-                                                     [WEFT_F32] = BOTH(avg_back, f32),
-                                                     [WEFT_F64] = BOTH(avg_back, f64)};
-#undef BOTH
+                                                [WEFT_F64] = {avg_rows_f64, NULL}};
+static const wf_task_fn avg_back_of[WF_NDTYPE][2] = {
+    [WEFT_F16] = {avg_back_f16, NULL},
+    [WEFT_BF16] = {avg_back_bf16, avg_back_last_bf16},
+    [WEFT_F32] = {avg_back_f32, avg_back_last_f32},
+    [WEFT_F64] = {avg_back_f64, NULL}};
 
 static int64_t pool_grain(const pool_args *a, int64_t width)
 {
@@ -523,6 +506,7 @@ WF_EXEC_DECL(avg_pool2d_bwd)
     a.w = dx->dims[3];
     a.oh = g->dims[2];
     a.ow = g->dims[3];
-    run_rows(avg_back_of[g->dtype], wf_view_lies_last(dx), &a);
+    const wf_task_fn *of = avg_back_of[g->dtype];
+    run_rows(of, of[1] && wf_view_lies_last(dx), &a);
     return 0;
 }

@@ -213,7 +213,7 @@ static void put_kernel(const wf_plan_program *x, bool cuda, FILE *out)
     wf_kernel k;
     int rc = cuda ? wf_lower_device(x->program, &k, &why) : wf_lower(x->program, x->one, &k, &why);
     if (!rc) {
-        const wf_cu_rows rows = {&k, WF_CU_WARP, false, false, 1, 1};
+        const wf_cu_rows rows = {.k = &k, .scheme = WF_CU_WARP, .nk = 1, .nr = 1};
         rc = !cuda    ? wf_backend_cpu.render(&k, &target, &text, &why)
              : k.rows ? wf_cu_render_rows(&rows, &text, &why)
                       : wf_backend_cuda.render(&k, &target, &text, &why);
