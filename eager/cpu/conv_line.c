@@ -2,21 +2,23 @@
  * eager/cpu/conv_line.c -- one-dimensional convolutions over long rows, as products of operands where they lie.
  *
  * Gradients of weights: tap j is a product over positions, dweight[.][.][j] = ddst * src(j)^T, where src(j) is the image
- * from another column on, in steps of the stride; both are read in either layout, for all groups at once. A tap's
- * positions are those that read no padding. oneDNN 2.6 takes two to five times as long.
+ * from another column on, in steps of the stride, for all groups at once. A tap's positions are those that read no
+ * padding. oneDNN 2.6 takes two to five times as long.
  *
  * Images of one channel (sound): what all taps of all positions read is one matrix that is a view of the row,
  * [position][tap] with the stride and the dilation as its strides, so that forward and the gradient of the weights are
  * one product a sample. Padding, if any, is made part of a copy of the row.
  *
  * Invariants: f32 and f64 (sums over samples are not rounded in between); what a task adds up is cut by shape alone, and
- * samples are added in their order.
+ * samples are added in their order; products are of row-major images, channels-last ones are turned first (or last), so
+ * that bits do not depend on the layout.
  */
 #include <stdatomic.h>
 #include <string.h>
 
 #include "eager/alloc.h"
 #include "eager/cpu/gemm_impl.h"
+#include "eager/cpu/transpose.h"
 #include "eager/pool.h"
 
 /* Elements of the gradients of a piece of the samples; positions from which rows are long; the least channels of a group,
@@ -60,14 +62,85 @@ static void range(const wf_conv_desc *d, int64_t j, int64_t *p0, int64_t *p1)
     *p1 = end < d->ow ? end : d->ow;
 }
 
+/* An image as rows [sample][channel][position]: as it lies, or a copy of one that lies channels-last. */
+typedef struct turned {
+    int64_t channels, length;
+    void *image;
+    char *data;
+    size_t bytes; /* of the copy; 0: none */
+} turned;
+
+typedef struct turning {
+    const turned *t;
+    size_t size;
+    int to_rows;
+} turning;
+
+/* out[j][i] := in[i][j] for i < rows, j < columns. */
+static void transpose(size_t size, int64_t rows, int64_t columns, const char *in, char *out)
+{
+    if (size == sizeof(float)) {
+        wf_transpose_2d(size, rows, columns, in, columns, out, rows);
+        return;
+    }
+    const double *from = (const double *)(const void *)in;
+    double *to = (double *)(void *)out;
+    for (int64_t j0 = 0; j0 < columns; j0 += 8)
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t j = j0; j < columns && j < j0 + 8; j++)
+                to[j * rows + i] = from[i * columns + j];
+}
+
+static void turn_task(void *arg, int64_t begin, int64_t end)
+{
+    const turning *w = arg;
+    const turned *t = w->t;
+    const size_t sample = (size_t)(t->channels * t->length) * w->size;
+    for (int64_t n = begin; n < end; n++) {
+        char *image = (char *)t->image + (size_t)n * sample, *rows = t->data + (size_t)n * sample;
+        if (w->to_rows)
+            transpose(w->size, t->length, t->channels, image, rows);
+        else
+            transpose(w->size, t->channels, t->length, rows, image);
+    }
+}
+
+static void turn(const line *w, const turned *t, int to_rows)
+{
+    turning arg = {t, (size_t)w->size, to_rows};
+    const int64_t sample = t->channels * t->length;
+    wf_parallel_for(w->d->n, sample >= GRAIN ? 1 : GRAIN / sample, turn_task, &arg);
+}
+
+/* t->data := the rows of t->image, or room for them, which are filled if the image is read. */
+static int open_turned(const line *w, turned *t, unsigned nhwc, int read)
+{
+    t->data = t->image;
+    t->bytes = 0;
+    if (!nhwc || t->channels == 1)
+        return WF_GEMM_OK;
+    const size_t bytes = (size_t)(w->d->n * t->channels * t->length * w->size);
+    t->data = wf_alloc(bytes);
+    if (!t->data)
+        return WF_GEMM_NOMEM;
+    t->bytes = bytes;
+    if (read)
+        turn(w, t, 1);
+    return WF_GEMM_OK;
+}
+
+static void close_turned(const turned *t)
+{
+    if (t->bytes)
+        wf_free(t->data, t->bytes);
+}
+
 /* Tasks [begin, end) of (sample of the piece, tap). */
 static void product_task(void *arg, int64_t begin, int64_t end)
 {
     line *w = arg;
     const wf_conv_desc *d = w->d;
     const int64_t cg = d->c / d->groups, og = d->o / d->groups, elements = d->o * cg;
-    const int src_nhwc = (d->layout & WF_CONV_SRC_NHWC) != 0,
-              dst_nhwc = (d->layout & WF_CONV_DST_NHWC) != 0;
     for (int64_t task = begin; task < end; task++) {
         const int64_t n = w->n0 + task / d->kw, j = task % d->kw;
         int64_t p0, p1;
@@ -78,21 +151,20 @@ static void product_task(void *arg, int64_t begin, int64_t end)
             continue;
         }
         const int64_t from = p0 * d->stride[1] + j * d->dilation[1] - d->pad[1];
-        const int64_t a_step = dst_nhwc ? d->o : 1, b_step = src_nhwc ? d->c : 1;
-        const int64_t a = n * d->o * d->ow + p0 * a_step, b = n * d->c * d->w + from * b_step;
+        const int64_t a = n * d->o * d->ow + p0, b = n * d->c * d->w + from;
         const int rc = wf_gemm(&(wf_gemm_desc){.dtype = d->dtype,
                                                .m = og,
                                                .n = cg,
                                                .k = p1 - p0,
                                                .batch = d->groups,
                                                .a = w->ddst + (size_t)(a * w->size),
-                                               .a_rs = dst_nhwc ? 1 : d->ow,
-                                               .a_cs = a_step,
-                                               .a_bs = og * (dst_nhwc ? 1 : d->ow),
+                                               .a_rs = d->ow,
+                                               .a_cs = 1,
+                                               .a_bs = og * d->ow,
                                                .b = w->src + (size_t)(b * w->size),
-                                               .b_rs = b_step * d->stride[1],
-                                               .b_cs = src_nhwc ? 1 : d->w,
-                                               .b_bs = cg * (src_nhwc ? 1 : d->w),
+                                               .b_rs = d->stride[1],
+                                               .b_cs = d->w,
+                                               .b_bs = cg * d->w,
                                                .c = part,
                                                .c_rs = cg,
                                                .c_bs = og * cg});
@@ -159,25 +231,22 @@ static int pad_rows(line *w, size_t *copied)
     return WF_GEMM_OK;
 }
 
-/* Rows [begin, end) of [sample][o][position], or of [sample][position][o]. */
+/* Rows [begin, end) of [sample][o][position]. */
 static void bias_task(void *arg, int64_t begin, int64_t end)
 {
     const line *w = arg;
     const wf_conv_desc *d = w->d;
-    const int nhwc = (d->layout & WF_CONV_DST_NHWC) != 0;
-    const int64_t length = nhwc ? d->o : d->ow;
     for (int64_t r = begin; r < end; r++) {
-        const int64_t first = nhwc ? 0 : r % d->o;
         if (w->size == sizeof(double)) {
-            double *out = (double *)(void *)w->out + r * length;
-            const double *bias = (const double *)(const void *)w->bias + first;
-            for (int64_t i = 0; i < length; i++)
-                out[i] += bias[nhwc ? i : 0];
+            double *out = (double *)(void *)w->out + r * d->ow;
+            const double bias = ((const double *)(const void *)w->bias)[r % d->o];
+            for (int64_t i = 0; i < d->ow; i++)
+                out[i] += bias;
         } else {
-            float *out = (float *)(void *)w->out + r * length;
-            const float *bias = (const float *)(const void *)w->bias + first;
-            for (int64_t i = 0; i < length; i++)
-                out[i] += bias[nhwc ? i : 0];
+            float *out = (float *)(void *)w->out + r * d->ow;
+            const float bias = ((const float *)(const void *)w->bias)[r % d->o];
+            for (int64_t i = 0; i < d->ow; i++)
+                out[i] += bias;
         }
     }
 }
@@ -193,24 +262,30 @@ int wf_conv_line_forward(const wf_conv_desc *d, const void *src, const void *wei
     int rc = pad_rows(&w, &copied);
     if (rc)
         return rc;
-    const int64_t step = d->stride[1], gap = d->dilation[1];
-    wf_gemm_desc g = {.dtype = d->dtype, .k = d->kw, .batch = d->n, .c = dst, .c_bs = d->o * d->ow};
-    const int nhwc = (d->layout & WF_CONV_DST_NHWC) != 0;
-    if (nhwc) {
-        g.m = d->ow, g.n = d->o, g.c_rs = d->o;
-        g.a = w.src, g.a_rs = step, g.a_cs = gap, g.a_bs = w.row;
-        g.b = weight, g.b_rs = 1, g.b_cs = d->kw;
-    } else {
-        g.m = d->o, g.n = d->ow, g.c_rs = d->ow;
-        g.a = weight, g.a_rs = d->kw, g.a_cs = 1;
-        g.b = w.src, g.b_rs = gap, g.b_cs = step, g.b_bs = w.row;
-    }
-    rc = wf_gemm(&g);
-    if (!rc && bias) {
-        const int64_t length = nhwc ? d->o : d->ow;
-        wf_parallel_for(d->n * d->o * d->ow / length, length >= GRAIN ? 1 : GRAIN / length,
-                        bias_task, &w);
-    }
+    turned y = {.channels = d->o, .length = d->ow, .image = dst, .data = dst};
+    rc = open_turned(&w, &y, d->layout & WF_CONV_DST_NHWC, 0);
+    w.out = y.data;
+    rc = rc ? rc
+            : wf_gemm(&(wf_gemm_desc){.dtype = d->dtype,
+                                      .m = d->o,
+                                      .n = d->ow,
+                                      .k = d->kw,
+                                      .batch = d->n,
+                                      .a = weight,
+                                      .a_rs = d->kw,
+                                      .a_cs = 1,
+                                      .b = w.src,
+                                      .b_rs = d->dilation[1],
+                                      .b_cs = d->stride[1],
+                                      .b_bs = w.row,
+                                      .c = y.data,
+                                      .c_rs = d->ow,
+                                      .c_bs = d->o * d->ow});
+    if (!rc && bias)
+        wf_parallel_for(d->n * d->o, d->ow >= GRAIN ? 1 : GRAIN / d->ow, bias_task, &w);
+    if (!rc && y.bytes)
+        turn(&w, &y, 0);
+    close_turned(&y);
     if (copied)
         wf_free((char *)(uintptr_t)w.src, copied);
     return rc;
@@ -220,15 +295,14 @@ int wf_conv_line_forward(const wf_conv_desc *d, const void *src, const void *wei
 static int wave_products(line *w)
 {
     const wf_conv_desc *d = w->d;
-    const int nhwc = (d->layout & WF_CONV_DST_NHWC) != 0;
     return wf_gemm(&(wf_gemm_desc){.dtype = d->dtype,
                                    .m = d->o,
                                    .n = d->kw,
                                    .k = d->ow,
                                    .batch = w->count,
                                    .a = w->ddst + (size_t)(w->n0 * d->o * d->ow * w->size),
-                                   .a_rs = nhwc ? 1 : d->ow,
-                                   .a_cs = nhwc ? d->o : 1,
+                                   .a_rs = d->ow,
+                                   .a_cs = 1,
                                    .a_bs = d->o * d->ow,
                                    .b = w->src + (size_t)(w->n0 * w->row * w->size),
                                    .b_rs = d->stride[1],
@@ -245,16 +319,23 @@ int wf_conv_line_backward_weight(const wf_conv_desc *d, const void *src, const v
     const int wave = is_wave(d);
     if (!wave && !has_products(d))
         return WF_GEMM_UNSUPPORTED;
-    line w = {.d = d, .src = src, .ddst = ddst, .out = dweight};
+    line w = {.d = d, .out = dweight};
     w.size = (int64_t)wf_dtype_size(d->dtype);
     const int64_t all = d->o * (d->c / d->groups) * d->kw, elements = wave ? all : all / d->kw;
     int64_t per_piece = PIECE_ELEMS / all;
     per_piece = per_piece < 1 ? 1 : per_piece < d->n ? per_piece : d->n;
     const size_t bytes = (size_t)(per_piece * all * w.size);
     size_t copied = 0;
-    int rc = wave ? pad_rows(&w, &copied) : WF_GEMM_OK;
-    w.part = rc ? NULL : wf_alloc(bytes);
-    rc = w.part ? rc : WF_GEMM_NOMEM;
+    turned x = {.channels = d->c, .length = d->w, .image = (void *)(uintptr_t)src};
+    turned g = {.channels = d->o, .length = d->ow, .image = (void *)(uintptr_t)ddst};
+    int rc = open_turned(&w, &x, d->layout & WF_CONV_SRC_NHWC, 1);
+    rc = rc ? rc : open_turned(&w, &g, d->layout & WF_CONV_DST_NHWC, 1);
+    w.src = x.data, w.ddst = g.data;
+    rc = rc || !wave ? rc : pad_rows(&w, &copied);
+    if (!rc) {
+        w.part = wf_alloc(bytes);
+        rc = w.part ? WF_GEMM_OK : WF_GEMM_NOMEM;
+    }
     for (; !rc && w.n0 < d->n; w.n0 += per_piece) {
         w.count = per_piece < d->n - w.n0 ? per_piece : d->n - w.n0;
         if (wave)
@@ -269,5 +350,7 @@ int wf_conv_line_backward_weight(const wf_conv_desc *d, const void *src, const v
         wf_free(w.part, bytes);
     if (copied)
         wf_free((char *)(uintptr_t)w.src, copied);
+    close_turned(&x);
+    close_turned(&g);
     return rc;
 }

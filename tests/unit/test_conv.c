@@ -628,6 +628,63 @@ Test(conv, same_bits_at_any_thread_count)
     wf_set_num_threads(before);
 }
 
+/* Elements of an image of d in row-major order from (to 1) or into d's own layout; size is that of an element. */
+static void reorder(const wf_conv_desc *d, bool dst, bool to, void *image, void *plain, size_t size)
+{
+    const int64_t channels = dst ? d->o : d->c, h = dst ? d->oh : d->h, w = dst ? d->ow : d->w;
+    char *at = plain;
+    for (int64_t n = 0; n < d->n; n++)
+        for (int64_t c = 0; c < channels; c++)
+            for (int64_t y = 0; y < h; y++)
+                for (int64_t x = 0; x < w; x++, at += size) {
+                    const int64_t i = dst ? dst_at(d, n, c, y, x) : src_at(d, n, c, y, x);
+                    char *own = (char *)image + (size_t)i * size;
+                    memcpy(to ? at : own, to ? own : at, size);
+                }
+}
+
+Test(conv, same_bits_in_any_layout)
+{
+    for (size_t run = 0; run < (size_t)BACKENDS * LAYERS * 4; run++) {
+        const size_t which = run / BACKENDS % LAYERS, type = run / BACKENDS / LAYERS;
+        if (!is_worth(run % BACKENDS, type))
+            continue;
+        wf_gemm_set_backend(backends[run % BACKENDS]);
+        wf_conv_desc d = layer(which, float_types[type], 0);
+        const size_t size = wf_dtype_size(d.dtype);
+        int64_t ns = d.n * d.c * d.h * d.w, nd = d.n * d.o * d.oh * d.ow,
+                nw = d.o * (d.c / d.groups) * d.kh * d.kw;
+        tensor src = make(d.dtype, ns), w = make(d.dtype, nw), ddst = make(d.dtype, nd);
+        tensor src_own = make(d.dtype, ns), ddst_own = make(d.dtype, nd);
+        tensor out[3] = {make(d.dtype, nd), make(d.dtype, ns), make(d.dtype, nw)}, first[3];
+        tensor plain[3] = {make(d.dtype, nd), make(d.dtype, ns), make(d.dtype, nw)};
+        for (int x = 0; x < 3; x++)
+            first[x] = make(d.dtype, out[x].count);
+        for (d.layout = 0; d.layout < 4; d.layout++) {
+            reorder(&d, false, false, src_own.data, src.data, size);
+            reorder(&d, true, false, ddst_own.data, ddst.data, size);
+            cr_assert_eq(wf_conv2d_forward(&d, src_own.data, w.data, NULL, out[0].data), 0);
+            cr_assert_eq(wf_conv2d_backward_data(&d, ddst_own.data, w.data, out[1].data), 0);
+            cr_assert_eq(wf_conv2d_backward_weight(&d, src_own.data, ddst_own.data, out[2].data),
+                         0);
+            reorder(&d, true, true, out[0].data, plain[0].data, size);
+            reorder(&d, false, true, out[1].data, plain[1].data, size);
+            memcpy(plain[2].data, out[2].data, (size_t)nw * size);
+            for (int x = 0; x < 3; x++) {
+                const size_t bytes = (size_t)out[x].count * size;
+                if (d.layout == 0)
+                    memcpy(first[x].data, plain[x].data, bytes);
+                cr_assert_eq(memcmp(first[x].data, plain[x].data, bytes), 0,
+                             "%s %s: result %d of layer %zu differs in layout %u",
+                             wf_gemm_backend_name(), wf_dtype_name(d.dtype), x, which, d.layout);
+            }
+        }
+        for (int x = 0; x < 3; x++)
+            drop(&first[x]), drop(&out[x]), drop(&plain[x]);
+        drop(&src), drop(&w), drop(&ddst), drop(&src_own), drop(&ddst_own);
+    }
+}
+
 /* Every size that can be zero, one at a time. */
 Test(conv, zero_sizes)
 {
