@@ -350,8 +350,7 @@ static int open_view(const weft_graph *g, int i, weft_tensor t, bool write, cons
     return 0;
 }
 
-/* Where g runs: where its weights are, else the inputs. */
-static int device_of(const weft_graph *g, const weft_tensor *in)
+int wf_graph_device(const weft_graph *g, const weft_tensor *in)
 {
     wf_ctx *c = wf_ctx_get();
     return g->n_weights  ? wf_device_of_handle(c, g->weights[0])
@@ -464,7 +463,7 @@ static int run(weft_graph *g, wf_graph_plan *p, const weft_tensor *in, weft_tens
     for (int i = 0; i < total; i++) {
         h[i].slot = NULL;
     }
-    int device = device_of(g, in), before = wf_device_enter(wf_ctx_get(), device);
+    int device = wf_graph_device(g, in), before = wf_device_enter(wf_ctx_get(), device);
     int rc = open_views(g, p, in, out, device, views, h, why);
     wf_device_enter(wf_ctx_get(), before);
     wf_plan_args a = {.fn = p->fn,
@@ -516,7 +515,7 @@ static int begin(weft_graph *g, unsigned flags, const weft_tensor *in, int n_in,
         rc = bind_input(g, i, in[i], sizes, &why);
     }
     rc = rc ? rc : check_ranges(g, sizes, &why);
-    flags |= device_of(g, in) != WF_DEVICE_HOST ? WF_PLAN_DEVICE : 0;
+    flags |= wf_graph_device(g, in) != WF_DEVICE_HOST ? WF_PLAN_DEVICE : 0;
     flags |= g->fast_math ? WF_PLAN_FAST : 0;
     rc = rc ? rc : hold_plan(g, sizes, flags, p, &why);
     return rc ? wf_raise_status(wf_ctx_get(), "graph_run", 0, NULL, &why) : 0;

@@ -48,6 +48,9 @@ bool wf_graph_type_of(wf_ctx *c, weft_tensor x, wf_type *t);
 /* A tensor of that type in memory that nobody has written, which *data is the address of. Empty: why says so. */
 weft_tensor wf_graph_memory(wf_ctx *c, const wf_type *type, int device, void **data, wf_why *why);
 
+/* Where g runs: where its weights are, else the inputs, as many as it has. */
+int wf_graph_device(const weft_graph *g, const weft_tensor *in);
+
 /* How long a run's plan took, and its steps (NULL, or room for as many as the plan has; added to), in ns. */
 typedef struct wf_graph_times {
     int64_t plan;

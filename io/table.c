@@ -4,6 +4,7 @@
 #define WEFT_NO_SITES
 
 #include "eager/alloc.h"
+#include "eager/device.h"
 #include "eager/profile.h"
 #include "io/graph.h"
 #include "jit/table.h"
@@ -18,8 +19,14 @@ typedef struct running {
 static wf_plan *plan_of(void *user, unsigned flags, wf_why *why)
 {
     const running *r = user;
-    (void)why;
-    return wf_graph_plan_of(r->g, flags, r->in, r->n_in);
+    wf_plan *p = wf_graph_plan_of(r->g, flags, r->in, r->n_in);
+    if (!p || wf_graph_device(r->g, r->in) == WF_DEVICE_HOST) {
+        return p;
+    }
+    wf_plan_release(p);
+    wf_fail(why, WEFT_EUNSUPPORTED, "the graph runs on a GPU");
+    wf_hint(why, "weft_profile_begin has times of a device");
+    return NULL;
 }
 
 static int run_once(void *user, wf_plan *p, unsigned flags, wf_table_times *times, wf_why *why)

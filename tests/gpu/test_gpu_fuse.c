@@ -8,6 +8,7 @@
 #include "tests/gpu/equal.h"
 #include "tests/gpu/gpu.h"
 #include "weft/jit.h"
+#include "weft/table.h"
 
 enum { ROWS = 33, COLS = 70, CALLS = 3 };
 
@@ -218,4 +219,31 @@ Test(gpu_fuse, draws_at_every_cut)
         weft_scope_end(sc);
     }
     gpu_check_races();
+}
+
+static weft_status one_more(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                            int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_add(in[0], weft_f(1));
+    return weft_error_status(out[0]);
+}
+
+/* The times of a device are not those of a table: both kinds are refused, and a traced function's call goes on. */
+Test(gpu_fuse, tables_are_of_the_host)
+{
+    gpu_open(19);
+    weft_tensor h = weft_arange(0, 6, 1, WEFT_F32), x = weft_to(h, WEFT_CUDA(0)), y = WEFT_NONE;
+    weft_graph *g = weft_jit_graph(one_more, NULL, &h, 1);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    weft_jit *j = weft_jit_trace(one_more, NULL);
+    cr_assert_null(weft_table_new(.graph = g, .inputs = &x, .n_inputs = 1));
+    cr_assert(strstr(weft_last_error(), "the graph runs on a GPU"), "%s", weft_last_error());
+    cr_assert_null(weft_table_new(.jit = j, .inputs = &x, .n_inputs = 1, .outputs = &y));
+    cr_assert(strstr(weft_last_error(), "the function runs on a GPU"), "%s", weft_last_error());
+    double sum = 0;
+    cr_assert_eq(weft_item(weft_sum(y), &sum), 0);
+    cr_assert_eq(sum, 21);
+    weft_jit_free(j);
+    weft_graph_free(g);
 }
