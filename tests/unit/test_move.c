@@ -223,7 +223,8 @@ Test(move, update)
         int64_t base_dims[2] = {6, 7}, dims[2] = {between(0, 4), between(0, 4)};
         tensor src[2] = {random_tensor(dt, 2, base_dims, trial & 1),
                          random_tensor(dt, 2, dims, trial & 2)};
-        int64_t s0 = between(0, 1) ? between(3, 6) : between(-1, 1), s1 = between(-1, 1);
+        int64_t s0 = between(0, 1) ? between(3, 6) : 2 * between(0, 1) - 1,
+                s1 = 2 * between(0, 1) - 1;
         tensor dst;
         wf_attr attr = {DYN(dims[0], dims[1], s0, s1, 12)};
         must_run(wf_exec_update, WF_OP_UPDATE, &attr, 2, src, &dst);
