@@ -303,6 +303,7 @@ static inline int64_t count_of(const pool_args *a, int64_t o, int64_t p)
             int64_t h0, hlo, hhi;                                                                  \
             const type *in =                                                                       \
                 (const type *)v->data + wf_offset_of(r / a->oh, 2, v->dims, v->strides);           \
+            const int64_t to = row_of(a, r), step = a->dst->strides[3];                            \
             clip(r % a->oh, a->h, a, 0, &h0, &hlo, &hhi);                                          \
             for (int64_t o = 0; o < a->ow; o++) {                                                  \
                 int64_t w0, wlo, whi;                                                              \
@@ -314,7 +315,7 @@ static inline int64_t count_of(const pool_args *a, int64_t o, int64_t p)
                     }                                                                              \
                 }                                                                                  \
                 int64_t n = window_count(a, h0, hhi - hlo, w0, whi - wlo);                         \
-                ((type *)a->out)[r * a->ow + o] = store(sum / (compute)n);                         \
+                ((type *)a->out)[to + o * step] = store(sum / (compute)n);                         \
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
@@ -326,6 +327,7 @@ static inline int64_t count_of(const pool_args *a, int64_t o, int64_t p)
         for (int64_t r = begin; r < end; r++) {                                                    \
             const type *g =                                                                        \
                 (const type *)v->data + wf_offset_of(r / a->h, 2, v->dims, v->strides);            \
+            const int64_t to = row_of(a, r), step = a->dst->strides[3];                            \
             const span rows = windows_over(r % a->h, a->oh, a, 0);                                 \
             for (int64_t c = 0; c < a->w; c++) {                                                   \
                 const span cols = windows_over(c, a->ow, a, 1);                                    \
@@ -336,7 +338,7 @@ static inline int64_t count_of(const pool_args *a, int64_t o, int64_t p)
                                (compute)count_of(a, o, p);                                         \
                     }                                                                              \
                 }                                                                                  \
-                ((type *)a->out)[r * a->w + c] = store(sum);                                       \
+                ((type *)a->out)[to + c * step] = store(sum);                                      \
             }                                                                                      \
         }                                                                                          \
     }
