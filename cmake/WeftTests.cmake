@@ -227,9 +227,9 @@ if(TARGET test_trace_fuzz)
         ENVIRONMENT "ASAN_OPTIONS=allocator_may_return_null=1;WEFT_CACHE_SIZE=0;WEFT_STRESS=move,order:5,evict;WEFT_FUZZ_SEED=5001;WEFT_FUZZ_GRAPHS=200")
 endif()
 
-# Every launch of random programs and of training steps against its ops one by one.
+# Every launch of random programs, of training steps and of images in both layouts against its ops one by one.
 if(TARGET test_trace_fuzz AND NOT WEFT_SANITIZE)
-    foreach(name test_trace_fuzz test_jit_train)
+    foreach(name test_trace_fuzz test_jit_train test_jit_layout)
         add_test(NAME ${name}_validate COMMAND ${name} -j1 --verbose=1 WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
         set_tests_properties(${name}_validate PROPERTIES LABELS "jit;criterion" TIMEOUT 300
             ENVIRONMENT "WEFT_CACHE_SIZE=0;WEFT_VALIDATE=1;WEFT_STRESS=verify;WEFT_FUZZ_SEED=7001;WEFT_FUZZ_GRAPHS=200")

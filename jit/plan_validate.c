@@ -18,6 +18,7 @@
 
 #include "eager/alloc.h"
 #include "eager/api.h"
+#include "eager/layout.h"
 #include "jit/ir/build.h"
 #include "jit/passes/oracle.h"
 #include "jit/plan_int.h"
@@ -188,20 +189,54 @@ static int differs(const wf_plan *p, const wf_fn *recording, const wf_plan_step 
     return WEFT_EINVALID;
 }
 
+/* A value that its step lays channels-last, row-major as the reference has it: *copy, of `bytes`. Others lie so. NULL: no memory. */
+static const char *row_major(const wf_plan *p, const wf_access *a, const wf_type *t,
+                             const char *got, char **copy, size_t bytes)
+{
+    const int64_t *dims = p->words + a->shape, *strides = dims + a->rank;
+    *copy = NULL;
+    if (a->rank != t->rank || a->nterms || !wf_lies_last(a->rank, dims, strides)) {
+        return got;
+    }
+    *copy = wf_alloc(bytes);
+    if (!*copy) {
+        return NULL;
+    }
+    const size_t size = wf_dtype_size(t->dtype);
+    const int64_t n = wf_type_numel(t);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = 0, rest = i;
+        for (int k = a->rank; k-- > 0; rest /= dims[k]) {
+            at += rest % dims[k] * strides[k];
+        }
+        memcpy(*copy + (size_t)i * size, got + (size_t)at * size, size);
+    }
+    return *copy;
+}
+
 int wf_validate_launch(const wf_plan *p, const wf_fn *recording, const wf_plan_step *s, uint32_t n,
                        char *const *memory, const wf_view *values, wf_why *why)
 {
     const wf_reference *r = atomic_load_explicit(&p->reference, memory_order_acquire);
     for (const wf_plan_step *x = s, *end = s + n; x < end; x++) {
         for (uint32_t d = 0; d < x->ndst; d++) {
-            const wf_buffer *u = &p->buffers[p->accesses[x->access + d].buffer];
-            const char *got = memory[u->slot] + u->offset, *want = values[r->result[u->v] - 1].data;
+            const wf_access *a = &p->accesses[x->access + d];
+            const wf_buffer *u = &p->buffers[a->buffer];
+            const char *want = values[r->result[u->v] - 1].data;
             if (u->bytes == 0 || is_gone(p, x, end, u)) {
                 continue;
             }
-            const int64_t at = wf_oracle_difference(wf_fn_type(p->fn, u->v), want, got);
-            if (at >= 0) {
-                return differs(p, recording, x, u->v, at, got, want, why);
+            const wf_type *t = wf_fn_type(p->fn, u->v);
+            const size_t bytes = (size_t)wf_type_numel(t) * wf_dtype_size(t->dtype);
+            char *copy;
+            const char *got = row_major(p, a, t, memory[u->slot] + u->offset, &copy, bytes);
+            const int64_t at = got ? wf_oracle_difference(t, want, got) : -1;
+            const int rc = at >= 0 ? differs(p, recording, x, u->v, at, got, want, why) : 0;
+            if (copy) {
+                wf_free(copy, bytes);
+            }
+            if (rc) {
+                return rc;
             }
         }
     }
