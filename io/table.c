@@ -75,6 +75,12 @@ weft_table *(weft_table_new)(const weft_table_args *a)
     if (!check(a)) {
         return NULL;
     }
+    wf_ctx *c = wf_ctx_get();
+    if (c && (c->recorder || c->region.of)) {
+        wf_raise_text(c, WEFT_EINVALID, "table_new",
+                      "a table is not made inside a trace; make it of the trace as a whole");
+        return NULL;
+    }
     const char *name = a->name ? a->name : a->graph ? a->graph->fn->name : wf_call_name(a->jit);
     weft_table *t = wf_table_new(name, a->runs, a->fused_only);
     wf_why why = {0};

@@ -131,11 +131,6 @@ int wf_call_table(weft_jit *j, const weft_table_args *args, weft_table *t)
     watching w = {.base = {measure}, .table = t};
     weft_tensor few[8], *out = args->outputs;
     const int n = args->n_outputs < 0 ? 0 : args->n_outputs ? args->n_outputs : 1;
-    if (c && (c->recorder || c->region.of)) {
-        wf_raise_text(c, WEFT_EINVALID, "table_new",
-                      "a table is not made inside a trace; make it of the trace as a whole");
-        return WEFT_EINVALID;
-    }
     if (!out) {
         out = n <= 8 ? few : wf_malloc((size_t)n * sizeof *out);
     }

@@ -82,11 +82,17 @@ static int product(const wf_conv_desc *d, int in_nhwc, int out_nhwc, int64_t in_
     return wf_gemm(&g);
 }
 
+/* Elements of an image with its padding that is worth a copy. */
+#define MOST_PADDED 0x1p24
+
 /* oneDNN is not asked for windows beyond the image (dnnl_conv.c): of several groups it is asked for those of an image with
  * its padding, and of one group nobody is (conv_columns.c). */
 static int is_padded(const wf_conv_desc *d)
 {
-    return d->groups > 1 && (d->dtype == WEFT_F32 || d->dtype == WEFT_BF16) && wf_conv_beyond(d);
+    const double padded = (double)(d->n * d->c) * ((double)d->h + 2 * (double)d->pad[0]) *
+                          ((double)d->w + 2 * (double)d->pad[1]);
+    return d->groups > 1 && (d->dtype == WEFT_F32 || d->dtype == WEFT_BF16) && wf_conv_beyond(d) &&
+           padded <= MOST_PADDED;
 }
 
 /* Rows of the image, into the padded one or out of it. */

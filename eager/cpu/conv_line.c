@@ -22,8 +22,15 @@
 #include "eager/pool.h"
 
 /* Elements of the gradients of a piece of the samples; positions from which rows are long; the least channels of a group,
- * and taps of one channel, for products; elements of a task. */
-enum { PIECE_ELEMS = 1 << 16, LONG = 256, CHANNELS = 16, TAPS = 16, GRAIN = 1 << 13 };
+ * and taps of one channel, for products; a row with its padding over the row alone; elements of a task. */
+enum {
+    PIECE_ELEMS = 1 << 16,
+    MOST_PADDING = 4,
+    LONG = 256,
+    CHANNELS = 16,
+    TAPS = 16,
+    GRAIN = 1 << 13
+};
 
 typedef struct line {
     const wf_conv_desc *d;
@@ -219,6 +226,10 @@ static int pad_rows(line *w, size_t *copied)
     w->row = d->w;
     if (d->pad[1] == 0)
         return WF_GEMM_OK;
+    const double row = (double)(d->ow - 1) * (double)d->stride[1] +
+                       (double)d->dilation[1] * (double)(d->kw - 1) + 1;
+    if (row > MOST_PADDING * (double)d->w)
+        return WF_GEMM_UNSUPPORTED;
     w->row = (d->ow - 1) * d->stride[1] + d->dilation[1] * (d->kw - 1) + 1;
     const size_t bytes = (size_t)(d->n * w->row * w->size);
     w->part = wf_alloc(bytes);

@@ -733,6 +733,27 @@ Test(conv, wide_dilation)
     }
 }
 
+/* Padding larger than any memory is no memory: nothing is copied with it. */
+Test(conv, padding_beyond_memory)
+{
+    static const wf_conv_desc of[] = {
+        {.n = 1, .c = 2, .h = 2, .w = 2, .o = 2, .kh = 1, .kw = 1, .groups = 2},
+        {.n = 2, .c = 1, .h = 1, .w = 300, .o = 16, .kh = 1, .kw = 64, .groups = 1}};
+    static const int64_t pad[2][2] = {{INT32_MAX, INT32_MAX}, {0, (int64_t)1 << 40}};
+    static const int64_t stride[2][2] = {{(int64_t)1 << 32, (int64_t)1 << 32},
+                                         {1, (int64_t)1 << 33}};
+    wf_gemm_set_backend(WF_GEMM_AUTO);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        wf_conv_desc d = of[i];
+        d.dtype = WEFT_F32;
+        for (int k = 0; k < 2; k++)
+            d.dilation[k] = 1, d.pad[k] = pad[i][k], d.stride[k] = stride[i][k];
+        d.oh = out_size(d.h, d.kh, d.stride[0], d.pad[0], 1);
+        d.ow = out_size(d.w, d.kw, d.stride[1], d.pad[1], 1);
+        all_three(&d);
+    }
+}
+
 Test(conv, refuses)
 {
     wf_conv_desc good = layer(1, WEFT_F32, 0), d = good;
