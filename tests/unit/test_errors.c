@@ -133,6 +133,8 @@ static void the_others(void)
     BAD(weft_to(dead, WEFT_CPU));
     BAD(weft_detach(dead));
     BAD(weft_contiguous(dead));
+    BAD(weft_channels_last(dead));
+    BAD(weft_channels_last(x));
     BAD(weft_unsqueeze(x, 4));
     BAD(weft_flip(x, weft_axes(2)));
     BAD_STATUS(weft_chunk(x, 0, 0, NULL));
