@@ -5,10 +5,10 @@
 
 #include "eager/alloc.h"
 #include "eager/cpu/amx.h"
+#include "eager/cpu/conv_image.h"
 #include "eager/cpu/dnnl.h"
 #include "eager/cpu/gemm_impl.h"
 #include "eager/cpuid.h"
-#include "eager/dense.h"
 #include "jit/ir/dtype.h"
 
 /* Sizes that fit together; the entry points below rely on every line of this. */
@@ -95,21 +95,6 @@ static int is_padded(const wf_conv_desc *d)
            padded <= MOST_PADDED;
 }
 
-/* Rows of the image, into the padded one or out of it. */
-static void copy_rows(const wf_conv_desc *d, char *image, char *padded, int out)
-{
-    const int nhwc = (d->layout & WF_CONV_SRC_NHWC) != 0;
-    const size_t pixel = wf_dtype_size(d->dtype) * (size_t)(nhwc ? d->c : 1);
-    const int64_t planes = nhwc ? d->n : d->n * d->c;
-    const int64_t high = d->h + 2 * d->pad[0], wide = d->w + 2 * d->pad[1];
-    const size_t row = (size_t)d->w * pixel;
-    for (int64_t plane = 0; plane < planes; plane++)
-        for (int64_t y = 0; y < d->h; y++, image += row) {
-            char *at = padded + (size_t)((plane * high + y + d->pad[0]) * wide + d->pad[1]) * pixel;
-            memcpy(out ? image : at, out ? at : image, row);
-        }
-}
-
 /* With the padding as part of the image. kind: 0 forward, 1 backward-data, 2 backward-weight. */
 static int run_padded(const wf_conv_desc *d, int kind, const void *src, const void *weight,
                       const void *bias, const void *dst)
@@ -117,18 +102,22 @@ static int run_padded(const wf_conv_desc *d, int kind, const void *src, const vo
     wf_conv_desc p = *d;
     p.h += 2 * d->pad[0], p.w += 2 * d->pad[1];
     p.pad[0] = p.pad[1] = 0;
+    p.layout |= WF_CONV_SRC_NHWC; /* what oneDNN would make of it */
     const size_t size = bytes(&p, p.n, p.c, p.h, p.w);
-    char *image = wf_alloc(size), *whole = (char *)(uintptr_t)src;
+    char *image = wf_alloc(size);
     if (!image)
         return WF_GEMM_NOMEM;
+    const wf_view whole = wf_conv_image(d, 0, src);
+    const wf_view rows = wf_view_narrow(wf_conv_image(&p, 0, image), 2, d->pad[0], d->h);
+    const wf_view part = wf_view_narrow(rows, 3, d->pad[1], d->w);
     int rc;
     if (kind == 1) {
         rc = wf_dnnl_conv_backward_data(&p, dst, weight, image);
         if (!rc)
-            copy_rows(d, whole, image, 1);
+            wf_copy(&whole, &part);
     } else {
         memset(image, 0, size);
-        copy_rows(d, whole, image, 0);
+        wf_copy(&part, &whole);
         rc = kind == 0 ? wf_dnnl_conv_forward(&p, image, weight, bias, (void *)(uintptr_t)dst)
                        : wf_dnnl_conv_backward_weight(&p, image, dst, (void *)(uintptr_t)weight);
     }
@@ -202,36 +191,26 @@ static int is_narrow(const wf_conv_desc *d)
 /* The same gradient as one product over all pixels; NCHW operands are copied for it, so that it has one set of bits. */
 static int weight_product(const wf_conv_desc *d, const void *src, const void *ddst, void *dweight)
 {
-    const void *in[2] = {src, ddst};
-    const unsigned nhwc[2] = {WF_CONV_SRC_NHWC, WF_CONV_DST_NHWC};
-    wf_dense copy[2] = {{NULL, NULL, 0}, {NULL, NULL, 0}};
-    int rc = WF_GEMM_OK;
-    for (int i = 0; i < 2 && !rc; i++) {
-        const int64_t c = i ? d->o : d->c, area = d->h * d->w;
-        wf_view v = {.data = (void *)(uintptr_t)in[i], .dtype = (uint8_t)d->dtype, .rank = 3};
-        memcpy(v.dims, (int64_t[]){d->n, area, c}, 3 * sizeof *v.dims);
-        memcpy(v.strides, (int64_t[]){c * area, 1, area}, 3 * sizeof *v.strides);
-        if (!(d->layout & nhwc[i])) {
-            rc = wf_dense_of(&v, d->dtype, &copy[i], NULL) ? WF_GEMM_NOMEM : WF_GEMM_OK;
-            in[i] = copy[i].data;
-        }
-    }
+    const wf_view x = wf_conv_pixels(d, 0, src), y = wf_conv_pixels(d, 1, ddst);
+    wf_dense in = {NULL, NULL, 0}, out = {NULL, NULL, 0};
+    int rc = wf_conv_dense(&x, d->dtype, &in);
+    rc = rc ? rc : wf_conv_dense(&y, d->dtype, &out);
     rc = rc ? rc
             : wf_gemm(&(wf_gemm_desc){.dtype = d->dtype,
                                       .m = d->o,
                                       .n = d->c,
                                       .k = d->n * d->h * d->w,
                                       .batch = 1,
-                                      .a = in[1],
+                                      .a = out.data,
                                       .a_rs = 1,
                                       .a_cs = d->o,
-                                      .b = in[0],
+                                      .b = in.data,
                                       .b_rs = d->c,
                                       .b_cs = 1,
                                       .c = dweight,
                                       .c_rs = d->c});
-    wf_dense_free(&copy[0]);
-    wf_dense_free(&copy[1]);
+    wf_dense_free(&in);
+    wf_dense_free(&out);
     return rc;
 }
 
