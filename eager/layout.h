@@ -78,17 +78,6 @@ static inline wf_view wf_view_last(const wf_view *v)
     }
     return t;
 }
-/* A row-major v[n, h, w, c] as [n, c, h, w]. */
-static inline void wf_view_first(wf_view *v)
-{
-    static const int order[4] = WF_FIRST_AXES;
-    const wf_view t = *v;
-    for (int i = 0; i < 4; i++) {
-        v->dims[i] = t.dims[order[i]];
-        v->strides[i] = t.strides[order[i]];
-    }
-}
-
 /* Elements of one tensor at one address, as expanding makes: it has no order of its own. */
 static inline bool wf_slot_repeats(wf_slot *s)
 {

@@ -95,10 +95,20 @@ static int is_padded(const wf_conv_desc *d)
            padded <= MOST_PADDED;
 }
 
-/* With the padding as part of the image. kind: 0 forward, 1 backward-data, 2 backward-weight. */
-static int run_padded(const wf_conv_desc *d, int kind, const void *src, const void *weight,
-                      const void *bias, const void *dst)
+enum { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT };
+
+/* What oneDNN makes of it, with the padding as part of the image where that has to be. Operands as the three entry points
+ * have them; the one that is the result is written. */
+static int by_dnnl(const wf_conv_desc *d, int kind, const void *src, const void *weight,
+                   const void *bias, const void *dst)
 {
+    if (!wf_dnnl_active())
+        return WF_GEMM_UNSUPPORTED;
+    if (!is_padded(d))
+        return kind == FORWARD ? wf_dnnl_conv_forward(d, src, weight, bias, (void *)(uintptr_t)dst)
+               : kind == BACKWARD_DATA
+                   ? wf_dnnl_conv_backward_data(d, dst, weight, (void *)(uintptr_t)src)
+                   : wf_dnnl_conv_backward_weight(d, src, dst, (void *)(uintptr_t)weight);
     wf_conv_desc p = *d;
     p.h += 2 * d->pad[0], p.w += 2 * d->pad[1];
     p.pad[0] = p.pad[1] = 0;
@@ -110,17 +120,13 @@ static int run_padded(const wf_conv_desc *d, int kind, const void *src, const vo
     const wf_view whole = wf_conv_image(d, 0, src);
     const wf_view rows = wf_view_narrow(wf_conv_image(&p, 0, image), 2, d->pad[0], d->h);
     const wf_view part = wf_view_narrow(rows, 3, d->pad[1], d->w);
-    int rc;
-    if (kind == 1) {
-        rc = wf_dnnl_conv_backward_data(&p, dst, weight, image);
-        if (!rc)
-            wf_copy(&whole, &part);
-    } else {
+    if (kind != BACKWARD_DATA) {
         memset(image, 0, size);
         wf_copy(&part, &whole);
-        rc = kind == 0 ? wf_dnnl_conv_forward(&p, image, weight, bias, (void *)(uintptr_t)dst)
-                       : wf_dnnl_conv_backward_weight(&p, image, dst, (void *)(uintptr_t)weight);
     }
+    const int rc = by_dnnl(&p, kind, image, weight, bias, dst);
+    if (!rc && kind == BACKWARD_DATA)
+        wf_copy(&whole, &part);
     wf_free(image, size);
     return rc;
 }
@@ -148,9 +154,8 @@ int wf_conv2d_forward(const wf_conv_desc *d, const void *src, const void *weight
         rc = wf_conv_columns_forward(d, src, weight, bias, dst);
     if (rc == WF_GEMM_UNSUPPORTED)
         rc = wf_conv_line_forward(d, src, weight, bias, dst);
-    if (rc == WF_GEMM_UNSUPPORTED && wf_dnnl_active())
-        rc = is_padded(d) ? run_padded(d, 0, src, weight, bias, dst)
-                          : wf_dnnl_conv_forward(d, src, weight, bias, dst);
+    if (rc == WF_GEMM_UNSUPPORTED)
+        rc = by_dnnl(d, FORWARD, src, weight, bias, dst);
     return rc == WF_GEMM_UNSUPPORTED ? wf_conv_builtin_forward(d, src, weight, bias, dst) : rc;
 }
 
@@ -172,9 +177,8 @@ int wf_conv2d_backward_data(const wf_conv_desc *d, const void *ddst, const void 
     int rc = wf_amx_conv_backward_data(d, ddst, weight, dsrc);
     if (rc == WF_GEMM_UNSUPPORTED)
         rc = wf_conv_columns_backward_data(d, ddst, weight, dsrc);
-    if (rc == WF_GEMM_UNSUPPORTED && wf_dnnl_active())
-        rc = is_padded(d) ? run_padded(d, 1, dsrc, weight, NULL, ddst)
-                          : wf_dnnl_conv_backward_data(d, ddst, weight, dsrc);
+    if (rc == WF_GEMM_UNSUPPORTED)
+        rc = by_dnnl(d, BACKWARD_DATA, dsrc, weight, NULL, ddst);
     return rc == WF_GEMM_UNSUPPORTED ? wf_conv_builtin_backward_data(d, ddst, weight, dsrc) : rc;
 }
 
@@ -237,8 +241,7 @@ int wf_conv2d_backward_weight(const wf_conv_desc *d, const void *src, const void
         rc = wf_conv_columns_backward_weight(d, src, ddst, dweight);
     if (rc == WF_GEMM_UNSUPPORTED)
         rc = wf_conv_line_backward_weight(d, src, ddst, dweight);
-    if (rc == WF_GEMM_UNSUPPORTED && wf_dnnl_active())
-        rc = is_padded(d) ? run_padded(d, 2, src, dweight, NULL, ddst)
-                          : wf_dnnl_conv_backward_weight(d, src, ddst, dweight);
+    if (rc == WF_GEMM_UNSUPPORTED)
+        rc = by_dnnl(d, BACKWARD_WEIGHT, src, dweight, NULL, ddst);
     return rc == WF_GEMM_UNSUPPORTED ? wf_conv_builtin_backward_weight(d, src, ddst, dweight) : rc;
 }

@@ -34,11 +34,6 @@ typedef struct columns {
     int64_t per_piece, n0; /* samples */
 } columns;
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static int fits(const wf_conv_desc *d)
 {
     const double sample = (double)(d->oh * d->ow) * (double)d->c * (double)(d->kh * d->kw);
@@ -85,7 +80,7 @@ static int open_columns(columns *w, const wf_conv_desc *d)
     w->taps = d->kh * d->kw;
     w->width = d->c * w->taps;
     w->per_piece = PIECE_ELEMS / (positions * w->width);
-    w->per_piece = w->per_piece < 1 ? 1 : least(w->per_piece, d->n);
+    w->per_piece = w->per_piece < 1 ? 1 : wf_least(w->per_piece, d->n);
     w->pixel = wf_malloc((size_t)(positions * w->taps) * sizeof *w->pixel);
     w->col_bytes = (size_t)(w->per_piece * positions * w->width) * w->size;
     w->col = wf_alloc(w->col_bytes);
@@ -123,7 +118,7 @@ static void gather_task(void *arg, int64_t begin, int64_t end)
         for (int64_t c = 0; c < channels; c += STRIP)
             for (int64_t t = 0; t < w->taps; t++) {
                 static const double zero = 0;
-                const int64_t count = least(STRIP, channels - c);
+                const int64_t count = wf_least(STRIP, channels - c);
                 char *to = row + (size_t)(c * w->taps + t) * w->size;
                 if (pixel[t] < 0)
                     copy_strided(w->size, count, (const char *)&zero, 0, to, w->taps);
@@ -158,7 +153,7 @@ static void scatter_task(void *arg, int64_t begin, int64_t end)
     const int64_t positions = w->d->oh * w->d->ow, channels = w->d->c, area = w->d->h * w->d->w;
     const int64_t strips = (channels + STRIP - 1) / STRIP;
     for (int64_t i = begin; i < end; i++) {
-        const int64_t n = i / strips, c = i % strips * STRIP, count = least(STRIP, channels - c);
+        const int64_t n = i / strips, c = i % strips * STRIP, count = wf_least(STRIP, channels - c);
         char *sample = (char *)w->src.data + (size_t)((w->n0 + n) * area * channels + c) * w->size;
         for (int64_t x = 0; x < area; x++)
             memset(sample + (size_t)(x * channels) * w->size, 0, (size_t)count * w->size);
@@ -187,7 +182,7 @@ int wf_conv_columns_forward(const wf_conv_desc *d, const void *src, const void *
     rc = rc ? rc : wf_conv_dense(&x, w.sums, &w.src);
     rc = rc ? rc : wf_conv_room(&y, w.sums, &w.dst);
     for (; !rc && w.n0 < d->n; w.n0 += w.per_piece) {
-        const int64_t count = least(w.per_piece, d->n - w.n0);
+        const int64_t count = wf_least(w.per_piece, d->n - w.n0);
         gather(&w, count);
         rc = wf_gemm(
             &(wf_gemm_desc){.dtype = w.sums,
@@ -221,7 +216,7 @@ int wf_conv_columns_backward_data(const wf_conv_desc *d, const void *ddst, const
     rc = rc ? rc : wf_conv_room(&x, w.sums, &w.src);
     rc = rc ? rc : wf_conv_dense(&y, w.sums, &w.dst);
     for (; !rc && w.n0 < d->n; w.n0 += w.per_piece) {
-        const int64_t count = least(w.per_piece, d->n - w.n0), work = positions * w.taps * STRIP;
+        const int64_t count = wf_least(w.per_piece, d->n - w.n0), work = positions * w.taps * STRIP;
         rc = wf_gemm(
             &(wf_gemm_desc){.dtype = w.sums,
                             .m = count * positions,
@@ -261,7 +256,7 @@ int wf_conv_columns_backward_weight(const wf_conv_desc *d, const void *src, cons
     const wf_view sum[2] = {wf_view_dense(w.weight.data, w.sums, 1, k.dims),
                             wf_view_dense(part, w.sums, 1, k.dims)};
     for (; !rc && w.n0 < d->n; w.n0 += w.per_piece) {
-        const int64_t count = least(w.per_piece, d->n - w.n0);
+        const int64_t count = wf_least(w.per_piece, d->n - w.n0);
         gather(&w, count);
         rc = wf_gemm(
             &(wf_gemm_desc){.dtype = w.sums,

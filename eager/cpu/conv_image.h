@@ -7,6 +7,7 @@
 
 #include "eager/cpu/gemm.h"
 #include "eager/dense.h"
+#include "eager/layout.h"
 
 /* src, or (result) dst of d at `data`: [n][c][h][w], wherever its layout puts them. */
 static inline wf_view wf_conv_image(const wf_conv_desc *d, int result, const void *data)
@@ -24,13 +25,7 @@ static inline wf_view wf_conv_image(const wf_conv_desc *d, int result, const voi
 static inline wf_view wf_conv_pixels(const wf_conv_desc *d, int result, const void *data)
 {
     const wf_view v = wf_conv_image(d, result, data);
-    wf_view last = v;
-    for (int i = 1; i < 4; i++) {
-        const int from = i < 3 ? i + 1 : 1;
-        last.dims[i] = v.dims[from];
-        last.strides[i] = v.strides[from];
-    }
-    return last;
+    return wf_view_last(&v);
 }
 
 /* v's elements, which may be of another type, in row-major order as dtype dt. */

@@ -58,7 +58,7 @@ static void range(const wf_conv_desc *d, int64_t j, int64_t *p0, int64_t *p1)
     const int64_t at = j * d->dilation[1] - d->pad[1], step = d->stride[1];
     const int64_t end = at >= d->w ? 0 : (d->w - 1 - at) / step + 1;
     *p0 = at >= 0 ? 0 : (-at + step - 1) / step;
-    *p1 = end < d->ow ? end : d->ow;
+    *p1 = wf_least(end, d->ow);
 }
 
 /* Tasks [begin, end) of (sample of the piece, tap). */
@@ -135,7 +135,7 @@ static int pad_rows(line *w, wf_dense *padded)
     if (!padded->owned)
         return WF_GEMM_NOMEM;
     memset(padded->data, 0, padded->bytes);
-    const int64_t room = w->row - d->pad[1], kept = d->w < room ? d->w : room;
+    const int64_t room = w->row - d->pad[1], kept = wf_least(d->w, room);
     if (kept > 0) {
         const wf_view from =
             wf_view_dense((void *)(uintptr_t)w->src, d->dtype, 2, (int64_t[]){d->n, d->w});
@@ -213,7 +213,7 @@ int wf_conv_line_backward_weight(const wf_conv_desc *d, const void *src, const v
     w.size = (int64_t)wf_dtype_size(d->dtype);
     const int64_t all = d->o * (d->c / d->groups) * d->kw;
     int64_t per_piece = PIECE_ELEMS / all;
-    per_piece = per_piece < 1 ? 1 : per_piece < d->n ? per_piece : d->n;
+    per_piece = per_piece < 1 ? 1 : wf_least(per_piece, d->n);
     const size_t bytes = (size_t)(per_piece * all * w.size);
     const wf_view image[2] = {wf_conv_image(d, 0, src), wf_conv_image(d, 1, ddst)};
     wf_dense x = {NULL, NULL, 0}, g = {NULL, NULL, 0}, padded = {NULL, NULL, 0};
@@ -226,7 +226,7 @@ int wf_conv_line_backward_weight(const wf_conv_desc *d, const void *src, const v
         rc = w.part ? WF_GEMM_OK : WF_GEMM_NOMEM;
     }
     for (; !rc && w.n0 < d->n; w.n0 += per_piece) {
-        w.count = per_piece < d->n - w.n0 ? per_piece : d->n - w.n0;
+        w.count = wf_least(per_piece, d->n - w.n0);
         if (wave)
             rc = wave_products(&w);
         else

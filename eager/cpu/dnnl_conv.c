@@ -270,11 +270,6 @@ static void fail(conv_job *w, int rc)
     atomic_store_explicit(&w->rc, rc, memory_order_relaxed);
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* The first row of the output whose window, moved by single rows, has row y of the input or one below it. */
 static int64_t rows_behind(const wf_conv_desc *d, int64_t y)
 {
@@ -297,7 +292,7 @@ static int64_t last_row(const conv_job *w, int kind, int64_t chunk, int64_t othe
 {
     int64_t rows = w->bands > 1 ? w->per_band : w->d->oh;
     rows = kind == FORWARD && w->by_rows ? w->per_other : rows;
-    return least(first_row(w, kind, chunk, other) + rows, w->d->oh);
+    return wf_least(first_row(w, kind, chunk, other) + rows, w->d->oh);
 }
 
 /* The key of the task (chunk of samples, other): what it computes as a convolution of its own. */
@@ -308,10 +303,10 @@ static wf_dnnl_key task_key(const conv_job *w, int kind, int64_t chunk, int64_t 
     int64_t *v = key.v, first = other * w->per_other;
     v[KIND] = kind;
     v[TYPE] = d->dtype == WEFT_F32 ? DNNL_F32 : DNNL_BF16;
-    v[N] = least(w->per_n, d->n - chunk / w->bands * w->per_n);
+    v[N] = wf_least(w->per_n, d->n - chunk / w->bands * w->per_n);
     v[G] = d->groups;
-    v[C] = kind == BACKWARD_DATA && !w->by_rows ? least(w->per_other, d->c - first) : d->c;
-    v[O] = kind != BACKWARD_DATA && !w->by_rows ? least(w->per_other, d->o - first) : d->o;
+    v[C] = kind == BACKWARD_DATA && !w->by_rows ? wf_least(w->per_other, d->c - first) : d->c;
+    v[O] = kind != BACKWARD_DATA && !w->by_rows ? wf_least(w->per_other, d->o - first) : d->o;
     v[H] = d->h, v[W] = d->w;
     v[OH] = d->oh, v[OW] = d->ow;
     v[KH] = d->kh, v[KW] = d->kw;
@@ -322,8 +317,8 @@ static wf_dnnl_key task_key(const conv_job *w, int kind, int64_t chunk, int64_t 
     v[HAS_BIAS] = kind == FORWARD && w->bias;
     v[WEIGHT_C] = d->c / d->groups;
     if (kind == BACKWARD_DATA && w->by_rows) {
-        int64_t begin = rows_behind(d, first), end = least(first + w->per_other, d->h);
-        v[OH] = least(end + d->pad[0], d->oh) - begin;
+        int64_t begin = rows_behind(d, first), end = wf_least(first + w->per_other, d->h);
+        v[OH] = wf_least(end + d->pad[0], d->oh) - begin;
         v[TOP] = first + d->pad[0] - begin;
         v[H] = end - first;
     }
@@ -334,7 +329,7 @@ static wf_dnnl_key task_key(const conv_job *w, int kind, int64_t chunk, int64_t 
         begin += v[TOP];
         int64_t end =
             (row + v[OH] - 1) * d->stride[0] - d->pad[0] + d->dilation[0] * (d->kh - 1) + 1;
-        v[H] = least(end, d->h) - begin;
+        v[H] = wf_least(end, d->h) - begin;
     }
     /* Rows and columns behind the last window are not padding, and not negative padding either. */
     int64_t bottom = (v[OH] - 1) * v[STRIDE_Y] + v[DILATION_Y] * (v[KH] - 1) + 1 - v[H] - v[TOP];
@@ -573,7 +568,7 @@ static void nhwc_task(void *arg, int64_t begin, int64_t end)
 {
     to_nhwc *t = arg;
     for (int64_t i = begin; i < end; i++) {
-        int64_t n = i / t->pieces, p0 = i % t->pieces * PIECE, p1 = least(p0 + PIECE, t->area);
+        int64_t n = i / t->pieces, p0 = i % t->pieces * PIECE, p1 = wf_least(p0 + PIECE, t->area);
         slice(t->w, 0, 1, (char *)(uintptr_t)t->from, t->c, t->area, n, n + 1, 0, t->c, p0, p1,
               t->w->nhwc_copy + (size_t)((n * t->area + p0) * t->c) * t->w->size);
     }
@@ -587,7 +582,7 @@ static int make_nhwc(conv_job *w, const char **data, int64_t c, int64_t area)
     if (!w->nhwc_copy)
         return WF_GEMM_NOMEM;
     to_nhwc t = {w, *data, c, area, (area + PIECE - 1) / PIECE};
-    int64_t piece = c * least(area, PIECE);
+    int64_t piece = c * wf_least(area, PIECE);
     wf_parallel_for(w->d->n * t.pieces, piece > 32768 ? 1 : 32768 / piece, nhwc_task, &t);
     *data = w->nhwc_copy;
     return WF_GEMM_OK;
@@ -778,13 +773,13 @@ static void cut(conv_job *w, int64_t length, int64_t unit)
     double sample = (double)d->oh * (double)d->ow * (double)d->o * (double)(d->c / d->groups) *
                     (double)(d->kh * d->kw);
     w->per_n = sample >= MIN_TASK ? 1 : (int64_t)(MIN_TASK / sample) + 1;
-    w->per_n = least(w->per_n, d->n);
+    w->per_n = wf_least(w->per_n, d->n);
     if (d->n > 4 * TASKS && w->per_n < d->n / (4 * TASKS))
         w->per_n = d->n / (4 * TASKS);
     w->chunks_n = (d->n + w->per_n - 1) / w->per_n;
     int64_t want = (TASKS + w->chunks_n - 1) / w->chunks_n, worth = (int64_t)(sample / MIN_TASK);
-    want = least(want, worth < 1 ? 1 : worth);
-    want = least(want, length / unit);
+    want = wf_least(want, worth < 1 ? 1 : worth);
+    want = wf_least(want, length / unit);
     want = w->per_n > 1 || want < 1 ? 1 : want;
     w->per_other = (length + want - 1) / want;
     if (want > 1)
@@ -907,9 +902,9 @@ static void sum_task(void *arg, int64_t begin, int64_t end)
     const int64_t step = placed_step(w), pieces = (w->per_other + step - 1) / step;
     for (int64_t i = begin; i < end; i++) {
         int64_t other = i / pieces, from = i % pieces * step;
-        int64_t channels = least(w->per_other, w->d->o - other * w->per_other);
+        int64_t channels = wf_least(w->per_other, w->d->o - other * w->per_other);
         int rc = place(w, other, w->partial + (size_t)(other * partials(w)) * w->part_bytes,
-                       partials(w), from, least(from + step, channels));
+                       partials(w), from, wf_least(from + step, channels));
         if (rc)
             fail(w, rc);
     }
@@ -950,14 +945,14 @@ static void cut_sums(conv_job *w, bool rows)
         const double terms = (double)(d->o * d->c) * (double)(d->kh * d->kw);
         const double cheap = (double)d->n * (double)d->o * (double)(d->oh * d->ow) / (2 * terms);
         most = cheap < TASKS ? (int64_t)cheap : TASKS;
-        blocks = least(TASKS, (d->o + unit - 1) / unit);
+        blocks = wf_least(TASKS, (d->o + unit - 1) / unit);
         if (most < blocks) {
             const int64_t missing = (FEW_TASKS + blocks - 1) / blocks;
             most = most > missing ? most : missing;
         } else {
             blocks = 1;
             const double worth = terms * (double)(d->oh * d->ow) / MIN_TASK;
-            const int64_t pieces = least(most, FEW_TASKS) / d->n;
+            const int64_t pieces = wf_least(most, FEW_TASKS) / d->n;
             if (rows && d->n < FEW_TASKS && d->dilation[0] == 1)
                 cut_rows(w, worth < (double)pieces ? (int64_t)worth : pieces);
         }
@@ -965,8 +960,8 @@ static void cut_sums(conv_job *w, bool rows)
     w->per_other = (d->o + blocks - 1) / blocks;
     w->per_other = blocks > 1 ? (w->per_other + 15) / 16 * 16 : w->per_other;
     w->others = (d->o + w->per_other - 1) / w->per_other;
-    most = least(most, (TASKS + w->others - 1) / w->others);
-    const int64_t parts = most < 1 ? 1 : least(most, w->chunks_n);
+    most = wf_least(most, (TASKS + w->others - 1) / w->others);
+    const int64_t parts = most < 1 ? 1 : wf_least(most, w->chunks_n);
     w->per_n = (d->n + parts - 1) / parts;
     w->chunks_n = (d->n + w->per_n - 1) / w->per_n;
 }

@@ -146,17 +146,12 @@ static int64_t most(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Strips of rows that share a packed B: at least 64 high, or two of at least 32. */
 static int64_t packed_strips(const wf_gemm_desc *d, double work)
 {
     int64_t worth =
         work / (2.0 * (double)MIN_WORK) < 16 ? (int64_t)(work / (2.0 * (double)MIN_WORK)) : 16;
-    return least(worth, d->m >= 128 ? d->m / 64 : d->m / 32);
+    return wf_least(worth, d->m >= 128 ? d->m / 64 : d->m / 32);
 }
 
 /* How many rows two threads have behind them when the last is done, with strips of `bm`: one claims from each end. */
@@ -205,21 +200,21 @@ static void choose_blocks(blocks *w)
     const wf_gemm_desc *d = &w->d;
     double work = (double)d->m * (double)d->n * (double)d->k;
     int64_t worth = work / (double)MIN_WORK < 8 ? (int64_t)(work / (double)MIN_WORK) : 8;
-    int64_t tall = most(2, least(d->m / 256, most(8, d->m / 512)));
+    int64_t tall = most(2, wf_least(d->m / 256, most(8, d->m / 512)));
     int64_t wide =
-        w->way == BY_ONEDNN ? most(2, least(d->n / 512, 8)) : most(2, least(d->n / 128, 8));
+        w->way == BY_ONEDNN ? most(2, wf_least(d->n / 512, 8)) : most(2, wf_least(d->n / 128, 8));
     w->bm = d->m, w->bn = d->n;
     if (worth >= 2 && d->batch < 8 && w->slices == 1) {
         if (w->way == BY_VECTOR)
-            w->bn = piece(d->n, least(worth, most(1, d->n / 256)), 64);
+            w->bn = piece(d->n, wf_least(worth, most(1, d->n / 256)), 64);
         else if (w->panels.width)
             w->bm = packed_height(d, work);
         else if (w->way == BY_PAIRS && d->n >= 64 && (d->a_cs == 1 || d->m < 256))
-            w->bn = piece(d->n, least(worth, d->n / 32), 32);
+            w->bn = piece(d->n, wf_least(worth, d->n / 32), 32);
         else if (!is_wide(w) && (d->m >= 256 || (d->m >= 128 && d->m >= d->n)))
-            w->bm = piece(d->m, least(worth, tall), 16);
+            w->bm = piece(d->m, wf_least(worth, tall), 16);
         else if (d->n >= 128)
-            w->bn = piece(d->n, least(worth, wide), 64);
+            w->bn = piece(d->n, wf_least(worth, wide), 64);
         else if (w->way == BY_ONEDNN && d->m >= 64 && d->b_cs == 1 && worth == 8)
             w->bm = piece(d->m, 2, 16);
         else if (w->way == BY_ONEDNN && d->n >= 64 && d->b_cs != 1 && worth == 8)
@@ -248,7 +243,7 @@ static void choose_slices(blocks *w)
         d->n >= 128 || d->k < 2 * MIN_SLICE)
         return;
     const double worth = work / (2.0 * (double)MIN_WORK);
-    const int64_t count = least(worth < 8 ? (int64_t)worth : 8, d->k / MIN_SLICE);
+    const int64_t count = wf_least(worth < 8 ? (int64_t)worth : 8, d->k / MIN_SLICE);
     if (count < 2)
         return;
     w->bk = piece(d->k, count, 64);
@@ -336,7 +331,7 @@ static int choose_panels(blocks *w)
 static int64_t rows_to_pack(const blocks *w)
 {
     int64_t row = w->d.n * (int64_t)w->size;
-    return most(32, least(w->panels.depth, 32768 / row / 32 * 32));
+    return most(32, wf_least(w->panels.depth, 32768 / row / 32 * 32));
 }
 
 static void pack_task(void *arg, int64_t begin, int64_t end)
@@ -353,7 +348,7 @@ static void pack_task(void *arg, int64_t begin, int64_t end)
             .k = d->k,
             .n = d->n,
             .k0 = row,
-            .k1 = least(row + step, w->panels.depth),
+            .k1 = wf_least(row + step, w->panels.depth),
             .width = w->panels.width,
             .depth = w->panels.depth,
             .out = w->packed + batch * w->packed_bs,
@@ -540,7 +535,7 @@ static void run_blocks(void *arg, int64_t begin, int64_t end)
             .dtype = d->dtype,
             .m = d->m - i < w->bm ? d->m - i : w->bm,
             .n = d->n - j < w->bn ? d->n - j : w->bn,
-            .k = least(w->bk, d->k - k0),
+            .k = wf_least(w->bk, d->k - k0),
             .a = (const char *)d->a + size * (batch * d->a_bs + i * d->a_rs + k0 * d->a_cs),
             .a_rs = d->a_rs,
             .a_cs = d->a_cs,

@@ -71,6 +71,11 @@ extern const wf_task_fn wf_gemm_int_sse2[4], wf_gemm_int_avx2[4], wf_gemm_int_av
 /* Integer dtypes, on the pool. */
 int wf_gemm_int(const wf_gemm_desc *d);
 
+static inline int64_t wf_least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* Whether windows are larger than the image, or some lie wholly in the padding. */
 static inline int wf_conv_beyond(const wf_conv_desc *d)
 {
