@@ -318,15 +318,12 @@ weft_status(weft_unique)(weft_tensor x, weft_tensor *values, weft_tensor *invers
 /* -- binary search ------------------------------------------------------------------------------------ */
 enum { SEARCH_GRAIN = 4096 };
 
-/* In place: f64 as integers that are in the same order, where NaN is above all numbers and -0 is 0. */
+/* In place: f64 as their keys. */
 static void order_keys(void *elements, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         double *at = (double *)elements + i;
-        const double x = *at + 0.0;
-        int64_t key;
-        memcpy(&key, &x, sizeof key);
-        key = isnan(x) ? INT64_MAX : key ^ ((key >> 63) & INT64_MAX);
+        const int64_t key = wf_key_f64(*at);
         memcpy(at, &key, sizeof key);
     }
 }

@@ -68,31 +68,13 @@ static inline float load_bf16(uint16_t v)
 }
 #define SAME(v) (v)
 
-/* Integers that order like the values, NaN greatest, -0 equal to +0: comparing and selecting them is
- * two cycles where floats would need a chain of compares and masks (or mispredicted branches). */
-static inline int32_t key_f32(float x)
-{
-    const float y = x + 0.0f; /* -0 becomes +0 */
-    int32_t u;
-    memcpy(&u, &y, sizeof u);
-    const int32_t key = u ^ ((u >> 31) & INT32_MAX);
-    return y != y ? INT32_MAX : key;
-}
-static inline int64_t key_f64(double x)
-{
-    const double y = x + 0.0;
-    int64_t u;
-    memcpy(&u, &y, sizeof u);
-    const int64_t key = u ^ ((u >> 63) & INT64_MAX);
-    return y != y ? INT64_MAX : key;
-}
 static inline int32_t key_f16(uint16_t v)
 {
-    return key_f32(wf_f32_of_f16(v));
+    return wf_key_f32(wf_f32_of_f16(v));
 }
 static inline int32_t key_bf16(uint16_t v)
 {
-    return key_f32(wf_f32_of_bf16(v));
+    return wf_key_f32(wf_f32_of_bf16(v));
 }
 
 #define MAX_ROWS(suffix, type, ordered, key)                                                       \
@@ -147,7 +129,7 @@ static inline four four_at(const int32_t *p)
     memcpy(&v, p, sizeof v);
     return v;
 }
-/* key_f32 of each. */
+/* wf_key_f32 of each. */
 static inline four key_four(four bits)
 {
     const four_f32 y = (four_f32)bits + (four_f32){0, 0, 0, 0};
@@ -165,14 +147,11 @@ static inline pick pick_bf16(const uint16_t *p)
     const four bits = {p[0], p[1], p[2], p[3]};
     return (pick){bits, key_four(bits << 16)};
 }
-#define PICK_INT(suffix, type)                                                                     \
-    static inline pick pick_##suffix(const type *p)                                                \
-    {                                                                                              \
-        const four v = {p[0], p[1], p[2], p[3]};                                                   \
-        return (pick){v, v};                                                                       \
-    }
-PICK_INT(i32, int32_t)
-#undef PICK_INT
+static inline pick pick_i32(const int32_t *p)
+{
+    const four v = four_at(p);
+    return (pick){v, v};
+}
 
 /* A block of channels under one window: the greatest so far, its bits (of types of up to 32) and its index. */
 typedef struct tops {
@@ -194,10 +173,10 @@ typedef struct tops {
 
 /* The rows of channels-last results. Channels that follow one another are looked at four at a time (FOURS); an index is
  * as wide as a key, 32 bits, so the plane must fit it. */
-#define MAX_LAST(suffix, type, ordered, state, key_of, FOURS)                                      \
-    static inline void max_one_##suffix(state *b, int64_t k, type x, ordered flat, bool first)     \
+#define MAX_LAST(suffix, type, key_of)                                                             \
+    static inline void max_one_##suffix(tops *b, int64_t k, type x, int32_t flat, bool first)      \
     {                                                                                              \
-        const ordered o = key_of(x);                                                               \
+        const int32_t o = key_of(x);                                                               \
         if (first || o > b->key[k]) {                                                              \
             b->key[k] = o;                                                                         \
             memcpy(&b->bits[k], &x, sizeof x);                                                     \
@@ -209,7 +188,7 @@ typedef struct tops {
     {                                                                                              \
         const wf_view *v = a->in;                                                                  \
         const int64_t cs = v->strides[1];                                                          \
-        state b;                                                                                   \
+        tops b;                                                                                    \
         memset(&b, 0, sizeof b);                                                                   \
         bool first = true;                                                                         \
         for (int64_t i = side[1]; i < side[2]; i++) {                                              \
@@ -217,7 +196,7 @@ typedef struct tops {
             for (int64_t j = side[4]; j < side[5]; j++, first = false) {                           \
                 const int64_t w = side[3] + j * a->dilation[1];                                    \
                 const type *from = in + h * v->strides[2] + w * v->strides[3];                     \
-                const ordered flat = (ordered)(h * a->w + w);                                      \
+                const int32_t flat = (int32_t)(h * a->w + w);                                      \
                 int64_t k = 0;                                                                     \
                 FOURS(suffix)                                                                      \
                 for (; k < n; k++) {                                                               \
@@ -248,7 +227,7 @@ typedef struct tops {
     }
 
 #define MAX_NARROW(suffix, type, key)                                                              \
-    MAX_ROWS(suffix, type, int32_t, key) MAX_LAST(suffix, type, int32_t, tops, key, FOURS)
+    MAX_ROWS(suffix, type, int32_t, key) MAX_LAST(suffix, type, key)
 MAX_ROWS(u8, uint8_t, int32_t, SAME)
 MAX_ROWS(i8, int8_t, int32_t, SAME)
 MAX_ROWS(i16, int16_t, int32_t, SAME)
@@ -256,8 +235,8 @@ MAX_NARROW(i32, int32_t, SAME)
 MAX_ROWS(i64, int64_t, int64_t, SAME)
 MAX_ROWS(f16, uint16_t, int32_t, key_f16)
 MAX_NARROW(bf16, uint16_t, key_bf16)
-MAX_NARROW(f32, float, key_f32)
-MAX_ROWS(f64, double, int64_t, key_f64)
+MAX_NARROW(f32, float, wf_key_f32)
+MAX_ROWS(f64, double, int64_t, wf_key_f64)
 #undef MAX_NARROW
 #undef FOURS
 #undef MAX_LAST

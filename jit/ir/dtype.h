@@ -10,6 +10,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "weft/core.h"
 
@@ -102,6 +103,25 @@ static inline uint16_t wf_f16_of_f32(float x)
     uint32_t normal = (a + ((uint32_t)(15 - 127) << 23) + 0xFFFu + odd) >> 13;
     uint32_t r = a >= ((127u + 16u) << 23) ? nan_or_inf : a < (113u << 23) ? subnormal : normal;
     return (uint16_t)(r | (sign >> 16));
+}
+
+/* Integers that order like the values, NaN greatest, -0 equal to +0: comparing and selecting them is
+ * two cycles where floats would need a chain of compares and masks (or mispredicted branches). */
+static inline int32_t wf_key_f32(float x)
+{
+    const float y = x + 0.0f; /* -0 becomes +0 */
+    int32_t u;
+    memcpy(&u, &y, sizeof u);
+    const int32_t key = u ^ ((u >> 31) & INT32_MAX);
+    return y != y ? INT32_MAX : key;
+}
+static inline int64_t wf_key_f64(double x)
+{
+    const double y = x + 0.0;
+    int64_t u;
+    memcpy(&u, &y, sizeof u);
+    const int64_t key = u ^ ((u >> 63) & INT64_MAX);
+    return y != y ? INT64_MAX : key;
 }
 
 #endif
