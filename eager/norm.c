@@ -175,14 +175,18 @@ static wf_view in_order_of(const wf_view *y, const wf_view *x)
     return wf_view_lies_last(y) ? wf_view_last(x) : *x;
 }
 
-/* to[c * repeat] := the values p[c], as often as j says. NULL stays NULL. */
-static const char *put_channels(const channel_job *j, char *to, const void *p)
+/* The values p[c] as often as j says: where they lie if that is once, else in the room, which moves on. NULL stays NULL. */
+static const char *put_channels(const channel_job *j, char **room, const void *p)
 {
     const size_t one = (size_t)j->c * j->size;
-    for (int64_t i = 0; p != NULL && i < j->repeat; i++) {
-        memcpy(to + (size_t)i * one, p, one);
+    char *to = *room;
+    if (p == NULL || j->repeat == 1) {
+        return p;
     }
-    return p != NULL ? to : NULL;
+    for (int64_t i = 0; i < j->repeat; i++, *room += one) {
+        memcpy(*room, p, one);
+    }
+    return to;
 }
 
 /* 1 / sqrt(v + eps) in the compute type. */
@@ -262,16 +266,17 @@ static int batch_y(wf_exec *e, int compute, const void *x, const void *w, const 
 {
     const wf_view *y = &e->dst[0];
     channel_job j = channels_of(y, compute);
-    const size_t row = (size_t)(j.c * j.repeat) * j.size;
-    char *arrays = wf_alloc(5 * row); /* mean, rstd, w, b; rstd once more before it is repeated */
+    const size_t row = (size_t)(j.c * j.repeat) * j.size, bytes = j.repeat > 1 ? 5 * row : row;
+    char *arrays = wf_alloc(bytes); /* rstd; and, repeated, mean, rstd, w, b */
     if (arrays == NULL) {
-        return wf_red_nomem(e->why, (int64_t)(5 * row));
+        return wf_red_nomem(e->why, (int64_t)bytes);
     }
-    rstd_of_all(e->dst[2].data, batch_eps(e), compute, j.c, arrays + 4 * row);
-    j.mean = put_channels(&j, arrays, e->dst[1].data);
-    j.rstd = put_channels(&j, arrays + row, arrays + 4 * row);
-    j.w = put_channels(&j, arrays + 2 * row, w);
-    j.b = put_channels(&j, arrays + 3 * row, b);
+    char *room = arrays + row;
+    rstd_of_all(e->dst[2].data, batch_eps(e), compute, j.c, arrays);
+    j.mean = put_channels(&j, &room, e->dst[1].data);
+    j.rstd = put_channels(&j, &room, arrays);
+    j.w = put_channels(&j, &room, w);
+    j.b = put_channels(&j, &room, b);
     wf_row_job r = {.n = j.n,
                     .compute = compute,
                     .nin = 1,
@@ -285,7 +290,7 @@ static int batch_y(wf_exec *e, int compute, const void *x, const void *w, const 
     r.out[0].data = y->data;
     r.out[0].dtype = y->dtype;
     const int status = wf_rows_run(&r, e->why);
-    wf_free(arrays, 5 * row);
+    wf_free(arrays, bytes);
     return status;
 }
 
@@ -360,8 +365,9 @@ static int batch_bwd_dx(wf_exec *e, int compute, const char *arrays)
     const size_t row = (size_t)j.c * j.size, wide = row * (size_t)j.repeat;
     const wf_view g = in_order_of(dx, &e->src[0]), x = in_order_of(dx, &e->src[1]);
     wf_packed pg = {.data = NULL}, px = {.data = NULL};
-    char *own = wf_alloc(5 * wide);
-    int status = own == NULL ? wf_red_nomem(e->why, (int64_t)(5 * wide)) : 0;
+    const size_t bytes = j.repeat > 1 ? 6 * wide : wide;
+    char *own = wf_alloc(bytes); /* zeros; and, repeated, the arrays */
+    int status = own == NULL ? wf_red_nomem(e->why, (int64_t)bytes) : 0;
     status = status != 0 ? status : wf_pack(&pg, &g, g.dtype, -1, e->why);
     status = status != 0 ? status : wf_pack(&px, &x, x.dtype, -1, e->why);
     if (status == 0) {
@@ -372,13 +378,14 @@ static int batch_bwd_dx(wf_exec *e, int compute, const char *arrays)
                         .fn = batch_bwd_row,
                         .ctx = &j,
                         .nt_limit = INT64_MAX};
-        j.mean = put_channels(&j, own, arrays);
-        j.rstd = put_channels(&j, own + wide, arrays + row);
-        j.s = put_channels(&j, own + 2 * wide, arrays + 2 * row);
-        j.da = put_channels(&j, own + 3 * wide, arrays + 3 * row);
-        j.dc = put_channels(&j, own + 4 * wide, arrays + 4 * row);
+        char *room = own + wide;
+        j.mean = put_channels(&j, &room, arrays);
+        j.rstd = put_channels(&j, &room, arrays + row);
+        j.s = put_channels(&j, &room, arrays + 2 * row);
+        j.da = put_channels(&j, &room, arrays + 3 * row);
+        j.dc = put_channels(&j, &room, arrays + 4 * row);
         if (!training) { /* dx = (g - 0) * s */
-            memset(own, 0, wide);
+            j.mean = memset(own, 0, wide);
             j.rstd = j.s;
             r.nin = 1;
             r.fn = batch_row;
@@ -394,7 +401,7 @@ static int batch_bwd_dx(wf_exec *e, int compute, const char *arrays)
     }
     wf_unpack(&pg);
     wf_unpack(&px);
-    wf_free(own, 5 * wide);
+    wf_free(own, bytes);
     return status;
 }
 
