@@ -145,12 +145,12 @@ static const wf_program *program_of(const update *u, const held *h, built *b, in
     return b->tried > 0 ? &b->program : NULL;
 }
 
-/* The scalars in the program's type. */
-static void set_scalars(const update *u, int dtype, float *f32, const void **scalars)
+/* n scalars in the program's type. */
+static void set_scalars(const double *from, int n, int dtype, float *f32, const void **scalars)
 {
-    for (int i = 0; i < u->n_scalar; i++) {
-        f32[i] = (float)u->scalar[i];
-        scalars[i] = dtype == WEFT_F32 ? (const void *)&f32[i] : &u->scalar[i];
+    for (int i = 0; i < n; i++) {
+        f32[i] = (float)from[i];
+        scalars[i] = dtype == WEFT_F32 ? (const void *)&f32[i] : &from[i];
     }
 }
 
@@ -233,13 +233,13 @@ static void empty_room(waiting_room *all)
     all->n = all->kinds = 0;
 }
 
-/* The arguments of updates [begin, end) of a kind (-1: of any). */
+/* The arguments of updates [begin, end) of a kind. */
 static int gather(waiting_room *all, int kind, int begin, int end)
 {
     int n = 0;
     for (int i = begin; i < end; i++) {
         const waiting *w = &all->one[i];
-        if (kind < 0 || w->kind == kind) {
+        if (w->kind == kind) {
             all->args[n++] = (wf_program_args){.dst = w->out, .src = w->in, .scalars = w->scalars};
         }
     }
@@ -251,12 +251,13 @@ static weft_status flush(waiting_room *all)
     wf_why why = {0};
     int rc = 0;
     if (all->n == 0) {
+        all->kinds = 0;
         return WEFT_OK;
     }
     const bool together = are_apart(all);
     for (int i = 0; i < (together ? all->kinds : all->n) && !rc; i++) {
         const int kind = together ? i : all->one[i].kind;
-        const int n = together ? gather(all, kind, 0, all->n) : gather(all, -1, i, i + 1);
+        const int n = gather(all, kind, together ? 0 : i, together ? all->n : i + 1);
         rc = wf_device_programs(all->device, &all->kind[kind].program, n, all->args, &why);
     }
     rc = rc ? wf_raise_status(all->c, "optim_step", 1, &all->one[0].parameter, &why) : 0;
@@ -329,10 +330,7 @@ static weft_status put_off(const update *u, const held *h, const built *b, int d
         }
     }
     memcpy(w->f64, u->scalar, sizeof w->f64);
-    for (int i = 0; i < u->n_scalar; i++) {
-        w->f32[i] = (float)u->scalar[i];
-        w->scalars[i] = b->dtype == WEFT_F32 ? (const void *)&w->f32[i] : &w->f64[i];
-    }
+    set_scalars(w->f64, u->n_scalar, b->dtype, w->f32, w->scalars);
     for (int i = 0; i < h->n; i++) {
         w->st[i] = h->slot[i]->st;
         wf_storage_retain(w->st[i]);
@@ -496,7 +494,7 @@ static bool run_at_once(const update *u, const held *h, built *b, updates *all, 
     }
     float f32[MAX_SCALARS];
     const void *scalars[MAX_SCALARS];
-    set_scalars(u, dtype, f32, scalars);
+    set_scalars(u->scalar, u->n_scalar, dtype, f32, scalars);
     *status = run_on_host(u, h, p, scalars);
     return true;
 }
