@@ -438,29 +438,32 @@ static job *new_job(const fuse_case *c, int64_t rows)
     return j;
 }
 
-/* Seconds that the kernel's arithmetic takes for `moved` bytes on `threads` threads: what more rows cost that lie in the first cache. */
-static double arithmetic(const fuse_case *c, double moved, int threads)
+/* Seconds a byte that the kernel's arithmetic takes on one thread: what more rows cost that lie in the first cache. 0: no kernel
+ * of a case that is said to move memory. */
+static double arithmetic(const fuse_case *c)
 {
     enum { SIZES = 2 };
     static const int64_t rows[SIZES] = {1, 3};
-    job *j[SIZES];
+    job *j[SIZES] = {new_job(c, rows[0]), new_job(c, rows[1])};
+    const double more = j[1]->moved - j[0]->moved;
     bench_side sides[SIZES];
+    double t = 0;
     weft_set_num_threads(1);
-    for (int i = 0; i < SIZES; i++) {
-        j[i] = new_job(c, rows[i]);
+    for (int i = 0; i < SIZES && more > 0; i++) {
         j[i]->jit = weft_jit_trace(j[i]->fn, j[i], .synchronous = true, .always_record = true);
         sides[i] = (bench_side){.run = run_traced, .arg = j[i]};
         for (int k = 0; k < 200; k++) /* until a plan has chosen its steps */
             run_traced(j[i]);
     }
-    bench_race(sides, SIZES, &(bench_plan){.threads = 1, .rounds = 15, .batch = 5e-4});
-    const double t = sides[1].median - sides[0].median;
-    const double more = j[1]->moved - j[0]->moved;
+    if (more > 0) {
+        bench_race(sides, SIZES, &(bench_plan){.threads = 1, .rounds = 15, .batch = 5e-4});
+        t = sides[1].median - sides[0].median;
+    }
     for (int i = 0; i < SIZES; i++) {
         weft_jit_free(j[i]->jit);
         free(j[i]); /* kept tensors go with the process */
     }
-    return (t > 0 ? t : 0) / more * moved / threads;
+    return t > 0 ? t / more : 0;
 }
 
 static double eagerly(weft_jit *j)
@@ -494,11 +497,12 @@ static void report_tier0(const fuse_case *c, const job *j, const bench_side *sid
     bench_number("tier0_ran_eagerly", eagerly(j->tier0));
 }
 
-static void measure(const fuse_case *c, bool large, int threads)
+/* per_byte: of arithmetic() */
+static void measure(const fuse_case *c, double per_byte, bool large, int threads)
 {
     weft_scope scope = weft_scope_begin();
     job *j = new_job(c, large ? 16384 : 128); /* 64 MiB, 512 KiB a tensor */
-    const double alone = j->moved > 0 ? arithmetic(c, j->moved, threads) : 0;
+    const double alone = per_byte * j->moved / threads;
     weft_set_num_threads(threads);
     j->jit = weft_jit_trace(j->fn, j, .name = c->name);
     j->tier0 = weft_jit_trace(j->fn, j, .name = c->name);
@@ -738,12 +742,14 @@ int main(int argc, char **argv)
         if (argc < 2 || !*argv[1] || strcmp(argv[1], turn) == 0)
             measure_all_turns(turn);
     }
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (argc > 1 && *argv[1] && strcmp(argv[1], cases[i].name) != 0)
+            continue;
+        const double per_byte = cases[i].tier0 > 0 ? arithmetic(&cases[i]) : 0;
         for (int large = 0; large < 2; large++)
             for (int threads = 1; threads <= 2; threads++)
-                if ((cases[i].tier0 > 0 || large + threads == 1) &&
-                    (argc < 2 || !*argv[1] || strcmp(argv[1], cases[i].name) == 0) &&
-                    (only == 0 || only == threads))
-                    measure(&cases[i], large != 0, threads);
+                if ((cases[i].tier0 > 0 || large + threads == 1) && (only == 0 || only == threads))
+                    measure(&cases[i], per_byte, large != 0, threads);
+    }
     return 0;
 }
