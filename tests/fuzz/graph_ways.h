@@ -54,6 +54,12 @@ static wf_interp *oracle;
 static uint32_t hits[WF_FOLD_COUNT];
 static wf_pass_stat stats[WF_PASS_COUNT];
 
+/* The function that a seed stands for. */
+static inline wf_fn *graph_of_seed(uint64_t seed)
+{
+    return random_graph(seed, 6 + (int)(seed % 30));
+}
+
 /* Another recording of the structure: other scalars, fill values and slice starts that stay legal. */
 static inline wf_fn *other_slots(const wf_fn *f)
 {
@@ -82,14 +88,7 @@ static inline int run_plan(const wf_fn *f, wf_plan_opts opts, void *const *in, v
     wf_view iv[GRAPH_ARGS], ov[GRAPH_ARGS];
     memset(ov, 0, sizeof ov);
     for (uint32_t k = 0; k < f->ninputs; k++) {
-        const wf_type *t = wf_fn_type(f, f->inputs[k]);
-        int64_t step = 1;
-        iv[k] = (wf_view){.data = in[k], .dtype = t->dtype, .rank = t->rank};
-        for (int i = t->rank; i-- > 0;) {
-            iv[k].dims[i] = t->dims[i];
-            iv[k].strides[i] = step;
-            step *= t->dims[i];
-        }
+        wf_view_of_type(&iv[k], wf_fn_type(f, f->inputs[k]), in[k]);
     }
     wf_plan *p = wf_plan_build(f, &opts, why);
     if (!p) {

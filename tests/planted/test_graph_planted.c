@@ -16,7 +16,7 @@ enum { FUNCTIONS = 400, SMALL = 12 };
 static wf_fn *find(way w, failure *x)
 {
     for (uint64_t seed = 1; seed <= FUNCTIONS; seed++) {
-        wf_fn *f = random_graph(seed, 6 + (int)(seed % 30)), *small = NULL;
+        wf_fn *f = graph_of_seed(seed), *small = NULL;
         *x = (failure){seed, w, 0};
         if (f->ninputs < GRAPH_ARGS && check_again(f, x)) {
             small = shrink(f, check_again, x);
@@ -62,7 +62,7 @@ Test(graph_planted, right_ones_are_not)
     wf_jitk_stats made;
     graph_ways_begin();
     for (uint64_t seed = 1; seed <= SOME; seed++) {
-        wf_fn *f = random_graph(seed, 6 + (int)(seed % 30));
+        wf_fn *f = graph_of_seed(seed);
         failure x = {seed, WAY_NARROW, 0};
         const char *bad = check_again(f, &x);
         cr_expect_null(bad, "seed %d: %s", (int)seed, bad);
