@@ -23,6 +23,14 @@ static bool says(const char *text, const char *what, const char *rule)
     return strstr(text, what) && strstr(text, rule);
 }
 
+/* A verifier that said rc and why of a planted fault has found it, and said what is harmed and by which rule. */
+static void check_fault(const char *name, int rc, const wf_why *why, const char *what,
+                        const char *rule)
+{
+    cr_expect(rc != 0, "%s passed", name);
+    cr_expect(rc == 0 || says(why->rule, what, rule), "%s: %s", name, why->rule);
+}
+
 static wf_fn *parse(const char *text)
 {
     wf_why why = {0};
@@ -256,9 +264,7 @@ Test(faults, of_functions)
         }
         x->plant(f, &f->ins[x->ins ? x->ins - 1 : 0]);
         why = (wf_why){0};
-        const int rc = wf_fn_verify(f, &why);
-        cr_expect(rc != 0, "%s passed", x->name);
-        cr_expect(rc == 0 || says(why.rule, number, x->rule), "%s: %s", x->name, why.rule);
+        check_fault(x->name, wf_fn_verify(f, &why), &why, number, x->rule);
         wf_fn_free(f);
     }
     cr_assert_geq(NFUNCTION, 100);
@@ -610,9 +616,7 @@ Test(faults, of_plans)
         wf_plan *p = build(f, &o);
         wf_why why = {0};
         x->plant(p);
-        const int rc = wf_plan_verify(p, wf_plan_fn(p), &o, &why);
-        cr_expect(rc != 0, "%s passed", x->name);
-        cr_expect(rc == 0 || says(why.rule, x->what, x->rule), "%s: %s", x->name, why.rule);
+        check_fault(x->name, wf_plan_verify(p, wf_plan_fn(p), &o, &why), &why, x->what, x->rule);
         wf_plan_release(p);
         wf_fn_free(f);
     }
@@ -834,9 +838,7 @@ Test(faults, of_programs)
             snprintf(number, sizeof number, "instruction %d ", x->inst);
         }
         x->plant(p, &p->inst[x->inst < 0 ? 0 : x->inst]);
-        const int rc = wf_program_verify(p, &why);
-        cr_expect(rc != 0, "%s passed", x->name);
-        cr_expect(rc == 0 || says(why.rule, number, x->rule), "%s: %s", x->name, why.rule);
+        check_fault(x->name, wf_program_verify(p, &why), &why, number, x->rule);
     }
     free(p);
     cr_assert_geq(NPROGRAM, 60);
@@ -925,9 +927,7 @@ Test(faults, of_kernel_ir)
             snprintf(number, sizeof number, "%%%u ", (unsigned)(i - k.ins));
         }
         x->plant(&k, i);
-        const int rc = wf_kir_verify(&k, &why);
-        cr_expect(rc != 0, "%s passed", x->name);
-        cr_expect(rc == 0 || says(why.rule, number, x->rule), "%s: %s", x->name, why.rule);
+        check_fault(x->name, wf_kir_verify(&k, &why), &why, number, x->rule);
         wf_kir_free(&k);
     }
 }
@@ -988,9 +988,7 @@ Test(faults, of_kernels)
             snprintf(number, sizeof number, "stage %d", x->stage);
         }
         x->plant(&k, k.rows, &k.rows->stage[x->stage < 0 ? 0 : x->stage]);
-        const int rc = wf_kernel_verify(&k, &why);
-        cr_expect(rc != 0, "%s passed", x->name);
-        cr_expect(rc == 0 || says(why.rule, number, x->rule), "%s: %s", x->name, why.rule);
+        check_fault(x->name, wf_kernel_verify(&k, &why), &why, number, x->rule);
         wf_kernel_free(&k);
     }
     make_program(p, 0);
