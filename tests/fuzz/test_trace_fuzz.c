@@ -19,6 +19,7 @@
 #include "jit/record_int.h"
 #include "tests/jit/values.h"
 #include "tests/support/effort.h"
+#include "tests/support/support.h"
 #include "weft/weft.h"
 
 enum { POOL = 48, PARAMS = 3, BUFFERS = 4, OUTS = 4, STEPS = 64, CALLS = 3 };
@@ -517,16 +518,6 @@ static bool same(weft_tensor a, weft_tensor b)
     return weft_numel(a) == 0 || (p && q && wf_oracle_difference(&t, p, q) < 0);
 }
 
-/* Do results lie alike? */
-static bool same_place(weft_tensor a, weft_tensor b)
-{
-    bool same = true;
-    for (int i = 0; weft_ok(a) && weft_numel(a) > 0 && i < weft_rank(a); i++) {
-        same &= weft_dim(a, i) == 1 || weft_stride(a, i) == weft_stride(b, i);
-    }
-    return same;
-}
-
 static const char *compare(world *a, world *b, const weft_tensor *x, const weft_tensor *y)
 {
     static char text[64];
@@ -535,7 +526,7 @@ static const char *compare(world *a, world *b, const weft_tensor *x, const weft_
             snprintf(text, sizeof text, "output %d", i);
             return text;
         }
-        if (!same_place(x[i], y[i])) {
+        if (!test_same_place(x[i], y[i])) {
             snprintf(text, sizeof text, "where output %d lies", i);
             return text;
         }

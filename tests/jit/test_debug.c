@@ -2,8 +2,6 @@
  * tests/jit/test_debug.c -- the rungs of WEFT_DEBUG: each says its own and what those below it say, and nothing of those above.
  */
 #include <glob.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "jit/ir/backend.h"
@@ -43,9 +41,7 @@ static char *said_under(const char *name, const char *value, weft_jit_fn fn)
         weft_jit_free(j);
         _exit(rc);
     }
-    int status = -1;
-    cr_assert_eq(waitpid(child, &status, 0), child);
-    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    test_wait(child);
     const long n = fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
     cr_assert_geq(n, 0);
     rewind(f);
@@ -135,9 +131,8 @@ static void holds(const char *folder, const char *pattern, const char *what)
 
 Test(debug, a_folder_has_every_stage_and_a_page)
 {
-    char folder[64], pattern[96];
-    snprintf(folder, sizeof folder, "/tmp/weft-dump-%lld", (long long)getpid());
-    cr_assert_eq(mkdir(folder, 0700), 0);
+    char folder[TEST_PATH];
+    test_new_folder(folder);
     const pid_t child = fork();
     if (child == 0) {
         setenv("WEFT_DUMP", folder, 1);
@@ -151,9 +146,7 @@ Test(debug, a_folder_has_every_stage_and_a_page)
         weft_jit_free(k);
         _exit(rc);
     }
-    int status = -1;
-    cr_assert_eq(waitpid(child, &status, 0), child);
-    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    test_wait(child);
     holds(folder, "0000-_.__i__name-0-recorded.wir", "neg f32[20,30]");
     holds(folder, "0001-chain-1-fold.wir", "fn chain {");
     holds(folder, "0001-chain-plan.txt", "step 0 map: %2 mul, %4 add, %5 gelu");
@@ -187,12 +180,5 @@ Test(debug, a_folder_has_every_stage_and_a_page)
         holds(folder, file, "m_mul_add_gelu__");
     }
     free(page);
-    glob_t g;
-    snprintf(pattern, sizeof pattern, "%s/*", folder);
-    cr_assert_eq(glob(pattern, 0, NULL, &g), 0);
-    for (size_t i = 0; i < g.gl_pathc; i++) {
-        unlink(g.gl_pathv[i]);
-    }
-    globfree(&g);
-    cr_expect_eq(rmdir(folder), 0);
+    test_drop_folder(folder);
 }

@@ -362,36 +362,35 @@ Test(graph, symbols_within_a_range)
     weft_graph_free(g);
 }
 
-typedef weft_status made_fn(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
-                            int n_out);
+/* One result of an input x and its first extent n. */
+#define MADE(name, ...)                                                                            \
+    static weft_status name(void *self, const weft_tensor *in, int n_in, weft_tensor *out,         \
+                            int n_out)                                                             \
+    {                                                                                              \
+        (void)self, (void)n_in, (void)n_out;                                                       \
+        const weft_tensor x = in[0];                                                               \
+        const int64_t n = weft_dim(x, 0);                                                          \
+        (void)n;                                                                                   \
+        out[0] = __VA_ARGS__;                                                                      \
+        return weft_error_status(out[0]);                                                          \
+    }
+static weft_tensor rows(weft_tensor x, int64_t from, int64_t to)
+{
+    return weft_slice(x, 0, from, to, 1);
+}
 
 /* The graph's text has this in it. */
 static void check_says(const weft_graph *g, const char *what)
 {
-    char *text = NULL;
-    size_t size;
-    FILE *out = open_memstream(&text, &size);
-    cr_assert_eq(weft_graph_print(g, out), WEFT_OK);
-    fclose(out);
+    char *text = test_written(g, weft_graph_print);
     cr_assert(strstr(text, what), "no %s in %s", what, text);
     free(text);
 }
 
-static weft_status convolves(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
-                             int n_out)
-{
-    (void)n_in, (void)n_out;
-    out[0] = weft_conv2d(in[0], ((const model *)self)->w);
-    return weft_error_status(out[0]);
-}
-
-static weft_status past_two(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
-                            int n_out)
-{
-    (void)self, (void)n_in, (void)n_out;
-    out[0] = weft_max(weft_slice(in[0], 0, 2, WEFT_OMIT, 1));
-    return weft_error_status(out[0]);
-}
+MADE(convolves, weft_conv2d(x, ((const model *)self)->w))
+MADE(past_two, weft_max(rows(x, 2, WEFT_OMIT)))
+/* A row of n from one of m. */
+MADE(takes_some, weft_add(weft_narrow(in[1], 0, 0, n), x))
 
 static weft_status wants_four(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
                               int n_out)
@@ -401,20 +400,11 @@ static weft_status wants_four(void *self, const weft_tensor *in, int n_in, weft_
     return weft_dim(in[0], 0) < 4 ? WEFT_EINVALID : WEFT_OK;
 }
 
-/* A row of n from one of m. */
-static weft_status takes_some(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
-                              int n_out)
-{
-    (void)self, (void)n_in, (void)n_out;
-    out[0] = weft_add(weft_narrow(in[1], 0, 0, weft_dim(in[0], 0)), in[0]);
-    return weft_error_status(out[0]);
-}
-
 /* What the rows of a function, or the function, want of a size is found, printed, read again and said when a run has another. */
 Test(graph, ranges_are_found)
 {
     static const struct {
-        made_fn *fn;
+        weft_jit_fn fn;
         const char *dim, *range, *cause;
         int64_t good, bad;
     } cases[] = {
@@ -660,21 +650,6 @@ Test(graph, symbols_are_told_apart)
     }
 }
 
-#define MADE(name, ...)                                                                            \
-    static weft_status name(void *self, const weft_tensor *in, int n_in, weft_tensor *out,         \
-                            int n_out)                                                             \
-    {                                                                                              \
-        (void)self, (void)n_in, (void)n_out;                                                       \
-        const weft_tensor x = in[0]; /* [n, 3] */                                                  \
-        const int64_t n = weft_dim(x, 0);                                                          \
-        (void)n;                                                                                   \
-        out[0] = __VA_ARGS__;                                                                      \
-        return weft_error_status(out[0]);                                                          \
-    }
-static weft_tensor rows(weft_tensor x, int64_t from, int64_t to)
-{
-    return weft_slice(x, 0, from, to, 1);
-}
 MADE(differences, weft_sub(rows(x, 1, WEFT_OMIT), rows(x, 0, -1)))
 MADE(second_differences,
      weft_sub(weft_add(rows(x, 2, WEFT_OMIT), rows(x, 0, -2)), weft_mul(rows(x, 1, -1), weft_f(2))))
@@ -706,7 +681,7 @@ Test(graph, extents_computed_from_a_symbol)
 {
     static const weft_graph_dim dims[] = {{0, 0, "n"}};
     static const struct {
-        made_fn *fn;
+        weft_jit_fn fn;
         const char *name, *extent; /* of the result's first axis */
         int64_t least;             /* size of the symbol that there may be */
     } cases[] = {{differences, "differences", "n-1", 1},
@@ -906,11 +881,7 @@ Test(graph, pictures)
         weft_graph_print, weft_graph_dot, weft_graph_svg};
     static const char *const starts[] = {"fn f", "digraph", "<svg"};
     for (int i = 0; i < 3; i++) {
-        char *text;
-        size_t size;
-        FILE *out = open_memstream(&text, &size);
-        cr_assert_eq(shows[i](g, out), WEFT_OK);
-        fclose(out);
+        char *text = test_written(g, shows[i]);
         cr_assert_eq(strncmp(text, starts[i], strlen(starts[i])), 0);
         cr_assert(strstr(text, "gelu"));
         cr_assert(i == 0 || strstr(text, "layer.weight"));

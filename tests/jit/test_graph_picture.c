@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "io/graph_picture.h"
+#include "tests/support/support.h"
 #include "weft/weft.h"
 
 static const char hostile[] = "</text><script>\"&\\n\\'";
@@ -122,17 +123,6 @@ Test(picture, boxes_and_lines)
     cr_assert_geq(fused, 2, "nothing was fused");
 }
 
-static char *written(const weft_graph *g, weft_status (*write)(const weft_graph *g, FILE *out))
-{
-    char *text = NULL;
-    size_t size;
-    FILE *f = open_memstream(&text, &size);
-    cr_assert_not_null(f);
-    cr_assert_eq(write(g, f), WEFT_OK, "%s", weft_last_error());
-    fclose(f);
-    return text;
-}
-
 static int occurrences(const char *text, const char *what)
 {
     int n = 0;
@@ -200,7 +190,7 @@ Test(picture, markup)
               is_xml("<a x=\"1\"><b/>&#38;</a>"));
     for (int kind = 0; kind < 4; kind++) {
         weft_graph *g = graph(kind);
-        char *svg = written(g, weft_graph_svg), *dot = written(g, weft_graph_dot);
+        char *svg = test_written(g, weft_graph_svg), *dot = test_written(g, weft_graph_dot);
         cr_assert(is_xml(svg), "%s", svg);
         cr_assert_null(strstr(svg, "<script"));
         cr_assert(strncmp(svg, "<svg ", 5) == 0 && strstr(svg, "batch"));

@@ -159,11 +159,7 @@ Test(sites, of_ops_inside_a_call)
     weft_tensor x = weft_randn(weft_shape(2, 3));
     weft_graph *g = weft_jit_graph(train, &s, &x, 1);
     cr_assert_not_null(g, "%s", weft_last_error());
-    char *text = NULL;
-    size_t n;
-    FILE *f = open_memstream(&text, &n);
-    cr_assert_eq(weft_graph_print(g, f), WEFT_OK);
-    fclose(f);
+    char *text = test_written(g, weft_graph_print);
     int ops = 0, lines = 0;
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
         if (strstr(line, " = ") && !strstr(line, "= input") && !strstr(line, "= scalar") &&

@@ -3,7 +3,6 @@
  * no result changes by a bit.
  */
 #include <glob.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -144,9 +143,8 @@ Test(stages, are_bisected)
 
 Test(stages, plans_are_dumped)
 {
-    char folder[64], pattern[96], line[256] = "";
-    snprintf(folder, sizeof folder, "/tmp/weft-stages-%lld", (long long)getpid());
-    cr_assert_eq(mkdir(folder, 0700), 0);
+    char folder[TEST_PATH], pattern[96], line[256] = "";
+    test_new_folder(folder);
     under("WEFT_DUMP", folder);
     snprintf(pattern, sizeof pattern, "%s/*-all-plan.txt", folder);
     glob_t g;
@@ -156,11 +154,5 @@ Test(stages, plans_are_dumped)
     cr_assert(strncmp(line, "step 0 ", 7) == 0, "%s", line);
     fclose(f);
     globfree(&g);
-    snprintf(pattern, sizeof pattern, "%s/*", folder);
-    cr_assert_eq(glob(pattern, 0, NULL, &g), 0);
-    for (size_t i = 0; i < g.gl_pathc; i++) {
-        unlink(g.gl_pathv[i]);
-    }
-    globfree(&g);
-    rmdir(folder);
+    test_drop_folder(folder);
 }

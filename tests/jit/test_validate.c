@@ -2,7 +2,6 @@
  * tests/jit/test_validate.c -- WEFT_VALIDATE: right kernels pass, a planted wrong one is named with its ops, the element and
  * both values, whether tier 0 or a native kernel runs it.
  */
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "jit/plan_int.h"
@@ -190,7 +189,5 @@ Test(validate, the_environment_asks_for_it)
     if (pid == 0) {
         _exit(child());
     }
-    int status = -1;
-    cr_assert_eq(waitpid(pid, &status, 0), pid);
-    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x", (unsigned)status);
+    test_wait(pid);
 }

@@ -8,6 +8,8 @@
 #ifndef TESTS_SUPPORT_SUPPORT_H
 #define TESTS_SUPPORT_SUPPORT_H
 
+#include <sys/types.h>
+
 #include "weft/weft.h"
 
 /* -- elements --------------------------------------------------------------------------------------- */
@@ -60,12 +62,23 @@ void check_text(const char *what, const char *got, const char *golden);
 /* weft_gradcheck passes. */
 void check_gradient(const char *what, weft_check_fn fn, void *user, const weft_tensor *in, int n);
 
-/* -- files, graphs, traces -------------------------------------------------------------------------- */
+/* Have tensors of one shape the same strides? Along one element any is as good, and errors and tensors without elements have
+ * none. */
+bool test_same_place(weft_tensor a, weft_tensor b);
+
+/* -- files, children, graphs, traces ---------------------------------------------------------------- */
 enum { TEST_PATH = 32 };
 /* A new empty file in /tmp, which the caller unlinks: its name in path, its descriptor returned open. */
 int test_new_file(char path[TEST_PATH]);
+/* A new empty folder in /tmp, its name in path; and it removed again with the files in it, of which none is a folder. */
+void test_new_folder(char path[TEST_PATH]);
+void test_drop_folder(const char *path);
+/* Waits for a process of fork(), which has to end with status 0. */
+void test_wait(pid_t child);
 /* g saved to a file and loaded from it; g itself is freed. */
 weft_graph *test_reloaded(weft_graph *g);
+/* What weft_graph_print, _dot or _svg writes; the caller frees it. */
+char *test_written(const weft_graph *g, weft_status (*write)(const weft_graph *g, FILE *out));
 /* What weft_jit_explain writes; the caller frees it. */
 char *test_explained(weft_jit *j);
 
