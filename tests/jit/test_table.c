@@ -2,12 +2,9 @@
  * tests/jit/test_table.c -- tables of launches (weft/table.h): rows add up to their totals, of graphs and of traced
  * functions, and making one of a function is a call of it and nothing more.
  */
-#include <criterion/criterion.h>
 #include <math.h>
-#include <string.h>
 
-#include "eager/alloc.h"
-#include "tests/support/support.h"
+#include "tests/jit/corner_support.h"
 
 /* Sums of the rows are the totals, of both sides. */
 static void check_sums(const weft_table *t)
@@ -46,10 +43,8 @@ static void check_sums(const weft_table *t)
     cr_assert_not(weft_table_at(t, n, &r) || weft_table_at(t, -1, &r) || weft_table_at(t, 0, NULL));
 }
 
-static weft_status pointwise(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
-                             int n_out)
+FN(pointwise)
 {
-    (void)self, (void)n_in, (void)n_out;
     out[0] = weft_sqrt(weft_mul(weft_add(in[0], in[1]), in[1]));
     return WEFT_OK;
 }
@@ -103,10 +98,9 @@ typedef struct net {
     weft_generator random;
 } net;
 
-static weft_status step(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+FN(step)
 {
     net *m = self;
-    (void)n_in, (void)n_out;
     weft_module_zero_grad(m->m);
     weft_tensor h = weft_add(weft_matmul(in[0], m->w), m->b);
     h = weft_mul(weft_tanh(h), weft_rand(weft_shape(8, 5), .generator = &m->random));
@@ -171,30 +165,26 @@ Test(table, of_a_training_step_is_one_step)
 
 /* -- corners ---------------------------------------------------------------------------------------------- */
 
-static weft_status reads(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+FN(reads)
 {
-    (void)self, (void)n_in, (void)n_out;
     weft_tensor s = weft_sum(weft_exp(in[0]));
     out[0] = weft_mul(weft_neg(in[0]), weft_f(weft_item_f64(s)));
     return WEFT_OK;
 }
 
-static weft_status gathers(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+FN(gathers)
 {
-    (void)self, (void)n_in, (void)n_out;
     out[0] = weft_add(weft_index_select(in[0], 0, in[1]), weft_f(1));
     return WEFT_OK;
 }
 
-static weft_status fails(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+FN(fails)
 {
-    (void)self, (void)in, (void)n_in, (void)out, (void)n_out;
     return WEFT_EUNSUPPORTED;
 }
 
-static weft_status nested(void *self, const weft_tensor *in, int n_in, weft_tensor *out, int n_out)
+FN(nested)
 {
-    (void)n_out;
     cr_assert_null(weft_table_new(.jit = self, .inputs = in, .n_inputs = n_in));
     cr_assert(strstr(weft_last_error(), "inside a trace"), "%s", weft_last_error());
     out[0] = weft_neg(in[0]);
@@ -236,31 +226,30 @@ Test(table, corners)
     weft_jit_free(g);
 }
 
+/* A table of one of both, while every allocation in turn fails. */
+static void check_without_memory(weft_jit *j, weft_graph *g, const weft_tensor *x)
+{
+    int64_t n = 0;
+    for (weft_table *t = NULL; !t;) {
+        weft_tensor y = WEFT_NONE;
+        wf_alloc_fail_after(++n, 1);
+        t = weft_table_new(.jit = j, .graph = g, .inputs = x, .n_inputs = 2,
+                           .outputs = j ? &y : NULL, .runs = 1);
+        wf_alloc_fail_after(0, 0);
+        cr_assert(t || weft_last_status() == WEFT_ENOMEM, "%s", weft_last_error());
+        weft_table_free(t);
+    }
+    cr_assert_gt(n, 10);
+}
+
 /* Every allocation may fail: a table or an error, and whatever was taken is given back. */
 Test(table, without_memory)
 {
     weft_tensor x[2] = {weft_ones(weft_shape(64), WEFT_F32), weft_ones(weft_shape(64), WEFT_F32)};
     weft_jit *j = weft_jit_trace(pointwise, NULL, .synchronous = true);
-    int64_t n = 0;
-    for (weft_table *t = NULL; !t;) {
-        weft_tensor y = WEFT_NONE;
-        wf_alloc_fail_after(++n, 1);
-        t = weft_table_new(.jit = j, .inputs = x, .n_inputs = 2, .outputs = &y, .runs = 1);
-        wf_alloc_fail_after(0, 0);
-        cr_assert(t || weft_last_status() == WEFT_ENOMEM, "%s", weft_last_error());
-        weft_table_free(t);
-    }
-    cr_assert_gt(n, 10);
+    check_without_memory(j, NULL, x);
     weft_jit_free(j);
     weft_graph *g = weft_jit_graph(pointwise, NULL, x, 2);
-    n = 0;
-    for (weft_table *t = NULL; !t;) {
-        wf_alloc_fail_after(++n, 1);
-        t = weft_table_new(.graph = g, .inputs = x, .n_inputs = 2, .runs = 1);
-        wf_alloc_fail_after(0, 0);
-        cr_assert(t || weft_last_status() == WEFT_ENOMEM, "%s", weft_last_error());
-        weft_table_free(t);
-    }
-    cr_assert_gt(n, 10);
+    check_without_memory(NULL, g, x);
     weft_graph_free(g);
 }
