@@ -241,6 +241,19 @@ static int64_t out_size(int64_t in, int64_t k, int64_t stride, int64_t pad, int6
     return room < 0 ? -1 : room / stride + 1;
 }
 
+/* d with what a plain convolution has where it says nothing, and the extents of its result. */
+static wf_conv_desc completed(wf_conv_desc d)
+{
+    d.groups = d.groups ? d.groups : 1;
+    for (int k = 0; k < 2; k++) {
+        d.stride[k] = d.stride[k] ? d.stride[k] : 1;
+        d.dilation[k] = d.dilation[k] ? d.dilation[k] : 1;
+    }
+    d.oh = out_size(d.h, d.kh, d.stride[0], d.pad[0], d.dilation[0]);
+    d.ow = out_size(d.w, d.kw, d.stride[1], d.pad[1], d.dilation[1]);
+    return d;
+}
+
 static wf_conv_desc random_desc(int dtype)
 {
     for (;;) {
@@ -261,8 +274,7 @@ static wf_conv_desc random_desc(int dtype)
             d.pad[i] = between(0, 3);
             d.dilation[i] = between(0, 2) ? 1 : between(1, 3);
         }
-        d.oh = out_size(d.h, d.kh, d.stride[0], d.pad[0], d.dilation[0]);
-        d.ow = out_size(d.w, d.kw, d.stride[1], d.pad[1], d.dilation[1]);
+        d = completed(d);
         if (d.oh >= 0 && d.ow >= 0)
             return d;
     }
@@ -375,12 +387,7 @@ static wf_conv_desc layer(size_t i, int dtype, unsigned layout)
     wf_conv_desc d = layers[i];
     d.dtype = dtype;
     d.layout = layout;
-    d.groups = d.groups ? d.groups : 1;
-    for (int k = 0; k < 2; k++)
-        d.dilation[k] = d.dilation[k] ? d.dilation[k] : 1;
-    d.oh = out_size(d.h, d.kh, d.stride[0], d.pad[0], d.dilation[0]);
-    d.ow = out_size(d.w, d.kw, d.stride[1], d.pad[1], d.dilation[1]);
-    return d;
+    return completed(d);
 }
 
 Test(conv, layers)
@@ -406,12 +413,8 @@ Test(conv, pieces_of_samples)
     wf_gemm_set_backend(WF_GEMM_AUTO);
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         for (unsigned layout = 0; layout < 4; layout += 3) {
-            wf_conv_desc d = of[i];
-            d.dtype = WEFT_F32, d.layout = layout, d.groups = 1;
-            for (int k = 0; k < 2; k++)
-                d.stride[k] = d.dilation[k] = 1;
-            d.oh = out_size(d.h, d.kh, 1, d.pad[0], 1);
-            d.ow = out_size(d.w, d.kw, 1, d.pad[1], 1);
+            wf_conv_desc d = completed(of[i]);
+            d.dtype = WEFT_F32, d.layout = layout;
             all_three(&d);
         }
 }
@@ -426,15 +429,13 @@ Test(conv, whole_steps_of_channels)
         d.o = 32 * between(1, 2);
         d.kh = between(1, 4);
         d.kw = between(1, 4);
-        d.stride[0] = d.stride[1] = 1;
         for (int x = 0; x < 2; x++) {
             d.dilation[x] = between(1, 2);
             d.pad[x] = between(0, 3);
         }
         d.h = (d.kh - 1) * d.dilation[0] + between(1, 9);
         d.w = (d.kw - 1) * d.dilation[1] + between(1, 9);
-        d.oh = out_size(d.h, d.kh, 1, d.pad[0], d.dilation[0]);
-        d.ow = out_size(d.w, d.kw, 1, d.pad[1], d.dilation[1]);
+        d = completed(d);
         all_three(&d);
     }
 }
@@ -456,8 +457,7 @@ static wf_conv_desc units_desc(void)
         const bool large = between(0, 9) == 0;
         d.h = between(1, large ? 41 : 9);
         d.w = between(1, large ? 75 : 11);
-        d.oh = out_size(d.h, d.kh, d.stride[0], d.pad[0], d.dilation[0]);
-        d.ow = out_size(d.w, d.kw, d.stride[1], d.pad[1], d.dilation[1]);
+        d = completed(d);
         if (d.oh > 0 && d.ow > 0)
             return d;
     }
@@ -508,11 +508,8 @@ Test(conv, what_onednn_computes_wrongly)
         d.dtype = i % 2 ? WEFT_BF16 : WEFT_F32;
         d.layout = WF_CONV_SRC_NHWC | WF_CONV_DST_NHWC;
         d.n = 2;
-        d.groups = d.groups ? d.groups : 1;
         d.dilation[0] = d.stride[0] == 1 && d.kh > 1 ? 3 : 1;
-        d.dilation[1] = 1;
-        d.oh = out_size(d.h, d.kh, d.stride[0], d.pad[0], d.dilation[0]);
-        d.ow = out_size(d.w, d.kw, d.stride[1], d.pad[1], d.dilation[1]);
+        d = completed(d);
         all_three(&d);
     }
 }
@@ -528,17 +525,10 @@ Test(conv, what_onednn_reads_beside_windows)
     };
     wf_gemm_set_backend(WF_GEMM_ONEDNN);
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
-        wf_conv_desc d = problems[i];
+        wf_conv_desc d = completed(problems[i]);
         d.dtype = WEFT_BF16;
         d.layout = WF_CONV_SRC_NHWC | WF_CONV_DST_NHWC;
         d.n = 1;
-        d.groups = d.groups ? d.groups : 1;
-        for (int a = 0; a < 2; a++) {
-            d.stride[a] = d.stride[a] ? d.stride[a] : 1;
-            d.dilation[a] = d.dilation[a] ? d.dilation[a] : 1;
-        }
-        d.oh = out_size(d.h, d.kh, d.stride[0], 0, d.dilation[0]);
-        d.ow = out_size(d.w, d.kw, d.stride[1], 0, d.dilation[1]);
         tensor w = make(WEFT_BF16, d.o * (d.c / d.groups) * d.kh * d.kw);
         tensor dst = make(WEFT_BF16, d.n * d.o * d.oh * d.ow);
         /* The image and, behind it, an infinity: a pixel more. */
@@ -661,23 +651,20 @@ Test(conv, same_bits_in_any_layout)
         for (int x = 0; x < 3; x++)
             first[x] = make(d.dtype, out[x].count);
         for (d.layout = 0; d.layout < 4; d.layout++) {
+            tensor *got = d.layout == 0 ? first : plain;
             reorder(&d, false, false, src_own.data, src.data, size);
             reorder(&d, true, false, ddst_own.data, ddst.data, size);
             cr_assert_eq(wf_conv2d_forward(&d, src_own.data, w.data, NULL, out[0].data), 0);
             cr_assert_eq(wf_conv2d_backward_data(&d, ddst_own.data, w.data, out[1].data), 0);
             cr_assert_eq(wf_conv2d_backward_weight(&d, src_own.data, ddst_own.data, out[2].data),
                          0);
-            reorder(&d, true, true, out[0].data, plain[0].data, size);
-            reorder(&d, false, true, out[1].data, plain[1].data, size);
-            memcpy(plain[2].data, out[2].data, (size_t)nw * size);
-            for (int x = 0; x < 3; x++) {
-                const size_t bytes = (size_t)out[x].count * size;
-                if (d.layout == 0)
-                    memcpy(first[x].data, plain[x].data, bytes);
-                cr_assert_eq(memcmp(first[x].data, plain[x].data, bytes), 0,
+            reorder(&d, true, true, out[0].data, got[0].data, size);
+            reorder(&d, false, true, out[1].data, got[1].data, size);
+            memcpy(got[2].data, out[2].data, (size_t)nw * size);
+            for (int x = 0; x < 3; x++)
+                cr_assert_eq(memcmp(first[x].data, got[x].data, (size_t)out[x].count * size), 0,
                              "%s %s: result %d of layer %zu differs in layout %u",
                              wf_gemm_backend_name(), wf_dtype_name(d.dtype), x, which, d.layout);
-            }
         }
         for (int x = 0; x < 3; x++)
             drop(&first[x]), drop(&out[x]), drop(&plain[x]);
@@ -694,12 +681,10 @@ Test(conv, zero_sizes)
             wf_conv_desc d = {.dtype = WEFT_F32, .n = 2, .c = 4, .h = 5, .w = 6, .o = 4, .kh = 3};
             d.kw = 3;
             d.groups = 2;
-            for (int i = 0; i < 2; i++)
-                d.stride[i] = d.dilation[i] = 1, d.pad[i] = 2;
+            d.pad[0] = d.pad[1] = 2;
             int64_t *sizes[] = {&d.n, &d.c, &d.o, &d.h, &d.w};
             *sizes[z] = 0;
-            d.oh = out_size(d.h, d.kh, 1, 2, 1);
-            d.ow = out_size(d.w, d.kw, 1, 2, 1);
+            d = completed(d);
             all_three(&d);
         }
     }
@@ -736,20 +721,29 @@ Test(conv, wide_dilation)
 /* Padding larger than any memory is no memory: nothing is copied with it. */
 Test(conv, padding_beyond_memory)
 {
-    static const wf_conv_desc of[] = {
-        {.n = 1, .c = 2, .h = 2, .w = 2, .o = 2, .kh = 1, .kw = 1, .groups = 2},
-        {.n = 2, .c = 1, .h = 1, .w = 300, .o = 16, .kh = 1, .kw = 64, .groups = 1}};
-    static const int64_t pad[2][2] = {{INT32_MAX, INT32_MAX}, {0, (int64_t)1 << 40}};
-    static const int64_t stride[2][2] = {{(int64_t)1 << 32, (int64_t)1 << 32},
-                                         {1, (int64_t)1 << 33}};
+    static const wf_conv_desc of[] = {{.n = 1,
+                                       .c = 2,
+                                       .h = 2,
+                                       .w = 2,
+                                       .o = 2,
+                                       .kh = 1,
+                                       .kw = 1,
+                                       .stride = {INT64_C(1) << 32, INT64_C(1) << 32},
+                                       .pad = {INT32_MAX, INT32_MAX},
+                                       .groups = 2},
+                                      {.n = 2,
+                                       .c = 1,
+                                       .h = 1,
+                                       .w = 300,
+                                       .o = 16,
+                                       .kh = 1,
+                                       .kw = 64,
+                                       .stride = {1, INT64_C(1) << 33},
+                                       .pad = {0, INT64_C(1) << 40}}};
     wf_gemm_set_backend(WF_GEMM_AUTO);
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-        wf_conv_desc d = of[i];
+        wf_conv_desc d = completed(of[i]);
         d.dtype = WEFT_F32;
-        for (int k = 0; k < 2; k++)
-            d.dilation[k] = 1, d.pad[k] = pad[i][k], d.stride[k] = stride[i][k];
-        d.oh = out_size(d.h, d.kh, d.stride[0], d.pad[0], 1);
-        d.ow = out_size(d.w, d.kw, d.stride[1], d.pad[1], 1);
         all_three(&d);
     }
 }
