@@ -18,50 +18,61 @@
 static wf_text text;
 static int kernels;
 
-/* The kernel gets a name of its own. */
-static void rename_kernel(wf_kernel *k)
-{
-    snprintf(k->name, sizeof k->name, "k%d", kernels++);
-}
-
-static void add_map(const wf_program *p, int rank, int vector, int groups, bool wide, int inner)
+/* The program's kernel, under a name of its own. */
+static wf_kernel lowered(const wf_program *p)
 {
     wf_kernel k;
     wf_why why = {0};
     cr_assert_eq(wf_lower_device(p, &k, &why), 0, "%s", why.rule);
-    rename_kernel(&k);
-    wf_cu_map m = {.k = &k, .wide = wide, .rank = rank, .vector = vector, .groups = groups};
+    snprintf(k.name, sizeof k.name, "k%d", kernels++);
+    return k;
+}
+
+static void put_map(wf_kernel *k, wf_cu_map m)
+{
+    wf_why why = {0};
+    m.k = k;
+    cr_assert_eq(wf_cu_render_map(&m, &text, &why), 0, "%s", why.rule);
+    wf_kernel_free(k);
+}
+
+static void put_rows(wf_kernel *k, wf_cu_rows r)
+{
+    wf_why why = {0};
+    r.k = k;
+    cr_assert_eq(wf_cu_render_rows(&r, &text, &why), 0, "%s", why.rule);
+    wf_kernel_free(k);
+}
+
+static void add_map(const wf_program *p, int rank, int vector, int groups, bool wide, int inner)
+{
+    wf_kernel k = lowered(p);
+    wf_cu_map m = {.wide = wide, .rank = rank, .vector = vector, .groups = groups};
     for (int o = 0; o < p->noutput + p->ninput; o++) {
         m.inner[o] = (uint8_t)(o < p->noutput ? 1 : vector > 1 ? (inner + o) % 2 : (inner + o) % 3);
         m.like[o] = (uint8_t)o;
     }
-    cr_assert_eq(wf_cu_render_map(&m, &text, &why), 0, "%s", why.rule);
-    wf_kernel_free(&k);
+    put_map(&k, m);
 }
 
 /* A kernel of many runs, whose argument is indexed. */
 static void add_many(const wf_program *p, int vector, int words)
 {
-    wf_kernel k;
-    wf_why why = {0};
-    cr_assert_eq(wf_lower_device(p, &k, &why), 0, "%s", why.rule);
-    rename_kernel(&k);
-    wf_cu_map m = {.k = &k, .rank = 1, .vector = vector, .groups = 1, .many = words};
+    wf_kernel k = lowered(p);
+    wf_cu_map m = {.rank = 1, .vector = vector, .groups = 1, .many = words};
     for (int o = 0; o < p->noutput + p->ninput; o++)
         m.inner[o] = 1;
-    cr_assert_eq(wf_cu_render_map(&m, &text, &why), 0, "%s", why.rule);
-    wf_kernel_free(&k);
+    put_map(&k, m);
 }
 
 static void add_rows(const wf_program *p, wf_cu_scheme scheme, bool shared, bool wide, int axes)
 {
-    wf_kernel k;
-    wf_why why = {0};
-    cr_assert_eq(wf_lower_device(p, &k, &why), 0, "%s", why.rule);
-    rename_kernel(&k);
-    const wf_cu_rows r = {&k, scheme, wide, shared && k.rows->nkeep, axes, axes, 0};
-    cr_assert_eq(wf_cu_render_rows(&r, &text, &why), 0, "%s", why.rule);
-    wf_kernel_free(&k);
+    wf_kernel k = lowered(p);
+    put_rows(&k, (wf_cu_rows){.scheme = scheme,
+                              .wide = wide,
+                              .shared = shared && k.rows->nkeep,
+                              .nk = axes,
+                              .nr = axes});
 }
 
 /* What ptxas says of kernels: of one text, and of all since the start (those of `collected`). */
@@ -206,16 +217,11 @@ Test(cuda_nvrtc, many_runs)
     }
     for (int nr = 1; nr <= 2; nr++) {
         static wf_program p;
-        wf_kernel k;
-        wf_why why = {0};
         wf_program_init(&p);
         program_everything_reduced(&p, WEFT_BF16);
         cr_assert_eq(wf_program_finish(&p), 0);
-        cr_assert_eq(wf_lower_device(&p, &k, &why), 0, "%s", why.rule);
-        rename_kernel(&k);
-        const wf_cu_rows r = {&k, WF_CU_SPLIT, false, false, 0, nr, nr == 1 ? 4095 : 512};
-        cr_assert_eq(wf_cu_render_rows(&r, &text, &why), 0, "%s", why.rule);
-        wf_kernel_free(&k);
+        wf_kernel k = lowered(&p);
+        put_rows(&k, (wf_cu_rows){.scheme = WF_CU_SPLIT, .nr = nr, .many = nr == 1 ? 4095 : 512});
         compile_all("many runs that reduce everything");
         cr_assert_eq(last.local, 0);
     }

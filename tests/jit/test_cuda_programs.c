@@ -99,6 +99,30 @@ Test(cuda_programs, groups)
         }
 }
 
+/* MOST_RUNS runs of one program, by the tile interpreter and on the device: the same bits. Drops the operands; returns how many
+ * launches there were. */
+static int64_t run_many(const wf_program *p, operands *o, const char *what)
+{
+    wf_program_args device[MOST_RUNS];
+    wf_cuda_counters before, after;
+    wf_why why = {0};
+    for (int r = 0; r < MOST_RUNS; r++) {
+        device[r] = (wf_program_args){
+            .dst = o[r].dst, .src = o[r].src, .scalars = o[r].scalar, .axes = o[r].axes};
+        wf_program_args tiles = device[r];
+        tiles.dst = o[r].want;
+        cr_assert_eq(wf_program_run_on(p, &tiles), 0);
+    }
+    wf_cuda_get_counters(&before);
+    cr_assert_eq(device_programs(p, MOST_RUNS, device, &why), 0, "%s", why.rule);
+    wf_cuda_get_counters(&after);
+    for (int r = 0; r < MOST_RUNS; r++) {
+        check_outputs(&o[r], p, what, 0);
+        drop_operands(&o[r]);
+    }
+    return after.launches - before.launches;
+}
+
 /* Runs of one program on other operands, of sizes and strides of their own, some with scalars of their own: each has its bits,
  * however many launches they take. */
 Test(cuda_programs, many_runs)
@@ -106,34 +130,21 @@ Test(cuda_programs, many_runs)
     NEED_FIBERS();
     static const int64_t dims[][2] = {{37, 129}, {64, 64}, {1, 1000}, {5, 8},
                                       {3, 0},    {257, 3}, {1, 1},    {700, 40}};
-    wf_cuda_counters before, after;
-    wf_cuda_get_counters(&before);
+    int64_t launches = 0;
     for (int t = 0; t < (int)effort_of(30); t++) {
         static sample s;
         static operands o[MOST_RUNS];
-        wf_program_args device[MOST_RUNS];
-        wf_why why = {0};
         draw(&s, 1 + t % 5);
         const int rank = 1 + t % 2;
-        for (int r = 0; r < MOST_RUNS; r++) {
+        for (int r = 0; r < MOST_RUNS; r++)
             make_operands(&o[r], &s.p, rank, dims[below(8)], r % 4 != 0, t + r % 3);
-            device[r] = (wf_program_args){
-                .dst = o[r].dst, .src = o[r].src, .scalars = o[r].scalar, .axes = o[r].axes};
-            wf_program_args tiles = device[r];
-            tiles.dst = o[r].want;
-            cr_assert_eq(wf_program_run_on(&s.p, &tiles), 0);
-        }
-        cr_assert_eq(device_programs(&s.p, MOST_RUNS, device, &why), 0, "%s", why.rule);
-        for (int r = 0; r < MOST_RUNS; r++) {
-            check_outputs(&o[r], &s.p, "one of many runs", 0);
-            drop_operands(&o[r]);
-        }
+        launches += run_many(&s.p, o, "one of many runs");
     }
-    wf_cuda_get_counters(&after);
-    cr_assert_lt(after.launches - before.launches, (int64_t)effort_of(30) * MOST_RUNS);
+    cr_assert_lt(launches, (int64_t)effort_of(30) * MOST_RUNS);
 }
 
-static void add_turned(wf_view *v)
+/* The first axis becomes the adjacent one. */
+static void turn_view(wf_view *v)
 {
     v->strides[0] = 1;
     v->strides[1] = v->dims[0];
@@ -150,9 +161,6 @@ Test(cuda_programs, many_whole_sums)
     for (int t = 0; t < 4; t++) {
         static wf_program p;
         static operands o[MOST_RUNS];
-        wf_program_args device[MOST_RUNS];
-        wf_cuda_counters before, after;
-        wf_why why = {0};
         wf_program_init(&p);
         program_everything_reduced(&p, types[t]);
         cr_assert_eq(wf_program_finish(&p), 0);
@@ -162,21 +170,11 @@ Test(cuda_programs, many_whole_sums)
                 memset(o[r].dst[k].strides, 0, sizeof o[r].dst[k].strides),
                     memset(o[r].want[k].strides, 0, sizeof o[r].want[k].strides);
             if (r % 6 == 1)
-                add_turned(&o[r].src[0]);
-            device[r] = (wf_program_args){.dst = o[r].dst, .src = o[r].src, .axes = 3};
-            wf_program_args tiles = device[r];
-            tiles.dst = o[r].want;
-            cr_assert_eq(wf_program_run_on(&p, &tiles), 0);
+                turn_view(&o[r].src[0]);
+            o[r].axes = 3;
         }
-        wf_cuda_get_counters(&before);
-        cr_assert_eq(device_programs(&p, MOST_RUNS, device, &why), 0, "%s", why.rule);
-        wf_cuda_get_counters(&after);
-        cr_assert_leq(after.launches - before.launches, 4, "%d launches",
-                      (int)(after.launches - before.launches));
-        for (int r = 0; r < MOST_RUNS; r++) {
-            check_outputs(&o[r], &p, "one of many sums", 0);
-            drop_operands(&o[r]);
-        }
+        const int64_t launches = run_many(&p, o, "one of many sums");
+        cr_assert_leq(launches, 4, "%d launches", (int)launches);
     }
 }
 
@@ -189,10 +187,8 @@ static void turn(operands *o, const wf_program *p)
     for (int g = 0; g < 3; g++)
         for (int i = 0; i < counts[g]; i++) {
             wf_view *v = &views[g][i];
-            if (v->strides[1] == 1 && v->strides[0] == v->dims[1]) {
-                v->strides[0] = 1;
-                v->strides[1] = v->dims[0];
-            }
+            if (v->strides[1] == 1 && v->strides[0] == v->dims[1])
+                turn_view(v);
         }
 }
 
