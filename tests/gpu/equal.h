@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,6 +45,16 @@ static void check_equal(const char *what, weft_tensor a, weft_tensor b)
     }
     free(p);
     free(q);
+}
+
+/* All that optimisers of one kind keep. */
+static inline void check_optims(const char *what, const weft_optim *a, const weft_optim *b)
+{
+    char name[128];
+    for (int i = 0; i < weft_optim_state_count(a); i++) {
+        snprintf(name, sizeof name, "%s: %s", what, weft_optim_state(a)[i].name);
+        check_equal(name, weft_optim_state(a)[i].tensor, weft_optim_state(b)[i].tensor);
+    }
 }
 
 #endif

@@ -56,6 +56,14 @@ static inline weft_jit_stats stats_of(weft_jit *j)
     return s;
 }
 
+/* Launches of the process so far. */
+static inline int64_t gpu_launches(void)
+{
+    wf_cuda_counters c;
+    wf_cuda_get_counters(&c);
+    return c.launches;
+}
+
 /* Was anything left unordered? Of a real GPU nobody can tell. */
 static inline void gpu_check_races(void)
 {

@@ -55,13 +55,6 @@ static const char *reasons(weft_jit *j)
     return weft_jit_reasons(j, r, 8) ? r[0].text : "";
 }
 
-static int64_t launches(void)
-{
-    weft_cuda_counters c;
-    weft_cuda_get_counters(&c);
-    return c.launches;
-}
-
 static void open_settled(uint64_t seed)
 {
     setenv("WEFT_JIT", "2", 1);         /* kernels are there at their first run */
@@ -119,9 +112,9 @@ Test(gpu_capture, a_call_is_one_launch)
             captured = stats_of(j).captured;
             weft_cuda_get_counters(&before);
         }
-        one = launches();
+        one = gpu_launches();
         call(j, &x, 1, y, 2);
-        one = launches() - one;
+        one = gpu_launches() - one;
         weft_scope_end(s);
     }
     weft_cuda_get_counters(&after);

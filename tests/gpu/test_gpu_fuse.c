@@ -91,13 +91,6 @@ typedef struct fused {
     int steps;
 } fused;
 
-static int64_t launches(void)
-{
-    wf_cuda_counters c;
-    wf_cuda_get_counters(&c);
-    return c.launches;
-}
-
 static void check_fused(const fused *f)
 {
     weft_scope sc = weft_scope_begin();
@@ -111,10 +104,10 @@ static void check_fused(const fused *f)
         weft_manual_seed((uint64_t)i);
         cr_assert_eq(run_model(&host, NULL, 0, &want, 1), WEFT_OK, "%s", weft_last_error());
         weft_manual_seed((uint64_t)i);
-        const int64_t before = launches();
+        const int64_t before = gpu_launches();
         cr_assert_eq(weft_jit_call(j, NULL, 0, &got, 1), WEFT_OK, "%s: %s", f->name,
                      weft_last_error());
-        const int64_t after = launches();
+        const int64_t after = gpu_launches();
         weft_jit_get_stats(j, &st);
         /* a sum down the rows may be two launches, for want of columns to fill the device with */
         cr_expect(i == 0 || (after - before >= st.steps && after - before <= st.steps + f->train),

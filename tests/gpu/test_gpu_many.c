@@ -85,17 +85,7 @@ static void check_models(const char *what, model *a, model *b)
         snprintf(name, sizeof name, "%s: %s", what, weft_module_at(a->m, i).name);
         check_equal(name, weft_module_at(a->m, i).tensor, weft_module_at(b->m, i).tensor);
     }
-    for (int i = 0; i < weft_optim_state_count(a->o); i++) {
-        snprintf(name, sizeof name, "%s: %s", what, weft_optim_state(a->o)[i].name);
-        check_equal(name, weft_optim_state(a->o)[i].tensor, weft_optim_state(b->o)[i].tensor);
-    }
-}
-
-static int launches(void)
-{
-    wf_cuda_counters c;
-    wf_cuda_get_counters(&c);
-    return (int)c.launches;
+    check_optims(what, a->o, b->o);
 }
 
 /* Steps of the host, of the device and of a trace there: equal bits, and the last step in at most so many launches. */
@@ -112,11 +102,11 @@ static void check_steps(const char *what, model how, int most)
         make_gradients(&eager, i);
         make_gradients(&traced, i);
         cr_assert_eq(step(&host, NULL, 0, NULL, 0), WEFT_OK, "%s", weft_last_error());
-        const int before = launches();
+        const int before = (int)gpu_launches();
         cr_assert_eq(step(&eager, NULL, 0, NULL, 0), WEFT_OK, "%s", weft_last_error());
-        const int between = launches();
+        const int between = (int)gpu_launches();
         cr_assert_eq(weft_jit_call(j, NULL, 0, NULL, 0), WEFT_OK, "%s", weft_last_error());
-        const int after = launches();
+        const int after = (int)gpu_launches();
         if (getenv("WEFT_TEST_SHOW")) {
             fprintf(stderr, "%s, step %d: %d launches, traced %d\n", what, i, between - before,
                     after - between);

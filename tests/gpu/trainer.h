@@ -108,11 +108,7 @@ static void check_trainers(const char *what, trainer *a, trainer *b)
             check_equal(name, weft_grad(x.tensor), weft_grad(y.tensor));
         }
     }
-    for (int i = 0; i < weft_optim_state_count(a->optim); i++) {
-        snprintf(name, sizeof name, "%s: %s", what, weft_optim_state(a->optim)[i].name);
-        check_equal(name, weft_optim_state(a->optim)[i].tensor,
-                    weft_optim_state(b->optim)[i].tensor);
-    }
+    check_optims(what, a->optim, b->optim);
     cr_assert_eq(a->data.offset, b->data.offset, "%s", what);
     cr_assert_eq(a->init.offset, b->init.offset, "%s", what);
 }
