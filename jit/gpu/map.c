@@ -187,12 +187,12 @@ static int64_t fill(const wf_cu_map *m, const space *s, uint64_t *w, int at)
     for (int d = 0; d < s->rank - 1; d++)
         groups *= s->dims[d];
     w[at] = (uint64_t)groups;
+    uint64_t *operand = w + wf_cu_map_operand(m, 0);
     for (int o = 0; o < s->nop; o++) {
-        uint64_t *operand = w + wf_cu_map_operand(m, o);
         if (!m->alias[o])
             *operand++ = s->data[o];
-        for (int d = 0; d < wf_cu_map_strides(m, o); d++)
-            operand[d] = (uint64_t)s->strides[o][d];
+        for (int d = 0, n = wf_cu_map_strides(m, o); d < n; d++)
+            *operand++ = (uint64_t)s->strides[o][d];
     }
     return groups;
 }
@@ -379,6 +379,8 @@ static int run_alike(batch *b, int first, bool later, wf_why *why)
         b->v = wf_gpu_variant_of(b->ordinal, b->e, bytes, mine.n + 2, &recipe, why);
     }
     const wf_cu_map m = b->m;
+    const int entry = wf_cu_map_entry(&m), room = wf_cu_map_entries(&m);
+    uint64_t *entries = b->words + wf_cu_map_first(&m);
     int status = b->v ? 0 : why->code;
     for (int i = first; i < b->n; i++) {
         if (memcmp(&b->keys[i], &mine, sizeof mine) != 0)
@@ -386,7 +388,7 @@ static int run_alike(batch *b, int first, bool later, wf_why *why)
         b->keys[i].n = 0; /* it has had its turn */
         if (!b->v || status)
             continue;
-        int set = b->runs < wf_cu_map_entries(&m) ? find_set(b, i) : -1;
+        int set = b->runs < room ? find_set(b, i) : -1;
         if (set < 0) {
             status = flush(b, why);
             set = status ? 0 : find_set(b, i);
@@ -395,7 +397,7 @@ static int run_alike(batch *b, int first, bool later, wf_why *why)
             continue;
         describe(b, i, m.many);
         b->m = m;
-        uint64_t *w = b->words + wf_cu_map_first(&m) + (ptrdiff_t)b->runs++ * wf_cu_map_entry(&m);
+        uint64_t *w = entries + (ptrdiff_t)b->runs++ * entry;
         w[0] = b->pieces | (uint64_t)set << 32;
         b->pieces += ((uint64_t)fill(&m, &b->s, w, 1) + WF_CU_PIECE - 1) / WF_CU_PIECE;
         b->done[i] = FILLED;
