@@ -423,7 +423,7 @@ int wf_gpu_map_many(int ordinal, const wf_program *p, int n, const wf_program_ar
     int status = b ? 0 : WEFT_ENOMEM;
     if (!b)
         return status;
-    memset(b, 0, bytes);
+    memset(b, 0, sizeof *b);
     b->ordinal = ordinal;
     b->e = e;
     b->p = p;
@@ -431,7 +431,7 @@ int wf_gpu_map_many(int ordinal, const wf_program *p, int n, const wf_program_ar
     b->n = n;
     b->done = done;
     b->words = (uint64_t *)(b + 1);
-    b->keys = (key *)(b->words + WF_GPU_MOST_WORDS);
+    b->keys = memset(b->words + WF_GPU_MOST_WORDS, 0, (size_t)n * sizeof(key));
     const int fits = 4 + 2 * (p->noutput + p->ninput) <= KEY && (!p->nscalar || 128 / p->nscalar);
     for (int i = 0; i < n && fits; i++) {
         unsigned char bytes_[WF_GPU_VARIANT];

@@ -17,10 +17,11 @@
 #include "jit/gpu/impl.h"
 
 enum {
-    SPLIT_FROM = 1 << 15,   /* elements a row, if rows alone do not fill the device */
-    SHARED_MOST = 48 << 10, /* dynamic shared memory, so that several blocks share a processor */
-    RESIDENT = 2048,        /* threads of a processor */
-    WARPS = 8               /* of a block that does not say otherwise */
+    SPLIT_FROM = 1 << 15,    /* elements a row, if rows alone do not fill the device */
+    SHARED_MOST = 48 << 10,  /* dynamic shared memory, so that several blocks share a processor */
+    RESIDENT = 2048,         /* threads of a processor */
+    WARPS = 8,               /* of a block that does not say otherwise */
+    WORDS = WF_GPU_WORDS * 2 /* that the argument of one run has at most */
 };
 static const int64_t longest_block_row = (int64_t)4096 * 4096;
 
@@ -34,7 +35,7 @@ typedef struct run {
     wf_space s;
     int nop;
     wf_gpu_temps temps;
-    uint64_t words[WF_GPU_WORDS * 2];
+    uint64_t *words; /* of the argument; many runs have WF_GPU_MOST_WORDS */
     unsigned threads, shared;
     int64_t work, per_block, groups; /* groups: sets of kept values in global memory */
     bool later;
@@ -367,8 +368,7 @@ static int prepare(run *r)
     r->r.wide = is_wide(r);
     r->r.k = &r->e->kernel;
     wf_cu_rows_layout(&r->r, &r->l);
-    if (r->l.words > (int)(sizeof r->words / sizeof *r->words) ||
-        r->l.words > wf_gpu_most_words(r->ordinal))
+    if (r->l.words > WORDS || r->l.words > wf_gpu_most_words(r->ordinal))
         return wf_fail(r->why, WEFT_EUNSUPPORTED, "a program of %d operands over %d axes", r->nop,
                        r->s.nk + r->s.nr);
     shape(r);
@@ -394,9 +394,11 @@ int wf_gpu_rows_program(int ordinal, const wf_program *p, const wf_program_args 
                         wf_why *why)
 {
     wf_why own = {0};
+    uint64_t words[WORDS] = {0};
     run r = {.ordinal = ordinal,
              .p = p,
              .temps.ordinal = ordinal,
+             .words = words,
              .later = later,
              .why = why ? why : &own};
     wf_view dst[WF_PROGRAM_OUTPUTS];
@@ -424,9 +426,9 @@ int wf_gpu_rows_program(int ordinal, const wf_program *p, const wf_program_args 
 /* -- many runs -------------------------------------------------------------------------------------------------- */
 typedef struct batch {
     run r; /* of the run that is looked at; its words are the launch's */
-    uint64_t words[WF_GPU_MOST_WORDS];
     int64_t blocks;
     int n, runs;
+    uint8_t *nr; /* of each run: its reduced axes, at least 1; 0: it is to run alone */
 } batch;
 
 enum { QUEUED = 1, FILLED }; /* done */
@@ -456,7 +458,7 @@ static void add_run(batch *b)
 {
     run *r = &b->r;
     const wf_space *s = &r->s;
-    uint64_t *w = b->words + r->l.first + (ptrdiff_t)b->runs++ * r->l.entry;
+    uint64_t *w = r->words + r->l.first + (ptrdiff_t)b->runs++ * r->l.entry;
     w[0] = (uint64_t)b->blocks;
     w[1] = (uint64_t)s->n;
     for (int d = 1; d < r->r.nr; d++)
@@ -480,10 +482,10 @@ static int start_batch(batch *b, const wf_gpu_variant *v, int nsteps, const wf_c
     void *parts =
         cells ? wf_gpu_temp(&r->temps, 8 * blocks * (size_t)wf_cu_totals(k), r->why) : NULL;
     int status = parts ? 0 : r->why->code;
-    b->words[r->l.rows] = rows;
-    b->words[r->l.width] = blocks;
-    b->words[r->l.slots] = wf_gpu_word(cells);
-    b->words[r->l.parts] = wf_gpu_word(parts);
+    r->words[r->l.rows] = rows;
+    r->words[r->l.width] = blocks;
+    r->words[r->l.slots] = wf_gpu_word(cells);
+    r->words[r->l.parts] = wf_gpu_word(parts);
     for (int i = 0; i < nsteps && status == 0; i++) {
         const int64_t work = steps[i].elements ? b->blocks : b->runs;
         if (work == 0)
@@ -493,7 +495,7 @@ static int start_batch(batch *b, const wf_gpu_variant *v, int nsteps, const wf_c
                                                .function = i,
                                                .blocks = wf_gpu_blocks(r->ordinal, work, WARPS),
                                                .threads = WARPS * 32,
-                                               .words = b->words},
+                                               .words = r->words},
                               r->why);
     }
     wf_gpu_drop(&r->temps);
@@ -508,11 +510,12 @@ static void mark_filled(uint8_t *done, int n, int as)
         done[i] = (uint8_t)(done[i] == FILLED ? as : done[i]);
 }
 
-/* The launches of all runs whose reduced axes are as many as those of run `first`; so many. */
-static int run_alike(batch *b, const wf_program_args *a, int first, int runs, uint8_t *done)
+/* The launches of the runs, so many, that have nr reduced axes. */
+static int run_alike(batch *b, const wf_program_args *a, int nr, int runs, uint8_t *done)
 {
     run *r = &b->r;
     wf_cu_step steps[WF_CU_STEPS];
+    const int first = (int)((uint8_t *)memchr(b->nr, nr, (size_t)b->n) - b->nr);
     joins(b, &a[first]);
     wf_cu_rows mine = r->r;
     mine.many = wf_gpu_many_words(r->ordinal, r->l.first, r->l.entry, runs);
@@ -521,14 +524,15 @@ static int run_alike(batch *b, const wf_program_args *a, int first, int runs, ui
     if (!mine.many || nsteps < 0)
         return 0;
     const wf_gpu_recipe recipe = {render, &mine, sizeof mine, r->later, nsteps};
-    unsigned char bytes[] = {'R', (unsigned char)mine.nr, 0, 0};
+    unsigned char bytes[] = {'R', (unsigned char)nr, 0, 0};
     memcpy(bytes + 2, &(uint16_t){(uint16_t)mine.many}, 2);
     const wf_gpu_variant *v =
         wf_gpu_variant_of(r->ordinal, r->e, bytes, sizeof bytes, &recipe, r->why);
     int status = v ? 0 : r->why->code;
     for (int i = first; i < b->n && status == 0; i++) {
-        if (done[i] || !joins(b, &a[i]) || r->r.nr != mine.nr)
+        if (b->nr[i] != nr)
             continue;
+        joins(b, &a[i]);
         add_run(b);
         done[i] = FILLED;
         if (b->runs < room)
@@ -559,44 +563,46 @@ int wf_gpu_rows_many(int ordinal, const wf_program *p, int n, const wf_program_a
                      uint8_t *done, wf_why *why)
 {
     const wf_gpu_entry *e = p->noutput ? wf_gpu_entry_of(p, why) : NULL;
-    batch *b = e ? wf_alloc(sizeof *b) : NULL;
-    int status = 0, other = 0;
+    const size_t bytes = sizeof(batch) + WF_GPU_MOST_WORDS * sizeof(uint64_t) + (size_t)n;
+    batch *b = e ? wf_alloc(bytes) : NULL;
+    int status = 0, other = 0, runs[WF_CU_RANK + 1] = {0};
     if (!b)
         return 0; /* one by one, which says why */
-    memset(b, 0, sizeof *b);
-    b->n = n;
-    b->r = (run){.ordinal = ordinal,
-                 .p = p,
-                 .e = e,
-                 .rows = e->kernel.rows,
-                 .nop = p->noutput + p->ninput,
-                 .temps.ordinal = ordinal,
-                 .later = later,
-                 .why = why};
-    for (int nr = 1; nr <= WF_CU_RANK && may_join(&b->r) && status == 0; nr++) {
-        int runs = 0, first = -1;
-        for (int i = n; i-- > 0;)
-            if (!done[i] && joins(b, &a[i]) && b->r.r.nr == nr) {
-                runs++;
-                first = i;
-            }
-        if (runs < 2)
+    *b = (batch){.n = n,
+                 .r = {.ordinal = ordinal,
+                       .p = p,
+                       .e = e,
+                       .rows = e->kernel.rows,
+                       .nop = p->noutput + p->ninput,
+                       .temps.ordinal = ordinal,
+                       .words = (uint64_t *)(b + 1),
+                       .later = later,
+                       .why = why}};
+    b->nr = (uint8_t *)(b->r.words + WF_GPU_MOST_WORDS);
+    const bool may = may_join(&b->r);
+    for (int i = 0; i < n; i++) {
+        b->nr[i] = may && joins(b, &a[i]) ? (uint8_t)b->r.r.nr : 0;
+        runs[b->nr[i]]++;
+    }
+    for (int nr = 1; nr <= WF_CU_RANK && status == 0; nr++) {
+        if (runs[nr] < 2)
             continue;
-        status = run_alike(b, a, first, runs, done);
+        status = run_alike(b, a, nr, runs[nr], done);
         if (status == WF_GPU_PENDING || status == WEFT_EUNSUPPORTED || status == WEFT_ENOMEM) {
             other = status == WF_GPU_PENDING ? status : other;
             status = 0;
             *why = (wf_why){0};
         }
     }
-    wf_free(b, sizeof *b);
+    wf_free(b, bytes);
     return status ? status : other;
 }
 
 int wf_gpu_rows_way(int ordinal, const wf_program *p, const wf_program_args *a, wf_gpu_way *way,
                     wf_why *why)
 {
-    run r = {.ordinal = ordinal, .p = p, .why = why, .nop = p->noutput + p->ninput};
+    uint64_t words[WORDS];
+    run r = {.ordinal = ordinal, .p = p, .words = words, .why = why, .nop = p->noutput + p->ninput};
     r.e = wf_gpu_entry_of(p, why);
     if (!r.e)
         return why->code;
