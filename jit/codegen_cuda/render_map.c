@@ -39,7 +39,7 @@ int wf_cu_map_operand(const wf_cu_map *m, int op)
 {
     int at = groups_word(m) + 1 + (m->rank - 1) * WF_CU_DIVISOR;
     for (int o = 0; o < op; o++)
-        at += !(m->many && m->alias[o]) + wf_cu_map_strides(m, o);
+        at += !m->alias[o] + wf_cu_map_strides(m, o);
     return at;
 }
 
@@ -151,7 +151,7 @@ static void offsets(const wf_cu_map *m, wf_text *t)
     for (int o = 0; o < ndst_of(m) + m->k->nsrc; o++) {
         if (m->like[o] != o)
             continue;
-        const int at = wf_cu_map_operand(m, o) + !(m->many && m->alias[o]);
+        const int at = wf_cu_map_operand(m, o) + !m->alias[o];
         P("        const %s o%d = 0", m->wide ? "long long" : "int", o);
         for (int d = 0; d < m->rank; d++) {
             if (d == m->rank - 1 && m->inner[o] == 0)
@@ -171,7 +171,7 @@ static void pointers(const wf_cu_map *m, wf_text *t)
     const int ndst = ndst_of(m);
     for (int o = 0; o < ndst + m->k->nsrc; o++) {
         const char *type = wf_cu_type(type_of(m, o)), *constant = o < ndst ? "" : "const ";
-        const int at = wf_cu_map_operand(m, m->many && m->alias[o] ? m->alias[o] - 1 : o);
+        const int at = wf_cu_map_operand(m, m->alias[o] ? m->alias[o] - 1 : o);
         if (is_drawn(m, o)) {
             P("    const long long s%d = (long long)a.w[%s%d];\n", o - ndst, base_of(m), at);
             continue;

@@ -84,6 +84,12 @@ int wf_gpu_most_words(int ordinal);
 /* Words of an argument for many runs, whose entries stand from `first` on: the smallest of a few sizes that holds so many, or
  * the largest the device takes; 0: not even two fit. */
 int wf_gpu_many_words(int ordinal, int first, int entry, int runs);
+/* What is known of a run among many, in done; 0: it is to run alone. FILLED: its words stand in a launch to be queued. */
+enum { WF_GPU_QUEUED = 1, WF_GPU_FILLED };
+/* The launch was queued, or was not. */
+void wf_gpu_settle(uint8_t *done, int n, int status);
+/* The status of a launch of many, or 0 with why empty where its runs can run alone; *pending: WF_GPU_PENDING if that was it. */
+int wf_gpu_or_alone(int status, int *pending, wf_why *why);
 /* An address as a word; an extent with its multiplier and shift. */
 uint64_t wf_gpu_word(const void *address);
 void wf_gpu_divisor(uint64_t w[WF_CU_DIVISOR], int64_t extent);

@@ -63,6 +63,22 @@ int wf_gpu_many_words(int ordinal, int first, int entry, int runs)
     return best;
 }
 
+void wf_gpu_settle(uint8_t *done, int n, int status)
+{
+    for (int i = 0; i < n; i++)
+        if (done[i] == WF_GPU_FILLED)
+            done[i] = status == 0 ? WF_GPU_QUEUED : 0;
+}
+
+int wf_gpu_or_alone(int status, int *pending, wf_why *why)
+{
+    if (status != WF_GPU_PENDING && status != WEFT_EUNSUPPORTED && status != WEFT_ENOMEM)
+        return status;
+    *pending = status == WF_GPU_PENDING ? status : *pending;
+    *why = (wf_why){0};
+    return 0;
+}
+
 uint64_t wf_gpu_word(const void *address)
 {
     return (uint64_t)(uintptr_t)address;

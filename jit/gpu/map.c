@@ -161,10 +161,10 @@ static int classify(wf_cu_map *m, const space *s, unsigned char bytes[WF_GPU_VAR
         while (memcmp(s->strides[same], s->strides[o], sizeof(int64_t) * (size_t)s->rank) != 0)
             same++;
         m->like[o] = (uint8_t)same;
-        int twin = 0;
+        int twin = m->many ? 0 : o;
         while (s->data[twin] != s->data[o])
             twin++;
-        m->alias[o] = (uint8_t)(m->many && twin < o ? 1 + twin : 0);
+        m->alias[o] = (uint8_t)(twin < o ? 1 + twin : 0);
     }
     bytes[0] = m->many ? 'M' : 'm';
     bytes[1] = (unsigned char)m->rank;
@@ -291,8 +291,6 @@ typedef struct batch {
     uint64_t *words;
 } batch;
 
-enum { QUEUED = 1, FILLED }; /* done */
-
 /* The space and the kernel of run i. False: a launch of its own. */
 static bool describe(batch *b, int i, int words)
 {
@@ -354,9 +352,7 @@ static int flush(batch *b, wf_why *why)
                                       .threads = WF_GPU_THREADS,
                                       .words = b->words},
                      why);
-    for (int i = 0; i < b->n; i++)
-        if (b->done[i] == FILLED)
-            b->done[i] = status == 0 ? QUEUED : 0;
+    wf_gpu_settle(b->done, b->n, status);
     b->runs = b->sets = 0;
     b->pieces = 0;
     return status;
@@ -400,17 +396,11 @@ static int run_alike(batch *b, int first, bool later, wf_why *why)
         uint64_t *w = entries + (ptrdiff_t)b->runs++ * entry;
         w[0] = b->pieces | (uint64_t)set << 32;
         b->pieces += ((uint64_t)fill(&m, &b->s, w, 1) + WF_CU_PIECE - 1) / WF_CU_PIECE;
-        b->done[i] = FILLED;
+        b->done[i] = WF_GPU_FILLED;
     }
     status = status ? status : flush(b, why);
     b->v = NULL;
     return status;
-}
-
-/* Is the program's own kernel, run by run, another way? */
-static bool is_other_way(int status)
-{
-    return status == WF_GPU_PENDING || status == WEFT_EUNSUPPORTED || status == WEFT_ENOMEM;
 }
 
 int wf_gpu_map_many(int ordinal, const wf_program *p, int n, const wf_program_args *a, bool later,
@@ -432,7 +422,8 @@ int wf_gpu_map_many(int ordinal, const wf_program *p, int n, const wf_program_ar
     b->done = done;
     b->words = (uint64_t *)(b + 1);
     b->keys = memset(b->words + WF_GPU_MOST_WORDS, 0, (size_t)n * sizeof(key));
-    const int fits = 4 + 2 * (p->noutput + p->ninput) <= KEY && (!p->nscalar || 128 / p->nscalar);
+    const bool fits = 4 + 2 * (p->noutput + p->ninput) <= KEY &&
+                      (p->nscalar == 0 || wf_cu_map_sets(&(wf_cu_map){.k = &e->kernel}) > 0);
     for (int i = 0; i < n && fits; i++) {
         unsigned char bytes_[WF_GPU_VARIANT];
         if (describe(b, i, WF_GPU_MOST_WORDS)) {
@@ -442,14 +433,8 @@ int wf_gpu_map_many(int ordinal, const wf_program *p, int n, const wf_program_ar
     }
     int other = 0;
     for (int i = 0; i < n && status == 0; i++)
-        if (b->keys[i].n) {
-            status = run_alike(b, i, later, why);
-            if (is_other_way(status)) {
-                other = status == WF_GPU_PENDING ? status : other;
-                status = 0;
-                *why = (wf_why){0};
-            }
-        }
+        if (b->keys[i].n)
+            status = wf_gpu_or_alone(run_alike(b, i, later, why), &other, why);
     wf_free(b, bytes);
     return status ? status : other;
 }

@@ -431,8 +431,6 @@ typedef struct batch {
     uint8_t *nr; /* of each run: its reduced axes, at least 1; 0: it is to run alone */
 } batch;
 
-enum { QUEUED = 1, FILLED }; /* done */
-
 static int blocks_of(int64_t n)
 {
     return (int)((n + WF_CU_BLOCK - 1) / WF_CU_BLOCK);
@@ -504,12 +502,6 @@ static int start_batch(batch *b, const wf_gpu_variant *v, int nsteps, const wf_c
     return status;
 }
 
-static void mark_filled(uint8_t *done, int n, int as)
-{
-    for (int i = 0; i < n; i++)
-        done[i] = (uint8_t)(done[i] == FILLED ? as : done[i]);
-}
-
 /* The launches of the runs, so many, that have nr reduced axes. */
 static int run_alike(batch *b, const wf_program_args *a, int nr, int runs, uint8_t *done)
 {
@@ -534,15 +526,15 @@ static int run_alike(batch *b, const wf_program_args *a, int nr, int runs, uint8
             continue;
         joins(b, &a[i]);
         add_run(b);
-        done[i] = FILLED;
+        done[i] = WF_GPU_FILLED;
         if (b->runs < room)
             continue;
         status = start_batch(b, v, nsteps, steps);
-        mark_filled(done, b->n, status == 0 ? QUEUED : 0);
+        wf_gpu_settle(done, b->n, status);
     }
     if (status == 0 && b->runs > 0)
         status = start_batch(b, v, nsteps, steps);
-    mark_filled(done, b->n, status == 0 ? QUEUED : 0);
+    wf_gpu_settle(done, b->n, status);
     return status;
 }
 
@@ -585,14 +577,8 @@ int wf_gpu_rows_many(int ordinal, const wf_program *p, int n, const wf_program_a
         runs[b->nr[i]]++;
     }
     for (int nr = 1; nr <= WF_CU_RANK && status == 0; nr++) {
-        if (runs[nr] < 2)
-            continue;
-        status = run_alike(b, a, nr, runs[nr], done);
-        if (status == WF_GPU_PENDING || status == WEFT_EUNSUPPORTED || status == WEFT_ENOMEM) {
-            other = status == WF_GPU_PENDING ? status : other;
-            status = 0;
-            *why = (wf_why){0};
-        }
+        if (runs[nr] >= 2)
+            status = wf_gpu_or_alone(run_alike(b, a, nr, runs[nr], done), &other, why);
     }
     wf_free(b, bytes);
     return status ? status : other;
