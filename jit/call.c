@@ -269,8 +269,9 @@ static int replay(weft_jit *j, wf_ctx *c, wf_frozen *z, wf_frozen_args *a, weft_
     return rc;
 }
 
-weft_status wf_call_watched(weft_jit *j, const weft_tensor *in, int n_in, weft_tensor *out,
-                            int n_out, wf_call_watch *watch)
+__attribute__((noinline)) weft_status wf_call_watched(weft_jit *j, const weft_tensor *in, int n_in,
+                                                      weft_tensor *out, int n_out,
+                                                      wf_call_watch *watch)
 {
     wf_ctx *c = wf_ctx_get();
     int rc = check_call(c, j, in, n_in, out, n_out);
@@ -357,13 +358,6 @@ weft_status wf_call_watched(weft_jit *j, const weft_tensor *in, int n_in, weft_t
     return (weft_status)(rc ? rc : ran);
 }
 
-/* A call with its arguments looked at. */
-__attribute__((noinline)) static weft_status call(weft_jit *j, const weft_tensor *in, int n_in,
-                                                  weft_tensor *out, int n_out)
-{
-    return wf_call_watched(j, in, n_in, out, n_out, NULL);
-}
-
 /*
  * A seat's call of one result, in the caller's scope, which is empty: the result and nothing else is in it afterwards, or
  * wf_call_end sees to it. lent: what is borrowed for the call, or NULL. What all this costs beside the function is some hundred
@@ -423,7 +417,7 @@ __attribute__((noinline)) static weft_status refuse(weft_jit *j, wf_ctx *c, cons
                                                     int n_in, weft_tensor *out)
 {
     wf_end_lend(c);
-    return call(j, in, n_in, out, 1);
+    return wf_call_watched(j, in, n_in, out, 1, NULL);
 }
 
 /* Is t a handle of this thread's context that a scope need not own? */
@@ -439,7 +433,7 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
 {
     wf_ctx *c = wf_tls_ctx;
     if (__builtin_expect(n_out != 1 || n_in <= 0 || !j || !in || !out, 0)) {
-        return call(j, in, n_in, out, n_out);
+        return wf_call_watched(j, in, n_in, out, n_out, NULL);
     }
     wf_seat *seat = &j->seat[0];
     const int64_t left = atomic_load_explicit(&seat->left, memory_order_relaxed);
@@ -469,5 +463,5 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
             return run_lent(j, c, in, n_in, out);
         }
     }
-    return call(j, in, n_in, out, n_out);
+    return wf_call_watched(j, in, n_in, out, n_out, NULL);
 }
