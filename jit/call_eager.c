@@ -298,6 +298,9 @@ wf_seat *wf_seat_of(weft_jit *j, const wf_ctx *c)
 wf_seat *wf_seat_take(weft_jit *j, wf_ctx *c)
 {
     wf_seat *s = wf_seat_of(j, c);
+    if (s) {
+        return s;
+    }
     pthread_mutex_lock(&j->lock);
     for (int i = 0; i < WF_SEATS && !s; i++) {
         if (!atomic_load_explicit(&j->seat[i].owner, memory_order_relaxed)) {
@@ -357,8 +360,7 @@ static void give_calls(weft_jit *j, wf_ctx *c, wf_way *w, const wf_call_kind *k,
         atomic_load_explicit(&j->shut[at], memory_order_relaxed) & bit) {
         return;
     }
-    wf_seat *s = wf_seat_of(j, c);
-    s = s ? s : wf_seat_take(j, c);
+    wf_seat *s = wf_seat_take(j, c);
     if (!s) {
         return;
     }

@@ -270,7 +270,7 @@ WF_COLD int wf_call_end(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in,
                         int rc, uint64_t errors, uint32_t scope);
 /* The thread's seat; NULL: it has none. */
 wf_seat *wf_seat_of(weft_jit *j, const wf_ctx *c);
-/* A new one where it has none. */
+/* And a new one where it has none; NULL: others have them all. */
 wf_seat *wf_seat_take(weft_jit *j, wf_ctx *c);
 /* Calls that ran the function. */
 int64_t wf_call_count_eager(const weft_jit *j);

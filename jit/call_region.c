@@ -22,8 +22,7 @@ enum { GIVEN = 126, RARELY = 8 };
 /* Is a plain region to be recorded, to be compared? Else the thread gets further ones. */
 static bool is_looked_at(weft_jit *j, wf_ctx *c)
 {
-    wf_seat *s = wf_seat_of(j, c);
-    s = s ? s : wf_seat_take(j, c);
+    wf_seat *s = wf_seat_take(j, c);
     pthread_mutex_lock(&j->lock);
     const bool look = --j->region_looks < 0;
     if (look) {
