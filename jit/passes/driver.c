@@ -245,11 +245,9 @@ static int run_pass(int id, wf_pass *p, const wf_fn *in, wf_fn **out, wf_why *wh
     if (!rc && *out && p->opts->spoil) {
         p->opts->spoil(id, *out);
     }
-    if (!rc && *out && verifies(p->opts) && wf_fn_verify(*out, &fault)) {
-        rc = wf_fail(why, WEFT_EINVALID, "after pass %s: %.200s", wf_passes[id].name, fault.rule);
-    }
-    if (!rc && *out && verifies(p->opts) && p->recorded &&
-        wf_fn_verify_origins(*out, p->recorded, &fault)) {
+    if (!rc && *out && verifies(p->opts) &&
+        (wf_fn_verify(*out, &fault) ||
+         (p->recorded && wf_fn_verify_origins(*out, p->recorded, &fault)))) {
         rc = wf_fail(why, WEFT_EINVALID, "after pass %s: %.200s", wf_passes[id].name, fault.rule);
     }
     if (!rc && (now->ninputs != in->ninputs || now->noutputs != in->noutputs)) {

@@ -125,7 +125,6 @@ static void merge(wf_fuser *u, uint32_t a, uint32_t b)
     y->scalars += x->scalars;
     y->depth += x->depth;
     y->draws += x->draws;
-    y->returned += x->returned;
     x->n = 0;
     x->into = b;
 }

@@ -34,7 +34,7 @@ bool wf_is_euclidean(const wf_attr *a)
 }
 
 /* Rows that plan_rows.c can spell out. */
-static bool is_row_op(const wf_layout *l, uint32_t k)
+bool wf_is_composite(const wf_layout *l, uint32_t k)
 {
     const wf_op op = (wf_op)l->f->ins[k].op;
     static const uint8_t yes[WF_OP_COUNT] = {
@@ -50,11 +50,6 @@ static bool is_row_op(const wf_layout *l, uint32_t k)
         [WF_OP_CROSS_ENTROPY] = 1, [WF_OP_CROSS_ENTROPY_BWD] = 1,
     };
     return yes[op] && (op != WF_OP_NORM || wf_is_euclidean(wf_ins_attr(l->f, &l->f->ins[k])));
-}
-
-bool wf_is_composite(const wf_layout *l, uint32_t k)
-{
-    return is_row_op(l, k);
 }
 
 uint32_t wf_open_axes(const wf_layout *l, uint32_t k)
@@ -77,7 +72,7 @@ uint32_t wf_open_axes(const wf_layout *l, uint32_t k)
 bool wf_is_openable(const wf_layout *l, uint32_t k)
 {
     const wf_ins *i = &l->f->ins[k];
-    if (!is_row_op(l, k)) {
+    if (!wf_is_composite(l, k)) {
         return false;
     }
     wf_val x = wf_ins_src(l->f, i)[0], target = wf_targets_of(l, k);
