@@ -518,6 +518,14 @@ void wf_plan_get_info(const wf_plan *p, wf_plan_info *info)
     *info = wf_plan_chosen(p)->info;
 }
 
+const char *wf_plan_step_kind(const wf_plan_step *s)
+{
+    return s->axes                  ? "rows"
+           : s->kind == WF_STEP_MAP ? "map"
+           : s->kind == WF_STEP_OP  ? "op"
+                                    : "copy";
+}
+
 bool wf_plan_step_at(const wf_plan *p, int launch, wf_plan_step_info *out)
 {
     p = wf_plan_chosen(p);
@@ -532,10 +540,7 @@ bool wf_plan_step_at(const wf_plan *p, int launch, wf_plan_step_info *out)
         return false;
     }
     const wf_plan_step *s = &p->steps[lo];
-    out->kind = s->axes                  ? "rows"
-                : s->kind == WF_STEP_MAP ? "map"
-                : s->kind == WF_STEP_OP  ? "op"
-                                         : "copy";
+    out->kind = wf_plan_step_kind(s);
     out->op = (wf_op)s->op;
     const bool followed = lo + 1 < p->nsteps && p->steps[lo + 1].after;
     const wf_plan_step *group = s->kind == WF_STEP_MAP ? s : followed ? s + 1 : NULL;

@@ -205,6 +205,8 @@ void wf_plan_note(const wf_plan *p, const wf_fn *recording, const wf_plan_step *
 /* The same as a line on stderr. */
 void wf_plan_tell(const wf_plan *p, const wf_fn *recording, const wf_plan_step *s, uint32_t n,
                   int64_t ns, bool queued);
+/* "rows", "map", "op" or "copy". */
+const char *wf_plan_step_kind(const wf_plan_step *s);
 /* What a launch is called: its kernel, or its row. */
 const char *wf_plan_launch_name(const wf_plan *p, const wf_plan_step *s);
 /* Steps that may run side by side become one launch. */

@@ -107,11 +107,7 @@ static void compose(note *l, const wf_plan *p, const wf_fn *recording, const wf_
     for (uint32_t i = 0; i < n; i++) {
         wf_plan_traffic(p, &s[i], p->words, &l->bytes, &l->bytes);
     }
-    put(&l->text, "",
-        s->axes                  ? "rows"
-        : s->kind == WF_STEP_MAP ? "map"
-        : s->kind == WF_STEP_OP  ? "op"
-                                 : "copy");
+    put(&l->text, "", wf_plan_step_kind(s));
     put(&l->text, "",
         s->kind != WF_STEP_MAP    ? ":"
         : wf_plan_is_native(p, s) ? ", native:"

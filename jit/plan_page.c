@@ -9,14 +9,6 @@
 #include "jit/passes/pass.h"
 #include "jit/plan_int.h"
 
-static const char *kind_of(const wf_plan_step *s)
-{
-    return s->axes                  ? "rows"
-           : s->kind == WF_STEP_MAP ? "map"
-           : s->kind == WF_STEP_OP  ? "op"
-                                    : "copy";
-}
-
 /* A box a launch with its ops, an arrow where one reads what another makes. */
 int wf_plan_dot(const wf_plan *top, FILE *out)
 {
@@ -31,7 +23,7 @@ int wf_plan_dot(const wf_plan *top, FILE *out)
         const wf_access *a = &p->accesses[s->access];
         const bool first = i == 0 || s[-1].launch != s->launch;
         if (first) {
-            fprintf(out, "s%u [label=\"%u %s", s->launch, s->launch, kind_of(s));
+            fprintf(out, "s%u [label=\"%u %s", s->launch, s->launch, wf_plan_step_kind(s));
         }
         for (uint32_t m = 0; m < s->nmember; m++) {
             const uint32_t k = p->members[s->member + m];
@@ -106,13 +98,17 @@ static void put_section(const wf_plan *p, const char *name, const char *base, co
 void wf_plan_dump(const wf_plan *p, const char *name)
 {
     char base[80], full[96], file[80];
-    char *text = text_of(p, wf_plan_explain), *dot = text_of(p, wf_plan_dot);
-    if (wf_stage_dump(name, base)) {
+    const bool files = wf_stage_dump(name, base);
+    if (!files && !wf_stage_dumps_after()) {
+        return;
+    }
+    char *text = text_of(p, wf_plan_explain), *dot = files ? text_of(p, wf_plan_dot) : NULL;
+    if (files) {
         snprintf(full, sizeof full, "%s-plan", base);
         wf_dump_text(full, "txt", text ? text : "");
         wf_dump_text(full, "dot", dot ? dot : "");
         put_section(p, name, wf_dump_name(base, file), text);
-    } else if (text && wf_stage_dumps_after()) {
+    } else if (text) {
         fputs(text, stderr);
     }
     free(text);
