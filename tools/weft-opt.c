@@ -85,18 +85,6 @@ static void stop_after(options *o, char *list, size_t size)
 
 /* -- plans ------------------------------------------------------------------------------------------------------ */
 
-static bool has_word(const char *words, const char *word)
-{
-    const size_t n = strlen(word);
-    for (const char *s = words; s; s = strchr(s, ',')) {
-        s += *s == ',';
-        if (strncmp(s, word, n) == 0 && (s[n] == ',' || s[n] == '\0')) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Are all of them words? */
 static bool knows_words(const char *words)
 {
@@ -228,11 +216,11 @@ static void put_kernel(const wf_plan_program *x, bool cuda, FILE *out)
 /* Text of the plan of f, which is freed. NULL with why. */
 static char *plan_text(wf_fn *f, const char *words, wf_why *why)
 {
-    const unsigned flags = has_word(words, "device")
+    const unsigned flags = wf_pass_listed(words, "device")
                                ? WF_PLAN_DEVICE
-                               : WF_PLAN_TIER0 | (has_word(words, "bare")   ? WF_PLAN_NO_FUSE
-                                                  : has_word(words, "rows") ? WF_PLAN_ROWS
-                                                                            : WF_PLAN_PLAIN);
+                               : WF_PLAN_TIER0 | (wf_pass_listed(words, "bare")   ? WF_PLAN_NO_FUSE
+                                                  : wf_pass_listed(words, "rows") ? WF_PLAN_ROWS
+                                                                                  : WF_PLAN_PLAIN);
     char *text = NULL;
     size_t size = 0;
     wf_plan *p = wf_plan_of(f, flags, why);
@@ -245,10 +233,10 @@ static char *plan_text(wf_fn *f, const char *words, wf_why *why)
             put_program(p, i, out);
         }
         put_buffers(p, out);
-        for (uint32_t i = 0; i < p->nprograms && has_word(words, "llvm"); i++) {
+        for (uint32_t i = 0; i < p->nprograms && wf_pass_listed(words, "llvm"); i++) {
             put_kernel(&p->programs[i], false, out);
         }
-        for (uint32_t i = 0; i < p->nprograms && has_word(words, "cuda"); i++) {
+        for (uint32_t i = 0; i < p->nprograms && wf_pass_listed(words, "cuda"); i++) {
             put_kernel(&p->programs[i], true, out);
         }
         fclose(out);

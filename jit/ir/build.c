@@ -455,3 +455,16 @@ int wf_build_all(wf_build *b, const wf_fn *from, const uint8_t *live, wf_why *wh
     free(map);
     return rc;
 }
+
+int wf_fn_copy(const wf_fn *from, const uint8_t *live, wf_fn **out, wf_why *why)
+{
+    wf_build b;
+    int rc = wf_build_begin(&b, from, 0);
+    rc = rc ? wf_fail(why, rc, "out of memory") : wf_build_all(&b, from, live, why);
+    *out = wf_build_end(&b);
+    if (rc) {
+        wf_fn_free(*out);
+        *out = NULL;
+    }
+    return rc;
+}

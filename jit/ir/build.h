@@ -73,6 +73,8 @@ int wf_build_row(wf_build *b, wf_op op, const wf_attr *attr, int nsrc, const wf_
 int wf_build_copy(wf_build *b, const wf_fn *from, uint32_t k, wf_val *map, wf_why *why);
 /* All of `from` that `live` marks (NULL: all), in order, outputs included. */
 int wf_build_all(wf_build *b, const wf_fn *from, const uint8_t *live, wf_why *why);
+/* *out: the same as a function of its own, without folding; NULL with a status. */
+int wf_fn_copy(const wf_fn *from, const uint8_t *live, wf_fn **out, wf_why *why);
 
 /* Are the slots of op implied by its result type, or absent? */
 bool wf_op_has_free_slots(wf_op op, const wf_attr *attr);

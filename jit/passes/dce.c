@@ -58,10 +58,7 @@ int wf_pass_dce(wf_pass *p, const wf_fn *in, wf_fn **out, wf_why *why)
         }
     }
     if (!rc && p->rewrites > before) {
-        wf_build b;
-        rc = wf_build_begin(&b, in, 0);
-        rc = rc ? wf_fail(why, rc, "out of memory") : wf_build_all(&b, in, live, why);
-        *out = wf_build_end(&b);
+        rc = wf_fn_copy(in, live, out, why);
     }
     free(live);
     return rc;

@@ -49,7 +49,7 @@ int wf_pass_find(const char *name, size_t len)
     return -1;
 }
 
-static bool listed(const char *list, const char *word)
+bool wf_pass_listed(const char *list, const char *word)
 {
     size_t n = strlen(word);
     for (const char *s = list; *s;) {
@@ -206,19 +206,6 @@ static bool verifies(const wf_pass_opts *o)
     return o->verify || wf_pass_verifies();
 }
 
-static int copy_fn(const wf_fn *in, wf_fn **out, wf_why *why)
-{
-    wf_build b;
-    int rc = wf_build_begin(&b, in, 0);
-    rc = rc ? wf_fail(why, rc, "out of memory") : wf_build_all(&b, in, NULL, why);
-    *out = wf_build_end(&b);
-    if (rc) {
-        wf_fn_free(*out);
-        *out = NULL;
-    }
-    return rc;
-}
-
 /* Have both arguments and results of the same types? They have as many. */
 static bool same_signature(const wf_fn *a, const wf_fn *b)
 {
@@ -270,7 +257,7 @@ static int run_pass(int id, wf_pass *p, const wf_fn *in, wf_fn **out, wf_why *wh
         s->before = in->n;
         s->after = now->n;
     }
-    if (listed(wf_env()->WEFT_STATS, "pass") || wf_env_debug(WF_DEBUG_PASSES)) {
+    if (wf_pass_listed(wf_env()->WEFT_STATS, "pass") || wf_env_debug(WF_DEBUG_PASSES)) {
         fprintf(stderr, "weft: pass %-6s %-16s %6u -> %6u instructions, %u rewrites, %.3f ms\n",
                 wf_passes[id].name, in->name, in->n, now->n, p->rewrites, (double)ns * 1e-6);
     }
@@ -407,7 +394,7 @@ int wf_pass_all(const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why
                  .left = o->bisect > 0 ? &left : NULL,
                  .recorded = in->origin ? NULL : in,
                  .fired = fired};
-    const bool counts = listed(wf_env()->WEFT_STATS, "fold");
+    const bool counts = wf_pass_listed(wf_env()->WEFT_STATS, "fold");
     bool dumps = *dump_of(o) != '\0';
     wf_page page = {0};
     const bool paged = dumps && !o->dump && wf_page_begin(&page);
@@ -460,7 +447,7 @@ int wf_pass_all(const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why
         f = next;
     }
     if (!rc && f == in) { /* the caller will free what it gets */
-        return copy_fn(in, out, why);
+        return wf_fn_copy(in, NULL, out, why);
     }
     *out = rc ? NULL : (wf_fn *)(uintptr_t)f;
     return rc;
@@ -479,5 +466,5 @@ int wf_pass_run(const char *name, const wf_fn *in, const wf_pass_opts *o, wf_fn 
     wf_pass p = {
         .opts = o, .left = o->bisect > 0 ? &left : NULL, .recorded = in->origin ? NULL : in};
     int rc = run_pass(id, &p, in, out, why);
-    return rc || *out ? rc : copy_fn(in, out, why);
+    return rc || *out ? rc : wf_fn_copy(in, NULL, out, why);
 }

@@ -69,6 +69,8 @@ int wf_pass_all(const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why
 int wf_pass_run(const char *name, const wf_fn *in, const wf_pass_opts *o, wf_fn **out, wf_why *why);
 /* The pass of a name, or -1. */
 int wf_pass_find(const char *name, size_t len);
+/* Is the word in a list with commas? */
+bool wf_pass_listed(const char *list, const char *word);
 /* 0, or the last name in WEFT_PASS that is no pass, in why. */
 int wf_pass_check_env(wf_why *why);
 /* Is what the compiler makes verified? In builds with assertions, and with WEFT_STRESS=verify. */
