@@ -18,6 +18,7 @@
 
 #include "eager/alloc.h"
 #include "eager/api.h"
+#include "eager/exec.h"
 #include "eager/layout.h"
 #include "jit/ir/build.h"
 #include "jit/passes/oracle.h"
@@ -40,10 +41,8 @@ void wf_reference_free(wf_reference *r)
 /* The function, with all that the steps of p write as results. */
 static wf_fn *all_results(const wf_plan *p, uint32_t *result, wf_why *why)
 {
-    wf_build b;
-    int rc = wf_build_begin(&b, p->fn, 0);
-    rc = rc ? rc : wf_build_all(&b, p->fn, NULL, why);
-    wf_fn *f = wf_build_end(&b);
+    wf_fn *f;
+    int rc = wf_fn_copy(p->fn, NULL, &f, why);
     if (f) {
         f->noutputs = 0;
     }
@@ -190,8 +189,8 @@ static int differs(const wf_plan *p, const wf_fn *recording, const wf_plan_step 
 }
 
 /* A value that its step lays channels-last, row-major as the reference has it: *copy, of `bytes`. Others lie so. NULL: no memory. */
-static const char *row_major(const wf_plan *p, const wf_access *a, const wf_type *t,
-                             const char *got, char **copy, size_t bytes)
+static const char *row_major(const wf_plan *p, const wf_access *a, const wf_type *t, char *got,
+                             char **copy, size_t bytes)
 {
     const int64_t *dims = p->words + a->shape, *strides = dims + a->rank;
     *copy = NULL;
@@ -202,15 +201,13 @@ static const char *row_major(const wf_plan *p, const wf_access *a, const wf_type
     if (!*copy) {
         return NULL;
     }
-    const size_t size = wf_dtype_size(t->dtype);
-    const int64_t n = wf_type_numel(t);
-    for (int64_t i = 0; i < n; i++) {
-        int64_t at = 0, rest = i;
-        for (int k = a->rank; k-- > 0; rest /= dims[k]) {
-            at += rest % dims[k] * strides[k];
-        }
-        memcpy(*copy + (size_t)i * size, got + (size_t)at * size, size);
-    }
+    wf_view from = {.data = got, .dtype = t->dtype, .rank = a->rank};
+    memcpy(from.dims, dims, a->rank * sizeof *dims);
+    memcpy(from.strides, strides, a->rank * sizeof *strides);
+    wf_view to = from;
+    to.data = *copy;
+    wf_view_make_dense(&to);
+    wf_copy(&to, &from);
     return *copy;
 }
 
