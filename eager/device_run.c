@@ -82,12 +82,7 @@ static void span_of(const wf_view *v, int64_t *first, int64_t *bytes)
 
 static bool is_sparse(const wf_view *v, int64_t bytes)
 {
-    return bytes > 4 * wf_view_numel(v) * (int64_t)wf_dtype_size(v->dtype) + 4096;
-}
-
-static size_t bytes_of(const wf_view *v)
-{
-    return (size_t)wf_view_numel(v) * wf_dtype_size(v->dtype);
+    return bytes > 4 * (int64_t)wf_view_bytes(v) + 4096;
 }
 
 /* *d: src, or its elements row-major in scratch memory of its device, *block (else NULL); given back by the caller. */
@@ -98,7 +93,7 @@ static int make_dense(int device, wf_view *d, void **block, const wf_view *src, 
     if (wf_view_is_contiguous(src)) {
         return 0;
     }
-    *block = wf_device_alloc(device, bytes_of(src), &d->data, why);
+    *block = wf_device_alloc(device, wf_view_bytes(src), &d->data, why);
     wf_view_make_dense(d);
     return *block ? wf_device_copy(device, d, src, why) : why->code;
 }
@@ -109,7 +104,7 @@ static int download_dense(int device, void *host, const wf_view *src, wf_why *wh
     wf_view d;
     void *block;
     int rc = make_dense(device, &d, &block, src, why);
-    rc = rc ? rc : api()->download(device - 1, host, d.data, bytes_of(src), why);
+    rc = rc ? rc : api()->download(device - 1, host, d.data, wf_view_bytes(src), why);
     wf_device_free(block);
     return rc;
 }
@@ -180,7 +175,7 @@ int wf_device_read(int device, const wf_view *dst, const wf_view *src, wf_why *w
     if (dst->dtype == src->dtype && wf_view_is_contiguous(dst)) {
         return download_dense(device, dst->data, src, why);
     }
-    size_t bytes = bytes_of(src);
+    size_t bytes = wf_view_bytes(src);
     wf_view s = *src;
     s.device = WF_DEVICE_HOST;
     s.data = wf_alloc(bytes);
@@ -198,7 +193,7 @@ int wf_device_read(int device, const wf_view *dst, const wf_view *src, wf_why *w
 
 int wf_device_write(int device, const wf_view *dst, const wf_view *src, wf_why *why)
 {
-    size_t bytes = bytes_of(dst);
+    size_t bytes = wf_view_bytes(dst);
     if (bytes == 0) {
         return 0;
     }
@@ -226,11 +221,11 @@ static int move_across(const wf_view *dst, const wf_view *src, wf_why *why)
         int code = make_dense(src->device, &h, &block, src, why);
         code = code ? code
                     : api()->across(dst->device - 1, dst->data, src->device - 1, h.data,
-                                    bytes_of(src), why);
+                                    wf_view_bytes(src), why);
         wf_device_free(block);
         return code;
     }
-    size_t bytes = bytes_of(src);
+    size_t bytes = wf_view_bytes(src);
     h = *src;
     h.device = WF_DEVICE_HOST;
     h.data = wf_alloc(bytes);
@@ -511,7 +506,7 @@ static int shadow_source(int device, shadow *s, const wf_view *v, wf_why *why)
     }
     span_of(v, &first, &bytes);
     bool sparse = is_sparse(v, bytes);
-    s->bytes = sparse ? bytes_of(v) : (size_t)bytes;
+    s->bytes = sparse ? wf_view_bytes(v) : (size_t)bytes;
     s->owned = wf_alloc(s->bytes);
     if (!s->owned) {
         return no_host_memory(why, s->bytes);
@@ -541,7 +536,7 @@ static int run_on_host(int device, wf_exec *e)
     }
     for (int i = e->nsrc; i < n && !rc; i++) {
         const wf_view *d = &e->dst[i - e->nsrc];
-        s[i] = (shadow){.view = *d, .bytes = bytes_of(d)};
+        s[i] = (shadow){.view = *d, .bytes = wf_view_bytes(d)};
         s[i].view.device = WF_DEVICE_HOST;
         s[i].view.data = s[i].owned = wf_alloc(s[i].bytes);
         rc = s[i].owned ? 0 : no_host_memory(e->why, s[i].bytes);

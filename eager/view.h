@@ -30,6 +30,12 @@ static inline int64_t wf_view_numel(const wf_view *v)
     return n;
 }
 
+/* Of its elements, each counted as often as the view has it. */
+static inline size_t wf_view_bytes(const wf_view *v)
+{
+    return (size_t)wf_view_numel(v) * wf_dtype_size(v->dtype);
+}
+
 /* Gives v the row-major strides of its dims. */
 static inline void wf_view_make_dense(wf_view *v)
 {

@@ -29,11 +29,6 @@ typedef struct watching {
     int failed; /* the status of the first graph that could not be measured */
 } watching;
 
-static size_t bytes_of(const wf_view *v)
-{
-    return (size_t)wf_view_numel(v) * wf_dtype_size(v->dtype);
-}
-
 static wf_plan *plan_of(void *user, unsigned flags, wf_why *why)
 {
     const bench *b = user;
@@ -48,7 +43,7 @@ static int run_once(void *user, wf_plan *p, unsigned flags, wf_table_times *time
     (void)flags;
     for (uint32_t i = 0; i < job->fn->ninputs; i++) {
         if (b->copy[i]) {
-            memcpy(b->copy[i], job->in[i].data, bytes_of(&job->in[i]));
+            memcpy(b->copy[i], job->in[i].data, wf_view_bytes(&job->in[i]));
         }
     }
     for (uint32_t k = 0; k < job->noutputs; k++) {
@@ -63,7 +58,7 @@ static int run_once(void *user, wf_plan *p, unsigned flags, wf_table_times *time
     wf_fpenv_leave(mode);
     for (uint32_t k = 0; k < job->noutputs && !rc; k++) {
         if (job->writes[k] < 0) {
-            wf_free(b->out[k].data, bytes_of(&b->out[k]));
+            wf_free(b->out[k].data, wf_view_bytes(&b->out[k]));
         }
     }
     times->whole = wf_prof_clock() - start;
@@ -73,7 +68,7 @@ static int run_once(void *user, wf_plan *p, unsigned flags, wf_table_times *time
 static void close_bench(bench *b)
 {
     for (uint32_t i = 0; b->copy && i < b->job->fn->ninputs; i++) {
-        wf_free(b->copy[i], b->copy[i] ? bytes_of(&b->job->in[i]) : 0);
+        wf_free(b->copy[i], b->copy[i] ? wf_view_bytes(&b->job->in[i]) : 0);
     }
     wf_mfree(b->copy);
     wf_mfree(b->in);
@@ -94,7 +89,7 @@ static int open_bench(bench *b, wf_why *why)
     for (uint32_t k = 0; good && k < job->noutputs; k++) {
         const int32_t i = job->writes[k];
         if (i >= 0 && !b->copy[i]) {
-            b->copy[i] = b->in[i].data = wf_alloc(bytes_of(&job->in[i]));
+            b->copy[i] = b->in[i].data = wf_alloc(wf_view_bytes(&job->in[i]));
             good = b->copy[i] != NULL;
         }
     }

@@ -77,8 +77,7 @@ static int copy_outputs(wf_plan *p, const wf_fn *f)
     p->out_type = malloc((f->noutputs + 1u) * sizeof *p->out_type);
     for (uint32_t k = 0; p->out_type && k < f->noutputs; k++) {
         p->out_type[k] = *wf_fn_type(f, f->outputs[k]);
-        p->info.result_bytes +=
-            wf_type_numel(&p->out_type[k]) * (int64_t)wf_dtype_size(p->out_type[k].dtype);
+        p->info.result_bytes += wf_type_bytes(&p->out_type[k]);
     }
     return p->out_type ? 0 : WEFT_ENOMEM;
 }
@@ -247,10 +246,9 @@ static int find_alone(const wf_planner *b, int64_t *most)
         last[b->l.map[f->outputs[o]].root] = replaces ? WRITTEN : f->n;
     }
     for (uint32_t k = 0; k < f->n && !rc; k++) {
-        const wf_type *t = wf_fn_type(f, k + 1);
         bool makes =
             b->buffer_of[k + 1] >= 0 && f->ins[k].op != WF_OP_INPUT && last[k + 1] != WRITTEN;
-        const int64_t bytes = makes ? wf_type_numel(t) * (int64_t)wf_dtype_size(t->dtype) : 0;
+        const int64_t bytes = makes ? wf_type_bytes(wf_fn_type(f, k + 1)) : 0;
         live[k] += bytes;
         live[makes ? last[k + 1] + 1 : 0] -= bytes;
     }

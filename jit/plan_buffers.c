@@ -236,12 +236,6 @@ static void extend_outputs(wf_planner *b, const life *t)
     }
 }
 
-static int64_t bytes_of(const wf_fn *f, wf_val v)
-{
-    const wf_type *t = wf_fn_type(f, v);
-    return wf_type_numel(t) * (int64_t)wf_dtype_size(t->dtype);
-}
-
 /* All others are copied. What a copy reads from an input that another output overwrites is saved
  * first. */
 static int copy_outputs(wf_planner *b, const uint8_t *done)
@@ -258,7 +252,7 @@ static int copy_outputs(wf_planner *b, const uint8_t *done)
         bool itself = writer == (int32_t)k && wf_map_is_whole(&b->l, &b->l.map[v]);
         bool overwritten = writer >= 0 && !itself;
         if (!done[k] && overwritten) {
-            const int64_t bytes = bytes_of(b->f, v);
+            const int64_t bytes = wf_type_bytes(wf_fn_type(b->f, v));
             int32_t tmp = add_buffer(p, (wf_buffer){.bytes = bytes, .v = v});
             wf_access save = dense_access(b, tmp, v, &rc);
             rc = tmp < 0 ? WEFT_ENOMEM : rc ? rc : add_copy(b, v - 1, save, from[k]);
@@ -268,7 +262,7 @@ static int copy_outputs(wf_planner *b, const uint8_t *done)
     for (uint32_t k = 0; k < n && !rc; k++) {
         wf_val v = b->f->outputs[k];
         if (!done[k]) {
-            const int64_t bytes = bytes_of(b->f, v);
+            const int64_t bytes = wf_type_bytes(wf_fn_type(b->f, v));
             int32_t out = add_buffer(
                 p, (wf_buffer){.place = WF_PLACE_OUTPUT, .index = k, .bytes = bytes, .v = v});
             wf_access dst = dense_access(b, out, v, &rc);
@@ -335,7 +329,7 @@ static void make_bins(const wf_planner *b, const life *t, blocks *k)
 {
     const wf_plan *p = b->p;
     for (uint32_t o = 0; o < b->f->noutputs; o++) {
-        k->bin[o] = (wf_bin){.bytes = bytes_of(b->f, b->f->outputs[o]),
+        k->bin[o] = (wf_bin){.bytes = wf_type_bytes(wf_fn_type(b->f, b->f->outputs[o])),
                              .until = written_input(b, o) < 0 ? p->nlaunches : 0,
                              .id = o};
     }

@@ -490,7 +490,7 @@ static int run_timed(run *r, const wf_plan_step *s, uint32_t n)
 
 static size_t out_bytes(const wf_plan *p, uint32_t k)
 {
-    return (size_t)wf_type_numel(&p->out_type[k]) * wf_dtype_size(p->out_type[k].dtype);
+    return (size_t)wf_type_bytes(&p->out_type[k]);
 }
 
 static int make_result(run *r, uint32_t k)

@@ -95,8 +95,7 @@ static void drop_values(const wf_reference *r, wf_view *values)
 {
     for (uint32_t k = 0; values && k < r->plan->noutputs; k++) {
         if (values[k].data) {
-            const wf_type *t = &r->plan->out_type[k];
-            wf_free(values[k].data, (size_t)wf_type_numel(t) * wf_dtype_size(t->dtype));
+            wf_free(values[k].data, (size_t)wf_type_bytes(&r->plan->out_type[k]));
         }
     }
     free(values);
@@ -224,7 +223,7 @@ int wf_validate_launch(const wf_plan *p, const wf_fn *recording, const wf_plan_s
                 continue;
             }
             const wf_type *t = wf_fn_type(p->fn, u->v);
-            const size_t bytes = (size_t)wf_type_numel(t) * wf_dtype_size(t->dtype);
+            const size_t bytes = (size_t)wf_type_bytes(t);
             char *copy;
             const char *got = row_major(p, a, t, memory[u->slot] + u->offset, &copy, bytes);
             const int64_t at = got ? wf_oracle_difference(t, want, got) : -1;

@@ -66,11 +66,6 @@ static int broken(const checker *c, const char *fmt, ...)
                    loc ? wf_site_file(c->f->locs[loc]) : "", loc ? ")" : "", rule);
 }
 
-static int64_t bytes_of(const wf_type *t)
-{
-    return wf_type_numel(t) * (int64_t)wf_dtype_size(t->dtype);
-}
-
 static int32_t writes_of(const checker *c, uint32_t k)
 {
     return c->opts->writes ? c->opts->writes[k] : -1;
@@ -93,8 +88,8 @@ static uint32_t slots_of(const wf_plan *p)
 static int64_t slot_bytes(const checker *c, uint32_t slot)
 {
     const wf_plan *p = c->p;
-    return slot < p->ninputs                 ? bytes_of(wf_fn_type(c->f, c->f->inputs[slot]))
-           : slot < p->ninputs + p->noutputs ? bytes_of(&p->out_type[slot - p->ninputs])
+    return slot < p->ninputs                 ? wf_type_bytes(wf_fn_type(c->f, c->f->inputs[slot]))
+           : slot < p->ninputs + p->noutputs ? wf_type_bytes(&p->out_type[slot - p->ninputs])
                                              : p->temporary[slot - p->ninputs - p->noutputs];
 }
 
@@ -106,8 +101,8 @@ static int check_writes(const checker *c)
     for (uint32_t k = 0; k < f->noutputs; k++) {
         const int32_t j = writes_of(c, k);
         bool good =
-            j < (int32_t)f->ninputs && (j < 0 || bytes_of(wf_fn_type(f, f->inputs[j])) ==
-                                                     bytes_of(wf_fn_type(f, f->outputs[k])));
+            j < (int32_t)f->ninputs && (j < 0 || wf_type_bytes(wf_fn_type(f, f->inputs[j])) ==
+                                                     wf_type_bytes(wf_fn_type(f, f->outputs[k])));
         for (uint32_t i = 0; i < k && good; i++) {
             good = j < 0 || writes_of(c, i) != j;
         }
@@ -132,7 +127,7 @@ static int check_buffer(const checker *c, uint32_t i)
                                                         : p->ntemporaries;
     const bool there = u->place > WF_PLACE_NONE && u->place <= WF_PLACE_ARENA && u->index < most &&
                        u->slot == before + u->index && u->v > 0 && u->v <= c->f->n;
-    if (!there || u->bytes != bytes_of(wf_fn_type(c->f, u->v)) || u->offset < 0 ||
+    if (!there || u->bytes != wf_type_bytes(wf_fn_type(c->f, u->v)) || u->offset < 0 ||
         u->bytes > slot_bytes(c, u->slot) - u->offset) {
         return wf_fail(c->why, WEFT_EINVALID,
                        "buffer %u of %%%u: %" PRId64 " bytes at %" PRId64

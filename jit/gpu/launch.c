@@ -129,7 +129,7 @@ int wf_gpu_temp_view(wf_gpu_temps *t, int dt, int rank, const int64_t *dims, wf_
                      wf_why *why)
 {
     *out = wf_view_dense(NULL, dt, rank, dims);
-    out->data = wf_gpu_temp(t, (size_t)wf_view_numel(out) * wf_dtype_size(dt), why);
+    out->data = wf_gpu_temp(t, wf_view_bytes(out), why);
     return out->data ? 0 : WEFT_ENOMEM;
 }
 

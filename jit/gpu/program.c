@@ -188,8 +188,7 @@ int wf_gpu_copy(int ordinal, const wf_view *dst, const wf_view *src, wf_why *why
     if (wf_view_numel(dst) == 0)
         return 0;
     if (dst->dtype == src->dtype && wf_view_is_contiguous(dst) && wf_view_is_contiguous(src))
-        return wf_cuda_move(ordinal, dst->data, src->data,
-                            (size_t)wf_view_numel(dst) * wf_dtype_size(dst->dtype), why);
+        return wf_cuda_move(ordinal, dst->data, src->data, wf_view_bytes(dst), why);
     int status = 0;
     if (wf_gpu_transpose(ordinal, dst, src, &status, why))
         return status;

@@ -15,7 +15,7 @@ enum { PART_BYTES = 1 << 16, HEAD_WORDS = 7, MOST_PARTS = (WF_CU_MANY_WORDS - HE
 static bool is_small(const wf_view *dst, const wf_view *part)
 {
     return part->dtype == dst->dtype && wf_view_is_contiguous(part) &&
-           wf_view_numel(part) * (int64_t)wf_dtype_size(part->dtype) <= PART_BYTES;
+           wf_view_bytes(part) <= PART_BYTES;
 }
 
 /* Parts [begin, end), whose columns begin at `at` of the axis. */

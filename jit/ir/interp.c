@@ -479,7 +479,7 @@ static int run_ins(wf_interp *m, const wf_fn *f, const wf_fn *now, uint32_t k, w
     }
     wf_array *dst = &v[k + 1];
     if (i->op == WF_OP_INPUT) {
-        size_t bytes = (size_t)wf_type_numel(&dst->type) * wf_dtype_size(dst->type.dtype);
+        size_t bytes = (size_t)wf_type_bytes(&dst->type);
         if (bytes) {
             memcpy(dst->data, inputs[i->attr], bytes);
         }
@@ -518,8 +518,7 @@ int wf_interp_run(wf_interp *m, const wf_fn *f, const wf_fn *now, const void *co
         const wf_array *from = &v[f->outputs[k]];
         rc = make_array(&copy, &from->type, why);
         if (!rc) {
-            memcpy(copy.data, from->data,
-                   (size_t)wf_type_numel(&from->type) * wf_dtype_size(from->type.dtype));
+            memcpy(copy.data, from->data, (size_t)wf_type_bytes(&from->type));
             out[k] = copy.data;
         }
     }

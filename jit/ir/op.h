@@ -95,6 +95,10 @@ static inline bool wf_type_same(const wf_type *a, const wf_type *b)
 
 /* Elements of a type; -1 when the product or its bytes overflow int64. */
 int64_t wf_type_numel(const wf_type *t);
+static inline int64_t wf_type_bytes(const wf_type *t)
+{
+    return wf_type_numel(t) * (int64_t)wf_dtype_size(t->dtype);
+}
 
 #define WF_FLAG_KEEPDIM 1u
 #define WF_FLAG_CAUSAL 1u

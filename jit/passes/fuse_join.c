@@ -175,8 +175,7 @@ static bool stays_inside(wf_fuser *u, uint32_t a, uint32_t b, uint32_t k, wf_val
 
 static int64_t bytes_of(const wf_fuser *u, wf_val v)
 {
-    const wf_type *t = wf_fn_type(u->f, v);
-    return wf_type_numel(t) * (int64_t)wf_dtype_size(t->dtype);
+    return wf_type_bytes(wf_fn_type(u->f, v));
 }
 
 /* Is root v still read behind group g, by another one than `first`? */
