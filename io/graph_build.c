@@ -972,7 +972,7 @@ static int64_t nearest(const probe *p, int setting, int k, int64_t from, int64_t
 
 /* Ranges of the symbols that the rows of f, and the function, imply: `n` is at least 3 where a kernel of 3 is laid on it, at most 64
  * where it is the length of a slice of 64. A size is outside if it goes with no sizes of the other symbols, of those that are tried:
- * small, the example's, large. */
+ * small, the example's, large; without other symbols these are one. */
 static void find_ranges(probe *p, wf_fn *f)
 {
     const wf_graph_symbols *s = p->s;
@@ -982,7 +982,7 @@ static void find_ranges(probe *p, wf_fn *f)
         const int64_t example = s->size[0][k], end = s->most[k] < NO_MORE ? s->most[k] : NO_MORE;
         least[k] = example;
         most[k] = example;
-        for (int i = 0; i < SETTINGS; i++) {
+        for (int i = s->n > 1 ? SMALL : LARGE - refuses; i < SETTINGS; i++) {
             p->refuses = refuses && i != LARGE; /* recordings cost memory there */
             others(p, i, k, example, size);
             if (!goes(p, size)) {
