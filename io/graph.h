@@ -74,6 +74,12 @@ typedef struct wf_graph_symbols {
     int of[WF_GRAPH_DIMS]; /* the symbol of each extent that was named */
 } wf_graph_symbols;
 
+/* The size nearest to x in a range. */
+static inline int64_t wf_size_within(int64_t x, int64_t least, int64_t most)
+{
+    return x < least ? least : x > most ? most : x;
+}
+
 /* f with its symbols replaced by sizes. NULL with why filled. */
 wf_fn *wf_graph_bind(const wf_fn *f, const int64_t *sizes, wf_why *why);
 /* The first recording with symbols where its extents differ from those of the others. third NULL: only symbols themselves can be

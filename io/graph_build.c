@@ -835,32 +835,62 @@ static int say_other(const wf_graph_symbols *s, const int64_t *size, const wf_fn
     return WEFT_EUNSUPPORTED;
 }
 
-/* Is the function at these sizes what f says, which is r's with symbols? small: it may be written otherwise. Where the function
- * fails (*refuses, if f does not), or f says that these sizes do not go, there is nothing to compare. 0, or a status with why filled. */
-static int check_at(const weft_graph_args *a, int n_out, const wf_graph_symbols *s,
-                    const int64_t *size, bool small, const recording *r, const wf_fn *f,
-                    bool *refuses, wf_why *why)
-{
-    wf_ctx *c = wf_ctx_get();
-    const uint64_t last = c->error_last;
-    recording now = {0};
+/* What is asked of a function with symbols: what it does at some sizes, or whether it can be at them. */
+typedef struct probe {
+    const weft_graph_args *a;
+    int n_out;
+    const wf_graph_symbols *s;
+    const wf_fn *f;
+    bool refuses; /* the function fails at small sizes, though f does not: it is asked, too */
+} probe;
+
+/* A recording of the function with inputs that are made for it. */
+typedef struct attempt {
+    uint64_t last;
+    weft_scope scope;
     weft_tensor x[64];
-    weft_scope scope = weft_scope_begin();
-    wf_fn *bound = wf_graph_bind(f, size, why);
+    recording now;
+    bool good;
+} attempt;
+
+static void begin_attempt(const probe *p, const int64_t *size, bool filled, attempt *t)
+{
+    t->last = wf_ctx_get()->error_last;
+    t->now = (recording){0};
+    t->scope = weft_scope_begin();
+    inputs_of(p->a, p->s, size, filled, t->x);
+    t->good = record(p->a, t->x, p->n_out, &t->now) == 0;
+}
+
+static void end_attempt(attempt *t)
+{
+    drop_recording(&t->now);
+    weft_scope_end(t->scope);
+    wf_ctx_get()->error_last = t->last; /* what the function refused there is not the caller's */
+}
+
+/* Is the function at these sizes what f says, which is r's with symbols? small: it may be written otherwise. Where the function
+ * fails, or f says that these sizes do not go, there is nothing to compare. 0, or a status with why filled. */
+static int check_at(probe *p, const int64_t *size, bool small, const recording *r, wf_why *why)
+{
+    attempt t;
+    wf_fn *bound = wf_graph_bind(p->f, size, why);
     int rc = 0;
     wf_why_clear(why);
-    inputs_of(a, s, size, small, x); /* small ones may be read */
-    if (bound && record(a, x, n_out, &now) == 0) {
-        rc = is_same_function(bound, now.fn)               ? check_weights(a, r, &now, why)
-             : small && same_results(a, x, bound, r, &now) ? 0
-                                                           : say_other(s, size, bound, now.fn, why);
-    } else if (bound) {
-        *refuses = true;
+    if (!bound) {
+        return 0;
+    }
+    begin_attempt(p, size, small, &t); /* small ones may be read */
+    if (t.good) {
+        rc = is_same_function(bound, t.now.fn) ? check_weights(p->a, r, &t.now, why)
+             : small && same_results(p->a, t.x, bound, r, &t.now)
+                 ? 0
+                 : say_other(p->s, size, bound, t.now.fn, why);
+    } else if (small) {
+        p->refuses = true;
     }
     wf_fn_free(bound);
-    drop_recording(&now);
-    weft_scope_end(scope);
-    c->error_last = last; /* what the function refused there is not the caller's error */
+    end_attempt(&t);
     return rc;
 }
 
@@ -883,41 +913,29 @@ static double elements(const weft_graph_args *a, const wf_graph_symbols *s, cons
     return all;
 }
 
-/* Every symbol 1; 2; and as large as its range and memory for the inputs allow. *refuses: the function fails at the small
- * ones, though f does not. */
-static int check_sizes(const weft_graph_args *a, int n_out, const wf_graph_symbols *s,
-                       const recording *r, const wf_fn *f, bool *refuses, wf_why *why)
+/* Every symbol 1; 2; and as large as its range and memory for the inputs allow. */
+static int check_sizes(probe *p, const recording *r, wf_why *why)
 {
     enum { FAR = 65521, LEAST = 300, ELEMENTS = 1 << 24 };
+    const wf_graph_symbols *s = p->s;
     int64_t size[WF_MAX_SYMBOLS], far = FAR;
     int rc = 0;
     for (int64_t n = 1; n <= 2 && !rc; n++) {
         for (int k = 0; k < s->n; k++) {
-            size[k] = n < s->least[k] ? s->least[k] : n < s->most[k] ? n : s->most[k];
+            size[k] = wf_size_within(n, s->least[k], s->most[k]);
         }
-        rc = check_at(a, n_out, s, size, true, r, f, refuses, why);
+        rc = check_at(p, size, true, r, why);
     }
     for (bool fits = false; !fits && !rc; far /= 2) {
         for (int k = 0; k < s->n; k++) { /* of different sizes, but where ranges end */
-            size[k] = far - k < s->most[k] ? far - k : s->most[k];
-            size[k] = size[k] < s->least[k] ? s->least[k] : size[k];
+            size[k] = wf_size_within(far - k, s->least[k], s->most[k]);
         }
-        fits = elements(a, s, size) <= ELEMENTS || far < LEAST;
+        fits = elements(p->a, s, size) <= ELEMENTS || far < LEAST;
     }
-    bool large = false;
-    return rc ? rc : check_at(a, n_out, s, size, false, r, f, &large, why);
+    return rc ? rc : check_at(p, size, false, r, why);
 }
 
 /* -- ranges ----------------------------------------------------------------------------------------------------------- */
-
-/* What is asked of a function with symbols: whether it can be at some sizes. */
-typedef struct probe {
-    const weft_graph_args *a;
-    int n_out;
-    const wf_graph_symbols *s;
-    const wf_fn *f;
-    bool refuses; /* the function is asked, too */
-} probe;
 
 static bool goes(const probe *p, const int64_t *size)
 {
@@ -926,16 +944,10 @@ static bool goes(const probe *p, const int64_t *size)
     bool good = bound != NULL;
     wf_fn_free(bound);
     if (good && p->refuses) {
-        wf_ctx *c = wf_ctx_get();
-        const uint64_t last = c->error_last;
-        recording now = {0};
-        weft_tensor x[64];
-        weft_scope scope = weft_scope_begin();
-        inputs_of(p->a, p->s, size, false, x);
-        good = record(p->a, x, p->n_out, &now) == 0;
-        drop_recording(&now);
-        weft_scope_end(scope);
-        c->error_last = last;
+        attempt t;
+        begin_attempt(p, size, false, &t);
+        good = t.good;
+        end_attempt(&t);
     }
     return good;
 }
@@ -950,7 +962,7 @@ static void others(const probe *p, int setting, int k, int64_t x, int64_t *size)
         const int64_t n = setting == SMALL   ? 1
                           : setting == LARGE ? (INT64_C(1) << 24) - j
                                              : s->size[0][j];
-        size[j] = j == k ? x : n < s->least[j] ? s->least[j] : n > s->most[j] ? s->most[j] : n;
+        size[j] = j == k ? x : wf_size_within(n, s->least[j], s->most[j]);
     }
 }
 
@@ -1023,7 +1035,7 @@ static int generalise(const weft_graph_args *a, int n_out, recording *r)
     }
     wf_why why = {0};
     probe p = {.a = a, .n_out = n_out, .s = &s, .f = f};
-    if (check_sizes(a, n_out, &s, r, f, &p.refuses, &why)) {
+    if (check_sizes(&p, r, &why)) {
         wf_fn_free(f);
         return wf_raise_status(wf_ctx_get(), "jit_graph", 0, NULL, &why);
     }

@@ -42,7 +42,7 @@ static wf_fn *bind_all(const wf_fn *f, int64_t size, wf_why *why)
 {
     int64_t sizes[WF_MAX_SYMBOLS];
     for (int k = 0; k < WF_MAX_SYMBOLS; k++) {
-        sizes[k] = f->most[k] < size ? f->most[k] : f->least[k] > size ? f->least[k] : size;
+        sizes[k] = wf_size_within(size, f->least[k], f->most[k]);
     }
     return wf_graph_bind(f, sizes, why);
 }
