@@ -60,7 +60,10 @@ typedef struct weft_graph_args {
  * in a way the graph cannot say (an extent can be a symbol times an integer plus an integer, as after x[1:]); a function that does
  * something else, or reads other tensors from outside, at one of the sizes it is recorded with: the example's, one or two more,
  * all symbols 1, all 2, and one far above or the largest that a range allows. A branch that none of these takes goes unseen, as does
- * one at a size where fn fails. */
+ * one at a size where fn fails.
+ * Of dims: WEFT_EINVALID (more than 512; one that names no axis of an input; a name or range that is not as above; more than
+ * 16 names), WEFT_ESHAPE (the example's extents of one name differ, or are outside its range), WEFT_EUNSUPPORTED (ranges that
+ * leave no other sizes to record with). */
 WEFT_API weft_graph *weft_jit_graph(const weft_graph_args *args);
 
 /* path holds the old file or the new one, never a part. WEFT_EIO: it cannot be written. */
@@ -102,7 +105,7 @@ WEFT_API const char *weft_graph_producer(const weft_graph *g);
 /* Was it made with .fast_math? */
 WEFT_API bool weft_graph_fast_math(const weft_graph *g);
 
-/* The function as text; as a graph for Graphviz; as a picture (SVG). */
+/* The function as text, its symbols with their ranges ("3<=seq<=64"); as a graph for Graphviz; as a picture (SVG). */
 WEFT_API weft_status weft_graph_print(const weft_graph *g, FILE *out);
 WEFT_API weft_status weft_graph_dot(const weft_graph *g, FILE *out);
 WEFT_API weft_status weft_graph_svg(const weft_graph *g, FILE *out);

@@ -132,9 +132,10 @@ WEFT_API weft_tensor weft_cast(weft_tensor x, weft_dtype dtype);
 WEFT_API weft_tensor weft_clone(weft_tensor x);      /* a row-major copy */
 WEFT_API weft_tensor weft_contiguous(weft_tensor x); /* a view if x is row-major, else a copy */
 /* Images x[n, c, h, w] with the channels of a pixel side by side in memory (strides h*w*c, 1, w*c, c), as PyTorch's
- * memory_format=torch.channels_last: a view if they lie so, else a copy. Shape and values are x's, gradients flow
- * through. Rows that follow keep that order (docs/channels-last.md) and compute the same bits as with row-major ones;
- * convolutions are faster, as they compute so inside. WEFT_ESHAPE if x has not rank 4. */
+ * memory_format=torch.channels_last: a view if they lie so, else a copy. Images of one pixel, and tensors without elements,
+ * are row-major instead, as by weft_contiguous. Shape and values are x's, gradients flow through. Rows that follow keep
+ * that order (docs/channels-last.md; on a GPU their results are row-major) and compute the same bits as with row-major
+ * ones; convolutions are faster, as they compute so inside. WEFT_ESHAPE if x has not rank 4. */
 WEFT_API weft_tensor weft_channels_last(weft_tensor x);
 WEFT_API weft_tensor weft_detach(weft_tensor x); /* a view that gradients do not flow through */
 /* x on `device` (the array API's to_device); there already: a view, and gradients flow through. Operands of one op

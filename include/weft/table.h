@@ -37,13 +37,14 @@ typedef struct weft_table_args {
     weft_tensor *outputs; /* of jit: receives what weft_jit_call would; NULL: they are dropped */
     int n_outputs;        /* of jit: default 1; -1: none */
     const char *name;     /* heads the table; default: the function's */
-    int runs;             /* of each way; default 30 */
+    int runs;             /* of each way, at most 1000000; default 30 */
     bool fused_only;      /* nothing is run op by op; what says unfused is 0 then */
     int end_;
 } weft_table_args;
-/* The caller's, until weft_table_free. NULL with an error recorded: WEFT_EINVALID (neither or both of graph and jit, inputs
- * that weft_graph_run would refuse, inside a trace), WEFT_EUNSUPPORTED (on a GPU, whose times weft_profile_begin has), WEFT_ENOMEM, a
- * kernel's errors, the function's own. If jit's call itself succeeds, outputs has its results also then. */
+/* The caller's, until weft_table_free. NULL with an error recorded: WEFT_EINVALID (args NULL, neither or both of graph and jit,
+ * runs below 0 or above 1000000, inside a trace), for inputs what weft_graph_run says of them (WEFT_EINVALID, WEFT_EHANDLE, WEFT_EDTYPE,
+ * WEFT_ESHAPE), WEFT_EUNSUPPORTED (on a GPU, whose times weft_profile_begin has), WEFT_ENOMEM, a kernel's errors, the function's
+ * own. If jit's call itself succeeds, outputs has its results also then. */
 WEFT_API weft_table *weft_table_new(const weft_table_args *args);
 WEFT_API void weft_table_free(weft_table *t); /* NULL is ignored */
 
@@ -67,7 +68,7 @@ typedef struct weft_table_row {
     double least_seconds; /* that this machine takes for these bytes or operations: the roofline */
     bool by_memory;       /* which of the two it is */
 } weft_table_row;
-/* Row i of weft_table_total.rows; false beyond them. */
+/* Row i of weft_table_total.rows. False beyond them, and for NULL: *out is left as it is. */
 WEFT_API bool weft_table_at(const weft_table *t, int i, weft_table_row *out);
 
 /* All launches of one way. */
@@ -96,9 +97,11 @@ typedef struct weft_table_total {
     int n_speeds;
     weft_table_speed speeds[9]; /* by ascending bytes */
 } weft_table_total;
+/* Zeros and the name "" for a table that is NULL. */
 WEFT_API void weft_table_get_total(const weft_table *t, weft_table_total *out);
 
-/* As text, two lines a row; as one JSON object. WEFT_EIO: it could not be written. */
+/* As text, two lines a row; as one JSON object. WEFT_EINVALID: the table or the file is NULL; WEFT_EIO: it could not be
+ * written, JSON also because there was no memory for it. */
 WEFT_API weft_status weft_table_print(const weft_table *t, FILE *out);
 WEFT_API weft_status weft_table_json(const weft_table *t, FILE *out);
 
