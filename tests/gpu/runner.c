@@ -1,17 +1,19 @@
 /*
  * tests/gpu/runner.c -- main() of the GPU tests without Criterion; see runner.h.
  *
- * usage: PROGRAM [-l] [SUITE/NAME]   lists the tests; runs one of them here; or all, each in a process of its own, since a
- * device that a failing kernel broke stays broken for its process.
+ * usage: PROGRAM [-l | -j N | SUITE/NAME]   lists the tests; runs one of them here; or all, N at a time, each in a process of
+ * its own, since a device that a failing kernel broke stays broken for its process. What a test says is printed when it ends.
  */
 #include "tests/gpu/runner.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { FAILED = 90, SKIPPED = 91, SECONDS = 300 };
+enum { FAILED = 90, SKIPPED = 91, SECONDS = 300, MOST = 64 };
 
 static runner_test *first;
 
@@ -40,6 +42,7 @@ void runner_fail(const char *file, int line, const char *what, const char *fmt, 
     va_start(ap, fmt);
     tell(file, line, what, fmt, ap);
     va_end(ap);
+    fflush(NULL);
     _exit(FAILED);
 }
 
@@ -60,58 +63,127 @@ void runner_skip(const char *fmt, ...)
     vfprintf(stderr, fmt, ap);
     fputc('\n', stderr);
     va_end(ap);
+    fflush(NULL);
     _exit(SKIPPED);
 }
 
-static int run_apart(const char *self, const runner_test *t)
+static double now(void)
 {
-    char name[256];
-    snprintf(name, sizeof name, "%s/%s", t->suite, t->name);
-    pid_t pid = fork();
-    if (pid == 0) {
-        alarm(SECONDS);
-        execl(self, self, name, (char *)NULL);
-        _exit(FAILED);
-    }
-    int status = 0;
-    if (pid < 0 || waitpid(pid, &status, 0) != pid) {
-        return FAILED;
-    }
-    if (WIFSIGNALED(status)) {
-        fprintf(stderr, "[----] %s: signal %d\n", name, WTERMSIG(status));
-        return FAILED;
-    }
-    return WEXITSTATUS(status);
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-int main(int argc, char **argv)
+static const char *name_of(const runner_test *t)
 {
-    int tested = 0, passed = 0, skipped = 0;
-    for (runner_test *t = first; t; t = t->next) {
-        char name[256];
-        snprintf(name, sizeof name, "%s/%s", t->suite, t->name);
-        if (argc > 1 && strcmp(argv[1], "-l") == 0) {
-            puts(name);
-            continue;
+    static char name[256];
+    snprintf(name, sizeof name, "%s/%s", t->suite, t->name);
+    return name;
+}
+
+/* A test that runs; what it says goes into a file. */
+typedef struct {
+    const runner_test *test;
+    pid_t pid;
+    FILE *said;
+    double since;
+} running;
+
+static running start(const char *self, const runner_test *t)
+{
+    const char *seconds = getenv("WEFT_TEST_SECONDS");
+    running r = {t, 0, tmpfile(), now()};
+    fflush(NULL);
+    r.pid = fork();
+    if (r.pid == 0) {
+        if (r.said) {
+            dup2(fileno(r.said), STDOUT_FILENO);
+            dup2(fileno(r.said), STDERR_FILENO);
         }
-        if (argc > 1) {
-            if (strcmp(argv[1], name) == 0) {
-                t->fn();
-                return failed ? FAILED : 0;
-            }
-            continue;
-        }
-        int rc = run_apart("/proc/self/exe", t);
-        tested++;
-        passed += rc == 0;
-        skipped += rc == SKIPPED;
-        printf("[%s] %s\n", rc == 0 ? "PASS" : rc == SKIPPED ? "SKIP" : "FAIL", name);
-        fflush(stdout);
+        alarm(seconds && atoi(seconds) > 0 ? (unsigned)atoi(seconds) : SECONDS);
+        execl(self, self, name_of(t), (char *)NULL);
+        _exit(FAILED);
     }
-    if (argc > 1) {
-        return strcmp(argv[1], "-l") == 0 ? 0 : FAILED;
+    return r;
+}
+
+static void print(FILE *f)
+{
+    char text[4096];
+    rewind(f);
+    for (size_t n; (n = fread(text, 1, sizeof text, f)) > 0;) {
+        fwrite(text, 1, n, stdout);
+    }
+    fclose(f);
+}
+
+/* Its code, told. */
+static int end(const running *r, int status)
+{
+    const int rc = WIFEXITED(status) ? WEXITSTATUS(status) : FAILED;
+    if (r->said) {
+        print(r->said);
+    }
+    if (WIFSIGNALED(status)) {
+        printf("[----] %s: signal %d%s\n", name_of(r->test), WTERMSIG(status),
+               WTERMSIG(status) == SIGALRM ? ", its time was over" : "");
+    }
+    printf("[%s] %s (%.1f s)\n",
+           rc == 0         ? "PASS"
+           : rc == SKIPPED ? "SKIP"
+                           : "FAIL",
+           name_of(r->test), now() - r->since);
+    fflush(stdout);
+    return rc;
+}
+
+/* Every test, lanes at a time; the program's exit status. */
+static int run_all(int lanes)
+{
+    int tested = 0, passed = 0, skipped = 0, busy = 0;
+    running rows[MOST] = {0};
+    const runner_test *next = first;
+    while (next || busy) {
+        if (next && busy < lanes) {
+            rows[busy] = start("/proc/self/exe", next);
+            next = next->next;
+            tested++;
+            busy += rows[busy].pid > 0;
+            continue;
+        }
+        int status = 0;
+        const pid_t pid = wait(&status);
+        for (int i = 0; i < busy; i++) {
+            if (rows[i].pid == pid) {
+                const int rc = end(&rows[i], status);
+                passed += rc == 0;
+                skipped += rc == SKIPPED;
+                rows[i] = rows[--busy];
+                break;
+            }
+        }
     }
     printf("[====] Synthesis: Tested: %d | Passing: %d | Failing: %d | Skipped: %d\n", tested,
            passed, tested - passed - skipped, skipped);
     return tested == passed + skipped && tested > 0 ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 1) {
+        return run_all(1);
+    }
+    if (argc == 3 && strcmp(argv[1], "-j") == 0) {
+        const int lanes = atoi(argv[2]);
+        return run_all(lanes < 1 ? 1 : lanes > MOST ? MOST : lanes);
+    }
+    for (runner_test *t = first; t; t = t->next) {
+        if (strcmp(argv[1], "-l") == 0) {
+            puts(name_of(t));
+        } else if (strcmp(argv[1], name_of(t)) == 0) {
+            t->fn();
+            return failed ? FAILED : 0;
+        }
+    }
+    return strcmp(argv[1], "-l") == 0 ? 0 : FAILED;
 }
