@@ -631,111 +631,100 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 }
 
 /* == transpose
- * dst[b][j][i] = src[b][i][j] by tiles of 32 x 32 through shared memory, of two by turns, so that a barrier a tile is enough: dst,
- * src, rows, cols, row stride of src, of dst, batch stride of src, of dst, tiles, unused, tiles across (divisor), down (divisor).
- * Loads of a tile are in flight together; tiles that are whole need no tests. */
+ * dst[b][j][i] = src[b][i][j]: dst, src, rows, cols, row stride of src, of dst, batch stride of src, of dst (in bytes), binary logarithm
+ * of a tile's rows, parts of a tile, columns of a part, tiles across, tiles of a strip (divisor), down (divisor), strips (divisor). T1 is
+ * a word of 4 bytes with P elements in it, or one element that is larger. A block has one tile, of parts side by side with up to 32 words of
+ * each of their rows: 32 KiB, all loads of which are in flight together.
+ *
+ * Both sides move whole words wherever rows begin. A row of src is kept from the word on that it begins in (32 words hold it: the host leaves
+ * out a column or four where rows begin inside of words). A word of dst is gathered from the rows of its elements, and a warp's 32
+ * begin where a line of memory does, so that sectors that a tile has in part are at the ends of its rows of dst only. Row i is kept
+ * as number i / P of those with the same i % P: threads that gather words side by side read other banks. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
-    __shared__ T0 tile[2][32][33];
+    enum { S = (int)sizeof(T0), P = (int)sizeof(T1) / S, EACH = 128 / (int)sizeof(T1), LINE = 32 * (int)sizeof(T1) };
+    enum { PITCH = 33 * (int)sizeof(T1), LINES = 8 * EACH / (32 * P) + 1 };
+    __shared__ T1 tile[1024 / sizeof(T1)][33];
     const int x = threadIdx.x % 32, y = threadIdx.x / 32;
-    int turn = 0;
-    for (unsigned int t = blockIdx.x; t < (unsigned int)WORD(8); t += gridDim.x, turn ^= 1) {
-        const unsigned int up = OVER(t, 10), b = OVER(up, 13);
-        const long long j0 = (long long)(t - up * (unsigned int)WORD(10)) * 32;
-        const long long i0 = (long long)(up - b * (unsigned int)WORD(13)) * 32;
-        const T0 *src = POINTER(const T0, 1) + b * WORD(6) + (i0 + y) * WORD(4) + j0 + x;
-        T0 *dst = POINTER(T0, 0) + b * WORD(7) + (j0 + y) * WORD(5) + i0 + x;
-        const long long rows = WORD(2) - i0, cols = WORD(3) - j0;
-        T0 v[4];
-        if (rows >= 32 && cols >= 32) {
+    const int log = (int)WORD(8), height = 1 << log, part = (int)WORD(10), alike = height / P;
+    const unsigned int up = OVER(blockIdx.x, 12), over = OVER(up, 15), b = OVER(over, 18);
+    const unsigned int across = (over - b * (unsigned int)WORD(18)) * (unsigned int)WORD(12) + blockIdx.x - up * (unsigned int)WORD(12);
+    if (across >= WORD(11))
+        return; /* the last strip is narrower */
+    const long long j0 = across * WORD(9) * part, i0 = (long long)(up - over * (unsigned int)WORD(15)) << log;
+    const int rows = WORD(2) - i0 < height ? (int)(WORD(2) - i0) : height;
+    const int cols = WORD(3) - j0 < WORD(9) * part ? (int)(WORD(3) - j0) : (int)WORD(9) * part;
+    const char *const src = POINTER(const char, 1) + b * WORD(6) + i0 * WORD(4) + j0 * S;
+    /* bytes of a word before row i of the tile, the same for all i of the same i % P */
+#define BEFORE(i) (P > 1 ? (int)((unsigned int)(unsigned long long)src + (unsigned int)(i) * (unsigned int)a.w[4]) & 3 : 0)
+    {
+        const int before = BEFORE(y), first = x * (int)sizeof(T1) - before;
+        const char *const from = src + y * WORD(4) + first;
+        T1 v[EACH];
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                v[e] = src[8 * e * WORD(4)];
+        for (int e = 0; e < EACH; e += 4) { /* 32 rows of one part */
+            const int i = 8 * e & (height - 1), past = (8 * e >> log) * part * S, left = first + past < cols * S ? rows - y - i : 0;
+            const char *const row = from + i * WORD(4) + past;
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                tile[turn][y + 8 * e][x] = v[e];
-            __syncthreads();
+            for (int u = 0; u < 4; u++)
+                v[e + u] = 8 * u < left ? *(const T1 *)(row + u * (8 * WORD(4))) : (T1)0;
+        }
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                dst[8 * e * WORD(5)] = tile[turn][x][y + 8 * e];
-        } else {
+        for (int e = 0; e < EACH; e += 4) {
+            const int k = 8 * e & -height, number = k + (8 * e - k) / P;
+            T1(*to)[33] = tile + number + y % P * alike + y / P;
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                v[e] = y + 8 * e < rows && x < cols ? src[8 * e * WORD(4)] : (T0)0;
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                tile[turn][y + 8 * e][x] = v[e];
-            __syncthreads();
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                if (y + 8 * e < cols && x < rows)
-                    dst[8 * e * WORD(5)] = tile[turn][x][y + 8 * e];
+            for (int u = 0; u < 4; u++)
+                to[8 / P * u][x] = v[e + u];
         }
     }
-}
-
-/* == transpose_packed
- * The same of elements of 1 or 2 bytes by tiles of 64 x 64. A word of 4 bytes has P of them. Whole tiles of operands that lie at
- * multiples of 4 bytes (9): a thread reads P x P elements as P words of src, turns them in registers and has P words of dst.
- * Column k + P c of a tile is its row k W + c, so that neither side has threads waiting for the same bank. */
-WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
-{
-    enum { P = 4 / (int)sizeof(T0), W = 64 / P, EACH = W * W / 256, APART = 256 / W };
-    __shared__ unsigned int tile[2][64][16 * sizeof(T0) + 1];
-    int turn = 0;
-    for (unsigned int t = blockIdx.x; t < (unsigned int)WORD(8); t += gridDim.x, turn ^= 1) {
-        const unsigned int up = OVER(t, 10), b = OVER(up, 13);
-        const long long j0 = (long long)(t - up * (unsigned int)WORD(10)) * 64;
-        const long long i0 = (long long)(up - b * (unsigned int)WORD(13)) * 64;
-        const T0 *src = POINTER(const T0, 1) + b * WORD(6) + i0 * WORD(4) + j0;
-        T0 *dst = POINTER(T0, 0) + b * WORD(7) + j0 * WORD(5) + i0;
-        const long long rows = WORD(2) - i0, cols = WORD(3) - j0;
-        if (WORD(9) && rows >= 64 && cols >= 64) {
-            const int x = threadIdx.x % W, y = threadIdx.x / W;
-            unsigned int p[EACH][4];
+    __syncthreads();
+    const unsigned int whole = rows < P ? 0u : (unsigned int)(rows - P + 1); /* places where all elements of a word may begin */
+    for (int k = 0; k * part < cols; k++) {
+        const int end = cols - k * part < part ? cols - k * part : part;
+        char *dst = POINTER(char, 0) + b * WORD(7) + (j0 + k * part + y) * WORD(5) + i0 * S;
+        const char *from[4] = {0}; /* the thread's element of each class that its word of the first line has */
+        int skip = -1, behind = 0; /* elements of the line before the run, of the word before it */
+        for (int j = y; j < end; j += 8, dst += 8 * WORD(5)) {
+            const int before = (int)((unsigned int)(unsigned long long)dst % LINE) / S;
+            if (before != skip) {
+                skip = before;
+                behind = skip % P;
 #pragma unroll
-            for (int e = 0; e < EACH; e++)
+                for (int q = 0; q < P; q++)
+                    from[q] = (const char *)tile + ((k << log) + q * alike + x - skip / P - (q + behind >= P)) * PITCH + BEFORE(q) + j * S;
+            }
+            T1 *const to = (T1 *)(dst - skip * S) + x;
 #pragma unroll
-                for (int k = 0; k < P; k++)
-                    p[e][k] = *(const unsigned int *)(src + ((y + APART * e) * P + k) * WORD(4) + x * P);
+            for (int u = 0; u < LINES; u++) {
+                if (32 * P * u - skip >= rows)
+                    break;
+                if ((unsigned int)(32 * P * u - skip + P * x) < whole) {
+                    if (P == 1) {
+                        to[32 * u] = *(const T1 *)(from[0] + 32 * PITCH * u);
+                    } else {
+                        unsigned int v[4] = {0};
 #pragma unroll
-            for (int e = 0; e < EACH; e++) {
-                unsigned int(*to)[W + 1] = tile[turn] + x, *q = p[e];
-                if (P == 2) {
-                    to[0][y + APART * e] = __byte_perm(q[0], q[1], 0x5410);
-                    to[W][y + APART * e] = __byte_perm(q[0], q[1], 0x7632);
-                } else {
-                    const unsigned int low = __byte_perm(q[0], q[1], 0x5140), high = __byte_perm(q[2], q[3], 0x5140);
-                    to[0][y + APART * e] = __byte_perm(low, high, 0x5410);
-                    to[W][y + APART * e] = __byte_perm(low, high, 0x7632);
-                    q[0] = __byte_perm(q[0], q[1], 0x7362);
-                    q[2] = __byte_perm(q[2], q[3], 0x7362);
-                    to[2 * W % 64][y + APART * e] = __byte_perm(q[0], q[2], 0x5410);
-                    to[3 * W % 64][y + APART * e] = __byte_perm(q[0], q[2], 0x7632);
+                        for (int q = 0; q < P; q++)
+                            v[q] = (unsigned int)*(const T0 *)(from[q] + 32 * PITCH * u);
+                        v[0] = P == 2 ? __byte_perm(v[0], v[1], 0x5410)
+                                      : __byte_perm(__byte_perm(v[0], v[1], 0x40), __byte_perm(v[2], v[3], 0x40), 0x5410);
+                        to[32 * u] = (T1)__funnelshift_l(v[0], v[0], 8 * S * behind);
+                    }
                 }
             }
-            __syncthreads();
 #pragma unroll
-            for (int e = 0; e < EACH; e++)
-#pragma unroll
-                for (int k = 0; k < P; k++)
-                    *(unsigned int *)(dst + ((y + APART * e) * P + k) * WORD(5) + x * P) = tile[turn][k * W + y + APART * e][x];
-        } else {
-            const int x = threadIdx.x % 64, y = threadIdx.x / 64;
-            T0 v[16];
-#pragma unroll
-            for (int e = 0; e < 16; e++)
-                v[e] = y + 4 * e < rows && x < cols ? src[(y + 4 * e) * WORD(4) + x] : (T0)0;
-#pragma unroll
-            for (int e = 0; e < 16; e++)
-                ((T0 *)tile[turn][x % P * W + x / P])[y + 4 * e] = v[e];
-            __syncthreads();
-#pragma unroll
-            for (int e = 0; e < 16; e++)
-                if (y + 4 * e < cols && x < rows)
-                    dst[(y + 4 * e) * WORD(5) + x] = ((const T0 *)tile[turn][(y + 4 * e) % P * W + (y + 4 * e) / P])[x];
+            for (int q = 0; q < P; q++)
+                from[q] += 8 * S;
+            if (P > 1 && (behind || (behind + rows) % P) && x < 2 * P) { /* elements before and after whole words */
+                const int i = x < P ? x : rows - 2 * P + x;
+                if (x < P ? behind && i < rows && i < P - behind : i >= 0 && i >= rows - (behind + rows) % P)
+                    *(T0 *)(dst + i * S) =
+                        *(const T0 *)((const char *)tile + ((k << log) + i % P * alike + i / P) * PITCH + BEFORE(i) + j * S);
+            }
         }
     }
+#undef BEFORE
 }
 
 /* == join

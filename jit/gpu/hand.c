@@ -31,10 +31,12 @@ int wf_gpu_hand_run(int ordinal, wf_gpu_hand *h, wf_why *why)
         return why->code;
     return wf_gpu_start(
         ordinal,
-        &(wf_gpu_launch){
-            .v = v,
-            .blocks = wf_gpu_blocks(ordinal, h->work, h->per_block ? h->per_block : WF_GPU_THREADS),
-            .threads = WF_GPU_THREADS,
-            .words = h->many ? h->many : h->w},
+        &(wf_gpu_launch){.v = v,
+                         .blocks =
+                             h->alone ? h->work
+                                      : wf_gpu_blocks(ordinal, h->work,
+                                                      h->per_block ? h->per_block : WF_GPU_THREADS),
+                         .threads = WF_GPU_THREADS,
+                         .words = h->many ? h->many : h->w},
         why);
 }

@@ -140,6 +140,7 @@ typedef struct wf_gpu_hand {
     int type[WF_CU_HAND_TYPES];
     int wide;                /* of attention */
     int64_t work, per_block; /* per_block 0: a thread each */
+    bool alone;              /* a block has one piece of work: as many blocks as there are */
     uint64_t *many;          /* WF_CU_MANY_WORDS instead of w, or NULL */
     uint64_t w[WF_CU_HAND_WORDS];
 } wf_gpu_hand;

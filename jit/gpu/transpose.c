@@ -2,12 +2,27 @@
  * jit/gpu/transpose.c -- copies between two orders of axes, by tiles through shared memory.
  *
  * A copy that reads and writes neighbours along different axes leaves one side of memory traffic in pieces of one
- * element. Here both sides move rows of 32 elements, or of 64 if they have 1 or 2 bytes: for copies without a cast whose axes come down to rows, columns and a batch.
+ * element. Here both sides move runs of 128 to 512 bytes: for copies without a cast whose axes come down to rows, columns and a batch.
+ *
+ * Rows of src and dst that begin at odd places share sectors of 32 bytes with the tile beside or below. Such a sector is
+ * fetched or completed in the second cache if that tile's turn comes soon: tiles are taken across strips of some
+ * 4 KiB, and down these, by blocks in the order in which the device starts them.
  */
 #include "eager/dense.h"
 #include "jit/gpu/impl.h"
 
-enum { LEAST = 16 }; /* a shorter side gains nothing */
+enum {
+    LEAST = 16,  /* a shorter side gains nothing */
+    LOWEST = 32, /* rows of a tile */
+    RUN = 512,   /* bytes of a row of dst in a tile, if its words are enough */
+    ROWS =
+        1024, /* rows of 32 words in a tile, times the bytes of a word: a thread has a word of each eighth */
+    STRIP = 32 /* parts that are taken across before those below */
+};
+
+typedef struct tiling {
+    int64_t height, parts, across, strip, strips, down, tiles;
+} tiling;
 
 typedef struct axis {
     int64_t n, to, from; /* extent, strides of dst and src */
@@ -43,6 +58,39 @@ static int collapse(const wf_view *dst, const wf_view *src, axis ax[WF_MAX_RANK]
     return out;
 }
 
+static int64_t over(int64_t x, int64_t y)
+{
+    return (x + y - 1) / y;
+}
+
+/* Tiles of `height` rows and `parts` parts of `part` columns each. */
+static void count_tiles(tiling *t, int64_t rows, int64_t cols, int64_t part, int64_t batch)
+{
+    t->down = over(rows, t->height);
+    t->across = over(cols, t->parts * part);
+    t->strips = over(t->across, over(STRIP, t->parts));
+    t->strip = over(t->across, t->strips);
+    t->tiles = t->strip * t->strips * t->down * batch;
+}
+
+/* Long runs of dst, but as many columns as there are; smaller tiles where `enough` would not come out of it. */
+static tiling choose_tiles(int64_t rows, int64_t cols, int64_t part, int64_t size, int64_t batch,
+                           int64_t enough)
+{
+    const int64_t most = ROWS / (size < 4 ? 4 : size);
+    tiling t = {.height = LOWEST};
+    while (t.height < rows && t.height < most &&
+           (t.height * size < RUN || most / t.height / 2 * part >= cols))
+        t.height *= 2;
+    t.parts = most / t.height;
+    count_tiles(&t, rows, cols, part, batch);
+    while (t.tiles < enough && t.height * t.parts > LOWEST) {
+        *(t.parts > 1 ? &t.parts : &t.height) /= 2;
+        count_tiles(&t, rows, cols, part, batch);
+    }
+    return t;
+}
+
 bool wf_gpu_transpose(int ordinal, const wf_view *dst, const wf_view *src, int *status, wf_why *why)
 {
     axis ax[WF_MAX_RANK];
@@ -57,25 +105,36 @@ bool wf_gpu_transpose(int ordinal, const wf_view *dst, const wf_view *src, int *
     if (other < 0 || ax[other].n < LEAST || ax[n - 1].n < LEAST)
         return false;
     const axis none = {1, 0, 0}, batch = n == 3 ? ax[1 - other] : none;
-    const int64_t size = (int64_t)wf_dtype_size(dst->dtype), side = size < 4 ? 64 : 32;
     /* rows of src are the places along dst's adjacent axis */
+    const int64_t size = (int64_t)wf_dtype_size(dst->dtype), word = size < 4 ? 4 : size;
     const int64_t rows = ax[n - 1].n, cols = ax[other].n;
-    const int64_t down = (rows + side - 1) / side, across = (cols + side - 1) / side;
-    const int64_t steps = ax[n - 1].from | ax[other].to | batch.from | batch.to;
-    const uint64_t places = wf_gpu_word(dst->data) | wf_gpu_word(src->data);
-    if (down * across * batch.n >= INT32_MAX)
+    const int64_t down_step = ax[n - 1].from * size, batch_step = batch.from * size;
+    const uint64_t low = wf_gpu_word(src->data) | (uint64_t)down_step | (uint64_t)batch_step;
+    const int64_t part = (32 * word - (low % (uint64_t)word ? word : 0)) / size;
+    const tiling t = choose_tiles(rows, cols, part, size, batch.n, 4 * wf_gpu_processors(ordinal));
+    if (t.tiles >= INT32_MAX)
         return false;
-    wf_gpu_hand h = {
-        size < 4 ? "transpose_packed" : "transpose", 1, {wf_gpu_bits(dst->dtype)}, .per_block = 1};
-    h.work = down * across * batch.n;
-    const uint64_t words[] = {wf_gpu_word(dst->data),   wf_gpu_word(src->data),
-                              (uint64_t)rows,           (uint64_t)cols,
-                              (uint64_t)ax[n - 1].from, (uint64_t)ax[other].to,
-                              (uint64_t)batch.from,     (uint64_t)batch.to,
-                              (uint64_t)h.work,         steps * size % 4 == 0 && places % 4 == 0};
+    wf_gpu_hand h = {.section = "transpose",
+                     .ntype = 2,
+                     .type = {wf_gpu_bits_of(size), wf_gpu_bits_of(word)},
+                     .alone = true,
+                     .work = t.tiles};
+    const uint64_t words[] = {wf_gpu_word(dst->data),
+                              wf_gpu_word(src->data),
+                              (uint64_t)rows,
+                              (uint64_t)cols,
+                              (uint64_t)down_step,
+                              (uint64_t)(ax[other].to * size),
+                              (uint64_t)batch_step,
+                              (uint64_t)(batch.to * size),
+                              (uint64_t)__builtin_ctzll((uint64_t)t.height),
+                              (uint64_t)t.parts,
+                              (uint64_t)part,
+                              (uint64_t)t.across};
     memcpy(h.w, words, sizeof words);
-    wf_gpu_divisor(h.w + 10, across);
-    wf_gpu_divisor(h.w + 13, down);
+    wf_gpu_divisor(h.w + 12, t.strip);
+    wf_gpu_divisor(h.w + 15, t.down);
+    wf_gpu_divisor(h.w + 18, t.strips);
     *status = wf_gpu_hand_run(ordinal, &h, why);
     return true;
 }

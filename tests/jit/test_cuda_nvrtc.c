@@ -279,8 +279,7 @@ Test(cuda_nvrtc, written_by_hand)
                     {"dscores", 1, {WEFT_F32, WEFT_F64}},
                     {"flash", 2, {WEFT_F32, WEFT_BF16, WEFT_F16}},
                     {"flash_back", 2, {WEFT_F32, WEFT_BF16, WEFT_F16}},
-                    {"transpose", 1, {WEFT_I32, WEFT_I64}},
-                    {"transpose_packed", 1, {WEFT_U8, WEFT_I16}},
+                    {"transpose", 2, {WEFT_U8, WEFT_I16, WEFT_I32, WEFT_I64}},
                     {"join", 1, {WEFT_U8, WEFT_I16, WEFT_I32, WEFT_I64}},
                     {"max_pool", 1, {WEFT_F32, WEFT_BF16}},
                     {"avg_pool", 1, {WEFT_F32, WEFT_F16}},
@@ -297,9 +296,11 @@ Test(cuda_nvrtc, written_by_hand)
             char name[32];
             wf_why why = {0};
             const uint8_t type = (uint8_t)sections[i].type[d];
+            const bool packed = strcmp(sections[i].section, "transpose") == 0 &&
+                                (type == WEFT_U8 || type == WEFT_I16);
             const wf_cu_hand h = {.section = sections[i].section,
                                   .n = sections[i].n,
-                                  .dtype = {type, type},
+                                  .dtype = {type, packed ? WEFT_I32 : type},
                                   .wide = wide};
             snprintf(name, sizeof name, "k%d", kernels++);
             cr_assert_eq(wf_cu_render_hand(&h, name, &text, &why), 0, "%s", why.rule);

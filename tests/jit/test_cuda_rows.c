@@ -316,17 +316,17 @@ Test(cuda_rows, many_parts)
 #endif
 
 /* Copies between two orders of axes by tiles: whole ones, edges, batches, strides that no word of 4 bytes fits, what begins at an
- * odd place; sides so short that there are no tiles; more tiles than blocks. */
+ * odd place; sides so short that there are no tiles; tiles of every height, several strips and an empty end of the last. */
 Test(cuda_rows, transposes)
 {
     setenv("FAKE_CUDA_PROCESSORS", "1", 1);
     NEED_FIBERS();
-    static const int64_t dims[][3] = {{64, 1, 128}, {128, 1, 192}, {65, 1, 130}, {66, 1, 130},
-                                      {68, 1, 132}, {192, 3, 68},  {130, 2, 67}, {16, 5, 20},
-                                      {70, 0, 64},  {15, 2, 64},   {300, 1, 17}, {128, 2, 128},
-                                      {384, 1, 450}};
+    static const int64_t dims[][3] = {
+        {64, 1, 128},  {128, 1, 192}, {65, 1, 130},  {66, 1, 130},   {68, 1, 132},  {192, 3, 68},
+        {130, 2, 67},  {16, 5, 20},   {70, 0, 64},   {15, 2, 64},    {300, 1, 17},  {128, 2, 128},
+        {384, 1, 450}, {131, 2, 517}, {4400, 1, 20}, {1100, 1, 261}, {33, 3, 1030}, {4097, 1, 37}};
     EACH(all, d)
-    for (int z = 0; z < 13; z++)
+    for (int z = 0; z < (int)(sizeof dims / sizeof *dims); z++)
         for (int shift = 0; shift < 3; shift++) {
             wf_view v[3];
             wf_why why = {0};

@@ -64,6 +64,8 @@ static inline unsigned shim_byte_perm(unsigned x, unsigned y, unsigned selector)
     return r;
 }
 #define __byte_perm(x, y, selector) shim_byte_perm(x, y, selector)
+#define __funnelshift_l(low, high, n)                                                              \
+    ((unsigned int)(((unsigned long long)(high) << 32 | (unsigned int)(low)) << ((n)&31) >> 32))
 #define __ffs(x) __builtin_ffs(x)
 #define atomicCAS(p, expected, v)                                                                  \
     ({                                                                                             \
