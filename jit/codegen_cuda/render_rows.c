@@ -171,11 +171,23 @@ static void finish_warp(const wf_cu_rr *x, int slot, int op, wf_kty type)
  * a group for the rest. A group's loads come before its stores, so a store may only hit elements of its own number
  * (jit/gpu/rows.c sees to that). */
 
+/* Are elements that are read smaller than a register? */
+static bool is_narrow(const wf_stage *st)
+{
+    bool narrow = true;
+    for (uint32_t i = 0; i < st->body.nparam; i++)
+        narrow &=
+            st->in[i].kind != WF_PORT_SOURCE || wf_kty_bits((wf_kty)st->body.param_type[i]) < 32;
+    return narrow;
+}
+
 /* Elements of a group, an even number: registers for some eight loads; a long body has enough to do. */
 static int group_of(const wf_cu_rr *x, const wf_stage *st)
 {
     enum { SHORT = 48 };
     const int words = wf_cu_gathered(x, st);
+    if (is_outer(x) && words <= 6 && st->body.n < SHORT) /* few threads have long columns */
+        return words > 2 ? 4 : words == 1 && wf_cu_across(x) == 1 && is_narrow(st) ? 16 : 8;
     return words > 3 ? 2 : words > 1 || st->body.n >= SHORT ? 4 : 8;
 }
 
@@ -205,11 +217,13 @@ static void group_loop(const wf_cu_rr *x, const wf_stage *st, const walk *s, int
           s->kept);
         if (compute && s->step == 32)
             P("        const int half = u & 1;\n");
+        if (compute && wf_cu_across(x) > 1)
+            P("#pragma unroll\n        for (int v = 0; v < %d; v++) {\n", wf_cu_across(x));
         if (compute)
             wf_cu_element(x, st, s->quick && !rest, s->fold);
         else
             wf_cu_gather(x, st);
-        P("        }\n");
+        P(compute && wf_cu_across(x) > 1 ? "        }\n        }\n" : "        }\n");
         if (!compute && s->quick && !rest)
             wf_cu_check_group(x, st, group);
     }
@@ -251,7 +265,7 @@ static void declare_shared(const wf_cu_rr *x, int slot, int op, wf_kty type)
     (void)op;
     if (is_outer(x))
         P("    __shared__ %s lanes%d[%d][%d];\n", wf_cu_type(type), slot, WF_CU_SUBTREES,
-          WF_CU_TILE);
+          WF_CU_TILE * wf_cu_across(x));
     else
         P("    __shared__ %s lanes%d[64];\n", wf_cu_type(type), slot);
 }
@@ -304,15 +318,21 @@ static void warp_stage(const wf_cu_rr *x, const wf_stage *st)
 static void declare_levels(const wf_cu_rr *x, int slot, int op, wf_kty type)
 {
     wf_text *t = x->t;
-    P("        %s acc%d = 0, one%d = 0, two%d = 0, four%d = 0;\n", wf_cu_type(type), slot, slot,
-      slot, slot);
+    if (wf_cu_across(x) > 1)
+        P("        %s acc%d[%d];\n", wf_cu_type(type), slot, wf_cu_across(x));
+    else
+        P("        %s acc%d = 0, one%d = 0, two%d = 0, four%d = 0;\n", wf_cu_type(type), slot, slot,
+          slot, slot);
     (void)op;
 }
 
 static void begin_acc(const wf_cu_rr *x, int slot, int op, wf_kty type)
 {
     wf_text *t = x->t;
-    P("        acc%d = ", slot);
+    if (wf_cu_across(x) > 1)
+        P("        for (int v = 0; v < %d; v++)\n            acc%d[v] = ", wf_cu_across(x), slot);
+    else
+        P("        acc%d = ", slot);
     wf_cu_identity(t, type, op);
     P(";\n");
 }
@@ -320,7 +340,7 @@ static void begin_acc(const wf_cu_rr *x, int slot, int op, wf_kty type)
 static void fold_acc(const wf_cu_rr *x, int slot, int op, wf_kty type, const char *value)
 {
     char acc[16];
-    name(acc, sizeof acc, "acc", slot);
+    snprintf(acc, sizeof acc, wf_cu_across(x) > 1 ? "acc%d[v]" : "acc%d", slot);
     wf_text *t = x->t;
     P("        ");
     wf_cu_fold(t, type, op, acc, acc, value);
@@ -347,7 +367,12 @@ static void share_subtree(const wf_cu_rr *x, int slot, int op, wf_kty type)
     wf_text *t = x->t;
     (void)op;
     (void)type;
-    P("        lanes%d[threadIdx.x / 32][lane] = acc%d;\n", slot, slot);
+    if (wf_cu_across(x) > 1)
+        P("        for (int v = 0; v < %d; v++)\n"
+          "            lanes%d[threadIdx.x / 32][lane * %d + v] = acc%d[v];\n",
+          wf_cu_across(x), slot, wf_cu_across(x), slot);
+    else
+        P("        lanes%d[threadIdx.x / 32][lane] = acc%d;\n", slot, slot);
 }
 
 /* q[0] := q[0] ... q[7], neighbours first. */
@@ -370,8 +395,8 @@ static void join_subtrees(const wf_cu_rr *x, int slot, int op, wf_kty type)
     wf_text *t = x->t;
     const char *name_ = wf_cu_type(type);
     P("        %s sum%d;\n        {\n        %s q[8];\n"
-      "#pragma unroll\n        for (int i = 0; i < 8; i++)\n            q[i] = lanes%d[i][lane];\n",
-      name_, slot, name_, slot);
+      "#pragma unroll\n        for (int i = 0; i < 8; i++)\n            q[i] = lanes%d[i][%s];\n",
+      name_, slot, name_, slot, wf_cu_across(x) > 1 ? "column" : "lane");
     join_array(x, op, type);
     P("        sum%d = q[0];\n        }\n", slot);
 }
@@ -550,9 +575,17 @@ static void fused_block(const wf_cu_rr *x)
 static void tile_of_columns(const wf_cu_rr *x)
 {
     wf_text *t = x->t;
-    P("        const int active = tile * %d + lane < rows;\n"
-      "        const long long r = active ? tile * %d + lane : rows - 1;\n",
-      WF_CU_TILE, WF_CU_TILE);
+    const int n = wf_cu_across(x), tile = WF_CU_TILE * n;
+    if (n > 1)
+        P("        const int active = tile * %d + lane * %d < rows;\n"
+          "        const long long r = active ? tile * %d + lane * %d : rows - %d;\n"
+          "        /* the column whose subtrees the thread joins */\n"
+          "        const int column = (int)(threadIdx.x %% %d);\n",
+          tile, n, tile, n, n, tile);
+    else
+        P("        const int active = tile * %d + lane < rows;\n"
+          "        const long long r = active ? tile * %d + lane : rows - 1;\n",
+          WF_CU_TILE, WF_CU_TILE);
 }
 
 static void fused_outer(const wf_cu_rr *x)
@@ -595,8 +628,16 @@ static void open_slots(const wf_cu_rr *x, int begin, int end)
                 continue;
             const char *type = wf_cu_type((wf_kty)x->rows->slot_type[at]);
             done[at] = true;
-            P("        %s t%d = *(const %s *)((unsigned long long *)a.w[%d] + %d * rows + r);\n",
-              type, at, type, x->l.slots, cell_of(x, at, false));
+            if (wf_cu_across(x) > 1)
+                P("        %s tv%d[%d];\n        for (int v = 0; v < %d; v++)\n"
+                  "            tv%d[v] = *(const %s *)((unsigned long long *)a.w[%d] + %d * rows + "
+                  "r + v);\n",
+                  type, at, wf_cu_across(x), wf_cu_across(x), at, type, x->l.slots,
+                  cell_of(x, at, false));
+            else
+                P("        %s t%d = *(const %s *)((unsigned long long *)a.w[%d] + %d * rows + "
+                  "r);\n",
+                  type, at, type, x->l.slots, cell_of(x, at, false));
         }
         for (uint32_t o = 0; o < nout && st->kind != WF_ST_ELEM; o++) {
             const int at = st->out[o].at;
@@ -614,9 +655,17 @@ static void store_part(const wf_cu_rr *x, int slot, int op, wf_kty type)
     const char *name_ = wf_cu_type(type);
     if (!is_outer(x))
         halve(x, slot, op, type);
-    P("        if (%s)\n            *(%s *)((unsigned long long *)a.w[%d] + ",
-      is_outer(x) ? "active && threadIdx.x < 32" : "lane == 0", name_, x->l.parts);
-    if (x->r->many)
+    if (wf_cu_across(x) > 1)
+        P("        if (threadIdx.x < %d && tile * %d + column < rows)\n"
+          "            *(%s *)((unsigned long long *)a.w[%d] + ",
+          WF_CU_TILE * wf_cu_across(x), WF_CU_TILE * wf_cu_across(x), name_, x->l.parts);
+    else
+        P("        if (%s)\n            *(%s *)((unsigned long long *)a.w[%d] + ",
+          is_outer(x) ? "active && threadIdx.x < 32" : "lane == 0", name_, x->l.parts);
+    if (wf_cu_across(x) > 1)
+        P("((%d * rows + tile * %d + column) * blocks + block) * 8 + y", cell_of(x, slot, true),
+          WF_CU_TILE * wf_cu_across(x));
+    else if (x->r->many)
         P("%d * blocks + g", cell_of(x, slot, true));
     else
         P("((%d * rows + r) * blocks + block)%s", cell_of(x, slot, true),
@@ -651,10 +700,11 @@ static void elements_kernel(const wf_cu_rr *x, int step, const wf_cu_step *s)
       x->l.width);
     once(x);
     if (is_outer(x)) {
-        P("    const long long keep_step = rows, tiles = (rows + 31) / 32;\n"
+        P("    const long long keep_step = rows, tiles = (rows + %d) / %d;\n"
           "    for (long long g = blockIdx.x; g < tiles * blocks * 8; g += gridDim.x) {\n"
           "        const long long tile = g %% tiles, block = g / tiles / 8;\n"
-          "        const int y = (int)(g / tiles %% 8);\n");
+          "        const int y = (int)(g / tiles %% 8);\n",
+          WF_CU_TILE * wf_cu_across(x) - 1, WF_CU_TILE * wf_cu_across(x));
         tile_of_columns(x);
     } else {
         P("    const long long warps = (long long)gridDim.x * (blockDim.x / 32);\n"

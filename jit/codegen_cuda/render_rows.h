@@ -24,6 +24,13 @@ typedef struct wf_cu_rr {
         base; /* before the number of a word of operands and reduced axes: "", "entry + " of many runs */
 } wf_cu_rr;
 
+/* Columns that a thread has side by side; where they are several, the one of the loop is `v`, and slot t<number> of column v is
+ * tv<number>[v]. */
+static inline int wf_cu_across(const wf_cu_rr *x)
+{
+    return x->r->across > 1 ? x->r->across : 1;
+}
+
 /* -- stages (render_stage.c) ----------------------------------------------------------------------------- */
 /* Text in which `lane`, `active` and the operands' pointers of the row stand. */
 void wf_cu_single_stage(const wf_cu_rr *x, const wf_stage *st, const char *leader);

@@ -43,9 +43,17 @@ static bool is_gathered(const wf_cu_rr *x, const wf_port *port)
            (port->kind == WF_PORT_SOURCE && !is_row_source(x, port->at) && !is_drawn(x, port->at));
 }
 
+/* Does a thread take the elements of its columns as a word? */
+static bool is_word(const wf_cu_rr *x, const wf_port *port)
+{
+    return wf_cu_across(x) > 1 && port->kind == WF_PORT_SOURCE && !(x->r->alike >> port->at & 1);
+}
+
 static void element_of(const wf_cu_rr *x, const wf_port *port)
 {
     wf_text *t = x->t;
+    if (is_word(x, port))
+        P("*(const unsigned int *)&");
     if (port->kind == WF_PORT_KEEP) {
         P("k%d[kc]", port->at);
     } else {
@@ -82,6 +90,9 @@ static void loads(const wf_cu_rr *x, const wf_stage *st, params *p, bool element
                 P("        const %s x%d = s%d + (", type, port->at, port->at);
                 column(x, x->rows->ndst + port->at);
                 P(");\n");
+            } else if (is_word(x, port)) {
+                P("        const %s x%d = (%s)(xs%d[u] >> %d * v);\n", type, port->at, type,
+                  port->at, 32 / wf_cu_across(x));
             } else {
                 P("        const %s x%d = xs%d[u];\n", type, port->at, port->at);
             }
@@ -94,7 +105,8 @@ static void loads(const wf_cu_rr *x, const wf_stage *st, params *p, bool element
             P("        const long long number = c;\n");
             break;
         case WF_PORT_SLOT:
-            snprintf(p->text[i], sizeof p->text[i], "t%d", port->at);
+            snprintf(p->text[i], sizeof p->text[i],
+                     elements && wf_cu_across(x) > 1 ? "tv%d[v]" : "t%d", port->at);
             break;
         case WF_PORT_KEEP:
             snprintf(p->text[i], sizeof p->text[i], "kept%d", port->at);
@@ -308,7 +320,8 @@ void wf_cu_declare_group(const wf_cu_rr *x, const wf_stage *st, int group)
     wf_text *t = x->t;
     for (uint32_t i = 0; i < st->body.nparam; i++)
         if (is_gathered(x, &st->in[i]))
-            P("        %s %cs%d[%d];\n", wf_cu_type((wf_kty)st->body.param_type[i]),
+            P("        %s %cs%d[%d];\n",
+              is_word(x, &st->in[i]) ? "unsigned int" : wf_cu_type((wf_kty)st->body.param_type[i]),
               st->in[i].kind == WF_PORT_KEEP ? 'k' : 'x', st->in[i].at, group);
 }
 

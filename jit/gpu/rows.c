@@ -149,6 +149,54 @@ static wf_cu_scheme choose(const run *r)
     return WF_CU_BLOCK_ROWS;
 }
 
+/* A bit for every step that keeps words of 4 bytes from being whole at every place; *alike: nothing steps along kept axes. */
+static int64_t steps_of(const wf_space *s, const wf_operand *v, bool *alike)
+{
+    int64_t kept = 0, all = (int64_t)(wf_gpu_word(v->data) / (uint64_t)v->esize);
+    for (int d = 0; d < s->nk; d++)
+        kept |= v->ks[d];
+    for (int d = 0; d < s->nk - 1; d++)
+        all |= v->ks[d];
+    for (int d = 0; d < s->nr; d++)
+        all |= v->rs[d];
+    *alike = kept == 0;
+    return all | s->kd[s->nk - 1];
+}
+
+/* Columns of a thread: as many as a word of 4 bytes has elements of every operand of a SPLIT_OUTER kernel's stages, if those
+ * can be read so (jit/ir/cuda_text.h). */
+static int columns_of_thread(run *r)
+{
+    const wf_space *s = &r->s;
+    const int64_t side = (int64_t)wf_cu_totals(&r->e->kernel) * WF_CU_SUBTREES * WF_CU_TILE * 8;
+    int64_t n = 0;
+    for (int i = 0; i < r->rows->nstage; i++) {
+        const wf_stage *st = &r->rows->stage[i];
+        for (uint32_t k = 0; st->kind == WF_ST_ELEM && k < st->body.nout; k++)
+            if (st->out[k].kind != WF_PORT_TOTAL)
+                return 0;
+        for (uint32_t k = 0; st->kind == WF_ST_ELEM && k < st->body.nparam; k++) {
+            const int at = st->in[k].at;
+            const wf_operand *v = &s->op[r->rows->ndst + at];
+            bool alike;
+            if (st->in[k].kind == WF_PORT_KEEP)
+                return 0;
+            if (st->in[k].kind != WF_PORT_SOURCE)
+                continue;
+            if (is_row_operand(r, r->rows->ndst + at) || r->e->kernel.drawn >> at & 1)
+                return 0;
+            const int64_t steps = steps_of(s, v, &alike), fit = 4 / v->esize;
+            if (alike)
+                r->r.alike |= UINT32_C(1) << at;
+            else if (fit < 2 || v->ks[s->nk - 1] != 1 || steps % fit != 0 || (n && n != fit))
+                return 0;
+            else
+                n = fit;
+        }
+    }
+    return side * n <= SHARED_MOST ? (int)n : 0;
+}
+
 static int64_t keep_bytes(const run *r)
 {
     int64_t bytes = 0;
@@ -163,8 +211,11 @@ static void shape(run *r)
     const int64_t n = r->s.n, bytes = keep_bytes(r) * n + 8 * r->rows->nkeep;
     const int64_t blocks = (n + WF_CU_BLOCK - 1) / WF_CU_BLOCK;
     unsigned width = 32;
+    int64_t tile;
     r->threads = WARPS * 32;
     r->r.shared = false;
+    r->r.across = 0;
+    r->r.alike = 0;
     switch (r->r.scheme) {
     case WF_CU_WARP:
         while (width > 1 && width / 2 >= n)
@@ -196,8 +247,11 @@ static void shape(run *r)
         r->work = r->s.rows * blocks;
         break;
     case WF_CU_SPLIT_OUTER:
+        r->r.across = columns_of_thread(r);
+        r->r.alike = r->r.across ? r->r.alike : 0;
         r->per_block = 1;
-        r->work = (r->s.rows + WF_CU_TILE - 1) / WF_CU_TILE * blocks * WF_CU_SUBTREES;
+        tile = WF_CU_TILE * (r->r.across ? r->r.across : 1);
+        r->work = (r->s.rows + tile - 1) / tile * blocks * WF_CU_SUBTREES;
         break;
     }
     r->words[r->l.width] = width;
@@ -308,7 +362,12 @@ static const wf_gpu_variant *variant(run *r, int functions)
                                    (unsigned char)r->r.nk,
                                    (unsigned char)r->r.nr,
                                    r->r.wide,
-                                   r->r.shared};
+                                   r->r.shared,
+                                   (unsigned char)r->r.across,
+                                   (unsigned char)r->r.alike,
+                                   (unsigned char)(r->r.alike >> 8),
+                                   (unsigned char)(r->r.alike >> 16),
+                                   (unsigned char)(r->r.alike >> 24)};
     return wf_gpu_variant_of(r->ordinal, r->e, bytes, sizeof bytes, &recipe, r->why);
 }
 

@@ -74,6 +74,10 @@ typedef struct wf_cu_rows {
     int nk, nr;  /* kept and reduced axes, each at least 1 */
     /* 0: one run. SPLIT of many runs that reduce everything, nk 0: words of the argument */
     int many;
+    /* Columns of a thread, 0 for 1: SPLIT_OUTER whose stages over elements have totals only, and read words with as many
+     * elements in them, what all columns have one of (`alike`, a bit for each source), no kept values, and of rows slots only */
+    int across;
+    uint32_t alike;
 } wf_cu_rows;
 
 /* Word numbers. */

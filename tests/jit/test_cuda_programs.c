@@ -263,6 +263,39 @@ Test(cuda_programs, long_rows)
     }
 }
 
+/* Columns of small elements, some of which a thread takes as words: sums, sums that read those, and what is the same for all
+ * columns. */
+Test(cuda_programs, columns_in_words)
+{
+    NEED_FIBERS();
+    static const int types[] = {WEFT_BF16, WEFT_F16, WEFT_I8, WEFT_U8, WEFT_BOOL};
+    static const int64_t dims[][2] = {{8, 100},  {66, 300},  {100, 4200},
+                                      {130, 65}, {36, 8300}, {65, 70}};
+    for (int d = 0; d < 5; d++) {
+        static wf_program p;
+        wf_program_init(&p);
+        const int x = wf_program_cast(&p, wf_program_input(&p, types[d]), WEFT_F32);
+        const int y = program_map2(&p, WF_OP_MUL, x, wf_program_input(&p, WEFT_F32));
+        const int sum = wf_program_reduce(&p, WF_OP_SUM, y);
+        const int apart = program_map2(&p, WF_OP_SUB, y, sum);
+        wf_program_output(&p,
+                          wf_program_reduce(&p, WF_OP_SUM, program_map2(&p, WF_OP_MUL, apart, x)));
+        wf_program_output(&p, wf_program_cast(&p, wf_program_reduce(&p, WF_OP_AMAX, x), WEFT_F16));
+        wf_program_output(&p, sum);
+        cr_assert_eq(wf_program_finish(&p), 0);
+        for (int z = 0; z < 6; z++) {
+            operands o;
+            make_operands(&o, &p, 2, dims[z], true, z);
+            turn(&o, &p);
+            o.src[1].strides[0] = 0;
+            o.src[1].strides[1] = 1;
+            o.axes = 2;
+            run_on_device(&p, &o, "columns in words");
+            drop_operands(&o);
+        }
+    }
+}
+
 /* More sums over rows that stand side by side than shared memory has room for; singles would hide a refused kernel. */
 Test(cuda_programs, many_sums_side_by_side)
 {

@@ -40,7 +40,8 @@ static void render(int maker, int dtype, wf_cu_scheme scheme, bool wide, wf_text
     makers[maker].make(&p, dtype);
     cr_assert_eq(wf_program_finish(&p), 0);
     cr_assert_eq(wf_lower_device(&p, &k, &why), 0, "%s", why.rule);
-    const wf_cu_rows r = {&k, scheme, wide, scheme <= WF_CU_BLOCK_ROWS && k.rows->nkeep, 1, 1, 0};
+    const wf_cu_rows r = {&k, scheme, wide, scheme <= WF_CU_BLOCK_ROWS && k.rows->nkeep, 1, 1,
+                          0,  0,      0};
     cr_assert_eq(wf_cu_render_rows(&r, text, &why), 0, "%s", why.rule);
     wf_kernel_free(&k);
 }
