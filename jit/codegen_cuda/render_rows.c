@@ -3,7 +3,8 @@
  *
  * All schemes add in the canonical order of docs/reductions.md. Along rows a warp adds a block of 4096
  * elements: thread l holds lanes l and l + 32, so the first halving is one operation and the others are
- * shuffles. Side by side (OUTER) a thread adds 8 lanes of a column, one subtree, in the order of the tree.
+ * shuffles. Side by side (OUTER) a thread adds 8 lanes of a column, one subtree, in the order of the tree; or all of
+ * them (COLUMN) where each has one element at most.
  * In BLOCK_ROWS the sums of blocks go to 64 lanes in shared memory, each fed by one warp, so in order.
  * Many runs that reduce everything are SPLIT's rows, each of a length of its own: an entry of the argument says where it lies.
  *
@@ -315,14 +316,20 @@ static void warp_stage(const wf_cu_rr *x, const wf_stage *st)
 }
 
 /* -- OUTER ------------------------------------------------------------------------------------------------ */
+static const char *const level[] = {"one", "two", "four", "eight", "sixteen", "most"};
+
 static void declare_levels(const wf_cu_rr *x, int slot, int op, wf_kty type)
 {
     wf_text *t = x->t;
+    const int last = x->r->scheme == WF_CU_COLUMN ? 6 : 3;
     if (wf_cu_across(x) > 1)
         P("        %s acc%d[%d];\n", wf_cu_type(type), slot, wf_cu_across(x));
     else
-        P("        %s acc%d = 0, one%d = 0, two%d = 0, four%d = 0;\n", wf_cu_type(type), slot, slot,
-          slot, slot);
+        P("        %s acc%d = 0", wf_cu_type(type), slot);
+    for (int i = 0; i < last && wf_cu_across(x) == 1; i++)
+        P(", %s%d = 0", level[i], slot);
+    if (wf_cu_across(x) == 1)
+        P(";\n");
     (void)op;
 }
 
@@ -349,16 +356,16 @@ static void fold_acc(const wf_cu_rr *x, int slot, int op, wf_kty type, const cha
 /* The lane is a leaf of the subtree; whatever it completes is combined. */
 static void climb(const wf_cu_rr *x, int slot, int op, wf_kty type)
 {
-    static const char *const level[] = {"one", "two", "four"};
     wf_text *t = x->t;
+    const int last = x->r->scheme == WF_CU_COLUMN ? 6 : 3;
     char acc[16], left[16];
     name(acc, sizeof acc, "acc", slot);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < last; i++) {
         name(left, sizeof left, level[i], slot);
         P("        if (j & %d) {\n        ", 1 << i);
         wf_cu_fold(t, type, op, acc, left, acc);
     }
-    for (int i = 2; i >= 0; i--)
+    for (int i = last - 1; i >= 0; i--)
         P("        } else {\n        %s%d = acc%d;\n        }\n", level[i], slot, slot);
 }
 
@@ -432,6 +439,54 @@ static void outer_stage(const wf_cu_rr *x, const wf_stage *st)
     if (wf_cu_has_totals(st))
         P("        __syncthreads();\n");
     wf_cu_each_total(x, st, join_subtrees);
+}
+
+/* -- COLUMN ----------------------------------------------------------------------------------------------- */
+static void finish_column(const wf_cu_rr *x, int slot, int op, wf_kty type)
+{
+    char acc[16];
+    name(acc, sizeof acc, "acc", slot);
+    (void)type;
+    total_of(x, slot, op, acc);
+}
+
+/* The whole tree in a thread: lanes that may have an element, in bit-reversed order. Others are identities: the halvings
+ * that they are in change nothing. */
+static void column_stage(const wf_cu_rr *x, const wf_stage *st)
+{
+    wf_text *t = x->t;
+    const char *type = x->r->wide ? "long long" : "unsigned int";
+    const int group = group_of(x, st);
+    P("        {\n");
+    wf_cu_each_total(x, st, declare_levels);
+    wf_cu_row_values(x, st);
+    P("#pragma unroll 1\n        for (int begin = 0; begin < 1 << log; begin += %d) {\n", group);
+    wf_cu_declare_group(x, st, group);
+    for (int compute = wf_cu_gathered(x, st) == 0; compute < 2; compute++) {
+        P("#pragma unroll\n        for (int u = 0; u < %d; u++) {\n        const int j = begin + "
+          "u;\n"
+          "        const int e = ((j & 1) << 5 | (j & 2) << 3 | (j & 4) << 1 | (j & 8) >> 1 | (j & "
+          "16) "
+          ">> 3 | (j & 32) >> 5) >> (6 - log);\n"
+          "        if (j >= 1 << log)\n            break;\n",
+          group);
+        if (compute)
+            wf_cu_each_total(x, st, begin_acc);
+        P("        if (e < (int)n) {\n        const %s c = (%s)e;\n"
+          "        const long long kc = (long long)c * keep_step;\n",
+          type, type);
+        if (compute)
+            wf_cu_element(x, st, false, fold_acc);
+        else
+            wf_cu_gather(x, st);
+        P("        }\n");
+        if (compute)
+            wf_cu_each_total(x, st, climb);
+        P("        }\n");
+    }
+    P("        }\n");
+    wf_cu_each_total(x, st, finish_column);
+    P("        }\n");
 }
 
 /* -- fused kernels ------------------------------------------------------------------------------------------- */
@@ -509,6 +564,8 @@ static void stages(const wf_cu_rr *x, const char *leader)
             warp_stage(x, st);
         else if (st->kind == WF_ST_ELEM && x->r->scheme == WF_CU_BLOCK_ROWS)
             block_stage(x, st);
+        else if (st->kind == WF_ST_ELEM && x->r->scheme == WF_CU_COLUMN)
+            column_stage(x, st);
         else if (st->kind == WF_ST_ELEM) {
             wf_text *t = x->t;
             P("        {\n        const long long first = 0, count = n;\n");
@@ -602,6 +659,23 @@ static void fused_outer(const wf_cu_rr *x)
     wf_cu_declare_slots(x, first_of_row(x), x->rows->nstage);
     stages(x, "active && y == 0");
     P("        __syncthreads();\n    }\n}\n");
+}
+
+static void fused_column(const wf_cu_rr *x)
+{
+    wf_text *t = x->t;
+    head(x, -1);
+    P("    const long long mine = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n"
+      "    const long long keep_step = (long long)gridDim.x * blockDim.x;\n"
+      "    const int log = (int)a.w[%d], active = 1;\n",
+      x->l.width);
+    once(x);
+    P("    for (long long r = mine; r < rows; r += keep_step) {\n");
+    wf_cu_row_pointers(x);
+    keeps(x, "mine");
+    wf_cu_declare_slots(x, first_of_row(x), x->rows->nstage);
+    stages(x, "active");
+    P("    }\n}\n");
 }
 
 /* -- SPLIT: a kernel a step ------------------------------------------------------------------------------------ */
@@ -898,6 +972,8 @@ int wf_cu_render_rows(const wf_cu_rows *r, wf_text *t, wf_why *why)
         fused_warp(&x);
     else if (r->scheme == WF_CU_BLOCK_ROWS)
         fused_block(&x);
+    else if (r->scheme == WF_CU_COLUMN)
+        fused_column(&x);
     else
         fused_outer(&x);
     if (status == 0 && t->failed)

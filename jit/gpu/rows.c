@@ -3,7 +3,7 @@
  *
  * Rows of at most 4096 elements are a warp's (or a part of one), longer ones a block's; a few very long ones
  * are split over the device, a kernel a step. Where the kept axes are the adjacent ones, 32 rows stand side by
- * side. All schemes give the same bits, so the choice is about time only.
+ * side, or a thread has a short one. All schemes give the same bits, so the choice is about time only.
  *
  * A destination in the place of something that is still read, or is read by other threads, is written to a
  * temporary first.
@@ -139,7 +139,10 @@ static wf_cu_scheme choose(const run *r)
     const int64_t processors = wf_gpu_processors(r->ordinal);
     const wf_space *s = &r->s;
     const int64_t side = (int64_t)wf_cu_totals(&r->e->kernel) * WF_CU_SUBTREES * WF_CU_TILE * 8;
-    if (is_side_by_side(r) && side <= SHARED_MOST) /* which these kernels declare */
+    const bool beside = is_side_by_side(r);
+    if (beside && s->n <= WF_CU_LANES && s->rows >= WARPS * processors * WF_CU_TILE)
+        return WF_CU_COLUMN;
+    if (beside && side <= SHARED_MOST) /* which these kernels declare */
         return s->n <= WF_CU_BLOCK && s->rows >= 2 * processors * WF_CU_TILE ? WF_CU_OUTER
                                                                              : WF_CU_SPLIT_OUTER;
     if (s->n <= WF_CU_BLOCK)
@@ -242,6 +245,12 @@ static void shape(run *r)
         r->per_block = WF_CU_TILE;
         r->work = r->s.rows;
         break;
+    case WF_CU_COLUMN:
+        for (width = 0; (INT64_C(1) << width) < n;)
+            width++;
+        r->per_block = r->threads;
+        r->work = r->s.rows;
+        break;
     case WF_CU_SPLIT: /* of steps over elements; others are a warp a row */
         r->per_block = WARPS;
         r->work = r->s.rows * blocks;
@@ -273,8 +282,8 @@ static int place_keeps(run *r)
     const int64_t blocks = fused_blocks(r);
     if (r->r.scheme == WF_CU_WARP || r->r.scheme == WF_CU_BLOCK_ROWS)
         sets = r->r.shared ? r->per_block : blocks * r->per_block;
-    else if (r->r.scheme == WF_CU_OUTER)
-        sets = blocks * WF_CU_TILE;
+    else if (r->r.scheme == WF_CU_OUTER || r->r.scheme == WF_CU_COLUMN)
+        sets = blocks * r->per_block;
     for (int i = 0; i < r->rows->nkeep; i++) {
         const int64_t bytes =
             sets * r->s.n * (int64_t)(wf_kty_bits((wf_kty)r->rows->keep_type[i]) / 8);

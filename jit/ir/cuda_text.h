@@ -15,6 +15,7 @@ enum {
     WF_CU_RANK = 16,
     WF_CU_DIVISOR = 3,        /* words of an extent that is divided by: itself, multiplier, shift */
     WF_CU_TILE = 32,          /* columns of a block of an OUTER kernel */
+    WF_CU_LANES = 64,         /* of the canonical order */
     WF_CU_SUBTREES = 8,       /* threads that share a column there */
     WF_CU_BLOCK = 4096,       /* of the canonical order */
     WF_CU_BLOCK_THREADS = 512 /* of a block of a BLOCK_ROWS kernel, at most; of others: 256 */
@@ -60,10 +61,11 @@ int wf_cu_render_map(const wf_cu_map *m, wf_text *out, wf_why *why);
 /* -- programs with reductions: ROW kernels ----------------------------------------------------------------- */
 typedef enum wf_cu_scheme {
     WF_CU_WARP, /* `width` threads a row of at most 4096 elements; width divides 32, and is 32 for n > 32 */
-    WF_CU_BLOCK_ROWS, /* a block a row of at most 2^24; threads are 64 .. 512, a power of two */
-    WF_CU_OUTER,      /* 32 rows side by side, 8 threads each, at most 4096 elements */
-    WF_CU_SPLIT,      /* a kernel a step: a warp a block of 4096 elements */
-    WF_CU_SPLIT_OUTER /* the same with 32 rows side by side */
+    WF_CU_BLOCK_ROWS,  /* a block a row of at most 2^24; threads are 64 .. 512, a power of two */
+    WF_CU_OUTER,       /* 32 rows side by side, 8 threads each, at most 4096 elements */
+    WF_CU_SPLIT,       /* a kernel a step: a warp a block of 4096 elements */
+    WF_CU_SPLIT_OUTER, /* the same with 32 rows side by side */
+    WF_CU_COLUMN       /* rows side by side of at most 64 elements, a thread each */
 } wf_cu_scheme;
 
 typedef struct wf_cu_rows {
@@ -82,9 +84,10 @@ typedef struct wf_cu_rows {
 
 /* Word numbers. */
 typedef struct wf_cu_layout {
-    int rows, n, width; /* width: threads a row of WARP; blocks of 4096 of a row of SPLIT */
-    int kept, reduced;  /* WF_CU_DIVISOR words for each axis */
-    int error, errors;  /* address of the first check's error word; of the others' */
+    /* width: threads a row of WARP; blocks of 4096 of a row of SPLIT; binary logarithm of the lanes of COLUMN that may have one */
+    int rows, n, width;
+    int kept, reduced; /* WF_CU_DIVISOR words for each axis */
+    int error, errors; /* address of the first check's error word; of the others' */
     int keep; /* addresses of scratch for kept values, or bytes of shared memory before each */
     int slots,
         parts; /* SPLIT: [slot][row] cells of 8 bytes; [total][row][block] values, 8 bytes each */

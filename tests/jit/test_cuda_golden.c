@@ -167,6 +167,7 @@ Test(cuda_golden, reductions)
                  {"rows_in_steps", WF_CU_SPLIT, add_sum, WEFT_F32, false, 0, 0},
                  {"columns_in_steps", WF_CU_SPLIT_OUTER, add_sum, WEFT_F32, false, 0, 0},
                  {"columns_in_words", WF_CU_SPLIT_OUTER, add_sum, WEFT_BF16, false, 0, 2},
+                 {"columns_by_threads", WF_CU_COLUMN, add_sum, WEFT_F32, false, 0, 0},
                  {"sums_of_many", WF_CU_SPLIT, add_sum, WEFT_F32, false, 512, 0},
                  {"cross_entropy", WF_CU_WARP, program_cross_entropy, WEFT_F32, false, 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -190,7 +191,7 @@ Test(cuda_golden, reductions)
         wf_text_free(&text);
         wf_kernel_free(&k);
     }
-    cr_assert_eq(seen, 8);
+    cr_assert_eq(seen, 9);
 }
 
 /* Gathers and scatters, transposes, a product with its bias, attention. */

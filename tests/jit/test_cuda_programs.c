@@ -296,6 +296,29 @@ Test(cuda_programs, columns_in_words)
     }
 }
 
+/* Short columns, a thread each: sums, and a softmax along them, whose kept values are a column a thread. */
+Test(cuda_programs, short_columns)
+{
+    NEED_FIBERS();
+    static const int types[] = {WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_I32, WEFT_BOOL};
+    static const int64_t lengths[] = {1, 2, 3, 7, 8, 9, 16, 31, 33, 64};
+    for (int d = 0; d < 5; d++)
+        for (int z = 0; z < 10; z++)
+            for (int softmax = 0; softmax < (d < 2) + 1; softmax++) {
+                static wf_program p;
+                const int64_t dims[2] = {z % 2 ? 1025 : 1500, lengths[z]};
+                operands o;
+                wf_program_init(&p);
+                (softmax ? program_softmax : program_everything_reduced)(&p, types[d]);
+                cr_assert_eq(wf_program_finish(&p), 0);
+                make_operands(&o, &p, 2, dims, true, z);
+                turn(&o, &p);
+                o.axes = 2;
+                run_on_device(&p, &o, "short columns");
+                drop_operands(&o);
+            }
+}
+
 /* More sums over rows that stand side by side than shared memory has room for; singles would hide a refused kernel. */
 Test(cuda_programs, many_sums_side_by_side)
 {
