@@ -187,7 +187,7 @@ static int group_of(const wf_cu_rr *x, const wf_stage *st)
 {
     enum { SHORT = 48 };
     const int words = wf_cu_gathered(x, st);
-    if (is_outer(x) && words <= 6 && st->body.n < SHORT) /* few threads have long columns */
+    if (is_outer(x) && words <= 6 && st->body.n < SHORT / 2) /* few threads have long columns */
         return words > 2 ? 4 : words == 1 && wf_cu_across(x) == 1 && is_narrow(st) ? 16 : 8;
     return words > 3 ? 2 : words > 1 || st->body.n >= SHORT ? 4 : 8;
 }

@@ -233,7 +233,7 @@ Test(cuda_nvrtc, reductions)
                                            program_cross_entropy, program_everything_reduced};
     NEED_NVRTC();
     for (int m = 0; m < 4; m++)
-        for (int scheme = WF_CU_WARP; scheme <= WF_CU_SPLIT_OUTER; scheme++) {
+        for (int scheme = WF_CU_WARP; scheme <= WF_CU_COLUMN; scheme++) {
             static wf_program p;
             wf_program_init(&p);
             makers[m](&p, m % 2 ? WEFT_BF16 : WEFT_F32);
@@ -251,7 +251,7 @@ Test(cuda_nvrtc, random_reductions)
         static sample s;
         program_draw_rows(&s);
         if (s.p.rows)
-            add_rows(&s.p, (wf_cu_scheme)(t % 5), t % 10 < 2, t % 3 == 0, 1 + t % 2);
+            add_rows(&s.p, (wf_cu_scheme)(t % 6), t % 12 < 2, t % 3 == 0, 1 + t % 2);
     }
     compile_all("random reductions");
 }

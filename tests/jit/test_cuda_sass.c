@@ -202,7 +202,7 @@ Test(cuda_sass, loads_in_flight)
     if (!tool)
         cr_skip_test("cuobjdump is neither in PATH nor in CUDA_HOME");
     for (int m = 0; m < MAKERS; m++)
-        for (int scheme = WF_CU_WARP; scheme <= WF_CU_OUTER; scheme++)
+        for (int scheme = WF_CU_WARP; scheme <= WF_CU_COLUMN; scheme++)
             loops += check_kernel(tool, m, scheme % 2 ? WEFT_BF16 : WEFT_F32, (wf_cu_scheme)scheme);
     printf("%d loops over groups\n", loops);
 }
