@@ -3,10 +3,16 @@
  *
  * Invariants: jobs are done in the order they came; the lock is not held while a kernel is made; at exit the thread
  * ends before the compiler's library is closed.
+ *
+ * NVRTC has objects with destructors, some of them made when it first compiles what needs them: a handler of atexit() that is
+ * older runs after their destruction, when a thread that still compiles crashes or never ends. What belongs to the
+ * thread that calls exit() is destroyed before any handler runs, so that is where the main thread ends this one. Where another
+ * thread calls exit(), or the C library has no such list, the handler is left.
  */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "jit/gpu/impl.h"
 
@@ -61,6 +67,23 @@ static void stop(void)
     pthread_mutex_unlock(&queue.lock);
     if (running)
         pthread_join(queue.thread, NULL);
+}
+
+/* Of the C++ runtime, in the C library since glibc 2.18. */
+extern int __cxa_thread_atexit_impl(void (*destroy)(void *), void *object, void *library)
+    __attribute__((weak));
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+static void stop_first(void *unused)
+{
+    (void)unused;
+    stop();
+}
+
+__attribute__((constructor)) static void stop_before_destructors(void)
+{
+    if (__cxa_thread_atexit_impl && gettid() == getpid())
+        __cxa_thread_atexit_impl(stop_first, NULL, &__dso_handle);
 }
 
 bool wf_gpu_later(void (*fn)(void *arg), void *arg)
