@@ -147,6 +147,23 @@ Test(gpu_libs, a_bias_is_no_launch)
     }
 }
 
+/* Half types whose rows do not begin at multiples of 16 bytes are copied, before and after, where the product is large. */
+Test(gpu_libs, rows_that_begin_anywhere)
+{
+    enum { M = 1031, N = 1025, K = 1027 };
+    with_libraries();
+    if (strstr(wf_cuda_gemm_name(), "not found")) {
+        cr_skip_test("%s", wf_cuda_gemm_name());
+    }
+    weft_tensor a = numbers(1, weft_shape(M, K), WEFT_BF16),
+                b = numbers(5, weft_shape(N, K), WEFT_BF16);
+    weft_tensor want = weft_matmul(a, weft_transpose(b, 0, 1)), da = away(a), db = away(b);
+    const int64_t before = gpu_launches();
+    weft_tensor got = weft_matmul(da, weft_transpose(db, 0, 1));
+    cr_assert_eq(gpu_launches() - before, 4, "%d launches", (int)(gpu_launches() - before));
+    check_equal("odd rows", want, got);
+}
+
 static void convolution(weft_device d, int64_t groups, weft_tensor out[3])
 {
     weft_tensor x = weft_to(numbers(1, weft_shape(2, 4, 9, 7), WEFT_F32), d),
