@@ -7,15 +7,12 @@
  */
 #include "eager/cuda/blaslt.h"
 #include "eager/dense.h"
+#include "eager/product.h"
 #include "jit/gpu/impl.h"
 
 enum { BATCH_AT = 16, BATCH_AXES = (WF_CU_HAND_WORDS - BATCH_AT) / 4, TILE = 64 };
 
-/* -- rows at multiples of 16 bytes -------------------------------------------------------------------------------------------
- * The library's quick kernels of half types move 16 bytes at a time. Of a matrix whose rows begin elsewhere it takes others: the
- * logits of GPT-2, 50257 wide, and their two gradients ran at 95 to 148 TFLOP/s on an H100, products of that size at some 650. Such a
- * matrix is copied to rows that begin well, or the result from them, where that moves little beside the product. */
-enum { WORK = 1 << 30, WORK_PER_ELEMENT = 256, ALIGNED = 16 };
+/* -- rows at multiples of 16 bytes: a matrix whose rows begin elsewhere is copied, where that pays ---------------------------- */
 
 /* The axis along which v's rows lie, one of the last two; -1: neither. */
 static int row_axis(const wf_view *v)
@@ -27,9 +24,9 @@ static int row_axis(const wf_view *v)
 /* Elements to be copied for it; 0: it lies well, or it is no matrix of rows. */
 static int64_t misplaced(const wf_view *v)
 {
-    const int64_t step = ALIGNED / (int64_t)wf_dtype_size(v->dtype);
+    const int64_t step = WF_ROW_ALIGN / (int64_t)wf_dtype_size(v->dtype);
     const int row = row_axis(v);
-    bool apart = (uintptr_t)v->data % ALIGNED != 0;
+    bool apart = (uintptr_t)v->data % WF_ROW_ALIGN != 0;
     int64_t n = 1;
     if (row < 0 || (v->dtype != WEFT_BF16 && v->dtype != WEFT_F16))
         return 0;
@@ -43,7 +40,7 @@ static int64_t misplaced(const wf_view *v)
 /* *out: v in new memory, uninitialised, whose rows begin well. */
 static int place(wf_gpu_temps *t, const wf_view *v, wf_view *out, wf_why *why)
 {
-    const int64_t size = (int64_t)wf_dtype_size(v->dtype), step = ALIGNED / size;
+    const int64_t size = (int64_t)wf_dtype_size(v->dtype), step = WF_ROW_ALIGN / size;
     const int row = row_axis(v), down = 2 * v->rank - 3 - row;
     int64_t n = (v->dims[row] + step - 1) / step * step;
     *out = *v;
@@ -64,14 +61,13 @@ static int by_library(int ordinal, const wf_view *c, const wf_view *a, const wf_
     wf_gpu_temps t = {.ordinal = ordinal};
     const wf_view *v[3] = {a, b, c};
     wf_view w[3];
-    int64_t work = c->dims[c->rank - 1], moved = 0, n[3];
+    const int64_t columns = c->dims[c->rank - 1];
+    int64_t moved = 0, n[3];
     int status = 0;
     for (int i = 0; i < 3; i++)
         moved += n[i] = misplaced(v[i]);
-    for (int i = 0; i < c->rank - 1 && moved; i++)
-        work *= c->dims[i];
-    work *= a->dims[a->rank - 1];
-    const bool pays = moved && work >= WORK && work / WORK_PER_ELEMENT >= moved &&
+    const bool pays = wf_aligned_rows_pay(a->dtype, wf_view_numel(c) / columns, columns,
+                                          a->dims[a->rank - 1], moved) &&
                       wf_cuda_gemm_there(ordinal);
     for (int i = 0; i < 3 && pays && !status; i++)
         if (n[i]) {
