@@ -61,14 +61,15 @@ static int by_library(int ordinal, const wf_view *c, const wf_view *a, const wf_
     wf_gpu_temps t = {.ordinal = ordinal};
     const wf_view *v[3] = {a, b, c};
     wf_view w[3];
-    const int64_t columns = c->dims[c->rank - 1];
-    int64_t moved = 0, n[3];
+    int64_t moved = 0, rows = 1, n[3];
     int status = 0;
     for (int i = 0; i < 3; i++)
         moved += n[i] = misplaced(v[i]);
-    const bool pays = wf_aligned_rows_pay(a->dtype, wf_view_numel(c) / columns, columns,
-                                          a->dims[a->rank - 1], moved) &&
-                      wf_cuda_gemm_there(ordinal);
+    for (int i = 0; i + 1 < c->rank; i++)
+        rows *= c->dims[i];
+    const bool pays =
+        wf_aligned_rows_pay(a->dtype, rows, c->dims[c->rank - 1], a->dims[a->rank - 1], moved) &&
+        wf_cuda_gemm_there(ordinal);
     for (int i = 0; i < 3 && pays && !status; i++)
         if (n[i]) {
             status = place(&t, v[i], &w[i], why);
