@@ -301,7 +301,7 @@ void wf_gpu_count_single(void)
     pthread_mutex_unlock(&cache.lock);
 }
 
-/* A variant to be made by the compiling thread; arg is behind it. */
+/* A variant to be made by a thread that compiles; arg is behind it. */
 typedef struct order {
     wf_gpu_variant *v;
     const wf_gpu_entry *e;
