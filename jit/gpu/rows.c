@@ -139,7 +139,8 @@ static wf_cu_scheme choose(const run *r)
 {
     const int64_t processors = wf_gpu_processors(r->ordinal);
     const wf_space *s = &r->s;
-    const int64_t side = WF_CU_SUBTREES * WF_CU_TILE * 8; /* bytes a total, which these kernels declare */
+    const int64_t side =
+        WF_CU_SUBTREES * WF_CU_TILE * 8; /* bytes a total, which these kernels declare */
     if (is_side_by_side(r) && wf_cu_totals(&r->e->kernel) * side <= SHARED_MOST)
         return s->n <= WF_CU_BLOCK && s->rows >= 2 * processors * WF_CU_TILE ? WF_CU_OUTER
                                                                              : WF_CU_SPLIT_OUTER;
