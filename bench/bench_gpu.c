@@ -190,6 +190,23 @@ static void transpose(void *arg)
     operands *o = arg;
     check(weft_contiguous(weft_transpose(o->x, 0, 1)));
 }
+static void running_sums(void *arg)
+{
+    operands *o = arg;
+    check(weft_cumsum(o->x, 1));
+}
+static void running_sum(void *arg) /* of 2^20 elements, or all: one line */
+{
+    operands *o = arg;
+    const int64_t rows = weft_dim(o->x, 0), columns = weft_dim(o->x, 1);
+    weft_tensor part = weft_narrow(o->x, 0, 0, rows < 1024 ? rows : 1024);
+    check(weft_cumsum(weft_reshape(part, weft_shape(weft_dim(part, 0) * columns)), 0));
+}
+static void largest(void *arg)
+{
+    operands *o = arg;
+    check(weft_argmax(weft_flatten(o->x, 0, -1)));
+}
 static void narrow(void *arg)
 {
     operands *o = arg;
@@ -245,6 +262,9 @@ static const struct {
                {"sum, rows", sum_rows, 1, F32 | BF16 | ODD, false},
                {"sum, columns", sum_columns, 1, F32 | BF16 | ODD, false},
                {"transpose", transpose, 2, F32 | BF16 | U8 | ODD, false},
+               {"cumsum, rows", running_sums, 2, F32, true},
+               {"cumsum, 2^20 elements of a line", running_sum, 0, F32, true},
+               {"argmax, all", largest, 1, F32, true},
                {"cast to bf16", narrow, 1.5, F32, false},
                {"cast to f32", widen, 3, BF16, false}};
 

@@ -4,9 +4,18 @@
 #ifndef EAGER_PRODUCT_H
 #define EAGER_PRODUCT_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "jit/ir/op.h"
 
 /* Turns a code of wf_gemm or wf_conv2d_* into a status with why filled. */
 int wf_gemm_status(int rc, int dt, wf_why *why);
+
+/* The libraries of a device take large products of half types whose rows begin at multiples of 16 bytes several times as fast as
+ * others: does one of [batch, m, k] and [k, n] with so many elements in rows that begin elsewhere gain more than a copy of
+ * those costs? */
+enum { WF_ROW_ALIGN = 16 };
+bool wf_aligned_rows_pay(int dtype, int64_t batch_m, int64_t n, int64_t k, int64_t elements);
 
 #endif

@@ -122,11 +122,12 @@ static bool same_elements(const wf_access *a, const wf_access *b, const int64_t 
         return false;
     }
     for (int i = a->rank; i-- > 0;) {
+        const int64_t own = x[a->rank + i];
         bool one = x[i] == 1;
-        if (x[i] != y[i] || (!one && (x[a->rank + i] != step || y[a->rank + i] != step))) {
+        if (x[i] != y[i] || (!one && (own < step || y[a->rank + i] != own))) {
             return false;
         }
-        step *= x[i];
+        step = one ? step : own * x[i];
     }
     return true;
 }

@@ -92,7 +92,7 @@ static int number_buffers(wf_planner *b)
         if (count < 0) {
             return wf_fail(b->why, WEFT_ENOMEM, "a value's size overflows");
         }
-        p->buffers[n].bytes = count * (int64_t)wf_dtype_size(t->dtype);
+        p->buffers[n].bytes = wf_root_bytes(&b->l, v);
         p->buffers[n].v = v;
         if (wf_fn_at(f, v)->op == WF_OP_INPUT) {
             p->buffers[n].place = WF_PLACE_INPUT;

@@ -127,7 +127,7 @@ static int check_buffer(const checker *c, uint32_t i)
                                                         : p->ntemporaries;
     const bool there = u->place > WF_PLACE_NONE && u->place <= WF_PLACE_ARENA && u->index < most &&
                        u->slot == before + u->index && u->v > 0 && u->v <= c->f->n;
-    if (!there || u->bytes != wf_type_bytes(wf_fn_type(c->f, u->v)) || u->offset < 0 ||
+    if (!there || u->bytes < wf_type_bytes(wf_fn_type(c->f, u->v)) || u->offset < 0 ||
         u->bytes > slot_bytes(c, u->slot) - u->offset) {
         return wf_fail(c->why, WEFT_EINVALID,
                        "buffer %u of %%%u: %" PRId64 " bytes at %" PRId64

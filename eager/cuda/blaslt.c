@@ -109,6 +109,7 @@ static wf_cuda_blas *open_blas(wf_cuda_device *d)
     pthread_mutex_lock(&d->lock);
     wf_cuda_blas *b = d->blas;
     if (!b && !d->blas_failed) {
+        wf_cu->context_set(d->context);
         b = wf_calloc(1, sizeof *b);
         if (b && lt.create(&b->lib) != BLASLT_OK) {
             d->blas_failed = true;
@@ -133,7 +134,7 @@ static wf_cuda_blas *open_blas(wf_cuda_device *d)
 bool wf_cuda_gemm_there(int ordinal)
 {
     wf_why ignored = {0};
-    wf_cuda_device *d = wf_cuda_enter(ordinal, &ignored);
+    wf_cuda_device *d = wf_cuda_reach(ordinal, &ignored);
     return d && open_blas(d);
 }
 

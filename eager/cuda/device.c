@@ -2,8 +2,8 @@
  * eager/cuda/device.c -- devices: opening them, making them current, what their errors mean.
  *
  * The primary context is held from the first use to the end of the process, so that other CUDA code in
- * the process shares it. It is made current at every call: other code may have changed it in between,
- * and asking costs less than being wrong.
+ * the process shares it. It is made current whenever the driver is called: other code may have changed it in
+ * between, and asking costs less than being wrong. What only looks into the books does not ask.
  */
 #include "eager/cuda/device.h"
 
@@ -190,7 +190,7 @@ wf_cuda_device *wf_cuda_peek(int ordinal)
     return d && d->usable ? d : NULL;
 }
 
-wf_cuda_device *wf_cuda_enter(int ordinal, wf_why *why)
+wf_cuda_device *wf_cuda_reach(int ordinal, wf_why *why)
 {
     if (wf_cuda_open(ordinal, why) || wf_cuda_thread_open(why)) {
         return NULL;
@@ -201,7 +201,18 @@ wf_cuda_device *wf_cuda_enter(int ordinal, wf_why *why)
         wf_cuda_check(d, broken, NULL, why);
         return NULL;
     }
-    return wf_cuda_check(d, wf_cu->context_set(d->context), "cuCtxSetCurrent", why) ? NULL : d;
+    return d;
+}
+
+int wf_cuda_make_current(wf_cuda_device *d, wf_why *why)
+{
+    return wf_cuda_check(d, wf_cu->context_set(d->context), "cuCtxSetCurrent", why);
+}
+
+wf_cuda_device *wf_cuda_enter(int ordinal, wf_why *why)
+{
+    wf_cuda_device *d = wf_cuda_reach(ordinal, why);
+    return d && !wf_cuda_make_current(d, why) ? d : NULL;
 }
 
 /* The first report names what was queued last; later ones are short. */

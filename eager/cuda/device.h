@@ -94,6 +94,10 @@ extern const wf_cuda_driver *wf_cu;
 
 /* The device, opened and current on this thread; NULL: why is filled (also when it broke earlier). */
 wf_cuda_device *wf_cuda_enter(int ordinal, wf_why *why);
+/* The same, but not current: for what is in the books alone, as memory and its uses mostly are. What then calls the driver
+ * after all makes it current there. */
+wf_cuda_device *wf_cuda_reach(int ordinal, wf_why *why);
+int wf_cuda_make_current(wf_cuda_device *d, wf_why *why);
 /* The device without making it current; NULL: it is not usable. For giving things back. */
 wf_cuda_device *wf_cuda_peek(int ordinal);
 /* CU_OK: 0. Else fills why with the call and the driver's word for it, and remembers sticky errors. */
@@ -112,13 +116,13 @@ extern wf_cuda_counters wf_cuda_count_of;
 
 /* This thread has where to remember its streams and ops. */
 int wf_cuda_thread_open(wf_why *why);
-/* This thread's current stream of d; NULL: it cannot be made. */
+/* This thread's current stream of d, which need not be current; NULL: it cannot be made. */
 wf_cuda_stream *wf_cuda_current(wf_cuda_device *d, wf_why *why);
 /* A piece of work called `label` was queued on s. */
 void wf_cuda_queued(wf_cuda_stream *s, const char *label);
 /* Lock held: the last piece of work of op `op` of s and of those before it, all of which is queued, or a later one. */
 uint64_t wf_cuda_op_last(const wf_cuda_stream *s, uint64_t op);
-/* Lock held: s's next work comes behind op `op` of `other`. */
+/* Lock held: s's next work comes behind op `op` of `other`. Their device need not be current. */
 int wf_cuda_order(wf_cuda_stream *s, wf_cuda_stream *other, uint64_t op, wf_why *why);
 /* Waits for everything on s and looks at its error words. */
 int wf_cuda_stream_wait(wf_cuda_stream *s, wf_why *why);

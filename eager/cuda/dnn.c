@@ -103,7 +103,12 @@ const dnn_graph_calls *wf_cuda_dnn_graphs(void)
 
 int wf_cuda_dnn_stream(wf_cuda_dnn *b, wf_cuda_stream *s)
 {
-    return dnn.set_stream(b->lib, s->handle);
+    if (b->stream == s->handle) {
+        return DNN_OK;
+    }
+    const int r = dnn.set_stream(b->lib, s->handle);
+    b->stream = r == DNN_OK ? s->handle : NULL;
+    return r;
 }
 
 bool wf_cuda_dnn_unsupported(int status)
@@ -122,6 +127,7 @@ wf_cuda_dnn *wf_cuda_dnn_open(wf_cuda_device *d)
     pthread_mutex_lock(&d->lock);
     wf_cuda_dnn *b = d->dnn;
     if (!b && !d->dnn_failed) {
+        wf_cu->context_set(d->context);
         b = wf_calloc(1, sizeof *b);
         if (b && dnn.create(&b->lib) != DNN_OK) {
             d->dnn_failed = true;
@@ -148,7 +154,7 @@ wf_cuda_dnn *wf_cuda_dnn_open(wf_cuda_device *d)
 bool wf_cuda_conv_there(int ordinal)
 {
     wf_why ignored = {0};
-    wf_cuda_device *d = wf_cuda_enter(ordinal, &ignored);
+    wf_cuda_device *d = wf_cuda_reach(ordinal, &ignored);
     return d && wf_cuda_dnn_open(d);
 }
 

@@ -94,7 +94,7 @@ static wf_cuda_dnn *open_for(wf_cuda_device *d, const wf_cuda_sdpa *a)
 bool wf_cuda_sdpa_takes(int ordinal, const wf_cuda_sdpa *a)
 {
     wf_why ignored = {0};
-    wf_cuda_device *d = wf_cuda_enter(ordinal, &ignored);
+    wf_cuda_device *d = wf_cuda_reach(ordinal, &ignored);
     return d && open_for(d, a);
 }
 

@@ -11,6 +11,7 @@
 typedef struct wf_cuda_dnn {
     pthread_mutex_t lock;
     dnn_handle lib;
+    cu_handle stream; /* that lib queues on; NULL: not set. Streams live as long as this. */
     wf_cuda_plans convs, graphs;
 } wf_cuda_dnn;
 

@@ -52,7 +52,7 @@ static int take(wf_cuda_device *d, wf_cuda_stream *s, size_t nbytes, block *b)
 
 wf_cuda_block *wf_cuda_alloc(int ordinal, size_t nbytes, wf_why *why)
 {
-    wf_cuda_device *d = wf_cuda_enter(ordinal, why);
+    wf_cuda_device *d = wf_cuda_reach(ordinal, why);
     wf_cuda_stream *s = d ? wf_cuda_current(d, why) : NULL;
     if (!s) {
         return NULL;
@@ -96,15 +96,16 @@ wf_cuda_block *wf_cuda_block_echo(int ordinal, void *address, size_t size, wf_wh
     return &b->base;
 }
 
-/* Lock held. Notes that the first `work` pieces of s have to be over before b is used again, unless that is certain. */
-static int add_mark(const block *b, wf_cuda_stream *s, uint64_t work, wf_cache_mark *out)
+/* Lock held. Notes that the first `work` pieces of s, which is not b's home, have to be over before b is used again, unless that is
+ * certain. */
+static int add_work(const block *b, wf_cuda_stream *s, uint64_t work, wf_cache_mark *out)
 {
-    wf_cuda_stream *home = b->home;
-    if (s == home || home->seen[s->slot] >= work) {
+    if (b->home->seen[s->slot] >= work) {
         return 0;
     }
     wf_why ignored = {0};
-    const wf_cuda_point *p = wf_cuda_point_of(s, work, &ignored);
+    const wf_cuda_point *p =
+        wf_cuda_make_current(b->device, &ignored) ? NULL : wf_cuda_point_of(s, work, &ignored);
     if (!p) { /* no event to be had: wait */
         WF_CUDA_COUNT(hidden_waits, 1);
         wf_cu->stream_synchronize(s->handle);
@@ -114,18 +115,24 @@ static int add_mark(const block *b, wf_cuda_stream *s, uint64_t work, wf_cache_m
     return 1;
 }
 
+/* Lock held. The same of a use by any stream; its home runs in order. */
+static int add_use(const block *b, const use *u, wf_cache_mark *out)
+{
+    return !u->stream || u->stream == b->home
+               ? 0
+               : add_work(b, u->stream, wf_cuda_op_last(u->stream, u->op), out);
+}
+
 /* Lock held. Everything that has to be over before b is used again. */
 static int add_marks(const block *b, wf_cache_mark out[WF_CUDA_STREAMS + 1])
 {
-    const use *w = &b->writer;
-    int n = w->stream ? add_mark(b, w->stream, wf_cuda_op_last(w->stream, w->op), out) : 0;
+    int n = add_use(b, &b->writer, out);
     for (int i = 0; i < b->n_readers && !b->crowd; i++) {
-        const use *r = &b->readers[i];
-        n += add_mark(b, r->stream, wf_cuda_op_last(r->stream, r->op), &out[n]);
+        n += add_use(b, &b->readers[i], &out[n]);
     }
     for (int i = 0; b->crowd && i < b->device->n_streams; i++) {
         wf_cuda_stream *s = &b->device->streams[i];
-        n += add_mark(b, s, s->work, &out[n]);
+        n += s == b->home ? 0 : add_work(b, s, s->work, &out[n]);
     }
     return n;
 }
@@ -172,7 +179,7 @@ void wf_cuda_free(wf_cuda_block *base)
     }
     wf_cache_mark after[WF_CUDA_STREAMS + 1];
     wf_why ignored = {0};
-    bool works = wf_cuda_enter(base->ordinal, &ignored) != NULL; /* a broken one orders nothing */
+    bool works = wf_cuda_reach(base->ordinal, &ignored) != NULL; /* a broken one orders nothing */
     pthread_mutex_lock(&d->lock);
     int n = works ? add_marks(b, after) : 0;
     if (b->key >= WF_CUDA_STREAMS) {
@@ -257,7 +264,7 @@ static void note_read(block *b, wf_cuda_stream *s, uint64_t op)
 int wf_cuda_use(wf_cuda_block *base, bool write, wf_why *why)
 {
     block *b = (block *)base;
-    wf_cuda_device *d = wf_cuda_enter(base->ordinal, why);
+    wf_cuda_device *d = wf_cuda_reach(base->ordinal, why);
     wf_cuda_stream *s = d ? wf_cuda_current(d, why) : NULL;
     if (!s) {
         return wf_cuda_code(why);

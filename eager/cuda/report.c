@@ -88,6 +88,7 @@ int wf_cuda_report_oom(wf_cuda_device *d, size_t nbytes, int cache_code, wf_why 
     size_t unused = 0, total = (size_t)d->info.memory_bytes;
     wf_report r = wf_report_new(WF_TEXT_CUDA_REPORT);
     wf_cuda_get_memory(d->ordinal, &m);
+    wf_cu->context_set(d->context);
     wf_cu->memory_info(&unused, &total);
     int64_t cached = m.reserved_bytes - m.live_bytes;
     int64_t others = (int64_t)(total - unused) - m.reserved_bytes;

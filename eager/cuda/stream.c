@@ -74,8 +74,10 @@ static int start_stream(wf_cuda_device *d, int slot, wf_why *why)
 {
     wf_cuda_stream *s = &d->streams[slot];
     cu_handle handle = NULL;
-    int code = wf_cuda_check(d, wf_cu->stream_create(&handle, CU_STREAM_NON_BLOCKING),
-                             "cuStreamCreate", why);
+    int code = wf_cuda_make_current(d, why);
+    code = code ? code
+                : wf_cuda_check(d, wf_cu->stream_create(&handle, CU_STREAM_NON_BLOCKING),
+                                "cuStreamCreate", why);
     if (code) {
         return code;
     }
@@ -197,7 +199,8 @@ int wf_cuda_order(wf_cuda_stream *s, wf_cuda_stream *other, uint64_t op, wf_why 
     if (s->seen[other->slot] >= work) {
         return 0;
     }
-    const wf_cuda_point *p = wf_cuda_point_of(other, work, why);
+    const wf_cuda_point *p =
+        wf_cuda_make_current(s->device, why) ? NULL : wf_cuda_point_of(other, work, why);
     return p ? wait_for(s, other, p, why) : wf_cuda_code(why);
 }
 
@@ -206,7 +209,8 @@ int wf_cuda_order_work(wf_cuda_stream *s, wf_cuda_stream *other, uint64_t work, 
     if (s == other || s->seen[other->slot] >= work) {
         return 0;
     }
-    const wf_cuda_point *p = wf_cuda_point_of(other, work, why);
+    const wf_cuda_point *p =
+        wf_cuda_make_current(s->device, why) ? NULL : wf_cuda_point_of(other, work, why);
     return !p                                      ? wf_cuda_code(why)
            : wf_cu->event_query(p->event) == CU_OK ? 0
                                                    : wait_for(s, other, p, why);

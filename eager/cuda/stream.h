@@ -14,7 +14,7 @@ const wf_cuda_point *wf_cuda_point_new(wf_cuda_stream *s, wf_why *why);
 /* An event on s that covers its first `work` pieces, recorded now if need be; NULL: why is filled. */
 const wf_cuda_point *wf_cuda_point_of(wf_cuda_stream *s, uint64_t work, wf_why *why);
 /* s's next work comes behind the first `work` pieces of other, which an event of its ring or of now covers.
- * Asks first whether they are over. */
+ * Asks first whether they are over. Their device need not be current. */
 int wf_cuda_order_work(wf_cuda_stream *s, wf_cuda_stream *other, uint64_t work, wf_why *why);
 /* An event behind all that is queued on s, if s itself must not be waited for: it is a capture's, or nobody's, so that one
  * may begin there at any moment. NULL: s may be. */

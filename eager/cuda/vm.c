@@ -19,6 +19,14 @@ static cu_memory_props props_of(const wf_cuda_device *d)
     return (cu_memory_props){.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, d->id}};
 }
 
+/* Whoever asks the books need not have made the device current (wf_cuda_reach). What goes wrong here, the next call says. */
+static wf_cuda_device *enter(void *self)
+{
+    wf_cuda_device *d = self;
+    wf_cu->context_set(d->context);
+    return d;
+}
+
 /* Sticky errors are noted, whoever meets them. */
 static int noted(wf_cuda_device *d, cu_result r)
 {
@@ -40,18 +48,19 @@ static void tell(int64_t start, const char *name, uint64_t size)
 
 static int do_reserve(void *self, uint64_t size, uint64_t *address)
 {
-    return noted(self, wf_cu->vm_reserve(address, size, 32 * MIB, 0, 0));
+    wf_cuda_device *d = enter(self);
+    return noted(d, wf_cu->vm_reserve(address, size, 32 * MIB, 0, 0));
 }
 
 static void do_unreserve(void *self, uint64_t address, uint64_t size)
 {
-    (void)self;
+    enter(self);
     wf_cu->vm_unreserve(address, size);
 }
 
 static void do_unmap(void *self, uint64_t address, uint64_t size, uint64_t granule)
 {
-    (void)self;
+    enter(self);
     WF_CUDA_COUNT(driver_frees, 1);
     int64_t start = wf_prof_start();
     for (uint64_t at = 0; at < size; at += granule) {
@@ -125,7 +134,7 @@ bool wf_cuda_let_reach(wf_cuda_device *d, const wf_cuda_device *by)
 
 static int do_map(void *self, uint64_t address, uint64_t size, uint64_t granule)
 {
-    wf_cuda_device *d = self;
+    wf_cuda_device *d = enter(self);
     WF_CUDA_COUNT(driver_allocs, 1);
     int64_t start = wf_prof_start();
     uint64_t at = 0;
@@ -149,14 +158,15 @@ static int do_segment(void *self, uint64_t size, uint64_t *address)
 {
     WF_CUDA_COUNT(driver_allocs, 1);
     int64_t start = wf_prof_start();
+    wf_cuda_device *d = enter(self);
     cu_result r = wf_cu->memory_alloc(address, size);
     tell(start, "driver memory: allocate", size);
-    return noted(self, r);
+    return noted(d, r);
 }
 
 static void do_segment_free(void *self, uint64_t address, uint64_t size)
 {
-    (void)self;
+    enter(self);
     WF_CUDA_COUNT(driver_frees, 1);
     int64_t start = wf_prof_start();
     wf_cu->memory_free(address);
@@ -165,7 +175,7 @@ static void do_segment_free(void *self, uint64_t address, uint64_t size)
 
 static void do_idle(void *self)
 {
-    wf_cuda_device *d = self;
+    wf_cuda_device *d = enter(self);
     WF_CUDA_COUNT(hidden_waits, 1);
     for (int i = 0; i < d->n_streams; i++) {
         wf_cuda_stream *s = &d->streams[i];
@@ -226,6 +236,7 @@ wf_cache *wf_cuda_cache_new(wf_cuda_device *d)
     size_t granule = 0;
     cu_memory_props props = props_of(d);
     rules.single = wf_env()->WEFT_CUDA_MEMCHECK != 0;
+    enter(d);
     if (d->info.expandable && wf_env()->WEFT_CUDA_EXPANDABLE && !rules.single &&
         wf_cu->vm_granularity(&granule, &props, 0) == CU_OK && granule && 8 * MIB % granule == 0) {
         d->info.expandable = maps_memory(d, granule);

@@ -286,43 +286,86 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 }
 
 /* == scan
- * A thread a line: dst, x, lines, n, inner (dst is [outer][n][inner]), product, step of the axis, axes that are kept,
- * then extent and stride of x for each, innermost first. T0 x, T1 dst, C0 the running type. */
+ * dst, x, lines, n, inner (dst is [outer][n][inner]), product, step of the axis, axes that are kept, then extent and stride of x
+ * for each, innermost first. T0 x, T1 dst, C0 the running type. Where inner is 1, a warp a line: a lane loads an element, two
+ * ahead, and every lane runs along all 32; else a thread a line, eight of its elements loaded before the first is stored. */
+#define RUN(x) run = WORD(5) ? MUL1(run, x) : ADD1(run, x)
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
-    const long long n = WORD(3), inner = WORD(4);
-    for (long long i = START; i < WORD(2); i += STEP) {
+    const long long n = WORD(3), inner = WORD(4), step = WORD(6);
+    const int width = inner == 1 ? 32 : 1, lane = (int)threadIdx.x % width;
+    for (long long i = START / width; i < WORD(2); i += STEP / width) {
         long long rest = i, from = 0;
         WALK(from, rest, (int)WORD(7), 8)
+        const T0 *const x = POINTER(const T0, 1) + from;
         T1 *to = POINTER(T1, 0) + wf_quotient(i, inner) * (n - 1) * inner + i;
-        C1 run = LOAD1(0);
-        for (long long k = 0; k < n; k++) {
-            const C1 x = LOAD0(POINTER(const T0, 1)[from + k * WORD(6)]);
-            run = k == 0 ? x : WORD(5) ? MUL1(run, x) : ADD1(run, x);
-            to[k * inner] = STORE1(run);
+        C1 run = WORD(5) ? (C1)1 : (C1)-0.0;
+        if (width == 1) {
+            for (long long k = 0; k < n; k += 8) {
+                C1 v[8];
+#pragma unroll
+                for (int u = 0; u < 8; u++)
+                    v[u] = LOAD0(x[(k + u < n ? k + u : k) * step]);
+#pragma unroll
+                for (int u = 0; u < 8; u++) {
+                    RUN(v[u]);
+                    if (k + u < n)
+                        to[(k + u) * inner] = STORE1(run);
+                }
+            }
+            continue;
+        }
+        C1 v[3];
+#pragma unroll
+        for (int u = 0; u < 2; u++)
+            v[u] = LOAD0(x[(lane + 32 * u < n ? lane + 32 * u : 0) * step]);
+        for (long long k = lane; k - lane < n; k += 32) {
+            C1 mine = run;
+            v[2] = LOAD0(x[(k + 64 < n ? k + 64 : 0) * step]);
+#pragma unroll
+            for (int u = 0; u < 32; u++) {
+                RUN((C1)__shfl_sync(0xFFFFFFFFu, (S1)v[0], u, 32));
+                mine = u == lane ? run : mine;
+            }
+            if (k < n)
+                to[k] = STORE1(mine);
+            v[0] = v[1];
+            v[1] = v[2];
         }
     }
 }
 
 /* == arg
- * A warp a row: index of the first extreme value; NaN is more extreme. dst (i64), x, rows, n, step, smallest, axes that
- * are kept, then extent and stride of x for each, innermost first; word 63: axes of the row itself, at 40. */
+ * A warp a part of a row: index of the first extreme value; NaN is more extreme. dst (i64, [row][part]), x, rows, n, elements of a
+ * part, smallest, axes that are kept, then extent and stride of x for each, innermost first; word 63: axes of the row itself, at 40;
+ * 62: parts of a row; 39: 0, or the n candidates of each row, which are looked at instead of all. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
-    const long long n = WORD(3);
+    const long long n = WORD(3), parts = WORD(62), *const given = POINTER(const long long, 39);
     const int lane = threadIdx.x % 32;
-    for (long long row = START / 32; row < WORD(2); row += STEP / 32) {
+    for (long long part = START / 32; part < WORD(2) * parts; part += STEP / 32) {
+        const long long row = wf_quotient(part, parts), begin = (part - row * parts) * WORD(4);
+        const long long end = begin + WORD(4) < n ? begin + WORD(4) : n;
         long long rest = row, from = 0, best = -1;
         C0 value = 0;
         WALK(from, rest, (int)WORD(6), 7)
-        for (long long i = lane; i < n; i += 32) {
-            long long at = from;
-            rest = i;
-            WALK(at, rest, (int)WORD(63), 40)
-            const C0 x = LOAD0(POINTER(const T0, 1)[at]);
-            const int better = best < 0 || (value == value && (x != x || (WORD(5) ? x < value : x > value)));
-            best = better ? i : best;
-            value = better ? x : value;
+        for (long long first = begin + lane; first < end; first += 128) {
+            C0 x[4];
+            long long which[4];
+#pragma unroll
+            for (int u = 0; u < 4; u++) {
+                const long long i = first + 32 * u < end ? first + 32 * u : first;
+                long long at = from;
+                rest = which[u] = given ? given[row * n + i] : i;
+                WALK(at, rest, (int)WORD(63), 40)
+                x[u] = LOAD0(POINTER(const T0, 1)[at]);
+            }
+#pragma unroll
+            for (int u = 0; u < 4; u++) {
+                const int better = best < 0 || (value == value && (x[u] != x[u] || (WORD(5) ? x[u] < value : x[u] > value)));
+                best = better ? which[u] : best;
+                value = better ? x[u] : value;
+            }
         }
         for (int h = 16; h >= 1; h /= 2) {
             const long long at = __shfl_down_sync(0xFFFFFFFFu, best, h, 32);
@@ -334,7 +377,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
             value = better ? x : value;
         }
         if (lane == 0)
-            POINTER(long long, 0)[row] = best;
+            POINTER(long long, 0)[part] = best;
     }
 }
 

@@ -113,7 +113,8 @@ static const wf_gpu_entry *entry(const char *name, wf_gpu_build build, const voi
 const wf_gpu_entry *wf_gpu_entry_of(const wf_program *p, wf_why *why)
 {
     wf_text key = {0};
-    wf_text_putf(&key, "program ");
+    static const char kind[] = "program ";
+    wf_text_put(&key, kind, sizeof kind - 1);
     wf_lower_key(p, 0, &key);
     return entry(NULL, lower_program, p, &key, p->fast, why);
 }
@@ -122,7 +123,9 @@ const wf_gpu_entry *wf_gpu_entry_named(const char *name, wf_gpu_build build, con
                                        wf_why *why)
 {
     wf_text key = {0};
-    wf_text_putf(&key, "named %s", name);
+    static const char kind[] = "named ";
+    wf_text_put(&key, kind, sizeof kind - 1);
+    wf_text_put(&key, name, strlen(name));
     return entry(name, build, arg, &key, false, why);
 }
 
@@ -298,7 +301,7 @@ void wf_gpu_count_single(void)
     pthread_mutex_unlock(&cache.lock);
 }
 
-/* A variant to be made by the compiling thread; arg is behind it. */
+/* A variant to be made by a thread that compiles; arg is behind it. */
 typedef struct order {
     wf_gpu_variant *v;
     const wf_gpu_entry *e;

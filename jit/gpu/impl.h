@@ -124,8 +124,9 @@ int wf_gpu_program_now(int ordinal, const wf_program *p, const wf_program_args *
 bool wf_gpu_can_single(const wf_program *p);
 int wf_gpu_run_singles(int ordinal, const wf_program *p, const wf_program_args *a, wf_why *why);
 void wf_gpu_count_single(void);
-/* fn(arg) on the compiling thread; false: there is none. */
+/* fn(arg) on a thread that compiles; false: there is none. How many there are at most. */
 bool wf_gpu_later(void (*fn)(void *arg), void *arg);
+int wf_gpu_later_threads(void);
 
 /* Elements of a random row, in order, into a contiguous dst. */
 int wf_gpu_draw(int ordinal, const wf_draw *d, const wf_view *dst, wf_why *why);

@@ -1,12 +1,45 @@
 /*
  * jit/gpu/row_order.c -- argmax and argmin, running sums and products, sorts.
  *
- * A scan is sequential along its axis as on the host (f64 for floats, one rounding at the end), a thread a line.
+ * A scan is sequential along its axis as on the host (f64 for floats, one rounding at the end), a thread or a warp a line. Long
+ * rows whose extreme is looked for are split where there are few, and the parts' candidates looked at once more.
  * A sort merges runs; values are fetched by their position, so all their bits survive.
  */
 #include "eager/dense.h"
 #include "eager/reduce.h"
 #include "jit/gpu/impl.h"
+
+enum { PART = 1024, WARPS = 32 /* of a processor */ };
+
+/* h: all but what says how many parts the n elements of a row are looked at in. */
+static int arg_of_rows(int ordinal, wf_gpu_hand *h, int64_t n, wf_why *why)
+{
+    wf_gpu_temps temps = {.ordinal = ordinal};
+    const int64_t rows = h->work, wanted = wf_gpu_processors(ordinal) * WARPS / rows;
+    const uint64_t dst = h->w[0];
+    int64_t parts = (n + PART - 1) / PART;
+    parts = parts < wanted ? parts : wanted > 1 ? wanted : 1;
+    const int64_t length = (n + parts - 1) / parts;
+    int status = 0;
+    h->w[3] = (uint64_t)n;
+    h->w[4] = (uint64_t)length;
+    h->w[62] = (uint64_t)(parts = (n + length - 1) / length);
+    h->work = rows * parts;
+    if (parts > 1) {
+        wf_view candidates;
+        status = wf_gpu_temp_view(&temps, WEFT_I64, 1, &h->work, &candidates, why);
+        h->w[0] = wf_gpu_word(candidates.data);
+        status = status ? status : wf_gpu_hand_run(ordinal, h, why);
+        h->w[39] = h->w[0];
+        h->w[0] = dst;
+        h->w[3] = h->w[4] = (uint64_t)parts;
+        h->w[62] = 1;
+        h->work = rows;
+    }
+    status = status ? status : wf_gpu_hand_run(ordinal, h, why);
+    wf_gpu_drop(&temps);
+    return status;
+}
 
 static int arg(int ordinal, wf_exec *e)
 {
@@ -29,11 +62,10 @@ static int arg(int ordinal, wf_exec *e)
     h.w[0] = wf_gpu_word(e->dst[0].data);
     h.w[1] = wf_gpu_word(x->data);
     h.w[2] = (uint64_t)h.work;
-    h.w[3] = (uint64_t)n;
     h.w[5] = e->op == WF_OP_ARGMIN;
     h.w[6] = (uint64_t)kept;
     h.w[63] = (uint64_t)reduced;
-    return n == 0 ? 0 : wf_gpu_hand_run(ordinal, &h, e->why);
+    return n == 0 || h.work == 0 ? 0 : arg_of_rows(ordinal, &h, n, e->why);
 }
 
 static int scan(int ordinal, wf_exec *e)
@@ -59,6 +91,7 @@ static int scan(int ordinal, wf_exec *e)
         h.w[9 + 2 * axes++] = (uint64_t)from.strides[i];
     }
     h.work = wf_view_numel(x) / x->dims[axis];
+    h.per_block = inner == 1 ? WF_GPU_THREADS / 32 : 0;
     h.w[0] = wf_gpu_word(to.data);
     h.w[1] = wf_gpu_word(from.data);
     h.w[2] = (uint64_t)h.work;

@@ -7,16 +7,94 @@
  */
 #include "eager/cuda/blaslt.h"
 #include "eager/dense.h"
+#include "eager/product.h"
 #include "jit/gpu/impl.h"
 
 enum { BATCH_AT = 16, BATCH_AXES = (WF_CU_HAND_WORDS - BATCH_AT) / 4, TILE = 64 };
+
+/* -- rows at multiples of 16 bytes: a matrix whose rows begin elsewhere is copied, where that pays ---------------------------- */
+
+/* The axis along which v's rows lie, one of the last two; -1: neither. */
+static int row_axis(const wf_view *v)
+{
+    const int r = v->rank;
+    return v->strides[r - 1] == 1 ? r - 1 : v->strides[r - 2] == 1 ? r - 2 : -1;
+}
+
+/* Elements to be copied for it; 0: it lies well, or it is no matrix of rows. */
+static int64_t misplaced(const wf_view *v)
+{
+    const int64_t step = WF_ROW_ALIGN / (int64_t)wf_dtype_size(v->dtype);
+    const int row = row_axis(v);
+    bool apart = (uintptr_t)v->data % WF_ROW_ALIGN != 0;
+    int64_t n = 1;
+    if (row < 0 || (v->dtype != WEFT_BF16 && v->dtype != WEFT_F16))
+        return 0;
+    for (int i = 0; i < v->rank; i++) {
+        apart |= i != row && v->dims[i] > 1 && v->strides[i] % step != 0;
+        n *= v->strides[i] ? v->dims[i] : 1;
+    }
+    return apart ? n : 0;
+}
+
+/* *out: v in new memory, uninitialised, whose rows begin well. */
+static int place(wf_gpu_temps *t, const wf_view *v, wf_view *out, wf_why *why)
+{
+    const int64_t size = (int64_t)wf_dtype_size(v->dtype), step = WF_ROW_ALIGN / size;
+    const int row = row_axis(v), down = 2 * v->rank - 3 - row;
+    int64_t n = (v->dims[row] + step - 1) / step * step;
+    *out = *v;
+    out->strides[down] = n;
+    n *= v->dims[down];
+    for (int i = v->rank - 3; i >= 0; i--)
+        if (v->strides[i]) {
+            out->strides[i] = n;
+            n *= v->dims[i];
+        }
+    out->data = wf_gpu_temp(t, (size_t)(n * size), why);
+    return out->data ? 0 : WEFT_ENOMEM;
+}
+
+static int by_library(int ordinal, const wf_view *c, const wf_view *a, const wf_view *b,
+                      const wf_view *bias, wf_why *why)
+{
+    wf_gpu_temps t = {.ordinal = ordinal};
+    const wf_view *v[3] = {a, b, c};
+    wf_view w[3];
+    int64_t moved = 0, rows = 1, n[3];
+    int status = 0;
+    for (int i = 0; i < 3; i++)
+        moved += n[i] = misplaced(v[i]);
+    for (int i = 0; i + 1 < c->rank; i++)
+        rows *= c->dims[i];
+    const bool pays =
+        wf_aligned_rows_pay(a->dtype, rows, c->dims[c->rank - 1], a->dims[a->rank - 1], moved) &&
+        wf_cuda_gemm_there(ordinal);
+    for (int i = 0; i < 3 && pays && !status; i++)
+        if (n[i]) {
+            status = place(&t, v[i], &w[i], why);
+            if (!status && i < 2)
+                status = wf_gpu_copy(ordinal, &w[i], v[i], why);
+            v[i] = &w[i];
+        }
+    if (status == WEFT_ENOMEM) { /* slower, then */
+        *why = (wf_why){0};
+        v[0] = a, v[1] = b, v[2] = c;
+        status = 0;
+    }
+    status = status ? status : wf_cuda_gemm_views(ordinal, v[2], v[0], v[1], bias, why);
+    if (!status && v[2] != c)
+        status = wf_gpu_copy(ordinal, c, v[2], why);
+    wf_gpu_drop(&t);
+    return status;
+}
 
 int wf_gpu_gemm(int ordinal, const wf_view *c, const wf_view *a, const wf_view *b,
                 const wf_view *bias, wf_why *why)
 {
     const int rank = c->rank;
     wf_why refused = {0};
-    const int status = wf_cuda_gemm_views(ordinal, c, a, b, bias, &refused);
+    const int status = by_library(ordinal, c, a, b, bias, &refused);
     if (status != WEFT_EUNSUPPORTED || refused.code) {
         if (status && why)
             *why = refused;

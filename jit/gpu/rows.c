@@ -10,6 +10,7 @@
  *
  * Many runs of a program that reduce everything (the norms of a model's gradients) are split together, a kernel a step.
  */
+#include <stddef.h>
 #include <string.h>
 
 #include "eager/alloc.h"
@@ -32,14 +33,14 @@ typedef struct run {
     const wf_rows_kernel *rows;
     wf_cu_rows r;
     wf_cu_layout l;
-    wf_space s;
     int nop;
-    wf_gpu_temps temps;
     uint64_t *words; /* of the argument; many runs have WF_GPU_MOST_WORDS */
     unsigned threads, shared;
     int64_t work, per_block, groups; /* groups: sets of kept values in global memory */
     bool later;
     wf_why *why;
+    wf_gpu_temps temps; /* these are long, and are filled as far as they are used */
+    wf_space s;
 } run;
 
 static bool is_row_operand(const run *r, int o)
@@ -138,11 +139,12 @@ static wf_cu_scheme choose(const run *r)
 {
     const int64_t processors = wf_gpu_processors(r->ordinal);
     const wf_space *s = &r->s;
-    const int64_t side = (int64_t)wf_cu_totals(&r->e->kernel) * WF_CU_SUBTREES * WF_CU_TILE * 8;
+    const int64_t side =
+        WF_CU_SUBTREES * WF_CU_TILE * 8; /* bytes a total, which these kernels declare */
     const bool beside = is_side_by_side(r);
     if (beside && s->n <= WF_CU_LANES && s->rows >= WARPS * processors * WF_CU_TILE)
         return WF_CU_COLUMN;
-    if (beside && side <= SHARED_MOST) /* which these kernels declare */
+    if (beside && wf_cu_totals(&r->e->kernel) * side <= SHARED_MOST)
         return s->n <= WF_CU_BLOCK && s->rows >= 2 * processors * WF_CU_TILE ? WF_CU_OUTER
                                                                              : WF_CU_SPLIT_OUTER;
     if (s->n <= WF_CU_BLOCK)
@@ -439,6 +441,7 @@ static int prepare(run *r)
     if (r->l.words > WORDS || r->l.words > wf_gpu_most_words(r->ordinal))
         return wf_fail(r->why, WEFT_EUNSUPPORTED, "a program of %d operands over %d axes", r->nop,
                        r->s.nk + r->s.nr);
+    memset(r->words, 0, (size_t)r->l.words * sizeof *r->words);
     shape(r);
     return 0;
 }
@@ -462,13 +465,15 @@ int wf_gpu_rows_program(int ordinal, const wf_program *p, const wf_program_args 
                         wf_why *why)
 {
     wf_why own = {0};
-    uint64_t words[WORDS] = {0};
-    run r = {.ordinal = ordinal,
-             .p = p,
-             .temps.ordinal = ordinal,
-             .words = words,
-             .later = later,
-             .why = why ? why : &own};
+    uint64_t words[WORDS];
+    run r;
+    memset(&r, 0, offsetof(run, temps));
+    r.ordinal = r.temps.ordinal = ordinal;
+    r.temps.n = 0;
+    r.p = p;
+    r.words = words;
+    r.later = later;
+    r.why = why ? why : &own;
     wf_view dst[WF_PROGRAM_OUTPUTS];
     bool moved[WF_PROGRAM_OUTPUTS];
     if (p->noutput == 0)

@@ -1,8 +1,8 @@
 /*
  * jit/gpu/singles.c -- a fused program as its instructions, one kernel each, while its own kernel is being made.
  *
- * Every value gets memory of its own: elements, one a row, or one. Outputs are copied at the end, so what lies in the
- * place of an input is read before it is overwritten. The bits are those of the fused kernel: an instruction computes
+ * Every value gets memory of its own: elements, one a row, or one. An output is written where it goes, but for one in the place
+ * of an input: that is copied there at the end, so the input is read before it is overwritten. The bits are those of the fused kernel: an instruction computes
  * in the same type, and values of half types come from casts alone.
  */
 #include "eager/alloc.h"
@@ -19,6 +19,7 @@ typedef struct run {
     int16_t owner
         [WF_PROGRAM_VALUES]; /* of the memory: the value itself, or what it is an expansion of */
     int16_t last[WF_PROGRAM_VALUES]; /* instruction that reads it last; INT16_MAX: an output */
+    uint32_t placed;                 /* bit o: result o is where it goes */
 } run;
 
 bool wf_gpu_can_single(const wf_program *p)
@@ -67,6 +68,38 @@ static int room(run *r, int v)
     w.data = r->block[v]->address;
     r->view[v] = w;
     return 0;
+}
+
+static int output_level(const run *r, int o)
+{
+    return r->p->rows ? r->p->output_level[o] : WF_LEVEL_ELEM;
+}
+
+/* Can v be written where result o goes? It is the same, and no input lies there: what fails later must not have spoilt one. */
+static bool goes_to(const run *r, int v, int o)
+{
+    const wf_view *to = &r->a->dst[o];
+    bool goes =
+        r->p->output[o] == v && to->dtype == r->p->type[v] && r->p->level[v] == output_level(r, o);
+    for (int i = 0; i < r->p->ninput && goes; i++)
+        goes = r->a->src[i].data != to->data;
+    return goes;
+}
+
+/* Where an instruction writes v: to a result, or memory of its own. */
+static int place(run *r, int v)
+{
+    const wf_view own = shape_of(r, v);
+    for (int o = 0; o < r->p->noutput; o++) {
+        if (!goes_to(r, v, o))
+            continue;
+        r->placed |= UINT32_C(1) << o;
+        r->view[v] = r->a->dst[o];
+        for (int i = 0; i < own.rank; i++)
+            r->view[v].strides[i] = own.strides[i] ? r->view[v].strides[i] : 0;
+        return 0;
+    }
+    return room(r, v);
 }
 
 /* A scalar of the run as memory of one element. */
@@ -164,7 +197,7 @@ static int run_inst(run *r, const wf_inst *inst)
     int nsrc = 0;
     const bool spans =
         inst->kind == WF_INST_REDUCE || inst->kind == WF_INST_PICK || inst->kind == WF_INST_IOTA;
-    int status = room(r, inst->value);
+    int status = place(r, inst->value);
     if (status != 0)
         return status;
     wf_program_init(&q);
@@ -220,7 +253,9 @@ static int put_out(run *r)
     int status = 0;
     for (int o = 0; o < r->p->noutput && status == 0; o++) {
         wf_view to = r->a->dst[o], from = r->view[r->p->output[o]];
-        const int level = r->p->rows ? r->p->output_level[o] : WF_LEVEL_ELEM;
+        const int level = output_level(r, o);
+        if (r->placed >> o & 1)
+            continue;
         shrink(r, &to, level);
         shrink(r, &from, level);
         status = wf_gpu_copy(r->ordinal, &to, &from, r->why);
@@ -263,6 +298,7 @@ int wf_gpu_run_singles(int ordinal, const wf_program *p, const wf_program_args *
     if (!r)
         return wf_fail(why, WEFT_ENOMEM, "no host memory for the instructions of a kernel");
     memset(r->block, 0, sizeof r->block);
+    r->placed = 0;
     r->ordinal = ordinal;
     r->p = p;
     r->a = a;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "eager/layout.h"
+#include "eager/product.h"
 #include "jit/passes/layout.h"
 
 /* Stores the shape of v; the offset stays as it is. */
@@ -210,13 +211,82 @@ static int lay_result(wf_layout *l, const wf_ins *i, wf_val v)
     return 0;
 }
 
+static bool is_product(uint32_t op)
+{
+    return op == WF_OP_MATMUL || op == WF_OP_LINEAR;
+}
+
+/* The value whose memory u is, by views; 0: its rows begin well as they are, or what makes it is no product, cast or elementwise row:
+ * kernels of other rows may want row-major results. */
+static wf_val crooked_root(const wf_fn *f, wf_val u)
+{
+    while (wf_rows[wf_fn_at(f, u)->op].kind == WF_KIND_VIEW) {
+        u = wf_fn_at(f, u)->src[0];
+    }
+    const wf_type *t = wf_fn_type(f, u);
+    const int64_t n = t->rank > 1 ? t->dims[t->rank - 1] : 0;
+    const uint32_t op = wf_fn_at(f, u)->op;
+    const bool well = n * (int64_t)wf_dtype_size(t->dtype) % WF_ROW_ALIGN == 0;
+    return !well && (is_product(op) || wf_op_is_elementwise((wf_op)op) || op == WF_OP_CAST) ? u : 0;
+}
+
+/* Marks the roots that large products on a device make or read, whose rows do not begin at multiples of 16 bytes. */
+static void find_crooked(const wf_fn *f, uint8_t *crooked)
+{
+    for (uint32_t k = 0; k < f->n; k++) {
+        const wf_ins *i = &f->ins[k];
+        if (!is_product(i->op)) {
+            continue;
+        }
+        const wf_val *src = wf_ins_src(f, i);
+        const wf_type *t = &f->types[i->type], *a = wf_fn_type(f, src[0]);
+        const int64_t n = t->rank > 1 ? t->dims[t->rank - 1] : 0;
+        const wf_val root[3] = {k + 1, src[0], src[1]};
+        for (int r = 0; r < 3 && n; r++) {
+            const wf_val v = crooked_root(f, root[r]);
+            crooked[v] |=
+                v && wf_aligned_rows_pay(t->dtype, wf_type_numel(t) / n, n, a->dims[a->rank - 1],
+                                         wf_type_numel(wf_fn_type(f, v)));
+        }
+    }
+    for (uint32_t k = 0; k < f->noutputs; k++) {
+        crooked[f->outputs[k]] = 0; /* it would be copied once more */
+    }
+}
+
+/* Rows of a row-major map, each with some elements behind it that nothing names. */
+static void straighten(const wf_layout *l, const wf_map_of *m)
+{
+    int64_t *dims = l->words + m->shape, *strides = dims + m->rank;
+    const int64_t step = WF_ROW_ALIGN / (int64_t)wf_dtype_size(m->dtype);
+    int64_t n = (dims[m->rank - 1] + step - 1) / step * step;
+    for (int i = m->rank - 1; i-- > 0; n *= dims[i]) {
+        strides[i] = n;
+    }
+}
+
+int64_t wf_root_bytes(const wf_layout *l, wf_val v)
+{
+    const wf_map_of *m = &l->map[v];
+    const int64_t *dims = wf_map_dims(l, m), *strides = wf_map_strides(l, m);
+    int64_t n = 1;
+    for (int i = 0; i < m->rank; i++) {
+        n += (dims[i] - 1) * strides[i];
+    }
+    return wf_type_numel(wf_fn_type(l->f, v)) ? n * (int64_t)wf_dtype_size(m->dtype) : 0;
+}
+
 int wf_layout_init(wf_layout *l, const wf_fn *f, bool device, wf_why *why)
 {
     *l = (wf_layout){.f = f};
     l->map = calloc(f->n + 1u, sizeof *l->map);
     wf_val *copied = calloc(f->n + 1u, sizeof *copied);
-    int rc =
-        l->map && copied ? wf_grow(&l->words, 0, 1, &l->capwords, sizeof *l->words) : WEFT_ENOMEM;
+    uint8_t *crooked = calloc(f->n + 1u, sizeof *crooked);
+    int rc = l->map && copied && crooked ? wf_grow(&l->words, 0, 1, &l->capwords, sizeof *l->words)
+                                         : WEFT_ENOMEM;
+    if (!rc && device) {
+        find_crooked(f, crooked);
+    }
     for (uint32_t k = 0; k < f->n && !rc; k++) {
         const wf_ins *i = &f->ins[k];
         const wf_type *t = &f->types[i->type];
@@ -230,8 +300,12 @@ int wf_layout_init(wf_layout *l, const wf_fn *f, bool device, wf_why *why)
                  : device                            ? wf_map_dense(l, k + 1, t, &l->map[k + 1])
                                                      : lay_result(l, i, k + 1);
         }
+        if (!rc && crooked[k + 1]) {
+            straighten(l, &l->map[k + 1]);
+        }
     }
     free(copied);
+    free(crooked);
     return rc == WEFT_ENOMEM ? wf_fail(why, rc, "out of memory for a plan") : rc;
 }
 

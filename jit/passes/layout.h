@@ -2,7 +2,8 @@
  * jit/passes/layout.h -- views become index maps: where the elements of every value of a function lie.
  *
  * A value is memory of its own (its root is the value itself, row-major, or channels-last where a convolution, a pooling
- * or a norm of the host keeps that order of its image) or a map on the memory of its
+ * or a norm of the host keeps that order of its image; rows begin at multiples of 16 bytes where a large product of a device wants
+ * them to) or a map on the memory of its
  * root: strides that are known when a plan is built, and an offset with a part that each recording
  * brings (starts of slices, offsets of as_strided, diagonals: one term each).
  *
@@ -65,6 +66,8 @@ static inline const int64_t *wf_map_strides(const wf_layout *l, const wf_map_of 
 {
     return l->words + m->shape + m->rank;
 }
+/* Bytes of root v. */
+int64_t wf_root_bytes(const wf_layout *l, wf_val v);
 /* The map as a view of memory at NULL. */
 void wf_map_view(const wf_layout *l, const wf_map_of *m, wf_view *v);
 /* Does the value have a fresh row-major home (true for views that are the whole root as well)? */

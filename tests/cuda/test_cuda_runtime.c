@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "eager/cuda/api.h"
 #include "eager/cuda/runtime.h"
 #include "tests/cuda/driver/fake.h"
 #include "weft/core.h"
@@ -143,6 +144,88 @@ Test(cuda_runtime, shared_memory_is_allowed_once)
     cr_assert_eq(wf_cuda_launch(kernel("fill_i32"), one, one, 1 << 20, params, &why),
                  WEFT_EUNSUPPORTED);
     wf_cuda_free(b);
+}
+
+/* What a launch that needs no memory of the driver and no other stream asks of it: to be current, and the launch. */
+Test(cuda_runtime, an_op_makes_two_calls)
+{
+    with(FAKE_IMMEDIATE, 6);
+    enum { N = 64 };
+    wf_cuda_block *a = block(N * 4), *b = block(N * 4);
+    fill(a, N, 1);
+    fill(b, N, 2);
+    wf_cuda_fn *f = kernel("add_i32");
+    int64_t n = N, calls = 0, launches = 0;
+    for (int i = 0; i < 3; i++) { /* the first may make room */
+        calls = gpu->calls(NULL);
+        launches = gpu->calls("cuLaunchKernel");
+        wf_cuda_block *c = block(N * 4);
+        OK(wf_cuda_use(a, false, &why));
+        OK(wf_cuda_use(b, false, &why));
+        OK(wf_cuda_use(c, true, &why));
+        void *params[] = {&c->address, &a->address, &b->address, &n};
+        OK(wf_cuda_launch(f, one, one, 0, params, &why));
+        wf_cuda_free(c);
+    }
+    cr_assert_eq(gpu->calls("cuLaunchKernel") - launches, 1);
+    cr_assert_eq(gpu->calls(NULL) - calls, 2, "%d calls", (int)(gpu->calls(NULL) - calls));
+    wf_cuda_free(a);
+    wf_cuda_free(b);
+}
+
+static cu_result (*set_current)(cu_handle context);
+
+/* Other code of the process leaves no context current. */
+static void leave_none(void)
+{
+    cr_assert_eq(set_current(NULL), CU_OK);
+}
+
+/* Memory, uses and frees look into books most of the time; where they call the driver after all, the device is current. */
+Test(cuda_runtime, other_code_may_change_what_is_current)
+{
+    with(FAKE_LATE, 7);
+    *(void **)&set_current =
+        dlsym(dlopen(WEFT_FAKE_CUDA, RTLD_NOW | RTLD_NOLOAD), "cuCtxSetCurrent");
+    cr_assert(set_current);
+    const weft_device dev = WEFT_CUDA(0);
+    enum { N = 1 << 20 };
+    leave_none();
+    wf_cuda_block *a = block(N * 4), *c = NULL; /* the first memory of the device */
+    fill(a, N, 1);
+    weft_stream *s = weft_stream_new(dev);
+    OK(weft_stream_set(dev, s));
+    leave_none();
+    OK(wf_cuda_use(a, true, &why)); /* an event there, a wait here */
+    fill(a, N, 2);
+    leave_none();
+    c = block((size_t)64 << 20); /* more memory for this stream */
+    OK(weft_stream_set(dev, NULL));
+    fill(c, N, 3);
+    leave_none();
+    wf_cuda_free(c); /* another stream's work on it is marked */
+    leave_none();
+    OK(wf_cuda_use(a, false, &why));
+    OK(weft_stream_set(dev, s));
+    leave_none();
+    c = block((size_t)64 << 20); /* the same again, behind that work */
+    leave_none();
+    fill(c, N, 4);
+    int32_t got[2];
+    OK(wf_cuda_download(0, got, c->address, sizeof got, &why));
+    cr_assert(got[0] == 4 && got[1] == 4);
+    OK(wf_cuda_download(0, got, a->address, sizeof got, &why));
+    cr_assert(got[0] == 2 && got[1] == 2);
+    leave_none();
+    wf_cuda_free(c);
+    wf_cuda_free(a);
+    OK(weft_stream_set(dev, NULL));
+    leave_none();
+    OK(wf_cuda_set_cap(0, 1 << 20, &why));
+    leave_none();
+    cr_assert_null(wf_cuda_alloc(0, (size_t)256 << 20, &why)); /* with a report */
+    OK(weft_stream_free(s));
+    cr_assert_eq(gpu->races(), 0, "%s", gpu->first_race());
 }
 
 static int store(int64_t index)

@@ -147,6 +147,56 @@ Test(gpu_libs, a_bias_is_no_launch)
     }
 }
 
+/* Half types whose rows do not begin at multiples of 16 bytes are copied, before and after, where the product is large. */
+Test(gpu_libs, rows_that_begin_anywhere)
+{
+    enum { M = 1031, N = 1025, K = 1027 };
+    with_libraries();
+    if (strstr(wf_cuda_gemm_name(), "not found")) {
+        cr_skip_test("%s", wf_cuda_gemm_name());
+    }
+    weft_tensor a = numbers(1, weft_shape(M, K), WEFT_BF16),
+                b = numbers(5, weft_shape(N, K), WEFT_BF16);
+    weft_tensor want = weft_matmul(a, weft_transpose(b, 0, 1)), da = away(a), db = away(b);
+    const int64_t before = gpu_launches();
+    weft_tensor got = weft_matmul(da, weft_transpose(db, 0, 1));
+    cr_assert_eq(gpu_launches() - before, 4, "%d launches", (int)(gpu_launches() - before));
+    check_equal("odd rows", want, got);
+}
+
+static weft_status product_and_more(void *self, const weft_tensor *in, int n, weft_tensor *out,
+                                    int n_out)
+{
+    (void)self, (void)n, (void)n_out;
+    weft_tensor x = weft_relu(weft_matmul(in[0], weft_transpose(in[1], 0, 1)));
+    out[0] = weft_matmul(x, in[2]);
+    return weft_error_status(out[0]);
+}
+
+/* In a plan the result of such a product has such rows from the start. */
+Test(gpu_libs, rows_of_plans_begin_well)
+{
+    enum { M = 1024, N = 1025, K = 1024 };
+    with_libraries();
+    if (strstr(wf_cuda_gemm_name(), "not found")) {
+        cr_skip_test("%s", wf_cuda_gemm_name());
+    }
+    weft_tensor in[3] = {numbers(1, weft_shape(M, K), WEFT_BF16),
+                         numbers(5, weft_shape(N, K), WEFT_BF16),
+                         numbers(7, weft_shape(N, 8), WEFT_BF16)};
+    weft_tensor want, got;
+    cr_assert_eq(product_and_more(NULL, in, 3, &want, 1), WEFT_OK);
+    for (int i = 0; i < 3; i++) {
+        in[i] = away(in[i]);
+    }
+    weft_jit *j = weft_jit_trace(product_and_more, NULL, .synchronous = true);
+    const int64_t before = gpu_launches();
+    cr_assert_eq(weft_jit_call(j, in, 3, &got, 1), WEFT_OK, "%s", weft_last_error());
+    cr_assert_eq(gpu_launches() - before, 3, "%d launches", (int)(gpu_launches() - before));
+    check_equal("plan", want, got);
+    weft_jit_free(j);
+}
+
 static void convolution(weft_device d, int64_t groups, weft_tensor out[3])
 {
     weft_tensor x = weft_to(numbers(1, weft_shape(2, 4, 9, 7), WEFT_F32), d),

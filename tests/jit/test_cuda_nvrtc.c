@@ -7,8 +7,13 @@
  * ctest: timeout=900
  */
 #include <dirent.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "jit/gpu/impl.h"
 #include "jit/ir/cuda_text.h"
 #include "jit/lower.h"
 #include "tests/jit/kernel_support.h"
@@ -420,6 +425,64 @@ static int compile_batch(const char *arch, const char *folder, int at, int step,
         wf_text_free(&one[i]);
     wf_text_free(&all);
     return bad;
+}
+
+static void compile_attention(void *status)
+{
+    const wf_cu_hand h = {.section = "flash", .n = 2, .dtype = {WEFT_F32, WEFT_F32}, .wide = 1};
+    wf_why why = {0};
+    *(int *)status =
+        wf_cu_render_hand(&h, "attention", &text, &why) || compile_text("sm_90", &text, &why) < 0;
+}
+
+enum { NO_NVRTC = 77, EXITS = 8 };
+
+/* A process that ends while its other thread compiles, opens NVRTC or has not begun. */
+static void exit_while_compiling(int milliseconds)
+{
+    static int status;
+    wf_why why = {0};
+    wf_cu_set_toolkit(getenv("CUDA_HOME"));
+    if (milliseconds < 0)
+        _exit(wf_backend_cuda.available(&why) ? NO_NVRTC : 0);
+    alarm(60);
+    if (!wf_gpu_later(compile_attention, &status))
+        _exit(1);
+    nanosleep(&(struct timespec){0, milliseconds * 1000000L}, NULL);
+    exit(0);
+}
+
+static int end_of(pid_t pid)
+{
+    int status = 0;
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+static pid_t in_process(int milliseconds)
+{
+    const pid_t pid = fork();
+    cr_assert_geq(pid, 0);
+    if (pid == 0)
+        exit_while_compiling(milliseconds);
+    return pid;
+}
+
+/* NVRTC's destructors run at exit: what compiles then has to have ended. */
+Test(cuda_nvrtc, processes_end_while_kernels_are_made)
+{
+    pid_t pid[EXITS];
+    const int there = end_of(in_process(-1));
+    if (WIFEXITED(there) && WEXITSTATUS(there) == NO_NVRTC)
+        cr_skip_test("no NVRTC");
+    for (int i = 0; i < EXITS; i++)
+        pid[i] = in_process(i * i * 10);
+    for (int i = 0; i < EXITS; i++) {
+        const int status = end_of(pid[i]);
+        cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0,
+                  "after %d ms: signal %d, status %d", i * i * 10,
+                  WIFSIGNALED(status) ? WTERMSIG(status) : 0, WEXITSTATUS(status));
+    }
 }
 
 /* WEFT_TEST_SHARE="i n": texts i, i + n, i + 2 n, ... of the sorted names. */

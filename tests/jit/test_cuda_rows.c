@@ -442,6 +442,16 @@ Test(cuda_rows, scatters)
             ints(&c, 1, axis, 0);
             check(&c);
         }
+        /* of vectors: not sorted, and sorted */
+        for (int many = 0; many < 2; many++) {
+            row_case c = {.op = WF_OP_SCATTER_ADD,
+                          .nsrc = 3,
+                          .src = {type(t, 1, many ? 1500 : 9, 0, 0, 0),
+                                  type(WEFT_I64, 1, 901, 0, 0, 0), type(t, 1, 901, 0, 0, 0)},
+                          .index_most = many ? 1500 : 9};
+            ints(&c, 1, 0, 0);
+            check(&c);
+        }
     }
     row_case c = {.op = WF_OP_ONE_HOT,
                   .nsrc = 1,
@@ -877,7 +887,20 @@ Test(cuda_rows, orders)
             ints(&c, 1, axis, 0);
             check(&c);
         }
-        row_case c = {.op = WF_OP_TOPK, .nsrc = 1, .src = {type(t, 2, 4, 50, 0, 0)}};
+        /* rows in parts, lines of many groups */
+        row_case c = {.op = WF_OP_ARGMIN, .nsrc = 1, .src = {type(t, 2, 3, 5001, 0, 0)}};
+        ints(&c, 1, 1, 0);
+        check(&c);
+        c.op = WF_OP_ARGMAX;
+        ints(&c, 0, 0, 0);
+        check_layout(&c, 0);
+        c = (row_case){.op = WF_OP_CUMSUM,
+                       .nsrc = 1,
+                       .src = {type(t, 2, 3, 301, 0, 0)},
+                       .attr.dtype = (uint8_t)(t == WEFT_BOOL ? WEFT_I64 : t)};
+        ints(&c, 1, 1, 0);
+        check(&c);
+        c = (row_case){.op = WF_OP_TOPK, .nsrc = 1, .src = {type(t, 2, 4, 50, 0, 0)}};
         ints(&c, 1, 1, 0);
         dyns(&c, 1, (int64_t[]){7});
         check(&c);
