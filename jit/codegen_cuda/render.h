@@ -46,6 +46,8 @@ typedef struct wf_cu_names {
     const char *param[WF_KIR_MAX_PARAM];
 } wf_cu_names;
 void wf_cu_name_params(const wf_kernel *k, wf_cu_names *n);
+/* struct wf_vec_<type>_<n>: n of them side by side. */
+void wf_cu_vector_type(wf_text *t, wf_kty type, int n);
 /* struct wf_words_<words>. */
 void wf_cu_words(wf_text *t, int words);
 /* Word `word` of the argument `a` as a value; base: "", or "entry + " where it is numbered from a variable on. */

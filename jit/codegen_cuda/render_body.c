@@ -267,7 +267,7 @@ static const char helpers[] =
     "#define WF_PRELUDE\n"
     "#ifdef __cplusplus\n"
     "#define WF_EXTERN extern \"C\"\n"
-    "#define WF_DYNAMIC(name) extern __shared__ unsigned long long name[];\n"
+    "#define WF_DYNAMIC(name) extern __shared__ __align__(16) unsigned long long name[];\n"
     "#else\n"
     "#define WF_EXTERN\n"
     "#define WF_DYNAMIC(name) unsigned long long *const name = shim->dynamic;\n"

@@ -66,10 +66,15 @@ static const char *shuffle_type(wf_kty type)
 void wf_cu_warp_fold(wf_text *t, wf_kty type, int op, const char *v, const char *width)
 {
     const char *name = wf_cu_type(type), *shuffled = shuffle_type(type);
-    P("        for (int h = (%s) / 2; h >= 1; h /= 2) {\n"
+    P("#pragma unroll\n        for (int h = (%s) / 2; h >= 1; h /= 2) {\n"
       "        const %s other = (%s)__shfl_down_sync(0xFFFFFFFFu, (%s)%s, h, %s);\n        ",
       width, name, name, shuffled, v, width);
     wf_cu_fold(t, type, op, v, v, "other");
-    P("        }\n        %s = (%s)__shfl_sync(0xFFFFFFFFu, (%s)%s, 0, %s);\n", v, name, shuffled,
-      v, width);
+    P("        }\n");
+}
+
+void wf_cu_warp_share(wf_text *t, wf_kty type, const char *v, const char *width)
+{
+    P("        %s = (%s)__shfl_sync(0xFFFFFFFFu, (%s)%s, 0, %s);\n", v, wf_cu_type(type),
+      shuffle_type(type), v, width);
 }

@@ -124,16 +124,19 @@ static bool is_vector(const wf_cu_map *m, int op)
     return m->vector > 1 && m->inner[op] == 1 && !is_drawn(m, op);
 }
 
+void wf_cu_vector_type(wf_text *t, wf_kty type, int n)
+{
+    const char *name = wf_kty_name(type);
+    P("#ifndef WF_VEC_%s_%d\n#define WF_VEC_%s_%d\n"
+      "struct __align__(%d) wf_vec_%s_%d { %s v[%d]; };\n#endif\n",
+      name, n, name, n, n * (int)(wf_kty_bits(type) / 8), name, n, wf_cu_type(type), n);
+}
+
 static void vector_types(const wf_cu_map *m, wf_text *t)
 {
     for (int o = 0; o < ndst_of(m) + m->k->nsrc; o++)
-        if (is_vector(m, o)) {
-            const char *name = wf_kty_name(type_of(m, o));
-            P("#ifndef WF_VEC_%s_%d\n#define WF_VEC_%s_%d\n"
-              "struct __align__(%d) wf_vec_%s_%d { %s v[%d]; };\n#endif\n",
-              name, m->vector, name, m->vector, m->vector * (int)wf_kty_bits(type_of(m, o)) / 8,
-              name, m->vector, wf_cu_type(type_of(m, o)), m->vector);
-        }
+        if (is_vector(m, o))
+            wf_cu_vector_type(t, type_of(m, o), m->vector);
 }
 
 /* Offsets of the group's first element. */

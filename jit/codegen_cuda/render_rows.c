@@ -3,8 +3,8 @@
  *
  * All schemes add in the canonical order of docs/reductions.md. Along rows a warp adds a block of 4096
  * elements: thread l holds lanes l and l + 32, so the first halving is one operation and the others are
- * shuffles. Side by side (OUTER) a thread adds 8 lanes of a column, one subtree, in the order of the tree; or all of
- * them (COLUMN) where each has one element at most.
+ * shuffles; where it has V neighbours instead, 64 / V threads have a row or a block. Side by side (OUTER) a thread adds 8 lanes of
+ * a column, one subtree, in the order of the tree; or all of them (COLUMN) where each has one element at most.
  * In BLOCK_ROWS the sums of blocks go to 64 lanes in shared memory, each fed by one warp, so in order.
  * Many runs that reduce everything are SPLIT's rows, each of a length of its own: an entry of the argument says where it lies.
  *
@@ -41,7 +41,9 @@ void wf_cu_rows_layout(const wf_cu_rows *r, wf_cu_layout *l)
     l->kept = 6;
     l->reduced = l->kept + r->nk * WF_CU_DIVISOR;
     l->keep = l->reduced + r->nr * WF_CU_DIVISOR;
-    l->errors = l->keep + k->rows->nkeep;
+    l->copied = l->errors = l->keep + k->rows->nkeep;
+    for (int s = 0; s < k->nsrc; s++)
+        l->errors += (int)(r->copied >> s & 1);
     l->scalar = l->errors + (k->rows->ncheck > 1 ? k->rows->ncheck - 1 : 0);
     l->op = l->scalar + k->nscalar;
     l->words = l->op + (k->rows->ndst + k->nsrc) * (1 + r->nk + r->nr);
@@ -119,6 +121,14 @@ static void name(char *s, size_t n, const char *what, int slot)
 static void declare_lanes(const wf_cu_rr *x, int slot, int op, wf_kty type)
 {
     wf_text *t = x->t;
+    if (x->v > 1) {
+        P("        %s part%d[%d];\n#pragma unroll\n        for (int j = 0; j < %d; j++)\n"
+          "            part%d[j] = ",
+          wf_cu_type(type), slot, x->v, x->v, slot);
+        wf_cu_identity(t, type, op);
+        P(";\n");
+        return;
+    }
     P("        %s lo%d = ", wf_cu_type(type), slot);
     wf_cu_identity(t, type, op);
     P(", hi%d = lo%d;\n", slot, slot);
@@ -128,6 +138,12 @@ static void fold_lane(const wf_cu_rr *x, int slot, int op, wf_kty type, const ch
 {
     wf_text *t = x->t;
     char lo[16], hi[16];
+    if (x->v > 1) {
+        snprintf(lo, sizeof lo, "part%d[j]", slot);
+        P("        ");
+        wf_cu_fold(t, type, op, lo, lo, value);
+        return;
+    }
     name(lo, sizeof lo, "lo", slot);
     name(hi, sizeof hi, "hi", slot);
     P("        if (half) {\n            ");
@@ -137,16 +153,39 @@ static void fold_lane(const wf_cu_rr *x, int slot, int op, wf_kty type, const ch
     P("        }\n");
 }
 
-/* lo<slot> := the two lanes of every thread of the row's threads. */
+/* lo<slot> := the lanes of all threads of the row. Of lanes that neighbours have, those that other threads have are joined first. Where the
+ * row is shifted, lanes are numbered from another one on: the same are joined by every step, as lanes l and l + h, modulo 2 h, are. */
 static void halve(const wf_cu_rr *x, int slot, int op, wf_kty type)
 {
     wf_text *t = x->t;
-    char lo[16], hi[16];
+    char lo[24], hi[24], width[16];
+    if (x->r->scheme == WF_CU_WARP)
+        snprintf(width, sizeof width, "width");
+    else
+        snprintf(width, sizeof width, "%d", x->v > 1 ? 64 / x->v : 32);
     name(lo, sizeof lo, "lo", slot);
     name(hi, sizeof hi, "hi", slot);
-    P("        ");
-    wf_cu_fold(t, type, op, lo, lo, hi);
-    wf_cu_warp_fold(t, type, op, lo, x->r->scheme == WF_CU_WARP ? "width" : "32");
+    if (x->v > 1) {
+        char part[24];
+        snprintf(part, sizeof part, "part%d[j]", slot);
+        P("#pragma unroll\n        for (int j = 0; j < %d; j++) {\n", x->v);
+        wf_cu_warp_fold(t, type, op, part, width);
+        P("        }\n");
+        for (int h = x->v / 2; h >= 1; h /= 2)
+            for (int j = 0; j < h; j++) {
+                snprintf(lo, sizeof lo, "part%d[%d]", slot, j);
+                snprintf(hi, sizeof hi, "part%d[%d]", slot, j + h);
+                P("        ");
+                wf_cu_fold(t, type, op, lo, lo, hi);
+            }
+        name(lo, sizeof lo, "lo", slot);
+        P("        %s %s = part%d[0];\n", wf_cu_type(type), lo, slot);
+    } else {
+        P("        ");
+        wf_cu_fold(t, type, op, lo, lo, hi);
+        wf_cu_warp_fold(t, type, op, lo, width);
+    }
+    wf_cu_warp_share(t, type, lo, width);
 }
 
 static void total_of(const wf_cu_rr *x, int slot, int op, const char *value)
@@ -182,10 +221,17 @@ static bool is_narrow(const wf_stage *st)
     return narrow;
 }
 
-/* Elements of a group, an even number: registers for some eight loads; a long body has enough to do. */
+/* Elements of a group, an even number: registers for some eight loads, or for 64 bytes of vectors; a long body has enough to do. */
 static int group_of(const wf_cu_rr *x, const wf_stage *st)
 {
-    enum { SHORT = 48 };
+    enum { SHORT = 48, BYTES = 64, MOST = 768 };
+    if (x->v > 1) {
+        int group = x->v;
+        while (2 * group * wf_cu_gathered_bytes(x, st) <= BYTES &&
+               2 * group * (int)st->body.n <= MOST)
+            group *= 2;
+        return group;
+    }
     const int words = wf_cu_gathered(x, st);
     if (is_outer(x) && words <= 6 && st->body.n < SHORT / 2) /* few threads have long columns */
         return words > 2 ? 4 : words == 1 && wf_cu_across(x) == 1 && is_narrow(st) ? 16 : 8;
@@ -196,59 +242,102 @@ static int group_of(const wf_cu_rr *x, const wf_stage *st)
 typedef struct walk {
     const char *at; /* its first */
     int step;       /* to its next; by 32: to the other of its two lanes */
-    const char *kept;
     wf_cu_total_fn fold;
     bool quick; /* whole groups divide quickly, or leave it to the rest */
 } walk;
+
+static void element_number(const wf_cu_rr *x, const walk *s, bool rest, bool compute)
+{
+    wf_text *t = x->t;
+    if (x->v == 1) {
+        P("        const int e = begin + %d * u + %s;\n", s->step, s->at);
+        if (rest)
+            P("        if (e >= (int)count)\n            break;\n");
+        return;
+    }
+    P("        const int g = u / %d, j = u %% %d, e = begin + 64 * g + lane * %d + j%s;\n", x->v,
+      x->v, x->v, x->r->shift ? " - shift" : "");
+    if (!rest)
+        return;
+    if (compute)
+        P("        const int all = e >= j && e - j + %d <= (int)count;\n"
+          "        if (e < 0 || e >= (int)count)\n            continue;\n",
+          x->v);
+    else
+        P("        const int any = e - j > -%d && e - j < (int)count, in = e >= 0 && e < "
+          "(int)count;\n",
+          x->v);
+}
 
 static void group_loop(const wf_cu_rr *x, const wf_stage *st, const walk *s, int group, bool rest)
 {
     wf_text *t = x->t;
     const char *type = x->r->wide ? "long long" : "unsigned int";
-    P("#pragma unroll 1\n        for (; begin <= (int)count - %d; begin += %d) {\n",
-      rest ? 1 : group * s->step, group * s->step);
+    const int step = group * (x->v > 1 ? 64 / x->v : s->step);
+    P("#pragma unroll 1\n        for (; begin <= end - ");
+    if (rest)
+        P("1%s", x->r->shift ? " && (begin < shift || begin > end - whole)" : "");
+    else
+        P(x->r->shift ? "whole" : "%d", step);
+    P("; begin += %d) {\n", step);
+    if (s->step == 32) {
+        P("        const %s at = (%s)first + begin + lane * %d;\n", x->index, x->index, x->v);
+        wf_cu_aim(x, st);
+        wf_cu_declare_results(x, st);
+    }
     wf_cu_declare_group(x, st, group);
-    for (int compute = wf_cu_gathered(x, st) == 0; compute < 2; compute++) {
-        P("#pragma unroll\n        for (int u = 0; u < %d; u++) {\n"
-          "        const int e = begin + %d * u + %s;\n",
-          group, s->step, s->at);
-        if (rest)
-            P("        if (e >= (int)count)\n            break;\n");
-        P("        const %s c = (%s)first + (%s)e;\n        const %s;\n", type, type, type,
-          s->kept);
-        if (compute && s->step == 32)
+    enum { GATHER, COPY, COMPUTE };
+    for (int what = wf_cu_gathered(x, st) ? GATHER : COMPUTE; what <= COMPUTE; what++) {
+        if (what == COPY && !wf_cu_copies(x, st))
+            continue;
+        P("#pragma unroll\n        for (int u = 0; u < %d; u++) {\n", group);
+        element_number(x, s, rest, what == COMPUTE);
+        P("        const %s c = (%s)first + (%s)e;\n", type, type, type);
+        if (s->step == 64)
+            P("        const long long kc = (long long)c * keep_step;\n");
+        if (what == COMPUTE && x->v == 1 && s->step == 32)
             P("        const int half = u & 1;\n");
-        if (compute && wf_cu_across(x) > 1)
+        if (what == COMPUTE && wf_cu_across(x) > 1)
             P("#pragma unroll\n        for (int v = 0; v < %d; v++) {\n", wf_cu_across(x));
-        if (compute)
-            wf_cu_element(x, st, s->quick && !rest, s->fold);
+        if (what == COMPUTE)
+            wf_cu_element(x, st, s->quick && !rest, rest, s->fold);
+        else if (what == COPY)
+            wf_cu_copy(x, st, rest);
         else
-            wf_cu_gather(x, st);
-        P(compute && wf_cu_across(x) > 1 ? "        }\n        }\n" : "        }\n");
-        if (!compute && s->quick && !rest)
-            wf_cu_check_group(x, st, group);
+            wf_cu_gather(x, st, rest);
+        P(what == COMPUTE && wf_cu_across(x) > 1 ? "        }\n        }\n" : "        }\n");
+        if (what == GATHER && s->quick && !rest)
+            wf_cu_check_group(x, st, group, x->r->shift ? "            whole = 1 << 30;\n" : "");
     }
     P("        }\n");
 }
 
-/* Over elements [first, first + count), at most a block of the order. */
+/* Over elements [first, first + count), at most a block of the order. A row that begins within a vector has a guarded group before
+ * its whole ones too. */
 static void each_element(const wf_cu_rr *x, const wf_stage *st, walk *s)
 {
     wf_text *t = x->t;
-    const int group = group_of(x, st);
-    P("        %s{\n        int begin = 0;\n", wf_cu_has_totals(st) ? "" : "if (active) ");
+    const int group = group_of(x, st), rest = group / 2 > x->v ? group / 2 : x->v;
+    P("        %s{\n        int begin = 0;\n        const int end = %s;\n",
+      wf_cu_has_totals(st) ? "" : "if (active) ",
+      x->r->shift ? "count > 0 ? (int)count + shift : 0" : "(int)count");
     s->quick = wf_cu_row_values(x, st);
-    group_loop(x, st, s, group, false);
-    group_loop(x, st, s, group > 2 ? group / 2 : 2, true);
+    if (x->r->shift) {
+        P("        for (int whole = %d; begin < end;) {\n", group * 64 / x->v);
+        group_loop(x, st, s, rest, true);
+        group_loop(x, st, s, group, false);
+        P("        }\n");
+    } else {
+        group_loop(x, st, s, group, false);
+        group_loop(x, st, s, x->v > 1 || rest > 2 ? rest : 2, true);
+    }
     P("        }\n");
 }
 
 static void inner_loop(const wf_cu_rr *x, const wf_stage *st)
 {
     wf_cu_each_total(x, st, declare_lanes);
-    each_element(x, st,
-                 &(walk){"lane", 32, x->r->wide ? "long long kc = c" : "unsigned int kc = c",
-                         fold_lane, false});
+    each_element(x, st, &(walk){"lane", 32, fold_lane, false});
 }
 
 /* -- BLOCK_ROWS: sums of blocks in shared memory ------------------------------------------------------------ */
@@ -278,7 +367,7 @@ static void block_to_lane(const wf_cu_rr *x, int slot, int op, wf_kty type)
     snprintf(to, sizeof to, "lanes%d[block %% 64]", slot);
     name(lo, sizeof lo, "lo", slot);
     halve(x, slot, op, type);
-    P("        if (lane == 0) {\n            ");
+    P("        if (lane == 0 && busy) {\n            ");
     wf_cu_fold(t, type, op, to, to, lo);
     P("        }\n");
 }
@@ -286,8 +375,13 @@ static void block_to_lane(const wf_cu_rr *x, int slot, int op, wf_kty type)
 static void finish_shared(const wf_cu_rr *x, int slot, int op, wf_kty type)
 {
     wf_text *t = x->t;
-    P("        {\n        %s lo%d = lanes%d[lane], hi%d = lanes%d[lane + 32];\n", wf_cu_type(type),
-      slot, slot, slot, slot);
+    if (x->v > 1)
+        P("        {\n        %s part%d[%d];\n#pragma unroll\n"
+          "        for (int j = 0; j < %d; j++)\n            part%d[j] = lanes%d[lane * %d + j];\n",
+          wf_cu_type(type), slot, x->v, x->v, slot, slot, x->v);
+    else
+        P("        {\n        %s lo%d = lanes%d[lane], hi%d = lanes%d[lane + 32];\n",
+          wf_cu_type(type), slot, slot, slot, slot);
     finish_warp(x, slot, op, type);
     P("        }\n");
 }
@@ -295,9 +389,9 @@ static void finish_shared(const wf_cu_rr *x, int slot, int op, wf_kty type)
 static void block_stage(const wf_cu_rr *x, const wf_stage *st)
 {
     wf_text *t = x->t;
-    P("        for (long long block = warp; block * 4096 < n; block += warps) {\n"
-      "        const long long first = block * 4096, count = n - first < 4096 ? n - first : "
-      "4096;\n");
+    P("        for (long long turn = 0; turn * 4096 < n; turn += warps) {\n"
+      "        const long long block = turn + warp, first = block * 4096, left = n - first;\n"
+      "        const int busy = left > 0, count = left > 4096 ? 4096 : busy ? (int)left : 0;\n");
     inner_loop(x, st);
     wf_cu_each_total(x, st, block_to_lane);
     P("        }\n");
@@ -430,8 +524,7 @@ static void outer_stage(const wf_cu_rr *x, const wf_stage *st)
       split ? "        {\n        const int j = threadIdx.x / 32;\n"
             : "        for (int j = 0; j < 8; j++) {\n");
     wf_cu_each_total(x, st, begin_acc);
-    each_element(x, st,
-                 &(walk){"leaf", 64, "long long kc = (long long)c * keep_step", fold_acc, false});
+    each_element(x, st, &(walk){"leaf", 64, fold_acc, false});
     if (!split)
         wf_cu_each_total(x, st, climb);
     P("        }\n");
@@ -476,9 +569,9 @@ static void column_stage(const wf_cu_rr *x, const wf_stage *st)
           "        const long long kc = (long long)c * keep_step;\n",
           type, type);
         if (compute)
-            wf_cu_element(x, st, false, fold_acc);
+            wf_cu_element(x, st, false, false, fold_acc);
         else
-            wf_cu_gather(x, st);
+            wf_cu_gather(x, st, false);
         P("        }\n");
         if (compute)
             wf_cu_each_total(x, st, climb);
@@ -490,9 +583,24 @@ static void column_stage(const wf_cu_rr *x, const wf_stage *st)
 }
 
 /* -- fused kernels ------------------------------------------------------------------------------------------- */
-static void keeps(const wf_cu_rr *x, const char *place)
+static void keeps(const wf_cu_rr *x, const char *row)
 {
     wf_text *t = x->t;
+    char place[120];
+    int o = 0;
+    while (x->r->shift && !(x->r->whole >> o & 1))
+        o++;
+    if (x->r->shift)
+        P("        const int shift = (int)((unsigned long long)%c%d / %u & %d);\n",
+          o < x->rows->ndst ? 'd' : 's', o < x->rows->ndst ? o : o - x->rows->ndst,
+          wf_kty_bits(wf_kernel_ptr_type(x->k, o)) / 8, x->v - 1);
+    if (is_outer(x))
+        snprintf(place, sizeof place, "%s", row);
+    else if (x->v == 1)
+        snprintf(place, sizeof place, "(%s) * n", row);
+    else
+        snprintf(place, sizeof place, "(%s) * ((n + %d) / %d * %d)", row,
+                 (x->r->shift ? 2 : 1) * (x->v - 1), x->v, x->v);
     for (int i = 0; i < x->rows->nkeep; i++) {
         const char *type = wf_cu_type((wf_kty)x->rows->keep_type[i]);
         if (x->r->shared)
@@ -502,6 +610,13 @@ static void keeps(const wf_cu_rr *x, const char *place)
         else
             P("        %s *const k%d = (%s *)a.w[%d] + %s;\n", type, i, type, x->l.keep + i, place);
     }
+    for (int i = 0, word = x->l.copied; i < x->k->nsrc; i++)
+        if (x->r->copied >> i & 1) {
+            const char *type = wf_cu_type(wf_kernel_ptr_type(x->k, x->rows->ndst + i));
+            P("        %s *const y%d = (%s *)((unsigned char *)wf_dynamic + (unsigned int)a.w[%d]) "
+              "+ %s;\n",
+              type, i, type, word++, place);
+        }
 }
 
 /* Does a body have many values, or such as take two registers? */
@@ -521,7 +636,7 @@ static int threads_of(const wf_cu_rr *x)
     bool large = x->r->wide;
     for (int i = 0; i < x->rows->nstage; i++)
         large |= x->rows->stage[i].kind != WF_ST_PICK && is_large(&x->rows->stage[i].body);
-    return large ? 512 : 1024;
+    return large ? 512 : x->r->copied ? 768 : 1024; /* as many as have a row in shared memory */
 }
 
 static void head(const wf_cu_rr *x, int step)
@@ -595,16 +710,19 @@ static void fused_warp(const wf_cu_rr *x)
 {
     wf_text *t = x->t;
     head(x, -1);
-    P("    const int width = (int)a.w[%d], lane = (int)(threadIdx.x & (unsigned int)(width - 1));\n"
+    if (x->v > 1)
+        P("    const int width = %d", 64 / x->v);
+    else
+        P("    const int width = (int)a.w[%d]", x->l.width);
+    P(", lane = (int)(threadIdx.x & (unsigned int)(width - 1));\n"
       "    const long long groups = (long long)gridDim.x * (blockDim.x / width);\n"
-      "    const long long mine = ((long long)blockIdx.x * blockDim.x + threadIdx.x) / width;\n",
-      x->l.width);
+      "    const long long mine = ((long long)blockIdx.x * blockDim.x + threadIdx.x) / width;\n");
     once(x);
     P("    for (long long begin = 0; begin < rows; begin += groups) {\n"
       "        const int active = begin + mine < rows;\n"
       "        const long long r = active ? begin + mine : rows - 1;\n");
     wf_cu_row_pointers(x);
-    keeps(x, x->r->shared ? "(long long)(threadIdx.x / width) * n" : "mine * n");
+    keeps(x, x->r->shared ? "(long long)(threadIdx.x / width)" : "mine");
     wf_cu_declare_slots(x, first_of_row(x), x->rows->nstage);
     stages(x, "active && lane == 0");
     P("    }\n}\n");
@@ -615,13 +733,15 @@ static void fused_block(const wf_cu_rr *x)
     wf_text *t = x->t;
     head(x, -1);
     each_total_of_all(x, declare_shared);
-    P("    const int lane = threadIdx.x %% 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, "
+    const int width = wf_cu_row_threads(x->r);
+    P("    const int lane = threadIdx.x %% %d, warp = threadIdx.x / %d, warps = blockDim.x / %d, "
       "active = "
-      "1;\n");
+      "1;\n",
+      width, width, width);
     once(x);
     P("    for (long long r = blockIdx.x; r < rows; r += gridDim.x) {\n");
     wf_cu_row_pointers(x);
-    keeps(x, x->r->shared ? "0" : "(long long)blockIdx.x * n");
+    keeps(x, x->r->shared ? "0" : "(long long)blockIdx.x");
     wf_cu_declare_slots(x, first_of_row(x), x->rows->nstage);
     each_total_of_all(x, clear_shared);
     P("        __syncthreads();\n");
@@ -735,7 +855,7 @@ static void store_part(const wf_cu_rr *x, int slot, int op, wf_kty type)
           WF_CU_TILE * wf_cu_across(x), WF_CU_TILE * wf_cu_across(x), name_, x->l.parts);
     else
         P("        if (%s)\n            *(%s *)((unsigned long long *)a.w[%d] + ",
-          is_outer(x) ? "active && threadIdx.x < 32" : "lane == 0", name_, x->l.parts);
+          is_outer(x) ? "active && threadIdx.x < 32" : "active && lane == 0", name_, x->l.parts);
     if (wf_cu_across(x) > 1)
         P("((%d * rows + tile * %d + column) * blocks + block) * 8 + y", cell_of(x, slot, true),
           WF_CU_TILE * wf_cu_across(x));
@@ -770,8 +890,8 @@ static void elements_kernel(const wf_cu_rr *x, int step, const wf_cu_step *s)
     head(x, step);
     if (is_outer(x))
         wf_cu_each_total(x, st, declare_shared);
-    P("    const long long blocks = (long long)a.w[%d];\n    const int lane = threadIdx.x %% 32;\n",
-      x->l.width);
+    P("    const long long blocks = (long long)a.w[%d];\n    const int lane = threadIdx.x %% %d;\n",
+      x->l.width, wf_cu_row_threads(x->r));
     once(x);
     if (is_outer(x)) {
         P("    const long long keep_step = rows, tiles = (rows + %d) / %d;\n"
@@ -781,11 +901,13 @@ static void elements_kernel(const wf_cu_rr *x, int step, const wf_cu_step *s)
           WF_CU_TILE * wf_cu_across(x) - 1, WF_CU_TILE * wf_cu_across(x));
         tile_of_columns(x);
     } else {
-        P("    const long long warps = (long long)gridDim.x * (blockDim.x / 32);\n"
-          "    const int active = 1;\n"
-          "    for (long long g = ((long long)blockIdx.x * blockDim.x + threadIdx.x) / 32; g < "
-          "%sblocks; g += warps) {\n",
-          x->r->many ? "" : "rows * ");
+        const int width = wf_cu_row_threads(x->r);
+        P("    const long long warps = (long long)gridDim.x * (blockDim.x / %d), work = %sblocks;\n"
+          "    const long long mine = ((long long)blockIdx.x * blockDim.x + threadIdx.x) / %d;\n"
+          "    for (long long turn = 0; turn < work; turn += warps) {\n"
+          "        const int active = turn + mine < work;\n"
+          "        const long long g = active ? turn + mine : work - 1;\n",
+          width, x->r->many ? "" : "rows * ", width);
         if (x->r->many)
             find_run(x);
         else
@@ -794,7 +916,7 @@ static void elements_kernel(const wf_cu_rr *x, int step, const wf_cu_step *s)
     P("        const long long first = block * 4096, count = n - first < 4096 ? n - first : "
       "4096;\n");
     wf_cu_row_pointers(x);
-    keeps(x, is_outer(x) ? "r" : "r * n");
+    keeps(x, "r");
     open_slots(x, s->begin, s->end);
     if (is_outer(x))
         outer_stage(x, st);
@@ -903,8 +1025,11 @@ static void open_single_slots(const wf_cu_rr *x, const wf_cu_step *s, const wf_s
     }
 }
 
-static void singles_kernel(const wf_cu_rr *x, int step, const wf_cu_step *s)
+static void singles_kernel(const wf_cu_rr *of, int step, const wf_cu_step *s)
 {
+    wf_cu_rr one = *of; /* a warp a row, of sums that lie 8 bytes apart */
+    one.v = 1;
+    const wf_cu_rr *const x = &one;
     wf_text *t = x->t;
     const wf_stage *before = s->begin > 0 && x->rows->stage[s->begin - 1].kind == WF_ST_ELEM
                                  ? &x->rows->stage[s->begin - 1]
@@ -958,6 +1083,7 @@ int wf_cu_render_rows(const wf_cu_rows *r, wf_text *t, wf_why *why)
                   .r = r,
                   .k = r->k,
                   .rows = r->k->rows,
+                  .v = r->vector > 1 ? r->vector : 1,
                   .index = r->wide ? "long long" : "int",
                   .base = r->many ? "entry + " : ""};
     int status = 0;
@@ -966,6 +1092,7 @@ int wf_cu_render_rows(const wf_cu_rows *r, wf_text *t, wf_why *why)
     for (int i = 0; i < x.rows->nstage; i++)
         wf_cu_tables(t, &x.rows->stage[i].body);
     wf_cu_words(t, x.l.words);
+    wf_cu_vector_types(&x);
     if (is_split(&x))
         status = split(&x, why);
     else if (r->scheme == WF_CU_WARP)

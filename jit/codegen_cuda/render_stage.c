@@ -36,6 +36,162 @@ static void column(const wf_cu_rr *x, int op)
         P("%s(%s)c_%d * (%s)a.w[%s%d]", d ? " + " : "", x->index, d, x->index, x->base, at + d);
 }
 
+/* -- places of a thread's elements ---------------------------------------------------------------------------
+ * What is adjacent is addressed from a pointer to the thread's first element of a group, so that another one is a constant away.
+ * Vectors hold element j of neighbours g. */
+static bool is_near(const wf_cu_rr *x, int op)
+{
+    return x->r->near >> op & 1;
+}
+static bool is_whole(const wf_cu_rr *x, int op)
+{
+    return x->v > 1 && (x->r->whole >> op & 1);
+}
+
+/* Of the kept values and operands that a port of a stage names. */
+typedef struct place {
+    int op, at;       /* op: the operand's number; -1: in memory of the kernel */
+    bool near, whole; /* addressed from p<name>; taken as vectors */
+    bool copy;        /* to shared memory */
+    char name[16];
+    wf_kty type;
+} place;
+
+/* Is it of the first stage that reads source s? */
+static bool reads_first(const wf_cu_rr *x, const wf_stage *st, int s)
+{
+    for (const wf_stage *i = x->rows->stage; i < st; i++)
+        for (uint32_t p = 0; i->kind == WF_ST_ELEM && p < i->body.nparam; p++)
+            if (i->in[p].kind == WF_PORT_SOURCE && i->in[p].at == s)
+                return false;
+    return true;
+}
+
+static bool find_place(const wf_cu_rr *x, const wf_stage *st, const wf_port *port, place *p)
+{
+    *p = (place){.op = -1, .at = port->at};
+    if (port->kind == WF_PORT_KEEP) {
+        const bool outer = x->r->scheme == WF_CU_OUTER || x->r->scheme == WF_CU_SPLIT_OUTER;
+        p->near = !outer;
+        p->whole = x->v > 1;
+        p->type = (wf_kty)x->rows->keep_type[port->at];
+        snprintf(p->name, sizeof p->name, "k%d", port->at);
+    } else if (port->kind == WF_PORT_DST ||
+               (port->kind == WF_PORT_SOURCE && !is_row_source(x, port->at) &&
+                !is_drawn(x, port->at))) {
+        const bool source = port->kind == WF_PORT_SOURCE;
+        const bool copied = source && (x->r->copied >> port->at & 1);
+        p->op = source ? x->rows->ndst + port->at : port->at;
+        p->near = is_near(x, p->op);
+        p->whole = is_whole(x, p->op);
+        p->type = wf_kernel_ptr_type(x->k, p->op);
+        p->copy = copied && reads_first(x, st, port->at);
+        if (copied && !p->copy)
+            p->op = -1;
+        snprintf(p->name, sizeof p->name, "%c%d", !source ? 'd' : p->op < 0 ? 'y' : 's', port->at);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* The element of the loop. */
+static void put_place(const wf_cu_rr *x, const place *p)
+{
+    wf_text *t = x->t;
+    if (p->near && x->v > 1) {
+        P("p%s[64 * g + j]", p->name);
+    } else if (p->near) {
+        P("p%s[32 * u]", p->name);
+    } else if (p->op < 0) {
+        P("%s[kc]", p->name);
+    } else {
+        P("%s[", p->name);
+        column(x, p->op);
+        P("]");
+    }
+}
+
+/* wf_put_<type>_<n> and, of shared memory, wf_keep_<type>_<n>: store a vector. In PTX, as the compiler forgets that it is one as soon as
+ * its place is not one of a simple loop's. */
+static void put_store(const wf_cu_rr *x, const place *p, bool shared)
+{
+    wf_text *t = x->t;
+    const unsigned bits = wf_kty_bits(p->type);
+    const bool flt = wf_kty_is_float(p->type);
+    const int n = x->v, half = bits == 16; /* two of which are a register */
+    const bool registers =
+        bits >= 16 &&
+        (unsigned)n * bits <= 128; /* else in pieces, or in one that is right as it is */
+    const char *name = shared ? "keep" : "put", *type = wf_kty_name(p->type);
+    P("#ifndef WF_%s_%s_%d\n#define WF_%s_%s_%d\n"
+      "WF_DEVICE void wf_%s_%s_%d(%s *p, struct wf_vec_%s_%d z)\n{\n",
+      name, type, n, name, type, n, name, type, n, wf_cu_type(p->type), type, n);
+    if (registers) {
+        P("#ifdef __CUDA_ARCH__\n    asm volatile(\"{");
+        for (int i = 0; half && i < n; i += 2)
+            P(" .reg .b32 w%d; mov.b32 w%d, {%%%d, %%%d};", i, i, i + 1, i + 2);
+        P(" st.%s%s.b%u [%%0], {", shared ? "shared" : "global",
+          n >> half == 4   ? ".v4"
+          : n >> half == 2 ? ".v2"
+                           : "",
+          half ? 32 : bits);
+        for (int i = 0; i < n; i += 1 + half)
+            P(half ? "%sw%d" : "%s%%%d", i ? ", " : "", half ? i : i + 1);
+        P("}; }\" :: \"%s(p)", shared ? "r\"((unsigned int)__cvta_generic_to_shared" : "l\"");
+        P("%s", shared ? ")" : "");
+        for (int i = 0; i < n; i++)
+            P(", \"%s\"(z.v[%d])",
+              bits == 16   ? "h"
+              : bits == 32 ? flt ? "f" : "r"
+              : flt        ? "d"
+                           : "l",
+              i);
+        P(" : \"memory\");\n#else\n");
+    }
+    P("    *(struct wf_vec_%s_%d *)p = z;\n%s}\n#endif\n", type, n, registers ? "#endif\n" : "");
+}
+
+void wf_cu_aim(const wf_cu_rr *x, const wf_stage *st)
+{
+    wf_text *t = x->t;
+    char seen[2 * WF_KIR_MAX_PARAM][16];
+    int n = 0;
+    for (uint32_t i = 0; i < st->body.nparam + st->body.nout; i++) {
+        place p;
+        const bool out = i >= st->body.nparam;
+        if (!find_place(x, st, out ? &st->out[i - st->body.nparam] : &st->in[i], &p) || !p.near)
+            continue;
+        bool again = false;
+        for (int s = 0; s < n && !again; s++)
+            again = strcmp(seen[s], p.name) == 0;
+        if (again)
+            continue;
+        memcpy(seen[n++], p.name, sizeof p.name);
+        P("        %s%s *const p%s = %s + at%s;\n", p.name[0] == 's' ? "const " : "",
+          wf_cu_type(p.type), p.name, p.name, p.op >= 0 && x->r->shift ? " - shift" : "");
+        if (p.copy)
+            P("        %s *const py%d = y%d + at;\n", wf_cu_type(p.type), p.at, p.at);
+    }
+}
+
+void wf_cu_vector_types(const wf_cu_rr *x)
+{
+    for (int i = 0; i < x->rows->nstage && x->v > 1; i++) {
+        const wf_stage *st = &x->rows->stage[i];
+        for (uint32_t p = 0; st->kind == WF_ST_ELEM && p < st->body.nparam + st->body.nout; p++) {
+            place at;
+            if (!find_place(x, st, p < st->body.nparam ? &st->in[p] : &st->out[p - st->body.nparam],
+                            &at) ||
+                !at.whole)
+                continue;
+            wf_cu_vector_type(x->t, at.type, x->v);
+            if (p >= st->body.nparam || at.copy)
+                put_store(x, &at, at.copy || (at.op < 0 && x->r->shared));
+        }
+    }
+}
+
 /* An element that lies in memory, and not one of the row. */
 static bool is_gathered(const wf_cu_rr *x, const wf_port *port)
 {
@@ -49,18 +205,13 @@ static bool is_word(const wf_cu_rr *x, const wf_port *port)
     return wf_cu_across(x) > 1 && port->kind == WF_PORT_SOURCE && !(x->r->alike >> port->at & 1);
 }
 
-static void element_of(const wf_cu_rr *x, const wf_port *port)
+/* What was gathered of the element of the loop. */
+static void put_gathered(const wf_cu_rr *x, const wf_stage *st, const wf_port *port)
 {
     wf_text *t = x->t;
-    if (is_word(x, port))
-        P("*(const unsigned int *)&");
-    if (port->kind == WF_PORT_KEEP) {
-        P("k%d[kc]", port->at);
-    } else {
-        P("s%d[", port->at);
-        column(x, x->rows->ndst + port->at);
-        P("]");
-    }
+    place p;
+    find_place(x, st, port, &p);
+    P(p.whole ? "%cs%d[g].v[j]" : "%cs%d[u]", port->kind == WF_PORT_KEEP ? 'k' : 'x', port->at);
 }
 
 /* The operand's one element of the row. */
@@ -94,7 +245,9 @@ static void loads(const wf_cu_rr *x, const wf_stage *st, params *p, bool element
                 P("        const %s x%d = (%s)(xs%d[u] >> %d * v);\n", type, port->at, type,
                   port->at, 32 / wf_cu_across(x));
             } else {
-                P("        const %s x%d = xs%d[u];\n", type, port->at, port->at);
+                P("        const %s x%d = ", type, port->at);
+                put_gathered(x, st, port);
+                P(";\n");
             }
             break;
         case WF_PORT_SCALAR:
@@ -110,7 +263,9 @@ static void loads(const wf_cu_rr *x, const wf_stage *st, params *p, bool element
             break;
         case WF_PORT_KEEP:
             snprintf(p->text[i], sizeof p->text[i], "kept%d", port->at);
-            P("        const %s kept%d = ks%d[u];\n", type, port->at, port->at);
+            P("        const %s kept%d = ", type, port->at);
+            put_gathered(x, st, port);
+            P(";\n");
             break;
         case WF_PORT_DST:
         case WF_PORT_TOTAL:
@@ -132,8 +287,31 @@ static void put_if(wf_text *t, const char *guard)
         P("        ");
 }
 
+/* v is the element of what is kept or stored. */
+static void put_element(const wf_cu_rr *x, const wf_stage *st, const wf_port *port, const char *v,
+                        const char *guard, bool rest)
+{
+    wf_text *t = x->t;
+    place at;
+    find_place(x, st, port, &at);
+    if (at.whole) {
+        P("        z%s.v[j] = %s;\n        if (j == %d%s%s%s)\n            ", at.name, v, x->v - 1,
+          rest ? " && all" : "", guard ? " && " : "", guard ? guard : "");
+        P("wf_%s_%s_%d(p%s + 64 * g, z%s);\n", at.op < 0 && x->r->shared ? "keep" : "put",
+          wf_kty_name(at.type), x->v, at.name, at.name);
+    }
+    if (!at.whole || rest) {
+        if (at.whole)
+            P("        if (!all%s%s)\n            ", guard ? " && " : "", guard ? guard : "");
+        else
+            put_if(t, guard);
+        put_place(x, &at);
+        P(" = %s;\n", v);
+    }
+}
+
 static void put_out(const wf_cu_rr *x, const wf_stage *st, const params *p, uint32_t o,
-                    const char *guard, bool elements, wf_cu_total_fn total)
+                    const char *guard, bool elements, bool rest, wf_cu_total_fn total)
 {
     wf_text *t = x->t;
     const wf_kir *k = &st->body;
@@ -147,18 +325,16 @@ static void put_out(const wf_cu_rr *x, const wf_stage *st, const params *p, uint
     case WF_PORT_SLOT:
         P("        t%d = %s;\n", port->at, v);
         break;
-    case WF_PORT_KEEP:
-        put_if(t, guard);
-        P("k%d[kc] = %s;\n", port->at, v);
+    case WF_PORT_KEEP: /* what threads without a row keep is theirs, or what others keep too */
+        put_element(x, st, port, v, NULL, rest);
         break;
     case WF_PORT_DST:
+        if (elements) {
+            put_element(x, st, port, v, guard, rest);
+            break;
+        }
         put_if(t, guard);
-        P("d%d[", port->at);
-        if (elements)
-            column(x, port->at);
-        else
-            P("0");
-        P("] = %s;\n", v);
+        P("d%d[0] = %s;\n", port->at, v);
         break;
     case WF_PORT_TOTAL:
         total(x, port->at, port->op, type, v);
@@ -185,7 +361,7 @@ void wf_cu_single_stage(const wf_cu_rr *x, const wf_stage *st, const char *leade
     loads(x, st, &p, false);
     wf_cu_body(t, &st->body, "v", p.name);
     for (uint32_t o = 0; o < st->body.nout; o++)
-        put_out(x, st, &p, o, leader, false, NULL);
+        put_out(x, st, &p, o, leader, false, false, NULL);
     P("        }\n");
 }
 
@@ -218,6 +394,15 @@ void wf_cu_pick_stage(const wf_cu_rr *x, const wf_stage *st)
     P("        t%d = s%d[", to, s);
     column(x, x->rows->ndst + s);
     P("];\n        }\n");
+}
+
+int wf_cu_gathered_bytes(const wf_cu_rr *x, const wf_stage *st)
+{
+    unsigned bits = 0;
+    for (uint32_t i = 0; i < st->body.nparam; i++)
+        if (is_gathered(x, &st->in[i]))
+            bits += wf_kty_bits((wf_kty)st->body.param_type[i]);
+    return (int)bits / 8;
 }
 
 int wf_cu_gathered(const wf_cu_rr *x, const wf_stage *st)
@@ -293,7 +478,7 @@ bool wf_cu_row_values(const wf_cu_rr *x, const wf_stage *st)
     return any;
 }
 
-void wf_cu_check_group(const wf_cu_rr *x, const wf_stage *st, int group)
+void wf_cu_check_group(const wf_cu_rr *x, const wf_stage *st, int group, const char *otherwise)
 {
     wf_text *t = x->t;
     bool used[WF_KIR_MAX_PARAM], large = false;
@@ -301,43 +486,98 @@ void wf_cu_check_group(const wf_cu_rr *x, const wf_stage *st, int group)
     P("        unsigned int low = ~0u, high = 0;\n#pragma unroll\n"
       "        for (int u = 0; u < %d; u++) {\n        unsigned int size;\n",
       group);
+    if (x->v > 1)
+        P("        const int g = u / %d, j = u %% %d;\n", x->v, x->v);
     for (uint32_t i = 0; i < st->body.nparam; i++) {
         const wf_port *port = &st->in[i];
         if (!used[i] || !is_gathered(x, port))
             continue;
-        P("        size = wf_u32(%cs%d[u])%s;\n        low = size - 1u < low ? size - 1u : low;\n",
-          port->kind == WF_PORT_KEEP ? 'k' : 'x', port->at, port->small ? "" : " & 0x7FFFFFFFu");
+        P("        size = wf_u32(");
+        put_gathered(x, st, port);
+        P(")%s;\n        low = size - 1u < low ? size - 1u : low;\n",
+          port->small ? "" : " & 0x7FFFFFFFu");
         if (!port->small)
             P("        high = size > high ? size : high;\n");
         large |= !port->small;
     }
-    P("        }\n        if (!middle || low < 0x127FFFFFu%s)\n            break;\n",
-      large ? " || high > 0x6C800000u" : "");
+    P("        }\n        if (!middle || low < 0x127FFFFFu%s) {\n%s            break;\n"
+      "        }\n",
+      large ? " || high > 0x6C800000u" : "", otherwise);
 }
 
 void wf_cu_declare_group(const wf_cu_rr *x, const wf_stage *st, int group)
 {
     wf_text *t = x->t;
-    for (uint32_t i = 0; i < st->body.nparam; i++)
-        if (is_gathered(x, &st->in[i]))
+    for (uint32_t i = 0; i < st->body.nparam; i++) {
+        place p;
+        const char c = st->in[i].kind == WF_PORT_KEEP ? 'k' : 'x';
+        if (!find_place(x, st, &st->in[i], &p))
+            continue;
+        if (p.whole)
+            P("        struct wf_vec_%s_%d %cs%d[%d];\n", wf_kty_name(p.type), x->v, c, p.at,
+              group / x->v);
+        else
             P("        %s %cs%d[%d];\n",
-              is_word(x, &st->in[i]) ? "unsigned int" : wf_cu_type((wf_kty)st->body.param_type[i]),
-              st->in[i].kind == WF_PORT_KEEP ? 'k' : 'x', st->in[i].at, group);
+              is_word(x, &st->in[i]) ? "unsigned int" : wf_cu_type(p.type), c, p.at, group);
+    }
 }
 
-void wf_cu_gather(const wf_cu_rr *x, const wf_stage *st)
+/* What results of neighbours are collected in. */
+void wf_cu_declare_results(const wf_cu_rr *x, const wf_stage *st)
+{
+    wf_text *t = x->t;
+    for (uint32_t o = 0; o < st->body.nout; o++) {
+        place p;
+        if (find_place(x, st, &st->out[o], &p) && p.whole)
+            P("        struct wf_vec_%s_%d z%s;\n", wf_kty_name(p.type), x->v, p.name);
+    }
+}
+
+void wf_cu_gather(const wf_cu_rr *x, const wf_stage *st, bool rest)
 {
     wf_text *t = x->t;
     wf_cu_columns(x);
-    for (uint32_t i = 0; i < st->body.nparam; i++)
-        if (is_gathered(x, &st->in[i])) {
-            P("        %cs%d[u] = ", st->in[i].kind == WF_PORT_KEEP ? 'k' : 'x', st->in[i].at);
-            element_of(x, &st->in[i]);
-            P(";\n");
+    for (uint32_t i = 0; i < st->body.nparam; i++) {
+        place p;
+        const char c = st->in[i].kind == WF_PORT_KEEP ? 'k' : 'x';
+        if (!find_place(x, st, &st->in[i], &p))
+            continue;
+        if (p.whole) {
+            P("        if (%s)\n            %cs%d[g] = ", rest ? "any && j == 0" : "j == 0", c,
+              p.at);
+            P("*(const struct wf_vec_%s_%d *)(p%s + 64 * g)", wf_kty_name(p.type), x->v, p.name);
+        } else {
+            P("        %s%cs%d[u] = %s", rest && x->v > 1 ? "if (in)\n            " : "", c, p.at,
+              is_word(x, &st->in[i]) ? "*(const unsigned int *)&" : "");
+            put_place(x, &p);
         }
+        P(";\n");
+    }
 }
 
-void wf_cu_element(const wf_cu_rr *x, const wf_stage *st, bool quick, wf_cu_total_fn total)
+bool wf_cu_copies(const wf_cu_rr *x, const wf_stage *st)
+{
+    for (uint32_t i = 0; i < st->body.nparam; i++) {
+        place p;
+        if (find_place(x, st, &st->in[i], &p) && p.copy)
+            return true;
+    }
+    return false;
+}
+
+void wf_cu_copy(const wf_cu_rr *x, const wf_stage *st, bool rest)
+{
+    wf_text *t = x->t;
+    for (uint32_t i = 0; i < st->body.nparam; i++) {
+        place p;
+        if (find_place(x, st, &st->in[i], &p) && p.copy)
+            P("        if (%s)\n            wf_keep_%s_%d(py%d + 64 * g, xs%d[g]);\n",
+              rest ? "any && j == 0" : "j == 0", wf_kty_name(p.type), x->v, p.at, p.at);
+    }
+}
+
+void wf_cu_element(const wf_cu_rr *x, const wf_stage *st, bool quick, bool rest,
+                   wf_cu_total_fn total)
 {
     wf_text *t = x->t;
     params p;
@@ -347,7 +587,7 @@ void wf_cu_element(const wf_cu_rr *x, const wf_stage *st, bool quick, wf_cu_tota
     loads(x, st, &p, true);
     wf_cu_body_of(t, &st->body, "v", p.name, quick ? what : NULL);
     for (uint32_t o = 0; o < st->body.nout; o++)
-        put_out(x, st, &p, o, wf_cu_has_totals(st) ? "active" : NULL, true, total);
+        put_out(x, st, &p, o, wf_cu_has_totals(st) ? "active" : NULL, true, rest, total);
 }
 
 void wf_cu_each_total(const wf_cu_rr *x, const wf_stage *st,

@@ -18,12 +18,18 @@
 #include "jit/gpu/impl.h"
 
 enum {
-    SPLIT_FROM = 1 << 15,    /* elements a row, if rows alone do not fill the device */
-    SHARED_MOST = 48 << 10,  /* dynamic shared memory, so that several blocks share a processor */
-    RESIDENT = 2048,         /* threads of a processor */
+    SPLIT_FROM = 1 << 15,   /* elements a row, if rows alone do not fill the device */
+    SHARED_MOST = 48 << 10, /* dynamic shared memory, so that several blocks share a processor */
+    RESIDENT = 2048,        /* threads of a processor */
+    VECTOR_BYTES = 16,
+    LANES = 16,              /* that a thread has registers for */
+    FILL = 512,              /* threads of a processor that are wanted */
+    CACHED = 96 << 10,       /* bytes of what it works on that stay in its first cache */
+    SHARED_ALL = 208 << 10,  /* and in its shared memory */
     WARPS = 8,               /* of a block that does not say otherwise */
     WORDS = WF_GPU_WORDS * 2 /* that the argument of one run has at most */
 };
+static const double MOSTLY = 0.75; /* of the bytes of elements */
 static const int64_t longest_block_row = (int64_t)4096 * 4096;
 
 typedef struct run {
@@ -202,6 +208,19 @@ static int columns_of_thread(run *r)
     return side * n <= SHARED_MOST ? (int)n : 0;
 }
 
+/* -- vectors ------------------------------------------------------------------------------------------------- */
+/* Do rows of both operands begin at equal places of vectors of v elements? */
+static bool is_alike(const wf_space *s, const wf_operand *a, const wf_operand *b, int64_t v)
+{
+    bool alike =
+        (wf_gpu_word(a->data) / (uint64_t)a->esize - wf_gpu_word(b->data) / (uint64_t)b->esize) %
+            (uint64_t)v ==
+        0;
+    for (int d = 0; d < s->nk; d++)
+        alike &= (a->ks[d] - b->ks[d]) % v == 0;
+    return alike;
+}
+
 static int64_t keep_bytes(const run *r)
 {
     int64_t bytes = 0;
@@ -210,12 +229,123 @@ static int64_t keep_bytes(const run *r)
     return bytes;
 }
 
+/* Bits of sources of elements, adjacent ones, that several stages read; bytes of what they and kept values have of an element. */
+static uint32_t read_again(const run *r)
+{
+    uint32_t once = 0, again = 0;
+    for (int i = 0; i < r->rows->nstage; i++) {
+        const wf_stage *st = &r->rows->stage[i];
+        uint32_t reads = 0;
+        for (uint32_t p = 0; st->kind == WF_ST_ELEM && p < st->body.nparam; p++)
+            if (st->in[p].kind == WF_PORT_SOURCE)
+                reads |= 1u << st->in[p].at;
+        again |= once & reads;
+        once |= reads;
+    }
+    return again & (uint32_t)(r->r.near >> r->rows->ndst);
+}
+
+static int64_t source_bytes(const run *r, uint32_t sources)
+{
+    int64_t bytes = 0;
+    for (int o = r->rows->ndst; o < r->nop; o++)
+        bytes += sources >> (o - r->rows->ndst) & 1 ? r->s.op[o].esize : 0;
+    return bytes;
+}
+
+/* Do the rows that a processor works on at once stay in its first cache, for the stages to come, or fit its shared memory, so that
+ * enough threads have one? With fewer threads a row there are more rows. */
+static bool stays(const run *r, int64_t v)
+{
+    const int64_t again = source_bytes(r, read_again(r));
+    return r->r.scheme != WF_CU_WARP || RESIDENT / 2 * v / 64 * r->s.n * again <= CACHED;
+}
+static bool can_copy(const run *r, int64_t v)
+{
+    const int64_t bytes = source_bytes(r, read_again(r)) + keep_bytes(r);
+    return r->r.scheme == WF_CU_WARP && RESIDENT * 3 / 8 * v / 64 * r->s.n * bytes <= SHARED_ALL;
+}
+
+/* Totals of a stage, of which a thread has v lanes each. */
+static int most_totals(const run *r)
+{
+    int most = 0;
+    for (int i = 0; i < r->rows->nstage; i++) {
+        const wf_stage *st = &r->rows->stage[i];
+        int totals = 0;
+        for (uint32_t o = 0; st->kind == WF_ST_ELEM && o < st->body.nout; o++)
+            totals += st->out[o].kind == WF_PORT_TOTAL;
+        most = totals > most ? totals : most;
+    }
+    return most;
+}
+
+/* Neighbours that a thread takes at once: 16 bytes of the widest of what is kept or lies along the row. Few rows have more threads each
+ * instead, and so have rows that only then are
+ * near when they are read again. Not where much of what is moved is not adjacent, or not aligned like the rest. */
+static void find_vectors(run *r)
+{
+    const wf_space *s = &r->s;
+    const int64_t blocks = (s->n + WF_CU_BLOCK - 1) / WF_CU_BLOCK;
+    const wf_operand *most = NULL;
+    double all = 0, whole = 0;
+    int64_t widest = 2;
+    if (s->nr != 1 || r->r.scheme == WF_CU_OUTER || r->r.scheme == WF_CU_SPLIT_OUTER ||
+        r->r.scheme == WF_CU_COLUMN)
+        return;
+    for (int i = 0; i < r->rows->nkeep; i++) {
+        const int64_t size = (int64_t)(wf_kty_bits((wf_kty)r->rows->keep_type[i]) / 8);
+        widest = size > widest ? size : widest;
+    }
+    for (int o = 0; o < r->nop; o++) {
+        const wf_operand *v = &s->op[o];
+        const bool drawn = o >= r->rows->ndst && (r->e->kernel.drawn >> (o - r->rows->ndst) & 1);
+        if (is_row_operand(r, o) || drawn || v->rs[0] == 0)
+            continue;
+        all += bytes_of(s, v);
+        if (v->rs[0] != 1)
+            continue;
+        r->r.near |= 1ull << o;
+        widest = v->esize > widest ? v->esize : widest;
+        most = most && bytes_of(s, most) >= bytes_of(s, v) ? most : v;
+    }
+    int64_t v = VECTOR_BYTES / widest;
+    while (v > 2 &&
+           (v * most_totals(r) > LANES || v > blocks * (r->r.scheme == WF_CU_WARP ? v : 1) ||
+            s->rows * blocks * (64 / v) < wf_gpu_processors(r->ordinal) * FILL))
+        v /= 2;
+    int64_t fits = v;
+    while (fits > 2 && !stays(r, fits) && !can_copy(r, fits))
+        fits /= 2;
+    v = stays(r, fits) || can_copy(r, fits) ? fits : v;
+    if (!most || s->n < 64)
+        return;
+    for (int o = 0; o < r->nop; o++)
+        if ((r->r.near >> o & 1) && is_alike(s, &s->op[o], most, v)) {
+            r->r.whole |= 1ull << o;
+            whole += bytes_of(s, &s->op[o]);
+        }
+    if (whole < MOSTLY * all) {
+        r->r.whole = 0;
+        return;
+    }
+    if (!stays(r, v) && can_copy(r, v))
+        r->r.copied = read_again(r) & (uint32_t)(r->r.whole >> r->rows->ndst);
+    r->r.vector = (int)v;
+    r->r.shift = wf_gpu_word(most->data) / (uint64_t)most->esize % (uint64_t)v != 0;
+    for (int d = 0; d < s->nk; d++)
+        r->r.shift |= most->ks[d] % v != 0;
+}
+
 /* Threads, and where kept values go. */
 static void shape(run *r)
 {
-    const int64_t n = r->s.n, bytes = keep_bytes(r) * n + 8 * r->rows->nkeep;
+    const int64_t n = r->s.n, pitch = wf_cu_pitch(&r->r, n);
+    const int64_t bytes =
+        (keep_bytes(r) + source_bytes(r, r->r.copied)) * pitch + 16 * r->rows->nkeep;
+    const bool keeps = r->rows->nkeep || r->r.copied;
     const int64_t blocks = (n + WF_CU_BLOCK - 1) / WF_CU_BLOCK;
-    unsigned width = 32;
+    unsigned width = (unsigned)wf_cu_row_threads(&r->r);
     int64_t tile;
     r->threads = WARPS * 32;
     r->r.shared = false;
@@ -225,19 +355,18 @@ static void shape(run *r)
     case WF_CU_WARP:
         while (width > 1 && width / 2 >= n)
             width /= 2;
-        while (r->rows->nkeep && width == 32 && r->threads > 32 &&
-               bytes * (r->threads / 32) > SHARED_MOST)
+        while (keeps && r->threads > 32 && bytes * (r->threads / width) > SHARED_MOST)
             r->threads /= 2;
         r->per_block = r->threads / width;
-        r->r.shared = r->rows->nkeep && bytes * r->per_block <= SHARED_MOST;
-        if (!r->r.shared)
+        r->r.shared = keeps && bytes * r->per_block <= SHARED_MOST;
+        if (!r->r.shared) /* nothing is copied: that would have fit */
             r->threads = WARPS * 32;
         r->per_block = r->threads / width;
         r->work = r->s.rows;
         break;
     case WF_CU_BLOCK_ROWS:
         r->threads = 64;
-        while (r->threads < WF_CU_BLOCK_THREADS && r->threads / 32 * (int64_t)WF_CU_BLOCK < n)
+        while (r->threads < WF_CU_BLOCK_THREADS && r->threads / width * (int64_t)WF_CU_BLOCK < n)
             r->threads *= 2;
         r->per_block = 1;
         r->work = r->s.rows;
@@ -254,7 +383,7 @@ static void shape(run *r)
         r->work = r->s.rows;
         break;
     case WF_CU_SPLIT: /* of steps over elements; others are a warp a row */
-        r->per_block = WARPS;
+        r->per_block = r->threads / width;
         r->work = r->s.rows * blocks;
         break;
     case WF_CU_SPLIT_OUTER:
@@ -287,11 +416,11 @@ static int place_keeps(run *r)
     else if (r->r.scheme == WF_CU_OUTER || r->r.scheme == WF_CU_COLUMN)
         sets = blocks * r->per_block;
     for (int i = 0; i < r->rows->nkeep; i++) {
-        const int64_t bytes =
-            sets * r->s.n * (int64_t)(wf_kty_bits((wf_kty)r->rows->keep_type[i]) / 8);
+        const int64_t bytes = sets * wf_cu_pitch(&r->r, r->s.n) *
+                              (int64_t)(wf_kty_bits((wf_kty)r->rows->keep_type[i]) / 8);
         if (r->r.shared) {
             r->words[r->l.keep + i] = (uint64_t)at;
-            at += (bytes + 7) / 8 * 8;
+            at += (bytes + 15) / 16 * 16;
             continue;
         }
         void *memory = wf_gpu_temp(&r->temps, (size_t)bytes, r->why);
@@ -299,6 +428,11 @@ static int place_keeps(run *r)
             return r->why->code;
         r->words[r->l.keep + i] = wf_gpu_word(memory);
     }
+    for (int o = r->rows->ndst, word = r->l.copied; o < r->nop; o++)
+        if (r->r.copied >> (o - r->rows->ndst) & 1) {
+            r->words[word++] = (uint64_t)at;
+            at += (sets * wf_cu_pitch(&r->r, r->s.n) * r->s.op[o].esize + 15) / 16 * 16;
+        }
     r->shared = (unsigned)at;
     return 0;
 }
@@ -368,17 +502,19 @@ static int render(const void *arg, const wf_gpu_entry *e, wf_text *out, wf_why *
 static const wf_gpu_variant *variant(run *r, int functions)
 {
     const wf_gpu_recipe recipe = {render, &r->r, sizeof r->r, r->later, functions};
-    const unsigned char bytes[] = {'r',
-                                   (unsigned char)r->r.scheme,
-                                   (unsigned char)r->r.nk,
-                                   (unsigned char)r->r.nr,
-                                   r->r.wide,
-                                   r->r.shared,
-                                   (unsigned char)r->r.across,
-                                   (unsigned char)r->r.alike,
-                                   (unsigned char)(r->r.alike >> 8),
-                                   (unsigned char)(r->r.alike >> 16),
-                                   (unsigned char)(r->r.alike >> 24)};
+    unsigned char bytes[36] = {'r',
+                               (unsigned char)r->r.scheme,
+                               (unsigned char)r->r.nk,
+                               (unsigned char)r->r.nr,
+                               r->r.wide,
+                               r->r.shared,
+                               (unsigned char)r->r.vector,
+                               r->r.shift,
+                               (unsigned char)r->r.across};
+    memcpy(bytes + 12, &r->r.near, 8);
+    memcpy(bytes + 20, &r->r.whole, 8);
+    memcpy(bytes + 28, &r->r.copied, 4);
+    memcpy(bytes + 32, &r->r.alike, 4);
     return wf_gpu_variant_of(r->ordinal, r->e, bytes, sizeof bytes, &recipe, r->why);
 }
 
@@ -437,6 +573,7 @@ static int prepare(run *r)
     r->r.nr = r->s.nr ? r->s.nr : 1;
     r->r.wide = is_wide(r);
     r->r.k = &r->e->kernel;
+    find_vectors(r);
     wf_cu_rows_layout(&r->r, &r->l);
     if (r->l.words > WORDS || r->l.words > wf_gpu_most_words(r->ordinal))
         return wf_fail(r->why, WEFT_EUNSUPPORTED, "a program of %d operands over %d axes", r->nop,

@@ -80,7 +80,26 @@ typedef struct wf_cu_rows {
      * elements in them, what all columns have one of (`alike`, a bit for each source), no kept values, and of rows slots only */
     int across;
     uint32_t alike;
+    /* Along rows: 0 or 1: a thread has every 32nd element. Else so many neighbours of every 64, a power of two up to 8, and WARP's
+     * width is 64 / vector. Only with one reduced axis and n >= 64 */
+    int vector;
+    bool shift; /* rows begin at any element, and not at multiples of `vector` */
+    /* Bits of operands, destinations first: adjacent along the reduced axis; of these, those that are loaded and stored as vectors,
+     * whose rows begin at equal addresses modulo a vector */
+    uint64_t near, whole;
+    /* WARP, `shared`: bits of sources of vectors that are copied to shared memory when they are first read; later stages read them there */
+    uint32_t copied;
 } wf_cu_rows;
+/* Threads that share a row, or a block of the order. */
+static inline int wf_cu_row_threads(const wf_cu_rows *r)
+{
+    return r->vector > 1 ? 64 / r->vector : 32;
+}
+/* From a row's kept values to the next one's, in elements. */
+static inline int64_t wf_cu_pitch(const wf_cu_rows *r, int64_t n)
+{
+    return r->vector > 1 ? (n + (r->shift ? 2 : 1) * (r->vector - 1)) / r->vector * r->vector : n;
+}
 
 /* Word numbers. */
 typedef struct wf_cu_layout {
@@ -88,7 +107,8 @@ typedef struct wf_cu_layout {
     int rows, n, width;
     int kept, reduced; /* WF_CU_DIVISOR words for each axis */
     int error, errors; /* address of the first check's error word; of the others' */
-    int keep; /* addresses of scratch for kept values, or bytes of shared memory before each */
+    int keep;   /* addresses of scratch for kept values, or bytes of shared memory before each */
+    int copied; /* bytes of shared memory before each source that is copied */
     int slots,
         parts; /* SPLIT: [slot][row] cells of 8 bytes; [total][row][block] values, 8 bytes each */
     int scalar, op; /* op: 1 + nk + nr words each: address, strides of kept axes, of reduced ones */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "eager/exec.h"
+#include "jit/ir/cuda_text.h"
 #include "jit/kernels.h"
 #include "tests/jit/llvm_support.h"
 
@@ -196,6 +197,19 @@ static inline void run_both(wf_jitk *k, const wf_program *p, operands *o, int wi
     const int status = wf_program_run_on(p, &tiles);
     cr_assert_eq(wf_jitk_run(k, &native), status, "%s", wf_jitk_name(k));
     check_outputs(o, p, wf_jitk_name(k), width);
+}
+
+/* Every operand of elements as vectors. */
+static inline void take_vectors(wf_cu_rows *r, int vector, bool shift)
+{
+    const wf_rows_kernel *rows = r->k->rows;
+    for (int o = 0; o < rows->ndst + r->k->nsrc && vector > 1; o++)
+        if (!(o < rows->ndst ? rows->row_dst >> o & 1 : rows->row_src >> (o - rows->ndst) & 1) &&
+            !(o >= rows->ndst && (r->k->drawn >> (o - rows->ndst) & 1)))
+            r->near |= 1ull << o;
+    r->whole = r->near;
+    r->vector = r->whole ? vector : 0;
+    r->shift = shift && r->whole;
 }
 
 #endif

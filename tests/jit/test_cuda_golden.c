@@ -159,17 +159,20 @@ Test(cuda_golden, reductions)
         wf_cu_scheme scheme;
         program_maker make;
         int dtype;
-        bool shared;
-        int many, across;
-    } cases[] = {{"rows_by_warps", WF_CU_WARP, add_sum, WEFT_BF16, false, 0, 0},
-                 {"rows_by_blocks", WF_CU_BLOCK_ROWS, add_centre, WEFT_F32, false, 0, 0},
-                 {"columns", WF_CU_OUTER, add_sum, WEFT_F32, false, 0, 0},
-                 {"rows_in_steps", WF_CU_SPLIT, add_sum, WEFT_F32, false, 0, 0},
-                 {"columns_in_steps", WF_CU_SPLIT_OUTER, add_sum, WEFT_F32, false, 0, 0},
-                 {"columns_in_words", WF_CU_SPLIT_OUTER, add_sum, WEFT_BF16, false, 0, 2},
-                 {"columns_by_threads", WF_CU_COLUMN, add_sum, WEFT_F32, false, 0, 0},
-                 {"sums_of_many", WF_CU_SPLIT, add_sum, WEFT_F32, false, 512, 0},
-                 {"cross_entropy", WF_CU_WARP, program_cross_entropy, WEFT_F32, false, 0, 0}};
+        bool shared, shift;
+        int many, vector, across;
+    } cases[] = {
+        {"rows_by_warps", WF_CU_WARP, add_sum, WEFT_BF16, false, false, 0, 0, 0},
+        {"rows_of_vectors", WF_CU_WARP, program_softmax, WEFT_BF16, true, false, 0, 4, 0},
+        {"rows_between_vectors", WF_CU_BLOCK_ROWS, add_centre, WEFT_F32, false, true, 0, 4, 0},
+        {"rows_by_blocks", WF_CU_BLOCK_ROWS, add_centre, WEFT_F32, false, false, 0, 0, 0},
+        {"columns", WF_CU_OUTER, add_sum, WEFT_F32, false, false, 0, 0, 0},
+        {"rows_in_steps", WF_CU_SPLIT, add_sum, WEFT_F32, false, false, 0, 0, 0},
+        {"columns_in_steps", WF_CU_SPLIT_OUTER, add_sum, WEFT_F32, false, false, 0, 0, 0},
+        {"columns_in_words", WF_CU_SPLIT_OUTER, add_sum, WEFT_BF16, false, false, 0, 0, 2},
+        {"columns_by_threads", WF_CU_COLUMN, add_sum, WEFT_F32, false, false, 0, 0, 0},
+        {"sums_of_many", WF_CU_SPLIT, add_sum, WEFT_F32, false, false, 512, 0, 0},
+        {"cross_entropy", WF_CU_WARP, program_cross_entropy, WEFT_F32, false, false, 0, 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         wf_program p;
         wf_text text = {0};
@@ -177,21 +180,20 @@ Test(cuda_golden, reductions)
         wf_program_init(&p);
         cases[i].make(&p, cases[i].dtype);
         wf_kernel k = lowered(&p, "kernel");
-        const wf_cu_rows r = {&k,
-                              cases[i].scheme,
-                              false,
-                              cases[i].shared,
-                              !cases[i].many,
-                              1,
-                              cases[i].many,
-                              cases[i].across,
-                              0};
+        wf_cu_rows r = {.k = &k,
+                        .scheme = cases[i].scheme,
+                        .shared = cases[i].shared,
+                        .nk = !cases[i].many,
+                        .nr = 1,
+                        .many = cases[i].many,
+                        .across = cases[i].across};
+        take_vectors(&r, cases[i].vector, cases[i].shift);
         cr_assert_eq(wf_cu_render_rows(&r, &text, &why), 0, "%s", why.rule);
         check_golden(cases[i].name, &text, "WF_EXTERN __global__");
         wf_text_free(&text);
         wf_kernel_free(&k);
     }
-    cr_assert_eq(seen, 9);
+    cr_assert_eq(seen, 11);
 }
 
 /* Gathers and scatters, transposes, a product with its bias, attention. */

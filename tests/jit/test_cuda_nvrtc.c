@@ -70,14 +70,19 @@ static void add_many(const wf_program *p, int vector, int words)
     put_map(&k, m);
 }
 
-static void add_rows(const wf_program *p, wf_cu_scheme scheme, bool shared, bool wide, int axes)
+/* vector: of elements that are adjacent along the only reduced axis. */
+static void add_rows(const wf_program *p, wf_cu_scheme scheme, bool shared, bool wide, int axes,
+                     int vector)
 {
     wf_kernel k = lowered(p);
-    put_rows(&k, (wf_cu_rows){.scheme = scheme,
-                              .wide = wide,
-                              .shared = shared && k.rows->nkeep,
-                              .nk = axes,
-                              .nr = axes});
+    wf_cu_rows r = {.k = &k,
+                    .scheme = scheme,
+                    .wide = wide,
+                    .shared = shared && k.rows->nkeep,
+                    .nk = axes,
+                    .nr = vector > 1 ? 1 : axes};
+    take_vectors(&r, vector, wide);
+    put_rows(&k, r);
 }
 
 /* What ptxas says of kernels: of one text, and of all since the start (those of `collected`). */
@@ -244,7 +249,10 @@ Test(cuda_nvrtc, reductions)
             makers[m](&p, m % 2 ? WEFT_BF16 : WEFT_F32);
             cr_assert_eq(wf_program_finish(&p), 0);
             add_rows(&p, (wf_cu_scheme)scheme, scheme <= WF_CU_BLOCK_ROWS && m % 2 == 0, m == 1,
-                     1 + m % 2);
+                     1 + m % 2, 0);
+            for (int v = 2; v <= (m == 1 ? 8 : m == 3 ? 2 : 4); v *= 2)
+                if (scheme != WF_CU_OUTER && scheme != WF_CU_SPLIT_OUTER)
+                    add_rows(&p, (wf_cu_scheme)scheme, scheme == WF_CU_WARP, m == 1, 1, v);
         }
     compile_all("reductions");
 }
@@ -256,7 +264,7 @@ Test(cuda_nvrtc, random_reductions)
         static sample s;
         program_draw_rows(&s);
         if (s.p.rows)
-            add_rows(&s.p, (wf_cu_scheme)(t % 6), t % 12 < 2, t % 3 == 0, 1 + t % 2);
+            add_rows(&s.p, (wf_cu_scheme)(t % 6), t % 12 < 2, t % 3 == 0, 1 + t % 2, 0);
     }
     compile_all("random reductions");
 }

@@ -319,6 +319,41 @@ Test(cuda_programs, short_columns)
             }
 }
 
+/* Rows enough for a device of one processor, so that a thread has up to 8 neighbours; that begin at vectors and between them, all
+ * operands at equal places or not. */
+Test(cuda_programs, rows_of_vectors)
+{
+    static const program_maker makers[] = {program_softmax, program_layer_norm,
+                                           program_cross_entropy};
+    static const int64_t dims[][2] = {{64, 1024}, {65, 1021}, {40, 770},  {70, 64},
+                                      {33, 2048}, {66, 1028}, {4, 33000}, {3, 40003}};
+    setenv("FAKE_CUDA_PROCESSORS", "1", 1);
+    NEED_FIBERS();
+    for (int m = 0; m < 3; m++)
+        for (int d = 0; d < 2; d++) {
+            static wf_program p;
+            wf_program_init(&p);
+            makers[m](&p, floats[d]);
+            cr_assert_eq(wf_program_finish(&p), 0);
+            for (int z = 0; z < 8; z++) {
+                char what[64];
+                operands o;
+                snprintf(what, sizeof what, "%s, %d, %d x %d", wf_dtype_name(floats[d]), m,
+                         (int)dims[z][0], (int)dims[z][1]);
+                make_operands(&o, &p, 2, dims[z], true, z);
+                o.axes = 2;
+                for (int i = 0; i < p.ninput; i++)
+                    if (p.type[p.input[i]] == WEFT_I64 && p.level[p.input[i]] == WF_LEVEL_ROW)
+                        for (int64_t j = 0; j < dims[z][0]; j++)
+                            ((int64_t *)o.src[i].data)[j] = j * 7 % dims[z][1];
+                if (z % 3 == 1)
+                    o.src[0].data = (char *)o.src[0].data + wf_dtype_size(floats[d]);
+                run_on_device(&p, &o, what);
+                drop_operands(&o);
+            }
+        }
+}
+
 /* More sums over rows that stand side by side than shared memory has room for; singles would hide a refused kernel. */
 Test(cuda_programs, many_sums_side_by_side)
 {

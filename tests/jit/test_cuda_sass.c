@@ -31,7 +31,7 @@ static const struct {
               {"cross_entropy", program_cross_entropy}};
 enum { MAKERS = sizeof makers / sizeof *makers };
 
-static void render(int maker, int dtype, wf_cu_scheme scheme, bool wide, wf_text *text)
+static void render(int maker, int dtype, wf_cu_scheme scheme, bool wide, int vector, wf_text *text)
 {
     static wf_program p;
     wf_kernel k;
@@ -40,8 +40,13 @@ static void render(int maker, int dtype, wf_cu_scheme scheme, bool wide, wf_text
     makers[maker].make(&p, dtype);
     cr_assert_eq(wf_program_finish(&p), 0);
     cr_assert_eq(wf_lower_device(&p, &k, &why), 0, "%s", why.rule);
-    const wf_cu_rows r = {&k, scheme, wide, scheme <= WF_CU_BLOCK_ROWS && k.rows->nkeep, 1, 1,
-                          0,  0,      0};
+    wf_cu_rows r = {.k = &k,
+                    .scheme = scheme,
+                    .wide = wide,
+                    .shared = scheme <= WF_CU_BLOCK_ROWS && k.rows->nkeep,
+                    .nk = 1,
+                    .nr = 1};
+    take_vectors(&r, vector, scheme == WF_CU_BLOCK_ROWS);
     cr_assert_eq(wf_cu_render_rows(&r, text, &why), 0, "%s", why.rule);
     wf_kernel_free(&k);
 }
@@ -53,7 +58,7 @@ Test(cuda_sass, texts)
         for (int scheme = WF_CU_WARP; scheme <= WF_CU_SPLIT_OUTER; scheme++)
             for (int wide = 0; wide < 2; wide++) {
                 wf_text text = {0};
-                render(m, wide ? WEFT_BF16 : WEFT_F32, (wf_cu_scheme)scheme, wide, &text);
+                render(m, wide ? WEFT_BF16 : WEFT_F32, (wf_cu_scheme)scheme, wide, 0, &text);
                 cr_expect(!strstr(text.s, "for (unsigned"), "%s, scheme %d", makers[m].name,
                           scheme);
                 for (const char *s = text.s; (s = strstr(s, "s0[u] = ")) != NULL; s++)
@@ -152,6 +157,29 @@ static int check_loops(const char *name, int n)
     return loops;
 }
 
+/* Innermost loops that load vectors: each is one load, half of them are issued before one is used; what is stored is stored as vectors. */
+static int check_vectors(const char *name, int n)
+{
+    int loops = 0, inner = -1;
+    for (int i = 0; i < n; i++) {
+        const int begin = goes_back(i);
+        int most, narrow = 0;
+        if (begin < 0)
+            continue;
+        const int loads = begin > inner ? loads_of(begin, i, &most) : 0;
+        for (int j = begin; j <= i; j++)
+            narrow += !strstr(code[j], ".128") &&
+                      (strstr(code[j], "LDG") || strstr(code[j], "STG") || strstr(code[j], "STS"));
+        if (loads >= 2 && narrow == 0) {
+            cr_expect_geq(most, loads / 2, "%s: %d loads in flight of %d at %x", name, most, loads,
+                          address[begin]);
+            loops++;
+        }
+        inner = i;
+    }
+    return loops;
+}
+
 /* "FOLDER/cuobjdump" or "cuobjdump"; NULL: it is not there. */
 static const char *find_tool(void)
 {
@@ -163,14 +191,14 @@ static const char *find_tool(void)
     return system("command -v cuobjdump >/dev/null 2>&1") == 0 ? "cuobjdump" : NULL;
 }
 
-static int check_kernel(const char *tool, int maker, int dtype, wf_cu_scheme scheme)
+static int check_kernel(const char *tool, int maker, int dtype, wf_cu_scheme scheme, int vector)
 {
     const wf_target target = {.arch = "sm_90", .width = 0};
     char path[64], command[400], name[80];
     wf_text text = {0};
     wf_blob cubin = {0};
     wf_why why = {0};
-    render(maker, dtype, scheme, false, &text);
+    render(maker, dtype, scheme, false, vector, &text);
     cr_assert_eq(wf_backend_cuda.compile(&target, &text, &cubin, &why), 0, "%s", why.rule);
     snprintf(path, sizeof path, "%s/weft-sass-%ld", P_tmpdir, (long)getpid());
     const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
@@ -183,8 +211,9 @@ static int check_kernel(const char *tool, int maker, int dtype, wf_cu_scheme sch
     pclose(f);
     unlink(path);
     cr_assert_gt(n, 50, "%s printed %d instructions", tool, n);
-    snprintf(name, sizeof name, "%s, type %d, scheme %d", makers[maker].name, dtype, (int)scheme);
-    const int loops = check_loops(name, n);
+    snprintf(name, sizeof name, "%s, type %d, scheme %d, vectors of %d", makers[maker].name, dtype,
+             (int)scheme, vector);
+    const int loops = vector ? check_vectors(name, n) : check_loops(name, n);
     cr_expect_gt(loops, 0, "%s: no loop over groups among %d instructions", name, n);
     wf_text_free(&text);
     wf_blob_free(&cubin);
@@ -203,6 +232,11 @@ Test(cuda_sass, loads_in_flight)
         cr_skip_test("cuobjdump is neither in PATH nor in CUDA_HOME");
     for (int m = 0; m < MAKERS; m++)
         for (int scheme = WF_CU_WARP; scheme <= WF_CU_COLUMN; scheme++)
-            loops += check_kernel(tool, m, scheme % 2 ? WEFT_BF16 : WEFT_F32, (wf_cu_scheme)scheme);
+            loops +=
+                check_kernel(tool, m, scheme % 2 ? WEFT_BF16 : WEFT_F32, (wf_cu_scheme)scheme, 0);
+    for (int m = 0; m < MAKERS; m++)
+        for (int scheme = WF_CU_WARP; scheme <= WF_CU_SPLIT; scheme++)
+            if (scheme != WF_CU_OUTER)
+                loops += check_kernel(tool, m, WEFT_F32, (wf_cu_scheme)scheme, 4);
     printf("%d loops over groups\n", loops);
 }

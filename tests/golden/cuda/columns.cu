@@ -20,8 +20,9 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
         acc1 = -0.0f;
         {
         int begin = 0;
+        const int end = (int)count;
 #pragma unroll 1
-        for (; begin <= (int)count - 512; begin += 512) {
+        for (; begin <= end - 512; begin += 512) {
         float xs0[8];
 #pragma unroll
         for (int u = 0; u < 8; u++) {
@@ -42,7 +43,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
         }
         }
 #pragma unroll 1
-        for (; begin <= (int)count - 1; begin += 256) {
+        for (; begin <= end - 1; begin += 256) {
         float xs0[4];
 #pragma unroll
         for (int u = 0; u < 4; u++) {

@@ -23,8 +23,9 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_wor
         acc1 = -0.0f;
         {
         int begin = 0;
+        const int end = (int)count;
 #pragma unroll 1
-        for (; begin <= (int)count - 512; begin += 512) {
+        for (; begin <= end - 512; begin += 512) {
         float xs0[8];
 #pragma unroll
         for (int u = 0; u < 8; u++) {
@@ -45,7 +46,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_wor
         }
         }
 #pragma unroll 1
-        for (; begin <= (int)count - 1; begin += 256) {
+        for (; begin <= end - 1; begin += 256) {
         float xs0[4];
 #pragma unroll
         for (int u = 0; u < 4; u++) {
@@ -131,6 +132,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_1(const struct wf_wor
         }
         }
         lo1 = lo1 + hi1;
+#pragma unroll
         for (int h = (32) / 2; h >= 1; h /= 2) {
         const float other = (float)__shfl_down_sync(0xFFFFFFFFu, (float)lo1, h, 32);
         lo1 = lo1 + other;
@@ -147,6 +149,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_1(const struct wf_wor
         lo1 = low;
         hi1 = high;
         lo1 = lo1 + hi1;
+#pragma unroll
         for (int h = (32) / 2; h >= 1; h /= 2) {
         const float other = (float)__shfl_down_sync(0xFFFFFFFFu, (float)lo1, h, 32);
         lo1 = lo1 + other;

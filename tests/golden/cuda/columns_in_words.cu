@@ -26,8 +26,9 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_wor
             acc2[v] = -0.0f;
         {
         int begin = 0;
+        const int end = (int)count;
 #pragma unroll 1
-        for (; begin <= (int)count - 512; begin += 512) {
+        for (; begin <= end - 512; begin += 512) {
         unsigned int xs0[8];
 #pragma unroll
         for (int u = 0; u < 8; u++) {
@@ -54,7 +55,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_wor
         }
         }
 #pragma unroll 1
-        for (; begin <= (int)count - 1; begin += 256) {
+        for (; begin <= end - 1; begin += 256) {
         unsigned int xs0[4];
 #pragma unroll
         for (int u = 0; u < 4; u++) {
@@ -147,6 +148,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_1(const struct wf_wor
         }
         }
         lo2 = lo2 + hi2;
+#pragma unroll
         for (int h = (32) / 2; h >= 1; h /= 2) {
         const float other = (float)__shfl_down_sync(0xFFFFFFFFu, (float)lo2, h, 32);
         lo2 = lo2 + other;
@@ -163,6 +165,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_1(const struct wf_wor
         lo2 = low;
         hi2 = high;
         lo2 = lo2 + hi2;
+#pragma unroll
         for (int h = (32) / 2; h >= 1; h /= 2) {
         const float other = (float)__shfl_down_sync(0xFFFFFFFFu, (float)lo2, h, 32);
         lo2 = lo2 + other;

@@ -34,14 +34,15 @@ WF_EXTERN __global__ void __launch_bounds__(256, 2) kernel(const struct wf_words
         float lo2 = wf_f32(0xFF800000u), hi2 = lo2;
         {
         int begin = 0;
+        const int end = (int)count;
 #pragma unroll 1
-        for (; begin <= (int)count - 256; begin += 256) {
+        for (; begin <= end - 256; begin += 256) {
+        const int at = (int)first + begin + lane * 1;
         float xs0[8];
 #pragma unroll
         for (int u = 0; u < 8; u++) {
         const int e = begin + 32 * u + lane;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const unsigned int c_0 = (unsigned int)c;
         xs0[u] = s0[(int)c_0 * (int)a.w[20]];
         }
@@ -49,7 +50,6 @@ WF_EXTERN __global__ void __launch_bounds__(256, 2) kernel(const struct wf_words
         for (int u = 0; u < 8; u++) {
         const int e = begin + 32 * u + lane;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const int half = u & 1;
         const unsigned int c_0 = (unsigned int)c;
         const float x0 = xs0[u];
@@ -61,7 +61,8 @@ WF_EXTERN __global__ void __launch_bounds__(256, 2) kernel(const struct wf_words
         }
         }
 #pragma unroll 1
-        for (; begin <= (int)count - 1; begin += 128) {
+        for (; begin <= end - 1; begin += 128) {
+        const int at = (int)first + begin + lane * 1;
         float xs0[4];
 #pragma unroll
         for (int u = 0; u < 4; u++) {
@@ -69,7 +70,6 @@ WF_EXTERN __global__ void __launch_bounds__(256, 2) kernel(const struct wf_words
         if (e >= (int)count)
             break;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const unsigned int c_0 = (unsigned int)c;
         xs0[u] = s0[(int)c_0 * (int)a.w[20]];
         }
@@ -79,7 +79,6 @@ WF_EXTERN __global__ void __launch_bounds__(256, 2) kernel(const struct wf_words
         if (e >= (int)count)
             break;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const int half = u & 1;
         const unsigned int c_0 = (unsigned int)c;
         const float x0 = xs0[u];
@@ -92,6 +91,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 2) kernel(const struct wf_words
         }
         }
         lo2 = wf_max_f32(lo2, hi2);
+#pragma unroll
         for (int h = (width) / 2; h >= 1; h /= 2) {
         const float other = (float)__shfl_down_sync(0xFFFFFFFFu, (float)lo2, h, width);
         lo2 = wf_max_f32(lo2, other);
@@ -104,14 +104,15 @@ WF_EXTERN __global__ void __launch_bounds__(256, 2) kernel(const struct wf_words
         float lo5 = -0.0f, hi5 = lo5;
         {
         int begin = 0;
+        const int end = (int)count;
 #pragma unroll 1
-        for (; begin <= (int)count - 256; begin += 256) {
+        for (; begin <= end - 256; begin += 256) {
+        const int at = (int)first + begin + lane * 1;
         float xs0[8];
 #pragma unroll
         for (int u = 0; u < 8; u++) {
         const int e = begin + 32 * u + lane;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const unsigned int c_0 = (unsigned int)c;
         xs0[u] = s0[(int)c_0 * (int)a.w[20]];
         }
@@ -119,7 +120,6 @@ WF_EXTERN __global__ void __launch_bounds__(256, 2) kernel(const struct wf_words
         for (int u = 0; u < 8; u++) {
         const int e = begin + 32 * u + lane;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const int half = u & 1;
         const unsigned int c_0 = (unsigned int)c;
         const float x0 = xs0[u];
@@ -156,7 +156,8 @@ WF_EXTERN __global__ void __launch_bounds__(256, 2) kernel(const struct wf_words
         }
         }
 #pragma unroll 1
-        for (; begin <= (int)count - 1; begin += 128) {
+        for (; begin <= end - 1; begin += 128) {
+        const int at = (int)first + begin + lane * 1;
         float xs0[4];
 #pragma unroll
         for (int u = 0; u < 4; u++) {
@@ -164,7 +165,6 @@ WF_EXTERN __global__ void __launch_bounds__(256, 2) kernel(const struct wf_words
         if (e >= (int)count)
             break;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const unsigned int c_0 = (unsigned int)c;
         xs0[u] = s0[(int)c_0 * (int)a.w[20]];
         }
@@ -174,7 +174,6 @@ WF_EXTERN __global__ void __launch_bounds__(256, 2) kernel(const struct wf_words
         if (e >= (int)count)
             break;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const int half = u & 1;
         const unsigned int c_0 = (unsigned int)c;
         const float x0 = xs0[u];
@@ -212,6 +211,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 2) kernel(const struct wf_words
         }
         }
         lo5 = lo5 + hi5;
+#pragma unroll
         for (int h = (width) / 2; h >= 1; h /= 2) {
         const float other = (float)__shfl_down_sync(0xFFFFFFFFu, (float)lo5, h, width);
         lo5 = lo5 + other;
@@ -274,15 +274,16 @@ WF_EXTERN __global__ void __launch_bounds__(256, 2) kernel(const struct wf_words
         const int first = 0, count = (int)n;
         if (active) {
         int begin = 0;
+        const int end = (int)count;
         const long long x1 = s1[0];
 #pragma unroll 1
-        for (; begin <= (int)count - 256; begin += 256) {
+        for (; begin <= end - 256; begin += 256) {
+        const int at = (int)first + begin + lane * 1;
         float xs0[8];
 #pragma unroll
         for (int u = 0; u < 8; u++) {
         const int e = begin + 32 * u + lane;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const unsigned int c_0 = (unsigned int)c;
         xs0[u] = s0[(int)c_0 * (int)a.w[20]];
         }
@@ -290,7 +291,6 @@ WF_EXTERN __global__ void __launch_bounds__(256, 2) kernel(const struct wf_words
         for (int u = 0; u < 8; u++) {
         const int e = begin + 32 * u + lane;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const int half = u & 1;
         const unsigned int c_0 = (unsigned int)c;
         const float x0 = xs0[u];
@@ -327,7 +327,8 @@ WF_EXTERN __global__ void __launch_bounds__(256, 2) kernel(const struct wf_words
         }
         }
 #pragma unroll 1
-        for (; begin <= (int)count - 1; begin += 128) {
+        for (; begin <= end - 1; begin += 128) {
+        const int at = (int)first + begin + lane * 1;
         float xs0[4];
 #pragma unroll
         for (int u = 0; u < 4; u++) {
@@ -335,7 +336,6 @@ WF_EXTERN __global__ void __launch_bounds__(256, 2) kernel(const struct wf_words
         if (e >= (int)count)
             break;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const unsigned int c_0 = (unsigned int)c;
         xs0[u] = s0[(int)c_0 * (int)a.w[20]];
         }
@@ -345,7 +345,6 @@ WF_EXTERN __global__ void __launch_bounds__(256, 2) kernel(const struct wf_words
         if (e >= (int)count)
             break;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const int half = u & 1;
         const unsigned int c_0 = (unsigned int)c;
         const float x0 = xs0[u];

@@ -12,19 +12,21 @@ WF_EXTERN __global__ void __launch_bounds__(512, 2) kernel(const struct wf_words
         if (threadIdx.x < 64)
             lanes1[threadIdx.x] = wf_f32(0xFF800000u);
         __syncthreads();
-        for (long long block = warp; block * 4096 < n; block += warps) {
-        const long long first = block * 4096, count = n - first < 4096 ? n - first : 4096;
+        for (long long turn = 0; turn * 4096 < n; turn += warps) {
+        const long long block = turn + warp, first = block * 4096, left = n - first;
+        const int busy = left > 0, count = left > 4096 ? 4096 : busy ? (int)left : 0;
         float lo1 = wf_f32(0xFF800000u), hi1 = lo1;
         {
         int begin = 0;
+        const int end = (int)count;
 #pragma unroll 1
-        for (; begin <= (int)count - 256; begin += 256) {
+        for (; begin <= end - 256; begin += 256) {
+        const int at = (int)first + begin + lane * 1;
         float xs0[8];
 #pragma unroll
         for (int u = 0; u < 8; u++) {
         const int e = begin + 32 * u + lane;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const unsigned int c_0 = (unsigned int)c;
         xs0[u] = s0[(int)c_0 * (int)a.w[17]];
         }
@@ -32,7 +34,6 @@ WF_EXTERN __global__ void __launch_bounds__(512, 2) kernel(const struct wf_words
         for (int u = 0; u < 8; u++) {
         const int e = begin + 32 * u + lane;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const int half = u & 1;
         const unsigned int c_0 = (unsigned int)c;
         const float x0 = xs0[u];
@@ -44,7 +45,8 @@ WF_EXTERN __global__ void __launch_bounds__(512, 2) kernel(const struct wf_words
         }
         }
 #pragma unroll 1
-        for (; begin <= (int)count - 1; begin += 128) {
+        for (; begin <= end - 1; begin += 128) {
+        const int at = (int)first + begin + lane * 1;
         float xs0[4];
 #pragma unroll
         for (int u = 0; u < 4; u++) {
@@ -52,7 +54,6 @@ WF_EXTERN __global__ void __launch_bounds__(512, 2) kernel(const struct wf_words
         if (e >= (int)count)
             break;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const unsigned int c_0 = (unsigned int)c;
         xs0[u] = s0[(int)c_0 * (int)a.w[17]];
         }
@@ -62,7 +63,6 @@ WF_EXTERN __global__ void __launch_bounds__(512, 2) kernel(const struct wf_words
         if (e >= (int)count)
             break;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const int half = u & 1;
         const unsigned int c_0 = (unsigned int)c;
         const float x0 = xs0[u];
@@ -75,12 +75,13 @@ WF_EXTERN __global__ void __launch_bounds__(512, 2) kernel(const struct wf_words
         }
         }
         lo1 = wf_max_f32(lo1, hi1);
+#pragma unroll
         for (int h = (32) / 2; h >= 1; h /= 2) {
         const float other = (float)__shfl_down_sync(0xFFFFFFFFu, (float)lo1, h, 32);
         lo1 = wf_max_f32(lo1, other);
         }
         lo1 = (float)__shfl_sync(0xFFFFFFFFu, (float)lo1, 0, 32);
-        if (lane == 0) {
+        if (lane == 0 && busy) {
             lanes1[block % 64] = wf_max_f32(lanes1[block % 64], lo1);
         }
         }
@@ -88,6 +89,7 @@ WF_EXTERN __global__ void __launch_bounds__(512, 2) kernel(const struct wf_words
         {
         float lo1 = lanes1[lane], hi1 = lanes1[lane + 32];
         lo1 = wf_max_f32(lo1, hi1);
+#pragma unroll
         for (int h = (32) / 2; h >= 1; h /= 2) {
         const float other = (float)__shfl_down_sync(0xFFFFFFFFu, (float)lo1, h, 32);
         lo1 = wf_max_f32(lo1, other);
@@ -95,18 +97,20 @@ WF_EXTERN __global__ void __launch_bounds__(512, 2) kernel(const struct wf_words
         lo1 = (float)__shfl_sync(0xFFFFFFFFu, (float)lo1, 0, 32);
         t1 = n ? lo1 : 0;
         }
-        for (long long block = warp; block * 4096 < n; block += warps) {
-        const long long first = block * 4096, count = n - first < 4096 ? n - first : 4096;
+        for (long long turn = 0; turn * 4096 < n; turn += warps) {
+        const long long block = turn + warp, first = block * 4096, left = n - first;
+        const int busy = left > 0, count = left > 4096 ? 4096 : busy ? (int)left : 0;
         if (active) {
         int begin = 0;
+        const int end = (int)count;
 #pragma unroll 1
-        for (; begin <= (int)count - 256; begin += 256) {
+        for (; begin <= end - 256; begin += 256) {
+        const int at = (int)first + begin + lane * 1;
         float xs0[8];
 #pragma unroll
         for (int u = 0; u < 8; u++) {
         const int e = begin + 32 * u + lane;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const unsigned int c_0 = (unsigned int)c;
         xs0[u] = s0[(int)c_0 * (int)a.w[17]];
         }
@@ -114,7 +118,6 @@ WF_EXTERN __global__ void __launch_bounds__(512, 2) kernel(const struct wf_words
         for (int u = 0; u < 8; u++) {
         const int e = begin + 32 * u + lane;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const int half = u & 1;
         const unsigned int c_0 = (unsigned int)c;
         const float x0 = xs0[u];
@@ -123,7 +126,8 @@ WF_EXTERN __global__ void __launch_bounds__(512, 2) kernel(const struct wf_words
         }
         }
 #pragma unroll 1
-        for (; begin <= (int)count - 1; begin += 128) {
+        for (; begin <= end - 1; begin += 128) {
+        const int at = (int)first + begin + lane * 1;
         float xs0[4];
 #pragma unroll
         for (int u = 0; u < 4; u++) {
@@ -131,7 +135,6 @@ WF_EXTERN __global__ void __launch_bounds__(512, 2) kernel(const struct wf_words
         if (e >= (int)count)
             break;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const unsigned int c_0 = (unsigned int)c;
         xs0[u] = s0[(int)c_0 * (int)a.w[17]];
         }
@@ -141,7 +144,6 @@ WF_EXTERN __global__ void __launch_bounds__(512, 2) kernel(const struct wf_words
         if (e >= (int)count)
             break;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const int half = u & 1;
         const unsigned int c_0 = (unsigned int)c;
         const float x0 = xs0[u];

@@ -17,14 +17,15 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
         float lo2 = -0.0f, hi2 = lo2;
         {
         int begin = 0;
+        const int end = (int)count;
 #pragma unroll 1
-        for (; begin <= (int)count - 256; begin += 256) {
+        for (; begin <= end - 256; begin += 256) {
+        const int at = (int)first + begin + lane * 1;
         unsigned short xs0[8];
 #pragma unroll
         for (int u = 0; u < 8; u++) {
         const int e = begin + 32 * u + lane;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const unsigned int c_0 = (unsigned int)c;
         xs0[u] = s0[(int)c_0 * (int)a.w[17]];
         }
@@ -32,7 +33,6 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
         for (int u = 0; u < 8; u++) {
         const int e = begin + 32 * u + lane;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const int half = u & 1;
         const unsigned int c_0 = (unsigned int)c;
         const unsigned short x0 = xs0[u];
@@ -47,7 +47,8 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
         }
         }
 #pragma unroll 1
-        for (; begin <= (int)count - 1; begin += 128) {
+        for (; begin <= end - 1; begin += 128) {
+        const int at = (int)first + begin + lane * 1;
         unsigned short xs0[4];
 #pragma unroll
         for (int u = 0; u < 4; u++) {
@@ -55,7 +56,6 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
         if (e >= (int)count)
             break;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const unsigned int c_0 = (unsigned int)c;
         xs0[u] = s0[(int)c_0 * (int)a.w[17]];
         }
@@ -65,7 +65,6 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
         if (e >= (int)count)
             break;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const int half = u & 1;
         const unsigned int c_0 = (unsigned int)c;
         const unsigned short x0 = xs0[u];
@@ -81,6 +80,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
         }
         }
         lo2 = lo2 + hi2;
+#pragma unroll
         for (int h = (width) / 2; h >= 1; h /= 2) {
         const float other = (float)__shfl_down_sync(0xFFFFFFFFu, (float)lo2, h, width);
         lo2 = lo2 + other;

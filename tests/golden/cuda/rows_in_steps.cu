@@ -3,9 +3,11 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_wor
     const long long rows = (long long)a.w[0], n = (long long)a.w[1];
     const long long blocks = (long long)a.w[2];
     const int lane = threadIdx.x % 32;
-    const long long warps = (long long)gridDim.x * (blockDim.x / 32);
-    const int active = 1;
-    for (long long g = ((long long)blockIdx.x * blockDim.x + threadIdx.x) / 32; g < rows * blocks; g += warps) {
+    const long long warps = (long long)gridDim.x * (blockDim.x / 32), work = rows * blocks;
+    const long long mine = ((long long)blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    for (long long turn = 0; turn < work; turn += warps) {
+        const int active = turn + mine < work;
+        const long long g = active ? turn + mine : work - 1;
         const long long r = g / blocks, block = g % blocks;
         const long long first = block * 4096, count = n - first < 4096 ? n - first : 4096;
         unsigned int rest = (unsigned int)r, up;
@@ -15,14 +17,15 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_wor
         float lo1 = -0.0f, hi1 = lo1;
         {
         int begin = 0;
+        const int end = (int)count;
 #pragma unroll 1
-        for (; begin <= (int)count - 256; begin += 256) {
+        for (; begin <= end - 256; begin += 256) {
+        const int at = (int)first + begin + lane * 1;
         float xs0[8];
 #pragma unroll
         for (int u = 0; u < 8; u++) {
         const int e = begin + 32 * u + lane;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const unsigned int c_0 = (unsigned int)c;
         xs0[u] = s0[(int)c_0 * (int)a.w[17]];
         }
@@ -30,7 +33,6 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_wor
         for (int u = 0; u < 8; u++) {
         const int e = begin + 32 * u + lane;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const int half = u & 1;
         const unsigned int c_0 = (unsigned int)c;
         const float x0 = xs0[u];
@@ -42,7 +44,8 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_wor
         }
         }
 #pragma unroll 1
-        for (; begin <= (int)count - 1; begin += 128) {
+        for (; begin <= end - 1; begin += 128) {
+        const int at = (int)first + begin + lane * 1;
         float xs0[4];
 #pragma unroll
         for (int u = 0; u < 4; u++) {
@@ -50,7 +53,6 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_wor
         if (e >= (int)count)
             break;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const unsigned int c_0 = (unsigned int)c;
         xs0[u] = s0[(int)c_0 * (int)a.w[17]];
         }
@@ -60,7 +62,6 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_wor
         if (e >= (int)count)
             break;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int kc = c;
         const int half = u & 1;
         const unsigned int c_0 = (unsigned int)c;
         const float x0 = xs0[u];
@@ -73,12 +74,13 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_0(const struct wf_wor
         }
         }
         lo1 = lo1 + hi1;
+#pragma unroll
         for (int h = (32) / 2; h >= 1; h /= 2) {
         const float other = (float)__shfl_down_sync(0xFFFFFFFFu, (float)lo1, h, 32);
         lo1 = lo1 + other;
         }
         lo1 = (float)__shfl_sync(0xFFFFFFFFu, (float)lo1, 0, 32);
-        if (lane == 0)
+        if (active && lane == 0)
             *(float *)((unsigned long long *)a.w[5] + ((0 * rows + r) * blocks + block)) = lo1;
     }
 }
@@ -109,6 +111,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_1(const struct wf_wor
         }
         }
         lo1 = lo1 + hi1;
+#pragma unroll
         for (int h = (32) / 2; h >= 1; h /= 2) {
         const float other = (float)__shfl_down_sync(0xFFFFFFFFu, (float)lo1, h, 32);
         lo1 = lo1 + other;
@@ -125,6 +128,7 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel_1(const struct wf_wor
         lo1 = low;
         hi1 = high;
         lo1 = lo1 + hi1;
+#pragma unroll
         for (int h = (32) / 2; h >= 1; h /= 2) {
         const float other = (float)__shfl_down_sync(0xFFFFFFFFu, (float)lo1, h, 32);
         lo1 = lo1 + other;
