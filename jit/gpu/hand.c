@@ -36,7 +36,8 @@ int wf_gpu_hand_run(int ordinal, wf_gpu_hand *h, wf_why *why)
                              h->alone ? h->work
                                       : wf_gpu_blocks(ordinal, h->work,
                                                       h->per_block ? h->per_block : WF_GPU_THREADS),
-                         .threads = WF_GPU_THREADS,
+                         .threads = h->threads ? h->threads : WF_GPU_THREADS,
+                         .shared = h->shared,
                          .words = h->many ? h->many : h->w},
         why);
 }

@@ -140,6 +140,8 @@ typedef struct wf_gpu_hand {
     int ntype;
     int type[WF_CU_HAND_TYPES];
     int wide;                /* of attention */
+    unsigned threads;        /* of a block; 0: WF_GPU_THREADS */
+    unsigned shared;         /* dynamic shared memory */
     int64_t work, per_block; /* per_block 0: a thread each */
     bool alone;              /* a block has one piece of work: as many blocks as there are */
     uint64_t *many;          /* WF_CU_MANY_WORDS instead of w, or NULL */

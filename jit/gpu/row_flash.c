@@ -9,7 +9,15 @@
 #include "eager/dense.h"
 #include "jit/gpu/impl.h"
 
-enum { TILE = 64, MOST_WIDTH = 128, AXES = 29, AXIS_WORDS = 7, STEPS = AXIS_WORDS - 1 };
+enum {
+    TILE = 64,
+    MOST_WIDTH = 128,
+    THREADS = 128,
+    AXES = 29,
+    AXIS_WORDS = 7,
+    STEPS = AXIS_WORDS - 1
+};
+enum { MOST_ROWS = INT32_MAX - 4 * TILE }; /* of queries and of keys: places in them are int */
 enum { MOST_AXES = (WF_CU_HAND_WORDS - AXES) / AXIS_WORDS };
 
 typedef struct flash {
@@ -17,7 +25,8 @@ typedef struct flash {
     wf_exec *e;
     wf_gpu_temps temps;
     wf_view q, k, v, g, mask; /* over the batch of the result */
-    bool masked, causal;
+    bool back, masked, causal;
+    int wide; /* columns of TILE that operands have in the kernel */
     int64_t dims[WF_MAX_RANK], l, s, width, value_width;
     void *lse, *delta;
 } flash;
@@ -103,14 +112,42 @@ static void put_matrix(const flash *t, wf_gpu_hand *h, int at, const wf_view *v,
     h->w[at + 2] = v->dims[col] == 1 ? 0 : (uint64_t)v->strides[col];
 }
 
-static wf_gpu_hand begin(const flash *t, const char *section, int64_t rows, bool turned)
+/* Are four neighbours in a row of v one access? */
+static bool has_quads(const wf_view *v)
 {
-    const int wide = t->width > t->value_width ? (int)t->width : (int)t->value_width;
-    wf_gpu_hand h = {.section = section,
+    const int last = v->rank - 1;
+    bool has = v->strides[last] == 1 && v->dims[last] % 4 == 0 &&
+               (uintptr_t)v->data % (4 * wf_dtype_size(v->dtype)) == 0;
+    for (int d = 0; d < last; d++)
+        has &= v->dims[d] == 1 || v->strides[d] % 4 == 0;
+    return has;
+}
+
+/* Rows of a block, and the shared memory it takes: as the sections divide it. */
+static int block_rows(const flash *t, int wide)
+{
+    return t->back ? TILE : 2 * TILE / wide;
+}
+
+static unsigned shared_bytes(const flash *t, int wide)
+{
+    const int rows = block_rows(t, wide), apart = TILE * wide + 4;
+    const int left = (t->back ? 2 : 1) * rows * apart, right = TILE * (TILE + 4);
+    const int part = rows * (TILE / 2 + 4), known = t->back ? 2 * TILE : 0;
+    return (unsigned)((size_t)(left + right + part + known) * sizeof(float) +
+                      (STEPS + 1) * sizeof(int64_t));
+}
+
+static wf_gpu_hand begin(const flash *t, int64_t rows, bool turned)
+{
+    const int block = block_rows(t, t->wide);
+    wf_gpu_hand h = {.section = t->back ? "flash_back" : "flash",
                      .ntype = 2,
                      .type = {t->q.dtype, t->masked ? t->mask.dtype : t->q.dtype},
-                     .wide = wide > TILE ? 2 : 1,
-                     .work = (rows + TILE - 1) / TILE,
+                     .wide = t->wide,
+                     .threads = THREADS,
+                     .shared = shared_bytes(t, t->wide),
+                     .work = (rows + block - 1) / block,
                      .per_block = 1};
     if (t->masked)
         put_matrix(t, &h, 12, &t->mask, turned);
@@ -137,7 +174,12 @@ static bool open(flash *t, const wf_view *src, const wf_view *out, const wf_view
     t->s = t->k.dims[t->rank - 2];
     t->width = t->q.dims[t->rank - 1];
     t->value_width = t->v.dims[t->rank - 1];
+    const wf_cuda_info *info = wf_cuda_get_info(t->ordinal);
+    const unsigned most = info ? (unsigned)info->shared_per_block : 0;
+    /* where a block cannot have the memory of a narrow one's more rows, there is the wide one */
+    t->wide = t->width > TILE || t->value_width > TILE || shared_bytes(t, 1) > most ? 2 : 1;
     bool takes = wf_dtype_compute(t->q.dtype) == WEFT_F32 && t->width <= MOST_WIDTH &&
+                 shared_bytes(t, t->wide) <= most && t->l <= MOST_ROWS && t->s <= MOST_ROWS &&
                  t->value_width <= MOST_WIDTH && t->k.dtype == t->q.dtype &&
                  t->v.dtype == t->q.dtype;
     for (int i = 0; i < e->ndst; i++)
@@ -151,14 +193,19 @@ static int forward(flash *t)
     if (!open(t, e->src, &e->dst[0], e->nsrc > 3 ? &e->src[3] : NULL))
         return WEFT_EUNSUPPORTED;
     t->lse = e->dst[1].data;
-    wf_gpu_hand h = begin(t, "flash", t->l, false);
+    wf_gpu_hand h = begin(t, t->l, false);
     const wf_view *const v[] = {&t->q, &t->k, &t->v, NULL, t->masked ? &t->mask : NULL};
     put_matrix(t, &h, 0, &t->q, false);
     put_matrix(t, &h, 3, &t->k, false);
     put_matrix(t, &h, 6, &t->v, false);
-    const uint64_t words[] = {
-        wf_gpu_word(e->dst[0].data), 0,        (uint64_t)t->l, (uint64_t)t->s, (uint64_t)t->width,
-        (uint64_t)t->value_width,    t->causal};
+    const uint64_t words[] = {wf_gpu_word(e->dst[0].data),
+                              0,
+                              (uint64_t)t->l,
+                              (uint64_t)t->s,
+                              (uint64_t)t->width,
+                              (uint64_t)t->value_width,
+                              t->causal + 4u * has_quads(&t->q) + 8u * has_quads(&t->k) +
+                                  16u * has_quads(&t->v) + 64u * has_quads(&e->dst[0])};
     memcpy(h.w + 17, words, sizeof words);
     if (!put_axes(t, v, NULL, &h))
         return WEFT_EUNSUPPORTED;
@@ -199,18 +246,21 @@ static int row_dots(flash *t, const wf_view *g, const wf_view *out)
 static int run_back(flash *t, bool keys, const wf_view *one, const wf_view *two)
 {
     const int64_t rows = keys ? t->s : t->l, cols = keys ? t->l : t->s;
-    wf_gpu_hand h = begin(t, "flash_back", rows, keys);
+    wf_gpu_hand h = begin(t, rows, keys);
     const wf_view *const v[] = {keys ? &t->k : &t->q, keys ? &t->q : &t->k, keys ? &t->v : &t->g,
                                 keys ? &t->g : &t->v, t->masked ? &t->mask : NULL};
     for (int i = 0; i < 4; i++)
         put_matrix(t, &h, 3 * i, v[i], false);
-    const uint64_t words[] = {one ? wf_gpu_word(one->data) : 0,
-                              two ? wf_gpu_word(two->data) : 0,
-                              (uint64_t)rows,
-                              (uint64_t)cols,
-                              (uint64_t)t->width,
-                              (uint64_t)t->value_width,
-                              t->causal + 2u * keys};
+    uint64_t words[] = {one ? wf_gpu_word(one->data) : 0,
+                        two ? wf_gpu_word(two->data) : 0,
+                        (uint64_t)rows,
+                        (uint64_t)cols,
+                        (uint64_t)t->width,
+                        (uint64_t)t->value_width,
+                        t->causal + 2u * keys};
+    for (int i = 0; i < 4; i++)
+        words[6] |= (uint64_t)has_quads(v[i]) << (2 + i);
+    words[6] |= (uint64_t)(one && has_quads(one)) << 6 | (uint64_t)(two && has_quads(two)) << 7;
     memcpy(h.w + 17, words, sizeof words);
     if (!put_axes(t, v, one ? one : two, &h))
         return WEFT_EUNSUPPORTED;
@@ -228,22 +278,22 @@ static int backward(flash *t)
     t->g = wf_gpu_over_batch(&e->src[0], t->rank, t->dims);
     int status = wf_gpu_dense(&t->temps, &e->src[5], WEFT_F32, &lse, e->why);
     t->lse = lse.data;
-    bool same = true;
+    bool both = t->wide == 1; /* results of one launch */
     for (int d = 0; d < t->rank - 2; d++)
-        same &= lacks(t, dk, d) == lacks(t, dv, d);
+        both &= lacks(t, dk, d) == lacks(t, dv, d);
     if (status == 0)
         status = row_dots(t, &e->src[0], out);
     if (status == 0)
         status = run_back(t, false, &e->dst[0], NULL);
     if (status == 0)
-        status = run_back(t, true, dk, same ? dv : NULL);
-    return status || same ? status : run_back(t, true, NULL, dv);
+        status = run_back(t, true, dk, both ? dv : NULL);
+    return status || both ? status : run_back(t, true, NULL, dv);
 }
 
 int wf_gpu_row_flash(int ordinal, wf_exec *e)
 {
-    flash t = {.ordinal = ordinal, .e = e, .temps.ordinal = ordinal};
-    const int status = e->op == WF_OP_SDPA ? forward(&t) : backward(&t);
+    flash t = {.ordinal = ordinal, .e = e, .temps.ordinal = ordinal, .back = e->op != WF_OP_SDPA};
+    const int status = t.back ? backward(&t) : forward(&t);
     wf_gpu_drop(&t.temps);
     return status;
 }

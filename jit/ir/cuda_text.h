@@ -140,7 +140,7 @@ typedef struct wf_cu_hand {
     const char *section;
     int n;
     uint8_t dtype[WF_CU_HAND_TYPES];
-    int wide; /* attention: columns of 64 of the results */
+    int wide; /* attention: columns of 64 of the operands */
 } wf_cu_hand;
 int wf_cu_render_hand(const wf_cu_hand *h, const char *name, wf_text *out, wf_why *why);
 

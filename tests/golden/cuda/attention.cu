@@ -30,38 +30,6 @@ WF_DEVICE float wf_store_f32(float x)
 #define MUL1(x, y) ((C1)((x) * (y)))
 #define FMA1(x, y, z) fmaf(x, y, z)
 #define MASK1(x) LOAD1(x)
-#define WF_EXP wf_row_exp_f32
-#ifndef WF_HAS_wf_row_exp_f32
-#define WF_HAS_wf_row_exp_f32
-WF_DEVICE float wf_row_exp_f32(float x)
-{
-        const unsigned char v2 = x < wf_f32(0xC2D00000u);
-        const float v3 = v2 ? wf_f32(0xC2D00000u) : x;
-        const unsigned char v5 = v3 > wf_f32(0x42B20000u);
-        const float v6 = v5 ? wf_f32(0x42B20000u) : v3;
-        const float v9 = fmaf(v6, wf_f32(0x3FB8AA3Bu), wf_f32(0x4B4000FEu));
-        const float v10 = v9 - wf_f32(0x4B4000FEu);
-        const float v12 = fmaf(v10, wf_f32(0xBF317218u), v6);
-        const float v15 = fmaf(v10, wf_f32(0x3102E308u), wf_f32(0x80000000u));
-        const float v16 = v12 + v15;
-        const float v19 = fmaf(v16, wf_f32(0x3AB559A8u), wf_f32(0x3C091656u));
-        const float v21 = fmaf(v16, v19, wf_f32(0x3D2AABCEu));
-        const float v23 = fmaf(v16, v21, wf_f32(0x3E2AAA55u));
-        const float v25 = fmaf(v16, v23, wf_f32(0x3EFFFFFFu));
-        const float v27 = fmaf(v16, v25, wf_f32(0x3F800000u));
-        const float v28 = fmaf(v16, v27, wf_f32(0x3F800000u));
-        const unsigned int v29 = wf_u32(v9);
-        const unsigned int v30 = v29 >> 1;
-        const unsigned int v31 = v30 << 23;
-        const float v32 = wf_f32(v31);
-        const float v33 = v28 * v32;
-        const unsigned int v34 = (unsigned int)((unsigned int)v29 - (unsigned int)v30);
-        const unsigned int v35 = v34 << 23;
-        const float v36 = wf_f32(v35);
-        const float v37 = v33 * v36;
-        return v37;
-}
-#endif
 #define WF_LOG wf_row_log_f32
 #ifndef WF_HAS_wf_row_log_f32
 #define WF_HAS_wf_row_log_f32
@@ -132,50 +100,24 @@ const long long up = d + 1 < (axes) ? wf_quotient(rest, WORD((first) + 2 * d)) :
 to += (rest - up * WORD((first) + 2 * d)) * WORD((first) + 2 * d + 1);                               \
 rest = up;                                                                                           \
 }
-/* == tile_common */
-WF_DEVICE void wf_slice(C0 (*to)[68], const T0 *p, long long r0, long long rows, long long row_step, long long l0,
-long long depth, long long step)
-{
-#pragma unroll
-for (int e = 0; e < 4; e++) {
-const int s = (int)threadIdx.x + e * 256;
-const int r = step == 1 ? s / 16 : s % 64, l = step == 1 ? s % 16 : s / 64;
-to[l][r] = r0 + r < rows && l0 + l < depth ? LOAD0(p[(r0 + r) * row_step + (l0 + l) * step]) : (C0)0;
-}
-}
-WF_DEVICE void wf_multiply(C0 (*sum)[4], C0 (*left)[68], C0 (*right)[68], int depth)
-{
-const int x = threadIdx.x % 16, y = threadIdx.x / 16;
-for (int l = 0; l < depth; l++) {
-C0 u[4], v[4];
-#pragma unroll
-for (int i = 0; i < 4; i++) {
-u[i] = left[l][y * 4 + i];
-v[i] = right[l][x + 16 * i];
-}
-#pragma unroll
-for (int i = 0; i < 4; i++)
-#pragma unroll
-for (int j = 0; j < 4; j++)
-sum[i][j] = FMA0(u[i], v[j], sum[i][j]);
-}
-}
-WF_DEVICE void wf_product(C0 (*sum)[4], C0 (*left)[68], C0 (*right)[68], long long depth, const T0 *p, long long r0,
-long long rows, long long p_step, long long p_deep, const T0 *q, long long c0, long long cols,
-long long q_step, long long q_deep)
-{
-for (long long l0 = 0; l0 < depth; l0 += 16) {
-wf_slice(left, p, r0, rows, p_step, l0, depth, p_deep);
-wf_slice(right, q, c0, cols, q_step, l0, depth, q_deep);
-__syncthreads();
-wf_multiply(sum, left, right, depth - l0 < 16 ? (int)(depth - l0) : 16);
-__syncthreads();
-}
-}
 /* == flash_common */
-#define WF_EACH(i, j)                                                                                                  \
-for (int i = 0; i < 4; i++)                                                                                        \
-for (int j = 0; j < 4; j++)
+struct __align__(16) wf_four {
+C0 v[4];
+};
+struct __align__(4 * sizeof(T0)) wf_raw {
+T0 v[4];
+};
+#ifdef __CUDA_ARCH__
+WF_DEVICE float wf_power(float x)
+{
+float r;
+asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+return r;
+}
+#else
+#define wf_power(x) exp2f(x)
+#endif
+#define WF_QUICK_EXP(x) wf_power((x) * wf_f32(0x3FB8AA3Bu))
 WF_DEVICE void wf_places(const struct wf_words_64 *a, int first, int count, long long number, long long *at)
 {
 for (int d = 0; d < count; d++) {
@@ -186,103 +128,242 @@ for (int k = 0; k < 6; k++)
 at[k] += i * (long long)w[1 + k];
 }
 }
-WF_DEVICE void wf_turn(C0 (*part)[68], C0 (*tile)[4])
+#define NEXT(o, r, c, rows, cols)                                                                                      \
+wf_fetch(ahead, POINTER(const T0, 3 * (o)) + at[o] + (r) * WORD(3 * (o) + 1) + (c) * WORD(3 * (o) + 2), (rows) - (r), \
+WORD(3 * (o) + 1), (cols) - (c), WORD(3 * (o) + 2), vector >> (o) & 1)
+WF_DEVICE void wf_fetch(struct wf_raw *v, const T0 *p, int rows, long long row_step, int cols, long long step, int vector)
 {
-const int x = threadIdx.x % 16, y = threadIdx.x / 16;
+const int r = (int)threadIdx.x / 2, c0 = (int)threadIdx.x % 2 * 4, most = r < rows ? cols : 0;
+p += r * row_step + c0 * step;
+if (vector) {
 #pragma unroll
-WF_EACH(i, j)
-part[x + 16 * j][y * 4 + i] = tile[i][j];
+for (int e = 0; e < 8; e++)
+if (8 * e + c0 < most)
+v[e] = *(const struct wf_raw *)(p + 8 * e);
+else
+v[e].v[0] = v[e].v[1] = v[e].v[2] = v[e].v[3] = 0;
+} else {
+#pragma unroll
+for (int e = 0; e < 8; e++, p += 4 * step)
+#pragma unroll
+for (int d = 0; d < 4; d++, p += step)
+v[e].v[d] = 8 * e + c0 + d < most ? *p : (T0)0;
+}
+}
+WF_DEVICE void wf_put(C0 *to, int apart, const struct wf_raw *v)
+{
+to += (int)threadIdx.x / 2 * apart + (int)threadIdx.x % 2 * 4;
+#pragma unroll
+for (int e = 0; e < 8; e++) {
+struct wf_four f;
+#pragma unroll
+for (int d = 0; d < 4; d++)
+f.v[d] = LOAD0(v[e].v[d]);
+*(struct wf_four *)(to + 8 * e) = f;
+}
+}
+WF_DEVICE void wf_swap(C0 *right, const struct wf_raw *v)
+{
+__syncthreads();
+wf_put(right, 68, v);
 __syncthreads();
 }
-WF_DEVICE void wf_spread(C0 (*sum)[4][4], C0 (*part)[68], C0 (*right)[68], const T0 *p, long long l0, long long depth,
-long long step, long long width, long long across)
+WF_DEVICE void wf_dots(C0 (*sum)[8], const int rows, const C0 *left, const int apart, const C0 *right, int depth)
 {
-for (int k0 = 0; k0 < 64 && l0 + k0 < depth; k0 += 16)
+for (int l0 = 0; l0 < depth; l0 += 8)
 #pragma unroll
-for (int c = 0; c < WF_WIDE; c++) {
-wf_slice(right, p, 64 * c, width, across, l0 + k0, depth, step);
-__syncthreads();
-wf_multiply(sum[c], part + k0, right, 16);
-__syncthreads();
+for (int l = l0; l < l0 + 8; l += 4) {
+struct wf_four p[8];
+#pragma unroll
+for (int i = 0; i < rows; i++)
+p[i] = *(const struct wf_four *)(left + 4 * i * apart + l);
+#pragma unroll
+for (int j = 0; j < 8; j++) {
+const struct wf_four q = *(const struct wf_four *)(right + 8 * j * 68 + l);
+#pragma unroll
+for (int d = 0; d < 4; d++)
+#pragma unroll
+for (int i = 0; i < rows; i++)
+sum[i][j] = FMA0(p[i].v[d], q.v[d], sum[i][j]);
+}
+}
+}
+WF_DEVICE void wf_spread(C0 (*sum)[8], const int rows, C0 (*tile)[8], C0 *part, int x, const C0 *right)
+{
+#pragma unroll
+for (int half = 0; half < 2; half++) {
+__syncwarp();
+#pragma unroll
+for (int i = 0; i < rows; i++)
+#pragma unroll
+for (int j = 0; j < 4; j++)
+part[4 * i * 36 + x + 8 * j] = tile[i][4 * half + j];
+__syncwarp();
+for (int l0 = 0; l0 < 32; l0 += 8)
+#pragma unroll
+for (int l = l0; l < l0 + 8; l += 4) {
+struct wf_four p[8];
+#pragma unroll
+for (int i = 0; i < rows; i++)
+p[i] = *(const struct wf_four *)(part + 4 * i * 36 + l);
+#pragma unroll
+for (int d = 0; d < 4; d++) {
+const C0 *from = right + (32 * half + l + d) * 68 + 4 * x;
+const struct wf_four u = *(const struct wf_four *)from, v = *(const struct wf_four *)(from + 32);
+#pragma unroll
+for (int i = 0; i < rows; i++)
+#pragma unroll
+for (int c = 0; c < 4; c++) {
+sum[i][c] = FMA0(p[i].v[d], u.v[c], sum[i][c]);
+sum[i][4 + c] = FMA0(p[i].v[d], v.v[c], sum[i][4 + c]);
+}
+}
+}
+}
+}
+WF_DEVICE void wf_give(T0 *row, const C0 *sum, C0 f, int first, int width, int vector)
+{
+#pragma unroll
+for (int h = 0; h < 2; h++) {
+const int c0 = first + 32 * h;
+struct wf_raw v;
+#pragma unroll
+for (int c = 0; c < 4; c++)
+v.v[c] = STORE0(sum[4 * h + c] * f);
+if (vector && c0 < width)
+*(struct wf_raw *)(row + c0) = v;
+#pragma unroll
+for (int c = 0; c < 4; c++)
+if (!vector && c0 + c < width)
+row[c0 + c] = v.v[c];
 }
 }
 /* == flash */
 WF_EXTERN __global__ void kernel(const struct wf_words_64 a)
 {
-__shared__ C0 left[16][68];
-__shared__ C0 right[16][68];
-__shared__ C0 part[64][68];
-const long long l = WORD(19), n = WORD(20), width = WORD(22), down = (l + 63) / 64;
+WF_DYNAMIC(wf_dynamic)
+enum { ROWS = 128 / WF_WIDE, OWN = 8 / WF_WIDE, APART = 64 * WF_WIDE + 4 };
+C0 *const left = (C0 *)wf_dynamic, *const right = left + ROWS * APART, *const part = right + 64 * 68;
+long long *const at = (long long *)(part + ROWS * 36); 
+const int l = (int)WORD(19), n = (int)WORD(20), down = (l + ROWS - 1) / ROWS;
 const C0 scale = (C0)wf_f64(a.w[24]), never = -(C0)WF_HUGE;
-const int x = threadIdx.x % 16, y = threadIdx.x / 16, causal = (int)WORD(23);
+const int lane = threadIdx.x % 32, x = (lane & 1) | (lane >> 1 & 6), y = (lane >> 1 & 1) | (lane >> 3 & 2);
+const int warp = (int)threadIdx.x / 32 * (ROWS / 4), causal = (int)WORD(23) & 1, vector = (int)WORD(23) >> 2;
+const int width = (int)WORD(21), wide = (int)WORD(22);
 for (long long tile = blockIdx.x; tile < down * WORD(25); tile += gridDim.x) {
-const long long i0 = tile % down * 64, item = tile / down, keys = causal && i0 + 64 < n ? i0 + 64 : n;
-long long at[6] = {0, 0, 0, 0, 0, 0};
-C0 most[4], sum[4], acc[WF_WIDE][4][4];
+const long long slow = wf_quotient(tile, causal ? WORD(25) : down), fast = tile - slow * (causal ? WORD(25) : down);
+const long long item = causal ? fast : slow;
+const int i0 = (int)(causal ? down - 1 - slow : fast) * ROWS, keys = causal && i0 + ROWS < n ? i0 + ROWS : n;
+struct wf_raw ahead[8];
+C0 most[OWN], sum[OWN], acc[8][8];
+__syncthreads(); 
+if (threadIdx.x == 0) {
+for (int d = 0; d < 6; d++)
+at[d] = 0;
 wf_places(&a, 29, (int)WORD(28), item, at);
+}
+__syncthreads();
 #pragma unroll
-for (int i = 0; i < 4; i++) {
+for (int h = 0; h < 2; h++) {
+const int r = WF_WIDE == 1 ? 64 * h : 0, c = 64 * h - r;
+NEXT(0, i0 + r, c, l, width);
+wf_put(left + r * APART + c, APART, ahead);
+}
+NEXT(1, 0, 0, keys, width);
+#pragma unroll
+for (int i = 0; i < OWN; i++) {
 most[i] = never;
 sum[i] = 0;
-for (int c = 0; c < WF_WIDE; c++)
-for (int j = 0; j < 4; j++)
-acc[c][i][j] = 0;
 }
-for (long long j0 = 0; j0 < keys; j0 += 64) {
-C0 s[4][4];
 #pragma unroll
-WF_EACH(i, j)
+for (int i = 0; i < 8; i++)
+#pragma unroll
+for (int j = 0; j < 8; j++)
+acc[i][j] = 0;
+for (int j0 = 0; j0 < keys; j0 += 64) {
+const int first = i0 + warp;
+const int live = !causal || j0 < first + ROWS / 4;
+C0 s[OWN][8];
+#pragma unroll
+for (int i = 0; i < OWN; i++)
+#pragma unroll
+for (int j = 0; j < 8; j++)
 s[i][j] = 0;
-wf_product(s, left, right, WORD(21), POINTER(const T0, 0) + at[0], i0, l, WORD(1), WORD(2),
-POINTER(const T0, 3) + at[1], j0, n, WORD(4), WORD(5));
 #pragma unroll
-for (int i = 0; i < 4; i++) {
-const long long row = i0 + y * 4 + i;
-C0 top = most[i], add = 0;
+for (int c = 0; c < 64 * WF_WIDE; c += 64) {
+wf_swap(right, ahead);
+if (c + 64 < 64 * WF_WIDE)
+NEXT(1, j0, 64, keys, width);
+else
+NEXT(2, j0, 0, keys, wide);
+if (live)
+wf_dots(s, OWN, left + (warp + y) * APART + c, APART, right + x * 68, width - c < 64 ? width - c : 64);
+}
+if (live) {
 #pragma unroll
-for (int j = 0; j < 4; j++) {
-const long long col = j0 + x + 16 * j;
+for (int i = 0; i < OWN; i++)
+#pragma unroll
+for (int j = 0; j < 8; j++)
+s[i][j] = s[i][j] * scale;
+if (WORD(12) || j0 + 64 > n || (causal && j0 + 63 > first)) {
+#pragma unroll
+for (int i = 0; i < OWN; i++)
+#pragma unroll
+for (int j = 0; j < 8; j++) {
+const int row = first + y + 4 * i, col = j0 + x + 8 * j;
 const int there = row < l && col < n && (!causal || col <= row);
-C0 v = s[i][j] * scale;
 if (WORD(12) && there)
-v = v + MASK1(POINTER(const T1, 12)[at[4] + row * WORD(13) + col * WORD(14)]);
-s[i][j] = v = there ? v : never;
-top = v > top || v != v ? v : top;
+s[i][j] = s[i][j] + MASK1(POINTER(const T1, 12)[at[4] + row * WORD(13) + col * WORD(14)]);
+s[i][j] = there ? s[i][j] : never;
 }
-for (int h = 8; h >= 1; h /= 2) {
-const C0 v = __shfl_down_sync(0xFFFFFFFFu, top, h, 16);
-top = v > top || v != v ? v : top;
 }
-top = __shfl_sync(0xFFFFFFFFu, top, 0, 16);
-const int none = top == never;
-const C0 keep = none ? (C0)1 : WF_EXP(most[i] - top);
 #pragma unroll
-for (int j = 0; j < 4; j++) {
-s[i][j] = none ? (C0)0 : WF_EXP(s[i][j] - top);
-add = add + s[i][j];
-}
-for (int h = 8; h >= 1; h /= 2)
-add = add + __shfl_down_sync(0xFFFFFFFFu, add, h, 16);
-sum[i] = sum[i] * keep + __shfl_sync(0xFFFFFFFFu, add, 0, 16);
+for (int i = 0; i < OWN; i++) {
+C0 top = most[i];
+#pragma unroll
+for (int j = 0; j < 8; j++)
+top = wf_max_f32(top, s[i][j]);
+top = wf_max_f32(top, __shfl_sync(0xFFFFFFFFu, top, lane ^ 1, 32));
+top = wf_max_f32(top, __shfl_sync(0xFFFFFFFFu, top, lane ^ 4, 32));
+top = wf_max_f32(top, __shfl_sync(0xFFFFFFFFu, top, lane ^ 8, 32));
+const C0 base = top == never ? (C0)0 : top, keep = WF_QUICK_EXP(most[i] - base);
 most[i] = top;
+sum[i] = sum[i] * keep;
 #pragma unroll
-for (int c = 0; c < WF_WIDE; c++)
-for (int j = 0; j < 4; j++)
-acc[c][i][j] = acc[c][i][j] * keep;
-}
-wf_turn(part, s);
-wf_spread(acc, part, right, POINTER(const T0, 6) + at[2], j0, keys, WORD(7), width, WORD(8));
+for (int j = 0; j < 8; j++) {
+s[i][j] = WF_QUICK_EXP(s[i][j] - base);
+sum[i] = sum[i] + s[i][j];
 }
 #pragma unroll
-for (int i = 0; i < 4; i++) {
-const long long row = i0 + y * 4 + i;
+for (int c = i; c < 8; c += OWN)
+#pragma unroll
+for (int j = 0; j < 8; j++)
+acc[c][j] = acc[c][j] * keep;
+}
+}
+#pragma unroll
+for (int c = 0; c < WF_WIDE; c++) {
+wf_swap(right, ahead);
+if (c + 1 < WF_WIDE)
+NEXT(2, j0, 64, keys, wide);
+else
+NEXT(1, j0 + 64, 0, keys, width);
+if (live && 64 * c < wide)
+wf_spread(acc + c * OWN, OWN, s, part + (warp + y) * 36, x, right);
+}
+}
+#pragma unroll
+for (int i = 0; i < OWN; i++) {
+const int row = i0 + warp + y + 4 * i;
+sum[i] = sum[i] + __shfl_sync(0xFFFFFFFFu, sum[i], lane ^ 1, 32);
+sum[i] = sum[i] + __shfl_sync(0xFFFFFFFFu, sum[i], lane ^ 4, 32);
+sum[i] = sum[i] + __shfl_sync(0xFFFFFFFFu, sum[i], lane ^ 8, 32);
 if (row >= l)
 continue;
+#pragma unroll
 for (int c = 0; c < WF_WIDE; c++)
-for (int j = 0; j < 4; j++)
-if (64 * c + x + 16 * j < width)
-POINTER(T0, 17)[(item * l + row) * width + 64 * c + x + 16 * j] =
-STORE0(sum[i] == 0 ? (C0)0 : acc[c][i][j] / sum[i]);
+wf_give(POINTER(T0, 17) + (item * l + row) * wide, acc[c * OWN + i], sum[i] == 0 ? (C0)0 : 1 / sum[i], 64 * c + 4 * x,
+wide, vector & 16);
 if (x == 0)
 POINTER(C0, 15)[at[5] + row] = most[i] == never ? never : most[i] + WF_LOG(sum[i]);
 }

@@ -49,6 +49,7 @@ shim_machine *shim;
 #define SHIM_FROM(mask, v, lane, width, ...) SHIM_SHUFFLE(mask, v, 0, lane, width)
 #define __shfl_down_sync(mask, ...) SHIM_DOWN(mask, __VA_ARGS__, 32, 0)
 #define __shfl_sync(mask, ...) SHIM_FROM(mask, __VA_ARGS__, 32, 0)
+#define __syncwarp() ((void)SHIM_SHUFFLE(0xFFFFFFFFu, 0, 0, 0, 32))
 #define __ballot_sync(mask, p)                                                                     \
     ({                                                                                             \
         unsigned v_ = (p) ? 1u : 0u;                                                               \
