@@ -306,13 +306,14 @@ static int call(wf_cuda_plan *base, const void *arg, void *workspace, wf_cuda_st
     const wf_cuda_gemm *g = q->g;
     const double one64 = 1, zero64 = 0;
     const float one32 = 1, zero32 = 0;
+    const void *beta32 = g->add ? &one32 : &zero32, *beta64 = g->add ? &one64 : &zero64;
     bool wide = g->dtype == WEFT_F64;
     int r = g->bias ? lt.desc_set(p->desc, BLASLT_DESC_BIAS, &g->bias, sizeof g->bias) : BLASLT_OK;
     return r != BLASLT_OK
                ? r
                : lt.matmul(q->b->lib, p->desc, wide ? (const void *)&one64 : &one32, g->b, p->a,
-                           g->a, p->b, wide ? (const void *)&zero64 : &zero32, g->d, p->d, g->d,
-                           p->d, &p->choice.algo, workspace, p->choice.workspace, s->handle);
+                           g->a, p->b, wide ? beta64 : beta32, g->d, p->d, g->d, p->d,
+                           &p->choice.algo, workspace, p->choice.workspace, s->handle);
 }
 
 static bool refuses(int status)

@@ -25,15 +25,16 @@ typedef struct wf_cuda_gemm {
     const void *a, *b;
     void *d;
     const void *bias; /* (n), added to every row; NULL: none */
+    bool add;         /* to what d holds */
 } wf_cuda_gemm;
 
 /* On the current stream; the blocks are the caller's to wf_cuda_use first. WEFT_EUNSUPPORTED with why empty
  * (code 0): there is no library, or it has no kernel for this; another way has to be taken. */
 int wf_cuda_gemm_run(int ordinal, const wf_cuda_gemm *g, wf_why *why);
 /* The same for views of device memory: the last two axes are the matrices, the ones before are the batch,
- * with stride 0 where an operand is the same for all. bias (n) or NULL. */
+ * with stride 0 where an operand is the same for all. bias (n) or NULL. add: to what c holds. */
 int wf_cuda_gemm_views(int ordinal, const wf_view *c, const wf_view *a, const wf_view *b,
-                       const wf_view *bias, wf_why *why);
+                       const wf_view *bias, bool add, wf_why *why);
 /* "cuBLASLt 13.0.2" or why there is none; never NULL. Opens the library. */
 const char *wf_cuda_gemm_name(void);
 /* Is there a library that works on the device? Opens it. */

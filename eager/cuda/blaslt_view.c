@@ -53,7 +53,7 @@ static bool batches(wf_cuda_gemm *g, const wf_view *c, const wf_view *a, const w
 }
 
 int wf_cuda_gemm_views(int ordinal, const wf_view *c, const wf_view *a, const wf_view *b,
-                       const wf_view *bias, wf_why *why)
+                       const wf_view *bias, bool add, wf_why *why)
 {
     bool trans_c = false;
     int rank = c->rank;
@@ -66,7 +66,8 @@ int wf_cuda_gemm_views(int ordinal, const wf_view *c, const wf_view *a, const wf
                       .a = a->data,
                       .b = b->data,
                       .d = c->data,
-                      .bias = bias ? bias->data : NULL};
+                      .bias = bias ? bias->data : NULL,
+                      .add = add};
     bool fits =
         a->dtype == b->dtype && matrix(a, &g.trans_a, &g.lda) && matrix(b, &g.trans_b, &g.ldb) &&
         matrix(c, &trans_c, &g.ldd) && !trans_c && batches(&g, c, a, b) &&

@@ -152,7 +152,7 @@ Test(cuda_matmul, strided_views)
         memcpy(va.strides, cases[t].sa, sizeof cases[t].sa);
         memcpy(vb.strides, cases[t].sb, sizeof cases[t].sb);
         memcpy(vc.strides, cases[t].sc, sizeof cases[t].sc);
-        int code = wf_cuda_gemm_views(0, &vc, &va, &vb, NULL, &why);
+        int code = wf_cuda_gemm_views(0, &vc, &va, &vb, NULL, false, &why);
         cr_assert_eq(code, cases[t].taken ? 0 : WEFT_EUNSUPPORTED, "case %d: %s", (int)t, why.rule);
         float got[2000];
         OK(wf_cuda_download(0, got, pc->address, sizeof got, &why));

@@ -147,7 +147,8 @@ Test(gpu_libs, a_bias_is_no_launch)
     }
 }
 
-/* Half types whose rows do not begin at multiples of 16 bytes are copied, before and after, where the product is large. */
+/* Half types whose rows do not begin at multiples of 16 bytes are copied, before and after, where the product is large; its last
+ * column, and the last of the products that are summed, are products of their own. */
 Test(gpu_libs, rows_that_begin_anywhere)
 {
     enum { M = 1031, N = 1025, K = 1027 };
@@ -160,7 +161,7 @@ Test(gpu_libs, rows_that_begin_anywhere)
     weft_tensor want = weft_matmul(a, weft_transpose(b, 0, 1)), da = away(a), db = away(b);
     const int64_t before = gpu_launches();
     weft_tensor got = weft_matmul(da, weft_transpose(db, 0, 1));
-    cr_assert_eq(gpu_launches() - before, 4, "%d launches", (int)(gpu_launches() - before));
+    cr_assert_eq(gpu_launches() - before, 9, "%d launches", (int)(gpu_launches() - before));
     check_equal("odd rows", want, got);
 }
 
@@ -192,7 +193,7 @@ Test(gpu_libs, rows_of_plans_begin_well)
     weft_jit *j = weft_jit_trace(product_and_more, NULL, .synchronous = true);
     const int64_t before = gpu_launches();
     cr_assert_eq(weft_jit_call(j, in, 3, &got, 1), WEFT_OK, "%s", weft_last_error());
-    cr_assert_eq(gpu_launches() - before, 3, "%d launches", (int)(gpu_launches() - before));
+    cr_assert_eq(gpu_launches() - before, 4, "%d launches", (int)(gpu_launches() - before));
     check_equal("plan", want, got);
     weft_jit_free(j);
 }
