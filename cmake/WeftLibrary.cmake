@@ -81,7 +81,8 @@ foreach(file IN ITEMS backend llvm) # both libraries have it, and are used toget
     weft_generator(jit/codegen_cpu/${file}.c WF_LL_GENERATOR jit/codegen_cpu/render* jit/codegen_cpu/llvm*.[ch])
 endforeach()
 # Kernels written by hand go into the library as text, without comments (but those where sections begin) and
-# indentation: two thirds of it.
+# indentation: two thirds of it; where there is zlib, compressed: a fifth of that.
+set(weft_cuda_text "")
 foreach(name IN ITEMS kernels attention)
     set(source ${CMAKE_CURRENT_SOURCE_DIR}/jit/codegen_cuda/${name}.cuh)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
@@ -90,11 +91,19 @@ foreach(name IN ITEMS kernels attention)
     string(REGEX REPLACE "/[*]([^*]|[*]+[^*/])*[*]+/" "" text "${text}")
     string(REGEX REPLACE "<section ([a-z0-9_]+)>" "/* == \\1 */" text "${text}")
     string(REGEX REPLACE "\n[ \n]+" "\n" text "${text}")
-    file(CONFIGURE OUTPUT cuda/${name}.cuh CONTENT "${text}" @ONLY)
+    string(APPEND weft_cuda_text "${text}")
 endforeach()
+set(weft_cuda_file ${CMAKE_CURRENT_BINARY_DIR}/cuda/text.cuh)
+file(CONFIGURE OUTPUT ${weft_cuda_file} CONTENT "${weft_cuda_text}" @ONLY)
+set(weft_cuda_defines "")
+if(weft_zlib)
+    file(SIZE ${weft_cuda_file} size)
+    file(ARCHIVE_CREATE OUTPUT ${weft_cuda_file}.gz PATHS ${weft_cuda_file} FORMAT raw COMPRESSION GZip COMPRESSION_LEVEL 9)
+    set(weft_cuda_file ${weft_cuda_file}.gz)
+    set(weft_cuda_defines WF_CU_TEXT_SIZE=${size})
+endif()
 set_source_files_properties(jit/codegen_cuda/hand.c PROPERTIES
-    OBJECT_DEPENDS "${CMAKE_CURRENT_BINARY_DIR}/cuda/kernels.cuh;${CMAKE_CURRENT_BINARY_DIR}/cuda/attention.cuh"
-    COMPILE_DEFINITIONS "WF_CU_KERNELS=\"${CMAKE_CURRENT_BINARY_DIR}/cuda\"")
+    OBJECT_DEPENDS "${weft_cuda_file}" COMPILE_DEFINITIONS "WF_CU_TEXT=\"${weft_cuda_file}\";${weft_cuda_defines}")
 weft_generator(jit/codegen_cuda/backend.c WF_CU_GENERATOR jit/codegen_cuda/* jit/ir/cuda_text.h)
 
 # -fno-thread-jumps: gcc threads nested SELECTs into control flow and pieces them together again with

@@ -3,26 +3,67 @@
  *
  * How elements are read and written is rendered from kernel IR, like everything else that rounds.
  */
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "jit/codegen_cuda/render.h"
+#ifdef WF_CU_TEXT_SIZE
+#include <zlib.h>
+#endif
 
 #define P(...) wf_text_putf(t, __VA_ARGS__)
 
 __asm__(".section .rodata\n"
-        ".hidden wf_cu_kernels\n.globl wf_cu_kernels\n"
-        "wf_cu_kernels:\n.incbin \"" WF_CU_KERNELS "/kernels.cuh\"\n"
-        ".incbin \"" WF_CU_KERNELS "/attention.cuh\"\n.byte 0\n"
+        ".hidden wf_cu_kernels, wf_cu_kernels_end\n.globl wf_cu_kernels, wf_cu_kernels_end\n"
+        "wf_cu_kernels:\n.incbin \"" WF_CU_TEXT "\"\n"
+        "wf_cu_kernels_end:\n.byte 0\n"
         ".previous\n");
-extern const char wf_cu_kernels[];
+extern const char wf_cu_kernels[], wf_cu_kernels_end[];
+
+#ifdef WF_CU_TEXT_SIZE
+/* The text, kept while the process lives; empty: there was no memory for it. */
+static const char *inflated;
+
+static void inflate_text(void)
+{
+    char *all = malloc(WF_CU_TEXT_SIZE + 1);
+    z_stream z = {.next_in = (unsigned char *)(uintptr_t)wf_cu_kernels,
+                  .avail_in = (unsigned)(wf_cu_kernels_end - wf_cu_kernels),
+                  .next_out = (unsigned char *)all,
+                  .avail_out = WF_CU_TEXT_SIZE};
+    const bool opened = all && inflateInit2(&z, 16 + MAX_WBITS) == Z_OK;
+    if (opened && inflate(&z, Z_FINISH) == Z_STREAM_END && z.avail_out == 0) {
+        all[WF_CU_TEXT_SIZE] = 0;
+        inflated = all;
+    } else {
+        free(all);
+        inflated = "";
+    }
+    if (opened)
+        inflateEnd(&z);
+}
+
+static const char *sections(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, inflate_text);
+    return inflated;
+}
+#else
+static const char *sections(void)
+{
+    return wf_cu_kernels;
+}
+#endif
 
 /* kernel: what NAME stands for, or NULL. */
 static void section(wf_text *t, const char *name, const char *kernel)
 {
     char mark[48];
     snprintf(mark, sizeof mark, "/* == %s */", name);
-    const char *begin = strstr(wf_cu_kernels, mark);
+    const char *begin = strstr(sections(), mark);
     const char *end = begin ? strstr(begin + 6, "/* == ") : NULL;
     const char *at = end && kernel ? strstr(begin, "void NAME(") : NULL;
     if (at && at < end) {
