@@ -251,7 +251,7 @@ Test(cuda_nvrtc, reductions)
             add_rows(&p, (wf_cu_scheme)scheme, scheme <= WF_CU_BLOCK_ROWS && m % 2 == 0, m == 1,
                      1 + m % 2, 0);
             for (int v = 2; v <= (m == 1 ? 8 : m == 3 ? 2 : 4); v *= 2)
-                if (scheme != WF_CU_OUTER && scheme != WF_CU_SPLIT_OUTER)
+                if (scheme != WF_CU_OUTER && scheme != WF_CU_SPLIT_OUTER && scheme != WF_CU_COLUMN)
                     add_rows(&p, (wf_cu_scheme)scheme, scheme == WF_CU_WARP, m == 1, 1, v);
         }
     compile_all("reductions");

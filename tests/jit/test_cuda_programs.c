@@ -36,9 +36,14 @@ static void run_on_device(const wf_program *p, operands *o, const char *what)
     const wf_program_args tiles = {
         .dst = o->want, .src = o->src, .scalars = o->scalar, .axes = o->axes};
     wf_why why = {0};
+    wf_gpu_stats before, after;
     const int want = wf_program_run_on(p, &tiles);
+    wf_gpu_get_stats(&before);
     const int got = device_program(p, &device, &why);
+    wf_gpu_get_stats(&after);
     cr_assert_eq(got, want, "%s: %d %s", what, got, why.rule);
+    cr_assert_eq(after.singles, before.singles, "%s: its kernel was not made: %s", what,
+                 wf_cu_log());
     if (want == 0)
         check_outputs(o, p, what, 0);
 }
