@@ -642,10 +642,12 @@ int wf_cache_alloc(wf_cache *c, int key, uint64_t size, wf_cache_chunk **out)
     chunk *n = p && !c->rules.single ? tree_find(p, need) : NULL;
     int code = p ? 0 : WF_CACHE_NO_HOST_MEMORY;
     if (p && c->rules.single) {
-        code = take_segment(c, p, size ? size : 1, need, &n);
+        /* kernels read the vectors that a row's first and last elements lie in as wholes */
+        const uint64_t exact = size ? (size + WF_CACHE_VECTOR - 1) & ~(WF_CACHE_VECTOR - 1) : 1;
+        code = take_segment(c, p, exact, need, &n);
         if (code && code != WF_CACHE_NO_HOST_MEMORY && wf_cache_trim(c, -1) > 0) {
             c->stats.retries++; /* pools of graphs that are gone */
-            code = take_segment(c, p, size ? size : 1, need, &n);
+            code = take_segment(c, p, exact, need, &n);
         }
         if (!code) {
             tree_add(p, n); /* hand_out takes it from there */

@@ -29,6 +29,7 @@
 
 enum { WF_CACHE_MARKS = 4 };
 #define WF_CACHE_ROUND ((uint64_t)512)
+#define WF_CACHE_VECTOR ((uint64_t)16)
 #define WF_CACHE_SMALL ((uint64_t)1 << 20)
 
 /* Work of another stream that has to be over: the caller's numbers. */
@@ -60,7 +61,8 @@ typedef struct wf_cache_rules {
     uint64_t reserve;       /* bytes of addresses for an expandable pool */
     uint64_t small_granule; /* bytes mapped at a time: a power of two, 2 MiB or more */
     uint64_t large_granule;
-    bool single; /* a segment for each block, of its exact size, freed with it: nothing is cached */
+    bool
+        single; /* a segment for each block, of its size up to whole vectors, freed with it: nothing is cached */
 } wf_cache_rules;
 
 typedef struct wf_cache wf_cache;

@@ -424,7 +424,7 @@ static int64_t run_failing(int number, const char *symbol, int result)
     wf_gpu_get_stats(&before);
     if (symbol)
         gpu->fail(symbol, 1, result);
-    run_on_device(&p, &o, symbol ? symbol : "again");
+    run_either_way(&p, &o, symbol ? symbol : "again");
     gpu->fail(NULL, 0, 0);
     wf_gpu_get_stats(&after);
     drop_operands(&o);
