@@ -45,7 +45,7 @@ endfunction()
 weft_objects(weft_ir ${weft_ir_sources})
 weft_objects(weft_core ${weft_core_sources})
 
-# zlib, for compressed .npz: into libweft.so, so that it needs the C library only; libweft.a's users link it.
+# zlib, for compressed .npz and the text of GPU kernels: into libweft.so, so that it needs the C library only; libweft.a's users link it.
 set(weft_zlib "")
 set(weft_pc_zlib "")
 if(NOT WEFT_DEFLATE STREQUAL "OFF")
@@ -98,7 +98,10 @@ file(CONFIGURE OUTPUT ${weft_cuda_file} CONTENT "${weft_cuda_text}" @ONLY)
 set(weft_cuda_defines "")
 if(weft_zlib)
     file(SIZE ${weft_cuda_file} size)
-    file(ARCHIVE_CREATE OUTPUT ${weft_cuda_file}.gz PATHS ${weft_cuda_file} FORMAT raw COMPRESSION GZip COMPRESSION_LEVEL 9)
+    if(${weft_cuda_file} IS_NEWER_THAN ${weft_cuda_file}.gz) # or there is none
+        file(ARCHIVE_CREATE OUTPUT ${weft_cuda_file}.gz PATHS ${weft_cuda_file} FORMAT raw
+            COMPRESSION GZip COMPRESSION_LEVEL 9)
+    endif()
     set(weft_cuda_file ${weft_cuda_file}.gz)
     set(weft_cuda_defines WF_CU_TEXT_SIZE=${size})
 endif()

@@ -286,7 +286,8 @@ static int build(wf_planner *b)
     p->ninputs = f->ninputs;
     p->noutputs = f->noutputs;
     int rc = b->live && b->buffer_of ? wf_pass_live(f, b->live) : WEFT_ENOMEM;
-    rc = rc ? rc : wf_layout_init(&b->l, f, (b->opts->flags & WF_PLAN_DEVICE) != 0, b->why);
+    rc = rc ? rc
+            : wf_layout_init(&b->l, f, (b->opts->flags & WF_PLAN_DEVICE) != 0, !b->plain, b->why);
     for (wf_val v = 1; v <= f->n && !rc;
          v++) { /* memory that is read is made, if for another value */
         b->live[b->l.map[v].root] |= b->live[v];
@@ -331,6 +332,7 @@ static int build(wf_planner *b)
 typedef struct attempt {
     uint32_t most; /* members of a group, 0: no bound */
     bool lean, too_large;
+    bool aligned, plain; /* it had aligned rows; it is to have none */
     int64_t fat;
 } attempt;
 
@@ -341,6 +343,7 @@ static wf_plan *try_build(const wf_fn *f, const wf_plan_opts *opts, attempt *t, 
                     .opts = opts,
                     .most = t->most,
                     .lean = t->lean,
+                    .plain = t->plain,
                     .fat = t->fat,
                     .why = why};
     b.why->code = 0;
@@ -354,6 +357,7 @@ static wf_plan *try_build(const wf_fn *f, const wf_plan_opts *opts, attempt *t, 
     if (rc && b.why->rule[0] == '\0') {
         wf_fail(b.why, WEFT_ENOMEM, "out of memory for a plan");
     }
+    t->aligned = b.l.aligned;
     wf_layout_free(&b.l);
     wf_schedule_free(&b.s);
     free(b.live);
@@ -408,6 +412,14 @@ static wf_plan *build_one(const wf_fn *f, const wf_plan_opts *opts, wf_why *why)
     if (!p && t.too_large) {
         t.most = FEW;
         p = build_lean(f, opts, &t, why);
+    }
+    if (!p && t.aligned) { /* a group runs over rows as one, which aligned ones are not */
+        t = (attempt){.plain = true};
+        p = build_lean(f, opts, &t, why);
+        if (!p && t.too_large) {
+            t.most = FEW;
+            p = build_lean(f, opts, &t, why);
+        }
     }
     return p;
 }

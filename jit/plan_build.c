@@ -455,7 +455,12 @@ static int lower_outputs(wf_lowering *w, wf_plan_step *s)
             int level = b->s.level[v];
             wf_program_output_at(w->prog, w->value[v],
                                  level == WF_AT_ROW ? WF_LEVEL_ROW : WF_LEVEL_ELEM);
-            if (wf_write_map(&b->l, &w->g->space, v, level, &at) || add_access(b, &at)) {
+            const int rc = wf_write_map(&b->l, &w->g->space, v, level, &at);
+            if (rc == 1) {
+                return wf_fail(b->why, WEFT_EUNSUPPORTED,
+                               "a group does not run over %%%u as it lies in memory", v);
+            }
+            if (rc || add_access(b, &at)) {
                 return WEFT_ENOMEM;
             }
             s->ndst++;

@@ -172,6 +172,7 @@ typedef struct wf_planner {
     int32_t *buffer_of; /* of value v, as a root */
     int32_t *writer;    /* of input j: the output that replaces it, or -1 */
     bool too_large;     /* a group did not fit into a program */
+    bool plain;         /* no aligned rows (passes/layout.h) */
     bool lean;          /* groups do not wait where that takes memory */
     int64_t
         fat; /* what lives at once in the plan made before, which was too much; 0: there was none */

@@ -15,9 +15,15 @@
 
 #define P(...) wf_text_putf(t, __VA_ARGS__)
 
+/* Of the compressed file not its header of 10 bytes, which has the time. */
+#ifdef WF_CU_TEXT_SIZE
+#define FROM ", 10"
+#else
+#define FROM ""
+#endif
 __asm__(".section .rodata\n"
         ".hidden wf_cu_kernels, wf_cu_kernels_end\n.globl wf_cu_kernels, wf_cu_kernels_end\n"
-        "wf_cu_kernels:\n.incbin \"" WF_CU_TEXT "\"\n"
+        "wf_cu_kernels:\n.incbin \"" WF_CU_TEXT "\"" FROM "\n"
         "wf_cu_kernels_end:\n.byte 0\n"
         ".previous\n");
 extern const char wf_cu_kernels[], wf_cu_kernels_end[];
@@ -33,7 +39,7 @@ static void inflate_text(void)
                   .avail_in = (unsigned)(wf_cu_kernels_end - wf_cu_kernels),
                   .next_out = (unsigned char *)all,
                   .avail_out = WF_CU_TEXT_SIZE};
-    const bool opened = all && inflateInit2(&z, 16 + MAX_WBITS) == Z_OK;
+    const bool opened = all && inflateInit2(&z, -MAX_WBITS) == Z_OK;
     if (opened && inflate(&z, Z_FINISH) == Z_STREAM_END && z.avail_out == 0) {
         all[WF_CU_TEXT_SIZE] = 0;
         inflated = all;

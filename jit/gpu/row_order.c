@@ -26,7 +26,7 @@ static int arg_of_rows(int ordinal, wf_gpu_hand *h, int64_t n, wf_why *why)
     h->w[62] = (uint64_t)(parts = (n + length - 1) / length);
     h->work = rows * parts;
     if (parts > 1) {
-        wf_view candidates;
+        wf_view candidates = {.data = NULL};
         status = wf_gpu_temp_view(&temps, WEFT_I64, 1, &h->work, &candidates, why);
         h->w[0] = wf_gpu_word(candidates.data);
         status = status ? status : wf_gpu_hand_run(ordinal, h, why);

@@ -56,7 +56,7 @@ static int place(wf_gpu_temps *t, const wf_view *v, wf_view *out, wf_why *why)
 }
 
 /* -- extents that are no multiples of 8 --------------------------------------------------------------------------------------
- * Well placed as its rows are, of a product of half types with an odd number of columns, or of products to be summed, the library
+ * Well placed as its rows may be, of a product of half types with an odd number of columns, or of products to be summed, the library
  * takes the same slow kernels (H100: 6.6 and 6.3 ms for 8192 x 768 x 50257 and 8192 x 50257 x 768, where 50257 rows take 1.3). So the
  * last few are a product of their own: columns beside the others, sums added to the others in f32, before the one rounding. */
 enum { EVEN = 8 };
@@ -75,7 +75,11 @@ static int summed(wf_gpu_temps *t, const wf_view *c, const wf_view *a, const wf_
     const int r = c->rank;
     const int64_t k = a->dims[r - 1], even = k / EVEN * EVEN;
     wf_view sum;
-    const bool whole = !odd || even == k || even == 0 || bias;
+    int64_t rows = 1;
+    for (int i = 0; i + 1 < r; i++)
+        rows *= c->dims[i];
+    const bool whole = !odd || even == k || even == 0 || bias ||
+                       !wf_aligned_rows_pay(a->dtype, rows, c->dims[r - 1], k, wf_view_numel(c));
     if (whole || wf_gpu_temp_view(t, WEFT_F32, r, c->dims, &sum, why)) {
         *why = (wf_why){0};
         return wf_cuda_gemm_views(t->ordinal, c, a, b, bias, false, why);
@@ -119,14 +123,14 @@ static int by_library(int ordinal, const wf_view *c, const wf_view *a, const wf_
     int64_t moved = 0, rows = 1, n[3];
     int status = 0;
     for (int i = 0; i < 3; i++)
-        moved += n[i] = misplaced(v[i]);
+        moved += n[i] = i == 2 && c->strides[c->rank - 1] != 1 ? 0 : misplaced(v[i]);
     for (int i = 0; i + 1 < c->rank; i++)
         rows *= c->dims[i];
     const int64_t columns = c->dims[c->rank - 1], depth = a->dims[a->rank - 1];
-    const bool odd = a->dtype == c->dtype &&
-                     wf_aligned_rows_pay(a->dtype, rows, columns, depth, 1) &&
-                     wf_cuda_gemm_there(ordinal);
+    bool odd = a->dtype == c->dtype && wf_aligned_rows_pay(a->dtype, rows, columns, depth, 1) &&
+               wf_cuda_gemm_there(ordinal);
     const bool pays = odd && wf_aligned_rows_pay(a->dtype, rows, columns, depth, moved);
+    odd &= pays || moved == 0; /* where rows stay as they are there is nothing to gain */
     for (int i = 0; i < 3 && pays && !status; i++)
         if (n[i]) {
             status = place(&t, v[i], &w[i], why);
@@ -138,8 +142,11 @@ static int by_library(int ordinal, const wf_view *c, const wf_view *a, const wf_
         *why = (wf_why){0};
         v[0] = a, v[1] = b, v[2] = c;
         status = 0;
+        odd = false;
     }
     status = status ? status : by_columns(&t, v[2], v[0], v[1], bias, odd, why);
+    if (status == WEFT_EUNSUPPORTED && !why->code && odd) /* of a part */
+        status = wf_cuda_gemm_views(ordinal, v[2], v[0], v[1], bias, false, why);
     if (!status && v[2] != c)
         status = wf_gpu_copy(ordinal, c, v[2], why);
     wf_gpu_drop(&t);

@@ -249,8 +249,14 @@ static void find_crooked(const wf_fn *f, uint8_t *crooked)
                                          wf_type_numel(wf_fn_type(f, v)));
         }
     }
+    /* as_strided counts elements row by row; what is returned would be copied once more */
+    for (uint32_t k = 0; k < f->n; k++) {
+        if (f->ins[k].op == WF_OP_AS_STRIDED) {
+            crooked[crooked_root(f, f->ins[k].src[0])] = 0;
+        }
+    }
     for (uint32_t k = 0; k < f->noutputs; k++) {
-        crooked[f->outputs[k]] = 0; /* it would be copied once more */
+        crooked[crooked_root(f, f->outputs[k])] = 0;
     }
 }
 
@@ -276,7 +282,7 @@ int64_t wf_root_bytes(const wf_layout *l, wf_val v)
     return wf_type_numel(wf_fn_type(l->f, v)) ? n * (int64_t)wf_dtype_size(m->dtype) : 0;
 }
 
-int wf_layout_init(wf_layout *l, const wf_fn *f, bool device, wf_why *why)
+int wf_layout_init(wf_layout *l, const wf_fn *f, bool device, bool align, wf_why *why)
 {
     *l = (wf_layout){.f = f};
     l->map = calloc(f->n + 1u, sizeof *l->map);
@@ -284,7 +290,7 @@ int wf_layout_init(wf_layout *l, const wf_fn *f, bool device, wf_why *why)
     uint8_t *crooked = calloc(f->n + 1u, sizeof *crooked);
     int rc = l->map && copied && crooked ? wf_grow(&l->words, 0, 1, &l->capwords, sizeof *l->words)
                                          : WEFT_ENOMEM;
-    if (!rc && device) {
+    if (!rc && device && align) {
         find_crooked(f, crooked);
     }
     for (uint32_t k = 0; k < f->n && !rc; k++) {
@@ -302,6 +308,7 @@ int wf_layout_init(wf_layout *l, const wf_fn *f, bool device, wf_why *why)
         }
         if (!rc && crooked[k + 1]) {
             straighten(l, &l->map[k + 1]);
+            l->aligned = true;
         }
     }
     free(copied);

@@ -45,6 +45,8 @@ typedef struct wf_layout {
      * such a value as they read a scalar, and compute it again. */
     uint8_t *uniform;
     bool draws; /* random rows may be members of groups */
+    bool
+        aligned; /* some root has rows that begin at multiples of WF_ROW_ALIGN and elements between them that nothing names */
 } wf_layout;
 
 /* Rows that change places of their first operand and keep the rest: a kernel that finds the operand in its result's memory
@@ -54,8 +56,8 @@ static inline bool wf_op_replaces(wf_op op)
     return op == WF_OP_UPDATE || op == WF_OP_INDEX_ADD || op == WF_OP_SCATTER_ADD;
 }
 
-/* Lays out f, for the host or a device. 0 or a status; wf_layout_free in either case. */
-int wf_layout_init(wf_layout *l, const wf_fn *f, bool device, wf_why *why);
+/* Lays out f, for the host or a device; align: rows may be aligned. 0 or a status; wf_layout_free in either case. */
+int wf_layout_init(wf_layout *l, const wf_fn *f, bool device, bool align, wf_why *why);
 void wf_layout_free(wf_layout *l);
 
 static inline const int64_t *wf_map_dims(const wf_layout *l, const wf_map_of *m)

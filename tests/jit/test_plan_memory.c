@@ -152,7 +152,7 @@ static int64_t eager_bytes(const wf_fn *f)
     wf_why why = {0};
     uint32_t *last = calloc(f->n + 1u, sizeof *last);
     int64_t *bytes = calloc(f->n + 1u, sizeof *bytes), most = 0, sum = 0;
-    cr_assert_eq(wf_layout_init(&l, f, false, &why), 0);
+    cr_assert_eq(wf_layout_init(&l, f, false, false, &why), 0);
     for (uint32_t k = 0; k < f->n; k++) {
         const wf_val *src = wf_ins_src(f, &f->ins[k]);
         for (int i = 0; i < f->ins[k].nsrc; i++) {
