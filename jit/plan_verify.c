@@ -423,10 +423,12 @@ static bool same_elements(const wf_plan *p, const wf_access *a, const wf_access 
         wf_dtype_size(a->dtype) != wf_dtype_size(b->dtype)) {
         return false;
     }
-    for (int d = a->rank; d-- > 0; step *= x[d]) {
-        if (x[d] != y[d] || (x[d] != 1 && (x[a->rank + d] != step || y[a->rank + d] != step))) {
+    for (int d = a->rank; d-- > 0;) {
+        const int64_t own = x[a->rank + d];
+        if (x[d] != y[d] || (x[d] != 1 && (own < step || y[a->rank + d] != own))) {
             return false;
         }
+        step = x[d] == 1 ? step : own * x[d];
     }
     return true;
 }
