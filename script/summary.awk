@@ -3,11 +3,11 @@
 # A Criterion program counts as its tests, any other test as one. A program that failed without a failing
 # test of its own (a timeout, a leak at exit), or that ran no test at all, counts as one failure. What --filter
 # leaves out of a program that is run once more, in another setting, is neither run nor skipped: the run of the
-# whole program counts it.
+# whole program counts it. Of a test that ran again, as its time was over (ctest --repeat), the last run counts.
 # Variables: status = ctest's exit status, bad = failures found elsewhere.
 
 /^sm_[0-9]+: [0-9]+ texts, / || /^[0-9a-f]+\.cu for sm_/ { notes[++nnotes] = $0 }
-/^[0-9]+\/[0-9]+ Testing: / { name = $3; ran = 0; broke = 0; skips = 0; criterion = 0; filtered = 0 }
+/^[0-9]+\/[0-9]+ Testing: / { name = $3; ran = 0; good = 0; broke = 0; skips = 0; criterion = 0; filtered = 0 }
 /^Command: / { filtered = /"--filter=/ }
 /\[SKIP\] / && !(filtered && /: Test is disabled$/) {
     line = $0
@@ -18,7 +18,6 @@
         reason = "no reason given"
     reasons[reason]++
     skips++
-    skipped++
 }
 /Synthesis: Tested: / {
     criterion = 1
@@ -26,22 +25,28 @@
     gsub(/[^0-9]+/, " ", line)
     n = split(line, v, " ")
     ran += v[n - 3]
-    passed += v[n - 2]
+    good += v[n - 2]
     broke += v[n - 1] + v[n]
 }
 /^Test (Passed|Failed)\./ || /^Test time(d)? ?out/ {
     ok = $0 ~ /Passed/
-    failed += broke
+    bad_ones = broke
     if (!criterion) {
-        if (ok) passed++; else { failed++; broke = 1 }
+        if (ok) good++; else { bad_ones++; broke = 1 }
     }
     if (criterion && ran + skips == 0) {
         print "no test ran in " name
-        failed++
+        bad_ones++
         broke++
     }
     if (!ok && broke == 0)
-        failed++
+        bad_ones++
+    passed += good - passes[name]
+    failed += bad_ones - fails[name]
+    skipped += skips - skips_of[name]
+    passes[name] = good
+    fails[name] = bad_ones
+    skips_of[name] = skips
 }
 END {
     failed += bad
