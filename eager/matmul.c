@@ -13,12 +13,12 @@
 #include "eager/kernels/kernels.h"
 #include "eager/product.h"
 
-bool wf_aligned_rows_pay(int dtype, int64_t batch_m, int64_t n, int64_t k, int64_t elements)
+bool wf_aligned_rows_pay(int dtype, int64_t results, int64_t k, int64_t elements)
 {
     /* Seen on an H100: the logits of GPT-2, 50257 wide, and their gradients ran at 95 to 148 TFLOP/s, aligned products of that size at
      * over 500. So an aligned multiply-add is some 15 fs less; copying an element takes 2 ps, a launch 5 us. */
     enum { WORK = 1 << 30, WORK_PER_ELEMENT = 256 };
-    const double work = (double)batch_m * (double)n * (double)k;
+    const double work = (double)results * (double)k;
     return (dtype == WEFT_BF16 || dtype == WEFT_F16) && elements > 0 && work >= WORK &&
            work >= WORK_PER_ELEMENT * (double)elements;
 }

@@ -287,7 +287,8 @@ static int build(wf_planner *b)
     p->noutputs = f->noutputs;
     int rc = b->live && b->buffer_of ? wf_pass_live(f, b->live) : WEFT_ENOMEM;
     rc = rc ? rc
-            : wf_layout_init(&b->l, f, (b->opts->flags & WF_PLAN_DEVICE) != 0, !b->plain, b->why);
+            : wf_layout_init(&b->l, f, (b->opts->flags & WF_PLAN_DEVICE) != 0, !b->row_major,
+                             b->why);
     for (wf_val v = 1; v <= f->n && !rc;
          v++) { /* memory that is read is made, if for another value */
         b->live[b->l.map[v].root] |= b->live[v];
@@ -332,7 +333,7 @@ static int build(wf_planner *b)
 typedef struct attempt {
     uint32_t most; /* members of a group, 0: no bound */
     bool lean, too_large;
-    bool aligned, plain; /* it had aligned rows; it is to have none */
+    bool aligned, row_major; /* it had aligned rows; it is to have none */
     int64_t fat;
 } attempt;
 
@@ -343,12 +344,16 @@ static wf_plan *try_build(const wf_fn *f, const wf_plan_opts *opts, attempt *t, 
                     .opts = opts,
                     .most = t->most,
                     .lean = t->lean,
-                    .plain = t->plain,
+                    .row_major = t->row_major,
                     .fat = t->fat,
                     .why = why};
     b.why->code = 0;
     b.why->rule[0] = b.why->hint[0] = '\0';
     int rc = b.p ? build(&b) : WEFT_ENOMEM;
+    t->aligned = b.l.aligned;
+    if (b.p) {
+        b.p->aligned = b.l.aligned;
+    }
     if (!rc && wf_pass_verifies()) {
         wf_why fault = {0};
         rc = wf_plan_verify(b.p, f, opts, &fault);
@@ -357,7 +362,6 @@ static wf_plan *try_build(const wf_fn *f, const wf_plan_opts *opts, attempt *t, 
     if (rc && b.why->rule[0] == '\0') {
         wf_fail(b.why, WEFT_ENOMEM, "out of memory for a plan");
     }
-    t->aligned = b.l.aligned;
     wf_layout_free(&b.l);
     wf_schedule_free(&b.s);
     free(b.live);
@@ -405,21 +409,24 @@ static wf_plan *build_lean(const wf_fn *f, const wf_plan_opts *opts, attempt *t,
     return p;
 }
 
+/* Its groups fit into programs. */
+static wf_plan *build_fitting(const wf_fn *f, const wf_plan_opts *opts, attempt *t, wf_why *why)
+{
+    wf_plan *p = build_lean(f, opts, t, why);
+    if (!p && t->too_large) {
+        t->most = FEW;
+        p = build_lean(f, opts, t, why);
+    }
+    return p;
+}
+
 static wf_plan *build_one(const wf_fn *f, const wf_plan_opts *opts, wf_why *why)
 {
     attempt t = {.most = 0};
-    wf_plan *p = build_lean(f, opts, &t, why);
-    if (!p && t.too_large) {
-        t.most = FEW;
-        p = build_lean(f, opts, &t, why);
-    }
+    wf_plan *p = build_fitting(f, opts, &t, why);
     if (!p && t.aligned) { /* a group runs over rows as one, which aligned ones are not */
-        t = (attempt){.plain = true};
-        p = build_lean(f, opts, &t, why);
-        if (!p && t.too_large) {
-            t.most = FEW;
-            p = build_lean(f, opts, &t, why);
-        }
+        t = (attempt){.row_major = true};
+        p = build_fitting(f, opts, &t, why);
     }
     return p;
 }

@@ -127,6 +127,7 @@ struct wf_plan {
     bool tells;                          /* launches are printed: WEFT_DEBUG */
     bool validates;                      /* launches are compared with their ops: WEFT_VALIDATE */
     wf_reference *_Atomic reference;     /* what with, or NULL so far */
+    bool aligned;                        /* some values have aligned rows (passes/layout.h) */
     unsigned flags;                      /* it was built with */
     int lanes;                           /* likewise */
     int32_t *writes;                     /* likewise */
@@ -172,7 +173,7 @@ typedef struct wf_planner {
     int32_t *buffer_of; /* of value v, as a root */
     int32_t *writer;    /* of input j: the output that replaces it, or -1 */
     bool too_large;     /* a group did not fit into a program */
-    bool plain;         /* no aligned rows (passes/layout.h) */
+    bool row_major;     /* no aligned rows (passes/layout.h) */
     bool lean;          /* groups do not wait where that takes memory */
     int64_t
         fat; /* what lives at once in the plan made before, which was too much; 0: there was none */

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eager/product.h"
 #include "jit/plan_int.h"
 
 enum { NONE = UINT32_MAX };
@@ -115,6 +116,19 @@ static int check_writes(const checker *c)
     return 0;
 }
 
+/* A value's bytes: row by row, or in aligned rows, of which the last has nothing behind it. */
+static bool is_size_of(const checker *c, const wf_buffer *u)
+{
+    const wf_type *t = wf_fn_type(c->f, u->v);
+    const int64_t size = (int64_t)wf_dtype_size(t->dtype), bytes = wf_type_bytes(t);
+    if (u->bytes == bytes || !c->p->aligned || u->place == WF_PLACE_INPUT ||
+        u->place == WF_PLACE_OUTPUT || t->rank < 2 || bytes == 0) {
+        return u->bytes == bytes;
+    }
+    const int64_t n = t->dims[t->rank - 1], rows = wf_type_numel(t) / n;
+    return u->bytes == ((rows - 1) * wf_aligned_row(n, size) + n) * size;
+}
+
 static int check_buffer(const checker *c, uint32_t i)
 {
     const wf_plan *p = c->p;
@@ -127,7 +141,7 @@ static int check_buffer(const checker *c, uint32_t i)
                                                         : p->ntemporaries;
     const bool there = u->place > WF_PLACE_NONE && u->place <= WF_PLACE_ARENA && u->index < most &&
                        u->slot == before + u->index && u->v > 0 && u->v <= c->f->n;
-    if (!there || u->bytes < wf_type_bytes(wf_fn_type(c->f, u->v)) || u->offset < 0 ||
+    if (!there || !is_size_of(c, u) || u->offset < 0 ||
         u->bytes > slot_bytes(c, u->slot) - u->offset) {
         return wf_fail(c->why, WEFT_EINVALID,
                        "buffer %u of %%%u: %" PRId64 " bytes at %" PRId64

@@ -40,9 +40,9 @@ static int64_t misplaced(const wf_view *v)
 /* *out: v in new memory, uninitialised, whose rows begin well. */
 static int place(wf_gpu_temps *t, const wf_view *v, wf_view *out, wf_why *why)
 {
-    const int64_t size = (int64_t)wf_dtype_size(v->dtype), step = WF_ROW_ALIGN / size;
+    const int64_t size = (int64_t)wf_dtype_size(v->dtype);
     const int row = row_axis(v), down = 2 * v->rank - 3 - row;
-    int64_t n = (v->dims[row] + step - 1) / step * step;
+    int64_t n = wf_aligned_row(v->dims[row], size);
     *out = *v;
     out->strides[down] = n;
     n *= v->dims[down];
@@ -75,11 +75,8 @@ static int summed(wf_gpu_temps *t, const wf_view *c, const wf_view *a, const wf_
     const int r = c->rank;
     const int64_t k = a->dims[r - 1], even = k / EVEN * EVEN;
     wf_view sum;
-    int64_t rows = 1;
-    for (int i = 0; i + 1 < r; i++)
-        rows *= c->dims[i];
     const bool whole = !odd || even == k || even == 0 || bias ||
-                       !wf_aligned_rows_pay(a->dtype, rows, c->dims[r - 1], k, wf_view_numel(c));
+                       !wf_aligned_rows_pay(a->dtype, wf_view_numel(c), k, wf_view_numel(c));
     if (whole || wf_gpu_temp_view(t, WEFT_F32, r, c->dims, &sum, why)) {
         *why = (wf_why){0};
         return wf_cuda_gemm_views(t->ordinal, c, a, b, bias, false, why);
@@ -120,16 +117,14 @@ static int by_library(int ordinal, const wf_view *c, const wf_view *a, const wf_
     wf_gpu_temps t = {.ordinal = ordinal};
     const wf_view *v[3] = {a, b, c};
     wf_view w[3];
-    int64_t moved = 0, rows = 1, n[3];
+    int64_t moved = 0, n[3];
     int status = 0;
     for (int i = 0; i < 3; i++)
         moved += n[i] = i == 2 && c->strides[c->rank - 1] != 1 ? 0 : misplaced(v[i]);
-    for (int i = 0; i + 1 < c->rank; i++)
-        rows *= c->dims[i];
-    const int64_t columns = c->dims[c->rank - 1], depth = a->dims[a->rank - 1];
-    bool odd = a->dtype == c->dtype && wf_aligned_rows_pay(a->dtype, rows, columns, depth, 1) &&
+    const int64_t results = wf_view_numel(c), k = a->dims[a->rank - 1];
+    bool odd = a->dtype == c->dtype && wf_aligned_rows_pay(a->dtype, results, k, 1) &&
                wf_cuda_gemm_there(ordinal);
-    const bool pays = odd && wf_aligned_rows_pay(a->dtype, rows, columns, depth, moved);
+    const bool pays = odd && wf_aligned_rows_pay(a->dtype, results, k, moved);
     odd &= pays || moved == 0; /* where rows stay as they are there is nothing to gain */
     for (int i = 0; i < 3 && pays && !status; i++)
         if (n[i]) {

@@ -240,13 +240,11 @@ static void find_crooked(const wf_fn *f, uint8_t *crooked)
         }
         const wf_val *src = wf_ins_src(f, i);
         const wf_type *t = &f->types[i->type], *a = wf_fn_type(f, src[0]);
-        const int64_t n = t->rank > 1 ? t->dims[t->rank - 1] : 0;
         const wf_val root[3] = {k + 1, src[0], src[1]};
-        for (int r = 0; r < 3 && n; r++) {
+        for (int r = 0; r < 3 && t->rank > 1; r++) {
             const wf_val v = crooked_root(f, root[r]);
-            crooked[v] |=
-                v && wf_aligned_rows_pay(t->dtype, wf_type_numel(t) / n, n, a->dims[a->rank - 1],
-                                         wf_type_numel(wf_fn_type(f, v)));
+            crooked[v] |= v && wf_aligned_rows_pay(t->dtype, wf_type_numel(t), a->dims[a->rank - 1],
+                                                   wf_type_numel(wf_fn_type(f, v)));
         }
     }
     /* as_strided counts elements row by row; what is returned would be copied once more */
@@ -264,8 +262,7 @@ static void find_crooked(const wf_fn *f, uint8_t *crooked)
 static void straighten(const wf_layout *l, const wf_map_of *m)
 {
     int64_t *dims = l->words + m->shape, *strides = dims + m->rank;
-    const int64_t step = WF_ROW_ALIGN / (int64_t)wf_dtype_size(m->dtype);
-    int64_t n = (dims[m->rank - 1] + step - 1) / step * step;
+    int64_t n = wf_aligned_row(dims[m->rank - 1], (int64_t)wf_dtype_size(m->dtype));
     for (int i = m->rank - 1; i-- > 0; n *= dims[i]) {
         strides[i] = n;
     }
