@@ -162,7 +162,7 @@ static void halve(const wf_cu_rr *x, int slot, int op, wf_kty type)
     if (x->r->scheme == WF_CU_WARP)
         snprintf(width, sizeof width, "width");
     else
-        snprintf(width, sizeof width, "%d", x->v > 1 ? 64 / x->v : 32);
+        snprintf(width, sizeof width, "%d", wf_cu_row_threads(x->r));
     name(lo, sizeof lo, "lo", slot);
     name(hi, sizeof hi, "hi", slot);
     if (x->v > 1) {
@@ -711,7 +711,7 @@ static void fused_warp(const wf_cu_rr *x)
     wf_text *t = x->t;
     head(x, -1);
     if (x->v > 1)
-        P("    const int width = %d", 64 / x->v);
+        P("    const int width = %d", wf_cu_row_threads(x->r));
     else
         P("    const int width = (int)a.w[%d]", x->l.width);
     P(", lane = (int)(threadIdx.x & (unsigned int)(width - 1));\n"

@@ -71,9 +71,7 @@ static bool find_place(const wf_cu_rr *x, const wf_stage *st, const wf_port *por
 {
     *p = (place){.op = -1, .at = port->at};
     if (port->kind == WF_PORT_KEEP) {
-        const bool outer = x->r->scheme == WF_CU_OUTER || x->r->scheme == WF_CU_SPLIT_OUTER ||
-                           x->r->scheme == WF_CU_COLUMN;
-        p->near = !outer;
+        p->near = !wf_cu_is_beside(x->r->scheme);
         p->whole = x->v > 1;
         p->type = (wf_kty)x->rows->keep_type[port->at];
         snprintf(p->name, sizeof p->name, "k%d", port->at);

@@ -141,16 +141,20 @@ static bool is_side_by_side(const run *r)
     return s->rows >= WF_CU_SUBTREES && outer > inner;
 }
 
+/* Shared memory that kernels of columns side by side declare, with one a thread. */
+static int64_t side_bytes(const run *r)
+{
+    return (int64_t)wf_cu_totals(&r->e->kernel) * WF_CU_SUBTREES * WF_CU_TILE * 8;
+}
+
 static wf_cu_scheme choose(const run *r)
 {
     const int64_t processors = wf_gpu_processors(r->ordinal);
     const wf_space *s = &r->s;
-    const int64_t side =
-        WF_CU_SUBTREES * WF_CU_TILE * 8; /* bytes a total, which these kernels declare */
     const bool beside = is_side_by_side(r);
     if (beside && s->n <= WF_CU_LANES && s->rows >= WARPS * processors * WF_CU_TILE)
         return WF_CU_COLUMN;
-    if (beside && wf_cu_totals(&r->e->kernel) * side <= SHARED_MOST)
+    if (beside && side_bytes(r) <= SHARED_MOST)
         return s->n <= WF_CU_BLOCK && s->rows >= 2 * processors * WF_CU_TILE ? WF_CU_OUTER
                                                                              : WF_CU_SPLIT_OUTER;
     if (s->n <= WF_CU_BLOCK)
@@ -179,7 +183,6 @@ static int64_t steps_of(const wf_space *s, const wf_operand *v, bool *alike)
 static int columns_of_thread(run *r)
 {
     const wf_space *s = &r->s;
-    const int64_t side = (int64_t)wf_cu_totals(&r->e->kernel) * WF_CU_SUBTREES * WF_CU_TILE * 8;
     int64_t n = 0;
     for (int i = 0; i < r->rows->nstage; i++) {
         const wf_stage *st = &r->rows->stage[i];
@@ -205,7 +208,7 @@ static int columns_of_thread(run *r)
                 n = fit;
         }
     }
-    return side * n <= SHARED_MOST ? (int)n : 0;
+    return side_bytes(r) * n <= SHARED_MOST ? (int)n : 0;
 }
 
 /* -- vectors ------------------------------------------------------------------------------------------------- */
@@ -229,7 +232,7 @@ static int64_t keep_bytes(const run *r)
     return bytes;
 }
 
-/* Bits of sources of elements, adjacent ones, that several stages read; bytes of what they and kept values have of an element. */
+/* Bits of sources of elements, adjacent ones, that several stages read. */
 static uint32_t read_again(const run *r)
 {
     uint32_t once = 0, again = 0;
@@ -253,16 +256,14 @@ static int64_t source_bytes(const run *r, uint32_t sources)
     return bytes;
 }
 
-/* Do the rows that a processor works on at once stay in its first cache, for the stages to come, or fit its shared memory, so that
- * enough threads have one? With fewer threads a row there are more rows. */
-static bool stays(const run *r, int64_t v)
+/* Do the rows that a processor works on at once, with so many bytes an element, stay in its first cache, for the stages to come, or
+ * fit its shared memory, so that enough threads have one? With fewer threads a row there are more rows. */
+static bool stays(const run *r, int64_t v, int64_t bytes)
 {
-    const int64_t again = source_bytes(r, read_again(r));
-    return r->r.scheme != WF_CU_WARP || RESIDENT / 2 * v / 64 * r->s.n * again <= CACHED;
+    return r->r.scheme != WF_CU_WARP || RESIDENT / 2 * v / 64 * r->s.n * bytes <= CACHED;
 }
-static bool can_copy(const run *r, int64_t v)
+static bool can_copy(const run *r, int64_t v, int64_t bytes)
 {
-    const int64_t bytes = source_bytes(r, read_again(r)) + keep_bytes(r);
     return r->r.scheme == WF_CU_WARP && RESIDENT * 3 / 8 * v / 64 * r->s.n * bytes <= SHARED_ALL;
 }
 
@@ -290,8 +291,7 @@ static void find_vectors(run *r)
     const wf_operand *most = NULL;
     double all = 0, whole = 0;
     int64_t widest = 2;
-    if (s->nr != 1 || r->r.scheme == WF_CU_OUTER || r->r.scheme == WF_CU_SPLIT_OUTER ||
-        r->r.scheme == WF_CU_COLUMN)
+    if (s->nr != 1 || wf_cu_is_beside(r->r.scheme))
         return;
     for (int i = 0; i < r->rows->nkeep; i++) {
         const int64_t size = (int64_t)(wf_kty_bits((wf_kty)r->rows->keep_type[i]) / 8);
@@ -309,17 +309,19 @@ static void find_vectors(run *r)
         widest = v->esize > widest ? v->esize : widest;
         most = most && bytes_of(s, most) >= bytes_of(s, v) ? most : v;
     }
-    int64_t v = VECTOR_BYTES / widest;
-    while (v > 2 &&
-           (v * most_totals(r) > LANES || v > blocks * (r->r.scheme == WF_CU_WARP ? v : 1) ||
-            s->rows * blocks * (64 / v) < wf_gpu_processors(r->ordinal) * FILL))
-        v /= 2;
-    int64_t fits = v;
-    while (fits > 2 && !stays(r, fits) && !can_copy(r, fits))
-        fits /= 2;
-    v = stays(r, fits) || can_copy(r, fits) ? fits : v;
     if (!most || s->n < 64)
         return;
+    const uint32_t sources = read_again(r);
+    const int64_t again = source_bytes(r, sources), copied = again + keep_bytes(r);
+    const int totals = most_totals(r);
+    int64_t v = VECTOR_BYTES / widest;
+    while (v > 2 && (v * totals > LANES || v > blocks * (r->r.scheme == WF_CU_WARP ? v : 1) ||
+                     s->rows * blocks * (64 / v) < wf_gpu_processors(r->ordinal) * FILL))
+        v /= 2;
+    int64_t fits = v;
+    while (fits > 2 && !stays(r, fits, again) && !can_copy(r, fits, copied))
+        fits /= 2;
+    v = stays(r, fits, again) || can_copy(r, fits, copied) ? fits : v;
     for (int o = 0; o < r->nop; o++)
         if ((r->r.near >> o & 1) && is_alike(s, &s->op[o], most, v)) {
             r->r.whole |= 1ull << o;
@@ -329,8 +331,8 @@ static void find_vectors(run *r)
         r->r.whole = 0;
         return;
     }
-    if (!stays(r, v) && can_copy(r, v))
-        r->r.copied = read_again(r) & (uint32_t)(r->r.whole >> r->rows->ndst);
+    if (!stays(r, v, again) && can_copy(r, v, copied))
+        r->r.copied = sources & (uint32_t)(r->r.whole >> r->rows->ndst);
     r->r.vector = (int)v;
     r->r.shift = wf_gpu_word(most->data) / (uint64_t)most->esize % (uint64_t)v != 0;
     for (int d = 0; d < s->nk; d++)

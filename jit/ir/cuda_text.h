@@ -90,6 +90,11 @@ typedef struct wf_cu_rows {
     /* WARP, `shared`: bits of sources of vectors that are copied to shared memory when they are first read; later stages read them there */
     uint32_t copied;
 } wf_cu_rows;
+/* Do rows stand side by side, so that neighbouring threads have neighbouring rows? */
+static inline bool wf_cu_is_beside(wf_cu_scheme s)
+{
+    return s == WF_CU_OUTER || s == WF_CU_SPLIT_OUTER || s == WF_CU_COLUMN;
+}
 /* Threads that share a row, or a block of the order. */
 static inline int wf_cu_row_threads(const wf_cu_rows *r)
 {
