@@ -35,10 +35,14 @@ enum {
     LEAST_COLS = 64,
     PAST_COLS = 128,
     PAST_RUN = 64, /* bytes */
-    ROW_BYTES = TURNED_COLS * 8,
+    /* The same where blocks are asked for into the second cache: rows a power of two apart have their lines in few sets of
+     * it, and what does not fit waits for the last cache, which other programs use, too. */
+    SECOND_ROWS = 32,
+    SECOND_COLS = 64,
+    ROW_BYTES = PIECE * 8,
     ROWS_AHEAD = 8,      /* rows fetched before they are read */
     ROW = 32768,         /* elements of a block that needs no scratch */
-    SCRATCH = 68 << 10,  /* bytes of stack for tiles, per running chunk */
+    SCRATCH = 76 << 10,  /* bytes of stack for tiles, per running chunk */
     SMALL = 256,         /* elements that are cast without a walk */
     GRAIN_CHEAP = 32768, /* elements per chunk: add, compare, ... */
     GRAIN_HEAVY = 4096,  /* elements per chunk: rows with polynomials */
@@ -270,16 +274,18 @@ static void load_band(chunk *c, const wf_block *b, band *d)
     }
 }
 
-/* Of the band beside this one piece i of each transposed source, into the second cache. */
+/* Of the band beside this one the pieces of each transposed source that fall to row i, into the second cache. */
 static void ask_turned(const run *r, const wf_block *b, int64_t i)
 {
     for (int o = r->t->ndst; o < r->w->nops; o++) {
-        const int64_t size = r->w->op[o].esize;
-        const char *piece = b->ptr[o] + (b->cols + i) * b->col[o] * size;
-        if (b->row[o] == 1 && b->col[o] > 1 && i < b->cols)
+        const int64_t size = r->w->op[o].esize, step = b->col[o] * size;
+        if (b->row[o] != 1 || b->col[o] <= 1)
+            continue;
+        for (int64_t j = i * b->cols / b->rows; j < (i + 1) * b->cols / b->rows; j++)
             for (int64_t at = 0; at < b->rows * size; at += 64)
-                __builtin_prefetch(piece + at, 0, 2);
+                __builtin_prefetch(b->ptr[o] + (b->cols + j) * step + at, 0, 2);
     }
+    __asm__ volatile(""); /* gcc leaves out calls of functions that only ask for memory */
 }
 
 /* Rows that follow each other in the result and in every source are one. */
@@ -291,6 +297,57 @@ static bool is_one_row(const run *r, const wf_block *b, const band *d)
         one = r->t->src_type[k] == WEFT_DTYPE_DEFAULT || d->step[k] == b->cols * size;
     }
     return one && d->bcast == 0 && same_bits(r->t->dst_type[0], r->t->dst[0].dtype);
+}
+
+/* Of a row of a source that is read where it lies, the same row of the band beside this one, or a later row of this one. */
+static void ask_row(const char *row, int64_t bytes, int64_t step, bool second)
+{
+    for (int64_t o = 0; second && o < bytes; o += 64)
+        __builtin_prefetch(row + bytes + o, 0, 2);
+    for (int64_t o = 0; !second && o < bytes; o += 64)
+        __builtin_prefetch(row + ROWS_AHEAD * step + o);
+    __asm__ volatile(""); /* gcc leaves out calls of functions that only ask for memory */
+}
+
+/* A band on its way past the caches, so many rows at once that a kernel has PIECE elements: rows that are read where they lie
+ * are brought together first. What comes next is asked for between the stores, a few lines at a time: sources of which some
+ * are asked for and others waited for take longer than if none were. */
+static void stream_band(chunk *c, const wf_block *b, const band *d)
+{
+    const run *r = c->r;
+    const wf_tiles *t = r->t;
+    const int from = t->dst_type[0], to = t->dst[0].dtype;
+    const bool same = same_bits(from, to), second = wf_amd();
+    const int64_t bytes = b->cols * (int64_t)wf_dtype_size(to),
+                  step = b->row[0] * r->w->op[0].esize;
+    const int64_t most = PIECE / b->cols;
+    char *row = c->scratch + r->slot[0], *cast = row + ROW_BYTES;
+    for (int64_t i = 0; i < b->rows; i += most) {
+        const int64_t rows = b->rows - i < most ? b->rows - i : most;
+        const void *at[WF_WALK_OPS];
+        for (int k = 0; k < t->nsrc; k++) {
+            at[k] = d->src[k] + i * d->step[k];
+            if (!(d->direct >> k & 1))
+                continue;
+            const int64_t n = b->cols * r->w->op[1 + k].esize;
+            char *packed = c->scratch + r->slot[1 + k];
+            r->k->pack[0](packed, n, at[k], d->step[k], 1, (size_t)rows, (size_t)n);
+            at[k] = packed;
+        }
+        t->fn(t->arg, (void *const[]){row}, at, (size_t)(rows * b->cols), 0);
+        if (!same)
+            r->k->cast[to][from](cast, row, (size_t)(rows * b->cols));
+        const char *out = same ? row : cast;
+        for (int64_t j = i; j < i + rows; j++, out += bytes) {
+            if (second)
+                ask_turned(r, b, j);
+            for (int k = 0; k < t->nsrc; k++)
+                if (d->direct >> k & 1)
+                    ask_row(d->src[k] + j * d->step[k], b->cols * r->w->op[1 + k].esize, d->step[k],
+                            second);
+            r->k->stream(b->ptr[0] + j * step, out, (size_t)bytes);
+        }
+    }
 }
 
 static void run_band(chunk *c, const wf_block *b, const band *d)
@@ -355,7 +412,10 @@ static void turned_block(chunk *c, const wf_block *whole)
     for (int64_t i = 0; i < whole->rows; i += r->band) {
         b.rows = whole->rows - i < r->band ? whole->rows - i : r->band;
         load_band(c, &b, &d);
-        run_band(c, &b, &d);
+        if (r->stream && d.bcast == 0)
+            stream_band(c, &b, &d);
+        else
+            run_band(c, &b, &d);
         for (int k = 0; k < r->w->nops; k++)
             b.ptr[k] += r->band * b.row[k] * r->w->op[k].esize;
     }
@@ -457,41 +517,52 @@ static void cut_turned(run *r, wf_walk *w)
 {
     const wf_tiles *t = r->t;
     enum { LEAST = 16 };
-    int tiles = 0;
+    int tiles = 0, packed = 0;
     if (!t->by_rows || t->ndst != 1 || w->row_dim < 0 || w->op[0].strides[w->col_dim] != 1 ||
         w->dims[w->col_dim] < LEAST || w->dims[w->row_dim] < LEAST ||
         (w->dims[w->col_dim] < LEAST_COLS && (w->nblocks == 1 || some_cast(t))))
         return;
     bool casts = false;
+    unsigned direct = 0;
+    int index[WF_WALK_OPS] = {0}; /* of a source's tile or rows */
     int64_t size = 1;
     for (int k = 0; k < t->nsrc; k++) {
         const int64_t from = w->op[1 + k].esize, to = (int64_t)wf_dtype_size(t->src_type[k]);
         const int64_t col = w->op[1 + k].strides[w->col_dim];
         const bool same = same_bits(t->src[k].dtype, t->src_type[k]);
-        if (t->src_type[k] == WEFT_DTYPE_DEFAULT || (same && (col == 1 || col == 0)))
+        if (t->src_type[k] == WEFT_DTYPE_DEFAULT)
             continue;
-        r->slot[1 + k] = tiles++;
+        if (same && (col == 1 || col == 0)) { /* past the caches its rows are brought together */
+            direct |= 1u << k;
+            index[k] = packed++;
+            continue;
+        }
+        index[k] = tiles++;
         casts |= !same;
         size = size > from ? size : from;
         size = size > to ? size : to;
     }
     if (tiles == 0)
         return;
-    const int64_t room = SCRATCH - 2 * ROW_BYTES;
+    const int64_t first = (2 + (r->stream ? packed : 0)) * ROW_BYTES; /* of the tiles */
+    const int64_t room = SCRATCH - first;
     const int64_t each = (tiles + casts) * size; /* bytes an element of the block needs */
-    int64_t cols = r->stream ? PAST_COLS : TURNED_COLS;
-    const int64_t most = r->stream ? PAST_BAND : BAND;
+    const bool second = r->stream && wf_amd();
+    int64_t cols = second ? SECOND_COLS : r->stream ? PAST_COLS : TURNED_COLS;
+    const int64_t most = second ? SECOND_ROWS : r->stream ? PAST_BAND : BAND;
     while (cols > LEAST_COLS && most * cols * each > room)
         cols /= 2;
     const int64_t fits = room / (cols * each) / LEAST * LEAST;
     if (fits < LEAST)
         return;
     r->band = fits < most ? fits : most;
-    wf_walk_cut_turned(w, TURNED_ROWS, cols);
+    wf_walk_cut_turned(w, second ? SECOND_ROWS : TURNED_ROWS, cols);
     r->slot[0] = 0;
-    for (int k = 1; k < w->nops; k++)
-        r->slot[k] = 2 * ROW_BYTES + r->slot[k] * (int32_t)(r->band * cols * size);
-    r->slot[w->nops] = 2 * ROW_BYTES + tiles * (int32_t)(r->band * cols * size);
+    const int64_t tile = r->band * cols * size;
+    for (int k = 0; k < t->nsrc; k++)
+        r->slot[1 + k] =
+            (int32_t)(direct >> k & 1 ? (2 + index[k]) * ROW_BYTES : first + index[k] * tile);
+    r->slot[w->nops] = (int32_t)(first + tiles * tile);
 }
 
 void wf_tiles_run(const wf_tiles *t)

@@ -409,6 +409,23 @@ ROWS(uint16_t, 2)
 ROWS(uint32_t, 4)
 ROWS(uint64_t, 8)
 
+/* Lines of `count` rows, together: rows that far apart have theirs in one set of the first cache, which a square's
+ * lines, of which a quarter is read at a time, would drive each other out of. */
+enum { ONE_SET = 4096 };
+static __attribute__((noinline)) void gather_lines(char *to, const void *from, int64_t step,
+                                                   int64_t count)
+{
+    const char *s = from;
+    for (int64_t k = 0; k < count; k++) {
+        UNROLLED for (int i = 0; i < LINE; i += VECTOR)
+        {
+            put(to + i, get(s + i));
+        }
+        to += LINE;
+        s += step;
+    }
+}
+
 /* Of the next square the lines of dst are fetched: stores wait longer for their lines than loads do. Rows that share
  * sets of the first cache, as those a power of two apart do, are turned along diagonals: all squares of one row or
  * column of squares would need the same few sets. Other rows are read from end to end, unless some start within lines of
@@ -432,10 +449,17 @@ ROWS(uint64_t, 8)
         const walk w = ((uintptr_t)d | apart) % LINE || share ? ALONG                               \
                        : apart % CROWDED                      ? DOWN                                \
                                                               : DIAGONAL;                                                \
+        const bool crowded = s0 * SIZE % ONE_SET == 0;                                              \
+        _Alignas(64) char lines[L * LINE];                                                          \
         square at = {0}, next;                                                                      \
         for (int64_t left = m / L * (n / L); left > 0; left--, at = next) {                         \
             next = after(at, m, n, L, w);                                                           \
-            square_##width(d + at.i * ldd + at.j, ldd, s + at.i + at.j * s0, s0,                    \
+            const T *from = s + at.i + at.j * s0;                                                   \
+            if (crowded) {                                                                          \
+                gather_lines(lines, from, s0 *SIZE, L);                                             \
+                from = (const T *)(const void *)lines;                                              \
+            }                                                                                       \
+            square_##width(d + at.i * ldd + at.j, ldd, from, crowded ? L : s0,                      \
                            share ? 0 : ((next.i - at.i) * ldd + next.j - at.j) * SIZE);             \
         }                                                                                           \
     }                                                                                               \
@@ -574,7 +598,8 @@ static void stream(void *dst, const void *src, size_t bytes)
     size_t head = (64 - (uintptr_t)d % 64) % 64;
     if (head > bytes)
         head = bytes;
-    memcpy(d, s, head);
+    if (head)
+        memcpy(d, s, head);
     size_t i = head;
     for (; i + 64 <= bytes; i += 64) {
 #if defined(__AVX512F__)
@@ -587,7 +612,8 @@ static void stream(void *dst, const void *src, size_t bytes)
             _mm_stream_si128((void *)(d + i + k), _mm_loadu_si128((const void *)(s + i + k)));
 #endif
     }
-    memcpy(d + i, s + i, bytes - i);
+    if (i < bytes)
+        memcpy(d + i, s + i, bytes - i);
 }
 static void fence(void)
 {
