@@ -447,10 +447,10 @@ static int plan_variants(conv_job *w, int kind)
             if (kind == BACKWARD_WEIGHT && chunk > 0 && !adds_up(w, v, plan))
                 return WF_GEMM_UNSUPPORTED;
             const size_t size = kind == BACKWARD_WEIGHT ? sizeof(float) : w->size;
-            const dnnl_md *md =
-                kind == BACKWARD_WEIGHT || w->size == 2 ? wf_dnnl_layout(plan, 1) : NULL;
+            const dnnl_md *md = wf_dnnl_layout(plan, 1);
             if (md && key.v[G] == 1 && wf_conv_blocks_of(md, size, plan->bytes[1], &v->blocks) &&
-                (kind != BACKWARD_WEIGHT || wf_conv_unpacks(&v->blocks, d->c, d->kh, d->kw)))
+                (kind == BACKWARD_WEIGHT ? wf_conv_unpacks(&v->blocks, d->c, d->kh, d->kw)
+                                         : wf_conv_packs(&v->blocks, size)))
                 continue;
             v->blocks.o = 0;
             key.v[KIND] += REORDER;
@@ -485,9 +485,8 @@ static int reorder_part(const conv_job *w, const variant *v, int64_t first_o, in
     const char *from = (const char *)w->weight + (size_t)(o0 * row + c0 * area) * w->size;
     char *to = (char *)weight + (size_t)part * v->part_step;
     if (v->blocks.o) {
-        wf_conv_pack(&v->blocks, 0, v->part_o ? v->part_o : key.v[O],
-                     v->part_c ? v->part_c : key.v[C], key.v[KH], key.v[KW], (const void *)from,
-                     row, (void *)to);
+        wf_conv_pack(&v->blocks, w->size, v->part_o ? v->part_o : key.v[O],
+                     v->part_c ? v->part_c : key.v[C], area, from, row, to);
         return WF_GEMM_OK;
     }
     key.v[KIND] += REORDER;
@@ -944,7 +943,7 @@ static void cut_sums(conv_job *w, bool rows)
     if (d->groups == 1 && w->per_n == 1) {
         const double terms = (double)(d->o * d->c) * (double)(d->kh * d->kw);
         const double cheap = (double)d->n * (double)d->o * (double)(d->oh * d->ow) / (2 * terms);
-        most = cheap < TASKS ? (int64_t)cheap : TASKS;
+        most = cheap < (double)TASKS ? (int64_t)cheap : TASKS;
         blocks = wf_least(TASKS, (d->o + unit - 1) / unit);
         if (most < blocks) {
             const int64_t missing = (FEW_TASKS + blocks - 1) / blocks;
