@@ -775,6 +775,10 @@ static void cut(conv_job *w, int64_t length, int64_t unit)
     w->per_n = wf_least(w->per_n, d->n);
     if (d->n > 4 * TASKS && w->per_n < d->n / (4 * TASKS))
         w->per_n = d->n / (4 * TASKS);
+    /* Each task reads all weights: those beyond a cache near by are read for several samples at a time. (Forward it is the
+     * same, and sums of gradients are cut by samples elsewhere.) */
+    if (w->recipe == &data_recipe && tasks_for_weights(w) < TASKS && w->per_n < d->n / TASKS)
+        w->per_n = d->n / TASKS;
     w->chunks_n = (d->n + w->per_n - 1) / w->per_n;
     int64_t want = (TASKS + w->chunks_n - 1) / w->chunks_n, worth = (int64_t)(sample / MIN_TASK);
     want = wf_least(want, worth < 1 ? 1 : worth);
