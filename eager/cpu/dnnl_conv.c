@@ -18,7 +18,7 @@
 #include "eager/cpu/conv_pack.h"
 #include "eager/cpu/dnnl.h"
 #include "eager/cpu/gemm_impl.h"
-#include "eager/cpu/transpose.h"
+#include "eager/kernels/kernels.h"
 #include "eager/pool.h"
 
 enum {
@@ -539,12 +539,13 @@ static void slice(const conv_job *w, int nhwc, int to_block, char *image, int64_
                   char *block)
 {
     int64_t channels = c1 - c0, count = p1 - p0;
+    const wf_pack_fn pack = wf_kernels_now()->pack[wf_width(w->d->dtype)];
     for (int64_t n = n0; n < n1; n++, block += (size_t)(channels * count) * w->size) {
         char *at = image + (size_t)(n * c * area + (nhwc ? p0 * c + c0 : c0 * area + p0)) * w->size;
         if (!nhwc && to_block)
-            wf_transpose_2d(w->size, channels, count, at, area, block, channels);
+            pack(block, channels, at, 1, area, (size_t)count, (size_t)channels);
         else if (!nhwc)
-            wf_transpose_2d(w->size, count, channels, block, channels, at, area);
+            pack(at, area, block, 1, channels, (size_t)channels, (size_t)count);
         else
             for (int64_t p = 0; p < count; p++) {
                 char *row = at + (size_t)(p * c) * w->size;
