@@ -201,6 +201,8 @@ set_property(SOURCE eager/kernels/gemm_amx.c APPEND PROPERTY COMPILE_OPTIONS
 # And where it multiplies pairs of bf16 in vectors.
 set_property(SOURCE eager/kernels/gemm_pairs.c APPEND PROPERTY COMPILE_OPTIONS
     -march=x86-64-v4 -mprefer-vector-width=512 -mavx512bf16)
+# Or has AVX-512.
+set_property(SOURCE eager/kernels/conv_turn.c APPEND PROPERTY COMPILE_OPTIONS -march=x86-64-v4 -mprefer-vector-width=512)
 
 set(weft_objects_all "")
 foreach(set IN LISTS weft_object_sets)

@@ -16,17 +16,36 @@
 typedef struct wf_conv_blocks {
     int64_t o, c, pair;
     bool by_c;
-    int64_t o_stride, c_stride, y_stride, x_stride;
+    int64_t o_stride, c_stride, x_stride;
 } wf_conv_blocks;
 
 /* Reads the layout of dense weights of ungrouped channels, `bytes` in all with `size` an element; false for one of
  * another form. */
 bool wf_conv_blocks_of(const dnnl_md *md, size_t size, size_t bytes, wf_conv_blocks *b);
 
-/* Output channels [o0, o1), multiples of b->o, of bf16 weights with kh x kw positions and `channels` input channels, `o_step`
- * elements from one output channel to the next. */
-void wf_conv_pack(const wf_conv_blocks *b, int64_t o0, int64_t o1, int64_t channels, int64_t kh,
-                  int64_t kw, const uint16_t *weight, int64_t o_step, uint16_t *out);
+/* Whether wf_conv_pack takes the layout, with elements of `size` bytes, at the level in use. */
+bool wf_conv_packs(const wf_conv_blocks *b, size_t size);
+
+/* Output channels [0, o), a multiple of b->o, of weights with `area` positions and `channels` input channels, a multiple of
+ * b->c; `o_step` elements from one output channel to the next, of `size` bytes. */
+void wf_conv_pack(const wf_conv_blocks *b, size_t size, int64_t o, int64_t channels, int64_t area,
+                  const void *weight, int64_t o_step, void *out);
+
+enum { WF_CONV_SIDE = 16 };
+/* Rows to be turned round, sixteen at a time: elements of four bytes or pairs of two. All distances are in bytes. */
+typedef struct wf_conv_turned {
+    int64_t times, in_step, out_step; /* sixteens of rows */
+    const void *in;
+    int64_t row;        /* from row to row */
+    int64_t runs, area; /* runs of each row, elements of each run */
+    int64_t second;     /* 0, or from the first half of a pair to the other one */
+    int64_t ahead;      /* from what is read to what is asked for meanwhile */
+    void *out;          /* a line of each element of the row */
+    int64_t x;          /* from line to line of a run */
+    int64_t run, per_block,
+        block; /* from run to run inside blocks, of so many, and from block to block */
+} wf_conv_turned;
+void wf_conv_turn(const wf_conv_turned *t);
 
 /* Partial sums of a gradient, in blocks of f32. */
 typedef struct wf_conv_partials {

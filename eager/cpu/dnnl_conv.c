@@ -18,7 +18,7 @@
 #include "eager/cpu/conv_pack.h"
 #include "eager/cpu/dnnl.h"
 #include "eager/cpu/gemm_impl.h"
-#include "eager/cpu/transpose.h"
+#include "eager/kernels/kernels.h"
 #include "eager/pool.h"
 
 enum {
@@ -447,10 +447,10 @@ static int plan_variants(conv_job *w, int kind)
             if (kind == BACKWARD_WEIGHT && chunk > 0 && !adds_up(w, v, plan))
                 return WF_GEMM_UNSUPPORTED;
             const size_t size = kind == BACKWARD_WEIGHT ? sizeof(float) : w->size;
-            const dnnl_md *md =
-                kind == BACKWARD_WEIGHT || w->size == 2 ? wf_dnnl_layout(plan, 1) : NULL;
+            const dnnl_md *md = wf_dnnl_layout(plan, 1);
             if (md && key.v[G] == 1 && wf_conv_blocks_of(md, size, plan->bytes[1], &v->blocks) &&
-                (kind != BACKWARD_WEIGHT || wf_conv_unpacks(&v->blocks, d->c, d->kh, d->kw)))
+                (kind == BACKWARD_WEIGHT ? wf_conv_unpacks(&v->blocks, d->c, d->kh, d->kw)
+                                         : wf_conv_packs(&v->blocks, size)))
                 continue;
             v->blocks.o = 0;
             key.v[KIND] += REORDER;
@@ -485,9 +485,8 @@ static int reorder_part(const conv_job *w, const variant *v, int64_t first_o, in
     const char *from = (const char *)w->weight + (size_t)(o0 * row + c0 * area) * w->size;
     char *to = (char *)weight + (size_t)part * v->part_step;
     if (v->blocks.o) {
-        wf_conv_pack(&v->blocks, 0, v->part_o ? v->part_o : key.v[O],
-                     v->part_c ? v->part_c : key.v[C], key.v[KH], key.v[KW], (const void *)from,
-                     row, (void *)to);
+        wf_conv_pack(&v->blocks, w->size, v->part_o ? v->part_o : key.v[O],
+                     v->part_c ? v->part_c : key.v[C], area, from, row, to);
         return WF_GEMM_OK;
     }
     key.v[KIND] += REORDER;
@@ -540,12 +539,13 @@ static void slice(const conv_job *w, int nhwc, int to_block, char *image, int64_
                   char *block)
 {
     int64_t channels = c1 - c0, count = p1 - p0;
+    const wf_pack_fn pack = wf_kernels_now()->pack[wf_width(w->d->dtype)];
     for (int64_t n = n0; n < n1; n++, block += (size_t)(channels * count) * w->size) {
         char *at = image + (size_t)(n * c * area + (nhwc ? p0 * c + c0 : c0 * area + p0)) * w->size;
         if (!nhwc && to_block)
-            wf_transpose_2d(w->size, channels, count, at, area, block, channels);
+            pack(block, channels, at, 1, area, (size_t)count, (size_t)channels);
         else if (!nhwc)
-            wf_transpose_2d(w->size, count, channels, block, channels, at, area);
+            pack(at, area, block, 1, channels, (size_t)channels, (size_t)count);
         else
             for (int64_t p = 0; p < count; p++) {
                 char *row = at + (size_t)(p * c) * w->size;
@@ -776,6 +776,10 @@ static void cut(conv_job *w, int64_t length, int64_t unit)
     w->per_n = wf_least(w->per_n, d->n);
     if (d->n > 4 * TASKS && w->per_n < d->n / (4 * TASKS))
         w->per_n = d->n / (4 * TASKS);
+    /* Each task reads all weights: those beyond a cache near by are read for several samples at a time. (Forward it is the
+     * same, and sums of gradients are cut by samples elsewhere.) */
+    if (w->recipe == &data_recipe && tasks_for_weights(w) < TASKS && w->per_n < d->n / TASKS)
+        w->per_n = d->n / TASKS;
     w->chunks_n = (d->n + w->per_n - 1) / w->per_n;
     int64_t want = (TASKS + w->chunks_n - 1) / w->chunks_n, worth = (int64_t)(sample / MIN_TASK);
     want = wf_least(want, worth < 1 ? 1 : worth);
@@ -944,7 +948,7 @@ static void cut_sums(conv_job *w, bool rows)
     if (d->groups == 1 && w->per_n == 1) {
         const double terms = (double)(d->o * d->c) * (double)(d->kh * d->kw);
         const double cheap = (double)d->n * (double)d->o * (double)(d->oh * d->ow) / (2 * terms);
-        most = cheap < TASKS ? (int64_t)cheap : TASKS;
+        most = cheap < (double)TASKS ? (int64_t)cheap : TASKS;
         blocks = wf_least(TASKS, (d->o + unit - 1) / unit);
         if (most < blocks) {
             const int64_t missing = (FEW_TASKS + blocks - 1) / blocks;

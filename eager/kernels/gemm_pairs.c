@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "eager/cpu/gemm_impl.h"
-#include "eager/cpu/transpose.h"
+#include "eager/kernels/kernels.h"
 #include "jit/ir/dtype.h"
 
 #if defined(__clang__)
@@ -195,7 +195,8 @@ static void pack_a(const wf_gemm_block *g, int64_t k0, int64_t terms, uint16_t *
     const uint16_t *a = (const uint16_t *)g->a + k0 * g->a_cs;
     const bool turned = g->a_rs == 1 && g->a_cs != 1;
     if (turned)
-        wf_transpose_2d(2, terms, g->m, a, g->a_cs, out, stride);
+        wf_kernels_now()->pack[wf_width(WEFT_BF16)](out, stride, a, 1, g->a_cs, (size_t)g->m,
+                                                    (size_t)terms);
     for (int64_t i = 0; i < g->m; i++, a += g->a_rs, out += stride) {
         if (g->a_cs == 1)
             memcpy(out, a, (size_t)terms * 2);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eager/cpu/conv_pack.h"
 #include "eager/cpu/gemm.h"
 #include "eager/pool.h"
 #include "jit/ir/dtype.h"
@@ -746,6 +747,61 @@ Test(conv, padding_beyond_memory)
         d.dtype = WEFT_F32;
         all_three(&d);
     }
+}
+
+/* Where element (o, c, position) of b lies, in elements. */
+static int64_t packed_at(const wf_conv_blocks *b, int64_t o, int64_t c, int64_t position)
+{
+    const int64_t outer = b->by_c ? o % b->o / b->pair : c % b->c / b->pair;
+    const int64_t middle = b->by_c ? c % b->c : o % b->o, last = (b->by_c ? o : c) % b->pair;
+    return o / b->o * b->o_stride + c / b->c * b->c_stride + position * b->x_stride +
+           (outer * (b->by_c ? b->c : b->o) + middle) * b->pair + last;
+}
+
+/* Every layout that is packed here, weights that end where memory does, and no line beside the blocks. */
+Test(conv, weights_in_blocks)
+{
+    enum { O = 64, CHANNELS = 32, WHOLE_C = 37, GUARD = 64 };
+    static const int64_t areas[] = {1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 25, 49};
+    /* block of output channels, of input channels, pairs, input channels innermost, positions outside input channels */
+    static const struct {
+        int64_t o, c, pair;
+        bool by_c, across;
+    } layouts[] = {{64, 1, 1, false, true},  {32, 1, 1, false, true}, {16, 16, 1, false, false},
+                   {64, 2, 2, false, true},  {32, 2, 2, false, true}, {16, 16, 2, false, false},
+                   {16, 16, 1, true, false}, {16, 16, 2, true, false}};
+    for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++)
+        for (size_t i = 0; i < sizeof areas / sizeof *areas; i++) {
+            const int64_t area = areas[i], block = layouts[l].o * layouts[l].c;
+            const int64_t pair = layouts[l].pair, size = 4 / pair, o_step = WHOLE_C * area;
+            const bool across = layouts[l].across;
+            const wf_conv_blocks b = {.o = layouts[l].o,
+                                      .c = layouts[l].c,
+                                      .pair = pair,
+                                      .by_c = layouts[l].by_c,
+                                      .o_stride = layouts[l].o * CHANNELS * area,
+                                      .c_stride = across ? block : block * area,
+                                      .x_stride = across ? layouts[l].o * CHANNELS : block};
+            if (!wf_conv_packs(&b, (size_t)size))
+                cr_skip_test("a kernel of AVX-512");
+            const int64_t count = (O - 1) * o_step + CHANNELS * area, made = O * CHANNELS * area;
+            unsigned char *in = malloc((size_t)(count * size)),
+                          *out = malloc((size_t)(made * size) + GUARD);
+            for (int64_t k = 0; k < count * size; k++)
+                in[k] = (unsigned char)between(0, 255);
+            memset(out, 0xA5, (size_t)(made * size) + GUARD);
+            wf_conv_pack(&b, (size_t)size, O, CHANNELS, area, in, o_step, out);
+            for (int64_t o = 0; o < O; o++)
+                for (int64_t c = 0; c < CHANNELS; c++)
+                    for (int64_t p = 0; p < area; p++)
+                        cr_assert_eq(memcmp(out + packed_at(&b, o, c, p) * size,
+                                            in + (o * o_step + c * area + p) * size, (size_t)size),
+                                     0, "layout %zu, area %ld: element (%ld, %ld, %ld)", l,
+                                     (long)area, (long)o, (long)c, (long)p);
+            for (int64_t k = 0; k < GUARD; k++)
+                cr_assert_eq(out[made * size + k], 0xA5);
+            free(in), free(out);
+        }
 }
 
 Test(conv, refuses)
