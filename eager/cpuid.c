@@ -59,13 +59,14 @@ _Atomic int wf_amd_maker = -1;
 
 bool wf_amd_detect(void)
 {
-    bool is = false;
+    int is = 0;
 #if defined(__x86_64__)
     __builtin_cpu_init();
     is = __builtin_cpu_is("amd") != 0;
+    is += is && __builtin_cpu_supports("avx512vp2intersect"); /* which no earlier one has */
 #endif
-    wf_set_amd(is);
-    return is;
+    atomic_store_explicit(&wf_amd_maker, is, memory_order_relaxed);
+    return is != 0;
 }
 
 void wf_set_amd(bool amd)

@@ -34,7 +34,7 @@ int wf_set_isa(int level);
 bool wf_amx(void);
 /* Whether vectors multiply pairs of bf16 (AVX512_BF16), at the level in use. */
 bool wf_bf16_pairs(void);
-/* An AMD processor, -1 before the first question. */
+/* 0: another maker's processor, 1: AMD's, 2: AMD's from Zen 5 on, -1 before the first question. */
 extern _Atomic int wf_amd_maker;
 bool wf_amd_detect(void); /* the slow path of wf_amd */
 /* Whether AMD made the processor: measured on Zen 4, its hardware fetches far ahead of a stream or two that run on from page
@@ -44,6 +44,11 @@ static inline bool wf_amd(void)
 {
     const int amd = atomic_load_explicit(&wf_amd_maker, memory_order_relaxed);
     return __builtin_expect(amd >= 0, 1) ? amd != 0 : wf_amd_detect();
+}
+/* The same of Zen 5 and later: a first cache of 48 KiB, and hardware that fetches two bytes an element no faster than four. */
+static inline bool wf_amd_zen5(void)
+{
+    return wf_amd() && atomic_load_explicit(&wf_amd_maker, memory_order_relaxed) > 1;
 }
 /* Says which ways to take (tests of both on one machine). Call it while no kernel runs. */
 void wf_set_amd(bool amd);

@@ -26,8 +26,10 @@ enum {
     WIDE_BYTES = 4096,  /* bytes of a tile's row: long enough to stream, levels fit in L1 */
     NEAR_BYTES =
         1 << 20, /* of a block of rows that a second cache may hold: any order of visits will do */
-    AWAKE = 1 << 14,        /* elements worth a share of a worker that is awake */
-    TASK_ELEMENTS = 1 << 16 /* elements worth waking another thread for */
+    AWAKE = 1 << 14,         /* elements worth a share of a worker that is awake */
+    TASK_ELEMENTS = 1 << 16, /* elements worth waking another thread for */
+    FAR_FROM = 1 << 21,      /* elements, more than a second cache holds: halves are asked for */
+    FAR = 16 << 10           /* bytes ahead, a third of the first cache */
 };
 
 typedef struct engine {
@@ -253,7 +255,7 @@ static void do_lines(void *arg, int64_t begin, int64_t end)
         if (l->sum) {
             count = l->blocks == 1 ? end - i : b < whole ? whole - b : 1;
             count = count < end - i ? count : end - i;
-            l->sum->span(to, x, m, m, count);
+            l->sum->span(to, x, m, m, count, 0);
         } else {
             l->k->run[l->op](to, x, m);
         }
@@ -381,7 +383,7 @@ static void reduce_rows(const engine *e, char *out, const char *xs, int64_t n, i
     const int64_t size = (int64_t)e->k->size;
     const wf_sum_kernels *sum = sums_of(*op, e->job->compute);
     if (sum && n >= SPAN_FROM) {
-        sum->span(out, xs, n, n, rows);
+        sum->span(out, xs, n, n, rows, 0);
     } else if (n <= WF_LANES) {
         e->k->shorts[*op](out, xs, n, n, rows);
     } else {
@@ -433,13 +435,15 @@ static void span_task(void *arg, int64_t begin, int64_t end)
     const engine *e = arg;
     const wf_red_axis_split *g = &e->g;
     const int64_t stride = g->nk > 0 ? g->kx[0] : 0, whole = g->reduced / WF_BLOCK;
+    const bool far = g->kept * g->reduced >= FAR_FROM && (g->kept == 1 || stride == g->reduced);
+    const int64_t ahead = far && wf_amd_zen5() ? FAR : 0;
     for (int64_t i = begin; i < end;) {
         const int64_t row = i / e->blocks, b = i % e->blocks;
         int64_t count = e->blocks == 1 ? end - i : b < whole ? whole - b : 1;
         count = count < end - i ? count : end - i;
         e->span(e->out + i * (int64_t)e->k->size, at(e->job->x, row * stride + b * WF_BLOCK),
                 b < whole ? WF_BLOCK : g->reduced - b * WF_BLOCK,
-                e->blocks == 1 ? stride : WF_BLOCK, count);
+                e->blocks == 1 ? stride : WF_BLOCK, count, ahead);
         i += count;
     }
 }

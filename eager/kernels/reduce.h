@@ -61,8 +61,9 @@ typedef struct wf_red_kernels {
 
 /* Canonical sums of values as they lie in memory, whatever their type: results are f32, or f64 for f64. */
 typedef struct wf_sum_kernels {
-    /* out[i] = the sum of x[i * stride .. + n), 0 < n <= WF_BLOCK */
-    void (*span)(void *out, const void *x, int64_t n, int64_t stride, int64_t count);
+    /* out[i] = the sum of x[i * stride .. + n), 0 < n <= WF_BLOCK. ahead: bytes ahead that halves one behind the other are
+     * asked for from memory; 0: nothing is, or what hardware needs. */
+    void (*span)(void *out, const void *x, int64_t n, int64_t stride, int64_t count, int64_t ahead);
     /* out[c] = the sum of column c over rows `stride` elements apart, rows <= WF_BLOCK, cols >= 64 */
     void (*tree)(void *out, const void *x, int64_t stride, int64_t rows, int64_t cols);
     /* As wf_red_kernels.rows for sums; the rows of the next call, if they are known, are `ahead` elements behind these. */
@@ -77,7 +78,8 @@ extern const wf_sum_kernels wf_sum_kernels_avx512[WF_NDTYPE];
 const wf_sum_kernels *wf_sum_kernels_of(int dtype);
 
 /* As wf_sum_kernels.span, of the squares of f32. */
-typedef void (*wf_span_fn)(void *out, const void *x, int64_t n, int64_t stride, int64_t count);
+typedef void (*wf_span_fn)(void *out, const void *x, int64_t n, int64_t stride, int64_t count,
+                           int64_t ahead);
 extern const wf_span_fn wf_squares_sse2, wf_squares_avx2, wf_squares_avx512;
 
 /* Indexed by wf_red_slot. */

@@ -101,9 +101,9 @@ static __attribute__((noinline)) void FN(pad)(S *few, const S *x, int64_t i, int
 
 /* `count` blocks of n values, 0 < n <= 4096, x + stride and so on: lanes[r] = the 64 lanes of block r, halved until
  * they fill one register. One loop for all: its end, which a processor foresees badly, comes once. fetch: ask for rows
- * that come later. */
+ * that come later, or, ahead not 0, for what lies that many bytes behind. */
 WF_INLINE void FN(lanes)(V *lanes, const S *x, int64_t n, int64_t stride, const int count,
-                         const bool fetch)
+                         const bool fetch, int64_t ahead)
 {
     V a[AT_ONCE][NA];
     S few[WF_LANES];
@@ -127,7 +127,9 @@ WF_INLINE void FN(lanes)(V *lanes, const S *x, int64_t n, int64_t stride, const 
             {
                 a[r][k] = a[r][k] + VALUES(x + r * stride + i, k);
             }
-            if (fetch) {
+            if (ahead) {
+                FETCH(x + i + ahead / (int64_t)sizeof(S), WF_LANES)
+            } else if (fetch) {
                 FETCH(x + (r + 4) * stride + i, WF_LANES)
             }
         }
@@ -153,8 +155,9 @@ WF_INLINE void FN(lanes)(V *lanes, const S *x, int64_t n, int64_t stride, const 
     }
 }
 
-/* out[i] = the sum of block x[i * stride .. + n) */
-static void FN(span)(void *outv, const void *xv, int64_t n, int64_t stride, int64_t count)
+/* out[i] = the sum of block x[i * stride .. + n). ahead: see kernels/reduce.h. */
+static void FN(span)(void *outv, const void *xv, int64_t n, int64_t stride, int64_t count,
+                     __attribute__((unused)) int64_t ahead)
 {
     T *out = outv;
     const S *x = xv;
@@ -166,10 +169,10 @@ static void FN(span)(void *outv, const void *xv, int64_t n, int64_t stride, int6
     for (; i + 4 <= count; i += 4, x += 4 * stride) {
         V v[4];
         for (int r = 0; alone && r < 4; r++) {
-            FN(lanes)(v + r, x + r * stride, n, stride, 1, false);
+            FN(lanes)(v + r, x + r * stride, n, stride, 1, false, sizeof(S) == 2 ? ahead : 0);
         }
         for (int r = 0; !alone && r < 4; r += AT_ONCE) {
-            FN(lanes)(v + r, x + r * stride, n, stride, AT_ONCE, true);
+            FN(lanes)(v + r, x + r * stride, n, stride, AT_ONCE, true, 0);
         }
         const V sums = WF_JOIN(wf_fold4, TSFX)(v[0], v[1], v[2], v[3]);
         for (int k = 0; k < 4; k++) {
@@ -179,7 +182,7 @@ static void FN(span)(void *outv, const void *xv, int64_t n, int64_t stride, int6
 #endif
     for (; i < count; i++, x += stride) {
         V a;
-        FN(lanes)(&a, x, n, 0, 1, false);
+        FN(lanes)(&a, x, n, 0, 1, false, 0);
 #if VN == 16
         a = a + WF_SHUF(a, WF_ROT16_8);
         a = a + WF_SHUF(a, WF_ROT16_4);
