@@ -48,9 +48,8 @@ enum {
     GRAIN_HEAVY = 4096,  /* elements per chunk: rows with polynomials */
     AWAKE_CHEAP = 8192,  /* elements worth a share of a worker that is awake: half a microsecond */
     AWAKE_HEAVY = 2048,
-    LINE = 64,             /* elements of a piece, a multiple of */
-    GRAIN_PAST = 1 << 17,  /* where stores bypass the caches: a chunk ends by waiting for them */
-    STREAM_FROM = 24 << 20 /* bytes moved from which stores bypass the caches */
+    LINE = 64,           /* elements of a piece, a multiple of */
+    GRAIN_PAST = 1 << 17 /* where stores bypass the caches: a chunk ends by waiting for them */
 };
 
 _Static_assert(WF_MAP_SMALL <= 2 * GRAIN_HEAVY, "what is small is never cut");
@@ -65,6 +64,7 @@ typedef struct run {
     int64_t band;        /* row by row, that many at a time: see turned_block; else 0 */
     bool stream, direct; /* direct: no operand needs a cast or a gather */
     bool past;           /* the kernel itself stores past the caches */
+    bool ahead;          /* the function asks for the tiles behind */
     bool in_place;       /* a destination is a source, too */
     int32_t slot[WF_WALK_OPS +
                  1]; /* where an operand's scratch tile starts; the last: values not yet cast */
@@ -132,7 +132,7 @@ static const void *load(chunk *c, const wf_block *b, int k, unsigned *bcast)
         return tile;
     }
     const bool packed = is_packed(b, o);
-    if (packed && r->stream)
+    if (packed && r->stream && !r->ahead)
         wf_look_ahead(b->ptr[o], n * r->w->op[o].esize);
     if (packed && same)
         return b->ptr[o];
@@ -454,7 +454,7 @@ static void do_block(void *arg, const wf_block *b)
     }
     if (r->past && (uintptr_t)dst[0] % 64 == 0)
         bcast |= WF_PAST_CACHES;
-    t->fn(t->arg, dst, src, (size_t)(b->rows * b->cols), bcast);
+    (r->ahead ? t->ahead : t->fn)(t->arg, dst, src, (size_t)(b->rows * b->cols), bcast);
     for (int k = 0; stores >> k; k++)
         if (stores >> k & 1)
             store(c, b, k);
@@ -497,18 +497,18 @@ static bool is_in_place(const wf_tiles *t)
     return false;
 }
 
-/* Stores past the caches pay for more data than the caches hold, and if no destination is read as well. */
+/* Are more data moved than the caches hold? */
 static bool leaves_caches(const run *r)
 {
     const wf_walk *w = r->w;
-    int64_t bytes = 0;
+    int64_t bytes = r->t->beside;
     for (int k = 0; k < w->nops; k++) {
         int64_t n = 1;
         for (int i = 0; i < w->rank; i++)
             n *= w->op[k].strides[i] ? w->dims[i] : 1;
         bytes += n * w->op[k].esize;
     }
-    return bytes >= STREAM_FROM && !r->in_place;
+    return bytes >= WF_STREAM_FROM;
 }
 
 /* Blocks for a transposed source, if there is one and rows of the result are worth a call, or all of them do not fit a tile:
@@ -578,11 +578,13 @@ void wf_tiles_run(const wf_tiles *t)
     run r = {.t = t,
              .k = wf_kernels_now(),
              .w = &w,
-             .direct = w.flat && !some_cast(t),
+             .direct = w.flat && !some_cast(t) && !t->drawn,
              .in_place = is_in_place(t)};
-    /* Not by way of scratch for rows that compute: there plain stores overlap better. */
-    const bool leaves = leaves_caches(&r);
-    r.stream = leaves && t->grain >= GRAIN_CHEAP;
+    /* Stores pass the caches if no destination is read as well; not by way of scratch for rows that compute: there
+     * plain stores overlap better. */
+    const bool far = leaves_caches(&r), leaves = far && !r.in_place;
+    r.stream = leaves && (t->grain >= GRAIN_CHEAP || t->past_tiles);
+    r.ahead = far && t->ahead;
     r.past = leaves && r.direct && t->past && !r.stream;
     r.tile = TILE;
     while ((w.nops + 1) * r.tile * 8 > SCRATCH)

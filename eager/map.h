@@ -25,12 +25,19 @@ typedef struct wf_tiles {
      * loaded; its view has row-major strides and any address, and the type it is wanted in. */
     uint32_t drawn;
     void (*draw)(const void *arg, int k, void *dst, int64_t first, int64_t n);
-    bool by_rows; /* a call of fn costs so little that it may get a row of 64 elements */
+    /* NULL, or fn that asks for the tiles behind its own as well; called where no cache holds what is moved. */
+    wf_tile_fn ahead;
+    int64_t beside;  /* bytes that what runs with it moves */
+    bool past_tiles; /* stores may pass the caches by way of tiles whatever the grain */
+    bool by_rows;    /* a call of fn costs so little that it may get a row of 64 elements */
     wf_tile_fn fn;
     const void *arg;
 } wf_tiles;
 
 void wf_tiles_run(const wf_tiles *t);
+
+/* Bytes moved from which on no cache holds them: then stores pass the caches, and tiles ask for the next ones. */
+#define WF_STREAM_FROM ((int64_t)24 << 20)
 
 /* Elements of any elementwise row that are run by one call of its kernel. */
 enum { WF_MAP_SMALL = 8192 };

@@ -171,9 +171,13 @@ typedef struct wf_program_args {
     const wf_view *dst, *src;
     const void *const *scalars;
     unsigned axes;
+    int64_t beside; /* bytes that other runs of the launch move */
     bool wait; /* for its kernel to be made, where it could run another way meanwhile (devices) */
     const wf_program_checked *checked; /* NULL, or for each CHECK in order: whose it is (devices) */
 } wf_program_args;
+
+/* Bytes that one run of the program moves, about. */
+int64_t wf_program_moves(const wf_program *p, const wf_program_args *a);
 
 /* Is it one row of the table, or one derivative, and nothing else? Then wf_program_run_on runs the eager function. */
 bool wf_program_is_row(const wf_program *p);

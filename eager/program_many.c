@@ -17,6 +17,7 @@ typedef struct many {
     const wf_program *p;
     const wf_program_args *a;
     const wf_map_run *shared;
+    bool ahead; /* the caches do not hold what they move */
     int64_t count;
     int64_t *first; /* pieces before run i; count + 1 of them */
 } many;
@@ -45,7 +46,8 @@ static int64_t flat_elements(const wf_program *p, const wf_program_args *a)
 }
 
 /* Elements [begin, end) of a run. */
-static void run_piece(const wf_map_run *r, const wf_program_args *a, int64_t begin, int64_t end)
+static void run_piece(const wf_map_run *r, const wf_program_args *a, bool ahead, int64_t begin,
+                      int64_t end)
 {
     const wf_program *p = r->p;
     void *dst[WF_PROGRAM_OUTPUTS];
@@ -60,7 +62,8 @@ static void run_piece(const wf_map_run *r, const wf_program_args *a, int64_t beg
         for (int k = 0; k < p->ninput; k++)
             src[k] = (const char *)a->src[k].data +
                      (single >> k & 1 ? 0 : i * (int64_t)wf_dtype_size(a->src[k].dtype));
-        wf_map_run_tile(r, dst, src, (size_t)n, n > 1 ? single : 0);
+        (ahead ? wf_map_run_tile_ahead : wf_map_run_tile)(r, dst, src, (size_t)n,
+                                                          n > 1 ? single : 0);
     }
 }
 
@@ -82,7 +85,7 @@ static void do_pieces(void *arg, int64_t begin, int64_t end)
             continue;
         const int64_t n = wf_view_numel(&m->a[i].dst[0]), stop = (last - m->first[i]) * PIECE;
         wf_map_run_aim(&r, &m->a[i]);
-        run_piece(&r, &m->a[i], (piece - m->first[i]) * PIECE, stop < n ? stop : n);
+        run_piece(&r, &m->a[i], m->ahead, (piece - m->first[i]) * PIECE, stop < n ? stop : n);
         piece = last;
     }
 }
@@ -104,13 +107,16 @@ int wf_program_run_many(const wf_program *p, int64_t count, const wf_program_arg
         return run_in_turn(p, count, a);
     wf_map_run r;
     wf_map_run_init(&r, p);
-    const many m = {.p = p, .a = a, .shared = &r, .count = count, .first = first};
+    many m = {.p = p, .a = a, .shared = &r, .count = count, .first = first};
+    int64_t bytes = 0;
     first[0] = 0;
     for (int64_t i = 0; i < count; i++) {
         const int64_t n = flat_elements(p, &a[i]);
         first[i + 1] = first[i] + (n > 0 ? (n + PIECE - 1) / PIECE : 0);
+        bytes += wf_program_moves(p, &a[i]);
     }
-    wf_parallel_for(first[count], (r.grain + PIECE - 1) / PIECE, do_pieces, (void *)(uintptr_t)&m);
+    m.ahead = bytes >= WF_STREAM_FROM;
+    wf_parallel_for(first[count], (r.grain + PIECE - 1) / PIECE, do_pieces, &m);
     for (int64_t i = 0; i < count; i++)
         if (flat_elements(p, &a[i]) < 0)
             wf_program_run_on(p, &a[i]);

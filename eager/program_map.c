@@ -114,10 +114,9 @@ static bool run_chain(const wf_map_run *r, int i, tile_state *s, void *const *pl
     return true;
 }
 
-void wf_map_run_tile(const void *arg, void *const *dst, const void *const *src, size_t n,
-                     unsigned bcast)
+static void run_tile(const wf_map_run *r, void *const *dst, const void *const *src, size_t n,
+                     unsigned bcast, uint32_t ahead)
 {
-    const wf_map_run *r = arg;
     const wf_program *p = r->p;
     _Alignas(64) char registers[WF_MAP_REGISTERS];
     tile_state s;
@@ -132,6 +131,11 @@ void wf_map_run_tile(const void *arg, void *const *dst, const void *const *src, 
     for (int i = 0; i < p->ninst;) {
         void *place[WF_LINKS];
         const int length = p->chain[i];
+        for (uint32_t rest = ahead; rest; rest &= rest - 1) {
+            const int k = __builtin_ctz(rest);
+            const size_t bytes = n * wf_dtype_size(p->type[p->input[k]]);
+            wf_look_ahead_part(src[k], (int64_t)bytes, i, i + 1 + length, p->ninst);
+        }
         for (int e = 0; e <= length; e++) {
             const int o = r->direct[i + e];
             place[e] = o >= 0 ? dst[o] : registers + p->inst[i + e].reg * r->pitch;
@@ -148,6 +152,24 @@ void wf_map_run_tile(const void *arg, void *const *dst, const void *const *src, 
         else if (s.at[v] != dst[k])
             memcpy(dst[k], s.at[v], n * wf_dtype_size(type));
     }
+}
+
+void wf_map_run_tile(const void *arg, void *const *dst, const void *const *src, size_t n,
+                     unsigned bcast)
+{
+    run_tile(arg, dst, src, n, bcast, 0);
+}
+
+void wf_map_run_tile_ahead(const void *arg, void *const *dst, const void *const *src, size_t n,
+                           unsigned bcast)
+{
+    const wf_map_run *r = arg;
+    run_tile(r, dst, src, n, bcast, r->ahead & ~bcast);
+}
+
+int64_t wf_program_moves(const wf_program *p, const wf_program_args *a)
+{
+    return wf_view_numel(&a->dst[0]) * p->width * (p->ninput + p->noutput);
 }
 
 /* May the instruction write output k's memory when it runs? Not while an input there is still to be read. */
@@ -178,6 +200,11 @@ void wf_map_run_aim(wf_map_run *r, const wf_program_args *a)
 {
     const wf_program *p = r->p;
     r->scalars = a->scalars;
+    r->ahead = 0;
+    for (int k = 0; k < p->ninput; k++)
+        if (a->src[k].dtype == p->type[p->input[k]] && wf_view_is_contiguous(&a->src[k]))
+            r->ahead |= 1u << k;
+    r->ahead &= ~wf_program_draws(p);
     memset(r->direct, -1, (size_t)p->ninst * sizeof r->direct[0]);
     for (int k = 0; k < p->noutput; k++) {
         const int def = p->def[p->output[k]];
@@ -192,8 +219,7 @@ static void draw_tile(const void *arg, int k, void *dst, int64_t first, int64_t 
     wf_program_fill(r->p, k, r->scalars, dst, first, n);
 }
 
-void wf_program_run(const wf_program *p, const wf_view *dst, const wf_view *src,
-                    const void *const *scalars)
+static void run_on(const wf_program *p, const wf_program_args *a)
 {
     uint8_t dst_type[WF_PROGRAM_OUTPUTS], src_type[WF_PROGRAM_INPUTS];
     wf_map_run r;
@@ -202,11 +228,11 @@ void wf_program_run(const wf_program *p, const wf_view *dst, const wf_view *src,
     for (int k = 0; k < p->noutput; k++)
         dst_type[k] = p->type[p->output[k]];
     wf_map_run_init(&r, p);
-    wf_map_run_aim(&r, &(wf_program_args){.dst = dst, .src = src, .scalars = scalars});
+    wf_map_run_aim(&r, a);
     wf_tiles_run(&(wf_tiles){.ndst = p->noutput,
                              .nsrc = p->ninput,
-                             .dst = dst,
-                             .src = src,
+                             .dst = a->dst,
+                             .src = a->src,
                              .dst_type = dst_type,
                              .src_type = src_type,
                              .grain = r.grain,
@@ -214,7 +240,16 @@ void wf_program_run(const wf_program *p, const wf_view *dst, const wf_view *src,
                              .drawn = wf_program_draws(p),
                              .draw = draw_tile,
                              .fn = wf_map_run_tile,
+                             .ahead = wf_map_run_tile_ahead,
+                             .beside = a->beside,
+                             .past_tiles = true,
                              .arg = &r});
+}
+
+void wf_program_run(const wf_program *p, const wf_view *dst, const wf_view *src,
+                    const void *const *scalars)
+{
+    run_on(p, &(wf_program_args){.dst = dst, .src = src, .scalars = scalars});
 }
 
 /* -- one row ------------------------------------------------------------------------------------------------ */
@@ -273,6 +308,6 @@ int wf_program_run_on(const wf_program *p, const wf_program_args *a)
             wf_copy(&a->dst[0], &a->src[0]);
         return 0;
     }
-    wf_program_run(p, a->dst, a->src, a->scalars);
+    run_on(p, a);
     return 0;
 }

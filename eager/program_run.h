@@ -57,6 +57,7 @@ typedef struct wf_map_run {
     const void *const *scalars;
     int64_t tile, grain;              /* elements of a tile, and such as are worth a chunk */
     int64_t pitch;                    /* bytes of a register */
+    uint32_t ahead;                   /* inputs of which the tile behind lies behind in memory */
     int16_t direct[WF_PROGRAM_INSTS]; /* output that an instruction writes straight away, or -1 */
     wf_inst_fn fn[WF_PROGRAM_INSTS];
 } wf_map_run;
@@ -67,6 +68,9 @@ void wf_map_run_aim(wf_map_run *r, const wf_program_args *a);
 /* A wf_tile_fn; arg: the run. */
 void wf_map_run_tile(const void *arg, void *const *dst, const void *const *src, size_t n,
                      unsigned bcast);
+/* The same, and asks for the tiles behind, a part in front of each instruction. */
+void wf_map_run_tile_ahead(const void *arg, void *const *dst, const void *const *src, size_t n,
+                           unsigned bcast);
 
 /* wf_program_run_on for a program with ROW values. */
 int wf_program_run_rows(const wf_program *p, const wf_program_args *a);

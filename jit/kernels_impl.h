@@ -36,8 +36,6 @@ struct wf_jitk {
 
 /* Compiles or loads: fills exe (or NULL), name, reason, from_disk, bytes, build_ns. Holds no lock. */
 void wf_jitk_build(wf_jitk *k);
-/* Bytes moved from which results pass the caches: more than a core's share of them. */
-#define WF_STREAM_FROM ((int64_t)24 << 20)
 /* A native kernel over rows on operands; WEFT_EUNSUPPORTED: these are for the interpreter. */
 int wf_jitk_run_rows(const wf_jitk *k, const wf_exe *exe, const uint64_t *scalar,
                      const wf_program_args *a);

@@ -86,10 +86,11 @@ static bool is_aligned(const void *p)
 }
 
 /* Stores past the caches pay for more data than the caches hold, if no destination is read as well. */
-static bool should_stream(const run *r, const wf_view *dst, const wf_view *src)
+static bool should_stream(const run *r, const wf_program_args *a)
 {
+    const wf_view *dst = a->dst, *src = a->src;
     const wf_program *p = &r->k->program;
-    int64_t bytes = 0;
+    int64_t bytes = a->beside;
     for (int k = 0; k < p->noutput; k++) {
         bytes += r->n * (int64_t)wf_dtype_size(dst[k].dtype);
         for (int j = 0; j < p->ninput; j++)
@@ -259,7 +260,7 @@ int wf_jitk_run(const wf_jitk *k, const wf_program_args *a)
     }
     if (r.n == 0)
         return 0;
-    r.flags = should_stream(&r, a->dst, a->src) ? WF_LAUNCH_STREAM : 0;
+    r.flags = should_stream(&r, a) ? WF_LAUNCH_STREAM : 0;
     run_flat(&r);
     return 0;
 }

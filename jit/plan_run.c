@@ -245,11 +245,14 @@ static void run_small(void *arg, int64_t begin, int64_t end)
 }
 
 /* Large ones one after the other, each by all threads; small ones side by side. */
-static void run_many(const wf_plan_program *g, const wf_program_args *a, uint32_t *small,
-                     uint32_t n)
+static void run_many(const wf_plan_program *g, wf_program_args *a, uint32_t *small, uint32_t n)
 {
-    int64_t nsmall = 0, elements = 0;
+    int64_t nsmall = 0, elements = 0, bytes = 0;
     for (uint32_t i = 0; i < n; i++) {
+        bytes += wf_program_moves(g->program, &a[i]);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        a[i].beside = bytes - wf_program_moves(g->program, &a[i]);
         int64_t size = wf_view_numel(&a[i].dst[0]);
         if (size > SMALL) {
             wf_plan_run_program(g, &a[i]);

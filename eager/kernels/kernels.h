@@ -81,12 +81,19 @@ static inline int wf_ct(int dtype)
     };
     return index[dtype];
 }
-/* Asks for the memory behind a tile while the tile is worked on: stores past the caches take the place
- * in which the processor would have looked ahead by itself. */
-static inline void wf_look_ahead(const char *p, int64_t bytes)
+/* Asks for part [from, to) of `of` of the memory behind a tile while the tile is worked on: stores past the caches take the
+ * place in which the processor would have looked ahead by itself, and tiles are too short for it to see where they lead.
+ * (Not a function: gcc 12 takes one that does nothing but ask for one without effects, and drops its calls.) */
+__attribute__((always_inline)) static inline void wf_look_ahead_part(const void *p, int64_t bytes,
+                                                                     int from, int to, int of)
 {
-    for (int64_t i = 0; i < bytes; i += 64)
-        __builtin_prefetch(p + bytes + i);
+    const char *next = (const char *)p + bytes;
+    for (int64_t i = bytes * from / of / 64 * 64; i < bytes * to / of; i += 64)
+        __builtin_prefetch(next + i);
+}
+__attribute__((always_inline)) static inline void wf_look_ahead(const void *p, int64_t bytes)
+{
+    wf_look_ahead_part(p, bytes, 0, 1, 1);
 }
 static inline int wf_width(int dtype)
 {
