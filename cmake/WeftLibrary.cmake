@@ -17,7 +17,7 @@ file(GLOB weft_isa_sources CONFIGURE_DEPENDS eager/kernels/*.inc.c)
 # versions them to half again their size (190 KB of the 4 MB). What it does help: products with a vector by 1.4.
 file(GLOB weft_plain_sources CONFIGURE_DEPENDS eager/kernels/map_i*.inc.c eager/kernels/map_u8.inc.c
     eager/kernels/cast.inc.c eager/kernels/copy.inc.c eager/kernels/gemm_int.inc.c eager/kernels/map_vjp_rare_f64.inc.c eager/kernels/program.inc.c
-    eager/kernels/reduce.inc.c eager/kernels/sdpa.inc.c)
+    eager/kernels/reduce.inc.c eager/kernels/scan.inc.c eager/kernels/sdpa.inc.c)
 list(REMOVE_ITEM weft_isa_sources ${weft_plain_sources})
 # With 16 registers -O3 spills what it unrolls: the same speed, 34 KB more. (But of f64's derivatives gelu's is vectorised by it alone.)
 file(GLOB weft_plain_sources_avx2 CONFIGURE_DEPENDS eager/kernels/map_f*.inc.c eager/kernels/map_vjp_f32.inc.c eager/kernels/rowwise.inc.c)
