@@ -16,7 +16,14 @@
 #include "eager/kernels/scan.h"
 #include "eager/pool.h"
 
-enum { SCAN_TILE = 1024, SCAN_TASK = 1 << 15, BLOCK = 4096, RADIX = 64, COLS = WF_SCAN_COLS };
+enum {
+    SCAN_TILE = 1024,
+    SCAN_TASK = 1 << 15,
+    BLOCK = 4096,
+    RADIX = 64,
+    COLS = WF_SCAN_COLS,
+    WIDTH = WF_SCAN_WIDTH
+};
 
 typedef struct scan_job {
     const wf_view *x;
@@ -30,7 +37,8 @@ typedef struct scan_job {
     /* of a unit in blocks */
     int64_t unit, piece; /* its first block */
     bool totals;         /* store nothing */
-    uint64_t *state, *before; /* [WF_SCAN_STATE][COLS]; of each block [COLS]: its total, later what is added at its level */
+    uint64_t *state,
+        *before; /* [WF_SCAN_STATE][COLS]; of each block [COLS]: its total, later what is added at its level */
 } scan_job;
 
 /* Offset in x of the element with axes before and after the scanned one at flat indices o and i. */
@@ -79,8 +87,8 @@ static inline uint64_t join(bool product, uint64_t a, uint64_t b)
 }
 
 /* `rows` rows of n columns; columns 1: a line of n elements behind one another. */
-static inline void scan_ints(uint64_t *v, int64_t rows, int64_t n, int64_t columns, uint64_t *s, unsigned add,
-                             bool product)
+static void scan_ints(uint64_t *v, int64_t rows, int64_t n, int64_t columns, uint64_t *s,
+                      unsigned add, bool product)
 {
     for (int64_t c = 0; c < n; c++) {
         uint64_t above = product, run = (add & 15) ? s[3 * columns + c] : product;
@@ -119,7 +127,8 @@ static wf_scan_kernels kernels_of(const scan_job *j)
         [WF_ISA_AVX512] = wf_scan_kernels_avx512,
     };
     static const wf_scan_kernels ints[2] = {{span_sum, rows_sum}, {span_prod, rows_prod}};
-    return j->floats ? by_isa[wf_isa()][j->product] : ints[j->product];
+    const int isa = j->product && wf_isa() == WF_ISA_AVX512 ? WF_ISA_AVX2 : wf_isa();
+    return j->floats ? by_isa[isa][j->product] : ints[j->product];
 }
 
 /* -- blocks of a unit ----------------------------------------------------------------------------------------- */
@@ -135,7 +144,8 @@ static unsigned levels_of(int64_t b)
 }
 
 /* Block b is done: its total joins those before it, level by level while parts end with it. */
-static void carry_over(const scan_job *j, int64_t b, uint64_t *s, const uint64_t *total, int64_t columns)
+static void carry_over(const scan_job *j, int64_t b, uint64_t *s, const uint64_t *total,
+                       int64_t columns)
 {
     for (int l = 4;; l++, b /= RADIX) {
         for (int64_t c = 0; c < columns; c++) {
@@ -183,15 +193,20 @@ static void line_block(const scan_job *j, int64_t line, int64_t b, buffer *v, ui
 
 static void tile_block(const scan_job *j, int64_t t, int64_t b, buffer *v, uint64_t *state)
 {
-    const int64_t o = t / j->tiles, c = t % j->tiles * COLS, step = j->x->strides[j->axis];
-    const int64_t m = j->inner - c < COLS ? j->inner - c : COLS, at = offset(j, o, c);
+    const int64_t o = t / j->tiles, c = t % j->tiles * WIDTH, step = j->x->strides[j->axis];
+    const int64_t m = j->inner - c < WIDTH ? j->inner - c : WIDTH, at = offset(j, o, c);
     const int64_t end = j->n < (b + 1) * BLOCK ? j->n : (b + 1) * BLOCK;
     for (int64_t r = b * BLOCK; r < end; r += WF_SCAN_ROWS) {
         const int64_t rows = end - r < WF_SCAN_ROWS ? end - r : WF_SCAN_ROWS;
         for (int64_t k = 0; k < rows; k++) {
+            const char *ahead = from(j, at + (r + k + WF_SCAN_ROWS) * step);
+            for (int64_t i = 0; i < m * (int64_t)wf_dtype_size(j->x->dtype); i += 64) {
+                __builtin_prefetch(ahead + i); /* past the end of the rows: nothing is read */
+            }
             j->k->load(v->row[k], from(j, at + (r + k) * step), j->x->dtype, 1, m);
         }
-        j->run.rows(v, m, state, levels_of(b) | (r % BLOCK >= RADIX ? 8 : 0) | (unsigned)(r / WF_SCAN_ROWS & 7));
+        j->run.rows(v, m, state,
+                    levels_of(b) | (r % BLOCK >= RADIX ? 8 : 0) | (unsigned)(r / WF_SCAN_ROWS & 7));
         for (int64_t k = 0; k < rows && !j->totals; k++) {
             j->k->store(to(j, (o * j->n + r + k) * j->inner + c), j->dst->dtype, v->row[k], m);
         }
@@ -205,8 +220,8 @@ static void block(const scan_job *j, int64_t unit, int64_t b, buffer *v, uint64_
 
 static int64_t columns_of(const scan_job *j, int64_t unit)
 {
-    const int64_t c = j->tiles ? unit % j->tiles * COLS : 0, left = j->tiles ? j->inner - c : 1;
-    return left < COLS ? left : COLS;
+    const int64_t c = j->tiles ? unit % j->tiles * WIDTH : 0, left = j->tiles ? j->inner - c : 1;
+    return left < WIDTH ? left : WIDTH;
 }
 
 static void units_task(void *arg, int64_t begin, int64_t end)
@@ -320,7 +335,7 @@ WF_EXEC_DECL(scan)
         j.x = x = j.dst;
     }
     if (j.inner > 1 && inner_contiguous(x, j.axis)) {
-        j.tiles = (j.inner + COLS - 1) / COLS;
+        j.tiles = (j.inner + WIDTH - 1) / WIDTH;
     }
     const int64_t units = j.outer * (j.tiles ? j.tiles : j.inner), columns = columns_of(&j, 0);
     const bool cut = units < wf_num_threads() && j.n >= 4 * BLOCK && j.n * columns >= 2 * SCAN_TASK;

@@ -29,12 +29,12 @@
 #define INSIDE(v, none, OP) WITH(v, none, OP, 0, 2)
 #endif
 
-#define SCAN(NAME, OP, NONE)                                                                             \
+#define SCAN(NAME, OP, NONE)                                                                       \
     static void span_##NAME(void *values, int64_t n, void *state, unsigned add)                    \
     {                                                                                              \
         double *const s = state;                                                                   \
         const V none = (NONE) - (V){0};                                                            \
-        V half[3] = {none, none, none}, carry = s[3] - (V){0};                                                  \
+        V half[3] = {none, none, none}, carry = s[3] - (V){0};                                     \
         for (int64_t i = 0; i < n; i += 8) {                                                       \
             double *const at = (double *)values + i;                                               \
             const unsigned o = (unsigned)i >> 3 & 7, now = add | o;                                \
@@ -42,7 +42,7 @@
             WF_UNROLL for (int k = 0; k < 8 / VN; k++)                                             \
             {                                                                                      \
                 v[k] = LOADV(at + k * VN);                                                         \
-                INSIDE(v[k], none, OP);                                                                  \
+                INSIDE(v[k], none, OP);                                                            \
             }                                                                                      \
             WF_UNROLL for (int w = 1; w < 8 / VN; w *= 2)                                          \
             {                                                                                      \
@@ -100,6 +100,10 @@
     }
 
 SCAN(sum, +, -0.0)
+#if VN == 8
+const wf_scan_kernels WF_JOIN(wf_scan_kernels, WF_ISA)[1] = {{span_sum, rows_sum}};
+#else
 SCAN(prod, *, 1.0)
-
-const wf_scan_kernels WF_JOIN(wf_scan_kernels, WF_ISA)[2] = {{span_sum, rows_sum}, {span_prod, rows_prod}};
+const wf_scan_kernels WF_JOIN(wf_scan_kernels, WF_ISA)[2] = {{span_sum, rows_sum},
+                                                             {span_prod, rows_prod}};
+#endif

@@ -900,7 +900,8 @@ Test(cuda_rows, orders)
                        .attr.dtype = (uint8_t)(t == WEFT_BOOL ? WEFT_I64 : t)};
         ints(&c, 1, 1, 0);
         check(&c);
-        for (int k = 0; k < 4; k++) { /* lines of several parts, and of several at the level above */
+        for (int k = 0; k < 4;
+             k++) { /* lines of several parts, and of several at the level above */
             static const int shapes[4][2] = {{2, 1000}, {1, 4096 * 65 + 70}, {4097, 3}, {130, 9}};
             c = (row_case){.op = k % 3 ? WF_OP_CUMSUM : WF_OP_CUMPROD,
                            .nsrc = 1,
