@@ -81,42 +81,55 @@ static uint64_t plus(const scan_job *j, uint64_t a, uint64_t b)
 
 /* -- integers: the order does not matter, and [3] is the running value of all since the block began ---------- */
 
-static inline uint64_t join(bool product, uint64_t a, uint64_t b)
+static uint64_t join(bool product, uint64_t a, uint64_t b)
 {
     return product ? a * b : a + b;
 }
 
-/* `rows` rows of n columns; columns 1: a line of n elements behind one another. */
-static void scan_ints(uint64_t *v, int64_t rows, int64_t n, int64_t columns, uint64_t *s,
-                      unsigned add, bool product)
+static void span_ints(uint64_t *v, int64_t n, uint64_t *s, unsigned add, bool product)
 {
-    for (int64_t c = 0; c < n; c++) {
-        uint64_t above = product, run = (add & 15) ? s[3 * columns + c] : product;
+    uint64_t above = product, run = add & 8 ? s[3] : product;
+    for (int l = 4; add >> l; l++) {
+        above = add >> l & 1 ? join(product, above, s[l]) : above;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        run = join(product, run, v[i]);
+        v[i] = join(product, above, run);
+    }
+    s[3] = run;
+}
+
+static void rows_ints(uint64_t *v, int64_t n, uint64_t *s, unsigned add, wf_red op)
+{
+    uint64_t *const run = s + 3 * COLS;
+    for (int r = 0; r < WF_SCAN_ROWS; r++, v += COLS) {
+        const void *row = v;
+        wf_red_kernels_of(WEFT_I64)->rows[op](run, &row, 1, n, r == 0 && !(add & 15));
+        memcpy(v, run, (size_t)n * sizeof *v);
         for (int l = 4; add >> l; l++) {
-            above = add >> l & 1 ? join(product, above, s[l * columns + c]) : above;
+            row = s + l * COLS;
+            if (add >> l & 1) {
+                wf_red_kernels_of(WEFT_I64)->rows[op](v, &row, 1, n, 0);
+            }
         }
-        for (int64_t r = 0; r < rows; r++) {
-            run = join(product, run, v[r * columns + c]);
-            v[r * columns + c] = join(product, above, run);
-        }
-        s[3 * columns + c] = run;
     }
 }
+
 static void span_sum(void *v, int64_t n, void *s, unsigned add)
 {
-    scan_ints(v, n, 1, 1, s, add, false);
+    span_ints(v, n, s, add, false);
 }
 static void span_prod(void *v, int64_t n, void *s, unsigned add)
 {
-    scan_ints(v, n, 1, 1, s, add, true);
+    span_ints(v, n, s, add, true);
 }
 static void rows_sum(void *v, int64_t n, void *s, unsigned add)
 {
-    scan_ints(v, WF_SCAN_ROWS, n, COLS, s, add, false);
+    rows_ints(v, n, s, add, WF_RED_SUM);
 }
 static void rows_prod(void *v, int64_t n, void *s, unsigned add)
 {
-    scan_ints(v, WF_SCAN_ROWS, n, COLS, s, add, true);
+    rows_ints(v, n, s, add, WF_RED_PROD);
 }
 
 static wf_scan_kernels kernels_of(const scan_job *j)
