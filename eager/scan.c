@@ -207,21 +207,25 @@ static void line_block(const scan_job *j, int64_t line, int64_t b, buffer *v, ui
 static void tile_block(const scan_job *j, int64_t t, int64_t b, buffer *v, uint64_t *state)
 {
     const int64_t o = t / j->tiles, c = t % j->tiles * WIDTH, step = j->x->strides[j->axis];
-    const int64_t m = j->inner - c < WIDTH ? j->inner - c : WIDTH, at = offset(j, o, c);
+    const int64_t m = j->inner - c < WIDTH ? j->inner - c : WIDTH,
+                  size = (int64_t)wf_dtype_size(j->x->dtype);
     const int64_t end = j->n < (b + 1) * BLOCK ? j->n : (b + 1) * BLOCK;
+    const int64_t apart = j->inner * (int64_t)wf_dtype_size(j->dst->dtype);
+    const char *src = from(j, offset(j, o, c) + b * BLOCK * step);
+    char *dst = to(j, (o * j->n + b * BLOCK) * j->inner + c);
+    const unsigned add = levels_of(b);
     for (int64_t r = b * BLOCK; r < end; r += WF_SCAN_ROWS) {
         const int64_t rows = end - r < WF_SCAN_ROWS ? end - r : WF_SCAN_ROWS;
-        for (int64_t k = 0; k < rows; k++) {
-            const char *ahead = from(j, at + (r + k + WF_SCAN_ROWS) * step);
-            for (int64_t i = 0; i < m * (int64_t)wf_dtype_size(j->x->dtype); i += 64) {
-                __builtin_prefetch(ahead + i); /* past the end of the rows: nothing is read */
+        for (int64_t k = 0; k < rows; k++, src += step * size) {
+            for (int64_t i = 0; i < m * size; i += 64) { /* past the end: nothing is read */
+                __builtin_prefetch(src + WF_SCAN_ROWS * step * size + i);
             }
-            j->k->load(v->row[k], from(j, at + (r + k) * step), j->x->dtype, 1, m);
+            j->k->load(v->row[k], src, j->x->dtype, 1, m);
         }
         j->run.rows(v, m, state,
-                    levels_of(b) | (r % BLOCK >= RADIX ? 8 : 0) | (unsigned)(r / WF_SCAN_ROWS & 7));
-        for (int64_t k = 0; k < rows && !j->totals; k++) {
-            j->k->store(to(j, (o * j->n + r + k) * j->inner + c), j->dst->dtype, v->row[k], m);
+                    add | (r % BLOCK >= RADIX ? 8 : 0) | (unsigned)(r / WF_SCAN_ROWS & 7));
+        for (int64_t k = 0; k < rows && !j->totals; k++, dst += apart) {
+            j->k->store(dst, j->dst->dtype, v->row[k], m);
         }
     }
 }
