@@ -285,6 +285,14 @@ static weft_tensor op_sum_all(const operands *o)
 {
     return weft_sum(o->x);
 }
+static weft_tensor op_cumsum_inner(const operands *o)
+{
+    return weft_cumsum(o->x, 1);
+}
+static weft_tensor op_cumsum_outer(const operands *o)
+{
+    return weft_cumsum(o->x, 0);
+}
 static weft_tensor op_softmax(const operands *o)
 {
     return weft_softmax(o->x, -1);
@@ -335,6 +343,8 @@ static const op_case op_cases[] = {
      false}, /* half as many elements */
     {"sum_outer_f64", op_sum_outer_f64, BENCH_READ, 4, false, 0.75, false},
     {"softmax", op_softmax, BENCH_COPY, 8, true, 0.90, false},
+    {"cumsum_inner", op_cumsum_inner, BENCH_COPY, 8, true, 0.90, false},
+    {"cumsum_outer", op_cumsum_outer, BENCH_COPY, 8, true, 0.90, false},
     {"layer_norm", op_layer_norm, BENCH_COPY, 8, true, 0.90, false},
     {"transpose", op_transpose, BENCH_COPY, 8, false, 0.90, false},
     {"transpose_bf16", op_transpose_bf16, BENCH_COPY, 4, false, 0.90, true},

@@ -17,7 +17,7 @@ file(GLOB weft_isa_sources CONFIGURE_DEPENDS eager/kernels/*.inc.c)
 # versions them to half again their size (190 KB of the 4 MB). What it does help: products with a vector by 1.4.
 file(GLOB weft_plain_sources CONFIGURE_DEPENDS eager/kernels/map_i*.inc.c eager/kernels/map_u8.inc.c
     eager/kernels/cast.inc.c eager/kernels/copy.inc.c eager/kernels/gemm_int.inc.c eager/kernels/map_vjp_rare_f64.inc.c eager/kernels/program.inc.c
-    eager/kernels/reduce.inc.c eager/kernels/sdpa.inc.c)
+    eager/kernels/reduce.inc.c eager/kernels/scan.inc.c eager/kernels/sdpa.inc.c)
 list(REMOVE_ITEM weft_isa_sources ${weft_plain_sources})
 # With 16 registers -O3 spills what it unrolls: the same speed, 34 KB more. (But of f64's derivatives gelu's is vectorised by it alone.)
 file(GLOB weft_plain_sources_avx2 CONFIGURE_DEPENDS eager/kernels/map_f*.inc.c eager/kernels/map_vjp_f32.inc.c eager/kernels/rowwise.inc.c)
@@ -137,7 +137,7 @@ file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir*.c jit/ir/kernel.c jit/ir/inte
     jit/table*.c jit/call_table.c eager/roofline.c jit/plan.c jit/ir/fold.c
     jit/device_*.c jit/capture.c jit/explain.c jit/doctor.c eager/device.c eager/device_run.c autograd/vjp_nn.c autograd/tape_text.c autograd/check.c autograd/api.c autograd/custom.c autograd/remat.c
     autograd/hooks.c autograd/jvp.c eager/api_array.c eager/api_select.c eager/api_nn.c eager/api_loss.c eager/api_einsum.c eager/api_index.c eager/api_resample.c
-    eager/api_random.c eager/oom.c eager/report.c eager/live.c eager/account.c eager/cpu/dnnl*.c
+    eager/api_random.c eager/oom.c eager/scan.c eager/report.c eager/live.c eager/account.c eager/cpu/dnnl*.c
     eager/cpu/conv.c eager/cpu/conv_builtin.c eager/cpu/conv_columns.c eager/cpu/conv_line.c nn/*.c io/*.c)
 foreach(source IN LISTS weft_small)
     set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${small})

@@ -1,23 +1,44 @@
 /*
  * eager/scan.c -- cumsum and cumprod.
  *
- * Invariants: along the axis the scan is sequential; floats accumulate in f64 (whatever their dtype)
- * and every output is rounded once from the running f64; integers wrap. Nothing depends on tiling.
+ * Invariants: values along the axis are added in the order of docs/reductions.md (scan.h has it in short); floats accumulate in
+ * f64 (whatever their dtype) and every output is rounded once; integers wrap, in any order. Nothing depends on tiles or threads.
+ *
+ * What runs at once is a unit: a line whose elements are brought to a buffer, or a tile of lines side by side, eight elements of
+ * each. Few units are cut into blocks of 4096: their totals, then what comes before each, then the blocks again.
  */
+#include <stdlib.h>
+#include <string.h>
+
 #include "eager/reduce.h"
 
+#include "eager/cpuid.h"
+#include "eager/kernels/scan.h"
 #include "eager/pool.h"
 
-enum { SCAN_TILE = 1024, SCAN_TASK = 1 << 15 };
+enum {
+    SCAN_TILE = 1024,
+    SCAN_TASK = 1 << 15,
+    BLOCK = 4096,
+    RADIX = 64,
+    COLS = WF_SCAN_COLS,
+    WIDTH = WF_SCAN_WIDTH
+};
 
 typedef struct scan_job {
     const wf_view *x;
     const wf_view *dst;
     const wf_red_kernels *k; /* of f64 or i64 */
+    wf_scan_kernels run;
     bool product, floats;
     int axis;
     int64_t n, inner, outer; /* of the contiguous result: [outer][n][inner] */
-    int64_t tiles;           /* of inner */
+    int64_t tiles;           /* of inner; 0: units are lines */
+    /* of a unit in blocks */
+    int64_t unit, piece; /* its first block */
+    bool totals;         /* store nothing */
+    uint64_t *before;    /* [block][columns]: its total, later what is added at its level */
+    uint64_t *state;     /* [64 blocks][WF_SCAN_STATE][columns]: what levels above add */
 } scan_job;
 
 /* Offset in x of the element with axes before and after the scanned one at flat indices o and i. */
@@ -45,76 +66,245 @@ static char *to(const scan_job *j, int64_t at)
     return (char *)j->dst->data + at * (int64_t)wf_dtype_size(j->dst->dtype);
 }
 
-typedef union running {
-    double f[SCAN_TILE];
-    uint64_t u[SCAN_TILE];
-} running;
-
-/* v[i] becomes the running value; *last carries over between chunks (first: none yet). */
-static void scan_chunk(const scan_job *j, running *v, running *last, bool first, int64_t n)
+static uint64_t plus(const scan_job *j, uint64_t a, uint64_t b)
 {
-    if (j->floats) {
-        double a = first ? v->f[0] : j->product ? last->f[0] * v->f[0] : last->f[0] + v->f[0];
-        v->f[0] = a;
-        for (int64_t i = 1; i < n; i++) {
-            a = j->product ? a * v->f[i] : a + v->f[i];
-            v->f[i] = a;
+    if (!j->floats) {
+        return j->product ? a * b : a + b;
+    }
+    double x, y;
+    memcpy(&x, &a, sizeof x);
+    memcpy(&y, &b, sizeof y);
+    x = j->product ? x * y : x + y;
+    memcpy(&a, &x, sizeof a);
+    return a;
+}
+
+/* -- integers: the order does not matter, and [3] is the running value of all since the block began ---------- */
+
+static uint64_t join(bool product, uint64_t a, uint64_t b)
+{
+    return product ? a * b : a + b;
+}
+
+static void span_ints(uint64_t *v, int64_t n, uint64_t *s, unsigned add, bool product)
+{
+    uint64_t above = product, run = add & 8 ? s[3] : product;
+    for (int l = 4; add >> l; l++) {
+        above = add >> l & 1 ? join(product, above, s[l]) : above;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        run = join(product, run, v[i]);
+        v[i] = join(product, above, run);
+    }
+    s[3] = run;
+}
+
+static void rows_ints(uint64_t *v, int64_t n, uint64_t *s, unsigned add, wf_red op)
+{
+    uint64_t *const run = s + 3 * COLS;
+    for (int r = 0; r < WF_SCAN_ROWS; r++, v += COLS) {
+        const void *row = v;
+        wf_red_kernels_of(WEFT_I64)->rows[op](run, &row, 1, n, r == 0 && !(add & 15));
+        memcpy(v, run, (size_t)n * sizeof *v);
+        for (int l = 4; add >> l; l++) {
+            row = s + l * COLS;
+            if (add >> l & 1) {
+                wf_red_kernels_of(WEFT_I64)->rows[op](v, &row, 1, n, 0);
+            }
         }
-        last->f[0] = a;
-    } else {
-        uint64_t a = first ? v->u[0] : j->product ? last->u[0] * v->u[0] : last->u[0] + v->u[0];
-        v->u[0] = a;
-        for (int64_t i = 1; i < n; i++) {
-            a = j->product ? a * v->u[i] : a + v->u[i];
-            v->u[i] = a;
-        }
-        last->u[0] = a;
     }
 }
 
-/* One line along the axis. */
-static void scan_line(const scan_job *j, int64_t line)
+static void span_sum(void *v, int64_t n, void *s, unsigned add)
 {
-    running v, last;
-    int64_t step = j->x->strides[j->axis], at = offset(j, line / j->inner, line % j->inner);
-    for (int64_t r = 0; r < j->n; r += SCAN_TILE) {
-        int64_t m = j->n - r < SCAN_TILE ? j->n - r : SCAN_TILE;
-        j->k->load(&v, from(j, at + r * step), j->x->dtype, step, m);
-        scan_chunk(j, &v, &last, r == 0, m);
+    span_ints(v, n, s, add, false);
+}
+static void span_prod(void *v, int64_t n, void *s, unsigned add)
+{
+    span_ints(v, n, s, add, true);
+}
+static void rows_sum(void *v, int64_t n, void *s, unsigned add)
+{
+    rows_ints(v, n, s, add, WF_RED_SUM);
+}
+static void rows_prod(void *v, int64_t n, void *s, unsigned add)
+{
+    rows_ints(v, n, s, add, WF_RED_PROD);
+}
+
+static wf_scan_kernels kernels_of(const scan_job *j)
+{
+    static const wf_scan_kernels *const by_isa[WF_NISA] = {
+        [WF_ISA_SSE2] = wf_scan_kernels_sse2,
+        [WF_ISA_AVX2] = wf_scan_kernels_avx2,
+        [WF_ISA_AVX512] = wf_scan_kernels_avx512,
+    };
+    static const wf_scan_kernels ints[2] = {{span_sum, rows_sum}, {span_prod, rows_prod}};
+    const int isa = j->product && wf_isa() == WF_ISA_AVX512 ? WF_ISA_AVX2 : wf_isa();
+    return j->floats ? by_isa[isa][j->product] : ints[j->product];
+}
+
+/* -- blocks of a unit ----------------------------------------------------------------------------------------- */
+
+/* Which levels above block b's add something to it. */
+static unsigned levels_of(int64_t b)
+{
+    unsigned add = 0;
+    for (int l = 4; b > 0; l++, b /= RADIX) {
+        add |= b % RADIX ? 1u << l : 0;
+    }
+    return add;
+}
+
+/* Block b is done: its total joins those before it, level by level while parts end with it. */
+static void carry_over(const scan_job *j, int64_t b, uint64_t *s, const uint64_t *total,
+                       int64_t columns)
+{
+    for (int l = 4;; l++, b /= RADIX) {
+        for (int64_t c = 0; c < columns; c++) {
+            s[l * COLS + c] = b % RADIX ? plus(j, s[l * COLS + c], total[c]) : total[c];
+        }
+        if (b % RADIX != RADIX - 1) {
+            return;
+        }
+        total = s + l * COLS;
+    }
+}
+
+typedef union buffer {
+    uint64_t line[SCAN_TILE], row[WF_SCAN_ROWS][COLS];
+} buffer;
+
+/* The state of a line has COLS for its columns in memory, as that of a tile, and 1 for the kernel. */
+static void line_block(const scan_job *j, int64_t line, int64_t b, buffer *v, uint64_t *state)
+{
+    const int64_t step = j->x->strides[j->axis], at = offset(j, line / j->inner, line % j->inner);
+    const int64_t end = j->n < (b + 1) * BLOCK ? j->n : (b + 1) * BLOCK;
+    const unsigned add = levels_of(b);
+    uint64_t s[WF_SCAN_STATE] = {0};
+    for (int l = 4; add >> l; l++) {
+        s[l] = state[l * COLS];
+    }
+    for (int64_t r = b * BLOCK; r < end; r += SCAN_TILE) {
+        const int64_t m = end - r < SCAN_TILE ? end - r : SCAN_TILE;
+        j->k->load(v->line, from(j, at + r * step), j->x->dtype, step, m);
+        j->run.span(v->line, m, s, add | (r % BLOCK ? 8 : 0));
+        if (j->totals) {
+            continue;
+        }
         if (j->inner == 1) {
-            j->k->store(to(j, line * j->n + r), j->dst->dtype, &v, m);
+            j->k->store(to(j, line * j->n + r), j->dst->dtype, v->line, m);
             continue;
         }
         int64_t out = (line / j->inner * j->n + r) * j->inner + line % j->inner;
         for (int64_t i = 0; i < m; i++) {
-            j->k->store(to(j, out + i * j->inner), j->dst->dtype, &v.u[i], 1);
+            j->k->store(to(j, out + i * j->inner), j->dst->dtype, &v->line[i], 1);
+        }
+    }
+    state[3 * COLS] = s[3];
+}
+
+static void tile_block(const scan_job *j, int64_t t, int64_t b, buffer *v, uint64_t *state)
+{
+    const int64_t o = t / j->tiles, c = t % j->tiles * WIDTH, step = j->x->strides[j->axis];
+    const int64_t m = j->inner - c < WIDTH ? j->inner - c : WIDTH,
+                  size = (int64_t)wf_dtype_size(j->x->dtype);
+    const int64_t end = j->n < (b + 1) * BLOCK ? j->n : (b + 1) * BLOCK;
+    const int64_t apart = j->inner * (int64_t)wf_dtype_size(j->dst->dtype);
+    const char *src = from(j, offset(j, o, c) + b * BLOCK * step);
+    char *dst = to(j, (o * j->n + b * BLOCK) * j->inner + c);
+    const unsigned add = levels_of(b);
+    for (int64_t r = b * BLOCK; r < end; r += WF_SCAN_ROWS) {
+        const int64_t rows = end - r < WF_SCAN_ROWS ? end - r : WF_SCAN_ROWS;
+        for (int64_t k = 0; k < rows; k++, src += step * size) {
+            for (int64_t i = 0; i < m * size; i += 64) { /* past the end: nothing is read */
+                __builtin_prefetch(src + WF_SCAN_ROWS * step * size + i);
+            }
+            j->k->load(v->row[k], src, j->x->dtype, 1, m);
+        }
+        j->run.rows(v, m, state,
+                    add | (r % BLOCK >= RADIX ? 8 : 0) | (unsigned)(r / WF_SCAN_ROWS & 7));
+        for (int64_t k = 0; k < rows && !j->totals; k++, dst += apart) {
+            j->k->store(dst, j->dst->dtype, v->row[k], m);
         }
     }
 }
 
-static void lines_task(void *arg, int64_t begin, int64_t end)
+static void block(const scan_job *j, int64_t unit, int64_t b, buffer *v, uint64_t *state)
 {
-    for (int64_t line = begin; line < end; line++) {
-        scan_line(arg, line);
-    }
+    (j->tiles ? tile_block : line_block)(j, unit, b, v, state);
 }
 
-/* A tile of contiguous lines side by side: one row of the axis at a time. */
-static void tiles_task(void *arg, int64_t begin, int64_t end)
+static int64_t columns_of(const scan_job *j, int64_t unit)
+{
+    const int64_t c = j->tiles ? unit % j->tiles * WIDTH : 0, left = j->tiles ? j->inner - c : 1;
+    return left < WIDTH ? left : WIDTH;
+}
+
+static void units_task(void *arg, int64_t begin, int64_t end)
 {
     const scan_job *j = arg;
-    running v, sum;
-    const void *const row[1] = {&v};
-    for (int64_t t = begin; t < end; t++) {
-        int64_t o = t / j->tiles, c = t % j->tiles * SCAN_TILE;
-        int64_t m = j->inner - c < SCAN_TILE ? j->inner - c : SCAN_TILE;
-        int64_t step = j->x->strides[j->axis], at = offset(j, o, c);
-        for (int64_t r = 0; r < j->n; r++) {
-            j->k->load(&v, from(j, at + r * step), j->x->dtype, 1, m);
-            j->k->rows[j->product ? WF_RED_PROD : WF_RED_SUM](&sum, row, 1, m, r == 0);
-            j->k->store(to(j, (o * j->n + r) * j->inner + c), j->dst->dtype, &sum, m);
+    uint64_t state[WF_SCAN_STATE * COLS];
+    buffer v = {{0}}; /* elements that are missing from eight are numbers, whichever */
+    for (int64_t unit = begin; unit < end; unit++) {
+        for (int64_t b = 0; b * BLOCK < j->n; b++) {
+            block(j, unit, b, &v, state);
+            carry_over(j, b, state, state + 3 * COLS, columns_of(j, unit));
         }
     }
+}
+
+/* Blocks of j->unit, from j->piece on: totals of them, or, where `before` has what is added, their outputs. */
+static void blocks_task(void *arg, int64_t begin, int64_t end)
+{
+    const scan_job *j = arg;
+    const int64_t columns = columns_of(j, j->unit), bytes = columns * 8;
+    uint64_t state[WF_SCAN_STATE * COLS];
+    buffer v = {{0}};
+    for (int64_t b = begin; b < end; b++) {
+        const unsigned add = levels_of(j->piece + b);
+        for (int l = 4; add >> l; l++) {
+            const uint64_t *above = j->state + (b / RADIX * WF_SCAN_STATE + l) * columns;
+            memcpy(state + l * COLS, l == 4 ? j->before + b * columns : above, (size_t)bytes);
+        }
+        block(j, j->unit, j->piece + b, &v, state);
+        if (j->totals) {
+            memcpy(j->before + b * columns, state + 3 * COLS, (size_t)bytes);
+        }
+    }
+}
+
+/* One unit by all threads, as many blocks at once as have 2^16 totals; false: no memory for it. */
+static bool in_blocks(scan_job *j)
+{
+    const int64_t all = (j->n + BLOCK - 1) / BLOCK, columns = columns_of(j, j->unit);
+    const int64_t parts = 1024 / columns + 1, grain = SCAN_TASK / BLOCK / columns + 1;
+    uint64_t next[WF_SCAN_STATE * COLS] = {0};
+    j->before = malloc((size_t)(parts * (RADIX + WF_SCAN_STATE) * columns) * sizeof *next);
+    if (!j->before) {
+        return false;
+    }
+    j->state = j->before + parts * RADIX * columns;
+    for (j->piece = 0; j->piece < all; j->piece += parts * RADIX) {
+        const int64_t left = all - j->piece, m = left < parts * RADIX ? left : parts * RADIX;
+        j->totals = true;
+        wf_parallel_for(m, grain, blocks_task, j);
+        for (int64_t b = 0; b < m; b++) {
+            uint64_t *const before = j->before + b * columns;
+            const unsigned add = levels_of(j->piece + b);
+            for (int l = 5; b % RADIX == 0 && add >> l; l++) {
+                memcpy(j->state + (b / RADIX * WF_SCAN_STATE + l) * columns, next + l * COLS,
+                       (size_t)columns * sizeof *next);
+            }
+            memcpy(next + 3 * COLS, before, (size_t)columns * sizeof *next);
+            memcpy(before, next + 4 * COLS, (size_t)columns * sizeof *next);
+            carry_over(j, j->piece + b, next, next + 3 * COLS, columns);
+        }
+        j->totals = false;
+        wf_parallel_for(m, grain, blocks_task, j);
+    }
+    free(j->before);
+    return true;
 }
 
 /* The axes after the scanned one are contiguous in x. */
@@ -158,17 +348,25 @@ WF_EXEC_DECL(scan)
     if (j.n * j.outer * j.inner == 0) {
         return 0;
     }
-    const bool tiles = j.inner >= 8 && inner_contiguous(x, j.axis);
+    j.run = kernels_of(&j);
+    const bool tiles = j.inner > 1 && inner_contiguous(x, j.axis);
     if (!tiles && is_apart(x, &j) && holds(j.dst, x)) { /* brought together, scanned in place */
         wf_copy(j.dst, x);
         j.x = x = j.dst;
     }
-    if (j.inner >= 8 && inner_contiguous(x, j.axis)) {
-        j.tiles = (j.inner + SCAN_TILE - 1) / SCAN_TILE;
-        int64_t cost = j.n * (j.inner < SCAN_TILE ? j.inner : SCAN_TILE);
-        wf_parallel_for(j.outer * j.tiles, SCAN_TASK / cost + 1, tiles_task, &j);
-    } else {
-        wf_parallel_for(j.outer * j.inner, SCAN_TASK / j.n + 1, lines_task, &j);
+    if (j.inner > 1 && inner_contiguous(x, j.axis)) {
+        j.tiles = (j.inner + WIDTH - 1) / WIDTH;
+    }
+    const int64_t units = j.outer * (j.tiles ? j.tiles : j.inner), columns = columns_of(&j, 0);
+    const bool cut = units < wf_num_threads() && j.n >= 4 * BLOCK && j.n * columns >= 2 * SCAN_TASK;
+    if (!cut) {
+        wf_parallel_for(units, SCAN_TASK / (j.n * columns) + 1, units_task, &j);
+        return 0;
+    }
+    for (j.unit = 0; j.unit < units; j.unit++) {
+        if (!in_blocks(&j)) {
+            units_task(&j, j.unit, j.unit + 1);
+        }
     }
     return 0;
 }

@@ -89,6 +89,8 @@ def large_ops():
             "sum_outer_bf16": lambda: half.sum(0),
             "sum_inner_f64": lambda: wide.sum(1),
             "sum_outer_f64": lambda: wide.sum(0),
+            "cumsum_inner": lambda: x.cumsum(1),
+            "cumsum_outer": lambda: x.cumsum(0),
             "softmax": lambda: F.softmax(x, -1),
             "layer_norm": lambda: F.layer_norm(x, (1024,), weight, bias),
             "transpose": lambda: square_t.contiguous(),

@@ -286,52 +286,142 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 }
 
 /* == scan
- * dst, x, lines, n, inner (dst is [outer][n][inner]), product, step of the axis, axes that are kept, then extent and stride of x
- * for each, innermost first. T0 x, T1 dst, C0 the running type. Where inner is 1, a warp a line: a lane loads an element, two
- * ahead, and every lane runs along all 32; else a thread a line, eight of its elements loaded before the first is stored. */
-#define RUN(x) run = WORD(5) ? MUL1(run, x) : ADD1(run, x)
+ * Running values in the order of docs/reductions.md. dst, x, lines, n, inner (dst is [outer][n][inner]), product, step of the axis,
+ * axes that are kept, then extent and stride of x for each, innermost first; word 40: where totals of parts go ([part][line]) in
+ * place of outputs, or 0; levels above a part, warps of a part, parts of a line; from word 44 on what each level adds, [part][line].
+ * T0 x, T1 dst, T2 the running type. Where inner is 1 a warp has 8 groups of 64 elements, two of each a lane, and a part is one
+ * warp's or eight warps' (4096 elements); else (warps 0) a thread has a group, eight elements at a time. What is missing is the
+ * identity, which changes no bits. */
+#define RUN(x, y) (WORD(5) ? MUL2(x, y) : ADD2(x, y))
+#define ADDED(l) (POINTER(const C2, 44 + (l))[(part >> 6 * (l)) * lines + line])
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
-    const long long n = WORD(3), inner = WORD(4), step = WORD(6);
-    const int width = inner == 1 ? 32 : 1, lane = (int)threadIdx.x % width;
-    for (long long i = START / width; i < WORD(2); i += STEP / width) {
-        long long rest = i, from = 0;
+    __shared__ C2 totals[64];
+    const long long lines = WORD(2), n = WORD(3), inner = WORD(4), step = WORD(6), parts = WORD(43);
+    const int wide = (int)WORD(42), per = wide ? 8 / wide : 1, levels = (int)WORD(41);
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const C2 none = WORD(5) ? (C2)1 : (C2)-0.0;
+    for (long long first = (long long)blockIdx.x * per; wide && first < lines * parts; first += (long long)gridDim.x * per) {
+        const long long piece = first + warp / (wide ? wide : 1), line = wf_quotient(piece, parts), part = piece - line * parts;
+        const long long begin = part * 4096 + warp % (wide ? wide : 1) * 512, end = piece < lines * parts ? n : 0;
+        long long rest = line, from = 0;
         WALK(from, rest, (int)WORD(7), 8)
         const T0 *const x = POINTER(const T0, 1) + from;
-        T1 *to = POINTER(T1, 0) + wf_quotient(i, inner) * (n - 1) * inner + i;
-        C1 run = WORD(5) ? (C1)1 : (C1)-0.0;
-        if (width == 1) {
-            for (long long k = 0; k < n; k += 8) {
-                C1 v[8];
+        C2 v[8][2];
 #pragma unroll
-                for (int u = 0; u < 8; u++)
-                    v[u] = LOAD0(x[(k + u < n ? k + u : k) * step]);
+        for (int u = 0; u < 16; u++) {
+            const long long k = begin + 64 * (u / 2) + 2 * lane + u % 2;
+            v[u / 2][u % 2] = k < end ? (C2)LOAD0(x[k * step]) : none;
+        }
 #pragma unroll
-                for (int u = 0; u < 8; u++) {
-                    RUN(v[u]);
-                    if (k + u < n)
-                        to[(k + u) * inner] = STORE1(run);
+        for (int u = 0; u < 8; u++) {
+            v[u][1] = RUN(v[u][0], v[u][1]);
+#pragma unroll
+            for (int d = 1; d < 32; d *= 2) {
+                const C2 left = (C2)__shfl_sync(0xFFFFFFFFu, (S2)v[u][1], (lane & -2 * d) + d - 1, 32);
+                if (lane & d) {
+                    v[u][0] = RUN(left, v[u][0]);
+                    v[u][1] = RUN(left, v[u][1]);
                 }
             }
+            if (lane == 31)
+                totals[warp * 8 + u] = v[u][1];
+        }
+        __syncthreads();
+        C2 before = none;
+        for (int g = (warp - warp % (wide ? wide : 1)) * 8; g < warp * 8; g++)
+            before = RUN(before, totals[g]);
+#pragma unroll
+        for (int u = 0; u < 8; u++) {
+            v[u][0] = RUN(before, v[u][0]);
+            v[u][1] = RUN(before, v[u][1]);
+            before = RUN(before, totals[warp * 8 + u]);
+        }
+        __syncthreads();
+        if (WORD(40)) {
+            if (end && lane == 0 && warp % (wide ? wide : 1) == wide - 1)
+                POINTER(C2, 40)[part * lines + line] = before;
             continue;
         }
-        C1 v[3];
+        for (int l = 0; l < levels && end; l++) {
+            const C2 above = ADDED(l);
 #pragma unroll
-        for (int u = 0; u < 2; u++)
-            v[u] = LOAD0(x[(lane + 32 * u < n ? lane + 32 * u : 0) * step]);
-        for (long long k = lane; k - lane < n; k += 32) {
-            C1 mine = run;
-            v[2] = LOAD0(x[(k + 64 < n ? k + 64 : 0) * step]);
-#pragma unroll
-            for (int u = 0; u < 32; u++) {
-                RUN((C1)__shfl_sync(0xFFFFFFFFu, (S1)v[0], u, 32));
-                mine = u == lane ? run : mine;
-            }
-            if (k < n)
-                to[k] = STORE1(mine);
-            v[0] = v[1];
-            v[1] = v[2];
+            for (int u = 0; u < 16; u++)
+                v[u / 2][u % 2] = RUN(above, v[u / 2][u % 2]);
         }
+#pragma unroll
+        for (int u = 0; u < 16; u++) {
+            const long long k = begin + 64 * (u / 2) + 2 * lane + u % 2;
+            if (k < end)
+                POINTER(T1, 0)[line * n + k] = STORE1((C1)v[u / 2][u % 2]);
+        }
+    }
+    for (long long i = START; !wide && i < lines * parts; i += STEP) {
+        const long long part = wf_quotient(i, lines), line = i - part * lines;
+        long long rest = line, from = 0;
+        WALK(from, rest, (int)WORD(7), 8)
+        const T0 *const x = POINTER(const T0, 1) + from;
+        T1 *const to = POINTER(T1, 0) + wf_quotient(line, inner) * (n - 1) * inner + line;
+        C2 half[3] = {none, none, none}, v[8], total = none;
+        for (int o = 0; o < 8 && part * 64 + o * 8 < n; o++) {
+            const long long begin = part * 64 + o * 8;
+#pragma unroll
+            for (int u = 0; u < 8; u++)
+                v[u] = begin + u < n ? (C2)LOAD0(x[(begin + u) * step]) : none;
+#pragma unroll
+            for (int w = 1; w < 8; w *= 2)
+#pragma unroll
+                for (int u = 0; u < 8; u++)
+                    if (u & w)
+                        v[u] = RUN(v[(u & -w) - 1], v[u]);
+#pragma unroll
+            for (int h = 0; h < 3; h++) {
+                const C2 left = o >> h & 1 ? half[h] : none;
+                half[h] = o >> h & 1 ? half[h] : v[7];
+#pragma unroll
+                for (int u = 0; u < 8; u++)
+                    v[u] = RUN(left, v[u]);
+            }
+            total = v[7];
+            for (int l = 0; l < levels && !WORD(40); l++) {
+                const C2 above = ADDED(l);
+#pragma unroll
+                for (int u = 0; u < 8; u++)
+                    v[u] = RUN(above, v[u]);
+            }
+#pragma unroll
+            for (int u = 0; u < 8; u++)
+                if (begin + u < n && !WORD(40))
+                    to[(begin + u) * inner] = STORE1((C1)v[u]);
+        }
+        if (WORD(40))
+            POINTER(C2, 40)[i] = total;
+    }
+}
+
+/* == carries
+ * Totals of parts ([part][line]), where those of 64 parts each go or 0, parts, lines, -, product. In place of a total: that of the
+ * parts before it among its 64, from the left; a thread 64 parts. */
+#define RUN(x, y) (WORD(5) ? MUL0(x, y) : ADD0(x, y))
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    const long long parts = WORD(2), lines = WORD(3);
+    for (long long i = START; i < ((parts + 63) >> 6) * lines; i += STEP) {
+        const long long upper = wf_quotient(i, lines), line = i - upper * lines;
+        C0 before = WORD(5) ? (C0)1 : (C0)-0.0, v[16];
+        for (long long k = upper * 64; k < upper * 64 + 64 && k < parts; k += 16) {
+#pragma unroll
+            for (int u = 0; u < 16; u++)
+                v[u] = POINTER(const C0, 0)[(k + u < parts ? k + u : k) * lines + line];
+#pragma unroll
+            for (int u = 0; u < 16; u++)
+                if (k + u < parts) {
+                    POINTER(C0, 0)[(k + u) * lines + line] = before;
+                    before = RUN(before, v[u]);
+                }
+        }
+        if (WORD(1))
+            POINTER(C0, 1)[i] = before;
     }
 }
 

@@ -1,8 +1,9 @@
 /*
  * jit/gpu/row_order.c -- argmax and argmin, running sums and products, sorts.
  *
- * A scan is sequential along its axis as on the host (f64 for floats, one rounding at the end), a thread or a warp a line. Long
- * rows whose extreme is looked for are split where there are few, and the parts' candidates looked at once more.
+ * A scan adds in the host's order (docs/reductions.md; f64 for floats, one rounding at the end): lines of more than a part are
+ * totals of parts, what each level adds to a part, and outputs. Long rows whose extreme is looked for are split where there are
+ * few, and the parts' candidates looked at once more.
  * A sort merges runs; values are fetched by their position, so all their bits survive.
  */
 #include "eager/dense.h"
@@ -68,21 +69,58 @@ static int arg(int ordinal, wf_exec *e)
     return n == 0 || h.work == 0 ? 0 : arg_of_rows(ordinal, &h, n, e->why);
 }
 
+/* Totals of parts of h's lines, and from them what every level adds, to h's words. */
+static int add_levels(int ordinal, wf_gpu_temps *temps, wf_gpu_hand *h, int running, int64_t parts,
+                      int64_t lines, wf_why *why)
+{
+    uint64_t *const word = h->w + 44;
+    int status = 0, levels = 0;
+    for (int64_t m = parts; status == 0 && (m > 1 || levels == 0); m = (m + 63) / 64) {
+        const int64_t values = m * lines;
+        wf_view v;
+        status = wf_gpu_temp_view(temps, running, 1, &values, &v, why);
+        word[levels++] = status ? 0 : wf_gpu_word(v.data);
+    }
+    h->w[40] = word[0];
+    status = status ? status : wf_gpu_hand_run(ordinal, h, why);
+    h->w[40] = 0;
+    h->w[41] = (uint64_t)levels;
+    for (int l = 0; status == 0 && l < levels; l++, parts = (parts + 63) / 64) {
+        wf_gpu_hand c = {.section = "carries", .ntype = 1, .type = {running}};
+        c.work = (parts + 63) / 64 * lines;
+        c.w[0] = word[l];
+        c.w[1] = l + 1 < levels ? word[l + 1] : 0;
+        c.w[2] = (uint64_t)parts;
+        c.w[3] = (uint64_t)lines;
+        c.w[5] = h->w[5];
+        status = wf_gpu_hand_run(ordinal, &c, why);
+    }
+    return status;
+}
+
+static bool is_float(int dtype)
+{
+    return (WF_BIT(dtype) & WF_DT_F) != 0;
+}
+
 static int scan(int ordinal, wf_exec *e)
 {
     const wf_view *x = &e->src[0];
-    const int axis = (int)e->attr->ints[0];
-    const int running = WF_BIT(e->dst[0].dtype) & WF_DT_F ? WEFT_F64 : WEFT_I64;
+    const int axis = (int)e->attr->ints[0], type = e->dst[0].dtype;
+    const int running = is_float(type) ? WEFT_F64 : WEFT_I64;
+    /* a half would be rounded twice; what is small wraps when it is copied */
+    const bool direct = type == running || type == WEFT_F32;
     wf_gpu_temps temps = {.ordinal = ordinal};
-    wf_view from, to;
+    wf_view from = *x, to = e->dst[0];
     int64_t inner = 1;
-    wf_gpu_hand h = {.section = "scan", .ntype = 2, .type = {running, running}};
-    int axes = 0;
+    int axes = 0, status = 0;
     if (wf_view_numel(x) == 0)
         return 0;
-    int status = wf_gpu_dense(&temps, x, running, &from, e->why);
-    if (status == 0)
+    if (is_float(x->dtype) != is_float(running))
+        status = wf_gpu_dense(&temps, x, running, &from, e->why);
+    if (status == 0 && !direct)
         status = wf_gpu_temp_view(&temps, running, x->rank, x->dims, &to, e->why);
+    wf_gpu_hand h = {.section = "scan", .ntype = 3, .type = {from.dtype, to.dtype, running}};
     for (int i = x->rank - 1; i >= 0; i--) {
         inner *= i > axis ? x->dims[i] : 1;
         if (i == axis)
@@ -90,19 +128,26 @@ static int scan(int ordinal, wf_exec *e)
         h.w[8 + 2 * axes] = (uint64_t)x->dims[i];
         h.w[9 + 2 * axes++] = (uint64_t)from.strides[i];
     }
-    h.work = wf_view_numel(x) / x->dims[axis];
-    h.per_block = inner == 1 ? WF_GPU_THREADS / 32 : 0;
+    const int64_t n = x->dims[axis], lines = wf_view_numel(x) / n;
+    const int64_t wide = inner > 1 ? 0 : n > 512 ? 8 : 1, part = inner > 1 ? 64 : 4096;
+    const int64_t parts = (n + part - 1) / part;
+    h.work = lines * parts;
+    h.per_block = wide ? WF_GPU_THREADS / 32 / wide : 0;
     h.w[0] = wf_gpu_word(to.data);
     h.w[1] = wf_gpu_word(from.data);
-    h.w[2] = (uint64_t)h.work;
-    h.w[3] = (uint64_t)x->dims[axis];
+    h.w[2] = (uint64_t)lines;
+    h.w[3] = (uint64_t)n;
     h.w[4] = (uint64_t)inner;
     h.w[5] = e->op == WF_OP_CUMPROD;
     h.w[6] = (uint64_t)from.strides[axis];
     h.w[7] = (uint64_t)axes;
+    h.w[42] = (uint64_t)wide;
+    h.w[43] = (uint64_t)parts;
+    if (status == 0 && parts > 1)
+        status = add_levels(ordinal, &temps, &h, running, parts, lines, e->why);
     if (status == 0)
         status = wf_gpu_hand_run(ordinal, &h, e->why);
-    if (status == 0)
+    if (status == 0 && !direct)
         status = wf_gpu_copy(ordinal, &e->dst[0], &to, e->why);
     wf_gpu_drop(&temps);
     return status;

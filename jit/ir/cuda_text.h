@@ -140,7 +140,7 @@ int wf_cu_render_rows(const wf_cu_rows *r, wf_text *out, wf_why *why);
 /* -- kernels written by hand -------------------------------------------------------------------------------------
  * A section of jit/codegen_cuda/kernels.cuh or attention.cuh for element types. The argument has WF_CU_HAND_WORDS words,
  * or WF_CU_MANY_WORDS where the section says so. */
-enum { WF_CU_HAND_WORDS = 64, WF_CU_MANY_WORDS = 512, WF_CU_HAND_TYPES = 2 };
+enum { WF_CU_HAND_WORDS = 64, WF_CU_MANY_WORDS = 512, WF_CU_HAND_TYPES = 3 };
 typedef struct wf_cu_hand {
     const char *section;
     int n;

@@ -241,21 +241,40 @@ int wf_in_argreduce(wf_in_call *k)
     return 0;
 }
 
+/* Running values of v[0..n), n <= size, in the order of docs/reductions.md: a group of 64 is the running values of its left half,
+ * then of its right one with the left one's total added; what is longer is 64 parts, each with the total of those before it added. */
+static void running(wf_interp *m, wf_op op, int c, uint64_t *v, int64_t n, int64_t size)
+{
+    const int64_t part = size > 64 ? size / 64 : size / 2;
+    for (int64_t at = 0; size > 1 && at < n; at += part) {
+        const int64_t end = n - at < part ? n : at + part;
+        running(m, op, c, v + at, end - at, part);
+        for (int64_t i = at; at > 0 && i < end; i++) {
+            v[i] = wf_in_row(m, op, c, v[at - 1], v[i], 0);
+        }
+    }
+}
+
 int wf_in_scan(wf_in_call *k)
 {
     wf_interp *m = k->m;
     int c = wf_dtype_kind(k->dst[0].type.dtype) == 2 ? (int)WEFT_F64 : (int)WEFT_I64;
     wf_op op = k->op == WF_OP_CUMSUM ? WF_OP_ADD : WF_OP_MUL;
     split s = split_axes(&k->src[0].type, k->attr);
-    for (int64_t r = 0; r < s.kept; r++) {
+    line x = {.v = wf_in_room(m, s.reduced), .n = s.reduced};
+    int64_t size = 64;
+    while (size < s.reduced) {
+        size *= 64;
+    }
+    for (int64_t r = 0; r < s.kept && x.v; r++) {
         int64_t base = wf_in_offset(r, s.nk, s.kd, s.ks);
-        uint64_t run = 0;
+        read_line(m, &k->src[0], &s, r, c, &x);
+        running(m, op, c, x.v, x.n, size);
         for (int64_t i = 0; i < s.reduced; i++) {
-            uint64_t v = wf_in_load(m, &k->src[0], base + i * s.rs[0], c);
-            run = i ? wf_in_row(m, op, c, run, v, 0) : v;
-            wf_in_store(m, &k->dst[0], base + i * s.rs[0], c, run);
+            wf_in_store(m, &k->dst[0], base + i * s.rs[0], c, x.v[i]);
         }
     }
+    free(x.v);
     return 0;
 }
 

@@ -284,7 +284,8 @@ Test(cuda_nvrtc, written_by_hand)
                     {"offsets", 0, {0}},
                     {"through", 1, {WEFT_F32, WEFT_F16, WEFT_I32, WEFT_U8}},
                     {"tri", 1, {WEFT_I32}},
-                    {"scan", 2, {WEFT_F64, WEFT_I64}},
+                    {"scan", 3, {WEFT_F64, WEFT_I64}},
+                    {"carries", 1, {WEFT_F64, WEFT_I64}},
                     {"arg", 1, {WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_I64, WEFT_BOOL, WEFT_I8}},
                     {"gemm", 2, {WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_F64}},
                     {"conv", 1, {WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_F64}},
@@ -313,7 +314,7 @@ Test(cuda_nvrtc, written_by_hand)
                                 (type == WEFT_U8 || type == WEFT_I16);
             const wf_cu_hand h = {.section = sections[i].section,
                                   .n = sections[i].n,
-                                  .dtype = {type, packed ? WEFT_I32 : type},
+                                  .dtype = {type, packed ? WEFT_I32 : type, type},
                                   .wide = wide};
             snprintf(name, sizeof name, "k%d", kernels++);
             cr_assert_eq(wf_cu_render_hand(&h, name, &text, &why), 0, "%s", why.rule);

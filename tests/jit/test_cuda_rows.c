@@ -900,6 +900,16 @@ Test(cuda_rows, orders)
                        .attr.dtype = (uint8_t)(t == WEFT_BOOL ? WEFT_I64 : t)};
         ints(&c, 1, 1, 0);
         check(&c);
+        for (int k = 0; k < 4;
+             k++) { /* lines of several parts, and of several at the level above */
+            static const int shapes[4][2] = {{2, 1000}, {1, 4096 * 65 + 70}, {4097, 3}, {130, 9}};
+            c = (row_case){.op = k % 3 ? WF_OP_CUMSUM : WF_OP_CUMPROD,
+                           .nsrc = 1,
+                           .src = {type(t, 2, shapes[k][0], shapes[k][1], 0, 0)},
+                           .attr.dtype = (uint8_t)(t == WEFT_BOOL ? WEFT_I64 : t)};
+            ints(&c, 1, k < 2, 0);
+            check_layout(&c, 0);
+        }
         c = (row_case){.op = WF_OP_TOPK, .nsrc = 1, .src = {type(t, 2, 4, 50, 0, 0)}};
         ints(&c, 1, 1, 0);
         dyns(&c, 1, (int64_t[]){7});

@@ -444,46 +444,108 @@ Test(reduce, result_dtype)
 
 /* -- scans ------------------------------------------------------------------------------------------- */
 
-static void check_scan(wf_op op, const wf_view *x, int axis)
+/* The rule of docs/reductions.md said once more, for one output at a time and from totals instead of running values. */
+typedef struct scan_line {
+    bool product, floats;
+    const double *d;
+    const uint64_t *u;
+} scan_line;
+typedef union scan_value {
+    double d;
+    uint64_t u;
+} scan_value;
+
+static scan_value scan_op(const scan_line *l, scan_value a, scan_value b)
+{
+    if (l->floats) {
+        return (scan_value){.d = l->product ? a.d * b.d : a.d + b.d};
+    }
+    return (scan_value){.u = l->product ? a.u * b.u : a.u + b.u};
+}
+
+/* Of `size` elements, a power of two up to 64, or of 64. */
+static scan_value scan_total(const scan_line *l, int64_t at, int64_t size)
+{
+    if (size == 1) {
+        return l->floats ? (scan_value){.d = l->d[at]} : (scan_value){.u = l->u[at]};
+    }
+    const int64_t part = size > 64 ? size / 64 : size / 2;
+    scan_value v = scan_total(l, at, part);
+    for (int64_t i = part; i < size; i += part) {
+        v = scan_op(l, v, scan_total(l, at + i, part));
+    }
+    return v;
+}
+
+static scan_value scan_output(const scan_line *l, int64_t i)
+{
+    scan_value v = scan_total(l, i, 1);
+    for (int64_t size = 1; size < 64; size *= 2) {
+        if (i / size % 2) {
+            v = scan_op(l, scan_total(l, i / size * size - size, size), v);
+        }
+    }
+    for (int64_t size = 64; size <= i; size *= 64) { /* parts of this size before its own */
+        const int64_t first = i / (64 * size) * 64, parts = i / size - first;
+        if (parts > 0) {
+            scan_value before = scan_total(l, first * size, size);
+            for (int64_t p = 1; p < parts; p++) {
+                before = scan_op(l, before, scan_total(l, (first + p) * size, size));
+            }
+            v = scan_op(l, before, v);
+        }
+    }
+    return v;
+}
+
+static void check_scan_output(const wf_view *y, int64_t flat, scan_value want)
+{
+    const double got = get_elem(y->data, y->dtype, flat), d = want.d;
+    if (y->dtype == WEFT_I64) {
+        cr_assert_eq(((uint64_t *)y->data)[flat], want.u);
+    } else if (y->dtype == WEFT_F64 || y->dtype == WEFT_F32) {
+        const double rounded = y->dtype == WEFT_F32 ? (double)(float)d : d;
+        cr_assert(memcmp(&got, &rounded, sizeof got) == 0 || (got != got && d != d), "%a %a", got,
+                  rounded);
+    } else { /* a half: nothing representable is nearer */
+        uint16_t bits = ((uint16_t *)y->data)[flat];
+        for (int step = -1; step <= 1 && isfinite(d) && isfinite(got); step += 2) {
+            uint16_t near = (uint16_t)(bits + step);
+            double other = get_elem(&near, y->dtype, 0);
+            cr_assert(!(fabs(other - d) < fabs(got - d)), "%a: %a, %a is nearer", d, got, other);
+        }
+        cr_assert(isnan(d) == isnan(got));
+    }
+}
+
+/* every: of a line's outputs one in so many is looked at, and the last. */
+static void check_scan(wf_op op, const wf_view *x, int axis, int64_t every)
 {
     int64_t axes[1] = {axis};
     wf_attr attr = {.n_ints = 1, .ints = axes};
     call c = run_op(op, wf_exec_scan, &attr, 1, x);
     cr_assert_eq(c.status, 0);
-    const wf_view *y = &c.dst[0].v;
     int64_t inner = 1;
     for (int i = axis + 1; i < x->rank; i++) {
         inner *= x->dims[i];
     }
-    int64_t n = wf_view_numel(x), len = x->dims[axis];
+    const int64_t n = wf_view_numel(x), len = x->dims[axis];
+    double *d = malloc((size_t)len * sizeof *d + 1);
+    uint64_t *u = malloc((size_t)len * sizeof *u + 1);
+    const scan_line l = {op == WF_OP_CUMPROD, is_float(x->dtype), d, u};
     for (int64_t line = 0; len > 0 && line < n / len; line++) {
-        double d = 0;
-        uint64_t u = 0;
         for (int64_t r = 0; r < len; r++) {
-            int64_t flat = (line / inner * len + r) * inner + line % inner;
-            double v = view_get(x, flat);
-            uint64_t w =
-                is_float(x->dtype) ? 0 : (uint64_t)get_int(x->data, x->dtype, offset_of(x, flat));
-            d = r == 0 ? v : op == WF_OP_CUMSUM ? d + v : d * v;
-            u = r == 0 ? w : op == WF_OP_CUMSUM ? u + w : u * w;
-            double got = get_elem(y->data, y->dtype, flat);
-            if (y->dtype == WEFT_I64) {
-                cr_assert_eq(((uint64_t *)y->data)[flat], u);
-            } else if (y->dtype == WEFT_F64 || y->dtype == WEFT_F32) {
-                double want = y->dtype == WEFT_F32 ? (double)(float)d : d;
-                cr_assert(got == want || (got != got && want != want), "%g %g", got, want);
-            } else { /* a half: nothing representable is nearer */
-                uint16_t bits = ((uint16_t *)y->data)[flat];
-                for (int step = -1; step <= 1 && isfinite(d) && isfinite(got); step += 2) {
-                    uint16_t near = (uint16_t)(bits + step);
-                    double other = get_elem(&near, y->dtype, 0);
-                    cr_assert(!(fabs(other - d) < fabs(got - d)), "%a: %a, %a is nearer", d, got,
-                              other);
-                }
-                cr_assert(isnan(d) == isnan(got));
-            }
+            const int64_t flat = (line / inner * len + r) * inner + line % inner;
+            d[r] = view_get(x, flat);
+            u[r] = l.floats ? 0 : (uint64_t)get_int(x->data, x->dtype, offset_of(x, flat));
+        }
+        for (int64_t r = 0; r < len; r = r + every < len || r == len - 1 ? r + every : len - 1) {
+            check_scan_output(&c.dst[0].v, (line / inner * len + r) * inner + line % inner,
+                              scan_output(&l, r));
         }
     }
+    free(d);
+    free(u);
     free_call(&c);
 }
 
@@ -501,10 +563,64 @@ Test(reduce, scans)
                 set_machine(trial);
                 operand x = make_operand(dt, 3, shapes[s], trial % NLAYOUT);
                 fill_operand(&x, trial % 3);
-                check_scan(WF_OP_CUMSUM, &x.v, axis);
-                check_scan(WF_OP_CUMPROD, &x.v, axis);
+                check_scan(WF_OP_CUMSUM, &x.v, axis, 7);
+                check_scan(WF_OP_CUMPROD, &x.v, axis, 7);
                 free_operand(&x);
             }
         }
+    }
+}
+
+/* Lines of every level that fits, one and few of them, with one thread and with more. */
+Test(reduce, long_scans)
+{
+    static const struct {
+        int64_t rows, n, cols;
+    } shapes[] = {{1, 5000, 1},  {1, 64 * 4096 + 4161, 1}, {2, 4 * 4096 + 1, 1}, {1, 4096, 5},
+                  {1, 16500, 3}, {1, 16384, 300},          {3, 130, 70}};
+    static const int types[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_I32};
+    const int threads = wf_num_threads();
+    int trial = 0;
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+        const int64_t dims[3] = {shapes[s].rows, shapes[s].n, shapes[s].cols};
+        const int64_t every = 1 + shapes[s].n * shapes[s].cols / 400;
+        for (int t = 0; t < 4; t++, trial++) {
+            set_machine(trial);
+            wf_set_num_threads(1 + 2 * (trial % 2));
+            operand x = make_operand(types[t], 3, dims, trial % NLAYOUT);
+            fill_operand(&x, 0);
+            check_scan(WF_OP_CUMSUM, &x.v, 1, every);
+            check_scan(WF_OP_CUMPROD, &x.v, 1, every);
+            free_operand(&x);
+        }
+    }
+    wf_set_num_threads(threads);
+}
+
+/* Of values that are not negative no output is less than the one before it, and each is near the exact one. */
+Test(reduce, scans_ascend)
+{
+    const int64_t dims[1] = {70000}, axes[1] = {0};
+    const wf_attr attr = {.n_ints = 1, .ints = axes};
+    for (int trial = 0; trial < 3 * 3; trial++) {
+        set_machine(trial);
+        operand x = make_operand(WEFT_F64, 1, dims, PLAIN);
+        double *v = x.v.data;
+        for (int64_t i = 0; i < dims[0]; i++) {
+            const uint64_t h = (uint64_t)(i + 1) * 0x9E3779B97F4A7C15u * (uint64_t)(2 * trial + 1);
+            v[i] = ldexp((double)(h >> 11), trial / 3 == 0 ? -53 : -53 - (int)(h & 63));
+            v[i] = trial / 3 == 2 && i % 3 ? v[i] * 0x1p-60 : v[i];
+        }
+        call c = run_op(WF_OP_CUMSUM, wf_exec_scan, &attr, 1, &x.v);
+        const double *y = c.dst[0].v.data;
+        long double exact = 0;
+        for (int64_t i = 0; i < dims[0]; i++) {
+            exact += v[i];
+            cr_assert(i == 0 || y[i] >= y[i - 1], "%ld: %a after %a", (long)i, y[i], y[i - 1]);
+            /* 6 roundings in a group, and 64 on each of two levels above it */
+            cr_assert(fabsl(y[i] - exact) <= 134 * 0x1p-53L * exact, "%ld: %a", (long)i, y[i]);
+        }
+        free_call(&c);
+        free_operand(&x);
     }
 }

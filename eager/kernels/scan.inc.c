@@ -1,0 +1,114 @@
+/*
+ * eager/kernels/scan.inc.c -- running sums and products of f64, compiled once per instruction set (WF_ISA).
+ *
+ * Invariants: which values are added, and which stands left, is that of scan.h at every register width.
+ */
+#include "eager/kernels/scan.h"
+#include "eager/kernels/reduce_vec.h"
+
+#if WF_VBYTES == 16 /* the tier that is not timed: small */
+#undef WF_UNROLL
+#define WF_UNROLL
+#endif
+
+#define V wf_vec_f64
+#define VN (WF_VBYTES / 8)
+#define LOADV(p) ((V) * (const wf_mem_f64 *)(const void *)(p))
+#define STOREV(p, v) (*(wf_mem_f64 *)(void *)(p) = (wf_mem_f64)(v))
+
+/* v becomes the running values of its aligned pairs, fours and eights; LAST: its last lane in all. */
+#define WITH(v, none, OP, ...) v = __builtin_shufflevector(none, v, __VA_ARGS__) OP v
+#if VN == 8
+#define LAST(v) WF_SHUF(v, 7, 7, 7, 7, 7, 7, 7, 7)
+#define INSIDE(v, none, OP)                                                                        \
+    WITH(v, none, OP, 0, 8, 2, 10, 4, 12, 6, 14);                                                  \
+    WITH(v, none, OP, 0, 1, 9, 9, 4, 5, 13, 13);                                                   \
+    WITH(v, none, OP, 0, 1, 2, 3, 11, 11, 11, 11)
+#elif VN == 4
+#define LAST(v) WF_SHUF(v, 3, 3, 3, 3)
+#define INSIDE(v, none, OP)                                                                        \
+    WITH(v, none, OP, 0, 4, 2, 6);                                                                 \
+    WITH(v, none, OP, 0, 1, 5, 5)
+#else
+#define LAST(v) WF_SHUF(v, 1, 1)
+#define INSIDE(v, none, OP) WITH(v, none, OP, 0, 2)
+#endif
+
+#define SCAN(NAME, OP, NONE)                                                                       \
+    static void span_##NAME(void *values, int64_t n, void *state, unsigned add)                    \
+    {                                                                                              \
+        double *const s = state;                                                                   \
+        const V none = (NONE) - (V){0};                                                            \
+        V half[3] = {none, none, none}, carry = s[3] - (V){0};                                     \
+        for (int64_t i = 0; i < n; i += 8) {                                                       \
+            double *const at = (double *)values + i;                                               \
+            const unsigned o = (unsigned)i >> 3 & 7, now = add | o;                                \
+            V v[8 / VN];                                                                           \
+            WF_UNROLL for (int k = 0; k < 8 / VN; k++)                                             \
+            {                                                                                      \
+                v[k] = LOADV(at + k * VN);                                                         \
+                INSIDE(v[k], none, OP);                                                            \
+            }                                                                                      \
+            WF_UNROLL for (int w = 1; w < 8 / VN; w *= 2)                                          \
+            {                                                                                      \
+                WF_UNROLL for (int k = 0; k < 8 / VN; k++)                                         \
+                {                                                                                  \
+                    if (k & w)                                                                     \
+                        v[k] = LAST(v[(k & -w) - 1]) OP v[k];                                      \
+                }                                                                                  \
+            }                                                                                      \
+            WF_UNROLL for (int h = 0; h < 3; h++)                                                  \
+            {                                                                                      \
+                if (now >> h & 1)                                                                  \
+                    WF_UNROLL for (int k = 0; k < 8 / VN; k++) v[k] = half[h] OP v[k];             \
+                else                                                                               \
+                    half[h] = LAST(v[8 / VN - 1]);                                                 \
+            }                                                                                      \
+            if (add & 8)                                                                           \
+                WF_UNROLL for (int k = 0; k < 8 / VN; k++) v[k] = carry OP v[k];                   \
+            if (o == 7) {                                                                          \
+                carry = LAST(v[8 / VN - 1]);                                                       \
+                add |= 8;                                                                          \
+            }                                                                                      \
+            for (int l = 4; now >> l; l++) {                                                       \
+                if (now >> l & 1)                                                                  \
+                    WF_UNROLL for (int k = 0; k < 8 / VN; k++) v[k] = s[l] OP v[k];                \
+            }                                                                                      \
+            WF_UNROLL for (int k = 0; k < 8 / VN; k++) STOREV(at + k * VN, v[k]);                  \
+        }                                                                                          \
+        s[3] = carry[0];                                                                           \
+    }                                                                                              \
+    static void rows_##NAME(void *values, int64_t n, void *state, unsigned add)                    \
+    {                                                                                              \
+        for (int64_t c = 0; c < n; c += VN) {                                                      \
+            double *const at = (double *)values + c, *s = (double *)state + c;                     \
+            V v[8];                                                                                \
+            WF_UNROLL for (int k = 0; k < 8; k++) v[k] = LOADV(at + k * WF_SCAN_COLS);             \
+            WF_UNROLL for (int w = 1; w < 8; w *= 2)                                               \
+            {                                                                                      \
+                WF_UNROLL for (int k = 0; k < 8; k++)                                              \
+                {                                                                                  \
+                    if (k & w)                                                                     \
+                        v[k] = v[(k & -w) - 1] OP v[k];                                            \
+                }                                                                                  \
+            }                                                                                      \
+            for (int l = 0; l <= 3 || add >> l; l++, s += WF_SCAN_COLS) {                          \
+                if (add >> l & 1) {                                                                \
+                    const V total = LOADV(s);                                                      \
+                    WF_UNROLL for (int k = 0; k < 8; k++) v[k] = total OP v[k];                    \
+                }                                                                                  \
+                if (l < 3 ? !(add >> l & 1) : l == 3 && (add & 7) == 7)                            \
+                    STOREV(s, v[7]);                                                               \
+            }                                                                                      \
+            WF_UNROLL for (int k = 0; k < 8; k++) STOREV(at + k * WF_SCAN_COLS, v[k]);             \
+        }                                                                                          \
+    }
+
+SCAN(sum, +, -0.0)
+#if VN == 8
+const wf_scan_kernels WF_JOIN(wf_scan_kernels, WF_ISA)[1] = {{span_sum, rows_sum}};
+#else
+SCAN(prod, *, 1.0)
+const wf_scan_kernels WF_JOIN(wf_scan_kernels, WF_ISA)[2] = {{span_sum, rows_sum},
+                                                             {span_prod, rows_prod}};
+#endif
