@@ -65,11 +65,11 @@ bool wf_amd_detect(void)
     is = __builtin_cpu_is("amd") != 0;
     is += is && __builtin_cpu_supports("avx512vp2intersect"); /* which no earlier one has */
 #endif
-    atomic_store_explicit(&wf_amd_maker, is, memory_order_relaxed);
+    wf_set_amd(is);
     return is != 0;
 }
 
-void wf_set_amd(bool amd)
+void wf_set_amd(int amd)
 {
     atomic_store_explicit(&wf_amd_maker, amd, memory_order_relaxed);
 }

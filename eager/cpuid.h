@@ -50,8 +50,8 @@ static inline bool wf_amd_zen5(void)
 {
     return wf_amd() && atomic_load_explicit(&wf_amd_maker, memory_order_relaxed) > 1;
 }
-/* Says which ways to take (tests of both on one machine). Call it while no kernel runs. */
-void wf_set_amd(bool amd);
+/* Says which ways to take, a value of wf_amd_maker (tests of all on one machine). Call it while no kernel runs. */
+void wf_set_amd(int amd);
 /* "sse2", "avx2", "avx512" */
 const char *wf_isa_name(int level);
 

@@ -215,10 +215,13 @@ static void stream_block(const run *r, const wf_block *b, char *scratch)
     const wf_tiles *t = r->t;
     const void *src[WF_WALK_OPS];
     void *dst[WF_WALK_OPS], *to[WF_WALK_OPS];
+    int64_t piece = PIECE;
+    while (t->ndst * piece * 8 > SCRATCH)
+        piece /= 2;
     for (int k = 0; k < t->ndst; k++)
-        dst[k] = scratch + k * PIECE * 8;
-    for (int64_t at = 0; at < b->cols; at += PIECE) {
-        const int64_t n = b->cols - at < PIECE ? b->cols - at : PIECE;
+        dst[k] = scratch + k * piece * 8;
+    for (int64_t at = 0; at < b->cols; at += piece) {
+        const int64_t n = b->cols - at < piece ? b->cols - at : piece;
         int64_t step = STEP; /* parts of lines at the ends of steps would be stored by themselves */
         for (int k = 0; k < t->ndst; k++) {
             to[k] = b->ptr[k] + at * r->w->op[k].esize;
@@ -333,6 +336,8 @@ static void stream_band(chunk *c, const wf_block *b, const band *d)
             char *packed = c->scratch + r->slot[1 + k];
             r->k->pack[0](packed, n, at[k], d->step[k], 1, (size_t)rows, (size_t)n);
             at[k] = packed;
+            c->held[k] =
+                NULL; /* of one column a transposed source lies in rows, too: this is its tile */
         }
         t->fn(t->arg, (void *const[]){row}, at, (size_t)(rows * b->cols), 0);
         if (!same)

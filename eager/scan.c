@@ -180,7 +180,7 @@ static void line_block(const scan_job *j, int64_t line, int64_t b, buffer *v, ui
 {
     const int64_t step = j->x->strides[j->axis], at = offset(j, line / j->inner, line % j->inner);
     const int64_t end = j->n < (b + 1) * BLOCK ? j->n : (b + 1) * BLOCK;
-    const unsigned add = levels_of(b);
+    const unsigned add = j->totals ? 0 : levels_of(b);
     uint64_t s[WF_SCAN_STATE] = {0};
     for (int l = 4; add >> l; l++) {
         s[l] = state[l * COLS];
@@ -213,7 +213,7 @@ static void tile_block(const scan_job *j, int64_t t, int64_t b, buffer *v, uint6
     const int64_t apart = j->inner * (int64_t)wf_dtype_size(j->dst->dtype);
     const char *src = from(j, offset(j, o, c) + b * BLOCK * step);
     char *dst = to(j, (o * j->n + b * BLOCK) * j->inner + c);
-    const unsigned add = levels_of(b);
+    const unsigned add = j->totals ? 0 : levels_of(b);
     for (int64_t r = b * BLOCK; r < end; r += WF_SCAN_ROWS) {
         const int64_t rows = end - r < WF_SCAN_ROWS ? end - r : WF_SCAN_ROWS;
         for (int64_t k = 0; k < rows; k++, src += step * size) {
@@ -262,7 +262,7 @@ static void blocks_task(void *arg, int64_t begin, int64_t end)
     uint64_t state[WF_SCAN_STATE * COLS];
     buffer v = {{0}};
     for (int64_t b = begin; b < end; b++) {
-        const unsigned add = levels_of(j->piece + b);
+        const unsigned add = j->totals ? 0 : levels_of(j->piece + b);
         for (int l = 4; add >> l; l++) {
             const uint64_t *above = j->state + (b / RADIX * WF_SCAN_STATE + l) * columns;
             memcpy(state + l * COLS, l == 4 ? j->before + b * columns : above, (size_t)bytes);

@@ -252,9 +252,9 @@ static void run_many(const wf_plan_program *g, wf_program_args *a, uint32_t *sma
         bytes += wf_program_moves(g->program, &a[i]);
     }
     for (uint32_t i = 0; i < n; i++) {
-        a[i].beside = bytes - wf_program_moves(g->program, &a[i]);
         int64_t size = wf_view_numel(&a[i].dst[0]);
         if (size > SMALL) {
+            a[i].beside = bytes - wf_program_moves(g->program, &a[i]);
             wf_plan_run_program(g, &a[i]);
         } else {
             small[nsmall++] = i;

@@ -207,7 +207,7 @@ Test(map, transposed_past_caches)
         v[2].strides[0] = 1;
         v[2].strides[1] = ROWS;
         wf_set_isa(WF_NISA - 1 - t);
-        wf_set_amd(t % 2 == 0);
+        wf_set_amd(t);
         cr_assert_eq(wf_exec_map(WF_OP_ADD, wf_dtype_compute(types[t]), &v[0], 2, v + 1), 0);
         whole.data = sum;
         wf_copy(&whole, &v[0]);
@@ -221,6 +221,43 @@ Test(map, transposed_past_caches)
     free(number);
     free(sum);
     free(memory);
+}
+
+/* A transposed source that is repeated over an outer axis, behind a block of one column, which lies in rows as well. */
+Test(map, repeated_transposed_past_caches)
+{
+    static const int64_t shapes[][3] = {{1600, 32, 65}, {3200, 16, 65}, {260, 100, 129}};
+    for (int i = 0; i < 3 * 3; i++) {
+        const int64_t *d = shapes[i / 3], each = d[1] * d[2];
+        float *a = malloc((size_t)(d[0] * each) * sizeof *a), *b = malloc((size_t)each * sizeof *b);
+        float *y = malloc((size_t)(d[0] * each) * sizeof *y);
+        cr_assert(a && b && y);
+        for (int64_t k = 0; k < d[0] * each; k++)
+            a[k] = (float)(k * 7919 % 1013);
+        for (int64_t k = 0; k < each; k++)
+            b[k] = (float)(k * 31 % 977);
+        wf_view v[3] = {{.data = y,
+                         .dtype = WEFT_F32,
+                         .rank = 3,
+                         .dims = {d[0], d[1], d[2]},
+                         .strides = {each, d[2], 1}}};
+        v[1] = v[2] = v[0];
+        v[1].data = a;
+        v[2].data = b;
+        v[2].strides[0] = 0;
+        v[2].strides[1] = 1;
+        v[2].strides[2] = d[1];
+        wf_set_amd(i % 3);
+        cr_assert_eq(wf_exec_map(WF_OP_ADD, wf_dtype_compute(WEFT_F32), &v[0], 2, v + 1), 0);
+        for (int64_t k = 0; k < d[0] * each; k++) {
+            const float want = a[k] + b[k % each % d[2] * d[1] + k % each / d[2]];
+            cr_assert(y[k] == want, "[%lld,%lld,%lld], element %lld: %g, not %g", (long long)d[0],
+                      (long long)d[1], (long long)d[2], (long long)k, (double)y[k], (double)want);
+        }
+        free(a);
+        free(b);
+        free(y);
+    }
 }
 
 Test(map, casting_operands)

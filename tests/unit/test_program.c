@@ -253,6 +253,34 @@ Test(program, random_programs)
         random_program(trial);
 }
 
+/* As many outputs as a program may have, on their way past the caches: the tiles of all of them have room. */
+Test(program, all_outputs_past_the_caches)
+{
+    enum { N = 70001 };
+    static float x[N], y[WF_PROGRAM_OUTPUTS][N];
+    for (int i = 0; i < N; i++)
+        x[i] = (float)(i % 1000);
+    wf_program *p = malloc(sizeof *p);
+    cr_assert_not_null(p);
+    wf_program_init(p);
+    const int in = wf_program_input(p, WEFT_F32);
+    int v = in;
+    wf_view dst[WF_PROGRAM_OUTPUTS];
+    const wf_view src = {.data = x, .dtype = WEFT_F32, .rank = 1, .dims = {N}, .strides = {1}};
+    for (int k = 0; k < WF_PROGRAM_OUTPUTS; k++) {
+        v = wf_program_map(p, WF_OP_ADD, WEFT_F32, 2, (int[]){v, in});
+        wf_program_output(p, v);
+        dst[k] = src;
+        dst[k].data = y[k];
+    }
+    cr_assert_eq(wf_program_finish(p), 0);
+    run_far(p, dst, &src, NULL);
+    for (int k = 0; k < WF_PROGRAM_OUTPUTS; k++)
+        for (int i = 0; i < N; i++)
+            cr_assert(y[k][i] == (float)(k + 2) * x[i], "output %d, element %d", k, i);
+    free(p);
+}
+
 /* out0 = in1, out1 = in0 in the inputs' own memory. */
 Test(program, swap_in_place)
 {
