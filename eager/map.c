@@ -277,16 +277,25 @@ static void load_band(chunk *c, const wf_block *b, band *d)
     }
 }
 
-/* Of the band beside this one the pieces of each transposed source that fall to row i, into the second cache. */
-static void ask_turned(const run *r, const wf_block *b, int64_t i)
+/* Between stores past the caches, what comes after row i of a band. Second caches are asked to have the band beside this one: of
+ * transposed sources the pieces that fall to row i, of those that are read where they lie the same row. First caches: of the
+ * latter a later row of this one. */
+static void ask_ahead(const run *r, const wf_block *b, const band *d, int64_t i)
 {
-    for (int o = r->t->ndst; o < r->w->nops; o++) {
+    const bool second = wf_amd();
+    for (int o = r->t->ndst; second && o < r->w->nops; o++) {
         const int64_t size = r->w->op[o].esize, step = b->col[o] * size;
         if (b->row[o] != 1 || b->col[o] <= 1)
             continue;
         for (int64_t j = i * b->cols / b->rows; j < (i + 1) * b->cols / b->rows; j++)
             for (int64_t at = 0; at < b->rows * size; at += 64)
                 __builtin_prefetch(b->ptr[o] + (b->cols + j) * step + at, 0, 2);
+    }
+    for (int k = 0; k < r->t->nsrc; k++) {
+        const int64_t bytes = b->cols * r->w->op[r->t->ndst + k].esize;
+        const char *next = d->src[k] + i * d->step[k] + (second ? bytes : ROWS_AHEAD * d->step[k]);
+        for (int64_t at = 0; d->direct >> k & ~d->bcast >> k & 1 && at < bytes; at += 64)
+            second ? __builtin_prefetch(next + at, 0, 2) : __builtin_prefetch(next + at);
     }
     __asm__ volatile(""); /* gcc leaves out calls of functions that only ask for memory */
 }
@@ -302,16 +311,6 @@ static bool is_one_row(const run *r, const wf_block *b, const band *d)
     return one && d->bcast == 0 && same_bits(r->t->dst_type[0], r->t->dst[0].dtype);
 }
 
-/* Of a row of a source that is read where it lies, the same row of the band beside this one, or a later row of this one. */
-static void ask_row(const char *row, int64_t bytes, int64_t step, bool second)
-{
-    for (int64_t o = 0; second && o < bytes; o += 64)
-        __builtin_prefetch(row + bytes + o, 0, 2);
-    for (int64_t o = 0; !second && o < bytes; o += 64)
-        __builtin_prefetch(row + ROWS_AHEAD * step + o);
-    __asm__ volatile(""); /* gcc leaves out calls of functions that only ask for memory */
-}
-
 /* A band on its way past the caches, so many rows at once that a kernel has PIECE elements: rows that are read where they lie
  * are brought together first. What comes next is asked for between the stores, a few lines at a time: sources of which some
  * are asked for and others waited for take longer than if none were. */
@@ -320,7 +319,7 @@ static void stream_band(chunk *c, const wf_block *b, const band *d)
     const run *r = c->r;
     const wf_tiles *t = r->t;
     const int from = t->dst_type[0], to = t->dst[0].dtype;
-    const bool same = same_bits(from, to), second = wf_amd();
+    const bool same = same_bits(from, to);
     const int64_t bytes = b->cols * (int64_t)wf_dtype_size(to),
                   step = b->row[0] * r->w->op[0].esize;
     const int64_t most = PIECE / b->cols;
@@ -336,20 +335,15 @@ static void stream_band(chunk *c, const wf_block *b, const band *d)
             char *packed = c->scratch + r->slot[1 + k];
             r->k->pack[0](packed, n, at[k], d->step[k], 1, (size_t)rows, (size_t)n);
             at[k] = packed;
-            c->held[k] =
-                NULL; /* of one column a transposed source lies in rows, too: this is its tile */
+            /* of one column a transposed source lies in rows, too: this was its tile */
+            c->held[k] = NULL;
         }
         t->fn(t->arg, (void *const[]){row}, at, (size_t)(rows * b->cols), 0);
         if (!same)
             r->k->cast[to][from](cast, row, (size_t)(rows * b->cols));
         const char *out = same ? row : cast;
         for (int64_t j = i; j < i + rows; j++, out += bytes) {
-            if (second)
-                ask_turned(r, b, j);
-            for (int k = 0; k < t->nsrc; k++)
-                if (d->direct >> k & 1)
-                    ask_row(d->src[k] + j * d->step[k], b->cols * r->w->op[1 + k].esize, d->step[k],
-                            second);
+            ask_ahead(r, b, d, j);
             r->k->stream(b->ptr[0] + j * step, out, (size_t)bytes);
         }
     }
@@ -365,18 +359,12 @@ static void run_band(chunk *c, const wf_block *b, const band *d)
     const int64_t rows = is_one_row(r, b, d) ? 1 : b->rows;
     const size_t cols = (size_t)(b->rows / rows * b->cols), bytes = cols * wf_dtype_size(to);
     char *row = c->scratch + r->slot[0], *cast = row + ROW_BYTES;
-    const bool second = r->stream && wf_amd(); /* rows are asked for into the second cache */
     for (int64_t i = 0; i < rows; i++) {
         char *out = b->ptr[0] + i * b->row[0] * r->w->op[0].esize;
-        if (second)
-            ask_turned(r, b, i);
-        for (int k = 0; k < t->nsrc; k++) {
+        if (r->stream)
+            ask_ahead(r, b, d, i);
+        for (int k = 0; k < t->nsrc; k++)
             at[k] = d->src[k] + i * d->step[k];
-            const char *next = (const char *)at[k] + ROWS_AHEAD * d->step[k];
-            if (d->direct >> k & 1 && r->stream && !(d->bcast >> k & 1))
-                for (size_t o = 0; o < bytes; o += 64)
-                    second ? __builtin_prefetch(next + o, 0, 2) : __builtin_prefetch(next + o);
-        }
         t->fn(t->arg, (void *const[]){in_place ? out : row}, at, cols, d->bcast);
         if (!same)
             r->k->cast[to][from](r->stream ? cast : out, row, cols);

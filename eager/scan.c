@@ -66,10 +66,15 @@ static char *to(const scan_job *j, int64_t at)
     return (char *)j->dst->data + at * (int64_t)wf_dtype_size(j->dst->dtype);
 }
 
+static uint64_t join(bool product, uint64_t a, uint64_t b)
+{
+    return product ? a * b : a + b;
+}
+
 static uint64_t plus(const scan_job *j, uint64_t a, uint64_t b)
 {
     if (!j->floats) {
-        return j->product ? a * b : a + b;
+        return join(j->product, a, b);
     }
     double x, y;
     memcpy(&x, &a, sizeof x);
@@ -80,11 +85,6 @@ static uint64_t plus(const scan_job *j, uint64_t a, uint64_t b)
 }
 
 /* -- integers: the order does not matter, and [3] is the running value of all since the block began ---------- */
-
-static uint64_t join(bool product, uint64_t a, uint64_t b)
-{
-    return product ? a * b : a + b;
-}
 
 static void span_ints(uint64_t *v, int64_t n, uint64_t *s, unsigned add, bool product)
 {
