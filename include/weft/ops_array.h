@@ -95,8 +95,8 @@ typedef struct weft_norm_args {
 WEFT_API weft_tensor weft_norm(const weft_norm_args *args);
 
 /* Running sum and product along an axis, in the type that weft_sum has by default: i64 for integers and bool. Floats run in
- * f64, in the order of docs/reductions.md, and are rounded once: of values that are not negative no output is less than the one
- * before it. Rank 0 counts as one element, axis 0 or -1. */
+ * f64, in the order of docs/reductions.md, and are rounded once: running sums of values that are not negative never
+ * fall. Rank 0 counts as one element, axis 0 or -1. */
 WEFT_API weft_tensor weft_cumsum(weft_tensor x, int axis);
 WEFT_API weft_tensor weft_cumprod(weft_tensor x, int axis);
 
