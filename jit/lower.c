@@ -20,8 +20,7 @@ wf_kty wf_lower_type(int dtype)
     return dtype == WEFT_BOOL ? WF_KT_BOOL : wf_kir_storage(dtype);
 }
 
-/* Value v as type `to`. */
-static wf_kref as_type(wf_lowering *l, int v, wf_kty to)
+wf_kref wf_lower_as(wf_lowering *l, int v, wf_kty to)
 {
     const int dtype = l->p->type[v];
     if (is_half(dtype))
@@ -36,9 +35,9 @@ static wf_kref cast(wf_lowering *l, const wf_inst *inst)
         return l->value[from];
     if (is_half(dtype)) {
         const int own = wf_dtype_compute(l->p->type[from]);
-        return wf_kir_store(l->k, dtype, as_type(l, from, wf_lower_type(own)));
+        return wf_kir_store(l->k, dtype, wf_lower_as(l, from, wf_lower_type(own)));
     }
-    return as_type(l, from, wf_lower_type(dtype));
+    return wf_lower_as(l, from, wf_lower_type(dtype));
 }
 
 /* Rows that are arithmetic and nothing else. Those that approximate a function stay exact: what they are made of relies on
@@ -57,9 +56,10 @@ static wf_kref row(wf_lowering *l, const wf_inst *inst)
     const wf_kty compute = wf_kir_compute_type(inst->compute);
     wf_kref src[5];
     for (int s = 0; s < inst->nsrc; s++)
-        src[s] = inst->src[s] < 0 ? WF_KREF_NONE
-                                  : as_type(l, inst->src[s],
-                                            choose && s == (vjp ? 1 : 0) ? WF_KT_BOOL : compute);
+        src[s] =
+            inst->src[s] < 0
+                ? WF_KREF_NONE
+                : wf_lower_as(l, inst->src[s], choose && s == (vjp ? 1 : 0) ? WF_KT_BOOL : compute);
     const wf_op op = (wf_op)inst->op;
     const uint32_t first = l->k->n;
     const wf_kref y = vjp ? wf_kir_vjp(l->k, op, inst->which, inst->compute, inst->nsrc, src)

@@ -16,6 +16,8 @@ typedef struct wf_lowering {
 
 /* The KIR type a program's value has. */
 wf_kty wf_lower_type(int dtype);
+/* Value v as type `to`. */
+wf_kref wf_lower_as(wf_lowering *l, int v, wf_kty to);
 /* A map, vjp or cast. */
 wf_kref wf_lower_inst(wf_lowering *l, const wf_inst *inst);
 /* Element `number` of drawn input j; its scalars have values. */

@@ -162,6 +162,11 @@ static wf_kref compute(build *b, const wf_inst *inst)
         const wf_kref i = param(b, WF_PORT_INDEX, 0, WF_KT_I64);
         return wf_kir_store(&b->st->body, inst->compute, i);
     }
+    if (is_small(b->p, inst->value) && wf_kir_compute_type(inst->compute) == WF_KT_F32) {
+        const wf_kref x = wf_lower_as(&b->l, inst->src[0], WF_KT_F32);
+        return wf_kir_cast(&b->st->body, wf_lower_type(b->p->type[inst->value]),
+                           wf_kir_exp_below_zero(&b->st->body, x));
+    }
     const uint32_t first = b->st->body.n;
     const wf_kref y = wf_lower_inst(&b->l, inst);
     if (!b->l.device && is_small(b->p, inst->value))

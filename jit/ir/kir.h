@@ -117,6 +117,8 @@ void wf_kir_relax(wf_kir *k, uint32_t first);
 /* x, a float, is known to be at most 0, or NaN: of what was appended from instruction `first` on, choices that keep x, or x
  * kept above a negative constant, below a positive constant are left out. The last value must be none of them. */
 void wf_kir_below_zero(wf_kir *k, wf_kref x, uint32_t first);
+/* The bits of the row exp for an f32 x of which the same is known, in fewer steps. */
+wf_kref wf_kir_exp_below_zero(wf_kir *k, wf_kref x);
 
 /* -- rows ------------------------------------------------------------------------------------------
  * compute is a dtype of the row's types other than f16 and bf16. Operands have the value type of

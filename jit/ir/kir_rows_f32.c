@@ -11,3 +11,8 @@
 #define WF_FLT 1
 #define K(v) wf_kv(kb, wf_kir_f32(kb, (float)(v)))
 #include "jit/ir/kir_rows_t.h"
+
+wf_kref wf_kir_exp_below_zero(wf_kir *k, wf_kref x)
+{
+    return exp_neg_f32(k, wf_kv(k, x)).ref;
+}

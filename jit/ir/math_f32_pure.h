@@ -9,6 +9,7 @@
  * A dictionary may define what follows where its machine has the same in one step:
  *   MATH_ATMOST32(x, c), MATH_ATLEAST32(x, c)   the lesser, the greater of x and a constant; NaN of x stays
  *   MATH_SPLIT32(t, n, s1, s2)   two factors with *s1 * *s2 = 2^n, from t = n + (1.5 * 2^23 + 254)
+ *   MATH_LOW32(t, n, s1, s2)     the same for -190 < n <= 0, from t = n + (1.5 * 2^23 + MATH_LOW_BIAS32)
  *   MATH_SCALE32(x, s1, s2)      x 2^n, rounded once
  */
 #include "jit/ir/math_coef.h"
@@ -21,6 +22,9 @@
 #ifndef MATH_SCALE32
 #define MATH_SCALE32(x, s1, s2) MUL(MUL(x, s1), s2)
 #define MATH_SPLIT32(t, n, s1, s2) CALL(split_pow2_f32, t, s1, s2)
+/* 2^(n + 63) 2^-63: nothing is too large for that, so the first factor is the bits of t and the second one known. */
+#define MATH_LOW_BIAS32 190.0f
+#define MATH_LOW32(t, n, s1, s2) (*(s1) = FLT32(SHLK(BITS32(t), 23)), *(s2) = KF32(0x1p-63f))
 KFUN(VU32, split_pow2_f32, VF32 t, VF32 *s1, VF32 *s2)
 {
     const VU32 i = BITS32(t);
@@ -29,6 +33,9 @@ KFUN(VU32, split_pow2_f32, VF32 t, VF32 *s1, VF32 *s2)
     *s2 = FLT32(SHLK(SUB(i, a), 23));
     return i;
 }
+#else
+#define MATH_LOW_BIAS32 254.0f
+#define MATH_LOW32(t, n, s1, s2) MATH_SPLIT32(t, n, s1, s2)
 #endif
 
 #define MATH_INF32 KF32(__builtin_inff())
@@ -48,6 +55,17 @@ KFUN(VF32, exp_reduce_f32, VF32 x, VF32 xl, VF32 *s1, VF32 *s2)
     return ADD(h, FMA(n, KF32(0x1.05c61p-29f), xl));
 }
 
+/* The same, bit for bit, where x <= 0 and xl = -0 (n > -190: x > -131). */
+KFUN(VF32, exp_low_reduce_f32, VF32 x, VF32 *s1, VF32 *s2)
+{
+    const VF32 magic = KF32(0x1.8p23f + MATH_LOW_BIAS32);
+    const VF32 t = FMA(x, KF32(0x1.715476p+0f), magic);
+    const VF32 n = SUB(t, magic);
+    MATH_LOW32(t, n, s1, s2);
+    const VF32 h = FMA(n, KF32(-0x1.62e43p-1f), x);
+    return ADD(h, MUL(n, KF32(0x1.05c61p-29f)));
+}
+
 #define MATH_EXP_POLY32(r) FMA(r, FMA(r, POLY_exp_f32(r), KF32(1.0f)), KF32(1.0f))
 
 KFUN(VF32, exp_f32, VF32 x)
@@ -65,7 +83,7 @@ KFUN(VF32, exp_neg_f32, VF32 x)
     VF32 s1, s2;
     const VF32 a = FABS(x);
     const VF32 c = MATH_ATMOST32(a, KF32(104.0f));
-    const VF32 r = CALL(exp_reduce_f32, NEG(c), KF32(-0.0f), &s1, &s2);
+    const VF32 r = CALL(exp_low_reduce_f32, NEG(c), &s1, &s2);
     return MATH_SCALE32(MATH_EXP_POLY32(r), s1, s2);
 }
 
@@ -266,7 +284,7 @@ KFUN(VF32, silu_f32, VF32 x)
     VF32 s1, s2;
     const VF32 a = FABS(x);
     const VF32 c = MATH_ATMOST32(a, KF32(110.0f));
-    const VF32 r = CALL(exp_reduce_f32, NEG(c), KF32(-0.0f), &s1, &s2);
+    const VF32 r = CALL(exp_low_reduce_f32, NEG(c), &s1, &s2);
     const VF32 h = FMA(r, POLY_exp_f32(r), KF32(1.0f));
     const VF32 e = MATH_SCALE32(FMA(r, h, KF32(1.0f)), s1, s2);
     const VF32 u = MUL(r, h);
@@ -291,7 +309,7 @@ KFUN(VF32, mish_f32, VF32 x)
     VF32 s1, s2;
     const VF32 a = FABS(x);
     const VF32 c = MATH_ATMOST32(a, KF32(110.0f));
-    const VF32 r = CALL(exp_reduce_f32, NEG(c), KF32(-0.0f), &s1, &s2);
+    const VF32 r = CALL(exp_low_reduce_f32, NEG(c), &s1, &s2);
     const VF32 h = FMA(r, POLY_exp_f32(r), KF32(1.0f));
     const VF32 e = MATH_SCALE32(FMA(r, h, KF32(1.0f)), s1, s2);
     const VF32 cp = NEG(FMA(c, MUL(r, h), c)); /* -c exp(r) */
@@ -394,11 +412,11 @@ KFUN(VF32, gelu_f32, VF32 x)
     const VF32 c = FMA(a, kc, NEG(h));
     /* as exp_reduce_f32, with c L(c) = H c + p c^2 added last, where the sum is small; -0.952 c is within 0.015 of it up to
      * a = 4 and 0.05 beyond, which is enough to choose n */
-    const VF32 magic = KF32(0x1.8p23f + 254.0f);
+    const VF32 magic = KF32(0x1.8p23f + MATH_LOW_BIAS32);
     const VF32 t = FMA(FMA(c, KF32(-0.952f), q), KF32(0x1.715476p+0f), magic);
     const VF32 n = SUB(t, magic);
     VF32 s1, s2;
-    MATH_SPLIT32(t, n, &s1, &s2);
+    MATH_LOW32(t, n, &s1, &s2);
     const VF32 p = POLY_gelu_f32(c);
     const VF32 g = FMA(n, KF32(-0x1.62e43p-1f), q);
     const VF32 hp = FMA(MUL(c, c), p, FMA(c, POLY_gelu_f32_H, g));
@@ -422,14 +440,14 @@ KFUN(VF32, gelu_tanh_f32, VF32 x)
     const VF32 w = FMA(k3, z, k1);
     const VF32 w0 = FMA(k3, z, SUB(k1, w));
     const VF32 wl = FMA(k3, zl, ADD(w0, FMA(z, KF32(0x1.151aaep-29f), KF32(-0x1.0de73ap-22f))));
-    const VF32 magic = KF32(0x1.8p23f + 254.0f);
+    const VF32 magic = KF32(0x1.8p23f + MATH_LOW_BIAS32);
     const VF32 m = MUL(a, w);
     const VF32 ml = FMA(a, wl, FMA(a, w, NEG(m)));
     const VF32 t = ADD(m, magic);
     const VF32 n = SUB(t, magic);
     const VF32 r = ADD(SUB(m, n), ml);
     VF32 s1, s2;
-    MATH_SPLIT32(t, n, &s1, &s2);
+    MATH_LOW32(t, n, &s1, &s2);
     const VF32 q = POLY_exp2_f32(r);
     const VF32 e = MATH_SCALE32(FMA(r, q, KF32(1.0f)), s1, s2);
     const VF32 ar = MUL(a, r);

@@ -42,8 +42,8 @@ WF_EXTERN __global__ void kernel(const struct wf_words_4 a)
         const float v38 = fmaf(v22, v36, wf_f32(0xBDB7B5E9u));
         const float v41 = v17 * v15;
         const float v42 = fmaf(v22, wf_f32(0xBF73B646u), v41);
-        const float v45 = fmaf(v42, wf_f32(0x3FB8AA3Bu), wf_f32(0x4B4000FEu));
-        const float v46 = v45 - wf_f32(0x4B4000FEu);
+        const float v45 = fmaf(v42, wf_f32(0x3FB8AA3Bu), wf_f32(0x4B4000BEu));
+        const float v46 = v45 - wf_f32(0x4B4000BEu);
         const float v48 = fmaf(v46, wf_f32(0xBF317218u), v41);
         const float v49 = fmaf(v22, wf_f32(0xBF74AD53u), v48);
         const float v50 = fmaf(v23, v38, v49);
@@ -59,18 +59,14 @@ WF_EXTERN __global__ void kernel(const struct wf_words_4 a)
         const float v66 = fmaf(v56, v65, v55);
         const float v67 = fmaf(v22, v66, v22);
         const unsigned int v68 = wf_u32(v45);
-        const unsigned int v69 = v68 >> 1;
-        const unsigned int v70 = v69 << 23;
-        const float v71 = wf_f32(v70);
-        const float v72 = v67 * v71;
-        const unsigned int v73 = (unsigned int)((unsigned int)v68 - (unsigned int)v69);
-        const unsigned int v74 = v73 << 23;
-        const float v75 = wf_f32(v74);
-        const float v76 = v72 * v75;
-        const float v77 = v11 - v76;
-        const float v78 = v77 / v7;
-        const unsigned short v94 = wf_bf16_of_f32(v78);
-        z0.v[j] = v94;
+        const unsigned int v69 = v68 << 23;
+        const float v70 = wf_f32(v69);
+        const float v71 = v67 * v70;
+        const float v73 = v71 * wf_f32(0x20000000u);
+        const float v74 = v11 - v73;
+        const float v75 = v74 / v7;
+        const unsigned short v91 = wf_bf16_of_f32(v75);
+        z0.v[j] = v91;
         }
         *(struct wf_vec_u16_8 *)(d0 + o0) = z0;
     }
