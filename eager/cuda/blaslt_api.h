@@ -33,7 +33,7 @@ enum {
     BLASLT_PREF_REDUCTION = 3,
     BLASLT_PREF_ALIGN_A = 5
 }; /* B, C and D follow */
-enum { BLASLT_REDUCTION_COMPUTE_TYPE = 2 };
+enum { BLASLT_REDUCTION_COMPUTE_TYPE = 2, BLASLT_REDUCTION_ANY = 7 };
 
 typedef struct blaslt_algo {
     uint64_t data[8];

@@ -148,9 +148,48 @@ static int by_library(int ordinal, const wf_view *c, const wf_view *a, const wf_
     return status;
 }
 
-int wf_gpu_gemm(int ordinal, const wf_view *c, const wf_view *a, const wf_view *b,
+/* -- batches that are rows: products of many matrices with one are one product of taller ones, which has larger tiles ------- */
+
+static bool steps_evenly(const wf_view *v, int at)
+{
+    return v->dims[at + 1] == 1 || v->strides[at] == v->strides[at + 1] * v->dims[at + 1];
+}
+
+static void drop_axis(wf_view *v, int at, bool join)
+{
+    if (join && v->dims[at + 1] == 1)
+        v->strides[at + 1] = v->strides[at];
+    if (join)
+        v->dims[at + 1] *= v->dims[at];
+    for (int i = at; i < v->rank - 1; i++) {
+        v->dims[i] = v->dims[i + 1];
+        v->strides[i] = v->strides[i + 1];
+    }
+    v->rank--;
+}
+
+/* The innermost batch axis becomes one with the rows while b is the same along it and a and c step evenly. */
+static void join_rows(wf_view *c, wf_view *a, wf_view *b)
+{
+    while (c->rank > 2) {
+        const int at = c->rank - 3;
+        const bool same = c->dims[at] == 1 || b->dims[at] == 1 || b->strides[at] == 0;
+        if (!same || a->dims[at] != c->dims[at] ||
+            (c->dims[at] != 1 && !(steps_evenly(a, at) && steps_evenly(c, at))))
+            return;
+        const bool join = c->dims[at] != 1;
+        drop_axis(c, at, join);
+        drop_axis(a, at, join);
+        drop_axis(b, at, false);
+    }
+}
+
+int wf_gpu_gemm(int ordinal, const wf_view *results, const wf_view *left, const wf_view *right,
                 const wf_view *bias, wf_why *why)
 {
+    wf_view v[] = {*results, *left, *right};
+    const wf_view *const c = &v[0], *const a = &v[1], *const b = &v[2];
+    join_rows(&v[0], &v[1], &v[2]);
     const int rank = c->rank;
     wf_why refused = {0};
     const int status = by_library(ordinal, c, a, b, bias, &refused);
@@ -264,27 +303,6 @@ static int linear(int ordinal, wf_exec *e)
     turned.strides[rank - 2] = w->strides[1];
     turned.dims[rank - 1] = w->dims[0];
     turned.strides[rank - 1] = w->strides[0];
-    /* batch axes that join the rows make larger tiles */
-    while (x.rank > 2 && x.strides[x.rank - 3] == x.strides[x.rank - 2] * x.dims[x.rank - 2]) {
-        const int at = x.rank - 3;
-        x.dims[at] *= x.dims[at + 1];
-        y.dims[at] *= y.dims[at + 1];
-        x.strides[at] = x.strides[at + 1];
-        y.strides[at] = y.strides[at + 1];
-        for (int i = at + 1; i < x.rank - 1; i++) {
-            x.dims[i] = x.dims[i + 1];
-            x.strides[i] = x.strides[i + 1];
-            y.dims[i] = y.dims[i + 1];
-            y.strides[i] = y.strides[i + 1];
-            turned.dims[i] = turned.dims[i + 1];
-            turned.strides[i] = turned.strides[i + 1];
-        }
-        turned.dims[at] = w->dims[1];
-        turned.strides[at] = w->strides[1];
-        x.rank--;
-        y.rank--;
-        turned.rank--;
-    }
     return wf_gpu_gemm(ordinal, &y, &x, &turned, bias, e->why);
 }
 

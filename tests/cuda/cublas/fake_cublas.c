@@ -185,7 +185,9 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(blaslt_handle lib, blaslt_handle desc,
         return BLASLT_INVALID_VALUE;
     }
     /* any scheme that is not excluded may be chosen: one that adds in half types would be wrong */
-    if (getenv("FAKE_CUBLAS_REFUSE") || pref->reduction != BLASLT_REDUCTION_COMPUTE_TYPE) {
+    const bool halves = a->type == BLASLT_F16 || a->type == BLASLT_BF16;
+    if (getenv("FAKE_CUBLAS_REFUSE") ||
+        pref->reduction != (halves ? BLASLT_REDUCTION_COMPUTE_TYPE : BLASLT_REDUCTION_ANY)) {
         return BLASLT_NOT_SUPPORTED;
     }
     *choices = (blaslt_choice){.workspace = pref->workspace >= 65536 ? 65536 : 0};
