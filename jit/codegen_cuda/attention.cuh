@@ -45,6 +45,16 @@ WF_DEVICE void wf_places(const struct wf_words_64 *a, int first, int count, long
             at[k] += i * (long long)w[1 + k];
     }
 }
+/* Tiles of ds that flash_back keeps: where those of item n begin, and of its queries 64 q ..., which have tiles for `across` times 64
+ * keys, or 1, 2, 3 ... where they do not see what is behind them. */
+WF_DEVICE long long wf_kept_item(long long n, int down, int across, int causal)
+{
+    return n * (causal ? (long long)down * (down + 1) / 2 : (long long)down * across) * 4096;
+}
+WF_DEVICE long long wf_kept_row(int q, int across, int causal)
+{
+    return (causal ? (long long)q * (q + 1) / 2 : (long long)q * across) * 4096;
+}
 /* Fetches operand o, an address and steps from word 3 o on, from row r and column c on. */
 #define NEXT(o, r, c, rows, cols)                                                                                      \
     wf_fetch(ahead, POINTER(const T0, 3 * (o)) + at[o] + (r) * WORD(3 * (o) + 1) + (c) * WORD(3 * (o) + 2), (rows) - (r), \
@@ -165,7 +175,7 @@ WF_DEVICE void wf_give(T0 *row, const C0 *sum, C0 f, int first, int width, int v
 /* == flash
  * out = softmax(scale q k^T + mask) v and the logarithm of each row's sum, by an online softmax. Three words each, address and
  * steps of rows and columns: q, k, v at 0, 3, 6, mask (or 0) at 12. 15 lse, 17 out (dense, by item), 19 queries, keys, width
- * of q and k, of v, 23 causal + 4 << (whose four neighbours are one access: q, k, v; 4 out), scale (f64), items, 28 axes of the batch, then each (wf_places: q, k, v,
+ * of q and k, of v, 23 causal + 4 << (whose four neighbours are one access: q, k, v; 4 out), scale (f64), items, 26 16 times the axes of the batch, 29 each (wf_places: q, k, v,
  * none, mask, lse). T1: the mask. Rows that have most keys come first. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
@@ -188,7 +198,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
         if (threadIdx.x == 0) {
             for (int d = 0; d < 6; d++)
                 at[d] = 0;
-            wf_places(&a, 29, (int)WORD(28), item, at);
+            wf_places(&a, 29, (int)WORD(26) >> 4, item, at);
         }
         __syncthreads();
 #pragma unroll
@@ -298,13 +308,81 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
     }
 }
 
+/* == flash_kept
+ * dq = ds k, of ds as flash_back kept it; words as there. Rows of queries 64 at a time, a thread has 4 by 8. */
+WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+{
+    WF_DYNAMIC(wf_dynamic)
+    C0 *const left = (C0 *)wf_dynamic, *const right = left + 64 * 68;
+    long long *const at = (long long *)(right + 64 * 68);
+    const int rows = (int)WORD(19), cols = (int)WORD(20), down = (rows + 63) / 64, across = (cols + 63) / 64;
+    const int x = threadIdx.x % 8 * 4, y = threadIdx.x / 8 * 4, causal = (int)WORD(23) & 1, vector = (int)WORD(23) >> 2;
+    const int width = (int)WORD(21);
+    for (long long tile = blockIdx.x; tile < down * WORD(25); tile += gridDim.x) {
+        const long long slow = wf_quotient(tile, causal ? WORD(25) : down), fast = tile - slow * (causal ? WORD(25) : down);
+        const int part = (int)(!causal ? fast : down - 1 - slow), end = causal && part * 64 + 64 < cols ? part * 64 + 64 : cols;
+        const C0 *from = POINTER(const C0, 28) + wf_kept_item(causal ? fast : slow, down, across, causal) + wf_kept_row(part, across, causal) +
+                         4 * threadIdx.x;
+        struct wf_raw ahead[8];
+        struct wf_four next[8];
+        C0 acc[4][8];
+        __syncthreads(); /* everybody is through with the last tile */
+        if (threadIdx.x == 0) {
+            for (int d = 0; d < 7; d++)
+                at[d] = d < 6 ? 0 : (causal ? fast : slow) + (WORD(23) >> 32);
+            wf_places(&a, 29, (int)WORD(26) >> 4, at[6], at);
+        }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                acc[i][j] = 0;
+        for (int c0 = -64; c0 < end; c0 += 64) {
+            __syncthreads();
+            if (c0 >= 0) {
+                wf_put(right, 68, ahead);
+#pragma unroll
+                for (int e = 0; e < 8; e++)
+                    *(struct wf_four *)(left + (8 * e + (int)threadIdx.x / 16) * 68 + (int)threadIdx.x % 16 * 4) = next[e];
+            }
+            __syncthreads();
+            if (c0 + 64 < end) {
+                NEXT(1, c0 + 64, 0, cols, width);
+#pragma unroll
+                for (int e = 0; e < 8; e++)
+                    next[e] = *(const struct wf_four *)(from + 512 * e);
+                from += 4096;
+            }
+            for (int l0 = c0 < 0 ? 64 : 0; l0 < 64; l0 += 8)
+#pragma unroll
+                for (int l = l0; l < l0 + 8; l++) {
+                    const struct wf_four p = *(const struct wf_four *)(left + l * 68 + y);
+                    const struct wf_four u = *(const struct wf_four *)(right + l * 68 + x), v = *(const struct wf_four *)(right + l * 68 + 32 + x);
+#pragma unroll
+                    for (int i = 0; i < 4; i++)
+#pragma unroll
+                        for (int c = 0; c < 4; c++) {
+                            acc[i][c] = FMA0(p.v[i], u.v[c], acc[i][c]);
+                            acc[i][4 + c] = FMA0(p.v[i], v.v[c], acc[i][4 + c]);
+                        }
+                }
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (part * 64 + y + i < rows)
+                wf_give(POINTER(T0, 17) + (at[6] * rows + part * 64 + y + i) * width, acc[i], 1, x, width, vector >> 4 & 1);
+    }
+}
+
 /* == flash_back
  * Probabilities are made again from lse; ds = p (dp - delta) scale. For rows of q: s = q k^T, dp = g v^T, dq = ds k. For
  * rows of k (turned): s = k q^T, dp = v g^T, dk = ds^T q, dv = p^T g. Three words each: what s is made of at 0 and 3, dp at 6 and
  * 9, mask (or 0) at 12. 15 lse, 16 delta, 17 and 18 results (dense, by item; 0: none, as is one of them where WF_WIDE is 2), 19 rows,
  * columns, width of s's operands, of dp's, 23 causal + 2 turned + 4 << (whose four neighbours are one access: the operands; 4 and 5 the results), scale (f64),
- * items, 26 axes that are summed, how many batches they make, 28 the other axes, then each (wf_places: the four operands, mask, lse and
- * delta), summed ones first. T1: the mask. */
+ * items, 26 axes that are summed + 16 times the others, how many batches the former make, 28 where ds of turned tiles is kept (0: nowhere),
+ * 29 the axes (wf_places: the four operands, mask, lse and delta), summed ones first. T1: the mask. The upper half of word 23 is the
+ * number of the first item. Kept tiles are 64 x 64, as turned; those of an item one behind the other as flash_kept reads them. */
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
     WF_DYNAMIC(wf_dynamic)
@@ -321,10 +399,11 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
     for (long long tile = blockIdx.x; tile < down * WORD(25); tile += gridDim.x) {
         const long long slow = wf_quotient(tile, causal ? WORD(25) : down), fast = tile - slow * (causal ? WORD(25) : down);
         const int r0 = (int)(!causal ? fast : turned ? slow : down - 1 - slow) * 64;
+        C0 *const kept = !WORD(28) ? 0 : POINTER(C0, 28) + wf_kept_item(causal ? fast : slow, (cols + 63) / 64, down, causal);
         const int begin = causal && turned ? r0 : 0, end = causal && !turned && r0 + 64 < cols ? r0 + 64 : cols;
         __syncthreads(); /* everybody is through with the last tile */
         if (threadIdx.x == 0)
-            at[6] = causal ? fast : slow;
+            at[6] = (causal ? fast : slow) + (WORD(23) >> 32);
         C0 acc[8][8]; /* results 18 and 17, or both halves of one */
 #pragma unroll
         for (int i = 0; i < 8; i++)
@@ -337,8 +416,8 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
             if (threadIdx.x == 0) {
                 for (int d = 0; d < 6; d++)
                     at[d] = 0;
-                wf_places(&a, 29, (int)WORD(26), b, at);
-                wf_places(&a, 29 + 7 * (int)WORD(26), (int)WORD(28), at[6], at);
+                wf_places(&a, 29, (int)WORD(26) & 15, b, at);
+                wf_places(&a, 29 + 7 * ((int)WORD(26) & 15), (int)WORD(26) >> 4, at[6], at);
             }
             __syncthreads();
 #pragma unroll
@@ -424,6 +503,14 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
                         }
                 }
 #if WF_WIDE == 1
+                if (WORD(28)) {
+                    C0 *const to = kept + wf_kept_row(c0 / 64, down, causal) + (r0 + own) * 64 + x;
+#pragma unroll
+                    for (int i = 0; i < 4; i++)
+#pragma unroll
+                        for (int j = 0; j < 8; j++)
+                            to[i * 256 + 8 * j] = ds[i][j];
+                }
                 if (WORD(18))
                     wf_spread(acc, 4, p, part + own * 36, x, right);
                 wf_swap(right, ahead);

@@ -29,6 +29,8 @@ typedef struct flash {
     int wide; /* columns of TILE that operands have in the kernel */
     int64_t dims[WF_MAX_RANK], l, s, width, value_width;
     void *lse, *delta;
+    void *kept; /* tiles of ds, where the gradient of q comes from those that the one of k made */
+    int64_t first, before; /* the items of a launch: from `first` on, before `before`; 0: all */
 } flash;
 
 /* Axes of the batch that every operand walks as one are one. */
@@ -97,9 +99,8 @@ static bool put_axes(const flash *t, const wf_view *const v[STEPS - 1], const wf
                 h->w[at++] = (uint64_t)a[i].step[k];
         }
     h->w[25] = (uint64_t)items[0];
-    h->w[26] = (uint64_t)summed;
+    h->w[26] = (uint64_t)(summed + 16 * (n - summed));
     h->w[27] = (uint64_t)items[1];
-    h->w[28] = (uint64_t)(n - summed);
     return n <= MOST_AXES;
 }
 
@@ -242,11 +243,15 @@ static int row_dots(flash *t, const wf_view *g, const wf_view *out)
         t->e->why);
 }
 
-/* One or two gradients of operands that share their batch. */
+/* One or two gradients of operands that share their batch; that of q from what is kept. */
 static int run_back(flash *t, bool keys, const wf_view *one, const wf_view *two)
 {
     const int64_t rows = keys ? t->s : t->l, cols = keys ? t->l : t->s;
     wf_gpu_hand h = begin(t, rows, keys);
+    if (t->kept && !keys) {
+        h.section = "flash_kept";
+        h.shared = 2 * TILE * (TILE + 4) * sizeof(float) + (STEPS + 1) * sizeof(int64_t);
+    }
     const wf_view *const v[] = {keys ? &t->k : &t->q, keys ? &t->q : &t->k, keys ? &t->v : &t->g,
                                 keys ? &t->g : &t->v, t->masked ? &t->mask : NULL};
     for (int i = 0; i < 4; i++)
@@ -264,8 +269,63 @@ static int run_back(flash *t, bool keys, const wf_view *one, const wf_view *two)
     memcpy(h.w + 17, words, sizeof words);
     if (!put_axes(t, v, one ? one : two, &h))
         return WEFT_EUNSUPPORTED;
+    h.w[28] = wf_gpu_word(t->kept);
+    if (t->before) {
+        h.w[23] |= (uint64_t)t->first << 32;
+        h.w[25] = (uint64_t)(t->before - t->first);
+    }
     h.work *= (int64_t)h.w[25];
     return wf_gpu_hand_run(t->ordinal, &h, t->e->why);
+}
+
+/* -- what one pass keeps for the other ------------------------------------------------------------------------------------------
+ * The gradient of q is ds k, and ds is what takes three of the products that are made for it. It is kept from the pass over keys, as many items at a
+ * time as fit, where those are enough for the device: 5 products and not 7. */
+enum { KEPT_MOST = 256 << 20, KEPT_PART = 128 /* of the device's memory */ };
+
+/* Items at a time; 0: it is not kept. */
+static int64_t kept_items(const flash *t, int64_t items, size_t *bytes)
+{
+    const wf_cuda_info *info = wf_cuda_get_info(t->ordinal);
+    const int64_t down = (t->l + TILE - 1) / TILE, across = (t->s + TILE - 1) / TILE;
+    const int64_t tiles = t->causal ? down * (down + 1) / 2 : down * across;
+    const int64_t each = tiles * TILE * TILE * (int64_t)sizeof(float);
+    const int64_t part = info ? info->memory_bytes / KEPT_PART : 0;
+    const int64_t most = (part < KEPT_MOST ? part : KEPT_MOST) / (each ? each : 1);
+    const int64_t least = down < across ? down : across;
+    const int64_t n = most < items ? most : items;
+    *bytes = (size_t)(n * each);
+    return n < items && n * least < 4 * wf_gpu_processors(t->ordinal) ? 0 : n;
+}
+
+/* WEFT_EUNSUPPORTED: not so. */
+static int back_by_kept(flash *t)
+{
+    wf_exec *e = t->e;
+    wf_why short_of = {0};
+    int64_t items = 1;
+    size_t bytes;
+    for (int d = 0; d < t->rank - 2; d++)
+        items *= t->dims[d];
+    const int64_t n = items < INT32_MAX ? kept_items(t, items, &bytes) : 0;
+    if (n)
+        t->kept = wf_gpu_temp(&t->temps, bytes, &short_of);
+    if (!t->kept)
+        return WEFT_EUNSUPPORTED;
+    int status = 0;
+    for (t->first = 0; t->first < items && status == 0; t->first = t->before) {
+        t->before = t->first + n < items ? t->first + n : items;
+        status = run_back(t, true, &e->dst[1], &e->dst[2]);
+        if (status == 0)
+            status = wf_gpu_too_late(run_back(t, false, &e->dst[0], NULL));
+        if (status != 0 && t->first > 0)
+            status = wf_gpu_too_late(status);
+    }
+    if (status == WEFT_EUNSUPPORTED) {
+        t->kept = NULL;
+        t->first = t->before = 0;
+    }
+    return status;
 }
 
 static int backward(flash *t)
@@ -283,6 +343,15 @@ static int backward(flash *t)
         both &= lacks(t, dk, d) == lacks(t, dv, d);
     if (status == 0)
         status = row_dots(t, &e->src[0], out);
+    bool own = both;
+    for (int d = 0; d < t->rank - 2; d++)
+        own &= !lacks(t, dk, d) && !lacks(t, &e->dst[0], d);
+    if (status == 0 && own) {
+        status = back_by_kept(t);
+        if (status != WEFT_EUNSUPPORTED)
+            return status;
+        status = 0;
+    }
     if (status == 0)
         status = run_back(t, false, &e->dst[0], NULL);
     if (status == 0)

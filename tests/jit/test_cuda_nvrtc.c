@@ -293,6 +293,7 @@ Test(cuda_nvrtc, written_by_hand)
                     {"dscores", 1, {WEFT_F32, WEFT_F64}},
                     {"flash", 2, {WEFT_F32, WEFT_BF16, WEFT_F16}},
                     {"flash_back", 2, {WEFT_F32, WEFT_BF16, WEFT_F16}},
+                    {"flash_kept", 2, {WEFT_F32, WEFT_BF16, WEFT_F16}},
                     {"transpose", 2, {WEFT_U8, WEFT_I16, WEFT_I32, WEFT_I64}},
                     {"join", 1, {WEFT_U8, WEFT_I16, WEFT_I32, WEFT_I64}},
                     {"max_pool", 1, {WEFT_F32, WEFT_BF16}},

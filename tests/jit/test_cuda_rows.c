@@ -27,7 +27,7 @@ typedef struct row_case {
     double bound; /* 0: bits; else relative to the largest element */
     int64_t
         index_most; /* integers of i64 and i32 operands are taken from [-most, most), or [0, most) */
-    bool from_zero;
+    bool from_zero, small; /* small: elements of f32 are from -1 to 1 */
 } row_case;
 
 static wf_type type(int dtype, int rank, int64_t a, int64_t b, int64_t c, int64_t d)
@@ -58,6 +58,8 @@ static wf_view operand(const row_case *c, int s, int layout, void **memory)
     *memory = c->bound > 0 || t->dtype == WEFT_BOOL ? values_ordinary(t->dtype, 2 * n + 1, s + 1)
                                                     : values_new(t->dtype, 2 * n + 1, s + 1);
     v.data = *memory;
+    for (int64_t i = 0; c->small && t->dtype == WEFT_F32 && i < 2 * n; i++)
+        ((float *)v.data)[i] /= 100;
     for (int64_t i = 0;
          c->index_most && i < 2 * n && (t->dtype == WEFT_I64 || t->dtype == WEFT_I32); i++) {
         const int64_t most = c->index_most,
@@ -700,7 +702,7 @@ static wf_type joint_batch(const attention_case *n)
     return o;
 }
 
-static void check_attention(attention_case n, int layout)
+static void check_attention(attention_case n, int layout, bool small)
 {
     static const double bounds[] = {1e-5, 1e-12, 4e-3, 2e-2};
     const int dt = n.dt;
@@ -717,6 +719,7 @@ static void check_attention(attention_case n, int layout)
                   .nsrc = n.mask_dt ? 4 : 3,
                   .src = {n.q, n.k, n.v, n.mask},
                   .flt = {0.3},
+                  .small = small,
                   .attr.n_flt = 1,
                   .bound = bounds[dt == WEFT_F32   ? 0
                                   : dt == WEFT_F64 ? 1
@@ -751,7 +754,22 @@ Test(cuda_rows, attention_of_many_tiles)
                                     {WEFT_F16, 0, false, false, 10, 20, 140, 129, batch(1, 2, 0, 0),
                                      batch(1, 1, 0, 0), batch(2, 3, 2, 0), no}};
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++)
-        check_attention(cases[n], (int)n);
+        check_attention(cases[n], (int)n, false);
+}
+
+/* The gradient of q from what the pass over keys keeps: more keys than queries see, queries that see more; more items than are kept at a
+ * time on a device of 1 GiB. */
+Test(cuda_rows, attention_keeps_scores_of_gradients)
+{
+    NEED_FIBERS();
+    const wf_type no = {0}, two = batch(1, 2, 0, 0), many = batch(1, 15, 0, 0);
+    const attention_case cases[] = {
+        {WEFT_F32, 0, true, false, 70, 200, 24, 33, two, two, two, no},
+        {WEFT_F32, 0, true, false, 200, 70, 33, 24, two, two, two, no},
+        {WEFT_F32, 0, false, false, 100, 190, 8, 8, two, two, two, no},
+        {WEFT_F32, 0, true, false, 450, 450, 8, 8, many, many, many, no}};
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++)
+        check_attention(cases[n], (int)n, true);
 }
 
 Test(cuda_rows, attention_without_keys)

@@ -128,6 +128,14 @@ for (int k = 0; k < 6; k++)
 at[k] += i * (long long)w[1 + k];
 }
 }
+WF_DEVICE long long wf_kept_item(long long n, int down, int across, int causal)
+{
+return n * (causal ? (long long)down * (down + 1) / 2 : (long long)down * across) * 4096;
+}
+WF_DEVICE long long wf_kept_row(int q, int across, int causal)
+{
+return (causal ? (long long)q * (q + 1) / 2 : (long long)q * across) * 4096;
+}
 #define NEXT(o, r, c, rows, cols)                                                                                      \
 wf_fetch(ahead, POINTER(const T0, 3 * (o)) + at[o] + (r) * WORD(3 * (o) + 1) + (c) * WORD(3 * (o) + 2), (rows) - (r), \
 WORD(3 * (o) + 1), (cols) - (c), WORD(3 * (o) + 2), vector >> (o) & 1)
@@ -260,7 +268,7 @@ __syncthreads();
 if (threadIdx.x == 0) {
 for (int d = 0; d < 6; d++)
 at[d] = 0;
-wf_places(&a, 29, (int)WORD(28), item, at);
+wf_places(&a, 29, (int)WORD(26) >> 4, item, at);
 }
 __syncthreads();
 #pragma unroll
