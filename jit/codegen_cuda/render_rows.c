@@ -77,6 +77,25 @@ static void numbers(const wf_kernel *k, int16_t total[WF_ROWS_SLOTS], int16_t ce
     }
 }
 
+int wf_cu_resident_bytes(const wf_kernel *k)
+{
+    int bytes = 0;
+    uint32_t seen = 0;
+    for (int i = 0; i < k->rows->nkeep; i++)
+        bytes += (int)(wf_kty_bits((wf_kty)k->rows->keep_type[i]) / 8);
+    for (int i = 0; i < k->rows->nstage; i++) {
+        const wf_stage *st = &k->rows->stage[i];
+        for (uint32_t p = 0; st->kind == WF_ST_ELEM && p < st->body.nparam; p++) {
+            const uint32_t bit = UINT32_C(1) << (st->in[p].at & 31);
+            if (st->in[p].kind != WF_PORT_SOURCE || seen & bit || (k->rows->row_src & bit))
+                continue;
+            seen |= bit;
+            bytes += (int)(wf_kty_bits((wf_kty)st->body.param_type[p]) / 8);
+        }
+    }
+    return bytes;
+}
+
 int wf_cu_totals(const wf_kernel *k)
 {
     int16_t total[WF_ROWS_SLOTS], cell[WF_ROWS_SLOTS];
@@ -243,10 +262,10 @@ typedef struct walk {
     const char *at; /* its first */
     int step;       /* to its next; by 32: to the other of its two lanes */
     wf_cu_total_fn fold;
-    bool quick; /* whole groups divide quickly, or leave it to the rest */
+    bool quick; /* a group is asked whether its elements can be divided quickly */
 } walk;
 
-static void element_number(const wf_cu_rr *x, const walk *s, bool rest, bool compute)
+static void element_number(const wf_cu_rr *x, const walk *s, bool rest)
 {
     wf_text *t = x->t;
     if (x->v == 1) {
@@ -257,63 +276,84 @@ static void element_number(const wf_cu_rr *x, const walk *s, bool rest, bool com
     }
     P("        const int g = u / %d, j = u %% %d, e = begin + 64 * g + lane * %d + j%s;\n", x->v,
       x->v, x->v, x->r->shift ? " - shift" : "");
-    if (!rest)
-        return;
-    if (compute)
-        P("        const int all = e >= j && e - j + %d <= (int)count;\n"
-          "        if (e < 0 || e >= (int)count)\n            continue;\n",
-          x->v);
-    else
-        P("        const int any = e - j > -%d && e - j < (int)count, in = e >= 0 && e < "
-          "(int)count;\n",
+    if (rest)
+        P("        const int in = %s64 * g + j < left, any = 64 * g < left, all = %s64 * g + %d <= "
+          "left;\n",
+          x->r->shift ? "(g > 0 || e >= 0) && " : "", x->r->shift ? "(g > 0 || e >= j) && " : "",
           x->v);
 }
 
-static void group_loop(const wf_cu_rr *x, const wf_stage *st, const walk *s, int group, bool rest)
+static void each_of_group(const wf_cu_rr *x, const walk *s, int group, bool rest)
 {
     wf_text *t = x->t;
     const char *type = x->r->wide ? "long long" : "unsigned int";
+    P("#pragma unroll\n        for (int u = 0; u < %d; u++) {\n", group);
+    element_number(x, s, rest);
+    P("        const %s c = (%s)first + (%s)e;\n", type, type, type);
+    if (s->step == 64)
+        P("        const long long kc = (long long)c * keep_step;\n");
+}
+
+static void compute_group(const wf_cu_rr *x, const wf_stage *st, const walk *s, int group,
+                          bool rest, bool quick)
+{
+    wf_text *t = x->t;
+    each_of_group(x, s, group, rest);
+    if (x->v == 1 && s->step == 32)
+        P("        const int half = u & 1;\n");
+    if (wf_cu_across(x) > 1)
+        P("#pragma unroll\n        for (int v = 0; v < %d; v++) {\n", wf_cu_across(x));
+    wf_cu_element(x, st, quick, rest, s->fold);
+    P(wf_cu_across(x) > 1 ? "        }\n        }\n" : "        }\n");
+}
+
+/* Elements of vectors are guarded without branches: values of elements outside the row are computed of whatever lies there, and go
+ * nowhere. Only a thread's first vector begins before the row. So the rest of a group costs an operation or two an element, and can be
+ * asked whether it divides quickly, too. */
+static void group_loop(const wf_cu_rr *x, const wf_stage *st, const walk *s, int group, bool rest)
+{
+    wf_text *t = x->t;
     const int step = group * (x->v > 1 ? 64 / x->v : s->step);
-    P("#pragma unroll 1\n        for (; begin <= end - ");
-    if (rest)
-        P("1%s", x->r->shift ? " && (begin < shift || begin > end - whole)" : "");
+    const bool either = s->quick && x->v > 1 && (rest || x->r->resident);
+    const bool quick = s->quick && !rest && !either;
+    if (x->r->resident)
+        P("        {\n");
     else
-        P(x->r->shift ? "whole" : "%d", step);
-    P("; begin += %d) {\n", step);
+        P("#pragma unroll 1\n        for (; begin <= end - %d; begin += %d) {\n", rest ? 1 : step,
+          step);
+    if (rest && x->v > 1) /* elements from the thread's first one on */
+        P("        const int left = end - begin - lane * %d;\n", x->v);
     if (s->step == 32) {
         P("        const %s at = (%s)first + begin + lane * %d;\n", x->index, x->index, x->v);
         wf_cu_aim(x, st);
         wf_cu_declare_results(x, st);
     }
-    wf_cu_declare_group(x, st, group);
-    enum { GATHER, COPY, COMPUTE };
-    for (int what = wf_cu_gathered(x, st) ? GATHER : COMPUTE; what <= COMPUTE; what++) {
-        if (what == COPY && !wf_cu_copies(x, st))
-            continue;
-        P("#pragma unroll\n        for (int u = 0; u < %d; u++) {\n", group);
-        element_number(x, s, rest, what == COMPUTE);
-        P("        const %s c = (%s)first + (%s)e;\n", type, type, type);
-        if (s->step == 64)
-            P("        const long long kc = (long long)c * keep_step;\n");
-        if (what == COMPUTE && x->v == 1 && s->step == 32)
-            P("        const int half = u & 1;\n");
-        if (what == COMPUTE && wf_cu_across(x) > 1)
-            P("#pragma unroll\n        for (int v = 0; v < %d; v++) {\n", wf_cu_across(x));
-        if (what == COMPUTE)
-            wf_cu_element(x, st, s->quick && !rest, rest, s->fold);
-        else if (what == COPY)
-            wf_cu_copy(x, st, rest);
-        else
-            wf_cu_gather(x, st, rest);
-        P(what == COMPUTE && wf_cu_across(x) > 1 ? "        }\n        }\n" : "        }\n");
-        if (what == GATHER && s->quick && !rest)
-            wf_cu_check_group(x, st, group, x->r->shift ? "            whole = 1 << 30;\n" : "");
+    wf_cu_declare_group(x, st, group, rest);
+    if (wf_cu_gathered(x, st)) {
+        each_of_group(x, s, group, rest);
+        wf_cu_gather(x, st, rest);
+        P("        }\n");
+    }
+    if (quick || either)
+        wf_cu_check_group(x, st, group, rest, quick);
+    if (wf_cu_copies(x, st)) {
+        each_of_group(x, s, group, rest);
+        wf_cu_copy(x, st, rest);
+        P("        }\n");
+    }
+    if (either)
+        P("        if (quick) {\n");
+    compute_group(x, st, s, group, rest, quick || either);
+    if (either) {
+        P("        } else {\n");
+        compute_group(x, st, s, group, rest, false);
+        P("        }\n");
     }
     P("        }\n");
 }
 
-/* Over elements [first, first + count), at most a block of the order. A row that begins within a vector has a guarded group before
- * its whole ones too. */
+/* Over elements [first, first + count), at most a block of the order. In a row that begins within a vector all groups are guarded: most
+ * rows are a few groups, of which the first and the last have elements outside. */
 static void each_element(const wf_cu_rr *x, const wf_stage *st, walk *s)
 {
     wf_text *t = x->t;
@@ -322,14 +362,12 @@ static void each_element(const wf_cu_rr *x, const wf_stage *st, walk *s)
       wf_cu_has_totals(st) ? "" : "if (active) ",
       x->r->shift ? "count > 0 ? (int)count + shift : 0" : "(int)count");
     s->quick = wf_cu_row_values(x, st);
-    if (x->r->shift) {
-        P("        for (int whole = %d; begin < end;) {\n", group * 64 / x->v);
-        group_loop(x, st, s, rest, true);
-        group_loop(x, st, s, group, false);
-        P("        }\n");
+    if (x->r->resident) {
+        group_loop(x, st, s, x->r->resident, !x->r->full);
     } else {
-        group_loop(x, st, s, group, false);
-        group_loop(x, st, s, x->v > 1 || rest > 2 ? rest : 2, true);
+        if (!x->r->shift)
+            group_loop(x, st, s, group, false);
+        group_loop(x, st, s, x->r->shift ? group : x->v > 1 || rest > 2 ? rest : 2, true);
     }
     P("        }\n");
 }
@@ -554,7 +592,7 @@ static void column_stage(const wf_cu_rr *x, const wf_stage *st)
     wf_cu_each_total(x, st, declare_levels);
     wf_cu_row_values(x, st);
     P("#pragma unroll 1\n        for (int begin = 0; begin < 1 << log; begin += %d) {\n", group);
-    wf_cu_declare_group(x, st, group);
+    wf_cu_declare_group(x, st, group, false);
     for (int compute = wf_cu_gathered(x, st) == 0; compute < 2; compute++) {
         P("#pragma unroll\n        for (int u = 0; u < %d; u++) {\n        const int j = begin + "
           "u;\n"
@@ -601,7 +639,7 @@ static void keeps(const wf_cu_rr *x, const char *row)
     else
         snprintf(place, sizeof place, "(%s) * ((n + %d) / %d * %d)", row,
                  (x->r->shift ? 2 : 1) * (x->v - 1), x->v, x->v);
-    for (int i = 0; i < x->rows->nkeep; i++) {
+    for (int i = 0; i < x->rows->nkeep && !x->r->resident; i++) {
         const char *type = wf_cu_type((wf_kty)x->rows->keep_type[i]);
         if (x->r->shared)
             P("        %s *const k%d = (%s *)((unsigned char *)wf_dynamic + (unsigned int)a.w[%d]) "
@@ -633,9 +671,14 @@ static bool is_large(const wf_kir *k)
  * assembler stays below some 40, and issues a group's loads as the registers of the first become free. */
 static int threads_of(const wf_cu_rr *x)
 {
+    enum { OTHERS = 36 }; /* registers beside those of elements that stay */
     bool large = x->r->wide;
     for (int i = 0; i < x->rows->nstage; i++)
         large |= x->rows->stage[i].kind != WF_ST_PICK && is_large(&x->rows->stage[i].body);
+    if (x->r->resident) {
+        const int registers = OTHERS + wf_cu_resident_bytes(x->k) * x->r->resident / 4;
+        return large || registers > 84 ? 512 : registers > 48 ? 768 : 1024;
+    }
     return large ? 512 : x->r->copied ? 768 : 1024; /* as many as have a row in shared memory */
 }
 
@@ -723,6 +766,7 @@ static void fused_warp(const wf_cu_rr *x)
       "        const long long r = active ? begin + mine : rows - 1;\n");
     wf_cu_row_pointers(x);
     keeps(x, x->r->shared ? "(long long)(threadIdx.x / width)" : "mine");
+    wf_cu_declare_resident(x);
     wf_cu_declare_slots(x, first_of_row(x), x->rows->nstage);
     stages(x, "active && lane == 0");
     P("    }\n}\n");

@@ -42,22 +42,24 @@ void wf_cu_pick_stage(const wf_cu_rr *x, const wf_stage *st);
 /* Elements are worked on in groups: a loop over u gathers those of element c into arrays, another computes. Registers that an
  * element takes; before the loops, what the row has one of; the arrays. */
 int wf_cu_gathered(const wf_cu_rr *x, const wf_stage *st);
-/* True: elements can be divided quickly, where wf_cu_check_group does not break the loop over groups. */
+/* True: elements can be divided quickly, where wf_cu_check_group does not break the loop over groups, or `quick` is not 0. */
 bool wf_cu_row_values(const wf_cu_rr *x, const wf_stage *st);
-void wf_cu_declare_group(const wf_cu_rr *x, const wf_stage *st, int group);
+void wf_cu_declare_group(const wf_cu_rr *x, const wf_stage *st, int group, bool rest);
+/* Where elements stay in registers, those of all stages. */
+void wf_cu_declare_resident(const wf_cu_rr *x);
 /* What results of neighbours are collected in. */
 void wf_cu_declare_results(const wf_cu_rr *x, const wf_stage *st);
 /* Pointers to the thread's first element, `at`, of operands that are adjacent and of kept values. */
 void wf_cu_aim(const wf_cu_rr *x, const wf_stage *st);
 /* rest: of elements that are `in` the row, of vectors of which `any` or `all` elements are. Any: these lie within one sector of memory,
- * which can be read. */
+ * which can be read. Without vectors all elements are in it. */
 void wf_cu_gather(const wf_cu_rr *x, const wf_stage *st, bool rest);
 /* Sources that are read for the first time and copied, when all of the group have been issued. */
 bool wf_cu_copies(const wf_cu_rr *x, const wf_stage *st);
 void wf_cu_copy(const wf_cu_rr *x, const wf_stage *st, bool rest);
 /* Bytes of what is gathered for an element. */
 int wf_cu_gathered_bytes(const wf_cu_rr *x, const wf_stage *st);
-void wf_cu_check_group(const wf_cu_rr *x, const wf_stage *st, int group, const char *otherwise);
+void wf_cu_check_group(const wf_cu_rr *x, const wf_stage *st, int group, bool rest, bool breaks);
 bool wf_cu_has_totals(const wf_stage *st);
 /* Inside the second loop, and for a stage without totals where `active` is not 0: values, stores, and `fold` called for each total. */
 typedef void (*wf_cu_total_fn)(const wf_cu_rr *x, int slot, int op, wf_kty type, const char *value);

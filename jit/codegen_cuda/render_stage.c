@@ -48,6 +48,17 @@ static bool is_whole(const wf_cu_rr *x, int op)
     return x->v > 1 && (x->r->whole >> op & 1);
 }
 
+/* Vectors of elements of 16 bits that are read are words: of the upper half of one its mask is a bf16's float, where a compiler
+ * takes two steps to get at a short and shift it. */
+static int word_of(wf_kty type)
+{
+    return wf_kty_bits(type) == 16 ? 2 : 1;
+}
+static wf_kty read_type(wf_kty type)
+{
+    return word_of(type) > 1 ? WF_KT_U32 : type;
+}
+
 /* Of the kept values and operands that a port of a stage names. */
 typedef struct place {
     int op, at;       /* op: the operand's number; -1: in memory of the kernel */
@@ -67,12 +78,18 @@ static bool reads_first(const wf_cu_rr *x, const wf_stage *st, int s)
     return true;
 }
 
+/* Is it in registers since an earlier stage? */
+static bool is_there(const wf_cu_rr *x, const wf_stage *st, const wf_port *port)
+{
+    return x->r->resident && (port->kind == WF_PORT_KEEP || !reads_first(x, st, port->at));
+}
+
 static bool find_place(const wf_cu_rr *x, const wf_stage *st, const wf_port *port, place *p)
 {
     *p = (place){.op = -1, .at = port->at};
     if (port->kind == WF_PORT_KEEP) {
-        p->near = !wf_cu_is_beside(x->r->scheme);
-        p->whole = x->v > 1;
+        p->near = !wf_cu_is_beside(x->r->scheme) && !x->r->resident;
+        p->whole = x->v > 1 && !x->r->resident;
         p->type = (wf_kty)x->rows->keep_type[port->at];
         snprintf(p->name, sizeof p->name, "k%d", port->at);
     } else if (port->kind == WF_PORT_DST ||
@@ -98,7 +115,9 @@ static bool find_place(const wf_cu_rr *x, const wf_stage *st, const wf_port *por
 static void put_place(const wf_cu_rr *x, const place *p)
 {
     wf_text *t = x->t;
-    if (p->near && x->v > 1) {
+    if (p->op < 0 && x->r->resident) {
+        P("ks%d[u]", p->at);
+    } else if (p->near && x->v > 1) {
         P("p%s[64 * g + j]", p->name);
     } else if (p->near) {
         P("p%s[32 * u]", p->name);
@@ -111,33 +130,33 @@ static void put_place(const wf_cu_rr *x, const place *p)
     }
 }
 
-/* wf_put_<type>_<n> and, of shared memory, wf_keep_<type>_<n>: store a vector. In PTX, as the compiler forgets that it is one as soon as
- * its place is not one of a simple loop's. */
-static void put_store(const wf_cu_rr *x, const place *p, bool shared)
+/* wf_put_<type>_<n> and, of shared memory, wf_keep_<type>_<n>: store a vector `when` that is not 0. In PTX, as the compiler forgets that it
+ * is one as soon as its place is not one of a simple loop's, and branches around it. */
+static void put_store(wf_text *t, wf_kty of, int n, bool shared)
 {
-    wf_text *t = x->t;
-    const unsigned bits = wf_kty_bits(p->type);
-    const bool flt = wf_kty_is_float(p->type);
-    const int n = x->v, half = bits == 16; /* two of which are a register */
+    const unsigned bits = wf_kty_bits(of);
+    const bool flt = wf_kty_is_float(of);
+    const int half = bits == 16; /* two of which are a register */
     const bool registers =
         bits >= 16 &&
         (unsigned)n * bits <= 128; /* else in pieces, or in one that is right as it is */
-    const char *name = shared ? "keep" : "put", *type = wf_kty_name(p->type);
+    const char *name = shared ? "keep" : "put", *type = wf_kty_name(of);
     P("#ifndef WF_%s_%s_%d\n#define WF_%s_%s_%d\n"
-      "WF_DEVICE void wf_%s_%s_%d(%s *p, struct wf_vec_%s_%d z)\n{\n",
-      name, type, n, name, type, n, name, type, n, wf_cu_type(p->type), type, n);
+      "WF_DEVICE void wf_%s_%s_%d(%s *p, struct wf_vec_%s_%d z, int when)\n{\n",
+      name, type, n, name, type, n, name, type, n, wf_cu_type(of), type, n);
     if (registers) {
-        P("#ifdef __CUDA_ARCH__\n    asm volatile(\"{");
+        P("#ifdef __CUDA_ARCH__\n    asm volatile(\"{ .reg .pred q; setp.ne.s32 q, %%0, 0;");
         for (int i = 0; half && i < n; i += 2)
-            P(" .reg .b32 w%d; mov.b32 w%d, {%%%d, %%%d};", i, i, i + 1, i + 2);
-        P(" st.%s%s.b%u [%%0], {", shared ? "shared" : "global",
+            P(" .reg .b32 w%d; mov.b32 w%d, {%%%d, %%%d};", i, i, i + 2, i + 3);
+        P(" @q st.%s%s.b%u [%%1], {", shared ? "shared" : "global",
           n >> half == 4   ? ".v4"
           : n >> half == 2 ? ".v2"
                            : "",
           half ? 32 : bits);
         for (int i = 0; i < n; i += 1 + half)
-            P(half ? "%sw%d" : "%s%%%d", i ? ", " : "", half ? i : i + 1);
-        P("}; }\" :: \"%s(p)", shared ? "r\"((unsigned int)__cvta_generic_to_shared" : "l\"");
+            P(half ? "%sw%d" : "%s%%%d", i ? ", " : "", half ? i : i + 2);
+        P("}; }\" :: \"r\"(when), \"%s(p)",
+          shared ? "r\"((unsigned int)__cvta_generic_to_shared" : "l\"");
         P("%s", shared ? ")" : "");
         for (int i = 0; i < n; i++)
             P(", \"%s\"(z.v[%d])",
@@ -148,7 +167,8 @@ static void put_store(const wf_cu_rr *x, const place *p, bool shared)
               i);
         P(" : \"memory\");\n#else\n");
     }
-    P("    *(struct wf_vec_%s_%d *)p = z;\n%s}\n#endif\n", type, n, registers ? "#endif\n" : "");
+    P("    if (when)\n        *(struct wf_vec_%s_%d *)p = z;\n%s}\n#endif\n", type, n,
+      registers ? "#endif\n" : "");
 }
 
 void wf_cu_aim(const wf_cu_rr *x, const wf_stage *st)
@@ -159,7 +179,8 @@ void wf_cu_aim(const wf_cu_rr *x, const wf_stage *st)
     for (uint32_t i = 0; i < st->body.nparam + st->body.nout; i++) {
         place p;
         const bool out = i >= st->body.nparam;
-        if (!find_place(x, st, out ? &st->out[i - st->body.nparam] : &st->in[i], &p) || !p.near)
+        if (!find_place(x, st, out ? &st->out[i - st->body.nparam] : &st->in[i], &p) || !p.near ||
+            (!out && is_there(x, st, &st->in[i])))
             continue;
         bool again = false;
         for (int s = 0; s < n && !again; s++)
@@ -184,9 +205,12 @@ void wf_cu_vector_types(const wf_cu_rr *x)
                             &at) ||
                 !at.whole)
                 continue;
-            wf_cu_vector_type(x->t, at.type, x->v);
-            if (p >= st->body.nparam || at.copy)
-                put_store(x, &at, at.copy || (at.op < 0 && x->r->shared));
+            const bool read = p < st->body.nparam;
+            const wf_kty type = read ? read_type(at.type) : at.type;
+            const int n = read ? x->v / word_of(at.type) : x->v;
+            wf_cu_vector_type(x->t, type, n);
+            if (!read || at.copy)
+                put_store(x->t, type, n, at.copy || (at.op < 0 && x->r->shared));
         }
     }
 }
@@ -210,7 +234,11 @@ static void put_gathered(const wf_cu_rr *x, const wf_stage *st, const wf_port *p
     wf_text *t = x->t;
     place p;
     find_place(x, st, port, &p);
-    P(p.whole ? "%cs%d[g].v[j]" : "%cs%d[u]", port->kind == WF_PORT_KEEP ? 'k' : 'x', port->at);
+    const char c = port->kind == WF_PORT_KEEP ? 'k' : 'x';
+    if (p.whole && word_of(p.type) > 1)
+        P("(%s)(%cs%d[g].v[j / 2] >> j %% 2 * 16)", wf_cu_type(p.type), c, port->at);
+    else
+        P(p.whole ? "%cs%d[g].v[j]" : "%cs%d[u]", c, port->at);
 }
 
 /* The operand's one element of the row. */
@@ -286,27 +314,39 @@ static void put_if(wf_text *t, const char *guard)
         P("        ");
 }
 
-/* v is the element of what is kept or stored. */
+/* v is the element of what is kept or stored. What is kept has room for whole vectors. */
 static void put_element(const wf_cu_rr *x, const wf_stage *st, const wf_port *port, const char *v,
                         const char *guard, bool rest)
 {
     wf_text *t = x->t;
+    const char *and = guard ? " && " : "", *if_ = guard ? guard : "";
     place at;
     find_place(x, st, port, &at);
-    if (at.whole) {
-        P("        z%s.v[j] = %s;\n        if (j == %d%s%s%s)\n            ", at.name, v, x->v - 1,
-          rest ? " && all" : "", guard ? " && " : "", guard ? guard : "");
-        P("wf_%s_%s_%d(p%s + 64 * g, z%s);\n", at.op < 0 && x->r->shared ? "keep" : "put",
-          wf_kty_name(at.type), x->v, at.name, at.name);
+    const bool keeps = at.op < 0;
+    if (at.whole)
+        P("        z%s.v[j] = %s;\n        if (j == %d)\n"
+          "            wf_%s_%s_%d(p%s + 64 * g, z%s, %s%s%s);\n",
+          at.name, v, x->v - 1, keeps && x->r->shared ? "keep" : "put", wf_kty_name(at.type), x->v,
+          at.name, at.name, rest ? keeps ? "any" : "all" : (guard ? "" : "1"), rest ? and : "",
+          if_);
+    if (at.whole && rest && !keeps) {
+        P("        if (j == %d && any && !all%s%s) {\n", x->v - 1, and, if_);
+        for (int i = 0; i < x->v; i++)
+            P("            if (64 * g + %d < left && (g > 0 || e - j + %d >= 0))\n"
+              "                p%s[64 * g + %d] = z%s.v[%d];\n",
+              i, i, at.name, i, at.name, i);
+        P("        }\n");
     }
-    if (!at.whole || rest) {
-        if (at.whole)
-            P("        if (!all%s%s)\n            ", guard ? " && " : "", guard ? guard : "");
-        else
-            put_if(t, guard);
-        put_place(x, &at);
-        P(" = %s;\n", v);
-    }
+    if (at.whole)
+        return;
+    if (keeps && x->r->resident)
+        P("        ");
+    else if (rest && x->v > 1)
+        P("        if (in%s%s)\n            ", and, if_);
+    else
+        put_if(t, guard);
+    put_place(x, &at);
+    P(" = %s;\n", v);
 }
 
 static void put_out(const wf_cu_rr *x, const wf_stage *st, const params *p, uint32_t o,
@@ -336,9 +376,15 @@ static void put_out(const wf_cu_rr *x, const wf_stage *st, const params *p, uint
         P("d%d[0] = %s;\n", port->at, v);
         break;
     case WF_PORT_TOTAL:
+        if (rest && x->v > 1)
+            P("        if (in) {\n");
         total(x, port->at, port->op, type, v);
+        if (rest && x->v > 1)
+            P("        }\n");
         break;
     case WF_PORT_CHECK:
+        if (rest && x->v > 1)
+            P("        if (in)\n");
         put_if(t, guard);
         P("{\n");
         P(check, v, port->at ? x->l.errors + port->at - 1 : x->l.error, v);
@@ -408,7 +454,7 @@ int wf_cu_gathered(const wf_cu_rr *x, const wf_stage *st)
 {
     int words = 0;
     for (uint32_t i = 0; i < st->body.nparam; i++)
-        if (is_gathered(x, &st->in[i]))
+        if (is_gathered(x, &st->in[i]) && !is_there(x, st, &st->in[i]))
             words += wf_kty_bits((wf_kty)st->body.param_type[i]) == 64 ? 2 : 1;
     return words;
 }
@@ -477,7 +523,7 @@ bool wf_cu_row_values(const wf_cu_rr *x, const wf_stage *st)
     return any;
 }
 
-void wf_cu_check_group(const wf_cu_rr *x, const wf_stage *st, int group, const char *otherwise)
+void wf_cu_check_group(const wf_cu_rr *x, const wf_stage *st, int group, bool rest, bool breaks)
 {
     wf_text *t = x->t;
     bool used[WF_KIR_MAX_PARAM], large = false;
@@ -487,37 +533,65 @@ void wf_cu_check_group(const wf_cu_rr *x, const wf_stage *st, int group, const c
       group);
     if (x->v > 1)
         P("        const int g = u / %d, j = u %% %d;\n", x->v, x->v);
+    if (rest)
+        P("        const int in = %s64 * g + j < left;\n",
+          x->r->shift ? "(g > 0 || end - left + j >= shift) && " : "");
     for (uint32_t i = 0; i < st->body.nparam; i++) {
         const wf_port *port = &st->in[i];
         if (!used[i] || !is_gathered(x, port))
             continue;
         P("        size = wf_u32(");
         put_gathered(x, st, port);
-        P(")%s;\n        low = size - 1u < low ? size - 1u : low;\n",
-          port->small ? "" : " & 0x7FFFFFFFu");
+        P(")%s;\n", port->small ? "" : " & 0x7FFFFFFFu");
+        if (rest) /* 1 is neither too small nor too large */
+            P("        size = in ? size : 0x3F800000u;\n");
+        P("        low = size - 1u < low ? size - 1u : low;\n");
         if (!port->small)
             P("        high = size > high ? size : high;\n");
         large |= !port->small;
     }
-    P("        }\n        if (!middle || low < 0x127FFFFFu%s) {\n%s            break;\n"
-      "        }\n",
-      large ? " || high > 0x6C800000u" : "", otherwise);
+    P("        }\n");
+    if (!breaks)
+        P("        const int quick = middle && low >= 0x127FFFFFu%s;\n",
+          large ? " && high <= 0x6C800000u" : "");
+    else
+        P("        if (!middle || low < 0x127FFFFFu%s)\n            break;\n",
+          large ? " || high > 0x6C800000u" : "");
 }
 
-void wf_cu_declare_group(const wf_cu_rr *x, const wf_stage *st, int group)
+/* Of a rest vectors without an element in the row are not read, and yet computed with. */
+static void declare_elements(const wf_cu_rr *x, const wf_stage *st, const wf_port *port, int group,
+                             bool rest)
 {
     wf_text *t = x->t;
-    for (uint32_t i = 0; i < st->body.nparam; i++) {
-        place p;
-        const char c = st->in[i].kind == WF_PORT_KEEP ? 'k' : 'x';
-        if (!find_place(x, st, &st->in[i], &p))
-            continue;
-        if (p.whole)
-            P("        struct wf_vec_%s_%d %cs%d[%d];\n", wf_kty_name(p.type), x->v, c, p.at,
-              group / x->v);
-        else
-            P("        %s %cs%d[%d];\n",
-              is_word(x, &st->in[i]) ? "unsigned int" : wf_cu_type(p.type), c, p.at, group);
+    place p;
+    const char c = port->kind == WF_PORT_KEEP ? 'k' : 'x';
+    if (!find_place(x, st, port, &p))
+        return;
+    if (p.whole)
+        P("        struct wf_vec_%s_%d %cs%d[%d]%s;\n", wf_kty_name(read_type(p.type)),
+          x->v / word_of(p.type), c, p.at, group / x->v, rest ? " = {{{0}}}" : "");
+    else
+        P("        %s %cs%d[%d];\n", is_word(x, port) ? "unsigned int" : wf_cu_type(p.type), c,
+          p.at, group);
+}
+
+void wf_cu_declare_group(const wf_cu_rr *x, const wf_stage *st, int group, bool rest)
+{
+    for (uint32_t i = 0; i < st->body.nparam && !x->r->resident; i++)
+        declare_elements(x, st, &st->in[i], group, rest);
+}
+
+void wf_cu_declare_resident(const wf_cu_rr *x)
+{
+    wf_text *t = x->t;
+    for (int i = 0; i < x->rows->nkeep && x->r->resident; i++)
+        P("        %s ks%d[%d];\n", wf_cu_type((wf_kty)x->rows->keep_type[i]), i, x->r->resident);
+    for (int i = 0; i < x->rows->nstage && x->r->resident; i++) {
+        const wf_stage *st = &x->rows->stage[i];
+        for (uint32_t p = 0; st->kind == WF_ST_ELEM && p < st->body.nparam; p++)
+            if (is_gathered(x, &st->in[p]) && !is_there(x, st, &st->in[p]))
+                declare_elements(x, st, &st->in[p], x->r->resident, !x->r->full);
     }
 }
 
@@ -539,14 +613,15 @@ void wf_cu_gather(const wf_cu_rr *x, const wf_stage *st, bool rest)
     for (uint32_t i = 0; i < st->body.nparam; i++) {
         place p;
         const char c = st->in[i].kind == WF_PORT_KEEP ? 'k' : 'x';
-        if (!find_place(x, st, &st->in[i], &p))
+        if (!find_place(x, st, &st->in[i], &p) || is_there(x, st, &st->in[i]))
             continue;
         if (p.whole) {
             P("        if (%s)\n            %cs%d[g] = ", rest ? "any && j == 0" : "j == 0", c,
               p.at);
-            P("*(const struct wf_vec_%s_%d *)(p%s + 64 * g)", wf_kty_name(p.type), x->v, p.name);
+            P("*(const struct wf_vec_%s_%d *)(p%s + 64 * g)", wf_kty_name(read_type(p.type)),
+              x->v / word_of(p.type), p.name);
         } else {
-            P("        %s%cs%d[u] = %s", rest && x->v > 1 ? "if (in)\n            " : "", c, p.at,
+            P("        %cs%d[u] = %s%s", c, p.at, rest && x->v > 1 ? "!in ? 0 : " : "",
               is_word(x, &st->in[i]) ? "*(const unsigned int *)&" : "");
             put_place(x, &p);
         }
@@ -570,8 +645,10 @@ void wf_cu_copy(const wf_cu_rr *x, const wf_stage *st, bool rest)
     for (uint32_t i = 0; i < st->body.nparam; i++) {
         place p;
         if (find_place(x, st, &st->in[i], &p) && p.copy)
-            P("        if (%s)\n            wf_keep_%s_%d(py%d + 64 * g, xs%d[g]);\n",
-              rest ? "any && j == 0" : "j == 0", wf_kty_name(p.type), x->v, p.at, p.at);
+            P("        if (j == 0)\n            wf_keep_%s_%d((%s *)(py%d + 64 * g), xs%d[g], "
+              "%s);\n",
+              wf_kty_name(read_type(p.type)), x->v / word_of(p.type), wf_cu_type(read_type(p.type)),
+              p.at, p.at, rest ? "any" : "1");
     }
 }
 

@@ -23,6 +23,9 @@ enum {
     RESIDENT = 2048,        /* threads of a processor */
     VECTOR_BYTES = 16,
     LANES = 16,              /* that a thread has registers for */
+    RESIDENT_MOST = 32,      /* elements of a row that stay in them */
+    RESIDENT_BYTES = 192,    /* of these, and of what is kept of them */
+    RESIDENT_STEPS = 2048,   /* instructions of all stages for all of them */
     FILL = 512,              /* threads of a processor that are wanted */
     CACHED = 96 << 10,       /* bytes of what it works on that stay in its first cache */
     SHARED_ALL = 208 << 10,  /* and in its shared memory */
@@ -281,6 +284,40 @@ static int most_totals(const run *r)
     return most;
 }
 
+/* Do rows of an operand begin within vectors of v? */
+static bool is_shifted(const run *r, const wf_operand *o, int64_t v)
+{
+    bool shifted = wf_gpu_word(o->data) / (uint64_t)o->esize % (uint64_t)v != 0;
+    for (int d = 0; d < r->s.nk; d++)
+        shifted |= o->ks[d] % v != 0;
+    return shifted;
+}
+
+/* Elements of a row that a thread has, of vectors of v in which they are kept. */
+static int64_t resident_elements(const run *r, int64_t v, bool shifted)
+{
+    return (r->s.n + (shifted ? v - 1 : 0) + 63) / 64 * v;
+}
+
+/* Vectors of `most` or fewer, with which a thread's elements of a row, and what is kept of them, stay in its registers; 0: there are none, or
+ * nothing is read again. Rows of 4 bytes an element that begin at vectors wait for memory as it is. */
+static int64_t find_resident(const run *r, const wf_operand *o, int64_t most)
+{
+    const int bytes = wf_cu_resident_bytes(&r->e->kernel);
+    int64_t steps = 0;
+    bool again = r->rows->nkeep > 0 || read_again(r) != 0;
+    for (int i = 0; i < r->rows->nstage; i++)
+        steps += r->rows->stage[i].kind == WF_ST_ELEM ? (int64_t)r->rows->stage[i].body.n : 0;
+    for (int64_t v = most; again && r->r.scheme == WF_CU_WARP && v >= 2; v /= 2) {
+        const bool shifted = is_shifted(r, o, v);
+        const int64_t n = resident_elements(r, v, shifted);
+        if ((shifted || o->esize < 4) && n <= RESIDENT_MOST && n * bytes <= RESIDENT_BYTES &&
+            n * steps <= RESIDENT_STEPS)
+            return v;
+    }
+    return 0;
+}
+
 /* Neighbours that a thread takes at once: 16 bytes of the widest of what is kept or lies along the row. Few rows have more threads each
  * instead, and so have rows that only then are
  * near when they are read again. Not where much of what is moved is not adjacent, or not aligned like the rest. */
@@ -318,10 +355,12 @@ static void find_vectors(run *r)
     while (v > 2 && (v * totals > LANES || v > blocks * (r->r.scheme == WF_CU_WARP ? v : 1) ||
                      s->rows * blocks * (64 / v) < wf_gpu_processors(r->ordinal) * FILL))
         v /= 2;
+    const int64_t resident = find_resident(r, most, v);
     int64_t fits = v;
     while (fits > 2 && !stays(r, fits, again) && !can_copy(r, fits, copied))
         fits /= 2;
     v = stays(r, fits, again) || can_copy(r, fits, copied) ? fits : v;
+    v = resident ? resident : v;
     for (int o = 0; o < r->nop; o++)
         if ((r->r.near >> o & 1) && is_alike(s, &s->op[o], most, v)) {
             r->r.whole |= 1ull << o;
@@ -331,12 +370,14 @@ static void find_vectors(run *r)
         r->r.whole = 0;
         return;
     }
-    if (!stays(r, v, again) && can_copy(r, v, copied))
+    r->r.shift = is_shifted(r, most, v);
+    if (resident) {
+        r->r.resident = (int)resident_elements(r, v, r->r.shift);
+        r->r.full = !r->r.shift && s->n * v == 64 * r->r.resident;
+    } else if (!stays(r, v, again) && can_copy(r, v, copied)) {
         r->r.copied = sources & (uint32_t)(r->r.whole >> r->rows->ndst);
+    }
     r->r.vector = (int)v;
-    r->r.shift = wf_gpu_word(most->data) / (uint64_t)most->esize % (uint64_t)v != 0;
-    for (int d = 0; d < s->nk; d++)
-        r->r.shift |= most->ks[d] % v != 0;
 }
 
 /* Threads, and where kept values go. */
@@ -345,7 +386,7 @@ static void shape(run *r)
     const int64_t n = r->s.n, pitch = wf_cu_pitch(&r->r, n);
     const int64_t bytes =
         (keep_bytes(r) + source_bytes(r, r->r.copied)) * pitch + 16 * r->rows->nkeep;
-    const bool keeps = r->rows->nkeep || r->r.copied;
+    const bool keeps = (r->rows->nkeep || r->r.copied) && !r->r.resident;
     const int64_t blocks = (n + WF_CU_BLOCK - 1) / WF_CU_BLOCK;
     unsigned width = (unsigned)wf_cu_row_threads(&r->r);
     int64_t tile;
@@ -405,7 +446,7 @@ static int64_t fused_blocks(const run *r)
 {
     const int64_t blocks = wf_gpu_blocks(r->ordinal, r->work, r->per_block);
     const int64_t most = wf_gpu_processors(r->ordinal) * (RESIDENT / r->threads);
-    return r->rows->nkeep && !r->r.shared && blocks > most ? most : blocks;
+    return r->rows->nkeep && !r->r.shared && !r->r.resident && blocks > most ? most : blocks;
 }
 
 /* Kept values: offsets in shared memory, or memory for as many groups as run at once. */
@@ -417,7 +458,7 @@ static int place_keeps(run *r)
         sets = r->r.shared ? r->per_block : blocks * r->per_block;
     else if (r->r.scheme == WF_CU_OUTER || r->r.scheme == WF_CU_COLUMN)
         sets = blocks * r->per_block;
-    for (int i = 0; i < r->rows->nkeep; i++) {
+    for (int i = 0; i < r->rows->nkeep && !r->r.resident; i++) {
         const int64_t bytes = sets * wf_cu_pitch(&r->r, r->s.n) *
                               (int64_t)(wf_kty_bits((wf_kty)r->rows->keep_type[i]) / 8);
         if (r->r.shared) {
@@ -512,7 +553,9 @@ static const wf_gpu_variant *variant(run *r, int functions)
                                r->r.shared,
                                (unsigned char)r->r.vector,
                                r->r.shift,
-                               (unsigned char)r->r.across};
+                               (unsigned char)r->r.across,
+                               (unsigned char)r->r.resident,
+                               r->r.full};
     memcpy(bytes + 12, &r->r.near, 8);
     memcpy(bytes + 20, &r->r.whole, 8);
     memcpy(bytes + 28, &r->r.copied, 4);

@@ -89,6 +89,11 @@ typedef struct wf_cu_rows {
     uint64_t near, whole;
     /* WARP, `shared`: bits of sources of vectors that are copied to shared memory when they are first read; later stages read them there */
     uint32_t copied;
+    /* WARP of vectors, 0 or how many elements a thread has of a row at most, a multiple of `vector`: what is read and what is kept of them
+     * stays in registers, so each source is read once. Neither `shared` nor `copied` */
+    int resident;
+    bool
+        full; /* every thread has that many: 64 / vector times `resident` is n, and rows begin at vectors */
 } wf_cu_rows;
 /* Do rows stand side by side, so that neighbouring threads have neighbouring rows? */
 static inline bool wf_cu_is_beside(wf_cu_scheme s)
@@ -133,6 +138,8 @@ typedef struct wf_cu_step {
 int wf_cu_steps(const wf_kernel *k, wf_cu_step steps[WF_CU_STEPS]);
 /* Totals of the whole kernel; cells of SPLIT's slots. */
 int wf_cu_totals(const wf_kernel *k);
+/* What an element takes that stays in registers: kept values, and sources of elements, each once. */
+int wf_cu_resident_bytes(const wf_kernel *k);
 int wf_cu_cells(const wf_kernel *k);
 /* One kernel <k->name>, or one a step. */
 int wf_cu_render_rows(const wf_cu_rows *r, wf_text *out, wf_why *why);

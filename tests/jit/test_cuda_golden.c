@@ -160,19 +160,20 @@ Test(cuda_golden, reductions)
         program_maker make;
         int dtype;
         bool shared, shift;
-        int many, vector, across;
+        int many, vector, across, resident;
     } cases[] = {
-        {"rows_by_warps", WF_CU_WARP, add_sum, WEFT_BF16, false, false, 0, 0, 0},
-        {"rows_of_vectors", WF_CU_WARP, program_softmax, WEFT_BF16, true, false, 0, 4, 0},
-        {"rows_between_vectors", WF_CU_BLOCK_ROWS, add_centre, WEFT_F32, false, true, 0, 4, 0},
-        {"rows_by_blocks", WF_CU_BLOCK_ROWS, add_centre, WEFT_F32, false, false, 0, 0, 0},
-        {"columns", WF_CU_OUTER, add_sum, WEFT_F32, false, false, 0, 0, 0},
-        {"rows_in_steps", WF_CU_SPLIT, add_sum, WEFT_F32, false, false, 0, 0, 0},
-        {"columns_in_steps", WF_CU_SPLIT_OUTER, add_sum, WEFT_F32, false, false, 0, 0, 0},
-        {"columns_in_words", WF_CU_SPLIT_OUTER, add_sum, WEFT_BF16, false, false, 0, 0, 2},
-        {"columns_by_threads", WF_CU_COLUMN, add_sum, WEFT_F32, false, false, 0, 0, 0},
-        {"sums_of_many", WF_CU_SPLIT, add_sum, WEFT_F32, false, false, 512, 0, 0},
-        {"cross_entropy", WF_CU_WARP, program_cross_entropy, WEFT_F32, false, false, 0, 0, 0}};
+        {"rows_by_warps", WF_CU_WARP, add_sum, WEFT_BF16, false, false, 0, 0, 0, 0},
+        {"rows_of_vectors", WF_CU_WARP, program_softmax, WEFT_BF16, true, false, 0, 4, 0, 0},
+        {"rows_between_vectors", WF_CU_BLOCK_ROWS, add_centre, WEFT_F32, false, true, 0, 4, 0, 0},
+        {"rows_in_registers", WF_CU_WARP, program_softmax, WEFT_BF16, false, true, 0, 2, 0, 8},
+        {"rows_by_blocks", WF_CU_BLOCK_ROWS, add_centre, WEFT_F32, false, false, 0, 0, 0, 0},
+        {"columns", WF_CU_OUTER, add_sum, WEFT_F32, false, false, 0, 0, 0, 0},
+        {"rows_in_steps", WF_CU_SPLIT, add_sum, WEFT_F32, false, false, 0, 0, 0, 0},
+        {"columns_in_steps", WF_CU_SPLIT_OUTER, add_sum, WEFT_F32, false, false, 0, 0, 0, 0},
+        {"columns_in_words", WF_CU_SPLIT_OUTER, add_sum, WEFT_BF16, false, false, 0, 0, 2, 0},
+        {"columns_by_threads", WF_CU_COLUMN, add_sum, WEFT_F32, false, false, 0, 0, 0, 0},
+        {"sums_of_many", WF_CU_SPLIT, add_sum, WEFT_F32, false, false, 512, 0, 0, 0},
+        {"cross_entropy", WF_CU_WARP, program_cross_entropy, WEFT_F32, false, false, 0, 0, 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         wf_program p;
         wf_text text = {0};
@@ -186,14 +187,15 @@ Test(cuda_golden, reductions)
                         .nk = !cases[i].many,
                         .nr = 1,
                         .many = cases[i].many,
-                        .across = cases[i].across};
+                        .across = cases[i].across,
+                        .resident = cases[i].resident};
         take_vectors(&r, cases[i].vector, cases[i].shift);
         cr_assert_eq(wf_cu_render_rows(&r, &text, &why), 0, "%s", why.rule);
         check_golden(cases[i].name, &text, "WF_EXTERN __global__");
         wf_text_free(&text);
         wf_kernel_free(&k);
     }
-    cr_assert_eq(seen, 11);
+    cr_assert_eq(seen, 12);
 }
 
 /* Gathers and scatters, transposes, a product with its bias, attention. */

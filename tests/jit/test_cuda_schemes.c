@@ -141,7 +141,7 @@ static const scheme_case cases[] = {
      {MATRIX, DOWN, DOWN},
      {MATRIX, ACROSS},
      .dst_dtype = {0, WEFT_F32, WEFT_F32},
-     .way = {WF_CU_WARP, 512, 256, false}},
+     .way = {WF_CU_WARP, 1024, 256, false}},
     {"sums of layer_norm's gradient",
      write_norm_sums,
      WEFT_F32,

@@ -124,34 +124,30 @@ WF_EXTERN __global__ void __launch_bounds__(256, 2) kernel(const struct wf_words
         const unsigned int c_0 = (unsigned int)c;
         const float x0 = xs0[u];
         const float v2 = x0 - t2;
-        const unsigned char v4 = v2 < wf_f32(0xC2D00000u);
-        const float v5 = v4 ? wf_f32(0xC2D00000u) : v2;
-        const unsigned char v7 = v5 > wf_f32(0x42B20000u);
-        const float v8 = v7 ? wf_f32(0x42B20000u) : v5;
-        const float v11 = fmaf(v8, wf_f32(0x3FB8AA3Bu), wf_f32(0x4B4000FEu));
-        const float v12 = v11 - wf_f32(0x4B4000FEu);
-        const float v14 = fmaf(v12, wf_f32(0xBF317218u), v8);
-        const float v17 = fmaf(v12, wf_f32(0x3102E308u), wf_f32(0x80000000u));
-        const float v18 = v14 + v17;
-        const float v21 = fmaf(v18, wf_f32(0x3AB559A8u), wf_f32(0x3C091656u));
-        const float v23 = fmaf(v18, v21, wf_f32(0x3D2AABCEu));
-        const float v25 = fmaf(v18, v23, wf_f32(0x3E2AAA55u));
-        const float v27 = fmaf(v18, v25, wf_f32(0x3EFFFFFFu));
-        const float v29 = fmaf(v18, v27, wf_f32(0x3F800000u));
-        const float v30 = fmaf(v18, v29, wf_f32(0x3F800000u));
-        const unsigned int v31 = wf_u32(v11);
-        const unsigned int v32 = v31 >> 1;
-        const unsigned int v33 = v32 << 23;
-        const float v34 = wf_f32(v33);
-        const float v35 = v30 * v34;
-        const unsigned int v36 = (unsigned int)((unsigned int)v31 - (unsigned int)v32);
-        const unsigned int v37 = v36 << 23;
-        const float v38 = wf_f32(v37);
-        const float v39 = v35 * v38;
+        const float v3 = fabsf(v2);
+        const unsigned char v5 = v3 > wf_f32(0x42D00000u);
+        const float v6 = v5 ? wf_f32(0x42D00000u) : v3;
+        const float v7 = -v6;
+        const float v10 = fmaf(v7, wf_f32(0x3FB8AA3Bu), wf_f32(0x4B4000BEu));
+        const float v11 = v10 - wf_f32(0x4B4000BEu);
+        const float v13 = fmaf(v11, wf_f32(0xBF317218u), v7);
+        const float v15 = v11 * wf_f32(0x3102E308u);
+        const float v16 = v13 + v15;
+        const float v19 = fmaf(v16, wf_f32(0x3AB559A8u), wf_f32(0x3C091656u));
+        const float v21 = fmaf(v16, v19, wf_f32(0x3D2AABCEu));
+        const float v23 = fmaf(v16, v21, wf_f32(0x3E2AAA55u));
+        const float v25 = fmaf(v16, v23, wf_f32(0x3EFFFFFFu));
+        const float v27 = fmaf(v16, v25, wf_f32(0x3F800000u));
+        const float v28 = fmaf(v16, v27, wf_f32(0x3F800000u));
+        const unsigned int v29 = wf_u32(v10);
+        const unsigned int v30 = v29 << 23;
+        const float v31 = wf_f32(v30);
+        const float v32 = v28 * v31;
+        const float v34 = v32 * wf_f32(0x20000000u);
         if (half) {
-            hi5 = hi5 + v39;
+            hi5 = hi5 + v34;
         } else {
-            lo5 = lo5 + v39;
+            lo5 = lo5 + v34;
         }
         }
         }
@@ -178,34 +174,30 @@ WF_EXTERN __global__ void __launch_bounds__(256, 2) kernel(const struct wf_words
         const unsigned int c_0 = (unsigned int)c;
         const float x0 = xs0[u];
         const float v2 = x0 - t2;
-        const unsigned char v4 = v2 < wf_f32(0xC2D00000u);
-        const float v5 = v4 ? wf_f32(0xC2D00000u) : v2;
-        const unsigned char v7 = v5 > wf_f32(0x42B20000u);
-        const float v8 = v7 ? wf_f32(0x42B20000u) : v5;
-        const float v11 = fmaf(v8, wf_f32(0x3FB8AA3Bu), wf_f32(0x4B4000FEu));
-        const float v12 = v11 - wf_f32(0x4B4000FEu);
-        const float v14 = fmaf(v12, wf_f32(0xBF317218u), v8);
-        const float v17 = fmaf(v12, wf_f32(0x3102E308u), wf_f32(0x80000000u));
-        const float v18 = v14 + v17;
-        const float v21 = fmaf(v18, wf_f32(0x3AB559A8u), wf_f32(0x3C091656u));
-        const float v23 = fmaf(v18, v21, wf_f32(0x3D2AABCEu));
-        const float v25 = fmaf(v18, v23, wf_f32(0x3E2AAA55u));
-        const float v27 = fmaf(v18, v25, wf_f32(0x3EFFFFFFu));
-        const float v29 = fmaf(v18, v27, wf_f32(0x3F800000u));
-        const float v30 = fmaf(v18, v29, wf_f32(0x3F800000u));
-        const unsigned int v31 = wf_u32(v11);
-        const unsigned int v32 = v31 >> 1;
-        const unsigned int v33 = v32 << 23;
-        const float v34 = wf_f32(v33);
-        const float v35 = v30 * v34;
-        const unsigned int v36 = (unsigned int)((unsigned int)v31 - (unsigned int)v32);
-        const unsigned int v37 = v36 << 23;
-        const float v38 = wf_f32(v37);
-        const float v39 = v35 * v38;
+        const float v3 = fabsf(v2);
+        const unsigned char v5 = v3 > wf_f32(0x42D00000u);
+        const float v6 = v5 ? wf_f32(0x42D00000u) : v3;
+        const float v7 = -v6;
+        const float v10 = fmaf(v7, wf_f32(0x3FB8AA3Bu), wf_f32(0x4B4000BEu));
+        const float v11 = v10 - wf_f32(0x4B4000BEu);
+        const float v13 = fmaf(v11, wf_f32(0xBF317218u), v7);
+        const float v15 = v11 * wf_f32(0x3102E308u);
+        const float v16 = v13 + v15;
+        const float v19 = fmaf(v16, wf_f32(0x3AB559A8u), wf_f32(0x3C091656u));
+        const float v21 = fmaf(v16, v19, wf_f32(0x3D2AABCEu));
+        const float v23 = fmaf(v16, v21, wf_f32(0x3E2AAA55u));
+        const float v25 = fmaf(v16, v23, wf_f32(0x3EFFFFFFu));
+        const float v27 = fmaf(v16, v25, wf_f32(0x3F800000u));
+        const float v28 = fmaf(v16, v27, wf_f32(0x3F800000u));
+        const unsigned int v29 = wf_u32(v10);
+        const unsigned int v30 = v29 << 23;
+        const float v31 = wf_f32(v30);
+        const float v32 = v28 * v31;
+        const float v34 = v32 * wf_f32(0x20000000u);
         if (half) {
-            hi5 = hi5 + v39;
+            hi5 = hi5 + v34;
         } else {
-            lo5 = lo5 + v39;
+            lo5 = lo5 + v34;
         }
         }
         }

@@ -23,52 +23,29 @@ WF_EXTERN __global__ void __launch_bounds__(512, 2) kernel(const struct wf_words
         {
         int begin = 0;
         const int end = count > 0 ? (int)count + shift : 0;
-        for (int whole = 256; begin < end;) {
 #pragma unroll 1
-        for (; begin <= end - 1 && (begin < shift || begin > end - whole); begin += 128) {
+        for (; begin <= end - 1; begin += 256) {
+        const int left = end - begin - lane * 4;
         const int at = (int)first + begin + lane * 4;
         const float *const ps0 = s0 + at - shift;
-        struct wf_vec_f32_4 xs0[2];
+        struct wf_vec_f32_4 xs0[4] = {{{0}}};
 #pragma unroll
-        for (int u = 0; u < 8; u++) {
+        for (int u = 0; u < 16; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j - shift;
-        const int any = e - j > -4 && e - j < (int)count, in = e >= 0 && e < (int)count;
+        const int in = (g > 0 || e >= 0) && 64 * g + j < left, any = 64 * g < left, all = (g > 0 || e >= j) && 64 * g + 4 <= left;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         if (any && j == 0)
             xs0[g] = *(const struct wf_vec_f32_4 *)(ps0 + 64 * g);
         }
 #pragma unroll
-        for (int u = 0; u < 8; u++) {
+        for (int u = 0; u < 16; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j - shift;
-        const int all = e >= j && e - j + 4 <= (int)count;
-        if (e < 0 || e >= (int)count)
-            continue;
+        const int in = (g > 0 || e >= 0) && 64 * g + j < left, any = 64 * g < left, all = (g > 0 || e >= j) && 64 * g + 4 <= left;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         const float x0 = xs0[g].v[j];
-        part1[j] = wf_max_f32(part1[j], x0);
-        }
-        }
-#pragma unroll 1
-        for (; begin <= end - whole; begin += 256) {
-        const int at = (int)first + begin + lane * 4;
-        const float *const ps0 = s0 + at - shift;
-        struct wf_vec_f32_4 xs0[4];
-#pragma unroll
-        for (int u = 0; u < 16; u++) {
-        const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j - shift;
-        const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int c_0 = (unsigned int)c;
-        if (j == 0)
-            xs0[g] = *(const struct wf_vec_f32_4 *)(ps0 + 64 * g);
-        }
-#pragma unroll
-        for (int u = 0; u < 16; u++) {
-        const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j - shift;
-        const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int c_0 = (unsigned int)c;
-        const float x0 = xs0[g].v[j];
+        if (in) {
         part1[j] = wf_max_f32(part1[j], x0);
         }
         }
@@ -118,65 +95,43 @@ WF_EXTERN __global__ void __launch_bounds__(512, 2) kernel(const struct wf_words
         if (active) {
         int begin = 0;
         const int end = count > 0 ? (int)count + shift : 0;
-        for (int whole = 256; begin < end;) {
 #pragma unroll 1
-        for (; begin <= end - 1 && (begin < shift || begin > end - whole); begin += 128) {
+        for (; begin <= end - 1; begin += 256) {
+        const int left = end - begin - lane * 4;
         const int at = (int)first + begin + lane * 4;
         const float *const ps0 = s0 + at - shift;
         float *const pd0 = d0 + at - shift;
         struct wf_vec_f32_4 zd0;
-        struct wf_vec_f32_4 xs0[2];
+        struct wf_vec_f32_4 xs0[4] = {{{0}}};
 #pragma unroll
-        for (int u = 0; u < 8; u++) {
+        for (int u = 0; u < 16; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j - shift;
-        const int any = e - j > -4 && e - j < (int)count, in = e >= 0 && e < (int)count;
+        const int in = (g > 0 || e >= 0) && 64 * g + j < left, any = 64 * g < left, all = (g > 0 || e >= j) && 64 * g + 4 <= left;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         if (any && j == 0)
             xs0[g] = *(const struct wf_vec_f32_4 *)(ps0 + 64 * g);
         }
 #pragma unroll
-        for (int u = 0; u < 8; u++) {
-        const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j - shift;
-        const int all = e >= j && e - j + 4 <= (int)count;
-        if (e < 0 || e >= (int)count)
-            continue;
-        const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int c_0 = (unsigned int)c;
-        const float x0 = xs0[g].v[j];
-        const float v2 = t1 - x0;
-        zd0.v[j] = v2;
-        if (j == 3 && all)
-            wf_put_f32_4(pd0 + 64 * g, zd0);
-        if (!all)
-            pd0[64 * g + j] = v2;
-        }
-        }
-#pragma unroll 1
-        for (; begin <= end - whole; begin += 256) {
-        const int at = (int)first + begin + lane * 4;
-        const float *const ps0 = s0 + at - shift;
-        float *const pd0 = d0 + at - shift;
-        struct wf_vec_f32_4 zd0;
-        struct wf_vec_f32_4 xs0[4];
-#pragma unroll
         for (int u = 0; u < 16; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j - shift;
-        const unsigned int c = (unsigned int)first + (unsigned int)e;
-        const unsigned int c_0 = (unsigned int)c;
-        if (j == 0)
-            xs0[g] = *(const struct wf_vec_f32_4 *)(ps0 + 64 * g);
-        }
-#pragma unroll
-        for (int u = 0; u < 16; u++) {
-        const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j - shift;
+        const int in = (g > 0 || e >= 0) && 64 * g + j < left, any = 64 * g < left, all = (g > 0 || e >= j) && 64 * g + 4 <= left;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         const float x0 = xs0[g].v[j];
         const float v2 = t1 - x0;
         zd0.v[j] = v2;
         if (j == 3)
-            wf_put_f32_4(pd0 + 64 * g, zd0);
+            wf_put_f32_4(pd0 + 64 * g, zd0, all);
+        if (j == 3 && any && !all) {
+            if (64 * g + 0 < left && (g > 0 || e - j + 0 >= 0))
+                pd0[64 * g + 0] = zd0.v[0];
+            if (64 * g + 1 < left && (g > 0 || e - j + 1 >= 0))
+                pd0[64 * g + 1] = zd0.v[1];
+            if (64 * g + 2 < left && (g > 0 || e - j + 2 >= 0))
+                pd0[64 * g + 2] = zd0.v[2];
+            if (64 * g + 3 < left && (g > 0 || e - j + 3 >= 0))
+                pd0[64 * g + 3] = zd0.v[3];
         }
         }
         }

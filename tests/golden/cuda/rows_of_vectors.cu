@@ -28,21 +28,21 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
         for (; begin <= end - 512; begin += 512) {
         const int at = (int)first + begin + lane * 4;
         const unsigned short *const ps0 = s0 + at;
-        struct wf_vec_u16_4 xs0[8];
+        struct wf_vec_u32_2 xs0[8];
 #pragma unroll
         for (int u = 0; u < 32; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         if (j == 0)
-            xs0[g] = *(const struct wf_vec_u16_4 *)(ps0 + 64 * g);
+            xs0[g] = *(const struct wf_vec_u32_2 *)(ps0 + 64 * g);
         }
 #pragma unroll
         for (int u = 0; u < 32; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
-        const unsigned short x0 = xs0[g].v[j];
+        const unsigned short x0 = (unsigned short)(xs0[g].v[j / 2] >> j % 2 * 16);
         const unsigned int v1 = (unsigned int)x0;
         const unsigned int v2 = v1 << 16;
         const float v3 = wf_f32(v2);
@@ -51,31 +51,32 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
         }
 #pragma unroll 1
         for (; begin <= end - 1; begin += 256) {
+        const int left = end - begin - lane * 4;
         const int at = (int)first + begin + lane * 4;
         const unsigned short *const ps0 = s0 + at;
-        struct wf_vec_u16_4 xs0[4];
+        struct wf_vec_u32_2 xs0[4] = {{{0}}};
 #pragma unroll
         for (int u = 0; u < 16; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j;
-        const int any = e - j > -4 && e - j < (int)count, in = e >= 0 && e < (int)count;
+        const int in = 64 * g + j < left, any = 64 * g < left, all = 64 * g + 4 <= left;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         if (any && j == 0)
-            xs0[g] = *(const struct wf_vec_u16_4 *)(ps0 + 64 * g);
+            xs0[g] = *(const struct wf_vec_u32_2 *)(ps0 + 64 * g);
         }
 #pragma unroll
         for (int u = 0; u < 16; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j;
-        const int all = e >= j && e - j + 4 <= (int)count;
-        if (e < 0 || e >= (int)count)
-            continue;
+        const int in = 64 * g + j < left, any = 64 * g < left, all = 64 * g + 4 <= left;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
-        const unsigned short x0 = xs0[g].v[j];
+        const unsigned short x0 = (unsigned short)(xs0[g].v[j / 2] >> j % 2 * 16);
         const unsigned int v1 = (unsigned int)x0;
         const unsigned int v2 = v1 << 16;
         const float v3 = wf_f32(v2);
+        if (in) {
         part2[j] = wf_max_f32(part2[j], v3);
+        }
         }
         }
         }
@@ -109,114 +110,105 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
         const unsigned short *const ps0 = s0 + at;
         float *const pk0 = k0 + at;
         struct wf_vec_f32_4 zk0;
-        struct wf_vec_u16_4 xs0[4];
+        struct wf_vec_u32_2 xs0[4];
 #pragma unroll
         for (int u = 0; u < 16; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         if (j == 0)
-            xs0[g] = *(const struct wf_vec_u16_4 *)(ps0 + 64 * g);
+            xs0[g] = *(const struct wf_vec_u32_2 *)(ps0 + 64 * g);
         }
 #pragma unroll
         for (int u = 0; u < 16; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
-        const unsigned short x0 = xs0[g].v[j];
+        const unsigned short x0 = (unsigned short)(xs0[g].v[j / 2] >> j % 2 * 16);
         const unsigned int v2 = (unsigned int)x0;
         const unsigned int v3 = v2 << 16;
         const float v4 = wf_f32(v3);
         const float v5 = v4 - t2;
-        const unsigned char v7 = v5 < wf_f32(0xC2D00000u);
-        const float v8 = v7 ? wf_f32(0xC2D00000u) : v5;
-        const unsigned char v10 = v8 > wf_f32(0x42B20000u);
-        const float v11 = v10 ? wf_f32(0x42B20000u) : v8;
-        const float v14 = fmaf(v11, wf_f32(0x3FB8AA3Bu), wf_f32(0x4B4000FEu));
-        const float v15 = v14 - wf_f32(0x4B4000FEu);
-        const float v17 = fmaf(v15, wf_f32(0xBF317218u), v11);
-        const float v20 = fmaf(v15, wf_f32(0x3102E308u), wf_f32(0x80000000u));
-        const float v21 = v17 + v20;
-        const float v24 = fmaf(v21, wf_f32(0x3AB559A8u), wf_f32(0x3C091656u));
-        const float v26 = fmaf(v21, v24, wf_f32(0x3D2AABCEu));
-        const float v28 = fmaf(v21, v26, wf_f32(0x3E2AAA55u));
-        const float v30 = fmaf(v21, v28, wf_f32(0x3EFFFFFFu));
-        const float v32 = fmaf(v21, v30, wf_f32(0x3F800000u));
-        const float v33 = fmaf(v21, v32, wf_f32(0x3F800000u));
-        const unsigned int v34 = wf_u32(v14);
-        const unsigned int v35 = v34 >> 1;
-        const unsigned int v36 = v35 << 23;
-        const float v37 = wf_f32(v36);
-        const float v38 = v33 * v37;
-        const unsigned int v39 = (unsigned int)((unsigned int)v34 - (unsigned int)v35);
-        const unsigned int v40 = v39 << 23;
-        const float v41 = wf_f32(v40);
-        const float v42 = v38 * v41;
-        zk0.v[j] = v42;
+        const float v6 = fabsf(v5);
+        const unsigned char v8 = v6 > wf_f32(0x42D00000u);
+        const float v9 = v8 ? wf_f32(0x42D00000u) : v6;
+        const float v10 = -v9;
+        const float v13 = fmaf(v10, wf_f32(0x3FB8AA3Bu), wf_f32(0x4B4000BEu));
+        const float v14 = v13 - wf_f32(0x4B4000BEu);
+        const float v16 = fmaf(v14, wf_f32(0xBF317218u), v10);
+        const float v18 = v14 * wf_f32(0x3102E308u);
+        const float v19 = v16 + v18;
+        const float v22 = fmaf(v19, wf_f32(0x3AB559A8u), wf_f32(0x3C091656u));
+        const float v24 = fmaf(v19, v22, wf_f32(0x3D2AABCEu));
+        const float v26 = fmaf(v19, v24, wf_f32(0x3E2AAA55u));
+        const float v28 = fmaf(v19, v26, wf_f32(0x3EFFFFFFu));
+        const float v30 = fmaf(v19, v28, wf_f32(0x3F800000u));
+        const float v31 = fmaf(v19, v30, wf_f32(0x3F800000u));
+        const unsigned int v32 = wf_u32(v13);
+        const unsigned int v33 = v32 << 23;
+        const float v34 = wf_f32(v33);
+        const float v35 = v31 * v34;
+        const float v37 = v35 * wf_f32(0x20000000u);
+        zk0.v[j] = v37;
         if (j == 3)
-            wf_keep_f32_4(pk0 + 64 * g, zk0);
-        part5[j] = part5[j] + v42;
+            wf_keep_f32_4(pk0 + 64 * g, zk0, 1);
+        part5[j] = part5[j] + v37;
         }
         }
 #pragma unroll 1
         for (; begin <= end - 1; begin += 128) {
+        const int left = end - begin - lane * 4;
         const int at = (int)first + begin + lane * 4;
         const unsigned short *const ps0 = s0 + at;
         float *const pk0 = k0 + at;
         struct wf_vec_f32_4 zk0;
-        struct wf_vec_u16_4 xs0[2];
+        struct wf_vec_u32_2 xs0[2] = {{{0}}};
 #pragma unroll
         for (int u = 0; u < 8; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j;
-        const int any = e - j > -4 && e - j < (int)count, in = e >= 0 && e < (int)count;
+        const int in = 64 * g + j < left, any = 64 * g < left, all = 64 * g + 4 <= left;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         if (any && j == 0)
-            xs0[g] = *(const struct wf_vec_u16_4 *)(ps0 + 64 * g);
+            xs0[g] = *(const struct wf_vec_u32_2 *)(ps0 + 64 * g);
         }
 #pragma unroll
         for (int u = 0; u < 8; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j;
-        const int all = e >= j && e - j + 4 <= (int)count;
-        if (e < 0 || e >= (int)count)
-            continue;
+        const int in = 64 * g + j < left, any = 64 * g < left, all = 64 * g + 4 <= left;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
-        const unsigned short x0 = xs0[g].v[j];
+        const unsigned short x0 = (unsigned short)(xs0[g].v[j / 2] >> j % 2 * 16);
         const unsigned int v2 = (unsigned int)x0;
         const unsigned int v3 = v2 << 16;
         const float v4 = wf_f32(v3);
         const float v5 = v4 - t2;
-        const unsigned char v7 = v5 < wf_f32(0xC2D00000u);
-        const float v8 = v7 ? wf_f32(0xC2D00000u) : v5;
-        const unsigned char v10 = v8 > wf_f32(0x42B20000u);
-        const float v11 = v10 ? wf_f32(0x42B20000u) : v8;
-        const float v14 = fmaf(v11, wf_f32(0x3FB8AA3Bu), wf_f32(0x4B4000FEu));
-        const float v15 = v14 - wf_f32(0x4B4000FEu);
-        const float v17 = fmaf(v15, wf_f32(0xBF317218u), v11);
-        const float v20 = fmaf(v15, wf_f32(0x3102E308u), wf_f32(0x80000000u));
-        const float v21 = v17 + v20;
-        const float v24 = fmaf(v21, wf_f32(0x3AB559A8u), wf_f32(0x3C091656u));
-        const float v26 = fmaf(v21, v24, wf_f32(0x3D2AABCEu));
-        const float v28 = fmaf(v21, v26, wf_f32(0x3E2AAA55u));
-        const float v30 = fmaf(v21, v28, wf_f32(0x3EFFFFFFu));
-        const float v32 = fmaf(v21, v30, wf_f32(0x3F800000u));
-        const float v33 = fmaf(v21, v32, wf_f32(0x3F800000u));
-        const unsigned int v34 = wf_u32(v14);
-        const unsigned int v35 = v34 >> 1;
-        const unsigned int v36 = v35 << 23;
-        const float v37 = wf_f32(v36);
-        const float v38 = v33 * v37;
-        const unsigned int v39 = (unsigned int)((unsigned int)v34 - (unsigned int)v35);
-        const unsigned int v40 = v39 << 23;
-        const float v41 = wf_f32(v40);
-        const float v42 = v38 * v41;
-        zk0.v[j] = v42;
-        if (j == 3 && all)
-            wf_keep_f32_4(pk0 + 64 * g, zk0);
-        if (!all)
-            pk0[64 * g + j] = v42;
-        part5[j] = part5[j] + v42;
+        const float v6 = fabsf(v5);
+        const unsigned char v8 = v6 > wf_f32(0x42D00000u);
+        const float v9 = v8 ? wf_f32(0x42D00000u) : v6;
+        const float v10 = -v9;
+        const float v13 = fmaf(v10, wf_f32(0x3FB8AA3Bu), wf_f32(0x4B4000BEu));
+        const float v14 = v13 - wf_f32(0x4B4000BEu);
+        const float v16 = fmaf(v14, wf_f32(0xBF317218u), v10);
+        const float v18 = v14 * wf_f32(0x3102E308u);
+        const float v19 = v16 + v18;
+        const float v22 = fmaf(v19, wf_f32(0x3AB559A8u), wf_f32(0x3C091656u));
+        const float v24 = fmaf(v19, v22, wf_f32(0x3D2AABCEu));
+        const float v26 = fmaf(v19, v24, wf_f32(0x3E2AAA55u));
+        const float v28 = fmaf(v19, v26, wf_f32(0x3EFFFFFFu));
+        const float v30 = fmaf(v19, v28, wf_f32(0x3F800000u));
+        const float v31 = fmaf(v19, v30, wf_f32(0x3F800000u));
+        const unsigned int v32 = wf_u32(v13);
+        const unsigned int v33 = v32 << 23;
+        const float v34 = wf_f32(v33);
+        const float v35 = v31 * v34;
+        const float v37 = v35 * wf_f32(0x20000000u);
+        zk0.v[j] = v37;
+        if (j == 3)
+            wf_keep_f32_4(pk0 + 64 * g, zk0, any);
+        if (in) {
+        part5[j] = part5[j] + v37;
+        }
         }
         }
         }
@@ -266,9 +258,8 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
         size = wf_u32(ks0[g].v[j]);
         low = size - 1u < low ? size - 1u : low;
         }
-        if (!middle || low < 0x127FFFFFu) {
+        if (!middle || low < 0x127FFFFFu)
             break;
-        }
 #pragma unroll
         for (int u = 0; u < 16; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j;
@@ -279,41 +270,85 @@ WF_EXTERN __global__ void __launch_bounds__(256, 4) kernel(const struct wf_words
         const unsigned short v18 = wf_bf16_of_f32(v2);
         zd0.v[j] = v18;
         if (j == 3)
-            wf_put_u16_4(pd0 + 64 * g, zd0);
+            wf_put_u16_4(pd0 + 64 * g, zd0, 1);
         }
         }
 #pragma unroll 1
         for (; begin <= end - 1; begin += 128) {
+        const int left = end - begin - lane * 4;
         const int at = (int)first + begin + lane * 4;
         float *const pk0 = k0 + at;
         unsigned short *const pd0 = d0 + at;
         struct wf_vec_u16_4 zd0;
-        struct wf_vec_f32_4 ks0[2];
+        struct wf_vec_f32_4 ks0[2] = {{{0}}};
 #pragma unroll
         for (int u = 0; u < 8; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j;
-        const int any = e - j > -4 && e - j < (int)count, in = e >= 0 && e < (int)count;
+        const int in = 64 * g + j < left, any = 64 * g < left, all = 64 * g + 4 <= left;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         if (any && j == 0)
             ks0[g] = *(const struct wf_vec_f32_4 *)(pk0 + 64 * g);
         }
+        unsigned int low = ~0u, high = 0;
+#pragma unroll
+        for (int u = 0; u < 8; u++) {
+        unsigned int size;
+        const int g = u / 4, j = u % 4;
+        const int in = 64 * g + j < left;
+        size = wf_u32(ks0[g].v[j]);
+        size = in ? size : 0x3F800000u;
+        low = size - 1u < low ? size - 1u : low;
+        }
+        const int quick = middle && low >= 0x127FFFFFu;
+        if (quick) {
 #pragma unroll
         for (int u = 0; u < 8; u++) {
         const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j;
-        const int all = e >= j && e - j + 4 <= (int)count;
-        if (e < 0 || e >= (int)count)
-            continue;
+        const int in = 64 * g + j < left, any = 64 * g < left, all = 64 * g + 4 <= left;
+        const unsigned int c = (unsigned int)first + (unsigned int)e;
+        const unsigned int c_0 = (unsigned int)c;
+        const float kept0 = ks0[g].v[j];
+        const float v2 = wf_over(kept0, t5, reciprocal1);
+        const unsigned short v18 = wf_bf16_of_f32(v2);
+        zd0.v[j] = v18;
+        if (j == 3)
+            wf_put_u16_4(pd0 + 64 * g, zd0, all);
+        if (j == 3 && any && !all) {
+            if (64 * g + 0 < left && (g > 0 || e - j + 0 >= 0))
+                pd0[64 * g + 0] = zd0.v[0];
+            if (64 * g + 1 < left && (g > 0 || e - j + 1 >= 0))
+                pd0[64 * g + 1] = zd0.v[1];
+            if (64 * g + 2 < left && (g > 0 || e - j + 2 >= 0))
+                pd0[64 * g + 2] = zd0.v[2];
+            if (64 * g + 3 < left && (g > 0 || e - j + 3 >= 0))
+                pd0[64 * g + 3] = zd0.v[3];
+        }
+        }
+        } else {
+#pragma unroll
+        for (int u = 0; u < 8; u++) {
+        const int g = u / 4, j = u % 4, e = begin + 64 * g + lane * 4 + j;
+        const int in = 64 * g + j < left, any = 64 * g < left, all = 64 * g + 4 <= left;
         const unsigned int c = (unsigned int)first + (unsigned int)e;
         const unsigned int c_0 = (unsigned int)c;
         const float kept0 = ks0[g].v[j];
         const float v2 = kept0 / t5;
         const unsigned short v18 = wf_bf16_of_f32(v2);
         zd0.v[j] = v18;
-        if (j == 3 && all)
-            wf_put_u16_4(pd0 + 64 * g, zd0);
-        if (!all)
-            pd0[64 * g + j] = v18;
+        if (j == 3)
+            wf_put_u16_4(pd0 + 64 * g, zd0, all);
+        if (j == 3 && any && !all) {
+            if (64 * g + 0 < left && (g > 0 || e - j + 0 >= 0))
+                pd0[64 * g + 0] = zd0.v[0];
+            if (64 * g + 1 < left && (g > 0 || e - j + 1 >= 0))
+                pd0[64 * g + 1] = zd0.v[1];
+            if (64 * g + 2 < left && (g > 0 || e - j + 2 >= 0))
+                pd0[64 * g + 2] = zd0.v[2];
+            if (64 * g + 3 < left && (g > 0 || e - j + 3 >= 0))
+                pd0[64 * g + 3] = zd0.v[3];
+        }
+        }
         }
         }
         }
