@@ -486,6 +486,43 @@ static int step(engine *e, wf_ref r)
     return rc;
 }
 
+/* -- what lasts ----------------------------------------------------------------------------------------------- */
+
+static size_t bytes_of(const wf_tnode *n)
+{
+    wf_type t;
+    wf_tnode_type(n, &t);
+    return (size_t)wf_type_bytes(&t);
+}
+
+/* The size of r's gradient if it is to be a leaf's: of a leaf, or of what is made of one and as large (a transpose, say). 0: it is not. */
+static size_t lasting_bytes(const engine *e, wf_ref r)
+{
+    enum { FAR = 4 };
+    wf_tnode *n = wf_tnode_at(e->t, r);
+    const size_t bytes = bytes_of(n);
+    for (int i = 0; i < FAR && n->sort == WF_TN_OP && n->nsrc == 1 && n->src_[0]; i++) {
+        n = wf_tnode_at(e->t, n->src_[0]);
+    }
+    return n->sort == WF_TN_LEAF && bytes_of(n) == bytes ? bytes : 0;
+}
+
+/* Gradients of leaves outlive the step: says so of what the derivative of node r, or what is left to do for leaf r, makes of
+ * them. Returns what was said before. */
+static wf_lasting expect_lasting(engine *e, wf_ref r)
+{
+    const wf_lasting before = wf_device_lasting;
+    wf_tnode *n = wf_tnode_at(e->t, r);
+    const bool kept = n->device && e->n_cap == 0;
+    wf_lasting now = {{kept && n->sort == WF_TN_LEAF ? bytes_of(n) : 0}};
+    for (int i = 0; kept && n->sort == WF_TN_OP && i < n->nsrc && i < WF_LASTING; i++) {
+        const wf_ref s = wf_tnode_src(n)[i];
+        now.nbytes[i] = s && is_wanted(e, s) ? lasting_bytes(e, s) : 0;
+    }
+    wf_device_lasting = now;
+    return before;
+}
+
 /* -- pruning: grad_of works only on what lies between the outputs and the wanted inputs ------------- */
 
 typedef struct reached {
@@ -666,7 +703,9 @@ int wf_backward_run(wf_ctx *c, int n, const wf_ref *roots, const weft_tensor *gr
     while (e.n && !rc) {
         wf_ref r = queue_pop(&e);
         e.current = r;
+        const wf_lasting before = expect_lasting(&e, r);
         rc = step(&e, r);
+        wf_device_lasting = before;
         e.current = 0;
         clear_pending(&e, r);
     }

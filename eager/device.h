@@ -138,6 +138,19 @@ int wf_device_queue_read(int device, wf_storage *st, const wf_view *src, wf_why 
 int wf_device_write(int device, const wf_view *dst, const wf_view *src, wf_why *why);
 /* dst := src of the same extents, each on its device (the view's byte). */
 int wf_device_move(const wf_view *dst, const wf_view *src, wf_why *why);
+/* Sizes of what this thread is making to outlive the step: backward names those of the gradients that it is about to make
+ * for leaves. Device memory of just such a size is placed apart from what comes and goes within a step. A guess that is
+ * wrong costs nothing but the place. 0: none. */
+enum { WF_LASTING = 3 };
+typedef struct wf_lasting {
+    size_t nbytes[WF_LASTING];
+} wf_lasting;
+extern _Thread_local wf_lasting wf_device_lasting __attribute__((tls_model("initial-exec")));
+static inline bool wf_device_lasts(size_t nbytes)
+{
+    const size_t *n = wf_device_lasting.nbytes;
+    return nbytes && (nbytes == n[0] || nbytes == n[1] || nbytes == n[2]);
+}
 /* Scratch memory; NULL with why filled. */
 void *wf_device_alloc(int device, size_t nbytes, void **address, wf_why *why);
 void wf_device_free(void *block);

@@ -21,6 +21,8 @@ static const wf_device_ops *api(void)
     return atomic_load_explicit(&wf_device_api, memory_order_acquire);
 }
 
+_Thread_local wf_lasting wf_device_lasting __attribute__((tls_model("initial-exec")));
+
 /* -- memory -------------------------------------------------------------------------------------------------------- */
 
 void *wf_device_alloc(int device, size_t nbytes, void **address, wf_why *why)

@@ -43,7 +43,8 @@ struct segment {
 struct pool {
     pool *next;
     int key;
-    bool small, fixed; /* fixed: addresses could not be reserved */
+    bool small, lasting;
+    bool fixed; /* addresses could not be reserved */
     segment *segments;
     chunk *root;
 };
@@ -258,10 +259,10 @@ static chunk *put_free(wf_cache *c, chunk *n)
 
 /* -- growing ------------------------------------------------------------------------------------------- */
 
-static pool *pool_of(wf_cache *c, int key, bool small)
+static pool *pool_of(wf_cache *c, int key, bool small, bool lasting)
 {
     for (pool *p = c->pools; p; p = p->next) {
-        if (p->key == key && p->small == small) {
+        if (p->key == key && p->small == small && p->lasting == lasting) {
             return p;
         }
     }
@@ -269,6 +270,7 @@ static pool *pool_of(wf_cache *c, int key, bool small)
     if (p) {
         p->key = key;
         p->small = small;
+        p->lasting = lasting;
         p->next = c->pools;
         c->pools = p;
     }
@@ -630,7 +632,7 @@ static int hand_out(wf_cache *c, pool *p, chunk *n, uint64_t size, uint64_t aske
     return 0;
 }
 
-int wf_cache_alloc(wf_cache *c, int key, uint64_t size, wf_cache_chunk **out)
+int wf_cache_alloc(wf_cache *c, int key, uint64_t size, bool lasting, wf_cache_chunk **out)
 {
     *out = NULL;
     if (size > LARGEST) {
@@ -638,7 +640,7 @@ int wf_cache_alloc(wf_cache *c, int key, uint64_t size, wf_cache_chunk **out)
         return WF_CACHE_TOO_LARGE;
     }
     uint64_t need = size ? (size + WF_CACHE_ROUND - 1) & ~(WF_CACHE_ROUND - 1) : WF_CACHE_ROUND;
-    pool *p = pool_of(c, key, need <= WF_CACHE_SMALL);
+    pool *p = pool_of(c, key, need <= WF_CACHE_SMALL, lasting);
     chunk *n = p && !c->rules.single ? tree_find(p, need) : NULL;
     int code = p ? 0 : WF_CACHE_NO_HOST_MEMORY;
     if (p && c->rules.single) {

@@ -6,13 +6,17 @@
  * is inside at a time.
  *
  * Invariants
- *  - A size is rounded up to 512 bytes. Requests of up to 1 MiB and larger ones never share a segment.
+ *  - A size is rounded up to 512 bytes. Requests of up to 1 MiB and larger ones never share a segment, nor do
+ *    those that last beyond the step that makes them (gradients of parameters) and those that do not.
  *  - Every chunk belongs to the pool of one key (a stream). A freed chunk can be handed out again to the
  *    same key at once: the stream runs in order. What other streams did with it is named when it is freed
  *    (marks), and `order` is called for each before the chunk is handed out again.
  *  - Neighbouring free chunks are always one chunk. The chunk handed out is the smallest that fits, the
- *    lowest of equals: placement depends on what is free and not on how it came to be, so a program that
- *    repeats itself asks the driver for nothing the second time.
+ *    lowest of equals: placement depends on what is free and not on how it came to be. What a step frees
+ *    before it ends leaves its pool as it was, so the next step finds the same places; what lasts is made
+ *    when its predecessors are gone, in a pool of its own: a step that repeats itself asks the driver for
+ *    nothing the second time. (In one pool gradients would lie where activations let them, elsewhere in
+ *    each step, and the activations of the next step around them.)
  *  - Freeing needs no memory and cannot fail.
  *
  * A pool grows in one of two ways. Expandable: a range of addresses larger than the device's memory is
@@ -87,8 +91,8 @@ typedef struct wf_cache_stats {
 wf_cache *wf_cache_new(const wf_cache_driver *driver, const wf_cache_rules *rules);
 /* Gives everything back; nothing may be live. NULL is ignored. */
 void wf_cache_delete(wf_cache *c);
-/* 0 and *out, or an error. */
-int wf_cache_alloc(wf_cache *c, int key, uint64_t size, wf_cache_chunk **out);
+/* 0 and *out, or an error. lasting: it is going to outlive the step (a guess: it decides the place only). */
+int wf_cache_alloc(wf_cache *c, int key, uint64_t size, bool lasting, wf_cache_chunk **out);
 /* after[n]: work of other streams that is to be over before the chunk is used again. */
 void wf_cache_free(wf_cache *c, wf_cache_chunk *chunk, int n, const wf_cache_mark *after);
 uint64_t wf_cache_address(const wf_cache_chunk *chunk);

@@ -7,6 +7,7 @@
 #include "eager/cuda/graph.h"
 #include "eager/cuda/stream.h"
 #include "eager/cuda/timeline.h"
+#include "eager/device.h"
 #include "eager/env.h"
 #include "weft/core.h"
 
@@ -42,8 +43,9 @@ static int take(wf_cuda_device *d, wf_cuda_stream *s, size_t nbytes, block *b)
     }
     b->key = s->capture ? wf_cuda_graph_key(s->capture) : s->slot;
     b->part.graph = s->capture;
-    int code =
-        d->cache ? wf_cache_alloc(d->cache, b->key, nbytes, &b->chunk) : WF_CACHE_NO_HOST_MEMORY;
+    int code = d->cache
+                   ? wf_cache_alloc(d->cache, b->key, nbytes, wf_device_lasts(nbytes), &b->chunk)
+                   : WF_CACHE_NO_HOST_MEMORY;
     if (!code && b->key >= WF_CUDA_STREAMS) {
         d->graph_live[b->key - WF_CUDA_STREAMS]++;
     }

@@ -143,6 +143,12 @@ static wf_cache *start(bool expandable, uint64_t memory, uint64_t space)
     return c;
 }
 
+/* In random traces every size is always the one or the other, a quarter of them lasts. */
+static bool step_lasts(uint64_t size)
+{
+    return size % 4 == 3;
+}
+
 typedef struct held {
     wf_cache_chunk *chunk;
     uint64_t address, size;
@@ -153,7 +159,7 @@ typedef struct held {
 static int take(wf_cache *c, int key, uint64_t size, held *out)
 {
     wf_cache_chunk *n = NULL;
-    int code = wf_cache_alloc(c, key, size, &n);
+    int code = wf_cache_alloc(c, key, size, step_lasts(size), &n);
     if (code) {
         cr_assert_null(n);
         return code;
@@ -317,6 +323,248 @@ Test(cuda_cache, a_repeated_step_asks_for_nothing)
     steady(true, false);
     steady(false, false);
     steady(true, true);
+}
+
+/* -- steps of models ---------------------------------------------------------------------------------------------
+ * What an eager training step asks for, in its order and with its lifetimes: forward, what backward reads is kept; then the
+ * gradients of the step before are dropped; backward, gradients of parameters are made and stay until the next step drops
+ * them, behind its own forward. In one pool with the rest they lie elsewhere in every step, so that the activations find
+ * other room and the pool grows now and then. The driver gives addresses only: sizes are those of the real models. */
+
+enum { MOST_LAYERS = 128, KEPT = 3 };
+typedef struct layer {
+    int64_t kept[KEPT]; /* elements that backward reads; kept[0] is the result */
+    int64_t scratch;    /* of the forward pass */
+    int64_t weight, bias;
+} layer;
+typedef struct model {
+    layer at[MOST_LAYERS];
+    int n;
+} model;
+typedef struct replay {
+    wf_cache *c;
+    wf_cache_chunk *gradient[MOST_LAYERS][2], *kept[MOST_LAYERS][KEPT];
+    bool told; /* the books are told what lasts */
+} replay;
+
+static int count_map(void *self, uint64_t address, uint64_t size, uint64_t granule)
+{
+    (void)self, (void)address, (void)size, (void)granule;
+    return 0;
+}
+static void count_unmap(void *self, uint64_t address, uint64_t size, uint64_t granule)
+{
+    (void)self, (void)address, (void)size, (void)granule;
+}
+static int next_addresses(void *self, uint64_t size, uint64_t *address)
+{
+    uint64_t *top = self;
+    *address = *top;
+    *top += size;
+    return 0;
+}
+static void nothing(void *self)
+{
+    (void)self;
+}
+
+static wf_cache_chunk *get(replay *r, int64_t elements, bool lasts)
+{
+    wf_cache_chunk *n = NULL;
+    if (elements) {
+        cr_assert_eq(wf_cache_alloc(r->c, 0, (uint64_t)elements * 4, lasts && r->told, &n), 0);
+    }
+    return n;
+}
+
+static void put(replay *r, wf_cache_chunk **n)
+{
+    if (*n) {
+        wf_cache_free(r->c, *n, 0, NULL);
+    }
+    *n = NULL;
+}
+
+static void forward(replay *r, const model *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        wf_cache_chunk *scratch = get(r, m->at[i].scratch, false);
+        for (int k = 0; k < KEPT; k++) {
+            r->kept[i][k] = get(r, m->at[i].kept[k], false);
+        }
+        put(r, &scratch);
+    }
+}
+
+static void drop_gradients(replay *r, const model *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        put(r, &r->gradient[i][0]);
+        put(r, &r->gradient[i][1]);
+    }
+}
+
+static void backward(replay *r, const model *m)
+{
+    wf_cache_chunk *g = get(r, m->at[m->n - 1].kept[0], false);
+    for (int i = m->n - 1; i >= 0; i--) {
+        wf_cache_chunk *scratch = get(r, m->at[i].scratch, false);
+        wf_cache_chunk *to = get(r, i ? m->at[i - 1].kept[0] : 0, false);
+        r->gradient[i][0] = get(r, m->at[i].weight, true);
+        r->gradient[i][1] = get(r, m->at[i].bias, true);
+        put(r, &scratch);
+        put(r, &g);
+        for (int k = 0; k < KEPT; k++) {
+            put(r, &r->kept[i][k]);
+        }
+        g = to;
+    }
+}
+
+static void add_layer(model *m, layer l)
+{
+    cr_assert_lt(m->n, MOST_LAYERS);
+    m->at[m->n++] = l;
+}
+
+/* GPT-2 124M: 12 blocks of 768, 50257 words. */
+static model transformer(int64_t tokens)
+{
+    enum { DIM = 768, VOCAB = 50257, BLOCKS = 12 };
+    const int64_t x = tokens * DIM;
+    model m = {.n = 0};
+    add_layer(&m, (layer){{x}, x, VOCAB * DIM, 1024 * DIM});
+    for (int i = 0; i < BLOCKS; i++) {
+        add_layer(&m, (layer){{x, tokens, tokens}, 0, DIM, DIM});
+        add_layer(&m, (layer){{3 * x}, 0, 3 * DIM * DIM, 3 * DIM});
+        add_layer(&m, (layer){{x, tokens * 12}, 0, 0, 0});
+        add_layer(&m, (layer){{x}, x, DIM * DIM, DIM});
+        add_layer(&m, (layer){{x, tokens, tokens}, 0, DIM, DIM});
+        add_layer(&m, (layer){{4 * x}, 0, 4 * DIM * DIM, 4 * DIM});
+        add_layer(&m, (layer){{4 * x}, 0, 0, 0});
+        add_layer(&m, (layer){{x}, x, 4 * DIM * DIM, DIM});
+    }
+    add_layer(&m, (layer){{x, tokens, tokens}, 0, DIM, DIM});
+    add_layer(&m, (layer){{tokens * VOCAB}, 0, VOCAB * DIM, 0});
+    add_layer(&m, (layer){{1, tokens}, 0, 0, 0});
+    return m;
+}
+
+static model perceptron(int64_t rows)
+{
+    static const int64_t width[] = {784, 4096, 4096, 2048, 1024, 10};
+    model m = {.n = 0};
+    for (int i = 0; i < 5; i++) {
+        add_layer(&m, (layer){{rows * width[i + 1]}, 0, width[i] * width[i + 1], width[i + 1]});
+        add_layer(&m, (layer){{rows * width[i + 1]}, 0, 0, 0});
+    }
+    return m;
+}
+
+/* ResNet-50's four stages of bottlenecks, normalised; a convolution has a workspace. */
+static model convnet(int64_t images)
+{
+    static const int blocks[] = {3, 4, 6, 3};
+    model m = {.n = 0};
+    int64_t in = 64;
+    for (int s = 0; s < 4; s++) {
+        const int64_t w = INT64_C(64) << s, area = images * (INT64_C(3136) >> 2 * s);
+        for (int b = 0; b < blocks[s]; b++) {
+            add_layer(&m, (layer){{w * area, w * area, w}, 3 << 20, in * w, w});
+            add_layer(&m, (layer){{w * area, w * area, w}, 5 << 20, 9 * w * w, w});
+            add_layer(&m, (layer){{4 * w * area, 4 * w * area, w}, 3 << 20, 4 * w * w, 4 * w});
+            in = 4 * w;
+        }
+    }
+    return m;
+}
+
+enum { TRAINED = 50 };
+
+/* Trains TRAINED steps, in step i on of[i % n]. The driver's calls behind step `from`; *over: what is held by what is needed. */
+static int64_t train(const model *of, int n, bool expandable, bool told, int from, double *over)
+{
+    uint64_t top = (uint64_t)1 << 40;
+    wf_cache_driver below = {.self = &top,
+                             .reserve = expandable ? next_addresses : NULL,
+                             .unreserve = do_unreserve,
+                             .map = count_map,
+                             .unmap = count_unmap,
+                             .segment = next_addresses,
+                             .segment_free = do_unreserve,
+                             .idle = nothing,
+                             .order = do_order};
+    wf_cache_rules rules = {
+        .reserve = (uint64_t)90 << 30, .small_granule = 2 * MIB, .large_granule = 8 * MIB};
+    replay r = {.c = wf_cache_new(&below, &rules), .told = told};
+    wf_cache_chunk *state[MOST_LAYERS][6];
+    for (int i = 0; i < of->n; i++) { /* a parameter and two of the optimiser's for each */
+        for (int k = 0; k < 6; k++) {
+            state[i][k] = get(&r, k < 3 ? of->at[i].weight : of->at[i].bias, false);
+        }
+    }
+    wf_cache_stats s;
+    int64_t calls = 0;
+    for (int step = 0; step < TRAINED; step++) {
+        const model *m = &of[step % n];
+        forward(&r, m);
+        drop_gradients(&r, m);
+        backward(&r, m);
+        wf_cache_get_stats(r.c, &s);
+        calls = step <= from ? s.driver_allocs : calls;
+    }
+    *over = (double)s.peak_reserved_bytes / (double)s.peak_bytes;
+    drop_gradients(&r, of);
+    for (int i = 0; i < of->n; i++) {
+        for (int k = 0; k < 6; k++) {
+            put(&r, &state[i][k]);
+        }
+    }
+    wf_cache_get_stats(r.c, &s);
+    cr_assert_eq(s.live_bytes, 0);
+    wf_cache_delete(r.c);
+    return s.driver_allocs - calls;
+}
+
+/* Models by turns, as batches of different sizes are: each asks for nothing after its first step. Segments of one shape are of
+ * no use to another: there only a shape alone. */
+static void check_trained(const char *name, const model *of, int n)
+{
+    for (int expandable = n > 1; expandable < 2; expandable++) {
+        double over = 0, before = 0;
+        const int64_t calls = train(of, n, expandable, true, n - 1, &over);
+        train(of, n, expandable, false, n - 1, &before);
+        cr_assert_eq(calls, 0, "%s: %lld driver calls later on", name, (long long)calls);
+        cr_assert(over < 1.2, "%s holds %g times what is needed", name, over);
+        cr_assert(!expandable || n > 1 || over < before,
+                  "%s holds %g times what is needed, in one pool %g", name, over, before);
+    }
+}
+
+Test(cuda_cache, a_training_step_asks_for_nothing_after_the_first)
+{
+    for (int64_t batch = 1; batch <= 8; batch++) {
+        const model m = transformer(batch * 1024);
+        double over;
+        check_trained("transformer", &m, 1);
+        cr_assert_gt(train(&m, 1, true, false, 0, &over), 0,
+                     "the trace has nothing of what this is about");
+    }
+    const model others[] = {perceptron(512), convnet(32), convnet(64)};
+    for (int i = 0; i < 3; i++) {
+        check_trained("perceptron or convnet", &others[i], 1);
+    }
+}
+
+Test(cuda_cache, training_steps_of_several_shapes_ask_for_nothing_after_the_first_of_each)
+{
+    const model words[] = {transformer(4096), transformer(1000), transformer(8192),
+                           transformer(3000)};
+    const model images[] = {convnet(20), convnet(32), convnet(7)};
+    const model rows[] = {perceptron(512), perceptron(64), perceptron(333)};
+    check_trained("transformer", words, 4);
+    check_trained("convnet", images, 3);
+    check_trained("perceptron", rows, 3);
 }
 
 Test(cuda_cache, reuse_in_the_stream_is_immediate_and_splits)
