@@ -195,6 +195,11 @@ static void running_sums(void *arg)
     operands *o = arg;
     check(weft_cumsum(o->x, 1));
 }
+static void running_columns(void *arg)
+{
+    operands *o = arg;
+    check(weft_cumsum(o->x, 0));
+}
 static void running_sum(void *arg) /* of 2^20 elements, or all: one line */
 {
     operands *o = arg;
@@ -206,6 +211,16 @@ static void largest(void *arg)
 {
     operands *o = arg;
     check(weft_argmax(weft_flatten(o->x, 0, -1)));
+}
+static void largest_of_rows(void *arg)
+{
+    operands *o = arg;
+    check(weft_argmax(o->x, .axes = weft_axes(1)));
+}
+static void largest_of_columns(void *arg)
+{
+    operands *o = arg;
+    check(weft_argmax(o->x, .axes = weft_axes(0)));
 }
 static void narrow(void *arg)
 {
@@ -262,9 +277,12 @@ static const struct {
                {"sum, rows", sum_rows, 1, F32 | BF16 | ODD, false},
                {"sum, columns", sum_columns, 1, F32 | BF16 | ODD, false},
                {"transpose", transpose, 2, F32 | BF16 | U8 | ODD, false},
-               {"cumsum, rows", running_sums, 2, F32, true},
+               {"cumsum, rows", running_sums, 2, F32 | BF16 | ODD, false},
+               {"cumsum, columns", running_columns, 2, F32 | BF16, true}, /* reads x twice */
                {"cumsum, 2^20 elements of a line", running_sum, 0, F32, true},
-               {"argmax, all", largest, 1, F32, true},
+               {"argmax, all", largest, 1, F32 | BF16, false},
+               {"argmax, rows", largest_of_rows, 1, F32 | BF16 | ODD, false},
+               {"argmax, columns", largest_of_columns, 1, F32 | BF16, false},
                {"cast to bf16", narrow, 1.5, F32, false},
                {"cast to f32", widen, 3, BF16, false}};
 

@@ -80,9 +80,12 @@ def kernels_on(torch, rows, columns, dtype, name, odd=False):
              ("layer_norm", lambda: F.layer_norm(x, (columns,)), 2, name != "u8"),
              ("sum, rows", lambda: x.sum(1), 1, name != "u8"), ("sum, columns", lambda: x.sum(0), 1, name != "u8"),
              ("transpose", lambda: x.t().contiguous(), 2, True),
-             ("cumsum, rows", lambda: x.cumsum(1), 2, name == "f32" and not odd),
+             ("cumsum, rows", lambda: x.cumsum(1), 2, name != "u8"),
+             ("cumsum, columns", lambda: x.cumsum(0), 2, name != "u8" and not odd),
              ("cumsum, 2^20 elements of a line", lambda: x[:1024].reshape(-1).cumsum(0), 0, name == "f32" and not odd),
-             ("argmax, all", lambda: x.flatten().argmax(), 1, name == "f32" and not odd)]
+             ("argmax, all", lambda: x.flatten().argmax(), 1, name != "u8" and not odd),
+             ("argmax, rows", lambda: x.argmax(1), 1, name != "u8"),
+             ("argmax, columns", lambda: x.argmax(0), 1, name != "u8" and not odd)]
     if name in half and not odd:
         cases.append((half[name][0], lambda: x.to(half[name][1]), half[name][2], True))
     for case, run, moved, wanted in cases:

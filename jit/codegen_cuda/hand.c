@@ -71,11 +71,11 @@ static void section(wf_text *t, const char *name, const char *kernel)
     snprintf(mark, sizeof mark, "/* == %s */", name);
     const char *begin = strstr(sections(), mark);
     const char *end = begin ? strstr(begin + 6, "/* == ") : NULL;
-    const char *at = end && kernel ? strstr(begin, "void NAME(") : NULL;
+    const char *at = end && kernel ? strstr(begin, " NAME(") : NULL;
     if (at && at < end) {
         wf_text_put(t, begin, (size_t)(at - begin));
-        wf_text_putf(t, "void %s", kernel);
-        begin = at + strlen("void NAME");
+        wf_text_putf(t, " %s", kernel);
+        begin = at + strlen(" NAME");
     }
     if (end)
         wf_text_put(t, begin, (size_t)(end - begin));
@@ -115,24 +115,26 @@ static wf_kty compute_type(int dtype)
     return wf_kir_compute_type(wf_dtype_compute(dtype));
 }
 
+/* A function that wf_kir_loads elements of dtype, or stores them, from a type to compute with or to one. */
+static int convert(wf_text *t, const char *name, int dtype, wf_kty compute, bool store, wf_why *why)
+{
+    wf_kir k;
+    wf_kir_init(&k);
+    const wf_kref x = wf_kir_param(&k, store ? compute : wf_kir_storage(dtype));
+    wf_kir_output(&k, store ? wf_kir_store(&k, dtype, x) : wf_kir_load(&k, dtype, compute, x));
+    return function(t, name, &k, why);
+}
+
 static int element(wf_text *t, int i, int dtype, wf_why *why)
 {
     char name[48];
-    wf_kir load, store;
     const char *type = wf_dtype_name(dtype);
     const wf_kty compute = compute_type(dtype);
-    wf_kir_init(&load);
-    wf_kir_init(&store);
-    snprintf(name, sizeof name, "wf_load_%s", type);
-    wf_kir_output(&load,
-                  wf_kir_load(&load, dtype, compute, wf_kir_param(&load, wf_kir_storage(dtype))));
-    int status = function(t, name, &load, why);
-    snprintf(name, sizeof name, "wf_store_%s", type);
-    wf_kir_output(&store, wf_kir_store(&store, dtype, wf_kir_param(&store, compute)));
-    if (status == 0)
-        status = function(t, name, &store, why);
-    else
-        wf_kir_free(&store);
+    int status = 0;
+    for (int store = 0; store < 2 && status == 0; store++) {
+        snprintf(name, sizeof name, "wf_%s_%s", store ? "store" : "load", type);
+        status = convert(t, name, dtype, compute, store, why);
+    }
     P("#define T%d %s\n#define C%d %s\n#define S%d %s\n#define LOAD%d wf_load_%s\n#define STORE%d "
       "wf_store_%s\n",
       i, wf_cu_type(wf_kir_storage(dtype)), i, wf_cu_type(compute), i,
@@ -171,6 +173,9 @@ int wf_cu_render_hand(const wf_cu_hand *h, const char *name, wf_text *t, wf_why 
     wf_cu_words(t, names(h->section, "wf_words_512") ? WF_CU_MANY_WORDS : WF_CU_HAND_WORDS);
     for (int i = 0; i < h->n && status == 0; i++)
         status = element(t, i, h->dtype[i], why);
+    for (int give = 0; status == 0 && give < 2 && names(h->section, "TAKE("); give++)
+        status = convert(t, give ? "GIVE" : "TAKE", h->dtype[give], compute_type(h->dtype[2]), give,
+                         why);
     if (status == 0 && names(h->section, "WF_EXP"))
         status = math(t, "WF_EXP", WF_OP_EXP, wf_dtype_compute(h->dtype[0]), why);
     if (status == 0 && names(h->section, "WF_LOG"))
@@ -182,10 +187,10 @@ int wf_cu_render_hand(const wf_cu_hand *h, const char *name, wf_text *t, wf_why 
     if (h->wide)
         P("#define WF_WIDE %d\n", h->wide);
     static const char *const common[][2] = {
-        {"WALK(", "place_common"},      {"wf_quotient(", "place_common"},
-        {"wf_places", "place_common"},  {"wf_window", "pool_common"},
-        {"wf_product(", "tile_common"}, {"wf_multiply(", "tile_common"},
-        {"wf_places", "flash_common"}};
+        {"WALK(", "place_common"},       {"wf_quotient(", "place_common"},
+        {"TAKE(", "scan_common"},        {"wf_places", "place_common"},
+        {"wf_window", "pool_common"},    {"wf_product(", "tile_common"},
+        {"wf_multiply(", "tile_common"}, {"wf_places", "flash_common"}};
     const char *last = "";
     for (size_t i = 0; i < sizeof common / sizeof *common; i++)
         if (strcmp(last, common[i][1]) != 0 && names(h->section, common[i][0])) {

@@ -36,7 +36,7 @@ WF_DEVICE long long wf_remainder(long long x, long long y)
 /* to += where number `rest`, which becomes 0, lies along `axes` axes: extents and strides by turns from word `first` on, innermost first.
  * Nothing is divided by the outermost extent. */
 #define WALK(to, rest, axes, first)                                                                          \
-    for (int d = 0; d < (axes); d++) {                                                                       \
+    _Pragma("unroll 1") for (int d = 0; d < (axes); d++) {                                                                       \
         const long long up = d + 1 < (axes) ? wf_quotient(rest, WORD((first) + 2 * d)) : 0;                  \
         to += (rest - up * WORD((first) + 2 * d)) * WORD((first) + 2 * d + 1);                               \
         rest = up;                                                                                           \
@@ -285,89 +285,167 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
     }
 }
 
-/* == scan
- * Running values in the order of docs/reductions.md. dst, x, lines, n, inner (dst is [outer][n][inner]), product, step of the axis,
- * axes that are kept, then extent and stride of x for each, innermost first; word 40: where totals of parts go ([part][line]) in
- * place of outputs, or 0; levels above a part, warps of a part, parts of a line; from word 44 on what each level adds, [part][line].
- * T0 x, T1 dst, T2 the running type. Where inner is 1 a warp has 8 groups of 64 elements, two of each a lane, and a part is one
- * warp's or eight warps' (4096 elements); else (warps 0) a thread has a group, eight elements at a time. What is missing is the
- * identity, which changes no bits. */
-#define RUN(x, y) (WORD(5) ? MUL2(x, y) : ADD2(x, y))
+/* == scan_common
+ * TAKE: T0 to the running type C2; GIVE: C2 to T1, rounded once. WF_WIDE: 1, + 1 for products, + 2 where only totals are wanted. */
+enum { PRODUCT = (WF_WIDE - 1) & 1, TOTALS = (WF_WIDE - 1) >> 1 };
+#define RUN(x, y) (PRODUCT ? MUL2(x, y) : ADD2(x, y))
+#define NONE (PRODUCT ? (C2)1 : (C2)-0.0)
 #define ADDED(l) (POINTER(const C2, 44 + (l))[(part >> 6 * (l)) * lines + line])
-WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+
+/* == scan
+ * Running values along memory in the order of docs/reductions.md. dst, x, lines, n, log2 of a part's warps, step of the axis, axes that are
+ * kept, may four neighbours be one access, then extent and stride of x for each axis, innermost first; word 40: where totals of parts
+ * go ([part][line]) in place of outputs; 41 levels above a part, 42 parts of a line, from 44 on what each level adds, [part][line].
+ * A part has 4096 elements, a warp 512 of them at a time: eight groups of 64, a thread four neighbours of 16 lanes' in each 128. One
+ * warp walks its part, or each of several has one 512 and their totals meet in shared memory. What is missing is 0,
+ * as outputs depend on the elements before them alone. Outputs of lines that lie anywhere go through shared memory: whole sectors are written. */
+struct __align__(4 * sizeof(T0)) wf_taken {
+    T0 v[4];
+};
+struct __align__(4 * sizeof(T1)) wf_given {
+    T1 v[4];
+};
+WF_EXTERN __global__ void __launch_bounds__(256, 3) NAME(const struct wf_words_64 a)
 {
     __shared__ C2 totals[64];
-    const long long lines = WORD(2), n = WORD(3), inner = WORD(4), step = WORD(6), parts = WORD(43);
-    const int wide = (int)WORD(42), per = wide ? 8 / wide : 1, levels = (int)WORD(41);
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const C2 none = WORD(5) ? (C2)1 : (C2)-0.0;
-    for (long long first = (long long)blockIdx.x * per; wide && first < lines * parts; first += (long long)gridDim.x * per) {
-        const long long piece = first + warp / (wide ? wide : 1), line = wf_quotient(piece, parts), part = piece - line * parts;
-        const long long begin = part * 4096 + warp % (wide ? wide : 1) * 512, end = piece < lines * parts ? n : 0;
-        long long rest = line, from = 0;
-        WALK(from, rest, (int)WORD(7), 8)
-        const T0 *const x = POINTER(const T0, 1) + from;
-        C2 v[8][2];
+    __shared__ struct wf_given stage[8][128];
+    const long long lines = WORD(2), n = WORD(3), step = WORD(5), parts = WORD(42);
+    const int log = (int)WORD(4), warps = 1 << log, per = 8 >> log, levels = (int)WORD(41), vector = (int)WORD(7);
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, own = warp & (warps - 1);
+    for (long long first = (long long)blockIdx.x * per; first < lines * parts; first += (long long)gridDim.x * per) {
+        const long long piece = first + (warp >> log), line = wf_quotient(piece, parts), part = piece - line * parts;
+        const long long most = n < part * 4096 + 4096 ? n : part * 4096 + 4096, end = piece < lines * parts ? most : 0;
+        long long rest = line, from = 0, begin = part * 4096 + own * 512;
+        C2 before = NONE;
+        WALK(from, rest, (int)WORD(6), 8)
+        do {
+            const T0 *const x = POINTER(const T0, 1) + from + (begin + 4 * lane) * step;
+            const int left = (end - begin < 512 ? (int)(end - begin) : 512) - 4 * lane;
+            struct wf_taken raw[4] = {0};
+            C2 v[4][4];
+            if (vector) {
 #pragma unroll
-        for (int u = 0; u < 16; u++) {
-            const long long k = begin + 64 * (u / 2) + 2 * lane + u % 2;
-            v[u / 2][u % 2] = k < end ? (C2)LOAD0(x[k * step]) : none;
-        }
+                for (int c = 0; c < 4; c++)
+                    if (128 * c < left)
+                        raw[c] = *(const struct wf_taken *)(x + 128 * c);
+            } else {
 #pragma unroll
-        for (int u = 0; u < 8; u++) {
-            v[u][1] = RUN(v[u][0], v[u][1]);
-#pragma unroll
-            for (int d = 1; d < 32; d *= 2) {
-                const C2 left = (C2)__shfl_sync(0xFFFFFFFFu, (S2)v[u][1], (lane & -2 * d) + d - 1, 32);
-                if (lane & d) {
-                    v[u][0] = RUN(left, v[u][0]);
-                    v[u][1] = RUN(left, v[u][1]);
-                }
+                for (int u = 0; u < 16; u++)
+                    if (128 * (u / 4) + u % 4 < left)
+                        raw[u / 4].v[u % 4] = x[(128 * (u / 4) + u % 4) * step];
             }
-            if (lane == 31)
-                totals[warp * 8 + u] = v[u][1];
-        }
-        __syncthreads();
-        C2 before = none;
-        for (int g = (warp - warp % (wide ? wide : 1)) * 8; g < warp * 8; g++)
-            before = RUN(before, totals[g]);
 #pragma unroll
-        for (int u = 0; u < 8; u++) {
-            v[u][0] = RUN(before, v[u][0]);
-            v[u][1] = RUN(before, v[u][1]);
-            before = RUN(before, totals[warp * 8 + u]);
-        }
-        __syncthreads();
-        if (WORD(40)) {
-            if (end && lane == 0 && warp % (wide ? wide : 1) == wide - 1)
-                POINTER(C2, 40)[part * lines + line] = before;
-            continue;
-        }
-        for (int l = 0; l < levels && end; l++) {
-            const C2 above = ADDED(l);
+            for (int c = 0; c < 4; c++)
 #pragma unroll
-            for (int u = 0; u < 16; u++)
-                v[u / 2][u % 2] = RUN(above, v[u / 2][u % 2]);
-        }
+                for (int u = 0; u < 4; u++)
+                    v[c][u] = TAKE(raw[c].v[u]);
 #pragma unroll
-        for (int u = 0; u < 16; u++) {
-            const long long k = begin + 64 * (u / 2) + 2 * lane + u % 2;
-            if (k < end)
-                POINTER(T1, 0)[line * n + k] = STORE1((C1)v[u / 2][u % 2]);
-        }
+            for (int c = 0; c < 4; c++) {
+                v[c][1] = RUN(v[c][0], v[c][1]);
+                v[c][3] = RUN(v[c][2], v[c][3]);
+                v[c][2] = RUN(v[c][1], v[c][2]);
+                v[c][3] = RUN(v[c][1], v[c][3]);
+            }
+#pragma unroll
+            for (int d = 1; d < 16; d *= 2)
+#pragma unroll
+                for (int c = 0; c < 4; c++) {
+                    const C2 half = (C2)__shfl_sync(0xFFFFFFFFu, (S2)v[c][3], (lane & -2 * d) + d - 1, 32);
+                    const C2 before_it = lane & d ? half : NONE;
+#pragma unroll
+                    for (int u = 0; u < 4; u++)
+                        v[c][u] = RUN(before_it, v[c][u]);
+                }
+            if (warps > 1) {
+#pragma unroll
+                for (int c = 0; c < 4; c++)
+                    if (lane % 16 == 15)
+                        totals[warp * 8 + 2 * c + lane / 16] = v[c][3];
+                __syncthreads();
+                for (int g = (warp - own) * 8; g < warp * 8; g++)
+                    before = RUN(before, totals[g]);
+                __syncthreads();
+            }
+#pragma unroll
+            for (int c = 0; c < 4; c++) {
+                const C2 even = (C2)__shfl_sync(0xFFFFFFFFu, (S2)v[c][3], 15, 32);
+                const C2 odd = (C2)__shfl_sync(0xFFFFFFFFu, (S2)v[c][3], 31, 32), middle = RUN(before, even);
+                const C2 mine = lane < 16 ? before : middle;
+#pragma unroll
+                for (int u = 0; u < 4; u++)
+                    v[c][u] = RUN(mine, v[c][u]);
+                before = RUN(middle, odd);
+            }
+            if (TOTALS)
+                continue;
+            for (int l = 0; l < levels && end; l++) {
+                const C2 above = ADDED(l);
+#pragma unroll
+                for (int c = 0; c < 4; c++)
+#pragma unroll
+                    for (int u = 0; u < 4; u++)
+                        v[c][u] = RUN(above, v[c][u]);
+            }
+            T1 *const to = POINTER(T1, 0) + line * n + begin;
+#pragma unroll
+            for (int c = 0; c < 4; c++) {
+                struct wf_given four;
+#pragma unroll
+                for (int u = 0; u < 4; u++)
+                    four.v[u] = GIVE(v[c][u]);
+                if (!vector)
+                    stage[warp][32 * c + lane] = four;
+                else if (128 * c < left)
+                    *(struct wf_given *)(to + 128 * c + 4 * lane) = four;
+            }
+            if (!vector) {
+                __syncwarp();
+#pragma unroll
+                for (int u = 0; u < 16; u++)
+                    if (32 * u + lane < left + 4 * lane)
+                        to[32 * u + lane] = ((const T1 *)stage[warp])[32 * u + lane];
+                __syncwarp();
+            }
+        } while (warps == 1 && (begin += 512) < end);
+        if (TOTALS && end && lane == 0 && own == warps - 1)
+            POINTER(C2, 40)[part * lines + line] = before;
     }
-    for (long long i = START; !wide && i < lines * parts; i += STEP) {
-        const long long part = wf_quotient(i, lines), line = i - part * lines;
-        long long rest = line, from = 0;
-        WALK(from, rest, (int)WORD(7), 8)
-        const T0 *const x = POINTER(const T0, 1) + from;
-        T1 *const to = POINTER(T1, 0) + wf_quotient(line, inner) * (n - 1) * inner + line;
-        C2 half[3] = {none, none, none}, v[8], total = none;
-        for (int o = 0; o < 8 && part * 64 + o * 8 < n; o++) {
-            const long long begin = part * 64 + o * 8;
+}
+
+/* == scan_across
+ * The same across memory (dst is [outer][n][inner]): a thread has a group of 64 of one line, eight elements at a time, the next
+ * eight on their way. dst, x, lines, n, inner, step, axes, -, then as above. Outputs are made from the end on: what was read last for the totals is
+ * still in the second cache. */
+#define EIGHT(left, one)                \
+    if ((left) >= 8) {                  \
+        _Pragma("unroll") for (int u = 0; u < 8; u++) \
+            one;                        \
+    } else {                            \
+        _Pragma("unroll") for (int u = 0; u < 8; u++) \
+            if (u < (left))             \
+                one;                    \
+    }
+WF_EXTERN __global__ void __launch_bounds__(256, TOTALS ? 5 : 4) NAME(const struct wf_words_64 a)
+{
+    const long long lines = WORD(2), n = WORD(3), inner = WORD(4), step = WORD(5), work = lines * WORD(42);
+    const int levels = (int)WORD(41);
+    for (long long i = START; i < work; i += STEP) {
+        const long long at = TOTALS ? i : work - 1 - i, part = wf_quotient(at, lines), line = at - part * lines;
+        long long rest = line, from = part * 64 * step;
+        WALK(from, rest, (int)WORD(6), 8)
+        const T0 *x = POINTER(const T0, 1) + from;
+        T1 *to = POINTER(T1, 0) + (wf_quotient(line, inner) * (n - 1) + part * 64) * inner + line;
+        int left = n - part * 64 < 64 ? (int)(n - part * 64) : 64;
+        const C2 lower = !TOTALS && levels > 0 ? ADDED(0) : NONE, upper = !TOTALS && levels > 1 ? ADDED(1) : NONE;
+        C2 half[3] = {NONE, NONE, NONE}, v[8];
+        T0 next[8] = {0};
+        EIGHT(left, next[u] = x[u * step])
+        for (int o = 0; left > 0; o++, left -= 8, to += 8 * inner) {
 #pragma unroll
             for (int u = 0; u < 8; u++)
-                v[u] = begin + u < n ? (C2)LOAD0(x[(begin + u) * step]) : none;
+                v[u] = TAKE(next[u]);
+            x += 8 * step;
+            EIGHT(left - 8, next[u] = x[u * step])
 #pragma unroll
             for (int w = 1; w < 8; w *= 2)
 #pragma unroll
@@ -376,98 +454,165 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
                         v[u] = RUN(v[(u & -w) - 1], v[u]);
 #pragma unroll
             for (int h = 0; h < 3; h++) {
-                const C2 left = o >> h & 1 ? half[h] : none;
+                const C2 before = o >> h & 1 ? half[h] : NONE;
                 half[h] = o >> h & 1 ? half[h] : v[7];
 #pragma unroll
                 for (int u = 0; u < 8; u++)
-                    v[u] = RUN(left, v[u]);
+                    v[u] = RUN(before, v[u]);
             }
-            total = v[7];
-            for (int l = 0; l < levels && !WORD(40); l++) {
-                const C2 above = ADDED(l);
-#pragma unroll
-                for (int u = 0; u < 8; u++)
-                    v[u] = RUN(above, v[u]);
-            }
+            if (TOTALS)
+                continue;
 #pragma unroll
             for (int u = 0; u < 8; u++)
-                if (begin + u < n && !WORD(40))
-                    to[(begin + u) * inner] = STORE1((C1)v[u]);
+                v[u] = RUN(upper, RUN(lower, v[u]));
+            for (int l = 2; l < levels; l++) {
+                const C2 more = ADDED(l);
+#pragma unroll
+                for (int u = 0; u < 8; u++)
+                    v[u] = RUN(more, v[u]);
+            }
+            EIGHT(left, to[u * inner] = GIVE(v[u]))
         }
-        if (WORD(40))
-            POINTER(C2, 40)[i] = total;
+        if (TOTALS)
+            POINTER(C2, 40)[part * lines + line] = v[7];
     }
 }
 
 /* == carries
- * Totals of parts ([part][line]), where those of 64 parts each go or 0, parts, lines, -, product. In place of a total: that of the
- * parts before it among its 64, from the left; a thread 64 parts. */
-#define RUN(x, y) (WORD(5) ? MUL0(x, y) : ADD0(x, y))
+ * Parts, lines, product, levels, then for each level, lowest first, its totals ([part][line]), then where those of 64 parts each of the last
+ * go or 0. In place of a total: that of the parts before it among its 64, from the left; a thread 64 parts. Several levels are one block's. */
+#define RUN(x, y) (WORD(2) ? MUL0(x, y) : ADD0(x, y))
 WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
 {
-    const long long parts = WORD(2), lines = WORD(3);
-    for (long long i = START; i < ((parts + 63) >> 6) * lines; i += STEP) {
-        const long long upper = wf_quotient(i, lines), line = i - upper * lines;
-        C0 before = WORD(5) ? (C0)1 : (C0)-0.0, v[16];
-        for (long long k = upper * 64; k < upper * 64 + 64 && k < parts; k += 16) {
+    const long long lines = WORD(1);
+    long long parts = WORD(0);
+    for (int l = 0; l < (int)WORD(3); l++, parts = (parts + 63) >> 6) {
+        C0 *const totals = POINTER(C0, 4 + l), *const above = POINTER(C0, 5 + l);
+        for (long long i = START; i < ((parts + 63) >> 6) * lines; i += STEP) {
+            const long long upper = wf_quotient(i, lines), line = i - upper * lines;
+            C0 before = WORD(2) ? (C0)1 : (C0)-0.0, v[32];
+            for (long long k = upper * 64; k < upper * 64 + 64 && k < parts; k += 32) {
 #pragma unroll
-            for (int u = 0; u < 16; u++)
-                v[u] = POINTER(const C0, 0)[(k + u < parts ? k + u : k) * lines + line];
+                for (int u = 0; u < 32; u++)
+                    v[u] = totals[(k + u < parts ? k + u : k) * lines + line];
 #pragma unroll
-            for (int u = 0; u < 16; u++)
-                if (k + u < parts) {
-                    POINTER(C0, 0)[(k + u) * lines + line] = before;
-                    before = RUN(before, v[u]);
-                }
+                for (int u = 0; u < 32; u++)
+                    if (k + u < parts) {
+                        totals[(k + u) * lines + line] = before;
+                        before = RUN(before, v[u]);
+                    }
+            }
+            if (above)
+                above[i] = before;
         }
-        if (WORD(1))
-            POINTER(C0, 1)[i] = before;
+        __syncthreads();
     }
 }
 
 /* == arg
- * A warp a part of a row: index of the first extreme value; NaN is more extreme. dst (i64, [row][part]), x, rows, n, elements of a
- * part, smallest, axes that are kept, then extent and stride of x for each, innermost first; word 63: axes of the row itself, at 40;
- * 62: parts of a row; 39: 0, or the n candidates of each row, which are looked at instead of all. */
-WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
+ * Index of the first extreme value of each row; NaN is more extreme than numbers. dst (i64, [part][row]), x, rows, n, items of a part,
+ * step of the row, axes that are kept, then extent and stride of x for each, innermost first; 39: 0, or the n candidates of each row
+ * ([candidate][row], ascending), which are looked at instead of all; 40 parts of a row, 41 log2 of the threads of a team, which has a part of a row.
+ * WF_WIDE: twice the neighbours that are one item and one load (1, or where the step is 1; items lie at multiples of their size), + 1 for the smallest value. A thread has a
+ * best value for each place in an item and the number of its item; what it meets is later than that, so it must be better. */
+enum { EACH = WF_WIDE / 2, AT_ONCE = EACH > 4 ? 2 : EACH > 1 ? 4 : 8 };
+struct __align__(EACH * sizeof(T0)) wf_item {
+    T0 v[EACH];
+};
+struct wf_best {
+    C0 value;
+    long long at;
+};
+WF_DEVICE int wf_beats(C0 x, C0 best)
 {
-    const long long n = WORD(3), parts = WORD(62), *const given = POINTER(const long long, 39);
-    const int lane = threadIdx.x % 32;
-    for (long long part = START / 32; part < WORD(2) * parts; part += STEP / 32) {
-        const long long row = wf_quotient(part, parts), begin = (part - row * parts) * WORD(4);
-        const long long end = begin + WORD(4) < n ? begin + WORD(4) : n;
-        long long rest = row, from = 0, best = -1;
-        C0 value = 0;
+    return best == best && !(WF_WIDE & 1 ? x >= best : x <= best);
+}
+WF_DEVICE struct wf_best wf_better(struct wf_best x, C0 value, long long at)
+{
+    const int equal = value == x.value || (value != value && x.value != x.value);
+    const int better = equal ? at < x.at : wf_beats(value, x.value);
+    x.value = better ? value : x.value;
+    x.at = better ? at : x.at;
+    return x;
+}
+/* Element k of the row among those that are looked at. */
+#define AT(k) (EACH == 1 && given ? given[(k) * rows + row] : (k))
+WF_EXTERN __global__ void __launch_bounds__(256, 4) NAME(const struct wf_words_64 a)
+{
+    __shared__ C0 values[8];
+    __shared__ long long places[8];
+    const long long rows = WORD(2), n = WORD(3), each = WORD(4), step = WORD(5), parts = WORD(40), total = rows * parts;
+    const long long *const given = POINTER(const long long, 39);
+    const int log = (int)WORD(41), team = 1 << log, lane = (int)threadIdx.x & (team - 1), per = 256 >> log;
+    for (long long first = (long long)blockIdx.x * per; first < total; first += (long long)gridDim.x * per) {
+        const long long piece = first + ((int)threadIdx.x >> log), mine = piece < total ? piece : total - 1;
+        const long long part = wf_quotient(mine, rows), row = mine - part * rows, begin = part * each;
+        long long rest = row, from = 0;
         WALK(from, rest, (int)WORD(6), 7)
-        for (long long first = begin + lane; first < end; first += 128) {
-            C0 x[4];
-            long long which[4];
+        const T0 *const x = POINTER(const T0, 1) + from;
+        /* elements before the first item and after the last one, which are the first part's and the last one's */
+        const long long before = (EACH - (int)((unsigned long long)x / sizeof(T0) % EACH)) % EACH, head = before < n ? before : n;
+        const long long items = (n - head) / EACH, tail = head + items * EACH, at = head + begin * EACH < n ? head + begin * EACH : n - 1;
+        const long long end = begin + each < items ? begin + each : items, own = begin + lane;
+        const int count = own < end ? (int)((end - own + team - 1) >> log) : 0;
+        struct wf_best best = {LOAD0(x[AT(at) * step]), AT(at)};
+        C0 value[EACH];
+        int number[EACH];
 #pragma unroll
-            for (int u = 0; u < 4; u++) {
-                const long long i = first + 32 * u < end ? first + 32 * u : first;
-                long long at = from;
-                rest = which[u] = given ? given[row * n + i] : i;
-                WALK(at, rest, (int)WORD(63), 40)
-                x[u] = LOAD0(POINTER(const T0, 1)[at]);
+        for (int e = 0; e < EACH; e++) {
+            value[e] = best.value;
+            number[e] = -1;
+        }
+        const long long apart = (step * EACH) << log;
+        const T0 *next = x + (head + own * EACH) * step;
+        for (int i = 0; i < count; i += AT_ONCE) {
+            struct wf_item v[AT_ONCE];
+            if (!given && count - i >= AT_ONCE) {
+#pragma unroll
+                for (int u = 0; u < AT_ONCE; u++, next += apart)
+                    v[u] = *(const struct wf_item *)next;
+            } else {
+#pragma unroll
+                for (int u = 0; u < AT_ONCE; u++) { /* those past the end are the first of these again, and not better */
+                    const long long k = own + ((long long)(u < count - i ? i + u : i) << log);
+                    v[u] = *(const struct wf_item *)(x + AT(head + k * EACH) * step);
+                }
             }
 #pragma unroll
-            for (int u = 0; u < 4; u++) {
-                const int better = best < 0 || (value == value && (x[u] != x[u] || (WORD(5) ? x[u] < value : x[u] > value)));
-                best = better ? which[u] : best;
-                value = better ? x[u] : value;
+            for (int u = 0; u < AT_ONCE; u++)
+#pragma unroll
+                for (int e = 0; e < EACH; e++) {
+                    const C0 y = LOAD0(v[u].v[e]);
+                    const int better = wf_beats(y, value[e]);
+                    value[e] = better ? y : value[e];
+                    number[e] = better ? i + u : number[e];
+                }
+        }
+#pragma unroll
+        for (int e = 0; e < EACH; e++) {
+            const long long k = head + (own + ((long long)number[e] << log)) * EACH + e;
+            if (number[e] >= 0)
+                best = wf_better(best, value[e], AT(k));
+        }
+        for (long long k = lane; EACH > 1 && k < head + n - tail; k += team)
+            if (k < head ? part == 0 : part == parts - 1)
+                best = wf_better(best, LOAD0(x[k < head ? k : k - head + tail]), k < head ? k : k - head + tail);
+        for (int h = team < 32 ? team / 2 : 16; h >= 1; h /= 2) {
+            const C0 y = (C0)__shfl_down_sync(0xFFFFFFFFu, (S0)best.value, h, 32);
+            best = wf_better(best, y, __shfl_down_sync(0xFFFFFFFFu, best.at, h, 32));
+        }
+        if (team > 32) {
+            if (threadIdx.x % 32 == 0) {
+                values[threadIdx.x / 32] = best.value;
+                places[threadIdx.x / 32] = best.at;
             }
+            __syncthreads();
+            for (int w = 1; w < 8 && lane == 0; w++)
+                best = wf_better(best, values[w], places[w]);
+            __syncthreads();
         }
-        for (int h = 16; h >= 1; h /= 2) {
-            const long long at = __shfl_down_sync(0xFFFFFFFFu, best, h, 32);
-            const C0 x = (C0)__shfl_down_sync(0xFFFFFFFFu, (S0)value, h, 32);
-            const int equal = x == value || (x != x && value != value);
-            const int beats = value == value && (x != x || (WORD(5) ? x < value : x > value));
-            const int better = at >= 0 && (best < 0 || (equal ? at < best : beats));
-            best = better ? at : best;
-            value = better ? x : value;
-        }
-        if (lane == 0)
-            POINTER(long long, 0)[part] = best;
+        if (lane == 0 && piece < total)
+            POINTER(long long, 0)[piece] = best.at;
     }
 }
 

@@ -139,7 +139,7 @@ typedef struct wf_gpu_hand {
     const char *section;
     int ntype;
     int type[WF_CU_HAND_TYPES];
-    int wide;                /* of attention */
+    int wide;                /* WF_WIDE of a section that has it */
     unsigned threads;        /* of a block; 0: WF_GPU_THREADS */
     unsigned shared;         /* dynamic shared memory */
     int64_t work, per_block; /* per_block 0: a thread each */

@@ -10,70 +10,129 @@
 #include "eager/reduce.h"
 #include "jit/gpu/impl.h"
 
-enum { PART = 1024, WARPS = 32 /* of a processor */ };
-
-/* h: all but what says how many parts the n elements of a row are looked at in. */
-static int arg_of_rows(int ordinal, wf_gpu_hand *h, int64_t n, wf_why *why)
+/* Extents and strides of the axes that are not among `axes`, innermost first, to w; neighbours that are walked as one are one. How
+ * many there are (no more than 15: an axis is among `axes`, or all are). *places: bits of all the bytes between rows. */
+static int kept_axes(const wf_view *x, unsigned axes, uint64_t *w, uint64_t *places)
 {
+    int n = 0;
+    *places = wf_gpu_word(x->data);
+    for (int i = x->rank - 1; i >= 0; i--) {
+        const uint64_t extent = (uint64_t)x->dims[i], stride = (uint64_t)x->strides[i];
+        if (axes >> i & 1 || extent == 1)
+            continue;
+        *places |= stride * wf_dtype_size(x->dtype);
+        if (n > 0 && w[2 * n - 2] * w[2 * n - 1] == stride) {
+            w[2 * n - 2] *= extent;
+        } else {
+            w[2 * n] = extent;
+            w[2 * n++ + 1] = stride;
+        }
+    }
+    return n;
+}
+
+/* h: all but how the n elements of a row are looked at. Neighbours that are adjacent and may be one load are; rows side by side have a
+ * thread each, short rows a few, long ones a block where there are few of them. Parts make up for rows that are missing. */
+static int arg_of_rows(int ordinal, wf_gpu_hand *h, int64_t n, int each, int beside, wf_why *why)
+{
+    /* items of a thread before a row has more threads, and of a row that a block may have */
+    enum { ITEMS = 8, LONG = 2048 };
     wf_gpu_temps temps = {.ordinal = ordinal};
-    const int64_t rows = h->work, wanted = wf_gpu_processors(ordinal) * WARPS / rows;
+    const int64_t rows = h->work, items = n / each, processors = wf_gpu_processors(ordinal);
+    const bool smallest = h->wide;
     const uint64_t dst = h->w[0];
-    int64_t parts = (n + PART - 1) / PART;
-    parts = parts < wanted ? parts : wanted > 1 ? wanted : 1;
-    const int64_t length = (n + parts - 1) / parts;
-    int status = 0;
+    int status = 0, log = 0;
+    while (!beside && log < 5 && items >> log > ITEMS)
+        log++;
+    if (log == 5 && items >= LONG && rows < 32 * processors)
+        log = 8;
+    const int64_t wanted = (log == 8 ? 4 : beside ? 1024 : 0) * processors / rows;
+    const int64_t most = log == 8 ? (items >> log) / 4 : items / 16;
+    int64_t parts = wanted < most ? wanted : most;
+    parts = parts > 1 ? parts : 1;
+    const int64_t length = items > 0 ? (items + parts - 1) / parts : 1;
+    parts = items > 0 ? (items + length - 1) / length : 1;
+    wf_view candidates = {.data = NULL};
+    h->wide = 2 * each + smallest;
     h->w[3] = (uint64_t)n;
     h->w[4] = (uint64_t)length;
-    h->w[62] = (uint64_t)(parts = (n + length - 1) / length);
-    h->work = rows * parts;
     if (parts > 1) {
-        wf_view candidates = {.data = NULL};
-        status = wf_gpu_temp_view(&temps, WEFT_I64, 1, &h->work, &candidates, why);
+        const int64_t count = rows * parts;
+        status = wf_gpu_temp_view(&temps, WEFT_I64, 1, &count, &candidates, why);
         h->w[0] = wf_gpu_word(candidates.data);
-        status = status ? status : wf_gpu_hand_run(ordinal, h, why);
-        h->w[39] = h->w[0];
-        h->w[0] = dst;
-        h->w[3] = h->w[4] = (uint64_t)parts;
-        h->w[62] = 1;
-        h->work = rows;
     }
-    status = status ? status : wf_gpu_hand_run(ordinal, h, why);
+    for (int64_t left = parts; status == 0 && left > 0; left = left > 1) {
+        if (left < parts) { /* the candidates */
+            log = rows < ITEMS * processors && parts > 128 ? 8 : 5;
+            h->wide = 2 + smallest;
+            h->w[39] = h->w[0];
+            h->w[0] = dst;
+            h->w[3] = h->w[4] = (uint64_t)parts;
+        }
+        h->w[40] = (uint64_t)left;
+        h->w[41] = (uint64_t)log;
+        h->work = rows * left;
+        h->per_block = WF_GPU_THREADS >> log;
+        status = wf_gpu_hand_run(ordinal, h, why);
+    }
     wf_gpu_drop(&temps);
     return status;
 }
 
-static int arg(int ordinal, wf_exec *e)
+/* The axes of a row as one; 0: they are none such. */
+static bool is_one_axis(const wf_view *x, unsigned axes, int64_t *n, int64_t *step)
 {
-    const wf_view *x = &e->src[0];
-    const unsigned axes = wf_red_axes(e->attr, x->rank);
-    wf_gpu_hand h = {"arg", 1, {x->dtype}, .work = 1, .per_block = WF_GPU_THREADS / 32};
-    int64_t n = 1;
-    int kept = 0, reduced = 0;
+    *n = *step = 1;
     for (int i = x->rank - 1; i >= 0; i--) {
-        const bool is_reduced = axes >> i & 1;
-        uint64_t *w = h.w + (is_reduced ? 40 + 2 * reduced : 7 + 2 * kept);
-        *(is_reduced ? &n : &h.work) *= x->dims[i];
-        if (x->dims[i] == 1)
+        if (!(axes >> i & 1) || x->dims[i] == 1)
             continue;
-        if (is_reduced ? reduced++ == 11 : kept++ == 16)
-            return WEFT_EUNSUPPORTED;
-        w[0] = (uint64_t)x->dims[i];
-        w[1] = (uint64_t)x->strides[i];
+        if (*n > 1 && x->strides[i] != *n * *step)
+            return false;
+        *step = *n > 1 ? *step : x->strides[i];
+        *n *= x->dims[i];
     }
-    h.w[0] = wf_gpu_word(e->dst[0].data);
-    h.w[1] = wf_gpu_word(x->data);
-    h.w[2] = (uint64_t)h.work;
-    h.w[5] = e->op == WF_OP_ARGMIN;
-    h.w[6] = (uint64_t)kept;
-    h.w[63] = (uint64_t)reduced;
-    return n == 0 || h.work == 0 ? 0 : arg_of_rows(ordinal, &h, n, e->why);
+    return true;
 }
 
+static int arg(int ordinal, wf_exec *e)
+{
+    wf_gpu_temps temps = {.ordinal = ordinal};
+    wf_view x = e->src[0];
+    const unsigned axes = wf_red_axes(e->attr, x.rank);
+    wf_gpu_hand h = {"arg", 1, {x.dtype}, .wide = e->op == WF_OP_ARGMIN};
+    int64_t n, step;
+    uint64_t places;
+    int each = 1, status = 0;
+    if (wf_view_numel(&x) == 0)
+        return 0;
+    if (!is_one_axis(&x, axes, &n, &step)) {
+        status = wf_gpu_dense(&temps, &e->src[0], x.dtype, &x, e->why);
+        is_one_axis(&x, axes, &n, &step);
+    }
+    const int kept = kept_axes(&x, axes, h.w + 7, &places);
+    h.work = wf_view_numel(&x) / n;
+    /* 16 bytes, or 8 neighbours, where rows begin with them or are long */
+    const int size = (int)wf_dtype_size(x.dtype), most = size < 2 ? 8 : 16 / size;
+    if (step == 1 && (n >= 32 * most || (n >= most && places % (uint64_t)(most * size) == 0)))
+        each = most;
+    h.w[0] = wf_gpu_word(e->dst[0].data);
+    h.w[1] = wf_gpu_word(x.data);
+    h.w[2] = (uint64_t)h.work;
+    h.w[5] = (uint64_t)step;
+    h.w[6] = (uint64_t)kept;
+    if (status == 0)
+        status = arg_of_rows(ordinal, &h, n, each, step != 1 && kept > 0 && h.w[7] >= 16, e->why);
+    wf_gpu_drop(&temps);
+    return status;
+}
+
+enum { TOTALS = 2 };
 /* Totals of parts of h's lines, and from them what every level adds, to h's words. */
 static int add_levels(int ordinal, wf_gpu_temps *temps, wf_gpu_hand *h, int running, int64_t parts,
                       int64_t lines, wf_why *why)
 {
     uint64_t *const word = h->w + 44;
+    const uint64_t product = h->wide == 2;
     int status = 0, levels = 0;
     for (int64_t m = parts; status == 0 && (m > 1 || levels == 0); m = (m + 63) / 64) {
         const int64_t values = m * lines;
@@ -82,73 +141,69 @@ static int add_levels(int ordinal, wf_gpu_temps *temps, wf_gpu_hand *h, int runn
         word[levels++] = status ? 0 : wf_gpu_word(v.data);
     }
     h->w[40] = word[0];
+    h->wide += TOTALS;
     status = status ? status : wf_gpu_hand_run(ordinal, h, why);
-    h->w[40] = 0;
+    h->wide -= TOTALS;
     h->w[41] = (uint64_t)levels;
-    for (int l = 0; status == 0 && l < levels; l++, parts = (parts + 63) / 64) {
+    for (int l = 0, n = 1; status == 0 && l < levels; l += n, parts = (parts + 63) / 64) {
         wf_gpu_hand c = {.section = "carries", .ntype = 1, .type = {running}};
-        c.work = (parts + 63) / 64 * lines;
-        c.w[0] = word[l];
-        c.w[1] = l + 1 < levels ? word[l + 1] : 0;
-        c.w[2] = (uint64_t)parts;
-        c.w[3] = (uint64_t)lines;
-        c.w[5] = h->w[5];
+        const bool few = (parts + 63) / 64 * lines <= WF_GPU_THREADS;
+        n = few ? levels - l : 1;
+        c.work = few ? 1 : (parts + 63) / 64 * lines;
+        c.w[0] = (uint64_t)parts;
+        c.w[1] = (uint64_t)lines;
+        c.w[2] = product;
+        c.w[3] = (uint64_t)n;
+        memcpy(c.w + 4, word + l, (size_t)(levels - l < n + 1 ? n : n + 1) * sizeof *word);
         status = wf_gpu_hand_run(ordinal, &c, why);
     }
     return status;
 }
 
-static bool is_float(int dtype)
-{
-    return (WF_BIT(dtype) & WF_DT_F) != 0;
-}
-
 static int scan(int ordinal, wf_exec *e)
 {
-    const wf_view *x = &e->src[0];
+    enum { PART = 4096, GROUP = 64, WARP = 512 /* elements that a warp has at a time */ };
     const int axis = (int)e->attr->ints[0], type = e->dst[0].dtype;
-    const int running = is_float(type) ? WEFT_F64 : WEFT_I64;
-    /* a half would be rounded twice; what is small wraps when it is copied */
-    const bool direct = type == running || type == WEFT_F32;
+    const int running = WF_BIT(type) & WF_DT_F ? WEFT_F64 : WEFT_I64;
     wf_gpu_temps temps = {.ordinal = ordinal};
-    wf_view from = *x, to = e->dst[0];
+    wf_view x = e->src[0];
     int64_t inner = 1;
-    int axes = 0, status = 0;
-    if (wf_view_numel(x) == 0)
+    int status = 0;
+    if (wf_view_numel(&x) == 0)
         return 0;
-    if (is_float(x->dtype) != is_float(running))
-        status = wf_gpu_dense(&temps, x, running, &from, e->why);
-    if (status == 0 && !direct)
-        status = wf_gpu_temp_view(&temps, running, x->rank, x->dims, &to, e->why);
-    wf_gpu_hand h = {.section = "scan", .ntype = 3, .type = {from.dtype, to.dtype, running}};
-    for (int i = x->rank - 1; i >= 0; i--) {
-        inner *= i > axis ? x->dims[i] : 1;
-        if (i == axis)
-            continue;
-        h.w[8 + 2 * axes] = (uint64_t)x->dims[i];
-        h.w[9 + 2 * axes++] = (uint64_t)from.strides[i];
-    }
-    const int64_t n = x->dims[axis], lines = wf_view_numel(x) / n;
-    const int64_t wide = inner > 1 ? 0 : n > 512 ? 8 : 1, part = inner > 1 ? 64 : 4096;
-    const int64_t parts = (n + part - 1) / part;
+    for (int i = axis + 1; i < x.rank; i++)
+        inner *= x.dims[i];
+    wf_gpu_hand h = {.section = inner > 1 ? "scan_across" : "scan",
+                     .ntype = 3,
+                     .type = {x.dtype, type, running},
+                     .wide = e->op == WF_OP_CUMPROD ? 2 : 1};
+    const int64_t n = x.dims[axis], lines = wf_view_numel(&x) / n;
+    const int64_t part = inner > 1 ? GROUP : PART, parts = (n + part - 1) / part;
+    if (inner == 1 && lines > 1 && x.strides[axis] >= 8) /* tiles read what lies across */
+        status = wf_gpu_dense(&temps, &e->src[0], x.dtype, &x, e->why);
+    uint64_t places;
+    const int axes = kept_axes(&x, 1u << axis, h.w + 8, &places);
+    const bool vector = x.strides[axis] == 1 && n % 4 == 0 &&
+                        places % (4 * wf_dtype_size(x.dtype)) == 0 &&
+                        wf_gpu_word(e->dst[0].data) % (4 * wf_dtype_size(type)) == 0;
+    int log = 0; /* of the warps of a part */
+    while (lines * parts < 16 * wf_gpu_processors(ordinal) && log < 3 && WARP << log < n)
+        log++;
     h.work = lines * parts;
-    h.per_block = wide ? WF_GPU_THREADS / 32 / wide : 0;
-    h.w[0] = wf_gpu_word(to.data);
-    h.w[1] = wf_gpu_word(from.data);
+    h.per_block = inner > 1 ? 0 : WF_GPU_THREADS / 32 >> log;
+    h.w[0] = wf_gpu_word(e->dst[0].data);
+    h.w[1] = wf_gpu_word(x.data);
     h.w[2] = (uint64_t)lines;
     h.w[3] = (uint64_t)n;
-    h.w[4] = (uint64_t)inner;
-    h.w[5] = e->op == WF_OP_CUMPROD;
-    h.w[6] = (uint64_t)from.strides[axis];
-    h.w[7] = (uint64_t)axes;
-    h.w[42] = (uint64_t)wide;
-    h.w[43] = (uint64_t)parts;
+    h.w[4] = (uint64_t)(inner > 1 ? inner : log);
+    h.w[5] = (uint64_t)x.strides[axis];
+    h.w[6] = (uint64_t)axes;
+    h.w[7] = vector;
+    h.w[42] = (uint64_t)parts;
     if (status == 0 && parts > 1)
         status = add_levels(ordinal, &temps, &h, running, parts, lines, e->why);
     if (status == 0)
         status = wf_gpu_hand_run(ordinal, &h, e->why);
-    if (status == 0 && !direct)
-        status = wf_gpu_copy(ordinal, &e->dst[0], &to, e->why);
     wf_gpu_drop(&temps);
     return status;
 }

@@ -152,7 +152,7 @@ typedef struct wf_cu_hand {
     const char *section;
     int n;
     uint8_t dtype[WF_CU_HAND_TYPES];
-    int wide; /* attention: columns of 64 of the operands */
+    int wide; /* what WF_WIDE says: columns of 64 of attention's operands, what kind of kernel scan and arg are */
 } wf_cu_hand;
 int wf_cu_render_hand(const wf_cu_hand *h, const char *name, wf_text *out, wf_why *why);
 

@@ -285,6 +285,7 @@ Test(cuda_nvrtc, written_by_hand)
                     {"through", 1, {WEFT_F32, WEFT_F16, WEFT_I32, WEFT_U8}},
                     {"tri", 1, {WEFT_I32}},
                     {"scan", 3, {WEFT_F64, WEFT_I64}},
+                    {"scan_across", 3, {WEFT_F64, WEFT_I64}},
                     {"carries", 1, {WEFT_F64, WEFT_I64}},
                     {"arg", 1, {WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_I64, WEFT_BOOL, WEFT_I8}},
                     {"gemm", 2, {WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_F64}},
@@ -304,19 +305,26 @@ Test(cuda_nvrtc, written_by_hand)
     for (size_t k = 0; k < 2 * sizeof sections / sizeof *sections; k++)
         for (int d = 0; d < 6; d++) {
             const size_t i = k / 2;
-            const bool flash = strncmp(sections[i].section, "flash", 5) == 0;
-            const int wide = flash ? 1 + (int)(k % 2) : 0;
-            if ((d > 0 && !sections[i].type[d]) || (k % 2 && !flash))
+            const char *const name_of = sections[i].section;
+            const bool wide = strncmp(name_of, "flash", 5) == 0 || strncmp(name_of, "scan", 4) == 0,
+                       arg = strcmp(name_of, "arg") == 0;
+            if ((d > 0 && !sections[i].type[d]) || (k % 2 && !wide && !arg))
                 break;
             char name[32];
             wf_why why = {0};
             const uint8_t type = (uint8_t)sections[i].type[d];
+            const int most = arg ? 16 / (int)wf_dtype_size(type) : 1; /* neighbours */
+            const int variant = wide       ? 1 + (int)(k % 2)
+                                : !arg     ? 0
+                                : k % 2    ? 3
+                                : most < 8 ? 2 * most
+                                           : 16;
             const bool packed = strcmp(sections[i].section, "transpose") == 0 &&
                                 (type == WEFT_U8 || type == WEFT_I16);
             const wf_cu_hand h = {.section = sections[i].section,
                                   .n = sections[i].n,
                                   .dtype = {type, packed ? WEFT_I32 : type, type},
-                                  .wide = wide};
+                                  .wide = variant};
             snprintf(name, sizeof name, "k%d", kernels++);
             cr_assert_eq(wf_cu_render_hand(&h, name, &text, &why), 0, "%s", why.rule);
             /* what NVRTC makes of a text does not depend on the sanitizer of the program that asks */

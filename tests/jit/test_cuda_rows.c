@@ -28,6 +28,9 @@ typedef struct row_case {
     int64_t
         index_most; /* integers of i64 and i32 operands are taken from [-most, most), or [0, most) */
     bool from_zero, small; /* small: elements of f32 are from -1 to 1 */
+    int equal; /* 1: elements are few numbers, zeros of either sign among them; 2: and a NaN here and there; 3: and the last one
+                  is the largest; 4: elements are numbers near 1 */
+    int shift; /* elements that an operand begins later */
 } row_case;
 
 static wf_type type(int dtype, int rank, int64_t a, int64_t b, int64_t c, int64_t d)
@@ -48,6 +51,17 @@ static void dyns(row_case *c, int n, const int64_t *v)
     c->attr.n_dyn = (uint8_t)n;
 }
 
+static void set_number(int dtype, void *p, int64_t i, double x)
+{
+    wf_view from = {.data = &x, .dtype = WEFT_F64, .rank = 1, .dims = {1}, .strides = {1}};
+    wf_view to = {.data = (char *)p + i * (int64_t)wf_dtype_size(dtype),
+                  .dtype = (uint8_t)dtype,
+                  .rank = 1,
+                  .dims = {1},
+                  .strides = {1}};
+    wf_copy(&to, &from);
+}
+
 /* Elements in memory, permuted (1), stepped (2) or from the end (3). */
 static wf_view operand(const row_case *c, int s, int layout, void **memory)
 {
@@ -57,7 +71,15 @@ static wf_view operand(const row_case *c, int s, int layout, void **memory)
     wf_view_of_type(&v, t, NULL);
     *memory = c->bound > 0 || t->dtype == WEFT_BOOL ? values_ordinary(t->dtype, 2 * n + 1, s + 1)
                                                     : values_new(t->dtype, 2 * n + 1, s + 1);
-    v.data = *memory;
+    for (int64_t i = 0; c->equal && i < 2 * n; i++) {
+        const uint64_t r = values_hash((uint64_t)i);
+        const double few[] = {-2, -1, -0.0, 0, 1, 2, c->equal == 2 && r % 4099 < 3 ? NAN : 2};
+        set_number(t->dtype, *memory, i,
+                   c->equal == 4                            ? 0.95 + (double)(r % 999983) * 1e-7
+                   : c->equal == 3 && i == n + c->shift - 1 ? 100
+                                                            : few[r % 7]);
+    }
+    v.data = (char *)*memory + (size_t)c->shift * wf_dtype_size(t->dtype);
     for (int64_t i = 0; c->small && t->dtype == WEFT_F32 && i < 2 * n; i++)
         ((float *)v.data)[i] /= 100;
     for (int64_t i = 0;
@@ -878,6 +900,57 @@ Test(cuda_rows, vector_norms)
             check(&c);
         }
     }
+}
+
+/* Extremes that several elements are: of rows and columns of every way, where vectors begin and where they do not. */
+Test(cuda_rows, extremes)
+{
+    static const struct {
+        int rows, columns, axis; /* -1: of all */
+    } shapes[] = {{1, 40001, 1}, {3, 9000, 1},  {70, 2500, 1}, {129, 40, 1}, {300, 3, 1},
+                  {5, 1030, 1},  {800, 20, 0},  {1500, 17, 0}, {2048, 2, 0}, {1, 1, 1},
+                  {33, 6, -1},   {70, 128, -1}, {130, 300, 1}, {300, 5, -1}};
+    NEED_FIBERS();
+    EACH(all, d)
+    for (int k = 0; k < (int)(sizeof shapes / sizeof *shapes); k++)
+        for (int way = 0; way < 8; way++) {
+            row_case c = {.op = way < 6 && (way + k) % 2 ? WF_OP_ARGMIN : WF_OP_ARGMAX,
+                          .nsrc = 1,
+                          .src = {type(all[d], 2, shapes[k].rows, shapes[k].columns, 0, 0)},
+                          .equal = way < 6 ? 1 + way / 2 % 2 : 3,
+                          .shift = way % 3};
+            ints(&c, shapes[k].axis >= 0, shapes[k].axis, 0);
+            check_layout(&c, way < 3 || way > 5 ? 0 : way - 2);
+        }
+}
+
+/* Running values: lines that begin at vectors and that do not, that are a warp's, several warps', of several parts; columns. */
+Test(cuda_rows, running)
+{
+    static const struct {
+        int rows, columns, axis;
+    } shapes[] = {/* the last two of one type */
+                  {70, 1300, 1}, {70, 1301, 1}, {66, 4300, 1},  {3, 700, 1},   {3, 1600, 1},
+                  {2, 9002, 1},  {63, 40, 0},   {64, 3, 0},     {65, 33, 0},   {200, 9, 0},
+                  {4200, 2, 0},  {20, 20, 1},   {4200, 140, 0}, {262200, 2, 0}};
+    NEED_FIBERS();
+    EACH(all, d)
+    for (int k = 0; k < (int)(sizeof shapes / sizeof *shapes) - 2 * (all[d] != WEFT_F64); k++)
+        for (int way = 0; way < (shapes[k].rows > 300 ? 1 : 4); way++) {
+            static const int sums[] = {WEFT_I64, WEFT_F32, WEFT_U8, WEFT_I32};
+            const size_t to = (d + (size_t)k) % 4;
+            const int other = WF_BIT(all[d]) & WF_DT_F ? floats[to] : sums[to];
+            row_case c = {.op = (way + k) % 2 ? WF_OP_CUMPROD : WF_OP_CUMSUM,
+                          .nsrc = 1,
+                          .src = {type(all[d], 2, shapes[k].rows, shapes[k].columns, 0, 0)},
+                          .equal = way % 2 == 0 ? 4 : k % 3 == 0,
+                          .shift = way == 3,
+                          .attr.dtype = (uint8_t)(way == 2              ? other
+                                                  : all[d] == WEFT_BOOL ? WEFT_I64
+                                                                        : all[d])};
+            ints(&c, 1, shapes[k].axis, 0);
+            check_layout(&c, (way + k) % 4);
+        }
 }
 
 Test(cuda_rows, orders)

@@ -95,7 +95,7 @@ WF_DEVICE long long wf_remainder(long long x, long long y)
 return x - wf_quotient(x, y) * y;
 }
 #define WALK(to, rest, axes, first)                                                                          \
-for (int d = 0; d < (axes); d++) {                                                                       \
+_Pragma("unroll 1") for (int d = 0; d < (axes); d++) {                                                                       \
 const long long up = d + 1 < (axes) ? wf_quotient(rest, WORD((first) + 2 * d)) : 0;                  \
 to += (rest - up * WORD((first) + 2 * d)) * WORD((first) + 2 * d + 1);                               \
 rest = up;                                                                                           \
