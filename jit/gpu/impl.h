@@ -121,7 +121,7 @@ int wf_gpu_rows_way(int ordinal, const wf_program *p, const wf_program_args *a, 
                     wf_why *why);
 /* The same of elementwise programs: neighbours of a thread, groups of them it loads at once, in all and from one to its next. */
 typedef struct wf_gpu_map_way {
-    bool flat;
+    bool flat, wide;
     int vector, groups;
     int64_t vectors, step, blocks;
 } wf_gpu_map_way;

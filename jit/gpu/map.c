@@ -22,10 +22,10 @@ enum {
     VECTOR_BYTES = 16,
     VECTOR_MOST = 8,
     FLAT_FROM = 1 << 16,
-    FLAT_GAIN =
-        4, /* times as many neighbours as otherwise, where something is read element by element */
-    FLAT_HELD = 32,   /* elements of a thread that stay */
-    FLAT_VECTORS = 4, /* of a thread, where the device is full without more threads */
+    FLAT_GAIN = 4,               /* times as many neighbours, where something is read one by one */
+    FLAT_HELD = 32,              /* elements of a thread that stay */
+    FLAT_VECTORS = 4,            /* of a thread, where the device is full without more threads */
+    FLAT_NARROW = INT32_MAX / 2, /* offsets of 32 bits, with a turn of the loop beyond the last */
     LINE = 128,
     SECTOR = 32,
     GROUPS_MOST = 8,
@@ -223,6 +223,7 @@ static void take_flat(wf_cu_map *m, const space *s, const wf_gpu_entry *e)
             continue;
         }
         all += bytes_of(s, o);
+        f.wide |= size_of(s->dims[0] * s->strides[o][0]) > FLAT_NARROW;
         if (!is_dense(s, o))
             continue;
         f.dense |= UINT64_C(1) << o;
@@ -287,6 +288,7 @@ static wf_gpu_map_way choose(int ordinal, const wf_gpu_entry *e, const space *s,
     way.blocks = m->flat ? (threads + WF_GPU_THREADS - 1) / WF_GPU_THREADS
                          : wf_gpu_blocks(ordinal, way.vectors, WF_GPU_THREADS * (int64_t)m->groups);
     way.flat = m->flat;
+    way.wide = m->wide || s->wide;
     way.vector = m->vector;
     way.groups = m->groups;
     return way;
@@ -296,7 +298,7 @@ static wf_gpu_map_way choose(int ordinal, const wf_gpu_entry *e, const space *s,
 static int classify(wf_cu_map *m, const space *s, unsigned char bytes[WF_GPU_VARIANT])
 {
     m->rank = s->rank;
-    m->wide = s->wide;
+    m->wide |= s->wide;
     for (int o = 0; o < s->nop; o++) {
         const int64_t step = s->strides[o][s->rank - 1];
         m->inner[o] = (uint8_t)(m->flat && !moves(s, o) ? WF_CU_SAME
