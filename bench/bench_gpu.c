@@ -151,6 +151,11 @@ static void add(void *arg)
     operands *o = arg;
     check(weft_add(o->x, o->y));
 }
+static void scale_rows(void *arg)
+{
+    operands *o = arg;
+    check(weft_mul(o->x, weft_narrow(o->x, 1, 0, 1)));
+}
 static void call(weft_jit *j, operands *o)
 {
     weft_tensor in[2] = {o->x, o->row}, out;
@@ -270,6 +275,7 @@ static const struct {
     int with;
     bool bound_by_arithmetic;
 } kernels[] = {{"add", add, 3, F32 | BF16 | ODD, false},
+               {"times a column", scale_rows, 2, F32 | BF16 | ODD, false},
                {"chain of 12, traced", chained, 2, F32 | BF16 | ODD, false},
                {"chain with 4 gelus, traced", chained_gelus, 2, F32, true},
                {"softmax", softmax, 2, F32 | BF16 | ODD, false},

@@ -74,6 +74,7 @@ def kernels_on(torch, rows, columns, dtype, name, odd=False):
     size = "%dx%d" % (rows, columns) if odd else size_name(bytes_of_x)
     half = {"f32": ("cast to bf16", torch.bfloat16, 1.5), "bf16": ("cast to f32", torch.float32, 3)}
     cases = [("copy", lambda: y.copy_(x), 2, name == "f32" and not odd), ("add", lambda: x + y, 3, name != "u8"),
+             ("times a column", lambda: x * x[:, :1], 2, name != "u8"),
              ("chain of 12, traced", lambda: chain(x, row), 2, name != "u8"),
              ("chain with 4 gelus, traced", lambda: chain(x, row, True), 2, name == "f32" and not odd),
              ("softmax", lambda: torch.softmax(x, -1), 2, name != "u8"),

@@ -58,6 +58,7 @@ def kernels_on(rows, columns, dtype, name, odd=False):
         return v
 
     cases = (("add", lambda x, y, row: x + y, 3, floats),
+             ("times a column", lambda x, y, row: x * x[:, :1], 2, floats),
              ("chain of 12, traced", lambda x, y, row: chain(x, row, jax.nn.relu), 2, floats),
              ("chain with 4 gelus, traced", lambda x, y, row: chain(x, row, gelu), 2, plain),
              ("softmax", lambda x, y, row: jax.nn.softmax(x, -1), 2, floats), ("layer_norm", lambda x, y, row: layer_norm(x), 2, floats),

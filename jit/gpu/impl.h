@@ -119,6 +119,14 @@ typedef struct wf_gpu_way {
 } wf_gpu_way;
 int wf_gpu_rows_way(int ordinal, const wf_program *p, const wf_program_args *a, wf_gpu_way *way,
                     wf_why *why);
+/* The same of elementwise programs: neighbours of a thread, groups of them it loads at once, in all and from one to its next. */
+typedef struct wf_gpu_map_way {
+    bool flat, wide;
+    int vector, groups;
+    int64_t vectors, step, blocks;
+} wf_gpu_map_way;
+int wf_gpu_map_way_of(int ordinal, const wf_program *p, const wf_program_args *a,
+                      wf_gpu_map_way *way, wf_why *why);
 int wf_gpu_program_now(int ordinal, const wf_program *p, const wf_program_args *a, wf_why *why);
 /* Instruction by instruction (singles.c): more than one op, and none that checks. */
 bool wf_gpu_can_single(const wf_program *p);

@@ -5,6 +5,10 @@
  * both as through one. What is left (rank, who is adjacent, alignment, 32 or 64 bits) chooses the kernel;
  * extents and strides are arguments.
  *
+ * Rows of odd length are no vectors. Where most of the bytes belong to operands in the order of the elements, a kernel is flat
+ * (cuda_text.h): vectors along the number of the element, and operands that broadcast are read element by element, once for a
+ * thread that steps by whole indices of the first axis. So are long vectors of odd length, or ones that begin between vectors.
+ *
  * Runs of one program on other operands share a launch where the kernel is the same but for what it is given: an optimiser's
  * parameters take as many launches as their words take arguments, and not one each.
  */
@@ -17,7 +21,13 @@
 enum {
     VECTOR_BYTES = 16,
     VECTOR_MOST = 8,
-    TAIL_FROM = 1 << 16,
+    FLAT_FROM = 1 << 16,
+    FLAT_GAIN = 4,               /* times as many neighbours, where something is read one by one */
+    FLAT_HELD = 32,              /* elements of a thread that stay */
+    FLAT_VECTORS = 4,            /* of a thread, where the device is full without more threads */
+    FLAT_NARROW = INT32_MAX / 2, /* offsets of 32 bits, with a turn of the loop beyond the last */
+    LINE = 128,
+    SECTOR = 32,
     GROUPS_MOST = 8,
     GROUPS_TEXT = 1024, /* primitives of all groups of a thread */
     IN_FLIGHT = 32,     /* bytes of a thread */
@@ -127,13 +137,20 @@ static int vector_of(const space *s, int64_t inner)
     return (int)v;
 }
 
-/* Groups that a thread loads before it stores: where one of them is less than IN_FLIGHT bytes, and the body is not long. */
-static int groups_wanted(const space *s, const wf_gpu_entry *e, int vector)
+static bool is_drawn(const space *s, const wf_gpu_entry *e, int o)
 {
+    return o >= s->ndst && (e->kernel.drawn >> (o - s->ndst) & 1);
+}
+
+/* Groups that a thread loads before it stores: where one of them is less than IN_FLIGHT bytes, and the body is not long. Of a
+ * flat kernel what stays is not loaded again. */
+static int groups_wanted(const wf_cu_map *m, const space *s, const wf_gpu_entry *e)
+{
+    const int vector = m->vector;
     int64_t bytes = 0, text = (int64_t)e->kernel.body.n + e->kernel.fast.n;
     int n = 1;
     for (int o = s->ndst; o < s->nop; o++)
-        if (!(e->kernel.drawn >> (o - s->ndst) & 1))
+        if (!is_drawn(s, e, o) && !(m->flat && !(m->whole >> o & 1)))
             bytes += s->esize[o] * (s->strides[o][s->rank - 1] == 1 ? vector : 1);
     while (bytes > 0 && n < GROUPS_MOST && 2 * n * bytes <= IN_FLIGHT &&
            2 * n * vector * text <= GROUPS_TEXT)
@@ -142,21 +159,152 @@ static int groups_wanted(const space *s, const wf_gpu_entry *e, int vector)
 }
 
 /* One where the device would not be full of them. */
-static int groups_of(int ordinal, const space *s, const wf_gpu_entry *e, int vector, int64_t groups)
+static int groups_of(int ordinal, const wf_cu_map *m, const space *s, const wf_gpu_entry *e,
+                     int64_t groups)
 {
     const int64_t resident = wf_gpu_processors(ordinal) * RESIDENT;
-    const int n = groups_wanted(s, e, vector);
+    const int n = groups_wanted(m, s, e);
     return groups >= n * resident ? n : 1;
+}
+
+/* -- flat kernels ---------------------------------------------------------------------------------------------- */
+static int64_t elements_of(const space *s, int from)
+{
+    int64_t n = 1;
+    for (int d = from; d < s->rank; d++)
+        n *= s->dims[d];
+    return n;
+}
+
+static bool is_dense(const space *s, int o)
+{
+    bool dense = true;
+    for (int d = 0; d < s->rank; d++)
+        dense &= s->strides[o][d] == elements_of(s, d + 1);
+    return dense;
+}
+
+/* Bytes that an operand takes from memory, whole sectors where its elements are apart. */
+static int64_t bytes_of(const space *s, int o)
+{
+    const int64_t step = size_of(s->strides[o][s->rank - 1]) * s->esize[o];
+    int64_t n = step > SECTOR ? SECTOR : step > s->esize[o] ? step : s->esize[o];
+    for (int d = 0; d < s->rank; d++)
+        n *= s->strides[o][d] ? s->dims[d] : 1;
+    return n;
+}
+
+/* The first element of dst[0] at a line of memory: vectors begin there. */
+static int64_t head_of(const space *s)
+{
+    return (int64_t)(-s->data[0] % LINE) / s->esize[0];
+}
+
+/* Has the operand more than one element? */
+static bool moves(const space *s, int o)
+{
+    bool any = false;
+    for (int d = 0; d < s->rank; d++)
+        any |= s->strides[o][d] != 0;
+    return any;
+}
+
+/* Describes a flat kernel in m, which has the vectors of the other; or leaves it. */
+static void take_flat(wf_cu_map *m, const space *s, const wf_gpu_entry *e)
+{
+    const int64_t head = head_of(s);
+    int64_t vector = VECTOR_MOST, all = 0, ours = 0, held = 0;
+    wf_cu_map f = *m;
+    bool fetched = false; /* by offsets of which a vector has two */
+    f.flat = true;
+    for (int o = 0; o < s->nop; o++) {
+        if (is_drawn(s, e, o)) {
+            f.dense |= (uint64_t)is_dense(s, o) << o;
+            continue;
+        }
+        all += bytes_of(s, o);
+        f.wide |= size_of(s->dims[0] * s->strides[o][0]) > FLAT_NARROW;
+        if (!is_dense(s, o))
+            continue;
+        f.dense |= UINT64_C(1) << o;
+        while (vector * s->esize[o] > VECTOR_BYTES)
+            vector /= 2;
+    }
+    for (int o = 0; o < s->nop; o++) {
+        const uint64_t begin = s->data[o] + (uint64_t)(head * s->esize[o]);
+        if (f.dense >> o & 1) {
+            if (is_drawn(s, e, o) || begin % (uint64_t)(vector * s->esize[o]) != 0)
+                continue;
+            f.whole |= UINT64_C(1) << o;
+            ours += bytes_of(s, o);
+        } else if (moves(s, o)) {
+            const bool stays = s->strides[o][0] == 0;
+            f.still |= (uint64_t)stays << o;
+            held += stays;
+            fetched |= !stays;
+        }
+    }
+    const uint64_t dsts = (UINT64_C(1) << s->ndst) - 1;
+    if ((f.whole & dsts) != dsts || 2 * ours <= all || elements_of(s, 0) < FLAT_FROM ||
+        vector < (held || fetched ? FLAT_GAIN : 2) * m->vector || held * vector > FLAT_HELD ||
+        (fetched && (s->rank == 1 || s->dims[s->rank - 1] < vector)))
+        return;
+    f.vector = (int)vector;
+    *m = f;
+}
+
+/* Vectors from one of a thread's to its next, of n: as many as fill the device, but whole indices of axis 0, and lines where
+ * there is a choice. */
+static int64_t step_of(int ordinal, const wf_cu_map *m, const space *s, int64_t n)
+{
+    const int64_t resident = wf_gpu_processors(ordinal) * RESIDENT;
+    const int64_t index = elements_of(s, 1), per_block = WF_GPU_THREADS * FLAT_VECTORS;
+    int64_t want = wf_gpu_blocks(ordinal, n, per_block) * WF_GPU_THREADS, period = index, lines = 8;
+    want = want < resident ? resident : want;
+    for (int v = m->vector; v > 1 && period % 2 == 0; v /= 2, lines /= 2)
+        period /= 2;
+    lines = lines > 0 ? lines : 1;
+    period *= period * lines <= 2 * want ? lines : 1;
+    return want > period ? want / period * period : period;
+}
+
+/* How it is to run: m, and vectors from one of a thread's to its next. */
+static wf_gpu_map_way choose(int ordinal, const wf_gpu_entry *e, const space *s, wf_cu_map *m)
+{
+    wf_gpu_map_way way = {0};
+    const int64_t inner = s->dims[s->rank - 1];
+    *m = (wf_cu_map){.k = &e->kernel, .vector = vector_of(s, inner)};
+    take_flat(m, s, e);
+    way.vectors =
+        m->flat ? (elements_of(s, 0) - head_of(s)) / m->vector : elements_of(s, 0) / m->vector;
+    m->groups = groups_of(ordinal, m, s, e, way.vectors);
+    way.step = m->flat ? step_of(ordinal, m, s, way.vectors) : way.vectors;
+    way.step = way.step < way.vectors ? way.step : way.vectors;
+    while (m->flat && m->groups > 1 && m->groups * way.step > way.vectors)
+        m->groups /= 2;
+    /* what is no vector has threads, and warps, of its own */
+    const int64_t edges = elements_of(s, 0) - way.vectors * m->vector;
+    const int64_t threads = edges ? (way.step + 31) / 32 * 32 + edges : way.step;
+    way.blocks = m->flat ? (threads + WF_GPU_THREADS - 1) / WF_GPU_THREADS
+                         : wf_gpu_blocks(ordinal, way.vectors, WF_GPU_THREADS * (int64_t)m->groups);
+    way.flat = m->flat;
+    way.wide = m->wide || s->wide;
+    way.vector = m->vector;
+    way.groups = m->groups;
+    return way;
 }
 
 /* What the kernel's text depends on, into m and as bytes; how many bytes. */
 static int classify(wf_cu_map *m, const space *s, unsigned char bytes[WF_GPU_VARIANT])
 {
     m->rank = s->rank;
-    m->wide = s->wide;
+    m->wide |= s->wide;
     for (int o = 0; o < s->nop; o++) {
         const int64_t step = s->strides[o][s->rank - 1];
-        m->inner[o] = (uint8_t)(step == 0 ? 0 : step == 1 ? 1 : 2);
+        m->inner[o] = (uint8_t)(m->flat && !moves(s, o) ? WF_CU_SAME
+                                : step == 0             ? 0
+                                : step == 1             ? 1
+                                                        : 2);
         int same = 0;
         while (memcmp(s->strides[same], s->strides[o], sizeof(int64_t) * (size_t)s->rank) != 0)
             same++;
@@ -166,35 +314,52 @@ static int classify(wf_cu_map *m, const space *s, unsigned char bytes[WF_GPU_VAR
             twin++;
         m->alias[o] = (uint8_t)(twin < o ? 1 + twin : 0);
     }
-    bytes[0] = m->many ? 'M' : 'm';
+    bytes[0] = m->many ? 'M' : m->flat ? 'f' : 'm';
     bytes[1] = (unsigned char)m->rank;
     bytes[2] = (unsigned char)m->vector;
     bytes[3] = (unsigned char)(m->wide | m->groups << 1);
     for (int o = 0; o < s->nop; o++) {
-        bytes[4 + o] = (unsigned char)(m->inner[o] | m->alias[o] << 2);
+        const int place = (int)(m->dense >> o & 1) | (int)(m->whole >> o & 1) << 1 |
+                          (int)(m->still >> o & 1) << 2;
+        bytes[4 + o] = (unsigned char)(m->inner[o] | (m->flat ? place : m->alias[o]) << 2);
         bytes[4 + s->nop + o] = m->like[o];
     }
     return 4 + 2 * s->nop;
 }
 
-/* The words of a run that starts at w, which w[at] is word `at` of; its scalars are elsewhere. */
-static int64_t fill(const wf_cu_map *m, const space *s, uint64_t *w, int at)
+static void put_operands(const wf_cu_map *m, const space *s, uint64_t *operand)
 {
-    int64_t groups = s->dims[s->rank - 1] / m->vector;
-    for (int d = 1; d < s->rank; d++)
-        wf_gpu_divisor(w + at + 1 + (d - 1) * WF_CU_DIVISOR,
-                       d == s->rank - 1 ? groups : s->dims[d]);
-    for (int d = 0; d < s->rank - 1; d++)
-        groups *= s->dims[d];
-    w[at] = (uint64_t)groups;
-    uint64_t *operand = w + wf_cu_map_operand(m, 0);
     for (int o = 0; o < s->nop; o++) {
         if (!m->alias[o])
             *operand++ = s->data[o];
         for (int d = 0, n = wf_cu_map_strides(m, o); d < n; d++)
             *operand++ = (uint64_t)s->strides[o][d];
     }
+}
+
+/* The words of a run that starts at w, which w[at] is word `at` of; its scalars are elsewhere. */
+static int64_t fill(const wf_cu_map *m, const space *s, uint64_t *w, int at)
+{
+    const int64_t groups = elements_of(s, 0) / m->vector;
+    for (int d = 1; d < s->rank; d++)
+        wf_gpu_divisor(w + wf_cu_map_divisor(m, d),
+                       d == s->rank - 1 ? s->dims[d] / m->vector : s->dims[d]);
+    w[at] = (uint64_t)groups;
+    put_operands(m, s, w + wf_cu_map_operand(m, 0));
     return groups;
+}
+
+static void fill_flat(const wf_cu_map *m, const space *s, const wf_gpu_map_way *way, uint64_t *w)
+{
+    const int64_t head = head_of(s);
+    w[0] = (uint64_t)way->vectors;
+    w[1] = (uint64_t)head;
+    w[2] = (uint64_t)(elements_of(s, 0) - way->vectors * m->vector);
+    w[3] = (uint64_t)way->step;
+    w[4] = (uint64_t)(way->step * m->vector / elements_of(s, 1));
+    for (int d = 1; d < s->rank; d++)
+        wf_gpu_divisor(w + wf_cu_map_divisor(m, d), s->dims[d]);
+    put_operands(m, s, w + wf_cu_map_operand(m, 0));
 }
 
 static void put_scalars(const wf_program *p, const void *const *scalars, uint64_t *w)
@@ -210,39 +375,13 @@ static int render(const void *arg, const wf_gpu_entry *e, wf_text *out, wf_why *
     return wf_cu_render_map(&m, out, why);
 }
 
-static int run(int ordinal, const wf_gpu_entry *e, const wf_program *p, const space *s, int vector,
-               const void *const *scalars, bool later, wf_why *why)
-{
-    wf_cu_map m = {.k = &e->kernel, .vector = vector};
-    uint64_t words[WF_GPU_WORDS];
-    unsigned char bytes[WF_GPU_VARIANT];
-    int64_t groups = s->dims[s->rank - 1] / vector;
-    for (int d = 0; d < s->rank - 1; d++)
-        groups *= s->dims[d];
-    m.groups = groups_of(ordinal, s, e, vector, groups);
-    const int n = classify(&m, s, bytes), nwords = wf_cu_map_words(&m);
-    if (nwords > WF_GPU_WORDS || nwords > wf_gpu_most_words(ordinal))
-        return wf_fail(why, WEFT_EUNSUPPORTED, "a program of %d operands over %d axes", s->nop,
-                       s->rank);
-    const wf_gpu_recipe recipe = {render, &m, sizeof m, later, 0};
-    const wf_gpu_variant *v = wf_gpu_variant_of(ordinal, e, bytes, n, &recipe, why);
-    if (!v)
-        return why ? why->code : WEFT_EUNSUPPORTED;
-    fill(&m, s, words, 0);
-    put_scalars(p, scalars, words + wf_cu_map_scalar(&m, 0));
-    return wf_gpu_start(ordinal,
-                        &(wf_gpu_launch){.v = v,
-                                         .blocks = wf_gpu_blocks(
-                                             ordinal, groups, WF_GPU_THREADS * (int64_t)m.groups),
-                                         .threads = WF_GPU_THREADS,
-                                         .words = words},
-                        why);
-}
-
 int wf_gpu_map_program(int ordinal, const wf_program *p, const wf_program_args *a, bool later,
                        wf_why *why)
 {
     space s;
+    wf_cu_map m;
+    uint64_t words[WF_GPU_WORDS];
+    unsigned char bytes[WF_GPU_VARIANT];
     wf_why own = {0};
     why = why ? why : &own;
     if (p->noutput == 0 || wf_view_numel(&a->dst[0]) == 0)
@@ -251,20 +390,37 @@ int wf_gpu_map_program(int ordinal, const wf_program *p, const wf_program_args *
     if (!e)
         return why->code;
     make_space(&s, p, a);
-    const int64_t inner = s.dims[s.rank - 1];
-    int vector = vector_of(&s, inner);
-    /* a long vector whose length is odd: most of it by vectors, then the rest */
-    const int64_t most = inner / VECTOR_MOST * VECTOR_MOST;
-    const int wider = s.rank == 1 && inner >= TAIL_FROM ? vector_of(&s, most) : 1;
-    if (wider <= vector)
-        return run(ordinal, e, p, &s, vector, a->scalars, later, why);
-    vector = wider;
-    s.dims[0] = most;
-    const int status = run(ordinal, e, p, &s, vector, a->scalars, false, why);
-    s.dims[0] = inner - most;
-    for (int o = 0; o < s.nop; o++)
-        s.data[o] += (uint64_t)(most * s.strides[o][0] * s.esize[o]);
-    return status ? status : wf_gpu_too_late(run(ordinal, e, p, &s, 1, a->scalars, false, why));
+    const wf_gpu_map_way way = choose(ordinal, e, &s, &m);
+    const int n = classify(&m, &s, bytes), nwords = wf_cu_map_words(&m);
+    if (nwords > WF_GPU_WORDS || nwords > wf_gpu_most_words(ordinal))
+        return wf_fail(why, WEFT_EUNSUPPORTED, "a program of %d operands over %d axes", s.nop,
+                       s.rank);
+    const wf_gpu_recipe recipe = {render, &m, sizeof m, later, 0};
+    const wf_gpu_variant *v = wf_gpu_variant_of(ordinal, e, bytes, n, &recipe, why);
+    if (!v)
+        return why->code ? why->code : WEFT_EUNSUPPORTED;
+    if (m.flat)
+        fill_flat(&m, &s, &way, words);
+    else
+        fill(&m, &s, words, 0);
+    put_scalars(p, a->scalars, words + wf_cu_map_scalar(&m, 0));
+    return wf_gpu_start(
+        ordinal,
+        &(wf_gpu_launch){.v = v, .blocks = way.blocks, .threads = WF_GPU_THREADS, .words = words},
+        why);
+}
+
+int wf_gpu_map_way_of(int ordinal, const wf_program *p, const wf_program_args *a,
+                      wf_gpu_map_way *way, wf_why *why)
+{
+    space s;
+    wf_cu_map m;
+    const wf_gpu_entry *e = wf_gpu_entry_of(p, why);
+    if (!e)
+        return why->code;
+    make_space(&s, p, a);
+    *way = choose(ordinal, e, &s, &m);
+    return 0;
 }
 
 /* -- many runs ------------------------------------------------------------------------------------------------ */
@@ -300,13 +456,13 @@ static bool describe(batch *b, int i, int words)
     make_space(s, b->p, &b->a[i]);
     const int64_t inner = s->dims[s->rank - 1];
     int vector = vector_of(s, inner);
-    if (s->wide || (s->rank == 1 && inner >= TAIL_FROM &&
+    if (s->wide || (s->rank == 1 && inner >= FLAT_FROM &&
                     vector_of(s, inner / VECTOR_MOST * VECTOR_MOST) > vector))
         return false;
-    if (s->rank == 1 && inner < TAIL_FROM && inner % VECTOR_MOST != 0)
+    if (s->rank == 1 && inner < FLAT_FROM && inner % VECTOR_MOST != 0)
         vector = 1; /* or odd sizes would be in three launches */
     b->m = (wf_cu_map){.k = &b->e->kernel, .vector = vector, .many = words};
-    b->m.groups = groups_wanted(s, b->e, vector);
+    b->m.groups = groups_wanted(&b->m, s, b->e);
     return true;
 }
 

@@ -23,13 +23,20 @@ enum {
 
 /* -- elementwise: MAP kernels over views -----------------------------------------------------------------
  * A thread computes `vector` neighbours along the innermost axis, whose extent is a multiple of it; operands
- * that are adjacent there lie at multiples of their vector's size. */
+ * that are adjacent there lie at multiples of their vector's size. Flat: neighbours by the row-major number of the element, from
+ * vector to vector whatever the extents are; destinations and most of the sources lie in that order. */
+enum { WF_CU_SAME = 3 }; /* in `inner` of a flat kernel: one element for all */
 typedef struct wf_cu_map {
     const wf_kernel *k; /* MAP */
     bool index;         /* the body's last parameter is the i64 number of the element, row-major */
     bool wide;          /* some offset needs 64 bits, or there are 2^31 elements */
     int rank, vector;
     int groups; /* of a thread that are loaded before the first of them is stored, a grid apart; 0: one */
+    bool flat;
+    /* Flat, bits of operands: in the order of the elements, of these such as lie at multiples of their vector's size, all destinations
+     * among them; of the others, with no step along axis 0 but along another. With others than these and one element for all
+     * there are two axes or more, the innermost of `vector` indices or more. */
+    uint64_t dense, whole, still;
     /* of operands, destinations first: step along the innermost axis (0; 1; 2: any), and the lowest operand
      * of the same strides */
     uint8_t inner[WF_CU_OPS], like[WF_CU_OPS];
@@ -39,12 +46,16 @@ typedef struct wf_cu_map {
     uint8_t alias[WF_CU_OPS];
 } wf_cu_map;
 
-/* Words of one run: [0] groups of `vector` elements; WF_CU_DIVISOR for axes 1 .. rank - 1 (the last: extent / vector); for each
+/* Flat: [0] vectors, from element [1] on, [2] elements before and behind them, [3] vectors from one of a thread's to its next, [4] indices of
+ * axis 0 between the two; the divisors, extents as they are, and what follows as below, but no strides for dense operands.
+ * Words of one run: [0] groups of `vector` elements; WF_CU_DIVISOR for axes 1 .. rank - 1 (the last: extent / vector); for each
  * operand its address and, if it is the lowest of its strides, these, the innermost one only where it is neither 0 nor 1;
  * scalars. Many runs: [0] pieces of work, of WF_CU_PIECE groups, [1] runs; wf_cu_map_sets sets of scalars; then an entry for each
  * run: its first piece and, 32 bits up, its set; and the words above but for scalars. Operands and entries are numbered from the
  * entry's first word. */
-enum { WF_CU_PIECE = 2048, WF_CU_MANY_HEAD = 2 };
+enum { WF_CU_PIECE = 2048, WF_CU_MANY_HEAD = 2, WF_CU_FLAT_HEAD = 5 };
+/* The extent of an axis from 1 on; behind the last of them the operands. */
+int wf_cu_map_divisor(const wf_cu_map *m, int d);
 int wf_cu_map_words(const wf_cu_map *m);
 int wf_cu_map_operand(const wf_cu_map *m, int op);
 /* Of set 0, where there are sets. */

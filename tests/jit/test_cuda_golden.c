@@ -84,6 +84,37 @@ Test(cuda_golden, maps)
     cr_assert_eq(seen, 4);
 }
 
+/* The same in bf16 with vectors along the number of the element: y a row for all, and a thread with two vectors at a time; y of a row each for
+ * every index of the first of three axes. */
+Test(cuda_golden, flat_maps)
+{
+    for (int form = 0; form < 2; form++) {
+        wf_program p;
+        wf_text text = {0};
+        wf_program_init(&p);
+        const int x = wf_program_cast(&p, wf_program_input(&p, WEFT_BF16), WEFT_F32);
+        const int y = wf_program_cast(&p, wf_program_input(&p, WEFT_BF16), WEFT_F32);
+        const int r = program_map2(&p, WF_OP_ADD, program_map1(&p, WF_OP_RELU, x), y);
+        wf_program_output(&p, wf_program_cast(&p, r, WEFT_BF16));
+        wf_kernel k = lowered(&p, "kernel");
+        const wf_cu_map m = {.k = &k,
+                             .flat = true,
+                             .rank = 2 + form,
+                             .vector = 8,
+                             .groups = 2 - form,
+                             .dense = 3,
+                             .whole = 3,
+                             .still = form ? 0 : 4,
+                             .inner = {1, 1, 1},
+                             .like = {0, 0, 2}};
+        cr_assert_eq(wf_cu_render_map(&m, &text, NULL), 0);
+        check_golden(form ? "map_flat_parts" : "map_flat_row", &text, "WF_EXTERN __global__");
+        wf_text_free(&text);
+        wf_kernel_free(&k);
+    }
+    cr_assert_eq(seen, 2);
+}
+
 /* -x of f16 as f16 and as bf16: conversions are calls, whatever primitives they are for the host. */
 Test(cuda_golden, halves)
 {

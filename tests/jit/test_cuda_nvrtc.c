@@ -60,6 +60,26 @@ static void add_map(const wf_program *p, int rank, int vector, int groups, bool 
     put_map(&k, m);
 }
 
+/* Vectors along the number of the element; sources as they come by `form`: vectors, in order but elsewhere, a row or another part of the
+ * inner axes for all, parts of the outer ones, one element. */
+static void add_flat(const wf_program *p, int rank, int groups, bool wide, int form)
+{
+    wf_kernel k = lowered(p);
+    wf_cu_map m = {.flat = true, .wide = wide, .rank = rank, .vector = 8, .groups = groups};
+    for (int o = 0; o < p->noutput + p->ninput; o++) {
+        const int kind = o < p->noutput ? 0 : (form + o) % (rank > 1 ? 6 : 2);
+        m.dense |= (uint64_t)(kind < 2) << o;
+        m.whole |= (uint64_t)(kind == 0) << o;
+        m.still |= (uint64_t)(kind == 2) << o;
+        m.inner[o] = (uint8_t)(kind < 3 ? 1 : kind == 3 ? WF_CU_SAME : (kind - 4) * 2);
+        m.like[o] = (uint8_t)(kind < 2 ? 0 : o);
+        while (kind == 0 && m.vector > 1 &&
+               wf_kty_bits(wf_kernel_ptr_type(&k, o)) * (unsigned)m.vector > 128)
+            m.vector /= 2;
+    }
+    put_map(&k, m);
+}
+
 /* A kernel of many runs, whose argument is indexed. */
 static void add_many(const wf_program *p, int vector, int words)
 {
@@ -212,6 +232,19 @@ Test(cuda_nvrtc, elementwise)
         add_map(&s.p, 1 + t % 3, t % 2 ? 1 : 4, 1 << t % 4, t % 5 == 0, t);
     }
     compile_all("elementwise");
+}
+
+/* What stays for a thread's vectors stays in registers. */
+Test(cuda_nvrtc, flat)
+{
+    NEED_NVRTC();
+    for (int t = 0; t < (int)effort_of(24); t++) {
+        static sample s;
+        draw(&s, 1 + t % 5);
+        add_flat(&s.p, 1 + t % 4, 1 << t % 3, t % 5 == 0, t);
+    }
+    compile_all("flat");
+    cr_assert_eq(last.local, 0);
 }
 
 /* Entries of an argument are found by a variable: it has to stay where it is, and not be copied to a thread's own memory. */

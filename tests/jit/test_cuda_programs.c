@@ -10,6 +10,8 @@
 #ifndef WEFT_GPU_RUNNER
 #include "tests/cuda/driver/fake.h"
 #endif
+#include "jit/gpu/impl.h"
+#include "jit/lower.h"
 #include "tests/jit/cuda_support.h"
 #include "tests/jit/programs.h"
 #include "tests/support/effort.h"
@@ -108,6 +110,255 @@ Test(cuda_programs, groups)
             run_on_device_only(&p, &o, wf_dtype_name(type));
             drop_operands(&o);
         }
+}
+
+/* -- flat kernels ---------------------------------------------------------------------------------------------- */
+/* Views of `rank` axes, in the order of their elements, of which each is one (`form` bit d: not along axis d) over the memory of
+ * vectors of n elements; `by` elements into it. */
+static void lay(wf_view *v, int rank, const int64_t *dims, unsigned form, int by)
+{
+    int64_t step = 1;
+    v->rank = (uint8_t)rank;
+    for (int d = rank - 1; d >= 0; d--) {
+        v->dims[d] = dims[d];
+        v->strides[d] = form >> d & 1 ? 0 : step;
+        step *= form >> d & 1 ? 1 : dims[d];
+    }
+    v->data = (char *)v->data + by * (int)wf_dtype_size(v->dtype);
+}
+
+/* Operands of a program of elements over n = dims[0] dims[1] ...; results, and sources but for those of other forms, begin `by`
+ * elements into their memory. */
+static void lay_operands(operands *o, const wf_program *p, int rank, const int64_t *dims,
+                         const unsigned *form, int by, int seed)
+{
+    int64_t n = 1;
+    for (int d = 0; d < rank; d++)
+        n *= dims[d];
+    make_operands(o, p, 1, &n, true, seed);
+    for (int k = 0; k < p->noutput; k++) {
+        lay(&o->dst[k], rank, dims, 0, by);
+        lay(&o->want[k], rank, dims, 0, by);
+    }
+    for (int k = 0; k < p->ninput; k++)
+        lay(&o->src[k], rank, dims, form[k], form[k] && by ? k : by);
+}
+
+static bool is_flat(const wf_program *p, const operands *o)
+{
+    const wf_program_args a = {.dst = o->dst, .src = o->src, .scalars = o->scalar};
+    wf_gpu_map_way way;
+    wf_why why = {0};
+    cr_assert_eq(wf_gpu_map_way_of(0, p, &a, &way, &why), 0, "%s", why.rule);
+    return way.flat;
+}
+
+typedef struct flat_case {
+    int rank;
+    int64_t dims[4];
+    unsigned form[2]; /* of the second and the third source */
+    bool flat;        /* where all begin at vectors, in bf16 */
+} flat_case;
+
+static const flat_case flat_cases[] = {
+    {1, {70001}, {0, 1}, true},           /* an odd length and a scalar */
+    {2, {70, 1021}, {1, 2}, true},        /* a row, a column */
+    {2, {70, 1021}, {1, 1}, true},        /* two rows */
+    {2, {70, 1022}, {1, 3}, true},        /* a row, a scalar */
+    {2, {70, 1024}, {1, 2}, false},       /* rows begin at vectors */
+    {2, {300, 257}, {2, 2}, true},        /* two columns */
+    {2, {25001, 3}, {1, 1}, true},        /* rows shorter than a vector */
+    {2, {25001, 3}, {1, 2}, false},       /* and a column */
+    {2, {13, 5407}, {1, 0}, true},        /* rows as long as many vectors */
+    {3, {5, 37, 401}, {2, 1}, true},      /* [b, 1, n]; [1, m, n] */
+    {3, {5, 37, 401}, {5, 2}, true},      /* [1, m, 1] */
+    {3, {41, 57, 31}, {6, 3}, true},      /* [b, 1, 1]; [1, 1, n] */
+    {4, {3, 23, 11, 101}, {10, 5}, true}, /* every other axis */
+    {4, {7, 11, 9, 103}, {9, 6}, true},   /* the outer and the inner ones */
+    {3, {1, 1, 65537}, {0, 7}, true},
+};
+
+static void put_chain(wf_program *p, const int *type)
+{
+    int x[3];
+    wf_program_init(p);
+    for (int i = 0; i < 3; i++)
+        x[i] = wf_program_cast(p, wf_program_input(p, type[i]), WEFT_F32);
+    const int s = wf_program_scalar(p, WEFT_F32);
+    const int r = program_map2(p, WF_OP_MUL, x[0], x[1]);
+    const int z = program_map2(p, WF_OP_ADD, r, program_map2(p, WF_OP_MUL, x[2], s));
+    wf_program_output(p, wf_program_cast(p, z, type[3]));
+    cr_assert_eq(wf_program_finish(p), 0);
+}
+
+/* Vectors whatever the extents are: what broadcasts along which axes, where operands begin, types side by side, in place. */
+Test(cuda_programs, flat)
+{
+    NEED_FIBERS();
+    static const int types[][4] = {{WEFT_BF16, WEFT_BF16, WEFT_BF16, WEFT_BF16},
+                                   {WEFT_F32, WEFT_F32, WEFT_F32, WEFT_F32},
+                                   {WEFT_U8, WEFT_F32, WEFT_F32, WEFT_F32},
+                                   {WEFT_F16, WEFT_F32, WEFT_U8, WEFT_F16},
+                                   {WEFT_F32, WEFT_BF16, WEFT_F64, WEFT_U8}};
+    int flat = 0, runs = 0;
+    for (size_t c = 0; c < sizeof flat_cases / sizeof *flat_cases; c++)
+        for (int d = 0; d < 5; d++) {
+            static wf_program p;
+            const flat_case *f = &flat_cases[c];
+            const unsigned form[3] = {0, f->form[0], f->form[1]};
+            char what[64];
+            put_chain(&p, types[d]);
+            for (int by = 0; by < 4; by += 1 + (d > 1)) {
+                operands o;
+                snprintf(what, sizeof what, "flat case %d, types %d, %d in", (int)c, d, by);
+                lay_operands(&o, &p, f->rank, f->dims, form, by, (int)c + by);
+                if (by == 3) /* elsewhere than the results */
+                    o.src[0].data = (char *)o.src[0].data - wf_dtype_size(types[d][0]);
+                const bool it_is = is_flat(&p, &o);
+                cr_expect(by > 0 || d > 0 || it_is == f->flat, "%s: %d", what, it_is);
+                flat += it_is;
+                runs++;
+                run_on_device(&p, &o, what);
+                if (types[d][0] == types[d][3] && by < 3) {
+                    const size_t bytes = (size_t)wf_view_bytes(&o.dst[0]);
+                    memcpy(o.dst[0].data, o.src[0].data, bytes);
+                    o.src[0].data = o.dst[0].data;
+                    run_on_device_only(&p, &o, what);
+                }
+                drop_operands(&o);
+            }
+        }
+    cr_assert_geq(flat, runs / 2, "%d of %d", flat, runs);
+}
+
+/* What is drawn has no memory: in the order of the elements, beside rows and columns. */
+Test(cuda_programs, flat_draws)
+{
+    NEED_FIBERS();
+    for (size_t c = 0; c < sizeof flat_cases / sizeof *flat_cases; c++) {
+        static wf_program p;
+        const flat_case *f = &flat_cases[c];
+        const unsigned form[3] = {0, f->form[0], 0};
+        static const int64_t seed = 5, number = 70;
+        static const double low = -1, high = 3;
+        operands o;
+        int at[WF_DRAW_SCALARS];
+        wf_program_init(&p);
+        const int x = wf_program_input(&p, WEFT_F32), y = wf_program_input(&p, WEFT_F32);
+        for (int i = 0; i < WF_DRAW_SCALARS; i++)
+            at[i] = wf_program_scalar(&p, i < 2 ? WEFT_I64 : WEFT_F64);
+        const int drawn = wf_program_draw(&p, c % 2 ? WF_OP_RAND : WF_OP_RANDN, WEFT_F32, at);
+        wf_program_output(&p,
+                          program_map2(&p, WF_OP_MUL, drawn, program_map2(&p, WF_OP_ADD, x, y)));
+        cr_assert_eq(wf_program_finish(&p), 0);
+        lay_operands(&o, &p, f->rank, f->dims, form, (int)c % 3, (int)c);
+        o.scalar[0] = &seed;
+        o.scalar[1] = &number;
+        o.scalar[2] = &low;
+        o.scalar[3] = &high;
+        run_on_device(&p, &o, "flat draws");
+        drop_operands(&o);
+    }
+}
+
+#ifndef WEFT_GPU_RUNNER
+/* The text with 64 bits of offsets, of operands that do not need them: every element, in steps that leave most threads several vectors;
+ * a row for all, a column, one for each index of the first axis. */
+Test(cuda_programs, flat_and_wide)
+{
+    NEED_FIBERS();
+    enum { B = 3, M = 5, N = 21, STEP = M * N, V = 4, HEAD = 3, WORDS = 64 };
+    const int64_t dims[3] = {B * 4, M, N}, n = (B * 4 * M * N - HEAD) / V;
+    const unsigned form[3] = {0, 5, 2};
+    const int types[4] = {WEFT_F32, WEFT_F32, WEFT_F32, WEFT_F32};
+    const wf_target target = {.arch = "sm_90"};
+    const unsigned grid[3] = {2, 1, 1}, block[3] = {64, 1, 1};
+    wf_cu_set_library(WEFT_FAKE_NVRTC);
+    for (int groups = 1; groups < 3; groups++) {
+        static wf_program p;
+        static mirror mem;
+        wf_kernel k;
+        wf_why why = {0};
+        wf_text text = {0};
+        wf_blob image = {0};
+        wf_cuda_module *module = NULL;
+        wf_cuda_fn *fn = NULL;
+        uint64_t w[WORDS] = {(uint64_t)n, HEAD, (uint64_t)(B * 4 * M * N - n * V), STEP, V};
+        operands o;
+        put_chain(&p, types);
+        lay_operands(&o, &p, 3, dims, form, 1, groups);
+        const wf_program_args tiles = {.dst = o.want, .src = o.src, .scalars = o.scalar};
+        cr_assert_eq(wf_program_run_on(&p, &tiles), 0);
+        cr_assert_eq(wf_lower_device(&p, &k, &why), 0, "%s", why.rule);
+        const wf_cu_map m = {.k = &k,
+                             .wide = true,
+                             .flat = true,
+                             .rank = 3,
+                             .vector = V,
+                             .groups = groups,
+                             .dense = 3,
+                             .whole = 3,
+                             .still = 4,
+                             .inner = {1, 1, 0, 1},
+                             .like = {0, 0, 2, 3}};
+        cr_assert_eq(wf_cu_render_map(&m, &text, &why), 0, "%s", why.rule);
+        cr_assert_eq(wf_backend_cuda.compile(&target, &text, &image, &why), 0, "%s", why.rule);
+        cr_assert_eq(wf_cuda_module_new(0, image.data, image.size, &module, &why), 0);
+        cr_assert_eq(wf_cuda_function(module, k.name, &fn, &why), 0, "%s", why.rule);
+        memset(&mem, 0, sizeof mem);
+        const wf_view *views[4] = {&o.dst[0], &o.src[0], &o.src[1], &o.src[2]};
+        for (int i = 0; i < 4;
+             i++) /* from a vector on, so that HEAD elements are before the next one */
+            mirror_add(&mem, &(wf_view){.data = (char *)views[i]->data - (i < 2 ? 4 : 0),
+                                        .dtype = WEFT_F32,
+                                        .rank = 1,
+                                        .dims = {B * 4 * M * N + 1},
+                                        .strides = {1}});
+        mirror_upload(&mem);
+        for (int d = 1; d < 3; d++)
+            w[wf_cu_map_divisor(&m, d)] = (uint64_t)dims[d];
+        for (int i = 0; i < 4; i++) {
+            uint64_t *at = w + wf_cu_map_operand(&m, i);
+            *at = (uint64_t)(uintptr_t)mirror_view(&mem, views[i]).data;
+            for (int d = 0; d < wf_cu_map_strides(&m, i); d++)
+                at[1 + d] = (uint64_t)views[i]->strides[d];
+        }
+        w[wf_cu_map_scalar(&m, 0)] = wf_kir_peek(o.scalar[0], WF_KT_F32, 0);
+        cr_assert(wf_cu_map_words(&m) <= WORDS);
+        cr_assert_eq(wf_cuda_launch(fn, grid, block, 0, (void *[]){w}, &why), 0, "%s", why.rule);
+        cr_assert_eq(mirror_download(&mem, &why), 0, "%s", why.rule);
+        mirror_check(&mem);
+        check_outputs(&o, &p, "flat and wide", 0);
+        wf_cuda_module_free(module);
+        wf_blob_free(&image);
+        wf_text_free(&text);
+        wf_kernel_free(&k);
+        drop_operands(&o);
+    }
+}
+#endif
+
+/* Random programs over the same spaces, of any types, several results. */
+Test(cuda_programs, random_flat)
+{
+    NEED_FIBERS();
+    int flat = 0;
+    for (int t = 0; t < (int)effort_of(24); t++) {
+        static sample s;
+        const flat_case *f = &flat_cases[below(sizeof flat_cases / sizeof *flat_cases)];
+        unsigned form[WF_PROGRAM_INPUTS];
+        operands o;
+        draw(&s, 1 + t % 6);
+        for (int k = 0; k < s.p.ninput; k++)
+            form[k] = below(3) ? 0 : (unsigned)below(1 << f->rank);
+        lay_operands(&o, &s.p, f->rank, f->dims, form, below(3), t);
+        if (s.p.ninput > 1 && f->rank > 1 && below(4) == 0) /* a slice of every other column */
+            o.src[1].strides[f->rank - 1] *= 2;
+        flat += is_flat(&s.p, &o);
+        run_on_device(&s.p, &o, "random flat program");
+        drop_operands(&o);
+    }
+    cr_assert_geq(flat, (int)effort_of(24) / 4, "%d", flat);
 }
 
 /* MOST_RUNS runs of one program, by the tile interpreter and on the device: the same bits. Drops the operands; returns how many

@@ -1,7 +1,8 @@
 /*
  * tests/jit/test_cuda_sass.c -- loads in flight in kernels over rows. In the text: no loop counts with an unsigned counter, which would be
  * unrolled with an exit after each load, and groups are gathered before they are computed. In what NVRTC makes of it, where it and
- * cuobjdump are found (in PATH or CUDA_HOME): a group's loads are issued before the first of them is used.
+ * cuobjdump are found (in PATH or CUDA_HOME): a group's loads are issued before the first of them is used. And of flat elementwise
+ * kernels: what stays is not read in the loop, which has vectors only and divides nothing.
  *
  * ctest: timeout=300
  */
@@ -191,19 +192,19 @@ static const char *find_tool(void)
     return system("command -v cuobjdump >/dev/null 2>&1") == 0 ? "cuobjdump" : NULL;
 }
 
-static int check_kernel(const char *tool, int maker, int dtype, wf_cu_scheme scheme, int vector)
+/* The machine code of a text: how many instructions of it there are. */
+static int read_kernel(const char *tool, const wf_text *text)
 {
     const wf_target target = {.arch = "sm_90", .width = 0};
-    char path[64], command[400], name[80];
-    wf_text text = {0};
+    char path[64], command[400];
     wf_blob cubin = {0};
     wf_why why = {0};
-    render(maker, dtype, scheme, false, vector, &text);
-    cr_assert_eq(wf_backend_cuda.compile(&target, &text, &cubin, &why), 0, "%s", why.rule);
+    cr_assert_eq(wf_backend_cuda.compile(&target, text, &cubin, &why), 0, "%s", why.rule);
     snprintf(path, sizeof path, "%s/weft-sass-%ld", P_tmpdir, (long)getpid());
     const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
     cr_assert(fd >= 0 && write(fd, cubin.data, cubin.size) == (ssize_t)cubin.size);
     close(fd);
+    wf_blob_free(&cubin);
     snprintf(command, sizeof command, "%s -sass %s", tool, path);
     FILE *f = popen(command, "r");
     cr_assert(f);
@@ -211,12 +212,20 @@ static int check_kernel(const char *tool, int maker, int dtype, wf_cu_scheme sch
     pclose(f);
     unlink(path);
     cr_assert_gt(n, 50, "%s printed %d instructions", tool, n);
+    return n;
+}
+
+static int check_kernel(const char *tool, int maker, int dtype, wf_cu_scheme scheme, int vector)
+{
+    char name[80];
+    wf_text text = {0};
+    render(maker, dtype, scheme, false, vector, &text);
+    const int n = read_kernel(tool, &text);
     snprintf(name, sizeof name, "%s, type %d, scheme %d, vectors of %d", makers[maker].name, dtype,
              (int)scheme, vector);
     const int loops = vector ? check_vectors(name, n) : check_loops(name, n);
     cr_expect_gt(loops, 0, "%s: no loop over groups among %d instructions", name, n);
     wf_text_free(&text);
-    wf_blob_free(&cubin);
     return loops;
 }
 
@@ -239,4 +248,60 @@ Test(cuda_sass, loads_in_flight)
             if (scheme != WF_CU_OUTER)
                 loops += check_kernel(tool, m, WEFT_F32, (wf_cu_scheme)scheme, 4);
     printf("%d loops over groups\n", loops);
+}
+
+/* The only loop of bf16 x + row: for each vector of eight a load, a store, the upper halves of four words; nothing is divided. */
+Test(cuda_sass, flat_maps)
+{
+    wf_why why = {0};
+    const char *tool = find_tool();
+    wf_cu_set_toolkit(getenv("CUDA_HOME"));
+    if (wf_backend_cuda.available(&why) != 0)
+        cr_skip_test("%s", why.rule);
+    if (!tool)
+        cr_skip_test("cuobjdump is neither in PATH nor in CUDA_HOME");
+    for (int groups = 1; groups <= 2; groups++) {
+        static wf_program p;
+        wf_kernel k;
+        wf_text text = {0};
+        wf_program_init(&p);
+        const int x = wf_program_cast(&p, wf_program_input(&p, WEFT_BF16), WEFT_F32);
+        const int y = wf_program_cast(&p, wf_program_input(&p, WEFT_BF16), WEFT_F32);
+        wf_program_output(&p, wf_program_cast(&p, program_map2(&p, WF_OP_ADD, x, y), WEFT_BF16));
+        cr_assert_eq(wf_program_finish(&p), 0);
+        cr_assert_eq(wf_lower_device(&p, &k, &why), 0, "%s", why.rule);
+        const wf_cu_map m = {.k = &k,
+                             .flat = true,
+                             .rank = 2,
+                             .vector = 8,
+                             .groups = groups,
+                             .dense = 3,
+                             .whole = 3,
+                             .still = 4,
+                             .inner = {1, 1, 1},
+                             .like = {0, 0, 2}};
+        cr_assert_eq(wf_cu_render_map(&m, &text, &why), 0, "%s", why.rule);
+        const int n = read_kernel(tool, &text);
+        int loops = 0, loads = 0, stores = 0, other = 0, halves = 0;
+        for (int i = 0; i < n; i++) {
+            const int begin = goes_back(i);
+            if (begin < 0 || begin == i) /* the last instruction goes nowhere */
+                continue;
+            loops++;
+            for (int j = begin; j <= i; j++) {
+                const bool vector = strstr(code[j], ".128") != NULL;
+                loads += vector && strstr(code[j], "LDG");
+                stores += vector && strstr(code[j], "STG");
+                other += !vector && (strstr(code[j], "LDG") || strstr(code[j], "STG"));
+                other += strstr(code[j], "IMAD.HI") || strstr(code[j], "PRMT");
+                halves += strstr(code[j], "LOP3") && strstr(code[j], "0xffff0000");
+            }
+        }
+        cr_expect(loops == 1 && loads == groups && stores == groups && other == 0 &&
+                      halves == 4 * groups,
+                  "%d loops: %d loads, %d stores of vectors, %d upper halves, %d other", loops,
+                  loads, stores, halves, other);
+        wf_text_free(&text);
+        wf_kernel_free(&k);
+    }
 }

@@ -1,6 +1,6 @@
 /*
- * tests/jit/test_cuda_schemes.c -- how programs with reductions are launched on a device of 132 processors: the scheme, blocks and threads
- * of the shapes that bench/bench_gpu.c measures, and of a language model's step. Nothing is compiled or run.
+ * tests/jit/test_cuda_schemes.c -- how programs are launched on a device of 132 processors: the scheme, blocks and threads of the shapes that
+ * bench/bench_gpu.c measures, and of a language model's step; which elementwise ones are flat. Nothing is compiled or run.
  */
 #include <stdio.h>
 
@@ -230,4 +230,97 @@ Test(cuda_schemes, of_shapes)
     NEED_FIBERS();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         check_case(&cases[i]);
+}
+
+/* -- elementwise ------------------------------------------------------------------------------------------------- */
+enum { WHOLE, ROW, COLUMN, ONE, SLICE, TURNED };
+
+typedef struct map_case {
+    const char *name;
+    int dst, src[2]; /* types */
+    int64_t rows, cols;
+    int form;    /* of the second source */
+    int from[3]; /* elements that operands begin behind a line of memory */
+    wf_gpu_map_way way;
+} map_case;
+
+/* clang-format off */
+static const map_case map_cases[] = {
+    {"row, bf16", WEFT_BF16, {WEFT_BF16, WEFT_BF16}, 65533, 1021, ROW, {0, 0, 0},
+     {true, false, 8, 2, 8363649, 1078176, 4212}},
+    {"row, f32", WEFT_F32, {WEFT_F32, WEFT_F32}, 65533, 1021, ROW, {0, 0, 0},
+     {true, false, 4, 2, 16727298, 1078176, 4212}},
+    {"rows at vectors", WEFT_BF16, {WEFT_BF16, WEFT_BF16}, 65536, 1024, ROW, {0, 0, 0},
+     {false, false, 8, 1, 8388608, 8388608, 4224}},
+    {"rows at half a vector", WEFT_F32, {WEFT_F32, WEFT_F32}, 65536, 1022, ROW, {0, 0, 0},
+     {false, false, 2, 2, 33488896, 33488896, 4224}},
+    {"rows at a quarter", WEFT_BF16, {WEFT_BF16, WEFT_BF16}, 65536, 1022, ROW, {0, 0, 0},
+     {true, false, 8, 2, 8372224, 1081276, 4224}},
+    {"f64", WEFT_F64, {WEFT_F64, WEFT_F64}, 65533, 1021, ROW, {0, 0, 0},
+     {false, false, 1, 2, 66909193, 66909193, 4224}},
+    {"column", WEFT_BF16, {WEFT_BF16, WEFT_BF16}, 65533, 1021, COLUMN, {0, 0, 0},
+     {true, false, 8, 2, 8363649, 1078176, 4212}},
+    {"f32 row of bf16", WEFT_BF16, {WEFT_BF16, WEFT_F32}, 65533, 1021, ROW, {0, 0, 0},
+     {true, false, 8, 2, 8363649, 1078176, 4212}},
+    {"pixels", WEFT_F32, {WEFT_U8, WEFT_F32}, 1000003, 3, ROW, {0, 0, 0},
+     {true, false, 4, 1, 750002, 270336, 1057}},
+    {"pixels and a column", WEFT_F32, {WEFT_U8, WEFT_F32}, 1000003, 3, COLUMN, {0, 0, 0},
+     {false, false, 1, 4, 3000009, 3000009, 2930}},
+    {"odd length, bf16", WEFT_BF16, {WEFT_BF16, WEFT_BF16}, 1, 66909193, WHOLE, {0, 0, 0},
+     {true, false, 8, 1, 8363649, 1081344, 4225}},
+    {"odd length, f32", WEFT_F32, {WEFT_F32, WEFT_F32}, 1, 66909193, WHOLE, {0, 0, 0},
+     {true, false, 4, 1, 16727298, 1081344, 4225}},
+    {"all from the second", WEFT_F32, {WEFT_F32, WEFT_F32}, 1, 66909193, WHOLE, {1, 1, 1},
+     {true, false, 4, 1, 16727290, 1081344, 4225}},
+    {"one from the second", WEFT_F32, {WEFT_F32, WEFT_F32}, 1, 66909193, WHOLE, {0, 0, 1},
+     {true, false, 4, 2, 16727298, 1081344, 4225}},
+    {"the result from it", WEFT_F32, {WEFT_F32, WEFT_F32}, 1, 66909193, WHOLE, {1, 0, 0},
+     {false, false, 1, 4, 66909193, 66909193, 4224}},
+    {"a slice", WEFT_BF16, {WEFT_BF16, WEFT_BF16}, 65533, 1021, SLICE, {0, 0, 0},
+     {true, false, 8, 2, 8363649, 1078176, 4212}},
+    {"turned", WEFT_F32, {WEFT_F32, WEFT_F32}, 8191, 1021, TURNED, {0, 0, 0},
+     {false, false, 1, 4, 8363011, 8363011, 4224}},
+    {"few", WEFT_BF16, {WEFT_BF16, WEFT_BF16}, 61, 1021, ROW, {0, 0, 0},
+     {false, false, 1, 1, 62281, 62281, 244}},
+    {"a vocabulary", WEFT_BF16, {WEFT_BF16, WEFT_BF16}, 8192, 50257, ROW, {0, 0, 0},
+     {true, false, 8, 2, 51463168, 804112, 3142}},
+    {"longer than the device", WEFT_BF16, {WEFT_BF16, WEFT_BF16}, 3, 30000001, ROW, {0, 0, 0},
+     {true, false, 8, 1, 11250000, 11250000, 43946}},
+    {"over 2^30", WEFT_U8, {WEFT_U8, WEFT_U8}, 33, 36000001, ROW, {0, 0, 0},
+     {true, true, 8, 4, 148500004, 36000001, 140626}},
+};
+/* clang-format on */
+
+static wf_view map_operand(const map_case *c, int form, int dtype, int from)
+{
+    const int64_t n = c->cols;
+    const int64_t strides[][2] = {{n, 1}, {0, 1}, {1, 0}, {0, 0}, {n + 3, 1}, {1, c->rows}};
+    wf_view v = {.dtype = (uint8_t)dtype, .rank = 2, .dims = {c->rows, n}};
+    v.data = (void *)(uintptr_t)(4096 + from * (int)wf_dtype_size(dtype));
+    memcpy(v.strides, strides[form], sizeof strides[form]);
+    return v;
+}
+
+Test(cuda_schemes, of_maps)
+{
+    NEED_FIBERS();
+    for (size_t i = 0; i < sizeof map_cases / sizeof *map_cases; i++) {
+        static wf_program p;
+        const map_case *c = &map_cases[i];
+        wf_gpu_map_way got;
+        wf_why why = {0};
+        wf_program_init(&p);
+        const int x = read_f32(&p, c->src[0]), y = read_f32(&p, c->src[1]);
+        wf_program_output(&p, wf_program_cast(&p, program_map2(&p, WF_OP_ADD, x, y), c->dst));
+        cr_assert_eq(wf_program_finish(&p), 0);
+        const wf_view dst = map_operand(c, WHOLE, c->dst, c->from[0]);
+        const wf_view src[2] = {map_operand(c, WHOLE, c->src[0], c->from[1]),
+                                map_operand(c, c->form, c->src[1], c->from[2])};
+        const wf_program_args a = {.dst = &dst, .src = src};
+        cr_assert_eq(wf_gpu_map_way_of(0, &p, &a, &got, &why), 0, "%s: %s", c->name, why.rule);
+        cr_expect(memcmp(&got, &c->way, sizeof got) == 0,
+                  "%s: flat %d, wide %d, %d x %d, %lld vectors, %lld apart, %lld blocks", c->name,
+                  got.flat, got.wide, got.vector, got.groups, (long long)got.vectors,
+                  (long long)got.step, (long long)got.blocks);
+    }
 }

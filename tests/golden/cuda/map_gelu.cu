@@ -8,13 +8,13 @@ WF_EXTERN __global__ void kernel(const struct wf_words_4 a)
         unsigned int rest = i, up;
         const unsigned int i0 = rest;
         const int o0 = 0 + (int)i0 * 8;
-        const struct wf_vec_u16_8 y0 = *(const struct wf_vec_u16_8 *)(s0 + o0);
-        const struct wf_vec_u16_8 y1 = *(const struct wf_vec_u16_8 *)(s1 + o0);
+        const struct wf_vec_u32_4 y0 = *(const struct wf_vec_u32_4 *)(s0 + o0);
+        const struct wf_vec_u32_4 y1 = *(const struct wf_vec_u32_4 *)(s1 + o0);
         struct wf_vec_u16_8 z0;
 #pragma unroll
         for (int j = 0; j < 8; j++) {
-        const unsigned short x0 = y0.v[j];
-        const unsigned short x1 = y1.v[j];
+        const unsigned short x0 = (unsigned short)(y0.v[j / 2] >> j % 2 * 16);
+        const unsigned short x1 = (unsigned short)(y1.v[j / 2] >> j % 2 * 16);
         const unsigned int v2 = (unsigned int)x0;
         const unsigned int v3 = v2 << 16;
         const float v4 = wf_f32(v3);

@@ -182,9 +182,9 @@ struct __align__(16) wf_vec_u16_8 { unsigned short v[8]; };
 #define WF_VEC_u16_8
 struct __align__(16) wf_vec_u16_8 { unsigned short v[8]; };
 #endif
-#ifndef WF_VEC_u16_8
-#define WF_VEC_u16_8
-struct __align__(16) wf_vec_u16_8 { unsigned short v[8]; };
+#ifndef WF_VEC_u32_4
+#define WF_VEC_u32_4
+struct __align__(16) wf_vec_u32_4 { unsigned int v[4]; };
 #endif
 WF_EXTERN __global__ void kernel(const struct wf_words_4 a)
 {
@@ -196,12 +196,12 @@ WF_EXTERN __global__ void kernel(const struct wf_words_4 a)
         unsigned int rest = i, up;
         const unsigned int i0 = rest;
         const int o0 = 0 + (int)i0 * 8;
-        const struct wf_vec_u16_8 y0 = *(const struct wf_vec_u16_8 *)(s0 + o0);
+        const struct wf_vec_u32_4 y0 = *(const struct wf_vec_u32_4 *)(s0 + o0);
         struct wf_vec_u16_8 z0;
         struct wf_vec_u16_8 z1;
 #pragma unroll
         for (int j = 0; j < 8; j++) {
-        const unsigned short x0 = y0.v[j];
+        const unsigned short x0 = (unsigned short)(y0.v[j / 2] >> j % 2 * 16);
         const float v26 = wf_f32_of_f16(x0);
         const float v27 = -v26;
         const unsigned short v57 = wf_f16_of_f32(v27);

@@ -13,12 +13,12 @@ WF_EXTERN __global__ void kernel(const struct wf_words_10 a)
         const unsigned int i0 = rest;
         const int o0 = 0 + (int)i0 * (int)a.w[5] + (int)i1 * 4;
         const int o2 = 0 + (int)i0 * (int)a.w[8];
-        const struct wf_vec_u16_4 y0 = *(const struct wf_vec_u16_4 *)(s0 + o0);
+        const struct wf_vec_u32_2 y0 = *(const struct wf_vec_u32_2 *)(s0 + o0);
         const unsigned short x1 = s1[o2];
         struct wf_vec_u16_4 z0;
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-        const unsigned short x0 = y0.v[j];
+        const unsigned short x0 = (unsigned short)(y0.v[j / 2] >> j % 2 * 16);
         const unsigned int v3 = (unsigned int)x0;
         const unsigned int v4 = v3 << 16;
         const float v5 = wf_f32(v4);
