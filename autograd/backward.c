@@ -495,7 +495,17 @@ static size_t bytes_of(const wf_tnode *n)
     return (size_t)wf_type_bytes(&t);
 }
 
-/* The size of r's gradient if it is to be a leaf's: of a leaf, or of what is made of one and as large (a transpose, say). 0: it is not. */
+/* Has leaf n no gradient yet? What is made otherwise is added to that one and dropped. */
+static bool takes_over(const wf_tnode *n)
+{
+    wf_meta_lock(n->meta);
+    const bool yes = n->meta->grad.slot == 0;
+    wf_meta_unlock(n->meta);
+    return yes;
+}
+
+/* The size of r's gradient if that is about to become a leaf's: of a leaf, or of what is made of one and as large (a transpose,
+ * say). 0: it is not. */
 static size_t lasting_bytes(const engine *e, wf_ref r)
 {
     enum { FAR = 4 };
@@ -504,7 +514,7 @@ static size_t lasting_bytes(const engine *e, wf_ref r)
     for (int i = 0; i < FAR && n->sort == WF_TN_OP && n->nsrc == 1 && n->src_[0]; i++) {
         n = wf_tnode_at(e->t, n->src_[0]);
     }
-    return n->sort == WF_TN_LEAF && bytes_of(n) == bytes ? bytes : 0;
+    return n->sort == WF_TN_LEAF && bytes_of(n) == bytes && takes_over(n) ? bytes : 0;
 }
 
 /* Gradients of leaves outlive the step: says so of what the derivative of node r, or what is left to do for leaf r, makes of
