@@ -523,10 +523,11 @@ static wf_lasting expect_lasting(engine *e, wf_ref r)
 {
     const wf_lasting before = wf_device_lasting;
     wf_tnode *n = wf_tnode_at(e->t, r);
-    const bool kept = n->device && e->n_cap == 0;
-    wf_lasting now = {{kept && n->sort == WF_TN_LEAF ? bytes_of(n) : 0}};
-    for (int i = 0; kept && n->sort == WF_TN_OP && i < n->nsrc && i < WF_LASTING; i++) {
-        const wf_ref s = wf_tnode_src(n)[i];
+    const bool leaf = n->sort == WF_TN_LEAF;
+    const int most = !n->device || e->n_cap || n->sort == WF_TN_RESULT ? 0 : leaf ? 1 : n->nsrc;
+    wf_lasting now = {0};
+    for (int i = 0; i < most && i < WF_LASTING; i++) {
+        const wf_ref s = leaf ? r : wf_tnode_src(n)[i];
         now.nbytes[i] = s && is_wanted(e, s) ? lasting_bytes(e, s) : 0;
     }
     wf_device_lasting = now;
