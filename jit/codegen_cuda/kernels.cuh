@@ -3,7 +3,8 @@
  *
  * This file is not compiled: hand.c has its text, and renders one section for the element types asked for.
  * Before a section stand: T0, T1 ... (types in memory), C0 ... (types to compute in), LOAD0(x), STORE0(v) ...,
- * ADD0(x, y), MUL0(x, y) ... of C0 (integers wrap), NAME, and, where a section names them, WF_EXP and WF_LOG of C0. Arguments are 64-bit words.
+ * ADD0(x, y), MUL0(x, y) ... of C0 (integers wrap), NAME, and, where a section names them, WF_EXP and WF_LOG of C0, TAKE and GIVE, WF_WIDE.
+ * Arguments are 64-bit words.
  * Indices count from the end when negative; one that is out of range goes to the error word, and nothing is
  * read or written through it: what would have been read is 0.
  */
