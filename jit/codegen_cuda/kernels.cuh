@@ -3,7 +3,8 @@
  *
  * This file is not compiled: hand.c has its text, and renders one section for the element types asked for.
  * Before a section stand: T0, T1 ... (types in memory), C0 ... (types to compute in), LOAD0(x), STORE0(v) ...,
- * ADD0(x, y), MUL0(x, y) ... of C0 (integers wrap), NAME, and, where a section names them, WF_EXP and WF_LOG of C0. Arguments are 64-bit words.
+ * ADD0(x, y), MUL0(x, y) ... of C0 (integers wrap), NAME, and, where a section names them, WF_EXP and WF_LOG of C0, TAKE and GIVE, WF_WIDE.
+ * Arguments are 64-bit words.
  * Indices count from the end when negative; one that is out of range goes to the error word, and nothing is
  * read or written through it: what would have been read is 0.
  */
@@ -515,7 +516,7 @@ WF_EXTERN __global__ void NAME(const struct wf_words_64 a)
  * ([candidate][row], ascending), which are looked at instead of all; 40 parts of a row, 41 log2 of the threads of a team, which has a part of a row.
  * WF_WIDE: twice the neighbours that are one item and one load (1, or where the step is 1; items lie at multiples of their size), + 1 for the smallest value. A thread has a
  * best value for each place in an item and the number of its item; what it meets is later than that, so it must be better. */
-enum { EACH = WF_WIDE / 2, AT_ONCE = EACH > 4 ? 2 : EACH > 1 ? 4 : 8 };
+enum { EACH = WF_WIDE / 2, AT_ONCE = EACH > 4 ? 2 : EACH > 1 ? 4 : 16 };
 struct __align__(EACH * sizeof(T0)) wf_item {
     T0 v[EACH];
 };
