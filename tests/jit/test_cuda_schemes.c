@@ -318,7 +318,10 @@ Test(cuda_schemes, of_maps)
                                 map_operand(c, c->form, c->src[1], c->from[2])};
         const wf_program_args a = {.dst = &dst, .src = src};
         cr_assert_eq(wf_gpu_map_way_of(0, &p, &a, &got, &why), 0, "%s: %s", c->name, why.rule);
-        cr_expect(memcmp(&got, &c->way, sizeof got) == 0,
+        const wf_gpu_map_way *want = &c->way;
+        cr_expect(got.flat == want->flat && got.wide == want->wide && got.vector == want->vector &&
+                      got.groups == want->groups && got.vectors == want->vectors &&
+                      got.step == want->step && got.blocks == want->blocks,
                   "%s: flat %d, wide %d, %d x %d, %lld vectors, %lld apart, %lld blocks", c->name,
                   got.flat, got.wide, got.vector, got.groups, (long long)got.vectors,
                   (long long)got.step, (long long)got.blocks);
