@@ -207,7 +207,8 @@ if(TARGET weft-opt)
     add_test(NAME weft_opt_golden COMMAND weft-opt --golden ${weft_golden} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
     add_test(NAME weft_opt_differs COMMAND sh -c "sed s/^peak/peek/ tests/jit/plan/siblings.wir > $1.wir && ! $0 --golden $1.wir"
         $<TARGET_FILE:weft-opt> ${CMAKE_CURRENT_BINARY_DIR}/tests/differs WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
-    set_tests_properties(weft_opt_golden weft_opt_differs PROPERTIES LABELS jit TIMEOUT 60)
+    add_test(NAME weft_opt_dims COMMAND sh tests/jit/plan/dims.sh $<TARGET_FILE:weft-opt> WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    set_tests_properties(weft_opt_golden weft_opt_differs weft_opt_dims PROPERTIES LABELS jit TIMEOUT 60)
 endif()
 
 # Random functions in two halves: one program would be the last to end.
