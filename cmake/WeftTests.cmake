@@ -236,6 +236,11 @@ if(TARGET test_trace_fuzz AND NOT WEFT_SANITIZE)
             ENVIRONMENT "WEFT_CACHE_SIZE=0;WEFT_VALIDATE=1;WEFT_STRESS=verify;WEFT_FUZZ_SEED=7001;WEFT_FUZZ_GRAPHS=200")
     endforeach()
 endif()
+if(TARGET test_cuda_graphs AND NOT WEFT_SANITIZE) # the same of a device
+    add_test(NAME test_cuda_graphs_validate COMMAND test_cuda_graphs -j1 --verbose=1 WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    set_tests_properties(test_cuda_graphs_validate PROPERTIES LABELS "jit;criterion" TIMEOUT 900
+        ENVIRONMENT "WEFT_VALIDATE=1;WEFT_FUZZ_SEED=7001;WEFT_TEST_GRAPHS=60")
+endif()
 
 # Products and convolutions as on machines with fewer instructions: oneDNN has other kernels for each. CPUs that lack a level
 # take the best they have.
