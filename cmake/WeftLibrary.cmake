@@ -129,12 +129,12 @@ endfunction()
 
 # The library's size is a promise (4 MB): code that is run once or is not timed is compiled small.
 set(small $<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:GNU>>:-Os>$<$<AND:$<CONFIG:Release>,$<C_COMPILER_ID:Clang>>:-Oz>)
-file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir*.c jit/ir/kernel.c jit/ir/interp*.c jit/ir/flops.c jit/ir/ir_text.c jit/ir/verify.c eager/program_verify.c jit/plan_verify.c jit/plan_validate.c jit/plan_page.c
+file(GLOB weft_small CONFIGURE_DEPENDS jit/ir/kir*.c jit/ir/kernel.c jit/ir/interp*.c jit/ir/flops.c jit/ir/ir_text.c jit/ir/symbols.c jit/ir/verify.c eager/program_verify.c jit/plan_verify.c jit/plan_validate.c jit/plan_page.c
     eager/profile*.c eager/print.c eager/doctor.c eager/env.c eager/error.c eager/dlpack.c eager/cuda/*.c
     jit/gpu/*.c jit/codegen_cuda/*.c jit/codegen_cpu/render*.c jit/diskcache.c jit/lower*.c jit/kernels_build.c
     jit/passes/*.c jit/frozen.c jit/frozen_draw.c jit/plan_rows.c jit/plan_choose.c jit/plan_cost.c jit/plan_after.c jit/plan_build.c jit/plan_buffers.c
     jit/plan_arena.c jit/plan_batch.c
-    jit/table*.c jit/call_table.c eager/roofline.c jit/plan.c jit/ir/fold.c
+    jit/kernels.c jit/kernels_history.c jit/plan_note.c jit/plan_explain.c jit/codegen_cpu/backend*.c jit/table*.c jit/call_table.c eager/roofline.c jit/plan.c jit/ir/fold.c
     jit/device_*.c jit/capture.c jit/explain.c jit/doctor.c eager/device.c eager/device_run.c autograd/vjp_nn.c autograd/vjp_reduce.c autograd/tape_text.c autograd/check.c autograd/api.c autograd/custom.c autograd/remat.c
     autograd/hooks.c autograd/jvp.c eager/api_array.c eager/api_select.c eager/api_nn.c eager/api_loss.c eager/api_einsum.c eager/api_index.c eager/api_resample.c
     eager/api_random.c eager/oom.c eager/scan.c eager/report.c eager/live.c eager/account.c eager/cpu/dnnl*.c
@@ -243,5 +243,10 @@ endforeach()
 target_link_libraries(weft PRIVATE m ${CMAKE_DL_LIBS} Threads::Threads ${weft_zlib})
 target_link_libraries(weft_static PUBLIC m ${CMAKE_DL_LIBS} Threads::Threads)
 if(weft_zlib)
+    add_library(weft_sums OBJECT io/raw/sums.c)
+    target_link_libraries(weft_sums PRIVATE weft_flags)
+    target_compile_options(weft_sums PRIVATE ${weft_hidden} ${no_unwind})
+    set_property(TARGET weft_sums PROPERTY POSITION_INDEPENDENT_CODE ON)
+    target_sources(weft PRIVATE $<TARGET_OBJECTS:weft_sums>)
     target_link_libraries(weft_static PUBLIC $<BUILD_INTERFACE:${weft_zlib}> $<INSTALL_INTERFACE:z>)
 endif()

@@ -207,7 +207,8 @@ if(TARGET weft-opt)
     add_test(NAME weft_opt_golden COMMAND weft-opt --golden ${weft_golden} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
     add_test(NAME weft_opt_differs COMMAND sh -c "sed s/^peak/peek/ tests/jit/plan/siblings.wir > $1.wir && ! $0 --golden $1.wir"
         $<TARGET_FILE:weft-opt> ${CMAKE_CURRENT_BINARY_DIR}/tests/differs WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
-    set_tests_properties(weft_opt_golden weft_opt_differs PROPERTIES LABELS jit TIMEOUT 60)
+    add_test(NAME weft_opt_dims COMMAND sh tests/jit/plan/dims.sh $<TARGET_FILE:weft-opt> WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    set_tests_properties(weft_opt_golden weft_opt_differs weft_opt_dims PROPERTIES LABELS jit TIMEOUT 60)
 endif()
 
 # Random functions in two halves: one program would be the last to end.
@@ -234,6 +235,11 @@ if(TARGET test_trace_fuzz AND NOT WEFT_SANITIZE)
         set_tests_properties(${name}_validate PROPERTIES LABELS "jit;criterion" TIMEOUT 300
             ENVIRONMENT "WEFT_CACHE_SIZE=0;WEFT_VALIDATE=1;WEFT_STRESS=verify;WEFT_FUZZ_SEED=7001;WEFT_FUZZ_GRAPHS=200")
     endforeach()
+endif()
+if(TARGET test_cuda_graphs AND NOT WEFT_SANITIZE) # the same of a device
+    add_test(NAME test_cuda_graphs_validate COMMAND test_cuda_graphs -j1 --verbose=1 WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    set_tests_properties(test_cuda_graphs_validate PROPERTIES LABELS "jit;criterion" TIMEOUT 900
+        ENVIRONMENT "WEFT_VALIDATE=1;WEFT_FUZZ_SEED=7001;WEFT_TEST_GRAPHS=60")
 endif()
 
 # Products and convolutions as on machines with fewer instructions: oneDNN has other kernels for each. CPUs that lack a level

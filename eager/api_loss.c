@@ -1,9 +1,13 @@
 /*
  * eager/api_loss.c -- losses of weft/ops_nn.h: compositions of rows, and their reductions.
  *
- * Invariant: every loss opens a scope of its own, so that only the result outlives the call.
+ * Invariants: every loss opens a scope of its own, so that only the result outlives the call; what is wrong is said of the whole
+ * call, with all its operands.
  */
+#include <stdlib.h>
+
 #include "eager/api.h"
+#include "eager/rows.h"
 
 #pragma GCC diagnostic error "-Wmissing-prototypes"
 
@@ -104,8 +108,8 @@ static weft_tensor divergence(const weft_loss_args *a)
 }
 
 /* Broadcasting `weight` to the losses' type must not make more of them. */
-static bool weight_fits(const char *name, const weft_loss_args *args, weft_tensor weight,
-                        const char *what, const wf_type *each, weft_tensor *error)
+static bool weight_fits(const char *name, weft_tensor weight, const char *what, const wf_type *each,
+                        weft_tensor *error)
 {
     wf_arg w;
     if (wf_is_none(weight)) {
@@ -121,10 +125,9 @@ static bool weight_fits(const char *name, const weft_loss_args *args, weft_tenso
         fits = d == 1 || d == each->dims[each->rank - i];
     }
     if (!fits) {
-        wf_why why = {.code = WEFT_ESHAPE};
-        wf_fail(&why, WEFT_ESHAPE, "the %s does not broadcast to the shape of the losses", what);
-        wf_hint(&why, "its trailing extents are 1 or those of x and target together");
-        *error = wf_raise(w.c, name, 3, (weft_tensor[]){args->x, args->target, weight}, &why);
+        wf_arg_fail(&w, WEFT_ESHAPE, "its trailing extents are 1 or those of x and target together",
+                    "the %s does not broadcast to the shape of the losses", what);
+        *error = w.error;
     }
     return fits;
 }
@@ -133,10 +136,6 @@ static bool loss_open(const char *name, const weft_loss_args *args, weft_tensor 
 {
     wf_arg x, t;
     wf_why why = {0};
-    if (!args) {
-        *error = wf_api_null(name, "the argument struct");
-        return false;
-    }
     if (!wf_arg_open(&x, name, args->x)) {
         *error = x.error;
         return false;
@@ -157,22 +156,25 @@ static bool loss_open(const char *name, const weft_loss_args *args, weft_tensor 
         *error = wf_api_error(name, WEFT_EINVALID, "delta is %g; it must be above 0", args->delta);
         return false;
     }
-    return weight_fits(name, args, args->weight, "weight", &x.type, error) &&
-           weight_fits(name, args, args->pos_weight, "pos_weight", &x.type, error);
+    return weight_fits(name, args->weight, "weight", &x.type, error) &&
+           weight_fits(name, args->pos_weight, "pos_weight", &x.type, error);
 }
 
 static weft_tensor loss(const char *name, const weft_loss_args *args,
                         weft_tensor (*each)(const weft_loss_args *))
 {
     weft_tensor error;
-    if (!loss_open(name, args, &error)) {
-        return error;
+    if (!args) {
+        return wf_api_null(name, "the argument struct");
     }
     weft_tensor given[4] = {args->x, args->target, args->weight, args->pos_weight};
     int n = 3 - wf_is_none(args->weight);
     given[n] = args->pos_weight;
     wf_called w;
     wf_called_begin(&w, name, n + !wf_is_none(args->pos_weight), given);
+    if (!loss_open(name, args, &error)) {
+        return wf_called_end(&w, error);
+    }
     weft_scope sc = weft_scope_begin();
     weft_tensor y = weighed(each(args), args->weight);
     return wf_called_end(&w, weft_scope_return(sc, reduced(y, args->reduction)));
@@ -262,45 +264,72 @@ static weft_tensor classes_reduced(const weft_cross_entropy_args *args, weft_ten
                                                : reduced(each, args->reduction);
 }
 
+static bool is_floating(wf_arg *a, const char *what)
+{
+    return wf_dtype_kind(a->type.dtype) == 2 ||
+           wf_arg_fail(a, WEFT_EDTYPE, "convert first: weft_cast(x, WEFT_F32)",
+                       "the %s %s; a floating-point type is wanted", what,
+                       wf_dtype_name(a->type.dtype));
+}
+
 static bool class_weights_fit(const char *name, const weft_cross_entropy_args *args,
-                              const wf_arg *logits, weft_tensor *error)
+                              int64_t classes, weft_tensor *error)
 {
     wf_arg w;
     if (wf_is_none(args->weight)) {
         return true;
     }
-    if (!wf_arg_open(&w, name, args->weight)) {
-        *error = w.error;
-        return false;
+    bool good = wf_arg_open(&w, name, args->weight);
+    if (good && (w.type.rank != 1 || w.type.dims[0] != classes)) {
+        good =
+            wf_arg_fail(&w, WEFT_ESHAPE, "classes are the last axis: logits[.., c] and weight[c]",
+                        "the weight does not have one element a class (%lld)", (long long)classes);
     }
-    if (w.type.rank != 1 || w.type.dims[0] != logits->type.dims[logits->type.rank - 1]) {
-        wf_why why = {.code = WEFT_ESHAPE};
-        wf_fail(&why, WEFT_ESHAPE, "the weight does not have one element a class");
-        wf_hint(&why, "classes are the last axis: logits[.., c] and weight[c]");
-        *error = wf_raise(w.c, name, 3, (weft_tensor[]){args->logits, args->targets, args->weight},
-                          &why);
-        return false;
+    good = good && is_floating(&w, "weight is");
+    *error = w.error;
+    return good;
+}
+
+/* Targets that have the logits' shape, and logits as other libraries have them (classes behind the batch), are told apart. */
+static const char *shape_hint(const wf_type *x, const wf_type *t)
+{
+    bool same = x->rank == t->rank, second = x->rank == t->rank + 1 && t->rank > 1;
+    for (int i = 0; i < t->rank && (same || second); i++) {
+        same = same && x->dims[i] == t->dims[i];
+        second = second && x->dims[i + (i > 0)] == t->dims[i];
     }
-    if (wf_dtype_kind(w.type.dtype) != 2) {
-        wf_arg_fail(&w, WEFT_EDTYPE, "weft_cast makes one of them", "the weight is no float");
-        *error = w.error;
-        return false;
+    return same ? "targets are class numbers, one a row: of rows of probabilities, or of a one, "
+                  "weft_argmax(targets, .axes = weft_axes(-1))"
+           : second ? "classes are the last axis: weft_permute moves axis 1 there"
+                    : "classes are the last axis: logits[.., c] and targets[..]";
+}
+
+static bool targets_fit(wf_arg *logits, wf_arg *targets)
+{
+    const wf_type *x = &logits->type, *t = &targets->type;
+    bool fits = x->rank == t->rank + 1;
+    for (int i = 0; fits && i < t->rank; i++) {
+        fits = x->dims[i] == t->dims[i];
     }
-    return true;
+    if (wf_dtype_kind(t->dtype) != 1) {
+        return wf_arg_fail(targets, WEFT_EDTYPE,
+                           fits ? "convert first: weft_cast(targets, WEFT_I64)" : shape_hint(x, t),
+                           "the targets are %s; class numbers, integers, are wanted",
+                           wf_dtype_name(t->dtype));
+    }
+    return fits || wf_arg_fail(targets, WEFT_ESHAPE, shape_hint(x, t),
+                               "the targets do not have the shape of the logits without their "
+                               "last axis");
 }
 
 static bool classes_open(const char *name, const weft_cross_entropy_args *args, wf_arg *logits,
                          wf_arg *targets, weft_tensor *error)
 {
-    if (!args) {
-        *error = wf_api_null(name, "the argument struct");
-        return false;
-    }
     if (!wf_arg_open(logits, name, args->logits)) {
         *error = logits->error;
         return false;
     }
-    if (!wf_arg_open(targets, name, args->targets)) {
+    if (!wf_arg_open(targets, name, args->targets) || !targets_fit(logits, targets)) {
         *error = targets->error;
         return false;
     }
@@ -308,18 +337,15 @@ static bool classes_open(const char *name, const weft_cross_entropy_args *args, 
         *error = wf_api_last_error();
         return false;
     }
-    bool fits = logits->type.rank == targets->type.rank + 1;
-    for (int i = 0; fits && i < targets->type.rank; i++) {
-        fits = logits->type.dims[i] == targets->type.dims[i];
+    const int last = logits->type.rank - 1;
+    const int64_t classes = logits->type.dims[last];
+    bool good = is_floating(logits, "logits are");
+    if (good && classes == 0 && wf_type_numel(&targets->type) > 0) {
+        good = wf_arg_fail(logits, WEFT_ESHAPE, NULL,
+                           "the logits have no classes (axis %d is empty)", last);
     }
-    if (!fits) {
-        wf_why why = {.code = WEFT_ESHAPE};
-        wf_fail(&why, WEFT_ESHAPE, "the targets do not have the shape of the rows");
-        wf_hint(&why, "classes are the last axis: logits[.., c] and targets[..]");
-        *error = wf_raise(logits->c, name, 2, (weft_tensor[]){args->logits, args->targets}, &why);
-        return false;
-    }
-    return class_weights_fit(name, args, logits, error);
+    *error = logits->error;
+    return good && class_weights_fit(name, args, classes, error);
 }
 
 /* smooth / c * the sum of -log p of all classes, each by its weight; 0 where the target does not count. */
@@ -334,11 +360,11 @@ static weft_tensor smoothed(const weft_cross_entropy_args *args, weft_tensor log
     return wf_op3(WF_OP_WHERE, NULL, not_ignored(targets, ignore), share, weft_f(0));
 }
 
-weft_tensor(weft_cross_entropy)(const weft_cross_entropy_args *args)
+static weft_tensor cross_entropy(const char *name, const weft_cross_entropy_args *args)
 {
     wf_arg x, t;
     weft_tensor error;
-    if (!classes_open("cross_entropy", args, &x, &t, &error)) {
+    if (!classes_open(name, args, &x, &t, &error)) {
         return error;
     }
     double smooth = args->label_smoothing == WEFT_ZERO ? 0 : args->label_smoothing;
@@ -347,8 +373,6 @@ weft_tensor(weft_cross_entropy)(const weft_cross_entropy_args *args)
         return x.error;
     }
     int64_t ignore = ignored_class(args->ignore_index);
-    WF_CALLED(w, "cross_entropy", args->logits, args->targets, args->weight);
-    w.n -= wf_is_none(args->weight);
     weft_scope sc = weft_scope_begin();
     weft_tensor src[2] = {args->logits, args->targets};
     if (x.type.rank != 2) {
@@ -356,7 +380,7 @@ weft_tensor(weft_cross_entropy)(const weft_cross_entropy_args *args)
         src[0] = wf_api_reshape(src[0], 2, (int64_t[]){rows, x.type.dims[x.type.rank - 1]});
         src[1] = wf_api_reshape(src[1], 1, &rows);
     }
-    if (t.type.dtype != WEFT_I64 && wf_dtype_kind(t.type.dtype) == 1) {
+    if (t.type.dtype != WEFT_I64) {
         src[1] = (weft_cast)(src[1], WEFT_I64);
     }
     weft_tensor weights = WEFT_NONE;
@@ -378,22 +402,36 @@ weft_tensor(weft_cross_entropy)(const weft_cross_entropy_args *args)
     if (args->reduction == WEFT_REDUCE_NONE && x.type.rank != 2) {
         y = wf_api_reshape(y, t.type.rank, t.type.dims);
     }
-    return wf_called_end(&w, weft_scope_return(sc, y));
+    return weft_scope_return(sc, y);
 }
 
-weft_tensor(weft_nll_loss)(const weft_cross_entropy_args *args)
+/* The row that picks counts in an axis: which target is no class is said of the targets as they were given. */
+static weft_tensor no_class(const char *name, weft_tensor picked, weft_tensor targets,
+                            int64_t classes, int64_t ignore)
+{
+    const int64_t n = weft_numel(targets);
+    int64_t *at = malloc((size_t)n * sizeof *at + 1);
+    wf_view v = {.data = at, .rank = 1, .dtype = WEFT_I64, .dims = {n}, .strides = {1}};
+    wf_why why = {0};
+    if (at && weft_to_array(targets, at, n, WEFT_I64) == WEFT_OK &&
+        wf_targets_check(&v, &(wf_attr){.n_dyn = 1, .dyn = &ignore}, classes, &why)) {
+        picked = wf_raise(wf_ctx_get(), name, 1, &targets, &why);
+    }
+    free(at);
+    return picked;
+}
+
+static weft_tensor nll_loss(const char *name, const weft_cross_entropy_args *args)
 {
     wf_arg x, t;
     weft_tensor error;
-    if (!classes_open("nll_loss", args, &x, &t, &error)) {
+    if (!classes_open(name, args, &x, &t, &error)) {
         return error;
     }
     int64_t ignore = ignored_class(args->ignore_index), last = x.type.rank - 1;
-    WF_CALLED(w, "nll_loss", args->logits, args->targets, args->weight);
-    w.n -= wf_is_none(args->weight);
     weft_scope sc = weft_scope_begin();
     weft_tensor targets = args->targets;
-    if (t.type.dtype != WEFT_I64 && wf_dtype_kind(t.type.dtype) == 1) {
+    if (t.type.dtype != WEFT_I64) {
         targets = (weft_cast)(targets, WEFT_I64);
     }
     weft_tensor counts = not_ignored(targets, ignore);
@@ -401,10 +439,33 @@ weft_tensor(weft_nll_loss)(const weft_cross_entropy_args *args)
     safe = op2(WF_OP_BITWISE_AND, safe, weft_i(INT64_MAX)); /* no class is counted from the end */
     weft_tensor picked = wf_op2(WF_OP_TAKE_ALONG, &(wf_attr){.n_ints = 1, .ints = &last},
                                 args->logits, (weft_unsqueeze)(safe, -1));
+    if (weft_error_status(picked) == WEFT_EINDEX) {
+        return weft_scope_return(sc, no_class(name, picked, targets, x.type.dims[last], ignore));
+    }
     picked = wf_op1(WF_OP_NEG, NULL, wf_api_reshape(picked, t.type.rank, t.type.dims));
     weft_tensor each = wf_op3(WF_OP_WHERE, NULL, counts, picked, weft_f(0));
     weft_tensor weights = target_weights(args, counts, safe);
     each = weighed(each, weights);
-    each = classes_reduced(args, each, targets, weights, ignore);
-    return wf_called_end(&w, weft_scope_return(sc, each));
+    return weft_scope_return(sc, classes_reduced(args, each, targets, weights, ignore));
+}
+
+static weft_tensor of_classes(const char *name, const weft_cross_entropy_args *args,
+                              weft_tensor (*body)(const char *, const weft_cross_entropy_args *))
+{
+    if (!args) {
+        return wf_api_null(name, "the argument struct");
+    }
+    WF_CALLED(w, name, args->logits, args->targets, args->weight);
+    w.n -= wf_is_none(args->weight);
+    return wf_called_end(&w, body(name, args));
+}
+
+weft_tensor(weft_cross_entropy)(const weft_cross_entropy_args *args)
+{
+    return of_classes("cross_entropy", args, cross_entropy);
+}
+
+weft_tensor(weft_nll_loss)(const weft_cross_entropy_args *args)
+{
+    return of_classes("nll_loss", args, nll_loss);
 }

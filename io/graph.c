@@ -228,7 +228,9 @@ static int bind_input(const weft_graph *g, int i, weft_tensor x, int64_t *sizes,
 /* A size that its symbol does not stand for: what the graph takes, and what would fail. */
 static int out_of_range(const weft_graph *g, uint32_t symbol, const int64_t *sizes, wf_why *why)
 {
-    const int64_t least = g->fn->least[symbol], most = g->fn->most[symbol], size = sizes[symbol];
+    const wf_range r = g->fn->range[symbol];
+    const int64_t size = sizes[symbol];
+    const char *rule = size < r.least ? "at least" : size > r.most ? "at most" : "a multiple of";
     wf_why of = {0};
     int input = 0, axis = 0;
     for (int i = 0; i < g->n_inputs; i++) {
@@ -241,9 +243,11 @@ static int out_of_range(const weft_graph *g, uint32_t symbol, const int64_t *siz
         }
     }
     wf_fn_free(wf_graph_bind(g->fn, sizes, &of));
-    wf_fail(why, WEFT_ESHAPE, "input '%s': axis %d is %lld, but '%s' is at %s %lld%s%s",
-            g->names[input], axis, (long long)size, g->fn->symbols[symbol],
-            size < least ? "least" : "most", (long long)(size < least ? least : most),
+    wf_fail(why, WEFT_ESHAPE, "input '%s': axis %d is %lld, but '%s' is %s %lld%s%s",
+            g->names[input], axis, (long long)size, g->fn->symbols[symbol], rule,
+            (long long)(size < r.least  ? r.least
+                        : size > r.most ? r.most
+                                        : r.multiple),
             of.code == WEFT_ESHAPE || of.code == WEFT_EINVALID ? ": " : "",
             of.code == WEFT_ESHAPE || of.code == WEFT_EINVALID ? of.rule : "");
     return why->code;
@@ -252,7 +256,7 @@ static int out_of_range(const weft_graph *g, uint32_t symbol, const int64_t *siz
 static int check_ranges(const weft_graph *g, const int64_t *sizes, wf_why *why)
 {
     for (uint32_t k = 0; k < g->fn->nsymbols; k++) {
-        if (sizes[k] < g->fn->least[k] || sizes[k] > g->fn->most[k]) {
+        if (!wf_range_has(g->fn->range[k], sizes[k])) {
             return out_of_range(g, k, sizes, why);
         }
     }
@@ -596,6 +600,18 @@ wf_plan *wf_graph_plan_of(weft_graph *g, unsigned flags, const weft_tensor *in, 
     return plan;
 }
 
+/* "symbol n = 8, of 4<=n<=64, n%4==0" */
+static void put_symbols(const wf_fn *f, const int64_t *sizes, FILE *out)
+{
+    for (uint32_t k = 0; k < f->nsymbols; k++) {
+        char text[WF_RANGE_TEXT];
+        wf_range_text(f->symbols[k], f->range[k], text);
+        const bool any = strcmp(text, f->symbols[k]) == 0;
+        fprintf(out, "symbol %s = %lld%s%s\n", f->symbols[k], (long long)sizes[k],
+                any ? "" : ", of ", any ? "" : text);
+    }
+}
+
 weft_status weft_graph_explain(weft_graph *g, const weft_tensor *in, int n_in, FILE *out)
 {
     wf_graph_plan *p = NULL;
@@ -603,6 +619,7 @@ weft_status weft_graph_explain(weft_graph *g, const weft_tensor *in, int n_in, F
     if (rc) {
         return (weft_status)rc;
     }
+    put_symbols(g->fn, p->sizes, out);
     rc = wf_plan_explain(p->plan, out);
     drop_hold(g, p);
     return (weft_status)rc;

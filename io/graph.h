@@ -1,5 +1,5 @@
 /*
- * io/graph.h -- a graph as its files see it: graph_build.c (recording), graph.c (running), graph_file.c
+ * io/graph.h -- a graph as its files see it: graph_build.c (recording), graph_bind.c (sizes for symbols), graph.c (running), graph_file.c
  * (files), graph_show.c (pictures).
  *
  * Invariant: inputs of fn are the graph's inputs in order, then its weights in order.
@@ -69,16 +69,10 @@ enum { WF_RECORDINGS = 3 };
 typedef struct wf_graph_symbols {
     int n;
     char name[WF_MAX_SYMBOLS][WF_SYMBOL_NAME];
-    int64_t least[WF_MAX_SYMBOLS], most[WF_MAX_SYMBOLS]; /* 0, INT64_MAX: nothing was said */
+    wf_range range[WF_MAX_SYMBOLS];
     int64_t size[WF_RECORDINGS][WF_MAX_SYMBOLS];
     int of[WF_GRAPH_DIMS]; /* the symbol of each extent that was named */
 } wf_graph_symbols;
-
-/* The size nearest to x in a range. */
-static inline int64_t wf_size_within(int64_t x, int64_t least, int64_t most)
-{
-    return x < least ? least : x > most ? most : x;
-}
 
 /* f with its symbols replaced by sizes. NULL with why filled. */
 wf_fn *wf_graph_bind(const wf_fn *f, const int64_t *sizes, wf_why *why);

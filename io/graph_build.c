@@ -1,17 +1,16 @@
 /*
- * io/graph_build.c -- recording a graph, and rebuilding a function with other extents.
+ * io/graph_build.c -- recording a graph.
  *
- * A function with symbols is recorded again, with other sizes. Where recordings agree there is a constant, where they differ by what
- * a symbol differs there is the symbol. A symbol times an integer plus an integer goes through any two points, so a third recording
- * has to confirm it; anything else is refused. Rebuilding appends every instruction through the checking builder, so what comes out
- * is verified: a wrong guess about a result's extent cannot survive a run, whose sizes are inferred anew.
+ * A function with symbols is recorded again, with other sizes, and the recordings become one (graph_bind.c).
  *
  * That recordings at some sizes agree says nothing of others: a host branch (`n == 1 ? ... : ...`) would go unseen. So the function
  * is recorded again at the sizes where one is likely, 1, 2 and far above, and has to be what the symbols say there. Where extents
  * are 1 or 2 it may be written otherwise (a view that is contiguous, nothing to expand) as long as it computes the same bits, which
  * is tried on a few numbers.
+ *
+ * A function that fails at other sizes may be one for multiples of some integer (n / 4 rows of 4). Which is found by asking it, from
+ * the example's size in steps that divide that; all sizes above are then multiples, and n / 4 is an extent of symbol n.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,286 +19,6 @@
 #include "io/graph.h"
 #include "jit/passes/oracle.h"
 #include "jit/trace.h"
-
-/* How an extent of f (and of its twins) is written in the rebuilt function. */
-typedef struct mapper {
-    const wf_fn *f, *twin[WF_RECORDINGS]; /* unifying: f and the others */
-    int n;                                /* of them; 0: binding */
-    const int64_t *sizes;                 /* binding */
-    const wf_graph_symbols *symbols;      /* unifying */
-    uint32_t at;                          /* instruction, for messages */
-    bool plain;                           /* only symbols themselves are extents here */
-} mapper;
-
-/* A row that is refused: which, called where. With sizes for symbols: because of an integer that is negative with them? Where it is
- * no extent, but where a slice begins, it may be. A computed padding may not, though the row knows what that means: the function
- * would be refused. */
-static int explain_refusal(const mapper *m, const wf_attr *attr, int rc, wf_why *why)
-{
-    const wf_ins *i = &m->f->ins[m->at];
-    const char *site = m->f->locs[i->loc];
-    char text[WF_EXTENT_TEXT], says[sizeof why->rule];
-    snprintf(says, sizeof says, "%s", why->rule);
-    for (int k = 0; k < attr->n_dyn && m->n == 0; k++) {
-        const int64_t v = attr->dyn[k];
-        if (wf_is_sym(v, m->f->nsymbols) && wf_sym_value(v, m->sizes) < 0) {
-            const uint32_t s = wf_sym_of(v);
-            snprintf(says, sizeof says, "'%s' would be %lld, since '%s' is %lld",
-                     wf_extent_text(m->f, v, text), (long long)wf_sym_value(v, m->sizes),
-                     m->f->symbols[s], (long long)m->sizes[s]);
-            why->hint[0] = '\0';
-            rc = WEFT_ESHAPE;
-            break;
-        }
-    }
-    if (rc == 0 || rc == WEFT_ENOMEM) {
-        return rc;
-    }
-    why->code = rc;
-    if (m->n > 0 &&
-        (rc == WEFT_ESHAPE || rc == WEFT_EINVALID)) { /* with sizes that stand for all */
-        why->hint[0] = '\0';
-        wf_hint(why, "where the function is right for a range of sizes only, give the symbol that "
-                     "range: \"n<=64\"");
-    }
-    snprintf(why->rule, sizeof why->rule, "%s (%%%u%s%.60s): %.150s", wf_rows[i->op].name,
-             m->at + 1, i->loc && site ? ", " : "", i->loc && site ? wf_site_file(site) : "", says);
-    return rc;
-}
-
-static int64_t extent_through(const mapper *m, const int64_t v[WF_RECORDINGS])
-{
-    int64_t found = -1;
-    for (int k = 0; k < m->symbols->n && found < 0; k++) {
-        int64_t size[WF_RECORDINGS];
-        for (int i = 0; i < WF_RECORDINGS; i++) { /* two recordings: the second counts twice */
-            size[i] = m->symbols->size[i < m->n ? i : m->n - 1][k];
-        }
-        found = wf_sym_through((uint32_t)k, size, v);
-        found = m->plain && found != WF_SYM(k) ? -1 : found;
-    }
-    return found;
-}
-
-/* v: in each recording. */
-static int map_extent(const mapper *m, const int64_t v[WF_RECORDINGS], int64_t *out, wf_why *why)
-{
-    *out = v[0];
-    if (m->n == 0) {
-        *out = wf_is_sym(v[0], m->f->nsymbols) ? wf_sym_value(v[0], m->sizes) : v[0];
-        return 0;
-    }
-    if (v[0] == v[1] && v[0] == v[2]) {
-        return 0;
-    }
-    *out = extent_through(m, v);
-    if (*out >= 0) {
-        return 0;
-    }
-    int code =
-        wf_fail(why, WEFT_EUNSUPPORTED,
-                "%s (%%%u): a size is %lld for the example and %lld for another recording, "
-                "which is no symbol",
-                wf_rows[m->f->ins[m->at].op].name, m->at + 1, (long long)v[0], (long long)v[1]);
-    wf_hint(why, "an extent can be a symbol times an integer plus an integer, not a product or "
-                 "quotient of symbols");
-    return code;
-}
-
-/* Instruction `at` of recording i; the last one stands for those that are not there. */
-static const wf_fn *twin(const mapper *m, int i)
-{
-    return m->n == 0 ? m->f : m->twin[i < m->n ? i : m->n - 1];
-}
-static const wf_ins *twin_ins(const mapper *m, int i)
-{
-    return &twin(m, i)->ins[m->at];
-}
-
-static int map_type(const mapper *m, wf_type *out, wf_why *why)
-{
-    const wf_type *t[WF_RECORDINGS];
-    for (int i = 0; i < WF_RECORDINGS; i++) {
-        t[i] = &twin(m, i)->types[twin_ins(m, i)->type];
-        if (t[i]->dtype != t[0]->dtype || t[i]->rank != t[0]->rank) {
-            return wf_fail(why, WEFT_EUNSUPPORTED, "%%%u has another type in another recording",
-                           m->at + 1);
-        }
-    }
-    *out = *t[0];
-    for (int k = 0; k < out->rank; k++) {
-        const int64_t v[] = {t[0]->dims[k], t[1]->dims[k], t[2]->dims[k]};
-        int rc = map_extent(m, v, &out->dims[k], why);
-        if (rc) {
-            return rc;
-        }
-    }
-    return 0;
-}
-
-static int differs(const mapper *m, wf_why *why)
-{
-    int code = wf_fail(why, WEFT_EUNSUPPORTED,
-                       "the function does something else when sizes change (%s, %%%u)",
-                       wf_rows[m->f->ins[m->at].op].name, m->at + 1);
-    wf_hint(why, "record it without this symbol, or make the function independent of the size");
-    return code;
-}
-
-static bool same_structure(const wf_attr *p, const wf_attr *q)
-{
-    bool same = p->n_ints == q->n_ints && p->n_dyn == q->n_dyn && p->n_flt == q->n_flt &&
-                p->dtype == q->dtype && p->flags == q->flags;
-    for (int k = 0; k < p->n_ints && same; k++) {
-        same = p->ints[k] == q->ints[k];
-    }
-    for (int k = 0; k < p->n_flt && same; k++) {
-        same = memcmp(&p->flt[k], &q->flt[k], sizeof(double)) == 0;
-    }
-    return same;
-}
-
-static int map_row(const mapper *m, wf_fn *out, const wf_ins *i, wf_why *why)
-{
-    const wf_attr *p[WF_RECORDINGS];
-    for (int r = 0; r < WF_RECORDINGS; r++) {
-        p[r] = wf_ins_attr(twin(m, r), twin_ins(m, r));
-        if (!same_structure(p[0], p[r])) {
-            return differs(m, why);
-        }
-    }
-    int64_t dyn[256];
-    wf_attr attr = *p[0];
-    for (int k = 0; k < attr.n_dyn; k++) {
-        const int64_t v[] = {p[0]->dyn[k], p[1]->dyn[k], p[2]->dyn[k]};
-        const bool fixed = !wf_slot_is_extent(i->op, p[0], k);
-        int rc = fixed && v[0] == v[1] && v[0] == v[2] ? 0 : map_extent(m, v, &dyn[k], why);
-        dyn[k] = fixed ? v[0] : dyn[k];
-        if (rc || (fixed && (v[0] != v[1] || v[0] != v[2]))) {
-            return rc ? rc : differs(m, why);
-        }
-    }
-    attr.dyn = dyn;
-    wf_val dst[WF_MAX_DST];
-    int rc = wf_fn_append(out, (wf_op)i->op, &attr, i->nsrc, wf_ins_src(m->f, i), dst,
-                          i->loc ? m->f->locs[i->loc] : NULL, why);
-    return rc || i->op == WF_OP_PAD ? explain_refusal(m, p[0], rc, why) : 0;
-}
-
-/* Is the instruction the same op of the same values in all recordings? */
-static bool is_same_ins(const mapper *m)
-{
-    const wf_fn *f = m->f;
-    const wf_ins *i = &f->ins[m->at];
-    for (int k = 1; k < m->n; k++) {
-        const wf_fn *g = m->twin[k];
-        const wf_ins *j = &g->ins[m->at];
-        if (i->op != j->op || i->nsrc != j->nsrc || i->flags != j->flags ||
-            (i->nsrc &&
-             memcmp(wf_ins_src(f, i), wf_ins_src(g, j), i->nsrc * sizeof(wf_val)) != 0)) {
-            return false;
-        }
-        if (wf_op_is_weak(i->op) && (f->slots[i->attr] != g->slots[j->attr] ||
-                                     f->slot_kind[i->attr] != g->slot_kind[j->attr])) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static int map_ins(mapper *m, wf_fn *out, wf_why *why)
-{
-    const wf_fn *f = m->f;
-    const wf_ins *i = &f->ins[m->at];
-    wf_type t;
-    int rc = 0;
-    if (!is_same_ins(m)) {
-        return differs(m, why);
-    }
-    if (i->op == WF_OP_RESULT) {
-        return 0; /* came with its op */
-    }
-    if (i->op == WF_OP_INPUT) {
-        m->plain = true;
-        rc = map_type(m, &t, why);
-        m->plain = false;
-        return rc ? rc : wf_fn_input(out, &t) ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory");
-    }
-    if (wf_op_is_weak(i->op)) {
-        wf_val v = i->op == WF_OP_SCALAR
-                       ? wf_fn_scalar(out, f->slot_kind[i->attr], f->slots[i->attr])
-                       : wf_fn_const(out, f->slot_kind[i->attr], f->slots[i->attr]);
-        return v ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory");
-    }
-    rc = map_row(m, out, i, why);
-    if (!rc) {
-        out->ins[m->at].flags = i->flags;
-    }
-    return rc;
-}
-
-static wf_fn *rebuild(mapper *m, wf_fn *out, wf_why *why)
-{
-    const wf_fn *f = m->f;
-    int rc = 0;
-    for (int i = 1; i < m->n; i++) {
-        if (f->n != m->twin[i]->n || f->noutputs != m->twin[i]->noutputs) {
-            wf_fail(why, WEFT_EUNSUPPORTED, "the function does something else when sizes change");
-            wf_fn_free(out);
-            return NULL;
-        }
-    }
-    for (m->at = 0; m->at < f->n && !rc; m->at++) {
-        rc = map_ins(m, out, why);
-    }
-    for (uint32_t k = 0; k < f->noutputs && !rc; k++) {
-        for (int i = 1; i < m->n && !rc; i++) {
-            m->at = f->outputs[k] - 1;
-            rc = f->outputs[k] == m->twin[i]->outputs[k] ? 0 : differs(m, why);
-        }
-        if (!rc && wf_fn_output(out, f->outputs[k])) {
-            rc = wf_fail(why, WEFT_ENOMEM, "out of memory");
-        }
-    }
-    if (rc) {
-        wf_fn_free(out);
-        return NULL;
-    }
-    return out;
-}
-
-wf_fn *wf_graph_bind(const wf_fn *f, const int64_t *sizes, wf_why *why)
-{
-    mapper m = {.f = f, .sizes = sizes};
-    wf_fn *out = wf_fn_new(f->name);
-    if (!out) {
-        wf_fail(why, WEFT_ENOMEM, "out of memory");
-        return NULL;
-    }
-    return rebuild(&m, out, why);
-}
-
-wf_fn *wf_graph_unify(const wf_fn *f, const wf_fn *second, const wf_fn *third,
-                      const wf_graph_symbols *s, wf_why *why)
-{
-    mapper m = {.f = f, .twin = {f, second, third}, .n = third ? 3 : 2, .symbols = s};
-    wf_fn *out = wf_fn_new(f->name);
-    for (int k = 0; out && k < s->n; k++) {
-        if (wf_fn_symbol(out, s->name[k], strlen(s->name[k])) != k) {
-            wf_fail(why, WEFT_EINVALID, "'%s' is no name for a symbol, or there are more than %d",
-                    s->name[k], WF_MAX_SYMBOLS);
-            wf_fn_free(out);
-            return NULL;
-        }
-        out->least[k] = s->least[k];
-        out->most[k] = s->most[k];
-    }
-    if (!out) {
-        wf_fail(why, WEFT_ENOMEM, "out of memory");
-        return NULL;
-    }
-    return rebuild(&m, out, why);
-}
 
 /* -- recording ----------------------------------------------------------------------------------------- */
 
@@ -430,59 +149,53 @@ static int name_ports(weft_graph *g, const weft_graph_args *a, const recording *
     return 0;
 }
 
+#define NAME_CHARACTERS "0123456789_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
 /* A name as the text form has it, so that what is saved loads. */
-static bool good_word(const char *s, bool symbol)
+static bool good_word(const char *s)
 {
-    size_t n = strlen(s);
-    bool good = n > 0 && n < (symbol ? 32u : 64u) && !(symbol && s[0] >= '0' && s[0] <= '9');
-    for (size_t i = 0; i < n && good; i++) {
-        good = s[i] == '_' || (s[i] >= '0' && s[i] <= '9') || (s[i] >= 'a' && s[i] <= 'z') ||
-               (s[i] >= 'A' && s[i] <= 'Z');
-    }
-    return good;
+    const size_t n = strlen(s);
+    return n > 0 && n < 64 && strspn(s, NAME_CHARACTERS) == n;
 }
 
-/* A size at *text, which goes behind it. False: there is none. */
-static bool take_size(const char **text, int64_t *size)
+/* A symbol as a function's text declares it: its name, with its range and its multiples. 0, or an error recorded. */
+static int parse_symbol(const weft_graph_args *a, int d, char *name, wf_range *range)
 {
-    char *end = NULL;
-    if (**text < '0' || **text > '9') {
-        return false;
+    const char *text = a->dims[d].name;
+    char whole[WF_RANGE_TEXT + 32];
+    wf_why why = {0};
+    wf_fn *f = NULL;
+    if (strlen(text) < WF_RANGE_TEXT && strspn(text, NAME_CHARACTERS "<=%, ") == strlen(text)) {
+        const int n = snprintf(whole, sizeof whole, "fn f symbols(%s) { return }", text);
+        f = wf_fn_parse(whole, (size_t)n, &why);
     }
-    errno = 0;
-    *size = strtoll(*text, &end, 10);
-    *text = end;
-    return errno == 0 && *size > 0;
-}
-
-/* "name", with "least<=" before it and "<=most" behind it. 0, or an error recorded. */
-static int parse_symbol(const weft_graph_args *a, int d, char *name, int64_t *least, int64_t *most)
-{
-    const char *text = a->dims[d].name, *at = text;
-    bool good = true;
-    *least = 0;
-    *most = INT64_MAX;
-    if (*at >= '0' && *at <= '9') {
-        good = take_size(&at, least) && strncmp(at, "<=", 2) == 0;
-        at += good ? 2 : 0;
+    const bool good = f && f->nsymbols == 1;
+    if (good) {
+        snprintf(name, WF_SYMBOL_NAME, "%s", f->symbols[0]);
+        *range = f->range[0];
     }
-    const char *bound = strstr(at, "<=");
-    const size_t n = bound ? (size_t)(bound - at) : strlen(at);
-    snprintf(name, WF_SYMBOL_NAME, "%.*s", n < WF_SYMBOL_NAME ? (int)n : 0, at);
-    if (bound) {
-        bound += 2;
-        good = good && take_size(&bound, most) && *bound == '\0' && *least <= *most;
-    }
-    if (good && good_word(name, true)) {
+    wf_fn_free(f);
+    if (good) {
         return 0;
     }
-    wf_api_error(
-        "jit_graph", WEFT_EINVALID,
-        "dims[%d]: '%s' is no name for an extent: 1 to 31 letters, digits and '_', "
-        "not a digit first; the smallest size and \"<=\" may come before it, \"<=\" and the "
-        "largest size behind it",
-        d, text);
+    wf_api_error("jit_graph", WEFT_EINVALID,
+                 "dims[%d]: '%s' is no name for an extent: 1 to 31 letters, digits and '_', "
+                 "not a digit first; it may have a range, as in \"3<=n<=64\", and multiples, as in "
+                 "\"n%%4==0\" or \"3<=n, n%%4==0\"",
+                 d, text);
     return WEFT_EINVALID;
+}
+
+/* The sizes that are in both: multiple 0, if too large a one. */
+static wf_range both_ranges(wf_range a, wf_range b)
+{
+    int64_t m = a.multiple;
+    while (m % b.multiple != 0) {
+        m += a.multiple;
+    }
+    return (wf_range){.least = a.least > b.least ? a.least : b.least,
+                      .most = a.most < b.most ? a.most : b.most,
+                      .multiple = m <= WF_MOST_MULTIPLE ? m : 0};
 }
 
 /* Puts dims[d] among the symbols. 0, or an error recorded. */
@@ -490,14 +203,14 @@ static int add_symbol(const weft_graph_args *a, int d, wf_graph_symbols *s)
 {
     const weft_graph_dim *x = &a->dims[d];
     char name[WF_SYMBOL_NAME];
-    int64_t least, most;
+    wf_range range;
     int k = 0;
     if (!x->name || x->input < 0 || x->input >= a->n_inputs || x->axis < 0 ||
         x->axis >= weft_rank(a->inputs[x->input])) {
         wf_api_error("jit_graph", WEFT_EINVALID, "dims[%d] names no axis of an input", d);
         return WEFT_EINVALID;
     }
-    if (parse_symbol(a, d, name, &least, &most)) {
+    if (parse_symbol(a, d, name, &range)) {
         return WEFT_EINVALID;
     }
     const int64_t size = weft_dim(a->inputs[x->input], x->axis);
@@ -515,15 +228,25 @@ static int add_symbol(const weft_graph_args *a, int d, wf_graph_symbols *s)
     }
     memcpy(s->name[k], name, sizeof name);
     s->size[0][k] = size;
-    s->least[k] = k == s->n || least > s->least[k] ? least : s->least[k];
-    s->most[k] = k == s->n || most < s->most[k] ? most : s->most[k];
+    const wf_range r = k == s->n ? range : both_ranges(s->range[k], range);
+    s->range[k] = r;
     s->of[d] = k;
     s->n += k == s->n;
-    if (size > s->most[k] || size < s->least[k]) {
-        const bool more = size > s->most[k];
-        wf_api_error("jit_graph", WEFT_ESHAPE, "'%s' is %lld in the example, but at %s %lld", name,
-                     (long long)size, more ? "most" : "least",
-                     (long long)(more ? s->most[k] : s->least[k]));
+    if (r.multiple == 0) {
+        wf_api_error("jit_graph", WEFT_EINVALID, "'%s' would have to be a multiple of more than %d",
+                     name, WF_MOST_MULTIPLE);
+        return WEFT_EINVALID;
+    }
+    if (!wf_range_has(r, size)) {
+        const bool more = size > r.most, less = size < r.least;
+        wf_api_error("jit_graph", WEFT_ESHAPE, "'%s' is %lld in the example, but %s %lld", name,
+                     (long long)size,
+                     more   ? "at most"
+                     : less ? "at least"
+                            : "a multiple of",
+                     (long long)(more   ? r.most
+                                 : less ? r.least
+                                        : r.multiple));
         return WEFT_ESHAPE;
     }
     return 0;
@@ -550,7 +273,7 @@ static bool is_related(const wf_graph_symbols *s, int nth, int k, int64_t x)
     return false;
 }
 
-/* The size, at most `most` more than the least, that symbol k has in another recording: what would be an extent computed from
+/* The size, at most `most` more than the smallest, that symbol k has in another recording: what would be an extent computed from
  * another symbol is taken only where the range leaves no choice. 0: it leaves none at all. */
 static int64_t other_size(const wf_graph_symbols *s, int nth, int k, int64_t most)
 {
@@ -562,15 +285,15 @@ static int64_t other_size(const wf_graph_symbols *s, int nth, int k, int64_t mos
     for (int j = 0; j < k; j++) {
         taken[n++] = s->size[nth][j];
     }
-    const int64_t least = s->least[k] > 0 ? s->least[k] : 1;
-    most = most < s->most[k] - least ? most + least : s->most[k];
-    const int64_t first = wf_size_below(most, taken, n);
+    const wf_range r = s->range[k];
+    const int64_t least = wf_range_from(r, 1);
+    most = most < r.most - least ? most + least : r.most;
+    const int64_t first = wf_size_below(r, most, taken, n);
     int64_t x = first;
-    while (x >= least && is_related(s, nth, k, x)) {
-        x = wf_size_below(x - 1, taken, n);
+    while (x > 0 && is_related(s, nth, k, x)) {
+        x = wf_size_below(r, x - r.multiple, taken, n);
     }
-    x = x >= least ? x : first;
-    return x >= least ? x : 0;
+    return x > 0 ? x : first;
 }
 
 /* Distinct symbols with the example's sizes. 0, or an error recorded. */
@@ -593,7 +316,8 @@ static int choose_sizes(wf_graph_symbols *s, int nth, bool far)
         [1] = {7, 13, 19, 29, 37, 43, 53, 61, 71, 79, 89, 101, 107, 113, 131, 139},
         [2] = {17, 31, 47, 67, 83, 103, 127, 149, 163, 179, 193, 211, 227, 241, 257, 271}};
     for (int k = 0; k < s->n; k++) {
-        s->size[nth][k] = other_size(s, nth, k, primes[nth][k] - 1 + (far ? s->size[0][k] : 0));
+        const int64_t most = (primes[nth][k] - 1) * s->range[k].multiple;
+        s->size[nth][k] = other_size(s, nth, k, most + (far ? s->size[0][k] : 0));
         if (s->size[nth][k] == 0) {
             return k;
         }
@@ -709,11 +433,12 @@ static int unify(const weft_graph_args *a, int n_out, wf_graph_symbols *s, bool 
     recording second = {0}, third = {0};
     wf_why why = {0}, more = {0};
     *out = NULL;
+    *fails = false;
     const int k = choose_sizes(s, 1, far);
     if (k >= 0) {
-        wf_api_error("jit_graph", WEFT_EUNSUPPORTED,
-                     "%lld <= '%s' <= %lld leaves no other size to record with",
-                     (long long)s->least[k], s->name[k], (long long)s->most[k]);
+        char text[WF_RANGE_TEXT];
+        wf_api_error("jit_graph", WEFT_EUNSUPPORTED, "'%s' leaves no other size to record with",
+                     wf_range_text(s->name[k], s->range[k], text));
         return WEFT_EUNSUPPORTED;
     }
     int rc = record_sizes(a, n_out, s, 1, &second);
@@ -724,6 +449,7 @@ static int unify(const weft_graph_args *a, int n_out, wf_graph_symbols *s, bool 
     *out = wf_graph_unify(r->fn, second.fn, NULL, s, &why);
     if (!*out && choose_sizes(s, 2, far) < 0) {
         rc = record_sizes(a, n_out, s, 2, &third);
+        *fails = rc != 0;
         *out = rc ? NULL : wf_graph_unify(r->fn, second.fn, third.fn, s, &more);
     }
     if (*out &&
@@ -840,7 +566,7 @@ typedef struct probe {
     const weft_graph_args *a;
     int n_out;
     const wf_graph_symbols *s;
-    const wf_fn *f;
+    wf_fn *f;
     bool refuses; /* the function fails at small sizes, though f does not: it is asked, too */
 } probe;
 
@@ -913,7 +639,7 @@ static double elements(const weft_graph_args *a, const wf_graph_symbols *s, cons
     return all;
 }
 
-/* Every symbol 1; 2; and as large as its range and memory for the inputs allow. */
+/* Every symbol 1; 2 (or the first two multiples); and as large as its range and memory for the inputs allow. */
 static int check_sizes(probe *p, const recording *r, wf_why *why)
 {
     enum { FAR = 65521, LEAST = 300, ELEMENTS = 1 << 24 };
@@ -922,15 +648,16 @@ static int check_sizes(probe *p, const recording *r, wf_why *why)
     int rc = 0;
     for (int64_t n = 1; n <= 2 && !rc; n++) {
         for (int k = 0; k < s->n; k++) {
-            size[k] = wf_size_within(n, s->least[k], s->most[k]);
+            size[k] = wf_range_from(s->range[k], n * s->range[k].multiple);
         }
         rc = check_at(p, size, true, r, why);
     }
     for (bool fits = false; !fits && !rc; far /= 2) {
         for (int k = 0; k < s->n; k++) { /* of different sizes, but where ranges end */
-            size[k] = wf_size_within(far - k, s->least[k], s->most[k]);
+            const int64_t less = k * s->range[k].multiple;
+            size[k] = wf_range_from(s->range[k], less < far ? far - less : 1);
         }
-        fits = elements(p->a, s, size) <= ELEMENTS || far < LEAST;
+        fits = elements(p->a, s, size) <= (double)ELEMENTS || far < LEAST;
     }
     return rc ? rc : check_at(p, size, false, r, why);
 }
@@ -962,38 +689,41 @@ static void others(const probe *p, int setting, int k, int64_t x, int64_t *size)
         const int64_t n = setting == SMALL   ? 1
                           : setting == LARGE ? (INT64_C(1) << 24) - j
                                              : s->size[0][j];
-        size[j] = j == k ? x : wf_size_within(n, s->least[j], s->most[j]);
+        size[j] = j == k ? x : wf_range_from(s->range[j], n);
     }
 }
 
 /* The size between `from`, where it goes, and `to`, where it might, that is nearest to `to` and goes. */
 static int64_t nearest(const probe *p, int setting, int k, int64_t from, int64_t to)
 {
+    const int64_t by = p->s->range[k].multiple;
     int64_t size[WF_MAX_SYMBOLS], good = from, bad = to;
     others(p, setting, k, to, size);
     if (goes(p, size)) {
         return to;
     }
-    while (good - bad > 1 || bad - good > 1) {
-        const int64_t x = good + (bad - good) / 2;
+    while (good - bad > by || bad - good > by) {
+        const int64_t x = good + (bad - good) / by / 2 * by;
         others(p, setting, k, x, size);
         *(goes(p, size) ? &good : &bad) = x;
     }
     return good;
 }
 
-/* Ranges of the symbols that the rows of f, and the function, imply: `n` is at least 3 where a kernel of 3 is laid on it, at most 64
+/* Ranges of f's symbols that its rows, and the function, imply: `n` is at least 3 where a kernel of 3 is laid on it, at most 64
  * where it is the length of a slice of 64. A size is outside if it goes with no sizes of the other symbols, of those that are tried:
  * small, the example's, large; without other symbols these are one. */
-static void find_ranges(probe *p, wf_fn *f)
+static void find_ranges(probe *p)
 {
     const wf_graph_symbols *s = p->s;
-    int64_t least[WF_MAX_SYMBOLS], most[WF_MAX_SYMBOLS], size[WF_MAX_SYMBOLS];
+    int64_t size[WF_MAX_SYMBOLS];
+    wf_range range[WF_MAX_SYMBOLS];
     const bool refuses = p->refuses;
     for (int k = 0; k < s->n; k++) {
-        const int64_t example = s->size[0][k], end = s->most[k] < NO_MORE ? s->most[k] : NO_MORE;
-        least[k] = example;
-        most[k] = example;
+        const wf_range r = s->range[k];
+        const int64_t example = s->size[0][k], far = r.most < NO_MORE ? r.most : NO_MORE,
+                      end = far - far % r.multiple, first = wf_range_from(r, 0);
+        int64_t least = example, most = example;
         for (int i = s->n > 1 ? SMALL : LARGE - refuses; i < SETTINGS; i++) {
             p->refuses = refuses && i != LARGE; /* recordings cost memory there */
             others(p, i, k, example, size);
@@ -1001,47 +731,102 @@ static void find_ranges(probe *p, wf_fn *f)
                 continue;
             }
             const bool asks = refuses == p->refuses;
-            const int64_t low = asks ? nearest(p, i, k, example, s->least[k]) : example;
+            const int64_t low = asks ? nearest(p, i, k, example, first) : example;
             p->refuses = false;
             const int64_t high = end > example ? nearest(p, i, k, example, end) : example;
-            least[k] = low < least[k] ? low : least[k];
-            most[k] = high > most[k] ? high : most[k];
+            least = low < least ? low : least;
+            most = high > most ? high : most;
         }
-        most[k] = most[k] >= end ? s->most[k] : most[k];
+        range[k] = (wf_range){least, most >= end ? r.most : most, r.multiple};
     }
-    for (int k = 0; k < s->n; k++) {
-        f->least[k] = least[k];
-        f->most[k] = most[k];
-    }
+    memcpy(p->f->range, range, (size_t)s->n * sizeof *range);
 }
 
-/* Makes r->fn the function with symbols. Sizes are small at first, as tables of positions may be; a function that fails for these
- * is recorded with larger ones. One that does something else for these, or for those of check_sizes, is refused. */
+/* -- multiples -------------------------------------------------------------------------------------------------------- */
+
+/* Does the function accept this size of symbol k, with the example's of the others? */
+static bool accepts(const probe *p, int k, int64_t x)
+{
+    int64_t size[WF_MAX_SYMBOLS];
+    attempt t;
+    if (x < 1 || !wf_range_has(p->s->range[k], x)) {
+        return false;
+    }
+    others(p, EXAMPLE, k, x, size);
+    begin_attempt(p, size, false, &t);
+    const bool good = t.good;
+    end_attempt(&t);
+    return good;
+}
+
+/* Of a function that fails at other sizes: are these no multiples of what it wants (n / 4 rows of 4)? The least step up or down
+ * from the example's size, of those that divide it, that the function goes with is what n is a multiple of. False: there is nothing
+ * new. */
+static bool find_multiples(const probe *p, wf_graph_symbols *s)
+{
+    bool found = false;
+    for (int k = 0; k < s->n; k++) {
+        const int64_t example = s->size[0][k], by = s->range[k].multiple;
+        const int64_t end = example < WF_MOST_MULTIPLE ? example : WF_MOST_MULTIPLE;
+        int64_t d = by;
+        while (d <= end &&
+               (example % d != 0 || (!accepts(p, k, example + d) && !accepts(p, k, example - d)))) {
+            d += by;
+        }
+        if (d > by && d <= end) {
+            s->range[k].multiple = d;
+            found = true;
+        }
+    }
+    return found;
+}
+
+/* The function with symbols, which is that at the sizes of check_sizes, as p->f; p->refuses is said. Sizes are small at first, as
+ * tables of positions may be; a function that fails for these is recorded with larger ones. *fails: at some it does. 0, or an error
+ * recorded. */
+static int generalise_once(probe *p, const recording *r, wf_graph_symbols *s, bool *fails)
+{
+    wf_why why = {0};
+    wf_fn *f = NULL;
+    bool again = false;
+    int rc = unify(p->a, p->n_out, s, false, r, &f, fails);
+    if (*fails && rc != WEFT_ENOMEM) {
+        rc = unify(p->a, p->n_out, s, true, r, &f, &again);
+    }
+    p->f = f;
+    p->refuses = false;
+    if (!rc && check_sizes(p, r, &why)) {
+        wf_fn_free(f);
+        rc = wf_raise_status(wf_ctx_get(), "jit_graph", 0, NULL, &why);
+    }
+    *fails = *fails || p->refuses;
+    return rc;
+}
+
+/* Makes r->fn the function with symbols. One that does something else for other sizes is refused; one that fails for some may be
+ * one for multiples. */
 static int generalise(const weft_graph_args *a, int n_out, recording *r)
 {
+    const uint64_t last = wf_ctx_get()->error_last;
     wf_graph_symbols s = {.n = 0};
-    wf_fn *f = NULL;
+    probe p = {.a = a, .n_out = n_out, .s = &s};
     bool fails = false;
     int rc = symbols_of(a, &s);
     if (rc) {
         return rc;
     }
-    rc = unify(a, n_out, &s, false, r, &f, &fails);
-    if (fails && rc != WEFT_ENOMEM) {
-        rc = unify(a, n_out, &s, true, r, &f, &fails);
+    rc = generalise_once(&p, r, &s, &fails);
+    if (fails && rc != WEFT_ENOMEM && find_multiples(&p, &s)) {
+        wf_fn_free(rc ? NULL : p.f);
+        rc = generalise_once(&p, r, &s, &fails);
     }
     if (rc) {
         return rc;
     }
-    wf_why why = {0};
-    probe p = {.a = a, .n_out = n_out, .s = &s, .f = f};
-    if (check_sizes(&p, r, &why)) {
-        wf_fn_free(f);
-        return wf_raise_status(wf_ctx_get(), "jit_graph", 0, NULL, &why);
-    }
-    find_ranges(&p, f);
+    wf_ctx_get()->error_last = last; /* what it refused at other sizes */
+    find_ranges(&p);
     wf_fn_free(r->fn);
-    r->fn = f;
+    r->fn = p.f;
     return 0;
 }
 
@@ -1075,7 +860,7 @@ weft_graph *(weft_jit_graph)(const weft_graph_args *a)
                      WF_GRAPH_DIMS);
         return NULL;
     }
-    if (a->name && !good_word(a->name, false)) {
+    if (a->name && !good_word(a->name)) {
         wf_api_error("jit_graph", WEFT_EINVALID,
                      "'%s' is no name for a graph: 1 to 63 letters, digits and '_'", a->name);
         return NULL;

@@ -40,9 +40,9 @@ wf_val wf_picture_source(const wf_picture *p, wf_val v)
 /* f with symbols that are as large, or as large as they can be. */
 static wf_fn *bind_all(const wf_fn *f, int64_t size, wf_why *why)
 {
-    int64_t sizes[WF_MAX_SYMBOLS];
-    for (int k = 0; k < WF_MAX_SYMBOLS; k++) {
-        sizes[k] = wf_size_within(size, f->least[k], f->most[k]);
+    int64_t sizes[WF_MAX_SYMBOLS] = {0};
+    for (uint32_t k = 0; k < f->nsymbols; k++) {
+        sizes[k] = wf_range_from(f->range[k], size);
     }
     return wf_graph_bind(f, sizes, why);
 }

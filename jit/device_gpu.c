@@ -51,12 +51,13 @@ static int use(void *block, bool write, wf_why *why)
     return wf_cuda_use(block, write, why);
 }
 
-/* Waiting after each kernel and telling whose error it is goes with launches of their own only, and memory that goes back
- * at once with memory that is handed out for one use. */
+/* Waiting after each kernel and telling whose error it is, and looking at what each wrote, goes with launches of their own only, and
+ * memory that goes back at once with memory that is handed out for one use. */
 static int graphs_wanted(void)
 {
     const wf_env_values *env = wf_env();
-    bool none = env->WEFT_CUDA_BLOCKING || env->WEFT_CUDA_MEMCHECK || env->WEFT_CUDA_GRAPHS < 0;
+    bool none = env->WEFT_CUDA_BLOCKING || env->WEFT_CUDA_MEMCHECK || env->WEFT_VALIDATE ||
+                env->WEFT_CUDA_GRAPHS < 0;
     return none ? 0 : (int)env->WEFT_CUDA_GRAPHS;
 }
 

@@ -221,10 +221,10 @@ void wf_reference_free(wf_reference *r); /* NULL is ignored */
 /* What the launches of this run should have in memory when they are done; NULL: they are not compared. */
 wf_view *wf_validate_begin(wf_plan *p, const wf_plan_args *a);
 void wf_validate_end(const wf_plan *p, wf_view *values); /* NULL is ignored */
-/* A launch of n steps is done; memory: of the run's slots. 0, or WEFT_EINVALID with the kernel, the first element that is
+/* A launch of n steps is done; memory: of the run's slots, on a device or (0) the host. 0, what the device found, or WEFT_EINVALID with the kernel, the first element that is
  * another one and both values in why, and the ops with their sites in its hint. */
 int wf_validate_launch(const wf_plan *p, const wf_fn *recording, const wf_plan_step *s, uint32_t n,
-                       char *const *memory, const wf_view *values, wf_why *why);
+                       int device, char *const *memory, const wf_view *values, wf_why *why);
 /* Does the group of the step run natively by now? */
 bool wf_plan_is_native(const wf_plan *p, const wf_plan_step *s);
 /* Places all buffers. */

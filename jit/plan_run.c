@@ -318,7 +318,7 @@ static int prepare_programs(run *r, const wf_plan_step *s, uint32_t n, wf_view *
                                        .src = v + s[i].ndst,
                                        .scalars = at,
                                        .axes = s[i].axes,
-                                       .wait = (r->p->flags & WF_PLAN_SYNC) != 0};
+                                       .wait = (r->p->flags & WF_PLAN_SYNC) || r->expected};
         v += s[i].ndst + s[i].nsrc;
         value += s[i].nscalar;
         at += s[i].nscalar;
@@ -624,9 +624,9 @@ static int run_steps(run *r)
              : r->a->changes ? run_marked(r, &p->steps[s], n)
              : timed         ? run_timed(r, &p->steps[s], n)
                              : run_launch(r, &p->steps[s], n);
-        const bool right =
-            rc || !r->expected ||
-            wf_validate_launch(p, r->a->fn, &p->steps[s], n, r->memory, r->expected, r->why) == 0;
+        const bool right = rc || !r->expected ||
+                           wf_validate_launch(p, r->a->fn, &p->steps[s], n, r->device, r->memory,
+                                              r->expected, r->why) == 0;
         rc = right ? rc : r->why->code;
         if (rc) {
             uint32_t k = r->refused ? r->refused - 1 : p->steps[s].ins;

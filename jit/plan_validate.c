@@ -1,14 +1,16 @@
 /*
- * jit/plan_validate.c -- WEFT_VALIDATE=1: what every launch of a run on the host puts into memory is compared, bit for bit,
- * with its ops run one by one.
+ * jit/plan_validate.c -- WEFT_VALIDATE=1: what every launch of a run puts into memory is compared, bit for bit, with its ops run
+ * one by one.
  *
  * The reference of a plan is a second plan of the same function: no fusion, no native kernels, every row by its eager kernel,
  * and as results all that the first plan ever has in memory. It runs before the first plan does, which may write over what
  * both read; then a launch is looked at when it is done, so that the first one that is wrong is the one that is named, not
- * what became of it.
+ * what became of it. On a device the reference runs there, too, an op a kernel; its values are brought to the host, and so is
+ * what each launch wrote: each is waited for, and kernels that are still being made are (prepare_programs). Nothing is captured then
+ * (jit/device_gpu.c), since launches of a captured graph are not seen one by one.
  *
- * Not compared: plans under fast math, whose bits may differ; runs on a device; and a run whose reference fails (the run
- * itself will say why).
+ * Not compared: plans under fast math, whose bits may differ from their ops'; a run whose numbers change in a captured graph; and a
+ * run whose reference fails (the run itself will say why).
  *
  * Invariant: the reference reads the slots of the call at hand, as its function has the origins of the plan's.
  */
@@ -18,6 +20,7 @@
 
 #include "eager/alloc.h"
 #include "eager/api.h"
+#include "eager/device.h"
 #include "eager/exec.h"
 #include "eager/layout.h"
 #include "jit/ir/build.h"
@@ -70,7 +73,9 @@ static wf_reference *make_reference(const wf_plan *p)
     if (r) {
         r->result = calloc(p->fn->n + 1u, sizeof *r->result);
         f = r->result ? all_results(p, r->result, &why) : NULL;
-        r->plan = f ? wf_plan_of(f, WF_PLAN_NO_FUSE | WF_PLAN_TIER0 | WF_PLAN_PLAIN, &why) : NULL;
+        const unsigned device = p->flags & WF_PLAN_ALONE ? WF_PLAN_ALONE | WF_PLAN_SYNC : 0;
+        r->plan = f ? wf_plan_of(f, WF_PLAN_NO_FUSE | WF_PLAN_TIER0 | WF_PLAN_PLAIN | device, &why)
+                    : NULL;
     }
     if (!r || !r->plan) {
         wf_reference_free(r);
@@ -101,17 +106,91 @@ static void drop_values(const wf_reference *r, wf_view *values)
     free(values);
 }
 
+/* Dense memory of the host for the elements of `from`, which may be a device's; to be freed, of `bytes`. NULL with why. */
+static char *on_host(const wf_view *from, size_t bytes, wf_why *why)
+{
+    wf_view to = *from;
+    to.device = WF_DEVICE_HOST;
+    to.data = wf_alloc(bytes);
+    if (!to.data) {
+        wf_fail(why, WEFT_ENOMEM, "no memory to compare %zu bytes", bytes);
+        return NULL;
+    }
+    wf_view_make_dense(&to);
+    if (!from->device) {
+        wf_copy(&to, from);
+    } else if (wf_device_read(from->device, &to, from, why)) {
+        wf_free(to.data, bytes);
+        return NULL;
+    }
+    return to.data;
+}
+
+/* A run of the reference on a device. */
+typedef struct device_run {
+    const wf_plan *plan;
+    wf_view *values;
+    void **block; /* of each value; NULL: none */
+    int device;
+} device_run;
+
+static int give_result(void *user, uint32_t k, wf_why *why)
+{
+    const device_run *d = user;
+    void *address = NULL;
+    const size_t bytes = (size_t)wf_type_bytes(&d->plan->out_type[k]);
+    d->block[k] = wf_device_alloc(d->device, bytes ? bytes : 1, &address, why);
+    wf_view_of_type(&d->values[k], &d->plan->out_type[k], address);
+    d->values[k].device = (uint8_t)d->device;
+    return d->block[k] ? 0 : why->code;
+}
+
+/* rc: of the run. The values come to the host, unless it or one of them failed: then there are none. */
+static int take_values(const device_run *d, int rc, wf_why *why)
+{
+    for (uint32_t k = 0; k < d->plan->noutputs; k++) {
+        wf_view *v = &d->values[k];
+        const size_t bytes = (size_t)wf_type_bytes(&d->plan->out_type[k]);
+        v->data = rc || !d->block[k] ? NULL : on_host(v, bytes, why);
+        rc = rc ? rc : d->block[k] && !v->data ? why->code : 0;
+        if (d->block[k]) {
+            wf_device_free(d->block[k]);
+        }
+    }
+    return rc;
+}
+
+static int run_reference(const wf_reference *r, const wf_plan_args *a, wf_view *values, wf_why *why)
+{
+    device_run d = {r->plan, values, NULL, a->device};
+    wf_plan_args args = {.fn = a->fn, .in = a->in, .out = values, .device = a->device};
+    if (!a->device) {
+        return wf_plan_run_steps(r->plan, &args, why);
+    }
+    d.block = calloc(r->plan->noutputs + 1u, sizeof *d.block);
+    args.back = give_result;
+    args.user = &d;
+    const int rc =
+        d.block ? take_values(&d, wf_plan_run_steps(r->plan, &args, why), why) : WEFT_ENOMEM;
+    free(d.block);
+    return rc;
+}
+
+/* On a device a row of the reference may be a plan of its own, which is not compared in turn: its row is that plan again. */
+static _Thread_local bool referring;
+
 wf_view *wf_validate_begin(wf_plan *p, const wf_plan_args *a)
 {
-    const wf_reference *r =
-        a->device || a->changes || p->flags & WF_PLAN_FAST ? NULL : reference_of(p);
+    const bool seen = !referring && !a->changes && !(p->flags & WF_PLAN_FAST);
+    const wf_reference *r = seen ? reference_of(p) : NULL;
     wf_view *values = r ? calloc(r->plan->noutputs + 1u, sizeof *values) : NULL;
     wf_why why = {0};
-    wf_plan_args args = {.fn = a->fn, .in = a->in, .out = values};
-    if (values && wf_plan_run_steps(r->plan, &args, &why)) {
+    referring = referring || values;
+    if (values && run_reference(r, a, values, &why)) {
         drop_values(r, values);
         values = NULL;
     }
+    referring = referring && !seen;
     return values;
 }
 
@@ -168,8 +247,8 @@ static bool is_gone(const wf_plan *p, const wf_plan_step *s, const wf_plan_step 
     return false;
 }
 
-static int differs(const wf_plan *p, const wf_fn *recording, const wf_plan_step *s, wf_val v,
-                   int64_t at, const char *got, const char *want, wf_why *why)
+static int differs(const wf_plan *p, const wf_fn *recording, const wf_plan_step *s, int device,
+                   wf_val v, int64_t at, const char *got, const char *want, wf_why *why)
 {
     const wf_type *t = wf_fn_type(p->fn, v);
     const size_t size = wf_dtype_size(t->dtype);
@@ -181,37 +260,38 @@ static int differs(const wf_plan *p, const wf_fn *recording, const wf_plan_step 
             "validation: %.63s (step %u, %s) gives %s for element %lld of %%%u, and its ops one by "
             "one %s",
             wf_plan_launch_name(p, s), s->launch,
-            s->kind == WF_STEP_MAP ? wf_plan_is_native(p, s) ? "native" : "tier 0" : "eager kernel",
+            device                    ? wf_device_code_name(device)
+            : s->kind != WF_STEP_MAP  ? "eager kernel"
+            : wf_plan_is_native(p, s) ? "native"
+                                      : "tier 0",
             a, (long long)at, v, b);
     wf_hint(why, "its ops: %s", ops);
     return WEFT_EINVALID;
 }
 
-/* A value that its step lays channels-last, row-major as the reference has it: *copy, of `bytes`. Others lie so. NULL: no memory. */
-static const char *row_major(const wf_plan *p, const wf_access *a, const wf_type *t, char *got,
-                             char **copy, size_t bytes)
+/* What the step left of a value, row-major and on the host as the reference has it: *copy, if it did not lie so. NULL with why. */
+static const char *written(const wf_access *a, const int64_t *words, const wf_type *t, char *got,
+                           int device, char **copy, wf_why *why)
 {
-    const int64_t *dims = p->words + a->shape, *strides = dims + a->rank;
+    const int64_t *dims = words + a->shape, *strides = dims + a->rank;
+    const bool last = a->rank == t->rank && !a->nterms && wf_lies_last(a->rank, dims, strides);
+    wf_view from;
     *copy = NULL;
-    if (a->rank != t->rank || a->nterms || !wf_lies_last(a->rank, dims, strides)) {
+    if (!last && !device) {
         return got;
     }
-    *copy = wf_alloc(bytes);
-    if (!*copy) {
-        return NULL;
+    wf_view_of_type(&from, t, got);
+    from.device = (uint8_t)device;
+    if (last) {
+        memcpy(from.dims, dims, a->rank * sizeof *dims);
+        memcpy(from.strides, strides, a->rank * sizeof *strides);
     }
-    wf_view from = {.data = got, .dtype = t->dtype, .rank = a->rank};
-    memcpy(from.dims, dims, a->rank * sizeof *dims);
-    memcpy(from.strides, strides, a->rank * sizeof *strides);
-    wf_view to = from;
-    to.data = *copy;
-    wf_view_make_dense(&to);
-    wf_copy(&to, &from);
+    *copy = on_host(&from, (size_t)wf_type_bytes(t), why);
     return *copy;
 }
 
 int wf_validate_launch(const wf_plan *p, const wf_fn *recording, const wf_plan_step *s, uint32_t n,
-                       char *const *memory, const wf_view *values, wf_why *why)
+                       int device, char *const *memory, const wf_view *values, wf_why *why)
 {
     const wf_reference *r = atomic_load_explicit(&p->reference, memory_order_acquire);
     for (const wf_plan_step *x = s, *end = s + n; x < end; x++) {
@@ -223,13 +303,15 @@ int wf_validate_launch(const wf_plan *p, const wf_fn *recording, const wf_plan_s
                 continue;
             }
             const wf_type *t = wf_fn_type(p->fn, u->v);
-            const size_t bytes = (size_t)wf_type_bytes(t);
             char *copy;
-            const char *got = row_major(p, a, t, memory[u->slot] + u->offset, &copy, bytes);
+            const char *got =
+                written(a, p->words, t, memory[u->slot] + u->offset, device, &copy, why);
             const int64_t at = got ? wf_oracle_difference(t, want, got) : -1;
-            const int rc = at >= 0 ? differs(p, recording, x, u->v, at, got, want, why) : 0;
+            const int rc = !got      ? why->code
+                           : at >= 0 ? differs(p, recording, x, device, u->v, at, got, want, why)
+                                     : 0;
             if (copy) {
-                wf_free(copy, bytes);
+                wf_free(copy, (size_t)wf_type_bytes(t));
             }
             if (rc) {
                 return rc;

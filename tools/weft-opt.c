@@ -9,6 +9,8 @@
  *                                            rows     reductions and row-wise rows are opened         device  as for a GPU
  *                                            llvm     kernels as LLVM text   cuda  as CUDA text, without what all of them
  *                                                     begin with (neither needs a library)
+ *   weft-opt --dim NAME=SIZE ...           the function with that size for a symbol: a plan needs one for each. WORDS may have
+ *                                          them, too: --plan=rows,n=64. FILE may be what `weft show` prints
  *   weft-opt --golden [--fix] FILE...      checks tests: a line "passes: a,b" (or "passes: default") or "plan: WORDS",
  *                                          a function, "----", what must become of it; --fix rewrites
  *   weft-opt --list                        passes and rules
@@ -20,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/graph.h"
 #include "jit/ir/cuda_text.h"
 #include "jit/lower.h"
 #include "jit/passes/pass.h"
@@ -29,6 +32,7 @@ typedef struct options {
     wf_pass_opts pass;
     const char *stop_after;
     const char *plan; /* words of --plan, or NULL */
+    char dims[512];   /* of --dim, with a comma before each */
     bool stats, golden, fix, list;
 } options;
 
@@ -91,7 +95,7 @@ static bool knows_words(const char *words)
     static const char *const all[] = {"fuse", "bare", "rows", "device", "llvm", "cuda"};
     for (const char *s = words; *s;) {
         const size_t n = strcspn(s, ",");
-        bool known = n == 0;
+        bool known = n == 0 || memchr(s, '=', n);
         for (size_t i = 0; i < sizeof all / sizeof *all && !known; i++) {
             known = strlen(all[i]) == n && memcmp(s, all[i], n) == 0;
         }
@@ -245,13 +249,86 @@ static char *plan_text(wf_fn *f, const char *words, wf_why *why)
     return text;
 }
 
+/* -- sizes ------------------------------------------------------------------------------------------------------ */
+
+/* The size that "a,n=64" gives a symbol; -1: none that is a number. */
+static int64_t size_in(const char *dims, const char *name)
+{
+    const size_t n = strlen(name);
+    int64_t size = -1;
+    for (const char *s = dims; *s; s += strcspn(s, ","), s += *s == ',') {
+        char *end = NULL;
+        if (strncmp(s, name, n) == 0 && s[n] == '=') {
+            size = strtoll(s + n + 1, &end, 10);
+            size = end == s + n + 1 || (*end && *end != ',') ? -1 : size;
+        }
+    }
+    return size;
+}
+
+/* Is every "n=64" of a symbol? */
+static bool knows_dims(const wf_fn *f, const char *dims, wf_why *why)
+{
+    for (const char *s = dims; *s; s += strcspn(s, ","), s += *s == ',') {
+        const size_t n = strcspn(s, "=,");
+        bool known = s[n] != '=';
+        for (uint32_t k = 0; k < f->nsymbols && !known; k++) {
+            known = strlen(f->symbols[k]) == n && memcmp(s, f->symbols[k], n) == 0;
+        }
+        if (!known) {
+            wf_fail(why, WEFT_EINVALID, "%.*s is no symbol of the function", (int)n, s);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* f, freed, with the sizes that are given; with symbols none or all have one. NULL with why. */
+static wf_fn *bound(wf_fn *f, const char *dims, bool all, wf_why *why)
+{
+    int64_t size[WF_MAX_SYMBOLS] = {0};
+    uint32_t given = 0;
+    char text[WF_RANGE_TEXT];
+    int rc = knows_dims(f, dims, why) ? 0 : why->code;
+    for (uint32_t k = 0; k < f->nsymbols; k++) {
+        size[k] = size_in(dims, f->symbols[k]);
+        given += size[k] >= 0;
+    }
+    for (uint32_t k = 0; k < f->nsymbols && !rc && (given || all); k++) {
+        rc = size[k] < 0 ? wf_fail(why, WEFT_EINVALID,
+                                   "how large is '%s'? say --dim %s=SIZE, or all sizes or none",
+                                   f->symbols[k], f->symbols[k])
+             : wf_range_has(f->range[k], size[k])
+                 ? 0
+                 : wf_fail(why, WEFT_ESHAPE, "%s=%lld is no size of %s", f->symbols[k],
+                           (long long)size[k], wf_range_text(f->symbols[k], f->range[k], text));
+    }
+    if (rc || f->nsymbols == 0 || !(given || all)) {
+        wf_fn_free(rc ? f : NULL);
+        return rc ? NULL : f;
+    }
+    wf_fn *g = wf_graph_bind(f, size, why);
+    wf_fn_free(f);
+    return g;
+}
+
 /* Text of the function after the passes, or (words) of its plan; NULL after printing why. */
-static char *transform(const char *name, const char *text, const wf_pass_opts *o, const char *words)
+static char *transform(const char *name, const char *text, const wf_pass_opts *o, const char *words,
+                       const char *dims)
 {
     wf_why why = {0};
+    while (*text == '#') { /* what `weft show` says first */
+        text += strcspn(text, "\n");
+        text += *text == '\n';
+    }
     wf_fn *f = wf_fn_parse(text, strlen(text), &why), *g = NULL;
     char *result = NULL;
-    if (f && wf_fn_verify(f, &why) == 0 && wf_pass_all(f, o, &g, &why) == 0) {
+    if (f && wf_fn_verify(f, &why)) {
+        wf_fn_free(f);
+        f = NULL;
+    }
+    f = f ? bound(f, dims, words != NULL, &why) : NULL;
+    if (f && wf_pass_all(f, o, &g, &why) == 0) {
         result = words ? plan_text(g, words, &why) : wf_fn_text(g);
         g = words ? NULL : g;
     }
@@ -289,8 +366,9 @@ static int golden(const char *path, const options *o)
         *strstr(passes, "+fast") = '\0';
     }
     opts.only = plan || strcmp(passes, "default") == 0 ? NULL : passes;
-    char *got =
-        plan && !knows_words(passes) ? NULL : transform(path, before, &opts, plan ? passes : NULL);
+    char *got = plan && !knows_words(passes)
+                    ? NULL
+                    : transform(path, before, &opts, plan ? passes : NULL, plan ? passes : "");
     int rc = got && strcmp(got, after) == 0 ? 0 : 1;
     if (rc && got && o->fix) {
         FILE *out = fopen(path, "w");
@@ -361,6 +439,10 @@ static bool parse_option(options *o, const char *arg)
     } else if ((v = value_of(arg, "--plan")) || strcmp(arg, "--plan") == 0) {
         o->plan = v ? v : "fuse";
         return knows_words(o->plan);
+    } else if ((v = value_of(arg, "--dim"))) {
+        const size_t n = strlen(o->dims);
+        return strchr(v, '=') &&
+               (size_t)snprintf(o->dims + n, sizeof o->dims - n, ",%s", v) < sizeof o->dims - n;
     } else if ((v = value_of(arg, "--stop-after"))) {
         o->stop_after = v;
         return wf_pass_find(v, strlen(v)) >= 0;
@@ -387,7 +469,11 @@ int main(int argc, char **argv)
     options o = {.pass = {.verify = true, .stats = stats, .hits = hits}};
     int at = 1, rc = 0;
     for (; at < argc && argv[at][0] == '-' && argv[at][1] != '\0'; at++) {
-        if (!parse_option(&o, argv[at])) {
+        char dim[160] = "";
+        if (strcmp(argv[at], "--dim") == 0 && at + 1 < argc) {
+            snprintf(dim, sizeof dim, "--dim=%s", argv[++at]);
+        }
+        if (!parse_option(&o, dim[0] ? dim : argv[at])) {
             fprintf(stderr, "weft-opt: %s? see the head of tools/weft-opt.c\n", argv[at]);
             return 2;
         }
@@ -405,7 +491,11 @@ int main(int argc, char **argv)
     stop_after(&o, names, sizeof names);
     const char *path = at < argc ? argv[at] : "-";
     char *text = read_file(path);
-    char *result = text ? transform(path, text, &o.pass, o.plan) : NULL;
+    if (o.plan && strchr(o.plan, '=')) {
+        const size_t n = strlen(o.dims);
+        snprintf(o.dims + n, sizeof o.dims - n, ",%s", o.plan);
+    }
+    char *result = text ? transform(path, text, &o.pass, o.plan, o.dims) : NULL;
     if (result) {
         fputs(result, stdout);
     }

@@ -32,8 +32,9 @@ typedef struct weft_graph_dim {
     int input, axis;
     /* Letters, digits and '_', not a digit first; at most 31. "seq<=64": no run may have more; the function is
      * recorded with sizes up to that, so what it takes of other tensors by this size (positions) need have no more.
-     * "3<=seq", "3<=seq<=64": nor fewer. A range that the function's rows imply (3 where a kernel of 3 is laid on this axis), or
-     * below which the function returns an error, is found, and is part of the graph. */
+     * "3<=seq", "3<=seq<=64": nor fewer. "seq%4==0", "3<=seq<=64, seq%4==0": multiples only, so that seq / 4 is an extent. A range
+     * that the function's rows imply (3 where a kernel of 3 is laid on this axis), or below which the function returns an error,
+     * is found, and so is what it wants multiples of (at most 1024): they are part of the graph. */
     const char *name;
 } weft_graph_dim;
 
@@ -49,7 +50,7 @@ typedef struct weft_graph_args {
     const char *const *input_names;  /* NULL: input_0, input_1, ... */
     const char *const *output_names; /* NULL: output_0, ... */
     const weft_graph_dim *
-        dims; /* symbols; the function is then recorded again, with other sizes, up to seven times */
+        dims; /* symbols; the function is then recorded again, with other sizes, up to seven times, and more often if it fails */
     int n_dims;
     bool
         fast_math; /* runs need not have the function's bits, as weft/jit.h says; saved with the graph */
@@ -57,7 +58,8 @@ typedef struct weft_graph_args {
 } weft_graph_args;
 /* NULL with an error recorded: fn's own; a read of any value, and a write to a tensor from outside (WEFT_EUNSUPPORTED,
  * whether or not fn looked at the status: a value read would be a constant of the graph); a size or number that depends on a symbol
- * in a way the graph cannot say (an extent can be a symbol times an integer plus an integer, as after x[1:]); a function that does
+ * in a way the graph cannot say (an extent can be a symbol times an integer plus an integer, as after x[1:], or over one that it is
+ * a multiple of); a function that does
  * something else, or reads other tensors from outside, at one of the sizes it is recorded with: the example's, one or two more,
  * all symbols 1, all 2, and one far above or the largest that a range allows. A branch that none of these takes goes unseen, as does
  * one at a size where fn fails.
@@ -79,7 +81,7 @@ WEFT_API void weft_graph_free(weft_graph *g);
 WEFT_API weft_status weft_graph_to(weft_graph *g, weft_device device);
 /* Checks the inputs' types, binds symbols to their extents and runs. out receives new handles of the current
  * scope, or empty ones that carry the error; in and out may be one array. WEFT_EDTYPE, WEFT_ESHAPE (naming input, axis and symbol; of a size
- * out of a symbol's range also the op that cannot have it), a kernel's errors. */
+ * out of a symbol's range, or no multiple, also the op that cannot have it), a kernel's errors. */
 WEFT_API weft_status weft_graph_run(weft_graph *g, const weft_tensor *in, int n_in,
                                     weft_tensor *out, int n_out);
 
@@ -90,7 +92,7 @@ typedef struct weft_graph_port {
     int rank;
     int64_t dims[WEFT_MAX_RANK]; /* -1: a symbol */
     const char *symbols
-        [WEFT_MAX_RANK]; /* its name, or NULL; of an output also "seq-1", "2*batch", "3*n+2" */
+        [WEFT_MAX_RANK]; /* its name, or NULL; of an output also "seq-1", "2*batch", "3*n/4+2" */
 } weft_graph_port;
 /* How many there are; 0 for NULL. */
 WEFT_API int weft_graph_inputs(const weft_graph *g);
@@ -105,11 +107,11 @@ WEFT_API const char *weft_graph_producer(const weft_graph *g);
 /* Was it made with .fast_math? */
 WEFT_API bool weft_graph_fast_math(const weft_graph *g);
 
-/* The function as text, its symbols with their ranges ("3<=seq<=64"); as a graph for Graphviz; as a picture (SVG). */
+/* The function as text, its symbols with their ranges ("3<=seq<=64, seq%4==0"); as a graph for Graphviz; as a picture (SVG). */
 WEFT_API weft_status weft_graph_print(const weft_graph *g, FILE *out);
 WEFT_API weft_status weft_graph_dot(const weft_graph *g, FILE *out);
 WEFT_API weft_status weft_graph_svg(const weft_graph *g, FILE *out);
-/* The steps that a run with these inputs takes: what is fused, and every edge that is not with the reason. */
+/* The symbols' sizes and ranges, and the steps that a run with these inputs takes: what is fused, and every edge that is not with the reason. */
 WEFT_API weft_status weft_graph_explain(weft_graph *g, const weft_tensor *in, int n_in, FILE *out);
 
 #ifdef __cplusplus

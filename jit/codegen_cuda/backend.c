@@ -167,15 +167,16 @@ static void keep_log(nvrtc_handle p)
     free(all);
 }
 
-static int take_cubin(nvrtc_handle p, wf_blob *out, wf_why *why)
+/* The code, or the text that it was made of. */
+static int take_result(nvrtc_handle p, bool ptx, wf_blob *out, wf_why *why)
 {
     size_t n = 0;
-    if (nvrtc.cubin_size(p, &n) != 0 || n == 0)
+    if ((ptx ? nvrtc.ptx_size : nvrtc.cubin_size)(p, &n) != 0 || n == 0)
         return wf_fail(why, WEFT_EUNSUPPORTED, "NVRTC made no code for this architecture");
     *out = (wf_blob){.data = malloc(n), .size = n};
     if (!out->data)
         return wf_fail(why, WEFT_ENOMEM, "no memory for %zu bytes of GPU code", n);
-    if (nvrtc.cubin(p, out->data) == 0)
+    if ((ptx ? nvrtc.ptx : nvrtc.cubin)(p, out->data) == 0)
         return 0;
     wf_blob_free(out);
     return wf_fail(why, WEFT_EUNSUPPORTED, "NVRTC did not hand out its code");
@@ -187,7 +188,8 @@ static bool is_dropped(const char *arch)
     return strncmp(arch, "sm_", 3) == 0 && strtol(arch + 3, NULL, 10) < 75;
 }
 
-static int compile(const wf_target *target, const wf_text *text, wf_blob *out, wf_why *why)
+static int translate(const wf_target *target, const wf_text *text, bool ptx, wf_blob *out,
+                     wf_why *why)
 {
     int status = available(why);
     if (status != 0)
@@ -207,13 +209,29 @@ static int compile(const wf_target *target, const wf_text *text, wf_blob *out, w
         return wf_fail(why, WEFT_ENOMEM, "NVRTC did not take the text");
     const int code = nvrtc.compile(p, (int)(sizeof options / sizeof *options), options);
     keep_log(p);
-    status = code == 0 ? take_cubin(p, out, why)
+    status = code == 0 ? take_result(p, ptx, out, why)
              : code == NVRTC_INVALID_OPTION
                  ? wf_fail(why, WEFT_EUNSUPPORTED,
                            "NVRTC %s does not know %s: name %s in WEFT_NVRTC or CUDA_HOME", version,
                            target->arch, is_dropped(target->arch) ? "CUDA 12's" : "a newer one")
                  : wf_fail(why, WEFT_EUNSUPPORTED, "NVRTC (%d): %.200s", code, wf_cu_log());
     nvrtc.destroy(&p);
+    return status;
+}
+
+static int compile(const wf_target *target, const wf_text *text, wf_blob *out, wf_why *why)
+{
+    return translate(target, text, false, out, why);
+}
+
+/* PTX, which NVRTC makes on the way. */
+static int assemble(const wf_target *target, const wf_text *text, wf_text *out, wf_why *why)
+{
+    wf_blob ptx;
+    const int status = translate(target, text, true, &ptx, why);
+    if (status == 0)
+        wf_text_put(out, ptx.data, strnlen(ptx.data, ptx.size));
+    wf_blob_free(&ptx);
     return status;
 }
 
@@ -232,4 +250,5 @@ const wf_backend wf_backend_cuda = {
     .identify = identify,
     .render = wf_cuda_render,
     .compile = compile,
+    .assemble = assemble,
 };

@@ -22,6 +22,8 @@ enum { NVRTC_OK = 0, NVRTC_INVALID_OPTION = 5 };
     F(compile, "nvrtcCompileProgram", (nvrtc_handle p, int n, const char *const *options))         \
     F(cubin_size, "nvrtcGetCUBINSize", (nvrtc_handle p, size_t * n))                               \
     F(cubin, "nvrtcGetCUBIN", (nvrtc_handle p, char *image))                                       \
+    F(ptx_size, "nvrtcGetPTXSize", (nvrtc_handle p, size_t * n))                                   \
+    F(ptx, "nvrtcGetPTX", (nvrtc_handle p, char *text))                                            \
     F(log_size, "nvrtcGetProgramLogSize", (nvrtc_handle p, size_t * n))                            \
     F(log, "nvrtcGetProgramLog", (nvrtc_handle p, char *text))
 

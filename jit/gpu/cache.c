@@ -190,8 +190,10 @@ static int bring(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_text *text, 
     const wf_target target = {.arch = wf_cuda_get_info(v->ordinal)->arch, .contract = e->contract};
     wf_blob image = {0};
     int status = image_of(text, &target, &image, from_disk, why);
-    if (status == 0)
+    if (status == 0) {
+        wf_dump_bytes(e->kernel.name, "cubin", image.data, image.size);
         status = load(v, e, &image, functions, why);
+    }
     if (status == WEFT_ENOMEM && image.data) { /* what tensors do not use is the allocator's */
         wf_cuda_trim(v->ordinal);
         *why = (wf_why){0};
@@ -208,16 +210,31 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* WEFT_DUMP: the source as a file, and on the page. */
-static void put_source(const char *name, const char *text)
+/* WEFT_DUMP: the source and its PTX as files, and on the page; the code is put there by bring(). WEFT_DEBUG: on stderr. */
+static void show(const char *name, int ordinal, bool contract, const wf_text *text)
 {
+    static const char *const kinds[] = {"cu", "ptx", "cubin"};
+    const wf_target target = {.arch = wf_cuda_get_info(ordinal)->arch, .contract = contract};
     wf_page page;
+    wf_why why = {0};
+    wf_text ptx = {0};
     char file[80];
-    wf_dump_text(name, "cu", text);
+    if (wf_env_debug(WF_DEBUG_SOURCE))
+        fprintf(stderr, "%s", text->s);
+    wf_dump_text(name, "cu", text->s);
+    if ((wf_dump_folder() || wf_env_debug(WF_DEBUG_ASM)) &&
+        wf_backend_cuda.assemble(&target, text, &ptx, &why) == 0) {
+        if (wf_env_debug(WF_DEBUG_ASM))
+            fprintf(stderr, "%s", ptx.s);
+        wf_dump_text(name, "ptx", ptx.s);
+    }
+    wf_text_free(&ptx);
     if (wf_page_begin(&page)) {
         fputs("<h3>kernel of a device</h3>\n<p>", page.out);
-        snprintf(file, sizeof file, "%s.cu", name);
-        wf_page_link(&page, file);
+        for (int i = 0; i < (why.code ? 1 : 3); i++) {
+            snprintf(file, sizeof file, "%.72s.%s", name, kinds[i]);
+            wf_page_link(&page, file);
+        }
         fputs("\n", page.out);
         wf_page_end(&page);
     }
@@ -232,10 +249,8 @@ static void make(wf_gpu_variant *v, const wf_gpu_entry *e, const wf_gpu_recipe *
     bool from_disk = true;
     int status = info ? recipe->render(recipe->arg, e, &text, &why)
                       : wf_fail(&why, WEFT_EUNSUPPORTED, "there is no device %d", v->ordinal);
-    if (status == 0 && wf_env_debug(WF_DEBUG_SOURCE))
-        fprintf(stderr, "%s", text.s);
     if (status == 0)
-        put_source(e->kernel.name, text.s);
+        show(e->kernel.name, v->ordinal, e->contract, &text);
     if (status == 0)
         status = bring(v, e, &text, recipe->functions, &from_disk, &why);
     else

@@ -368,44 +368,6 @@ wf_val wf_fn_const(wf_fn *f, int kind, uint64_t bits)
     return push_number(f, WF_OP_CONST, kind, bits);
 }
 
-int wf_fn_symbol(wf_fn *f, const char *name, size_t len)
-{
-    if (len == 0 || len >= sizeof f->symbols[0]) {
-        return -1;
-    }
-
-    for (uint32_t i = 0; i < f->nsymbols; i++) {
-        if (strlen(f->symbols[i]) == len && memcmp(f->symbols[i], name, len) == 0) {
-            return (int)i;
-        }
-    }
-    if (f->nsymbols == WF_MAX_SYMBOLS) {
-        return -1;
-    }
-    char(*p)[32] = realloc(f->symbols, (f->nsymbols + 1u) * sizeof *p);
-    if (!p) {
-        return -1;
-    }
-    f->symbols = p;
-    memcpy(p[f->nsymbols], name, len);
-    p[f->nsymbols][len] = '\0';
-    f->least[f->nsymbols] = 0;
-    f->most[f->nsymbols] = INT64_MAX;
-    return (int)f->nsymbols++;
-}
-
-int wf_fn_copy_symbols(wf_fn *f, const wf_fn *from)
-{
-    for (uint32_t k = 0; k < from->nsymbols; k++) {
-        if (wf_fn_symbol(f, from->symbols[k], strlen(from->symbols[k])) != (int)k) {
-            return WEFT_ENOMEM;
-        }
-        f->least[k] = from->least[k];
-        f->most[k] = from->most[k];
-    }
-    return 0;
-}
-
 int wf_fn_output(wf_fn *f, wf_val v)
 {
     return push_val(&f->outputs, &f->noutputs, &f->capoutputs, v);
@@ -428,83 +390,8 @@ static void operand_types(const wf_fn *f, wf_op op, int nsrc, const wf_val *src,
     }
 }
 
-int64_t wf_sym_value(int64_t v, const int64_t *sizes)
-{
-    int64_t x;
-    if (__builtin_mul_overflow(sizes[wf_sym_of(v)], wf_sym_times(v), &x) ||
-        __builtin_add_overflow(x, wf_sym_plus(v), &x)) {
-        return INT64_MAX;
-    }
-    return x;
-}
-
-bool wf_slot_is_extent(int op, const wf_attr *attr, int i)
-{
-    const int more = op == WF_OP_RANDINT ? 4 : 2;
-    return op < WF_OP_RAND || op > WF_OP_RANDPERM || i < attr->n_dyn - more;
-}
-
-void wf_type_bind(wf_type *t, const int64_t *value)
-{
-    for (int i = 0; i < t->rank; i++) {
-        if (WF_IS_SYM(t->dims[i])) {
-            t->dims[i] = wf_sym_value(t->dims[i], value);
-        }
-    }
-}
-
-int64_t wf_size_below(int64_t most, const int64_t *taken, int n)
-{
-    for (int i = 0; i < n; i++) {
-        if (taken[i] == most) { /* a smaller one, which may be taken in turn */
-            most--;
-            i = -1;
-        }
-    }
-    return most > 0 ? most : 0;
-}
-
-/* Bindings within the symbols' ranges; no extent of the one is an extent of the other, but where a range has only two sizes. */
-enum { BINDINGS = 3 };
-typedef struct bindings {
-    int64_t v[BINDINGS][WF_MAX_SYMBOLS];
-} bindings;
-
-/* As far: so large that more can be taken off. */
-static int bind_symbols(const wf_fn *f, int64_t far, bindings *b, wf_why *why)
-{
-    static const int64_t sizes[BINDINGS][WF_MAX_SYMBOLS] = {
-        {11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71},
-        {73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151},
-        {263, 283, 313, 337, 367, 389, 419, 443, 467, 499, 523, 563, 587, 617, 643, 673},
-    };
-    int64_t taken[BINDINGS * WF_MAX_SYMBOLS];
-    int n = 0;
-    for (uint32_t k = 0; k < f->nsymbols; k++) {
-        for (int i = 0; i < BINDINGS; i++) {
-            int64_t most = 0;
-            if (__builtin_add_overflow(sizes[i][k] + far, f->least[k], &most) ||
-                most > f->most[k]) {
-                most = f->most[k];
-            }
-            int64_t x = wf_size_below(most, taken, n);
-            x = x < f->least[k] ? 0 : x;
-            x = x == 0 && i == 2 ? b->v[1][k] : x;
-            taken[n++] = b->v[i][k] = x;
-            if (x == 0) {
-                return wf_fail(why, WEFT_EUNSUPPORTED,
-                               "%lld <= %s <= %lld leaves too few sizes to tell the symbols apart",
-                               (long long)f->least[k], f->symbols[k], (long long)f->most[k]);
-            }
-        }
-    }
-    return 0;
-}
-
-/* Inference of sizes. In a function a map counts in the value that it is over, so here it is held to that; of a view in eager
- * code, which counts in the view's storage, the row's own inference cannot tell. */
-static int infer_sizes(wf_op op, const wf_attr *attr, int nsrc, const wf_type *src, wf_type *dst,
-                       wf_why *why)
+int wf_infer_sizes(wf_op op, const wf_attr *attr, int nsrc, const wf_type *src, wf_type *dst,
+                   wf_why *why)
 {
     int rc = wf_infer(op, attr, nsrc, src, dst, why);
     if (!rc && op == WF_OP_AS_STRIDED) {
@@ -514,117 +401,16 @@ static int infer_sizes(wf_op op, const wf_attr *attr, int nsrc, const wf_type *s
     return rc;
 }
 
-/* Inference with the symbols bound. */
-static int infer_bound(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_type *src,
-                       const int64_t *value, wf_type *dst, wf_why *why)
-{
-    wf_type *t = malloc(((size_t)nsrc + 1) * sizeof *t);
-    int64_t *dyn = malloc((attr->n_dyn + 1u) * sizeof *dyn);
-    int rc = t && dyn ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory");
-    if (!rc) {
-        wf_attr a = *attr;
-        a.dyn = dyn;
-        for (int i = 0; i < attr->n_dyn; i++) {
-            bool sym = wf_is_sym(attr->dyn[i], f->nsymbols) && wf_slot_is_extent((int)op, attr, i);
-            dyn[i] = sym ? wf_sym_value(attr->dyn[i], value) : attr->dyn[i];
-        }
-        bool fits = true;
-        for (int i = 0; i < nsrc; i++) {
-            t[i] = src[i];
-            wf_type_bind(&t[i], value);
-            for (int k = 0; k < t[i].rank; k++) {
-                fits = fits && t[i].dims[k] >= 0 && !WF_IS_SYM(t[i].dims[k]);
-            }
-        }
-        rc = fits ? infer_sizes(op, &a, nsrc, t, dst, why)
-                  : wf_fail(why, WEFT_ESHAPE, "an extent of an operand is negative, or too large");
-    }
-    free(t);
-    free(dyn);
-    return rc;
-}
-
-int64_t wf_sym_through(uint32_t k, const int64_t size[3], const int64_t x[3])
-{
-    int64_t by, more, part, plus;
-    if (__builtin_sub_overflow(size[1], size[0], &by) ||
-        __builtin_sub_overflow(x[1], x[0], &more)) {
-        return -1;
-    }
-    const int64_t a = by ? more / by : 0;
-    if (a < 1 || __builtin_mul_overflow(a, size[0], &part) ||
-        __builtin_sub_overflow(x[0], part, &plus)) {
-        return -1;
-    }
-    const int64_t v = wf_sym(k, a, plus);
-    const bool pure = v == WF_SYM(k), three = size[2] != size[0] && size[2] != size[1];
-    for (int i = 0; i < 3 && v > 0; i++) {
-        if (__builtin_mul_overflow(a, size[i], &part) ||
-            __builtin_add_overflow(part, plus, &part) || part != x[i]) {
-            return -1;
-        }
-    }
-    return pure || three ? v : -1;
-}
-
-/* The extent that is x[i] under binding i; -1: none. */
-static int64_t unbind(const bindings *b, uint32_t nsymbols, const int64_t x[BINDINGS])
-{
-    int64_t found = x[0] == x[1] && x[0] == x[2] ? x[0] : -1;
-    for (uint32_t k = 0; k < nsymbols && found < 0; k++) {
-        const int64_t size[BINDINGS] = {b->v[0][k], b->v[1][k], b->v[2][k]};
-        found = wf_sym_through(k, size, x);
-    }
-    return found;
-}
-
-/* Inference of types t under bindings that are `far` off. */
-static int infer_symbolic(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_type *t,
-                          int64_t far, wf_type *dst, wf_why *why)
-{
-    wf_type each[BINDINGS][WF_MAX_DST];
-    bindings b;
-    int rc = bind_symbols(f, far, &b, why);
-    for (int i = 0; i < BINDINGS && !rc; i++) {
-        rc = infer_bound(f, op, attr, nsrc, t, b.v[i], each[i], why);
-    }
-    for (int r = 0; r < wf_rows[op].ndst && !rc; r++) {
-        dst[r] = each[0][r];
-        for (int i = 0; i < dst[r].rank && !rc; i++) {
-            const int64_t x[] = {each[0][r].dims[i], each[1][r].dims[i], each[2][r].dims[i]};
-            dst[r].dims[i] = unbind(&b, f->nsymbols, x);
-            if (dst[r].dims[i] < 0) {
-                rc =
-                    wf_fail(why, WEFT_EUNSUPPORTED,
-                            "axis %d of the result of %s is neither constant nor a symbol times an "
-                            "integer plus an integer",
-                            i, wf_rows[op].name);
-            }
-        }
-    }
-    return rc;
-}
-
 int wf_fn_infer(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_val *src,
                 wf_type *dst, wf_why *why)
 {
-    enum { FAR = 4096 };
     wf_type *t = malloc(((size_t)nsrc + 1) * sizeof *t);
     if (!t) {
         return wf_fail(why, WEFT_ENOMEM, "out of memory");
     }
     operand_types(f, op, nsrc, src, t);
-    int rc;
-    if (f->nsymbols == 0) {
-        rc = infer_sizes(op, attr, nsrc, t, dst, why);
-    } else {
-        wf_why other = {0};
-        rc = infer_symbolic(f, op, attr, nsrc, t, 0, dst, why);
-        if (rc && infer_symbolic(f, op, attr, nsrc, t, FAR, dst, &other) == 0) {
-            wf_why_clear(why);
-            rc = 0;
-        }
-    }
+    const int rc = f->nsymbols == 0 ? wf_infer_sizes(op, attr, nsrc, t, dst, why)
+                                    : wf_infer_symbolic(f, op, attr, nsrc, t, dst, why);
     free(t);
     return rc;
 }
@@ -699,8 +485,9 @@ bool wf_fn_equal(const wf_fn *a, const wf_fn *b)
         return false;
     }
     for (uint32_t i = 0; i < a->nsymbols; i++) {
-        if (strcmp(a->symbols[i], b->symbols[i]) != 0 || a->least[i] != b->least[i] ||
-            a->most[i] != b->most[i]) {
+        const wf_range p = a->range[i], q = b->range[i];
+        if (strcmp(a->symbols[i], b->symbols[i]) != 0 || p.least != q.least || p.most != q.most ||
+            p.multiple != q.multiple) {
             return false;
         }
     }

@@ -7,9 +7,10 @@
  * merge: one instruction per call.
  *
  * Extents (and integer slots of attributes) are int64, symbols, or a symbol times an integer plus an integer: a value of
- * WF_SYM(k) stands for symbol k of the function, wf_sym(k, a, b) for a k + b; equal numbers are equal extents. Inference runs
- * under three bindings of the symbols to distinct primes; an extent of a result is a constant if all agree, what of one
- * symbol gives all three otherwise, and refused if nothing does.
+ * WF_SYM(k) stands for symbol k of the function, wf_sym(k, a, 1, b) for a k + b; equal numbers are equal extents. A symbol of
+ * which only multiples of some integer are sizes may be divided by what divides that: wf_sym(k, a, d, b) is a k / d + b, with
+ * a / d in lowest terms. Inference runs under three bindings of the symbols to distinct primes, or multiples of them; an extent
+ * of a result is a constant if all agree, what of one symbol gives all three otherwise, and refused if nothing does.
  * Scalars are numbered slots: their values are arguments, never part of the function's identity. CONST
  * is a number that the compiler itself put there: its value is structure.
  *
@@ -29,18 +30,11 @@
 
 #define WF_SYM(k) ((INT64_C(1) << 62) + (k))
 #define WF_IS_SYM(v) ((v) >= (INT64_C(1) << 62))
-enum { WF_MAX_SYMBOLS = 16, WF_SYM_BITS = 4, WF_TERM_BITS = 24 };
+enum { WF_MAX_SYMBOLS = 16, WF_SYM_BITS = 4, WF_TERM_BITS = 24, WF_MOST_MULTIPLE = 1024 };
 
-/* a k + b as an extent; -1: too large a number, or a < 1. Four bits of k, 24 of a - 1, 24 of b with its sign; WF_SYM(k) is k. */
-static inline int64_t wf_sym(uint32_t k, int64_t a, int64_t b)
-{
-    const int64_t half = INT64_C(1) << (WF_TERM_BITS - 1);
-    if (a < 1 || a > 2 * half || b < -half || b >= half) {
-        return -1;
-    }
-    const int64_t folded = b < 0 ? -2 * b - 1 : 2 * b;
-    return WF_SYM(k) + ((a - 1) << WF_SYM_BITS) + (folded << (WF_SYM_BITS + WF_TERM_BITS));
-}
+/* a k / d + b as an extent; -1: too large a number, or a < 1. In the number are, from below, four bits of k, 24 of a - 1, 24 of
+ * b with its sign and ten of d - 1, with a and d in lowest terms; WF_SYM(k) is k. */
+int64_t wf_sym(uint32_t k, int64_t a, int64_t d, int64_t b);
 static inline uint32_t wf_sym_of(int64_t v)
 {
     return (uint32_t)(v & (WF_MAX_SYMBOLS - 1));
@@ -54,21 +48,41 @@ static inline int64_t wf_sym_plus(int64_t v)
     const int64_t folded = v >> (WF_SYM_BITS + WF_TERM_BITS) & ((INT64_C(1) << WF_TERM_BITS) - 1);
     return folded & 1 ? -(folded + 1) / 2 : folded / 2;
 }
-/* Is v of one of n symbols? Other numbers as large are none (a seed, an end that is INT64_MAX). */
-static inline bool wf_is_sym(int64_t v, uint32_t n)
+static inline int64_t wf_sym_over(int64_t v)
 {
-    return WF_IS_SYM(v) && wf_sym_of(v) < n &&
-           v - WF_SYM(0) < INT64_C(1) << (WF_SYM_BITS + 2 * WF_TERM_BITS);
+    return (v - WF_SYM(0)) / (INT64_C(1) << (WF_SYM_BITS + 2 * WF_TERM_BITS)) + 1;
 }
 /* v where the symbols have these sizes; what is too large to be one is INT64_MAX. */
 int64_t wf_sym_value(int64_t v, const int64_t *sizes);
 /* Room for any. */
 enum { WF_EXTENT_TEXT = 64 };
 typedef struct wf_fn wf_fn;
+/* Is v of one of f's symbols, and divided only as that can be? Other numbers as large are none (a seed, an end that is INT64_MAX). */
+bool wf_is_sym(const wf_fn *f, int64_t v);
 /* An extent or integer slot of f in its text form. */
 const char *wf_extent_text(const wf_fn *f, int64_t v, char text[WF_EXTENT_TEXT]);
 /* Can integer slot i of the op be an extent? Not where a random row draws from. */
 bool wf_slot_is_extent(int op, const wf_attr *attr, int i);
+
+/* The sizes that a symbol stands for: the multiples of `multiple` from least to most. 0, INT64_MAX and 1: nothing was said. */
+typedef struct wf_range {
+    int64_t least, most, multiple;
+} wf_range;
+static inline wf_range wf_any_size(void)
+{
+    return (wf_range){0, INT64_MAX, 1};
+}
+static inline bool wf_range_has(wf_range r, int64_t size)
+{
+    return size >= r.least && size <= r.most && size % r.multiple == 0;
+}
+/* The smallest size of a range that is x or more, else its largest; -1: it has none. */
+int64_t wf_range_from(wf_range r, int64_t x);
+/* Has it a size, other than 0, and is the multiple one that is said? */
+bool wf_range_good(wf_range r);
+/* The range of a symbol of that name as functions declare it: n, 3<=n<=64, n%4==0 or 3<=n<=64, n%4==0. */
+enum { WF_RANGE_TEXT = 144 };
+const char *wf_range_text(const char *name, wf_range r, char text[WF_RANGE_TEXT]);
 
 typedef uint32_t wf_val; /* SSA number + 1; 0 = absent operand */
 
@@ -103,9 +117,8 @@ struct wf_fn {
     uint32_t nlocs, caplocs;
     char (*symbols)[32];
     uint32_t nsymbols;
-    /* Of symbol k: the smallest and the largest size that it stands for; 0 and INT64_MAX where nothing was said. */
-    int64_t least[WF_MAX_SYMBOLS], most[WF_MAX_SYMBOLS];
-    wf_val *inputs; /* INPUT instructions in argument order */
+    wf_range range[WF_MAX_SYMBOLS]; /* of symbol k */
+    wf_val *inputs;                 /* INPUT instructions in argument order */
     uint32_t ninputs, capinputs;
     uint64_t *slots;    /* bit patterns the scalar slots had when recorded: wf_slot_f64 reads one */
     uint8_t *slot_kind; /* WF_SCALAR_* of eager/tensor.h: 0 bool, 1 integer, 2 float */
@@ -134,8 +147,8 @@ wf_val wf_fn_const(wf_fn *f, int kind, uint64_t bits);
 int wf_fn_symbol(wf_fn *f, const char *name, size_t len);
 /* Declares the symbols of another function, with their ranges, in a new one. 0 or WEFT_ENOMEM. */
 int wf_fn_copy_symbols(wf_fn *f, const wf_fn *from);
-/* The largest number up to most that is not among the n taken; 0: none. */
-int64_t wf_size_below(int64_t most, const int64_t *taken, int n);
+/* The largest size of a range up to `most` that is not among the n taken; 0: none. */
+int64_t wf_size_below(wf_range r, int64_t most, const int64_t *taken, int n);
 /* Appends op: checks operands and attributes, infers result types, copies attributes. dst receives
  * the row's results. Returns 0 or a status with why filled. */
 int wf_fn_append(wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_val *src, wf_val *dst,
@@ -152,6 +165,12 @@ uint32_t wf_fn_intern_loc(wf_fn *f, const char *loc);
 wf_val wf_fn_push(wf_fn *f, const wf_ins *i);
 /* Stores the operands of i: in place, or as a list. 0 or WEFT_ENOMEM. */
 int wf_fn_set_src(wf_fn *f, wf_ins *i, int nsrc, const wf_val *src);
+/* Inference in a function without symbols, and in f with them (jit/ir/symbols.c). A map counts in the value that it is over, so here
+ * it is held to that; of a view in eager code, which counts in the view's storage, the row's own inference cannot tell. */
+int wf_infer_sizes(wf_op op, const wf_attr *attr, int nsrc, const wf_type *src, wf_type *dst,
+                   wf_why *why);
+int wf_infer_symbolic(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_type *src,
+                      wf_type *dst, wf_why *why);
 /* Types of the results as inference gives them; nothing is appended. */
 int wf_fn_infer(const wf_fn *f, wf_op op, const wf_attr *attr, int nsrc, const wf_val *src,
                 wf_type *dst, wf_why *why);
@@ -209,9 +228,9 @@ const char *wf_site_file(const char *site);
 
 /* Replaces symbols in t by value[k]. */
 void wf_type_bind(wf_type *t, const int64_t *value);
-/* The extent of symbol k that is x[i] where the symbol is size[i]; -1: none. Sizes that are not three determine the symbol
- * itself only. */
-int64_t wf_sym_through(uint32_t k, const int64_t size[3], const int64_t x[3]);
+/* The extent of symbol k that is x[i] where the symbol is size[i], multiples of `multiple`; -1: none. Sizes that are not three
+ * determine the symbol itself only. */
+int64_t wf_sym_through(uint32_t k, int64_t multiple, const int64_t size[3], const int64_t x[3]);
 
 /* Holds f to every rule of a function (jit/ir/verify.c lists them). Returns 0, or a status with why naming the instruction
  * and the rule that it breaks. */

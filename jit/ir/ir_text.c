@@ -1,7 +1,7 @@
 /*
  * jit/ir/ir_text.c -- the text form: print and parse.
  *
- *   fn step symbols(batch, 3<=seq<=64) {
+ *   fn step symbols(batch, 3<=seq<=64, seq%4==0) {
  *     %1 = input f32[batch,784]
  *     %2 = scalar f64 0x1p-1         (const f64 0x1p-1: a number of the compiler's own)
  *     %3 = mul f32[batch,784] %1, %2
@@ -10,8 +10,9 @@
  *   }
  *
  * Numbers are SSA numbers counted from 1, `_` is an absent operand. A scalar slot is followed by the value
- * it had, unless that was 0: an integer, or a hexadecimal float. An extent is an integer, a symbol, or of a symbol: 2*batch,
- * batch-1, 3*batch+2. Attributes are ints(...), dyn(...) (extents), flt(...) as hexadecimal floats, dtype(...), flags(...); of(row,k) names the row and
+ * it had, unless that was 0: an integer, or a hexadecimal float. A symbol may have a least and a most size, and an integer that
+ * every size is a multiple of (n%4==0, behind its range, if it has one). An extent is an integer, a symbol, or of a symbol: 2*batch,
+ * batch-1, 3*batch+2, and where multiples are known a quotient: seq/4, 3*seq/2+1. Attributes are ints(...), dyn(...) (extents), flt(...) as hexadecimal floats, dtype(...), flags(...); of(row,k) names the row and
  * the operand of a vjp; at "FILE:LINE" says where the program called it (no folders). Result k > 0 of an op is
  * `%n = result TYPE %op #k` on the lines that follow it.
  *
@@ -30,18 +31,43 @@
 
 const char *wf_extent_text(const wf_fn *f, int64_t v, char text[WF_EXTENT_TEXT])
 {
-    char times[16] = "", plus[16] = "";
-    if (!wf_is_sym(v, f->nsymbols)) {
+    char times[16] = "", over[16] = "", plus[16] = "";
+    if (!wf_is_sym(f, v)) {
         snprintf(text, WF_EXTENT_TEXT, "%" PRId64, v);
         return text;
     }
     if (wf_sym_times(v) != 1) {
         snprintf(times, sizeof times, "%d*", (int)wf_sym_times(v));
     }
+    if (wf_sym_over(v) != 1) {
+        snprintf(over, sizeof over, "/%d", (int)wf_sym_over(v));
+    }
     if (wf_sym_plus(v) != 0) {
         snprintf(plus, sizeof plus, "%+d", (int)wf_sym_plus(v));
     }
-    snprintf(text, WF_EXTENT_TEXT, "%s%s%s", times, f->symbols[wf_sym_of(v)], plus);
+    snprintf(text, WF_EXTENT_TEXT, "%s%s%s%s", times, f->symbols[wf_sym_of(v)], over, plus);
+    return text;
+}
+
+const char *wf_range_text(const char *name, wf_range r, char text[WF_RANGE_TEXT])
+{
+    const bool bounded = r.least > 0 || r.most < INT64_MAX;
+    size_t n = 0;
+    text[0] = '\0';
+    if (bounded || r.multiple == 1) {
+        char least[24] = "", most[24] = "";
+        if (r.least > 0) {
+            snprintf(least, sizeof least, "%" PRId64 "<=", r.least);
+        }
+        if (r.most < INT64_MAX) {
+            snprintf(most, sizeof most, "<=%" PRId64, r.most);
+        }
+        n = (size_t)snprintf(text, WF_RANGE_TEXT, "%s%.31s%s", least, name, most);
+    }
+    if (r.multiple != 1) {
+        snprintf(text + n, WF_RANGE_TEXT - n, "%s%.31s%%%" PRId64 "==0", bounded ? ", " : "", name,
+                 r.multiple);
+    }
     return text;
 }
 
@@ -164,14 +190,9 @@ int wf_fn_print_noted(const wf_fn *f, FILE *out, wf_note_fn note, void *user)
 {
     fprintf(out, "fn %s", f->name);
     for (uint32_t k = 0; k < f->nsymbols; k++) {
-        fputs(k ? ", " : " symbols(", out);
-        if (f->least[k] > 0) {
-            fprintf(out, "%" PRId64 "<=", f->least[k]);
-        }
-        fputs(f->symbols[k], out);
-        if (f->most[k] < INT64_MAX) {
-            fprintf(out, "<=%" PRId64, f->most[k]);
-        }
+        char text[WF_RANGE_TEXT];
+        fprintf(out, "%s%s", k ? ", " : " symbols(",
+                wf_range_text(f->symbols[k], f->range[k], text));
     }
     fputs(f->nsymbols ? ") {\n" : " {\n", out);
     for (uint32_t k = 0; k < f->n; k++) {
@@ -335,11 +356,20 @@ static bool parse_flt(parser *s, double *v)
     return *end == '\0' || fail(s, "a number");
 }
 
-/* A symbol times `times`, and what is added to it. */
+/* An integer that sizes are multiples of, or that divides one. */
+static bool parse_multiple(parser *s, int64_t *v)
+{
+    for (*v = 0; s->p < s->end && *s->p >= '0' && *s->p <= '9' && *v <= WF_MOST_MULTIPLE; s->p++) {
+        *v = 10 * *v + (*s->p - '0');
+    }
+    return (*v >= 2 && *v <= WF_MOST_MULTIPLE) || fail(s, "an integer of 2 to 1024");
+}
+
+/* A symbol times `times`, what divides that, and what is added to it. */
 static bool parse_symbol(parser *s, int64_t times, int64_t *v)
 {
     const size_t n = name_length(s);
-    int64_t plus = 0;
+    int64_t over = 1, plus = 0;
     uint32_t k = 0;
     while (k < s->f->nsymbols &&
            (strlen(s->f->symbols[k]) != n || memcmp(s->f->symbols[k], s->p, n) != 0)) {
@@ -349,10 +379,19 @@ static bool parse_symbol(parser *s, int64_t times, int64_t *v)
         return fail(s, "a declared symbol");
     }
     s->p += n;
+    if (s->p < s->end && *s->p == '/') {
+        s->p++;
+        if (!parse_multiple(s, &over)) {
+            return false;
+        }
+        if (s->f->range[k].multiple % over != 0) {
+            return fail(s, "a quotient of a symbol whose sizes are multiples of that");
+        }
+    }
     if (s->p < s->end && (*s->p == '+' || *s->p == '-') && !parse_int(s, &plus)) {
         return false;
     }
-    *v = wf_sym(k, times, plus);
+    *v = wf_sym(k, times, over, plus);
     return *v > 0 || fail(s, "smaller numbers beside a symbol");
 }
 
@@ -547,7 +586,7 @@ static bool parse_row(parser *s, wf_op op, const wf_type *t)
     }
     for (int i = 0; i < l.attr.n_dyn && s->seeds; i++) {
         if (WF_IS_SYM(l.dyn[i]) && wf_slot_is_extent((int)op, &l.attr, i) &&
-            !wf_is_sym(l.dyn[i], s->f->nsymbols)) {
+            !wf_is_sym(s->f, l.dyn[i])) {
             return fail(s, "smaller extents");
         }
     }
@@ -638,6 +677,55 @@ static bool parse_ins(parser *s, wf_val *pending)
     return true;
 }
 
+/* Of the symbol declared last, if it has none yet: n%4==0. */
+static bool parse_multiples(parser *s, size_t name)
+{
+    wf_range *r = &s->f->range[s->f->nsymbols - 1];
+    s->p += name;
+    return expect(s, "%") && parse_multiple(s, &r->multiple) && expect(s, "==") &&
+           (accept(s, "0") || fail(s, "0")) &&
+           (wf_range_good(*r) || fail(s, "a multiple within the range"));
+}
+
+/* A symbol with its range, or a symbol's multiples: a new one's, or those of the one before. */
+static bool parse_declared(parser *s)
+{
+    const uint32_t before = s->f->nsymbols;
+    int64_t least = 0;
+    if (at_digit(s) && (!parse_int(s, &least) || least < 1 || !expect(s, "<="))) {
+        return fail(s, "a size and <=");
+    }
+    const size_t n = name_length(s);
+    const bool multiples = s->p + n < s->end && s->p[n] == '%', fresh = !at_digit(s);
+    const int k = fresh ? wf_fn_symbol(s->f, s->p, n) : -1;
+    const bool again = before > 0 && k == (int)before - 1 && least == 0 && multiples &&
+                       s->f->range[k].multiple == 1;
+    if (k != (int)before && !again) {
+        return fail(s, "a new symbol");
+    }
+    if (multiples && least == 0) {
+        return parse_multiples(s, n);
+    }
+    wf_range *r = &s->f->range[k];
+    s->p += n;
+    r->least = least;
+    return !accept(s, "<=") || (parse_int(s, &r->most) && r->most >= 1 && r->most >= least) ||
+           fail(s, least ? "a size, of at least the smallest" : "a size");
+}
+
+static bool parse_symbols(parser *s)
+{
+    if (!expect(s, "(")) {
+        return false;
+    }
+    do {
+        if (!parse_declared(s)) {
+            return false;
+        }
+    } while (accept(s, ","));
+    return expect(s, ")");
+}
+
 static bool parse_fn(parser *s)
 {
     if (!expect(s, "fn")) {
@@ -650,30 +738,8 @@ static bool parse_fn(parser *s)
     memcpy(s->f->name, s->p, n);
     s->f->name[n] = '\0';
     s->p += n;
-    if (accept(s, "symbols")) {
-        if (!expect(s, "(")) {
-            return false;
-        }
-        do {
-            int64_t least = 0;
-            uint32_t before = s->f->nsymbols;
-            if (at_digit(s) && (!parse_int(s, &least) || least < 1 || !expect(s, "<="))) {
-                return fail(s, "a size and <=");
-            }
-            n = name_length(s);
-            if (at_digit(s) || wf_fn_symbol(s->f, s->p, n) != (int)before) {
-                return fail(s, "a new symbol");
-            }
-            s->p += n;
-            s->f->least[before] = least;
-            if (accept(s, "<=") && (!parse_int(s, &s->f->most[before]) || s->f->most[before] < 1 ||
-                                    s->f->most[before] < least)) {
-                return fail(s, least ? "a size, of at least the smallest" : "a size");
-            }
-        } while (accept(s, ","));
-        if (!expect(s, ")")) {
-            return false;
-        }
+    if (accept(s, "symbols") && !parse_symbols(s)) {
+        return false;
     }
     if (!expect(s, "{")) {
         return false;

@@ -69,7 +69,7 @@ static int check_type(const checker *c, uint32_t index)
     }
     for (int d = 0; d < t->rank; d++) {
         const int64_t x = t->dims[d];
-        if (x < 0 || (WF_IS_SYM(x) && !wf_is_sym(x, f->nsymbols))) {
+        if (x < 0 || (WF_IS_SYM(x) && !wf_is_sym(f, x))) {
             return broken(
                 c, "extent %" PRId64 " of axis %d is neither a size nor of a declared symbol", x,
                 d);
@@ -225,7 +225,7 @@ static int check_symbols(const wf_fn *f, wf_why *why)
     }
     for (uint32_t k = 0; k < f->nsymbols; k++) {
         const size_t n = strnlen(f->symbols[k], sizeof f->symbols[k]);
-        bool good = n > 0 && n < sizeof f->symbols[k] && f->most[k] >= 1;
+        bool good = n > 0 && n < sizeof f->symbols[k] && wf_range_good(f->range[k]);
         for (uint32_t j = 0; j < k && good; j++) {
             good = strcmp(f->symbols[j], f->symbols[k]) != 0;
         }

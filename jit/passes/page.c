@@ -39,13 +39,18 @@ static FILE *open_file(const char *name, const char *kind, const char *mode)
     return n > 0 && (size_t)n < sizeof path ? fopen(path, mode) : NULL;
 }
 
-void wf_dump_text(const char *name, const char *kind, const char *text)
+void wf_dump_bytes(const char *name, const char *kind, const void *data, size_t n)
 {
     FILE *out = open_file(name, kind, "w");
     if (out) {
-        fputs(text, out);
+        fwrite(data, 1, n, out);
         fclose(out);
     }
+}
+
+void wf_dump_text(const char *name, const char *kind, const char *text)
+{
+    wf_dump_bytes(name, kind, text, strlen(text));
 }
 
 bool wf_page_begin(wf_page *p)

@@ -15,7 +15,8 @@
 const char *wf_dump_folder(void);
 /* What of a name may be part of a file's: letters, digits, -, _ and dots behind the first place; others become _. */
 const char *wf_dump_name(const char *name, char file[80]);
-/* text as DIR/<name>.<kind>, where there is a folder. */
+/* n bytes, or text, as DIR/<name>.<kind>, where there is a folder. */
+void wf_dump_bytes(const char *name, const char *kind, const void *data, size_t n);
 void wf_dump_text(const char *name, const char *kind, const char *text);
 
 typedef struct wf_page {

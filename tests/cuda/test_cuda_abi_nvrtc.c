@@ -26,6 +26,8 @@ _Static_assert((int)NVRTC_INVALID_OPTION == (int)NVRTC_ERROR_INVALID_OPTION, "op
     F(compile, nvrtcCompileProgram)                                                                \
     F(cubin_size, nvrtcGetCUBINSize)                                                               \
     F(cubin, nvrtcGetCUBIN)                                                                        \
+    F(ptx_size, nvrtcGetPTXSize)                                                                   \
+    F(ptx, nvrtcGetPTX)                                                                            \
     F(log_size, nvrtcGetProgramLogSize)                                                            \
     F(log, nvrtcGetProgramLog)
 

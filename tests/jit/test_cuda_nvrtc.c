@@ -302,6 +302,28 @@ Test(cuda_nvrtc, random_reductions)
     compile_all("random reductions");
 }
 
+/* What WEFT_DUMP leaves beside a kernel's text. */
+Test(cuda_nvrtc, ptx_can_be_read)
+{
+    NEED_NVRTC();
+    static const char source[] = "extern \"C\" __global__ void twice(float *x)\n"
+                                 "{\n    x[threadIdx.x] += x[threadIdx.x];\n}\n";
+    const wf_target target = {.arch = "sm_90"};
+    wf_text in = {0}, ptx = {0};
+    wf_why why = {0};
+    wf_text_put(&in, source, sizeof source - 1);
+    cr_assert_eq(wf_backend_cuda.assemble(&target, &in, &ptx, &why), 0, "%s", why.rule);
+    cr_assert(strstr(ptx.s, ".target sm_90") && strstr(ptx.s, ".entry twice("), "%s", ptx.s);
+    cr_assert_eq(strlen(ptx.s), ptx.n);
+    wf_text_free(&in);
+    wf_text_free(&ptx);
+    wf_text_put(&in, "no source", 9);
+    cr_assert_eq(wf_backend_cuda.assemble(&target, &in, &ptx, &why), WEFT_EUNSUPPORTED);
+    cr_assert_eq(ptx.n, 0);
+    wf_text_free(&in);
+    wf_text_free(&ptx);
+}
+
 Test(cuda_nvrtc, written_by_hand)
 {
     static const struct {

@@ -182,3 +182,46 @@ Test(debug, a_folder_has_every_stage_and_a_page)
     free(page);
     test_drop_folder(folder);
 }
+
+/* Kernels of a device: the source, PTX and the code, and links to them. */
+Test(debug, a_folder_has_kernels_of_devices)
+{
+    static const char *const kinds[] = {"cu", "ptx", "cubin"};
+    char folder[TEST_PATH];
+    test_new_folder(folder);
+    for (int loaded = 0; loaded < 2; loaded++) { /* compiled, and from the disk cache */
+        const pid_t child = fork();
+        if (child == 0) {
+            setenv("WEFT_DUMP", folder, 1);
+            setenv("WEFT_JIT", "2", 1);
+            setenv("WEFT_CUDA_DRIVER", WEFT_FAKE_CUDA, 1);
+            setenv("WEFT_NVRTC", WEFT_FAKE_NVRTC, 1);
+            setenv("WEFT_CUBLASLT", "none", 1);
+            setenv("WEFT_CUDNN", "none", 1);
+            weft_jit *j = weft_jit_trace(chain, NULL, .name = "chain");
+            const weft_tensor x = weft_to(weft_ones(weft_shape(20, 30), WEFT_F32), WEFT_CUDA(0));
+            weft_tensor y;
+            int rc = (int)weft_jit_call(j, &x, 1, &y, 1);
+            rc = rc ? rc : !weft_ok(weft_to(y, WEFT_CPU));
+            weft_jit_free(j);
+            _exit(rc);
+        }
+        test_wait(child);
+        holds(folder, "*mul_add_gelu*.cu", "__global__");
+        holds(folder, "*mul_add_gelu*.ptx", "// PTX of the stand-in");
+        holds(folder, "*mul_add_gelu*.ptx", "__global__");
+        free(whole(folder, "*mul_add_gelu*.cubin"));
+        char *page = whole(folder, "index.html"), path[160];
+        for (int i = 0; i < 3; i++) {
+            glob_t g;
+            snprintf(path, sizeof path, "%s/*mul_add_gelu*.%s", folder, kinds[i]);
+            cr_assert_eq(glob(path, 0, NULL, &g), 0);
+            snprintf(path, sizeof path, "<a href=\"%.140s\">", strrchr(g.gl_pathv[0], '/') + 1);
+            cr_expect(strstr(page, path), "no %s in\n%s", path, page);
+            remove(g.gl_pathv[0]);
+            globfree(&g);
+        }
+        free(page);
+    }
+    test_drop_folder(folder);
+}

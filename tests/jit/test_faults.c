@@ -42,7 +42,7 @@ static wf_fn *parse(const char *text)
 /* -- functions --------------------------------------------------------------------------------------------------- */
 
 static const char whole[] =
-    "fn f symbols(n, m<=64) {\n"
+    "fn f symbols(n%4==0, m<=64) {\n"
     "  %1 = input f32[n,4]\n"
     "  %2 = scalar f64 0x1p+1\n"
     "  %3 = mul f32[n,4] %1, %2\n"
@@ -75,6 +75,7 @@ static const char whole[] =
     "  %30 = index_select f32[7,25] %27, %29 ints(0)\n"
     "  %31 = rand f32[6] dyn(6,7,3) flt(0x0p+0,0x1p+0)\n"
     "  %32 = const f64 0x1p+0\n"
+    "  %33 = reshape f32[n/2,8] %5 dyn(n/2,8)\n"
     "  return %6, %7, %11, %12, %13, %16, %17, %21, %25, %28, %30, %31, %6\n"
     "}\n";
 
@@ -164,12 +165,24 @@ static void swap_ins(wf_fn *f, uint32_t a, uint32_t b)
     X(undeclared_symbol, 1, "neither a size", f->types[i->type].dims[0] = WF_SYM(2);)                          \
     X(no_symbol_at_all, 1, "neither a size", f->types[i->type].dims[0] = INT64_MAX;)                           \
     X(another_symbol, 3, "its operands give f32[n,4]", i->type = type_of(f, WEFT_F32, 2, WF_SYM(1), 4);)       \
-    X(multiple_of_symbol, 3, "its operands give f32[n,4]", i->type = type_of(f, WEFT_F32, 2, wf_sym(0, 2, 0), 4);) \
+    X(multiple_of_symbol, 3, "its operands give f32[n,4]", i->type = type_of(f, WEFT_F32, 2, wf_sym(0, 2, 1, 0), 4);) \
     X(symbol_gone, 1, "neither a size", f->nsymbols = 0;)                                                      \
     X(symbol_repeated, 0, "symbol 1", memcpy(f->symbols[1], "n", 2);)                                          \
     X(symbol_without_name, 0, "symbol 0", f->symbols[0][0] = '\0';)                                            \
     X(symbol_without_end, 0, "symbol 0", memset(f->symbols[0], 'x', 32);)                                      \
-    X(symbol_without_size, 0, "symbol 1", f->most[1] = 0;)                                                     \
+    X(symbol_without_size, 0, "symbol 1", f->range[1].most = 0;)                                               \
+    X(symbol_of_no_multiple, 0, "symbol 0", f->range[0].multiple = 0;)                                         \
+    X(symbol_of_negative_multiple, 0, "symbol 0", f->range[0].multiple = -4;)                                  \
+    X(symbol_of_large_multiple, 0, "symbol 1", f->range[1].multiple = 1025;)                                   \
+    X(symbol_without_multiple_in_range, 0, "symbol 0", f->range[0].least = 5, f->range[0].most = 7;)           \
+    X(symbol_of_range_upside_down, 0, "symbol 1", f->range[1].least = 65;)                                     \
+    X(symbol_below_zero, 0, "symbol 1", f->range[1].least = -1;)                                               \
+    X(quotient_of_any_size, 33, "neither a size", f->range[0].multiple = 1;)                                   \
+    X(quotient_of_other_multiple, 33, "neither a size", f->range[0].multiple = 9;)                             \
+    X(quotient_too_small, 33, "neither a size", i->type = type_of(f, WEFT_F32, 2, wf_sym(0, 1, 8, 0), 32);)    \
+    X(quotient_in_no_lowest_terms, 33, "neither a size", i->type = type_of(f, WEFT_F32, 2, wf_sym(0, 1, 2, 0) + (1 << WF_SYM_BITS), 8);) \
+    X(another_quotient, 33, "its operands give f32[n/2,8]", i->type = type_of(f, WEFT_F32, 2, wf_sym(0, 1, 4, 0), 8);) \
+    X(quotient_of_another_symbol, 33, "neither a size", i->type = type_of(f, WEFT_F32, 2, wf_sym(1, 1, 2, 0), 8);) \
     X(axis_out_of_range, 6, "axis", ints_of(f, i)[0] = 2;)                                                     \
     X(axis_negative, 6, "axis", ints_of(f, i)[0] = -1;)                                                        \
     X(axis_of_softmax, 28, "axis", ints_of(f, i)[0] = 9;)                                                      \
@@ -226,7 +239,7 @@ static void swap_ins(wf_fn *f, uint32_t a, uint32_t b)
     X(unknown_flag, 5, "flags", i->flags = 2;)                                                                 \
     X(unknown_site, 5, "site", i->loc = f->nlocs;)                                                             \
     X(output_of_nothing, 0, "output 0 is %0", f->outputs[0] = 0;)                                              \
-    X(output_dangles, 0, "output 3 is %33", f->outputs[3] = 33;)                                               \
+    X(output_dangles, 0, "output 3 is %34", f->outputs[3] = 34;)                                               \
     X(function_cut_short, 0, "lists", f->n = 31;)
 /* clang-format on */
 

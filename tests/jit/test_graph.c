@@ -459,6 +459,129 @@ Test(graph, ranges_are_found)
     weft_graph_free(g);
 }
 
+MADE(fours, weft_sum(weft_reshape(x, weft_shape(-1, 4)), .axes = weft_axes(1)))
+MADE(six_of_four,
+     weft_reshape(weft_concat((weft_tensor[]){x, rows(x, 0, n / 2)}, 2, 0), weft_shape(-1, 6)))
+MADE(halves, weft_add(rows(x, 0, n / 2), rows(x, n / 2, n)))
+MADE(but_the_first, weft_exp(weft_reshape(rows(x, 8, WEFT_OMIT), weft_shape(-1, 8))))
+MADE(strided, weft_conv2d(x, ((const model *)self)->w, .stride = weft_shape(2, 2),
+                          .padding = weft_shape(1, 1)))
+/* Sixteen halves are read where there are that many. */
+MADE(positioned, weft_add(weft_reshape(x, weft_shape(-1, 2)),
+                          weft_narrow(((const model *)self)->w, 0, 0, n / 2)))
+
+static weft_status wants_even(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                              int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    out[0] = weft_exp(in[0]);
+    return weft_dim(in[0], 0) % 2 ? WEFT_EINVALID : WEFT_OK;
+}
+
+/* Of a function that goes with multiples only it is found what of, and printed, read again, and said when a run has another. */
+Test(graph, multiples_are_found)
+{
+    static const struct {
+        weft_jit_fn fn;
+        const char *dim, *range, *cause;
+        int64_t example, good, bad;
+    } cases[] = {
+        {fours, "n", "symbols(n%4==0)", "'n' is a multiple of 4: reshape (%2, test_graph.c:", 8, 4,
+         6},
+        {fours, "n", "f32[n/4,4]", "'n' is a multiple of 4", 4, 0, 1},
+        {fours, "n%8==0", "symbols(n%8==0)", "'n' is a multiple of 8", 16, 64, 12},
+        {fours, "6<=n<=64", "symbols(8<=n<=64, n%4==0)", "'n' is a multiple of 4", 64, 8, 9},
+        {fours, "6<=n<=66, n%2==0", "symbols(8<=n<=66, n%4==0)", "'n' is at most 66", 64, 64, 68},
+        {six_of_four, "n", "f32[n/4,6]", "'n' is a multiple of 4", 12, 20, 22},
+        {halves, "n", "slice f32[n/2]", "'n' is a multiple of 2", 10, 2, 7},
+        {but_the_first, "n", "f32[n/8-1,8]", "'n' is at least 8", 24, 8, 0},
+        {but_the_first, "n", "symbols(8<=n, n%8==0)", "'n' is a multiple of 8", 24, 40, 42},
+        {positioned, "n<=32", "symbols(n<=32, n%2==0)", "'n' is a multiple of 2", 12, 32, 31},
+        {wants_even, "n", "symbols(n%2==0)", "'n' is a multiple of 2", 8, 2, 3},
+        {strided, "n%2==0", "f32[1,2,n/2,4]", "'n' is a multiple of 2", 8, 10, 9}};
+    model m = {weft_randn(weft_shape(2, 1, 3, 3)), WEFT_NONE};
+    const model table = {weft_randn(weft_shape(16, 2)), WEFT_NONE};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const bool image = cases[i].fn == strided;
+        weft_shape shape =
+            image ? weft_shape(1, 1, cases[i].example, 8) : weft_shape(cases[i].example);
+        const int axis = image ? 2 : 0;
+        model of = cases[i].fn == positioned ? table : m;
+        weft_tensor x = weft_ones(shape, WEFT_F32), y, want;
+        weft_graph *g =
+            weft_jit_graph(cases[i].fn, &of, &x, 1,
+                           .dims = (weft_graph_dim[]){{0, axis, cases[i].dim}}, .n_dims = 1);
+        cr_assert_not_null(g, "%s: %s", cases[i].range, weft_last_error());
+        for (int saved = 0; saved < 2; saved++) {
+            check_says(g, cases[i].range);
+            for (int k = 0; k < 2; k++) {
+                shape.v[axis] = k ? cases[i].good : cases[i].example;
+                x = weft_randn(shape, WEFT_F32);
+                cr_assert_eq(cases[i].fn(&of, &x, 1, &want, 1), WEFT_OK, "%s", weft_last_error());
+                cr_assert_eq(weft_graph_run(g, &x, 1, &y, 1), WEFT_OK, "%s", weft_last_error());
+                check_bits(cases[i].range, want, y);
+            }
+            shape.v[axis] = cases[i].bad;
+            x = weft_randn(shape, WEFT_F32);
+            check_status("no multiple", weft_graph_run(g, &x, 1, &y, 1), WEFT_ESHAPE,
+                         cases[i].cause);
+            cr_assert(strstr(weft_last_error(), "input 'input_0': axis "), "%s", weft_last_error());
+            g = saved ? g : test_reloaded(g);
+        }
+        weft_graph_free(g);
+    }
+}
+
+/* Two symbols, one of them divided; what is no multiple, or of too much, is refused with its reason. */
+Test(graph, multiples_of_symbols)
+{
+    static const struct {
+        weft_jit_fn fn;
+        weft_graph_dim dim[2];
+        int n;
+        int64_t size;
+        const char *says;
+    } bad[] = {
+        {fours, {{0, 0, "n%3==0"}}, 1, 8, "8 in the example, but a multiple of 3"},
+        {fours, {{0, 0, "n%3==0"}}, 1, 9, "reshape"},
+        {negates, {{0, 0, "n%1000==0"}, {0, 0, "n%1024==0"}}, 2, 128000, "more than 1024"},
+        {negates, {{0, 0, "n%4==0"}, {0, 0, "n%6==0"}}, 2, 8, "a multiple of 12"},
+        {negates, {{0, 0, "4<=n<=4, n%4==0"}}, 1, 4, "'4<=n<=4, n%4==0' leaves no other"},
+        {negates, {{0, 0, "n%0==0"}}, 1, 8, "dims[0]: 'n%0==0'"},
+        {negates, {{0, 0, "n%4==1"}}, 1, 8, "dims[0]: 'n%4==1'"},
+        {negates, {{0, 0, "n, m"}}, 1, 8, "dims[0]: 'n, m'"},
+        {negates, {{0, 0, "n) { return } ;"}}, 1, 8, "dims[0]: 'n) { return } ;'"},
+        {strided, {{0, 2, "n"}}, 1, 8, "a quotient can be one where only multiples are sizes"}};
+    model m = {weft_randn(weft_shape(2, 1, 3, 3)), WEFT_NONE};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        weft_tensor x = bad[i].fn == strided ? weft_ones(weft_shape(1, 1, 8, 8), WEFT_F32)
+                                             : weft_ones(weft_shape(bad[i].size), WEFT_F32);
+        weft_graph *g =
+            weft_jit_graph(bad[i].fn, &m, &x, 1, .dims = bad[i].dim, .n_dims = bad[i].n);
+        cr_assert_null(g, "case %zu", i);
+        cr_assert(strstr(weft_last_error(), bad[i].says), "%s in %s", bad[i].says,
+                  weft_last_error());
+    }
+    weft_tensor x = weft_randn(weft_shape(6, 4), WEFT_F32), y;
+    weft_graph *g = weft_jit_graph(
+        six_of_four, NULL, &x, 1,
+        .dims = (weft_graph_dim[]){{0, 0, "rows"}, {0, 1, "cols, cols%2==0"}}, .n_dims = 2);
+    cr_assert_null(g); /* a product of symbols */
+    weft_clear_error();
+    g = weft_jit_graph(halves, NULL, &x, 1,
+                       .dims = (weft_graph_dim[]){{0, 0, "rows"}, {0, 1, "cols, cols%2==0"}},
+                       .n_dims = 2);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    cr_assert_str_eq(weft_last_error(), ""); /* failures at other sizes are nobody's */
+    check_says(g, "symbols(rows%2==0, cols%2==0)");
+    weft_graph_port p;
+    cr_assert_eq(weft_graph_output(g, 0, &p), WEFT_OK);
+    cr_assert_str_eq(p.symbols[0], "rows/2");
+    x = weft_randn(weft_shape(14, 22), WEFT_F32);
+    cr_assert_eq(weft_graph_run(g, &x, 1, &y, 1), WEFT_OK, "%s", weft_last_error());
+    weft_graph_free(g);
+}
+
 /* -- branches on a size ------------------------------------------------------------------------------------------ */
 
 /* One thing where the size is as `self` says, else another. */
@@ -868,6 +991,20 @@ Test(graph, hostile_files)
             extents[i]);
         cr_assert_null(decode("1", text, "x\ny\n", "", "z\n"), "%s", extents[i]);
     }
+    /* multiples: an input of a quotient, a range without one, a quotient that is not of the multiple */
+    static const char *const multiples[][2] = {
+        {"n%4==0", "n/4"},   {"5<=n<=7, n%4==0", "n"},
+        {"n%4==0", "n/3"},   {"n%4==0, n%8==0", "n"},
+        {"n%1025==0", "n"},  {"n%-4==0", "n"},
+        {"n%4==0", "n/4/4"}, {"n%4==0", "n/99999999999999999999"}};
+    for (size_t i = 0; i < sizeof multiples / sizeof *multiples; i++) {
+        char text[200];
+        snprintf(text, sizeof text,
+                 "fn f symbols(%s) {\n  %%1 = input f32[n]\n  %%2 = input f32[%s]\n  return "
+                 "%%2\n}\n",
+                 multiples[i][0], multiples[i][1]);
+        cr_assert_null(decode("1", text, "x\ny\n", "", "z\n"), "%s", text);
+    }
     cr_assert_null(weft_graph_load("/nonexistent"));
     cr_assert_null(weft_graph_decode("x", 1));
     cr_assert_null(weft_graph_decode(NULL, 0));
@@ -891,5 +1028,25 @@ Test(graph, pictures)
     FILE *null = fopen("/dev/null", "w");
     cr_assert_eq(weft_graph_explain(g, &x, 1, null), WEFT_OK);
     fclose(null);
+    weft_graph_free(g);
+}
+
+/* Sizes for pictures are such as a symbol has; an explanation says them, and of what range they are. */
+Test(graph, pictures_of_multiples)
+{
+    weft_tensor x = weft_ones(weft_shape(30, 3), WEFT_F32);
+    weft_graph *g = weft_jit_graph(
+        negates, NULL, &x, 1, .dims = (weft_graph_dim[]){{0, 0, "9<=n<=90, n%30==0"}, {0, 1, "m"}},
+        .n_dims = 2);
+    cr_assert_not_null(g, "%s", weft_last_error());
+    char *text = test_written(g, weft_graph_svg), *said = NULL;
+    size_t size = 0;
+    free(text);
+    FILE *out = open_memstream(&said, &size);
+    cr_assert_eq(weft_graph_explain(g, &x, 1, out), WEFT_OK);
+    fclose(out);
+    cr_assert_eq(strncmp(said, "symbol n = 30, of 30<=n<=90, n%30==0\nsymbol m = 3\nstep 0 ", 56),
+                 0, "%s", said);
+    free(said);
     weft_graph_free(g);
 }

@@ -170,6 +170,24 @@ Test(ir, malformed_text_is_refused_with_its_line)
         {"fn f symbols(0<=a) {\n  return\n}", "a size and <="},
         {"fn f symbols(3<=a<=2) {\n  return\n}", "at least the smallest"},
         {"fn f symbols(9223372036854775807<=a) {\n  return\n}", "an integer"},
+        {"fn f symbols(a%0==0) {\n  return\n}", "an integer of 2 to 1024"},
+        {"fn f symbols(a%1==0) {\n  return\n}", "an integer of 2 to 1024"},
+        {"fn f symbols(a%-4==0) {\n  return\n}", "an integer of 2 to 1024"},
+        {"fn f symbols(a%1025==0) {\n  return\n}", "an integer of 2 to 1024"},
+        {"fn f symbols(a%18446744073709551618==0) {\n  return\n}", "an integer of 2 to 1024"},
+        {"fn f symbols(a%4=0) {\n  return\n}", "=="},
+        {"fn f symbols(a%4==1) {\n  return\n}", "0"},
+        {"fn f symbols(3<=a%4==0) {\n  return\n}", ")"},
+        {"fn f symbols(a%4==0<=9) {\n  return\n}", ")"},
+        {"fn f symbols(a%4==0, a%3==0) {\n  return\n}", "a new symbol"},
+        {"fn f symbols(a%4==0, 3<=a) {\n  return\n}", "a new symbol"},
+        {"fn f symbols(a, b, a%4==0) {\n  return\n}", "a new symbol"},
+        {"fn f symbols(5<=a<=7, a%4==0) {\n  return\n}", "a multiple within the range"},
+        {"fn f symbols(a<=3, a%4==0) {\n  return\n}", "a multiple within the range"},
+        {"fn f symbols(a) {\n  %1 = input f32[a/2]\n  return\n}", "whose sizes are multiples"},
+        {"fn f symbols(a%6==0) {\n  %1 = input f32[a/4]\n  return\n}", "whose sizes are multiples"},
+        {"fn f symbols(a%6==0) {\n  %1 = input f32[a/0]\n  return\n}", "an integer of 2 to 1024"},
+        {"fn f symbols(a%6==0) {\n  %1 = input f32[a/]\n  return\n}", "an integer of 2 to 1024"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         wf_why why;
@@ -415,6 +433,7 @@ Test(ir, random_functions_round_trip)
         if (symbolic) {
             s0 = WF_SYM(wf_fn_symbol(f, "batch", 5));
             s1 = symbolic == 2 ? WF_SYM(wf_fn_symbol(f, "seq", 3)) : 3;
+            f->range[1].multiple = trial % 2 ? 6 : 1;
         }
         wf_type t = {.dtype = WEFT_F32, .rank = 2, .dims = {s0, s1}};
         wf_val pool[64];
@@ -425,6 +444,7 @@ Test(ir, random_functions_round_trip)
             wf_op op = (wf_op)(WF_OP_RESULT + 1 + rnd(WF_OP_COUNT - WF_OP_RESULT - 1));
             const wf_row *row = &wf_rows[op];
             int64_t ints[4] = {rnd(2), rnd(2), 1, 0}, dyn[4] = {s0, s1, rnd(3), 1};
+            dyn[1] = symbolic == 2 && trial % 2 && rnd(2) ? wf_sym(1, 1, 2, 0) : s1;
             double flt[2] = {0.1 * rnd(9), -1.5};
             wf_attr a = {.n_ints = (uint8_t)rnd(3),
                          .n_dyn = (uint8_t)rnd(4),
@@ -454,56 +474,141 @@ Test(ir, random_functions_round_trip)
 
 /* -- extents that are computed from a symbol ------------------------------------------------------------------------ */
 
+/* a k / d + b is of symbol k of f, where its sizes are multiples of d, and of none before it. */
+static void check_symbol(wf_fn *f, uint32_t k, int64_t a, int64_t d, int64_t b)
+{
+    int64_t sizes[WF_MAX_SYMBOLS] = {0};
+    const int64_t v = wf_sym(k, a, d, b), over = wf_sym_over(v);
+    sizes[k] = 1000003 * d;
+    f->nsymbols = k + 1;
+    f->range[k].multiple = d;
+    cr_assert(wf_is_sym(f, v), "%d n / %d + %d", (int)a, (int)d, (int)b);
+    f->range[k].multiple = 1;
+    cr_assert_eq(wf_is_sym(f, v), over == 1);
+    f->nsymbols = k;
+    cr_assert(!wf_is_sym(f, v));
+    f->nsymbols = WF_MAX_SYMBOLS;
+    cr_assert(wf_sym_of(v) == k && wf_sym_times(v) * d == a * over && wf_sym_plus(v) == b);
+    cr_assert_eq(wf_sym_value(v, sizes), a * 1000003 + b);
+}
+
 Test(ir, extents_of_symbols)
 {
     static const int64_t times[] = {1, 2, 3, 1000, (INT64_C(1) << 24) - 1, INT64_C(1) << 24},
                          plus[] = {0, 1, -1, 77, -78, (INT64_C(1) << 23) - 1, -(INT64_C(1) << 23)};
+    wf_fn *f = wf_fn_new("f");
     for (uint32_t k = 0; k < WF_MAX_SYMBOLS; k++) {
-        cr_assert_eq(wf_sym(k, 1, 0), WF_SYM(k));
-        int64_t sizes[WF_MAX_SYMBOLS] = {0};
-        sizes[k] = 1000003;
+        cr_assert_eq(wf_fn_symbol(f, &"abcdefghijklmnop"[k], 1), (int)k);
+    }
+    for (uint32_t k = 0; k < WF_MAX_SYMBOLS; k++) {
+        cr_assert_eq(wf_sym(k, 1, 1, 0), WF_SYM(k));
         for (int i = 0; i < 6; i++) {
             for (int j = 0; j < 7; j++) {
-                const int64_t v = wf_sym(k, times[i], plus[j]);
-                cr_assert(wf_is_sym(v, k + 1) && !wf_is_sym(v, k));
-                cr_assert(wf_sym_of(v) == k && wf_sym_times(v) == times[i] &&
-                          wf_sym_plus(v) == plus[j]);
-                cr_assert_eq(wf_sym_value(v, sizes), times[i] * 1000003 + plus[j]);
+                for (int d = 1; d <= 1024; d = 3 * d + 1) {
+                    check_symbol(f, k, times[i], d, plus[j]);
+                }
             }
         }
     }
-    cr_assert(wf_sym(0, 0, 1) < 0 && wf_sym(0, -1, 1) < 0 && wf_sym(0, 1 << 25, 0) < 0);
-    cr_assert(wf_sym(0, 1, 1 << 23) < 0 && wf_sym(0, 1, -(1 << 23) - 1) < 0);
-    cr_assert(!wf_is_sym(INT64_MAX, 16) && !wf_is_sym(7, 16) && !wf_is_sym(-1, 16));
-    cr_assert_eq(wf_sym_value(wf_sym(0, 1 << 24, 0), &(int64_t){INT64_C(1) << 61}), INT64_MAX);
+    cr_assert(wf_sym(0, 0, 1, 1) < 0 && wf_sym(0, -1, 1, 1) < 0 && wf_sym(0, 1 << 25, 1, 0) < 0);
+    cr_assert(wf_sym(0, 1, 1, 1 << 23) < 0 && wf_sym(0, 1, 1, -(1 << 23) - 1) < 0);
+    cr_assert(wf_sym(0, 1, 0, 0) < 0 && wf_sym(0, 1, -2, 0) < 0 && wf_sym(0, 1, 1025, 0) < 0);
+    cr_assert_eq(wf_sym(3, 6, 4, 1), wf_sym(3, 3, 2, 1)); /* equal extents are equal numbers */
+    cr_assert_eq(wf_sym(3, 4096, 2048, 0), wf_sym(3, 2, 1, 0));
+    for (uint32_t k = 0; k < WF_MAX_SYMBOLS; k++) {
+        f->range[k].multiple = 1024;
+    }
+    cr_assert(!wf_is_sym(f, INT64_MAX) && !wf_is_sym(f, 7) && !wf_is_sym(f, -1));
+    cr_assert(wf_sym(15, (1 << 24) - 1, 1024, -(1 << 23)) < INT64_MAX);
+    cr_assert_eq(wf_sym_value(wf_sym(0, 1 << 24, 1, 0), &(int64_t){INT64_C(1) << 61}), INT64_MAX);
+    wf_fn_free(f);
+}
+
+/* The sizes that a range has, and those next to a size, are the ones that counting gives. */
+Test(ir, ranges_of_symbols)
+{
+    for (int64_t least = 0; least < 9; least++) {
+        for (int64_t most = 0; most < 14; most++) {
+            for (int64_t by = 1; by < 7; by++) {
+                const wf_range r = {least, most, by};
+                int64_t last = -1;
+                for (int64_t x = 0; x <= most; x++) {
+                    const bool has = x >= least && x % by == 0;
+                    cr_assert_eq(wf_range_has(r, x), has);
+                    last = has ? x : last;
+                }
+                for (int64_t x = -3; x < 20; x++) {
+                    int64_t from = x < 0 ? 0 : x;
+                    while (from <= most && !wf_range_has(r, from)) {
+                        from++;
+                    }
+                    cr_assert_eq(wf_range_from(r, x), from <= most ? from : last,
+                                 "from %d in %d..%d by %d", (int)x, (int)least, (int)most, (int)by);
+                    int64_t below = x < most ? x : most;
+                    while (below > 0 && !wf_range_has(r, below)) {
+                        below--;
+                    }
+                    cr_assert_eq(wf_size_below(r, x, NULL, 0), below > 0 ? below : 0);
+                }
+                cr_assert_eq(wf_range_good(r), last > 0);
+            }
+        }
+    }
+    const int64_t taken[] = {8, 12};
+    cr_assert_eq(wf_size_below((wf_range){0, 13, 4}, 99, taken, 2), 4);
+    cr_assert_eq(wf_size_below((wf_range){5, 13, 4}, 99, taken, 2), 0);
+    cr_assert_eq(wf_range_from((wf_range){0, INT64_MAX, 1024}, INT64_MAX), INT64_MAX - 1023);
+    char text[WF_RANGE_TEXT];
+    cr_assert_str_eq(wf_range_text("n", wf_any_size(), text), "n");
+    cr_assert_str_eq(wf_range_text("n", (wf_range){0, INT64_MAX, 8}, text), "n%8==0");
+    cr_assert_str_eq(wf_range_text("n", (wf_range){3, 64, 8}, text), "3<=n<=64, n%8==0");
 }
 
 /* Through three points goes what through two may not: 2 n + 1, but no square. */
 Test(ir, extents_through_points)
 {
     static const int64_t size[3] = {5, 7, 11}, two[3] = {5, 7, 7};
-    cr_assert_eq(wf_sym_through(2, size, (int64_t[]){5, 7, 11}), WF_SYM(2));
-    cr_assert_eq(wf_sym_through(2, two, (int64_t[]){5, 7, 7}), WF_SYM(2));
-    cr_assert_eq(wf_sym_through(2, size, (int64_t[]){11, 15, 23}), wf_sym(2, 2, 1));
-    cr_assert_eq(wf_sym_through(2, size, (int64_t[]){-1, 1, 5}), wf_sym(2, 1, -6));
+    cr_assert_eq(wf_sym_through(2, 1, size, (int64_t[]){5, 7, 11}), WF_SYM(2));
+    cr_assert_eq(wf_sym_through(2, 1, two, (int64_t[]){5, 7, 7}), WF_SYM(2));
+    cr_assert_eq(wf_sym_through(2, 1, size, (int64_t[]){11, 15, 23}), wf_sym(2, 2, 1, 1));
+    cr_assert_eq(wf_sym_through(2, 1, size, (int64_t[]){-1, 1, 5}), wf_sym(2, 1, 1, -6));
     static const int64_t none[][3] = {{25, 49, 121}, {2, 3, 5}, {7, 5, 1}, {4, 4, 4}, {5, 7, 12}};
     for (int i = 0; i < 5; i++) {
-        cr_assert_lt(wf_sym_through(2, size, none[i]), 0, "case %d", i);
+        cr_assert_lt(wf_sym_through(2, 1, size, none[i]), 0, "case %d", i);
     }
-    cr_assert_lt(wf_sym_through(2, two, (int64_t[]){6, 8, 8}), 0); /* two sizes say nothing of it */
+    cr_assert_lt(wf_sym_through(2, 1, two, (int64_t[]){6, 8, 8}),
+                 0); /* two sizes say nothing of it */
+    /* quotients, of what is a multiple */
+    static const int64_t eights[3] = {56, 24, 88}, half[3] = {30, 14, 46};
+    cr_assert_eq(wf_sym_through(0, 8, eights, (int64_t[]){7, 3, 11}), wf_sym(0, 1, 8, 0));
+    cr_assert_eq(wf_sym_through(0, 8, eights, half), wf_sym(0, 1, 2, 2));
+    cr_assert_eq(wf_sym_through(0, 2, eights, half), wf_sym(0, 1, 2, 2));
+    cr_assert_eq(wf_sym_through(0, 8, eights, (int64_t[]){20, 8, 32}), wf_sym(0, 3, 8, -1));
+    cr_assert_lt(wf_sym_through(0, 1, eights, half), 0);
+    cr_assert_lt(wf_sym_through(0, 4, eights, (int64_t[]){7, 3, 11}), 0);
+    cr_assert_lt(wf_sym_through(0, 8, eights, (int64_t[]){7, 3, 12}), 0);
+    cr_assert_lt(wf_sym_through(0, 8, eights, (int64_t[]){3, 7, -1}), 0);
+    cr_assert_lt(wf_sym_through(0, 8, eights, (int64_t[]){INT64_MIN, INT64_MAX, 0}), 0);
 }
 
 Test(ir, computed_extents_round_trip)
 {
-    static const char text[] = "fn f symbols(n, 3<=rows<=40) {\n"
-                               "  %1 = input f32[n,rows]\n"
-                               "  %2 = slice f32[n-1,rows] %1 ints(0) dyn(1,n,1)\n"
-                               "  %3 = concat f32[3*n-2,rows] %2, %2, %1 ints(0)\n"
-                               "  %4 = concat f32[3*n-2,2*rows] %3, %3 ints(1)\n"
-                               "  %5 = rand f32[2*n+3,3] dyn(2*n+3,3,4611686018427387905,5) "
-                               "flt(0x0p+0,0x1p+0)\n"
-                               "  return %4, %5\n"
-                               "}\n";
+    static const char text[] =
+        "fn f symbols(n, 3<=rows<=40, t%6==0, 8<=u, u%4==0, v<=4092, v%1023==0) {\n"
+        "  %1 = input f32[n,rows]\n"
+        "  %2 = slice f32[n-1,rows] %1 ints(0) dyn(1,n,1)\n"
+        "  %3 = concat f32[3*n-2,rows] %2, %2, %1 ints(0)\n"
+        "  %4 = concat f32[3*n-2,2*rows] %3, %3 ints(1)\n"
+        "  %5 = rand f32[2*n+3,3] dyn(2*n+3,3,4611686018427387905,5) flt(0x0p+0,0x1p+0)\n"
+        "  %6 = input f32[t,u]\n"
+        "  %7 = reshape f32[t/3,3,u/4,4] %6 dyn(t/3,3,u/4,4)\n"
+        "  %8 = slice f32[t/3,3,u/4-1,4] %7 ints(2) dyn(1,u/4,1)\n"
+        "  %9 = reshape f32[t/2,2,u/4-1,4] %8 dyn(t/2,2,u/4-1,4)\n"
+        "  %10 = concat f32[3*t/2,2,u/4-1,4] %9, %9, %9 ints(0)\n"
+        "  %11 = rand f32[5*t/6+7,2] dyn(5*t/6+7,2,4611686018427387905,9223372036854775807) "
+        "flt(0x0p+0,0x1p+0)\n"
+        "  return %4, %5, %10, %11\n"
+        "}\n";
     wf_why why = {0};
     wf_fn *f = wf_fn_parse(text, strlen(text), &why);
     cr_assert_not_null(f, "%s", why.rule);

@@ -92,7 +92,7 @@ Test(losses, class_weights_that_do_not_fit)
     check_error("rank", weft_nll_loss(x, t, .weight = weft_ones(S(1, 4), WEFT_F32)), WEFT_ESHAPE,
                 "one element a class");
     check_error("type", weft_cross_entropy(x, t, .weight = weft_ones(S(4), WEFT_I64)), WEFT_EDTYPE,
-                "no float");
+                "the weight is i64");
     check_type("promoted", weft_cross_entropy(x, t, .weight = weft_ones(S(4), WEFT_F64)), WEFT_F64,
                S());
     /* a target that is refused is refused by the loss, with weights and without */

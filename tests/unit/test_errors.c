@@ -101,6 +101,32 @@ static void compositions(void)
     BAD(weft_broadcast_to(x, weft_shape(4, 3)));
     BAD(weft_repeat(x, -1, 0));
     BAD(weft_nll_loss(x, i));
+    const weft_tensor first = weft_zeros(weft_shape(2), WEFT_I64);
+    BAD(weft_nll_loss(x, weft_neg(weft_ones(weft_shape(2), WEFT_I32))));
+    BAD(weft_nll_loss(x, weft_zeros(weft_shape(2), WEFT_F32)));
+    BAD(weft_nll_loss(x, weft_zeros(weft_shape(2), WEFT_BOOL)));
+    BAD(weft_nll_loss(x, x));
+    BAD(weft_nll_loss(x, weft_i(1)));
+    BAD(weft_nll_loss(x, dead));
+    BAD(weft_nll_loss(x));
+    BAD(weft_nll_loss(weft_zeros(weft_shape(2, 3, 5), WEFT_F32),
+                      weft_zeros(weft_shape(2, 5), WEFT_I64)));
+    BAD(weft_nll_loss(weft_zeros(weft_shape(2, 3), WEFT_I64), first));
+    BAD(weft_nll_loss(weft_zeros(weft_shape(2, 0), WEFT_F32), first));
+    BAD(weft_nll_loss(x, first, .weight = weft_zeros(weft_shape(2), WEFT_F32)));
+    BAD(weft_nll_loss(x, first, .weight = weft_zeros(weft_shape(3), WEFT_I64)));
+    BAD(weft_nll_loss(x, first, .reduction = (weft_reduction)9));
+    BAD(weft_cross_entropy(x, weft_zeros(weft_shape(2), WEFT_F32)));
+    BAD(weft_cross_entropy(x, weft_zeros(weft_shape(2, 3), WEFT_I64)));
+    BAD(weft_cross_entropy(weft_zeros(weft_shape(2, 3), WEFT_BOOL), first));
+    BAD(weft_cross_entropy(weft_zeros(weft_shape(1, 2, 0), WEFT_F32),
+                           weft_zeros(weft_shape(1, 2), WEFT_I64)));
+    BAD(weft_cross_entropy(x, first, .weight = dead));
+    BAD(weft_cross_entropy(x, first, .label_smoothing = 2));
+    BAD(weft_mse_loss(dead, x));
+    BAD(weft_mse_loss(x));
+    BAD(weft_mse_loss(x, x, .reduction = (weft_reduction)9));
+    BAD(weft_bce_with_logits(x, x, .pos_weight = dead));
     BAD(weft_l1_loss(x, y));
     BAD(weft_huber_loss(x, x, .delta = -1));
     BAD(weft_binary_cross_entropy(x, y));

@@ -1,0 +1,290 @@
+/*
+ * io/graph_bind.c -- rebuilding a function with other extents: sizes for symbols, or symbols where recordings differ.
+ *
+ * Where recordings agree there is a constant, where they differ by what a symbol differs there is the symbol. A symbol times an
+ * integer (over another) plus an integer goes through any two points, so a third recording has to confirm it; anything else is
+ * refused. Rebuilding appends every instruction through the checking builder, so what comes out is verified: a wrong guess about a
+ * result's extent cannot survive a run, whose sizes are inferred anew.
+ */
+#include <string.h>
+
+#include "io/graph.h"
+
+/* How an extent of f (and of its twins) is written in the rebuilt function. */
+typedef struct mapper {
+    const wf_fn *f, *twin[WF_RECORDINGS]; /* unifying: f and the others */
+    int n;                                /* of them; 0: binding */
+    const int64_t *sizes;                 /* binding */
+    const wf_graph_symbols *symbols;      /* unifying */
+    uint32_t at;                          /* instruction, for messages */
+    bool plain;                           /* only symbols themselves are extents here */
+} mapper;
+
+/* A row that is refused: which, called where. With sizes for symbols: because of an integer that is negative with them? Where it is
+ * no extent, but where a slice begins, it may be. A computed padding may not, though the row knows what that means: the function
+ * would be refused. */
+static int explain_refusal(const mapper *m, const wf_attr *attr, int rc, wf_why *why)
+{
+    const wf_ins *i = &m->f->ins[m->at];
+    const char *site = m->f->locs[i->loc];
+    char text[WF_EXTENT_TEXT], says[sizeof why->rule];
+    snprintf(says, sizeof says, "%s", why->rule);
+    for (int k = 0; k < attr->n_dyn && m->n == 0; k++) {
+        const int64_t v = attr->dyn[k];
+        if (wf_is_sym(m->f, v) && wf_sym_value(v, m->sizes) < 0) {
+            const uint32_t s = wf_sym_of(v);
+            snprintf(says, sizeof says, "'%s' would be %lld, since '%s' is %lld",
+                     wf_extent_text(m->f, v, text), (long long)wf_sym_value(v, m->sizes),
+                     m->f->symbols[s], (long long)m->sizes[s]);
+            why->hint[0] = '\0';
+            rc = WEFT_ESHAPE;
+            break;
+        }
+    }
+    if (rc == 0 || rc == WEFT_ENOMEM) {
+        return rc;
+    }
+    why->code = rc;
+    if (m->n > 0 &&
+        (rc == WEFT_ESHAPE || rc == WEFT_EINVALID)) { /* with sizes that stand for all */
+        why->hint[0] = '\0';
+        wf_hint(why, "where the function is right for a range of sizes only, give the symbol that "
+                     "range: \"n<=64\"");
+    }
+    snprintf(why->rule, sizeof why->rule, "%s (%%%u%s%.60s): %.150s", wf_rows[i->op].name,
+             m->at + 1, i->loc && site ? ", " : "", i->loc && site ? wf_site_file(site) : "", says);
+    return rc;
+}
+
+static int64_t extent_through(const mapper *m, const int64_t v[WF_RECORDINGS])
+{
+    int64_t found = -1;
+    for (int k = 0; k < m->symbols->n && found < 0; k++) {
+        int64_t size[WF_RECORDINGS];
+        for (int i = 0; i < WF_RECORDINGS; i++) { /* two recordings: the second counts twice */
+            size[i] = m->symbols->size[i < m->n ? i : m->n - 1][k];
+        }
+        found = wf_sym_through((uint32_t)k, m->symbols->range[k].multiple, size, v);
+        found = m->plain && found != WF_SYM(k) ? -1 : found;
+    }
+    return found;
+}
+
+/* v: in each recording. */
+static int map_extent(const mapper *m, const int64_t v[WF_RECORDINGS], int64_t *out, wf_why *why)
+{
+    *out = v[0];
+    if (m->n == 0) {
+        *out = wf_is_sym(m->f, v[0]) ? wf_sym_value(v[0], m->sizes) : v[0];
+        return 0;
+    }
+    if (v[0] == v[1] && v[0] == v[2]) {
+        return 0;
+    }
+    *out = extent_through(m, v);
+    if (*out >= 0) {
+        return 0;
+    }
+    int code =
+        wf_fail(why, WEFT_EUNSUPPORTED,
+                "%s (%%%u): a size is %lld for the example and %lld for another recording, "
+                "which is no symbol",
+                wf_rows[m->f->ins[m->at].op].name, m->at + 1, (long long)v[0], (long long)v[1]);
+    wf_hint(why, "an extent can be a symbol times an integer plus an integer, not a product of "
+                 "symbols; a quotient where only multiples are sizes: \"n%%4==0\"");
+    return code;
+}
+
+/* Instruction `at` of recording i; the last one stands for those that are not there. */
+static const wf_fn *twin(const mapper *m, int i)
+{
+    return m->n == 0 ? m->f : m->twin[i < m->n ? i : m->n - 1];
+}
+static const wf_ins *twin_ins(const mapper *m, int i)
+{
+    return &twin(m, i)->ins[m->at];
+}
+
+static int map_type(const mapper *m, wf_type *out, wf_why *why)
+{
+    const wf_type *t[WF_RECORDINGS];
+    for (int i = 0; i < WF_RECORDINGS; i++) {
+        t[i] = &twin(m, i)->types[twin_ins(m, i)->type];
+        if (t[i]->dtype != t[0]->dtype || t[i]->rank != t[0]->rank) {
+            return wf_fail(why, WEFT_EUNSUPPORTED, "%%%u has another type in another recording",
+                           m->at + 1);
+        }
+    }
+    *out = *t[0];
+    for (int k = 0; k < out->rank; k++) {
+        const int64_t v[] = {t[0]->dims[k], t[1]->dims[k], t[2]->dims[k]};
+        int rc = map_extent(m, v, &out->dims[k], why);
+        if (rc) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static int differs(const mapper *m, wf_why *why)
+{
+    int code = wf_fail(why, WEFT_EUNSUPPORTED,
+                       "the function does something else when sizes change (%s, %%%u)",
+                       wf_rows[m->f->ins[m->at].op].name, m->at + 1);
+    wf_hint(why, "record it without this symbol, or make the function independent of the size");
+    return code;
+}
+
+static bool same_structure(const wf_attr *p, const wf_attr *q)
+{
+    bool same = p->n_ints == q->n_ints && p->n_dyn == q->n_dyn && p->n_flt == q->n_flt &&
+                p->dtype == q->dtype && p->flags == q->flags;
+    for (int k = 0; k < p->n_ints && same; k++) {
+        same = p->ints[k] == q->ints[k];
+    }
+    for (int k = 0; k < p->n_flt && same; k++) {
+        same = memcmp(&p->flt[k], &q->flt[k], sizeof(double)) == 0;
+    }
+    return same;
+}
+
+static int map_row(const mapper *m, wf_fn *out, const wf_ins *i, wf_why *why)
+{
+    const wf_attr *p[WF_RECORDINGS];
+    for (int r = 0; r < WF_RECORDINGS; r++) {
+        p[r] = wf_ins_attr(twin(m, r), twin_ins(m, r));
+        if (!same_structure(p[0], p[r])) {
+            return differs(m, why);
+        }
+    }
+    int64_t dyn[256];
+    wf_attr attr = *p[0];
+    for (int k = 0; k < attr.n_dyn; k++) {
+        const int64_t v[] = {p[0]->dyn[k], p[1]->dyn[k], p[2]->dyn[k]};
+        const bool fixed = !wf_slot_is_extent(i->op, p[0], k);
+        int rc = fixed && v[0] == v[1] && v[0] == v[2] ? 0 : map_extent(m, v, &dyn[k], why);
+        dyn[k] = fixed ? v[0] : dyn[k];
+        if (rc || (fixed && (v[0] != v[1] || v[0] != v[2]))) {
+            return rc ? rc : differs(m, why);
+        }
+    }
+    attr.dyn = dyn;
+    wf_val dst[WF_MAX_DST];
+    int rc = wf_fn_append(out, (wf_op)i->op, &attr, i->nsrc, wf_ins_src(m->f, i), dst,
+                          i->loc ? m->f->locs[i->loc] : NULL, why);
+    return rc || i->op == WF_OP_PAD ? explain_refusal(m, p[0], rc, why) : 0;
+}
+
+/* Is the instruction the same op of the same values in all recordings? */
+static bool is_same_ins(const mapper *m)
+{
+    const wf_fn *f = m->f;
+    const wf_ins *i = &f->ins[m->at];
+    for (int k = 1; k < m->n; k++) {
+        const wf_fn *g = m->twin[k];
+        const wf_ins *j = &g->ins[m->at];
+        if (i->op != j->op || i->nsrc != j->nsrc || i->flags != j->flags ||
+            (i->nsrc &&
+             memcmp(wf_ins_src(f, i), wf_ins_src(g, j), i->nsrc * sizeof(wf_val)) != 0)) {
+            return false;
+        }
+        if (wf_op_is_weak(i->op) && (f->slots[i->attr] != g->slots[j->attr] ||
+                                     f->slot_kind[i->attr] != g->slot_kind[j->attr])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int map_ins(mapper *m, wf_fn *out, wf_why *why)
+{
+    const wf_fn *f = m->f;
+    const wf_ins *i = &f->ins[m->at];
+    wf_type t;
+    int rc = 0;
+    if (!is_same_ins(m)) {
+        return differs(m, why);
+    }
+    if (i->op == WF_OP_RESULT) {
+        return 0; /* came with its op */
+    }
+    if (i->op == WF_OP_INPUT) {
+        m->plain = true;
+        rc = map_type(m, &t, why);
+        m->plain = false;
+        return rc ? rc : wf_fn_input(out, &t) ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory");
+    }
+    if (wf_op_is_weak(i->op)) {
+        wf_val v = i->op == WF_OP_SCALAR
+                       ? wf_fn_scalar(out, f->slot_kind[i->attr], f->slots[i->attr])
+                       : wf_fn_const(out, f->slot_kind[i->attr], f->slots[i->attr]);
+        return v ? 0 : wf_fail(why, WEFT_ENOMEM, "out of memory");
+    }
+    rc = map_row(m, out, i, why);
+    if (!rc) {
+        out->ins[m->at].flags = i->flags;
+    }
+    return rc;
+}
+
+static wf_fn *rebuild(mapper *m, wf_fn *out, wf_why *why)
+{
+    const wf_fn *f = m->f;
+    int rc = 0;
+    for (int i = 1; i < m->n; i++) {
+        if (f->n != m->twin[i]->n || f->noutputs != m->twin[i]->noutputs) {
+            wf_fail(why, WEFT_EUNSUPPORTED, "the function does something else when sizes change");
+            wf_fn_free(out);
+            return NULL;
+        }
+    }
+    for (m->at = 0; m->at < f->n && !rc; m->at++) {
+        rc = map_ins(m, out, why);
+    }
+    for (uint32_t k = 0; k < f->noutputs && !rc; k++) {
+        for (int i = 1; i < m->n && !rc; i++) {
+            m->at = f->outputs[k] - 1;
+            rc = f->outputs[k] == m->twin[i]->outputs[k] ? 0 : differs(m, why);
+        }
+        if (!rc && wf_fn_output(out, f->outputs[k])) {
+            rc = wf_fail(why, WEFT_ENOMEM, "out of memory");
+        }
+    }
+    if (rc) {
+        wf_fn_free(out);
+        return NULL;
+    }
+    return out;
+}
+
+wf_fn *wf_graph_bind(const wf_fn *f, const int64_t *sizes, wf_why *why)
+{
+    mapper m = {.f = f, .sizes = sizes};
+    wf_fn *out = wf_fn_new(f->name);
+    if (!out) {
+        wf_fail(why, WEFT_ENOMEM, "out of memory");
+        return NULL;
+    }
+    return rebuild(&m, out, why);
+}
+
+wf_fn *wf_graph_unify(const wf_fn *f, const wf_fn *second, const wf_fn *third,
+                      const wf_graph_symbols *s, wf_why *why)
+{
+    mapper m = {.f = f, .twin = {f, second, third}, .n = third ? 3 : 2, .symbols = s};
+    wf_fn *out = wf_fn_new(f->name);
+    for (int k = 0; out && k < s->n; k++) {
+        if (wf_fn_symbol(out, s->name[k], strlen(s->name[k])) != k) {
+            wf_fail(why, WEFT_EINVALID, "'%s' is no name for a symbol, or there are more than %d",
+                    s->name[k], WF_MAX_SYMBOLS);
+            wf_fn_free(out);
+            return NULL;
+        }
+        out->range[k] = s->range[k];
+    }
+    if (!out) {
+        wf_fail(why, WEFT_ENOMEM, "out of memory");
+        return NULL;
+    }
+    return rebuild(&m, out, why);
+}
