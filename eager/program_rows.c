@@ -11,7 +11,7 @@
  * blocks of 4096 are tasks of their own (split), and their results are reduced in the end.
  *
  * Invariants
- *  - Groups and strips are cut by shapes and strides alone, and sums follow the canonical order: no
+ *  - Groups and strips are cut by shapes, strides and how many threads there are, and sums follow the canonical order: no
  *    result depends on threads, tiles or layout.
  *  - A destination may be an input's memory: see program_plan.c.
  */
@@ -29,11 +29,15 @@ enum {
     GROUP = 8192,       /* elements of a straight group, about */
     GROUP_ROWS = 64,    /* most rows of a straight group of long rows */
     SHORT_ROWS = 256,   /* most rows of a strip */
-    WIDE = 128,         /* rows of a turned group */
-    KEEP = 512 << 10,   /* most bytes of row buffers; longer rows are computed again */
-    STACK = 48 << 10,   /* scratch that needs no allocation */
-    SPLIT_GROUPS = 8,   /* fewer turned groups are split if they can */
-    TASK = 1 << 17,     /* element steps worth a task */
+    WIDE =
+        4096, /* bytes of a turned group: a strip is one column, read where it lies, and pages are read to their end */
+    NARROW = 128, /* elements of one at least, where there are few groups for the threads */
+    LEAST_PIECE =
+        256, /* elements of a strip that is worth a call without being packed with others */
+    KEEP = 512 << 10, /* most bytes of row buffers; longer rows are computed again */
+    STACK = 48 << 10, /* scratch that needs no allocation */
+    SPLIT_GROUPS = 8, /* fewer turned groups are split if they can */
+    TASK = 1 << 17,   /* element steps worth a task */
     FAR_TASK =
         1
         << 17 /* elements of one past the caches: it begins with what nobody has asked for, and waits for its stores */
@@ -332,11 +336,23 @@ static bool choose_turned(const wf_row_run *r)
     return kept > reduced || (s->n < WF_LANES && inner >= 16);
 }
 
+/* Elements of a turned group: the lanes of its sums stay in the second cache. */
+static int64_t turned_width(const wf_row_run *r)
+{
+    const int64_t blocks = r->p->nphase == 1 && r->s.n > WF_BLOCK ? r->s.n / WF_BLOCK : 1;
+    const int64_t threads = wf_num_threads();
+    int64_t group = WIDE / r->p->width;
+    while (group > NARROW && threads > 1 &&
+           r->s.rows / r->inner * ((r->inner + group - 1) / group) * blocks < threads)
+        group /= 2;
+    return group;
+}
+
 static void cut_turned(wf_row_run *r)
 {
     const int64_t n = r->s.n;
     r->inner = r->s.kd[r->s.nk - 1];
-    int64_t group = WIDE;
+    int64_t group = turned_width(r);
     if (n <= WF_LANES) { /* one strip */
         r->strip = SHORT_STRIP;
         group = smaller(SHORT_ROWS, SHORT_STRIP / n / 16 * 16);
@@ -347,7 +363,8 @@ static void cut_turned(wf_row_run *r)
     r->groups = r->s.rows / r->inner * r->per;
     r->rows = r->group;
     r->cols = 1;
-    while (r->cols < WF_LANES && 2 * r->cols * r->group <= r->strip)
+    const bool packs = r->group == r->inner || r->group < LEAST_PIECE;
+    while (packs && r->cols < WF_LANES && 2 * r->cols * r->group <= r->strip)
         r->cols *= 2;
     if (n * r->group <= r->strip && n <= WF_LANES)
         r->cols = n;
@@ -379,7 +396,7 @@ static void lay_out(wf_row_run *r)
     int64_t at = 0;
     r->pitch = r->strip * 8;
     r->row_pitch = round_up(r->group * 8, 64);
-    r->lane_pitch = r->row_pitch * WF_LANES;
+    r->lane_pitch = round_up(r->group * r->p->width, 64) * WF_LANES;
     r->reg = at;
     at += plan->nreg * r->pitch;
     r->spread = at;

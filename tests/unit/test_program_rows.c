@@ -563,6 +563,10 @@ Test(program_rows, axes)
         compositions(WEFT_F32, 4, (int64_t[]){3, 5, 7, 66}, axes, below(LAYOUTS));
     compositions(WEFT_F32, 2, (int64_t[]){5000, 37}, 1, PLAIN);
     compositions(WEFT_F32, 2, (int64_t[]){300, 1000}, 1, PLAIN);
+    compositions(WEFT_F32, 2, (int64_t[]){70, 2500}, 1,
+                 PLAIN); /* groups of 4 KiB, and some that are less */
+    compositions(WEFT_F64, 2, (int64_t[]){130, 1030}, 1, PLAIN);
+    compositions(WEFT_BF16, 2, (int64_t[]){4200, 130}, 1, PLAIN);
 }
 
 Test(program_rows, checks_report)
