@@ -205,7 +205,8 @@ Test(jit_train, a_long_step_is_soon_tried_eagerly)
         }
         weft_jit_stats s;
         weft_jit_get_stats(j, &s);
-        cr_assert_geq(s.eager, SOON / 2, "%d of %d calls", (int)s.eager, (int)s.calls);
+        cr_assert(s.eager >= SOON / 2 || !j->adapts, "%d of %d calls", (int)s.eager,
+                  (int)s.calls); /* all are recorded under WEFT_VALIDATE */
         for (int i = 0; i < weft_module_count(z[0].m); i++)
             check_bits("parameter", weft_module_at(z[0].m, i).tensor,
                        weft_module_at(z[1].m, i).tensor);
