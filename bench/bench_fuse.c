@@ -51,6 +51,7 @@ static const fuse_case cases[] = {
     {"dropout", CHEAP, false, false},
     {"cross_entropy", TRANSCENDENTAL, false, false},
     {"mse", CHEAP, false, false},
+    {"column_sum", CHEAP, false, false},
     {"linear_gelu", TRANSCENDENTAL, false, false},
     {"gelu_alone", TRANSCENDENTAL, false, false},
     {"tiny_add", 0, false, false},
@@ -173,6 +174,16 @@ static weft_status dropout(void *self, const weft_tensor *in, int n_in, weft_ten
 {
     (void)self, (void)n_in, (void)n_out;
     out[0] = weft_add(weft_dropout(weft_relu(in[0]), 0.1, .training = true), in[1]);
+    return WEFT_OK;
+}
+
+/* A sum over the leading axis of what is computed on the way: a bias's gradient. */
+static weft_status column_sum(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                              int n_out)
+{
+    (void)self, (void)n_in, (void)n_out;
+    weft_tensor g = weft_mul(weft_mul(in[0], in[1]), weft_sub(weft_f(1), in[1]));
+    out[0] = weft_sum(g, weft_axes(0));
     return WEFT_OK;
 }
 
@@ -309,6 +320,15 @@ static void open_rows(job *j, weft_jit_fn fn, int64_t rows, int64_t n, int reads
     j->moved += 4.0 * (double)(rows * n) * (1 + j->n_out);
 }
 
+static void open_columns(job *j, int64_t rows, int64_t n)
+{
+    j->fn = column_sum;
+    j->in[j->n_in++] = randn(rows, n);
+    j->in[j->n_in++] = randn(rows, n);
+    j->n_out = 1;
+    j->moved = 4.0 * (double)(2 * rows * n + n);
+}
+
 static void open_tiny(job *j, const char *name)
 {
     const bool wide = strcmp(name, "matmul") == 0 || strcmp(name, "softmax") == 0;
@@ -365,6 +385,8 @@ static bool open_case(job *j, const char *name, int64_t rows)
         open_loss(j, cross_entropy, rows);
     else if (strcmp(name, "mse") == 0)
         open_loss(j, mse, rows);
+    else if (strcmp(name, "column_sum") == 0)
+        open_columns(j, rows, n);
     else if (strcmp(name, "linear_gelu") == 0) {
         j->fn = linear_gelu;
         j->in[j->n_in++] = randn(rows, 64);

@@ -59,7 +59,8 @@ static inline wf_slot *wf_borrow(wf_ctx *c, weft_tensor t)
 
 /* Borrows kept tensor t of this context, which lies in slot s, for a call of the user's function: ops need not borrow it again
  * until wf_end_lend, which there must be. False: it is dead. c->nborrowed is below c->most_borrowed. */
-static inline bool wf_lend(wf_ctx *c, wf_slot *s, const weft_tensor *t)
+__attribute__((always_inline)) static inline bool wf_lend(wf_ctx *c, wf_slot *s,
+                                                          const weft_tensor *t)
 {
     const uint32_t k = c->nborrowed;
     atomic_store_explicit(&c->borrowed[k], s, memory_order_relaxed);

@@ -11,7 +11,7 @@
  * blocks of 4096 are tasks of their own (split), and their results are reduced in the end.
  *
  * Invariants
- *  - Groups and strips are cut by shapes and strides alone, and sums follow the canonical order: no
+ *  - Groups and strips are cut by shapes, strides and how many threads there are, and sums follow the canonical order: no
  *    result depends on threads, tiles or layout.
  *  - A destination may be an input's memory: see program_plan.c.
  */
@@ -29,11 +29,18 @@ enum {
     GROUP = 8192,       /* elements of a straight group, about */
     GROUP_ROWS = 64,    /* most rows of a straight group of long rows */
     SHORT_ROWS = 256,   /* most rows of a strip */
-    WIDE = 128,         /* rows of a turned group */
-    KEEP = 512 << 10,   /* most bytes of row buffers; longer rows are computed again */
-    STACK = 48 << 10,   /* scratch that needs no allocation */
-    SPLIT_GROUPS = 8,   /* fewer turned groups are split if they can */
-    TASK = 1 << 17      /* element steps worth a task */
+    WIDE =
+        4096, /* bytes of a turned group: a strip is one column, read where it lies, and pages are read to their end */
+    NARROW = 128, /* elements of one at least, where there are few groups for the threads */
+    LEAST_PIECE =
+        256, /* elements of a strip that is worth a call without being packed with others */
+    KEEP = 512 << 10, /* most bytes of row buffers; longer rows are computed again */
+    STACK = 48 << 10, /* scratch that needs no allocation */
+    SPLIT_GROUPS = 8, /* fewer turned groups are split if they can */
+    TASK = 1 << 17,   /* element steps worth a task */
+    FAR_TASK =
+        1
+        << 17 /* elements of one past the caches: it begins with what nobody has asked for, and waits for its stores */
 };
 
 /* -- a task ------------------------------------------------------------------------------------------------ */
@@ -41,6 +48,7 @@ static void do_phase(wf_row_task *t, int phase, int64_t begin, int64_t end)
 {
     const wf_row_run *r = t->r;
     const int64_t last = t->g0 + t->gn;
+    t->c1 = end;
     for (t->r0 = t->g0; t->r0 < last; t->r0 += t->rn) {
         t->rn = last - t->r0 < r->rows ? last - t->r0 : r->rows;
         for (t->c0 = begin; t->c0 < end; t->c0 += t->cn) {
@@ -92,6 +100,7 @@ static bool open_task(wf_row_task *t, wf_row_run *r, char *stack)
 {
     t->r = r;
     t->mem = stack;
+    t->end = 0;
     if (r->bytes > STACK) {
         t->mem = wf_alloc((size_t)r->bytes);
         if (t->mem == NULL) {
@@ -108,6 +117,8 @@ static bool open_task(wf_row_task *t, wf_row_run *r, char *stack)
 
 static void close_task(const wf_row_task *t, const char *stack)
 {
+    if (t->r->stream)
+        t->r->k->fence();
     if (t->mem != stack)
         wf_free(t->mem, (size_t)t->r->bytes);
 }
@@ -118,6 +129,8 @@ static void do_groups(void *arg, int64_t begin, int64_t end)
     wf_row_task t;
     if (!open_task(&t, arg, stack))
         return;
+    take_group(&t, end - 1);
+    t.end = t.g0 + t.gn;
     for (int64_t g = begin; g < end; g++) {
         take_group(&t, g);
         do_group(&t);
@@ -257,6 +270,45 @@ static void classify(wf_row_run *r)
     }
 }
 
+/* Does the operand go on, from row to row, where lines of memory begin? */
+static bool is_in_lines(const wf_row_run *r, const wf_operand *o)
+{
+    enum { LINE = 64 };
+    return (uintptr_t)o->data % LINE == 0 && (r->s.rows == 1 || o->row * o->esize % LINE == 0);
+}
+
+/* Where more is moved than caches hold, results pass them: those of straight strips in place, by rows that begin where lines of
+ * memory do, if no source lies there. Sources are asked for ahead of use where it is easily said where the next strip of one lies. */
+static void look_far(wf_row_run *r)
+{
+    const wf_program *p = r->p;
+    int64_t bytes = r->a->beside;
+    for (int k = 0; k < p->noutput + p->ninput; k++) {
+        const wf_operand *o = &r->s.op[k];
+        if (k >= p->noutput && p->draw[k - p->noutput].op != WF_OP_INVALID)
+            continue;
+        bytes += (o->one_row && o->row == 0 ? 1 : r->s.rows) *
+                 (o->one_col && o->col == 0 ? 1 : r->s.n) * o->esize;
+    }
+    r->ahead = 0;
+    r->stream = false;
+    if (bytes < WF_STREAM_FROM)
+        return;
+    r->stream = !r->turned;
+    for (int j = 0; j < p->ninput; j++) {
+        const wf_operand *o = &r->s.op[p->noutput + j];
+        if (p->level[p->input[j]] == WF_LEVEL_ELEM && p->draw[j].op == WF_OP_INVALID &&
+            o->one_row && o->one_col && (r->turned ? o->row : o->col) == 1 &&
+            (r->turned ? o->col : o->row) != 0)
+            r->ahead |= 1u << j;
+        for (int k = 0; k < p->noutput; k++)
+            r->stream &= o->data != r->s.op[k].data;
+    }
+    for (int k = 0; k < p->noutput; k++)
+        if (p->output_level[k] == WF_LEVEL_ELEM)
+            r->stream &= (r->direct >> k & 1) != 0 && is_in_lines(r, &r->s.op[k]);
+}
+
 static int64_t round_up(int64_t n, int64_t to)
 {
     return (n + to - 1) / to * to;
@@ -284,11 +336,23 @@ static bool choose_turned(const wf_row_run *r)
     return kept > reduced || (s->n < WF_LANES && inner >= 16);
 }
 
+/* Elements of a turned group: the lanes of its sums stay in the second cache. */
+static int64_t turned_width(const wf_row_run *r)
+{
+    const int64_t blocks = r->p->nphase == 1 && r->s.n > WF_BLOCK ? r->s.n / WF_BLOCK : 1;
+    const int64_t threads = wf_num_threads();
+    int64_t group = WIDE / r->p->width;
+    while (group > NARROW && threads > 1 &&
+           r->s.rows / r->inner * ((r->inner + group - 1) / group) * blocks < threads)
+        group /= 2;
+    return group;
+}
+
 static void cut_turned(wf_row_run *r)
 {
     const int64_t n = r->s.n;
     r->inner = r->s.kd[r->s.nk - 1];
-    int64_t group = WIDE;
+    int64_t group = turned_width(r);
     if (n <= WF_LANES) { /* one strip */
         r->strip = SHORT_STRIP;
         group = smaller(SHORT_ROWS, SHORT_STRIP / n / 16 * 16);
@@ -299,7 +363,8 @@ static void cut_turned(wf_row_run *r)
     r->groups = r->s.rows / r->inner * r->per;
     r->rows = r->group;
     r->cols = 1;
-    while (r->cols < WF_LANES && 2 * r->cols * r->group <= r->strip)
+    const bool packs = r->group == r->inner || r->group < LEAST_PIECE;
+    while (packs && r->cols < WF_LANES && 2 * r->cols * r->group <= r->strip)
         r->cols *= 2;
     if (n * r->group <= r->strip && n <= WF_LANES)
         r->cols = n;
@@ -331,7 +396,7 @@ static void lay_out(wf_row_run *r)
     int64_t at = 0;
     r->pitch = r->strip * 8;
     r->row_pitch = round_up(r->group * 8, 64);
-    r->lane_pitch = r->row_pitch * WF_LANES;
+    r->lane_pitch = round_up(r->group * r->p->width, 64) * WF_LANES;
     r->reg = at;
     at += plan->nreg * r->pitch;
     r->spread = at;
@@ -370,10 +435,12 @@ static int begin_run(wf_row_run *r)
     else
         cut_straight(r);
     classify(r);
-    bool fits = wf_row_plan_make(&r->plan, p, r->a, r->direct, false);
+    look_far(r);
+    const uint32_t direct = r->stream ? 0 : r->direct; /* by way of tiles */
+    bool fits = wf_row_plan_make(&r->plan, p, r->a, direct, false);
     if (r->plan.keep_bytes * r->group * r->s.n > KEEP)
-        fits = wf_row_plan_make(&r->plan, p, r->a, r->direct, true) ||
-               wf_row_plan_make(&r->plan, p, r->a, r->direct, false);
+        fits = wf_row_plan_make(&r->plan, p, r->a, direct, true) ||
+               wf_row_plan_make(&r->plan, p, r->a, direct, false);
     lay_out(r);
     for (int i = 0; i < p->ninst; i++)
         r->fn[i] = wf_inst_function(p, &p->inst[i], r->k);
@@ -389,6 +456,13 @@ int wf_program_run_rows(const wf_program *p, const wf_program_args *a)
     if (can_split(&r))
         return run_split(&r);
     const int64_t cost = r.group * (r.s.n + 16) * (p->ninst + 2) * (p->heavy ? 4 : 1);
-    wf_parallel_for(r.groups, (TASK + cost - 1) / cost, do_groups, &r);
+    int64_t grain = (TASK + cost - 1) / cost;
+    if (r.stream || r.ahead) {
+        const int64_t far = FAR_TASK / (r.group * (r.s.n + 16));
+        const int64_t share = r.groups / (4 * (int64_t)wf_num_threads());
+        const int64_t most = far < share ? far : share;
+        grain = grain > most ? grain : most;
+    }
+    wf_parallel_for(r.groups, grain, do_groups, &r);
     return atomic_load_explicit(&r.status, memory_order_relaxed);
 }

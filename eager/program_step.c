@@ -12,6 +12,8 @@
 
 #include "eager/program_task.h"
 
+enum { TURNED_AHEAD = 2 }; /* strips */
+
 /* -- places ------------------------------------------------------------------------------------------------ */
 static inline char *address(const wf_row_task *t, const wf_place *p)
 {
@@ -387,7 +389,12 @@ static void store_output(const wf_row_task *t, int k)
     if ((r->direct >> k & 1) != 0) {
         const wf_place place = operand_place(o);
         char *to = address(t, &place);
-        if (tile != to)
+        if (r->stream) {
+            char *raw = t->mem + r->spread + (WF_SPREADS - 1) * r->pitch;
+            if (o->dtype != type)
+                r->k->cast[o->dtype][type](raw, tile, n);
+            r->k->stream(to, o->dtype != type ? raw : tile, n * (size_t)o->esize);
+        } else if (tile != to)
             r->k->cast[o->dtype][type](to, tile, n);
         return;
     }
@@ -426,6 +433,45 @@ static void load_input(wf_row_task *t, int j)
                   t->rn, t->c0, t->cn, r->turned);
 }
 
+/* Asks for part [from, to) of `of` of what follows the strip in input j. Straight: the strip that it will be in the group behind.
+ * Turned: further columns, into the second cache, as rows a power of two apart share sets of the first. */
+static void ask_for(const wf_row_task *t, int j, int from, int to, int of)
+{
+    const wf_row_run *r = t->r;
+    const wf_operand *o = &r->s.op[r->p->noutput + j];
+    const int64_t row = r->turned ? t->r0 : t->r0 + r->group;
+    const int64_t col = r->turned ? t->c0 + TURNED_AHEAD * t->cn : t->c0;
+    const int64_t left = r->turned ? t->c1 - col : t->rn;
+    const int64_t step = (r->turned ? o->col : o->row) * o->esize;
+    int64_t pieces = left < lines(t) ? left : lines(t), bytes = line(t) * o->esize;
+    const char *next = o->data + (row * o->row + col * o->col) * o->esize;
+    if (step == bytes || pieces == 1) { /* one piece, in lines of memory */
+        pieces = (pieces * bytes + 63) / 64;
+        for (int64_t i = pieces * from / of; i < pieces * to / of; i++)
+            __builtin_prefetch(next + i * 64);
+        pieces = 0;
+    }
+    for (int64_t i = pieces * from / of; i < pieces * to / of; i++)
+        for (int64_t at = 0; at < bytes; at += 64)
+            __builtin_prefetch(next + i * step + at, 0, 2);
+    __asm__ volatile(""); /* gcc leaves out calls of functions that only ask for memory */
+}
+
+/* Before steps [s, end) of a phase: their part of what is read next. What a group behind reads first is spread over all phases,
+ * which find this group's in the caches; turned groups are too long for that. */
+static void ask_ahead(const wf_row_task *t, int phase, int s, int end)
+{
+    const wf_row_run *r = t->r;
+    const wf_row_plan *plan = &r->plan;
+    const int first = r->turned ? plan->begin[phase] : 0;
+    const int last = plan->begin[r->turned ? phase + 1 : plan->nphase];
+    if (!r->turned && t->r0 + r->group >= t->end)
+        return;
+    uint32_t rest = r->turned ? r->ahead & plan->reads[phase] : r->ahead;
+    for (; rest; rest &= rest - 1)
+        ask_for(t, __builtin_ctz(rest), s - first, end - first, last - first);
+}
+
 void wf_do_strip(wf_row_task *t, int phase)
 {
     const wf_row_run *r = t->r;
@@ -433,11 +479,14 @@ void wf_do_strip(wf_row_task *t, int phase)
     for (int j = 0; j < r->p->ninput; j++)
         if ((plan->reads[phase] >> j & 1) != 0 && r->way[j] != WF_IN_PLACE)
             load_input(t, j);
-    for (int s = plan->begin[phase]; s < plan->begin[phase + 1]; s += 1 + t->code[s].chain)
+    for (int s = plan->begin[phase]; s < plan->begin[phase + 1]; s += 1 + t->code[s].chain) {
+        if (r->ahead != 0)
+            ask_ahead(t, phase, s, s + 1 + t->code[s].chain);
         if (t->code[s].chain > 0)
             do_chain(t, &t->code[s]);
         else
             do_step(t, &t->code[s]);
+    }
     for (int k = 0; k < r->p->noutput; k++)
         if (r->p->output_level[k] == WF_LEVEL_ELEM && plan->out_phase[k] == phase)
             store_output(t, k);

@@ -76,6 +76,9 @@ typedef struct wf_row_run {
     const wf_grid_kernels *grid;
     uint8_t way[WF_PROGRAM_INPUTS], form[WF_PROGRAM_INPUTS];
     uint32_t direct; /* outputs whose strips lie in place */
+    uint32_t
+        ahead; /* inputs of which strips ask for the group behind, as no cache holds what is moved */
+    bool stream; /* outputs pass the caches, by way of tiles */
     int64_t keep, reg, load, spread, row, canon, lanes, code, bytes; /* parts of the scratch */
     int64_t pitch, row_pitch, lane_pitch; /* bytes of a tile, a ROW vector, and 64 such */
     int64_t blocks;                       /* split runs: of the reduced axis, else 0 */
@@ -88,6 +91,7 @@ typedef struct wf_row_task {
     char *mem;
     int64_t g0, gn;                  /* rows of the group */
     int64_t r0, rn, c0, cn;          /* the strip */
+    int64_t end, c1;                 /* of the task's rows, and of the phase's columns */
     int64_t block;                   /* split runs: the block */
     int64_t held[WF_PROGRAM_INPUTS]; /* rows of the tile that a WF_IN_HELD input lies in */
     wf_code *code;                   /* of the plan's steps */

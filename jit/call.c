@@ -428,6 +428,28 @@ static inline bool may_lend(const wf_ctx *c, weft_tensor t)
            t.slot / WF_CHUNK_SLOTS < atomic_load_explicit(&c->nchunks, memory_order_relaxed);
 }
 
+/* A call of one result whose first argument is not the one that the seat knows; the seat has calls left. */
+__attribute__((noinline)) static weft_status
+run_other(weft_jit *j, wf_ctx *c, const weft_tensor *in, int n_in, weft_tensor *out)
+{
+    wf_seat *seat = &j->seat[0];
+    const int64_t left = atomic_load_explicit(&seat->left, memory_order_relaxed);
+    const wf_slot *a = wf_slot_of(c, in[0]);
+    if (a && wf_seat_fits(seat, a)) {
+        atomic_store_explicit(&seat->left, left - 1, memory_order_relaxed);
+        return run_owned(j, c, in, n_in, out);
+    }
+    if (!a && may_lend(c, in[0])) {
+        wf_slot *s = wf_slot_at(c, in[0].slot);
+        if (!wf_lend(c, s, &in[0]) || !wf_seat_fits(seat, s)) {
+            return refuse(j, c, in, n_in, out);
+        }
+        atomic_store_explicit(&seat->left, left - 1, memory_order_relaxed);
+        return run_lent(j, c, in, n_in, out);
+    }
+    return wf_call_watched(j, in, n_in, out, 1, NULL);
+}
+
 weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_tensor *out,
                            int n_out)
 {
@@ -437,31 +459,18 @@ weft_status(weft_jit_call)(weft_jit *j, const weft_tensor *in, int n_in, weft_te
     }
     wf_seat *seat = &j->seat[0];
     const int64_t left = atomic_load_explicit(&seat->left, memory_order_relaxed);
-    if (atomic_load_explicit(&seat->owner, memory_order_relaxed) == c && left > 0 &&
-        !((uintptr_t)c->recorder | (uintptr_t)c->region.of) && !wf_prof_is_on() &&
-        !c->scopes[c->depth].head) {
-        const wf_slot *a = wf_slot_of(c, in[0]);
-        if (a) {
-            if (wf_seat_fits(seat, a)) {
-                atomic_store_explicit(&seat->left, left - 1, memory_order_relaxed);
-                return run_owned(j, c, in, n_in, out);
-            }
-        } else if (seat->kept && wf_same_handle(in[0], seat->first)) {
-            if (c->nborrowed < c->most_borrowed) {
-                if (__builtin_expect(!wf_lend(c, seat->slot, &seat->first), 0)) {
-                    return refuse(j, c, in, n_in, out);
-                }
-                atomic_store_explicit(&seat->left, left - 1, memory_order_relaxed);
-                return run_lent(j, c, in, n_in, out);
-            }
-        } else if (may_lend(c, in[0])) {
-            wf_slot *s = wf_slot_at(c, in[0].slot);
-            if (!wf_lend(c, s, &in[0]) || !wf_seat_fits(seat, s)) {
-                return refuse(j, c, in, n_in, out);
-            }
-            atomic_store_explicit(&seat->left, left - 1, memory_order_relaxed);
-            return run_lent(j, c, in, n_in, out);
-        }
+    if (__builtin_expect(atomic_load_explicit(&seat->owner, memory_order_relaxed) != c ||
+                             left <= 0 || (uintptr_t)c->recorder | (uintptr_t)c->region.of ||
+                             wf_prof_is_on() || c->scopes[c->depth].head,
+                         0)) {
+        return wf_call_watched(j, in, n_in, out, n_out, NULL);
     }
-    return wf_call_watched(j, in, n_in, out, n_out, NULL);
+    if (!seat->kept || !wf_same_handle(in[0], seat->first) || c->nborrowed >= c->most_borrowed) {
+        return run_other(j, c, in, n_in, out);
+    }
+    if (__builtin_expect(!wf_lend(c, seat->slot, &seat->first), 0)) {
+        return refuse(j, c, in, n_in, out);
+    }
+    atomic_store_explicit(&seat->left, left - 1, memory_order_relaxed);
+    return run_lent(j, c, in, n_in, out);
 }

@@ -59,14 +59,10 @@ static bool is_plain(weft_jit *j, wf_ctx *c, wf_plain_region *r)
     return plain;
 }
 
-/* The thread's seat has paid for it. */
-static inline bool is_paid(weft_jit *j, const wf_ctx *c)
+/* May it begin on the account of seat s? */
+static inline bool pays(wf_seat *s, const wf_ctx *c)
 {
-    wf_seat *s = &j->seat[0];
-    if (atomic_load_explicit(&s->owner, memory_order_relaxed) != c) {
-        s = wf_seat_of(j, c);
-    }
-    const int64_t left = s ? atomic_load_explicit(&s->regions_left, memory_order_relaxed) : 0;
+    const int64_t left = atomic_load_explicit(&s->regions_left, memory_order_relaxed);
     if (left <= 0 || c->away || wf_prof_is_on()) {
         return false;
     }
@@ -74,7 +70,8 @@ static inline bool is_paid(weft_jit *j, const wf_ctx *c)
     return true;
 }
 
-weft_status weft_jit_begin(weft_jit *j)
+/* What is not short: the first one, one inside another, one that is looked at or recorded. */
+__attribute__((noinline)) static weft_status begin(weft_jit *j)
 {
     wf_ctx *c = wf_ctx_get();
     if (!c) {
@@ -94,7 +91,8 @@ weft_status weft_jit_begin(weft_jit *j)
         return WEFT_OK;
     }
     wf_plain_region r = {.of = j, .depth = 1, .errors = c->error_seen};
-    r.paid = is_paid(j, c);
+    wf_seat *s = wf_seat_of(j, c);
+    r.paid = s && pays(s, c);
     if (r.paid || is_plain(j, c, &r)) {
         c->region = r;
         return WEFT_OK;
@@ -106,6 +104,27 @@ weft_status weft_jit_begin(weft_jit *j)
     t->floor = 0;
     t->since = wf_prof_start();
     t->timed = r.start;
+    return WEFT_OK;
+}
+
+/* A region that the first seat pays for is a few stores: as long as a fifth of a small op, together with its end. */
+weft_status weft_jit_begin(weft_jit *j)
+{
+    wf_ctx *c = wf_tls_ctx;
+    if (__builtin_expect(!c || !j || c->recorder || c->region.of, 0)) {
+        return begin(j);
+    }
+    wf_seat *s = &j->seat[0];
+    if (__builtin_expect(atomic_load_explicit(&s->owner, memory_order_relaxed) != c || !pays(s, c),
+                         0)) {
+        return begin(j);
+    }
+    c->region.of = j;
+    c->region.depth = 1;
+    c->region.floor = 0;
+    c->region.paid = true;
+    c->region.start = 0;
+    c->region.errors = c->error_seen;
     return WEFT_OK;
 }
 
@@ -159,7 +178,7 @@ static int end_recorded(weft_jit *j, wf_trace *t)
     return rc;
 }
 
-weft_status(weft_jit_end)(weft_jit *j)
+__attribute__((noinline)) static weft_status end(weft_jit *j)
 {
     wf_ctx *c = wf_ctx_get();
     if (!c) {
@@ -178,7 +197,25 @@ weft_status(weft_jit_end)(weft_jit *j)
         --*depth;
         return WEFT_OK;
     }
-    return (weft_status)(t ? end_recorded(j, t) : end_plain(j, c));
+    const int rc = t ? end_recorded(j, t) : end_plain(j, c);
+    c->last_write = WEFT_NONE; /* its call has a site, or none */
+    return (weft_status)rc;
+}
+
+weft_status(weft_jit_end)(weft_jit *j)
+{
+    wf_ctx *c = wf_tls_ctx;
+    if (__builtin_expect(!c || !j || c->recorder || c->region.of != j || c->region.depth != 1 ||
+                             c->region.floor || !c->region.paid ||
+                             c->error_seen != c->region.errors,
+                         0)) {
+        return end(j);
+    }
+    c->region.of = NULL;
+    c->region.depth = 0;
+    c->last_write.slot = 0;
+    c->here = NULL;
+    return WEFT_OK;
 }
 
 int wf_call_end_regions(wf_ctx *c, uint32_t plain)

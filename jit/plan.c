@@ -156,21 +156,14 @@ static int find_edges(wf_planner *b)
     return 0;
 }
 
-/* Traffic of the plan, and of the same instructions one by one. */
-static void count_traffic(wf_planner *b)
+/* Traffic of the plan, and of the same instructions op by op. */
+static int count_traffic(wf_planner *b)
 {
     wf_plan_info *o = &b->p->info;
     for (uint32_t i = 0; i < b->p->nsteps; i++) {
         wf_plan_traffic(b->p, &b->p->steps[i], b->l.words, &o->read_bytes, &o->write_bytes);
     }
-    for (uint32_t k = 0; k < b->f->n; k++) {
-        int64_t reads, writes;
-        if (b->s.group_of[k] != WF_NO_GROUP) {
-            wf_cost_alone(&b->l, k, &reads, &writes);
-            o->eager_read_bytes += reads;
-            o->eager_write_bytes += writes;
-        }
-    }
+    return wf_cost_eager(&b->l, b->s.group_of, &o->eager_read_bytes, &o->eager_write_bytes);
 }
 
 /* Sizes of the largest launch, for the block of a run. */
@@ -309,9 +302,7 @@ static int build(wf_planner *b)
     rc = rc ? rc : copy_outputs(p, f);
     rc = rc ? rc : find_edges(b);
     rc = rc ? rc : find_kernels(b);
-    if (!rc) {
-        count_traffic(b);
-    }
+    rc = rc ? rc : count_traffic(b);
     p->words = b->l.words;
     p->terms = b->l.terms;
     p->nwords = b->l.nwords;

@@ -108,8 +108,9 @@ typedef struct wf_plan_info {
     /* Temporaries, and results that replace no input, at the fullest launch: what a run has then, and what lives, which is
      * the least that steps in that order can do with. */
     int64_t peak_bytes, bound_bytes;
-    int64_t read_bytes, write_bytes;             /* memory traffic of the steps, as modelled */
-    int64_t eager_read_bytes, eager_write_bytes; /* the same op by op */
+    int64_t read_bytes, write_bytes; /* memory traffic of the steps, as modelled */
+    int64_t eager_read_bytes,
+        eager_write_bytes; /* the same op by op, an update of an optimiser in one pass */
 } wf_plan_info;
 void wf_plan_get_info(const wf_plan *p, wf_plan_info *info);
 

@@ -60,7 +60,9 @@ static uint32_t written_of(const wf_trace *t, const wf_lines *l)
 /* Appends line k; values: by number, of scalars 0 until they are used. */
 static bool push_line(wf_trace *t, const wf_lines *l, const wf_line *k, uint32_t type, wf_val *v)
 {
-    wf_ins i = {.op = (uint8_t)k->op, .flags = WF_INS_NOGRAD, .type = type};
+    const unsigned joined =
+        k > l->line ? WF_INS_JOINED : 0; /* the call does all lines in one pass */
+    wf_ins i = {.op = (uint8_t)k->op, .flags = (uint8_t)(WF_INS_NOGRAD | joined), .type = type};
     for (int s = 0; s < 3 && k->src[s] >= 0; s++) {
         const int from = k->src[s];
         if (from >= l->scalars && !v[from]) {

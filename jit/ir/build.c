@@ -211,6 +211,7 @@ typedef struct row {
     const wf_type *type; /* of the results */
     wf_val origin;
     uint32_t loc;
+    uint8_t flags; /* those that a copy keeps */
 } row;
 
 /* Does the rewritten instruction still have its type? */
@@ -283,7 +284,7 @@ static void order_operands(row *r, wf_val *room)
 
 static int append(wf_build *b, const row *r, uint32_t type, wf_val *dst)
 {
-    wf_ins i = {.op = (uint8_t)r->op, .type = type, .loc = r->loc};
+    wf_ins i = {.op = (uint8_t)r->op, .flags = r->flags, .type = type, .loc = r->loc};
     i.attr = r->attr_index != UINT32_MAX ? r->attr_index : wf_fn_intern_attr(b->f, r->attr);
     if (i.attr == UINT32_MAX || wf_fn_set_src(b->f, &i, r->nsrc, r->src)) {
         return WEFT_ENOMEM;
@@ -423,6 +424,7 @@ int wf_build_copy(wf_build *b, const wf_fn *from, uint32_t k, wf_val *map, wf_wh
                  .src = src,
                  .type = &from->types[i->type],
                  .origin = wf_fn_origin(from, k + 1),
+                 .flags = i->flags & WF_INS_JOINED,
                  .loc = i->loc ? wf_fn_intern_loc(b->f, from->locs[i->loc]) : 0};
         if (wf_rows[i->op].ndst > 1) {
             for (uint32_t n = 0; n < wf_rows[i->op].ndst; n++) {

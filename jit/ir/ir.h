@@ -101,6 +101,8 @@ _Static_assert(sizeof(wf_ins) == 32, "two instructions per cache line");
 _Static_assert(WF_OP_COUNT <= 256, "an op is a byte of its instruction");
 
 #define WF_INS_NOGRAD 1u /* recorded while gradients were off */
+#define WF_INS_JOINED                                                                              \
+    2u /* run op by op, it is done in one pass with the row before it: a further line of an update */
 
 struct wf_fn {
     char name[64];

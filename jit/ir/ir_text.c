@@ -183,6 +183,9 @@ static void print_ins(const wf_fn *f, uint32_t k, FILE *out)
     if (i->flags & WF_INS_NOGRAD) {
         fputs(" nograd", out);
     }
+    if (i->flags & WF_INS_JOINED) {
+        fputs(" joined", out);
+    }
     print_site(i->loc && i->op != WF_OP_RESULT ? f->locs[i->loc] : NULL, out);
 }
 
@@ -538,6 +541,8 @@ static bool parse_attrs(parser *s, lists *l, uint8_t *ins_flags)
             l->attr.flags = ok ? (uint8_t)v : 0;
         } else if (accept(s, "nograd")) {
             *ins_flags |= WF_INS_NOGRAD;
+        } else if (accept(s, "joined")) {
+            *ins_flags |= WF_INS_JOINED;
         } else if (accept(s, "at")) {
             ok = parse_site(s, &l->site);
         } else {

@@ -206,7 +206,7 @@ static int check_ins(checker *c)
     if (c->results && i->op != WF_OP_RESULT) {
         return broken(c, "it stands where a result of %%%u belongs", c->op);
     }
-    if ((i->flags & ~WF_INS_NOGRAD) || i->loc >= c->f->nlocs) {
+    if ((i->flags & ~(WF_INS_NOGRAD | WF_INS_JOINED)) || i->loc >= c->f->nlocs) {
         return broken(c, "its flags are %d and its site is %u, which are none", i->flags, i->loc);
     }
     int rc = check_type(c, i->type);

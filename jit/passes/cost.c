@@ -3,7 +3,10 @@
  */
 #include "jit/passes/cost.h"
 
+#include <stdlib.h>
+
 #include "jit/ir/flops.h"
+#include "jit/passes/fuse.h"
 
 int64_t wf_cost_bytes(int dtype, int rank, const int64_t *shape)
 {
@@ -41,6 +44,82 @@ void wf_cost_alone(const wf_layout *l, uint32_t k, int64_t *reads, int64_t *writ
                                    wf_type_numel(wf_fn_type(l->f, k + 1)));
         }
     }
+}
+
+/* What is known of each value of a function run op by op: the last row that reads it, and the last run of rows that has read it. */
+typedef struct uses {
+    const wf_layout *l;
+    uint32_t *last, *seen;
+} uses;
+
+static int64_t bytes_of(const uses *u, wf_val v)
+{
+    const wf_map_of *m = &u->l->map[v];
+    return m->root ? wf_cost_bytes(m->dtype, m->rank, u->l->words + m->shape) : 0;
+}
+
+/* Rows [k, end) in one pass: what of them anything behind reads is written, what they find is read once. */
+static void cost_pass(const uses *u, uint32_t k, uint32_t end, int64_t *reads, int64_t *writes)
+{
+    const wf_fn *f = u->l->f;
+    for (uint32_t i = k; i < end; i++) {
+        const wf_val *src = wf_ins_src(f, &f->ins[i]);
+        *writes += u->last[i + 1] >= end ? bytes_of(u, i + 1) : 0;
+        for (int s = 0; s < f->ins[i].nsrc; s++) {
+            const wf_val root = u->l->map[src[s]].root;
+            if (root <= k && u->seen[root] != k + 1) {
+                u->seen[root] = k + 1;
+                *reads += bytes_of(u, src[s]);
+            }
+        }
+    }
+}
+
+/* Where the pass ends that row k begins. */
+static uint32_t end_of_pass(const wf_fn *f, uint32_t k)
+{
+    uint32_t end = k + 1;
+    for (uint32_t i = end; i < f->n; i++) {
+        if (f->ins[i].flags & WF_INS_JOINED) {
+            end = i + 1;
+        } else if (!wf_op_is_weak(
+                       f->ins[i].op)) { /* scalars are appended when they are first used */
+            break;
+        }
+    }
+    return end;
+}
+
+int wf_cost_eager(const wf_layout *l, const uint32_t *group_of, int64_t *reads, int64_t *writes)
+{
+    const wf_fn *f = l->f;
+    uses u = {.l = l,
+              .last = calloc(f->n + 1u, sizeof *u.last),
+              .seen = calloc(f->n + 1u, sizeof *u.seen)};
+    const int rc = u.last && u.seen ? 0 : WEFT_ENOMEM;
+    for (uint32_t k = 0; k < f->n && !rc; k++) {
+        const wf_val *src = wf_ins_src(f, &f->ins[k]);
+        for (int s = 0; s < f->ins[k].nsrc; s++) {
+            u.last[l->map[src[s]].root] = k;
+        }
+    }
+    for (uint32_t o = 0; o < f->noutputs && !rc; o++) {
+        u.last[l->map[f->outputs[o]].root] = f->n;
+    }
+    for (uint32_t k = 0, end; k < f->n && !rc; k = end) {
+        int64_t r = 0, w = 0;
+        end = end_of_pass(f, k);
+        if (end > k + 1) {
+            cost_pass(&u, k, end, &r, &w);
+        } else if (group_of[k] != WF_NO_GROUP) {
+            wf_cost_alone(l, k, &r, &w);
+        }
+        *reads += r;
+        *writes += w;
+    }
+    free(u.last);
+    free(u.seen);
+    return rc;
 }
 
 int64_t wf_weigh_bytes(int64_t bytes)

@@ -29,5 +29,8 @@ int64_t wf_weigh_crowd(uint32_t streams, int64_t bytes);
 
 /* Bytes that instruction k reads and writes when it is run alone. */
 void wf_cost_alone(const wf_layout *l, uint32_t k, int64_t *reads, int64_t *writes);
+/* Bytes that all instructions with a group (group_of) read and write where each is run alone, but for those that are done in one
+ * pass (WF_INS_JOINED): of such a run each tensor counts once, and what only its own rows read not at all. 0 or WEFT_ENOMEM. */
+int wf_cost_eager(const wf_layout *l, const uint32_t *group_of, int64_t *reads, int64_t *writes);
 
 #endif

@@ -236,7 +236,7 @@ static void swap_ins(wf_fn *f, uint32_t a, uint32_t b)
     X(argument_out_of_range, 29, "argument 9", i->attr = 9;)                                                   \
     X(argument_listed_elsewhere, 4, "argument 1", f->inputs[1] = 1;)                                           \
     X(argument_not_counted, 29, "argument 5", f->ninputs = 5;)                                                 \
-    X(unknown_flag, 5, "flags", i->flags = 2;)                                                                 \
+    X(unknown_flag, 5, "flags", i->flags = 4;)                                                                 \
     X(unknown_site, 5, "site", i->loc = f->nlocs;)                                                             \
     X(output_of_nothing, 0, "output 0 is %0", f->outputs[0] = 0;)                                              \
     X(output_dangles, 0, "output 3 is %34", f->outputs[3] = 34;)                                               \

@@ -481,3 +481,32 @@ Test(fuse, one_row_alone_keeps_its_kernel)
         wf_fn_free(f);
     }
 }
+
+/* Rows that eager code does in one pass move each tensor once; what a second pass reads of the first is written and read. */
+Test(fuse, joined_rows_are_one_pass)
+{
+    static const char text[] = "fn a {\n  %1 = input f32[300]\n  %2 = input f32[300]\n"
+                               "  %3 = scalar f64 0x1p+1\n"
+                               "  %4 = mul f32[300] %1, %3 nograd\n"
+                               "  %5 = scalar f64 0x1p+2\n"
+                               "  %6 = mul f32[300] %2, %5 nograd joined\n"
+                               "  %7 = add f32[300] %4, %6 nograd joined\n"
+                               "  %8 = sub f32[300] %7, %2 nograd\n"
+                               "  %9 = sqrt f32[300] %8 nograd joined\n"
+                               "  %10 = mul f32[300] %9, %7 nograd joined\n"
+                               "  %11 = exp f32[300] %10 nograd\n"
+                               "  return %7, %11\n}\n";
+    wf_fn *f = plan_parse(text);
+    char *again = wf_fn_text(f);
+    cr_expect_str_eq(again, text);
+    free(again);
+    wf_why why;
+    wf_plan *p = wf_plan_build(f, &(wf_plan_opts){.flags = WF_PLAN_TIER0}, &why);
+    wf_plan_info info;
+    wf_plan_get_info(p, &info);
+    const int64_t t = 300 * 4;
+    cr_expect_eq(info.eager_read_bytes, 5 * t);  /* %1 and %2; %7 and %2; %10 */
+    cr_expect_eq(info.eager_write_bytes, 3 * t); /* %7; %10; %11 */
+    wf_plan_release(p);
+    wf_fn_free(f);
+}

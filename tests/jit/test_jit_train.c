@@ -2,6 +2,10 @@
  * tests/jit/test_jit_train.c -- a whole training step under one trace against the same step run eagerly: losses,
  * parameters, optimiser state, buffers, gradients and generators agree bit for bit over several steps.
  */
+#include <unistd.h>
+
+#include "eager/tensor.h"
+#include "jit/call_impl.h"
 #include "tests/gpu/trainer.h"
 #include "tests/support/optims.h"
 #include "tests/support/support.h"
@@ -135,19 +139,26 @@ Test(jit_train, updates_of_every_layout)
     cr_assert_eq(weft_leak_report(NULL), 0);
 }
 
-/* An update of forty parameters is as many kernels as AdamW's, whatever the rule. */
+/* Forty dense parameters. */
+static zoo dense_zoo(int kind)
+{
+    zoo z = {.m = weft_module_new(NULL)};
+    for (int i = 0; i < 40; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "p%d", i);
+        weft_module_parameter(z.m, name, weft_ones(weft_shape(16, 16 + 16 * (i % 2)), WEFT_F32));
+    }
+    z.optim = kind < 0 ? weft_adamw_new(z.m) : optim_of(z.m, &optim_kinds[kind]);
+    return z;
+}
+
+/* An update of forty parameters is as many kernels as AdamW's, whatever the rule, and moves as much as eager code, whose update
+ * is one pass, too. */
 Test(jit_train, every_update_is_as_few_kernels)
 {
     int64_t adamw = 0;
     for (int k = -1; k < OPTIM_KINDS; k++) {
-        zoo z = {.m = weft_module_new(NULL)};
-        for (int i = 0; i < 40; i++) {
-            char name[8];
-            snprintf(name, sizeof name, "p%d", i);
-            weft_module_parameter(z.m, name,
-                                  weft_ones(weft_shape(16, 16 + 16 * (i % 2)), WEFT_F32));
-        }
-        z.optim = k < 0 ? weft_adamw_new(z.m) : optim_of(z.m, &optim_kinds[k]);
+        zoo z = dense_zoo(k);
         weft_jit *j = weft_jit_trace(update, &z);
         set_gradients(&z);
         cr_assert_eq(weft_jit_call(j, NULL, 0, NULL, 0), WEFT_OK, "%s", weft_last_error());
@@ -156,7 +167,51 @@ Test(jit_train, every_update_is_as_few_kernels)
         adamw = k < 0 ? s.kernels : adamw;
         cr_assert_leq(s.kernels, adamw, "%s", k < 0 ? "" : optim_kinds[k].name);
         cr_assert_leq(s.kernels, 8);
+        wf_plan_info i;
+        wf_plan_get_info(j->plans[0].plan, &i);
+        cr_assert_eq(i.eager_read_bytes, i.read_bytes, "%s: eager code reads each tensor once too",
+                     k < 0 ? "" : optim_kinds[k].name);
+        cr_assert_eq(i.eager_write_bytes, i.write_bytes);
         weft_jit_free(j);
         zoo_close(&z);
+    }
+}
+
+/* A step that takes long when it is recorded. */
+static weft_status slow_step(void *self, const weft_tensor *in, int n_in, weft_tensor *out,
+                             int n_out)
+{
+    if (wf_ctx_get()->recorder)
+        usleep(2000);
+    return update(self, in, n_in, out, n_out);
+}
+
+/* The update of eager code is one pass, so it is tried as soon as calls have turned out to be long; on the tile tier as on
+ * others, with the same bits. */
+Test(jit_train, a_long_step_is_soon_tried_eagerly)
+{
+    enum { WARM = 64, SOON = 24 };
+    for (int tier0 = 0; tier0 < 2; tier0++) {
+        zoo z[2] = {dense_zoo(-1), dense_zoo(-1)};
+        weft_jit *j = weft_jit_trace(slow_step, &z[1]);
+        j->tier0 = tier0;
+        for (int i = 0; i < WARM + SOON; i++) {
+            const weft_scope s = weft_scope_begin();
+            set_gradients(&z[0]);
+            set_gradients(&z[1]);
+            cr_assert_eq(update(&z[0], NULL, 0, NULL, 0), WEFT_OK, "%s", weft_last_error());
+            cr_assert_eq(weft_jit_call(j, NULL, 0, NULL, 0), WEFT_OK, "%s", weft_last_error());
+            weft_scope_end(s);
+        }
+        weft_jit_stats s;
+        weft_jit_get_stats(j, &s);
+        cr_assert(s.eager >= SOON / 2 || !j->adapts, "%d of %d calls", (int)s.eager,
+                  (int)s.calls); /* all are recorded under WEFT_VALIDATE */
+        for (int i = 0; i < weft_module_count(z[0].m); i++)
+            check_bits("parameter", weft_module_at(z[0].m, i).tensor,
+                       weft_module_at(z[1].m, i).tensor);
+        weft_jit_free(j);
+        zoo_close(&z[0]);
+        zoo_close(&z[1]);
     }
 }
