@@ -6,7 +6,8 @@
  * ones. The mean is the sum divided by the number of elements in the window: those inside the input,
  * or with count_include_pad those inside the padded input (ceil mode may reach beyond both).
  * The gradient gathers: every input element adds what its windows give, in row-major order of the
- * windows, so tasks never write to the same place.
+ * windows, so tasks never write to the same place. A row of the input takes a row of windows after the other: what they give is
+ * divided once, and added column of the window by column, the last one first.
  *
  * Channels-last results are computed a block of channels at a time: every channel sees the same window, so that its walk is
  * one loop around the block's, in the same order of additions and comparisons.
@@ -14,7 +15,12 @@
 #include "eager/dense.h"
 #include "eager/layout.h"
 
-enum { CHANNELS = 32 /* a block */ };
+enum { CHANNELS = 32 /* a block */, PIECE = 256 /* columns */, STEP = 8 /* of them, as vectors */ };
+
+/* [lo, hi) of the windows along a side. */
+typedef struct span {
+    int64_t lo, hi;
+} span;
 
 typedef struct pool_args {
     const wf_view *in; /* forward: x; backward: g */
@@ -25,6 +31,7 @@ typedef struct pool_args {
     int64_t kernel[2], stride[2], pad[2], dilation[2];
     int64_t c; /* channels */
     bool count_pad;
+    span whole; /* backward: windows of a row that count all their columns */
 } pool_args;
 
 /* Where row r of the planes of the result begins. */
@@ -253,73 +260,141 @@ static inline int64_t window_count(const pool_args *a, int64_t h0, int64_t h_ins
     return (hp < a->kernel[0] ? hp : a->kernel[0]) * (wp < a->kernel[1] ? wp : a->kernel[1]);
 }
 
-/* Windows [lo, hi) of n along a side that position `at` of the input is in, padding counted. */
-typedef struct span {
-    int64_t lo, hi;
-} span;
+/* Windows of n along a side that position `at` of the input is in, padding counted. */
 static inline span windows_over(int64_t at, int64_t n, const pool_args *a, int side)
 {
     const int64_t from = at + a->pad[side], past = from / a->stride[side] + 1;
     return (span){.lo = from < a->kernel[side] ? 0 : (from - a->kernel[side]) / a->stride[side] + 1,
                   .hi = past < n ? past : n};
 }
-/* What the mean of window (o, p) divided by. */
+/* Elements along a side that the mean of a window counts, which begins at output o; the mean divides by the product of both. */
+static inline int64_t side_count(const pool_args *a, int64_t o, int64_t n, int side)
+{
+    int64_t start, lo, hi;
+    clip(o, n, a, side, &start, &lo, &hi);
+    const int64_t room = n + a->pad[side] - start;
+    return !a->count_pad ? hi - lo : room < a->kernel[side] ? room : a->kernel[side];
+}
 static inline int64_t count_of(const pool_args *a, int64_t o, int64_t p)
 {
-    int64_t h0, hlo, hhi, w0, wlo, whi;
-    clip(o, a->h, a, 0, &h0, &hlo, &hhi);
-    clip(p, a->w, a, 1, &w0, &wlo, &whi);
-    return window_count(a, h0, hhi - hlo, w0, whi - wlo);
+    return side_count(a, o, a->h, 0) * side_count(a, p, a->w, 1);
+}
+/* The windows of a row that count all their columns. */
+static span whole_windows(const pool_args *a)
+{
+    const int64_t pad = a->pad[1], step = a->stride[1];
+    const int64_t room = a->w + (a->count_pad ? 2 * pad : pad) - a->kernel[1];
+    return (span){.lo = a->count_pad ? 0 : (pad + step - 1) / step,
+                  .hi = room < 0 ? 0 : room / step + 1};
+}
+/* x in [0, most]. */
+static inline int64_t bounded(int64_t x, int64_t most)
+{
+    return x < 0 ? 0 : x < most ? x : most;
 }
 
-#define AVG_ROWS(suffix, type, compute, load, store)                                               \
-    static void avg_rows_##suffix(void *arg, int64_t begin, int64_t end)                           \
-    {                                                                                              \
-        const pool_args *a = arg;                                                                  \
-        const wf_view *v = a->in;                                                                  \
-        int64_t hs = v->strides[2], ws = v->strides[3];                                            \
-        for (int64_t r = begin; r < end; r++) {                                                    \
-            int64_t h0, hlo, hhi;                                                                  \
-            const type *in =                                                                       \
-                (const type *)v->data + wf_offset_of(r / a->oh, 2, v->dims, v->strides);           \
-            const int64_t to = row_of(a, r), step = a->dst->strides[3];                            \
-            clip(r % a->oh, a->h, a, 0, &h0, &hlo, &hhi);                                          \
-            for (int64_t o = 0; o < a->ow; o++) {                                                  \
-                int64_t w0, wlo, whi;                                                              \
-                clip(o, a->w, a, 1, &w0, &wlo, &whi);                                              \
-                compute sum = 0;                                                                   \
-                for (int64_t i = h0 + hlo; i < h0 + hhi; i++) {                                    \
-                    for (int64_t j = w0 + wlo; j < w0 + whi; j++) {                                \
-                        sum += load(in[i * hs + j * ws]);                                          \
-                    }                                                                              \
-                }                                                                                  \
-                int64_t n = window_count(a, h0, hhi - hlo, w0, whi - wlo);                         \
-                ((type *)a->out)[to + o * step] = store(sum / (compute)n);                         \
-            }                                                                                      \
-        }                                                                                          \
-    }                                                                                              \
-    /* Rows of the input plane; a->in is the gradient of the output plane. */                      \
-    static void avg_back_##suffix(void *arg, int64_t begin, int64_t end)                           \
-    {                                                                                              \
-        const pool_args *a = arg;                                                                  \
-        const wf_view *v = a->in;                                                                  \
-        for (int64_t r = begin; r < end; r++) {                                                    \
-            const type *g =                                                                        \
-                (const type *)v->data + wf_offset_of(r / a->h, 2, v->dims, v->strides);            \
-            const int64_t to = row_of(a, r), step = a->dst->strides[3];                            \
-            const span rows = windows_over(r % a->h, a->oh, a, 0);                                 \
-            for (int64_t c = 0; c < a->w; c++) {                                                   \
-                const span cols = windows_over(c, a->ow, a, 1);                                    \
-                compute sum = 0;                                                                   \
-                for (int64_t o = rows.lo; o < rows.hi; o++) {                                      \
-                    for (int64_t p = cols.lo; p < cols.hi; p++) {                                  \
-                        sum += load(g[o * v->strides[2] + p * v->strides[3]]) /                    \
-                               (compute)count_of(a, o, p);                                         \
-                    }                                                                              \
-                }                                                                                  \
-                ((type *)a->out)[to + c * step] = store(sum);                                      \
-            }                                                                                      \
-        }                                                                                          \
+#define AVG_ROWS(suffix, type, compute, load, store)                                                                             \
+    static void avg_rows_##suffix(void *arg, int64_t begin, int64_t end)                                                         \
+    {                                                                                                                            \
+        const pool_args *a = arg;                                                                                                \
+        const wf_view *v = a->in;                                                                                                \
+        int64_t hs = v->strides[2], ws = v->strides[3];                                                                          \
+        for (int64_t r = begin; r < end; r++) {                                                                                  \
+            int64_t h0, hlo, hhi;                                                                                                \
+            const type *in =                                                                                                     \
+                (const type *)v->data + wf_offset_of(r / a->oh, 2, v->dims, v->strides);                                         \
+            const int64_t to = row_of(a, r), step = a->dst->strides[3];                                                          \
+            clip(r % a->oh, a->h, a, 0, &h0, &hlo, &hhi);                                                                        \
+            for (int64_t o = 0; o < a->ow; o++) {                                                                                \
+                int64_t w0, wlo, whi;                                                                                            \
+                clip(o, a->w, a, 1, &w0, &wlo, &whi);                                                                            \
+                compute sum = 0;                                                                                                 \
+                for (int64_t i = h0 + hlo; i < h0 + hhi; i++) {                                                                  \
+                    for (int64_t j = w0 + wlo; j < w0 + whi; j++) {                                                              \
+                        sum += load(in[i * hs + j * ws]);                                                                        \
+                    }                                                                                                            \
+                }                                                                                                                \
+                int64_t n = window_count(a, h0, hhi - hlo, w0, whi - wlo);                                                       \
+                ((type *)a->out)[to + o * step] = store(sum / (compute)n);                                                       \
+            }                                                                                                                    \
+        }                                                                                                                        \
+    }                                                                                                                            \
+    /* What m windows from p on, of a row of the output plane at g, give to each of their elements. */                           \
+    static void shares_##suffix(const pool_args *a, int64_t row_count, const type *g, int64_t p,                                 \
+                                int64_t m, compute *out)                                                                         \
+    {                                                                                                                            \
+        const int64_t ws = a->in->strides[3], end = bounded(a->whole.hi - p, m);                                                 \
+        const compute n = (compute)(row_count * a->kernel[1]);                                                                   \
+        int64_t k = 0;                                                                                                           \
+        for (const int64_t edge = bounded(a->whole.lo - p, m); k < edge; k++) {                                                  \
+            out[k] = load(g[k * ws]) / (compute)(row_count * side_count(a, p + k, a->w, 1));                                     \
+        }                                                                                                                        \
+        for (; ws == 1 && k + STEP <= end; k += STEP) {                                                                          \
+            for (int i = 0; i < STEP; i++) {                                                                                     \
+                out[k + i] = load(g[k + i]) / n;                                                                                 \
+            }                                                                                                                    \
+        }                                                                                                                        \
+        for (; k < end; k++) {                                                                                                   \
+            out[k] = load(g[k * ws]) / n;                                                                                        \
+        }                                                                                                                        \
+        for (; k < m; k++) {                                                                                                     \
+            out[k] = load(g[k * ws]) / (compute)(row_count * side_count(a, p + k, a->w, 1));                                     \
+        }                                                                                                                        \
+    }                                                                                                                            \
+    /* Adds them to `width` elements of a row, the first of which lies `at` behind the first window's: of the windows over an  \
+     * element the one whose last columns it is comes first. */ \
+    static void add_shares_##suffix(const pool_args *a, int64_t at, int64_t m,                                                   \
+                                    const compute *restrict share, int64_t width,                                                \
+                                    compute *restrict sum)                                                                       \
+    {                                                                                                                            \
+        const int64_t s = a->stride[1];                                                                                          \
+        for (int64_t j = a->kernel[1] - 1; j >= 0; j--) {                                                                        \
+            const int64_t first = j - at; /* element of window 0 */                                                              \
+            int64_t k = first < 0 ? s == 1 ? -first : (s - 1 - first) / s : 0;                                                   \
+            const int64_t fit = first >= width ? 0                                                                               \
+                                : s == 1       ? width - first                                                                   \
+                                               : (width - first + s - 1) / s;                                                          \
+            const int64_t end = fit < m ? fit : m;                                                                               \
+            for (; s == 1 && k + STEP <= end; k += STEP) {                                                                       \
+                for (int i = 0; i < STEP; i++) {                                                                                 \
+                    sum[first + k + i] += share[k + i];                                                                          \
+                }                                                                                                                \
+            }                                                                                                                    \
+            for (; k < end; k++) {                                                                                               \
+                sum[first + k * s] += share[k];                                                                                  \
+            }                                                                                                                    \
+        }                                                                                                                        \
+    }                                                                                                                            \
+    /* Rows of the input plane; a->in is the gradient of the output plane. */                                                    \
+    static void avg_back_##suffix(void *arg, int64_t begin, int64_t end)                                                         \
+    {                                                                                                                            \
+        const pool_args *a = arg;                                                                                                \
+        const wf_view *v = a->in;                                                                                                \
+        for (int64_t r = begin; r < end; r++) {                                                                                  \
+            const type *g =                                                                                                      \
+                (const type *)v->data + wf_offset_of(r / a->h, 2, v->dims, v->strides);                                          \
+            const int64_t to = row_of(a, r), step = a->dst->strides[3];                                                          \
+            const span rows = windows_over(r % a->h, a->oh, a, 0);                                                               \
+            for (int64_t c = 0; c < a->w; c += PIECE) {                                                                          \
+                const int64_t width = bounded(a->w - c, PIECE);                                                                  \
+                const span cols = {windows_over(c, a->ow, a, 1).lo,                                                              \
+                                   windows_over(c + width - 1, a->ow, a, 1).hi};                                                 \
+                compute sum[PIECE] = {0}, share[PIECE];                                                                          \
+                for (int64_t o = rows.lo; o < rows.hi; o++) {                                                                    \
+                    const int64_t count = side_count(a, o, a->h, 0);                                                             \
+                    for (int64_t p = cols.lo; p < cols.hi; p += PIECE) {                                                         \
+                        const int64_t m = bounded(cols.hi - p, PIECE);                                                           \
+                        shares_##suffix(a, count, g + o * v->strides[2] + p * v->strides[3], p, m,                               \
+                                        share);                                                                                  \
+                        add_shares_##suffix(a, c + a->pad[1] - p * a->stride[1], m, share, width,                                \
+                                            sum);                                                                                \
+                    }                                                                                                            \
+                }                                                                                                                \
+                for (int64_t k = 0; k < width; k++) {                                                                            \
+                    ((type *)a->out)[to + (c + k) * step] = store(sum[k]);                                                       \
+                }                                                                                                                \
+            }                                                                                                                    \
+        }                                                                                                                        \
     }
 
 /* The same of the rows of channels-last results. */
@@ -487,6 +562,7 @@ WF_EXEC_DECL(avg_pool2d_bwd)
     a.w = dx->dims[3];
     a.oh = g->dims[2];
     a.ow = g->dims[3];
+    a.whole = whole_windows(&a);
     const wf_task_fn *of = avg_back_of[g->dtype];
     run_rows(of, of[1] && wf_view_lies_last(dx), &a);
     return 0;
